@@ -1,0 +1,90 @@
+package actors
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"parley"
+)
+
+// errStopped says that the actor went away before it took the message: ask again.
+var errStopped = errors.New("the actor has stopped")
+
+// askPatience is how long an asker waits for an answer whose outcome it then
+// does not know.
+const askPatience = 10 * time.Second
+
+const (
+	askPending int32 = iota
+	askDone
+	askAbandoned
+)
+
+// ask is one question to an actor and the place for its answer. Asks are
+// pooled. Whoever loses the race between answer and deadline leaves the cell to
+// the other, so that a late answer never reaches a cell in its next life.
+type ask struct {
+	command  any
+	deadline time.Time
+	reply    any
+	err      error
+	state    atomic.Int32
+	ready    chan struct{}
+	timer    *time.Timer
+	// silent asks have nobody waiting.
+	silent bool
+}
+
+var askPool = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &ask{ready: make(chan struct{}, 1), timer: t}
+}}
+
+func newAsk(command any, deadline time.Time) *ask {
+	a := askPool.Get().(*ask)
+	a.command, a.deadline = command, deadline
+	a.state.Store(askPending)
+	return a
+}
+
+// IgnoreDeadLetterLogging keeps asks that missed their actor out of the log:
+// they are answered.
+func (a *ask) IgnoreDeadLetterLogging() {}
+
+// complete answers the ask. Only one call may be made per asking.
+func (a *ask) complete(reply any, err error) {
+	if a.silent {
+		return
+	}
+	a.reply, a.err = reply, err
+	if a.state.CompareAndSwap(askPending, askDone) {
+		a.ready <- struct{}{}
+		return
+	}
+	a.recycle() // the asker has gone
+}
+
+// wait gives the answer, or ErrOutcomeUnknown when patience runs out.
+func (a *ask) wait(patience time.Duration) (any, error) {
+	a.timer.Reset(patience)
+	select {
+	case <-a.ready:
+		a.timer.Stop()
+	case <-a.timer.C:
+		if a.state.CompareAndSwap(askPending, askAbandoned) {
+			return nil, parley.ErrOutcomeUnknown // complete recycles
+		}
+		<-a.ready
+	}
+	reply, err := a.reply, a.err
+	a.recycle()
+	return reply, err
+}
+
+func (a *ask) recycle() {
+	a.command, a.reply, a.err = nil, nil, nil
+	askPool.Put(a)
+}

@@ -1,0 +1,228 @@
+package actors
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"parley"
+)
+
+const (
+	// sweepEvery is how often idle actors are looked for.
+	sweepEvery = 10 * time.Second
+	// idleAfter is how long an actor stays in memory without a message.
+	idleAfter = 2 * time.Minute
+	// crowd is how many actors may be in memory before even briefly idle ones go.
+	crowd = 200_000
+	// handleShards spreads the table of live actors over locks.
+	handleShards = 256
+)
+
+// sweep asks an actor to go if it is idle.
+type sweep struct{}
+
+// handle is a live actor: the table's entry, and what others may touch of it.
+type handle struct {
+	stream  parley.Stream
+	mailbox *mailbox
+	pid     *actor.PID
+	used    atomic.Int64 // Unix nanoseconds of the last message
+	dropped atomic.Bool
+}
+
+// engine gives every stream that is spoken to one live actor.
+type engine struct {
+	journal  Journal
+	clock    parley.Clock
+	logger   *slog.Logger
+	system   *actor.ActorSystem
+	produce  map[parley.StreamKind]func(*engine, *handle) actor.Actor
+	patience time.Duration
+	idleFor  time.Duration
+
+	shards [handleShards]struct {
+		mu      sync.Mutex
+		handles map[parley.Stream]*handle
+	}
+	live     atomic.Int64
+	draining atomic.Bool
+	stop     chan struct{}
+	sweeper  sync.WaitGroup
+}
+
+func newEngine(j Journal, clock parley.Clock, logger *slog.Logger) *engine {
+	e := &engine{
+		journal: j, clock: clock, logger: logger, patience: askPatience, idleFor: idleAfter,
+		produce: map[parley.StreamKind]func(*engine, *handle) actor.Actor{},
+		stop:    make(chan struct{}),
+	}
+	e.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return logger }))
+	// A message to an actor that has just stopped comes back to its asker.
+	e.system.EventStream.Subscribe(func(event any) {
+		if dead, ok := event.(*actor.DeadLetterEvent); ok {
+			refuse(dead.Message, errStopped)
+		}
+	})
+	for i := range e.shards {
+		e.shards[i].handles = map[parley.Stream]*handle{}
+	}
+	return e
+}
+
+// register makes a kind known. Called before start.
+func register[S state, C any, E event](e *engine, k *kind[S, C, E]) {
+	e.produce[k.stream] = func(e *engine, h *handle) actor.Actor {
+		return &entity[S, C, E]{kind: k, engine: e, handle: h}
+	}
+}
+
+func (e *engine) start() error {
+	e.sweeper.Add(1)
+	go e.sweepIdle()
+	return e.journal.Start(e.hint, e.fire)
+}
+
+// close takes no more asks; what actors have appended is the journal's to finish.
+func (e *engine) close() {
+	if e.draining.Swap(true) {
+		return
+	}
+	close(e.stop)
+	e.sweeper.Wait()
+	for i := range e.shards {
+		for _, h := range e.handlesOf(i) {
+			e.drop(h, parley.ErrOverloaded)
+		}
+	}
+	e.system.Shutdown()
+}
+
+func (e *engine) shard(s parley.Stream) int {
+	return int(s.ID[15]^s.ID[14]^s.ID[7]) % handleShards
+}
+
+// actor gives the live actor of a stream, bringing it to life if need be.
+func (e *engine) actor(s parley.Stream) *handle {
+	shard := &e.shards[e.shard(s)]
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if h := shard.handles[s]; h != nil {
+		return h
+	}
+	h := &handle{stream: s, mailbox: newMailbox()}
+	h.used.Store(e.clock().UnixNano())
+	produce := e.produce[s.Kind]
+	props := actor.PropsFromProducer(
+		func() actor.Actor { return produce(e, h) },
+		actor.WithMailbox(func() actor.Mailbox { return h.mailbox }),
+	)
+	h.pid = e.system.Root.Spawn(props)
+	shard.handles[s] = h
+	e.live.Add(1)
+	return h
+}
+
+// drop ends a live actor: what waits for it is refused with reason, and the
+// next message brings it to life anew.
+func (e *engine) drop(h *handle, reason error) {
+	if h.dropped.Swap(true) {
+		return
+	}
+	shard := &e.shards[e.shard(h.stream)]
+	shard.mu.Lock()
+	if shard.handles[h.stream] == h {
+		delete(shard.handles, h.stream)
+	}
+	pid := h.pid
+	shard.mu.Unlock()
+	e.live.Add(-1)
+	h.mailbox.close(reason)
+	e.system.Root.Stop(pid)
+}
+
+// ask puts a request to a stream's actor and waits for the answer.
+func (e *engine) ask(s parley.Stream, request any) (any, error) {
+	deadline := e.clock().Add(e.patience)
+	for {
+		if e.draining.Load() {
+			return nil, parley.ErrOverloaded
+		}
+		patience := deadline.Sub(e.clock())
+		if patience <= 0 {
+			return nil, parley.ErrOverloaded
+		}
+		a := newAsk(request, deadline)
+		h := e.actor(s)
+		e.system.Root.Send(h.pid, a)
+		reply, err := a.wait(patience)
+		// errStopped means that nobody took the request: it is safe to ask again.
+		if !errors.Is(err, errStopped) {
+			return reply, err
+		}
+	}
+}
+
+// hint makes a stream's actor look into its tray.
+func (e *engine) hint(s parley.Stream) {
+	if e.produce[s.Kind] != nil && !e.draining.Load() {
+		e.actor(s).mailbox.hint()
+	}
+}
+
+// fire tells a stream's actor that its time has come. The journal does so again
+// until the actor cancels the timer.
+func (e *engine) fire(s parley.Stream, due time.Time) {
+	if e.produce[s.Kind] != nil && !e.draining.Load() {
+		e.system.Root.Send(e.actor(s).pid, &ask{command: timerFired{due}, silent: true})
+	}
+}
+
+// idle reports whether an actor may go: nobody waits for it, and it has not
+// been spoken to for a while.
+func (e *engine) idle(h *handle) bool {
+	limit := e.idleFor
+	if e.live.Load() > crowd {
+		limit = min(limit, sweepEvery)
+	}
+	return h.mailbox.UserMessageCount() == 0 && e.clock().UnixNano()-h.used.Load() >= limit.Nanoseconds()
+}
+
+func (e *engine) sweepIdle() {
+	defer e.sweeper.Done()
+	tick := time.NewTicker(min(sweepEvery, max(e.idleFor/2, time.Millisecond)))
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-tick.C:
+			e.sweepOnce()
+		}
+	}
+}
+
+// sweepOnce asks every actor that looks idle to judge for itself.
+func (e *engine) sweepOnce() {
+	for i := range e.shards {
+		for _, h := range e.handlesOf(i) {
+			if e.idle(h) {
+				h.mailbox.PostUserMessage(sweep{})
+			}
+		}
+	}
+}
+
+func (e *engine) handlesOf(shard int) []*handle {
+	e.shards[shard].mu.Lock()
+	defer e.shards[shard].mu.Unlock()
+	handles := make([]*handle, 0, len(e.shards[shard].handles))
+	for _, h := range e.shards[shard].handles {
+		handles = append(handles, h)
+	}
+	return handles
+}

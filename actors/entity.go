@@ -1,0 +1,249 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"parley"
+)
+
+// kind is a sort of actor: how to load one, and what it does with a command.
+// C is the aggregate's sum of commands, but what comes through the mailbox are
+// the node's own requests: a turn may judge more than one aggregate.
+type kind[S state, C any, E event] struct {
+	stream parley.StreamKind
+	rules  rules[S, C, E]
+	blank  func() S
+	// handle takes one request. What it adds to the turn is kept whole, also
+	// where it answers with a refusal.
+	handle func(*turn[S, C, E], any) (reply any, err error)
+	// hear takes one word from the tray.
+	hear func(*turn[S, C, E], []byte) error
+	// stateEvery is after how many events the folded state is stored; 1 makes
+	// the stored state always the current one.
+	stateEvery uint64
+}
+
+// timerFired is the request of a due timer.
+type timerFired struct{ due time.Time }
+
+// entity is one actor of a kind.
+type entity[S state, C any, E event] struct {
+	kind   *kind[S, C, E]
+	engine *engine
+	handle *handle
+
+	state  S
+	loaded bool
+	seq    uint64
+	epoch  uint64
+	stored uint64 // events since the state was last stored
+	heard  uint64 // number of the last word taken from the tray
+	// last is the newest entry appended; what follows rests on it.
+	last *ticket
+	// overlay holds rows appended and maybe not applied yet, by key.
+	overlay map[string]overlaid
+	recent  []*ticket
+}
+
+type overlaid struct {
+	value  []byte
+	gone   bool
+	ticket *ticket
+}
+
+// ticket is an entry on its way.
+type ticket struct {
+	// keys of the rows it laid over, the actor's own.
+	keys    []string
+	mu      sync.Mutex
+	done    bool
+	err     error
+	waiting []func(error)
+}
+
+// then calls fn when the entry is released, at once if it has been.
+func (t *ticket) then(fn func(error)) {
+	t.mu.Lock()
+	if !t.done {
+		t.waiting = append(t.waiting, fn)
+		t.mu.Unlock()
+		return
+	}
+	err := t.err
+	t.mu.Unlock()
+	fn(err)
+}
+
+func (t *ticket) release(err error) {
+	t.mu.Lock()
+	t.done, t.err = true, err
+	waiting := t.waiting
+	t.waiting = nil
+	t.mu.Unlock()
+	for _, fn := range waiting {
+		fn(err)
+	}
+}
+
+func (t *ticket) released() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.done
+}
+
+// Receive takes one message. // the one loop
+func (e *entity[S, C, E]) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		e.activate()
+	case *actor.Stopping:
+		e.handle.mailbox.close(errStopped)
+	case *ask:
+		e.serve(m)
+	case hear:
+		e.guard(nil, e.listen)
+	case sweep:
+		e.retire()
+	}
+}
+
+// activate passes an empty entry through the journal and opens the mailbox when
+// it comes out: everything that former incarnations said is then in its rows.
+func (e *entity[S, C, E]) activate() {
+	e.epoch = e.engine.journal.NextEpoch()
+	e.engine.journal.Append(&parley.Entry{
+		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Activate: true,
+		At: e.engine.clock(),
+		Release: func(err error) {
+			if err != nil {
+				e.engine.drop(e.handle, parley.ErrOverloaded)
+				return
+			}
+			e.handle.mailbox.open()
+		},
+	})
+}
+
+// load reads the actor's state at its first message.
+func (e *entity[S, C, E]) load() error {
+	if e.loaded {
+		return nil
+	}
+	v := e.engine.journal.View()
+	defer v.Close()
+	e.state = e.kind.blank()
+	seq, err := e.kind.rules.load(v, e.handle.stream, e.state)
+	if err != nil {
+		return err
+	}
+	e.seq, e.loaded = seq, true
+	return e.listen()
+}
+
+// serve answers one ask.
+func (e *entity[S, C, E]) serve(m *ask) {
+	if e.handle.dropped.Load() {
+		m.complete(nil, errStopped)
+		return
+	}
+	if !m.silent && e.engine.clock().After(m.deadline) {
+		m.complete(nil, parley.ErrOverloaded) // nobody waits; nothing was done
+		return
+	}
+	e.guard(m, func() error {
+		if err := e.load(); err != nil {
+			return err
+		}
+		e.handle.used.Store(e.engine.clock().UnixNano())
+		t := e.begin()
+		reply, err := e.kind.handle(t, m.command)
+		if err != nil && !isRefusal(err) {
+			return err
+		}
+		t.finish(func(failure error) {
+			switch {
+			case failure == nil:
+				m.complete(reply, err)
+			case errors.Is(failure, parley.ErrExists) && t.exists != nil:
+				m.complete(nil, t.exists)
+			default:
+				m.complete(nil, parley.ErrOutcomeUnknown)
+			}
+		})
+		return nil
+	})
+}
+
+// listen takes the words in the tray, each in a turn of its own that also
+// strikes it out.
+func (e *entity[S, C, E]) listen() error {
+	if !e.loaded {
+		return e.load() // which listens
+	}
+	v := e.engine.journal.View()
+	defer v.Close()
+	var rows []parley.TrayRow
+	err := v.Tray(e.handle.stream, func(r parley.TrayRow) bool {
+		if r.Number > e.heard {
+			rows = append(rows, r)
+		}
+		return true
+	})
+	for _, r := range rows {
+		if err != nil {
+			return err
+		}
+		t := e.begin()
+		t.entry.Handled = append(t.entry.Handled, r.Number)
+		err = e.kind.hear(t, r.Data)
+		e.heard = r.Number
+		t.finish(func(error) {})
+	}
+	return err
+}
+
+// guard runs one turn. A defect (a panic, a damaged row) answers "internal" and
+// drops the actor, whose memory may be half changed: the next message loads it anew.
+func (e *entity[S, C, E]) guard(m *ask, run func() error) {
+	failed := func(err error, stack []byte) {
+		e.engine.logger.Error("actor failed", "stream", e.handle.stream.Kind, "id", e.handle.stream.ID.String(),
+			"error", err, "stack", string(stack))
+		if m != nil {
+			m.complete(nil, parley.ErrInternal)
+		}
+		e.engine.drop(e.handle, errStopped)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			failed(fmt.Errorf("panic: %v", r), debug.Stack())
+		}
+	}()
+	if err := run(); err != nil {
+		failed(err, nil)
+	}
+}
+
+// retire ends an actor that has been idle and whose every word is durable.
+func (e *entity[S, C, E]) retire() {
+	if e.handle.dropped.Load() || !e.engine.idle(e.handle) || (e.last != nil && !e.last.released()) {
+		return
+	}
+	if e.loaded {
+		e.engine.journal.Append(&parley.Entry{
+			Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Expect: e.seq,
+			Retire: true, At: e.engine.clock(),
+		})
+	}
+	e.engine.drop(e.handle, errStopped)
+}
+
+func isRefusal(err error) bool {
+	refusal := (*parley.Refusal)(nil)
+	return errors.As(err, &refusal)
+}

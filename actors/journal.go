@@ -1,0 +1,59 @@
+package actors
+
+import (
+	"context"
+	"time"
+
+	"parley"
+)
+
+// Journal keeps what actors say and shows what is kept. The package
+// persistence has one for a single node.
+type Journal interface {
+	// Append takes an entry; what becomes of it is told through its Release.
+	Append(*parley.Entry)
+	// Admit takes room for one entry of about size bytes in the journal of
+	// slot, or refuses with parley.ErrOverloaded before anything has happened.
+	Admit(slot parley.Slot, size int) (release func(), err error)
+	// NextEpoch numbers an activation.
+	NextEpoch() uint64
+	// Row reads one row as the journal last applied it, durable or not.
+	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
+	// View shows all that is applied, at one instant.
+	View() View
+	// Follow gives an agent's feed beyond the position after, then what is new.
+	// notify is called, and must not block, when Next may have more.
+	Follow(agent parley.AgentID, after uint64, notify func()) Subscription
+	// Edge is the position up to which an agent's feed is durable.
+	Edge(agent parley.AgentID) uint64
+	// Stalled is since when the disk takes nothing, zero if it does.
+	Stalled() time.Time
+	// Start begins to call onTray for actors with words in their tray and
+	// onTimer for those whose time has come.
+	Start(onTray func(parley.Stream), onTimer func(parley.Stream, time.Time)) error
+}
+
+// View is what is stored, at one instant. Whoever answers from it calls Durable first.
+type View interface {
+	Close()
+	Durable(context.Context) error
+	State(parley.Stream) (seq uint64, state []byte, err error)
+	Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error
+	Message(reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error)
+	Marks(reader parley.Slot, id parley.MessageID) (parley.Marks, error)
+	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
+	FeedBefore(agent parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error
+	Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error
+	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
+	Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
+	Tray(s parley.Stream, fn func(parley.TrayRow) bool) error
+	Used(org parley.OrgID, day uint32) (int64, error)
+}
+
+// Subscription follows a feed: every entry once, in order.
+type Subscription interface {
+	// Next gives the entries that follow, at most limit; none: not yet.
+	Next(limit int) ([]parley.FeedEntry, error)
+	Position() uint64
+	Close()
+}

@@ -1,0 +1,178 @@
+package actors
+
+import (
+	"runtime"
+	"sync"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"parley"
+)
+
+// mailboxMax is how many messages may wait for one actor.
+const mailboxMax = 4096
+
+// mailbox queues messages for one actor. It never blocks the sender and never
+// drops an ask: what it cannot take it refuses back to the asker.
+//
+// It starts shut: messages wait until the actor's activation has passed its
+// journal.
+type mailbox struct {
+	invoker    actor.MessageInvoker
+	dispatcher actor.Dispatcher
+
+	mu      sync.Mutex
+	user    []any
+	head    int
+	system  []any
+	running bool
+	shut    bool
+	closed  bool
+	// hinted: there are words in the actor's tray that it has not looked for.
+	hinted bool
+}
+
+// hear tells an actor to look into its tray.
+type hear struct{}
+
+func newMailbox() *mailbox { return &mailbox{shut: true} }
+
+// RegisterHandlers is called by the actor system before anything is posted.
+func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
+	m.invoker, m.dispatcher = invoker, dispatcher
+}
+
+// Start is called by the actor system; there is nothing to start.
+func (m *mailbox) Start() {}
+
+// UserMessageCount is how many messages wait.
+func (m *mailbox) UserMessageCount() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.user) - m.head
+}
+
+// PostUserMessage queues message, or refuses it.
+func (m *mailbox) PostUserMessage(message any) {
+	m.mu.Lock()
+	switch {
+	case m.closed:
+		m.mu.Unlock()
+		refuse(message, errStopped)
+		return
+	case len(m.user)-m.head >= mailboxMax:
+		m.mu.Unlock()
+		refuse(message, parley.ErrOverloaded)
+		return
+	}
+	m.user = append(m.user, message)
+	m.schedule()
+}
+
+// PostSystemMessage queues a message of the actor system itself.
+func (m *mailbox) PostSystemMessage(message any) {
+	m.mu.Lock()
+	m.system = append(m.system, message)
+	m.schedule()
+}
+
+// hint makes the actor look into its tray before it takes another message.
+func (m *mailbox) hint() {
+	m.mu.Lock()
+	m.hinted = true
+	m.schedule()
+}
+
+// open lets messages through to the actor.
+func (m *mailbox) open() {
+	m.mu.Lock()
+	m.shut = false
+	m.schedule()
+}
+
+// close refuses everything that waits and everything that comes.
+func (m *mailbox) close(reason error) {
+	m.mu.Lock()
+	m.closed, m.hinted = true, false
+	left := m.user[m.head:]
+	m.user, m.head = nil, 0
+	m.mu.Unlock()
+	for _, message := range left {
+		refuse(message, reason)
+	}
+}
+
+// schedule unlocks and, unless that is under way, lets the actor run.
+func (m *mailbox) schedule() {
+	start := !m.running && (len(m.system) > 0 || (!m.shut && (m.hinted || m.head < len(m.user))))
+	if start {
+		m.running = true
+	}
+	m.mu.Unlock()
+	if start {
+		m.dispatcher.Schedule(m.run)
+	}
+}
+
+// run hands messages to the actor until none is left.
+func (m *mailbox) run() {
+	for handled := 1; ; handled++ {
+		message, system := m.next()
+		switch message.(type) {
+		case nil:
+			return
+		case *actor.SuspendMailbox, *actor.ResumeMailbox: // no failure escalates here
+		default:
+			if system {
+				m.invoker.InvokeSystemMessage(message)
+			} else {
+				m.invoker.InvokeUserMessage(message)
+			}
+		}
+		if handled%m.dispatcher.Throughput() == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+func (m *mailbox) next() (message any, system bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case len(m.system) > 0:
+		message, m.system = m.system[0], m.system[1:]
+		if len(m.system) == 0 {
+			m.system = nil
+		}
+		return message, true
+	case m.shut:
+	case m.hinted:
+		m.hinted = false
+		return hear{}, false
+	case m.head < len(m.user):
+		message = m.user[m.head]
+		m.user[m.head] = nil
+		if m.head++; m.head == len(m.user) {
+			m.rewind()
+		}
+		return message, false
+	}
+	m.running = false
+	return nil, false
+}
+
+// rewind reuses the emptied queue, unless a burst has made it large.
+func (m *mailbox) rewind() {
+	if m.head = 0; cap(m.user) > 64 {
+		m.user = nil
+		return
+	}
+	m.user = m.user[:0]
+}
+
+// refuse answers an ask that no actor will; other messages are hints.
+func refuse(message any, reason error) {
+	if a, ok := message.(*ask); ok {
+		a.complete(nil, reason)
+	}
+}

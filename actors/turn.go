@@ -1,0 +1,138 @@
+package actors
+
+import (
+	"time"
+
+	"parley"
+)
+
+// turn is one message's passage through an actor: what it decides, and the
+// entry that will keep it.
+type turn[S state, C any, E event] struct {
+	entity *entity[S, C, E]
+	state  S
+	now    time.Time
+	entry  *parley.Entry
+	// exists is the refusal to answer with if a stream that the entry begins
+	// turns out to exist.
+	exists error
+	// after runs when the entry is released without fault, before the answer.
+	after []func()
+}
+
+func (e *entity[S, C, E]) begin() *turn[S, C, E] {
+	now := e.engine.clock()
+	return &turn[S, C, E]{
+		entity: e, state: e.state, now: now,
+		entry: &parley.Entry{
+			Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Expect: e.seq, At: now,
+		},
+	}
+}
+
+// decide judges a command of the actor's own aggregate and folds what follows.
+// Events are kept also where the answer is a refusal.
+func (t *turn[S, C, E]) decide(c C) error {
+	events, refusal := t.entity.kind.rules.decide(t.state, c, t.now)
+	if len(events) == 0 {
+		return refusal
+	}
+	facts, err := t.entity.kind.rules.encode(events)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		t.entity.kind.rules.evolve(t.state, e)
+	}
+	t.entry.Facts = append(t.entry.Facts, facts...)
+	return refusal
+}
+
+// say adds words for others.
+func (t *turn[S, C, E]) say(words ...parley.Word) { t.entry.Words = append(t.entry.Words, words...) }
+
+// keep adds a row of the actor's own.
+func (t *turn[S, C, E]) keep(table parley.Table, key, value []byte) {
+	t.entry.Rows = append(t.entry.Rows, parley.Row{Slot: t.entry.Slot, Table: table, Key: key, Value: value})
+}
+
+// row reads one of the actor's own rows, its unapplied ones included.
+func (t *turn[S, C, E]) row(table parley.Table, key []byte) ([]byte, bool, error) {
+	if o, ok := t.entity.overlay[overlayKey(table, key)]; ok {
+		return o.value, !o.gone, nil
+	}
+	return t.entity.engine.journal.Row(t.entry.Slot, table, key)
+}
+
+func overlayKey(table parley.Table, key []byte) string { return string(byte(table)) + string(key) }
+
+func (t *turn[S, C, E]) empty() bool {
+	e := t.entry
+	return len(e.Facts) == 0 && len(e.Rows) == 0 && len(e.Words) == 0 && len(e.Handled) == 0 &&
+		len(e.Timers) == 0 && !e.Purge
+}
+
+// finish appends what the turn has said and calls release when it is durable
+// and settled. A turn that said nothing rests on what the actor said before.
+func (t *turn[S, C, E]) finish(release func(error)) {
+	e := t.entity
+	if t.empty() {
+		if e.last == nil {
+			release(nil)
+			return
+		}
+		e.last.then(release)
+		return
+	}
+	e.seq += uint64(len(t.entry.Facts))
+	e.stored += uint64(len(t.entry.Facts))
+	if len(t.entry.Facts) > 0 && e.stored >= e.kind.stateEvery {
+		stored, err := t.state.MarshalVT()
+		if err == nil {
+			t.entry.State, e.stored = stored, 0
+		}
+	}
+	tk := &ticket{}
+	e.last = tk
+	e.remember(t.entry.Rows, tk)
+	engine, handle, after := e.engine, e.handle, t.after
+	t.entry.Release = func(err error) {
+		if err != nil {
+			engine.drop(handle, errStopped)
+		} else {
+			for _, fn := range after {
+				fn()
+			}
+		}
+		tk.release(err)
+		release(err)
+	}
+	e.engine.journal.Append(t.entry)
+}
+
+// remember lays rows over what is applied until their entry is released, and
+// forgets those whose entries have been.
+func (e *entity[S, C, E]) remember(rows []parley.Row, tk *ticket) {
+	for len(e.recent) > 0 && e.recent[0].released() {
+		for _, k := range e.recent[0].keys {
+			if e.overlay[k].ticket == e.recent[0] {
+				delete(e.overlay, k)
+			}
+		}
+		if e.recent = e.recent[1:]; len(e.recent) == 0 {
+			e.recent, e.overlay = nil, nil
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	if e.overlay == nil {
+		e.overlay = map[string]overlaid{}
+	}
+	for _, r := range rows {
+		k := overlayKey(r.Table, r.Key)
+		tk.keys = append(tk.keys, k)
+		e.overlay[k] = overlaid{value: r.Value, gone: r.Delete, ticket: tk}
+	}
+	e.recent = append(e.recent, tk)
+}

@@ -1,0 +1,265 @@
+package parley
+
+import (
+	"errors"
+	"time"
+)
+
+// StreamKind tells what sort of actor a stream belongs to. It is written to
+// disk: numbers are only ever added.
+type StreamKind byte
+
+// The kinds of streams.
+const (
+	RegistrationStream StreamKind = 1
+	OrgStream          StreamKind = 2
+	AgentStream        StreamKind = 3
+	ConversationStream StreamKind = 4
+	IssuerStream       StreamKind = 5
+	SlugStream         StreamKind = 6
+)
+
+// Stream names the ordered events of one actor.
+type Stream struct {
+	Kind StreamKind
+	ID   AnyID
+}
+
+// Zero reports whether s names nothing.
+func (s Stream) Zero() bool { return s.Kind == 0 }
+
+// Slot is where the stream lives.
+func (s Stream) Slot() Slot { return s.ID.Slot() }
+
+// Fact is one event as the journal keeps it: the aggregate's own number for
+// its type, and its encoding.
+type Fact struct {
+	Tag  byte
+	Data []byte
+}
+
+// Table names a set of rows too large for an actor's memory. Written to disk:
+// numbers are only ever added.
+type Table byte
+
+// The row-backed sets. The slot of each row is that of the id or name its key begins with.
+const (
+	// SlugTable: slug → organization id.
+	SlugTable Table = 1
+	// NameTable: organization id, agent name → agent id. Names are never freed.
+	NameTable Table = 2
+	// RosterTable: organization id, agent id → nothing. In order of creation.
+	RosterTable Table = 3
+	// ClientTable: client id → organization id.
+	ClientTable Table = 4
+	// PollTable: SHA-256 of a poll token → agent id.
+	PollTable Table = 5
+	// KidTable: key id (RFC 7638 thumbprint) → agent id.
+	KidTable Table = 6
+	// ConversationTable: agent id, conversation id → nothing.
+	ConversationTable Table = 7
+	// OnceTable: day, scope, idempotency key → the message it made.
+	// Rows of past days are forgotten, see OnceDays.
+	OnceTable Table = 8
+)
+
+// OnceDays is how many days an idempotency key is looked up for, today
+// included: a key written in the last second of a day is known for 24 hours.
+const OnceDays = 2
+
+// Day numbers UTC days.
+func Day(t time.Time) uint32 { return uint32(t.Unix() / 86400) }
+
+// FeedKind tells what an entry of an agent's feed announces.
+type FeedKind byte
+
+// The kinds of feed entries.
+const (
+	MessageEntry FeedKind = 1 // Ref is the message
+	StatusEntry  FeedKind = 2 // Ref is the conversation, Note its new status
+)
+
+// FeedEntry is one line of an agent's append-only feed.
+type FeedEntry struct {
+	// Position grows along the feed, with holes.
+	Position uint64
+	Kind     FeedKind
+	Ref      AnyID
+	// Note is a few bytes whose meaning Kind tells: TypeHash of a message, the
+	// status word of a conversation.
+	Note []byte
+	// At is the arrival in milliseconds; it never decreases along the feed and
+	// is never before the message's own time.
+	At int64
+	// Record is the message's record where the reader has it at hand, else nil.
+	Record []byte
+}
+
+// TypeHash is a message type's note in the feed: enough to skip rows of other
+// types without reading their bodies.
+func TypeHash(messageType string) []byte {
+	h := uint32(2166136261)
+	for i := range len(messageType) {
+		h = (h ^ uint32(messageType[i])) * 16777619
+	}
+	return []byte{byte(h >> 24), byte(h >> 16), byte(h >> 8), byte(h)}
+}
+
+// Marks are the instants, in Unix milliseconds, at which a message was first
+// delivered and first read; zero is "not yet".
+type Marks struct {
+	Delivered int64
+	Read      int64
+}
+
+// Word is something said to an actor or its rows, wherever they live. Words to
+// the speaker's own home take effect in the same batch; others travel in a
+// lane that loses and doubles nothing.
+//
+//sumtype:decl
+type Word interface {
+	// Home is the slot the word is addressed to.
+	Home() Slot
+}
+
+// Announce appends to an agent's feed. For a MessageEntry the record is found
+// in the entry's Records under Ref.
+type Announce struct {
+	To   AgentID
+	Kind FeedKind
+	Ref  AnyID
+	Note []byte
+}
+
+// Mark notes that a message was delivered to, or read by, its recipient. The
+// earliest instant wins, whatever the order in which marks arrive.
+type Mark struct {
+	// Recipient whose feed has the message; zero when the mark is only brought
+	// to where the conversation lives.
+	Recipient AgentID
+	Message   MessageID
+	// Position of the message in the recipient's feed.
+	Position uint64
+	Marks    Marks
+}
+
+// Tell puts Data into the in-tray of an actor, which handles it in a later turn.
+type Tell struct {
+	To   Stream
+	Data []byte
+}
+
+// Put sets or deletes a row of a set that lives elsewhere than the speaker.
+type Put struct{ Row }
+
+// Bear begins a stream that must not exist yet.
+type Bear struct {
+	Stream Stream
+	Facts  []Fact
+	State  []byte
+}
+
+// Home is where the feed's agent lives.
+func (w Announce) Home() Slot { return w.To.Slot() }
+
+// Home is where the recipient lives, or else the conversation.
+func (w Mark) Home() Slot {
+	if w.Recipient.Zero() {
+		return w.Message.Slot()
+	}
+	return w.Recipient.Slot()
+}
+
+// Home is where the actor lives.
+func (w Tell) Home() Slot { return w.To.Slot() }
+
+// Home is where the row lives.
+func (w Put) Home() Slot { return w.Slot }
+
+// Home is where the stream will live.
+func (w Bear) Home() Slot { return w.Stream.Slot() }
+
+// Row is one member of a row-backed set.
+type Row struct {
+	Slot   Slot
+	Table  Table
+	Key    []byte
+	Value  []byte
+	Delete bool
+}
+
+// Record is a message as stored: written once per home that needs it.
+type Record struct {
+	ID   MessageID
+	Data []byte
+}
+
+// Timer asks for its stream to be woken at or after Due; it stays until an
+// entry of that stream cancels it.
+type Timer struct {
+	Due    time.Time
+	Stream Stream
+	Cancel bool
+}
+
+// Count adds N to what an organization used on a day.
+type Count struct {
+	Org OrgID
+	Day uint32
+	N   int64
+}
+
+// Entry is what one turn of an actor asks its journal to keep: all of it or
+// nothing.
+type Entry struct {
+	// Slot says whose journal this is for; Stream's slot where there is one.
+	Slot Slot
+	// Stream speaks; zero for words that no actor judged (marks).
+	Stream Stream
+	// Epoch is the activation that speaks. A smaller one than the stream's
+	// latest is refused.
+	Epoch uint64
+	// Activate begins an activation: the entry passes behind everything that
+	// earlier ones said.
+	Activate bool
+	// Retire ends the activation.
+	Retire bool
+	// Expect is the number of events the stream must have before Facts.
+	Expect uint64
+	Facts  []Fact
+	// State is the folded state after Facts; nil leaves the stored one.
+	State []byte
+	// Purge removes the stream, its state and its timers for good.
+	Purge bool
+	// Rows are the speaker's own.
+	Rows    []Row
+	Records []Record
+	Words   []Word
+	Timers  []Timer
+	Counts  []Count
+	// Handled are in-tray rows that this turn has dealt with.
+	Handled []uint64
+	At      time.Time
+	// Release is called once, in the order of appending, when the entry is on
+	// stable storage and has taken effect wherever it was addressed (or that is
+	// late: then the effect follows), or with the reason why it was refused. It
+	// must not block.
+	Release func(error)
+}
+
+// Refusals of a journal, told through Release.
+var (
+	// ErrStale: another activation of the stream has spoken since. The actor's
+	// memory is worth nothing any more.
+	ErrStale = errors.New("the stream has moved on")
+	// ErrExists: a stream that the entry begins exists already.
+	ErrExists = errors.New("the stream exists already")
+	// ErrClosed: the journal takes no more entries.
+	ErrClosed = errors.New("the journal is closed")
+)
+
+// TrayRow is one word waiting for an actor.
+type TrayRow struct {
+	Number uint64
+	Data   []byte
+}

@@ -1,0 +1,367 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"parley"
+)
+
+// application turns items into one batch. It is the only place that gives
+// positions, checks epochs and sequences, and writes.
+type application struct {
+	j     *journal
+	batch *pebble.Batch
+	// born are the streams begun in this batch, with their lengths.
+	born     map[parley.Stream]uint64
+	counts   map[string]uint64
+	counter  uint64
+	lanesIn  []bool
+	lanesOut []bool
+}
+
+func newApplication(j *journal) *application {
+	return &application{j: j, batch: j.store.db.NewBatch(), counter: j.counter}
+}
+
+// apply judges one item and, if nothing speaks against it, writes all of it.
+// An error is the engine's, not the item's: that is kept in it.err.
+func (a *application) apply(it *item) error {
+	if it.lane != nil {
+		return a.applyParcel(it)
+	}
+	refusal, err := a.check(it.Entry)
+	if err != nil {
+		return err
+	}
+	if it.err = refusal; refusal != nil {
+		return nil
+	}
+	return a.write(it)
+}
+
+// check judges an entry: does its speaker still speak for the stream, and do
+// the streams it begins not exist yet.
+func (a *application) check(e *parley.Entry) (refusal, err error) {
+	if e.Activate {
+		return nil, a.activate(e)
+	}
+	if !e.Stream.Zero() {
+		have, known := a.j.activations[e.Stream]
+		if !known || have.epoch != e.Epoch || have.seq != e.Expect {
+			return parley.ErrStale, nil
+		}
+	}
+	for _, w := range e.Words {
+		bear, ok := w.(parley.Bear)
+		if !ok || !a.j.store.SameHome(e.Slot, bear.Stream.Slot()) {
+			continue
+		}
+		seq, err := a.length(bear.Stream)
+		if err != nil {
+			return nil, err
+		}
+		if seq != 0 {
+			return parley.ErrExists, nil
+		}
+	}
+	return nil, nil
+}
+
+// activate makes e's epoch the one that speaks for its stream, unless a later
+// one does. A reborn stream keeps the sequence its predecessor reached, also
+// where that is not committed yet.
+func (a *application) activate(e *parley.Entry) error {
+	have, known := a.j.activations[e.Stream]
+	if known && have.epoch > e.Epoch {
+		return nil
+	}
+	seq := have.seq
+	if !known {
+		var err error
+		if seq, err = a.length(e.Stream); err != nil {
+			return err
+		}
+	}
+	a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: seq}
+	return nil
+}
+
+// length is the number of events of a stream, this batch included.
+func (a *application) length(s parley.Stream) (uint64, error) {
+	if have, ok := a.j.activations[s]; ok {
+		return have.seq, nil
+	}
+	if n, ok := a.born[s]; ok {
+		return n, nil
+	}
+	return streamLength(a.j.store.db, s)
+}
+
+// streamLength reads the number of the last event of a stream. A stream that
+// does not exist is the usual question: one filtered lookup answers it.
+func streamLength(r pebble.Reader, s parley.Stream) (uint64, error) {
+	_, found, err := get(r, eventKey(s, 1))
+	if err != nil || !found {
+		return 0, err
+	}
+	prefix := streamKey(eventFamily, s, 0)
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return 0, err
+	}
+	seq := uint64(0)
+	if iter.Last() {
+		seq = number(iter.Key()[len(prefix):])
+	}
+	return seq, iter.Close()
+}
+
+func (a *application) write(it *item) error {
+	e := it.Entry
+	stamp := a.arrival(e.At)
+	if e.Retire {
+		delete(a.j.activations, e.Stream)
+		return nil
+	}
+	if err := a.writeStream(e, stamp); err != nil {
+		return err
+	}
+	for i := range e.Rows {
+		if err := a.writeRow(&e.Rows[i]); err != nil {
+			return err
+		}
+	}
+	for _, n := range e.Handled {
+		if err := a.batch.Delete(trayKey(e.Stream, n), nil); err != nil {
+			return err
+		}
+	}
+	if err := a.writeWords(it, stamp); err != nil {
+		return err
+	}
+	if err := a.writeTimers(e); err != nil {
+		return err
+	}
+	for _, c := range e.Counts {
+		if a.counts == nil {
+			a.counts = map[string]uint64{}
+		}
+		a.counts[string(quotaKey(a.j.number, c.Org, c.Day))] += uint64(c.N)
+	}
+	return nil
+}
+
+// arrival stamps feed entries: never before the entry that made them, never
+// before the arrival stamped last.
+func (a *application) arrival(at time.Time) int64 {
+	a.j.arrival = max(a.j.arrival, at.UnixMilli())
+	return a.j.arrival
+}
+
+func (a *application) next() uint64 {
+	a.counter++
+	return a.counter
+}
+
+func (a *application) writeStream(e *parley.Entry, at int64) error {
+	if e.Stream.Zero() {
+		return nil
+	}
+	have := a.j.activations[e.Stream]
+	if err := a.writeFacts(e.Stream, have.seq, e.Facts, e.State, at); err != nil {
+		return err
+	}
+	have.seq += uint64(len(e.Facts))
+	a.j.activations[e.Stream] = have
+	if !e.Purge {
+		return nil
+	}
+	prefix := streamKey(eventFamily, e.Stream, 0)
+	if err := a.batch.DeleteRange(prefix, after(prefix), nil); err != nil {
+		return err
+	}
+	a.j.activations[e.Stream] = activation{epoch: have.epoch}
+	return a.batch.Delete(stateKey(e.Stream), nil)
+}
+
+func (a *application) writeFacts(s parley.Stream, seq uint64, facts []parley.Fact, state []byte, at int64) error {
+	for _, f := range facts {
+		seq++
+		value := make([]byte, 0, 9+len(f.Data))
+		value = append(value, f.Tag)
+		value = binary.BigEndian.AppendUint64(value, uint64(at))
+		if err := a.batch.Set(eventKey(s, seq), append(value, f.Data...), nil); err != nil {
+			return err
+		}
+	}
+	if state == nil {
+		return nil
+	}
+	value := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(state)), seq)
+	return a.batch.Set(stateKey(s), append(value, state...), nil)
+}
+
+func (a *application) writeRow(r *parley.Row) error {
+	if r.Delete {
+		return a.batch.Delete(rowKey(r.Slot, r.Table, r.Key), nil)
+	}
+	return a.batch.Set(rowKey(r.Slot, r.Table, r.Key), r.Value, nil)
+}
+
+// writeWords carries out the words addressed to this home and packs the others
+// into one parcel per home.
+func (a *application) writeWords(it *item, at int64) error {
+	for _, w := range it.Words {
+		if err := a.say(it, w, at); err != nil {
+			return err
+		}
+		// A mark is kept where the recipient reads it and, if that is another
+		// home, where the conversation does.
+		if m, ok := w.(parley.Mark); ok && !a.j.store.SameHome(m.Home(), m.Message.Slot()) {
+			m.Recipient = parley.AgentID{}
+			if err := a.say(it, m, at); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range it.Records {
+		if err := a.writeRecord(r.ID.Slot(), r, it.position(r.ID)); err != nil {
+			return err
+		}
+	}
+	return a.ship(it, at)
+}
+
+func (a *application) say(it *item, w parley.Word, at int64) error {
+	if home := a.j.store.home(w.Home()); home != a.j {
+		it.pack(a.j.number, home.number, w)
+		return nil
+	}
+	return a.perform(it, w, at)
+}
+
+// perform carries out one word at this home.
+func (a *application) perform(it *item, w parley.Word, at int64) error {
+	switch w := w.(type) {
+	case parley.Announce:
+		return a.announce(it, w, at)
+	case parley.Mark:
+		return a.mark(w)
+	case parley.Tell:
+		it.told = append(it.told, w.To)
+		return a.batch.Set(trayKey(w.To, a.next()), w.Data, nil)
+	case parley.Put:
+		return a.writeRow(&w.Row)
+	case parley.Bear:
+		return a.bear(w, at)
+	}
+	return fmt.Errorf("persistence: unknown word %T", w)
+}
+
+func (a *application) announce(it *item, w parley.Announce, at int64) error {
+	n := a.next()
+	entry := parley.FeedEntry{Position: n, Kind: w.Kind, Ref: w.Ref, Note: w.Note, At: at}
+	if w.Kind == parley.MessageEntry {
+		entry.Record = it.record(parley.MessageID(w.Ref))
+	}
+	it.announced = append(it.announced, announced{w.To, entry})
+	if err := a.batch.Set(feedKey(feedFamily, w.To, n), encodeFeed(entry), nil); err != nil {
+		return err
+	}
+	if w.Kind != parley.MessageEntry {
+		return nil
+	}
+	return a.batch.Set(feedKey(unseenFamily, w.To, n), w.Ref[:], nil)
+}
+
+// writeRecord keeps a message for those who live in this home; position is
+// where its recipient's feed has it, 0 if that is elsewhere.
+func (a *application) writeRecord(slot parley.Slot, r parley.Record, position uint64) error {
+	value := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(r.Data)), position)
+	return a.batch.Set(residentKey(recordFamily, slot, r.ID), append(value, r.Data...), nil)
+}
+
+// mark merges marks and strikes the message from what its recipient has not seen.
+func (a *application) mark(w parley.Mark) error {
+	slot := w.Message.Slot()
+	if !w.Recipient.Zero() {
+		slot = a.j.store.residence(w.Recipient.Slot(), w.Message)
+	}
+	if err := a.batch.Merge(residentKey(markFamily, slot, w.Message), encodeMarks(w.Marks), nil); err != nil {
+		return err
+	}
+	if w.Recipient.Zero() {
+		return nil
+	}
+	return a.batch.Delete(feedKey(unseenFamily, w.Recipient, w.Position), nil)
+}
+
+func (a *application) bear(w parley.Bear, at int64) error {
+	if have, ok := a.j.activations[w.Stream]; ok {
+		have.seq = uint64(len(w.Facts))
+		a.j.activations[w.Stream] = have
+	}
+	if a.born == nil {
+		a.born = map[parley.Stream]uint64{}
+	}
+	a.born[w.Stream] = uint64(len(w.Facts))
+	return a.writeFacts(w.Stream, 0, w.Facts, w.State, at)
+}
+
+func (a *application) writeTimers(e *parley.Entry) error {
+	for _, t := range e.Timers {
+		k := timerKey(a.j.number, uint64(t.Due.UnixMilli()), t.Stream)
+		var err error
+		if t.Cancel {
+			err = a.batch.Delete(k, nil)
+		} else {
+			err = a.batch.Set(k, nil, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish writes what the batch holds once: counters, lane numbers, quotas.
+func (a *application) finish() error {
+	if a.counter != a.j.counter {
+		a.j.counter = a.counter
+		value := binary.BigEndian.AppendUint64(make([]byte, 0, 16), a.counter)
+		value = binary.BigEndian.AppendUint64(value, uint64(a.j.arrival))
+		if err := a.batch.Set(metaKey(counterFamily, a.j.number, 0), value, nil); err != nil {
+			return err
+		}
+	}
+	for k, n := range a.counts {
+		if err := a.batch.Merge([]byte(k), binary.BigEndian.AppendUint64(nil, n), nil); err != nil {
+			return err
+		}
+	}
+	return a.finishLanes()
+}
+
+// encodeFeed: kind, milliseconds, reference, note.
+func encodeFeed(e parley.FeedEntry) []byte {
+	b := append(make([]byte, 0, 25+len(e.Note)), byte(e.Kind))
+	b = binary.BigEndian.AppendUint64(b, uint64(e.At))
+	return append(append(b, e.Ref[:]...), e.Note...)
+}
+
+func decodeFeed(position uint64, b []byte) (parley.FeedEntry, error) {
+	if len(b) < 25 {
+		return parley.FeedEntry{}, fmt.Errorf("feed entry of %d bytes", len(b))
+	}
+	return parley.FeedEntry{
+		Position: position,
+		Kind:     parley.FeedKind(b[0]),
+		At:       int64(binary.BigEndian.Uint64(b[1:])),
+		Ref:      parley.IDFromBytes[parley.AnyID](b[9:25]),
+		Note:     append([]byte(nil), b[25:]...),
+	}, nil
+}

@@ -1,0 +1,203 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"parley"
+)
+
+const (
+	batchEntriesMax = 1024
+	batchBytesMax   = 1 << 20
+	// inFlightMax batches are committed and not yet synced at any time, the
+	// writer's own included.
+	inFlightMax = 4
+	// clientShare of the bounds is open to clients; the rest is kept for lanes
+	// and timers, so that load at the doors cannot starve deliveries.
+	clientShare = 0.75
+)
+
+// journal is one writer and one acker over a share of the slots.
+type journal struct {
+	store    *Store
+	number   int
+	queue    *queue
+	budget   budget
+	inFlight chan *flight
+
+	// The writer's own. Nobody else touches these.
+	counter     uint64                       // last position given
+	arrival     int64                        // last arrival stamped, milliseconds
+	activations map[parley.Stream]activation // who may speak for a stream
+	lanesOut    []uint64                     // per target: last number given
+	lanesIn     []uint64                     // per source: last number applied
+	acked       []laneAck                    // per target: applied there, rows not yet deleted
+
+	// edge is the last position that is durable, set before it is published.
+	edge watermark
+}
+
+type activation struct {
+	epoch uint64
+	seq   uint64
+}
+
+// flight is a batch between commit and sync.
+type flight struct {
+	batch  *pebble.Batch
+	number uint64 // of the commit; 0 if nothing was written
+	edge   uint64
+	items  []*item
+}
+
+func openJournal(s *Store, number int) (*journal, error) {
+	j := &journal{
+		store: s, number: number, queue: newQueue(),
+		inFlight:    make(chan *flight, inFlightMax-2),
+		activations: map[parley.Stream]activation{},
+	}
+	j.budget.entriesMax = int64(float64(s.opts.QueueEntries) * clientShare)
+	j.budget.bytesMax = int64(float64(s.opts.QueueBytes) * clientShare)
+	value, found, err := get(s.db, metaKey(counterFamily, number, 0))
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		j.counter, j.arrival = number64(value, 0), int64(number64(value, 8))
+	}
+	j.edge.raise(j.counter)
+	return j, j.openLanes()
+}
+
+func number64(b []byte, at int) uint64 {
+	if len(b) < at+8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b[at:])
+}
+
+func (j *journal) append(it *item) {
+	it.cost += entryCost(it.Entry)
+	if !j.queue.push(it) && it.Release != nil {
+		it.Release(parley.ErrClosed)
+	}
+}
+
+func entryCost(e *parley.Entry) int {
+	n := len(e.State)
+	for _, f := range e.Facts {
+		n += len(f.Data)
+	}
+	for _, r := range e.Records {
+		n += len(r.Data)
+	}
+	return n + 64*(1+len(e.Facts)+len(e.Rows)+len(e.Words))
+}
+
+// write drains the queue into batches for as long as the journal is open. A
+// batch has no linger time: what waits while one is being committed is the next.
+func (j *journal) write() {
+	defer j.store.loops.Done()
+	defer close(j.inFlight)
+	var items []*item
+	for {
+		taken, more := j.queue.take(items[:0], batchEntriesMax, batchBytesMax)
+		if !more {
+			return
+		}
+		f, err := j.commit(taken)
+		if err != nil {
+			j.store.opts.Fatal(err)
+			return
+		}
+		j.inFlight <- f
+		items = make([]*item, 0, len(taken))
+	}
+}
+
+// commit applies items to one batch and commits it without waiting for the disk.
+func (j *journal) commit(items []*item) (*flight, error) {
+	a := newApplication(j)
+	for _, it := range items {
+		if err := a.apply(it); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.finish(); err != nil {
+		return nil, err
+	}
+	f := &flight{batch: a.batch, items: items, edge: j.counter}
+	if a.batch.Empty() {
+		return f, nil
+	}
+	n, err := j.store.commitBatch(a.batch)
+	f.number = n
+	return f, err
+}
+
+// acknowledge waits for each batch to be synced and then lets go what rests on
+// it, in order. It never blocks on anything but the disk.
+func (j *journal) acknowledge() {
+	defer j.store.loops.Done()
+	for f := range j.inFlight {
+		if f.number != 0 {
+			if !j.store.opts.Unsynced {
+				if err := f.batch.SyncWait(); err != nil {
+					j.store.opts.Fatal(err)
+					return
+				}
+			}
+			// One write-ahead log: what was committed before is durable too.
+			j.store.durable.raise(f.number)
+		}
+		j.edge.raise(f.edge)
+		for _, it := range f.items {
+			j.release(it)
+		}
+		_ = f.batch.Close()
+	}
+}
+
+// release publishes what a durable item said and answers its speaker.
+func (j *journal) release(it *item) {
+	for _, a := range it.announced {
+		j.store.hub.publish(a.agent, a.entry)
+	}
+	for _, s := range it.told {
+		j.store.onTray(s)
+	}
+	if it.lane != nil {
+		it.lane.arrived()
+		return
+	}
+	if len(it.parcels) > 0 {
+		j.dispatch(it)
+		return
+	}
+	if it.Release != nil {
+		it.Release(it.err)
+	}
+}
+
+// Admit takes room for one entry of about size bytes in the journal of slot,
+// and gives the function that returns it. Without room nothing has happened.
+func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
+	j := s.home(slot)
+	if s.overloaded(j) || !j.budget.admit(size) {
+		return nil, parley.ErrOverloaded
+	}
+	return func() { j.budget.free(size) }, nil
+}
+
+// stallPatience is how long the engine may stall writes before the doors refuse them.
+const stallPatience = time.Second
+
+func (s *Store) overloaded(j *journal) bool {
+	if since := s.Stalled(); !since.IsZero() && s.opts.Clock().Sub(since) > stallPatience {
+		return true
+	}
+	return s.lanesFull(j)
+}

@@ -1,0 +1,282 @@
+package persistence
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"parley"
+)
+
+// laneDepthMax is how many parcels may be on their way in one lane before the
+// doors refuse entries of its source.
+const laneDepthMax = 8192
+
+// parcel is what one entry says to another home. Parcels of a lane are
+// numbered densely; the target applies each number once, in order.
+type parcel struct {
+	source, target int
+	number         uint64
+	at             int64
+	words          []parley.Word
+	records        []parley.Record
+	// arrived is called when the target has it on stable storage.
+	arrived func()
+}
+
+// laneAck is how far a lane has been applied by its target.
+type laneAck struct {
+	// arrived is the last number on stable storage at the target.
+	arrived atomic.Uint64
+	// swept is the last number whose row is deleted here. The writer's own.
+	swept uint64
+	depth atomic.Int64
+}
+
+// settlement counts an entry's parcels down and releases it when all have
+// arrived, or after SettleWait: then the effect follows.
+type settlement struct {
+	once    sync.Once
+	left    atomic.Int32
+	timer   *time.Timer
+	release func(error)
+}
+
+func (s *settlement) done() { s.once.Do(func() { s.timer.Stop(); s.release(nil) }) }
+
+func (s *settlement) arrived() {
+	if s.left.Add(-1) == 0 {
+		s.done()
+	}
+}
+
+// pack adds a word to the item's parcel for target.
+func (it *item) pack(source, target int, w parley.Word) {
+	var p *parcel
+	for _, have := range it.parcels {
+		if have.target == target {
+			p = have
+		}
+	}
+	if p == nil {
+		p = &parcel{source: source, target: target}
+		it.parcels = append(it.parcels, p)
+	}
+	p.words = append(p.words, w)
+	if say, ok := w.(parley.Announce); ok && say.Kind == parley.MessageEntry {
+		id := parley.MessageID(say.Ref)
+		p.records = append(p.records, parley.Record{ID: id, Data: it.record(id)})
+	}
+}
+
+// ship writes the item's parcels into their lanes.
+func (a *application) ship(it *item, at int64) error {
+	for _, p := range it.parcels {
+		a.j.lanesOut[p.target]++
+		p.number, p.at = a.j.lanesOut[p.target], at
+		a.j.acked[p.target].depth.Add(1)
+		if err := a.batch.Set(laneKey(p.source, p.target, p.number), encodeParcel(p), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dispatch sends a durable item's parcels on and lets the item go when they
+// have arrived.
+func (j *journal) dispatch(it *item) {
+	s := &settlement{release: it.Release}
+	if s.release == nil {
+		s.release = func(error) {}
+	}
+	s.left.Store(int32(len(it.parcels)))
+	s.timer = time.AfterFunc(parley.SettleWait, s.done)
+	for _, p := range it.parcels {
+		j.send(p, s.arrived)
+	}
+}
+
+// send hands a durable parcel to its target.
+func (j *journal) send(p *parcel, settled func()) {
+	ack := &j.acked[p.target]
+	p.arrived = func() {
+		ack.arrived.Store(p.number)
+		ack.depth.Add(-1)
+		settled()
+	}
+	cost := 64
+	for _, r := range p.records {
+		cost += len(r.Data)
+	}
+	j.store.journals[p.target].queue.push(&item{Entry: &parley.Entry{}, lane: p, cost: cost})
+}
+
+// applyParcel applies a parcel that came by lane, unless it was applied before.
+func (a *application) applyParcel(it *item) error {
+	p := it.lane
+	switch last := a.j.lanesIn[p.source]; {
+	case p.number <= last:
+		return nil
+	case p.number != last+1:
+		return fmt.Errorf("persistence: lane %d to %d: parcel %d follows %d", p.source, p.target, p.number, last)
+	}
+	a.j.lanesIn[p.source] = p.number
+	if a.lanesIn == nil {
+		a.lanesIn = make([]bool, len(a.j.lanesIn))
+	}
+	a.lanesIn[p.source] = true
+	at := a.arrival(time.UnixMilli(p.at))
+	it.Words, it.Records = p.words, p.records
+	for _, w := range p.words {
+		if err := a.perform(it, w, at); err != nil {
+			return err
+		}
+	}
+	for _, x := range it.announced {
+		if x.entry.Record == nil {
+			continue
+		}
+		id := parley.MessageID(x.entry.Ref)
+		slot := a.j.store.residence(x.agent.Slot(), id)
+		if err := a.writeRecord(slot, parley.Record{ID: id, Data: x.entry.Record}, x.entry.Position); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishLanes remembers what this batch applied and sweeps what targets have.
+func (a *application) finishLanes() error {
+	for source, touched := range a.lanesIn {
+		if !touched {
+			continue
+		}
+		value := encodeNumber(a.j.lanesIn[source])
+		if err := a.batch.Set(laneInKey(a.j.number, source), value, nil); err != nil {
+			return err
+		}
+	}
+	if a.batch.Empty() {
+		return nil // nothing to ride along with
+	}
+	for target := range a.j.acked {
+		ack := &a.j.acked[target]
+		for arrived := ack.arrived.Load(); ack.swept < arrived; {
+			ack.swept++
+			if err := a.batch.Delete(laneKey(a.j.number, target, ack.swept), nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// openLanes reads how far this journal's lanes have come.
+func (j *journal) openLanes() error {
+	n := j.store.count
+	j.lanesIn, j.lanesOut, j.acked = make([]uint64, n), make([]uint64, n), make([]laneAck, n)
+	for other := range n {
+		value, _, err := get(j.store.db, laneInKey(j.number, other))
+		if err != nil {
+			return err
+		}
+		j.lanesIn[other] = number(value)
+		value, _, err = get(j.store.db, laneInKey(other, j.number))
+		if err != nil {
+			return err
+		}
+		// What the target has may have been swept: the next number is beyond
+		// both what it applied and what still lies in the lane.
+		applied := number(value)
+		j.acked[other].arrived.Store(applied)
+		j.acked[other].swept = applied
+		last, err := lastParcel(j.store.db, j.number, other)
+		if err != nil {
+			return err
+		}
+		j.lanesOut[other] = max(applied, last)
+	}
+	return nil
+}
+
+func lastParcel(r pebble.Reader, source, target int) (uint64, error) {
+	prefix := laneKey(source, target, 0)[:7]
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return 0, err
+	}
+	last := uint64(0)
+	if iter.Last() {
+		last = number(iter.Key()[len(prefix):])
+	}
+	return last, iter.Close()
+}
+
+// resumeLanes sends again what was on its way when the directory was closed,
+// and drops what had arrived. Called before anything new is appended.
+func (j *journal) resumeLanes() error {
+	for target := range j.acked {
+		prefix := laneKey(j.number, target, 0)[:7]
+		iter, err := j.store.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		if err != nil {
+			return err
+		}
+		applied := j.acked[target].arrived.Load()
+		for ok := iter.First(); ok; ok = iter.Next() {
+			n := number(iter.Key()[len(prefix):])
+			if n <= applied {
+				j.acked[target].swept = min(j.acked[target].swept, n-1)
+				continue
+			}
+			p, err := decodeParcel(iter.Value())
+			if err != nil {
+				return fmt.Errorf("lane %d to %d, parcel %d: %w", j.number, target, n, err)
+			}
+			p.source, p.target, p.number = j.number, target, n
+			j.acked[target].depth.Add(1)
+			j.send(p, func() {})
+		}
+		if err := iter.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) lanesFull(j *journal) bool {
+	for i := range j.acked {
+		if j.acked[i].depth.Load() > laneDepthMax {
+			return true
+		}
+	}
+	return false
+}
+
+// drainLanes waits, for a short while, until what is on its way has arrived.
+// What has not is sent again at the next opening.
+func (s *Store) drainLanes() {
+	for range 200 {
+		busy := false
+		for _, j := range s.journals {
+			for i := range j.acked {
+				busy = busy || j.acked[i].depth.Load() > 0
+			}
+		}
+		if !busy {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// residence is the slot under which a reader at slot finds a message: the
+// message's own where both share a home.
+func (s *Store) residence(slot parley.Slot, m parley.MessageID) parley.Slot {
+	if s.SameHome(slot, m.Slot()) {
+		return m.Slot()
+	}
+	return slot
+}

@@ -1,0 +1,160 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"parley"
+)
+
+// A parcel on disk: milliseconds, number of words, words; number of records,
+// records. Byte strings carry their length as a uvarint. The letters of words
+// are only ever added to.
+const (
+	announceWord = 'a'
+	markWord     = 'm'
+	tellWord     = 't'
+	putWord      = 'p'
+	bearWord     = 'b'
+)
+
+var errParcel = errors.New("damaged parcel")
+
+func encodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func appendBytes(b, x []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(x))), x...)
+}
+
+func encodeParcel(p *parcel) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 256), uint64(p.at))
+	b = binary.AppendUvarint(b, uint64(len(p.words)))
+	for _, w := range p.words {
+		b = appendWord(b, w)
+	}
+	b = binary.AppendUvarint(b, uint64(len(p.records)))
+	for _, r := range p.records {
+		b = appendBytes(append(b, r.ID[:]...), r.Data)
+	}
+	return b
+}
+
+func appendWord(b []byte, w parley.Word) []byte {
+	switch w := w.(type) {
+	case parley.Announce:
+		b = append(append(append(b, announceWord), w.To[:]...), byte(w.Kind))
+		return appendBytes(append(b, w.Ref[:]...), w.Note)
+	case parley.Mark:
+		b = append(append(append(b, markWord), w.Recipient[:]...), w.Message[:]...)
+		b = binary.BigEndian.AppendUint64(b, w.Position)
+		return append(b, encodeMarks(w.Marks)...)
+	case parley.Tell:
+		return appendBytes(appendStream(append(b, tellWord), w.To), w.Data)
+	case parley.Put:
+		b = binary.BigEndian.AppendUint16(append(b, putWord), uint16(w.Slot))
+		gone := byte(0)
+		if w.Delete {
+			gone = 1
+		}
+		b = append(b, byte(w.Table), gone)
+		return appendBytes(appendBytes(b, w.Key), w.Value)
+	case parley.Bear:
+		b = appendStream(append(b, bearWord), w.Stream)
+		b = binary.AppendUvarint(b, uint64(len(w.Facts)))
+		for _, f := range w.Facts {
+			b = appendBytes(append(b, f.Tag), f.Data)
+		}
+		return appendBytes(b, w.State)
+	}
+	panic(fmt.Sprintf("persistence: unknown word %T", w))
+}
+
+func appendStream(b []byte, s parley.Stream) []byte {
+	return append(append(b, byte(s.Kind)), s.ID[:]...)
+}
+
+// reader reads a parcel; after the first fault everything it gives is empty.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) take(n int) []byte {
+	if r.bad || n < 0 || n > len(r.b) {
+		r.bad = true
+		return make([]byte, min(max(n, 0), 64))
+	}
+	x := r.b[:n]
+	r.b = r.b[n:]
+	return x
+}
+
+func (r *reader) count() int {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 || n > uint64(len(r.b)) {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[size:]
+	return int(n)
+}
+
+func (r *reader) bytes() []byte  { return append([]byte(nil), r.take(r.count())...) }
+func (r *reader) byte() byte     { return r.take(1)[0] }
+func (r *reader) id() [16]byte   { return [16]byte(r.take(16)) }
+func (r *reader) number() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
+
+func (r *reader) stream() parley.Stream {
+	kind := parley.StreamKind(r.byte())
+	return parley.Stream{Kind: kind, ID: parley.AnyID(r.id())}
+}
+
+func decodeParcel(b []byte) (*parcel, error) {
+	r := &reader{b: b}
+	p := &parcel{at: int64(r.number())}
+	for range r.count() {
+		w := r.word()
+		if r.bad {
+			return nil, errParcel
+		}
+		p.words = append(p.words, w)
+	}
+	for range r.count() {
+		id := parley.MessageID(r.id())
+		p.records = append(p.records, parley.Record{ID: id, Data: r.bytes()})
+	}
+	if r.bad || len(r.b) != 0 {
+		return nil, errParcel
+	}
+	return p, nil
+}
+
+func (r *reader) word() parley.Word {
+	switch r.byte() {
+	case announceWord:
+		return parley.Announce{To: r.id(), Kind: parley.FeedKind(r.byte()), Ref: r.id(), Note: r.bytes()}
+	case markWord:
+		m := parley.Mark{Recipient: r.id(), Message: r.id(), Position: r.number()}
+		m.Marks, _ = decodeMarks(r.take(16))
+		return m
+	case tellWord:
+		return parley.Tell{To: r.stream(), Data: r.bytes()}
+	case putWord:
+		slot := parley.Slot(binary.BigEndian.Uint16(r.take(2)))
+		row := parley.Row{Slot: slot, Table: parley.Table(r.byte()), Delete: r.byte() == 1}
+		row.Key, row.Value = r.bytes(), r.bytes()
+		return parley.Put{Row: row}
+	case bearWord:
+		w := parley.Bear{Stream: r.stream()}
+		for range r.count() {
+			w.Facts = append(w.Facts, parley.Fact{Tag: r.byte(), Data: r.bytes()})
+		}
+		if w.State = r.bytes(); len(w.State) == 0 {
+			w.State = nil
+		}
+		return w
+	}
+	r.bad = true
+	return nil
+}

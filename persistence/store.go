@@ -1,0 +1,320 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+// formatVersion is the layout of the directory that this code reads and writes.
+const formatVersion = 1
+
+// JournalsMax is how many journals a directory can be made with.
+const JournalsMax = 64
+
+// Options of a Store.
+type Options struct {
+	// FS is where the directory lives; nil is the operating system's.
+	FS vfs.FS
+	// Journals is how many journals a new directory gets; an existing one keeps
+	// what it was made with and refuses another number. 0 is "as it is", or 1.
+	Journals int
+	// Clock stamps what no caller stamps. Required.
+	Clock parley.Clock
+	// Logger takes the engine's warnings. Required.
+	Logger *slog.Logger
+	// Fatal is called when the store cannot go on (a failed sync: what was
+	// being written may or may not be there). It must end the process.
+	Fatal func(error)
+	// CacheBytes of the block cache; 0 is 128 MiB.
+	CacheBytes int64
+	// MemTableBytes before a flush; 0 is 32 MiB.
+	MemTableBytes uint64
+	// QueueEntries and QueueBytes bound what waits in one journal, admitted but
+	// not yet released; 0 is 16,384 entries and 64 MiB.
+	QueueEntries int
+	QueueBytes   int
+	// Unsynced commits without waiting for the disk. Only the controls of crash
+	// tests set it: it breaks the promise this package exists for.
+	Unsynced bool
+}
+
+func (o *Options) ensureDefaults() error {
+	if o.Clock == nil || o.Logger == nil {
+		return errors.New("persistence: options without a clock or a logger")
+	}
+	if o.Journals < 0 || o.Journals > JournalsMax {
+		return fmt.Errorf("journals: %d is not within 1 to %d", o.Journals, JournalsMax)
+	}
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Fatal == nil {
+		o.Fatal = func(err error) { panic(err) }
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = 128 << 20
+	}
+	if o.MemTableBytes == 0 {
+		o.MemTableBytes = 32 << 20
+	}
+	if o.QueueEntries == 0 {
+		o.QueueEntries = 16384
+	}
+	if o.QueueBytes == 0 {
+		o.QueueBytes = 64 << 20
+	}
+	return nil
+}
+
+// Store is a directory of journals. Its methods may be called from any goroutine.
+type Store struct {
+	db       *pebble.DB
+	lock     *pebble.Lock
+	opts     Options
+	journals []*journal
+	count    int // of journals
+	hub      *hub
+	// epoch numbers activations; it starts above every one given out before.
+	epoch atomic.Uint64
+	// onTray and onTimer are told of actors that have something to do. Set by Start.
+	onTray  func(parley.Stream)
+	onTimer func(parley.Stream, time.Time)
+
+	// commit serializes commits of all journals, so that applied counts batches
+	// in the order in which the shared write-ahead log holds them.
+	commit  sync.Mutex
+	applied atomic.Uint64
+	durable watermark
+
+	stalled  atomic.Int64 // since when writes stall, Unix nanoseconds; 0 if they do not
+	closing  chan struct{}
+	loops    sync.WaitGroup
+	closeErr error
+	closed   sync.Once
+}
+
+// Open opens the directory, or makes it. A directory that another process has
+// open is refused at once.
+func Open(dir string, opts Options) (*Store, error) {
+	if err := opts.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	s := &Store{opts: opts, hub: newHub(), closing: make(chan struct{})}
+	if err := s.openEngine(dir); err != nil {
+		return nil, err
+	}
+	if err := s.openJournals(); err != nil {
+		return nil, errors.Join(err, s.db.Close(), s.lock.Close())
+	}
+	return s, nil
+}
+
+// openEngine opens Pebble. A new database is closed and opened once more: only
+// then is its write-ahead log written in the format that tells rot from a torn tail.
+func (s *Store) openEngine(dir string) error {
+	if err := s.opts.FS.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data directory %s: %w", dir, err)
+	}
+	lock, err := pebble.LockDirectory(dir, s.opts.FS)
+	if err != nil {
+		return fmt.Errorf("data directory %s is in use by another process: %w", dir, err)
+	}
+	s.lock = lock
+	desc, err := pebble.Peek(dir, s.opts.FS)
+	if err == nil && !desc.Exists {
+		if s.db, err = pebble.Open(dir, s.engineOptions()); err == nil {
+			err = s.db.Close()
+		}
+	}
+	if err == nil {
+		s.db, err = pebble.Open(dir, s.engineOptions())
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("data directory %s cannot be opened: %w", dir, err), lock.Close())
+	}
+	return nil
+}
+
+func (s *Store) engineOptions() *pebble.Options {
+	o := &pebble.Options{
+		FS:                          s.opts.FS,
+		Lock:                        s.lock,
+		FormatMajorVersion:          pebble.FormatNewest,
+		Merger:                      merger,
+		CacheSize:                   s.opts.CacheBytes,
+		MemTableSize:                s.opts.MemTableBytes,
+		MemTableStopWritesThreshold: 4,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
+		Logger:                      engineLogger{s},
+		EventListener: &pebble.EventListener{
+			BackgroundError: func(err error) { s.opts.Logger.Error("storage engine: background work failed", "error", err) },
+			WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
+				s.stalled.Store(s.opts.Clock().UnixNano())
+				s.opts.Logger.Warn("storage engine: writes stall", "reason", i.Reason)
+			},
+			WriteStallEnd: func() { s.stalled.Store(0) },
+			DiskSlow:      func(i pebble.DiskSlowInfo) { s.opts.Logger.Warn("storage engine: slow disk", "info", i.String()) },
+		},
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return o
+}
+
+// engineLogger passes the engine's complaints on and drops its chatter.
+type engineLogger struct{ s *Store }
+
+func (l engineLogger) Infof(string, ...any) {}
+
+func (l engineLogger) Errorf(format string, args ...any) {
+	l.s.opts.Logger.Error("storage engine: " + fmt.Sprintf(format, args...))
+}
+
+func (l engineLogger) Fatalf(format string, args ...any) {
+	err := fmt.Errorf("storage engine: "+format, args...)
+	l.s.opts.Fatal(err)
+	panic(err) // Fatal should have ended the process; the engine must not go on
+}
+
+// openJournals reads, or for a new directory writes, how the directory is laid
+// out, and opens its journals.
+func (s *Store) openJournals() error {
+	journals, incarnation, err := s.readFormat()
+	if err != nil {
+		return err
+	}
+	s.epoch.Store(incarnation << 40)
+	s.count = journals
+	for i := range journals {
+		j, err := openJournal(s, i)
+		if err != nil {
+			return err
+		}
+		s.journals = append(s.journals, j)
+	}
+	return nil
+}
+
+// readFormat gives the number of journals and the number of this opening, and
+// counts the opening.
+func (s *Store) readFormat() (journals int, incarnation uint64, err error) {
+	formatKey := metaKey(formatFamily, 0, 0)
+	journals = s.opts.Journals
+	value, found, err := get(s.db, formatKey)
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case found && len(value) != 18:
+		return 0, 0, errors.New("the data directory was not made by this program")
+	case found:
+		if v := binary.BigEndian.Uint64(value); v != formatVersion {
+			return 0, 0, fmt.Errorf("the data directory has format %d; this program reads format %d", v, formatVersion)
+		}
+		made := int(binary.BigEndian.Uint16(value[8:]))
+		if journals != 0 && journals != made {
+			return 0, 0, fmt.Errorf("the data directory was made with %d journals and cannot be opened with %d: the number is fixed when a directory is made", made, journals)
+		}
+		journals, incarnation = made, binary.BigEndian.Uint64(value[10:])
+	case journals == 0:
+		journals = 1
+	}
+	incarnation++
+	b := binary.BigEndian.AppendUint64(nil, formatVersion)
+	b = binary.BigEndian.AppendUint16(b, uint16(journals))
+	b = binary.BigEndian.AppendUint64(b, incarnation)
+	return journals, incarnation, s.db.Set(formatKey, b, pebble.Sync)
+}
+
+// Start begins to hand out in-tray hints and due timers. onTray must not block;
+// onTimer may be called again for a timer that its actor has not cancelled.
+func (s *Store) Start(onTray func(parley.Stream), onTimer func(parley.Stream, time.Time)) error {
+	s.onTray, s.onTimer = onTray, onTimer
+	for _, j := range s.journals {
+		if err := j.resumeLanes(); err != nil {
+			return err
+		}
+	}
+	for _, j := range s.journals {
+		s.loops.Add(3)
+		go j.write()
+		go j.acknowledge()
+		go j.housekeeping()
+	}
+	return nil
+}
+
+// Journals is the number of journals.
+func (s *Store) Journals() int { return len(s.journals) }
+
+// NextEpoch numbers a new activation.
+func (s *Store) NextEpoch() uint64 { return s.epoch.Add(1) }
+
+// home is the journal in which a slot lives.
+func (s *Store) home(slot parley.Slot) *journal {
+	return s.journals[int(slot)%len(s.journals)]
+}
+
+// SameHome reports whether two slots live in one journal.
+func (s *Store) SameHome(a, b parley.Slot) bool { return s.home(a) == s.home(b) }
+
+// Append hands an entry to its journal. It never blocks and never fails at
+// once: what becomes of the entry is told through its Release.
+func (s *Store) Append(e *parley.Entry) { s.home(e.Slot).append(&item{Entry: e, slot: e.Slot}) }
+
+// Stalled is since when the engine has stalled writes, zero if it does not.
+func (s *Store) Stalled() time.Time {
+	if ns := s.stalled.Load(); ns != 0 {
+		return time.Unix(0, ns).UTC()
+	}
+	return time.Time{}
+}
+
+// Close writes out what was appended, releases it and closes the directory.
+func (s *Store) Close() error {
+	s.closed.Do(func() {
+		close(s.closing)
+		s.drainLanes()
+		for _, j := range s.journals {
+			j.queue.close()
+		}
+		s.loops.Wait()
+		s.closeErr = errors.Join(s.db.Close(), s.lock.Close())
+	})
+	return s.closeErr
+}
+
+// commitBatch applies a batch and numbers it. The number is taken first: a view
+// that sees the batch never believes in a smaller one.
+func (s *Store) commitBatch(b *pebble.Batch) (uint64, error) {
+	s.commit.Lock()
+	defer s.commit.Unlock()
+	n := s.applied.Add(1)
+	if s.opts.Unsynced {
+		return n, s.db.Apply(b, pebble.NoSync)
+	}
+	return n, s.db.ApplyNoSyncWait(b, pebble.Sync)
+}
+
+func get(r pebble.Reader, key []byte) ([]byte, bool, error) {
+	value, closer, err := r.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	owned := append(make([]byte, 0, len(value)), value...)
+	return owned, true, closer.Close()
+}

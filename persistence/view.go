@@ -1,0 +1,182 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"parley"
+)
+
+// View is the store as it was at one instant, across all journals. What it
+// shows may not be synced yet: whoever answers from it calls Durable first.
+type View struct {
+	store *Store
+	snap  *pebble.Snapshot
+	// applied numbers a commit that is not before anything the view shows.
+	applied uint64
+}
+
+// View opens a view. It must be closed.
+func (s *Store) View() *View {
+	snap := s.db.NewSnapshot()
+	return &View{store: s, snap: snap, applied: s.applied.Load()}
+}
+
+// Close lets the view go.
+func (v *View) Close() { _ = v.snap.Close() }
+
+// Durable returns once everything that the view shows is on stable storage.
+func (v *View) Durable(ctx context.Context) error {
+	if err := v.store.durable.wait(ctx, v.applied); err != nil {
+		return parley.ErrOverloaded
+	}
+	return nil
+}
+
+// scan calls fn for each key within [low, high), last first if reverse, until
+// fn returns false. Key and value are only valid during the call.
+func (v *View) scan(low, high []byte, reverse bool, fn func(k, value []byte) (bool, error)) error {
+	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
+	if err != nil {
+		return err
+	}
+	first, next := iter.First, iter.Next
+	if reverse {
+		first, next = iter.Last, iter.Prev
+	}
+	more := true
+	for ok := first(); ok && more && err == nil; ok = next() {
+		more, err = fn(iter.Key(), iter.Value())
+	}
+	if closeErr := iter.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// State gives a stream's stored state and the number of events folded into it;
+// nil if there is none.
+func (v *View) State(s parley.Stream) (seq uint64, state []byte, err error) {
+	value, found, err := get(v.snap, stateKey(s))
+	if err != nil || !found {
+		return 0, nil, err
+	}
+	if len(value) < 8 {
+		return 0, nil, fmt.Errorf("state of %d bytes", len(value))
+	}
+	return number(value), value[8:], nil
+}
+
+// Events calls fn with the stream's events from number from on (from 1), in
+// order, or from the last down if reverse, until fn returns false.
+func (v *View) Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error {
+	low, high := eventKey(s, from), after(streamKey(eventFamily, s, 0))
+	if reverse {
+		low, high = eventKey(s, 1), after(eventKey(s, from))
+	}
+	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) {
+		if len(value) < 9 {
+			return false, fmt.Errorf("event of %d bytes", len(value))
+		}
+		f := parley.Fact{Tag: value[0], Data: append([]byte(nil), value[9:]...)}
+		return fn(number(k[len(k)-8:]), int64(number64(value, 1)), f), nil
+	})
+}
+
+// Message gives a message's record as kept for a reader at slot, and its
+// position in the feed of a recipient who lives there.
+func (v *View) Message(slot parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
+	value, found, err := get(v.snap, residentKey(recordFamily, v.store.residence(slot, id), id))
+	if err != nil || !found {
+		return nil, 0, err
+	}
+	if len(value) < 8 {
+		return nil, 0, fmt.Errorf("record of %d bytes", len(value))
+	}
+	return value[8:], number(value), nil
+}
+
+// Marks gives a message's marks as known to a reader at slot.
+func (v *View) Marks(slot parley.Slot, id parley.MessageID) (parley.Marks, error) {
+	value, found, err := get(v.snap, residentKey(markFamily, v.store.residence(slot, id), id))
+	if err != nil || !found {
+		return parley.Marks{}, err
+	}
+	return decodeMarks(value)
+}
+
+// Feed calls fn with agent's feed entries of positions (from, upTo], oldest
+// first, until fn returns false.
+func (v *View) Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error {
+	return v.feed(agent, from+1, upTo, false, fn)
+}
+
+// FeedBefore calls fn with agent's feed entries of positions below before,
+// newest first, until fn returns false. before 0 is the end of the feed.
+func (v *View) FeedBefore(agent parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error {
+	return v.feed(agent, 0, before-1, true, fn)
+}
+
+func (v *View) feed(agent parley.AgentID, low, high uint64, reverse bool, fn func(parley.FeedEntry) bool) error {
+	lowKey, highKey := feedKey(feedFamily, agent, low), after(feedKey(feedFamily, agent, high))
+	return v.scan(lowKey, highKey, reverse, func(k, value []byte) (bool, error) {
+		e, err := decodeFeed(number(k[len(k)-8:]), value)
+		return err == nil && fn(e), err
+	})
+}
+
+// Unseen calls fn with the messages that were not carried to agent yet, with
+// their positions from from on, oldest first, until fn returns false.
+func (v *View) Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error {
+	low, high := feedKey(unseenFamily, agent, from), after(feedKey(unseenFamily, agent, ^uint64(0)))
+	return v.scan(low, high, false, func(k, value []byte) (bool, error) {
+		return fn(number(k[len(k)-8:]), parley.IDFromBytes[parley.MessageID](value)), nil
+	})
+}
+
+// Row gives one row's value.
+func (v *View) Row(slot parley.Slot, table parley.Table, k []byte) ([]byte, bool, error) {
+	return get(v.snap, rowKey(slot, table, k))
+}
+
+// Rows calls fn with the rows whose keys begin with prefix, beyond the key
+// beyond (nil: from the first, or if reverse the last), until fn returns false.
+func (v *View) Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(k, value []byte) bool) error {
+	low, head := rowKey(slot, table, prefix), len(rowKey(slot, table, nil))
+	high := after(low)
+	switch {
+	case beyond != nil && reverse:
+		high = rowKey(slot, table, beyond)
+	case beyond != nil:
+		low = append(rowKey(slot, table, beyond), 0)
+	}
+	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) { return fn(k[head:], value), nil })
+}
+
+// Tray calls fn with the words waiting for an actor, oldest first.
+func (v *View) Tray(s parley.Stream, fn func(parley.TrayRow) bool) error {
+	low := streamKey(trayFamily, s, 0)
+	return v.scan(low, after(low), false, func(k, value []byte) (bool, error) {
+		return fn(parley.TrayRow{Number: number(k[len(k)-8:]), Data: append([]byte(nil), value...)}), nil
+	})
+}
+
+// Used is what an organization has used on a day, over all journals.
+func (v *View) Used(org parley.OrgID, day uint32) (int64, error) {
+	sum := uint64(0)
+	for _, j := range v.store.journals {
+		value, _, err := get(v.snap, quotaKey(j.number, org, day))
+		if err != nil {
+			return 0, err
+		}
+		sum += number(value)
+	}
+	return int64(sum), nil
+}
+
+// Row reads one row as last applied, durable or not.
+func (s *Store) Row(slot parley.Slot, table parley.Table, k []byte) ([]byte, bool, error) {
+	return get(s.db, rowKey(slot, table, k))
+}
