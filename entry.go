@@ -48,7 +48,7 @@ const (
 	SlugTable Table = 1
 	// NameTable: organization id, agent name → agent id. Names are never freed.
 	NameTable Table = 2
-	// RosterTable: organization id, agent id → nothing. In order of creation.
+	// RosterTable: organization id, place (8 bytes) → agent id. In order of creation.
 	RosterTable Table = 3
 	// ClientTable: client id → organization id.
 	ClientTable Table = 4

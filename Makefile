@@ -1,0 +1,135 @@
+# Everything that is typed here runs the same in .ci/run. `make help` lists it.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := build
+MAKEFLAGS += --warn-undefined-variables --no-builtin-rules
+
+GO ?= go
+CI ?= false
+FUZZTIME ?= 5s
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || true)
+# Tools live in a module of their own: the product's go.mod names none of them.
+TOOL := $(GO) tool -modfile=tools/go.mod
+# The data race detector needs cgo, the product does not.
+export CGO_ENABLED := 0
+
+# These build the binary and look at it from outside, which the test cache does
+# not notice: they always run.
+BLACKBOX := ./cmd/parley/blackbox
+JUDGES := ./cmd/parley/judges
+INSIDE = $$($(GO) list ./... | grep -v -e /blackbox$$ -e /judges$$)
+# Where goroutines meet, and where secrets are judged.
+RACED := ./actors/... ./persistence/... ./http/auth/... ./http/limit/...
+# A step says what it is about to do, so that a log reads as a list.
+SAY = printf '\n== %s\n'
+# What is left out is said so that nobody can overlook it; in CI it is a failure.
+LEFT_OUT = printf '\n!! NOT CHECKED: %s\n\n' "$$why" >&2; [ "$(CI)" != true ]
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## Build ./parley, one static binary
+	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o parley ./cmd/parley
+
+.PHONY: run
+run: build ## Start a server for development on ./parley-data
+	./parley serve --dev --hints --data ./parley-data
+
+.PHONY: demo
+demo: build ## Watch two agents talk, the server die and everything come back
+	./parley demo
+
+.PHONY: test
+test: lint unit blackbox race judges check-generated ## Everything that CI runs
+	@$(SAY) "all checks passed"
+
+.PHONY: unit
+unit: ## Layers, rules, journal, doors, command line
+	@$(SAY) "unit, layer and command-line tests"
+	$(GO) test -timeout 8m $(INSIDE)
+
+.PHONY: blackbox
+blackbox: ## The binary through HTTP, with one journal and with four
+	@$(SAY) "black box"
+	$(GO) test -count=1 -timeout 8m $(BLACKBOX)
+
+.PHONY: test-short
+test-short: ## The quick part of the tests
+	$(GO) test -short $(INSIDE)
+
+.PHONY: race
+race: ## The concurrent packages under the race detector (needs gcc)
+	@$(SAY) "race detector"
+	@if command -v gcc >/dev/null; then \
+		set -x; CGO_ENABLED=1 $(GO) test -race -timeout 8m $(RACED); \
+	else why="data races in $(RACED): there is no gcc here"; $(LEFT_OUT); fi
+
+.PHONY: judges
+judges: ## The real binary judged by npm's jose, oauth4webapi, eventsource and @hpke/core
+	@$(SAY) "npm judges"
+	@if command -v node >/dev/null && command -v npm >/dev/null; then \
+		set -x; CI=$(CI) $(GO) test -v -count=1 -timeout 4m $(JUDGES); \
+	else why="JOSE, OAuth, SSE and HPKE against npm packages: there is no node or npm here"; $(LEFT_OUT); fi
+
+.PHONY: lint
+lint: ## Formatting, go vet and staticcheck
+	@$(SAY) "formatting"
+	@unformatted=$$($(TOOL) gofumpt -l .); if [ -n "$$unformatted" ]; then printf 'gofumpt would change:\n%s\n' "$$unformatted" >&2; exit 1; fi
+	@$(SAY) "go vet and staticcheck"
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+
+.PHONY: fmt
+fmt: ## Format every Go file
+	$(TOOL) gofumpt -w .
+
+.PHONY: fuzz
+fuzz: ## Every fuzz test for FUZZTIME (5s)
+	@for package in $$($(GO) list ./...); do \
+		for name in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			$(SAY) "$$package $$name"; \
+			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+
+.PHONY: cover
+cover: ## Test coverage, by package and in all
+	$(GO) test -short -coverpkg=./... -coverprofile=cover.out $(INSIDE)
+	@$(GO) tool cover -func=cover.out | tail -n 1
+
+# Generated code is committed, so that a build needs no protoc.
+PROTOS := $(shell find actors persistence -name '*.proto' 2>/dev/null)
+PLUGINS := bin/protoc-gen-go bin/protoc-gen-go-vtproto
+# $(1) is the folder to write into.
+PROTOC = protoc --plugin=bin/protoc-gen-go --plugin=bin/protoc-gen-go-vtproto \
+	--go_out=$(1) --go_opt=module=parley \
+	--go-vtproto_out=$(1) --go-vtproto_opt=module=parley,features=marshal+unmarshal+size $(PROTOS)
+
+$(PLUGINS) &: tools/go.mod
+	mkdir -p bin
+	$(GO) build -modfile=tools/go.mod -o bin/ google.golang.org/protobuf/cmd/protoc-gen-go github.com/planetscale/vtprotobuf/cmd/protoc-gen-go-vtproto
+	touch $(PLUGINS)
+
+.PHONY: generate
+generate: $(PLUGINS) ## Write the Go code of the .proto files (needs protoc)
+	$(call PROTOC,.)
+
+# Without protoc this is left out even in CI: the machines that build need none.
+.PHONY: check-generated
+check-generated: ## See that the generated code is what the .proto files say (needs protoc)
+	@$(SAY) "generated code"
+	@if ! command -v protoc >/dev/null; then printf '\n!! NOT CHECKED: generated code against its .proto files: there is no protoc here\n\n' >&2; exit 0; fi; \
+	$(MAKE) --no-print-directory $(PLUGINS); \
+	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(call PROTOC,"$$fresh"); \
+	for file in $$(cd "$$fresh" && find . -name '*.go'); do \
+		diff -u -I '^//[[:space:]]*protoc  *v' "$$file" "$$fresh/$$file" || { echo "run: make generate" >&2; exit 1; }; \
+	done; \
+	echo "generated code is current"
+
+.PHONY: clean
+clean: ## Remove what was built; data directories stay
+	rm -rf bin parley cover.out cmd/parley/judges/node_modules

@@ -1,0 +1,64 @@
+package actorstest
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+)
+
+// Turn is one command and what came of it.
+type Turn[S State, C any, E Event] struct {
+	Before  S
+	After   S
+	Command C
+	Events  []E
+	Err     error
+	Now     time.Time
+}
+
+// Obey leads random lives. In each, whatever the commands: Decide never changes
+// the state, events survive their encoding, replaying them gives the live
+// state, and so does replaying the rest onto a snapshot taken on the way. Draw
+// makes the next command; law judges each turn for the aggregate's own laws.
+func Obey[S State, C any, E Event](
+	t *testing.T, r Rules[S, C, E], draw func(*rapid.T, S) C, law func(*rapid.T, Turn[S, C, E]),
+) {
+	rapid.Check(t, func(rt *rapid.T) {
+		life := r.Begin()
+		steps := rapid.IntRange(1, 40).Draw(rt, "steps")
+		cut := rapid.IntRange(0, steps-1).Draw(rt, "snapshot before step")
+		snapshot, seen := r.Zero(), 0
+		for step := range steps {
+			if step == cut {
+				snapshot, seen = r.thaw(rt, life.State), len(life.History)
+			}
+			life.Now = life.Now.Add(rapid.SampledFrom(pauses).Draw(rt, "pause"))
+			turn := Turn[S, C, E]{Before: proto.CloneOf(life.State), Command: draw(rt, life.State), Now: life.Now}
+			turn.Events, turn.Err = life.Do(rt, turn.Command)
+			turn.After = life.State
+			law(rt, turn)
+		}
+		if replayed := r.replay(rt, r.Zero(), life.History); !proto.Equal(replayed, life.State) {
+			rt.Fatalf("replay gives %v, live is %v", replayed, life.State)
+		}
+		if resumed := r.replay(rt, snapshot, life.History[seen:]); !proto.Equal(resumed, life.State) {
+			rt.Fatalf("snapshot and rest give %v, live is %v", resumed, life.State)
+		}
+	})
+}
+
+// pauses between turns: none, too short to notice, and the lifetimes of
+// challenges and signing keys.
+var pauses = []time.Duration{0, time.Microsecond, time.Second, 4 * time.Minute, 9 * time.Hour, 40 * 24 * time.Hour}
+
+// thaw is the state as it comes back from a snapshot.
+func (r Rules[S, C, E]) thaw(t judge, s S) S {
+	t.Helper()
+	back := r.Zero()
+	if err := back.UnmarshalVT(encode(t, s)); err != nil {
+		t.Fatal(err)
+	}
+	return back
+}

@@ -1,0 +1,122 @@
+// Package actorstest tells stories about aggregates and holds them to laws.
+// Only tests import it.
+package actorstest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// Epoch is when every story begins.
+var Epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// State is what an aggregate's events fold into, as a snapshot stores it.
+type State interface {
+	proto.Message
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+}
+
+// Event is what a journal stores.
+type Event interface {
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+}
+
+// Rules are an aggregate's functions.
+type Rules[S State, C any, E Event] struct {
+	// Zero makes the state of an aggregate that does not exist yet.
+	Zero   func() S
+	Decide func(S, C, time.Time) ([]E, error)
+	Evolve func(S, E)
+	Tag    func(E) byte
+	New    func(byte) (E, bool)
+}
+
+// judge is what testing and rapid have in common.
+type judge interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
+// Life is one aggregate on its way through commands.
+type Life[S State, C any, E Event] struct {
+	Rules   Rules[S, C, E]
+	State   S
+	Now     time.Time
+	History []E
+}
+
+// Begin is a life that has seen nothing.
+func (r Rules[S, C, E]) Begin() *Life[S, C, E] {
+	return &Life[S, C, E]{Rules: r, State: r.Zero(), Now: Epoch}
+}
+
+// Do judges a command and folds the events that follow, as the host would. It
+// fails the test if the judgement changed the state.
+func (l *Life[S, C, E]) Do(t judge, c C) ([]E, error) {
+	t.Helper()
+	before := encode(t, l.State)
+	events, err := l.Rules.Decide(l.State, c, l.Now)
+	if !bytes.Equal(before, encode(t, l.State)) {
+		t.Fatalf("Decide changed the state on %#v", c)
+	}
+	for _, e := range events {
+		l.Rules.Evolve(l.State, e)
+	}
+	l.History = append(l.History, events...)
+	return events, err
+}
+
+// replay folds events that went through their encoding into s.
+func (r Rules[S, C, E]) replay(t judge, s S, events []E) S {
+	t.Helper()
+	for _, e := range events {
+		r.Evolve(s, r.reread(t, e))
+	}
+	return s
+}
+
+// reread is the event as it comes back from the disk.
+func (r Rules[S, C, E]) reread(t judge, e E) E {
+	t.Helper()
+	back, ok := r.New(r.Tag(e))
+	if !ok {
+		t.Fatalf("tag %d of %s makes no event", r.Tag(e), name(e))
+	}
+	if err := back.UnmarshalVT(encode(t, e)); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(message(e), message(back)) {
+		t.Fatalf("%v came back as %v", e, back)
+	}
+	return back
+}
+
+func encode(t judge, m interface{ MarshalVT() ([]byte, error) }) []byte {
+	t.Helper()
+	b, err := m.MarshalVT()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func message(e any) proto.Message { return e.(proto.Message) }
+
+func name(e any) string { return string(message(e).ProtoReflect().Descriptor().Name()) }
+
+// Named is a 16-byte id that a name always maps to; none for the empty name.
+func Named(name string) (id [16]byte) {
+	if name == "" {
+		return id
+	}
+	sum := sha256.Sum256([]byte(name))
+	copy(id[:], sum[:])
+	id[6], id[8] = 0x70|id[6]&0x0f, 0x80|id[8]&0x3f
+	return id
+}

@@ -1,0 +1,396 @@
+// Package agent holds the rules of an agent: its settings, its keys, its poll
+// token, its end, and whether it may send a direct message. It does no I/O and
+// reads no clock.
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"parley"
+)
+
+// Policies of an agent. // spec: Agent (AgentRead)
+const (
+	AcceptAll  = "accept_all"
+	SendAll    = "send_all"
+	GroupsOnly = "groups_only"
+)
+
+// Exists reports whether the agent was ever created.
+func (s *State) Exists() bool { return len(s.GetId()) > 0 }
+
+// AgentID is the agent's id.
+func (s *State) AgentID() (id parley.AgentID) {
+	copy(id[:], s.GetId())
+	return id
+}
+
+// Owner is the organization that owns the agent.
+func (s *State) Owner() (id parley.OrgID) {
+	copy(id[:], s.GetOrgId())
+	return id
+}
+
+// CreatedAt is when the agent was created, UTC.
+func (s *State) CreatedAt() time.Time { return time.UnixMilli(s.GetCreatedMs()).UTC() }
+
+// RevokedAt is when the agent was revoked, UTC; false while it is active.
+func (s *State) RevokedAt() (time.Time, bool) {
+	return time.UnixMilli(s.GetRevokedMs()).UTC(), s.Revoked()
+}
+
+// Revoked reports whether the agent acts no more.
+func (s *State) Revoked() bool { return s.GetRevokedMs() != 0 }
+
+// KeyByKid is the public key, current or former, whose RFC 7638 thumbprint is
+// kid, with the curve it lies on.
+func (s *State) KeyByKid(kid string) (curve string, raw []byte, ok bool) {
+	if parley.Thumbprint(parley.Ed25519, s.GetSigningKey()) == kid {
+		return parley.Ed25519, s.SigningKey, true
+	}
+	if parley.Thumbprint(parley.X25519, s.GetEncryptionKey()) == kid {
+		return parley.X25519, s.EncryptionKey, true
+	}
+	for _, k := range s.GetFormerKeys() {
+		if parley.Thumbprint(k.Curve, k.Raw) == kid {
+			return k.Curve, k.Raw, true
+		}
+	}
+	return "", nil, false
+}
+
+// Warnings are sentences for the owner about settings that cut the agent off:
+// a policy of groups_only while it is in no group. Empty, never nil.
+func (s *State) Warnings() []string {
+	warnings := []string{}
+	if s.GetIncomingPolicy() == GroupsOnly {
+		warnings = append(warnings, "incoming_policy is groups_only and the agent is in no group: it can receive only replies.")
+	}
+	if s.GetOutgoingPolicy() == GroupsOnly {
+		warnings = append(warnings, "outgoing_policy is groups_only and the agent is in no group: it can send only replies.")
+	}
+	return warnings
+}
+
+// Command asks for a change of an agent.
+//
+//sumtype:decl
+type Command interface{ command() }
+
+// Create makes the agent. To create one that exists changes nothing: the deed
+// may be repeated after a crash. Whether the name is free and the quota allows
+// it, the organization has judged before.
+type Create struct {
+	ID             parley.AgentID
+	OrgID          parley.OrgID
+	Name           string
+	HumanOversight bool
+	Unlisted       bool
+	// SigningKey is a raw Ed25519 key, EncryptionKey a raw X25519 key.
+	SigningKey    []byte
+	EncryptionKey []byte
+	// PollTokenHash is the SHA-256 of the agent's first poll token.
+	PollTokenHash []byte
+}
+
+// Change alters settings. What is nil stays.
+type Change struct {
+	// Name may only be the name that the agent has.
+	Name           *string
+	HumanOversight *bool
+	IncomingPolicy *string
+	OutgoingPolicy *string
+	Unlisted       *bool
+}
+
+// RotateKeys replaces public keys. A nil key stays.
+type RotateKeys struct {
+	Signing    []byte
+	Encryption []byte
+}
+
+// IssuePollToken makes the token with this SHA-256 the only one that counts.
+type IssuePollToken struct {
+	Hash []byte
+}
+
+// RevokePollToken leaves the agent without a poll token.
+type RevokePollToken struct{}
+
+// Revoke ends the agent. To revoke it again changes nothing.
+type Revoke struct{}
+
+// Send asks whether the agent may send a direct message. The judgement yields
+// no events: what follows from it happens in a conversation.
+type Send struct {
+	// Prior is the send that the idempotency key is remembered for, nil if
+	// there was none.
+	Prior     *Prior
+	Type      string
+	Recipient parley.AgentID
+	// RecipientKnown, RecipientRevoked and RecipientGroupsOnly are facts about
+	// the recipient; the last is its incoming policy.
+	RecipientKnown      bool
+	RecipientRevoked    bool
+	RecipientGroupsOnly bool
+	Parent              ParentFact
+	// Exempt is a fact: policies do not apply, because sender and recipient
+	// share a group and the message distributes or requests a sender key.
+	Exempt bool
+}
+
+// Prior is what a former send under the same idempotency key was.
+type Prior struct {
+	MessageID parley.MessageID
+	Recipient parley.AgentID
+	Type      string
+}
+
+// ParentFact tells of the conversation that a send names as its parent.
+type ParentFact struct {
+	// Named: the send names one.
+	Named bool
+	// Known: there is such a conversation.
+	Known bool
+	// Participant: the sender takes part in it.
+	Participant bool
+}
+
+func (Create) command()          {}
+func (Change) command()          {}
+func (RotateKeys) command()      {}
+func (IssuePollToken) command()  {}
+func (RevokePollToken) command() {}
+func (Revoke) command()          {}
+func (Send) command()            {}
+
+// Event is a fact about an agent: past tense, append-only on disk.
+//
+//sumtype:decl
+type Event interface {
+	event()
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+}
+
+func (*Created) event()          {}
+func (*Changed) event()          {}
+func (*KeysRotated) event()      {}
+func (*PollTokenIssued) event()  {}
+func (*PollTokenRevoked) event() {}
+func (*Revoked) event()          {}
+
+// Tag is the number under which an event's kind is on disk. Numbers are added,
+// never changed or reused.
+func Tag(e Event) byte {
+	switch e.(type) {
+	case *Created:
+		return 1
+	case *Changed:
+		return 2
+	case *KeysRotated:
+		return 3
+	case *PollTokenIssued:
+		return 4
+	case *PollTokenRevoked:
+		return 5
+	case *Revoked:
+		return 6
+	}
+	panic("agent: unknown event")
+}
+
+// New is an empty event of the kind that Tag numbers tag, false for a number
+// that was never given.
+func New(tag byte) (Event, bool) {
+	switch tag {
+	case 1:
+		return &Created{}, true
+	case 2:
+		return &Changed{}, true
+	case 3:
+		return &KeysRotated{}, true
+	case 4:
+		return &PollTokenIssued{}, true
+	case 5:
+		return &PollTokenRevoked{}, true
+	case 6:
+		return &Revoked{}, true
+	}
+	return nil, false
+}
+
+// ErrRepeated is no refusal: the send was made before under the same
+// idempotency key, and the stored message is the answer.
+var ErrRepeated = errors.New("agent: the message was sent before under this idempotency key")
+
+// Refusals of an agent.
+var (
+	ErrUnknown             = parley.ErrNotFound.Saying("There is no such agent.")
+	ErrRevoked             = parley.ErrGone.Saying("The agent has been revoked.")
+	ErrNameImmutable       = parley.Refuse(parley.Conflict, "name_immutable", "An agent's name cannot change, because its handle is built on it.")
+	ErrIdempotencyMismatch = parley.Refuse(parley.Conflict, "idempotency_mismatch", "The Idempotency-Key was used for a send of another type or to another recipient.")
+	ErrSenderRevoked       = parley.ErrNotOwner.Saying("The acting agent is not an active agent of your organization.")
+	ErrUnknownRecipient    = parley.ErrNotFound.Saying("There is no such recipient.")
+	ErrRecipientRevoked    = parley.ErrGone.Saying("The recipient has been revoked.")
+	ErrUnknownParent       = parley.ErrNotFound.Saying("There is no such parent conversation.")
+	ErrNotInParent         = parley.ErrNotOwner.Saying("The sender takes no part in the parent conversation.")
+	ErrOutgoingPolicy      = parley.Refuse(parley.Forbidden, "outgoing_policy", "The sender's outgoing policy allows messages to groups only.")
+	ErrIncomingPolicy      = parley.Refuse(parley.Forbidden, "incoming_policy", "The recipient's incoming policy allows messages through groups only.")
+	ErrSelfMessage         = parley.Refuse(parley.Unprocessable, "self_message", "An agent cannot send a message to itself.")
+)
+
+// Decide judges c against s and returns the events that make it true, or the
+// refusal. It never changes s. A change that changes nothing yields no event.
+func Decide(s *State, c Command, now time.Time) ([]Event, error) {
+	switch c := c.(type) {
+	case Create:
+		return decideCreate(s, c, now)
+	case Change:
+		return decideChange(s, c, now)
+	case RotateKeys:
+		return decideRotateKeys(s, c, now)
+	case IssuePollToken:
+		return decideIssuePollToken(s, c, now)
+	case RevokePollToken:
+		return decideRevokePollToken(s, now)
+	case Revoke:
+		return decideRevoke(s, now)
+	case Send:
+		return nil, judgeSend(s, c)
+	}
+	panic("agent: unknown command")
+}
+
+func decideCreate(s *State, c Create, now time.Time) ([]Event, error) {
+	if s.Exists() {
+		return nil, nil
+	}
+	return []Event{&Created{
+		Id: c.ID.Bytes(), OrgId: c.OrgID.Bytes(), Name: c.Name,
+		HumanOversight: c.HumanOversight, Unlisted: c.Unlisted,
+		IncomingPolicy: AcceptAll, OutgoingPolicy: SendAll,
+		SigningKey: c.SigningKey, EncryptionKey: c.EncryptionKey,
+		PollTokenHash: c.PollTokenHash, AtMs: now.UnixMilli(),
+	}}, nil
+}
+
+// active refuses what only an active agent may be asked.
+func (s *State) active() error {
+	switch {
+	case !s.Exists():
+		return ErrUnknown
+	case s.Revoked():
+		return ErrRevoked
+	}
+	return nil
+}
+
+func decideChange(s *State, c Change, now time.Time) ([]Event, error) {
+	if err := s.active(); err != nil {
+		return nil, err
+	}
+	if c.Name != nil && *c.Name != s.GetName() {
+		return nil, ErrNameImmutable
+	}
+	e := &Changed{
+		HumanOversight: differing(c.HumanOversight, s.GetHumanOversight()),
+		IncomingPolicy: differing(c.IncomingPolicy, s.GetIncomingPolicy()),
+		OutgoingPolicy: differing(c.OutgoingPolicy, s.GetOutgoingPolicy()),
+		Unlisted:       differing(c.Unlisted, s.GetUnlisted()),
+		AtMs:           now.UnixMilli(),
+	}
+	if e.HumanOversight == nil && e.IncomingPolicy == nil && e.OutgoingPolicy == nil && e.Unlisted == nil {
+		return nil, nil
+	}
+	return []Event{e}, nil
+}
+
+// differing is wanted unless it is what there is already.
+func differing[T comparable](wanted *T, has T) *T {
+	if wanted == nil || *wanted == has {
+		return nil
+	}
+	return wanted
+}
+
+func decideRotateKeys(s *State, c RotateKeys, now time.Time) ([]Event, error) {
+	if err := s.active(); err != nil {
+		return nil, err
+	}
+	if bytes.Equal(c.Signing, s.GetSigningKey()) {
+		c.Signing = nil
+	}
+	if bytes.Equal(c.Encryption, s.GetEncryptionKey()) {
+		c.Encryption = nil
+	}
+	if c.Signing == nil && c.Encryption == nil {
+		return nil, nil
+	}
+	return []Event{&KeysRotated{SigningKey: c.Signing, EncryptionKey: c.Encryption, AtMs: now.UnixMilli()}}, nil
+}
+
+func decideIssuePollToken(s *State, c IssuePollToken, now time.Time) ([]Event, error) {
+	if err := s.active(); err != nil {
+		return nil, err
+	}
+	if bytes.Equal(c.Hash, s.GetPollTokenHash()) {
+		return nil, nil
+	}
+	return []Event{&PollTokenIssued{Hash: c.Hash, AtMs: now.UnixMilli()}}, nil
+}
+
+func decideRevokePollToken(s *State, now time.Time) ([]Event, error) {
+	if err := s.active(); err != nil {
+		return nil, err
+	}
+	if len(s.GetPollTokenHash()) == 0 {
+		return nil, nil
+	}
+	return []Event{&PollTokenRevoked{AtMs: now.UnixMilli()}}, nil
+}
+
+func decideRevoke(s *State, now time.Time) ([]Event, error) {
+	switch {
+	case !s.Exists():
+		return nil, ErrUnknown
+	case s.Revoked():
+		return nil, nil
+	}
+	return []Event{&Revoked{AtMs: now.UnixMilli()}}, nil
+}
+
+// judgeSend asks in the contract's order: was it sent before, do all parties
+// exist, may they, is it sensible.
+func judgeSend(s *State, c Send) error {
+	switch {
+	case c.Prior != nil:
+		return c.Prior.judge(c)
+	case !s.Exists() || s.Revoked():
+		return ErrSenderRevoked
+	case !c.RecipientKnown:
+		return ErrUnknownRecipient
+	case c.RecipientRevoked:
+		return ErrRecipientRevoked
+	case c.Parent.Named && !c.Parent.Known:
+		return ErrUnknownParent
+	case c.Parent.Named && !c.Parent.Participant:
+		return ErrNotInParent
+	case s.GetOutgoingPolicy() == GroupsOnly && !c.Exempt:
+		return ErrOutgoingPolicy
+	case c.RecipientGroupsOnly && !c.Exempt:
+		return ErrIncomingPolicy
+	case c.Recipient == s.AgentID():
+		return ErrSelfMessage
+	}
+	return nil
+}
+
+func (p *Prior) judge(c Send) error {
+	if p.Recipient != c.Recipient || p.Type != c.Type {
+		return ErrIdempotencyMismatch
+	}
+	return ErrRepeated
+}

@@ -1,0 +1,139 @@
+package agent_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"parley"
+	"parley/actors/actorstest"
+	"parley/actors/agent"
+)
+
+type (
+	life = actorstest.Life[*agent.State, agent.Command, agent.Event]
+	turn = actorstest.Turn[*agent.State, agent.Command, agent.Event]
+)
+
+var rules = actorstest.Rules[*agent.State, agent.Command, agent.Event]{
+	Zero:   func() *agent.State { return &agent.State{} },
+	Decide: agent.Decide, Evolve: agent.Evolve, Tag: agent.Tag, New: agent.New,
+}
+
+func TestStories(t *testing.T) {
+	actorstest.Tell(t, "testdata/stories", rules, parse, show)
+}
+
+func TestSendStories(t *testing.T) {
+	actorstest.Tell(t, "testdata/sends", rules, parse, show)
+}
+
+// key is a 32-byte key that a name always maps to, nil for the empty name.
+func key(name string) []byte {
+	if name == "" {
+		return nil
+	}
+	half := actorstest.Named(name)
+	return append(half[:], half[:]...)
+}
+
+func parse(l *actorstest.Line, _ *life) agent.Command {
+	switch l.Verb {
+	case "create":
+		return agent.Create{
+			ID: parley.AgentID(actorstest.Named("alice")), OrgID: parley.OrgID(actorstest.Named("acme")), Name: "alice",
+			HumanOversight: true, Unlisted: l.Has("unlisted"), PollTokenHash: key("poll"),
+			SigningKey: key("s1"), EncryptionKey: key("e1"),
+		}
+	case "change":
+		return agent.Change{
+			Name: l.Optional("name"), HumanOversight: l.Flag("oversight"), Unlisted: l.Flag("unlisted"),
+			IncomingPolicy: l.Optional("incoming"), OutgoingPolicy: l.Optional("outgoing"),
+		}
+	case "rotate":
+		return agent.RotateKeys{Signing: key(l.Text("signing")), Encryption: key(l.Text("encryption"))}
+	case "issue-poll-token":
+		return agent.IssuePollToken{Hash: key(l.Text("token"))}
+	case "revoke-poll-token":
+		return agent.RevokePollToken{}
+	case "revoke":
+		return agent.Revoke{}
+	case "send":
+		return parseSend(l)
+	}
+	panic("no such verb: " + l.Verb)
+}
+
+func parseSend(l *actorstest.Line) agent.Send {
+	c := agent.Send{
+		Type: l.Text("type"), Recipient: parley.AgentID(l.ID("to")), RecipientKnown: !l.Has("unknown"),
+		RecipientRevoked: l.Has("revoked"), RecipientGroupsOnly: l.Has("groups-only"), Exempt: l.Has("exempt"),
+	}
+	if l.Has("parent") {
+		parent := l.Text("parent")
+		c.Parent = agent.ParentFact{Named: true, Known: parent != "unknown", Participant: parent == "own"}
+	}
+	if l.Has("sent-to") {
+		c.Prior = &agent.Prior{Recipient: parley.AgentID(l.ID("sent-to")), Type: l.Text("sent-type")}
+	}
+	return c
+}
+
+func show(life *life) string {
+	s := life.State
+	_, revoked := s.RevokedAt()
+	return fmt.Sprintf("%s, %s, %s, oversight %v, unlisted %v, revoked %v, keys %s, poll token %v, %d warnings",
+		s.GetName(), s.GetIncomingPolicy(), s.GetOutgoingPolicy(), s.GetHumanOversight(), s.GetUnlisted(), revoked,
+		keys(s), len(s.GetPollTokenHash()) > 0, len(s.Warnings()))
+}
+
+// keys names the keys that the agent answers for by kid, former ones in
+// brackets.
+func keys(s *agent.State) string {
+	names := []string{}
+	for _, name := range []string{"s1", "s2", "s3", "e1", "e2", "e3"} {
+		curve := map[byte]string{'s': parley.Ed25519, 'e': parley.X25519}[name[0]]
+		found, raw, ok := s.KeyByKid(parley.Thumbprint(curve, key(name)))
+		switch {
+		case !ok:
+		case found != curve || string(raw) != string(key(name)):
+			names = append(names, "wrong "+name)
+		case string(raw) == string(s.GetSigningKey()) || string(raw) == string(s.GetEncryptionKey()):
+			names = append(names, name)
+		default:
+			names = append(names, "("+name+")")
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+func TestGolden(t *testing.T) {
+	id, org := parley.AgentID(actorstest.Named("alice")).Bytes(), parley.OrgID(actorstest.Named("acme")).Bytes()
+	at := actorstest.Epoch.UnixMilli()
+	actorstest.Golden(
+		t, "testdata/events.golden", rules,
+		&agent.State{
+			Id: id, OrgId: org, Name: "alice", HumanOversight: true, IncomingPolicy: agent.AcceptAll,
+			OutgoingPolicy: agent.SendAll, Unlisted: true, CreatedMs: at, RevokedMs: at + 2,
+			SigningKey: key("s2"), EncryptionKey: key("e1"), PollTokenHash: key("poll"),
+			FormerKeys: []*agent.FormerKey{{Curve: parley.Ed25519, Raw: key("s1"), RetiredMs: at + 1}},
+		},
+		[]agent.Event{
+			&agent.Created{
+				Id: id, OrgId: org, Name: "alice", HumanOversight: true, IncomingPolicy: agent.AcceptAll,
+				OutgoingPolicy: agent.SendAll, Unlisted: true, SigningKey: key("s1"), EncryptionKey: key("e1"),
+				PollTokenHash: key("poll"), AtMs: at,
+			},
+			&agent.Changed{
+				HumanOversight: proto.Bool(false), IncomingPolicy: proto.String(agent.GroupsOnly),
+				OutgoingPolicy: proto.String(agent.GroupsOnly), Unlisted: proto.Bool(false), AtMs: at,
+			},
+			&agent.KeysRotated{SigningKey: key("s2"), EncryptionKey: key("e2"), AtMs: at},
+			&agent.PollTokenIssued{Hash: key("poll"), AtMs: at},
+			&agent.PollTokenRevoked{AtMs: at},
+			&agent.Revoked{AtMs: at},
+		},
+	)
+}

@@ -1,0 +1,213 @@
+package actors
+
+import (
+	"context"
+
+	"github.com/maypok86/otter/v2"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/org"
+)
+
+// factsMax is how many records of each kind are kept at hand.
+const factsMax = 100_000
+
+// facts are the records of agents and organizations as others may know them:
+// durable ones only. The acker puts a changed record here before the answer
+// that changed it is released, so that a later request never sees the old one.
+type facts struct {
+	journal Journal
+	agents  *otter.Cache[parley.AgentID, fact[*agent.State]]
+	orgs    *otter.Cache[parley.OrgID, fact[*org.State]]
+	// firsts is the first active agent of an organization: right for as long as
+	// that agent is active, for later ones are younger.
+	firsts *otter.Cache[parley.OrgID, parley.AgentID]
+}
+
+// fact is a record and the number of events folded into it. It is shared:
+// nobody changes it.
+type fact[S state] struct {
+	seq   uint64
+	state S
+}
+
+func newFacts(j Journal) *facts {
+	return &facts{
+		journal: j,
+		agents:  otter.Must(&otter.Options[parley.AgentID, fact[*agent.State]]{MaximumSize: factsMax}),
+		orgs:    otter.Must(&otter.Options[parley.OrgID, fact[*org.State]]{MaximumSize: factsMax}),
+		firsts:  otter.Must(&otter.Options[parley.OrgID, parley.AgentID]{MaximumSize: factsMax}),
+	}
+}
+
+// newer keeps the record that has more events folded into it: a slow reader
+// never puts an old record over a new one.
+func newer[K comparable, S state](cache *otter.Cache[K, fact[S]], key K, f fact[S]) {
+	cache.Compute(key, func(have fact[S], found bool) (fact[S], otter.ComputeOp) {
+		if found && have.seq >= f.seq {
+			return have, otter.CancelOp
+		}
+		return f, otter.WriteOp
+	})
+}
+
+func known[K comparable, S state](ctx context.Context, j Journal, cache *otter.Cache[K, fact[S]], key K, s parley.Stream, blank S) (S, error) {
+	if f, ok := cache.GetIfPresent(key); ok {
+		return f.state, nil
+	}
+	v := j.View()
+	defer v.Close()
+	seq, stored, err := v.State(s)
+	if err != nil {
+		return blank, err
+	}
+	if err := v.Durable(ctx); err != nil {
+		return blank, err
+	}
+	if stored == nil {
+		return blank, parley.ErrNotFound
+	}
+	if err := blank.UnmarshalVT(stored); err != nil {
+		return blank, err
+	}
+	newer(cache, key, fact[S]{seq, blank})
+	return blank, nil
+}
+
+func (f *facts) agent(ctx context.Context, id parley.AgentID) (*agent.State, error) {
+	return known(ctx, f.journal, f.agents, id, agentStream(id), &agent.State{})
+}
+
+func (f *facts) org(ctx context.Context, id parley.OrgID) (*org.State, error) {
+	return known(ctx, f.journal, f.orgs, id, orgStream(id), &org.State{})
+}
+
+// publish makes an aggregate's state known as others see it. seq counts the
+// events folded into it.
+func publishAgent(f *facts, seq uint64, stored []byte) {
+	s := &agent.State{}
+	if s.UnmarshalVT(stored) == nil {
+		newer(f.agents, s.AgentID(), fact[*agent.State]{seq, s})
+	}
+}
+
+func publishOrg(f *facts, seq uint64, stored []byte) {
+	s := &org.State{}
+	if s.UnmarshalVT(stored) == nil {
+		newer(f.orgs, s.OrgID(), fact[*org.State]{seq, s})
+	}
+}
+
+// Agent is the record of an agent, active or revoked; parley.ErrNotFound if
+// there is none. It is shared and must not be changed.
+func (n *Node) Agent(ctx context.Context, id parley.AgentID) (*agent.State, error) {
+	return n.facts.agent(ctx, id)
+}
+
+// Org is the record of an organization as last durable; its count of active
+// agents may lag behind. It is shared and must not be changed.
+func (n *Node) Org(ctx context.Context, id parley.OrgID) (*org.State, error) {
+	return n.facts.org(ctx, id)
+}
+
+// OrgBySlug finds an organization by its slug.
+func (n *Node) OrgBySlug(ctx context.Context, slug string) (parley.OrgID, error) {
+	id, err := n.lookup(ctx, parley.SlotOf(slug), parley.SlugTable, []byte(slug))
+	return parley.OrgID(id), err
+}
+
+// AgentByName finds an agent, active or revoked, by organization and name.
+func (n *Node) AgentByName(ctx context.Context, owner parley.OrgID, name string) (parley.AgentID, error) {
+	id, err := n.lookup(ctx, owner.Slot(), parley.NameTable, nameKey(owner, name))
+	return parley.AgentID(id), err
+}
+
+// AgentByKid finds the agent that has, or had, the key of this thumbprint.
+func (n *Node) AgentByKid(ctx context.Context, kid string) (parley.AgentID, error) {
+	id, err := n.lookup(ctx, parley.SlotOf(kid), parley.KidTable, []byte(kid))
+	return parley.AgentID(id), err
+}
+
+// AgentByPollToken finds the active agent whose poll token has this SHA-256.
+func (n *Node) AgentByPollToken(ctx context.Context, hash []byte) (parley.AgentID, error) {
+	id, err := n.lookup(ctx, parley.SlotOf(string(hash)), parley.PollTable, hash)
+	if err != nil {
+		return parley.AgentID{}, err
+	}
+	a, err := n.Agent(ctx, parley.AgentID(id))
+	if err == nil && (a.Revoked() || string(a.GetPollTokenHash()) != string(hash)) {
+		err = parley.ErrNotFound // regenerated or revoked since
+	}
+	return parley.AgentID(id), err
+}
+
+// OrgByClient finds the organization that a credential was made for.
+func (n *Node) OrgByClient(ctx context.Context, client parley.ClientID) (parley.OrgID, error) {
+	id, err := n.lookup(ctx, client.Slot(), parley.ClientTable, client[:])
+	return parley.OrgID(id), err
+}
+
+func (n *Node) lookup(ctx context.Context, slot parley.Slot, table parley.Table, key []byte) (id parley.AnyID, err error) {
+	err = n.view(ctx, func(v View) error {
+		value, found, err := v.Row(slot, table, key)
+		if err == nil && !found {
+			return parley.ErrNotFound
+		}
+		id = parley.IDFromBytes[parley.AnyID](value)
+		return err
+	})
+	return id, err
+}
+
+func nameKey(owner parley.OrgID, name string) []byte { return append(owner.Bytes(), name...) }
+
+// Agents calls fn with the organization's agents, oldest first, until it
+// returns false.
+func (n *Node) Agents(ctx context.Context, owner parley.OrgID, fn func(*agent.State) bool) error {
+	var ids []parley.AgentID
+	err := n.view(ctx, func(v View) error {
+		return v.Rows(owner.Slot(), parley.RosterTable, owner[:], nil, false, func(_, value []byte) bool {
+			ids = append(ids, parley.IDFromBytes[parley.AgentID](value))
+			return true
+		})
+	})
+	for _, id := range ids {
+		a, unknown := n.Agent(ctx, id)
+		if unknown != nil {
+			if isRefusal(unknown) {
+				continue // promised to the roster, on its way to its own home
+			}
+			return unknown
+		}
+		if !fn(a) {
+			break
+		}
+	}
+	return err
+}
+
+// FirstActive is the organization's oldest active agent, which acts where none
+// is named. // spec: Messaging
+func (n *Node) FirstActive(ctx context.Context, owner parley.OrgID) (*agent.State, error) {
+	if id, ok := n.facts.firsts.GetIfPresent(owner); ok {
+		if a, err := n.Agent(ctx, id); err == nil && !a.Revoked() {
+			return a, nil
+		}
+	}
+	var first *agent.State
+	err := n.Agents(ctx, owner, func(a *agent.State) bool {
+		if !a.Revoked() {
+			first = a
+		}
+		return first == nil
+	})
+	if err == nil && first == nil {
+		err = parley.ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	n.facts.firsts.Set(owner, first.AgentID())
+	return first, nil
+}

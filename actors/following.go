@@ -1,0 +1,77 @@
+package actors
+
+import (
+	"context"
+
+	"parley"
+)
+
+// Start of a stream: where to read on, and what to tell the client it has.
+type Start struct {
+	// After is the position to follow the feed from.
+	After uint64
+	// Last is the newest message before that, which the client can resume
+	// from; zero if there is none.
+	Last parley.MessageID
+	// OnlyUnseen: of the messages up to the feed's edge only those not carried
+	// yet are wanted.
+	OnlyUnseen bool
+	// Gap: the message to resume from is not in the agent's feed.
+	Gap bool
+}
+
+// Resume finds where to read an agent's feed on: after the message last, from
+// the first entry if last is the nil UUID, and from the first message not
+// carried yet if resume is false or last is unknown. // spec: Agent stream
+func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.MessageID, resume bool) (s Start, err error) {
+	if resume && last.Zero() {
+		return Start{}, nil
+	}
+	err = n.view(ctx, func(v View) error {
+		if resume {
+			m, err := readMessage(v, agent.Slot(), last)
+			if err == nil && m.Record.Recipient() == agent && m.Position != 0 {
+				s = Start{After: m.Position, Last: last}
+				return nil
+			}
+			if err != nil && !isRefusal(err) {
+				return err
+			}
+		}
+		s = Start{OnlyUnseen: true, Gap: resume, After: n.journal.Edge(agent)}
+		if err := v.Unseen(agent, 0, func(position uint64, _ parley.MessageID) bool {
+			s.After = min(s.After, position-1)
+			return false
+		}); err != nil {
+			return err
+		}
+		return v.FeedBefore(agent, s.After+1, func(e parley.FeedEntry) bool {
+			if e.Kind == parley.MessageEntry {
+				s.Last = parley.MessageID(e.Ref)
+			}
+			return e.Kind != parley.MessageEntry
+		})
+	})
+	return s, err
+}
+
+// Follow gives an agent's feed beyond a position, then what is new in it.
+func (n *Node) Follow(agent parley.AgentID, after uint64, notify func()) Subscription {
+	return n.journal.Follow(agent, after, notify)
+}
+
+// Edge is the position up to which an agent's feed is durable.
+func (n *Node) Edge(agent parley.AgentID) uint64 { return n.journal.Edge(agent) }
+
+// Entry reads the message that a feed entry announces, with its marks.
+func (n *Node) Entry(agent parley.AgentID, e parley.FeedEntry) (Message, error) {
+	if e.Record != nil { // live: nothing can have marked it before us but another channel
+		m := Message{Record: &Record{}, Position: e.Position}
+		return m, m.Record.UnmarshalVT(e.Record)
+	}
+	v := n.journal.View()
+	defer v.Close()
+	m, err := readMessage(v, agent.Slot(), parley.MessageID(e.Ref))
+	m.Position = e.Position
+	return m, err
+}

@@ -1,0 +1,88 @@
+package actors
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"parley"
+)
+
+// markEvery is how long stream writes are gathered before they are marked.
+const markEvery = 5 * time.Millisecond
+
+// Mark notes that messages were delivered to, or read by, agent, who received
+// them. It returns when that is on stable storage.
+func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []parley.Mark) error {
+	if len(marks) == 0 {
+		return nil
+	}
+	done := make(chan error, 1)
+	n.journal.Append(n.markEntry(agent, marks, func(err error) { done <- err }))
+	return <-done
+}
+
+func (n *Node) markEntry(agent parley.AgentID, marks []parley.Mark, release func(error)) *parley.Entry {
+	words := make([]parley.Word, 0, len(marks))
+	for _, m := range marks {
+		words = append(words, m)
+	}
+	return &parley.Entry{Slot: agent.Slot(), Words: words, At: n.clock(), Release: release}
+}
+
+// MarkSoon notes what a stream has written out, together with what other
+// streams of the moment have. Nothing waits for it.
+func (n *Node) MarkSoon(m parley.Mark) { n.marker.add(m) }
+
+// marker gathers marks for a moment, so that a busy stream costs one entry
+// where it would cost hundreds.
+type marker struct {
+	node   *Node
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	waiting map[parley.AgentID][]parley.Mark
+	timer   *time.Timer
+	closed  bool
+}
+
+func newMarker(n *Node, logger *slog.Logger) *marker { return &marker{node: n, logger: logger} }
+
+func (k *marker) add(m parley.Mark) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.waiting == nil {
+		k.waiting = map[parley.AgentID][]parley.Mark{}
+		if !k.closed {
+			k.timer = time.AfterFunc(markEvery, k.flush)
+		}
+	}
+	k.waiting[m.Recipient] = append(k.waiting[m.Recipient], m)
+}
+
+func (k *marker) flush() {
+	k.mu.Lock()
+	waiting := k.waiting
+	k.waiting = nil
+	k.mu.Unlock()
+	for agent, marks := range waiting {
+		k.node.journal.Append(k.node.markEntry(agent, marks, func(err error) {
+			if err != nil {
+				// The messages stay unseen and are carried again: at least once.
+				k.logger.Warn("marks of a stream were not kept", "agent", agent.String(), "error", err)
+			}
+		}))
+	}
+}
+
+// close writes out what has been gathered.
+func (k *marker) close() {
+	k.mu.Lock()
+	k.closed = true
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	k.mu.Unlock()
+	k.flush()
+}

@@ -1,0 +1,123 @@
+package actors
+
+import (
+	"context"
+	"log/slog"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/issuer"
+	"parley/actors/org"
+	"parley/actors/registration"
+)
+
+// Options of a Node. All are required.
+type Options struct {
+	Journal Journal
+	Clock   parley.Clock
+	Entropy parley.Entropy
+	Logger  *slog.Logger
+}
+
+// Node runs the actors over one journal set and is what doors talk to. Its
+// methods may be called from any goroutine; errors are parley.Refusals, or
+// defects that a caller is told nothing of.
+type Node struct {
+	engine  *engine
+	journal Journal
+	clock   parley.Clock
+	entropy parley.Entropy
+	facts   *facts
+	marker  *marker
+}
+
+// New makes a node. Start brings it to life.
+func New(o Options) *Node {
+	n := &Node{
+		engine: newEngine(o.Journal, o.Clock, o.Logger), journal: o.Journal,
+		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
+	}
+	n.marker = newMarker(n, o.Logger)
+	register(n.engine, n.registrationKind())
+	register(n.engine, n.orgKind())
+	register(n.engine, n.agentKind())
+	register(n.engine, n.conversationKind())
+	register(n.engine, n.issuerKind())
+	return n
+}
+
+// Start begins to handle what was left to do and to take requests.
+func (n *Node) Start() error { return n.engine.start() }
+
+// Close takes no more requests and lets the actors go. What they have said is
+// the journal's to finish.
+func (n *Node) Close() {
+	n.marker.close()
+	n.engine.close()
+}
+
+// Live is the number of actors in memory.
+func (n *Node) Live() int { return int(n.engine.live.Load()) }
+
+// Healthy reports whether the journal takes writes.
+func (n *Node) Healthy() bool { return n.journal.Stalled().IsZero() }
+
+// The aggregates' laws, as the host needs them.
+var (
+	registrationRules = rules[*registration.State, registration.Command, registration.Event]{
+		registration.Decide, registration.Evolve, registration.Tag, registration.New,
+	}
+	orgRules          = rules[*org.State, org.Command, org.Event]{org.Decide, org.Evolve, org.Tag, org.New}
+	agentRules        = rules[*agent.State, agent.Command, agent.Event]{agent.Decide, agent.Evolve, agent.Tag, agent.New}
+	conversationRules = rules[*conversation.State, conversation.Command, conversation.Event]{
+		conversation.Decide, conversation.Evolve, conversation.Tag, conversation.New,
+	}
+	issuerRules = rules[*issuer.State, issuer.Command, issuer.Event]{issuer.Decide, issuer.Evolve, issuer.Tag, issuer.New}
+)
+
+func orgStream(id parley.OrgID) parley.Stream {
+	return parley.Stream{Kind: parley.OrgStream, ID: parley.AnyID(id)}
+}
+
+func agentStream(id parley.AgentID) parley.Stream {
+	return parley.Stream{Kind: parley.AgentStream, ID: parley.AnyID(id)}
+}
+
+func conversationStream(id parley.ConversationID) parley.Stream {
+	return parley.Stream{Kind: parley.ConversationStream, ID: parley.AnyID(id)}
+}
+
+// entrySize is about what an entry costs besides what the caller brings.
+const entrySize = 1024
+
+// question takes room for an entry of about size bytes and asks an actor.
+func question[R any](n *Node, s parley.Stream, size int, request any) (R, error) {
+	var none R
+	release, err := n.journal.Admit(s.Slot(), entrySize+size)
+	if err != nil {
+		return none, err
+	}
+	defer release()
+	reply, err := n.engine.ask(s, request)
+	if err != nil {
+		return none, err
+	}
+	r, _ := reply.(R)
+	return r, nil
+}
+
+// view runs a read and answers only when all that it saw is durable.
+func (n *Node) view(ctx context.Context, read func(View) error) error {
+	v := n.journal.View()
+	defer v.Close()
+	if err := read(v); err != nil {
+		if isRefusal(err) {
+			if durable := v.Durable(ctx); durable != nil {
+				return durable
+			}
+		}
+		return err
+	}
+	return v.Durable(ctx)
+}

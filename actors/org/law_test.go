@@ -1,0 +1,90 @@
+package org_test
+
+import (
+	"errors"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"parley"
+	"parley/actors/actorstest"
+	"parley/actors/org"
+)
+
+func TestLaws(t *testing.T) { actorstest.Obey(t, rules, draw, law) }
+
+var names = rapid.SampledFrom([]string{"a", "b", "c", "d"})
+
+func draw(t *rapid.T, s *org.State) org.Command {
+	name := names.Draw(t, "name")
+	client, agent := parley.ClientID(actorstest.Named(name)), parley.AgentID(actorstest.Named(name))
+	text := rapid.SampledFrom([]string{"", "ch", "CH", "x"})
+	clearable := rapid.Custom(func(t *rapid.T) org.Clearable {
+		return org.Clearable{Set: rapid.Bool().Draw(t, "set"), Null: rapid.Bool().Draw(t, "null"), Value: text.Draw(t, "value")}
+	})
+	kind := rapid.IntRange(0, 5).Draw(t, "kind")
+	if !s.Exists() && rapid.IntRange(0, 3).Draw(t, "too early") > 0 {
+		kind = 0
+	}
+	switch kind {
+	case 0:
+		return org.Register{ID: parley.OrgID(actorstest.Named("acme")), Name: "Acme", Slug: "acme", Email: "a@b", Tier: 1, ClientID: client}
+	case 1:
+		return org.Change{
+			Name: rapid.Ptr(text, true).Draw(t, "name"), Slug: rapid.Ptr(rapid.SampledFrom([]string{"acme", "acme", "b"}), true).Draw(t, "slug"),
+			ContactEmail: clearable.Draw(t, "email"), CountryCode: clearable.Draw(t, "country"),
+		}
+	case 2:
+		return org.AddCredential{ClientID: client}
+	case 3:
+		return org.RevokeCredential{ClientID: client}
+	case 4:
+		return org.AddAgent{
+			AgentID: agent, Name: name, NameTaken: rapid.Bool().Draw(t, "taken"),
+			AgentLimit: rapid.Ptr(rapid.IntRange(0, 3), true).Draw(t, "limit"),
+		}
+	}
+	return org.RetireAgent{AgentID: agent, Retired: rapid.Bool().Draw(t, "again")}
+}
+
+func law(t *rapid.T, turn turn) {
+	before, after := turn.Before, turn.After
+	if turn.Err != nil && len(turn.Events) > 0 {
+		t.Fatalf("both %v and %v", turn.Events, turn.Err)
+	}
+	if !before.Exists() {
+		if _, ok := turn.Command.(org.Register); !ok && !errors.Is(turn.Err, parley.ErrNotFound) {
+			t.Fatalf("%v on an organization that does not exist", turn.Err)
+		}
+		return
+	}
+	if before.Slug != after.Slug || before.CreatedMs != after.CreatedMs || before.TrustTier != after.TrustTier {
+		t.Fatalf("what never changes changed: %v, %v", before, after)
+	}
+	if len(turn.Events) > 0 && proto.Equal(before, after) {
+		t.Fatalf("%v changed nothing", turn.Events)
+	}
+	if live(after) == 0 {
+		t.Fatalf("%v locked the organization out", turn.Command)
+	}
+	if fewer := live(after) < live(before); fewer != (after.Epoch > before.Epoch) {
+		t.Fatalf("the epoch rises if and only if a credential ends: %v, %v", before, after)
+	}
+	if after.ActiveAgents < 0 {
+		t.Fatalf("%d agents", after.ActiveAgents)
+	}
+	if c, ok := turn.Command.(org.AddAgent); ok && len(turn.Events) > 0 && c.AgentLimit != nil && after.ActiveAgents > int64(*c.AgentLimit) {
+		t.Fatalf("%d agents, %d allowed", after.ActiveAgents, *c.AgentLimit)
+	}
+}
+
+func live(s *org.State) int {
+	n := 0
+	for _, c := range s.GetCredentials() {
+		if c.Live() {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,337 @@
+// Package org holds the rules of an organization: its record, its credentials
+// and how many agents it may own. It does no I/O and reads no clock.
+package org
+
+import (
+	"strings"
+	"time"
+
+	"parley"
+)
+
+// Exists reports whether the organization was ever registered.
+func (s *State) Exists() bool { return len(s.GetId()) > 0 }
+
+// OrgID is the organization's id.
+func (s *State) OrgID() (id parley.OrgID) {
+	copy(id[:], s.GetId())
+	return id
+}
+
+// CreatedAt is when the organization registered, UTC.
+func (s *State) CreatedAt() time.Time { return time.UnixMilli(s.GetCreatedMs()).UTC() }
+
+// Credential is the credential of that client id, live or revoked; nil if the
+// organization never had it.
+func (s *State) Credential(client parley.ClientID) *Credential {
+	for _, c := range s.GetCredentials() {
+		if c.Client() == client {
+			return c
+		}
+	}
+	return nil
+}
+
+// Client is the credential's id.
+func (c *Credential) Client() (id parley.ClientID) {
+	copy(id[:], c.GetClientId())
+	return id
+}
+
+// Live reports whether the credential still buys tokens, and whether those it
+// bought are good.
+func (c *Credential) Live() bool { return c != nil && c.RevokedMs == 0 }
+
+func (s *State) liveCredentials() int {
+	n := 0
+	for _, c := range s.GetCredentials() {
+		if c.Live() {
+			n++
+		}
+	}
+	return n
+}
+
+// Command asks for a change of an organization.
+//
+//sumtype:decl
+type Command interface{ command() }
+
+// Register makes the organization. To register one that exists changes
+// nothing: the deed may be repeated after a crash.
+type Register struct {
+	ID    parley.OrgID
+	Name  string
+	Slug  string
+	Email string
+	// Tier is the trust tier it starts with.
+	Tier       int
+	ClientID   parley.ClientID
+	SecretHash []byte
+}
+
+// Clearable is a field of a change that may be absent (not Set), cleared
+// (Null) or given a Value.
+type Clearable struct {
+	Set   bool
+	Null  bool
+	Value string
+}
+
+// Change alters the record. What is nil or not Set stays.
+type Change struct {
+	Name         *string
+	ContactEmail Clearable
+	// CountryCode is two letters in either case.
+	CountryCode Clearable
+	// Slug may only be the slug that the organization has.
+	Slug *string
+}
+
+// AddCredential makes a further credential.
+type AddCredential struct {
+	ClientID   parley.ClientID
+	SecretHash []byte
+}
+
+// RevokeCredential ends a credential and the tokens it bought.
+type RevokeCredential struct {
+	ClientID parley.ClientID
+}
+
+// AddAgent counts a new agent in. Names are rows, so what they say travels
+// with the command.
+type AddAgent struct {
+	AgentID parley.AgentID
+	Name    string
+	// NameTaken is a fact: an agent of the organization has or had the name.
+	NameTaken bool
+	// AgentLimit is how many active agents the organization may own; nil is
+	// no limit.
+	AgentLimit *int
+}
+
+// RetireAgent counts a revoked agent out. Which agents are active the
+// organization does not remember.
+type RetireAgent struct {
+	AgentID parley.AgentID
+	// Retired is a fact: this agent was counted out before.
+	Retired bool
+}
+
+func (Register) command()         {}
+func (Change) command()           {}
+func (AddCredential) command()    {}
+func (RevokeCredential) command() {}
+func (AddAgent) command()         {}
+func (RetireAgent) command()      {}
+
+// Event is a fact about an organization: past tense, append-only on disk.
+//
+//sumtype:decl
+type Event interface {
+	event()
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+}
+
+func (*Registered) event()        {}
+func (*Changed) event()           {}
+func (*CredentialAdded) event()   {}
+func (*CredentialRevoked) event() {}
+func (*AgentAdded) event()        {}
+func (*AgentRetired) event()      {}
+
+// Tag is the number under which an event's kind is on disk. Numbers are added,
+// never changed or reused.
+func Tag(e Event) byte {
+	switch e.(type) {
+	case *Registered:
+		return 1
+	case *Changed:
+		return 2
+	case *CredentialAdded:
+		return 3
+	case *CredentialRevoked:
+		return 4
+	case *AgentAdded:
+		return 5
+	case *AgentRetired:
+		return 6
+	}
+	panic("org: unknown event")
+}
+
+// New is an empty event of the kind that Tag numbers tag, false for a number
+// that was never given.
+func New(tag byte) (Event, bool) {
+	switch tag {
+	case 1:
+		return &Registered{}, true
+	case 2:
+		return &Changed{}, true
+	case 3:
+		return &CredentialAdded{}, true
+	case 4:
+		return &CredentialRevoked{}, true
+	case 5:
+		return &AgentAdded{}, true
+	case 6:
+		return &AgentRetired{}, true
+	}
+	return nil, false
+}
+
+// Refusals of an organization.
+var (
+	ErrUnknown           = parley.ErrNotFound.Saying("There is no such organization.")
+	ErrUnknownCredential = parley.ErrNotFound.Saying("The organization has no such credential.")
+	ErrSlugImmutable     = parley.Refuse(parley.Conflict, "slug_immutable", "An organization's slug cannot change.")
+	// ErrLastCredential keeps an organization from locking itself out: there
+	// is no other way back in.
+	ErrLastCredential = parley.Refuse(parley.Conflict, "last_credential", "The last live credential cannot be revoked. Add another one first.")
+	ErrNameTaken      = parley.Refuse(parley.Conflict, "name_taken", "An agent of your organization has or had this name.")
+	// ErrQuotaExceeded carries quota, limit, used and resets_at.
+	ErrQuotaExceeded = parley.Refuse(parley.Forbidden, "quota_exceeded", "Your organization has used up its quota.")
+)
+
+// Decide judges c against s and returns the events that make it true, or the
+// refusal. It never changes s. A change that changes nothing yields no event.
+func Decide(s *State, c Command, now time.Time) ([]Event, error) {
+	if _, first := c.(Register); !first && !s.Exists() {
+		return nil, ErrUnknown
+	}
+	switch c := c.(type) {
+	case Register:
+		return decideRegister(s, c, now)
+	case Change:
+		return decideChange(s, c, now)
+	case AddCredential:
+		return decideAddCredential(s, c, now)
+	case RevokeCredential:
+		return decideRevokeCredential(s, c, now)
+	case AddAgent:
+		return decideAddAgent(s, c, now)
+	case RetireAgent:
+		return decideRetireAgent(s, c, now)
+	}
+	panic("org: unknown command")
+}
+
+func decideRegister(s *State, c Register, now time.Time) ([]Event, error) {
+	if s.Exists() {
+		return nil, nil
+	}
+	return []Event{&Registered{
+		Id: c.ID.Bytes(), Name: c.Name, Slug: c.Slug, ContactEmail: c.Email, TrustTier: int32(c.Tier),
+		ClientId: c.ClientID.Bytes(), SecretHash: c.SecretHash, AtMs: now.UnixMilli(),
+	}}, nil
+}
+
+func decideChange(s *State, c Change, now time.Time) ([]Event, error) {
+	if c.Slug != nil && *c.Slug != s.GetSlug() {
+		return nil, ErrSlugImmutable
+	}
+	c.CountryCode.Value = strings.ToUpper(c.CountryCode.Value)
+	e := &Changed{
+		ContactEmail: c.ContactEmail.differing(s.GetContactEmail()),
+		CountryCode:  c.CountryCode.differing(s.GetCountryCode()),
+		AtMs:         now.UnixMilli(),
+	}
+	if c.Name != nil && *c.Name != s.GetName() {
+		e.Name = c.Name
+	}
+	if e.Name == nil && e.ContactEmail == nil && e.CountryCode == nil {
+		return nil, nil
+	}
+	return []Event{e}, nil
+}
+
+// differing is the value that the field is to have, empty for none; nil if it
+// has it already.
+func (c Clearable) differing(has string) *string {
+	if c.Null {
+		c.Value = ""
+	}
+	if !c.Set || c.Value == has {
+		return nil
+	}
+	return &c.Value
+}
+
+func decideAddCredential(s *State, c AddCredential, now time.Time) ([]Event, error) {
+	if s.Credential(c.ClientID) != nil {
+		return nil, nil
+	}
+	return []Event{&CredentialAdded{ClientId: c.ClientID.Bytes(), SecretHash: c.SecretHash, AtMs: now.UnixMilli()}}, nil
+}
+
+func decideRevokeCredential(s *State, c RevokeCredential, now time.Time) ([]Event, error) {
+	credential := s.Credential(c.ClientID)
+	switch {
+	case credential == nil:
+		return nil, ErrUnknownCredential
+	case !credential.Live():
+		return nil, nil
+	case s.liveCredentials() == 1:
+		return nil, ErrLastCredential
+	}
+	return []Event{&CredentialRevoked{ClientId: c.ClientID.Bytes(), AtMs: now.UnixMilli()}}, nil
+}
+
+func decideAddAgent(s *State, c AddAgent, now time.Time) ([]Event, error) {
+	if c.NameTaken {
+		return nil, ErrNameTaken
+	}
+	if used := int(s.GetActiveAgents()); c.AgentLimit != nil && used >= *c.AgentLimit {
+		return nil, ErrQuotaExceeded.With("quota", "agents").
+			With("limit", *c.AgentLimit).With("used", used).With("resets_at", nil)
+	}
+	return []Event{&AgentAdded{AgentId: c.AgentID.Bytes(), AtMs: now.UnixMilli()}}, nil
+}
+
+func decideRetireAgent(s *State, c RetireAgent, now time.Time) ([]Event, error) {
+	if c.Retired || s.GetActiveAgents() == 0 {
+		return nil, nil
+	}
+	return []Event{&AgentRetired{AgentId: c.AgentID.Bytes(), AtMs: now.UnixMilli()}}, nil
+}
+
+// Evolve folds one event into s. It cannot fail: an event is a fact.
+func Evolve(s *State, e Event) {
+	switch e := e.(type) {
+	case *Registered:
+		s.Id, s.Name, s.Slug, s.ContactEmail = e.Id, e.Name, e.Slug, e.ContactEmail
+		s.TrustTier, s.CreatedMs = e.TrustTier, e.AtMs
+		s.addCredential(e.ClientId, e.SecretHash, e.AtMs)
+	case *Changed:
+		evolveChanged(s, e)
+	case *CredentialAdded:
+		s.addCredential(e.ClientId, e.SecretHash, e.AtMs)
+	case *CredentialRevoked:
+		var id parley.ClientID
+		copy(id[:], e.ClientId)
+		s.Credential(id).RevokedMs = e.AtMs
+		s.Epoch++
+	case *AgentAdded:
+		s.ActiveAgents++
+	case *AgentRetired:
+		s.ActiveAgents--
+	}
+}
+
+func evolveChanged(s *State, e *Changed) {
+	if e.Name != nil {
+		s.Name = *e.Name
+	}
+	if e.ContactEmail != nil {
+		s.ContactEmail = *e.ContactEmail
+	}
+	if e.CountryCode != nil {
+		s.CountryCode = *e.CountryCode
+	}
+}
+
+func (s *State) addCredential(client, secretHash []byte, atMs int64) {
+	s.Credentials = append(s.Credentials, &Credential{ClientId: client, SecretHash: secretHash, CreatedMs: atMs})
+}

@@ -1,0 +1,90 @@
+package org_test
+
+import (
+	"fmt"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"parley"
+	"parley/actors/actorstest"
+	"parley/actors/org"
+)
+
+type (
+	life = actorstest.Life[*org.State, org.Command, org.Event]
+	turn = actorstest.Turn[*org.State, org.Command, org.Event]
+)
+
+var rules = actorstest.Rules[*org.State, org.Command, org.Event]{
+	Zero:   func() *org.State { return &org.State{} },
+	Decide: org.Decide, Evolve: org.Evolve, Tag: org.Tag, New: org.New,
+}
+
+func TestStories(t *testing.T) {
+	actorstest.Tell(t, "testdata/stories", rules, parse, show)
+}
+
+func parse(l *actorstest.Line, _ *life) org.Command {
+	switch l.Verb {
+	case "register":
+		return org.Register{
+			ID: parley.OrgID(actorstest.Named("acme")), Name: l.Text("name"), Slug: l.Text("slug"),
+			Email: l.Text("email"), Tier: 1, ClientID: parley.ClientID(l.ID("credential")), SecretHash: []byte("hash"),
+		}
+	case "change":
+		return org.Change{
+			Name: l.Optional("name"), Slug: l.Optional("slug"),
+			ContactEmail: clearable(l, "email"), CountryCode: clearable(l, "country"),
+		}
+	case "add-credential":
+		return org.AddCredential{ClientID: parley.ClientID(l.ID("id")), SecretHash: []byte("hash")}
+	case "revoke-credential":
+		return org.RevokeCredential{ClientID: parley.ClientID(l.ID("id"))}
+	case "add-agent":
+		return org.AddAgent{
+			AgentID: parley.AgentID(l.ID("name")), Name: l.Text("name"),
+			NameTaken: l.Has("name-taken"), AgentLimit: l.Number("limit"),
+		}
+	case "retire-agent":
+		return org.RetireAgent{AgentID: parley.AgentID(l.ID("name")), Retired: l.Has("again")}
+	}
+	panic("no such verb: " + l.Verb)
+}
+
+func clearable(l *actorstest.Line, key string) org.Clearable {
+	return org.Clearable{Set: l.Has(key), Null: l.Text(key) == "null", Value: l.Text(key)}
+}
+
+func show(life *life) string {
+	s := life.State
+	return fmt.Sprintf("%q slug=%s email=%q country=%q tier=%d, %d agents, %d of %d credentials live, epoch %d",
+		s.GetName(), s.GetSlug(), s.GetContactEmail(), s.GetCountryCode(), s.GetTrustTier(),
+		s.GetActiveAgents(), live(s), len(s.GetCredentials()), s.GetEpoch())
+}
+
+func TestGolden(t *testing.T) {
+	id, client := parley.OrgID(actorstest.Named("acme")).Bytes(), parley.ClientID(actorstest.Named("first")).Bytes()
+	agent, hash, at := parley.AgentID(actorstest.Named("alice")).Bytes(), []byte("hash"), actorstest.Epoch.UnixMilli()
+	actorstest.Golden(
+		t, "testdata/events.golden", rules,
+		&org.State{
+			Id: id, Name: "Acme", Slug: "acme", ContactEmail: "a@acme.example", CountryCode: "CH", TrustTier: 1, CreatedMs: at,
+			Credentials:  []*org.Credential{{ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1}},
+			ActiveAgents: 2, Epoch: 1,
+		},
+		[]org.Event{
+			&org.Registered{
+				Id: id, Name: "Acme", Slug: "acme", ContactEmail: "a@acme.example", TrustTier: 1,
+				ClientId: client, SecretHash: hash, AtMs: at,
+			},
+			&org.Changed{
+				Name: proto.String("Acme"), ContactEmail: proto.String("b@acme.example"), CountryCode: proto.String(""), AtMs: at,
+			},
+			&org.CredentialAdded{ClientId: client, SecretHash: hash, AtMs: at},
+			&org.CredentialRevoked{ClientId: client, AtMs: at},
+			&org.AgentAdded{AgentId: agent, AtMs: at},
+			&org.AgentRetired{AgentId: agent, AtMs: at},
+		},
+	)
+}

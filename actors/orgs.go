@@ -1,0 +1,155 @@
+package actors
+
+import (
+	"context"
+	"encoding/binary"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/org"
+)
+
+type orgTurn = turn[*org.State, org.Command, org.Event]
+
+// lookAt asks an actor for its state, after all that it was told before.
+type lookAt struct{}
+
+// retired is the word of an agent to its organization that it acts no more.
+const retired = 'r'
+
+// OrgNow is the organization's record with every count up to date.
+func (n *Node) OrgNow(_ context.Context, id parley.OrgID) (*org.State, error) {
+	return question[*org.State](n, orgStream(id), 0, lookAt{})
+}
+
+// ChangeOrg alters an organization's record. // spec: Organization
+func (n *Node) ChangeOrg(_ context.Context, id parley.OrgID, c org.Change) (*org.State, error) {
+	return question[*org.State](n, orgStream(id), 0, c)
+}
+
+// AddCredential gives an organization another credential.
+func (n *Node) AddCredential(_ context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
+	client := parley.NewID[parley.ClientID](id.Slot(), n.clock(), n.entropy())
+	_, err := question[*org.State](n, orgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
+	return client, err
+}
+
+// RevokeCredential takes a credential away: its tokens count no more.
+func (n *Node) RevokeCredential(_ context.Context, id parley.OrgID, client parley.ClientID) error {
+	_, err := question[*org.State](n, orgStream(id), 0, org.RevokeCredential{ClientID: client})
+	return err
+}
+
+// NewAgent is an agent to be made, judged by its organization.
+type NewAgent struct {
+	Create agent.Create
+	// Limit is how many active agents the organization may have; nil: any number.
+	Limit *int
+}
+
+// CreateAgent makes an agent. Its id, if zero, is given here.
+func (n *Node) CreateAgent(_ context.Context, c NewAgent) (*agent.State, error) {
+	// An agent lives anywhere: its organization is not its home.
+	random := n.entropy()
+	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
+	c.Create.ID = parley.NewID[parley.AgentID](slot, n.clock(), n.entropy())
+	return question[*agent.State](n, orgStream(c.Create.OrgID), 0, c)
+}
+
+func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
+	return &kind[*org.State, org.Command, org.Event]{
+		stream: parley.OrgStream, rules: orgRules, stateEvery: 1,
+		blank: func() *org.State { return &org.State{} },
+		handle: func(t *orgTurn, request any) (any, error) {
+			defer n.publishOrgAfter(t)
+			switch r := request.(type) {
+			case lookAt:
+				return cloned(t.state, &org.State{}), nil
+			case NewAgent:
+				return n.createAgent(t, r)
+			case org.AddCredential:
+				if err := t.decide(r); err != nil {
+					return nil, err
+				}
+				t.keep(parley.ClientTable, r.ClientID.Bytes(), t.state.GetId())
+				return cloned(t.state, &org.State{}), nil
+			case org.Command:
+				err := t.decide(r)
+				return cloned(t.state, &org.State{}), err
+			}
+			panic("org: unknown request")
+		},
+		hear: func(t *orgTurn, word []byte) error {
+			defer n.publishOrgAfter(t)
+			if len(word) != 17 || word[0] != retired {
+				return nil
+			}
+			return t.decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](word[1:])})
+		},
+	}
+}
+
+// publishOrgAfter makes the turn's outcome known when it is released.
+func (n *Node) publishOrgAfter(t *orgTurn) {
+	if len(t.entry.Facts) == 0 {
+		return
+	}
+	seq, stored := t.entity.seq+uint64(len(t.entry.Facts)), cloned(t.state, &org.State{})
+	t.after = append(t.after, func() {
+		newer(n.facts.orgs, stored.OrgID(), fact[*org.State]{seq, stored})
+	})
+}
+
+// createAgent judges the name and the quota and begins the agent's stream,
+// wherever that lives.
+func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
+	c := r.Create
+	_, taken, err := t.row(parley.NameTable, nameKey(c.OrgID, c.Name))
+	if err != nil {
+		return nil, err
+	}
+	add := org.AddAgent{AgentID: c.ID, Name: c.Name, NameTaken: taken, AgentLimit: r.Limit}
+	if err := t.decide(add); err != nil {
+		return nil, err
+	}
+	made := &agent.State{}
+	bear, err := begin(agentRules, agentStream(c.ID), made, agent.Command(c), t.now)
+	if err != nil {
+		return nil, err
+	}
+	t.keep(parley.NameTable, nameKey(c.OrgID, c.Name), c.ID.Bytes())
+	// The organization's own count orders the roster: clocks may repeat.
+	place := t.entity.seq + uint64(len(t.entry.Facts))
+	t.keep(parley.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
+	t.say(bear)
+	t.say(keyWords(c.ID, c.SigningKey, c.EncryptionKey)...)
+	t.say(pollWord(c.ID, c.PollTokenHash))
+	t.after = append(t.after, func() { publishAgent(n.facts, uint64(len(bear.Facts)), bear.State) })
+	return made, nil
+}
+
+// keyWords make keys findable by their thumbprints.
+func keyWords(id parley.AgentID, signing, encryption []byte) []parley.Word {
+	var words []parley.Word
+	for _, k := range []struct {
+		curve string
+		raw   []byte
+	}{{parley.Ed25519, signing}, {parley.X25519, encryption}} {
+		if len(k.raw) == 0 {
+			continue
+		}
+		kid := parley.Thumbprint(k.curve, k.raw)
+		words = append(words, parley.Put{Row: parley.Row{
+			Slot: parley.SlotOf(kid), Table: parley.KidTable, Key: []byte(kid), Value: id.Bytes(),
+		}})
+	}
+	return words
+}
+
+// pollWord makes an agent findable by its poll token. Rows of former tokens
+// stay: the agent's own record says which one counts.
+func pollWord(id parley.AgentID, hash []byte) parley.Word {
+	return parley.Put{Row: parley.Row{
+		Slot: parley.SlotOf(string(hash)), Table: parley.PollTable, Key: hash, Value: id.Bytes(),
+	}}
+}

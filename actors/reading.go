@@ -1,0 +1,233 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+
+	"parley"
+	"parley/actors/conversation"
+)
+
+// Message is a stored message with what has become of it.
+type Message struct {
+	Record *Record
+	Marks  parley.Marks
+	// Position in the recipient's feed, where the reader lives with it.
+	Position uint64
+}
+
+// Message reads one message as the conversation's home has it.
+func (n *Node) Message(ctx context.Context, id parley.MessageID) (Message, error) {
+	return n.MessageFor(ctx, id.Slot(), id)
+}
+
+// MessageFor reads one message as the home of reader has it: a recipient's has
+// its position and its marks at once.
+func (n *Node) MessageFor(ctx context.Context, reader parley.Slot, id parley.MessageID) (m Message, err error) {
+	err = n.view(ctx, func(v View) error {
+		m, err = readMessage(v, reader, id)
+		return err
+	})
+	return m, err
+}
+
+func readMessage(v View, reader parley.Slot, id parley.MessageID) (Message, error) {
+	data, position, err := v.Message(reader, id)
+	if err == nil && data == nil {
+		err = parley.ErrNotFound
+	}
+	if err != nil {
+		return Message{}, err
+	}
+	m := Message{Record: &Record{}, Position: position}
+	if err := m.Record.UnmarshalVT(data); err != nil {
+		return Message{}, err
+	}
+	m.Marks, err = v.Marks(reader, id)
+	return m, err
+}
+
+// scanMax bounds the rows that a filtered page may look through.
+const scanMax = 2000
+
+// Inbox gives the messages to an agent, newest first, below the position
+// before (0: from the newest), of one type only unless that is "". A filtered
+// page may be short while there is more. // spec: Messaging
+func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, limit int, only string) (page []Message, next uint64, err error) {
+	note := parley.TypeHash(only)
+	err = n.view(ctx, func(v View) error {
+		seen, last, bad := 0, uint64(0), error(nil)
+		scan := v.FeedBefore(agent, before, func(e parley.FeedEntry) bool {
+			if e.Kind != parley.MessageEntry {
+				return true
+			}
+			if len(page) == limit || seen == scanMax {
+				next = last
+				return false
+			}
+			seen, last = seen+1, e.Position
+			if only != "" && !bytes.Equal(e.Note, note) {
+				return true
+			}
+			m, err := readMessage(v, agent.Slot(), parley.MessageID(e.Ref))
+			if err != nil {
+				bad = err
+				return false
+			}
+			if only == "" || m.Record.GetType() == only {
+				m.Position = e.Position
+				page = append(page, m)
+			}
+			return true
+		})
+		if scan == nil {
+			scan = bad
+		}
+		return scan
+	})
+	return page, next, err
+}
+
+// Conversation is a conversation as last durable.
+func (n *Node) Conversation(ctx context.Context, id parley.ConversationID) (*conversation.State, error) {
+	s := &conversation.State{}
+	err := n.view(ctx, func(v View) error { return readConversation(v, id, s) })
+	return s, err
+}
+
+func readConversation(v View, id parley.ConversationID, into *conversation.State) error {
+	_, err := conversationRules.load(v, conversationStream(id), into)
+	if err == nil && !into.Exists() {
+		err = conversation.ErrUnknown
+	}
+	return err
+}
+
+// Transcript gives a conversation's messages in its order, oldest first or, if
+// descending, newest first, beyond the event from (0: from the end where the
+// order begins). more tells whether anything follows next.
+func (n *Node) Transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool) (page []Message, next uint64, err error) {
+	first := from + 1
+	if descending {
+		if first = from - 1; from == 0 {
+			first = ^uint64(0)
+		} else if from == 1 {
+			return nil, 0, nil
+		}
+	}
+	err = n.view(ctx, func(v View) error {
+		last, bad := uint64(0), error(nil)
+		scan := v.Events(conversationStream(id), first, descending, func(seq uint64, _ int64, f parley.Fact) bool {
+			message, err := messageOf(f)
+			if err != nil {
+				bad = err
+				return false
+			}
+			if message.Zero() {
+				return true
+			}
+			if len(page) == limit {
+				next = last
+				return false
+			}
+			m, err := readMessage(v, id.Slot(), message)
+			if err != nil {
+				bad = err
+				return false
+			}
+			page, last = append(page, m), seq
+			return true
+		})
+		if scan == nil {
+			scan = bad
+		}
+		return scan
+	})
+	return page, next, err
+}
+
+// messageOf is the message that an event of a conversation tells of, if any.
+func messageOf(f parley.Fact) (id parley.MessageID, err error) {
+	e, err := conversationRules.decode(f)
+	switch e := e.(type) {
+	case *conversation.Started:
+		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
+	case *conversation.Posted:
+		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
+	}
+	return id, err
+}
+
+// Conversations gives the conversations that an agent takes part in, newest
+// first, older than before (zero: from the newest).
+func (n *Node) Conversations(ctx context.Context, agent parley.AgentID, before parley.ConversationID, limit int) (page []*conversation.State, more bool, err error) {
+	beyond := []byte(nil)
+	if !before.Zero() {
+		beyond = append(agent.Bytes(), before[:]...)
+	}
+	err = n.view(ctx, func(v View) error {
+		var ids []parley.ConversationID
+		err := v.Rows(agent.Slot(), parley.ConversationTable, agent[:], beyond, true, func(key, _ []byte) bool {
+			if more = len(ids) == limit; !more {
+				ids = append(ids, parley.IDFromBytes[parley.ConversationID](key[len(agent):]))
+			}
+			return !more
+		})
+		for _, id := range ids {
+			if err != nil {
+				return err
+			}
+			s := &conversation.State{}
+			err = readConversation(v, id, s)
+			page = append(page, s)
+		}
+		return err
+	})
+	return page, more, err
+}
+
+// CountSince counts the messages to an agent created after an instant in Unix
+// milliseconds, whatever became of them, without reading their bodies.
+func (n *Node) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
+	err = n.view(ctx, func(v View) error {
+		return v.FeedBefore(agent, 0, func(e parley.FeedEntry) bool {
+			if e.Kind == parley.MessageEntry && e.Ref.Time().UnixMilli() > since {
+				count++
+			}
+			// What arrived by then was created by then.
+			return e.At > since
+		})
+	})
+	return count, err
+}
+
+// Used is how many message slots an organization has used today.
+func (n *Node) Used(ctx context.Context, id parley.OrgID) (used int64, err error) {
+	err = n.view(ctx, func(v View) error {
+		used, err = v.Used(id, parley.Day(n.clock()))
+		return err
+	})
+	return used, err
+}
+
+// ReplyAfter finds the first message of a conversation that came after another
+// one, to the agent that sent that one.
+func (n *Node) ReplyAfter(ctx context.Context, id parley.ConversationID, after parley.MessageID, to parley.AgentID) (reply Message, found bool, err error) {
+	err = n.view(ctx, func(v View) error {
+		bad := error(nil)
+		scan := v.Events(conversationStream(id), 1, false, func(_ uint64, _ int64, f parley.Fact) bool {
+			message, err := messageOf(f)
+			if err == nil && !message.Zero() && bytes.Compare(message[:], after[:]) > 0 {
+				reply, err = readMessage(v, id.Slot(), message)
+				found = err == nil && reply.Record.Recipient() == to
+			}
+			bad = err
+			return err == nil && !found
+		})
+		if scan == nil {
+			scan = bad
+		}
+		return scan
+	})
+	return reply, found, err
+}

@@ -1,0 +1,305 @@
+package actors
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+)
+
+// Content is what a sender says, as the door has judged and rendered it.
+type Content struct {
+	Type string
+	// Rendered are the members of the message's JSON object that never change.
+	Rendered []byte
+	// SelfPayload is the sender's own sealed copy, "" for none.
+	SelfPayload string
+	// Key is the Idempotency-Key, "" for none.
+	Key string
+	// FromOrg owns the sender, ToOrg the recipient.
+	FromOrg, ToOrg parley.OrgID
+}
+
+// DirectSend is a message from one agent to another that starts a conversation,
+// with the facts that the sender's rules need.
+type DirectSend struct {
+	Content
+	From, To parley.AgentID
+	// Facts about the recipient; To is zero where it is unknown.
+	ToKnown, ToRevoked, ToGroupsOnly bool
+	Parent                           parley.ConversationID
+	// ParentFact says what is known of Parent.
+	ParentFact agent.ParentFact
+	// Metadata of the new conversation: a JSON object, or empty.
+	Metadata []byte
+}
+
+// ReplyTo is a message into the conversation of another message.
+type ReplyTo struct {
+	Content
+	Conversation parley.ConversationID
+	From, To     parley.AgentID
+	Original     parley.MessageID
+	ToRevoked    bool
+	// Reads is set where the reply shows that From has read the original.
+	Reads bool
+	// Position of the original in From's feed.
+	Position uint64
+}
+
+// ChangeStatus moves a conversation.
+type ChangeStatus struct {
+	Conversation parley.ConversationID
+	By           []parley.AgentID
+	Status       string
+	Reason       string
+}
+
+// Posted is a message that is stored.
+type Posted struct {
+	Message *Record
+	Marks   parley.Marks
+	// Repeated: it was stored by an earlier request with the same key.
+	Repeated bool
+}
+
+// remembered is what an idempotency key stands for: the message it made, and
+// what a repeat must agree on.
+type remembered struct {
+	message parley.MessageID
+	// about is the recipient of a direct send, the original of a reply.
+	about [16]byte
+	kind  string
+}
+
+// Send starts a conversation with a first message. It is answered when the
+// message is on stable storage. // spec: Messaging
+func (n *Node) Send(ctx context.Context, s DirectSend) (Posted, error) {
+	p, err := question[Posted](n, agentStream(s.From), len(s.Rendered)+len(s.SelfPayload), s)
+	return n.stored(ctx, p, err)
+}
+
+// Reply continues a conversation.
+func (n *Node) Reply(ctx context.Context, r ReplyTo) (Posted, error) {
+	p, err := question[Posted](n, conversationStream(r.Conversation), len(r.Rendered)+len(r.SelfPayload), r)
+	return n.stored(ctx, p, err)
+}
+
+// ChangeStatus moves a conversation to another status.
+func (n *Node) ChangeStatus(_ context.Context, c ChangeStatus) (*conversation.State, error) {
+	return question[*conversation.State](n, conversationStream(c.Conversation), 0, c)
+}
+
+// stored completes the answer to a repeat with the message as it stands.
+func (n *Node) stored(ctx context.Context, p Posted, err error) (Posted, error) {
+	if err != nil || !p.Repeated {
+		return p, err
+	}
+	id := parley.IDFromBytes[parley.MessageID](p.Message.GetId())
+	m, err := n.Message(ctx, id)
+	return Posted{Message: m.Record, Marks: m.Marks, Repeated: true}, err
+}
+
+func onceKey(day uint32, scope []byte, key string) []byte {
+	k := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(scope)+len(key)), day)
+	return append(append(k, scope...), key...)
+}
+
+func (r remembered) encode() []byte {
+	return append(append(append(make([]byte, 0, 32+len(r.kind)), r.message[:]...), r.about[:]...), r.kind...)
+}
+
+// recall looks an idempotency key up among those of today and yesterday.
+func (t *turn[S, C, E]) recall(scope []byte, key string) (*remembered, error) {
+	if key == "" {
+		return nil, nil
+	}
+	for ago := range uint32(parley.OnceDays) {
+		value, found, err := t.row(parley.OnceTable, onceKey(parley.Day(t.now)-ago, scope, key))
+		if err != nil {
+			return nil, err
+		}
+		if found && len(value) >= 32 {
+			return &remembered{parley.MessageID(value[:16]), [16]byte(value[16:32]), string(value[32:])}, nil
+		}
+	}
+	return nil, nil
+}
+
+// remember keeps what an idempotency key has made.
+func (t *turn[S, C, E]) remember(scope []byte, key string, r remembered) {
+	if key != "" {
+		t.keep(parley.OnceTable, onceKey(parley.Day(t.now), scope, key), r.encode())
+	}
+}
+
+func repeatOf(r *remembered) Posted {
+	return Posted{Message: &Record{Id: r.message.Bytes()}, Repeated: true}
+}
+
+// send judges a direct send by the sender's rules and starts the conversation
+// in the same entry: two aggregates, one mailbox, one batch.
+func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
+	known, err := t.recall(s.From[:], s.Key)
+	if err != nil {
+		return nil, err
+	}
+	ask := agent.Send{
+		Type: s.Type, Recipient: s.To, RecipientKnown: s.ToKnown, RecipientRevoked: s.ToRevoked,
+		RecipientGroupsOnly: s.ToGroupsOnly, Parent: s.ParentFact,
+	}
+	if known != nil {
+		ask.Prior = &agent.Prior{MessageID: known.message, Recipient: known.about, Type: known.kind}
+	}
+	if err := t.decide(ask); errors.Is(err, agent.ErrRepeated) {
+		return repeatOf(known), nil
+	} else if err != nil {
+		return nil, err
+	}
+	id := parley.NewID[parley.ConversationID](t.entry.Slot, t.now, n.entropy())
+	message := conversation.FirstMessageID(id, t.now, n.entropy())
+	start := conversation.Start{
+		ID: id, Initiator: s.From, Responder: s.To, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
+	}
+	bear, err := begin(conversationRules, conversationStream(id), &conversation.State{}, conversation.Command(start), t.now)
+	if err != nil {
+		return nil, err
+	}
+	bear.State = nil // one event is as quick to read
+	record := &Record{
+		Id: message.Bytes(), ConversationId: id.Bytes(), From: s.From.Bytes(), To: s.To.Bytes(),
+		FromOrg: s.FromOrg.Bytes(), ToOrg: s.ToOrg.Bytes(), Type: s.Type, Content: s.Rendered, SelfPayload: s.SelfPayload,
+	}
+	t.say(bear)
+	if err := t.post(record, s.To, s.FromOrg); err != nil {
+		return nil, err
+	}
+	t.keep(parley.ConversationTable, append(s.From.Bytes(), id[:]...), nil)
+	t.say(parley.Put{Row: parley.Row{
+		Slot: s.To.Slot(), Table: parley.ConversationTable, Key: append(s.To.Bytes(), id[:]...),
+	}})
+	t.remember(s.From[:], s.Key, remembered{message, s.To, s.Type})
+	return Posted{Message: record}, nil
+}
+
+// post adds a message to the entry: its record, its line in the recipient's
+// feed, its slot in the sender's quota.
+func (t *turn[S, C, E]) post(record *Record, to parley.AgentID, org parley.OrgID) error {
+	data, err := record.MarshalVT()
+	if err != nil {
+		return err
+	}
+	id := parley.IDFromBytes[parley.MessageID](record.Id)
+	t.entry.Records = append(t.entry.Records, parley.Record{ID: id, Data: data})
+	t.say(parley.Announce{To: to, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: parley.TypeHash(record.Type)})
+	t.entry.Counts = append(t.entry.Counts, parley.Count{Org: org, Day: parley.Day(t.now), N: 1})
+	return nil
+}
+
+type conversationTurn = turn[*conversation.State, conversation.Command, conversation.Event]
+
+// conversationStateEvery bounds the events that a reader of a conversation's
+// status folds.
+const conversationStateEvery = 32
+
+func (n *Node) conversationKind() *kind[*conversation.State, conversation.Command, conversation.Event] {
+	return &kind[*conversation.State, conversation.Command, conversation.Event]{
+		stream: parley.ConversationStream, rules: conversationRules, stateEvery: conversationStateEvery,
+		blank: func() *conversation.State { return &conversation.State{} },
+		handle: func(t *conversationTurn, request any) (any, error) {
+			switch r := request.(type) {
+			case ReplyTo:
+				return n.reply(t, &r)
+			case ChangeStatus:
+				return n.changeStatus(t, r)
+			}
+			panic("conversation: unknown request")
+		},
+		hear: func(*conversationTurn, []byte) error { return nil },
+	}
+}
+
+func (n *Node) reply(t *conversationTurn, r *ReplyTo) (any, error) {
+	scope := append(r.Conversation.Bytes(), r.From[:]...)
+	known, err := t.recall(scope, r.Key)
+	if err != nil {
+		return nil, err
+	}
+	ask := conversation.Reply{
+		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked,
+		MessageID: t.state.NextMessageID(t.now, n.entropy()),
+	}
+	if known != nil {
+		ask.Prior = &conversation.Prior{MessageID: known.message, InReplyTo: known.about, Type: known.kind}
+	}
+	before := t.state.GetStatus()
+	if err := t.decide(ask); errors.Is(err, conversation.ErrRepeated) {
+		return repeatOf(known), nil
+	} else if err != nil {
+		return nil, err
+	}
+	record := &Record{
+		Id: ask.MessageID.Bytes(), ConversationId: r.Conversation.Bytes(), From: r.From.Bytes(), To: r.To.Bytes(),
+		FromOrg: r.FromOrg.Bytes(), ToOrg: r.ToOrg.Bytes(), Type: r.Type, Content: r.Rendered, SelfPayload: r.SelfPayload,
+		InReplyTo: r.Original.Bytes(),
+	}
+	if err := t.post(record, r.To, r.FromOrg); err != nil {
+		return nil, err
+	}
+	if t.state.GetStatus() != before {
+		announceStatus(t)
+	}
+	if r.Reads {
+		at := t.now.UnixMilli()
+		t.say(parley.Mark{
+			Recipient: r.From, Message: r.Original, Position: r.Position, Marks: parley.Marks{Delivered: at, Read: at},
+		})
+	}
+	t.remember(scope, r.Key, remembered{ask.MessageID, r.Original, r.Type})
+	return Posted{Message: record}, nil
+}
+
+func (n *Node) changeStatus(t *conversationTurn, c ChangeStatus) (any, error) {
+	if err := t.decide(conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason}); err != nil {
+		return nil, err
+	}
+	announceStatus(t)
+	return cloned(t.state, &conversation.State{}), nil
+}
+
+// announceStatus tells every participant's feed the conversation's status.
+// // spec: Agent stream
+func announceStatus(t *conversationTurn) {
+	for _, p := range t.state.GetParticipants() {
+		t.say(parley.Announce{
+			To: p.Agent(), Kind: parley.StatusEntry, Ref: t.entry.Stream.ID, Note: []byte(t.state.GetStatus().String()),
+		})
+	}
+}
+
+// CreatedAt is when the message was accepted: the instant in its id.
+func (r *Record) CreatedAt() time.Time { return r.MessageID().Time() }
+
+// MessageID is the message's id.
+func (r *Record) MessageID() parley.MessageID { return parley.IDFromBytes[parley.MessageID](r.GetId()) }
+
+// Conversation is the id of the conversation it belongs to.
+func (r *Record) Conversation() parley.ConversationID {
+	return parley.IDFromBytes[parley.ConversationID](r.GetConversationId())
+}
+
+// Sender is the agent that sent it.
+func (r *Record) Sender() parley.AgentID { return parley.IDFromBytes[parley.AgentID](r.GetFrom()) }
+
+// Recipient is the agent it is for.
+func (r *Record) Recipient() parley.AgentID { return parley.IDFromBytes[parley.AgentID](r.GetTo()) }
+
+// SenderOrg owns the sender.
+func (r *Record) SenderOrg() parley.OrgID { return parley.IDFromBytes[parley.OrgID](r.GetFromOrg()) }
+
+// RecipientOrg owns the recipient.
+func (r *Record) RecipientOrg() parley.OrgID { return parley.IDFromBytes[parley.OrgID](r.GetToOrg()) }

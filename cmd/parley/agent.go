@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type agentCmd struct {
+	Create     agentCreateCmd `cmd:"" help:"Make an agent and its keys; the private ones never leave the profile."`
+	List       agentListCmd   `cmd:"" help:"List the organization's agents, oldest first."`
+	Show       agentShowCmd   `cmd:"" help:"Show one of the organization's agents."`
+	Keys       agentKeysCmd   `cmd:"" help:"Show the public keys of any agent, of any organization."`
+	RotateKeys agentRotateCmd `cmd:"" help:"Give an agent new keys; mail sealed to the old ones can still be opened."`
+	Revoke     agentRevokeCmd `cmd:"" help:"Revoke an agent for good. Its handle is never given again."`
+}
+
+type agentCreateCmd struct {
+	profileFlags
+	Name           string `arg:"" help:"Name: 1-200 lowercase letters, digits and interior hyphens."`
+	Unlisted       bool   `help:"Keep the agent out of the public directory."`
+	HumanOversight bool   `default:"true" negatable:"" help:"Whether a person supervises the agent."`
+}
+
+func (c *agentCreateCmd) Run(ctx context.Context, std *streams) error {
+	if !parley.ValidAgentName(c.Name) {
+		return exitError{code: exitUsage, err: fmt.Errorf("%q is no agent's name: lowercase letters, digits and interior hyphens", c.Name)}
+	}
+	to, directory, err := c.open()
+	if err != nil {
+		return err
+	}
+	in := api.CreateAgent{Name: c.Name, Unlisted: &c.Unlisted, HumanOversight: &c.HumanOversight}
+	agent, err := createAgent(ctx, to, ringPath(directory, c.Name), in)
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(agent.Record)
+	}
+	return std.say("created %s\nkeys in %s\n%s", agent.Handle(), agent.Keys.Path(), agentDetails(&agent.Record))
+}
+
+// createAgent keeps the keys before the service learns of them. Keys that an
+// earlier try left behind are used, since their agent may exist; fresh ones of
+// a refused agent are not kept.
+func createAgent(ctx context.Context, to *client.Client, path string, in api.CreateAgent) (*client.Agent, error) {
+	ring, err := client.CreateKeyRing(path)
+	fresh := err == nil
+	if errors.Is(err, fs.ErrExist) {
+		ring, err = client.OpenKeyRing(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !ring.AgentID().Zero() {
+		return nil, exitError{code: exitConflict, err: fmt.Errorf("%s already holds the keys of %s", path, ring.Handle())}
+	}
+	agent, err := to.NewAgent(ctx, in, ring)
+	var refused *client.Error
+	if fresh && errors.As(err, &refused) && refused.Status < 500 {
+		return nil, errors.Join(err, os.Remove(path))
+	}
+	return agent, err
+}
+
+type agentListCmd struct {
+	profileFlags
+	Revoked bool `help:"List revoked agents too."`
+}
+
+func (c *agentListCmd) Run(ctx context.Context, std *streams) error {
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	agents, err := from.Agents(ctx, api.ListAgents{IncludeRevoked: c.Revoked})
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(agents)
+	}
+	rows := [][]string{{"HANDLE", "ID", "CREATED", "STATE"}}
+	for _, a := range agents {
+		state := "active"
+		if a.RevokedAt != nil {
+			state = "revoked"
+		}
+		rows = append(rows, []string{text(a.Handle), a.ID.String(), clock(a.CreatedAt), state})
+	}
+	return std.table(rows)
+}
+
+type agentShowCmd struct {
+	profileFlags
+	Agent string `arg:"" help:"Name, handle or id."`
+}
+
+func (c *agentShowCmd) Run(ctx context.Context, std *streams) error {
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	agent, err := findAgent(ctx, from, c.Agent)
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(agent)
+	}
+	return std.say("%s\n%s", text(agent.Handle), agentDetails(agent))
+}
+
+// findAgent is the organization's agent of a name, handle or id.
+func findAgent(ctx context.Context, from *client.Client, name string) (*api.Agent, error) {
+	agents, err := from.Agents(ctx, api.ListAgents{IncludeRevoked: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range agents {
+		if a.Name == name || strings.EqualFold(text(a.Handle), name) || a.ID.String() == name {
+			return &a, nil
+		}
+	}
+	return nil, exitError{code: exitNotFound, err: fmt.Errorf("the organization has no agent %q", name)}
+}
+
+type agentKeysCmd struct {
+	profileFlags
+	Agent string `arg:"" help:"Handle or id; a bare name is one of the organization's own."`
+}
+
+// Run needs no credentials unless the agent is named by a bare name.
+func (c *agentKeysCmd) Run(ctx context.Context, std *streams) error {
+	from, err := c.anyClient()
+	if err != nil {
+		return err
+	}
+	name := c.Agent
+	if parley.ValidAgentName(name) {
+		if _, notID := parley.ParseID[parley.AgentID](name); notID != nil {
+			own, err := findAgent(ctx, from, name)
+			if err != nil {
+				return err
+			}
+			name = own.ID.String()
+		}
+	}
+	keys, err := from.Keys(ctx, name, "")
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(keys)
+	}
+	return std.say("%s\n  id          %s\n  signing     %s\n  encryption  %s", text(keys.Handle), keys.AgentID, key(keys.SigningPublicKey), key(keys.EncryptionPublicKey))
+}
+
+// anyClient is the organization's client or, without a profile, an anonymous
+// one of the server named.
+func (c *agentKeysCmd) anyClient() (*client.Client, error) {
+	from, _, err := c.open()
+	var known exitError
+	if c.URL != "" && errors.As(err, &known) && known.code == exitForbidden {
+		return client.New(c.URL)
+	}
+	return from, err
+}
+
+type agentRotateCmd struct {
+	profileFlags
+	Name string `arg:"" help:"Name of an agent whose keys the profile holds."`
+}
+
+func (c *agentRotateCmd) Run(ctx context.Context, std *streams) error {
+	named := agentFlags{profileFlags: c.profileFlags, Agent: c.Name}
+	agent, err := named.session(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := agent.RotateKeys(ctx); err != nil {
+		return err
+	}
+	record, err := agent.Client.Agent(ctx, agent.ID())
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(record)
+	}
+	return std.say("new keys for %s\n%s", text(record.Handle), agentDetails(record))
+}
+
+type agentRevokeCmd struct {
+	profileFlags
+	Agent string `arg:"" help:"Name, handle or id."`
+	Yes   bool   `help:"Do it: there is no way back."`
+}
+
+func (c *agentRevokeCmd) Run(ctx context.Context, std *streams) error {
+	if !c.Yes {
+		return exitError{code: exitUsage, err: errors.New("revoking cannot be undone; say --yes")}
+	}
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	agent, err := findAgent(ctx, from, c.Agent)
+	if err != nil {
+		return err
+	}
+	if err := from.RevokeAgent(ctx, agent.ID); err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(map[string]any{"agent_id": agent.ID, "revoked": true})
+	}
+	return std.say("revoked %s", text(agent.Handle))
+}
+
+// agentDetails are the lines below an agent's handle.
+func agentDetails(a *api.Agent) string {
+	lines := []string{
+		"  id          " + a.ID.String(),
+		"  words       " + text(a.VerificationWords),
+		"  signing     " + key(a.SigningPublicKey),
+		"  encryption  " + key(a.EncryptionPublicKey),
+	}
+	if a.PollURL != nil {
+		lines = append(lines, "  poll        "+*a.PollURL+"  (shown once)")
+	}
+	if a.RevokedAt != nil {
+		lines = append(lines, "  revoked     "+clock(*a.RevokedAt))
+	}
+	for _, warning := range a.Warnings {
+		lines = append(lines, "  warning     "+printable(warning))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func key(k *api.JWK) string {
+	if k == nil {
+		return "none"
+	}
+	return k.Curve + " " + k.X
+}

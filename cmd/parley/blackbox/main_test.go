@@ -1,0 +1,138 @@
+package blackbox
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// binary is the program under judgement.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	allowWaiting()
+	os.Exit(run(m))
+}
+
+// allowWaiting lets more tests run at once than there are cores: most of them
+// wait for the server.
+func allowWaiting() {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", "6")
+	}
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "parley-blackbox-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if binary, err = build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	for _, v := range variants {
+		if err := v.stop(); err != nil {
+			fmt.Fprintf(os.Stderr, "journals=%s: %v\n", v.journals, err)
+			code = 1
+		}
+	}
+	return code
+}
+
+func build(dir string) (string, error) {
+	if named := os.Getenv("PARLEY_BIN"); named != "" {
+		return filepath.Abs(named)
+	}
+	out := filepath.Join(dir, "parley")
+	cmd := exec.Command("go", "build", "-o", out, "parley/cmd/parley")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("the binary does not build: %w\n%s", err, said)
+	}
+	return out, nil
+}
+
+// variant is a server that most tests share; each test brings its own
+// organizations.
+type variant struct {
+	journals string
+	once     sync.Once
+	dir      string
+	server   *server
+	err      error
+}
+
+var variants = []*variant{{journals: "1"}, {journals: "4"}}
+
+func (v *variant) shared(t *testing.T) *server {
+	t.Helper()
+	v.once.Do(func() {
+		if v.dir, v.err = os.MkdirTemp("", "parley-shared-"); v.err != nil {
+			return
+		}
+		v.server, v.err = launch("127.0.0.1:0", v.dir, "--journals", v.journals, "--poll-limit", "0/0")
+	})
+	if v.err != nil {
+		t.Fatal(v.err)
+	}
+	return v.server
+}
+
+// stop drains the shared server: whatever the tests did to it, it must still
+// leave in order, without ever having panicked.
+func (v *variant) stop() error {
+	if v.server == nil {
+		return nil
+	}
+	defer func() { _ = os.RemoveAll(v.dir) }()
+	err := v.server.drain(15 * time.Second)
+	if v.server.log.has("panic") || v.server.log.has("goroutine 1 [") {
+		err = errors.Join(err, errors.New("the log speaks of a panic"))
+	}
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, v.server.log.tail())
+	}
+	return nil
+}
+
+// each runs a test beside others on both shared servers.
+func each(t *testing.T, test func(t *testing.T, s *server)) {
+	t.Parallel()
+	for _, v := range variants {
+		t.Run("journals="+v.journals, func(t *testing.T) {
+			t.Parallel()
+			test(t, v.shared(t))
+		})
+	}
+}
+
+// alone runs a test that loads the server, with nothing beside it.
+func alone(t *testing.T, test func(t *testing.T, s *server)) {
+	for _, v := range variants {
+		t.Run("journals="+v.journals, func(t *testing.T) { test(t, v.shared(t)) })
+	}
+}
+
+// own runs a test that starts servers of its own.
+func own(t *testing.T, test func(t *testing.T, journals string)) {
+	t.Parallel()
+	for _, v := range variants {
+		t.Run("journals="+v.journals, func(t *testing.T) {
+			t.Parallel()
+			test(t, v.journals)
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package blackbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const announcement = "parley: listening on http://"
+
+// server is one running process of the binary.
+type server struct {
+	base  string // http://ADDR
+	addr  string
+	dir   string
+	flags []string
+	log   *output
+
+	cmd    *exec.Cmd
+	exited chan struct{}
+	err    error // of Wait, once exited is closed
+}
+
+// output keeps what a process says and tells when it announces its address.
+type output struct {
+	mu        sync.Mutex
+	said      bytes.Buffer
+	announced chan string
+	once      sync.Once
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.said.Write(b)
+	for line := range strings.Lines(o.said.String()) {
+		addr, ok := strings.CutPrefix(line, announcement)
+		if ok && strings.HasSuffix(addr, "\n") {
+			o.once.Do(func() { o.announced <- strings.TrimSpace(addr) })
+		}
+	}
+	return len(b), nil
+}
+
+// stderr is the other stream of the process; it announces nothing.
+type stderr struct{ to *output }
+
+func (e stderr) Write(b []byte) (int, error) {
+	e.to.mu.Lock()
+	defer e.to.mu.Unlock()
+	return e.to.said.Write(b)
+}
+
+func (o *output) text() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.said.String()
+}
+
+func (o *output) has(word string) bool { return strings.Contains(o.text(), word) }
+
+func (o *output) tail() string {
+	said := o.text()
+	if len(said) > 4000 {
+		said = "…" + said[len(said)-4000:]
+	}
+	return "--- the server said:\n" + said
+}
+
+// launch starts `parley serve --dev` and waits until it listens.
+func launch(listen, dir string, flags ...string) (*server, error) {
+	s := &server{dir: dir, flags: flags}
+	if err := s.begin(listen); err != nil {
+		return nil, err
+	}
+	select {
+	case addr := <-s.log.announced:
+		s.addr, s.base = addr, "http://"+addr
+		return s, nil
+	case <-s.exited:
+		return nil, fmt.Errorf("the server ended before it listened: %w\n%s", s.err, s.log.tail())
+	case <-time.After(20 * time.Second):
+		s.kill()
+		return nil, fmt.Errorf("the server did not announce itself\n%s", s.log.tail())
+	}
+}
+
+// begin starts the process without waiting for anything.
+func (s *server) begin(listen string) error {
+	args := append([]string{"serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--data", s.dir, "--dev"}, s.flags...)
+	cmd := exec.Command(binary, args...)
+	cmd.Env = cleanEnvironment()
+	cmd.SysProcAttr = dieWithParent()
+	s.log = &output{announced: make(chan string, 1)}
+	cmd.Stdout, cmd.Stderr = s.log, stderr{s.log}
+	s.cmd, s.exited = cmd, make(chan struct{})
+	started := make(chan error)
+	go func() {
+		// The death signal of a child is bound to the thread that made it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			s.err = cmd.Wait()
+			close(s.exited)
+		}
+	}()
+	return <-started
+}
+
+func cleanEnvironment() []string {
+	var env []string
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "PARLEY_") {
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+// start runs a server for one test.
+func start(t testing.TB, flags ...string) *server {
+	t.Helper()
+	s, err := launch("127.0.0.1:0", t.TempDir(), flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.kill()
+		if t.Failed() {
+			t.Log(s.log.tail())
+		}
+	})
+	return s
+}
+
+// kill is SIGKILL: nothing of the process gets a chance to tidy up.
+func (s *server) kill() {
+	_ = s.cmd.Process.Kill()
+	<-s.exited
+}
+
+// restart runs the binary again on the same data and at the same address, so
+// that tokens, whose issuer is the base address, stay valid.
+func (s *server) restart(t testing.TB) {
+	t.Helper()
+	again, err := launch(s.addr, s.dir, s.flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	*s = *again
+	client.CloseIdleConnections()
+}
+
+// drain is SIGTERM; the process must end by itself with exit code 0.
+func (s *server) drain(within time.Duration) error {
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return errors.Join(errors.New("the server was already gone"), err)
+	}
+	select {
+	case <-s.exited:
+		return s.err
+	case <-time.After(within):
+		s.kill()
+		return fmt.Errorf("no exit within %v after SIGTERM", within)
+	}
+}
+
+// fails starts a process that is expected to refuse to run, and gives what it
+// said.
+func fails(t testing.TB, dir string, flags ...string) string {
+	t.Helper()
+	s := &server{dir: dir, flags: flags}
+	if err := s.begin("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.exited:
+	case <-time.After(10 * time.Second):
+		s.kill()
+		t.Fatalf("the process runs on\n%s", s.log.tail())
+	}
+	if s.err == nil {
+		t.Fatalf("the process ended with exit code 0\n%s", s.log.tail())
+	}
+	return s.log.text()
+}

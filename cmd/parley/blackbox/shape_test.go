@@ -1,0 +1,94 @@
+package blackbox
+
+import (
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Shapes are field:kind lists; a question mark allows null, never absence.
+const (
+	orgShape     = "id:uuid name:str contact_email:str? country_code:str? slug:str? trust_tier:int agent_count:int created_at:time"
+	agentShape   = "id:uuid agent_id:uuid org_id:uuid name:str human_oversight:bool incoming_policy:str outgoing_policy:str unlisted:bool created_at:time revoked_at:time? handle:str verification_words:str signing_public_key:jwk encryption_public_key:jwk warnings:arr"
+	keysShape    = "agent_id:uuid handle:str signing_public_key:jwk encryption_public_key:jwk"
+	messageShape = "id:uuid conversation_id:uuid from_agent_id:uuid to_agent_id:uuid type:str encrypted_payload:str encryption_version:str sender_signing_kid:str? metadata:obj created_at:time delivered_at:time? read_at:time? content_type:str payload_schema:str? sender_attestations:arr? sender_handle:str recipient_handle:str group_id:uuid? group_handle:str? direction:str status:str"
+	talkShape    = "id:uuid status:str created_at:time parent_conversation_id:uuid? metadata:obj"
+	partyShape   = "agent_id:uuid role:str joined_at:time"
+	originShape  = "server:any received_at:time org_id:uuid org_slug:str trust_tier:int human_oversight:bool via:str"
+)
+
+var (
+	uuidForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	timeForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)
+)
+
+func ofKind(v any, kind string) bool {
+	switch kind {
+	case "any":
+		return v != nil
+	case "uuid":
+		s, ok := v.(string)
+		return ok && uuidForm.MatchString(s)
+	case "time":
+		s, ok := v.(string)
+		return ok && timeForm.MatchString(s)
+	case "str":
+		s, ok := v.(string)
+		return ok && s != ""
+	case "bool":
+		_, ok := v.(bool)
+		return ok
+	case "int":
+		n, ok := v.(float64)
+		return ok && n == math.Trunc(n)
+	case "arr":
+		_, ok := v.([]any)
+		return ok
+	case "obj":
+		_, ok := v.(obj)
+		return ok
+	case "jwk":
+		k, ok := v.(obj)
+		return ok && len(k) == 4 && k["kty"] == "OKP" && text(k, "crv") != "" && text(k, "x") != "" && text(k, "kid") != ""
+	}
+	panic("no such kind: " + kind)
+}
+
+// shaped checks that every field of the shape is there with a value of its kind.
+func shaped(t testing.TB, what string, o obj, shape string) {
+	t.Helper()
+	for field := range strings.FieldsSeq(shape) {
+		name, kind, _ := strings.Cut(field, ":")
+		kind, nullable := strings.CutSuffix(kind, "?")
+		v, present := o[name]
+		switch {
+		case !present:
+			t.Errorf("%s has no field %s: %v", what, name, o)
+		case v == nil && nullable:
+		case !ofKind(v, kind):
+			t.Errorf("%s.%s is not of kind %s: %v", what, name, kind, v)
+		}
+	}
+}
+
+// shaped checks the shape of an answer's object.
+func (a *answer) shaped(shape string) *answer {
+	a.t.Helper()
+	shaped(a.t, a.asked, a.body, shape)
+	return a
+}
+
+// exactly checks that an object has these members and no other.
+func exactly(t testing.TB, what string, o obj, names string) {
+	t.Helper()
+	fields := strings.Fields(names)
+	if len(o) != len(fields) {
+		t.Errorf("%s should have exactly %v: %v", what, fields, o)
+	}
+	for _, n := range fields {
+		if _, ok := o[n]; !ok {
+			t.Errorf("%s has no field %s: %v", what, n, o)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package blackbox
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+type route struct{ method, path string }
+
+// ownRoutes ask for a token.
+var ownRoutes = []route{
+	{"GET", "/org"},
+	{"PATCH", "/org"},
+	{"GET", "/org/quotas"},
+	{"POST", "/org/credentials"},
+	{"DELETE", "/org/credentials/{id}"},
+	{"GET", "/agents"},
+	{"POST", "/agents"},
+	{"GET", "/agents/{id}"},
+	{"PATCH", "/agents/{id}"},
+	{"DELETE", "/agents/{id}"},
+	{"POST", "/agents/{id}/keys"},
+	{"POST", "/agents/{id}/poll-token"},
+	{"DELETE", "/agents/{id}/poll-token"},
+	{"GET", "/agents/{id}/messages"},
+	{"GET", "/agents/{id}/conversations"},
+	{"GET", "/agents/{id}/stream"},
+	{"POST", "/messages"},
+	{"POST", "/messages/sync"},
+	{"GET", "/messages/{id}"},
+	{"POST", "/messages/{id}/reply"},
+	{"GET", "/conversations/{id}"},
+	{"GET", "/conversations/{id}/participants"},
+	{"GET", "/conversations/{id}/messages"},
+	{"PATCH", "/conversations/{id}/status"},
+}
+
+// openRoutes ask for none.
+var openRoutes = []route{
+	{"POST", "/auth/register"},
+	{"POST", "/auth/register/solve"},
+	{"POST", "/oauth/token"},
+	{"GET", "/agents/{id}/keys"},
+	{"GET", "/agents/keys"},
+	{"GET", "/poll/{token}"},
+	{"GET", "/.well-known/jwks.json"},
+	{"GET", "/.well-known/oauth-authorization-server"},
+	{"GET", "/health"},
+	{"GET", "/version"},
+}
+
+// laterRoutes are of the specification but not built yet.
+var laterRoutes = []route{
+	{"GET", "/groups"},
+	{"POST", "/groups"},
+	{"GET", "/groups/" + nobody},
+	{"GET", "/groups/invites"},
+	{"POST", "/groups/" + nobody + "/join"},
+	{"GET", "/webhooks"},
+	{"POST", "/webhooks"},
+	{"DELETE", "/webhooks/" + nobody},
+	{"GET", "/directory/agents"},
+	{"GET", "/directory/groups"},
+	{"GET", "/directory/categories"},
+	{"GET", "/directory/agents/stream"},
+	{"GET", "/.well-known/webfinger"},
+	{"GET", "/.well-known/agent-cards/" + nobody + ".json"},
+	{"GET", "/agents/" + nobody + "/card"},
+	{"PUT", "/agents/" + nobody + "/card"},
+	{"POST", "/agents/" + nobody + "/verify-svid"},
+	{"POST", "/a2a/bob@acme.localhost"},
+	{"GET", "/a2a/bob@acme.localhost/agent.json"},
+	{"DELETE", "/orgs/" + nobody},
+	{"GET", "/orgs/" + nobody + "/export"},
+	{"GET", "/compliance/info"},
+}
+
+func TestLaterEndpointsAreAbsent(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		for _, r := range laterRoutes {
+			s.call(t, o.token, r.method, r.path, nil).refused(404, "not_found")
+		}
+	})
+}
+
+func TestUnknownPaths(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		for _, path := range []string{"/nothing", "/org/nothing", "/messages/" + nobody + "/nothing", "/metrics", "/debug/pprof/", "/readyz", "/org/", "/ORG"} {
+			o.get(path).refused(404, "not_found")
+			s.call(t, "", "GET", path, nil).refused(404, "not_found")
+		}
+	})
+}
+
+func TestWrongMethod(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		for _, c := range []struct{ method, path, allow string }{
+			{"DELETE", "/org", "GET PATCH"},
+			{"PUT", "/messages", "POST"},
+			{"POST", "/messages/" + nobody, "GET"},
+			{"GET", "/messages/" + nobody + "/reply", "POST"},
+			{"POST", "/conversations/" + nobody + "/status", "PATCH"},
+			{"PUT", "/agents/" + nobody, "GET PATCH DELETE"},
+			{"GET", "/oauth/token", "POST"},
+			{"POST", "/health", "GET"},
+			{"PATCH", "/agents", "GET POST"},
+			{"DELETE", "/poll/abc", "GET"},
+		} {
+			a := s.call(t, o.token, c.method, c.path, nil).refused(405, "method_not_allowed")
+			allow := regexp.MustCompile(`\s*,\s*`).Split(a.header.Get("Allow"), -1)
+			for m := range strings.FieldsSeq(c.allow) {
+				if !slices.Contains(allow, m) {
+					a.errorf("Allow is %q, want %s", a.header.Get("Allow"), c.allow)
+				}
+			}
+			if slices.Contains(allow, c.method) {
+				a.errorf("Allow names the method that is refused")
+			}
+		}
+	})
+}
+
+func TestHealthAndVersion(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		a := s.call(t, "", "GET", "/health", nil).want(200)
+		a.shaped("status:str version:str uptime_s:any durability:str checks:obj").is("status", "ok", "durability", "fsync")
+		s.call(t, "", "GET", "/version", nil).want(200).is("version", a.at("version"))
+	})
+}
+
+func TestDocs(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		a := s.call(t, "", "GET", "/docs", nil).want(200)
+		if !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") || len(a.raw) < 200 {
+			a.errorf("not a page: %s", a.header.Get("Content-Type"))
+		}
+		if strings.Contains(string(a.raw), "https://cdn") || strings.Contains(string(a.raw), "https://unpkg") {
+			a.errorf("the page needs the internet")
+		}
+	})
+}
+
+var pathParameter = regexp.MustCompile(`\{[^}]*\}`)
+
+func TestOpenAPI(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		a := s.call(t, "", "GET", "/openapi.json", nil).want(200)
+		if !strings.HasPrefix(a.str("openapi"), "3.1") {
+			a.errorf("not OpenAPI 3.1")
+		}
+		paths, _ := a.at("paths").(obj)
+		known := map[string]obj{}
+		for path, methods := range paths {
+			known[pathParameter.ReplaceAllString(path, "{}")], _ = methods.(obj)
+			if !strings.HasPrefix(path, "/") {
+				t.Errorf("path %q", path)
+			}
+		}
+		for _, r := range slices.Concat(ownRoutes, openRoutes) {
+			operation, ok := known[pathParameter.ReplaceAllString(r.path, "{}")][strings.ToLower(r.method)].(obj)
+			if !ok {
+				t.Errorf("the document has no %s %s", r.method, r.path)
+				continue
+			}
+			if _, ok := operation["responses"].(obj); !ok {
+				t.Errorf("%s %s has no responses", r.method, r.path)
+			}
+		}
+		for _, r := range laterRoutes {
+			if _, ok := known[r.path]; ok {
+				t.Errorf("the document promises %s", r.path)
+			}
+		}
+	})
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/knadh/koanf/parsers/toml/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+)
+
+// Config is everything an operator may set, and the only place where flags,
+// environment, file and defaults meet: the flag wins over the variable, the
+// variable over the key of the TOML file (spelled as the flag), the key over
+// the default. No other package reads a flag or a variable.
+type Config struct {
+	File         string    `name:"config" env:"PARLEY_CONFIG" placeholder:"FILE" help:"TOML file with any of these settings, keys spelled as the flags."`
+	Listen       string    `env:"PARLEY_LISTEN" default:"127.0.0.1:8080" help:"Address of the public API; port 0 takes a free one."`
+	AdminListen  string    `env:"PARLEY_ADMIN_LISTEN" default:"127.0.0.1:8081" help:"Address for metrics, profiles, readiness and operator calls; never public."`
+	Data         string    `env:"PARLEY_DATA" default:"./parley-data" help:"Data directory; one process at a time."`
+	BaseURL      string    `name:"base-url" env:"PARLEY_BASE_URL" placeholder:"URL" help:"Public address of the service; default: the bound address."`
+	Domain       string    `env:"PARLEY_DOMAIN" default:"localhost" help:"Public domain that handles are built on."`
+	Brand        string    `env:"PARLEY_BRAND" default:"svc" help:"Neutral word in header names and in the reserved message types."`
+	Dev          bool      `env:"PARLEY_DEV" help:"For a developer's machine: proof of work of 8 bits, readable log."`
+	PowBits      int       `env:"PARLEY_POW_BITS" default:"20" help:"Leading zero bits of the proof of work at registration; 8 with --dev."`
+	QuotaProfile string    `env:"PARLEY_QUOTA_PROFILE" default:"open" enum:"open,public" help:"Quotas and rate limits: ${enum}."`
+	Tier1        string    `name:"tier1" env:"PARLEY_TIER1" default:"pow" enum:"pow,email,approval" help:"What raises an organization to trust tier 1: ${enum}."`
+	PollLimit    PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls a minute per address / per token; 0 lifts a limit."`
+	Journals     int       `env:"PARLEY_JOURNALS" default:"1" help:"Journals (1 to 64), fixed when the data directory is made."`
+	LogFormat    string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
+	LogLevel     string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe line to log: ${enum}."`
+
+	origins map[string]string
+}
+
+const (
+	// devPowBits is the proof of work asked for under --dev.
+	devPowBits = 8
+	// powBitsMax is hours of work: more is surely a slip.
+	powBitsMax  = 40
+	journalsMax = 64
+)
+
+var (
+	brandPattern  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
+	domainPattern = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?::[0-9]{1,5})?$`)
+)
+
+// BeforeResolve reads the file, if one is named, and offers its values below
+// those of the command line and the environment. A key that is no setting is
+// an error: a misspelled one must not pass for a default.
+func (c *Config) BeforeResolve(ctx *kong.Context) error {
+	path := ""
+	known := map[string]bool{}
+	for _, flag := range settings(ctx) {
+		if flag.Name == "config" {
+			path, _ = ctx.FlagValue(flag).(string)
+		} else {
+			known[flag.Name] = true
+		}
+	}
+	if path == "" {
+		return nil
+	}
+	values := koanf.New(".")
+	if err := values.Load(file.Provider(path), toml.Parser()); err != nil {
+		return fmt.Errorf("config file %s: %w", path, err)
+	}
+	for key := range values.Raw() {
+		if !known[key] {
+			return fmt.Errorf("config file %s: unknown key %q", path, key)
+		}
+	}
+	ctx.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if !known[flag.Name] || environmentOf(flag) != "" || !values.Exists(flag.Name) {
+			return nil, nil
+		}
+		switch value := values.Get(flag.Name).(type) {
+		case string, bool, int64, float64:
+			return fmt.Sprint(value), nil
+		default:
+			return nil, fmt.Errorf("config file %s: must be a single value", path)
+		}
+	}))
+	return nil
+}
+
+// AfterApply notes where each value came from and lets --dev lower the proof
+// of work where nobody asked for a certain one.
+func (c *Config) AfterApply(ctx *kong.Context) error {
+	c.origins = map[string]string{}
+	for _, flag := range settings(ctx) {
+		c.origins[flag.Name] = "default"
+		if name := environmentOf(flag); name != "" {
+			c.origins[flag.Name] = name
+		}
+	}
+	for _, step := range ctx.Path {
+		if step.Flag == nil || c.origins[step.Flag.Name] == "" {
+			continue
+		}
+		c.origins[step.Flag.Name] = "--" + step.Flag.Name
+		if step.Resolved {
+			c.origins[step.Flag.Name] = c.File
+		}
+	}
+	if c.Dev && c.origins["pow-bits"] == "default" {
+		c.PowBits, c.origins["pow-bits"] = devPowBits, "--dev"
+	}
+	return nil
+}
+
+// Validate judges what a type or an enumeration cannot.
+func (c *Config) Validate() error {
+	switch {
+	case !isAddress(c.Listen):
+		return fmt.Errorf("--listen: %q is not host:port", c.Listen)
+	case !isAddress(c.AdminListen):
+		return fmt.Errorf("--admin-listen: %q is not host:port", c.AdminListen)
+	case c.Data == "":
+		return errors.New("--data: a directory must be named")
+	case c.BaseURL != "" && !isBaseURL(c.BaseURL):
+		return fmt.Errorf("--base-url: %q is not an http or https address without query", c.BaseURL)
+	case !domainPattern.MatchString(c.Domain):
+		return fmt.Errorf("--domain: %q is not a lowercase domain name", c.Domain)
+	case !brandPattern.MatchString(c.Brand):
+		return fmt.Errorf("--brand: %q is not a lowercase word of letters, digits and hyphens", c.Brand)
+	case c.PowBits < 0 || c.PowBits > powBitsMax:
+		return fmt.Errorf("--pow-bits: %d is not between 0 and %d", c.PowBits, powBitsMax)
+	case c.Journals < 1 || c.Journals > journalsMax:
+		return fmt.Errorf("--journals: %d is not between 1 and %d", c.Journals, journalsMax)
+	}
+	return nil
+}
+
+// PollLimit bounds the unauthenticated poll endpoint, in requests a minute;
+// 0 lifts a bound. // spec: Limits
+type PollLimit struct {
+	PerAddress int
+	PerToken   int
+}
+
+// UnmarshalText reads "60/20": per address, then per token. "0" lifts both.
+func (p *PollLimit) UnmarshalText(text []byte) error {
+	address, token, both := strings.Cut(string(text), "/")
+	if !both && address == "0" {
+		token = address
+	}
+	perAddress, err1 := strconv.Atoi(address)
+	perToken, err2 := strconv.Atoi(token)
+	if err1 != nil || err2 != nil || perAddress < 0 || perToken < 0 {
+		return fmt.Errorf("%q is not two numbers such as 60/20", text)
+	}
+	*p = PollLimit{PerAddress: perAddress, PerToken: perToken}
+	return nil
+}
+
+func (p PollLimit) String() string { return fmt.Sprintf("%d/%d", p.PerAddress, p.PerToken) }
+
+// settings are the flags of the chosen command that are settings: those that
+// have a variable. The rest, such as --help and --json, ask for one run only.
+func settings(ctx *kong.Context) []*kong.Flag {
+	var flags []*kong.Flag
+	for _, flag := range ctx.Flags() {
+		if len(flag.Envs) > 0 {
+			flags = append(flags, flag)
+		}
+	}
+	return flags
+}
+
+// environmentOf is the variable that the environment sets for the flag, or "".
+func environmentOf(flag *kong.Flag) string {
+	for _, name := range flag.Envs {
+		if _, set := os.LookupEnv(name); set {
+			return name
+		}
+	}
+	return ""
+}
+
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return err == nil && n >= 0 && n <= 65535
+}
+
+func isBaseURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+type configCmd struct{ Config }
+
+// setting is one line of `parley config`.
+type setting struct {
+	Value any    `json:"value"`
+	From  string `json:"from"`
+}
+
+// Run prints the effective values and where each came from, as serve would
+// see them with the same flags, environment and file.
+func (c *configCmd) Run(ctx *kong.Context, std *streams) error {
+	rows := [][]string{{"SETTING", "VALUE", "FROM"}}
+	all := map[string]setting{}
+	for _, flag := range settings(ctx) {
+		value := flag.Target.Interface()
+		if limit, ok := value.(PollLimit); ok {
+			value = limit.String()
+		}
+		all[flag.Name] = setting{Value: value, From: c.origins[flag.Name]}
+		rows = append(rows, []string{flag.Name, fmt.Sprint(value), c.origins[flag.Name]})
+	}
+	if std.json {
+		return std.value(all)
+	}
+	return std.table(rows)
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// parseServe is the configuration that serve would run with.
+func parseServe(t *testing.T, args ...string) (Config, error) {
+	t.Helper()
+	var chosen commands
+	parser, err := newParser(&chosen, &streams{out: io.Discard, err: io.Discard}, func(int) { t.Error("the parser wants to exit") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parser.Parse(append([]string{"serve"}, args...))
+	return chosen.Serve.Config, err
+}
+
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "parley.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestLayers sets one setting on every subset of the layers: the highest wins.
+func TestLayers(t *testing.T) {
+	for layers := range 8 {
+		want, from := "svc", "default"
+		var args []string
+		path := ""
+		if layers&1 != 0 {
+			path = configFile(t, `brand = "file"`)
+			args = append(args, "--config", path)
+			want, from = "file", path
+		}
+		t.Run(want, func(t *testing.T) {
+			if layers&2 != 0 {
+				t.Setenv("PARLEY_BRAND", "environment")
+				want, from = "environment", "PARLEY_BRAND"
+			}
+			if layers&4 != 0 {
+				args = append(args, "--brand", "flag")
+				want, from = "flag", "--brand"
+			}
+			cfg, err := parseServe(t, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cfg.Brand != want || cfg.origins["brand"] != from {
+				t.Errorf("brand is %q from %q, want %q from %q", cfg.Brand, cfg.origins["brand"], want, from)
+			}
+		})
+	}
+}
+
+func TestFileSetsEveryKind(t *testing.T) {
+	path := configFile(t, `
+listen = "0.0.0.0:0"
+admin-listen = "127.0.0.1:9"
+data = "/var/lib/parley"
+base-url = "https://parley.example"
+domain = "parley.example"
+dev = true
+pow-bits = 12
+quota-profile = "public"
+tier1 = "approval"
+poll-limit = "0/5"
+journals = 4
+log-format = "json"
+log-level = "debug"
+`)
+	t.Setenv("PARLEY_CONFIG", path)
+	cfg, err := parseServe(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.origins = nil
+	want := Config{
+		File: path, Listen: "0.0.0.0:0", AdminListen: "127.0.0.1:9", Data: "/var/lib/parley", BaseURL: "https://parley.example",
+		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, QuotaProfile: "public", Tier1: "approval",
+		PollLimit: PollLimit{PerToken: 5}, Journals: 4, LogFormat: "json", LogLevel: "debug",
+	}
+	if diff := cmp.Diff(want, cfg, cmp.AllowUnexported(Config{})); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+// TestDevLowersProofOfWork holds --dev to the default only: whoever names a
+// number gets it.
+func TestDevLowersProofOfWork(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{nil, 20},
+		{[]string{"--dev"}, 8},
+		{[]string{"--dev", "--pow-bits", "20"}, 20},
+		{[]string{"--dev", "--config", configFile(t, "pow-bits = 3")}, 3},
+	} {
+		cfg, err := parseServe(t, c.args...)
+		if err != nil || cfg.PowBits != c.want {
+			t.Errorf("%q: %d bits, error %v, want %d", c.args, cfg.PowBits, err, c.want)
+		}
+	}
+}
+
+func TestConfigRefusals(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		words string
+	}{
+		{[]string{"--config", "/does/not/exist"}, "/does/not/exist"},
+		{[]string{"--config", configFile(t, "listn = 1")}, `unknown key "listn"`},
+		{[]string{"--config", configFile(t, "[brand]\nx = 1")}, "single value"},
+		{[]string{"--config", configFile(t, "[cluster]\nlisten = 1")}, `unknown key "cluster"`},
+		{[]string{"--config", configFile(t, `config = "other"`)}, `unknown key "config"`},
+		{[]string{"--config", configFile(t, "json = true")}, `unknown key "json"`},
+		{[]string{"--config", configFile(t, "journals = 65")}, "65"},
+		{[]string{"--config", configFile(t, `journals = "many"`)}, "many"},
+		{[]string{"--config", configFile(t, `tier1 = "luck"`)}, "luck"},
+		{[]string{"--config", configFile(t, "listen =")}, "config file"},
+		{[]string{"--listen", "8080"}, "host:port"},
+		{[]string{"--listen", "127.0.0.1:65536"}, "host:port"},
+		{[]string{"--admin-listen", "x"}, "--admin-listen"},
+		{[]string{"--data", ""}, "--data"},
+		{[]string{"--base-url", "parley.example"}, "--base-url"},
+		{[]string{"--base-url", "https://u@parley.example"}, "--base-url"},
+		{[]string{"--domain", "Parley.Example"}, "--domain"},
+		{[]string{"--brand", "X"}, "--brand"},
+		{[]string{"--pow-bits", "-1"}, "pow-bits"},
+		{[]string{"--pow-bits", "41"}, "--pow-bits"},
+		{[]string{"--journals", "0"}, "--journals"},
+		{[]string{"--quota-profile", "none"}, "--quota-profile"},
+		{[]string{"--log-level", "loud"}, "--log-level"},
+	} {
+		if _, err := parseServe(t, c.args...); err == nil || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%q: error %v, want one with %q", c.args, err, c.words)
+		}
+	}
+}
+
+func TestPollLimit(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want PollLimit
+		bad  bool
+	}{
+		{text: "60/20", want: PollLimit{60, 20}},
+		{text: "0/20", want: PollLimit{0, 20}},
+		{text: "60/0", want: PollLimit{60, 0}},
+		{text: "0"},
+		{text: "0/0"},
+		{text: "60", bad: true},
+		{text: "-1/5", bad: true},
+		{text: "1/2/3", bad: true},
+		{text: "/", bad: true},
+		{text: "", bad: true},
+	} {
+		var got PollLimit
+		if err := got.UnmarshalText([]byte(c.text)); (err != nil) != c.bad || got != c.want {
+			t.Errorf("%q: %v, error %v", c.text, got, err)
+		}
+	}
+}
+
+// TestEverySettingHasItsVariable keeps flag and variable spelled alike.
+func TestEverySettingHasItsVariable(t *testing.T) {
+	var chosen commands
+	parser, err := newParser(&chosen, &streams{out: io.Discard, err: io.Discard}, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve := childNamed(parser.Model.Node, "serve")
+	if len(serve.Flags) < 15 {
+		t.Fatalf("serve has %d flags", len(serve.Flags))
+	}
+	for _, flag := range serve.Flags {
+		want := "PARLEY_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		if flag.Name != "hints" && (len(flag.Envs) != 1 || flag.Envs[0] != want) {
+			t.Errorf("--%s has variables %q, want %q", flag.Name, flag.Envs, want)
+		}
+		if flag.Help == "" {
+			t.Errorf("--%s has no help", flag.Name)
+		}
+	}
+}

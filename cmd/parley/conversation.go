@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type conversationCmd struct {
+	List       conversationListCmd       `cmd:"" help:"List an agent's conversations, newest first."`
+	Show       conversationShowCmd       `cmd:"" help:"Show a conversation and who takes part."`
+	Transcript conversationTranscriptCmd `cmd:"" help:"Show both sides of a conversation, oldest first, opened and verified."`
+	Status     conversationStatusCmd     `cmd:"" help:"Move a conversation to another status."`
+}
+
+type conversationListCmd struct {
+	agentFlags
+	Limit int `short:"n" default:"20" help:"At most so many; 0 lists all."`
+}
+
+func (c *conversationListCmd) Run(ctx context.Context, std *streams) error {
+	agent, err := c.session(ctx, nil)
+	if err != nil {
+		return err
+	}
+	found := []api.Conversation{}
+	for conversation, err := range agent.Client.ConversationsAll(ctx, api.AgentConversations{ID: agent.ID()}) {
+		if err != nil {
+			return err
+		}
+		found = append(found, conversation)
+		if len(found) == c.Limit {
+			break
+		}
+	}
+	if std.json {
+		return std.value(found)
+	}
+	rows := [][]string{{"CONVERSATION", "STATUS", "CREATED"}}
+	for _, conversation := range found {
+		rows = append(rows, []string{conversation.ID.String(), printable(conversation.Status), clock(conversation.CreatedAt)})
+	}
+	return std.table(rows)
+}
+
+type conversationShowCmd struct {
+	profileFlags
+	ID parley.ConversationID `arg:"" help:"Id of the conversation."`
+}
+
+// participant is one who takes part, with the handle while the agent is active.
+type participant struct {
+	api.Participant
+	Handle *string `json:"handle"`
+}
+
+type conversationJSON struct {
+	api.Conversation
+	Participants []participant `json:"participants"`
+}
+
+func (c *conversationShowCmd) Run(ctx context.Context, std *streams) error {
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	conversation, err := from.Conversation(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	out := conversationJSON{Conversation: *conversation}
+	if out.Participants, err = participants(ctx, from, c.ID); err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(out)
+	}
+	if err := std.say("conversation %s is %s, since %s\n", out.ID, printable(out.Status), clock(out.CreatedAt)); err != nil {
+		return err
+	}
+	rows := [][]string{{"ROLE", "AGENT", "ID"}}
+	for _, p := range out.Participants {
+		rows = append(rows, []string{printable(p.Role), text(p.Handle), p.AgentID.String()})
+	}
+	return std.table(rows)
+}
+
+func participants(ctx context.Context, from *client.Client, id parley.ConversationID) ([]participant, error) {
+	found, err := from.Participants(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]parley.AgentID, 0, len(found))
+	for _, p := range found[:min(len(found), parley.BatchKeysMax)] {
+		ids = append(ids, p.AgentID)
+	}
+	keys, err := from.BatchKeys(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	named := make([]participant, len(found))
+	for i, p := range found {
+		named[i] = participant{Participant: p, Handle: keys[p.AgentID].Handle}
+	}
+	return named, nil
+}
+
+type conversationTranscriptCmd struct {
+	agentFlags
+	ID    parley.ConversationID `arg:"" help:"Id of the conversation."`
+	Limit int                   `short:"n" placeholder:"N" help:"At most so many messages; default: all."`
+}
+
+type transcriptJSON struct {
+	Agent string   `json:"agent"`
+	Items []*shown `json:"items"`
+}
+
+func (c *conversationTranscriptCmd) Run(ctx context.Context, std *streams) error {
+	agent, err := c.participating(ctx, c.ID)
+	if err != nil {
+		return err
+	}
+	out := transcriptJSON{Agent: agent.Handle(), Items: []*shown{}}
+	in := api.Transcript{ID: c.ID, ActingAgent: agent.ID().String(), Limit: parley.TranscriptLimitMax}
+	for m, err := range agent.Client.TranscriptAll(ctx, in) {
+		if err != nil {
+			return err
+		}
+		s, err := show(ctx, agent, m)
+		if err != nil {
+			return err
+		}
+		out.Items = append(out.Items, s)
+		if !std.json {
+			if err := std.say("%s\n", s); err != nil {
+				return err
+			}
+		}
+		if len(out.Items) == c.Limit {
+			break
+		}
+	}
+	if std.json {
+		return std.value(out)
+	}
+	return nil
+}
+
+// participating begins a session of an agent that takes part: the one named,
+// else the first participant whose keys the profile has.
+func (f *agentFlags) participating(ctx context.Context, id parley.ConversationID) (*client.Agent, error) {
+	from, _, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	found, err := from.Participants(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range found {
+		agent, err := f.session(ctx, func(id parley.AgentID) bool { return id == p.AgentID })
+		var known exitError
+		if errors.As(err, &known) && known.code == exitForbidden {
+			continue
+		}
+		return agent, err
+	}
+	return nil, exitError{code: exitForbidden, err: errors.New("the profile has the keys of none who takes part")}
+}
+
+type conversationStatusCmd struct {
+	profileFlags
+	Agent  string                `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent; default: one that takes part and may."`
+	ID     parley.ConversationID `arg:"" help:"Id of the conversation."`
+	Status string                `arg:"" enum:"open,paused,input_required,completed,failed,canceled,rejected" help:"${enum}."`
+	Reason string                `placeholder:"TEXT" help:"Why; the other side sees it."`
+}
+
+func (c *conversationStatusCmd) Run(ctx context.Context, std *streams) error {
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	in := api.StatusPatch{ID: c.ID, ActingAgent: c.Agent, Status: c.Status}
+	if c.Reason != "" {
+		in.Reason = &c.Reason
+	}
+	conversation, err := from.SetStatus(ctx, in)
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(conversation)
+	}
+	return std.say("conversation %s is %s", conversation.ID, printable(conversation.Status))
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	"parley/http/api"
+	"parley/http/client"
+)
+
+// serverDies shows what an answer is worth: all that was confirmed is there
+// after a SIGKILL.
+func (s *story) serverDies() {
+	s.title("The server dies without warning, and starts again")
+	if s.server == nil {
+		s.aside("skipped: %s is not this demonstration's to kill. Run it without --url to see that.", s.url)
+		return
+	}
+	before := s.transcript()
+	lastSeen := s.ear.lastID
+	s.ear.close()
+	s.aside("Bob stops listening, Alice writes once more, and the moment she has her answer:")
+	s.quote("alice", lastText)
+	missed := s.tell(lastText)
+	process := s.server.cmd.Process.Pid
+	s.server.kill()
+	address := must(url.Parse(s.url)).Host
+	connection, err := net.DialTimeout("tcp", address, time.Second)
+	if err == nil {
+		_ = connection.Close()
+	}
+	s.check(err != nil, "kill -9 %d: nobody answers at %s", process, s.url)
+
+	start := time.Now()
+	s.server = must(startChild(s.ctx, s.dir, address))
+	s.check(s.server.url == s.url, "started again on the same data: listening after %s", millis(time.Since(start)))
+	s.returns(before, missed, lastSeen)
+}
+
+// returns checks that nothing is gone, with clients that know no more than what
+// is in the two profiles on disk.
+func (s *story) returns(before []api.Message, missed *client.SentMessage, lastSeen string) {
+	alice, bob := s.alice.ID(), s.bob.ID()
+	s.alice = must((&agentFlags{profileFlags: *s.profile("acme")}).session(s.ctx, nil))
+	s.bob = must((&agentFlags{profileFlags: *s.profile("globex")}).session(s.ctx, nil))
+	s.check(s.alice.ID() == alice && s.bob.ID() == bob, "both organizations sign in, both agents are there with their keys")
+	after := s.transcript()
+	s.check(len(after) == 2 && slices.EqualFunc(before, after, sameRow), "the first conversation is the same, row for row (%d rows)", len(after))
+	inbox := must(s.bob.Client.Inbox(s.ctx, api.Inbox{ID: s.bob.ID()}))
+	s.check(len(inbox.Items) == 4 && inbox.Items[0].ID == missed.ID, "Bob's inbox has all %d messages, the last one on top", len(inbox.Items))
+	opened := must(s.bob.OpenMessage(s.ctx, inbox.Items[0]))
+	s.check(string(opened.Payload) == lastText, "the last one opens and is Alice's: “%s”", opened.Payload)
+
+	s.ear = must(listen(s.ctx, s.bob, lastSeen))
+	resumed := must(s.ear.next("an event", func(client.Incoming) bool { return true }))
+	s.check(resumed.Message != nil && resumed.Message.ID == missed.ID, "his stream resumes after the last message he had seen, with the one he missed")
+	again := s.tell(keyedText, under(demoKey))
+	s.check(again.Replayed && again.ID == s.keyed.ID, "the key used before the crash still gives the same message")
+	live := s.tell("Still there?")
+	heard := must(s.ear.message())
+	s.check(heard.Message.ID == live.ID, "and life goes on: a new message is on Bob's stream at once")
+}
+
+// sameRow compares what must not change: who, what, when, and the marks.
+func sameRow(a, b api.Message) bool {
+	return a.ID == b.ID && a.FromAgentID == b.FromAgentID && a.ToAgentID == b.ToAgentID && a.Type == b.Type &&
+		a.EncryptedPayload == b.EncryptedPayload && a.CreatedAt.Equal(b.CreatedAt.Time) && a.Status == b.Status
+}

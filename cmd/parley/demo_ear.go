@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"parley/http/client"
+)
+
+// ear is an agent's open stream, read one event after the other.
+type ear struct {
+	events chan client.Incoming
+	failed chan error
+	cancel context.CancelFunc
+	ended  chan struct{}
+	// heard are all events taken so far, lastID the resume point after them.
+	heard  []client.Incoming
+	lastID string
+}
+
+// listen opens the agent's stream after lastID and returns once the server has
+// accepted it.
+func listen(ctx context.Context, agent *client.Agent, lastID string) (*ear, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	e := &ear{events: make(chan client.Incoming, 64), failed: make(chan error, 1), cancel: cancel, ended: make(chan struct{}), lastID: lastID}
+	connected := make(chan struct{}, 1)
+	options := client.StreamOptions{LastEventID: lastID, OnConnect: func() {
+		select {
+		case connected <- struct{}{}:
+		default:
+		}
+	}}
+	go e.follow(ctx, agent, options)
+	select {
+	case <-connected:
+		return e, nil
+	case err := <-e.failed:
+		e.close()
+		return nil, err
+	case <-time.After(demoPatience):
+		e.close()
+		return nil, errors.New("the server did not accept the stream")
+	}
+}
+
+func (e *ear) follow(ctx context.Context, agent *client.Agent, options client.StreamOptions) {
+	defer close(e.ended)
+	for event, err := range agent.Listen(ctx, options) {
+		if err != nil {
+			e.failed <- err
+			return
+		}
+		select {
+		case e.events <- event:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// next takes events until one that is wanted.
+func (e *ear) next(what string, wanted func(client.Incoming) bool) (client.Incoming, error) {
+	patience := time.NewTimer(demoPatience)
+	defer patience.Stop()
+	for {
+		select {
+		case event := <-e.events:
+			e.heard, e.lastID = append(e.heard, event), event.LastEventID
+			if wanted(event) {
+				return event, nil
+			}
+		case err := <-e.failed:
+			return client.Incoming{}, fmt.Errorf("stream: %w", err)
+		case <-patience.C:
+			return client.Incoming{}, fmt.Errorf("the stream did not bring %s within %v", what, demoPatience)
+		}
+	}
+}
+
+// message takes events up to the next message.
+func (e *ear) message() (client.Incoming, error) {
+	return e.next("a message", func(in client.Incoming) bool { return in.Message != nil })
+}
+
+// close ends the stream from the listener's side.
+func (e *ear) close() {
+	e.cancel()
+	<-e.ended
+}

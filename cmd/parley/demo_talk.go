@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+const (
+	greetingText = "Hello Bob. Can your side deliver forty crates on Monday?"
+	answerText   = "We can. Which gate?"
+	questionText = "What do forty crates cost?"
+	priceText    = "1,200 euros, delivered."
+	keyedText    = "Forty crates on Monday, please. This is the order."
+	lastText     = "Gate seven. I hope this reaches you."
+	demoKey      = "order-forty-crates"
+)
+
+func (s *story) organizationsRegister() {
+	s.title("Two organizations register, each by a proof of work")
+	for _, name := range []string{"acme", "globex"} {
+		c := must(client.New(s.url))
+		about := must(c.Version(s.ctx))
+		slug := s.slug(name)
+		challenge := must(c.Challenge(s.ctx, api.Register{Email: "ops@" + name + ".example", OrgSlug: slug}))
+		start := time.Now()
+		nonce := must(client.SolveProof(s.ctx, challenge.Challenge, challenge.Difficulty, nil))
+		took := time.Since(start)
+		credentials := must(c.Solve(s.ctx, api.Solve{ChallengeID: challenge.ChallengeID, Nonce: nonce}))
+		a := &account{URL: s.url, Brand: about.Brand, Credentials: *credentials}
+		must(0, a.save(s.profile(name).Profile))
+		org := must(c.Authenticated(*credentials).Org(s.ctx))
+		s.check(text(org.Slug) == slug && org.TrustTier >= 1,
+			"%s found a nonce that hashes to %d zero bits in %s and may now act (trust tier %d)", slug, challenge.Difficulty, millis(took), org.TrustTier)
+	}
+}
+
+func (s *story) agentsAppear() {
+	s.title("Each creates an agent; its keys are made here and stay here")
+	create := func(profile, name string) *client.Agent {
+		c, directory, err := s.profile(profile).open()
+		must(0, err)
+		agent := must(createAgent(s.ctx, c, ringPath(directory, name), api.CreateAgent{Name: name}))
+		published := must(c.Keys(s.ctx, agent.Handle(), ""))
+		s.check(published.AgentID == agent.ID() && published.EncryptionPublicKey.X == agent.Keys.EncryptionKey().X,
+			"%s, found by its handle; key in words: %s", agent.Handle(), text(agent.Record.VerificationWords))
+		return agent
+	}
+	s.alice, s.bob = create("acme", "alice"), create("globex", "bob")
+	private := true
+	for _, agent := range []*client.Agent{s.alice, s.bob} {
+		private = private && must(os.Stat(agent.Keys.Path())).Mode().Perm() == 0o600
+	}
+	s.check(private, "the private keys are in files that only their owner may read")
+}
+
+func (s *story) aliceWrites() {
+	s.title("Bob listens on his stream; Alice sends him a sealed message")
+	s.ear = must(listen(s.ctx, s.bob, ""))
+	s.quote("alice", greetingText)
+	start := time.Now()
+	s.greeting = s.tell(greetingText)
+	answered := time.Since(start)
+	heard := must(s.ear.message())
+	arrived := time.Since(start)
+	s.check(heard.Message.ID == s.greeting.ID, "on disk and answered after %s, on Bob's stream after %s", millis(answered), millis(arrived))
+
+	sealed := must(base64.RawURLEncoding.DecodeString(heard.Message.EncryptedPayload))
+	s.check(!bytes.Contains(sealed, []byte("crates")), "the server carried %d bytes of ciphertext and none of the words", len(sealed))
+	stranger := must(client.GenerateKeyRing())
+	_, _, err := client.Open(stranger, s.alice.ID(), heard.Message.EncryptedPayload, nil)
+	s.check(errors.Is(err, client.ErrCannotOpen), "a stranger's key does not open it")
+	must(0, heard.OpenError)
+	s.check(string(heard.Opened.Payload) == greetingText, "Bob's key opens it, word for word")
+	s.check(heard.Opened.SenderKid == s.alice.Keys.SigningKey().Kid, "the signature inside is by Alice's published key %s…", heard.Opened.SenderKid[:8])
+}
+
+func (s *story) bobReplies() {
+	s.title("Bob replies; that opens the conversation")
+	before := must(s.alice.Client.Conversation(s.ctx, s.greeting.ConversationID))
+	s.quote("bob", answerText)
+	reply := must(s.bob.ReplySealed(s.ctx, s.greeting.Message, []byte(answerText), s.bob.Client.MessageType("dm"), plainReply))
+	after := must(s.alice.Client.Conversation(s.ctx, s.greeting.ConversationID))
+	s.check(before.Status == api.Submitted && after.Status == api.Open, "conversation: %s -> %s", before.Status, after.Status)
+
+	inbox := must(s.alice.Client.Inbox(s.ctx, api.Inbox{ID: s.alice.ID()}))
+	s.check(len(inbox.Items) == 1 && inbox.Items[0].ID == reply.ID, "Alice finds it in her inbox")
+	opened := must(s.alice.OpenMessage(s.ctx, inbox.Items[0]))
+	s.check(string(opened.Payload) == answerText && opened.SenderKid == s.bob.Keys.SigningKey().Kid, "she opens it and verifies that Bob signed it")
+
+	var marked *api.Message
+	read := s.eventually(func() bool {
+		marked = must(s.alice.Client.Message(s.ctx, api.GetMessage{ID: s.greeting.ID, ActingAgent: s.alice.ID().String()}))
+		return marked.DeliveredAt != nil && marked.ReadAt != nil
+	})
+	s.check(read && marked.Status == api.MessageRead, "she sees that her message was delivered, and read with his reply")
+}
+
+// aliceCalls shows the sync call: Bob answers it from his stream, like any
+// other message.
+func (s *story) aliceCalls() {
+	s.title("A call that waits for its answer")
+	s.quote("alice", questionText)
+	type outcome struct {
+		result *api.SyncResult
+		err    error
+	}
+	returned := make(chan outcome, 1)
+	start := time.Now()
+	go func() {
+		result, err := s.alice.SyncSealed(s.ctx, s.bob.Handle(), []byte(questionText), s.alice.Client.MessageType("task_request"), demoPatience, plainText)
+		returned <- outcome{result, err}
+	}()
+	asked := must(s.ear.message())
+	must(0, asked.OpenError)
+	must(s.bob.ReplySealed(s.ctx, *asked.Message, []byte(priceText), s.bob.Client.MessageType("task_response"), plainReply))
+	call := <-returned
+	took := time.Since(start)
+	result := must(call.result, call.err)
+	s.check(result.Status == api.SyncReplied && result.Reply != nil, "one request, answered with the reply after %s", millis(took))
+	opened := must(s.alice.OpenMessage(s.ctx, *result.Reply))
+	s.quote("bob", string(opened.Payload))
+	s.check(string(opened.Payload) == priceText, "opened and verified like any other")
+}
+
+func (s *story) statusMoves() {
+	s.title("A conversation has a status, and rules")
+	id := s.greeting.ConversationID
+	moves := []string{api.InputRequired, api.Open, api.Completed}
+	for _, to := range moves {
+		moved := must(s.alice.Client.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: to}))
+		s.check(moved.Status == to, "-> %s", to)
+	}
+	_, err := s.alice.Client.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: api.Open})
+	s.check(errors.Is(err, client.InvalidTransition), "-> open again is refused: %v", refusal(err))
+	_, err = s.bob.ReplySealed(s.ctx, s.greeting.Message, []byte("One more thing."), s.bob.Client.MessageType("dm"))
+	s.check(errors.Is(err, client.ConversationClosed), "so is another reply: %v", refusal(err))
+
+	statuses := func() (told []string) {
+		for _, event := range s.ear.heard {
+			if event.Status != nil && event.Status.ConversationID == id {
+				told = append(told, event.Status.Status)
+			}
+		}
+		return told
+	}
+	must(s.ear.next("the last status", func(client.Incoming) bool { return slices.Contains(statuses(), api.Completed) }))
+	want := append([]string{api.Open}, moves...)
+	s.check(slices.Equal(statuses(), want), "Bob's stream told him each: %s", strings.Join(statuses(), ", "))
+}
+
+func (s *story) sendsTwice() {
+	s.title("A send that is repeated under its key happens once")
+	s.quote("alice", keyedText)
+	s.keyed = s.tell(keyedText, under(demoKey))
+	again := s.tell(keyedText, under(demoKey))
+	s.check(!s.keyed.Replayed && again.Replayed && again.ID == s.keyed.ID, "the repeat is given the same message, %s", s.keyed.ID)
+	heard := must(s.ear.message())
+	s.check(heard.Message.ID == s.keyed.ID, "Bob's stream brought it")
+	copies := 0
+	for m, err := range s.bob.Client.InboxAll(s.ctx, api.Inbox{ID: s.bob.ID()}) {
+		must(0, err)
+		if m.ID == s.keyed.ID {
+			copies++
+		}
+	}
+	s.check(copies == 1, "and his inbox holds it once")
+}
+
+// tell sends a text from Alice to Bob, sealed anew each time.
+func (s *story) tell(words string, change ...func(*api.Send)) *client.SentMessage {
+	change = append(change, plainText)
+	return must(s.alice.SendSealed(s.ctx, s.bob.Handle(), []byte(words), s.alice.Client.MessageType("dm"), change...))
+}
+
+func under(key string) func(*api.Send) {
+	return func(in *api.Send) { in.IdempotencyKey = key }
+}
+
+// transcript is the first conversation as Alice reads it.
+func (s *story) transcript() []api.Message {
+	var rows []api.Message
+	in := api.Transcript{ID: s.greeting.ConversationID, ActingAgent: s.alice.ID().String(), Limit: parley.TranscriptLimitMax}
+	for m, err := range s.alice.Client.TranscriptAll(s.ctx, in) {
+		must(0, err)
+		rows = append(rows, m)
+	}
+	return rows
+}
+
+// refusal is the part of a refusal that a reader should see.
+func refusal(err error) string {
+	var refused *client.Error
+	if !errors.As(err, &refused) {
+		return "not refused"
+	}
+	return fmt.Sprintf("%d %s", refused.Status, refused.Code)
+}
+
+func plainText(in *api.Send)   { in.ContentType = "text/plain; charset=utf-8" }
+func plainReply(in *api.Reply) { in.ContentType = "text/plain; charset=utf-8" }

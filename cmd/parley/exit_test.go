@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	"parley/http/client"
+)
+
+func TestExitCodes(t *testing.T) {
+	refused := func(status int) error {
+		return fmt.Errorf("keys: %w", &client.Error{Status: status, Code: "word", RequestID: "r1"})
+	}
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{errors.New("anything"), 1},
+		{refused(500), 1},
+		{context.Canceled, 1},
+		{exitError{code: 2, err: errors.New("usage")}, 2},
+		{fmt.Errorf("seal: %w", client.ErrPayloadTooLong), 2},
+		{refused(400), 3},
+		{refused(413), 3},
+		{refused(422), 3},
+		{refused(401), 4},
+		{refused(403), 4},
+		{client.ErrNoCredentials, 4},
+		{refused(404), 5},
+		{refused(410), 5},
+		{refused(409), 6},
+		{refused(429), 7},
+		{refused(503), 7},
+		{&net.OpError{Op: "dial", Err: errors.New("refused")}, 8},
+		{fmt.Errorf("read: %w", io.ErrUnexpectedEOF), 8},
+		{context.DeadlineExceeded, 8},
+		{&net.DNSError{Err: "no such host"}, 8},
+		{&net.OpError{Op: "listen", Err: syscall.EADDRINUSE}, 1},
+		{fmt.Errorf("lock: %w", syscall.EAGAIN), 1},
+	} {
+		if got := exitCode(c.err); got != c.want {
+			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// TestFailureAsJSON pins what scripts read from standard error.
+func TestFailureAsJSON(t *testing.T) {
+	var text strings.Builder
+	std := &streams{err: &text, json: true}
+	code := std.fail(&client.Error{Status: 409, Code: "slug_taken", Detail: "Taken.", RequestID: "r1"})
+	want := `{"error":"409 slug_taken: Taken. (request r1)","exit":6,"status":409,"code":"slug_taken","request_id":"r1"}` + "\n"
+	if code != 6 || text.String() != want {
+		t.Errorf("exit code %d, standard error %q, want %q", code, text.String(), want)
+	}
+}
+
+// TestPrintable keeps what others wrote from driving the reader's terminal.
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain":                    "plain",
+		"two\nlines\tand tab":      "two\nlines\tand tab",
+		"Grüße 你好 🙂":               "Grüße 你好 🙂",
+		"\x1b[2Jgone":              "\uFFFD[2Jgone",
+		"over\rwritten":            "over\uFFFDwritten",
+		"right\u202eto left":       "right\uFFFDto left",
+		"bell\a and delete \u007f": "bell\uFFFD and delete \uFFFD",
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("printable(%q) is %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestNarratorStopsAtMismatch keeps the demonstration honest: a fact that does
+// not hold is told as such and ends it.
+func TestNarratorStopsAtMismatch(t *testing.T) {
+	var out strings.Builder
+	n := newNarrator(&out)
+	n.check(true, "two and two are four")
+	trouble := func() (trouble any) {
+		defer func() { trouble = recover() }()
+		n.check(false, "two and two are five")
+		return nil
+	}()
+	if trouble != mismatch("two and two are five") || n.facts != 1 {
+		t.Errorf("the demonstration went on: %v, %d facts", trouble, n.facts)
+	}
+	if want := "    ✓ two and two are four\n    ✗ two and two are five\n"; out.String() != want {
+		t.Errorf("told %q, want %q", out.String(), want)
+	}
+}

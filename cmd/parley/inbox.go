@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+
+	"parley"
+	"parley/http/api"
+)
+
+type inboxCmd struct {
+	agentFlags
+	Limit int    `short:"n" default:"20" help:"At most so many messages; 0 lists all."`
+	Type  string `placeholder:"TYPE" help:"Only messages of this type."`
+}
+
+// inboxJSON is the one value of `inbox --json`.
+type inboxJSON struct {
+	Agent string   `json:"agent"`
+	Items []*shown `json:"items"`
+}
+
+func (c *inboxCmd) Run(ctx context.Context, std *streams) error {
+	agent, err := c.session(ctx, nil)
+	if err != nil {
+		return err
+	}
+	in := api.Inbox{ID: agent.ID(), Limit: parley.InboxLimitMax}
+	if c.Limit > 0 {
+		in.Limit = min(c.Limit, in.Limit)
+	}
+	if c.Type != "" {
+		in.Type = &c.Type
+	}
+	out := inboxJSON{Agent: agent.Handle(), Items: []*shown{}}
+	for m, err := range agent.Client.InboxAll(ctx, in) {
+		if err != nil {
+			return err
+		}
+		s, err := show(ctx, agent, m)
+		if err != nil {
+			return err
+		}
+		out.Items = append(out.Items, s)
+		if !std.json {
+			if err := std.say("%s\n", s); err != nil {
+				return err
+			}
+		}
+		if len(out.Items) == c.Limit {
+			break
+		}
+	}
+	switch {
+	case std.json:
+		return std.value(out)
+	case len(out.Items) == 0:
+		return std.say("no messages for %s", agent.Handle())
+	}
+	return nil
+}

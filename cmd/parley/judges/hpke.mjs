@@ -1,0 +1,54 @@
+// hpke-v1 payloads as the @hpke/core package seals and opens them, written
+// after docs/encryption.md alone. A list of jobs comes in, a list of outcomes
+// goes out.
+import { createHash, createPrivateKey, createPublicKey, sign, verify } from 'node:crypto'
+import { Aes256Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from '@hpke/core'
+
+const suite = new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead: new Aes256Gcm() })
+const info = new TextEncoder().encode('parley/hpke-v1')
+const bytes = (text) => Buffer.from(text, 'base64url')
+
+// thumbprint is RFC 7638 for a raw OKP key.
+const thumbprint = (crv, raw) =>
+  createHash('sha256').update(`{"crv":"${crv}","kty":"OKP","x":"${raw.toString('base64url')}"}`).digest('base64url')
+
+const signedText = (sender, recipientPublic, payload) =>
+  Buffer.concat([Buffer.from(`parley/hpke-v1/signature\n${sender}\n${thumbprint('X25519', recipientPublic)}\n`), payload])
+
+// open gives the payload if job.recipient_private opens job.sealed and job.signer, the key
+// that the sender publishes, has signed it for that recipient.
+async function open({ sealed, sender, signer, recipient_private, recipient_public }) {
+  const box = bytes(sealed)
+  if (box[0] !== 1) throw new Error('not hpke-v1')
+  const recipientKey = await suite.kem.deserializePrivateKey(bytes(recipient_private))
+  const plain = Buffer.from(await suite.open({ recipientKey, enc: box.subarray(1, 33), info }, box.subarray(33)))
+  const kid = plain.subarray(1, 1 + plain[0]).toString()
+  const signature = plain.subarray(1 + plain[0], 65 + plain[0])
+  const payload = plain.subarray(65 + plain[0])
+  if (kid !== thumbprint('Ed25519', bytes(signer))) throw new Error('signed by another key')
+  const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: signer }, format: 'jwk' })
+  if (!verify(null, signedText(sender, bytes(recipient_public), payload), key, signature)) throw new Error('forged')
+  return { payload: payload.toString('base64url'), kid }
+}
+
+async function seal({ payload, sender, signer, signer_private, recipient_public }) {
+  const kid = Buffer.from(thumbprint('Ed25519', bytes(signer)))
+  const key = createPrivateKey({ key: { kty: 'OKP', crv: 'Ed25519', x: signer, d: signer_private }, format: 'jwk' })
+  const signature = sign(null, signedText(sender, bytes(recipient_public), bytes(payload)), key)
+  const plain = Buffer.concat([Buffer.from([kid.length]), kid, signature, bytes(payload)])
+  const recipientPublicKey = await suite.kem.deserializePublicKey(bytes(recipient_public))
+  const { enc, ct } = await suite.seal({ recipientPublicKey, info }, plain)
+  return { sealed: Buffer.concat([Buffer.from([1]), Buffer.from(enc), Buffer.from(ct)]).toString('base64url') }
+}
+
+const input = []
+for await (const chunk of process.stdin) input.push(chunk)
+const outcomes = []
+for (const job of JSON.parse(Buffer.concat(input))) {
+  try {
+    outcomes.push(await { open, seal }[job.do](job))
+  } catch (error) {
+    outcomes.push({ refused: error.message || error.name })
+  }
+}
+console.log(JSON.stringify(outcomes))

@@ -1,0 +1,173 @@
+package judges
+
+import (
+	"bytes"
+	"crypto/ecdh"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+// job is what hpke.mjs is asked, outcome what it answers; bytes travel as base64url.
+type job struct {
+	Do               string `json:"do"`
+	Payload          string `json:"payload"`
+	Sealed           string `json:"sealed,omitempty"`
+	Sender           string `json:"sender"`
+	Signer           string `json:"signer"`
+	SignerPrivate    string `json:"signer_private,omitempty"`
+	RecipientPublic  string `json:"recipient_public"`
+	RecipientPrivate string `json:"recipient_private,omitempty"`
+}
+
+type outcome struct {
+	Payload string `json:"payload"`
+	Kid     string `json:"kid"`
+	Sealed  string `json:"sealed"`
+	Refused string `json:"refused"`
+}
+
+var (
+	b64      = base64.RawURLEncoding.EncodeToString
+	payloads = [][]byte{{}, []byte("a"), []byte(`{"text":"Grüße"}`), bytes.Repeat([]byte{0xA5}, client.PayloadBytesMax)}
+)
+
+// party is an agent whose private keys the judge may see too.
+type party struct {
+	ring *client.KeyRing
+	id   parley.AgentID
+	seed []byte
+	key  []byte
+}
+
+func newParty(t *testing.T) party {
+	t.Helper()
+	seed := make([]byte, ed25519.SeedSize)
+	_, _ = rand.Read(seed) // never fails
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := client.NewKeyRing(seed, key.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id parley.AgentID
+	_, _ = rand.Read(id[:])
+	if err := ring.Bind(id, "judge@judge.localhost"); err != nil {
+		t.Fatal(err)
+	}
+	return party{ring: ring, id: id, seed: seed, key: key.Bytes()}
+}
+
+func (p party) job(do string, to party) job {
+	return job{
+		Do: do, Sender: p.id.String(), Signer: p.ring.SigningKey().X, SignerPrivate: b64(p.seed),
+		RecipientPublic: to.ring.EncryptionKey().X, RecipientPrivate: b64(to.key),
+	}
+}
+
+func (p party) published(kid string) (api.JWK, error) {
+	if kid == parley.Thumbprint(parley.Ed25519, p.public()) {
+		return p.ring.SigningKey(), nil
+	}
+	return api.JWK{}, errors.New("no such key")
+}
+
+func (p party) public() []byte {
+	return ed25519.NewKeyFromSeed(p.seed).Public().(ed25519.PublicKey)
+}
+
+func judge(t *testing.T, jobs []job) []outcome {
+	t.Helper()
+	in, err := json.Marshal(jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []outcome
+	if err := json.Unmarshal([]byte(node(t, string(in), "hpke.mjs")), &outcomes); err != nil {
+		t.Fatal(err)
+	}
+	if len(outcomes) != len(jobs) {
+		t.Fatalf("%d outcomes of %d jobs", len(outcomes), len(jobs))
+	}
+	return outcomes
+}
+
+// TestHPKEOpensWhatGoSealed has @hpke/core open what the Go client sealed, and
+// refuse what was changed or comes from another sender.
+func TestHPKEOpensWhatGoSealed(t *testing.T) {
+	needNode(t)
+	alice, bob := newParty(t), newParty(t)
+	var jobs []job
+	for _, payload := range payloads {
+		sealed, err := client.Seal(alice.ring, bob.ring.EncryptionKey(), payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := alice.job("open", bob)
+		j.Sealed = sealed
+		jobs = append(jobs, j)
+	}
+	changed := jobs[2]
+	changed.Sealed = swapLast(changed.Sealed)
+	posed := jobs[2]
+	posed.Sender = bob.id.String()
+	outcomes := judge(t, append(jobs, changed, posed))
+	for i, payload := range payloads {
+		if o := outcomes[i]; o.Refused != "" || o.Payload != b64(payload) {
+			t.Errorf("payload of %d bytes: refused %q, opened %d characters", len(payload), o.Refused, len(o.Payload))
+		}
+	}
+	for _, o := range outcomes[len(payloads):] {
+		if o.Refused == "" {
+			t.Error("a changed payload, or one of another sender, was opened")
+		}
+	}
+	t.Logf("ok - @hpke/core opens %d payloads that the Go client sealed and refuses a changed one and a false sender", len(payloads))
+}
+
+// TestGoOpensWhatHPKESealed is the other direction.
+func TestGoOpensWhatHPKESealed(t *testing.T) {
+	needNode(t)
+	alice, bob := newParty(t), newParty(t)
+	var jobs []job
+	for _, payload := range payloads {
+		j := alice.job("seal", bob)
+		j.Payload = b64(payload)
+		jobs = append(jobs, j)
+	}
+	outcomes := judge(t, jobs)
+	for i, o := range outcomes {
+		got, kid, err := client.Open(bob.ring, alice.id, o.Sealed, alice.published)
+		if err != nil || !bytes.Equal(got, payloads[i]) || kid != parley.Thumbprint(parley.Ed25519, alice.public()) {
+			t.Errorf("payload of %d bytes: %v (judge: %q), opened %d bytes, signed by %s", len(payloads[i]), err, o.Refused, len(got), kid)
+		}
+	}
+	if _, _, err := client.Open(bob.ring, alice.id, swapLast(outcomes[2].Sealed), alice.published); !errors.Is(err, client.ErrCannotOpen) {
+		t.Errorf("a changed payload: %v, want %v", err, client.ErrCannotOpen)
+	}
+	if _, _, err := client.Open(bob.ring, bob.id, outcomes[2].Sealed, alice.published); !errors.Is(err, client.ErrForged) {
+		t.Errorf("a false sender: %v, want %v", err, client.ErrForged)
+	}
+	t.Logf("ok - the Go client opens %d payloads that @hpke/core sealed and refuses a changed one and a false sender", len(payloads))
+}
+
+// swapLast changes the last byte but one of a base64url text's bytes.
+func swapLast(sealed string) string {
+	b := []byte(sealed)
+	i := len(b) - 4
+	if b[i] == 'A' {
+		b[i] = 'B'
+	} else {
+		b[i] = 'A'
+	}
+	return string(b)
+}

@@ -1,0 +1,140 @@
+// Package judges holds the real binary against other people's implementations
+// of the standards it speaks: npm's jose, oauth4webapi, eventsource and
+// @hpke/core. Each judge is a script beside this file; what it checked is what
+// it prints.
+package judges
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	buildWait   = 3 * time.Minute
+	startWait   = 20 * time.Second
+	judgeWait   = time.Minute
+	installWait = 2 * time.Minute
+	drainWait   = 10 * time.Second
+)
+
+func TestJudges(t *testing.T) {
+	needNode(t)
+	base := serve(t)
+	for _, judge := range []string{"jose", "oauth", "stream"} {
+		t.Run(judge, func(t *testing.T) { t.Log(node(t, "", judge+".mjs", base)) })
+	}
+}
+
+// needNode makes sure that Node.js and the locked packages are here. Without
+// Node.js nothing is judged, which is said loudly, and in CI is a failure.
+func needNode(t *testing.T) {
+	t.Helper()
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatalf("CI checks everything, and there is no %s", program)
+			}
+			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE and HPKE against npm packages: there is no %s here", program)
+		}
+	}
+	if _, err := os.Stat("node_modules/.package-lock.json"); err == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), installWait)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts").CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v\n%s", err, out)
+	}
+}
+
+// node runs a judge with stdin and gives what it printed; a judge that does not
+// agree exits with an error.
+func node(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), judgeWait)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("node %s: %v\n%s%s", strings.Join(args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+// serve builds the binary, starts it on free ports with a fresh data directory
+// and gives its address. At the end it is told to go and has to go well.
+func serve(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "parley")
+	build, cancel := context.WithTimeout(t.Context(), buildWait)
+	defer cancel()
+	if out, err := exec.CommandContext(build, "go", "build", "-trimpath", "-o", binary, "parley/cmd/parley").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	cmd := exec.Command(binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", filepath.Join(filepath.Dir(binary), "data"))
+	cmd.Env = withoutSettings(os.Environ())
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	address := make(chan string, 1)
+	ended := make(chan error, 1)
+	go func() {
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			if url, ok := strings.CutPrefix(lines.Text(), "parley: listening on "); ok {
+				address <- url
+			}
+		}
+		ended <- cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended already: then Wait says how
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the server ended with %v\n%s", err, stderr.String())
+			}
+		case <-time.After(drainWait):
+			_ = cmd.Process.Kill()
+			<-ended
+			t.Errorf("the server was still there %v after SIGTERM", drainWait)
+		}
+	})
+	select {
+	case url := <-address:
+		return url
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("the server ended at once: %v\n%s", err, stderr.String())
+	case <-time.After(startWait):
+		t.Fatalf("the server did not listen within %v", startWait)
+	}
+	return ""
+}
+
+// withoutSettings keeps a developer's own settings away from the server.
+func withoutSettings(environment []string) []string {
+	var kept []string
+	for _, variable := range environment {
+		if !strings.HasPrefix(variable, "PARLEY_") {
+			kept = append(kept, variable)
+		}
+	}
+	return kept
+}

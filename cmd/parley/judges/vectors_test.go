@@ -1,0 +1,82 @@
+package judges
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+)
+
+// vectors are those that docs/encryption.md points implementers to.
+type vectors struct {
+	Agents []struct {
+		Name              string   `json:"name"`
+		ID                string   `json:"agent_id"`
+		SigningPublic     hexBytes `json:"signing_public_hex"`
+		EncryptionPublic  hexBytes `json:"encryption_public_hex"`
+		EncryptionPrivate hexBytes `json:"encryption_private_hex"`
+	} `json:"agents"`
+	Open   []vector `json:"open"`
+	Refuse []vector `json:"refuse"`
+}
+
+type vector struct {
+	Why     string   `json:"why"`
+	From    string   `json:"from"`
+	To      string   `json:"to"`
+	Text    string   `json:"text"`
+	Payload hexBytes `json:"payload_hex"`
+}
+
+type hexBytes []byte
+
+func (h *hexBytes) UnmarshalText(text []byte) (err error) {
+	*h, err = hex.DecodeString(string(text))
+	return err
+}
+
+func (v vectors) job(of vector) job {
+	j := job{Do: "open", Sealed: of.Text}
+	for _, agent := range v.Agents {
+		if agent.Name == of.From {
+			j.Sender, j.Signer = agent.ID, b64(agent.SigningPublic)
+		}
+		if agent.Name == of.To {
+			j.RecipientPublic, j.RecipientPrivate = b64(agent.EncryptionPublic), b64(agent.EncryptionPrivate)
+		}
+	}
+	return j
+}
+
+// TestHPKEVectors has @hpke/core read the published test vectors.
+func TestHPKEVectors(t *testing.T) {
+	needNode(t)
+	text, err := os.ReadFile("../../../http/client/testdata/hpke-v1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v vectors
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	if len(v.Open) == 0 || len(v.Refuse) == 0 {
+		t.Fatal("there are no vectors")
+	}
+	var jobs []job
+	for _, vector := range slices.Concat(v.Open, v.Refuse) {
+		jobs = append(jobs, v.job(vector))
+	}
+	for i, o := range judge(t, jobs) {
+		if i >= len(v.Open) {
+			if o.Refused == "" {
+				t.Errorf("%s: opened, and must not be", v.Refuse[i-len(v.Open)].Why)
+			}
+			continue
+		}
+		if want := v.Open[i]; o.Refused != "" || o.Payload != b64(want.Payload) {
+			t.Errorf("%s: refused %q, payload %s, want %x", want.Why, o.Refused, o.Payload, want.Payload)
+		}
+	}
+	t.Logf("ok - @hpke/core opens %d published vectors and refuses %d", len(v.Open), len(v.Refuse))
+}

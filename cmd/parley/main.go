@@ -1,0 +1,106 @@
+// Command parley is the whole service in one binary: the server, a client for
+// its command line, and a demonstration that needs neither preparation nor
+// network.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// commands is the command line, in the order in which help lists it.
+type commands struct {
+	JSON bool `name:"json" help:"Write machine-readable JSON: one value, or one a line where there is no end."`
+
+	Demo  demoCmd  `cmd:"" help:"Watch two agents talk, the server die and everything come back. Needs nothing."`
+	Serve serveCmd `cmd:"" help:"Run the service."`
+
+	Register     registerCmd     `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
+	Agent        agentCmd        `cmd:"" help:"Create, list and show agents and their keys."`
+	Send         sendCmd         `cmd:"" help:"Seal, sign and send a message."`
+	Reply        replyCmd        `cmd:"" help:"Seal, sign and send a reply."`
+	Inbox        inboxCmd        `cmd:"" help:"List an agent's messages, newest first, opened and verified."`
+	Watch        watchCmd        `cmd:"" help:"Follow an agent's stream; survives disconnects."`
+	Conversation conversationCmd `cmd:"" help:"Show a conversation, its transcript, change its status."`
+
+	Config     configCmd     `cmd:"" help:"Print the effective settings of serve and where each came from."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Completion completionCmd `cmd:"" help:"Print a completion script for bash, zsh or fish."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
+}
+
+const description = `Parley: agents of different organizations exchange sealed messages, durably and live.
+
+Exit codes: 0 done, 1 unexpected, 2 usage, 3 refused by the server, 4 not authenticated or not allowed,
+5 not found or gone, 6 conflict, 7 server unavailable, overloaded or rate limited, 8 network.`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, stop, os.Args[1:], &streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+}
+
+// run is one execution of the program and gives its exit code. stop makes the
+// next signal deadly again.
+func run(ctx context.Context, stop func(), args []string, std *streams) int {
+	context.AfterFunc(ctx, stop)
+	var chosen commands
+	code, left := 0, false
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parser, err := newParser(&chosen, std, func(c int) { code, left = c, true })
+	if err != nil {
+		return std.fail(err)
+	}
+	selected, err := parser.Parse(args)
+	if left { // --help has said everything
+		return code
+	}
+	std.json = chosen.JSON || err != nil && slices.Contains(args, "--json")
+	if err != nil {
+		return std.fail(usageError(err))
+	}
+	selected.BindTo(ctx, (*context.Context)(nil))
+	if err := selected.Run(std); err != nil {
+		return std.fail(err)
+	}
+	return 0
+}
+
+func newParser(chosen *commands, std *streams, exit func(int)) (*kong.Kong, error) {
+	return kong.New(chosen,
+		kong.Name("parley"),
+		kong.Description(description),
+		kong.Writers(std.out, std.err),
+		kong.Exit(exit),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
+	)
+}
+
+// usageError marks what kong says of a command line as the caller's to mend.
+func usageError(err error) error {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		if command := parse.Context.Selected(); command != nil {
+			return exitError{code: exitUsage, err: fmt.Errorf("%w\nRun \"%s --help\" for usage", err, command.FullPath())}
+		}
+	}
+	return exitError{code: exitUsage, err: fmt.Errorf("%w\nRun \"parley --help\" for usage", err)}
+}
+
+// streams are where a command reads and writes, and how it is to speak.
+type streams struct {
+	in   io.Reader
+	out  io.Writer
+	err  io.Writer
+	json bool
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"parley/http/api"
+	"parley/http/client"
+)
+
+// shown is a message as the command line tells it: the record as the server
+// sent it, and what the agent's own keys made of it.
+type shown struct {
+	api.Message
+	// Verified tells that the payload opened and that the sender signed it.
+	Verified bool `json:"verified"`
+	// Payload is the opened payload when it is text, PayloadBase64 when it is not.
+	Payload       *string `json:"payload"`
+	PayloadBase64 *string `json:"payload_base64,omitzero"`
+	// OpenError says why there is none.
+	OpenError *string `json:"open_error"`
+}
+
+// show opens the message with the agent's keys and verifies its sender. A
+// message that cannot be opened is shown as such; that the sender's keys could
+// not be asked for says nothing of the message and is an error.
+func show(ctx context.Context, agent *client.Agent, m api.Message) (*shown, error) {
+	opened, err := agent.OpenMessage(ctx, m)
+	if code := exitCode(err); err != nil && (code == exitNetwork || code == exitUnavailable || ctx.Err() != nil) {
+		return nil, err
+	}
+	return showOpened(m, opened, err), nil
+}
+
+func showOpened(m api.Message, opened *client.Opened, err error) *shown {
+	s := &shown{Message: m}
+	if err != nil {
+		reason := err.Error()
+		s.OpenError = &reason
+		return s
+	}
+	s.Verified = true
+	if body := string(opened.Payload); utf8.ValidString(body) {
+		s.Payload = &body
+	} else {
+		coded := base64.StdEncoding.EncodeToString(opened.Payload)
+		s.PayloadBase64 = &coded
+	}
+	return s
+}
+
+// String is the message for a person: who, to whom, when, whether the sender is
+// who they say, the text, and the ids that further commands want.
+func (s *shown) String() string {
+	var b strings.Builder
+	mark := "verified"
+	if !s.Verified {
+		mark = "NOT verified"
+	}
+	fmt.Fprintf(&b, "%s  %s -> %s  %s  %s  %s\n", clock(s.CreatedAt), sender(s.Message), recipient(s.Message), printable(s.Type), s.Status, mark)
+	switch {
+	case s.Payload != nil:
+		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(strings.TrimRight(printable(*s.Payload), "\n"), "\n", "\n  "))
+	case s.PayloadBase64 != nil:
+		fmt.Fprintf(&b, "  (%s, %d characters of base64)\n", printable(s.ContentType), len(*s.PayloadBase64))
+	default:
+		fmt.Fprintf(&b, "  (%s)\n", printable(*s.OpenError))
+	}
+	fmt.Fprintf(&b, "  message %s  conversation %s", s.ID, s.ConversationID)
+	return b.String()
+}
+
+func sender(m api.Message) string {
+	if m.SenderHandle != nil {
+		return *m.SenderHandle
+	}
+	return m.FromAgentID.String()
+}
+
+func recipient(m api.Message) string {
+	switch {
+	case m.GroupHandle != nil:
+		return *m.GroupHandle
+	case m.RecipientHandle != nil:
+		return *m.RecipientHandle
+	}
+	return m.ToAgentID.String()
+}
+
+// clock is a time as a person in their own zone reads it.
+func clock(t api.Time) string { return t.Local().Format(time.DateTime) }
+
+// text is an optional text, or a dash.
+func text(s *string) string {
+	if s == nil || *s == "" {
+		return "-"
+	}
+	return printable(*s)
+}

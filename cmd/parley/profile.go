@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"parley"
+	"parley/http/client"
+)
+
+// profileFlags name the directory that holds one organization's credentials
+// and its agents' keys, and the server they are for.
+type profileFlags struct {
+	Profile string `env:"PARLEY_PROFILE" placeholder:"DIR" help:"Directory with credentials and keys; default: parley in the user's configuration directory."`
+	URL     string `name:"url" env:"PARLEY_URL" placeholder:"URL" help:"Server; default: where the organization registered, at first http://127.0.0.1:8080."`
+}
+
+const (
+	defaultURL      = "http://127.0.0.1:8080"
+	credentialsFile = "credentials.json"
+	keysDirectory   = "keys"
+
+	// A person waits: better to say soon that nobody answers.
+	clientTries = 3
+	clientPause = 100 * time.Millisecond
+)
+
+// account is the content of credentials.json: the credentials, and what a
+// client must know of the server that gave them.
+type account struct {
+	URL   string `json:"url"`
+	Brand string `json:"brand"`
+	client.Credentials
+}
+
+func (p *profileFlags) directory() (string, error) {
+	if p.Profile != "" {
+		return p.Profile, nil
+	}
+	base, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("no configuration directory; name one with --profile: %w", err)
+	}
+	return filepath.Join(base, "parley"), nil
+}
+
+// load reads the account. Without one the caller has to register first.
+func (p *profileFlags) load() (*account, string, error) {
+	directory, err := p.directory()
+	if err != nil {
+		return nil, "", err
+	}
+	path := filepath.Join(directory, credentialsFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", exitError{code: exitForbidden, err: fmt.Errorf("no credentials in %s: run \"parley register\" first", directory)}
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	var a account
+	if err := json.Unmarshal(text, &a); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", path, err)
+	}
+	return &a, directory, nil
+}
+
+// open gives the organization's client of its server, and the profile's directory.
+func (p *profileFlags) open() (*client.Client, string, error) {
+	a, directory, err := p.load()
+	if err != nil {
+		return nil, "", err
+	}
+	url := a.URL
+	if p.URL != "" {
+		url = p.URL
+	}
+	c, err := client.New(url, client.WithBrand(a.Brand), client.WithCredentials(a.Credentials), client.WithRetries(clientTries, clientPause))
+	if err != nil {
+		return nil, "", exitError{code: exitUsage, err: err}
+	}
+	return c, directory, nil
+}
+
+// save writes the account where only the user may read it. It never replaces
+// another: credentials are shown once.
+func (a *account) save(directory string) error {
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(directory, credentialsFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// agentFlags are a profile's flags and which of its agents is to act.
+type agentFlags struct {
+	profileFlags
+	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; needed only where the profile's agents leave a choice."`
+}
+
+// session begins a session of the acting agent: the one named, else the first
+// of the profile's agents that may is true of, if that leaves no doubt. May nil
+// means any, of which there must be one.
+func (f *agentFlags) session(ctx context.Context, may func(parley.AgentID) bool) (*client.Agent, error) {
+	c, directory, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	rings, err := openRings(directory)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := f.choose(rings, may)
+	if err != nil {
+		return nil, err
+	}
+	return c.Session(ctx, ring)
+}
+
+func (f *agentFlags) choose(rings []*client.KeyRing, may func(parley.AgentID) bool) (*client.KeyRing, error) {
+	var names []string
+	var fit []*client.KeyRing
+	for _, ring := range rings {
+		names = append(names, ringName(ring))
+		if f.Agent != "" && (ringName(ring) == f.Agent || strings.EqualFold(ring.Handle(), f.Agent) || ring.AgentID().String() == f.Agent) {
+			return ring, nil
+		}
+		if may == nil || may(ring.AgentID()) {
+			fit = append(fit, ring)
+		}
+	}
+	switch {
+	case f.Agent != "":
+		return nil, exitError{code: exitNotFound, err: fmt.Errorf("the profile holds no keys of agent %q", f.Agent)}
+	case len(rings) == 0:
+		return nil, exitError{code: exitNotFound, err: errors.New("the profile holds no agent: run \"parley agent create NAME\" first")}
+	case len(fit) == 0:
+		return nil, exitError{code: exitForbidden, err: errors.New("none of the profile's agents takes part in that")}
+	case len(fit) > 1 && may == nil:
+		return nil, exitError{code: exitUsage, err: fmt.Errorf("name the acting agent with --agent: %s", strings.Join(names, ", "))}
+	}
+	return fit[0], nil
+}
+
+// openRings opens the key rings of all agents of a profile, by name. Rings that
+// never got an agent are left out.
+func openRings(directory string) ([]*client.KeyRing, error) {
+	paths, err := filepath.Glob(filepath.Join(directory, keysDirectory, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(paths)
+	var rings []*client.KeyRing
+	for _, path := range paths {
+		ring, err := client.OpenKeyRing(path)
+		if err != nil {
+			return nil, err
+		}
+		if !ring.AgentID().Zero() {
+			rings = append(rings, ring)
+		}
+	}
+	return rings, nil
+}
+
+func ringPath(directory, agent string) string {
+	return filepath.Join(directory, keysDirectory, agent+".json")
+}
+
+func ringName(ring *client.KeyRing) string {
+	return strings.TrimSuffix(filepath.Base(ring.Path()), ".json")
+}

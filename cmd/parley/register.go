@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type registerCmd struct {
+	profileFlags
+	Slug  string `arg:"" help:"Short name of the organization, part of every handle: 2-32 lowercase letters, digits, hyphens."`
+	Email string `required:"" placeholder:"ADDRESS" help:"Contact address."`
+	Name  string `placeholder:"TEXT" help:"Full name; default: the slug."`
+}
+
+// registered is what --json tells; the secret stays in the profile.
+type registered struct {
+	OrgID     string `json:"org_id"`
+	OrgSlug   string `json:"org_slug"`
+	ClientID  string `json:"client_id"`
+	TrustTier int    `json:"trust_tier"`
+	URL       string `json:"url"`
+	Profile   string `json:"profile"`
+}
+
+// Run registers the organization and keeps its credentials. A profile that has
+// some is left alone: they could not be had again.
+func (c *registerCmd) Run(ctx context.Context, std *streams) error {
+	directory, err := c.directory()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(directory, credentialsFile)
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		return exitError{code: exitConflict, err: fmt.Errorf("%s is there already; choose another directory with --profile", path)}
+	}
+	in := api.Register{Email: c.Email, OrgSlug: c.Slug}
+	if c.Name != "" {
+		in.OrgName = &c.Name
+	}
+	a, err := register(ctx, c.URL, in, proofProgress(std))
+	if err != nil {
+		return err
+	}
+	if err := a.save(directory); err != nil {
+		return fmt.Errorf("registered as client %s with secret %s, which could not be kept: %w", a.ClientID, a.ClientSecret, err)
+	}
+	if std.json {
+		return std.value(registered{a.OrgID.String(), a.OrgSlug, a.ClientID.String(), a.TrustTier, a.URL, directory})
+	}
+	return std.say("registered %s at %s (trust tier %d)\ncredentials in %s", a.OrgSlug, a.URL, a.TrustTier, path)
+}
+
+// register does the proof of work at the server and gives the account. The
+// server tells its brand, which clients need for its headers.
+func register(ctx context.Context, url string, in api.Register, progress func(client.ProofProgress)) (*account, error) {
+	if url == "" {
+		url = defaultURL
+	}
+	c, err := client.New(url, client.WithProofProgress(progress))
+	if err != nil {
+		return nil, exitError{code: exitUsage, err: err}
+	}
+	about, err := c.Version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := c.Register(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &account{URL: c.BaseURL(), Brand: about.Brand, Credentials: *credentials}, nil
+}
+
+// proofProgress keeps a person company through a long proof, once a second.
+func proofProgress(std *streams) func(client.ProofProgress) {
+	told := time.Now()
+	return func(p client.ProofProgress) {
+		if time.Since(told) >= time.Second && isTerminal(std.err) {
+			told = time.Now()
+			std.note("proof of work of %d bits: %d tried, about %d needed", p.Difficulty, p.Tried, uint64(1)<<p.Difficulty)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+// payloadFlags are what a send and a reply have in common.
+type payloadFlags struct {
+	Type        string `placeholder:"TYPE" help:"Message type of three segments or more; default: the server's own type for a direct message."`
+	ContentType string `default:"text/plain; charset=utf-8" help:"Media type of the text."`
+	Metadata    string `placeholder:"JSON" help:"JSON object that travels beside the sealed text, readable by the server."`
+	Key         string `name:"idempotency-key" placeholder:"KEY" help:"Repeat a send under the same key and it happens once; default: a random key."`
+}
+
+// payload is the text given, or what standard input has.
+func payload(std *streams, text string) ([]byte, error) {
+	if text != "" && text != "-" {
+		return []byte(text), nil
+	}
+	if isTerminal(std.in) {
+		std.note("reading the message from standard input; end with Ctrl-D")
+	}
+	body, err := io.ReadAll(io.LimitReader(std.in, client.PayloadBytesMax+1))
+	if err == nil && len(body) == 0 {
+		err = exitError{code: exitUsage, err: errors.New("the message is empty")}
+	}
+	return body, err
+}
+
+func (f *payloadFlags) messageType(c *client.Client) string {
+	if f.Type != "" {
+		return f.Type
+	}
+	return c.MessageType("dm")
+}
+
+func (f *payloadFlags) metadata() (api.Object, error) {
+	var object api.Object
+	if f.Metadata == "" {
+		return nil, nil
+	}
+	if err := object.UnmarshalJSON([]byte(f.Metadata)); err != nil || !jsonValid(f.Metadata) {
+		return nil, exitError{code: exitUsage, err: errors.New("--metadata should be a JSON object")}
+	}
+	return object, nil
+}
+
+type sendCmd struct {
+	agentFlags
+	payloadFlags
+	To     string                 `arg:"" help:"Recipient: handle or id."`
+	Text   string                 `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
+	Wait   time.Duration          `placeholder:"DURATION" help:"Wait this long, 1s to 5m, for the reply."`
+	Parent *parley.ConversationID `placeholder:"ID" help:"Start a sub-conversation of this one."`
+}
+
+func (c *sendCmd) Run(ctx context.Context, std *streams) error {
+	if c.Wait != 0 && (c.Wait < parley.SyncTimeoutMin || c.Wait > parley.SyncTimeoutMax) {
+		return exitError{code: exitUsage, err: fmt.Errorf("--wait: %v is not between %v and %v", c.Wait, parley.SyncTimeoutMin, parley.SyncTimeoutMax)}
+	}
+	metadata, err := c.metadata()
+	if err != nil {
+		return err
+	}
+	body, err := payload(std, c.Text)
+	if err != nil {
+		return err
+	}
+	agent, err := c.session(ctx, nil)
+	if err != nil {
+		return err
+	}
+	change := func(in *api.Send) {
+		in.ContentType, in.Metadata, in.IdempotencyKey, in.ParentConversationID = c.ContentType, metadata, c.Key, c.Parent
+	}
+	if c.Wait != 0 {
+		result, err := agent.SyncSealed(ctx, c.To, body, c.messageType(agent.Client), c.Wait, change)
+		if err != nil {
+			return err
+		}
+		return c.showResult(ctx, std, agent, result)
+	}
+	sent, err := agent.SendSealed(ctx, c.To, body, c.messageType(agent.Client), change)
+	if err != nil {
+		return err
+	}
+	return showSent(std, sent)
+}
+
+// syncResult is a sync's answer with both messages opened.
+type syncResult struct {
+	Message *shown `json:"message"`
+	Reply   *shown `json:"reply"`
+	Status  string `json:"status"`
+	// ConversationStatus tells how the conversation ended without a reply.
+	ConversationStatus *string `json:"conversation_status,omitzero"`
+}
+
+func (c *sendCmd) showResult(ctx context.Context, std *streams, agent *client.Agent, result *api.SyncResult) error {
+	message, err := show(ctx, agent, result.Message)
+	if err != nil {
+		return err
+	}
+	out := syncResult{Message: message, Status: result.Status, ConversationStatus: result.ConversationStatus}
+	if result.Reply != nil {
+		if out.Reply, err = show(ctx, agent, *result.Reply); err != nil {
+			return err
+		}
+	}
+	switch {
+	case std.json:
+		return std.value(out)
+	case out.Reply != nil:
+		return std.say("%s", out.Reply)
+	case result.ConversationStatus != nil:
+		return std.say("no reply: the conversation is %s\n  message %s  conversation %s", *result.ConversationStatus, result.Message.ID, result.ConversationID)
+	}
+	return std.say("no reply within %v\n  message %s  conversation %s", c.Wait, result.Message.ID, result.ConversationID)
+}
+
+// sentJSON is a sent message and whether it is the stored one of an earlier send.
+type sentJSON struct {
+	api.Message
+	Replayed bool `json:"replayed"`
+}
+
+func showSent(std *streams, sent *client.SentMessage) error {
+	if std.json {
+		return std.value(sentJSON{sent.Message, sent.Replayed})
+	}
+	word := "sent"
+	if sent.Replayed {
+		word = "sent before, under this key,"
+	}
+	return std.say("%s to %s\n  message %s  conversation %s", word, recipient(sent.Message), sent.ID, sent.ConversationID)
+}
+
+type replyCmd struct {
+	agentFlags
+	payloadFlags
+	Message parley.MessageID `arg:"" help:"Id of the message to reply to."`
+	Text    string           `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
+}
+
+// Run replies as the agent that received the message, or else as the one that
+// sent it, whichever the profile has the keys of.
+func (c *replyCmd) Run(ctx context.Context, std *streams) error {
+	metadata, err := c.metadata()
+	if err != nil {
+		return err
+	}
+	body, err := payload(std, c.Text)
+	if err != nil {
+		return err
+	}
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	original, err := from.Message(ctx, api.GetMessage{ID: c.Message, ActingAgent: ""})
+	if err != nil {
+		return err
+	}
+	agent, err := c.session(ctx, func(id parley.AgentID) bool { return id == original.ToAgentID })
+	var known exitError
+	if errors.As(err, &known) && known.code == exitForbidden {
+		agent, err = c.session(ctx, func(id parley.AgentID) bool { return id == original.FromAgentID })
+	}
+	if err != nil {
+		return err
+	}
+	sent, err := agent.ReplySealed(ctx, *original, body, c.messageType(agent.Client), func(in *api.Reply) {
+		in.ContentType, in.Metadata, in.IdempotencyKey = c.ContentType, metadata, c.Key
+	})
+	if err != nil {
+		return err
+	}
+	return showSent(std, sent)
+}

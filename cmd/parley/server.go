@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"parley"
+	"parley/actors"
+	parleyhttp "parley/http"
+	"parley/http/auth"
+	"parley/http/limit"
+	"parley/persistence"
+)
+
+const (
+	// keysEvery is how often the signing keys are looked after.
+	keysEvery = 10 * time.Minute
+	// finishWait is what requests get to finish at a drain; the rest of
+	// parley.DrainWait is for writing out.
+	finishWait = 6 * time.Second
+)
+
+// journal is a Store as the actors see a journal.
+type journal struct{ *persistence.Store }
+
+func (j journal) View() actors.View { return j.Store.View() }
+
+func (j journal) Follow(agent parley.AgentID, after uint64, notify func()) actors.Subscription {
+	return j.Subscribe(agent, after, notify)
+}
+
+// runServer opens the journal, the actors and the doors, calls ready with the
+// bound public address, and returns when ctx is done and all is drained.
+func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
+	h, err := openHouse(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 2)
+	go func() { served <- h.doors.Serve(h.public) }()
+	go func() { served <- h.admin.Serve(h.private) }()
+	ready(h.public.Addr().String())
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	return errors.Join(err, h.close())
+}
+
+// house is everything that runs, in the order in which it was opened.
+type house struct {
+	store   *persistence.Store
+	node    *actors.Node
+	service *parleyhttp.Service
+	doors   *parleyhttp.Server
+	admin   *parleyhttp.Admin
+	public  net.Listener
+	private net.Listener
+	stop    context.CancelFunc
+}
+
+// openHouse opens everything; what is open when something fails is closed again.
+func openHouse(ctx context.Context, cfg Config) (h *house, err error) {
+	h = &house{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+		}
+	}()
+	if err = h.openActors(cfg); err != nil {
+		return h, err
+	}
+	if h.public, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return h, err
+	}
+	if h.private, err = net.Listen("tcp", cfg.AdminListen); err != nil {
+		return h, err
+	}
+	if cfg.BaseURL == "" {
+		cfg.BaseURL = "http://" + h.public.Addr().String()
+	}
+	return h, h.openDoors(ctx, cfg)
+}
+
+func (h *house) openActors(cfg Config) (err error) {
+	journals := cfg.Journals
+	if cfg.origins["journals"] == "default" {
+		journals = 0 // as the directory was made
+	}
+	h.store, err = persistence.Open(filepath.Join(cfg.Data, "journal"), persistence.Options{
+		Journals: journals, Clock: time.Now, Logger: slog.Default(),
+		Fatal: func(err error) {
+			slog.Error("the journal cannot go on; what was answered is on disk", "error", err)
+			os.Exit(exitUnexpected)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	h.node = actors.New(actors.Options{
+		Journal: journal{h.store}, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
+	})
+	return h.node.Start()
+}
+
+func (h *house) openDoors(ctx context.Context, cfg Config) error {
+	master, err := auth.LoadMasterKey(filepath.Join(cfg.Data, "master.key"))
+	if err != nil {
+		return err
+	}
+	keys, err := parleyhttp.SigningKeys(ctx, h.node, master, time.Now, parley.RandomEntropy)
+	if err != nil {
+		return fmt.Errorf("signing keys: %w", err)
+	}
+	secret, err := master.Derive("cursors")
+	if err != nil {
+		return err
+	}
+	cursors, err := parleyhttp.NewCursors(secret)
+	if err != nil {
+		return err
+	}
+	base := strings.TrimSuffix(cfg.BaseURL, "/")
+	tier := 0
+	if cfg.Tier1 == "pow" {
+		tier = 1
+	}
+	h.service = parleyhttp.NewService(parleyhttp.ServiceOptions{
+		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
+		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand,
+		Version: thisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
+		TierAtSolve: tier, Poll: limit.Poll(cfg.PollLimit), Quotas: parleyhttp.OpenQuotas(),
+	})
+	h.doors, err = parleyhttp.New(parleyhttp.Options{
+		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
+		NewRequestID: newRequestID, Brand: cfg.Brand, Version: thisBuild().Version,
+	})
+	if err != nil {
+		return err
+	}
+	h.doors.OnDrain(h.service.Close)
+	h.admin = parleyhttp.NewAdmin(h.service)
+	keeping, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	go h.keepKeys(keeping, master)
+	return nil
+}
+
+// keepKeys rotates the signing keys when they are due.
+func (h *house) keepKeys(ctx context.Context, master *auth.MasterKey) {
+	tick := time.NewTicker(keysEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := h.service.RenewKeys(ctx, master); err != nil {
+				slog.Error("the signing keys could not be looked after", "error", err)
+			}
+		}
+	}
+}
+
+// close drains: no new connections, requests finish, streams end, what was
+// appended is written out.
+func (h *house) close() error {
+	var errs []error
+	if h.stop != nil {
+		h.stop()
+	}
+	if h.doors != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), finishWait)
+		defer cancel()
+		if err := h.doors.Shutdown(ctx); err != nil {
+			slog.Warn("some requests did not finish in time", "error", err)
+		}
+	}
+	if h.admin != nil {
+		errs = append(errs, h.admin.Shutdown())
+	}
+	for _, l := range []net.Listener{h.public, h.private} {
+		if l != nil {
+			_ = l.Close() // closed already where it was served
+		}
+	}
+	if h.node != nil {
+		h.node.Close()
+	}
+	if h.store != nil {
+		errs = append(errs, h.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func newRequestID() string {
+	b := parley.RandomEntropy()
+	return hex.EncodeToString(b[:])
+}

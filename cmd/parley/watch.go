@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type watchCmd struct {
+	agentFlags
+	After      string        `placeholder:"ID" help:"Begin after this message; default: with everything not carried before."`
+	Count      int           `short:"n" placeholder:"N" help:"End after so many messages."`
+	Timeout    time.Duration `placeholder:"DURATION" help:"Fail unless --count messages came within this time."`
+	Heartbeats bool          `help:"Tell heartbeats too."`
+}
+
+// errWatchTimeout says that fewer messages came than were asked for.
+var errWatchTimeout = errors.New("the messages asked for did not come in time")
+
+// watched is one line of `watch --json`.
+type watched struct {
+	Event string `json:"event"`
+	// LastEventID is what to resume after; see --after.
+	LastEventID string              `json:"last_event_id"`
+	Message     *shown              `json:"message,omitzero"`
+	Status      *api.StatusEvent    `json:"status,omitzero"`
+	Heartbeat   *api.HeartbeatEvent `json:"heartbeat,omitzero"`
+	Gap         *api.GapEvent       `json:"gap,omitzero"`
+}
+
+// Run follows the stream until it is interrupted, which is its natural end.
+// Connections that break are made again and resume where they stopped.
+func (c *watchCmd) Run(ctx context.Context, std *streams) error {
+	if c.After != "" {
+		if _, err := parley.ParseID[parley.MessageID](c.After); err != nil {
+			return exitError{code: exitUsage, err: fmt.Errorf("--after: %q is %w", c.After, err)}
+		}
+	}
+	agent, err := c.session(ctx, nil)
+	if err != nil {
+		return err
+	}
+	following := ctx
+	if c.Timeout > 0 {
+		var cancel context.CancelFunc
+		following, cancel = context.WithTimeoutCause(ctx, c.Timeout, errWatchTimeout)
+		defer cancel()
+	}
+	err = c.follow(following, std, agent)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case following.Err() != nil && c.Count == 0:
+		return nil
+	case following.Err() != nil:
+		return errWatchTimeout
+	}
+	return err
+}
+
+func (c *watchCmd) follow(ctx context.Context, std *streams, agent *client.Agent) error {
+	options := client.StreamOptions{
+		LastEventID: c.After,
+		Heartbeats:  c.Heartbeats,
+		OnConnect:   func() { std.note("watching %s", agent.Handle()) },
+		OnReconnect: func(cause error, pause time.Duration) {
+			std.note("disconnected (%v), again in %v", cause, pause.Round(time.Millisecond))
+		},
+	}
+	messages := 0
+	for event, err := range agent.Listen(ctx, options) {
+		if err != nil {
+			return err
+		}
+		if err := c.tell(std, event); err != nil {
+			return err
+		}
+		if event.Message != nil {
+			messages++
+		}
+		if c.Count > 0 && messages >= c.Count {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (c *watchCmd) tell(std *streams, in client.Incoming) error {
+	line := watched{Event: in.Type, LastEventID: in.LastEventID, Status: in.Status, Heartbeat: in.Heartbeat, Gap: in.Gap}
+	if in.Message != nil {
+		line.Message = showOpened(*in.Message, in.Opened, in.OpenError)
+	}
+	switch {
+	case std.json:
+		return std.value(line)
+	case line.Message != nil:
+		return std.say("%s\n", line.Message)
+	case line.Status != nil:
+		return std.say("conversation %s is %s\n", line.Status.ConversationID, printable(line.Status.Status))
+	case line.Heartbeat != nil:
+		return std.say("heartbeat %s\n", clock(line.Heartbeat.Timestamp))
+	case line.Gap != nil:
+		return std.say("gap: %s; what was not carried before follows\n", printable(line.Gap.Reason))
+	}
+	return nil
+}

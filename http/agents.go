@@ -1,0 +1,111 @@
+package http
+
+import (
+	"context"
+	"errors"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/http/api"
+	"parley/http/auth"
+)
+
+var errRevokedAgent = parley.ErrGone.Saying("The agent has been revoked.")
+
+// listAgents gives the organization's agents. // spec: Agents
+func (s *Service) listAgents(c *Call, in *api.ListAgents) ([]api.Agent, error) {
+	list := []api.Agent{}
+	var bad error
+	err := s.Node.Agents(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+		if a.Revoked() && !in.IncludeRevoked {
+			return true
+		}
+		one, err := s.agentOf(c.Context(), a)
+		list, bad = append(list, one), err
+		return err == nil
+	})
+	return list, errors.Join(err, bad)
+}
+
+func (s *Service) getAgent(c *Call, in *api.GetAgent) (api.Agent, error) {
+	a, err := s.ownAgent(c, in.ID)
+	if err != nil {
+		return api.Agent{}, err
+	}
+	return s.agentOf(c.Context(), a)
+}
+
+// createAgent makes an agent with a poll token, whose address is shown here and
+// never again.
+func (s *Service) createAgent(c *Call, in *api.CreateAgent) (api.Agent, error) {
+	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
+	if err != nil {
+		return api.Agent{}, err
+	}
+	token, hash := s.newPollToken()
+	made, err := s.Node.CreateAgent(c.Context(), actors.NewAgent{
+		Create: agent.Create{
+			OrgID: c.Caller.Org, Name: in.Name, HumanOversight: in.HumanOversight == nil || *in.HumanOversight,
+			Unlisted: in.Unlisted != nil && *in.Unlisted, SigningKey: keys.signing, EncryptionKey: keys.encryption,
+			PollTokenHash: hash,
+		},
+		Limit: s.Quotas.limit(c.Caller.Tier, quotaAgents),
+	})
+	if err != nil {
+		return api.Agent{}, err
+	}
+	a, err := s.agentOf(c.Context(), made)
+	a.PollURL = new(s.pollURL(token))
+	return a, err
+}
+
+func (s *Service) patchAgent(c *Call, in *api.AgentPatch) (api.Agent, error) {
+	return s.changeAgent(c, in.ID, agent.Change{
+		Name: in.Name, HumanOversight: in.HumanOversight, IncomingPolicy: in.IncomingPolicy,
+		OutgoingPolicy: in.OutgoingPolicy, Unlisted: in.Unlisted,
+	})
+}
+
+func (s *Service) deleteAgent(c *Call, in *api.DeleteAgent) (NoContent, error) {
+	_, err := s.changeAgent(c, in.ID, agent.Revoke{})
+	return NoContent{}, err
+}
+
+// uploadKeys replaces one key or both; senders see the new ones at once.
+func (s *Service) uploadKeys(c *Call, in *api.UploadKeys) (api.Agent, error) {
+	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
+	if err != nil {
+		return api.Agent{}, err
+	}
+	return s.changeAgent(c, in.ID, agent.RotateKeys{Signing: keys.signing, Encryption: keys.encryption})
+}
+
+// changeAgent puts a command to one of the caller's agents.
+func (s *Service) changeAgent(c *Call, id parley.AgentID, command agent.Command) (api.Agent, error) {
+	if _, err := s.ownAgent(c, id); err != nil {
+		return api.Agent{}, err
+	}
+	a, err := s.Node.ChangeAgent(c.Context(), id, command)
+	if err != nil {
+		return api.Agent{}, err
+	}
+	return s.agentOf(c.Context(), a)
+}
+
+// agentOf is an agent as its owner sees it. // spec: Agent (AgentRead)
+func (s *Service) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) {
+	handle, err := s.handle(ctx, a)
+	signing := api.NewJWK(parley.Ed25519, a.GetSigningKey())
+	encryption := api.NewJWK(parley.X25519, a.GetEncryptionKey())
+	read := api.Agent{
+		ID: a.AgentID(), AgentID: a.AgentID(), OrgID: a.Owner(), Name: a.GetName(), HumanOversight: a.GetHumanOversight(),
+		IncomingPolicy: a.GetIncomingPolicy(), OutgoingPolicy: a.GetOutgoingPolicy(), Unlisted: a.GetUnlisted(),
+		CreatedAt: api.At(a.CreatedAt()), Handle: &handle, VerificationWords: new(auth.VerificationWords(a.GetSigningKey())),
+		SigningPublicKey: &signing, EncryptionPublicKey: &encryption, Warnings: a.Warnings(),
+	}
+	if at, revoked := a.RevokedAt(); revoked {
+		read.RevokedAt = new(api.At(at))
+	}
+	return read, err
+}

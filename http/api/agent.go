@@ -1,0 +1,138 @@
+package api
+
+import "parley"
+
+// Policies of an agent. // spec: Agent (AgentRead)
+const (
+	AcceptAll  = "accept_all"
+	SendAll    = "send_all"
+	GroupsOnly = "groups_only"
+)
+
+// Agent is AgentRead of the specification.
+type Agent struct {
+	ID parley.AgentID `json:"id"`
+	// AgentID is ID once more.
+	AgentID parley.AgentID `json:"agent_id"`
+	OrgID   parley.OrgID   `json:"org_id"`
+	Name    string         `json:"name"`
+	// HumanOversight tells whether a person supervises the agent.
+	HumanOversight bool   `json:"human_oversight"`
+	IncomingPolicy string `json:"incoming_policy"`
+	OutgoingPolicy string `json:"outgoing_policy"`
+	// Unlisted keeps the agent out of the public directory.
+	Unlisted  bool    `json:"unlisted"`
+	CreatedAt Time    `json:"created_at"`
+	RevokedAt *Time   `json:"revoked_at"`
+	Handle    *string `json:"handle"`
+	// VerificationWords are five BIP39 words of the signing key, for people to
+	// compare by voice.
+	VerificationWords   *string `json:"verification_words"`
+	SigningPublicKey    *JWK    `json:"signing_public_key"`
+	EncryptionPublicKey *JWK    `json:"encryption_public_key"`
+	// Warnings is an empty array if there are none.
+	Warnings []string `json:"warnings"`
+	// PollURL appears only in the 201 of the agent's creation.
+	PollURL *string `json:"poll_url,omitzero"`
+}
+
+// CreateAgent makes an agent: POST /agents. No other member is accepted.
+type CreateAgent struct {
+	_ struct{} `additionalProperties:"false"`
+
+	Name                string `json:"name" required:"true" minLength:"1" maxLength:"200" pattern:"^[a-z0-9](?:[a-z0-9-]{0,198}[a-z0-9])?$"`
+	SigningPublicKey    *JWK   `json:"signing_public_key" required:"true"`
+	EncryptionPublicKey *JWK   `json:"encryption_public_key" required:"true"`
+	HumanOversight      *bool  `json:"human_oversight,omitzero" default:"true"`
+	Unlisted            *bool  `json:"unlisted,omitzero" default:"false"`
+}
+
+// ListAgents asks for the organization's agents, oldest first: GET /agents. The
+// answer is a plain array of Agent.
+type ListAgents struct {
+	IncludeRevoked bool `json:"-" query:"include_revoked" default:"false"`
+}
+
+// GetAgent asks for one agent of the organization: GET /agents/{id}.
+type GetAgent struct {
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+}
+
+// AgentPatch changes an agent: PATCH /agents/{id}.
+type AgentPatch struct {
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+	// Name is accepted with the value it has; any other is a conflict.
+	Name           *string `json:"name,omitzero" minLength:"1" maxLength:"200" pattern:"^[a-z0-9](?:[a-z0-9-]{0,198}[a-z0-9])?$"`
+	HumanOversight *bool   `json:"human_oversight,omitzero"`
+	IncomingPolicy *string `json:"incoming_policy,omitzero" enum:"accept_all,groups_only"`
+	OutgoingPolicy *string `json:"outgoing_policy,omitzero" enum:"send_all,groups_only"`
+	Unlisted       *bool   `json:"unlisted,omitzero"`
+}
+
+// DeleteAgent revokes an agent for good: DELETE /agents/{id}.
+type DeleteAgent struct {
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+}
+
+// UploadKeys rotates one key of an agent or both: POST /agents/{id}/keys.
+type UploadKeys struct {
+	ID                  parley.AgentID `json:"-" path:"id" required:"true"`
+	SigningPublicKey    *JWK           `json:"signing_public_key,omitzero"`
+	EncryptionPublicKey *JWK           `json:"encryption_public_key,omitzero"`
+}
+
+// GetKeys asks for the public keys of any active agent: GET /agents/{id}/keys.
+type GetKeys struct {
+	// ID is the agent's id or its handle.
+	ID string `json:"-" path:"id" required:"true"`
+	// Kid names a key, which may be a former one; it then stands in the answer in
+	// the place of the current key on its curve.
+	Kid *string `json:"-" query:"kid" maxLength:"255"`
+}
+
+// AgentKeys are the public keys of an agent.
+type AgentKeys struct {
+	AgentID             parley.AgentID `json:"agent_id"`
+	Handle              *string        `json:"handle"`
+	SigningPublicKey    *JWK           `json:"signing_public_key"`
+	EncryptionPublicKey *JWK           `json:"encryption_public_key"`
+}
+
+// GetBatchKeys asks for the keys of many agents: GET /agents/keys?ids=a,b,c.
+type GetBatchKeys struct {
+	// IDs are at most 200, separated by commas, given as one parameter or several.
+	IDs []parley.AgentID `json:"-" query:"ids" required:"true" maxItems:"200" split:"true"`
+}
+
+// BatchKeys is the answer; revoked and unknown agents are left out.
+type BatchKeys struct {
+	Keys map[parley.AgentID]AgentKeys `json:"keys"`
+}
+
+// PollToken is the answer of POST /agents/{id}/poll-token.
+type PollToken struct {
+	// PollURL is absolute; its token replaces the one before.
+	PollURL string `json:"poll_url"`
+}
+
+// CreatePollToken makes the agent's poll token anew: POST /agents/{id}/poll-token.
+type CreatePollToken struct {
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+}
+
+// DeletePollToken revokes it: DELETE /agents/{id}/poll-token.
+type DeletePollToken struct {
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+}
+
+// Poll counts an agent's messages without authentication: GET /poll/{token}.
+type Poll struct {
+	Token string `json:"-" path:"token" required:"true"`
+	// Since is exclusive; its default is 24 hours ago.
+	Since *Time `json:"-" query:"since" format:"date-time"`
+}
+
+// PollCount is the answer of a poll.
+type PollCount struct {
+	Count int `json:"count"`
+}

@@ -1,0 +1,77 @@
+package api
+
+import "parley"
+
+// States of a conversation. // spec: Conversation status
+const (
+	Submitted     = "submitted"
+	Open          = "open"
+	Paused        = "paused"
+	InputRequired = "input_required"
+	Completed     = "completed"
+	Failed        = "failed"
+	Canceled      = "canceled"
+	Rejected      = "rejected"
+)
+
+// Conversation is the conversation record.
+type Conversation struct {
+	ID        parley.ConversationID `json:"id"`
+	Status    string                `json:"status"`
+	CreatedAt Time                  `json:"created_at"`
+	// ParentConversationID is set for sub-conversations.
+	ParentConversationID *parley.ConversationID `json:"parent_conversation_id"`
+	Metadata             Object                 `json:"metadata"`
+	// UpdatedAt appears only in the answer of a status change.
+	UpdatedAt *Time `json:"updated_at,omitzero"`
+}
+
+// GetConversation asks for a conversation: GET /conversations/{id}.
+type GetConversation struct {
+	ID parley.ConversationID `json:"-" path:"id" required:"true"`
+}
+
+// GetParticipants asks who takes part: GET /conversations/{id}/participants.
+// The answer is a plain array of Participant.
+type GetParticipants struct {
+	ID parley.ConversationID `json:"-" path:"id" required:"true"`
+}
+
+// Participant is an agent's part in a conversation.
+type Participant struct {
+	AgentID parley.AgentID `json:"agent_id"`
+	// Role is initiator, responder, observer or mediator.
+	Role     string `json:"role"`
+	JoinedAt Time   `json:"joined_at"`
+}
+
+// StatusPatch moves a conversation on: PATCH /conversations/{id}/status.
+type StatusPatch struct {
+	ID          parley.ConversationID `json:"-" path:"id" required:"true"`
+	ActingAgent string                `json:"-" header:"X-Svc-Agent"`
+
+	Status string  `json:"status" required:"true" enum:"submitted,open,paused,input_required,completed,failed,canceled,rejected"`
+	Reason *string `json:"reason,omitzero" maxLength:"500"`
+}
+
+// Transcript asks for a page of both sides of a conversation:
+// GET /conversations/{id}/messages. The answer is a Page of Message.
+type Transcript struct {
+	ID parley.ConversationID `json:"-" path:"id" required:"true"`
+	// ActingAgent is the participant whose view is asked for; of several of the
+	// organization's the initiator is the default.
+	ActingAgent string  `json:"-" header:"X-Svc-Agent"`
+	Limit       int     `json:"-" query:"limit" default:"50" minimum:"1" maximum:"200"`
+	Cursor      *string `json:"-" query:"cursor"`
+	// Order is asc (oldest first) or desc.
+	Order string `json:"-" query:"order" default:"asc" enum:"asc,desc"`
+}
+
+// AgentConversations asks for a page of the conversations an agent takes part
+// in, newest first: GET /agents/{id}/conversations. The answer is a Page of
+// Conversation.
+type AgentConversations struct {
+	ID     parley.AgentID `json:"-" path:"id" required:"true"`
+	Limit  int            `json:"-" query:"limit" default:"20" minimum:"1" maximum:"100"`
+	Cursor *string        `json:"-" query:"cursor"`
+}

@@ -1,0 +1,76 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+
+	"parley"
+)
+
+// JWK is a public key of kind OKP (RFC 8037): an Ed25519 key that checks
+// signatures or an X25519 key that messages are sealed to.
+type JWK struct {
+	// KeyType is OKP.
+	KeyType string `json:"kty" required:"true" enum:"OKP"`
+	// Curve is Ed25519 or X25519.
+	Curve string `json:"crv" required:"true" enum:"Ed25519,X25519"`
+	// X is the raw 32-byte public key in base64url without padding.
+	X string `json:"x" required:"true" minLength:"43" maxLength:"43"`
+	// Kid is the RFC 7638 thumbprint. The service always sends it and computes it
+	// itself: one that is uploaded is dropped.
+	Kid string `json:"kid,omitzero"`
+
+	private bool
+}
+
+var (
+	// ErrPrivateKey says that a JWK carries a private part. // contract: 11
+	ErrPrivateKey = errors.New("a private key must never be sent")
+	// ErrKeyKind says that a JWK is not an OKP key on the curve asked for.
+	ErrKeyKind = errors.New("value should be an OKP key on the curve expected")
+	// ErrKeyBytes says that the x of a JWK is not 32 bytes in canonical base64url.
+	ErrKeyBytes = errors.New("x should be 32 bytes in canonical base64url without padding")
+)
+
+// NewJWK is the JWK of a raw 32-byte public key, its thumbprint included.
+func NewJWK(curve string, raw []byte) JWK {
+	return JWK{KeyType: "OKP", Curve: curve, X: base64.RawURLEncoding.EncodeToString(raw), Kid: parley.Thumbprint(curve, raw)}
+}
+
+// Private reports whether the JWK was read from JSON that had a member d. The
+// private value itself is not kept.
+func (k JWK) Private() bool { return k.private }
+
+// Raw is the 32-byte public key, when k is a public OKP key on the curve.
+func (k JWK) Raw(curve string) ([]byte, error) {
+	if k.private {
+		return nil, ErrPrivateKey
+	}
+	if k.KeyType != "OKP" || k.Curve != curve {
+		return nil, ErrKeyKind
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(k.X)
+	// The decoder skips line ends, hence the length of the text.
+	if err != nil || len(raw) != 32 || len(k.X) != 43 {
+		return nil, ErrKeyBytes
+	}
+	return raw, nil
+}
+
+// UnmarshalJSON reads kty, crv, x and kid, notes whether there is a d, and
+// drops all else.
+func (k *JWK) UnmarshalJSON(b []byte) error {
+	var in struct {
+		KeyType string          `json:"kty"`
+		Curve   string          `json:"crv"`
+		X       string          `json:"x"`
+		Kid     string          `json:"kid"`
+		D       json.RawMessage `json:"d"`
+	}
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	*k = JWK{KeyType: in.KeyType, Curve: in.Curve, X: in.X, Kid: in.Kid, private: in.D != nil}
+	return nil
+}

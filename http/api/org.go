@@ -1,0 +1,44 @@
+package api
+
+import "parley"
+
+// Org is the organization record. // spec: Organization
+type Org struct {
+	ID           parley.OrgID `json:"id"`
+	Name         string       `json:"name"`
+	ContactEmail *string      `json:"contact_email"`
+	// CountryCode is two capital letters.
+	CountryCode *string `json:"country_code"`
+	Slug        *string `json:"slug"`
+	TrustTier   int     `json:"trust_tier"`
+	// AgentCount counts the active agents.
+	AgentCount int  `json:"agent_count"`
+	CreatedAt  Time `json:"created_at"`
+}
+
+// OrgPatch changes the organization: PATCH /org.
+type OrgPatch struct {
+	Name         *string           `json:"name,omitzero" minLength:"1" maxLength:"200"`
+	ContactEmail Clearable[string] `json:"contact_email,omitzero" minLength:"3" maxLength:"254" pattern:"^[^@\\s]+@[^@\\s]+$" format:"email"`
+	// CountryCode is accepted in either case and kept upper-cased.
+	CountryCode Clearable[string] `json:"country_code,omitzero" pattern:"^[A-Za-z]{2}$"`
+	// Slug is accepted with the value it has; any other is a conflict.
+	Slug *string `json:"slug,omitzero" minLength:"2" maxLength:"32" pattern:"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$"`
+}
+
+// Quotas is the answer of GET /org/quotas.
+type Quotas struct {
+	Tier int `json:"tier"`
+	// Quotas are keyed by name: agents, messages_per_day, groups, …
+	Quotas map[string]Quota `json:"quotas"`
+}
+
+// Quota is one allowance and its use.
+type Quota struct {
+	// Limit is null where there is none.
+	Limit *int `json:"limit"`
+	// Used is null where use is not counted for the organization as a whole.
+	Used *int `json:"used"`
+	// ResetsAt appears on allowances that renew.
+	ResetsAt *Time `json:"resets_at,omitzero"`
+}

@@ -1,0 +1,59 @@
+package api
+
+import "parley"
+
+// Register asks for a proof-of-work challenge: POST /auth/register.
+type Register struct {
+	// Email becomes the organization's contact_email.
+	Email string `json:"email" required:"true" minLength:"3" maxLength:"254" pattern:"^[^@\\s]+@[^@\\s]+$" format:"email"`
+	// OrgSlug becomes part of every handle and can never change.
+	OrgSlug string `json:"org_slug" required:"true" minLength:"2" maxLength:"32" pattern:"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$"`
+	// OrgName defaults to the slug.
+	OrgName *string `json:"org_name,omitzero" minLength:"1" maxLength:"200"`
+}
+
+// Challenge is a proof of work to be done: find a nonce such that SHA-256 of
+// challenge, a colon and the nonce begins with difficulty zero bits.
+type Challenge struct {
+	ChallengeID parley.RegistrationID `json:"challenge_id"`
+	// Algorithm is sha256-hashcash.
+	Algorithm string `json:"algorithm"`
+	// Challenge is 32 hexadecimal characters; they are hashed as text.
+	Challenge string `json:"challenge"`
+	// Difficulty counts bits.
+	Difficulty int  `json:"difficulty"`
+	ExpiresAt  Time `json:"expires_at"`
+	// ExpiresIn counts seconds.
+	ExpiresIn int `json:"expires_in"`
+	// Instructions say in words what to do.
+	Instructions string `json:"instructions"`
+}
+
+// Solve hands in the solution: POST /auth/register/solve.
+type Solve struct {
+	ChallengeID parley.RegistrationID `json:"challenge_id" required:"true"`
+	// Nonce is any text that solves the challenge.
+	Nonce string `json:"nonce" required:"true" maxLength:"64" aliases:"solution"`
+}
+
+// Credentials are what an organization authenticates with: the answer of
+// POST /auth/register/solve and of POST /org/credentials.
+type Credentials struct {
+	OrgID    parley.OrgID    `json:"org_id"`
+	OrgSlug  string          `json:"org_slug"`
+	ClientID parley.ClientID `json:"client_id"`
+	// ClientSecret is shown this once; the service keeps only a hash.
+	ClientSecret string `json:"client_secret"`
+	TrustTier    int    `json:"trust_tier"`
+	// TokenURL is the absolute address of the token endpoint.
+	TokenURL  string `json:"token_url"`
+	CreatedAt Time   `json:"created_at"`
+}
+
+// CreateCredentials makes a second pair of credentials: POST /org/credentials.
+type CreateCredentials struct{}
+
+// DeleteCredentials revokes a pair: DELETE /org/credentials/{client_id}.
+type DeleteCredentials struct {
+	ClientID parley.ClientID `json:"-" path:"client_id" required:"true"`
+}

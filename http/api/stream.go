@@ -1,0 +1,36 @@
+package api
+
+import "parley"
+
+// Names of the events of an agent's stream.
+const (
+	EventMessage   = "message"
+	EventStatus    = "status"
+	EventHeartbeat = "heartbeat"
+	// EventGap comes first when the stream cannot resume where it was asked to.
+	EventGap = "gap"
+)
+
+// Stream opens the server-sent events of an agent: GET /agents/{id}/stream.
+type Stream struct {
+	ID parley.AgentID `json:"-" path:"id" required:"true"`
+	// LastEventID is the id of the last message seen: the stream goes on after it.
+	// The nil UUID asks for everything; an unknown id is answered by a gap.
+	LastEventID string `json:"-" header:"Last-Event-ID"`
+}
+
+// StatusEvent is the data of a status event.
+type StatusEvent struct {
+	ConversationID parley.ConversationID `json:"conversation_id"`
+	Status         string                `json:"status"`
+}
+
+// HeartbeatEvent is the data of a heartbeat.
+type HeartbeatEvent struct {
+	Timestamp Time `json:"timestamp"`
+}
+
+// GapEvent is the data of a gap.
+type GapEvent struct {
+	Reason string `json:"reason"`
+}

@@ -1,0 +1,56 @@
+package api
+
+// TokenRequest is the body of POST /oauth/token, form-encoded or JSON. The
+// credentials may stand in it or in the Authorization header; an empty body
+// asks for the client_credentials grant.
+type TokenRequest struct {
+	GrantType    string  `json:"grant_type,omitzero" default:"client_credentials"`
+	ClientID     *string `json:"client_id,omitzero"`
+	ClientSecret *string `json:"client_secret,omitzero"`
+	Scope        *string `json:"scope,omitzero"`
+}
+
+// Token is an access token: the answer of POST /oauth/token.
+type Token struct {
+	// AccessToken is a JWT signed with Ed25519.
+	AccessToken string `json:"access_token"`
+	// TokenType is Bearer.
+	TokenType string `json:"token_type"`
+	// ExpiresIn counts seconds.
+	ExpiresIn int `json:"expires_in"`
+	// Scope is org.
+	Scope string `json:"scope"`
+}
+
+// AuthorizationServer is the answer of GET
+// /.well-known/oauth-authorization-server, after RFC 8414.
+type AuthorizationServer struct {
+	Issuer        string   `json:"issuer"`
+	TokenEndpoint string   `json:"token_endpoint"`
+	JWKSURI       string   `json:"jwks_uri"`
+	Scopes        []string `json:"scopes_supported"`
+	// ResponseTypes is empty: there is no authorization endpoint.
+	ResponseTypes []string `json:"response_types_supported"`
+	GrantTypes    []string `json:"grant_types_supported"`
+	AuthMethods   []string `json:"token_endpoint_auth_methods_supported"`
+	Documentation string   `json:"service_documentation"`
+}
+
+// SigningKey is one public key that the service signs tokens with.
+type SigningKey struct {
+	KeyType string `json:"kty"`
+	Curve   string `json:"crv"`
+	X       string `json:"x"`
+	// Kid is the RFC 7638 thumbprint, the kid of the tokens' header.
+	Kid string `json:"kid"`
+	// Use is sig.
+	Use string `json:"use"`
+	// Algorithm is EdDSA.
+	Algorithm string `json:"alg"`
+}
+
+// SigningKeys is the answer of GET /.well-known/jwks.json: the current key and
+// those whose tokens may still be alive.
+type SigningKeys struct {
+	Keys []SigningKey `json:"keys"`
+}

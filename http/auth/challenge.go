@@ -1,0 +1,109 @@
+package auth
+
+import (
+	"encoding/hex"
+	"math/bits"
+	"sync"
+	"time"
+
+	"parley"
+
+	"github.com/maypok86/otter/v2"
+)
+
+// ChallengeAlgorithm names the proof of work in registration answers.
+const ChallengeAlgorithm = "sha256-hashcash"
+
+// NewChallenge is the random text of a proof-of-work challenge: 32 hex digits.
+func NewChallenge(entropy parley.Entropy) string {
+	b := draw(entropy)
+	return hex.EncodeToString(b[8:24])
+}
+
+const (
+	// freeRegistrations per address and hour cost nothing extra.
+	freeRegistrations = 10
+	// extraBitsMax bounds what an address can be asked for beyond the base:
+	// 256 times the work.
+	extraBitsMax = 8
+	// difficultyAddresses bounds the memory of Difficulty, in addresses.
+	difficultyAddresses = 1 << 16
+)
+
+// Difficulty says how many zero bits the next registration from an address has
+// to find. It rises by one bit when the registrations of the last hour reach
+// ten and by one more with each doubling, up to eight bits above the base.
+// It is safe for concurrent use. // spec: Authentication
+type Difficulty struct {
+	base  int
+	clock parley.Clock
+	// seen is nil when the difficulty is fixed.
+	seen *otter.Cache[string, *hourly]
+}
+
+// hourly counts events over a sliding hour, estimated from the counts of the
+// current and the previous clock hour.
+type hourly struct {
+	mu       sync.Mutex
+	hour     int64
+	current  int
+	previous int
+}
+
+// NewDifficulty starts at base bits. When adaptive is false, as in development,
+// it stays there.
+func NewDifficulty(base int, adaptive bool, clock parley.Clock) *Difficulty {
+	d := &Difficulty{base: base, clock: clock}
+	if adaptive {
+		d.seen = otter.Must(&otter.Options[string, *hourly]{
+			MaximumSize:      difficultyAddresses,
+			ExpiryCalculator: otter.ExpiryAccessing[string, *hourly](2*time.Hour + time.Minute),
+			Clock:            cacheClock{clock},
+		})
+	}
+	return d
+}
+
+// Bits is the difficulty of the next challenge for an address. The address is
+// whatever key the caller counts by, an IPv6 /64 for instance.
+func (d *Difficulty) Bits(address string) int {
+	if d.seen == nil {
+		return d.base
+	}
+	cell, ok := d.seen.GetIfPresent(address)
+	if !ok {
+		return d.base
+	}
+	return d.base + min(extraBitsMax, bits.Len(uint(cell.count(d.clock(), 0)/freeRegistrations)))
+}
+
+// Count notes one registration from an address.
+func (d *Difficulty) Count(address string) {
+	if d.seen == nil {
+		return
+	}
+	cell, _ := d.seen.ComputeIfAbsent(address, func() (*hourly, bool) { return &hourly{}, false })
+	cell.count(d.clock(), 1)
+}
+
+// count adds n events at now and estimates those of the hour that ends there.
+func (h *hourly) count(now time.Time, n int) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch hour := now.Unix() / 3600; {
+	case hour == h.hour+1:
+		h.hour, h.previous, h.current = hour, h.current, 0
+	case hour > h.hour+1:
+		h.hour, h.previous, h.current = hour, 0, 0
+	}
+	h.current += n
+	remaining := 3600 - now.Unix()%3600
+	return h.current + h.previous*int(remaining)/3600
+}
+
+// cacheClock lets caches age by the clock that everything else reads. It has no
+// ticks: expired entries leave when others arrive.
+type cacheClock struct{ now parley.Clock }
+
+func (c cacheClock) NowNano() int64                      { return c.now().UnixNano() }
+func (c cacheClock) Tick(time.Duration) <-chan time.Time { return nil }

@@ -1,0 +1,148 @@
+package auth
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// masterKeyBytes is the size of a master key file: the raw key, nothing else.
+const masterKeyBytes = 32
+
+// sealedSeed marks the form of a sealed seed, so that another may follow.
+const sealedSeed = 1
+
+var (
+	// ErrMasterKey says that a file cannot serve as the master key.
+	ErrMasterKey = errors.New("unusable master key file")
+	// ErrSealed says that a sealed seed was not sealed under this master key
+	// for this key id.
+	ErrSealed = errors.New("sealed signing key does not open")
+)
+
+// MasterKey seals the signing keys at rest. It lives in a file of its own, so
+// that a copy of the data alone reveals none of them.
+type MasterKey struct {
+	aead cipher.AEAD
+	key  []byte
+}
+
+// LoadMasterKey reads the master key from a file, and makes the file if there
+// is none: 32 fresh bytes, readable by its owner alone, on stable storage under
+// its name before it is used. A file of another size, or one that others may
+// read, is refused with an error that wraps ErrMasterKey.
+//
+// The key is drawn from the system's generator and from nothing else: it must
+// never be one that a test could have foreseen.
+func LoadMasterKey(path string) (*MasterKey, error) {
+	key, err := readMasterKey(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = createMasterKey(path); err == nil {
+			key, err = readMasterKey(path)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return NewMasterKey(key)
+}
+
+// NewMasterKey is a master key of 32 given bytes.
+func NewMasterKey(key []byte) (*MasterKey, error) {
+	if len(key) != masterKeyBytes {
+		return nil, fmt.Errorf("%w: %d bytes instead of %d", ErrMasterKey, len(key), masterKeyBytes)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	return &MasterKey{aead: aead, key: bytes.Clone(key)}, nil
+}
+
+// Derive gives a secret of 32 bytes for another purpose, the same one each
+// time; from it nothing can be learned of the key or of other purposes.
+func (m *MasterKey) Derive(purpose string) ([]byte, error) {
+	return hkdf.Key(sha256.New, m.key, nil, "parley "+purpose, 32)
+}
+
+// SealSeed encrypts the seed of the signing key named kid. Nonces are drawn
+// from the system's generator, because one that repeats breaks the seal.
+func (m *MasterKey) SealSeed(kid string, seed []byte) []byte {
+	return m.aead.Seal([]byte{sealedSeed}, nil, seed, []byte(kid))
+}
+
+// OpenSeed is the reverse of SealSeed. Another kid, another master key or a
+// changed byte is ErrSealed.
+func (m *MasterKey) OpenSeed(kid string, sealed []byte) ([]byte, error) {
+	if len(sealed) == 0 || sealed[0] != sealedSeed {
+		return nil, ErrSealed
+	}
+	seed, err := m.aead.Open(nil, nil, sealed[1:], []byte(kid))
+	if err != nil || len(seed) != 32 {
+		return nil, ErrSealed
+	}
+	return seed, nil
+}
+
+func readMasterKey(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s is not a regular file", ErrMasterKey, path)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return nil, fmt.Errorf("%w: %s has mode %04o and must not be accessible to others (chmod 600)", ErrMasterKey, path, mode)
+	}
+	if info.Size() != masterKeyBytes {
+		return nil, fmt.Errorf("%w: %s has %d bytes instead of %d", ErrMasterKey, path, info.Size(), masterKeyBytes)
+	}
+	key := make([]byte, masterKeyBytes)
+	_, err = io.ReadFull(f, key)
+	return key, err
+}
+
+// createMasterKey makes the file appear under its name complete or not at all.
+// When another process was faster, its file stays and is the key.
+func createMasterKey(path string) error {
+	dir := filepath.Dir(path)
+	tmp, err := os.CreateTemp(dir, filepath.Base(path)+".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	key := make([]byte, masterKeyBytes)
+	_, _ = rand.Read(key) // never fails since Go 1.24
+	_, err = tmp.Write(key)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,113 @@
+package auth_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"parley/http/auth"
+)
+
+func TestAMasterKeyIsMadeOnceAndFound(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "master.key")
+	made := make([]*auth.MasterKey, 8)
+	var group sync.WaitGroup
+	for i := range made {
+		group.Go(func() {
+			key, err := auth.LoadMasterKey(path)
+			if err != nil {
+				t.Error(err)
+			}
+			made[i] = key
+		})
+	}
+	group.Wait()
+	if t.Failed() {
+		return
+	}
+	seed := bytes.Repeat([]byte{7}, 32)
+	sealed := made[0].SealSeed("kid", seed)
+	for i, key := range made {
+		if got, err := key.OpenSeed("kid", sealed); err != nil || !bytes.Equal(got, seed) {
+			t.Fatalf("loader %d has another key: %v", i, err)
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != 32 {
+		t.Fatalf("%v, %v", info, err)
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(left) != 1 {
+		t.Fatalf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestUnfitMasterKeyFilesAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		size int
+		mode os.FileMode
+	}{
+		{"empty", 0, 0o600}, {"short", 31, 0o600}, {"long", 33, 0o600}, {"group may read", 32, 0o640}, {"world may read", 32, 0o604},
+	} {
+		path := filepath.Join(t.TempDir(), "master.key")
+		if err := os.WriteFile(path, make([]byte, c.size), c.mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, c.mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := auth.LoadMasterKey(path); !errors.Is(err, auth.ErrMasterKey) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if _, err := auth.LoadMasterKey(t.TempDir()); err == nil {
+		t.Error("a directory serves as key")
+	}
+	if _, err := auth.LoadMasterKey(filepath.Join(t.TempDir(), "absent", "master.key")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("in a missing directory: %v", err)
+	}
+}
+
+func TestASealedSeedOpensOnlyAsItself(t *testing.T) {
+	key, err := auth.NewMasterKey(bytes.Repeat([]byte{1}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := auth.NewMasterKey(bytes.Repeat([]byte{2}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := bytes.Repeat([]byte{9}, 32)
+	sealed := key.SealSeed("kid", seed)
+	if bytes.Equal(sealed, key.SealSeed("kid", seed)) || bytes.Contains(sealed, seed[:8]) {
+		t.Fatal("the seal is not fresh")
+	}
+	if got, err := key.OpenSeed("kid", sealed); err != nil || !bytes.Equal(got, seed) {
+		t.Fatalf("%x, %v", got, err)
+	}
+	if _, err := key.OpenSeed("another", sealed); !errors.Is(err, auth.ErrSealed) {
+		t.Errorf("under another kid: %v", err)
+	}
+	if _, err := other.OpenSeed("kid", sealed); !errors.Is(err, auth.ErrSealed) {
+		t.Errorf("under another master key: %v", err)
+	}
+	for i := range sealed {
+		changed := bytes.Clone(sealed)
+		changed[i] ^= 1
+		if _, err := key.OpenSeed("kid", changed); !errors.Is(err, auth.ErrSealed) {
+			t.Fatalf("byte %d changed: %v", i, err)
+		}
+	}
+	for n := range sealed {
+		if _, err := key.OpenSeed("kid", sealed[:n]); !errors.Is(err, auth.ErrSealed) {
+			t.Fatalf("cut to %d bytes: %v", n, err)
+		}
+	}
+	if _, err := auth.NewMasterKey(seed[:16]); !errors.Is(err, auth.ErrMasterKey) {
+		t.Errorf("16 bytes: %v", err)
+	}
+}

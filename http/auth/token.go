@@ -1,0 +1,196 @@
+package auth
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"parley"
+
+	"github.com/go-json-experiment/json"
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/maypok86/otter/v2"
+)
+
+const (
+	tokenType = "at+jwt"
+	// tokenBytesMax bounds a token before anything is decoded.
+	tokenBytesMax = 4096
+	// leeway forgives the clock of another node that minted a token. It does
+	// not lengthen a token's life.
+	leeway = 30 * time.Second
+	// verifiedMax bounds the cache of verified tokens, in tokens.
+	verifiedMax = 1 << 16
+)
+
+// Claims is what a verified token says. Whether the organization and the client
+// still exist, and at which tier, is read from state by the caller.
+type Claims struct {
+	OrgID    parley.OrgID
+	Slug     string
+	ClientID parley.ClientID
+	Expires  time.Time
+}
+
+// Issuer mints and verifies access tokens: EdDSA JWTs of type at+jwt that live
+// fifteen minutes. It is safe for concurrent use. // spec: Authentication
+type Issuer struct {
+	issuer   string
+	audience string
+	clock    parley.Clock
+	entropy  parley.Entropy
+	parser   *jwt.Parser
+	keys     atomic.Pointer[keyring]
+	// verified remembers tokens by their SHA-256 until they expire, because a
+	// signature check costs more than everything else a request does at the door.
+	verified *otter.Cache[[sha256.Size]byte, verdict]
+}
+
+// keyring is a key set prepared for look-up. Its address is its identity: a
+// verdict reached under another one does not count.
+type keyring struct {
+	set   KeySet
+	byKid map[string]SigningKey
+}
+
+type verdict struct {
+	claims Claims
+	under  *keyring
+}
+
+// NewIssuer makes an issuer. issuer and audience are the values of iss and aud,
+// both the base URL in a plain installation.
+func NewIssuer(issuer, audience string, keys KeySet, clock parley.Clock, entropy parley.Entropy) *Issuer {
+	i := &Issuer{
+		issuer: issuer, audience: audience, clock: clock, entropy: entropy,
+		parser: jwt.NewParser(
+			jwt.WithValidMethods([]string{Algorithm}), jwt.WithStrictDecoding(), jwt.WithIssuer(issuer),
+			jwt.WithAudience(audience), jwt.WithExpirationRequired(), jwt.WithNotBeforeRequired(),
+			jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(clock)),
+		verified: otter.Must(&otter.Options[[sha256.Size]byte, verdict]{
+			MaximumSize: verifiedMax,
+			ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[[sha256.Size]byte, verdict]) time.Duration {
+				return e.Value.claims.Expires.Sub(clock())
+			}),
+			Clock: cacheClock{clock},
+		}),
+	}
+	i.SetKeys(keys)
+	return i
+}
+
+// SetKeys replaces all signing keys at once. Verdicts of the cache that were
+// reached under the former keys no longer count.
+func (i *Issuer) SetKeys(keys KeySet) {
+	ring := &keyring{set: keys, byKid: map[string]SigningKey{}}
+	for _, k := range keys.Others {
+		ring.byKid[k.Kid] = k
+	}
+	ring.byKid[keys.Current.Kid] = keys.Current
+	i.keys.Store(ring)
+}
+
+// Keys are the signing keys in use.
+func (i *Issuer) Keys() KeySet { return i.keys.Load().set }
+
+// Mint signs a token for a client of an organization and says when it expires.
+func (i *Issuer) Mint(org parley.OrgID, slug string, client parley.ClientID) (string, time.Time, error) {
+	now, key := i.clock(), i.keys.Load().set.Current
+	expires := time.Unix(now.Unix(), 0).Add(parley.TokenLifetime).UTC()
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+		"iss": i.issuer, "aud": i.audience, "sub": org, "org_id": org, "org_slug": slug, "client_id": client,
+		"iat": now.Unix(), "nbf": now.Unix(), "exp": expires.Unix(), "jti": shortID(i.entropy),
+	})
+	token.Header["kid"], token.Header["typ"] = key.Kid, tokenType
+	text, err := token.SignedString(key.Private)
+	return text, expires, err
+}
+
+// Verify judges a bearer token. It keeps nothing of the token's memory. A token
+// that is not of the right form is ErrInvalidToken; one that is, but was not
+// made by this service for itself, ErrNotAuthenticated; one that is over,
+// ErrTokenExpired. // spec: Errors
+func (i *Issuer) Verify(token []byte) (Claims, error) {
+	if len(token) > tokenBytesMax {
+		return Claims{}, ErrInvalidToken
+	}
+	ring, sum := i.keys.Load(), sha256.Sum256(token)
+	if known, ok := i.verified.GetIfPresent(sum); ok && known.under == ring {
+		if !i.clock().Before(known.claims.Expires) {
+			return Claims{}, ErrTokenExpired
+		}
+		return known.claims, nil
+	}
+	claims, err := i.judge(string(token), ring)
+	if err != nil {
+		return Claims{}, err
+	}
+	i.verified.Set(sum, verdict{claims: claims, under: ring})
+	return claims, nil
+}
+
+// accessClaims are the claims as they are read.
+type accessClaims struct {
+	jwt.RegisteredClaims
+	OrgID    parley.OrgID    `json:"org_id"`
+	Slug     string          `json:"org_slug"`
+	ClientID parley.ClientID `json:"client_id"`
+}
+
+func (i *Issuer) judge(token string, ring *keyring) (Claims, error) {
+	kid, err := readHeader(token)
+	if err != nil {
+		return Claims{}, err
+	}
+	read := accessClaims{}
+	_, err = i.parser.ParseWithClaims(token, &read, func(*jwt.Token) (any, error) {
+		if key, ok := ring.byKid[kid]; ok && key.live(i.clock()) {
+			return public(key.Private), nil
+		}
+		return ed25519.PublicKey(nil), ErrNotAuthenticated
+	})
+	switch {
+	case err == nil:
+	case errors.Is(err, jwt.ErrTokenMalformed):
+		return Claims{}, ErrInvalidToken
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return Claims{}, ErrTokenExpired
+	default:
+		return Claims{}, ErrNotAuthenticated
+	}
+	// The parser forgives exp the leeway too; a token's life is exact.
+	if !i.clock().Before(read.ExpiresAt.Time) {
+		return Claims{}, ErrTokenExpired
+	}
+	if read.OrgID.Zero() || read.ClientID.Zero() || read.Subject != read.OrgID.String() || read.ID == "" || read.IssuedAt == nil {
+		return Claims{}, ErrNotAuthenticated
+	}
+	return Claims{OrgID: read.OrgID, Slug: strings.Clone(read.Slug), ClientID: read.ClientID, Expires: read.ExpiresAt.UTC()}, nil
+}
+
+// readHeader checks the form of a token and the whole of its header, and gives
+// the key id. This service writes exactly three members; any other, such as a
+// place to fetch a key from, comes from a forger.
+func readHeader(token string) (kid string, err error) {
+	head, rest, ok := strings.Cut(token, ".")
+	if !ok || strings.Count(rest, ".") != 1 || strings.ContainsAny(token, "\r\n") {
+		return "", ErrInvalidToken
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(head)
+	if err != nil {
+		return "", ErrInvalidToken
+	}
+	members := map[string]any{}
+	if err := json.Unmarshal(raw, &members); err != nil || members["alg"] != Algorithm {
+		return "", ErrInvalidToken
+	}
+	kid, _ = members["kid"].(string)
+	if kid == "" || members["typ"] != tokenType || len(members) != 3 {
+		return "", ErrNotAuthenticated
+	}
+	return kid, nil
+}

@@ -1,0 +1,127 @@
+package client
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"parley"
+	"parley/http/api"
+)
+
+// Credentials are what an organization authenticates with. They marshal to JSON
+// with the secret in them: keep them as one keeps a password.
+type Credentials = api.Credentials
+
+// Client talks to one server. It is safe for concurrent use.
+type Client struct {
+	base     string
+	http     *http.Client
+	brand    string
+	clock    parley.Clock
+	timeout  time.Duration
+	attempts int
+	backoff  time.Duration
+	progress func(ProofProgress)
+	tokens   *tokens
+}
+
+// Option sets one property of a new Client.
+type Option func(*Client)
+
+// WithHTTPClient sets the HTTP client whose transport is used. Redirects are
+// never followed and its Timeout, which would cut streams, is not used.
+func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
+
+// WithCredentials sets what the client authenticates with.
+func WithCredentials(credentials Credentials) Option {
+	return func(c *Client) { c.tokens = &tokens{credentials: credentials} }
+}
+
+// WithBrand sets the word that the server uses in header names and in its own
+// message types; the default is svc.
+func WithBrand(brand string) Option { return func(c *Client) { c.brand = brand } }
+
+// WithClock sets the clock that tokens age by; the default is time.Now.
+func WithClock(clock parley.Clock) Option { return func(c *Client) { c.clock = clock } }
+
+// WithTimeout bounds one attempt of an ordinary call; the default is 30 s. Syncs
+// and streams have bounds of their own.
+func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// WithRetries sets how many times a call is tried in all where a repeat is safe
+// (default 4), and the pause before the second try (default 200 ms), which
+// doubles with each further one and is stretched to what the server asks for.
+func WithRetries(attempts int, backoff time.Duration) Option {
+	return func(c *Client) { c.attempts, c.backoff = max(attempts, 1), backoff }
+}
+
+// WithProofProgress sets a function that Register calls from time to time, never
+// concurrently, while it works on the proof.
+func WithProofProgress(f func(ProofProgress)) Option { return func(c *Client) { c.progress = f } }
+
+// ErrBaseURL says that a server's address is not an absolute http or https URL.
+var ErrBaseURL = errors.New("the base URL should be an absolute http or https address without query")
+
+// New is a client of the server at baseURL.
+func New(baseURL string, opts ...Option) (*Client, error) {
+	u, err := url.Parse(baseURL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, ErrBaseURL
+	}
+	c := &Client{
+		base: strings.TrimRight(baseURL, "/"), brand: "svc",
+		clock: time.Now, timeout: 30 * time.Second, attempts: 4, backoff: 200 * time.Millisecond,
+	}
+	for _, opt := range opts {
+		opt(c)
+	}
+	if c.http == nil {
+		c.http = &http.Client{Transport: newTransport()}
+	}
+	own := *c.http
+	own.Timeout = 0
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.http = &own
+	return c, nil
+}
+
+// newTransport keeps more connections to the one server than net/http would.
+func newTransport() http.RoundTripper {
+	standard, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport
+	}
+	t := standard.Clone()
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 256, 64
+	return t
+}
+
+// Close drops the connections that are idle. The client stays usable.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Authenticated is a client of the same server that uses the credentials.
+func (c *Client) Authenticated(credentials Credentials) *Client {
+	other := *c
+	other.tokens = &tokens{credentials: credentials}
+	return &other
+}
+
+// BaseURL is the address the client was made with, without a slash at its end.
+func (c *Client) BaseURL() string { return c.base }
+
+// Brand is the word the client uses in header names.
+func (c *Client) Brand() string { return c.brand }
+
+// MessageType is the reserved type of the server's brand that ends in name, such
+// as svc.v1.dm for dm.
+func (c *Client) MessageType(name string) string { return c.brand + ".v1." + name }
+
+func (c *Client) header(name string) string {
+	if c.brand == "" {
+		return "X-" + name
+	}
+	return "X-" + strings.ToUpper(c.brand[:1]) + c.brand[1:] + "-" + name
+}

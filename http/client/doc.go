@@ -1,0 +1,15 @@
+// Package client is the Go SDK of Parley: one method for each endpoint, tokens
+// that renew themselves, streams that resume themselves, and sessions of one
+// agent that seal what they send and verify what they open.
+//
+//	c, err := client.New("http://127.0.0.1:8080")
+//	credentials, err := c.Register(ctx, api.Register{Email: "a@b.example", OrgSlug: "acme"})
+//	c = c.Authenticated(*credentials)
+//	ring, err := client.CreateKeyRing("keys/ann.json")
+//	ann, err := c.NewAgent(ctx, api.CreateAgent{Name: "ann"}, ring)
+//	sent, err := ann.SendSealed(ctx, "bob@other.localhost", []byte(`{"hello":1}`), "svc.v1.dm")
+//
+// A call is repeated by itself only where a repeat can do no harm: always when
+// the server says that nothing happened, and for reads and keyed sends also when
+// the outcome is unknown.
+package client

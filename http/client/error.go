@@ -1,0 +1,143 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"parley"
+	"parley/http/api"
+)
+
+// Code is a stable word for what went wrong. It is an error itself, so that
+// errors.Is(err, client.NameTaken) tells one refusal from another.
+type Code string
+
+// Codes of the service. // contract: 2
+const (
+	ValidationError      Code = "validation_error"
+	InvalidCursor        Code = "invalid_cursor"
+	MethodNotAllowed     Code = "method_not_allowed"
+	PayloadTooLarge      Code = "payload_too_large"
+	UnsupportedMediaType Code = "unsupported_media_type"
+	NotAuthenticated     Code = "not_authenticated"
+	TokenExpired         Code = "token_expired"
+	InvalidToken         Code = "invalid_token"
+	InvalidClient        Code = "invalid_client"
+	TrustTierRequired    Code = "trust_tier_required"
+	NotOwner             Code = "not_owner"
+	RoleNotAllowed       Code = "role_not_allowed"
+	IncomingPolicy       Code = "incoming_policy"
+	OutgoingPolicy       Code = "outgoing_policy"
+	QuotaExceeded        Code = "quota_exceeded"
+	SignatureInvalid     Code = "signature_invalid"
+	NotFound             Code = "not_found"
+	NameTaken            Code = "name_taken"
+	SlugTaken            Code = "slug_taken"
+	SlugImmutable        Code = "slug_immutable"
+	NameImmutable        Code = "name_immutable"
+	InvalidTransition    Code = "invalid_transition"
+	ConversationClosed   Code = "conversation_closed"
+	IdempotencyMismatch  Code = "idempotency_mismatch"
+	SelfMessage          Code = "self_message"
+	AgentRequired        Code = "agent_required"
+	Gone                 Code = "gone"
+	RateLimited          Code = "rate_limited"
+	Overloaded           Code = "overloaded"
+	OutcomeUnknown       Code = "outcome_unknown"
+	PowInvalid           Code = "pow_invalid"
+	ChallengeExpired     Code = "challenge_expired"
+	ChallengeUsed        Code = "challenge_used"
+	Internal             Code = "internal"
+)
+
+func (c Code) Error() string { return string(c) }
+
+// Error is a refusal by the server.
+type Error struct {
+	// Status is the HTTP status.
+	Status int
+	// Class is the class of the specification's table, such as ConflictError.
+	Class string
+	// Code is the stable word; errors.Is compares it.
+	Code Code
+	// Detail is one sentence for a person.
+	Detail string
+	// RequestID is what the operator finds in the log.
+	RequestID string
+	// Fields are the faults of a 422, otherwise nil.
+	Fields []api.FieldError
+	// RetryAfter is how long the server asks to wait, 0 if it says nothing.
+	RetryAfter time.Duration
+	// Extra are the facts of the case, such as current_status and allowed.
+	Extra map[string]any
+
+	body []byte
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%d %s: %s", e.Status, e.Code, e.Detail)
+	if e.Code == "" {
+		text = fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
+	}
+	if e.RequestID != "" {
+		text += " (request " + e.RequestID + ")"
+	}
+	return text
+}
+
+// Is matches a Code, and a refusal of the ground package by its code.
+func (e *Error) Is(target error) bool {
+	if code, ok := target.(Code); ok {
+		return e.Code == code
+	}
+	var refusal *parley.Refusal
+	return errors.As(target, &refusal) && Code(refusal.Code) == e.Code
+}
+
+// readError makes an Error of a response whose body was read.
+func readError(resp *http.Response, body []byte) *Error {
+	e := &Error{Status: resp.StatusCode, RequestID: resp.Header.Get("X-Request-ID"), RetryAfter: retryAfter(resp.Header), body: body}
+	var shape struct {
+		Description string `json:"error_description"`
+		RequestID   string `json:"request_id"`
+	}
+	var plain api.Error
+	if json.Unmarshal(body, &shape) != nil {
+		return e
+	}
+	if e.RequestID == "" {
+		e.RequestID = shape.RequestID
+	}
+	var invalid api.Invalid
+	if json.Unmarshal(body, &plain) == nil {
+		e.Class, e.Code, e.Detail, e.Extra = plain.Error, Code(plain.Code), plain.Detail, plain.Extra
+	} else if json.Unmarshal(body, &invalid) == nil {
+		e.Class, e.Code, e.Fields, e.Detail = invalid.Error, Code(invalid.Code), invalid.Detail, sentences(invalid.Detail)
+	}
+	if e.Code == "" && shape.Description != "" { // a token error of another server
+		e.Code, e.Detail = Code(e.Class), shape.Description
+	}
+	return e
+}
+
+func sentences(fields []api.FieldError) string {
+	texts := make([]string, len(fields))
+	for i, f := range fields {
+		texts[i] = f.String()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// retryAfter reads the integer form of the header, the only one the service sends.
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return time.Duration(min(seconds, 24*60*60)) * time.Second
+}

@@ -1,0 +1,229 @@
+package client
+
+import (
+	"crypto/ecdh"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"parley"
+	"parley/http/api"
+)
+
+// ErrKeyFileOpen says that others than the owner may read a file of private keys.
+var ErrKeyFileOpen = errors.New("the key file is readable by others: chmod 600 it")
+
+// keyFile is a key ring on disk. Keys are private JWKs (RFC 8037), so that any
+// JOSE library reads them.
+type keyFile struct {
+	Version          int          `json:"version"`
+	AgentID          string       `json:"agent_id,omitempty"`
+	Handle           string       `json:"handle,omitempty"`
+	Signing          privateJWK   `json:"signing_key"`
+	Encryption       privateJWK   `json:"encryption_key"`
+	NextSigning      *privateJWK  `json:"next_signing_key,omitempty"`
+	NextEncryption   *privateJWK  `json:"next_encryption_key,omitempty"`
+	FormerEncryption []privateJWK `json:"former_encryption_keys"`
+}
+
+type privateJWK struct {
+	api.JWK
+	D string
+}
+
+type privateJWKFields struct {
+	KeyType string `json:"kty"`
+	Curve   string `json:"crv"`
+	X       string `json:"x"`
+	D       string `json:"d"`
+	Kid     string `json:"kid"`
+}
+
+func (p privateJWK) MarshalJSON() ([]byte, error) {
+	return json.Marshal(privateJWKFields{p.KeyType, p.Curve, p.X, p.D, p.Kid})
+}
+
+func (p *privateJWK) UnmarshalJSON(b []byte) error {
+	var in privateJWKFields
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	*p = privateJWK{api.JWK{KeyType: in.KeyType, Curve: in.Curve, X: in.X, Kid: in.Kid}, in.D}
+	return nil
+}
+
+func newPrivateJWK(public api.JWK, private []byte) privateJWK {
+	return privateJWK{public, base64.RawURLEncoding.EncodeToString(private)}
+}
+
+func (p privateJWK) private() []byte {
+	b, err := base64.RawURLEncoding.DecodeString(p.D)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func privatePair(p *keyPair) (signing, encryption privateJWK) {
+	return newPrivateJWK(p.publicSigning(), p.signing.key.Seed()), newPrivateJWK(p.publicEncryption(), p.encryption.Bytes())
+}
+
+// pairOf reads two keys and checks that their public halves are what the file says.
+func pairOf(signing, encryption privateJWK) (*keyPair, error) {
+	pair, err := newPair(signing.private(), encryption.private())
+	if err != nil {
+		return nil, err
+	}
+	if pair.publicSigning().X != signing.X || pair.publicEncryption().X != encryption.X {
+		return nil, errors.New("a private key does not belong to its public key")
+	}
+	return pair, nil
+}
+
+// CreateKeyRing makes fresh keys and keeps them in a new file at path, which
+// only its owner may read. It never replaces a file.
+func CreateKeyRing(path string) (*KeyRing, error) {
+	k, err := GenerateKeyRing()
+	if err != nil {
+		return nil, err
+	}
+	return k, k.Save(path)
+}
+
+// OpenKeyRing reads the ring that is kept at path. It refuses a file that others
+// may read.
+func OpenKeyRing(path string) (*KeyRing, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s: %w", path, ErrKeyFileOpen)
+	}
+	var file keyFile
+	if err := json.NewDecoder(f).Decode(&file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	k, err := file.ring()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	k.path = path
+	return k, nil
+}
+
+// Save keeps a ring that so far lived in memory in a new file at path. From then
+// on every change is kept there. It never replaces a file.
+func (k *KeyRing) Save(path string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := k.path
+	k.path = path
+	if err := k.write(os.Link); err != nil {
+		k.path = before
+		return err
+	}
+	return nil
+}
+
+// keep writes a ring that has a path; the lock is held.
+func (k *KeyRing) keep() error {
+	if k.path == "" {
+		return nil
+	}
+	return k.write(os.Rename)
+}
+
+// write puts the file into place whole or not at all: a new file is linked,
+// which fails if there is one, a changed one renamed over the old.
+func (k *KeyRing) write(place func(from, to string) error) error {
+	b, err := json.MarshalIndent(k.file(), "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(k.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(dir, ".keys-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	if _, err = tmp.Write(append(b, '\n')); err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	if err := place(tmp.Name(), k.path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes the name of a file durable, where the system can.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (k *KeyRing) file() keyFile {
+	f := keyFile{Version: 1, Handle: k.handle, FormerEncryption: []privateJWK{}}
+	if !k.agent.Zero() {
+		f.AgentID = k.agent.String()
+	}
+	f.Signing, f.Encryption = privatePair(&k.current)
+	if k.upcoming != nil {
+		signing, encryption := privatePair(k.upcoming)
+		f.NextSigning, f.NextEncryption = &signing, &encryption
+	}
+	for _, key := range k.former {
+		f.FormerEncryption = append(f.FormerEncryption, newPrivateJWK(api.NewJWK(parley.X25519, key.PublicKey().Bytes()), key.Bytes()))
+	}
+	return f
+}
+
+func (f keyFile) ring() (*KeyRing, error) {
+	if f.Version != 1 {
+		return nil, errors.New("unknown version of key file")
+	}
+	current, err := pairOf(f.Signing, f.Encryption)
+	if err != nil {
+		return nil, err
+	}
+	k := &KeyRing{current: *current, handle: f.Handle}
+	if f.AgentID != "" {
+		if err := k.agent.UnmarshalText([]byte(f.AgentID)); err != nil {
+			return nil, err
+		}
+	}
+	if f.NextSigning != nil && f.NextEncryption != nil {
+		if k.upcoming, err = pairOf(*f.NextSigning, *f.NextEncryption); err != nil {
+			return nil, err
+		}
+	}
+	for _, former := range f.FormerEncryption {
+		key, err := ecdh.X25519().NewPrivateKey(former.private())
+		if err != nil {
+			return nil, err
+		}
+		k.former = append(k.former, key)
+	}
+	return k, nil
+}

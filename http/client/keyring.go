@@ -1,0 +1,196 @@
+package client
+
+import (
+	"crypto/ecdh"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"sync"
+
+	"parley"
+	"parley/http/api"
+)
+
+// KeyRing holds the private keys of one agent: an Ed25519 key it signs with, an
+// X25519 key that others seal to, and the former X25519 keys, which open old
+// mail. A ring that was created or opened at a path is kept there. It is safe
+// for concurrent use within one process; two processes must not rotate one ring.
+type KeyRing struct {
+	mu     sync.RWMutex
+	path   string
+	agent  parley.AgentID
+	handle string
+
+	current keyPair
+	// upcoming are keys that were made and kept, but of which it is not known
+	// whether the service has them yet.
+	upcoming *keyPair
+	former   []*ecdh.PrivateKey
+}
+
+type keyPair struct {
+	signing    signingKey
+	encryption *ecdh.PrivateKey
+}
+
+type signingKey struct {
+	key ed25519.PrivateKey
+	kid string
+}
+
+var (
+	// ErrOtherAgent says that a key ring belongs to another agent.
+	ErrOtherAgent = errors.New("the key ring belongs to another agent")
+	// ErrKeysNotPublished says that the service publishes other keys for the agent
+	// than the ring has.
+	ErrKeysNotPublished = errors.New("the service publishes other keys for this agent than the key ring holds")
+)
+
+// GenerateKeyRing makes fresh keys that live in memory only, until Save gives
+// them a path.
+func GenerateKeyRing() (*KeyRing, error) {
+	pair, err := generatePair()
+	if err != nil {
+		return nil, err
+	}
+	return &KeyRing{current: *pair}, nil
+}
+
+// NewKeyRing makes a ring of given keys: the 32-byte Ed25519 seed and the
+// 32-byte X25519 private key.
+func NewKeyRing(signingSeed, encryptionKey []byte) (*KeyRing, error) {
+	pair, err := newPair(signingSeed, encryptionKey)
+	if err != nil {
+		return nil, err
+	}
+	return &KeyRing{current: *pair}, nil
+}
+
+func generatePair() (*keyPair, error) {
+	var seed, private [32]byte
+	_, _ = rand.Read(seed[:]) // never fails since Go 1.24
+	_, _ = rand.Read(private[:])
+	return newPair(seed[:], private[:])
+}
+
+func newPair(seed, private []byte) (*keyPair, error) {
+	if len(seed) != ed25519.SeedSize {
+		return nil, errors.New("an Ed25519 seed has 32 bytes")
+	}
+	key := ed25519.NewKeyFromSeed(seed)
+	encryption, err := ecdh.X25519().NewPrivateKey(private)
+	if err != nil {
+		return nil, err
+	}
+	kid := parley.Thumbprint(parley.Ed25519, key.Public().(ed25519.PublicKey))
+	return &keyPair{signing: signingKey{key, kid}, encryption: encryption}, nil
+}
+
+func (p *keyPair) publicSigning() api.JWK {
+	return api.NewJWK(parley.Ed25519, p.signing.key.Public().(ed25519.PublicKey))
+}
+
+func (p *keyPair) publicEncryption() api.JWK {
+	return api.NewJWK(parley.X25519, p.encryption.PublicKey().Bytes())
+}
+
+// SigningKey is the public signing key.
+func (k *KeyRing) SigningKey() api.JWK {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.current.publicSigning()
+}
+
+// EncryptionKey is the public key that others seal to.
+func (k *KeyRing) EncryptionKey() api.JWK {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.current.publicEncryption()
+}
+
+// AgentID is the agent the ring belongs to, zero before Bind.
+func (k *KeyRing) AgentID() parley.AgentID {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.agent
+}
+
+// Handle is that agent's handle, empty before Bind.
+func (k *KeyRing) Handle() string {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.handle
+}
+
+// Path is where the ring is kept, empty for one in memory.
+func (k *KeyRing) Path() string {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.path
+}
+
+// Bind says which agent the ring belongs to, and keeps that if the ring has a
+// path. A bound ring refuses another agent.
+func (k *KeyRing) Bind(agent parley.AgentID, handle string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.agent.Zero() && k.agent != agent {
+		return ErrOtherAgent
+	}
+	k.agent, k.handle = agent, handle
+	return k.keep()
+}
+
+// Sign signs a text with the current signing key.
+func (k *KeyRing) Sign(text []byte) []byte {
+	_, s := k.signer()
+	return ed25519.Sign(s.key, text)
+}
+
+func (k *KeyRing) signer() (parley.AgentID, signingKey) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.agent, k.current.signing
+}
+
+// openers are all private keys that mail may have been sealed to, likely ones first.
+func (k *KeyRing) openers() []*ecdh.PrivateKey {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	keys := []*ecdh.PrivateKey{k.current.encryption}
+	if k.upcoming != nil {
+		keys = append(keys, k.upcoming.encryption)
+	}
+	for i := len(k.former) - 1; i >= 0; i-- {
+		keys = append(keys, k.former[i])
+	}
+	return keys
+}
+
+// prepare makes upcoming keys, unless a rotation was begun before, and keeps
+// them before anybody else can know of them.
+func (k *KeyRing) prepare() (signing, encryption api.JWK, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.upcoming == nil {
+		if k.upcoming, err = generatePair(); err != nil {
+			return api.JWK{}, api.JWK{}, err
+		}
+	}
+	return k.upcoming.publicSigning(), k.upcoming.publicEncryption(), k.keep()
+}
+
+// settle makes the keys that the service publishes the current ones.
+func (k *KeyRing) settle(published api.JWK) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case published.X == k.current.publicSigning().X:
+		return nil
+	case k.upcoming != nil && published.X == k.upcoming.publicSigning().X:
+		k.former = append(k.former, k.current.encryption)
+		k.current, k.upcoming = *k.upcoming, nil
+		return k.keep()
+	}
+	return ErrKeysNotPublished
+}

@@ -1,0 +1,449 @@
+package client
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"parley"
+	"parley/http/api"
+)
+
+var update = flag.Bool("update", false, "make testdata/hpke-v1.json anew")
+
+func fixedRing(t testing.TB, n byte, agent string) *KeyRing {
+	t.Helper()
+	k, err := NewKeyRing(bytes.Repeat([]byte{n}, 32), bytes.Repeat([]byte{n + 100}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id parley.AgentID
+	if err := id.UnmarshalText([]byte(agent)); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Bind(id, ""); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// Ann writes, Bob receives, Eve meddles.
+func cast(t testing.TB) (ann, bob, eve *KeyRing) {
+	return fixedRing(t, 1, "01932f00-0000-7001-8000-00000000000a"),
+		fixedRing(t, 2, "01932f00-0000-7002-8000-00000000000b"),
+		fixedRing(t, 3, "01932f00-0000-7003-8000-00000000000e")
+}
+
+// published answers as a server would that publishes these signing keys.
+func published(rings ...*KeyRing) KeyLookup {
+	return func(kid string) (api.JWK, error) {
+		for _, k := range rings {
+			if key := k.SigningKey(); key.Kid == kid {
+				return key, nil
+			}
+		}
+		return api.JWK{}, ErrForged
+	}
+}
+
+func seal(t testing.TB, from *KeyRing, to api.JWK, payload string) string {
+	t.Helper()
+	text, err := Seal(from, to, []byte(payload))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestSealAndOpen(t *testing.T) {
+	ann, bob, _ := cast(t)
+	for _, payload := range []string{"", "x", `{"hello":"wörld"}`, strings.Repeat("z", PayloadBytesMax)} {
+		text := seal(t, ann, bob.EncryptionKey(), payload)
+		if len(text) > parley.PayloadCharsMax {
+			t.Fatalf("%d bytes became %d characters", len(payload), len(text))
+		}
+		got, kid, err := Open(bob, ann.AgentID(), text, published(ann))
+		if err != nil || string(got) != payload || kid != ann.SigningKey().Kid {
+			t.Fatalf("%d bytes: %v %q", len(payload), err, kid)
+		}
+		if _, _, err := Open(bob, ann.AgentID(), text+"==", published(ann)); err != nil {
+			t.Fatalf("padded: %v", err)
+		}
+	}
+	if _, err := Seal(ann, bob.EncryptionKey(), make([]byte, PayloadBytesMax+1)); !errors.Is(err, ErrPayloadTooLong) {
+		t.Fatalf("too long: %v", err)
+	}
+	full := seal(t, ann, bob.EncryptionKey(), strings.Repeat("z", PayloadBytesMax))
+	if len(full) != parley.PayloadCharsMax {
+		t.Fatalf("PayloadBytesMax fills %d of %d characters", len(full), parley.PayloadCharsMax)
+	}
+}
+
+func TestSealRefusesBadKeys(t *testing.T) {
+	ann, bob, _ := cast(t)
+	zero := api.NewJWK(parley.X25519, make([]byte, 32))
+	for name, key := range map[string]api.JWK{"signing key": bob.SigningKey(), "none": {}, "low order": zero} {
+		if text, err := Seal(ann, key, nil); err == nil {
+			t.Errorf("%s: sealed to it: %s", name, text)
+		}
+	}
+	loose, err := GenerateKeyRing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Seal(loose, bob.EncryptionKey(), nil); !errors.Is(err, ErrUnbound) {
+		t.Errorf("unbound ring: %v", err)
+	}
+}
+
+func TestEveryTamperedBitFails(t *testing.T) {
+	ann, bob, _ := cast(t)
+	text := seal(t, ann, bob.EncryptionKey(), "payload")
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range raw {
+		for bit := range 8 {
+			bad := bytes.Clone(raw)
+			bad[i] ^= 1 << bit
+			if _, _, err := Open(bob, ann.AgentID(), base64.RawURLEncoding.EncodeToString(bad), published(ann)); err == nil {
+				// RFC 7748 ignores the top bit of a public key; HPKE binds enc as it
+				// came, so even that one must fail.
+				t.Fatalf("byte %d bit %d: opened", i, bit)
+			}
+		}
+	}
+	for n := range raw {
+		if _, _, err := Open(bob, ann.AgentID(), base64.RawURLEncoding.EncodeToString(raw[:n]), published(ann)); err == nil {
+			t.Fatalf("cut to %d bytes: opened", n)
+		}
+	}
+	for _, bad := range []string{"", "!", text + "\n", text[:10] + "\n" + text[10:], "=" + text, text + "==="} {
+		if _, _, err := Open(bob, ann.AgentID(), bad, published(ann)); !errors.Is(err, ErrSealedForm) {
+			t.Fatalf("%q: %v", bad[:min(len(bad), 12)], err)
+		}
+	}
+}
+
+func TestForeignMailFails(t *testing.T) {
+	ann, bob, eve := cast(t)
+	text := seal(t, ann, bob.EncryptionKey(), "for Bob alone")
+	for name, c := range map[string]struct {
+		ring   *KeyRing
+		sender *KeyRing
+		text   string
+		lookup KeyLookup
+		want   error
+	}{
+		"another recipient":          {eve, ann, text, published(ann), ErrCannotOpen},
+		"in another sender's name":   {bob, eve, text, published(ann, eve), ErrForged},
+		"under a key not published":  {bob, ann, text, published(eve), ErrForged},
+		"forwarded by the recipient": {eve, ann, reseal(t, bob, text, eve.EncryptionKey()), published(ann), ErrForged},
+		"signed by another": {bob, ann, seal(t, impostor(eve, ann.AgentID()), bob.EncryptionKey(), "x"), func(string) (api.JWK, error) {
+			return ann.SigningKey(), nil
+		}, ErrForged},
+		"no room for a signature": {bob, ann, sealPlain(t, bob.EncryptionKey(), "\x01k"), published(ann), ErrSealedForm},
+		"empty kid":               {bob, ann, sealPlain(t, bob.EncryptionKey(), "\x00"+strings.Repeat("s", 80)), published(ann), ErrSealedForm},
+		"empty plaintext":         {bob, ann, sealPlain(t, bob.EncryptionKey(), ""), published(ann), ErrSealedForm},
+	} {
+		if payload, _, err := Open(c.ring, c.sender.AgentID(), c.text, c.lookup); !errors.Is(err, c.want) || payload != nil {
+			t.Errorf("%s: %v (payload %q), want %v", name, err, payload, c.want)
+		}
+	}
+}
+
+// impostor has one's keys and another's name.
+func impostor(keys *KeyRing, name parley.AgentID) *KeyRing {
+	return &KeyRing{agent: name, current: keys.current}
+}
+
+// reseal opens what holder received and seals the same signed plaintext to another.
+func reseal(t testing.TB, holder *KeyRing, text string, to api.JWK) string {
+	t.Helper()
+	sealed, err := decodeSealed(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, _, err := openWith(holder.openers(), sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealPlain(t, to, string(plain))
+}
+
+func sealPlain(t testing.TB, to api.JWK, plain string) string {
+	t.Helper()
+	raw, err := to.Raw(parley.X25519)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := sealTo(raw, []byte(plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// Whatever a stranger seals, opening it neither panics nor gives anything out.
+func FuzzSealedPlaintext(f *testing.F) {
+	ann, bob, _ := cast(f)
+	for _, seed := range []string{"", "\x00", "\xff", "\x2b" + ann.SigningKey().Kid, "\x2b" + ann.SigningKey().Kid + strings.Repeat("s", 64)} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, plain []byte) {
+		if payload, _, err := Open(bob, ann.AgentID(), sealPlain(t, bob.EncryptionKey(), string(plain)), published(ann)); err == nil || payload != nil {
+			t.Fatalf("opened %q", plain)
+		}
+	})
+}
+
+// vectors is the shape of testdata/hpke-v1.json; docs/encryption.md explains it.
+type vectors struct {
+	Info string      `json:"info"`
+	Keys []vectorKey `json:"agents"`
+	Open []vector    `json:"open"`
+	// Refuse are texts that must not open.
+	Refuse []sealedCase `json:"refuse"`
+}
+
+type vectorKey struct {
+	Name              string `json:"name"`
+	AgentID           string `json:"agent_id"`
+	SigningSeed       string `json:"signing_seed_hex"`
+	SigningPublic     string `json:"signing_public_hex"`
+	SigningKid        string `json:"signing_kid"`
+	EncryptionPrivate string `json:"encryption_private_hex"`
+	EncryptionPublic  string `json:"encryption_public_hex"`
+	EncryptionKid     string `json:"encryption_kid"`
+}
+
+// sealedCase is a text said to go from one agent to another.
+type sealedCase struct {
+	Why  string `json:"why"`
+	From string `json:"from"`
+	To   string `json:"to"`
+	Text string `json:"text"`
+}
+
+// vector is a text that opens, taken apart.
+type vector struct {
+	sealedCase
+	Enc        string `json:"enc_hex"`
+	Ciphertext string `json:"ciphertext_hex"`
+	Plaintext  string `json:"plaintext_hex"`
+	SignedText string `json:"signed_text_hex"`
+	Signature  string `json:"signature_hex"`
+	Payload    string `json:"payload_hex"`
+}
+
+const vectorFile = "testdata/hpke-v1.json"
+
+func TestVectors(t *testing.T) {
+	ann, bob, eve := cast(t)
+	rings := map[string]*KeyRing{"ann": ann, "bob": bob, "eve": eve}
+	if *update {
+		makeVectors(t, rings)
+	}
+	b, err := os.ReadFile(vectorFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v vectors
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	if v.Info != sealInfo || len(v.Open) < 3 || len(v.Refuse) < 4 || len(v.Keys) != 3 {
+		t.Fatalf("the file is not what this test judges: %+v", v)
+	}
+	for _, k := range v.Keys {
+		if want := vectorKeyOf(k.Name, rings[k.Name]); k != want {
+			t.Errorf("keys of %s: %+v, want %+v", k.Name, k, want)
+		}
+	}
+	for _, c := range v.Open {
+		payload, kid, err := Open(rings[c.To], rings[c.From].AgentID(), c.Text, published(rings[c.From]))
+		if err != nil || hex.EncodeToString(payload) != c.Payload || kid != rings[c.From].SigningKey().Kid {
+			t.Errorf("%s: %v", c.Why, err)
+		}
+		if want := explain(t, c.sealedCase, rings); c != want {
+			t.Errorf("%s: the parts are not those of the text", c.Why)
+		}
+	}
+	for _, c := range v.Refuse {
+		if _, _, err := Open(rings[c.To], rings[c.From].AgentID(), c.Text, published(rings[c.From])); err == nil {
+			t.Errorf("%s: opened", c.Why)
+		}
+	}
+}
+
+func makeVectors(t *testing.T, rings map[string]*KeyRing) {
+	ann, bob, eve := rings["ann"], rings["bob"], rings["eve"]
+	v := vectors{Info: sealInfo}
+	for _, name := range []string{"ann", "bob", "eve"} {
+		v.Keys = append(v.Keys, vectorKeyOf(name, rings[name]))
+	}
+	for _, c := range [][2]string{{"json", `{"hello":"world"}`}, {"empty payload", ""}, {"every byte value", allBytes()}} {
+		v.Open = append(v.Open, explain(t, sealedCase{c[0], "ann", "bob", seal(t, ann, bob.EncryptionKey(), c[1])}, rings))
+	}
+	v.Open = append(v.Open, explain(t, sealedCase{"copy to self", "ann", "ann", seal(t, ann, ann.EncryptionKey(), "mine")}, rings))
+	good := v.Open[0].Text
+	v.Refuse = []sealedCase{
+		{Why: "sealed to another key", From: "ann", To: "eve", Text: good},
+		{Why: "sent on by its recipient, sealed anew", From: "ann", To: "eve", Text: reseal(t, bob, good, eve.EncryptionKey())},
+		{Why: "in another sender's name", From: "eve", To: "bob", Text: good},
+		{Why: "signed by another than the sender named", From: "ann", To: "bob", Text: seal(t, impostor(eve, ann.AgentID()), bob.EncryptionKey(), "x")},
+		{Why: "unknown version byte", From: "ann", To: "bob", Text: "Ag" + good[2:]},
+		{Why: "cut short", From: "ann", To: "bob", Text: good[:len(good)-4]},
+	}
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(vectorFile, append(b, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func allBytes() string {
+	b := make([]byte, 256)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return string(b)
+}
+
+func vectorKeyOf(name string, k *KeyRing) vectorKey {
+	return vectorKey{
+		Name: name, AgentID: k.AgentID().String(),
+		SigningSeed:       hex.EncodeToString(k.current.signing.key.Seed()),
+		SigningPublic:     hex.EncodeToString(k.current.signing.key[32:]),
+		SigningKid:        k.SigningKey().Kid,
+		EncryptionPrivate: hex.EncodeToString(k.current.encryption.Bytes()),
+		EncryptionPublic:  hex.EncodeToString(k.current.encryption.PublicKey().Bytes()),
+		EncryptionKid:     k.EncryptionKey().Kid,
+	}
+}
+
+// explain takes a text apart.
+func explain(t *testing.T, of sealedCase, rings map[string]*KeyRing) vector {
+	t.Helper()
+	c := vector{sealedCase: of}
+	sealed, err := decodeSealed(c.Text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, kid, err := openWith(rings[c.To].openers(), sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 1 + int(plain[0])
+	payload := plain[at+64:]
+	c.Enc, c.Ciphertext = hex.EncodeToString(sealed[:32]), hex.EncodeToString(sealed[32:])
+	c.Plaintext, c.Signature, c.Payload = hex.EncodeToString(plain), hex.EncodeToString(plain[at:at+64]), hex.EncodeToString(payload)
+	c.SignedText = hex.EncodeToString(signedText(rings[c.From].AgentID(), kid, payload))
+	return c
+}
+
+func TestKeyRingOnDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keys", "acme")
+	path := filepath.Join(dir, "ann.json")
+	k, err := CreateKeyRing(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode := func(p string) fs.FileMode {
+		info, err := os.Stat(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode().Perm()
+	}
+	if mode(path) != 0o600 || mode(dir) != 0o700 {
+		t.Fatalf("modes %v %v", mode(path), mode(dir))
+	}
+	if _, err := CreateKeyRing(path); !errors.Is(err, fs.ErrExist) {
+		t.Fatalf("a ring was replaced: %v", err)
+	}
+	ann, bob, _ := cast(t)
+	if err := k.Bind(bob.AgentID(), "bob@acme.localhost"); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Bind(ann.AgentID(), ""); !errors.Is(err, ErrOtherAgent) {
+		t.Fatalf("bound twice: %v", err)
+	}
+	back, err := OpenKeyRing(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back.SigningKey() != k.SigningKey() || back.EncryptionKey() != k.EncryptionKey() || back.AgentID() != bob.AgentID() ||
+		back.Handle() != "bob@acme.localhost" || mode(path) != 0o600 {
+		t.Fatalf("read back %+v", back)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Fatalf("left behind: %v %v", left, err)
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenKeyRing(path); !errors.Is(err, ErrKeyFileOpen) {
+		t.Fatalf("a file that others may read: %v", err)
+	}
+}
+
+// At each point where a rotation may be cut short the file opens old mail and
+// mail to the new key, and the service's answer says which keys are current.
+func TestRotationSurvivesBeingCutShort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ann.json")
+	k, err := CreateKeyRing(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann, bob, _ := cast(t)
+	if err := k.Bind(bob.AgentID(), ""); err != nil {
+		t.Fatal(err)
+	}
+	before := k.SigningKey()
+	old := seal(t, ann, k.EncryptionKey(), "old")
+	signing, encryption, err := k.prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := seal(t, ann, encryption, "new")
+	for _, served := range []api.JWK{before, signing, signing} {
+		ring, err := OpenKeyRing(path) // as after a crash
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ring.settle(served); err != nil {
+			t.Fatal(err)
+		}
+		if ring.SigningKey() != served {
+			t.Fatalf("signs with %v, the service publishes %v", ring.SigningKey(), served)
+		}
+		for _, text := range []string{old, fresh} {
+			if _, _, err := Open(ring, ann.AgentID(), text, published(ann)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	again, err := OpenKeyRing(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.EncryptionKey() != encryption || len(again.former) != 1 {
+		t.Fatalf("after the rotation: %d former keys", len(again.former))
+	}
+	if err := again.settle(before); !errors.Is(err, ErrKeysNotPublished) {
+		t.Fatalf("keys that are no longer published: %v", err)
+	}
+}

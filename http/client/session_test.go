@@ -1,0 +1,306 @@
+package client
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/http/api"
+)
+
+// network is a service with keys and messages, as far as sessions need it. It
+// is used by one test at a time, and by one request at a time.
+type network struct {
+	*script
+	keys map[string]*api.AgentKeys // by id and by handle
+	// former are the signing keys that agents had before, by agent and kid.
+	former map[string]api.JWK
+	// last is the message that was accepted last.
+	last   api.Message
+	lookup atomic.Int64
+	refuse string
+}
+
+func newNetwork(t *testing.T) *network {
+	n := &network{script: newScript(t), keys: map[string]*api.AgentKeys{}, former: map[string]api.JWK{}}
+	n.mux.HandleFunc("POST /agents", n.create)
+	n.mux.HandleFunc("GET /agents", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, 200, []api.Agent{n.agent("ann@acme.localhost"), {Name: "ann"}})
+	})
+	n.mux.HandleFunc("GET /agents/{id}", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, n.agent(r.PathValue("id"))) })
+	n.mux.HandleFunc("POST /agents/{id}/keys", n.rotate)
+	n.mux.HandleFunc("GET /agents/{id}/keys", n.serveKeys)
+	n.mux.HandleFunc("POST /messages", n.accept)
+	n.mux.HandleFunc("POST /messages/{id}/reply", n.accept)
+	return n
+}
+
+func (n *network) agent(id string) api.Agent {
+	k := n.keys[id]
+	return api.Agent{ID: k.AgentID, AgentID: k.AgentID, Name: "ann", Handle: k.Handle, SigningPublicKey: k.SigningPublicKey, EncryptionPublicKey: k.EncryptionPublicKey}
+}
+
+func (n *network) create(w http.ResponseWriter, r *http.Request) {
+	var in api.CreateAgent
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	handle := in.Name + "@acme.localhost"
+	if _, taken := n.keys[handle]; taken {
+		refuse(w, 409, "name_taken", nil)
+		return
+	}
+	k := &api.AgentKeys{
+		AgentID: parley.NextID(parley.AgentID{}, time.UnixMilli(int64(len(n.keys)+1)), [10]byte{}),
+		Handle:  &handle, SigningPublicKey: in.SigningPublicKey, EncryptionPublicKey: in.EncryptionPublicKey,
+	}
+	n.keys[handle], n.keys[k.AgentID.String()] = k, k
+	answer(w, 201, n.agent(handle))
+}
+
+func (n *network) rotate(w http.ResponseWriter, r *http.Request) {
+	if n.refuse != "" {
+		refuse(w, 500, n.refuse, nil)
+		return
+	}
+	var in api.UploadKeys
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	k := n.keys[r.PathValue("id")]
+	n.former[k.AgentID.String()+k.SigningPublicKey.Kid] = *k.SigningPublicKey
+	k.SigningPublicKey, k.EncryptionPublicKey = in.SigningPublicKey, in.EncryptionPublicKey
+	answer(w, 200, n.agent(r.PathValue("id")))
+}
+
+func (n *network) serveKeys(w http.ResponseWriter, r *http.Request) {
+	n.lookup.Add(1)
+	k, known := n.keys[r.PathValue("id")]
+	if !known {
+		refuse(w, 404, "not_found", nil)
+		return
+	}
+	out := *k
+	if kid := r.FormValue("kid"); kid != "" && kid != k.SigningPublicKey.Kid {
+		former, known := n.former[k.AgentID.String()+kid]
+		if !known {
+			refuse(w, 404, "not_found", nil)
+			return
+		}
+		out.SigningPublicKey = &former
+	}
+	answer(w, 200, out)
+}
+
+// accept takes a send or a reply whose body the acting agent signed.
+func (n *network) accept(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	sum := sha256.Sum256(body)
+	signature, _ := base64.RawURLEncoding.DecodeString(r.Header.Get("X-Svc-Message-Signature"))
+	from := n.keys[r.Header.Get("X-Svc-Agent")]
+	raw, _ := from.SigningPublicKey.Raw(parley.Ed25519)
+	if !ed25519.Verify(raw, []byte("svc-msg-v1\n"+hex.EncodeToString(sum[:])), signature) {
+		refuse(w, 403, "signature_invalid", nil)
+		return
+	}
+	var in api.Send
+	_ = json.Unmarshal(body, &in)
+	to := n.last.FromAgentID // of a reply
+	if in.ToAgentID != nil {
+		to = *in.ToAgentID
+	}
+	n.last = api.Message{
+		ID: parley.NextID(n.last.ID, time.UnixMilli(1), [10]byte{}), FromAgentID: from.AgentID, ToAgentID: to, Type: in.Type, EncryptedPayload: in.EncryptedPayload,
+		EncryptionVersion: in.EncryptionVersion, SenderSigningKid: in.SenderSigningKid, SelfEncryptedPayload: in.SelfEncryptedPayload,
+		ContentType: in.ContentType, Metadata: api.Object("{}"), Direction: api.Sent, Status: api.MessageNew,
+	}
+	answer(w, 201, n.last)
+}
+
+// enroll makes an agent whose ring is on disk.
+func (n *network) enroll(t *testing.T, name string) *Agent {
+	t.Helper()
+	ring, err := CreateKeyRing(filepath.Join(t.TempDir(), name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := n.client(t).NewAgent(t.Context(), api.CreateAgent{Name: name}, ring)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func mustOpen(t *testing.T, a *Agent, m api.Message, want string) {
+	t.Helper()
+	o, err := a.OpenMessage(t.Context(), m)
+	if err != nil || string(o.Payload) != want || o.SenderKid != *m.SenderSigningKid {
+		t.Fatalf("%+v %v, want %q", o, err, want)
+	}
+}
+
+func TestAgentsTalk(t *testing.T) {
+	n := newNetwork(t)
+	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
+	sent, err := ann.SendSealed(t.Context(), "bob@acme.localhost", []byte("hello"), "svc.v1.dm", func(in *api.Send) { in.ContentType = "text/plain" })
+	if err != nil || sent.ContentType != "text/plain" || sent.ToAgentID != bob.ID() {
+		t.Fatalf("%+v %v", sent, err)
+	}
+	mustOpen(t, bob, sent.Message, "hello")
+	mustOpen(t, ann, sent.Message, "hello") // her own copy
+	answered, err := bob.ReplySealed(t.Context(), sent.Message, []byte("hi"), "svc.v1.dm")
+	if err != nil || answered.ToAgentID != ann.ID() {
+		t.Fatalf("%+v %v", answered, err)
+	}
+	mustOpen(t, ann, answered.Message, "hi")
+	before := n.lookup.Load()
+	mustOpen(t, ann, answered.Message, "hi")
+	if n.lookup.Load() != before {
+		t.Error("a key that cannot change was asked for twice")
+	}
+	if _, err := ann.SendSealed(t.Context(), "eve@acme.localhost", nil, "svc.v1.dm"); !errors.Is(err, NotFound) {
+		t.Errorf("to nobody: %v", err)
+	}
+}
+
+func TestMessagesAreNotTakenOnTrust(t *testing.T) {
+	n := newNetwork(t)
+	ann, bob, eve := n.enroll(t, "ann"), n.enroll(t, "bob"), n.enroll(t, "eve")
+	sent, err := ann.SendSealed(t.Context(), bob.ID().String(), []byte("hello"), "svc.v1.dm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		who    *Agent
+		change func(*api.Message)
+		want   error
+	}{
+		"another sender named": {bob, func(m *api.Message) { m.FromAgentID = eve.ID() }, ErrForged},
+		"sent to another":      {eve, func(m *api.Message) { m.ToAgentID = eve.ID() }, ErrCannotOpen},
+		"not sealed":           {bob, func(m *api.Message) { m.EncryptedPayload = "e30" }, ErrSealedForm},
+		"another version":      {bob, func(m *api.Message) { m.EncryptionVersion = api.SenderKeyV1 }, ErrNotHPKE},
+		"no copy":              {ann, func(m *api.Message) { m.SelfEncryptedPayload = nil }, ErrCannotOpen},
+		"the wrong copy":       {ann, func(m *api.Message) { m.SelfEncryptedPayload = &m.EncryptedPayload }, ErrCannotOpen},
+	} {
+		m := sent.Message
+		c.change(&m)
+		if o, err := c.who.OpenMessage(t.Context(), m); !errors.Is(err, c.want) || o != nil {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	m := sent.Message
+	m.EncryptedPayload = seal(t, impostor(eve.Keys, ann.ID()), bob.Keys.EncryptionKey(), "as if I were Ann")
+	if _, err := bob.OpenMessage(t.Context(), m); !errors.Is(err, ErrForged) {
+		t.Errorf("signed by Eve for Ann: %v", err)
+	}
+	// Eve publishes Ann's signing key as her own and passes the ciphertext on.
+	n.keys[eve.ID().String()].SigningPublicKey = n.keys[ann.ID().String()].SigningPublicKey
+	m = sent.Message
+	m.FromAgentID = eve.ID()
+	if _, err := bob.OpenMessage(t.Context(), m); !errors.Is(err, ErrForged) {
+		t.Errorf("a borrowed key: %v", err)
+	}
+	delete(n.keys, ann.ID().String()) // revoked
+	if _, err := bob.OpenMessage(t.Context(), sent.Message); !errors.Is(err, ErrNoSender) || errors.Is(err, ErrForged) {
+		t.Errorf("a sender without keys: %v", err)
+	}
+}
+
+func TestRotation(t *testing.T) {
+	n := newNetwork(t)
+	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
+	early, err := bob.SendSealed(t.Context(), ann.Handle(), []byte("early"), "svc.v1.dm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := bob.Keys.SigningKey()
+	n.refuse = "internal"
+	if err := bob.RotateKeys(t.Context()); !errors.Is(err, Internal) || bob.Keys.SigningKey() != before {
+		t.Fatalf("a rotation that failed: %v", err)
+	}
+	n.refuse = ""
+	for _, a := range []*Agent{ann, bob} {
+		if err := a.RotateKeys(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if bob.Keys.SigningKey() == before {
+		t.Fatal("nothing was rotated")
+	}
+	mustOpen(t, ann, early.Message, "early") // sealed to a former key, signed by a former key
+	mustOpen(t, bob, early.Message, "early")
+	late, err := bob.SendSealed(t.Context(), ann.Handle(), []byte("late"), "svc.v1.dm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := OpenKeyRing(ann.Keys.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ann.Client.Session(t.Context(), ring)
+	if err != nil || again.Handle() != "ann@acme.localhost" {
+		t.Fatal(err)
+	}
+	mustOpen(t, again, late.Message, "late")
+	mustOpen(t, again, early.Message, "early")
+}
+
+func TestNewAgentTakesOverWhatIsItsOwn(t *testing.T) {
+	n := newNetwork(t)
+	ann := n.enroll(t, "ann")
+	// As if the process had died before it knew the id.
+	lost := &KeyRing{current: ann.Keys.current}
+	again, err := ann.Client.NewAgent(t.Context(), api.CreateAgent{Name: "ann"}, lost)
+	if err != nil || again.ID() != ann.ID() || lost.AgentID() != ann.ID() {
+		t.Fatalf("%v", err)
+	}
+	other, err := GenerateKeyRing()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ann.Client.NewAgent(t.Context(), api.CreateAgent{Name: "ann"}, other); !errors.Is(err, NameTaken) || !other.AgentID().Zero() {
+		t.Fatalf("another's name: %v", err)
+	}
+	if _, err := ann.Client.NewAgent(t.Context(), api.CreateAgent{Name: "amy"}, ann.Keys); !errors.Is(err, ErrOtherAgent) {
+		t.Fatalf("another's ring: %v", err)
+	}
+}
+
+func TestListenOpensWhatComes(t *testing.T) {
+	n := newNetwork(t)
+	ann, bob := n.enroll(t, "ann"), n.enroll(t, "bob")
+	sent, err := ann.SendSealed(t.Context(), bob.Handle(), []byte("hello"), "svc.v1.dm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := sent.Message
+	forged.FromAgentID = bob.ID()
+	forged.ToAgentID = bob.ID()
+	n.mux.HandleFunc("GET /agents/"+bob.ID().String()+"/stream", func(w http.ResponseWriter, r *http.Request) {
+		first, _ := json.Marshal(forged)
+		second, _ := json.Marshal(sent.Message)
+		open(w, "id: 1\ndata: "+string(first)+"\n\n"+statusEvent+"id: 2\ndata: "+string(second)+"\n\n")
+		<-r.Context().Done()
+	})
+	var got []Incoming
+	for in, err := range bob.Listen(t.Context(), StreamOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, in); len(got) == 3 {
+			break
+		}
+	}
+	if got[0].OpenError == nil || got[0].Opened != nil || got[1].Status == nil || got[1].Opened != nil {
+		t.Fatalf("%+v", got)
+	}
+	if got[2].OpenError != nil || string(got[2].Opened.Payload) != "hello" || got[2].LastEventID != "2" {
+		t.Fatalf("%+v", got[2])
+	}
+}

@@ -1,0 +1,167 @@
+package http
+
+import (
+	"encoding/binary"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/http/api"
+)
+
+var errForeignConversation = parley.ErrNotOwner.Saying("No agent of your organization takes part in this conversation.")
+
+// conversation is one in which an agent of the caller takes part, and those
+// agents, the initiator first.
+func (s *Service) conversation(c *Call, id parley.ConversationID) (*conversation.State, []*agent.State, error) {
+	state, err := s.Node.Conversation(c.Context(), id)
+	if err != nil {
+		return nil, nil, err
+	}
+	var mine []*agent.State
+	for _, p := range state.GetParticipants() {
+		a, err := s.Node.Agent(c.Context(), p.Agent())
+		if err != nil {
+			return nil, nil, err
+		}
+		if a.Owner() == c.Caller.Org {
+			mine = append(mine, a)
+		}
+	}
+	if len(mine) == 0 {
+		return nil, nil, errForeignConversation
+	}
+	return state, mine, nil
+}
+
+// getConversation is the conversation's record. // spec: Conversations
+func (s *Service) getConversation(c *Call, in *api.GetConversation) (api.Conversation, error) {
+	state, _, err := s.conversation(c, in.ID)
+	if err != nil {
+		return api.Conversation{}, err
+	}
+	return conversationOf(state), nil
+}
+
+func conversationOf(s *conversation.State) api.Conversation {
+	out := api.Conversation{
+		ID: s.ConversationID(), Status: s.GetStatus().String(), CreatedAt: api.At(s.CreatedAt()), Metadata: api.Object(`{}`),
+	}
+	if len(s.GetMetadata()) > 0 {
+		out.Metadata = s.GetMetadata()
+	}
+	if parent := s.ParentID(); !parent.Zero() {
+		out.ParentConversationID = &parent
+	}
+	return out
+}
+
+func (s *Service) participants(c *Call, in *api.GetParticipants) ([]api.Participant, error) {
+	state, _, err := s.conversation(c, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	list := []api.Participant{}
+	for _, p := range state.GetParticipants() {
+		list = append(list, api.Participant{AgentID: p.Agent(), Role: p.GetRole().String(), JoinedAt: api.At(p.JoinedAt())})
+	}
+	return list, nil
+}
+
+// patchStatus moves a conversation, in the name of the agent that the header
+// names or of any of the caller's that may. // spec: Conversation status
+func (s *Service) patchStatus(c *Call, in *api.StatusPatch) (api.Conversation, error) {
+	request := actors.ChangeStatus{Conversation: in.ID, Status: in.Status}
+	if in.Reason != nil {
+		request.Reason = *in.Reason
+	}
+	if in.ActingAgent != "" {
+		named, err := s.acting(c, in.ActingAgent)
+		if err != nil {
+			return api.Conversation{}, err
+		}
+		request.By = []parley.AgentID{named.AgentID()}
+	}
+	_, mine, err := s.conversation(c, in.ID)
+	if err != nil {
+		return api.Conversation{}, err
+	}
+	for _, a := range mine {
+		if in.ActingAgent == "" && !a.Revoked() {
+			request.By = append(request.By, a.AgentID())
+		}
+	}
+	state, err := s.Node.ChangeStatus(c.Context(), request)
+	if err != nil {
+		return api.Conversation{}, err
+	}
+	out := conversationOf(state)
+	out.UpdatedAt = new(api.At(state.UpdatedAt()))
+	return out, nil
+}
+
+// transcript is a page of both sides of a conversation, in its order.
+func (s *Service) transcript(c *Call, in *api.Transcript) (Rendered, error) {
+	var acting *agent.State
+	if in.ActingAgent != "" {
+		var err error
+		if acting, err = s.acting(c, in.ActingAgent); err != nil {
+			return Rendered{}, err
+		}
+	}
+	_, mine, err := s.conversation(c, in.ID)
+	if err != nil {
+		return Rendered{}, err
+	}
+	if acting == nil {
+		acting = mine[0]
+	}
+	list := "transcript " + in.ID.String() + " " + in.Order
+	from := uint64(0)
+	if in.Cursor != nil {
+		position, err := s.Cursors.Open(list, *in.Cursor)
+		if err != nil || len(position) != 8 {
+			return Rendered{}, ErrInvalidCursor
+		}
+		from = binary.BigEndian.Uint64(position)
+	}
+	page, next, err := s.Node.Transcript(c.Context(), in.ID, from, in.Limit, in.Order == "desc")
+	if err != nil {
+		return Rendered{}, err
+	}
+	cursor := ""
+	if next != 0 {
+		cursor = s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, next))
+	}
+	return Rendered{JSON: appendPage(page, viewerOf(c, acting), cursor)}, nil
+}
+
+// agentConversations is a page of the conversations an agent takes part in.
+func (s *Service) agentConversations(c *Call, in *api.AgentConversations) (api.Page[api.Conversation], error) {
+	page := api.Page[api.Conversation]{Items: []api.Conversation{}}
+	if _, err := s.ownAgent(c, in.ID); err != nil {
+		return page, err
+	}
+	list := "conversations " + in.ID.String()
+	before := parley.ConversationID{}
+	if in.Cursor != nil {
+		position, err := s.Cursors.Open(list, *in.Cursor)
+		if err != nil || len(position) != len(before) {
+			return page, ErrInvalidCursor
+		}
+		before = parley.ConversationID(position)
+	}
+	states, more, err := s.Node.Conversations(c.Context(), in.ID, before, in.Limit)
+	if err != nil {
+		return page, err
+	}
+	for _, state := range states {
+		page.Items = append(page.Items, conversationOf(state))
+	}
+	if page.HasMore = more; more {
+		last := states[len(states)-1].ConversationID()
+		page.NextCursor = new(s.Cursors.Seal(list, last[:]))
+	}
+	return page, nil
+}

@@ -1,0 +1,219 @@
+package limit_test
+
+import (
+	"errors"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"parley/http/limit"
+
+	"pgregory.net/rapid"
+)
+
+// hand is a clock that moves when told to.
+type hand struct{ nanos atomic.Int64 }
+
+func newHand() *hand {
+	h := &hand{}
+	h.nanos.Store(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).UnixNano())
+	return h
+}
+
+func (h *hand) now() time.Time          { return time.Unix(0, h.nanos.Load()) }
+func (h *hand) advance(d time.Duration) { h.nanos.Add(int64(d)) }
+
+func TestABurstPassesAndTheNextWaits(t *testing.T) {
+	clock := newHand()
+	l := limit.New(60, time.Minute, 60, clock.now)
+	for i := range 60 {
+		ok, remaining, retryAfter, reset := l.Take("a")
+		if !ok || remaining != 59-i || retryAfter != 0 || reset != time.Duration(i+1)*time.Second {
+			t.Fatalf("request %d: %v, %d left, retry %v, reset %v", i, ok, remaining, retryAfter, reset)
+		}
+	}
+	ok, remaining, retryAfter, reset := l.Take("a")
+	if ok || remaining != 0 || retryAfter != time.Second || reset != time.Minute {
+		t.Fatalf("request 61: %v, %d left, retry %v, reset %v", ok, remaining, retryAfter, reset)
+	}
+	if ok, _, _, _ := l.Take("b"); !ok {
+		t.Fatal("another key was refused")
+	}
+	clock.advance(time.Second - 1)
+	if ok, _, _, _ := l.Take("a"); ok {
+		t.Fatal("let through a nanosecond early")
+	}
+	clock.advance(1)
+	if ok, _, _, _ := l.Take("a"); !ok {
+		t.Fatal("refused although the wait is over")
+	}
+	clock.advance(time.Hour)
+	if _, remaining, _, _ := l.Take("a"); remaining != 59 {
+		t.Fatalf("%d left after a long rest", remaining)
+	}
+}
+
+// No window of any length may see more than the burst and what the rate adds.
+func TestNoWindowExceedsTheRate(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate, burst := rapid.IntRange(1, 40).Draw(t, "rate"), rapid.IntRange(1, 40).Draw(t, "burst")
+		clock := newHand()
+		l := limit.New(rate, time.Minute, burst, clock.now)
+		interval := time.Minute / time.Duration(rate)
+		var passed []time.Time
+		for range rapid.IntRange(1, 200).Draw(t, "requests") {
+			clock.advance(time.Duration(rapid.Int64Range(0, int64(2*interval)).Draw(t, "gap")))
+			ok, _, retryAfter, _ := l.Take("k")
+			if !ok {
+				clock.advance(retryAfter)
+				if ok, _, _, _ = l.Take("k"); !ok {
+					t.Fatalf("refused after waiting the %v that were asked", retryAfter)
+				}
+			}
+			passed = append(passed, clock.now())
+		}
+		for i := range passed {
+			for j := i; j < len(passed); j++ {
+				if allowed := burst + int(passed[j].Sub(passed[i])/interval); j-i+1 > allowed {
+					t.Fatalf("%d requests in %v, %d allowed", j-i+1, passed[j].Sub(passed[i]), allowed)
+				}
+			}
+		}
+	})
+}
+
+func TestManyAtOnceGetNoMoreThanTheBurst(t *testing.T) {
+	const burst, takers, each = 100_000, 8, 25_000
+	clock := newHand()
+	l := limit.New(burst, time.Minute, burst, clock.now)
+	var passed atomic.Int64
+	var group sync.WaitGroup
+	for range takers {
+		group.Go(func() {
+			for range each {
+				if ok, _, _, _ := l.Take("k"); ok {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if passed.Load() != burst {
+		t.Fatalf("%d of %d passed, want %d", passed.Load(), takers*each, burst)
+	}
+}
+
+func TestAClockSetBackCostsAtMostOneBurst(t *testing.T) {
+	clock := newHand()
+	l := limit.New(60, time.Minute, 2, clock.now)
+	l.Take("k")
+	clock.advance(-time.Hour)
+	if ok, _, retryAfter, _ := l.Take("k"); ok || retryAfter > 2*time.Second {
+		t.Fatalf("after a step back: %v, retry %v", ok, retryAfter)
+	}
+	clock.advance(time.Second)
+	if ok, _, _, _ := l.Take("k"); !ok {
+		t.Fatal("still locked out a second later")
+	}
+}
+
+// Servers reuse the memory that a key was read from.
+func TestAKeyIsNotKeptByReference(t *testing.T) {
+	l := limit.New(1, time.Minute, 1, newHand().now)
+	buffer := []byte("first")
+	if ok, _, _, _ := l.Take(unsafe.String(&buffer[0], len(buffer))); !ok {
+		t.Fatal("the first request was refused")
+	}
+	copy(buffer, "other")
+	if ok, _, _, _ := l.Take("first"); ok {
+		t.Fatal("the key was lost with its buffer")
+	}
+	if ok, _, _, _ := l.Take("other"); !ok {
+		t.Fatal("another key was refused")
+	}
+}
+
+func TestZeroLifts(t *testing.T) {
+	l := limit.New(0, time.Minute, 0, newHand().now)
+	for range 1000 {
+		if ok, _, _, _ := l.Take("k"); !ok {
+			t.Fatal("a lifted limit refused")
+		}
+	}
+	if l.Limit() != 0 || limit.New(7, time.Minute, 7, newHand().now).Limit() != 7 {
+		t.Fatal("the stated limit is wrong")
+	}
+}
+
+// A virtual clock stands still when its test ends: nothing may be left running
+// that waits for it.
+func TestNothingIsLeftRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limit.New(1, time.Minute, 1, time.Now)
+		for i, want := range []bool{true, false} {
+			if ok, _, _, _ := l.Take("k"); ok != want {
+				t.Fatalf("request %d: %v", i, ok)
+			}
+		}
+		time.Sleep(time.Minute)
+		if ok, _, _, _ := l.Take("k"); !ok {
+			t.Fatal("refused a minute later")
+		}
+	})
+}
+
+func TestTakingCostsNoMemory(t *testing.T) {
+	l := limit.New(1_000_000, time.Minute, 1_000_000, newHand().now)
+	l.Take("k")
+	if n := testing.AllocsPerRun(1000, func() { l.Take("k") }); n != 0 {
+		t.Fatalf("%v allocations per request", n)
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	for wait, want := range map[time.Duration]int{0: 1, 1: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {
+		if got := limit.Seconds(wait); got != want {
+			t.Errorf("%v: %d, want %d", wait, got, want)
+		}
+	}
+}
+
+func TestParsePoll(t *testing.T) {
+	good := map[string]limit.Poll{
+		"60/20": {PerAddress: 60, PerToken: 20}, "0": {}, "0/20": {PerToken: 20}, "60/0": {PerAddress: 60},
+		"5": {PerAddress: 5, PerToken: 5}, " 7 / 8 ": {PerAddress: 7, PerToken: 8},
+	}
+	for text, want := range good {
+		if got, err := limit.ParsePoll(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "/", "60/", "/20", "-1/2", "1/2/3", "a/b", "1e3", "99999999999"} {
+		if got, err := limit.ParsePoll(text); !errors.Is(err, limit.ErrPoll) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	if limit.PollDefault.String() != "60/20" {
+		t.Errorf("default is %s", limit.PollDefault)
+	}
+}
+
+func TestAddressKey(t *testing.T) {
+	key := func(text string) string { return limit.AddressKey(netip.MustParseAddr(text)) }
+	same := [][2]string{{"2001:db8::1", "2001:db8::ffff:1:2:3"}, {"192.0.2.1", "::ffff:192.0.2.1"}, {"fe80::1%eth0", "fe80::2"}}
+	for _, pair := range same {
+		if key(pair[0]) != key(pair[1]) {
+			t.Errorf("%v have different keys", pair)
+		}
+	}
+	other := [][2]string{{"2001:db8::1", "2001:db8:0:1::1"}, {"192.0.2.1", "192.0.2.2"}, {"0.0.0.0", "::"}}
+	for _, pair := range other {
+		if key(pair[0]) == key(pair[1]) {
+			t.Errorf("%v share a key", pair)
+		}
+	}
+}

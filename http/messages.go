@@ -1,0 +1,396 @@
+package http
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/http/api"
+	"parley/http/auth"
+)
+
+var (
+	errUnknownMessage = parley.ErrNotFound.Saying("There is no such message.")
+	errForeignMessage = parley.ErrNotOwner.Saying("Your organization owns neither the sender nor the recipient.")
+	errReservedType   = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, the type is in the reserved namespace and not one of its types").With("loc", "type")
+	errGroupSync      = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, group handles are not supported here").With("loc", "to_handle")
+)
+
+// coreTypes are the types of the reserved namespace, after "<brand>.v1.".
+// // spec: Message types
+var coreTypes = map[string]bool{
+	"dm": true, "task_request": true, "task_response": true, "status_update": true, "negotiation": true, "receipt": true,
+	"error": true, "capability_query": true, "capability_response": true, "payment_request": true, "payment_confirmation": true,
+	"consent_request": true, "consent_grant": true, "consent_revoke": true, "identity_verification": true,
+	"sender_key_distribution": true, "sender_key_request": true, "group_invite": true,
+}
+
+func (s *Service) checkType(messageType string) error {
+	word, reserved := strings.CutPrefix(messageType, s.Brand+".v1.")
+	if reserved && !coreTypes[word] {
+		return errReservedType
+	}
+	return nil
+}
+
+// sendMessage starts a conversation with a message. // spec: POST /messages
+func (s *Service) sendMessage(c *Call, in *api.Send) (Rendered, error) {
+	posted, from, err := s.send(c, in, "api")
+	if err != nil {
+		return Rendered{}, err
+	}
+	return renderPosted(c, posted, from), nil
+}
+
+// renderPosted answers a send or a reply; a repeat says so.
+func renderPosted(c *Call, p actors.Posted, from *agent.State) Rendered {
+	out := Rendered{JSON: appendMessage(make([]byte, 0, 2048+len(p.Message.GetContent())),
+		actors.Message{Record: p.Message, Marks: p.Marks}, viewerOf(c, from))}
+	if p.Repeated {
+		out.Code = 200
+		c.SetHeader("Idempotency-Replayed", "true")
+	}
+	return out
+}
+
+// send resolves who speaks to whom, asks the sender's actor, and gives the
+// stored message.
+func (s *Service) send(c *Call, in *api.Send, via string) (actors.Posted, *agent.State, error) {
+	if err := s.checkType(in.Type); err != nil {
+		return actors.Posted{}, nil, err
+	}
+	from, err := s.sender(c, in)
+	if err != nil {
+		return actors.Posted{}, nil, err
+	}
+	e := &envelope{
+		Type: in.Type, Payload: in.EncryptedPayload, Version: in.EncryptionVersion, SigningKid: in.SenderSigningKid,
+		Metadata: in.Metadata, ContentType: in.ContentType, Schema: in.PayloadSchema, Attestations: in.SenderAttestations,
+		SelfPayload: in.SelfEncryptedPayload, Via: via, IdempotencyKey: in.IdempotencyKey, MessageSignature: in.MessageSignature,
+	}
+	if err := s.checkSignatures(c, e, from); err != nil {
+		return actors.Posted{}, nil, err
+	}
+	to, err := s.recipient(c, in)
+	if err != nil && !errors.Is(err, parley.ErrNotFound) {
+		return actors.Posted{}, nil, err
+	}
+	request := actors.DirectSend{From: from.AgentID(), ToKnown: to != nil, Metadata: compact(in.ConversationMetadata)}
+	if to != nil {
+		request.To, request.ToRevoked = to.AgentID(), to.Revoked()
+		request.ToGroupsOnly = to.GetIncomingPolicy() == agent.GroupsOnly
+	}
+	if err := s.parentOf(c, in, from, &request); err != nil {
+		return actors.Posted{}, nil, err
+	}
+	if request.Content, err = s.contentOf(c, e, from, to); err != nil {
+		return actors.Posted{}, nil, err
+	}
+	posted, err := s.Node.Send(c.Context(), request)
+	return posted, from, err
+}
+
+// sender is whom from_handle names, else whom the header does, else the
+// organization's first active agent. // spec: Messaging
+func (s *Service) sender(c *Call, in *api.Send) (*agent.State, error) {
+	switch {
+	case in.FromHandle != nil:
+		return s.acting(c, *in.FromHandle)
+	case in.ActingAgent != "":
+		return s.acting(c, in.ActingAgent)
+	}
+	a, err := s.Node.FirstActive(c.Context(), c.Caller.Org)
+	if errors.Is(err, parley.ErrNotFound) {
+		return nil, errAgentRequired.With("candidates", []string{})
+	}
+	return a, err
+}
+
+func (s *Service) recipient(c *Call, in *api.Send) (*agent.State, error) {
+	if in.ToAgentID != nil {
+		return s.Node.Agent(c.Context(), *in.ToAgentID)
+	}
+	return s.agentByHandle(c, *in.ToHandle)
+}
+
+// parentOf gathers what the sender's rules ask about a parent conversation.
+func (s *Service) parentOf(c *Call, in *api.Send, from *agent.State, request *actors.DirectSend) error {
+	if in.ParentConversationID == nil {
+		return nil
+	}
+	request.Parent, request.ParentFact.Named = *in.ParentConversationID, true
+	parent, err := s.Node.Conversation(c.Context(), request.Parent)
+	if errors.Is(err, parley.ErrNotFound) {
+		return nil
+	}
+	request.ParentFact.Known = err == nil
+	request.ParentFact.Participant = err == nil && parent.Role(from.AgentID()) != 0
+	return err
+}
+
+// contentOf renders what is said; to is nil where the recipient is unknown.
+func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors.Content, error) {
+	content := actors.Content{Type: e.Type, Key: e.IdempotencyKey, FromOrg: c.Caller.Org}
+	if e.SelfPayload != nil {
+		content.SelfPayload = *e.SelfPayload
+	}
+	if to == nil {
+		return content, nil
+	}
+	var err error
+	if e.senderHandle, err = s.handle(c.Context(), from); err != nil {
+		return content, err
+	}
+	if e.recipientHandle, err = s.handle(c.Context(), to); err != nil {
+		return content, err
+	}
+	e.sender, e.recipient = from.AgentID(), to.AgentID()
+	content.ToOrg = to.Owner()
+	content.Rendered = s.content(c, e, from)
+	return content, nil
+}
+
+// checkSignatures verifies what the server can: the signature over the request
+// body, and attestations whose keys belong to agents here.
+func (s *Service) checkSignatures(c *Call, e *envelope, from *agent.State) error {
+	if e.MessageSignature != "" {
+		if err := auth.CheckMessageSignature(s.Brand, from.GetSigningKey(), e.MessageSignature, c.Body()); err != nil {
+			return err
+		}
+	}
+	if len(e.Attestations) == 0 {
+		return nil
+	}
+	err := auth.CheckAttestations(e.Attestations, func(kid string) ([]byte, bool) { return s.attestationKey(c, kid) })
+	bad := (*auth.AttestationError)(nil)
+	if errors.As(err, &bad) {
+		loc := []any{"body", "sender_attestations"}
+		if bad.Index >= 0 {
+			loc = append(loc, bad.Index)
+		}
+		return &schemaError{[]FieldError{{Loc: loc, Msg: "Value error, " + bad.Text, Type: faultValue}}}
+	}
+	return err
+}
+
+// attestationKey is the Ed25519 key that a key id names: a thumbprint, or a DID
+// URL of an agent here, whose fragment may be a thumbprint.
+func (s *Service) attestationKey(c *Call, kid string) ([]byte, bool) {
+	var a *agent.State
+	wanted := kid
+	if slug, name, fragment, ok := auth.ParseAgentDID(kid, s.Domain); ok {
+		handle := parley.Handle{Name: name, Slug: slug, Domain: s.Domain}
+		a, _ = s.agentByHandle(c, handle.String())
+		wanted = fragment
+	} else if id, err := s.Node.AgentByKid(c.Context(), kid); err == nil {
+		a, _ = s.Node.Agent(c.Context(), id)
+	}
+	if a == nil {
+		return nil, false
+	}
+	if curve, raw, ok := a.KeyByKid(wanted); ok {
+		return raw, curve == parley.Ed25519
+	}
+	// A DID URL whose fragment is no thumbprint means the current key.
+	return a.GetSigningKey(), wanted != kid
+}
+
+// replyMessage continues the conversation of a message. // spec: POST /messages/{id}/reply
+func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
+	if err := s.checkType(in.Type); err != nil {
+		return Rendered{}, err
+	}
+	var named *agent.State
+	if in.ActingAgent != "" {
+		var err error
+		if named, err = s.acting(c, in.ActingAgent); err != nil {
+			return Rendered{}, err
+		}
+	}
+	original, err := s.readable(c, in.ID)
+	if err != nil {
+		return Rendered{}, err
+	}
+	from, to, err := s.ends(c, original.Record, named)
+	if err != nil {
+		return Rendered{}, err
+	}
+	e := &envelope{
+		Type: in.Type, Payload: in.EncryptedPayload, Version: in.EncryptionVersion, SigningKid: in.SenderSigningKid,
+		Metadata: in.Metadata, ContentType: in.ContentType, Schema: in.PayloadSchema, Attestations: in.SenderAttestations,
+		SelfPayload: in.SelfEncryptedPayload, Via: "api", IdempotencyKey: in.IdempotencyKey, MessageSignature: in.MessageSignature,
+	}
+	if err := s.checkSignatures(c, e, from); err != nil {
+		return Rendered{}, err
+	}
+	request := actors.ReplyTo{
+		Conversation: original.Record.Conversation(), From: from.AgentID(), To: to.AgentID(), Original: in.ID, ToRevoked: to.Revoked(),
+	}
+	if request.From == original.Record.Recipient() {
+		mine, err := s.Node.MessageFor(c.Context(), request.From.Slot(), in.ID)
+		if err != nil {
+			return Rendered{}, err
+		}
+		request.Reads, request.Position = true, mine.Position
+	}
+	if request.Content, err = s.contentOf(c, e, from, to); err != nil {
+		return Rendered{}, err
+	}
+	posted, err := s.Node.Reply(c.Context(), request)
+	if err != nil {
+		return Rendered{}, err
+	}
+	return renderPosted(c, posted, from), nil
+}
+
+// ends are who replies and to whom: the named agent, else the caller's agent
+// that received the message, else the one that sent it; and the other party.
+func (s *Service) ends(c *Call, r *actors.Record, named *agent.State) (from, to *agent.State, err error) {
+	mine := r.Sender()
+	if r.RecipientOrg() == c.Caller.Org {
+		mine = r.Recipient()
+	}
+	if named != nil {
+		mine = named.AgentID()
+	}
+	other := r.Sender()
+	switch mine {
+	case r.Sender():
+		other = r.Recipient()
+	case r.Recipient():
+	default:
+		return nil, nil, parley.ErrNotOwner.Saying("The acting agent takes no part in this conversation.")
+	}
+	if from, err = s.Node.Agent(c.Context(), mine); err != nil {
+		return nil, nil, err
+	}
+	if from.Revoked() {
+		return nil, nil, errActingAgent
+	}
+	to, err = s.Node.Agent(c.Context(), other)
+	return from, to, err
+}
+
+// readable is a message of which the caller's organization owns an end.
+func (s *Service) readable(c *Call, id parley.MessageID) (actors.Message, error) {
+	m, err := s.Node.Message(c.Context(), id)
+	switch {
+	case errors.Is(err, parley.ErrNotFound):
+		return m, errUnknownMessage
+	case err != nil:
+		return m, err
+	case m.Record.SenderOrg() != c.Caller.Org && m.Record.RecipientOrg() != c.Caller.Org:
+		return m, errForeignMessage
+	}
+	return m, nil
+}
+
+// getMessage reads a message. For the recipient's organization that delivers
+// it; for the recipient itself it also reads it.
+func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
+	var acting *agent.State
+	if in.ActingAgent != "" {
+		var err error
+		if acting, err = s.acting(c, in.ActingAgent); err != nil {
+			return Rendered{}, err
+		}
+	}
+	m, err := s.readable(c, in.ID)
+	if err != nil {
+		return Rendered{}, err
+	}
+	r := m.Record
+	if r.RecipientOrg() == c.Caller.Org && !c.Head() {
+		reads := acting == nil && r.SenderOrg() != c.Caller.Org
+		if acting != nil {
+			reads = acting.AgentID() == r.Recipient()
+		}
+		if m, err = s.carry(c, m, reads); err != nil {
+			return Rendered{}, err
+		}
+	}
+	return Rendered{JSON: appendMessage(nil, m, viewerOf(c, acting))}, nil
+}
+
+// carry marks a message as delivered, and read if so, to its recipient.
+func (s *Service) carry(c *Call, m actors.Message, reads bool) (actors.Message, error) {
+	if m.Marks.Read != 0 || (m.Marks.Delivered != 0 && !reads) {
+		return m, nil
+	}
+	to := m.Record.Recipient()
+	m, err := s.Node.MessageFor(c.Context(), to.Slot(), m.Record.MessageID())
+	if err != nil {
+		return m, err
+	}
+	mark, fresh := s.markOf(c, &m, reads)
+	if !fresh {
+		return m, nil
+	}
+	return m, s.Node.Mark(c.Context(), to, []parley.Mark{mark})
+}
+
+// markOf updates a message's marks and gives the mark to keep, if any.
+func (s *Service) markOf(c *Call, m *actors.Message, reads bool) (mark parley.Mark, fresh bool) {
+	at := c.Now().UnixMilli()
+	marks := parley.Marks{Delivered: at}
+	if reads {
+		marks.Read = at
+	}
+	fresh = m.Marks.Delivered == 0 || (reads && m.Marks.Read == 0)
+	if m.Marks.Delivered == 0 {
+		m.Marks.Delivered = at
+	}
+	if reads && m.Marks.Read == 0 {
+		m.Marks.Read = at
+	}
+	return parley.Mark{Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Marks: marks}, fresh
+}
+
+// inbox is a page of an agent's messages, newest first. A page delivers what it
+// carries for the first time, and waits for that to be stored.
+func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
+	if _, err := s.ownAgent(c, in.ID); err != nil {
+		return Rendered{}, err
+	}
+	only := ""
+	if in.Type != nil {
+		only = *in.Type
+	}
+	list := "inbox " + in.ID.String() + " " + only
+	before := uint64(0)
+	if in.Cursor != nil {
+		position, err := s.Cursors.Open(list, *in.Cursor)
+		if err != nil || len(position) != 8 {
+			return Rendered{}, ErrInvalidCursor
+		}
+		before = binary.BigEndian.Uint64(position)
+	}
+	page, next, err := s.Node.Inbox(c.Context(), in.ID, before, in.Limit, only)
+	if err != nil {
+		return Rendered{}, err
+	}
+	var marks []parley.Mark
+	for i := range page {
+		if mark, fresh := s.markOf(c, &page[i], false); fresh && !c.Head() {
+			marks = append(marks, mark)
+		}
+	}
+	if err := s.Node.Mark(c.Context(), in.ID, marks); err != nil {
+		return Rendered{}, err
+	}
+	cursor := ""
+	if next != 0 {
+		cursor = s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, next))
+	}
+	return Rendered{JSON: appendPage(page, viewer{org: c.Caller.Org, agent: in.ID}, cursor)}, nil
+}
+
+func compact(object api.Object) []byte {
+	if len(object) == 0 {
+		return nil
+	}
+	return appendCompact(nil, []byte(object))
+}

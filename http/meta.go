@@ -1,0 +1,27 @@
+package http
+
+import (
+	"runtime"
+
+	"parley/http/api"
+)
+
+// health says whether requests can be served. // spec: Compliance and infrastructure
+func (s *Service) health(c *Call, _ *api.Nothing) (api.Health, error) {
+	h := api.Health{
+		Status: "ok", Version: s.Version, UptimeS: int(c.Now().Unix() - s.started), Durability: "fsync",
+		Checks: map[string]string{"journal": "ok"},
+	}
+	c.SetHeader("Cache-Control", "no-store")
+	if !s.Node.Healthy() {
+		h.Status, h.Checks["journal"] = "unavailable", "writes are stalled"
+		c.SetStatus(503)
+	}
+	return h, nil
+}
+
+func (s *Service) version(*Call, *api.Nothing) (api.Version, error) {
+	return api.Version{
+		Name: "parley", Version: s.Version, Go: runtime.Version(), Brand: s.Brand, ServiceDomain: s.Domain,
+	}, nil
+}

@@ -1,0 +1,103 @@
+package http
+
+import (
+	"time"
+
+	"parley/actors/org"
+	"parley/http/api"
+	"parley/http/auth"
+)
+
+// QuotaProfile gives each trust tier its limits; nil is no limit.
+// // spec: Organization quotas
+type QuotaProfile [4]map[string]*int
+
+// The quotas, in the contract's words.
+const (
+	quotaAgents   = "agents"
+	quotaMessages = "messages_per_day"
+)
+
+var quotaNames = []string{
+	quotaAgents, quotaMessages, "groups", "webhooks_per_agent", "group_members", "streams_per_agent", "exports_per_hour",
+}
+
+// OpenQuotas lifts every limit but that of exports.
+func OpenQuotas() (p QuotaProfile) {
+	for tier := range p {
+		p[tier] = map[string]*int{"exports_per_hour": new(1)}
+	}
+	return p
+}
+
+func (p QuotaProfile) limit(tier int, name string) *int { return p[min(max(tier, 0), len(p)-1)][name] }
+
+// getOrg is the organization's record. // spec: Organization
+func (s *Service) getOrg(c *Call, _ *api.Nothing) (api.Org, error) {
+	o, err := s.Node.OrgNow(c.Context(), c.Caller.Org)
+	return orgOf(o), err
+}
+
+func (s *Service) patchOrg(c *Call, in *api.OrgPatch) (api.Org, error) {
+	o, err := s.Node.ChangeOrg(c.Context(), c.Caller.Org, org.Change{
+		Name: in.Name, ContactEmail: org.Clearable(in.ContactEmail), CountryCode: org.Clearable(in.CountryCode), Slug: in.Slug,
+	})
+	return orgOf(o), err
+}
+
+func orgOf(o *org.State) api.Org {
+	if o == nil {
+		return api.Org{}
+	}
+	return api.Org{
+		ID: o.OrgID(), Name: o.GetName(), ContactEmail: orNull(o.GetContactEmail()), CountryCode: orNull(o.GetCountryCode()),
+		Slug: orNull(o.GetSlug()), TrustTier: int(o.GetTrustTier()), AgentCount: int(o.GetActiveAgents()), CreatedAt: api.At(o.CreatedAt()),
+	}
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// quotas are the limits of the organization's tier and what is used of them.
+func (s *Service) quotas(c *Call, _ *api.Nothing) (api.Quotas, error) {
+	o, err := s.Node.OrgNow(c.Context(), c.Caller.Org)
+	if err != nil {
+		return api.Quotas{}, err
+	}
+	sent, err := s.Node.Used(c.Context(), c.Caller.Org)
+	if err != nil {
+		return api.Quotas{}, err
+	}
+	tier := int(o.GetTrustTier())
+	q := api.Quotas{Tier: tier, Quotas: map[string]api.Quota{}}
+	for _, name := range quotaNames {
+		q.Quotas[name] = api.Quota{Limit: s.Quotas.limit(tier, name)}
+	}
+	midnight := api.At(c.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
+	q.Quotas[quotaAgents] = api.Quota{Limit: s.Quotas.limit(tier, quotaAgents), Used: new(int(o.GetActiveAgents()))}
+	q.Quotas[quotaMessages] = api.Quota{Limit: s.Quotas.limit(tier, quotaMessages), Used: new(int(sent)), ResetsAt: &midnight}
+	return q, nil
+}
+
+// createCredentials adds a second way in, so that secrets can be changed
+// without a gap. The secret is shown here and never again.
+func (s *Service) createCredentials(c *Call, _ *api.CreateCredentials) (api.Credentials, error) {
+	secret := auth.NewSecret(s.Entropy)
+	hash := auth.HashSecret(secret)
+	client, err := s.Node.AddCredential(c.Context(), c.Caller.Org, hash[:])
+	if err != nil {
+		return api.Credentials{}, err
+	}
+	return api.Credentials{
+		OrgID: c.Caller.Org, OrgSlug: c.Caller.Slug, ClientID: client, ClientSecret: secret, TrustTier: c.Caller.Tier,
+		TokenURL: s.BaseURL + "/oauth/token", CreatedAt: api.At(client.Time()),
+	}, nil
+}
+
+func (s *Service) deleteCredentials(c *Call, in *api.DeleteCredentials) (NoContent, error) {
+	return NoContent{}, s.Node.RevokeCredential(c.Context(), c.Caller.Org, in.ClientID)
+}

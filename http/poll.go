@@ -1,0 +1,87 @@
+package http
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/http/api"
+	"parley/http/limit"
+)
+
+// pollWindow is what the poll limits count over. // spec: Limits
+const pollWindow = time.Minute
+
+var (
+	errRateLimited  = parley.Refuse(parley.RateLimited, "rate_limited", "Too many requests. Try again later.")
+	errUnknownToken = parley.ErrNotFound.Saying("There is no such poll token.")
+)
+
+// newPollToken draws a token of 160 random bits. Only its hash is kept.
+func (s *Service) newPollToken() (token string, hash []byte) {
+	a, b := s.Entropy(), s.Entropy()
+	token = base64.RawURLEncoding.EncodeToString(append(a[:], b[:]...))
+	sum := sha256.Sum256([]byte(token))
+	return token, sum[:]
+}
+
+func (s *Service) pollURL(token string) string { return s.BaseURL + "/poll/" + token }
+
+// createPollToken replaces the agent's poll token. // spec: Messaging
+func (s *Service) createPollToken(c *Call, in *api.CreatePollToken) (api.PollToken, error) {
+	token, hash := s.newPollToken()
+	if _, err := s.changeAgent(c, in.ID, agent.IssuePollToken{Hash: hash}); err != nil {
+		return api.PollToken{}, err
+	}
+	return api.PollToken{PollURL: s.pollURL(token)}, nil
+}
+
+func (s *Service) deletePollToken(c *Call, in *api.DeletePollToken) (NoContent, error) {
+	_, err := s.changeAgent(c, in.ID, agent.RevokePollToken{})
+	return NoContent{}, err
+}
+
+// poll counts what came to an agent since an instant, without a word about what
+// it was. Guesses at tokens count against their address too.
+func (s *Service) poll(c *Call, in *api.Poll) (api.PollCount, error) {
+	hash := sha256.Sum256([]byte(in.Token))
+	if err := take(c, s.pollAddress, source(c)); err != nil {
+		return api.PollCount{}, err
+	}
+	if err := take(c, s.pollToken, string(hash[:])); err != nil {
+		return api.PollCount{}, err
+	}
+	c.SetHeader("Cache-Control", "no-store")
+	id, err := s.Node.AgentByPollToken(c.Context(), hash[:])
+	if errors.Is(err, parley.ErrNotFound) {
+		return api.PollCount{}, errUnknownToken
+	}
+	if err != nil {
+		return api.PollCount{}, err
+	}
+	since := c.Now().Add(-parley.PollSinceDefault)
+	if in.Since != nil {
+		since = in.Since.Time
+	}
+	count, err := s.Node.CountSince(c.Context(), id, since.UnixMilli())
+	return api.PollCount{Count: count}, err
+}
+
+// take counts one request against a limit and refuses it beyond.
+func take(c *Call, l *limit.Limiter, key string) error {
+	if l.Limit() == 0 {
+		return nil
+	}
+	ok, remaining, retry, reset := l.Take(key)
+	c.SetHeader("RateLimit-Limit", strconv.Itoa(l.Limit()))
+	c.SetHeader("RateLimit-Remaining", strconv.Itoa(remaining))
+	c.SetHeader("RateLimit-Reset", strconv.Itoa(limit.Seconds(reset)))
+	if !ok {
+		return errRateLimited.With("retry_after", limit.Seconds(retry))
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package http
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/http/api"
+)
+
+// A message on the wire is three parts: its ids, what never changes (rendered
+// once, when it was accepted, and stored so), and what depends on time and
+// reader. The same stored bytes serve the answer, the inbox and the stream.
+
+// envelope is what a sender may say in a send and in a reply alike.
+type envelope struct {
+	Type              string
+	Payload           string
+	Version           string
+	SigningKid        *string
+	Metadata          api.Object
+	ContentType       string
+	Schema            *string
+	Attestations      api.Array
+	SelfPayload       *string
+	Via               string
+	IdempotencyKey    string
+	MessageSignature  string
+	senderHandle      string
+	recipientHandle   string
+	recipient, sender parley.AgentID
+}
+
+// content renders the members of a message that never change.
+func (s *Service) content(c *Call, e *envelope, from *agent.State) []byte {
+	b := make([]byte, 0, len(e.Payload)+len(e.Metadata)+len(e.Attestations)+1024)
+	b = appendID(append(b, `"from_agent_id":`...), parley.AnyID(e.sender))
+	b = appendID(append(b, `,"to_agent_id":`...), parley.AnyID(e.recipient))
+	b = appendText(append(b, `,"type":`...), e.Type)
+	// The payload's alphabet needs no escapes.
+	b = append(append(append(b, `,"encrypted_payload":"`...), e.Payload...), '"')
+	b = appendText(append(b, `,"encryption_version":`...), e.Version)
+	b = appendOptional(append(b, `,"sender_signing_kid":`...), e.SigningKid)
+	b = s.appendMetadata(append(b, `,"metadata":`...), c, e, from)
+	b = appendText(append(b, `,"content_type":`...), e.ContentType)
+	b = appendOptional(append(b, `,"payload_schema":`...), e.Schema)
+	b = append(b, `,"sender_attestations":`...)
+	if len(e.Attestations) == 0 {
+		b = append(b, `null`...)
+	} else {
+		b = appendCompact(b, jsontext.Value(e.Attestations))
+	}
+	b = appendText(append(b, `,"sender_handle":`...), e.senderHandle)
+	b = appendText(append(b, `,"recipient_handle":`...), e.recipientHandle)
+	return append(b, `,"group_id":null,"group_handle":null`...)
+}
+
+// appendMetadata appends the sender's metadata with the server's provenance in
+// the place of anything the sender called so.
+func (s *Service) appendMetadata(b []byte, c *Call, e *envelope, from *agent.State) []byte {
+	b = append(b, '{')
+	b = appendMembers(b, e.Metadata, "provenance")
+	b = appendText(append(b, `"provenance":{"server":`...), s.BaseURL)
+	b = appendTime(append(b, `,"received_at":`...), c.Now())
+	b = appendID(append(b, `,"org_id":`...), parley.AnyID(c.Caller.Org))
+	b = appendText(append(b, `,"org_slug":`...), c.Caller.Slug)
+	b = append(b, `,"trust_tier":`...)
+	b = appendInt(b, c.Caller.Tier)
+	b = append(b, `,"human_oversight":`...)
+	b = appendBool(b, from.GetHumanOversight())
+	b = appendText(append(b, `,"via":`...), e.Via)
+	return append(b, `}}`...)
+}
+
+// appendMembers appends an object's members, compact and each followed by a
+// comma, but for the one of a name. The object has been judged valid.
+func appendMembers(b []byte, object api.Object, without string) []byte {
+	if len(object) <= 2 {
+		return b
+	}
+	compact := appendCompact(nil, jsontext.Value(object))
+	for rest := compact[1 : len(compact)-1]; len(rest) > 0; {
+		name := valueEnd(rest)
+		value := name + 1 + valueEnd(rest[name+1:])
+		if plain, err := jsontext.AppendUnquote(nil, rest[:name]); err != nil || string(plain) != without {
+			b = append(append(b, rest[:value]...), ',')
+		}
+		if value == len(rest) {
+			break
+		}
+		rest = rest[value+1:]
+	}
+	return b
+}
+
+// valueEnd is where the compact JSON value at the beginning of b ends.
+func valueEnd(b []byte) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(b); i++ {
+		switch x := b[i]; {
+		case quoted && x == '\\':
+			i++
+		case x == '"':
+			quoted = !quoted
+			if !quoted && depth == 0 {
+				return i + 1
+			}
+		case quoted:
+		case x == '{' || x == '[':
+			depth++
+		case x == '}' || x == ']':
+			if depth == 0 {
+				return i
+			}
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case depth == 0 && (x == ',' || x == ':'):
+			return i
+		}
+	}
+	return len(b)
+}
+
+func appendCompact(b []byte, v jsontext.Value) []byte {
+	v = v.Clone()
+	if v.Compact() != nil {
+		return append(b, `null`...)
+	}
+	return append(b, v...)
+}
+
+// viewer is who reads a message.
+type viewer struct {
+	org parley.OrgID
+	// agent is the acting agent, zero if none was named.
+	agent parley.AgentID
+}
+
+// viewerOf reads a message as the organization of one of its ends.
+func viewerOf(c *Call, acting *agent.State) viewer {
+	v := viewer{org: c.Caller.Org}
+	if acting != nil {
+		v.agent = acting.AgentID()
+	}
+	return v
+}
+
+// received reports whether the viewer sees the message from the recipient's side.
+func (v viewer) received(r *actors.Record) bool {
+	if r.SenderOrg() == r.RecipientOrg() {
+		return v.agent == r.Recipient() && !v.agent.Zero()
+	}
+	return v.org == r.RecipientOrg()
+}
+
+// appendMessage renders a message for a reader. // spec: Message (MessageRead)
+func appendMessage(b []byte, m actors.Message, v viewer) []byte {
+	r := m.Record
+	b = appendID(append(b, `{"id":`...), parley.AnyID(r.MessageID()))
+	b = appendID(append(b, `,"conversation_id":`...), parley.AnyID(r.Conversation()))
+	b = append(append(b, ','), r.GetContent()...)
+	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt())
+	b = appendInstant(append(b, `,"delivered_at":`...), m.Marks.Delivered)
+	b = appendInstant(append(b, `,"read_at":`...), m.Marks.Read)
+	direction := api.Sent
+	if v.received(r) {
+		direction = api.Received
+	}
+	b = appendText(append(b, `,"direction":`...), direction)
+	b = append(b, `,"self_encrypted_payload":`...)
+	if r.GetSelfPayload() != "" && v.org == r.SenderOrg() {
+		b = appendText(b, r.GetSelfPayload())
+	} else {
+		b = append(b, `null`...)
+	}
+	b = appendText(append(b, `,"status":`...), statusOf(m.Marks))
+	return append(b, '}')
+}
+
+// statusOf is a message's status. // spec: Message status
+func statusOf(m parley.Marks) string {
+	switch {
+	case m.Read != 0:
+		return api.MessageRead
+	case m.Delivered != 0:
+		return api.MessageDelivered
+	}
+	return api.MessageNew
+}
+
+// appendPage renders a page of messages.
+func appendPage(items []actors.Message, v viewer, next string) []byte {
+	b := append(make([]byte, 0, 2048*(1+len(items))), `{"items":[`...)
+	for i, m := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendMessage(b, m, v)
+	}
+	b = append(b, `],"next_cursor":`...)
+	if next == "" {
+		return append(b, `null,"has_more":false}`...)
+	}
+	return append(appendText(b, next), `,"has_more":true}`...)
+}
+
+func appendText(b []byte, text string) []byte {
+	b, _ = jsontext.AppendQuote(b, text) // bound strings are valid UTF-8
+	return b
+}
+
+func appendOptional(b []byte, text *string) []byte {
+	if text == nil {
+		return append(b, `null`...)
+	}
+	return appendText(b, *text)
+}
+
+func appendID(b []byte, id parley.AnyID) []byte {
+	b, _ = id.AppendText(append(b, '"'))
+	return append(b, '"')
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, `true`...)
+	}
+	return append(b, `false`...)
+}
+
+func appendInt(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
+
+func appendTime(b []byte, t time.Time) []byte {
+	return t.UTC().AppendFormat(b, `"2006-01-02T15:04:05.000000Z"`)
+}
+
+func appendInstant(b []byte, ms int64) []byte {
+	if ms == 0 {
+		return append(b, `null`...)
+	}
+	return appendTime(b, time.UnixMilli(ms))
+}

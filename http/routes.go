@@ -1,0 +1,76 @@
+package http
+
+import "github.com/valyala/fasthttp"
+
+// Endpoint is a line of the table as others see it.
+type Endpoint struct {
+	Method string
+	Path   string
+}
+
+// Endpoints is the whole interface, documentation included.
+func Endpoints() []Endpoint {
+	var all []Endpoint
+	for _, r := range append((&Service{}).Routes(), documentationRoutes(&Server{})...) {
+		all = append(all, Endpoint{r.Method, r.Path})
+	}
+	return all
+}
+
+const (
+	get    = fasthttp.MethodGet
+	post   = fasthttp.MethodPost
+	patch  = fasthttp.MethodPatch
+	remove = fasthttp.MethodDelete
+)
+
+// Routes is the whole interface, in the order of the specification.
+func (s *Service) Routes() []Route {
+	return []Route{
+		// Registration and token
+		route(post, "/auth/register", public, 201, "Ask for a proof-of-work challenge.", s.register),
+		route(post, "/auth/register/solve", public, 201, "Solve the challenge and receive client credentials.", s.solve),
+		route(post, "/oauth/token", basic, 200, "Exchange client credentials for an access token.", s.token),
+		route(get, "/.well-known/oauth-authorization-server", public, 200, "Metadata of the authorization server.", s.authorizationServer),
+		route(get, "/.well-known/jwks.json", public, 200, "Public keys that access tokens are signed with.", s.jwks),
+
+		// Messaging
+		route(post, "/messages", tier1, 201, "Send a message to an agent.", s.sendMessage),
+		route(post, "/messages/sync", tier1, 200, "Send a message and wait for the reply.", s.syncMessage),
+		route(get, "/messages/{id}", bearer, 200, "Read a message.", s.getMessage),
+		route(post, "/messages/{id}/reply", tier1, 201, "Reply in the message's conversation.", s.replyMessage),
+		route(get, "/agents/{id}/messages", bearer, 200, "Inbox of an agent, newest first.", s.inbox),
+		stream(get, "/agents/{id}/stream", bearer, "Stream of an agent: what it missed, then what comes.", s.streamAgent),
+		route(get, "/conversations/{id}/messages", bearer, 200, "Transcript of a conversation, both sides.", s.transcript),
+		route(get, "/poll/{token}", public, 200, "Count an agent's messages by poll token.", s.poll),
+		route(post, "/agents/{id}/poll-token", bearer, 200, "Generate or regenerate the poll token.", s.createPollToken),
+		route(remove, "/agents/{id}/poll-token", bearer, 204, "Revoke the poll token.", s.deletePollToken),
+
+		// Agents
+		route(get, "/agents", bearer, 200, "Agents of the organization, oldest first.", s.listAgents),
+		route(post, "/agents", tier1, 201, "Create an agent.", s.createAgent),
+		route(get, "/agents/keys", public, 200, "Public keys of several agents.", s.batchKeys),
+		route(get, "/agents/{id}", bearer, 200, "Read an agent.", s.getAgent),
+		route(patch, "/agents/{id}", bearer, 200, "Change an agent.", s.patchAgent),
+		route(remove, "/agents/{id}", bearer, 204, "Revoke an agent.", s.deleteAgent),
+		route(get, "/agents/{id}/keys", public, 200, "Public keys of an agent.", s.getKeys),
+		route(post, "/agents/{id}/keys", bearer, 200, "Upload or rotate an agent's keys.", s.uploadKeys),
+		route(get, "/agents/{id}/conversations", bearer, 200, "Conversations of an agent, newest first.", s.agentConversations),
+
+		// Organization
+		route(get, "/org", bearer, 200, "Read the organization.", s.getOrg),
+		route(patch, "/org", bearer, 200, "Change the organization.", s.patchOrg),
+		route(get, "/org/quotas", bearer, 200, "Usage against the limits of the trust tier.", s.quotas),
+		route(post, "/org/credentials", bearer, 201, "Add client credentials.", s.createCredentials),
+		route(remove, "/org/credentials/{client_id}", bearer, 204, "Revoke client credentials.", s.deleteCredentials),
+
+		// Conversations
+		route(get, "/conversations/{id}", bearer, 200, "Read a conversation.", s.getConversation),
+		route(get, "/conversations/{id}/participants", bearer, 200, "Participants of a conversation.", s.participants),
+		route(patch, "/conversations/{id}/status", bearer, 200, "Move a conversation to another status.", s.patchStatus),
+
+		// Infrastructure
+		route(get, "/health", public, 200, "Health check.", s.health),
+		route(get, "/version", public, 200, "Version of the software.", s.version),
+	}
+}

@@ -1,0 +1,398 @@
+package http
+
+import (
+	"embed"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"parley/http/api"
+)
+
+// schemas collects the named schemas of a document. A struct that is sent and
+// received is described twice if the two differ.
+type schemas struct {
+	comments comments
+	named    []namedSchema
+	err      error
+}
+
+type namedSchema struct {
+	typ    reflect.Type
+	input  bool
+	name   string
+	schema object
+}
+
+func (b *schemas) components() object {
+	all := object{}
+	for _, n := range b.named {
+		all = all.with(n.name, n.schema)
+	}
+	slices.SortFunc(all, func(x, y entry) int { return strings.Compare(x.name, y.name) })
+	return all
+}
+
+// ref gives a struct its name in the document, describing it when it is new.
+func (b *schemas) ref(t reflect.Type, input bool, describe func() object) object {
+	name := schemaName(t)
+	for _, n := range b.named {
+		if n.typ == t && n.input == input {
+			return refTo(n.name)
+		}
+		if n.typ == t {
+			name += "Input" // answers are described first
+		}
+	}
+	for taken := 2; slices.ContainsFunc(b.named, func(n namedSchema) bool { return n.name == name }); taken++ {
+		name = strings.TrimRight(name, "0123456789") + strconv.Itoa(taken)
+	}
+	at := len(b.named)
+	b.named = append(b.named, namedSchema{typ: t, input: input, name: name})
+	schema := describe()
+	b.named[at].schema = schema
+	return refTo(name)
+}
+
+func refTo(name string) object { return object{{"$ref", "#/components/schemas/" + name}} }
+
+// schemaName is the type's name; Page[Message] becomes PageOfMessage.
+func schemaName(t reflect.Type) string {
+	name, argument, generic := strings.Cut(t.Name(), "[")
+	if generic {
+		argument = strings.TrimSuffix(argument, "]")
+		name += "Of" + argument[strings.LastIndexByte(argument, '.')+1:]
+	}
+	if name == "" {
+		name = "Anonymous"
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// input describes what a field accepts.
+func (b *schemas) input(s *shape, f *field, nullable bool) object {
+	var schema object
+	switch s.kind {
+	case kindStruct:
+		schema = b.inputBody(s.typ, s.members)
+	case kindList:
+		schema = object{{"type", "array"}, {"items", b.input(s.item, nil, false)}}
+		schema = bound(schema, "minItems", s.minItems)
+		schema = bound(schema, "maxItems", s.maxItems)
+	default:
+		schema = scalar(s.kind)
+	}
+	schema = s.constrain(schema)
+	if nullable {
+		schema = alsoNull(schema)
+	}
+	if f != nil && f.preset.IsValid() {
+		schema = schema.with("default", presetValue(s))
+	}
+	if s.example != "" {
+		schema = schema.with("examples", []string{s.example})
+	}
+	return schema
+}
+
+func presetValue(s *shape) any {
+	switch s.kind {
+	case kindBool:
+		return s.preset == "true"
+	case kindInt:
+		n, _ := strconv.ParseInt(s.preset, 10, 64)
+		return n
+	default:
+		return s.preset
+	}
+}
+
+func bound(schema object, name string, n int) object {
+	if n > 0 {
+		return schema.with(name, n)
+	}
+	return schema
+}
+
+// constrain adds the rules that a value of its kind is held against.
+func (s *shape) constrain(schema object) object {
+	switch s.kind {
+	case kindString:
+		schema = bound(bound(schema, "minLength", s.minLength), "maxLength", s.maxLength)
+		if s.pattern != "" {
+			schema = schema.with("pattern", s.pattern)
+		}
+		if s.enum != nil {
+			schema = schema.with("enum", s.enum)
+		}
+		if s.format != "" {
+			schema = schema.with("format", s.format)
+		}
+	case kindInt:
+		if s.hasMin {
+			schema = schema.with("minimum", s.minimum)
+		}
+		if s.hasMax {
+			schema = schema.with("maximum", s.maximum)
+		}
+	}
+	return schema
+}
+
+// scalar is the schema of a kind without rules.
+func scalar(k kind) object {
+	switch k {
+	case kindBool:
+		return object{{"type", "boolean"}}
+	case kindInt:
+		return object{{"type", "integer"}}
+	case kindNumber:
+		return object{{"type", "number"}}
+	case kindID:
+		return object{{"type", "string"}, {"format", "uuid"}}
+	case kindInstant:
+		return object{{"type", "string"}, {"format", "date-time"}}
+	case kindObject:
+		return object{{"type", "object"}}
+	case kindArray:
+		return object{{"type", "array"}}
+	case kindAny:
+		return object{}
+	default:
+		return object{{"type", "string"}}
+	}
+}
+
+// alsoNull allows null besides.
+func alsoNull(schema object) object {
+	out := object{}
+	for _, e := range schema {
+		switch e.name {
+		case "$ref":
+			return object{{"anyOf", []object{schema, {{"type", "null"}}}}}
+		case "type":
+			e.value = []any{e.value, "null"}
+		case "enum":
+			var words []any
+			for _, w := range e.value.([]string) {
+				words = append(words, w)
+			}
+			e.value = append(words, nil)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// inputBody describes the JSON members of an In struct.
+func (b *schemas) inputBody(t reflect.Type, m *members) object {
+	return b.ref(t, true, func() object {
+		properties, required := object{}, []string{}
+		for i := range m.fields {
+			f := &m.fields[i]
+			property := b.input(f.shape, f, !f.shape.required)
+			if text := b.describe(t, f); text != "" {
+				property = property.with("description", text)
+			}
+			properties = properties.with(f.name, property)
+			if f.shape.required {
+				required = append(required, f.name)
+			}
+		}
+		schema := object{{"type", "object"}}
+		if text := b.comments.of(t); text != "" {
+			schema = schema.with("description", text)
+		}
+		schema = schema.with("properties", properties)
+		if len(required) > 0 {
+			schema = schema.with("required", required)
+		}
+		if m.closed {
+			schema = schema.with("additionalProperties", false)
+		}
+		return schema
+	})
+}
+
+// describe is what is known of a field in words: its tag, else the comment in
+// the source, and what no keyword of a schema says.
+func (b *schemas) describe(owner reflect.Type, f *field) string {
+	text := f.shape.description
+	if text == "" {
+		text = b.comments.ofField(owner, f.index)
+	}
+	if f.shape.maxBytes > 0 {
+		text += " At most " + strconv.Itoa(f.shape.maxBytes) + " bytes of compact JSON."
+	}
+	if f.shape.clearable {
+		text += " Null clears it."
+	}
+	if len(f.names) > 1 {
+		text += " Also accepted as " + strings.Join(f.names[1:], ", ") + "."
+	}
+	return strings.TrimSpace(text)
+}
+
+// output describes what a Go type marshals to.
+func (b *schemas) output(t reflect.Type) object {
+	inner, pointer, clearable := unwrap(t)
+	if pointer || clearable {
+		return alsoNull(b.output(inner))
+	}
+	k, err := kindOf(t)
+	if err != nil {
+		b.err = errSchema(t)
+		return object{}
+	}
+	switch k {
+	case kindStruct:
+		return b.ref(t, false, func() object { return b.outputStruct(t) })
+	case kindList:
+		return object{{"type", "array"}, {"items", b.output(t.Elem())}}
+	case kindMap:
+		return object{{"type", "object"}, {"additionalProperties", b.output(t.Elem())}}
+	case kindObject, kindArray:
+		return alsoNull(scalar(k))
+	default:
+		return scalar(k)
+	}
+}
+
+func (b *schemas) outputStruct(t reflect.Type) object {
+	properties, required := object{}, []string{}
+	b.outputFields(t, t, nil, &properties, &required)
+	schema := object{{"type", "object"}}
+	if text := b.comments.of(t); text != "" {
+		schema = schema.with("description", text)
+	}
+	schema = schema.with("properties", properties)
+	if len(required) > 0 {
+		schema = schema.with("required", required)
+	}
+	return schema
+}
+
+func (b *schemas) outputFields(owner, t reflect.Type, under []int, properties *object, required *[]string) {
+	for i := range t.NumField() {
+		sf, index := t.Field(i), append(slices.Clone(under), i)
+		name, tagged := jsonName(sf)
+		if sf.Anonymous && !tagged && sf.Type.Kind() == reflect.Struct {
+			b.outputFields(owner, sf.Type, index, properties, required)
+			continue
+		}
+		if !tagged && (!sf.IsExported() || sf.Tag.Get("json") == "-") {
+			continue
+		}
+		if !tagged {
+			name = sf.Name
+		}
+		omitted := strings.Contains(sf.Tag.Get("json"), ",omit")
+		typ := sf.Type
+		if omitted && typ.Kind() == reflect.Pointer {
+			typ = typ.Elem()
+		}
+		property := b.output(typ)
+		if words := sf.Tag.Get("enum"); words != "" {
+			property = property.with("enum", strings.Split(words, ","))
+		}
+		text := sf.Tag.Get("description")
+		if text == "" {
+			text = b.comments.ofField(owner, index)
+		}
+		if text != "" {
+			property = property.with("description", text)
+		}
+		*properties = properties.with(name, property)
+		if !omitted {
+			*required = append(*required, name)
+		}
+	}
+}
+
+// wireSource is the source of the wire structs: their comments are the
+// document's descriptions, so that one sentence serves both readers.
+//
+//go:embed api/*.go
+var wireSource embed.FS
+
+// comments are doc comments by type name and by Type.Field.
+type comments map[string]string
+
+func readComments() comments {
+	c := comments{}
+	files, _ := wireSource.ReadDir("api")
+	for _, file := range files {
+		source, err := wireSource.ReadFile("api/" + file.Name())
+		if err != nil || strings.HasSuffix(file.Name(), "_test.go") {
+			continue
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), file.Name(), source, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			continue
+		}
+		for _, declaration := range tree.Decls {
+			if types, ok := declaration.(*ast.GenDecl); ok && types.Tok == token.TYPE {
+				c.read(types)
+			}
+		}
+	}
+	return c
+}
+
+func (c comments) read(types *ast.GenDecl) {
+	for _, spec := range types.Specs {
+		named := spec.(*ast.TypeSpec)
+		doc := named.Doc
+		if doc == nil {
+			doc = types.Doc
+		}
+		c[named.Name.Name] = prose(doc)
+		if fields, ok := named.Type.(*ast.StructType); ok {
+			for _, f := range fields.Fields.List {
+				for _, name := range f.Names {
+					c[named.Name.Name+"."+name.Name] = prose(f.Doc)
+				}
+			}
+		}
+	}
+}
+
+// prose is a comment on one line, without its citations.
+func prose(doc *ast.CommentGroup) string {
+	text := strings.Join(strings.Fields(doc.Text()), " ")
+	for _, citation := range []string{" // spec:", " // contract:"} {
+		text, _, _ = strings.Cut(text, citation)
+	}
+	return text
+}
+
+func (c comments) of(t reflect.Type) string {
+	if !fromWire(t) {
+		return ""
+	}
+	name, _, _ := strings.Cut(t.Name(), "[")
+	return c[name]
+}
+
+func (c comments) ofField(owner reflect.Type, index []int) string {
+	for i, at := range index {
+		sf := owner.Field(at)
+		if i == len(index)-1 {
+			name, _, _ := strings.Cut(owner.Name(), "[")
+			if fromWire(owner) {
+				return c[name+"."+sf.Name]
+			}
+			return ""
+		}
+		owner = sf.Type
+	}
+	return ""
+}
+
+func fromWire(t reflect.Type) bool {
+	return t != nil && t.PkgPath() == reflect.TypeFor[api.Object]().PkgPath()
+}

@@ -1,0 +1,365 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fasthttp/router"
+	"github.com/valyala/fasthttp"
+
+	"parley"
+)
+
+// Options are what a Server is made of.
+type Options struct {
+	// Routes is the table; the documentation's own routes are added to it.
+	Routes []Route
+	// Authenticator is needed when a route asks for a bearer token.
+	Authenticator Authenticator
+	// Logger hears of defects only. nil: nobody does.
+	Logger *slog.Logger
+	// Clock tells the time to handlers.
+	Clock parley.Clock
+	// NewRequestID names a request that came without a name of its own.
+	NewRequestID func() string
+	// Brand is the word in header names such as X-Svc-Agent; "svc" by default.
+	Brand string
+	// Version is that of the software, for the OpenAPI document.
+	Version string
+	// Admit, if set, judges a call whose caller is known and entitled, before the
+	// schema does: rate limits, shedding of load. An error refuses it.
+	Admit func(*Call) error
+	// Observe, if set, is told of each answer: the route (nil when none
+	// matched), the status and the time it took to make the answer. It is called
+	// from many goroutines.
+	Observe func(r *Route, status int, took time.Duration)
+	// ReadTimeout bounds the arrival of one request, WriteTimeout the departure
+	// of one answer (from the moment it is made: long waits are not cut),
+	// IdleTimeout the pause between two requests of a connection. Defaults:
+	// 30 s, 30 s, 120 s.
+	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+	// Concurrency bounds the connections served at once; 262,144 by default.
+	Concurrency int
+}
+
+const (
+	readBufferBytes    = 16 << 10
+	concurrencyDefault = 256 << 10
+)
+
+func (o *Options) ensureDefaults() error {
+	if o.Clock == nil || o.NewRequestID == nil {
+		return errors.New("http: a server needs a clock and request ids")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Brand == "" {
+		o.Brand = "svc"
+	}
+	for _, d := range []struct {
+		value  *time.Duration
+		preset time.Duration
+	}{{&o.ReadTimeout, 30 * time.Second}, {&o.WriteTimeout, 30 * time.Second}, {&o.IdleTimeout, 120 * time.Second}} {
+		if *d.value == 0 {
+			*d.value = d.preset
+		}
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = concurrencyDefault
+	}
+	return nil
+}
+
+// Server serves the table of routes.
+type Server struct {
+	routes       []Route
+	auth         Authenticator
+	logger       *slog.Logger
+	clock        parley.Clock
+	newRequestID func() string
+	judge        func(*Call) error
+	observe      func(*Route, int, time.Duration)
+	document     []byte
+
+	router *router.Router
+	gets   *router.Router // tells which route a GET of a path would meet
+	engine *fasthttp.Server
+
+	running  context.Context
+	halt     context.CancelFunc
+	draining chan struct{}
+	mu       sync.Mutex
+	drained  bool
+	closers  []func()
+}
+
+// New plans every route and refuses a table that is at odds with itself.
+func New(o Options) (*Server, error) {
+	if err := o.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
+		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}),
+	}
+	s.running, s.halt = context.WithCancel(context.Background())
+	s.routes = append(slices.Clone(o.Routes), documentationRoutes(s)...)
+	if err := s.mount(headerWord(o.Brand)); err != nil {
+		return nil, err
+	}
+	document, err := openAPI(s.routes, o)
+	if err != nil {
+		return nil, err
+	}
+	s.document = document
+	s.engine = &fasthttp.Server{
+		Handler:                      s.serve,
+		ErrorHandler:                 s.unreadable,
+		Concurrency:                  o.Concurrency,
+		ReadBufferSize:               readBufferBytes,
+		ReadTimeout:                  o.ReadTimeout,
+		WriteTimeout:                 o.WriteTimeout,
+		IdleTimeout:                  o.IdleTimeout,
+		MaxRequestBodySize:           parley.BodyBytesMax,
+		DisablePreParseMultipartForm: true,
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		KeepHijackedConns:            true,
+		CloseOnShutdown:              true,
+		SecureErrorLogMessage:        true,
+		Logger:                       engineLog{o.Logger},
+	}
+	return s, nil
+}
+
+// headerWord is a brand as it stands in header names: Svc.
+func headerWord(brand string) string { return strings.ToUpper(brand[:1]) + brand[1:] }
+
+// engineLog carries the engine's complaints, which are about connections, not
+// about us.
+type engineLog struct{ to *slog.Logger }
+
+func (l engineLog) Printf(format string, args ...any) {
+	l.to.Debug("connection", "said", fmt.Sprintf(format, args...))
+}
+
+// mount builds the routers.
+func (s *Server) mount(brand string) error {
+	s.router, s.gets = newRouter(), newRouter()
+	s.router.HandleMethodNotAllowed, s.router.HandleOPTIONS = true, true
+	s.router.NotFound = func(ctx *fasthttp.RequestCtx) { s.refuse(ctx, nil, idOf(ctx), errNoRoute) }
+	s.router.MethodNotAllowed = func(ctx *fasthttp.RequestCtx) { s.refuse(ctx, nil, idOf(ctx), errMethod) }
+	s.router.GlobalOPTIONS = s.options
+	taken := map[string]string{}
+	for i := range s.routes {
+		r := &s.routes[i]
+		if err := r.prepare(brand); err != nil {
+			return err
+		}
+		if (r.Access == bearer || r.Access == tier1) && s.auth == nil {
+			return fmt.Errorf("%s %s needs an authenticator", r.Method, r.Path)
+		}
+		key := r.Method + " " + shapeOf(r.Path)
+		if other, clash := taken[key]; clash {
+			return fmt.Errorf("%s %s and %s are one route", r.Method, r.Path, other)
+		}
+		taken[key] = r.Path
+		handler := func(ctx *fasthttp.RequestCtx) { s.call(ctx, r) }
+		s.router.Handle(r.Method, r.Path, handler)
+		if r.Method == fasthttp.MethodGet {
+			s.gets.Handle(r.Method, r.Path, func(ctx *fasthttp.RequestCtx) { ctx.SetUserValue(routeKey, r) })
+			if !r.streams {
+				s.router.Handle(fasthttp.MethodHead, r.Path, handler)
+			}
+		}
+	}
+	return nil
+}
+
+func newRouter() *router.Router {
+	r := router.New()
+	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
+	r.HandleMethodNotAllowed, r.HandleOPTIONS = false, false
+	return r
+}
+
+// userKey keeps what belongs to a request apart from its path parameters.
+type userKey uint8
+
+const (
+	requestIDKey userKey = iota
+	routeKey
+)
+
+func idOf(ctx *fasthttp.RequestCtx) string {
+	id, _ := ctx.UserValue(requestIDKey).(string)
+	return id
+}
+
+// serve is the way of every request.
+func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	id := s.begin(ctx)
+	ctx.SetUserValue(requestIDKey, id)
+	began := time.Time{}
+	if s.observe != nil {
+		began = s.clock()
+	}
+	s.dispatch(ctx, id)
+	select {
+	case <-s.draining:
+		ctx.SetConnectionClose()
+	default:
+	}
+	if s.observe != nil {
+		r, _ := ctx.UserValue(routeKey).(*Route)
+		s.observe(r, ctx.Response.StatusCode(), s.clock().Sub(began))
+	}
+}
+
+func (s *Server) dispatch(ctx *fasthttp.RequestCtx, id string) {
+	defer s.recover(ctx, id)
+	if err := guard(ctx); err != nil {
+		s.refuse(ctx, nil, id, err)
+		ctx.SetConnectionClose()
+		return
+	}
+	s.router.Handler(ctx)
+}
+
+// recover answers a panic like any other defect. The request has been read
+// whole by then, so the connection can go on.
+func (s *Server) recover(ctx *fasthttp.RequestCtx, id string) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	r, _ := ctx.UserValue(routeKey).(*Route)
+	s.logger.Error("handler panicked", "request_id", id, "method", string(ctx.Method()), "route", routeLabel(r), "panic", cause, "stack", string(debug.Stack()))
+	ctx.Hijack(nil)
+	ctx.HijackSetNoResponse(false)
+	ctx.Response.Reset()
+	s.begin(ctx)
+	ctx.Response.Header.Set(requestIDHeader, id)
+	if r != nil {
+		s.dress(ctx, r)
+	}
+	p := problemOf(parley.ErrInternal)
+	ctx.SetStatusCode(p.status)
+	ctx.SetContentType(jsonMedia)
+	ctx.SetBody(p.body(id))
+}
+
+// call runs a matched route: who calls, may they, what they sent, the handler.
+func (s *Server) call(ctx *fasthttp.RequestCtx, r *Route) {
+	ctx.SetUserValue(routeKey, r)
+	s.dress(ctx, r)
+	c := &Call{ctx: ctx, server: s, route: r, id: idOf(ctx)}
+	err := c.admit()
+	if err == nil {
+		err = r.handle(c, r.plan)
+	}
+	if err != nil {
+		s.refuse(ctx, r, c.id, err)
+	}
+}
+
+// dress sets the headers that a kind of route bears on every answer.
+func (s *Server) dress(ctx *fasthttp.RequestCtx, r *Route) {
+	h := &ctx.Response.Header
+	if r.Access != public {
+		h.Set(fasthttp.HeaderCacheControl, "no-store")
+	} else if r.Method == fasthttp.MethodGet {
+		h.Set(fasthttp.HeaderAccessControlAllowOrigin, "*")
+		h.Set(fasthttp.HeaderAccessControlExposeHeaders, "ETag, Retry-After, X-Request-ID")
+	}
+}
+
+// admit asks who calls and whether that suffices for the route.
+func (c *Call) admit() (err error) {
+	if c.route.Access == bearer || c.route.Access == tier1 {
+		if c.Caller, err = c.server.auth.Bearer(c.Header(fasthttp.HeaderAuthorization)); err != nil {
+			return err
+		}
+	}
+	if c.route.Access == tier1 && c.Caller.Tier < 1 {
+		return errTier
+	}
+	if c.server.judge != nil {
+		return c.server.judge(c)
+	}
+	return nil
+}
+
+// options answers what a path takes, and lets browsers read public GETs from
+// anywhere; the router has set Allow.
+func (s *Server) options(ctx *fasthttp.RequestCtx) {
+	ctx.SetStatusCode(fasthttp.StatusNoContent)
+	lookup, _ := s.gets.Lookup(fasthttp.MethodGet, string(pathOf(ctx)), ctx)
+	if lookup == nil {
+		return
+	}
+	lookup(ctx)
+	if r, ok := ctx.UserValue(routeKey).(*Route); ok && r.Access == public {
+		h := &ctx.Response.Header
+		h.Set(fasthttp.HeaderAccessControlAllowOrigin, "*")
+		h.Set(fasthttp.HeaderAccessControlAllowMethods, "GET, HEAD")
+		h.Set(fasthttp.HeaderAccessControlAllowHeaders, "Accept, Content-Type, If-Modified-Since, If-None-Match, X-Request-ID")
+		h.Set(fasthttp.HeaderAccessControlMaxAge, "86400")
+	}
+}
+
+// Serve accepts connections until Shutdown.
+func (s *Server) Serve(ln net.Listener) error { return s.engine.Serve(ln) }
+
+// OnDrain registers what ends long-lived connections. It runs once, when the
+// server begins to stop; at once, if it has begun.
+func (s *Server) OnDrain(end func()) {
+	s.mu.Lock()
+	late := s.drained
+	if !late {
+		s.closers = append(s.closers, end)
+	}
+	s.mu.Unlock()
+	if late {
+		end()
+	}
+}
+
+// Draining is closed when the server begins to stop.
+func (s *Server) Draining() <-chan struct{} { return s.draining }
+
+// Shutdown stops accepting, ends streams, and waits for requests to finish
+// until ctx ends, when it gives up with the error of ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	closers := s.closers
+	if !s.drained {
+		s.drained = true
+		close(s.draining)
+	}
+	s.closers = nil
+	s.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, end := range closers {
+		ending.Go(end)
+	}
+	err := s.engine.ShutdownWithContext(ctx)
+	s.halt()
+	ending.Wait()
+	return err
+}
+
+// OpenAPI is the document that describes the table.
+func (s *Server) OpenAPI() []byte { return s.document }
+
+// Routes is the table as served, documentation included.
+func (s *Server) Routes() []Route { return slices.Clone(s.routes) }

@@ -1,0 +1,170 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/http/auth"
+	"parley/http/limit"
+)
+
+// ServiceOptions are what the endpoints are made of.
+type ServiceOptions struct {
+	Node    *actors.Node
+	Issuer  *auth.Issuer
+	Cursors *Cursors
+	Clock   parley.Clock
+	Entropy parley.Entropy
+	// BaseURL is the public address, without a slash at its end.
+	BaseURL string
+	// Domain is the service domain that handles are built on.
+	Domain string
+	// Brand is the neutral word, in lower case.
+	Brand string
+	// Version of the software.
+	Version string
+	// Difficulty of proofs of work.
+	Difficulty *auth.Difficulty
+	// TierAtSolve is the trust tier that a solved challenge gives.
+	TierAtSolve int
+	// Poll bounds the unauthenticated poll endpoint.
+	Poll limit.Poll
+	// Quotas of the trust tiers.
+	Quotas QuotaProfile
+}
+
+// Service answers the endpoints. // spec: Endpoints
+type Service struct {
+	ServiceOptions
+	started     int64
+	pollAddress *limit.Limiter
+	pollToken   *limit.Limiter
+	streams     *streams
+}
+
+// NewService makes the endpoints of a node.
+func NewService(o ServiceOptions) *Service {
+	s := &Service{ServiceOptions: o, started: o.Clock().Unix()}
+	s.pollAddress = limit.New(o.Poll.PerAddress, pollWindow, o.Poll.PerAddress, o.Clock)
+	s.pollToken = limit.New(o.Poll.PerToken, pollWindow, o.Poll.PerToken, o.Clock)
+	s.streams = newStreams(s)
+	return s
+}
+
+// Close ends every stream. A client resumes elsewhere, or later.
+func (s *Service) Close() { s.streams.close() }
+
+var (
+	errAgentRequired = parley.Refuse(parley.Invalid, "agent_required", "Name the acting agent: your organization has several, or none.")
+	errActingAgent   = parley.ErrNotOwner.Saying("The acting agent is not an active agent of your organization.")
+	errUnknownAgent  = parley.ErrNotFound.Saying("There is no such agent.")
+	errForeignAgent  = parley.ErrNotOwner.Saying("The agent belongs to another organization.")
+)
+
+// Bearer knows a caller by its access token: the token must verify, and the
+// credential it was made for must still be live. // spec: Authentication
+func (s *Service) Bearer(header string) (Caller, error) {
+	token, ok := auth.ParseBearer([]byte(header))
+	if !ok {
+		return Caller{}, auth.ErrNotAuthenticated
+	}
+	claims, err := s.Issuer.Verify(token)
+	if err != nil {
+		return Caller{}, err
+	}
+	o, err := s.Node.Org(context.Background(), claims.OrgID)
+	if errors.Is(err, parley.ErrNotFound) || (err == nil && !o.Credential(claims.ClientID).Live()) {
+		return Caller{}, auth.ErrNotAuthenticated.Saying("The credential that the token was made for has been revoked.")
+	}
+	if err != nil {
+		return Caller{}, err
+	}
+	return Caller{Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier())}, nil
+}
+
+// ownAgent is an agent of the caller's organization, active or revoked.
+func (s *Service) ownAgent(c *Call, id parley.AgentID) (*agent.State, error) {
+	a, err := s.Node.Agent(c.Context(), id)
+	switch {
+	case errors.Is(err, parley.ErrNotFound):
+		return nil, errUnknownAgent
+	case err != nil:
+		return nil, err
+	case a.Owner() != c.Caller.Org:
+		return nil, errForeignAgent
+	}
+	return a, nil
+}
+
+// acting is the agent that a header or from_handle names: a UUID, a handle or
+// a bare name. One that is unknown, foreign or revoked cannot act.
+func (s *Service) acting(c *Call, name string) (*agent.State, error) {
+	a, err := s.named(c, strings.TrimSpace(name))
+	switch {
+	case errors.Is(err, parley.ErrNotFound), errors.Is(err, parley.ErrBadHandle):
+		return nil, errActingAgent
+	case err != nil:
+		return nil, err
+	case a.Owner() != c.Caller.Org || a.Revoked():
+		return nil, errActingAgent
+	}
+	return a, nil
+}
+
+func (s *Service) named(c *Call, name string) (*agent.State, error) {
+	if id, err := parley.ParseID[parley.AgentID](name); err == nil {
+		return s.Node.Agent(c.Context(), id)
+	}
+	if strings.Contains(name, "@") {
+		return s.agentByHandle(c, name)
+	}
+	id, err := s.Node.AgentByName(c.Context(), c.Caller.Org, strings.ToLower(name))
+	if err != nil {
+		return nil, err
+	}
+	return s.Node.Agent(c.Context(), id)
+}
+
+// agentByHandle finds an agent, active or revoked, by its handle;
+// parley.ErrBadHandle or parley.ErrNotFound if there is none.
+func (s *Service) agentByHandle(c *Call, handle string) (*agent.State, error) {
+	h, err := parley.ParseHandle(handle)
+	if err != nil {
+		return nil, err
+	}
+	if h.Domain != s.Domain || h.Group {
+		return nil, parley.ErrNotFound
+	}
+	owner, err := s.Node.OrgBySlug(c.Context(), h.Slug)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.Node.AgentByName(c.Context(), owner, h.Name)
+	if err != nil {
+		return nil, err
+	}
+	return s.Node.Agent(c.Context(), id)
+}
+
+// handle of an agent, whose organization's slug it is built on.
+func (s *Service) handle(ctx context.Context, a *agent.State) (string, error) {
+	o, err := s.Node.Org(ctx, a.Owner())
+	if err != nil {
+		return "", err
+	}
+	return parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: s.Domain}.String(), nil
+}
+
+// source is the address that limits count by.
+func source(c *Call) string {
+	addr := c.Peer()
+	if !addr.IsValid() {
+		addr = netip.IPv4Unspecified()
+	}
+	return limit.AddressKey(addr)
+}

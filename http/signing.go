@@ -1,0 +1,87 @@
+package http
+
+import (
+	"context"
+	"crypto/ed25519"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/issuer"
+	"parley/http/auth"
+)
+
+// keyPublication is how long a new signing key is published before it signs:
+// as long as verifiers may keep the key document. // spec: Limits
+const keyPublication = parley.JWKSCacheSeconds * time.Second
+
+// SigningKeys gives the keys that access tokens are signed and verified with at
+// this time. Where none is current, or the current one is due to be replaced, a
+// new one is minted first; it lies in the journal, sealed under the master key.
+func SigningKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, clock parley.Clock, entropy parley.Entropy) (auth.KeySet, error) {
+	state, err := n.SigningKeys(ctx)
+	if err != nil {
+		return auth.KeySet{}, err
+	}
+	if state.Due(clock()) {
+		seed := auth.NewSeed(entropy)
+		public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+		kid := parley.Thumbprint(parley.Ed25519, public)
+		state, err = n.MintKey(ctx, issuer.Mint{Kid: kid, Public: public, SealedSeed: master.SealSeed(kid, seed)})
+		if err != nil {
+			return auth.KeySet{}, err
+		}
+	}
+	return keySet(state, master, clock())
+}
+
+// keySet opens the published keys, newest first. The newest signs, unless it is
+// so new that verifiers may not have it yet.
+func keySet(state *issuer.State, master *auth.MasterKey, now time.Time) (auth.KeySet, error) {
+	var keys []auth.SigningKey
+	for _, k := range state.Published(now) {
+		seed, err := master.OpenSeed(k.GetKid(), k.GetSealedSeed())
+		if err != nil {
+			return auth.KeySet{}, err
+		}
+		key := auth.NewSigningKey(seed, time.UnixMilli(k.GetMintedMs()).UTC())
+		if k.GetRetiredMs() != 0 {
+			key.Until = time.UnixMilli(k.GetRetiredMs()).UTC().Add(parley.SigningKeyAfterlife)
+		}
+		keys = append(keys, key)
+	}
+	current := 0
+	if len(keys) > 1 && now.Sub(keys[0].Created) < keyPublication {
+		current = 1
+	}
+	set := auth.KeySet{Current: keys[current]}
+	for i, k := range keys {
+		if i != current {
+			set.Others = append(set.Others, k)
+		}
+	}
+	return set, nil
+}
+
+// sameKeys reports whether two sets sign and publish alike.
+func sameKeys(a, b auth.KeySet) bool {
+	if a.Current.Kid != b.Current.Kid || len(a.Others) != len(b.Others) {
+		return false
+	}
+	for i := range a.Others {
+		if a.Others[i].Kid != b.Others[i].Kid || !a.Others[i].Until.Equal(b.Others[i].Until) {
+			return false
+		}
+	}
+	return true
+}
+
+// RenewKeys rotates the signing keys if they are due and makes the issuer use
+// what holds now. It is called every few minutes.
+func (s *Service) RenewKeys(ctx context.Context, master *auth.MasterKey) error {
+	keys, err := SigningKeys(ctx, s.Node, master, s.Clock, s.Entropy)
+	if err == nil && !sameKeys(keys, s.Issuer.Keys()) {
+		s.Issuer.SetKeys(keys)
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+package http
+
+import (
+	"strings"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/http/api"
+)
+
+// syncBatch is how many feed entries a waiter looks at in one go.
+const syncBatch = 64
+
+// syncMessage sends and waits for the reply: in the sender's own feed, which
+// it follows from before it speaks, so that nothing can slip between.
+// // spec: Messaging
+func (s *Service) syncMessage(c *Call, in *api.Sync) (Rendered, error) {
+	if in.ToHandle != nil && strings.HasPrefix(*in.ToHandle, "#") {
+		return Rendered{}, errGroupSync
+	}
+	if err := s.checkType(in.Type); err != nil {
+		return Rendered{}, err
+	}
+	from, err := s.sender(c, &in.Send)
+	if err != nil {
+		return Rendered{}, err
+	}
+	wake := make(chan struct{}, 1)
+	feed := s.Node.Follow(from.AgentID(), s.Node.Edge(from.AgentID()), func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	})
+	defer feed.Close()
+	posted, from, err := s.send(c, &in.Send, "sync")
+	if err != nil {
+		return Rendered{}, err
+	}
+	if posted.Repeated {
+		c.SetHeader("Idempotency-Replayed", "true")
+	}
+	w := waiter{service: s, call: c, from: from, message: posted.Message, feed: feed, wake: wake}
+	if err := w.wait(time.Duration(in.TimeoutMS)*time.Millisecond, posted.Repeated); err != nil {
+		return Rendered{}, err
+	}
+	return w.render(posted)
+}
+
+// waiter waits for what becomes of a message.
+type waiter struct {
+	service *Service
+	call    *Call
+	from    *agent.State
+	message *actors.Record
+	feed    actors.Subscription
+	wake    <-chan struct{}
+
+	reply  *actors.Message
+	closed string // the status in which the conversation ended without reply
+}
+
+// wait returns when there is a reply, the conversation has ended, or time is
+// up. The message of a repeat may have been answered long ago.
+func (w *waiter) wait(patience time.Duration, repeated bool) error {
+	if repeated {
+		if err := w.lookBack(); err != nil {
+			return err
+		}
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for w.reply == nil && w.closed == "" {
+		entries, err := w.feed.Next(syncBatch)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if err := w.see(e); err != nil || w.reply != nil || w.closed != "" {
+				return err
+			}
+		}
+		if len(entries) > 0 {
+			continue
+		}
+		select {
+		case <-w.wake:
+		case <-timer.C:
+			return nil
+		case <-w.call.Draining():
+			return nil
+		}
+	}
+	return nil
+}
+
+// lookBack looks for a reply, or the end, that came before this request.
+func (w *waiter) lookBack() error {
+	ctx, id := w.call.Context(), w.message.Conversation()
+	reply, found, err := w.service.Node.ReplyAfter(ctx, id, w.message.MessageID(), w.from.AgentID())
+	if err != nil {
+		return err
+	}
+	if found {
+		return w.take(reply)
+	}
+	state, err := w.service.Node.Conversation(ctx, id)
+	if err == nil && state.Terminal() {
+		w.closed = state.GetStatus().String()
+	}
+	return err
+}
+
+// see looks at one entry of the sender's feed.
+func (w *waiter) see(e parley.FeedEntry) error {
+	if e.Kind == parley.StatusEntry {
+		status, known := conversation.ParseStatus(string(e.Note))
+		if known && status.Terminal() && parley.ConversationID(e.Ref) == w.message.Conversation() {
+			w.closed = status.String()
+		}
+		return nil
+	}
+	m, err := w.service.Node.Entry(w.from.AgentID(), e)
+	if err != nil || m.Record.Conversation() != w.message.Conversation() {
+		return err
+	}
+	return w.take(m)
+}
+
+// take carries the reply to its recipient.
+func (w *waiter) take(m actors.Message) error {
+	m, err := w.service.carry(w.call, m, false)
+	w.reply = &m
+	return err
+}
+
+func (w *waiter) render(posted actors.Posted) (Rendered, error) {
+	v := viewerOf(w.call, w.from)
+	current, err := w.service.Node.Message(w.call.Context(), posted.Message.MessageID())
+	if err != nil {
+		return Rendered{}, err
+	}
+	b := appendMessage(append(make([]byte, 0, 4096), `{"message":`...), current, v)
+	b = append(b, `,"reply":`...)
+	status := api.SyncTimeout
+	switch {
+	case w.reply != nil:
+		b, status = appendMessage(b, *w.reply, v), api.SyncReplied
+	case w.closed != "":
+		b, status = append(b, `null`...), api.SyncClosed
+	default:
+		b = append(b, `null`...)
+	}
+	b = appendID(append(b, `,"conversation_id":`...), parley.AnyID(posted.Message.Conversation()))
+	b = appendText(append(b, `,"status":`...), status)
+	if w.closed != "" {
+		b = appendText(append(b, `,"conversation_status":`...), w.closed)
+	}
+	return Rendered{JSON: append(b, '}')}, nil
+}

@@ -1,0 +1,258 @@
+package parley_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// specSHA256 is of the specification as it was received. docs/spec.md is that
+// text, byte for byte: what the service should do is not edited here.
+const specSHA256 = "572c9fbc9427f738726e6d7bad834a5cbd54c3829df1e8e8e0898856a7e8dddb"
+
+// specEndpoints is the number of endpoints that the specification's tables and
+// headings name; a parser that loses one is found out by it.
+const specEndpoints = 66
+
+// notBuiltYet names what the specification asks for and the service does not
+// have, with the feature that each belongs to. Such a path answers 404.
+var notBuiltYet = map[string]string{
+	"POST /webhooks":                        "webhooks",
+	"GET /webhooks":                         "webhooks",
+	"PATCH /webhooks/{}":                    "webhooks",
+	"DELETE /webhooks/{}":                   "webhooks",
+	"GET /webhooks/{}/deliveries":           "webhooks",
+	"GET /webhooks/{}/deliveries/summary":   "webhooks",
+	"GET /directory/agents":                 "directory",
+	"GET /directory/agents/stream":          "directory",
+	"GET /directory/agents/{}":              "directory",
+	"GET /directory/categories":             "directory",
+	"GET /directory/groups":                 "directory",
+	"GET /directory/groups/{}":              "directory",
+	"GET /.well-known/webfinger":            "identity documents",
+	"GET /agents/{}/did.json":               "identity documents",
+	"GET /.well-known/agent-cards/{}.json":  "agent cards",
+	"PUT /agents/{}/card":                   "agent cards",
+	"GET /agents/{}/card":                   "agent cards",
+	"DELETE /agents/{}/card":                "agent cards",
+	"POST /agents/{}/verify-svid/challenge": "workload identity",
+	"POST /agents/{}/verify-svid":           "workload identity",
+	"POST /groups":                          "groups",
+	"GET /groups":                           "groups",
+	"GET /groups/{}":                        "groups",
+	"PATCH /groups/{}":                      "groups",
+	"DELETE /groups/{}":                     "groups",
+	"GET /groups/{}/members":                "groups",
+	"DELETE /groups/{}/members/{}":          "groups",
+	"POST /groups/{}/join":                  "groups",
+	"POST /groups/{}/invite":                "groups",
+	"GET /groups/invites":                   "groups",
+	"GET /groups/{}/requests":               "groups",
+	"POST /groups/{}/requests/{}/vote":      "groups",
+	"POST /a2a/{}":                          "A2A bridge",
+	"GET /a2a/{}/agent.json":                "A2A bridge",
+	"DELETE /orgs/{}":                       "compliance",
+	"GET /orgs/{}/export":                   "compliance",
+	"GET /compliance/info":                  "compliance",
+}
+
+// beyondSpec names what the service has and the specification does not ask for.
+var beyondSpec = map[string]string{
+	"POST /org/credentials":                       "a second secret, to change the first without a gap",
+	"DELETE /org/credentials/{}":                  "and the end of the first",
+	"GET /.well-known/oauth-authorization-server": "RFC 8414",
+	"GET /agents/{}/conversations":                "what an agent takes part in, newest first",
+	"GET /version":                                "what is running",
+	"GET /openapi.json":                           "this table for machines",
+	"GET /docs":                                   "this table for people",
+}
+
+func readSpec(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("docs/spec.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestSpecIsTheOneReceived(t *testing.T) {
+	if got := fmt.Sprintf("%x", sha256.Sum256([]byte(readSpec(t)))); got != specSHA256 {
+		t.Errorf("docs/spec.md has SHA-256 %s; it was received as %s", got, specSHA256)
+	}
+}
+
+func TestSpecEndpointsAreFound(t *testing.T) {
+	endpoints := endpointsOf(readSpec(t))
+	if len(endpoints) != specEndpoints {
+		t.Errorf("found %d endpoints, want %d:\n%s", len(endpoints), specEndpoints, strings.Join(endpoints, "\n"))
+	}
+	for _, want := range []string{"POST /messages", "GET /agents/keys", "POST /agents/{}/verify-svid", "GET /.well-known/agent-cards/{}.json", "GET /poll/{}"} {
+		if !slices.Contains(endpoints, want) {
+			t.Errorf("%s is in the specification and was not found", want)
+		}
+	}
+	for endpoint := range notBuiltYet {
+		if !slices.Contains(endpoints, endpoint) {
+			t.Errorf("%s is listed as not built yet, but the specification does not ask for it", endpoint)
+		}
+	}
+}
+
+// TestSpecAnchors holds every comment that cites the specification against its
+// headings, so that a citation can be followed.
+func TestSpecAnchors(t *testing.T) {
+	headings, cited := headingsOf(readSpec(t)), 0
+	for _, s := range sources(t, os.DirFS(".")) {
+		for _, group := range s.syntax.Comments {
+			for _, comment := range group.List {
+				for _, anchor := range anchorsIn(comment.Text) {
+					cited++
+					if !resolves(anchor, headings) {
+						t.Errorf("%s:%d cites spec: %q, which is no heading of docs/spec.md", s.file, s.lines.Position(comment.Pos()).Line, anchor)
+					}
+				}
+			}
+		}
+	}
+	if cited == 0 {
+		t.Error("no comment cites the specification: the anchors are not being read")
+	}
+}
+
+func TestSpecAnchorsControl(t *testing.T) {
+	headings := headingsOf(readSpec(t))
+	for anchor, want := range map[string]bool{
+		"Limits": true, "Conversation status": true, "Agent stream": true, "Limits (inbox)": true, "POST /messages": true, "What the service does": true,
+		"Limit": false, "Conversation": true, "Voting": false, "DELETE /messages": false, "": false,
+	} {
+		if got := resolves(anchor, headings); got != want {
+			t.Errorf("%q resolves: %v, want %v", anchor, got, want)
+		}
+	}
+	cite := "// judged at the door. // sp" + "ec: Limits; POST /messages."
+	if got := anchorsIn(cite); !slices.Equal(got, []string{"Limits", "POST /messages"}) {
+		t.Errorf("anchors of %q: %q", cite, got)
+	}
+}
+
+// compareRoutes says where the routes and the specification's endpoints differ
+// otherwise than notBuiltYet and beyondSpec admit.
+func compareRoutes(endpoints, routes []string) []string {
+	var complaints []string
+	for _, endpoint := range endpoints {
+		feature, later := notBuiltYet[endpoint]
+		switch built := slices.Contains(routes, endpoint); {
+		case !built && !later:
+			complaints = append(complaints, endpoint+" is in the specification, but has no route and is not listed as not built yet")
+		case built && later:
+			complaints = append(complaints, endpoint+" has a route, but is listed as not built yet: "+feature)
+		}
+	}
+	for _, route := range routes {
+		if beyondSpec[route] == "" && !slices.Contains(endpoints, route) {
+			complaints = append(complaints, route+" has a route, but the specification does not ask for it and it is not listed as beyond it")
+		}
+	}
+	for extension := range beyondSpec {
+		if !slices.Contains(routes, extension) {
+			complaints = append(complaints, extension+" is listed as beyond the specification, but has no route")
+		}
+	}
+	return complaints
+}
+
+func TestSpecRoutesControl(t *testing.T) {
+	endpoints := endpointsOf(readSpec(t))
+	sound := slices.Collect(maps.Keys(beyondSpec))
+	for _, endpoint := range endpoints {
+		if notBuiltYet[endpoint] == "" {
+			sound = append(sound, endpoint)
+		}
+	}
+	if complaints := compareRoutes(endpoints, sound); len(complaints) != 0 {
+		t.Fatalf("a sound table is refused: %q", complaints)
+	}
+	for what, routes := range map[string][]string{
+		"a route is missing":            slices.DeleteFunc(slices.Clone(sound), func(r string) bool { return r == "POST /messages" }),
+		"a route came too early":        append(slices.Clone(sound), "POST /groups"),
+		"a route nobody asked for":      append(slices.Clone(sound), "GET /metrics"),
+		"an extension that was dropped": slices.DeleteFunc(slices.Clone(sound), func(r string) bool { return r == "GET /version" }),
+	} {
+		if complaints := compareRoutes(endpoints, routes); len(complaints) != 1 {
+			t.Errorf("%s: %q, want one complaint", what, complaints)
+		}
+	}
+}
+
+var (
+	tableRow    = regexp.MustCompile(`(?m)^\| (GET|POST|PUT|PATCH|DELETE) \| ([^|]+) \|`)
+	boldHeading = regexp.MustCompile(`(?m)^\*\*((?:GET|POST|PUT|PATCH|DELETE) /[^*\s]*)\*\*`)
+	oneEndpoint = regexp.MustCompile(`(GET|POST|PUT|PATCH|DELETE) (/[^\s,?|]*)`)
+	placeholder = regexp.MustCompile(`\{[^}]*\}`)
+	markdownTop = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	specComment = regexp.MustCompile(`\bspec: (.+)$`)
+)
+
+// endpointsOf gives the endpoints of the specification's tables and bold
+// headings in normal form.
+func endpointsOf(spec string) []string {
+	var found []string
+	add := func(text string) {
+		for _, m := range oneEndpoint.FindAllStringSubmatch(text, -1) {
+			found = append(found, normalEndpoint(m[1], m[2]))
+		}
+	}
+	for _, row := range tableRow.FindAllStringSubmatch(spec, -1) {
+		add(row[1] + " " + row[2]) // the path cell may name a second endpoint
+	}
+	for _, heading := range boldHeading.FindAllStringSubmatch(spec, -1) {
+		add(heading[1])
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// normalEndpoint forgets what a placeholder is called: {id} and {agent_id} at
+// the same place are the same route.
+func normalEndpoint(method, path string) string {
+	return method + " " + placeholder.ReplaceAllString(path, "{}")
+}
+
+func headingsOf(spec string) []string {
+	var found []string
+	for _, m := range markdownTop.FindAllStringSubmatch(spec, -1) {
+		found = append(found, m[1])
+	}
+	for _, m := range boldHeading.FindAllStringSubmatch(spec, -1) {
+		found = append(found, m[1])
+	}
+	return found
+}
+
+func anchorsIn(comment string) []string {
+	m := specComment.FindStringSubmatch(strings.TrimSuffix(comment, "."))
+	if m == nil {
+		return nil
+	}
+	var anchors []string
+	for anchor := range strings.SplitSeq(m[1], ";") {
+		anchors = append(anchors, strings.TrimSpace(anchor))
+	}
+	return anchors
+}
+
+// resolves reports whether anchor is a heading, either of them with or without
+// a remark in parentheses.
+func resolves(anchor string, headings []string) bool {
+	cited, _, _ := strings.Cut(anchor, " (")
+	return slices.ContainsFunc(headings, func(h string) bool {
+		plain, _, _ := strings.Cut(h, " (")
+		return anchor == h || cited == plain
+	})
+}
