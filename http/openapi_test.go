@@ -132,7 +132,7 @@ func TestDocumentSaysWhatIsEnforced(t *testing.T) {
 		"PageOfMessage/required":              `["items","next_cursor","has_more"]`,
 		"PageOfMessage/properties/items":      `{"items":{"$ref":"#/components/schemas/Message"},"type":"array"}`,
 		"Message/properties/created_at":       `{"format":"date-time","type":"string"}`,
-		"Org/properties/agent_count":          `{"description":"AgentCount counts the active agents.","type":"integer"}`,
+		"Org/properties/agent_count":          `{"description":"agent_count counts the active agents.","type":"integer"}`,
 		"CreateAgent/required":                `["name","signing_public_key","encryption_public_key"]`,
 		"BatchKeys/properties/keys":           `{"additionalProperties":{"$ref":"#/components/schemas/AgentKeys"},"type":"object"}`,
 		"JWKInput/required":                   `["kty","crv","x"]`,
@@ -142,6 +142,9 @@ func TestDocumentSaysWhatIsEnforced(t *testing.T) {
 		if err != nil || string(got) != want {
 			t.Errorf("%s\ngot  %s\nwant %s", path, got, want)
 		}
+	}
+	if text := at(t, schemas, "Send", "properties", "to_agent_id", "description"); text != "Exactly one of to_agent_id and to_handle is given." {
+		t.Errorf("a comment in the words of the wire: %q", text)
 	}
 	limit, _ := json.Marshal(parameter(t, document, "/bind/{id}", "post", "limit"))
 	if string(limit) != `{"in":"query","name":"limit","required":false,"schema":{"default":20,"maximum":100,"minimum":1,"type":"integer"}}` {

@@ -1,16 +1,10 @@
 package http
 
 import (
-	"embed"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-
-	"parley/http/api"
 )
 
 // schemas collects the named schemas of a document. A struct that is sent and
@@ -311,88 +305,4 @@ func (b *schemas) outputFields(owner, t reflect.Type, under []int, properties *o
 			*required = append(*required, name)
 		}
 	}
-}
-
-// wireSource is the source of the wire structs: their comments are the
-// document's descriptions, so that one sentence serves both readers.
-//
-//go:embed api/*.go
-var wireSource embed.FS
-
-// comments are doc comments by type name and by Type.Field.
-type comments map[string]string
-
-func readComments() comments {
-	c := comments{}
-	files, _ := wireSource.ReadDir("api")
-	for _, file := range files {
-		source, err := wireSource.ReadFile("api/" + file.Name())
-		if err != nil || strings.HasSuffix(file.Name(), "_test.go") {
-			continue
-		}
-		tree, err := parser.ParseFile(token.NewFileSet(), file.Name(), source, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			continue
-		}
-		for _, declaration := range tree.Decls {
-			if types, ok := declaration.(*ast.GenDecl); ok && types.Tok == token.TYPE {
-				c.read(types)
-			}
-		}
-	}
-	return c
-}
-
-func (c comments) read(types *ast.GenDecl) {
-	for _, spec := range types.Specs {
-		named := spec.(*ast.TypeSpec)
-		doc := named.Doc
-		if doc == nil {
-			doc = types.Doc
-		}
-		c[named.Name.Name] = prose(doc)
-		if fields, ok := named.Type.(*ast.StructType); ok {
-			for _, f := range fields.Fields.List {
-				for _, name := range f.Names {
-					c[named.Name.Name+"."+name.Name] = prose(f.Doc)
-				}
-			}
-		}
-	}
-}
-
-// prose is a comment on one line, without its citations.
-func prose(doc *ast.CommentGroup) string {
-	text := strings.Join(strings.Fields(doc.Text()), " ")
-	for _, citation := range []string{" // spec:", " // contract:"} {
-		text, _, _ = strings.Cut(text, citation)
-	}
-	return text
-}
-
-func (c comments) of(t reflect.Type) string {
-	if !fromWire(t) {
-		return ""
-	}
-	name, _, _ := strings.Cut(t.Name(), "[")
-	return c[name]
-}
-
-func (c comments) ofField(owner reflect.Type, index []int) string {
-	for i, at := range index {
-		sf := owner.Field(at)
-		if i == len(index)-1 {
-			name, _, _ := strings.Cut(owner.Name(), "[")
-			if fromWire(owner) {
-				return c[name+"."+sf.Name]
-			}
-			return ""
-		}
-		owner = sf.Type
-	}
-	return ""
-}
-
-func fromWire(t reflect.Type) bool {
-	return t != nil && t.PkgPath() == reflect.TypeFor[api.Object]().PkgPath()
 }

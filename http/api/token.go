@@ -4,6 +4,8 @@ package api
 // credentials may stand in it or in the Authorization header; an empty body
 // asks for the client_credentials grant.
 type TokenRequest struct {
+	_ struct{} `form:"true"`
+
 	GrantType    string  `json:"grant_type,omitzero" default:"client_credentials"`
 	ClientID     *string `json:"client_id,omitzero"`
 	ClientSecret *string `json:"client_secret,omitzero"`

@@ -46,8 +46,8 @@ func TestMessageSignature(t *testing.T) {
 		a.post(a.path("/keys"), obj{"signing_public_key": signJWK(sign)}).want(200)
 		post("/messages", body, good).as("a former key").refused(403, "signature_invalid")
 		post("/messages", body, messageSignature(sign, body)).as("the new key").want(201)
-		if n := len(b.everything()); n != 2 {
-			t.Errorf("%d messages arrived, want 2", n)
+		if n := len(b.everything()); n != 3 {
+			t.Errorf("%d messages arrived, want 3", n)
 		}
 	})
 }
