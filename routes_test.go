@@ -1,4 +1,3 @@
-//go:build routes
 
 package parley_test
 

@@ -70,6 +70,7 @@ var beyondSpec = map[string]string{
 	"GET /version":                                "what is running",
 	"GET /openapi.json":                           "this table for machines",
 	"GET /docs":                                   "this table for people",
+	"GET /docs/{}":                                "files of the page",
 }
 
 func readSpec(t *testing.T) string {

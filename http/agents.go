@@ -69,6 +69,9 @@ func (s *Service) patchAgent(c *Call, in *api.AgentPatch) (api.Agent, error) {
 
 func (s *Service) deleteAgent(c *Call, in *api.DeleteAgent) (NoContent, error) {
 	_, err := s.changeAgent(c, in.ID, agent.Revoke{})
+	if err == nil {
+		s.streams.endIf(func(st *agentStream) bool { return st.agent == in.ID })
+	}
 	return NoContent{}, err
 }
 

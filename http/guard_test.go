@@ -1,6 +1,7 @@
 package http
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -96,6 +97,20 @@ func TestGuardLetsThrough(t *testing.T) {
 		said := s.say(t, request)
 		if !strings.HasPrefix(said, "HTTP/1.1 2") && !strings.HasPrefix(said, "HTTP/1.1 410") {
 			t.Errorf("%s: %s", name, said)
+		}
+	}
+}
+
+// TestBodyOfGetIsRead keeps a body nobody asked for from being taken for the
+// next request.
+func TestBodyOfGetIsRead(t *testing.T) {
+	s := newToyTCP(t)
+	const hidden = "GET /fail/gone HTTP/1.1\r\nHost: toy\r\n\r\n"
+	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
+		said := s.say(t, method+" /things/public HTTP/1.1\r\nHost: toy\r\nContent-Length: "+strconv.Itoa(len(hidden))+"\r\n\r\n"+hidden+
+			"GET /things/public HTTP/1.1\r\nHost: toy\r\nConnection: close\r\n\r\n")
+		if strings.Contains(said, "410 Gone") || !strings.HasSuffix(said, `{"a":1}`) {
+			t.Errorf("%s: %s", method, said)
 		}
 	}
 }

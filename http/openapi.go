@@ -94,7 +94,7 @@ func openAPI(routes []Route, o Options) ([]byte, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	return json.Marshal(document, jsontext.Multiline(false))
+	return json.Marshal(document)
 }
 
 func versionOr(version string) string {

@@ -99,5 +99,9 @@ func (s *Service) createCredentials(c *Call, _ *api.CreateCredentials) (api.Cred
 }
 
 func (s *Service) deleteCredentials(c *Call, in *api.DeleteCredentials) (NoContent, error) {
-	return NoContent{}, s.Node.RevokeCredential(c.Context(), c.Caller.Org, in.ClientID)
+	err := s.Node.RevokeCredential(c.Context(), c.Caller.Org, in.ClientID)
+	if err == nil {
+		s.streams.endIf(func(st *agentStream) bool { return st.caller.ClientID == in.ClientID })
+	}
+	return NoContent{}, err
 }

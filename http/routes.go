@@ -1,6 +1,10 @@
 package http
 
-import "github.com/valyala/fasthttp"
+import (
+	"github.com/valyala/fasthttp"
+
+	"parley/http/api"
+)
 
 // Endpoint is a line of the table as others see it.
 type Endpoint struct {
@@ -35,13 +39,13 @@ func (s *Service) Routes() []Route {
 		route(get, "/.well-known/jwks.json", public, 200, "Public keys that access tokens are signed with.", s.jwks),
 
 		// Messaging
-		route(post, "/messages", tier1, 201, "Send a message to an agent.", s.sendMessage),
-		route(post, "/messages/sync", tier1, 200, "Send a message and wait for the reply.", s.syncMessage),
-		route(get, "/messages/{id}", bearer, 200, "Read a message.", s.getMessage),
-		route(post, "/messages/{id}/reply", tier1, 201, "Reply in the message's conversation.", s.replyMessage),
-		route(get, "/agents/{id}/messages", bearer, 200, "Inbox of an agent, newest first.", s.inbox),
+		rendered[api.Message](post, "/messages", tier1, 201, "Send a message to an agent.", s.sendMessage),
+		rendered[api.SyncResult](post, "/messages/sync", tier1, 200, "Send a message and wait for the reply.", s.syncMessage),
+		rendered[api.Message](get, "/messages/{id}", bearer, 200, "Read a message.", s.getMessage),
+		rendered[api.Message](post, "/messages/{id}/reply", bearer, 201, "Reply in the message's conversation.", s.replyMessage),
+		rendered[api.Page[api.Message]](get, "/agents/{id}/messages", bearer, 200, "Inbox of an agent, newest first.", s.inbox),
 		stream(get, "/agents/{id}/stream", bearer, "Stream of an agent: what it missed, then what comes.", s.streamAgent),
-		route(get, "/conversations/{id}/messages", bearer, 200, "Transcript of a conversation, both sides.", s.transcript),
+		rendered[api.Page[api.Message]](get, "/conversations/{id}/messages", bearer, 200, "Transcript of a conversation, both sides.", s.transcript),
 		route(get, "/poll/{token}", public, 200, "Count an agent's messages by poll token.", s.poll),
 		route(post, "/agents/{id}/poll-token", bearer, 200, "Generate or regenerate the poll token.", s.createPollToken),
 		route(remove, "/agents/{id}/poll-token", bearer, 204, "Revoke the poll token.", s.deletePollToken),

@@ -256,7 +256,7 @@ func (st *agentStream) heartbeat() error {
 }
 
 func (st *agentStream) write(b []byte) error {
-	if err := st.conn.SetWriteDeadline(time.Now().Add(streamWriteWait)); err != nil {
+	if err := st.conn.SetWriteDeadline(st.streams.service.Clock().Add(streamWriteWait)); err != nil {
 		return err
 	}
 	_, err := st.conn.Write(b)
@@ -393,6 +393,22 @@ func (r *streams) permitted(st *agentStream) bool {
 	return o.Credential(st.caller.ClientID).Live()
 }
 
+// endIf ends the streams that may not go on, at once. Those that other nodes
+// serve, and those that open meanwhile, are found by the wheel.
+func (r *streams) endIf(over func(*agentStream) bool) {
+	r.mu.Lock()
+	var ended []*agentStream
+	for st := range r.open {
+		if over(st) {
+			ended = append(ended, st)
+		}
+	}
+	r.mu.Unlock()
+	for _, st := range ended {
+		st.end()
+	}
+}
+
 // close ends every stream and takes no more.
 func (r *streams) close() {
 	r.mu.Lock()
@@ -402,18 +418,12 @@ func (r *streams) close() {
 	}
 	r.closed = true
 	close(r.stop)
-	all := make([]*agentStream, 0, len(r.open))
-	for st := range r.open {
-		all = append(all, st)
-	}
 	r.mu.Unlock()
-	for _, st := range all {
-		st.end()
-	}
+	r.endIf(func(*agentStream) bool { return true })
 }
 
-// Open is the number of open streams.
-func (s *Service) Open() int {
+// OpenStreams is the number of open streams.
+func (s *Service) OpenStreams() int {
 	s.streams.mu.Lock()
 	defer s.streams.mu.Unlock()
 	return len(s.streams.open)

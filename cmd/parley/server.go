@@ -46,7 +46,7 @@ func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
 	}
 	served := make(chan error, 2)
 	go func() { served <- h.doors.Serve(h.public) }()
-	go func() { served <- h.admin.Serve(h.private) }()
+	go func() { served <- h.admin.serve(h.private) }()
 	ready(h.public.Addr().String())
 	select {
 	case err = <-served:
@@ -61,7 +61,7 @@ type house struct {
 	node    *actors.Node
 	service *parleyhttp.Service
 	doors   *parleyhttp.Server
-	admin   *parleyhttp.Admin
+	admin   *adminDoor
 	public  net.Listener
 	private net.Listener
 	stop    context.CancelFunc
@@ -147,7 +147,7 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 		return err
 	}
 	h.doors.OnDrain(h.service.Close)
-	h.admin = parleyhttp.NewAdmin(h.service)
+	h.admin = newAdminDoor(h.node, h.service)
 	keeping, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	go h.keepKeys(keeping, master)
@@ -185,7 +185,7 @@ func (h *house) close() error {
 		}
 	}
 	if h.admin != nil {
-		errs = append(errs, h.admin.Shutdown())
+		errs = append(errs, h.admin.close())
 	}
 	for _, l := range []net.Listener{h.public, h.private} {
 		if l != nil {

@@ -124,8 +124,8 @@ func (a *answer) dump(problem string) string {
 		return fmt.Sprintf("%s: %s: %v", a.asked, problem, a.err)
 	}
 	body := string(a.raw)
-	if len(body) > 1500 {
-		body = body[:1500] + "…"
+	if len(body) > 700 {
+		body = body[:700] + "…"
 	}
 	return fmt.Sprintf("%s: %s\n  answered %d, request %s\n  %s", a.asked, problem, a.status, a.header.Get("X-Request-ID"), body)
 }

@@ -14,23 +14,25 @@ type promise struct {
 	unknown []string  // keys whose outcome nobody told
 	replies []*answer
 	other   []*answer // answers that should not be
+	sent    int
 }
 
 // keep sends with keys, and replies to its own messages, until the server dies.
 func (p *promise) keep(to *agent) {
-	for i := 0; ; i++ {
-		key := p.from.id + strconv.Itoa(i)
+	for ; ; p.sent++ {
+		key := p.from.id + strconv.Itoa(p.sent)
 		a := p.from.try(to, obj{"metadata": obj{"key": key}}, "Idempotency-Key", key)
 		switch {
 		case a.err != nil:
 			p.unknown = append(p.unknown, key)
+			p.sent++
 			return
 		case a.status != 201:
 			p.other = append(p.other, a)
 			return
 		}
 		p.acked = append(p.acked, a)
-		if i%4 == 0 {
+		if p.sent%4 == 0 {
 			if r := to.answerTo(a.body, nil); r.err == nil && r.status == 201 {
 				p.replies = append(p.replies, r)
 			}

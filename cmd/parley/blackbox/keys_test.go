@@ -63,7 +63,7 @@ func badKeys(curve, x string) map[string]obj {
 	return map[string]obj{
 		"private member": merged(good, obj{"d": x}),
 		"other curve":    merged(good, obj{"crv": other}),
-		"curve in caps":  merged(good, obj{"crv": strings.ToUpper(curve)}),
+		"curve in small": merged(good, obj{"crv": strings.ToLower(curve)}),
 		"kty EC":         merged(good, obj{"kty": "EC"}),
 		"no kty":         without(good, "kty"),
 		"no crv":         without(good, "crv"),
