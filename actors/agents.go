@@ -51,6 +51,6 @@ func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
 		t.say(parley.Tell{To: orgStream(now.Owner()), Data: append([]byte{retired}, id[:]...)})
 	}
 	seq := t.entity.seq + uint64(len(t.entry.Facts))
-	t.after = append(t.after, func() { newer(n.facts.agents, id, fact[*agent.State]{seq, now}) })
+	t.after = append(t.after, func() { n.facts.agents.publish(id, fact[*agent.State]{seq, now}) })
 	return now, nil
 }

@@ -141,8 +141,11 @@ func (e *engine) drop(h *handle, reason error) {
 	pid := h.pid
 	shard.mu.Unlock()
 	e.live.Add(-1)
-	h.mailbox.close(reason)
+	hinted := h.mailbox.close(reason)
 	e.system.Root.Stop(pid)
+	if hinted && errors.Is(reason, errStopped) {
+		e.hint(h.stream)
+	}
 }
 
 // ask puts a request to a stream's actor and waits for the answer.
@@ -167,10 +170,13 @@ func (e *engine) ask(s parley.Stream, request any) (any, error) {
 	}
 }
 
-// hint makes a stream's actor look into its tray.
+// hint makes a stream's actor look into its tray. An actor that is just going
+// is hinted in its next life.
 func (e *engine) hint(s parley.Stream) {
-	if e.produce[s.Kind] != nil && !e.draining.Load() {
-		e.actor(s).mailbox.hint()
+	for e.produce[s.Kind] != nil && !e.draining.Load() {
+		if e.actor(s).mailbox.hint() {
+			return
+		}
 	}
 }
 

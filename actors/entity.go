@@ -130,19 +130,20 @@ func (e *entity[S, C, E]) activate() {
 	})
 }
 
-// load reads the actor's state at its first message.
+// load reads the actor's state at its first message, and again for as long as
+// there is none: what begins a stream is another's entry, and may be on its way.
 func (e *entity[S, C, E]) load() error {
-	if e.loaded {
+	if e.loaded && e.state.Exists() {
 		return nil
 	}
 	v := e.engine.journal.View()
 	defer v.Close()
 	e.state = e.kind.blank()
-	seq, err := e.kind.rules.load(v, e.handle.stream, e.state)
+	seq, folded, err := e.kind.rules.load(v, e.handle.stream, e.state)
 	if err != nil {
 		return err
 	}
-	e.seq, e.loaded = seq, true
+	e.seq, e.stored, e.loaded = seq, folded, true
 	return e.listen()
 }
 

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/maypok86/otter/v2"
 
@@ -18,8 +19,8 @@ const factsMax = 100_000
 // that changed it is released, so that a later request never sees the old one.
 type facts struct {
 	journal Journal
-	agents  *otter.Cache[parley.AgentID, fact[*agent.State]]
-	orgs    *otter.Cache[parley.OrgID, fact[*org.State]]
+	agents  *shelf[parley.AgentID, *agent.State]
+	orgs    *shelf[parley.OrgID, *org.State]
 	// firsts is the first active agent of an organization: right for as long as
 	// that agent is active, for later ones are younger.
 	firsts *otter.Cache[parley.OrgID, parley.AgentID]
@@ -35,27 +36,47 @@ type fact[S state] struct {
 func newFacts(j Journal) *facts {
 	return &facts{
 		journal: j,
-		agents:  otter.Must(&otter.Options[parley.AgentID, fact[*agent.State]]{MaximumSize: factsMax}),
-		orgs:    otter.Must(&otter.Options[parley.OrgID, fact[*org.State]]{MaximumSize: factsMax}),
+		agents:  newShelf[parley.AgentID, *agent.State](factsMax),
+		orgs:    newShelf[parley.OrgID, *org.State](factsMax),
 		firsts:  otter.Must(&otter.Options[parley.OrgID, parley.AgentID]{MaximumSize: factsMax}),
 	}
 }
 
-// newer keeps the record that has more events folded into it: a slow reader
-// never puts an old record over a new one.
-func newer[K comparable, S state](cache *otter.Cache[K, fact[S]], key K, f fact[S]) {
-	cache.Compute(key, func(have fact[S], found bool) (fact[S], otter.ComputeOp) {
-		if found && have.seq >= f.seq {
+// shelf holds the records of one kind that are at hand. A record may leave it
+// at any time.
+type shelf[K ~[16]byte, S state] struct {
+	cache *otter.Cache[K, fact[S]]
+	// changes counts what was published, by the last byte of its key. Whoever
+	// has read rows shelves them only if nothing was published meanwhile: what
+	// was may have left the shelf again, and is newer.
+	changes [256]atomic.Uint64
+}
+
+func newShelf[K ~[16]byte, S state](size int) *shelf[K, S] {
+	return &shelf[K, S]{cache: otter.Must(&otter.Options[K, fact[S]]{MaximumSize: size})}
+}
+
+// publish puts a changed record on the shelf.
+func (h *shelf[K, S]) publish(key K, f fact[S]) {
+	h.changes[key[15]].Add(1)
+	h.put(key, f, func() bool { return true })
+}
+
+// put keeps the record that has more events folded into it.
+func (h *shelf[K, S]) put(key K, f fact[S], still func() bool) {
+	h.cache.Compute(key, func(have fact[S], found bool) (fact[S], otter.ComputeOp) {
+		if (found && have.seq >= f.seq) || !still() {
 			return have, otter.CancelOp
 		}
 		return f, otter.WriteOp
 	})
 }
 
-func known[K comparable, S state](ctx context.Context, j Journal, cache *otter.Cache[K, fact[S]], key K, s parley.Stream, blank S) (S, error) {
-	if f, ok := cache.GetIfPresent(key); ok {
+func known[K ~[16]byte, S state](ctx context.Context, j Journal, h *shelf[K, S], key K, s parley.Stream, blank S) (S, error) {
+	if f, ok := h.cache.GetIfPresent(key); ok {
 		return f.state, nil
 	}
+	changes := h.changes[key[15]].Load()
 	v := j.View()
 	defer v.Close()
 	seq, stored, err := v.State(s)
@@ -71,7 +92,7 @@ func known[K comparable, S state](ctx context.Context, j Journal, cache *otter.C
 	if err := blank.UnmarshalVT(stored); err != nil {
 		return blank, err
 	}
-	newer(cache, key, fact[S]{seq, blank})
+	h.put(key, fact[S]{seq, blank}, func() bool { return h.changes[key[15]].Load() == changes })
 	return blank, nil
 }
 
@@ -88,14 +109,14 @@ func (f *facts) org(ctx context.Context, id parley.OrgID) (*org.State, error) {
 func publishAgent(f *facts, seq uint64, stored []byte) {
 	s := &agent.State{}
 	if s.UnmarshalVT(stored) == nil {
-		newer(f.agents, s.AgentID(), fact[*agent.State]{seq, s})
+		f.agents.publish(s.AgentID(), fact[*agent.State]{seq, s})
 	}
 }
 
 func publishOrg(f *facts, seq uint64, stored []byte) {
 	s := &org.State{}
 	if s.UnmarshalVT(stored) == nil {
-		newer(f.orgs, s.OrgID(), fact[*org.State]{seq, s})
+		f.orgs.publish(s.OrgID(), fact[*org.State]{seq, s})
 	}
 }
 
@@ -165,8 +186,15 @@ func nameKey(owner parley.OrgID, name string) []byte { return append(owner.Bytes
 // Agents calls fn with the organization's agents, oldest first, until it
 // returns false.
 func (n *Node) Agents(ctx context.Context, owner parley.OrgID, fn func(*agent.State) bool) error {
+	_, err := n.roster(ctx, owner, fn)
+	return err
+}
+
+// roster is Agents, and tells whether an agent was passed over that is promised
+// to the roster and on its way to its own home.
+func (n *Node) roster(ctx context.Context, owner parley.OrgID, fn func(*agent.State) bool) (awaited bool, err error) {
 	var ids []parley.AgentID
-	err := n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v View) error {
 		return v.Rows(owner.Slot(), parley.RosterTable, owner[:], nil, false, func(_, value []byte) bool {
 			ids = append(ids, parley.IDFromBytes[parley.AgentID](value))
 			return true
@@ -176,15 +204,16 @@ func (n *Node) Agents(ctx context.Context, owner parley.OrgID, fn func(*agent.St
 		a, unknown := n.Agent(ctx, id)
 		if unknown != nil {
 			if isRefusal(unknown) {
-				continue // promised to the roster, on its way to its own home
+				awaited = true
+				continue
 			}
-			return unknown
+			return awaited, unknown
 		}
 		if !fn(a) {
 			break
 		}
 	}
-	return err
+	return awaited, err
 }
 
 // FirstActive is the organization's oldest active agent, which acts where none
@@ -196,7 +225,7 @@ func (n *Node) FirstActive(ctx context.Context, owner parley.OrgID) (*agent.Stat
 		}
 	}
 	var first *agent.State
-	err := n.Agents(ctx, owner, func(a *agent.State) bool {
+	awaited, err := n.roster(ctx, owner, func(a *agent.State) bool {
 		if !a.Revoked() {
 			first = a
 		}
@@ -208,6 +237,8 @@ func (n *Node) FirstActive(ctx context.Context, owner parley.OrgID) (*agent.Stat
 	if err != nil {
 		return nil, err
 	}
-	n.facts.firsts.Set(owner, first.AgentID())
+	if !awaited { // an older one may follow
+		n.facts.firsts.Set(owner, first.AgentID())
+	}
 	return first, nil
 }

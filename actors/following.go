@@ -27,6 +27,9 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 	if resume && last.Zero() {
 		return Start{}, nil
 	}
+	// Before the view: what the edge covers, the view shows. What comes later is
+	// followed.
+	edge := n.journal.Edge(agent)
 	err = n.view(ctx, func(v View) error {
 		if resume {
 			m, err := readMessage(v, agent.Slot(), last)
@@ -38,7 +41,7 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 				return err
 			}
 		}
-		s = Start{OnlyUnseen: true, Gap: resume, After: n.journal.Edge(agent)}
+		s = Start{OnlyUnseen: true, Gap: resume, After: edge}
 		if err := v.Unseen(agent, 0, func(position uint64, _ parley.MessageID) bool {
 			s.After = min(s.After, position-1)
 			return false

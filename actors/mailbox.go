@@ -76,11 +76,17 @@ func (m *mailbox) PostSystemMessage(message any) {
 	m.schedule()
 }
 
-// hint makes the actor look into its tray before it takes another message.
-func (m *mailbox) hint() {
+// hint makes the actor look into its tray before it takes another message, and
+// reports whether there is an actor to do so.
+func (m *mailbox) hint() bool {
 	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return false
+	}
 	m.hinted = true
 	m.schedule()
+	return true
 }
 
 // open lets messages through to the actor.
@@ -90,16 +96,18 @@ func (m *mailbox) open() {
 	m.schedule()
 }
 
-// close refuses everything that waits and everything that comes.
-func (m *mailbox) close(reason error) {
+// close refuses everything that waits and everything that comes, and reports
+// whether the actor was still to look into its tray.
+func (m *mailbox) close(reason error) (hinted bool) {
 	m.mu.Lock()
-	m.closed, m.hinted = true, false
+	hinted, m.closed, m.hinted = m.hinted, true, false
 	left := m.user[m.head:]
 	m.user, m.head = nil, 0
 	m.mu.Unlock()
 	for _, message := range left {
 		refuse(message, reason)
 	}
+	return hinted
 }
 
 // schedule unlocks and, unless that is under way, lets the actor run.

@@ -20,7 +20,10 @@ func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []parley.Mark
 	}
 	done := make(chan error, 1)
 	n.journal.Append(n.markEntry(agent, marks, func(err error) { done <- err }))
-	return <-done
+	if err := <-done; err != nil {
+		return parley.ErrOverloaded
+	}
+	return nil
 }
 
 func (n *Node) markEntry(agent parley.AgentID, marks []parley.Mark, release func(error)) *parley.Entry {

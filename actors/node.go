@@ -30,6 +30,7 @@ type Node struct {
 	entropy parley.Entropy
 	facts   *facts
 	marker  *marker
+	quota   dayQuota
 }
 
 // New makes a node. Start brings it to life.

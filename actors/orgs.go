@@ -96,7 +96,7 @@ func (n *Node) publishOrgAfter(t *orgTurn) {
 	}
 	seq, stored := t.entity.seq+uint64(len(t.entry.Facts)), cloned(t.state, &org.State{})
 	t.after = append(t.after, func() {
-		newer(n.facts.orgs, stored.OrgID(), fact[*org.State]{seq, stored})
+		n.facts.orgs.publish(stored.OrgID(), fact[*org.State]{seq, stored})
 	})
 }
 

@@ -96,7 +96,7 @@ func (n *Node) Conversation(ctx context.Context, id parley.ConversationID) (*con
 }
 
 func readConversation(v View, id parley.ConversationID, into *conversation.State) error {
-	_, err := conversationRules.load(v, conversationStream(id), into)
+	_, _, err := conversationRules.load(v, conversationStream(id), into)
 	if err == nil && !into.Exists() {
 		err = conversation.ErrUnknown
 	}

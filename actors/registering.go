@@ -109,6 +109,7 @@ func (n *Node) solve(t *registrationTurn, s Solution) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.behind = taken
 	if err := t.decide(registration.Solve{Nonce: s.Nonce, OrgID: id, SlugTaken: taken}); err != nil {
 		return nil, err
 	}

@@ -54,15 +54,16 @@ func (r rules[S, C, E]) decode(f parley.Fact) (E, error) {
 	return e, nil
 }
 
-// load folds a stream: its stored state, then the events after it.
-func (r rules[S, C, E]) load(v View, s parley.Stream, into S) (seq uint64, err error) {
+// load folds a stream: its stored state, then the folded events after it. seq is
+// the number of the last.
+func (r rules[S, C, E]) load(v View, s parley.Stream, into S) (seq, folded uint64, err error) {
 	seq, stored, err := v.State(s)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if stored != nil {
 		if err := into.UnmarshalVT(stored); err != nil {
-			return 0, fmt.Errorf("state of stream %d/%s: %w", s.Kind, s.ID, err)
+			return 0, 0, fmt.Errorf("state of stream %d/%s: %w", s.Kind, s.ID, err)
 		}
 	}
 	var bad error
@@ -78,10 +79,11 @@ func (r rules[S, C, E]) load(v View, s parley.Stream, into S) (seq uint64, err e
 		}
 		r.evolve(into, e)
 		seq = n
+		folded++
 		return true
 	})
 	if err == nil {
 		err = bad
 	}
-	return seq, err
+	return seq, folded, err
 }

@@ -22,6 +22,8 @@ type Content struct {
 	Key string
 	// FromOrg owns the sender, ToOrg the recipient.
 	FromOrg, ToOrg parley.OrgID
+	// DayLimit is how many messages FromOrg may send a day; nil: any number.
+	DayLimit *int
 }
 
 // DirectSend is a message from one agent to another that starts a conversation,
@@ -155,7 +157,8 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 	if known != nil {
 		ask.Prior = &agent.Prior{MessageID: known.message, Recipient: known.about, Type: known.kind}
 	}
-	if err := t.decide(ask); errors.Is(err, agent.ErrRepeated) {
+	grant := func() error { return n.quota.take(n.journal, s.FromOrg, s.DayLimit, t.now) }
+	if err := t.decideIf(ask, grant); errors.Is(err, agent.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {
 		return nil, err
@@ -237,7 +240,8 @@ func (n *Node) reply(t *conversationTurn, r *ReplyTo) (any, error) {
 		ask.Prior = &conversation.Prior{MessageID: known.message, InReplyTo: known.about, Type: known.kind}
 	}
 	before := t.state.GetStatus()
-	if err := t.decide(ask); errors.Is(err, conversation.ErrRepeated) {
+	grant := func() error { return n.quota.take(n.journal, r.FromOrg, r.DayLimit, t.now) }
+	if err := t.decideIf(ask, grant); errors.Is(err, conversation.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {
 		return nil, err

@@ -16,6 +16,9 @@ type turn[S state, C any, E event] struct {
 	// exists is the refusal to answer with if a stream that the entry begins
 	// turns out to exist.
 	exists error
+	// behind: the answer rests on rows that others keep, and waits for all that
+	// the journal was told before.
+	behind bool
 	// after runs when the entry is released without fault, before the answer.
 	after []func()
 }
@@ -32,8 +35,17 @@ func (e *entity[S, C, E]) begin() *turn[S, C, E] {
 
 // decide judges a command of the actor's own aggregate and folds what follows.
 // Events are kept also where the answer is a refusal.
-func (t *turn[S, C, E]) decide(c C) error {
+func (t *turn[S, C, E]) decide(c C) error { return t.decideIf(c, nil) }
+
+// decideIf is decide with a last judgement that only a command that nothing
+// else speaks against comes to, such as a quota that it would use up.
+func (t *turn[S, C, E]) decideIf(c C, grant func() error) error {
 	events, refusal := t.entity.kind.rules.decide(t.state, c, t.now)
+	if refusal == nil && grant != nil {
+		if err := grant(); err != nil {
+			return err
+		}
+	}
 	if len(events) == 0 {
 		return refusal
 	}
@@ -69,7 +81,7 @@ func overlayKey(table parley.Table, key []byte) string { return string(byte(tabl
 func (t *turn[S, C, E]) empty() bool {
 	e := t.entry
 	return len(e.Facts) == 0 && len(e.Rows) == 0 && len(e.Words) == 0 && len(e.Handled) == 0 &&
-		len(e.Timers) == 0 && !e.Purge
+		len(e.Timers) == 0 && !e.Purge && !t.behind
 }
 
 // finish appends what the turn has said and calls release when it is durable

@@ -133,7 +133,10 @@ func (s *Service) parentOf(c *Call, in *api.Send, from *agent.State, request *ac
 
 // contentOf renders what is said; to is nil where the recipient is unknown.
 func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors.Content, error) {
-	content := actors.Content{Type: e.Type, Key: e.IdempotencyKey, FromOrg: c.Caller.Org}
+	content := actors.Content{
+		Type: e.Type, Key: e.IdempotencyKey, FromOrg: c.Caller.Org,
+		DayLimit: s.Quotas.limit(c.Caller.Tier, quotaMessages),
+	}
 	if e.SelfPayload != nil {
 		content.SelfPayload = *e.SelfPayload
 	}

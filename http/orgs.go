@@ -12,22 +12,42 @@ import (
 // // spec: Organization quotas
 type QuotaProfile [4]map[string]*int
 
-// The quotas, in the contract's words.
+// The quotas, in the contract's words and order.
 const (
 	quotaAgents   = "agents"
 	quotaMessages = "messages_per_day"
+	quotaStreams  = "streams_per_agent"
 )
 
-var quotaNames = []string{
-	quotaAgents, quotaMessages, "groups", "webhooks_per_agent", "group_members", "streams_per_agent", "exports_per_hour",
+var quotaNames = [...]string{
+	quotaAgents, quotaMessages, "groups", "webhooks_per_agent", "group_members", quotaStreams, "exports_per_hour",
 }
 
-// OpenQuotas lifts every limit but that of exports.
-func OpenQuotas() (p QuotaProfile) {
-	for tier := range p {
-		p[tier] = map[string]*int{"exports_per_hour": new(1)}
+// Quotas gives the profile of a name: "open" lifts every limit but that of
+// exports, "public" is for deployments that anyone may join.
+func Quotas(profile string) QuotaProfile {
+	if profile == "public" {
+		return QuotaProfile{
+			limits(0, 0, 0, 0, 0, 0, 0), limits(3, 100, 5, 3, 64, 3, 1), limits(10, 1000, 25, 10, 256, 10, 1),
+			limits(unlimited, unlimited, unlimited, 50, 1000, 50, 1),
+		}
 	}
-	return p
+	u := unlimited
+	open := limits(u, u, u, u, u, u, 1)
+	return QuotaProfile{open, open, open, open}
+}
+
+// unlimited stands for no limit.
+const unlimited = -1
+
+func limits(values ...int) map[string]*int {
+	m := map[string]*int{}
+	for i, name := range quotaNames {
+		if values[i] != unlimited {
+			m[name] = &values[i]
+		}
+	}
+	return m
 }
 
 func (p QuotaProfile) limit(tier int, name string) *int { return p[min(max(tier, 0), len(p)-1)][name] }

@@ -32,12 +32,17 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 	if a.Revoked() {
 		return errRevokedAgent
 	}
+	if limit := s.Quotas.limit(c.Caller.Tier, quotaStreams); limit != nil {
+		if used := s.streams.of(in.ID); used >= *limit {
+			return actors.ErrQuotaExceeded.With("quota", quotaStreams).With("limit", *limit).With("used", used).With("resets_at", nil)
+		}
+	}
 	start, err := s.resume(c, in)
 	if err != nil {
 		return err
 	}
 	st := &agentStream{
-		streams: s.streams, agent: in.ID, caller: c.Caller, unseenUpTo: 0,
+		streams: s.streams, agent: in.ID, caller: c.Caller,
 	}
 	if start.OnlyUnseen {
 		st.unseenUpTo = s.Node.Edge(in.ID)
@@ -88,7 +93,7 @@ type agentStream struct {
 	pumping atomic.Int32
 	ended   atomic.Bool
 	beat    atomic.Bool
-	// active is when something was last written, Unix seconds.
+	// active is when something was last written, in the wheel's seconds.
 	active atomic.Int64
 	beats  int // consecutive; the pump's own
 	sink   [16]byte
@@ -113,13 +118,15 @@ func (st *agentStream) open(conn net.Conn, opening []byte, after uint64) {
 		return
 	}
 	st.touch()
+	// Who wakes it before it is whole has the pump, once started, run again.
+	st.pumping.Store(pumpRunning)
 	st.feed = st.streams.service.Node.Follow(st.agent, after, st.wake)
 	if !st.streams.add(st) {
 		st.end()
 		return
 	}
 	go st.read()
-	st.wake()
+	go st.pump()
 }
 
 // read notices that the client has gone, at once. What it sends is ignored.
@@ -263,7 +270,7 @@ func (st *agentStream) write(b []byte) error {
 	return err
 }
 
-func (st *agentStream) touch() { st.active.Store(st.streams.service.Clock().Unix()) }
+func (st *agentStream) touch() { st.active.Store(st.streams.second()) }
 
 // end closes the stream; the client may resume.
 func (st *agentStream) end() {
@@ -278,6 +285,7 @@ func (st *agentStream) end() {
 // streams is all open streams and the wheel that beats for them.
 type streams struct {
 	service *Service
+	began   time.Time
 	mu      sync.Mutex
 	open    map[*agentStream]struct{}
 	wheel   [wheelSlots]map[*agentStream]struct{}
@@ -292,8 +300,12 @@ const wheelSlots = 32
 const heartbeatSeconds = int64(parley.HeartbeatEvery / time.Second)
 
 func newStreams(s *Service) *streams {
-	return &streams{service: s, open: map[*agentStream]struct{}{}, stop: make(chan struct{})}
+	return &streams{service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, stop: make(chan struct{})}
 }
+
+// second is the wheel's time. It follows the monotonic clock: a correction of the
+// wall clock neither stops the wheel nor spins it.
+func (r *streams) second() int64 { return int64(r.service.Clock().Sub(r.began) / time.Second) }
 
 // add registers a stream and starts the wheel with the first.
 func (r *streams) add(st *agentStream) bool {
@@ -329,14 +341,14 @@ func (r *streams) remove(st *agentStream) {
 func (r *streams) turn() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	last := r.service.Clock().Unix()
+	last := r.second()
 	for {
 		select {
 		case <-r.stop:
 			return
 		case <-tick.C:
 		}
-		now := r.service.Clock().Unix()
+		now := r.second()
 		for last = max(last, now-wheelSlots); last < now; {
 			last++
 			for _, st := range r.due(last) {
@@ -393,6 +405,18 @@ func (r *streams) permitted(st *agentStream) bool {
 	return o.Credential(st.caller.ClientID).Live()
 }
 
+// of counts an agent's streams.
+func (r *streams) of(agent parley.AgentID) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for st := range r.open {
+		if st.agent == agent {
+			n++
+		}
+	}
+	return n
+}
+
 // endIf ends the streams that may not go on, at once. Those that other nodes
 // serve, and those that open meanwhile, are found by the wheel.
 func (r *streams) endIf(over func(*agentStream) bool) {
@@ -428,4 +452,3 @@ func (s *Service) OpenStreams() int {
 	defer s.streams.mu.Unlock()
 	return len(s.streams.open)
 }
-

@@ -137,7 +137,7 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand,
 		Version: thisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
-		TierAtSolve: tier, Poll: limit.Poll(cfg.PollLimit), Quotas: parleyhttp.OpenQuotas(),
+		TierAtSolve: tier, Poll: limit.Poll(cfg.PollLimit), Quotas: parleyhttp.Quotas(cfg.QuotaProfile),
 	})
 	h.doors, err = parleyhttp.New(parleyhttp.Options{
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,

@@ -3,6 +3,7 @@ package blackbox
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestAgentCreation(t *testing.T) {
@@ -193,7 +194,7 @@ func TestRevocationEndsTheStream(t *testing.T) {
 		st := g.stream("")
 		st.opening()
 		g.delete(g.path("")).want(204)
-		st.ends(30e9)
+		st.ends(time.Minute)
 	})
 }
 

@@ -258,6 +258,14 @@ func (a *answer) complaints(code string) []obj {
 	return found
 }
 
+// value is the JSON that was answered, whatever its kind.
+func (a *answer) value() any {
+	if a.list != nil {
+		return a.list
+	}
+	return a.body
+}
+
 // at follows a dotted path into the answer.
 func (a *answer) at(path string) any { return at(a.body, path) }
 

@@ -30,15 +30,15 @@ func TestEverythingSurvivesAKill(t *testing.T) {
 			a: {"/org", "/agents", a.path(""), conversation, conversation + "/participants", conversation + "/messages", a.path("/conversations"), "/messages/" + text(r, "id")},
 			b: {"/org", "/agents?include_revoked=true", b.path(""), conversation + "/messages", b.path("/messages"), b.path("/conversations"), "/messages/" + text(m, "id")},
 		}
-		look := func() map[string]string {
-			out := map[string]string{}
+		look := func() map[string]any {
+			out := map[string]any{}
 			for g, list := range paths {
 				for _, path := range list {
-					out[g.name+" "+path] = string(g.get(path).want(200).raw)
+					out[g.name+" "+path] = g.get(path).want(200).value()
 				}
 			}
 			for _, path := range []string{b.path("/keys"), b.path("/keys?kid=") + b.signKid(), "/agents/keys?ids=" + a.id + "," + b.id, "/.well-known/jwks.json", strings.TrimPrefix(b.pollURL, s.base)} {
-				out[path] = string(s.call(t, "", "GET", path, nil).want(200).raw)
+				out[path] = s.call(t, "", "GET", path, nil).want(200).value()
 			}
 			return out
 		}
@@ -48,8 +48,8 @@ func TestEverythingSurvivesAKill(t *testing.T) {
 		s.kill()
 		s.restart(t)
 		for what, now := range look() {
-			if now != before[what] {
-				t.Errorf("%s changed\nbefore %s\nafter  %s", what, before[what], now)
+			if !same(now, before[what]) {
+				t.Errorf("%s changed\nbefore %v\nafter  %v", what, before[what], now)
 			}
 		}
 		s.grant(t, a.client, a.secret).want(200)
@@ -80,6 +80,8 @@ func TestDrain(t *testing.T) {
 		st.ends(time.Second)
 		if r := <-waiting; r.err != nil || r.status != 200 && r.status != 503 {
 			r.errorf("a request under way is finished")
+		} else {
+			t.Logf("the call under way was answered %d %v after %v", r.status, r.at("status"), r.took)
 		}
 		if conn, err := net.DialTimeout("tcp", s.addr, time.Second); err == nil {
 			_ = conn.Close()

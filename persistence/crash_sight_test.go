@@ -1,0 +1,272 @@
+package persistence
+
+import (
+	"fmt"
+	"time"
+
+	"parley"
+)
+
+// sight is what an opened image shows, gathered by scanning all of it.
+type sight struct {
+	store *Store
+	view  *View
+	// events are the deeds whose events are there, with their places.
+	events  map[uint64]parley.Stream
+	tray    map[uint64]int // per deed: words that lie in a tray
+	heard   map[uint64]int // per deed: events that took its words
+	rows    map[uint64]int
+	puts    map[uint64]int
+	feeds   map[parley.AgentID]map[uint64]parley.AnyID
+	refs    map[parley.AnyID]int
+	faults  []string
+	settled bool
+}
+
+func (s *sight) fault(format string, args ...any) {
+	s.faults = append(s.faults, fmt.Sprintf(format, args...))
+}
+
+// inspect holds an image against what clients knew when it was taken. With
+// settled, lanes have come to rest: what was said elsewhere must be there too.
+func inspect(w *world, s *Store, known []claim, settled bool) []string {
+	v := s.View()
+	defer v.Close()
+	x := &sight{
+		store: s, view: v, settled: settled,
+		events: map[uint64]parley.Stream{}, tray: map[uint64]int{}, heard: map[uint64]int{},
+		rows: map[uint64]int{}, puts: map[uint64]int{},
+		feeds: map[parley.AgentID]map[uint64]parley.AnyID{}, refs: map[parley.AnyID]int{},
+	}
+	deeds := w.issued()
+	for _, stream := range w.streams {
+		x.seeStream(stream, deeds)
+	}
+	for slot := range parley.Slot(8) {
+		x.seeRows(slot, parley.RosterTable, x.rows)
+		x.seeRows(slot, parley.ClientTable, x.puts)
+	}
+	for _, a := range w.agents {
+		x.seeFeed(a)
+	}
+	present := int64(0)
+	for _, d := range deeds {
+		if d != nil {
+			x.judge(d)
+			if _, ok := x.events[d.number]; ok {
+				present++
+			}
+		}
+	}
+	if used, err := v.Used(w.org, 1); err != nil || used != present {
+		x.fault("counted %d, there are %d deeds (%v)", used, present, err)
+	}
+	for _, c := range known {
+		x.keepsPromise(c)
+	}
+	return x.faults
+}
+
+// seeStream reads a stream: its events without a gap, its state not ahead of them.
+func (s *sight) seeStream(stream parley.Stream, deeds []*deed) {
+	last := uint64(0)
+	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f parley.Fact) bool {
+		if seq != last+1 {
+			s.fault("event %d follows event %d", seq, last)
+		}
+		last = seq
+		n := number(f.Data)
+		if n >= uint64(len(deeds)) || deeds[n] == nil || deeds[n].stream != stream {
+			s.fault("event %d tells of deed %d, which this stream did not do", seq, n)
+			return true
+		}
+		if _, twice := s.events[n]; twice {
+			s.fault("deed %d is told twice", n)
+		}
+		s.events[n] = stream
+		if deeds[n].heard {
+			s.heard[deeds[n].hears]++
+		}
+		return true
+	})
+	seq, state, stateErr := s.view.State(stream)
+	if err != nil || stateErr != nil || seq > last || (state != nil && number(state) != seq) {
+		s.fault("state of %d events says %v, the last event is %d (%v, %v)", seq, state, last, err, stateErr)
+	}
+	err = s.view.Tray(stream, func(r parley.TrayRow) bool {
+		s.tray[number(r.Data)]++
+		if edge := s.store.home(stream.Slot()).edge.level.Load(); r.Number > edge {
+			s.fault("word %d lies in a tray beyond the edge %d", r.Number, edge)
+		}
+		return true
+	})
+	if err != nil {
+		s.fault("tray: %v", err)
+	}
+}
+
+func (s *sight) seeRows(slot parley.Slot, table parley.Table, into map[uint64]int) {
+	err := s.view.Rows(slot, table, nil, nil, false, func(k, value []byte) bool {
+		if number(k) != ^number(value) {
+			s.fault("row %x has value %x", k, value)
+		}
+		into[number(k)]++
+		return true
+	})
+	if err != nil {
+		s.fault("rows: %v", err)
+	}
+}
+
+// seeFeed reads an agent's feed. A message is unseen until it is marked: both
+// are written together.
+func (s *sight) seeFeed(agent parley.AgentID) {
+	unseen := map[uint64]parley.MessageID{}
+	err := s.view.Unseen(agent, 0, func(position uint64, id parley.MessageID) bool {
+		unseen[position] = id
+		return true
+	})
+	feed := map[uint64]parley.AnyID{}
+	s.feeds[agent] = feed
+	arrival := int64(0)
+	feedErr := s.view.Feed(agent, 0, ^uint64(0), func(e parley.FeedEntry) bool {
+		feed[e.Position] = e.Ref
+		s.refs[e.Ref]++
+		if e.At < arrival || e.Position > s.store.Edge(agent) {
+			s.fault("entry %d of %d arrived at %d, edge %d", e.Position, e.At, arrival, s.store.Edge(agent))
+		}
+		arrival = e.At
+		id := parley.MessageID(e.Ref)
+		record, position, err := s.view.Message(agent.Slot(), id)
+		if err != nil || len(record) < 8 || number(record) != number(e.Note) || position != e.Position {
+			s.fault("entry %d: record of %d bytes at %d (%v)", e.Position, len(record), position, err)
+		}
+		marks, err := s.view.Marks(agent.Slot(), id)
+		if _, waits := unseen[e.Position]; waits == (marks.Delivered != 0) || err != nil {
+			s.fault("entry %d: unseen %v with marks %v (%v)", e.Position, waits, marks, err)
+		}
+		delete(unseen, e.Position)
+		return true
+	})
+	if err != nil || feedErr != nil || len(unseen) > 0 {
+		s.fault("%d messages are unseen and not in the feed (%v, %v)", len(unseen), err, feedErr)
+	}
+}
+
+// judge demands that a deed is there whole or not at all, once.
+func (s *sight) judge(d *deed) {
+	stream, done := s.events[d.number]
+	if done && d.doomed != nil {
+		s.fault("deed %d was refused and is there", d.number)
+	}
+	home := s.store.home(d.stream.Slot())
+	if done && stream != d.stream {
+		s.fault("deed %d is in another stream", d.number)
+	}
+	s.expect(d, "its own row", done, true, s.rows[d.number])
+	if d.far {
+		s.expect(d, "the row elsewhere", done, s.store.home(d.put) == home, s.puts[d.number])
+	}
+	if !d.message.Zero() {
+		s.expect(d, "the feed entry", done, s.store.home(d.agent.Slot()) == home, s.refs[parley.AnyID(d.message)])
+		record, _, err := s.view.Message(d.message.Slot(), d.message)
+		s.expect(d, "the record", done, true, count(err == nil && len(record) > 8 && number(record) == d.number))
+	}
+	if !d.tell.Zero() {
+		s.expect(d, "the word in the tray or heard", done, s.store.home(d.tell.Slot()) == home, s.tray[d.number]+s.heard[d.number])
+	}
+	if !d.born.Zero() {
+		n := 0
+		err := s.view.Events(d.born, 1, false, func(uint64, int64, parley.Fact) bool { n++; return true })
+		seq, state, stateErr := s.view.State(d.born)
+		s.expect(d, "the stream it began", done, s.store.home(d.born.Slot()) == home, n)
+		if err != nil || stateErr != nil || int(seq) != n || (n > 0 && number(state) != d.number) {
+			s.fault("deed %d: began a stream of %d events with state %d %v (%v, %v)", d.number, n, seq, state, err, stateErr)
+		}
+	}
+	if !d.due.IsZero() {
+		_, found, err := get(s.view.snap, timerKey(home.number, uint64(d.due.UnixMilli()), d.stream))
+		s.expect(d, "the timer", done, true, count(found && err == nil))
+	}
+}
+
+func count(there bool) int {
+	if there {
+		return 1
+	}
+	return 0
+}
+
+// expect: a part at the same home is there exactly if the deed is; one
+// elsewhere may follow, but never precede or be doubled.
+func (s *sight) expect(d *deed, part string, done, near bool, n int) {
+	if n == count(done) || n == 0 && done && !near && !s.settled {
+		return
+	}
+	s.fault("deed %d (done %v): %s is there %d times, near %v, settled %v", d.number, done, part, n, near, s.settled)
+}
+
+// keepsPromise demands that what a client was told is there.
+func (s *sight) keepsPromise(c claim) {
+	if c.told {
+		if _, ok := s.events[c.deed]; !ok {
+			s.fault("lost: deed %d was answered", c.deed)
+		}
+		return
+	}
+	if ref, ok := s.feeds[c.agent][c.entry.Position]; !ok || ref != c.entry.Ref {
+		s.fault("lost: entry %d was shown", c.entry.Position)
+	}
+	if c.message.Zero() {
+		return
+	}
+	readers := []parley.Slot{c.agent.Slot()}
+	if s.settled {
+		readers = append(readers, c.message.Slot())
+	}
+	for _, reader := range readers {
+		if marks, err := s.view.Marks(reader, c.message); err != nil || marks.Delivered != 1000 {
+			s.fault("lost: marks of message at %d are %v (%v)", c.entry.Position, marks, err)
+		}
+	}
+}
+
+// reopened opens an image, inspects it, lets lanes come to rest and inspects
+// it again.
+func reopened(w *world, i image) []string {
+	s, err := Open(crashDir, testOptions(i.fs, 0))
+	if err != nil {
+		if len(i.known) == 0 {
+			return nil // taken before the first opening was complete
+		}
+		return []string{"lost: " + err.Error()}
+	}
+	faults := inspect(w, s, i.known, false)
+	if err := s.Start(ignoreTray, ignoreTimer); err != nil {
+		faults = append(faults, err.Error())
+	}
+	for deadline := 0; lanesBusy(s); deadline++ {
+		if deadline > 10000 {
+			faults = append(faults, "lanes do not come to rest")
+			break
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+	faults = append(faults, inspect(w, s, i.known, true)...)
+	if err := s.Close(); err != nil {
+		faults = append(faults, err.Error())
+	}
+	return faults
+}
+
+func lanesBusy(s *Store) bool {
+	for _, j := range s.journals {
+		for i := range j.acked {
+			if j.acked[i].depth.Load() > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+

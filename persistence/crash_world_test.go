@@ -1,0 +1,392 @@
+package persistence
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+// testStart is the instant at which the clocks of tests stand.
+var testStart = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+var testIDs atomic.Uint64
+
+// testEntropy makes ids that differ and tell in which order they were made.
+func testEntropy() (b [10]byte) {
+	binary.BigEndian.PutUint64(b[:], testIDs.Add(1))
+	return b
+}
+
+func testClock() time.Time { return testStart }
+
+// testOptions are those of a small store that says nothing.
+func testOptions(fs vfs.FS, journals int) Options {
+	return Options{
+		FS: fs, Journals: journals, Clock: testClock, Logger: slog.New(slog.DiscardHandler),
+		CacheBytes: 1 << 20, MemTableBytes: 96 << 10,
+	}
+}
+
+// deed is what one entry of the workload says, and so what an image of the
+// disk must show whole or not at all. Its number is the content of its event.
+type deed struct {
+	number  uint64
+	stream  parley.Stream
+	message parley.MessageID // announced to agent
+	agent   parley.AgentID
+	tell    parley.Stream
+	put     parley.Slot // where a row was put elsewhere, if far
+	far     bool
+	born    parley.Stream
+	due     time.Time
+	// hears is the deed whose words this one took from the tray; heard tells
+	// that there is one.
+	hears uint64
+	heard bool
+	// doomed deeds must be refused and leave no trace.
+	doomed error
+}
+
+// claim is something that somebody was told and that no crash may take back.
+type claim struct {
+	deed    uint64 // its entry was released, or its event shown
+	told    bool   // deed is set
+	agent   parley.AgentID
+	entry   parley.FeedEntry // shown in agent's feed
+	message parley.MessageID // marked by agent
+}
+
+// world is a workload and what its clients know.
+type world struct {
+	t       testing.TB
+	store   *Store
+	agents  []parley.AgentID
+	streams []parley.Stream
+	org     parley.OrgID
+	// trusting readers do not wait for View.Durable: a control.
+	trusting bool
+
+	mu     sync.Mutex
+	deeds  []*deed
+	claims []claim
+}
+
+func newWorld(t testing.TB, s *Store) *world {
+	w := &world{t: t, store: s, org: parley.NewID[parley.OrgID](0, testStart, testEntropy())}
+	for slot := range parley.Slot(6) {
+		w.agents = append(w.agents, parley.NewID[parley.AgentID](slot, testStart, testEntropy()))
+		w.streams = append(w.streams, newStream(slot))
+	}
+	return w
+}
+
+func newStream(slot parley.Slot) parley.Stream {
+	return parley.Stream{Kind: parley.ConversationStream, ID: parley.NewID[parley.AnyID](slot, testStart, testEntropy())}
+}
+
+func (w *world) claim(c ...claim) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.claims = append(w.claims, c...)
+}
+
+// known is what clients have been told so far. Claims are only appended to, so
+// the slice is a copy of that moment.
+func (w *world) known() []claim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.claims[:len(w.claims):len(w.claims)]
+}
+
+// issued are the deeds handed to the store; nil those still being made.
+func (w *world) issued() []*deed {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.deeds)
+}
+
+// run lets everybody loose and returns when the actors have done rounds turns.
+func (w *world) run(rounds int, seed uint64) {
+	var readers, actors sync.WaitGroup
+	done := make(chan struct{})
+	for i, a := range w.agents {
+		readers.Go(func() { w.read(a, done) })
+		if i%2 == 0 {
+			readers.Go(func() { w.follow(a, done) })
+		}
+	}
+	for i, s := range w.streams {
+		actors.Go(func() {
+			a := &performer{world: w, stream: s, rng: rand.New(rand.NewPCG(seed, uint64(i))), room: make(chan struct{}, 5)}
+			a.perform(rounds)
+		})
+	}
+	actors.Wait()
+	close(done)
+	readers.Wait()
+}
+
+// performer is an actor of the workload: it pipelines its entries and never
+// waits for the disk but to begin anew.
+type performer struct {
+	*world
+	stream parley.Stream
+	rng    *rand.Rand
+	room   chan struct{}
+	epoch  uint64
+	seq    uint64
+	heard  uint64
+}
+
+func (a *performer) perform(rounds int) {
+	a.activate()
+	for range rounds {
+		switch a.rng.IntN(10) {
+		case 0:
+			a.append(nil, &parley.Entry{Expect: a.seq, Retire: true})
+			a.activate()
+		case 1:
+			a.listen()
+		case 2:
+			a.trespass()
+		default:
+			a.speak()
+		}
+	}
+	a.listen()
+	for range cap(a.room) {
+		a.room <- struct{}{}
+	}
+}
+
+// activate begins an incarnation, which must find all that the last one said.
+func (a *performer) activate() {
+	a.epoch = a.store.NextEpoch()
+	passed := make(chan error, 1)
+	a.store.Append(&parley.Entry{
+		Slot: a.stream.Slot(), Stream: a.stream, Epoch: a.epoch, Activate: true, At: testStart,
+		Release: func(err error) { passed <- err },
+	})
+	if err := <-passed; err != nil {
+		a.t.Errorf("activation refused: %v", err)
+	}
+	v := a.store.View()
+	defer v.Close()
+	last := uint64(0)
+	err := v.Events(a.stream, ^uint64(0), true, func(seq uint64, _ int64, _ parley.Fact) bool { last = seq; return false })
+	if err != nil || last != a.seq {
+		a.t.Errorf("an incarnation finds %d events, the last one had said %d (%v)", last, a.seq, err)
+	}
+}
+
+func (a *performer) append(d *deed, e *parley.Entry) {
+	e.Slot, e.Stream, e.At = a.stream.Slot(), a.stream, testStart
+	if e.Epoch == 0 {
+		e.Epoch = a.epoch
+	}
+	if d != nil {
+		a.mu.Lock()
+		a.deeds[d.number] = d
+		a.mu.Unlock()
+	}
+	a.room <- struct{}{}
+	e.Release = func(err error) {
+		<-a.room
+		switch {
+		case d == nil && err != nil, d != nil && !errors.Is(err, d.doomed):
+			a.t.Errorf("entry of %v (deed %v): got %v", a.stream.Slot(), d != nil, err)
+		case d != nil && err == nil:
+			a.claim(claim{deed: d.number, told: true})
+		}
+	}
+	a.store.Append(e)
+}
+
+// devise makes a deed and the part of its entry that every deed has: an event,
+// a row of its own, a count.
+func (a *performer) devise(d *deed) (*deed, *parley.Entry) {
+	a.mu.Lock()
+	d.stream, d.number = a.stream, uint64(len(a.deeds))
+	a.deeds = append(a.deeds, nil)
+	a.mu.Unlock()
+	return d, &parley.Entry{
+		Expect: a.seq,
+		Facts:  []parley.Fact{{Tag: 7, Data: encodeNumber(d.number)}},
+		Rows:   []parley.Row{deedRow(a.stream.Slot(), parley.RosterTable, d.number)},
+		Counts: []parley.Count{{Org: a.org, Day: 1, N: 1}},
+	}
+}
+
+func deedRow(slot parley.Slot, table parley.Table, number uint64) parley.Row {
+	return parley.Row{Slot: slot, Table: table, Key: encodeNumber(number), Value: encodeNumber(^number)}
+}
+
+func (a *performer) speak() {
+	d, e := a.devise(&deed{})
+	if a.rng.IntN(3) > 0 {
+		d.agent = a.agents[a.rng.IntN(len(a.agents))]
+		d.message = parley.NewID[parley.MessageID](a.stream.Slot(), testStart, testEntropy())
+		body := make([]byte, 20+a.rng.IntN(1500))
+		binary.BigEndian.PutUint64(body, d.number)
+		e.Records = []parley.Record{{ID: d.message, Data: body}}
+		e.Words = append(e.Words, parley.Announce{To: d.agent, Kind: parley.MessageEntry, Ref: parley.AnyID(d.message), Note: encodeNumber(d.number)})
+	}
+	if a.rng.IntN(3) == 0 {
+		d.tell = a.streams[a.rng.IntN(len(a.streams))]
+		e.Words = append(e.Words, parley.Tell{To: d.tell, Data: encodeNumber(d.number)})
+	}
+	if a.rng.IntN(3) == 0 {
+		d.put, d.far = parley.Slot(a.rng.IntN(8)), true
+		e.Words = append(e.Words, parley.Put{Row: deedRow(d.put, parley.ClientTable, d.number)})
+	}
+	if a.rng.IntN(4) == 0 {
+		d.born = newStream(parley.Slot(a.rng.IntN(8)))
+		e.Words = append(e.Words, parley.Bear{Stream: d.born, Facts: []parley.Fact{{Tag: 9, Data: encodeNumber(d.number)}}, State: encodeNumber(d.number)})
+	}
+	if a.rng.IntN(4) == 0 {
+		d.due = testStart.Add(time.Hour + time.Duration(d.number)*time.Millisecond)
+		e.Timers = append(e.Timers, parley.Timer{Due: d.due, Stream: a.stream})
+	}
+	a.seq++
+	if a.rng.IntN(2) == 0 {
+		e.State = encodeNumber(a.seq)
+	}
+	a.append(d, e)
+}
+
+// listen takes what is in the tray, as an actor does: rows that are not
+// durable yet included.
+func (a *performer) listen() {
+	v := a.store.View()
+	var rows []parley.TrayRow
+	err := v.Tray(a.stream, func(r parley.TrayRow) bool {
+		if r.Number > a.heard {
+			rows = append(rows, r)
+		}
+		return true
+	})
+	v.Close()
+	if err != nil {
+		a.t.Error(err)
+	}
+	for _, r := range rows {
+		a.heard = r.Number
+		d, e := a.devise(&deed{heard: true, hears: number(r.Data)})
+		e.Handled = []uint64{r.Number}
+		a.seq++
+		a.append(d, e)
+	}
+}
+
+// trespass says what must be refused: with a wrong number, by a former
+// incarnation, or beginning what exists.
+func (a *performer) trespass() {
+	d, e := a.devise(&deed{doomed: parley.ErrStale})
+	switch a.rng.IntN(3) {
+	case 0:
+		e.Expect++
+	case 1:
+		e.Epoch = a.epoch - 1
+	case 2:
+		if a.seq == 0 {
+			e.Expect++
+			break
+		}
+		d.doomed = parley.ErrExists
+		e.Words = []parley.Word{parley.Bear{Stream: a.stream, Facts: e.Facts}}
+	}
+	a.append(d, e)
+}
+
+// read shows an agent its feed page by page, durable or not shown, and marks
+// what it shows.
+func (w *world) read(agent parley.AgentID, done chan struct{}) {
+	var marked atomic.Int64
+	for from := uint64(0); ; {
+		v := w.store.View()
+		var shown []claim
+		err := v.Feed(agent, from, ^uint64(0), func(e parley.FeedEntry) bool {
+			shown = append(shown, claim{agent: agent, entry: e})
+			return len(shown) < 20
+		})
+		if err == nil && !w.trusting {
+			err = v.Durable(context.Background())
+		}
+		v.Close()
+		if err != nil {
+			w.t.Error(err)
+		}
+		w.claim(shown...)
+		for _, c := range shown {
+			from = c.entry.Position
+			w.mark(c, &marked)
+		}
+		select {
+		case <-done:
+			if marked.Load() == 0 && len(shown) == 0 {
+				return
+			}
+		default:
+		}
+		if len(shown) == 0 {
+			time.Sleep(50 * time.Microsecond)
+		}
+	}
+}
+
+func (w *world) mark(c claim, pending *atomic.Int64) {
+	id := parley.MessageID(c.entry.Ref)
+	pending.Add(1)
+	w.store.Append(&parley.Entry{
+		Slot: c.agent.Slot(), At: testStart,
+		Words: []parley.Word{parley.Mark{Recipient: c.agent, Message: id, Position: c.entry.Position, Marks: parley.Marks{Delivered: 1000}}},
+		Release: func(err error) {
+			if err != nil {
+				w.t.Errorf("mark: %v", err)
+			} else {
+				w.claim(claim{agent: c.agent, message: id, entry: c.entry})
+			}
+			pending.Add(-1)
+		},
+	})
+}
+
+// follow claims what a subscription gives: that is durable without asking.
+func (w *world) follow(agent parley.AgentID, done chan struct{}) {
+	news := make(chan struct{}, 1)
+	sub := w.store.Subscribe(agent, 0, func() {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	})
+	defer sub.Close()
+	for {
+		entries, err := sub.Next(3)
+		if err != nil {
+			w.t.Error(err)
+		}
+		for _, e := range entries {
+			w.claim(claim{agent: agent, entry: e})
+		}
+		if len(entries) > 0 {
+			continue
+		}
+		select {
+		case <-news:
+		case <-done:
+			return
+		}
+	}
+}
