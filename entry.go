@@ -155,8 +155,11 @@ type Put struct{ Row }
 // Bear begins a stream that must not exist yet.
 type Bear struct {
 	Stream Stream
-	Facts  []Fact
-	State  []byte
+	// Fresh says that the stream's id was drawn at random just now: that it
+	// does not exist need not be looked up.
+	Fresh bool
+	Facts []Fact
+	State []byte
 }
 
 // Home is where the feed's agent lives.

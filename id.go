@@ -156,11 +156,14 @@ func RandomEntropy() [10]byte {
 	return b
 }
 
-// CountingEntropy is a deterministic source for tests.
+// CountingEntropy is a deterministic source for tests. The number is both in the
+// bytes that make an id unique and in the last two, which spread slots.
 func CountingEntropy() Entropy {
 	var n atomic.Uint64
 	return func() (b [10]byte) {
-		binary.BigEndian.PutUint64(b[2:], n.Add(1))
+		i := n.Add(1)
+		binary.BigEndian.PutUint64(b[:8], i)
+		binary.BigEndian.PutUint16(b[8:], uint16(i))
 		return b
 	}
 }

@@ -1,4 +1,3 @@
-
 package parley_test
 
 import (

@@ -33,19 +33,24 @@ type ask struct {
 	state    atomic.Int32
 	ready    chan struct{}
 	timer    *time.Timer
+	// room is the space in the journal that was taken for the ask. It is given
+	// back when the ask is answered, be the asker still there or not.
+	room func()
+	pool *askPool
 	// silent asks have nobody waiting.
 	silent bool
 }
 
-var askPool = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return &ask{ready: make(chan struct{}, 1), timer: t}
-}}
+// askPool keeps used cells. Each engine has its own.
+type askPool struct{ cells sync.Pool }
 
-func newAsk(command any, deadline time.Time) *ask {
-	a := askPool.Get().(*ask)
-	a.command, a.deadline = command, deadline
+func (p *askPool) ask(command any, deadline time.Time, room func()) *ask {
+	a, _ := p.cells.Get().(*ask)
+	if a == nil {
+		a = &ask{ready: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), pool: p}
+		a.timer.Stop()
+	}
+	a.command, a.deadline, a.room = command, deadline, room
 	a.state.Store(askPending)
 	return a
 }
@@ -60,11 +65,18 @@ func (a *ask) complete(reply any, err error) {
 		return
 	}
 	a.reply, a.err = reply, err
+	room := a.room
+	if !errors.Is(err, errStopped) {
+		room()
+	}
 	if a.state.CompareAndSwap(askPending, askDone) {
 		a.ready <- struct{}{}
 		return
 	}
-	a.recycle() // the asker has gone
+	if errors.Is(err, errStopped) {
+		room() // nobody is there to ask again
+	}
+	a.recycle()
 }
 
 // wait gives the answer, or ErrOutcomeUnknown when patience runs out.
@@ -85,6 +97,6 @@ func (a *ask) wait(patience time.Duration) (any, error) {
 }
 
 func (a *ask) recycle() {
-	a.command, a.reply, a.err = nil, nil, nil
-	askPool.Put(a)
+	a.command, a.reply, a.err, a.room = nil, nil, nil, nil
+	a.pool.cells.Put(a)
 }

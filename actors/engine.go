@@ -44,6 +44,7 @@ type engine struct {
 	produce  map[parley.StreamKind]func(*engine, *handle) actor.Actor
 	patience time.Duration
 	idleFor  time.Duration
+	asks     askPool
 
 	shards [handleShards]struct {
 		mu      sync.Mutex
@@ -148,18 +149,18 @@ func (e *engine) drop(h *handle, reason error) {
 	}
 }
 
-// ask puts a request to a stream's actor and waits for the answer.
-func (e *engine) ask(s parley.Stream, request any) (any, error) {
+// ask puts a request to a stream's actor and waits for the answer. room is the
+// space that was taken in the journal: it goes back when the request is
+// answered, even where nobody waits for that any more.
+func (e *engine) ask(s parley.Stream, request any, room func()) (any, error) {
 	deadline := e.clock().Add(e.patience)
 	for {
-		if e.draining.Load() {
-			return nil, parley.ErrOverloaded
-		}
 		patience := deadline.Sub(e.clock())
-		if patience <= 0 {
+		if patience <= 0 || e.draining.Load() {
+			room()
 			return nil, parley.ErrOverloaded
 		}
-		a := newAsk(request, deadline)
+		a := e.asks.ask(request, deadline, room)
 		h := e.actor(s)
 		e.system.Root.Send(h.pid, a)
 		reply, err := a.wait(patience)

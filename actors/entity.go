@@ -102,14 +102,14 @@ func (e *entity[S, C, E]) Receive(ctx actor.Context) {
 	switch m := ctx.Message().(type) {
 	case *actor.Started:
 		e.activate()
-	case *actor.Stopping:
-		e.handle.mailbox.close(errStopped)
+	case *actor.Stopping: // by us, or by a fault of the actor system's own
+		e.engine.drop(e.handle, errStopped)
 	case *ask:
 		e.serve(m)
 	case hear:
 		e.guard(nil, e.listen)
 	case sweep:
-		e.retire()
+		e.guard(nil, e.retire)
 	}
 }
 
@@ -231,17 +231,23 @@ func (e *entity[S, C, E]) guard(m *ask, run func() error) {
 }
 
 // retire ends an actor that has been idle and whose every word is durable.
-func (e *entity[S, C, E]) retire() {
-	if e.handle.dropped.Load() || !e.engine.idle(e.handle) || (e.last != nil && !e.last.released()) {
-		return
+func (e *entity[S, C, E]) retire() error {
+	if e.handle.dropped.Load() || !e.engine.idle(e.handle) {
+		return nil
 	}
-	if e.loaded {
-		e.engine.journal.Append(&parley.Entry{
-			Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Expect: e.seq,
-			Retire: true, At: e.engine.clock(),
-		})
+	// One that had nothing to say has learnt no sequence either.
+	if err := e.load(); err != nil {
+		return err
 	}
+	if e.last != nil && !e.last.released() {
+		return nil
+	}
+	e.engine.journal.Append(&parley.Entry{
+		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Expect: e.seq,
+		Retire: true, At: e.engine.clock(),
+	})
 	e.engine.drop(e.handle, errStopped)
+	return nil
 }
 
 func isRefusal(err error) bool {

@@ -24,6 +24,9 @@ type facts struct {
 	// firsts is the first active agent of an organization: right for as long as
 	// that agent is active, for later ones are younger.
 	firsts *otter.Cache[parley.OrgID, parley.AgentID]
+	// names are rows that never change once they are there: slugs, names of
+	// agents, clients. That there is none is never kept.
+	names *otter.Cache[string, parley.AnyID]
 }
 
 // fact is a record and the number of events folded into it. It is shared:
@@ -39,6 +42,7 @@ func newFacts(j Journal) *facts {
 		agents:  newShelf[parley.AgentID, *agent.State](factsMax),
 		orgs:    newShelf[parley.OrgID, *org.State](factsMax),
 		firsts:  otter.Must(&otter.Options[parley.OrgID, parley.AgentID]{MaximumSize: factsMax}),
+		names:   otter.Must(&otter.Options[string, parley.AnyID]{MaximumSize: factsMax}),
 	}
 }
 
@@ -134,13 +138,13 @@ func (n *Node) Org(ctx context.Context, id parley.OrgID) (*org.State, error) {
 
 // OrgBySlug finds an organization by its slug.
 func (n *Node) OrgBySlug(ctx context.Context, slug string) (parley.OrgID, error) {
-	id, err := n.lookup(ctx, parley.SlotOf(slug), parley.SlugTable, []byte(slug))
+	id, err := n.name(ctx, parley.SlotOf(slug), parley.SlugTable, []byte(slug))
 	return parley.OrgID(id), err
 }
 
 // AgentByName finds an agent, active or revoked, by organization and name.
 func (n *Node) AgentByName(ctx context.Context, owner parley.OrgID, name string) (parley.AgentID, error) {
-	id, err := n.lookup(ctx, owner.Slot(), parley.NameTable, nameKey(owner, name))
+	id, err := n.name(ctx, owner.Slot(), parley.NameTable, nameKey(owner, name))
 	return parley.AgentID(id), err
 }
 
@@ -165,8 +169,21 @@ func (n *Node) AgentByPollToken(ctx context.Context, hash []byte) (parley.AgentI
 
 // OrgByClient finds the organization that a credential was made for.
 func (n *Node) OrgByClient(ctx context.Context, client parley.ClientID) (parley.OrgID, error) {
-	id, err := n.lookup(ctx, client.Slot(), parley.ClientTable, client[:])
+	id, err := n.name(ctx, client.Slot(), parley.ClientTable, client[:])
 	return parley.OrgID(id), err
+}
+
+// name is lookup for rows that never change.
+func (n *Node) name(ctx context.Context, slot parley.Slot, table parley.Table, key []byte) (parley.AnyID, error) {
+	k := overlayKey(table, key)
+	if id, ok := n.facts.names.GetIfPresent(k); ok {
+		return id, nil
+	}
+	id, err := n.lookup(ctx, slot, table, key)
+	if err == nil {
+		n.facts.names.Set(k, id)
+	}
+	return id, err
 }
 
 func (n *Node) lookup(ctx context.Context, slot parley.Slot, table parley.Table, key []byte) (id parley.AnyID, err error) {

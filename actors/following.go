@@ -66,15 +66,41 @@ func (n *Node) Follow(agent parley.AgentID, after uint64, notify func()) Subscri
 // Edge is the position up to which an agent's feed is durable.
 func (n *Node) Edge(agent parley.AgentID) uint64 { return n.journal.Edge(agent) }
 
-// Entry reads the message that a feed entry announces, with its marks.
-func (n *Node) Entry(agent parley.AgentID, e parley.FeedEntry) (Message, error) {
-	if e.Record != nil { // live: nothing can have marked it before us but another channel
-		m := Message{Record: &Record{}, Position: e.Position}
-		return m, m.Record.UnmarshalVT(e.Record)
+// Entries calls fn with the messages that feed entries announce, in their order,
+// and with the entries themselves. What fn is told of is durable, marks
+// included. A live entry brings its message along.
+func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []parley.FeedEntry, fn func(parley.FeedEntry, Message) error) error {
+	messages := make([]Message, len(entries))
+	var v View
+	for i, e := range entries {
+		if e.Kind != parley.MessageEntry {
+			continue
+		}
+		var err error
+		if e.Record != nil { // nothing can have marked it before us but another channel
+			messages[i].Record = &Record{}
+			err = messages[i].Record.UnmarshalVT(e.Record)
+		} else {
+			if v == nil {
+				v = n.journal.View()
+				defer v.Close()
+			}
+			messages[i], err = readMessage(v, agent.Slot(), parley.MessageID(e.Ref))
+		}
+		if err != nil {
+			return err
+		}
+		messages[i].Position = e.Position
 	}
-	v := n.journal.View()
-	defer v.Close()
-	m, err := readMessage(v, agent.Slot(), parley.MessageID(e.Ref))
-	m.Position = e.Position
-	return m, err
+	if v != nil {
+		if err := v.Durable(ctx); err != nil {
+			return err
+		}
+	}
+	for i, e := range entries {
+		if err := fn(e, messages[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -65,6 +65,11 @@ func (m *mailbox) PostUserMessage(message any) {
 		refuse(message, parley.ErrOverloaded)
 		return
 	}
+	if m.head > 0 && len(m.user) == cap(m.user) { // make room at the front
+		left := copy(m.user, m.user[m.head:])
+		clear(m.user[left:])
+		m.user, m.head = m.user[:left], 0
+	}
 	m.user = append(m.user, message)
 	m.schedule()
 }

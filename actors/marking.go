@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,18 +13,32 @@ import (
 // markEvery is how long stream writes are gathered before they are marked.
 const markEvery = 5 * time.Millisecond
 
+// marksPerEntry bounds one entry of marks.
+const marksPerEntry = 256
+
 // Mark notes that messages were delivered to, or read by, agent, who received
 // them. It returns when that is on stable storage.
 func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []parley.Mark) error {
 	if len(marks) == 0 {
 		return nil
 	}
-	done := make(chan error, 1)
-	n.journal.Append(n.markEntry(agent, marks, func(err error) { done <- err }))
-	if err := <-done; err != nil {
-		return parley.ErrOverloaded
+	room, err := n.journal.Admit(agent.Slot(), entrySize*len(marks)/8)
+	if err != nil {
+		return err
 	}
-	return nil
+	done := make(chan error, 1)
+	n.journal.Append(n.markEntry(agent, marks, func(err error) { room(); done <- err }))
+	late := time.NewTimer(askPatience)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		if err != nil {
+			return parley.ErrOverloaded
+		}
+		return nil
+	case <-late.C:
+		return parley.ErrOutcomeUnknown
+	}
 }
 
 func (n *Node) markEntry(agent parley.AgentID, marks []parley.Mark, release func(error)) *parley.Entry {
@@ -70,13 +85,26 @@ func (k *marker) flush() {
 	k.waiting = nil
 	k.mu.Unlock()
 	for agent, marks := range waiting {
-		k.node.journal.Append(k.node.markEntry(agent, marks, func(err error) {
-			if err != nil {
-				// The messages stay unseen and are carried again: at least once.
-				k.logger.Warn("marks of a stream were not kept", "agent", agent.String(), "error", err)
-			}
-		}))
+		for chunk := range slices.Chunk(marks, marksPerEntry) {
+			k.keep(agent, chunk)
+		}
 	}
+}
+
+// keep appends marks, or leaves them: then their messages stay unseen and are
+// carried again, which is at least once.
+func (k *marker) keep(agent parley.AgentID, marks []parley.Mark) {
+	room, err := k.node.journal.Admit(agent.Slot(), entrySize*len(marks)/8)
+	if err != nil {
+		k.logger.Warn("marks of a stream were not kept", "agent", agent.String(), "error", err)
+		return
+	}
+	k.node.journal.Append(k.node.markEntry(agent, marks, func(err error) {
+		room()
+		if err != nil {
+			k.logger.Warn("marks of a stream were not kept", "agent", agent.String(), "error", err)
+		}
+	}))
 }
 
 // close writes out what has been gathered.

@@ -99,8 +99,7 @@ func question[R any](n *Node, s parley.Stream, size int, request any) (R, error)
 	if err != nil {
 		return none, err
 	}
-	defer release()
-	reply, err := n.engine.ask(s, request)
+	reply, err := n.engine.ask(s, request, release)
 	if err != nil {
 		return none, err
 	}

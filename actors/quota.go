@@ -36,7 +36,8 @@ func (q *dayQuota) take(j Journal, org parley.OrgID, limit *int, now time.Time) 
 	u := q.of(org)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if day := parley.Day(now); day != u.day {
+	// Turns around midnight may come in either order: the day never goes back.
+	if day := parley.Day(now); day > u.day {
 		v := j.View()
 		defer v.Close()
 		n, err := v.Used(org, day)

@@ -3,6 +3,7 @@ package actors
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"parley"
 	"parley/actors/conversation"
@@ -22,10 +23,14 @@ func (n *Node) Message(ctx context.Context, id parley.MessageID) (Message, error
 }
 
 // MessageFor reads one message as the home of reader has it: a recipient's has
-// its position and its marks at once.
+// its position and its marks at once. Position is 0 while it is on its way.
 func (n *Node) MessageFor(ctx context.Context, reader parley.Slot, id parley.MessageID) (m Message, err error) {
 	err = n.view(ctx, func(v View) error {
 		m, err = readMessage(v, reader, id)
+		if errors.Is(err, parley.ErrNotFound) && reader != id.Slot() { // still on its way there
+			m, err = readMessage(v, id.Slot(), id)
+			m.Position = 0
+		}
 		return err
 	})
 	return m, err
@@ -58,14 +63,14 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 	err = n.view(ctx, func(v View) error {
 		seen, last, bad := 0, uint64(0), error(nil)
 		scan := v.FeedBefore(agent, before, func(e parley.FeedEntry) bool {
-			if e.Kind != parley.MessageEntry {
-				return true
-			}
 			if len(page) == limit || seen == scanMax {
 				next = last
 				return false
 			}
 			seen, last = seen+1, e.Position
+			if e.Kind != parley.MessageEntry {
+				return true
+			}
 			if only != "" && !bytes.Equal(e.Note, note) {
 				return true
 			}

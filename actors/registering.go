@@ -94,7 +94,7 @@ func (n *Node) issueChallenge(t *registrationTurn, c registration.Issue) (any, e
 // forget removes a stream whose time is over, with the timer that said so.
 func (t *turn[S, C, E]) forget(r timerFired) {
 	t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
-	t.entry.Purge = true
+	t.entry.Purge, t.entry.Retire = true, true
 	t.after = append(t.after, func() { t.entity.engine.drop(t.entity.handle, errStopped) })
 }
 
@@ -136,8 +136,17 @@ func bearOrg(c org.Register, now time.Time) (parley.Bear, *org.State, error) {
 }
 
 // begin judges the first command of an aggregate that does not exist yet and
-// gives the word that makes it.
+// gives the word that makes it, with its state.
 func begin[S state, C any, E event](r rules[S, C, E], s parley.Stream, blank S, c C, now time.Time) (parley.Bear, error) {
+	bear, err := beginBare(r, s, blank, c, now)
+	if err == nil {
+		bear.State, err = blank.MarshalVT()
+	}
+	return bear, err
+}
+
+// beginBare is begin without the state: of one event it is as quick to fold.
+func beginBare[S state, C any, E event](r rules[S, C, E], s parley.Stream, blank S, c C, now time.Time) (parley.Bear, error) {
 	events, err := r.decide(blank, c, now)
 	if err != nil {
 		return parley.Bear{}, err
@@ -149,8 +158,7 @@ func begin[S state, C any, E event](r rules[S, C, E], s parley.Stream, blank S, 
 	for _, e := range events {
 		r.evolve(blank, e)
 	}
-	stored, err := blank.MarshalVT()
-	return parley.Bear{Stream: s, Facts: facts, State: stored}, err
+	return parley.Bear{Stream: s, Facts: facts}, nil
 }
 
 // cloned copies a state, so that it can leave its actor.

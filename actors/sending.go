@@ -168,11 +168,11 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 	start := conversation.Start{
 		ID: id, Initiator: s.From, Responder: s.To, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
 	}
-	bear, err := begin(conversationRules, conversationStream(id), &conversation.State{}, conversation.Command(start), t.now)
+	bear, err := beginBare(conversationRules, conversationStream(id), &conversation.State{}, conversation.Command(start), t.now)
 	if err != nil {
 		return nil, err
 	}
-	bear.State = nil // one event is as quick to read
+	bear.Fresh = true
 	record := &Record{
 		Id: message.Bytes(), ConversationId: id.Bytes(), From: s.From.Bytes(), To: s.To.Bytes(),
 		FromOrg: s.FromOrg.Bytes(), ToOrg: s.ToOrg.Bytes(), Type: s.Type, Content: s.Rendered, SelfPayload: s.SelfPayload,

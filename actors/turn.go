@@ -19,6 +19,8 @@ type turn[S state, C any, E event] struct {
 	// behind: the answer rests on rows that others keep, and waits for all that
 	// the journal was told before.
 	behind bool
+	// rests is the entry of a row that the answer rests on, if it is on its way.
+	rests *ticket
 	// after runs when the entry is released without fault, before the answer.
 	after []func()
 }
@@ -71,6 +73,7 @@ func (t *turn[S, C, E]) keep(table parley.Table, key, value []byte) {
 // row reads one of the actor's own rows, its unapplied ones included.
 func (t *turn[S, C, E]) row(table parley.Table, key []byte) ([]byte, bool, error) {
 	if o, ok := t.entity.overlay[overlayKey(table, key)]; ok {
+		t.rests = o.ticket
 		return o.value, !o.gone, nil
 	}
 	return t.entity.engine.journal.Row(t.entry.Slot, table, key)
@@ -89,11 +92,13 @@ func (t *turn[S, C, E]) empty() bool {
 func (t *turn[S, C, E]) finish(release func(error)) {
 	e := t.entity
 	if t.empty() {
-		if e.last == nil {
-			release(nil)
-			return
-		}
-		e.last.then(release)
+		t.restOn(t.rests, func(err error) {
+			if err != nil {
+				release(err)
+				return
+			}
+			t.restOn(e.last, release)
+		})
 		return
 	}
 	e.seq += uint64(len(t.entry.Facts))
@@ -120,6 +125,15 @@ func (t *turn[S, C, E]) finish(release func(error)) {
 		release(err)
 	}
 	e.engine.journal.Append(t.entry)
+}
+
+// restOn calls release when an entry has been released, at once if there is none.
+func (t *turn[S, C, E]) restOn(tk *ticket, release func(error)) {
+	if tk == nil {
+		release(nil)
+		return
+	}
+	tk.then(release)
 }
 
 // remember lays rows over what is applied until their entry is released, and

@@ -110,12 +110,14 @@ func (s *Service) transcript(c *Call, in *api.Transcript) (Rendered, error) {
 			return Rendered{}, err
 		}
 	}
-	_, mine, err := s.conversation(c, in.ID)
+	state, mine, err := s.conversation(c, in.ID)
 	if err != nil {
 		return Rendered{}, err
 	}
 	if acting == nil {
 		acting = mine[0]
+	} else if state.Role(acting.AgentID()) == conversation.NoRole {
+		return Rendered{}, conversation.ErrNotParticipant
 	}
 	list := "transcript " + in.ID.String() + " " + in.Order
 	from := uint64(0)

@@ -74,7 +74,9 @@ func (s *Service) getKeys(c *Call, in *api.GetKeys) (api.AgentKeys, error) {
 // publicAgent is an active agent that anyone may name, by exact id or handle.
 func (s *Service) publicAgent(c *Call, name string) (a *agent.State, err error) {
 	if strings.Contains(name, "@") {
-		a, err = s.agentByHandle(c, name)
+		if a, err = s.agentByHandle(c, name); errors.Is(err, parley.ErrBadHandle) {
+			return nil, parley.ErrBadHandle.With("loc", []any{"path", "id"})
+		}
 	} else {
 		id, malformed := parley.ParseID[parley.AgentID](name)
 		if malformed != nil {

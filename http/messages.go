@@ -38,7 +38,14 @@ func (s *Service) checkType(messageType string) error {
 
 // sendMessage starts a conversation with a message. // spec: POST /messages
 func (s *Service) sendMessage(c *Call, in *api.Send) (Rendered, error) {
-	posted, from, err := s.send(c, in, "api")
+	if err := s.checkType(in.Type); err != nil {
+		return Rendered{}, err
+	}
+	from, err := s.sender(c, in)
+	if err != nil {
+		return Rendered{}, err
+	}
+	posted, err := s.send(c, in, from, "api")
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -56,41 +63,33 @@ func renderPosted(c *Call, p actors.Posted, from *agent.State) Rendered {
 	return out
 }
 
-// send resolves who speaks to whom, asks the sender's actor, and gives the
+// send resolves to whom from speaks, asks the sender's actor, and gives the
 // stored message.
-func (s *Service) send(c *Call, in *api.Send, via string) (actors.Posted, *agent.State, error) {
-	if err := s.checkType(in.Type); err != nil {
-		return actors.Posted{}, nil, err
-	}
-	from, err := s.sender(c, in)
-	if err != nil {
-		return actors.Posted{}, nil, err
-	}
+func (s *Service) send(c *Call, in *api.Send, from *agent.State, via string) (actors.Posted, error) {
 	e := &envelope{
 		Type: in.Type, Payload: in.EncryptedPayload, Version: in.EncryptionVersion, SigningKid: in.SenderSigningKid,
 		Metadata: in.Metadata, ContentType: in.ContentType, Schema: in.PayloadSchema, Attestations: in.SenderAttestations,
 		SelfPayload: in.SelfEncryptedPayload, Via: via, IdempotencyKey: in.IdempotencyKey, MessageSignature: in.MessageSignature,
 	}
 	if err := s.checkSignatures(c, e, from); err != nil {
-		return actors.Posted{}, nil, err
+		return actors.Posted{}, err
 	}
 	to, err := s.recipient(c, in)
 	if err != nil && !errors.Is(err, parley.ErrNotFound) {
-		return actors.Posted{}, nil, err
+		return actors.Posted{}, err
 	}
-	request := actors.DirectSend{From: from.AgentID(), ToKnown: to != nil, Metadata: compact(in.ConversationMetadata)}
+	request := actors.DirectSend{From: from.AgentID(), ToKnown: to != nil, Metadata: in.ConversationMetadata}
 	if to != nil {
 		request.To, request.ToRevoked = to.AgentID(), to.Revoked()
 		request.ToGroupsOnly = to.GetIncomingPolicy() == agent.GroupsOnly
 	}
 	if err := s.parentOf(c, in, from, &request); err != nil {
-		return actors.Posted{}, nil, err
+		return actors.Posted{}, err
 	}
 	if request.Content, err = s.contentOf(c, e, from, to); err != nil {
-		return actors.Posted{}, nil, err
+		return actors.Posted{}, err
 	}
-	posted, err := s.Node.Send(c.Context(), request)
-	return posted, from, err
+	return s.Node.Send(c.Context(), request)
 }
 
 // sender is whom from_handle names, else whom the header does, else the
@@ -167,7 +166,15 @@ func (s *Service) checkSignatures(c *Call, e *envelope, from *agent.State) error
 	if len(e.Attestations) == 0 {
 		return nil
 	}
-	err := auth.CheckAttestations(e.Attestations, func(kid string) ([]byte, bool) { return s.attestationKey(c, kid) })
+	var unsure error
+	err := auth.CheckAttestations(e.Attestations, func(kid string) ([]byte, bool) {
+		key, known, err := s.attestationKey(c, kid)
+		unsure = errors.Join(unsure, err)
+		return key, known
+	})
+	if unsure != nil {
+		return unsure
+	}
 	bad := (*auth.AttestationError)(nil)
 	if errors.As(err, &bad) {
 		loc := []any{"body", "sender_attestations"}
@@ -181,24 +188,30 @@ func (s *Service) checkSignatures(c *Call, e *envelope, from *agent.State) error
 
 // attestationKey is the Ed25519 key that a key id names: a thumbprint, or a DID
 // URL of an agent here, whose fragment may be a thumbprint.
-func (s *Service) attestationKey(c *Call, kid string) ([]byte, bool) {
+func (s *Service) attestationKey(c *Call, kid string) (key []byte, known bool, err error) {
 	var a *agent.State
 	wanted := kid
 	if slug, name, fragment, ok := auth.ParseAgentDID(kid, s.Domain); ok {
 		handle := parley.Handle{Name: name, Slug: slug, Domain: s.Domain}
-		a, _ = s.agentByHandle(c, handle.String())
+		a, err = s.agentByHandle(c, handle.String())
 		wanted = fragment
-	} else if id, err := s.Node.AgentByKid(c.Context(), kid); err == nil {
-		a, _ = s.Node.Agent(c.Context(), id)
+	} else {
+		var id parley.AgentID
+		if id, err = s.Node.AgentByKid(c.Context(), kid); err == nil {
+			a, err = s.Node.Agent(c.Context(), id)
+		}
 	}
-	if a == nil {
-		return nil, false
+	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrBadHandle) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
 	}
 	if curve, raw, ok := a.KeyByKid(wanted); ok {
-		return raw, curve == parley.Ed25519
+		return raw, curve == parley.Ed25519, nil
 	}
 	// A DID URL whose fragment is no thumbprint means the current key.
-	return a.GetSigningKey(), wanted != kid
+	return a.GetSigningKey(), wanted != kid, nil
 }
 
 // replyMessage continues the conversation of a message. // spec: POST /messages/{id}/reply
@@ -237,7 +250,7 @@ func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
 		if err != nil {
 			return Rendered{}, err
 		}
-		request.Reads, request.Position = true, mine.Position
+		request.Reads, request.Position = mine.Position != 0, mine.Position
 	}
 	if request.Content, err = s.contentOf(c, e, from, to); err != nil {
 		return Rendered{}, err
@@ -328,6 +341,9 @@ func (s *Service) carry(c *Call, m actors.Message, reads bool) (actors.Message, 
 	if err != nil {
 		return m, err
 	}
+	if m.Position == 0 {
+		return m, nil // on its way to the recipient: what follows marks it
+	}
 	mark, fresh := s.markOf(c, &m, reads)
 	if !fresh {
 		return m, nil
@@ -389,11 +405,4 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 		cursor = s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, next))
 	}
 	return Rendered{JSON: appendPage(page, viewer{org: c.Caller.Org, agent: in.ID}, cursor)}, nil
-}
-
-func compact(object api.Object) []byte {
-	if len(object) == 0 {
-		return nil
-	}
-	return appendCompact(nil, []byte(object))
 }

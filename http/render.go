@@ -52,7 +52,7 @@ func (s *Service) content(c *Call, e *envelope, from *agent.State) []byte {
 	if len(e.Attestations) == 0 {
 		b = append(b, `null`...)
 	} else {
-		b = appendCompact(b, jsontext.Value(e.Attestations))
+		b = append(b, e.Attestations...)
 	}
 	b = appendText(append(b, `,"sender_handle":`...), e.senderHandle)
 	b = appendText(append(b, `,"recipient_handle":`...), e.recipientHandle)
@@ -76,14 +76,13 @@ func (s *Service) appendMetadata(b []byte, c *Call, e *envelope, from *agent.Sta
 	return append(b, `}}`...)
 }
 
-// appendMembers appends an object's members, compact and each followed by a
-// comma, but for the one of a name. The object has been judged valid.
+// appendMembers appends an object's members, each followed by a comma, but for
+// the one of a name. The object is valid and compact, as the binder leaves it.
 func appendMembers(b []byte, object api.Object, without string) []byte {
 	if len(object) <= 2 {
 		return b
 	}
-	compact := appendCompact(nil, jsontext.Value(object))
-	for rest := compact[1 : len(compact)-1]; len(rest) > 0; {
+	for rest := object[1 : len(object)-1]; len(rest) > 0; {
 		name := valueEnd(rest)
 		value := name + 1 + valueEnd(rest[name+1:])
 		if plain, err := jsontext.AppendUnquote(nil, rest[:name]); err != nil || string(plain) != without {
@@ -124,14 +123,6 @@ func valueEnd(b []byte) int {
 		}
 	}
 	return len(b)
-}
-
-func appendCompact(b []byte, v jsontext.Value) []byte {
-	v = v.Clone()
-	if v.Compact() != nil {
-		return append(b, `null`...)
-	}
-	return append(b, v...)
 }
 
 // viewer is who reads a message.

@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"strings"
 
@@ -36,6 +37,10 @@ type ServiceOptions struct {
 	Poll limit.Poll
 	// Quotas of the trust tiers.
 	Quotas QuotaProfile
+	// Limits holds callers to rates; false is for deployments of one's own.
+	Limits bool
+	// Logger hears of defects.
+	Logger *slog.Logger
 }
 
 // Service answers the endpoints. // spec: Endpoints
@@ -44,6 +49,7 @@ type Service struct {
 	started     int64
 	pollAddress *limit.Limiter
 	pollToken   *limit.Limiter
+	rates       rates
 	streams     *streams
 }
 
@@ -52,6 +58,9 @@ func NewService(o ServiceOptions) *Service {
 	s := &Service{ServiceOptions: o, started: o.Clock().Unix()}
 	s.pollAddress = limit.New(o.Poll.PerAddress, pollWindow, o.Poll.PerAddress, o.Clock)
 	s.pollToken = limit.New(o.Poll.PerToken, pollWindow, o.Poll.PerToken, o.Clock)
+	if o.Limits {
+		s.rates = newRates(o.Clock)
+	}
 	s.streams = newStreams(s)
 	return s
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -32,14 +32,13 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 	if a.Revoked() {
 		return errRevokedAgent
 	}
-	if limit := s.Quotas.limit(c.Caller.Tier, quotaStreams); limit != nil {
-		if used := s.streams.of(in.ID); used >= *limit {
-			return actors.ErrQuotaExceeded.With("quota", quotaStreams).With("limit", *limit).With("used", used).With("resets_at", nil)
-		}
-	}
 	start, err := s.resume(c, in)
 	if err != nil {
 		return err
+	}
+	limit := s.Quotas.limit(c.Caller.Tier, quotaStreams)
+	if used, ok := s.streams.take(in.ID, limit); !ok {
+		return actors.ErrQuotaExceeded.With("quota", quotaStreams).With("limit", *limit).With("used", used).With("resets_at", nil)
 	}
 	st := &agentStream{
 		streams: s.streams, agent: in.ID, caller: c.Caller,
@@ -112,9 +111,10 @@ func (st *agentStream) open(conn net.Conn, opening []byte, after uint64) {
 		conn = raw.UnsafeConn()
 	}
 	st.conn = conn
+	defer st.contain()
 	_ = conn.SetDeadline(time.Time{})
 	if st.write(opening) != nil {
-		_ = conn.Close()
+		st.end()
 		return
 	}
 	st.touch()
@@ -154,6 +154,7 @@ func (st *agentStream) wake() {
 
 // pump writes until there is nothing left to write.
 func (st *agentStream) pump() {
+	defer st.contain()
 	for {
 		if err := st.drain(); err != nil {
 			st.end()
@@ -163,6 +164,14 @@ func (st *agentStream) pump() {
 			return
 		}
 		st.pumping.Store(pumpRunning)
+	}
+}
+
+// contain keeps a defect to the stream that met it.
+func (st *agentStream) contain() {
+	if cause := recover(); cause != nil {
+		st.streams.service.Logger.Error("stream failed", "agent", st.agent.String(), "panic", cause, "stack", string(debug.Stack()))
+		st.end()
 	}
 }
 
@@ -185,65 +194,68 @@ func (st *agentStream) drain() error {
 	}
 }
 
+// gathering is what goes out in one write.
+type gathering struct {
+	bytes   []byte
+	carried []parley.Mark
+}
+
 // send writes entries and notes the messages among them as carried once they
 // are out.
 func (st *agentStream) send(entries []parley.FeedEntry) error {
-	var buffer []byte
-	var carried []parley.Mark
-	flush := func() error {
-		if len(buffer) == 0 {
+	var g gathering
+	err := st.streams.service.Node.Entries(context.Background(), st.agent, entries, func(e parley.FeedEntry, m actors.Message) error {
+		st.gather(&g, e, m)
+		if len(g.bytes) < streamBuffer {
 			return nil
 		}
-		if err := st.write(buffer); err != nil {
-			return err
-		}
-		for _, m := range carried {
-			m.Marks.Delivered = st.streams.service.Clock().UnixMilli()
-			st.streams.service.Node.MarkSoon(m)
-		}
-		st.touch()
-		buffer, carried, st.beats = buffer[:0], carried[:0], 0
-		return nil
+		return st.flush(&g)
+	})
+	if err != nil {
+		return err
 	}
-	for _, e := range entries {
-		var err error
-		if buffer, carried, err = st.appendEvent(buffer, carried, e); err != nil {
-			return err
-		}
-		if len(buffer) >= streamBuffer {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return flush()
+	return st.flush(&g)
 }
 
-// appendEvent renders one entry of the feed.
-func (st *agentStream) appendEvent(b []byte, carried []parley.Mark, e parley.FeedEntry) ([]byte, []parley.Mark, error) {
+// gather renders one entry of the feed.
+func (st *agentStream) gather(g *gathering, e parley.FeedEntry, m actors.Message) {
 	switch e.Kind {
 	case parley.StatusEntry:
-		b = appendID(append(b, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
-		b = appendText(append(b, `,"status":`...), string(e.Note))
-		return append(b, "}\n\n"...), carried, nil
+		g.bytes = appendID(append(g.bytes, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
+		g.bytes = appendText(append(g.bytes, `,"status":`...), string(e.Note))
+		g.bytes = append(g.bytes, "}\n\n"...)
 	case parley.MessageEntry:
-		m, err := st.streams.service.Node.Entry(st.agent, e)
-		if err != nil {
-			return b, carried, err
-		}
 		if m.Marks.Delivered != 0 && e.Position <= st.unseenUpTo {
-			return b, carried, nil // carried before this stream began
+			return // carried before this stream began
 		}
 		if m.Marks.Delivered == 0 {
-			carried = append(carried, parley.Mark{
+			g.carried = append(g.carried, parley.Mark{
 				Recipient: st.agent, Message: m.Record.MessageID(), Position: e.Position,
 			})
 		}
-		b, _ = m.Record.MessageID().AppendText(append(b, "id: "...))
-		b = appendMessage(append(b, "\nevent: message\ndata: "...), m, viewer{org: st.caller.Org, agent: st.agent})
-		return append(b, "\n\n"...), carried, nil
+		g.bytes, _ = m.Record.MessageID().AppendText(append(g.bytes, "id: "...))
+		g.bytes = append(g.bytes, "\nevent: message\ndata: "...)
+		g.bytes = appendMessage(g.bytes, m, viewer{org: st.caller.Org, agent: st.agent})
+		g.bytes = append(g.bytes, "\n\n"...)
 	}
-	return b, carried, nil
+}
+
+// flush writes what is gathered; only what is written counts as carried.
+func (st *agentStream) flush(g *gathering) error {
+	if len(g.bytes) == 0 {
+		return nil
+	}
+	if err := st.write(g.bytes); err != nil {
+		return err
+	}
+	at := st.streams.service.Clock().UnixMilli()
+	for _, m := range g.carried {
+		m.Marks.Delivered = at
+		st.streams.service.Node.MarkSoon(m)
+	}
+	st.touch()
+	g.bytes, g.carried, st.beats = g.bytes[:0], g.carried[:0], 0
+	return nil
 }
 
 // heartbeat writes one if it is due; the last of a row ends the stream.
@@ -278,177 +290,8 @@ func (st *agentStream) end() {
 		return
 	}
 	st.streams.remove(st)
-	st.feed.Close()
+	if st.feed != nil {
+		st.feed.Close()
+	}
 	_ = st.conn.Close()
-}
-
-// streams is all open streams and the wheel that beats for them.
-type streams struct {
-	service *Service
-	began   time.Time
-	mu      sync.Mutex
-	open    map[*agentStream]struct{}
-	wheel   [wheelSlots]map[*agentStream]struct{}
-	closed  bool
-	stop    chan struct{}
-	once    sync.Once
-}
-
-// wheelSlots is more seconds than a heartbeat is away.
-const wheelSlots = 32
-
-const heartbeatSeconds = int64(parley.HeartbeatEvery / time.Second)
-
-func newStreams(s *Service) *streams {
-	return &streams{service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, stop: make(chan struct{})}
-}
-
-// second is the wheel's time. It follows the monotonic clock: a correction of the
-// wall clock neither stops the wheel nor spins it.
-func (r *streams) second() int64 { return int64(r.service.Clock().Sub(r.began) / time.Second) }
-
-// add registers a stream and starts the wheel with the first.
-func (r *streams) add(st *agentStream) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return false
-	}
-	r.once.Do(func() { go r.turn() })
-	r.open[st] = struct{}{}
-	r.schedule(st, st.active.Load()+heartbeatSeconds)
-	return true
-}
-
-func (r *streams) schedule(st *agentStream, due int64) {
-	slot := &r.wheel[due%wheelSlots]
-	if *slot == nil {
-		*slot = map[*agentStream]struct{}{}
-	}
-	(*slot)[st] = struct{}{}
-}
-
-func (r *streams) remove(st *agentStream) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.open, st)
-	for i := range r.wheel {
-		delete(r.wheel[i], st)
-	}
-}
-
-// turn moves the wheel on every second.
-func (r *streams) turn() {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	last := r.second()
-	for {
-		select {
-		case <-r.stop:
-			return
-		case <-tick.C:
-		}
-		now := r.second()
-		for last = max(last, now-wheelSlots); last < now; {
-			last++
-			for _, st := range r.due(last) {
-				st.visit(now)
-			}
-		}
-	}
-}
-
-// due takes the streams of one second off the wheel.
-func (r *streams) due(second int64) []*agentStream {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	slot := r.wheel[second%wheelSlots]
-	r.wheel[second%wheelSlots] = nil
-	list := make([]*agentStream, 0, len(slot))
-	for st := range slot {
-		list = append(list, st)
-	}
-	return list
-}
-
-// visit looks after a stream: may it go on, and is a heartbeat due.
-func (st *agentStream) visit(now int64) {
-	if !st.streams.permitted(st) {
-		st.end()
-		return
-	}
-	due := st.active.Load() + heartbeatSeconds
-	if due <= now {
-		st.beat.Store(true)
-		st.wake()
-		due = now + heartbeatSeconds
-	}
-	st.streams.mu.Lock()
-	defer st.streams.mu.Unlock()
-	if _, open := st.streams.open[st]; open {
-		st.streams.schedule(st, due)
-	}
-}
-
-// permitted reports whether the stream's agent and credential are still live. A
-// token that has expired does not cut a stream.
-func (r *streams) permitted(st *agentStream) bool {
-	ctx, s := context.Background(), r.service
-	a, err := s.Node.Agent(ctx, st.agent)
-	if err != nil || a.Revoked() {
-		return err != nil && !errors.Is(err, parley.ErrNotFound)
-	}
-	o, err := s.Node.Org(ctx, st.caller.Org)
-	if err != nil {
-		return !errors.Is(err, parley.ErrNotFound)
-	}
-	return o.Credential(st.caller.ClientID).Live()
-}
-
-// of counts an agent's streams.
-func (r *streams) of(agent parley.AgentID) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for st := range r.open {
-		if st.agent == agent {
-			n++
-		}
-	}
-	return n
-}
-
-// endIf ends the streams that may not go on, at once. Those that other nodes
-// serve, and those that open meanwhile, are found by the wheel.
-func (r *streams) endIf(over func(*agentStream) bool) {
-	r.mu.Lock()
-	var ended []*agentStream
-	for st := range r.open {
-		if over(st) {
-			ended = append(ended, st)
-		}
-	}
-	r.mu.Unlock()
-	for _, st := range ended {
-		st.end()
-	}
-}
-
-// close ends every stream and takes no more.
-func (r *streams) close() {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return
-	}
-	r.closed = true
-	close(r.stop)
-	r.mu.Unlock()
-	r.endIf(func(*agentStream) bool { return true })
-}
-
-// OpenStreams is the number of open streams.
-func (s *Service) OpenStreams() int {
-	s.streams.mu.Lock()
-	defer s.streams.mu.Unlock()
-	return len(s.streams.open)
 }

@@ -36,7 +36,7 @@ func (s *Service) syncMessage(c *Call, in *api.Sync) (Rendered, error) {
 		}
 	})
 	defer feed.Close()
-	posted, from, err := s.send(c, &in.Send, "sync")
+	posted, err := s.send(c, &in.Send, from, "sync")
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -78,10 +78,8 @@ func (w *waiter) wait(patience time.Duration, repeated bool) error {
 		if err != nil {
 			return err
 		}
-		for _, e := range entries {
-			if err := w.see(e); err != nil || w.reply != nil || w.closed != "" {
-				return err
-			}
+		if err := w.service.Node.Entries(w.call.Context(), w.from.AgentID(), entries, w.see); err != nil {
+			return err
 		}
 		if len(entries) > 0 {
 			continue
@@ -114,8 +112,11 @@ func (w *waiter) lookBack() error {
 	return err
 }
 
-// see looks at one entry of the sender's feed.
-func (w *waiter) see(e parley.FeedEntry) error {
+// see looks at one entry of the sender's feed, until one has settled the matter.
+func (w *waiter) see(e parley.FeedEntry, m actors.Message) error {
+	if w.reply != nil || w.closed != "" {
+		return nil
+	}
 	if e.Kind == parley.StatusEntry {
 		status, known := conversation.ParseStatus(string(e.Note))
 		if known && status.Terminal() && parley.ConversationID(e.Ref) == w.message.Conversation() {
@@ -123,9 +124,8 @@ func (w *waiter) see(e parley.FeedEntry) error {
 		}
 		return nil
 	}
-	m, err := w.service.Node.Entry(w.from.AgentID(), e)
-	if err != nil || m.Record.Conversation() != w.message.Conversation() {
-		return err
+	if m.Record.Conversation() != w.message.Conversation() {
+		return nil
 	}
 	return w.take(m)
 }

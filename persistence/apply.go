@@ -3,6 +3,7 @@ package persistence
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -15,8 +16,9 @@ import (
 type application struct {
 	j     *journal
 	batch *pebble.Batch
-	// born are the streams begun in this batch, with their lengths.
-	born     map[parley.Stream]uint64
+	// lengths are those of streams that this batch began or let go: the store
+	// does not show them yet.
+	lengths  map[parley.Stream]uint64
 	counts   map[string]uint64
 	counter  uint64
 	lanesIn  []bool
@@ -46,48 +48,49 @@ func (a *application) apply(it *item) error {
 // check judges an entry: does its speaker still speak for the stream, and do
 // the streams it begins not exist yet.
 func (a *application) check(e *parley.Entry) (refusal, err error) {
-	if e.Activate {
-		return nil, a.activate(e)
+	have, known := a.j.activations[e.Stream]
+	switch {
+	case e.Activate && known && have.epoch > e.Epoch:
+		return parley.ErrStale, nil
+	case e.Activate || e.Stream.Zero():
+	case !known || have.epoch != e.Epoch || have.seq != e.Expect:
+		return parley.ErrStale, nil
 	}
-	if !e.Stream.Zero() {
-		have, known := a.j.activations[e.Stream]
-		if !known || have.epoch != e.Epoch || have.seq != e.Expect {
-			return parley.ErrStale, nil
-		}
-	}
-	for _, w := range e.Words {
+	for i, w := range e.Words {
 		bear, ok := w.(parley.Bear)
-		if !ok || !a.j.store.SameHome(e.Slot, bear.Stream.Slot()) {
+		if !ok || bear.Fresh || !a.j.store.SameHome(e.Slot, bear.Stream.Slot()) {
 			continue
 		}
 		seq, err := a.length(bear.Stream)
 		if err != nil {
 			return nil, err
 		}
-		if seq != 0 {
+		if seq != 0 || slices.ContainsFunc(e.Words[:i], begins(bear.Stream)) {
 			return parley.ErrExists, nil
 		}
+	}
+	if e.Activate {
+		return nil, a.activate(e)
 	}
 	return nil, nil
 }
 
-// activate makes e's epoch the one that speaks for its stream, unless a later
-// one does. A reborn stream keeps the sequence its predecessor reached, also
-// where that is not committed yet.
+// begins recognizes the word that begins s.
+func begins(s parley.Stream) func(parley.Word) bool {
+	return func(w parley.Word) bool {
+		bear, ok := w.(parley.Bear)
+		return ok && bear.Stream == s
+	}
+}
+
+// activate makes e's epoch the one that speaks for its stream. A reborn stream
+// keeps the sequence its predecessor reached, also where that is not committed yet.
 func (a *application) activate(e *parley.Entry) error {
-	have, known := a.j.activations[e.Stream]
-	if known && have.epoch > e.Epoch {
-		return nil
+	seq, err := a.length(e.Stream)
+	if err == nil {
+		a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: seq}
 	}
-	seq := have.seq
-	if !known {
-		var err error
-		if seq, err = a.length(e.Stream); err != nil {
-			return err
-		}
-	}
-	a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: seq}
-	return nil
+	return err
 }
 
 // length is the number of events of a stream, this batch included.
@@ -95,10 +98,18 @@ func (a *application) length(s parley.Stream) (uint64, error) {
 	if have, ok := a.j.activations[s]; ok {
 		return have.seq, nil
 	}
-	if n, ok := a.born[s]; ok {
+	if n, ok := a.lengths[s]; ok {
 		return n, nil
 	}
 	return streamLength(a.j.store.db, s)
+}
+
+// remember keeps the length of a stream for the rest of the batch.
+func (a *application) remember(s parley.Stream, n uint64) {
+	if a.lengths == nil {
+		a.lengths = map[parley.Stream]uint64{}
+	}
+	a.lengths[s] = n
 }
 
 // streamLength reads the number of the last event of a stream. A stream that
@@ -123,10 +134,6 @@ func streamLength(r pebble.Reader, s parley.Stream) (uint64, error) {
 func (a *application) write(it *item) error {
 	e := it.Entry
 	stamp := a.arrival(e.At)
-	if e.Retire {
-		delete(a.j.activations, e.Stream)
-		return nil
-	}
 	if err := a.writeStream(e, stamp); err != nil {
 		return err
 	}
@@ -151,6 +158,10 @@ func (a *application) write(it *item) error {
 			a.counts = map[string]uint64{}
 		}
 		a.counts[string(quotaKey(a.j.number, c.Org, c.Day))] += uint64(c.N)
+	}
+	if e.Retire {
+		a.remember(e.Stream, a.j.activations[e.Stream].seq)
+		delete(a.j.activations, e.Stream)
 	}
 	return nil
 }
@@ -257,7 +268,7 @@ func (a *application) perform(it *item, w parley.Word, at int64) error {
 	case parley.Put:
 		return a.writeRow(&w.Row)
 	case parley.Bear:
-		return a.bear(w, at)
+		return a.bear(it, w, at)
 	}
 	return fmt.Errorf("persistence: unknown word %T", w)
 }
@@ -281,8 +292,12 @@ func (a *application) announce(it *item, w parley.Announce, at int64) error {
 // writeRecord keeps a message for those who live in this home; position is
 // where its recipient's feed has it, 0 if that is elsewhere.
 func (a *application) writeRecord(slot parley.Slot, r parley.Record, position uint64) error {
-	value := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(r.Data)), position)
-	return a.batch.Set(residentKey(recordFamily, slot, r.ID), append(value, r.Data...), nil)
+	k := residentKey(recordFamily, slot, r.ID)
+	op := a.batch.SetDeferred(len(k), 8+len(r.Data))
+	copy(op.Key, k)
+	binary.BigEndian.PutUint64(op.Value, position)
+	copy(op.Value[8:], r.Data)
+	return op.Finish()
 }
 
 // mark merges marks and strikes the message from what its recipient has not seen.
@@ -300,15 +315,19 @@ func (a *application) mark(w parley.Mark) error {
 	return a.batch.Delete(feedKey(unseenFamily, w.Recipient, w.Position), nil)
 }
 
-func (a *application) bear(w parley.Bear, at int64) error {
+// bear begins a stream. Whether it exists was judged with the entry, but for a
+// word that came by lane: too late to refuse, it leaves what exists as it is.
+func (a *application) bear(it *item, w parley.Bear, at int64) error {
+	if it.lane != nil {
+		if n, err := a.length(w.Stream); err != nil || n != 0 {
+			return err
+		}
+	}
 	if have, ok := a.j.activations[w.Stream]; ok {
 		have.seq = uint64(len(w.Facts))
 		a.j.activations[w.Stream] = have
 	}
-	if a.born == nil {
-		a.born = map[parley.Stream]uint64{}
-	}
-	a.born[w.Stream] = uint64(len(w.Facts))
+	a.remember(w.Stream, uint64(len(w.Facts)))
 	return a.writeFacts(w.Stream, 0, w.Facts, w.State, at)
 }
 

@@ -236,13 +236,13 @@ func (s *sight) keepsPromise(c claim) {
 func reopened(w *world, i image) []string {
 	s, err := Open(crashDir, testOptions(i.fs, 0))
 	if err != nil {
-		if len(i.known) == 0 {
-			return nil // taken before the first opening was complete
-		}
 		return []string{"lost: " + err.Error()}
 	}
-	faults := inspect(w, s, i.known, false)
-	if err := s.Start(ignoreTray, ignoreTimer); err != nil {
+	var faults []string
+	if s.Journals() > 1 {
+		faults = inspect(w, s, i.known, false)
+	}
+	if err := startQuietly(s); err != nil {
 		faults = append(faults, err.Error())
 	}
 	for deadline := 0; lanesBusy(s); deadline++ {
@@ -269,4 +269,3 @@ func lanesBusy(s *Store) bool {
 	}
 	return false
 }
-

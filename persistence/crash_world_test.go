@@ -34,7 +34,7 @@ func testClock() time.Time { return testStart }
 func testOptions(fs vfs.FS, journals int) Options {
 	return Options{
 		FS: fs, Journals: journals, Clock: testClock, Logger: slog.New(slog.DiscardHandler),
-		CacheBytes: 1 << 20, MemTableBytes: 96 << 10,
+		CacheBytes: 1 << 20, MemTableBytes: 48 << 10,
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 const (
 	// wheelTick is how late a timer may be.
 	wheelTick = time.Second
-	// timersPerTick bounds how many actors one tick wakes.
+	// timersPerTick bounds how many actors one tick wakes. The next tick goes on
+	// from there: timers that cannot be handled hold up no others.
 	timersPerTick = 256
 	// forgetEvery is how often past days of idempotency keys are looked for.
 	forgetEvery = time.Hour
@@ -85,13 +86,19 @@ func (j *journal) fireTimers(now time.Time) error {
 	v := j.store.View()
 	defer v.Close()
 	low := metaKey(timerFamily, j.number, 0)
+	if j.fired != nil {
+		low = append(j.fired, 0) // those before have had their turn
+	}
 	high := timerKey(j.number, uint64(now.UnixMilli())+1, parley.Stream{})
 	fired := 0
+	j.fired = nil
 	return v.scan(low, high, false, func(k, _ []byte) (bool, error) {
 		due := int64(binary.BigEndian.Uint64(k[5:]))
 		s := parley.Stream{Kind: parley.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:30])}
 		j.store.onTimer(s, time.UnixMilli(due).UTC())
-		fired++
+		if fired++; fired == timersPerTick {
+			j.fired = append([]byte(nil), k...)
+		}
 		return fired < timersPerTick, nil
 	})
 }

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -36,6 +37,11 @@ type journal struct {
 	lanesIn     []uint64                     // per source: last number applied
 	acked       []laneAck                    // per target: applied there, rows not yet deleted
 
+	// syncing is since when the acker waits for the disk, Unix nanoseconds; 0 if
+	// it does not.
+	syncing atomic.Int64
+	// fired is the timer at which the last tick stopped. Housekeeping's own.
+	fired []byte
 	// edge is the last position that is durable, set before it is published.
 	edge watermark
 }
@@ -144,11 +150,9 @@ func (j *journal) acknowledge() {
 	defer j.store.loops.Done()
 	for f := range j.inFlight {
 		if f.number != 0 {
-			if !j.store.opts.Unsynced {
-				if err := f.batch.SyncWait(); err != nil {
-					j.store.opts.Fatal(err)
-					return
-				}
+			if err := j.sync(f); err != nil {
+				j.store.opts.Fatal(err)
+				return
 			}
 			// One write-ahead log: what was committed before is durable too.
 			j.store.durable.raise(f.number)
@@ -159,6 +163,16 @@ func (j *journal) acknowledge() {
 		}
 		_ = f.batch.Close()
 	}
+}
+
+// sync waits for the disk, and has others see since when.
+func (j *journal) sync(f *flight) error {
+	if j.store.opts.Unsynced {
+		return nil
+	}
+	j.syncing.Store(j.store.opts.Clock().UnixNano())
+	defer j.syncing.Store(0)
+	return f.batch.SyncWait()
 }
 
 // release publishes what a durable item said and answers its speaker.
@@ -196,8 +210,19 @@ func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 const stallPatience = time.Second
 
 func (s *Store) overloaded(j *journal) bool {
-	if since := s.Stalled(); !since.IsZero() && s.opts.Clock().Sub(since) > stallPatience {
-		return true
+	return !s.Stalled().IsZero() || s.lanesFull(j)
+}
+
+// Stalled is since when the disk takes nothing, zero if it does: the engine
+// stalls writes, or a sync hangs, for longer than stallPatience.
+func (s *Store) Stalled() time.Time {
+	now := s.opts.Clock()
+	oldest := s.stalled.Load()
+	for _, j := range s.journals {
+		oldest = earliest(oldest, j.syncing.Load())
 	}
-	return s.lanesFull(j)
+	if since := time.Unix(0, oldest).UTC(); oldest != 0 && now.Sub(since) > stallPatience {
+		return since
+	}
+	return time.Time{}
 }

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,10 +46,11 @@ type settlement struct {
 	release func(error)
 }
 
-func (s *settlement) done() { s.once.Do(func() { s.timer.Stop(); s.release(nil) }) }
+func (s *settlement) done() { s.once.Do(func() { s.release(nil) }) }
 
 func (s *settlement) arrived() {
 	if s.left.Add(-1) == 0 {
+		s.timer.Stop()
 		s.done()
 	}
 }
@@ -68,6 +70,9 @@ func (it *item) pack(source, target int, w parley.Word) {
 	p.words = append(p.words, w)
 	if say, ok := w.(parley.Announce); ok && say.Kind == parley.MessageEntry {
 		id := parley.MessageID(say.Ref)
+		if slices.ContainsFunc(p.records, func(r parley.Record) bool { return r.ID == id }) {
+			return
+		}
 		p.records = append(p.records, parley.Record{ID: id, Data: it.record(id)})
 	}
 }
@@ -99,7 +104,8 @@ func (j *journal) dispatch(it *item) {
 	}
 }
 
-// send hands a durable parcel to its target.
+// send hands a durable parcel to its target. A target that is closing takes no
+// more: the parcel lies in its lane and is sent again at the next opening.
 func (j *journal) send(p *parcel, settled func()) {
 	ack := &j.acked[p.target]
 	p.arrived = func() {
@@ -111,7 +117,9 @@ func (j *journal) send(p *parcel, settled func()) {
 	for _, r := range p.records {
 		cost += len(r.Data)
 	}
-	j.store.journals[p.target].queue.push(&item{Entry: &parley.Entry{}, lane: p, cost: cost})
+	if !j.store.journals[p.target].queue.push(&item{Entry: &parley.Entry{}, lane: p, cost: cost}) {
+		settled()
+	}
 }
 
 // applyParcel applies a parcel that came by lane, unless it was applied before.

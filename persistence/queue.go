@@ -10,11 +10,8 @@ import (
 // item is an entry on its way, or the part of one that a lane carries.
 type item struct {
 	*parley.Entry
-	slot parley.Slot
 	// lane is set on parts that came by lane.
 	lane *parcel
-	// settle gathers what the entry's parts elsewhere still owe it.
-	settle *settlement
 	// cost in bytes, for batching.
 	cost int
 	err  error

@@ -123,7 +123,7 @@ func Open(dir string, opts Options) (*Store, error) {
 // openEngine opens Pebble. A new database is closed and opened once more: only
 // then is its write-ahead log written in the format that tells rot from a torn tail.
 func (s *Store) openEngine(dir string) error {
-	if err := s.opts.FS.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDirectory(s.opts.FS, dir); err != nil {
 		return fmt.Errorf("data directory %s: %w", dir, err)
 	}
 	lock, err := pebble.LockDirectory(dir, s.opts.FS)
@@ -142,6 +142,31 @@ func (s *Store) openEngine(dir string) error {
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("data directory %s cannot be opened: %w", dir, err), lock.Close())
+	}
+	return nil
+}
+
+// makeDirectory makes dir and what it lies in, and syncs every directory that
+// got an entry by that: a loss of power must not take away the path to the data.
+func makeDirectory(fs vfs.FS, dir string) error {
+	parents := []string{fs.PathDir(dir)}
+	for p := parents[0]; p != fs.PathDir(p); p = fs.PathDir(p) {
+		if _, err := fs.Stat(p); err == nil {
+			break
+		}
+		parents = append(parents, fs.PathDir(p))
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, p := range parents {
+		parent, err := fs.OpenDir(p)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(parent.Sync(), parent.Close()); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -271,15 +296,7 @@ func (s *Store) SameHome(a, b parley.Slot) bool { return s.home(a) == s.home(b) 
 
 // Append hands an entry to its journal. It never blocks and never fails at
 // once: what becomes of the entry is told through its Release.
-func (s *Store) Append(e *parley.Entry) { s.home(e.Slot).append(&item{Entry: e, slot: e.Slot}) }
-
-// Stalled is since when the engine has stalled writes, zero if it does not.
-func (s *Store) Stalled() time.Time {
-	if ns := s.stalled.Load(); ns != 0 {
-		return time.Unix(0, ns).UTC()
-	}
-	return time.Time{}
-}
+func (s *Store) Append(e *parley.Entry) { s.home(e.Slot).append(&item{Entry: e}) }
 
 // Close writes out what was appended, releases it and closes the directory.
 func (s *Store) Close() error {

@@ -1,8 +1,11 @@
 package persistence
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -18,6 +21,9 @@ type View struct {
 	applied uint64
 }
 
+// durablePatience is how long a reader waits for a disk that hangs.
+const durablePatience = 5 * time.Second
+
 // View opens a view. It must be closed.
 func (s *Store) View() *View {
 	snap := s.db.NewSnapshot()
@@ -29,7 +35,7 @@ func (v *View) Close() { _ = v.snap.Close() }
 
 // Durable returns once everything that the view shows is on stable storage.
 func (v *View) Durable(ctx context.Context) error {
-	if err := v.store.durable.wait(ctx, v.applied); err != nil {
+	if !v.store.durable.wait(ctx, v.applied, durablePatience) {
 		return parley.ErrOverloaded
 	}
 	return nil
@@ -110,6 +116,9 @@ func (v *View) Marks(slot parley.Slot, id parley.MessageID) (parley.Marks, error
 // Feed calls fn with agent's feed entries of positions (from, upTo], oldest
 // first, until fn returns false.
 func (v *View) Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error {
+	if from >= upTo {
+		return nil
+	}
 	return v.feed(agent, from+1, upTo, false, fn)
 }
 
@@ -148,9 +157,9 @@ func (v *View) Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte,
 	high := after(low)
 	switch {
 	case beyond != nil && reverse:
-		high = rowKey(slot, table, beyond)
+		high = slices.MinFunc([][]byte{high, rowKey(slot, table, beyond)}, bytes.Compare)
 	case beyond != nil:
-		low = append(rowKey(slot, table, beyond), 0)
+		low = slices.MaxFunc([][]byte{low, append(rowKey(slot, table, beyond), 0)}, bytes.Compare)
 	}
 	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) { return fn(k[head:], value), nil })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // watermark is a number that grows, and those who wait for it to.
@@ -38,23 +39,26 @@ func (w *watermark) raise(level uint64) {
 	w.waiters = kept
 }
 
-// wait returns when the mark has reached level.
-func (w *watermark) wait(ctx context.Context, level uint64) error {
+// wait reports whether the mark has reached level within patience and ctx.
+func (w *watermark) wait(ctx context.Context, level uint64, patience time.Duration) bool {
 	if w.level.Load() >= level {
-		return nil
+		return true
 	}
 	w.mu.Lock()
 	if w.level.Load() >= level {
 		w.mu.Unlock()
-		return nil
+		return true
 	}
 	ready := make(chan struct{})
 	w.waiters = append(w.waiters, waiter{level, ready})
 	w.mu.Unlock()
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	select {
 	case <-ready:
-		return nil
+		return true
+	case <-late.C:
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return false
 }

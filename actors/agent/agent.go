@@ -232,14 +232,17 @@ var (
 	ErrRevoked             = parley.ErrGone.Saying("The agent has been revoked.")
 	ErrNameImmutable       = parley.Refuse(parley.Conflict, "name_immutable", "An agent's name cannot change, because its handle is built on it.")
 	ErrIdempotencyMismatch = parley.Refuse(parley.Conflict, "idempotency_mismatch", "The Idempotency-Key was used for a send of another type or to another recipient.")
-	ErrSenderRevoked       = parley.ErrNotOwner.Saying("The acting agent is not an active agent of your organization.")
-	ErrUnknownRecipient    = parley.ErrNotFound.Saying("There is no such recipient.")
-	ErrRecipientRevoked    = parley.ErrGone.Saying("The recipient has been revoked.")
-	ErrUnknownParent       = parley.ErrNotFound.Saying("There is no such parent conversation.")
-	ErrNotInParent         = parley.ErrNotOwner.Saying("The sender takes no part in the parent conversation.")
-	ErrOutgoingPolicy      = parley.Refuse(parley.Forbidden, "outgoing_policy", "The sender's outgoing policy allows messages to groups only.")
-	ErrIncomingPolicy      = parley.Refuse(parley.Forbidden, "incoming_policy", "The recipient's incoming policy allows messages through groups only.")
-	ErrSelfMessage         = parley.Refuse(parley.Unprocessable, "self_message", "An agent cannot send a message to itself.")
+	// ErrNotHere: whoever asks knows that the sender exists, so it is on its
+	// way from the organization that made it.
+	ErrNotHere          = parley.ErrOverloaded.Saying("The sender is being created. Try again shortly.")
+	ErrSenderRevoked    = parley.ErrNotOwner.Saying("The acting agent is not an active agent of your organization.")
+	ErrUnknownRecipient = parley.ErrNotFound.Saying("There is no such recipient.")
+	ErrRecipientRevoked = parley.ErrGone.Saying("The recipient has been revoked.")
+	ErrUnknownParent    = parley.ErrNotFound.Saying("There is no such parent conversation.")
+	ErrNotInParent      = parley.ErrNotOwner.Saying("The sender takes no part in the parent conversation.")
+	ErrOutgoingPolicy   = parley.Refuse(parley.Forbidden, "outgoing_policy", "The sender's outgoing policy allows messages to groups only.")
+	ErrIncomingPolicy   = parley.Refuse(parley.Forbidden, "incoming_policy", "The recipient's incoming policy allows messages through groups only.")
+	ErrSelfMessage      = parley.Refuse(parley.Unprocessable, "self_message", "An agent cannot send a message to itself.")
 )
 
 // Decide judges c against s and returns the events that make it true, or the
@@ -368,7 +371,9 @@ func judgeSend(s *State, c Send) error {
 	switch {
 	case c.Prior != nil:
 		return c.Prior.judge(c)
-	case !s.Exists() || s.Revoked():
+	case !s.Exists():
+		return ErrNotHere
+	case s.Revoked():
 		return ErrSenderRevoked
 	case !c.RecipientKnown:
 		return ErrUnknownRecipient

@@ -138,10 +138,11 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand,
 		Version: thisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
 		TierAtSolve: tier, Poll: limit.Poll(cfg.PollLimit), Quotas: parleyhttp.Quotas(cfg.QuotaProfile),
+		Limits: cfg.QuotaProfile == "public", Logger: slog.Default(),
 	})
 	h.doors, err = parleyhttp.New(parleyhttp.Options{
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
-		NewRequestID: newRequestID, Brand: cfg.Brand, Version: thisBuild().Version,
+		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: thisBuild().Version,
 	})
 	if err != nil {
 		return err

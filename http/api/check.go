@@ -20,5 +20,10 @@ func (in *Send) Check() []FieldError {
 			fault("to_handle", "the handle should be of the form agent@org.domain")
 		}
 	}
+	if in.FromHandle != nil {
+		if h, err := parley.ParseHandle(*in.FromHandle); err != nil || h.Group {
+			fault("from_handle", "the handle should be of the form agent@org.domain")
+		}
+	}
 	return faults
 }

@@ -98,11 +98,7 @@ func (v *variant) stop() error {
 		return nil
 	}
 	defer func() { _ = os.RemoveAll(v.dir) }()
-	err := v.server.drain(15 * time.Second)
-	if v.server.log.has("panic") || v.server.log.has("goroutine 1 [") {
-		err = errors.Join(err, errors.New("the log speaks of a panic"))
-	}
-	if err != nil {
+	if err := errors.Join(v.server.drain(15*time.Second), v.server.log.trouble()); err != nil {
 		return fmt.Errorf("%w\n%s", err, v.server.log.tail())
 	}
 	return nil

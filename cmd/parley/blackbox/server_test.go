@@ -65,7 +65,16 @@ func (o *output) text() string {
 	return o.said.String()
 }
 
-func (o *output) has(word string) bool { return strings.Contains(o.text(), word) }
+// trouble is an error when the process spoke of a defect, whatever it answered.
+func (o *output) trouble() error {
+	said := o.text()
+	for _, word := range []string{"panic", "fatal error", "goroutine 1 [", "DATA RACE"} {
+		if strings.Contains(said, word) {
+			return fmt.Errorf("the log speaks of: %s", word)
+		}
+	}
+	return nil
+}
 
 func (o *output) tail() string {
 	said := o.text()
@@ -136,6 +145,9 @@ func start(t testing.TB, flags ...string) *server {
 	}
 	t.Cleanup(func() {
 		s.kill()
+		if err := s.log.trouble(); err != nil {
+			t.Error(err)
+		}
 		if t.Failed() {
 			t.Log(s.log.tail())
 		}

@@ -1,0 +1,216 @@
+package actors
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"parley"
+)
+
+// taker takes what a mailbox hands out.
+type taker struct {
+	mu    sync.Mutex
+	taken []any
+	pause chan struct{} // if set, each message waits for it
+}
+
+func (k *taker) InvokeUserMessage(m any) {
+	if k.pause != nil {
+		<-k.pause
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.taken = append(k.taken, m)
+}
+
+func (k *taker) InvokeSystemMessage(m any)               { k.InvokeUserMessage(m) }
+func (k *taker) EscalateFailure(reason any, message any) {}
+func (k *taker) count() int                              { k.mu.Lock(); defer k.mu.Unlock(); return len(k.taken) }
+
+func openMailbox(k *taker) *mailbox {
+	m := newMailbox()
+	m.RegisterHandlers(k, actor.NewDefaultDispatcher(300))
+	m.open()
+	return m
+}
+
+// post puts an ask into a mailbox and gives the ask.
+func post(m *mailbox, pool *askPool) *ask {
+	a := pool.ask(look{}, time.Now().Add(time.Minute), func() {})
+	m.PostUserMessage(a)
+	return a
+}
+
+func TestAFullMailboxRefusesAtOnce(t *testing.T) {
+	k, pool := &taker{pause: make(chan struct{})}, &askPool{}
+	m := openMailbox(k)
+	post(m, pool)
+	eventually(t, "the first is being handled", func() bool { return m.UserMessageCount() == 0 })
+	var waiting []*ask
+	for range mailboxMax {
+		waiting = append(waiting, post(m, pool))
+	}
+	for range 100 {
+		if _, err := post(m, pool).wait(time.Minute); !errors.Is(err, parley.ErrOverloaded) {
+			t.Fatalf("beyond the bound: %v", err)
+		}
+	}
+	for _, a := range waiting {
+		if a.state.Load() != askPending {
+			t.Fatal("one that was taken has been answered")
+		}
+	}
+	if !m.hint() {
+		t.Error("a full mailbox takes no hint")
+	}
+	close(k.pause)
+	eventually(t, "all are handled", func() bool { return k.count() == mailboxMax+2 })
+	if _, first := k.taken[1].(hear); !first {
+		t.Errorf("the hint was handled after %T", k.taken[1])
+	}
+	if a := post(m, pool); a.state.Load() != askPending {
+		t.Error("an emptied mailbox refuses")
+	}
+}
+
+func TestAClosedMailboxRefusesWhatWaitsAndWhatComes(t *testing.T) {
+	k, pool := &taker{}, &askPool{}
+	m := newMailbox() // shut: all wait
+	m.RegisterHandlers(k, actor.NewDefaultDispatcher(300))
+	var waiting []*ask
+	for range 10 {
+		waiting = append(waiting, post(m, pool))
+	}
+	m.PostUserMessage(sweep{})
+	m.hint()
+	if !m.close(errStopped) {
+		t.Error("a hint that nobody took is forgotten")
+	}
+	for _, a := range append(waiting, post(m, pool)) {
+		if _, err := a.wait(time.Minute); !errors.Is(err, errStopped) {
+			t.Fatalf("refused with %v", err)
+		}
+	}
+	if m.hint() || m.close(errStopped) {
+		t.Error("a closed mailbox takes hints")
+	}
+	m.open()
+	m.PostSystemMessage(&actor.Stop{})
+	eventually(t, "system messages pass", func() bool { return k.count() == 1 })
+}
+
+// TestAMailboxKeepsOrderAndLosesNothing posts from many sides while it is closed.
+func TestAMailboxKeepsOrderAndLosesNothing(t *testing.T) {
+	const posters, each = 16, 500
+	var handled, refused atomic.Int64
+	pool := &askPool{}
+	k := &answering{handled: &handled, last: map[int]int{}, t: t}
+	m := newMailbox()
+	m.RegisterHandlers(k, actor.NewDefaultDispatcher(300))
+	m.open()
+	var posting sync.WaitGroup
+	for p := range posters {
+		posting.Go(func() {
+			for n := range each {
+				a := pool.ask([2]int{p, n + 1}, time.Now().Add(time.Minute), func() {})
+				m.PostUserMessage(a)
+				switch _, err := a.wait(time.Minute); {
+				case errors.Is(err, errStopped):
+					refused.Add(1)
+				case err != nil:
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+	eventually(t, "half is through", func() bool { return handled.Load() > posters*each/2 })
+	m.close(errStopped)
+	posting.Wait()
+	if sum := handled.Load() + refused.Load(); sum != posters*each {
+		t.Errorf("%d asks came to %d answers", posters*each, sum)
+	}
+	if refused.Load() == 0 {
+		t.Error("the mailbox was closed too late to refuse anything")
+	}
+}
+
+// answering answers every ask and looks at the order in which they come.
+type answering struct {
+	t       *testing.T
+	handled *atomic.Int64
+	last    map[int]int
+}
+
+func (k *answering) InvokeUserMessage(m any) {
+	a := m.(*ask)
+	said := a.command.([2]int)
+	if said[1] <= k.last[said[0]] {
+		k.t.Errorf("poster %d: %d after %d", said[0], said[1], k.last[said[0]])
+	}
+	k.last[said[0]] = said[1]
+	k.handled.Add(1)
+	a.complete(nil, nil)
+}
+func (k *answering) InvokeSystemMessage(any)  {}
+func (k *answering) EscalateFailure(_, _ any) {}
+
+// TestACellNeverTakesTheAnswerOfItsFormerLife races answers against deadlines
+// over a few cells that are used again and again.
+func TestACellNeverTakesTheAnswerOfItsFormerLife(t *testing.T) {
+	pool := &askPool{}
+	var inTime, late, rooms atomic.Int64
+	var asking sync.WaitGroup
+	const askers, each = 8, 2000
+	for asker := range askers {
+		asking.Go(func() {
+			for n := range each {
+				mine := asker*each + n
+				a := pool.ask(mine, time.Now().Add(time.Minute), func() { rooms.Add(1) })
+				patience := time.Duration(n%40) * time.Microsecond
+				go func() {
+					time.Sleep(20 * time.Microsecond)
+					a.complete(mine, nil)
+				}()
+				switch reply, err := a.wait(patience); {
+				case errors.Is(err, parley.ErrOutcomeUnknown):
+					late.Add(1)
+				case err != nil || reply != mine:
+					t.Errorf("ask %d got %v, %v", mine, reply, err)
+					return
+				default:
+					inTime.Add(1)
+				}
+			}
+		})
+	}
+	asking.Wait()
+	if inTime.Load() == 0 || late.Load() == 0 {
+		t.Errorf("%d answers in time, %d late: the race was none", inTime.Load(), late.Load())
+	}
+	eventually(t, "all room is given back, once", func() bool { return rooms.Load() == askers*each })
+}
+
+// TestRoomIsHeldUntilTheAnswer: who asks again keeps its room, who gave up
+// leaves it with the answer.
+func TestRoomIsHeldUntilTheAnswer(t *testing.T) {
+	pool, rooms := &askPool{}, 0
+	room := func() { rooms++ }
+	a := pool.ask(1, time.Time{}, room)
+	a.complete(nil, errStopped)
+	if _, err := a.wait(time.Minute); !errors.Is(err, errStopped) || rooms != 0 {
+		t.Errorf("refused with %v, %d rooms given back", err, rooms)
+	}
+	a = pool.ask(1, time.Time{}, room)
+	if _, err := a.wait(0); !errors.Is(err, parley.ErrOutcomeUnknown) || rooms != 0 {
+		t.Errorf("gave up with %v, %d rooms given back", err, rooms)
+	}
+	a.complete(nil, errStopped)
+	if rooms != 1 {
+		t.Errorf("%d rooms given back when the abandoned ask was refused", rooms)
+	}
+}

@@ -1,0 +1,162 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley"
+)
+
+// restless has actors leave memory as soon as nobody speaks to them, and counts
+// how often they come to life.
+func restless(activations *atomic.Int64) []option {
+	return []option{
+		withTuning(func(n *Node) { n.engine.idleFor = time.Nanosecond }),
+		withWrap(func(j Journal) Journal { return &counting{Journal: j, activations: activations} }),
+	}
+}
+
+type counting struct {
+	Journal
+	activations *atomic.Int64
+}
+
+func (c *counting) Append(e *parley.Entry) {
+	if e.Activate {
+		c.activations.Add(1)
+	}
+	c.Journal.Append(e)
+}
+
+// sweeping sends idle actors away until the test has ended.
+func (r *rig) sweeping() (stop func()) {
+	done, swept := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(swept)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				r.node.engine.sweepOnce()
+			}
+		}
+	}()
+	return func() { close(done); <-swept }
+}
+
+// TestPassivationLosesNothing has actors leave and return some ten thousand
+// times while 64 callers speak to them. Every acknowledged message is there
+// once, every text that is there was said once, and nobody is left in doubt.
+func TestPassivationLosesNothing(t *testing.T) {
+	const callers, conversations = 64, 200
+	wanted := int64(10_000)
+	if testing.Short() {
+		wanted = 1_000
+	}
+	var activations atomic.Int64
+	r := newRig(t, restless(&activations)...)
+	owner, ids := r.agents("acme", 100)
+	firsts := make([]*Record, conversations)
+	for i := range firsts {
+		firsts[i] = must(r.send(direct(owner, ids[i%100], ids[(i+1)%100], fmt.Sprintf("first %d", i), "")))(t).Message
+	}
+	stop := r.sweeping()
+	var mu sync.Mutex
+	said := map[parley.ConversationID]map[string]parley.MessageID{}
+	var calling sync.WaitGroup
+	for caller := range callers {
+		calling.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(caller), 7))
+			for turn := 0; activations.Load() < wanted; turn++ {
+				first := firsts[random.IntN(conversations)]
+				text := fmt.Sprintf("caller %d turn %d", caller, turn)
+				p, err := r.reply(answerTo(owner, first, text, ""))
+				if err != nil {
+					t.Errorf("reply: %v", err)
+					return
+				}
+				mu.Lock()
+				if said[first.Conversation()] == nil {
+					said[first.Conversation()] = map[string]parley.MessageID{}
+				}
+				said[first.Conversation()][text] = p.Message.MessageID()
+				mu.Unlock()
+				// A refusal answers too, and only once.
+				if _, err := r.node.ChangeStatus(context.Background(), ChangeStatus{
+					Conversation: first.Conversation(), By: []parley.AgentID{first.Sender()}, Status: "submitted",
+				}); !errors.Is(err, parley.Refuse(parley.Conflict, "invalid_transition", "")) {
+					t.Errorf("status: %v", err)
+					return
+				}
+			}
+		})
+	}
+	calling.Wait()
+	stop()
+	for _, first := range firsts {
+		checkSaid(t, r, first, said[first.Conversation()])
+	}
+	t.Logf("%d activations", activations.Load())
+}
+
+// checkSaid holds a transcript against what was acknowledged: the first
+// message, then each of the others once, ids ascending.
+func checkSaid(t *testing.T, r *rig, first *Record, said map[string]parley.MessageID) {
+	t.Helper()
+	list := r.transcript(first.Conversation())
+	if len(list) != len(said)+1 {
+		t.Fatalf("the transcript has %d messages, %d were acknowledged", len(list)-1, len(said))
+	}
+	last := first.MessageID()
+	for i, m := range list {
+		id := m.Record.MessageID()
+		if i == 0 && id != last || i > 0 && (said[string(m.Record.Content)] != id || string(id[:]) <= string(last[:])) {
+			t.Fatalf("message %d of the transcript is %s %q", i, id, m.Record.Content)
+		}
+		delete(said, string(m.Record.Content))
+		last = id
+	}
+	v := r.store.View()
+	defer v.Close()
+	next := uint64(1)
+	if err := v.Events(conversationStream(first.Conversation()), 1, false, func(seq uint64, _ int64, _ parley.Fact) bool {
+		if seq != next {
+			t.Errorf("event %d where %d should be", seq, next)
+		}
+		next++
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPassivationLeavesNothingBehind looks at what stays in memory when all
+// actors have left.
+func TestPassivationLeavesNothingBehind(t *testing.T) {
+	var activations atomic.Int64
+	r := newRig(t, restless(&activations)...)
+	owner, ids := r.agents("acme", 50)
+	for i := range 200 {
+		must(r.send(direct(owner, ids[i%50], ids[(i+7)%50], "hello", "")))(t)
+	}
+	eventually(t, "all actors have left", func() bool { r.node.engine.sweepOnce(); return r.node.Live() == 0 })
+	for i := range r.node.engine.shards {
+		if n := len(r.node.engine.handlesOf(i)); n != 0 {
+			t.Errorf("shard %d still has %d handles", i, n)
+		}
+	}
+	eventually(t, "the actor system has forgotten them", func() bool {
+		processes := 0
+		for _, bucket := range r.node.engine.system.ProcessRegistry.LocalPIDs.LocalPIDs {
+			processes += bucket.Count()
+		}
+		return processes < 10 // its own
+	})
+}

@@ -1,0 +1,266 @@
+package actors
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"parley"
+)
+
+// TestNothingLeavesBeforeWhatItRestsOn withholds an entry and looks for
+// anything that says that it was made: answers, refusals, looks.
+func TestNothingLeavesBeforeWhatItRestsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := tallies(t, 1)
+		s := streamOf(1)
+		if a := <-asking(e, s, look{}); a.reply != uint64(0) || a.err != nil {
+			t.Fatalf("an empty tally answers %v", a)
+		}
+		l.hold(true)
+		added := asking(e, s, add(5))
+		synctest.Wait()
+		refused := asking(e, s, add(13))
+		looked := asking(e, s, look{})
+		synctest.Wait()
+		if !none(added, refused, looked) {
+			t.Fatal("something left before the entry was durable")
+		}
+		more := asking(e, s, add(2))
+		synctest.Wait()
+		late := asking(e, s, look{})
+		synctest.Wait()
+		l.letGo(1)
+		synctest.Wait()
+		if a := <-added; a.reply != uint64(5) || a.err != nil {
+			t.Errorf("the addition came to %v", a)
+		}
+		if a := <-refused; !errors.Is(a.err, errOdd) {
+			t.Errorf("the refusal came to %v", a)
+		}
+		if a := <-looked; a.reply != uint64(5) {
+			t.Errorf("the look came to %v", a)
+		}
+		if !none(more, late) {
+			t.Error("the second entry's answers left with the first entry")
+		}
+		l.letGo(1)
+		if a := <-late; a.reply != uint64(7) {
+			t.Errorf("the late look came to %v", a)
+		}
+		<-more
+	})
+}
+
+// TestAFailedEntryTakesDownWhatRestsOnIt has the journal refuse an entry: who
+// rested on it does not know the outcome, who comes after is served from rows.
+func TestAFailedEntryTakesDownWhatRestsOnIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := tallies(t, 1)
+		s := streamOf(1)
+		<-asking(e, s, add(1))
+		l.hold(true)
+		l.mu.Lock()
+		l.fail = parley.ErrStale
+		l.mu.Unlock()
+		var resting []<-chan answer
+		for _, request := range []any{add(5), add(13), look{}, add(6), look{}} {
+			resting = append(resting, asking(e, s, request))
+			synctest.Wait()
+		}
+		if !none(resting...) {
+			t.Fatal("something left before the entry was judged")
+		}
+		entered, leave := make(chan struct{}), make(chan struct{})
+		busy := asking(e, s, hold{entered, leave})
+		<-entered
+		queued := asking(e, s, look{}) // not served by the life that failed
+		synctest.Wait()
+		l.hold(false)
+		l.letGo(2)
+		synctest.Wait()
+		for i, place := range resting {
+			if a := <-place; !errors.Is(a.err, parley.ErrOutcomeUnknown) {
+				t.Errorf("request %d came to %v", i, a)
+			}
+		}
+		close(leave)
+		if a := <-queued; a.reply != uint64(1) || a.err != nil {
+			t.Errorf("the queued look came to %v", a)
+		}
+		if a := <-busy; !errors.Is(a.err, parley.ErrOutcomeUnknown) {
+			t.Errorf("what the failed life still answered came to %v", a)
+		}
+		if a := <-asking(e, s, add(4)); a.reply != uint64(5) {
+			t.Errorf("after the failure an addition came to %v", a)
+		}
+	})
+}
+
+// TestAPanicIsAnsweredAtOnce: the actor goes, with all that the panic may have
+// half changed; what waits for it is served by the next life.
+func TestAPanicIsAnsweredAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := tallies(t, 1)
+		s := streamOf(1)
+		<-asking(e, s, add(3))
+		l.hold(true)
+		held := asking(e, s, add(4))
+		synctest.Wait()
+		entered, leave := make(chan struct{}), make(chan struct{})
+		busy := asking(e, s, hold{entered, leave})
+		<-entered
+		spoiled := asking(e, s, spoil{})
+		synctest.Wait()
+		queued := asking(e, s, look{})
+		synctest.Wait()
+		close(leave)
+		synctest.Wait()
+		if a := <-spoiled; !errors.Is(a.err, parley.ErrInternal) {
+			t.Errorf("a panic is answered with %v", a)
+		}
+		if !none(held, busy) {
+			t.Error("a panic let go what was withheld")
+		}
+		l.hold(false)
+		l.letGo(1)
+		if a := <-held; a.reply != uint64(7) || a.err != nil {
+			t.Errorf("what was appended before the panic came to %v", a)
+		}
+		if a := <-queued; a.reply != uint64(7) || a.err != nil {
+			t.Errorf("what waited behind the panic came to %v", a)
+		}
+		<-busy
+	})
+}
+
+// TestDamagedRowsAreInternal: what cannot be read is a defect of ours, told as
+// such to everyone who asks, and the process lives on.
+func TestDamagedRowsAreInternal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := tallies(t, 1)
+		l.stream(streamOf(1)).state = []byte("rot")
+		l.stream(streamOf(2)).facts = []parley.Fact{{Tag: 1, Data: []byte("rot")}}
+		for n := byte(1); n <= 2; n++ {
+			for range 3 {
+				if a := <-asking(e, streamOf(n), look{}); !errors.Is(a.err, parley.ErrInternal) {
+					t.Errorf("damaged tally %d answers %v", n, a)
+				}
+			}
+		}
+		if a := <-asking(e, streamOf(3), add(1)); a.err != nil {
+			t.Errorf("a sound tally answers %v", a)
+		}
+		l.mu.Lock()
+		l.streams[streamOf(1)] = &ledgerStream{}
+		l.mu.Unlock()
+		if a := <-asking(e, streamOf(1), add(1)); a.reply != uint64(1) || a.err != nil {
+			t.Errorf("a mended tally answers %v", a)
+		}
+	})
+}
+
+// TestALateAnswerLeavesTheOutcomeOpen has the asker give up first.
+func TestALateAnswerLeavesTheOutcomeOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := tallies(t, 1)
+		s := streamOf(1)
+		<-asking(e, s, add(1))
+		l.hold(true)
+		began := time.Now()
+		late := asking(e, s, add(2))
+		if a := <-late; !errors.Is(a.err, parley.ErrOutcomeUnknown) || time.Since(began) != askPatience {
+			t.Errorf("after %v the ask came to %v", time.Since(began), a)
+		}
+		entered, leave := make(chan struct{}), make(chan struct{})
+		busy := asking(e, s, hold{entered, leave})
+		<-entered
+		waiting := asking(e, s, add(100))
+		<-busy
+		<-waiting
+		time.Sleep(1) // past its deadline
+		close(leave)
+		synctest.Wait()
+		l.hold(false)
+		l.letGo(1)
+		if a := <-asking(e, s, look{}); a.reply != uint64(3) {
+			t.Errorf("an addition that nobody waited for any more was made: %v", a)
+		}
+	})
+}
+
+// TestWordsAreHeardOnceWhateverBecomesOfTheHint tells numbers to a tally while
+// it comes and goes.
+func TestWordsAreHeardOnceWhateverBecomesOfTheHint(t *testing.T) {
+	e, l := tallies(t, 3)
+	e.idleFor = time.Nanosecond
+	s := streamOf(1)
+	stop, swept := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(swept)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				e.sweepOnce()
+			}
+		}
+	}()
+	const words = 5000
+	for n := 1; n <= words; n++ {
+		l.tell(s, 1)
+		e.hint(s)
+		if n%100 != 0 {
+			continue
+		}
+		// Nobody asks: the hint alone must have it heard.
+		eventually(t, "the tray is empty", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return len(l.stream(s).tray) == 0
+		})
+	}
+	close(stop)
+	<-swept
+	if sum, err := e.ask(s, look{}, func() {}); sum != uint64(words) || err != nil {
+		t.Errorf("%d words of 1 came to %v, %v", words, sum, err)
+	}
+}
+
+// TestStatesAreStoredAlsoByShortLives: a life of one event after another stores
+// the state as often as one long life does.
+func TestStatesAreStoredAlsoByShortLives(t *testing.T) {
+	const every = 4
+	e, l := tallies(t, every)
+	s := streamOf(1)
+	for n := range 20 {
+		if _, err := e.ask(s, add(1), func() {}); err != nil {
+			t.Fatal(err)
+		}
+		l.mu.Lock()
+		behind := uint64(len(l.stream(s).facts)) - l.stream(s).stored
+		l.mu.Unlock()
+		if behind >= every {
+			t.Fatalf("after %d events the stored state is %d behind", n+1, behind)
+		}
+		e.drop(e.actor(s), errStopped)
+	}
+}
+
+// TestAnActorBornLateIsFound asks for what is not there yet: the actor in
+// memory does not take that for granted for ever.
+func TestAnActorBornLateIsFound(t *testing.T) {
+	e, l := tallies(t, 1)
+	s := streamOf(1)
+	if sum, err := e.ask(s, look{}, func() {}); sum != uint64(0) || err != nil {
+		t.Fatalf("an unborn tally answers %v, %v", sum, err)
+	}
+	l.mu.Lock() // as another's entry does
+	l.stream(s).facts = []parley.Fact{{Tag: 1, Data: []byte{7: 9}}}
+	l.mu.Unlock()
+	if sum, err := e.ask(s, add(1), func() {}); sum != uint64(10) || err != nil {
+		t.Errorf("born meanwhile, it answers %v, %v", sum, err)
+	}
+}

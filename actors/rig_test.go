@@ -1,0 +1,247 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/registration"
+	"parley/persistence"
+)
+
+// hand is a clock that is turned by hand.
+type hand struct{ nanos atomic.Int64 }
+
+func newHand(at time.Time) *hand {
+	h := &hand{}
+	h.nanos.Store(at.UnixNano())
+	return h
+}
+
+func (h *hand) now() time.Time          { return time.Unix(0, h.nanos.Load()).UTC() }
+func (h *hand) advance(d time.Duration) { h.nanos.Add(int64(d)) }
+
+var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+
+// stored is a Store as the actors see a journal.
+type stored struct{ *persistence.Store }
+
+func (j stored) View() View { return j.Store.View() }
+
+func (j stored) Follow(agent parley.AgentID, after uint64, notify func()) Subscription {
+	return j.Subscribe(agent, after, notify)
+}
+
+// rig is a node over a journal in memory.
+type rig struct {
+	t        testing.TB
+	journals int
+	clock    parley.Clock
+	entropy  parley.Entropy
+	tune     func(*Node)
+	wrap     func(Journal) Journal
+
+	fs    *vfs.MemFS
+	store *persistence.Store
+	node  *Node
+}
+
+// option alters a rig before it is opened.
+type option func(*rig)
+
+func withJournals(n int) option               { return func(r *rig) { r.journals = n } }
+func withClock(c parley.Clock) option         { return func(r *rig) { r.clock = c } }
+func withTuning(f func(*Node)) option         { return func(r *rig) { r.tune = f } }
+func withWrap(f func(Journal) Journal) option { return func(r *rig) { r.wrap = f } }
+
+func newRig(t testing.TB, options ...option) *rig {
+	r := &rig{t: t, journals: 1, clock: time.Now, entropy: parley.CountingEntropy(), fs: vfs.NewMem()}
+	for _, o := range options {
+		o(r)
+	}
+	r.open()
+	t.Cleanup(func() { r.close() })
+	return r
+}
+
+func (r *rig) open() {
+	r.t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	store, err := persistence.Open("data", persistence.Options{
+		FS: r.fs, Journals: r.journals, Clock: r.clock, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
+		// Pebble's own shutdown must not take the test process along.
+		Fatal: func(err error) { panic(err) },
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	j := Journal(stored{store})
+	if r.wrap != nil {
+		j = r.wrap(j)
+	}
+	r.store, r.node = store, New(Options{Journal: j, Clock: r.clock, Entropy: r.entropy, Logger: logger})
+	if r.tune != nil {
+		r.tune(r.node)
+	}
+	if err := r.node.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) close() {
+	if r.node == nil {
+		return
+	}
+	r.node.Close()
+	if err := r.store.Close(); err != nil {
+		r.t.Error(err)
+	}
+	r.node = nil
+}
+
+// restart closes everything and opens it on the same files.
+func (r *rig) restart() {
+	r.t.Helper()
+	r.close()
+	r.open()
+}
+
+// must fails the test on an error.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// challenge asks for a challenge that any nonce solves.
+func (r *rig) challenge(slug string) (parley.RegistrationID, error) {
+	issued, err := r.node.RequestChallenge(context.Background(), registration.Issue{
+		Email: slug + "@example.org", Slug: slug, OrgName: slug, Challenge: "00", ExpiresAt: r.clock().Add(time.Hour),
+	})
+	if err != nil {
+		return parley.RegistrationID{}, err
+	}
+	return issued.RegistrationID(), nil
+}
+
+func (r *rig) solve(id parley.RegistrationID) (Registered, error) {
+	return r.node.Solve(context.Background(), Solution{ID: id, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
+}
+
+// org registers an organization.
+func (r *rig) org(slug string) Registered {
+	r.t.Helper()
+	return must(r.solve(must(r.challenge(slug))(r.t)))(r.t)
+}
+
+// key is a raw key that no other number gives.
+func key(n byte, name string) []byte {
+	k := make([]byte, 32)
+	k[0] = n
+	copy(k[1:], name)
+	return k
+}
+
+func (r *rig) create(owner parley.OrgID, name string) (*agent.State, error) {
+	return r.node.CreateAgent(context.Background(), NewAgent{Create: agent.Create{
+		OrgID: owner, Name: name, SigningKey: key(1, name), EncryptionKey: key(2, name), PollTokenHash: key(3, name),
+	}})
+}
+
+// agent creates an agent.
+func (r *rig) agent(owner parley.OrgID, name string) parley.AgentID {
+	r.t.Helper()
+	return must(r.create(owner, name))(r.t).AgentID()
+}
+
+// agents creates an organization with agents a0, a1, …
+func (r *rig) agents(slug string, n int) (parley.OrgID, []parley.AgentID) {
+	r.t.Helper()
+	owner := r.org(slug).Org.OrgID()
+	ids := make([]parley.AgentID, n)
+	var making sync.WaitGroup
+	for i := range ids {
+		making.Go(func() {
+			if a, err := r.create(owner, fmt.Sprintf("a%d", i)); err != nil {
+				r.t.Error(err)
+			} else {
+				ids[i] = a.AgentID()
+			}
+		})
+	}
+	making.Wait()
+	return owner, ids
+}
+
+// direct is a send whose content is text.
+func direct(owner parley.OrgID, from, to parley.AgentID, text, key string) DirectSend {
+	return DirectSend{
+		Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: owner, ToOrg: owner},
+		From:    from, To: to, ToKnown: true,
+	}
+}
+
+// answerTo is a reply to a message by the agent that it was sent to.
+func answerTo(owner parley.OrgID, m *Record, text, key string) ReplyTo {
+	return ReplyTo{
+		Content:      Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: owner, ToOrg: owner},
+		Conversation: m.Conversation(), From: m.Recipient(), To: m.Sender(), Original: m.MessageID(),
+	}
+}
+
+func (r *rig) send(s DirectSend) (Posted, error) { return r.node.Send(context.Background(), s) }
+func (r *rig) reply(a ReplyTo) (Posted, error)   { return r.node.Reply(context.Background(), a) }
+
+// transcript is all of a conversation, in its order.
+func (r *rig) transcript(id parley.ConversationID) []Message {
+	r.t.Helper()
+	var all []Message
+	for from := uint64(0); ; {
+		page, next, err := r.node.Transcript(context.Background(), id, from, 200, false)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if all = append(all, page...); next == 0 {
+			return all
+		}
+		from = next
+	}
+}
+
+// inbox is all that an agent received, newest first.
+func (r *rig) inbox(id parley.AgentID) []Message {
+	r.t.Helper()
+	var all []Message
+	for before := uint64(0); ; {
+		page, next, err := r.node.Inbox(context.Background(), id, before, 100, "")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if all = append(all, page...); next == 0 {
+			return all
+		}
+		before = next
+	}
+}
+
+// eventually waits for a condition that follows by itself.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after ten seconds still not: %s", what)
+		}
+	}
+}

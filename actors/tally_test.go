@@ -1,0 +1,264 @@
+package actors
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"parley"
+)
+
+// tally is the smallest aggregate: a sum.
+type tally struct{ sum uint64 }
+
+func (s *tally) MarshalVT() ([]byte, error) { return binary.BigEndian.AppendUint64(nil, s.sum), nil }
+func (s *tally) Exists() bool               { return s.sum != 0 }
+
+func (s *tally) UnmarshalVT(b []byte) error {
+	if len(b) != 8 {
+		return errors.New("not a tally")
+	}
+	s.sum = binary.BigEndian.Uint64(b)
+	return nil
+}
+
+// What a tally is asked.
+type (
+	add   uint64   // answers the sum
+	look  struct{} // answers the sum and changes nothing
+	spoil struct{} // changes the state and panics
+	hold  struct{ entered, leave chan struct{} }
+)
+
+var errOdd = parley.Refuse(parley.Unprocessable, "odd", "The tally does not like this number.")
+
+// tallyKind refuses to add 13, and takes words to be numbers to add.
+func tallyKind(stateEvery uint64) *kind[*tally, add, *tally] {
+	return &kind[*tally, add, *tally]{
+		stream: parley.OrgStream, stateEvery: stateEvery,
+		blank: func() *tally { return &tally{} },
+		rules: rules[*tally, add, *tally]{
+			decide: func(_ *tally, c add, _ time.Time) ([]*tally, error) {
+				if c == 13 {
+					return nil, errOdd
+				}
+				return []*tally{{sum: uint64(c)}}, nil
+			},
+			evolve: func(s, e *tally) { s.sum += e.sum },
+			tag:    func(*tally) byte { return 1 },
+			blank:  func(byte) (*tally, bool) { return &tally{}, true },
+		},
+		handle: func(t *turn[*tally, add, *tally], request any) (any, error) {
+			switch r := request.(type) {
+			case add:
+				err := t.decide(r)
+				return t.state.sum, err
+			case hold:
+				close(r.entered)
+				<-r.leave
+			case spoil:
+				t.state.sum = 999
+				panic("spoiled")
+			}
+			return t.state.sum, nil
+		},
+		hear: func(t *turn[*tally, add, *tally], word []byte) error { return t.decide(add(word[0])) },
+	}
+}
+
+// ledger is a journal in memory that lets entries go only when it is told to.
+type ledger struct {
+	Journal // what a tally does not need
+
+	mu      sync.Mutex
+	epoch   uint64
+	streams map[parley.Stream]*ledgerStream
+	held    []func()
+	holding bool
+	// fail, if set, refuses the next entry that says something.
+	fail   error
+	onTray func(parley.Stream)
+}
+
+type ledgerStream struct {
+	epoch  uint64
+	facts  []parley.Fact
+	state  []byte
+	stored uint64
+	tray   []parley.TrayRow
+	words  uint64
+}
+
+func newLedger() *ledger { return &ledger{streams: map[parley.Stream]*ledgerStream{}} }
+
+func (l *ledger) stream(s parley.Stream) *ledgerStream {
+	if l.streams[s] == nil {
+		l.streams[s] = &ledgerStream{}
+	}
+	return l.streams[s]
+}
+
+func (l *ledger) Append(e *parley.Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.apply(e, l.stream(e.Stream))
+	if e.Release == nil {
+		return
+	}
+	if release := e.Release; l.holding && !e.Activate {
+		l.held = append(l.held, func() { release(err) })
+	} else {
+		go release(err)
+	}
+}
+
+func (l *ledger) apply(e *parley.Entry, s *ledgerStream) error {
+	switch {
+	case e.Activate:
+		s.epoch = e.Epoch
+		return nil
+	case e.Epoch != s.epoch || e.Expect != uint64(len(s.facts)):
+		return parley.ErrStale
+	case l.fail != nil && !e.Retire:
+		err := l.fail
+		l.fail = nil
+		return err
+	}
+	s.facts = append(s.facts, e.Facts...)
+	if e.State != nil {
+		s.state, s.stored = e.State, uint64(len(s.facts))
+	}
+	for _, n := range e.Handled {
+		for i, row := range s.tray {
+			if row.Number == n {
+				s.tray = append(s.tray[:i:i], s.tray[i+1:]...)
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// letGo releases the n oldest entries that are held.
+func (l *ledger) letGo(n int) {
+	l.mu.Lock()
+	held := l.held[:n]
+	l.held = l.held[n:]
+	l.mu.Unlock()
+	for _, release := range held {
+		release()
+	}
+}
+
+func (l *ledger) hold(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holding = on
+}
+
+// tell puts a word into an actor's tray, without a hint.
+func (l *ledger) tell(s parley.Stream, n byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	to := l.stream(s)
+	to.words++
+	to.tray = append(to.tray, parley.TrayRow{Number: to.words, Data: []byte{n}})
+}
+
+func (l *ledger) NextEpoch() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.epoch++
+	return l.epoch
+}
+
+func (l *ledger) Start(onTray func(parley.Stream), _ func(parley.Stream, time.Time)) error {
+	l.onTray = onTray
+	return nil
+}
+
+func (l *ledger) View() View { return &ledgerView{of: l} }
+
+type ledgerView struct {
+	View
+	of *ledger
+}
+
+func (v *ledgerView) Close()                        {}
+func (v *ledgerView) Durable(context.Context) error { return nil }
+
+func (v *ledgerView) State(s parley.Stream) (uint64, []byte, error) {
+	v.of.mu.Lock()
+	defer v.of.mu.Unlock()
+	of := v.of.stream(s)
+	return of.stored, of.state, nil
+}
+
+func (v *ledgerView) Events(s parley.Stream, from uint64, _ bool, fn func(uint64, int64, parley.Fact) bool) error {
+	v.of.mu.Lock()
+	facts := v.of.stream(s).facts
+	v.of.mu.Unlock()
+	for n := from; n <= uint64(len(facts)) && fn(n, 0, facts[n-1]); {
+		n++
+	}
+	return nil
+}
+
+func (v *ledgerView) Tray(s parley.Stream, fn func(parley.TrayRow) bool) error {
+	v.of.mu.Lock()
+	rows := v.of.stream(s).tray
+	v.of.mu.Unlock()
+	for _, row := range rows {
+		if !fn(row) {
+			break
+		}
+	}
+	return nil
+}
+
+// tallies is an engine with tallies over a ledger.
+func tallies(t testing.TB, stateEvery uint64) (*engine, *ledger) {
+	l := newLedger()
+	e := newEngine(l, time.Now, slog.New(slog.DiscardHandler))
+	register(e, tallyKind(stateEvery))
+	if err := e.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.close)
+	return e, l
+}
+
+// streamOf is the stream of tally n.
+func streamOf(n byte) parley.Stream {
+	return parley.Stream{Kind: parley.OrgStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: n}}
+}
+
+// answer is what an ask came to.
+type answer struct {
+	reply any
+	err   error
+}
+
+// asking puts a request to a tally and gives the place where its answer will be.
+func asking(e *engine, s parley.Stream, request any) <-chan answer {
+	to := make(chan answer, 1)
+	go func() {
+		reply, err := e.ask(s, request, func() {})
+		to <- answer{reply, err}
+	}()
+	return to
+}
+
+// none reports whether no answer is there.
+func none(places ...<-chan answer) bool {
+	for _, p := range places {
+		if len(p) > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,187 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"parley"
+)
+
+// streams is all open streams and the wheel that beats for them.
+type streams struct {
+	service *Service
+	began   time.Time
+	mu      sync.Mutex
+	open    map[*agentStream]struct{}
+	counts  map[parley.AgentID]int
+	wheel   [wheelSlots]map[*agentStream]struct{}
+	closed  bool
+	stop    chan struct{}
+	once    sync.Once
+}
+
+// wheelSlots is more seconds than a heartbeat is away.
+const wheelSlots = 32
+
+const heartbeatSeconds = int64(parley.HeartbeatEvery / time.Second)
+
+func newStreams(s *Service) *streams {
+	return &streams{service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, counts: map[parley.AgentID]int{}, stop: make(chan struct{})}
+}
+
+// second is the wheel's time. It follows the monotonic clock: a correction of the
+// wall clock neither stops the wheel nor spins it.
+func (r *streams) second() int64 { return int64(r.service.Clock().Sub(r.began) / time.Second) }
+
+// add registers a stream and starts the wheel with the first.
+func (r *streams) add(st *agentStream) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.once.Do(func() { go r.turn() })
+	r.open[st] = struct{}{}
+	r.schedule(st, st.active.Load()+heartbeatSeconds)
+	return true
+}
+
+func (r *streams) schedule(st *agentStream, due int64) {
+	slot := &r.wheel[due%wheelSlots]
+	if *slot == nil {
+		*slot = map[*agentStream]struct{}{}
+	}
+	(*slot)[st] = struct{}{}
+}
+
+func (r *streams) remove(st *agentStream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts[st.agent]--; r.counts[st.agent] <= 0 {
+		delete(r.counts, st.agent)
+	}
+	delete(r.open, st)
+	for i := range r.wheel {
+		delete(r.wheel[i], st)
+	}
+}
+
+// turn moves the wheel on every second.
+func (r *streams) turn() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	last := r.second()
+	for {
+		select {
+		case <-r.stop:
+			return
+		case <-tick.C:
+		}
+		now := r.second()
+		for last = max(last, now-wheelSlots); last < now; {
+			last++
+			for _, st := range r.due(last) {
+				st.visit(now)
+			}
+		}
+	}
+}
+
+// due takes the streams of one second off the wheel.
+func (r *streams) due(second int64) []*agentStream {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slot := r.wheel[second%wheelSlots]
+	r.wheel[second%wheelSlots] = nil
+	list := make([]*agentStream, 0, len(slot))
+	for st := range slot {
+		list = append(list, st)
+	}
+	return list
+}
+
+// visit looks after a stream: may it go on, and is a heartbeat due.
+func (st *agentStream) visit(now int64) {
+	defer st.contain()
+	if !st.streams.permitted(st) {
+		st.end()
+		return
+	}
+	due := st.active.Load() + heartbeatSeconds
+	if due <= now {
+		st.beat.Store(true)
+		st.wake()
+		due = now + heartbeatSeconds
+	}
+	st.streams.mu.Lock()
+	defer st.streams.mu.Unlock()
+	if _, open := st.streams.open[st]; open {
+		st.streams.schedule(st, due)
+	}
+}
+
+// permitted reports whether the stream's agent and credential are still live. A
+// token that has expired does not cut a stream.
+func (r *streams) permitted(st *agentStream) bool {
+	ctx, s := context.Background(), r.service
+	a, err := s.Node.Agent(ctx, st.agent)
+	if err != nil || a.Revoked() {
+		return err != nil && !errors.Is(err, parley.ErrNotFound)
+	}
+	o, err := s.Node.Org(ctx, st.caller.Org)
+	if err != nil {
+		return !errors.Is(err, parley.ErrNotFound)
+	}
+	return o.Credential(st.caller.ClientID).Live()
+}
+
+// take counts one more stream of an agent, unless it has as many as it may. The
+// end of the stream gives it back.
+func (r *streams) take(agent parley.AgentID, limit *int) (used int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	used = r.counts[agent]
+	if limit != nil && used >= *limit {
+		return used, false
+	}
+	r.counts[agent]++
+	return used, true
+}
+
+// endIf ends the streams that may not go on, at once. Those that other nodes
+// serve, and those that open meanwhile, are found by the wheel.
+func (r *streams) endIf(over func(*agentStream) bool) {
+	r.mu.Lock()
+	var ended []*agentStream
+	for st := range r.open {
+		if over(st) {
+			ended = append(ended, st)
+		}
+	}
+	r.mu.Unlock()
+	for _, st := range ended {
+		st.end()
+	}
+}
+
+// close ends every stream and takes no more.
+func (r *streams) close() {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return
+	}
+	r.closed = true
+	close(r.stop)
+	r.mu.Unlock()
+	r.endIf(func(*agentStream) bool { return true })
+}
+
+// OpenStreams is the number of open streams.
+func (s *Service) OpenStreams() int {
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	return len(s.streams.open)
+}

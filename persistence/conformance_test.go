@@ -1,0 +1,116 @@
+package persistence
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/persistence/journaltest"
+)
+
+// conforming shows a Store as actors see it.
+type conforming struct{ *Store }
+
+func (c conforming) View() journaltest.View { return c.Store.View() }
+
+func (c conforming) Follow(agent parley.AgentID, after uint64, notify func()) journaltest.Subscription {
+	return c.Subscribe(agent, after, notify)
+}
+
+// surroundings are the disk and the clock of one journal under test.
+type surroundings struct {
+	t        *testing.T
+	journals int
+	dir      string
+	fs       vfs.FS
+	ahead    atomic.Int64
+	store    *Store
+}
+
+func (s *surroundings) now() time.Time { return testStart.Add(time.Duration(s.ahead.Load())) }
+
+func (s *surroundings) open() journaltest.Journal {
+	s.t.Helper()
+	opts := testOptions(s.fs, s.journals)
+	opts.Clock, opts.MemTableBytes = s.now, 256<<10
+	store, err := Open(s.dir, opts)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.store = store
+	return conforming{store}
+}
+
+func (s *surroundings) close() {
+	if err := s.store.Close(); err != nil {
+		s.t.Errorf("close: %v", err)
+	}
+}
+
+func (s *surroundings) harness(crash func()) journaltest.Harness {
+	s.t.Cleanup(func() { s.close() })
+	return journaltest.Harness{
+		Journal: s.open(),
+		Reopen:  func() journaltest.Journal { s.close(); return s.open() },
+		Crash: func() journaltest.Journal {
+			before := s.store
+			crash()
+			journal := s.open()
+			if err := before.Close(); err != nil {
+				s.t.Errorf("close what was abandoned: %v", err)
+			}
+			return journal
+		},
+		Clock:   s.now,
+		Advance: func(d time.Duration) { s.ahead.Add(int64(d)) },
+	}
+}
+
+func TestConformanceInMemory(t *testing.T) {
+	journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {
+		disk := vfs.NewCrashableMem()
+		s := &surroundings{t: t, journals: journals, dir: "journal", fs: disk}
+		return s.harness(func() {
+			disk = disk.CrashClone(vfs.CrashCloneCfg{})
+			s.fs = disk
+		})
+	})
+}
+
+func TestConformanceOnDisk(t *testing.T) {
+	journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {
+		s := &surroundings{t: t, journals: journals, dir: filepath.Join(t.TempDir(), "journal")}
+		return s.harness(func() { s.dir = copyDirectory(t, s.dir) })
+	})
+}
+
+// copyDirectory takes a directory as a killed process leaves it: all that was
+// written, synced or not, but not its lock.
+func copyDirectory(t *testing.T, from string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "journal")
+	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, path[len(from):])
+		if entry.IsDir() {
+			return os.MkdirAll(target, 0o700)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil || entry.Name() == "LOCK" {
+			return err
+		}
+		return os.WriteFile(target, data, 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}

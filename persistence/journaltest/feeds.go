@@ -1,0 +1,369 @@
+package journaltest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"parley"
+)
+
+func (r *rig) positions(agent parley.AgentID) []uint64 {
+	var all []uint64
+	for _, e := range r.feed(agent) {
+		all = append(all, e.Position)
+	}
+	return all
+}
+
+func testFeed(r *rig) {
+	speakers := []*speaker{r.speaker(r.stream(near), 0), r.speaker(r.stream(far), 0)}
+	for _, agent := range []parley.AgentID{r.agent(near2), r.agent(far)} {
+		var want []string
+		highest := uint64(0)
+		for i := range 12 {
+			kind, note := parley.MessageEntry, parley.TypeHash("type")
+			if i%3 == 0 {
+				kind, note = parley.StatusEntry, []byte(line("status", i))
+			}
+			ref := parley.AnyID(r.message(near))
+			a := speakers[i%2]
+			// The clock of who speaks goes back and forth.
+			at := r.Clock().Add(time.Duration(i%5) * time.Minute)
+			a.say(&parley.Entry{At: at, Words: []parley.Word{parley.Announce{To: agent, Kind: kind, Ref: ref, Note: note}}})
+			want = append(want, line(kind, ref, note))
+			r.until("the entry", func() bool { return len(r.feed(agent)) == i+1 })
+			last := r.feed(agent)[i]
+			if last.Position <= highest || last.At < at.UnixMilli() || r.Journal.Edge(agent) < last.Position {
+				r.Errorf("entry %d at %d of %d, after %d, edge %d", i, last.Position, last.At, highest, r.Journal.Edge(agent))
+			}
+			highest = last.Position
+			switch i {
+			case 5:
+				r.reopen()
+			case 8:
+				r.crash()
+			default:
+				continue
+			}
+			speakers = []*speaker{r.speaker(speakers[0].stream, 0), r.speaker(speakers[1].stream, 0)}
+		}
+		var got []string
+		arrival := int64(0)
+		for _, e := range r.feed(agent) {
+			got = append(got, line(e.Kind, e.Ref, e.Note))
+			if e.At < arrival {
+				r.Errorf("arrival goes back from %d to %d", arrival, e.At)
+			}
+			arrival = e.At
+		}
+		r.expect("feed", got, want)
+	}
+}
+
+func testFeedPages(r *rig) {
+	agent, other := r.agent(near), r.agent(near)
+	a := r.speaker(r.stream(near), 0)
+	for range 9 {
+		for _, to := range []parley.AgentID{agent, other} {
+			a.say(&parley.Entry{Words: []parley.Word{parley.Announce{To: to, Kind: parley.StatusEntry, Ref: parley.AnyID(agent)}}})
+		}
+	}
+	p := r.positions(agent)
+	pages := []struct {
+		from, upTo uint64
+		want       []uint64
+	}{
+		{0, ^uint64(0), p}, {0, p[8], p}, {0, p[8] - 1, p[:8]}, {p[2], p[5], p[3:6]},
+		{p[2] - 1, p[2], p[2:3]}, {p[5], p[2], nil}, {p[8], ^uint64(0), nil}, {^uint64(0), ^uint64(0), nil},
+	}
+	r.view(func(v View) {
+		for _, page := range pages {
+			var got []uint64
+			r.must(v.Feed(agent, page.from, page.upTo, func(e parley.FeedEntry) bool { got = append(got, e.Position); return true }))
+			r.expect(line("feed from", page.from, "to", page.upTo), got, page.want)
+		}
+		slices.Reverse(p)
+		for before, want := range map[uint64][]uint64{0: p, ^uint64(0): p, p[0]: p[1:], p[4]: p[5:], p[8]: nil, 1: nil} {
+			var got []uint64
+			r.must(v.FeedBefore(agent, before, func(e parley.FeedEntry) bool { got = append(got, e.Position); return true }))
+			r.expect(line("feed before", before), got, want)
+		}
+		var got []uint64
+		r.must(v.FeedBefore(agent, 0, func(e parley.FeedEntry) bool { got = append(got, e.Position); return len(got) < 3 }))
+		r.expect("the newest three", got, p[:3])
+	})
+}
+
+func testRecords(r *rig) {
+	a := r.speaker(r.stream(near), 0)
+	same, away, away2 := r.agent(near2), r.agent(far), r.agent(far)
+	send := func(id parley.MessageID, to ...parley.AgentID) {
+		e := &parley.Entry{Records: []parley.Record{{ID: id, Data: []byte("body of " + id.String())}}}
+		for _, agent := range to {
+			e.Words = append(e.Words, parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)})
+		}
+		a.say(e)
+	}
+	direct, remote, both, kept := r.message(near), r.message(near), r.message(near), r.message(near)
+	send(direct, same)
+	send(remote, away)
+	send(both, same, away, away2)
+	send(kept)
+	r.until("the far feed", func() bool { return len(r.feed(away2)) == 1 })
+	check := func() {
+		r.Helper()
+		r.view(func(v View) {
+			for _, c := range []struct {
+				reader   parley.Slot
+				id       parley.MessageID
+				position uint64
+			}{
+				{near, direct, r.positions(same)[0]}, {near2, direct, r.positions(same)[0]},
+				{far, remote, r.positions(away)[0]},
+				{near, both, r.positions(same)[1]},
+				{near, kept, 0},
+			} {
+				record, position, err := v.Message(c.reader, c.id)
+				r.expect(line("record for", c.reader), line(string(record), position, err), line("body of "+c.id.String(), c.position, nil))
+			}
+			for _, c := range []struct {
+				reader parley.Slot
+				id     parley.MessageID
+			}{{near, remote}, {far, both}} {
+				record, _, err := v.Message(c.reader, c.id)
+				r.expect(line("record for", c.reader), line(string(record), err), line("body of "+c.id.String(), nil))
+			}
+			record, _, err := v.Message(far, kept)
+			r.expect("a record that nobody far needs", len(record) > 0 || err != nil, r.homes == 1)
+			record, position, err := v.Message(near, r.message(near))
+			r.expect("a record that is not", line(record, position, err), "[] 0 <nil>")
+		})
+	}
+	check()
+	r.reopen()
+	check()
+}
+
+func (r *rig) unseen(agent parley.AgentID, from uint64) []string {
+	var all []string
+	r.view(func(v View) {
+		r.must(v.Unseen(agent, from, func(position uint64, id parley.MessageID) bool {
+			all = append(all, line(position, id))
+			return true
+		}))
+	})
+	return all
+}
+
+func testUnseen(r *rig) {
+	a := r.speaker(r.stream(near), 0)
+	for _, agent := range []parley.AgentID{r.agent(near2), r.agent(far)} {
+		var want []string
+		for i := range 5 {
+			id := r.message(near)
+			a.say(&parley.Entry{Words: []parley.Word{
+				parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)},
+				parley.Announce{To: agent, Kind: parley.StatusEntry, Ref: parley.AnyID(id)},
+			}})
+			r.until("the entries", func() bool { return len(r.feed(agent)) == 2*i+2 })
+			want = append(want, line(r.feed(agent)[2*i].Position, id))
+		}
+		r.expect("unseen", r.unseen(agent, 0), want)
+		feed := r.feed(agent)
+		r.expect("unseen from the third on", r.unseen(agent, feed[4].Position), want[2:])
+		r.expect("unseen beyond the third", r.unseen(agent, feed[4].Position+1), want[3:])
+		r.mark(parley.Mark{Recipient: agent, Message: parley.MessageID(feed[2].Ref), Position: feed[2].Position, Marks: parley.Marks{Delivered: 5}})
+		want = slices.Delete(want, 1, 2)
+		r.expect("unseen after a mark", r.unseen(agent, 0), want)
+	}
+}
+
+// mark hands marks over that no actor judged.
+func (r *rig) mark(m parley.Mark) {
+	r.Helper()
+	if err := r.await(r.append(&parley.Entry{Slot: m.Recipient.Slot(), Words: []parley.Word{m}})); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func testMarks(r *rig) {
+	steps := []parley.Marks{{Delivered: 70}, {Delivered: 50, Read: 90}, {Read: 60}, {Delivered: 80, Read: 95}}
+	a := r.speaker(r.stream(near), 0)
+	check := func(reader parley.Slot, id parley.MessageID) {
+		r.Helper()
+		r.until("marks", func() bool {
+			var marks parley.Marks
+			r.view(func(v View) { marks, _ = v.Marks(reader, id) })
+			return marks == parley.Marks{Delivered: 50, Read: 60}
+		})
+	}
+	var marked []parley.MessageID
+	for round := range 6 {
+		order := rand.New(rand.NewPCG(1, uint64(round))).Perm(len(steps))
+		for _, agent := range []parley.AgentID{r.agent(near2), r.agent(far)} {
+			id := r.message(near)
+			a.say(&parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)}}})
+			r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
+			r.view(func(v View) {
+				marks, err := v.Marks(agent.Slot(), id)
+				r.expect("no marks yet", line(marks, err), "{0 0} <nil>")
+			})
+			for _, i := range order {
+				r.mark(parley.Mark{Recipient: agent, Message: id, Position: r.positions(agent)[0], Marks: steps[i]})
+			}
+			check(agent.Slot(), id)
+			check(near, id) // where the conversation lives
+			marked = append(marked, id)
+			// Marks may be said from the conversation's home too.
+			a.say(&parley.Entry{Words: []parley.Word{parley.Mark{Recipient: agent, Message: id, Marks: parley.Marks{Delivered: 60}}}})
+		}
+		if round == 3 {
+			r.reopen()
+			a = r.speaker(a.stream, 0)
+		}
+	}
+	for i, id := range marked {
+		check(near, id)
+		check([]parley.Slot{near2, far}[i%2], id)
+	}
+}
+
+func testFollowing(r *rig) {
+	const each, publishers, followers = 150, 4, 12
+	agents := []parley.AgentID{r.agent(near), r.agent(far)}
+	var publishing, following sync.WaitGroup
+	got := make([][]uint64, followers)
+	for i := range followers {
+		following.Go(func() { got[i] = r.follow(agents[i%2], i, publishers*each) })
+	}
+	for p := range publishers {
+		a := r.speaker(r.stream(parley.Slot(p)), 0)
+		publishing.Go(func() {
+			for i := range each {
+				released := a.begin(&parley.Entry{Words: []parley.Word{
+					parley.Announce{To: agents[i%2], Kind: parley.StatusEntry, Ref: a.stream.ID},
+					parley.Announce{To: agents[1-i%2], Kind: parley.MessageEntry, Ref: a.stream.ID},
+				}})
+				if i%40 == 0 {
+					<-released
+				}
+			}
+		})
+	}
+	publishing.Wait()
+	following.Wait()
+	for i := range followers {
+		if want := r.positions(agents[i%2]); !slices.Equal(got[i], want) {
+			r.Errorf("follower %d got %d entries, the feed has %d: %s", i, len(got[i]), len(want), firstDifference(got[i], want))
+		}
+	}
+}
+
+// follow reads a feed to the end: some are fast, some lag, some come late,
+// some read one entry at a time, some leave and come again.
+func (r *rig) follow(agent parley.AgentID, manner, total int) []uint64 {
+	news := make(chan struct{}, 1)
+	notify := func() {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	}
+	time.Sleep(time.Duration(manner) * time.Millisecond)
+	sub := r.Journal.Follow(agent, 0, notify)
+	defer func() { sub.Close() }()
+	limit := []int{1, 7, 1000}[manner%3]
+	var got []uint64
+	for len(got) < total {
+		entries, err := sub.Next(limit)
+		if err != nil || len(entries) > limit {
+			r.Errorf("follower %d: %d entries of at most %d (%v)", manner, len(entries), limit, err)
+			return got
+		}
+		for _, e := range entries {
+			got = append(got, e.Position)
+		}
+		if len(got) > 0 && sub.Position() < got[len(got)-1] {
+			r.Errorf("follower %d stands at %d and was given %d", manner, sub.Position(), got[len(got)-1])
+		}
+		if manner%4 == 1 && len(entries) > 0 {
+			time.Sleep(3 * time.Millisecond)
+		}
+		if manner%5 == 4 && len(entries) > 0 {
+			sub.Close()
+			sub = r.Journal.Follow(agent, sub.Position(), notify)
+		}
+		if len(entries) > 0 {
+			continue
+		}
+		select {
+		case <-news:
+		case <-time.After(patience * time.Millisecond):
+			return got
+		}
+	}
+	return got
+}
+
+func firstDifference(got, want []uint64) string {
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			return fmt.Sprintf("place %d has %d, want %d", i, got[i], want[i])
+		}
+	}
+	return "the shorter is the beginning of the longer"
+}
+
+func testFollowingFrom(r *rig) {
+	agent := r.agent(near)
+	a := r.speaker(r.stream(near), 0)
+	announce := func(text string) {
+		id := r.message(near)
+		a.say(&parley.Entry{
+			Records: []parley.Record{{ID: id, Data: []byte(text)}},
+			Words:   []parley.Word{parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)}},
+		})
+	}
+	announce("1")
+	announce("2")
+	announce("3")
+	p := r.positions(agent)
+	notified := make(chan struct{}, 100)
+	all := r.Journal.Follow(agent, 0, func() { notified <- struct{}{} })
+	some := r.Journal.Follow(agent, p[1], func() {})
+	none := r.Journal.Follow(agent, r.Journal.Edge(agent), func() {})
+	next := func(s Subscription, limit int) []uint64 {
+		entries, err := s.Next(limit)
+		r.must(err)
+		var got []uint64
+		for _, e := range entries {
+			got = append(got, e.Position)
+		}
+		return got
+	}
+	r.expect("all but the last", next(all, 2), p[:2])
+	r.expect("the last", next(all, 2), p[2:])
+	r.expect("no more", next(all, 2), "[]")
+	r.expect("from the second on", next(some, 9), p[2:])
+	r.expect("from the edge on", next(none, 9), "[]")
+	announce("4")
+	if len(notified) == 0 {
+		r.Error("an entry was released and nobody told of it")
+	}
+	entries, err := none.Next(9)
+	r.must(err)
+	if len(entries) != 1 || string(entries[0].Record) != "4" || entries[0].Position <= p[2] {
+		r.Errorf("live: got %v", entries)
+	}
+	all.Close()
+	for len(notified) > 0 {
+		<-notified
+	}
+	announce("5")
+	r.expect("told after the end", len(notified), 0)
+	some.Close()
+	none.Close()
+}

@@ -1,0 +1,345 @@
+// Package journaltest is the suite that every journal must pass: what actors
+// and doors rely on, said as tests that know nothing of how it is kept.
+package journaltest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"parley"
+)
+
+// Journal is a journal as actors use it.
+type Journal interface {
+	Append(*parley.Entry)
+	Admit(slot parley.Slot, size int) (release func(), err error)
+	NextEpoch() uint64
+	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
+	View() View
+	Follow(agent parley.AgentID, after uint64, notify func()) Subscription
+	Edge(agent parley.AgentID) uint64
+	Stalled() time.Time
+	Start(onTray func(parley.Stream), onTimer func(parley.Stream, time.Time)) error
+	Close() error
+}
+
+// View is what a journal shows of one instant.
+type View interface {
+	Close()
+	Durable(context.Context) error
+	State(parley.Stream) (seq uint64, state []byte, err error)
+	Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error
+	Message(reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error)
+	Marks(reader parley.Slot, id parley.MessageID) (parley.Marks, error)
+	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
+	FeedBefore(agent parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error
+	Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error
+	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
+	Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
+	Tray(s parley.Stream, fn func(parley.TrayRow) bool) error
+	Used(org parley.OrgID, day uint32) (int64, error)
+}
+
+// Subscription follows a feed.
+type Subscription interface {
+	Next(limit int) ([]parley.FeedEntry, error)
+	Position() uint64
+	Close()
+}
+
+// Harness is a journal under test with its surroundings.
+type Harness struct {
+	// Journal is open and not started.
+	Journal Journal
+	// Reopen closes the journal given last and opens it again, not started.
+	Reopen func() Journal
+	// Crash opens, not started, what a loss of power would leave at this
+	// moment; the journal given last is abandoned.
+	Crash func() Journal
+	// Clock is the journal's; it stands still but for Advance.
+	Clock   parley.Clock
+	Advance func(time.Duration)
+}
+
+// Run holds a journal to the suite. Open makes a fresh one over a number of
+// homes and closes at the end of the test whichever journal is open then.
+func Run(t *testing.T, open func(t *testing.T, journals int) Harness) {
+	for _, journals := range []int{1, 4} {
+		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
+			for _, c := range claims {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					r := &rig{T: t, Harness: open(t, journals), homes: journals}
+					r.start()
+					c.test(r)
+				})
+			}
+		})
+	}
+}
+
+// claims are what the suite demands, in the order in which one would build a journal.
+var claims = []struct {
+	name string
+	test func(*rig)
+}{
+	{"a sequence that is not next is refused whole", testSequence},
+	{"the activation that spoke last is the only one that speaks", testEpochs},
+	{"an activation passes behind what was said before", testActivation},
+	{"retirement and rebirth in one breath lose no count", testRebirth},
+	{"events and states are replayed as they were said", testReplay},
+	{"a stream begins once", testBear},
+	{"a purged stream is gone", testPurge},
+	{"a feed keeps order and positions", testFeed},
+	{"a feed is read from any place in either direction", testFeedPages},
+	{"a record is wherever its readers live", testRecords},
+	{"a message is unseen until it is marked", testUnseen},
+	{"of marks the earliest wins", testMarks},
+	{"a subscriber gets every entry once", testFollowing},
+	{"a subscription begins where it is asked to", testFollowingFrom},
+	{"words wait in the tray in order", testTray},
+	{"trays are hinted at, also after opening again", testHints},
+	{"words reach other homes once and in order", testLanes},
+	{"words on their way survive a crash", testLanesCrash},
+	{"an answer comes after the effect", testSettled},
+	{"releases come in order and once", testReleases},
+	{"a closing journal releases what it took", testClosing},
+	{"what was released survives a crash", testDurable},
+	{"timers fire in order until they are cancelled", testTimers},
+	{"counts add up over homes", testCounts},
+	{"the doors refuse beyond their bounds", testAdmit},
+	{"rows are scanned within their prefix", testRows},
+	{"keys of past days are forgotten", testForgetting},
+}
+
+// patience is how many milliseconds something that must come may take.
+const patience = 10000
+
+// rig is one test at work.
+type rig struct {
+	*testing.T
+	Harness
+	homes int
+
+	mu    sync.Mutex
+	ids   uint64
+	hints []parley.Stream
+	fired []firing
+}
+
+type firing struct {
+	stream parley.Stream
+	due    time.Time
+}
+
+func (r *rig) start() {
+	r.Helper()
+	err := r.Journal.Start(func(s parley.Stream) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.hints = append(r.hints, s)
+	}, func(s parley.Stream, due time.Time) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.fired = append(r.fired, firing{s, due})
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) reopen() {
+	r.Helper()
+	r.Journal = r.Reopen()
+	r.start()
+}
+
+func (r *rig) crash() {
+	r.Helper()
+	r.Journal = r.Crash()
+	r.start()
+}
+
+// until waits for something that must come.
+func (r *rig) until(what string, come func() bool) {
+	r.Helper()
+	for range patience {
+		if come() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	r.Fatalf("waited in vain: %s", what)
+}
+
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// entropy makes ids that differ and sort in the order in which they are made.
+func (r *rig) entropy() (b [10]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids++
+	binary.BigEndian.PutUint64(b[:], r.ids)
+	return b
+}
+
+// near, near2 share a home whatever the number of journals; far and farther
+// have others if there are several.
+const (
+	near    parley.Slot = 0
+	near2   parley.Slot = 4
+	far     parley.Slot = 1
+	farther parley.Slot = 6
+)
+
+func (r *rig) agent(slot parley.Slot) parley.AgentID {
+	return parley.NewID[parley.AgentID](slot, r.Clock(), r.entropy())
+}
+
+func (r *rig) message(slot parley.Slot) parley.MessageID {
+	return parley.NewID[parley.MessageID](slot, r.Clock(), r.entropy())
+}
+
+func (r *rig) stream(slot parley.Slot) parley.Stream {
+	return parley.Stream{Kind: parley.ConversationStream, ID: parley.NewID[parley.AnyID](slot, r.Clock(), r.entropy())}
+}
+
+// append hands an entry over and gives what becomes of it.
+func (r *rig) append(e *parley.Entry) <-chan error {
+	released := make(chan error, 2)
+	if e.At.IsZero() {
+		e.At = r.Clock()
+	}
+	e.Release = func(err error) { released <- err }
+	r.Journal.Append(e)
+	return released
+}
+
+func (r *rig) await(released <-chan error) error {
+	r.Helper()
+	select {
+	case err := <-released:
+		return err
+	case <-time.After(patience * time.Millisecond):
+		r.Fatal("an entry is not released")
+		return nil
+	}
+}
+
+// view looks at the journal as it is.
+func (r *rig) view(look func(View)) {
+	v := r.Journal.View()
+	defer v.Close()
+	look(v)
+}
+
+// speaker is an actor: one activation of a stream and its count of events.
+type speaker struct {
+	*rig
+	stream parley.Stream
+	epoch  uint64
+	seq    uint64
+}
+
+// speaker activates a stream that has seq events.
+func (r *rig) speaker(s parley.Stream, seq uint64) *speaker {
+	r.Helper()
+	a := &speaker{rig: r, stream: s, epoch: r.Journal.NextEpoch(), seq: seq}
+	if err := r.await(r.append(&parley.Entry{Slot: s.Slot(), Stream: s, Epoch: a.epoch, Activate: true})); err != nil {
+		r.Fatalf("activation: %v", err)
+	}
+	return a
+}
+
+// begin hands an entry over in the name of the stream.
+func (a *speaker) begin(e *parley.Entry) <-chan error {
+	e.Slot, e.Stream, e.Epoch, e.Expect = a.stream.Slot(), a.stream, a.epoch, a.seq
+	a.seq += uint64(len(e.Facts))
+	return a.append(e)
+}
+
+// say hands an entry over and waits until it is released without fault.
+func (a *speaker) say(e *parley.Entry) {
+	a.Helper()
+	if err := a.await(a.begin(e)); err != nil {
+		a.Fatalf("refused: %v", err)
+	}
+}
+
+func fact(text string) parley.Fact { return parley.Fact{Tag: 3, Data: []byte(text)} }
+
+func (r *rig) events(s parley.Stream) []string {
+	r.Helper()
+	var all []string
+	r.view(func(v View) {
+		r.must(v.Events(s, 1, false, func(seq uint64, _ int64, f parley.Fact) bool {
+			if seq != uint64(len(all)+1) {
+				r.Errorf("event %d stands at place %d", seq, len(all)+1)
+			}
+			all = append(all, string(f.Data))
+			return true
+		}))
+	})
+	return all
+}
+
+func (r *rig) feed(agent parley.AgentID) []parley.FeedEntry {
+	r.Helper()
+	var all []parley.FeedEntry
+	r.view(func(v View) {
+		r.must(v.Feed(agent, 0, ^uint64(0), func(e parley.FeedEntry) bool { all = append(all, e); return true }))
+	})
+	return all
+}
+
+func (r *rig) tray(s parley.Stream) []parley.TrayRow {
+	r.Helper()
+	var all []parley.TrayRow
+	r.view(func(v View) {
+		r.must(v.Tray(s, func(row parley.TrayRow) bool { all = append(all, row); return true }))
+	})
+	return all
+}
+
+func (r *rig) row(slot parley.Slot, table parley.Table, key string) string {
+	r.Helper()
+	value, found, err := r.Journal.Row(slot, table, []byte(key))
+	r.must(err)
+	if !found {
+		return "-"
+	}
+	return string(value)
+}
+
+func row(slot parley.Slot, table parley.Table, key, value string) parley.Row {
+	return parley.Row{Slot: slot, Table: table, Key: []byte(key), Value: []byte(value)}
+}
+
+// line puts what it is given on one line, a blank between any two.
+func line(parts ...any) string { return strings.TrimSuffix(fmt.Sprintln(parts...), "\n") }
+
+// expect compares what is printed: bytes, lists and errors alike.
+func (r *rig) expect(what string, got, want any) {
+	r.Helper()
+	if g, w := fmt.Sprintf("%v", got), fmt.Sprintf("%v", want); g != w {
+		r.Errorf("%s: got %s, want %s", what, g, w)
+	}
+}
+
+func (r *rig) refused(released <-chan error, want error) {
+	r.Helper()
+	if err := r.await(released); !errors.Is(err, want) {
+		r.Errorf("got %v, want %v", err, want)
+	}
+}

@@ -1,0 +1,257 @@
+package journaltest
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"parley"
+)
+
+func testDurable(r *rig) {
+	a := r.speaker(r.stream(near), 0)
+	agent, id := r.agent(near), r.message(near)
+	for i := range 20 {
+		a.say(&parley.Entry{
+			Facts: []parley.Fact{fact(line(i))},
+			Rows:  []parley.Row{row(near, parley.RosterTable, line(i), "kept")},
+		})
+	}
+	a.say(&parley.Entry{
+		Records: []parley.Record{{ID: id, Data: []byte("body")}},
+		Words:   []parley.Word{parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)}},
+	})
+	seen := r.feed(agent)[0]
+	r.mark(parley.Mark{Recipient: agent, Message: id, Position: seen.Position, Marks: parley.Marks{Delivered: 4}})
+	r.crash()
+	r.expect("events", r.events(a.stream), numbers(20))
+	for i := range 20 {
+		r.expect("a row", r.row(near, parley.RosterTable, line(i)), "kept")
+	}
+	r.expect("the feed", r.positions(agent), []uint64{seen.Position})
+	r.expect("unseen", len(r.unseen(agent, 0)), 0)
+	r.view(func(v View) {
+		marks, err := v.Marks(near, id)
+		record, position, messageErr := v.Message(near, id)
+		r.expect("marks", line(marks, err), "{4 0} <nil>")
+		r.expect("record", line(string(record), position, messageErr), line("body", seen.Position, nil))
+	})
+	if edge := r.Journal.Edge(agent); edge < seen.Position {
+		r.Errorf("edge %d, but position %d was given", edge, seen.Position)
+	}
+	if !r.Journal.Stalled().IsZero() {
+		r.Error("a quiet disk is said to stall")
+	}
+}
+
+func (r *rig) firings() []firing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.fired
+	r.fired = nil
+	return all
+}
+
+func testTimers(r *rig) {
+	owner := r.speaker(r.stream(near), 0)
+	var want []firing
+	for i := range 4 {
+		want = append(want, firing{r.stream(near), r.Clock().Add(time.Hour + time.Duration(i)*time.Second)})
+	}
+	tomorrow := firing{r.stream(near), r.Clock().Add(24 * time.Hour)}
+	for _, i := range []int{2, 0, 3, 1} {
+		owner.say(&parley.Entry{Timers: []parley.Timer{{Due: want[i].due, Stream: want[i].stream}}})
+	}
+	owner.say(&parley.Entry{Timers: []parley.Timer{{Due: tomorrow.due, Stream: tomorrow.stream}}})
+	time.Sleep(1200 * time.Millisecond)
+	r.expect("fired before they are due", r.firings(), "[]")
+	r.Advance(2 * time.Hour)
+	var got []firing
+	r.until("timers that are due", func() bool { got = append(got, r.firings()...); return len(got) >= 4 })
+	r.expect("fired", got[:4], want)
+	r.reopen()
+	got = nil
+	r.until("timers that nobody cancelled", func() bool { got = append(got, r.firings()...); return len(got) >= 4 })
+	r.expect("fired again", got[:4], want)
+	owner = r.speaker(owner.stream, 0)
+	e := &parley.Entry{}
+	for _, f := range want[:3] {
+		e.Timers = append(e.Timers, parley.Timer{Due: f.due, Stream: f.stream, Cancel: true})
+	}
+	owner.say(e)
+	time.Sleep(50 * time.Millisecond) // a tick may be under way
+	r.firings()
+	got = nil
+	r.until("the one that is left", func() bool { got = append(got, r.firings()...); return len(got) >= 1 })
+	r.expect("fired after the others are cancelled", got, want[3:])
+}
+
+func testCounts(r *rig) {
+	org := parley.NewID[parley.OrgID](near, r.Clock(), r.entropy())
+	other := parley.NewID[parley.OrgID](near, r.Clock(), r.entropy())
+	for _, slot := range []parley.Slot{near, near2, far, farther} {
+		a := r.speaker(r.stream(slot), 0)
+		for range 5 {
+			a.begin(&parley.Entry{Counts: []parley.Count{{Org: org, Day: 7, N: 2}, {Org: org, Day: 8, N: 1}}})
+		}
+		a.say(&parley.Entry{Counts: []parley.Count{{Org: org, Day: 7, N: -3}, {Org: other, Day: 7, N: 1}}})
+	}
+	check := func() {
+		r.Helper()
+		r.view(func(v View) {
+			for day, want := range map[uint32]int64{6: 0, 7: 28, 8: 20} {
+				used, err := v.Used(org, day)
+				r.expect(line("used on day", day), line(used, err), line(want, nil))
+			}
+			used, err := v.Used(other, 7)
+			r.expect("used by another", line(used, err), "4 <nil>")
+		})
+	}
+	check()
+	r.reopen()
+	check()
+	r.crash()
+	check()
+}
+
+func testAdmit(r *rig) {
+	fill := func(size int) (releases []func()) {
+		for range 1 << 22 {
+			release, err := r.Journal.Admit(near, size)
+			if err != nil {
+				if !errors.Is(err, parley.ErrOverloaded) {
+					r.Errorf("refused with %v", err)
+				}
+				return releases
+			}
+			releases = append(releases, release)
+		}
+		r.Fatal("there are no bounds")
+		return nil
+	}
+	for _, size := range []int{0, 1 << 20} {
+		held := fill(size)
+		if len(held) == 0 {
+			r.Fatalf("nothing of %d bytes is admitted", size)
+		}
+		if release, err := r.Journal.Admit(far, size); (err == nil) != (r.homes > 1) {
+			r.Errorf("another home: %v", err)
+		} else if err == nil {
+			release()
+		}
+		// What is admitted is for clients: the journal itself still takes entries.
+		r.speaker(r.stream(near), 0).say(&parley.Entry{Facts: []parley.Fact{fact("x")}})
+		held[0]()
+		again, err := r.Journal.Admit(near, size)
+		r.must(err)
+		if _, err := r.Journal.Admit(near, size); err == nil {
+			r.Error("one was given back, two were admitted")
+		}
+		again()
+		for _, release := range held[1:] {
+			release()
+		}
+		full := fill(size)
+		r.expect("room when all is given back", len(full), len(held))
+		for _, release := range full {
+			release()
+		}
+	}
+	if _, err := r.Journal.Admit(near, 1<<40); !errors.Is(err, parley.ErrOverloaded) {
+		r.Errorf("an entry beyond all bounds: %v", err)
+	}
+}
+
+func testRows(r *rig) {
+	a := r.speaker(r.stream(near), 0)
+	e := &parley.Entry{}
+	for _, key := range []string{"a", "b", "ba", "bb", "bbb", "bc", "b\xff", "b\xff\xff", "c", ""} {
+		e.Rows = append(e.Rows, row(near, parley.NameTable, key, "="+key))
+	}
+	e.Rows = append(e.Rows, row(near, parley.SlugTable, "bz", "x"), row(near, parley.RosterTable, "bz", "x"), row(near2, parley.NameTable, "bz", "x"))
+	e.Rows = append(e.Rows, row(near, parley.NameTable, "bd", "x"), parley.Row{Slot: near, Table: parley.NameTable, Key: []byte("bd"), Delete: true})
+	a.say(e)
+	r.expect("a row", r.row(near, parley.NameTable, "bb"), "=bb")
+	r.expect("a row taken away", r.row(near, parley.NameTable, "bd"), "-")
+	r.expect("a row that is not", r.row(far, parley.NameTable, "bb"), "-")
+	scans := []struct {
+		prefix, beyond string
+		reverse        bool
+		want           []string
+	}{
+		{"b", "-", false, []string{"b", "ba", "bb", "bbb", "bc", "b\xff", "b\xff\xff"}},
+		{"b", "-", true, []string{"b\xff\xff", "b\xff", "bc", "bbb", "bb", "ba", "b"}},
+		{"b", "bb", false, []string{"bbb", "bc", "b\xff", "b\xff\xff"}},
+		{"b", "bb", true, []string{"ba", "b"}},
+		{"b", "b0", false, []string{"ba", "bb", "bbb", "bc", "b\xff", "b\xff\xff"}},
+		{"b", "b\xff\xff", false, nil},
+		{"b", "b", true, nil},
+		{"b", "a", false, []string{"b", "ba", "bb", "bbb", "bc", "b\xff", "b\xff\xff"}},
+		{"b", "a", true, nil},
+		{"b", "c", false, nil},
+		{"b", "c", true, []string{"b\xff\xff", "b\xff", "bc", "bbb", "bb", "ba", "b"}},
+		{"b\xff", "-", false, []string{"b\xff", "b\xff\xff"}},
+		{"", "-", false, []string{"", "a", "b", "ba", "bb", "bbb", "bc", "b\xff", "b\xff\xff", "c"}},
+		{"", "", false, []string{"a", "b", "ba", "bb", "bbb", "bc", "b\xff", "b\xff\xff", "c"}},
+		{"x", "-", false, nil},
+	}
+	r.view(func(v View) {
+		for _, s := range scans {
+			beyond := []byte(s.beyond)
+			if s.beyond == "-" {
+				beyond = nil
+			}
+			var got []string
+			r.must(v.Rows(near, parley.NameTable, []byte(s.prefix), beyond, s.reverse, func(k, value []byte) bool {
+				if string(value) != "="+string(k) {
+					r.Errorf("row %q has value %q", k, value)
+				}
+				got = append(got, string(k))
+				return true
+			}))
+			if !slices.Equal(got, s.want) {
+				r.Errorf("prefix %q beyond %q reverse %v: got %q, want %q", s.prefix, s.beyond, s.reverse, got, s.want)
+			}
+		}
+		n := 0
+		r.must(v.Rows(near, parley.NameTable, nil, nil, false, func(_, _ []byte) bool { n++; return n < 3 }))
+		r.expect("a scan that is stopped", n, 3)
+		value, found, err := v.Row(near, parley.NameTable, []byte("ba"))
+		r.expect("a row in the view", line(string(value), found, err), "=ba true <nil>")
+	})
+}
+
+func testForgetting(r *rig) {
+	today := parley.Day(r.Clock())
+	key := func(day uint32) string {
+		return string(binary.BigEndian.AppendUint32(nil, day)) + "key"
+	}
+	known := func(from, to int) string {
+		out := ""
+		for d := from; d <= to; d++ {
+			for _, slot := range []parley.Slot{near, near2, far} {
+				out += r.row(slot, parley.OnceTable, key(uint32(int(today)+d)))
+			}
+		}
+		return out
+	}
+	// The first sweep may already be over: what lies there for the next one is
+	// found when the journal is opened again.
+	for _, slot := range []parley.Slot{near, near2, far} {
+		a := r.speaker(r.stream(slot), 0)
+		e := &parley.Entry{}
+		for d := -5; d <= 1; d++ {
+			e.Rows = append(e.Rows, row(slot, parley.OnceTable, key(uint32(int(today)+d)), "y"))
+		}
+		e.Rows = append(e.Rows, row(slot, parley.RosterTable, key(today-4), "other table"))
+		a.say(e)
+	}
+	r.reopen()
+	r.until("keys of past days to be forgotten", func() bool { return known(-5, -2) == "------------" })
+	r.expect("keys of today and yesterday", known(-1, 1), "yyyyyyyyy")
+	r.Advance(24 * time.Hour)
+	r.until("keys of the day before yesterday", func() bool { return known(-1, -1) == "---" })
+	r.expect("keys of two days", known(0, 1), "yyyyyy")
+	r.expect("another table", r.row(near, parley.RosterTable, key(today-4)), "other table")
+}

@@ -1,0 +1,309 @@
+package journaltest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"parley"
+)
+
+func (r *rig) heard(s parley.Stream) []string {
+	var all []string
+	for _, row := range r.tray(s) {
+		all = append(all, string(row.Data))
+	}
+	return all
+}
+
+func testTray(r *rig) {
+	a := r.speaker(r.stream(near), 0)
+	for _, slot := range []parley.Slot{near2, far} {
+		b := r.speaker(r.stream(slot), 0)
+		for i := range 6 {
+			a.say(&parley.Entry{Words: []parley.Word{
+				parley.Tell{To: b.stream, Data: fmt.Append(nil, 2*i)},
+				parley.Tell{To: b.stream, Data: fmt.Append(nil, 2*i+1)},
+			}})
+		}
+		r.until("all words", func() bool { return len(r.tray(b.stream)) == 12 })
+		r.expect("the tray", r.heard(b.stream), "[0 1 2 3 4 5 6 7 8 9 10 11]")
+		rows := r.tray(b.stream)
+		if !slices.IsSortedFunc(rows, func(x, y parley.TrayRow) int { return int(x.Number) - int(y.Number) }) {
+			r.Errorf("numbers do not grow: %v", rows)
+		}
+		b.say(&parley.Entry{Facts: []parley.Fact{fact("heard")}, Handled: []uint64{rows[0].Number, rows[1].Number, rows[7].Number}})
+		r.expect("what is left", r.heard(b.stream), "[2 3 4 5 6 8 9 10 11]")
+		r.crash()
+		r.expect("what is left after a crash", r.heard(b.stream), "[2 3 4 5 6 8 9 10 11]")
+		a = r.speaker(a.stream, 0)
+		a.say(&parley.Entry{Words: []parley.Word{parley.Tell{To: b.stream, Data: []byte("new")}}})
+		r.until("a new word", func() bool { return len(r.tray(b.stream)) == 10 })
+		if now := r.tray(b.stream); string(now[9].Data) != "new" || now[9].Number <= rows[11].Number {
+			r.Errorf("a new word has number %d, the last one had %d", now[9].Number, rows[11].Number)
+		}
+	}
+}
+
+func (r *rig) hinted(s parley.Stream) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.hints, s)
+}
+
+func testHints(r *rig) {
+	a := r.speaker(r.stream(near), 0)
+	told := []parley.Stream{r.stream(near), r.stream(near2), r.stream(far), r.stream(parley.Slots - 1)}
+	quiet := r.speaker(r.stream(far), 0)
+	e := &parley.Entry{Words: []parley.Word{parley.Tell{To: quiet.stream, Data: []byte("x")}}}
+	for _, s := range told {
+		e.Words = append(e.Words, parley.Tell{To: s, Data: []byte("1")}, parley.Tell{To: s, Data: []byte("2")})
+	}
+	a.say(e)
+	for _, s := range append(told, quiet.stream) {
+		r.until("a hint", func() bool { return r.hinted(s) })
+	}
+	quiet.say(&parley.Entry{Handled: []uint64{r.tray(quiet.stream)[0].Number}})
+	for _, again := range []func(){r.reopen, r.crash} {
+		r.mu.Lock()
+		r.hints = nil
+		r.mu.Unlock()
+		again()
+		for _, s := range told {
+			r.until("a hint after opening again", func() bool { return r.hinted(s) })
+		}
+		if r.hinted(quiet.stream) {
+			r.Error("a hint at an empty tray")
+		}
+	}
+}
+
+// notes reads a feed whose entries carry numbers as notes.
+func (r *rig) notes(agent parley.AgentID) []string {
+	var all []string
+	for _, e := range r.feed(agent) {
+		all = append(all, string(e.Note))
+	}
+	return all
+}
+
+func numbers(n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, line(i))
+	}
+	return all
+}
+
+// errand is an entry with number n, of a speaker at slot, for every agent.
+func (r *rig) errand(slot parley.Slot, n int, agents []parley.AgentID) *parley.Entry {
+	id := r.message(slot)
+	e := &parley.Entry{
+		Facts:   []parley.Fact{fact(line(n))},
+		Records: []parley.Record{{ID: id, Data: fmt.Append(nil, "body ", n)}},
+	}
+	for _, to := range agents {
+		e.Words = append(e.Words, parley.Announce{To: to, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: fmt.Append(nil, n)})
+	}
+	return e
+}
+
+func testLanes(r *rig) {
+	const each = 120
+	agents := []parley.AgentID{r.agent(near), r.agent(far), r.agent(farther), r.agent(parley.Slots - 1)}
+	streams := []parley.Stream{r.stream(near), r.stream(far), r.stream(farther)}
+	said := 0
+	for round := range 3 {
+		var talk sync.WaitGroup
+		for _, s := range streams {
+			a := r.speaker(s, uint64(said))
+			talk.Go(func() {
+				for i := range each {
+					e := r.errand(s.Slot(), said+i, agents)
+					for w := range e.Words {
+						say := e.Words[w].(parley.Announce)
+						say.Note = fmt.Append(nil, s.Slot(), said+i)
+						e.Words[w] = say
+					}
+					a.begin(e)
+				}
+			})
+		}
+		talk.Wait()
+		said += each
+		if round == 1 {
+			r.reopen()
+		}
+	}
+	for _, agent := range agents {
+		r.until("all entries", func() bool { return len(r.feed(agent)) >= said*len(streams) })
+		by := map[string][]string{}
+		for _, note := range r.notes(agent) {
+			var slot, n string
+			_, _ = fmt.Sscan(note, &slot, &n)
+			by[slot] = append(by[slot], n)
+		}
+		for _, s := range streams {
+			r.expect(line("words from", s.Slot(), "to", agent.Slot()), by[line(s.Slot())], numbers(said))
+		}
+		r.view(func(v View) {
+			r.must(v.Feed(agent, 0, ^uint64(0), func(e parley.FeedEntry) bool {
+				if record, _, err := v.Message(agent.Slot(), parley.MessageID(e.Ref)); len(record) == 0 || err != nil {
+					r.Errorf("an entry without its record: %v", err)
+				}
+				return true
+			}))
+		})
+	}
+}
+
+func testLanesCrash(r *rig) {
+	agents := []parley.AgentID{r.agent(near), r.agent(far), r.agent(farther)}
+	stream := r.stream(near)
+	said := 0
+	for round := range 4 {
+		r.until("what is there", func() bool { return len(r.notes(agents[2])) == len(r.events(stream)) })
+		a := r.speaker(stream, uint64(len(r.events(stream))))
+		var answered atomic.Int64
+		var released []<-chan error
+		start := int(a.seq)
+		for i := range 60 {
+			released = append(released, a.begin(r.errand(near, start+i, agents)))
+		}
+		for _, c := range released[:10*round] {
+			r.must(r.await(c))
+			answered.Add(1)
+		}
+		r.crash()
+		said = len(r.events(stream))
+		if said < start+int(answered.Load()) {
+			r.Errorf("%d entries were answered, %d are there", start+int(answered.Load()), said)
+		}
+		for _, agent := range agents {
+			r.until(fmt.Sprintf("%d entries, %d are there", said, len(r.notes(agent))), func() bool { return len(r.notes(agent)) >= said })
+			r.expect(line("feed at", agent.Slot()), r.notes(agent), numbers(said))
+		}
+	}
+}
+
+func testSettled(r *rig) {
+	a := r.speaker(r.stream(near), 0)
+	for i := range 30 {
+		agent, born, tell, id := r.agent(far), r.stream(farther), r.stream(far), r.message(near)
+		key := line(i)
+		a.say(&parley.Entry{
+			Records: []parley.Record{{ID: id, Data: []byte("body")}},
+			Words: []parley.Word{
+				parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)},
+				parley.Bear{Stream: born, Facts: []parley.Fact{fact("born")}},
+				parley.Tell{To: tell, Data: []byte("told")},
+				parley.Put{Row: row(farther, parley.ClientTable, key, "put")},
+			},
+		})
+		r.view(func(v View) {
+			record, position, err := v.Message(far, id)
+			if string(record) != "body" || position == 0 || err != nil {
+				r.Errorf("record %q at %d (%v)", record, position, err)
+			}
+		})
+		r.expect("the feed", len(r.feed(agent)), 1)
+		r.expect("the stream", r.events(born), "[born]")
+		r.expect("the tray", r.heard(tell), "[told]")
+		r.expect("the row", r.row(farther, parley.ClientTable, key), "put")
+		r.mark(parley.Mark{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Marks: parley.Marks{Read: 7}})
+		r.view(func(v View) {
+			marks, err := v.Marks(near, id)
+			r.expect("marks where the conversation lives", line(marks, err), "{0 7} <nil>")
+		})
+		// A row there can be taken away from here too.
+		gone := row(farther, parley.ClientTable, key, "")
+		gone.Delete = true
+		a.say(&parley.Entry{Words: []parley.Word{parley.Put{Row: gone}}})
+		r.expect("the row taken away", r.row(farther, parley.ClientTable, key), "-")
+	}
+}
+
+// releases notes in which order entries are released and how often.
+type releases struct {
+	mu    sync.Mutex
+	order []int
+	errs  []error
+}
+
+func (l *releases) note(n int) func(error) {
+	return func(err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.order, l.errs = append(l.order, n), append(l.errs, err)
+	}
+}
+
+func (l *releases) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.order)
+}
+
+func testReleases(r *rig) {
+	speakers := []*speaker{r.speaker(r.stream(near), 0), r.speaker(r.stream(near2), 0)}
+	agent := r.agent(near)
+	log := &releases{}
+	const total = 600
+	for i := range total {
+		a := speakers[i%2]
+		e := &parley.Entry{
+			Slot: a.stream.Slot(), Stream: a.stream, Epoch: a.epoch, Expect: a.seq, At: r.Clock(), Release: log.note(i),
+			Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}},
+		}
+		switch i % 7 {
+		case 3:
+			e.Expect += 5 // refused, in its place
+		case 5:
+			// nothing is written, and it is still released in its place
+			e.Words = nil
+		default:
+			e.Facts = []parley.Fact{fact("x")}
+			a.seq++
+		}
+		r.Journal.Append(e)
+	}
+	r.until("all releases", func() bool { return log.count() >= total })
+	for i, n := range log.order {
+		if i != n || (log.errs[i] != nil) != (i%7 == 3) {
+			r.Fatalf("release %d is of entry %d (%v)", i, n, log.errs[i])
+		}
+	}
+	r.must(r.Journal.Close())
+	r.expect("releases", log.count(), total)
+	r.Journal = r.Reopen()
+}
+
+func testClosing(r *rig) {
+	a := r.speaker(r.stream(near), 0)
+	agents := []parley.AgentID{r.agent(near), r.agent(far), r.agent(farther)}
+	log := &releases{}
+	const total = 400
+	for i := range total {
+		e := r.errand(near, i, agents)
+		e.Slot, e.Stream, e.Epoch, e.Expect, e.At, e.Release = near, a.stream, a.epoch, a.seq, r.Clock(), log.note(i)
+		a.seq++
+		r.Journal.Append(e)
+	}
+	r.must(r.Journal.Close())
+	r.expect("releases when it is closed", log.count(), total)
+	for i, err := range log.errs {
+		if err != nil {
+			r.Fatalf("entry %d: %v", log.order[i], err)
+		}
+	}
+	r.refused(r.append(&parley.Entry{Slot: near}), parley.ErrClosed)
+	r.must(r.Journal.Close())
+	r.reopen()
+	for _, agent := range agents {
+		r.until("all entries", func() bool { return len(r.feed(agent)) >= total })
+		r.expect("the feed", r.notes(agent), numbers(total))
+	}
+	slices.Sort(log.order)
+	r.expect("releases", len(slices.Compact(log.order)), total)
+}
