@@ -64,7 +64,7 @@ func (s *Service) content(c *Call, e *envelope, from *agent.State) []byte {
 func (s *Service) appendMetadata(b []byte, c *Call, e *envelope, from *agent.State) []byte {
 	b = append(b, '{')
 	b = appendMembers(b, e.Metadata, "provenance")
-	b = appendText(append(b, `"provenance":{"server":`...), s.BaseURL)
+	b = appendText(append(b, `"provenance":{"server":`...), s.Domain)
 	b = appendTime(append(b, `,"received_at":`...), c.Now())
 	b = appendID(append(b, `,"org_id":`...), parley.AnyID(c.Caller.Org))
 	b = appendText(append(b, `,"org_slug":`...), c.Caller.Slug)

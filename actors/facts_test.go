@@ -1,0 +1,204 @@
+package actors
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"parley"
+	"parley/actors/agent"
+)
+
+// numbered is a key that carries a number.
+func numbered(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byte, 24), n) }
+
+func numberOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[24:]) }
+
+// TestAChangeIsSeenByWhoComesAfter rotates a key again and again. Whoever
+// begins to read after an answer sees what was answered, also while records
+// leave the cache.
+func TestAChangeIsSeenByWhoComesAfter(t *testing.T) {
+	for name, evicting := range map[string]bool{"at hand": false, "evicted": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			_, ids := r.agents("acme", 1)
+			must(r.node.ChangeAgent(context.Background(), ids[0], agent.RotateKeys{Signing: numbered(1)}))(t)
+			var answered atomic.Uint64
+			var reading sync.WaitGroup
+			done := make(chan struct{})
+			keep := func(do func()) {
+				reading.Go(func() {
+					for {
+						select {
+						case <-done:
+							return
+						default:
+							do()
+						}
+					}
+				})
+			}
+			for range 4 {
+				keep(func() {
+					floor := answered.Load()
+					a, err := r.node.Agent(context.Background(), ids[0])
+					if err != nil {
+						t.Error(err)
+					} else if n := numberOf(a.GetSigningKey()); n < floor {
+						t.Errorf("key %d was answered, key %d is seen", floor, n)
+					}
+				})
+			}
+			if evicting {
+				for range 2 {
+					keep(func() { r.node.facts.agents.cache.Invalidate(ids[0]) })
+				}
+			}
+			for n := uint64(2); n < 400; n++ {
+				must(r.node.ChangeAgent(context.Background(), ids[0], agent.RotateKeys{Signing: numbered(n)}))(t)
+				answered.Store(n)
+			}
+			close(done)
+			reading.Wait()
+		})
+	}
+}
+
+// TestASlowReaderDoesNotBringThePastBack reads rows, then waits while the
+// record changes and leaves the cache.
+func TestASlowReaderDoesNotBringThePastBack(t *testing.T) {
+	slow := &slowViews{}
+	r := newRig(t, withWrap(func(j Journal) Journal { slow.Journal = j; return slow }))
+	_, ids := r.agents("acme", 1)
+	cache := r.node.facts.agents.cache
+	cache.Invalidate(ids[0])
+	slow.entered, slow.leave = make(chan struct{}), make(chan struct{})
+	var reading sync.WaitGroup
+	reading.Go(func() { must(r.node.Agent(context.Background(), ids[0]))(t) })
+	<-slow.entered
+	must(r.node.ChangeAgent(context.Background(), ids[0], agent.Revoke{}))(t)
+	cache.Invalidate(ids[0])
+	close(slow.leave)
+	reading.Wait()
+	if a := must(r.node.Agent(context.Background(), ids[0]))(t); !a.Revoked() {
+		t.Error("a revoked agent is active again")
+	}
+}
+
+// slowViews has the next Durable wait.
+type slowViews struct {
+	Journal
+	entered, leave chan struct{}
+}
+
+func (j *slowViews) View() View {
+	entered, leave := j.entered, j.leave
+	j.entered = nil
+	return &slowView{j.Journal.View(), entered, leave}
+}
+
+type slowView struct {
+	View
+	entered, leave chan struct{}
+}
+
+func (v *slowView) Durable(ctx context.Context) error {
+	if v.entered != nil {
+		close(v.entered)
+		<-v.leave
+	}
+	return v.View.Durable(ctx)
+}
+
+// TestARevokedCredentialIsSeenAtOnce adds and takes away credentials while
+// others look.
+func TestARevokedCredentialIsSeenAtOnce(t *testing.T) {
+	r := newRig(t, withJournals(4))
+	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
+	var gone sync.Map // of parley.ClientID
+	done := make(chan struct{})
+	var reading sync.WaitGroup
+	for range 3 {
+		reading.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				var revoked []parley.ClientID
+				gone.Range(func(client, _ any) bool {
+					revoked = append(revoked, client.(parley.ClientID))
+					return len(revoked) < 50
+				})
+				o := must(r.node.Org(ctx, owner))(t)
+				for _, client := range revoked {
+					if o.Credential(client).Live() {
+						t.Errorf("credential %s is live after it was revoked", client)
+						return
+					}
+				}
+				r.node.facts.orgs.cache.Invalidate(owner)
+			}
+		})
+	}
+	for range 100 {
+		client := must(r.node.AddCredential(ctx, owner, []byte("hash")))(t)
+		if !must(r.node.Org(ctx, owner))(t).Credential(client).Live() {
+			t.Fatal("a credential is not seen when it is answered")
+		}
+		if err := r.node.RevokeCredential(ctx, owner, client); err != nil {
+			t.Fatal(err)
+		}
+		gone.Store(client, true)
+	}
+	close(done)
+	reading.Wait()
+}
+
+// TestTheFirstActiveAgentIsTheOldest, whoever asks in the moment of creation.
+func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
+	late := &lateStates{}
+	r := newRig(t, withWrap(func(j Journal) Journal { late.Journal = j; return late }))
+	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
+	older, younger := r.agent(owner, "older"), r.agent(owner, "younger")
+	// The older one is on its way to its own home still.
+	r.node.facts.agents.cache.InvalidateAll()
+	late.hidden.Store(older)
+	if a := must(r.node.FirstActive(ctx, owner))(t); a.AgentID() != younger {
+		t.Fatalf("the first is %s", a.GetName())
+	}
+	late.hidden.Store(parley.AgentID{})
+	if a := must(r.node.FirstActive(ctx, owner))(t); a.AgentID() != older {
+		t.Errorf("once the older one has arrived, the first is %s", a.GetName())
+	}
+	must(r.node.ChangeAgent(ctx, older, agent.Revoke{}))(t)
+	if a := must(r.node.FirstActive(ctx, owner))(t); a.AgentID() != younger {
+		t.Errorf("once the older one is revoked, the first is %s", a.GetName())
+	}
+}
+
+// lateStates shows no state of one agent.
+type lateStates struct {
+	Journal
+	hidden atomic.Value
+}
+
+func (j *lateStates) View() View {
+	hidden, _ := j.hidden.Load().(parley.AgentID)
+	return lateView{j.Journal.View(), hidden}
+}
+
+type lateView struct {
+	View
+	hidden parley.AgentID
+}
+
+func (v lateView) State(s parley.Stream) (uint64, []byte, error) {
+	if !v.hidden.Zero() && s == agentStream(v.hidden) {
+		return 0, nil, nil
+	}
+	return v.View.State(s)
+}

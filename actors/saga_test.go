@@ -1,0 +1,312 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/org"
+	"parley/actors/registration"
+)
+
+// TestOneOfManyGetsTheName has fifty create an agent of one name at once.
+func TestOneOfManyGetsTheName(t *testing.T) {
+	r := newRig(t, withJournals(4))
+	owner := r.org("acme").Org.OrgID()
+	for _, name := range []string{"alice", "bob"} {
+		var mu sync.Mutex
+		var made []parley.AgentID
+		var creating sync.WaitGroup
+		for range 50 {
+			creating.Go(func() {
+				a, err := r.create(owner, name)
+				if err != nil {
+					if !errors.Is(err, org.ErrNameTaken) {
+						t.Errorf("%v", err)
+					}
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				made = append(made, a.AgentID())
+			})
+		}
+		creating.Wait()
+		if len(made) != 1 {
+			t.Fatalf("%d agents have the name %s", len(made), name)
+		}
+		if id := must(r.node.AgentByName(context.Background(), owner, name))(t); id != made[0] {
+			t.Errorf("%s is %s, %s was answered", name, id, made[0])
+		}
+	}
+	if n := must(r.node.OrgNow(context.Background(), owner))(t).GetActiveAgents(); n != 2 {
+		t.Errorf("the organization counts %d agents", n)
+	}
+}
+
+// TestOneOfManyGetsTheSlug has twenty solve challenges of one slug at once.
+func TestOneOfManyGetsTheSlug(t *testing.T) {
+	r := newRig(t, withJournals(4))
+	challenges := make([]parley.RegistrationID, 20)
+	for i := range challenges {
+		challenges[i] = must(r.challenge("acme"))(t)
+	}
+	var mu sync.Mutex
+	var made []Registered
+	var solving sync.WaitGroup
+	for _, id := range challenges {
+		solving.Go(func() {
+			registered, err := r.solve(id)
+			if err != nil {
+				if !errors.Is(err, registration.ErrSlugTaken) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			made = append(made, registered)
+		})
+	}
+	solving.Wait()
+	if len(made) != 1 {
+		t.Fatalf("%d organizations have the slug", len(made))
+	}
+	ctx, won := context.Background(), made[0]
+	if id := must(r.node.OrgBySlug(ctx, "acme"))(t); id != won.Org.OrgID() {
+		t.Errorf("the slug is of %s, %s was answered", id, won.Org.OrgID())
+	}
+	if id := must(r.node.OrgByClient(ctx, won.ClientID))(t); id != won.Org.OrgID() {
+		t.Errorf("the credential is of %s", id)
+	}
+	if _, err := r.challenge("acme"); !errors.Is(err, registration.ErrSlugTaken) {
+		t.Errorf("another challenge for the slug: %v", err)
+	}
+	r.restart()
+	used, refused := 0, 0
+	for _, id := range challenges {
+		switch _, err := r.solve(id); {
+		case errors.Is(err, registration.ErrUsed):
+			used++
+		case errors.Is(err, registration.ErrSlugTaken):
+			refused++
+		}
+	}
+	if used != 1 || refused != len(challenges)-1 {
+		t.Errorf("solved again after a restart: %d used, %d refused", used, refused)
+	}
+}
+
+// TestASlugThatIsNotDurableRefusesNobodyYet: the refusal rests on another
+// actor's entry and leaves with it.
+func TestASlugThatIsNotDurableRefusesNobodyYet(t *testing.T) {
+	g := &releases{}
+	r := newRig(t, withWrap(func(j Journal) Journal { g.Journal = j; return g }))
+	first, second := must(r.challenge("acme"))(t), must(r.challenge("acme"))(t)
+	g.hold(true)
+	var answers []<-chan error
+	for _, id := range []parley.RegistrationID{first, second} {
+		to := make(chan error, 1)
+		answers = append(answers, to)
+		go func() { _, err := r.solve(id); to <- err }()
+		eventually(t, "the solution is appended", func() bool { return g.waiting() == len(answers) })
+		for _, answer := range answers {
+			if len(answer) > 0 {
+				t.Fatalf("an answer left before the slug was durable: %v", <-answer)
+			}
+		}
+	}
+	g.hold(false)
+	if err := <-answers[0]; err != nil {
+		t.Errorf("the first answer: %v", err)
+	}
+	if err := <-answers[1]; !errors.Is(err, registration.ErrSlugTaken) {
+		t.Errorf("the second answer: %v", err)
+	}
+}
+
+// releases passes entries on and keeps what is released, in its order.
+type releases struct {
+	Journal
+	mu      sync.Mutex
+	holding bool
+	held    []func()
+}
+
+func (g *releases) Append(e *parley.Entry) {
+	if release := e.Release; release != nil && !e.Activate {
+		e.Release = func(err error) {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.holding {
+				g.held = append(g.held, func() { release(err) })
+				return
+			}
+			release(err)
+		}
+	}
+	g.Journal.Append(e)
+}
+
+func (g *releases) hold(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holding = on
+	for _, release := range g.held {
+		release()
+	}
+	g.held = nil
+}
+
+func (g *releases) waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.held)
+}
+
+// TestARevokedAgentIsCountedOutAndFound looks everywhere that an agent is known.
+func TestARevokedAgentIsCountedOutAndFound(t *testing.T) {
+	r := newRig(t, withJournals(4))
+	ctx, owner := context.Background(), r.org("acme").Org.OrgID()
+	id := r.agent(owner, "alice")
+	r.agent(owner, "bob")
+	signing := parley.Thumbprint(parley.Ed25519, key(1, "alice"))
+	look := func(when string, active int64, poll bool) {
+		t.Helper()
+		if n := must(r.node.OrgNow(ctx, owner))(t).GetActiveAgents(); n != active {
+			t.Errorf("%s: the organization counts %d agents, not %d", when, n, active)
+		}
+		if found, err := r.node.AgentByKid(ctx, signing); found != id {
+			t.Errorf("%s: by kid: %s, %v", when, found, err)
+		}
+		if found, err := r.node.AgentByName(ctx, owner, "alice"); found != id {
+			t.Errorf("%s: by name: %s, %v", when, found, err)
+		}
+		if _, err := r.node.AgentByPollToken(ctx, key(3, "alice")); (err == nil) != poll {
+			t.Errorf("%s: by poll token: %v", when, err)
+		}
+	}
+	look("at first", 2, true)
+	must(r.node.ChangeAgent(ctx, id, agent.RotateKeys{Signing: key(9, "alice"), Encryption: key(8, "alice")}))(t)
+	must(r.node.ChangeAgent(ctx, id, agent.IssuePollToken{Hash: key(7, "alice")}))(t)
+	look("rotated", 2, false)
+	if found := must(r.node.AgentByKid(ctx, parley.Thumbprint(parley.X25519, key(8, "alice"))))(t); found != id {
+		t.Errorf("by the new kid: %s", found)
+	}
+	if found := must(r.node.AgentByPollToken(ctx, key(7, "alice")))(t); found != id {
+		t.Errorf("by the new poll token: %s", found)
+	}
+	for range 3 {
+		must(r.node.ChangeAgent(ctx, id, agent.Revoke{}))(t)
+		look("revoked", 1, false)
+	}
+	if _, err := r.create(owner, "alice"); !errors.Is(err, org.ErrNameTaken) {
+		t.Errorf("the name of a revoked agent: %v", err)
+	}
+	r.restart()
+	look("restarted", 1, false)
+}
+
+// TestSagasFinishWhateverIsCut pulls the plug again and again while agents are
+// made and revoked: what was answered is there, and what was begun is finished.
+func TestSagasFinishWhateverIsCut(t *testing.T) {
+	cuts := 12
+	if testing.Short() {
+		cuts = 4
+	}
+	disk := vfs.NewCrashableMem()
+	r := newRig(t, withJournals(4), func(r *rig) { r.fs = disk })
+	owner := r.org("acme").Org.OrgID()
+	var mu sync.Mutex
+	made, revoked := map[string]parley.AgentID{}, map[string]bool{}
+	done := make(chan struct{})
+	var working sync.WaitGroup
+	for worker := range 4 {
+		working.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				name := fmt.Sprintf("w%d-%d", worker, n)
+				a := must(r.create(owner, name))(t)
+				mu.Lock()
+				made[name] = a.AgentID()
+				mu.Unlock()
+				if n%2 == 0 {
+					must(r.node.ChangeAgent(context.Background(), a.AgentID(), agent.Revoke{}))(t)
+					mu.Lock()
+					revoked[name] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range cuts {
+		time.Sleep(time.Duration(random.IntN(15)) * time.Millisecond)
+		promised, gone := map[string]parley.AgentID{}, map[string]bool{}
+		mu.Lock()
+		for name, id := range made {
+			promised[name], gone[name] = id, revoked[name]
+		}
+		mu.Unlock()
+		crashed := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})
+		checkFinished(t, owner, crashed, promised, gone)
+	}
+	close(done)
+	working.Wait()
+}
+
+// checkFinished opens what a crash has left and waits until all is at one.
+func checkFinished(t *testing.T, owner parley.OrgID, disk *vfs.MemFS, promised map[string]parley.AgentID, gone map[string]bool) {
+	t.Helper()
+	r := newRig(t, func(r *rig) { r.fs, r.journals = disk, 0 })
+	defer r.close()
+	ctx := context.Background()
+	names := map[string]parley.AgentID{}
+	v := r.store.View()
+	if err := v.Rows(owner.Slot(), parley.NameTable, owner[:], nil, false, func(key, value []byte) bool {
+		names[string(key[len(owner):])] = parley.IDFromBytes[parley.AgentID](value)
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	v.Close()
+	for name, id := range promised {
+		if names[name] != id {
+			t.Errorf("%s was answered as %s and is %s", name, id, names[name])
+		}
+	}
+	active := int64(0)
+	for name, id := range names {
+		var a *agent.State
+		eventually(t, name+" is at its home", func() (found bool) { a, _ = r.node.Agent(ctx, id); return a.Exists() })
+		if gone[name] && !a.Revoked() {
+			t.Errorf("%s was revoked and is active", name)
+		}
+		eventually(t, name+" is found by its key", func() bool {
+			found, _ := r.node.AgentByKid(ctx, parley.Thumbprint(parley.X25519, key(2, name)))
+			return found == id
+		})
+		if !a.Revoked() {
+			active++
+			eventually(t, name+" is found by its poll token", func() bool {
+				found, _ := r.node.AgentByPollToken(ctx, key(3, name))
+				return found == id
+			})
+		}
+	}
+	eventually(t, "the organization counts its agents", func() bool {
+		return must(r.node.OrgNow(ctx, owner))(t).GetActiveAgents() == active
+	})
+}

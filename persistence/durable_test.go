@@ -1,0 +1,358 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"parley"
+)
+
+// valve is a disk whose syncs of the write-ahead log are counted and can be
+// held back or made to fail.
+type valve struct {
+	syncs  atomic.Int64
+	closed atomic.Pointer[chan struct{}]
+	broken atomic.Bool
+}
+
+func (v *valve) String() string { return "valve" }
+
+func (v *valve) MaybeError(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
+	default:
+		return nil
+	}
+	if !strings.HasSuffix(op.Path, ".log") {
+		return nil
+	}
+	v.syncs.Add(1)
+	if closed := v.closed.Load(); closed != nil {
+		<-*closed
+	}
+	if v.broken.Load() {
+		return errors.New("the disk is gone")
+	}
+	return nil
+}
+
+// hold keeps every sync waiting until the function it gives is called.
+func (v *valve) hold() (open func()) {
+	c := make(chan struct{})
+	v.closed.Store(&c)
+	return func() { v.closed.Store(nil); close(c) }
+}
+
+// behindValve opens and starts a quiet store on a disk with a valve.
+func behindValve(t testing.TB, journals int, change func(*Options)) (*Store, *valve) {
+	t.Helper()
+	v := &valve{}
+	opts := testOptions(errorfs.Wrap(vfs.NewMem(), v), journals)
+	opts.MemTableBytes = 8 << 20
+	if change != nil {
+		change(&opts)
+	}
+	s := mustOpen(t, "d", opts)
+	if err := startQuietly(s); err != nil {
+		t.Fatal(err)
+	}
+	return s, v
+}
+
+// handOver appends an entry and gives what becomes of it.
+func handOver(s *Store, e *parley.Entry) <-chan error {
+	released := make(chan error, 2)
+	e.Release, e.At = func(err error) { released <- err }, testStart
+	s.Append(e)
+	return released
+}
+
+func activated(t testing.TB, s *Store, stream parley.Stream) uint64 {
+	t.Helper()
+	epoch := s.NextEpoch()
+	if err := <-handOver(s, &parley.Entry{Slot: stream.Slot(), Stream: stream, Epoch: epoch, Activate: true}); err != nil {
+		t.Fatal(err)
+	}
+	return epoch
+}
+
+// TestNothingIsReleasedBeforeTheSync holds the disk back: what is written can
+// be seen, and nobody is told of it.
+func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
+	s, disk := behindValve(t, 1, nil)
+	agent := parley.NewID[parley.AgentID](0, testStart, testEntropy())
+	var told atomic.Int64
+	sub := s.Subscribe(agent, 0, func() { told.Add(1) })
+	open := disk.hold()
+	released := handOver(s, &parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}})
+	seen := func() (n int) {
+		v := s.View()
+		defer v.Close()
+		if err := v.Feed(agent, 0, 99, func(parley.FeedEntry) bool { n++; return true }); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	for seen() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	v := s.View()
+	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := v.Durable(hurried); !errors.Is(err, parley.ErrOverloaded) {
+		t.Errorf("a view of what is not synced: Durable gives %v", err)
+	}
+	entries, err := sub.Next(9)
+	if len(released) != 0 || told.Load() != 0 || s.Edge(agent) != 0 || len(entries) != 0 || err != nil {
+		t.Errorf("before the sync: %d released, %d told, edge %d, %d followed (%v)", len(released), told.Load(), s.Edge(agent), len(entries), err)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- v.Durable(context.Background()) }()
+	select {
+	case err := <-waited:
+		t.Errorf("Durable gave %v before the sync", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	open()
+	if err := errors.Join(<-waited, <-released); err != nil {
+		t.Error(err)
+	}
+	if entries, err := sub.Next(9); len(entries) != 1 || err != nil || told.Load() != 1 || s.Edge(agent) != 1 {
+		t.Errorf("after the sync: %d entries (%v), told %d times, edge %d", len(entries), err, told.Load(), s.Edge(agent))
+	}
+	v.Close()
+	mustClose(t, s)
+}
+
+// TestFailedSyncIsFatal: nobody is told that an entry is kept or that it is
+// not, and the process is asked to end.
+func TestFailedSyncIsFatal(t *testing.T) {
+	ended := make(chan error, 8)
+	s, disk := behindValve(t, 1, func(o *Options) {
+		o.Fatal = func(err error) {
+			ended <- err
+			select {} // a process that ends goes no further
+		}
+	})
+	disk.broken.Store(true)
+	released := handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte("k")}}})
+	if err := <-ended; !strings.Contains(err.Error(), "the disk is gone") {
+		t.Errorf("the reason is %v", err)
+	}
+	select {
+	case err := <-released:
+		t.Errorf("an entry whose sync failed is released with %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// TestSettlingHasItsTime stops the target's writer: the answer comes without
+// the effect, late but not never, and the effect follows.
+func TestSettlingHasItsTime(t *testing.T) {
+	fs := vfs.NewMem()
+	s := mustOpen(t, "d", testOptions(fs, 2))
+	s.onTray, s.onTimer = ignoreTray, ignoreTimer
+	start := func(j *journal) {
+		s.loops.Add(2)
+		go j.write()
+		go j.acknowledge()
+	}
+	start(s.journals[0])
+	agent := parley.NewID[parley.AgentID](1, testStart, testEntropy())
+	before := time.Now()
+	const entries = 20
+	var released []<-chan error
+	for range entries {
+		released = append(released, handOver(s, &parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}}))
+	}
+	for _, r := range released {
+		if err := <-r; err != nil {
+			t.Error(err)
+		}
+	}
+	took := time.Since(before)
+	if took < parley.SettleWait || took > parley.SettleWait+time.Second {
+		t.Errorf("released after %v, want %v and little more", took, parley.SettleWait)
+	}
+	start(s.journals[1])
+	mustClose(t, s)
+	for i, r := range released {
+		if len(r) != 0 {
+			t.Errorf("entry %d is released twice", i)
+		}
+	}
+	s = mustOpen(t, "d", testOptions(fs, 2))
+	v := s.View()
+	n := 0
+	if err := v.Feed(agent, 0, 1<<40, func(parley.FeedEntry) bool { n++; return true }); err != nil || n != entries {
+		t.Errorf("%d of %d entries followed (%v)", n, entries, err)
+	}
+	v.Close()
+	mustClose(t, s)
+}
+
+// directMessage is what a first, keyed direct message says.
+func directMessage(stream parley.Stream, to parley.AgentID, epoch, expect uint64) *parley.Entry {
+	id := parley.NewID[parley.MessageID](stream.Slot(), testStart, testEntropy())
+	slot := stream.Slot()
+	return &parley.Entry{
+		Slot: slot, Stream: stream, Epoch: epoch, Expect: expect,
+		Facts:   []parley.Fact{{Tag: 1, Data: id.Bytes()}},
+		Rows:    []parley.Row{deedRow(slot, parley.OnceTable, expect), deedRow(slot, parley.ConversationTable, expect)},
+		Records: []parley.Record{{ID: id, Data: make([]byte, 500)}},
+		Words: []parley.Word{
+			parley.Announce{To: to, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: parley.TypeHash("text")},
+			parley.Put{Row: deedRow(to.Slot(), parley.ConversationTable, expect)},
+		},
+	}
+}
+
+// TestCostOfAMessage counts what a direct message costs: rows and syncs.
+func TestCostOfAMessage(t *testing.T) {
+	for _, c := range []struct{ journals, syncs int }{{1, 1}, {4, 2}} {
+		t.Run(fmt.Sprintf("%d journals", c.journals), func(t *testing.T) {
+			s, disk := behindValve(t, c.journals, nil)
+			stream := newStream(0)
+			to := parley.NewID[parley.AgentID](1, testStart, testEntropy())
+			epoch := activated(t, s, stream)
+			for n := range uint64(5) {
+				before := disk.syncs.Load()
+				if err := <-handOver(s, directMessage(stream, to, epoch, n)); err != nil {
+					t.Fatal(err)
+				}
+				if got := int(disk.syncs.Load() - before); got != c.syncs {
+					t.Errorf("message %d is answered after %d syncs, want %d", n, got, c.syncs)
+				}
+			}
+			mustClose(t, s)
+		})
+	}
+}
+
+// TestRowsOfAMessage applies one message to a batch and counts its rows: at
+// most seven, and the journal's counter.
+func TestRowsOfAMessage(t *testing.T) {
+	for _, c := range []struct {
+		journals, rows int
+	}{{1, 7}, {4, 5}} {
+		s := mustOpen(t, "d", testOptions(vfs.NewMem(), c.journals))
+		j, stream := s.journals[0], newStream(0)
+		j.activations[stream] = activation{epoch: 1}
+		a := newApplication(j)
+		it := &item{Entry: directMessage(stream, parley.NewID[parley.AgentID](1, testStart, testEntropy()), 1, 0)}
+		if err := errors.Join(a.apply(it), it.err, a.finish()); err != nil {
+			t.Fatal(err)
+		}
+		rows := int(a.batch.Count())
+		if c.journals == 1 {
+			rows-- // the counter, once per batch
+		}
+		if rows != c.rows {
+			t.Errorf("%d journals: %d rows, want %d", c.journals, rows, c.rows)
+		}
+		if err := a.batch.Close(); err != nil {
+			t.Error(err)
+		}
+		mustClose(t, s)
+	}
+}
+
+// TestTimersTakeTurns: more timers are due than one tick wakes, and nobody
+// cancels any; all of them fire.
+func TestTimersTakeTurns(t *testing.T) {
+	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
+	e := &parley.Entry{}
+	const due = 2*timersPerTick + 10
+	for i := range due {
+		at := testStart.Add(-time.Duration(i) * time.Second)
+		e.Timers = append(e.Timers, parley.Timer{Due: at, Stream: newStream(0)})
+	}
+	if err := startQuietly(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-handOver(s, e); err != nil {
+		t.Fatal(err)
+	}
+	fired := map[parley.Stream]int{}
+	s.onTimer = func(stream parley.Stream, _ time.Time) { fired[stream]++ }
+	for tick := range 6 {
+		if err := s.journals[0].fireTimers(testStart); err != nil {
+			t.Fatal(err)
+		}
+		if tick == 2 && len(fired) != due {
+			t.Errorf("after three ticks %d of %d timers fired", len(fired), due)
+		}
+	}
+	for stream, n := range fired {
+		if n != 2 {
+			t.Errorf("timer of %v fired %d times in two rounds", stream, n)
+		}
+	}
+	mustClose(t, s)
+}
+
+// TestLanesAreSwept: what has arrived is deleted with a later batch of the source.
+func TestLanesAreSwept(t *testing.T) {
+	s, _ := behindValve(t, 2, nil)
+	agent := parley.NewID[parley.AgentID](1, testStart, testEntropy())
+	for range 30 {
+		if err := <-handOver(s, &parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte("ride along")}}}); err != nil {
+		t.Fatal(err)
+	}
+	v := s.View()
+	left := 0
+	prefix := laneKey(0, 1, 0)[:7]
+	if err := v.scan(prefix, after(prefix), false, func(_, _ []byte) (bool, error) { left++; return true, nil }); err != nil || left != 0 {
+		t.Errorf("%d parcels that arrived are kept (%v)", left, err)
+	}
+	v.Close()
+	mustClose(t, s)
+}
+
+// BenchmarkAppend appends direct messages without waiting: to one hot stream,
+// and in turn to ten thousand cold ones.
+func BenchmarkAppend(b *testing.B) {
+	for name, streams := range map[string]int{"hot": 1, "cold": 10000} {
+		b.Run(name, func(b *testing.B) {
+			s, _ := behindValve(b, 1, func(o *Options) { o.MemTableBytes = 32 << 20 })
+			speakers, epochs := make([]parley.Stream, streams), make([]uint64, streams)
+			for i := range speakers {
+				speakers[i] = newStream(parley.Slot(i % parley.Slots))
+				epochs[i] = activated(b, s, speakers[i])
+			}
+			to := parley.NewID[parley.AgentID](1, testStart, testEntropy())
+			room := make(chan struct{}, 1024)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				e := directMessage(speakers[i%streams], to, epochs[i%streams], uint64(i/streams))
+				e.At = testStart
+				e.Release = func(err error) {
+					if err != nil {
+						b.Error(err)
+					}
+					<-room
+				}
+				room <- struct{}{}
+				s.Append(e)
+			}
+			for range cap(room) {
+				room <- struct{}{}
+			}
+			b.StopTimer()
+			mustClose(b, s)
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package persistence
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"parley"
+)
+
+func drawBytes(t *rapid.T) []byte {
+	b := rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "bytes")
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+func drawID(t *rapid.T) [16]byte {
+	return [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
+}
+
+func drawStream(t *rapid.T) parley.Stream {
+	return parley.Stream{Kind: parley.StreamKind(rapid.Byte().Draw(t, "kind")), ID: drawID(t)}
+}
+
+func drawWord(t *rapid.T) parley.Word {
+	switch rapid.IntRange(0, 4).Draw(t, "word") {
+	case 0:
+		return parley.Announce{To: drawID(t), Kind: parley.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
+	case 1:
+		marks := parley.Marks{Delivered: rapid.Int64().Draw(t, "delivered"), Read: rapid.Int64().Draw(t, "read")}
+		return parley.Mark{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Marks: marks}
+	case 2:
+		return parley.Tell{To: drawStream(t), Data: drawBytes(t)}
+	case 3:
+		return parley.Put{Row: parley.Row{
+			Slot: parley.Slot(rapid.Uint16().Draw(t, "slot")), Table: parley.Table(rapid.Byte().Draw(t, "table")),
+			Key: drawBytes(t), Value: drawBytes(t), Delete: rapid.Bool().Draw(t, "delete"),
+		}}
+	default:
+		bear := parley.Bear{Stream: drawStream(t), State: drawBytes(t)}
+		for range rapid.IntRange(0, 3).Draw(t, "facts") {
+			bear.Facts = append(bear.Facts, parley.Fact{Tag: rapid.Byte().Draw(t, "tag"), Data: drawBytes(t)})
+		}
+		return bear
+	}
+}
+
+func sameParcel(a, b *parcel) string {
+	return cmp.Diff([]any{a.at, a.words, a.records}, []any{b.at, b.words, b.records})
+}
+
+func TestParcelRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := &parcel{at: rapid.Int64().Draw(t, "at")}
+		for range rapid.IntRange(0, 5).Draw(t, "words") {
+			p.words = append(p.words, drawWord(t))
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "records") {
+			p.records = append(p.records, parley.Record{ID: drawID(t), Data: drawBytes(t)})
+		}
+		b := encodeParcel(p)
+		got, err := decodeParcel(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := sameParcel(p, got); diff != "" {
+			t.Errorf("written and read again (-before +after):\n%s", diff)
+		}
+		if len(b) > 8 {
+			cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
+			if _, err := decodeParcel(b[:cut]); err == nil {
+				t.Errorf("%d bytes of %d are taken for a parcel", cut, len(b))
+			}
+		}
+		if _, err := decodeParcel(append(b, 0)); err == nil {
+			t.Error("a parcel with a byte too many is read")
+		}
+	})
+}
+
+func FuzzDecodeParcel(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(encodeParcel(&parcel{at: 1, words: []parley.Word{
+		parley.Announce{Note: []byte("note")}, parley.Mark{Position: 3}, parley.Tell{Data: []byte("told")},
+		parley.Put{Row: parley.Row{Key: []byte("k"), Delete: true}},
+		parley.Bear{Facts: []parley.Fact{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
+	}, records: []parley.Record{{Data: []byte("body")}}}))
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01b\x04iiiiiiiiiiiiiiii\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := decodeParcel(b)
+		if err != nil {
+			return
+		}
+		again, err := decodeParcel(encodeParcel(p))
+		if err != nil {
+			t.Fatalf("%x was read, and not read again: %v", b, err)
+		}
+		if diff := sameParcel(p, again); diff != "" {
+			t.Errorf("%x is read differently again:\n%s", b, diff)
+		}
+	})
+}
+
+// TestDecodeParcelGarbage feeds damaged parcels: an error is welcome, a panic is not.
+func TestDecodeParcelGarbage(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "garbage")
+		if rapid.Bool().Draw(t, "flipped") {
+			b = encodeParcel(&parcel{words: []parley.Word{drawWord(t), drawWord(t)}, records: []parley.Record{{Data: []byte("body")}}})
+			b[rapid.IntRange(0, len(b)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
+		}
+		if p, err := decodeParcel(b); err == nil && len(b) < 10 {
+			t.Errorf("%d bytes are taken for parcel %v", len(b), p)
+		}
+	})
+}

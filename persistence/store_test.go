@@ -1,0 +1,256 @@
+package persistence
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+func mustOpen(t testing.TB, dir string, opts Options) *Store {
+	t.Helper()
+	s, err := Open(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func mustClose(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func refusedWith(t *testing.T, dir string, opts Options, words ...string) {
+	t.Helper()
+	s, err := Open(dir, opts)
+	if err == nil {
+		mustClose(t, s)
+		t.Errorf("opened, want a refusal with %q", words)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("refused with %q, which does not say %q", err, w)
+		}
+	}
+}
+
+func TestOpenLocks(t *testing.T) {
+	for name, fs := range map[string]vfs.FS{"disk": nil, "memory": vfs.NewMem()} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "a", "b")
+			s := mustOpen(t, dir, testOptions(fs, 1))
+			refusedWith(t, dir, testOptions(fs, 1), dir, "in use by another process")
+			mustClose(t, s)
+			mustClose(t, mustOpen(t, dir, testOptions(fs, 1)))
+		})
+	}
+}
+
+func TestOpenRefusesOtherLayouts(t *testing.T) {
+	fs := vfs.NewMem()
+	mustClose(t, mustOpen(t, "d", testOptions(fs, 4)))
+	refusedWith(t, "d", testOptions(fs, 1), "made with 4 journals", "cannot be opened with 1")
+	s := mustOpen(t, "d", testOptions(fs, 0))
+	if got := s.Journals(); got != 4 {
+		t.Errorf("made with 4 journals, opened with %d", got)
+	}
+	formatKey := metaKey(formatFamily, 0, 0)
+	made, _, err := get(s.db, formatKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		value []byte
+		want  string
+	}{
+		{append(encodeNumber(formatVersion+1), made[8:]...), "format 2; this program reads format 1"},
+		{made[:10], "not made by this program"},
+	} {
+		if err := s.db.Set(formatKey, c.value, pebble.Sync); err != nil {
+			t.Fatal(err)
+		}
+		mustClose(t, s)
+		refusedWith(t, "d", testOptions(fs, 0), c.want)
+		s = reopenEngine(t, fs)
+	}
+	if err := s.db.Set(formatKey, made, pebble.Sync); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	mustClose(t, mustOpen(t, "d", testOptions(fs, 4)))
+}
+
+// reopenEngine opens the directory d below the checks of Open.
+func reopenEngine(t *testing.T, fs vfs.FS) *Store {
+	t.Helper()
+	s := &Store{opts: testOptions(fs, 0), closing: make(chan struct{})}
+	if err := s.opts.ensureDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.openEngine("d"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestOpenRefusesOptions(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*Options)
+		want  string
+	}{
+		"no clock":          {func(o *Options) { o.Clock = nil }, "clock"},
+		"no logger":         {func(o *Options) { o.Logger = nil }, "logger"},
+		"too many journals": {func(o *Options) { o.Journals = JournalsMax + 1 }, "65 is not within 1 to 64"},
+		"fewer than none":   {func(o *Options) { o.Journals = -1 }, "-1 is not within"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := testOptions(vfs.NewMem(), 1)
+			c.spoil(&opts)
+			refusedWith(t, "d", opts, c.want)
+		})
+	}
+}
+
+// TestEpochsGrowOverOpenings: an activation of a former process is never newer.
+func TestEpochsGrowOverOpenings(t *testing.T) {
+	fs := vfs.NewMem()
+	last := uint64(0)
+	for range 4 {
+		s := mustOpen(t, "d", testOptions(fs, 1))
+		for range 3 {
+			epoch := s.NextEpoch()
+			if epoch <= last {
+				t.Errorf("epoch %d follows %d", epoch, last)
+			}
+			last = epoch
+		}
+		mustClose(t, s)
+	}
+}
+
+// TestRotIsSeen flips single bits in the write-ahead log of a store that was
+// made a moment ago. In the blocks before the last, each must keep the store
+// from opening: what was answered would be missing.
+func TestRotIsSeen(t *testing.T) {
+	flips, seen := rot(t, func(fs vfs.FS) *Store { return mustOpen(t, "d", rotOptions(fs)) })
+	if seen != flips {
+		t.Errorf("%d of %d flipped bits were noticed", seen, flips)
+	}
+}
+
+// TestRotControl opens a new engine once only: its log hides rot.
+func TestRotControl(t *testing.T) {
+	flips, seen := rot(t, func(fs vfs.FS) *Store {
+		s := &Store{opts: rotOptions(fs), hub: newHub(), closing: make(chan struct{})}
+		err := s.opts.ensureDefaults()
+		if err == nil {
+			err = fs.MkdirAll("d", 0o700)
+		}
+		if err == nil {
+			s.lock, err = pebble.LockDirectory("d", fs)
+		}
+		if err == nil {
+			s.db, err = pebble.Open("d", s.engineOptions())
+		}
+		if err == nil {
+			err = s.openJournals()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+	if seen == flips {
+		t.Errorf("all of %d flipped bits were noticed: opening twice is not needed", flips)
+	}
+}
+
+func rotOptions(fs vfs.FS) Options {
+	opts := testOptions(fs, 1)
+	opts.MemTableBytes = 8 << 20
+	return opts
+}
+
+// rot writes a log of several blocks, kills the process and opens what it left
+// with one bit flipped, for some bits of the first two blocks.
+func rot(t *testing.T, open func(vfs.FS) *Store) (flips, seen int) {
+	t.Helper()
+	disk := vfs.NewCrashableMem()
+	s := open(disk)
+	if err := startQuietly(s); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		released := make(chan error, 1)
+		s.Append(&parley.Entry{Rows: []parley.Row{{Table: 1, Key: fmt.Append(nil, i), Value: bytes.Repeat([]byte{byte(i)}, 2000)}}, Release: func(err error) { released <- err }})
+		if err := <-released; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for at := int64(300); at < 65000; at += 4973 {
+		image := disk.CrashClone(vfs.CrashCloneCfg{})
+		flip(t, image, at)
+		flips++
+		if damaged, err := Open("d", rotOptions(image)); err != nil {
+			seen++
+		} else {
+			mustClose(t, damaged)
+		}
+	}
+	mustClose(t, s)
+	return flips, seen
+}
+
+// flip changes a bit of the largest log, the one in use.
+func flip(t *testing.T, fs vfs.FS, at int64) {
+	t.Helper()
+	names, err := fs.List("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, content := "", []byte(nil)
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".log") {
+			continue
+		}
+		f, err := fs.Open(fs.PathJoin("d", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(f)
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) > len(content) {
+			log, content = name, b
+		}
+	}
+	if len(content) < 100000 {
+		t.Fatalf("the log has %d bytes", len(content))
+	}
+	content[at] ^= 4
+	f, err := fs.Create(fs.PathJoin("d", log), vfs.WriteCategoryUnspecified)
+	if err == nil {
+		_, err = f.Write(content)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
