@@ -124,7 +124,7 @@ func (s *Service) transcript(c *Call, in *api.Transcript) (Rendered, error) {
 	if in.Cursor != nil {
 		position, err := s.Cursors.Open(list, *in.Cursor)
 		if err != nil || len(position) != 8 {
-			return Rendered{}, ErrInvalidCursor
+			return Rendered{}, parley.ErrInvalidCursor
 		}
 		from = binary.BigEndian.Uint64(position)
 	}
@@ -150,7 +150,7 @@ func (s *Service) agentConversations(c *Call, in *api.AgentConversations) (api.P
 	if in.Cursor != nil {
 		position, err := s.Cursors.Open(list, *in.Cursor)
 		if err != nil || len(position) != len(before) {
-			return page, ErrInvalidCursor
+			return page, parley.ErrInvalidCursor
 		}
 		before = parley.ConversationID(position)
 	}

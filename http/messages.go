@@ -383,7 +383,7 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 	if in.Cursor != nil {
 		position, err := s.Cursors.Open(list, *in.Cursor)
 		if err != nil || len(position) != 8 {
-			return Rendered{}, ErrInvalidCursor
+			return Rendered{}, parley.ErrInvalidCursor
 		}
 		before = binary.BigEndian.Uint64(position)
 	}

@@ -18,7 +18,7 @@ import (
 type ServiceOptions struct {
 	Node    *actors.Node
 	Issuer  *auth.Issuer
-	Cursors *Cursors
+	Cursors *parley.Cursors
 	Clock   parley.Clock
 	Entropy parley.Entropy
 	// BaseURL is the public address, without a slash at its end.

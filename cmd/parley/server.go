@@ -124,7 +124,7 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	cursors, err := parleyhttp.NewCursors(secret)
+	cursors, err := parley.NewCursors(secret)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"parley"
 )
@@ -187,12 +188,26 @@ func testLanesCrash(r *rig) {
 	}
 }
 
+// testSettled looks at once for what an answered entry did elsewhere. An answer
+// that took longer than parley.SettleWait may come before the effect.
 func testSettled(r *rig) {
 	a := r.speaker(r.stream(near), 0)
+	inTime := 0
+	settled := func(answer func()) bool {
+		late := time.NewTimer(parley.SettleWait)
+		defer late.Stop()
+		answer()
+		select {
+		case <-late.C:
+			return false
+		default:
+			return true
+		}
+	}
 	for i := range 30 {
 		agent, born, tell, id := r.agent(far), r.stream(farther), r.stream(far), r.message(near)
 		key := line(i)
-		a.say(&parley.Entry{
+		e := &parley.Entry{
 			Records: []parley.Record{{ID: id, Data: []byte("body")}},
 			Words: []parley.Word{
 				parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)},
@@ -200,27 +215,36 @@ func testSettled(r *rig) {
 				parley.Tell{To: tell, Data: []byte("told")},
 				parley.Put{Row: row(farther, parley.ClientTable, key, "put")},
 			},
-		})
-		r.view(func(v View) {
-			record, position, err := v.Message(far, id)
-			if string(record) != "body" || position == 0 || err != nil {
-				r.Errorf("record %q at %d (%v)", record, position, err)
-			}
-		})
-		r.expect("the feed", len(r.feed(agent)), 1)
-		r.expect("the stream", r.events(born), "[born]")
-		r.expect("the tray", r.heard(tell), "[told]")
-		r.expect("the row", r.row(farther, parley.ClientTable, key), "put")
-		r.mark(parley.Mark{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Marks: parley.Marks{Read: 7}})
-		r.view(func(v View) {
-			marks, err := v.Marks(near, id)
-			r.expect("marks where the conversation lives", line(marks, err), "{0 7} <nil>")
-		})
+		}
+		look := func() string {
+			out := line(len(r.feed(agent)), r.events(born), r.heard(tell), r.row(farther, parley.ClientTable, key))
+			r.view(func(v View) {
+				record, position, err := v.Message(far, id)
+				out = line(out, string(record), position > 0, err)
+			})
+			return out
+		}
+		effect := line(1, "[born] [told] put body true", nil)
+		if settled(func() { a.say(e) }) {
+			r.expect("the effect", look(), effect)
+			inTime++
+		}
+		r.until("the effect", func() bool { return look() == effect })
+		mark := parley.Mark{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Marks: parley.Marks{Read: 7}}
+		if settled(func() { r.mark(mark) }) {
+			r.view(func(v View) {
+				marks, err := v.Marks(near, id)
+				r.expect("marks where the conversation lives", line(marks, err), "{0 7} <nil>")
+			})
+		}
 		// A row there can be taken away from here too.
 		gone := row(farther, parley.ClientTable, key, "")
 		gone.Delete = true
 		a.say(&parley.Entry{Words: []parley.Word{parley.Put{Row: gone}}})
-		r.expect("the row taken away", r.row(farther, parley.ClientTable, key), "-")
+		r.until("the row taken away", func() bool { return r.row(farther, parley.ClientTable, key) == "-" })
+	}
+	if inTime == 0 {
+		r.Skipf("this disk is too slow to tell: no answer came within %v", parley.SettleWait)
 	}
 }
 

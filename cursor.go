@@ -1,4 +1,4 @@
-package http
+package parley
 
 import (
 	"crypto/aes"
@@ -9,13 +9,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-
-	"parley"
 )
 
 // ErrInvalidCursor says that a cursor was not given out by this service for
 // this list with these filters. // contract: 3
-var ErrInvalidCursor = parley.Refuse(parley.Invalid, "invalid_cursor", "The cursor is not one that this list has given out.")
+var ErrInvalidCursor = Refuse(Invalid, "invalid_cursor", "The cursor is not one that this list has given out.")
 
 // cursorCharsMax bounds what is worth opening.
 const cursorCharsMax = 1024
@@ -31,7 +29,7 @@ type Cursors struct {
 // of at least 16 bytes.
 func NewCursors(secret []byte) (*Cursors, error) {
 	if len(secret) < 16 {
-		return nil, errors.New("http: a cursor secret needs 16 bytes")
+		return nil, errors.New("parley: a cursor secret needs 16 bytes")
 	}
 	keys, err := hkdf.Key(sha256.New, secret, nil, "parley cursor v1", 64)
 	if err != nil {

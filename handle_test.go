@@ -1,0 +1,71 @@
+package parley_test
+
+import (
+	"strings"
+	"testing"
+
+	"parley"
+)
+
+func TestHandles(t *testing.T) {
+	long := strings.Repeat("a", 200)
+	for text, want := range map[string]parley.Handle{
+		"alice@acme.localhost":            {Name: "alice", Slug: "acme", Domain: "localhost"},
+		"Alice@ACME.Example.ORG":          {Name: "alice", Slug: "acme", Domain: "example.org"},
+		"a@ab.c":                          {Name: "a", Slug: "ab", Domain: "c"},
+		"a--b@a-b.c":                      {Name: "a--b", Slug: "a-b", Domain: "c"},
+		long + "@acme.localhost":          {Name: long, Slug: "acme", Domain: "localhost"},
+		"#team@acme.localhost":            {Name: "team", Slug: "acme", Domain: "localhost", Group: true},
+		"bot@acme.localhost:8080":         {Name: "bot", Slug: "acme", Domain: "localhost:8080"},
+		"bot@" + long[:32] + ".localhost": {Name: "bot", Slug: long[:32], Domain: "localhost"},
+	} {
+		got, err := parley.ParseHandle(text)
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+		if got.String() != strings.ToLower(text) {
+			t.Errorf("%q is written %q", text, got)
+		}
+	}
+	for _, text := range []string{
+		"", "alice", "@acme.localhost", "alice@", "alice@acme", "alice@acme.", "alice@.localhost", "-a@acme.localhost",
+		"a-@acme.localhost", "a_b@acme.localhost", "a b@acme.localhost", "al@ice@acme.localhost", "alice@a.localhost",
+		"alice@-acme.localhost", "alice@" + long[:33] + ".localhost", long + "a@acme.localhost", "#@acme.localhost",
+		"#" + long[:64] + "@acme.localhost", "##x@acme.localhost", "аlice@acme.localhost", "alice@acme.local host", "alice@acme.x/y",
+	} {
+		if got, err := parley.ParseHandle(text); err == nil {
+			t.Errorf("%q was read as %+v", text, got)
+		}
+	}
+}
+
+func TestSlugs(t *testing.T) {
+	for slug, want := range map[string]bool{
+		"ab": true, "a-b": true, "0": false, "a": false, "-a": false, "a-": false, "A1": false, "a.b": false,
+		strings.Repeat("x", 32): true, strings.Repeat("x", 33): false,
+	} {
+		if parley.ValidSlug(slug) != want {
+			t.Errorf("%q: %v", slug, !want)
+		}
+	}
+	if !parley.ReservedSlug("well-known") || parley.ReservedSlug("acme") {
+		t.Error("the reserved words are not what they should be")
+	}
+}
+
+// What is read is written back as it was read, and nothing makes it panic.
+func FuzzHandle(f *testing.F) {
+	for _, seed := range []string{"alice@acme.localhost", "#team@acme.example.org", "@", "a@b.c", "\x00@ab.c"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		h, err := parley.ParseHandle(text)
+		if err != nil {
+			return
+		}
+		again, err := parley.ParseHandle(h.String())
+		if err != nil || again != h {
+			t.Fatalf("%q was read as %+v and then as %+v, %v", text, h, again, err)
+		}
+	})
+}

@@ -1,0 +1,253 @@
+package http
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	stdhttp "net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/valyala/fasthttp"
+	"github.com/valyala/fasthttp/fasthttputil"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/registration"
+	"parley/http/auth"
+	"parley/http/limit"
+	"parley/persistence"
+)
+
+// hall is the whole service over a journal in memory, behind a listener in
+// memory: all of it can live in a synctest bubble.
+type hall struct {
+	t       testing.TB
+	store   *persistence.Store
+	node    *actors.Node
+	service *Service
+	server  *Server
+	dial    func() (net.Conn, error)
+	shut    func()
+
+	owner  parley.OrgID
+	client parley.ClientID
+}
+
+// hallJournal is a Store as the actors see a journal.
+type hallJournal struct{ *persistence.Store }
+
+func (j hallJournal) View() actors.View { return j.Store.View() }
+
+func (j hallJournal) Follow(agent parley.AgentID, after uint64, notify func()) actors.Subscription {
+	return j.Subscribe(agent, after, notify)
+}
+
+// theEngineClock is started outside of every bubble: the engine's goroutine
+// that tells the time for headers never ends.
+var theEngineClock = sync.OnceFunc(func() { _ = new(fasthttp.ResponseHeader).Header() })
+
+func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn, error)) *hall {
+	t.Helper()
+	entropy, logger := parley.CountingEntropy(), slog.New(slog.DiscardHandler)
+	store, err := persistence.Open("data", persistence.Options{
+		FS: vfs.NewMem(), Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hall{t: t, store: store, dial: dial}
+	h.node = actors.New(actors.Options{Journal: hallJournal{store}, Clock: time.Now, Entropy: entropy, Logger: logger})
+	if err := h.node.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cursors, err := parley.NewCursors(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const base = "https://hall.example"
+	keys := auth.KeySet{Current: auth.NewSigningKey(make([]byte, 32), time.Now())}
+	h.service = NewService(ServiceOptions{
+		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, entropy), Cursors: cursors,
+		Clock: time.Now, Entropy: entropy, BaseURL: base, Domain: "hall.example", Brand: "svc",
+		Difficulty: auth.NewDifficulty(0, false, time.Now), TierAtSolve: 1, Poll: limit.PollDefault, Quotas: Quotas("open"),
+	})
+	var ids atomic.Int64
+	h.server, err = New(Options{
+		Routes: h.service.Routes(), Authenticator: h.service, Clock: time.Now,
+		NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.server.OnDrain(h.service.Close)
+	served := make(chan error, 1)
+	go func() { served <- h.server.Serve(ln) }()
+	h.shut = sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := h.server.Shutdown(ctx); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	h.register()
+	return h
+}
+
+// hallInMemory is a hall that is reached without sockets.
+func hallInMemory(t testing.TB, journals int) *hall {
+	ln := fasthttputil.NewInmemoryListener()
+	return newHall(t, journals, ln, ln.Dial)
+}
+
+// close ends everything that runs.
+func (h *hall) close() {
+	h.shut()
+	h.node.Close()
+	if err := h.store.Close(); err != nil {
+		h.t.Error(err)
+	}
+}
+
+func (h *hall) register() {
+	h.t.Helper()
+	ctx := context.Background()
+	issued, err := h.node.RequestChallenge(ctx, registration.Issue{
+		Email: "hall@example.org", Slug: "hall", OrgName: "hall", Challenge: "00", ExpiresAt: time.Now().Add(time.Hour),
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	made, err := h.node.Solve(ctx, actors.Solution{ID: issued.RegistrationID(), Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.owner, h.client = made.Org.OrgID(), made.ClientID
+}
+
+func (h *hall) agent(name string) parley.AgentID {
+	h.t.Helper()
+	raw := append([]byte(name), make([]byte, 32)...)[:32]
+	a, err := h.node.CreateAgent(context.Background(), actors.NewAgent{Create: agent.Create{
+		OrgID: h.owner, Name: name, SigningKey: raw, EncryptionKey: raw, PollTokenHash: raw,
+	}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return a.AgentID()
+}
+
+// token for one of the organization's credentials.
+func (h *hall) token(client parley.ClientID) string {
+	h.t.Helper()
+	token, _, err := h.service.Issuer.Mint(h.owner, "hall", client)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return token
+}
+
+// send has from tell to a number.
+func (h *hall) send(from, to parley.AgentID, n int) *actors.Record {
+	h.t.Helper()
+	p, err := h.node.Send(context.Background(), actors.DirectSend{
+		Content: actors.Content{Type: "svc.v1.dm", Rendered: fmt.Appendf(nil, `"n":%d`, n), FromOrg: h.owner, ToOrg: h.owner},
+		From:    from, To: to, ToKnown: true,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return p.Message
+}
+
+// listener is the client's side of a stream.
+type listener struct {
+	t      testing.TB
+	conn   net.Conn
+	lines  *bufio.Reader
+	status int
+	// start is the id that the stream begins with, last the newest one.
+	start, last string
+	gap         bool
+}
+
+// listen opens a stream; lastEventID "" leaves the header out.
+func (h *hall) listen(id parley.AgentID, token, lastEventID string) *listener {
+	h.t.Helper()
+	conn, err := h.dial()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	request := "GET /agents/" + id.String() + "/stream HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer " + token + "\r\n"
+	if lastEventID != "" {
+		request += "Last-Event-ID: " + lastEventID + "\r\n"
+	}
+	if _, err := conn.Write([]byte(request + "\r\n")); err != nil {
+		h.t.Fatal(err)
+	}
+	l := &listener{t: h.t, conn: conn, lines: bufio.NewReader(conn)}
+	answer, err := stdhttp.ReadResponse(l.lines, &stdhttp.Request{Method: "GET"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if l.status = answer.StatusCode; l.status == 200 {
+		opening, ok := l.next()
+		if !ok || opening.name != "" || opening.id == "" {
+			h.t.Fatalf("the stream begins with %+v", opening)
+		}
+		l.start = opening.id
+	}
+	return l
+}
+
+// heard is one event of a stream.
+type heard struct {
+	name, id, data string
+	at             time.Time
+}
+
+// number is what a message says.
+func (e heard) number(t testing.TB) int {
+	t.Helper()
+	var m struct{ N *int }
+	if err := json.Unmarshal([]byte(e.data), &m); err != nil || m.N == nil {
+		t.Fatalf("%s: %v", e.data, err)
+	}
+	return *m.N
+}
+
+// next gives the next event, false when the stream has ended.
+func (l *listener) next() (e heard, ok bool) {
+	for {
+		line, err := l.lines.ReadString('\n')
+		if err != nil {
+			return e, false
+		}
+		line = strings.TrimSuffix(line, "\n")
+		name, value, _ := strings.Cut(line, ": ")
+		switch {
+		case line == "" && e.name == "gap":
+			l.gap, e = true, heard{}
+		case line == "":
+			e.at = time.Now()
+			return e, true
+		case name == "id":
+			e.id, l.last = value, value
+		case name == "event":
+			e.name = value
+		case name == "data":
+			e.data = value
+		}
+	}
+}

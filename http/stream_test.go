@@ -1,0 +1,289 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+)
+
+// inVirtualTime runs the real server, the real actors and the real journal in a
+// bubble where waiting takes no time.
+func inVirtualTime(t *testing.T, test func(*testing.T, *hall)) {
+	theEngineClock()
+	synctest.Test(t, func(t *testing.T) {
+		h := hallInMemory(t, 1)
+		test(t, h)
+		h.close()
+		time.Sleep(time.Minute) // the engine's own sweeper ends
+	})
+}
+
+// heartbeats reads n of them and holds their distance against the contract.
+func heartbeats(t *testing.T, l *listener, n int) {
+	t.Helper()
+	last := time.Now()
+	for i := range n {
+		e, ok := l.next()
+		if !ok || e.name != "heartbeat" || !strings.HasPrefix(e.data, `{"timestamp":"2`) || e.id != "" {
+			t.Fatalf("instead of heartbeat %d: %v %+v", i+1, ok, e)
+		}
+		if d := e.at.Sub(last); d < parley.HeartbeatEvery-time.Second || d > parley.HeartbeatEvery+time.Second {
+			t.Errorf("heartbeat %d comes after %v", i+1, d)
+		}
+		last = e.at
+	}
+}
+
+func over(t *testing.T, l *listener) {
+	t.Helper()
+	if e, ok := l.next(); ok {
+		t.Errorf("the stream goes on with %+v", e)
+	}
+}
+
+func TestAnIdleStreamEndsAfterThirtyHeartbeats(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, h *hall) {
+		id := h.agent("alice")
+		began := time.Now()
+		l := h.listen(id, h.token(h.client), "")
+		heartbeats(t, l, parley.HeartbeatsBeforeClose)
+		over(t, l)
+		if took := time.Since(began).Round(time.Second); took < 15*time.Minute || took > 15*time.Minute+31*time.Second {
+			t.Errorf("it ended after %v", took)
+		}
+		if n := h.service.OpenStreams(); n != 0 {
+			t.Errorf("%d streams are still open", n)
+		}
+	})
+}
+
+func TestAMessageBeginsTheCountAnew(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, h *hall) {
+		alice, bob := h.agent("alice"), h.agent("bob")
+		l := h.listen(alice, h.token(h.client), "")
+		heartbeats(t, l, 29)
+		time.Sleep(10 * time.Second)
+		sent := h.send(bob, alice, 1)
+		if e, ok := l.next(); !ok || e.name != "message" || e.id != sent.MessageID().String() || e.number(t) != 1 {
+			t.Fatalf("instead of the message: %v %+v", ok, e)
+		}
+		heartbeats(t, l, parley.HeartbeatsBeforeClose)
+		over(t, l)
+	})
+}
+
+// TestAStreamEndsWithWhatItRestsOn: the agent or the credential is revoked
+// behind the door's back, as another node would.
+func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, h *hall) {
+		ctx := context.Background()
+		alice, bob := h.agent("alice"), h.agent("bob")
+		client, err := h.node.AddCredential(ctx, h.owner, []byte("hash"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		byAgent, byClient := h.listen(alice, h.token(h.client), ""), h.listen(bob, h.token(client), "")
+		stays := h.listen(bob, h.token(h.client), "")
+		time.Sleep(7 * time.Second)
+		revoked := time.Now()
+		if _, err := h.node.ChangeAgent(ctx, alice, agent.Revoke{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.node.RevokeCredential(ctx, h.owner, client); err != nil {
+			t.Fatal(err)
+		}
+		for name, l := range map[string]*listener{"agent": byAgent, "credential": byClient} {
+			for ok := true; ok; _, ok = l.next() {
+			}
+			if took := time.Since(revoked); took > time.Minute {
+				t.Errorf("the stream of a revoked %s lived on for %v", name, took)
+			}
+		}
+		for _, id := range []parley.AgentID{alice} {
+			if l := h.listen(id, h.token(h.client), ""); l.status != 410 {
+				t.Errorf("a stream of a revoked agent: %d", l.status)
+			}
+		}
+		if e, ok := stays.next(); !ok || e.name != "heartbeat" {
+			t.Errorf("the other stream: %v %+v", ok, e)
+		}
+	})
+}
+
+// TestABusyStreamIsLookedAfterToo: one that never needs a heartbeat ends with
+// its credential as well.
+func TestABusyStreamIsLookedAfterToo(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, h *hall) {
+		ctx, alice, bob := context.Background(), h.agent("alice"), h.agent("bob")
+		client, err := h.node.AddCredential(ctx, h.owner, []byte("hash"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := h.listen(alice, h.token(client), "")
+		go func() { _, _ = io.Copy(io.Discard, l.lines) }()
+		if err := h.node.RevokeCredential(ctx, h.owner, client); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 13 {
+			time.Sleep(5 * time.Second)
+			h.send(bob, alice, n)
+		}
+		synctest.Wait()
+		if n := h.service.OpenStreams(); n != 0 {
+			t.Errorf("after 65 seconds %d streams are open", n)
+		}
+	})
+}
+
+func TestAnExpiredTokenDoesNotCutAStream(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, h *hall) {
+		alice, bob, token := h.agent("alice"), h.agent("bob"), h.token(h.client)
+		l := h.listen(alice, token, "")
+		for n := range 5 {
+			time.Sleep(10 * time.Minute)
+			h.send(bob, alice, n)
+			e, ok := l.next()
+			for ok && e.name == "heartbeat" {
+				e, ok = l.next()
+			}
+			if !ok || e.number(t) != n {
+				t.Fatalf("after %d minutes: %v %+v", 10*(n+1), ok, e)
+			}
+		}
+		if late := h.listen(alice, token, ""); late.status != 401 {
+			t.Errorf("a new stream with the expired token: %d", late.status)
+		}
+	})
+}
+
+// TestASlowReaderIsCutAndResumes: it takes nothing, is cut off after the write
+// wait, and misses nothing when it comes back; nobody else is held up.
+func TestASlowReaderIsCutAndResumes(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, h *hall) {
+		alice, bob := h.agent("alice"), h.agent("bob")
+		slow, quick := h.listen(alice, h.token(h.client), ""), h.listen(alice, h.token(h.client), "")
+		const messages = 40
+		for n := range messages {
+			sent := time.Now()
+			h.send(bob, alice, n)
+			if e, ok := quick.next(); !ok || e.number(t) != n || e.at.Sub(sent) > time.Second {
+				t.Fatalf("the quick reader hears %+v after %v", e, e.at.Sub(sent))
+			}
+		}
+		synctest.Wait()
+		if n := h.service.OpenStreams(); n != 2 {
+			t.Fatalf("before the write wait is over %d streams are open", n)
+		}
+		time.Sleep(streamWriteWait + time.Second)
+		if n := h.service.OpenStreams(); n != 1 {
+			t.Fatalf("after the write wait %d streams are open", n)
+		}
+		heardAll := 0
+		for l := slow; heardAll < messages; l = h.listen(alice, h.token(h.client), l.last) {
+			for {
+				e, ok := l.next()
+				if !ok || e.name != "message" {
+					break
+				}
+				if e.number(t) != heardAll {
+					t.Fatalf("message %d follows %d", e.number(t), heardAll-1)
+				}
+				if heardAll++; heardAll == messages {
+					break
+				}
+			}
+		}
+	})
+}
+
+func TestADrainEndsStreams(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, h *hall) {
+		alice := h.agent("alice")
+		var all []*listener
+		for range 20 {
+			all = append(all, h.listen(alice, h.token(h.client), ""))
+		}
+		began := time.Now()
+		h.shut()
+		for _, l := range all {
+			over(t, l)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if conn, err := h.dial(); err == nil {
+			_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+			if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && err == nil {
+				t.Error("a drained server speaks")
+			}
+		}
+	})
+}
+
+// TestAClientThatGoesIsNoticedAtOnce although nothing is written to it.
+func TestAClientThatGoesIsNoticedAtOnce(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, h *hall) {
+		l := h.listen(h.agent("alice"), h.token(h.client), "")
+		synctest.Wait()
+		if n := h.service.OpenStreams(); n != 1 {
+			t.Fatalf("%d streams are open", n)
+		}
+		_ = l.conn.Close()
+		synctest.Wait()
+		if n := h.service.OpenStreams(); n != 0 {
+			t.Errorf("%d streams are open for nobody", n)
+		}
+	})
+}
+
+// TestWhereAStreamBegins walks through what a client can resume from.
+func TestWhereAStreamBegins(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, h *hall) {
+		alice, bob := h.agent("alice"), h.agent("bob")
+		nobody := parley.MessageID{}.String()
+		if l := h.listen(alice, h.token(h.client), ""); l.start != nobody || l.gap {
+			t.Errorf("an empty stream begins with %s", l.start)
+		}
+		h.service.Close() // no stream carries what follows
+		h.service.streams = newStreams(h.service)
+		var sent []string
+		for n := range 3 {
+			sent = append(sent, h.send(bob, alice, n).MessageID().String())
+		}
+		for _, c := range []struct {
+			last, start string
+			first       int // -1: nothing comes
+			gap         bool
+		}{
+			{sent[2], sent[2], -1, false},
+			{sent[0], sent[0], 1, false},
+			{nobody, nobody, 0, false},
+			{"", nobody, 0, false}, // nothing was carried yet; this one carries all
+			{"", sent[2], -1, false},
+			{nobody, nobody, 0, false},
+			{"no-uuid", sent[2], -1, true},
+			{parley.MessageID{1}.String(), sent[2], -1, true},
+		} {
+			l := h.listen(alice, h.token(h.client), c.last)
+			if l.start != c.start {
+				t.Errorf("after %q the stream begins with %s", c.last, l.start)
+			}
+			for n := c.first; n >= 0 && n < len(sent); n++ {
+				if e, ok := l.next(); !ok || e.name != "message" || e.number(t) != n {
+					t.Errorf("after %q: %+v instead of message %d", c.last, e, n)
+				}
+			}
+			if e, ok := l.next(); !ok || e.name != "heartbeat" || l.gap != c.gap {
+				t.Errorf("after %q: %+v, gap %v", c.last, e, l.gap)
+			}
+			_ = l.conn.Close()
+		}
+	})
+}
