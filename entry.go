@@ -232,7 +232,8 @@ type Entry struct {
 	Facts  []Fact
 	// State is the folded state after Facts; nil leaves the stored one.
 	State []byte
-	// Purge removes the stream, its state and its timers for good.
+	// Purge removes the stream's events and state for good. Its timers are
+	// cancelled in the same entry.
 	Purge bool
 	// Rows are the speaker's own.
 	Rows    []Row
@@ -243,10 +244,10 @@ type Entry struct {
 	// Handled are in-tray rows that this turn has dealt with.
 	Handled []uint64
 	At      time.Time
-	// Release is called once, in the order of appending, when the entry is on
-	// stable storage and has taken effect wherever it was addressed (or that is
-	// late: then the effect follows), or with the reason why it was refused. It
-	// must not block.
+	// Release is called once, when the entry is on stable storage and has taken
+	// effect wherever it was addressed (or that is late: then the effect
+	// follows), or with the reason why it was refused. Entries that stay at home
+	// are released in the order of appending. It must not block.
 	Release func(error)
 }
 

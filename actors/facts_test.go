@@ -74,29 +74,33 @@ func TestASlowReaderDoesNotBringThePastBack(t *testing.T) {
 	_, ids := r.agents("acme", 1)
 	cache := r.node.facts.agents.cache
 	cache.Invalidate(ids[0])
-	slow.entered, slow.leave = make(chan struct{}), make(chan struct{})
+	entered, leave := make(chan struct{}), make(chan struct{})
+	slow.next.Store(&slowView{entered: entered, leave: leave})
 	var reading sync.WaitGroup
 	reading.Go(func() { must(r.node.Agent(context.Background(), ids[0]))(t) })
-	<-slow.entered
+	<-entered
 	must(r.node.ChangeAgent(context.Background(), ids[0], agent.Revoke{}))(t)
 	cache.Invalidate(ids[0])
-	close(slow.leave)
+	close(leave)
 	reading.Wait()
 	if a := must(r.node.Agent(context.Background(), ids[0]))(t); !a.Revoked() {
 		t.Error("a revoked agent is active again")
 	}
 }
 
-// slowViews has the next Durable wait.
+// slowViews has the next view's Durable wait.
 type slowViews struct {
 	Journal
-	entered, leave chan struct{}
+	next atomic.Pointer[slowView]
 }
 
 func (j *slowViews) View() View {
-	entered, leave := j.entered, j.leave
-	j.entered = nil
-	return &slowView{j.Journal.View(), entered, leave}
+	v := j.next.Swap(nil)
+	if v == nil {
+		return j.Journal.View()
+	}
+	v.View = j.Journal.View()
+	return v
 }
 
 type slowView struct {
@@ -105,10 +109,8 @@ type slowView struct {
 }
 
 func (v *slowView) Durable(ctx context.Context) error {
-	if v.entered != nil {
-		close(v.entered)
-		<-v.leave
-	}
+	close(v.entered)
+	<-v.leave
 	return v.View.Durable(ctx)
 }
 

@@ -193,8 +193,7 @@ func TestALateAnswerLeavesTheOutcomeOpen(t *testing.T) {
 // TestWordsAreHeardOnceWhateverBecomesOfTheHint tells numbers to a tally while
 // it comes and goes.
 func TestWordsAreHeardOnceWhateverBecomesOfTheHint(t *testing.T) {
-	e, l := tallies(t, 3)
-	e.idleFor = time.Nanosecond
+	e, l := tallies(t, 3, func(e *engine) { e.idleFor = time.Nanosecond })
 	s := streamOf(1)
 	stop, swept := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -180,6 +180,7 @@ type listener struct {
 	// start is the id that the stream begins with, last the newest one.
 	start, last string
 	gap         bool
+	ahead       chan heard
 }
 
 // listen opens a stream; lastEventID "" leaves the header out.
@@ -211,6 +212,23 @@ func (h *hall) listen(id parley.AgentID, token, lastEventID string) *listener {
 	return l
 }
 
+// eager has the client take all that comes, at once.
+func (l *listener) eager() *listener {
+	ahead := make(chan heard, 1<<10)
+	go func() {
+		defer close(ahead)
+		for {
+			e, ok := l.read()
+			if !ok {
+				return
+			}
+			ahead <- e
+		}
+	}()
+	l.ahead = ahead
+	return l
+}
+
 // heard is one event of a stream.
 type heard struct {
 	name, id, data string
@@ -229,6 +247,14 @@ func (e heard) number(t testing.TB) int {
 
 // next gives the next event, false when the stream has ended.
 func (l *listener) next() (e heard, ok bool) {
+	if l.ahead != nil {
+		e, ok = <-l.ahead
+		return e, ok
+	}
+	return l.read()
+}
+
+func (l *listener) read() (e heard, ok bool) {
 	for {
 		line, err := l.lines.ReadString('\n')
 		if err != nil {
@@ -240,14 +266,28 @@ func (l *listener) next() (e heard, ok bool) {
 		case line == "" && e.name == "gap":
 			l.gap, e = true, heard{}
 		case line == "":
-			e.at = time.Now()
+			if e.at = time.Now(); e.id != "" {
+				l.last = e.id
+			}
 			return e, true
 		case name == "id":
-			e.id, l.last = value, value
+			e.id = value
 		case name == "event":
 			e.name = value
 		case name == "data":
 			e.data = value
 		}
 	}
+}
+
+// conversationOfEvent is the conversation that a message or a status is of.
+func conversationOfEvent(t testing.TB, e heard) string {
+	t.Helper()
+	var m struct {
+		ConversationID string `json:"conversation_id"`
+	}
+	if err := json.Unmarshal([]byte(e.data), &m); err != nil {
+		t.Fatalf("%s: %v", e.data, err)
+	}
+	return m.ConversationID
 }

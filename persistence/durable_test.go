@@ -299,26 +299,95 @@ func TestTimersTakeTurns(t *testing.T) {
 	mustClose(t, s)
 }
 
-// TestLanesAreSwept: what has arrived is deleted with a later batch of the source.
+// TestLanesAreSwept: what has arrived is deleted with a later batch of the
+// source, also one after the next opening.
 func TestLanesAreSwept(t *testing.T) {
-	s, _ := behindValve(t, 2, nil)
+	fs := vfs.NewMem()
+	s := mustOpen(t, "d", testOptions(fs, 2))
+	if err := startQuietly(s); err != nil {
+		t.Fatal(err)
+	}
 	agent := parley.NewID[parley.AgentID](1, testStart, testEntropy())
-	for range 30 {
-		if err := <-handOver(s, &parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}}); err != nil {
+	say := func(n int) {
+		for range n {
+			if err := <-handOver(s, &parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	left := func() (n int) {
+		v := s.View()
+		defer v.Close()
+		prefix := laneKey(0, 1, 0)[:7]
+		if err := v.scan(prefix, after(prefix), false, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	rideAlong := func() {
+		if err := <-handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte("ride along")}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := <-handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte("ride along")}}}); err != nil {
+	say(30)
+	rideAlong()
+	if n := left(); n != 0 {
+		t.Errorf("%d parcels that arrived are kept", n)
+	}
+	say(1)
+	if n := left(); n == 0 {
+		t.Error("the last parcel is swept already: what follows shows nothing")
+	}
+	mustClose(t, s)
+	s = mustOpen(t, "d", testOptions(fs, 2))
+	if err := startQuietly(s); err != nil {
 		t.Fatal(err)
 	}
-	v := s.View()
-	left := 0
-	prefix := laneKey(0, 1, 0)[:7]
-	if err := v.scan(prefix, after(prefix), false, func(_, _ []byte) (bool, error) { left++; return true, nil }); err != nil || left != 0 {
-		t.Errorf("%d parcels that arrived are kept (%v)", left, err)
+	rideAlong()
+	if n := left(); n != 0 {
+		t.Errorf("%d parcels that arrived before the last closing are kept", n)
 	}
-	v.Close()
 	mustClose(t, s)
+}
+
+// TestParcelsAreAppliedOnce: one that comes again changes nothing, one that
+// comes too early is a defect.
+func TestParcelsAreAppliedOnce(t *testing.T) {
+	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 2))
+	agent := parley.NewID[parley.AgentID](1, testStart, testEntropy())
+	a := newApplication(s.journals[1])
+	for _, c := range []struct {
+		number, rows uint64
+		early        bool
+	}{{1, 1, false}, {1, 1, false}, {3, 1, true}, {2, 2, false}, {1, 2, false}} {
+		p := &parcel{source: 0, target: 1, number: c.number, words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}}
+		err := a.apply(&item{Entry: &parley.Entry{}, lane: p})
+		if (err != nil) != c.early || uint64(a.batch.Count()) != c.rows {
+			t.Errorf("parcel %d: %d rows, want %d (%v)", c.number, a.batch.Count(), c.rows, err)
+		}
+	}
+	if err := a.batch.Close(); err != nil {
+		t.Error(err)
+	}
+	mustClose(t, s)
+}
+
+// TestOfferKnowsWhatRowsHold: an entry that was durable when the subscription
+// began is read from rows and must not come live too.
+func TestOfferKnowsWhatRowsHold(t *testing.T) {
+	sub := &Subscription{position: 2, backlog: 5}
+	for position := uint64(3); position <= 7; position++ {
+		sub.offer(parley.FeedEntry{Position: position})
+	}
+	if len(sub.live) != 2 || sub.live[0].Position != 6 || sub.backlog != 5 {
+		t.Errorf("live are %v beyond %d", sub.live, sub.backlog)
+	}
+	for position := uint64(8); position <= 6+subscriptionRing; position++ {
+		sub.offer(parley.FeedEntry{Position: position})
+	}
+	if sub.live != nil || sub.backlog != 6+subscriptionRing {
+		t.Errorf("a subscriber that lags has %d live and rows up to %d", len(sub.live), sub.backlog)
+	}
 }
 
 // BenchmarkAppend appends direct messages without waiting: to one hot stream,

@@ -1,7 +1,9 @@
 package persistence
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -66,20 +68,24 @@ func (j *journal) slots(fn func(parley.Slot) error) error {
 // hintTrays hints every actor that has words in its tray. Hints are lost with
 // the process that gave them; the words are not.
 func (j *journal) hintTrays() error {
-	v := j.store.View()
-	defer v.Close()
-	return j.slots(func(slot parley.Slot) error {
+	iter, err := j.store.db.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	err = j.slots(func(slot parley.Slot) error {
 		low := key(slot, trayFamily, 0)
 		last := parley.Stream{}
-		return v.scan(low, after(low), false, func(k, _ []byte) (bool, error) {
+		for ok := iter.SeekGE(low); ok && bytes.HasPrefix(iter.Key(), low); ok = iter.Next() {
+			k := iter.Key()
 			s := parley.Stream{Kind: parley.StreamKind(k[3]), ID: parley.IDFromBytes[parley.AnyID](k[4:20])}
 			if s != last {
 				last = s
 				j.store.onTray(s)
 			}
-			return true, nil
-		})
+		}
+		return iter.Error()
 	})
+	return errors.Join(err, iter.Close())
 }
 
 func (j *journal) fireTimers(now time.Time) error {

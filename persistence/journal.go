@@ -100,6 +100,22 @@ func entryCost(e *parley.Entry) int {
 	for _, r := range e.Records {
 		n += len(r.Data)
 	}
+	for _, r := range e.Rows {
+		n += len(r.Key) + len(r.Value)
+	}
+	for _, w := range e.Words {
+		switch w := w.(type) {
+		case parley.Tell:
+			n += len(w.Data)
+		case parley.Put:
+			n += len(w.Key) + len(w.Value)
+		case parley.Bear:
+			n += len(w.State)
+			for _, f := range w.Facts {
+				n += len(f.Data)
+			}
+		}
+	}
 	return n + 64*(1+len(e.Facts)+len(e.Rows)+len(e.Words))
 }
 

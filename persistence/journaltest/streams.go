@@ -242,6 +242,12 @@ func testPurge(r *rig) {
 		r.expect("another stream", r.events(neighbour.stream), "[stays]")
 	}
 	gone()
+	other := r.speaker(r.stream(near), 0)
+	other.say(&parley.Entry{Facts: []parley.Fact{fact("1"), fact("2")}})
+	other.say(&parley.Entry{Purge: true})
+	other.seq = 0
+	other.say(&parley.Entry{Facts: []parley.Fact{fact("anew")}})
+	r.expect("the same incarnation goes on", r.events(other.stream), "[anew]")
 	r.reopen()
 	gone()
 	r.mu.Lock()

@@ -1,0 +1,201 @@
+package http
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors"
+)
+
+// speak sends the numbers from 0 to n, each in a conversation of its own that
+// is called off at once, so that a status follows each message.
+func (h *hall) speak(from, to parley.AgentID, n int) {
+	for i := range n {
+		m := h.send(from, to, i)
+		if _, err := h.node.ChangeStatus(context.Background(), actors.ChangeStatus{
+			Conversation: m.Conversation(), By: []parley.AgentID{from}, Status: "canceled",
+		}); err != nil {
+			h.t.Error(err)
+		}
+	}
+}
+
+// TestNothingIsLostOrDoubledAtTheSeam has readers come and go at random moments
+// while an agent is spoken to. Those that say what they have seen get each
+// message once; those that do not miss none but what was on its way to them when
+// they went.
+func TestNothingIsLostOrDoubledAtTheSeam(t *testing.T) {
+	const readers, messages = 12, 120
+	for _, journals := range []int{1, 4} {
+		t.Run(fmt.Sprint(journals, " journals"), func(t *testing.T) {
+			h := hallInMemory(t, journals)
+			defer h.close()
+			speaker, token := h.agent("speaker"), h.token(h.client)
+			var working sync.WaitGroup
+			for n := range readers {
+				// One feed each: what one reader carries is none of another's business.
+				id := h.agent(fmt.Sprintf("reader%d", n))
+				working.Go(func() { h.speak(speaker, id, messages) })
+				working.Go(func() { h.come(id, token, messages, n%2 == 0, rand.New(rand.NewPCG(uint64(n), 3))) })
+			}
+			working.Wait()
+		})
+	}
+}
+
+// come reads an agent's stream in pieces until it has all messages.
+func (h *hall) come(id parley.AgentID, token string, messages int, resuming bool, random *rand.Rand) {
+	seen, last := map[int]bool{}, parley.MessageID{}.String()
+	for until := time.Now().Add(30 * time.Second); len(seen) < messages && (resuming || !h.carried(id, messages)); {
+		if time.Now().After(until) {
+			h.t.Errorf("after half a minute %d of %d messages have come", len(seen), messages)
+			return
+		}
+		time.Sleep(time.Duration(random.IntN(8)) * time.Millisecond)
+		lastEventID := ""
+		if resuming {
+			lastEventID = last
+		}
+		l := h.listen(id, token, lastEventID)
+		if resuming && (l.start != last || l.gap) {
+			h.t.Errorf("resumed after %s the stream begins with %s, gap %v", last, l.start, l.gap)
+		}
+		_ = l.conn.SetReadDeadline(time.Now().Add(time.Duration(1+random.IntN(30)) * time.Millisecond))
+		l.hear(seen, resuming)
+		last = l.last
+		_ = l.conn.Close()
+	}
+}
+
+// carried reports whether all of an agent's messages have been written out to it.
+func (h *hall) carried(id parley.AgentID, messages int) bool {
+	page, _, err := h.node.Inbox(context.Background(), id, 0, messages, "")
+	if err != nil {
+		h.t.Error(err)
+	}
+	return len(page) == messages && !slices.ContainsFunc(page, func(m actors.Message) bool { return m.Marks.Delivered == 0 })
+}
+
+// hear takes what comes on one connection: messages in order, each once, each
+// followed by its status.
+func (l *listener) hear(seen map[int]bool, resuming bool) {
+	before, message := -1, heard{}
+	for {
+		e, ok := l.next()
+		switch {
+		case !ok:
+			return
+		case e.name == "status":
+			// The first may be of a message that an earlier connection brought.
+			if message.name != "" && conversationOfEvent(l.t, e) != conversationOfEvent(l.t, message) {
+				l.t.Errorf("the status %s follows %s", e.data, message.data)
+			}
+			continue
+		case e.name != "message":
+			continue
+		}
+		n := e.number(l.t)
+		if n <= before || (resuming && (seen[n] || n > 0 && !seen[n-1])) {
+			l.t.Errorf("message %d follows %d, seen before: %v", n, before, seen[n])
+		}
+		seen[n], before, message = true, n, e
+	}
+}
+
+// BenchmarkIdleStream tells how many bytes an open stream costs that has
+// nothing to say, connection excluded.
+func BenchmarkIdleStream(b *testing.B) {
+	const streams = 10_000
+	ln := &silent{conns: make(chan net.Conn), done: make(chan struct{})}
+	h := newHall(b, 1, ln, nil)
+	defer h.close()
+	ids := make([]parley.AgentID, 100)
+	for i := range ids {
+		ids[i] = h.agent(fmt.Sprintf("a%d", i))
+	}
+	for b.Loop() {
+		conns := make([]*quiet, streams)
+		for i := range conns {
+			conns[i] = &quiet{closed: make(chan struct{}), request: []byte("GET /agents/" + ids[i%len(ids)].String() +
+				"/stream HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer " + h.token(h.client) + "\r\n\r\n")}
+		}
+		heap, stacks := memory()
+		for _, c := range conns {
+			ln.conns <- c
+		}
+		for h.service.OpenStreams() < streams {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(12 * time.Second) // the engine lets its workers go
+		heapThen, stacksThen := memory()
+		b.ReportMetric((heapThen-heap)/streams, "heap-B/stream")
+		b.ReportMetric((stacksThen-stacks)/streams, "stack-B/stream")
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		for h.service.OpenStreams() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		runtime.KeepAlive(conns)
+	}
+}
+
+// memory is what heap and stacks hold after a collection.
+func memory() (heap, stacks float64) {
+	for range 3 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc), float64(m.StackInuse)
+}
+
+// silent is a listener of connections that say one request and then nothing.
+type silent struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+func (s *silent) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.conns:
+		return c, nil
+	case <-s.done:
+		return nil, io.EOF
+	}
+}
+func (s *silent) Close() error   { s.once.Do(func() { close(s.done) }); return nil }
+func (s *silent) Addr() net.Addr { return &net.TCPAddr{} }
+
+type quiet struct {
+	request []byte
+	once    sync.Once
+	closed  chan struct{}
+}
+
+func (c *quiet) Read(p []byte) (int, error) {
+	if n := copy(p, c.request); n > 0 {
+		c.request = c.request[n:]
+		return n, nil
+	}
+	<-c.closed
+	return 0, net.ErrClosed
+}
+
+func (c *quiet) Write(p []byte) (int, error)      { return len(p), nil }
+func (c *quiet) Close() error                     { c.once.Do(func() { close(c.closed) }); return nil }
+func (c *quiet) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c *quiet) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c *quiet) SetDeadline(time.Time) error      { return nil }
+func (c *quiet) SetReadDeadline(time.Time) error  { return nil }
+func (c *quiet) SetWriteDeadline(time.Time) error { return nil }
