@@ -18,11 +18,10 @@ type application struct {
 	batch *pebble.Batch
 	// lengths are those of streams that this batch began or let go: the store
 	// does not show them yet.
-	lengths  map[parley.Stream]uint64
-	counts   map[string]uint64
-	counter  uint64
-	lanesIn  []bool
-	lanesOut []bool
+	lengths map[parley.Stream]uint64
+	counts  map[string]uint64
+	counter uint64
+	lanesIn []bool
 }
 
 func newApplication(j *journal) *application {

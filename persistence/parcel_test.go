@@ -84,7 +84,9 @@ func TestParcelRoundTrip(t *testing.T) {
 func FuzzDecodeParcel(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(encodeParcel(&parcel{at: 1, words: []parley.Word{
-		parley.Announce{Note: []byte("note")}, parley.Mark{Position: 3}, parley.Tell{Data: []byte("told")},
+		parley.Announce{Note: []byte("note")},
+		parley.Mark{Position: 3},
+		parley.Tell{Data: []byte("told")},
 		parley.Put{Row: parley.Row{Key: []byte("k"), Delete: true}},
 		parley.Bear{Facts: []parley.Fact{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
 	}, records: []parley.Record{{Data: []byte("body")}}}))

@@ -76,8 +76,14 @@ func testFeedPages(r *rig) {
 		from, upTo uint64
 		want       []uint64
 	}{
-		{0, ^uint64(0), p}, {0, p[8], p}, {0, p[8] - 1, p[:8]}, {p[2], p[5], p[3:6]},
-		{p[2] - 1, p[2], p[2:3]}, {p[5], p[2], nil}, {p[8], ^uint64(0), nil}, {^uint64(0), ^uint64(0), nil},
+		{0, ^uint64(0), p},
+		{0, p[8], p},
+		{0, p[8] - 1, p[:8]},
+		{p[2], p[5], p[3:6]},
+		{p[2] - 1, p[2], p[2:3]},
+		{p[5], p[2], nil},
+		{p[8], ^uint64(0), nil},
+		{^uint64(0), ^uint64(0), nil},
 	}
 	r.view(func(v View) {
 		for _, page := range pages {
@@ -121,7 +127,8 @@ func testRecords(r *rig) {
 				id       parley.MessageID
 				position uint64
 			}{
-				{near, direct, r.positions(same)[0]}, {near2, direct, r.positions(same)[0]},
+				{near, direct, r.positions(same)[0]},
+				{near2, direct, r.positions(same)[0]},
 				{far, remote, r.positions(away)[0]},
 				{near, both, r.positions(same)[1]},
 				{near, kept, 0},
