@@ -20,7 +20,7 @@ BLACKBOX := ./cmd/parley/blackbox
 JUDGES := ./cmd/parley/judges
 INSIDE = $$($(GO) list ./... | grep -v -e /blackbox$$ -e /judges$$)
 # Where goroutines meet, and where secrets are judged.
-RACED := ./actors/... ./persistence/... ./http/auth/... ./http/limit/...
+RACED := ./actors/... ./persistence/... ./http ./http/auth ./http/limit
 # A step says what it is about to do, so that a log reads as a list.
 SAY = printf '\n== %s\n'
 # What is left out is said so that nobody can overlook it; in CI it is a failure.

@@ -81,29 +81,27 @@ func BenchmarkReply(b *testing.B) {
 }
 
 // BenchmarkIdleActor tells how many bytes an actor costs that nobody speaks to,
-// besides its state.
+// besides its state. It measures once, whatever b.N.
 func BenchmarkIdleActor(b *testing.B) {
 	const actors = 100_000
-	for b.Loop() {
-		e, _ := tallies(b, 1)
-		streams := make([]parley.Stream, actors)
-		for i := range streams {
-			streams[i] = parley.Stream{Kind: parley.OrgStream, ID: parley.AnyID{0: byte(i >> 16), 6: 0x70, 8: 0x80, 14: byte(i >> 8), 15: byte(i)}}
-			e.journal.(*ledger).stream(streams[i]).facts = []parley.Fact{{Tag: 1, Data: []byte{7: 1}}}
-		}
-		before := inUse()
-		for _, s := range streams {
-			if sum, err := e.ask(s, look{}, func() {}); sum != uint64(1) || err != nil {
-				b.Fatal(fmt.Sprint(sum, err))
-			}
-		}
-		time.Sleep(100 * time.Millisecond) // the last of them stop running
-		b.ReportMetric((inUse()-before)/actors, "B/actor")
-		if n := e.live.Load(); n != actors {
-			b.Fatalf("%d actors are in memory", n)
-		}
-		runtime.KeepAlive(streams)
+	e, _ := tallies(b, 1)
+	streams := make([]parley.Stream, actors)
+	for i := range streams {
+		streams[i] = parley.Stream{Kind: parley.OrgStream, ID: parley.AnyID{0: byte(i >> 16), 6: 0x70, 8: 0x80, 14: byte(i >> 8), 15: byte(i)}}
+		e.journal.(*ledger).stream(streams[i]).facts = []parley.Fact{{Tag: 1, Data: []byte{7: 1}}}
 	}
+	before := inUse()
+	for _, s := range streams {
+		if sum, err := e.ask(s, look{}, func() {}); sum != uint64(1) || err != nil {
+			b.Fatal(fmt.Sprint(sum, err))
+		}
+	}
+	time.Sleep(100 * time.Millisecond) // the last of them stop running
+	b.ReportMetric((inUse()-before)/actors, "B/actor")
+	if n := e.live.Load(); n != actors {
+		b.Fatalf("%d actors are in memory", n)
+	}
+	runtime.KeepAlive(streams)
 }
 
 // inUse is what heap and stacks hold after a collection.

@@ -78,7 +78,7 @@ func play(t *testing.T, seed uint64, commands int, w way) string {
 	t.Helper()
 	clock := newHand(noon)
 	p := &player{way: w, hand: clock, random: rand.New(rand.NewPCG(seed, 1)), whims: rand.New(rand.NewPCG(seed, 2)), names: map[string]string{}}
-	p.rig = newRig(t, withJournals(w.journals), withClock(clock.now), withTuning(p.tune))
+	p.rig = newRig(t, withJournals(w.journals), withClock(clock.now), withTuning(p.tune), func(r *rig) { r.wheel = time.Now })
 	p.owner = p.org("acme").Org.OrgID()
 	for n := range 4 {
 		p.ids = append(p.ids, p.agent(p.owner, fmt.Sprintf("first%d", n)))
@@ -109,9 +109,7 @@ func (p *player) tune(n *Node) {
 
 // between brings about what must not show.
 func (p *player) between() {
-	if p.rig.journals > 1 {
-		p.settle()
-	}
+	p.settle()
 	if p.passivate {
 		eventually(p.t, "all actors have left", func() bool { p.node.engine.sweepOnce(); return p.node.Live() == 0 })
 	}
@@ -273,6 +271,7 @@ func (p *player) manage(ctx context.Context, n, draw int) {
 		a, err := p.node.ChangeAgent(ctx, id, agent.Change{IncomingPolicy: &policy})
 		p.say(err, "%s is %s", p.id(id), a.GetIncomingPolicy())
 	}
+	p.settle() // the effect may follow the answer after a while
 	o := must(p.node.OrgNow(ctx, p.owner))(p.t)
 	first, err := p.node.FirstActive(ctx, p.owner)
 	p.say(err, "  %d active, the first is %s; %s", o.GetActiveAgents(), p.id(first.AgentID()), credentials(o))

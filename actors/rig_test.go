@@ -45,9 +45,12 @@ type rig struct {
 	t        testing.TB
 	journals int
 	clock    parley.Clock
-	entropy  parley.Entropy
-	tune     func(*Node)
-	wrap     func(Journal) Journal
+	// wheel is the journal's own clock: the actors', unless that leaps further
+	// than a sync may take.
+	wheel   parley.Clock
+	entropy parley.Entropy
+	tune    func(*Node)
+	wrap    func(Journal) Journal
 
 	fs    *vfs.MemFS
 	store *persistence.Store
@@ -67,6 +70,9 @@ func newRig(t testing.TB, options ...option) *rig {
 	for _, o := range options {
 		o(r)
 	}
+	if r.wheel == nil {
+		r.wheel = r.clock
+	}
 	r.open()
 	t.Cleanup(func() { r.close() })
 	return r
@@ -76,7 +82,7 @@ func (r *rig) open() {
 	r.t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	store, err := persistence.Open("data", persistence.Options{
-		FS: r.fs, Journals: r.journals, Clock: r.clock, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
+		FS: r.fs, Journals: r.journals, Clock: r.wheel, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
 		// Pebble's own shutdown must not take the test process along.
 		Fatal: func(err error) { panic(err) },
 	})
@@ -239,7 +245,7 @@ func (r *rig) inbox(id parley.AgentID) []Message {
 // eventually waits for a condition that follows by itself.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after ten seconds still not: %s", what)
 		}

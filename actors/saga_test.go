@@ -218,7 +218,7 @@ func TestARevokedAgentIsCountedOutAndFound(t *testing.T) {
 // TestSagasFinishWhateverIsCut pulls the plug again and again while agents are
 // made and revoked: what was answered is there, and what was begun is finished.
 func TestSagasFinishWhateverIsCut(t *testing.T) {
-	cuts := 12
+	cuts := 10
 	if testing.Short() {
 		cuts = 4
 	}
@@ -235,7 +235,7 @@ func TestSagasFinishWhateverIsCut(t *testing.T) {
 				select {
 				case <-done:
 					return
-				default:
+				case <-time.After(time.Millisecond):
 				}
 				name := fmt.Sprintf("w%d-%d", worker, n)
 				a := must(r.create(owner, name))(t)

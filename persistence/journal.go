@@ -37,8 +37,8 @@ type journal struct {
 	lanesIn     []uint64                     // per source: last number applied
 	acked       []laneAck                    // per target: applied there, rows not yet deleted
 
-	// syncing is since when the acker waits for the disk, Unix nanoseconds; 0 if
-	// it does not.
+	// syncing is since when the acker waits for the disk, see Store.age; 0 if it
+	// does not.
 	syncing atomic.Int64
 	// fired is the timer at which the last tick stopped. Housekeeping's own.
 	fired []byte
@@ -186,7 +186,7 @@ func (j *journal) sync(f *flight) error {
 	if j.store.opts.Unsynced {
 		return nil
 	}
-	j.syncing.Store(j.store.opts.Clock().UnixNano())
+	j.syncing.Store(j.store.age())
 	defer j.syncing.Store(0)
 	return f.batch.SyncWait()
 }
@@ -232,13 +232,15 @@ func (s *Store) overloaded(j *journal) bool {
 // Stalled is since when the disk takes nothing, zero if it does: the engine
 // stalls writes, or a sync hangs, for longer than stallPatience.
 func (s *Store) Stalled() time.Time {
-	now := s.opts.Clock()
 	oldest := s.stalled.Load()
 	for _, j := range s.journals {
 		oldest = earliest(oldest, j.syncing.Load())
 	}
-	if since := time.Unix(0, oldest).UTC(); oldest != 0 && now.Sub(since) > stallPatience {
-		return since
+	if oldest != 0 && time.Duration(s.age()-oldest) > stallPatience {
+		return s.began.Add(time.Duration(oldest))
 	}
 	return time.Time{}
 }
+
+// age of the opened store in nanoseconds, never 0.
+func (s *Store) age() int64 { return int64(s.opts.Clock().Sub(s.began)) + 1 }

@@ -97,7 +97,10 @@ type Store struct {
 	applied atomic.Uint64
 	durable watermark
 
-	stalled  atomic.Int64 // since when writes stall, Unix nanoseconds; 0 if they do not
+	// began is what stalls are timed from: a correction of the wall clock is none.
+	began time.Time
+	// stalled is since when the engine stalls writes, see age; 0 if it does not.
+	stalled atomic.Int64
 	closing  chan struct{}
 	loops    sync.WaitGroup
 	closeErr error
@@ -110,7 +113,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err := opts.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Store{opts: opts, hub: newHub(), closing: make(chan struct{})}
+	s := &Store{opts: opts, began: opts.Clock(), hub: newHub(), closing: make(chan struct{})}
 	if err := s.openEngine(dir); err != nil {
 		return nil, err
 	}
@@ -185,7 +188,7 @@ func (s *Store) engineOptions() *pebble.Options {
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { s.opts.Logger.Error("storage engine: background work failed", "error", err) },
 			WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
-				s.stalled.Store(s.opts.Clock().UnixNano())
+				s.stalled.Store(s.age())
 				s.opts.Logger.Warn("storage engine: writes stall", "reason", i.Reason)
 			},
 			WriteStallEnd: func() { s.stalled.Store(0) },

@@ -1,0 +1,62 @@
+package actors
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"parley"
+)
+
+// meanwhile does something between the opening of a view and its use.
+type meanwhile struct {
+	Journal
+	do atomic.Pointer[func()]
+}
+
+func (m *meanwhile) View() View {
+	v := m.Journal.View()
+	if do := m.do.Swap(nil); do != nil {
+		(*do)()
+	}
+	return v
+}
+
+// TestWhatArrivesWhileAReaderLooksIsFollowed: a message that is durable before
+// the reader has found its place, but not in what it looked at, comes all the
+// same.
+func TestWhatArrivesWhileAReaderLooksIsFollowed(t *testing.T) {
+	m := &meanwhile{}
+	r := newRig(t, withWrap(func(j Journal) Journal { m.Journal = j; return m }))
+	owner, ids := r.agents("acme", 2)
+	var sent *Record
+	send := func() { sent = must(r.send(direct(owner, ids[0], ids[1], "now", "")))(t).Message }
+	m.do.Store(&send)
+	start := must(r.node.Resume(context.Background(), ids[1], parley.MessageID{}, false))(t)
+	sub := r.node.Follow(ids[1], start.After, func() {})
+	defer sub.Close()
+	entries := must(sub.Next(10))(t)
+	if len(entries) != 1 || parley.MessageID(entries[0].Ref) != sent.MessageID() {
+		t.Errorf("after %d the reader is given %v", start.After, entries)
+	}
+}
+
+// TestAHintOutlivesItsActor: an actor goes that has been told of a word and has
+// not looked; the next one does, though nobody speaks to it.
+func TestAHintOutlivesItsActor(t *testing.T) {
+	e, l := tallies(t, 1)
+	s := streamOf(1)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	busy := asking(e, s, hold{entered, leave})
+	<-entered
+	l.tell(s, 5)
+	e.hint(s)
+	e.drop(e.actor(s), errStopped)
+	close(leave)
+	<-busy
+	eventually(t, "the word is heard", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.stream(s).tray) == 0
+	})
+}
