@@ -100,7 +100,7 @@ type Store struct {
 	// began is what stalls are timed from: a correction of the wall clock is none.
 	began time.Time
 	// stalled is since when the engine stalls writes, see age; 0 if it does not.
-	stalled atomic.Int64
+	stalled  atomic.Int64
 	closing  chan struct{}
 	loops    sync.WaitGroup
 	closeErr error
