@@ -56,7 +56,8 @@ const (
 	PollTable Table = 5
 	// KidTable: key id (RFC 7638 thumbprint) → agent id.
 	KidTable Table = 6
-	// ConversationTable: agent id, conversation id → nothing.
+	// ConversationTable: agent id, position (8 bytes) → conversation id. In the
+	// order in which conversations came to the agent.
 	ConversationTable Table = 7
 	// OnceTable: day, scope, idempotency key → the message it made.
 	// Rows of past days are forgotten, see OnceDays.
@@ -152,6 +153,12 @@ type Tell struct {
 // Put sets or deletes a row of a set that lives elsewhere than the speaker.
 type Put struct{ Row }
 
+// Enlist appends to the list of an agent's conversations.
+type Enlist struct {
+	Agent        AgentID
+	Conversation ConversationID
+}
+
 // Bear begins a stream that must not exist yet.
 type Bear struct {
 	Stream Stream
@@ -178,6 +185,9 @@ func (w Tell) Home() Slot { return w.To.Slot() }
 
 // Home is where the row lives.
 func (w Put) Home() Slot { return w.Slot }
+
+// Home is where the agent lives.
+func (w Enlist) Home() Slot { return w.Agent.Slot() }
 
 // Home is where the stream will live.
 func (w Bear) Home() Slot { return w.Stream.Slot() }

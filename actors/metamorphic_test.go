@@ -296,7 +296,7 @@ func (p *player) readAll() {
 		for _, m := range p.inbox(id) {
 			fmt.Fprintf(&p.out, "inbox of %s: %s\n", p.id(id), p.message(m))
 		}
-		list, _, err := p.node.Conversations(ctx, id, parley.ConversationID{}, 1000)
+		list, _, err := p.node.Conversations(ctx, id, 0, 1000)
 		for _, c := range list {
 			fmt.Fprintf(&p.out, "conversation of %s: %s %s %d messages %d\n", p.id(id), p.id(c.ConversationID()), c.GetStatus(), c.GetMessages(), c.GetUpdatedMs())
 			for _, m := range p.transcript(c.ConversationID()) {

@@ -3,6 +3,7 @@ package actors
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 
 	"parley"
@@ -163,20 +164,25 @@ func messageOf(f parley.Fact) (id parley.MessageID, err error) {
 	return id, err
 }
 
-// Conversations gives the conversations that an agent takes part in, newest
-// first, older than before (zero: from the newest).
-func (n *Node) Conversations(ctx context.Context, agent parley.AgentID, before parley.ConversationID, limit int) (page []*conversation.State, more bool, err error) {
+// Conversations gives the conversations that an agent takes part in, those that
+// came to it last first, below the place before (0: from the newest). next is
+// where the list goes on, 0 at its end.
+func (n *Node) Conversations(ctx context.Context, agent parley.AgentID, before uint64, limit int) (page []*conversation.State, next uint64, err error) {
 	beyond := []byte(nil)
-	if !before.Zero() {
-		beyond = append(agent.Bytes(), before[:]...)
+	if before != 0 {
+		beyond = binary.BigEndian.AppendUint64(agent.Bytes(), before)
 	}
 	err = n.view(ctx, func(v View) error {
 		var ids []parley.ConversationID
-		err := v.Rows(agent.Slot(), parley.ConversationTable, agent[:], beyond, true, func(key, _ []byte) bool {
-			if more = len(ids) == limit; !more {
-				ids = append(ids, parley.IDFromBytes[parley.ConversationID](key[len(agent):]))
+		last := uint64(0)
+		err := v.Rows(agent.Slot(), parley.ConversationTable, agent[:], beyond, true, func(key, value []byte) bool {
+			if len(ids) == limit {
+				next = last
+				return false
 			}
-			return !more
+			last = binary.BigEndian.Uint64(key[len(agent):])
+			ids = append(ids, parley.IDFromBytes[parley.ConversationID](value))
+			return true
 		})
 		for _, id := range ids {
 			if err != nil {
@@ -188,7 +194,7 @@ func (n *Node) Conversations(ctx context.Context, agent parley.AgentID, before p
 		}
 		return err
 	})
-	return page, more, err
+	return page, next, err
 }
 
 // CountSince counts the messages to an agent created after an instant in Unix

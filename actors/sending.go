@@ -181,10 +181,7 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 	if err := t.post(record, s.To, s.FromOrg); err != nil {
 		return nil, err
 	}
-	t.keep(parley.ConversationTable, append(s.From.Bytes(), id[:]...), nil)
-	t.say(parley.Put{Row: parley.Row{
-		Slot: s.To.Slot(), Table: parley.ConversationTable, Key: append(s.To.Bytes(), id[:]...),
-	}})
+	t.say(parley.Enlist{Agent: s.From, Conversation: id}, parley.Enlist{Agent: s.To, Conversation: id})
 	t.remember(s.From[:], s.Key, remembered{message, s.To, s.Type})
 	return Posted{Message: record}, nil
 }

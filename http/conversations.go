@@ -1,8 +1,6 @@
 package http
 
 import (
-	"encoding/binary"
-
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -120,23 +118,15 @@ func (s *Service) transcript(c *Call, in *api.Transcript) (Rendered, error) {
 		return Rendered{}, conversation.ErrNotParticipant
 	}
 	list := "transcript " + in.ID.String() + " " + in.Order
-	from := uint64(0)
-	if in.Cursor != nil {
-		position, err := s.Cursors.Open(list, *in.Cursor)
-		if err != nil || len(position) != 8 {
-			return Rendered{}, parley.ErrInvalidCursor
-		}
-		from = binary.BigEndian.Uint64(position)
+	from, err := s.place(list, in.Cursor)
+	if err != nil {
+		return Rendered{}, err
 	}
 	page, next, err := s.Node.Transcript(c.Context(), in.ID, from, in.Limit, in.Order == "desc")
 	if err != nil {
 		return Rendered{}, err
 	}
-	cursor := ""
-	if next != 0 {
-		cursor = s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, next))
-	}
-	return Rendered{JSON: appendPage(page, viewerOf(c, acting), cursor)}, nil
+	return Rendered{JSON: appendPage(page, viewerOf(c, acting), s.cursor(list, next))}, nil
 }
 
 // agentConversations is a page of the conversations an agent takes part in.
@@ -146,24 +136,19 @@ func (s *Service) agentConversations(c *Call, in *api.AgentConversations) (api.P
 		return page, err
 	}
 	list := "conversations " + in.ID.String()
-	before := parley.ConversationID{}
-	if in.Cursor != nil {
-		position, err := s.Cursors.Open(list, *in.Cursor)
-		if err != nil || len(position) != len(before) {
-			return page, parley.ErrInvalidCursor
-		}
-		before = parley.ConversationID(position)
+	before, err := s.place(list, in.Cursor)
+	if err != nil {
+		return page, err
 	}
-	states, more, err := s.Node.Conversations(c.Context(), in.ID, before, in.Limit)
+	states, next, err := s.Node.Conversations(c.Context(), in.ID, before, in.Limit)
 	if err != nil {
 		return page, err
 	}
 	for _, state := range states {
 		page.Items = append(page.Items, conversationOf(state))
 	}
-	if page.HasMore = more; more {
-		last := states[len(states)-1].ConversationID()
-		page.NextCursor = new(s.Cursors.Seal(list, last[:]))
+	if page.HasMore = next != 0; page.HasMore {
+		page.NextCursor = new(s.cursor(list, next))
 	}
 	return page, nil
 }

@@ -1,7 +1,6 @@
 package http
 
 import (
-	"encoding/binary"
 	"errors"
 	"strings"
 
@@ -379,13 +378,9 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 		only = *in.Type
 	}
 	list := "inbox " + in.ID.String() + " " + only
-	before := uint64(0)
-	if in.Cursor != nil {
-		position, err := s.Cursors.Open(list, *in.Cursor)
-		if err != nil || len(position) != 8 {
-			return Rendered{}, parley.ErrInvalidCursor
-		}
-		before = binary.BigEndian.Uint64(position)
+	before, err := s.place(list, in.Cursor)
+	if err != nil {
+		return Rendered{}, err
 	}
 	page, next, err := s.Node.Inbox(c.Context(), in.ID, before, in.Limit, only)
 	if err != nil {
@@ -400,9 +395,5 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 	if err := s.Node.Mark(c.Context(), in.ID, marks); err != nil {
 		return Rendered{}, err
 	}
-	cursor := ""
-	if next != 0 {
-		cursor = s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, next))
-	}
-	return Rendered{JSON: appendPage(page, viewer{org: c.Caller.Org, agent: in.ID}, cursor)}, nil
+	return Rendered{JSON: appendPage(page, viewer{org: c.Caller.Org, agent: in.ID}, s.cursor(list, next))}, nil
 }

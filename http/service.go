@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -176,4 +177,24 @@ func source(c *Call) string {
 		addr = netip.IPv4Unspecified()
 	}
 	return limit.AddressKey(addr)
+}
+
+// place is the position that a cursor of a list stands for, 0 without one.
+func (s *Service) place(list string, cursor *string) (uint64, error) {
+	if cursor == nil {
+		return 0, nil
+	}
+	position, err := s.Cursors.Open(list, *cursor)
+	if err != nil || len(position) != 8 {
+		return 0, parley.ErrInvalidCursor
+	}
+	return binary.BigEndian.Uint64(position), nil
+}
+
+// cursor stands for a position in a list; "" for 0, which is the list's end.
+func (s *Service) cursor(list string, position uint64) string {
+	if position == 0 {
+		return ""
+	}
+	return s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, position))
 }

@@ -266,6 +266,9 @@ func (a *application) perform(it *item, w parley.Word, at int64) error {
 		return a.batch.Set(trayKey(w.To, a.next()), w.Data, nil)
 	case parley.Put:
 		return a.writeRow(&w.Row)
+	case parley.Enlist:
+		k := binary.BigEndian.AppendUint64(w.Agent.Bytes(), a.next())
+		return a.batch.Set(rowKey(w.Home(), parley.ConversationTable, k), w.Conversation[:], nil)
 	case parley.Bear:
 		return a.bear(it, w, at)
 	}

@@ -17,6 +17,7 @@ const (
 	tellWord     = 't'
 	putWord      = 'p'
 	bearWord     = 'b'
+	enlistWord   = 'l'
 )
 
 var errParcel = errors.New("damaged parcel")
@@ -59,6 +60,8 @@ func appendWord(b []byte, w parley.Word) []byte {
 		}
 		b = append(b, byte(w.Table), gone)
 		return appendBytes(appendBytes(b, w.Key), w.Value)
+	case parley.Enlist:
+		return append(append(append(b, enlistWord), w.Agent[:]...), w.Conversation[:]...)
 	case parley.Bear:
 		b = appendStream(append(b, bearWord), w.Stream)
 		b = binary.AppendUvarint(b, uint64(len(w.Facts)))
@@ -145,6 +148,8 @@ func (r *reader) word() parley.Word {
 		row := parley.Row{Slot: slot, Table: parley.Table(r.byte()), Delete: r.byte() == 1}
 		row.Key, row.Value = r.bytes(), r.bytes()
 		return parley.Put{Row: row}
+	case enlistWord:
+		return parley.Enlist{Agent: r.id(), Conversation: r.id()}
 	case bearWord:
 		w := parley.Bear{Stream: r.stream()}
 		for range r.count() {

@@ -26,7 +26,7 @@ func drawStream(t *rapid.T) parley.Stream {
 }
 
 func drawWord(t *rapid.T) parley.Word {
-	switch rapid.IntRange(0, 4).Draw(t, "word") {
+	switch rapid.IntRange(0, 5).Draw(t, "word") {
 	case 0:
 		return parley.Announce{To: drawID(t), Kind: parley.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
 	case 1:
@@ -39,6 +39,8 @@ func drawWord(t *rapid.T) parley.Word {
 			Slot: parley.Slot(rapid.Uint16().Draw(t, "slot")), Table: parley.Table(rapid.Byte().Draw(t, "table")),
 			Key: drawBytes(t), Value: drawBytes(t), Delete: rapid.Bool().Draw(t, "delete"),
 		}}
+	case 4:
+		return parley.Enlist{Agent: drawID(t), Conversation: drawID(t)}
 	default:
 		bear := parley.Bear{Stream: drawStream(t), State: drawBytes(t)}
 		for range rapid.IntRange(0, 3).Draw(t, "facts") {
