@@ -268,8 +268,8 @@ var (
 	ErrStale = errors.New("the stream has moved on")
 	// ErrExists: a stream that the entry begins exists already.
 	ErrExists = errors.New("the stream exists already")
-	// ErrClosed: the journal takes no more entries.
-	ErrClosed = errors.New("the journal is closed")
+	// ErrClosed: the journal takes no more entries and shows no more rows.
+	ErrClosed = ErrOverloaded.Saying("The server is stopping; nothing was done.")
 )
 
 // TrayRow is one word waiting for an actor.

@@ -225,7 +225,15 @@ func (e *entity[S, C, E]) guard(m *ask, run func() error) {
 			failed(fmt.Errorf("panic: %v", r), debug.Stack())
 		}
 	}()
-	if err := run(); err != nil {
+	err := run()
+	switch {
+	case err == nil:
+	case isRefusal(err): // no defect: the journal is closing
+		if m != nil {
+			m.complete(nil, err)
+		}
+		e.engine.drop(e.handle, errStopped)
+	default:
 		failed(err, nil)
 	}
 }

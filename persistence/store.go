@@ -100,7 +100,10 @@ type Store struct {
 	// began is what stalls are timed from: a correction of the wall clock is none.
 	began time.Time
 	// stalled is since when the engine stalls writes, see age; 0 if it does not.
-	stalled  atomic.Int64
+	stalled atomic.Int64
+	// readers counts open views; once shut, no more are opened.
+	readers  atomic.Int64
+	shut     atomic.Bool
 	closing  chan struct{}
 	loops    sync.WaitGroup
 	closeErr error
@@ -301,6 +304,9 @@ func (s *Store) SameHome(a, b parley.Slot) bool { return s.home(a) == s.home(b) 
 // once: what becomes of the entry is told through its Release.
 func (s *Store) Append(e *parley.Entry) { s.home(e.Slot).append(&item{Entry: e}) }
 
+// readersWait is how many milliseconds a closing store waits for open views.
+const readersWait = 5000
+
 // Close writes out what was appended, releases it and closes the directory.
 func (s *Store) Close() error {
 	s.closed.Do(func() {
@@ -310,6 +316,10 @@ func (s *Store) Close() error {
 			j.queue.close()
 		}
 		s.loops.Wait()
+		s.shut.Store(true)
+		for tries := 0; s.readers.Load() > 0 && tries < readersWait; tries++ {
+			time.Sleep(time.Millisecond)
+		}
 		s.closeErr = errors.Join(s.db.Close(), s.lock.Close())
 	})
 	return s.closeErr

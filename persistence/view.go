@@ -24,14 +24,40 @@ type View struct {
 // durablePatience is how long a reader waits for a disk that hangs.
 const durablePatience = 5 * time.Second
 
-// View opens a view. It must be closed.
+// View opens a view. It must be closed. One of a closed store shows nothing but
+// parley.ErrClosed.
 func (s *Store) View() *View {
+	if !s.enter() {
+		return &View{store: s}
+	}
 	snap := s.db.NewSnapshot()
 	return &View{store: s, snap: snap, applied: s.applied.Load()}
 }
 
 // Close lets the view go.
-func (v *View) Close() { _ = v.snap.Close() }
+func (v *View) Close() {
+	if v.snap != nil {
+		_ = v.snap.Close()
+		v.store.readers.Add(-1)
+	}
+}
+
+// enter counts one more reader, unless the store is closing.
+func (s *Store) enter() bool {
+	s.readers.Add(1)
+	if s.shut.Load() {
+		s.readers.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (v *View) get(k []byte) ([]byte, bool, error) {
+	if v.snap == nil {
+		return nil, false, parley.ErrClosed
+	}
+	return get(v.snap, k)
+}
 
 // Durable returns once everything that the view shows is on stable storage.
 func (v *View) Durable(ctx context.Context) error {
@@ -44,6 +70,9 @@ func (v *View) Durable(ctx context.Context) error {
 // scan calls fn for each key within [low, high), last first if reverse, until
 // fn returns false. Key and value are only valid during the call.
 func (v *View) scan(low, high []byte, reverse bool, fn func(k, value []byte) (bool, error)) error {
+	if v.snap == nil {
+		return parley.ErrClosed
+	}
 	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
 	if err != nil {
 		return err
@@ -65,7 +94,7 @@ func (v *View) scan(low, high []byte, reverse bool, fn func(k, value []byte) (bo
 // State gives a stream's stored state and the number of events folded into it;
 // nil if there is none.
 func (v *View) State(s parley.Stream) (seq uint64, state []byte, err error) {
-	value, found, err := get(v.snap, stateKey(s))
+	value, found, err := v.get(stateKey(s))
 	if err != nil || !found {
 		return 0, nil, err
 	}
@@ -94,7 +123,7 @@ func (v *View) Events(s parley.Stream, from uint64, reverse bool, fn func(seq ui
 // Message gives a message's record as kept for a reader at slot, and its
 // position in the feed of a recipient who lives there.
 func (v *View) Message(slot parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
-	value, found, err := get(v.snap, residentKey(recordFamily, v.store.residence(slot, id), id))
+	value, found, err := v.get(residentKey(recordFamily, v.store.residence(slot, id), id))
 	if err != nil || !found {
 		return nil, 0, err
 	}
@@ -106,7 +135,7 @@ func (v *View) Message(slot parley.Slot, id parley.MessageID) (record []byte, po
 
 // Marks gives a message's marks as known to a reader at slot.
 func (v *View) Marks(slot parley.Slot, id parley.MessageID) (parley.Marks, error) {
-	value, found, err := get(v.snap, residentKey(markFamily, v.store.residence(slot, id), id))
+	value, found, err := v.get(residentKey(markFamily, v.store.residence(slot, id), id))
 	if err != nil || !found {
 		return parley.Marks{}, err
 	}
@@ -147,7 +176,7 @@ func (v *View) Unseen(agent parley.AgentID, from uint64, fn func(position uint64
 
 // Row gives one row's value.
 func (v *View) Row(slot parley.Slot, table parley.Table, k []byte) ([]byte, bool, error) {
-	return get(v.snap, rowKey(slot, table, k))
+	return v.get(rowKey(slot, table, k))
 }
 
 // Rows calls fn with the rows whose keys begin with prefix, beyond the key
@@ -176,7 +205,7 @@ func (v *View) Tray(s parley.Stream, fn func(parley.TrayRow) bool) error {
 func (v *View) Used(org parley.OrgID, day uint32) (int64, error) {
 	sum := uint64(0)
 	for _, j := range v.store.journals {
-		value, _, err := get(v.snap, quotaKey(j.number, org, day))
+		value, _, err := v.get(quotaKey(j.number, org, day))
 		if err != nil {
 			return 0, err
 		}
@@ -187,5 +216,9 @@ func (v *View) Used(org parley.OrgID, day uint32) (int64, error) {
 
 // Row reads one row as last applied, durable or not.
 func (s *Store) Row(slot parley.Slot, table parley.Table, k []byte) ([]byte, bool, error) {
+	if !s.enter() {
+		return nil, false, parley.ErrClosed
+	}
+	defer s.readers.Add(-1)
 	return get(s.db, rowKey(slot, table, k))
 }
