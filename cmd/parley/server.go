@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"parley"
@@ -81,13 +82,25 @@ func openHouse(ctx context.Context, cfg Config) (h *house, err error) {
 	if h.public, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return h, err
 	}
-	if h.private, err = net.Listen("tcp", cfg.AdminListen); err != nil {
+	if h.private, err = listenAdmin(cfg); err != nil {
 		return h, err
 	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = "http://" + h.public.Addr().String()
 	}
 	return h, h.openDoors(ctx, cfg)
+}
+
+// listenAdmin opens the operator's address. Where nobody chose one and another
+// server on this machine has the default, any free one will do.
+func listenAdmin(cfg Config) (net.Listener, error) {
+	ln, err := net.Listen("tcp", cfg.AdminListen)
+	if errors.Is(err, syscall.EADDRINUSE) && cfg.origins["admin-listen"] == "default" {
+		if ln, err = net.Listen("tcp", "127.0.0.1:0"); err == nil {
+			slog.Warn("the default admin address is in use; another is taken", "default", cfg.AdminListen, "admin", ln.Addr().String())
+		}
+	}
+	return ln, err
 }
 
 func (h *house) openActors(cfg Config) (err error) {
