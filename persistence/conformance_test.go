@@ -1,9 +1,11 @@
 package persistence
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -91,11 +93,40 @@ func TestConformanceOnDisk(t *testing.T) {
 }
 
 // copyDirectory takes a directory as a killed process leaves it: all that was
-// written, synced or not, but not its lock.
+// written, synced or not, but not its lock. Since its owner is alive, it copies
+// again until nothing has moved meanwhile.
 func copyDirectory(t *testing.T, from string) string {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), "journal")
-	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+	var err error
+	for range 100 {
+		to := filepath.Join(t.TempDir(), "journal")
+		before := listing(from)
+		if err = copyFiles(from, to); err == nil && listing(from) == before {
+			return to
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("the directory does not come to rest (%v)", err)
+	return ""
+}
+
+// listing names what is in a directory, with sizes and times of change.
+func listing(dir string) string {
+	var text strings.Builder
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if info, err := entry.Info(); err == nil {
+			fmt.Fprintln(&text, path, info.Size(), info.ModTime())
+		}
+		return nil
+	})
+	return text.String()
+}
+
+func copyFiles(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -109,8 +140,4 @@ func copyDirectory(t *testing.T, from string) string {
 		}
 		return os.WriteFile(target, data, 0o600)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return to
 }
