@@ -78,7 +78,11 @@ func play(t *testing.T, seed uint64, commands int, w way) string {
 	t.Helper()
 	clock := newHand(noon)
 	p := &player{way: w, hand: clock, random: rand.New(rand.NewPCG(seed, 1)), whims: rand.New(rand.NewPCG(seed, 2)), names: map[string]string{}}
-	p.rig = newRig(t, withJournals(w.journals), withClock(clock.now), withTuning(p.tune), func(r *rig) { r.wheel = time.Now })
+	// The journal's own clock stays on the first day: it must not forget keys
+	// that the script's days still know.
+	began := time.Now()
+	wheel := func() time.Time { return noon.Add(time.Since(began)) }
+	p.rig = newRig(t, withJournals(w.journals), withClock(clock.now), withTuning(p.tune), func(r *rig) { r.wheel = wheel })
 	p.owner = p.org("acme").Org.OrgID()
 	for n := range 4 {
 		p.ids = append(p.ids, p.agent(p.owner, fmt.Sprintf("first%d", n)))
