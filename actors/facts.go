@@ -108,7 +108,7 @@ func (f *facts) org(ctx context.Context, id parley.OrgID) (*org.State, error) {
 	return known(ctx, f.journal, f.orgs, id, orgStream(id), &org.State{})
 }
 
-// publish makes an aggregate's state known as others see it. seq counts the
+// publishAgent makes an agent's stored state known to others. seq counts the
 // events folded into it.
 func publishAgent(f *facts, seq uint64, stored []byte) {
 	s := &agent.State{}
@@ -117,6 +117,7 @@ func publishAgent(f *facts, seq uint64, stored []byte) {
 	}
 }
 
+// publishOrg does so for an organization.
 func publishOrg(f *facts, seq uint64, stored []byte) {
 	s := &org.State{}
 	if s.UnmarshalVT(stored) == nil {

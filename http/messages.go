@@ -245,9 +245,11 @@ func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
 		Conversation: original.Record.Conversation(), From: from.AgentID(), To: to.AgentID(), Original: in.ID, ToRevoked: to.Revoked(),
 	}
 	if request.From == original.Record.Recipient() {
-		mine, err := s.Node.MessageFor(c.Context(), request.From.Slot(), in.ID)
-		if err != nil {
-			return Rendered{}, err
+		mine := original
+		if mine.Position == 0 { // the replier lives in another home than the conversation
+			if mine, err = s.Node.MessageFor(c.Context(), request.From.Slot(), in.ID); err != nil {
+				return Rendered{}, err
+			}
 		}
 		request.Reads, request.Position = mine.Position != 0, mine.Position
 	}
