@@ -1,16 +1,8 @@
 package parley
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
-var (
-	slugPattern  = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$`)
-	namePattern  = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,198}[a-z0-9])?$`)
-	groupPattern = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$`)
-	reserved     = map[string]bool{"www": true, "api": true, "admin": true, "docs": true, "well-known": true, "a2a": true, "localhost": true}
-)
+var reserved = map[string]bool{"www": true, "api": true, "admin": true, "docs": true, "well-known": true, "a2a": true, "localhost": true}
 
 // Patterns as clients are told them.
 const (
@@ -19,16 +11,37 @@ const (
 	GroupNamePattern = `^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$`
 )
 
+const (
+	slugMin, slugMax = 2, 32
+	agentNameMax     = 200
+	groupNameMax     = 63
+)
+
+// validLabel reports whether s is shortest to longest lowercase alphanumerics
+// and interior hyphens. Every request judges several: the patterns above say
+// the same, and a test holds the two together.
+func validLabel(s string, shortest, longest int) bool {
+	if len(s) < shortest || len(s) > longest || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
 // ValidSlug reports whether s may be an organization's slug: 2-32 lowercase
 // alphanumerics and interior hyphens. Reserved words are a separate question.
-func ValidSlug(s string) bool { return slugPattern.MatchString(s) }
+func ValidSlug(s string) bool { return validLabel(s, slugMin, slugMax) }
 
 // ReservedSlug reports whether no organization may take s.
 func ReservedSlug(s string) bool { return reserved[s] }
 
 // ValidAgentName reports whether s may be an agent's name: 1-200 lowercase
 // alphanumerics with optional interior hyphens.
-func ValidAgentName(s string) bool { return namePattern.MatchString(s) }
+func ValidAgentName(s string) bool { return validLabel(s, 1, agentNameMax) }
 
 // Handle is `<agent>@<org>.<domain>` or, with Group set, `#<group>@<org>.<domain>`.
 type Handle struct {
@@ -55,11 +68,11 @@ func ParseHandle(text string) (Handle, error) {
 	}
 	h := Handle{Name: local, Slug: slug, Domain: domain}
 	h.Name, h.Group = strings.CutPrefix(local, "#")
-	valid := ValidAgentName
+	longest := agentNameMax
 	if h.Group {
-		valid = groupPattern.MatchString
+		longest = groupNameMax
 	}
-	if !valid(h.Name) || !ValidSlug(h.Slug) {
+	if !validLabel(h.Name, 1, longest) || !validLabel(h.Slug, slugMin, slugMax) {
 		return Handle{}, ErrBadHandle
 	}
 	return h, nil

@@ -1,8 +1,11 @@
 package parley_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"parley"
 )
@@ -66,6 +69,25 @@ func FuzzHandle(f *testing.F) {
 		again, err := parley.ParseHandle(h.String())
 		if err != nil || again != h {
 			t.Fatalf("%q was read as %+v and then as %+v, %v", text, h, again, err)
+		}
+	})
+}
+
+// What the code judges by hand is what clients are told as patterns.
+func TestLabelsAreThePatterns(t *testing.T) {
+	slug, agent := regexp.MustCompile(parley.SlugPattern), regexp.MustCompile(parley.AgentNamePattern)
+	group := regexp.MustCompile(parley.GroupNamePattern)
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(
+			rapid.StringMatching(`[a-z0-9-]{0,4}`), rapid.StringMatching(`[a-z0-9-]{30,34}`), rapid.StringMatching(`[a-z0-9-]{60,66}`),
+			rapid.StringMatching(`[a-z0-9]{197,203}`), rapid.StringN(0, 5, 8),
+		).Draw(t, "text")
+		if parley.ValidSlug(text) != slug.MatchString(text) || parley.ValidAgentName(text) != agent.MatchString(text) {
+			t.Fatalf("%q: slug %v, name %v", text, parley.ValidSlug(text), parley.ValidAgentName(text))
+		}
+		_, err := parley.ParseHandle("#" + text + "@org.example.org")
+		if (err == nil) != group.MatchString(strings.ToLower(text)) {
+			t.Fatalf("%q as a group's name: %v", text, err)
 		}
 	})
 }

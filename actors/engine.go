@@ -45,6 +45,7 @@ type engine struct {
 	patience time.Duration
 	idleFor  time.Duration
 	asks     askPool
+	crew     crew
 
 	shards [handleShards]struct {
 		mu      sync.Mutex
@@ -101,6 +102,7 @@ func (e *engine) close() {
 		}
 	}
 	e.system.Shutdown()
+	e.crew.close()
 }
 
 func (e *engine) shard(s parley.Stream) int {
@@ -121,6 +123,7 @@ func (e *engine) actor(s parley.Stream) *handle {
 	props := actor.PropsFromProducer(
 		func() actor.Actor { return produce(e, h) },
 		actor.WithMailbox(func() actor.Mailbox { return h.mailbox }),
+		actor.WithDispatcher(&e.crew),
 	)
 	h.pid = e.system.Root.Spawn(props)
 	shard.handles[s] = h

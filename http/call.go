@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -47,8 +48,26 @@ type NoContent struct{}
 type Rendered struct {
 	// Code is the status; 0 means the route's own.
 	Code int
-	// JSON is sent as it is and must not change until the answer is written.
+	// JSON is sent as it is.
 	JSON []byte
+	// sheet is what JSON is written on; nil if that is the handler's own.
+	sheet *sheet
+}
+
+// sheet is a piece of memory that answers are written on, one after another.
+type sheet struct{ b []byte }
+
+// sheetBytesMax is how large a sheet may be to be kept: one long answer must
+// not hold its memory for ever.
+const sheetBytesMax = 512 << 10
+
+var sheets = sync.Pool{New: func() any { return &sheet{b: make([]byte, 0, 4<<10)} }}
+
+// render writes an answer on a sheet that is used again once it is sent.
+func render(write func([]byte) []byte) Rendered {
+	s := sheets.Get().(*sheet)
+	s.b = write(s.b[:0])
+	return Rendered{JSON: s.b, sheet: s}
 }
 
 // Route is the line of the table that was matched.
@@ -102,6 +121,9 @@ func (c *Call) answer(out any) error {
 			status = out.Code
 		}
 		c.write(status, out.JSON)
+		if s := out.sheet; s != nil && cap(s.b) <= sheetBytesMax {
+			sheets.Put(s)
+		}
 		return nil
 	case interface{ Status() int }:
 		status = out.Status()
@@ -122,7 +144,8 @@ func (c *Call) write(status int, body []byte) {
 	if len(c.ctx.Response.Header.ContentType()) == 0 {
 		c.ctx.SetContentType(jsonMedia)
 	}
-	c.ctx.Response.SetBodyRaw(body)
+	// The response keeps a copy, in memory that the connection uses again.
+	c.ctx.Response.SetBody(body)
 }
 
 const jsonMedia = "application/json"

@@ -53,8 +53,9 @@ func (s *Service) sendMessage(c *Call, in *api.Send) (Rendered, error) {
 
 // renderPosted answers a send or a reply; a repeat says so.
 func renderPosted(c *Call, p actors.Posted, from *agent.State) Rendered {
-	out := Rendered{JSON: appendMessage(make([]byte, 0, 2048+len(p.Message.GetContent())),
-		actors.Message{Record: p.Message, Marks: p.Marks}, viewerOf(c, from))}
+	out := render(func(b []byte) []byte {
+		return appendMessage(b, actors.Message{Record: p.Message, Marks: p.Marks}, viewerOf(c, from))
+	})
 	if p.Repeated {
 		out.Code = 200
 		c.SetHeader("Idempotency-Replayed", "true")
@@ -142,9 +143,7 @@ func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors
 		return content, nil
 	}
 	var err error
-	if e.senderHandle, err = s.handle(c.Context(), from); err != nil {
-		return content, err
-	}
+	e.senderHandle = parley.Handle{Name: from.GetName(), Slug: c.Caller.Slug, Domain: s.Domain}.String()
 	if e.recipientHandle, err = s.handle(c.Context(), to); err != nil {
 		return content, err
 	}
@@ -329,7 +328,7 @@ func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
 			return Rendered{}, err
 		}
 	}
-	return Rendered{JSON: appendMessage(nil, m, viewerOf(c, acting))}, nil
+	return render(func(b []byte) []byte { return appendMessage(b, m, viewerOf(c, acting)) }), nil
 }
 
 // carry marks a message as delivered, and read if so, to its recipient.
@@ -397,5 +396,7 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 	if err := s.Node.Mark(c.Context(), in.ID, marks); err != nil {
 		return Rendered{}, err
 	}
-	return Rendered{JSON: appendPage(page, viewer{org: c.Caller.Org, agent: in.ID}, s.cursor(list, next))}, nil
+	return render(func(b []byte) []byte {
+		return appendPage(b, page, viewer{org: c.Caller.Org, agent: in.ID}, s.cursor(list, next))
+	}), nil
 }

@@ -3,6 +3,7 @@ package http
 import (
 	"regexp"
 	"regexp/syntax"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -12,15 +13,80 @@ type matcher interface {
 }
 
 // compilePattern compiles a pattern of a tag. Patterns that are only a row of
-// disjoint ASCII classes between ^ and $, such as the alphabet of a payload,
-// become a table scan: the regular expression engine needs milliseconds for
-// 128 KiB, the scan some tens of microseconds.
+// disjoint ASCII classes between ^ and $, such as the alphabet of a payload, or
+// such a row and another that repeats, such as a message type, become a table
+// scan: the regular expression engine needs milliseconds for 128 KiB, the scan
+// some tens of microseconds. A plain text becomes a search for it.
 func compilePattern(pattern string) matcher {
 	compiled := regexp.MustCompile(pattern)
-	if runs, ok := classRuns(pattern); ok {
-		return runs
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return compiled
+	}
+	if tree.Op == syntax.OpLiteral && tree.Flags&syntax.FoldCase == 0 {
+		return containing(tree.Rune)
+	}
+	if scan, ok := newScan(tree); ok {
+		return scan
 	}
 	return compiled
+}
+
+// containing is a text that must occur.
+type containing string
+
+func (c containing) MatchString(text string) bool { return strings.Contains(text, string(c)) }
+
+// scan is a row of runs and, after it, a group of runs that comes least to most
+// times; most < 0 means without end.
+type scan struct {
+	head, group classRunList
+	least, most int
+}
+
+func (s *scan) MatchString(text string) bool {
+	at, ok := s.head.consume(text, 0)
+	for n := 0; ok; n++ {
+		next, more := at, false
+		if len(s.group) > 0 && n != s.most {
+			next, more = s.group.consume(text, at)
+		}
+		if !more {
+			return n >= s.least && at == len(text)
+		}
+		at = next
+	}
+	return false
+}
+
+// newScan reads a pattern that can be scanned: neighbouring classes disjoint, a
+// group only at the end.
+func newScan(tree *syntax.Regexp) (*scan, bool) {
+	if tree.Op != syntax.OpConcat || len(tree.Sub) < 3 {
+		return nil, false
+	}
+	first, last := tree.Sub[0], tree.Sub[len(tree.Sub)-1]
+	if first.Op != syntax.OpBeginText || last.Op != syntax.OpEndText {
+		return nil, false
+	}
+	s, row := &scan{}, tree.Sub[1:len(tree.Sub)-1]
+	if tail := row[len(row)-1]; tail.Op == syntax.OpRepeat && tail.Sub[0].Op == syntax.OpCapture && len(row) > 1 {
+		inner := tail.Sub[0].Sub[0]
+		if inner.Op != syntax.OpConcat {
+			return nil, false
+		}
+		var ok bool
+		if s.group, ok = classRuns(inner.Sub); !ok || overlaps(&s.group[len(s.group)-1], &s.group[0]) {
+			return nil, false
+		}
+		s.least, s.most, row = tail.Min, tail.Max, row[:len(row)-1]
+	}
+	var ok bool
+	s.head, ok = classRuns(row)
+	if !ok || len(s.group) > 0 && overlaps(&s.head[len(s.head)-1], &s.group[0]) {
+		return nil, false
+	}
+	return s, true
 }
 
 // classRun is a class of ASCII characters that repeats min to max times; max < 0 means
@@ -32,10 +98,10 @@ type classRun struct {
 
 type classRunList []classRun
 
-// MatchString consumes each run greedily. Neighbouring classes are disjoint,
-// so that what a run leaves over the next one could not have given back.
-func (runs classRunList) MatchString(text string) bool {
-	at := 0
+// consume takes each run greedily and gives where the last one ends.
+// Neighbouring classes are disjoint, so that what a run leaves over the next
+// one could not have given back.
+func (runs classRunList) consume(text string, at int) (end int, ok bool) {
 	for i := range runs {
 		r, from, to := &runs[i], at, len(text)
 		if r.max >= 0 {
@@ -45,23 +111,15 @@ func (runs classRunList) MatchString(text string) bool {
 			at++
 		}
 		if at-from < r.min {
-			return false
+			return at, false
 		}
 	}
-	return at == len(text)
+	return at, true
 }
 
-func classRuns(pattern string) (classRunList, bool) {
-	tree, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil || tree.Op != syntax.OpConcat || len(tree.Sub) < 3 {
-		return nil, false
-	}
-	first, last := tree.Sub[0], tree.Sub[len(tree.Sub)-1]
-	if first.Op != syntax.OpBeginText || last.Op != syntax.OpEndText {
-		return nil, false
-	}
+func classRuns(parts []*syntax.Regexp) (classRunList, bool) {
 	var runs classRunList
-	for _, part := range tree.Sub[1 : len(tree.Sub)-1] {
+	for _, part := range parts {
 		r, ok := classRunOf(part)
 		if !ok || len(runs) > 0 && overlaps(&runs[len(runs)-1], &r) {
 			return nil, false

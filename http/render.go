@@ -185,8 +185,8 @@ func statusOf(m parley.Marks) string {
 }
 
 // appendPage renders a page of messages.
-func appendPage(items []actors.Message, v viewer, next string) []byte {
-	b := append(make([]byte, 0, 2048*(1+len(items))), `{"items":[`...)
+func appendPage(b []byte, items []actors.Message, v viewer, next string) []byte {
+	b = append(b, `{"items":[`...)
 	for i, m := range items {
 		if i > 0 {
 			b = append(b, ',')

@@ -2,9 +2,9 @@ package auth
 
 import (
 	"crypto/ed25519"
-	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"hash/maphash"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -45,9 +45,12 @@ type Issuer struct {
 	entropy  parley.Entropy
 	parser   *jwt.Parser
 	keys     atomic.Pointer[keyring]
-	// verified remembers tokens by their SHA-256 until they expire, because a
-	// signature check costs more than everything else a request does at the door.
-	verified *otter.Cache[[sha256.Size]byte, verdict]
+	// verified remembers tokens until they expire, because a signature check
+	// costs more than everything else a request does at the door. The key is a
+	// hash under a seed of this process; the verdict holds the token itself, so
+	// that two tokens of one hash are never taken for each other.
+	verified *otter.Cache[uint64, verdict]
+	seed     maphash.Seed
 }
 
 // keyring is a key set prepared for look-up. Its address is its identity: a
@@ -58,6 +61,7 @@ type keyring struct {
 }
 
 type verdict struct {
+	token  string
 	claims Claims
 	under  *keyring
 }
@@ -71,9 +75,10 @@ func NewIssuer(issuer, audience string, keys KeySet, clock parley.Clock, entropy
 			jwt.WithValidMethods([]string{Algorithm}), jwt.WithStrictDecoding(), jwt.WithIssuer(issuer),
 			jwt.WithAudience(audience), jwt.WithExpirationRequired(), jwt.WithNotBeforeRequired(),
 			jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(clock)),
-		verified: otter.Must(&otter.Options[[sha256.Size]byte, verdict]{
+		seed: maphash.MakeSeed(),
+		verified: otter.Must(&otter.Options[uint64, verdict]{
 			MaximumSize: verifiedMax,
-			ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[[sha256.Size]byte, verdict]) time.Duration {
+			ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[uint64, verdict]) time.Duration {
 				return e.Value.claims.Expires.Sub(clock())
 			}),
 			Clock: cacheClock{clock},
@@ -118,18 +123,19 @@ func (i *Issuer) Verify(token []byte) (Claims, error) {
 	if len(token) > tokenBytesMax {
 		return Claims{}, ErrInvalidToken
 	}
-	ring, sum := i.keys.Load(), sha256.Sum256(token)
-	if known, ok := i.verified.GetIfPresent(sum); ok && known.under == ring {
+	ring, sum := i.keys.Load(), maphash.Bytes(i.seed, token)
+	if known, ok := i.verified.GetIfPresent(sum); ok && known.under == ring && known.token == string(token) {
 		if !i.clock().Before(known.claims.Expires) {
 			return Claims{}, ErrTokenExpired
 		}
 		return known.claims, nil
 	}
-	claims, err := i.judge(string(token), ring)
+	text := string(token)
+	claims, err := i.judge(text, ring)
 	if err != nil {
 		return Claims{}, err
 	}
-	i.verified.Set(sum, verdict{claims: claims, under: ring})
+	i.verified.Set(sum, verdict{token: text, claims: claims, under: ring})
 	return claims, nil
 }
 
