@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 
 	"github.com/maypok86/otter/v2"
@@ -26,7 +27,15 @@ type facts struct {
 	firsts *otter.Cache[parley.OrgID, parley.AgentID]
 	// names are rows that never change once they are there: slugs, names of
 	// agents, clients. That there is none is never kept.
-	names *otter.Cache[string, parley.AnyID]
+	names *otter.Cache[nameOf, parley.AnyID]
+}
+
+// nameOf is a name in a table, among those of an owner if they are not unique
+// without. Its row is found by the owner's bytes and the text after them.
+type nameOf struct {
+	table parley.Table
+	owner parley.AnyID
+	text  string
 }
 
 // fact is a record and the number of events folded into it. It is shared:
@@ -42,7 +51,7 @@ func newFacts(j Journal) *facts {
 		agents:  newShelf[parley.AgentID, *agent.State](factsMax),
 		orgs:    newShelf[parley.OrgID, *org.State](factsMax),
 		firsts:  otter.Must(&otter.Options[parley.OrgID, parley.AgentID]{MaximumSize: factsMax}),
-		names:   otter.Must(&otter.Options[string, parley.AnyID]{MaximumSize: factsMax}),
+		names:   otter.Must(&otter.Options[nameOf, parley.AnyID]{MaximumSize: factsMax}),
 	}
 }
 
@@ -76,7 +85,7 @@ func (h *shelf[K, S]) put(key K, f fact[S], still func() bool) {
 	})
 }
 
-func known[K ~[16]byte, S state](ctx context.Context, j Journal, h *shelf[K, S], key K, s parley.Stream, blank S) (S, error) {
+func known[K ~[16]byte, S state](ctx context.Context, j Journal, h *shelf[K, S], key K, s parley.Stream, blank func() S) (state S, err error) {
 	if f, ok := h.cache.GetIfPresent(key); ok {
 		return f.state, nil
 	}
@@ -85,27 +94,28 @@ func known[K ~[16]byte, S state](ctx context.Context, j Journal, h *shelf[K, S],
 	defer v.Close()
 	seq, stored, err := v.State(s)
 	if err != nil {
-		return blank, err
+		return state, err
 	}
 	if err := v.Durable(ctx); err != nil {
-		return blank, err
+		return state, err
 	}
 	if stored == nil {
-		return blank, parley.ErrNotFound
+		return state, parley.ErrNotFound
 	}
-	if err := blank.UnmarshalVT(stored); err != nil {
-		return blank, err
+	state = blank()
+	if err := state.UnmarshalVT(stored); err != nil {
+		return state, err
 	}
-	h.put(key, fact[S]{seq, blank}, func() bool { return h.changes[key[15]].Load() == changes })
-	return blank, nil
+	h.put(key, fact[S]{seq, state}, func() bool { return h.changes[key[15]].Load() == changes })
+	return state, nil
 }
 
 func (f *facts) agent(ctx context.Context, id parley.AgentID) (*agent.State, error) {
-	return known(ctx, f.journal, f.agents, id, agentStream(id), &agent.State{})
+	return known(ctx, f.journal, f.agents, id, agentStream(id), func() *agent.State { return &agent.State{} })
 }
 
 func (f *facts) org(ctx context.Context, id parley.OrgID) (*org.State, error) {
-	return known(ctx, f.journal, f.orgs, id, orgStream(id), &org.State{})
+	return known(ctx, f.journal, f.orgs, id, orgStream(id), func() *org.State { return &org.State{} })
 }
 
 // publishAgent makes an agent's stored state known to others. seq counts the
@@ -139,13 +149,13 @@ func (n *Node) Org(ctx context.Context, id parley.OrgID) (*org.State, error) {
 
 // OrgBySlug finds an organization by its slug.
 func (n *Node) OrgBySlug(ctx context.Context, slug string) (parley.OrgID, error) {
-	id, err := n.name(ctx, parley.SlotOf(slug), parley.SlugTable, []byte(slug))
+	id, err := n.name(ctx, parley.SlotOf(slug), nameOf{table: parley.SlugTable, text: slug})
 	return parley.OrgID(id), err
 }
 
 // AgentByName finds an agent, active or revoked, by organization and name.
 func (n *Node) AgentByName(ctx context.Context, owner parley.OrgID, name string) (parley.AgentID, error) {
-	id, err := n.name(ctx, owner.Slot(), parley.NameTable, nameKey(owner, name))
+	id, err := n.name(ctx, owner.Slot(), nameOf{parley.NameTable, parley.AnyID(owner), name})
 	return parley.AgentID(id), err
 }
 
@@ -170,19 +180,23 @@ func (n *Node) AgentByPollToken(ctx context.Context, hash []byte) (parley.AgentI
 
 // OrgByClient finds the organization that a credential was made for.
 func (n *Node) OrgByClient(ctx context.Context, client parley.ClientID) (parley.OrgID, error) {
-	id, err := n.name(ctx, client.Slot(), parley.ClientTable, client[:])
+	id, err := n.name(ctx, client.Slot(), nameOf{table: parley.ClientTable, owner: parley.AnyID(client)})
 	return parley.OrgID(id), err
 }
 
 // name is lookup for rows that never change.
-func (n *Node) name(ctx context.Context, slot parley.Slot, table parley.Table, key []byte) (parley.AnyID, error) {
-	k := overlayKey(table, key)
-	if id, ok := n.facts.names.GetIfPresent(k); ok {
+func (n *Node) name(ctx context.Context, slot parley.Slot, name nameOf) (parley.AnyID, error) {
+	if id, ok := n.facts.names.GetIfPresent(name); ok {
 		return id, nil
 	}
-	id, err := n.lookup(ctx, slot, table, key)
+	var key []byte
+	if !name.owner.Zero() {
+		key = name.owner.Bytes()
+	}
+	id, err := n.lookup(ctx, slot, name.table, append(key, name.text...))
 	if err == nil {
-		n.facts.names.Set(k, id)
+		name.text = strings.Clone(name.text)
+		n.facts.names.Set(name, id)
 	}
 	return id, err
 }

@@ -108,7 +108,6 @@ func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, 
 		return err
 	}
 	f := &m.fields[name.field]
-	here := place{up: at, name: f.names[name.rank-1]}
 	absent := dec.PeekKind() == 'n' && !f.shape.clearable
 	if before := seen[name.field]; absent || before != 0 && before < name.rank {
 		_, err = readValue(dec)
@@ -118,7 +117,29 @@ func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, 
 		into.FieldByIndex(f.index).SetZero()
 	}
 	seen[name.field] = name.rank
-	return d.value(dec, f.shape, into.FieldByIndex(f.index), &here)
+	v := into.FieldByIndex(f.index)
+	if f.shape.kind != kindStruct && f.shape.kind != kindList {
+		return d.scalar(dec, f.shape, v, at, f.names[name.rank-1])
+	}
+	here := place{up: at, name: f.names[name.rank-1]}
+	return d.value(dec, f.shape, v, &here)
+}
+
+// scalar is value for what nests nothing that has a plan. Nearly every member
+// is such a one; apart from the recursion its place stays on the stack.
+func (d *decoder) scalar(dec *jsontext.Decoder, s *shape, v reflect.Value, up *place, name string) error {
+	if s.clearable && dec.PeekKind() == 'n' {
+		v.Field(0).SetBool(true)
+		v.Field(1).SetBool(true)
+		_, err := readValue(dec)
+		return err
+	}
+	raw, err := readValue(dec)
+	if err == nil {
+		here := place{up: up, name: name}
+		s.fromJSON(raw, v, &here, d.faults)
+	}
+	return err
 }
 
 // find looks a member up by its quoted name without allocating.
@@ -179,7 +200,7 @@ func (d *decoder) itself(dec *jsontext.Decoder, s *shape, v reflect.Value, at *p
 	}
 	before := len(d.faults.faults)
 	refused := v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(raw)
-	inner := &decoder{plan: s.members, into: v, root: at, faults: d.faults}
+	inner := &decoder{plan: s.members, into: v, root: at.clone(), faults: d.faults}
 	if err := json.Unmarshal(raw, inner); err != nil {
 		return err
 	}

@@ -23,9 +23,10 @@ type Caller struct {
 
 // Authenticator knows callers by their tokens.
 type Authenticator interface {
-	// Bearer judges the value of the Authorization header, "" if there is none.
-	// An error is a parley.Refusal of reason Unauthenticated or BadToken.
-	Bearer(header string) (Caller, error)
+	// Bearer judges the value of the Authorization header, empty if there is
+	// none, and keeps none of it. An error is a parley.Refusal of reason
+	// Unauthenticated or BadToken.
+	Bearer(header []byte) (Caller, error)
 }
 
 // Call is one request on its way through a handler. It must not outlive the

@@ -64,6 +64,16 @@ type place struct {
 	index int // used when name is empty
 }
 
+// clone is a place that may outlive the binder's stack.
+func (p *place) clone() (c *place) {
+	for _, step := range p.loc() {
+		c = &place{up: c}
+		c.name, _ = step.(string)
+		c.index, _ = step.(int)
+	}
+	return c
+}
+
 func (p *place) loc() []any {
 	depth := 0
 	for q := p; q != nil; q = q.up {
@@ -74,7 +84,7 @@ func (p *place) loc() []any {
 		depth--
 		loc[depth] = q.index
 		if q.name != "" || q.up == nil {
-			loc[depth] = q.name
+			loc[depth] = strings.Clone(q.name) // or every place would leave the stack
 		}
 	}
 	return loc

@@ -286,7 +286,7 @@ func (s *Server) dress(ctx *fasthttp.RequestCtx, r *Route) {
 // admit asks who calls and whether that suffices for the route.
 func (c *Call) admit() (err error) {
 	if c.route.Access == bearer || c.route.Access == tier1 {
-		if c.Caller, err = c.server.auth.Bearer(c.Header(fasthttp.HeaderAuthorization)); err != nil {
+		if c.Caller, err = c.server.auth.Bearer(c.ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err != nil {
 			return err
 		}
 	}

@@ -78,8 +78,8 @@ var (
 
 // Bearer knows a caller by its access token: the token must verify, and the
 // credential it was made for must still be live. // spec: Authentication
-func (s *Service) Bearer(header string) (Caller, error) {
-	token, ok := auth.ParseBearer([]byte(header))
+func (s *Service) Bearer(header []byte) (Caller, error) {
+	token, ok := auth.ParseBearer(header)
 	if !ok {
 		return Caller{}, auth.ErrNotAuthenticated
 	}

@@ -108,8 +108,8 @@ var errToy = parley.Refuse(parley.Conflict, "invalid_transition", "That move is 
 
 type toyAuth struct{}
 
-func (toyAuth) Bearer(header string) (Caller, error) {
-	switch header {
+func (toyAuth) Bearer(header []byte) (Caller, error) {
+	switch string(header) {
 	case "":
 		return Caller{}, parley.Refuse(parley.Unauthenticated, "not_authenticated", "A valid bearer token is required.")
 	case "Bearer zero":
