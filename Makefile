@@ -130,6 +130,41 @@ check-generated: ## See that the generated code is what the .proto files say (ne
 	done; \
 	echo "generated code is current"
 
+# What users compare. The whole takes about a quarter of an hour and wants a quiet machine.
+.PHONY: bench
+bench: build bench-peers ## Measure the published goals with the peers beside us, and verify what was acknowledged
+	@$(SAY) "bench"
+	./parley bench --goals --verify --beside "$$(ls -d bin/peers/* | paste -sd,)"
+
+# Each peer is a module of its own with pinned versions: nothing of it reaches
+# the product's go.mod. A peer that cannot be built or run here is left out aloud.
+PEERS := floor postgres jetstream
+POSTGRES := /usr/lib/postgresql/*/bin/postgres
+# Debian makes and starts a database of its own when PostgreSQL is installed. It
+# would run beside every measurement, so it is told not to while we install.
+NO_CLUSTER := /etc/postgresql-common/createcluster.d/parley-bench.conf
+
+.PHONY: bench-peers
+bench-peers: bench-postgres ## Build the systems that the bench compares with
+	@$(SAY) "peers of the bench"
+	@mkdir -p bin/peers
+	@for peer in $(PEERS); do \
+		echo "bin/peers/$$peer"; \
+		(cd bench/peers/$$peer && $(GO) build -trimpath -o ../../../bin/peers/$$peer .) || \
+			{ why="$$peer could not be built: it is left out of the comparison"; $(LEFT_OUT); }; \
+	done
+
+.PHONY: bench-postgres
+bench-postgres:
+	@if ! compgen -G '$(POSTGRES)' >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		$(SAY) "installing PostgreSQL"; \
+		mkdir -p $(dir $(NO_CLUSTER)); echo 'create_main_cluster = false' >$(NO_CLUSTER); \
+		trap 'rm -f $(NO_CLUSTER)' EXIT; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null || true; \
+	fi; \
+	compgen -G '$(POSTGRES)' >/dev/null || \
+		{ why="PostgreSQL is not installed (apt-get install postgresql): the comparison with it is left out"; $(LEFT_OUT); }
+
 .PHONY: clean
 clean: ## Remove what was built; data directories stay
 	rm -rf bin parley cover.out cmd/parley/judges/node_modules

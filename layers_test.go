@@ -63,6 +63,23 @@ var lattice = map[string]place{
 	"parley/http/limit":  {may: ground, why: "a rate limit counts keys and knows nothing else"},
 	"parley/http/client": {may: []string{"parley", "parley/http/api"}, tests: []string{"parley/http/api"}, why: "a user of the client must not link Pebble or the server"},
 
+	// The bench stands beside the house: it sees it as a user of the client does
+	// and measures it as one process among others.
+	"parley/bench": {
+		may: []string{"parley/bench/load", "parley/bench/machine", "parley/bench/report", "parley/bench/result", "parley/bench/scenario", "parley/bench/target"},
+		why: "what measures the server must not be linked with it",
+	},
+	"parley/bench/scenario": {
+		may: []string{"parley", "parley/http/api", "parley/http/client", "parley/bench/load", "parley/bench/result", "parley/bench/target", "parley/bench/wire"},
+		why: "a scenario knows the interface and no more; who runs it and on which machine is not its business",
+	},
+	"parley/bench/target":  {may: []string{"parley/http/client"}, why: "a target is a process that is asked whether it is well"},
+	"parley/bench/load":    {may: []string{"parley/bench/result"}, why: "a generator knows neither HTTP nor Parley"},
+	"parley/bench/machine": {may: []string{"parley/bench/result"}, why: "the machine is looked at, whatever runs on it"},
+	"parley/bench/report":  {may: []string{"parley/bench/result"}, why: "a report draws the values it is given and measures nothing"},
+	"parley/bench/wire":    {why: "a raw connection must be cheap, and so knows bytes only"},
+	"parley/bench/result":  {why: "plain values that outlive whoever measured them"},
+
 	// Roof.
 	"parley/cmd/parley":          {may: everything, why: "the roof is where all names meet"},
 	"parley/cmd/parley/blackbox": {why: "who sees the binary from outside knows nothing of what is inside"},
@@ -101,6 +118,7 @@ var locks = []lock{
 	{"github.com/swaggest/jsonschema-go", []string{"parley/http"}, "the document is made from the route table"},
 	{"github.com/maypok86/otter/v2", []string{"parley/actors", "parley/http", "parley/http/auth", "parley/http/limit"}, "caches belong to those who ask, never to rules or to the journal"},
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley"}, "rules and journal do not speak JSON"},
+	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "distributions are recorded by workers and leave as plain values"},
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence", "parley/cluster"}, "events are protobuf; doors speak JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence", "parley/cluster"}, "events are protobuf; doors speak JSON"},
 	{"github.com/google/uuid", []string{"parley"}, "ids have types; nothing above the ground handles a bare UUID"},
@@ -169,6 +187,7 @@ func TestLayersControl(t *testing.T) {
 	sound := map[string]string{
 		"id.go":                 "package parley\n\nimport _ \"github.com/google/uuid\"\n",
 		"actors/org/org.go":     "package org\n\nimport _ \"parley\"\n",
+		"bench/load/run.go":     "package load\n\nimport \"time\"\n\nvar _ = time.Now\n",
 		"persistence/open.go":   "package persistence\n\nimport _ \"github.com/cockroachdb/pebble/v2/vfs\"\n",
 		"cmd/parley/main.go":    "package main\n\nimport (\n\t\"os\"\n\tparleyhttp \"parley/http\"\n)\n\nvar _, _ = os.Getenv, parleyhttp.X\n",
 		"actors/wait.go":        "package actors\n\nimport \"time\"\n\nvar _ = time.NewTimer(1)\n",
@@ -198,6 +217,9 @@ func TestLayersControl(t *testing.T) {
 		{"http/client/bad.go", "package client\n\nimport _ \"parley/http\"\n", "must not import parley/http"},
 		{"cmd/parley/bad.go", "package main\n\nimport _ \"parley/http\"\n", "under the name parleyhttp"},
 		{"cmd/parley/bad.go", "package main\n\nimport _ \"example.org/novelty\"\n", "has no floor"},
+		{"bench/load/bad.go", "package load\n\nimport _ \"parley/http/client\"\n", "knows neither HTTP nor Parley"},
+		{"bench/load/bad.go", "package load\n\nimport \"os\"\n\nvar _ = os.Getenv\n", "os.Getenv"},
+		{"bench/report/bad.go", "package report\n\nimport \"time\"\n\nvar _ = time.Now\n", "time.Now"},
 		{"attic/attic.go", "package attic\n", "is not on the map"},
 		{"actors/utils/u.go", "package utils\n", "is not a name"},
 		{"http/bad.go", "package http\n\nimport _ \"log\"\n", "log"},

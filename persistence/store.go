@@ -38,7 +38,7 @@ type Options struct {
 	Fatal func(error)
 	// CacheBytes of the block cache; 0 is 128 MiB.
 	CacheBytes int64
-	// MemTableBytes before a flush; 0 is 32 MiB.
+	// MemTableBytes before a flush; 0 is 64 MiB.
 	MemTableBytes uint64
 	// QueueEntries and QueueBytes bound what waits in one journal, admitted but
 	// not yet released; 0 is 16,384 entries and 64 MiB.
@@ -66,7 +66,7 @@ func (o *Options) ensureDefaults() error {
 		o.CacheBytes = 128 << 20
 	}
 	if o.MemTableBytes == 0 {
-		o.MemTableBytes = 32 << 20
+		o.MemTableBytes = 64 << 20
 	}
 	if o.QueueEntries == 0 {
 		o.QueueEntries = 16384

@@ -36,6 +36,7 @@ type Config struct {
 	Journals     int       `env:"PARLEY_JOURNALS" default:"1" help:"Journals (1 to 64), fixed when the data directory is made."`
 	LogFormat    string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
 	LogLevel     string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe line to log: ${enum}."`
+	Memory
 
 	origins map[string]string
 }
@@ -137,7 +138,7 @@ func (c *Config) Validate() error {
 	case c.Journals < 1 || c.Journals > journalsMax:
 		return fmt.Errorf("--journals: %d is not between 1 and %d", c.Journals, journalsMax)
 	}
-	return nil
+	return c.validate()
 }
 
 // PollLimit bounds the unauthenticated poll endpoint, in requests a minute;

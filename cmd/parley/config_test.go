@@ -88,6 +88,7 @@ log-level = "debug"
 		File: path, Listen: "0.0.0.0:0", AdminListen: "127.0.0.1:9", Data: "/var/lib/parley", BaseURL: "https://parley.example",
 		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, QuotaProfile: "public", Tier1: "approval",
 		PollLimit: PollLimit{PerToken: 5}, Journals: 4, LogFormat: "json", LogLevel: "debug",
+		Memory: Memory{Cache: 128 << 20, GCHeadroom: 128 << 20},
 	}
 	if diff := cmp.Diff(want, cfg, cmp.AllowUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
@@ -190,6 +191,37 @@ func TestEverySettingHasItsVariable(t *testing.T) {
 		}
 		if flag.Help == "" {
 			t.Errorf("--%s has no help", flag.Name)
+		}
+	}
+}
+
+func TestByteSize(t *testing.T) {
+	for text, want := range map[string]byteSize{"0": 0, "4096": 4096, "1KiB": 1 << 10, "64MiB": 64 << 20, "2GiB": 2 << 30, "1536MiB": 1536 << 20} {
+		var got byteSize
+		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
+			t.Errorf("%q is %d, %v", text, got, err)
+		}
+		var again byteSize
+		if err := again.UnmarshalText([]byte(got.String())); err != nil || again != got {
+			t.Errorf("%q is written as %q, which reads as %d, %v", text, got, again, err)
+		}
+	}
+	for _, text := range []string{"", "MiB", "-1", "1MB", "1.5GiB", "9999999999GiB", "1 MiB"} {
+		if err := new(byteSize).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is taken for a size", text)
+		}
+	}
+}
+
+// While little is alive the headroom rules, later the runtime's own rule does.
+func TestGCPercent(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		live, headroom int64
+		want           int
+	}{{10 * mib, 128 * mib, 1250}, {0, 128 * mib, 2000}, {128 * mib, 128 * mib, 100}, {1 << 30, 128 * mib, 100}, {100 * mib, 0, 100}} {
+		if got := gcPercent(c.live, c.headroom); got != c.want {
+			t.Errorf("%d alive, headroom %d: %d %%, want %d", c.live, c.headroom, got, c.want)
 		}
 	}
 }

@@ -39,11 +39,7 @@ func startChild(ctx context.Context, dir, listen string) (*child, error) {
 	defer func() { _ = log.Close() }()
 	c.cmd = exec.CommandContext(ctx, binary, "serve", "--dev", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
 	c.cmd.Stderr = log
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "PARLEY_") {
-			c.cmd.Env = append(c.cmd.Env, variable)
-		}
-	}
+	c.cmd.Env = childEnvironment()
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

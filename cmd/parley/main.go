@@ -31,6 +31,8 @@ type commands struct {
 	Watch        watchCmd        `cmd:"" help:"Follow an agent's stream; survives disconnects."`
 	Conversation conversationCmd `cmd:"" help:"Show a conversation, its transcript, change its status."`
 
+	Bench benchCmd `cmd:"" help:"Measure what this machine holds durably, ours and peers beside it."`
+
 	Config     configCmd     `cmd:"" help:"Print the effective settings of serve and where each came from."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for bash, zsh or fish."`

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -109,7 +111,7 @@ func (h *house) openActors(cfg Config) (err error) {
 		journals = 0 // as the directory was made
 	}
 	h.store, err = persistence.Open(filepath.Join(cfg.Data, "journal"), persistence.Options{
-		Journals: journals, Clock: time.Now, Logger: slog.Default(),
+		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache),
 		Fatal: func(err error) {
 			slog.Error("the journal cannot go on; what was answered is on disk", "error", err)
 			os.Exit(exitUnexpected)
@@ -165,6 +167,7 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	keeping, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	go h.keepKeys(keeping, master)
+	go cfg.govern(keeping)
 	return nil
 }
 
@@ -215,7 +218,10 @@ func (h *house) close() error {
 	return errors.Join(errs...)
 }
 
+// newRequestID names a request in logs and answers. It is no secret and needs
+// no system call.
 func newRequestID() string {
-	b := parley.RandomEntropy()
-	return hex.EncodeToString(b[:])
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16), rand.Uint64())
+	b = binary.BigEndian.AppendUint64(b, rand.Uint64())
+	return hex.EncodeToString(b[:10])
 }

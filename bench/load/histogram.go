@@ -1,0 +1,86 @@
+package load
+
+import (
+	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"parley/bench/result"
+)
+
+const (
+	shortest = int64(1)           // microseconds
+	longest  = int64(120_000_000) // microseconds
+	digits   = 3
+)
+
+// Histogram is a distribution of durations from 1 µs to 120 s with three
+// significant digits. What is shorter or longer counts as these. Only one
+// goroutine uses it at a time.
+type Histogram struct {
+	counts *hdr.Histogram
+}
+
+// NewHistogram makes an empty histogram.
+func NewHistogram() *Histogram {
+	return &Histogram{counts: hdr.New(shortest, longest, digits)}
+}
+
+// Record counts d once.
+func (h *Histogram) Record(d time.Duration) {
+	// The bounds make RecordValue's only error impossible.
+	_ = h.counts.RecordValue(min(max(d.Microseconds(), shortest), longest))
+}
+
+// Merge adds what other counted.
+func (h *Histogram) Merge(other *Histogram) { h.counts.Merge(other.counts) }
+
+// Count is how many durations were recorded.
+func (h *Histogram) Count() int64 { return h.counts.TotalCount() }
+
+// Quantile is the duration that percentile (0 to 100) percent of the recorded
+// ones did not exceed; 0 if nothing was recorded.
+func (h *Histogram) Quantile(percentile float64) time.Duration {
+	if h.Count() == 0 {
+		return 0
+	}
+	return time.Duration(h.counts.ValueAtQuantile(percentile)) * time.Microsecond
+}
+
+// Latency is the summary that reports keep, with a curve of about sixty points
+// that go closer together towards the hundredth percentile.
+func (h *Histogram) Latency() result.Latency {
+	n := h.Count()
+	if n == 0 {
+		return result.Latency{}
+	}
+	return result.Latency{
+		Count: n,
+		Mean:  h.counts.Mean() / 1e3,
+		P50:   milliseconds(h.Quantile(50)),
+		P90:   milliseconds(h.Quantile(90)),
+		P99:   milliseconds(h.Quantile(99)),
+		P999:  milliseconds(h.Quantile(99.9)),
+		Max:   float64(min(h.counts.Max(), longest)) / 1e3,
+		Curve: h.curve(n),
+	}
+}
+
+// curve takes five points to each halving of what remains above: 0, 10, … 50, 55 …
+// It ends at the first percentile that only the largest value exceeds.
+func (h *Histogram) curve(n int64) []result.Point {
+	const perHalving, most = 5, 64
+	points := make([]result.Point, 0, most)
+	for i := range most - 1 {
+		halving, step := i/perHalving, i%perHalving
+		rest := 100 / float64(int64(1)<<halving)
+		percentile := 100 - rest + rest/2*float64(step)/perHalving
+		if float64(n)*(100-percentile)/100 < 1 {
+			break
+		}
+		points = append(points, result.Point{Percentile: percentile, Ms: milliseconds(h.Quantile(percentile))})
+	}
+	return append(points, result.Point{Percentile: 100, Ms: float64(min(h.counts.Max(), longest)) / 1e3})
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }

@@ -1,0 +1,102 @@
+package load
+
+import (
+	"testing"
+	"time"
+)
+
+func TestHistogramsMerge(t *testing.T) {
+	whole, odd, even := NewHistogram(), NewHistogram(), NewHistogram()
+	for i := 1; i <= 10_000; i++ {
+		d := time.Duration(i) * 10 * time.Microsecond
+		whole.Record(d)
+		if i%2 == 0 {
+			even.Record(d)
+		} else {
+			odd.Record(d)
+		}
+	}
+	odd.Merge(even)
+	got, want := odd.Latency(), whole.Latency()
+	if got.Count != 10_000 || got.Mean != want.Mean || got.P50 != want.P50 || got.P999 != want.P999 || got.Max != want.Max {
+		t.Errorf("merged %+v, whole %+v", got, want)
+	}
+	for name, pair := range map[string][2]float64{
+		"mean": {got.Mean, 50}, "p50": {got.P50, 50}, "p90": {got.P90, 90}, "p99": {got.P99, 99}, "p99.9": {got.P999, 99.9}, "max": {got.Max, 100},
+	} {
+		if pair[0] < pair[1]*0.999 || pair[0] > pair[1]*1.001 {
+			t.Errorf("%s is %v ms, want %v", name, pair[0], pair[1])
+		}
+	}
+}
+
+func TestHistogramBounds(t *testing.T) {
+	h := NewHistogram()
+	if got := h.Latency(); got.Count != 0 || got.Max != 0 || got.Curve != nil || h.Quantile(50) != 0 {
+		t.Errorf("an empty histogram says %+v", got)
+	}
+	h.Record(-time.Second)
+	h.Record(0)
+	h.Record(time.Hour)
+	if got := h.Latency(); got.Count != 3 || got.P50 != 0.001 || got.Max != 120_000 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestCurve(t *testing.T) {
+	for n, want := range map[int][2]int{1: {1, 3}, 100: {25, 40}, 1_000_000: {55, 64}} {
+		h := NewHistogram()
+		for i := range n {
+			h.Record(time.Duration(i+1) * time.Microsecond)
+		}
+		latency := h.Latency()
+		curve := latency.Curve
+		if len(curve) < want[0] || len(curve) > want[1] {
+			t.Errorf("%d points of %d values", len(curve), n)
+		}
+		for i := 1; i < len(curve); i++ {
+			if curve[i].Percentile <= curve[i-1].Percentile || curve[i].Ms < curve[i-1].Ms {
+				t.Errorf("%+v after %+v", curve[i], curve[i-1])
+			}
+		}
+		if last := curve[len(curve)-1]; last.Percentile != 100 || last.Ms != latency.Max {
+			t.Errorf("the curve of %d ends at %+v, max %v", n, last, latency.Max)
+		}
+	}
+}
+
+func TestMeterBuckets(t *testing.T) {
+	last := -1
+	for v := shortest; v <= longest; v += max(1, v/40) {
+		b := bucketOf(v)
+		if b < last || b >= buckets {
+			t.Fatalf("bucket %d of %d after %d", b, v, last)
+		}
+		last = b
+		if high := upperOf(b); high < v || float64(high) > float64(v)*(1+1.0/fine) || bucketOf(high) != b || bucketOf(high+1) != b+1 {
+			t.Fatalf("bucket %d of %d goes to %d", b, v, high)
+		}
+	}
+	if bucketOf(longest) != buckets-1 {
+		t.Errorf("the longest is in bucket %d of %d", bucketOf(longest), buckets)
+	}
+}
+
+func TestMeterTakesASecond(t *testing.T) {
+	m := newMeter(100)
+	for i := range 1000 {
+		latency := time.Millisecond
+		if i >= 985 {
+			latency = 50 * time.Millisecond
+		}
+		m.succeeded(i, latency)
+	}
+	m.failed(3)
+	second := m.take()
+	if second.Operations != 1000 || second.Failures != 1 || second.P99 < 50 || second.P99 > 52 {
+		t.Errorf("%+v", second)
+	}
+	if again := m.take(); again.Operations != 0 || again.Failures != 0 || again.P99 != 0 {
+		t.Errorf("taken twice: %+v", again)
+	}
+}

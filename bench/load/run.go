@@ -1,0 +1,216 @@
+package load
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"parley/bench/result"
+)
+
+const (
+	// dialsAtOnce keeps the start of a run from overflowing a listen queue.
+	dialsAtOnce = 64
+	// usualPatience is Plan.Patience when it is 0.
+	usualPatience = 5 * time.Second
+	// scrap is how much of a last second is no second of its own.
+	scrap = 50 * time.Millisecond
+)
+
+// run is one Run under way.
+type run struct {
+	ctx  context.Context
+	plan Plan
+	dial Dial
+	// stopped is ctx.Err() != nil, for workers that look at each operation.
+	stopped atomic.Bool
+	// began opens the workers' loops; start and the times after it are set then.
+	began             chan struct{}
+	start, begin, end time.Time
+	workers           []*worker
+	meter             *meter
+}
+
+// Run dials all clients, warms up, measures and closes the clients. watch may be
+// nil. An error comes with what was measured until then, or with nil if the
+// window had not begun; it is the cause of ctx's end if that was cancelled.
+func Run(ctx context.Context, plan Plan, dial Dial, watch Watch) (*Measurement, error) {
+	if err := plan.check(); err != nil {
+		return nil, err
+	}
+	if watch == nil {
+		watch = nobody{}
+	}
+	plan.Patience = cmp.Or(plan.Patience, usualPatience)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{
+		ctx: ctx, plan: plan, dial: dial,
+		began: make(chan struct{}), meter: newMeter(plan.Clients),
+	}
+	r.workers = make([]*worker, plan.Clients)
+	for i := range r.workers {
+		r.workers[i] = newWorker(r, i)
+	}
+	defer r.close()
+	if err := r.connect(cancel); err != nil {
+		return nil, err
+	}
+	// Cancellation breaks off what is under way: a client may be deaf to ctx.
+	closed := make(chan struct{})
+	quiet := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		r.stopped.Store(true)
+		r.close()
+	})
+	measurement := r.measure(cancel, watch)
+	if !quiet() {
+		<-closed
+		return measurement, context.Cause(ctx)
+	}
+	return measurement, nil
+}
+
+// connect dials every worker, several at once, and stops at the first failure.
+func (r *run) connect(cancel context.CancelCauseFunc) error {
+	var dialling sync.WaitGroup
+	var next atomic.Int64
+	for range min(dialsAtOnce, len(r.workers)) {
+		dialling.Go(func() {
+			for r.ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(r.workers) {
+					return
+				}
+				client, err := r.dial(r.ctx, i)
+				if err != nil {
+					cancel(fmt.Errorf("load: worker %d: %w", i, err))
+					return
+				}
+				r.workers[i].connection.put(client)
+			}
+		})
+	}
+	dialling.Wait()
+	return context.Cause(r.ctx)
+}
+
+// close closes every connection that is still open.
+func (r *run) close() {
+	for _, worker := range r.workers {
+		worker.connection.shut()
+	}
+}
+
+// measure lets the workers go and watches them until the last has finished and
+// the window is over. It gives nil if the window did not begin.
+func (r *run) measure(cancel context.CancelCauseFunc, watch Watch) *Measurement {
+	var working sync.WaitGroup
+	for _, worker := range r.workers {
+		working.Go(func() {
+			<-r.began
+			if err := worker.work(); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	r.start = time.Now()
+	r.begin = r.start.Add(r.plan.WarmUp)
+	r.end = r.begin.Add(r.plan.Duration)
+	close(r.began)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		working.Wait()
+		r.sleep(r.end)
+	}()
+	if !r.sleep(r.begin) {
+		<-done
+		return nil
+	}
+	watch.Begin()
+	series := r.observe(watch, done)
+	watch.End()
+	return r.sum(series)
+}
+
+// observe ticks every second until done.
+func (r *run) observe(watch Watch, done <-chan struct{}) []result.Second {
+	var series []result.Second
+	last := r.begin
+	ticks := time.NewTimer(time.Until(last.Add(time.Second)))
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+			last = last.Add(time.Second)
+			second := r.meter.take()
+			series = append(series, second)
+			watch.Tick(second)
+			ticks.Reset(time.Until(last.Add(time.Second)))
+		case <-done:
+			second := r.meter.take()
+			if n := len(series); n > 0 && time.Since(last) < scrap {
+				series[n-1].Operations += second.Operations
+				series[n-1].Failures += second.Failures
+				return series
+			}
+			watch.Tick(second)
+			return append(series, second)
+		}
+	}
+}
+
+// sum merges what the workers counted; none of them runs any more.
+func (r *run) sum(series []result.Second) *Measurement {
+	m := &Measurement{
+		Reasons: make(map[string]int64),
+		Latency: NewHistogram(), Service: NewHistogram(),
+		Laps: make(map[string]*Histogram), Series: series,
+	}
+	last := r.begin.Add(min(time.Since(r.begin), r.plan.Duration))
+	for _, w := range r.workers {
+		m.Intended += w.intended
+		m.Operations += w.operations
+		m.Failures += w.failures
+		m.InTime += w.inTime
+		m.Latency.Merge(w.latency)
+		m.Service.Merge(w.service)
+		for reason, count := range w.reasons {
+			m.Reasons[reason] += count
+		}
+		for name, lap := range w.laps.noted {
+			if m.Laps[name] == nil {
+				m.Laps[name] = NewHistogram()
+			}
+			m.Laps[name].Merge(lap)
+		}
+		if w.last.After(last) {
+			last = w.last
+		}
+	}
+	m.Seconds = last.Sub(r.begin).Seconds()
+	return m
+}
+
+// sleep waits until a moment and reports false if the run was stopped first.
+func (r *run) sleep(until time.Time) bool {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return r.ctx.Err() == nil
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// nobody is the Watch of a run that nobody looks at.
+type nobody struct{}
+
+func (nobody) Begin()             {}
+func (nobody) Tick(result.Second) {}
+func (nobody) End()               {}

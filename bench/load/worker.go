@@ -1,0 +1,321 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// nap is how long a worker may sleep deaf to a cancellation. Longer sleeps
+	// listen, which costs a lock that all workers share.
+	nap = 100 * time.Millisecond
+	// reasonsKept bounds the different reasons of one worker; further ones
+	// count as reasonsElse.
+	reasonsKept = 32
+	reasonsElse = "other"
+	// breaksBorne is how many operations in a row may break their connection
+	// before patience counts against the worker.
+	breaksBorne = 5
+	// firstPause is doubled from one vain dial to the next up to longestPause.
+	firstPause   = 10 * time.Millisecond
+	longestPause = time.Second
+)
+
+// worker performs its share of the operations. All fields but the connection
+// belong to its goroutine until that has ended.
+type worker struct {
+	run        *run
+	index      int
+	connection connection
+	pace       pace
+	laps       Laps
+
+	intended, operations, failures, inTime int64
+	reasons                                map[string]int64
+	// service is latency itself in a closed loop: there they are the same.
+	latency, service *Histogram
+	// last is when the last measured operation was answered.
+	last time.Time
+	// breaks counts operations in a row that broke the connection, since broken.
+	breaks int
+	broken time.Time
+	timer  *time.Timer
+}
+
+func newWorker(r *run, index int) *worker {
+	w := &worker{
+		run: r, index: index,
+		laps:    Laps{noted: make(map[string]*Histogram)},
+		reasons: make(map[string]int64),
+		latency: NewHistogram(),
+	}
+	w.service = w.latency
+	if r.plan.Rate > 0 {
+		w.service = NewHistogram()
+		w.pace = newPace(r.plan, index)
+	}
+	return w
+}
+
+// work loops until the arrivals of the window are served or the run is stopped.
+// It fails if a broken connection cannot be replaced.
+func (w *worker) work() error {
+	for n := 0; ; n++ {
+		due, sent, more := w.await()
+		if !more {
+			return nil
+		}
+		w.laps.intended, w.laps.measured = due, !due.Before(w.run.begin)
+		err := w.connection.client.Do(w.run.ctx, n, &w.laps)
+		answered := time.Now()
+		if err == nil {
+			w.breaks = 0
+			if w.laps.measured {
+				w.succeed(due, sent, answered)
+			}
+			continue
+		}
+		if w.run.stopped.Load() || w.run.ctx.Err() != nil {
+			return nil
+		}
+		refused, isRefused := asRefused(err)
+		if w.laps.measured {
+			reason := refused.Reason
+			if !isRefused {
+				reason = firstWords(err)
+			}
+			w.intended++
+			w.fail(reason, answered)
+		}
+		if isRefused {
+			w.breaks = 0
+			continue
+		}
+		if err := w.redial(answered, err); err != nil || w.run.ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// await gives the intended and the real start of the next operation, or false if
+// there is none.
+func (w *worker) await() (due, sent time.Time, more bool) {
+	r := w.run
+	if r.stopped.Load() {
+		return due, sent, false
+	}
+	now := time.Now()
+	if r.plan.Rate == 0 {
+		return now, now, now.Before(r.end)
+	}
+	due = r.start.Add(w.pace.next())
+	if !due.Before(r.end) {
+		return due, now, false
+	}
+	if due.After(now) {
+		if !w.sleep(due, now) {
+			return due, now, false
+		}
+		return due, time.Now(), true
+	}
+	if r.plan.Overtime > 0 && now.Sub(r.end) > r.plan.Overtime {
+		w.giveUp(due, now)
+		return due, now, false
+	}
+	return due, now, true
+}
+
+// sleep waits until due and reports false if the run was stopped first.
+func (w *worker) sleep(due, now time.Time) bool {
+	left := due.Sub(now)
+	if left <= nap {
+		time.Sleep(left)
+		return !w.run.stopped.Load()
+	}
+	if w.timer == nil {
+		w.timer = time.NewTimer(left)
+	} else {
+		w.timer.Reset(left)
+	}
+	select {
+	case <-w.timer.C:
+		return true
+	case <-w.run.ctx.Done():
+		return false
+	}
+}
+
+func (w *worker) succeed(due, sent, answered time.Time) {
+	latency := answered.Sub(due)
+	w.intended++
+	w.operations++
+	w.last = answered
+	if answered.Before(w.run.end) {
+		w.inTime++
+	}
+	w.latency.Record(latency)
+	if w.service != w.latency {
+		w.service.Record(answered.Sub(sent))
+	}
+	w.run.meter.succeeded(w.index, latency)
+}
+
+func (w *worker) fail(reason string, at time.Time) {
+	w.failures++
+	w.last = at
+	if _, known := w.reasons[reason]; !known && len(w.reasons) >= reasonsKept {
+		reason = reasonsElse
+	}
+	w.reasons[reason]++
+	w.run.meter.failed(w.index)
+}
+
+// giveUp counts the arrival that is due and all after it as never sent. Their
+// wait so far is the least that their latency would have been.
+func (w *worker) giveUp(due, now time.Time) {
+	for ; due.Before(w.run.end); due = w.run.start.Add(w.pace.next()) {
+		if due.Before(w.run.begin) {
+			continue
+		}
+		w.intended++
+		w.fail(NeverSent, now)
+		w.latency.Record(now.Sub(due))
+	}
+}
+
+// redial replaces the connection that an operation broke because of cause. It
+// gives up, and the run with it, when the plan's patience is over. A run that is
+// stopped meanwhile is no failure: the loop notices.
+func (w *worker) redial(now time.Time, cause error) error {
+	w.connection.drop()
+	if w.breaks == 0 {
+		w.broken = now
+	}
+	w.breaks++
+	patience := w.run.plan.Patience
+	if w.breaks > breaksBorne && now.Sub(w.broken) > patience {
+		return fmt.Errorf("load: worker %d: %d operations in a row broke their connection: %w", w.index, w.breaks, cause)
+	}
+	pause := firstPause
+	for i := 1; i < w.breaks && pause < longestPause; i++ {
+		pause = min(2*pause, longestPause)
+	}
+	if w.breaks > 1 && !w.sleep(now.Add(pause), now) {
+		return nil
+	}
+	for deadline := now.Add(patience); ; pause = min(2*pause, longestPause) {
+		client, err := w.run.dial(w.run.ctx, w.index)
+		if err == nil {
+			w.connection.put(client)
+			return nil
+		}
+		now = time.Now()
+		if w.run.stopped.Load() || w.run.ctx.Err() != nil {
+			return nil
+		}
+		if now.Add(pause).After(deadline) {
+			return fmt.Errorf("load: worker %d is not connected again within %v: %w", w.index, patience, err)
+		}
+		if !w.sleep(now.Add(pause), now) {
+			return nil
+		}
+	}
+}
+
+// pace gives a worker's arrivals as offsets from the start of the run.
+type pace struct {
+	// gap is nanoseconds between arrivals of all workers together.
+	gap         float64
+	tick, every float64
+	at          float64
+	random      *rand.Rand
+}
+
+func newPace(plan Plan, index int) pace {
+	p := pace{gap: 1e9 / plan.Rate, tick: float64(index), every: float64(plan.Clients)}
+	if plan.Poisson {
+		p.random = rand.New(rand.NewPCG(plan.Seed, uint64(index)))
+	}
+	return p
+}
+
+// next is the next arrival: ticks index, index+clients, … of equal gaps, or the
+// worker's share of a Poisson process, which is one too.
+func (p *pace) next() time.Duration {
+	if p.random != nil {
+		p.at += p.random.ExpFloat64() * p.gap * p.every
+		return time.Duration(p.at)
+	}
+	at := time.Duration(p.tick * p.gap)
+	p.tick += p.every
+	return at
+}
+
+// connection is a worker's client. The worker alone uses and replaces it; a
+// cancellation may shut it at any time.
+type connection struct {
+	client Client
+	lock   sync.Mutex
+	// open is client while it is to be closed; final says that no other follows.
+	open  Client
+	final bool
+}
+
+// put makes client the connection, or closes it if the connection is shut.
+func (c *connection) put(client Client) {
+	c.client = client
+	c.lock.Lock()
+	shut := c.final
+	if !shut {
+		c.open = client
+	}
+	c.lock.Unlock()
+	if shut {
+		_ = client.Close()
+	}
+}
+
+// drop closes the client; another may follow.
+func (c *connection) drop() { c.end(false) }
+
+// shut closes the client and every one that is put later.
+func (c *connection) shut() { c.end(true) }
+
+func (c *connection) end(final bool) {
+	c.lock.Lock()
+	client := c.open
+	c.open = nil
+	c.final = c.final || final
+	c.lock.Unlock()
+	if client != nil {
+		// What is lost with a connection that is not needed any more is nothing
+		// that was measured.
+		_ = client.Close()
+	}
+}
+
+func asRefused(err error) (Refused, bool) {
+	if refused, ok := err.(Refused); ok {
+		return refused, true
+	}
+	var refused Refused
+	ok := errors.As(err, &refused)
+	return refused, ok
+}
+
+// firstWords makes an error a reason: no addresses, which differ from one
+// connection to the next, and at most eight words.
+func firstWords(err error) string {
+	text := err.Error()
+	var network *net.OpError
+	if errors.As(err, &network) && network.Err != nil {
+		text = network.Op + ": " + network.Err.Error()
+	}
+	words := strings.Fields(text)
+	return strings.Join(words[:min(len(words), 8)], " ")
+}

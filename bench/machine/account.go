@@ -1,0 +1,134 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"parley/bench/result"
+)
+
+// Usage is what process trees took at one moment.
+type Usage struct {
+	// CPU is user and system time since their start, with children that ended.
+	CPU time.Duration
+	// Resident is their memory in bytes.
+	Resident uint64
+	// Count is how many processes were seen.
+	Count int
+	// Unseen says why nothing could be seen; empty if it could.
+	Unseen string
+}
+
+// Processes adds up the trees of processes under pids.
+func Processes(pids ...int) Usage { return linux.usage(pids) }
+
+func (s system) usage(pids []int) Usage {
+	processes, err := s.tree(pids)
+	if err != nil {
+		return Usage{Unseen: unseen(err)}
+	}
+	usage := Usage{Count: len(processes), Resident: s.resident(processes)}
+	for _, one := range processes {
+		usage.CPU += one.cpu
+	}
+	return usage
+}
+
+// Account splits the processor among target, generator and neighbours for one
+// window at a time. It is used by one goroutine.
+type Account struct {
+	system system
+	pids   []int
+	// own is the processor time of this process.
+	own    func() (time.Duration, error)
+	start  moment
+	unseen string
+}
+
+// moment is what the clocks showed at once.
+type moment struct {
+	at                time.Time
+	target, own, busy time.Duration
+}
+
+// NewAccount prepares an account for a target whose process trees start at pids.
+// Without pids the target is remote or unknown, and if it runs on this machine
+// after all it counts as a neighbour.
+func NewAccount(pids []int) *Account {
+	return &Account{system: linux, pids: pids, own: ownTime}
+}
+
+// Begin opens the window.
+func (a *Account) Begin() {
+	a.unseen = ""
+	a.start = a.look()
+}
+
+// End closes the window and says who used how many cores in it: the target, this
+// process as the generator, and all others. PerOperation is left 0 for a caller
+// who knows the operations. It is zero if the machine does not show them.
+func (a *Account) End() result.CPU {
+	end := a.look()
+	seconds := end.at.Sub(a.start.at).Seconds()
+	if a.unseen != "" || seconds <= 0 {
+		return result.CPU{}
+	}
+	target := max(0, end.target-a.start.target)
+	own := max(0, end.own-a.start.own)
+	others := max(0, end.busy-a.start.busy-target-own)
+	return result.CPU{
+		Target:     target.Seconds() / seconds,
+		Generator:  own.Seconds() / seconds,
+		Neighbours: others.Seconds() / seconds,
+	}
+}
+
+// Unseen says why the last window could not be accounted; empty if it could.
+func (a *Account) Unseen() string { return a.unseen }
+
+func (a *Account) look() moment {
+	now := moment{at: time.Now()}
+	var err error
+	if now.busy, err = a.system.busy(); err != nil {
+		a.unseen = unseen(err)
+		return now
+	}
+	if now.own, err = a.own(); err != nil {
+		a.unseen = unseen(err)
+		return now
+	}
+	if len(a.pids) == 0 {
+		return now
+	}
+	processes, err := a.system.tree(a.pids)
+	if err != nil {
+		a.unseen = unseen(err)
+		return now
+	}
+	for _, one := range processes {
+		now.target += one.cpu
+	}
+	return now
+}
+
+func unseen(err error) string { return notSeen + ": " + err.Error() }
+
+// PerOperation is the target's time for one operation of a window of so many
+// seconds, in microseconds; 0 without operations.
+func PerOperation(cpu result.CPU, seconds float64, operations int64) float64 {
+	if operations <= 0 {
+		return 0
+	}
+	return cpu.Target * seconds * 1e6 / float64(operations)
+}
+
+// MaxNeighbours is how many cores others may use before a run proves nothing.
+const MaxNeighbours = 0.2
+
+// Invalid says why a window proves nothing; empty if it counts.
+func Invalid(cpu result.CPU) string {
+	if cpu.Neighbours <= MaxNeighbours {
+		return ""
+	}
+	return fmt.Sprintf("neighbours used %.2f cores, more than %.1f", cpu.Neighbours, MaxNeighbours)
+}

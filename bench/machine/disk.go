@@ -1,0 +1,62 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"parley/bench/result"
+)
+
+// appended is the size of one append of the probe, a page as journals write it.
+const appended = 4096
+
+// ProbeDisk appends 4 KiB and syncs the data, again and again for d and at least
+// once, in a file of its own in dir that it removes. A cancelled probe is an
+// error.
+func ProbeDisk(ctx context.Context, dir string, d time.Duration) (disk result.Disk, err error) {
+	file, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return disk, fmt.Errorf("machine: probe of the disk: %w", err)
+	}
+	defer func() {
+		_ = file.Close()
+		if gone := os.Remove(file.Name()); err == nil && gone != nil {
+			err = fmt.Errorf("machine: probe of the disk: %w", gone)
+		}
+	}()
+	// Zeros could be stored as nothing at all.
+	page := make([]byte, appended)
+	for i := range page {
+		page[i] = byte(i*31 + i>>8)
+	}
+	var took []time.Duration
+	for end := time.Now().Add(d); len(took) == 0 || time.Now().Before(end); {
+		if ctx.Err() != nil {
+			return disk, context.Cause(ctx)
+		}
+		start := time.Now()
+		if _, err := file.Write(page); err != nil {
+			return disk, fmt.Errorf("machine: probe of the disk: %w", err)
+		}
+		if err := syncData(file); err != nil {
+			return disk, fmt.Errorf("machine: probe of the disk: %w", err)
+		}
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	return result.Disk{
+		Syncs: len(took),
+		P50ms: at(took, 50),
+		P99ms: at(took, 99),
+	}, nil
+}
+
+// at is a percentile of sorted durations in milliseconds: the least of them that
+// percent of them do not exceed.
+func at(sorted []time.Duration, percent int) float64 {
+	rank := (len(sorted)*percent + 99) / 100
+	return float64(sorted[max(rank, 1)-1].Nanoseconds()) / 1e6
+}

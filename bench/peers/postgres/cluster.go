@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// programs is where Debian puts each major version.
+const programs = "/usr/lib/postgresql/*/bin"
+
+// settings differ from the defaults in what any guide to PostgreSQL would change
+// for this machine, always in its favour: more memory, rarer checkpoints. What
+// makes a commit durable is at its default and named here so that nobody has to
+// look it up.
+var settings = []string{
+	"listen_addresses=",
+	"shared_buffers=1GB",
+	"max_connections=300",
+	"max_wal_size=4GB",
+	"checkpoint_timeout=15min",
+	"synchronous_commit=on",
+	"fsync=on",
+}
+
+// socketPrefix is what the temporary folder of the socket is called, and a number.
+const socketPrefix = "bench-postgres-"
+
+const (
+	// startPatience covers recovery after a kill.
+	startPatience = 2 * time.Minute
+	stopPatience  = time.Minute
+)
+
+// absentError is something that this peer needs and the machine does not have.
+type absentError struct{ what string }
+
+func (e *absentError) Error() string { return e.what }
+
+// cluster is one PostgreSQL server with its data in a directory of ours and its
+// socket in a temporary one.
+type cluster struct {
+	bin, data, socket string
+	// as is who it runs as: PostgreSQL refuses to run as root.
+	as     *syscall.Credential
+	server *exec.Cmd
+	// log is the file with what the server says.
+	log string
+	// exited gets what became of the server.
+	exited chan error
+}
+
+// startCluster makes the database on first use, starts it and waits until it
+// answers.
+func startCluster(ctx context.Context, dir string) (*cluster, error) {
+	c := &cluster{exited: make(chan error, 1)}
+	found, _ := filepath.Glob(programs + "/postgres")
+	if len(found) == 0 {
+		return nil, &absentError{"no PostgreSQL under " + programs + ": apt-get install postgresql"}
+	}
+	c.bin = filepath.Dir(slices.MaxFunc(found, func(a, b string) int { return major(a) - major(b) }))
+	if err := c.choosePlaces(dir); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(c.data, "PG_VERSION")); errors.Is(err, fs.ErrNotExist) {
+		if err := c.initialize(ctx); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(c.socket))
+		}
+	}
+	if err := c.start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(c.socket))
+	}
+	if err := c.wait(ctx); err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	return c, nil
+}
+
+// major reads 15 in /usr/lib/postgresql/15/bin/postgres.
+func major(program string) int {
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(program))))
+	return n
+}
+
+// choosePlaces decides who the server runs as and gives that user a folder for
+// data and one for the socket.
+func (c *cluster) choosePlaces(dir string) (err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() == 0 {
+		if c.as, err = debianUser(); err != nil {
+			return err
+		}
+	}
+	c.data, c.log = filepath.Join(dir, "cluster"), filepath.Join(dir, "postgres.log")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := c.own(c.data); err != nil {
+		return err
+	}
+	if err := c.reaches(c.data); err != nil {
+		return err
+	}
+	// A socket's path may have 107 bytes, so it cannot lie under any --dir.
+	if c.socket, err = os.MkdirTemp("", socketPrefix); err != nil {
+		return err
+	}
+	if err := c.own(c.socket); err != nil {
+		return err
+	}
+	return c.reaches(c.socket)
+}
+
+// debianUser is who Debian's package runs PostgreSQL as.
+func debianUser() (*syscall.Credential, error) {
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, &absentError{"PostgreSQL does not run as root and there is no user postgres: apt-get install postgresql"}
+	}
+	uid, err := strconv.ParseUint(account.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(account.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+func (c *cluster) own(folder string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil || c.as == nil {
+		return err
+	}
+	return os.Chown(folder, int(c.as.Uid), int(c.as.Gid))
+}
+
+// reaches asks as that user whether the folder can be entered: a parent of it
+// may be closed to others, as /root is.
+func (c *cluster) reaches(folder string) error {
+	if c.as == nil {
+		return nil
+	}
+	probe := c.command(context.Background(), "/bin/sh", "-c", `cd "$0"`, folder)
+	probe.Dir = "/"
+	if probe.Run() == nil {
+		return nil
+	}
+	return fmt.Errorf("the user postgres cannot enter %s: choose --dir (or TMPDIR) so that others may pass all its parents (chmod o+x), such as below /var/tmp", folder)
+}
+
+func (c *cluster) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, program, args...)
+	command.Dir, command.Env = c.data, []string{"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8"}
+	// A killed parent takes the database with it, at once: that is the crash. A
+	// group of its own keeps a terminal's interrupt for us, who stop it in order.
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: c.as, Pdeathsig: syscall.SIGQUIT, Setpgid: true}
+	return command
+}
+
+// initialize makes an empty database with the defaults of its version.
+func (c *cluster) initialize(ctx context.Context) error {
+	said, err := c.command(ctx, filepath.Join(c.bin, "initdb"), "-D", c.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, bytes.TrimSpace(said))
+	}
+	return nil
+}
+
+// start runs the server as our own child, without pg_ctl in between, whose
+// server would be nobody's child.
+func (c *cluster) start() error {
+	c.awaitPredecessor()
+	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := []string{"-D", c.data, "-k", c.socket}
+	for _, setting := range settings {
+		args = append(args, "-c", setting)
+	}
+	c.server = c.command(context.Background(), filepath.Join(c.bin, "postgres"), args...)
+	c.server.Stdout, c.server.Stderr = log, log
+	started := make(chan error)
+	go func() {
+		// To the kernel the parent is the thread that started the child: this one
+		// must live as long.
+		runtime.LockOSThread()
+		err := c.server.Start()
+		started <- err
+		if err == nil {
+			c.exited <- c.server.Wait()
+		}
+	}()
+	return <-started
+}
+
+// awaitPredecessor gives a server whose parent was killed the time to be gone,
+// and removes the folder of its socket, which nobody was left to remove.
+// If it stays, or if its number belongs to somebody else by now, PostgreSQL
+// itself decides by its lock file.
+func (c *cluster) awaitPredecessor() {
+	lock, err := os.ReadFile(filepath.Join(c.data, "postmaster.pid"))
+	if err != nil {
+		return
+	}
+	// The lock file has the process on its first line and its socket on the fifth.
+	lines := strings.Split(string(lock), "\n")
+	pid, err := strconv.Atoi(lines[0])
+	if err != nil || pid <= 0 || len(lines) < 5 {
+		return
+	}
+	for range 200 {
+		if syscall.Kill(pid, 0) != nil {
+			if ours := filepath.Join(os.TempDir(), socketPrefix); strings.HasPrefix(lines[4], ours) {
+				os.RemoveAll(lines[4])
+			}
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// address is how to connect, over the socket.
+func (c *cluster) address() string {
+	return "host=" + c.socket + " user=postgres dbname=postgres sslmode=disable"
+}
+
+func (c *cluster) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, c.address())
+		if err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case gone := <-c.exited:
+			c.exited <- gone
+			return fmt.Errorf("the database did not start, %s says why: %v", c.log, gone)
+		case <-ctx.Done():
+			return fmt.Errorf("the database did not answer: %w", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// stop asks for a fast shutdown, which writes a checkpoint and cuts connections.
+func (c *cluster) stop() error {
+	defer os.RemoveAll(c.socket)
+	c.server.Process.Signal(syscall.SIGINT)
+	select {
+	case err := <-c.exited:
+		return err
+	case <-time.After(stopPatience):
+		return errors.Join(errors.New("the database does not stop"), c.server.Process.Kill())
+	}
+}

@@ -1,0 +1,93 @@
+// Command postgres is what most teams would write: net/http, a pool of
+// connections and PostgreSQL, with both rows of a message in one transaction. It
+// runs Debian's PostgreSQL itself, as a child, so that the processor time of the
+// database counts as this peer's.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// missing is an exit of its own: the bench leaves this peer out and says so.
+const missing = 3
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
+	dir := flag.String("dir", "", "directory of the database, kept from run to run")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	err := run(ctx, *listen, *dir)
+	var absent *absentError
+	switch {
+	case errors.As(err, &absent):
+		fmt.Fprintln(os.Stderr, "postgres:", err)
+		os.Exit(missing)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "postgres:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends and leaves dir fit to be opened again.
+func run(ctx context.Context, listen, dir string) (err error) {
+	if dir == "" {
+		return errors.New("--dir is missing")
+	}
+	database, err := startCluster(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, database.stop()) }()
+	store, version, err := openStore(ctx, database.address())
+	if err != nil {
+		return err
+	}
+	defer store.pool.Close()
+	gate, token, err := newGate()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /messages", gate.guard(store.send))
+	mux.HandleFunc("GET /agents/{agent}/messages", gate.guard(store.inbox))
+	server := &http.Server{Handler: mux}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	json.NewEncoder(os.Stdout).Encode(map[string]string{
+		"name": "postgres", "version": "PostgreSQL " + version, "address": listener.Addr().String(), "token": token, "kind": "plain",
+	})
+	select {
+	case err := <-failed:
+		return err
+	case err := <-database.exited:
+		database.exited <- err
+		return fmt.Errorf("the database is gone: %v", err)
+	case <-ctx.Done():
+		return shut(server)
+	}
+}
+
+// shut lets requests that are under way end.
+func shut(server *http.Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return server.Close()
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// connections that the pool keeps open. More of them on two cores wait for
+	// each other.
+	connections = 32
+	pageDefault = 20
+	pageMax     = 100
+)
+
+// schema has the two rows of the floor: the message, and its place in an inbox,
+// newest first by reading the key backwards.
+const schema = `
+create table if not exists messages(
+	id uuid primary key, conversation_id uuid not null, from_agent uuid not null, to_agent bigint not null,
+	type text not null, payload text not null, encryption_version text, metadata jsonb, content_type text,
+	created_at timestamptz not null);
+create table if not exists inbox(
+	agent bigint not null, created_at timestamptz not null, message_id uuid not null,
+	status text not null default 'new', primary key(agent, created_at, message_id))`
+
+// insert writes both rows in one statement: one transaction, one round trip, one
+// flush of the log.
+const insert = `
+with m as (
+	insert into messages values($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id, to_agent, created_at)
+insert into inbox(agent, created_at, message_id) select to_agent, created_at, id from m`
+
+const page = `
+select m.id::text, m.conversation_id::text, m.from_agent::text, m.to_agent::text, m.type, m.payload,
+	coalesce(m.encryption_version, ''), m.metadata, m.created_at, coalesce(m.content_type, ''), i.status
+from inbox i join messages m on m.id = i.message_id
+where i.agent = $1 order by i.agent desc, i.created_at desc, i.message_id desc limit $2`
+
+type store struct{ pool *pgxpool.Pool }
+
+// openStore connects, makes the tables on first use and asks for the version.
+func openStore(ctx context.Context, address string) (*store, string, error) {
+	settings, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		return nil, "", err
+	}
+	settings.MaxConns, settings.MinConns = connections, connections
+	pool, err := pgxpool.NewWithConfig(ctx, settings)
+	if err != nil {
+		return nil, "", err
+	}
+	version := ""
+	if _, err = pool.Exec(ctx, schema); err == nil {
+		err = pool.QueryRow(ctx, "show server_version").Scan(&version)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, "", err
+	}
+	return &store{pool: pool}, version, nil
+}
+
+// draft is what a sender says, and message what is stored, answered and listed.
+type draft struct {
+	ToHandle          string          `json:"to_handle"`
+	FromHandle        string          `json:"from_handle"`
+	Type              string          `json:"type"`
+	EncryptedPayload  string          `json:"encrypted_payload"`
+	EncryptionVersion string          `json:"encryption_version"`
+	Metadata          json.RawMessage `json:"metadata"`
+	ContentType       string          `json:"content_type"`
+}
+
+type message struct {
+	ID                string          `json:"id"`
+	ConversationID    string          `json:"conversation_id"`
+	FromAgentID       string          `json:"from_agent_id"`
+	ToAgentID         string          `json:"to_agent_id"`
+	Type              string          `json:"type"`
+	EncryptedPayload  string          `json:"encrypted_payload"`
+	EncryptionVersion string          `json:"encryption_version"`
+	Metadata          json.RawMessage `json:"metadata"`
+	CreatedAt         time.Time       `json:"created_at"`
+	ContentType       string          `json:"content_type"`
+	Status            string          `json:"status"`
+}
+
+// send stores a message durably and answers 201 with it.
+func (s *store) send(w http.ResponseWriter, r *http.Request) {
+	var d draft
+	if err := json.NewDecoder(r.Body).Decode(&d); err != nil || d.Type == "" {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	recipient, ok := recipientOf(d.ToHandle)
+	if !ok {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	now := time.Now().UTC()
+	if _, err := s.pool.Exec(r.Context(), insert, id, id, id, recipient, d.Type, d.EncryptedPayload, d.EncryptionVersion, d.Metadata, d.ContentType, now); err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusCreated)
+	json.NewEncoder(w).Encode(&message{
+		ID: id.String(), ConversationID: id.String(), FromAgentID: id.String(), ToAgentID: id.String(),
+		Type: d.Type, EncryptedPayload: d.EncryptedPayload, EncryptionVersion: d.EncryptionVersion, Metadata: d.Metadata,
+		CreatedAt: now, ContentType: d.ContentType, Status: "new",
+	})
+}
+
+// inbox answers with the newest messages of one agent.
+func (s *store) inbox(w http.ResponseWriter, r *http.Request) {
+	recipient, err := strconv.ParseInt(r.PathValue("agent"), 10, 64)
+	limit := pageDefault
+	if asked := r.URL.Query().Get("limit"); err == nil && asked != "" {
+		limit, err = strconv.Atoi(asked)
+	}
+	if err != nil || limit < 1 || limit > pageMax {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	found, err := s.page(r.Context(), recipient, limit)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(map[string]any{"messages": found, "next_cursor": nil})
+}
+
+func (s *store) page(ctx context.Context, recipient int64, limit int) ([]message, error) {
+	rows, err := s.pool.Query(ctx, page, recipient, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.AppendRows(make([]message, 0, limit), rows, func(row pgx.CollectableRow) (m message, err error) {
+		err = row.Scan(&m.ID, &m.ConversationID, &m.FromAgentID, &m.ToAgentID, &m.Type, &m.EncryptedPayload, &m.EncryptionVersion, &m.Metadata, &m.CreatedAt, &m.ContentType, &m.Status)
+		return m, err
+	})
+}
+
+// recipientOf reads 17 in "worker-17@acme.example.org".
+func recipientOf(handle string) (int64, bool) {
+	name, _, _ := strings.Cut(handle, "@")
+	number, err := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64)
+	return number, err == nil
+}
+
+func fail(w http.ResponseWriter, err error) {
+	http.Error(w, err.Error(), http.StatusInternalServerError)
+}

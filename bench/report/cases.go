@@ -1,0 +1,208 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+
+	"parley/bench/result"
+)
+
+// Case is one question put to every target.
+type Case struct {
+	Scenario string
+	// Clients is how many connections ask at once.
+	Clients int
+	// Rate is the arrivals a second of an open loop; 0 is a closed loop.
+	Rate float64
+}
+
+// String names the case in words, as headings show it.
+func (c Case) String() string {
+	loop := "closed loop"
+	if c.Rate > 0 {
+		loop = "open loop at " + plain(c.Rate) + "/s"
+	}
+	return c.Scenario + ", " + clientsText(c.Clients) + ", " + loop
+}
+
+func clientsText(n int) string {
+	if n == 1 {
+		return "1 client"
+	}
+	return whole(float64(n)) + " clients"
+}
+
+// Spread is a quantity over the repeats of one case.
+type Spread struct {
+	// Runs is how many repeats it is over; with 0 there is no value.
+	Runs             int
+	Median, Min, Max float64
+}
+
+// NewSpread gives the median and the ends of values. The median of an even
+// number of values is the mean of the middle two.
+func NewSpread(values []float64) Spread {
+	n := len(values)
+	if n == 0 {
+		return Spread{}
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return Spread{
+		Runs:   n,
+		Median: (sorted[(n-1)/2] + sorted[n/2]) / 2,
+		Min:    sorted[0],
+		Max:    sorted[n-1],
+	}
+}
+
+// group is what one target did in one case.
+type group struct {
+	target string
+	// runs are all repeats in their order.
+	runs []result.Run
+	// counted are those that enter medians: the valid ones, or all where none is.
+	counted []result.Run
+	// doubtful says that no repeat was valid, so the medians prove nothing.
+	doubtful bool
+}
+
+// caseGroups is one case with the targets it was put to.
+type caseGroups struct {
+	Case
+	groups []group
+}
+
+// targets are the names in the order in which they first ran: the first is ours.
+func targets(r *result.Report) []string {
+	var names []string
+	for _, run := range r.Runs {
+		if !slices.Contains(names, run.Target) {
+			names = append(names, run.Target)
+		}
+	}
+	return names
+}
+
+// byCase sorts the runs into cases. Scenarios and targets keep the order in
+// which they first ran; within a scenario the closed loops come first, then
+// the rates, each by clients.
+func byCase(r *result.Report) []caseGroups {
+	var scenarios []string
+	runs := map[Case][]result.Run{}
+	for _, run := range r.Runs {
+		c := Case{Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate}
+		if !slices.Contains(scenarios, c.Scenario) {
+			scenarios = append(scenarios, c.Scenario)
+		}
+		runs[c] = append(runs[c], run)
+	}
+	names := targets(r)
+	var out []caseGroups
+	for c, of := range runs {
+		one := caseGroups{Case: c}
+		for _, name := range names {
+			if g, ok := newGroup(name, of); ok {
+				one.groups = append(one.groups, g)
+			}
+		}
+		out = append(out, one)
+	}
+	slices.SortFunc(out, func(a, b caseGroups) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(scenarios, a.Scenario), slices.Index(scenarios, b.Scenario)),
+			openLast(a.Rate, b.Rate),
+			cmp.Compare(a.Clients, b.Clients),
+			cmp.Compare(a.Rate, b.Rate),
+		)
+	})
+	return out
+}
+
+func openLast(a, b float64) int {
+	switch {
+	case (a > 0) == (b > 0):
+		return 0
+	case a > 0:
+		return 1
+	}
+	return -1
+}
+
+func newGroup(target string, runs []result.Run) (group, bool) {
+	g := group{target: target}
+	for _, run := range runs {
+		if run.Target != target {
+			continue
+		}
+		g.runs = append(g.runs, run)
+		if run.Invalid == "" {
+			g.counted = append(g.counted, run)
+		}
+	}
+	slices.SortStableFunc(g.runs, func(a, b result.Run) int { return cmp.Compare(a.Repeat, b.Repeat) })
+	slices.SortStableFunc(g.counted, func(a, b result.Run) int { return cmp.Compare(a.Repeat, b.Repeat) })
+	if len(g.counted) == 0 {
+		g.counted, g.doubtful = g.runs, true
+	}
+	return g, len(g.runs) > 0
+}
+
+// measure is one quantity of a run; ok is false where the run has none. A value
+// that is not finite counts as none.
+type measure func(result.Run) (value float64, ok bool)
+
+func throughput(r result.Run) (float64, bool) { return r.PerSecond, true }
+
+// perOperation is absent where the target's processes cannot be seen.
+func perOperation(r result.Run) (float64, bool) { return r.CPU.PerOperation, r.CPU.PerOperation > 0 }
+
+func latency(of func(result.Latency) float64) measure {
+	return func(r result.Run) (float64, bool) { return of(r.Latency), r.Latency.Count > 0 }
+}
+
+func p50(l result.Latency) float64  { return l.P50 }
+func p99(l result.Latency) float64  { return l.P99 }
+func p999(l result.Latency) float64 { return l.P999 }
+
+func (g group) spread(m measure) Spread {
+	var values []float64
+	for _, run := range g.counted {
+		if v, ok := m(run); ok && finite(v) {
+			values = append(values, v)
+		}
+	}
+	return NewSpread(values)
+}
+
+// Ratio sets one quantity of our target against the same of another.
+type Ratio struct {
+	// OfMedians is the ratio of the two medians; 0 where either has no value.
+	OfMedians float64
+	// Paired is over the ratios of the repeats with the same number, which ran
+	// one after the other under the same conditions.
+	Paired Spread
+	// Doubtful says that one side has no valid run.
+	Doubtful bool
+}
+
+func ratio(ours, other group, m measure) Ratio {
+	out := Ratio{Doubtful: ours.doubtful || other.doubtful}
+	a, b := ours.spread(m), other.spread(m)
+	if a.Runs > 0 && b.Runs > 0 && b.Median > 0 {
+		out.OfMedians = a.Median / b.Median
+	}
+	var pairs []float64
+	for _, mine := range ours.counted {
+		at := slices.IndexFunc(other.counted, func(r result.Run) bool { return r.Repeat == mine.Repeat })
+		if at < 0 {
+			continue
+		}
+		x, okX := m(mine)
+		y, okY := m(other.counted[at])
+		if okX && okY && y > 0 && finite(x/y) {
+			pairs = append(pairs, x/y)
+		}
+	}
+	out.Paired = NewSpread(pairs)
+	return out
+}

@@ -1,0 +1,114 @@
+// Package report shows what a measurement found: as files, as Markdown, as one
+// page that needs nothing else, as a comparison of two measurements, and as a
+// live view while it runs. It computes from the values it is given and reads
+// no clock, so the same report gives the same bytes.
+//
+// Three rules keep it honest. A number over several repeats is a median and is
+// shown with its least and greatest value. A run that was marked invalid is
+// named with its reason and enters no median. Bars begin at zero, and an axis
+// that does not is labelled as logarithmic.
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"parley/bench/result"
+)
+
+// ErrSchema says that a file is not a report of this layout.
+var ErrSchema = errors.New("not a bench report of the layout " + result.Schema)
+
+// Save writes results.json, results.md and results.html into dir, which it
+// makes if need be, and gives the paths of those it wrote. Each file appears
+// whole or not at all, replacing an older one. Where one cannot be written the
+// others still are, and the error names it.
+func Save(dir string, r *result.Report) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	files := []struct {
+		name  string
+		write func(io.Writer, *result.Report) error
+	}{
+		{"results.json", writeJSON},
+		{"results.md", Markdown},
+		{"results.html", HTML},
+	}
+	var paths []string
+	var failed []error
+	for _, f := range files {
+		path := filepath.Join(dir, f.name)
+		var b bytes.Buffer
+		err := f.write(&b, r)
+		if err == nil {
+			err = replace(path, b.Bytes())
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", path, err))
+			continue
+		}
+		paths = append(paths, path)
+	}
+	return paths, errors.Join(failed...)
+}
+
+func writeJSON(w io.Writer, r *result.Report) error {
+	stamped := *r
+	stamped.Schema = result.Schema
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(stamped)
+}
+
+// replace puts data at path by way of a synced file beside it.
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// Load reads a results.json. A file of another layout is refused with an error
+// that wraps ErrSchema and says what the file names instead.
+func Load(path string) (*result.Report, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", path, ErrSchema, err)
+	}
+	if head.Schema != result.Schema {
+		return nil, fmt.Errorf("%s: %w: its schema is %q", path, ErrSchema, head.Schema)
+	}
+	var r result.Report
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &r, nil
+}

@@ -1,0 +1,86 @@
+package report
+
+import (
+	"math"
+	"time"
+
+	"parley/bench/result"
+)
+
+// hostile is a name that tries to leave every place it is put in.
+const hostile = "<script>alert(1)</script>\"'&|]]>`*_[x](y)\x1b[2J\n# z"
+
+// distributionOf makes a plausible distribution around a median.
+func distributionOf(count int64, median float64) result.Latency {
+	at := func(p float64) float64 { return median * math.Pow(nines(p)/nines(50), 0.7) }
+	l := result.Latency{Count: count, Mean: median * 1.1, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: at(99.999)}
+	for _, p := range []float64{0, 25, 50, 62.5, 75, 81.25, 87.5, 90.625, 93.75, 96.875, 98.4375, 99, 99.5, 99.9, 99.95, 99.99, 100} {
+		ms := l.Max
+		if p < 99.999 {
+			ms = at(max(p, 10))
+		}
+		l.Curve = append(l.Curve, result.Point{Percentile: p, Ms: ms})
+	}
+	return l
+}
+
+func run(target, scenario string, clients int, rate float64, repeat int, perSecond, median float64) result.Run {
+	r := result.Run{
+		Target: target, Scenario: scenario, Clients: clients, Rate: rate, Repeat: repeat,
+		Seconds: 5, Operations: int64(perSecond * 5), PerSecond: perSecond,
+		Resident: uint64(40<<20 + repeat<<20),
+		CPU:      result.CPU{Target: 1.25, Generator: 0.5, Neighbours: 0.03, PerOperation: 1.25e6 / perSecond},
+	}
+	r.Latency = distributionOf(r.Operations, median)
+	r.Service = distributionOf(r.Operations, median*0.8)
+	for i := range 5 {
+		r.Series = append(r.Series, result.Second{Operations: int64(perSecond) + int64(i*37%11), P99: r.Latency.P99 * (1 + float64(i)/20)})
+	}
+	return r
+}
+
+// sample is a bench of three targets with everything in it that can go wrong.
+func sample() *result.Report {
+	r := &result.Report{
+		Schema:   result.Schema,
+		Began:    time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC),
+		Ended:    time.Date(2026, 11, 20, 9, 12, 30, 0, time.UTC),
+		Command:  []string{"parley", "bench", "--targets", "parley, floor"},
+		Versions: map[string]string{"parley": "1.2.0", "floor": "1.2.0", hostile: hostile},
+		Machine: result.Machine{
+			CPU: "Example 3000", Cores: 2, Memory: 8 << 30, Kernel: "6.1.0", Go: "go1.26.8", DataPath: "/data/bench",
+		},
+		DiskBefore: result.Disk{Syncs: 900, P50ms: 1.05, P99ms: 3.4},
+		DiskAfter:  result.Disk{Syncs: 610, P50ms: 1.62, P99ms: 5.1},
+		Verified:   &result.Verification{Acknowledged: 120000, Unknown: 3, Found: 120000, RestartSeconds: 0.84},
+	}
+	for repeat := 1; repeat <= 3; repeat++ {
+		k := float64(repeat)
+		r.Runs = append(r.Runs,
+			run("parley", "send", 64, 0, repeat, 6000+100*k, 9+k/10),
+			run("floor", "send", 64, 0, repeat, 9000-200*k, 6),
+			run(hostile, "send", 64, 0, repeat, 1500+10*k, 40))
+		for _, rate := range []float64{1000, 2000, 4000} {
+			r.Runs = append(r.Runs,
+				run("parley", "reply", 16, rate, repeat, rate, 1+rate/2000+k/20),
+				run("floor", "reply", 16, rate, repeat, min(rate, 3000), 0.8+rate/4000+k/30))
+		}
+	}
+	r.Runs[0].Invalid = "neighbours took 0.31 cores."
+	r.Runs[0].PerSecond = 3000
+	for i := range r.Runs {
+		one := &r.Runs[i]
+		if one.Target == hostile {
+			one.Invalid = "its <disk> was | full"
+		}
+		if one.Scenario == "reply" && one.Target == "parley" {
+			one.Laps = map[string]result.Latency{"delivery": distributionOf(one.Operations, 2)}
+			one.Figures = map[string]float64{"bytes_per_stream": 3900 + float64(one.Repeat)}
+		}
+		if one.Target == "floor" && one.Rate == 4000 {
+			one.Failures, one.Reasons = 7, map[string]int64{"429 " + hostile: 2, "broken": 4}
+			one.Series[2].Failures = 7
+		}
+	}
+	return r
+}

@@ -1,0 +1,146 @@
+// Package result is what a measurement leaves behind: plain values that are
+// written as JSON, read back by comparisons, and drawn by the report. It
+// measures nothing.
+package result
+
+import "time"
+
+// Schema names the layout of a Report. Readers refuse another one.
+const Schema = "parley-bench/1"
+
+// Report is one invocation of the bench.
+type Report struct {
+	Schema  string    `json:"schema"`
+	Began   time.Time `json:"began"`
+	Ended   time.Time `json:"ended"`
+	Command []string  `json:"command"`
+	// Versions are what each target says of itself, by target name.
+	Versions map[string]string `json:"versions"`
+	Machine  Machine           `json:"machine"`
+	// DiskBefore and DiskAfter are the same probe on either side of the runs: a
+	// disk that changed its speed in between makes the runs incomparable.
+	DiskBefore Disk  `json:"disk_before"`
+	DiskAfter  Disk  `json:"disk_after"`
+	Runs       []Run `json:"runs"`
+	// Verified is nil when nobody asked for verification.
+	Verified *Verification `json:"verified"`
+}
+
+// Machine is where the bench ran.
+type Machine struct {
+	CPU      string `json:"cpu"`
+	Cores    int    `json:"cores"`
+	Memory   uint64 `json:"memory_bytes"`
+	Kernel   string `json:"kernel"`
+	Go       string `json:"go"`
+	FileMax  uint64 `json:"open_files_limit"`
+	DataPath string `json:"data_path"`
+}
+
+// Disk is a probe: one thread that appends 4 KiB and waits for fdatasync.
+type Disk struct {
+	Syncs int     `json:"syncs"`
+	P50ms float64 `json:"p50_ms"`
+	P99ms float64 `json:"p99_ms"`
+}
+
+// Run is one measured window of one scenario on one target.
+type Run struct {
+	Target   string `json:"target"`
+	Scenario string `json:"scenario"`
+	// Clients is how many connections ask at once.
+	Clients int `json:"clients"`
+	// Rate is the arrivals a second of an open loop; 0 is a closed loop.
+	Rate float64 `json:"rate"`
+	// Repeat counts the repeats of one case from 1.
+	Repeat int `json:"repeat"`
+	// Seconds is the length of the measured window, longer than asked for when
+	// an open loop fell behind.
+	Seconds    float64 `json:"seconds"`
+	Operations int64   `json:"operations"`
+	PerSecond  float64 `json:"per_second"`
+	// Failures counts operations that were refused, broken or answered wrongly,
+	// and Reasons says why, by first words.
+	Failures int64            `json:"failures"`
+	Reasons  map[string]int64 `json:"reasons"`
+	// Latency counts from the intended start of an operation, Service from the
+	// moment it was really sent. In a closed loop they are the same.
+	Latency Latency `json:"latency"`
+	Service Latency `json:"service"`
+	// Laps are latencies of parts of an operation that a scenario names, such as
+	// "delivery", from the intended start.
+	Laps map[string]Latency `json:"laps,omitempty"`
+	// Figures are single numbers that a scenario names with their unit, such as
+	// "bytes_per_stream" or "last_ms".
+	Figures map[string]float64 `json:"figures,omitempty"`
+	Series  []Second           `json:"series"`
+	CPU     CPU                `json:"cpu"`
+	// Resident is the memory of the target's processes at the end, in bytes; 0
+	// where it cannot be seen.
+	Resident uint64 `json:"resident_bytes"`
+	// Invalid says why this run proves nothing; empty if it counts.
+	Invalid string `json:"invalid"`
+}
+
+// Latency is a distribution in milliseconds.
+type Latency struct {
+	Count int64   `json:"count"`
+	Mean  float64 `json:"mean_ms"`
+	P50   float64 `json:"p50_ms"`
+	P90   float64 `json:"p90_ms"`
+	P99   float64 `json:"p99_ms"`
+	P999  float64 `json:"p999_ms"`
+	Max   float64 `json:"max_ms"`
+	// Curve is the whole distribution by percentile, fit to be drawn.
+	Curve []Point `json:"curve,omitempty"`
+}
+
+// Point of a distribution: Percentile percent took at most Ms.
+type Point struct {
+	Percentile float64 `json:"percentile"`
+	Ms         float64 `json:"ms"`
+}
+
+// Second is one second of a run.
+type Second struct {
+	Operations int64   `json:"operations"`
+	Failures   int64   `json:"failures"`
+	P99        float64 `json:"p99_ms"`
+}
+
+// CPU is who used the processor during the measured window, in cores.
+type CPU struct {
+	Target    float64 `json:"target_cores"`
+	Generator float64 `json:"generator_cores"`
+	// Neighbours is everything else on the machine.
+	Neighbours float64 `json:"neighbours_cores"`
+	// PerOperation is the target's time for one operation, in microseconds.
+	PerOperation float64 `json:"target_us_per_operation"`
+}
+
+// Verification is the reading of every acknowledged message after the server
+// was killed and started again.
+type Verification struct {
+	Acknowledged int64 `json:"acknowledged"`
+	// Unknown operations got no answer: they may be there or not.
+	Unknown int64 `json:"unknown"`
+	Found   int64 `json:"found"`
+	// Missing, Twice and Altered are violations of the promise.
+	Missing int64 `json:"missing"`
+	Twice   int64 `json:"twice"`
+	Altered int64 `json:"altered"`
+	// Stray messages are there although the sender was told that nothing
+	// happened, or say nothing that anyone sent: violations too.
+	Stray int64 `json:"stray"`
+	// Killed tells whether the server was killed with SIGKILL under load before
+	// the reading; if not, only what a running server shows was compared.
+	Killed bool `json:"killed"`
+	// RestartSeconds is from starting the process to its first 200 on /health.
+	RestartSeconds float64 `json:"restart_seconds"`
+}
+
+// Clean reports whether everything that was acknowledged is there, once and as
+// sent, and nothing else.
+func (v *Verification) Clean() bool {
+	return v.Missing == 0 && v.Twice == 0 && v.Altered == 0 && v.Stray == 0
+}

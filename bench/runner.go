@@ -1,0 +1,360 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/machine"
+	"parley/bench/report"
+	"parley/bench/result"
+	"parley/bench/scenario"
+	"parley/bench/target"
+)
+
+// Run measures. What was measured comes back also beside an error, as when the
+// context ended.
+func Run(ctx context.Context, config Config) (*result.Report, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	r := &runner{Config: config, out: &result.Report{
+		Schema: result.Schema, Began: time.Now().UTC(), Command: config.Command, Versions: map[string]string{},
+	}}
+	err := r.all(ctx)
+	r.out.Ended = time.Now().UTC()
+	return r.out, errors.Join(err, r.stop())
+}
+
+// runner is one bench under way.
+type runner struct {
+	Config
+	out  *result.Report
+	here []*side
+	// number counts runs, of is how many there will be as far as is known.
+	number, of int
+}
+
+// side is one target that takes part.
+type side struct {
+	target target.Target
+	host   *scenario.Host
+	// lost says why it does not take part any more.
+	lost error
+}
+
+func (r *runner) all(ctx context.Context) (err error) {
+	r.out.Machine = machine.Describe(r.Dir)
+	r.Params.Keep = r.Verify
+	if r.Params.Note == nil {
+		r.Params.Note = r.Live.Note
+	}
+	if r.out.DiskBefore, err = machine.ProbeDisk(ctx, r.Dir, r.ProbeTime); err != nil {
+		return fmt.Errorf("the disk under %s cannot be probed: %w", r.Dir, err)
+	}
+	if err := r.start(ctx); err != nil {
+		return err
+	}
+	r.of = r.count()
+	for _, c := range r.Cases {
+		for repeat := 1; repeat <= r.Repeats; repeat++ {
+			if err := r.round(ctx, c, repeat); err != nil {
+				return err
+			}
+		}
+	}
+	if r.Ladder {
+		if err := r.ladders(ctx); err != nil {
+			return err
+		}
+	}
+	if r.out.DiskAfter, err = machine.ProbeDisk(ctx, r.Dir, r.ProbeTime); err != nil {
+		return fmt.Errorf("the disk under %s cannot be probed: %w", r.Dir, err)
+	}
+	if r.Verify {
+		return r.verify(ctx, r.here[0])
+	}
+	return nil
+}
+
+// start makes all targets ready. A peer that cannot be had is left out and named
+// in the report; without ours there is nothing to measure.
+func (r *runner) start(ctx context.Context) error {
+	for i, t := range r.Targets {
+		s := &side{target: t}
+		door, err := t.Start(ctx)
+		if err == nil {
+			s.host, err = scenario.NewHost(ctx, t.Name(), door, r.Params)
+		}
+		if ctx.Err() != nil {
+			return errors.Join(context.Cause(ctx), t.Stop())
+		}
+		if err != nil {
+			err = errors.Join(err, t.Stop())
+			if i == 0 {
+				return err
+			}
+			r.Live.Note(t.Name() + " is left out: " + err.Error())
+			r.out.Versions[t.Name()] = "left out: " + err.Error()
+			continue
+		}
+		r.out.Versions[t.Name()] = door.Version
+		r.here = append(r.here, s)
+	}
+	return nil
+}
+
+func (r *runner) stop() error {
+	var errs []error
+	for _, s := range r.here {
+		if err := s.target.Stop(); err != nil && s.lost == nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// takesPart tells whether a case is put to a target.
+func (r *runner) takesPart(s *side, c Case) bool {
+	return s.lost == nil && s.host.Can(c.Scenario) && (c.Share == 0 || s == r.here[0])
+}
+
+func (r *runner) count() (n int) {
+	for _, c := range r.Cases {
+		for _, s := range r.here {
+			if r.takesPart(s, c) {
+				n += r.Repeats
+			}
+		}
+	}
+	return n
+}
+
+// round puts one repeat of a case to all targets in turn. Failure of a peer
+// ends its part, failure of ours the bench.
+func (r *runner) round(ctx context.Context, c Case, repeat int) error {
+	for _, s := range r.here {
+		if !r.takesPart(s, c) {
+			continue
+		}
+		err := r.one(ctx, s, c, repeat)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case s == r.here[0]:
+			return fmt.Errorf("%s: %s: %w", s.host.Name(), c.Scenario, err)
+		default:
+			s.lost = err
+			r.Live.Note(fmt.Sprintf("%s takes no further part: %s: %v", s.host.Name(), c.Scenario, err))
+			r.out.Versions[s.host.Name()] += "; given up: " + err.Error()
+		}
+	}
+	return nil
+}
+
+// one is a single run. It is recorded also if it failed half-way, as invalid.
+func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
+	rate := c.Rate
+	if c.Share > 0 {
+		if rate = r.capacity(s, c.Scenario) * c.Share; rate == 0 {
+			return errors.New("the share of a capacity that no closed loop before has found")
+		}
+		rate = math.Max(1, math.Floor(rate/100)*100)
+	}
+	run := result.Run{Target: s.host.Name(), Scenario: c.Scenario, Clients: c.Clients, Rate: rate, Repeat: repeat}
+	r.number++
+	task := report.Task{
+		Target: run.Target, Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate,
+		Repeat: repeat, Repeats: r.Repeats, Number: r.number, Of: r.of, WarmUp: r.WarmUp, Duration: r.Duration,
+	}
+	var err error
+	var measured bool
+	switch c.Scenario {
+	case scenario.Stream:
+		measured, err = r.streams(ctx, s, &run, task)
+	case scenario.Idle:
+		measured, err = r.idle(ctx, s, &run, task)
+	default:
+		measured, err = r.load(ctx, s, &run, task)
+	}
+	if measured {
+		if err != nil {
+			run.Invalid = "broken off: " + err.Error()
+		}
+		r.out.Runs = append(r.out.Runs, run)
+		r.Live.End(run)
+	}
+	return err
+}
+
+// capacity is the median of what a target reached in the closed loops of a
+// scenario with the most clients.
+func (r *runner) capacity(s *side, name string) float64 {
+	most := 0
+	var reached []float64
+	for _, run := range r.out.Runs {
+		if run.Target != s.host.Name() || run.Scenario != name || run.Rate != 0 || run.Clients < most {
+			continue
+		}
+		if run.Clients > most {
+			most, reached = run.Clients, nil
+		}
+		reached = append(reached, run.PerSecond)
+	}
+	return report.NewSpread(reached).Median
+}
+
+// load is a run of a scenario with many clients.
+func (r *runner) load(ctx context.Context, s *side, run *result.Run, task report.Task) (measured bool, err error) {
+	dial, err := s.host.Prepare(ctx, run.Scenario, run.Clients)
+	if err != nil {
+		return false, err
+	}
+	r.settle(ctx)
+	r.Live.Begin(task)
+	w := newWatch(r.Live, s.target.Processes())
+	measurement, err := load.Run(ctx, r.plan(run.Clients, run.Rate), dial, w)
+	if measurement != nil {
+		measurement.Fill(run)
+	}
+	s.host.Settle(run)
+	if measurement == nil {
+		return false, err
+	}
+	w.fill(run, s.target.Processes())
+	return true, err
+}
+
+func (r *runner) plan(clients int, rate float64) load.Plan {
+	return load.Plan{
+		Clients: clients, Rate: rate, Poisson: r.Poisson, WarmUp: r.WarmUp, Duration: r.Duration,
+		// A target that cannot keep up is asked for the same time once more; what
+		// is then still due was never sent and is counted as such.
+		Overtime: r.Duration, Seed: r.Params.Seed,
+	}
+}
+
+const (
+	idleWait   = 5 * time.Second
+	idleWindow = 50 * time.Millisecond
+	// idleCPU is less than one tick of the system's clock for CPU time.
+	idleCPU = 10 * time.Millisecond
+)
+
+// settle waits until no target works off what it was asked before.
+func (r *runner) settle(ctx context.Context) {
+	var pids []int
+	for _, s := range r.here {
+		pids = append(pids, s.target.Processes()...)
+	}
+	settle(ctx, pids)
+}
+
+func settle(ctx context.Context, pids []int) {
+	if len(pids) == 0 {
+		return
+	}
+	before := machine.Processes(pids...)
+	for deadline := time.Now().Add(idleWait); before.Unseen == "" && time.Now().Before(deadline); {
+		if sleep(ctx, idleWindow) != nil {
+			return
+		}
+		now := machine.Processes(pids...)
+		if now.CPU-before.CPU < idleCPU {
+			return
+		}
+		before = now
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// ladders look for the highest rate that each target holds. Each rung is a run.
+func (r *runner) ladders(ctx context.Context) error {
+	clients := defaultClients
+	for _, c := range r.Cases {
+		if c.Scenario == scenario.Send {
+			clients = max(clients, c.Clients)
+		}
+	}
+	for _, s := range slices.Clone(r.here) {
+		if s.lost != nil {
+			continue
+		}
+		if err := r.ladder(ctx, s, clients); err != nil {
+			return fmt.Errorf("%s: ladder: %w", s.host.Name(), err)
+		}
+	}
+	return nil
+}
+
+func (r *runner) ladder(ctx context.Context, s *side, clients int) error {
+	r.Live.Note(fmt.Sprintf("%s: looking for the highest rate whose p99 stays within %v", s.host.Name(), r.Bound))
+	var watches []*watch
+	var rung load.Dial
+	var trouble error
+	// Each rung is prepared as a run of its own: its messages get keys that no
+	// other has, its clients tokens with a whole life.
+	look := func(rate float64) load.Watch {
+		rung, trouble = s.host.Prepare(ctx, scenario.Send, clients)
+		r.settle(ctx)
+		r.Live.Begin(report.Task{
+			Target: s.host.Name(), Scenario: scenario.Send, Clients: clients, Rate: rate, Repeat: 1, Repeats: 1,
+			WarmUp: r.WarmUp, Duration: r.Duration,
+		})
+		w := newWatch(r.Live, s.target.Processes())
+		watches = append(watches, w)
+		return w
+	}
+	dial := func(ctx context.Context, worker int) (load.Client, error) {
+		if trouble != nil {
+			return nil, trouble
+		}
+		return rung(ctx, worker)
+	}
+	climb, err := load.Ladder(ctx, load.Search{Plan: r.plan(clients, 0), Bound: r.Bound}, dial, look)
+	var settled result.Run
+	if s.host.Settle(&settled); settled.Failures > 0 {
+		err = errors.Join(err, fmt.Errorf("%d messages got an id that another has", settled.Failures))
+	}
+	if climb == nil {
+		return err
+	}
+	best := 0.0
+	if climb.Best != nil {
+		best = climb.Best.Rate
+	}
+	for i, rung := range climb.Rungs {
+		if rung.Measurement == nil {
+			continue
+		}
+		run := result.Run{Target: s.host.Name(), Scenario: scenario.Send, Clients: clients, Rate: rung.Rate, Repeat: 1}
+		rung.Measurement.Fill(&run)
+		run.Figures = map[string]float64{"ladder_best_per_second": best}
+		if at := i + 1; at < len(watches) { // the first was the closed loop
+			watches[at].fill(&run, s.target.Processes())
+		}
+		r.out.Runs = append(r.out.Runs, run)
+		verdict := "holds"
+		if rung.Fails != "" {
+			verdict = rung.Fails
+		}
+		r.Live.Note(fmt.Sprintf("%s: %.0f/s: p99 %.2f ms: %s", s.host.Name(), rung.Rate, run.Latency.P99, verdict))
+	}
+	r.Live.Note(fmt.Sprintf("%s: the highest rate whose p99 stays within %v is %.0f/s (closed loop: %.0f/s)", s.host.Name(), r.Bound, best, climb.Capacity))
+	return err
+}

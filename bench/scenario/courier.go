@@ -1,0 +1,177 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"parley/bench/target"
+	"parley/bench/wire"
+)
+
+// courier brings one message at a time to a worker, by its number, and waits
+// for the acknowledgement, which it checks.
+type courier interface {
+	deliver(to int, key Key) error
+	Close() error
+}
+
+// natsStream and natsSubject are where the NATS peer keeps inboxes.
+const (
+	natsStream  = "INBOX"
+	natsSubject = "inbox."
+)
+
+// courier connects client worker of the current run.
+func (h *Host) courier(ctx context.Context, worker int) (courier, error) {
+	if h.door.Kind == target.NATS {
+		conn, err := wire.DialNATS(ctx, h.door.Address)
+		if err != nil {
+			return nil, err
+		}
+		return &natsCourier{conn: conn, payloads: h.payloads, payload: make([]byte, h.payloads.length())}, nil
+	}
+	c, err := h.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	post := &postCourier{caller: c, agents: h.params.Agents}
+	if h.world == nil {
+		post.token, post.kind = h.door.Token, "svc.v1.task_request"
+		post.from, post.domain = "planner-3@globex.example.org", "@acme.example.org"
+		return post, nil
+	}
+	post.token, post.kind = h.world.globex.token, h.world.messageType("task_request")
+	post.from = h.world.planners[worker%len(h.world.planners)].handle
+	_, domain, _ := bytes.Cut([]byte(h.world.workers[0].handle), []byte("@"))
+	post.domain, post.workers = "@"+string(domain), h.world.workers
+	return post, nil
+}
+
+// caller is one connection to an HTTP target and what was told on it.
+type caller struct {
+	conn     *wire.HTTP
+	book     *book
+	payloads *payloads
+}
+
+func (h *Host) caller(ctx context.Context) (*caller, error) {
+	conn, err := wire.DialHTTP(ctx, h.door.Address)
+	if err != nil {
+		return nil, err
+	}
+	return &caller{conn: conn, book: h.ledger.begin(), payloads: h.payloads}, nil
+}
+
+func (c *caller) Close() error { return c.conn.Close() }
+
+// post makes a request that stores the message of key in a mailbox, and judges
+// the answer. Its message lies in the connection's buffer.
+func (c *caller) post(request []byte, key Key, box uint32) (message, error) {
+	answer, err := c.conn.Do(request)
+	if err != nil {
+		if !errors.Is(err, wire.ErrClosing) { // which has sent nothing
+			c.book.lost(key)
+		}
+		return message{}, err
+	}
+	if answer.Status != 201 {
+		err, known := refusal(answer)
+		if !known {
+			c.book.lost(key)
+		}
+		return message{}, err
+	}
+	m, err := readMessage(answer.Body)
+	if err != nil {
+		c.book.lost(key)
+		return message{}, err
+	}
+	c.book.acknowledged(m.id, key, box)
+	if got, sound := c.payloads.read(m.payload); !sound || got != key {
+		return message{}, wrong("another payload than the one sent")
+	}
+	return m, nil
+}
+
+// postCourier sends by POST /messages.
+type postCourier struct {
+	*caller
+	token, from, kind, domain string
+	agents                    int
+	// workers are Parley's; nil for a plain peer.
+	workers []*agent
+	// ready are the requests by the number of digits of the recipient.
+	ready [8]*sendRequest
+}
+
+// sendRequest is a request whose recipient and payload are written in place.
+type sendRequest struct {
+	bytes           []byte
+	digits, payload int
+}
+
+func (c *postCourier) deliver(to int, key Key) error {
+	var digits [8]byte
+	number := strconv.AppendInt(digits[:0], int64(to), 10)
+	r := c.ready[len(number)]
+	if r == nil {
+		r = c.compose(number, key)
+		c.ready[len(number)] = r
+	}
+	copy(r.bytes[r.digits:], number)
+	c.payloads.stamp(r.bytes[r.payload:], key)
+	if c.workers == nil {
+		_, err := c.post(r.bytes, key, uint32(to))
+		return err
+	}
+	return c.judged(r, to, key)
+}
+
+// judged posts to Parley, whose answer names the recipient too.
+func (c *postCourier) judged(r *sendRequest, to int, key Key) error {
+	recipient := c.workers[to]
+	m, err := c.post(r.bytes, key, recipient.box)
+	if err != nil {
+		return err
+	}
+	if string(m.recipientHandle) != recipient.handle {
+		return wrong("another recipient than the one asked for")
+	}
+	return nil
+}
+
+// compose makes the request for recipients with as many digits as number.
+func (c *postCourier) compose(number []byte, key Key) *sendRequest {
+	payload := make([]byte, c.payloads.length())
+	c.payloads.write(payload, key)
+	body := fmt.Appendf(nil, `{"to_handle":"worker-%s%s","from_handle":"%s",`, number, c.domain, c.from)
+	body = appendContent(body, c.kind, payload)
+	r := &sendRequest{bytes: wire.Request("POST", "/messages", c.token, nil, body)}
+	r.digits = bytes.Index(r.bytes, []byte(`"to_handle":"worker-`)) + len(`"to_handle":"worker-`)
+	r.payload = bytes.Index(r.bytes, payload)
+	return r
+}
+
+// appendContent ends a body with what every message of the bench carries.
+func appendContent(body []byte, kind string, payload []byte) []byte {
+	return fmt.Appendf(body, `"type":"%s","encrypted_payload":"%s","encryption_version":"hpke-v1",`+
+		`"metadata":{"trace":"0af7651916cd43dd8448eb211c80319c","priority":5,"tags":["a","b","c"]},"content_type":"application/json"}`, kind, payload)
+}
+
+// natsCourier publishes to a subject of the stream and waits for its
+// acknowledgement.
+type natsCourier struct {
+	conn     *wire.NATS
+	payloads *payloads
+	payload  []byte
+}
+
+func (c *natsCourier) deliver(to int, key Key) error {
+	c.payloads.write(c.payload, key)
+	return c.conn.Publish(natsSubject+strconv.Itoa(to), c.payload)
+}
+
+func (c *natsCourier) Close() error { return c.conn.Close() }

@@ -1,0 +1,200 @@
+// Package scenario knows what one operation of each scenario is, how its
+// answers are checked, and which messages were acknowledged.
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"parley/bench/load"
+	"parley/bench/result"
+	"parley/bench/target"
+)
+
+// Names of the scenarios.
+const (
+	// Send is a direct message of one of few senders to one of many agents.
+	Send = "send"
+	// Reply is a round trip through the streams of both ends.
+	Reply = "reply"
+	// Sync is a request that waits for the other agent's answer.
+	Sync = "sync"
+	// Inbox is the newest page of an agent that has messages.
+	Inbox = "inbox"
+	// Deep is the first and the deepest page of one long inbox in turn.
+	Deep = "deep"
+	// Mixed is 70 % send, 15 % inbox, 10 % reply, 5 % reading one message.
+	Mixed = "mixed"
+	// Hot is many callers replying in one conversation, Cold the same in ten
+	// thousand.
+	Hot  = "hot"
+	Cold = "cold"
+	// Stream is idle streams, one event to all of them, and their end. It is not
+	// a load but a measurement of its own: see Host.Streams.
+	Stream = "stream"
+	// Idle is a server that nobody asks anything; the runner measures it alone.
+	Idle = "idle"
+)
+
+// Names are all scenarios in the order in which they are run. Deep needs a
+// depth; Hot, Cold and Idle are run when they are named.
+func Names() []string {
+	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle}
+}
+
+// Params are what scenarios may be told.
+type Params struct {
+	// Seed makes payloads and choices those of this bench and no other.
+	Seed uint64
+	// Payload is the length of encrypted_payload.
+	Payload int
+	// Agents is how many recipients there are, Senders how many send to them.
+	Agents, Senders int
+	// Depth is the page that Deep compares with the first.
+	Depth int
+	// Streams is how many of them Stream opens.
+	Streams int
+	// Keep keeps a ledger of all that was acknowledged, for Verify.
+	Keep bool
+	// Note is told what takes long, such as the filling of inboxes; nil for nobody.
+	Note func(string)
+}
+
+// Check refuses what cannot be run.
+func (p Params) Check() error {
+	switch {
+	case p.Payload < PayloadMin || p.Payload > 131072:
+		return fmt.Errorf("a payload of %d characters is not between %d and 131072", p.Payload, PayloadMin)
+	case p.Agents < 1 || p.Agents >= 10_000_000:
+		return fmt.Errorf("%d agents are not between 1 and 9999999", p.Agents)
+	case p.Senders < 1 || p.Senders > 10_000:
+		return fmt.Errorf("%d senders are not between 1 and 10000", p.Senders)
+	case p.Depth < 0 || p.Streams < 0:
+		return fmt.Errorf("neither depth nor streams may be negative")
+	}
+	return nil
+}
+
+// Host is a target made ready for scenarios: on Parley two organizations with
+// their agents. One goroutine uses it; the clients it makes run at once.
+type Host struct {
+	name     string
+	door     target.Door
+	params   Params
+	payloads *payloads
+	ledger   ledger
+	run      uint16
+	world    *world // nil unless the target is Parley
+	filled   int    // messages that every worker has at least
+	long     *longInbox
+	openings []opening // conversations of the first planner
+}
+
+// NewHost makes a target ready.
+func NewHost(ctx context.Context, name string, door target.Door, params Params) (*Host, error) {
+	if err := params.Check(); err != nil {
+		return nil, err
+	}
+	h := &Host{name: name, door: door, params: params, payloads: newPayloads(params.Seed, params.Payload)}
+	if door.Kind != target.Parley {
+		return h, nil
+	}
+	var err error
+	if h.world, err = newWorld(ctx, door, params); err != nil {
+		return nil, fmt.Errorf("%s cannot be made ready: %w", name, err)
+	}
+	return h, nil
+}
+
+// Name is the target's.
+func (h *Host) Name() string { return h.name }
+
+// Door is the target's.
+func (h *Host) Door() target.Door { return h.door }
+
+// Reopen takes the door of a restarted target.
+func (h *Host) Reopen(door target.Door) {
+	h.door = door
+	if h.world != nil {
+		h.world.close()
+	}
+}
+
+// Can tells whether the target takes part in a scenario.
+func (h *Host) Can(name string) bool {
+	if h.world != nil {
+		return slices.Contains(Names(), name)
+	}
+	return name == Send || name == Inbox
+}
+
+// Prepare makes a scenario ready for clients and gives what dials them. Tokens
+// are new with each preparation: they live for a quarter of an hour, which
+// bounds a run.
+func (h *Host) Prepare(ctx context.Context, name string, clients int) (load.Dial, error) {
+	if !h.Can(name) {
+		return nil, fmt.Errorf("%s does not take part in %s", h.name, name)
+	}
+	if clients < 1 || clients >= workersMax {
+		return nil, fmt.Errorf("%d clients are not between 1 and %d", clients, workersMax-1)
+	}
+	if h.world != nil {
+		if err := h.world.freshTokens(ctx); err != nil {
+			return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+		}
+	}
+	switch name {
+	case Send:
+		return h.prepareSend()
+	case Inbox:
+		return h.prepareInbox(ctx)
+	case Deep:
+		return h.prepareDeep(ctx)
+	case Reply:
+		return h.prepareReply(ctx, clients)
+	case Sync:
+		return h.prepareSync(ctx, clients)
+	case Mixed:
+		return h.prepareMixed(ctx)
+	case Hot:
+		return h.prepareTalk(ctx, 1)
+	case Cold:
+		return h.prepareTalk(ctx, coldConversations)
+	}
+	return nil, fmt.Errorf("%s is not a load; known are: %s", name, strings.Join(Names(), ", "))
+}
+
+// Settle ends a run: it takes over what its clients were told. An id that was
+// given to two messages counts as a failure of the run, not as an operation.
+func (h *Host) Settle(run *result.Run) {
+	twice := h.ledger.settle(h.params.Keep)
+	if twice == 0 {
+		return
+	}
+	run.Failures += twice
+	run.Operations = max(0, run.Operations-twice)
+	if run.Seconds > 0 {
+		run.PerSecond = float64(run.Operations) / run.Seconds
+	}
+	if run.Reasons == nil {
+		run.Reasons = map[string]int64{}
+	}
+	run.Reasons["wrong answer: an id that another message has"] += twice
+}
+
+// Acknowledged is how many messages the ledger keeps.
+func (h *Host) Acknowledged() int { return len(h.ledger.entries) }
+
+// nextRun numbers what has keys of its own.
+func (h *Host) nextRun() uint16 {
+	h.run++
+	return h.run
+}
+
+func (h *Host) note(format string, args ...any) {
+	if h.params.Note != nil {
+		h.params.Note(h.name + ": " + fmt.Sprintf(format, args...))
+	}
+}

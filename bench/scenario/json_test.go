@@ -1,0 +1,100 @@
+package scenario
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestReadMessage(t *testing.T) {
+	const id = "01900000-0000-7000-8000-00000000dead"
+	for text, sound := range map[string]bool{
+		`{"id":"` + id + `"}`: true,
+		` { "a" : [1,{"b":"]}\""}] , "id" : "` + id + `", "n":null,"t":true,"f":-1.5e3 } `: true,
+		`{"a":{"id":"` + id + `"}}`:                     false,
+		`{"a":"\\","id":"` + id + `"}`:                  true,
+		`{"a":"\"id\":","id":"` + id + `"}`:             true,
+		`{"id":"01900000-0000-7000-8000-00000000"}`:     false,
+		`{"id":"00000000-0000-0000-0000-000000000000"}`: false,
+		`{"id":7}`:                     false,
+		`{"id"`:                        false,
+		`{"id":"` + id:                 false,
+		`{"id":"` + id + `"`:           false,
+		`{"id":"` + id + `","a":[1,2}`: false,
+		`["` + id + `"]`:               false,
+		``:                             false,
+		`null`:                         false,
+	} {
+		m, err := readMessage([]byte(text))
+		if (err == nil) != sound || sound && m.id.String() != id {
+			t.Errorf("%s: %v %v", text, m.id, err)
+		}
+	}
+}
+
+// TestReadMessageOfParts cuts a message at every byte: no part of it may pass or
+// do harm.
+func TestReadMessageOfParts(t *testing.T) {
+	whole := `{"id":"01900000-0000-7000-8000-00000000dead","metadata":{"a":["\\",{}]},"encrypted_payload":"abc"}`
+	for i := range whole {
+		if _, err := readMessage([]byte(whole[:i])); err == nil {
+			t.Errorf("passes: %s", whole[:i])
+		}
+	}
+	if m, err := readMessage([]byte(whole)); err != nil || string(m.payload) != "abc" {
+		t.Errorf("%v %q", err, m.payload)
+	}
+}
+
+func TestReadPage(t *testing.T) {
+	row := `{"id":"01900000-0000-7000-8000-00000000dead","metadata":{"a":[]},"encrypted_payload":"abc"}`
+	whole := `{"search_mode":[{"items":[]}],"items":[ ` + row + ` , ` + row + ` ],"next_cursor":"c=1","has_more":true}`
+	count := 0
+	each := func(m message) error {
+		count++
+		if string(m.payload) != "abc" {
+			t.Errorf("a payload of %q", m.payload)
+		}
+		return nil
+	}
+	p, err := readPage([]byte(whole), each)
+	if err != nil || p.count != 2 || count != 2 || !p.hasMore || string(p.cursor) != "c=1" {
+		t.Errorf("%v %+v after %d messages", err, p, count)
+	}
+	for i := range whole {
+		if _, err := readPage([]byte(whole[:i]), each); err == nil {
+			t.Errorf("passes: %s", whole[:i])
+		}
+	}
+	for _, text := range []string{`{}`, `[]`, `{"items":null}`, `{"items":{}}`, `{"items":[` + row + row + `]}`, `{"items":[1]}`, `{"items":[` + row + `,]}`} {
+		if _, err := readPage([]byte(text), each); err == nil {
+			t.Errorf("passes: %s", text)
+		}
+	}
+	if p, err := readPage([]byte(`{"messages":[],"next_cursor":null}`), each); err != nil || p.count != 0 || p.hasMore || p.cursor != nil {
+		t.Errorf("an empty page: %v %+v", err, p)
+	}
+}
+
+func TestPayloads(t *testing.T) {
+	p := newPayloads(42, 100)
+	for _, key := range []Key{{}, {Run: 65535, Part: 15, Worker: workersMax - 1, N: 4294967295}, {Run: 1, Part: 1, Worker: 2, N: 3}} {
+		payload := make([]byte, p.length())
+		p.write(payload, key)
+		if got, sound := p.read(payload); !sound || got != key {
+			t.Errorf("%+v is read as %+v, %v", key, got, sound)
+		}
+		if strings.Trim(string(payload), "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			t.Errorf("%s is not base64url", payload)
+		}
+		for i := range payload {
+			changed := []byte(string(payload))
+			changed[i] = '!'
+			if _, sound := p.read(changed); sound {
+				t.Errorf("a change of byte %d is not seen", i)
+			}
+		}
+		if _, sound := newPayloads(43, 100).read(payload); sound {
+			t.Error("the payload of another seed passes")
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package scenario
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+
+	"parley/bench/result"
+)
+
+// entry is one acknowledged message.
+type entry struct {
+	id  uuid
+	key Key
+	// box is the mailbox it belongs in.
+	box uint32
+}
+
+// book is what one client was told in one run. Only its worker writes it.
+type book struct {
+	entries []entry
+	unknown []Key
+}
+
+// acknowledged notes a message that the server promised to keep.
+func (b *book) acknowledged(id uuid, key Key, box uint32) {
+	b.entries = append(b.entries, entry{id, key, box})
+}
+
+// lost notes an operation that got no answer, or one that says that the outcome
+// is not known: the message may be there or not.
+func (b *book) lost(key Key) { b.unknown = append(b.unknown, key) }
+
+// ledger is everything that was acknowledged by one target.
+type ledger struct {
+	mu      sync.Mutex
+	open    []*book
+	entries []entry
+	unknown []Key
+}
+
+// begin gives a book to a client.
+func (l *ledger) begin() *book {
+	b := &book{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = append(l.open, b)
+	return b
+}
+
+// settle takes over the books of a run that is over and gives how many ids were
+// given to more than one message. Unless keep is set nothing else is kept.
+func (l *ledger) settle(keep bool) (twice int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids []uuid
+	for _, b := range l.open {
+		for _, e := range b.entries {
+			ids = append(ids, e.id)
+		}
+		if keep {
+			l.entries = append(l.entries, b.entries...)
+			l.unknown = append(l.unknown, b.unknown...)
+		}
+	}
+	l.open = nil
+	slices.SortFunc(ids, func(a, b uuid) int { return bytes.Compare(a[:], b[:]) })
+	for i := 1; i < len(ids); i++ {
+		if ids[i] == ids[i-1] {
+			twice++
+		}
+	}
+	return twice
+}
+
+// audit holds what is read back against the ledger.
+type audit struct {
+	mu      sync.Mutex
+	ledger  *ledger
+	byKey   map[Key]uint32
+	byID    map[uuid]uint32
+	unknown map[Key]bool
+	// states are of the entries, by their place.
+	states []state
+	stray  int64
+}
+
+// state is what was read back of one entry.
+type state struct {
+	seen uint8 // as it should be, counted up to two
+	// changed was found under its id with another payload or in another mailbox;
+	// copied was found under an id that is not its own.
+	changed, copied bool
+}
+
+func (l *ledger) audit() *audit {
+	a := &audit{
+		ledger: l, byKey: make(map[Key]uint32, len(l.entries)), byID: make(map[uuid]uint32, len(l.entries)),
+		unknown: make(map[Key]bool, len(l.unknown)), states: make([]state, len(l.entries)),
+	}
+	for i, e := range l.entries {
+		a.byKey[e.key], a.byID[e.id] = uint32(i), uint32(i)
+	}
+	for _, key := range l.unknown {
+		a.unknown[key] = true
+	}
+	return a
+}
+
+// read judges one message found in a mailbox; sound tells whether its payload
+// is one that was sent, and then key is whose.
+func (a *audit) read(id uuid, key Key, sound bool, box uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if at, known := a.byID[id]; known {
+		e, s := a.ledger.entries[at], &a.states[at]
+		if !sound || e.key != key || e.box != box {
+			s.changed = true
+			return
+		}
+		s.seen = min(s.seen+1, 2)
+		return
+	}
+	at, known := a.byKey[key]
+	switch {
+	case sound && known:
+		a.states[at].copied = true
+	case sound && a.unknown[key]: // nobody was told that it is there, nor that it is not
+	default:
+		a.stray++
+	}
+}
+
+// verdict counts. Each acknowledged message is found, missing or altered, and
+// one that is found may be there twice.
+func (a *audit) verdict() *result.Verification {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := &result.Verification{
+		Acknowledged: int64(len(a.ledger.entries)), Unknown: int64(len(a.ledger.unknown)), Stray: a.stray,
+	}
+	for _, s := range a.states {
+		switch {
+		case s.changed, s.seen == 0 && s.copied:
+			v.Altered++
+		case s.seen == 0:
+			v.Missing++
+		default:
+			v.Found++
+			if s.seen > 1 || s.copied {
+				v.Twice++
+			}
+		}
+	}
+	return v
+}

@@ -1,0 +1,154 @@
+package scenario
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// Key names one message of a bench for ever: it is written at the front of the
+// payload, so that a message that is read back says itself which one it is.
+type Key struct {
+	// Run counts the preparations of a host, fills included.
+	Run uint16
+	// Part tells the messages of one operation apart.
+	Part   uint8
+	Worker uint32
+	// N is the operation of that worker.
+	N uint32
+}
+
+const (
+	// keyLength is eight digits of the seed, four of the run, five of the worker,
+	// eight of the operation and one of the part, with hyphens after each.
+	keyLength = 8 + 1 + 4 + 1 + 5 + 1 + 8 + 1 + 1 + 1
+	// PayloadMin is the shortest payload that holds a key.
+	PayloadMin = keyLength
+	workersMax = 1 << 20
+)
+
+// letters fills payloads; it looks like the base64url that ciphertext is.
+const letters = "Zm9vYmFyLWJhei1xdXV4_0123456789AbCdEfGhIjKlM"
+
+// payloads makes and judges the payloads of one bench.
+type payloads struct {
+	seed [8]byte
+	tail []byte // what follows the key
+}
+
+func newPayloads(seed uint64, length int) *payloads {
+	p := &payloads{tail: []byte(strings.Repeat(letters, length/len(letters)+1))[:length-keyLength]}
+	copy(p.seed[:], fmt.Sprintf("%08x", uint32(seed^seed>>32)))
+	return p
+}
+
+// write puts the payload of key in to, which is as long as payloads are.
+func (p *payloads) write(to []byte, key Key) {
+	p.stamp(to, key)
+	copy(to[keyLength:], p.tail)
+}
+
+// stamp writes the key alone, over that of an earlier payload.
+func (p *payloads) stamp(to []byte, key Key) {
+	copy(to, p.seed[:])
+	to[8] = '-'
+	hexDigits(to[9:13], uint64(key.Run))
+	to[13] = '-'
+	hexDigits(to[14:19], uint64(key.Worker))
+	to[19] = '-'
+	hexDigits(to[20:28], uint64(key.N))
+	to[28] = '-'
+	hexDigits(to[29:30], uint64(key.Part))
+	to[30] = '-'
+}
+
+// length is that of every payload.
+func (p *payloads) length() int { return keyLength + len(p.tail) }
+
+// read gives the key of a payload of this bench; ok is false if it differs in
+// any byte from what was written.
+func (p *payloads) read(payload []byte) (key Key, ok bool) {
+	if len(payload) != p.length() || !bytes.Equal(payload[:8], p.seed[:]) || !bytes.Equal(payload[keyLength:], p.tail) {
+		return Key{}, false
+	}
+	run, ok1 := hexValue(payload[9:13])
+	worker, ok2 := hexValue(payload[14:19])
+	n, ok3 := hexValue(payload[20:28])
+	part, ok4 := hexValue(payload[29:30])
+	hyphens := payload[8] == '-' && payload[13] == '-' && payload[19] == '-' && payload[28] == '-' && payload[30] == '-'
+	key = Key{Run: uint16(run), Part: uint8(part), Worker: uint32(worker), N: uint32(n)}
+	return key, ok1 && ok2 && ok3 && ok4 && hyphens
+}
+
+const hexAlphabet = "0123456789abcdef"
+
+func hexDigits(to []byte, v uint64) {
+	for i := len(to) - 1; i >= 0; i-- {
+		to[i] = hexAlphabet[v&15]
+		v >>= 4
+	}
+}
+
+func hexValue(digits []byte) (v uint64, ok bool) {
+	for _, c := range digits {
+		d, good := hexDigit(c)
+		if !good {
+			return 0, false
+		}
+		v = v<<4 | uint64(d)
+	}
+	return v, true
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10, true
+	}
+	return 0, false
+}
+
+// uuid is an id as bytes; zero is none.
+type uuid [16]byte
+
+// parseUUID reads the canonical form.
+func parseUUID(text []byte) (id uuid, ok bool) {
+	if len(text) != 36 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
+		return uuid{}, false
+	}
+	at := 0
+	for i := 0; i < 36; i += 2 {
+		if text[i] == '-' {
+			i++
+		}
+		high, ok1 := hexDigit(text[i])
+		low, ok2 := hexDigit(text[i+1])
+		if !ok1 || !ok2 {
+			return uuid{}, false
+		}
+		id[at] = high<<4 | low
+		at++
+	}
+	return id, id != uuid{}
+}
+
+// put writes the canonical form over 36 bytes.
+func (id uuid) put(to []byte) {
+	at := 0
+	for i, b := range id {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			to[at] = '-'
+			at++
+		}
+		to[at], to[at+1] = hexAlphabet[b>>4], hexAlphabet[b&15]
+		at += 2
+	}
+}
+
+func (id uuid) String() string {
+	var text [36]byte
+	id.put(text[:])
+	return string(text[:])
+}

@@ -1,0 +1,210 @@
+package scenario
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/result"
+)
+
+func newHost(t *testing.T, f fault) *Host {
+	t.Helper()
+	_, door := newFake(t, f)
+	h, err := NewHost(t.Context(), "fake", door, Params{Seed: 7, Payload: 64, Agents: 3, Senders: 2, Depth: 3, Keep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// measure runs a scenario for a moment.
+func measure(t *testing.T, h *Host, name string) (result.Run, error) {
+	t.Helper()
+	dial, err := h.Prepare(t.Context(), name, 2)
+	if err != nil {
+		return result.Run{}, err
+	}
+	m, err := load.Run(t.Context(), load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, dial, nil)
+	if err != nil {
+		return result.Run{}, err
+	}
+	var run result.Run
+	m.Fill(&run)
+	h.Settle(&run)
+	return run, nil
+}
+
+// TestSoundServerPasses is the control of the tests below: without a fault
+// nothing is complained of.
+func TestSoundServerPasses(t *testing.T) {
+	h := newHost(t, sound)
+	for _, name := range []string{Send, Inbox, Deep, Reply, Sync, Mixed, Hot} {
+		run, err := measure(t, h, name)
+		if err != nil || run.Failures != 0 || run.Operations == 0 {
+			t.Errorf("%s: %v, %d operations, failures %v", name, err, run.Operations, run.Reasons)
+		}
+		laps := map[string][]string{Reply: {"accepted", "delivery"}, Deep: {"first page", "deep page"}}[name]
+		for _, lap := range laps {
+			if run.Laps[lap].Count == 0 {
+				t.Errorf("%s: no lap %q", name, lap)
+			}
+		}
+	}
+	v, err := h.Verify(t.Context())
+	if err != nil || !v.Clean() || v.Found != v.Acknowledged || v.Found < 100 || v.Unknown != 0 {
+		t.Errorf("verification: %v, %+v", err, v)
+	}
+}
+
+// TestWrongAnswersAreFailures plants one fault at a time; the scenario must
+// fail, and say why.
+func TestWrongAnswersAreFailures(t *testing.T) {
+	for _, c := range []struct {
+		fault    fault
+		scenario string
+		reason   string
+	}{
+		{sameID, Send, "an id that another message has"},
+		{otherRecipient, Send, "another recipient"},
+		{otherPayload, Send, "another payload"},
+		{noID, Send, "no UUID"},
+		{notCreated, Send, "status 409 conflict"},
+		{unknownOutcome, Send, "status 503 outcome_unknown"},
+		{otherRecipient, Hot, "another recipient"},
+		{oldestFirst, Inbox, "not newest first"},
+		{shortPages, Inbox, "a page of 19"},
+		{othersMessages, Inbox, "to another agent"},
+		{keepsAltered, Inbox, "a payload that nobody sent"},
+		{wrongEvent, Reply, "the stream brings another message"},
+		{otherPayload, Reply, "another payload"},
+		{noReply, Sync, "sync ended as timeout"},
+		{otherReply, Sync, "another reply"},
+	} {
+		t.Run(string(c.fault)+" in "+c.scenario, func(t *testing.T) {
+			t.Parallel()
+			run, err := measure(t, newHost(t, c.fault), c.scenario)
+			said := ""
+			if err != nil {
+				said = err.Error()
+			}
+			for reason := range run.Reasons {
+				said += " " + reason
+			}
+			if !strings.Contains(said, c.reason) {
+				t.Errorf("nothing says %q, only %q", c.reason, said)
+			}
+			if err == nil && run.Failures == 0 {
+				t.Error("no failure is counted")
+			}
+		})
+	}
+}
+
+// TestVerifyFindsViolations plants one fault at a time in what the server keeps.
+func TestVerifyFindsViolations(t *testing.T) {
+	for fault, violated := range map[fault]func(*result.Verification) int64{
+		losesOne:       func(v *result.Verification) int64 { return v.Missing },
+		keepsTwice:     func(v *result.Verification) int64 { return v.Twice },
+		keepsAltered:   func(v *result.Verification) int64 { return v.Altered },
+		keepsElsewhere: func(v *result.Verification) int64 { return v.Altered },
+		keepsRefused:   func(v *result.Verification) int64 { return v.Stray },
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, fault)
+			if _, err := measure(t, h, Send); err != nil {
+				t.Fatal(err)
+			}
+			v, err := h.Verify(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Clean() || violated(v) == 0 {
+				t.Errorf("not found: %+v", v)
+			}
+			if total := v.Found + v.Missing + v.Altered; total != v.Acknowledged {
+				t.Errorf("%d found, missing or altered of %d", total, v.Acknowledged)
+			}
+		})
+	}
+}
+
+// TestUnknownOutcomesAreNoViolations: who was told that the outcome is unknown
+// was promised nothing.
+func TestUnknownOutcomesAreNoViolations(t *testing.T) {
+	h := newHost(t, unknownOutcome)
+	if _, err := measure(t, h, Send); err != nil {
+		t.Fatal(err)
+	}
+	v, err := h.Verify(t.Context())
+	if err != nil || !v.Clean() || v.Unknown == 0 || v.Found == 0 {
+		t.Errorf("%v, %+v", err, v)
+	}
+}
+
+// unseen is a meter that sees nothing but descriptors, and those as told.
+type unseen struct{ s *fake }
+
+func (unseen) Resident() uint64       { return 0 }
+func (unseen) CPU() time.Duration     { return 0 }
+func (unseen) Settle(context.Context) {}
+func (u unseen) Open() int {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	n := 0
+	for _, o := range u.s.byID {
+		n += len(o.ears)
+	}
+	return n
+}
+
+type window struct{ begun, ended int }
+
+func (w *window) Begin()             { w.begun++ }
+func (w *window) Tick(result.Second) {}
+func (w *window) End()               { w.ended++ }
+
+func TestStreams(t *testing.T) {
+	s, door := newFake(t, sound)
+	h, err := NewHost(t.Context(), "fake", door, Params{Seed: 7, Payload: 64, Agents: 1, Senders: 1, Keep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run result.Run
+	var w window
+	if err := h.Streams(t.Context(), 10, unseen{s}, &w, &run); err != nil {
+		t.Fatal(err)
+	}
+	if run.Operations != 10*events || run.Failures != 0 || w != (window{1, 1}) || run.Figures["last_ms"] < run.Figures["p50_ms"] || run.Figures["disconnect_ms"] <= 0 {
+		t.Errorf("%+v %+v", run, w)
+	}
+	_, door = newFake(t, keepsAltered)
+	if h, err = NewHost(t.Context(), "fake", door, h.params); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Streams(t.Context(), 2, unseen{s}, &w, &run); err == nil || !strings.Contains(err.Error(), "a payload that nobody sent") {
+		t.Errorf("an altered event passes: %v", err)
+	}
+}
+
+func TestParamsAreChecked(t *testing.T) {
+	good := Params{Payload: PayloadMin, Agents: 1, Senders: 1}
+	if err := good.Check(); err != nil {
+		t.Errorf("the least that can be run is refused: %v", err)
+	}
+	for name, change := range map[string]func(*Params){
+		"payload": func(p *Params) { p.Payload = PayloadMin - 1 },
+		"agents":  func(p *Params) { p.Agents = 0 },
+		"senders": func(p *Params) { p.Senders = 0 },
+		"depth":   func(p *Params) { p.Depth = -1 },
+	} {
+		p := good
+		change(&p)
+		if p.Check() == nil {
+			t.Errorf("a wrong number of %s is not refused", name)
+		}
+	}
+}

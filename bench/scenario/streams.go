@@ -1,0 +1,226 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/result"
+	"parley/bench/wire"
+)
+
+// Meter looks at the target's processes for Streams.
+type Meter interface {
+	// Resident is their memory in bytes; 0 where it cannot be seen.
+	Resident() uint64
+	// CPU is the time they took so far.
+	CPU() time.Duration
+	// Open is how many connections or descriptors they hold; below 0 where it
+	// cannot be seen.
+	Open() int
+	// Settle waits a moment until they are idle.
+	Settle(context.Context)
+}
+
+const (
+	// events is how many are sent to all streams: CPU time is counted in ticks of
+	// ten milliseconds, too coarse for one event.
+	events = 5
+	// streamDials is how many streams are opened at once.
+	streamDials = 64
+	// eventPatience is how long all streams may take to get an event, and
+	// closePatience how long the server may take to notice closed streams.
+	eventPatience = 30 * time.Second
+	closePatience = 10 * time.Second
+)
+
+// Streams opens n streams of one agent, weighs them, sends events to all and
+// closes half of them. It fills the run but for its CPU.
+func (h *Host) Streams(ctx context.Context, n int, meter Meter, window load.Watch, run *result.Run) error {
+	if n < 2 {
+		return errors.New("fewer than two streams show nothing")
+	}
+	if err := h.world.pairs(ctx, 1); err != nil {
+		return err
+	}
+	if err := h.world.freshTokens(ctx); err != nil {
+		return err
+	}
+	crowd := &crowd{host: h, arrivals: make(chan arrival, n)}
+	defer crowd.close()
+	run.Figures = map[string]float64{}
+	meter.Settle(ctx)
+	before := meter.Resident()
+	if err := crowd.gather(ctx, n); err != nil {
+		return err
+	}
+	meter.Settle(ctx)
+	if after := meter.Resident(); before > 0 && after > 0 {
+		run.Figures["bytes_per_stream"] = math.Round((float64(after) - float64(before)) / float64(n))
+	}
+	window.Begin()
+	err := crowd.broadcast(ctx, meter, run)
+	window.End()
+	if err != nil {
+		return err
+	}
+	return crowd.leave(ctx, meter, run)
+}
+
+// arrival is an event that a stream brought.
+type arrival struct {
+	key Key
+	at  time.Time
+	err error
+}
+
+// crowd is many streams of one agent with a reader each.
+type crowd struct {
+	host     *Host
+	streams  []*wire.Stream
+	arrivals chan arrival
+	readers  sync.WaitGroup
+	mu       sync.Mutex
+}
+
+func (c *crowd) gather(ctx context.Context, n int) error {
+	owner := c.host.world.answers[0]
+	return together(ctx, streamDials, n, func(ctx context.Context, i int) error {
+		stream, err := c.host.listen(ctx, owner)
+		if err != nil {
+			return fmt.Errorf("stream %d of %d cannot be opened: %w", i+1, n, err)
+		}
+		c.mu.Lock()
+		c.streams = append(c.streams, stream)
+		c.mu.Unlock()
+		c.readers.Go(func() { c.read(stream) })
+		return nil
+	})
+}
+
+// read hands on what one stream brings until it ends.
+func (c *crowd) read(stream *wire.Stream) {
+	for {
+		_, key, err := nextMessage(stream, c.host.payloads)
+		select {
+		case c.arrivals <- arrival{key, time.Now(), err}:
+		default: // nobody counts any more
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// broadcast sends events one after the other and waits for each to be
+// everywhere.
+func (c *crowd) broadcast(ctx context.Context, meter Meter, run *result.Run) error {
+	h := c.host
+	sender, err := h.caller(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sender.Close() }()
+	request := h.direct("/messages", h.world.askers[0], h.world.answers[0])
+	key := Key{Run: h.nextRun()}
+	all := load.NewHistogram()
+	var lasts []float64
+	cpu := meter.CPU()
+	for n := range events {
+		key.N = uint32(n)
+		h.payloads.stamp(request.bytes[request.payload:], key)
+		start := time.Now()
+		if _, err := sender.post(request.bytes, key, h.world.answers[0].box); err != nil {
+			return err
+		}
+		last, err := c.count(ctx, key, start, all)
+		if err != nil {
+			return err
+		}
+		lasts = append(lasts, float64(last.Microseconds())/1e3)
+	}
+	meter.Settle(ctx)
+	spent := meter.CPU() - cpu
+	run.Operations = all.Count()
+	for _, last := range lasts {
+		run.Seconds += last / 1e3
+	}
+	run.PerSecond = float64(run.Operations) / run.Seconds
+	run.Latency = all.Latency()
+	run.Service = run.Latency
+	run.Figures["p50_ms"], run.Figures["last_ms"] = run.Latency.P50, slices.Max(lasts)
+	if spent > 0 {
+		run.Figures["us_per_event"] = float64(spent.Microseconds()) / float64(all.Count())
+	}
+	return nil
+}
+
+// count waits until every stream has brought the event of key, once.
+func (c *crowd) count(ctx context.Context, key Key, start time.Time, all *load.Histogram) (last time.Duration, err error) {
+	patience := time.NewTimer(eventPatience)
+	defer patience.Stop()
+	for n := range c.streams {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-patience.C:
+			return 0, fmt.Errorf("only %d of %d streams got the event within %v", n, len(c.streams), eventPatience)
+		case a := <-c.arrivals:
+			if a.err != nil {
+				return 0, fmt.Errorf("a stream ended: %w", a.err)
+			}
+			if a.key != key {
+				return 0, errWrongEvent
+			}
+			last = max(last, a.at.Sub(start))
+			all.Record(a.at.Sub(start))
+		}
+	}
+	return last, nil
+}
+
+// leave closes half of the streams at once and waits until the server has
+// noticed all of them.
+func (c *crowd) leave(ctx context.Context, meter Meter, run *result.Run) error {
+	half := len(c.streams) / 2
+	meter.Settle(ctx)
+	before := meter.Open()
+	start := time.Now()
+	for _, stream := range c.streams[:half] {
+		_ = stream.Close()
+	}
+	if before < 0 {
+		return nil
+	}
+	for {
+		open := meter.Open()
+		switch took := time.Since(start); {
+		case open <= before-half:
+			run.Figures["disconnect_ms"] = float64(took.Microseconds()) / 1e3
+			return nil
+		case took > closePatience:
+			run.Failures += int64(open - (before - half))
+			run.Reasons = map[string]int64{"a closed stream was not noticed": run.Failures}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+func (c *crowd) close() {
+	c.mu.Lock()
+	for _, stream := range c.streams {
+		_ = stream.Close()
+	}
+	c.mu.Unlock()
+	c.readers.Wait()
+}

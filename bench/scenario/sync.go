@@ -1,0 +1,155 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"parley/bench/load"
+	"parley/bench/wire"
+)
+
+// waiting is one client of Sync: an asker whose request waits, and beside it an
+// agent that answers what its stream brings.
+type waiting struct {
+	*caller
+	asker, answerer *agent
+	request         *directRequest
+	key             Key
+
+	answers *caller
+	stream  *wire.Stream
+	reply   *replyRequest
+	ended   sync.WaitGroup
+	mu      sync.Mutex
+	trouble error
+}
+
+func (h *Host) prepareSync(ctx context.Context, clients int) (load.Dial, error) {
+	if err := h.world.pairs(ctx, clients); err != nil {
+		return nil, err
+	}
+	run := h.nextRun()
+	return func(ctx context.Context, worker int) (load.Client, error) {
+		w := &waiting{asker: h.world.askers[worker], answerer: h.world.answers[worker], key: Key{Run: run, Worker: uint32(worker)}}
+		err := w.open(ctx, h)
+		if err != nil {
+			return nil, errors.Join(err, w.Close())
+		}
+		w.request = h.direct("/messages/sync?timeout_ms=10000", w.asker, w.answerer)
+		w.reply = h.replyRequest(h.world.acme.token)
+		w.ended.Go(w.serve)
+		return w, nil
+	}, nil
+}
+
+func (w *waiting) open(ctx context.Context, h *Host) (err error) {
+	if w.caller, err = h.caller(ctx); err != nil {
+		return err
+	}
+	if w.answers, err = h.caller(ctx); err != nil {
+		return err
+	}
+	w.stream, err = h.listen(ctx, w.answerer)
+	return err
+}
+
+// serve answers until the stream ends. A failure ends the asker's connection as
+// well, which would else wait for an answer that does not come.
+func (w *waiting) serve() {
+	for {
+		m, key, err := nextMessage(w.stream, w.answers.payloads)
+		if err == nil && key.Run == w.key.Run {
+			key.Part = answered
+			_, err = w.answers.reply(w.reply, m.id, key, w.asker)
+		}
+		if err != nil {
+			w.mu.Lock()
+			w.trouble = err
+			w.mu.Unlock()
+			_ = w.caller.Close()
+			return
+		}
+	}
+}
+
+// Do implements load.Client.
+func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
+	w.key.N, w.key.Part = uint32(n), question
+	w.payloads.stamp(w.request.bytes[w.request.payload:], w.key)
+	answer, err := w.conn.Do(w.request.bytes)
+	if err != nil {
+		w.book.lost(w.key)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.trouble != nil {
+			return w.trouble
+		}
+		return err
+	}
+	if answer.Status != 200 {
+		err, known := refusal(answer)
+		if !known {
+			w.book.lost(w.key)
+		}
+		return err
+	}
+	return w.judge(answer.Body)
+}
+
+// judge reads the question and its reply out of the answer. The answerer has
+// the reply in its own book.
+func (w *waiting) judge(body []byte) error {
+	walk := membersOf(body)
+	sent, replied, status := false, false, ""
+	for {
+		name, value, ok := walk.next()
+		if !ok {
+			break
+		}
+		switch string(name) {
+		case "message":
+			m, err := readMessage(value)
+			if err != nil {
+				break
+			}
+			w.book.acknowledged(m.id, w.key, w.answerer.box)
+			key, sound := w.payloads.read(m.payload)
+			sent = sound && key == w.key
+		case "reply":
+			m, err := readMessage(value)
+			key, sound := w.payloads.read(m.payload)
+			expected := w.key
+			expected.Part = answered
+			replied = err == nil && sound && key == expected
+		case "status":
+			status = string(plainText(value))
+		}
+	}
+	switch {
+	case !walk.ended() || !sent:
+		w.book.lost(w.key)
+		return wrong("another message than the one sent")
+	case status != "replied":
+		return load.Refused{Reason: "sync ended as " + status}
+	case !replied:
+		return wrong("another reply than the one given")
+	}
+	return nil
+}
+
+// Close implements load.Client.
+func (w *waiting) Close() error {
+	var errs []error
+	if w.caller != nil {
+		errs = append(errs, w.caller.Close())
+	}
+	if w.answers != nil {
+		errs = append(errs, w.answers.Close())
+	}
+	if w.stream != nil {
+		errs = append(errs, w.stream.Close())
+	}
+	w.ended.Wait()
+	return errors.Join(errs...)
+}

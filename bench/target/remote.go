@@ -1,0 +1,67 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+)
+
+// Remote is a server that runs already. The bench registers organizations of
+// its own on it and neither starts nor ends it.
+type Remote struct {
+	// Label is what reports call it.
+	Label string
+	// URL is its public address and AdminURL its operator's, if that can be
+	// reached.
+	URL, AdminURL string
+	// PID is the root of its process tree if it runs on this machine; 0 if not.
+	PID int
+}
+
+// Name implements Target.
+func (r *Remote) Name() string { return r.Label }
+
+// Start implements Target.
+func (r *Remote) Start(ctx context.Context) (Door, error) {
+	address, err := hostPort(r.URL)
+	if err != nil {
+		return Door{}, err
+	}
+	door := Door{Address: address, Kind: Parley}
+	if r.AdminURL != "" {
+		if door.Admin, err = hostPort(r.AdminURL); err != nil {
+			return Door{}, err
+		}
+	}
+	door.Version, err = healthy(ctx, "http://"+address)
+	return door, err
+}
+
+// hostPort is the address of a plain http URL. The generator speaks no TLS: its
+// cost would be measured as the server's.
+func hostPort(text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
+		return "", fmt.Errorf("%q should be http://host:port", text)
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
+}
+
+// Processes implements Target.
+func (r *Remote) Processes() []int {
+	if r.PID == 0 {
+		return nil
+	}
+	return []int{r.PID}
+}
+
+// Kill implements Target by refusing.
+func (r *Remote) Kill() error { return ErrNotOurs }
+
+// Stop implements Target: the server runs on.
+func (r *Remote) Stop() error { return nil }

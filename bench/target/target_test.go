@@ -1,0 +1,140 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// role makes the test binary play a program; see play.
+const role = "PARLEY_TARGET_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if part := os.Getenv(role); part != "" {
+		play(part)
+	}
+	os.Exit(m.Run())
+}
+
+// play is a peer with the manners that part names.
+func play(part string) {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	switch part {
+	case "lacking":
+		fmt.Fprintln(os.Stderr, "install the database first")
+		os.Exit(3)
+	case "strange":
+		fmt.Println(`{"name":"p","address":"127.0.0.1:1","kind":"telepathy"}`)
+		<-stop
+	default:
+		dir := os.Args[slices.Index(os.Args, "--dir")+1]
+		_, before := os.Stat(filepath.Join(dir, "mark"))
+		_ = os.WriteFile(filepath.Join(dir, "mark"), nil, 0o600)
+		ln, _ := net.Listen("tcp", os.Args[slices.Index(os.Args, "--listen")+1])
+		fmt.Println("a line that is no greeting")
+		fmt.Printf("{\"name\":\"p\",\"version\":\"%v\",\"address\":\"%s\",\"token\":\"t\",\"kind\":\"plain\"}\n", before == nil, ln.Addr())
+		<-stop
+	}
+	if part == "rude" {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func newPeer(t *testing.T, part string) *Peer {
+	p := &Peer{Binary: os.Args[0], Dir: t.TempDir(), Env: append(os.Environ(), role+"="+part)}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+func TestPeer(t *testing.T) {
+	p := newPeer(t, "polite")
+	door, err := p.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if door.Kind != Plain || door.Token != "t" || door.Version != "p false" || len(p.Processes()) != 1 {
+		t.Errorf("%+v, processes %v", door, p.Processes())
+	}
+	conn, err := net.Dial("tcp", door.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	if _, err := p.Start(t.Context()); err == nil {
+		t.Error("it is started twice")
+	}
+	if err := p.Stop(); err != nil {
+		t.Error(err)
+	}
+	if door, err = p.Start(t.Context()); err != nil || door.Version != "p true" {
+		t.Errorf("a restart does not find its directory: %+v, %v", door, err)
+	}
+	pid := p.Processes()[0]
+	if err := p.Kill(); err != nil || syscall.Kill(pid, 0) == nil {
+		t.Errorf("killed, but there: %v", err)
+	}
+	if err := p.Stop(); err != nil {
+		t.Errorf("what does not run is stopped already: %v", err)
+	}
+}
+
+func TestPeerThatCannotStartSaysWhy(t *testing.T) {
+	for part, why := range map[string]string{"lacking": "install the database first", "strange": "telepathy"} {
+		if _, err := newPeer(t, part).Start(t.Context()); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", part, err)
+		}
+	}
+	absent := &Peer{Binary: "/no/such/program", Dir: t.TempDir()}
+	if _, err := absent.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "/no/such/program") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDisorderlyEndIsToldOf(t *testing.T) {
+	p := newPeer(t, "rude")
+	if _, err := p.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "exit status 1") {
+		t.Errorf("%v", err)
+	}
+	p = newPeer(t, "polite")
+	if _, err := p.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	killGroup(p.running.cmd.Process)
+	select {
+	case <-p.running.exited:
+	case <-time.After(5 * time.Second):
+		t.Fatal("it does not die")
+	}
+	if err := p.Stop(); err == nil || !strings.Contains(err.Error(), "gone before it was stopped") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRemote(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://127.0.0.1:80": "127.0.0.1:80", "http://example.org/": "example.org:80", "http://[::1]:9": "[::1]:9",
+		"https://example.org": "", "http://": "", "127.0.0.1:80": "", "http://a/b": "", "http://u@a": "",
+	} {
+		got, err := hostPort(text)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+	}
+	r := &Remote{Label: "r", URL: "http://127.0.0.1:1", PID: 7}
+	if !errors.Is(r.Kill(), ErrNotOurs) || r.Stop() != nil || !slices.Equal(r.Processes(), []int{7}) {
+		t.Error("a server of others is not left alone")
+	}
+}

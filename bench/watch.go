@@ -1,0 +1,57 @@
+package bench
+
+import (
+	"time"
+
+	"parley/bench/machine"
+	"parley/bench/report"
+	"parley/bench/result"
+)
+
+// watch accounts for the processor during one window and tells the live view.
+type watch struct {
+	live    *report.Live
+	account *machine.Account
+	second  *machine.Account
+	started time.Time
+	cpu     result.CPU
+	window  time.Duration
+	opened  time.Time
+}
+
+func newWatch(live *report.Live, pids []int) *watch {
+	return &watch{live: live, account: machine.NewAccount(pids), second: machine.NewAccount(pids), started: time.Now()}
+}
+
+// Begin implements load.Watch.
+func (w *watch) Begin() {
+	w.opened = time.Now()
+	w.account.Begin()
+	w.second.Begin()
+}
+
+// Tick implements load.Watch.
+func (w *watch) Tick(second result.Second) {
+	cpu := w.second.End()
+	w.second.Begin()
+	w.live.Tick(report.Moment{Elapsed: time.Since(w.started), Second: second, CPU: cpu})
+}
+
+// End implements load.Watch.
+func (w *watch) End() {
+	w.cpu = w.account.End()
+	w.window = time.Since(w.opened)
+}
+
+// fill writes who used the processor into a run, and whether that spoils it.
+func (w *watch) fill(run *result.Run, pids []int) {
+	run.CPU = w.cpu
+	run.CPU.PerOperation = machine.PerOperation(w.cpu, w.window.Seconds(), run.Operations)
+	run.Resident = machine.Processes(pids...).Resident
+	if run.Invalid == "" {
+		run.Invalid = machine.Invalid(w.cpu)
+	}
+	if run.Invalid == "" && run.Operations == 0 {
+		run.Invalid = "no operation succeeded"
+	}
+}

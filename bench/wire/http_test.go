@@ -1,0 +1,326 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// served starts a net/http server and connects to it.
+func served(t testing.TB, handler http.HandlerFunc) *HTTP {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return connected(t, server.Listener.Addr().String())
+}
+
+func connected(t testing.TB, address string) *HTTP {
+	t.Helper()
+	c, err := DialHTTP(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// scripted accepts one connection after the other and hands them to play. It is
+// for what net/http would never send.
+func scripted(t testing.TB, play func(conn net.Conn, in *bufio.Reader)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				play(conn, bufio.NewReader(conn))
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// answering reads a request without a body for each of the answers and sends
+// that one.
+func answering(t testing.TB, answers ...string) *HTTP {
+	t.Helper()
+	return connected(t, scripted(t, func(conn net.Conn, in *bufio.Reader) {
+		for _, answer := range answers {
+			if _, err := http.ReadRequest(in); err != nil {
+				return
+			}
+			io.WriteString(conn, answer)
+		}
+	}))
+}
+
+func get() []byte { return Request("GET", "/", "", nil, nil) }
+
+func TestRequestIsWhatTheServerSees(t *testing.T) {
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s %s %s %s %d %s %v", r.Method, r.URL.RequestURI(), r.Host, r.Header.Get("Authorization"), r.Header.Get("Content-Type"), r.ContentLength, body, err)
+	})
+	for _, test := range []struct {
+		request []byte
+		want    string
+	}{
+		{Request("POST", "/messages?a=b", "tok", [][2]string{{"X-A", "1"}}, []byte(`{"a":1}`)), `POST /messages?a=b localhost Bearer tok application/json 7 {"a":1} <nil>`},
+		{Request("POST", "/x", "", [][2]string{{"host", "parley.example"}, {"content-type", "text/plain"}}, []byte("hi")), "POST /x parley.example  text/plain 2 hi <nil>"},
+		{Request("POST", "/x", "", nil, nil), "POST /x localhost   0  <nil>"},
+		{Request("GET", "/x", "", nil, nil), "GET /x localhost   0  <nil>"},
+	} {
+		answer, err := c.Do(test.request)
+		if err != nil || answer.Status != 200 || string(answer.Body) != test.want {
+			t.Errorf("got %d %q %v, want %q", answer.Status, answer.Body, err, test.want)
+		}
+	}
+}
+
+func TestRequestRefusesLineBreaks(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("a token with a line break made it into a head")
+		}
+	}()
+	Request("GET", "/", "tok\r\nX-Admin: 1", nil, nil)
+}
+
+// TestDoReusesOneConnection sends every shape of answer that net/http makes over
+// one connection, so that each is also judged by what it leaves behind.
+func TestDoReusesOneConnection(t *testing.T) {
+	ports := map[string]bool{}
+	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		ports[r.RemoteAddr] = true
+		switch r.URL.Path {
+		case "/counted":
+			w.Header().Set("Content-Length", strconv.Itoa(len(large)))
+			w.Write(large)
+		case "/chunked":
+			io.WriteString(w, "at once, ")
+			w.(http.Flusher).Flush()
+			w.Write(large)
+			w.Header().Set(http.TrailerPrefix+"Checksum", "17")
+		case "/empty":
+			w.WriteHeader(204)
+		case "/busy":
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(429)
+		case "/early":
+			w.Header().Set("Link", "</style.css>")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusProcessing)
+			w.WriteHeader(201)
+			io.WriteString(w, "made")
+		}
+	})
+	for range 3 {
+		for _, test := range []struct {
+			method, path string
+			status       int
+			body, retry  string
+		}{
+			{"GET", "/counted", 200, string(large), ""},
+			{"HEAD", "/counted", 200, "", ""},
+			{"GET", "/chunked", 200, "at once, " + string(large), ""},
+			{"GET", "/empty", 204, "", ""},
+			{"POST", "/busy", 429, "", "7"},
+			{"POST", "/early", 201, "made", ""},
+		} {
+			answer, err := c.Do(Request(test.method, test.path, "", nil, nil))
+			if err != nil || answer.Status != test.status || string(answer.Body) != test.body || answer.RetryAfter != test.retry {
+				t.Fatalf("%s %s: got %d, %d bytes, %q, %v", test.method, test.path, answer.Status, len(answer.Body), answer.RetryAfter, err)
+			}
+		}
+	}
+	if len(ports) != 1 {
+		t.Errorf("%d connections were used for one", len(ports))
+	}
+}
+
+func TestDoReadsAnswers(t *testing.T) {
+	for name, test := range map[string]struct{ answer, body string }{
+		"until the end":           {"HTTP/1.1 200 OK\r\n\r\nall of it", "all of it"},
+		"bare line feeds":         {"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", "ok"},
+		"no reason":               {"HTTP/1.1 200\r\ncontent-length:2\r\n\r\nok", "ok"},
+		"same length twice":       {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok", "ok"},
+		"chunk extensions":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n2 ;a=b\r\nok\r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n", "ok0123456789"},
+		"a field beyond a buffer": {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 40<<10) + "\r\nContent-Length: 2\r\n\r\nok", "ok"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer, err := answering(t, test.answer).Do(get())
+			if err != nil || answer.Status != 200 || string(answer.Body) != test.body {
+				t.Errorf("got %d %q %v", answer.Status, answer.Body, err)
+			}
+		})
+	}
+}
+
+func TestDoRefusesWhatIsNoAnswer(t *testing.T) {
+	for name, answer := range map[string]string{
+		"another protocol":    "SSH-2.0-OpenSSH_9.2\r\n",
+		"no number":           "HTTP/1.1 2x0 OK\r\n\r\n",
+		"protocol switched":   "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+		"field without colon": "HTTP/1.1 200 OK\r\nnonsense\r\n\r\n",
+		"two lengths":         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+		"negative length":     "HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nok",
+		"length and chunks":   "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"compressed":          "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+		"chunk without size":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nok\r\n",
+		"chunk too long":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nokay\r\n0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := answering(t, answer)
+			answered, err := c.Do(get())
+			var malformed *MalformedError
+			if !errors.As(err, &malformed) {
+				t.Fatalf("got %d %q %v, want a MalformedError", answered.Status, answered.Body, err)
+			}
+			if _, again := c.Do(get()); again != err {
+				t.Errorf("the broken connection then said %v", again)
+			}
+		})
+	}
+}
+
+func TestDoIsBounded(t *testing.T) {
+	for name, answer := range map[string]string{
+		"one field":     "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", HeadBytesMax) + "\r\n\r\n",
+		"many fields":   "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: 0123456789\r\n", HeadBytesMax/10) + "\r\n",
+		"many interims": strings.Repeat("HTTP/1.1 102 Processing\r\n\r\n", HeadBytesMax/10),
+		"body":          "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(BodyBytesMax+1) + "\r\n\r\n",
+		"chunk":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7fffffff\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if answer, err := answering(t, answer).Do(get()); !errors.Is(err, ErrTooLarge) {
+				t.Errorf("got %d, %d bytes, %v", answer.Status, len(answer.Body), err)
+			}
+		})
+	}
+}
+
+// TestDoTakesNoMemoryForAClaim lets a server announce much and send little.
+func TestDoTakesNoMemoryForAClaim(t *testing.T) {
+	c := answering(t, "HTTP/1.1 200 OK\r\nContent-Length: "+strconv.Itoa(BodyBytesMax)+"\r\n\r\nlittle")
+	if _, err := c.Do(get()); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", err)
+	}
+	if cap(c.body) > 2*step {
+		t.Errorf("%d bytes were taken", cap(c.body))
+	}
+}
+
+func TestDoNoticesAnEarlyEnd(t *testing.T) {
+	whole := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"
+	for n := range len(whole) {
+		if answer, err := answering(t, whole[:n]).Do(get()); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("after %q: got %d %q %v", whole[:n], answer.Status, answer.Body, err)
+		}
+	}
+}
+
+func TestDoKnowsWhenAConnectionEnds(t *testing.T) {
+	for name, answer := range map[string]string{
+		"close":         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+		"HTTP/1.0":      "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+		"until the end": "HTTP/1.1 200 OK\r\n\r\nok",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := answering(t, answer)
+			if answer, err := c.Do(get()); err != nil || string(answer.Body) != "ok" {
+				t.Fatalf("got %q %v", answer.Body, err)
+			}
+			if _, err := c.Do(get()); !errors.Is(err, ErrClosing) {
+				t.Errorf("got %v, want ErrClosing", err)
+			}
+		})
+	}
+	kept := "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok"
+	c := answering(t, kept, kept)
+	for range 2 {
+		if answer, err := c.Do(get()); err != nil || string(answer.Body) != "ok" {
+			t.Errorf("kept alive: got %q %v", answer.Body, err)
+		}
+	}
+}
+
+func TestDoRefusesAnUnaskedAnswer(t *testing.T) {
+	one := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	c := answering(t, one+one)
+	if _, err := c.Do(get()); err != nil {
+		t.Fatal(err)
+	}
+	var malformed *MalformedError
+	if _, err := c.Do(get()); !errors.As(err, &malformed) {
+		t.Errorf("an answer to nothing was taken for this one's: %v", err)
+	}
+}
+
+func TestDoLosesPatience(t *testing.T) {
+	c := connected(t, scripted(t, func(conn net.Conn, in *bufio.Reader) {
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+		io.Copy(io.Discard, in)
+	}))
+	c.SetPatience(20 * time.Millisecond)
+	if _, err := c.Do(get()); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDialHTTPEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := DialHTTP(ctx, "127.0.0.1:1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestDoAllocatesNothing uses a server that allocates nothing itself: what is
+// counted is counted for the whole process.
+func TestDoAllocatesNothing(t *testing.T) {
+	request := Request("POST", "/messages", "tok", nil, bytes.Repeat([]byte("x"), 1000))
+	for name, answer := range map[string]string{
+		"counted":   "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("y", 1000),
+		"chunked":   "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3E8\r\n" + strings.Repeat("y", 1000) + "\r\n0\r\n\r\n",
+		"throttled": "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := connected(t, scripted(t, func(conn net.Conn, in *bufio.Reader) {
+				buffer, bytes := make([]byte, len(request)), []byte(answer)
+				for {
+					if _, err := io.ReadFull(in, buffer); err != nil {
+						return
+					}
+					conn.Write(bytes)
+				}
+			}))
+			if n := testing.AllocsPerRun(200, func() {
+				if _, err := c.Do(request); err != nil {
+					t.Fatal(err)
+				}
+			}); n != 0 {
+				t.Errorf("%v allocations per request", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"parley/bench"
+	"parley/bench/report"
+	"parley/bench/result"
+	"parley/bench/scenario"
+	"parley/bench/target"
+)
+
+type benchCmd struct {
+	Run     benchRunCmd     `cmd:"" default:"withargs" help:"Measure; what is meant where no other word follows."`
+	Compare benchCompareCmd `cmd:"" help:"Show what changed from one results.json to another."`
+}
+
+type benchRunCmd struct {
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle; default: send to mixed."`
+	Goals     bool     `help:"Run the cases that the published goals speak of, no others."`
+
+	URL      string   `name:"url" placeholder:"URL" help:"Measure this server, on which the bench registers organizations; default: one of its own."`
+	AdminURL string   `name:"admin-url" placeholder:"URL" help:"The operator's door of that server, for its metrics."`
+	PID      int      `name:"pid" help:"Process of that server if it runs here, for its CPU and memory."`
+	Beside   []string `placeholder:"FILE" help:"Peers to measure in turn with ours, each a program."`
+	Serve    string   `name:"serve-args" placeholder:"FLAGS" help:"Further flags of the bench's own server, as in --serve-args=\"--journals 4\"."`
+	Dir      string   `placeholder:"DIR" help:"Where the bench's own server and peers write; its disk is probed. Default: the system's temporary directory."`
+
+	Clients  []int         `placeholder:"N" help:"Connections that ask at once; default: 1, 64 and 256 for send, 64 for others."`
+	Rates    []float64     `placeholder:"N" help:"Arrivals a second: adds open loops with the most clients."`
+	Poisson  bool          `help:"Draw the gaps between arrivals by chance."`
+	Duration time.Duration `default:"5s" help:"Measured window of each run."`
+	Warmup   time.Duration `default:"1s" help:"What goes before it, at the same pace."`
+	Repeats  int           `default:"3" help:"Runs of each case, all targets in turn."`
+	Ladder   bool          `help:"Look for the highest rate of send that stays within --p99."`
+	P99      time.Duration `name:"p99" default:"10ms" help:"Bound for the 99th percentile of --ladder."`
+
+	Payload int    `default:"1024" help:"Characters of encrypted_payload."`
+	Agents  int    `default:"1000" help:"Recipients."`
+	Senders int    `default:"1" help:"Senders to them."`
+	Depth   int    `placeholder:"PAGE" help:"Page that deep compares with page 1; adds deep to the default scenarios."`
+	Streams int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
+	Seed    uint64 `default:"1" help:"Makes choices and payloads repeatable."`
+
+	Verify bool   `help:"At the end kill the bench's own server under load, start it again and read every acknowledged message back."`
+	Out    string `placeholder:"DIR" help:"Where results go; default: bench-results/TIME."`
+}
+
+// probeTime is how long the disk is probed before and after.
+const probeTime = time.Second
+
+// Run measures, saves and tells what was found. What was measured before an
+// interrupt or a failure is saved as well.
+func (c *benchRunCmd) Run(ctx context.Context, std *streams) error {
+	config, remove, err := c.config(std)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	measured, err := bench.Run(ctx, config)
+	if measured == nil {
+		return exitError{code: exitUsage, err: err}
+	}
+	if ctx.Err() != nil {
+		err = exitError{code: exitUnexpected, err: fmt.Errorf("interrupted after %d of the runs; what there is was saved", len(measured.Runs))}
+	}
+	if len(measured.Runs) == 0 && measured.Verified == nil {
+		return err
+	}
+	return errors.Join(err, c.tell(std, measured), judge(measured))
+}
+
+// tell saves the results and shows them.
+func (c *benchRunCmd) tell(std *streams, measured *result.Report) error {
+	out := c.Out
+	if out == "" {
+		out = filepath.Join("bench-results", measured.Began.Format("20060102T150405Z"))
+	}
+	files, err := report.Save(out, measured)
+	if err != nil {
+		return fmt.Errorf("the results cannot be saved: %w", err)
+	}
+	for _, file := range files {
+		std.note("wrote %s", file)
+	}
+	if std.json {
+		return std.value(measured)
+	}
+	return report.Markdown(std.out, measured)
+}
+
+// judge makes a failure of what a measurement must not go along with: speed
+// without durability is worth nothing.
+func judge(measured *result.Report) error {
+	if v := measured.Verified; v != nil && !v.Clean() {
+		return fmt.Errorf("verification: of %d acknowledged messages %d are missing, %d there twice, %d altered; %d were never acknowledged", v.Acknowledged, v.Missing, v.Twice, v.Altered, v.Stray)
+	}
+	return nil
+}
+
+func (c *benchRunCmd) config(std *streams) (config bench.Config, remove func(), err error) {
+	cases, err := c.cases()
+	if err != nil {
+		return config, nil, exitError{code: exitUsage, err: err}
+	}
+	if c.URL != "" && c.Serve != "" {
+		return config, nil, exitError{code: exitUsage, err: errors.New("--serve-args are for the bench's own server; --url has one already")}
+	}
+	if c.URL == "" && (c.PID != 0 || c.AdminURL != "") {
+		return config, nil, exitError{code: exitUsage, err: errors.New("--pid and --admin-url belong to a server named by --url")}
+	}
+	dir, err := os.MkdirTemp(c.Dir, "parley-bench-")
+	if err != nil {
+		return config, nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	// A database beside us may run under a user of its own.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		remove()
+		return config, nil, err
+	}
+	targets, err := c.targets(dir)
+	if err != nil {
+		remove()
+		return config, nil, err
+	}
+	return bench.Config{
+		Targets: targets, Cases: cases,
+		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
+		Params: scenario.Params{Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams},
+		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify,
+		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,
+	}, remove, nil
+}
+
+func (c *benchRunCmd) cases() ([]bench.Case, error) {
+	if c.Goals {
+		if len(c.Scenarios) > 0 || len(c.Clients) > 0 || len(c.Rates) > 0 {
+			return nil, errors.New("--goals says which cases are run: name neither scenarios nor clients nor rates")
+		}
+		return bench.Goals(), nil
+	}
+	names := c.Scenarios
+	if len(names) == 0 {
+		names = []string{scenario.Send, scenario.Reply, scenario.Sync, scenario.Inbox, scenario.Stream, scenario.Mixed}
+		if c.Depth > 0 {
+			names = append(names, scenario.Deep)
+		}
+	}
+	return bench.Cases(names, c.Clients, c.Rates)
+}
+
+// targets are ours and the peers, each with a directory of its own under dir.
+func (c *benchRunCmd) targets(dir string) ([]target.Target, error) {
+	const ours = "parley"
+	var all []target.Target
+	if c.URL != "" {
+		all = append(all, &target.Remote{Label: ours, URL: c.URL, AdminURL: c.AdminURL, PID: c.PID})
+	} else {
+		binary, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &target.Server{
+			Label: ours, Binary: binary, Dir: filepath.Join(dir, ours), Args: strings.Fields(c.Serve), Env: childEnvironment(),
+		})
+	}
+	for _, binary := range c.Beside {
+		if info, err := os.Stat(binary); err != nil || info.IsDir() {
+			return nil, exitError{code: exitUsage, err: fmt.Errorf("--beside: %s is no program; peers are built by make bench", binary)}
+		}
+		peer := &target.Peer{Binary: binary, Env: os.Environ()}
+		peer.Dir = filepath.Join(dir, "beside-"+peer.Name())
+		all = append(all, peer)
+	}
+	return all, nil
+}
+
+// childEnvironment is this process's without the settings of serve: a server of
+// one's own is as it is told on its command line.
+func childEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PARLEY_") })
+}
+
+type benchCompareCmd struct {
+	A string `arg:"" help:"results.json from before."`
+	B string `arg:"" help:"results.json from after."`
+}
+
+// Run shows what changed from A to B.
+func (c *benchCompareCmd) Run(std *streams) error {
+	var both [2]*result.Report
+	for i, path := range []string{c.A, c.B} {
+		var err error
+		if both[i], err = report.Load(path); err != nil {
+			return exitError{code: exitUsage, err: err}
+		}
+	}
+	comparison := report.Compare(both[0], both[1])
+	if std.json {
+		return std.value(comparison)
+	}
+	return comparison.Markdown(std.out)
+}
