@@ -55,10 +55,6 @@ func (p *askPool) ask(command any, deadline time.Time, room func()) *ask {
 	return a
 }
 
-// IgnoreDeadLetterLogging keeps asks that missed their actor out of the log:
-// they are answered.
-func (a *ask) IgnoreDeadLetterLogging() {}
-
 // complete answers the ask. Only one call may be made per asking.
 func (a *ask) complete(reply any, err error) {
 	if a.silent {

@@ -64,12 +64,6 @@ func newEngine(j Journal, clock parley.Clock, logger *slog.Logger) *engine {
 		stop:    make(chan struct{}),
 	}
 	e.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return logger }))
-	// A message to an actor that has just stopped comes back to its asker.
-	e.system.EventStream.Subscribe(func(event any) {
-		if dead, ok := event.(*actor.DeadLetterEvent); ok {
-			refuse(dead.Message, errStopped)
-		}
-	})
 	for i := range e.shards {
 		e.shards[i].handles = map[parley.Stream]*handle{}
 	}
@@ -165,7 +159,7 @@ func (e *engine) ask(s parley.Stream, request any, room func()) (any, error) {
 		}
 		a := e.asks.ask(request, deadline, room)
 		h := e.actor(s)
-		e.system.Root.Send(h.pid, a)
+		h.mailbox.PostUserMessage(a)
 		reply, err := a.wait(patience)
 		// errStopped means that nobody took the request: it is safe to ask again.
 		if !errors.Is(err, errStopped) {
@@ -188,7 +182,7 @@ func (e *engine) hint(s parley.Stream) {
 // until the actor cancels the timer.
 func (e *engine) fire(s parley.Stream, due time.Time) {
 	if e.produce[s.Kind] != nil && !e.draining.Load() {
-		e.system.Root.Send(e.actor(s).pid, &ask{command: timerFired{due}, silent: true})
+		e.actor(s).mailbox.PostUserMessage(&ask{command: timerFired{due}, silent: true})
 	}
 }
 

@@ -136,10 +136,17 @@ func bearOrg(c org.Register, now time.Time) (parley.Bear, *org.State, error) {
 }
 
 // begin judges the first command of an aggregate that does not exist yet and
-// gives the word that makes it, with its state.
+// gives the word that makes it, with its state, which is folded into blank.
 func begin[S state, C any, E event](r rules[S, C, E], s parley.Stream, blank S, c C, now time.Time) (parley.Bear, error) {
-	bear, err := beginBare(r, s, blank, c, now)
-	if err == nil {
+	events, err := r.decide(blank, c, now)
+	if err != nil {
+		return parley.Bear{}, err
+	}
+	for _, e := range events {
+		r.evolve(blank, e)
+	}
+	bear := parley.Bear{Stream: s}
+	if bear.Facts, err = r.encode(events); err == nil {
 		bear.State, err = blank.MarshalVT()
 	}
 	return bear, err
@@ -152,13 +159,7 @@ func beginBare[S state, C any, E event](r rules[S, C, E], s parley.Stream, blank
 		return parley.Bear{}, err
 	}
 	facts, err := r.encode(events)
-	if err != nil {
-		return parley.Bear{}, err
-	}
-	for _, e := range events {
-		r.evolve(blank, e)
-	}
-	return parley.Bear{Stream: s, Facts: facts}, nil
+	return parley.Bear{Stream: s, Facts: facts}, err
 }
 
 // cloned copies a state, so that it can leave its actor.

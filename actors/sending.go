@@ -15,6 +15,7 @@ import (
 type Content struct {
 	Type string
 	// Rendered are the members of the message's JSON object that never change.
+	// The caller may use their memory again once it is answered without error.
 	Rendered []byte
 	// SelfPayload is the sender's own sealed copy, "" for none.
 	SelfPayload string
@@ -173,10 +174,7 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 		return nil, err
 	}
 	bear.Fresh = true
-	record := &Record{
-		Id: message.Bytes(), ConversationId: id.Bytes(), From: s.From.Bytes(), To: s.To.Bytes(),
-		FromOrg: s.FromOrg.Bytes(), ToOrg: s.ToOrg.Bytes(), Type: s.Type, Content: s.Rendered, SelfPayload: s.SelfPayload,
-	}
+	record := newRecord(message, id, s.From, s.To, &s.Content)
 	t.say(bear)
 	if err := t.post(record, s.To, s.FromOrg); err != nil {
 		return nil, err
@@ -184,6 +182,20 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 	t.say(parley.Enlist{Agent: s.From, Conversation: id}, parley.Enlist{Agent: s.To, Conversation: id})
 	t.remember(s.From[:], s.Key, remembered{message, s.To, s.Type})
 	return Posted{Message: record}, nil
+}
+
+// newRecord is a message to be stored. It shares the memory of what was rendered.
+func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.AgentID, c *Content) *Record {
+	ids := make([]byte, 0, 6*len(id)) // one piece of memory for all of them
+	next := func(id parley.AnyID) []byte {
+		ids = append(ids, id[:]...)
+		return ids[len(ids)-len(id) : len(ids) : len(ids)]
+	}
+	return &Record{
+		Id: next(parley.AnyID(id)), ConversationId: next(parley.AnyID(in)), From: next(parley.AnyID(from)), To: next(parley.AnyID(to)),
+		FromOrg: next(parley.AnyID(c.FromOrg)), ToOrg: next(parley.AnyID(c.ToOrg)),
+		Type: c.Type, Content: c.Rendered, SelfPayload: c.SelfPayload,
+	}
 }
 
 // post adds a message to the entry: its record, its line in the recipient's
@@ -243,11 +255,8 @@ func (n *Node) reply(t *conversationTurn, r *ReplyTo) (any, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	record := &Record{
-		Id: ask.MessageID.Bytes(), ConversationId: r.Conversation.Bytes(), From: r.From.Bytes(), To: r.To.Bytes(),
-		FromOrg: r.FromOrg.Bytes(), ToOrg: r.ToOrg.Bytes(), Type: r.Type, Content: r.Rendered, SelfPayload: r.SelfPayload,
-		InReplyTo: r.Original.Bytes(),
-	}
+	record := newRecord(ask.MessageID, r.Conversation, r.From, r.To, &r.Content)
+	record.InReplyTo = r.Original.Bytes()
 	if err := t.post(record, r.To, r.FromOrg); err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ type Call struct {
 	route  *Route
 	id     string
 	status int
+	sheets []*sheet
 	// Caller is the zero Caller on routes that need no bearer token.
 	Caller Caller
 }
@@ -51,11 +52,10 @@ type Rendered struct {
 	Code int
 	// JSON is sent as it is.
 	JSON []byte
-	// sheet is what JSON is written on; nil if that is the handler's own.
-	sheet *sheet
 }
 
-// sheet is a piece of memory that answers are written on, one after another.
+// sheet is a piece of memory to write on. It is used again once the call that
+// wrote on it is answered.
 type sheet struct{ b []byte }
 
 // sheetBytesMax is how large a sheet may be to be kept: one long answer must
@@ -64,11 +64,26 @@ const sheetBytesMax = 512 << 10
 
 var sheets = sync.Pool{New: func() any { return &sheet{b: make([]byte, 0, 4<<10)} }}
 
-// render writes an answer on a sheet that is used again once it is sent.
-func render(write func([]byte) []byte) Rendered {
+// write writes on a sheet. The result is good until the call is answered; that
+// of a call which is refused, for ever: somebody may not have finished with it.
+func (c *Call) write(fill func([]byte) []byte) []byte {
 	s := sheets.Get().(*sheet)
-	s.b = write(s.b[:0])
-	return Rendered{JSON: s.b, sheet: s}
+	s.b = fill(s.b[:0])
+	c.sheets = append(c.sheets, s)
+	return s.b
+}
+
+// render writes the answer on a sheet.
+func (c *Call) render(fill func([]byte) []byte) Rendered { return Rendered{JSON: c.write(fill)} }
+
+// done gives the sheets back.
+func (c *Call) done() {
+	for _, s := range c.sheets {
+		if cap(s.b) <= sheetBytesMax {
+			sheets.Put(s)
+		}
+	}
+	c.sheets = nil
 }
 
 // Route is the line of the table that was matched.
@@ -110,7 +125,7 @@ func (c *Call) Draining() <-chan struct{} { return c.server.draining }
 // of one request's connection does not end it: it is seen only in the writing.
 func (c *Call) Context() context.Context { return c.server.running }
 
-// answer writes what a handler returned.
+// answer sends what a handler returned.
 func (c *Call) answer(out any) error {
 	status := c.route.Status
 	switch out := out.(type) {
@@ -121,10 +136,8 @@ func (c *Call) answer(out any) error {
 		if out.Code != 0 {
 			status = out.Code
 		}
-		c.write(status, out.JSON)
-		if s := out.sheet; s != nil && cap(s.b) <= sheetBytesMax {
-			sheets.Put(s)
-		}
+		c.send(status, out.JSON)
+		c.done()
 		return nil
 	case interface{ Status() int }:
 		status = out.Status()
@@ -133,11 +146,11 @@ func (c *Call) answer(out any) error {
 	if err != nil {
 		return err
 	}
-	c.write(status, body)
+	c.send(status, body)
 	return nil
 }
 
-func (c *Call) write(status int, body []byte) {
+func (c *Call) send(status int, body []byte) {
 	if c.status != 0 {
 		status = c.status
 	}

@@ -126,7 +126,7 @@ func (s *Service) transcript(c *Call, in *api.Transcript) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	return render(func(b []byte) []byte { return appendPage(b, page, viewerOf(c, acting), s.cursor(list, next)) }), nil
+	return c.render(func(b []byte) []byte { return appendPage(b, page, viewerOf(c, acting), s.cursor(list, next)) }), nil
 }
 
 // agentConversations is a page of the conversations an agent takes part in.

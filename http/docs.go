@@ -38,7 +38,7 @@ func documentationRoutes(s *Server) []Route {
 	return []Route{
 		raw(fasthttp.MethodGet, "/openapi.json", public, jsonMedia, "This description, OpenAPI 3.1.", func(c *Call, _ *struct{}) error {
 			c.SetHeader(fasthttp.HeaderCacheControl, "no-cache")
-			c.write(fasthttp.StatusOK, s.document)
+			c.send(fasthttp.StatusOK, s.document)
 			return nil
 		}),
 		raw(fasthttp.MethodGet, "/docs", public, pageMedia[".html"], "The description as a page to read and try.", func(c *Call, _ *struct{}) error {

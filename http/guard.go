@@ -126,11 +126,20 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 func (s *Server) begin(ctx *fasthttp.RequestCtx) string {
 	id := s.requestID(ctx.Request.Header.Peek(requestIDHeader))
 	h := &ctx.Response.Header
-	h.Set(requestIDHeader, id)
-	h.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
-	h.Set(fasthttp.HeaderReferrerPolicy, "no-referrer")
+	h.SetCanonical(headerRequestID, []byte(id))
+	h.SetCanonical(headerNoSniff, valueNoSniff)
+	h.SetCanonical(headerReferrer, valueNoReferrer)
 	return id
 }
+
+// What every answer bears, as it stands on the wire.
+var (
+	headerRequestID = []byte("X-Request-Id")
+	headerNoSniff   = []byte(fasthttp.HeaderXContentTypeOptions)
+	valueNoSniff    = []byte("nosniff")
+	headerReferrer  = []byte(fasthttp.HeaderReferrerPolicy)
+	valueNoReferrer = []byte("no-referrer")
+)
 
 const requestIDHeader = "X-Request-ID"
 

@@ -53,7 +53,7 @@ func (s *Service) sendMessage(c *Call, in *api.Send) (Rendered, error) {
 
 // renderPosted answers a send or a reply; a repeat says so.
 func renderPosted(c *Call, p actors.Posted, from *agent.State) Rendered {
-	out := render(func(b []byte) []byte {
+	out := c.render(func(b []byte) []byte {
 		return appendMessage(b, actors.Message{Record: p.Message, Marks: p.Marks}, viewerOf(c, from))
 	})
 	if p.Repeated {
@@ -149,7 +149,7 @@ func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors
 	}
 	e.sender, e.recipient = from.AgentID(), to.AgentID()
 	content.ToOrg = to.Owner()
-	content.Rendered = s.content(c, e, from)
+	content.Rendered = c.write(func(b []byte) []byte { return s.appendContent(b, c, e, from) })
 	return content, nil
 }
 
@@ -328,7 +328,7 @@ func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
 			return Rendered{}, err
 		}
 	}
-	return render(func(b []byte) []byte { return appendMessage(b, m, viewerOf(c, acting)) }), nil
+	return c.render(func(b []byte) []byte { return appendMessage(b, m, viewerOf(c, acting)) }), nil
 }
 
 // carry marks a message as delivered, and read if so, to its recipient.
@@ -396,7 +396,7 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 	if err := s.Node.Mark(c.Context(), in.ID, marks); err != nil {
 		return Rendered{}, err
 	}
-	return render(func(b []byte) []byte {
+	return c.render(func(b []byte) []byte {
 		return appendPage(b, page, viewer{org: c.Caller.Org, agent: in.ID}, s.cursor(list, next))
 	}), nil
 }

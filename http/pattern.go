@@ -92,7 +92,7 @@ func newScan(tree *syntax.Regexp) (*scan, bool) {
 // classRun is a class of ASCII characters that repeats min to max times; max < 0 means
 // without end.
 type classRun struct {
-	class    [256]bool
+	class    [256]uint8 // 1 for what belongs to it
 	min, max int
 }
 
@@ -107,7 +107,14 @@ func (runs classRunList) consume(text string, at int) (end int, ok bool) {
 		if r.max >= 0 {
 			to = min(to, from+r.max)
 		}
-		for at < to && r.class[text[at]] {
+		for row := text[at:to]; len(row) >= 8; row = row[8:] { // payloads are long
+			if r.class[row[0]]&r.class[row[1]]&r.class[row[2]]&r.class[row[3]]&
+				r.class[row[4]]&r.class[row[5]]&r.class[row[6]]&r.class[row[7]] == 0 {
+				break
+			}
+			at += 8
+		}
+		for at < to && r.class[text[at]] != 0 {
 			at++
 		}
 		if at-from < r.min {
@@ -136,7 +143,7 @@ func overlaps(a, b *classRun) bool {
 		return true
 	}
 	for c := range a.class {
-		if a.class[c] && b.class[c] {
+		if a.class[c]&b.class[c] != 0 {
 			return true
 		}
 	}
@@ -165,7 +172,7 @@ func (r *classRun) fill(set *syntax.Regexp) bool {
 	case set.Flags&syntax.FoldCase != 0:
 		return false
 	case set.Op == syntax.OpLiteral && len(set.Rune) == 1 && set.Rune[0] < utf8.RuneSelf:
-		r.class[set.Rune[0]] = true
+		r.class[set.Rune[0]] = 1
 		return true
 	case set.Op == syntax.OpCharClass:
 		for i := 0; i < len(set.Rune); i += 2 {
@@ -173,7 +180,7 @@ func (r *classRun) fill(set *syntax.Regexp) bool {
 				return false
 			}
 			for c := set.Rune[i]; c <= set.Rune[i+1]; c++ {
-				r.class[c] = true
+				r.class[c] = 1
 			}
 		}
 		return true

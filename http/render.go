@@ -35,9 +35,8 @@ type envelope struct {
 	recipient, sender parley.AgentID
 }
 
-// content renders the members of a message that never change.
-func (s *Service) content(c *Call, e *envelope, from *agent.State) []byte {
-	b := make([]byte, 0, len(e.Payload)+len(e.Metadata)+len(e.Attestations)+1024)
+// appendContent renders the members of a message that never change.
+func (s *Service) appendContent(b []byte, c *Call, e *envelope, from *agent.State) []byte {
 	b = appendID(append(b, `"from_agent_id":`...), parley.AnyID(e.sender))
 	b = appendID(append(b, `,"to_agent_id":`...), parley.AnyID(e.recipient))
 	b = appendText(append(b, `,"type":`...), e.Type)

@@ -1,0 +1,219 @@
+package http
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley"
+)
+
+// wire is a connection that counts what a real one would ask of the kernel and
+// allocates nothing itself: what a measurement finds is the server's.
+type wire struct {
+	asked  chan []byte
+	rest   []byte // of what was asked; the reader's own
+	closed chan struct{}
+	once   sync.Once
+	ears   *ears
+	gate   atomic.Pointer[chan struct{}]
+
+	mu     sync.Mutex
+	answer []byte
+}
+
+// ears hear what comes out of one or several wires.
+type ears struct {
+	// streaming: what comes is events, counted and not kept.
+	streaming bool
+	writes    atomic.Int64
+	events    atomic.Int64
+	said      chan struct{}
+}
+
+func newEars(streaming bool) *ears { return &ears{streaming: streaming, said: make(chan struct{}, 1)} }
+
+func newWire(e *ears) *wire {
+	return &wire{asked: make(chan []byte, 1), closed: make(chan struct{}), ears: e, answer: make([]byte, 0, 256<<10)}
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	for len(w.rest) == 0 {
+		select {
+		case w.rest = <-w.asked:
+		case <-w.closed:
+			return 0, io.EOF
+		}
+	}
+	n := copy(p, w.rest)
+	w.rest = w.rest[n:]
+	return n, nil
+}
+
+var messageEvent = []byte("event: message\n")
+
+// Write is one system call of a server on a socket.
+func (w *wire) Write(p []byte) (int, error) {
+	if gate := w.gate.Load(); gate != nil {
+		<-*gate
+	}
+	if w.ears.streaming {
+		w.ears.events.Add(int64(bytes.Count(p, messageEvent)))
+	} else {
+		w.mu.Lock()
+		w.answer = append(w.answer, p...)
+		w.mu.Unlock()
+	}
+	w.ears.writes.Add(1)
+	select {
+	case w.ears.said <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// hold has writes wait until the function it gives is called.
+func (w *wire) hold() (open func()) {
+	gate := make(chan struct{})
+	w.gate.Store(&gate)
+	return func() { w.gate.Store(nil); close(gate) }
+}
+
+func (w *wire) Close() error                     { w.once.Do(func() { close(w.closed) }); return nil }
+func (w *wire) LocalAddr() net.Addr              { return &wireAddress }
+func (w *wire) RemoteAddr() net.Addr             { return &wireAddress }
+func (w *wire) SetDeadline(time.Time) error      { return nil }
+func (w *wire) SetReadDeadline(time.Time) error  { return nil }
+func (w *wire) SetWriteDeadline(time.Time) error { return nil }
+
+var wireAddress = net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+
+// ask sends a request and gives the answer, which the next one overwrites.
+func (w *wire) ask(t testing.TB, request []byte, status int) (body []byte) {
+	w.mu.Lock()
+	w.answer = w.answer[:0]
+	w.mu.Unlock()
+	w.asked <- request
+	for {
+		select {
+		case <-w.ears.said:
+		case <-w.closed:
+			t.Fatal("the server closed the connection")
+		}
+		w.mu.Lock()
+		got, body, whole := wholeAnswer(w.answer)
+		w.mu.Unlock()
+		if !whole {
+			continue
+		}
+		if got != status {
+			t.Fatalf("answered %d: %s", got, body)
+		}
+		return body
+	}
+}
+
+// wholeAnswer reads an answer, if b holds all of it.
+func wholeAnswer(b []byte) (status int, body []byte, whole bool) {
+	head := bytes.Index(b, []byte("\r\n\r\n"))
+	if head < 0 {
+		return 0, nil, false
+	}
+	status, _ = strconv.Atoi(string(b[len("HTTP/1.1 "):][:3]))
+	_, length, _ := bytes.Cut(b[:head+2], []byte("\r\nContent-Length: "))
+	length, _, _ = bytes.Cut(length, []byte("\r\n"))
+	n, err := strconv.Atoi(string(length))
+	body = b[head+4:]
+	return status, body, err == nil && len(body) >= n
+}
+
+// wired is a hall whose connections are wires.
+type wired struct {
+	*hall
+	conns   chan net.Conn
+	bearer  string
+	to      parley.AgentID
+	from    parley.AgentID
+	payload []byte
+}
+
+// wireHall has two agents, from and to.
+func wireHall(t testing.TB, journals int) *wired {
+	ln := &silent{conns: make(chan net.Conn), done: make(chan struct{})}
+	h := &wired{hall: newHall(t, journals, ln, nil), conns: ln.conns, payload: bytes.Repeat([]byte("Q"), 1024)}
+	h.bearer, h.from, h.to = h.token(h.client), h.agent("from"), h.agent("to")
+	return h
+}
+
+func (h *wired) connect() *wire {
+	w := newWire(newEars(false))
+	h.conns <- w
+	return w
+}
+
+// stream opens a stream of an agent and waits until it follows.
+func (h *wired) stream(id parley.AgentID, e *ears) *wire {
+	h.t.Helper()
+	open := h.service.OpenStreams()
+	w := newWire(e)
+	h.conns <- w
+	w.asked <- h.request("GET", "/agents/"+id.String()+"/stream", nil)
+	for until := time.Now().Add(10 * time.Second); h.service.OpenStreams() == open; time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(until) {
+			h.t.Fatal("after ten seconds the stream is not open")
+		}
+	}
+	return w
+}
+
+func (h *wired) request(method, path string, body []byte) []byte {
+	head := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer %s\r\n", method, path, h.bearer)
+	if body != nil {
+		head = fmt.Appendf(head, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	}
+	return append(append(head, "\r\n"...), body...)
+}
+
+// said is what both a message and a reply of 1 KiB say, without a key.
+func (h *wired) said() []byte {
+	return fmt.Appendf(nil, `"type":"svc.v1.dm","encrypted_payload":"%s","encryption_version":"hpke-v1",`+
+		`"metadata":{"trace":"0af7651916cd43dd8448eb211c80319c","priority":5,"tags":["a","b","c"]},"content_type":"application/json"}`, h.payload)
+}
+
+func (h *wired) sendRequest() []byte {
+	return h.request("POST", "/messages", append([]byte(`{"to_handle":"to@hall.hall.example","from_handle":"from@hall.hall.example",`), h.said()...))
+}
+
+// replyRequest answers a message that is sent for it.
+func (h *wired) replyRequest(w *wire) []byte {
+	h.t.Helper()
+	body := w.ask(h.t, h.sendRequest(), 201)
+	id, _, ok := bytes.Cut(body[len(`{"id":"`):], []byte{'"'})
+	if !ok {
+		h.t.Fatalf("no id in %s", body)
+	}
+	return h.request("POST", "/messages/"+string(id)+"/reply", append([]byte{'{'}, h.said()...))
+}
+
+// inboxRequest asks for a page of 20 that is full and delivered already.
+func (h *wired) inboxRequest(w *wire) []byte {
+	h.t.Helper()
+	send := h.sendRequest()
+	for range 40 {
+		w.ask(h.t, send, 201)
+	}
+	page := h.request("GET", "/agents/"+h.to.String()+"/messages?limit=20", nil)
+	if n := bytes.Count(w.ask(h.t, page, 200), []byte(`"status":"delivered"`)); n != 20 {
+		h.t.Fatalf("a page of %d messages", n)
+	}
+	return page
+}
+
+// rendered is a message of 1 KiB as the journal keeps it.
+func (h *wired) rendered() []byte { return h.said()[:len(h.said())-1] }
