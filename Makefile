@@ -28,7 +28,7 @@ LEFT_OUT = printf '\n!! NOT CHECKED: %s\n\n' "$$why" >&2; [ "$(CI)" != true ]
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
 build: ## Build ./parley, one static binary
@@ -136,6 +136,14 @@ bench: build bench-peers ## Measure the published goals with the peers beside us
 	@$(SAY) "bench"
 	./parley bench --goals --verify --beside "$$(ls -d bin/peers/* | paste -sd,)"
 
+# The published goals speak of 1,000,000 agents and 10,000,000 messages. That takes
+# hours and 30 GiB of disk; --dir names the disk:
+#   ./parley bench growth --agents 1000000 --messages 10000000 --rest 150s --verify --dir DIR
+.PHONY: bench-growth
+bench-growth: build ## Measure scaling curves up to 100,000 agents and 1,000,000 messages
+	@$(SAY) "bench growth"
+	./parley bench growth --agents 100000 --messages 1000000 --verify
+
 # Each peer is a module of its own with pinned versions: nothing of it reaches
 # the product's go.mod. A peer that cannot be built or run here is left out aloud.
 PEERS := floor postgres jetstream
@@ -164,6 +172,29 @@ bench-postgres:
 	fi; \
 	compgen -G '$(POSTGRES)' >/dev/null || \
 		{ why="PostgreSQL is not installed (apt-get install postgresql): the comparison with it is left out"; $(LEFT_OUT); }
+
+# One core count, so that names agree between machines, and a fixed number of
+# iterations, so that what grows with them does too.
+MICRO := $(GO) test -run '^$$' -bench '^Benchmark(Request|Push|Apply)$$|^BenchmarkAppend$$/^hot$$' \
+	-benchtime 1000x -count 6 -cpu 2 -benchmem ./http ./persistence
+BASELINE := docs/bench-micro.txt
+
+bin/bench-micro.txt: FORCE
+	@$(SAY) "micro benchmarks (about a minute)"
+	@mkdir -p bin
+	$(MICRO) >$@ || { cat $@ >&2; exit 1; }
+
+.PHONY: FORCE
+FORCE:
+
+.PHONY: bench-micro
+bench-micro: bin/bench-micro.txt ## Compare the cost of single operations with the stored baseline
+	$(TOOL) benchstat -ignore cpu before=$(BASELINE) now=$<
+	@echo "B/op, allocs/op and writes/op can be compared between machines, sec/op cannot."
+
+.PHONY: bench-micro-baseline
+bench-micro-baseline: bin/bench-micro.txt ## Make today's cost of single operations the baseline
+	grep -E '^(goos|goarch|pkg|cpu|Benchmark)' $< >$(BASELINE)
 
 .PHONY: clean
 clean: ## Remove what was built; data directories stay

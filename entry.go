@@ -254,6 +254,9 @@ type Entry struct {
 	// Handled are in-tray rows that this turn has dealt with.
 	Handled []uint64
 	At      time.Time
+	// Applied, if set, is called once the entry, not refused, is visible to views,
+	// before it is durable. It must not block.
+	Applied func()
 	// Release is called once, when the entry is on stable storage and has taken
 	// effect wherever it was addressed (or that is late: then the effect
 	// follows), or with the reason why it was refused. Entries that stay at home

@@ -114,18 +114,21 @@ func (e *entity[S, C, E]) Receive(ctx actor.Context) {
 }
 
 // activate passes an empty entry through the journal and opens the mailbox when
-// it comes out: everything that former incarnations said is then in its rows.
+// it is applied: everything that former incarnations said is then in its rows.
+// What is answered from them rests on the entry, and so on all before it.
 func (e *entity[S, C, E]) activate() {
 	e.epoch = e.engine.journal.NextEpoch()
+	tk := &ticket{}
+	e.last = tk
 	e.engine.journal.Append(&parley.Entry{
 		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Activate: true,
-		At: e.engine.clock(),
+		At:      e.engine.clock(),
+		Applied: e.handle.mailbox.open,
 		Release: func(err error) {
 			if err != nil {
 				e.engine.drop(e.handle, parley.ErrOverloaded)
-				return
 			}
-			e.handle.mailbox.open()
+			tk.release(err)
 		},
 	})
 }

@@ -39,8 +39,9 @@ type View interface {
 	Durable(context.Context) error
 	State(parley.Stream) (seq uint64, state []byte, err error)
 	Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error
-	Message(reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error)
-	Marks(reader parley.Slot, id parley.MessageID) (parley.Marks, error)
+	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
+	Marks(parley.Mark) (parley.Marks, error)
+	FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m parley.Marks)) error
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
 	FeedBefore(agent parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error
 	Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error
@@ -54,6 +55,9 @@ type View interface {
 type Subscription interface {
 	// Next gives the entries that follow, at most limit; none: not yet.
 	Next(limit int) ([]parley.FeedEntry, error)
+	// Live gives what Next would as far as that does not wait for the disk;
+	// behind: Next has to.
+	Live(limit int) (entries []parley.FeedEntry, behind bool)
 	Position() uint64
 	Close()
 }

@@ -25,11 +25,21 @@ func (n *Node) Message(ctx context.Context, id parley.MessageID) (Message, error
 
 // MessageFor reads one message as the home of reader has it: a recipient's has
 // its position and its marks at once. Position is 0 while it is on its way.
-func (n *Node) MessageFor(ctx context.Context, reader parley.Slot, id parley.MessageID) (m Message, err error) {
+func (n *Node) MessageFor(ctx context.Context, reader parley.Slot, id parley.MessageID) (Message, error) {
+	return n.message(ctx, reader, id, readMessage)
+}
+
+// UnmarkedFor is MessageFor without the marks, for those who do not ask what has
+// become of the message.
+func (n *Node) UnmarkedFor(ctx context.Context, reader parley.Slot, id parley.MessageID) (Message, error) {
+	return n.message(ctx, reader, id, readRecord)
+}
+
+func (n *Node) message(ctx context.Context, reader parley.Slot, id parley.MessageID, read func(View, parley.Slot, parley.MessageID) (Message, error)) (m Message, err error) {
 	err = n.view(ctx, func(v View) error {
-		m, err = readMessage(v, reader, id)
+		m, err = read(v, reader, id)
 		if errors.Is(err, parley.ErrNotFound) && reader != id.Slot() { // still on its way there
-			m, err = readMessage(v, id.Slot(), id)
+			m, err = read(v, id.Slot(), id)
 			m.Position = 0
 		}
 		return err
@@ -37,20 +47,46 @@ func (n *Node) MessageFor(ctx context.Context, reader parley.Slot, id parley.Mes
 	return m, err
 }
 
+// readMessage reads a message with its marks.
 func readMessage(v View, reader parley.Slot, id parley.MessageID) (Message, error) {
-	data, position, err := v.Message(reader, id)
-	if err == nil && data == nil {
+	m, err := readRecord(v, reader, id)
+	if err != nil {
+		return m, err
+	}
+	of := parley.Mark{Message: id}
+	if m.Position != 0 {
+		of.Recipient, of.Position = m.Record.Recipient(), m.Position
+	}
+	m.Marks, err = v.Marks(of)
+	return m, err
+}
+
+// readRecord reads a message without its marks.
+func readRecord(v View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
+	m.Position, err = v.Message(reader, id, func(record []byte) error {
+		m.Record = &Record{}
+		return m.Record.UnmarshalVT(record)
+	})
+	if err == nil && m.Record == nil {
 		err = parley.ErrNotFound
 	}
-	if err != nil {
-		return Message{}, err
-	}
-	m := Message{Record: &Record{}, Position: position}
-	if err := m.Record.UnmarshalVT(data); err != nil {
-		return Message{}, err
-	}
-	m.Marks, err = v.Marks(reader, id)
 	return m, err
+}
+
+// readMarks completes a page of an agent's feed, newest first.
+func readMarks(v View, agent parley.AgentID, page []Message) error {
+	if len(page) == 0 {
+		return nil
+	}
+	i := len(page) - 1
+	return v.FeedMarks(agent, page[i].Position, page[0].Position, func(position uint64, marks parley.Marks) {
+		for i > 0 && page[i].Position < position {
+			i--
+		}
+		if page[i].Position == position {
+			page[i].Marks = marks
+		}
+	})
 }
 
 // scanMax bounds the rows that a filtered page may look through.
@@ -75,7 +111,7 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 			if only != "" && !bytes.Equal(e.Note, note) {
 				return true
 			}
-			m, err := readMessage(v, agent.Slot(), parley.MessageID(e.Ref))
+			m, err := readRecord(v, agent.Slot(), parley.MessageID(e.Ref))
 			if err != nil {
 				bad = err
 				return false
@@ -88,6 +124,9 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 		})
 		if scan == nil {
 			scan = bad
+		}
+		if scan == nil {
+			scan = readMarks(v, agent, page)
 		}
 		return scan
 	})

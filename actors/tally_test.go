@@ -106,6 +106,9 @@ func (l *ledger) Append(e *parley.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := l.apply(e, l.stream(e.Stream))
+	if e.Applied != nil && err == nil {
+		e.Applied()
+	}
 	if e.Release == nil {
 		return
 	}

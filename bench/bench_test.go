@@ -245,11 +245,17 @@ func TestLadderLeavesItsRungs(t *testing.T) {
 		t.Fatal(err)
 	}
 	best := 0.0
+	if len(out.Ladders) != 1 || out.Ladders[0].Target != "a" || out.Ladders[0].BoundMs != 10_000 || out.Ladders[0].Scenario != scenario.Send {
+		t.Fatalf("ladders: %+v", out.Ladders)
+	}
 	for _, run := range out.Runs {
 		if run.Rate <= 0 || run.Scenario != scenario.Send || run.Figures["ladder_best_per_second"] <= 0 {
 			t.Errorf("%+v", run)
 		}
 		best = run.Figures["ladder_best_per_second"]
+		if best != out.Ladders[0].Rate {
+			t.Errorf("the ladder found %v, its runs say %v", out.Ladders[0].Rate, best)
+		}
 	}
 	if len(out.Runs) == 0 || !strings.Contains(said.String(), fmt.Sprintf("is %.0f/s", best)) {
 		t.Errorf("%d rungs; it says %s", len(out.Runs), said)

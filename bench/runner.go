@@ -355,6 +355,12 @@ func (r *runner) ladder(ctx context.Context, s *side, clients int) error {
 		}
 		r.Live.Note(fmt.Sprintf("%s: %.0f/s: p99 %.2f ms: %s", s.host.Name(), rung.Rate, run.Latency.P99, verdict))
 	}
+	if err != nil {
+		return err
+	}
+	r.out.Ladders = append(r.out.Ladders, result.Ladder{
+		Target: s.host.Name(), Scenario: scenario.Send, Clients: clients, BoundMs: r.Bound.Seconds() * 1e3, Rate: best,
+	})
 	r.Live.Note(fmt.Sprintf("%s: the highest rate whose p99 stays within %v is %.0f/s (closed loop: %.0f/s)", s.host.Name(), r.Bound, best, climb.Capacity))
-	return err
+	return nil
 }

@@ -224,8 +224,8 @@ func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
 			return Rendered{}, err
 		}
 	}
-	original, err := s.readable(c, in.ID)
-	if err != nil {
+	original, err := s.Node.UnmarkedFor(c.Context(), in.ID.Slot(), in.ID)
+	if original, err = readable(c, original, err); err != nil {
 		return Rendered{}, err
 	}
 	from, to, err := s.ends(c, original.Record, named)
@@ -246,7 +246,7 @@ func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
 	if request.From == original.Record.Recipient() {
 		mine := original
 		if mine.Position == 0 { // the replier lives in another home than the conversation
-			if mine, err = s.Node.MessageFor(c.Context(), request.From.Slot(), in.ID); err != nil {
+			if mine, err = s.Node.UnmarkedFor(c.Context(), request.From.Slot(), in.ID); err != nil {
 				return Rendered{}, err
 			}
 		}
@@ -290,9 +290,9 @@ func (s *Service) ends(c *Call, r *actors.Record, named *agent.State) (from, to 
 	return from, to, err
 }
 
-// readable is a message of which the caller's organization owns an end.
-func (s *Service) readable(c *Call, id parley.MessageID) (actors.Message, error) {
-	m, err := s.Node.Message(c.Context(), id)
+// readable judges a message that was read: the caller's organization must own
+// an end of it.
+func readable(c *Call, m actors.Message, err error) (actors.Message, error) {
 	switch {
 	case errors.Is(err, parley.ErrNotFound):
 		return m, errUnknownMessage
@@ -314,8 +314,8 @@ func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
 			return Rendered{}, err
 		}
 	}
-	m, err := s.readable(c, in.ID)
-	if err != nil {
+	m, err := s.Node.Message(c.Context(), in.ID)
+	if m, err = readable(c, m, err); err != nil {
 		return Rendered{}, err
 	}
 	r := m.Record

@@ -133,7 +133,6 @@ func New(o Options) (*Server, error) {
 		DisablePreParseMultipartForm: true,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
-		KeepHijackedConns:            true,
 		CloseOnShutdown:              true,
 		SecureErrorLogMessage:        true,
 		Logger:                       engineLog{o.Logger},
@@ -318,7 +317,7 @@ func (s *Server) options(ctx *fasthttp.RequestCtx) {
 }
 
 // Serve accepts connections until Shutdown.
-func (s *Server) Serve(ln net.Listener) error { return s.engine.Serve(ln) }
+func (s *Server) Serve(ln net.Listener) error { return s.engine.Serve(lines{ln}) }
 
 // OnDrain registers what ends long-lived connections. It runs once, when the
 // server begins to stop; at once, if it has begun.

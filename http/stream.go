@@ -1,11 +1,10 @@
 package http
 
 import (
-	"context"
-	"errors"
 	"net"
 	"runtime/debug"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"parley"
@@ -13,14 +12,9 @@ import (
 	"parley/http/api"
 )
 
-const (
-	// streamWriteWait is how long a reader may take nothing before it is cut
-	// off; it resumes by id.
-	streamWriteWait = 5 * time.Second
-	// streamBatch and streamBuffer bound what is gathered into one write.
-	streamBatch  = 64
-	streamBuffer = 64 << 10
-)
+// streamWriteWait is how long a reader may take nothing before it is cut off; it
+// resumes by id.
+const streamWriteWait = 5 * time.Second
 
 // streamAgent takes a connection over and writes an agent's feed to it.
 // // spec: Agent stream (GET /agents/{id}/stream, Bearer)
@@ -37,11 +31,12 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 		return err
 	}
 	limit := s.Quotas.limit(c.Caller.Tier, quotaStreams)
-	if used, ok := s.streams.take(in.ID, limit); !ok {
+	audience, used := s.streams.take(in.ID, limit)
+	if audience == nil {
 		return actors.ErrQuotaExceeded.With("quota", quotaStreams).With("limit", *limit).With("used", used).With("resets_at", nil)
 	}
 	st := &agentStream{
-		streams: s.streams, agent: in.ID, caller: c.Caller,
+		streams: s.streams, agent: in.ID, caller: c.Caller, audience: audience,
 	}
 	if start.OnlyUnseen {
 		st.unseenUpTo = s.Node.Edge(in.ID)
@@ -79,23 +74,27 @@ func openingOf(requestID string, start actors.Start) []byte {
 }
 
 // agentStream is one connection. An idle one costs this struct, a subscription
-// and the small stack of its reader; a writer lives only while there is
-// something to write.
+// and the small stack of its reader.
 type agentStream struct {
 	streams    *streams
+	audience   *audience
 	agent      parley.AgentID
 	caller     Caller
 	conn       net.Conn
+	socket     syscall.RawConn // nil where conn is not the kernel's
 	feed       actors.Subscription
 	unseenUpTo uint64
 
 	pumping atomic.Int32
+	next    *agentStream // that is to be pumped; under the mu of pumps
 	ended   atomic.Bool
 	beat    atomic.Bool
 	// active is when something was last written, in the wheel's seconds.
 	active atomic.Int64
-	beats  int // consecutive; the pump's own
-	sink   [16]byte
+	// What follows is for whoever pumps.
+	beats int   // consecutive
+	late  *late // is to be written before anything else
+	sink  [16]byte
 }
 
 const (
@@ -107,18 +106,18 @@ const (
 // open writes the opening and begins to follow. It runs in the engine's hijack
 // goroutine, which ends with it.
 func (st *agentStream) open(conn net.Conn, opening []byte, after uint64) {
-	if raw, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
-		conn = raw.UnsafeConn()
-	}
-	st.conn = conn
+	st.conn = takeOver(conn)
 	defer st.contain()
-	_ = conn.SetDeadline(time.Time{})
-	if st.write(opening) != nil {
+	_ = st.conn.SetDeadline(time.Time{})
+	if kernel, ok := st.conn.(syscall.Conn); ok {
+		st.socket, _ = kernel.SyscallConn() // else it is written to as to any other
+	}
+	if st.await(opening) != nil {
 		st.end()
 		return
 	}
 	st.touch()
-	// Who wakes it before it is whole has the pump, once started, run again.
+	// Who wakes it before it is whole has it pumped once more.
 	st.pumping.Store(pumpRunning)
 	st.feed = st.streams.service.Node.Follow(st.agent, after, st.wake)
 	if !st.streams.add(st) {
@@ -126,7 +125,7 @@ func (st *agentStream) open(conn net.Conn, opening []byte, after uint64) {
 		return
 	}
 	go st.read()
-	go st.pump()
+	st.streams.pumps.add(st)
 }
 
 // read notices that the client has gone, at once. What it sends is ignored.
@@ -139,31 +138,16 @@ func (st *agentStream) read() {
 	}
 }
 
-// wake has the pump run, once more if it is running already.
+// wake has the stream pumped, once more if it is being pumped already.
 func (st *agentStream) wake() {
 	for {
 		switch {
 		case st.pumping.CompareAndSwap(pumpIdle, pumpRunning):
-			go st.pump()
+			st.streams.pumps.add(st)
 			return
 		case st.pumping.CompareAndSwap(pumpRunning, pumpAgain), st.pumping.Load() == pumpAgain:
 			return
 		}
-	}
-}
-
-// pump writes until there is nothing left to write.
-func (st *agentStream) pump() {
-	defer st.contain()
-	for {
-		if err := st.drain(); err != nil {
-			st.end()
-			return // pumping stays set: nobody starts another
-		}
-		if st.pumping.CompareAndSwap(pumpRunning, pumpIdle) {
-			return
-		}
-		st.pumping.Store(pumpRunning)
 	}
 }
 
@@ -175,111 +159,15 @@ func (st *agentStream) contain() {
 	}
 }
 
-// drain writes what the feed has, and a heartbeat where one is due.
-func (st *agentStream) drain() error {
-	for {
-		if st.ended.Load() {
-			return net.ErrClosed
-		}
-		entries, err := st.feed.Next(streamBatch)
-		if err != nil {
-			return err
-		}
-		if len(entries) == 0 {
-			return st.heartbeat()
-		}
-		if err := st.send(entries); err != nil {
-			return err
-		}
-	}
-}
-
-// gathering is what goes out in one write.
-type gathering struct {
-	bytes   []byte
-	carried []parley.Mark
-}
-
-// send writes entries and notes the messages among them as carried once they
-// are out.
-func (st *agentStream) send(entries []parley.FeedEntry) error {
-	var g gathering
-	err := st.streams.service.Node.Entries(context.Background(), st.agent, entries, func(e parley.FeedEntry, m actors.Message) error {
-		st.gather(&g, e, m)
-		if len(g.bytes) < streamBuffer {
-			return nil
-		}
-		return st.flush(&g)
-	})
-	if err != nil {
-		return err
-	}
-	return st.flush(&g)
-}
-
-// gather renders one entry of the feed.
-func (st *agentStream) gather(g *gathering, e parley.FeedEntry, m actors.Message) {
-	switch e.Kind {
-	case parley.StatusEntry:
-		g.bytes = appendID(append(g.bytes, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
-		g.bytes = appendText(append(g.bytes, `,"status":`...), string(e.Note))
-		g.bytes = append(g.bytes, "}\n\n"...)
-	case parley.MessageEntry:
-		if m.Marks.Delivered != 0 && e.Position <= st.unseenUpTo {
-			return // carried before this stream began
-		}
-		if m.Marks.Delivered == 0 {
-			g.carried = append(g.carried, parley.Mark{
-				Recipient: st.agent, Message: m.Record.MessageID(), Position: e.Position,
-			})
-		}
-		g.bytes, _ = m.Record.MessageID().AppendText(append(g.bytes, "id: "...))
-		g.bytes = append(g.bytes, "\nevent: message\ndata: "...)
-		g.bytes = appendMessage(g.bytes, m, viewer{org: st.caller.Org, agent: st.agent})
-		g.bytes = append(g.bytes, "\n\n"...)
-	}
-}
-
-// flush writes what is gathered; only what is written counts as carried.
-func (st *agentStream) flush(g *gathering) error {
-	if len(g.bytes) == 0 {
-		return nil
-	}
-	if err := st.write(g.bytes); err != nil {
-		return err
-	}
-	at := st.streams.service.Clock().UnixMilli()
-	for _, m := range g.carried {
-		m.Marks.Delivered = at
-		st.streams.service.Node.MarkSoon(m)
-	}
-	st.touch()
-	g.bytes, g.carried, st.beats = g.bytes[:0], g.carried[:0], 0
-	return nil
-}
-
-// heartbeat writes one if it is due; the last of a row ends the stream.
-func (st *agentStream) heartbeat() error {
-	if !st.beat.Swap(false) {
-		return nil
-	}
-	b := appendTime([]byte("event: heartbeat\ndata: {\"timestamp\":"), st.streams.service.Clock())
-	if err := st.write(append(b, "}\n\n"...)); err != nil {
-		return err
-	}
-	st.touch()
-	if st.beats++; st.beats >= parley.HeartbeatsBeforeClose {
-		return errors.New("idle")
-	}
-	return nil
-}
-
-func (st *agentStream) write(b []byte) error {
+// await writes all of b, and waits for the reader if it must.
+func (st *agentStream) await(b []byte) error {
 	if err := st.conn.SetWriteDeadline(st.streams.service.Clock().Add(streamWriteWait)); err != nil {
 		return err
 	}
-	_, err := st.conn.Write(b)
-	return err
+	if _, err := st.conn.Write(b); err != nil {
+		return err
+	}
+	return st.conn.SetWriteDeadline(time.Time{})
 }
 
 func (st *agentStream) touch() { st.active.Store(st.streams.second()) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"parley"
@@ -15,12 +16,17 @@ type streams struct {
 	began   time.Time
 	mu      sync.Mutex
 	open    map[*agentStream]struct{}
-	counts  map[parley.AgentID]int
+	heard   map[parley.AgentID]*audience
+	pumps   pumps
+	shelf   shelf
 	wheel   [wheelSlots]map[*agentStream]struct{}
 	closed  bool
 	stop    chan struct{}
 	once    sync.Once
 }
+
+// audience is all streams of one agent.
+type audience struct{ size atomic.Int32 } // changed under mu
 
 // wheelSlots is more seconds than a heartbeat is away.
 const wheelSlots = 32
@@ -28,21 +34,24 @@ const wheelSlots = 32
 const heartbeatSeconds = int64(parley.HeartbeatEvery / time.Second)
 
 func newStreams(s *Service) *streams {
-	return &streams{service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, counts: map[parley.AgentID]int{}, stop: make(chan struct{})}
+	return &streams{service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, heard: map[parley.AgentID]*audience{}, stop: make(chan struct{})}
 }
 
 // second is the wheel's time. It follows the monotonic clock: a correction of the
 // wall clock neither stops the wheel nor spins it.
 func (r *streams) second() int64 { return int64(r.service.Clock().Sub(r.began) / time.Second) }
 
-// add registers a stream and starts the wheel with the first.
+// add registers a stream and starts wheel and pumps with the first.
 func (r *streams) add(st *agentStream) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return false
 	}
-	r.once.Do(func() { go r.turn() })
+	r.once.Do(func() {
+		r.pumps.start()
+		go r.turn()
+	})
 	r.open[st] = struct{}{}
 	r.schedule(st, st.active.Load()+heartbeatSeconds)
 	return true
@@ -59,8 +68,8 @@ func (r *streams) schedule(st *agentStream, due int64) {
 func (r *streams) remove(st *agentStream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.counts[st.agent]--; r.counts[st.agent] <= 0 {
-		delete(r.counts, st.agent)
+	if st.audience.size.Add(-1) == 0 {
+		delete(r.heard, st.agent)
 	}
 	delete(r.open, st)
 	for i := range r.wheel {
@@ -79,6 +88,7 @@ func (r *streams) turn() {
 			return
 		case <-tick.C:
 		}
+		r.shelf.clear()
 		now := r.second()
 		for last = max(last, now-wheelSlots); last < now; {
 			last++
@@ -137,17 +147,22 @@ func (r *streams) permitted(st *agentStream) bool {
 	return o.Credential(st.caller.ClientID).Live()
 }
 
-// take counts one more stream of an agent, unless it has as many as it may. The
+// take counts one more stream of an agent, nil if it has as many as it may. The
 // end of the stream gives it back.
-func (r *streams) take(agent parley.AgentID, limit *int) (used int, ok bool) {
+func (r *streams) take(agent parley.AgentID, limit *int) (a *audience, used int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	used = r.counts[agent]
-	if limit != nil && used >= *limit {
-		return used, false
+	a = r.heard[agent]
+	if a == nil {
+		a = &audience{}
 	}
-	r.counts[agent]++
-	return used, true
+	used = int(a.size.Load())
+	if limit != nil && used >= *limit {
+		return nil, used
+	}
+	r.heard[agent] = a
+	a.size.Add(1)
+	return a, used
 }
 
 // endIf ends the streams that may not go on, at once. Those that other nodes
@@ -177,6 +192,7 @@ func (r *streams) close() {
 	close(r.stop)
 	r.mu.Unlock()
 	r.endIf(func(*agentStream) bool { return true })
+	r.pumps.close()
 }
 
 // OpenStreams is the number of open streams.

@@ -35,6 +35,8 @@ type ears struct {
 	writes    atomic.Int64
 	events    atomic.Int64
 	said      chan struct{}
+	// careless, if set, handles what is written like a server that wastes memory.
+	careless func([]byte)
 }
 
 func newEars(streaming bool) *ears { return &ears{streaming: streaming, said: make(chan struct{}, 1)} }
@@ -70,6 +72,9 @@ func (w *wire) Write(p []byte) (int, error) {
 		w.answer = append(w.answer, p...)
 		w.mu.Unlock()
 	}
+	if w.ears.careless != nil {
+		w.ears.careless(p)
+	}
 	w.ears.writes.Add(1)
 	select {
 	case w.ears.said <- struct{}{}:
@@ -93,6 +98,27 @@ func (w *wire) SetReadDeadline(time.Time) error  { return nil }
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
 var wireAddress = net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+
+// apart is a connection of a server that writes out each piece alone that ends
+// with a mark.
+type apart struct {
+	*wire
+	mark string
+}
+
+func (a apart) Write(p []byte) (int, error) {
+	for piece := range bytes.SplitAfterSeq(p, []byte(a.mark)) {
+		if len(piece) == 0 {
+			continue
+		}
+		if _, err := a.wire.Write(piece); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func undressed(w *wire) net.Conn { return w }
 
 // ask sends a request and gives the answer, which the next one overwrites.
 func (w *wire) ask(t testing.TB, request []byte, status int) (body []byte) {
@@ -151,25 +177,18 @@ func wireHall(t testing.TB, journals int) *wired {
 	return h
 }
 
-func (h *wired) connect() *wire {
-	w := newWire(newEars(false))
-	h.conns <- w
-	return w
-}
-
-// stream opens a stream of an agent and waits until it follows.
-func (h *wired) stream(id parley.AgentID, e *ears) *wire {
+// stream opens a stream of the recipient on w, as the server sees it through
+// conn, and waits until it follows.
+func (h *wired) stream(w *wire, conn net.Conn) {
 	h.t.Helper()
 	open := h.service.OpenStreams()
-	w := newWire(e)
-	h.conns <- w
-	w.asked <- h.request("GET", "/agents/"+id.String()+"/stream", nil)
+	h.conns <- conn
+	w.asked <- h.request("GET", "/agents/"+h.to.String()+"/stream", nil)
 	for until := time.Now().Add(10 * time.Second); h.service.OpenStreams() == open; time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(until) {
 			h.t.Fatal("after ten seconds the stream is not open")
 		}
 	}
-	return w
 }
 
 func (h *wired) request(method, path string, body []byte) []byte {

@@ -52,7 +52,7 @@ func (a *application) check(e *parley.Entry) (refusal, err error) {
 	case e.Activate && known && have.epoch > e.Epoch:
 		return parley.ErrStale, nil
 	case e.Activate || e.Stream.Zero():
-	case !known || have.epoch != e.Epoch || have.seq != e.Expect:
+	case !known || have.epoch != e.Epoch || !have.unknown && have.seq != e.Expect:
 		return parley.ErrStale, nil
 	}
 	for i, w := range e.Words {
@@ -69,7 +69,8 @@ func (a *application) check(e *parley.Entry) (refusal, err error) {
 		}
 	}
 	if e.Activate {
-		return nil, a.activate(e)
+		// A reborn stream keeps the sequence its predecessor reached.
+		a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: have.seq, unknown: !known || have.unknown}
 	}
 	return nil, nil
 }
@@ -82,19 +83,9 @@ func begins(s parley.Stream) func(parley.Word) bool {
 	}
 }
 
-// activate makes e's epoch the one that speaks for its stream. A reborn stream
-// keeps the sequence its predecessor reached, also where that is not committed yet.
-func (a *application) activate(e *parley.Entry) error {
-	seq, err := a.length(e.Stream)
-	if err == nil {
-		a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: seq}
-	}
-	return err
-}
-
 // length is the number of events of a stream, this batch included.
 func (a *application) length(s parley.Stream) (uint64, error) {
-	if have, ok := a.j.activations[s]; ok {
+	if have, ok := a.j.activations[s]; ok && !have.unknown {
 		return have.seq, nil
 	}
 	if n, ok := a.lengths[s]; ok {
@@ -159,7 +150,9 @@ func (a *application) write(it *item) error {
 		a.counts[string(quotaKey(a.j.number, c.Org, c.Day))] += uint64(c.N)
 	}
 	if e.Retire {
-		a.remember(e.Stream, a.j.activations[e.Stream].seq)
+		if have := a.j.activations[e.Stream]; !have.unknown {
+			a.remember(e.Stream, have.seq)
+		}
 		delete(a.j.activations, e.Stream)
 	}
 	return nil
@@ -178,10 +171,13 @@ func (a *application) next() uint64 {
 }
 
 func (a *application) writeStream(e *parley.Entry, at int64) error {
-	if e.Stream.Zero() {
+	if e.Stream.Zero() || e.Activate {
 		return nil
 	}
 	have := a.j.activations[e.Stream]
+	if have.unknown {
+		have.seq, have.unknown = e.Expect, false
+	}
 	if err := a.writeFacts(e.Stream, have.seq, e.Facts, e.State, at); err != nil {
 		return err
 	}
@@ -304,11 +300,7 @@ func (a *application) writeRecord(slot parley.Slot, r parley.Record, position ui
 
 // mark merges marks and strikes the message from what its recipient has not seen.
 func (a *application) mark(w parley.Mark) error {
-	slot := w.Message.Slot()
-	if !w.Recipient.Zero() {
-		slot = a.j.store.residence(w.Recipient.Slot(), w.Message)
-	}
-	if err := a.batch.Merge(residentKey(markFamily, slot, w.Message), encodeMarks(w.Marks), nil); err != nil {
+	if err := a.batch.Merge(markKey(w), encodeMarks(w.Marks), nil); err != nil {
 		return err
 	}
 	if w.Recipient.Zero() {
@@ -326,7 +318,7 @@ func (a *application) bear(it *item, w parley.Bear, at int64) error {
 		}
 	}
 	if have, ok := a.j.activations[w.Stream]; ok {
-		have.seq = uint64(len(w.Facts))
+		have.seq, have.unknown = uint64(len(w.Facts)), false
 		a.j.activations[w.Stream] = have
 	}
 	a.remember(w.Stream, uint64(len(w.Facts)))

@@ -137,11 +137,11 @@ func (s *sight) seeFeed(agent parley.AgentID) {
 		}
 		arrival = e.At
 		id := parley.MessageID(e.Ref)
-		record, position, err := s.view.Message(agent.Slot(), id)
+		record, position, err := recordOf(s.view, agent.Slot(), id)
 		if err != nil || len(record) < 8 || number(record) != number(e.Note) || position != e.Position {
 			s.fault("entry %d: record of %d bytes at %d (%v)", e.Position, len(record), position, err)
 		}
-		marks, err := s.view.Marks(agent.Slot(), id)
+		marks, err := s.view.Marks(parley.Mark{Recipient: agent, Position: e.Position})
 		if _, waits := unseen[e.Position]; waits == (marks.Delivered != 0) || err != nil {
 			s.fault("entry %d: unseen %v with marks %v (%v)", e.Position, waits, marks, err)
 		}
@@ -169,7 +169,7 @@ func (s *sight) judge(d *deed) {
 	}
 	if !d.message.Zero() {
 		s.expect(d, "the feed entry", done, s.store.home(d.agent.Slot()) == home, s.refs[parley.AnyID(d.message)])
-		record, _, err := s.view.Message(d.message.Slot(), d.message)
+		record, _, err := recordOf(s.view, d.message.Slot(), d.message)
 		s.expect(d, "the record", done, true, count(err == nil && len(record) > 8 && number(record) == d.number))
 	}
 	if !d.tell.Zero() {
@@ -206,6 +206,15 @@ func (s *sight) expect(d *deed, part string, done, near bool, n int) {
 	s.fault("deed %d (done %v): %s is there %d times, near %v, settled %v", d.number, done, part, n, near, s.settled)
 }
 
+// recordOf copies what reader has of a message.
+func recordOf(v *View, reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
+	position, err = v.Message(reader, id, func(b []byte) error {
+		record = append([]byte{}, b...)
+		return nil
+	})
+	return record, position, err
+}
+
 // keepsPromise demands that what a client was told is there.
 func (s *sight) keepsPromise(c claim) {
 	if c.told {
@@ -220,12 +229,12 @@ func (s *sight) keepsPromise(c claim) {
 	if c.message.Zero() {
 		return
 	}
-	readers := []parley.Slot{c.agent.Slot()}
-	if s.settled {
-		readers = append(readers, c.message.Slot())
+	of := []parley.Mark{{Recipient: c.agent, Position: c.entry.Position}}
+	if s.settled && !s.store.SameHome(c.agent.Slot(), c.message.Slot()) {
+		of = append(of, parley.Mark{Message: c.message})
 	}
-	for _, reader := range readers {
-		if marks, err := s.view.Marks(reader, c.message); err != nil || marks.Delivered != 1000 {
+	for _, m := range of {
+		if marks, err := s.view.Marks(m); err != nil || marks.Delivered != 1000 {
 			s.fault("lost: marks of message at %d are %v (%v)", c.entry.Position, marks, err)
 		}
 	}

@@ -378,7 +378,7 @@ func TestParcelsAreAppliedOnce(t *testing.T) {
 // TestOfferKnowsWhatRowsHold: an entry that was durable when the subscription
 // began is read from rows and must not come live too.
 func TestOfferKnowsWhatRowsHold(t *testing.T) {
-	sub := &Subscription{position: 2, backlog: 5}
+	sub := &Subscription{position: 2, backlog: 5, notify: func() {}}
 	for position := uint64(3); position <= 7; position++ {
 		sub.offer(parley.FeedEntry{Position: position})
 	}

@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"slices"
 	"sync"
 
 	"parley"
@@ -13,21 +14,38 @@ const hubShards = 64
 // rows again instead. Nothing is lost by that: the rows are the truth.
 const subscriptionRing = 64
 
+// publishedInline is how many subscribers the acker itself tells. More are told
+// by a goroutine of their own: whoever waits for the acker must not wait for a
+// crowd that is nothing to do with it.
+const publishedInline = 32
+
 // hub passes durable feed entries on to those who follow a feed.
-type hub struct {
-	shards [hubShards]struct {
-		mu     sync.Mutex
-		topics map[parley.AgentID]map[*Subscription]struct{}
-	}
+type hub struct{ shards [hubShards]hubShard }
+
+type hubShard struct {
+	mu     sync.Mutex
+	topics map[parley.AgentID]*topic
+}
+
+// topic is who follows one agent's feed.
+//
+// Invariant, under the shard's mu: while spreading, entries reach subscribers
+// through pending only; so they reach each of them in order.
+type topic struct {
+	subs      []*Subscription
+	pending   []parley.FeedEntry
+	spreading bool
 }
 
 func newHub() *hub {
 	h := &hub{}
 	for i := range h.shards {
-		h.shards[i].topics = map[parley.AgentID]map[*Subscription]struct{}{}
+		h.shards[i].topics = map[parley.AgentID]*topic{}
 	}
 	return h
 }
+
+func (h *hub) shard(agent parley.AgentID) *hubShard { return &h.shards[uint(agent[15])%hubShards] }
 
 // Subscription follows one agent's feed from a position on: every entry once,
 // in order.
@@ -38,76 +56,150 @@ type Subscription struct {
 	store  *Store
 	agent  parley.AgentID
 	notify func()
+	place  int // in the topic's subs; under the shard's mu
 
 	mu       sync.Mutex
+	closed   bool
 	position uint64 // of the last entry given
 	backlog  uint64
 	live     []parley.FeedEntry
 }
 
 // Subscribe follows agent's feed beyond the position after. notify is called,
-// under a lock and from the acker, when there may be something new: it must not
-// block and must not call back.
+// under a lock and perhaps from the acker, when there may be something new: it
+// must not block and must not call back.
 func (s *Store) Subscribe(agent parley.AgentID, after uint64, notify func()) *Subscription {
-	shard := &s.hub.shards[uint(agent[15])%hubShards]
+	shard := s.hub.shard(agent)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	sub := &Subscription{store: s, agent: agent, notify: notify, position: after}
 	// The edge is set before its entries are published: what it covers is read
 	// from rows, and what is published later lies beyond it or is recognized.
 	sub.backlog = max(after, s.Edge(agent))
-	subs := shard.topics[agent]
-	if subs == nil {
-		subs = make(map[*Subscription]struct{}, 1)
-		shard.topics[agent] = subs
+	t := shard.topics[agent]
+	if t == nil {
+		t = &topic{}
+		shard.topics[agent] = t
 	}
-	subs[sub] = struct{}{}
+	sub.place = len(t.subs)
+	t.subs = append(t.subs, sub)
 	return sub
 }
 
 // Edge is the position up to which agent's feed is durable.
 func (s *Store) Edge(agent parley.AgentID) uint64 { return s.home(agent.Slot()).edge.level.Load() }
 
+// publish gives a durable entry to all who follow agent.
 func (h *hub) publish(agent parley.AgentID, e parley.FeedEntry) {
-	shard := &h.shards[uint(agent[15])%hubShards]
+	shard := h.shard(agent)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	for sub := range shard.topics[agent] {
-		sub.offer(e)
-		sub.notify()
+	t := shard.topics[agent]
+	switch {
+	case t == nil:
+	case t.spreading:
+		t.keep(e)
+	case len(t.subs) > publishedInline:
+		t.keep(e)
+		t.spreading = true
+		go shard.spread(t)
+	default:
+		entries := []parley.FeedEntry{e}
+		for _, sub := range t.subs {
+			sub.offer(entries...)
+		}
 	}
 }
 
-func (sub *Subscription) offer(e parley.FeedEntry) {
+// keep has an entry wait to be spread. When more wait than a subscription takes,
+// the rows up to the last are what subscribers are pointed to.
+func (t *topic) keep(e parley.FeedEntry) {
+	if len(t.pending) > subscriptionRing {
+		t.pending[subscriptionRing] = e
+		return
+	}
+	t.pending = append(t.pending, e)
+}
+
+// spread tells a topic's subscribers until nothing is pending. One that comes
+// meanwhile finds in the rows what was pending when it came.
+func (h *hubShard) spread(t *topic) {
+	var subs []*Subscription
+	for {
+		h.mu.Lock()
+		entries := t.pending
+		t.pending = nil
+		t.spreading = len(entries) > 0
+		subs = append(subs[:0], t.subs...)
+		h.mu.Unlock()
+		if len(entries) == 0 {
+			return
+		}
+		for _, sub := range subs {
+			sub.offer(entries...)
+		}
+	}
+}
+
+// offer takes entries in and notifies, unless the subscription has ended. It
+// keeps the slice, which is shared, and changes nothing in it.
+func (sub *Subscription) offer(entries ...parley.FeedEntry) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	if e.Position <= sub.backlog {
+	if sub.closed {
 		return
 	}
-	if len(sub.live) >= subscriptionRing {
-		sub.live, sub.backlog = nil, e.Position
-		return
+	sub.take(entries)
+	sub.notify()
+}
+
+func (sub *Subscription) take(entries []parley.FeedEntry) {
+	last, many := entries[len(entries)-1].Position, len(entries) > subscriptionRing
+	for len(entries) > 0 && entries[0].Position <= sub.backlog {
+		entries = entries[1:]
 	}
-	sub.live = append(sub.live, e)
+	switch {
+	case len(entries) == 0:
+	case many || len(sub.live)+len(entries) > subscriptionRing:
+		sub.live, sub.backlog = nil, last
+	case sub.live == nil:
+		sub.live = slices.Clip(entries)
+	default:
+		sub.live = append(sub.live, entries...)
+	}
+}
+
+// Live gives what Next would, but for what is to be read from rows: then it is
+// behind, and Next has to read, which may wait for the disk.
+func (sub *Subscription) Live(limit int) (entries []parley.FeedEntry, behind bool) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	if sub.position < sub.backlog {
+		return nil, true
+	}
+	// Appending to what is left must not write over what is given, nor into a
+	// slice that others share.
+	n := min(limit, len(sub.live))
+	entries = sub.live[:n:n]
+	if sub.live = sub.live[n:]; len(sub.live) == 0 {
+		sub.live = nil
+	}
+	if n > 0 {
+		sub.position = entries[n-1].Position
+	}
+	return entries, false
 }
 
 // Next gives the entries that follow those given before, at most limit; none
 // means that the subscriber has all that is durable.
 func (sub *Subscription) Next(limit int) ([]parley.FeedEntry, error) {
 	for {
+		entries, behind := sub.Live(limit)
+		if !behind {
+			return entries, nil
+		}
 		sub.mu.Lock()
 		from, upTo := sub.position, sub.backlog
-		if from >= upTo {
-			out := sub.live[:min(limit, len(sub.live))]
-			if sub.live = sub.live[len(out):]; len(sub.live) == 0 {
-				sub.live = nil
-			}
-			if len(out) > 0 {
-				sub.position = out[len(out)-1].Position
-			}
-			sub.mu.Unlock()
-			return out, nil
-		}
 		sub.mu.Unlock()
 		entries, err := sub.read(from, upTo, limit)
 		if err != nil || len(entries) > 0 {
@@ -146,11 +238,22 @@ func (sub *Subscription) Position() uint64 {
 
 // Close ends the subscription; notify is not called again.
 func (sub *Subscription) Close() {
-	shard := &sub.store.hub.shards[uint(sub.agent[15])%hubShards]
+	sub.mu.Lock()
+	closed := sub.closed
+	sub.closed, sub.live = true, nil
+	sub.mu.Unlock()
+	if closed {
+		return
+	}
+	shard := sub.store.hub.shard(sub.agent)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	subs := shard.topics[sub.agent]
-	if delete(subs, sub); len(subs) == 0 {
+	t := shard.topics[sub.agent]
+	last := len(t.subs) - 1
+	moved := t.subs[last]
+	t.subs[sub.place], moved.place = moved, sub.place
+	t.subs[last] = nil
+	if t.subs = t.subs[:last]; last == 0 {
 		delete(shard.topics, sub.agent)
 	}
 }

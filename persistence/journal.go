@@ -46,9 +46,13 @@ type journal struct {
 	edge watermark
 }
 
+// activation is who speaks for a stream. Its sequence is unknown until the
+// stream is begun or first spoken for: the speaker has read it, after its
+// activation, and nobody else can have moved it since.
 type activation struct {
-	epoch uint64
-	seq   uint64
+	epoch   uint64
+	seq     uint64
+	unknown bool
 }
 
 // flight is a batch between commit and sync.
@@ -135,6 +139,7 @@ func (j *journal) write() {
 			j.store.opts.Fatal(err)
 			return
 		}
+		f.tell()
 		j.inFlight <- f
 		items = make([]*item, 0, len(taken))
 	}
@@ -158,6 +163,15 @@ func (j *journal) commit(items []*item) (*flight, error) {
 	n, err := j.store.commitBatch(a.batch)
 	f.number = n
 	return f, err
+}
+
+// tell lets go what waits only for its entry to be visible.
+func (f *flight) tell() {
+	for _, it := range f.items {
+		if it.Applied != nil && it.err == nil {
+			it.Applied()
+		}
+	}
 }
 
 // acknowledge waits for each batch to be synced and then lets go what rests on

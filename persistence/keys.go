@@ -15,7 +15,8 @@ import (
 //	slot B message               record: position, bytes
 //	slot F agent position        feed entry
 //	slot U agent position        message not carried to its recipient yet
-//	slot M message               marks
+//	slot M agent position        marks, as the recipient's home has them
+//	slot M message               marks, where the conversation's is another home
 //	slot T stream number         in-tray
 //	slot R table key             member of a row-backed set
 //	FFFF m                       format of the directory
@@ -77,6 +78,16 @@ func trayKey(s parley.Stream, number uint64) []byte {
 func feedKey(family byte, agent parley.AgentID, position uint64) []byte {
 	k := append(key(agent.Slot(), family, 24), agent[:]...)
 	return binary.BigEndian.AppendUint64(k, position)
+}
+
+// markKey is where a mark is kept: beside the recipient's feed, in its order, so
+// that a page of the feed finds them all in one place; or by message, where only
+// the conversation lives.
+func markKey(m parley.Mark) []byte {
+	if m.Recipient.Zero() {
+		return residentKey(markFamily, m.Message.Slot(), m.Message)
+	}
+	return feedKey(markFamily, m.Recipient, m.Position)
 }
 
 // residentKey is the key of a message's record or marks as kept for a reader

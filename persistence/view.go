@@ -3,6 +3,7 @@ package persistence
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -120,26 +121,49 @@ func (v *View) Events(s parley.Stream, from uint64, reverse bool, fn func(seq ui
 	})
 }
 
-// Message gives a message's record as kept for a reader at slot, and its
-// position in the feed of a recipient who lives there.
-func (v *View) Message(slot parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
-	value, found, err := v.get(residentKey(recordFamily, v.store.residence(slot, id), id))
-	if err != nil || !found {
-		return nil, 0, err
+// Message calls read with a message's record as kept for a reader at slot, and
+// gives its position in the feed of a recipient who lives there. The record is
+// only valid during the call, which is not made where there is none.
+func (v *View) Message(slot parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error) {
+	if v.snap == nil {
+		return 0, parley.ErrClosed
 	}
-	if len(value) < 8 {
-		return nil, 0, fmt.Errorf("record of %d bytes", len(value))
+	value, closer, err := v.snap.Get(residentKey(recordFamily, v.store.residence(slot, id), id))
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case len(value) < 8:
+		err = fmt.Errorf("record of %d bytes", len(value))
+	default:
+		position, err = number(value), read(value[8:])
 	}
-	return value[8:], number(value), nil
+	return position, errors.Join(err, closer.Close())
 }
 
-// Marks gives a message's marks as known to a reader at slot.
-func (v *View) Marks(slot parley.Slot, id parley.MessageID) (parley.Marks, error) {
-	value, found, err := v.get(residentKey(markFamily, v.store.residence(slot, id), id))
+// Marks gives what marks like m have left: those of a recipient's message by
+// position, or without a recipient those that are known where the conversation
+// lives.
+func (v *View) Marks(m parley.Mark) (parley.Marks, error) {
+	value, found, err := v.get(markKey(m))
 	if err != nil || !found {
 		return parley.Marks{}, err
 	}
 	return decodeMarks(value)
+}
+
+// FeedMarks calls fn with the marks of agent's messages of positions from low to
+// high, oldest first. Messages without marks are not told of.
+func (v *View) FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m parley.Marks)) error {
+	lowKey, highKey := feedKey(markFamily, agent, low), after(feedKey(markFamily, agent, high))
+	return v.scan(lowKey, highKey, false, func(k, value []byte) (bool, error) {
+		marks, err := decodeMarks(value)
+		if err == nil {
+			fn(number(k[len(k)-8:]), marks)
+		}
+		return true, err
+	})
 }
 
 // Feed calls fn with agent's feed entries of positions (from, upTo], oldest

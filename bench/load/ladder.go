@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -114,15 +115,28 @@ func (c *Climb) ascend(try func(rate float64) (Rung, error), search Search) erro
 		if err != nil || high > 0 || len(c.Rungs) == search.Rungs {
 			break
 		}
-		err = step(share * c.Capacity)
+		err = step(round(share * c.Capacity))
 	}
 	for err == nil && high > 0 && len(c.Rungs) < search.Rungs && high-low > search.Precision*high {
-		err = step((low + high) / 2)
+		middle := round((low + high) / 2)
+		if middle <= low || middle >= high {
+			break
+		}
+		err = step(middle)
 	}
 	if best >= 0 {
 		c.Best = &c.Rungs[best]
 	}
 	return err
+}
+
+// round makes a rate one that people can name: three figures that count.
+func round(rate float64) float64 {
+	unit := math.Pow(10, math.Floor(math.Log10(rate))-2)
+	if unit < 1 { // 1 divided is exact where 0.1 multiplied is not
+		return math.Round(rate/unit) / math.Round(1/unit)
+	}
+	return math.Round(rate/unit) * unit
 }
 
 // fails says why a rung does not hold; empty if it does. A window too short for

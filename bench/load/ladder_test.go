@@ -120,3 +120,11 @@ func TestLadderWithoutAServer(t *testing.T) {
 		}
 	})
 }
+
+func TestRatesAreRounded(t *testing.T) {
+	for rate, want := range map[float64]float64{9876.54: 9880, 123: 123, 99.96: 100, 12.345: 12.3, 0.98765: 0.988, 123456: 123000} {
+		if got := round(rate); got != want {
+			t.Errorf("%v is rounded to %v, want %v", rate, got, want)
+		}
+	}
+}

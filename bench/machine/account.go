@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"parley/bench/result"
@@ -125,10 +126,21 @@ func PerOperation(cpu result.CPU, seconds float64, operations int64) float64 {
 // MaxNeighbours is how many cores others may use before a run proves nothing.
 const MaxNeighbours = 0.2
 
+// MaxGenerator is the share of the processors this process may run on beyond
+// which a run measures the generator and not the target. On processors that both
+// share nothing less can be told: there, in a closed loop, the generator takes
+// whatever the target leaves, and has no share of its own that it could use up.
+const MaxGenerator = 0.9
+
 // Invalid says why a window proves nothing; empty if it counts.
-func Invalid(cpu result.CPU) string {
-	if cpu.Neighbours <= MaxNeighbours {
-		return ""
+func Invalid(cpu result.CPU) string { return invalid(cpu, runtime.GOMAXPROCS(0)) }
+
+func invalid(cpu result.CPU, processors int) string {
+	switch {
+	case cpu.Neighbours > MaxNeighbours:
+		return fmt.Sprintf("neighbours used %.2f cores, more than %.1f", cpu.Neighbours, MaxNeighbours)
+	case cpu.Generator > MaxGenerator*float64(processors):
+		return fmt.Sprintf("the generator used %.2f of %d cores: it was measured and not the target", cpu.Generator, processors)
 	}
-	return fmt.Sprintf("neighbours used %.2f cores, more than %.1f", cpu.Neighbours, MaxNeighbours)
+	return ""
 }

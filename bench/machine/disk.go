@@ -2,8 +2,11 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -52,6 +55,37 @@ func ProbeDisk(ctx context.Context, dir string, d time.Duration) (disk result.Di
 		P50ms: at(took, 50),
 		P99ms: at(took, 99),
 	}, nil
+}
+
+// FreeBytes is what may still be written under path; an error where that cannot
+// be seen.
+func FreeBytes(path string) (uint64, error) { return freeBytes(path) }
+
+// Files is what the files under a directory hold.
+type Files struct {
+	// Written is the sum of their lengths. Taken is what they occupy on the disk,
+	// which is more where a store reserves room for its logs in advance.
+	Written, Taken uint64
+}
+
+// FilesUnder adds up all files under dir. Those that vanish meanwhile, as files
+// of a store at work do, count for nothing.
+func FilesUnder(dir string) (sum Files, err error) {
+	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		var info fs.FileInfo
+		if err == nil && entry.Type().IsRegular() {
+			info, err = entry.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if info != nil {
+			sum.Written += uint64(info.Size())
+			sum.Taken += allocated(info)
+		}
+		return err
+	})
+	return sum, err
 }
 
 // at is a percentile of sorted durations in milliseconds: the least of them that

@@ -208,6 +208,12 @@ func TestInvalid(t *testing.T) {
 	if reason := Invalid(result.CPU{Target: 2, Neighbours: 0.2}); reason != "" {
 		t.Error(reason)
 	}
+	if reason := invalid(result.CPU{Target: 0.25, Generator: 1.75}, 2); reason != "" {
+		t.Error(reason)
+	}
+	if reason := invalid(result.CPU{Target: 0.1, Generator: 1.85}, 2); !strings.Contains(reason, "1.85 of 2") {
+		t.Error(reason)
+	}
 	if reason := Invalid(result.CPU{Neighbours: 0.34}); !strings.Contains(reason, "0.34") {
 		t.Errorf("%q", reason)
 	}
@@ -265,5 +271,29 @@ func TestThisMachine(t *testing.T) {
 	cpu := account.End()
 	if account.Unseen() != "" || cpu.Generator < 0.1 || cpu.Target > 0.5 || cpu.Neighbours < 0 {
 		t.Errorf("%+v, %s", cpu, account.Unseen())
+	}
+}
+
+func TestFilesUnder(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, size := range map[string]int{"x": 5000, "a/y": 300, "a/b/z": 20} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("x", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := FilesUnder(dir); err != nil || files.Written != 5320 || files.Taken == 0 {
+		t.Errorf("%+v, %v", files, err)
+	}
+	if files, err := FilesUnder(filepath.Join(dir, "absent")); err != nil || files.Written != 0 {
+		t.Errorf("%+v, %v", files, err)
+	}
+	if free, err := FreeBytes(dir); runtime.GOOS == "linux" && (err != nil || free == 0) {
+		t.Errorf("%d free, %v", free, err)
 	}
 }

@@ -18,6 +18,24 @@ func syncData(file *os.File) error {
 	}
 }
 
+// freeBytes is what an ordinary user may still write on the file system of path.
+func freeBytes(path string) (uint64, error) {
+	var system syscall.Statfs_t
+	if err := syscall.Statfs(path, &system); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	return system.Bavail * uint64(system.Bsize), nil
+}
+
+// allocated is what a file takes on the disk, which of a sparse or preallocated
+// one is not its length.
+func allocated(info os.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(stat.Blocks) * 512
+	}
+	return uint64(info.Size())
+}
+
 // ownTime is the processor time of this process without its children.
 func ownTime() (time.Duration, error) {
 	var usage syscall.Rusage

@@ -19,11 +19,16 @@ type axis struct {
 	low, high float64
 	// logarithmic axes have a low over zero.
 	logarithmic bool
-	ticks       []tick
+	// nought, if over zero, is where a logarithmic axis has its zero, apart.
+	nought float64
+	ticks  []tick
 }
 
 func (a axis) at(v float64) float64 {
 	low, high := a.low, a.high
+	if a.nought > 0 && v <= 0 {
+		return a.nought
+	}
 	if a.logarithmic {
 		v, low, high = math.Log10(max(v, a.low)), math.Log10(low), math.Log10(high)
 	}
@@ -126,16 +131,20 @@ func percentileAxis(from, to float64) axis {
 
 // frame draws both axes with their grid, labels and units.
 func (d *drawing) frame(x, y axis) {
+	left := x.from
+	if x.nought > 0 {
+		left = x.nought
+	}
 	for _, t := range y.ticks {
-		d.line("grid", x.from, y.at(t.at), x.to, y.at(t.at))
-		d.text("small", "end", x.from-7, y.at(t.at)+4, t.label)
+		d.line("grid", left, y.at(t.at), x.to, y.at(t.at))
+		d.text("small", "end", left-7, y.at(t.at)+4, t.label)
 	}
 	for _, t := range x.ticks {
 		d.line("grid", x.at(t.at), y.from, x.at(t.at), y.to)
 		d.text("small", "middle", x.at(t.at), y.from+17, t.label)
 	}
-	d.line("axis", x.from, y.from, x.to, y.from)
-	d.line("axis", x.from, y.from, x.from, y.to)
-	d.text("label", "middle", (x.from+x.to)/2, y.from+36, x.label)
+	d.line("axis", left, y.from, x.to, y.from)
+	d.line("axis", left, y.from, left, y.to)
+	d.text("label", "middle", (left+x.to)/2, y.from+36, x.label)
 	d.textUp("label", 13, (y.from+y.to)/2, y.label)
 }

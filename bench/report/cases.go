@@ -9,11 +9,14 @@ import (
 
 // Case is one question put to every target.
 type Case struct {
-	Scenario string
+	Scenario string `json:"scenario"`
 	// Clients is how many connections ask at once.
-	Clients int
+	Clients int `json:"clients"`
 	// Rate is the arrivals a second of an open loop; 0 is a closed loop.
-	Rate float64
+	Rate float64 `json:"rate"`
+	// Growing and Size are as in result.Run.
+	Growing string `json:"growing,omitempty"`
+	Size    int64  `json:"size,omitempty"`
 }
 
 // String names the case in words, as headings show it.
@@ -22,7 +25,11 @@ func (c Case) String() string {
 	if c.Rate > 0 {
 		loop = "open loop at " + plain(c.Rate) + "/s"
 	}
-	return c.Scenario + ", " + clientsText(c.Clients) + ", " + loop
+	text := c.Scenario + ", " + clientsText(c.Clients) + ", " + loop
+	if c.Growing != "" {
+		text += ", at " + whole(float64(c.Size)) + " " + c.Growing
+	}
+	return text
 }
 
 func clientsText(n int) string {
@@ -35,8 +42,10 @@ func clientsText(n int) string {
 // Spread is a quantity over the repeats of one case.
 type Spread struct {
 	// Runs is how many repeats it is over; with 0 there is no value.
-	Runs             int
-	Median, Min, Max float64
+	Runs   int     `json:"runs"`
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
 }
 
 // NewSpread gives the median and the ends of values. The median of an even
@@ -90,7 +99,7 @@ func byCase(r *result.Report) []caseGroups {
 	var scenarios []string
 	runs := map[Case][]result.Run{}
 	for _, run := range r.Runs {
-		c := Case{Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate}
+		c := Case{Scenario: run.Scenario, Clients: run.Clients, Rate: run.Rate, Growing: run.Growing, Size: run.Size}
 		if !slices.Contains(scenarios, c.Scenario) {
 			scenarios = append(scenarios, c.Scenario)
 		}
@@ -110,6 +119,8 @@ func byCase(r *result.Report) []caseGroups {
 	slices.SortFunc(out, func(a, b caseGroups) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(scenarios, a.Scenario), slices.Index(scenarios, b.Scenario)),
+			cmp.Compare(a.Growing, b.Growing),
+			cmp.Compare(a.Size, b.Size),
 			openLast(a.Rate, b.Rate),
 			cmp.Compare(a.Clients, b.Clients),
 			cmp.Compare(a.Rate, b.Rate),

@@ -76,9 +76,11 @@ func TestCasesKeepTheOrderOfScenarios(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	for want, v := range map[string]*result.Verification{
-		"Not verified":         nil,
-		"Clean":                {Acknowledged: 2, Found: 2},
-		"VIOLATED: 1 missing":  {Acknowledged: 2, Found: 1, Missing: 1},
+		"Not verified": nil,
+		"Clean: every acknowledged message is there":                                                  {Acknowledged: 2, Found: 2, Killed: true},
+		"Clean: every acknowledged message of the sample":                                             {Acknowledged: 2, Found: 2, Killed: true, SampleOf: 9},
+		"Every acknowledged message is there, once and as it was sent; but the server was not killed": {Acknowledged: 2, Found: 2},
+		"VIOLATED: 1 missing, 0 twice, 0 altered, 3 stray":                                            {Acknowledged: 2, Found: 1, Missing: 1, Stray: 3},
 		"Nothing was":          {},
 		"INCOMPLETE: 2 messag": {Acknowledged: 2, Found: 1},
 	} {

@@ -26,28 +26,33 @@ const (
 // Comparison is what changed from report A to report B.
 type Comparison struct {
 	// Differences of the circumstances; a change may be due to any of them.
-	Differences []Difference
-	Changes     []Change
+	Differences []Difference `json:"differences"`
+	Changes     []Change     `json:"changes"`
 	// OnlyA and OnlyB name what was measured on one side only.
-	OnlyA, OnlyB []string
+	OnlyA []string `json:"only_a"`
+	OnlyB []string `json:"only_b"`
 }
 
 // Difference is one circumstance that was not the same.
 type Difference struct {
-	What, A, B string
+	What string `json:"what"`
+	A    string `json:"a"`
+	B    string `json:"b"`
 }
 
 // Change is one quantity of one target in one case, on both sides.
 type Change struct {
-	Case     Case
-	Target   string
-	Quantity string
-	A, B     Spread
+	Case     Case   `json:"case"`
+	Target   string `json:"target"`
+	Quantity string `json:"quantity"`
+	A        Spread `json:"a"`
+	B        Spread `json:"b"`
 	// DoubtfulA and DoubtfulB say that no run of that side was valid.
-	DoubtfulA, DoubtfulB bool
-	Judgement            Judgement
+	DoubtfulA bool      `json:"doubtful_a"`
+	DoubtfulB bool      `json:"doubtful_b"`
+	Judgement Judgement `json:"judgement"`
 	// Why explains a Judgement of Unproven.
-	Why string
+	Why string `json:"why,omitempty"`
 }
 
 // Percent is the change of the median in percent of A's; NaN where A has none.
@@ -72,7 +77,7 @@ var quantities = []struct {
 
 // Compare sets b against a, case by case and target by target, in a's order.
 func Compare(a, b *result.Report) Comparison {
-	out := Comparison{Differences: differences(a, b)}
+	out := Comparison{Differences: differences(a, b), Changes: []Change{}, OnlyA: []string{}, OnlyB: []string{}}
 	before, after := byCase(a), byCase(b)
 	for _, c := range before {
 		for _, g := range c.groups {
@@ -144,7 +149,7 @@ func judge(a, b Spread, more bool) Judgement {
 // differences names what else changed: the machine, its disk, the versions,
 // the command.
 func differences(a, b *result.Report) []Difference {
-	var out []Difference
+	out := []Difference{}
 	add := func(what, x, y string) {
 		if x != y {
 			out = append(out, Difference{what, x, y})

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -51,6 +52,9 @@ func TestCompare(t *testing.T) {
 	c := Compare(a, b)
 	judged := map[string]Change{}
 	for _, change := range c.Changes {
+		if change.Case.Growing != "" {
+			continue
+		}
 		judged[change.Target+" "+change.Case.Scenario+" "+change.Quantity] = change
 	}
 	for key, want := range map[string]Judgement{
@@ -93,6 +97,22 @@ func TestCompareWithItselfFindsNothing(t *testing.T) {
 	for _, change := range c.Changes {
 		if change.Judgement == Better || change.Judgement == Worse || change.Percent() != 0 {
 			t.Errorf("%+v", change)
+		}
+	}
+}
+
+func TestComparisonAsJSON(t *testing.T) {
+	text, err := json.Marshal(Compare(sample(), faster()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"differences":[{"what":"Cores","a":"2","b":"4"}`, `"only_a":[]`,
+		`{"case":{"scenario":"send","clients":64,"rate":0},"target":"parley","quantity":"throughput, op/s","a":{"runs":2,"median":6250,"min":6200,"max":6300}`,
+		`"doubtful_a":false,"doubtful_b":false,"judgement":"better"}`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in %.600s", want, text)
 		}
 	}
 }

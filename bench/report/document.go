@@ -26,6 +26,8 @@ type document struct {
 	verdict      string
 	ratios       table
 	ratioNote    string
+	ladders      table
+	growths      []growthSection
 	cases        []section
 }
 
@@ -61,7 +63,12 @@ func newDocument(r *result.Report) document {
 	d.verdict, d.verification = verification(r.Verified)
 	groups := byCase(r)
 	d.ratios, d.ratioNote = ratioTable(targets(r), groups)
-	for _, c := range groups {
+	d.ladders = ladderTable(r.Ladders)
+	grown, others := growths(groups)
+	for _, g := range grown {
+		d.growths = append(d.growths, newGrowthSection(g))
+	}
+	for _, c := range others {
 		d.cases = append(d.cases, newSection(c))
 	}
 	d.warnings = warnings(r)
@@ -183,16 +190,32 @@ func verification(v *result.Verification) (string, table) {
 	count := func(n int64) string { return whole(float64(n)) }
 	t := table{
 		caption: "Every acknowledged message, read after SIGKILL and a restart",
-		head:    []string{"Acknowledged", "Found", "Missing", "Twice", "Altered", "Without answer", "Restart, s"},
-		rows:    [][]string{{count(v.Acknowledged), count(v.Found), count(v.Missing), count(v.Twice), count(v.Altered), count(v.Unknown), number(v.RestartSeconds)}},
+		head:    []string{"Acknowledged", "Found", "Missing", "Twice", "Altered", "Stray", "Without answer", "Restart, s"},
+		rows: [][]string{{
+			count(v.Acknowledged), count(v.Found), count(v.Missing), count(v.Twice), count(v.Altered), count(v.Stray),
+			count(v.Unknown), number(v.RestartSeconds),
+		}},
+	}
+	if v.SampleOf > 0 {
+		t.caption = "A sample of the " + count(v.SampleOf) + " acknowledged messages, read after SIGKILL and a restart"
+	}
+	if !v.Killed {
+		t.caption = "Every acknowledged message, read from the running server"
+		t.rows[0][len(t.rows[0])-1] = none
 	}
 	switch {
 	case !v.Clean():
-		return fmt.Sprintf("VIOLATED: %s missing, %s twice, %s altered.", count(v.Missing), count(v.Twice), count(v.Altered)), t
+		return fmt.Sprintf("VIOLATED: %s missing, %s twice, %s altered, %s stray.", count(v.Missing), count(v.Twice), count(v.Altered), count(v.Stray)), t
 	case v.Acknowledged == 0:
 		return "Nothing was acknowledged, so nothing is proven.", t
 	case v.Found != v.Acknowledged:
 		return fmt.Sprintf("INCOMPLETE: %s messages were acknowledged and %s were found, though none was reported missing.", count(v.Acknowledged), count(v.Found)), t
+	}
+	switch {
+	case !v.Killed:
+		return "Every acknowledged message is there, once and as it was sent; but the server was not killed, so this says nothing about durability.", t
+	case v.SampleOf > 0:
+		return "Clean: every acknowledged message of the sample is there, as it was sent.", t
 	}
 	return "Clean: every acknowledged message is there, once and as it was sent.", t
 }

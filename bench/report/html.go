@@ -26,7 +26,10 @@ type pageView struct {
 	Ratios               *tableView
 	RatioNote            string
 	Reading              string
+	Highest              *tableView
 	Ladders              []figureView
+	GrowthReading        string
+	Growths              []caseView
 	Cases                []caseView
 }
 
@@ -67,7 +70,7 @@ func HTML(w io.Writer, r *result.Report) error {
 		Title: d.title, When: d.when, Command: d.command, Warnings: printables(d.warnings),
 		Verdict: d.verdict, VerdictBad: broken(r.Verified),
 		Verification: viewTable(d.verification), Ratios: viewTable(d.ratios),
-		RatioNote: d.ratioNote, Reading: reading,
+		RatioNote: d.ratioNote, Reading: reading, GrowthReading: growthReading, Highest: viewTable(d.ladders),
 	}
 	for _, t := range []table{d.machine, d.disk, d.versions} {
 		if shown := viewTable(t); shown != nil {
@@ -79,6 +82,9 @@ func HTML(w io.Writer, r *result.Report) error {
 	for i, s := range d.cases {
 		cases = append(cases, s.caseGroups)
 		v.Cases = append(v.Cases, viewCase(fmt.Sprintf("case-%d", i+1), names, s))
+	}
+	for i, g := range d.growths {
+		v.Growths = append(v.Growths, viewGrowth(fmt.Sprintf("growth-%d", i+1), g))
 	}
 	for i, l := range ladders(cases) {
 		v.Ladders = figures(v.Ladders, printable(l.title()),
@@ -107,6 +113,14 @@ func viewCase(id string, names []string, s section) caseView {
 	const lines = "Every repeat is one line; the line of an invalid repeat is dotted."
 	v.Seconds = figures(v.Seconds, seriesRate.title, lines, seriesRate.draw(id+"-rate", names, s.caseGroups))
 	v.Seconds = figures(v.Seconds, seriesTail.title, lines, seriesTail.draw(id+"-tail", names, s.caseGroups))
+	return v
+}
+
+func viewGrowth(id string, g growthSection) caseView {
+	v := caseView{ID: id, Name: printable(g.String()), Tables: []tableView{*viewTable(g.table)}, Notes: printables(g.notes)}
+	for i, c := range growthCharts {
+		v.Figures = figures(v.Figures, c.title, c.note, c.draw(fmt.Sprintf("%s-%d", id, i+1), g.growth))
+	}
 	return v
 }
 

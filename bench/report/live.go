@@ -24,6 +24,8 @@ type Task struct {
 	// Number of Of is the place of this run in the whole bench, counted from 1;
 	// an Of of 0 leaves it out.
 	Number, Of int
+	// Operations, if not 0, end the run instead of a Duration.
+	Operations int64
 	// WarmUp comes before Duration; both are as planned.
 	WarmUp, Duration time.Duration
 }
@@ -55,6 +57,7 @@ type Live struct {
 	running  bool
 	last     Moment
 	failures int64
+	done     int64
 	rates    []float64
 	drawn    int
 	said     time.Duration
@@ -74,7 +77,7 @@ func (l *Live) Begin(t Task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.task, l.running, l.last = t, true, Moment{}
-	l.failures, l.rates, l.said = 0, nil, 0
+	l.failures, l.done, l.rates, l.said = 0, 0, nil, 0
 	if l.isTerminal {
 		l.redraw()
 		return
@@ -91,6 +94,7 @@ func (l *Live) Tick(m Moment) {
 	}
 	l.last = m
 	l.failures += m.Second.Failures
+	l.done += m.Second.Operations
 	l.rates = append(l.rates, float64(m.Second.Operations))
 	if l.isTerminal {
 		l.redraw()
@@ -98,7 +102,7 @@ func (l *Live) Tick(m Moment) {
 	}
 	if m.Elapsed-l.said >= plainEvery {
 		l.said = m.Elapsed.Truncate(plainEvery)
-		l.print(fmt.Sprintf("%s: %s, %s", taskTitle(l.task), phase(l.task, m.Elapsed), l.now()))
+		l.print(fmt.Sprintf("%s: %s, %s", taskTitle(l.task), l.phase(), l.now()))
 	}
 }
 
@@ -149,14 +153,17 @@ func (l *Live) redraw() {
 func (l *Live) block() []string {
 	total := l.task.WarmUp + l.task.Duration
 	done := 0.0
-	if total > 0 {
+	switch {
+	case l.task.Operations > 0:
+		done = min(1, float64(l.done)/float64(l.task.Operations))
+	case total > 0:
 		done = min(1, float64(l.last.Elapsed)/float64(total))
 	}
 	bar := progressBar(done, max(10, min(40, l.width-44)))
 	cpu := l.last.CPU
 	return []string{
 		taskTitle(l.task),
-		fmt.Sprintf("  %s %s", bar, phase(l.task, l.last.Elapsed)),
+		fmt.Sprintf("  %s %s", bar, l.phase()),
 		"  " + l.now(),
 		fmt.Sprintf("  CPU cores: target %.2f, generator %.2f, neighbours %.2f", cpu.Target, cpu.Generator, cpu.Neighbours),
 		"  op/s " + sparkline(l.rates, max(10, min(60, l.width-9))),
@@ -182,13 +189,24 @@ func taskTitle(t Task) string {
 }
 
 func plannedTime(t Task) string {
+	if t.Operations > 0 {
+		return whole(float64(t.Operations)) + " operations"
+	}
 	if t.WarmUp == 0 {
 		return seconds(t.Duration)
 	}
 	return seconds(t.WarmUp) + " of warm-up and " + seconds(t.Duration)
 }
 
-// phase says where the run is. A run past its plan is an open loop that fell
+// phase says how far the run is.
+func (l *Live) phase() string {
+	if l.task.Operations == 0 {
+		return phase(l.task, l.last.Elapsed)
+	}
+	return fmt.Sprintf("%s of %s in %s", whole(float64(l.done)), whole(float64(l.task.Operations)), seconds(l.last.Elapsed))
+}
+
+// phase says where a run of a planned length is. A run past its plan is an open loop that fell
 // behind and still sends what it owes.
 func phase(t Task, elapsed time.Duration) string {
 	total := t.WarmUp + t.Duration

@@ -118,3 +118,17 @@ func TestLiveSaysWhenALoopIsBehind(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestLiveOfARunThatEndsByItsCount(t *testing.T) {
+	var b bytes.Buffer
+	l := NewLive(&b, false, 0)
+	l.Begin(Task{Target: "parley", Scenario: "fill", Clients: 8, Operations: 250_000})
+	for i := range 11 {
+		l.Tick(Moment{Elapsed: time.Duration(i+1) * time.Second, Second: result.Second{Operations: 10_000}})
+	}
+	for _, want := range []string{"started, 250,000 operations", "100,000 of 250,000 in 10 s, 10,000 op/s"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}

@@ -32,6 +32,15 @@ func Markdown(w io.Writer, r *result.Report) error {
 		writeTable(&b, "## ", d.ratios)
 		fmt.Fprintf(&b, "%s\n\n", escapeMarkdown(d.ratioNote))
 	}
+	writeTable(&b, "## ", d.ladders)
+	if len(d.growths) > 0 {
+		fmt.Fprintf(&b, "## Growth\n\n%s\n\n", escapeMarkdown(growthReading))
+	}
+	for _, g := range d.growths {
+		fmt.Fprintf(&b, "### %s\n\n", escapeMarkdown(g.String()))
+		writeTable(&b, "", g.table)
+		writeNotes(&b, g.notes)
+	}
 	if len(d.cases) > 0 {
 		fmt.Fprintf(&b, "## Results\n\n%s\n\n", escapeMarkdown(reading))
 	}
@@ -43,15 +52,19 @@ func Markdown(w io.Writer, r *result.Report) error {
 			}
 			writeTable(&b, "#### ", t)
 		}
-		for _, note := range s.notes {
-			fmt.Fprintf(&b, "- %s\n", escapeMarkdown(note))
-		}
-		if len(s.notes) > 0 {
-			b.WriteByte('\n')
-		}
+		writeNotes(&b, s.notes)
 	}
 	_, err := w.Write(append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
 	return err
+}
+
+func writeNotes(b *bytes.Buffer, notes []string) {
+	for _, note := range notes {
+		fmt.Fprintf(b, "- %s\n", escapeMarkdown(note))
+	}
+	if len(notes) > 0 {
+		b.WriteByte('\n')
+	}
 }
 
 // writeTable writes a heading of the given level, if there is a caption, and

@@ -9,12 +9,13 @@ import (
 	"parley/bench/result"
 )
 
-// Every plot is as wide as this; the page scales it.
+// Every plot is as wide as this: about what it is given on a page with two of
+// them side by side, so that its text is then about as large as it says.
 const (
-	plotWidth  = 720.0
-	plotLeft   = 78.0
-	plotRight  = plotWidth - 28
-	plotInside = 230.0
+	plotWidth  = 560.0
+	plotLeft   = 72.0
+	plotRight  = plotWidth - 22
+	plotInside = 210.0
 )
 
 // sheet is the ground that all plots but the bars share.
@@ -57,14 +58,14 @@ func bars(id string, names []string, c caseGroups) string {
 	const row, above = 34.0, 12.0
 	longest, top := 0, c.Rate
 	for _, g := range c.groups {
-		longest = max(longest, min(28, len([]rune(g.target))))
+		longest = max(longest, min(20, len([]rune(g.target))))
 		top = max(top, g.spread(throughput).Max)
 	}
 	left := 16 + glyph*1.05*float64(longest)
 	bottom := above + row*float64(len(c.groups))
 	d := newDrawing(id, plotWidth, bottom+46, "Throughput: "+c.String(),
 		"Operations per second, median with least and greatest. "+told(c.groups, throughput, "op/s"))
-	x := linear("operations per second", left, plotWidth-170, top, 6)
+	x := linear("operations per second", left, plotWidth-160, top, 4)
 	for _, t := range x.ticks {
 		d.line("grid", x.at(t.at), above, x.at(t.at), bottom)
 		d.text("small", "middle", x.at(t.at), bottom+17, t.label)
@@ -82,7 +83,7 @@ func bars(id string, names []string, c caseGroups) string {
 			d.line("whisker", x.at(s.Min), y-5, x.at(s.Min), y+5)
 			d.line("whisker", x.at(s.Max), y-5, x.at(s.Max), y+5)
 		}
-		d.text("small", "end", left-8, y+4, cut(printable(g.target), 28))
+		d.text("small", "end", left-8, y+4, cut(printable(g.target), 20))
 		d.text("small", "start", x.at(s.Max)+9, y+4, spreadText(s, g.doubtful))
 	}
 	d.line("axis", left, above, left, bottom)

@@ -39,6 +39,35 @@ func run(target, scenario string, clients int, rate float64, repeat int, perSeco
 	return r
 }
 
+// grown are the runs of two scaling curves.
+func grown() (runs []result.Run) {
+	for i, size := range []int64{1000, 10_000, 100_000} {
+		k := float64(i)
+		r := run("parley", "create", 128, 0, 1, 4400-200*k, 12)
+		r.Growing, r.Size, r.Resident = "agents", size, uint64(60+i*40)<<20
+		r.Figures = map[string]float64{
+			"disk_bytes": 3e8 + 1e8*k, "disk_bytes_per_agent": 900 - 50*k, "resident_active_bytes": float64(r.Resident) * 1.2,
+		}
+		runs = append(runs, r)
+	}
+	for i, size := range []int64{0, 100_000, 1_000_000, 10_000_000} {
+		k := float64(i)
+		r := run("parley", "send", 128, 0, 1, 9500-150*k, 9)
+		r.Growing, r.Size, r.Resident = "messages", size, uint64(60+i*30)<<20
+		r.Figures = map[string]float64{"restart_kill_seconds": 0.3 + 0.2*k, "restart_term_seconds": 0.2 + 0.1*k}
+		if i > 0 {
+			r.Figures["disk_bytes_per_message"] = 2900 - 100*k
+			r.Figures["first_page_p50_ms"], r.Figures["first_page_p99_ms"] = 0.4+k/20, 2.1
+			r.Figures["deep_page_p50_ms"], r.Figures["deep_page_p99_ms"] = 0.5+k/20, 2.6
+		}
+		if i == 2 {
+			r.Invalid = "neighbours used 0.31 cores"
+		}
+		runs = append(runs, r)
+	}
+	return runs
+}
+
 // sample is a bench of three targets with everything in it that can go wrong.
 func sample() *result.Report {
 	r := &result.Report{
@@ -52,7 +81,11 @@ func sample() *result.Report {
 		},
 		DiskBefore: result.Disk{Syncs: 900, P50ms: 1.05, P99ms: 3.4},
 		DiskAfter:  result.Disk{Syncs: 610, P50ms: 1.62, P99ms: 5.1},
-		Verified:   &result.Verification{Acknowledged: 120000, Unknown: 3, Found: 120000, RestartSeconds: 0.84},
+		Ladders: []result.Ladder{
+			{Target: "parley", Scenario: "reply", Clients: 16, BoundMs: 10, Rate: 4000},
+			{Target: "floor", Scenario: "reply", Clients: 16, BoundMs: 10},
+		},
+		Verified: &result.Verification{Acknowledged: 120000, Unknown: 3, Found: 120000, Killed: true, RestartSeconds: 0.84},
 	}
 	for repeat := 1; repeat <= 3; repeat++ {
 		k := float64(repeat)
@@ -66,6 +99,7 @@ func sample() *result.Report {
 				run("floor", "reply", 16, rate, repeat, min(rate, 3000), 0.8+rate/4000+k/30))
 		}
 	}
+	r.Runs = append(r.Runs, grown()...)
 	r.Runs[0].Invalid = "neighbours took 0.31 cores."
 	r.Runs[0].PerSecond = 3000
 	for i := range r.Runs {

@@ -11,7 +11,7 @@ import (
 
 func newSection(c caseGroups) section {
 	s := section{caseGroups: c, tables: []table{runTable(c)}, notes: notes(c)}
-	for _, t := range []table{partTable(c), figureTable(c)} {
+	for _, t := range []table{partTable(c), figureTable(c), costTable(c)} {
 		if len(t.rows) > 0 {
 			s.tables = append(s.tables, t)
 		}
@@ -19,24 +19,50 @@ func newSection(c caseGroups) section {
 	return s
 }
 
+// ladderTable shows what searches for the highest rate found.
+func ladderTable(ladders []result.Ladder) table {
+	t := table{
+		caption: "Highest rate whose p99 stays within a bound",
+		head:    []string{"Target", "Scenario", "Clients", "Bound, ms", "Rate, op/s"}, left: 2,
+	}
+	for _, l := range ladders {
+		rate := "none that was tried"
+		if l.Rate > 0 {
+			rate = number(l.Rate)
+		}
+		t.rows = append(t.rows, []string{l.Target, l.Scenario, whole(float64(l.Clients)), number(l.BoundMs), rate})
+	}
+	return t
+}
+
 func runTable(c caseGroups) table {
 	t := table{
 		caption: "Results",
-		head: []string{
-			"Target", "Runs", "op/s", "p50, ms", "p99, ms", "p99.9, ms", "CPU per op, µs",
-			"CPU, cores: target", "generator", "neighbours", "Memory", "Failures",
-		},
-		left: 1,
+		head:    []string{"Target", "Runs", "op/s", "p50, ms", "p99, ms", "p99.9, ms", "CPU per op, µs", "Failures"}, left: 1,
 	}
 	for _, g := range c.groups {
 		show := func(m measure) string { return spreadText(g.spread(m), g.doubtful) }
 		t.rows = append(t.rows, []string{
 			g.target, runsText(g), show(throughput),
-			show(latency(p50)), show(latency(p99)), show(latency(p999)), show(perOperation),
+			show(latency(p50)), show(latency(p99)), show(latency(p999)), show(perOperation), failuresText(g),
+		})
+	}
+	return t
+}
+
+// costTable says who used the processor, and the memory of each target.
+func costTable(c caseGroups) table {
+	t := table{
+		caption: "Processor, in cores, and memory",
+		head:    []string{"Target", "Target's cores", "Generator's", "Neighbours'", "Memory"}, left: 1,
+	}
+	for _, g := range c.groups {
+		t.rows = append(t.rows, []string{
+			g.target,
 			cores(g, func(c result.CPU) float64 { return c.Target }),
 			cores(g, func(c result.CPU) float64 { return c.Generator }),
 			cores(g, func(c result.CPU) float64 { return c.Neighbours }),
-			residentText(g), failuresText(g),
+			residentText(g),
 		})
 	}
 	return t

@@ -22,6 +22,8 @@ type Report struct {
 	DiskBefore Disk  `json:"disk_before"`
 	DiskAfter  Disk  `json:"disk_after"`
 	Runs       []Run `json:"runs"`
+	// Ladders are what searches for the highest rate found; their rungs are runs.
+	Ladders []Ladder `json:"ladders,omitempty"`
 	// Verified is nil when nobody asked for verification.
 	Verified *Verification `json:"verified"`
 }
@@ -52,6 +54,11 @@ type Run struct {
 	Clients int `json:"clients"`
 	// Rate is the arrivals a second of an open loop; 0 is a closed loop.
 	Rate float64 `json:"rate"`
+	// Growing names what there is more of from run to run, "agents" or "messages",
+	// and Size is how many there were when this run began (of agents: when it was
+	// over). Empty and 0 for runs that are not part of a scaling curve.
+	Growing string `json:"growing,omitempty"`
+	Size    int64  `json:"size,omitempty"`
 	// Repeat counts the repeats of one case from 1.
 	Repeat int `json:"repeat"`
 	// Seconds is the length of the measured window, longer than asked for when
@@ -80,6 +87,19 @@ type Run struct {
 	Resident uint64 `json:"resident_bytes"`
 	// Invalid says why this run proves nothing; empty if it counts.
 	Invalid string `json:"invalid"`
+}
+
+// Ladder is the outcome of a search for the highest rate of one scenario on one
+// target whose 99th percentile of latency stays within a bound.
+type Ladder struct {
+	Target   string `json:"target"`
+	Scenario string `json:"scenario"`
+	// Clients is how many connections asked at once.
+	Clients int     `json:"clients"`
+	BoundMs float64 `json:"bound_ms"`
+	// Rate is the arrivals a second that the target held; 0 if it held none that
+	// was tried.
+	Rate float64 `json:"rate"`
 }
 
 // Latency is a distribution in milliseconds.
@@ -122,6 +142,9 @@ type CPU struct {
 // was killed and started again.
 type Verification struct {
 	Acknowledged int64 `json:"acknowledged"`
+	// SampleOf is how many messages were acknowledged of which those above are a
+	// sample; 0 if they are all.
+	SampleOf int64 `json:"sample_of,omitempty"`
 	// Unknown operations got no answer: they may be there or not.
 	Unknown int64 `json:"unknown"`
 	Found   int64 `json:"found"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"parley/bench/load"
 	"parley/bench/result"
@@ -58,8 +59,18 @@ type Params struct {
 	Streams int
 	// Keep keeps a ledger of all that was acknowledged, for Verify.
 	Keep bool
+	// Sample keeps one of so many of them instead, for VerifySample; 0 for none.
+	Sample int
 	// Note is told what takes long, such as the filling of inboxes; nil for nobody.
 	Note func(string)
+}
+
+// keep is how many acknowledged messages go to one that is kept.
+func (p Params) keep() int {
+	if p.Keep {
+		return 1
+	}
+	return p.Sample
 }
 
 // Check refuses what cannot be run.
@@ -90,6 +101,8 @@ type Host struct {
 	filled   int    // messages that every worker has at least
 	long     *longInbox
 	openings []opening // conversations of the first planner
+	unborn   []*agent  // workers that are being made
+	lengthy  atomic.Int64
 }
 
 // NewHost makes a target ready.
@@ -169,7 +182,7 @@ func (h *Host) Prepare(ctx context.Context, name string, clients int) (load.Dial
 // Settle ends a run: it takes over what its clients were told. An id that was
 // given to two messages counts as a failure of the run, not as an operation.
 func (h *Host) Settle(run *result.Run) {
-	twice := h.ledger.settle(h.params.Keep)
+	twice := h.ledger.settle(h.params.keep())
 	if twice == 0 {
 		return
 	}
@@ -183,6 +196,9 @@ func (h *Host) Settle(run *result.Run) {
 	}
 	run.Reasons["wrong answer: an id that another message has"] += twice
 }
+
+// Stored is how many messages were acknowledged in all.
+func (h *Host) Stored() int64 { return h.ledger.count }
 
 // Acknowledged is how many messages the ledger keeps.
 func (h *Host) Acknowledged() int { return len(h.ledger.entries) }

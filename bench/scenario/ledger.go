@@ -37,6 +37,8 @@ type ledger struct {
 	open    []*book
 	entries []entry
 	unknown []Key
+	// count is how many messages were acknowledged, kept or not.
+	count int64
 }
 
 // begin gives a book to a client.
@@ -49,17 +51,20 @@ func (l *ledger) begin() *book {
 }
 
 // settle takes over the books of a run that is over and gives how many ids were
-// given to more than one message. Unless keep is set nothing else is kept.
-func (l *ledger) settle(keep bool) (twice int64) {
+// given to more than one message. Of the rest every keep-th entry is kept, and
+// with all of them the unknown ones; 0 keeps none.
+func (l *ledger) settle(keep int) (twice int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var ids []uuid
 	for _, b := range l.open {
 		for _, e := range b.entries {
 			ids = append(ids, e.id)
+			if l.count++; keep > 0 && l.count%int64(keep) == 0 {
+				l.entries = append(l.entries, e)
+			}
 		}
-		if keep {
-			l.entries = append(l.entries, b.entries...)
+		if keep == 1 {
 			l.unknown = append(l.unknown, b.unknown...)
 		}
 	}

@@ -260,7 +260,15 @@ func (s *fake) sync(w http.ResponseWriter, r *http.Request) {
 func (s *fake) message(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tell(w, 200, s.sent[r.PathValue("id")])
+	for _, o := range s.byID {
+		for _, m := range o.rows {
+			if m.ID == r.PathValue("id") {
+				tell(w, 200, m)
+				return
+			}
+		}
+	}
+	tell(w, 404, map[string]any{"code": "not_found"})
 }
 
 func (s *fake) inbox(w http.ResponseWriter, r *http.Request) {

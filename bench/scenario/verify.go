@@ -18,7 +18,7 @@ func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
 	if h.world == nil {
 		return nil, fmt.Errorf("%s gives no inboxes to read back", h.name)
 	}
-	h.ledger.settle(h.params.Keep)
+	h.ledger.settle(h.params.keep())
 	a := h.ledger.audit()
 	err := together(ctx, verifyReaders, len(h.world.boxes), func(ctx context.Context, i int) error {
 		if err := h.readBack(ctx, h.world.boxes[i], a); err != nil {

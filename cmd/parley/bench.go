@@ -19,6 +19,7 @@ import (
 
 type benchCmd struct {
 	Run     benchRunCmd     `cmd:"" default:"withargs" help:"Measure; what is meant where no other word follows."`
+	Growth  benchGrowthCmd  `cmd:"" help:"Measure how agents and stored messages, as they grow in number, change speed, memory, disk and restart."`
 	Compare benchCompareCmd `cmd:"" help:"Show what changed from one results.json to another."`
 }
 
@@ -74,15 +75,20 @@ func (c *benchRunCmd) Run(ctx context.Context, std *streams) error {
 	if len(measured.Runs) == 0 && measured.Verified == nil {
 		return err
 	}
-	return errors.Join(err, c.tell(std, measured), judge(measured))
+	return errors.Join(err, tell(std, resultsDir(c.Out, measured), measured), judge(measured))
+}
+
+// resultsDir is where results go, named by when the bench began unless the
+// caller said where.
+func resultsDir(out string, measured *result.Report) string {
+	if out != "" {
+		return out
+	}
+	return filepath.Join("bench-results", measured.Began.Format("20060102T150405Z"))
 }
 
 // tell saves the results and shows them.
-func (c *benchRunCmd) tell(std *streams, measured *result.Report) error {
-	out := c.Out
-	if out == "" {
-		out = filepath.Join("bench-results", measured.Began.Format("20060102T150405Z"))
-	}
+func tell(std *streams, out string, measured *result.Report) error {
 	files, err := report.Save(out, measured)
 	if err != nil {
 		return fmt.Errorf("the results cannot be saved: %w", err)
@@ -116,14 +122,8 @@ func (c *benchRunCmd) config(std *streams) (config bench.Config, remove func(), 
 	if c.URL == "" && (c.PID != 0 || c.AdminURL != "") {
 		return config, nil, exitError{code: exitUsage, err: errors.New("--pid and --admin-url belong to a server named by --url")}
 	}
-	dir, err := os.MkdirTemp(c.Dir, "parley-bench-")
+	dir, remove, err := benchDir(c.Dir)
 	if err != nil {
-		return config, nil, err
-	}
-	remove = func() { _ = os.RemoveAll(dir) }
-	// A database beside us may run under a user of its own.
-	if err := os.Chmod(dir, 0o755); err != nil {
-		remove()
 		return config, nil, err
 	}
 	targets, err := c.targets(dir)
@@ -138,6 +138,20 @@ func (c *benchRunCmd) config(std *streams) (config bench.Config, remove func(), 
 		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify,
 		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,
 	}, remove, nil
+}
+
+// benchDir makes a directory under parent that remove removes.
+func benchDir(parent string) (dir string, remove func(), err error) {
+	if dir, err = os.MkdirTemp(parent, "parley-bench-"); err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	// A database beside us may run under a user of its own.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		remove()
+		return "", nil, err
+	}
+	return dir, remove, nil
 }
 
 func (c *benchRunCmd) cases() ([]bench.Case, error) {

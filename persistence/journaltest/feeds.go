@@ -133,19 +133,19 @@ func testRecords(r *rig) {
 				{near, both, r.positions(same)[1]},
 				{near, kept, 0},
 			} {
-				record, position, err := v.Message(c.reader, c.id)
+				record, position, err := recordOf(v, c.reader, c.id)
 				r.expect(line("record for", c.reader), line(string(record), position, err), line("body of "+c.id.String(), c.position, nil))
 			}
 			for _, c := range []struct {
 				reader parley.Slot
 				id     parley.MessageID
 			}{{near, remote}, {far, both}} {
-				record, _, err := v.Message(c.reader, c.id)
+				record, _, err := recordOf(v, c.reader, c.id)
 				r.expect(line("record for", c.reader), line(string(record), err), line("body of "+c.id.String(), nil))
 			}
-			record, _, err := v.Message(far, kept)
+			record, _, err := recordOf(v, far, kept)
 			r.expect("a record that nobody far needs", len(record) > 0 || err != nil, r.homes == 1)
-			record, position, err := v.Message(near, r.message(near))
+			record, position, err := recordOf(v, near, r.message(near))
 			r.expect("a record that is not", line(record, position, err), "[] 0 <nil>")
 		})
 	}
@@ -199,42 +199,57 @@ func (r *rig) mark(m parley.Mark) {
 func testMarks(r *rig) {
 	steps := []parley.Marks{{Delivered: 70}, {Delivered: 50, Read: 90}, {Read: 60}, {Delivered: 80, Read: 95}}
 	a := r.speaker(r.stream(near), 0)
-	check := func(reader parley.Slot, id parley.MessageID) {
+	all := parley.Marks{Delivered: 50, Read: 60}
+	check := func(reader parley.Slot, to parley.AgentID, id parley.MessageID) {
 		r.Helper()
 		r.until("marks", func() bool {
 			var marks parley.Marks
-			r.view(func(v View) { marks, _ = v.Marks(reader, id) })
-			return marks == parley.Marks{Delivered: 50, Read: 60}
+			r.view(func(v View) { marks, _ = marksOf(v, reader, to, id) })
+			return marks == all
 		})
 	}
-	var marked []parley.MessageID
+	type message struct {
+		to parley.AgentID
+		id parley.MessageID
+	}
+	var marked []message
 	for round := range 6 {
 		order := rand.New(rand.NewPCG(1, uint64(round))).Perm(len(steps))
 		for _, agent := range []parley.AgentID{r.agent(near2), r.agent(far)} {
 			id := r.message(near)
-			a.say(&parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)}}})
+			a.say(&parley.Entry{
+				Records: []parley.Record{{ID: id, Data: []byte("body")}},
+				Words:   []parley.Word{parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)}},
+			})
 			r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
+			at := r.positions(agent)[0]
 			r.view(func(v View) {
-				marks, err := v.Marks(agent.Slot(), id)
+				marks, err := marksOf(v, agent.Slot(), agent, id)
 				r.expect("no marks yet", line(marks, err), "{0 0} <nil>")
 			})
 			for _, i := range order {
-				r.mark(parley.Mark{Recipient: agent, Message: id, Position: r.positions(agent)[0], Marks: steps[i]})
+				r.mark(parley.Mark{Recipient: agent, Message: id, Position: at, Marks: steps[i]})
 			}
-			check(agent.Slot(), id)
-			check(near, id) // where the conversation lives
-			marked = append(marked, id)
+			check(agent.Slot(), agent, id)
+			check(near, agent, id) // where the conversation lives
+			marked = append(marked, message{agent, id})
 			// Marks may be said from the conversation's home too.
-			a.say(&parley.Entry{Words: []parley.Word{parley.Mark{Recipient: agent, Message: id, Marks: parley.Marks{Delivered: 60}}}})
+			a.say(&parley.Entry{Words: []parley.Word{parley.Mark{Recipient: agent, Message: id, Position: at, Marks: parley.Marks{Delivered: 60}}}})
+			r.view(func(v View) {
+				var beside []string
+				r.must(v.FeedMarks(agent, at, at, func(position uint64, m parley.Marks) { beside = append(beside, line(position, m)) }))
+				r.must(v.FeedMarks(agent, at+1, ^uint64(0), func(position uint64, m parley.Marks) { beside = append(beside, line("beyond", position, m)) }))
+				r.expect("marks beside the feed", beside, []string{line(at, all)})
+			})
 		}
 		if round == 3 {
 			r.reopen()
 			a = r.speaker(a.stream, 0)
 		}
 	}
-	for i, id := range marked {
-		check(near, id)
-		check([]parley.Slot{near2, far}[i%2], id)
+	for _, m := range marked {
+		check(near, m.to, m.id)
+		check(m.to.Slot(), m.to, m.id)
 	}
 }
 

@@ -35,8 +35,9 @@ type View interface {
 	Durable(context.Context) error
 	State(parley.Stream) (seq uint64, state []byte, err error)
 	Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error
-	Message(reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error)
-	Marks(reader parley.Slot, id parley.MessageID) (parley.Marks, error)
+	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
+	Marks(parley.Mark) (parley.Marks, error)
+	FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m parley.Marks)) error
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
 	FeedBefore(agent parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error
 	Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error
@@ -292,6 +293,25 @@ func (r *rig) events(s parley.Stream) []string {
 		}))
 	})
 	return all
+}
+
+// recordOf copies what reader has of a message.
+func recordOf(v View, reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
+	position, err = v.Message(reader, id, func(b []byte) error {
+		record = append([]byte{}, b...)
+		return nil
+	})
+	return record, position, err
+}
+
+// marksOf reads the marks of a message to recipient as reader does: by position
+// where it has one, else by message.
+func marksOf(v View, reader parley.Slot, recipient parley.AgentID, id parley.MessageID) (parley.Marks, error) {
+	_, position, err := recordOf(v, reader, id)
+	if err != nil || position == 0 {
+		return v.Marks(parley.Mark{Message: id})
+	}
+	return v.Marks(parley.Mark{Recipient: recipient, Position: position})
 }
 
 func (r *rig) feed(agent parley.AgentID) []parley.FeedEntry {

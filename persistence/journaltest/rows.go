@@ -32,8 +32,8 @@ func testDurable(r *rig) {
 	r.expect("the feed", r.positions(agent), []uint64{seen.Position})
 	r.expect("unseen", len(r.unseen(agent, 0)), 0)
 	r.view(func(v View) {
-		marks, err := v.Marks(near, id)
-		record, position, messageErr := v.Message(near, id)
+		marks, err := marksOf(v, near, agent, id)
+		record, position, messageErr := recordOf(v, near, id)
 		r.expect("marks", line(marks, err), "{4 0} <nil>")
 		r.expect("record", line(string(record), position, messageErr), line("body", seen.Position, nil))
 	})

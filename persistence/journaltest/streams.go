@@ -61,8 +61,8 @@ func testSequence(r *rig) {
 		r.refused(r.append(e), want)
 		message := parley.MessageID(e.Words[0].(parley.Announce).Ref)
 		r.view(func(v View) {
-			record, _, _ := v.Message(near, message)
-			marks, _ := v.Marks(near2, message)
+			record, _, _ := recordOf(v, near, message)
+			marks, _ := v.Marks(parley.Mark{Message: message})
 			used, _ := v.Used(org, 3)
 			_, state, _ := v.State(a.stream)
 			r.expect(name+": records, marks, counts", line(record, marks, used), "[] {0 0} 0")

@@ -150,7 +150,7 @@ func testLanes(r *rig) {
 		}
 		r.view(func(v View) {
 			r.must(v.Feed(agent, 0, ^uint64(0), func(e parley.FeedEntry) bool {
-				if record, _, err := v.Message(agent.Slot(), parley.MessageID(e.Ref)); len(record) == 0 || err != nil {
+				if record, _, err := recordOf(v, agent.Slot(), parley.MessageID(e.Ref)); len(record) == 0 || err != nil {
 					r.Errorf("an entry without its record: %v", err)
 				}
 				return true
@@ -219,7 +219,7 @@ func testSettled(r *rig) {
 		look := func() string {
 			out := line(len(r.feed(agent)), r.events(born), r.heard(tell), r.row(farther, parley.ClientTable, key))
 			r.view(func(v View) {
-				record, position, err := v.Message(far, id)
+				record, position, err := recordOf(v, far, id)
 				out = line(out, string(record), position > 0, err)
 			})
 			return out
@@ -233,7 +233,7 @@ func testSettled(r *rig) {
 		mark := parley.Mark{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Marks: parley.Marks{Read: 7}}
 		if settled(func() { r.mark(mark) }) {
 			r.view(func(v View) {
-				marks, err := v.Marks(near, id)
+				marks, err := marksOf(v, near, agent, id)
 				r.expect("marks where the conversation lives", line(marks, err), "{0 7} <nil>")
 			})
 		}

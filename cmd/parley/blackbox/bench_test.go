@@ -16,6 +16,9 @@ type benchRun struct {
 	Scenario   string             `json:"scenario"`
 	Rate       float64            `json:"rate"`
 	Repeat     int                `json:"repeat"`
+	Growing    string             `json:"growing"`
+	Size       int64              `json:"size"`
+	Resident   int64              `json:"resident_bytes"`
 	Operations int                `json:"operations"`
 	Failures   int                `json:"failures"`
 	Reasons    map[string]int     `json:"reasons"`
@@ -33,7 +36,7 @@ type benchReport struct {
 func measured(t *testing.T, args ...string) (benchReport, string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "results")
-	cmd := exec.Command(binary, append([]string{"bench", "--out", out, "--dir", t.TempDir()}, args...)...)
+	cmd := exec.Command(binary, slices.Concat([]string{"bench"}, args, []string{"--out", out, "--dir", t.TempDir()})...)
 	cmd.Env = cleanEnvironment()
 	began := time.Now()
 	said, err := cmd.CombinedOutput()
@@ -121,4 +124,51 @@ func TestBenchOfARunningServer(t *testing.T) {
 		t.Errorf("%v, %v", rates, report.Verified)
 	}
 	s.call(t, "", "GET", "/health", nil).want(200)
+}
+
+// TestBenchGrowth grows a server a little: nothing of it is a measurement, but
+// every figure has to be there and possible.
+func TestBenchGrowth(t *testing.T) {
+	t.Parallel()
+	report, _ := measured(t, "growth", "--agents", "200", "--messages", "500", "--clients", "2", "--active", "40",
+		"--recipients", "10", "--pages", "3", "--duration", "10ms", "--warmup", "0s", "--verify")
+	curves := map[string][]int64{}
+	for _, run := range report.Runs {
+		curves[run.Growing] = append(curves[run.Growing], run.Size)
+		figures := map[string][]string{
+			"agents":   {"resident_active_bytes", "active_agents", "disk_bytes", "disk_bytes_per_agent"},
+			"messages": {"disk_bytes", "disk_bytes_per_message", "restart_kill_seconds", "restart_term_seconds"},
+		}[run.Growing]
+		if run.Growing == "agents" && run.Size == 200 {
+			figures = append(figures, "resident_restarted_bytes", "restart_kill_seconds", "restart_term_seconds")
+		}
+		if run.Growing == "messages" && run.Size == 500 {
+			figures = append(figures, "fill_per_second", "deep_page", "first_page_p50_ms", "deep_page_p50_ms")
+		}
+		for _, name := range figures {
+			if run.Figures[name] <= 0 {
+				t.Errorf("%d %s: %s is %v", run.Size, run.Growing, name, run.Figures[name])
+			}
+		}
+		if run.Operations == 0 || run.Failures != 0 || run.Resident < 10<<20 || run.Resident > 1<<30 {
+			t.Errorf("%d %s: %d operations, %d resident, failures %v", run.Size, run.Growing, run.Operations, run.Resident, run.Reasons)
+		}
+		if perMessage := run.Figures["disk_bytes_per_message"]; run.Size == 500 && (perMessage < 1024 || perMessage > 1<<20) {
+			t.Errorf("%v bytes on the disk a message with a payload of 1 KiB", perMessage)
+		}
+		if deep := run.Figures["deep_page"]; deep > 3 || run.Figures["restart_kill_seconds"] > 10 {
+			t.Errorf("%d %s: %v", run.Size, run.Growing, run.Figures)
+		}
+	}
+	if !slices.Equal(curves["agents"], []int64{20, 200}) {
+		t.Errorf("agents %v", curves["agents"])
+	}
+	// A size that the sends before it went past is left out.
+	if sizes := curves["messages"]; len(sizes) < 2 || sizes[0] != 0 || !slices.Contains(sizes, 500) {
+		t.Errorf("messages %v", sizes)
+	}
+	v := report.Verified
+	if v["killed"] != true || v["acknowledged"] != v["found"] || v["sample_of"].(float64) < 500 || v["missing"] != 0.0 {
+		t.Errorf("verification: %v", v)
+	}
 }

@@ -1,0 +1,139 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"parley/actors"
+)
+
+// tell sends the recipient a message past the door.
+func (h *wired) tell() {
+	_, err := h.node.Send(context.Background(), actors.DirectSend{
+		Content: actors.Content{Type: "svc.v1.dm", Rendered: h.rendered(), FromOrg: h.owner, ToOrg: h.owner},
+		From:    h.from, To: h.to, ToKnown: true,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// pushes opens streams of the recipient and gives an operation that sends it a
+// message and returns when all of them have written it.
+func (h *wired) pushes(streams int) (e *ears, operation func()) {
+	e = newEars(true)
+	for range streams {
+		w := newWire(e)
+		h.stream(w, w)
+	}
+	want := int64(0)
+	return e, func() {
+		h.tell()
+		for want += int64(streams); e.events.Load() < want; {
+			<-e.said
+		}
+	}
+}
+
+// marked waits until what was written out is marked.
+func marked() { time.Sleep(10 * time.Millisecond) }
+
+// pushStreams is how many streams a pushed event goes to: enough for the cost of
+// the send, which is subtracted, not to matter.
+const pushStreams = 32
+
+// costOfAPush is what one event on one stream costs beside the send, and in how
+// many writes it leaves.
+func costOfAPush(t *testing.T, careless func([]byte)) (each cost, writes float64) {
+	alone, followed := wireHall(t, 1), wireHall(t, 1)
+	defer alone.close()
+	defer followed.close()
+	_, send := alone.pushes(0)
+	without := costOf(12, 3, send, marked)
+	e, push := followed.pushes(pushStreams)
+	e.careless = careless
+	opened := e.writes.Load()
+	with := costOf(12, 3, push, marked)
+	each = cost{(with.allocs - without.allocs) / pushStreams, (with.bytes - without.bytes) / pushStreams}
+	return each, float64(e.writes.Load()-opened) / float64(e.events.Load())
+}
+
+// pushBound was set when an event on a live stream took 20.9 allocations and
+// 6,030 bytes: goroutine, rendering, marks and all.
+var pushBound = cost{24, 6900}
+
+func TestCostOfAPush(t *testing.T) {
+	skipUnderRace(t)
+	got, writes := costOfAPush(t, nil)
+	if t.Logf("%.1f allocations, %.0f bytes", got.allocs, got.bytes); !got.within(pushBound) {
+		t.Errorf("an event on a stream costs %+v, at most %+v is allowed", got, pushBound)
+	}
+	if writes != 1 {
+		t.Errorf("an event leaves in %.2f writes", writes)
+	}
+}
+
+// TestCostOfAPushControl has each event be decoded once more on its way out.
+func TestCostOfAPushControl(t *testing.T) {
+	skipUnderRace(t)
+	got, _ := costOfAPush(t, func(p []byte) {
+		var again map[string]any
+		if _, data, ok := bytes.Cut(p, []byte("data: ")); !ok || json.Unmarshal(data, &again) != nil {
+			t.Errorf("not an event: %s", p)
+		}
+	})
+	if got.within(pushBound) {
+		t.Errorf("a careless stream costs %+v and is within %+v", got, pushBound)
+	}
+}
+
+// queued are events that wait for a stream whose writer is held up, and the
+// writes in which they may leave: the one held up, and then as few as a buffer
+// allows. The first come live, the second are more than a subscription keeps
+// and are read from rows.
+var queued = []struct{ events, writes int }{{40, 4}, {200, 12}}
+
+// writesOf has events wait behind a held write and counts the writes in which
+// all of them leave. dress makes the connection that the server sees.
+func writesOf(t *testing.T, events int, dress func(*wire) net.Conn) int {
+	h := wireHall(t, 1)
+	defer h.close()
+	w := newWire(newEars(true))
+	h.stream(w, dress(w))
+	open := w.hold()
+	before := w.ears.writes.Load()
+	for range events {
+		h.tell()
+	}
+	open()
+	for until := time.Now().Add(10 * time.Second); w.ears.events.Load() < int64(events); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("after ten seconds %d of %d events have come", w.ears.events.Load(), events)
+		}
+	}
+	return int(w.ears.writes.Load() - before)
+}
+
+func TestQueuedEventsLeaveTogether(t *testing.T) {
+	for _, c := range queued {
+		t.Run(fmt.Sprint(c.events, " events"), func(t *testing.T) {
+			got := writesOf(t, c.events, undressed)
+			if t.Logf("%d writes", got); got > c.writes {
+				t.Errorf("%d events leave in %d writes, at most %d are allowed", c.events, got, c.writes)
+			}
+		})
+	}
+}
+
+func TestQueuedEventsLeaveTogetherControl(t *testing.T) {
+	for _, c := range queued {
+		if got := writesOf(t, c.events, func(w *wire) net.Conn { return apart{w, "\n\n"} }); got <= c.writes {
+			t.Errorf("%d events written one by one leave in %d writes, and %d are allowed", c.events, got, c.writes)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+//go:build unix
+
+package http
+
+import (
+	"errors"
+	"syscall"
+)
+
+// attempt writes as much as a socket takes at once. That needs neither a
+// deadline nor patience. One attempt serves many sockets, one after the other.
+type attempt struct {
+	bytes []byte
+	n     int
+	err   error
+	once  func(fd uintptr) bool
+}
+
+func (a *attempt) prepare() { a.once = a.try }
+
+// write gives how many bytes the socket took, perhaps none.
+func (a *attempt) write(socket syscall.RawConn, b []byte) (n int, err error) {
+	a.bytes, a.n, a.err = b, 0, nil
+	err = socket.Write(a.once)
+	a.bytes = nil
+	return a.n, errors.Join(a.err, err)
+}
+
+// try always says that it is done, so that nobody waits for the socket.
+func (a *attempt) try(fd uintptr) bool {
+	for {
+		n, err := syscall.Write(int(fd), a.bytes)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EAGAIN):
+		default:
+			a.n, a.err = max(n, 0), err
+		}
+		return true
+	}
+}
