@@ -22,7 +22,7 @@ type kind[S state, C any, E event] struct {
 	// handle takes one request. What it adds to the turn is kept whole, also
 	// where it answers with a refusal.
 	handle func(*turn[S, C, E], any) (reply any, err error)
-	// hear takes one word from the tray.
+	// hear takes one word from the tray; nil where nobody says any to its like.
 	hear func(*turn[S, C, E], []byte) error
 	// stateEvery is after how many events the folded state is stored; 1 makes
 	// the stored state always the current one.
@@ -189,6 +189,9 @@ func (e *entity[S, C, E]) serve(m *ask) {
 func (e *entity[S, C, E]) listen() error {
 	if !e.loaded {
 		return e.load() // which listens
+	}
+	if e.kind.hear == nil {
+		return nil
 	}
 	v := e.engine.journal.View()
 	defer v.Close()

@@ -12,12 +12,15 @@ import (
 	"parley/actors/registration"
 )
 
-// Options of a Node. All are required.
+// Options of a Node. All but PageBytes are required.
 type Options struct {
 	Journal Journal
 	Clock   parley.Clock
 	Entropy parley.Entropy
 	Logger  *slog.Logger
+	// PageBytes bounds the messages that are kept at hand because pages showed
+	// them; 0 keeps none.
+	PageBytes int64
 }
 
 // Node runs the actors over one journal set and is what doors talk to. Its
@@ -29,6 +32,7 @@ type Node struct {
 	clock   parley.Clock
 	entropy parley.Entropy
 	facts   *facts
+	shown   *shown
 	marker  *marker
 	quota   dayQuota
 }
@@ -38,6 +42,7 @@ func New(o Options) *Node {
 	n := &Node{
 		engine: newEngine(o.Journal, o.Clock, o.Logger), journal: o.Journal,
 		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
+		shown: newShown(o.PageBytes),
 	}
 	n.marker = newMarker(n, o.Logger)
 	register(n.engine, n.registrationKind())

@@ -111,14 +111,13 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 			if only != "" && !bytes.Equal(e.Note, note) {
 				return true
 			}
-			m, err := readRecord(v, agent.Slot(), parley.MessageID(e.Ref))
+			record, err := n.shown.record(v, agent.Slot(), parley.MessageID(e.Ref))
 			if err != nil {
 				bad = err
 				return false
 			}
-			if only == "" || m.Record.GetType() == only {
-				m.Position = e.Position
-				page = append(page, m)
+			if only == "" || record.GetType() == only {
+				page = append(page, Message{Record: record, Position: e.Position})
 			}
 			return true
 		})

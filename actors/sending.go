@@ -231,7 +231,6 @@ func (n *Node) conversationKind() *kind[*conversation.State, conversation.Comman
 			}
 			panic("conversation: unknown request")
 		},
-		hear: func(*conversationTurn, []byte) error { return nil },
 	}
 }
 

@@ -225,8 +225,31 @@ func appendBool(b []byte, v bool) []byte {
 
 func appendInt(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }
 
+// appendTime appends an instant as api.Time writes it, without reading a layout:
+// a page bears sixty of them.
 func appendTime(b []byte, t time.Time) []byte {
-	return t.UTC().AppendFormat(b, `"2006-01-02T15:04:05.000000Z"`)
+	t = t.UTC()
+	year, month, day := t.Date()
+	hour, minute, second := t.Clock()
+	b = appendDigits(append(b, '"'), year, 4)
+	b = appendDigits(append(b, '-'), int(month), 2)
+	b = appendDigits(append(b, '-'), day, 2)
+	b = appendDigits(append(b, 'T'), hour, 2)
+	b = appendDigits(append(b, ':'), minute, 2)
+	b = appendDigits(append(b, ':'), second, 2)
+	b = appendDigits(append(b, '.'), t.Nanosecond()/1000, 6)
+	return append(b, 'Z', '"')
+}
+
+// appendDigits appends n with leading zeros, width digits long.
+func appendDigits(b []byte, n, width int) []byte {
+	at := len(b)
+	b = append(b, "000000"[:width]...)
+	for i := at + width - 1; i >= at && n > 0; i-- {
+		b[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return b
 }
 
 func appendInstant(b []byte, ms int64) []byte {

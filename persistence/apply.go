@@ -263,7 +263,7 @@ func (a *application) perform(it *item, w parley.Word, at int64) error {
 	case parley.Put:
 		return a.writeRow(&w.Row)
 	case parley.Enlist:
-		k := binary.BigEndian.AppendUint64(w.Agent.Bytes(), a.next())
+		k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), w.Agent[:]...), a.next())
 		return a.batch.Set(rowKey(w.Home(), parley.ConversationTable, k), w.Conversation[:], nil)
 	case parley.Bear:
 		return a.bear(it, w, at)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -186,8 +187,9 @@ func (s *Store) engineOptions() *pebble.Options {
 		CacheSize:                   s.opts.CacheBytes,
 		MemTableSize:                s.opts.MemTableBytes,
 		MemTableStopWritesThreshold: 4,
-		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
-		Logger:                      engineLogger{s},
+		// Compactions take whole cores for seconds: half of them are left to answers.
+		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
+		Logger:                     engineLogger{s},
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { s.opts.Logger.Error("storage engine: background work failed", "error", err) },
 			WriteStallBegin: func(i pebble.WriteStallBeginInfo) {

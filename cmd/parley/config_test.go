@@ -88,7 +88,7 @@ log-level = "debug"
 		File: path, Listen: "0.0.0.0:0", AdminListen: "127.0.0.1:9", Data: "/var/lib/parley", BaseURL: "https://parley.example",
 		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, QuotaProfile: "public", Tier1: "approval",
 		PollLimit: PollLimit{PerToken: 5}, Journals: 4, LogFormat: "json", LogLevel: "debug",
-		Memory: Memory{Cache: 128 << 20, GCHeadroom: 128 << 20},
+		Memory: Memory{Cache: 256 << 20, GCHeadroom: 128 << 20},
 	}
 	if diff := cmp.Diff(want, cfg, cmp.AllowUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)

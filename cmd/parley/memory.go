@@ -48,7 +48,7 @@ func (s byteSize) String() string {
 
 // Memory are the settings of how much memory buys speed.
 type Memory struct {
-	Cache byteSize `env:"PARLEY_CACHE" default:"128MiB" help:"Cache of stored data, filled as it is read."`
+	Cache byteSize `env:"PARLEY_CACHE" default:"256MiB" help:"Cache of stored data, filled as it is read."`
 	// A small heap doubles within milliseconds of load, and is collected as often.
 	GCHeadroom  byteSize `name:"gc-headroom" env:"PARLEY_GC_HEADROOM" default:"128MiB" help:"Garbage that may pile up, at least, before it is collected: more takes less CPU and more memory. GOGC in the environment overrules it."`
 	MemoryLimit byteSize `name:"memory-limit" env:"PARLEY_MEMORY_LIMIT" default:"0" help:"Memory that the process tries to stay below by collecting garbage sooner; 0 is no limit. GOMEMLIMIT in the environment overrules it."`

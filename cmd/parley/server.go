@@ -111,7 +111,7 @@ func (h *house) openActors(cfg Config) (err error) {
 		journals = 0 // as the directory was made
 	}
 	h.store, err = persistence.Open(filepath.Join(cfg.Data, "journal"), persistence.Options{
-		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache),
+		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3,
 		Fatal: func(err error) {
 			slog.Error("the journal cannot go on; what was answered is on disk", "error", err)
 			os.Exit(exitUnexpected)
@@ -122,6 +122,7 @@ func (h *house) openActors(cfg Config) (err error) {
 	}
 	h.node = actors.New(actors.Options{
 		Journal: journal{h.store}, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
+		PageBytes: int64(cfg.Cache) / 4,
 	})
 	return h.node.Start()
 }

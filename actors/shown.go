@@ -1,0 +1,43 @@
+package actors
+
+import (
+	"github.com/maypok86/otter/v2"
+
+	"parley"
+)
+
+// shown keeps messages at hand that pages of inboxes have shown: agents look at
+// their newest page again and again. A record never changes once it is there, so
+// that nothing here is ever out of date; marks are not part of it.
+type shown struct {
+	records *otter.Cache[parley.MessageID, *Record]
+}
+
+// recordOverhead is about what a record takes besides its content.
+const recordOverhead = 512
+
+func newShown(bytes int64) *shown {
+	if bytes <= 0 {
+		return &shown{}
+	}
+	return &shown{otter.Must(&otter.Options[parley.MessageID, *Record]{
+		MaximumWeight: uint64(bytes),
+		Weigher: func(_ parley.MessageID, r *Record) uint32 {
+			return uint32(recordOverhead + len(r.GetContent()) + len(r.GetSelfPayload()))
+		},
+	})}
+}
+
+// record reads a message for a reader at slot. It is shared: nobody changes it.
+func (s *shown) record(v View, slot parley.Slot, id parley.MessageID) (*Record, error) {
+	if s.records != nil {
+		if r, ok := s.records.GetIfPresent(id); ok {
+			return r, nil
+		}
+	}
+	m, err := readRecord(v, slot, id)
+	if err == nil && s.records != nil {
+		s.records.Set(id, m.Record)
+	}
+	return m.Record, err
+}
