@@ -55,8 +55,8 @@ func skipUnderRace(t *testing.T) {
 
 // requestCosts are the requests that are watched, each with the bound of its
 // allocations, bytes and writes to the connection. When the bounds were set, a
-// send of 1 KiB took 72 allocations and 7,430 bytes, a reply 97 and 11,340, an
-// inbox page of 20 messages 383 and 91,000; all of it counts, to the journal and
+// send of 1 KiB took 68 allocations and 7,320 bytes, a reply 95 and 9,280, an
+// inbox page of 20 messages 367 and 50,300; all of it counts, to the journal and
 // back.
 var requestCosts = []struct {
 	name    string
@@ -65,9 +65,9 @@ var requestCosts = []struct {
 	writes  float64
 	request func(*wired, *wire) []byte
 }{
-	{"send", 201, cost{83, 8600}, 1, func(h *wired, _ *wire) []byte { return h.sendRequest() }},
-	{"reply", 201, cost{112, 13100}, 1, (*wired).replyRequest},
-	{"inbox page", 200, cost{441, 105000}, 2, (*wired).inboxRequest},
+	{"send", 201, cost{79, 8500}, 1, func(h *wired, _ *wire) []byte { return h.sendRequest() }},
+	{"reply", 201, cost{110, 10800}, 1, (*wired).replyRequest},
+	{"inbox page", 200, cost{422, 58000}, 2, (*wired).inboxRequest},
 }
 
 // costOfRequests gives what the request takes, and the writes in which its

@@ -63,9 +63,9 @@ func costOfAPush(t *testing.T, careless func([]byte)) (each cost, writes float64
 	return each, float64(e.writes.Load()-opened) / float64(e.events.Load())
 }
 
-// pushBound was set when an event on a live stream took 20.9 allocations and
-// 6,030 bytes: goroutine, rendering, marks and all.
-var pushBound = cost{24, 6900}
+// pushBound was set when an event on a live stream took 6.8 allocations and
+// 2,090 bytes: rendering, marks and all.
+var pushBound = cost{9, 2700}
 
 func TestCostOfAPush(t *testing.T) {
 	skipUnderRace(t)

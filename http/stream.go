@@ -41,7 +41,8 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 	if start.OnlyUnseen {
 		st.unseenUpTo = s.Node.Edge(in.ID)
 	}
-	opening := openingOf(c.RequestID(), start)
+	opening := sheets.Get().(*sheet)
+	opening.b = appendOpening(opening.b[:0], c.RequestID(), start)
 	c.ctx.HijackSetNoResponse(true)
 	c.ctx.Hijack(func(conn net.Conn) { st.open(conn, opening, start.After) })
 	return nil
@@ -59,10 +60,10 @@ func (s *Service) resume(c *Call, in *api.Stream) (actors.Start, error) {
 	return s.Node.Resume(c.Context(), in.ID, last, in.LastEventID != "")
 }
 
-// openingOf is the head of the answer and the first bytes of its body: how soon
+// appendOpening appends the head of the answer and the first bytes of its body: how soon
 // to reconnect, a comment, and an id to resume from before any event has come.
-func openingOf(requestID string, start actors.Start) []byte {
-	b := append(make([]byte, 0, 512), "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"+
+func appendOpening(b []byte, requestID string, start actors.Start) []byte {
+	b = append(b, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"+
 		"X-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\nX-Request-ID: "...)
 	b = append(append(b, requestID...), "\r\n\r\nretry: 3000\n: stream of an agent\nid: "...)
 	b, _ = start.Last.AppendText(b)
@@ -105,14 +106,15 @@ const (
 
 // open writes the opening and begins to follow. It runs in the engine's hijack
 // goroutine, which ends with it.
-func (st *agentStream) open(conn net.Conn, opening []byte, after uint64) {
+func (st *agentStream) open(conn net.Conn, opening *sheet, after uint64) {
 	st.conn = takeOver(conn)
 	defer st.contain()
 	_ = st.conn.SetDeadline(time.Time{})
 	if kernel, ok := st.conn.(syscall.Conn); ok {
 		st.socket, _ = kernel.SyscallConn() // else it is written to as to any other
 	}
-	if st.await(opening) != nil {
+	err := st.await(opening.b)
+	if sheets.Put(opening); err != nil {
 		st.end()
 		return
 	}

@@ -41,9 +41,9 @@ func applying(t testing.TB, careless func(*item)) (operation func()) {
 	}
 }
 
-// applyMost bounds what the writer allocates for a message in a batch: 4.2 when
+// applyMost bounds what the writer allocates for a message in a batch: 0.2 when
 // it was set.
-const applyMost = 4.8
+const applyMost = 0.5
 
 func TestCostOfApplying(t *testing.T) {
 	skipUnderRace(t)

@@ -1,0 +1,286 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors"
+)
+
+// hallOnSockets is a hall that is reached as in earnest: only sockets of the
+// kernel take what they can and no more.
+func hallOnSockets(t testing.TB) *hall {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newHall(t, 1, ln, func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) })
+}
+
+// say sends a message of about so many bytes.
+func (h *hall) say(from, to parley.AgentID, n, size int) {
+	h.t.Helper()
+	content := fmt.Appendf(nil, `"n":%d,"x":"%s"`, n, bytes.Repeat([]byte("x"), size))
+	_, err := h.node.Send(context.Background(), actors.DirectSend{
+		Content: actors.Content{Type: "svc.v1.dm", Rendered: content, FromOrg: h.owner, ToOrg: h.owner},
+		From:    from, To: to, ToKnown: true,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// renderings counts how often events are rendered that many streams ask for.
+func renderings(t *testing.T, positions int) int64 {
+	var s shelf
+	var count atomic.Int64
+	var asking sync.WaitGroup
+	for i := range 100 {
+		asking.Go(func() {
+			position := uint64(i % positions)
+			e, err := s.event(parley.AgentID{1}, position, func() ([]byte, error) {
+				count.Add(1)
+				return fmt.Append(nil, position), nil
+			})
+			if err != nil || string(e.bytes) != fmt.Sprint(position) {
+				t.Errorf("position %d: %s, %v", position, e.bytes, err)
+			}
+		})
+	}
+	asking.Wait()
+	return count.Load()
+}
+
+func TestStreamsShareWhatIsRendered(t *testing.T) {
+	if n := renderings(t, 1); n != 1 {
+		t.Errorf("one event for a hundred streams is rendered %d times", n)
+	}
+	if n := renderings(t, 100); n != 100 {
+		t.Errorf("a hundred events are rendered %d times", n)
+	}
+	var s shelf
+	failed := errors.New("failed")
+	for _, want := range []error{failed, nil} {
+		if _, err := s.event(parley.AgentID{}, 1, func() ([]byte, error) { return nil, want }); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+	for range 2 {
+		s.clear()
+		again := false
+		_, _ = s.event(parley.AgentID{}, 1, func() ([]byte, error) { again = true; return nil, nil })
+		if !again {
+			t.Error("an event stays for ever")
+		}
+	}
+}
+
+// bytesOfAnEvent is what an event of 8 KiB that goes to many streams makes one
+// of them allocate, the send and the clients included.
+func bytesOfAnEvent(t *testing.T, careless func(*hall)) float64 {
+	const streams, events = 64, 20
+	h := hallOnSockets(t)
+	defer h.close()
+	alice, bob, token := h.agent("alice"), h.agent("bob"), h.token(h.client)
+	var heard atomic.Int64
+	for range streams {
+		l := h.listen(alice, token, "")
+		defer l.conn.Close()
+		go func() {
+			buffer := make([]byte, 16<<10)
+			for {
+				n, err := l.lines.Read(buffer)
+				if err != nil {
+					return
+				}
+				heard.Add(int64(bytes.Count(buffer[:n], []byte("event: message"))))
+			}
+		}()
+	}
+	var before, after runtime.MemStats
+	for n := range events + 1 {
+		h.say(bob, alice, n, 8<<10)
+		for until := time.Now().Add(10 * time.Second); heard.Load() < int64(n+1)*streams; time.Sleep(time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatalf("event %d came to %d streams", n, heard.Load()-int64(n)*streams)
+			}
+		}
+		if n == 0 {
+			runtime.ReadMemStats(&before)
+		}
+		if careless != nil {
+			careless(h)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.TotalAlloc-before.TotalAlloc) / streams / events
+}
+
+// eventBound was set when it took 1.6 KiB, nearly all of it the send's own.
+const eventBound = 4 << 10
+
+func TestStreamsShareTheMemoryOfAnEvent(t *testing.T) {
+	skipUnderRace(t)
+	got := bytesOfAnEvent(t, nil)
+	if t.Logf("%.0f bytes", got); got > eventBound {
+		t.Errorf("an event of 8 KiB takes %.0f bytes on each stream", got)
+	}
+}
+
+// TestStreamsShareTheMemoryOfAnEventControl has every stream believe that it is
+// its agent's only one.
+func TestStreamsShareTheMemoryOfAnEventControl(t *testing.T) {
+	skipUnderRace(t)
+	alone := func(h *hall) {
+		h.service.streams.mu.Lock()
+		defer h.service.streams.mu.Unlock()
+		for st := range h.service.streams.open {
+			if st.audience.size.Load() != 1 {
+				st.audience = &audience{}
+				st.audience.size.Store(1)
+			}
+		}
+	}
+	if got := bytesOfAnEvent(t, alone); got <= eventBound {
+		t.Errorf("a server that renders for each stream takes %.0f bytes, and %d are allowed", got, eventBound)
+	}
+}
+
+// delay is how long a stream waits for an event, at most, while others of the
+// agent take nothing and their sockets are full.
+func delay(t *testing.T, deaf int, start func(*pumps)) (longest time.Duration) {
+	const events, size = 40, 256 << 10
+	h := hallOnSockets(t)
+	defer h.close()
+	if start != nil {
+		h.service.streams.once.Do(func() { start(&h.service.streams.pumps) })
+	}
+	alice, bob, token := h.agent("alice"), h.agent("bob"), h.token(h.client)
+	for range deaf {
+		defer h.listen(alice, token, "").conn.Close()
+	}
+	quick := h.listen(alice, token, "").eager()
+	defer quick.conn.Close()
+	for n := range events {
+		sent := time.Now()
+		h.say(bob, alice, n, size)
+		if e, ok := quick.next(); !ok || e.number(t) != n {
+			t.Fatalf("instead of event %d: %v %+v", n, ok, e.name)
+		}
+		if longest = max(longest, time.Since(sent)); longest > streamWriteWait/2 {
+			break
+		}
+	}
+	return longest
+}
+
+func TestStreamsDoNotWaitForOneAnother(t *testing.T) {
+	if took := delay(t, 8, nil); took > streamWriteWait/2 {
+		t.Errorf("a stream waits %v for an event while others take nothing", took)
+	}
+}
+
+// TestStreamsDoNotWaitForOneAnotherControl has the pumps wait for readers.
+func TestStreamsDoNotWaitForOneAnotherControl(t *testing.T) {
+	took := delay(t, 2, func(p *pumps) {
+		p.some.L = &p.mu
+		for range 2 {
+			go func() {
+				g := newGathering()
+				g.patient = true
+				for st := p.take(); st != nil; st = p.take() {
+					st.pump(g)
+				}
+			}()
+		}
+	})
+	if took <= streamWriteWait/2 {
+		t.Errorf("pumps that wait delay a stream by %v only", took)
+	}
+}
+
+// TestAStreamOnASocketMissesNothing: a reader that pauses until the socket is
+// full, and then goes on, hears everything once and in order.
+func TestAStreamOnASocketMissesNothing(t *testing.T) {
+	const events, size = 200, 64 << 10
+	h := hallOnSockets(t)
+	defer h.close()
+	alice, bob := h.agent("alice"), h.agent("bob")
+	l, twin := h.listen(alice, h.token(h.client), ""), h.listen(alice, h.token(h.client), "").eager()
+	defer l.conn.Close()
+	defer twin.conn.Close()
+	go func() {
+		for n := range events {
+			h.say(bob, alice, n, size)
+		}
+	}()
+	time.Sleep(time.Second)
+	for n := range events {
+		for name, l := range map[string]*listener{"first": l, "second": twin} {
+			if e, ok := l.next(); !ok || e.name != "message" || e.number(t) != n {
+				t.Fatalf("the %s stream brings instead of event %d: %v %s", name, n, ok, e.name)
+			}
+		}
+	}
+}
+
+// bytesOfAnOpening is what opening a stream makes server and client allocate.
+func bytesOfAnOpening(t *testing.T, dress func(*hall)) float64 {
+	const streams = 200
+	h := hallOnSockets(t)
+	defer h.close()
+	if dress != nil {
+		dress(h)
+	}
+	request := []byte("GET /agents/" + h.agent("alice").String() + "/stream HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer " + h.token(h.client) + "\r\n\r\n")
+	answer := make([]byte, 4<<10)
+	var before, after runtime.MemStats
+	for n := range streams + 20 {
+		if n == 20 {
+			runtime.ReadMemStats(&before)
+		}
+		conn, err := h.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write(request); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAtLeast(conn, answer, 200); err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 200")) {
+			t.Fatalf("%s: %v", answer, err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.TotalAlloc-before.TotalAlloc) / streams
+}
+
+// openingBound is less than what the engine reads a request into.
+const openingBound = 12 << 10
+
+func TestAStreamLeavesItsBuffersToOthers(t *testing.T) {
+	skipUnderRace(t)
+	got := bytesOfAnOpening(t, nil)
+	if t.Logf("%.0f bytes", got); got > openingBound {
+		t.Errorf("a stream takes %.0f bytes to open", got)
+	}
+}
+
+func TestAStreamLeavesItsBuffersToOthersControl(t *testing.T) {
+	skipUnderRace(t)
+	kept := func(h *hall) { h.server.engine.KeepHijackedConns = true }
+	if got := bytesOfAnOpening(t, kept); got <= openingBound {
+		t.Errorf("with buffers that are never used again a stream takes %.0f bytes to open, and %d are allowed", got, openingBound)
+	}
+}
