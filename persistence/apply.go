@@ -54,6 +54,11 @@ func (a *application) check(e *parley.Entry) (refusal, err error) {
 	case e.Activate || e.Stream.Zero():
 	case !known || have.epoch != e.Epoch || !have.unknown && have.seq != e.Expect:
 		return parley.ErrStale, nil
+	case have.unknown:
+		if agrees, err := a.ends(e.Stream, e.Expect); err != nil || !agrees {
+			return parley.ErrStale, err
+		}
+		a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: e.Expect}
 	}
 	for i, w := range e.Words {
 		bear, ok := w.(parley.Bear)
@@ -92,6 +97,19 @@ func (a *application) length(s parley.Stream) (uint64, error) {
 		return n, nil
 	}
 	return streamLength(a.j.store.db, s)
+}
+
+// ends reports whether a stream has n events, this batch included. The speaker
+// who says so has just read it: two look-ups show whether it is so.
+func (a *application) ends(s parley.Stream, n uint64) (bool, error) {
+	if have, ok := a.lengths[s]; ok {
+		return have == n, nil
+	}
+	if _, next, err := get(a.j.store.db, eventKey(s, n+1)); err != nil || next || n == 0 {
+		return !next, err
+	}
+	_, last, err := get(a.j.store.db, eventKey(s, n))
+	return last, err
 }
 
 // remember keeps the length of a stream for the rest of the batch.
@@ -175,9 +193,6 @@ func (a *application) writeStream(e *parley.Entry, at int64) error {
 		return nil
 	}
 	have := a.j.activations[e.Stream]
-	if have.unknown {
-		have.seq, have.unknown = e.Expect, false
-	}
 	if err := a.writeFacts(e.Stream, have.seq, e.Facts, e.State, at); err != nil {
 		return err
 	}

@@ -47,8 +47,7 @@ type journal struct {
 }
 
 // activation is who speaks for a stream. Its sequence is unknown until the
-// stream is begun or first spoken for: the speaker has read it, after its
-// activation, and nobody else can have moved it since.
+// stream is begun or first spoken for.
 type activation struct {
 	epoch   uint64
 	seq     uint64
