@@ -122,7 +122,7 @@ func (c *postCourier) deliver(to int, key Key) error {
 		c.ready[len(number)] = r
 	}
 	copy(r.bytes[r.digits:], number)
-	c.payloads.stamp(r.bytes[r.payload:], key)
+	c.payloads.write(r.bytes[r.payload:], key)
 	if c.workers == nil {
 		_, err := c.post(r.bytes, key, uint32(to))
 		return err

@@ -153,7 +153,7 @@ func (r *ringing) Do(_ context.Context, n int, _ *load.Laps) error {
 	at := int((r.next.Add(1) - 1) % int64(len(r.workers)))
 	from, to := r.workers[at], r.workers[(at+1)%len(r.workers)]
 	r.key.N = uint32(n)
-	r.payloads.stamp(r.payload, r.key)
+	r.payloads.write(r.payload, r.key)
 	r.body = fmt.Appendf(r.body[:0], `{"to_handle":"%s","from_handle":"%s",`, to.handle, from.handle)
 	r.body = appendContent(r.body, r.kind, r.payload)
 	r.request = wire.AppendRequest(r.request[:0], "POST", "/messages", r.token, nil, r.body)

@@ -3,7 +3,7 @@ package scenario
 import (
 	"bytes"
 	"fmt"
-	"strings"
+	"math/rand/v2"
 )
 
 // Key names one message of a bench for ever: it is written at the front of the
@@ -27,29 +27,42 @@ const (
 	workersMax = 1 << 20
 )
 
-// letters fills payloads; it looks like the base64url that ciphertext is.
-const letters = "Zm9vYmFyLWJhei1xdXV4_0123456789AbCdEfGhIjKlM"
+// letters are the alphabet of base64url.
+const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-// payloads makes and judges the payloads of one bench.
+// poolLength is how many random letters payloads are cut from: so many that no
+// engine finds the same text twice within what it compresses at once.
+const poolLength = 1 << 20
+
+// payloads makes and judges the payloads of one bench. What follows the key is
+// as random as the ciphertext that it stands for: a text that compresses would
+// flatter every store.
 type payloads struct {
 	seed [8]byte
-	tail []byte // what follows the key
+	size int
+	pool []byte
 }
 
 func newPayloads(seed uint64, length int) *payloads {
-	p := &payloads{tail: []byte(strings.Repeat(letters, length/len(letters)+1))[:length-keyLength]}
+	p := &payloads{size: length, pool: make([]byte, poolLength+length)}
 	copy(p.seed[:], fmt.Sprintf("%08x", uint32(seed^seed>>32)))
+	random := rand.New(rand.NewPCG(seed, 1))
+	for i := range p.pool {
+		p.pool[i] = letters[random.Uint32()&63]
+	}
 	return p
+}
+
+// tail is what follows the key.
+func (p *payloads) tail(key Key) []byte {
+	h := (uint64(key.Worker)<<40 ^ uint64(key.N)<<8 ^ uint64(key.Run)<<3 ^ uint64(key.Part) + 1) * 0x9E3779B97F4A7C15
+	at := int(h >> 44) // twenty bits: a place in the pool
+	return p.pool[at : at+p.size-keyLength]
 }
 
 // write puts the payload of key in to, which is as long as payloads are.
 func (p *payloads) write(to []byte, key Key) {
-	p.stamp(to, key)
-	copy(to[keyLength:], p.tail)
-}
-
-// stamp writes the key alone, over that of an earlier payload.
-func (p *payloads) stamp(to []byte, key Key) {
+	copy(to[keyLength:], p.tail(key))
 	copy(to, p.seed[:])
 	to[8] = '-'
 	hexDigits(to[9:13], uint64(key.Run))
@@ -63,12 +76,12 @@ func (p *payloads) stamp(to []byte, key Key) {
 }
 
 // length is that of every payload.
-func (p *payloads) length() int { return keyLength + len(p.tail) }
+func (p *payloads) length() int { return p.size }
 
 // read gives the key of a payload of this bench; ok is false if it differs in
 // any byte from what was written.
 func (p *payloads) read(payload []byte) (key Key, ok bool) {
-	if len(payload) != p.length() || !bytes.Equal(payload[:8], p.seed[:]) || !bytes.Equal(payload[keyLength:], p.tail) {
+	if len(payload) != p.length() || !bytes.Equal(payload[:8], p.seed[:]) {
 		return Key{}, false
 	}
 	run, ok1 := hexValue(payload[9:13])
@@ -77,7 +90,7 @@ func (p *payloads) read(payload []byte) (key Key, ok bool) {
 	part, ok4 := hexValue(payload[29:30])
 	hyphens := payload[8] == '-' && payload[13] == '-' && payload[19] == '-' && payload[28] == '-' && payload[30] == '-'
 	key = Key{Run: uint16(run), Part: uint8(part), Worker: uint32(worker), N: uint32(n)}
-	return key, ok1 && ok2 && ok3 && ok4 && hyphens
+	return key, ok1 && ok2 && ok3 && ok4 && hyphens && bytes.Equal(payload[keyLength:], p.tail(key))
 }
 
 const hexAlphabet = "0123456789abcdef"

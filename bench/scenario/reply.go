@@ -80,7 +80,7 @@ func (h *Host) listen(ctx context.Context, a *agent) (*wire.Stream, error) {
 // Do implements load.Client: the whole way there and back.
 func (p *pair) Do(_ context.Context, n int, laps *load.Laps) error {
 	p.key.N, p.key.Part = uint32(n), question
-	p.ask.payloads.stamp(p.question.bytes[p.question.payload:], p.key)
+	p.ask.payloads.write(p.question.bytes[p.question.payload:], p.key)
 	m, err := p.ask.post(p.question.bytes, p.key, p.answerer.box)
 	if err != nil {
 		return err

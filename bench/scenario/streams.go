@@ -133,7 +133,7 @@ func (c *crowd) broadcast(ctx context.Context, meter Meter, run *result.Run) err
 	cpu := meter.CPU()
 	for n := range events {
 		key.N = uint32(n)
-		h.payloads.stamp(request.bytes[request.payload:], key)
+		h.payloads.write(request.bytes[request.payload:], key)
 		start := time.Now()
 		if _, err := sender.post(request.bytes, key, h.world.answers[0].box); err != nil {
 			return err

@@ -76,7 +76,7 @@ func (w *waiting) serve() {
 // Do implements load.Client.
 func (w *waiting) Do(_ context.Context, n int, _ *load.Laps) error {
 	w.key.N, w.key.Part = uint32(n), question
-	w.payloads.stamp(w.request.bytes[w.request.payload:], w.key)
+	w.payloads.write(w.request.bytes[w.request.payload:], w.key)
 	answer, err := w.conn.Do(w.request.bytes)
 	if err != nil {
 		w.book.lost(w.key)

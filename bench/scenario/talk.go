@@ -36,7 +36,7 @@ func (h *Host) replyRequest(token string) *replyRequest {
 // mailbox of to.
 func (c *caller) reply(r *replyRequest, original uuid, key Key, to *agent) (message, error) {
 	original.put(r.bytes[r.id:])
-	c.payloads.stamp(r.bytes[r.payload:], key)
+	c.payloads.write(r.bytes[r.payload:], key)
 	m, err := c.post(r.bytes, key, to.box)
 	if err != nil {
 		return m, err
