@@ -18,7 +18,7 @@ import (
 )
 
 // formatVersion is the layout of the directory that this code reads and writes.
-const formatVersion = 1
+const formatVersion = 2
 
 // JournalsMax is how many journals a directory can be made with.
 const JournalsMax = 64

@@ -74,7 +74,7 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 		value []byte
 		want  string
 	}{
-		{append(encodeNumber(formatVersion+1), made[8:]...), "format 2; this program reads format 1"},
+		{append(encodeNumber(formatVersion+1), made[8:]...), fmt.Sprintf("format %d; this program reads format %d", formatVersion+1, formatVersion)},
 		{made[:10], "not made by this program"},
 	} {
 		if err := s.db.Set(formatKey, c.value, pebble.Sync); err != nil {
