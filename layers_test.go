@@ -107,6 +107,7 @@ type lock struct {
 var locks = []lock{
 	{"github.com/asynkron/protoactor-go", []string{"parley/actors", "parley/cluster"}, "mailboxes are the body's; rules and doors must outlive the engine"},
 	{"github.com/cockroachdb/pebble/v2", []string{"parley/persistence", "parley/persistence/..."}, "one floor knows how bytes reach the disk"},
+	{"github.com/cespare/xxhash/v2", []string{"parley/persistence"}, "checksums are for bytes on the disk, never for what is secret"},
 	{"github.com/hashicorp/raft", []string{"parley/cluster"}, "consensus is between nodes only"},
 	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/bench"}, "its buffers are reused after a handler returns; only the door lives with that"},
 	{"github.com/fasthttp/router", []string{"parley/http"}, "routes are declared in one table"},
@@ -132,7 +133,7 @@ var locks = []lock{
 // testModules may be imported by tests anywhere and by product code nowhere.
 var testModules = []string{
 	"pgregory.net/rapid", "github.com/cockroachdb/datadriven", "github.com/google/go-cmp",
-	"go.uber.org/goleak", "github.com/rogpeppe/go-internal",
+	"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/anishathalye/porcupine",
 }
 
 // clientOnlyStd holds packages to the standard library: they may not import

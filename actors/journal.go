@@ -26,8 +26,10 @@ type Journal interface {
 	Follow(agent parley.AgentID, after uint64, notify func()) Subscription
 	// Edge is the position up to which an agent's feed is durable.
 	Edge(agent parley.AgentID) uint64
-	// Stalled is since when the disk takes nothing, zero if it does.
-	Stalled() time.Time
+	// Trouble is why no writes are taken, nil if they are.
+	Trouble() *parley.Refusal
+	// Damage is the file in which rot was met, empty if none was.
+	Damage() string
 	// Start begins to call onTray for actors with words in their tray and
 	// onTimer for those whose time has come.
 	Start(onTray func(parley.Stream), onTimer func(parley.Stream, time.Time)) error

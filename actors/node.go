@@ -66,8 +66,11 @@ func (n *Node) Close() {
 // Live is the number of actors in memory.
 func (n *Node) Live() int { return int(n.engine.live.Load()) }
 
-// Healthy reports whether the journal takes writes.
-func (n *Node) Healthy() bool { return n.journal.Stalled().IsZero() }
+// Trouble is why the journal takes no writes, nil if it does.
+func (n *Node) Trouble() *parley.Refusal { return n.journal.Trouble() }
+
+// Damage is the file of the journal in which rot was met, empty if none was.
+func (n *Node) Damage() string { return n.journal.Damage() }
 
 // The aggregates' laws, as the host needs them.
 var (

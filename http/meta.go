@@ -13,8 +13,13 @@ func (s *Service) health(c *Call, _ *api.Nothing) (api.Health, error) {
 		Checks: map[string]string{"journal": "ok"},
 	}
 	c.SetHeader("Cache-Control", "no-store")
-	if !s.Node.Healthy() {
-		h.Status, h.Checks["journal"] = "unavailable", "writes are stalled"
+	if trouble := s.Node.Trouble(); trouble != nil {
+		h.Status, h.Checks["journal"] = "unavailable", trouble.Text
+	}
+	if s.Node.Damage() != "" {
+		h.Status, h.Checks["journal"] = "damaged", "A file is damaged. What lies in it is refused; the rest is served."
+	}
+	if h.Status != "ok" {
 		c.SetStatus(503)
 	}
 	return h, nil

@@ -3,7 +3,6 @@ package persistence
 import (
 	"encoding/binary"
 	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -37,7 +36,7 @@ type journal struct {
 	lanesIn     []uint64                     // per source: last number applied
 	acked       []laneAck                    // per target: applied there, rows not yet deleted
 
-	// syncing is since when the acker waits for the disk, see Store.age; 0 if it
+	// syncing is since when the acker waits for the disk, see disk.age; 0 if it
 	// does not.
 	syncing atomic.Int64
 	// fired is the timer at which the last tick stopped. Housekeeping's own.
@@ -56,10 +55,10 @@ type activation struct {
 
 // flight is a batch between commit and sync.
 type flight struct {
-	batch  *pebble.Batch
-	number uint64 // of the commit; 0 if nothing was written
-	edge   uint64
-	items  []*item
+	batch *pebble.Batch
+	head  head // of the commit; zero if nothing was written
+	edge  uint64
+	items []*item
 }
 
 func openJournal(s *Store, number int) (*journal, error) {
@@ -159,8 +158,8 @@ func (j *journal) commit(items []*item) (*flight, error) {
 	if a.batch.Empty() {
 		return f, nil
 	}
-	n, err := j.store.commitBatch(a.batch)
-	f.number = n
+	var err error
+	f.head, err = j.store.commitBatch(a.batch)
 	return f, err
 }
 
@@ -178,13 +177,14 @@ func (f *flight) tell() {
 func (j *journal) acknowledge() {
 	defer j.store.loops.Done()
 	for f := range j.inFlight {
-		if f.number != 0 {
+		if f.head.number != 0 {
 			if err := j.sync(f); err != nil {
 				j.store.opts.Fatal(err)
 				return
 			}
 			// One write-ahead log: what was committed before is durable too.
-			j.store.durable.raise(f.number)
+			j.store.durable.raise(f.head.number)
+			j.store.witness.note(f.head)
 		}
 		j.edge.raise(f.edge)
 		for _, it := range f.items {
@@ -199,7 +199,7 @@ func (j *journal) sync(f *flight) error {
 	if j.store.opts.Unsynced {
 		return nil
 	}
-	j.syncing.Store(j.store.age())
+	j.syncing.Store(j.store.disk.age(j.store.opts.Clock()))
 	defer j.syncing.Store(0)
 	return f.batch.SyncWait()
 }
@@ -229,31 +229,11 @@ func (j *journal) release(it *item) {
 // and gives the function that returns it. Without room nothing has happened.
 func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 	j := s.home(slot)
-	if s.overloaded(j) || !j.budget.admit(size) {
+	if trouble := s.Trouble(); trouble != nil {
+		return nil, trouble
+	}
+	if s.lanesFull(j) || !j.budget.admit(size) {
 		return nil, parley.ErrOverloaded
 	}
 	return func() { j.budget.free(size) }, nil
 }
-
-// stallPatience is how long the engine may stall writes before the doors refuse them.
-const stallPatience = time.Second
-
-func (s *Store) overloaded(j *journal) bool {
-	return !s.Stalled().IsZero() || s.lanesFull(j)
-}
-
-// Stalled is since when the disk takes nothing, zero if it does: the engine
-// stalls writes, or a sync hangs, for longer than stallPatience.
-func (s *Store) Stalled() time.Time {
-	oldest := s.stalled.Load()
-	for _, j := range s.journals {
-		oldest = earliest(oldest, j.syncing.Load())
-	}
-	if oldest != 0 && time.Duration(s.age()-oldest) > stallPatience {
-		return s.began.Add(time.Duration(oldest))
-	}
-	return time.Time{}
-}
-
-// age of the opened store in nanoseconds, never 0.
-func (s *Store) age() int64 { return int64(s.opts.Clock().Sub(s.began)) + 1 }

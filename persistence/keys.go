@@ -20,6 +20,7 @@ import (
 //	slot T stream number         in-tray
 //	slot R table key             member of a row-backed set
 //	FFFF m                       format of the directory
+//	FFFF h 0 number              head of a commit
 //	FFFF c journal               counter
 //	FFFF o source target number  lane, outgoing
 //	FFFF i target source         lane, last number applied
@@ -36,6 +37,7 @@ const (
 	rowFamily    = 'R'
 
 	formatFamily  = 'm'
+	headFamily    = 'h'
 	counterFamily = 'c'
 	laneOutFamily = 'o'
 	laneInFamily  = 'i'

@@ -18,7 +18,7 @@ import (
 )
 
 // formatVersion is the layout of the directory that this code reads and writes.
-const formatVersion = 2
+const formatVersion = 3
 
 // JournalsMax is how many journals a directory can be made with.
 const JournalsMax = 64
@@ -45,6 +45,13 @@ type Options struct {
 	// not yet released; 0 is 16,384 entries and 64 MiB.
 	QueueEntries int
 	QueueBytes   int
+	// AcceptLoss opens a directory that does not hold all that was acknowledged,
+	// and gives up what is missing.
+	AcceptLoss bool
+	// FreeBytesMin of the disk below which writes are refused, so that what was
+	// admitted still finds room; 0 is 256 MiB, negative none. At most an
+	// eighth of the disk.
+	FreeBytesMin int64
 	// Unsynced commits without waiting for the disk. Only the controls of crash
 	// tests set it: it breaks the promise this package exists for.
 	Unsynced bool
@@ -72,6 +79,9 @@ func (o *Options) ensureDefaults() error {
 	if o.QueueEntries == 0 {
 		o.QueueEntries = 16384
 	}
+	if o.FreeBytesMin == 0 {
+		o.FreeBytesMin = 256 << 20
+	}
 	if o.QueueBytes == 0 {
 		o.QueueBytes = 64 << 20
 	}
@@ -82,6 +92,7 @@ func (o *Options) ensureDefaults() error {
 type Store struct {
 	db       *pebble.DB
 	lock     *pebble.Lock
+	dir      string
 	opts     Options
 	journals []*journal
 	count    int // of journals
@@ -95,13 +106,12 @@ type Store struct {
 	// commit serializes commits of all journals, so that applied counts batches
 	// in the order in which the shared write-ahead log holds them.
 	commit  sync.Mutex
+	head    head // of the last commit; under commit
 	applied atomic.Uint64
 	durable watermark
+	witness *witness
 
-	// began is what stalls are timed from: a correction of the wall clock is none.
-	began time.Time
-	// stalled is since when the engine stalls writes, see age; 0 if it does not.
-	stalled atomic.Int64
+	disk disk
 	// readers counts open views; once shut, no more are opened.
 	readers  atomic.Int64
 	shut     atomic.Bool
@@ -117,11 +127,15 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err := opts.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Store{opts: opts, began: opts.Clock(), hub: newHub(), closing: make(chan struct{})}
-	if err := s.openEngine(dir); err != nil {
+	s := &Store{opts: opts, dir: dir, hub: newHub(), closing: make(chan struct{})}
+	s.disk.began = opts.Clock()
+	if err := s.openEngine(); err != nil {
 		return nil, err
 	}
 	if err := s.openJournals(); err != nil {
+		if s.witness != nil {
+			err = errors.Join(err, s.witness.file.Close())
+		}
 		return nil, errors.Join(err, s.db.Close(), s.lock.Close())
 	}
 	return s, nil
@@ -129,26 +143,29 @@ func Open(dir string, opts Options) (*Store, error) {
 
 // openEngine opens Pebble. A new database is closed and opened once more: only
 // then is its write-ahead log written in the format that tells rot from a torn tail.
-func (s *Store) openEngine(dir string) error {
-	if err := makeDirectory(s.opts.FS, dir); err != nil {
-		return fmt.Errorf("data directory %s: %w", dir, err)
+func (s *Store) openEngine() error {
+	if err := makeDirectory(s.opts.FS, s.dir); err != nil {
+		return fmt.Errorf("data directory %s: %w", s.dir, err)
 	}
-	lock, err := pebble.LockDirectory(dir, s.opts.FS)
+	lock, err := pebble.LockDirectory(s.dir, s.opts.FS)
 	if err != nil {
-		return fmt.Errorf("data directory %s is in use by another process: %w", dir, err)
+		return fmt.Errorf("data directory %s is in use by another process: %w", s.dir, err)
 	}
 	s.lock = lock
-	desc, err := pebble.Peek(dir, s.opts.FS)
+	desc, err := pebble.Peek(s.dir, s.opts.FS)
 	if err == nil && !desc.Exists {
-		if s.db, err = pebble.Open(dir, s.engineOptions()); err == nil {
+		if s.db, err = pebble.Open(s.dir, s.engineOptions()); err == nil {
 			err = s.db.Close()
 		}
 	}
 	if err == nil {
-		s.db, err = pebble.Open(dir, s.engineOptions())
+		s.db, err = pebble.Open(s.dir, s.engineOptions())
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("data directory %s cannot be opened: %w", dir, err), lock.Close())
+		if pebble.IsCorruptionError(err) {
+			err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		return errors.Join(fmt.Errorf("data directory %s cannot be opened: %w", s.dir, err), lock.Close())
 	}
 	return nil
 }
@@ -190,15 +207,7 @@ func (s *Store) engineOptions() *pebble.Options {
 		// Compactions take whole cores for seconds: half of them are left to answers.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
 		Logger:                     engineLogger{s},
-		EventListener: &pebble.EventListener{
-			BackgroundError: func(err error) { s.opts.Logger.Error("storage engine: background work failed", "error", err) },
-			WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
-				s.stalled.Store(s.age())
-				s.opts.Logger.Warn("storage engine: writes stall", "reason", i.Reason)
-			},
-			WriteStallEnd: func() { s.stalled.Store(0) },
-			DiskSlow:      func(i pebble.DiskSlowInfo) { s.opts.Logger.Warn("storage engine: slow disk", "info", i.String()) },
-		},
+		EventListener:              s.watchEngine(),
 	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
@@ -228,6 +237,13 @@ func (s *Store) openJournals() error {
 	if err != nil {
 		return err
 	}
+	if err := s.testify(incarnation == 0); err != nil {
+		return err
+	}
+	incarnation++
+	if err := s.db.Set(metaKey(formatFamily, 0, 0), encodeFormat(journals, incarnation), pebble.Sync); err != nil {
+		return err
+	}
 	s.epoch.Store(incarnation << 40)
 	s.count = journals
 	for i := range journals {
@@ -240,12 +256,10 @@ func (s *Store) openJournals() error {
 	return nil
 }
 
-// readFormat gives the number of journals and the number of this opening, and
-// counts the opening.
+// readFormat gives the number of journals, and of openings before this one.
 func (s *Store) readFormat() (journals int, incarnation uint64, err error) {
-	formatKey := metaKey(formatFamily, 0, 0)
 	journals = s.opts.Journals
-	value, found, err := get(s.db, formatKey)
+	value, found, err := get(s.db, metaKey(formatFamily, 0, 0))
 	switch {
 	case err != nil:
 		return 0, 0, err
@@ -263,11 +277,13 @@ func (s *Store) readFormat() (journals int, incarnation uint64, err error) {
 	case journals == 0:
 		journals = 1
 	}
-	incarnation++
+	return journals, incarnation, nil
+}
+
+func encodeFormat(journals int, incarnation uint64) []byte {
 	b := binary.BigEndian.AppendUint64(nil, formatVersion)
 	b = binary.BigEndian.AppendUint16(b, uint16(journals))
-	b = binary.BigEndian.AppendUint64(b, incarnation)
-	return journals, incarnation, s.db.Set(formatKey, b, pebble.Sync)
+	return binary.BigEndian.AppendUint64(b, incarnation)
 }
 
 // Start begins to hand out in-tray hints and due timers. onTray must not block;
@@ -285,7 +301,21 @@ func (s *Store) Start(onTray func(parley.Stream), onTimer func(parley.Stream, ti
 		go j.acknowledge()
 		go j.housekeeping()
 	}
+	s.watch()
 	return nil
+}
+
+// watch begins to look after the disk, and the witness after what is synced.
+func (s *Store) watch() {
+	s.loops.Go(s.watchSpace)
+	if s.opts.Unsynced {
+		return
+	}
+	s.loops.Go(func() {
+		if err := s.witness.follow(s.closing); err != nil {
+			s.opts.Fatal(fmt.Errorf("writing %s: %w", witnessName, err))
+		}
+	})
 }
 
 // Journals is the number of journals.
@@ -322,21 +352,26 @@ func (s *Store) Close() error {
 		for tries := 0; s.readers.Load() > 0 && tries < readersWait; tries++ {
 			time.Sleep(time.Millisecond)
 		}
-		s.closeErr = errors.Join(s.db.Close(), s.lock.Close())
+		s.closeErr = errors.Join(s.witness.close(!s.opts.Unsynced), s.db.Close(), s.lock.Close())
 	})
 	return s.closeErr
 }
 
-// commitBatch applies a batch and numbers it. The number is taken first: a view
+// commitBatch numbers a batch and applies it. The number is known first: a view
 // that sees the batch never believes in a smaller one.
-func (s *Store) commitBatch(b *pebble.Batch) (uint64, error) {
+func (s *Store) commitBatch(b *pebble.Batch) (head, error) {
 	s.commit.Lock()
 	defer s.commit.Unlock()
-	n := s.applied.Add(1)
-	if s.opts.Unsynced {
-		return n, s.db.Apply(b, pebble.NoSync)
+	h := s.head.next(b.Repr())
+	if err := b.Set(headKey(h.number), h.append(nil), nil); err != nil {
+		return head{}, err
 	}
-	return n, s.db.ApplyNoSyncWait(b, pebble.Sync)
+	s.head = h
+	s.applied.Store(h.number)
+	if s.opts.Unsynced {
+		return h, s.db.Apply(b, pebble.NoSync)
+	}
+	return h, s.db.ApplyNoSyncWait(b, pebble.Sync)
 }
 
 func get(r pebble.Reader, key []byte) ([]byte, bool, error) {

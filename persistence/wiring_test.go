@@ -24,5 +24,6 @@ func startQuietly(s *Store) error {
 		go j.write()
 		go j.acknowledge()
 	}
+	s.watch()
 	return nil
 }

@@ -25,8 +25,12 @@ func newAdminDoor(node *actors.Node, service *parleyhttp.Service) *adminDoor {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metricsOf(node, service), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !node.Healthy() {
-			http.Error(w, "writes are stalled", http.StatusServiceUnavailable)
+		if trouble := node.Trouble(); trouble != nil {
+			http.Error(w, trouble.Text, http.StatusServiceUnavailable)
+			return
+		}
+		if file := node.Damage(); file != "" {
+			http.Error(w, "damaged: "+file, http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = w.Write([]byte("ok\n"))

@@ -34,11 +34,14 @@ type Config struct {
 	Tier1        string    `name:"tier1" env:"PARLEY_TIER1" default:"pow" enum:"pow,email,approval" help:"What raises an organization to trust tier 1: ${enum}."`
 	PollLimit    PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls a minute per address / per token; 0 lifts a limit."`
 	Journals     int       `env:"PARLEY_JOURNALS" default:"1" help:"Journals (1 to 64), fixed when the data directory is made."`
+	DiskReserve  byteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Free space of the data directory's disk below which writes are refused; at most an eighth of the disk; 0 is none."`
 	LogFormat    string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
 	LogLevel     string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe line to log: ${enum}."`
 	Memory
 
-	origins map[string]string
+	// acceptLoss opens a damaged data directory and gives up what it lacks.
+	acceptLoss bool
+	origins    map[string]string
 }
 
 const (

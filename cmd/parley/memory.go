@@ -64,6 +64,14 @@ func (m *Memory) validate() error {
 	return nil
 }
 
+// reserve is the free space below which writes are refused; negative is none.
+func (c *Config) reserve() int64 {
+	if c.DiskReserve == 0 {
+		return -1
+	}
+	return int64(c.DiskReserve)
+}
+
 // headroomEvery is how often the garbage collector's pace is set anew.
 const headroomEvery = time.Second
 

@@ -16,13 +16,15 @@ import (
 
 type serveCmd struct {
 	Config
-	Hints bool `help:"Say on standard error what to do next, even where standard output is no terminal."`
+	AcceptLoss bool `help:"Open a data directory that does not hold all that was acknowledged, and give up what is missing. For when there is no backup."`
+	Hints      bool `help:"Say on standard error what to do next, even where standard output is no terminal."`
 }
 
 // Run serves until the first SIGTERM or SIGINT, drains and returns. Standard
 // output gets one line, once connections are accepted; whoever starts the
 // server may wait for it. Everything else is log, on standard error.
 func (c *serveCmd) Run(ctx context.Context, std *streams) error {
+	c.acceptLoss = c.AcceptLoss
 	slog.SetDefault(newLogger(&c.Config, std.err))
 	ready := func(address string) {
 		_, _ = fmt.Fprintf(std.out, "parley: listening on http://%s\n", address)

@@ -58,6 +58,11 @@ func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
 	return errors.Join(err, h.close())
 }
 
+// damagedHelp follows the reason why a data directory is not opened.
+const damagedHelp = "  restore the last backup      parley restore --from BACKUP --data NEW-DIRECTORY\n" +
+	"  see what is left             parley verify --data DIRECTORY\n" +
+	"  give up what is missing      parley serve --accept-loss (where the end of the log is missing)"
+
 // house is everything that runs, in the order in which it was opened.
 type house struct {
 	store   *persistence.Store
@@ -112,11 +117,15 @@ func (h *house) openActors(cfg Config) (err error) {
 	}
 	h.store, err = persistence.Open(filepath.Join(cfg.Data, "journal"), persistence.Options{
 		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3,
+		FreeBytesMin: cfg.reserve(), AcceptLoss: cfg.acceptLoss,
 		Fatal: func(err error) {
 			slog.Error("the journal cannot go on; what was answered is on disk", "error", err)
 			os.Exit(exitUnexpected)
 		},
 	})
+	if errors.Is(err, persistence.ErrDamaged) {
+		return fmt.Errorf("%w\n%s", err, damagedHelp)
+	}
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type Journal interface {
 	View() View
 	Follow(agent parley.AgentID, after uint64, notify func()) Subscription
 	Edge(agent parley.AgentID) uint64
-	Stalled() time.Time
+	Trouble() *parley.Refusal
 	Start(onTray func(parley.Stream), onTimer func(parley.Stream, time.Time)) error
 	Close() error
 }

@@ -1,0 +1,237 @@
+package persistence
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+// ruin is a directory as a process that was killed left it, and what it had
+// acknowledged.
+type ruin struct {
+	files map[string][]byte
+	acked []uint64 // deeds: their numbers are the contents of their events
+	s     parley.Stream
+}
+
+// killed runs a journal over fs, has it acknowledge batches of events one by
+// one, and takes the files away while it is running, once the witness has
+// followed. More than one opening leaves sorted tables and manifests behind.
+func killed(t testing.TB, events int) *ruin {
+	t.Helper()
+	fs, r := vfs.NewMem(), &ruin{s: newStream(1)}
+	for life := range 3 {
+		s := mustOpen(t, "d", testOptions(fs, 1))
+		if err := startQuietly(s); err != nil {
+			t.Fatal(err)
+		}
+		epoch := activated(t, s, r.s)
+		for range events {
+			n := uint64(len(r.acked))
+			e := &parley.Entry{
+				Slot: r.s.Slot(), Stream: r.s, Epoch: epoch, Expect: n,
+				Facts: []parley.Fact{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 900)...)}},
+			}
+			if err := <-handOver(s, e); err != nil {
+				t.Fatal(err)
+			}
+			r.acked = append(r.acked, n)
+		}
+		if life == 2 {
+			waitForWitness(t, s)
+			r.files = filesOf(t, fs)
+		}
+		mustClose(t, s)
+	}
+	return r
+}
+
+// waitForWitness returns when the witness on disk says what is acknowledged.
+func waitForWitness(t testing.TB, s *Store) {
+	t.Helper()
+	for range 2000 {
+		w, err := openWitness(s.opts.FS, s.dir, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = w.file.Close()
+		if w.head.number == s.durable.level.Load() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("the witness does not follow")
+}
+
+func filesOf(t testing.TB, fs vfs.FS) map[string][]byte {
+	t.Helper()
+	names, err := fs.List("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for _, name := range names {
+		f, err := fs.Open("d/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[name], err = io.ReadAll(f); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+	}
+	return files
+}
+
+// kindOf names what sort of file it is.
+func kindOf(name string) string {
+	for part, kind := range map[string]string{".log": "log", ".sst": "table", "MANIFEST": "manifest", "OPTIONS": "options", "marker": "marker", witnessName: "witness"} {
+		if strings.Contains(name, part) {
+			return kind
+		}
+	}
+	return "other"
+}
+
+// with puts the files on a disk of their own, one of them changed.
+func (r *ruin) with(t testing.TB, name string, content []byte) vfs.FS {
+	t.Helper()
+	fs := vfs.NewMem()
+	if err := fs.MkdirAll("d", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for n, b := range r.files {
+		if n == name {
+			b = content
+		}
+		f, err := fs.Create("d/"+n, vfs.WriteCategoryUnspecified)
+		if err == nil {
+			_, err = f.Write(slices.Clone(b))
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fs
+}
+
+// What became of a directory with one file changed.
+const (
+	rotRefused  = "refused at the start"
+	rotMet      = "refused where it was read"
+	rotHarmless = "nothing was missing"
+	rotSilent   = "SILENT LOSS"
+)
+
+// try opens the directory and reads all of it. An engine that panics has
+// refused: the process ends.
+func (r *ruin) try(fs vfs.FS, witnessed bool) (verdict string, reason error) {
+	defer func() {
+		if p := recover(); p != nil {
+			verdict, reason = rotRefused, fmt.Errorf("panic: %v", p)
+		}
+	}()
+	opts := testOptions(fs, 0)
+	opts.AcceptLoss = !witnessed
+	s, err := Open("d", opts)
+	if err != nil {
+		return rotRefused, err
+	}
+	defer func() { _ = s.Close() }()
+	v := s.View()
+	defer v.Close()
+	var found []uint64
+	err = v.Events(r.s, 1, false, func(_ uint64, _ int64, f parley.Fact) bool {
+		found = append(found, number(f.Data))
+		return true
+	})
+	switch {
+	case err != nil:
+		return rotMet, err
+	case !slices.Equal(found, r.acked):
+		return rotSilent, fmt.Errorf("%d of %d events", len(found), len(r.acked))
+	}
+	return rotHarmless, nil
+}
+
+// rotEvery is the step with which bytes are flipped: fewer for a quick look.
+func rotEvery(name string, size int) int {
+	flips := 60
+	if testing.Short() || raceDetector {
+		flips = 12
+	}
+	if kindOf(name) == "log" {
+		flips *= 6
+	}
+	return max(1, size/flips)
+}
+
+// TestRotIsNeverSilent flips a bit in every so many bytes of every file, and
+// cuts every file short, of a directory whose process was killed: each time the
+// directory is refused, or what the rot touched is, or nothing is missing.
+func TestRotIsNeverSilent(t *testing.T) {
+	t.Parallel()
+	r := killed(t, 60)
+	tried := map[string]map[string]int{}
+	judge := func(name string, content []byte, what string) {
+		verdict, reason := r.try(r.with(t, name, content), true)
+		kind := kindOf(name)
+		if tried[kind] == nil {
+			tried[kind] = map[string]int{}
+		}
+		tried[kind][verdict]++
+		if verdict == rotSilent {
+			t.Errorf("%s: %s: %v", name, what, reason)
+		}
+	}
+	for name, content := range r.files {
+		for at := 0; at < len(content); at += rotEvery(name, len(content)) {
+			flipped := slices.Clone(content)
+			flipped[at] ^= 1 << (at % 8)
+			judge(name, flipped, fmt.Sprintf("bit %d of byte %d of %d flipped", at%8, at, len(content)))
+		}
+		for _, part := range []int{0, 1, 2, 3} {
+			judge(name, content[:len(content)*part/4], fmt.Sprintf("cut to %d quarters", part))
+		}
+	}
+	for kind, verdicts := range tried {
+		t.Logf("%-9s %v", kind, verdicts)
+	}
+	for _, kind := range []string{"log", "table", "manifest", "options", "marker", "witness"} {
+		if len(tried[kind]) == 0 {
+			t.Errorf("no file of kind %s was there to rot", kind)
+		}
+	}
+}
+
+// TestRotIsNeverSilentControl opens the same directories without a witness: the
+// engine alone loses the end of its log and says nothing.
+func TestRotIsNeverSilentControl(t *testing.T) {
+	t.Parallel()
+	r := killed(t, 60)
+	silent, flips := 0, 0
+	for name, content := range r.files {
+		if kindOf(name) != "log" {
+			continue
+		}
+		for at := 0; at < len(content); at += rotEvery(name, len(content)) {
+			flipped := slices.Clone(content)
+			flipped[at] ^= 1
+			verdict, _ := r.try(r.with(t, name, flipped), false)
+			flips += 1
+			silent += count(verdict == rotSilent)
+		}
+	}
+	t.Logf("without a witness %d of %d flips in the log are silent", silent, flips)
+	if silent == 0 {
+		t.Error("the engine alone found every flip: the witness has nothing to do, or the flips do not reach it")
+	}
+}

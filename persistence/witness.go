@@ -1,0 +1,285 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// The engine's log ends where it cannot be read any more. Of its newest block
+// it cannot tell a write that a loss of power cut short from one that was
+// synced, acknowledged and has rotted since: it would open without it and say
+// nothing. So every commit has a number and a hash of all that was committed
+// up to it, kept in the commit itself; and a small file beside the engine's,
+// the witness, says which commit was the last to be acknowledged. A journal that
+// ends before its witness, or has another hash there, has lost something that
+// somebody was told, and is not opened.
+//
+// The witness follows the acknowledgements, by witnessEvery and a sync at most:
+// that is the window within which rot of the last log block goes unnoticed,
+// and only after a crash. Closing in order leaves none.
+
+const (
+	witnessName = "witness"
+	// witnessEvery is the least pause between two writes of the witness.
+	witnessEvery = 10 * time.Millisecond
+	// headsKept is how many commits back the hash is known: many more than can be
+	// committed while the witness follows.
+	headsKept = 4096
+	// witnessSlot is the distance of the two copies, one of which is intact
+	// whatever becomes of a write to the other.
+	witnessSlot  = 4096
+	witnessMagic = "parleyW1"
+	witnessBytes = 40
+)
+
+// ErrDamaged: the directory does not hold what was acknowledged, or cannot be
+// read where it should. It is not opened.
+var ErrDamaged = errors.New("the data directory is damaged")
+
+// head is a commit: its number, from 1 on without a gap over all openings, and
+// the hash of everything committed up to it.
+type head struct {
+	number uint64
+	chain  uint64
+}
+
+// next is the head after a batch.
+func (h head) next(batch []byte) head {
+	var b [24]byte
+	binary.BigEndian.PutUint64(b[:], h.chain)
+	binary.BigEndian.PutUint64(b[8:], h.number+1)
+	binary.BigEndian.PutUint64(b[16:], xxhash.Sum64(batch))
+	return head{number: h.number + 1, chain: xxhash.Sum64(b[:])}
+}
+
+func (h head) append(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, h.number), h.chain)
+}
+
+func decodeHead(b []byte) (head, error) {
+	if len(b) != 16 {
+		return head{}, fmt.Errorf("%w: commit head of %d bytes", ErrDamaged, len(b))
+	}
+	return head{number64(b, 0), number64(b, 8)}, nil
+}
+
+// headKey is where the head of a commit is kept, until headsKept more have come.
+func headKey(number uint64) []byte {
+	return binary.BigEndian.AppendUint16(metaKey(headFamily, 0, 2), uint16(number%headsKept))
+}
+
+// lastHead is the newest commit of a journal; at is the one numbered so, zero
+// if it is not known any more or not yet.
+func lastHead(r pebble.Reader, number uint64) (last, at head, err error) {
+	prefix := metaKey(headFamily, 0, 0)
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return head{}, head{}, err
+	}
+	for ok := iter.First(); ok && err == nil; ok = iter.Next() {
+		var h head
+		h, err = decodeHead(iter.Value())
+		if h.number > last.number {
+			last = h
+		}
+		if h.number == number {
+			at = h
+		}
+	}
+	return last, at, errors.Join(err, iter.Close())
+}
+
+// witness is the file that says how far the journals are acknowledged.
+type witness struct {
+	file vfs.File
+	// generation counts writes; its parity chooses the copy. The writer's own.
+	generation uint64
+
+	mu   sync.Mutex
+	head head
+	news chan struct{}
+}
+
+// openWitness opens the witness of a directory, or makes it if the directory is
+// new, and gives what it says.
+func openWitness(fs vfs.FS, dir string, fresh bool) (*witness, error) {
+	path := fs.PathJoin(dir, witnessName)
+	if _, err := fs.Stat(path); err != nil {
+		if !fresh {
+			return nil, fmt.Errorf("%w: the file %s is missing (%v)", ErrDamaged, path, err)
+		}
+		return makeWitness(fs, dir, head{})
+	}
+	file, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	w := &witness{file: file, news: make(chan struct{}, 1)}
+	b := make([]byte, witnessSlot+witnessBytes)
+	n, _ := file.ReadAt(b, 0) // what cannot be read fails its checksum
+	for _, at := range []int{0, witnessSlot} {
+		if at+witnessBytes > n {
+			continue
+		}
+		if generation, h, ok := decodeWitness(b[at : at+witnessBytes]); ok && generation >= w.generation {
+			w.generation, w.head = generation, h
+		}
+	}
+	if w.generation > 0 {
+		return w, nil
+	}
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+	if fresh { // its making was cut short
+		return makeWitness(fs, dir, head{})
+	}
+	return nil, fmt.Errorf("%w: both copies in %s are unreadable", ErrDamaged, path)
+}
+
+// makeWitness writes a witness that says h, over any that is there.
+func makeWitness(fs vfs.FS, dir string, h head) (*witness, error) {
+	file, err := fs.OpenReadWrite(fs.PathJoin(dir, witnessName), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	w := &witness{file: file, head: h, news: make(chan struct{}, 1)}
+	// Both copies, whole: later writes change no file's size.
+	_, err = file.WriteAt(make([]byte, 2*witnessSlot), 0)
+	for range 2 {
+		if err == nil {
+			err = w.write(h)
+		}
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err == nil {
+		err = syncDirectory(fs, dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return w, nil
+}
+
+func syncDirectory(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (w *witness) write(h head) error {
+	w.generation++
+	b := append(make([]byte, 0, witnessBytes), witnessMagic...)
+	b = h.append(binary.BigEndian.AppendUint64(b, w.generation))
+	b = binary.BigEndian.AppendUint64(b, xxhash.Sum64(b))
+	if _, err := w.file.WriteAt(b, int64(w.generation%2)*witnessSlot); err != nil {
+		return err
+	}
+	return w.file.SyncData()
+}
+
+func decodeWitness(b []byte) (generation uint64, h head, ok bool) {
+	if string(b[:8]) != witnessMagic || number64(b, 32) != xxhash.Sum64(b[:32]) {
+		return 0, head{}, false
+	}
+	return number64(b, 8), head{number64(b, 16), number64(b, 24)}, true
+}
+
+// note takes down that all commits up to h are acknowledged.
+func (w *witness) note(h head) {
+	w.mu.Lock()
+	newer := h.number > w.head.number
+	if newer {
+		w.head = h
+	}
+	w.mu.Unlock()
+	if !newer {
+		return
+	}
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+}
+
+func (w *witness) latest() head {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.head
+}
+
+// follow writes the witness whenever there is something new, until done is closed.
+func (w *witness) follow(done <-chan struct{}) error {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-w.news:
+		}
+		if err := w.write(w.latest()); err != nil {
+			return err
+		}
+		pause.Reset(witnessEvery)
+		select {
+		case <-done:
+			return nil
+		case <-pause.C:
+		}
+	}
+}
+
+// close leaves a witness without a window.
+func (w *witness) close(synced bool) error {
+	var err error
+	if synced {
+		err = w.write(w.latest())
+	}
+	return errors.Join(err, w.file.Close())
+}
+
+// testify holds the journal that was opened against its witness.
+func (s *Store) testify(fresh bool) error {
+	dir := s.dir
+	w, err := openWitness(s.opts.FS, dir, fresh)
+	if errors.Is(err, ErrDamaged) && s.opts.AcceptLoss {
+		s.opts.Logger.Warn("going on without the witness", "error", err)
+		w, err = makeWitness(s.opts.FS, dir, head{})
+	}
+	if err != nil {
+		return err
+	}
+	s.witness = w
+	last, at, err := lastHead(s.db, w.head.number)
+	if err != nil {
+		return err
+	}
+	said := w.head
+	switch {
+	case last.number < said.number:
+		err = fmt.Errorf("%w: the journal in %s ends at commit %d, and commits up to %d were acknowledged: %d are missing from the end of its log",
+			ErrDamaged, dir, last.number, said.number, said.number-last.number)
+	case said.number > 0 && last.number-said.number < headsKept && at != said:
+		err = fmt.Errorf("%w: commit %d of the journal in %s is not the one that was acknowledged", ErrDamaged, said.number, dir)
+	}
+	if err != nil && s.opts.AcceptLoss {
+		s.opts.Logger.Warn("what is missing is given up", "error", err)
+		w.head, err = last, w.write(last)
+	}
+	s.head = last
+	s.applied.Store(last.number)
+	s.durable.raise(last.number)
+	return err
+}
