@@ -28,6 +28,8 @@ type Journal interface {
 	Edge(agent parley.AgentID) uint64
 	// Trouble is why no writes are taken, nil if they are.
 	Trouble() *parley.Refusal
+	// Crowded is why Admit would refuse whoever comes now, nil if it would not.
+	Crowded() *parley.Refusal
 	// Damage is the file in which rot was met, empty if none was.
 	Damage() string
 	// Start begins to call onTray for actors with words in their tray and

@@ -25,11 +25,16 @@ func newRates(clock parley.Clock) rates {
 	}
 }
 
-// Admit refuses a request whose caller is over its rate, before anything of it
-// is looked at. // spec: Errors
+// Admit refuses a request whose caller is over its rate, or that would write
+// where there is no room, before anything of it is looked at. // spec: Errors
 func (s *Service) Admit(c *Call) error {
 	r := c.Route()
 	reading := r.Method == fasthttp.MethodGet
+	if !reading && r.Access != basic { // tokens write nothing
+		if crowded := s.Node.Crowded(); crowded != nil {
+			return crowded
+		}
+	}
 	switch {
 	case r.Path == "/health" || r.Path == "/poll/{token}":
 		return nil

@@ -37,7 +37,7 @@ type disk struct {
 }
 
 // age of the opened store in nanoseconds, never 0.
-func (d *disk) age(now time.Time) int64 { return int64(now.Sub(d.began)) + 1 }
+func (s *Store) age() int64 { return int64(s.opts.Clock().Sub(s.disk.began)) + 1 }
 
 // Trouble is why no writes are taken, nil if they are: the engine stalls writes
 // or a sync hangs, or the disk is nearly full. It passes when its cause does.
@@ -47,7 +47,7 @@ func (s *Store) Trouble() *parley.Refusal {
 		oldest = earliest(oldest, j.syncing.Load())
 	}
 	switch {
-	case oldest != 0 && time.Duration(s.disk.age(s.opts.Clock())-oldest) > stallPatience:
+	case oldest != 0 && time.Duration(s.age()-oldest) > stallPatience:
 		return errStalled
 	case s.disk.full.Load():
 		return errFull
@@ -77,7 +77,7 @@ func (s *Store) watchEngine() *pebble.EventListener {
 				"file", i.Path, "error", i.Details)
 		},
 		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
-			s.disk.stalled.Store(s.disk.age(s.opts.Clock()))
+			s.disk.stalled.Store(s.age())
 			log.Warn("storage engine: writes stall", "reason", i.Reason)
 		},
 		WriteStallEnd: func() { s.disk.stalled.Store(0) },

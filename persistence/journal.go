@@ -25,7 +25,7 @@ type journal struct {
 	store    *Store
 	number   int
 	queue    *queue
-	budget   budget
+	gate     *gate
 	inFlight chan *flight
 
 	// The writer's own. Nobody else touches these.
@@ -36,7 +36,7 @@ type journal struct {
 	lanesIn     []uint64                     // per source: last number applied
 	acked       []laneAck                    // per target: applied there, rows not yet deleted
 
-	// syncing is since when the acker waits for the disk, see disk.age; 0 if it
+	// syncing is since when the acker waits for the disk, see Store.age; 0 if it
 	// does not.
 	syncing atomic.Int64
 	// fired is the timer at which the last tick stopped. Housekeeping's own.
@@ -67,8 +67,7 @@ func openJournal(s *Store, number int) (*journal, error) {
 		inFlight:    make(chan *flight, inFlightMax-2),
 		activations: map[parley.Stream]activation{},
 	}
-	j.budget.entriesMax = int64(float64(s.opts.QueueEntries) * clientShare)
-	j.budget.bytesMax = int64(float64(s.opts.QueueBytes) * clientShare)
+	j.gate = newGate(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
 	value, found, err := get(s.db, metaKey(counterFamily, number, 0))
 	if err != nil {
 		return nil, err
@@ -199,9 +198,12 @@ func (j *journal) sync(f *flight) error {
 	if j.store.opts.Unsynced {
 		return nil
 	}
-	j.syncing.Store(j.store.disk.age(j.store.opts.Clock()))
-	defer j.syncing.Store(0)
-	return f.batch.SyncWait()
+	began := j.store.age()
+	j.syncing.Store(began)
+	err := f.batch.SyncWait()
+	j.syncing.Store(0)
+	j.gate.synced(j.store.age() - began)
+	return err
 }
 
 // release publishes what a durable item said and answers its speaker.
@@ -232,8 +234,23 @@ func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 	if trouble := s.Trouble(); trouble != nil {
 		return nil, trouble
 	}
-	if s.lanesFull(j) || !j.budget.admit(size) {
+	if s.lanesFull(j) || !j.gate.admit(size) {
 		return nil, parley.ErrOverloaded
 	}
-	return func() { j.budget.free(size) }, nil
+	came := s.age()
+	return func() { j.gate.leave(size, came, s.age()) }, nil
+}
+
+// Crowded is a refusal where no journal has room for one more entry of a client
+// at present, nil where one has. It spares reading a request that Admit would refuse.
+func (s *Store) Crowded() *parley.Refusal {
+	if trouble := s.Trouble(); trouble != nil {
+		return trouble
+	}
+	for _, j := range s.journals {
+		if !j.gate.full() {
+			return nil
+		}
+	}
+	return parley.ErrOverloaded
 }

@@ -2,7 +2,6 @@ package persistence
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"parley"
 )
@@ -112,25 +111,4 @@ func (q *queue) take(dst []*item, countMax, bytesMax int) ([]*item, bool) {
 		}
 		<-q.wake
 	}
-}
-
-// budget bounds what is admitted to a journal and not yet done.
-type budget struct {
-	entries, bytes       atomic.Int64
-	entriesMax, bytesMax int64
-}
-
-// admit takes room for one entry of size bytes, or refuses.
-func (b *budget) admit(size int) bool {
-	entries, bytes := b.entries.Add(1), b.bytes.Add(int64(size))
-	if entries > b.entriesMax || bytes > b.bytesMax {
-		b.free(size)
-		return false
-	}
-	return true
-}
-
-func (b *budget) free(size int) {
-	b.entries.Add(-1)
-	b.bytes.Add(int64(-size))
 }

@@ -127,8 +127,8 @@ func TestQueueLosesNothing(t *testing.T) {
 	}
 }
 
-func TestBudget(t *testing.T) {
-	b := &budget{entriesMax: 2, bytesMax: 100}
+func TestGateHasRoom(t *testing.T) {
+	b := newGate(2, 100)
 	steps := []struct {
 		size  int
 		admit bool
@@ -142,6 +142,57 @@ func TestBudget(t *testing.T) {
 	b.free(60)
 	if b.entries.Load() != 0 || b.bytes.Load() != 0 || b.admit(101) || !b.admit(100) {
 		t.Errorf("left over: %d entries, %d bytes", b.entries.Load(), b.bytes.Load())
+	}
+}
+
+// TestGateFollowsHowLongEntriesTake: down to the least where they take long, up
+// to the bound where the limit is met and they do not, still where nobody presses.
+func TestGateFollowsHowLongEntriesTake(t *testing.T) {
+	const most = 5000
+	turn := func(g *gate, mean time.Duration, pressed bool) int64 {
+		for range 200 {
+			g.set(mean, pressed)
+		}
+		return g.limit.Load()
+	}
+	g := newGate(most, 1)
+	start := g.limit.Load()
+	for _, step := range []struct {
+		why     string
+		mean    time.Duration
+		pressed bool
+		syncing time.Duration
+		want    int64
+	}{
+		{"quick and nobody presses", time.Millisecond, false, 0, start},
+		{"quick and pressed", time.Millisecond, true, 0, most},
+		{"slow", 2 * gateGoal, true, 0, gateLeast},
+		{"slow, but so is the disk", 2 * gateGoal, true, gateGoal, most},
+	} {
+		g.syncing.Store(int64(step.syncing))
+		if got := turn(g, step.mean, step.pressed); got != step.want {
+			t.Errorf("%s: %d are let in, want %d", step.why, got, step.want)
+		}
+	}
+}
+
+// TestGateSetsItselfAnew lets entries come and go: windows end by their leaving.
+func TestGateSetsItselfAnew(t *testing.T) {
+	g, now := newGate(5000, 1<<40), int64(1)
+	for range 400 {
+		came := now
+		for g.admit(1) {
+			now++
+		}
+		if now += int64(gateGoal) * 3; !g.full() {
+			t.Fatal("not full, and yet nobody more is let in")
+		}
+		for g.entries.Load() > 0 {
+			g.leave(1, came, now)
+		}
+	}
+	if got := g.limit.Load(); got != gateLeast {
+		t.Errorf("entries take three times the goal, and %d are let in", got)
 	}
 }
 

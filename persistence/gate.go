@@ -1,0 +1,98 @@
+package persistence
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// gateLeast entries of clients may be under way in a journal however slow it
+	// is: that many callers may wait for one answer each and are refused nothing.
+	gateLeast = 640
+	// gateWindow is how often the gate is set anew.
+	gateWindow = 50 * time.Millisecond
+	// gateGoal is how long an entry may be under way, on the mean, besides what
+	// its syncs take: where it takes longer, fewer are let in.
+	gateGoal = 20 * time.Millisecond
+	// gateSyncs is how many syncs an entry waits for: the one before it, its own,
+	// and that of another home.
+	gateSyncs = 3
+)
+
+// gate bounds what clients have under way in a journal. Bytes have a fixed
+// bound. How many entries are let in follows from how long they take: a queue
+// that stands makes nobody's answer come sooner, so what would only lengthen it
+// is refused before anything happened, and what is let in is answered soon.
+type gate struct {
+	entries, bytes       atomic.Int64
+	entriesMax, bytesMax int64
+	// limit of entries, between gateLeast and entriesMax.
+	limit atomic.Int64
+	// pressed tells that the limit was met in this window.
+	pressed atomic.Bool
+	began   atomic.Int64 // of the window, see Store.age
+	left    atomic.Int64 // entries that left within it
+	took    atomic.Int64 // nanoseconds that they were under way, together
+	// syncing is how long syncs take of late, in nanoseconds.
+	syncing atomic.Int64
+}
+
+func newGate(entriesMax, bytesMax int64) *gate {
+	g := &gate{entriesMax: entriesMax, bytesMax: bytesMax}
+	g.limit.Store(min(2*gateLeast, entriesMax))
+	return g
+}
+
+// admit takes room for one entry of size bytes, or refuses.
+func (g *gate) admit(size int) bool {
+	entries, bytes := g.entries.Add(1), g.bytes.Add(int64(size))
+	if limit := g.limit.Load(); entries > limit || bytes > g.bytesMax {
+		g.pressed.Store(true)
+		g.free(size)
+		return false
+	}
+	return true
+}
+
+func (g *gate) free(size int) {
+	g.entries.Add(-1)
+	g.bytes.Add(int64(-size))
+}
+
+// full reports whether one more entry would be refused.
+func (g *gate) full() bool { return g.entries.Load() >= g.limit.Load() }
+
+// leave gives the room of an entry back that came in at came, and sets the gate
+// anew when the window is over. Both times are ages.
+func (g *gate) leave(size int, came, now int64) {
+	if g.entries.Load() >= g.limit.Load()*3/4 {
+		g.pressed.Store(true)
+	}
+	g.free(size)
+	g.took.Add(now - came)
+	g.left.Add(1)
+	began := g.began.Load()
+	if now-began < int64(gateWindow) || !g.began.CompareAndSwap(began, now) {
+		return
+	}
+	left, took := g.left.Swap(0), g.took.Swap(0)
+	g.set(time.Duration(took/max(left, 1)), g.pressed.Swap(false))
+}
+
+// set moves the limit: down where entries take too long, up where it was met
+// and they do not.
+func (g *gate) set(mean time.Duration, pressed bool) {
+	limit := g.limit.Load()
+	switch goal := gateGoal + gateSyncs*time.Duration(g.syncing.Load()); {
+	case mean > goal:
+		limit -= limit / 8
+	case pressed:
+		limit += limit/16 + 1
+	}
+	g.limit.Store(min(max(limit, gateLeast), g.entriesMax))
+}
+
+// synced notes how long a sync took: a mean in which the last ones weigh most.
+func (g *gate) synced(took int64) {
+	g.syncing.Add((took - g.syncing.Load()) / 8)
+}
