@@ -59,7 +59,7 @@ var ErrBadHandle = Refuse(Unprocessable, "validation_error", "Value should be a 
 // dot after the organization and is not judged here. // spec: What the service does
 func ParseHandle(text string) (Handle, error) {
 	local, rest, ok := strings.Cut(strings.ToLower(text), "@")
-	if !ok {
+	if !ok || !ascii(text) {
 		return Handle{}, ErrBadHandle
 	}
 	slug, domain, ok := strings.Cut(rest, ".")
@@ -76,6 +76,17 @@ func ParseHandle(text string) (Handle, error) {
 		return Handle{}, ErrBadHandle
 	}
 	return h, nil
+}
+
+// ascii keeps out letters whose lower case is one of ours, such as the sign of
+// Kelvin: they only look like a name.
+func ascii(text string) bool {
+	for i := range len(text) {
+		if text[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
 }
 
 func (h Handle) String() string {

@@ -56,23 +56,6 @@ func TestSlugs(t *testing.T) {
 	}
 }
 
-// What is read is written back as it was read, and nothing makes it panic.
-func FuzzHandle(f *testing.F) {
-	for _, seed := range []string{"alice@acme.localhost", "#team@acme.example.org", "@", "a@b.c", "\x00@ab.c"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		h, err := parley.ParseHandle(text)
-		if err != nil {
-			return
-		}
-		again, err := parley.ParseHandle(h.String())
-		if err != nil || again != h {
-			t.Fatalf("%q was read as %+v and then as %+v, %v", text, h, again, err)
-		}
-	})
-}
-
 // What the code judges by hand is what clients are told as patterns.
 func TestLabelsAreThePatterns(t *testing.T) {
 	slug, agent := regexp.MustCompile(parley.SlugPattern), regexp.MustCompile(parley.AgentNamePattern)

@@ -32,6 +32,8 @@ type (
 	messageKind      struct{}
 	registrationKind struct{}
 	clientKind       struct{}
+	groupKind        struct{}
+	joinRequestKind  struct{}
 	anyKind          struct{}
 )
 
@@ -44,6 +46,8 @@ type (
 	MessageID      = ID[messageKind]
 	RegistrationID = ID[registrationKind]
 	ClientID       = ID[clientKind]
+	GroupID        = ID[groupKind]
+	JoinRequestID  = ID[joinRequestKind]
 	// AnyID is an id whose kind its surroundings tell, such as a stream's.
 	AnyID = ID[anyKind]
 )

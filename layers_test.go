@@ -38,19 +38,20 @@ var lattice = map[string]place{
 	// it needs and the others satisfy them.
 	"parley/actors": {
 		may:   slices.Concat(ground, rules),
-		tests: []string{"parley/actors/actorstest", "parley/persistence"},
+		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/journaltest"},
 		why:   "the body runs the rules; it sees journals through interfaces of its own",
 	},
 	"parley/actors/actorstest": {may: ground, why: "it tells the stories of any aggregate and so knows none"},
 	"parley/persistence": {
 		may:   ground,
-		tests: []string{"parley/persistence/journaltest"},
+		tests: []string{"parley/persistence/journaltest", "parley/persistence/crashtest"},
 		why:   "a journal keeps bytes; what they mean is the actors' business",
 	},
 	"parley/persistence/journaltest": {
 		may: []string{"parley", "parley/persistence"},
 		why: "the suite that every journal must pass knows journals only",
 	},
+	"parley/persistence/crashtest": {why: "a disk that is taken away knows neither journals nor actors"},
 
 	// Doors.
 	"parley/http": {
@@ -82,7 +83,8 @@ var lattice = map[string]place{
 
 	// Roof.
 	"parley/cmd/parley":          {may: everything, why: "the roof is where all names meet"},
-	"parley/cmd/parley/blackbox": {why: "who sees the binary from outside knows nothing of what is inside"},
+	"parley/cmd/parley/blackbox": {tests: []string{"parley/cmd/parley/history"}, why: "who sees the binary from outside knows nothing of what is inside"},
+	"parley/cmd/parley/history":  {why: "what clients were told is judged without knowing who told them"},
 	"parley/cmd/parley/judges":   {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "the judges see the binary as a user of the client does"},
 }
 

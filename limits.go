@@ -40,6 +40,8 @@ const (
 	NonceMax            = 64
 	SigningKeyLifetime  = 90 * 24 * time.Hour
 	SigningKeyAfterlife = 24 * time.Hour
-	SettleWait          = 100 * time.Millisecond
-	DrainWait           = 10 * time.Second
+	// InvitationLife is how long an invitation to a group may be accepted.
+	InvitationLife = 7 * 24 * time.Hour
+	SettleWait     = 100 * time.Millisecond
+	DrainWait      = 10 * time.Second
 )

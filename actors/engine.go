@@ -37,10 +37,12 @@ type handle struct {
 
 // engine gives every stream that is spoken to one live actor.
 type engine struct {
-	journal  Journal
-	clock    parley.Clock
-	logger   *slog.Logger
-	system   *actor.ActorSystem
+	journal Journal
+	clock   parley.Clock
+	logger  *slog.Logger
+	system  *actor.ActorSystem
+	// shared: the system is not the engine's own, and outlives it.
+	shared   bool
 	produce  map[parley.StreamKind]func(*engine, *handle) actor.Actor
 	patience time.Duration
 	idleFor  time.Duration
@@ -57,13 +59,17 @@ type engine struct {
 	sweeper  sync.WaitGroup
 }
 
-func newEngine(j Journal, clock parley.Clock, logger *slog.Logger) *engine {
+// newEngine makes an engine in an actor system, of its own if that is nil.
+func newEngine(j Journal, clock parley.Clock, logger *slog.Logger, system *actor.ActorSystem) *engine {
 	e := &engine{
 		journal: j, clock: clock, logger: logger, patience: askPatience, idleFor: idleAfter,
+		system: system, shared: system != nil,
 		produce: map[parley.StreamKind]func(*engine, *handle) actor.Actor{},
 		stop:    make(chan struct{}),
 	}
-	e.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return logger }))
+	if !e.shared {
+		e.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return logger }))
+	}
 	for i := range e.shards {
 		e.shards[i].handles = map[parley.Stream]*handle{}
 	}
@@ -95,7 +101,9 @@ func (e *engine) close() {
 			e.drop(h, parley.ErrOverloaded)
 		}
 	}
-	e.system.Shutdown()
+	if !e.shared {
+		e.system.Shutdown()
+	}
 	e.crew.close()
 }
 

@@ -166,6 +166,7 @@ func (e *entity[S, C, E]) serve(m *ask) {
 		}
 		e.handle.used.Store(e.engine.clock().UnixNano())
 		t := e.begin()
+		defer t.abandon()
 		reply, err := e.kind.handle(t, m.command)
 		if err != nil && !isRefusal(err) {
 			return err

@@ -1,336 +1,274 @@
 package actors
 
 import (
-	"bytes"
-	"context"
-	"errors"
+	"flag"
 	"fmt"
-	"math/rand/v2"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
 	"parley"
-	"parley/actors/agent"
-	"parley/actors/org"
+	"parley/actors/conversation"
+	"parley/persistence"
 )
 
 // way is how a script is run; none of it may show in the answers.
 type way struct {
 	journals   int
-	stateEvery uint64 // of conversations, 0: as ever
+	stateEvery uint64 // of the kinds whose folded state nobody else reads, 0: as ever
 	passivate  bool   // every actor leaves after every command
 	restart    int    // one command in so many is followed by a restart
+	crash      int    // one command in so many is followed by a loss of power
 	forget     bool   // no record stays at hand
 }
 
+const never = 1 << 60
+
+var ways = map[string]way{
+	"snapshots always":              {journals: 1, stateEvery: 1, passivate: true},
+	"snapshots never":               {journals: 1, stateEvery: never, passivate: true},
+	"snapshots now and then":        {journals: 1, stateEvery: 3, passivate: true},
+	"restarts":                      {journals: 1, stateEvery: 5, restart: 15},
+	"losses of power":               {journals: 1, stateEvery: 5, crash: 15},
+	"no facts at hand":              {journals: 1, forget: true},
+	"four journals":                 {journals: 4},
+	"four journals, snapshots":      {journals: 4, stateEvery: 1, passivate: true},
+	"four journals, losses":         {journals: 4, stateEvery: never, crash: 15},
+	"four journals, and everything": {journals: 4, stateEvery: 2, passivate: true, restart: 20, crash: 20, forget: true},
+}
+
+var scripts = flag.Int("metamorphic.scripts", 3, "how many scripts TestHowItRunsDoesNotShow runs in every way")
+
 // TestHowItRunsDoesNotShow runs one script of commands in many ways and
-// compares everything that was answered and everything that can be read.
+// compares everything that was answered and everything that can be read, byte
+// by byte: ids, refusals, repeats, pages that are leafed through across
+// restarts, streams that are resumed.
 func TestHowItRunsDoesNotShow(t *testing.T) {
-	seeds, commands := uint64(3), 250
-	if testing.Short() {
-		seeds = 1
+	seeds, commands := *scripts, 300
+	switch {
+	case testing.Short():
+		seeds, commands = 1, 150
+	case raceDetector:
+		seeds, commands = 1, 100
 	}
-	for seed := range seeds {
-		want := play(t, seed, commands, way{journals: 1})
-		if len(want) < 10_000 {
-			t.Fatalf("the script says only %d bytes", len(want))
-		}
-		for name, w := range map[string]way{
-			"state at every event": {journals: 1, stateEvery: 1},
-			"state never":          {journals: 1, stateEvery: 1 << 60},
-			"passivation":          {journals: 1, stateEvery: 3, passivate: true},
-			"restarts":             {journals: 1, stateEvery: 5, restart: 20},
-			"no facts at hand":     {journals: 1, forget: true},
-			"four journals":        {journals: 4},
-			"everything":           {journals: 4, stateEvery: 2, passivate: true, restart: 30, forget: true},
-		} {
+	var interruptions atomic.Int64
+	said := strings.Builder{}
+	for seed := range uint64(seeds) {
+		want, _ := play(t, seed, commands, way{journals: 1})
+		said.WriteString(want)
+		for name, w := range ways {
 			t.Run(fmt.Sprintf("seed %d, %s", seed, name), func(t *testing.T) {
-				if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(play(t, seed, commands, w), "\n")); diff != "" {
-					t.Error(diff)
+				got, interrupted := play(t, seed, commands, w)
+				interruptions.Add(int64(interrupted))
+				if w.restart+w.crash > 0 && interrupted < commands/50 {
+					t.Errorf("interrupted only %d times", interrupted)
+				}
+				if got != want {
+					t.Error(cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
 				}
 			})
 		}
+		t.Logf("seed %d: %d commands, %d bytes, %d ways", seed, commands, len(want), len(ways))
 	}
-}
-
-// player runs a script. What it draws depends on the seed and on what was
-// answered, which is the same in every way.
-type player struct {
-	*rig
-	way
-	hand   *hand
-	random *rand.Rand
-	whims  *rand.Rand // of the way
-	out    bytes.Buffer
-	names  map[string]string // of ids, by the order in which they appear
-
-	owner    parley.OrgID
-	ids      []parley.AgentID
-	messages []*Record
-	clients  []parley.ClientID
-	settled  byte
-}
-
-func play(t *testing.T, seed uint64, commands int, w way) string {
-	t.Helper()
-	clock := newHand(noon)
-	p := &player{way: w, hand: clock, random: rand.New(rand.NewPCG(seed, 1)), whims: rand.New(rand.NewPCG(seed, 2)), names: map[string]string{}}
-	// The journal's own clock stays on the first day: it must not forget keys
-	// that the script's days still know.
-	began := time.Now()
-	wheel := func() time.Time { return noon.Add(time.Since(began)) }
-	p.rig = newRig(t, withJournals(w.journals), withClock(clock.now), withTuning(p.tune), func(r *rig) { r.wheel = wheel })
-	p.owner = p.org("acme").Org.OrgID()
-	for n := range 4 {
-		p.ids = append(p.ids, p.agent(p.owner, fmt.Sprintf("first%d", n)))
-		clock.advance(time.Millisecond)
-	}
-	for n := range commands {
-		clock.advance(time.Duration(1+p.random.IntN(int(20*time.Minute/time.Millisecond))) * time.Millisecond)
-		fmt.Fprintf(&p.out, "%d: ", n)
-		p.command(n)
-		p.between()
-	}
-	p.readAll()
-	p.close()
-	return p.out.String()
-}
-
-func (p *player) tune(n *Node) {
-	n.engine.idleFor = time.Hour
-	if p.passivate {
-		n.engine.idleFor = 0
-	}
-	if p.stateEvery != 0 {
-		k := n.conversationKind()
-		k.stateEvery = p.stateEvery
-		register(n.engine, k)
-	}
-}
-
-// between brings about what must not show.
-func (p *player) between() {
-	p.settle()
-	if p.passivate {
-		eventually(p.t, "all actors have left", func() bool { p.node.engine.sweepOnce(); return p.node.Live() == 0 })
-	}
-	if p.way.restart != 0 && p.whims.IntN(p.way.restart) == 0 {
-		p.rig.restart()
-	}
-	if p.forget {
-		p.node.facts.agents.cache.InvalidateAll()
-		p.node.facts.orgs.cache.InvalidateAll()
-		p.node.facts.firsts.InvalidateAll()
-	}
-}
-
-// settle waits until every lane is empty: a row sent through each has arrived.
-func (p *player) settle() {
-	const table = parley.Table(200)
-	p.settled++
-	journals := p.rig.journals
-	for source := range journals {
-		e := &parley.Entry{Slot: parley.Slot(source), At: p.clock(), Release: func(error) {}}
-		for target := range journals {
-			e.Words = append(e.Words, parley.Put{Row: parley.Row{
-				Slot: parley.Slot(target), Table: table, Key: []byte{byte(source)}, Value: []byte{p.settled},
-			}})
+	t.Logf("%d restarts and losses of power", interruptions.Load())
+	for _, word := range wordsOfTheScripts {
+		if seeds >= 3 && !strings.Contains(said.String(), word) {
+			t.Errorf("nobody says %q", word)
 		}
-		p.store.Append(e)
-	}
-	for n := range journals * journals {
-		source, target := n/journals, parley.Slot(n%journals)
-		eventually(p.t, "the lanes are empty", func() bool {
-			value, _, err := p.store.Row(target, table, []byte{byte(source)})
-			return err == nil && len(value) == 1 && value[0] == p.settled
-		})
 	}
 }
 
-// id gives an id the name it has in this script.
-func (p *player) id(id fmt.Stringer) string {
-	name, known := p.names[id.String()]
-	if !known {
-		name = fmt.Sprintf("#%d", len(p.names))
-		p.names[id.String()] = name
-	}
-	return name
+// wordsOfTheScripts are said by one or another: each outcome that is to be
+// compared has come about.
+var wordsOfTheScripts = []string{
+	"repeated true", "repeated false", "idempotency_mismatch", "self_message", "incoming_policy", "outgoing_policy", "gone", "not_owner",
+	"conversation_closed", "invalid_transition", "role_not_allowed", "name_taken", "name_immutable", "quota_exceeded", "slug_immutable",
+	"slug_taken", "pow_invalid", "last_credential", "is registered", "now has", "revoked", "minted", "marked", "moved to", "changed", "carries",
+	"a stream of", "leafs", "goes on", "ends here", "rotated", "found by", "gap true", "only unseen true",
 }
 
-// say notes what a command came to.
-func (p *player) say(err error, format string, args ...any) {
-	if refusal := (*parley.Refusal)(nil); errors.As(err, &refusal) {
-		fmt.Fprintf(&p.out, "refused: %s %v\n", refusal.Code, refusal.Extra)
-	} else if err != nil {
-		p.t.Fatalf("%s\n%v", p.out.String(), err)
-	} else {
-		fmt.Fprintf(&p.out, format+"\n", args...)
-	}
+// flaw is a defect that must show in one of the ways.
+type flaw struct {
+	way  way
+	wrap func(openings int, j Journal) Journal
+	keep func(*persistence.Options)
+	tune func(*Node)
 }
 
-func (p *player) message(m Message) string {
-	r := m.Record
-	return fmt.Sprintf("%s in %s from %s to %s after %x at %d: %s %s %v", p.id(r.MessageID()), p.id(r.Conversation()), p.id(r.Sender()),
-		p.id(r.Recipient()), len(r.InReplyTo), r.CreatedAt().UnixMilli(), r.Type, r.Content, m.Marks)
-}
-
-func (p *player) someone() parley.AgentID { return p.ids[p.random.IntN(len(p.ids))] }
-
-// facts fills in what a door knows about a recipient.
-func (p *player) facts(s *DirectSend) {
-	to := must(p.node.Agent(context.Background(), s.To))(p.t)
-	s.ToRevoked, s.ToGroupsOnly = to.Revoked(), to.GetIncomingPolicy() == agent.GroupsOnly
-}
-
-func (p *player) command(n int) {
-	ctx := context.Background()
-	key := ""
-	if p.random.IntN(2) == 0 {
-		key = fmt.Sprint("k", p.random.IntN(6))
-	}
-	switch draw := p.random.IntN(20); {
-	case draw < 6:
-		s := direct(p.owner, p.someone(), p.someone(), fmt.Sprint("said ", n), key)
-		p.facts(&s)
-		p.posted(p.send(s))
-	case draw < 12 && len(p.messages) > 0:
-		a := answerTo(p.owner, p.messages[p.random.IntN(len(p.messages))], fmt.Sprint("answered ", n), key)
-		if p.random.IntN(3) == 0 {
-			a.From, a.To = a.To, a.From
-		} else {
-			mine := must(p.node.MessageFor(ctx, a.From.Slot(), a.Original))(p.t)
-			a.Reads, a.Position = true, mine.Position
-		}
-		a.ToRevoked = must(p.node.Agent(ctx, a.To))(p.t).Revoked()
-		p.posted(p.reply(a))
-	case draw < 15 && len(p.messages) > 0:
-		m := p.messages[p.random.IntN(len(p.messages))]
-		words := []string{"open", "paused", "input_required", "completed", "failed", "canceled", "rejected", "submitted"}
-		s, err := p.node.ChangeStatus(ctx, ChangeStatus{
-			Conversation: m.Conversation(), By: []parley.AgentID{m.Sender(), m.Recipient()}, Status: words[p.random.IntN(len(words))], Reason: "so",
-		})
-		p.say(err, "moved to %s at %d", s.GetStatus(), s.GetUpdatedMs())
-	case draw < 17:
-		p.markSome(ctx)
-	default:
-		p.manage(ctx, n, draw)
-	}
-}
-
-func (p *player) posted(posted Posted, err error) {
-	if err != nil {
-		p.say(err, "")
-		return
-	}
-	if !posted.Repeated {
-		p.messages = append(p.messages, posted.Message)
-	}
-	p.say(nil, "repeated %v %s", posted.Repeated, p.message(Message{Record: posted.Message, Marks: posted.Marks}))
-}
-
-// markSome delivers or reads the newest few messages of an inbox.
-func (p *player) markSome(ctx context.Context) {
-	id := p.someone()
-	page, _, err := p.node.Inbox(ctx, id, 0, 3, "")
-	at, marks := p.clock().UnixMilli(), []parley.Mark(nil)
-	for i, m := range page {
-		mark := parley.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: parley.Marks{Delivered: at}}
-		if i%2 == 0 {
-			mark.Marks.Read = at
-		}
-		marks = append(marks, mark)
-	}
-	if err == nil {
-		err = p.node.Mark(ctx, id, marks)
-	}
-	p.say(err, "marked %d", len(marks))
-}
-
-// manage creates, changes and revokes.
-func (p *player) manage(ctx context.Context, n, draw int) {
-	switch id := p.someone(); {
-	case draw == 17:
-		a, err := p.create(p.owner, fmt.Sprint("agent", p.random.IntN(12)))
-		if err == nil {
-			p.ids = append(p.ids, a.AgentID())
-		}
-		p.say(err, "made %s %s", p.id(a.AgentID()), a.GetName())
-	case n%5 == 0:
-		client, err := p.node.AddCredential(ctx, p.owner, []byte{byte(n)})
-		p.clients = append(p.clients, client)
-		p.say(err, "added %s", p.id(client))
-	case n%5 == 1 && len(p.clients) > 0:
-		p.say(p.node.RevokeCredential(ctx, p.owner, p.clients[p.random.IntN(len(p.clients))]), "a credential is gone")
-	case n%5 == 2 && len(p.ids) > 3:
-		a, err := p.node.ChangeAgent(ctx, id, agent.Revoke{})
-		p.say(err, "revoked %s at %d", p.id(id), a.GetRevokedMs())
-	case n%5 == 3:
-		a, err := p.node.ChangeAgent(ctx, id, agent.RotateKeys{Signing: key(byte(n), "rotated")})
-		p.say(err, "rotated %s, %d former", p.id(id), len(a.GetFormerKeys()))
-	default:
-		policy := []string{agent.AcceptAll, agent.GroupsOnly}[p.random.IntN(2)]
-		a, err := p.node.ChangeAgent(ctx, id, agent.Change{IncomingPolicy: &policy})
-		p.say(err, "%s is %s", p.id(id), a.GetIncomingPolicy())
-	}
-	p.settle() // the effect may follow the answer after a while
-	o := must(p.node.OrgNow(ctx, p.owner))(p.t)
-	first, err := p.node.FirstActive(ctx, p.owner)
-	p.say(err, "  %d active, the first is %s; %s", o.GetActiveAgents(), p.id(first.AgentID()), credentials(o))
-}
-
-func credentials(o *org.State) string {
-	live := ""
-	for _, c := range o.GetCredentials() {
-		live += map[bool]string{true: "+", false: "-"}[c.Live()]
-	}
-	return live
-}
-
-// readAll notes everything that can be read.
-func (p *player) readAll() {
-	ctx := context.Background()
-	p.say(p.node.Agents(ctx, p.owner, func(a *agent.State) bool {
-		fmt.Fprintf(&p.out, "agent %s %s %d %d %s\n", p.id(a.AgentID()), a.GetName(), a.GetCreatedMs(), a.GetRevokedMs(), a.GetIncomingPolicy())
-		return true
-	}), "end of agents")
-	for _, id := range p.ids {
-		for _, m := range p.inbox(id) {
-			fmt.Fprintf(&p.out, "inbox of %s: %s\n", p.id(id), p.message(m))
-		}
-		list, _, err := p.node.Conversations(ctx, id, 0, 1000)
-		for _, c := range list {
-			fmt.Fprintf(&p.out, "conversation of %s: %s %s %d messages %d\n", p.id(id), p.id(c.ConversationID()), c.GetStatus(), c.GetMessages(), c.GetUpdatedMs())
-			for _, m := range p.transcript(c.ConversationID()) {
-				fmt.Fprintf(&p.out, "  %s\n", p.message(m))
+// TestHowItRunsControls plants a flaw that only one of the ways brings to
+// light, and expects the answers to differ.
+func TestHowItRunsControls(t *testing.T) {
+	unraced(t)
+	const commands = 300
+	want, _ := play(t, 0, commands, way{journals: 1})
+	for name, f := range map[string]flaw{
+		"answered before it is synced": {
+			way: way{journals: 1, crash: 15}, keep: func(o *persistence.Options) { o.Unsynced = true },
+		},
+		"keys of former openings are forgotten": {
+			way: way{journals: 1, restart: 15}, wrap: func(openings int, j Journal) Journal { return keyless{j, openings > 1} },
+		},
+		"a snapshot that does not count messages": {
+			way: way{journals: 1, stateEvery: 1, passivate: true}, tune: uncounted,
+		},
+		"an actor that begins with all but the last event": {
+			way: way{journals: 1, stateEvery: never, passivate: true}, wrap: func(_ int, j Journal) Journal { return lapsing{j} },
+		},
+		"no marks for other homes": {
+			way: way{journals: 4}, wrap: func(_ int, j Journal) Journal { return unmarking{j} },
+		},
+		"streams that begin anew with each opening": {
+			way: way{journals: 1, restart: 15}, wrap: func(openings int, j Journal) Journal { return doubling{j, openings > 1} },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := f.play(t, 0, commands)
+			if got == want {
+				t.Fatal("it does not show")
 			}
-		}
-		count, counting := p.node.CountSince(ctx, id, noon.Add(12*time.Hour).UnixMilli())
-		p.say(errors.Join(err, counting), "%d since midnight", count)
-		p.feed(id)
+			before, after, line := strings.Split(want, "\n"), strings.Split(got, "\n"), 0
+			for line < min(len(before), len(after))-1 && before[line] == after[line] {
+				line++
+			}
+			t.Logf("line %d of %d: %.200s, not %.200s", line, len(before), after[line], before[line])
+		})
 	}
-	used, err := p.node.Used(ctx, p.owner)
-	p.say(err, "%d used today", used)
 }
 
-// feed notes an agent's feed and what of it was not carried.
-func (p *player) feed(id parley.AgentID) {
-	sub := p.node.Follow(id, 0, func() {})
-	defer sub.Close()
-	for {
-		entries, err := sub.Next(10)
-		if err != nil {
-			p.t.Fatal(err)
+// play runs a script with the flaw, up to where it stumbles.
+func (f flaw) play(t *testing.T, seed uint64, commands int) (said string, interrupted int) {
+	openings := 0
+	p := newPlayer(stumbling{t}, seed, f.way, func(r *rig) {
+		if keep := r.keep; f.keep != nil {
+			r.keep = func(o *persistence.Options) { keep(o); f.keep(o) }
 		}
-		if len(entries) == 0 {
+		if tune := r.tune; f.tune != nil {
+			r.tune = func(n *Node) { tune(n); f.tune(n) }
+		}
+		if f.wrap != nil {
+			r.wrap = func(j Journal) Journal { openings++; return f.wrap(openings, j) }
+		}
+	})
+	defer func() {
+		if r := recover(); r != nil {
+			s, ok := r.(stumble)
+			if !ok {
+				panic(r)
+			}
+			said = p.out.String() + "stumbled: " + string(s)
+		}
+	}()
+	p.run(commands)
+	return p.out.String(), p.interrupted
+}
+
+// stumbling is a test that leaves it to its control what a failure means.
+type stumbling struct{ *testing.T }
+
+type stumble string
+
+func (s stumbling) Fatal(args ...any)            { panic(stumble(fmt.Sprint(args...))) }
+func (s stumbling) Fatalf(f string, args ...any) { panic(stumble(fmt.Sprintf(f, args...))) }
+func (s stumbling) Error(args ...any)            { s.Log(args...) }
+func (s stumbling) Errorf(f string, args ...any) { s.Logf(f, args...) }
+
+// keyless journals do not know what idempotency keys stand for.
+type keyless struct {
+	Journal
+	now bool
+}
+
+func (j keyless) Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error) {
+	if j.now && table == parley.OnceTable {
+		return nil, false, nil
+	}
+	return j.Journal.Row(slot, table, key)
+}
+
+// uncounted has conversations count what they have seen themselves.
+func uncounted(n *Node) {
+	k := n.conversationKind()
+	k.stateEvery = 1
+	seen := map[*conversation.State]int64{}
+	k.rules.evolve = func(s *conversation.State, e conversation.Event) {
+		conversation.Evolve(s, e)
+		if _, ok := e.(*conversation.Posted); ok {
+			seen[s]++
+			s.Messages = 1 + seen[s]
+		}
+	}
+	register(n.engine, k)
+}
+
+// lapsing journals show an actor that loads its state all but its last event.
+type lapsing struct{ Journal }
+
+func (j lapsing) View() View { return lapsingView{j.Journal.View()} }
+
+type lapsingView struct{ View }
+
+func (v lapsingView) Events(s parley.Stream, from uint64, reverse bool, fn func(uint64, int64, parley.Fact) bool) error {
+	// Actors load conversations in a turn of their own: who reads does not come
+	// from there.
+	if stack := make([]byte, 4096); !strings.Contains(string(stack[:runtime.Stack(stack, false)]), ").serve") {
+		return v.View.Events(s, from, reverse, fn)
+	}
+	type event struct {
+		seq uint64
+		at  int64
+		f   parley.Fact
+	}
+	var all []event
+	err := v.View.Events(s, from, reverse, func(seq uint64, at int64, f parley.Fact) bool {
+		all = append(all, event{seq, at, f})
+		return true
+	})
+	for _, e := range all[:max(0, len(all)-1)] {
+		if !fn(e.seq, e.at, e.f) {
 			break
 		}
-		for _, e := range entries {
-			fmt.Fprintf(&p.out, "feed of %s: %d %s %x\n", p.id(id), e.Kind, p.id(e.Ref), e.Note)
+	}
+	return err
+}
+
+// unmarking journals lose marks on their way to another home.
+type unmarking struct{ Journal }
+
+func (j unmarking) Append(e *parley.Entry) {
+	words := e.Words[:0:0]
+	for _, w := range e.Words {
+		if _, mark := w.(parley.Mark); !mark || w.Home()%4 == e.Slot%4 {
+			words = append(words, w)
 		}
 	}
-	start, err := p.node.Resume(context.Background(), id, parley.MessageID{}, false)
-	p.say(err, "begins after %s", p.id(start.Last))
+	e.Words = words
+	j.Journal.Append(e)
+}
+
+// doubling journals give the first entry of what is followed twice.
+type doubling struct {
+	Journal
+	now bool
+}
+
+func (j doubling) Follow(agent parley.AgentID, after uint64, notify func()) Subscription {
+	if j.now && after > 0 {
+		after--
+	}
+	return j.Journal.Follow(agent, after, notify)
+}
+
+// steady is a crashable disk in memory whose ReuseForWrite may meet a clone: its
+// own takes the lock that keeps clones out twice.
+type steady struct{ *vfs.MemFS }
+
+func (d steady) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := d.Rename(oldname, newname); err != nil {
+		return nil, err
+	}
+	return d.OpenReadWrite(newname, category)
 }

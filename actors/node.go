@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/asynkron/protoactor-go/actor"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
@@ -12,7 +14,7 @@ import (
 	"parley/actors/registration"
 )
 
-// Options of a Node. All but PageBytes are required.
+// Options of a Node. Journal, Clock, Entropy and Logger are required.
 type Options struct {
 	Journal Journal
 	Clock   parley.Clock
@@ -21,6 +23,9 @@ type Options struct {
 	// PageBytes bounds the messages that are kept at hand because pages showed
 	// them; 0 keeps none.
 	PageBytes int64
+	// system is the actor system to live in; nil is one of its own, which is
+	// what costs most in making a node.
+	system *actor.ActorSystem
 }
 
 // Node runs the actors over one journal set and is what doors talk to. Its
@@ -40,7 +45,7 @@ type Node struct {
 // New makes a node. Start brings it to life.
 func New(o Options) *Node {
 	n := &Node{
-		engine: newEngine(o.Journal, o.Clock, o.Logger), journal: o.Journal,
+		engine: newEngine(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal,
 		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
 		shown: newShown(o.PageBytes),
 	}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -24,15 +25,16 @@ type usedToday struct {
 	mu  sync.Mutex
 	day uint32
 	n   int64
+	// granted are the entries that slots were granted to and that may not be
+	// durable yet: a refusal rests on all of them.
+	granted []*ticket
 }
 
-// take grants one slot of today, or refuses. It runs inside the turn, after all
-// other rules, and waits for no disk but at an organization's first message of
-// a day. // spec: Organization quotas
-func (q *dayQuota) take(j Journal, org parley.OrgID, limit *int, now time.Time) error {
-	if limit == nil {
-		return nil
-	}
+// take grants one slot of today to an entry, or refuses and gives the entries
+// that the refusal rests on. It runs inside the turn, after all other rules, and
+// waits for no disk but at an organization's first message of a day.
+// // spec: Organization quotas
+func (q *dayQuota) take(j Journal, org parley.OrgID, limit int, now time.Time, entry *ticket) (rests []*ticket, err error) {
 	u := q.of(org)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -42,17 +44,19 @@ func (q *dayQuota) take(j Journal, org parley.OrgID, limit *int, now time.Time) 
 		defer v.Close()
 		n, err := v.Used(org, day)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		u.day, u.n = day, n
 	}
-	if u.n >= int64(*limit) {
+	u.granted = slices.DeleteFunc(u.granted, (*ticket).released)
+	if u.n >= int64(limit) {
 		midnight := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-		return ErrQuotaExceeded.With("quota", "messages_per_day").With("limit", *limit).
+		return slices.Clone(u.granted), ErrQuotaExceeded.With("quota", "messages_per_day").With("limit", limit).
 			With("used", u.n).With("resets_at", midnight.Format("2006-01-02T15:04:05.000000Z"))
 	}
 	u.n++
-	return nil
+	u.granted = append(u.granted, entry)
+	return nil, nil
 }
 
 func (q *dayQuota) of(org parley.OrgID) *usedToday {

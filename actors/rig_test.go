@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
@@ -51,8 +52,12 @@ type rig struct {
 	entropy parley.Entropy
 	tune    func(*Node)
 	wrap    func(Journal) Journal
+	// keep alters how the journal keeps things.
+	keep func(*persistence.Options)
+	// system is the actor system to live in, nil for one of its own.
+	system *actor.ActorSystem
 
-	fs    *vfs.MemFS
+	fs    vfs.FS
 	store *persistence.Store
 	node  *Node
 }
@@ -74,43 +79,60 @@ func newRig(t testing.TB, options ...option) *rig {
 		r.wheel = r.clock
 	}
 	r.open()
-	t.Cleanup(func() { r.close() })
+	t.Cleanup(func() {
+		r.audit()
+		r.close()
+	})
 	return r
 }
 
 func (r *rig) open() {
 	r.t.Helper()
+	if err := r.begin("data"); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// begin opens the journal in dir and brings a node to life over it.
+func (r *rig) begin(dir string) error {
 	logger := slog.New(slog.DiscardHandler)
-	store, err := persistence.Open("data", persistence.Options{
+	options := persistence.Options{
 		FS: r.fs, Journals: r.journals, Clock: r.wheel, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
 		// Pebble's own shutdown must not take the test process along.
 		Fatal: func(err error) { panic(err) },
-	})
+	}
+	if r.keep != nil {
+		r.keep(&options)
+	}
+	store, err := persistence.Open(dir, options)
 	if err != nil {
-		r.t.Fatal(err)
+		return err
 	}
 	j := Journal(stored{store})
 	if r.wrap != nil {
 		j = r.wrap(j)
 	}
-	r.store, r.node = store, New(Options{Journal: j, Clock: r.clock, Entropy: r.entropy, Logger: logger})
+	r.store, r.node = store, New(Options{Journal: j, Clock: r.clock, Entropy: r.entropy, Logger: logger, system: r.system})
 	if r.tune != nil {
 		r.tune(r.node)
 	}
-	if err := r.node.Start(); err != nil {
-		r.t.Fatal(err)
-	}
+	return r.node.Start()
 }
 
 func (r *rig) close() {
-	if r.node == nil {
-		return
-	}
-	r.node.Close()
-	if err := r.store.Close(); err != nil {
+	if err := r.end(); err != nil {
 		r.t.Error(err)
 	}
+}
+
+// end closes the node, if it is open, and its journal.
+func (r *rig) end() error {
+	if r.node == nil {
+		return nil
+	}
+	r.node.Close()
 	r.node = nil
+	return r.store.Close()
 }
 
 // restart closes everything and opens it on the same files.

@@ -133,6 +133,44 @@ func TestASlugThatIsNotDurableRefusesNobodyYet(t *testing.T) {
 	}
 }
 
+// TestAQuotaRefusalRestsOnWhatUsedItUp: two agents of one organization share its
+// last slot. The second is not told that it is used before that is durable.
+func TestAQuotaRefusalRestsOnWhatUsedItUp(t *testing.T) {
+	for _, journals := range []int{1, 4} {
+		g := &gate{}
+		r := newRig(t, withJournals(journals), withWrap(func(j Journal) Journal { g.Journal = j; return g }))
+		owner, ids := r.agents("acme", 5)
+		limit := 1
+		send := func(from parley.AgentID) <-chan posting {
+			s := direct(owner, from, ids[0], "hello", "")
+			s.DayLimit = &limit
+			return inBackground(func() (Posted, error) { return r.send(s) })
+		}
+		g.close()
+		granted := send(ids[1])
+		eventually(t, "the message is appended", func() bool { return g.waiting() == 1 })
+		var refused []<-chan posting
+		for _, id := range ids[1:] {
+			refused = append(refused, send(id))
+		}
+		time.Sleep(20 * time.Millisecond)
+		for _, answer := range append(refused, granted) {
+			if len(answer) > 0 {
+				t.Fatalf("an answer left before the message was stored: %+v", <-answer)
+			}
+		}
+		g.open()
+		if p := <-granted; p.err != nil {
+			t.Errorf("the message: %v", p.err)
+		}
+		for _, answer := range refused {
+			if p := <-answer; !errors.Is(p.err, ErrQuotaExceeded) {
+				t.Errorf("beyond the quota: %+v", p)
+			}
+		}
+	}
+}
+
 // releases passes entries on and keeps what is released, in its order.
 type releases struct {
 	Journal

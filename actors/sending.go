@@ -158,7 +158,7 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 	if known != nil {
 		ask.Prior = &agent.Prior{MessageID: known.message, Recipient: known.about, Type: known.kind}
 	}
-	grant := func() error { return n.quota.take(n.journal, s.FromOrg, s.DayLimit, t.now) }
+	grant := func() error { return t.grant(&n.quota, s.FromOrg, s.DayLimit) }
 	if err := t.decideIf(ask, grant); errors.Is(err, agent.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {
@@ -248,7 +248,7 @@ func (n *Node) reply(t *conversationTurn, r *ReplyTo) (any, error) {
 		ask.Prior = &conversation.Prior{MessageID: known.message, InReplyTo: known.about, Type: known.kind}
 	}
 	before := t.state.GetStatus()
-	grant := func() error { return n.quota.take(n.journal, r.FromOrg, r.DayLimit, t.now) }
+	grant := func() error { return t.grant(&n.quota, r.FromOrg, r.DayLimit) }
 	if err := t.decideIf(ask, grant); errors.Is(err, conversation.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {

@@ -226,7 +226,7 @@ func (v *ledgerView) Tray(s parley.Stream, fn func(parley.TrayRow) bool) error {
 // tallies is an engine with tallies over a ledger.
 func tallies(t testing.TB, stateEvery uint64, tune ...func(*engine)) (*engine, *ledger) {
 	l := newLedger()
-	e := newEngine(l, time.Now, slog.New(slog.DiscardHandler))
+	e := newEngine(l, time.Now, slog.New(slog.DiscardHandler), nil)
 	register(e, tallyKind(stateEvery))
 	for _, f := range tune {
 		f(e)

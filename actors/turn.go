@@ -21,6 +21,10 @@ type turn[S state, C any, E event] struct {
 	behind bool
 	// rests is the entry of a row that the answer rests on, if it is on its way.
 	rests *ticket
+	// waits are others' entries that the answer waits for, whatever becomes of them.
+	waits []*ticket
+	// ticket is the entry's own, once anything rests on it.
+	ticket *ticket
 	// after runs when the entry is released without fault, before the answer.
 	after []func()
 }
@@ -92,12 +96,14 @@ func (t *turn[S, C, E]) empty() bool {
 func (t *turn[S, C, E]) finish(release func(error)) {
 	e := t.entity
 	if t.empty() {
-		t.restOn(t.rests, func(err error) {
-			if err != nil {
-				release(err)
-				return
-			}
-			t.restOn(e.last, release)
+		t.waitFor(t.waits, func() {
+			t.restOn(t.rests, func(err error) {
+				if err != nil {
+					release(err)
+					return
+				}
+				t.restOn(e.last, release)
+			})
 		})
 		return
 	}
@@ -109,7 +115,8 @@ func (t *turn[S, C, E]) finish(release func(error)) {
 			t.entry.State, e.stored = stored, 0
 		}
 	}
-	tk := &ticket{}
+	tk := t.claim()
+	t.ticket = nil // the journal's, from now on
 	e.last = tk
 	e.remember(t.entry.Rows, tk)
 	engine, handle, after := e.engine, e.handle, t.after
@@ -125,6 +132,40 @@ func (t *turn[S, C, E]) finish(release func(error)) {
 		release(err)
 	}
 	e.engine.journal.Append(t.entry)
+}
+
+// claim is the ticket of the turn's entry, for others to rest on.
+func (t *turn[S, C, E]) claim() *ticket {
+	if t.ticket == nil {
+		t.ticket = &ticket{}
+	}
+	return t.ticket
+}
+
+// abandon lets go what rests on a turn that came to nothing.
+func (t *turn[S, C, E]) abandon() {
+	if t.ticket != nil {
+		t.ticket.release(errStopped)
+	}
+}
+
+// grant takes a slot of the organization's day, unless it has no limit.
+func (t *turn[S, C, E]) grant(q *dayQuota, org parley.OrgID, limit *int) error {
+	if limit == nil {
+		return nil
+	}
+	rests, err := q.take(t.entity.engine.journal, org, *limit, t.now, t.claim())
+	t.waits = rests
+	return err
+}
+
+// waitFor calls then when all entries have been released.
+func (t *turn[S, C, E]) waitFor(entries []*ticket, then func()) {
+	if len(entries) == 0 {
+		then()
+		return
+	}
+	entries[0].then(func(error) { t.waitFor(entries[1:], then) })
 }
 
 // restOn calls release when an entry has been released, at once if there is none.

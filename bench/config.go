@@ -41,7 +41,7 @@ type Config struct {
 	// Bound, on each target.
 	Ladder bool
 	Bound  time.Duration
-	// Verify kills ours at the end, starts it again and reads everything back.
+	// Verify, which cases of Overload bring along, kills ours at the end, starts it again and reads everything back.
 	Verify bool
 	// Dir is where data is written: the disk under it is probed, for ProbeTime.
 	Dir       string
@@ -66,6 +66,10 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 	for _, name := range scenarios {
 		if !slices.Contains(scenario.Names(), name) {
 			return nil, fmt.Errorf("there is no scenario %q; known are: %s", name, strings.Join(scenario.Names(), ", "))
+		}
+		if name == scenario.Overload {
+			cases = append(cases, Overload()...)
+			continue
 		}
 		if !isLoad(name) {
 			cases = append(cases, Case{Scenario: name, Clients: 1})

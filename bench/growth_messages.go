@@ -75,6 +75,11 @@ func (g *grower) lookAtMessages(ctx context.Context, run *result.Run) error {
 	}
 	run.Figures = figures
 	g.Live.End(*run)
+	if run.Size > 0 {
+		if err := g.beside(ctx, run); err != nil {
+			return err
+		}
+	}
 	if err := g.dive(ctx, run); err != nil {
 		return err
 	}

@@ -49,6 +49,7 @@ type side struct {
 
 func (r *runner) all(ctx context.Context) (err error) {
 	r.out.Machine = machine.Describe(r.Dir)
+	r.Verify = r.Verify || slices.ContainsFunc(r.Cases, isOverload)
 	r.Params.Keep = r.Verify
 	if r.Params.Note == nil {
 		r.Params.Note = r.Live.Note
@@ -72,6 +73,7 @@ func (r *runner) all(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	r.out.Overloads = report.Overloads(r.out)
 	if r.out.DiskAfter, err = machine.ProbeDisk(ctx, r.Dir, r.ProbeTime); err != nil {
 		return fmt.Errorf("the disk under %s cannot be probed: %w", r.Dir, err)
 	}
@@ -179,6 +181,8 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 		measured, err = r.streams(ctx, s, &run, task)
 	case scenario.Idle:
 		measured, err = r.idle(ctx, s, &run, task)
+	case scenario.Overload:
+		measured, err = r.overload(ctx, s, &run, task, c.Share)
 	default:
 		measured, err = r.load(ctx, s, &run, task)
 	}

@@ -203,11 +203,14 @@ func (f *field) setPreset(v reflect.Value) {
 }
 
 // bindBody picks the reader by media type. A missing type counts as JSON, as
-// does application/*+json; an empty body is {} whatever its type.
+// does application/*+json; an empty body is {} whatever its type. What is said
+// to be compressed is not read as if it were not: who stands in front may.
 func (p *plan) bindBody(c *Call, in reflect.Value, faults *schemaError) error {
 	body := c.ctx.Request.Body()
 	if isBlank(body) {
 		body = []byte("{}")
+	} else if coding := c.ctx.Request.Header.ContentEncoding(); len(coding) > 0 && !strings.EqualFold(string(coding), "identity") {
+		return errCoding
 	} else {
 		switch media := mediaType(c.ctx.Request.Header.ContentType()); {
 		case media == "" || media == "application/json":

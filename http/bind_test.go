@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/valyala/fasthttp"
-
-	"parley"
 )
 
 const toyID = "0190a6b0-0000-7000-8000-000000000001"
@@ -150,6 +148,8 @@ func TestBindFaults(t *testing.T) {
 		"everything at once": {path: "x", query: "limit=0", body: `{"title":"a"}`, headers: map[string]string{"Idempotency-Key": "123456789"}, want: `["path","id"] uuid_parsing: Input should be a valid UUID, 32 hexadecimal digits in groups of 8, 4, 4, 4 and 12` + "\n" + `["query","limit"] greater_than_equal: Input should be greater than or equal to 1` + "\n" + `["header","idempotency-key"] string_too_long: String should have at most 8 characters` + "\n" + `["body","title"] string_too_short: String should have at least 2 characters` + "\n" + `["body","type"] missing: Field required`},
 		"text media":         {body: `{"type":"a.b.c"}`, headers: map[string]string{"Content-Type": "text/plain"}, want: "unsupported_media_type: The body must be application/json."},
 		"form media":         {body: `type=a.b.c`, headers: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, want: "unsupported_media_type: The body must be application/json."},
+		"compressed":         {body: `{"type":"a.b.c"}`, headers: map[string]string{"Content-Encoding": "gzip"}, want: "unsupported_media_type: The body must not be compressed."},
+		"not compressed":     {body: `{"type":"a.b.c"}`, headers: map[string]string{"Content-Encoding": "Identity"}},
 		"json media":         {body: `{"type":"a.b.c"}`, headers: map[string]string{"Content-Type": "Application/JSON; charset=utf-8"}},
 		"suffix media":       {body: `{"type":"a.b.c"}`, headers: map[string]string{"Content-Type": "application/problem+json"}},
 		"media of no body":   {body: " \n", headers: map[string]string{"Content-Type": "text/plain"}, want: `["body","type"] missing: Field required`},
@@ -284,26 +284,4 @@ func TestPlanRefuses(t *testing.T) {
 			t.Errorf("%s was planned", name)
 		}
 	}
-}
-
-func FuzzBind(f *testing.F) {
-	f.Add("limit=1&tag=a", `{"type":"a.b.c","members":[{"handle":"x"}],"meta":{"a":"\u0000"}}`, "key")
-	f.Add("ids=%41&since=2026", `{"vote":1,"choice":"a","jwk":{"kty":"OKP"}}`, "")
-	f.Add("%=&&=a&limit=%", `{"\u0074ype":"a.b.c","o":[[[{"a":"\\\""}]]]}`, "\xff")
-	f.Fuzz(func(t *testing.T, query, body, header string) {
-		in, err := bindOnce[toyIn](t, map[string]string{"id": toyID}, query, body, map[string]string{"Idempotency-Key": header})
-		if err == nil {
-			if in.Limit < 1 || in.Limit > 100 || in.Type == "" || len(in.Meta) > 16 || in.ID == (parley.AgentID{}) {
-				t.Errorf("bound what its rules forbid: %+v", in)
-			}
-			return
-		}
-		schema, ok := err.(*schemaError)
-		if !ok || len(schema.faults) == 0 {
-			t.Fatalf("unexpected error %v", err)
-		}
-		if _, err := json.Marshal(problemOf(err).detail); err != nil {
-			t.Errorf("faults cannot be told: %v", err)
-		}
-	})
 }

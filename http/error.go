@@ -58,8 +58,10 @@ var (
 	errTier        = parley.Refuse(parley.Forbidden, "trust_tier_required", "Your organization needs trust tier 1 for this.")
 	errMethod      = &protocolError{fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The resource does not take this method."}
 	errMediaType   = &protocolError{fasthttp.StatusUnsupportedMediaType, "unsupported_media_type", "The body must be application/json."}
+	errCoding      = &protocolError{fasthttp.StatusUnsupportedMediaType, "unsupported_media_type", "The body must not be compressed."}
 	errTooLarge    = &protocolError{fasthttp.StatusRequestEntityTooLarge, "payload_too_large", "The body is larger than 1 MiB."}
 	errHeadersSize = &protocolError{fasthttp.StatusRequestHeaderFieldsTooLarge, "headers_too_large", "The request line and headers are larger than 16 KiB."}
+	errStranger    = &protocolError{fasthttp.StatusRequestEntityTooLarge, "payload_too_large", "A body of more than 16 KiB needs a valid bearer token."}
 	errTooSlow     = &protocolError{fasthttp.StatusRequestTimeout, "request_timeout", "The request did not arrive in time."}
 	errUnparsable  = &protocolError{fasthttp.StatusBadRequest, classInvalid, "The request is not valid HTTP."}
 )

@@ -3,6 +3,9 @@ package http
 import (
 	"bytes"
 	"errors"
+	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -12,13 +15,13 @@ import (
 // guard refuses requests that two parties in a row could read differently, so
 // that what a proxy in front has let through is what is served here: ambiguous
 // framing, ambiguous targets, repeated headers that decide something.
-func guard(ctx *fasthttp.RequestCtx) error {
+func (s *Server) guard(ctx *fasthttp.RequestCtx) error {
 	h := &ctx.Request.Header
 	method := h.Method()
 	if protocol := string(h.Protocol()); protocol != "HTTP/1.1" && protocol != "HTTP/1.0" || string(method) == "PRI" {
 		return errUnparsable
 	}
-	if len(h.Host()) == 0 || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) || !plainHeaders(h.RawHeaders()) {
+	if !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) || !plainHeaders(h.RawHeaders(), s.single) || !plainTrailers(h.PeekTrailerKeys(), s.single) {
 		return errUnparsable
 	}
 	return nil
@@ -40,18 +43,20 @@ func plainTarget(target []byte, options bool) bool {
 			return false
 		case c == '/' && i+1 < len(path) && (path[i+1] == '/' || dotSegment(path[i+1:])):
 			return false
-		case c == '%' && i+2 < len(path) && forbiddenOctet(unhex(path[i+1])<<4|unhex(path[i+2])&15, path[i+1:i+3]):
+		case c == '%' && (i+2 >= len(path) || forbiddenOctet(path[i+1], path[i+2])):
 			return false
 		}
 	}
 	return true
 }
 
-// forbiddenOctet names what must not arrive encoded: NUL, slash, backslash.
-func forbiddenOctet(octet byte, digits []byte) bool {
-	if unhex(digits[0]) > 15 || unhex(digits[1]) > 15 {
-		return false
+// forbiddenOctet names what must not arrive encoded (NUL, slash, backslash) and
+// what is no encoding.
+func forbiddenOctet(high, low byte) bool {
+	if unhex(high) > 15 || unhex(low) > 15 {
+		return true
 	}
+	octet := unhex(high)<<4 | unhex(low)
 	return octet == 0 || octet == '/' || octet == '\\'
 }
 
@@ -73,41 +78,115 @@ func dotSegment(rest []byte) bool {
 	return dots == 1 || dots == 2
 }
 
-// single are the headers that must not come twice.
-var single = [...]string{"host", "content-length", "transfer-encoding", "content-type", "authorization", "idempotency-key", "last-event-id"}
+// hostNameMax bounds a host's name, in bytes: no longer one can be looked up.
+const hostNameMax = 253
 
-// plainHeaders reads the header block as it came: no folded lines, no
-// Content-Length beside a Transfer-Encoding, nothing decisive twice.
-func plainHeaders(block []byte) bool {
-	var seen [len(single)]bool
+// plainHost accepts a name or an address, with or without a port.
+// source: RFC 9110 section 7.2
+func plainHost(host []byte) bool {
+	if len(host) > 0 && host[0] == '[' {
+		end := bytes.IndexByte(host, ']')
+		if end < 0 {
+			return false
+		}
+		address, err := netip.ParseAddr(string(host[1:end]))
+		return err == nil && address.Is6() && address.Zone() == "" && (end+1 == len(host) || host[end+1] == ':' && plainPort(host[end+2:]))
+	}
+	name, port, ported := bytes.Cut(host, []byte{':'})
+	if len(name) == 0 || len(name) > hostNameMax || ported && !plainPort(port) {
+		return false
+	}
+	for _, c := range name {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+func plainPort(port []byte) bool {
+	for _, c := range port {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(port) <= 5
+}
+
+// deciding are the headers of HTTP itself that must not come twice.
+var deciding = [...]string{"content-length", "transfer-encoding", "host", "content-type", "authorization"}
+
+const (
+	seenLength = 1 << iota
+	seenEncoding
+)
+
+// singleHeaders are all headers that must not come twice: those of HTTP and
+// those that routes bind.
+func singleHeaders(routes []Route) []string {
+	names := deciding[:]
+	for i := range routes {
+		for _, f := range routes[i].plan.header {
+			if name := strings.ToLower(f.name); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// plainHeaders reads the header block as it came: whole lines, no folded ones,
+// names without spaces, no coding but chunked, no Content-Length beside it,
+// nothing of single twice.
+func plainHeaders(block []byte, single []string) bool {
+	var seen uint64
 	for len(block) > 0 {
 		line, rest, _ := bytes.Cut(block, []byte{'\n'})
 		block = rest
-		if len(line) > 0 && (line[0] == ' ' || line[0] == '\t') {
+		if len(line) == 0 || line[len(line)-1] != '\r' || line[0] == ' ' || line[0] == '\t' {
 			return false
 		}
-		name, _, _ := bytes.Cut(line, []byte{':'})
+		name, value, _ := bytes.Cut(line[:len(line)-1], []byte{':'})
+		if bytes.IndexByte(name, ' ') >= 0 {
+			return false
+		}
 		for i := range single {
 			if len(name) != len(single[i]) || !bytes.EqualFold(name, []byte(single[i])) {
 				continue
 			}
-			if seen[i] {
+			if seen&(1<<i) != 0 {
 				return false
 			}
-			seen[i] = true
+			seen |= 1 << i
+			if 1<<i == seenEncoding && !bytes.EqualFold(bytes.Trim(value, " \t"), []byte("chunked")) {
+				return false
+			}
 		}
 	}
-	return !(seen[1] && seen[2])
+	return seen&(seenLength|seenEncoding) != seenLength|seenEncoding
+}
+
+// plainTrailers keeps what decides out of the section behind a body: the engine
+// would take it for a header, and who stands in front has not seen it there.
+func plainTrailers(names [][]byte, single []string) bool {
+	for _, name := range names {
+		for i := range single {
+			if len(name) == len(single[i]) && bytes.EqualFold(name, []byte(single[i])) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // unreadable answers what could not be read as a request at all.
 func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	small := (*fasthttp.ErrSmallBuffer)(nil)
 	var timeout interface{ Timeout() bool }
-	answer := errUnparsable
+	var answer error = errUnparsable
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		answer = errTooLarge
+		answer = s.tooLarge(&ctx.Request.Header)
 	case errors.As(err, &small):
 		answer = errHeadersSize
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -55,12 +55,16 @@ func (j hallJournal) Follow(agent parley.AgentID, after uint64, notify func()) a
 // that tells the time for headers never ends.
 var theEngineClock = sync.OnceFunc(func() { _ = new(fasthttp.ResponseHeader).Header() })
 
-func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn, error)) *hall {
+func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn, error), change ...func(*persistence.Options)) *hall {
 	t.Helper()
 	entropy, logger := parley.CountingEntropy(), slog.New(slog.DiscardHandler)
-	store, err := persistence.Open("data", persistence.Options{
+	options := persistence.Options{
 		FS: vfs.NewMem(), Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
-	})
+	}
+	for _, c := range change {
+		c(&options)
+	}
+	store, err := persistence.Open("data", options)
 	if err != nil {
 		t.Fatal(err)
 	}

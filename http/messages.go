@@ -2,6 +2,7 @@ package http
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"parley"
@@ -348,7 +349,18 @@ func (s *Service) carry(c *Call, m actors.Message, reads bool) (actors.Message, 
 	if !fresh {
 		return m, nil
 	}
-	return m, s.Node.Mark(c.Context(), to, []parley.Mark{mark})
+	unmarked := m.Marks
+	if err = s.Node.Mark(c.Context(), to, []parley.Mark{mark}); err != nil && s.unmarkable(err) {
+		m.Marks, err = unmarked, nil
+	}
+	return m, err
+}
+
+// unmarkable reports whether a mark was refused because the disk takes no
+// writes: what it was for is shown all the same, as not carried yet. It will
+// be carried again.
+func (s *Service) unmarkable(err error) bool {
+	return errors.Is(err, parley.ErrOverloaded) && s.Node.Trouble() != nil
 }
 
 // markOf updates a message's marks and gives the mark to keep, if any.
@@ -394,7 +406,14 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 		}
 	}
 	if err := s.Node.Mark(c.Context(), in.ID, marks); err != nil {
-		return Rendered{}, err
+		if !s.unmarkable(err) {
+			return Rendered{}, err
+		}
+		for i := range page {
+			if slices.ContainsFunc(marks, func(m parley.Mark) bool { return m.Message == page[i].Record.MessageID() }) {
+				page[i].Marks.Delivered = 0
+			}
+		}
 	}
 	return c.render(func(b []byte) []byte {
 		return appendPage(b, page, viewer{org: c.Caller.Org, agent: in.ID}, s.cursor(list, next))

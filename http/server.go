@@ -46,13 +46,17 @@ type Options struct {
 	// IdleTimeout the pause between two requests of a connection. Defaults:
 	// 30 s, 30 s, 120 s.
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
-	// Concurrency bounds the connections served at once; 262,144 by default.
+	// Concurrency bounds the connections that are open at once, streams included;
+	// 262,144 by default. More are refused.
 	Concurrency int
 }
 
 const (
 	readBufferBytes    = 16 << 10
 	concurrencyDefault = 256 << 10
+	// concurrencySlack is for connections that are closed already and whose worker
+	// does not know it yet: the engine itself refuses nobody.
+	concurrencySlack = 1 << 10
 )
 
 func (o *Options) ensureDefaults() error {
@@ -89,6 +93,8 @@ type Server struct {
 	judge        func(*Call) error
 	observe      func(*Route, int, time.Duration)
 	document     []byte
+	most         int      // connections at once
+	single       []string // headers that must not come twice
 
 	router *router.Router
 	gets   *router.Router // tells which route a GET of a path would meet
@@ -109,7 +115,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
-		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}),
+		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), most: o.Concurrency,
 	}
 	s.running, s.halt = context.WithCancel(context.Background())
 	s.routes = append(slices.Clone(o.Routes), documentationRoutes(s)...)
@@ -121,10 +127,12 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.document = document
+	fasthttp.SetBodySizePoolLimit(bodyKept, -1)
 	s.engine = &fasthttp.Server{
 		Handler:                      s.serve,
 		ErrorHandler:                 s.unreadable,
-		Concurrency:                  o.Concurrency,
+		HeaderReceived:               s.arriving,
+		Concurrency:                  o.Concurrency + concurrencySlack,
 		ReadBufferSize:               readBufferBytes,
 		ReadTimeout:                  o.ReadTimeout,
 		WriteTimeout:                 o.WriteTimeout,
@@ -147,8 +155,27 @@ func headerWord(brand string) string { return strings.ToUpper(brand[:1]) + brand
 // about us.
 type engineLog struct{ to *slog.Logger }
 
+// Printf says what kind of complaint it is and no more: the engine quotes what
+// it could not read, and that may hold a token.
 func (l engineLog) Printf(format string, args ...any) {
-	l.to.Debug("connection", "said", fmt.Sprintf(format, args...))
+	cause := ""
+	for _, arg := range args {
+		if err, ok := arg.(error); ok {
+			cause = causeOf(err)
+		}
+	}
+	l.to.Debug("connection", "said", format, "cause", cause)
+}
+
+// causeOf names the innermost error by its type, never by its text.
+func causeOf(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return fmt.Sprintf("%T", err)
+		}
+		err = inner
+	}
 }
 
 // mount builds the routers.
@@ -181,6 +208,7 @@ func (s *Server) mount(brand string) error {
 			}
 		}
 	}
+	s.single = singleHeaders(s.routes)
 	return nil
 }
 
@@ -226,7 +254,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 
 func (s *Server) dispatch(ctx *fasthttp.RequestCtx, id string) {
 	defer s.recover(ctx, id)
-	if err := guard(ctx); err != nil {
+	if err := s.guard(ctx); err != nil {
 		s.refuse(ctx, nil, id, err)
 		ctx.SetConnectionClose()
 		return
@@ -317,7 +345,9 @@ func (s *Server) options(ctx *fasthttp.RequestCtx) {
 }
 
 // Serve accepts connections until Shutdown.
-func (s *Server) Serve(ln net.Listener) error { return s.engine.Serve(lines{ln}) }
+func (s *Server) Serve(ln net.Listener) error {
+	return s.engine.Serve(newLines(ln, s.most, s.crowded))
+}
 
 // OnDrain registers what ends long-lived connections. It runs once, when the
 // server begins to stop; at once, if it has begun.

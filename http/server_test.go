@@ -139,9 +139,12 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %s", name, said)
 		}
 	}
-	whole := s.ask(t, "POST", "/bind/"+toyID, `{"type":"a.b.c","x":"`+strings.Repeat("x", 1<<20-23)+`"}`)
+	whole := s.ask(t, "POST", "/bind/"+toyID, `{"type":"a.b.c","x":"`+strings.Repeat("x", 1<<20-23)+`"}`, "Authorization: Bearer zero")
 	if whole.StatusCode != 200 {
 		t.Errorf("a body of exactly 1 MiB: %d %s", whole.StatusCode, whole.body)
+	}
+	if stranger := s.ask(t, "POST", "/bind/"+toyID, `{"type":"a.b.c","x":"`+strings.Repeat("x", strangersBodyMax)+`"}`); stranger.StatusCode != 413 {
+		t.Errorf("a large body of a stranger: %d %s", stranger.StatusCode, stranger.body)
 	}
 }
 

@@ -16,6 +16,10 @@ import (
 // resumes by id.
 const streamWriteWait = 5 * time.Second
 
+// streamVanishWait is how long a client may not acknowledge what was sent to it,
+// or the probe of an idle connection: it has vanished without a word.
+const streamVanishWait = 30 * time.Second
+
 // streamAgent takes a connection over and writes an agent's feed to it.
 // // spec: Agent stream (GET /agents/{id}/stream, Bearer)
 func (s *Service) streamAgent(c *Call, in *api.Stream) error {
@@ -82,6 +86,7 @@ type agentStream struct {
 	agent      parley.AgentID
 	caller     Caller
 	conn       net.Conn
+	line       *line           // that conn was; nil if it was none
 	socket     syscall.RawConn // nil where conn is not the kernel's
 	feed       actors.Subscription
 	unseenUpTo uint64
@@ -107,11 +112,14 @@ const (
 // open writes the opening and begins to follow. It runs in the engine's hijack
 // goroutine, which ends with it.
 func (st *agentStream) open(conn net.Conn, opening *sheet, after uint64) {
-	st.conn = takeOver(conn)
+	st.conn, st.line = takeOver(conn)
 	defer st.contain()
 	_ = st.conn.SetDeadline(time.Time{})
 	if kernel, ok := st.conn.(syscall.Conn); ok {
 		st.socket, _ = kernel.SyscallConn() // else it is written to as to any other
+	}
+	if st.socket != nil {
+		_ = noticeVanished(st.socket, streamVanishWait) // else it is noticed later
 	}
 	err := st.await(opening.b)
 	if sheets.Put(opening); err != nil {
@@ -184,4 +192,7 @@ func (st *agentStream) end() {
 		st.feed.Close()
 	}
 	_ = st.conn.Close()
+	if st.line != nil {
+		st.line.leave()
+	}
 }

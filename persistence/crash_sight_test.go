@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/persistence/crashtest"
 )
 
 // sight is what an opened image shows, gathered by scanning all of it.
@@ -242,14 +243,15 @@ func (s *sight) keepsPromise(c claim) {
 
 // reopened opens an image, inspects it, lets lanes come to rest and inspects
 // it again.
-func reopened(w *world, i image) []string {
-	s, err := Open(crashDir, testOptions(i.fs, 0))
+func reopened(w *world, journals int, i crashtest.Image) []string {
+	known := w.known(i.Known)
+	s, err := Open(crashDir, testOptions(i.FS, journals))
 	if err != nil {
 		return []string{"lost: " + err.Error()}
 	}
 	var faults []string
 	if s.Journals() > 1 {
-		faults = inspect(w, s, i.known, false)
+		faults = inspect(w, s, known, false)
 	}
 	if err := startQuietly(s); err != nil {
 		faults = append(faults, err.Error())
@@ -261,7 +263,7 @@ func reopened(w *world, i image) []string {
 		}
 		time.Sleep(200 * time.Microsecond)
 	}
-	faults = append(faults, inspect(w, s, i.known, true)...)
+	faults = append(faults, inspect(w, s, known, true)...)
 	if err := s.Close(); err != nil {
 		faults = append(faults, err.Error())
 	}

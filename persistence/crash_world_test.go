@@ -82,8 +82,8 @@ type world struct {
 	claims []claim
 }
 
-func newWorld(t testing.TB, s *Store) *world {
-	w := &world{t: t, store: s, org: parley.NewID[parley.OrgID](0, testStart, testEntropy())}
+func newWorld(t testing.TB) *world {
+	w := &world{t: t, org: parley.NewID[parley.OrgID](0, testStart, testEntropy())}
 	for slot := range parley.Slot(6) {
 		w.agents = append(w.agents, parley.NewID[parley.AgentID](slot, testStart, testEntropy()))
 		w.streams = append(w.streams, newStream(slot))
@@ -101,12 +101,18 @@ func (w *world) claim(c ...claim) {
 	w.claims = append(w.claims, c...)
 }
 
-// known is what clients have been told so far. Claims are only appended to, so
-// the slice is a copy of that moment.
-func (w *world) known() []claim {
+// told counts what clients have been told so far.
+func (w *world) told() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.claims[:len(w.claims):len(w.claims)]
+	return len(w.claims)
+}
+
+// known is what clients had been told first.
+func (w *world) known(told int) []claim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.claims[:told:told]
 }
 
 // issued are the deeds handed to the store; nil those still being made.

@@ -111,6 +111,7 @@ func (j *journal) fireTimers(now time.Time) error {
 
 // forgetKeys drops the idempotency keys of days that are looked up no more.
 func (j *journal) forgetKeys(today uint32) error {
+	defer j.store.endOfEngine()
 	if today < parley.OnceDays {
 		return nil
 	}

@@ -36,9 +36,9 @@ type journal struct {
 	lanesIn     []uint64                     // per source: last number applied
 	acked       []laneAck                    // per target: applied there, rows not yet deleted
 
-	// syncing is since when the acker waits for the disk, see Store.age; 0 if it
-	// does not.
-	syncing atomic.Int64
+	// committing is since when the writer is at a commit, syncing since when the
+	// acker waits for the disk, see Store.age; 0 if they do not.
+	committing, syncing atomic.Int64
 	// fired is the timer at which the last tick stopped. Housekeeping's own.
 	fired []byte
 	// edge is the last position that is durable, set before it is published.
@@ -157,6 +157,8 @@ func (j *journal) commit(items []*item) (*flight, error) {
 	if a.batch.Empty() {
 		return f, nil
 	}
+	j.committing.Store(j.store.age())
+	defer j.committing.Store(0)
 	var err error
 	f.head, err = j.store.commitBatch(a.batch)
 	return f, err

@@ -83,32 +83,6 @@ func TestParcelRoundTrip(t *testing.T) {
 	})
 }
 
-func FuzzDecodeParcel(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(encodeParcel(&parcel{at: 1, words: []parley.Word{
-		parley.Announce{Note: []byte("note")},
-		parley.Mark{Position: 3},
-		parley.Tell{Data: []byte("told")},
-		parley.Put{Row: parley.Row{Key: []byte("k"), Delete: true}},
-		parley.Bear{Facts: []parley.Fact{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
-	}, records: []parley.Record{{Data: []byte("body")}}}))
-	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
-	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01b\x04iiiiiiiiiiiiiiii\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := decodeParcel(b)
-		if err != nil {
-			return
-		}
-		again, err := decodeParcel(encodeParcel(p))
-		if err != nil {
-			t.Fatalf("%x was read, and not read again: %v", b, err)
-		}
-		if diff := sameParcel(p, again); diff != "" {
-			t.Errorf("%x is read differently again:\n%s", b, diff)
-		}
-	})
-}
-
 // TestDecodeParcelGarbage feeds damaged parcels: an error is welcome, a panic is not.
 func TestDecodeParcelGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -162,10 +162,18 @@ func (r *ruin) try(fs vfs.FS, witnessed bool) (verdict string, reason error) {
 	return rotHarmless, nil
 }
 
+// unraced leaves a test to the runs without the race detector: it is long, and
+// what it tries is about bytes or breaks promises on purpose.
+func unraced(t *testing.T) {
+	if raceDetector {
+		t.Skip("this is tried without the race detector")
+	}
+}
+
 // rotEvery is the step with which bytes are flipped: fewer for a quick look.
 func rotEvery(name string, size int) int {
 	flips := 60
-	if testing.Short() || raceDetector {
+	if testing.Short() {
 		flips = 12
 	}
 	if kindOf(name) == "log" {
@@ -178,6 +186,7 @@ func rotEvery(name string, size int) int {
 // cuts every file short, of a directory whose process was killed: each time the
 // directory is refused, or what the rot touched is, or nothing is missing.
 func TestRotIsNeverSilent(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	r := killed(t, 60)
 	tried := map[string]map[string]int{}
@@ -215,6 +224,7 @@ func TestRotIsNeverSilent(t *testing.T) {
 // TestRotIsNeverSilentControl opens the same directories without a witness: the
 // engine alone loses the end of its log and says nothing.
 func TestRotIsNeverSilentControl(t *testing.T) {
+	unraced(t)
 	t.Parallel()
 	r := killed(t, 60)
 	silent, flips := 0, 0

@@ -55,6 +55,8 @@ type Options struct {
 	// Unsynced commits without waiting for the disk. Only the controls of crash
 	// tests set it: it breaks the promise this package exists for.
 	Unsynced bool
+	// hasty has the engine see the disk as it is. Only controls set it.
+	hasty bool
 }
 
 func (o *Options) ensureDefaults() error {
@@ -112,6 +114,8 @@ type Store struct {
 	witness *witness
 
 	disk disk
+	// small is set where the disk is: all that the engine writes is made to fit.
+	small bool
 	// readers counts open views; once shut, no more are opened.
 	readers  atomic.Int64
 	shut     atomic.Bool
@@ -128,7 +132,10 @@ func Open(dir string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{opts: opts, dir: dir, hub: newHub(), closing: make(chan struct{})}
-	s.disk.began = opts.Clock()
+	s.disk.began, s.disk.look = opts.Clock(), make(chan struct{}, 1)
+	if !opts.hasty {
+		s.opts.FS = newPatient(opts.FS, s)
+	}
 	if err := s.openEngine(); err != nil {
 		return nil, err
 	}
@@ -143,15 +150,24 @@ func Open(dir string, opts Options) (*Store, error) {
 
 // openEngine opens Pebble. A new database is closed and opened once more: only
 // then is its write-ahead log written in the format that tells rot from a torn tail.
-func (s *Store) openEngine() error {
+func (s *Store) openEngine() (err error) {
+	defer func() {
+		if reason := recover(); reason != nil { // the engine does not always mind its manners when it cannot open
+			err = s.disk.why(fmt.Errorf("data directory %s cannot be opened: %v", s.dir, reason))
+		}
+	}()
 	if err := makeDirectory(s.opts.FS, s.dir); err != nil {
 		return fmt.Errorf("data directory %s: %w", s.dir, err)
 	}
+	s.fitDisk()
 	lock, err := pebble.LockDirectory(s.dir, s.opts.FS)
 	if err != nil {
 		return fmt.Errorf("data directory %s is in use by another process: %w", s.dir, err)
 	}
 	s.lock = lock
+	if err := removeCheckpoints(s.opts.FS, s.dir); err != nil {
+		return errors.Join(fmt.Errorf("data directory %s: %w", s.dir, err), lock.Close())
+	}
 	desc, err := pebble.Peek(s.dir, s.opts.FS)
 	if err == nil && !desc.Exists {
 		if s.db, err = pebble.Open(s.dir, s.engineOptions()); err == nil {
@@ -197,7 +213,7 @@ func makeDirectory(fs vfs.FS, dir string) error {
 
 func (s *Store) engineOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS:                          s.opts.FS,
+		FS:                          orderly{s.opts.FS},
 		Lock:                        s.lock,
 		FormatMajorVersion:          pebble.FormatNewest,
 		Merger:                      merger,
@@ -208,6 +224,10 @@ func (s *Store) engineOptions() *pebble.Options {
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
 		Logger:                     engineLogger{s},
 		EventListener:              s.watchEngine(),
+	}
+	if s.small { // compactions, too, in pieces that find room
+		o.LBaseMaxBytes = int64(s.opts.MemTableBytes)
+		o.TargetFileSizes[0] = max(o.LBaseMaxBytes/tableShare, targetLeast)
 	}
 	for i := range o.Levels {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
@@ -225,7 +245,7 @@ func (l engineLogger) Errorf(format string, args ...any) {
 }
 
 func (l engineLogger) Fatalf(format string, args ...any) {
-	err := fmt.Errorf("storage engine: "+format, args...)
+	err := l.s.disk.why(fmt.Errorf("storage engine: "+format, args...))
 	l.s.opts.Fatal(err)
 	panic(err) // Fatal should have ended the process; the engine must not go on
 }
@@ -307,15 +327,11 @@ func (s *Store) Start(onTray func(parley.Stream), onTimer func(parley.Stream, ti
 
 // watch begins to look after the disk, and the witness after what is synced.
 func (s *Store) watch() {
+	s.disk.watched.Store(true)
 	s.loops.Go(s.watchSpace)
-	if s.opts.Unsynced {
-		return
+	if !s.opts.Unsynced {
+		s.loops.Go(s.keepWitness)
 	}
-	s.loops.Go(func() {
-		if err := s.witness.follow(s.closing); err != nil {
-			s.opts.Fatal(fmt.Errorf("writing %s: %w", witnessName, err))
-		}
-	})
 }
 
 // Journals is the number of journals.
@@ -362,6 +378,7 @@ func (s *Store) Close() error {
 func (s *Store) commitBatch(b *pebble.Batch) (head, error) {
 	s.commit.Lock()
 	defer s.commit.Unlock()
+	defer s.endOfEngine()
 	h := s.head.next(b.Repr())
 	if err := b.Set(headKey(h.number), h.append(nil), nil); err != nil {
 		return head{}, err
@@ -372,6 +389,15 @@ func (s *Store) commitBatch(b *pebble.Batch) (head, error) {
 		return h, s.db.Apply(b, pebble.NoSync)
 	}
 	return h, s.db.ApplyNoSyncWait(b, pebble.Sync)
+}
+
+// endOfEngine ends the process, with the reason, where the engine panics: so it
+// does where it cannot begin another log.
+func (s *Store) endOfEngine() {
+	if reason := recover(); reason != nil {
+		s.opts.Fatal(s.disk.why(fmt.Errorf("storage engine: %v", reason)))
+		panic(reason) // Fatal should have ended the process
+	}
 }
 
 func get(r pebble.Reader, key []byte) ([]byte, bool, error) {

@@ -62,10 +62,24 @@ func (v *View) get(k []byte) ([]byte, bool, error) {
 
 // Durable returns once everything that the view shows is on stable storage.
 func (v *View) Durable(ctx context.Context) error {
-	if !v.store.durable.wait(ctx, v.applied, durablePatience) {
+	applied := v.applied
+	if v.store.durable.level.Load() < applied && !v.shows(applied) {
+		applied-- // the commit is still under way: it may be for long
+	}
+	if !v.store.durable.wait(ctx, applied, durablePatience) {
 		return parley.ErrOverloaded
 	}
 	return nil
+}
+
+// shows reports whether the view has the commit of that number.
+func (v *View) shows(number uint64) bool {
+	value, found, err := v.get(headKey(number))
+	if err != nil || !found {
+		return err != nil
+	}
+	h, err := decodeHead(value)
+	return err != nil || h.number == number
 }
 
 // scan calls fn for each key within [low, high), last first if reverse, until

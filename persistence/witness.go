@@ -178,15 +178,21 @@ func syncDirectory(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// write puts h into the older copy. Where that fails, the next write takes the
+// same copy again: the other one is intact.
 func (w *witness) write(h head) error {
-	w.generation++
+	generation := w.generation + 1
 	b := append(make([]byte, 0, witnessBytes), witnessMagic...)
-	b = h.append(binary.BigEndian.AppendUint64(b, w.generation))
+	b = h.append(binary.BigEndian.AppendUint64(b, generation))
 	b = binary.BigEndian.AppendUint64(b, xxhash.Sum64(b))
-	if _, err := w.file.WriteAt(b, int64(w.generation%2)*witnessSlot); err != nil {
-		return err
+	_, err := w.file.WriteAt(b, int64(generation%2)*witnessSlot)
+	if err == nil {
+		err = w.file.SyncData()
 	}
-	return w.file.SyncData()
+	if err == nil {
+		w.generation = generation
+	}
+	return err
 }
 
 func decodeWitness(b []byte) (generation uint64, h head, ok bool) {
@@ -204,12 +210,8 @@ func (w *witness) note(h head) {
 		w.head = h
 	}
 	w.mu.Unlock()
-	if !newer {
-		return
-	}
-	select {
-	case w.news <- struct{}{}:
-	default:
+	if newer {
+		w.again()
 	}
 }
 
@@ -219,25 +221,42 @@ func (w *witness) latest() head {
 	return w.head
 }
 
-// follow writes the witness whenever there is something new, until done is closed.
-func (w *witness) follow(done <-chan struct{}) error {
+// keepWitness writes the witness whenever there is something new, until the
+// store closes. What is stored does not rest on it: where it cannot be written
+// the window stays open, so no more is taken in (see Trouble) until it can.
+func (s *Store) keepWitness() {
+	w := s.witness
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
 		select {
-		case <-done:
-			return nil
+		case <-s.closing:
+			return
 		case <-w.news:
 		}
+		s.disk.witnessing.CompareAndSwap(0, s.age())
+		wait := witnessEvery
 		if err := w.write(w.latest()); err != nil {
-			return err
+			wait = roomEvery
+			s.opts.Logger.Error("the witness cannot be written", "file", witnessName, "error", err)
+			w.again()
+		} else {
+			s.disk.witnessing.Store(0)
 		}
-		pause.Reset(witnessEvery)
+		pause.Reset(wait)
 		select {
-		case <-done:
-			return nil
+		case <-s.closing:
+			return
 		case <-pause.C:
 		}
+	}
+}
+
+// again has the witness written once more.
+func (w *witness) again() {
+	select {
+	case w.news <- struct{}{}:
+	default:
 	}
 }
 

@@ -15,7 +15,6 @@ var Epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // State is what an aggregate's events fold into, as a snapshot stores it.
 type State interface {
-	proto.Message
 	MarshalVT() ([]byte, error)
 	UnmarshalVT([]byte) error
 }

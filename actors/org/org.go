@@ -311,7 +311,9 @@ func Evolve(s *State, e Event) {
 	case *CredentialRevoked:
 		var id parley.ClientID
 		copy(id[:], e.ClientId)
-		s.Credential(id).RevokedMs = e.AtMs
+		if c := s.Credential(id); c != nil { // what is not there needs no revoking
+			c.RevokedMs = e.AtMs
+		}
 		s.Epoch++
 	case *AgentAdded:
 		s.ActiveAgents++

@@ -35,6 +35,9 @@ func (h *Histogram) Record(d time.Duration) {
 // Merge adds what other counted.
 func (h *Histogram) Merge(other *Histogram) { h.counts.Merge(other.counts) }
 
+// Reset forgets everything.
+func (h *Histogram) Reset() { h.counts.Reset() }
+
 // Count is how many durations were recorded.
 func (h *Histogram) Count() int64 { return h.counts.TotalCount() }
 

@@ -2,6 +2,8 @@ package machine
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -33,6 +35,22 @@ func (s system) usage(pids []int) Usage {
 		usage.CPU += one.cpu
 	}
 	return usage
+}
+
+// ForgetPeak makes the memory that a process holds now the most that it held so
+// far, for PeakResident.
+func ForgetPeak(pid int) error {
+	return os.WriteFile(filepath.Join(linux.root, fmt.Sprintf("proc/%d/clear_refs", pid)), []byte("5"), 0)
+}
+
+// PeakResident is the most memory that a process has held, in bytes, since its
+// start or since ForgetPeak; 0 where it cannot be seen.
+func PeakResident(pid int) uint64 {
+	text, err := linux.read(fmt.Sprintf("proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	return kilobytes(text, "VmHWM:")
 }
 
 // Account splits the processor among target, generator and neighbours for one

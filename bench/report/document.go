@@ -27,6 +27,7 @@ type document struct {
 	ratios       table
 	ratioNote    string
 	ladders      table
+	overloads    []overloadSection
 	growths      []growthSection
 	cases        []section
 }
@@ -64,6 +65,9 @@ func newDocument(r *result.Report) document {
 	groups := byCase(r)
 	d.ratios, d.ratioNote = ratioTable(targets(r), groups)
 	d.ladders = ladderTable(r.Ladders)
+	for _, o := range r.Overloads {
+		d.overloads = append(d.overloads, overloadSection{overloadTable(o), overloadVerdict(o)})
+	}
 	grown, others := growths(groups)
 	for _, g := range grown {
 		d.growths = append(d.growths, newGrowthSection(g))

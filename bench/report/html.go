@@ -28,6 +28,8 @@ type pageView struct {
 	Reading              string
 	Highest              *tableView
 	Ladders              []figureView
+	OverloadReading      string
+	Overloads            []caseView
 	GrowthReading        string
 	Growths              []caseView
 	Cases                []caseView
@@ -82,6 +84,12 @@ func HTML(w io.Writer, r *result.Report) error {
 	for i, s := range d.cases {
 		cases = append(cases, s.caseGroups)
 		v.Cases = append(v.Cases, viewCase(fmt.Sprintf("case-%d", i+1), names, s))
+	}
+	v.OverloadReading = overloadReading
+	for i, o := range d.overloads {
+		v.Overloads = append(v.Overloads, caseView{
+			ID: fmt.Sprintf("overload-%d", i+1), Tables: []tableView{*viewTable(o.table)}, Notes: printables(o.verdicts),
+		})
 	}
 	for i, g := range d.growths {
 		v.Growths = append(v.Growths, viewGrowth(fmt.Sprintf("growth-%d", i+1), g))

@@ -33,6 +33,11 @@ func Markdown(w io.Writer, r *result.Report) error {
 		fmt.Fprintf(&b, "%s\n\n", escapeMarkdown(d.ratioNote))
 	}
 	writeTable(&b, "## ", d.ladders)
+	for _, o := range d.overloads {
+		writeTable(&b, "## ", o.table)
+		fmt.Fprintf(&b, "%s\n\n", escapeMarkdown(overloadReading))
+		writeNotes(&b, o.verdicts)
+	}
 	if len(d.growths) > 0 {
 		fmt.Fprintf(&b, "## Growth\n\n%s\n\n", escapeMarkdown(growthReading))
 	}

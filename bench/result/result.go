@@ -24,6 +24,8 @@ type Report struct {
 	Runs       []Run `json:"runs"`
 	// Ladders are what searches for the highest rate found; their rungs are runs.
 	Ladders []Ladder `json:"ladders,omitempty"`
+	// Overloads are what runs of overload say together.
+	Overloads []Overload `json:"overloads,omitempty"`
 	// Verified is nil when nobody asked for verification.
 	Verified *Verification `json:"verified"`
 }
@@ -67,7 +69,8 @@ type Run struct {
 	Operations int64   `json:"operations"`
 	PerSecond  float64 `json:"per_second"`
 	// Failures counts operations that were refused, broken or answered wrongly,
-	// and Reasons says why, by first words.
+	// and Reasons says why, by first words. In overload a refusal in good order is
+	// none of them: it is among the Figures, and stands for Failures in the Series.
 	Failures int64            `json:"failures"`
 	Reasons  map[string]int64 `json:"reasons"`
 	// Latency counts from the intended start of an operation, Service from the
@@ -101,6 +104,58 @@ type Ladder struct {
 	// was tried.
 	Rate float64 `json:"rate"`
 }
+
+// Overload is what a target does at and beyond its capacity.
+type Overload struct {
+	Target string `json:"target"`
+	// Capacity is the accepted a second of the closed loop, Peak the most of any
+	// step.
+	Capacity float64        `json:"capacity_per_second"`
+	Peak     float64        `json:"peak_per_second"`
+	Steps    []OverloadStep `json:"steps"`
+	// Goodput is what the last step accepted as a share of Peak, P99 the 99th
+	// percentile of its accepted as a multiple of that at half of capacity, from
+	// the real sending, and Memory the most that it held as a multiple of what the
+	// step at capacity held; 0 where one of the two was not measured.
+	Goodput float64 `json:"goodput_of_peak"`
+	P99     float64 `json:"p99_of_unloaded"`
+	Memory  float64 `json:"memory_of_capacity"`
+	// Failures is how much was neither accepted nor refused in good order.
+	Failures int64 `json:"failures"`
+}
+
+// OverloadStep is one rate of an Overload: medians over its valid repeats, or
+// over all where none is valid, and then Doubtful.
+type OverloadStep struct {
+	// Factor of capacity that was intended; 0 is the closed loop.
+	Factor      float64 `json:"factor"`
+	Doubtful    bool    `json:"doubtful"`
+	Connections int     `json:"connections"`
+	// Intended, Offered, Accepted and Refused are each a second.
+	Intended float64 `json:"intended_per_second"`
+	Offered  float64 `json:"offered_per_second"`
+	Accepted float64 `json:"accepted_per_second"`
+	Refused  float64 `json:"refused_per_second"`
+	Failures int64   `json:"failures"`
+	// P50 and P99 of the accepted and RefusedP99 count from the real sending,
+	// IntendedP99 from the intended one.
+	P50         float64 `json:"p50_ms"`
+	P99         float64 `json:"p99_ms"`
+	IntendedP99 float64 `json:"intended_p99_ms"`
+	RefusedP99  float64 `json:"refused_p99_ms"`
+	// Resident is the most memory that the target held, in bytes.
+	Resident float64 `json:"resident_peak_bytes"`
+	// Target and Generator are the cores that they used.
+	Target    float64 `json:"target_cores"`
+	Generator float64 `json:"generator_cores"`
+}
+
+// Goals of an Overload.
+const (
+	GoodputLeast = 0.8
+	P99Most      = 3.0
+	MemoryMost   = 1.5
+)
 
 // Latency is a distribution in milliseconds.
 type Latency struct {

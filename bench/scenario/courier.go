@@ -37,17 +37,22 @@ func (h *Host) courier(ctx context.Context, worker int) (courier, error) {
 	if err != nil {
 		return nil, err
 	}
+	return h.postCourier(c, worker), nil
+}
+
+// postCourier renders and judges the messages of a worker.
+func (h *Host) postCourier(c *caller, worker int) *postCourier {
 	post := &postCourier{caller: c, agents: h.params.Agents}
 	if h.world == nil {
 		post.token, post.kind = h.door.Token, "svc.v1.task_request"
 		post.from, post.domain = "planner-3@globex.example.org", "@acme.example.org"
-		return post, nil
+		return post
 	}
 	post.token, post.kind = h.world.globex.token, h.world.messageType("task_request")
 	post.from = h.world.planners[worker%len(h.world.planners)].handle
 	_, domain, _ := bytes.Cut([]byte(h.world.workers[0].handle), []byte("@"))
 	post.domain, post.workers = "@"+string(domain), h.world.workers
-	return post, nil
+	return post
 }
 
 // caller is one connection to an HTTP target and what was told on it.
@@ -77,6 +82,12 @@ func (c *caller) post(request []byte, key Key, box uint32) (message, error) {
 		}
 		return message{}, err
 	}
+	return c.told(answer, key, box)
+}
+
+// told judges the answer to a request that stores the message of key in a
+// mailbox.
+func (c *caller) told(answer wire.Answer, key Key, box uint32) (message, error) {
 	if answer.Status != 201 {
 		err, known := refusal(answer)
 		if !known {
@@ -114,6 +125,16 @@ type sendRequest struct {
 }
 
 func (c *postCourier) deliver(to int, key Key) error {
+	request := c.request(to, key)
+	if c.workers == nil {
+		_, err := c.post(request, key, uint32(to))
+		return err
+	}
+	return c.judged(request, to, key)
+}
+
+// request renders the message of key to a worker, until the next is rendered.
+func (c *postCourier) request(to int, key Key) []byte {
 	var digits [8]byte
 	number := strconv.AppendInt(digits[:0], int64(to), 10)
 	r := c.ready[len(number)]
@@ -123,17 +144,13 @@ func (c *postCourier) deliver(to int, key Key) error {
 	}
 	copy(r.bytes[r.digits:], number)
 	c.payloads.write(r.bytes[r.payload:], key)
-	if c.workers == nil {
-		_, err := c.post(r.bytes, key, uint32(to))
-		return err
-	}
-	return c.judged(r, to, key)
+	return r.bytes
 }
 
 // judged posts to Parley, whose answer names the recipient too.
-func (c *postCourier) judged(r *sendRequest, to int, key Key) error {
+func (c *postCourier) judged(request []byte, to int, key Key) error {
 	recipient := c.workers[to]
-	m, err := c.post(r.bytes, key, recipient.box)
+	m, err := c.post(request, key, recipient.box)
 	if err != nil {
 		return err
 	}

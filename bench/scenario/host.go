@@ -37,12 +37,15 @@ const (
 	Stream = "stream"
 	// Idle is a server that nobody asks anything; the runner measures it alone.
 	Idle = "idle"
+	// Overload is Send over thousands of connections, at and beyond capacity. It
+	// has a generator of its own: see Host.Press.
+	Overload = "overload"
 )
 
 // Names are all scenarios in the order in which they are run. Deep needs a
-// depth; Hot, Cold and Idle are run when they are named.
+// depth; Hot, Cold, Idle and Overload are run when they are named.
 func Names() []string {
-	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle}
+	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload}
 }
 
 // Params are what scenarios may be told.
@@ -57,6 +60,8 @@ type Params struct {
 	Depth int
 	// Streams is how many of them Stream opens.
 	Streams int
+	// Connections is how many Overload opens.
+	Connections int
 	// Keep keeps a ledger of all that was acknowledged, for Verify.
 	Keep bool
 	// Sample keeps one of so many of them instead, for VerifySample; 0 for none.
@@ -82,8 +87,8 @@ func (p Params) Check() error {
 		return fmt.Errorf("%d agents are not between 1 and 9999999", p.Agents)
 	case p.Senders < 1 || p.Senders > 10_000:
 		return fmt.Errorf("%d senders are not between 1 and 10000", p.Senders)
-	case p.Depth < 0 || p.Streams < 0:
-		return fmt.Errorf("neither depth nor streams may be negative")
+	case p.Depth < 0 || p.Streams < 0 || p.Connections < 0:
+		return fmt.Errorf("neither depth nor streams nor connections may be negative")
 	}
 	return nil
 }

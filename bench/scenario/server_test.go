@@ -38,6 +38,11 @@ const (
 	wrongEvent     fault = "streams bring another message"
 	noReply        fault = "sync ends without reply"
 	otherReply     fault = "sync gives another reply"
+	shedsWell      fault = "no fault: sends are shed in good order"
+	shedsForever   fault = "sends are shed without saying until when"
+	shedsVaguely   fault = "sends are shed until a moment that is no whole second"
+	shedsAndKeeps  fault = "a message that was shed is kept"
+	parts          fault = "the connection is closed instead of an answer"
 )
 
 // fake is a server that does what scenarios ask for, in memory, with a fault.
@@ -50,6 +55,7 @@ type fake struct {
 	byID  map[string]*owner
 	sent  map[string]*row
 	posts int
+	asked int
 }
 
 type owner struct {
@@ -213,9 +219,34 @@ func (s *fake) send(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	from, _ := body["from_handle"].(string)
 	to, _ := body["to_handle"].(string)
+	if s.shed(w) {
+		if s.fault == shedsAndKeeps {
+			s.keep(body, s.names[from], s.names[to], "")
+		}
+		s.mu.Unlock()
+		tell(w, 503, map[string]any{"code": "overloaded"})
+		return
+	}
 	status, told := s.answer(s.keep(body, s.names[from], s.names[to], ""))
 	s.mu.Unlock()
 	tell(w, status, told)
+}
+
+// shed tells whether a send is shed, as every second is if the fault has it so.
+func (s *fake) shed(w http.ResponseWriter) bool {
+	s.asked++
+	again, sheds := map[fault]string{shedsWell: "1", shedsAndKeeps: "1", shedsForever: "", shedsVaguely: "0.5"}[s.fault]
+	if s.fault == parts && s.asked%2 == 0 {
+		s.mu.Unlock()
+		panic(http.ErrAbortHandler)
+	}
+	if !sheds || s.asked%2 == 1 {
+		return false
+	}
+	if again != "" {
+		w.Header().Set("Retry-After", again)
+	}
+	return true
 }
 
 func (s *fake) reply(w http.ResponseWriter, r *http.Request) {

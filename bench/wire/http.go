@@ -30,6 +30,8 @@ type Answer struct {
 	Body   []byte
 	// RetryAfter is the field of that name, empty if the answer has none.
 	RetryAfter string
+	// Closing says that the other end closes the connection after this answer.
+	Closing bool
 }
 
 // DialHTTP connects to address, host:port.
@@ -72,6 +74,15 @@ func (c *HTTP) exchange(request []byte) (Answer, error) {
 	if _, err := c.conn.Write(request); err != nil {
 		return Answer{}, reading("sending the request", err)
 	}
+	answer, err := c.receive(request)
+	if err == nil && answer.Closing {
+		c.broken = ErrClosing
+	}
+	return answer, err
+}
+
+// receive reads the answer to a request.
+func (c *HTTP) receive(request []byte) (Answer, error) {
 	h, kept, err := c.reader.head(c.kept)
 	c.kept = kept
 	if err != nil {
@@ -80,15 +91,12 @@ func (c *HTTP) exchange(request []byte) (Answer, error) {
 	if err := c.readBody(&h, request); err != nil {
 		return Answer{}, reading("reading the body", err)
 	}
-	if h.closing {
-		c.broken = ErrClosing
-	}
 	// The usual answers of a server that throttles say the same: one string does
 	// for all of them.
 	if string(h.retryAfter) != c.retryAfter {
 		c.retryAfter = string(h.retryAfter)
 	}
-	return Answer{Status: h.status, Body: c.body, RetryAfter: c.retryAfter}, nil
+	return Answer{Status: h.status, Body: c.body, RetryAfter: c.retryAfter, Closing: h.closing}, nil
 }
 
 // readBody fills c.body by the rules of RFC 9112, section 6.3.

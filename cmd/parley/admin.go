@@ -16,11 +16,11 @@ import (
 	parleyhttp "parley/http"
 )
 
-// adminDoor is the operator's: metrics, profiles, readiness. It knows no
+// adminDoor is the operator's: metrics, profiles, readiness, backups. It knows no
 // callers and must never be reachable from outside.
 type adminDoor struct{ server *http.Server }
 
-func newAdminDoor(node *actors.Node, service *parleyhttp.Service) *adminDoor {
+func newAdminDoor(node *actors.Node, service *parleyhttp.Service, backups *backupDoor) *adminDoor {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metricsOf(node, service), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -35,6 +35,7 @@ func newAdminDoor(node *actors.Node, service *parleyhttp.Service) *adminDoor {
 		}
 		_, _ = w.Write([]byte("ok\n"))
 	})
+	mux.Handle("POST /backup", backups)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

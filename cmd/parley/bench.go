@@ -24,8 +24,9 @@ type benchCmd struct {
 }
 
 type benchRunCmd struct {
-	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle; default: send to mixed."`
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload; default: send to mixed."`
 	Goals     bool     `help:"Run the cases that the published goals speak of, no others."`
+	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
 	URL      string   `name:"url" placeholder:"URL" help:"Measure this server, on which the bench registers organizations; default: one of its own."`
 	AdminURL string   `name:"admin-url" placeholder:"URL" help:"The operator's door of that server, for its metrics."`
@@ -43,12 +44,13 @@ type benchRunCmd struct {
 	Ladder   bool          `help:"Look for the highest rate of send that stays within --p99."`
 	P99      time.Duration `name:"p99" default:"10ms" help:"Bound for the 99th percentile of --ladder."`
 
-	Payload int    `default:"1024" help:"Characters of encrypted_payload."`
-	Agents  int    `default:"1000" help:"Recipients."`
-	Senders int    `default:"1" help:"Senders to them."`
-	Depth   int    `placeholder:"PAGE" help:"Page that deep compares with page 1; adds deep to the default scenarios."`
-	Streams int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
-	Seed    uint64 `default:"1" help:"Makes choices and payloads repeatable."`
+	Payload     int    `default:"1024" help:"Characters of encrypted_payload."`
+	Agents      int    `default:"1000" help:"Recipients."`
+	Senders     int    `default:"1" help:"Senders to them."`
+	Depth       int    `placeholder:"PAGE" help:"Page that deep compares with page 1; adds deep to the default scenarios."`
+	Streams     int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
+	Connections int    `default:"4096" help:"Connections of overload; the limit of open files bounds them."`
+	Seed        uint64 `default:"1" help:"Makes choices and payloads repeatable."`
 
 	Verify bool   `help:"At the end kill the bench's own server under load, start it again and read every acknowledged message back."`
 	Out    string `placeholder:"DIR" help:"Where results go; default: bench-results/TIME."`
@@ -134,7 +136,7 @@ func (c *benchRunCmd) config(std *streams) (config bench.Config, remove func(), 
 	return bench.Config{
 		Targets: targets, Cases: cases,
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
-		Params: scenario.Params{Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams},
+		Params: scenario.Params{Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections},
 		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify,
 		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,
 	}, remove, nil
@@ -159,7 +161,13 @@ func (c *benchRunCmd) cases() ([]bench.Case, error) {
 		if len(c.Scenarios) > 0 || len(c.Clients) > 0 || len(c.Rates) > 0 {
 			return nil, errors.New("--goals says which cases are run: name neither scenarios nor clients nor rates")
 		}
+		if c.Overload {
+			return append(bench.Goals(), bench.Overload()...), nil
+		}
 		return bench.Goals(), nil
+	}
+	if c.Overload {
+		return nil, errors.New("--overload goes with --goals; without, name the scenario overload")
 	}
 	names := c.Scenarios
 	if len(names) == 0 {

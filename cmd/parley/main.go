@@ -31,6 +31,10 @@ type commands struct {
 	Watch        watchCmd        `cmd:"" help:"Follow an agent's stream; survives disconnects."`
 	Conversation conversationCmd `cmd:"" help:"Show a conversation, its transcript, change its status."`
 
+	Backup  backupCmd  `cmd:"" help:"Write, list and check snapshots of a server's data, running or not."`
+	Restore restoreCmd `cmd:"" help:"Make a data directory of a snapshot."`
+	Verify  verifyCmd  `cmd:"" help:"Examine a data directory: files, rows, and what they mean."`
+
 	Bench benchCmd `cmd:"" help:"Measure what this machine holds durably, ours and peers beside it."`
 
 	Config     configCmd     `cmd:"" help:"Print the effective settings of serve and where each came from."`

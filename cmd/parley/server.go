@@ -168,12 +168,13 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	h.doors, err = parleyhttp.New(parleyhttp.Options{
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: thisBuild().Version,
+		Concurrency: connectionsMax(filesMax()),
 	})
 	if err != nil {
 		return err
 	}
 	h.doors.OnDrain(h.service.Close)
-	h.admin = newAdminDoor(h.node, h.service)
+	h.admin = newAdminDoor(h.node, h.service, &backupDoor{store: h.store, data: cfg.Data})
 	keeping, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	go h.keepKeys(keeping, master)

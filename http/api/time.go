@@ -84,13 +84,14 @@ func ParseTime(text string) (Time, error) {
 		return Time{}, ErrNotTime
 	}
 	if !timed {
-		return Time{day}, nil
+		clock = "00"
 	}
 	since, ok := parseClock(clock)
-	if !ok {
+	at := day.Add(since)
+	if year := at.Year(); !ok || year < 0 || year > 9999 { // what could not be told
 		return Time{}, ErrNotTime
 	}
-	return Time{day.Add(since)}, nil
+	return Time{at}, nil
 }
 
 // cutDate splits at the T, t or first space.

@@ -1,100 +1,395 @@
 package blackbox
 
-import "testing"
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+)
 
-// TestAccessMatrix asks, for everything that belongs to somebody, as the
-// sender, the recipient, a stranger, and for something that is not there.
+// accessFile is the access matrix: a line for each route of the binary's own
+// description, a column for each caller, what the caller is told in each cell.
+const accessFile = "testdata/access.golden"
+
+// accessCallers are the columns. All ask for what the owner owns, or act for
+// themselves where a route has no owner: the other party of the message and
+// its conversation, an organization that has no part in them, one of trust
+// tier 0, the owner in the name of an agent it has revoked, the owner for an id
+// of nothing, with a token whose credential was revoked, with a token that is
+// none, and nobody.
+var accessCallers = []string{"owner", "counterpart", "other", "tier-0", "revoked-agent", "unknown-id", "revoked-credential", "malformed-token", "none"}
+
+// accessScene is who is there when the matrix is asked.
+type accessScene struct {
+	s                  *server
+	alice, bob, carol  *agent // of the owner, the counterpart, the other
+	revoked            *agent // of the owner
+	tierZero           *org
+	revokedCredentials string // a token
+}
+
+func newAccessScene(t *testing.T, journals string) *accessScene {
+	t.Helper()
+	s := start(t, "--journals", journals, "--poll-limit", "0/0", "--tier1", "pow")
+	c := &accessScene{s: s, alice: s.org(t).agent("alice"), bob: s.org(t).agent("bob"), carol: s.org(t).agent("carol")}
+	c.revoked = c.alice.org.agent("revoked")
+	c.alice.delete(c.revoked.path("")).want(204)
+	second := c.alice.post("/org/credentials", nil).want(201)
+	c.revokedCredentials = s.grant(t, second.str("client_id"), second.str("client_secret")).want(200).str("access_token")
+	c.alice.delete("/org/credentials/" + second.str("client_id")).want(204)
+	// Who registers from now on stays at tier 0.
+	s.kill()
+	s.flags[len(s.flags)-1] = "approval"
+	s.restart(t)
+	c.tierZero = s.org(t)
+	return c
+}
+
+// accessAsk is one request of the matrix.
+type accessAsk struct {
+	path string
+	body any
+}
+
+// accessAsks make the request for each route, on a resource of its own, so that
+// no cell changes what another asks for.
+var accessAsks = map[string]func(c *accessScene) accessAsk{
+	"POST /auth/register": func(*accessScene) accessAsk {
+		return accessAsk{"/auth/register", obj{"email": "a@b.c", "org_slug": freshSlug()}}
+	},
+	"POST /auth/register/solve": func(*accessScene) accessAsk {
+		return accessAsk{"/auth/register/solve", obj{"challenge_id": nobody, "nonce": "0"}}
+	},
+	"POST /oauth/token":                           plainAsk("/oauth/token"),
+	"GET /.well-known/oauth-authorization-server": plainAsk("/.well-known/oauth-authorization-server"),
+	"GET /.well-known/jwks.json":                  plainAsk("/.well-known/jwks.json"),
+
+	"POST /messages": func(c *accessScene) accessAsk { return accessAsk{"/messages", toHandle(c.bob2().handle)} },
+	"POST /messages/sync": func(c *accessScene) accessAsk {
+		return accessAsk{"/messages/sync?timeout_ms=1000", toHandle(c.bob2().handle)}
+	},
+	"GET /messages/{id}": func(c *accessScene) accessAsk { return accessAsk{"/messages/" + text(c.message(), "id"), nil} },
+	"POST /messages/{id}/reply": func(c *accessScene) accessAsk {
+		return accessAsk{"/messages/" + text(c.message(), "id") + "/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QQ"}}
+	},
+	"GET /agents/{id}/messages": agentAsk("/messages", nil),
+	"GET /agents/{id}/stream":   agentAsk("/stream", nil),
+	"GET /conversations/{id}/messages": func(c *accessScene) accessAsk {
+		return accessAsk{"/conversations/" + text(c.message(), "conversation_id") + "/messages", nil}
+	},
+	"GET /poll/{token}":              func(c *accessScene) accessAsk { return accessAsk{strings.TrimPrefix(c.alice.pollURL, c.s.base), nil} },
+	"POST /agents/{id}/poll-token":   agentAsk("/poll-token", nil),
+	"DELETE /agents/{id}/poll-token": agentAsk("/poll-token", nil),
+
+	"GET /agents":           plainAsk("/agents"),
+	"POST /agents":          func(*accessScene) accessAsk { return accessAsk{"/agents", newAgent("a" + randomHex(6))} },
+	"GET /agents/keys":      func(c *accessScene) accessAsk { return accessAsk{"/agents/keys?ids=" + c.alice.id, nil} },
+	"GET /agents/{id}":      agentAsk("", nil),
+	"PATCH /agents/{id}":    agentAsk("", obj{"unlisted": true}),
+	"DELETE /agents/{id}":   agentAsk("", nil),
+	"GET /agents/{id}/keys": agentAsk("/keys", nil),
+	"POST /agents/{id}/keys": func(c *accessScene) accessAsk {
+		return accessAsk{c.victim().path("/keys"), without(newAgent(""), "name")}
+	},
+	"GET /agents/{id}/conversations": agentAsk("/conversations", nil),
+
+	"GET /org":              plainAsk("/org"),
+	"PATCH /org":            func(*accessScene) accessAsk { return accessAsk{"/org", obj{"country_code": "FR"}} },
+	"GET /org/quotas":       plainAsk("/org/quotas"),
+	"POST /org/credentials": plainAsk("/org/credentials"),
+	"DELETE /org/credentials/{client_id}": func(c *accessScene) accessAsk {
+		return accessAsk{"/org/credentials/" + c.alice.post("/org/credentials", nil).want(201).str("client_id"), nil}
+	},
+
+	"GET /conversations/{id}": func(c *accessScene) accessAsk {
+		return accessAsk{"/conversations/" + text(c.message(), "conversation_id"), nil}
+	},
+	"GET /conversations/{id}/participants": func(c *accessScene) accessAsk {
+		return accessAsk{"/conversations/" + text(c.message(), "conversation_id") + "/participants", nil}
+	},
+	"PATCH /conversations/{id}/status": func(c *accessScene) accessAsk {
+		return accessAsk{"/conversations/" + text(c.message(), "conversation_id") + "/status", obj{"status": "failed"}}
+	},
+
+	"GET /health":       plainAsk("/health"),
+	"GET /version":      plainAsk("/version"),
+	"GET /openapi.json": plainAsk("/openapi.json"),
+	"GET /docs":         plainAsk("/docs"),
+	"GET /docs/{file}":  plainAsk("/docs/page.css"),
+}
+
+func plainAsk(path string) func(*accessScene) accessAsk {
+	return func(*accessScene) accessAsk { return accessAsk{path, nil} }
+}
+
+// agentAsk asks for an agent of the owner that nobody else asks for.
+func agentAsk(rest string, body any) func(*accessScene) accessAsk {
+	return func(c *accessScene) accessAsk { return accessAsk{c.victim().path(rest), body} }
+}
+
+func (c *accessScene) victim() *agent { return c.alice.org.agent("v" + randomHex(6)) }
+
+// bob2 is a recipient that none of the callers is.
+func (c *accessScene) bob2() *agent { return c.bob.org.agent("r" + randomHex(6)) }
+
+func (c *accessScene) message() obj { return c.alice.send(c.bob) }
+
+// ask makes the request of a cell.
+func (c *accessScene) ask(t *testing.T, route, caller string) string {
+	method, _, _ := strings.Cut(route, " ")
+	ask := accessAsks[route](c)
+	var headers []string
+	token := c.alice.token
+	switch caller {
+	case "counterpart":
+		token = c.bob.token
+	case "other":
+		token = c.carol.token
+	case "tier-0":
+		token = c.tierZero.token
+	case "revoked-agent":
+		headers = []string{"X-Svc-Agent", c.revoked.id}
+	case "unknown-id":
+		ask.path = withoutID(ask.path)
+	case "revoked-credential":
+		token = c.revokedCredentials
+	case "malformed-token":
+		token = "not.a.token"
+	case "none":
+		token = ""
+	}
+	var a *answer
+	if strings.HasSuffix(route, "/stream") {
+		a = c.s.opens(t, token, ask.path, headers...)
+	} else {
+		a = c.s.call(t, token, method, ask.path, ask.body, headers...)
+	}
+	if a.err != nil {
+		return a.err.Error()
+	}
+	return strings.ReplaceAll(toldBriefly(a.status, a.raw), " ", ":")
+}
+
+// withoutID puts an id of nothing in the place of the first one in a path; a
+// poll token becomes another.
+func withoutID(path string) string {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		if uuidForm.MatchString(part) {
+			parts[i] = nobody
+			return strings.Join(parts, "/")
+		}
+	}
+	if strings.HasPrefix(path, "/poll/") {
+		return "/poll/" + strings.Repeat("A", 27)
+	}
+	return path
+}
+
+// opens asks for a stream and does not stay.
+func (s *server) opens(t *testing.T, token, path string, headers ...string) *answer {
+	a := &answer{t: t, asked: "GET " + path}
+	req, err := s.request(token, "GET", path, nil, headers...)
+	if err != nil {
+		a.err = err
+		return a
+	}
+	resp, err := streaming.Do(req)
+	if err != nil {
+		a.err = err
+		return a
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if a.status = resp.StatusCode; a.status != http.StatusOK {
+		a.raw = make([]byte, 4096)
+		n, _ := resp.Body.Read(a.raw)
+		a.raw = a.raw[:n]
+	}
+	return a
+}
+
+// describedRoutes are the routes in the binary's own description, and which of
+// them ask for a token.
+func describedRoutes(t testing.TB, s *server) (routes []string, secured map[string]bool) {
+	t.Helper()
+	secured = map[string]bool{}
+	paths, _ := s.call(t, "", "GET", "/openapi.json", nil).want(200).at("paths").(obj)
+	for path, methods := range paths {
+		for method, operation := range methods.(obj) {
+			route := strings.ToUpper(method) + " " + path
+			routes = append(routes, route)
+			schemes := fmt.Sprint(operation.(obj)["security"])
+			secured[route] = strings.Contains(schemes, "bearer")
+		}
+	}
+	slices.SortFunc(routes, func(a, b string) int {
+		_, pathA, _ := strings.Cut(a, " ")
+		_, pathB, _ := strings.Cut(b, " ")
+		return strings.Compare(pathA+a, pathB+b)
+	})
+	return routes, secured
+}
+
+// TestAccessMatrix asks for every route of the binary's own description as
+// every caller and holds the answers against the golden file.
 func TestAccessMatrix(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		stranger := s.org(t).agent("stranger")
-		m := a.send(b)
-		reply := obj{"type": "a.b.c", "encrypted_payload": "QQ"}
-		for _, r := range []struct {
-			method, of, rest string
-			body             any
-			ok               int
-		}{
-			{"GET", "messages", "", nil, 200},
-			{"POST", "messages", "/reply", reply, 201},
-			{"GET", "conversations", "", nil, 200},
-			{"GET", "conversations", "/participants", nil, 200},
-			{"GET", "conversations", "/messages", nil, 200},
-			{"PATCH", "conversations", "/status", obj{"status": "paused"}, 200},
-		} {
-			id := text(m, "id")
-			if r.of == "conversations" {
-				id = text(m, "conversation_id")
+	own(t, func(t *testing.T, journals string) {
+		c := newAccessScene(t, journals)
+		routes, secured := describedRoutes(t, c.s)
+		matrix := map[string]map[string]string{}
+		for _, route := range routes {
+			if accessAsks[route] == nil {
+				t.Fatalf("%s has no row: say how to ask for it", route)
 			}
-			ask := func(token, id string) *answer { return s.call(t, token, r.method, "/"+r.of+"/"+id+r.rest, r.body) }
-			ask(stranger.token, id).as("stranger").refused(403, "not_owner")
-			ask(a.token, nobody).as("unknown").refused(404, "not_found")
-			ask(a.token, nilUUID).as("nil id").refused(404, "not_found")
-			ask(a.token, stranger.id).as("the id of another kind").refused(404, "not_found")
-			ask(a.token, "not-an-id").as("malformed").invalid("path", "uuid_parsing")
-			ask("", id).as("nobody").refused(401, "not_authenticated")
-			ask(a.token, id).as("sender").want(r.ok)
-			if r.method != "PATCH" {
-				ask(b.token, id).as("recipient").want(r.ok)
+			matrix[route] = map[string]string{}
+		}
+		cells := together(len(routes)*len(accessCallers), func(i int) string {
+			return c.ask(t, routes[i/len(accessCallers)], accessCallers[i%len(accessCallers)])
+		})
+		for i, cell := range cells {
+			matrix[routes[i/len(accessCallers)]][accessCallers[i%len(accessCallers)]] = cell
+		}
+		for _, complaint := range accessLeaks(matrix, secured) {
+			t.Error(complaint)
+		}
+		for _, route := range routes {
+			if method, path, _ := strings.Cut(route, " "); method == "GET" && secured[route] && !strings.HasSuffix(path, "/stream") {
+				c.s.call(t, "", "HEAD", accessAsks[route](c).path, nil).as("HEAD for %s", route).want(401)
 			}
 		}
-	})
-}
-
-func TestOrderOfChecksOfAReply(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		a, b := pair(t, s)
-		stranger := s.org(t).agent("stranger")
-		m := a.send(b)
-		stranger.answerTo(m, obj{"type": "x"}).as("schema before access").invalid("body.type", "")
-		stranger.answerTo(m, obj{"type": "x"}, "X-Svc-Agent", nobody).as("schema before acting agent").invalid("body.type", "")
-		stranger.answerTo(m, nil, "X-Svc-Agent", nobody).as("acting agent").refused(403, "not_owner")
-		b.answerTo(obj{"id": nobody}, nil, "X-Svc-Agent", nobody).as("acting agent before existence").refused(403, "not_owner")
-		b.answerTo(obj{"id": nobody}, nil).as("existence").refused(404, "not_found")
-		a.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "canceled"}).want(200)
-		stranger.answerTo(m, nil).as("access before state").refused(403, "not_owner")
-		b.answerTo(m, nil).as("state").refused(409, "conversation_closed")
-		stranger.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "nonsense"}).as("schema before access").invalid("body.status", "enum")
-		stranger.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "open"}).as("access before state").refused(403, "not_owner")
-	})
-}
-
-func TestTierZeroNeitherSendsNorCreates(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals, "--tier1", "approval")
-		o := s.org(t)
-		o.get("/org").want(200).is("trust_tier", 0)
-		o.get("/org/quotas").want(200).is("tier", 0)
-		for _, path := range []string{"/agents", "/messages", "/messages/sync"} {
-			o.post(path, obj{}).as("tier before schema").refused(403, "trust_tier_required")
+		told := accessTable(routes, matrix)
+		if *update && journals == variants[0].journals {
+			if err := os.WriteFile(accessFile, []byte(told), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
-		o.post("/agents", newAgent("a")).refused(403, "trust_tier_required")
-		if n := len(o.get("/agents").want(200).list); n != 0 {
-			t.Errorf("%d agents", n)
+		golden, err := os.ReadFile(accessFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, complaint := range differences(string(golden), told) {
+			t.Error(complaint)
 		}
 	})
 }
 
-func TestBrandAndDomain(t *testing.T) {
-	own(t, func(t *testing.T, journals string) {
-		s := start(t, "--journals", journals, "--brand", "acme", "--domain", "agents.example:8443", "--base-url", "https://api.agents.example")
-		o := s.org(t)
-		a, b := o.agent("a"), o.agent("b")
-		if a.handle != "a@"+o.slug+".agents.example:8443" {
-			t.Errorf("handle %s", a.handle)
+// accessLeaks holds a matrix against rules that no golden file may bend.
+func accessLeaks(matrix map[string]map[string]string, secured map[string]bool) (complaints []string) {
+	for route, cells := range matrix {
+		complain := func(caller, want string) {
+			complaints = append(complaints, fmt.Sprintf("%s: %s is told %s, want %s", route, caller, cells[caller], want))
 		}
-		if want := "https://api.agents.example/poll/"; len(a.pollURL) <= len(want) || a.pollURL[:len(want)] != want {
-			t.Errorf("poll_url %s", a.pollURL)
+		for caller, cell := range cells {
+			if !strings.HasPrefix(cell, "2") && !strings.HasPrefix(cell, "4") {
+				complain(caller, "2xx or 4xx")
+			}
 		}
-		send := func(kind string, headers ...string) *answer {
-			return o.post("/messages", message(a, obj{"type": kind}), headers...)
+		if !secured[route] {
+			for _, caller := range accessCallers {
+				if caller != "unknown-id" && cells[caller] != cells["none"] {
+					complain(caller, "what nobody is told: "+cells["none"])
+				}
+			}
+			continue
 		}
-		send("acme.v1.dm", "X-Acme-Agent", "b").want(201).is("from_agent_id", b.id)
-		send("acme.v1.dm", "X-Svc-Agent", "b").as("the neutral header means nothing").ruled("self_message")
-		send("acme.v1.unheard_of", "X-Acme-Agent", "b").invalid("body.type", "")
-		send("svc.v1.unheard_of", "X-Acme-Agent", "b").as("somebody else's namespace").want(201)
-		o.post("/messages", toHandle(b.handle)).want(201).is("to_agent_id", b.id)
-		o.post("/messages", toHandle("b@"+o.slug+".localhost")).refused(404, "not_found")
-		s.call(t, "", "GET", "/.well-known/oauth-authorization-server", nil).want(200).is("token_endpoint", "https://api.agents.example/oauth/token")
-	})
+		for caller, want := range map[string]string{"none": "401:not_authenticated", "revoked-credential": "401:not_authenticated", "malformed-token": "401:invalid_token"} {
+			if cells[caller] != want {
+				complain(caller, want)
+			}
+		}
+		if strings.Contains(route, "{") {
+			for _, caller := range []string{"other", "tier-0", "unknown-id"} {
+				if !strings.HasPrefix(cells[caller], "403") && !strings.HasPrefix(cells[caller], "404") {
+					complain(caller, "403 or 404")
+				}
+			}
+		}
+	}
+	slices.Sort(complaints)
+	return complaints
+}
+
+func accessTable(routes []string, matrix map[string]map[string]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "route\t"+strings.Join(accessCallers, "\t"))
+	for _, route := range routes {
+		row := []string{route}
+		for _, caller := range accessCallers {
+			row = append(row, matrix[route][caller])
+		}
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+// differences compares two tables line by line, whatever the width of columns.
+func differences(golden, told string) (complaints []string) {
+	lines := func(text string) map[string]string {
+		rows := map[string]string{}
+		for line := range strings.Lines(text) {
+			fields := strings.Fields(line)
+			key := strings.Join(fields[:min(2, len(fields))], " ")
+			rows[key] = strings.Join(fields, " ")
+		}
+		return rows
+	}
+	want, got := lines(golden), lines(told)
+	for key, row := range got {
+		if want[key] == "" {
+			complaints = append(complaints, "not in the golden file: "+row)
+		} else if want[key] != row {
+			complaints = append(complaints, "got  "+row+"\n  want "+want[key])
+		}
+	}
+	for key := range want {
+		if got[key] == "" {
+			complaints = append(complaints, "in the golden file only: "+want[key])
+		}
+	}
+	slices.Sort(complaints)
+	return complaints
+}
+
+// TestAccessMatrixControl: a changed cell, a new and a lost route, and a leak
+// are found.
+func TestAccessMatrixControl(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile(accessFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := string(raw)
+	if complaints := differences(golden, golden); len(complaints) != 0 {
+		t.Fatal(complaints)
+	}
+	for name, told := range map[string]string{
+		"a changed cell": strings.Replace(golden, "403:not_owner", "200", 1), "a new route": golden + "GET /secret 200\n", "a lost route": golden[:strings.LastIndex(strings.TrimSpace(golden), "\n")+1],
+	} {
+		if complaints := differences(golden, told); len(complaints) != 1 {
+			t.Errorf("%s: %q", name, complaints)
+		}
+	}
+	sound := func() map[string]string {
+		return map[string]string{"owner": "200", "counterpart": "200", "other": "403:not_owner", "tier-0": "403:not_owner", "revoked-agent": "403:not_owner", "unknown-id": "404:not_found", "revoked-credential": "401:not_authenticated", "malformed-token": "401:invalid_token", "none": "401:not_authenticated"}
+	}
+	const route = "GET /things/{id}"
+	secured := map[string]bool{route: true}
+	if complaints := accessLeaks(map[string]map[string]string{route: sound()}, secured); len(complaints) != 0 {
+		t.Error(complaints)
+	}
+	for caller, cell := range map[string]string{"other": "200", "none": "200", "revoked-credential": "200", "unknown-id": "200", "owner": "500:internal", "tier-0": "204"} {
+		cells := sound()
+		cells[caller] = cell
+		if complaints := accessLeaks(map[string]map[string]string{route: cells}, secured); len(complaints) != 1 {
+			t.Errorf("%s is told %s: %q", caller, cell, complaints)
+		}
+	}
+	if complaints := accessLeaks(map[string]map[string]string{route: sound()}, nil); len(complaints) == 0 {
+		t.Error("a public route that tells callers apart is not found")
+	}
 }

@@ -143,7 +143,7 @@ func TestBenchGrowth(t *testing.T) {
 			figures = append(figures, "resident_restarted_bytes", "restart_kill_seconds", "restart_term_seconds")
 		}
 		if run.Growing == "messages" && run.Size == 500 {
-			figures = append(figures, "fill_per_second", "deep_page", "first_page_p50_ms", "deep_page_p50_ms")
+			figures = append(figures, "fill_per_second", "deep_page", "first_page_p50_ms", "deep_page_p50_ms", "of_empty", "empty_beside_per_second")
 		}
 		for _, name := range figures {
 			if run.Figures[name] <= 0 {

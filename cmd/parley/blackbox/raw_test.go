@@ -1,141 +1,302 @@
 package blackbox
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// rawRequest sends bytes as they are and gives all that comes back until the
-// server closes or is silent for half a second.
-func (s *server) rawRequest(t testing.TB, request string) string {
+// update writes what was observed into the files of testdata, for a person to
+// read the difference.
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// A file of raw requests is a txtar archive. Each part is one conversation of a
+// client that writes bytes onto a socket, up to the line that begins with =>
+// and says what has to come of it. Every line ends in CR LF unless it ends in a
+// backslash; \r \n \t \0 \xHH and \\ are what they are in Go; {{x*1000}} is x a
+// thousand times; {{pause}} on a line of its own waits a moment; {{token}},
+// {{agent}} and {{poll}} are what the server gave out.
+//
+// Unless its name ends in [alone], a well-formed request for /version is sent
+// right behind. "open" means that it was answered too, "closed" that the server
+// closed the connection without answering it, "waits" that nothing came until
+// the client closed its side. Answers are joined by +, each a status and, where
+// there is one, the code of the problem.
+const rawFile = "testdata/raw.txtar"
+
+// behind follows every request; nothing else bears its id.
+const behind = "GET /version HTTP/1.1\r\nHost: h\r\nX-Request-ID: behind\r\n\r\n"
+
+// rawCase is one part of a file of raw requests.
+type rawCase struct {
+	name  string
+	lines []string
+	want  string
+}
+
+func rawCases(t testing.TB, archive *txtar.Archive) []rawCase {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.addr)
+	var cases []rawCase
+	for _, part := range archive.Files {
+		text, want, ok := strings.Cut(string(part.Data), "\n=> ")
+		if !ok {
+			t.Fatalf("%s: no line says what has to come of it", part.Name)
+		}
+		cases = append(cases, rawCase{part.Name, strings.Split(text, "\n"), strings.TrimSpace(want)})
+	}
+	return cases
+}
+
+var rawRepeat = regexp.MustCompile(`\{\{([^{}]+?)\*(\d+)\}\}`)
+
+// pieces are the bytes of a case, to be written with pauses between them.
+func (c rawCase) pieces(t testing.TB, known map[string]string) (pieces []string) {
+	t.Helper()
+	piece := ""
+	for _, line := range c.lines {
+		if line == "{{pause}}" {
+			pieces, piece = append(pieces, piece), ""
+			continue
+		}
+		line, open := strings.CutSuffix(line, `\`)
+		text, err := strconv.Unquote(`"` + strings.ReplaceAll(strings.ReplaceAll(line, `"`, `\"`), `\0`, `\x00`) + `"`)
+		if err != nil {
+			t.Fatalf("%s: %q: %v", c.name, line, err)
+		}
+		for name, value := range known {
+			text = strings.ReplaceAll(text, "{{"+name+"}}", value)
+		}
+		piece += rawRepeat.ReplaceAllStringFunc(text, func(found string) string {
+			m := rawRepeat.FindStringSubmatch(found)
+			n, _ := strconv.Atoi(m[2])
+			return strings.Repeat(m[1], n)
+		})
+		if !open {
+			piece += "\r\n"
+		}
+	}
+	if !strings.HasSuffix(c.name, "[alone]") {
+		piece += behind
+	}
+	return append(pieces, piece)
+}
+
+// rawPatience is how long a server may be silent before it is taken to wait.
+func (c rawCase) patience() time.Duration {
+	if strings.Contains(c.want, "waits") {
+		return time.Second
+	}
+	return 5 * time.Second
+}
+
+// play has a client say its piece and tells what came of it.
+func (c rawCase) play(t testing.TB, addr string, known map[string]string) string {
+	t.Helper()
+	return playRaw(addr, c.pieces(t, known), c.patience())
+}
+
+// playRaw writes pieces onto a socket and tells what came of it.
+func playRaw(addr string, pieces []string, patience time.Duration) string {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = conn.Close() }()
+	wrote := make(chan struct{})
+	go func() {
+		defer close(wrote)
+		for i, piece := range pieces {
+			if i > 0 {
+				time.Sleep(50 * time.Millisecond)
+			}
+			if _, err := io.WriteString(conn, piece); err != nil {
+				return
+			}
+		}
+	}()
+	ear := &rawEar{conn: conn, in: bufio.NewReader(conn), head: strings.HasPrefix(pieces[0], "HEAD ")}
+	end := ear.listen(patience)
+	if end != "waits" {
+		return strings.Join(ear.heard, " + ") + ", " + end
+	}
+	<-wrote
+	before := strings.Join(append(ear.heard, "waits"), " + ")
+	ear.heard = nil
+	_ = conn.(*net.TCPConn).CloseWrite()
+	end = ear.listen(5 * time.Second)
+	return before + ", then " + strings.Join(ear.heard, " + ") + ", " + end
+}
+
+// rawEar is the client's reading side.
+type rawEar struct {
+	conn  net.Conn
+	in    *bufio.Reader
+	head  bool // the first answer has no body
+	heard []string
+}
+
+// listen hears answers until the last is that to the request behind, the
+// connection ends, or nothing comes.
+func (e *rawEar) listen(patience time.Duration) string {
+	for {
+		_ = e.conn.SetReadDeadline(time.Now().Add(patience))
+		asked := &http.Request{Method: "GET"}
+		if e.head && len(e.heard) == 0 {
+			asked.Method = "HEAD"
+		}
+		answer, err := http.ReadResponse(e.in, asked)
+		var body []byte
+		if err == nil {
+			body, err = io.ReadAll(answer.Body)
+		}
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return "waits"
+		case err != nil && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, new(*net.OpError))):
+			if len(e.heard) == 0 {
+				e.heard = append(e.heard, "nothing")
+			}
+			return "closed"
+		case err != nil:
+			e.heard = append(e.heard, "no HTTP: "+err.Error())
+			return "closed"
+		case answer.Header.Get("X-Request-ID") == "behind" && answer.StatusCode == 200:
+			return "open"
+		}
+		e.heard = append(e.heard, toldBriefly(answer.StatusCode, body))
+	}
+}
+
+// toldBriefly is an answer as the golden files tell it: the status and the code
+// of its problem.
+func toldBriefly(status int, body []byte) string {
+	var problem struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal(body, &problem)
+	return strings.TrimSpace(strconv.Itoa(status) + " " + problem.Code)
+}
+
+// rawArchive reads the file of raw requests.
+func rawArchive(t testing.TB) *txtar.Archive {
+	t.Helper()
+	archive, err := txtar.ParseFile(rawFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()
-	go func() { _, _ = io.WriteString(conn, request) }()
-	var got strings.Builder
-	buf := make([]byte, 64<<10)
-	wait := 5 * time.Second
-	for {
-		_ = conn.SetReadDeadline(time.Now().Add(wait))
-		n, err := conn.Read(buf)
-		got.Write(buf[:n])
-		if err != nil {
-			return got.String()
-		}
-		wait = 500 * time.Millisecond
-	}
+	return archive
 }
 
-// attack is a raw request and what must come of it.
-type attack struct {
-	name, request string
-	// want lists status codes that are right; "" is a connection closed
-	// without an answer.
-	want string
-}
-
-const smuggled = "GET /version HTTP/1.1\r\nHost: h\r\n\r\n"
-
-func framing(line string, headers ...string) string {
-	return line + "\r\n" + strings.Join(append([]string{"Host: h"}, headers...), "\r\n") + "\r\n\r\n"
-}
-
-func attacks() []attack {
-	post := func(headers ...string) string {
-		return framing("POST /oauth/token HTTP/1.1", headers...)
-	}
-	return []attack{
-		{"length and chunked", post("Content-Length: 4", "Transfer-Encoding: chunked") + "0\r\n\r\n" + smuggled, "400"},
-		{"chunked and length", post("Transfer-Encoding: chunked", "Content-Length: 4") + "0\r\n\r\n" + smuggled, "400"},
-		{"two lengths", post("Content-Length: 0", "Content-Length: 38") + smuggled, "400"},
-		{"length list", post("Content-Length: 0, 38") + smuggled, "400"},
-		{"negative length", post("Content-Length: -1") + smuggled, "400"},
-		{"signed length", post("Content-Length: +0") + smuggled, "400"},
-		{"hex length", post("Content-Length: 0x0") + smuggled, "400"},
-		{"huge length", post("Content-Length: 99999999999999999999"), "400 413"},
-		{"space before colon", post("Content-Length : 0") + smuggled, "400"},
-		{"unknown coding", post("Transfer-Encoding: xchunked") + smuggled, "400 501"},
-		{"chunked twice", post("Transfer-Encoding: chunked", "Transfer-Encoding: identity") + "0\r\n\r\n" + smuggled, "400 501"},
-		{"bad chunk size", post("Transfer-Encoding: chunked") + "zz\r\nab\r\n0\r\n\r\n" + smuggled, "400"},
-		{"folded header", framing("GET /health HTTP/1.1", "X-A: 1\r\n 2"), "400"},
-		{"folded header by tab", framing("GET /health HTTP/1.1", "X-A: 1\r\n\t2"), "400"},
-		{"folded first header", "GET /health HTTP/1.1\r\n X-A: 1\r\nHost: h\r\n\r\n", "400"},
-		{"absolute form", framing("GET http://h/health HTTP/1.1"), "400"},
-		{"absolute form, other host", framing("GET http://evil.example/health HTTP/1.1"), "400"},
-		{"authority form", framing("CONNECT h:80 HTTP/1.1"), "400 404 405 501"},
-		{"no path", framing("GET health HTTP/1.1"), "400"},
-		{"dots", framing("GET /agents/../health HTTP/1.1"), "400"},
-		{"dots at the end", framing("GET /health/.. HTTP/1.1"), "400"},
-		{"encoded dots", framing("GET /agents/%2e%2e/health HTTP/1.1"), "400"},
-		{"double slash", framing("GET //health HTTP/1.1"), "400"},
-		{"double slash inside", framing("GET /agents//keys HTTP/1.1"), "400"},
-		{"encoded slash", framing("GET /agents%2fkeys HTTP/1.1"), "400"},
-		{"encoded slash in capitals", framing("GET /agents%2Fkeys HTTP/1.1"), "400"},
-		{"encoded backslash", framing("GET /agents%5ckeys HTTP/1.1"), "400"},
-		{"encoded zero", framing("GET /health%00 HTTP/1.1"), "400"},
-		{"two hosts", "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400"},
-		{"no host", "GET /health HTTP/1.1\r\nX: y\r\n\r\n", "400"},
-		{"zero in a header", framing("GET /health HTTP/1.1", "X-A: a\x00b"), "400"},
-		{"bare carriage return", framing("GET /health HTTP/1.1", "X-A: a\rb"), "400"},
-		{"header without colon", framing("GET /health HTTP/1.1", "nonsense"), "400"},
-		{"header without name", framing("GET /health HTTP/1.1", ": value"), "400"},
-		{"unknown version", framing("GET /health HTTP/9.9"), "400 505"},
-		{"no version", "GET /health\r\n\r\n", "400"},
-		{"garbage", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400"},
-		{"HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "400 404 405 505"},
-		{"huge header", framing("GET /health HTTP/1.1", "X-A: "+strings.Repeat("a", 200<<10)), "400 431"},
-		{"huge target", framing("GET /health?" + strings.Repeat("a", 200<<10) + " HTTP/1.1"), "400 414 431"},
-	}
-}
-
+// TestRawRequests plays every raw request against the binary. After each one
+// the server still answers on a fresh connection.
 func TestRawRequests(t *testing.T) {
+	archive := rawArchive(t)
+	cases := rawCases(t, archive)
 	each(t, func(t *testing.T, s *server) {
-		got := together(len(attacks()), func(i int) string { return s.rawRequest(t, attacks()[i].request) })
-		for i, a := range attacks() {
-			status := ""
-			if rest, ok := strings.CutPrefix(got[i], "HTTP/1.1 "); ok {
-				status = rest[:3]
+		o := s.org(t)
+		g, peer := o.agent("raw"), o.agent("peer")
+		known := map[string]string{"token": o.token, "agent": g.id, "peer": peer.id, "poll": strings.TrimPrefix(g.pollURL, s.base)}
+		got := together(len(cases), func(i int) string {
+			outcome := cases[i].play(t, s.addr, known)
+			if a := s.call(t, "", "GET", "/health", nil); a.err != nil || a.status != 200 {
+				a.errorf("after %s", cases[i].name)
 			}
-			switch {
-			case status == "" && got[i] != "":
-				t.Errorf("%s: not an HTTP answer: %.200q", a.name, got[i])
-			case status != "" && !strings.Contains(a.want, status):
-				t.Errorf("%s: want %s, got %.300q", a.name, a.want, got[i])
-			case strings.Count(got[i], "HTTP/1.1 ") > 1:
-				t.Errorf("%s: one request, several answers: %.600q", a.name, got[i])
+			return outcome
+		})
+		for i, c := range cases {
+			if got[i] != c.want && !*update {
+				t.Errorf("%s\n  got  %s\n  want %s", c.name, got[i], c.want)
 			}
 		}
-		s.call(t, "", "GET", "/health", nil).want(200)
+		if len(cases) < 60 {
+			t.Errorf("only %d raw requests", len(cases))
+		}
+		for _, row := range peer.everything() {
+			if row["type"] != "raw.v1.meant" {
+				t.Errorf("a message arrived that nobody was meant to send: %v", row)
+			}
+		}
+		if *update && s == variants[0].server {
+			for i, c := range cases {
+				archive.Files[i].Data = []byte(strings.Join(c.lines, "\n") + "\n=> " + got[i] + "\n\n")
+			}
+			if err := os.WriteFile(rawFile, txtar.Format(archive), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }
 
-func TestRawRequestsThatAreFine(t *testing.T) {
-	each(t, func(t *testing.T, s *server) {
-		pipelined := s.rawRequest(t, framing("GET /health HTTP/1.1")+framing("GET /version HTTP/1.1", "Connection: close"))
-		if strings.Count(pipelined, "HTTP/1.1 200 ") != 2 {
-			t.Errorf("two requests on one connection: %.600q", pipelined)
+// TestRawRequestsControl plays them against a server that takes an empty line
+// for the end of a request and answers 200: it must fail nearly all.
+func TestRawRequestsControl(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go answerAnything(conn)
 		}
-		old := s.rawRequest(t, "GET /health HTTP/1.0\r\nHost: h\r\n\r\n")
-		if !strings.Contains(old, " 200 ") {
-			t.Errorf("HTTP/1.0: %.300q", old)
+	}()
+	cases := rawCases(t, rawArchive(t))
+	got := together(len(cases), func(i int) string { return cases[i].play(t, ln.Addr().String(), nil) })
+	refused, served := 0, 0
+	for i, c := range cases {
+		if !strings.HasPrefix(c.want, "4") || !strings.HasSuffix(c.want, ", closed") {
+			continue
 		}
-		chunked := s.rawRequest(t, framing("POST /auth/register HTTP/1.1", "Transfer-Encoding: chunked", "Connection: close")+"2\r\n{}\r\n0\r\n\r\n")
-		if !strings.HasPrefix(chunked, "HTTP/1.1 422 ") {
-			t.Errorf("a chunked body: %.300q", chunked)
+		if refused++; got[i] == c.want {
+			t.Errorf("%s: %s, from a server that refuses nothing", c.name, got[i])
 		}
-		waiting := s.rawRequest(t, framing("POST /auth/register HTTP/1.1", "Content-Length: 2", "Expect: 100-continue", "Connection: close")+"{}")
-		if !strings.Contains(waiting, "HTTP/1.1 422 ") {
-			t.Errorf("Expect: 100-continue: %.300q", waiting)
+		if strings.HasSuffix(got[i], ", open") {
+			served++
 		}
-		query := s.rawRequest(t, framing("GET /health?a=//..%2f HTTP/1.1", "Connection: close"))
-		if !strings.HasPrefix(query, "HTTP/1.1 200 ") {
-			t.Errorf("odd bytes in the query are nobody's business: %.300q", query)
+	}
+	if refused < 40 || served < refused/2 {
+		t.Errorf("the file has %d requests that must be refused; a careless server went on after %d", refused, served)
+	}
+}
+
+func answerAnything(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	in := bufio.NewReader(conn)
+	for said := []byte(nil); ; {
+		line, err := in.ReadSlice('\n')
+		said = append(said, line...)
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
 		}
-	})
+		if len(bytes.TrimSpace(line)) > 0 {
+			continue
+		}
+		id := "any"
+		if bytes.Contains(said, []byte("X-Request-ID: behind")) {
+			id = "behind"
+		}
+		said = nil
+		if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nX-Request-ID: %s\r\nContent-Length: 0\r\n\r\n", id); err != nil {
+			return
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,7 +23,10 @@ type server struct {
 	addr  string
 	dir   string
 	flags []string
-	log   *output
+	// through, if not empty, is the program that starts the binary, with the
+	// arguments that go before it.
+	through []string
+	log     *output
 
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -86,7 +90,11 @@ func (o *output) tail() string {
 
 // launch starts `parley serve --dev` and waits until it listens.
 func launch(listen, dir string, flags ...string) (*server, error) {
-	s := &server{dir: dir, flags: flags}
+	return (&server{dir: dir, flags: flags}).launched(listen)
+}
+
+// launched starts the process and waits until it listens.
+func (s *server) launched(listen string) (*server, error) {
 	if err := s.begin(listen); err != nil {
 		return nil, err
 	}
@@ -105,7 +113,8 @@ func launch(listen, dir string, flags ...string) (*server, error) {
 // begin starts the process without waiting for anything.
 func (s *server) begin(listen string) error {
 	args := append([]string{"serve", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--data", s.dir, "--dev"}, s.flags...)
-	cmd := exec.Command(binary, args...)
+	whole := slices.Concat(s.through, []string{binary}, args)
+	cmd := exec.Command(whole[0], whole[1:]...)
 	cmd.Env = cleanEnvironment()
 	cmd.SysProcAttr = dieWithParent()
 	s.log = &output{announced: make(chan string, 1)}
@@ -139,7 +148,13 @@ func cleanEnvironment() []string {
 // start runs a server for one test.
 func start(t testing.TB, flags ...string) *server {
 	t.Helper()
-	s, err := launch("127.0.0.1:0", t.TempDir(), flags...)
+	return startThrough(t, nil, flags...)
+}
+
+// startThrough runs a server that another program starts.
+func startThrough(t testing.TB, through []string, flags ...string) *server {
+	t.Helper()
+	s, err := (&server{dir: t.TempDir(), flags: flags, through: through}).launched("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,292 @@
+package actorstest
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"parley"
+)
+
+// Oracle is a second account of an aggregate, written from the specification
+// and as naive as can be. It lives one life beside the real one.
+type Oracle[C any] interface {
+	// Foretell takes a command in and says what must come of it.
+	Foretell(c C, now time.Time) Verdict
+	// Sight is all that can be seen of the aggregate afterwards. It must equal
+	// what Trial.Look sees of the real one.
+	Sight(now time.Time) any
+}
+
+// Verdict is what must come of a command.
+type Verdict struct {
+	// Answer is the refusal in the contract's words, status first:
+	// "409 conversation_closed (current_status=failed)"; "" where the command is
+	// taken.
+	Answer string
+	// Case names the rule that decided. Trial.Cases counts on it.
+	Case string
+}
+
+// Taken is the verdict on a command that nothing speaks against.
+func Taken(because string) Verdict { return Verdict{Case: because} }
+
+// Refused is the verdict on one that is answered with a refusal.
+func Refused(because, answer string) Verdict { return Verdict{Answer: answer, Case: because} }
+
+// Trial holds an aggregate against its oracle over random commands.
+type Trial[S State, C any, E Event, O Oracle[C]] struct {
+	Rules Rules[S, C, E]
+	// Oracle begins a life.
+	Oracle func() O
+	// Draw makes the next command, from what the oracle knows.
+	Draw func(*rapid.T, O, time.Time) C
+	// Look is what can be seen of the real aggregate.
+	Look func(*Life[S, C, E]) any
+	// Closer, if set, looks at what is too costly to look at after each command:
+	// at the end of each life.
+	Closer func(*Life[S, C, E], O) error
+	// Pauses are the times that may pass before a command.
+	Pauses []time.Duration
+	// Cases are all the verdicts there are, "Reply: closed". A run that does not
+	// meet each of them, or meets another, fails.
+	Cases []string
+	// Errors are the errors that the aggregate declares, by the name of their
+	// variable. A run must meet each of them too.
+	Errors map[string]error
+}
+
+// commandsPerRun is how many commands a run tries at least; a tenth of them
+// where the tests are to be short or are watched by the race detector.
+var commandsPerRun = flag.Int("oracle.commands", 100_000, "how many commands each aggregate's oracle foretells")
+
+func commandsWanted() int {
+	if testing.Short() || raceDetector {
+		return *commandsPerRun / 10
+	}
+	return *commandsPerRun
+}
+
+// Run tries 100,000 commands, or what a flag says, and fails if one comes to something else
+// than foretold, or if not everything was met that can be.
+func (x Trial[S, C, E, O]) Run(t *testing.T) {
+	t.Helper()
+	wanted := commandsWanted()
+	met := x.try(t, wanted)
+	missing, summary := x.judge(t, met, wanted)
+	for _, complaint := range missing {
+		t.Error(complaint)
+	}
+	t.Log(summary)
+}
+
+// Misses runs the trial after alter has taken something from it that a run must
+// meet, and fails if that is not missed. It is the control of the census.
+func (x Trial[S, C, E, O]) Misses(t *testing.T, complaint string, alter func(*Trial[S, C, E, O])) {
+	t.Helper()
+	alter(&x)
+	const few = 2000
+	missing, _ := x.judge(t, x.try(t, few), few)
+	if !slices.ContainsFunc(missing, func(m string) bool { return strings.Contains(m, complaint) }) {
+		t.Errorf("%q was not missed: %q", complaint, missing)
+	}
+}
+
+// try leads lives until enough commands were tried.
+func (x Trial[S, C, E, O]) try(t *testing.T, enough int) *census {
+	t.Helper()
+	met := newCensus()
+	for rounds := 0; met.commands < enough && rounds < enough; rounds++ {
+		rapid.Check(t, func(rt *rapid.T) {
+			if found := caught(func(t judge) { x.life(rt, t, met) }); found != "" {
+				rt.Fatal(found)
+			}
+		})
+	}
+	return met
+}
+
+// defectWithin is how many commands a defect may stay unseen.
+const defectWithin = 100_000
+
+// Finds plants defects in the rules, one at a time, and fails if a run does not
+// find each of them. It is the control of Run.
+func (x Trial[S, C, E, O]) Finds(t *testing.T, defects map[string]func(*Rules[S, C, E])) {
+	t.Helper()
+	for name, plant := range defects {
+		t.Run(name, func(t *testing.T) {
+			broken := x
+			plant(&broken.Rules)
+			met, found := newCensus(), ""
+			for rounds := 0; found == "" && met.commands < defectWithin && rounds < defectWithin; rounds++ {
+				rapid.Check(t, func(rt *rapid.T) {
+					if found == "" {
+						found = caught(func(t judge) { broken.life(rt, t, met) })
+					}
+				})
+			}
+			if found == "" {
+				t.Fatalf("%d commands did not find it", met.commands)
+			}
+			short, _, _ := strings.Cut(found, "\n")
+			t.Logf("found at command %d: %.300s", met.commands, short)
+		})
+	}
+}
+
+// tried is a life with its oracle, and copies of it that began later.
+type tried[S State, C any, E Event, O Oracle[C]] struct {
+	*Life[S, C, E]
+	oracle O
+	// copies are states that were restored from the snapshot after each event so
+	// far, and have seen only the encodings of what followed. The first has seen
+	// nothing but encodings.
+	copies []S
+}
+
+func (x Trial[S, C, E, O]) life(rt *rapid.T, t judge, met *census) {
+	life := &tried[S, C, E, O]{Life: x.Rules.Begin(), oracle: x.Oracle(), copies: []S{x.Rules.Zero()}}
+	pauses := rapid.SampledFrom(x.Pauses)
+	met.lives++
+	rt.Repeat(map[string]func(*rapid.T){"turn": func(rt *rapid.T) {
+		life.Now = life.Now.Add(pauses.Draw(rt, "pause"))
+		met.commands++
+		x.turn(t, life, x.Draw(rt, life.oracle, life.Now), met)
+	}})
+	x.look(t, life, nil, "the end")
+	if x.Closer != nil {
+		if err := x.Closer(life.Life, life.oracle); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// turn judges one command and holds everything about it against the oracle.
+func (x Trial[S, C, E, O]) turn(t judge, life *tried[S, C, E, O], c C, met *census) {
+	t.Helper()
+	foretold, before := life.oracle.Foretell(c, life.Now), encode(t, life.State)
+	events, err := x.Rules.Decide(life.State, c, life.Now)
+	again, errAgain := x.Rules.Decide(life.State, c, life.Now)
+	if !bytes.Equal(before, encode(t, life.State)) {
+		t.Fatalf("Decide changed the state on %#v", c)
+	}
+	answer := spell(err)
+	if err != errAgain && answer != spell(errAgain) || !x.same(t, events, again) {
+		t.Fatalf("asked twice about %#v, Decide says %v, %v and %v, %v", c, events, err, again, errAgain)
+	}
+	if answer != foretold.Answer {
+		t.Fatalf("%#v at %v: answered %q, foretold is %q (%s)", c, life.Now, answer, foretold.Answer, foretold.Case)
+	}
+	for _, e := range events {
+		x.fold(t, life, e)
+		met.events[x.Rules.Tag(e)]++
+	}
+	if news := !bytes.Equal(before, encode(t, life.State)); news != (len(events) > 0) {
+		t.Fatalf("%#v: events %v, and yet a change is %v", c, events, news)
+	}
+	if len(events) > 0 || met.commands%idleLooks == 0 {
+		x.look(t, life, c, foretold.Case)
+	}
+	met.note(reflect.TypeOf(c).Name(), foretold.Case, err)
+}
+
+// idleLooks is how often the aggregate is looked at after a command that left
+// the bytes of its state as they were: time alone may show.
+const idleLooks = 4
+
+func (x Trial[S, C, E, O]) look(t judge, life *tried[S, C, E, O], after any, because string) {
+	t.Helper()
+	if seen, foreseen := x.Look(life.Life), life.oracle.Sight(life.Now); !reflect.DeepEqual(seen, foreseen) {
+		t.Fatalf("after %#v (%s) at %v, foretold (-) and seen (+) differ:\n%s", after, because, life.Now, cmp.Diff(foreseen, seen, inside))
+	}
+}
+
+// fold lets an event happen, to the live state as it was decided and to every
+// copy as it comes back from the disk.
+func (x Trial[S, C, E, O]) fold(t judge, life *tried[S, C, E, O], e E) {
+	t.Helper()
+	data := encode(t, e)
+	x.Rules.reread(t, e)
+	x.Rules.Evolve(life.State, e)
+	life.History = append(life.History, e)
+	live := encode(t, life.State)
+	for after, state := range life.copies {
+		back, _ := x.Rules.New(x.Rules.Tag(e))
+		if err := back.UnmarshalVT(data); err != nil {
+			t.Fatal(err)
+		}
+		x.Rules.Evolve(state, back)
+		if !bytes.Equal(live, encode(t, state)) {
+			t.Fatalf("the snapshot after %d of %d events and the rest give %v, live is %v", after, len(life.History), state, life.State)
+		}
+	}
+	life.copies = append(life.copies, x.Rules.thaw(t, life.State))
+}
+
+// same reports whether two lists of events would be the same on disk.
+func (x Trial[S, C, E, O]) same(t judge, a, b []E) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if x.Rules.Tag(a[i]) != x.Rules.Tag(b[i]) || !bytes.Equal(encode(t, a[i]), encode(t, b[i])) {
+			return false
+		}
+	}
+	return true
+}
+
+// statuses are what refusals come to at the HTTP door. // spec: Errors
+var statuses = map[parley.Reason]int{
+	parley.Invalid: 400, parley.Unprocessable: 422, parley.Unauthenticated: 401, parley.BadToken: 401,
+	parley.Forbidden: 403, parley.BadSignature: 403, parley.NotFound: 404, parley.Conflict: 409, parley.Gone: 410,
+	parley.RateLimited: 429, parley.Unavailable: 503,
+}
+
+// spell is an error in the contract's words: status, code and facts.
+func spell(err error) string {
+	switch refusal := (*parley.Refusal)(nil); {
+	case err == nil:
+		return ""
+	case errors.As(err, &refusal):
+		return fmt.Sprintf("%d %s%s", statuses[refusal.Reason], refusal.Code, extras(refusal))
+	}
+	return err.Error()
+}
+
+// inside shows differences of fields that are not exported.
+var inside = cmp.Exporter(func(reflect.Type) bool { return true })
+
+// fault is what a thrower throws.
+type fault string
+
+// thrower judges like a test, but leaves it to caught what follows.
+type thrower struct{}
+
+func (thrower) Helper()                      {}
+func (thrower) Fatal(args ...any)            { panic(fault(fmt.Sprint(args...))) }
+func (thrower) Fatalf(f string, args ...any) { panic(fault(fmt.Sprintf(f, args...))) }
+
+// caught is what run found fault with, "" for nothing.
+func caught(run func(judge)) (said string) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case fault:
+			said = string(r)
+		default:
+			panic(r)
+		}
+	}()
+	run(thrower{})
+	return ""
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package actorstest
+
+const raceDetector = true

@@ -1,0 +1,337 @@
+package actors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+)
+
+// Archive is everything that is stored, at one instant: what an audit reads. The
+// package persistence has one of an open store and one of a directory at rest.
+// Byte strings given to functions are only valid during the call.
+type Archive interface {
+	State(parley.Stream) (seq uint64, state []byte, err error)
+	Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error
+	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
+	Marks(parley.Mark) (parley.Marks, error)
+	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
+	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
+
+	// Each of these tells of everything of its sort.
+	Streams(fn func(s parley.Stream, seq uint64, f parley.Fact) error) error
+	Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error
+	Feeds(fn func(agent parley.AgentID, e parley.FeedEntry) error) error
+	FarMarks(fn func(id parley.MessageID, m parley.Marks) error) error
+	Tables(fn func(slot parley.Slot, table parley.Table, key, value []byte) error) error
+	Trays(fn func(s parley.Stream, word []byte) error) error
+	Timers(fn func(s parley.Stream, due time.Time) error) error
+	Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error
+	// Underway tells of words that are in a lane and have not taken effect.
+	Underway(fn func(w parley.Word) error) error
+	// Home is the number of the journal in which a slot lives.
+	Home(slot parley.Slot) int
+}
+
+// Audit holds everything that is stored against what the events mean: truth
+// against truth, and derived rows against truth, in both directions. What is
+// found lands in audit; the error says that the archive could not be read to the
+// end. persistence.Archive.Audit judges the rows that carry all this.
+//
+// What is checked holds at every instant of an open store and after every crash,
+// with one exception that is accounted for exactly: a word that lies in a lane
+// or in a tray explains the effect that it is about to have, and nothing else.
+//
+// Memory is bounded by the words underway, by one stream's and one feed's worth
+// of small state, and by a cache, however many messages there are.
+func Audit(a Archive, audit *parley.Audit) error {
+	x := newAuditor(a, audit)
+	if err := x.read(); err != nil {
+		return err
+	}
+	reread := false
+	for _, account := range x.accounts {
+		if account.ledger.Reread() {
+			reread = true
+		}
+	}
+	if !reread {
+		return nil
+	}
+	again := newAuditor(a, &parley.Audit{})
+	again.ledgers = x.ledgers
+	if err := again.read(); err != nil {
+		return err
+	}
+	for _, account := range x.accounts {
+		account.ledger.Settle(account.tell)
+	}
+	return nil
+}
+
+// auditor is one reading of an archive.
+type auditor struct {
+	Archive
+	audit *parley.Audit
+	checks
+	ledgers
+	accounts []account
+	underway underway
+	// owners of agents, as many as fit.
+	owners map[parley.AgentID]parley.OrgID
+	rows   uint64
+}
+
+// checks are the statements that are put to one row at a time.
+type checks struct {
+	decode, state, begin, lawful, order        *parley.Check
+	record, place, copied, owner, marks        *parley.Check
+	arrival, keys, poll, once, tables, trays   *parley.Check
+	orgSlot, registered, farMarks, statusWords *parley.Check
+}
+
+// ledgers are the statements that hold two sets against each other.
+type ledgers struct {
+	records, copies, feeds, statuses, lists, quota *parley.Ledger
+	slugs, claims, clients                         *parley.Ledger
+	names, roster, agents, retired, timers         *parley.Ledger
+}
+
+// account is a ledger with the words for what is on one side of it only.
+type account struct {
+	ledger *parley.Ledger
+	tell   func(member []byte, n int64) (where, means string)
+}
+
+// ownersMax bounds the owners that are remembered.
+const ownersMax = 1 << 17
+
+func newAuditor(a Archive, audit *parley.Audit) *auditor {
+	x := &auditor{Archive: a, audit: audit, owners: map[parley.AgentID]parley.OrgID{}}
+	x.checks = checks{
+		decode:      audit.Check("event-decode", "every event is of a known kind and can be read"),
+		state:       audit.Check("state", "each stored state is what replaying its events gives, and is there where others read it"),
+		begin:       audit.Check("stream-begin", "each stream begins with the event that makes it, under its own id"),
+		lawful:      audit.Check("history", "each conversation's history is one that the rules allow: a path of the status table, one ending, nothing after it"),
+		order:       audit.Check("message-order", "messages of a conversation ascend by id and live with it"),
+		record:      audit.Check("message-record", "each message event has its record, which says the same"),
+		place:       audit.Check("feed-order", "a conversation's messages lie in each feed in the conversation's order"),
+		copied:      audit.Check("record-copy", "a recipient who lives elsewhere has the same record there"),
+		owner:       audit.Check("message-owner", "a record names the organizations that own its agents"),
+		marks:       audit.Check("marks", "marks are the same at both homes that keep them"),
+		farMarks:    audit.Check("marks-place", "marks kept by message are of messages whose recipient lives elsewhere"),
+		arrival:     audit.Check("feed-arrival", "nothing arrives before it was said"),
+		statusWords: audit.Check("status-underway", "status changes underway are the newest of their conversation"),
+		keys:        audit.Check("kid-rows", "each key of an agent is found by its thumbprint"),
+		poll:        audit.Check("poll-rows", "each poll token is found by its hash"),
+		once:        audit.Check("once-rows", "each idempotency key stands for one message, which it made"),
+		tables:      audit.Check("tables", "every row is of a known table"),
+		trays:       audit.Check("tray-words", "words in trays can be understood by whom they are for"),
+		orgSlot:     audit.Check("organization-home", "an organization lives where its slug is looked for"),
+		registered:  audit.Check("registrations", "a solved challenge has made its organization"),
+	}
+	x.open()
+	return x
+}
+
+// open makes the ledgers, each with the words for its faults.
+func (x *auditor) open() {
+	open := func(name, says, missing, unfounded string, key func([]byte) string) *parley.Ledger {
+		l := x.audit.Check(name, says).Ledger()
+		x.accounts = append(x.accounts, account{l, func(member []byte, n int64) (where, means string) {
+			defer func() {
+				if recover() != nil { // a damaged row may be too short for its name
+					where = fmt.Sprintf("%x", member)
+				}
+			}()
+			means = missing
+			if n < 0 {
+				n, means = -n, unfounded
+			}
+			if n > 1 {
+				means += fmt.Sprintf(" (%d times)", n)
+			}
+			return key(member), means
+		}})
+		return l
+	}
+	x.ledgers = ledgers{
+		records: open("message-records", "each message record belongs to a message event",
+			"the conversation has the message and its record is not there: it cannot be read", "a record of a message that no conversation has", idAt("message")),
+		copies: open("copies", "each copy of a record belongs to a message for somebody who lives there",
+			"the copy for the recipient's home is missing", "a copy of a record that nobody there receives", func(m []byte) string {
+				return fmt.Sprintf("message %s, slot %d", idText(m[2:]), binary.BigEndian.Uint16(m))
+			}),
+		feeds: open("feed-entries", "each message is in its recipient's feed once, and nothing else is",
+			"the message is not in the recipient's feed: it was never delivered", "the feed has a message that no conversation has, or has it twice", feedMember),
+		statuses: open("status-entries", "each status change is in each participant's feed once, in order",
+			"the change is not in the participant's feed", "the feed tells of a change that did not happen", statusMember),
+		lists: open("conversation-lists", "each conversation is in the list of both its participants",
+			"the conversation is not in the agent's list", "the list has a conversation that the agent takes no part in, or has it twice", idsAt("agent", "conversation")),
+		quota: open("quota", "what an organization used on a day is what it sent that day",
+			"messages were sent and not counted", "slots are counted and nothing was sent for them", quotaMember),
+		slugs:   open("slug-rows", "each slug finds its organization", "the slug does not find the organization: it cannot sign in by it", "a slug that its organization does not have", textAt(16, "slug")),
+		claims:  open("slug-claims", "each slug is claimed by the organization that has it", "nobody claims the slug: it can be taken twice", "a claim of a slug by an organization that does not have it", idsAt("claim", "organization")),
+		clients: open("client-rows", "each credential finds its organization", "the client id does not find its organization: it cannot sign in", "a client id of an organization that does not have the credential", idsAt("client", "organization")),
+		names:   open("name-rows", "each agent is found by its name", "the name does not find the agent", "a name that its agent does not have", textAt(32, "name")),
+		roster:  open("roster-rows", "each agent is on its organization's roster, in order of creation", "the agent is missing from the roster", "a place on the roster that the organization did not give", rosterMember),
+		agents:  open("agents", "an organization's agents are those that exist", "the organization counts an agent that does not exist", "an agent that its organization does not know", idsAt("organization", "agent")),
+		retired: open("retirements", "an organization counts each revoked agent out once", "a revoked agent is counted as active", "an agent is counted out that was not revoked, or twice", idsAt("organization", "agent")),
+		timers:  open("timers-due", "each challenge has the timer that forgets it", "nothing will ever remove the challenge", "a timer that nobody set", timerMember),
+	}
+}
+
+// read goes once through everything.
+func (x *auditor) read() error {
+	for _, pass := range []struct {
+		what string
+		run  func() error
+	}{
+		{"words underway", x.readUnderway},
+		{"streams", x.readStreams},
+		{"records", x.readRecords},
+		{"feeds", x.readFeeds},
+		{"marks", x.readFarMarks},
+		{"tables", x.readTables},
+		{"trays", func() error { return x.Trays(x.word) }},
+		{"timers", x.readTimers},
+		{"quotas", x.readQuotas},
+	} {
+		x.rows = 0
+		x.audit.Report(pass.what, 0)
+		if err := pass.run(); err != nil {
+			return fmt.Errorf("reading %s: %w", pass.what, err)
+		}
+		x.audit.Report(pass.what, x.rows)
+	}
+	return nil
+}
+
+// progressEvery is after how many rows progress is told.
+const progressEvery = 1 << 16
+
+func (x *auditor) progress(what string) {
+	if x.rows++; x.rows%progressEvery == 0 {
+		x.audit.Report(what, x.rows)
+	}
+}
+
+func (x *auditor) readRecords() error {
+	return x.Records(func(under parley.Slot, id parley.MessageID, _ uint64, _ []byte) error {
+		x.progress("records")
+		if under == id.Slot() {
+			x.ledgers.records.Find(under, 1, id[:])
+			return nil
+		}
+		x.copies.Find(under, 1, copyKey(under, id))
+		return nil
+	})
+}
+
+func copyKey(under parley.Slot, id parley.MessageID) []byte {
+	return append(binary.BigEndian.AppendUint16(make([]byte, 0, 18), uint16(under)), id[:]...)
+}
+
+func (x *auditor) readTimers() error {
+	return x.Timers(func(s parley.Stream, due time.Time) error {
+		x.ledgers.timers.Find(s.Slot(), 1, timerKey(s, due))
+		return nil
+	})
+}
+
+func timerKey(s parley.Stream, due time.Time) []byte {
+	k := append(make([]byte, 0, 25), byte(s.Kind))
+	return binary.BigEndian.AppendUint64(append(k, s.ID[:]...), uint64(due.UnixMilli()))
+}
+
+func (x *auditor) readQuotas() error {
+	return x.Quotas(func(journal int, org parley.OrgID, day uint32, used uint64) error {
+		x.quota.Find(org.Slot(), used, usedKey(journal, org, day))
+		return nil
+	})
+}
+
+func usedKey(journal int, org parley.OrgID, day uint32) []byte {
+	k := binary.BigEndian.AppendUint16(make([]byte, 0, 22), uint16(journal))
+	return binary.BigEndian.AppendUint32(append(k, org[:]...), day)
+}
+
+// agentNow is an agent as stored, or as a word underway will make it; nil if
+// there is none.
+func (x *auditor) agentNow(id parley.AgentID) (*agent.State, error) {
+	if born := x.underway.agents[id]; born != nil {
+		return born.state, nil
+	}
+	_, stored, err := x.State(agentStream(id))
+	if err != nil || stored == nil {
+		return nil, err
+	}
+	s := &agent.State{}
+	return s, s.UnmarshalVT(stored)
+}
+
+// ownerOf is the organization that owns an agent, zero if there is no such agent.
+func (x *auditor) ownerOf(id parley.AgentID) (parley.OrgID, error) {
+	if owner, ok := x.owners[id]; ok {
+		return owner, nil
+	}
+	s, err := x.agentNow(id)
+	if err != nil || s == nil {
+		return parley.OrgID{}, err
+	}
+	if len(x.owners) >= ownersMax {
+		clear(x.owners)
+	}
+	x.owners[id] = s.Owner()
+	return s.Owner(), nil
+}
+
+// Names of what a ledger's member is about.
+
+func idText(b []byte) string { return parley.IDFromBytes[parley.AnyID](b[:16]).String() }
+
+func idAt(what string) func([]byte) string {
+	return func(m []byte) string { return what + " " + idText(m) }
+}
+
+func idsAt(first, second string) func([]byte) string {
+	return func(m []byte) string { return fmt.Sprintf("%s %s, %s %s", first, idText(m), second, idText(m[16:])) }
+}
+
+// textAt names members that end with a text, after ids of so many bytes.
+func textAt(at int, what string) func([]byte) string {
+	return func(m []byte) string {
+		var where bytes.Buffer
+		fmt.Fprintf(&where, "%s %q", what, m[at:])
+		for _, owner := range []string{"organization", "agent"} {
+			if at > 0 {
+				fmt.Fprintf(&where, ", %s %s", owner, idText(m))
+				m, at = m[16:], at-16
+			}
+		}
+		return where.String()
+	}
+}
+
+func feedMember(m []byte) string {
+	return fmt.Sprintf("feed of agent %s, message %s, type hash %x", idText(m), idText(m[16:]), m[32:])
+}
+
+func statusMember(m []byte) string {
+	return fmt.Sprintf("feed of agent %s, conversation %s, change %d, to %s", idText(m), idText(m[16:]), binary.BigEndian.Uint32(m[32:]), m[36:])
+}
+
+func quotaMember(m []byte) string {
+	return fmt.Sprintf("organization %s, day %d, journal %d", idText(m[2:]), binary.BigEndian.Uint32(m[18:]), binary.BigEndian.Uint16(m))
+}
+
+func rosterMember(m []byte) string {
+	return fmt.Sprintf("organization %s, place %d, agent %s", idText(m), binary.BigEndian.Uint64(m[16:]), idText(m[24:]))
+}
+
+func timerMember(m []byte) string {
+	return fmt.Sprintf("stream %d/%s, due %s", m[0], idText(m[1:]), time.UnixMilli(int64(binary.BigEndian.Uint64(m[17:]))).UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,382 @@
+package actors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/org"
+	"parley/actors/registration"
+)
+
+// control is a fault and the checks that must find it: these and no others. What
+// takes a parcel out of a lane may be missed in several places besides.
+type control struct {
+	plant func(*tamper)
+	want  []string
+	more  bool
+}
+
+var nobody = parley.NewID[parley.AnyID](7, noon, [10]byte{0: 9, 9: 9})
+
+func flipLast(v []byte) []byte { v[len(v)-1] ^= 1; return v }
+
+func anyRecord([]byte, *Record) bool { return true }
+
+// rowControls plant faults that the laws of the journal forbid.
+var rowControls = map[string]control{
+	"an event in the middle is gone": {func(x *tamper) {
+		x.lose('E', func(k, v []byte) bool { return k[3] == 4 && k[27] == 4 && v[0] == 3 })
+	}, []string{"events", "history", "status-entries"}, false},
+	"an event is cut short": {func(x *tamper) {
+		x.alter('E', ofKind(parley.IssuerStream), func(v []byte) []byte { return v[:5] })
+	}, []string{"values"}, false},
+	"a state is of more events than there are": {func(x *tamper) {
+		k, _ := x.find('E', ofKind(parley.ConversationStream))
+		x.set(slotted(parley.Slot(binary.BigEndian.Uint16(k)), 'S', k[3:20]), append(big(99), 1))
+	}, []string{"states"}, false},
+	"an arrival goes back": {func(x *tamper) {
+		x.alter('F', status, func(v []byte) []byte {
+			binary.BigEndian.PutUint64(v[1:], uint64(noon.Add(99*time.Hour).UnixMilli()))
+			return v
+		})
+	}, []string{"feeds"}, false},
+	"a feed entry of another kind": {func(x *tamper) {
+		x.alter('F', status, func(v []byte) []byte { v[0] = 9; return v })
+	}, []string{"status-entries", "values"}, false},
+	"a counter went back": {func(x *tamper) {
+		x.alter('c', nil, func(v []byte) []byte { binary.BigEndian.PutUint64(v, 1); return v })
+	}, []string{"positions"}, false},
+	"a note of an unseen message is gone": {func(x *tamper) { x.lose('U', nil) }, []string{"unseen"}, false},
+	"a carried message is noted as unseen": {func(x *tamper) {
+		k, _ := x.find('M', nil)
+		x.set(slotted(parley.Slot(binary.BigEndian.Uint16(k)), 'U', k[3:]), nobody[:])
+	}, []string{"unseen"}, false},
+	"marks are gone":          {func(x *tamper) { x.lose('M', nil) }, []string{"unseen"}, false},
+	"marks of another length": {func(x *tamper) { k, _ := x.find('M', nil); x.set(k, []byte("short")) }, []string{"values"}, false},
+	"a record's position is another": {func(x *tamper) {
+		x.alter('B', nil, func(v []byte) []byte { v[7] ^= 1; return v })
+	}, []string{"record-places"}, false},
+	"a row in a slot where nobody looks": {func(x *tamper) {
+		x.move('M', nil, func(k []byte) []byte { k[1] ^= 1; return k })
+	}, []string{"keys", "unseen"}, false},
+	"a row of a family that does not exist": {func(x *tamper) { x.set(slotted(3, 'Z', nobody[:]), nil) }, []string{"keys"}, false},
+	"a row of a journal that does not exist": {func(x *tamper) {
+		x.set(slotted(0xFFFF, 'c', []byte{0, 63}), make([]byte, 16))
+	}, []string{"keys"}, false},
+	"a word for nobody": {func(x *tamper) {
+		s := parley.Stream{Kind: parley.OrgStream, ID: nobody}
+		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), append([]byte{retired}, nobody[:]...))
+	}, []string{"retirements", "trays"}, false},
+	"a word that nobody understands": {func(x *tamper) {
+		s := orgStream(x.owner)
+		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), []byte("hello"))
+	}, []string{"tray-words"}, false},
+	"a timer for nobody": {func(x *tamper) {
+		s := parley.Stream{Kind: parley.RegistrationStream, ID: nobody}
+		x.set(slotted(0xFFFF, 't', []byte{0, 0}, big(5), streamPart(s)), nil)
+	}, []string{"timers", "timers-due"}, false},
+	"a timer is gone":  {func(x *tamper) { x.lose('t', nil) }, []string{"timers-due"}, false},
+	"a commit is gone": {func(x *tamper) { x.lose('h', nil) }, []string{"format"}, false},
+	"the newest commit is gone": {func(x *tamper) {
+		newest := uint64(0)
+		x.seek('h', func(_, v []byte) bool { newest = max(newest, binary.BigEndian.Uint64(v)); return false })
+		x.lose('h', func(_, v []byte) bool { return binary.BigEndian.Uint64(v) == newest })
+	}, []string{"witness"}, false},
+	"the witness is gone": {func(x *tamper) {
+		if err := x.fs.Remove("data/witness"); err != nil {
+			x.t.Fatal(err)
+		}
+	}, []string{"witness"}, false},
+}
+
+// meaningControls plant faults that only the events' meaning tells.
+var meaningControls = map[string]control{
+	"an event of an unknown kind": {func(x *tamper) {
+		x.alter('E', ofKind(parley.IssuerStream), func(v []byte) []byte { v[0] = 99; return v })
+	}, []string{"event-decode", "stream-begin"}, false},
+	"a stored state that did not happen": {func(x *tamper) {
+		x.alter('S', ofKind(parley.AgentStream), func(v []byte) []byte {
+			s := &agent.State{}
+			if err := s.UnmarshalVT(v[8:]); err != nil {
+				x.t.Fatal(err)
+			}
+			s.HumanOversight = !s.HumanOversight
+			data, _ := s.MarshalVT()
+			return append(v[:8:8], data...)
+		})
+	}, []string{"state"}, false},
+	"a stored state is gone": {func(x *tamper) { x.lose('S', ofKind(parley.IssuerStream)) }, []string{"state"}, false},
+	"an issuer under another id": {func(x *tamper) {
+		x.move('E', ofKind(parley.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
+		x.move('S', ofKind(parley.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
+	}, []string{"stream-begin"}, false},
+	"a challenge was made as another": {func(x *tamper) {
+		retell(x, parley.RegistrationStream, registrationRules, func(e registration.Event) bool { i, ok := e.(*registration.Issued); return ok && i.Slug == "unsolved" },
+			func(e registration.Event) { e.(*registration.Issued).Id = nobody[:] })
+		x.lose('S', func(k, v []byte) bool { return k[3] == 1 && bytes.Contains(v, []byte("unsolved")) })
+	}, []string{"state", "stream-begin"}, false},
+	"a move that the table does not have": {func(x *tamper) {
+		retell(x, parley.ConversationStream, conversationRules, func(e conversation.Event) bool {
+			s, ok := e.(*conversation.StatusChanged)
+			return ok && s.Status == conversation.Paused
+		},
+			func(e conversation.Event) { e.(*conversation.StatusChanged).Status = conversation.Completed })
+	}, []string{"history", "status-entries"}, false},
+	"a stranger posted": {func(x *tamper) {
+		retell(x, parley.ConversationStream, conversationRules, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
+			func(e conversation.Event) { e.(*conversation.Posted).From = nobody[:] })
+	}, []string{"history", "message-record"}, false},
+	"a first reply did not open": {func(x *tamper) {
+		x.lose('E', func(k, v []byte) bool {
+			return k[3] == 4 && v[0] == 3 && k[27] == 3 && x.get(append(k[:27:27], 4)) == nil
+		})
+	}, []string{"history", "status-entries"}, false},
+	"an event says another message": {func(x *tamper) {
+		retell(x, parley.ConversationStream, conversationRules, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
+			func(e conversation.Event) { e.(*conversation.Posted).MessageId = nobody[:] })
+	}, []string{"feed-entries", "message-order", "message-record", "message-records", "quota"}, false},
+	"a record is of another sender": {func(x *tamper) {
+		rewrite(x, func(_ []byte, r *Record) bool { return len(r.InReplyTo) == 0 && bytes.Equal(r.From, x.agents[0][:]) },
+			func(r *Record) { r.From = x.agents[4].Bytes() })
+	}, []string{"message-record", "once-rows"}, false},
+	"a record is of another organization": {func(x *tamper) {
+		rewrite(x, anyRecord, func(r *Record) { r.ToOrg = nobody[:] })
+	}, []string{"message-owner"}, false},
+	"a record is of another type": {func(x *tamper) {
+		rewrite(x, anyRecord, func(r *Record) { r.Type = "svc.v1.other" })
+	}, []string{"feed-entries", "once-rows"}, false},
+	"a record is gone": {
+		func(x *tamper) { x.lose('B', nil) },
+		[]string{"feed-entries", "message-record", "message-records", "once-rows", "quota", "record-places"},
+		false,
+	},
+	"a record of no message":                            {func(x *tamper) { x.set(slotted(nobody.Slot(), 'B', nobody[:]), make([]byte, 8)) }, []string{"message-records"}, false},
+	"a message lies before another of its conversation": {swapPlaces, []string{"feed-arrival", "feed-order"}, false},
+	"a feed entry is gone": {func(x *tamper) {
+		x.lose('F', message)
+	}, []string{"feed-entries", "record-places", "unseen"}, false},
+	"a status entry is gone": {func(x *tamper) { x.lose('F', status) }, []string{"status-entries"}, false},
+	"two status entries changed places": {func(x *tamper) {
+		k, v := x.find('F', func(_, v []byte) bool { return v[0] == 2 && string(v[25:]) == "paused" })
+		k2, v2 := x.find('F', func(k2, v2 []byte) bool {
+			return bytes.Equal(k2[:19], k[:19]) && bytes.Equal(v2[9:25], v[9:25]) && string(v2[25:]) == "completed"
+		})
+		x.set(k, append(v[:25:25], v2[25:]...))
+		x.set(k2, append(v2[:25:25], v[25:]...))
+	}, []string{"status-entries"}, false},
+	"a message arrived before it was sent": {func(x *tamper) {
+		var feed []byte
+		x.alter('F', func(k, v []byte) bool {
+			begins := !bytes.Equal(k[3:19], feed)
+			feed = bytes.Clone(k[3:19])
+			return begins && message(k, v)
+		}, func(v []byte) []byte { binary.BigEndian.PutUint64(v[1:], 1); return v })
+	}, []string{"feed-arrival"}, false},
+	"marks by message where nobody reads them": {func(x *tamper) {
+		id := x.first.MessageID()
+		x.set(slotted(id.Slot(), 'M', id[:]), make([]byte, 16))
+	}, []string{"marks-place"}, false},
+	"a list misses a conversation": {func(x *tamper) { x.lose('R', ofTable(parley.ConversationTable)) }, []string{"conversation-lists"}, false},
+	"a list has a conversation twice": {func(x *tamper) {
+		k, v := x.find('R', ofTable(parley.ConversationTable))
+		x.set(append(k[:20:20], big(1)...), v)
+	}, []string{"conversation-lists"}, false},
+	"a quota counts too much":      {func(x *tamper) { x.alter('q', nil, flipLast) }, []string{"quota"}, false},
+	"a slug finds nobody":          {func(x *tamper) { x.lose('R', ofTable(parley.SlugTable)) }, []string{"slug-rows"}, false},
+	"a slug is claimed by another": {func(x *tamper) { x.alter('E', ofKind(parley.SlugStream), flipLast) }, []string{"slug-claims"}, false},
+	"a client id finds nobody":     {func(x *tamper) { x.lose('R', ofTable(parley.ClientTable)) }, []string{"client-rows"}, false},
+	"a name finds nobody":          {func(x *tamper) { x.lose('R', ofTable(parley.NameTable)) }, []string{"name-rows"}, false},
+	"a name finds another":         {func(x *tamper) { x.alter('R', ofTable(parley.NameTable), flipLast) }, []string{"name-rows"}, false},
+	"an agent is off the roster":   {func(x *tamper) { x.lose('R', ofTable(parley.RosterTable)) }, []string{"roster-rows"}, false},
+	"a key finds nobody":           {func(x *tamper) { x.lose('R', ofTable(parley.KidTable)) }, []string{"kid-rows"}, false},
+	"a key finds another":          {func(x *tamper) { x.alter('R', ofTable(parley.KidTable), flipLast) }, []string{"kid-rows"}, false},
+	"a poll token finds nobody": {func(x *tamper) {
+		x.lose('R', func(k, _ []byte) bool { return k[3] == byte(parley.PollTable) && bytes.Equal(k[4:], key(3, "a0")) })
+	}, []string{"poll-rows"}, false},
+	"a poll token finds another": {func(x *tamper) { x.alter('R', ofTable(parley.PollTable), flipLast) }, []string{"poll-rows"}, false},
+	"a key stands for another message": {func(x *tamper) {
+		x.alter('R', ofTable(parley.OnceTable), func(v []byte) []byte { return append(x.talks[7].MessageID().Bytes(), v[16:]...) })
+	}, []string{"once-rows"}, false},
+	"a key made two messages": {func(x *tamper) {
+		k, v := x.find('R', ofTable(parley.OnceTable))
+		binary.BigEndian.PutUint32(k[4:], binary.BigEndian.Uint32(k[4:])-1)
+		x.set(k, v)
+	}, []string{"once-rows"}, false},
+	"a table that nobody reads": {func(x *tamper) { x.set(slotted(3, 'R', []byte{77, 1}), nil) }, []string{"tables"}, false},
+	"a solved challenge made nobody": {func(x *tamper) {
+		retell(x, parley.RegistrationStream, registrationRules, func(e registration.Event) bool { _, ok := e.(*registration.Solved); return ok },
+			func(e registration.Event) { e.(*registration.Solved).OrgId = nobody[:] })
+	}, []string{"registrations", "state"}, false},
+	"an organization lives elsewhere than its slug": {func(x *tamper) {
+		retell(x, parley.OrgStream, orgRules, func(e org.Event) bool { r, ok := e.(*org.Registered); return ok && r.Slug == "hard" },
+			func(e org.Event) { e.(*org.Registered).Slug = "soft" })
+	}, []string{"organization-home", "slug-claims", "slug-rows", "state"}, false},
+	"an agent that its organization does not know": {func(x *tamper) {
+		retell(x, parley.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.AgentAdded); return ok },
+			func(e org.Event) { e.(*org.AgentAdded).AgentId = nobody[:] })
+	}, []string{"agents", "roster-rows"}, false},
+	"an agent is counted out that is active": {func(x *tamper) {
+		retell(x, parley.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.AgentRetired); return ok },
+			func(e org.Event) { e.(*org.AgentRetired).AgentId = x.agents[0].Bytes() })
+	}, []string{"retirements"}, false},
+}
+
+// swapPlaces has two messages of one conversation change places in a feed, with
+// all that belongs to their places.
+func swapPlaces(x *tamper) {
+	type placed struct{ k, v []byte }
+	byTalk := map[string]placed{}
+	var one, two placed
+	x.seek('F', func(k, v []byte) bool {
+		if v[0] != byte(parley.MessageEntry) {
+			return false
+		}
+		_, b := x.find('B', func(k, _ []byte) bool { return bytes.Equal(k[3:], v[9:25]) })
+		r := &Record{}
+		if err := r.UnmarshalVT(b[8:]); err != nil {
+			x.t.Fatal(err)
+		}
+		of := string(k[3:19]) + string(r.ConversationId)
+		if before, ok := byTalk[of]; ok {
+			one, two = before, placed{bytes.Clone(k), bytes.Clone(v)}
+			return true
+		}
+		byTalk[of] = placed{bytes.Clone(k), bytes.Clone(v)}
+		return false
+	})
+	swap := func(p placed, position []byte) {
+		k, b := x.find('B', func(k, _ []byte) bool { return bytes.Equal(k[3:], p.v[9:25]) })
+		x.set(k, append(bytes.Clone(position), b[8:]...))
+	}
+	swap(one, two.k[19:])
+	swap(two, one.k[19:])
+	refs := bytes.Clone(one.v[9:25])
+	x.set(one.k, append(append(one.v[:9:9], two.v[9:25]...), one.v[25:]...))
+	x.set(two.k, append(append(two.v[:9:9], refs...), two.v[25:]...))
+	for _, p := range []placed{one, two} {
+		k := bytes.Clone(p.k)
+		k[2] = 'U'
+		if x.get(k) != nil {
+			x.set(k, x.get(p.k)[9:25])
+		}
+	}
+}
+
+// TestAuditControls plants one fault after the other in files that are in order,
+// until every check has found something.
+func TestAuditControls(t *testing.T) {
+	unraced(t)
+	heard, ran := map[string]bool{}, 0
+	w := newTown(t, 1)
+	// One more message into a conversation, so that a feed has two of one.
+	must(w.reply(ReplyTo{
+		Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
+		Conversation: w.talks[2].Conversation(), From: w.talks[2].Sender(), To: w.talks[2].Recipient(), Original: w.talks[2].MessageID(),
+	}))(t)
+	w.close()
+	busy, release := underwayTown(t)
+	frozen := busy.frozen()
+	release()
+	for _, of := range []struct {
+		town     *town
+		controls map[string]control
+	}{{w, rowControls}, {w, meaningControls}, {frozen, laneControls}} {
+		for _, name := range slices.Sorted(maps.Keys(of.controls)) {
+			c := of.controls[name]
+			t.Run(name, func(t *testing.T) {
+				ran++
+				judgeControl(t, of.town.tampered(t, c.plant), c, heard)
+			})
+		}
+	}
+	t.Run("rot", func(t *testing.T) {
+		ran++
+		audit := w.rotten(t)
+		if got := spoke(audit); !slices.Contains(got, "engine") {
+			t.Errorf("%q spoke of rot", got)
+		}
+		heard["engine"] = true
+	})
+	if ran < len(rowControls)+len(meaningControls)+len(laneControls)+1 {
+		return // somebody asked for less
+	}
+	for _, c := range w.tampered(t, func(*tamper) {}).Checks() {
+		if !heard[c.Name] {
+			t.Errorf("no control makes %q speak", c.Name)
+		}
+	}
+}
+
+// judgeControl holds the checks that spoke against those that had to.
+func judgeControl(t *testing.T, audit *parley.Audit, c control, heard map[string]bool) {
+	t.Helper()
+	got := spoke(audit)
+	for _, name := range got {
+		heard[name] = true
+	}
+	if c.more {
+		got = slices.DeleteFunc(got, func(name string) bool { return !slices.Contains(c.want, name) })
+	}
+	if !slices.Equal(got, c.want) {
+		t.Errorf("%q spoke, want %q: %v", got, c.want, audit.Err())
+	}
+	for _, f := range audit.First(100) {
+		if f.Where == "" || f.Means == "" {
+			t.Errorf("a fault without words: %q", f)
+		}
+	}
+}
+
+// rotten examines files of which one byte has changed.
+func (w *town) rotten(t *testing.T) *parley.Audit {
+	t.Helper()
+	fs := vfs.NewMem()
+	w.tamperedInto(t, fs, func(*tamper) {})
+	names, err := fs.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".sst") {
+			continue
+		}
+		data := readAll(t, fs, "data/"+name)
+		data[len(data)/4] ^= 1
+		f, err := fs.Create("data/"+name, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write(data); err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+		return auditFiles(t, fs)
+	}
+	t.Fatalf("no tables among %q", names)
+	return nil
+}
+
+func readAll(t *testing.T, fs vfs.FS, name string) []byte {
+	t.Helper()
+	f, err := fs.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

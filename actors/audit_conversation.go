@@ -1,0 +1,268 @@
+package actors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"parley"
+	"parley/actors/conversation"
+)
+
+// talk is what is remembered of a conversation while its events are replayed.
+type talk struct {
+	x      *auditor
+	stream parley.Stream
+	state  *conversation.State
+	// places are the last positions of its messages in its participants' feeds;
+	// onTheWay, once a message is, is the end of what may be in a feed.
+	places map[parley.AgentID]uint64
+	// statuses are the changes, in order.
+	statuses []conversation.Status
+	// opens: a first reply was posted, and the next event has to open.
+	opens bool
+}
+
+const onTheWay = ^uint64(0)
+
+func (x *auditor) conversationTelling(s parley.Stream) teller {
+	t := &telling[*conversation.State, conversation.Command, conversation.Event]{
+		rules: conversationRules, state: &conversation.State{}, lags: true,
+		blank: func() *conversation.State { return &conversation.State{} },
+	}
+	k := &talk{x: x, stream: s, state: t.state, places: map[parley.AgentID]uint64{}}
+	t.judge = k.judge
+	t.end = k.end
+	return t
+}
+
+// judge looks at an event before it is folded.
+func (k *talk) judge(seq uint64, e conversation.Event) error {
+	if _, moved := e.(*conversation.StatusChanged); k.opens && !moved {
+		k.unlawful(seq, "the reply before it had to open the conversation")
+	}
+	k.opens = false
+	switch e := e.(type) {
+	case *conversation.Started:
+		k.x.begins(k.stream, seq, e.GetId())
+		self := parley.ConversationID(k.stream.ID)
+		for _, p := range [][]byte{e.GetInitiator(), e.GetResponder()} {
+			k.x.lists.Owe(parley.IDFromBytes[parley.AgentID](p).Slot(), 1, p, self[:])
+		}
+		return k.message(&conversation.Posted{MessageId: e.GetMessageId(), From: e.GetInitiator(), To: e.GetResponder(), AtMs: e.GetAtMs()})
+	case *conversation.Posted:
+		k.lawful(seq, e, e.GetAtMs(), conversation.Reply{
+			MessageID: parley.IDFromBytes[parley.MessageID](e.GetMessageId()), InReplyTo: parley.IDFromBytes[parley.MessageID](e.GetInReplyTo()),
+			From: parley.IDFromBytes[parley.AgentID](e.GetFrom()), To: parley.IDFromBytes[parley.AgentID](e.GetTo()),
+		})
+		k.opens = k.state.GetStatus() == conversation.Submitted
+		return k.message(e)
+	case *conversation.StatusChanged:
+		k.lawful(seq, e, e.GetAtMs(), conversation.ChangeStatus{
+			By: []parley.AgentID{parley.IDFromBytes[parley.AgentID](e.GetBy())}, Status: e.GetStatus().String(), Reason: e.GetReason(),
+		})
+		k.statuses = append(k.statuses, e.GetStatus())
+	}
+	return nil
+}
+
+// lawful has the rules decide again what is said to have been asked: they must
+// come to the event that is there.
+func (k *talk) lawful(seq uint64, e conversation.Event, atMs int64, c conversation.Command) {
+	k.x.lawful.Checked++
+	events, refusal := conversation.Decide(k.state, c, time.UnixMilli(atMs))
+	if refusal != nil || len(events) == 0 {
+		k.unlawful(seq, fmt.Sprintf("the rules refuse it in status %s: %v", k.state.GetStatus(), refusal))
+		return
+	}
+	want, err := events[0].MarshalVT()
+	have, err2 := e.MarshalVT()
+	if err != nil || err2 != nil || conversation.Tag(events[0]) != conversation.Tag(e) || !bytes.Equal(want, have) {
+		k.unlawful(seq, "the rules come to another event")
+	}
+}
+
+func (k *talk) unlawful(seq uint64, why string) {
+	k.x.lawful.Fault(streamName(k.stream), "event %d: %s", seq, why)
+}
+
+// message holds a message event against its record and what follows from it.
+func (k *talk) message(e *conversation.Posted) error {
+	x := k.x
+	id, to := parley.IDFromBytes[parley.MessageID](e.GetMessageId()), parley.IDFromBytes[parley.AgentID](e.GetTo())
+	where := "message " + id.String()
+	x.order.Checked++
+	last := k.state.LastMessage()
+	if id.Slot() != k.stream.Slot() || bytes.Compare(id[:], last[:]) <= 0 {
+		x.order.Fault(where, "it does not follow %s in conversation %s", last, k.stream.ID)
+	}
+	x.ledgers.records.Owe(id.Slot(), 1, id[:])
+	x.record.Checked++
+	r, position, err := x.recordAt(id.Slot(), id)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		x.record.Fault(where, "its record cannot be read: neither can the message")
+		return nil
+	}
+	self := parley.ConversationID(k.stream.ID)
+	if !bytes.Equal(r.GetId(), id[:]) || !bytes.Equal(r.GetConversationId(), self[:]) || !bytes.Equal(r.GetFrom(), e.GetFrom()) ||
+		!bytes.Equal(r.GetTo(), e.GetTo()) || !bytes.Equal(r.GetInReplyTo(), e.GetInReplyTo()) {
+		x.record.Fault(where, "its record is of another message, conversation, sender, recipient or original than its event")
+	}
+	sender := r.SenderOrg()
+	day := parley.Day(time.UnixMilli(e.GetAtMs()))
+	x.quota.Owe(sender.Slot(), 1, usedKey(x.Home(k.stream.Slot()), sender, day))
+	x.feeds.Owe(to.Slot(), 1, to[:], id[:], parley.TypeHash(r.GetType()))
+	if err := k.owners(where, r); err != nil {
+		return err
+	}
+	if x.Home(to.Slot()) != x.Home(id.Slot()) {
+		if position, err = k.far(id, to); err != nil {
+			return err
+		}
+	}
+	k.inOrder(where, to, position)
+	return nil
+}
+
+// recordAt reads a record as kept for a reader at slot; nil if it is not there
+// or cannot be read.
+func (x *auditor) recordAt(slot parley.Slot, id parley.MessageID) (r *Record, position uint64, err error) {
+	position, err = x.Message(slot, id, func(record []byte) error {
+		have := &Record{}
+		if have.UnmarshalVT(record) == nil {
+			r = have
+		}
+		return nil
+	})
+	return r, position, err
+}
+
+// bytesAt reads a record without looking into it.
+func (x *auditor) bytesAt(slot parley.Slot, id parley.MessageID) (data []byte, position uint64, err error) {
+	position, err = x.Message(slot, id, func(record []byte) error {
+		data = bytes.Clone(record)
+		return nil
+	})
+	return data, position, err
+}
+
+// owners holds the organizations that a record names against the agents'.
+func (k *talk) owners(where string, r *Record) error {
+	x := k.x
+	for _, end := range []struct {
+		agent parley.AgentID
+		org   parley.OrgID
+		part  string
+	}{{r.Sender(), r.SenderOrg(), "sender"}, {r.Recipient(), r.RecipientOrg(), "recipient"}} {
+		x.owner.Checked++
+		owner, err := x.ownerOf(end.agent)
+		if err != nil {
+			return err
+		}
+		if owner != end.org {
+			x.owner.Fault(where, "it says that its %s %s belongs to organization %s; it belongs to %s", end.part, end.agent, end.org, owner)
+		}
+	}
+	return nil
+}
+
+// far looks at a message where its recipient lives, if that is another home: it
+// is there, or on its way.
+func (k *talk) far(id parley.MessageID, to parley.AgentID) (position uint64, err error) {
+	x, where := k.x, "message "+id.String()
+	if x.underway.announced[pair(parley.AnyID(to), parley.AnyID(id))] {
+		return onTheWay, nil
+	}
+	x.copied.Checked++
+	x.copies.Owe(to.Slot(), 1, copyKey(to.Slot(), id))
+	received, position, err := x.bytesAt(to.Slot(), id)
+	if err != nil || received == nil {
+		return 0, err
+	}
+	sent, _, err := x.bytesAt(id.Slot(), id)
+	if err != nil {
+		return 0, err
+	}
+	if !bytes.Equal(received, sent) {
+		x.copied.Fault(where, "recipient and sender do not read the same")
+	}
+	x.marks.Checked++
+	near, err := x.Marks(parley.Mark{Recipient: to, Message: id, Position: position})
+	if err != nil {
+		return position, err
+	}
+	far, err := x.Marks(parley.Mark{Message: id})
+	near, far = earliestMarks(near, x.underway.marksNear[id]), earliestMarks(far, x.underway.marksFar[id])
+	// A mark on its way to the recipient has been made where the conversation is.
+	if near != far {
+		x.marks.Fault(where, "its recipient's home says delivered %d, read %d; its sender is told %d and %d", near.Delivered, near.Read, far.Delivered, far.Read)
+	}
+	return position, err
+}
+
+// inOrder judges where a message lies in its recipient's feed. That it is there
+// at all is the ledger's to say.
+func (k *talk) inOrder(where string, to parley.AgentID, position uint64) {
+	if position == 0 {
+		return
+	}
+	k.x.place.Checked++
+	last := k.places[to]
+	if position <= last && position != onTheWay {
+		k.x.place.Fault(where, "the feed of agent %s has it at position %d, before the message that came before it", to, position)
+	}
+	k.places[to] = max(position, last)
+}
+
+// end judges the conversation as a whole.
+func (k *talk) end() error {
+	if k.opens {
+		k.x.lawful.Fault(streamName(k.stream), "its last reply had to open it, and did not")
+	}
+	for _, p := range k.state.GetParticipants() {
+		k.told(p.Agent())
+	}
+	return nil
+}
+
+// told says which status changes a participant's feed must have: all but those
+// on their way, which are the newest.
+func (k *talk) told(agent parley.AgentID) {
+	awaited := k.x.underway.statuses[pair(parley.AnyID(agent), k.stream.ID)]
+	k.x.statusWords.Checked += uint64(len(awaited))
+	there := len(k.statuses) - len(awaited)
+	for n, word := range awaited {
+		if there < 0 || k.statuses[there+n].String() != word {
+			k.x.statusWords.Fault(streamName(k.stream), "a change to %s is on its way to agent %s, which did not happen then", word, agent)
+			return
+		}
+	}
+	for n, status := range k.statuses[:max(there, 0)] {
+		k.x.statuses.Owe(agent.Slot(), 1, statusKey(agent, parley.ConversationID(k.stream.ID), n, status.String()))
+	}
+}
+
+func statusKey(agent parley.AgentID, c parley.ConversationID, n int, word string) []byte {
+	key := append(append(make([]byte, 0, 48), agent[:]...), c[:]...)
+	return append(binary.BigEndian.AppendUint32(key, uint32(n)), word...)
+}
+
+// readFarMarks looks at marks that are kept by message.
+func (x *auditor) readFarMarks() error {
+	return x.FarMarks(func(id parley.MessageID, _ parley.Marks) error {
+		x.progress("marks")
+		x.farMarks.Checked++
+		r, _, err := x.recordAt(id.Slot(), id)
+		if err != nil {
+			return err
+		}
+		if r == nil || x.Home(r.Recipient().Slot()) == x.Home(id.Slot()) {
+			x.farMarks.Fault("message "+id.String(), "there is no such message, or its recipient lives with it: nobody reads these marks")
+		}
+		return nil
+	})
+}

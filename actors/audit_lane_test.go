@@ -1,0 +1,244 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+)
+
+// hold stops the writers of all journals but one, so that what is said to the
+// others stays in its lanes, and gives the function that lets them go on.
+func (w *town) hold(but int) (release func()) {
+	w.t.Helper()
+	gate := make(chan struct{})
+	for n := range w.journals {
+		if n == but {
+			continue
+		}
+		stopped := make(chan struct{})
+		w.store.Append(&parley.Entry{Slot: parley.Slot(n), At: w.clock(), Applied: func() { close(stopped); <-gate }})
+		<-stopped
+	}
+	return func() { close(gate) }
+}
+
+// at gives agents of an organization that live in a journal, made if need be,
+// and those that live elsewhere.
+func (w *town) at(owner parley.OrgID, journal, n int) (here, elsewhere []parley.AgentID) {
+	for i := 0; len(here) < n || len(elsewhere) < n; i++ {
+		id := w.agent(owner, "settler"+string(rune('a'+i)))
+		if int(id.Slot())%w.journals == journal {
+			here = append(here, id)
+		} else {
+			elsewhere = append(elsewhere, id)
+		}
+	}
+	return here, elsewhere
+}
+
+// underwayTown says all sorts of words whose targets have stopped.
+func underwayTown(t *testing.T) (w *town, release func()) {
+	w = newTown(t, 4)
+	ctx := context.Background()
+	home := int(w.owner.Slot()) % 4
+	far := w.org("faraway").Org.OrgID()
+	for n := 0; int(far.Slot())%4 == home; n++ {
+		far = w.org("faraway" + string(rune('a'+n))).Org.OrgID()
+	}
+	here, there := w.at(w.owner, home, 2)
+	guests, _ := w.at(far, home, 1)
+	settled := func(what string, m *Record) Message {
+		var got Message
+		eventually(t, what, func() bool {
+			got, _ = w.node.MessageFor(ctx, m.Recipient().Slot(), m.MessageID())
+			return got.Position != 0
+		})
+		return got
+	}
+	out := must(w.send(direct(w.owner, here[0], there[0], "out", "")))(t).Message
+	in := must(w.send(direct(w.owner, there[1], here[1], "in", "")))(t).Message
+	got, sent := settled("in has arrived", in), settled("out has arrived", out)
+	eventually(t, "everything has settled", func() bool { return len(spokenUnderway(t, w)) == 0 })
+
+	release = w.hold(home)
+	// A new message, its lists; a status; marks to both sides; an agent; a word.
+	must(w.send(direct(w.owner, here[0], there[1], "on its way", "k")))(t)
+	reply := answerTo(w.owner, out, "I have read it", "")
+	reply.Reads, reply.Position = true, sent.Position
+	must(w.reply(reply))(t)
+	must(w.node.ChangeStatus(ctx, ChangeStatus{Conversation: out.Conversation(), By: []parley.AgentID{here[0]}, Status: "paused"}))(t)
+	must(w.reply(ReplyTo{
+		Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
+		Conversation: out.Conversation(), From: here[0], To: there[0], Original: out.MessageID(),
+	}))(t)
+	mark := parley.Mark{Recipient: here[1], Message: in.MessageID(), Position: got.Position, Marks: parley.Marks{Delivered: w.clock().UnixMilli()}}
+	if err := w.node.Mark(ctx, here[1], []parley.Mark{mark}); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 8 {
+		w.agent(w.owner, "new"+string(rune('a'+n)))
+	}
+	must(w.node.ChangeAgent(ctx, guests[0], agent.Revoke{}))(t)
+	must(w.node.ChangeAgent(ctx, here[1], agent.RotateKeys{Signing: key(5, "x"), Encryption: key(6, "x")}))(t)
+	return w, release
+}
+
+// spokenUnderway are the sorts of words that are in lanes.
+func spokenUnderway(t *testing.T, w *town) []string {
+	sorts := map[string]bool{}
+	archive := w.store.Archive()
+	defer func() { _ = archive.Close() }()
+	err := archive.Underway(func(word parley.Word) error {
+		sort := ""
+		switch word := word.(type) {
+		case parley.Announce:
+			sort = map[parley.FeedKind]string{parley.MessageEntry: "message", parley.StatusEntry: "status"}[word.Kind]
+		case parley.Mark:
+			sort = "mark for the recipient"
+			if word.Recipient.Zero() {
+				sort = "mark for the sender"
+			}
+		case parley.Tell:
+			sort = "tell"
+		case parley.Put:
+			sort = "put"
+		case parley.Enlist:
+			sort = "enlist"
+		case parley.Bear:
+			sort = "bear"
+		}
+		sorts[sort] = true
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return slices.Sorted(maps.Keys(sorts))
+}
+
+// laneControls plant faults in what is underway, and in what lives in two homes.
+var laneControls = map[string]control{
+	"a lane's mark is beyond what was sent": {func(x *tamper) { x.laneMark(func(n uint64) uint64 { return 1 << 40 }) }, []string{"lanes"}, true},
+	"a lane's mark forgot":                  {func(x *tamper) { x.laneMark(func(n uint64) uint64 { return 0 }) }, []string{"lanes"}, true},
+	"a parcel between others is gone": {func(x *tamper) {
+		source, target := byte(0), byte(0)
+		k, _ := x.find('o', func(k, _ []byte) bool {
+			again := k[4] == source && k[6] == target && x.after(k)
+			source, target = k[4], k[6]
+			return again
+		})
+		x.drop(k)
+	}, []string{"lanes"}, true},
+	"a parcel is damaged": {func(x *tamper) {
+		x.alter('o', nil, func(v []byte) []byte { return v[:len(v)-3] })
+	}, []string{"values"}, true},
+	"a copy says something else": {func(x *tamper) {
+		rewrite(x, func(k []byte, _ *Record) bool { return isCopy(k) },
+			func(r *Record) { r.Content = []byte("something else") })
+	}, []string{"record-copy"}, false},
+	"a copy is gone": {func(x *tamper) {
+		x.lose('B', func(k, _ []byte) bool { return isCopy(k) })
+	}, []string{"copies", "record-places"}, false},
+	"marks differ": {func(x *tamper) {
+		x.alter('M', func(k, _ []byte) bool { return len(k) == 19 }, func(v []byte) []byte { v[7] ^= 1; return v })
+	}, []string{"marks"}, false},
+	"a parcel brings a change that did not happen": {func(x *tamper) {
+		x.alter('o', func(_, v []byte) bool { return bytes.Contains(v, []byte("paused")) }, func(v []byte) []byte {
+			return bytes.Replace(v, []byte("paused"), []byte("failed"), 1)
+		})
+	}, []string{"status-underway"}, false},
+}
+
+// isCopy reports whether a record's key is of a copy.
+func isCopy(k []byte) bool {
+	return parley.Slot(binary.BigEndian.Uint16(k)) != parley.IDFromBytes[parley.MessageID](k[3:]).Slot()
+}
+
+// laneMark changes how far a lane that holds something counts as applied.
+func (x *tamper) laneMark(change func(uint64) uint64) {
+	k, _ := x.find('o', nil)
+	x.set(markOf(k), big(change(binary.BigEndian.Uint64(x.get(markOf(k))))))
+}
+
+// markOf is the key of how far the lane of a parcel is applied.
+func markOf(k []byte) []byte { return slotted(0xFFFF, 'i', k[5:7], k[3:5]) }
+
+// arrived reports whether a parcel has been applied and only not been swept yet.
+func (x *tamper) arrived(k []byte) bool {
+	mark := x.get(markOf(k))
+	return mark != nil && binary.BigEndian.Uint64(k[7:]) <= binary.BigEndian.Uint64(mark)
+}
+
+// after reports whether more follows in the lane of a parcel.
+func (x *tamper) after(k []byte) bool {
+	next := bytes.Clone(k)
+	binary.BigEndian.PutUint64(next[7:], binary.BigEndian.Uint64(k[7:])+1)
+	return x.get(next) != nil
+}
+
+// TestAuditOfWordsUnderway: what lies in lanes excuses what has not followed,
+// and nothing else.
+func TestAuditOfWordsUnderway(t *testing.T) {
+	w, release := underwayTown(t)
+	want := []string{"bear", "enlist", "mark for the recipient", "mark for the sender", "message", "put", "status", "tell"}
+	if got := spokenUnderway(t, w); !slices.Equal(got, want) {
+		t.Errorf("%q are underway, want %q", got, want)
+	}
+	if err := auditOf(t, w.store).Err(); err != nil {
+		t.Errorf("with words underway: %v", err)
+	}
+	frozen := w.frozen()
+	if got := spoke(frozen.tampered(t, func(*tamper) {})); len(got) != 0 {
+		t.Errorf("%q spoke of a crash with words underway", got)
+	}
+	t.Run("each parcel is missed", func(t *testing.T) { missEach(t, frozen) })
+	release()
+	eventually(t, "the lanes are empty", func() bool { return len(spokenUnderway(t, w)) == 0 })
+	time.Sleep(time.Millisecond)
+	if err := auditOf(t, w.store).Err(); err != nil {
+		t.Errorf("after all has arrived: %v", err)
+	}
+}
+
+// missEach takes away the last parcel of each lane: nothing tells that it was
+// ever there but what it would have brought.
+func missEach(t *testing.T, frozen *town) {
+	missed := 0
+	for target := range byte(4) {
+		for source := range byte(4) {
+			var last []byte
+			found := spoke(frozen.tampered(t, func(x *tamper) {
+				x.seek('o', func(k, _ []byte) bool {
+					if k[4] == source && k[6] == target {
+						last = bytes.Clone(k)
+					}
+					return false
+				})
+				if last != nil && x.arrived(last) {
+					last = nil
+				}
+				if last != nil {
+					x.drop(last)
+				}
+			}))
+			switch {
+			case last == nil && len(found) > 0:
+				t.Errorf("%q spoke of files in order", found)
+			case last != nil && len(found) == 0:
+				t.Errorf("nobody misses parcel %x", last)
+			case last != nil:
+				missed++
+			}
+		}
+	}
+	if missed == 0 {
+		t.Error("no lane held anything")
+	}
+}

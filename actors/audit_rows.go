@@ -1,0 +1,205 @@
+package actors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+
+	"parley"
+)
+
+// conversationsAtOnce bounds how many conversations of one feed are followed in
+// one reading of it.
+const conversationsAtOnce = 1 << 20
+
+// readFeeds looks at every feed: at each message as it comes, and at the status
+// changes, whose order matters, once the feed's length is known.
+func (x *auditor) readFeeds() error {
+	var of parley.AgentID
+	var statuses int
+	var last uint64
+	next := func(agent parley.AgentID) error {
+		err := x.statusesOf(of, last, 1+statuses/conversationsAtOnce, statuses)
+		of, statuses = agent, 0
+		return err
+	}
+	err := x.Feeds(func(agent parley.AgentID, e parley.FeedEntry) error {
+		x.progress("feeds")
+		if agent != of {
+			if err := next(agent); err != nil {
+				return err
+			}
+		}
+		last = e.Position
+		if e.Kind != parley.MessageEntry {
+			statuses++
+			return nil
+		}
+		x.feeds.Find(agent.Slot(), 1, agent[:], e.Ref[:], e.Note)
+		x.arrival.Checked++
+		if said := e.Ref.Time().UnixMilli(); e.At < said {
+			x.arrival.Fault(fmt.Sprintf("feed of agent %s, position %d", agent, e.Position), "message %s arrived %d ms before it was sent: counts since an instant are wrong", e.Ref, said-e.At)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return next(parley.AgentID{})
+}
+
+// statusesOf numbers the status changes of each conversation in a feed, a part
+// of the conversations at a time.
+func (x *auditor) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses int) error {
+	if statuses == 0 {
+		return nil
+	}
+	seed := maphash.MakeSeed()
+	for part := range parts {
+		seen := map[parley.ConversationID]int{}
+		err := x.Feed(agent, 0, upTo, func(e parley.FeedEntry) bool {
+			if e.Kind != parley.StatusEntry || parts > 1 && int(maphash.Bytes(seed, e.Ref[:])%uint64(parts)) != part {
+				return true
+			}
+			c := parley.ConversationID(e.Ref)
+			x.statuses.Find(agent.Slot(), 1, statusKey(agent, c, seen[c], string(e.Note)))
+			seen[c]++
+			return true
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readTables looks at every member of a row-backed set.
+func (x *auditor) readTables() error {
+	err := x.Tables(func(slot parley.Slot, table parley.Table, key, value []byte) error {
+		x.progress("tables")
+		x.tables.Checked++
+		return x.member(slot, table, key, value)
+	})
+	for k, value := range x.underway.rows {
+		if err == nil {
+			err = x.member(parley.Slots, parley.Table(k[0]), []byte(k[1:]), value)
+		}
+	}
+	return err
+}
+
+// member judges one row; slot is beyond all slots for one that is on its way.
+func (x *auditor) member(slot parley.Slot, table parley.Table, key, value []byte) error {
+	switch {
+	case table == parley.SlugTable:
+		x.slugs.Find(slot, 1, value, key)
+	case table == parley.NameTable && len(key) > 16:
+		x.names.Find(slot, 1, key[:16], value, key[16:])
+	case table == parley.RosterTable && len(key) == 24:
+		x.roster.Find(slot, 1, key, value)
+	case table == parley.ClientTable:
+		x.clients.Find(slot, 1, key, value)
+	case table == parley.ConversationTable && len(key) == 24:
+		x.lists.Find(slot, 1, key[:16], value)
+	case table == parley.KidTable:
+		return x.kidRow(key, value)
+	case table == parley.PollTable:
+		return x.pollRow(key, value)
+	case table == parley.OnceTable && len(key) > 20:
+		return x.onceRow(slot, key, value)
+	default:
+		x.tables.Fault(fmt.Sprintf("table %d, key %x", table, key), "nobody reads such rows")
+	}
+	return nil
+}
+
+func (x *auditor) kidRow(key, value []byte) error {
+	x.keys.Checked++
+	s, err := x.agentNow(parley.IDFromBytes[parley.AgentID](value))
+	if err != nil {
+		return err
+	}
+	has := false
+	if s != nil {
+		_, _, has = s.KeyByKid(string(key))
+	}
+	if !has {
+		x.keys.Fault(fmt.Sprintf("key %s", key), "it finds agent %x, which never had it", value)
+	}
+	return nil
+}
+
+// pollRow judges a poll token's row. Rows of former tokens stay.
+func (x *auditor) pollRow(key, value []byte) error {
+	x.poll.Checked++
+	self := parley.IDFromBytes[parley.AgentID](value)
+	had := false
+	look := func(_ uint64, _ int64, f parley.Fact) bool {
+		e, err := agentRules.decode(f)
+		if err != nil {
+			return true
+		}
+		if token, ok := e.(interface{ GetPollTokenHash() []byte }); ok {
+			had = had || bytes.Equal(token.GetPollTokenHash(), key)
+		}
+		if token, ok := e.(interface{ GetHash() []byte }); ok {
+			had = had || bytes.Equal(token.GetHash(), key)
+		}
+		return !had
+	}
+	if born := x.underway.agents[self]; born != nil {
+		for _, f := range born.facts {
+			look(0, 0, f)
+		}
+	}
+	if err := x.Events(agentStream(self), 1, false, look); err != nil {
+		return err
+	}
+	if !had {
+		x.poll.Fault(fmt.Sprintf("poll token of hash %x", key), "it finds agent %x, which never had it", value)
+	}
+	return nil
+}
+
+// onceRow judges what an idempotency key stands for. Which messages were sent
+// with a key only these rows know.
+func (x *auditor) onceRow(slot parley.Slot, key, value []byte) error {
+	x.once.Checked++
+	where := fmt.Sprintf("slot %d, day %d, key %x", slot, binary.BigEndian.Uint32(key), key[4:])
+	if len(value) < 32 {
+		x.once.Fault(where, "it cannot be read: a repeat sends again")
+		return nil
+	}
+	id := parley.IDFromBytes[parley.MessageID](value[:16])
+	r, _, err := x.recordAt(id.Slot(), id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r == nil:
+		x.once.Fault(where, "it stands for message %s, which is not there: a repeat is answered with nothing", id)
+	case !x.scoped(slot, r, key[4:], value[16:32]):
+		x.once.Fault(where, "it stands for message %s, which another sender or another request made", id)
+	case r.GetType() != string(value[32:]):
+		x.once.Fault(where, "it stands for message %s of type %s, and says %s: a repeat is refused", id, r.GetType(), value[32:])
+	}
+	before := bytes.Clone(key)
+	binary.BigEndian.PutUint32(before, binary.BigEndian.Uint32(key)-1)
+	earlier, twice, err := x.Row(slot, parley.OnceTable, before)
+	if err == nil && twice {
+		x.once.Fault(where, "the day before it stood for message %x: one key has made two messages", earlier[:min(16, len(earlier))])
+	}
+	return err
+}
+
+// scoped reports whether a message is what a key of that scope made.
+func (x *auditor) scoped(slot parley.Slot, r *Record, scope, about []byte) bool {
+	if slot != r.MessageID().Slot() {
+		return false
+	}
+	if len(r.GetInReplyTo()) == 0 {
+		return bytes.HasPrefix(scope, r.GetFrom()) && bytes.Equal(about, r.GetTo())
+	}
+	return bytes.HasPrefix(scope, append(bytes.Clone(r.GetConversationId()), r.GetFrom()...)) && bytes.Equal(about, r.GetInReplyTo())
+}

@@ -1,0 +1,234 @@
+package actors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/issuer"
+	"parley/actors/org"
+	"parley/actors/registration"
+)
+
+func big(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// teller is who replays a stream of that kind.
+func (x *auditor) teller(s parley.Stream) teller {
+	switch s.Kind {
+	case parley.RegistrationStream:
+		return x.registrationTelling(s)
+	case parley.OrgStream:
+		return x.orgTelling(s)
+	case parley.AgentStream:
+		return x.agentTelling(s)
+	case parley.ConversationStream:
+		return x.conversationTelling(s)
+	case parley.IssuerStream:
+		return x.issuerTelling(s)
+	case parley.SlugStream:
+		return claim{x, s}
+	}
+	return unknown{}
+}
+
+// begins judges an event that makes a stream.
+func (x *auditor) begins(s parley.Stream, seq uint64, self []byte) {
+	if seq != 1 {
+		x.begin.Fault(streamName(s), "event %d makes it once more", seq)
+	}
+	if !bytes.Equal(self, s.ID[:]) {
+		x.begin.Fault(streamName(s), "it was made as %x: nobody finds it", self)
+	}
+}
+
+// replay is the stream that is being read.
+type replay struct {
+	stream parley.Stream
+	teller teller
+	events uint64
+	// stored is the stored state, of the first storedAt events.
+	stored   []byte
+	storedAt uint64
+	// broken streams are not judged any further.
+	broken bool
+}
+
+// readStreams replays every stream.
+func (x *auditor) readStreams() error {
+	r := &replay{broken: true}
+	err := x.Streams(func(s parley.Stream, seq uint64, f parley.Fact) error {
+		x.progress("streams")
+		if s != r.stream {
+			if err := x.finish(r); err != nil {
+				return err
+			}
+			r = &replay{stream: s, teller: x.teller(s)}
+			var err error
+			if r.storedAt, r.stored, err = x.State(s); err != nil {
+				return err
+			}
+			x.begin.Checked++
+		}
+		return x.replayed(r, seq, f)
+	})
+	if err != nil {
+		return err
+	}
+	return x.finish(r)
+}
+
+// replayed plays one more event.
+func (x *auditor) replayed(r *replay, seq uint64, f parley.Fact) error {
+	r.events = seq
+	if r.broken {
+		return nil
+	}
+	x.decode.Checked++
+	if seq == 1 && f.Tag != 1 {
+		x.begin.Fault(streamName(r.stream), "its first event is not the one that makes it")
+	}
+	if err := r.teller.play(seq, f); err != nil {
+		x.decode.Fault(streamName(r.stream), "event %d: %v: whoever asks for it gets an error", seq, err)
+		r.broken = true
+		return nil
+	}
+	if r.stored == nil || seq != r.storedAt {
+		return nil
+	}
+	x.state.Checked++
+	folded, err := r.teller.encode()
+	if err != nil {
+		return err
+	}
+	stored, err := r.teller.recode(r.stored)
+	switch {
+	case err != nil:
+		x.state.Fault(streamName(r.stream), "its stored state cannot be read: %v", err)
+	case !bytes.Equal(folded, stored):
+		x.state.Fault(streamName(r.stream), "its stored state is not what its first %d events give: what it shows did not happen", seq)
+	}
+	return nil
+}
+
+// finish judges a stream that was played to its end.
+func (x *auditor) finish(r *replay) error {
+	if r.broken {
+		return nil
+	}
+	if r.teller.current() && (r.stored == nil || r.storedAt < r.events) {
+		x.state.Fault(streamName(r.stream), "its stored state is of %d events, and it has %d: others see it as it was", r.storedAt, r.events)
+	}
+	return r.teller.done(r.events)
+}
+
+func (x *auditor) registrationTelling(s parley.Stream) teller {
+	t := &telling[*registration.State, registration.Command, registration.Event]{
+		rules: registrationRules, state: &registration.State{}, blank: func() *registration.State { return &registration.State{} },
+	}
+	t.judge = func(seq uint64, e registration.Event) error {
+		switch e := e.(type) {
+		case *registration.Issued:
+			x.begins(s, seq, e.GetId())
+			due := time.UnixMilli(e.GetExpiresMs()).Add(challengeKept)
+			x.ledgers.timers.Owe(s.Slot(), 1, timerKey(s, due))
+		case *registration.Solved:
+			return x.solvedBy(s, t.state.GetSlug(), parley.IDFromBytes[parley.OrgID](e.GetOrgId()))
+		}
+		return nil
+	}
+	t.end = func() error { return nil }
+	return t
+}
+
+// solvedBy judges what a solution has made.
+func (x *auditor) solvedBy(s parley.Stream, slug string, made parley.OrgID) error {
+	x.registered.Checked++
+	_, stored, err := x.State(orgStream(made))
+	if err != nil {
+		return err
+	}
+	o := &org.State{}
+	if stored == nil || o.UnmarshalVT(stored) != nil || o.GetSlug() != slug {
+		x.registered.Fault(streamName(s), "it was solved for %q, and organization %s is not there or has another slug", slug, made)
+	}
+	return nil
+}
+
+func (x *auditor) issuerTelling(s parley.Stream) teller {
+	t := &telling[*issuer.State, issuer.Command, issuer.Event]{
+		rules: issuerRules, state: &issuer.State{}, blank: func() *issuer.State { return &issuer.State{} },
+	}
+	t.judge = func(uint64, issuer.Event) error { return nil }
+	t.end = func() error {
+		if s != issuerStream {
+			x.begin.Fault(streamName(s), "there is one issuer of keys, and this is another")
+		}
+		return nil
+	}
+	return t
+}
+
+func (x *auditor) agentTelling(s parley.Stream) teller {
+	t := &telling[*agent.State, agent.Command, agent.Event]{
+		rules: agentRules, state: &agent.State{}, blank: func() *agent.State { return &agent.State{} },
+	}
+	self := parley.AgentID(s.ID)
+	t.judge = func(seq uint64, e agent.Event) error {
+		switch e := e.(type) {
+		case *agent.Created:
+			x.begins(s, seq, e.GetId())
+			owner := parley.IDFromBytes[parley.OrgID](e.GetOrgId())
+			x.names.Owe(owner.Slot(), 1, owner[:], self[:], []byte(e.GetName()))
+			x.agents.Find(owner.Slot(), 1, owner[:], self[:])
+		case *agent.Revoked:
+			owner := t.state.Owner()
+			x.retired.Owe(owner.Slot(), 1, owner[:], self[:])
+		}
+		return nil
+	}
+	t.end = func() error { return x.findable(self, t.state) }
+	return t
+}
+
+// findable judges how an agent is found: by each key it has or had, and by the
+// token that counts. That the rows found are its own, or of another agent that
+// has the same key, readTables judges.
+func (x *auditor) findable(self parley.AgentID, s *agent.State) error {
+	keys := s.GetFormerKeys()
+	keys = append(keys[:len(keys):len(keys)],
+		&agent.FormerKey{Curve: parley.Ed25519, Raw: s.GetSigningKey()}, &agent.FormerKey{Curve: parley.X25519, Raw: s.GetEncryptionKey()})
+	for _, k := range keys {
+		if len(k.GetRaw()) == 0 {
+			continue
+		}
+		kid := parley.Thumbprint(k.GetCurve(), k.GetRaw())
+		x.keys.Checked++
+		if there, err := x.found(parley.SlotOf(kid), parley.KidTable, []byte(kid)); err != nil {
+			return err
+		} else if !there {
+			x.keys.Fault("agent "+self.String(), "its key %s finds nobody: what it signed cannot be verified", kid)
+		}
+	}
+	hash := s.GetPollTokenHash()
+	if len(hash) == 0 {
+		return nil
+	}
+	x.poll.Checked++
+	if there, err := x.found(parley.SlotOf(string(hash)), parley.PollTable, hash); err != nil {
+		return err
+	} else if !there {
+		x.poll.Fault("agent "+self.String(), "its poll token finds nobody: polling answers as if it were unknown")
+	}
+	return nil
+}
+
+// found reports whether a row is there, or on its way.
+func (x *auditor) found(slot parley.Slot, table parley.Table, key []byte) (bool, error) {
+	if _, ok := x.underway.rows[string(byte(table))+string(key)]; ok {
+		return true, nil
+	}
+	_, ok, err := x.Row(slot, table, key)
+	return ok, err
+}

@@ -1,0 +1,264 @@
+package actors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/persistence"
+)
+
+// tamper changes rows behind the back of everybody.
+type tamper struct {
+	*town
+	t  testing.TB
+	fs *vfs.MemFS
+	db *pebble.DB
+}
+
+// tampered copies the files of a town, plants a fault and examines what is left.
+func (w *town) tampered(t testing.TB, plant func(*tamper)) *parley.Audit {
+	t.Helper()
+	fs := vfs.NewMem()
+	w.tamperedInto(t, fs, plant)
+	return auditFiles(t, fs)
+}
+
+func (w *town) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamper)) {
+	t.Helper()
+	x := &tamper{town: w, t: t, fs: fs}
+	if ok, err := vfs.Clone(w.fs, fs, "data", "data"); err != nil || !ok {
+		t.Fatalf("copied: %v, %v", ok, err)
+	}
+	db, err := pebble.Open("data", &pebble.Options{FS: fs, Merger: tamperMerger, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.db = db
+	plant(x)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// frozen is a town of which a copy of the files is all there is.
+func (w *town) frozen() *town {
+	w.t.Helper()
+	x := &town{rig: &rig{t: w.t, fs: vfs.NewMem()}, owner: w.owner, agents: w.agents, talks: w.talks, first: w.first}
+	if ok, err := vfs.Clone(w.fs, x.fs, "data", "data"); err != nil || !ok {
+		w.t.Fatalf("copied: %v, %v", ok, err)
+	}
+	return x
+}
+
+// auditFiles examines a directory at rest.
+func auditFiles(t testing.TB, fs vfs.FS) *parley.Audit {
+	t.Helper()
+	archive, err := persistence.OpenArchive("data", persistence.Options{FS: fs, Clock: newHand(noon).now, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := archive.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	audit := &parley.Audit{}
+	if err := archive.Audit(audit); err != nil {
+		t.Error(err)
+	}
+	if err := Audit(archive, audit); err != nil && audit.Faults() == 0 {
+		t.Error(err)
+	}
+	return audit
+}
+
+// spoke are the names of the checks that found something.
+func spoke(audit *parley.Audit) (names []string) {
+	for _, c := range audit.Checks() {
+		if c.Faults > 0 {
+			names = append(names, c.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)         {}
+func (quiet) Errorf(string, ...any)        {}
+func (quiet) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
+
+// tamperMerger merges as the store's does: the earliest of marks, sums of counts.
+var tamperMerger = &pebble.Merger{Name: "parley.v1", Merge: func(k, value []byte) (pebble.ValueMerger, error) {
+	m := &tamperMerging{marks: k[2] == 'M'}
+	return m, m.MergeNewer(value)
+}}
+
+type tamperMerging struct {
+	marks bool
+	have  []uint64
+}
+
+func (m *tamperMerging) MergeNewer(value []byte) error {
+	for n := 0; n*8 < len(value); n++ {
+		if n == len(m.have) {
+			m.have = append(m.have, 0)
+		}
+		next := binary.BigEndian.Uint64(value[n*8:])
+		switch {
+		case !m.marks:
+			m.have[n] += next
+		case m.have[n] == 0 || next != 0 && next < m.have[n]:
+			m.have[n] = next
+		}
+	}
+	return nil
+}
+
+func (m *tamperMerging) MergeOlder(value []byte) error { return m.MergeNewer(value) }
+
+func (m *tamperMerging) Finish(bool) ([]byte, io.Closer, error) {
+	var b []byte
+	for _, n := range m.have {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	return b, nil, nil
+}
+
+// find gives the first row of a family that fits.
+func (x *tamper) find(family byte, fits func(k, v []byte) bool) (k, v []byte) {
+	x.t.Helper()
+	if k, v = x.seek(family, fits); k == nil {
+		x.t.Fatalf("no row of family %q fits", family)
+	}
+	return k, v
+}
+
+// seek is find for rows that need not be there.
+func (x *tamper) seek(family byte, fits func(k, v []byte) bool) (k, v []byte) {
+	x.t.Helper()
+	iter, err := x.db.NewIter(nil)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer func() { _ = iter.Close() }()
+	for ok := iter.First(); ok; ok = iter.Next() {
+		if iter.Key()[2] == family && (fits == nil || fits(iter.Key(), iter.Value())) {
+			return bytes.Clone(iter.Key()), bytes.Clone(iter.Value())
+		}
+	}
+	return nil, nil
+}
+
+// get is a row's value, nil if there is none.
+func (x *tamper) get(k []byte) []byte {
+	v, closer, err := x.db.Get(k)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = closer.Close() }()
+	return append([]byte{}, v...)
+}
+
+func (x *tamper) set(k, v []byte) {
+	if err := x.db.Set(k, v, pebble.Sync); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func (x *tamper) drop(k []byte) {
+	if err := x.db.Delete(k, pebble.Sync); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// alter changes the first row that fits.
+func (x *tamper) alter(family byte, fits func(k, v []byte) bool, change func(v []byte) []byte) {
+	k, v := x.find(family, fits)
+	x.set(k, change(v))
+}
+
+// move takes the first row that fits to another key.
+func (x *tamper) move(family byte, fits func(k, v []byte) bool, change func(k []byte) []byte) {
+	k, v := x.find(family, fits)
+	x.drop(k)
+	x.set(change(bytes.Clone(k)), v)
+}
+
+// lose drops the first row that fits.
+func (x *tamper) lose(family byte, fits func(k, v []byte) bool) {
+	k, _ := x.find(family, fits)
+	x.drop(k)
+}
+
+// slotted is a key of slot and family.
+func slotted(slot parley.Slot, family byte, parts ...[]byte) []byte {
+	k := append(binary.BigEndian.AppendUint16(nil, uint16(slot)), family)
+	return append(k, bytes.Join(parts, nil)...)
+}
+
+func streamPart(s parley.Stream) []byte { return append([]byte{byte(s.Kind)}, s.ID[:]...) }
+
+// Rows that fit.
+
+func ofKind(kind parley.StreamKind) func(k, v []byte) bool {
+	return func(k, _ []byte) bool { return k[3] == byte(kind) }
+}
+
+func ofTable(table parley.Table) func(k, v []byte) bool {
+	return func(k, _ []byte) bool { return k[3] == byte(table) }
+}
+
+// message fits feed entries of messages, status those of status changes.
+func message(_, v []byte) bool { return v[0] == byte(parley.MessageEntry) }
+func status(_, v []byte) bool  { return v[0] == byte(parley.StatusEntry) }
+
+// retell replaces the encoding of the first event that fits.
+func retell[S state, C any, E event](x *tamper, kind parley.StreamKind, r rules[S, C, E], fits func(E) bool, change func(E)) {
+	x.t.Helper()
+	decode := func(v []byte) E {
+		e, err := r.decode(parley.Fact{Tag: v[0], Data: v[9:]})
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		return e
+	}
+	k, v := x.find('E', func(k, v []byte) bool { return k[3] == byte(kind) && fits(decode(v)) })
+	e := decode(v)
+	change(e)
+	data, err := e.MarshalVT()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.set(k, append(v[:9:9], data...))
+}
+
+// rewrite replaces the first record that fits.
+func rewrite(x *tamper, fits func(k []byte, r *Record) bool, change func(*Record)) {
+	x.t.Helper()
+	decode := func(v []byte) *Record {
+		r := &Record{}
+		if err := r.UnmarshalVT(v[8:]); err != nil {
+			x.t.Fatal(err)
+		}
+		return r
+	}
+	k, v := x.find('B', func(k, v []byte) bool { return fits(k, decode(v)) })
+	r := decode(v)
+	change(r)
+	data, err := r.MarshalVT()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.set(k, append(v[:8:8], data...))
+}

@@ -1,0 +1,151 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/issuer"
+	"parley/persistence"
+)
+
+// auditOf examines a store: its bytes and what they mean.
+func auditOf(t testing.TB, s *persistence.Store) *parley.Audit {
+	t.Helper()
+	audit := &parley.Audit{}
+	archive := s.Archive()
+	defer func() {
+		if err := archive.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := archive.Audit(audit); err != nil {
+		t.Error(err)
+	}
+	if err := Audit(archive, audit); err != nil {
+		t.Error(err)
+	}
+	return audit
+}
+
+// audit examines what a test has left open. Rows of tables that only tests keep
+// are nobody's business.
+func (r *rig) audit() {
+	if r.node == nil {
+		return
+	}
+	for _, f := range auditOf(r.t, r.store).First(100) {
+		if f.Check != "tables" {
+			r.t.Error(f)
+		}
+	}
+}
+
+// town is a store that has everything in it that there is.
+type town struct {
+	*rig
+	hand   *hand
+	owner  parley.OrgID
+	agents []parley.AgentID
+	first  *Record // of a conversation of agents 0 and 1
+	talks  []*Record
+}
+
+// newTown runs a day's work.
+func newTown(t testing.TB, journals int) *town {
+	w := &town{hand: newHand(noon)}
+	began := time.Now()
+	w.rig = newRig(t, withJournals(journals), withClock(w.hand.now), func(r *rig) {
+		r.wheel = func() time.Time { return noon.Add(time.Since(began)) }
+	})
+	ctx := context.Background()
+	w.owner = w.org("acme").Org.OrgID()
+	for n := range 6 { // one by one: who lives where must not change from run to run
+		w.agents = append(w.agents, w.agent(w.owner, fmt.Sprintf("a%d", n)))
+	}
+	must(w.challenge("unsolved"))(t)
+	if _, err := w.solve(must(w.challenge("hard"))(t)); err != nil {
+		t.Fatal(err)
+	}
+	must(w.node.MintKey(ctx, issuer.Mint{Kid: "k1", Public: key(1, "p"), SealedSeed: []byte("seed"), Force: true}))(t)
+	must(w.node.AddCredential(ctx, w.owner, []byte("second")))(t)
+	for n := range 24 {
+		w.hand.advance(time.Minute)
+		from, to := w.agents[n%4], w.agents[(n+1+n/8)%4]
+		p := must(w.send(direct(w.owner, from, to, fmt.Sprint("hello ", n), fmt.Sprint("key", n))))(t)
+		w.talks = append(w.talks, p.Message)
+		if n%3 != 0 {
+			w.answer(p.Message, n)
+		}
+		if n%4 == 1 && n%3 != 0 {
+			for _, status := range []string{"paused", "open", "input_required", "completed"} {
+				must(w.node.ChangeStatus(ctx, ChangeStatus{Conversation: p.Message.Conversation(), By: []parley.AgentID{from}, Status: status}))(t)
+			}
+		}
+	}
+	w.first = w.talks[0]
+	must(w.node.ChangeAgent(ctx, w.agents[4], agent.RotateKeys{Signing: key(9, "new"), Encryption: key(8, "new")}))(t)
+	must(w.node.ChangeAgent(ctx, w.agents[4], agent.IssuePollToken{Hash: key(7, "new")}))(t)
+	must(w.node.ChangeAgent(ctx, w.agents[5], agent.Revoke{}))(t)
+	eventually(t, "the agent is counted out", func() bool { return must(w.node.OrgNow(ctx, w.owner))(t).GetActiveAgents() == 5 })
+	w.hand.advance(24 * time.Hour)
+	must(w.send(direct(w.owner, w.agents[0], w.agents[1], "next day", "key0")))(t)
+	return w
+}
+
+// answer has the recipient read and reply, and the sender page.
+func (w *town) answer(m *Record, n int) {
+	w.t.Helper()
+	var mine Message
+	eventually(w.t, "the message has arrived", func() bool {
+		var err error
+		mine, err = w.node.MessageFor(context.Background(), m.Recipient().Slot(), m.MessageID())
+		return err == nil && mine.Position != 0
+	})
+	a := answerTo(w.owner, m, fmt.Sprint("answer ", n), fmt.Sprint("key", n))
+	a.Reads, a.Position = true, mine.Position
+	reply := must(w.reply(a))(w.t).Message
+	if n%2 == 0 {
+		return
+	}
+	at := w.clock().UnixMilli()
+	for _, got := range w.inbox(reply.Recipient()) {
+		if got.Marks.Delivered == 0 {
+			mark := parley.Mark{Recipient: reply.Recipient(), Message: got.Record.MessageID(), Position: got.Position, Marks: parley.Marks{Delivered: at}}
+			if err := w.node.Mark(context.Background(), reply.Recipient(), []parley.Mark{mark}); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestAuditOfWork: whatever real actors do is in order, at rest and while they
+// are at it.
+func TestAuditOfWork(t *testing.T) {
+	for _, journals := range []int{1, 4} {
+		t.Run(fmt.Sprint(journals), func(t *testing.T) {
+			w := newTown(t, journals)
+			audit := auditOf(t, w.store)
+			if err := audit.Err(); err != nil {
+				t.Error(err)
+			}
+			w.restart()
+			if err := auditOf(t, w.store).Err(); err != nil {
+				t.Errorf("after a restart: %v", err)
+			}
+			idle := []string{"status-underway", "tray-words", "trays"}
+			if journals == 1 {
+				idle = append(idle, "record-copy", "marks", "marks-place", "lanes", "copies")
+			}
+			for _, c := range audit.Checks() {
+				if c.Checked == 0 && !slices.Contains(idle, c.Name) {
+					t.Errorf("%q was put to nothing", c.Name)
+				}
+			}
+		})
+	}
+}

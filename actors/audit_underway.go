@@ -1,0 +1,246 @@
+package actors
+
+import (
+	"bytes"
+	"fmt"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/org"
+)
+
+// underway is what words in lanes are about to bring about, by what it explains.
+type underway struct {
+	// announced messages, by recipient and message.
+	announced map[[32]byte]bool
+	// statuses that will be told, by participant and conversation, in order.
+	statuses map[[32]byte][]string
+	// marks on their way to a recipient's home, and to a conversation's.
+	marksNear, marksFar map[parley.MessageID]parley.Marks
+	// agents that will be made.
+	agents map[parley.AgentID]*bornAgent
+	// rows that will be there, by table and key.
+	rows map[string][]byte
+}
+
+// bornAgent is an agent whose beginning is underway.
+type bornAgent struct {
+	state *agent.State
+	facts []parley.Fact
+}
+
+func pair(a, b parley.AnyID) (k [32]byte) {
+	copy(k[:], a[:])
+	copy(k[16:], b[:])
+	return k
+}
+
+// readUnderway takes in every word in a lane. Each counts as the effect that it
+// will have: so a word that nothing accounts for is found as well.
+func (x *auditor) readUnderway() error {
+	x.underway = underway{
+		announced: map[[32]byte]bool{}, statuses: map[[32]byte][]string{}, rows: map[string][]byte{},
+		marksNear: map[parley.MessageID]parley.Marks{}, marksFar: map[parley.MessageID]parley.Marks{},
+		agents: map[parley.AgentID]*bornAgent{},
+	}
+	var born []parley.Bear
+	err := x.Underway(func(w parley.Word) error {
+		x.progress("words underway")
+		switch w := w.(type) {
+		case parley.Announce:
+			x.announce(w)
+		case parley.Mark:
+			to := x.underway.marksNear
+			if w.Recipient.Zero() {
+				to = x.underway.marksFar
+			}
+			to[w.Message] = earliestMarks(to[w.Message], w.Marks)
+		case parley.Tell:
+			return x.word(w.To, w.Data)
+		case parley.Put:
+			x.underway.rows[string(byte(w.Table))+string(w.Key)] = bytes.Clone(w.Value)
+		case parley.Enlist:
+			x.lists.Find(w.Agent.Slot(), 1, w.Agent[:], w.Conversation[:])
+		case parley.Bear:
+			born = append(born, w)
+		}
+		return nil
+	})
+	for _, w := range born {
+		if err == nil {
+			err = x.bear(w)
+		}
+	}
+	return err
+}
+
+func (x *auditor) announce(w parley.Announce) {
+	k := pair(parley.AnyID(w.To), w.Ref)
+	if w.Kind == parley.MessageEntry {
+		x.underway.announced[k] = true
+		x.feeds.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
+		return
+	}
+	x.underway.statuses[k] = append(x.underway.statuses[k], string(w.Note))
+}
+
+// bear takes in a stream that a word underway begins.
+func (x *auditor) bear(w parley.Bear) error {
+	told := x.teller(w.Stream)
+	for n, f := range w.Facts {
+		if err := told.play(uint64(n)+1, f); err != nil {
+			x.decode.Fault(streamName(w.Stream), "it is on its way and cannot be made: %v", err)
+			return nil
+		}
+	}
+	if t, ok := told.(*telling[*agent.State, agent.Command, agent.Event]); ok {
+		x.underway.agents[t.state.AgentID()] = &bornAgent{t.state, w.Facts}
+	}
+	return told.done(uint64(len(w.Facts)))
+}
+
+// word judges what waits in a tray, or is on its way to one.
+func (x *auditor) word(to parley.Stream, word []byte) error {
+	x.trays.Checked++
+	if to.Kind != parley.OrgStream || len(word) != 17 || word[0] != retired {
+		x.trays.Fault(streamName(to), "a word of %d bytes that it does not understand: it is thrown away unheard", len(word))
+		return nil
+	}
+	x.retired.Find(to.Slot(), 1, to.ID[:], word[1:])
+	return nil
+}
+
+func earliestMarks(a, b parley.Marks) parley.Marks {
+	first := func(a, b int64) int64 {
+		if a == 0 || b != 0 && b < a {
+			return b
+		}
+		return a
+	}
+	return parley.Marks{Delivered: first(a.Delivered, b.Delivered), Read: first(a.Read, b.Read)}
+}
+
+func streamName(s parley.Stream) string {
+	kinds := map[parley.StreamKind]string{
+		parley.RegistrationStream: "registration", parley.OrgStream: "organization", parley.AgentStream: "agent",
+		parley.ConversationStream: "conversation", parley.IssuerStream: "signing keys", parley.SlugStream: "slug",
+	}
+	if kind, ok := kinds[s.Kind]; ok {
+		return kind + " " + s.ID.String()
+	}
+	return fmt.Sprintf("stream %d/%s", s.Kind, s.ID)
+}
+
+// teller replays one stream and judges what it tells.
+type teller interface {
+	// play decodes an event, judges it and folds it.
+	play(seq uint64, f parley.Fact) error
+	// encode is the state so far, and of stored what it decodes to, encoded anew.
+	encode() ([]byte, error)
+	recode(stored []byte) ([]byte, error)
+	// current: others read the stored state without the events after it.
+	current() bool
+	// done judges the whole once all events have been played.
+	done(events uint64) error
+}
+
+// telling is a teller of an aggregate's events.
+type telling[S state, C any, E event] struct {
+	rules rules[S, C, E]
+	state S
+	blank func() S
+	// judge looks at an event before it is folded, end at the whole.
+	judge func(seq uint64, e E) error
+	end   func() error
+	lags  bool
+}
+
+func (t *telling[S, C, E]) play(seq uint64, f parley.Fact) (err error) {
+	e, err := t.rules.decode(f)
+	if err != nil {
+		return err
+	}
+	if err := t.judge(seq, e); err != nil {
+		return err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("it cannot follow what came before: %v", r)
+		}
+	}()
+	t.rules.evolve(t.state, e)
+	return nil
+}
+
+func (t *telling[S, C, E]) encode() ([]byte, error) { return t.state.MarshalVT() }
+func (t *telling[S, C, E]) current() bool           { return !t.lags }
+func (t *telling[S, C, E]) done(uint64) error       { return t.end() }
+
+func (t *telling[S, C, E]) recode(stored []byte) ([]byte, error) {
+	s := t.blank()
+	if err := s.UnmarshalVT(stored); err != nil {
+		return nil, err
+	}
+	return s.MarshalVT()
+}
+
+// claim is a teller of a slug's one event.
+type claim struct {
+	x      *auditor
+	stream parley.Stream
+}
+
+func (c claim) play(seq uint64, f parley.Fact) error {
+	if seq != 1 || f.Tag != 1 || len(f.Data) != 16 {
+		return fmt.Errorf("event %d of kind %d is no claim", seq, f.Tag)
+	}
+	c.x.claims.Find(c.stream.Slot(), 1, c.stream.ID[:], f.Data)
+	return nil
+}
+
+func (claim) encode() ([]byte, error)       { return nil, nil }
+func (claim) recode([]byte) ([]byte, error) { return nil, fmt.Errorf("a claim has no state") }
+func (claim) current() bool                 { return false }
+func (claim) done(uint64) error             { return nil }
+
+// unknown is a teller of a stream of which nothing is known.
+type unknown struct{ claim }
+
+func (unknown) play(uint64, parley.Fact) error {
+	return fmt.Errorf("no streams of this kind are known")
+}
+
+// orgTelling plays an organization.
+func (x *auditor) orgTelling(s parley.Stream) teller {
+	t := &telling[*org.State, org.Command, org.Event]{rules: orgRules, state: &org.State{}, blank: func() *org.State { return &org.State{} }}
+	self := parley.OrgID(s.ID)
+	t.judge = func(seq uint64, e org.Event) error {
+		switch e := e.(type) {
+		case *org.Registered:
+			x.begins(s, seq, e.GetId())
+			x.registeredOrg(self, e)
+		case *org.CredentialAdded:
+			x.clients.Owe(s.Slot(), 1, e.GetClientId(), self[:])
+		case *org.AgentAdded:
+			x.agents.Owe(s.Slot(), 1, self[:], e.GetAgentId())
+			x.roster.Owe(s.Slot(), 1, self[:], big(seq), e.GetAgentId())
+		case *org.AgentRetired:
+			x.retired.Find(s.Slot(), 1, self[:], e.GetAgentId())
+		}
+		return nil
+	}
+	t.end = func() error { return nil }
+	return t
+}
+
+func (x *auditor) registeredOrg(self parley.OrgID, e *org.Registered) {
+	slug := e.GetSlug()
+	x.orgSlot.Checked++
+	if parley.SlotOf(slug) != self.Slot() {
+		x.orgSlot.Fault("organization "+self.String(), "its slug %q is looked for in slot %d", slug, parley.SlotOf(slug))
+	}
+	x.slugs.Owe(self.Slot(), 1, self[:], []byte(slug))
+	claimed := slugStream(slug)
+	x.claims.Owe(claimed.Slot(), 1, claimed.ID[:], self[:])
+	x.clients.Owe(self.Slot(), 1, e.GetClientId(), self[:])
+}

@@ -1,0 +1,467 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/org"
+	"parley/actors/registration"
+)
+
+// client does one thing after another.
+type client struct {
+	*crashWorld
+	rng    *rand.Rand
+	number int
+}
+
+func (c *client) node() *Node { return c.r.node }
+
+// pick draws one of a set that grows; false while it is empty.
+func pick[T any](c *client, from *[]T) (one T, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(*from) == 0 {
+		return one, false
+	}
+	return (*from)[c.rng.IntN(len(*from))], true
+}
+
+// note adds to what was asked for.
+func note[T any](w *crashWorld, to *[]T, x T) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*to = append(*to, x)
+}
+
+// issue asks for a challenge.
+func (c *client) issue(slug string, difficulty int) (id parley.RegistrationID, ok bool) {
+	s, err := c.node().RequestChallenge(context.Background(), registration.Issue{
+		Email: slug + "@example.org", Slug: slug, OrgName: "v0", Challenge: "00", Difficulty: difficulty, ExpiresAt: c.clock().Add(time.Hour),
+	})
+	switch {
+	case !c.answered(err, registration.ErrSlugTaken):
+		return id, false
+	case err != nil:
+		c.tell(func(k *knowledge) { k.slug(slug, parley.OrgID{}) })
+		return id, false
+	}
+	id = s.RegistrationID()
+	note(c.crashWorld, &c.challenges, challenged{id, slug})
+	c.tell(func(k *knowledge) { k.challenge(id) })
+	return id, true
+}
+
+// solve offers a solution and notes what comes of it.
+func (c *client) solve(id parley.RegistrationID, slug string) {
+	made, err := c.node().Solve(context.Background(), Solution{ID: id, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
+	switch {
+	case !c.answered(err, registration.ErrSlugTaken, registration.ErrUsed, registration.ErrPowWrong):
+	case errors.Is(err, registration.ErrSlugTaken):
+		c.tell(func(k *knowledge) { k.slug(slug, parley.OrgID{}) })
+	case errors.Is(err, registration.ErrUsed):
+		c.tell(func(k *knowledge) { k.challenge(id).used = true })
+	case errors.Is(err, registration.ErrPowWrong):
+		c.tell(func(k *knowledge) { k.challenge(id).tries++ })
+	default:
+		owner := made.Org.OrgID()
+		note(c.crashWorld, &c.orgs, owner)
+		c.tell(func(k *knowledge) {
+			k.slug(slug, owner)
+			k.org(owner).clients[made.ClientID] = false
+			k.challenge(id).used, k.challenge(id).org = true, owner
+		})
+	}
+}
+
+// register asks for a slug twice, solves both at once, and then once more.
+func (c *client) register(slug string) {
+	note(c.crashWorld, &c.slugs, slug)
+	if hard, ok := c.issue(slug, 250); ok {
+		c.solve(hard, slug)
+		c.solve(hard, slug)
+	}
+	var solving sync.WaitGroup
+	var issued []parley.RegistrationID
+	for range 2 {
+		if id, ok := c.issue(slug, 0); ok {
+			issued = append(issued, id)
+			solving.Go(func() { c.solve(id, slug) })
+		}
+	}
+	solving.Wait()
+	for _, id := range issued {
+		c.solve(id, slug)
+	}
+}
+
+// administer makes, changes and revokes.
+func (c *client) administer() {
+	owner, ok := pick(c, &c.orgs)
+	switch draw := c.rng.IntN(12); {
+	case !ok || draw == 0:
+		c.register(fmt.Sprint("slug", c.next()))
+	case draw < 4:
+		c.create(owner, fmt.Sprint("name", c.rng.IntN(9)))
+	case draw < 9:
+		c.change()
+	case draw == 9:
+		c.credentials(owner)
+	case draw == 10:
+		c.rename(owner)
+	default:
+		c.lookAtOrg(owner)
+	}
+}
+
+// create makes an agent, unless its name is taken.
+func (c *client) create(owner parley.OrgID, name string) {
+	full := fullName{owner, name}
+	note(c.crashWorld, &c.names, full)
+	ask := agent.Create{OrgID: owner, Name: name, HumanOversight: true}
+	ask.SigningKey, ask.EncryptionKey, ask.PollTokenHash = full.key(1), full.key(2), full.key(3)
+	made, err := c.node().CreateAgent(context.Background(), NewAgent{Create: ask})
+	switch {
+	case !c.answered(err, org.ErrNameTaken):
+	case err != nil:
+		c.tell(func(k *knowledge) { k.name(full, parley.AgentID{}) })
+	default:
+		id := made.AgentID()
+		a := &crashAgent{id: id, owner: owner, name: name, versions: []string{fingerprint(made)}}
+		c.mu.Lock()
+		c.agents[id] = a
+		c.active = append(c.active, a)
+		c.mu.Unlock()
+		c.tell(func(k *knowledge) { k.name(full, id); k.agent(id, 0) })
+	}
+}
+
+// key is a raw key of an agent of that name, of a kind.
+func (n fullName) key(kind byte) []byte {
+	return key(kind, n.name+string(n.owner[8:]))
+}
+
+// change alters an agent. One client alone changes each.
+func (c *client) change() {
+	a, ok := pick(c, &c.active)
+	if !ok || a.lost || int(a.id[15])%2 != c.number%2 {
+		return
+	}
+	before, err := c.node().Agent(context.Background(), a.id)
+	if !c.answered(err, parley.ErrNotFound) || err != nil {
+		return // on its way to its home
+	}
+	want := cloned(before, &agent.State{})
+	var do []agent.Command
+	switch draw := c.rng.IntN(8); {
+	case draw == 0:
+		do = append(do, agent.Revoke{})
+		want.RevokedMs, want.PollTokenHash = 1, nil
+	case draw < 4:
+		want.Unlisted, want.IncomingPolicy = !want.Unlisted, []string{agent.AcceptAll, agent.GroupsOnly}[c.rng.IntN(2)]
+		do = append(do, agent.Change{Unlisted: &want.Unlisted, IncomingPolicy: &want.IncomingPolicy})
+		fallthrough // so that no two versions look alike
+	case draw < 6:
+		want.SigningKey = numbered(uint64(c.next()))
+		do = append(do, agent.RotateKeys{Signing: want.SigningKey})
+	default:
+		want.PollTokenHash = numbered(uint64(c.next()))
+		do = append(do, agent.IssuePollToken{Hash: want.PollTokenHash})
+	}
+	state := before
+	for _, command := range do {
+		if state = c.changeOne(a, state, want, command); state == nil {
+			return
+		}
+	}
+}
+
+// changeOne makes one change towards want, after noting what comes of it.
+func (c *client) changeOne(a *crashAgent, state, want *agent.State, command agent.Command) *agent.State {
+	next := cloned(state, &agent.State{})
+	switch command.(type) {
+	case agent.Change:
+		next.Unlisted, next.IncomingPolicy = want.Unlisted, want.IncomingPolicy
+	case agent.RotateKeys:
+		next.SigningKey = want.SigningKey
+	case agent.IssuePollToken:
+		next.PollTokenHash = want.PollTokenHash
+	case agent.Revoke:
+		next.RevokedMs, next.PollTokenHash = 1, nil
+	}
+	if !state.Revoked() {
+		c.mu.Lock()
+		a.versions = append(a.versions, fingerprint(next))
+		c.mu.Unlock()
+	}
+	now, err := c.node().ChangeAgent(context.Background(), a.id, command)
+	switch {
+	case !c.answered(err, agent.ErrRevoked, agent.ErrUnknown):
+		a.lost = true
+		return nil
+	case err != nil:
+		if errors.Is(err, agent.ErrRevoked) {
+			c.tell(func(k *knowledge) { k.revoked[a.id] = true })
+		}
+		return nil
+	}
+	c.sawAgent(now)
+	return now
+}
+
+// credentials adds one and takes one away.
+func (c *client) credentials(owner parley.OrgID) {
+	client, err := c.node().AddCredential(context.Background(), owner, []byte("hash"))
+	if !c.answered(err) {
+		return
+	}
+	c.tell(func(k *knowledge) { k.org(owner).clients[client] = false })
+	if c.rng.IntN(2) == 0 && c.answered(c.node().RevokeCredential(context.Background(), owner, client)) {
+		c.tell(func(k *knowledge) { k.org(owner).clients[client] = true })
+	}
+}
+
+// rename gives an organization's record a higher version. One client alone
+// renames each.
+func (c *client) rename(owner parley.OrgID) {
+	if int(owner[15])%2 != c.number%2 {
+		return
+	}
+	name := fmt.Sprint("v", c.next())
+	now, err := c.node().ChangeOrg(context.Background(), owner, org.Change{Name: &name})
+	if c.answered(err) {
+		c.sawOrg(now)
+	}
+}
+
+func (c *client) lookAtOrg(owner parley.OrgID) {
+	now, err := c.node().OrgNow(context.Background(), owner)
+	if c.answered(err) {
+		c.sawOrg(now)
+	}
+	c.answered(c.node().Agents(context.Background(), owner, func(a *agent.State) bool { c.sawAgent(a); return true }))
+	used, err := c.node().Used(context.Background(), owner)
+	if c.answered(err) {
+		c.tell(func(k *knowledge) { k.org(owner).used = max(k.org(owner).used, used) })
+	}
+}
+
+// sawOrg notes the record of an organization that was shown.
+func (c *client) sawOrg(now *org.State) {
+	id, version := now.OrgID(), 0
+	if !strings.HasPrefix(now.GetName(), "v") {
+		c.t.Errorf("an organization is called %q", now.GetName())
+	}
+	_, _ = fmt.Sscanf(now.GetName(), "v%d", &version)
+	clients := map[parley.ClientID]bool{}
+	for _, x := range now.GetCredentials() {
+		clients[x.Client()] = !x.Live()
+	}
+	c.tell(func(k *knowledge) {
+		o := k.org(id)
+		for client, gone := range clients {
+			o.clients[client] = o.clients[client] || gone
+		}
+		o.version = max(o.version, version)
+	})
+}
+
+// talk sends, answers, moves and repeats.
+func (c *client) talk() {
+	original, ok := pick(c, &c.pool)
+	switch draw := c.rng.IntN(12); {
+	case !ok || draw < 4:
+		c.send()
+	case draw < 7:
+		c.answer(original)
+	case draw < 10:
+		c.move(original)
+	default:
+		c.repeat()
+	}
+}
+
+// text is what a message says: the number of its attempt, and often much more.
+func (c *client) text(n int) string {
+	size := c.rng.IntN(2000)
+	if c.rng.IntN(40) == 0 {
+		size = 30 << 10 // more than half a memtable
+	}
+	filler := make([]byte, size)
+	for i := range filler {
+		filler[i] = byte('a' + c.rng.IntN(26))
+	}
+	return fmt.Sprintf("%d:%s", n, filler)
+}
+
+// dayLimit is the quota of an organization: half of them have one.
+func dayLimit(owner parley.OrgID) *int {
+	if owner[15]%2 == 0 {
+		return nil
+	}
+	limit := 9
+	return &limit
+}
+
+// outOfQuota notes that an organization was told that its quota is used up.
+func (c *client) outOfQuota(owner parley.OrgID, err error) {
+	refusal := (*parley.Refusal)(nil)
+	if errors.As(err, &refusal) {
+		used := refusal.Extra["used"].(int64)
+		c.tell(func(k *knowledge) { k.org(owner).used = max(k.org(owner).used, used) })
+	}
+}
+
+func (c *client) send() {
+	from, ok := pick(c, &c.active)
+	to, _ := pick(c, &c.active)
+	if !ok || from == to {
+		return
+	}
+	n := c.next()
+	s := direct(from.owner, from.id, to.id, c.text(n), "")
+	s.ToOrg, s.DayLimit = to.owner, dayLimit(from.owner)
+	if c.rng.IntN(2) == 0 {
+		s.Key = fmt.Sprint("k", n)
+		note(c.crashWorld, &c.attempts, attempt{attemptKey: attemptKey{from: s.From, key: s.Key}, send: s})
+	}
+	c.post(s)
+}
+
+// post sends as a door does: with what is known of the recipient.
+func (c *client) post(s DirectSend) {
+	ctx := context.Background()
+	to, err := c.node().Agent(ctx, s.To)
+	if !c.answered(err, parley.ErrNotFound) || err != nil {
+		return
+	}
+	s.ToRevoked, s.ToGroupsOnly = to.Revoked(), to.GetIncomingPolicy() == agent.GroupsOnly
+	p, err := c.node().Send(ctx, s)
+	switch {
+	case !c.answered(err, agent.ErrRecipientRevoked, agent.ErrIncomingPolicy, agent.ErrSenderRevoked, agent.ErrIdempotencyMismatch, ErrQuotaExceeded):
+	case errors.Is(err, ErrQuotaExceeded):
+		c.outOfQuota(s.FromOrg, err)
+	case errors.Is(err, agent.ErrRecipientRevoked), errors.Is(err, agent.ErrIncomingPolicy):
+		c.sawAgent(to)
+	case errors.Is(err, agent.ErrSenderRevoked):
+		c.tell(func(k *knowledge) { k.revoked[s.From] = true })
+	case err != nil:
+		c.tell(func(k *knowledge) { k.key(attemptKey{from: s.From, key: s.Key}, parley.MessageID{}) })
+	default:
+		c.posted(p, attemptKey{from: s.From, key: s.Key})
+	}
+}
+
+// posted notes a message that was answered.
+func (c *client) posted(p Posted, a attemptKey) {
+	if p.Repeated {
+		c.mu.Lock()
+		c.answers["repeated"]++
+		c.mu.Unlock()
+	} else {
+		note(c.crashWorld, &c.pool, p.Message)
+	}
+	c.saw(Message{Record: p.Message, Marks: p.Marks})
+	if a.key != "" {
+		id := p.Message.MessageID()
+		c.tell(func(k *knowledge) { k.key(a, id) })
+	}
+}
+
+// answer replies to a message, which shows that it was read.
+func (c *client) answer(original *Record) {
+	n := c.next()
+	r := answerTo(original.RecipientOrg(), original, c.text(n), "")
+	r.ToOrg, r.DayLimit = original.SenderOrg(), dayLimit(r.FromOrg)
+	if c.rng.IntN(2) == 0 {
+		r.Key = fmt.Sprint("k", n)
+		note(c.crashWorld, &c.attempts, attempt{attemptKey: attemptKey{r.From, r.Conversation, r.Key}, reply: r})
+	}
+	c.reply(r)
+}
+
+func (c *client) reply(r ReplyTo) {
+	ctx := context.Background()
+	mine, err := c.node().MessageFor(ctx, r.From.Slot(), r.Original)
+	if !c.answered(err) {
+		return
+	}
+	c.saw(mine)
+	to, err := c.node().Agent(ctx, r.To)
+	if !c.answered(err) {
+		return
+	}
+	r.ToRevoked, r.Reads, r.Position = to.Revoked(), mine.Position != 0, mine.Position
+	p, err := c.node().Reply(ctx, r)
+	closed := (*parley.Refusal)(nil)
+	switch {
+	case !c.answered(err, conversation.ErrClosed, conversation.ErrRecipientRevoked, conversation.ErrIdempotencyMismatch, ErrQuotaExceeded):
+	case errors.Is(err, ErrQuotaExceeded):
+		c.outOfQuota(r.FromOrg, err)
+	case errors.Is(err, conversation.ErrRecipientRevoked):
+		c.sawAgent(to)
+	case errors.Is(err, conversation.ErrClosed) && errors.As(err, &closed):
+		c.tell(func(k *knowledge) { k.status(r.Conversation, closed.Extra["current_status"].(string)) })
+	case err != nil:
+		c.tell(func(k *knowledge) { k.key(attemptKey{r.From, r.Conversation, r.Key}, parley.MessageID{}) })
+	default:
+		c.posted(p, attemptKey{r.From, r.Conversation, r.Key})
+		if r.Reads && !p.Repeated {
+			mine.Marks = parley.Marks{Delivered: p.Message.CreatedAt().UnixMilli() + 1, Read: p.Message.CreatedAt().UnixMilli() + 1}
+			c.saw(mine)
+		}
+	}
+}
+
+// move changes a conversation's status.
+func (c *client) move(m *Record) {
+	words := []string{"open", "paused", "input_required", "paused", "input_required", "completed", "failed", "canceled", "rejected"}
+	c.moveTo(m, words[c.rng.IntN(len(words))])
+}
+
+// moveTo gives a reason that none else does.
+func (c *client) moveTo(m *Record, word string) {
+	change := ChangeStatus{
+		Conversation: m.Conversation(), By: []parley.AgentID{m.Sender(), m.Recipient()},
+		Status: word, Reason: fmt.Sprint("r", c.next()),
+	}
+	s, err := c.node().ChangeStatus(context.Background(), change)
+	refusal := (*parley.Refusal)(nil)
+	switch {
+	case !c.answered(err, conversation.ErrInvalidTransition):
+	case errors.As(err, &refusal):
+		c.tell(func(k *knowledge) { k.status(change.Conversation, refusal.Extra["current_status"].(string)) })
+	default:
+		c.sawState(s)
+		c.tell(func(k *knowledge) { k.talk(change.Conversation).reasons[change.Reason] = true })
+	}
+}
+
+// repeat tries a key again, sealed anew, and now and then for something else.
+func (c *client) repeat() {
+	a, ok := pick(c, &c.attempts)
+	if !ok {
+		return
+	}
+	again := &a.send.Content
+	if !a.in.Zero() {
+		again = &a.reply.Content
+	}
+	again.Rendered = append(again.Rendered[:len(again.Rendered):len(again.Rendered)], "again"...)
+	if c.rng.IntN(4) == 0 {
+		again.Type = "svc.v1.task_request"
+	}
+	if a.in.Zero() {
+		c.post(a.send)
+	} else {
+		c.reply(a.reply)
+	}
+}

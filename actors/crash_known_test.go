@@ -1,0 +1,228 @@
+package actors
+
+import (
+	"fmt"
+	"slices"
+
+	"parley"
+	"parley/actors/conversation"
+)
+
+// assurance is something that an answer said and that no crash may take back.
+type assurance func(*knowledge)
+
+// knowledge is what clients have been told, folded from claims. A assurance only adds.
+type knowledge struct {
+	// slugs and names are taken by these; the zero id is somebody.
+	slugs      map[string]parley.OrgID
+	names      map[fullName]parley.AgentID
+	orgs       map[parley.OrgID]*knownOrg
+	challenges map[parley.RegistrationID]*knownChallenge
+	// agents have at least the version of that number, see crashAgent.
+	agents   map[parley.AgentID]int
+	revoked  map[parley.AgentID]bool
+	messages map[parley.MessageID]*knownMessage
+	talks    map[parley.ConversationID]*knownTalk
+	// feeds are shown from the first entry on, without a gap.
+	feeds map[parley.AgentID][]parley.FeedEntry
+	// counted are the messages that a poll has told of.
+	counted map[parley.AgentID]int
+	keys    map[attemptKey]parley.MessageID
+	faults  []string
+}
+
+type fullName struct {
+	owner parley.OrgID
+	name  string
+}
+
+type knownOrg struct {
+	version int // of its name
+	used    int64
+	// clients that were made; true: and revoked.
+	clients map[parley.ClientID]bool
+}
+
+type knownChallenge struct {
+	tries int
+	used  bool
+	org   parley.OrgID
+	// over: its time was over, and it may be forgotten.
+	over bool
+}
+
+type knownMessage struct {
+	record   *Record
+	position uint64
+	// marks as the recipient sees them, sent as the conversation does.
+	marks, sent parley.Marks
+}
+
+type knownTalk struct {
+	// rows are those shown from the first on.
+	rows     []parley.MessageID
+	messages int64
+	// words are statuses it had, reasons those given with answered moves.
+	words, reasons map[string]bool
+	// end is the terminal status it is known to have.
+	end string
+}
+
+func newKnowledge() *knowledge {
+	return &knowledge{
+		slugs: map[string]parley.OrgID{}, names: map[fullName]parley.AgentID{}, orgs: map[parley.OrgID]*knownOrg{},
+		challenges: map[parley.RegistrationID]*knownChallenge{}, agents: map[parley.AgentID]int{},
+		revoked:  map[parley.AgentID]bool{},
+		messages: map[parley.MessageID]*knownMessage{}, talks: map[parley.ConversationID]*knownTalk{},
+		feeds: map[parley.AgentID][]parley.FeedEntry{}, counted: map[parley.AgentID]int{}, keys: map[attemptKey]parley.MessageID{},
+	}
+}
+
+func (k *knowledge) fault(format string, args ...any) {
+	k.faults = append(k.faults, fmt.Sprintf(format, args...))
+}
+
+func (k *knowledge) org(id parley.OrgID) *knownOrg {
+	o := k.orgs[id]
+	if o == nil {
+		o = &knownOrg{clients: map[parley.ClientID]bool{}}
+		k.orgs[id] = o
+	}
+	return o
+}
+
+func (k *knowledge) challenge(id parley.RegistrationID) *knownChallenge {
+	c := k.challenges[id]
+	if c == nil {
+		c = &knownChallenge{}
+		k.challenges[id] = c
+	}
+	return c
+}
+
+func (k *knowledge) talk(id parley.ConversationID) *knownTalk {
+	x := k.talks[id]
+	if x == nil {
+		x = &knownTalk{words: map[string]bool{}, reasons: map[string]bool{}}
+		k.talks[id] = x
+	}
+	return x
+}
+
+// slug is taken, by id unless that is zero.
+func (k *knowledge) slug(slug string, id parley.OrgID) {
+	had := k.slugs[slug]
+	if !had.Zero() && !id.Zero() && had != id {
+		k.fault("the slug %s was given to two", slug)
+	}
+	if had.Zero() {
+		k.slugs[slug] = id
+	}
+}
+
+// name is taken, by id unless that is zero.
+func (k *knowledge) name(n fullName, id parley.AgentID) {
+	had := k.names[n]
+	if !had.Zero() && !id.Zero() && had != id {
+		k.fault("the name %s was given to two", n.name)
+	}
+	if had.Zero() {
+		k.names[n] = id
+	}
+}
+
+func (k *knowledge) agent(id parley.AgentID, version int) { k.agents[id] = max(k.agents[id], version) }
+
+// message was shown, with its place in its recipient's feed (0: not told) and marks.
+func (k *knowledge) message(m Message) {
+	id := m.Record.MessageID()
+	had := k.messages[id]
+	if had == nil {
+		had = &knownMessage{record: m.Record}
+		k.messages[id] = had
+		k.talk(m.Record.Conversation())
+	}
+	if string(had.record.GetContent()) != string(m.Record.GetContent()) {
+		k.fault("message %s was shown as %.20q and as %.20q", id, had.record.GetContent(), m.Record.GetContent())
+	}
+	if m.Position != 0 {
+		if had.position != 0 && had.position != m.Position {
+			k.fault("message %s was shown at %d and at %d", id, had.position, m.Position)
+		}
+		had.position = m.Position
+	}
+	had.marks = earliest(had.marks, m.Marks)
+}
+
+// sent: the marks of a message that was shown, as its conversation has them.
+func (k *knowledge) sent(m Message) {
+	had := k.messages[m.Record.MessageID()]
+	had.sent = earliest(had.sent, m.Marks)
+}
+
+func earliest(a, b parley.Marks) parley.Marks {
+	return parley.Marks{Delivered: earlier(a.Delivered, b.Delivered), Read: earlier(a.Read, b.Read)}
+}
+
+// earlier of two instants, of which zero is none.
+func earlier(a, b int64) int64 {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// key has made a message, or, if id is zero, some message.
+func (k *knowledge) key(a attemptKey, id parley.MessageID) {
+	had := k.keys[a]
+	if !had.Zero() && !id.Zero() && had != id {
+		k.fault("the key %v has made two messages", a)
+	}
+	if had.Zero() {
+		k.keys[a] = id
+	}
+}
+
+// state of a conversation was shown.
+func (k *knowledge) state(s *conversation.State) {
+	x := k.talk(s.ConversationID())
+	x.messages = max(x.messages, s.GetMessages())
+	k.status(s.ConversationID(), s.GetStatus().String())
+}
+
+// status of a conversation was shown, in an answer or a refusal.
+func (k *knowledge) status(id parley.ConversationID, word string) {
+	x := k.talk(id)
+	x.words[word] = true
+	if status, _ := conversation.ParseStatus(word); status.Terminal() {
+		if x.end != "" && x.end != word {
+			k.fault("conversation %s has ended as %s and as %s", id, x.end, word)
+		}
+		x.end = word
+	}
+}
+
+// transcript was shown from its first row on.
+func (k *knowledge) transcript(id parley.ConversationID, rows []parley.MessageID) {
+	x := k.talk(id)
+	shorter := min(len(x.rows), len(rows))
+	if !slices.Equal(x.rows[:shorter], rows[:shorter]) {
+		k.fault("the transcript of %s was shown as %v and as %v", id, x.rows, rows)
+	}
+	if len(rows) > len(x.rows) {
+		x.rows = rows
+	}
+}
+
+// entry of a feed was shown, after all before it.
+func (k *knowledge) entry(agent parley.AgentID, e parley.FeedEntry) {
+	feed := k.feeds[agent]
+	if len(feed) == 0 || feed[len(feed)-1].Position < e.Position {
+		k.feeds[agent] = append(feed, e)
+		return
+	}
+	at, found := slices.BinarySearchFunc(feed, e.Position, func(x parley.FeedEntry, p uint64) int { return int(x.Position) - int(p) })
+	if !found || feed[at].Ref != e.Ref || feed[at].Kind != e.Kind || string(feed[at].Note) != string(e.Note) {
+		k.fault("the feed of %s was shown with and without entry %d", agent, e.Position)
+	}
+}

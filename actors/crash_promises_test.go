@@ -1,0 +1,378 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/registration"
+)
+
+// keepsPromises demands what was answered, now that it has had time to arrive.
+func (x *crashSight) keepsPromises() {
+	ctx := context.Background()
+	for slug, owner := range x.k.slugs {
+		id, err := x.r.node.OrgBySlug(ctx, slug)
+		if err != nil || (!owner.Zero() && id != owner) {
+			x.fault("lost: the slug %s was of %s and is of %s (%v)", slug, owner, id, err)
+		}
+	}
+	for id, known := range x.k.orgs {
+		x.keepsOrg(id, known)
+	}
+	for id, version := range x.k.agents {
+		x.keepsAgent(id, version)
+	}
+	for id := range x.k.revoked {
+		if a, err := x.r.node.Agent(ctx, id); err != nil || !a.Revoked() {
+			x.fault("lost: agent %s was revoked (%v)", id, err)
+		}
+	}
+	for name, owner := range x.k.names {
+		id, err := x.r.node.AgentByName(ctx, name.owner, name.name)
+		if err != nil || (!owner.Zero() && id != owner) {
+			x.fault("lost: the name %s was of %s and is of %s (%v)", name.name, owner, id, err)
+		}
+	}
+	for id, known := range x.k.challenges {
+		s := x.challenge(id)
+		if known.over && !s.Exists() {
+			continue
+		}
+		if !s.Exists() || int(s.GetTries()) < known.tries || (known.used && s.SolvedOrgID().Zero()) || (!known.org.Zero() && s.SolvedOrgID() != known.org) {
+			x.fault("lost: challenge %s had %v and has %v", id, known, s)
+		}
+	}
+	for id, m := range x.k.messages {
+		x.keepsMessage(id, m)
+		marks := x.inbox[id].Marks
+		if later(m.marks, marks) || later(m.sent, marks) {
+			x.fault("lost: message %s had the marks %v and %v and has %v", id, m.marks, m.sent, marks)
+		}
+	}
+	for id, counted := range x.k.counted {
+		if n, err := x.r.node.CountSince(ctx, id, 0); err != nil || n < counted {
+			x.fault("lost: a poll told of %d messages to %s, there are %d (%v)", counted, id, n, err)
+		}
+	}
+}
+
+// later reports whether a mark is missing or not as early as it was.
+func later(was, is parley.Marks) bool {
+	return earliest(was, is) != is
+}
+
+func (x *crashSight) challenge(id parley.RegistrationID) *registration.State {
+	v := x.r.store.View()
+	defer v.Close()
+	s := &registration.State{}
+	_, _, err := registrationRules.load(v, registrationStream(id), s)
+	x.check(err, "challenge %s", id)
+	return s
+}
+
+func (x *crashSight) keepsOrg(id parley.OrgID, known *knownOrg) {
+	ctx, version := context.Background(), 0
+	o, err := x.r.node.Org(ctx, id)
+	if err != nil {
+		x.fault("lost: organization %s (%v)", id, err)
+		return
+	}
+	if _, err := fmt.Sscanf(o.GetName(), "v%d", &version); err != nil || version < known.version {
+		x.fault("lost: organization %s was version %d and is %s", id, known.version, o.GetName())
+	}
+	for client, revoked := range known.clients {
+		c := o.Credential(client)
+		owner, err := x.r.node.OrgByClient(ctx, client)
+		if c == nil || (revoked && c.Live()) || owner != id {
+			x.fault("lost: credential %s of %s (revoked %v): %v, found as of %s (%v)", client, id, revoked, c, owner, err)
+		}
+	}
+	if used, err := x.r.node.Used(ctx, id); err != nil || used < known.used {
+		x.fault("lost: %d slots were said to be used, it is %d (%v)", known.used, used, err)
+	}
+}
+
+// keepsAgent: an agent is in one of its versions, and not before one that was shown.
+func (x *crashSight) keepsAgent(id parley.AgentID, version int) {
+	s := x.agents[id]
+	a := x.w.agentOf(id)
+	if s == nil || a == nil {
+		x.fault("lost: agent %s", id)
+		return
+	}
+	x.w.mu.Lock()
+	have := a.version(s)
+	x.w.mu.Unlock()
+	if have < version {
+		x.fault("lost: agent %s was shown in version %d and is in version %d: %s", a.name, version, have, fingerprint(s))
+	}
+}
+
+// sagasAreOver: what takes several homes is done everywhere or nowhere.
+func (x *crashSight) sagasAreOver() {
+	ctx := context.Background()
+	x.w.mu.Lock()
+	challenges, names := slices.Clone(x.w.challenges), slices.Clone(x.w.names)
+	x.w.mu.Unlock()
+	for _, c := range challenges {
+		made := x.challenge(c.id).SolvedOrgID()
+		id, err := x.r.node.OrgBySlug(ctx, c.slug)
+		if made.Zero() {
+			continue
+		}
+		o, unknown := x.r.node.Org(ctx, made)
+		if err != nil || unknown != nil || id != made || o.GetSlug() != c.slug {
+			x.fault("half: challenge for %s is solved by %s, the slug is of %s (%v, %v)", c.slug, made, id, err, unknown)
+			continue
+		}
+		client := o.GetCredentials()[0].Client()
+		if owner, err := x.r.node.OrgByClient(ctx, client); owner != made {
+			x.fault("half: the credential of %s is of %s (%v)", made, owner, err)
+		}
+	}
+	for id := range x.orgs {
+		if o, err := x.r.node.Org(ctx, id); err != nil || o.OrgID() != id {
+			x.fault("half: organization %s has a slug and no record (%v)", id, err)
+		}
+	}
+	slices.SortFunc(names, func(a, b fullName) int { return strings.Compare(a.name+string(a.owner[:]), b.name+string(b.owner[:])) })
+	for _, n := range slices.Compact(names) {
+		x.creationIsOver(n)
+	}
+	for id := range x.orgs {
+		active := int64(0)
+		for _, a := range x.agents {
+			if a.Owner() == id && !a.Revoked() {
+				active++
+			}
+		}
+		counted := int64(0)
+		x.eventually("the organization counts its agents", func() bool {
+			o, err := x.r.node.OrgNow(ctx, id)
+			counted = o.GetActiveAgents()
+			return err == nil && counted == active
+		})
+		if counted != active {
+			x.fault("half: organization %s counts %d agents, %d are active", id, counted, active)
+		}
+	}
+}
+
+// creationIsOver: an agent that has its name is at its home, on the roster and
+// found by its keys and token; without the name there is nothing of it.
+func (x *crashSight) creationIsOver(n fullName) {
+	ctx := context.Background()
+	id, err := x.r.node.AgentByName(ctx, n.owner, n.name)
+	if err != nil && !errors.Is(err, parley.ErrNotFound) {
+		x.fault("name %s: %v", n.name, err)
+	}
+	byKey, _ := x.r.node.AgentByKid(ctx, parley.Thumbprint(parley.Ed25519, n.key(1)))
+	byOther, _ := x.r.node.AgentByKid(ctx, parley.Thumbprint(parley.X25519, n.key(2)))
+	if byKey != id || byOther != id {
+		x.fault("half: the name %s is of %s, its keys of %s and %s", n.name, id, byKey, byOther)
+	}
+	if id.Zero() {
+		return
+	}
+	a := x.agents[id]
+	if a == nil || a.GetName() != n.name || a.Owner() != n.owner {
+		x.fault("half: the name %s is of %s, which is %v", n.name, id, a)
+		return
+	}
+	if kid := parley.Thumbprint(parley.Ed25519, a.GetSigningKey()); kid != "" {
+		if byKey, err := x.r.node.AgentByKid(ctx, kid); byKey != id {
+			x.fault("half: the present key of %s is of %s (%v)", n.name, byKey, err)
+		}
+	}
+	if !a.Revoked() {
+		if byToken, err := x.r.node.AgentByPollToken(ctx, a.GetPollTokenHash()); byToken != id {
+			x.fault("half: the poll token of %s is of %s (%v)", n.name, byToken, err)
+		}
+	}
+}
+
+// agrees holds what is told in several places against each other.
+func (x *crashSight) agrees() {
+	sent, used := 0, map[parley.OrgID]int64{}
+	for id, talk := range x.talks {
+		for _, row := range talk.rows {
+			sent++
+			used[row.Record.SenderOrg()]++
+			in, ok := x.inbox[row.Record.MessageID()]
+			if !ok || string(in.Record.GetContent()) != string(row.Record.GetContent()) {
+				x.fault("half: message %s is in its transcript, in its inbox: %v", row.Record.MessageID(), ok)
+			} else if in.Marks != row.Marks {
+				x.fault("half: message %s has marks %v in its transcript and %v in its inbox", row.Record.MessageID(), row.Marks, in.Marks)
+			}
+		}
+		for _, p := range talk.state.GetParticipants() {
+			x.participates(id, talk, p.Agent())
+		}
+	}
+	if sent != len(x.inbox) {
+		x.fault("half: %d messages are in transcripts, %d in inboxes", sent, len(x.inbox))
+	}
+	for owner := range x.orgs {
+		if n, err := x.r.node.Used(context.Background(), owner); err != nil || n != used[owner] {
+			x.fault("half: %d slots are used, there are %d messages (%v)", n, used[owner], err)
+		}
+	}
+	for id := range x.agents {
+		x.feedAgrees(id)
+	}
+}
+
+// participates: a conversation is in each participant's list once, and each of
+// its moves in each participant's feed, in its order.
+func (x *crashSight) participates(id parley.ConversationID, talk *talkSight, p parley.AgentID) {
+	if x.agents[p] == nil {
+		return // of an organization whose answer is not known
+	}
+	listed := 0
+	for _, c := range x.lists[p] {
+		if c == id {
+			listed++
+		}
+	}
+	var told, moved []string
+	for _, e := range x.feeds[p] {
+		if e.Kind == parley.StatusEntry && e.Ref == parley.AnyID(id) {
+			told = append(told, string(e.Note))
+		}
+	}
+	for _, m := range talk.moves {
+		moved = append(moved, m.GetStatus().String())
+	}
+	if listed != 1 || !slices.Equal(told, moved) {
+		x.fault("half: conversation %s is listed %d times for %s, moved %v and told %v", id, listed, p, moved, told)
+	}
+}
+
+// feedAgrees: a feed has the messages of the inbox in its order, and what was
+// not carried begins where a stream would.
+func (x *crashSight) feedAgrees(id parley.AgentID) {
+	inbox := x.inboxes[id]
+	at := len(inbox)
+	unseen := x.r.node.Edge(id)
+	for _, e := range x.feeds[id] {
+		if e.Kind != parley.MessageEntry {
+			continue
+		}
+		if at--; at < 0 || inbox[at].Record.MessageID() != parley.MessageID(e.Ref) || inbox[at].Position != e.Position {
+			x.fault("half: entry %d of the feed of %s is not in its place in the inbox", e.Position, id)
+			return
+		}
+		if inbox[at].Marks.Delivered == 0 {
+			unseen = min(unseen, e.Position-1)
+		}
+	}
+	start, err := x.r.node.Resume(context.Background(), id, parley.MessageID{}, false)
+	if err != nil || start.After != unseen {
+		x.fault("half: a stream of %s begins after %d, the first not carried is after %d (%v)", id, start.After, unseen, err)
+	}
+}
+
+// audit has the audit look at all that is stored.
+func (x *crashSight) audit(when string) {
+	archive := x.r.store.Archive()
+	audit := &parley.Audit{}
+	err := archive.Audit(audit)
+	if err == nil {
+		err = Audit(archive, audit)
+	}
+	x.check(errors.Join(err, archive.Close()), "audit, %s", when)
+	for _, f := range audit.First(3) {
+		x.fault("audit, %s: %v", when, f)
+	}
+}
+
+// retries tries keys again, of which some were answered: each has one message.
+func (x *crashSight) retries(number int) {
+	x.w.mu.Lock()
+	attempts := slices.Clone(x.w.attempts)
+	x.w.mu.Unlock()
+	for n := range min(3, len(attempts)) {
+		x.retry(attempts[(number*3+n)%len(attempts)])
+	}
+}
+
+func (x *crashSight) retry(a attempt) {
+	ctx := context.Background()
+	again := func(kind string) (Posted, error) {
+		a.send.Type, a.reply.Type = kind, kind
+		if a.in.Zero() {
+			return x.r.node.Send(ctx, a.send)
+		}
+		return x.r.node.Reply(ctx, a.reply)
+	}
+	p, err := again("svc.v1.dm")
+	if errors.Is(err, agent.ErrIdempotencyMismatch) {
+		p, err = again("svc.v1.task_request")
+	}
+	id, known := x.k.keys[a.attemptKey]
+	switch {
+	case known && (err != nil || !p.Repeated || (!id.Zero() && p.Message.MessageID() != id)):
+		x.fault("lost: the key %v stood for %s, a retry came to %v %v", a.attemptKey, id, p, err)
+		return
+	case err != nil:
+		if !isRefusal(err) {
+			x.fault("a retry under %v: %v", a.attemptKey, err)
+		}
+		return
+	}
+	x.rest()
+	said, _, _ := strings.Cut(string(p.Message.GetContent()), ":")
+	page, _, err := x.r.node.Inbox(ctx, p.Message.Recipient(), 0, 100, "")
+	x.check(err, "inbox after a retry")
+	found := 0
+	for _, m := range page {
+		if text, _, _ := strings.Cut(string(m.Record.GetContent()), ":"); text == said {
+			found++
+		}
+	}
+	if found != 1 && len(page) < 100 {
+		x.fault("the key %v has made %d messages", a.attemptKey, found)
+	}
+}
+
+// goesOn: what is said now comes after all that was said before.
+func (x *crashSight) goesOn() {
+	ctx := context.Background()
+	var from, to *agent.State
+	for _, a := range x.agents {
+		switch {
+		case a.Revoked():
+		case from == nil:
+			from = a
+		case to == nil:
+			to = a
+		}
+	}
+	if to == nil {
+		return
+	}
+	s := direct(from.Owner(), from.AgentID(), to.AgentID(), "after", "")
+	s.ToOrg = to.Owner()
+	p, err := x.r.node.Send(ctx, s)
+	if !x.check(err, "sending after the crash") {
+		return
+	}
+	x.eventually("it arrives", func() bool {
+		page, _, err := x.r.node.Inbox(ctx, to.AgentID(), 0, 1, "")
+		return err == nil && len(page) == 1 && page[0].Record.MessageID() == p.Message.MessageID()
+	})
+	_, err = x.r.node.ChangeStatus(ctx, ChangeStatus{
+		Conversation: p.Message.Conversation(), By: []parley.AgentID{to.AgentID()}, Status: conversation.Canceled.String(),
+	})
+	x.check(err, "moving after the crash")
+	r := answerTo(to.Owner(), p.Message, "too late", "")
+	if _, err := x.r.node.Reply(ctx, r); !errors.Is(err, conversation.ErrClosed) {
+		x.fault("a reply into what has ended: %v", err)
+	}
+}

@@ -1,0 +1,148 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"parley"
+	"parley/actors/conversation"
+)
+
+// readOn shows pages of all kinds, and marks what some show, until the writers
+// are done.
+func (c *client) readOn(done chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Duration(c.rng.IntN(400)) * time.Microsecond):
+			c.read()
+		}
+	}
+}
+
+func (c *client) read() {
+	ctx := context.Background()
+	a, ok := pick(c, &c.active)
+	if !ok {
+		return
+	}
+	switch c.rng.IntN(5) {
+	case 0, 1:
+		c.page(a, c.rng.IntN(3) == 0)
+	case 2:
+		list, _, err := c.node().Conversations(ctx, a.id, 0, 100)
+		if c.answered(err) {
+			for _, s := range list {
+				c.sawState(s)
+			}
+		}
+	case 3:
+		if m, ok := pick(c, &c.pool); ok {
+			c.transcript(m.Conversation())
+		}
+	default:
+		c.lookAt(a)
+	}
+}
+
+// page shows two pages of an inbox, and marks some of what they show if it is to.
+func (c *client) page(a *crashAgent, mark bool) {
+	ctx := context.Background()
+	before := uint64(0)
+	for range 2 {
+		page, next, err := c.node().Inbox(ctx, a.id, before, 8, "")
+		if !c.answered(err) {
+			return
+		}
+		c.saw(page...)
+		var marks []parley.Mark
+		at := c.clock().UnixMilli()
+		for i := range page {
+			if i > 0 && c.rng.IntN(2) == 0 {
+				continue
+			}
+			page[i].Marks = parley.Marks{Delivered: at}
+			if c.rng.IntN(2) == 0 {
+				page[i].Marks.Read = at
+			}
+			marks = append(marks, parley.Mark{Recipient: a.id, Message: page[i].Record.MessageID(), Position: page[i].Position, Marks: page[i].Marks})
+		}
+		if mark && c.answered(c.node().Mark(ctx, a.id, marks)) {
+			c.saw(page...)
+		}
+		if before = next; next == 0 {
+			return
+		}
+	}
+}
+
+// shownState is a conversation as it was shown once.
+type shownState struct {
+	id       parley.ConversationID
+	messages int64
+	status   conversation.Status
+}
+
+func (w *crashWorld) sawState(s *conversation.State) {
+	w.tellOnce(shownState{s.ConversationID(), s.GetMessages(), s.GetStatus()}, func(k *knowledge) { k.state(s) })
+}
+
+// shownRows is a transcript as it was shown once.
+type shownRows struct {
+	id   parley.ConversationID
+	rows int
+}
+
+// transcript shows a conversation from its first row on.
+func (c *client) transcript(id parley.ConversationID) {
+	rows, _, err := c.node().Transcript(context.Background(), id, 0, 200, false)
+	if !c.answered(err) {
+		return
+	}
+	var ids []parley.MessageID
+	for _, m := range rows {
+		ids = append(ids, m.Record.MessageID())
+		c.saw(Message{Record: m.Record}) // its marks are those that the conversation knows of
+		c.tellOnce(shownOnce{m.Record.MessageID(), 0, m.Marks, true}, func(k *knowledge) { k.sent(m) })
+	}
+	c.tellOnce(shownRows{id, len(ids)}, func(k *knowledge) { k.transcript(id, ids) })
+}
+
+// shownCount is what a poll has told once.
+type shownCount struct {
+	id      parley.AgentID
+	counted int
+}
+
+// lookAt asks for everything that an agent is known by.
+func (c *client) lookAt(a *crashAgent) {
+	ctx := context.Background()
+	now, err := c.node().Agent(ctx, a.id)
+	if !c.answered(err, parley.ErrNotFound) || err != nil {
+		return // on its way to its home
+	}
+	c.sawAgent(now)
+	full := fullName{a.owner, a.name}
+	if id, err := c.node().AgentByName(ctx, a.owner, a.name); c.answered(err) {
+		c.tellOnce(full, func(k *knowledge) { k.name(full, id) })
+	}
+	id, err := c.node().AgentByPollToken(ctx, now.GetPollTokenHash())
+	if c.answered(err, parley.ErrNotFound) && err == nil && id != a.id {
+		c.t.Errorf("the poll token of %s is that of %s", a.id, id)
+	}
+	if counted, err := c.node().CountSince(ctx, a.id, 0); c.answered(err) {
+		c.tellOnce(shownCount{a.id, counted}, func(k *knowledge) { k.counted[a.id] = max(k.counted[a.id], counted) })
+	}
+	start, err := c.node().Resume(ctx, a.id, parley.MessageID{}, false)
+	if !c.answered(err) || start.Last.Zero() {
+		return
+	}
+	last, err := c.node().MessageFor(ctx, a.id.Slot(), start.Last)
+	if errors.Is(err, parley.ErrNotFound) {
+		c.t.Errorf("a stream of %s begins after %s, which is not there", a.id, start.Last)
+	} else if c.answered(err) {
+		c.saw(last)
+	}
+}

@@ -1,0 +1,303 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/persistence"
+)
+
+// crashDir lies two levels below what exists, as a data directory may.
+const crashDir = "data/journal"
+
+// crashWorld is clients at work on real actors, and all that they were told.
+type crashWorld struct {
+	t        testing.TB
+	journals int
+	clock    parley.Clock
+	entropy  parley.Entropy
+	system   *actor.ActorSystem
+	// patience is how long what follows by itself is waited for.
+	patience time.Duration
+	r        *rig // of the present life
+
+	mu     sync.Mutex
+	claims []assurance
+	// heard are the claims that need not be noted again.
+	heard map[any]bool
+	// answers counts answers by the code of the refusal; "" is none.
+	answers map[string]int
+	// What was asked for, answered or not: noted before it is asked.
+	slugs      []string
+	challenges []challenged
+	names      []fullName
+	attempts   []attempt
+	// What was answered.
+	orgs   []parley.OrgID
+	agents map[parley.AgentID]*crashAgent
+	active []*crashAgent
+	pool   []*Record
+	serial int
+}
+
+// crashAgent is an agent that was answered. versions are the fingerprints of
+// its states: each is noted before the change to it is asked for.
+type crashAgent struct {
+	id       parley.AgentID
+	owner    parley.OrgID
+	name     string
+	versions []string
+	// lost says that the outcome of a change is unknown: no more are made.
+	lost bool
+}
+
+type challenged struct {
+	id   parley.RegistrationID
+	slug string
+}
+
+// attemptKey is an idempotency key in its scope: who speaks, and where if that
+// is not a new conversation.
+type attemptKey struct {
+	from parley.AgentID
+	in   parley.ConversationID
+	key  string
+}
+
+// attempt is a send or a reply under a key.
+type attempt struct {
+	attemptKey
+	send  DirectSend
+	reply ReplyTo
+}
+
+func newCrashWorld(t testing.TB, journals int) *crashWorld {
+	began := time.Now()
+	return &crashWorld{
+		t: t, journals: journals, entropy: parley.CountingEntropy(), agents: map[parley.AgentID]*crashAgent{}, heard: map[any]bool{}, answers: map[string]int{},
+		patience: 10 * time.Second,
+		clock:    func() time.Time { return noon.Add(time.Since(began)) },
+		system:   actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) })),
+	}
+}
+
+// tell notes what an answer said.
+func (w *crashWorld) tell(c ...assurance) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.claims = append(w.claims, c...)
+}
+
+// tellOnce notes what an answer said, unless what said the same.
+func (w *crashWorld) tellOnce(what any, c assurance) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.heard[what] {
+		w.heard[what] = true
+		w.claims = append(w.claims, c)
+	}
+}
+
+// told is how many claims there are.
+func (w *crashWorld) told() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.claims)
+}
+
+// knownAt folds the first n claims.
+func (w *crashWorld) knownAt(n int) *knowledge {
+	w.mu.Lock()
+	claims := w.claims[:n:n]
+	w.mu.Unlock()
+	k := newKnowledge()
+	for _, c := range claims {
+		c(k)
+	}
+	return k
+}
+
+// small keeps things so that little work makes flushes, compactions and new
+// logs, and opening costs little.
+func small(o *persistence.Options) {
+	o.CacheBytes, o.MemTableBytes = 1<<20, 48<<10
+}
+
+// rigOn is a rig of this world that is not open yet.
+func (w *crashWorld) rigOn() *rig {
+	return &rig{t: w.t, journals: w.journals, clock: w.clock, wheel: w.clock, entropy: w.entropy, keep: small, system: w.system}
+}
+
+func (w *crashWorld) agentOf(id parley.AgentID) *crashAgent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.agents[id]
+}
+
+// next numbers what must differ.
+func (w *crashWorld) next() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.serial++
+	return w.serial
+}
+
+// answered reports whether err is an answer: none, or one of the refusals that
+// may be. No answer is one too that says that nothing is known.
+func (w *crashWorld) answered(err error, refusals ...error) bool {
+	w.t.Helper()
+	refusal := (*parley.Refusal)(nil)
+	code := ""
+	if errors.As(err, &refusal) {
+		code = refusal.Code
+	}
+	w.mu.Lock()
+	w.answers[code]++
+	w.mu.Unlock()
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, parley.ErrOverloaded), errors.Is(err, parley.ErrOutcomeUnknown):
+		return false
+	}
+	for _, r := range refusals {
+		if errors.Is(err, r) {
+			return true
+		}
+	}
+	w.t.Errorf("an answer that nothing explains: %v", err)
+	return false
+}
+
+// fingerprint tells one version of an agent from another.
+func fingerprint(s *agent.State) string {
+	return fmt.Sprintf("%x %x %v %v %v %v", s.GetSigningKey(), s.GetPollTokenHash(), s.GetHumanOversight(), s.GetUnlisted(), s.GetIncomingPolicy(), s.Revoked())
+}
+
+// version is the number of the state that was shown of an agent.
+func (a *crashAgent) version(s *agent.State) int { return slices.Index(a.versions, fingerprint(s)) }
+
+// sawAgent notes a state that was shown.
+func (w *crashWorld) sawAgent(s *agent.State) {
+	id := s.AgentID()
+	a := w.agentOf(id)
+	if a == nil {
+		return // its making is not answered yet
+	}
+	w.mu.Lock()
+	version := a.version(s)
+	w.mu.Unlock()
+	if version < 0 {
+		w.t.Errorf("agent %s is shown as nobody made it: %s", a.name, fingerprint(s))
+		return
+	}
+	w.tellOnce(shownAgent{id, version}, func(k *knowledge) { k.agent(id, version) })
+}
+
+// shown is a message as it was shown once.
+type shownOnce struct {
+	id       parley.MessageID
+	position uint64
+	marks    parley.Marks
+	sent     bool
+}
+
+// saw notes messages that were shown.
+func (w *crashWorld) saw(shown ...Message) {
+	for _, m := range shown {
+		w.tellOnce(shownOnce{m.Record.MessageID(), m.Position, m.Marks, false}, func(k *knowledge) { k.message(m) })
+	}
+}
+
+// shownAgent is a version of an agent that was shown.
+type shownAgent struct {
+	id      parley.AgentID
+	version int
+}
+
+// work has writers do so many rounds, all at once, while others read on.
+func (w *crashWorld) work(rounds int, seed uint64) {
+	var writing, reading sync.WaitGroup
+	done := make(chan struct{})
+	started := slices.Clone(w.active)
+	for i, do := range []func(*client){
+		(*client).administer, (*client).administer, (*client).talk, (*client).talk, (*client).talk, nil, nil, nil,
+	} {
+		c := &client{crashWorld: w, rng: rand.New(rand.NewPCG(seed, uint64(i))), number: i}
+		if i >= 5 {
+			reading.Go(func() { c.readOn(done) })
+			continue
+		}
+		writing.Go(func() {
+			for range rounds {
+				do(c)
+			}
+		})
+	}
+	for i, a := range started {
+		if i%2 == 0 {
+			reading.Go(func() { w.follow(a.id, done) })
+		}
+	}
+	writing.Wait()
+	close(done)
+	reading.Wait()
+}
+
+// follow claims all of an agent's feed, as a stream shows it, and marks what
+// it has shown.
+func (w *crashWorld) follow(id parley.AgentID, done chan struct{}) {
+	news := make(chan struct{}, 1)
+	sub := w.r.node.Follow(id, 0, func() {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	})
+	defer sub.Close()
+	for {
+		entries, err := sub.Next(3)
+		if err != nil {
+			w.t.Error(err)
+		}
+		if len(entries) > 0 {
+			w.tell(func(k *knowledge) {
+				for _, e := range entries {
+					k.entry(id, e)
+				}
+			})
+			w.stream(id, entries)
+			continue
+		}
+		select {
+		case <-news:
+		case <-done:
+			return
+		}
+	}
+}
+
+// stream shows the messages of entries and has them marked.
+func (w *crashWorld) stream(id parley.AgentID, entries []parley.FeedEntry) {
+	err := w.r.node.Entries(context.Background(), id, entries, func(e parley.FeedEntry, m Message) error {
+		if e.Kind == parley.MessageEntry {
+			w.saw(m)
+			w.r.node.MarkSoon(parley.Mark{
+				Recipient: id, Message: m.Record.MessageID(), Position: e.Position, Marks: parley.Marks{Delivered: w.clock().UnixMilli()},
+			})
+		}
+		return nil
+	})
+	w.answered(err)
+}

@@ -1,0 +1,160 @@
+package actors
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/issuer"
+	"parley/actors/org"
+	"parley/actors/registration"
+)
+
+// encoding is what the generated code and the protobuf library both do.
+type encoding interface {
+	proto.Message
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+}
+
+// rereads holds the generated decoder against the protobuf library and what it
+// read against what it writes; false where the bytes are refused. The generated
+// one is stricter with fields of the wrong type, and takes texts that are not
+// UTF-8.
+func rereads(t *testing.T, b []byte, into, again, library encoding) bool {
+	t.Helper()
+	err := into.UnmarshalVT(b)
+	if other := proto.Unmarshal(b, library); err == nil && other == nil && !proto.Equal(into, library) {
+		t.Fatalf("%x is read as %v and by the library as %v", b, into, library)
+	}
+	if err != nil {
+		return false
+	}
+	written, err := into.MarshalVT()
+	if err != nil || len(written) != proto.Size(into) {
+		t.Fatalf("%v is written in %d bytes, %v", into, len(written), err)
+	}
+	if err := again.UnmarshalVT(written); err != nil || !proto.Equal(into, again) {
+		t.Fatalf("%x is read as %v, and once written as %v, %v", b, into, again, err)
+	}
+	return true
+}
+
+// law is an aggregate's rules with its types forgotten.
+type law struct {
+	name   string
+	events byte // tags run from 1 to here
+	event  func(t *testing.T, tag byte, b []byte)
+	state  func(t *testing.T, b []byte)
+}
+
+func lawOf[S state, C any, E event](name string, events byte, r rules[S, C, E], zero func() S) law {
+	blank := func(tag byte) (E, encoding) {
+		e, _ := r.blank(tag)
+		return e, any(e).(encoding)
+	}
+	return law{
+		name: name, events: events,
+		event: func(t *testing.T, tag byte, b []byte) {
+			e, err := r.decode(parley.Fact{Tag: tag, Data: b})
+			if known := 1 <= tag && tag <= events; !known {
+				if err == nil {
+					t.Fatalf("%s: an event of kind %d is read as %v", name, tag, e)
+				}
+				return
+			}
+			_, first := blank(tag)
+			_, second := blank(tag)
+			_, third := blank(tag)
+			if sound := rereads(t, b, first, second, third); sound != (err == nil) {
+				t.Fatalf("%s: event %d %x: %v", name, tag, b, err)
+			} else if !sound {
+				return
+			}
+			// An event is a fact: whatever it says, folding it cannot fail, and
+			// what comes of it can be kept and read again.
+			s := zero()
+			r.evolve(s, e)
+			r.evolve(s, e)
+			facts, err := r.encode([]E{e})
+			if err != nil || facts[0].Tag != tag {
+				t.Fatalf("%s: %v becomes %v, %v", name, e, facts, err)
+			}
+			stored, err := s.MarshalVT()
+			if err != nil || !rereads(t, stored, any(zero()).(encoding), any(zero()).(encoding), any(zero()).(encoding)) {
+				t.Fatalf("%s: the state after %v does not survive its snapshot: %x, %v", name, e, stored, err)
+			}
+		},
+		state: func(t *testing.T, b []byte) {
+			rereads(t, b, any(zero()).(encoding), any(zero()).(encoding), any(zero()).(encoding))
+		},
+	}
+}
+
+var laws = []law{
+	lawOf("registration", 3, registrationRules, func() *registration.State { return &registration.State{} }),
+	lawOf("org", 6, orgRules, func() *org.State { return &org.State{} }),
+	lawOf("agent", 6, agentRules, func() *agent.State { return &agent.State{} }),
+	lawOf("conversation", 3, conversationRules, func() *conversation.State { return &conversation.State{} }),
+	lawOf("issuer", 1, issuerRules, func() *issuer.State { return &issuer.State{} }),
+}
+
+// nasty encodings: empty, unknown fields, fields of the wrong type, lengths
+// beyond the end, endless numbers, groups, field zero.
+var nasty = []string{
+	"", "\x00", "\x08", "\x08\x01", "\x0a\x10iiiiiiiiiiiiiiii", "\x0a\x10short", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "\x0a\xff\xff\xff\xff\x0f",
+	"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x0b\x0c", "\x0b", "\x0c", "\x0d\x01\x02\x03\x04", "\x09\x01\x02\x03\x04\x05\x06\x07\x08",
+	"\xfa\xff\xff\xff\x0f\x00", "\x12\x02\xff\xfe", "\x1a\x04\x0a\x02\x08\x01", "\x1a\x03\x0a\x01", "\x20\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+}
+
+// FuzzEvent: whatever lies in a journal under a stream's kind and an event's
+// tag is read as the protobuf library reads it, or refused with an error.
+func FuzzEvent(f *testing.F) {
+	for kind, l := range laws {
+		for tag := range l.events + 2 {
+			for _, b := range nasty {
+				f.Add(byte(kind), tag, []byte(b))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind, tag byte, b []byte) { laws[int(kind)%len(laws)].event(t, tag, b) })
+}
+
+// FuzzState is FuzzEvent for stored states.
+func FuzzState(f *testing.F) {
+	for kind := range laws {
+		for _, b := range nasty {
+			f.Add(byte(kind), []byte(b))
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind byte, b []byte) { laws[int(kind)%len(laws)].state(t, b) })
+}
+
+// FuzzRecord is FuzzEvent for stored messages, whose ids are of the right
+// length or none.
+func FuzzRecord(f *testing.F) {
+	whole := &Record{
+		Id: make([]byte, 16), ConversationId: make([]byte, 16), From: make([]byte, 16), To: make([]byte, 16), FromOrg: make([]byte, 16), ToOrg: make([]byte, 16),
+		Type: "a.b.c", InReplyTo: make([]byte, 16), Content: []byte(`"type":"a.b.c"`), SelfPayload: "QQ",
+	}
+	b, err := whole.MarshalVT()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range append([]string{string(b), string(b[:len(b)-1]), string(b) + "\x0a\x00"}, nasty...) {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := &Record{}
+		if !rereads(t, b, r, &Record{}, &Record{}) {
+			return
+		}
+		if len(r.Id) != 16 && !r.MessageID().Zero() || len(r.To) != 16 && !r.Recipient().Zero() || len(r.FromOrg) != 16 && !r.SenderOrg().Zero() {
+			t.Fatalf("%x: ids %s %s %s", b, r.MessageID(), r.Recipient(), r.SenderOrg())
+		}
+		_ = r.CreatedAt()
+	})
+}

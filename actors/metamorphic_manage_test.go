@@ -1,0 +1,209 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/issuer"
+	"parley/actors/org"
+	"parley/actors/registration"
+)
+
+// register asks for challenges and solves them, more or less.
+func (p *player) register(ctx context.Context) {
+	if len(p.challenges) == 0 || !p.likely(3) {
+		slug := fmt.Sprint("b", p.random.IntN(3))
+		issued, err := p.node.RequestChallenge(ctx, registration.Issue{
+			Email: slug + "@example.org", Slug: slug, OrgName: slug, Challenge: "00", Difficulty: 1, ExpiresAt: p.clock().Add(12 * time.Hour),
+		})
+		if err == nil {
+			p.challenges = append(p.challenges, issued.RegistrationID())
+		}
+		p.say(err, "challenge %s until %d", issued.RegistrationID(), issued.GetExpiresMs())
+		return
+	}
+	made, err := p.node.Solve(ctx, Solution{
+		ID: one(p, p.challenges[max(0, len(p.challenges)-3):]), Nonce: fmt.Sprint(p.random.IntN(30)), Tier: 1, SecretHash: []byte("hash"),
+	})
+	if err == nil {
+		p.orgs = append(p.orgs, made.Org.OrgID())
+		p.clients[made.Org.OrgID()] = []parley.ClientID{made.ClientID}
+	}
+	p.say(err, "%s is registered as %s with %s", made.Org.GetSlug(), made.Org.OrgID(), made.ClientID)
+}
+
+// manage creates, changes and revokes.
+func (p *player) manage(ctx context.Context, n int) {
+	owner, id := one(p, p.orgs), one(p, p.ids)
+	switch p.random.IntN(9) {
+	case 0, 1:
+		a, err := p.create(owner, fmt.Sprint("agent", p.random.IntN(6)))
+		if err == nil {
+			p.joined(owner, a.AgentID())
+		}
+		p.say(err, "%s now has %s %s", owner, a.AgentID(), a.GetName())
+	case 2:
+		p.credential(ctx, owner, n)
+	case 3:
+		if len(p.ids) > 4 && !p.likely(3) {
+			p.changeAgent(ctx, id, agent.Revoke{})
+			break
+		}
+		p.changeOrg(ctx, owner)
+	case 4:
+		raw := key(byte(n), "rotated")
+		p.kids = append(p.kids, parley.Thumbprint(parley.Ed25519, raw))
+		p.changeAgent(ctx, id, agent.RotateKeys{Signing: raw})
+	case 5:
+		token := key(byte(n), "token")
+		p.tokens = append(p.tokens, token)
+		p.changeAgent(ctx, id, one(p, []agent.Command{agent.IssuePollToken{Hash: token}, agent.IssuePollToken{Hash: token}, agent.RevokePollToken{}}))
+	case 6:
+		p.mint(ctx)
+	default:
+		in, out := one(p, []string{agent.AcceptAll, agent.AcceptAll, agent.GroupsOnly}), one(p, []string{agent.SendAll, agent.SendAll, agent.GroupsOnly})
+		c := agent.Change{IncomingPolicy: &in, OutgoingPolicy: &out}
+		if name := "other"; !p.likely(3) {
+			c.Name = &name
+		}
+		p.changeAgent(ctx, id, c)
+	}
+	p.settle() // the effect may follow the answer after a while
+	o := must(p.node.OrgNow(ctx, owner))(p.t)
+	first, err := p.node.FirstActive(ctx, owner)
+	p.say(err, "  %d active, the first is %s; %s", o.GetActiveAgents(), first.AgentID(), credentials(o))
+}
+
+func (p *player) changeAgent(ctx context.Context, id parley.AgentID, c agent.Command) {
+	a, err := p.node.ChangeAgent(ctx, id, c)
+	at, revoked := a.RevokedAt()
+	p.say(err, "%T changed %s: %s, %s, %d keys rotated, poll token %x, revoked %v %d", c, id, a.GetIncomingPolicy(), a.GetOutgoingPolicy(),
+		len(a.GetFormerKeys()), a.GetPollTokenHash(), revoked, at.UnixMilli())
+}
+
+func (p *player) changeOrg(ctx context.Context, owner parley.OrgID) {
+	name, slug := fmt.Sprint("name", p.random.IntN(3)), one(p, []string{"acme", "metered", "b0"})
+	c := org.Change{Name: &name, CountryCode: org.Clearable{Set: true, Value: "ch", Null: !p.likely(3)}}
+	if !p.likely(3) {
+		c.Slug = &slug
+	}
+	o, err := p.node.ChangeOrg(ctx, owner, c)
+	p.say(err, "changed %s: %s %s %s", owner, o.GetName(), o.GetSlug(), o.GetCountryCode())
+}
+
+func (p *player) credential(ctx context.Context, owner parley.OrgID, n int) {
+	if has := p.clients[owner]; len(has) > 0 && p.likely(2) {
+		client := one(p, has)
+		p.say(p.node.RevokeCredential(ctx, owner, client), "%s is gone", client)
+		return
+	}
+	client, err := p.node.AddCredential(ctx, owner, []byte{byte(n)})
+	p.clients[owner] = append(p.clients[owner], client)
+	p.say(err, "%s may enter", client)
+}
+
+func (p *player) mint(ctx context.Context) {
+	p.minted++
+	s, err := p.node.MintKey(ctx, issuer.Mint{Kid: fmt.Sprint("kid", p.minted), Public: []byte("public"), SealedSeed: []byte("seed"), Force: !p.likely(2)})
+	p.say(err, "minted, or not: %s", keysOf(s, p.clock()))
+}
+
+func keysOf(s *issuer.State, now time.Time) string {
+	kids := ""
+	for _, k := range s.Published(now) {
+		kids += fmt.Sprintf("%s of %d ", k.Kid, k.MintedMs)
+	}
+	return kids
+}
+
+// lookUp finds by names, keys and tokens.
+func (p *player) lookUp(ctx context.Context) {
+	id := one(p, p.ids)
+	switch p.random.IntN(6) {
+	case 0:
+		name := fmt.Sprint("agent", p.random.IntN(6))
+		found, err := p.node.AgentByName(ctx, one(p, p.orgs), name)
+		p.say(err, "%s found by name", found)
+	case 1:
+		kid := parley.Thumbprint(parley.Ed25519, must(p.node.Agent(ctx, id))(p.t).GetSigningKey())
+		if len(p.kids) > 0 && p.likely(2) {
+			kid = one(p, p.kids)
+		}
+		found, err := p.node.AgentByKid(ctx, kid)
+		p.say(err, "%s found by %s", found, kid)
+	case 2:
+		token := key(3, "first0")
+		if len(p.tokens) > 0 {
+			token = one(p, p.tokens)
+		}
+		found, err := p.node.AgentByPollToken(ctx, token)
+		p.say(err, "%s found by token", found)
+	case 3:
+		found, err := p.node.OrgBySlug(ctx, one(p, []string{"acme", "b0", "b1", "b2", "b3"}))
+		p.say(err, "%s found by slug", found)
+	case 4:
+		keys, err := p.node.SigningKeys(ctx)
+		p.say(err, "signing keys %s", keysOf(keys, p.clock()))
+	default:
+		owner := one(p, p.orgs)
+		used, err := p.node.Used(ctx, owner)
+		count, counting := p.node.CountSince(ctx, id, p.clock().Add(-5*time.Hour).UnixMilli())
+		p.say(errors.Join(err, counting), "%s used %d, %s was sent %d", owner, used, id, count)
+	}
+}
+
+// readAll notes everything that can be read.
+func (p *player) readAll() {
+	ctx := context.Background()
+	for _, owner := range p.orgs {
+		o := must(p.node.OrgNow(ctx, owner))(p.t)
+		used, err := p.node.Used(ctx, owner)
+		p.say(err, "%s %v %s used %d", owner, o.GetName(), credentials(o), used)
+		p.say(p.node.Agents(ctx, owner, func(a *agent.State) bool {
+			p.note("agent %s %s %d %d %s\n", a.AgentID(), a.GetName(), a.GetCreatedMs(), a.GetRevokedMs(), a.GetIncomingPolicy())
+			return true
+		}), "end of agents")
+		for _, client := range p.clients[owner] {
+			of, err := p.node.OrgByClient(ctx, client)
+			p.say(err, "%s is of %s", client, of)
+		}
+	}
+	for _, id := range p.ids {
+		for _, m := range p.inbox(id) {
+			p.note("inbox of %s: %s\n", id, withMarks(m))
+		}
+		list, _, err := p.node.Conversations(ctx, id, 0, 1000)
+		for _, c := range list {
+			p.note("conversation of %s: %s %s %d messages %d\n", id, c.ConversationID(), c.GetStatus(), c.GetMessages(), c.GetUpdatedMs())
+			for _, m := range p.transcript(c.ConversationID()) {
+				p.note("  %s\n", withMarks(m))
+			}
+		}
+		p.say(err, "end of conversations")
+		p.feed(id)
+	}
+}
+
+// feed notes an agent's feed and what of it was not carried.
+func (p *player) feed(id parley.AgentID) {
+	sub := p.node.Follow(id, 0, func() {})
+	defer sub.Close()
+	for {
+		entries, err := sub.Next(10)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if len(entries) == 0 {
+			break
+		}
+		for _, e := range entries {
+			p.note("feed of %s: %d %s %x\n", id, e.Kind, e.Ref, e.Note)
+		}
+	}
+	start, err := p.node.Resume(context.Background(), id, parley.MessageID{}, false)
+	p.say(err, "begins after %s", start.Last)
+}

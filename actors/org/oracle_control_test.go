@@ -1,0 +1,141 @@
+package org_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"parley"
+	"parley/actors/actorstest"
+	"parley/actors/org"
+)
+
+type defects = map[string]func(*actorstest.Rules[*org.State, org.Command, org.Event])
+
+// deciding plants a Decide that is wrong about commands of one kind.
+func deciding[C org.Command](wrong func(*org.State, C, time.Time) ([]org.Event, error)) func(*actorstest.Rules[*org.State, org.Command, org.Event]) {
+	return func(r *actorstest.Rules[*org.State, org.Command, org.Event]) {
+		r.Decide = func(s *org.State, c org.Command, now time.Time) ([]org.Event, error) {
+			if mine, ok := c.(C); ok {
+				return wrong(s, mine, now)
+			}
+			return org.Decide(s, c, now)
+		}
+	}
+}
+
+// evolving plants an Evolve that goes wrong after events of one kind.
+func evolving[E org.Event](wrong func(*org.State, E)) func(*actorstest.Rules[*org.State, org.Command, org.Event]) {
+	return func(r *actorstest.Rules[*org.State, org.Command, org.Event]) {
+		r.Evolve = func(s *org.State, e org.Event) {
+			org.Evolve(s, e)
+			if mine, ok := e.(E); ok {
+				wrong(s, mine)
+			}
+		}
+	}
+}
+
+func TestOracleControl(t *testing.T) {
+	trial.Finds(t, defects{
+		"the last credential may go": deciding(func(s *org.State, c org.RevokeCredential, now time.Time) ([]org.Event, error) {
+			events, err := org.Decide(s, c, now)
+			if errors.Is(err, org.ErrLastCredential) {
+				return []org.Event{&org.CredentialRevoked{ClientId: c.ClientID.Bytes(), AtMs: now.UnixMilli()}}, nil
+			}
+			return events, err
+		}),
+		"one agent over the limit": deciding(func(s *org.State, c org.AddAgent, now time.Time) ([]org.Event, error) {
+			if c.AgentLimit != nil {
+				more := *c.AgentLimit + 1
+				c.AgentLimit = &more
+			}
+			return org.Decide(s, c, now)
+		}),
+		"the quota before the name": deciding(func(s *org.State, c org.AddAgent, now time.Time) ([]org.Event, error) {
+			taken := c
+			taken.NameTaken = false
+			if _, err := org.Decide(s, taken, now); errors.Is(err, org.ErrQuotaExceeded) {
+				return nil, err
+			}
+			return org.Decide(s, c, now)
+		}),
+		"a quota that does not say what is used": deciding(func(s *org.State, c org.AddAgent, now time.Time) ([]org.Event, error) {
+			events, err := org.Decide(s, c, now)
+			if refusal := (*parley.Refusal)(nil); errors.As(err, &refusal) && refusal.Extra != nil {
+				delete(refusal.Extra, "used")
+			}
+			return events, err
+		}),
+		"what is absent is cleared": deciding(func(s *org.State, c org.Change, now time.Time) ([]org.Event, error) {
+			c.ContactEmail.Set = true
+			return org.Decide(s, c, now)
+		}),
+		"a country as it was typed": deciding(func(s *org.State, c org.Change, now time.Time) ([]org.Event, error) {
+			events, err := org.Decide(s, c, now)
+			for _, e := range events {
+				if changed := e.(*org.Changed); changed.CountryCode != nil && !c.CountryCode.Null {
+					changed.CountryCode = &c.CountryCode.Value
+				}
+			}
+			return events, err
+		}),
+		"an event that changes nothing": deciding(func(s *org.State, c org.Change, now time.Time) ([]org.Event, error) {
+			events, err := org.Decide(s, c, now)
+			if err == nil && len(events) == 0 {
+				events = append(events, &org.Changed{AtMs: now.UnixMilli()})
+			}
+			return events, err
+		}),
+		"Decide counts by itself": deciding(func(s *org.State, c org.RetireAgent, now time.Time) ([]org.Event, error) {
+			events, err := org.Decide(s, c, now)
+			if len(events) > 0 {
+				s.ActiveAgents--
+				return nil, err
+			}
+			return events, err
+		}),
+		"tokens outlive their credential": evolving(func(s *org.State, _ *org.CredentialRevoked) { s.Epoch-- }),
+		"a tier is not kept":              evolving(func(s *org.State, _ *org.Registered) { s.TrustTier = 1 }),
+		"a count that no snapshot has": func(r *actorstest.Rules[*org.State, org.Command, org.Event]) {
+			counts := map[*org.State]int64{}
+			r.Evolve = func(s *org.State, e org.Event) {
+				counts[s] += map[byte]int64{5: 1, 6: -1}[org.Tag(e)]
+				org.Evolve(s, e)
+				s.ActiveAgents = counts[s]
+			}
+		},
+	})
+}
+
+// TestCensusControl takes something away that a run must meet.
+func TestCensusControl(t *testing.T) {
+	type orgTrial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]
+	never := func(what func(org.Command) bool) func(*orgTrial) {
+		return func(x *orgTrial) {
+			x.Draw = func(t *rapid.T, o *oracle, now time.Time) org.Command {
+				for {
+					if c := wish(t, o, now); !what(c) {
+						return c
+					}
+				}
+			}
+		}
+	}
+	for complaint, alter := range map[string]func(*orgTrial){
+		"command RetireAgent": never(func(c org.Command) bool { _, retires := c.(org.RetireAgent); return retires }),
+		"event AgentRetired":  never(func(c org.Command) bool { r, retires := c.(org.RetireAgent); return retires && !r.Retired }),
+		"ErrNameTaken": never(func(c org.Command) bool {
+			add, ok := c.(org.AddAgent)
+			return ok && add.NameTaken
+		}),
+		"Register: refused":                                         func(x *orgTrial) { x.Cases = append(slices.Clone(x.Cases), "Register: refused") },
+		"not among the cases: \"Register: registered\"":             func(x *orgTrial) { x.Cases = x.Cases[1:] },
+		"declares ErrSlugImmutable, and the trial does not know it": func(x *orgTrial) { x.Errors = nil },
+	} {
+		t.Run(complaint, func(t *testing.T) { trial.Misses(t, complaint, alter) })
+	}
+}

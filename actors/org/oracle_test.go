@@ -1,0 +1,236 @@
+package org_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"parley"
+	"parley/actors/actorstest"
+	"parley/actors/org"
+)
+
+// record is what an organization shows. // spec: Organization
+type record struct {
+	id          parley.OrgID
+	name, slug  string
+	email       string // contact_email, "" for null
+	country     string // country_code, "" for null
+	tier        int
+	agents      int
+	createdMs   int64
+	credentials []credential
+	// ended counts the credentials that no longer buy tokens.
+	ended int
+}
+
+type credential struct {
+	client    parley.ClientID
+	hash      string
+	createdMs int64
+	live      bool
+}
+
+// oracle is an organization as the specification tells of it.
+type oracle struct {
+	record
+	exists bool
+}
+
+func (o *oracle) Sight(time.Time) any {
+	seen := o.record
+	seen.credentials = slices.Clone(seen.credentials)
+	return seen
+}
+
+func look(l *life) any {
+	s := l.State
+	seen := record{
+		id: s.OrgID(), name: s.GetName(), slug: s.GetSlug(), email: s.GetContactEmail(), country: s.GetCountryCode(),
+		tier: int(s.GetTrustTier()), agents: int(s.GetActiveAgents()), createdMs: s.GetCreatedMs(), ended: int(s.GetEpoch()),
+	}
+	for _, c := range s.GetCredentials() {
+		if found := s.Credential(c.Client()); found != c {
+			panic("a client id twice")
+		}
+		seen.credentials = append(seen.credentials, credential{c.Client(), string(c.SecretHash), c.CreatedMs, c.Live()})
+	}
+	return seen
+}
+
+func (o *oracle) Foretell(c org.Command, now time.Time) actorstest.Verdict {
+	if r, ok := c.(org.Register); ok {
+		return o.register(r, now)
+	}
+	if !o.exists {
+		return actorstest.Refused("no organization", "404 not_found")
+	}
+	switch c := c.(type) {
+	case org.Change:
+		return o.change(c)
+	case org.AddCredential:
+		if o.credential(c.ClientID) != nil {
+			return actorstest.Taken("again")
+		}
+		o.credentials = append(o.credentials, credential{c.ClientID, string(c.SecretHash), now.UnixMilli(), true})
+		return actorstest.Taken("added")
+	case org.RevokeCredential:
+		return o.revoke(c.ClientID)
+	case org.AddAgent:
+		return o.addAgent(c)
+	case org.RetireAgent:
+		if c.Retired || o.agents == 0 {
+			return actorstest.Taken("again")
+		}
+		o.agents--
+		return actorstest.Taken("counted out")
+	}
+	panic("no such command")
+}
+
+func (o *oracle) register(c org.Register, now time.Time) actorstest.Verdict {
+	if o.exists {
+		return actorstest.Taken("again")
+	}
+	o.exists = true
+	o.record = record{
+		id: c.ID, name: c.Name, slug: c.Slug, email: c.Email, tier: c.Tier, createdMs: now.UnixMilli(),
+		credentials: []credential{{c.ClientID, string(c.SecretHash), now.UnixMilli(), true}},
+	}
+	return actorstest.Taken("registered")
+}
+
+// change is PATCH /org: null clears, what is absent stays, the slug is for good.
+func (o *oracle) change(c org.Change) actorstest.Verdict {
+	if c.Slug != nil && *c.Slug != o.slug {
+		return actorstest.Refused("slug", "409 slug_immutable")
+	}
+	was := o.record
+	if c.Name != nil {
+		o.name = *c.Name
+	}
+	if c.ContactEmail.Set {
+		o.email = c.ContactEmail.Value
+		if c.ContactEmail.Null {
+			o.email = ""
+		}
+	}
+	if c.CountryCode.Set {
+		o.country = strings.ToUpper(c.CountryCode.Value)
+		if c.CountryCode.Null {
+			o.country = ""
+		}
+	}
+	if was.name == o.name && was.email == o.email && was.country == o.country {
+		return actorstest.Taken("nothing new")
+	}
+	return actorstest.Taken("changed")
+}
+
+func (o *oracle) credential(client parley.ClientID) *credential {
+	for i := range o.credentials {
+		if o.credentials[i].client == client {
+			return &o.credentials[i]
+		}
+	}
+	return nil
+}
+
+func (o *oracle) revoke(client parley.ClientID) actorstest.Verdict {
+	c, live := o.credential(client), 0
+	for _, other := range o.credentials {
+		if other.live {
+			live++
+		}
+	}
+	switch {
+	case c == nil:
+		return actorstest.Refused("no such credential", "404 not_found")
+	case !c.live:
+		return actorstest.Taken("again")
+	case live == 1:
+		return actorstest.Refused("the last", "409 last_credential")
+	}
+	c.live = false
+	o.ended++
+	return actorstest.Taken("revoked")
+}
+
+// addAgent judges the state before the quota. // contract: order of checks
+func (o *oracle) addAgent(c org.AddAgent) actorstest.Verdict {
+	if c.NameTaken {
+		return actorstest.Refused("name taken", "409 name_taken")
+	}
+	if c.AgentLimit != nil && o.agents+1 > *c.AgentLimit {
+		return actorstest.Refused("over quota", fmt.Sprintf(
+			"403 quota_exceeded (limit=%d, quota=agents, resets_at=<nil>, used=%d)", *c.AgentLimit, o.agents))
+	}
+	o.agents++
+	return actorstest.Taken("added")
+}
+
+var (
+	wishes  = rapid.SampledFrom([]string{"change", "add-agent", "revoke-credential", "retire-agent", "add-credential", "register"})
+	clients = rapid.SampledFrom([]string{"c1", "c2", "c3", "c4"})
+	texts   = rapid.Ptr(rapid.SampledFrom([]string{"Acme", "Apex", "a", ""}), true)
+	slugs   = rapid.SampledFrom([]string{"", "", "", "acme", "acme", "apex"})
+	limits  = rapid.Ptr(rapid.IntRange(0, 4), true)
+	emails  = rapid.SampledFrom([]org.Clearable{
+		{}, {Set: true, Value: "a@b"}, {Set: true, Value: "c@d"}, {Set: true, Null: true}, {Value: "e@f"}, {Set: true, Null: true, Value: "a@b"},
+	})
+	countries = rapid.SampledFrom([]org.Clearable{
+		{}, {Set: true, Value: "ch"}, {Set: true, Value: "CH"}, {Set: true, Value: "De"}, {Set: true, Null: true}, {Null: true, Value: "fr"},
+	})
+)
+
+func wish(t *rapid.T, o *oracle, _ time.Time) org.Command {
+	kind := wishes.Draw(t, "wish")
+	if !o.exists && rapid.Bool().Draw(t, "at last") {
+		kind = "register"
+	}
+	client := func() parley.ClientID { return actorstest.Named(clients.Draw(t, "client")) }
+	switch kind {
+	case "register":
+		return org.Register{
+			ID: actorstest.Named("acme"), Name: "Acme", Slug: "acme", Email: "a@b",
+			Tier: rapid.IntRange(0, 3).Draw(t, "tier"), ClientID: client(), SecretHash: []byte("first"),
+		}
+	case "change":
+		c := org.Change{Name: texts.Draw(t, "name"), ContactEmail: emails.Draw(t, "email"), CountryCode: countries.Draw(t, "country")}
+		if slug := slugs.Draw(t, "slug"); slug != "" {
+			c.Slug = &slug
+		}
+		return c
+	case "add-credential":
+		return org.AddCredential{ClientID: client(), SecretHash: []byte("further")}
+	case "revoke-credential":
+		return org.RevokeCredential{ClientID: client()}
+	case "add-agent":
+		return org.AddAgent{NameTaken: rapid.IntRange(0, 5).Draw(t, "taken") == 5, AgentLimit: limits.Draw(t, "limit")}
+	}
+	return org.RetireAgent{Retired: rapid.IntRange(0, 5).Draw(t, "again") == 5}
+}
+
+var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
+	Rules: rules, Oracle: func() *oracle { return &oracle{} }, Draw: wish, Look: look,
+	Pauses: []time.Duration{0, 999 * time.Microsecond, time.Millisecond, time.Hour},
+	Cases: []string{
+		"Register: registered", "Register: again",
+		"Change: no organization", "Change: slug", "Change: nothing new", "Change: changed",
+		"AddCredential: no organization", "AddCredential: again", "AddCredential: added",
+		"RevokeCredential: no organization", "RevokeCredential: no such credential", "RevokeCredential: again",
+		"RevokeCredential: the last", "RevokeCredential: revoked",
+		"AddAgent: no organization", "AddAgent: name taken", "AddAgent: over quota", "AddAgent: added",
+		"RetireAgent: no organization", "RetireAgent: again", "RetireAgent: counted out",
+	},
+	Errors: map[string]error{
+		"ErrUnknown": org.ErrUnknown, "ErrUnknownCredential": org.ErrUnknownCredential, "ErrSlugImmutable": org.ErrSlugImmutable,
+		"ErrLastCredential": org.ErrLastCredential, "ErrNameTaken": org.ErrNameTaken, "ErrQuotaExceeded": org.ErrQuotaExceeded,
+	},
+}
+
+func TestOracle(t *testing.T) { trial.Run(t) }

@@ -1,0 +1,248 @@
+package actors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/issuer"
+	"parley/actors/org"
+	"parley/actors/registration"
+	"parley/persistence/journaltest"
+)
+
+// aggregate is what the rules of one kind of stream can do with bytes.
+type aggregate struct {
+	name  string
+	blank func(tag byte) (event, bool)
+	zero  func() stateMessage
+	fold  func(stateMessage, event)
+}
+
+type stateMessage interface {
+	state
+	proto.Message
+}
+
+// aggregateOf brings an aggregate's functions into one form.
+func aggregateOf[S stateMessage, E event](name string, zero func() S, blank func(byte) (E, bool), fold func(S, E)) aggregate {
+	return aggregate{
+		name:  name,
+		blank: func(tag byte) (event, bool) { return blank(tag) },
+		zero:  func() stateMessage { return zero() },
+		fold:  func(s stateMessage, e event) { fold(s.(S), e.(E)) },
+	}
+}
+
+var aggregates = map[parley.StreamKind]aggregate{
+	parley.RegistrationStream: aggregateOf("registration", func() *registration.State { return &registration.State{} }, registration.New, registration.Evolve),
+	parley.OrgStream:          aggregateOf("org", func() *org.State { return &org.State{} }, org.New, org.Evolve),
+	parley.AgentStream:        aggregateOf("agent", func() *agent.State { return &agent.State{} }, agent.New, agent.Evolve),
+	parley.ConversationStream: aggregateOf("conversation", func() *conversation.State { return &conversation.State{} }, conversation.New, conversation.Evolve),
+	parley.IssuerStream:       aggregateOf("issuer", func() *issuer.State { return &issuer.State{} }, issuer.New, issuer.Evolve),
+}
+
+// parseContent reads the pairs of content.txt: every other line.
+func parseContent(t testing.TB, text string) []journaltest.Pair {
+	t.Helper()
+	var pairs []journaltest.Pair
+	for line := range strings.Lines(text) {
+		pair, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "    ")
+		if !ok {
+			continue
+		}
+		k, v, _ := strings.Cut(pair, " ")
+		key, err := hex.DecodeString(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := hex.DecodeString(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pairs = append(pairs, journaltest.Pair{Key: key, Value: value})
+	}
+	if len(pairs) < 100 {
+		t.Fatalf("only %d pairs are stored", len(pairs))
+	}
+	return pairs
+}
+
+// renderContent writes each pair with what it means, which is what current code
+// makes of it.
+func renderContent(t testing.TB, pairs []journaltest.Pair) string {
+	t.Helper()
+	var out strings.Builder
+	for _, p := range pairs {
+		fmt.Fprintf(&out, "%s\n    %x %x\n", meaning(t, p), p.Key, p.Value)
+	}
+	return out.String()
+}
+
+const metaSlot = 0xFFFF
+
+// place reads the beginning of a key: its slot and the letter of its family.
+func place(p journaltest.Pair) (slot uint16, family byte, rest []byte) {
+	return binary.BigEndian.Uint16(p.Key), p.Key[2], p.Key[3:]
+}
+
+func streamIn(rest []byte) parley.Stream {
+	return parley.Stream{Kind: parley.StreamKind(rest[0]), ID: parley.IDFromBytes[parley.AnyID](rest[1:17])}
+}
+
+func meaning(t testing.TB, p journaltest.Pair) string {
+	t.Helper()
+	slot, family, rest := place(p)
+	id := func(b []byte) parley.AnyID { return parley.IDFromBytes[parley.AnyID](b[:16]) }
+	switch {
+	case slot == metaSlot:
+		return fmt.Sprintf("meta %c", family)
+	case family == 'E':
+		return eventMeaning(t, streamIn(rest), rest[17:], p.Value)
+	case family == 'S':
+		s := streamIn(rest)
+		into := aggregates[s.Kind].zero()
+		decodeAgain(t, into, p.Value[8:])
+		return fmt.Sprintf("state of %s after %d: %s", s.ID, binary.BigEndian.Uint64(p.Value), words(into))
+	case family == 'B':
+		r := &Record{}
+		decodeAgain(t, r, p.Value[8:])
+		return fmt.Sprintf("record at %d under %d: %s", binary.BigEndian.Uint64(p.Value), slot, words(r))
+	case family == 'F':
+		return fmt.Sprintf("feed of %s at %d: %d %s", id(rest), binary.BigEndian.Uint64(rest[16:]), p.Value[0], id(p.Value[9:]))
+	case family == 'U':
+		return fmt.Sprintf("not carried to %s at %d: %s", id(rest), binary.BigEndian.Uint64(rest[16:]), id(p.Value))
+	case family == 'M':
+		marks := parley.Marks{Delivered: int64(binary.BigEndian.Uint64(p.Value)), Read: int64(binary.BigEndian.Uint64(p.Value[8:]))}
+		return fmt.Sprintf("marks %d, %v", len(rest), marks)
+	case family == 'R':
+		return fmt.Sprintf("row of table %d", rest[0])
+	}
+	return fmt.Sprintf("family %c", family)
+}
+
+func eventMeaning(t testing.TB, s parley.Stream, seq, value []byte) string {
+	t.Helper()
+	at := time.UnixMilli(int64(binary.BigEndian.Uint64(value[1:]))).UTC().Format(time.RFC3339)
+	about, known := aggregates[s.Kind]
+	if !known {
+		return fmt.Sprintf("claim of %s at %s", s.ID, at)
+	}
+	e, ok := about.blank(value[0])
+	if !ok {
+		t.Fatalf("%s event of unknown kind %d", about.name, value[0])
+	}
+	decodeAgain(t, e, value[9:])
+	return fmt.Sprintf("%s %s event %d at %s: %d %s", about.name, s.ID, binary.BigEndian.Uint64(seq), at, value[0], words(e.(proto.Message)))
+}
+
+// decodeAgain decodes and encodes: what comes out must be what was stored.
+func decodeAgain(t testing.TB, m interface {
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+}, data []byte,
+) {
+	t.Helper()
+	if err := m.UnmarshalVT(data); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := m.MarshalVT(); err != nil || !bytes.Equal(back, data) {
+		t.Errorf("%x is decoded and encoded as %x (%v)", data, back, err)
+	}
+}
+
+// folded replays each stream and compares with the state that is stored of it.
+func folded(t *testing.T, pairs []journaltest.Pair) {
+	t.Helper()
+	live := map[parley.Stream]stateMessage{}
+	seen := map[parley.Stream]uint64{}
+	for _, p := range pairs {
+		slot, family, rest := place(p)
+		if slot == metaSlot || family != 'E' {
+			continue
+		}
+		s := streamIn(rest)
+		about, known := aggregates[s.Kind]
+		if !known {
+			continue
+		}
+		if live[s] == nil {
+			live[s] = about.zero()
+		}
+		e, _ := about.blank(p.Value[0])
+		decodeAgain(t, e, p.Value[9:])
+		about.fold(live[s], e)
+		seen[s]++
+	}
+	compared := 0
+	for _, p := range pairs {
+		slot, family, rest := place(p)
+		if slot == metaSlot || family != 'S' {
+			continue
+		}
+		s := streamIn(rest)
+		if binary.BigEndian.Uint64(p.Value) != seen[s] {
+			continue // a state of before; its readers fold the rest
+		}
+		compared++
+		if got, err := live[s].MarshalVT(); err != nil || !bytes.Equal(got, p.Value[8:]) {
+			t.Errorf("%s: its events fold into %s (%v)", meaning(t, p), words(live[s]), err)
+		}
+	}
+	if compared < 10 {
+		t.Errorf("only %d states were compared", compared)
+	}
+}
+
+// covers names what a pair is an example of.
+func covers(p journaltest.Pair) []string {
+	slot, family, rest := place(p)
+	switch {
+	case slot == metaSlot:
+		return []string{fmt.Sprintf("meta %c", family)}
+	case family == 'E' && aggregates[streamIn(rest).Kind].name != "":
+		return []string{"family E", fmt.Sprintf("%s event %d", aggregates[streamIn(rest).Kind].name, p.Value[0])}
+	case family == 'E':
+		return []string{"family E", fmt.Sprintf("stream of kind %d", rest[0])}
+	case family == 'M':
+		return []string{fmt.Sprintf("marks of %d bytes", len(rest))}
+	case family == 'R':
+		return []string{"family R", fmt.Sprintf("table %d", rest[0])}
+	}
+	return []string{fmt.Sprintf("family %c", family)}
+}
+
+// uncovered are the kinds of events, tables and families that have no example.
+func uncovered(pairs []journaltest.Pair) []string {
+	wanted := []string{
+		"family E", "family S", "family B", "family F", "family U", "family R", "marks of 24 bytes", "marks of 16 bytes",
+		"meta m", "meta h", "meta c", "meta i", "meta t", "meta q", fmt.Sprintf("stream of kind %d", parley.SlugStream),
+	}
+	for _, about := range aggregates {
+		for tag := range 256 {
+			if _, known := about.blank(byte(tag)); known {
+				wanted = append(wanted, fmt.Sprintf("%s event %d", about.name, tag))
+			}
+		}
+	}
+	for table := parley.SlugTable; table <= parley.OnceTable; table++ {
+		wanted = append(wanted, fmt.Sprintf("table %d", table))
+	}
+	have := map[string]bool{}
+	for _, p := range pairs {
+		for _, what := range covers(p) {
+			have[what] = true
+		}
+	}
+	return slices.DeleteFunc(wanted, func(what string) bool { return have[what] })
+}

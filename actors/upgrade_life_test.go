@@ -1,0 +1,287 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/issuer"
+	"parley/actors/org"
+	"parley/actors/registration"
+	"parley/persistence"
+)
+
+// life does once whatever leaves something on the disk.
+type life struct {
+	t     *testing.T
+	store *persistence.Store
+	node  *Node
+	clock *hand
+}
+
+// pass lets a moment go by, in which everything arrives.
+func (l *life) pass() {
+	awaitQuiet(l.t, l.store)
+	l.clock.advance(time.Second)
+}
+
+func (l *life) challenge(slug string, difficulty int) parley.RegistrationID {
+	l.t.Helper()
+	issued := must(l.node.RequestChallenge(context.Background(), registration.Issue{
+		Email: "ops@" + slug + ".example", Slug: slug, OrgName: slug, Challenge: strings.Repeat("0f", 16), Difficulty: difficulty, ExpiresAt: l.clock.now().Add(time.Hour),
+	}))(l.t)
+	l.pass()
+	return issued.RegistrationID()
+}
+
+func (l *life) org(slug string) parley.OrgID {
+	l.t.Helper()
+	made := must(l.node.Solve(context.Background(), Solution{ID: l.challenge(slug, 0), Nonce: "n", Tier: 1, SecretHash: key(9, slug)}))(l.t)
+	l.pass()
+	return made.Org.OrgID()
+}
+
+func (l *life) agent(owner parley.OrgID, name string) parley.AgentID {
+	l.t.Helper()
+	made := must(l.node.CreateAgent(context.Background(), NewAgent{Create: agent.Create{
+		OrgID: owner, Name: name, SigningKey: key(1, name), EncryptionKey: key(2, name), PollTokenHash: key(3, name),
+	}}))(l.t)
+	l.pass()
+	return made.AgentID()
+}
+
+func (l *life) change(id parley.AgentID, c agent.Command) {
+	l.t.Helper()
+	must(l.node.ChangeAgent(context.Background(), id, c))(l.t)
+	l.pass()
+}
+
+func (l *life) send(s DirectSend) *Record {
+	l.t.Helper()
+	posted := must(l.node.Send(context.Background(), s))(l.t)
+	l.pass()
+	return posted.Message
+}
+
+func (l *life) reply(from, to parley.OrgID, m *Record, text string) *Record {
+	l.t.Helper()
+	a := answerTo(from, m, text, "")
+	a.ToOrg = to
+	posted := must(l.node.Reply(context.Background(), a))(l.t)
+	l.pass()
+	return posted.Message
+}
+
+func (l *life) status(m *Record, word string) {
+	l.t.Helper()
+	must(l.node.ChangeStatus(context.Background(), ChangeStatus{
+		Conversation: m.Conversation(), By: []parley.AgentID{m.Sender(), m.Recipient()}, Status: word, Reason: "because",
+	}))(l.t)
+	l.pass()
+}
+
+// directBetween is a send between organizations.
+func directBetween(fromOrg, toOrg parley.OrgID, from, to parley.AgentID, text, idempotency string) DirectSend {
+	s := direct(fromOrg, from, to, text, idempotency)
+	s.ToOrg = toOrg
+	return s
+}
+
+func (l *life) live() {
+	ctx := context.Background()
+	must(l.node.MintKey(ctx, issuer.Mint{Kid: "k1", Public: key(4, "p"), SealedSeed: []byte("sealed")}))(l.t)
+	acme, globex := l.org("acme"), l.org("globex")
+	if _, err := l.node.Solve(ctx, Solution{ID: l.challenge("initech", 60), Nonce: "wrong", Tier: 1}); err == nil {
+		l.t.Fatal("a wrong nonce was right")
+	}
+	must(l.node.ChangeOrg(ctx, acme, org.Change{
+		Name: proto.String("Acme Ltd."), ContactEmail: org.Clearable{Set: true, Value: "new@acme.example"}, CountryCode: org.Clearable{Set: true, Value: "fr"},
+	}))(l.t)
+	client := must(l.node.AddCredential(ctx, acme, key(8, "second")))(l.t)
+	if err := l.node.RevokeCredential(ctx, acme, client); err != nil {
+		l.t.Fatal(err)
+	}
+	l.pass()
+	alice, carol := l.agent(acme, "alice"), l.agent(acme, "carol")
+	bob, dave, erin := l.agent(globex, "bob"), l.agent(globex, "dave"), l.agent(globex, "erin")
+	l.change(alice, agent.Change{HumanOversight: proto.Bool(false), Unlisted: proto.Bool(true)})
+	l.change(bob, agent.RotateKeys{Signing: key(5, "new"), Encryption: key(6, "new")})
+	l.change(carol, agent.IssuePollToken{Hash: key(7, "carol")})
+	l.change(erin, agent.RevokePollToken{})
+
+	first := l.send(directBetween(acme, globex, alice, bob, "once", "key-1"))
+	answer := l.reply(globex, acme, first, "answer")
+	l.reply(acme, globex, answer, "thanks")
+	l.status(first, "paused")
+	l.status(first, "open")
+	second := l.send(directBetween(globex, acme, dave, carol, "second", ""))
+	l.status(second, "rejected")
+	for n := range 6 {
+		l.send(directBetween(acme, globex, []parley.AgentID{alice, carol}[n%2], []parley.AgentID{bob, dave, erin}[n%3], fmt.Sprint("more ", n), ""))
+	}
+	l.send(directBetween(globex, globex, bob, erin, "within", ""))
+	for _, id := range []parley.AgentID{bob, carol, erin} {
+		l.mark(id)
+	}
+	l.change(dave, agent.Revoke{})
+	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.GroupsOnly), OutgoingPolicy: proto.String(agent.GroupsOnly)})
+	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
+}
+
+// mark delivers what an agent received but for the newest, and reads the oldest.
+func (l *life) mark(id parley.AgentID) {
+	page := must2(l.node.Inbox(context.Background(), id, 0, 10, ""))(l.t)
+	at := l.clock.now().UnixMilli()
+	var marks []parley.Mark
+	for i, m := range page[1:] {
+		mark := parley.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: parley.Marks{Delivered: at}}
+		if i == len(page)-2 {
+			mark.Marks.Read = at + 1
+		}
+		marks = append(marks, mark)
+	}
+	if err := l.node.Mark(context.Background(), id, marks); err != nil {
+		l.t.Fatal(err)
+	}
+	l.pass()
+}
+
+func must2[T, U any](v T, _ U, err error) func(testing.TB) T { return must(v, err) }
+
+// answers is everything that readers of a store are told.
+func answers(t testing.TB, store *persistence.Store, node *Node) string {
+	t.Helper()
+	var out strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
+	streams := streamsOf(t, store)
+	say("signing keys: %s", words(must(node.SigningKeys(context.Background()))(t)))
+	for _, s := range streams[parley.OrgStream] {
+		answersOf(t, node, parley.OrgID(s.ID), say)
+	}
+	for _, s := range streams[parley.AgentStream] {
+		answersTo(t, node, parley.AgentID(s.ID), say)
+	}
+	for _, s := range streams[parley.ConversationStream] {
+		id := parley.ConversationID(s.ID)
+		say("conversation %s: %s", id, words(must(node.Conversation(context.Background(), id))(t)))
+		page := must2(node.Transcript(context.Background(), id, 0, 100, false))(t)
+		for _, m := range page {
+			say("  %s", messageWords(m))
+		}
+	}
+	return out.String()
+}
+
+func streamsOf(t testing.TB, store *persistence.Store) map[parley.StreamKind][]parley.Stream {
+	t.Helper()
+	streams := map[parley.StreamKind][]parley.Stream{}
+	archive := store.Archive()
+	err := archive.Streams(func(s parley.Stream, seq uint64, _ parley.Fact) error {
+		if seq == 1 {
+			streams[s.Kind] = append(streams[s.Kind], s)
+		}
+		return nil
+	})
+	if err != nil || archive.Close() != nil {
+		t.Fatal(err)
+	}
+	return streams
+}
+
+func answersOf(t testing.TB, node *Node, id parley.OrgID, say func(string, ...any)) {
+	t.Helper()
+	ctx := context.Background()
+	o := must(node.OrgNow(ctx, id))(t)
+	say("organization %s: %s", id, words(o))
+	say("  by slug %s, first active %s, used today %d", must(node.OrgBySlug(ctx, o.GetSlug()))(t), must(node.FirstActive(ctx, id))(t).AgentID(), must(node.Used(ctx, id))(t))
+	for _, c := range o.GetCredentials() {
+		say("  by client %s", must(node.OrgByClient(ctx, parley.IDFromBytes[parley.ClientID](c.GetClientId())))(t))
+	}
+	err := node.Agents(ctx, id, func(a *agent.State) bool {
+		say("  agent %s, by name %s", a.AgentID(), must(node.AgentByName(ctx, id, a.GetName()))(t))
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...any)) {
+	t.Helper()
+	ctx := context.Background()
+	a := must(node.Agent(ctx, id))(t)
+	say("agent %s: %s", id, words(a))
+	for _, k := range a.GetFormerKeys() {
+		say("  by former key %s", must(node.AgentByKid(ctx, parley.Thumbprint(k.GetCurve(), k.GetRaw())))(t))
+	}
+	say("  by key %s %s", must(node.AgentByKid(ctx, parley.Thumbprint(parley.Ed25519, a.GetSigningKey())))(t), must(node.AgentByKid(ctx, parley.Thumbprint(parley.X25519, a.GetEncryptionKey())))(t))
+	if hash := a.GetPollTokenHash(); len(hash) > 0 {
+		say("  by poll token %s", must(node.AgentByPollToken(ctx, hash))(t))
+	}
+	for _, m := range must2(node.Inbox(ctx, id, 0, 100, ""))(t) {
+		say("  inbox at %d: %s", m.Position, messageWords(m))
+	}
+	for _, c := range must2(node.Conversations(ctx, id, 0, 100))(t) {
+		say("  takes part in %s, %s", c.ConversationID(), c.GetStatus())
+	}
+	start := must(node.Resume(ctx, id, parley.MessageID{}, false))(t)
+	say("  its stream begins after %v; %d since noon", start.Last, must(node.CountSince(ctx, id, noon.UnixMilli()))(t))
+	following := node.Follow(id, 0, func() {})
+	defer following.Close()
+	for {
+		entries := must(following.Next(10))(t)
+		for _, e := range entries {
+			say("  feed at %d: %d %s %x at %d", e.Position, e.Kind, e.Ref, e.Note, e.At)
+		}
+		if len(entries) == 0 {
+			return
+		}
+	}
+}
+
+func messageWords(m Message) string { return fmt.Sprintf("%s, marks %v", words(m.Record), m.Marks) }
+
+// words is a message of any aggregate in one line, its fields in their order.
+func words(m proto.Message) string {
+	var out []string
+	r := m.ProtoReflect()
+	fields := r.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		if !r.Has(f) {
+			continue
+		}
+		if !f.IsList() {
+			out = append(out, fmt.Sprintf("%s=%s", f.Name(), word(f, r.Get(f))))
+			continue
+		}
+		for j := range r.Get(f).List().Len() {
+			out = append(out, fmt.Sprintf("%s[%d]=%s", f.Name(), j, word(f, r.Get(f).List().Get(j))))
+		}
+	}
+	return string(r.Descriptor().Name()) + "{" + strings.Join(out, " ") + "}"
+}
+
+func word(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
+	switch {
+	case f.Kind() == protoreflect.MessageKind:
+		return words(v.Message().Interface())
+	case f.Kind() == protoreflect.EnumKind:
+		return string(f.Enum().Values().ByNumber(v.Enum()).Name())
+	case f.Kind() == protoreflect.BytesKind && len(v.Bytes()) == 16:
+		return parley.IDFromBytes[parley.AnyID](v.Bytes()).String()
+	case f.Kind() == protoreflect.BytesKind:
+		return fmt.Sprintf("%x", v.Bytes())
+	case f.Kind() == protoreflect.StringKind:
+		return strconv.Quote(v.String())
+	}
+	return v.String()
+}

@@ -1,0 +1,318 @@
+package actors
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"io"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"parley"
+	"parley/persistence"
+	"parley/persistence/journaltest"
+)
+
+// What a release has written, every later one reads. testdata/releases has for
+// each layout of the directory what one small life left behind:
+//
+//	content.txt    every key and value, with what they mean
+//	answers.txt    what readers were answered
+//	data.tar.gz    the directory itself
+//
+// They are made once, and are then what is on users' disks: they never change. What
+// comes to be stored later (TestUpgradeCoverage tells) gets a folder beside them:
+//
+//	go test ./actors -run TestUpgrade -release NAME
+var makeRelease = flag.String("release", "", "store what this code writes as testdata/releases/NAME")
+
+func storedReleases(t testing.TB) []string {
+	t.Helper()
+	dirs, err := filepath.Glob("testdata/releases/*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("no releases are stored (%v)", err)
+	}
+	return dirs
+}
+
+func fileOf(t testing.TB, dir, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// sameText fails the test where two texts differ, and shows the lines that do.
+func sameText(t testing.TB, got, want string) {
+	t.Helper()
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("this is on users' disks and reads otherwise now:\n%s", diff)
+	}
+}
+
+// TestUpgradeContent decodes all that was stored and finds it to mean what it
+// meant, folds each stream into the state beside it, and gets the answers of then
+// from a store that holds just that.
+func TestUpgradeContent(t *testing.T) {
+	if *makeRelease != "" {
+		writeRelease(t, filepath.Join("testdata/releases", *makeRelease))
+	}
+	for _, dir := range storedReleases(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			text := string(fileOf(t, dir, "content.txt"))
+			pairs := parseContent(t, text)
+			sameText(t, renderContent(t, pairs), text)
+			folded(t, pairs)
+			data := filepath.Join(t.TempDir(), "journal")
+			if err := journaltest.Fill(data, pairs); err != nil {
+				t.Fatal(err)
+			}
+			answered(t, data, true, string(fileOf(t, dir, "answers.txt")))
+		})
+	}
+}
+
+// allPairs are the pairs of all releases that are stored.
+func allPairs(t testing.TB) []journaltest.Pair {
+	t.Helper()
+	var pairs []journaltest.Pair
+	for _, dir := range storedReleases(t) {
+		pairs = append(pairs, parseContent(t, string(fileOf(t, dir, "content.txt")))...)
+	}
+	return pairs
+}
+
+// TestUpgradeCoverage: an event, a table or a family of keys of which no release
+// stored anything would not be noticed to change.
+func TestUpgradeCoverage(t *testing.T) {
+	pairs := allPairs(t)
+	for _, lack := range uncovered(pairs) {
+		t.Errorf("nothing is stored of %s: make the life in upgrade_life_test.go do it", lack)
+	}
+	// The control: without one kind of event that is what is found.
+	for _, without := range []string{"conversation event 3", "table 8", "family U"} {
+		fewer := slices.DeleteFunc(slices.Clone(pairs), func(p journaltest.Pair) bool { return slices.Contains(covers(p), without) })
+		if lacks := uncovered(fewer); len(fewer) == len(pairs) || !slices.Contains(lacks, without) {
+			t.Errorf("%s is left out, and what is missed is %q", without, lacks)
+		}
+	}
+}
+
+// TestUpgradeControl changes what a release stored: it is seen.
+func TestUpgradeControl(t *testing.T) {
+	text := string(fileOf(t, storedReleases(t)[0], "content.txt"))
+	pairs := parseContent(t, text)
+	at := slices.IndexFunc(pairs, func(p journaltest.Pair) bool {
+		return slices.Contains(covers(p), "org event 1") && bytes.Contains(p.Value, []byte("acme"))
+	})
+	changed := slices.Clone(pairs)
+	changed[at].Value = bytes.Replace(changed[at].Value, []byte("acme"), []byte("acne"), 1)
+	if renderContent(t, changed) == text {
+		t.Error("another event reads as the one that is stored")
+	}
+}
+
+// TestUpgradeDirectory opens the directory itself, verifies it and gets the
+// answers of then.
+func TestUpgradeDirectory(t *testing.T) {
+	for _, dir := range storedReleases(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			data := t.TempDir()
+			unpack(t, fileOf(t, dir, "data.tar.gz"), data)
+			answered(t, filepath.Join(data, "journal"), false, string(fileOf(t, dir, "answers.txt")))
+		})
+	}
+}
+
+// openRelease opens a directory as a server would, at the instant at which its
+// life ended.
+func openRelease(t testing.TB, dir string, journals int, clock parley.Clock, acceptLoss bool) (*persistence.Store, *Node) {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	// The journal's own clock goes evenly: a leap would look like a disk that hangs.
+	at, began := clock(), time.Now()
+	store, err := persistence.Open(dir, persistence.Options{
+		Clock: func() time.Time { return at.Add(time.Since(began)) }, Logger: logger, CacheBytes: 1 << 20, MemTableBytes: 1 << 20, AcceptLoss: acceptLoss,
+		Journals: journals, Fatal: func(err error) { panic(err) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := New(Options{Journal: stored{store}, Clock: clock, Entropy: drawn(at), Logger: logger})
+	if err := node.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return store, node
+}
+
+// drawn is randomness that is the same at each run and spreads agents over homes.
+func drawn(at time.Time) parley.Entropy {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(uint64(at.Unix()), 1))
+	return func() (b [10]byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		binary.BigEndian.PutUint64(b[2:], random.Uint64())
+		binary.BigEndian.PutUint16(b[:], uint16(random.Uint64()))
+		return b
+	}
+}
+
+// answered verifies a directory, compares what readers get with what they got
+// then, and lets life go on in it.
+func answered(t *testing.T, dir string, acceptLoss bool, want string) {
+	t.Helper()
+	clock := newHand(lifeEnds)
+	store, node := openRelease(t, dir, 0, clock.now, acceptLoss)
+	audit := auditOf(t, store)
+	for _, f := range audit.First(10) {
+		t.Errorf("verify: %v", f)
+	}
+	sameText(t, answers(t, store, node), want)
+	goesOn(t, store, node)
+	node.Close()
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// goesOn repeats a send of then, whose key is remembered, and makes a new one.
+func goesOn(t *testing.T, store *persistence.Store, node *Node) {
+	t.Helper()
+	ctx := context.Background()
+	acme := must(node.OrgBySlug(ctx, "acme"))(t)
+	globex := must(node.OrgBySlug(ctx, "globex"))(t)
+	alice := must(node.AgentByName(ctx, acme, "alice"))(t)
+	bob := must(node.AgentByName(ctx, globex, "bob"))(t)
+	again := directBetween(acme, globex, alice, bob, "once", "key-1")
+	repeated := must(node.Send(ctx, again))(t)
+	if !repeated.Repeated || string(repeated.Message.GetContent()) != "once" {
+		t.Errorf("a key of then makes %v", repeated.Message)
+	}
+	fresh := must(node.Send(ctx, directBetween(acme, globex, alice, bob, "fresh", "key-2")))(t)
+	page, _, err := node.Inbox(ctx, bob, 0, 1, "")
+	if err != nil || len(page) != 1 || page[0].Record.MessageID() != fresh.Message.MessageID() {
+		t.Errorf("the newest message is not the last that was sent (%v)", err)
+	}
+	awaitQuiet(t, store)
+}
+
+// writeRelease lives the life and stores what it leaves.
+func writeRelease(t *testing.T, dir string) {
+	t.Helper()
+	data := t.TempDir()
+	clock := newHand(noon)
+	store, node := openRelease(t, filepath.Join(data, "journal"), 2, clock.now, false)
+	(&life{t: t, store: store, node: node, clock: clock}).live()
+	said := answers(t, store, node)
+	pairs := pairsOf(t, store)
+	node.Close()
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"content.txt": []byte(renderContent(t, pairs)), "answers.txt": []byte(said), "data.tar.gz": pack(t, data),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil { //nolint:gosec // committed
+			t.Fatal(err)
+		}
+	}
+}
+
+func pairsOf(t testing.TB, store *persistence.Store) []journaltest.Pair {
+	t.Helper()
+	archive := store.Archive()
+	var pairs []journaltest.Pair
+	err := archive.Pairs(func(key, value []byte) error {
+		pairs = append(pairs, journaltest.Pair{Key: bytes.Clone(key), Value: bytes.Clone(value)})
+		return nil
+	})
+	if err = errors.Join(err, archive.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return pairs
+}
+
+// awaitQuiet waits until no word is on its way and no actor has one to hear.
+func awaitQuiet(t testing.TB, store *persistence.Store) {
+	t.Helper()
+	eventually(t, "nothing is underway", func() bool {
+		archive, still := store.Archive(), true
+		err := archive.Underway(func(parley.Word) error { still = false; return nil })
+		heard := archive.Trays(func(parley.Stream, []byte) error { still = false; return nil })
+		return errors.Join(err, heard, archive.Close()) == nil && still
+	})
+}
+
+// pack makes an archive of a directory at rest; locks are left out.
+func pack(t testing.TB, dir string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zipped)
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == "LOCK" {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		header := &tar.Header{Name: filepath.ToSlash(name), Size: int64(len(content)), Mode: 0o600, ModTime: noon, Format: tar.FormatUSTAR}
+		if err := archive.WriteHeader(header); err != nil {
+			return err
+		}
+		_, err = archive.Write(content)
+		return err
+	})
+	if err = errors.Join(err, archive.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func unpack(t testing.TB, packed []byte, dir string) {
+	t.Helper()
+	zipped, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for archive := tar.NewReader(zipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil || !filepath.IsLocal(header.Name) {
+			t.Fatal(header, err)
+		}
+		path := filepath.Join(dir, filepath.FromSlash(header.Name))
+		content, err := io.ReadAll(archive)
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o700))
+		if err = errors.Join(err, os.WriteFile(path, content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lifeEnds is when the life that is stored is over.
+var lifeEnds = noon.Add(20 * time.Minute)

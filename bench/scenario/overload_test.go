@@ -1,0 +1,142 @@
+package scenario
+
+import (
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/result"
+)
+
+// onlooker counts what a window is told.
+type onlooker struct {
+	mu           sync.Mutex
+	began, ended int
+	operations   int64
+}
+
+func (o *onlooker) Begin() { o.mu.Lock(); defer o.mu.Unlock(); o.began++ }
+func (o *onlooker) End()   { o.mu.Lock(); defer o.mu.Unlock(); o.ended++ }
+func (o *onlooker) Tick(s result.Second) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.operations += s.Operations
+}
+
+var _ load.Watch = (*onlooker)(nil)
+
+// pressed runs one step of Overload.
+func pressed(t *testing.T, h *Host, p Press) (result.Run, *onlooker) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("a crowd of connections needs Linux")
+	}
+	var run result.Run
+	looks := &onlooker{}
+	if err := h.Press(t.Context(), p, looks, &run); err != nil {
+		t.Fatal(err)
+	}
+	h.Settle(&run)
+	return run, looks
+}
+
+func press20(rate float64) Press {
+	return Press{Connections: 20, Clients: 4, Rate: rate, WarmUp: 20 * time.Millisecond, Duration: 300 * time.Millisecond}
+}
+
+func TestPressOpenLoop(t *testing.T) {
+	h := newHost(t, sound)
+	run, looks := pressed(t, h, press20(500))
+	f := run.Figures
+	if run.Failures != 0 || run.Operations < 100 || f[FigureRefused] != 0 || run.Service.Count == 0 {
+		t.Errorf("%d operations, failures %v, figures %v", run.Operations, run.Reasons, f)
+	}
+	if math.Abs(f[FigureIntended]-500) > 5 || math.Abs(f[FigureOffered]+f[FigureNotOffered]-f[FigureIntended]) > 1e-6 {
+		t.Errorf("intended 500 a second: %v", f)
+	}
+	if run.Service.P50 > run.Latency.P50 || run.Laps[LapLag].Count == 0 {
+		t.Errorf("from the wire %v ms, from the intended time %v ms", run.Service.P50, run.Latency.P50)
+	}
+	if looks.began != 1 || looks.ended != 1 || looks.operations != run.Operations {
+		t.Errorf("the window saw %+v of %d", looks, run.Operations)
+	}
+	v, err := h.Verify(t.Context())
+	if err != nil || !v.Clean() || v.Found != v.Acknowledged || v.Found < run.Operations || v.Unknown != 0 {
+		t.Errorf("verification: %v, %+v", err, v)
+	}
+}
+
+// TestPressSaysWhatItCouldNotOffer asks for far more than the connections carry.
+func TestPressSaysWhatItCouldNotOffer(t *testing.T) {
+	run, _ := pressed(t, newHost(t, sound), press20(1e6))
+	f := run.Figures
+	if math.Abs(f[FigureIntended]-1e6) > 2e5 || f[FigureNotOffered] < 5e5 || f[FigureOffered] > 4e5 || run.Operations == 0 {
+		t.Errorf("%d operations, figures %v", run.Operations, f)
+	}
+}
+
+func TestPressClosedLoop(t *testing.T) {
+	h := newHost(t, shedsWell)
+	run, _ := pressed(t, h, press20(0))
+	if run.Failures != 0 || run.Operations == 0 || run.Figures[FigureRefused] == 0 || run.Figures[FigureNotOffered] != 0 {
+		t.Errorf("%d operations, failures %v, figures %v", run.Operations, run.Reasons, run.Figures)
+	}
+	// Who was refused rests: four clients cannot be refused more often than this.
+	if most := 4 / pressRest.Seconds(); run.Figures[FigureRefused] > most {
+		t.Errorf("%v refusals a second of at most %v", run.Figures[FigureRefused], most)
+	}
+	if v, err := h.Verify(t.Context()); err != nil || !v.Clean() || v.Found != v.Acknowledged {
+		t.Errorf("verification: %v, %+v", err, v)
+	}
+}
+
+// TestPressNoticesFaults: each fault is a failure with its reason, and shedding
+// in good order is none.
+func TestPressNoticesFaults(t *testing.T) {
+	for f, reason := range map[fault]string{
+		shedsWell:      "",
+		shedsForever:   "without a whole number of seconds in Retry-After",
+		shedsVaguely:   "without a whole number of seconds in Retry-After",
+		notCreated:     "409",
+		unknownOutcome: "outcome_unknown",
+		otherPayload:   "another payload",
+		otherRecipient: "another recipient",
+		sameID:         "an id that another message has",
+		parts:          "the connection broke",
+	} {
+		t.Run(string(f), func(t *testing.T) {
+			t.Parallel()
+			run, _ := pressed(t, newHost(t, f), press20(300))
+			var said []string
+			for r := range run.Reasons {
+				said = append(said, r)
+			}
+			if all := strings.Join(said, "; "); (run.Failures > 0) != (reason != "") || !strings.Contains(all, reason) {
+				t.Errorf("%d failures: %s", run.Failures, all)
+			}
+			if f == shedsWell && (run.Figures[FigureRefused] == 0 || run.Laps[LapRefused].Count == 0) {
+				t.Errorf("refusals are not counted: %v", run.Figures)
+			}
+		})
+	}
+}
+
+// TestPressedMessagesAreVerified: what was acknowledged and is not there, and
+// what was shed and is there all the same, is found.
+func TestPressedMessagesAreVerified(t *testing.T) {
+	for f, found := range map[fault]func(*result.Verification) int64{
+		losesOne:      func(v *result.Verification) int64 { return v.Missing },
+		keepsTwice:    func(v *result.Verification) int64 { return v.Twice },
+		shedsAndKeeps: func(v *result.Verification) int64 { return v.Stray },
+	} {
+		h := newHost(t, f)
+		pressed(t, h, press20(300))
+		if v, err := h.Verify(t.Context()); err != nil || found(v) == 0 {
+			t.Errorf("%s: %v, %+v", f, err, v)
+		}
+	}
+}

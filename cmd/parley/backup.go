@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"parley/http/api"
+	"parley/persistence"
+)
+
+type backupCmd struct {
+	Take  backupTakeCmd  `cmd:"" default:"withargs" help:"Write a snapshot; what is meant where no other word follows."`
+	List  backupListCmd  `cmd:"" help:"List the snapshots of a backup directory, oldest first."`
+	Check backupCheckCmd `cmd:"" help:"Read a snapshot through and compare every file with its hash."`
+}
+
+// defaultAdmin is where a server's operator calls are unless it was told otherwise.
+const defaultAdmin = "http://127.0.0.1:8081"
+
+// masterKeyFile is the file of the data directory that seals the signing keys.
+const masterKeyFile = "master.key"
+
+type backupTakeCmd struct {
+	To         string `required:"" placeholder:"DIR" help:"Backup directory, on the server's machine. What it holds already is not copied again."`
+	Admin      string `placeholder:"URL" help:"Operator's address of the running server; default: http://127.0.0.1:8081." xor:"source"`
+	Data       string `placeholder:"DIR" help:"Back up this data directory itself, which no server has open." xor:"source"`
+	Keep       int    `placeholder:"N" help:"Afterwards delete all but the N newest snapshots and what only they needed; default: keep all."`
+	WithoutKey bool   `help:"Leave out master.key, which seals the keys that sign access tokens. Whoever has a backup with it can sign tokens; a backup without it can be served only with the key from elsewhere."`
+}
+
+// backupRequest is the body of POST /backup at the operator's address.
+type backupRequest struct {
+	To         string `json:"to"`
+	Keep       int    `json:"keep"`
+	WithoutKey bool   `json:"without_key"`
+}
+
+// backupLine is one line of its answer: how far it is, and at the end what came
+// of it.
+type backupLine struct {
+	Progress *progressJSON `json:"progress,omitzero"`
+	Snapshot *snapshotJSON `json:"snapshot,omitzero"`
+	Error    string        `json:"error,omitzero"`
+}
+
+type progressJSON struct {
+	Stage string `json:"stage"`
+	Done  int64  `json:"done"`
+	Total int64  `json:"total"`
+}
+
+// snapshotJSON is a snapshot as `--json` tells it.
+type snapshotJSON struct {
+	Dir      string   `json:"dir"`
+	Snapshot string   `json:"snapshot"`
+	TakenAt  api.Time `json:"taken_at"`
+	Commits  uint64   `json:"commits"`
+	Files    int      `json:"files"`
+	Bytes    int64    `json:"bytes"`
+	// Copied is how many of the bytes were not in the backup directory before.
+	Copied    int64 `json:"copied"`
+	MasterKey bool  `json:"master_key"`
+	// Data is the directory into which it was restored.
+	Data string `json:"data,omitzero"`
+}
+
+func snapshotOf(dir string, s *persistence.Snapshot) *snapshotJSON {
+	return &snapshotJSON{
+		Dir: dir, Snapshot: s.ID, TakenAt: api.At(s.Taken), Commits: s.Commits,
+		Files: len(s.Files), Bytes: s.Bytes(), Copied: s.Copied, MasterKey: s.Has(masterKeyFile),
+	}
+}
+
+func (c *backupTakeCmd) Validate() error {
+	if c.Keep < 0 {
+		return fmt.Errorf("--keep: %d is less than none", c.Keep)
+	}
+	return nil
+}
+
+// Run has the running server write the snapshot, or writes one of a data
+// directory at rest.
+func (c *backupTakeCmd) Run(ctx context.Context, std *streams) error {
+	var made *snapshotJSON
+	var err error
+	if c.Data != "" {
+		made, err = c.offline(ctx, std)
+	} else {
+		made, err = c.online(ctx, std)
+	}
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(made)
+	}
+	note := ""
+	if !made.MasterKey {
+		note = "\n  master.key is not in it: keep that file elsewhere, or no server can be started on a restored directory"
+	}
+	return std.say("snapshot %s in %s\n  %d files, %s, of which %s are new%s", made.Snapshot, made.Dir, made.Files, size(made.Bytes), size(made.Copied), note)
+}
+
+func (c *backupTakeCmd) offline(ctx context.Context, std *streams) (*snapshotJSON, error) {
+	dir := filepath.Join(c.Data, "journal")
+	if _, err := os.Stat(dir); err != nil {
+		return nil, exitError{code: exitNotFound, err: fmt.Errorf("%s is not a data directory: %w", c.Data, err)}
+	}
+	store, err := persistence.Open(dir, persistence.Options{
+		Clock: time.Now, Logger: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelWarn})), CacheBytes: 8 << 20,
+		Fatal: func(err error) { os.Exit(std.fail(err)) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w\nIf a server runs on it, leave out --data: the server makes the backup itself", err)
+	}
+	to := &backupDoor{store: store, data: c.Data}
+	made, err := to.take(ctx, backupRequest{To: c.To, Keep: c.Keep, WithoutKey: c.WithoutKey}, std.progress())
+	return made, errors.Join(err, store.Close())
+}
+
+func (c *backupTakeCmd) online(ctx context.Context, std *streams) (*snapshotJSON, error) {
+	admin, err := url.Parse(c.admin())
+	if err != nil || admin.Host == "" || admin.Scheme != "http" && admin.Scheme != "https" {
+		return nil, exitError{code: exitUsage, err: fmt.Errorf("--admin: %q is not an http or https address", c.admin())}
+	}
+	to := c.To
+	if !filepath.IsAbs(to) {
+		if ip := net.ParseIP(admin.Hostname()); admin.Hostname() != "localhost" && !ip.IsLoopback() {
+			return nil, exitError{code: exitUsage, err: fmt.Errorf("--to: %q is not absolute, and the server is on another machine", to)}
+		}
+		if to, err = filepath.Abs(to); err != nil {
+			return nil, err
+		}
+	}
+	body, err := json.Marshal(backupRequest{To: to, Keep: c.Keep, WithoutKey: c.WithoutKey})
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, admin.JoinPath("backup").String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("no server answers at %s; name its address with --admin, or a directory at rest with --data: %w", admin, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return readBackup(answer, std.progress())
+}
+
+func (c *backupTakeCmd) admin() string {
+	if c.Admin == "" {
+		return defaultAdmin
+	}
+	return c.Admin
+}
+
+// readBackup follows the lines of an answer to its end.
+func readBackup(answer *http.Response, progress func(persistence.BackupProgress)) (*snapshotJSON, error) {
+	if answer.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
+		return nil, exitError{code: refusalCode(answer.StatusCode), err: errors.New(strings.TrimSpace(string(said)))}
+	}
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		var line backupLine
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			return nil, fmt.Errorf("the server's answer: %w", err)
+		}
+		switch {
+		case line.Error != "":
+			return nil, errors.New(line.Error)
+		case line.Snapshot != nil:
+			return line.Snapshot, nil
+		case line.Progress != nil:
+			progress(persistence.BackupProgress(*line.Progress))
+		}
+	}
+	return nil, exitError{code: exitNetwork, err: errors.New("the connection broke before the backup was done; it is not listed")}
+}
+
+type backupListCmd struct {
+	Dir string `arg:"" help:"Backup directory."`
+}
+
+func (c *backupListCmd) Run(std *streams) error {
+	snapshots, err := persistence.Snapshots(nil, c.Dir)
+	all := []*snapshotJSON{}
+	rows := [][]string{{"SNAPSHOT", "BYTES", "NEW", "FILES", "COMMITS", "KEY"}}
+	for _, s := range snapshots {
+		line := snapshotOf(c.Dir, s)
+		all = append(all, line)
+		rows = append(rows, []string{line.Snapshot, size(line.Bytes), size(line.Copied), strconv.Itoa(line.Files), strconv.FormatUint(line.Commits, 10), strconv.FormatBool(line.MasterKey)})
+	}
+	if err != nil && len(all) == 0 {
+		return err
+	}
+	if std.json {
+		return errors.Join(std.value(all), err)
+	}
+	return errors.Join(std.table(rows), err)
+}
+
+type backupCheckCmd struct {
+	From string `arg:"" placeholder:"DIR[@SNAPSHOT]" help:"Backup directory, and which of its snapshots; default: the newest."`
+}
+
+func (c *backupCheckCmd) Run(ctx context.Context, std *streams) error {
+	dir, snapshot := splitSnapshot(c.From)
+	checked, err := persistence.CheckBackup(ctx, nil, dir, snapshot, std.progress())
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(snapshotOf(dir, checked))
+	}
+	return std.say("snapshot %s is whole: %d files, %s", checked.ID, len(checked.Files), size(checked.Bytes()))
+}
+
+// splitSnapshot reads DIR[@SNAPSHOT]. A directory whose own name has an @ is
+// one without a snapshot's.
+func splitSnapshot(text string) (dir, snapshot string) {
+	at := strings.LastIndex(text, "@")
+	if _, err := os.Stat(text); err == nil || at < 0 {
+		return text, ""
+	}
+	return text[:at], text[at+1:]
+}
+
+// progressEvery is how often a person is told how far something is.
+const progressEvery = 2 * time.Second
+
+// progress notes on standard error how far something is, now and then.
+func (s *streams) progress() func(persistence.BackupProgress) {
+	next := time.Now().Add(progressEvery)
+	return func(p persistence.BackupProgress) {
+		if now := time.Now(); now.After(next) {
+			next = now.Add(progressEvery)
+			s.note("%s: %s of %s", p.Stage, size(p.Done), size(p.Total))
+		}
+	}
+}
+
+// size is a number of bytes for a person.
+func size(n int64) string {
+	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 10<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 10<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}

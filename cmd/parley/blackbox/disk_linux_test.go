@@ -1,0 +1,334 @@
+package blackbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// smallDisk is a file system of its own that can be filled.
+type smallDisk struct {
+	t   testing.TB
+	dir string
+}
+
+// mountDisk gives a disk of so many MiB in memory. Where nobody may mount one,
+// that is said so that it cannot be overlooked; in CI it is a failure.
+func mountDisk(t testing.TB, mebibytes int) *smallDisk {
+	t.Helper()
+	d := &smallDisk{t: t, dir: t.TempDir()}
+	err := syscall.Mount("tmpfs", d.dir, "tmpfs", 0, fmt.Sprintf("size=%dm", mebibytes))
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+		const left = "!! NOT CHECKED: a full disk: mounting one needs root"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(left)
+		}
+		t.Skip(left)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(d.dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func (d *smallDisk) free() int64 {
+	d.t.Helper()
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(d.dir, &s); err != nil {
+		d.t.Fatal(err)
+	}
+	return int64(s.Bavail) * s.Bsize
+}
+
+// ballast takes n bytes of the disk, or all that are left if n is negative.
+func (d *smallDisk) ballast(name string, n int64) {
+	d.t.Helper()
+	f, err := os.Create(filepath.Join(d.dir, name))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	// In ever smaller pieces: others write meanwhile.
+	for piece := int64(1 << 16); n != 0 && piece > 0; {
+		size := piece
+		if n > 0 {
+			size = min(size, n)
+		}
+		wrote, err := f.Write(make([]byte, size))
+		if n > 0 {
+			n -= int64(wrote)
+		}
+		if err != nil {
+			piece /= 2
+		}
+	}
+}
+
+func (d *smallDisk) drop(name string) {
+	d.t.Helper()
+	if err := os.Remove(filepath.Join(d.dir, name)); err != nil {
+		d.t.Error(err)
+	}
+}
+
+// fillers send messages until they are told to stop, and repeat with the same
+// key what was refused or has an unknown outcome.
+type fillers struct {
+	t        testing.TB
+	from, to *agent
+	body     string
+	stop     atomic.Bool
+	stored   atomic.Int64
+	refused  atomic.Int64 // overloaded: nothing was done
+	unknown  atomic.Int64
+	slowest  atomic.Int64 // nanoseconds until an answer
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	acked map[string]bool
+}
+
+const fillerCount = 8
+
+func fill(t testing.TB, from, to *agent) *fillers {
+	f := &fillers{t: t, from: from, to: to, body: b64([]byte(randomHex(24 << 10))), acked: map[string]bool{}}
+	for i := range fillerCount {
+		f.running.Go(func() {
+			for n := 0; !f.stop.Load(); n++ {
+				f.send(fmt.Sprintf("%d-%d-%s", i, n, randomHex(4)))
+			}
+		})
+	}
+	return f
+}
+
+// send sends one message until it is stored or the fillers stop.
+func (f *fillers) send(key string) {
+	for !f.stop.Load() {
+		a := f.from.try(f.to, obj{"encrypted_payload": f.body}, "Idempotency-Key", key)
+		f.slowest.Store(max(f.slowest.Load(), int64(a.took)))
+		switch {
+		case a.err == nil && (a.status == 201 || a.status == 200):
+			f.stored.Add(1)
+			f.mu.Lock()
+			f.acked[text(a.body, "id")] = true
+			f.mu.Unlock()
+			return
+		case a.err == nil && a.status == 503:
+			if code := a.body["code"]; code == "outcome_unknown" {
+				f.unknown.Add(1)
+			} else if code != "overloaded" {
+				a.errorf("a full disk is neither overloaded nor outcome_unknown")
+			}
+			if s, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || s < 1 {
+				a.errorf("Retry-After is %q", a.header.Get("Retry-After"))
+			}
+			f.refused.Add(1)
+			time.Sleep(20 * time.Millisecond)
+		case f.stop.Load(): // the control kills the server
+		default:
+			a.errorf("a full disk is answered with neither 201 nor 503")
+			f.stop.Store(true)
+		}
+	}
+}
+
+// full waits until nothing has been stored for a while.
+func (f *fillers) full(within time.Duration) {
+	f.t.Helper()
+	quiet, stored := time.Now(), int64(-1)
+	for began := time.Now(); time.Since(quiet) < 700*time.Millisecond; time.Sleep(20 * time.Millisecond) {
+		if n := f.stored.Load(); n != stored {
+			quiet, stored = time.Now(), n
+		}
+		if time.Since(began) > within {
+			f.t.Fatalf("after %v the disk is not full: %d stored", within, stored)
+		}
+	}
+}
+
+// goesOn waits until something is stored again.
+func (f *fillers) goesOn(within time.Duration) time.Duration {
+	f.t.Helper()
+	began, stored := time.Now(), f.stored.Load()
+	for f.stored.Load() == stored {
+		if time.Since(began) > within {
+			f.t.Fatalf("there is room again, and %v later nothing is stored", within)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+func (f *fillers) end() {
+	f.stop.Store(true)
+	f.running.Wait()
+}
+
+// sick waits until /health is 503 with a word for it.
+func (s *server) sick(t testing.TB, within time.Duration) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		a := s.call(t, "", "GET", "/health", nil)
+		if a.err == nil && a.status == 503 && strings.Contains(string(a.raw), "disk") {
+			return
+		}
+		if time.Since(began) > within {
+			a.fatalf("the disk is full and %v later /health does not say so", within)
+		}
+	}
+}
+
+func (s *server) healthy(t testing.TB, within time.Duration) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		a := s.call(t, "", "GET", "/health", nil)
+		if a.err == nil && a.status == 200 {
+			return
+		}
+		if time.Since(began) > within {
+			a.fatalf("there is room and %v later /health does not say so", within)
+		}
+	}
+}
+
+// TestFullDisk fills real disks of several sizes, by clients and from outside.
+// The server sheds and goes on when there is room; what was acknowledged is there.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mebibytes int
+		journals  string
+		long      bool
+	}{{8, "1", false}, {64, "4", false}, {256, "1", true}} {
+		t.Run(fmt.Sprintf("%d MiB, journals=%s", c.mebibytes, c.journals), func(t *testing.T) {
+			if c.long && *soakFor == 0 {
+				t.Skip("a disk of this size takes long to fill: it takes -soak")
+			}
+			t.Parallel()
+			disk := mountDisk(t, c.mebibytes)
+			disk.ballast("ballast", int64(c.mebibytes)<<20/4)
+			s, err := launch("127.0.0.1:0", filepath.Join(disk.dir, "data"), "--journals", c.journals)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				s.kill()
+				if t.Failed() {
+					t.Log(s.log.tail())
+				}
+			})
+			fullDisk(t, s, disk)
+		})
+	}
+}
+
+// TestFullDiskControl has no floor: clients run the disk full to the last byte,
+// and what is under way has to wait.
+func TestFullDiskControl(t *testing.T) {
+	t.Parallel()
+	disk := mountDisk(t, 8)
+	s, err := launch("127.0.0.1:0", filepath.Join(disk.dir, "data"), "--disk-reserve", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.kill)
+	a, b := pair(t, s)
+	f := fill(t, a, b)
+	f.full(30 * time.Second)
+	free := disk.free()
+	t.Logf("%d stored, %d KiB free", f.stored.Load(), free>>10)
+	if free > 8<<20/16 { // half of what the floor keeps
+		t.Errorf("without a floor %d KiB are left: what keeps them free is not the floor\n%s", free>>10, s.log.tail())
+	}
+	f.stop.Store(true)
+	s.kill()
+	f.running.Wait()
+}
+
+// fullDisk goes through it: clients fill the disk, it gets room, others fill it,
+// it gets room, it is full at a start.
+func fullDisk(t *testing.T, s *server, disk *smallDisk) {
+	a, b := pair(t, s)
+	f := fill(t, a, b)
+	f.full(30 * time.Second)
+	s.sick(t, time.Second)
+	t.Logf("clients filled it: %d stored, %d refused, %d unknown, slowest %v, %d KiB free",
+		f.stored.Load(), f.refused.Load(), f.unknown.Load(), time.Duration(f.slowest.Load()), disk.free()>>10)
+	if n := f.unknown.Load(); n > 0 {
+		t.Errorf("clients alone ran the disk full: %d outcomes are unknown", n)
+	}
+	b.get(b.path("/messages?limit=5")).want(200)
+
+	disk.drop("ballast")
+	t.Logf("goes on %v after there is room", f.goesOn(5*time.Second))
+	s.healthy(t, 2*time.Second)
+
+	disk.ballast("outside", -1)
+	s.sick(t, time.Second)
+	time.Sleep(500 * time.Millisecond)
+	disk.ballast("more", -1)
+	disk.drop("more")
+	disk.drop("outside")
+	t.Logf("filled from outside, goes on %v after there is room", f.goesOn(15*time.Second))
+
+	disk.ballast("outside", -1)
+	s.sick(t, time.Second)
+	f.end()
+	s.kill()
+	startFull(t, s, b)
+	disk.drop("outside")
+	s.restart(t)
+	missing := len(f.acked)
+	for _, id := range ids(b.everything()) {
+		if f.acked[id] {
+			missing--
+		}
+	}
+	if missing != 0 {
+		t.Errorf("%d of %d acknowledged messages are missing", missing, len(f.acked))
+	}
+	if err := s.drain(10 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if said, err := exec.Command(binary, "verify", "--data", s.dir).CombinedOutput(); err != nil {
+		t.Errorf("parley verify: %v\n%s", err, said)
+	}
+	t.Logf("%d acknowledged in all, slowest answer %v, %d unknown", len(f.acked), time.Duration(f.slowest.Load()), f.unknown.Load())
+}
+
+// startFull starts the server on a full disk: it ends with a clear reason, or
+// serves reads.
+func startFull(t *testing.T, s *server, b *agent) {
+	again := &server{dir: s.dir, flags: s.flags}
+	if err := again.begin(s.addr); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-again.exited:
+		if said := again.log.text(); again.err == nil || !strings.Contains(said, "no space left") || again.log.trouble() != nil {
+			t.Errorf("a start on a full disk ends with %v\n%s", again.err, said)
+		}
+	case addr := <-again.log.announced:
+		again.addr, again.base = addr, "http://"+addr
+		again.call(t, b.token, "GET", b.path("/messages?limit=5"), nil).want(200)
+		again.kill()
+	case <-time.After(10 * time.Second):
+		again.kill()
+		t.Errorf("a start on a full disk hangs\n%s", again.log.tail())
+	}
+}

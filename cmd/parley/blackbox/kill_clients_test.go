@@ -1,0 +1,258 @@
+package blackbox
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"parley/cmd/parley/history"
+)
+
+// talk is a conversation that several clients reply to and move.
+type talk struct {
+	root  history.Message
+	sides [2]*party // initiator, responder
+
+	mu     sync.Mutex
+	latest []history.Message
+}
+
+func (k *talk) path(rest string) string {
+	return "/conversations/" + k.root.Conversation.String() + rest
+}
+
+// said remembers a message that may be replied to.
+func (k *talk) said(m history.Message) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.latest = append(k.latest, m); len(k.latest) > 6 {
+		k.latest = k.latest[1:]
+	}
+}
+
+// question is a message of the talk that has been acknowledged.
+func (k *talk) question() *history.Message {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := k.latest[rand.IntN(len(k.latest))]
+	return &m
+}
+
+// talks are the conversations under load; the ones that ended are still read.
+type talks struct {
+	mu   sync.Mutex
+	live []*talk
+	all  []*talk
+}
+
+func (t *talks) add(k *talk) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.live, t.all = append(t.live, k), append(t.all, k)
+}
+
+func (t *talks) retire(k *talk) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := slices.Index(t.live, k)
+	if at >= 0 {
+		t.live = slices.Delete(t.live, at, at+1)
+	}
+	return at >= 0
+}
+
+func (t *talks) any(live bool) *talk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from := t.all
+	if live {
+		from = t.live
+	}
+	if len(from) == 0 {
+		return nil
+	}
+	return from[rand.IntN(len(from))]
+}
+
+func (t *talks) everyone() []*talk {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.all)
+}
+
+// begin starts a conversation between two parties.
+func (w *world) begin(from, to *party) bool {
+	out := w.write(attempt{from: from, to: to, key: w.newKey()})
+	if out.Outcome == history.Acked {
+		k := &talk{root: out.Shown, sides: [2]*party{from, to}}
+		k.said(out.Shown)
+		w.talks.add(k)
+	}
+	return out.Outcome == history.Acked
+}
+
+func anyOf[T any](list []T) T { return list[rand.IntN(len(list))] }
+
+// writer sends and replies until the server dies. Now and then it does the same
+// twice at once, or goes away before the answer is there and asks again.
+func (w *world) writer(self *party) {
+	for !w.dying.Load() {
+		at := attempt{from: self, to: anyOf(w.popular), key: w.newKey()}
+		var k *talk
+		if k = w.talks.any(true); k != nil && rand.IntN(4) == 0 {
+			side := rand.IntN(2)
+			at.from, at.to, at.replyTo = k.sides[side], k.sides[1-side], k.question()
+		}
+		switch rand.IntN(25) {
+		case 0:
+			together(2, func(int) history.Send { return w.write(at) })
+			continue
+		case 1:
+			ctx, goAway := context.WithTimeout(context.Background(), time.Duration(rand.IntN(4000))*time.Microsecond)
+			w.send(ctx, at)
+			goAway()
+		}
+		out := w.write(at)
+		if out.Outcome == history.Acked && at.replyTo != nil {
+			k.said(out.Shown)
+		}
+	}
+}
+
+// mover moves conversations, as two do at once, and looks where they are.
+func (w *world) mover() {
+	for !w.dying.Load() {
+		k := w.talks.any(true)
+		if k == nil {
+			if !w.begin(anyOf(w.senders), anyOf(w.popular)) {
+				return
+			}
+			continue
+		}
+		side := rand.IntN(2)
+		if rand.IntN(3) == 0 {
+			if _, err := w.look(context.Background(), k, k.sides[side]); err != nil {
+				return
+			}
+			continue
+		}
+		out := w.move(context.Background(), k, k.sides[side], someStatus(side))
+		if out.Outcome == history.Unknown {
+			return
+		}
+		ended := out.Outcome == history.Acked && history.Terminal(out.To) || history.Terminal(out.Current)
+		if ended && w.talks.retire(k) && !w.begin(k.sides[0], k.sides[1]) {
+			return
+		}
+	}
+}
+
+// someStatus is one that a side may ask for; ends are rare.
+func someStatus(side int) string {
+	dice := rand.IntN(100)
+	switch {
+	case dice < 45:
+		return "open"
+	case dice < 70:
+		return "paused"
+	case dice < 93:
+		return "input_required"
+	}
+	ends := []string{"completed", "failed", "canceled", "rejected"}
+	return ends[rand.IntN(3+side)] // only a responder rejects
+}
+
+// reader reads pages, transcripts and single messages.
+func (w *world) reader() {
+	for !w.dying.Load() {
+		k := w.talks.any(false)
+		var err error
+		switch dice := rand.IntN(10); {
+		case dice < 5 || k == nil:
+			_, err = w.page(anyOf(w.parties()), 1+rand.IntN(30), 1+rand.IntN(4))
+		case dice < 7:
+			err = w.transcript(k, k.sides[rand.IntN(2)], 1+rand.IntN(100), 2)
+		case dice < 9:
+			_, err = w.look(context.Background(), k, k.sides[rand.IntN(2)])
+		default:
+			a := w.ask(context.Background(), k.sides[rand.IntN(2)], "GET", "/messages/"+k.question().ID.String(), nil)
+			var m history.Message
+			if err = w.decoded(a, &m); err == nil {
+				w.h.Saw(m)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// listener follows a party's stream over many connections, each resumed after
+// the last message that came.
+type listener struct {
+	name string
+	of   *party
+	last history.ID
+}
+
+// follow makes one connection and records it. It ends when the time is up, the
+// server dies, or the message until has come.
+func (w *world) follow(l *listener, d time.Duration, until history.ID) bool {
+	c := history.Connection{Follower: l.name, Agent: l.of.is, After: l.last}
+	c.Asked = w.now()
+	c.Answered = c.Asked
+	st, refusal := l.of.listen(l.last.String())
+	if st == nil {
+		if refusal.err == nil || !w.dying.Load() {
+			w.odd("the stream of %s was refused: %v %d", l.of.name, refusal.err, refusal.status)
+		}
+		return false
+	}
+	defer st.close()
+	deadline := time.After(d)
+	for done := false; !done && !c.Caught; {
+		select {
+		case e, ok := <-st.events:
+			done = !ok
+			if ok {
+				w.heard(l, &c, e)
+			}
+			c.Caught = ok && !until.Zero() && l.last == until
+		case <-deadline:
+			done = true
+		}
+	}
+	w.h.Streamed(c)
+	return c.Caught
+}
+
+func (w *world) heard(l *listener, c *history.Connection, e event) {
+	var heard history.Event
+	var err error
+	switch e.name {
+	case "message":
+		heard.Message, err = history.ParseID(e.id)
+		l.last = heard.Message
+	case "status":
+		heard.Conversation, err = history.ParseID(text(e.data, "conversation_id"))
+		heard.Status = text(e.data, "status")
+	case "heartbeat":
+		return
+	default:
+		w.odd("the stream of %s says %s: %s", l.of.name, e.name, e.raw)
+		return
+	}
+	if err != nil {
+		w.odd("the stream of %s says %s %q: %v", l.of.name, e.name, e.raw, err)
+	}
+	c.Events, c.Answered = append(c.Events, heard), w.now()
+}
+
+// listen follows until the server dies, cutting connections wherever they stand.
+func (w *world) listen(l *listener) {
+	for !w.dying.Load() {
+		w.follow(l, time.Duration(10+rand.IntN(150))*time.Millisecond, history.ID{})
+	}
+}

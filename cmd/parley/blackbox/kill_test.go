@@ -1,0 +1,244 @@
+package blackbox
+
+import (
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"parley/cmd/parley/history"
+)
+
+// crowd is how many clients of each kind are at work at once.
+type crowd struct{ writers, movers, readers int }
+
+// TestKillUnderLoad kills the server again and again under writers with keys,
+// followers, movers and readers. After every restart what was not answered is
+// asked again with the same key, everything is read once more, and the judge
+// holds it against everything that any answer ever showed.
+func TestKillUnderLoad(t *testing.T) {
+	const kills = 10
+	for _, v := range variants {
+		t.Run("journals="+v.journals, func(t *testing.T) {
+			s := start(t, "--journals", v.journals)
+			w := newWorld(t, s, 2, 6)
+			ears := w.ears()
+			for i := range kills {
+				w.live(ears, crowd{12, 3, 3}, time.Duration(100+rand.IntN(300))*time.Millisecond)
+				w.restarted()
+				w.readAll(ears, i%3 == 2 || i == kills-1)
+				w.judge()
+			}
+			t.Log(&w.tally)
+			if w.tally.acked.Load() < 20*kills || w.tally.retried == 0 {
+				t.Errorf("that was no load: %v", &w.tally)
+			}
+			w.seesLosses()
+			audited(t, s)
+		})
+	}
+}
+
+// ears follow those whom everybody writes to and one who is only replied to.
+func (w *world) ears() []*listener {
+	ears := []*listener{{name: "first", of: w.popular[0]}, {name: "second", of: w.popular[0]}, {name: "third", of: w.senders[0]}}
+	for _, p := range w.popular[1:] {
+		ears = append(ears, &listener{name: "fourth", of: p})
+	}
+	return ears
+}
+
+// live lets everybody at the server for a while and kills it under them.
+func (w *world) live(ears []*listener, c crowd, d time.Duration) {
+	w.dying.Store(false)
+	for i := range 6 {
+		if len(w.talks.live) <= i {
+			w.begin(w.senders[i%len(w.senders)], append(w.popular, w.senders[0])[i%2])
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range c.writers {
+		wg.Go(func() { w.writer(w.senders[i%len(w.senders)]) })
+	}
+	for range c.movers {
+		wg.Go(w.mover)
+	}
+	for range c.readers {
+		wg.Go(w.reader)
+	}
+	for _, l := range ears {
+		wg.Go(func() { w.listen(l) })
+	}
+	time.Sleep(d)
+	w.tally.lived += d
+	w.dying.Store(true)
+	w.s.kill()
+	wg.Wait()
+	if err := w.s.log.trouble(); err != nil {
+		w.t.Errorf("%v\n%s", err, w.s.log.tail())
+	}
+	w.tally.kills++
+}
+
+// restarted starts the server again and asks once more for what was not
+// answered.
+func (w *world) restarted() {
+	began := time.Now()
+	w.s.restart(w.t)
+	w.tally.restarts = append(w.tally.restarts, time.Since(began))
+	w.dying.Store(false)
+	again := w.pending
+	w.pending = nil
+	seen := map[string]bool{}
+	again = slices.DeleteFunc(again, func(at attempt) bool {
+		twice := seen[at.from.id+at.key]
+		seen[at.from.id+at.key] = true
+		return twice
+	})
+	outs := together(len(again), func(i int) history.Send {
+		out := w.write(again[i])
+		if out.Outcome == history.Acked {
+			_, _ = w.page(again[i].to, 5, 1) // who is told that it is there finds it there
+		}
+		return out
+	})
+	for i, out := range outs {
+		w.tally.retried++
+		switch {
+		case out.Outcome == history.Unknown:
+			w.odd("key %s, asked again, is still unknown", again[i].key)
+		case out.Outcome == history.Acked && out.Repeat:
+			w.tally.before++
+			w.tally.acked.Add(1)
+		}
+	}
+}
+
+// readAll reads everything that is to be judged, when nobody writes any more.
+// The last message to each party comes after everything else that it is told.
+func (w *world) readAll(ears []*listener, streams bool) {
+	parties := w.parties()
+	last := together(len(parties), func(i int) history.Send {
+		return w.write(attempt{from: parties[(i+1)%len(parties)], to: parties[i], key: w.newKey()})
+	})
+	ends := map[*party]history.ID{}
+	for i, out := range last {
+		ends[parties[i]] = out.Shown.ID
+	}
+	together(len(parties), func(i int) bool { return w.whole(parties[i]) })
+	if streams {
+		for _, p := range parties {
+			ears = append(ears, &listener{name: "whole", of: p})
+		}
+	}
+	for few := range slices.Chunk(ears, 4) {
+		together(len(few), func(i int) bool {
+			caught := w.follow(few[i], 15*time.Second, ends[few[i].of])
+			if !caught {
+				w.odd("the stream of %s does not come to its end", few[i].of.name)
+			}
+			return caught
+		})
+	}
+	all := w.talks.everyone()
+	together(4, func(part int) error {
+		for i, k := range all {
+			if i%4 != part {
+				continue
+			}
+			for _, reader := range k.sides {
+				if err := w.transcript(k, reader, 200, 1000); err != nil {
+					return err
+				}
+			}
+			if _, err := w.look(w.t.Context(), k, k.sides[i/4%2]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// whole reads an inbox until it has everything that was acknowledged. After a
+// slow answer, what is promised follows: it is lost if it does not within 5 s.
+func (w *world) whole(p *party) bool {
+	for began := w.now(); ; time.Sleep(5 * time.Millisecond) {
+		page, err := w.page(p, 100, 1<<20)
+		if err != nil || w.h.Unread(page) == 0 || w.now()-began > 5*time.Second {
+			return err == nil
+		}
+	}
+}
+
+// judge ends the test at the first fault: what comes after would only repeat it.
+func (w *world) judge() {
+	w.t.Helper()
+	if faults := w.h.Check(); len(faults) > 0 {
+		w.t.Fatalf("after %d kills:\n%s", w.tally.kills, history.Report(faults))
+	}
+	if w.t.Failed() {
+		w.t.FailNow()
+	}
+}
+
+// seesLosses takes acknowledged messages out of the inbox that was read last:
+// the judge must miss each of them.
+func (w *world) seesLosses() {
+	w.t.Helper()
+	p, err := w.page(w.popular[0], 100, 1<<20)
+	if err != nil || len(p.Rows) < 20 {
+		w.t.Fatalf("no inbox to take something out of: %d rows, %v", len(p.Rows), err)
+	}
+	for _, at := range []int{1, len(p.Rows) / 2, len(p.Rows) - 1} {
+		robbed := p
+		robbed.Asked = w.now()
+		robbed.Rows = slices.Delete(slices.Clone(p.Rows), at, at+1)
+		other := w.h.Clone()
+		other.Paged(robbed)
+		faults := other.Check()
+		lost := func(f history.Fault) bool { return f.Rule == history.Lost }
+		if n := len(slices.DeleteFunc(slices.Clone(faults), func(f history.Fault) bool { return !lost(f) })); n != 1 {
+			w.t.Errorf("row %d was taken out of the inbox; the judge misses %d messages:\n%s", at, n, history.Report(faults))
+		}
+	}
+}
+
+// once gives the ids of rows, none of which may come twice.
+func once(t testing.TB, rows []obj) map[string]bool {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, id := range ids(rows) {
+		if seen[id] {
+			t.Errorf("%s is in the inbox twice", id)
+		}
+		seen[id] = true
+	}
+	return seen
+}
+
+// audited stops the server and has its directory examined.
+func audited(t *testing.T, s *server) {
+	t.Helper()
+	if err := s.drain(15 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "verify", "--help")
+	cmd.Env = cleanEnvironment()
+	if err := cmd.Run(); err != nil {
+		t.Log("this binary has no command to verify a directory")
+		return
+	}
+	began := time.Now()
+	cmd = exec.Command(binary, "verify", "--data", s.dir)
+	cmd.Env = cleanEnvironment()
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("parley verify: %v\n%s", err, said)
+		return
+	}
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	t.Logf("parley verify took %v: %s", time.Since(began).Round(time.Millisecond), lines[len(lines)-1])
+}

@@ -1,0 +1,313 @@
+package blackbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley/cmd/parley/history"
+)
+
+// party is an agent whose id the judge can read.
+type party struct {
+	*agent
+	is history.ID
+}
+
+// world is a server and the clients that record what it tells them.
+type world struct {
+	t       testing.TB
+	s       *server
+	h       *history.History
+	began   time.Time
+	popular []*party // whom everybody writes to
+	senders []*party
+	talks   *talks
+	// dying tells that the server is being killed: connections may end.
+	dying atomic.Bool
+
+	mu      sync.Mutex
+	pending []attempt // whose outcome nobody told
+	tally   tally
+}
+
+// tally is what a run comes to.
+type tally struct {
+	keys, acked            atomic.Int64
+	kills, retried, before int
+	lived                  time.Duration
+	restarts               []time.Duration
+	odd                    atomic.Int64
+}
+
+func (y *tally) String() string {
+	sorted := slices.Sorted(slices.Values(append(y.restarts, 0)))
+	return fmt.Sprintf("%d kills, %d acknowledged, %d unknown retried with the same key, of these %d had been committed, restart %v in the middle and %v at most",
+		y.kills, y.acked.Load(), y.retried, y.before, sorted[len(sorted)/2].Round(time.Millisecond), sorted[len(sorted)-1].Round(time.Millisecond))
+}
+
+// newWorld makes agents of their own on a server.
+func newWorld(t testing.TB, s *server, popular, senders int) *world {
+	t.Helper()
+	w := &world{t: t, s: s, h: history.New(settleWait), began: time.Now()}
+	for range popular {
+		w.popular = append(w.popular, w.party(s.org(t), "popular"))
+	}
+	var o *org
+	for i := range senders {
+		if i%2 == 0 {
+			o = s.org(t)
+		}
+		w.senders = append(w.senders, w.party(o, "s"+strconv.Itoa(i)))
+	}
+	w.talks = &talks{}
+	return w
+}
+
+func (w *world) party(o *org, name string) *party {
+	g := o.agent(name)
+	id, err := history.ParseID(g.id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &party{agent: g, is: id}
+}
+
+func (w *world) parties() []*party { return append(append([]*party{}, w.popular...), w.senders...) }
+
+// odd reports an answer that no rule foresees. Only the first few are worth
+// reading.
+func (w *world) odd(format string, args ...any) {
+	if w.tally.odd.Add(1) <= 5 {
+		w.t.Errorf(format, args...)
+	}
+}
+
+func (w *world) now() time.Duration { return time.Since(w.began) }
+
+// told is what came back, undecoded.
+type told struct {
+	history.Span
+	status int
+	header http.Header
+	raw    []byte
+	err    error
+}
+
+func (a *told) into(v any) error { return json.Unmarshal(a.raw, v) }
+
+// code is the stable word of a refusal, with the status of the conversation
+// that it names.
+func (a *told) code() (code, current string) {
+	var refusal struct {
+		Code    string `json:"code"`
+		Current string `json:"current_status"`
+	}
+	_ = a.into(&refusal)
+	return refusal.Code, refusal.Current
+}
+
+// ask makes one request as a party.
+func (w *world) ask(ctx context.Context, p *party, method, path string, body any, headers ...string) *told {
+	a := &told{}
+	req, err := w.s.request(p.token, method, path, body, append(headers, "X-Svc-Agent", p.id)...)
+	if err != nil {
+		w.t.Error(err)
+		a.err = err
+		return a
+	}
+	a.Asked = w.now()
+	resp, err := client.Do(req.WithContext(ctx))
+	if err == nil {
+		a.status, a.header = resp.StatusCode, resp.Header
+		a.raw, err = io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+	}
+	a.Answered, a.err = w.now(), err
+	if err != nil && ctx.Err() == nil && !w.dying.Load() {
+		w.odd("%s %s: the connection was lost while the server lived: %v", method, path, err)
+	}
+	return a
+}
+
+// outcome tells what the client of a write knows after an answer; fine are the
+// codes of refusals that may be.
+func (w *world) outcome(a *told, asked string, fine ...string) history.Outcome {
+	if a.err != nil {
+		return history.Unknown
+	}
+	if a.status == http.StatusOK || a.status == http.StatusCreated {
+		return history.Acked
+	}
+	code, _ := a.code()
+	if code == "outcome_unknown" {
+		return history.Unknown
+	}
+	for _, c := range append(fine, "overloaded") {
+		if c == code {
+			return history.Refused
+		}
+	}
+	w.odd("%s: answered %d %s", asked, a.status, a.raw)
+	return history.Unknown
+}
+
+// attempt is a send or a reply with its key.
+type attempt struct {
+	from, to *party
+	key      string
+	replyTo  *history.Message
+}
+
+func (w *world) newKey() string { return "k" + strconv.FormatInt(w.tally.keys.Add(1), 10) }
+
+// payloadOf stands before the key of which a payload is.
+const payloadOf = "payload of "
+
+// filler makes messages of many sizes.
+var filler = strings.Repeat("x", 3000)
+
+// send makes an attempt and records it.
+func (w *world) send(ctx context.Context, at attempt) history.Send {
+	out := history.Send{Key: at.key, Payload: b64([]byte(payloadOf + at.key)), From: at.from.is, To: at.to.is}
+	path := "/messages"
+	body := `{"type":"svc.v1.dm","encrypted_payload":"` + out.Payload + `","self_encrypted_payload":"` + filler[:1+rand.IntN(len(filler))] + `"`
+	if at.replyTo != nil {
+		path, out.ReplyTo = "/messages/"+at.replyTo.ID.String()+"/reply", at.replyTo.ID
+	} else {
+		body += `,"to_agent_id":"` + at.to.id + `"`
+	}
+	a := w.ask(ctx, at.from, "POST", path, verbatim(body+"}"), "Idempotency-Key", at.key)
+	out.Span, out.Outcome = a.Span, w.outcome(a, path, "conversation_closed")
+	if out.Outcome == history.Acked {
+		if out.Repeat = a.status == http.StatusOK; !out.Repeat {
+			w.tally.acked.Add(1)
+		}
+		if err := a.into(&out.Shown); err != nil || out.Repeat != (a.header.Get("Idempotency-Replayed") == "true") {
+			w.odd("%s: answered %d, Idempotency-Replayed %q, %v", path, a.status, a.header.Get("Idempotency-Replayed"), err)
+		}
+	}
+	w.h.Sent(out)
+	return out
+}
+
+// write sends and keeps in mind what has to be asked again.
+func (w *world) write(at attempt) history.Send {
+	out := w.send(context.Background(), at)
+	if out.Outcome == history.Unknown {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.pending = append(w.pending, at)
+	}
+	return out
+}
+
+// page reads an inbox from its newest row on, in pages of limit rows, at most
+// pages of them. What was shown before an error was shown.
+func (w *world) page(p *party, limit, pages int) (history.Page, error) {
+	out := history.Page{Agent: p.is, Top: true}
+	cursor := ""
+	for range pages {
+		a := w.ask(context.Background(), p, "GET", p.path("/messages?limit="+strconv.Itoa(limit)+cursor), nil)
+		if out.Asked == 0 {
+			out.Span = a.Span
+		}
+		var page struct {
+			Items []history.Message `json:"items"`
+			More  bool              `json:"has_more"`
+			Next  string            `json:"next_cursor"`
+		}
+		if err := w.decoded(a, &page); err != nil {
+			if len(out.Rows) > 0 {
+				w.h.Paged(out)
+			}
+			return out, err
+		}
+		out.Rows, out.Answered = append(out.Rows, page.Items...), a.Answered
+		if out.End = !page.More; out.End {
+			break
+		}
+		cursor = "&cursor=" + url.QueryEscape(page.Next)
+	}
+	w.h.Paged(out)
+	return out, nil
+}
+
+// decoded reads an answer that must be 200 unless the server died.
+func (w *world) decoded(a *told, v any) error {
+	switch {
+	case a.err != nil:
+		return a.err
+	case a.status != http.StatusOK:
+		w.odd("a read was answered %d %s", a.status, a.raw)
+		return fmt.Errorf("answered %d", a.status)
+	}
+	if err := a.into(v); err != nil {
+		w.odd("a read was answered %s: %v", a.raw, err)
+		return err
+	}
+	return nil
+}
+
+// transcript reads a conversation from its first message on.
+func (w *world) transcript(k *talk, reader *party, limit, pages int) error {
+	out := history.Transcript{Conversation: k.root.Conversation, Reader: reader.is}
+	cursor := ""
+	for range pages {
+		a := w.ask(context.Background(), reader, "GET", k.path("/messages?limit="+strconv.Itoa(limit)+cursor), nil)
+		if out.Asked == 0 {
+			out.Span = a.Span
+		}
+		var page struct {
+			Items []history.Message `json:"items"`
+			More  bool              `json:"has_more"`
+			Next  string            `json:"next_cursor"`
+		}
+		if err := w.decoded(a, &page); err != nil {
+			return err
+		}
+		out.Rows, out.Answered = append(out.Rows, page.Items...), a.Answered
+		if out.Whole = !page.More; out.Whole {
+			break
+		}
+		cursor = "&cursor=" + url.QueryEscape(page.Next)
+	}
+	w.h.Read(out)
+	return nil
+}
+
+// look reads a conversation's status.
+func (w *world) look(ctx context.Context, k *talk, reader *party) (history.Look, error) {
+	a := w.ask(ctx, reader, "GET", k.path(""), nil)
+	var record struct {
+		Status string `json:"status"`
+	}
+	if err := w.decoded(a, &record); err != nil {
+		return history.Look{}, err
+	}
+	out := history.Look{Span: a.Span, Conversation: k.root.Conversation, Status: record.Status}
+	w.h.Looked(out)
+	return out, nil
+}
+
+// move asks for another status.
+func (w *world) move(ctx context.Context, k *talk, by *party, to string) history.Change {
+	a := w.ask(ctx, by, "PATCH", k.path("/status"), verbatim(`{"status":"`+to+`"}`))
+	out := history.Change{Span: a.Span, Conversation: k.root.Conversation, To: to, Outcome: w.outcome(a, "PATCH "+to, "invalid_transition")}
+	if out.Outcome == history.Refused {
+		_, out.Current = a.code()
+	}
+	w.h.Changed(out)
+	return out
+}

@@ -1,0 +1,310 @@
+package blackbox
+
+import (
+	"context"
+	"encoding/base64"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"parley/cmd/parley/history"
+)
+
+// recorder gathers the operations on one conversation or inbox.
+type recorder struct {
+	mu  sync.Mutex
+	ops []porcupine.Operation
+}
+
+func (r *recorder) add(client int, span history.Span, input, output any, unknown bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ops = append(r.ops, op(client, span, input, output, -1, unknown)) // died tells until when
+}
+
+// died gives what is still unknown its end.
+func (r *recorder) died(at time.Duration) {
+	for i := range r.ops {
+		if r.ops[i].Return < 0 {
+			r.ops[i].Return = int64(at)
+		}
+	}
+}
+
+// inLives runs clients, and kills the server under them when it is to be
+// killed; then they go on.
+func (w *world) inLives(kill bool, recorders []*recorder, run func(life int)) {
+	if kill {
+		done := make(chan struct{})
+		w.dying.Store(false)
+		go func() {
+			defer close(done)
+			run(0)
+		}()
+		time.Sleep(time.Duration(60+rand.IntN(60)) * time.Millisecond)
+		w.dying.Store(true)
+		w.s.kill()
+		dead := w.now()
+		<-done
+		for _, r := range recorders {
+			r.died(dead)
+		}
+		w.restarted()
+	}
+	run(1)
+	for _, r := range recorders {
+		r.died(never)
+	}
+}
+
+// hasty now and then goes away before the answer is there.
+func hasty() (context.Context, context.CancelFunc) {
+	if rand.IntN(25) > 0 {
+		return context.Background(), func() {}
+	}
+	return context.WithTimeout(context.Background(), time.Duration(rand.IntN(2000))*time.Microsecond)
+}
+
+// linearly runs a test on servers with one journal and with four, once in one
+// life and once with a kill in the middle.
+func linearly(t *testing.T, test func(t *testing.T, w *world, kill bool)) {
+	for _, v := range variants {
+		for _, kill := range []bool{false, true} {
+			name := "journals=" + v.journals
+			if kill {
+				name += ",killed"
+			}
+			t.Run(name, func(t *testing.T) {
+				test(t, newWorld(t, start(t, "--journals", v.journals), 2, 4), kill)
+			})
+		}
+	}
+}
+
+// TestStatusIsLinearizable: the status of a conversation is a register that
+// moves by the table, whoever asks at the same time and whatever is lost.
+func TestStatusIsLinearizable(t *testing.T) {
+	const talks, clients, each, rounds = 6, 4, 20, 4
+	linearly(t, func(t *testing.T, w *world, kill bool) {
+		ops, winners := 0, 0
+		for range rounds {
+			var recorders []*recorder
+			for range talks {
+				w.begin(anyOf(w.senders), anyOf(w.popular))
+				recorders = append(recorders, &recorder{})
+			}
+			latest := w.talks.all[len(w.talks.all)-talks:]
+			w.inLives(kill, recorders, func(int) {
+				together(talks*clients, func(i int) bool {
+					return w.operate(latest[i/clients], i%clients, each, recorders[i/clients])
+				})
+			})
+			for _, r := range recorders {
+				ops += len(r.ops)
+				if got := linearStatus(r.ops); got != porcupine.Ok {
+					t.Fatalf("%s: no order makes these answers right:\n%s", got, shown(r.ops))
+				}
+			}
+			winners += flagsStatus(t, recorders)
+		}
+		t.Logf("%d operations on %d conversations; %d second winners were planted and seen", ops, talks*rounds, winners)
+		if winners == 0 {
+			t.Error("a second winner could be planted nowhere")
+		}
+	})
+}
+
+// operate asks for things of one conversation until enough or dead.
+func (w *world) operate(k *talk, client, n int, r *recorder) bool {
+	side := client % 2
+	for range n {
+		if w.dying.Load() {
+			return false
+		}
+		ctx, cancel := hasty()
+		switch dice := rand.IntN(10); {
+		case dice < 4:
+			if look, err := w.look(ctx, k, k.sides[side]); err == nil {
+				r.add(client, look.Span, statusAsked{kind: "look"}, statusTold{history.Acked, look.Status}, false)
+			}
+		case dice < 9:
+			out := w.move(ctx, k, k.sides[side], someStatus(side))
+			r.add(client, out.Span, statusAsked{"move", out.To}, statusTold{out.Outcome, out.Current}, out.Outcome == history.Unknown)
+		default:
+			out := w.send(ctx, attempt{from: k.sides[side], to: k.sides[1-side], key: w.newKey(), replyTo: k.question()})
+			r.add(client, out.Span, statusAsked{kind: "reply"}, statusTold{outcome: out.Outcome}, out.Outcome == history.Unknown)
+		}
+		cancel()
+	}
+	return true
+}
+
+// flagsStatus plants faults in what was recorded: no order may make them right.
+// It says how often it planted a second winner, for which there must have been a
+// first.
+func flagsStatus(t *testing.T, recorders []*recorder) int {
+	t.Helper()
+	looks, winners := 0, 0
+	for _, r := range recorders {
+		moved, reached := never, map[string]bool{} // since when it was certainly no longer submitted
+		for _, o := range r.ops {
+			if asked := o.Input.(statusAsked); asked.kind == "move" && o.Output.(statusTold).outcome == history.Acked {
+				moved = min(moved, int(o.Return))
+				reached[asked.to] = true
+			}
+		}
+		stale := altered(r.ops, func(o porcupine.Operation) bool {
+			return o.Input.(statusAsked).kind == "look" && int(o.Call) > moved
+		}, func(o *porcupine.Operation) { o.Output = statusTold{history.Acked, history.Submitted} })
+		two := altered(r.ops, func(o porcupine.Operation) bool {
+			asked, told := o.Input.(statusAsked), o.Output.(statusTold)
+			return told.outcome == history.Refused && history.Terminal(told.current) && reached[told.current] && history.Terminal(asked.to)
+		}, func(o *porcupine.Operation) { o.Output = statusTold{outcome: history.Acked} })
+		looks += refused(t, "a stale look", linearStatus, stale)
+		winners += refused(t, "two winners", linearStatus, two)
+	}
+	if looks == 0 {
+		t.Error("a stale look could be planted nowhere")
+	}
+	return winners
+}
+
+// refused expects a history not to be linearizable, if it could be planted.
+func refused(t *testing.T, what string, judge func([]porcupine.Operation) porcupine.CheckResult, ops []porcupine.Operation) int {
+	t.Helper()
+	if ops == nil {
+		return 0
+	}
+	if got := judge(ops); got != porcupine.Illegal {
+		t.Errorf("%s: %s:\n%s", what, got, shown(ops))
+	}
+	return 1
+}
+
+// TestInboxIsLinearizable: an inbox is a log to which each key is appended once
+// and which is read whole.
+func TestInboxIsLinearizable(t *testing.T) {
+	const boxes, appenders, readers, each, rounds = 3, 4, 2, 15, 3
+	linearly(t, func(t *testing.T, w *world, kill bool) {
+		ops, lost, stale, swapped := 0, 0, 0, 0
+		for range rounds {
+			var to []*party
+			var recorders []*recorder
+			for range boxes {
+				to, recorders = append(to, w.party(w.s.org(t), "box")), append(recorders, &recorder{})
+			}
+			again := make([]*attempt, boxes*(appenders+readers))
+			w.inLives(kill, recorders, func(int) {
+				together(len(again), func(i int) bool {
+					box, client := i%boxes, i/boxes
+					if client < appenders {
+						w.append(w.senders[client], to[box], client, each, recorders[box], &again[i])
+					} else {
+						w.list(to[box], client, each, recorders[box])
+					}
+					return true
+				})
+			})
+			for i, r := range recorders {
+				if !w.whole(to[i]) {
+					t.Fatal("the inbox cannot be read")
+				}
+				w.list(to[i], appenders+readers, 1, r)
+				ops += len(r.ops)
+				if got := linearLog(r.ops); got != porcupine.Ok {
+					t.Fatalf("%s: no order makes these answers right:\n%s", got, shown(r.ops))
+				}
+				l, s, o := flagsLog(t, r)
+				lost, stale, swapped = lost+l, stale+s, swapped+o
+			}
+		}
+		t.Logf("%d operations on %d inboxes; planted and seen: %d losses, %d stale readings, %d other orders", ops, boxes*rounds, lost, stale, swapped)
+		if lost == 0 || stale == 0 || swapped == 0 {
+			t.Error("some fault could be planted nowhere")
+		}
+	})
+}
+
+// append sends to an inbox until enough or dead; what is unknown is sent again
+// with the same key in the next life.
+func (w *world) append(from, to *party, client, n int, r *recorder, again **attempt) {
+	for range n {
+		if w.dying.Load() {
+			return
+		}
+		at := *again
+		ctx, cancel := context.Background(), func() {}
+		if at == nil {
+			at = &attempt{from: from, to: to, key: w.newKey()}
+			ctx, cancel = hasty()
+		}
+		out := w.send(ctx, *at)
+		cancel()
+		unknown := out.Outcome == history.Unknown
+		*again = nil
+		if unknown {
+			*again = at
+		}
+		r.add(client, out.Span, logAsked{append: at.key}, logTold{unknown: unknown}, unknown)
+	}
+}
+
+// list reads an inbox whole until enough or dead.
+func (w *world) list(p *party, client, n int, r *recorder) {
+	for range n {
+		page, err := w.page(p, 20+rand.IntN(80), 1000)
+		if w.dying.Load() || err != nil {
+			return
+		}
+		var keys strings.Builder
+		for _, m := range slices.Backward(page.Rows) {
+			payload, _ := base64.RawURLEncoding.DecodeString(m.Payload)
+			keys.WriteString(strings.TrimPrefix(string(payload), payloadOf) + " ")
+		}
+		r.add(client, page.Span, logAsked{}, logTold{keys: keys.String()}, false)
+	}
+}
+
+// flagsLog plants faults in what was recorded, once for each of some messages:
+// no order may make them right. It says how many it planted of each kind.
+func flagsLog(t *testing.T, r *recorder) (lost, stale, swapped int) {
+	t.Helper()
+	last := lastReading(r.ops)
+	keys := strings.Fields(last.Output.(logTold).keys)
+	sent := map[string]porcupine.Operation{} // those that were certainly there when the last reading began
+	for _, o := range oneAppendEach(r.ops, last) {
+		if key := o.Input.(logAsked).append; key != "" && o.Return < last.Call-1 {
+			sent[key] = o
+		}
+	}
+	isLast := func(o porcupine.Operation) bool { return o.Input == logAsked{} && o.Call == last.Call }
+	says := func(keys []string) func(*porcupine.Operation) {
+		return func(o *porcupine.Operation) { o.Output = logTold{keys: strings.Join(keys, " ") + " "} }
+	}
+	first := slices.IndexFunc(keys, func(key string) bool { return sent[key].Input != nil })
+	for i := len(keys) - 1; i > first && first >= 0 && lost < 2; i-- {
+		second, ok := sent[keys[i]]
+		if !ok {
+			continue
+		}
+		gone := slices.Clone(r.ops)
+		for n, o := range gone {
+			if (o.Input == logAsked{}) {
+				gone[n].Output = logTold{keys: strings.ReplaceAll(" "+o.Output.(logTold).keys, " "+keys[i]+" ", " ")[1:]}
+			}
+		}
+		lost += refused(t, "a lost append", linearLog, gone)
+		stale += refused(t, "a stale reading", linearLog, altered(r.ops, isLast, says(slices.Delete(slices.Clone(keys), i, i+1))))
+		if sent[keys[first]].Return < second.Call {
+			other := slices.Clone(keys)
+			other[first], other[i] = other[i], other[first]
+			swapped += refused(t, "another order", linearLog, altered(r.ops, isLast, says(other)))
+		}
+	}
+	return lost, stale, swapped
+}

@@ -1,0 +1,232 @@
+package blackbox
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// verdict is what came of one request of a burst.
+type verdict struct {
+	status int
+	again  string // Retry-After
+	body   obj
+	err    error
+	took   time.Duration
+}
+
+// ready opens a connection and composes a send.
+type ready struct {
+	conn    net.Conn
+	request string
+}
+
+func getReady(a, b *agent, n int, payload string) ([]ready, error) {
+	body, err := json.Marshal(message(b, obj{"encrypted_payload": payload}))
+	if err != nil {
+		return nil, err
+	}
+	request := "POST /messages HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + a.token + "\r\nX-Svc-Agent: " + a.id +
+		"\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + string(body)
+	var all []ready
+	for range n {
+		conn, err := net.DialTimeout("tcp", a.s.addr, 10*time.Second)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ready{conn, request})
+	}
+	return all, nil
+}
+
+// answered reads the answer to what was asked.
+func (r ready) answered(since time.Time, patience time.Duration) (v verdict) {
+	_ = r.conn.SetReadDeadline(time.Now().Add(patience))
+	resp, err := http.ReadResponse(bufio.NewReader(r.conn), nil)
+	if err != nil {
+		return verdict{err: err, took: time.Since(since)}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	v = verdict{status: resp.StatusCode, again: resp.Header.Get("Retry-After")}
+	raw, err := io.ReadAll(resp.Body)
+	_ = json.Unmarshal(raw, &v.body)
+	v.err, v.took = err, time.Since(since)
+	return v
+}
+
+// TestBurst lets thousands of requests arrive at the same instant: the server is
+// stopped while they are sent and then goes on. Each is answered 201, or refused
+// in good order, none hangs, what was answered 201 is there and nothing else, and
+// afterwards the server is as it was.
+func TestBurst(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the inside of a process is seen on Linux only")
+	}
+	t.Parallel()
+	const each, patience = 3000, 40 * time.Second
+	s, in := watched(t)
+	a, b := pair(t, s)
+	together(64, func(int) *answer { return a.try(b, nil) })
+	b.everything()
+	base, before := in.look(t), paced(a, b, time.Second)
+	want := len(b.everything())
+	accepted, refused := 0, 0
+	for round := 1; round <= 3 && (refused == 0 || round == 1); round++ {
+		all, err := getReady(a, b, each, strings.Repeat("x", round*8000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+		for _, r := range all {
+			if _, err := io.WriteString(r.conn, r.request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		_ = s.cmd.Process.Signal(syscall.SIGCONT)
+		slowest := time.Duration(0)
+		for _, v := range together(each, func(i int) verdict { return all[i].answered(began, patience) }) {
+			slowest = max(slowest, v.took)
+			switch seconds, err := strconv.Atoi(v.again); {
+			case v.err != nil:
+				t.Fatalf("a request is not answered after %v: %v", v.took, v.err)
+			case v.status == 201:
+				accepted++
+			case v.status != 503 && v.status != 429, err != nil || seconds < 1, v.body["code"] != "overloaded", text(v.body, "request_id") == "":
+				t.Fatalf("answered %d, Retry-After %q: %v", v.status, v.again, v.body)
+			default:
+				refused++
+			}
+		}
+		for _, r := range all {
+			_ = r.conn.Close()
+		}
+		t.Logf("round %d: %d accepted and %d refused so far, the slowest answer after %v: %v", round, accepted, refused, slowest, in.look(t))
+	}
+	if refused == 0 {
+		t.Errorf("of %d requests at once nobody was refused: this test has seen nothing", 3*each)
+	}
+	if accepted == 0 {
+		t.Error("nobody was accepted")
+	}
+	if got := len(b.everything()) - want; got != accepted {
+		t.Errorf("%d were acknowledged and %d are there", accepted, got)
+	}
+	now, is := in.back(t, base, 30*time.Second)
+	after := paced(a, b, time.Second)
+	t.Logf("%v before, %v afterwards; p99 %v and %v", base, now, before, after)
+	if !is || after > 10*before+time.Second {
+		t.Errorf("the server is not as it was")
+	}
+}
+
+// TestMoreConnectionsThanDescriptors opens more connections than the server may
+// have files: it refuses those that are too many, keeps descriptors for its
+// journal, serves those that it has, and takes new ones as soon as there is room.
+func TestMoreConnectionsThanDescriptors(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no limit to set")
+	}
+	t.Parallel()
+	const files, most = 400, 200 // half of a small limit is the journal's
+	s := startThrough(t, []string{"/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, files), "sh"})
+	a, b := pair(t, s)
+	client.CloseIdleConnections()
+	held, refusals, cut := 0, 0, 0
+	var open []net.Conn
+	for range files + 100 {
+		conn, err := net.DialTimeout("tcp", s.addr, 5*time.Second)
+		switch {
+		case errors.Is(err, syscall.ECONNRESET):
+			cut++
+		case err != nil:
+			t.Fatal(err)
+		default:
+			open = append(open, conn)
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	for _, conn := range open {
+		v := ready{conn: conn}.answered(time.Now(), 20*time.Millisecond)
+		switch {
+		case v.status == 503:
+			if seconds, err := strconv.Atoi(v.again); err != nil || seconds < 1 || v.body["code"] != "overloaded" || text(v.body, "request_id") == "" {
+				t.Errorf("refused with Retry-After %q: %v", v.again, v.body)
+			}
+			refusals++
+		case strings.Contains(fmt.Sprint(v.err), "timeout"):
+			held++
+		default:
+			cut++
+		}
+	}
+	t.Logf("of %d connections %d are held, %d refused in words, %d cut", files+100, held, refusals, cut)
+	if held == 0 || held > most || refusals == 0 {
+		t.Errorf("%d are held (at most %d), %d refused", held, most, refusals)
+	}
+	if _, err := io.WriteString(open[0], "GET /version HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+		t.Error(err)
+	}
+	if v := (ready{conn: open[0]}).answered(time.Now(), 10*time.Second); v.status != 200 {
+		t.Errorf("one that is held is answered %d, %v", v.status, v.err)
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	eventually(t, "there is room again", func() bool { return a.try(b, nil).status == 201 })
+	if n := len(b.everything()); n != 1 {
+		t.Errorf("%d messages in the inbox, want 1", n)
+	}
+	for n := range most + 20 { // a stream takes a place too, and gives it back
+		e, err := hearken(b, reads)
+		if err != nil {
+			t.Fatalf("stream %d, after all others have ended: %v", n+1, err)
+		}
+		e.reset()
+	}
+	if said := s.log.text(); strings.Contains(said, "too many open files") {
+		t.Errorf("it ran out of descriptors: %s", s.log.tail())
+	}
+}
+
+// TestBenchOverload presses a server a little: nothing of it is a measurement,
+// but every step is there, nothing failed and everything accepted was read back.
+func TestBenchOverload(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("a crowd of connections needs Linux")
+	}
+	t.Parallel()
+	report, _ := measured(t, "overload", "--duration", "200ms", "--warmup", "50ms", "--repeats", "1", "--connections", "300", "--agents", "8")
+	var factors []float64
+	for _, run := range report.Runs {
+		f := run.Figures
+		factors = append(factors, f["factor_of_capacity"])
+		if run.Scenario != "overload" || run.Operations == 0 || run.Failures != 0 || f["resident_peak_bytes"] < 10<<20 {
+			t.Errorf("%+v", run)
+		}
+		if run.Rate > 0 && (f["intended_per_second"] == 0 || f["offered_per_second"] > f["intended_per_second"] || run.Laps["generator's delay"] == nil) {
+			t.Errorf("%+v", run)
+		}
+	}
+	if !slices.Equal(factors, []float64{0, 0.5, 1, 2, 5}) {
+		t.Errorf("steps %v", factors)
+	}
+	if v := report.Verified; v["acknowledged"] != v["found"] || v["missing"] != 0.0 || v["stray"] != 0.0 {
+		t.Errorf("verification: %v", v)
+	}
+	if said, err := exec.Command(binary, "bench", "send", "--overload").CombinedOutput(); err == nil {
+		t.Errorf("--overload without --goals: %s", said)
+	}
+}

@@ -1,0 +1,219 @@
+package blackbox
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var soakStreams = flag.Int("soak.streams", 0, "so many streams in TestStreamsOfAllManners instead of 5000, and twenty times the messages")
+
+// writeWait is how long the server waits for a reader that takes nothing.
+const writeWait = 5 * time.Second
+
+// TestStreamsOfAllManners opens 5,000 streams, a hundred of each agent: of ten,
+// seven read, one never reads, one is reset while messages come, and one vanishes
+// without a word. Those that read get everything, once and in order, and soon; the
+// others are gotten rid of; and nothing of any of them is left in the end.
+//
+//	go test ./cmd/parley/blackbox -run '^TestStreamsOfAllManners$' -v -soak.streams 9000 -timeout 20m
+func TestStreamsOfAllManners(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the inside of a process is seen on Linux only")
+	}
+	streams, messages := 5000, 24
+	if *soakStreams > 0 {
+		streams, messages = *soakStreams, 20*messages
+	}
+	if most := openFilesMax() - 1000; streams > most {
+		t.Logf("!! ONLY %d STREAMS INSTEAD OF %d: a process may open only %d files here", most, streams, openFilesMax())
+		streams = most
+	}
+	c := newChoir(t, streams/100, 100)
+	c.open()
+	c.sing(messages)
+	c.judge()
+	c.over()
+}
+
+// choir is many agents with many streams each.
+type choir struct {
+	t      *testing.T
+	s      *server
+	in     inside
+	base   sight
+	from   *agent
+	agents []*agent
+	ears   [][]*ear // by agent
+	sent   [][]string
+}
+
+func newChoir(t *testing.T, agents, each int) *choir {
+	s, in := watched(t, "--journals", "4")
+	c := &choir{t: t, s: s, in: in, from: s.org(t).agent("sender"), sent: make([][]string, agents), ears: make([][]*ear, agents)}
+	for o, i := (*org)(nil), 0; i < agents; i++ {
+		if i%25 == 0 {
+			o = s.org(t)
+		}
+		c.agents = append(c.agents, o.agent(fmt.Sprintf("singer-%d", i)))
+		c.ears[i] = make([]*ear, each)
+	}
+	// What a load leaves standing belongs to the base.
+	together(64, func(i int) *answer { return c.from.try(c.agents[i%agents], nil) })
+	for _, g := range c.agents {
+		g.everything()
+	}
+	time.Sleep(300 * time.Millisecond)
+	c.base = in.look(t)
+	t.Logf("base: %v", c.base)
+	return c
+}
+
+func mannerOf(i int) manner {
+	return [10]manner{reads, reads, neverRds, reads, resets, reads, reads, vanishes, reads, reads}[i%10]
+}
+
+// open opens all streams; those of a manner that reads do so.
+func (c *choir) open() {
+	began := time.Now()
+	var opening sync.WaitGroup
+	var failed atomic.Pointer[error]
+	next := atomic.Int64{}
+	each := len(c.ears[0])
+	for range 64 {
+		opening.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(c.ears)*each && failed.Load() == nil; i = int(next.Add(1)) - 1 {
+				e, err := hearken(c.agents[i/each], mannerOf(i))
+				if err != nil {
+					failed.Store(&err)
+					return
+				}
+				c.ears[i/each][i%each] = e
+				if e.manner == reads || e.manner == resets {
+					go e.listen()
+				}
+			}
+		})
+	}
+	opening.Wait()
+	if err := failed.Load(); err != nil {
+		c.t.Fatal(*err)
+	}
+	c.t.Cleanup(c.leave)
+	now := c.in.look(c.t)
+	c.t.Logf("%d streams open after %v: %v", len(c.ears)*each, time.Since(began).Round(time.Millisecond), now)
+	if now.streams != len(c.ears)*each {
+		c.t.Errorf("%d streams are open of %d", now.streams, len(c.ears)*each)
+	}
+}
+
+// sing sends messages to everybody, those to one agent one after the other. In
+// the midst of it some streams are reset.
+func (c *choir) sing(messages int) {
+	began := time.Now()
+	payload := strings.Repeat("x", 6000)
+	after := make([]int, len(c.agents)) // resets come after so many messages
+	for i := range after {
+		after[i] = 1 + rand.IntN(messages-1)
+	}
+	var singing sync.WaitGroup
+	failed := make([]*answer, len(c.agents))
+	for i, g := range c.agents {
+		singing.Go(func() {
+			for n := range messages {
+				a := c.from.try(g, obj{"encrypted_payload": payload})
+				if a.err != nil || a.status != 201 {
+					failed[i] = a
+					return
+				}
+				c.sent[i] = append(c.sent[i], text(a.body, "id"))
+				for _, e := range c.ears[i] {
+					if n == after[i] && e.manner == resets {
+						e.reset()
+					}
+				}
+			}
+		})
+	}
+	singing.Wait()
+	for _, a := range failed {
+		if a != nil {
+			a.fatalf("a send beside streams that do not read")
+		}
+	}
+	c.t.Logf("%d messages to %d agents in %v", messages, len(c.agents), time.Since(began).Round(time.Millisecond))
+}
+
+// judge looks at what came of each manner.
+func (c *choir) judge() {
+	began := time.Now()
+	// Nobody who reads waits for somebody who does not.
+	const soon = 15 * time.Second
+	for i, ears := range c.ears {
+		for _, e := range ears {
+			if e.manner != reads {
+				continue
+			}
+			for deadline := began.Add(soon); !e.sameAs(c.sent[i]); time.Sleep(5 * time.Millisecond) {
+				if n, _ := e.count(); n > len(c.sent[i]) || time.Now().After(deadline) {
+					c.t.Fatalf("a stream of agent %d brought %d of %d messages within %v, or others, or in another order (its end: %v)", i, n, len(c.sent[i]), soon, e.err)
+				}
+			}
+		}
+	}
+	c.t.Logf("everything was everywhere after %v", time.Since(began).Round(time.Millisecond))
+	readers := 0
+	for _, ears := range c.ears {
+		for _, e := range ears {
+			if e.manner == reads {
+				readers++
+			}
+		}
+	}
+	for deadline := time.Now().Add(writeWait + 10*time.Second); ; time.Sleep(100 * time.Millisecond) {
+		now := c.in.look(c.t)
+		if now.streams == readers {
+			c.t.Logf("only those who read are left %v after the last message: %v", time.Since(began).Round(time.Millisecond), now)
+			return
+		}
+		if now.streams < readers || time.Now().After(deadline) {
+			c.t.Fatalf("%d streams are open, %d of them read: %v", now.streams, readers, now)
+		}
+	}
+}
+
+// over closes everything: nothing is left. The control keeps one stream and has
+// to see it.
+func (c *choir) over() {
+	kept, err := hearken(c.agents[0], reads)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.leave()
+	if now, is := c.in.back(c.t, c.base, time.Second); is {
+		c.t.Errorf("one stream is left and nothing shows it: %v", now)
+	}
+	kept.reset()
+	began := time.Now()
+	now, is := c.in.back(c.t, c.base, 30*time.Second)
+	if !is {
+		c.t.Errorf("left over: %v, at the base there were %v", now, c.base)
+	}
+	c.t.Logf("as before %v after the end: %v", time.Since(began).Round(time.Millisecond), now)
+}
+
+func (c *choir) leave() {
+	for _, ears := range c.ears {
+		for _, e := range ears {
+			if e != nil {
+				_ = e.conn.Close()
+			}
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package blackbox
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	// readTimeout is how long a request may take to arrive.
+	readTimeout = 30 * time.Second
+	// vanishWait is how long a stream's client may not acknowledge anything.
+	vanishWait = 30 * time.Second
+)
+
+// dawdler is a connection that costs a server something and never makes a
+// request.
+type dawdler struct {
+	name string
+	// begins is sent at once, then drips comes byte by byte, over and over.
+	begins, drips string
+	// told is what it is told in the end.
+	told string
+}
+
+func dawdlers(token string) []dawdler {
+	post := "POST /messages HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + token + "\r\nContent-Type: application/json\r\n"
+	return []dawdler{
+		{"says nothing", "", "", "408"},
+		{"a head that never ends", "GET /org HTTP/1.1\r\nHost: h\r\n", "X-Word: abc\r\n", "408"},
+		{"half of a head", "GET /org HTTP/1.1\r\nHo", "", "408"},
+		{"a body byte by byte", post + "Content-Length: 1000\r\n\r\n{\"a\":\"", "x", "408"},
+		{"a large body that does not come", post + "Content-Length: 1048576\r\n\r\n{", "", "408"},
+		{"the largest body of a stranger", "POST /messages HTTP/1.1\r\nHost: h\r\nContent-Length: 16384\r\n\r\n{", "x", "408"},
+		{"chunks byte by byte", post + "Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", "40"}, // the engine does not always tell why a chunk is broken,
+		{"a chunk that does not come", post + "Transfer-Encoding: chunked\r\n\r\n80000\r\n{", "", "408"},
+		{"a second request that never ends", "GET /version HTTP/1.1\r\nHost: h\r\n\r\nGET /org HTTP/1.1\r\nHost: h\r\n", "X-Word: abc\r\n", "200"}, // of the first; the other is dropped in silence
+	}
+}
+
+// dawdle does so until the server has enough of it, and gives when that was and
+// the last status that was answered.
+func (d dawdler) dawdle(conn net.Conn, until time.Time) (took time.Duration, status string, err error) {
+	began := time.Now()
+	if _, err := io.WriteString(conn, d.begins); err != nil {
+		return 0, "", err
+	}
+	answers := ""
+	for n, buffer := 0, make([]byte, 8<<10); time.Now().Before(until); n++ {
+		if d.drips != "" {
+			_, _ = io.WriteString(conn, d.drips[n%len(d.drips):][:1]) // that it is closed shows when one reads
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(250 * time.Millisecond))
+		got, err := conn.Read(buffer)
+		answers += string(buffer[:got])
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			if at := strings.LastIndex(answers, "HTTP/1.1 "); at >= 0 {
+				status = answers[at+9:][:3]
+			}
+			return time.Since(began), status, nil
+		}
+	}
+	return time.Since(began), "", errors.New("it was never cut off")
+}
+
+// TestDawdlersAreCutOff opens hundreds of connections that never come to the
+// point, in every way: each is answered 408, where there is somebody to answer,
+// and closed when the time for a request is over, and not before. Others do not
+// notice, and memory does not grow with what was only announced.
+func TestDawdlersAreCutOff(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the inside of a process is seen on Linux only")
+	}
+	t.Parallel()
+	const each = 16
+	s, in := watched(t)
+	a, b := pair(t, s)
+	before := paced(a, b, 2*time.Second)
+	base := in.look(t)
+	kinds := dawdlers(a.token)
+	type outcome struct {
+		kind   string
+		told   string
+		took   time.Duration
+		status string
+		err    error
+	}
+	outcomes := make(chan outcome, each*len(kinds))
+	var dawdling sync.WaitGroup
+	for _, kind := range kinds {
+		for range each {
+			conn, err := net.DialTimeout("tcp", s.addr, 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dawdling.Go(func() {
+				defer func() { _ = conn.Close() }()
+				took, status, err := kind.dawdle(conn, time.Now().Add(readTimeout+30*time.Second))
+				outcomes <- outcome{kind.name, kind.told, took, status, err}
+			})
+		}
+	}
+	time.Sleep(time.Second)
+	amidst := in.look(t)
+	t.Logf("%v before; beside %d dawdlers: %v", base, each*len(kinds), amidst)
+	if grown := amidst.resident - base.resident; grown > 64<<20 {
+		t.Errorf("%d dawdlers take %d MiB", each*len(kinds), grown>>20)
+	}
+	during := paced(a, b, 20*time.Second)
+	dawdling.Wait()
+	close(outcomes)
+	longest := time.Duration(0)
+	for o := range outcomes {
+		longest = max(longest, o.took)
+		if o.err != nil || o.status == "" || !strings.HasPrefix(o.status, o.told) || o.took < readTimeout-time.Second || o.took > readTimeout+15*time.Second {
+			t.Errorf("%s: %v, answered %q after %v", o.kind, o.err, o.status, o.took)
+		}
+	}
+	t.Logf("others took %v before and %v meanwhile (p99); the last was cut off after %v", before, during, longest)
+	// Wide, for a machine with other work: the point is that nobody waits for them.
+	if during > 20*before+2*time.Second {
+		t.Errorf("others took %v before and %v meanwhile (p99)", before, during)
+	}
+	if now, is := in.back(t, base, 30*time.Second); !is {
+		t.Errorf("left over: %v, at the base there were %v", now, base)
+	}
+}
+
+// paced sends and reads one after the other for a while and gives the 99th
+// percentile of how long that took.
+func paced(a, b *agent, long time.Duration) time.Duration {
+	a.t.Helper()
+	var all []time.Duration
+	for began := time.Now(); time.Since(began) < long; time.Sleep(20 * time.Millisecond) {
+		sent := a.try(b, nil).want(201)
+		page := b.inbox("?limit=1")
+		all = append(all, sent.took, page.took)
+	}
+	slices.Sort(all)
+	return all[len(all)*99/100]
+}
+
+// TestVanishedStreamsAreNoticed although nearly nothing is sent to them, which
+// the kernel takes without complaint: the client's machine was switched off.
+func TestVanishedStreamsAreNoticed(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("a connection vanishes on Linux only")
+	}
+	t.Parallel()
+	s, in := watched(t)
+	a, b := pair(t, s)
+	stays, err := hearken(b, reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go stays.listen()
+	var gone []*ear
+	for range 20 {
+		e, err := hearken(b, vanishes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone = append(gone, e)
+	}
+	id := text(a.send(b), "id")
+	began := time.Now()
+	if now := in.look(t); now.streams != 21 {
+		t.Fatalf("%v, want 21 streams", now)
+	}
+	for deadline := began.Add(2*vanishWait + 15*time.Second); ; time.Sleep(200 * time.Millisecond) {
+		now := in.look(t)
+		if now.streams == 1 {
+			break
+		}
+		if now.streams < 1 || time.Now().After(deadline) {
+			t.Fatalf("after %v: %v, want one stream", time.Since(began), now)
+		}
+	}
+	took := time.Since(began)
+	t.Logf("noticed after %v", took.Round(time.Second))
+	if took < vanishWait/3 {
+		t.Errorf("a client that is slow to acknowledge is cut off after %v", took)
+	}
+	eventually(t, "the one that stays has the message", func() bool { return stays.sameAs([]string{id}) })
+	for _, e := range gone {
+		e.reset()
+	}
+	stays.reset()
+}

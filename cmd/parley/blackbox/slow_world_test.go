@@ -1,0 +1,233 @@
+package blackbox
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// inside is what can be seen of a server's process from outside it.
+type inside struct {
+	pid   int
+	admin string
+}
+
+// watched starts a server whose inside can be seen.
+func watched(t *testing.T, flags ...string) (*server, inside) {
+	t.Helper()
+	admin := freeAddress(t)
+	s := start(t, append(flags, "--admin-listen", admin)...)
+	return s, inside{s.cmd.Process.Pid, admin}
+}
+
+// sight is one look at a server's inside.
+type sight struct {
+	goroutines, sockets, streams int
+	// streaming are the goroutines that belong to a stream.
+	streaming int
+	resident  int64
+}
+
+func (s sight) String() string {
+	return fmt.Sprintf("%d goroutines (%d of streams), %d sockets, %d streams, %d MiB", s.goroutines, s.streaming, s.sockets, s.streams, s.resident>>20)
+}
+
+// adminClient leaves no connection behind that would be counted.
+var adminClient = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+func (in inside) ask(t testing.TB, path string) string {
+	t.Helper()
+	resp, err := adminClient.Get("http://" + in.admin + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("%s: %d %v", path, resp.StatusCode, err)
+	}
+	return string(text)
+}
+
+var (
+	goroutineGroup = regexp.MustCompile(`(?m)^(\d+) @ .*\n(?:#.*\n)*`)
+	streamsOpen    = regexp.MustCompile(`(?m)^parley_streams_open (\d+)`)
+	residentSize   = regexp.MustCompile(`(?m)^VmRSS:\s+(\d+) kB`)
+)
+
+// look sees what there is, without the connections of this process's clients.
+func (in inside) look(t testing.TB) (s sight) {
+	t.Helper()
+	client.CloseIdleConnections()
+	streaming.CloseIdleConnections()
+	profile := in.ask(t, "/debug/pprof/goroutine?debug=1")
+	for _, group := range goroutineGroup.FindAllStringSubmatch(profile, -1) {
+		n, _ := strconv.Atoi(group[1])
+		s.goroutines += n
+		if strings.Contains(group[0], "(*agentStream)") {
+			s.streaming += n
+		}
+	}
+	if found := streamsOpen.FindStringSubmatch(in.ask(t, "/metrics")); found != nil {
+		s.streams, _ = strconv.Atoi(found[1])
+	} else {
+		t.Fatal("the metrics say nothing of streams")
+	}
+	dir := fmt.Sprintf("/proc/%d/fd/", in.pid)
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if to, _ := os.Readlink(dir + name.Name()); strings.HasPrefix(to, "socket:") {
+			s.sockets++
+		}
+	}
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", in.pid))
+	if found := residentSize.FindSubmatch(status); found != nil {
+		kb, _ := strconv.ParseInt(string(found[1]), 10, 64)
+		s.resident = kb << 10
+	}
+	return s
+}
+
+// goroutineSlack is what stays of a load without being a leak: the crews of the
+// engine and of the actors keep some goroutines for the next one.
+const goroutineSlack = 160
+
+// back waits until everything is as it was at the base, and gives what is not.
+func (in inside) back(t testing.TB, base sight, within time.Duration) (now sight, is bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+		now = in.look(t)
+		is = now.streaming <= base.streaming && now.streams <= base.streams && now.sockets <= base.sockets && now.goroutines <= base.goroutines+goroutineSlack
+		if is || time.Now().After(deadline) {
+			return now, is
+		}
+	}
+}
+
+// manner is how the client of a stream behaves.
+type manner string
+
+const (
+	reads    manner = "reads"
+	neverRds manner = "never reads"
+	resets   manner = "resets"
+	vanishes manner = "vanishes"
+)
+
+// ear is a raw stream of an agent.
+type ear struct {
+	manner manner
+	conn   *net.TCPConn
+	mu     sync.Mutex
+	heard  []string // ids of messages, in their order
+	last   time.Time
+	err    error
+	done   chan struct{}
+}
+
+// tiny makes the other end's view of this connection small: little can be in
+// flight, little is kept for a reader that takes nothing.
+func tiny(_, _ string, raw syscall.RawConn) error {
+	var err error
+	if e := raw.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+		if err == nil {
+			err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_MAXSEG, 536)
+		}
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
+// hearken opens a stream of an agent.
+func hearken(g *agent, m manner) (*ear, error) {
+	dialer := net.Dialer{Timeout: 30 * time.Second}
+	if m == neverRds || m == vanishes {
+		dialer.Control = tiny
+	}
+	conn, err := dialer.Dial("tcp", g.s.addr)
+	if err != nil {
+		return nil, err
+	}
+	e := &ear{manner: m, conn: conn.(*net.TCPConn), done: make(chan struct{})}
+	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", g.path("/stream"), g.token); err != nil {
+		return nil, err
+	}
+	// Unbuffered: whoever stops reading must not have read ahead.
+	head, one := make([]byte, 0, 512), make([]byte, 1)
+	for !bytes.Contains(head, []byte("\r\n\r\n")) {
+		if _, err := conn.Read(one); err != nil {
+			return nil, err
+		}
+		head = append(head, one[0])
+	}
+	if !bytes.HasPrefix(head, []byte("HTTP/1.1 200")) {
+		return nil, fmt.Errorf("no stream: %.60q", head)
+	}
+	_ = conn.SetDeadline(time.Time{})
+	if m == vanishes {
+		return e, deafen(e.conn)
+	}
+	return e, nil
+}
+
+// listen reads messages until the stream ends.
+func (e *ear) listen() {
+	defer close(e.done)
+	lines := bufio.NewReaderSize(e.conn, 2048)
+	var id string
+	for {
+		line, more, err := lines.ReadLine()
+		if err != nil {
+			e.err = err
+			return
+		}
+		if after, found := bytes.CutPrefix(line, []byte("id: ")); found {
+			id = string(after)
+		}
+		if bytes.Equal(line, []byte("event: message")) {
+			e.mu.Lock()
+			e.heard, e.last = append(e.heard, id), time.Now()
+			e.mu.Unlock()
+		}
+		for more && err == nil {
+			_, more, err = lines.ReadLine()
+		}
+	}
+}
+
+func (e *ear) count() (n int, last time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.heard), e.last
+}
+
+// reset ends a connection as a client does whose machine takes it down.
+func (e *ear) reset() {
+	_ = e.conn.SetLinger(0)
+	_ = e.conn.Close()
+}
+
+// sameAs reports whether a stream brought exactly these messages in this order.
+func (e *ear) sameAs(want []string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Equal(e.heard, want)
+}

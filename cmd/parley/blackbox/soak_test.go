@@ -1,0 +1,136 @@
+package blackbox
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"parley/cmd/parley/history"
+)
+
+var (
+	soakFor   = flag.Duration("soak", 0, "how long TestSoak may take; it is left out without")
+	soakKills = flag.Int("soak.kills", 1000, "how often TestSoak kills the server")
+	soakAcked = flag.Int64("soak.acked", 1_000_000, "how many acknowledged messages TestSoak wants")
+)
+
+// kept is an inbox of an era that is over, in the order that was judged.
+type kept struct {
+	of    *party
+	order []history.ID // newest first
+}
+
+// TestSoak is TestKillUnderLoad for as long as one likes. An era has agents and
+// a judge of its own, on the same directory; when it is over, only the order of
+// its inboxes is remembered, and read again now and then and at the end.
+//
+//	go test ./cmd/parley/blackbox -run '^TestSoak$' -v -soak 20m -timeout 40m
+func TestSoak(t *testing.T) {
+	if *soakFor == 0 {
+		t.Skip("it takes -soak")
+	}
+	for _, v := range variants {
+		t.Run("journals="+v.journals, func(t *testing.T) {
+			soak(t, v.journals, *soakFor/2, *soakKills/2, *soakAcked/2)
+		})
+	}
+}
+
+// soak goes on until there were enough kills and enough messages.
+func soak(t *testing.T, journals string, limit time.Duration, kills int, acked int64) {
+	const killsPerEra = 10
+	s := start(t, "--journals", journals)
+	began := time.Now()
+	var sum tally
+	var past []kept
+	for sum.kills < kills || sum.acked.Load() < acked {
+		if time.Since(began) > limit {
+			t.Errorf("%v have passed, with %v", limit, &sum)
+			break
+		}
+		w := newWorld(t, s, 4, 8)
+		ears := w.ears()
+		w.era(ears, killsPerEra, func() time.Duration { return pace(&sum, &w.tally, kills, acked) })
+		past = append(past, w.keep()...)
+		w.tally.addTo(&sum)
+		read(t, s, anyOf(past))
+		if sum.kills%50 == 0 {
+			t.Logf("%v: %v", time.Since(began).Round(time.Second), &sum)
+		}
+	}
+	t.Logf("%v: %v", time.Since(began).Round(time.Second), &sum)
+	for _, k := range past {
+		read(t, s, k)
+	}
+	t.Logf("%v: read all of it again", time.Since(began).Round(time.Second))
+	audited(t, s)
+}
+
+// era is a part of a soak with agents and a judge of its own.
+func (w *world) era(ears []*listener, kills int, life func() time.Duration) {
+	for i := range kills {
+		w.live(ears, crowd{24, 3, 2}, life())
+		w.restarted()
+		w.readAll(ears, i%5 == 4)
+		w.judge()
+	}
+}
+
+// pace chooses how long the server lives, so that the messages are there when
+// the kills are.
+func pace(sum, now *tally, kills int, acked int64) time.Duration {
+	done, lived := sum.acked.Load()+now.acked.Load(), sum.lived+now.lived
+	perSecond := 2500.0
+	if lived > 3*time.Second {
+		perSecond = float64(done) / lived.Seconds()
+	}
+	left := max(1, kills-sum.kills-now.kills)
+	mean := min(max(float64(acked-done)/float64(left)/perSecond, 0.2), 2)
+	return time.Duration(mean * (0.5 + rand.Float64()) * float64(time.Second))
+}
+
+func (y *tally) addTo(sum *tally) {
+	sum.kills += y.kills
+	sum.retried += y.retried
+	sum.before += y.before
+	sum.acked.Add(y.acked.Load())
+	sum.lived += y.lived
+	sum.restarts = append(sum.restarts, y.restarts...)
+}
+
+// keep remembers the inboxes of an era.
+func (w *world) keep() []kept {
+	var all []kept
+	for _, p := range w.parties() {
+		page, err := w.page(p, 100, 1<<20)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		k := kept{of: p}
+		for _, m := range page.Rows {
+			k.order = append(k.order, m.ID)
+		}
+		all = append(all, k)
+	}
+	return all
+}
+
+// read reads an inbox of a former era again: it must be what it was.
+func read(t *testing.T, s *server, k kept) {
+	t.Helper()
+	k.of.token = s.grant(t, k.of.client, k.of.secret).want(200).str("access_token")
+	w := &world{t: t, s: s, h: history.New(settleWait), began: time.Now()}
+	page, err := w.page(k.of, 100, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range k.order {
+		if i >= len(page.Rows) || page.Rows[i].ID != id {
+			t.Fatalf("row %d of the inbox of %s was %s; there are %d rows of %d now", i, k.of.id, id, len(page.Rows), len(k.order))
+		}
+	}
+	if len(page.Rows) != len(k.order) {
+		t.Fatalf("the inbox of %s has %d rows, and had %d", k.of.id, len(page.Rows), len(k.order))
+	}
+}

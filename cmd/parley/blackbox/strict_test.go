@@ -1,0 +1,195 @@
+package blackbox
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// bodied is a route with a body, as the binary describes it.
+type bodied struct {
+	method, path string
+	properties   map[string]obj
+	oauth        bool // it answers after RFC 6749
+}
+
+// bodiedRoutes reads the description.
+func bodiedRoutes(t testing.TB, s *server) (routes []bodied) {
+	t.Helper()
+	document := s.call(t, "", "GET", "/openapi.json", nil).want(200)
+	paths, _ := document.at("paths").(obj)
+	for path, methods := range paths {
+		for method, operation := range methods.(obj) {
+			content, _ := at(operation.(obj), "requestBody.content").(obj)
+			kind, _ := content["application/json"].(obj)
+			schema, _ := kind["schema"].(obj)
+			if schema == nil {
+				continue
+			}
+			schema = resolved(document.body, schema)
+			r := bodied{method: strings.ToUpper(method), path: path, properties: map[string]obj{}, oauth: path == "/oauth/token"}
+			properties, _ := schema["properties"].(obj)
+			for name, property := range properties {
+				r.properties[name] = resolved(document.body, property.(obj))
+			}
+			routes = append(routes, r)
+		}
+	}
+	slices.SortFunc(routes, func(a, b bodied) int { return strings.Compare(a.path+a.method, b.path+b.method) })
+	if len(routes) < 10 {
+		t.Fatalf("only %d routes with a body are described", len(routes))
+	}
+	return routes
+}
+
+// resolved follows a reference, also one that stands beside null.
+func resolved(document, schema obj) obj {
+	if choices, ok := schema["anyOf"].([]any); ok {
+		schema, _ = choices[0].(obj)
+	}
+	if ref, ok := schema["$ref"].(string); ok {
+		schema, _ = at(document, strings.ReplaceAll(strings.TrimPrefix(ref, "#/"), "/", ".")).(obj)
+	}
+	return schema
+}
+
+// concrete puts ids of nothing into a path.
+func (r bodied) concrete() string { return pathParameter.ReplaceAllString(r.path, nobody) }
+
+// sent is the answer to a body.
+func (r bodied) sent(o *org, body string) *answer {
+	return o.s.call(o.t, o.token, r.method, r.concrete(), verbatim(body)).as("%.120q", body)
+}
+
+// notJSON are bodies that are no JSON, or not one reading of it.
+var notJSON = map[string]string{
+	"cut off": `{"a":`, "cut off in a name": `{"a`, "trailing text": `{} x`, "two values": `{}{}`, "trailing comma": `{"a":1,}`, "trailing comma in a list": `{"a":[1,]}`, "comment": `{"a":1/* */}`, "single quotes": `{'a':1}`, "no quotes": `{a:1}`,
+	"NaN": `{"a":NaN}`, "Infinity": `{"a":Infinity}`, "minus Infinity": `{"a":-Infinity}`, "a leading zero": `{"a":01}`, "a plus": `{"a":+1}`, "a hexadecimal number": `{"a":0x1}`, "half a number": `{"a":1.}`, "half an exponent": `{"a":1e}`,
+	"a bad escape": `{"a":"\x"}`, "half an escape": `{"a":"\u12"}`, "a control character": "{\"a\":\"\n\"}", "NUL": "{\"a\":\"\x00\"}", "NUL behind": "{}\x00", "a byte order mark": "\xef\xbb\xbf{}",
+	"not UTF-8": "{\"a\":\"\xff\"}", "overlong UTF-8": "{\"a\":\"\xc0\xaf\"}", "a surrogate in UTF-8": "{\"a\":\"\xed\xa0\x80\"}", "not UTF-8 in a name": "{\"\xff\":1}", "not UTF-8 deep inside": "{\"metadata\":{\"a\":[\"\xff\"]}}",
+	"a lone high surrogate": `{"a":"\ud800"}`, "a lone low surrogate": `{"a":"\udc00"}`, "surrogates the wrong way round": `{"a":"\udc00\ud800"}`, "a lone surrogate in a name": `{"\ud800":1}`,
+	"a name twice": `{"a":1,"a":1}`, "a name twice, once escaped": `{"a":1,"\u0061":1}`, "a name twice deep inside": `{"metadata":{"a":{"b":1,"b":2}}}`, "an empty name twice": `{"":1,"":2}`,
+	"33 arrays": `{"a":` + strings.Repeat("[", 33) + strings.Repeat("]", 33) + `}`, "100,000 arrays": `{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + `}`, "100,000 open arrays": strings.Repeat("[", 100_000), "100,000 open objects": strings.Repeat(`{"a":`, 100_000), "40 objects": strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40),
+	"undefined": `undefined`, "True": `True`, "nothing but a quote": `"`, "nothing but a minus": `-`,
+}
+
+// TestStrictJSONEverywhere: every route that takes a body refuses what is not
+// JSON in exactly one reading, and says so.
+func TestStrictJSONEverywhere(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		o.agent("strict")
+		routes, names := bodiedRoutes(t, s), slices.Sorted(maps.Keys(notJSON))
+		answers := together(len(routes)*len(names), func(i int) *answer {
+			return routes[i/len(names)].sent(o, notJSON[names[i%len(names)]])
+		})
+		for i, a := range answers {
+			name := names[i%len(names)]
+			if routes[i/len(names)].oauth {
+				a.as("%s", name).oauthRefused("Invalid JSON")
+				continue
+			}
+			a.as("%s", name).invalid("body", "json_invalid")
+			if !strings.Contains(string(a.raw), "Invalid JSON: ") {
+				a.errorf("it does not say what is wrong")
+			}
+		}
+		for _, r := range routes {
+			for _, body := range []string{`[]`, `"a"`, `1`, `true`} {
+				if a := r.sent(o, body); r.oauth {
+					a.oauthRefused("dictionary")
+				} else {
+					a.invalid("body", "dict_type")
+				}
+			}
+		}
+	})
+}
+
+// oauthRefused checks a refusal of the token endpoint.
+func (a *answer) oauthRefused(saying string) {
+	a.t.Helper()
+	if said, _ := a.at("error_description").(string); a.err != nil || a.status != 400 || a.body["error"] != "invalid_request" || !strings.Contains(said, saying) {
+		a.errorf("want 400 invalid_request that speaks of %s", saying)
+	}
+}
+
+// wrongValues gives values of every kind that a property does not take.
+func wrongValues(property obj) []string {
+	kinds := map[string][]string{
+		"string": {`"\u0000"`, `""`}, "boolean": {`true`}, "integer": {`1`, `-1`, `1.5`, `1e400`, `-1e400`, `123456789012345678901234567890`, `1e-400`}, "object": {`{}`, `{"a":{}}`}, "array": {`[]`, `[[]]`, `[null]`},
+	}
+	own := property["type"]
+	var out []string
+	for kind, values := range kinds {
+		if own == kind || slices.Contains(anyList(own), any(kind)) {
+			continue
+		}
+		out = append(out, values...)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func anyList(v any) []any {
+	list, _ := v.([]any)
+	return list
+}
+
+// TestWrongTypesEverywhere: every member that is described refuses values of
+// every other kind, at its place.
+func TestWrongTypesEverywhere(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		o.agent("strict")
+		type probe struct {
+			r           bodied
+			name, value string
+		}
+		var probes []probe
+		for _, r := range bodiedRoutes(t, s) {
+			for _, name := range slices.Sorted(maps.Keys(r.properties)) {
+				for _, value := range wrongValues(r.properties[name]) {
+					probes = append(probes, probe{r, name, value})
+				}
+			}
+		}
+		answers := together(len(probes), func(i int) *answer {
+			quoted, _ := json.Marshal(probes[i].name)
+			return probes[i].r.sent(o, "{"+string(quoted)+":"+probes[i].value+"}")
+		})
+		for i, a := range answers {
+			if probes[i].r.oauth {
+				a.oauthRefused("Input should be")
+			} else {
+				a.invalid("body."+probes[i].name, "")
+			}
+		}
+		if len(probes) < 200 {
+			t.Errorf("only %d probes", len(probes))
+		}
+	})
+}
+
+// TestStrictControl: the judges of this file are not content with anything.
+func TestStrictControl(t *testing.T) {
+	t.Parallel()
+	for name, body := range notJSON {
+		var v any
+		lenient := json.Unmarshal([]byte(body), &v) == nil
+		if strict := slices.Contains([]string{
+			"not UTF-8", "overlong UTF-8", "a surrogate in UTF-8", "not UTF-8 in a name", "not UTF-8 deep inside", "a lone high surrogate", "a lone low surrogate", "surrogates the wrong way round", "a lone surrogate in a name",
+			"a name twice", "a name twice, once escaped", "a name twice deep inside", "an empty name twice", "33 arrays", "40 objects",
+		}, name); lenient != strict {
+			t.Errorf("%s: a lenient reader takes it: %v", name, lenient)
+		}
+	}
+	for kind, own := range map[string]any{"string": "string", "integer": []any{"integer", "null"}, "object": "object"} {
+		values := wrongValues(obj{"type": own})
+		if right := map[string]string{"string": `""`, "integer": `1`, "object": `{}`}[kind]; len(values) < 5 || slices.Contains(values, right) {
+			t.Errorf("wrong values of a %s: %v", kind, values)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+package main
+
+import "testing"
+
+func TestConnectionsLeaveDescriptorsToTheJournal(t *testing.T) {
+	for files, want := range map[uint64]int{
+		0: 0, 1 << 62: 0, 64: 32, 1024: 512, 4000: 2000, 4096: 2096, 20_000: 18_000, 1 << 20: 1<<20 - filesReserved,
+	} {
+		if got := connectionsMax(files); got != want {
+			t.Errorf("of %d files %d are for connections, want %d", files, got, want)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/persistence"
+)
+
+type verifyCmd struct {
+	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory, which no server has open. Nothing in it is changed."`
+}
+
+// verifyCache is what blocks of the data may take in memory.
+const verifyCache = 64 << 20
+
+// verdict is what was examined and found, as --json tells it.
+type verdict struct {
+	Data    string         `json:"data"`
+	Seconds float64        `json:"seconds"`
+	Checks  []checkJSON    `json:"checks"`
+	Faults  uint64         `json:"faults"`
+	First   []parley.Fault `json:"first"`
+	// Unread says what could not be examined to the end, and why.
+	Unread string `json:"unread,omitzero"`
+}
+
+type checkJSON struct {
+	Name    string `json:"name"`
+	Says    string `json:"says"`
+	Checked uint64 `json:"checked"`
+	Faults  uint64 `json:"faults"`
+}
+
+// faultsTold is how many faults are told in words; all are counted.
+const faultsTold = 20
+
+// Run examines a data directory at rest: the engine's files, every row, and what
+// the rows mean.
+func (c *verifyCmd) Run(std *streams) error {
+	began := time.Now()
+	dir := filepath.Join(c.Data, "journal")
+	if _, err := os.Stat(dir); err != nil {
+		return exitError{code: exitNotFound, err: fmt.Errorf("%s is not a data directory: %w", c.Data, err)}
+	}
+	archive, err := persistence.OpenArchive(dir, persistence.Options{
+		Clock: time.Now, CacheBytes: verifyCache,
+		Logger: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelError})),
+		Fatal:  func(err error) { os.Exit(std.fail(err)) },
+	})
+	if err != nil {
+		return err
+	}
+	audit := &parley.Audit{Progress: std.reading()}
+	unread := errors.Join(archive.Audit(audit), actors.Audit(archive, audit))
+	std.rewind()
+	v := verdictOf(c.Data, audit, unread)
+	v.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
+	if err := errors.Join(archive.Close(), std.verdict(v)); err != nil {
+		return err
+	}
+	switch {
+	case v.Faults > 0:
+		return exitError{code: exitUnexpected, err: fmt.Errorf("%d faults in %s; keep a copy of the directory, then restore the last backup with `parley restore`", v.Faults, c.Data)}
+	case unread != nil:
+		return exitError{code: exitUnexpected, err: fmt.Errorf("%s could not be examined to the end: %w", c.Data, unread)}
+	}
+	return nil
+}
+
+func verdictOf(data string, audit *parley.Audit, unread error) *verdict {
+	v := &verdict{Data: data, Faults: audit.Faults(), First: audit.First(faultsTold)}
+	for _, c := range audit.Checks() {
+		v.Checks = append(v.Checks, checkJSON{Name: c.Name, Says: c.Says, Checked: c.Checked, Faults: c.Faults})
+	}
+	if v.First == nil {
+		v.First = []parley.Fault{}
+	}
+	if unread != nil {
+		v.Unread = unread.Error()
+	}
+	return v
+}
+
+// verdict tells what was examined, and of the first faults where they are and
+// what they mean.
+func (s *streams) verdict(v *verdict) error {
+	if s.json {
+		return s.value(v)
+	}
+	rows := [][]string{{"CHECK", "CHECKED", "FAULTS", "WHAT MUST HOLD"}}
+	checked := uint64(0)
+	for _, c := range v.Checks {
+		checked += c.Checked
+		rows = append(rows, []string{c.Name, strconv.FormatUint(c.Checked, 10), strconv.FormatUint(c.Faults, 10), c.Says})
+	}
+	err := s.table(rows)
+	for _, f := range v.First {
+		err = errors.Join(err, s.say("\n%s: %s\n  %s", f.Check, printable(f.Where), printable(f.Means)))
+	}
+	if more := v.Faults - uint64(len(v.First)); more > 0 {
+		err = errors.Join(err, s.say("\nand %d more", more))
+	}
+	if v.Unread != "" {
+		return errors.Join(err, s.say("\nnot examined to the end: %s", printable(v.Unread)))
+	}
+	if v.Faults == 0 {
+		err = errors.Join(err, s.say("\n%s is in order: %d checks held %d times, in %.1f s", v.Data, len(v.Checks), checked, v.Seconds))
+	}
+	return err
+}
+
+// reading notes what is being read, in one line of a terminal that is written
+// over; elsewhere nothing.
+func (s *streams) reading() func(what string, rows uint64) {
+	if !isTerminal(s.err) {
+		return nil
+	}
+	var told time.Time
+	return func(what string, rows uint64) {
+		if now := time.Now(); now.Sub(told) >= 100*time.Millisecond {
+			told = now
+			_, _ = fmt.Fprintf(s.err, "\r\033[Kreading %s, %d rows", what, rows)
+		}
+	}
+}
+
+// rewind clears the line that reading has written.
+func (s *streams) rewind() {
+	if isTerminal(s.err) {
+		_, _ = fmt.Fprint(s.err, "\r\033[K")
+	}
+}

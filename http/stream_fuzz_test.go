@@ -1,0 +1,53 @@
+package http
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"parley"
+	"parley/http/api"
+)
+
+// FuzzLastEventID resumes a stream after whatever a client says it saw last: a
+// message of this stream goes on after itself, anything else is told as a gap,
+// and what follows begins no later than what has not been carried.
+func FuzzLastEventID(f *testing.F) {
+	h := hallInMemory(f, 1)
+	f.Cleanup(h.close)
+	alice, bob := h.agent("alice"), h.agent("bob")
+	own := h.send(alice, bob, 1).MessageID()
+	other := h.send(bob, alice, 2).MessageID()
+	for _, id := range []string{
+		own.String(), strings.ToUpper(own.String()), other.String(), bob.String(), parley.MessageID{}.String(), toyID, "ffffffff-ffff-ffff-ffff-ffffffffffff", own.String() + " ", own.String()[1:], "", "0", "\xff", "null", strings.Repeat("0", 4096),
+	} {
+		f.Add(id)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c := &Call{ctx: &fasthttp.RequestCtx{}, server: h.server}
+		start, err := h.service.resume(c, &api.Stream{ID: bob, LastEventID: text})
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		id, malformed := parley.ParseID[parley.MessageID](text)
+		switch {
+		case text == "":
+			if start.Gap || !start.OnlyUnseen {
+				t.Fatalf("without an id: %+v", start)
+			}
+		case malformed == nil && id == own:
+			if start.Gap || start.Last != own || start.After == 0 {
+				t.Fatalf("after the last message: %+v", start)
+			}
+		case malformed == nil && id.Zero():
+			if start.Gap || start.After != 0 || start.OnlyUnseen {
+				t.Fatalf("from the first on: %+v", start)
+			}
+		default:
+			if !start.Gap || start.Last == own {
+				t.Fatalf("%q: %+v", text, start)
+			}
+		}
+	})
+}

@@ -1,0 +1,212 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+// Archive is everything a store holds at one instant, family by family, for
+// those who audit it. It shows what is applied, durable or not.
+type Archive struct {
+	*View
+	// closes what was opened for the archive alone.
+	closes func() error
+	// said is what the witness of a directory at rest says; nil for an open
+	// store, whose witness follows.
+	said *head
+}
+
+// Archive shows all that the store holds now. It must be closed. The store goes
+// on meanwhile.
+func (s *Store) Archive() *Archive {
+	return &Archive{View: s.View(), closes: func() error { return nil }}
+}
+
+// OpenArchive opens a directory to read all of it, and changes nothing on the
+// disk. A directory that a server has open is refused, and so is one that holds
+// no journal. Of opts it heeds FS, Logger, Clock, Fatal and CacheBytes.
+func OpenArchive(dir string, opts Options) (*Archive, error) {
+	opts.Journals = 0
+	if err := opts.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	opts.FS = unchanged{opts.FS}
+	s := &Store{opts: opts, dir: dir, hub: newHub(), closing: make(chan struct{})}
+	s.disk.began = opts.Clock()
+	if err := s.openUnchanged(); err != nil {
+		return nil, err
+	}
+	said, err := s.readUnchanged()
+	if err != nil {
+		return nil, errors.Join(err, s.db.Close(), s.lock.Close())
+	}
+	return &Archive{View: s.View(), said: said, closes: func() error {
+		return errors.Join(s.db.Close(), s.lock.Close())
+	}}, nil
+}
+
+// openUnchanged opens the engine for reading. The log is read into memory and
+// stays as it is.
+func (s *Store) openUnchanged() error {
+	desc, err := pebble.Peek(s.dir, s.opts.FS)
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", s.dir, err)
+	}
+	if !desc.Exists {
+		return fmt.Errorf("%s holds no journal: name the directory that serve was given as --data", s.dir)
+	}
+	if s.lock, err = pebble.LockDirectory(s.dir, s.opts.FS); err != nil {
+		return fmt.Errorf("data directory %s is in use by another process: stop the server first, or look at a backup (%w)", s.dir, err)
+	}
+	o := s.engineOptions()
+	o.ReadOnly, o.DisableAutomaticCompactions = true, true
+	if s.db, err = pebble.Open(s.dir, o); err != nil {
+		return errors.Join(fmt.Errorf("data directory %s cannot be read: %w", s.dir, err), s.lock.Close())
+	}
+	return nil
+}
+
+// readUnchanged reads how the directory is laid out and what its witness says.
+func (s *Store) readUnchanged() (*head, error) {
+	journals, openings, err := s.readFormat()
+	if err != nil {
+		return nil, err
+	}
+	if openings == 0 {
+		return nil, fmt.Errorf("%s was never opened by a server to the end: it holds nothing", s.dir)
+	}
+	s.count = journals
+	for n := range journals {
+		s.journals = append(s.journals, &journal{store: s, number: n})
+	}
+	said := &head{}
+	file, err := s.opts.FS.Open(s.opts.FS.PathJoin(s.dir, witnessName))
+	if err != nil {
+		return said, nil // the audit says so
+	}
+	defer func() { _ = file.Close() }()
+	b := make([]byte, witnessSlot+witnessBytes)
+	n, _ := file.ReadAt(b, 0) // what cannot be read fails its checksum
+	newest := uint64(0)
+	for _, at := range []int{0, witnessSlot} {
+		if at+witnessBytes > n {
+			continue
+		}
+		if generation, h, ok := decodeWitness(b[at : at+witnessBytes]); ok && generation >= newest {
+			newest, *said = generation, h
+		}
+	}
+	return said, nil
+}
+
+// Close lets the archive go.
+func (a *Archive) Close() error {
+	a.View.Close()
+	return a.closes()
+}
+
+// errUnchanged is what a file system says that is only read.
+var errUnchanged = errors.New("the directory is only read")
+
+// unchanged is a file system that lets nothing be changed.
+type unchanged struct{ vfs.FS }
+
+func (unchanged) Create(string, vfs.DiskWriteCategory) (vfs.File, error) { return nil, errUnchanged }
+func (unchanged) Link(string, string) error                              { return errUnchanged }
+func (unchanged) MkdirAll(string, os.FileMode) error                     { return errUnchanged }
+func (unchanged) Remove(string) error                                    { return errUnchanged }
+func (unchanged) RemoveAll(string) error                                 { return errUnchanged }
+func (unchanged) Rename(string, string) error                            { return errUnchanged }
+
+func (unchanged) OpenReadWrite(string, vfs.DiskWriteCategory, ...vfs.OpenOption) (vfs.File, error) {
+	return nil, errUnchanged
+}
+
+func (unchanged) ReuseForWrite(string, string, vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, errUnchanged
+}
+
+// Lock takes the lock of a directory that has one. Where there is none, as in a
+// backup, nobody has the directory open, and none is made.
+func (fs unchanged) Lock(name string) (io.Closer, error) {
+	if _, err := fs.Stat(name); err != nil {
+		return io.NopCloser(nil), nil //nolint:nilerr // it is not there
+	}
+	return fs.FS.Lock(name)
+}
+
+// Unwrap is the file system below.
+func (fs unchanged) Unwrap() vfs.FS { return fs.FS }
+
+// family calls fn for every key of a family, in order. Key and value are only
+// valid during the call. It seeks once or twice per slot that holds anything.
+func (a *Archive) family(letter byte, fn func(slot parley.Slot, k, value []byte) error) error {
+	if a.snap == nil {
+		return parley.ErrClosed
+	}
+	iter, err := a.snap.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	err = eachOfFamily(iter, letter, fn)
+	return errors.Join(err, iter.Close())
+}
+
+func eachOfFamily(iter *pebble.Iterator, letter byte, fn func(slot parley.Slot, k, value []byte) error) error {
+	for slot := parley.Slot(0); slot < parley.Slots; {
+		if !iter.SeekGE(key(slot, letter, 0)) {
+			return iter.Error()
+		}
+		at, has := familyOf(iter.Key())
+		if at >= parley.Slots {
+			return nil
+		}
+		if at != slot || has != letter {
+			if at == slot || has > letter {
+				at++ // this slot has none
+			}
+			slot = at
+			continue
+		}
+		for ok := true; ok; ok = iter.Next() {
+			k := iter.Key()
+			if at, has := familyOf(k); at != slot || has != letter {
+				break
+			}
+			if err := fn(slot, k, iter.Value()); err != nil {
+				return err
+			}
+		}
+		if err := iter.Error(); err != nil {
+			return err
+		}
+		slot++
+	}
+	return nil
+}
+
+// familyOf is the slot and the letter a key begins with; no family for what is
+// too short to have one.
+func familyOf(k []byte) (parley.Slot, byte) {
+	if len(k) < 3 {
+		return parley.Slots, 0
+	}
+	return parley.Slot(binary.BigEndian.Uint16(k)), k[2]
+}
+
+// meta calls fn for every key of a family of journal metadata, in order.
+func (a *Archive) meta(letter byte, fn func(k, value []byte) error) error {
+	low := key(metaSlot, letter, 0)
+	return a.scan(low, after(low), false, func(k, value []byte) (bool, error) {
+		err := fn(k, value)
+		return err == nil, err
+	})
+}

@@ -1,0 +1,168 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"parley"
+)
+
+// The archive family by family, for those who know what the rows mean. Byte
+// strings are only valid during a call of fn, which ends the reading by an error.
+
+// Streams tells of every event of every stream, stream by stream in order.
+func (a *Archive) Streams(fn func(s parley.Stream, seq uint64, f parley.Fact) error) error {
+	return a.family(eventFamily, func(_ parley.Slot, k, value []byte) error {
+		if len(k) != 28 || len(value) < 9 {
+			return nil // what does not parse, Audit tells of
+		}
+		return fn(streamOf(k), number(k[20:]), parley.Fact{Tag: value[0], Data: value[9:]})
+	})
+}
+
+// Records tells of every message record, and of the slot it is kept under.
+func (a *Archive) Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error {
+	return a.family(recordFamily, func(slot parley.Slot, k, value []byte) error {
+		if len(k) != 19 || len(value) < 8 {
+			return nil
+		}
+		return fn(slot, parley.IDFromBytes[parley.MessageID](k[3:]), number(value), value[8:])
+	})
+}
+
+// Feeds tells of every feed, entry by entry in order.
+func (a *Archive) Feeds(fn func(agent parley.AgentID, e parley.FeedEntry) error) error {
+	return a.family(feedFamily, func(_ parley.Slot, k, value []byte) error {
+		if len(k) != 27 || len(value) < 25 {
+			return nil
+		}
+		e, err := decodeFeed(number(k[19:]), value)
+		if err != nil {
+			return err
+		}
+		return fn(parley.IDFromBytes[parley.AgentID](k[3:19]), e)
+	})
+}
+
+// FarMarks tells of the marks that are kept by message, where the conversation
+// lives and its recipient does not.
+func (a *Archive) FarMarks(fn func(id parley.MessageID, m parley.Marks) error) error {
+	return a.family(markFamily, func(_ parley.Slot, k, value []byte) error {
+		if len(k) != 19 {
+			return nil // beside a feed
+		}
+		m, err := decodeMarks(value)
+		if err != nil {
+			return nil
+		}
+		return fn(parley.IDFromBytes[parley.MessageID](k[3:]), m)
+	})
+}
+
+// Tables tells of every member of every row-backed set.
+func (a *Archive) Tables(fn func(slot parley.Slot, table parley.Table, k, value []byte) error) error {
+	return a.family(rowFamily, func(slot parley.Slot, k, value []byte) error {
+		if len(k) < 4 {
+			return nil
+		}
+		return fn(slot, parley.Table(k[3]), k[4:], value)
+	})
+}
+
+// Trays tells of every word that waits for an actor.
+func (a *Archive) Trays(fn func(s parley.Stream, word []byte) error) error {
+	return a.family(trayFamily, func(_ parley.Slot, k, value []byte) error {
+		if len(k) != 28 {
+			return nil
+		}
+		return fn(streamOf(k), value)
+	})
+}
+
+// Timers tells of every timer that is set.
+func (a *Archive) Timers(fn func(s parley.Stream, due time.Time) error) error {
+	return a.meta(timerFamily, func(k, _ []byte) error {
+		if len(k) != 30 {
+			return nil
+		}
+		s := parley.Stream{Kind: parley.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:])}
+		return fn(s, time.UnixMilli(int64(binary.BigEndian.Uint64(k[5:]))).UTC())
+	})
+}
+
+// Quotas tells what each organization used on each day, as each journal counted.
+func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error {
+	return a.meta(quotaFamily, func(k, value []byte) error {
+		if len(k) != 25 || len(value) != 8 {
+			return nil
+		}
+		return fn(int(binary.BigEndian.Uint16(k[3:])), parley.IDFromBytes[parley.OrgID](k[5:21]), binary.BigEndian.Uint32(k[21:]), number(value))
+	})
+}
+
+// Underway tells of every word in a lane that its target has not applied yet,
+// in the order of each lane.
+func (a *Archive) Underway(fn func(w parley.Word) error) error {
+	return a.meta(laneOutFamily, func(k, value []byte) error {
+		lane, ok := laneOf(k)
+		if !ok {
+			return nil
+		}
+		applied, err := a.applied(lane)
+		if err != nil || number(k[7:]) <= applied {
+			return err
+		}
+		p, err := decodeParcel(value)
+		if err != nil {
+			return nil
+		}
+		for _, w := range p.words {
+			if err := fn(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Home is the number of the journal in which a slot lives.
+func (a *Archive) Home(slot parley.Slot) int { return a.store.home(slot).number }
+
+// lane is a pair of journals.
+type lane struct{ source, target int }
+
+func (l lane) String() string { return fmt.Sprintf("lane from journal %d to %d", l.source, l.target) }
+
+func laneOf(k []byte) (lane, bool) {
+	if len(k) != 15 {
+		return lane{}, false
+	}
+	return lane{int(binary.BigEndian.Uint16(k[3:])), int(binary.BigEndian.Uint16(k[5:]))}, true
+}
+
+// applied is the last number of a lane that its target has applied.
+func (a *Archive) applied(l lane) (uint64, error) {
+	value, _, err := a.View.get(laneInKey(l.target, l.source))
+	return number(value), err
+}
+
+// streamOf is the stream in the key of an event, a state or a word in a tray.
+func streamOf(k []byte) parley.Stream {
+	return parley.Stream{Kind: parley.StreamKind(k[3]), ID: parley.IDFromBytes[parley.AnyID](k[4:20])}
+}
+
+func streamName(s parley.Stream) string {
+	kind := map[parley.StreamKind]string{
+		parley.RegistrationStream: "registration", parley.OrgStream: "organization", parley.AgentStream: "agent",
+		parley.ConversationStream: "conversation", parley.IssuerStream: "signing keys", parley.SlugStream: "slug",
+	}[s.Kind]
+	if kind == "" {
+		kind = fmt.Sprintf("stream of kind %d", s.Kind)
+	}
+	return kind + " " + s.ID.String()
+}
+
+func feedName(agent parley.AgentID, position uint64) string {
+	return fmt.Sprintf("feed of agent %s, position %d", agent, position)
+}

@@ -1,0 +1,146 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"parley"
+)
+
+// metaRow judges a row of journal metadata.
+func (in *inspection) metaRow(family byte, k, value []byte) {
+	where := fmt.Sprintf("key %x", k)
+	journal := -1
+	if len(k) >= 5 {
+		journal = int(binary.BigEndian.Uint16(k[3:]))
+	}
+	if journal < 0 || journal >= in.store.count {
+		in.keys.Fault(where, "it names journal %d, and there are %d", journal, in.store.count)
+		return
+	}
+	switch {
+	case family == formatFamily && len(k) == 5:
+		in.whole(where, value, 18)
+	case family == counterFamily && len(k) == 5:
+		in.whole(where, value, 16)
+	case family == headFamily && len(k) == 7:
+		in.whole(where, value, 16)
+	case family == quotaFamily && len(k) == 25:
+		in.whole(where, value, 8)
+	case family == timerFamily && len(k) == 30:
+		in.whole(where, value, 0)
+		in.timer(journal, parley.Stream{Kind: parley.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:])})
+	case family == laneInFamily && len(k) == 7:
+		in.whole(where, value, 8)
+		in.laneIn(lane{int(binary.BigEndian.Uint16(k[5:])), journal}, where)
+	case family == laneOutFamily && len(k) == 15:
+		in.parcel(k, value)
+	default:
+		in.keys.Fault(where, "no family has such keys: the row is read by nobody")
+	}
+}
+
+// whole expects a value of a certain size.
+func (in *inspection) whole(where string, value []byte, size int) {
+	in.format.Checked++
+	if len(value) != size {
+		in.values.Fault(where, "a value of %d bytes cannot be read, %d are expected", len(value), size)
+	}
+}
+
+func (in *inspection) timer(journal int, s parley.Stream) {
+	in.timers.Checked++
+	switch {
+	case in.Home(s.Slot()) != journal:
+		in.timers.Fault(streamName(s), "its timer is in journal %d, where it does not live: it cannot be cancelled", journal)
+	case !in.exists(s):
+		in.timers.Fault(streamName(s), "a timer is set for a stream that does not exist: it is woken in vain for ever")
+	}
+}
+
+// laneIn judges a mark of a lane: which lane it is of.
+func (in *inspection) laneIn(l lane, where string) {
+	if l.source >= in.store.count || l.source == l.target {
+		in.keys.Fault(where, "there is no %s", l)
+	}
+}
+
+// parcel judges one row of a lane and notes how the lane goes on.
+func (in *inspection) parcel(k, value []byte) {
+	l, _ := laneOf(k)
+	n := number(k[7:])
+	where := fmt.Sprintf("%s, parcel %d", l, n)
+	if l.target >= in.store.count || l.source == l.target {
+		in.keys.Fault(where, "there is no such lane")
+		return
+	}
+	in.laneOrder.Checked++
+	have := in.lanes[l]
+	if have == nil {
+		have = &laneRows{first: n, last: n - 1}
+		in.lanes[l] = have
+	}
+	have.holes += n - have.last - 1
+	have.last = n
+	p, err := decodeParcel(value)
+	if err != nil {
+		in.values.Fault(where, "it cannot be read: what it brings never arrives, and the server does not start")
+		return
+	}
+	for _, w := range p.words {
+		if in.Home(w.Home()) != l.target {
+			in.laneOrder.Fault(where, "it brings a word for journal %d", in.Home(w.Home()))
+		}
+	}
+}
+
+// judgeLanes holds what lies in each lane against what its target has applied.
+func (in *inspection) judgeLanes() {
+	for l, rows := range in.lanes {
+		applied, err := in.applied(l)
+		switch {
+		case err != nil:
+			in.laneOrder.Fault(l.String(), "%v", err)
+		case rows.holes > 0:
+			in.laneOrder.Fault(l.String(), "of parcels %d to %d %d are missing: the target refuses what follows, and the server does not start", rows.first, rows.last, rows.holes)
+		case rows.first > applied+1:
+			in.laneOrder.Fault(l.String(), "parcels up to %d were applied and the next is %d: %d are lost", applied, rows.first, rows.first-applied-1)
+		case rows.last < applied:
+			in.laneOrder.Fault(l.String(), "parcels up to %d count as applied, and the last that was sent is %d: what is sent next is passed over", applied, rows.last)
+		}
+	}
+}
+
+// judgeHeads holds the newest commits against each other and, in a directory at
+// rest, against the witness.
+func (in *inspection) judgeHeads() {
+	said := head{}
+	if in.said != nil {
+		said = *in.said
+	}
+	last, at, err := lastHead(in.snap, said.number)
+	if err != nil {
+		in.damaged("commits", err)
+		return
+	}
+	for n := last.number; n > 0 && last.number-n < headsKept; n-- {
+		value, _, err := in.View.get(headKey(n))
+		if h, bad := decodeHead(value); err != nil || bad != nil || h.number != n {
+			in.format.Fault("commits", "commit %d is missing among the newest", n)
+			break
+		}
+	}
+	if in.said == nil {
+		return
+	}
+	witness := in.audit.Check("witness", "")
+	witness.Checked++
+	switch {
+	case said.number == 0:
+		witness.Fault("file "+witnessName, "it is missing or unreadable: whether the end of the journal is there cannot be told")
+	case last.number < said.number:
+		witness.Fault("commits", "the journal ends at %d, and commits up to %d were acknowledged: %d are lost, restore a backup", last.number, said.number, said.number-last.number)
+	case last.number-said.number < headsKept && at != said:
+		witness.Fault("commits", "commit %d is not the one that was acknowledged", said.number)
+	}
+}

@@ -1,0 +1,176 @@
+package persistence
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+// inhabited makes a store with a little of everything in it, and gives its agent.
+func inhabited(t *testing.T, dir string, opts Options) *Store {
+	t.Helper()
+	s := mustOpen(t, dir, opts)
+	if err := s.Start(func(parley.Stream) {}, nil); err != nil {
+		t.Fatal(err)
+	}
+	agent := parley.NewID[parley.AgentID](3, testStart, testEntropy())
+	for n := range 20 {
+		id := parley.NewID[parley.MessageID](parley.Slot(n), testStart, testEntropy())
+		done := make(chan error, 1)
+		s.Append(&parley.Entry{
+			Slot: id.Slot(), At: testStart, Release: func(err error) { done <- err },
+			Records: []parley.Record{{ID: id, Data: []byte("text")}},
+			Words: []parley.Word{
+				parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: []byte("note")},
+				parley.Bear{Stream: newStream(id.Slot()), Facts: []parley.Fact{{Tag: 1}, {Tag: 2}}, State: []byte("state")},
+				parley.Enlist{Agent: agent, Conversation: parley.ConversationID(id)},
+			},
+			Counts: []parley.Count{{Org: parley.NewID[parley.OrgID](5, testStart, testEntropy()), Day: 1, N: 2}},
+		})
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// inOrder expects an audit without faults that has looked at something.
+func inOrder(t *testing.T, a *Archive) {
+	t.Helper()
+	audit := &parley.Audit{}
+	if err := a.Audit(audit); err != nil {
+		t.Error(err)
+	}
+	if err := audit.Err(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range audit.Checks() {
+		if c.Checked < 20 && (c.Name == "events" || c.Name == "record-places" || c.Name == "unseen") {
+			t.Errorf("%s was put to %d rows", c.Name, c.Checked)
+		}
+	}
+}
+
+func mustOpenArchive(t *testing.T, dir string, opts Options) *Archive {
+	t.Helper()
+	a, err := OpenArchive(dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestArchiveChangesNothing opens directories as a server, a kill and a backup
+// leave them.
+func TestArchiveChangesNothing(t *testing.T) {
+	for name, fs := range map[string]vfs.FS{"disk": nil, "memory": vfs.NewMem()} {
+		for _, journals := range []int{1, 4} {
+			t.Run(name, func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "journal")
+				opts := testOptions(fs, journals)
+				s := inhabited(t, dir, opts)
+				open := s.Archive()
+				inOrder(t, open)
+				if err := open.Close(); err != nil {
+					t.Error(err)
+				}
+				if _, err := OpenArchive(dir, opts); err == nil || !strings.Contains(err.Error(), "in use by another process: stop the server first") {
+					t.Errorf("of an open directory: %v", err)
+				}
+				mustClose(t, s)
+				if fs == nil {
+					opts.FS = vfs.Default
+				}
+				before := pictureOf(t, opts.FS, dir)
+				for _, lock := range []bool{true, false} {
+					if !lock { // as in a copy
+						if err := opts.FS.Remove(opts.FS.PathJoin(dir, "LOCK")); err != nil {
+							t.Fatal(err)
+						}
+						delete(before, "LOCK")
+					}
+					a := mustOpenArchive(t, dir, opts)
+					inOrder(t, a)
+					if _, err := a.store.opts.FS.Create(dir+"/x", vfs.WriteCategoryUnspecified); err == nil {
+						t.Error("an archive writes")
+					}
+					if err := a.Close(); err != nil {
+						t.Error(err)
+					}
+					after := pictureOf(t, opts.FS, dir)
+					if len(after) != len(before) {
+						t.Errorf("%d files are %d", len(before), len(after))
+					}
+					for file, sum := range before {
+						if after[file] != sum {
+							t.Errorf("%s has changed", file)
+						}
+					}
+				}
+				mustClose(t, mustOpen(t, dir, opts))
+			})
+		}
+	}
+}
+
+// pictureOf is what every file of a directory holds.
+func pictureOf(t *testing.T, fs vfs.FS, dir string) map[string][sha256.Size]byte {
+	t.Helper()
+	names, err := fs.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture := map[string][sha256.Size]byte{}
+	for _, name := range names {
+		f, err := fs.Open(fs.PathJoin(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		picture[name] = sha256.Sum256(data)
+		_ = f.Close()
+	}
+	return picture
+}
+
+// TestArchiveRefuses: what is no data directory is not made one.
+func TestArchiveRefuses(t *testing.T) {
+	empty := t.TempDir()
+	for dir, want := range map[string]string{empty: "holds no journal", filepath.Join(empty, "absent"): "no such file"} {
+		if _, err := OpenArchive(dir, testOptions(nil, 1)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if left, err := os.ReadDir(empty); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestArchiveAfterAKill: what is in the log only is examined as well.
+func TestArchiveAfterAKill(t *testing.T) {
+	for _, journals := range []int{1, 4} {
+		disk := vfs.NewCrashableMem()
+		s := inhabited(t, "data", testOptions(disk, journals))
+		crashed := disk.CrashClone(vfs.CrashCloneCfg{})
+		mustClose(t, s)
+		a := mustOpenArchive(t, "data", testOptions(crashed, 0))
+		inOrder(t, a)
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := (&Archive{View: &View{}}).Audit(&parley.Audit{}); !errors.Is(err, parley.ErrClosed) {
+		t.Errorf("of a closed store: %v", err)
+	}
+}

@@ -1,0 +1,389 @@
+package persistence
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A backup directory holds snapshots of one or more stores:
+//
+//	files/SHA-256       what snapshots hold, each content once
+//	snapshots/TIME      index of one snapshot: name, size and hash of its files
+//	LOCK                held by whoever writes
+//
+// A store's tables never change once they are written, so what one snapshot has
+// the next needs not copy. Contents go by their hash and never by their name: a
+// store that was restored and went on gives old names to new bytes. The price is
+// that every backup reads the whole store; it writes only what is new.
+//
+// An index is written last and appears whole: what is listed is complete.
+const (
+	backupFiles     = "files"
+	backupSnapshots = "snapshots"
+	// unfinished ends the names of files that are still being written.
+	unfinished = ".tmp"
+	// journalPrefix is where a snapshot has the store's files.
+	journalPrefix = "journal/"
+	// copyBytes are read at a time; between two reads a copy can be cancelled.
+	copyBytes = 1 << 20
+)
+
+// Refusals of backups.
+var (
+	// ErrBackupDamaged: a file of the backup directory is missing or is not what
+	// its index says.
+	ErrBackupDamaged = errors.New("the backup is damaged")
+	// ErrBackupBusy: another backup is being written into the directory.
+	ErrBackupBusy = errors.New("another backup is being written there")
+)
+
+// BackupOptions say what goes where.
+type BackupOptions struct {
+	// To is the backup directory, on the store's file system interface. It is
+	// made if it is not there.
+	To string
+	// Keep is how many of the newest snapshots stay; 0 keeps all. What no
+	// snapshot needs any more is deleted with the others.
+	Keep int
+	// Beside are small files that travel with the journals, by name.
+	Beside map[string][]byte
+	// Progress, if set, is told how far the backup is. It must not block.
+	Progress func(BackupProgress)
+}
+
+// BackupProgress is how far a backup or a restore is, in bytes of its stage.
+type BackupProgress struct {
+	// Stage is "read" while files are compared with what the backup directory
+	// has, then "copy"; "restore" and "check" when they come back.
+	Stage string
+	Done  int64
+	Total int64
+}
+
+// Backup writes a snapshot of the store into a backup directory while the store
+// goes on. All that was acknowledged before the call is in it, and of what came
+// later a part without gaps.
+//
+// A store in which rot was met is not backed up: it would take the place of
+// snapshots that are whole.
+func (s *Store) Backup(ctx context.Context, o BackupOptions) (*Snapshot, error) {
+	if file := s.Damage(); file != "" {
+		return nil, fmt.Errorf("%w: %s; restore what was backed up before", ErrDamaged, file)
+	}
+	w, err := openBackup(ctx, s.plain(), o.To, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := s.backup(w, o)
+	return snapshot, errors.Join(err, w.close())
+}
+
+func (s *Store) backup(w *backupWriter, o BackupOptions) (*Snapshot, error) {
+	aside := w.fs.PathJoin(s.dir, fmt.Sprint(checkpointPrefix, checkpoints.Add(1)))
+	defer func() { _ = w.fs.RemoveAll(aside) }()
+	began := s.lastCommit()
+	if err := s.layAside(w.ctx, aside); err != nil {
+		return nil, err
+	}
+	last, journals, err := headIn(w.fs, aside)
+	if err != nil {
+		return nil, err
+	}
+	if last.number < began.number {
+		return nil, fmt.Errorf("%w: a snapshot ends at commit %d, and there were %d", ErrDamaged, last.number, began.number)
+	}
+	snapshot := &Snapshot{Journals: journals, Commits: last.number}
+	if err := w.take(snapshot, aside, o.Beside); err != nil {
+		return nil, err
+	}
+	if err := w.list(snapshot, s.opts.Clock()); err != nil {
+		return nil, err
+	}
+	if o.Keep > 0 {
+		return snapshot, w.prune(o.Keep)
+	}
+	return snapshot, nil
+}
+
+// backupWriter is a backup directory while it is written.
+type backupWriter struct {
+	ctx      context.Context
+	fs       vfs.FS
+	dir      string
+	lock     *pebble.Lock
+	progress func(BackupProgress)
+}
+
+// openBackup makes the directory where there is none, locks it and removes what
+// a crash left half written.
+func openBackup(ctx context.Context, disk vfs.FS, dir string, progress func(BackupProgress)) (*backupWriter, error) {
+	w := &backupWriter{ctx: ctx, fs: disk, dir: dir, progress: progress}
+	for _, path := range []string{dir, disk.PathJoin(dir, backupFiles), disk.PathJoin(dir, backupSnapshots)} {
+		if err := makeDirectory(disk, path); err != nil {
+			return nil, fmt.Errorf("backup directory %s: %w", path, err)
+		}
+	}
+	lock, err := pebble.LockDirectory(dir, disk)
+	if err != nil {
+		return nil, fmt.Errorf("backup directory %s: %w (%w)", dir, ErrBackupBusy, err)
+	}
+	w.lock = lock
+	for _, path := range []string{disk.PathJoin(dir, backupFiles), disk.PathJoin(dir, backupSnapshots)} {
+		names, err := disk.List(path)
+		for _, name := range names {
+			if strings.HasSuffix(name, unfinished) {
+				err = errors.Join(err, disk.Remove(disk.PathJoin(path, name)))
+			}
+		}
+		if err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+	}
+	return w, nil
+}
+
+func (w *backupWriter) close() error { return w.lock.Close() }
+
+func (w *backupWriter) tell(stage string, done, total int64) {
+	if w.progress != nil {
+		w.progress(BackupProgress{Stage: stage, Done: done, Total: total})
+	}
+}
+
+// take brings the files of aside, and those beside, into the backup directory
+// and notes them in the snapshot.
+func (w *backupWriter) take(snapshot *Snapshot, aside string, beside map[string][]byte) error {
+	if err := w.read(snapshot, aside); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(beside)) {
+		snapshot.Files = append(snapshot.Files, BackupFile{Name: name, Size: int64(len(beside[name])), Sum: sum(beside[name])})
+	}
+	missing, need := w.missing(snapshot.Files)
+	if err := room(w.fs, w.dir, need); err != nil {
+		return err
+	}
+	done := int64(0)
+	for _, f := range missing {
+		source := io.ReadCloser(io.NopCloser(bytes.NewReader(beside[f.Name])))
+		if base, ok := strings.CutPrefix(f.Name, journalPrefix); ok {
+			var err error
+			if source, err = w.fs.Open(w.fs.PathJoin(aside, base), vfs.SequentialReadsOption); err != nil {
+				return err
+			}
+		}
+		err := w.bring(source, f.Sum, &done, need)
+		if err = errors.Join(err, source.Close()); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+	}
+	snapshot.Copied = need
+	return syncDirectory(w.fs, w.fs.PathJoin(w.dir, backupFiles))
+}
+
+// read notes all files of aside with their hashes.
+func (w *backupWriter) read(snapshot *Snapshot, aside string) error {
+	names, err := w.fs.List(aside)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	total, done := int64(0), int64(0)
+	for _, name := range names {
+		info, err := w.fs.Stat(w.fs.PathJoin(aside, name))
+		if err != nil {
+			return err
+		}
+		if name != "LOCK" {
+			total += info.Size()
+			snapshot.Files = append(snapshot.Files, BackupFile{Name: journalPrefix + name, Size: info.Size()})
+		}
+	}
+	for i := range snapshot.Files {
+		f := &snapshot.Files[i]
+		source, err := w.fs.Open(w.fs.PathJoin(aside, strings.TrimPrefix(f.Name, journalPrefix)), vfs.SequentialReadsOption)
+		if err != nil {
+			return err
+		}
+		h := sha256.New()
+		f.Size, err = w.pour(h, source, "read", &done, total)
+		if err = errors.Join(err, source.Close()); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		f.Sum = hex.EncodeToString(h.Sum(nil))
+	}
+	return nil
+}
+
+// missing are those of files that the backup directory does not hold, each
+// content once, and how large they are.
+func (w *backupWriter) missing(files []BackupFile) (lacking []BackupFile, need int64) {
+	seen := map[string]bool{}
+	for _, f := range files {
+		info, err := w.fs.Stat(contentPath(w.fs, w.dir, f.Sum))
+		if seen[f.Sum] || err == nil && info.Size() == f.Size {
+			continue
+		}
+		seen[f.Sum] = true
+		lacking = append(lacking, f)
+		need += f.Size
+	}
+	return lacking, need
+}
+
+func contentPath(disk vfs.FS, dir, sum string) string {
+	return disk.PathJoin(dir, backupFiles, sum)
+}
+
+// bring writes one content under its hash: whole and synced, or not at all.
+func (w *backupWriter) bring(source io.Reader, want string, done *int64, total int64) error {
+	path := contentPath(w.fs, w.dir, want)
+	target, err := createPrivate(w.fs, path+unfinished)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	// The hash first: writing a file may change the bytes that it is given.
+	_, err = w.pour(io.MultiWriter(h, target), source, "copy", done, total)
+	if err == nil {
+		err = hashed(h, want)
+	}
+	if err == nil {
+		err = target.Sync()
+	}
+	if err = errors.Join(err, target.Close()); err != nil {
+		return errors.Join(err, w.fs.Remove(path+unfinished))
+	}
+	return w.fs.Rename(path+unfinished, path)
+}
+
+// hashed refuses what has another hash than it had or should have.
+func hashed(h hash.Hash, want string) error {
+	if got := hex.EncodeToString(h.Sum(nil)); got != want {
+		return fmt.Errorf("its hash is %s and should be %s", got, want)
+	}
+	return nil
+}
+
+// createPrivate creates a file that only its owner may read, where files have
+// owners. Large ones are brought to the disk as they grow, not all at the end.
+func createPrivate(disk vfs.FS, path string) (vfs.File, error) {
+	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	if owned, ok := f.(interface{ Chmod(fs.FileMode) error }); ok {
+		if err := owned.Chmod(0o600); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: copyBytes}), nil
+}
+
+// pour copies and tells how far it is, until it is cancelled.
+func (w *backupWriter) pour(to io.Writer, from io.Reader, stage string, done *int64, total int64) (int64, error) {
+	buffer := make([]byte, copyBytes)
+	copied := int64(0)
+	for {
+		if err := context.Cause(w.ctx); err != nil {
+			return copied, err
+		}
+		n, err := from.Read(buffer)
+		if n > 0 {
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return copied, err
+			}
+			copied, *done = copied+int64(n), *done+int64(n)
+			w.tell(stage, *done, total)
+		}
+		if errors.Is(err, io.EOF) {
+			return copied, nil
+		}
+		if err != nil {
+			return copied, err
+		}
+	}
+}
+
+func sum(data []byte) string {
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+// list writes the index, by which the snapshot begins to exist. Names are times
+// that grow, whatever the clock does.
+func (w *backupWriter) list(snapshot *Snapshot, now time.Time) error {
+	names, err := snapshotNames(w.fs, w.dir)
+	if err != nil {
+		return err
+	}
+	now = now.UTC().Truncate(time.Millisecond)
+	if len(names) > 0 {
+		last, err := time.Parse(snapshotName, names[len(names)-1])
+		if err == nil && !now.After(last) {
+			now = last.Add(time.Millisecond)
+		}
+	}
+	snapshot.Taken, snapshot.ID = now, now.Format(snapshotName)
+	path := w.fs.PathJoin(w.dir, backupSnapshots, snapshot.ID)
+	f, err := createPrivate(w.fs, path+unfinished)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(snapshot.encode())
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := w.fs.Rename(path+unfinished, path); err != nil {
+		return err
+	}
+	return syncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots))
+}
+
+// prune deletes all but the newest snapshots and every content that none of them
+// names. An index that cannot be read stops it: nobody knows what that one needs.
+func (w *backupWriter) prune(keep int) error {
+	snapshots, err := Snapshots(w.fs, w.dir)
+	if err != nil {
+		return fmt.Errorf("nothing was pruned: %w", err)
+	}
+	old := snapshots[:max(0, len(snapshots)-keep)]
+	for _, s := range old {
+		if err := w.fs.Remove(w.fs.PathJoin(w.dir, backupSnapshots, s.ID)); err != nil {
+			return err
+		}
+	}
+	if err := syncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots)); err != nil {
+		return err
+	}
+	needed := map[string]bool{}
+	for _, s := range snapshots[len(old):] {
+		for _, f := range s.Files {
+			needed[f.Sum] = true
+		}
+	}
+	names, err := w.fs.List(w.fs.PathJoin(w.dir, backupFiles))
+	for _, name := range names {
+		if !needed[name] {
+			err = errors.Join(err, w.fs.Remove(contentPath(w.fs, w.dir, name)))
+		}
+	}
+	return err
+}

@@ -1,0 +1,152 @@
+package persistence
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+)
+
+// bystander takes an image of the disk at every change of a backup directory.
+type bystander struct {
+	disk   *vfs.MemFS
+	rng    *rand.Rand
+	mu     sync.Mutex
+	on     bool
+	images []*vfs.MemFS
+	ops    []string
+}
+
+func (b *bystander) MaybeError(op errorfs.Op) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.on || op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
+		return nil
+	}
+	for _, kept := range []int{0, 50} {
+		b.images = append(b.images, b.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: b.rng}))
+		b.ops = append(b.ops, fmt.Sprintf("%d of %s, %d%% kept", op.Kind, op.Path, kept))
+	}
+	return nil
+}
+
+func (b *bystander) String() string { return "bystander" }
+
+// steady is the disk in memory but for three calls that take the lock which keeps
+// images out twice, and stand still for ever when one is taken in between.
+type steady struct {
+	*vfs.MemFS
+	camera *bystander
+}
+
+func (d steady) Link(oldname, newname string) error {
+	d.camera.mu.Lock()
+	defer d.camera.mu.Unlock()
+	return d.MemFS.Link(oldname, newname)
+}
+
+func (d steady) Lock(name string) (io.Closer, error) {
+	d.camera.mu.Lock()
+	defer d.camera.mu.Unlock()
+	return d.MemFS.Lock(name)
+}
+
+func (d steady) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	d.camera.mu.Lock()
+	defer d.camera.mu.Unlock()
+	return d.MemFS.ReuseForWrite(oldname, newname, category)
+}
+
+// careless forgets to sync what lies in a backup directory.
+type careless struct{ vfs.FS }
+
+type unsyncedFile struct{ vfs.File }
+
+func (unsyncedFile) Sync() error                    { return nil }
+func (unsyncedFile) SyncData() error                { return nil }
+func (unsyncedFile) SyncTo(int64) (bool, error)     { return true, nil }
+func (f unsyncedFile) Preallocate(_, _ int64) error { return nil }
+
+func (c careless) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := c.FS.Create(name, category)
+	if err == nil && strings.HasPrefix(name, "backup/files/") {
+		return unsyncedFile{f}, nil
+	}
+	return f, err
+}
+
+// backupCrashes cuts the power at every change of the disk during a second
+// backup that also prunes, and gives what was wrong afterwards.
+func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults []string) {
+	b := &bystander{disk: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(1, 2))}
+	fs := around(errorfs.Wrap(steady{b.disk, b}, b))
+	s, c := filled(t, fs, 200)
+	first := mustBackup(t, s, BackupOptions{To: "backup"})
+	for range 100 {
+		c.write(t, s)
+	}
+	b.on = true
+	second := mustBackup(t, s, BackupOptions{To: "backup", Keep: 1})
+	b.mu.Lock()
+	b.on = false
+	b.mu.Unlock()
+	mustClose(t, s)
+	promised := map[string]uint64{first.ID: 200, second.ID: 300}
+	for i, image := range b.images {
+		complain := func(format string, args ...any) {
+			faults = append(faults, b.ops[i]+": "+fmt.Sprintf(format, args...))
+		}
+		left, err := Snapshots(image, "backup")
+		if err != nil || len(left) == 0 {
+			complain("%d snapshots (%v)", len(left), err)
+		}
+		for _, snapshot := range left {
+			to := "r" + snapshot.ID
+			if _, err := Restore(context.Background(), RestoreOptions{FS: image, From: "backup", Snapshot: snapshot.ID, To: to}); err != nil {
+				complain("listed, and yet %v", err)
+				continue
+			}
+			again := mustOpen(t, to+"/journal", testOptions(image, 0))
+			if n := c.found(t, again); n != promised[snapshot.ID] {
+				complain("%d rows, want %d", n, promised[snapshot.ID])
+			}
+			mustClose(t, again)
+		}
+		own := mustOpen(t, "data/journal", testOptions(image, 0))
+		if n := c.found(t, own); n != 300 {
+			complain("the store itself has %d rows", n)
+		}
+		mustClose(t, own)
+		if names := strings.Join(files(t, image, "data/journal"), " "); strings.Contains(names, checkpointPrefix) {
+			complain("something stays laid aside: %s", names)
+		}
+	}
+	return len(b.images), faults
+}
+
+// TestBackupCrash: whenever the power fails, each listed snapshot is whole, at
+// least one is listed, and the store opens without remains.
+func TestBackupCrash(t *testing.T) {
+	images, faults := backupCrashes(t, func(fs vfs.FS) vfs.FS { return fs })
+	t.Logf("%d images", images)
+	if images < 100 {
+		t.Errorf("only %d images", images)
+	}
+	for _, f := range faults[:min(len(faults), 10)] {
+		t.Error(f)
+	}
+}
+
+// TestBackupCrashControl leaves out the sync of copies: it must be seen.
+func TestBackupCrashControl(t *testing.T) {
+	images, faults := backupCrashes(t, func(fs vfs.FS) vfs.FS { return careless{fs} })
+	if len(faults) == 0 {
+		t.Errorf("copies are not synced, and none of %d images shows it", images)
+	}
+}

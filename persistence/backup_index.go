@@ -1,0 +1,214 @@
+package persistence
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// snapshotName is how the instant of a snapshot becomes its name: names sort as
+// instants do.
+const snapshotName = "20060102T150405.000Z"
+
+// indexFormat begins every index; another number is another layout.
+const indexFormat = "parley backup 1"
+
+// BackupFile is one file of a snapshot.
+type BackupFile struct {
+	// Name is where a restore puts it, below the data directory.
+	Name string
+	Size int64
+	// Sum is the SHA-256 of its content, in hexadecimal digits.
+	Sum string
+}
+
+// Snapshot is a store as it was at one instant, in a backup directory.
+type Snapshot struct {
+	// ID is the snapshot's name in its backup directory.
+	ID    string
+	Taken time.Time
+	// Journals of the store, and commits that all of them had made together.
+	Journals int
+	Commits  uint64
+	// Copied is how many bytes came into the backup directory with it; the rest
+	// was there.
+	Copied int64
+	Files  []BackupFile
+}
+
+// Bytes is what a restore writes.
+func (s *Snapshot) Bytes() int64 {
+	n := int64(0)
+	for _, f := range s.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// Has reports whether the snapshot holds a file.
+func (s *Snapshot) Has(name string) bool {
+	return slices.ContainsFunc(s.Files, func(f BackupFile) bool { return f.Name == name })
+}
+
+// encode gives the index: lines that a person can read and sha256sum can check,
+// the last of them the hash of those before.
+func (s *Snapshot) encode() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s\ntaken %s\njournals %d\ncommits %d\ncopied %d\n", indexFormat, s.Taken.Format(snapshotName), s.Journals, s.Commits, s.Copied)
+	for _, f := range s.Files {
+		fmt.Fprintf(&b, "file %s %d %s\n", f.Sum, f.Size, f.Name)
+	}
+	fmt.Fprintf(&b, "end %s\n", sum(b.Bytes()))
+	return b.Bytes()
+}
+
+// decodeSnapshot reads an index, all of it or nothing.
+func decodeSnapshot(text []byte) (*Snapshot, error) {
+	body, end, found := bytes.Cut(text, []byte("\nend "))
+	body = text[:min(len(text), len(body)+1)]
+	if !found || string(end) != sum(body)+"\n" {
+		return nil, errors.New("its checksum is not that of its lines")
+	}
+	s := &Snapshot{}
+	lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
+	if lines[0] != indexFormat {
+		return nil, fmt.Errorf("it begins with %q; this program reads %q", lines[0], indexFormat)
+	}
+	for _, line := range lines[1:] {
+		if err := s.decodeLine(line); err != nil {
+			return nil, fmt.Errorf("%q: %w", line, err)
+		}
+	}
+	s.ID = s.Taken.Format(snapshotName)
+	return s, nil
+}
+
+func (s *Snapshot) decodeLine(line string) (err error) {
+	word, rest, _ := strings.Cut(line, " ")
+	switch word {
+	case "taken":
+		s.Taken, err = time.Parse(snapshotName, rest)
+	case "journals":
+		_, err = fmt.Sscanf(rest, "%d", &s.Journals)
+	case "commits":
+		_, err = fmt.Sscanf(rest, "%d", &s.Commits)
+	case "copied":
+		_, err = fmt.Sscanf(rest, "%d", &s.Copied)
+	case "file":
+		var f BackupFile
+		f.Sum, rest, _ = strings.Cut(rest, " ")
+		size, name, _ := strings.Cut(rest, " ")
+		f.Name = name
+		if _, err = fmt.Sscanf(size, "%d", &f.Size); err == nil {
+			err = f.check()
+		}
+		s.Files = append(s.Files, f)
+	default:
+		err = errors.New("no such line is known")
+	}
+	return err
+}
+
+// check refuses names that lead out of the directory that is restored, and sums
+// that are none.
+func (f BackupFile) check() error {
+	base := strings.TrimPrefix(f.Name, journalPrefix)
+	if base == "" || base == "." || base == ".." || base == "journal" || strings.ContainsAny(base, `/\`) {
+		return errors.New("not the name of a file in a data directory")
+	}
+	if raw, err := hex.DecodeString(f.Sum); err != nil || len(raw) != 32 || f.Size < 0 {
+		return errors.New("neither a hash nor a size")
+	}
+	return nil
+}
+
+// snapshotNames are the names of all snapshots of a backup directory, oldest first.
+func snapshotNames(disk vfs.FS, dir string) ([]string, error) {
+	names, err := disk.List(disk.PathJoin(dir, backupSnapshots))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is not a backup directory", dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, unfinished) })
+	slices.Sort(names)
+	return names, nil
+}
+
+// Snapshots gives the snapshots of a backup directory, oldest first. An index
+// that cannot be read is an error beside those that can. A nil disk is the
+// operating system's.
+func Snapshots(disk vfs.FS, dir string) ([]*Snapshot, error) {
+	disk = orDefault(disk)
+	names, err := snapshotNames(disk, dir)
+	var all []*Snapshot
+	for _, name := range names {
+		s, broken := readSnapshot(disk, dir, name)
+		if broken != nil {
+			err = errors.Join(err, broken)
+			continue
+		}
+		all = append(all, s)
+	}
+	return all, err
+}
+
+func orDefault(disk vfs.FS) vfs.FS {
+	if disk == nil {
+		return vfs.Default
+	}
+	return disk
+}
+
+// readSnapshot reads one index.
+func readSnapshot(disk vfs.FS, dir, name string) (*Snapshot, error) {
+	path := disk.PathJoin(dir, backupSnapshots, name)
+	text, err := readFile(disk, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the backup directory %s has no snapshot %s", dir, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err := decodeSnapshot(text)
+	if err == nil && s.ID != name {
+		err = fmt.Errorf("it is the index of %s", s.ID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrBackupDamaged, path, err)
+	}
+	return s, nil
+}
+
+func readFile(disk vfs.FS, path string) ([]byte, error) {
+	f, err := disk.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(f)
+	return text, errors.Join(err, f.Close())
+}
+
+// chooseSnapshot gives the snapshot of a name, the newest for none.
+func chooseSnapshot(disk vfs.FS, dir, name string) (*Snapshot, error) {
+	if name == "" {
+		names, err := snapshotNames(disk, dir)
+		if err != nil {
+			return nil, err
+		}
+		if len(names) == 0 {
+			return nil, fmt.Errorf("the backup directory %s has no snapshot", dir)
+		}
+		name = names[len(names)-1]
+	}
+	return readSnapshot(disk, dir, name)
+}

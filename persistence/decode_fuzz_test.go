@@ -1,0 +1,131 @@
+package persistence
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"parley"
+)
+
+// A parcel that is read is read the same once more after being written. Any
+// damage is one and the same error.
+func FuzzDecodeParcel(f *testing.F) {
+	f.Add([]byte{})
+	whole := encodeParcel(&parcel{at: 1, words: []parley.Word{
+		parley.Announce{Kind: parley.StatusEntry, Note: []byte("note")},
+		parley.Mark{Position: 3, Marks: parley.Marks{Delivered: 4, Read: 5}},
+		parley.Tell{Data: []byte("told")},
+		parley.Put{Row: parley.Row{Key: []byte("k"), Delete: true}},
+		parley.Put{Row: parley.Row{Slot: 4095, Table: parley.SlugTable, Key: []byte("k"), Value: []byte("v")}},
+		parley.Enlist{},
+		parley.Bear{Facts: []parley.Fact{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
+	}, records: []parley.Record{{Data: []byte("body")}}})
+	f.Add(whole)
+	f.Add(append(whole, 0))
+	f.Add(whole[:len(whole)-1])
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01b\x04iiiiiiiiiiiiiiii\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01?\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := decodeParcel(b)
+		if err != nil {
+			if err != errParcel || p != nil {
+				t.Fatalf("%x: %v, %v", b, p, err)
+			}
+			return
+		}
+		again, err := decodeParcel(encodeParcel(p))
+		if err != nil {
+			t.Fatalf("%x was read, and not read again: %v", b, err)
+		}
+		if diff := sameParcel(p, again); diff != "" {
+			t.Errorf("%x is read differently again:\n%s", b, diff)
+		}
+	})
+}
+
+// A feed entry that is read is written as the very bytes it was read from.
+func FuzzDecodeFeed(f *testing.F) {
+	whole := encodeFeed(parley.FeedEntry{Kind: parley.MessageEntry, At: 1, Ref: parley.AnyID{6: 0x70, 15: 1}, Note: parley.TypeHash("a.b.c")})
+	for _, b := range [][]byte{whole, whole[:25], whole[:24], {}, bytes.Repeat([]byte{0xff}, 64)} {
+		f.Add(uint64(7), b)
+	}
+	f.Fuzz(func(t *testing.T, position uint64, b []byte) {
+		e, err := decodeFeed(position, b)
+		if err != nil {
+			if diff := cmp.Diff(parley.FeedEntry{}, e); diff != "" || len(b) >= 25 {
+				t.Fatalf("%x: %v, %v", b, e, err)
+			}
+			return
+		}
+		if e.Position != position || !bytes.Equal(encodeFeed(e), b) {
+			t.Fatalf("%x is read as %+v", b, e)
+		}
+	})
+}
+
+// Marks are 16 bytes and nothing else; they merge into the same whatever the
+// order and grouping, and merging is what the engine's merger does.
+func FuzzMarks(f *testing.F) {
+	f.Add(encodeMarks(parley.Marks{Delivered: 5}), encodeMarks(parley.Marks{Delivered: 3, Read: 9}), encodeMarks(parley.Marks{}))
+	f.Add(encodeMarks(parley.Marks{Delivered: -1, Read: -1}), bytes.Repeat([]byte{0xff}, 16), bytes.Repeat([]byte{0x7f}, 16))
+	f.Add([]byte{}, make([]byte, 15), make([]byte, 17))
+	f.Fuzz(func(t *testing.T, a, b, c []byte) {
+		for _, raw := range [][]byte{a, b, c} {
+			m, err := decodeMarks(raw)
+			if (err == nil) != (len(raw) == 16) || err == nil && !bytes.Equal(encodeMarks(m), raw) || err != nil && m != (parley.Marks{}) {
+				t.Fatalf("%x: %+v, %v", raw, m, err)
+			}
+			if err != nil {
+				refusesToMerge(t, raw)
+				return
+			}
+		}
+		want := mergeMarks(t, a, b, c)
+		for _, order := range [][3][]byte{{a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}} {
+			if got := mergeMarks(t, order[0], order[1], order[2]); !bytes.Equal(got, want) {
+				t.Fatalf("%x in another order: %x, not %x", order, got, want)
+			}
+		}
+		if got := mergeMarks(t, mergeMarks(t, a, b), c, c); !bytes.Equal(got, want) {
+			t.Fatalf("grouped, and one of them twice: %x, not %x", got, want)
+		}
+	})
+}
+
+func mergeMarks(t *testing.T, first []byte, rest ...[]byte) []byte {
+	t.Helper()
+	m, err := merger.Merge([]byte{0, 0, markFamily}, first)
+	for i, value := range rest {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = m.MergeNewer(value); i%2 == 1 {
+			err = m.MergeOlder(value)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, _, err := m.Finish(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return merged
+}
+
+func refusesToMerge(t *testing.T, value []byte) {
+	t.Helper()
+	if _, err := merger.Merge([]byte{0, 0, markFamily}, value); err == nil {
+		t.Fatalf("%x is merged", value)
+	}
+	m, err := merger.Merge([]byte{0, 0, markFamily}, make([]byte, 16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.MergeNewer(value) == nil || m.MergeOlder(value) == nil {
+		t.Fatalf("%x is merged into sound marks", value)
+	}
+}

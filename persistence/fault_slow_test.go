@@ -1,0 +1,146 @@
+package persistence
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"parley"
+)
+
+// slowDisk takes 2 ms to 2 s for a write or a sync, most of them little.
+type slowDisk struct {
+	mu   sync.Mutex
+	rng  *rand.Rand
+	slow atomic.Bool
+	// began is since when the log waits for a sync, Unix nanoseconds; 0 if it does not.
+	began atomic.Int64
+}
+
+func (d *slowDisk) String() string { return "slow disk" }
+
+func (d *slowDisk) MaybeError(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileWrite, errorfs.OpFileWriteAt:
+	default:
+		return nil
+	}
+	if !d.slow.Load() {
+		return nil
+	}
+	d.mu.Lock()
+	latency := 2*time.Millisecond + time.Duration(d.rng.ExpFloat64()*float64(30*time.Millisecond))
+	if d.rng.IntN(25) == 0 {
+		latency = time.Duration(d.rng.Int64N(int64(2 * time.Second)))
+	}
+	d.mu.Unlock()
+	log := strings.HasSuffix(op.Path, ".log")
+	if log {
+		d.began.CompareAndSwap(0, time.Now().UnixNano())
+	}
+	time.Sleep(latency)
+	if log {
+		d.began.Store(0)
+	}
+	return nil
+}
+
+// slowClients are clients of a slow disk and what they saw.
+type slowClients struct {
+	store                       *Store
+	end                         time.Time
+	acked, refused, under, most atomic.Int64
+	running                     sync.WaitGroup
+
+	mu   sync.Mutex
+	took []time.Duration
+}
+
+// insist appends one entry after the other and comes back when it is refused.
+func (c *slowClients) insist(t *testing.T) {
+	const payload = 900
+	stream := newStream(0)
+	for seq := uint64(0); time.Now().Before(c.end); {
+		release, err := c.store.Admit(0, payload)
+		if err != nil {
+			c.refused.Add(1)
+			time.Sleep(200 * time.Millisecond)
+			continue
+		}
+		c.most.Store(max(c.most.Load(), c.under.Add(1)))
+		began := time.Now()
+		row := parley.Row{Table: 1, Key: append(stream.ID[:], encodeNumber(seq)...), Value: make([]byte, payload)}
+		if err := <-handOver(c.store, &parley.Entry{Rows: []parley.Row{row}}); err != nil {
+			t.Error(err)
+		}
+		release()
+		c.under.Add(-1)
+		c.acked.Add(1)
+		seq++
+		c.mu.Lock()
+		c.took = append(c.took, time.Since(began))
+		c.mu.Unlock()
+	}
+}
+
+// TestSlowDisk has many clients on a disk that is slow at random. What is under
+// way stays bounded, the rest is refused before anything happened, trouble is
+// told of while a sync hangs and not afterwards, and nothing stands still.
+func TestSlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &slowDisk{rng: seeded(7)}
+		opts := testOptions(errorfs.Wrap(vfs.NewMem(), disk), 1)
+		opts.Clock, opts.QueueEntries, opts.QueueBytes = time.Now, 256, 256<<10
+		s := mustOpen(t, "d", opts)
+		if err := startQuietly(s); err != nil {
+			t.Fatal(err)
+		}
+		disk.slow.Store(true)
+		c := &slowClients{store: s, end: time.Now().Add(time.Minute)}
+		for range 400 {
+			c.running.Go(func() { c.insist(t) })
+		}
+		end := c.end
+		troubles, late := 0, time.Duration(0)
+		for now := time.Now(); now.Before(end); now = time.Now() {
+			time.Sleep(20 * time.Millisecond)
+			hung := time.Duration(0)
+			if began := disk.began.Load(); began != 0 {
+				hung = time.Since(time.Unix(0, began))
+			}
+			told := s.Trouble() != nil
+			troubles += count(told)
+			if !told {
+				late = max(late, hung)
+			}
+		}
+		c.running.Wait()
+		disk.slow.Store(false)
+		time.Sleep(time.Second)
+		if s.Trouble() != nil {
+			t.Errorf("the disk is quick again and the store says %v", s.Trouble())
+		}
+		took := c.took
+		slices.Sort(took)
+		t.Logf("%d acknowledged, %d refused, at most %d under way, median %v, p99 %v, in trouble %d of 3000 looks, a hanging sync is told of after %v",
+			c.acked.Load(), c.refused.Load(), c.most.Load(), took[len(took)/2], took[len(took)*99/100], troubles, late)
+		if c.most.Load() > 256 || c.refused.Load() == 0 || troubles == 0 || late > time.Second || took[len(took)*99/100] < 500*time.Millisecond {
+			t.Error("the queue is not bounded, nobody is refused, trouble is not told of in time, or the disk was not slow")
+		}
+		v := s.View()
+		rows := int64(0)
+		if err := v.Rows(0, 1, nil, nil, false, func(_, _ []byte) bool { rows++; return true }); err != nil || rows != c.acked.Load() {
+			t.Errorf("%d entries were acknowledged, %d are there (%v)", c.acked.Load(), rows, err)
+		}
+		v.Close()
+		mustClose(t, s)
+	})
+}

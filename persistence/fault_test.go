@@ -1,0 +1,210 @@
+package persistence
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"parley"
+)
+
+func seeded(n uint64) *rand.Rand { return rand.New(rand.NewPCG(n, n)) }
+
+// faultPlaces are the operations of one kind, of n that there are, that faults
+// are tried at: the first few, the last, and some in between.
+func faultPlaces(n int64) []int64 {
+	places := []int64{1, 2, n / 4, n / 2, n * 3 / 4, n}
+	if testing.Short() || raceDetector {
+		places = []int64{2, n / 2}
+	}
+	slices.Sort(places)
+	places = slices.Compact(places)
+	return slices.DeleteFunc(places, func(k int64) bool { return k < 1 || k > n })
+}
+
+// trials are ordeals over copies of one directory.
+type trials struct {
+	journals int
+	base     *vfs.MemFS
+	streams  []parley.Stream
+	acked    map[parley.Stream]uint64
+}
+
+func newTrials(t testing.TB, journals int) *trials {
+	x := &trials{journals: journals}
+	x.base, x.streams, x.acked = ordealBase(t, journals)
+	return x
+}
+
+// run tries one fault and gives what became of the process, and how often the
+// disk failed it.
+func (x *trials) run(t testing.TB, f fault, counted map[string]int64, change func(*Options)) (verdict string, hits int64) {
+	o := &ordeal{
+		t: t, mem: x.base.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: seeded(1)}),
+		disk: &faulty{fault: f, counts: counted}, streams: x.streams, acked: maps.Clone(x.acked),
+		ended: make(chan struct{}), change: change,
+	}
+	verdict = o.run(x.journals)
+	if o.left != nil {
+		o.survivors(x.journals)
+	}
+	return verdict, o.disk.hit.Load()
+}
+
+// TestDiskFaults has the disk fail at every so many operations of every kind on
+// every kind of file, once and for ever: whatever it does, clients are told the
+// truth, nobody hangs, and the store ends with the reason or sheds until the
+// cause is gone.
+func TestDiskFaults(t *testing.T) {
+	t.Parallel()
+	for _, journals := range []int{1, 4} {
+		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
+			t.Parallel()
+			x := newTrials(t, journals)
+			counts := map[string]int64{}
+			if verdict, _ := x.run(t, fault{err: errIO}, counts, nil); verdict != faultHarmless {
+				t.Fatalf("without a fault: %s", verdict)
+			}
+			var faults []fault
+			for what, n := range counts {
+				for _, at := range faultPlaces(n) {
+					for _, err := range []error{errIO, errNoRoom} {
+						faults = append(faults, fault{what, at, false, err}, fault{what, at, true, err})
+					}
+				}
+			}
+			logTally(t, x.all(t, faults))
+		})
+	}
+}
+
+// all tries faults, several at a time, and counts what became of each kind.
+func (x *trials) all(t *testing.T, faults []fault) map[string]map[string]int {
+	tally := map[string]map[string]int{}
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	lanes := make(chan struct{}, 8)
+	for _, f := range faults {
+		lanes <- struct{}{}
+		running.Go(func() {
+			defer func() { <-lanes }()
+			verdict, hits := x.run(t, f, nil, nil)
+			if hits == 0 {
+				verdict = "not reached"
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			key := fmt.Sprintf("%s, %v", f.what, f.err)
+			if tally[key] == nil {
+				tally[key] = map[string]int{}
+			}
+			tally[key][verdict]++
+		})
+	}
+	running.Wait()
+	return tally
+}
+
+func logTally(t *testing.T, tally map[string]map[string]int) {
+	var lines []string
+	total := 0
+	for what, verdicts := range tally {
+		lines = append(lines, fmt.Sprintf("%-55s %v", what, verdicts))
+		for verdict, n := range verdicts {
+			total += count(verdict != "not reached") * n
+		}
+	}
+	sort.Strings(lines)
+	t.Logf("%d faults\n%s", total, strings.Join(lines, "\n"))
+}
+
+// complaints takes what a control complains of instead of failing.
+type complaints struct {
+	testing.TB
+	mu   sync.Mutex
+	said []string
+}
+
+func (c *complaints) Errorf(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said = append(c.said, fmt.Sprintf(format, args...))
+}
+
+// TestDiskFaultsControl: a store that answers before the sync is found out.
+func TestDiskFaultsControl(t *testing.T) {
+	t.Parallel()
+	c := &complaints{TB: t}
+	x := newTrials(t, 1)
+	verdict, hits := x.run(c, fault{"write of log", 6, true, errIO}, nil, func(o *Options) { o.Unsynced = true })
+	if verdict != faultEnded || hits == 0 || !strings.Contains(strings.Join(c.said, " "), "lost:") {
+		t.Errorf("%s, %d hits, and no loss was seen: %v", verdict, hits, c.said)
+	}
+}
+
+// TestPatienceControl: an engine that sees the disk as it is ends where it could
+// have waited for room, and tries a table again thousands of times.
+func TestPatienceControl(t *testing.T) {
+	unraced(t)
+	t.Parallel()
+	x := newTrials(t, 1)
+	f := fault{"write of log", 6, false, errNoRoom}
+	for hasty, want := range map[bool]string{true: faultEnded, false: faultHarmless} {
+		verdict, hits := x.run(t, f, nil, func(o *Options) { o.hasty = hasty })
+		if verdict == faultRecovered {
+			verdict = faultHarmless // it was seen while it waited
+		}
+		if verdict != want || hits != 1 {
+			t.Errorf("%v, hasty %v: %s, want %s", f, hasty, verdict, want)
+		}
+	}
+	f = fault{"create of table", 3, true, errIO}
+	_, patient := x.run(t, f, nil, nil)
+	_, hasty := x.run(t, f, nil, func(o *Options) { o.hasty = true })
+	t.Logf("a table that cannot be made is tried %d times until trouble is seen, by a hasty engine %d times", patient, hasty)
+	if patient > 40 || hasty < 10*patient {
+		t.Error("either the engine is not slowed down or it needs not be")
+	}
+}
+
+// TestWitnessCannotBeWritten: nothing more is taken in until it can.
+func TestWitnessCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &faulty{fault: fault{"sync of witness", 1, true, errIO}}
+		disk.mended.Store(true)
+		opts := testOptions(errorfs.Wrap(vfs.NewMem(), disk), 1)
+		opts.Clock = time.Now
+		s := mustOpen(t, "d", opts)
+		if err := startQuietly(s); err != nil {
+			t.Fatal(err)
+		}
+		disk.mended.Store(false)
+		if err := <-handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
+			t.Error(err)
+		}
+		if s.Trouble() != nil {
+			t.Error("in trouble at once")
+		}
+		time.Sleep(time.Second)
+		if s.Trouble() == nil {
+			t.Error("the witness cannot be written for a second, and entries are taken in")
+		}
+		disk.mended.Store(true)
+		time.Sleep(time.Second)
+		if s.Trouble() != nil {
+			t.Error("the witness can be written again, and the store is in trouble")
+		}
+		waitForWitness(t, s)
+		mustClose(t, s)
+	})
+}

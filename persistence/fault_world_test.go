@@ -1,0 +1,349 @@
+package persistence
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"parley"
+)
+
+// failing is a kind of operation on a kind of file, as `write of log`.
+func failing(op errorfs.Op) string {
+	what := map[errorfs.OpKind]string{
+		errorfs.OpCreate: "create", errorfs.OpReuseForWrite: "create",
+		errorfs.OpLink: "link", errorfs.OpRename: "rename", errorfs.OpRemove: "remove",
+		errorfs.OpOpenDir: "open", errorfs.OpMkdirAll: "create", errorfs.OpLock: "create",
+		errorfs.OpFileWrite: "write", errorfs.OpFileWriteAt: "write",
+		errorfs.OpFileSync: "sync", errorfs.OpFileSyncData: "sync", errorfs.OpFileSyncTo: "sync",
+		errorfs.OpFileClose: "close",
+	}[op.Kind]
+	if what == "" {
+		return ""
+	}
+	kind := kindOf(op.Path)
+	switch {
+	case strings.HasSuffix(op.Path, ".dbtmp"):
+		kind = "temporary file"
+	case strings.Contains(op.Path, "LOCK"):
+		kind = "lock"
+	case kind == "other":
+		kind = "directory"
+	}
+	return what + " of " + kind
+}
+
+// fault is what a disk does wrong.
+type fault struct {
+	what    string // see failing
+	at      int64  // from the one of this number on, from 1
+	forever bool
+	err     error
+}
+
+func (f fault) String() string {
+	often := "once"
+	if f.forever {
+		often = "for ever"
+	}
+	return fmt.Sprintf("%v at %s %d, %s", f.err, f.what, f.at, often)
+}
+
+// faulty is a disk that counts what is done to it and fails as told.
+type faulty struct {
+	fault  fault
+	mended atomic.Bool
+	hit    atomic.Int64
+	seen   atomic.Int64
+	mu     sync.Mutex
+	counts map[string]int64
+}
+
+func (d *faulty) String() string { return d.fault.String() }
+
+func (d *faulty) MaybeError(op errorfs.Op) error {
+	what := failing(op)
+	if d.counts != nil && what != "" {
+		d.mu.Lock()
+		d.counts[what]++
+		d.mu.Unlock()
+	}
+	if what == "" || what != d.fault.what || d.mended.Load() {
+		return nil
+	}
+	if n := d.seen.Add(1); n == d.fault.at || n > d.fault.at && d.fault.forever {
+		d.hit.Add(1)
+		return d.fault.err
+	}
+	return nil
+}
+
+// ordeal is a store on a faulty disk, its clients, and what they were told.
+type ordeal struct {
+	t     testing.TB
+	mem   *vfs.MemFS
+	disk  *faulty
+	store *Store
+
+	mu sync.Mutex
+	// acked are the deeds that were answered in time: before the process ended.
+	acked map[parley.Stream]uint64
+	// ended is closed with the process; reason and left are why, and its files.
+	ended  chan struct{}
+	reason error
+	left   *vfs.MemFS
+	over   atomic.Bool
+
+	streams []parley.Stream
+	clients sync.WaitGroup
+	undone  atomic.Int64
+	// change makes a control of it.
+	change func(*Options)
+}
+
+const (
+	ordealClients = 4
+	ordealDeeds   = 45
+	ordealBytes   = 1400
+)
+
+// ordealBase is a directory with tables, logs and a manifest that faults are tried on.
+func ordealBase(t testing.TB, journals int) (*vfs.MemFS, []parley.Stream, map[parley.Stream]uint64) {
+	t.Helper()
+	o := &ordeal{t: t, mem: vfs.NewCrashableMem(), disk: &faulty{}, acked: map[parley.Stream]uint64{}, ended: make(chan struct{})}
+	for i := range ordealClients {
+		o.streams = append(o.streams, newStream(parley.Slot(i)))
+	}
+	if err := o.open(journals); err != nil {
+		t.Fatal(err)
+	}
+	o.let()
+	o.clients.Wait()
+	mustClose(t, o.store)
+	return o.mem, o.streams, o.acked
+}
+
+// open opens and starts the store. A process that ends takes its opener along.
+func (o *ordeal) open(journals int) error {
+	opts := testOptions(errorfs.Wrap(o.mem, o.disk), journals)
+	opts.Clock, opts.CacheBytes = time.Now, 64<<10
+	opts.Fatal = o.end
+	if o.change != nil {
+		o.change(&opts)
+	}
+	opened := make(chan error, 1)
+	go func() {
+		s, err := Open("d", opts)
+		if err == nil {
+			o.store = s
+			err = startQuietly(s)
+		}
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		return err
+	case <-o.ended:
+		return errEnded
+	case <-time.After(10 * time.Second):
+		return errors.New("Open hangs")
+	}
+}
+
+var errEnded = errors.New("the process has ended")
+
+// end is what os.Exit is to a real process: nothing is answered after it, the
+// files stay as they are, and whoever calls it does nothing more.
+func (o *ordeal) end(err error) {
+	o.mu.Lock()
+	if !o.over.Swap(true) {
+		o.reason = err
+		o.left = o.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: seeded(1)})
+		close(o.ended)
+	}
+	o.mu.Unlock()
+	select {}
+}
+
+// let has the clients do their deeds one after the other.
+func (o *ordeal) let() {
+	for i, stream := range o.streams {
+		o.clients.Go(func() {
+			epoch := o.store.NextEpoch()
+			o.tell(&parley.Entry{Activate: true}, stream, epoch)
+			to := parley.NewID[parley.AgentID](parley.Slot(i+1), testStart, testEntropy())
+			for range ordealDeeds {
+				o.mu.Lock()
+				n := o.acked[stream]
+				o.mu.Unlock()
+				e := &parley.Entry{
+					Expect: n,
+					Facts:  []parley.Fact{{Tag: 7, Data: append(encodeNumber(n), make([]byte, ordealBytes)...)}},
+					Words:  []parley.Word{parley.Announce{To: to, Kind: parley.StatusEntry}},
+				}
+				if !o.tell(e, stream, epoch) {
+					return
+				}
+				o.mu.Lock()
+				if !o.over.Load() {
+					o.acked[stream] = n + 1
+				}
+				o.mu.Unlock()
+			}
+		})
+	}
+}
+
+// tell appends an entry and reports whether it is kept.
+func (o *ordeal) tell(e *parley.Entry, stream parley.Stream, epoch uint64) bool {
+	e.Slot, e.Stream, e.Epoch = stream.Slot(), stream, epoch
+	o.undone.Add(1)
+	defer o.undone.Add(-1)
+	select {
+	case err := <-handOver(o.store, e):
+		if err != nil {
+			o.t.Errorf("%v: an entry is refused with %v", o.disk.fault, err)
+		}
+		return err == nil
+	case <-o.ended:
+		return false
+	}
+}
+
+// done is closed when every client has its answers, or the process has ended.
+func (o *ordeal) done() <-chan struct{} {
+	done := make(chan struct{})
+	go func() { o.clients.Wait(); close(done) }()
+	return done
+}
+
+// What became of a process whose disk failed.
+const (
+	faultRefused   = "start refused with the reason"
+	faultEnded     = "ended with the reason"
+	faultRecovered = "shed, and recovered when the cause was gone"
+	faultHarmless  = "nobody noticed"
+)
+
+// run goes through the ordeal: opens, works, closes, and judges on the way.
+func (o *ordeal) run(journals int) string {
+	if err := o.open(journals); err != nil {
+		return o.stopped(err, faultRefused)
+	}
+	o.let()
+	verdict, began := faultHarmless, time.Now()
+	done := o.done()
+	for waiting := true; waiting; {
+		select {
+		case <-done:
+			waiting = false
+		case <-time.After(5 * time.Millisecond):
+			switch stalled := time.Since(began); {
+			case o.store.Trouble() != nil && verdict == faultHarmless:
+				verdict = faultRecovered
+				o.inTrouble(began)
+			case stalled > 8*time.Second:
+				o.t.Errorf("%v: %d entries hang", o.disk.fault, o.undone.Load())
+				return "HANGS"
+			}
+		}
+	}
+	if o.over.Load() {
+		return o.stopped(errEnded, faultEnded)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- o.store.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			return o.stopped(err, faultEnded)
+		}
+	case <-o.ended:
+		return o.stopped(errEnded, faultEnded)
+	case <-time.After(8 * time.Second):
+		o.t.Errorf("%v: Close hangs", o.disk.fault)
+		return "HANGS"
+	}
+	o.left = o.mem
+	return verdict
+}
+
+// inTrouble is what must hold while the store says that it takes no writes.
+// The disk is mended; all must go on, and the store must say so.
+func (o *ordeal) inTrouble(began time.Time) {
+	if _, err := o.store.Admit(0, 100); !errors.Is(err, parley.ErrOverloaded) {
+		o.t.Errorf("%v: in trouble, an entry is admitted: %v", o.disk.fault, err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		o.t.Errorf("%v: trouble is spoken of after %v", o.disk.fault, took)
+	}
+	time.Sleep(10 * time.Millisecond)
+	o.disk.mended.Store(true)
+	for wait := time.Now(); o.store.Trouble() != nil && !o.over.Load(); time.Sleep(time.Millisecond) {
+		if time.Since(wait) > 3*time.Second {
+			o.t.Errorf("%v: the disk is mended and the store says %v", o.disk.fault, o.store.Trouble())
+			return
+		}
+	}
+}
+
+// stopped is the verdict on an end, which must have a reason that names the fault.
+func (o *ordeal) stopped(err error, verdict string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if errors.Is(err, errEnded) {
+		err = o.reason
+	}
+	if o.left == nil {
+		o.left = o.mem
+	}
+	if !strings.Contains(err.Error(), o.disk.fault.err.Error()) {
+		o.t.Errorf("%v: the reason given is %v", o.disk.fault, err)
+	}
+	return verdict
+}
+
+// survivors opens what is left, as after the death of the process and as after
+// a loss of power, and demands all that was acknowledged.
+func (o *ordeal) survivors(journals int) {
+	o.mu.Lock()
+	acked := maps.Clone(o.acked)
+	o.mu.Unlock()
+	for _, kept := range []int{100, 0} {
+		fs := o.left.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: seeded(1)})
+		s, err := Open("d", testOptions(fs, journals))
+		if err != nil {
+			o.t.Errorf("%v: what is left with %d%% of the unsynced cannot be opened: %v", o.disk.fault, kept, err)
+			continue
+		}
+		v := s.View()
+		for stream, n := range acked {
+			found := uint64(0)
+			err := v.Events(stream, 1, false, func(_ uint64, _ int64, f parley.Fact) bool {
+				if number(f.Data) == found {
+					found++
+				}
+				return true
+			})
+			if err != nil || found < n {
+				o.t.Errorf("%v: lost: %d events were acknowledged, there are %d (%v)", o.disk.fault, n, found, err)
+			}
+		}
+		v.Close()
+		mustClose(o.t, s)
+	}
+}
+
+var (
+	errIO     = syscall.EIO
+	errNoRoom = syscall.ENOSPC
+)

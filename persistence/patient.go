@@ -1,0 +1,317 @@
+package persistence
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	// roomEvery is how often a write that found no room is tried again.
+	roomEvery = 50 * time.Millisecond
+	// pauseLeast and the others are how long after a failure the engine may begin
+	// another table; it would do so at once, for ever. What is in memory is
+	// urgent, a compaction that found no room is not.
+	pauseLeast      = 50 * time.Millisecond
+	flushPause      = time.Second
+	compactionPause = 5 * time.Second
+)
+
+// patient is the disk as the engine sees it. The engine cannot go on when its
+// log or its manifest finds no room: it ends the process. Here such a write
+// waits until there is room and is done again; meanwhile Trouble speaks. What
+// a table needs is not waited for, because giving it up is what makes room: it
+// fails after a pause.
+//
+// Nothing but want of room is ever tried again, and never a sync: after one
+// that failed nobody knows what is stored.
+type patient struct {
+	vfs.FS
+	s *Store
+	// dir is the store's directory, spelled as paths in it are.
+	dir string
+}
+
+func newPatient(fs vfs.FS, s *Store) patient {
+	return patient{FS: fs, s: s, dir: fs.PathJoin(s.dir)}
+}
+
+// Unwrap is part of the engine's contract with file systems.
+func (p patient) Unwrap() vfs.FS { return p.FS }
+
+// fileUse is what a file is for, as far as a failure to write it is concerned.
+type fileUse int
+
+const (
+	// otherUse: the failure is its owner's business.
+	otherUse fileUse = iota
+	// vitalUse: without it the engine cannot go on.
+	vitalUse
+	// flushUse and compactionUse are tables.
+	flushUse
+	compactionUse
+	// directoryUse is the store's directory itself: what was made in it may be
+	// gone where its entries cannot be synced.
+	directoryUse
+)
+
+// use of a file in the store's directory. Those of a backup lie elsewhere.
+func (p patient) use(path string, category vfs.DiskWriteCategory) fileUse {
+	name := p.PathBase(path)
+	switch {
+	case p.PathDir(path) != p.dir || name == witnessName:
+		return otherUse
+	case !strings.HasSuffix(name, ".sst") && !strings.HasSuffix(name, ".blob"):
+		return vitalUse
+	case category == "pebble-memtable-flush":
+		return flushUse
+	}
+	return compactionUse
+}
+
+func noRoom(err error) bool {
+	return err != nil && (vfs.IsNoSpaceError(err) || errors.Is(err, syscall.EDQUOT))
+}
+
+// try does what may find no room, again where that is worth waiting for.
+func (p patient) try(use fileUse, path string, do func() error) error {
+	err := do()
+	if err == nil {
+		return nil
+	}
+	if use == vitalUse && noRoom(err) && p.s.disk.watched.Load() {
+		err = p.s.awaitRoom(path, err, do)
+	}
+	if err != nil {
+		p.s.failed(use, path, err)
+	}
+	return err
+}
+
+// file gives a file that was made in the same way.
+func (p patient) file(path string, category vfs.DiskWriteCategory, do func() (vfs.File, error)) (f vfs.File, err error) {
+	use := p.use(path, category)
+	err = p.try(use, path, func() (err error) {
+		f, err = do()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &patientFile{File: f, fs: p, path: path, use: use}, nil
+}
+
+func (p patient) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	p.s.holdOff(p.use(path, category))
+	return p.file(path, category, func() (vfs.File, error) { return p.FS.Create(path, category) })
+}
+
+func (p patient) OpenReadWrite(path string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	return p.file(path, category, func() (vfs.File, error) { return p.FS.OpenReadWrite(path, category, opts...) })
+}
+
+func (p patient) ReuseForWrite(old, path string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	return p.file(path, category, func() (vfs.File, error) { return p.FS.ReuseForWrite(old, path, category) })
+}
+
+// Open is watched while the store is being opened: what cannot be read then is
+// the reason why it fails.
+func (p patient) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := p.FS.Open(path, opts...)
+	if p.s.disk.watched.Load() {
+		return f, err
+	}
+	if err != nil {
+		p.s.failed(otherUse, path, err)
+		return nil, err
+	}
+	return &patientFile{File: f, fs: p, path: path}, nil
+}
+
+func (p patient) OpenDir(path string) (vfs.File, error) {
+	f, err := p.FS.OpenDir(path)
+	if err != nil || p.PathJoin(path) != p.dir {
+		return f, err
+	}
+	return &patientFile{File: f, fs: p, path: path, use: directoryUse}, nil
+}
+
+func (p patient) Rename(old, path string) error {
+	return p.try(p.use(path, vfs.WriteCategoryUnspecified), path, func() error { return p.FS.Rename(old, path) })
+}
+
+func (p patient) Link(old, path string) error {
+	return p.try(p.use(path, vfs.WriteCategoryUnspecified), path, func() error { return p.FS.Link(old, path) })
+}
+
+// patientFile is a file of a patient disk.
+type patientFile struct {
+	vfs.File
+	fs   patient
+	path string
+	use  fileUse
+}
+
+func (f *patientFile) Write(b []byte) (n int, err error) {
+	if f.use == compactionUse && f.fs.s.disk.scarce() {
+		f.fs.s.failed(f.use, f.path, errReserved)
+		return 0, errReserved
+	}
+	err = f.fs.try(f.use, f.path, func() error {
+		m, err := f.File.Write(b[n:]) // what found room stays
+		n += m
+		return err
+	})
+	f.fs.s.disk.spend(n)
+	return n, err
+}
+
+func (f *patientFile) Read(b []byte) (int, error) {
+	n, err := f.File.Read(b)
+	return n, f.seen(err)
+}
+
+func (f *patientFile) ReadAt(b []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(b, at)
+	return n, f.seen(err)
+}
+
+func (f *patientFile) seen(err error) error {
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.fs.s.failed(otherUse, f.path, err)
+	}
+	return err
+}
+
+func (f *patientFile) Stat() (vfs.FileInfo, error) {
+	info, err := f.File.Stat()
+	if err != nil {
+		f.fs.s.failed(f.use, f.path, err)
+	}
+	return info, err
+}
+
+func (f *patientFile) Close() error {
+	err := f.File.Close()
+	if err != nil {
+		f.fs.s.failed(f.use, f.path, err)
+	}
+	return err
+}
+
+func (f *patientFile) Sync() error     { return f.synced(f.File.Sync()) }
+func (f *patientFile) SyncData() error { return f.synced(f.File.SyncData()) }
+
+func (f *patientFile) synced(err error) error {
+	if err != nil {
+		f.fs.s.failed(f.use, f.path, err)
+	}
+	return err
+}
+
+// errReserved is why a compaction gets no more room.
+var errReserved = noRoomError{"the rest of the disk is kept for the log"}
+
+type noRoomError struct{ why string }
+
+func (e noRoomError) Error() string { return e.why }
+func (e noRoomError) Unwrap() error { return syscall.ENOSPC }
+
+// awaitRoom does something again until there is room or the store closes.
+func (s *Store) awaitRoom(path string, err error, do func() error) error {
+	s.disk.starved.Add(1)
+	defer s.disk.starved.Add(-1)
+	s.opts.Logger.Error("the disk is full: the journal waits for room", "file", path, "error", err)
+	tick := time.NewTicker(roomEvery)
+	defer tick.Stop()
+	for noRoom(err) {
+		select {
+		case <-s.closing:
+			return err
+		case <-tick.C:
+		}
+		err = do()
+	}
+	if err == nil {
+		s.opts.Logger.Warn("there is room again: the journal goes on", "file", path)
+	}
+	return err
+}
+
+// failed notes that a file could not be written. Without some the process ends;
+// an opening cannot do without tables either, and would try for ever.
+func (s *Store) failed(use fileUse, path string, err error) {
+	d := &s.disk
+	d.trouble.Store(&failure{path, err})
+	now := s.age()
+	switch use {
+	case vitalUse, directoryUse:
+		// The engine would end the process too, now or when it cannot be opened
+		// without, but it does not always say why.
+		s.opts.Fatal(fmt.Errorf("%s cannot be written: %w", path, err))
+	case flushUse:
+		d.flushFailed.Store(now)
+		d.flushFailures.Add(1)
+		if !d.flushing.CompareAndSwap(0, now) && !d.watched.Load() && time.Duration(now-d.flushing.Load()) > stallPatience {
+			s.opts.Fatal(fmt.Errorf("opening %s: %s cannot be written: %w", s.dir, path, err))
+		}
+	case compactionUse:
+		d.compactionFailed.Store(now)
+		d.compactionFailures.Add(1)
+	}
+}
+
+// holdOff keeps the engine from beginning a table at once where the last ones
+// failed. Nothing of it lies on the disk meanwhile.
+func (s *Store) holdOff(use fileUse) {
+	d := &s.disk
+	var failures, last int64
+	pause := flushPause
+	switch use {
+	case flushUse:
+		failures, last = d.flushFailures.Load(), d.flushFailed.Load()
+	case compactionUse:
+		failures, last, pause = d.compactionFailures.Load(), d.compactionFailed.Load(), compactionPause
+	}
+	if failures == 0 {
+		return
+	}
+	pause = min(pauseLeast<<min(failures-1, 8), pause) - time.Duration(s.age()-last)
+	select {
+	case <-s.closing:
+	case <-time.After(pause):
+	}
+}
+
+// flushed and compacted note that tables can be written again.
+func (d *disk) flushed(err error) {
+	if err == nil {
+		d.flushing.Store(0)
+		d.flushFailures.Store(0)
+	}
+}
+
+func (d *disk) compacted(err error) {
+	if err == nil {
+		d.compactionFailures.Store(0)
+	}
+}
+
+// failure is what the disk refused last.
+type failure struct {
+	path string
+	err  error
+}
+
+// why puts what the disk refused last behind a reason that may not name it.
+func (d *disk) why(reason error) error {
+	if last := d.trouble.Load(); last != nil && !errors.Is(reason, last.err) {
+		return fmt.Errorf("%w (%s: %w)", reason, last.path, last.err)
+	}
+	return reason
+}

@@ -1,0 +1,106 @@
+package persistence
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// witnessFile is a directory with a witness of these bytes.
+func witnessFile(t testing.TB, b []byte) vfs.FS {
+	t.Helper()
+	fs := vfs.NewMem()
+	if err := fs.MkdirAll("d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file, err := fs.Create("d/"+witnessName, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.Write(bytes.Clone(b)) // which may change what it is given
+	if err = errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return fs
+}
+
+// FuzzWitness: a witness says what one of its copies says with a sound checksum,
+// the newer one if both are sound, or the directory is damaged. One copy can be
+// changed at will.
+func FuzzWitness(f *testing.F) {
+	fs := witnessFile(f, nil)
+	w, err := makeWitness(fs, "d", head{number: 7, chain: 9})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := w.file.Close(); err != nil {
+		f.Fatal(err)
+	}
+	file, err := fs.Open("d/" + witnessName)
+	if err != nil {
+		f.Fatal(err)
+	}
+	whole, err := io.ReadAll(file)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole, uint16(0))
+	f.Add(whole[:witnessSlot+witnessBytes], uint16(witnessSlot*8-1))
+	f.Add(whole[:witnessSlot], uint16(8))
+	f.Add(whole[:witnessBytes-1], uint16(witnessBytes*8))
+	f.Add(append(bytes.Clone(whole), whole...), uint16(77))
+	f.Add([]byte{}, uint16(0xffff))
+	f.Add([]byte(witnessMagic), uint16(63))
+	f.Fuzz(func(t *testing.T, b []byte, bit uint16) {
+		w, err := openWitness(witnessFile(t, b), "d", false)
+		switch {
+		case err != nil:
+			if !errors.Is(err, ErrDamaged) {
+				t.Fatalf("%x: %v", b, err)
+			}
+		case !said(b, 0, w) && !said(b, witnessSlot, w):
+			t.Fatalf("%x is read as %+v of generation %d", b, w.head, w.generation)
+		}
+		changed := bytes.Clone(whole)
+		changed[int(bit/8)%witnessSlot] ^= 1 << (bit % 8)
+		w, err = openWitness(witnessFile(t, changed), "d", false)
+		if err != nil || w.head != (head{7, 9}) {
+			t.Fatalf("with bit %d of one copy changed: %+v, %v", bit, w, err)
+		}
+	})
+}
+
+// said reports whether the copy at a place is sound and says what w does.
+func said(b []byte, at int, w *witness) bool {
+	if len(b) < at+witnessBytes {
+		return false
+	}
+	generation, h, ok := decodeWitness(b[at : at+witnessBytes])
+	return ok && generation == w.generation && h == w.head
+}
+
+// FuzzHead: a commit's head is 16 bytes, which are written back as they were
+// read; anything else is damage.
+func FuzzHead(f *testing.F) {
+	f.Add(head{number: 1, chain: 2}.append(nil), []byte("batch"))
+	f.Add([]byte{}, []byte{})
+	f.Add(make([]byte, 17), []byte{0})
+	f.Fuzz(func(t *testing.T, b, batch []byte) {
+		h, err := decodeHead(b)
+		if (err == nil) != (len(b) == 16) || err != nil && (!errors.Is(err, ErrDamaged) || h != (head{})) {
+			t.Fatalf("%x: %+v, %v", b, h, err)
+		}
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(h.append(nil), b) || h.next(batch).number != h.number+1 {
+			t.Fatalf("%x is read as %+v, after which comes %+v", b, h, h.next(batch))
+		}
+		if other := h.next(append(bytes.Clone(batch), 0)); other == h.next(batch) {
+			t.Fatalf("two batches after %+v have one hash", h)
+		}
+	})
+}
