@@ -95,6 +95,7 @@ type Server struct {
 	document     []byte
 	most         int      // connections at once
 	single       []string // headers that must not come twice
+	crowd        crowd
 
 	router *router.Router
 	gets   *router.Router // tells which route a GET of a path would meet
@@ -295,6 +296,7 @@ func (s *Server) call(ctx *fasthttp.RequestCtx, r *Route) {
 		err = r.handle(c, r.plan)
 	}
 	if err != nil {
+		s.hold(err)
 		s.refuse(ctx, r, c.id, err)
 	}
 }
@@ -313,6 +315,9 @@ func (s *Server) dress(ctx *fasthttp.RequestCtx, r *Route) {
 // admit asks who calls and whether that suffices for the route.
 func (c *Call) admit() (err error) {
 	if c.route.Access == bearer || c.route.Access == tier1 {
+		if c.server.crowd.over(c.server.clock()) {
+			return parley.ErrOverloaded
+		}
 		if c.Caller, err = c.server.auth.Bearer(c.ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err != nil {
 			return err
 		}

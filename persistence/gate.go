@@ -9,14 +9,15 @@ const (
 	// gateLeast entries of clients may be under way in a journal however slow it
 	// is: that many callers may wait for one answer each and are refused nothing.
 	gateLeast = 640
+	// gateFlood is the least where gateFloodShare of those who come are refused
+	// anyhow: no fewer callers would be refused by a longer queue.
+	gateFlood      = 128
+	gateFloodShare = 8
 	// gateWindow is how often the gate is set anew.
 	gateWindow = 50 * time.Millisecond
-	// gateGoal is how long an entry may be under way, on the mean, besides what
-	// its syncs take: where it takes longer, fewer are let in.
+	// gateGoal is how long an entry may be under way, on the mean: where it takes
+	// longer, fewer are let in.
 	gateGoal = 20 * time.Millisecond
-	// gateSyncs is how many syncs an entry waits for: the one before it, its own,
-	// and that of another home.
-	gateSyncs = 3
 )
 
 // gate bounds what clients have under way in a journal. Bytes have a fixed
@@ -26,15 +27,14 @@ const (
 type gate struct {
 	entries, bytes       atomic.Int64
 	entriesMax, bytesMax int64
-	// limit of entries, between gateLeast and entriesMax.
+	// limit of entries, between gateLeast, or in a flood gateFlood, and entriesMax.
 	limit atomic.Int64
 	// pressed tells that the limit was met in this window.
 	pressed atomic.Bool
 	began   atomic.Int64 // of the window, see Store.age
-	left    atomic.Int64 // entries that left within it
+	refused atomic.Int64 // entries that found no room within it
+	left    atomic.Int64 // entries that left
 	took    atomic.Int64 // nanoseconds that they were under way, together
-	// syncing is how long syncs take of late, in nanoseconds.
-	syncing atomic.Int64
 }
 
 func newGate(entriesMax, bytesMax int64) *gate {
@@ -47,7 +47,7 @@ func newGate(entriesMax, bytesMax int64) *gate {
 func (g *gate) admit(size int) bool {
 	entries, bytes := g.entries.Add(1), g.bytes.Add(int64(size))
 	if limit := g.limit.Load(); entries > limit || bytes > g.bytesMax {
-		g.pressed.Store(true)
+		g.press()
 		g.free(size)
 		return false
 	}
@@ -57,6 +57,11 @@ func (g *gate) admit(size int) bool {
 func (g *gate) free(size int) {
 	g.entries.Add(-1)
 	g.bytes.Add(int64(-size))
+}
+
+func (g *gate) press() {
+	g.pressed.Store(true)
+	g.refused.Add(1)
 }
 
 // full reports whether one more entry would be refused.
@@ -75,24 +80,22 @@ func (g *gate) leave(size int, came, now int64) {
 	if now-began < int64(gateWindow) || !g.began.CompareAndSwap(began, now) {
 		return
 	}
-	left, took := g.left.Swap(0), g.took.Swap(0)
-	g.set(time.Duration(took/max(left, 1)), g.pressed.Swap(false))
+	left, took, refused := g.left.Swap(0), g.took.Swap(0), g.refused.Swap(0)
+	g.set(time.Duration(took/max(left, 1)), g.pressed.Swap(false), refused > left/gateFloodShare)
 }
 
 // set moves the limit: down where entries take too long, up where it was met
 // and they do not.
-func (g *gate) set(mean time.Duration, pressed bool) {
-	limit := g.limit.Load()
-	switch goal := gateGoal + gateSyncs*time.Duration(g.syncing.Load()); {
-	case mean > goal:
+func (g *gate) set(mean time.Duration, pressed, flooded bool) {
+	limit, least := g.limit.Load(), int64(gateLeast)
+	if flooded {
+		least = gateFlood
+	}
+	switch {
+	case mean > gateGoal:
 		limit -= limit / 8
 	case pressed:
 		limit += limit/16 + 1
 	}
-	g.limit.Store(min(max(limit, gateLeast), g.entriesMax))
-}
-
-// synced notes how long a sync took: a mean in which the last ones weigh most.
-func (g *gate) synced(took int64) {
-	g.syncing.Add((took - g.syncing.Load()) / 8)
+	g.limit.Store(min(max(limit, least), g.entriesMax))
 }

@@ -200,12 +200,9 @@ func (j *journal) sync(f *flight) error {
 	if j.store.opts.Unsynced {
 		return nil
 	}
-	began := j.store.age()
-	j.syncing.Store(began)
-	err := f.batch.SyncWait()
-	j.syncing.Store(0)
-	j.gate.synced(j.store.age() - began)
-	return err
+	j.syncing.Store(j.store.age())
+	defer j.syncing.Store(0)
+	return f.batch.SyncWait()
 }
 
 // release publishes what a durable item said and answers its speaker.
@@ -253,6 +250,9 @@ func (s *Store) Crowded() *parley.Refusal {
 		if !j.gate.full() {
 			return nil
 		}
+	}
+	for _, j := range s.journals {
+		j.gate.press()
 	}
 	return parley.ErrOverloaded
 }

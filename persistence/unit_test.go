@@ -149,9 +149,9 @@ func TestGateHasRoom(t *testing.T) {
 // to the bound where the limit is met and they do not, still where nobody presses.
 func TestGateFollowsHowLongEntriesTake(t *testing.T) {
 	const most = 5000
-	turn := func(g *gate, mean time.Duration, pressed bool) int64 {
+	turn := func(g *gate, mean time.Duration, pressed, flooded bool) int64 {
 		for range 200 {
-			g.set(mean, pressed)
+			g.set(mean, pressed, flooded)
 		}
 		return g.limit.Load()
 	}
@@ -161,16 +161,16 @@ func TestGateFollowsHowLongEntriesTake(t *testing.T) {
 		why     string
 		mean    time.Duration
 		pressed bool
-		syncing time.Duration
+		flooded bool
 		want    int64
 	}{
-		{"quick and nobody presses", time.Millisecond, false, 0, start},
-		{"quick and pressed", time.Millisecond, true, 0, most},
-		{"slow", 2 * gateGoal, true, 0, gateLeast},
-		{"slow, but so is the disk", 2 * gateGoal, true, gateGoal, most},
+		{"quick and nobody presses", time.Millisecond, false, false, start},
+		{"quick and pressed", time.Millisecond, true, false, most},
+		{"slow", 2 * gateGoal, true, false, gateLeast},
+		{"slow in a flood", 2 * gateGoal, true, true, gateFlood},
+		{"the flood is over", 2 * gateGoal, false, false, gateLeast},
 	} {
-		g.syncing.Store(int64(step.syncing))
-		if got := turn(g, step.mean, step.pressed); got != step.want {
+		if got := turn(g, step.mean, step.pressed, step.flooded); got != step.want {
 			t.Errorf("%s: %d are let in, want %d", step.why, got, step.want)
 		}
 	}
@@ -184,6 +184,7 @@ func TestGateSetsItselfAnew(t *testing.T) {
 		for g.admit(1) {
 			now++
 		}
+		g.refused.Store(0) // few come
 		if now += int64(gateGoal) * 3; !g.full() {
 			t.Fatal("not full, and yet nobody more is let in")
 		}

@@ -28,7 +28,7 @@ import (
 const (
 	witnessName = "witness"
 	// witnessEvery is the least pause between two writes of the witness.
-	witnessEvery = 10 * time.Millisecond
+	witnessEvery = 50 * time.Millisecond
 	// headsKept is how many commits back the hash is known: many more than can be
 	// committed while the witness follows.
 	headsKept = 4096

@@ -1,0 +1,276 @@
+package group
+
+import (
+	"slices"
+	"time"
+
+	"parley"
+)
+
+// Decide judges c against s and returns the events that make it true, or the
+// refusal. It never changes s. A change that changes nothing yields no event.
+func Decide(s *State, c Command, now time.Time) ([]Event, error) {
+	d := &decision{s: s, now: now}
+	var err error
+	if found, ok := c.(Found); ok {
+		err = d.found(found)
+	} else {
+		err = d.decide(c)
+	}
+	return d.events, err
+}
+
+// decision is one judgement on its way.
+type decision struct {
+	s      *State
+	now    time.Time
+	events []Event
+}
+
+func (d *decision) say(e Event) { d.events = append(d.events, e) }
+func (d *decision) at() int64   { return d.now.UnixMilli() }
+
+// decide judges what can be asked of a group that exists.
+func (d *decision) decide(c Command) error {
+	if !d.s.Exists() {
+		return ErrUnknown
+	}
+	switch c := c.(type) {
+	case Answer: // seats are settled also when the group is over
+		return d.answer(c)
+	case Forget:
+		return d.forget(c)
+	}
+	if d.s.Deleted() {
+		return ErrDeleted
+	}
+	switch c := c.(type) {
+	case Change:
+		return d.change(c)
+	case Join:
+		return d.join(c)
+	case Invite:
+		return d.invite(c)
+	case CastVote:
+		return d.vote(c)
+	case Remove:
+		return d.remove(c)
+	case ChangeRole:
+		return d.changeRole(c)
+	case Expire:
+		return d.expire()
+	case Delete:
+		return d.delete(c)
+	}
+	panic("group: unknown command")
+}
+
+func (d *decision) found(c Found) error {
+	if d.s.Exists() {
+		return nil
+	}
+	d.say(&Founded{
+		Id: c.ID.Bytes(), Org: c.Org.Bytes(), Name: c.Name, Description: c.Description, Policy: c.Policy,
+		Public: c.Public, Isolated: c.Isolated, VoteHours: int32(c.VoteHours), AtMs: d.at(),
+	})
+	d.say(&Offered{AtMs: d.at(), Offer: &Offer{
+		Number: 1, Agent: c.Founder.Bytes(), Org: c.Org.Bytes(), Role: Admin, Asked: true,
+	}})
+	return nil
+}
+
+// admin is the admin in whose name the caller acts: the agent that it named, or
+// its first. // contract: Acting agent
+func (d *decision) admin(by Caller) (Member, error) {
+	if m, ok := d.acting(by, func(m Member) bool { return m.Role == Admin }); ok {
+		return m, nil
+	}
+	return Member{}, ErrNotAdmin
+}
+
+// acting is the first member that suits and is the agent that the caller named,
+// or if it named none is one of the caller's.
+func (d *decision) acting(by Caller, suits func(Member) bool) (Member, bool) {
+	if !by.Agent.Zero() {
+		m, ok := d.s.Member(by.Agent)
+		return m, ok && suits(m)
+	}
+	at := slices.IndexFunc(d.s.members, func(m Member) bool { return m.Org == by.Org && suits(m) })
+	if at < 0 {
+		return Member{}, false
+	}
+	return d.s.members[at], true
+}
+
+func anyMember(Member) bool { return true }
+
+func (d *decision) change(c Change) error {
+	if _, err := d.admin(c.By); err != nil {
+		return err
+	}
+	switch {
+	case c.Name != nil && *c.Name != d.s.Name:
+		return ErrNameImmutable
+	case c.Isolated != nil && *c.Isolated != d.s.Isolated:
+		return ErrIsolatedImmutable
+	}
+	e := &Changed{
+		Description: differing(c.Description, d.s.Description), Policy: differing(c.Policy, d.s.Policy),
+		Public: differing(c.Public, d.s.Public), AtMs: d.at(),
+	}
+	if hours := differing(c.VoteHours, d.s.VoteHours); hours != nil {
+		short := int32(*hours)
+		e.VoteHours = &short
+	}
+	if e.Description != nil || e.Policy != nil || e.Public != nil || e.VoteHours != nil {
+		d.say(e)
+	}
+	return nil
+}
+
+// differing is wanted unless it is what there is already.
+func differing[T comparable](wanted *T, has T) *T {
+	if wanted == nil || *wanted == has {
+		return nil
+	}
+	return wanted
+}
+
+// offers is how many this decision makes.
+func (d *decision) offers() (n uint32) {
+	for _, e := range d.events {
+		if _, ok := e.(*Offered); ok {
+			n++
+		}
+	}
+	return n
+}
+
+// room judges whether one more seat may be given.
+func (d *decision) room(limit *int) error {
+	if limit != nil && d.s.taken()+int(d.offers()) >= *limit {
+		return ErrFull.With("quota", "group_members").With("limit", *limit).With("used", len(d.s.members))
+	}
+	return nil
+}
+
+// offer keeps the next seat for an agent. Where the agent itself asked, it is
+// told what comes of it; else the request is.
+func (d *decision) offer(agent parley.AgentID, org parley.OrgID, r *Request, asked bool) {
+	o := &Offer{Number: d.s.LastOffer + d.offers() + 1, Agent: agent.Bytes(), Org: org.Bytes(), Role: RoleMember, Asked: asked}
+	if r != nil {
+		o.Request = r.GetId()
+	}
+	d.say(&Offered{Offer: o, AtMs: d.at()})
+}
+
+func (d *decision) resolve(r *Request, status Status, reason string) {
+	d.say(&Resolved{Request: r.settled(status, reason, d.now)})
+}
+
+func (d *decision) changeRole(c ChangeRole) error {
+	if _, err := d.admin(c.By); err != nil {
+		return err
+	}
+	m, ok := d.s.Member(c.Agent)
+	switch {
+	case !ok:
+		return ErrUnknownMember
+	case m.Role == c.Role:
+		return nil
+	case m.Role == Admin && d.s.admins == 1:
+		return ErrLastAdmin
+	}
+	d.say(&RoleChanged{Seat: m.Seat, Role: c.Role, AtMs: d.at()})
+	return nil
+}
+
+func (d *decision) remove(c Remove) error {
+	m, ok := d.s.Member(c.Agent)
+	e := &Left{Seat: m.Seat, How: Departure_left, AtMs: d.at()}
+	if c.By.Agent != c.Agent {
+		by, err := d.admin(c.By)
+		if err != nil {
+			return err
+		}
+		e.How, e.By = Departure_kicked, by.Agent.Bytes()
+	}
+	switch {
+	case !ok:
+		return ErrUnknownMember
+	case m.Role == Admin && d.s.admins == 1:
+		return ErrLastAdmin
+	}
+	d.say(e)
+	d.recount(m.Seat, c.SeatLimit)
+	return nil
+}
+
+// forget takes out an agent that acts no more. Was it the last admin, another
+// member follows; a group without members is over. // contract: Groups
+func (d *decision) forget(c Forget) error {
+	if d.s.Deleted() {
+		return nil // an offer is settled by the agent's answer
+	}
+	offers := len(d.s.offers)
+	if o := d.s.OfferTo(c.Agent); o != nil {
+		d.say(&Withdrawn{Offer: o.GetNumber(), Reason: ReasonRevoked, AtMs: d.at()})
+		offers--
+	}
+	if r := d.s.RequestOf(c.Agent); r != nil {
+		d.resolve(r, Canceled, ReasonRevoked)
+	}
+	m, member := d.s.Member(c.Agent)
+	if member {
+		d.say(&Left{Seat: m.Seat, How: Departure_revoked, AtMs: d.at()})
+	}
+	switch heir, found := d.heir(m); {
+	case !found && offers == 0:
+		d.end(nil)
+		return nil
+	case !member:
+		return nil
+	case found && m.Role == Admin && d.s.admins == 1:
+		d.say(&RoleChanged{Seat: heir.Seat, Role: Admin, AtMs: d.at()})
+	}
+	d.recount(m.Seat, c.SeatLimit)
+	return nil
+}
+
+// heir is who follows the last admin: the longest-seated member of the owning
+// organization, else the longest-seated.
+func (d *decision) heir(of Member) (Member, bool) {
+	others := func(m Member) bool { return m.Seat != of.Seat }
+	own := func(m Member) bool { return others(m) && m.Org == d.s.Org }
+	for _, suits := range []func(Member) bool{own, others} {
+		if at := slices.IndexFunc(d.s.members, suits); at >= 0 {
+			return d.s.members[at], true
+		}
+	}
+	return Member{}, false
+}
+
+func (d *decision) delete(c Delete) error {
+	by, err := d.admin(c.By)
+	if err != nil {
+		return err
+	}
+	d.end(by.Agent.Bytes())
+	return nil
+}
+
+// end settles what is open and closes the group.
+func (d *decision) end(by []byte) {
+	settled := map[parley.JoinRequestID]bool{}
+	for _, e := range d.events {
+		if r, ok := e.(*Resolved); ok {
+			settled[r.GetRequest().RequestID()] = true
+		}
+	}
+	for _, r := range d.s.Requests() {
+		if !settled[r.RequestID()] {
+			d.resolve(r, Canceled, "group_deleted")
+		}
+	}
+	d.say(&Deleted{By: by, AtMs: d.at()})
+}

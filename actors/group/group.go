@@ -1,0 +1,240 @@
+// Package group holds the rules of a group: who is in it, who may let others
+// in, how its members vote, and what becomes of it when they leave. It does no
+// I/O and reads no clock.
+//
+// A seat is not the group's alone to give: an agent that is confined to one
+// group cannot enter another. The group keeps a seat (Offered), the agent says
+// whether it may take it, and the group seats it or not. While a seat is kept
+// the agent is no member.
+package group
+
+import (
+	"parley"
+)
+
+// Enrollment policies. // spec: Group (GroupRead)
+const (
+	Open      = Policy_open
+	Closed    = Policy_closed
+	Majority  = Policy_majority
+	Unanimity = Policy_unanimity
+)
+
+// Roles of members. // spec: Group member
+const (
+	NoRole     = Role_no_role
+	Admin      = Role_admin
+	RoleMember = Role_member
+)
+
+// Statuses of join requests. // spec: Join request
+const (
+	Pending  = Status_pending
+	Invited  = Status_invited
+	Approved = Status_approved
+	Denied   = Status_denied
+	Expired  = Status_expired
+	Accepted = Status_accepted
+	Canceled = Status_canceled
+)
+
+// Votes. // spec: Groups
+const (
+	Approve = "approve"
+	Deny    = "deny"
+)
+
+// ParsePolicy reads a policy as the wire spells it.
+func ParsePolicy(word string) (Policy, bool) {
+	n, ok := Policy_value[word]
+	return Policy(n), ok && n != 0
+}
+
+// ParseRole reads a role as the wire spells it.
+func ParseRole(word string) (Role, bool) {
+	n, ok := Role_value[word]
+	return Role(n), ok && n != 0
+}
+
+// Caller is who asks: an organization, and of its agents the one it named, if
+// it named one.
+type Caller struct {
+	Org   parley.OrgID
+	Agent parley.AgentID
+}
+
+// Command asks for a change of a group.
+//
+//sumtype:decl
+type Command interface{ command() }
+
+// Found makes the group and keeps its first seat for the founder. To found one
+// that exists changes nothing: the deed may be repeated after a crash. Whether the
+// name is free and the quota allows it, the organization has judged before.
+type Found struct {
+	ID          parley.GroupID
+	Org         parley.OrgID
+	Founder     parley.AgentID
+	Name        string
+	Description string
+	Policy      Policy
+	Public      bool
+	Isolated    bool
+	VoteHours   int
+}
+
+// Change alters settings. What is nil stays.
+type Change struct {
+	By Caller
+	// Name and Isolated may only be what they are.
+	Name        *string
+	Isolated    *bool
+	Description *string
+	Policy      *Policy
+	Public      *bool
+	VoteHours   *int
+}
+
+// Join asks for a seat: by the policy, by an invitation, or as the consent of a
+// nominee. With a live request it changes nothing.
+type Join struct {
+	RequestID parley.JoinRequestID
+	Agent     parley.AgentID
+	Org       parley.OrgID
+	Message   string
+	// SeatLimit is the owner's ceiling of members, nil for none.
+	SeatLimit *int
+}
+
+// Invite asks an agent in: a voucher where admins let in alone, a nomination
+// where members vote. A founding roster is vouchers under every policy.
+type Invite struct {
+	RequestID parley.JoinRequestID
+	By        Caller
+	Agent     parley.AgentID
+	Org       parley.OrgID
+	Message   string
+	// Founding is the roster of the group's creation.
+	Founding bool
+	// Facts about the agent.
+	Known, Revoked bool
+	// Confined: the agent is in a group, and it or this one is isolated.
+	Confined  bool
+	SeatLimit *int
+}
+
+// CastVote votes on a request, or changes it.
+type CastVote struct {
+	Request parley.JoinRequestID
+	By      Caller
+	Approve bool
+	// Settled: the request is known and not live any more.
+	Settled   bool
+	SeatLimit *int
+}
+
+// Answer is what an agent says of a seat that is kept for it.
+type Answer struct {
+	Offer uint32
+	// Refusal is why it may not take the seat, empty if it may.
+	Refusal string
+}
+
+// Remove ends a membership: leaving, where By names the member itself, else a kick.
+type Remove struct {
+	Agent     parley.AgentID
+	By        Caller
+	SeatLimit *int
+}
+
+// Forget takes a revoked agent out: its seat, its request, its offer.
+type Forget struct {
+	Agent     parley.AgentID
+	SeatLimit *int
+}
+
+// ChangeRole promotes or demotes a member.
+type ChangeRole struct {
+	Agent parley.AgentID
+	By    Caller
+	Role  Role
+}
+
+// Expire settles the requests whose time has passed.
+type Expire struct{}
+
+// Delete ends the group.
+type Delete struct {
+	By Caller
+}
+
+func (Found) command()      {}
+func (Change) command()     {}
+func (Join) command()       {}
+func (Invite) command()     {}
+func (CastVote) command()   {}
+func (Answer) command()     {}
+func (Remove) command()     {}
+func (Forget) command()     {}
+func (ChangeRole) command() {}
+func (Expire) command()     {}
+func (Delete) command()     {}
+
+// Event is a fact about a group: past tense, append-only on disk.
+//
+//sumtype:decl
+type Event interface {
+	event()
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+}
+
+func (*Founded) event()     {}
+func (*Changed) event()     {}
+func (*Filed) event()       {}
+func (*Consented) event()   {}
+func (*Voted) event()       {}
+func (*Carried) event()     {}
+func (*Offered) event()     {}
+func (*Seated) event()      {}
+func (*Withdrawn) event()   {}
+func (*Resolved) event()    {}
+func (*Left) event()        {}
+func (*RoleChanged) event() {}
+func (*Deleted) event()     {}
+
+// kinds are the events by the numbers under which they are on disk. Numbers are
+// added, never changed or reused.
+var kinds = []func() Event{
+	1: func() Event { return &Founded{} }, 2: func() Event { return &Changed{} }, 3: func() Event { return &Filed{} },
+	4: func() Event { return &Consented{} }, 5: func() Event { return &Voted{} }, 6: func() Event { return &Carried{} },
+	7: func() Event { return &Offered{} }, 8: func() Event { return &Seated{} }, 9: func() Event { return &Withdrawn{} },
+	10: func() Event { return &Resolved{} }, 11: func() Event { return &Left{} }, 12: func() Event { return &RoleChanged{} },
+	13: func() Event { return &Deleted{} },
+}
+
+// Refusals of a group.
+var (
+	ErrUnknown            = parley.ErrNotFound.Saying("There is no such group.")
+	ErrDeleted            = parley.ErrGone.Saying("The group has been deleted.")
+	ErrUnknownMember      = parley.ErrNotFound.Saying("The agent is no member of this group.")
+	ErrUnknownRequest     = parley.ErrNotFound.Saying("There is no such join request.")
+	ErrUnknownAgent       = parley.ErrNotFound.Saying("There is no such agent.")
+	ErrAgentRevoked       = parley.ErrGone.Saying("The agent has been revoked.")
+	ErrNotMember          = parley.Refuse(parley.Forbidden, "not_member", "The acting agent is no member of this group.")
+	ErrNotAdmin           = parley.Refuse(parley.Forbidden, "not_admin", "Only an admin of the group may do this.")
+	ErrInvitationRequired = parley.Refuse(parley.Forbidden, "invitation_required", "The group is closed: an invitation is needed.")
+	ErrNotInElectorate    = parley.Refuse(parley.Forbidden, "not_in_electorate", "The acting agent was not a member when the request was filed.")
+	ErrElectorateEmpty    = parley.Refuse(parley.Forbidden, "electorate_empty", "Nobody that the request was filed against is still in the group.")
+	// ErrFull carries quota, limit and used.
+	ErrFull              = parley.Refuse(parley.Forbidden, "quota_exceeded", "The group has as many members as it may have.")
+	ErrAlreadyMember     = parley.Refuse(parley.Conflict, "already_member", "The agent is a member already.")
+	ErrAlreadyInvited    = parley.Refuse(parley.Conflict, "already_invited", "A request or an invitation of the agent is live already.")
+	ErrRequestClosed     = parley.Refuse(parley.Conflict, "request_closed", "The request is not open to votes.")
+	ErrIsolationConflict = parley.Refuse(parley.Conflict, "isolation_conflict", "An agent of an isolated group is in no other group.")
+	ErrNameImmutable     = parley.Refuse(parley.Conflict, "name_immutable", "A group's name cannot change, because its handle is built on it.")
+	ErrIsolatedImmutable = parley.Refuse(parley.Conflict, "isolated_immutable", "Whether a group is isolated is settled when it is created.")
+	ErrLastAdmin         = parley.Refuse(parley.Unprocessable, "last_admin", "The group's last admin stays: promote another member, or delete the group.")
+	// ErrAgentRequired carries candidates.
+	ErrAgentRequired = parley.Refuse(parley.Invalid, "agent_required", "Name the acting agent: your organization has several that may do this.")
+)

@@ -1,0 +1,176 @@
+package group_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"parley"
+	"parley/actors/actorstest"
+	"parley/actors/group"
+)
+
+type (
+	life = actorstest.Life[*group.State, group.Command, group.Event]
+	turn = actorstest.Turn[*group.State, group.Command, group.Event]
+)
+
+var rules = actorstest.Rules[*group.State, group.Command, group.Event]{
+	Zero:   func() *group.State { return &group.State{} },
+	Decide: group.Decide, Evolve: group.Evolve, Tag: group.Tag, New: group.New,
+}
+
+// names are the agents of the stories. Whose they are is told by their first
+// letter: those of acme begin with a, of globex with g.
+var names = []string{"ada", "abe", "amy", "art", "gil", "gus", "gwen", "zoe"}
+
+func agent(name string) parley.AgentID { return actorstest.Named(name) }
+
+func owner(name string) parley.OrgID {
+	if name == "" {
+		return parley.OrgID{}
+	}
+	return actorstest.Named("org " + name[:1])
+}
+
+// caller is who a line is said by: an agent, or with `org:a` its organization alone.
+func caller(text string) group.Caller {
+	if letter, alone := strings.CutPrefix(text, "org:"); alone {
+		return group.Caller{Org: owner(letter)}
+	}
+	return group.Caller{Org: owner(text), Agent: agent(text)}
+}
+
+func TestStories(t *testing.T) {
+	for _, file := range []string{"enrollment", "votes", "seats", "departures", "settings"} {
+		t.Run(file, func(t *testing.T) { actorstest.Tell(t, "testdata/"+file, rules, parse, show) })
+	}
+}
+
+func parse(l *actorstest.Line, life *life) group.Command {
+	switch l.Verb {
+	case "found":
+		policy, _ := group.ParsePolicy(l.Text("policy"))
+		return group.Found{
+			ID: actorstest.Named("club"), Org: owner("ada"), Founder: agent("ada"), Name: "club", Policy: policy,
+			Public: l.Has("public"), Isolated: l.Has("isolated"), VoteHours: 72,
+		}
+	case "join":
+		return group.Join{
+			RequestID: request(l.Text("agent")), Agent: agent(l.Text("agent")), Org: owner(l.Text("agent")),
+			Message: l.Text("saying"), SeatLimit: l.Number("limit"),
+		}
+	case "invite":
+		return group.Invite{
+			RequestID: request(l.Text("agent")), By: caller(l.Text("by")), Agent: agent(l.Text("agent")), Org: owner(l.Text("agent")),
+			Founding: l.Has("founding"), Known: !l.Has("unknown"), Revoked: l.Has("revoked"), Confined: l.Has("confined"),
+			SeatLimit: l.Number("limit"),
+		}
+	case "vote":
+		return group.CastVote{
+			Request: request(l.Text("on")), By: caller(l.Text("by")), Approve: !l.Has("no"), Settled: l.Has("settled"),
+		}
+	case "enter":
+		return answer(life, l.Text("agent"), "")
+	case "shy":
+		return answer(life, l.Text("agent"), l.Text("because"))
+	case "remove":
+		return group.Remove{Agent: agent(l.Text("agent")), By: caller(l.Text("by"))}
+	case "forget":
+		return group.Forget{Agent: agent(l.Text("agent"))}
+	case "role":
+		role, _ := group.ParseRole(l.Text("to"))
+		return group.ChangeRole{Agent: agent(l.Text("agent")), By: caller(l.Text("by")), Role: role}
+	case "expire":
+		return group.Expire{}
+	case "delete":
+		return group.Delete{By: caller(l.Text("by"))}
+	case "change":
+		c := group.Change{
+			By: caller(l.Text("by")), Name: l.Optional("name"), Isolated: l.Flag("isolated"), Description: l.Optional("description"),
+			Public: l.Flag("public"), VoteHours: l.Number("hours"),
+		}
+		if word := l.Optional("policy"); word != nil {
+			policy, _ := group.ParsePolicy(*word)
+			c.Policy = &policy
+		}
+		return c
+	}
+	panic("no such verb: " + l.Verb)
+}
+
+// request is the id of the latest request about an agent.
+func request(name string) parley.JoinRequestID { return actorstest.Named("request of " + name) }
+
+// answer says whether an agent takes the seat that is kept for it.
+func answer(life *life, name, refusal string) group.Answer {
+	a := group.Answer{Refusal: refusal}
+	if o := life.State.OfferTo(agent(name)); o != nil {
+		a.Offer = o.GetNumber()
+	}
+	return a
+}
+
+// show tells who is in, who is on the way, and how the votes stand.
+func show(life *life) string {
+	s := life.State
+	if !s.Exists() {
+		return "no group"
+	}
+	var members, offered, requests []string
+	for _, m := range s.Members() {
+		members = append(members, nameOf(m.Agent)+map[group.Role]string{group.Admin: "*"}[m.Role])
+	}
+	for _, name := range names {
+		if s.OfferTo(agent(name)) != nil {
+			offered = append(offered, name)
+		}
+		if r := s.RequestOf(agent(name)); r != nil {
+			requests = append(requests, describe(life, name, r))
+		}
+	}
+	out := fmt.Sprintf("members %s", strings.Join(members, " "))
+	if len(offered) > 0 {
+		out += "; seats kept for " + strings.Join(offered, " ")
+	}
+	if len(requests) > 0 {
+		out += "; " + strings.Join(requests, "; ")
+	}
+	if s.Deleted() {
+		out += "; deleted"
+	}
+	return out
+}
+
+func describe(life *life, name string, r *group.Request) string {
+	out := fmt.Sprintf("%s %s", name, r.GetStatus())
+	if r.Overdue(life.Now) {
+		out += ", overdue"
+	}
+	if r.GetStatus() == group.Pending {
+		out += fmt.Sprintf(", %d of %d for, %d of %d against, %d electors",
+			r.GetApprovals(), r.ApprovalsNeeded(), r.GetDenials(), r.DenialsNeeded(), r.GetElectorate())
+	}
+	if r.Nomination() && r.GetConsented() {
+		out += ", consented"
+	}
+	var may []string
+	for _, voter := range names {
+		if ok, _ := life.State.YouMayVote(r, caller(voter), life.Now); ok {
+			may = append(may, voter)
+		}
+	}
+	if len(may) > 0 {
+		out += ", may vote: " + strings.Join(may, " ")
+	}
+	return out
+}
+
+func nameOf(id parley.AgentID) string {
+	for _, name := range names {
+		if agent(name) == id {
+			return name
+		}
+	}
+	return id.String()
+}

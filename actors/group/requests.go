@@ -1,0 +1,337 @@
+package group
+
+import (
+	"time"
+
+	"parley"
+)
+
+// join judges who wants a seat. // spec: Join request and membership
+func (d *decision) join(c Join) error {
+	if _, member := d.s.Member(c.Agent); member {
+		return ErrAlreadyMember
+	}
+	if d.s.OfferTo(c.Agent) != nil {
+		return nil // it is being seated
+	}
+	r := d.live(c.Agent)
+	if r == nil {
+		return d.apply(c)
+	}
+	switch {
+	case r.GetStatus() == Invited, d.s.Policy == Open:
+		return d.admit(c, r)
+	case !r.Nomination():
+		return nil // this is how an applicant follows its request
+	case !r.GetConsented():
+		d.say(&Consented{Request: r.GetId(), AtMs: d.at()})
+	}
+	if r.approved() {
+		return d.admit(c, r)
+	}
+	return nil
+}
+
+// live is the live request about an agent. One whose time has passed is
+// settled on the way.
+func (d *decision) live(agent parley.AgentID) *Request {
+	r := d.s.RequestOf(agent)
+	if r == nil || !r.Overdue(d.now) {
+		return r
+	}
+	d.resolve(r, Expired, "")
+	return nil
+}
+
+// apply judges one whom nobody proposed.
+func (d *decision) apply(c Join) error {
+	switch d.s.Policy {
+	case Open:
+		return d.admit(c, nil)
+	case Closed:
+		return ErrInvitationRequired
+	}
+	d.file(&Request{
+		Id: c.RequestID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Status: Pending,
+		Policy: d.s.Policy, Message: c.Message, Consented: true,
+	})
+	return nil
+}
+
+// admit keeps a seat for one who asked for it just now.
+func (d *decision) admit(c Join, r *Request) error {
+	if err := d.room(c.SeatLimit); err != nil {
+		return err
+	}
+	d.offer(c.Agent, c.Org, r, true)
+	return nil
+}
+
+// file makes a request live, against the members of this moment.
+func (d *decision) file(r *Request) {
+	life := parley.InvitationLife
+	if r.GetStatus() == Pending {
+		life = time.Duration(d.s.VoteHours) * time.Hour
+		r.Mark, r.Total, r.Electorate = d.s.LastSeat, int32(len(d.s.members)), int32(len(d.s.members))
+	}
+	r.CreatedMs, r.ExpiresMs = d.at(), d.now.Add(life).UnixMilli()
+	d.say(&Filed{Request: r})
+}
+
+// invite judges who may ask an agent in, and how. // contract: Groups
+func (d *decision) invite(c Invite) error {
+	vouches := c.Founding || d.s.Policy == Closed || d.s.Policy == Open
+	by, ok := d.acting(c.By, func(m Member) bool { return m.Role == Admin })
+	if !ok {
+		if by, ok = d.acting(c.By, anyMember); !ok {
+			return ErrNotMember
+		}
+		if d.s.Policy == Closed {
+			return ErrNotAdmin
+		}
+	}
+	if err := d.invitable(c); err != nil {
+		return err
+	}
+	if d.s.Policy == Open && !c.Founding {
+		return nil // whoever wants to come may come
+	}
+	r := &Request{
+		Id: c.RequestID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Status: Invited,
+		Policy: d.s.Policy, Message: c.Message, InvitedBy: by.Agent.Bytes(),
+	}
+	if vouches {
+		d.file(r)
+		return nil
+	}
+	r.Status = Pending
+	d.file(r)
+	d.say(&Voted{Request: r.Id, Seat: by.Seat, Approve: true, AtMs: d.at()})
+	return nil
+}
+
+// invitable judges the agent that is to be asked in.
+func (d *decision) invitable(c Invite) error {
+	if !c.Known {
+		return ErrUnknownAgent
+	}
+	if c.Revoked {
+		return ErrAgentRevoked
+	}
+	if _, member := d.s.Member(c.Agent); member {
+		return ErrAlreadyMember
+	}
+	if d.s.OfferTo(c.Agent) != nil || d.live(c.Agent) != nil {
+		return ErrAlreadyInvited
+	}
+	if c.Confined {
+		return ErrIsolationConflict
+	}
+	return d.room(c.SeatLimit)
+}
+
+// vote judges an elector's vote, and whether it settles the request.
+// // spec: Groups
+func (d *decision) vote(c CastVote) error {
+	b := d.s.requests[c.Request]
+	if b == nil {
+		if _, member := d.acting(c.By, anyMember); !member {
+			return ErrNotInElectorate
+		}
+		if c.Settled {
+			return ErrRequestClosed
+		}
+		return ErrUnknownRequest
+	}
+	voter, err := d.elector(b.Request, c.By)
+	switch {
+	case err != nil:
+		return err
+	case !d.s.votable(b.Request, d.now):
+		return ErrRequestClosed
+	}
+	was, voted := b.votes[voter.Seat]
+	if voted && was == c.Approve {
+		return nil
+	}
+	d.say(&Voted{Request: b.GetId(), Seat: voter.Seat, Approve: c.Approve, AtMs: d.at()})
+	after := b.clone()
+	after.count(was, voted, -1)
+	after.count(c.Approve, true, 1)
+	d.judge(after, c.SeatLimit)
+	return nil
+}
+
+// votable reports whether votes on a live request count: it is a request that
+// members vote on, in its time, and its seat is not being given already.
+func (s *State) votable(r *Request, now time.Time) bool {
+	return r.GetStatus() == Pending && !r.Overdue(now) && !s.seating(r)
+}
+
+// elector is the caller's member that may vote on r: the one it named, or its
+// only one.
+func (d *decision) elector(r *Request, by Caller) (Member, error) {
+	if r.GetStatus() == Pending && r.GetElectorate() == 0 {
+		return Member{}, ErrElectorateEmpty
+	}
+	entitled := func(m Member) bool { return m.Seat <= r.GetMark() || r.GetStatus() != Pending }
+	voter, ok := d.acting(by, entitled)
+	if !ok {
+		return Member{}, ErrNotInElectorate
+	}
+	if by.Agent.Zero() {
+		if candidates := d.s.candidates(by.Org, entitled); len(candidates) > 1 {
+			return Member{}, ErrAgentRequired.With("candidates", candidates)
+		}
+	}
+	return voter, nil
+}
+
+func (s *State) candidates(org parley.OrgID, suits func(Member) bool) (ids []string) {
+	for _, m := range s.members {
+		if m.Org == org && suits(m) {
+			ids = append(ids, m.Agent.String())
+		}
+	}
+	return ids
+}
+
+// count adds n to the votes of one side.
+func (r *Request) count(approve, voted bool, n int32) {
+	switch {
+	case !voted:
+	case approve:
+		r.Approvals += n
+	default:
+		r.Denials += n
+	}
+}
+
+// judge settles a request whose bars are met: a seat for one who wants it, an
+// invitation for one who has not said so yet, or the end.
+func (d *decision) judge(r *Request, limit *int) {
+	switch {
+	case r.refused():
+		d.resolve(r, Denied, "")
+	case !r.approved():
+	case !r.GetConsented():
+		d.say(&Carried{Request: r.GetId(), ExpiresMs: d.now.Add(parley.InvitationLife).UnixMilli(), AtMs: d.at()})
+	case d.room(limit) != nil:
+		d.resolve(r, Canceled, ReasonFull)
+	default:
+		d.offer(r.AgentID(), parley.IDFromBytes[parley.OrgID](r.GetOrg()), r, false)
+	}
+}
+
+// Why a seat that was approved was not given.
+const (
+	ReasonFull      = "group_full"
+	ReasonIsolation = "isolation_conflict"
+	ReasonRevoked   = "revoked"
+)
+
+// recount takes a member out of the electorates that it was in. That may settle
+// requests: both bars fall. // spec: Join request and membership
+func (d *decision) recount(seat uint32, limit *int) {
+	for _, r := range d.s.Requests() {
+		b := d.s.requests[r.RequestID()]
+		if r.GetStatus() != Pending || seat > r.GetMark() || !d.s.votable(r, d.now) {
+			continue
+		}
+		after := r.clone()
+		after.Electorate--
+		approve, voted := b.votes[seat]
+		after.count(approve, voted, -1)
+		d.judge(after, limit)
+	}
+}
+
+// answer settles a seat that is kept, by what its agent says. What is settled
+// already is no news: the agent may say it again after a crash.
+func (d *decision) answer(c Answer) error {
+	o := d.s.offered(c.Offer)
+	if o == nil {
+		return nil
+	}
+	reason := c.Refusal
+	if d.s.Deleted() {
+		reason = "group_deleted"
+	}
+	r := d.s.Request(o.request())
+	if reason != "" {
+		d.say(&Withdrawn{Offer: c.Offer, Reason: reason, AtMs: d.at()})
+		switch {
+		case r == nil:
+		case !o.GetAsked():
+			d.resolve(r, Canceled, reason)
+		case r.Overdue(d.now):
+			d.resolve(r, Expired, "")
+		}
+		if len(d.s.members) == 0 && len(d.s.offers) == 1 && !d.s.Deleted() {
+			d.end(nil) // its founder could not enter it
+		}
+		return nil
+	}
+	seat := d.s.LastSeat + 1
+	d.say(&Seated{Offer: c.Offer, Seat: seat, AtMs: d.at()})
+	if d.s.admins == 0 && o.GetRole() != Admin { // all others have gone meanwhile
+		d.say(&RoleChanged{Seat: seat, Role: Admin, AtMs: d.at()})
+	}
+	if r != nil {
+		status := Approved
+		if r.GetStatus() == Invited {
+			status = Accepted
+		}
+		d.resolve(r, status, "")
+	}
+	return nil
+}
+
+// expire settles what nobody settled in time. A request whose seat is being
+// given is settled by that.
+func (d *decision) expire() error {
+	for _, r := range d.s.Requests() {
+		if r.Overdue(d.now) && !d.s.seating(r) {
+			d.resolve(r, Expired, "")
+		}
+	}
+	return nil
+}
+
+func (s *State) seating(r *Request) bool {
+	for _, o := range s.offers {
+		if o.request() == r.RequestID() {
+			return true
+		}
+	}
+	return false
+}
+
+// Why a caller's vote would count or not. // spec: Join request
+const (
+	MayVote       = "ok"
+	NotAVote      = "not_a_vote"
+	NoActingAgent = "no_acting_agent"
+	OwnRequest    = "own_request"
+)
+
+// YouMayVote says whether a vote on r by the caller would count, and why not.
+// r is a live request or a settled one.
+func (s *State) YouMayVote(r *Request, by Caller, now time.Time) (bool, string) {
+	entitled := func(m Member) bool { return m.Seat <= r.GetMark() }
+	d := decision{s: s}
+	_, elector := d.acting(by, entitled)
+	switch {
+	case r.GetStatus() == Invited:
+		return false, NotAVote
+	case s.Request(r.RequestID()) == nil || s.Deleted() || !s.votable(r, now):
+		return false, ErrRequestClosed.Code
+	case !by.Agent.Zero() && by.Agent == r.AgentID():
+		return false, OwnRequest
+	case elector && by.Agent.Zero() && len(s.candidates(by.Org, entitled)) > 1:
+		return false, NoActingAgent
+	case !elector:
+		return false, ErrNotInElectorate.Code
+	}
+	return true, MayVote
+}
