@@ -7,12 +7,11 @@
 package group
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -1878,36 +1877,33 @@ func file_actors_group_group_proto_rawDescGZIP() []byte {
 	return file_actors_group_group_proto_rawDescData
 }
 
-var (
-	file_actors_group_group_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-	file_actors_group_group_proto_msgTypes  = make([]protoimpl.MessageInfo, 19)
-	file_actors_group_group_proto_goTypes   = []any{
-		Policy(0),           // 0: parley.v1.group.Policy
-		Role(0),             // 1: parley.v1.group.Role
-		Status(0),           // 2: parley.v1.group.Status
-		Departure(0),        // 3: parley.v1.group.Departure
-		(*Request)(nil),     // 4: parley.v1.group.Request
-		(*Seat)(nil),        // 5: parley.v1.group.Seat
-		(*Offer)(nil),       // 6: parley.v1.group.Offer
-		(*Vote)(nil),        // 7: parley.v1.group.Vote
-		(*Ballot)(nil),      // 8: parley.v1.group.Ballot
-		(*Snapshot)(nil),    // 9: parley.v1.group.Snapshot
-		(*Founded)(nil),     // 10: parley.v1.group.Founded
-		(*Changed)(nil),     // 11: parley.v1.group.Changed
-		(*Filed)(nil),       // 12: parley.v1.group.Filed
-		(*Consented)(nil),   // 13: parley.v1.group.Consented
-		(*Voted)(nil),       // 14: parley.v1.group.Voted
-		(*Carried)(nil),     // 15: parley.v1.group.Carried
-		(*Offered)(nil),     // 16: parley.v1.group.Offered
-		(*Seated)(nil),      // 17: parley.v1.group.Seated
-		(*Withdrawn)(nil),   // 18: parley.v1.group.Withdrawn
-		(*Resolved)(nil),    // 19: parley.v1.group.Resolved
-		(*Left)(nil),        // 20: parley.v1.group.Left
-		(*RoleChanged)(nil), // 21: parley.v1.group.RoleChanged
-		(*Deleted)(nil),     // 22: parley.v1.group.Deleted
-	}
-)
-
+var file_actors_group_group_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_actors_group_group_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_actors_group_group_proto_goTypes = []any{
+	(Policy)(0),         // 0: parley.v1.group.Policy
+	(Role)(0),           // 1: parley.v1.group.Role
+	(Status)(0),         // 2: parley.v1.group.Status
+	(Departure)(0),      // 3: parley.v1.group.Departure
+	(*Request)(nil),     // 4: parley.v1.group.Request
+	(*Seat)(nil),        // 5: parley.v1.group.Seat
+	(*Offer)(nil),       // 6: parley.v1.group.Offer
+	(*Vote)(nil),        // 7: parley.v1.group.Vote
+	(*Ballot)(nil),      // 8: parley.v1.group.Ballot
+	(*Snapshot)(nil),    // 9: parley.v1.group.Snapshot
+	(*Founded)(nil),     // 10: parley.v1.group.Founded
+	(*Changed)(nil),     // 11: parley.v1.group.Changed
+	(*Filed)(nil),       // 12: parley.v1.group.Filed
+	(*Consented)(nil),   // 13: parley.v1.group.Consented
+	(*Voted)(nil),       // 14: parley.v1.group.Voted
+	(*Carried)(nil),     // 15: parley.v1.group.Carried
+	(*Offered)(nil),     // 16: parley.v1.group.Offered
+	(*Seated)(nil),      // 17: parley.v1.group.Seated
+	(*Withdrawn)(nil),   // 18: parley.v1.group.Withdrawn
+	(*Resolved)(nil),    // 19: parley.v1.group.Resolved
+	(*Left)(nil),        // 20: parley.v1.group.Left
+	(*RoleChanged)(nil), // 21: parley.v1.group.RoleChanged
+	(*Deleted)(nil),     // 22: parley.v1.group.Deleted
+}
 var file_actors_group_group_proto_depIdxs = []int32{
 	2,  // 0: parley.v1.group.Request.status:type_name -> parley.v1.group.Status
 	0,  // 1: parley.v1.group.Request.policy:type_name -> parley.v1.group.Policy

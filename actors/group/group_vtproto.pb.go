@@ -6,10 +6,9 @@ package group
 
 import (
 	fmt "fmt"
-	io "io"
-
 	protohelpers "github.com/planetscale/vtprotobuf/protohelpers"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	io "io"
 )
 
 const (
@@ -2238,7 +2237,6 @@ func (m *Request) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Seat) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -2434,7 +2432,6 @@ func (m *Seat) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Offer) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -2646,7 +2643,6 @@ func (m *Offer) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Vote) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -2737,7 +2733,6 @@ func (m *Vote) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Ballot) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -2857,7 +2852,6 @@ func (m *Ballot) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Snapshot) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -3365,7 +3359,6 @@ func (m *Snapshot) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Founded) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -3646,7 +3639,6 @@ func (m *Founded) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Changed) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -3811,7 +3803,6 @@ func (m *Changed) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Filed) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -3899,7 +3890,6 @@ func (m *Filed) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Consented) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4004,7 +3994,6 @@ func (m *Consented) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Voted) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4148,7 +4137,6 @@ func (m *Voted) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Carried) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4272,7 +4260,6 @@ func (m *Carried) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Offered) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4379,7 +4366,6 @@ func (m *Offered) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Seated) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4488,7 +4474,6 @@ func (m *Seated) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Withdrawn) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4610,7 +4595,6 @@ func (m *Withdrawn) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Resolved) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4698,7 +4682,6 @@ func (m *Resolved) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Left) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4841,7 +4824,6 @@ func (m *Left) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *RoleChanged) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -4950,7 +4932,6 @@ func (m *RoleChanged) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *Deleted) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
