@@ -100,12 +100,12 @@ SOAK ?= 20m
 .PHONY: soak
 soak: build ## Kill, crash, flip and confuse for SOAK (20m) and more
 	@$(SAY) "kills under load, a larger disk"
-	$(GO) test -count=1 -v -timeout 60m $(BLACKBOX) -run '^(TestSoak|TestFullDisk)$$' -soak $(SOAK)
+	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX) -run '^(TestSoak|TestFullDisk)$$' -soak $(SOAK)
 	@$(SAY) "streams"
 	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^TestStreamsOfAllManners$$' -soak.streams 9000
 	@$(SAY) "scripts in ten ways, a million commands for each aggregate"
 	$(GO) test -count=1 -timeout 20m ./actors -run '^TestHowItRunsDoesNotShow$$' -metamorphic.scripts 20
-	$(GO) test -count=1 -timeout 20m ./actors/org ./actors/agent ./actors/conversation ./actors/registration ./actors/issuer -run '^TestOracle$$' -oracle.commands 1000000
+	$(GO) test -count=1 -timeout 20m ./actors/org ./actors/agent ./actors/conversation ./actors/registration ./actors/issuer ./actors/group -run '^TestOracle$$' -oracle.commands 1000000
 	$(MAKE) --no-print-directory fuzz FUZZTIME=10s
 
 .PHONY: cover

@@ -17,6 +17,7 @@ const (
 	ConversationStream StreamKind = 4
 	IssuerStream       StreamKind = 5
 	SlugStream         StreamKind = 6
+	GroupStream        StreamKind = 7
 )
 
 // Stream names the ordered events of one actor.
@@ -62,7 +63,24 @@ const (
 	// OnceTable: day, scope, idempotency key → the message it made.
 	// Rows of past days are forgotten, see OnceDays.
 	OnceTable Table = 8
+	// GroupNameTable: organization id, group name → group id. Names are never freed.
+	GroupNameTable Table = 9
+	// GroupRosterTable: organization id, place (8 bytes) → group id. In order of creation.
+	GroupRosterTable Table = 10
+	// RequestTable: group id, join request id → the request as it was settled.
+	RequestTable Table = 11
+	// ConcernTable: agent id, join request id → group id. Live requests about the agent.
+	ConcernTable Table = 12
+	// PlaceTable: group id, agent id → the numbers of the seats that it ever had
+	// there, 4 bytes each.
+	PlaceTable Table = 13
+	// PublicTable: group id → what the directory shows of a public group. All of
+	// them live in the slot that DirectorySlot names.
+	PublicTable Table = 14
 )
+
+// DirectorySlot is where the directory's rows live.
+var DirectorySlot = SlotOf("directory")
 
 // OnceDays is how many days an idempotency key is looked up for, today
 // included: a key written in the last second of a day is known for 24 hours.
@@ -78,7 +96,12 @@ type FeedKind byte
 const (
 	MessageEntry FeedKind = 1 // Ref is the message
 	StatusEntry  FeedKind = 2 // Ref is the conversation, Note its new status
+	CopyEntry    FeedKind = 3 // Ref is the agent's copy of a broadcast, see Copy
+	GroupEntry   FeedKind = 4 // Ref is the group, Note what became of what
 )
+
+// Carries reports whether an entry of this kind brings a message.
+func (k FeedKind) Carries() bool { return k == MessageEntry || k == CopyEntry }
 
 // FeedEntry is one line of an agent's append-only feed.
 type FeedEntry struct {
@@ -93,6 +116,7 @@ type FeedEntry struct {
 	// is never before the message's own time.
 	At int64
 	// Record is the message's record where the reader has it at hand, else nil.
+	// That of a copy is the broadcast's.
 	Record []byte
 }
 
@@ -142,6 +166,9 @@ type Mark struct {
 	// Position of the message in the recipient's feed.
 	Position uint64
 	Marks    Marks
+	// Copy: the message is a copy of a broadcast, whose marks are kept with its
+	// recipient only.
+	Copy bool
 }
 
 // Tell puts Data into the in-tray of an actor, which handles it in a later turn.
@@ -168,6 +195,36 @@ type Bear struct {
 	Facts []Fact
 	State []byte
 }
+
+// Seat is an agent in a group, and the number of its place there.
+type Seat struct {
+	Agent  AgentID
+	Number uint32
+}
+
+// Fanout appends to the feeds of many agents. Its Ref is theirs in common, but
+// for a CopyEntry: there each gets the copy of Ref, a broadcast, that its seat
+// numbers. The broadcast's record is found in the entry's Records under Ref and
+// kept once in each home.
+//
+// What goes to one home beyond FanoutChunk seats follows in parts, in order,
+// and the entry's Release does not wait for that. What the same stream says to
+// feeds later comes after it.
+type Fanout struct {
+	Kind FeedKind
+	Ref  AnyID
+	Note []byte
+	// To is in ascending order of numbers.
+	To []Seat
+	// Enlist, unless zero, appends to the agents' lists of conversations.
+	Enlist ConversationID
+}
+
+// FanoutChunk is how many agents a Fanout reaches at one home in one batch.
+const FanoutChunk = 256
+
+// Home of a word to many is that of the first.
+func (w Fanout) Home() Slot { return w.To[0].Agent.Slot() }
 
 // Home is where the feed's agent lives.
 func (w Announce) Home() Slot { return w.To.Slot() }
@@ -242,6 +299,9 @@ type Entry struct {
 	Facts  []Fact
 	// State is the folded state after Facts; nil leaves the stored one.
 	State []byte
+	// Hosted continues streams that the speaker keeps besides its own. They live
+	// in its slot, and nobody else ever speaks for them.
+	Hosted []Chapter
 	// Purge removes the stream's events and state for good. Its timers are
 	// cancelled in the same entry.
 	Purge bool
@@ -262,6 +322,16 @@ type Entry struct {
 	// follows), or with the reason why it was refused. Entries that stay at home
 	// are released in the order of appending. It must not block.
 	Release func(error)
+}
+
+// Chapter continues a stream that another one hosts.
+type Chapter struct {
+	Stream Stream
+	// Expect is the number of events the stream has before Facts.
+	Expect uint64
+	Facts  []Fact
+	// State is the folded state after Facts; nil leaves the stored one.
+	State []byte
 }
 
 // Refusals of a journal, told through Release.

@@ -78,6 +78,9 @@ var (
 	ErrNotFound       = Refuse(NotFound, "not_found", "There is no such resource.")
 	ErrGone           = Refuse(Gone, "gone", "The resource has been permanently removed.")
 	ErrNotOwner       = Refuse(Forbidden, "not_owner", "Your organization has no part in this resource.")
+	// ErrIsolatedAgent keeps what is said in an isolated group among its members.
+	// spec: Join request and membership
+	ErrIsolatedAgent = Refuse(Forbidden, "isolated_agent", "Sender and recipient may not talk: one of them is confined to a group that the other is not in.")
 	// ErrInternal is what a caller is told of a defect.
 	ErrInternal = Refuse(Internal, "internal", "Internal error.")
 )

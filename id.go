@@ -21,6 +21,8 @@ type Slot uint16
 //
 //	milliseconds (48) | version (4) | slot (12) | variant (2) | counter (14) | random (48)
 //
+// A broadcast's ends in 32 zeros, which in the ids of its copies are a seat.
+//
 // An id of one kind is converted to another by naming the type: AnyID(agent).
 // Ids made one after another by Next sort in the order they were made.
 type ID[K any] [16]byte
@@ -83,6 +85,28 @@ func build[I ~[16]byte](ms uint64, slot Slot, counter uint16, random [10]byte) I
 	copy(id[10:], random[2:8])
 	return I(id)
 }
+
+// NextBroadcastID is NextID for a message with copies: they sort with it before
+// whatever NextID makes of it.
+func NextBroadcastID(last MessageID, now time.Time, random [10]byte) MessageID {
+	return NextID(last, now, random).Broadcast()
+}
+
+// Copy is the id of the copy of a broadcast that goes to the member of a seat:
+// the broadcast's, with the seat's number in its last four bytes.
+func Copy(broadcast MessageID, seat uint32) MessageID {
+	binary.BigEndian.PutUint32(broadcast[12:], seat)
+	return broadcast
+}
+
+// Broadcast is the id of what id is a copy of, if it is one.
+func (id ID[K]) Broadcast() ID[K] {
+	clear(id[12:])
+	return id
+}
+
+// Seat is the number of the seat that a copy went to.
+func (id ID[K]) Seat() uint32 { return binary.BigEndian.Uint32(id[12:]) }
 
 // ParseID reads the canonical 36-character form, in either case.
 func ParseID[I ~[16]byte](text string) (I, error) {

@@ -93,7 +93,7 @@ const strangers = "rules know the ground only; another aggregate is an id"
 
 var (
 	ground     = []string{"parley"}
-	rules      = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer"}
+	rules      = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group"}
 	stories    = []string{"parley/actors/actorstest"}
 	everything = []string{"parley", "parley/..."}
 )

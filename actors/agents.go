@@ -2,17 +2,45 @@ package actors
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/group"
 )
 
 type agentTurn = turn[*agent.State, agent.Command, agent.Event]
 
 // ChangeAgent alters an agent: agent.Change, RotateKeys, IssuePollToken,
 // RevokePollToken or Revoke. // spec: Agents
-func (n *Node) ChangeAgent(_ context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
-	return question[*agent.State](n, agentStream(id), 0, c)
+func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
+	var in []*agent.Membership
+	if _, ends := c.(agent.Revoke); ends {
+		a, err := question[*agent.State](n, agentStream(id), 0, lookAt{})
+		if err != nil {
+			return nil, err
+		}
+		in = a.GetGroups()
+	}
+	changed, err := question[*agent.State](n, agentStream(id), 0, c)
+	if err == nil {
+		together(in, func(m *agent.Membership) { n.awaitLoss(ctx, m.GroupID(), id) })
+	}
+	return changed, err
+}
+
+// awaitLoss waits until a group knows that an agent is no member any more.
+func (n *Node) awaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
+	for pause := time.Millisecond; ; pause *= 2 {
+		member, err := question[bool](n, groupStream(id), 0, early(func(s *group.State) any {
+			_, member := s.Member(of)
+			return member && !s.Deleted()
+		}))
+		if err != nil || !member || n.pause(ctx, pause) != nil {
+			return
+		}
+	}
 }
 
 func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
@@ -23,17 +51,84 @@ func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
 			switch r := request.(type) {
 			case DirectSend:
 				return n.send(t, &r)
+			case lookAt:
+				return cloned(t.state, &agent.State{}), nil
 			case agent.Command:
 				return n.changeAgent(t, r)
 			}
 			panic("agent: unknown request")
 		},
-		hear: func(*agentTurn, []byte) error { return nil },
+		hear: n.hearAgent,
 	}
 }
 
+// hearAgent takes what groups tell an agent: of a seat that is kept for it, which
+// it answers, of the end of one, and of requests about it.
+func (n *Node) hearAgent(t *agentTurn, word []byte) error {
+	said := &Said{}
+	if err := said.UnmarshalVT(word); err != nil {
+		return err
+	}
+	id := parley.IDFromBytes[parley.GroupID](said.GetGroup())
+	self := parley.AgentID(t.entry.Stream.ID)
+	concern := append(self.Bytes(), said.GetRequest()...)
+	switch said.GetKind() {
+	case Said_offer:
+		answer := &Said{Kind: Said_answer, Group: said.GetGroup(), Agent: self.Bytes(), Number: said.GetNumber()}
+		err := t.decide(agent.Enter{Group: id, Offer: said.GetNumber(), Isolated: said.GetIsolated()})
+		switch {
+		case errors.Is(err, agent.ErrIsolationConflict):
+			answer.Reason = group.ReasonIsolation
+		case isRefusal(err):
+			answer.Reason = group.ReasonRevoked
+		case err != nil:
+			return err
+		}
+		t.tell(groupStream(id), answer)
+	case Said_depart:
+		if err := t.decide(agent.Depart{Group: id, Offer: said.GetNumber()}); err != nil {
+			return heard(err)
+		}
+	case Said_concern:
+		if t.state.Revoked() {
+			t.tell(groupStream(id), &Said{Kind: Said_forget, Agent: self.Bytes()})
+			return nil
+		}
+		t.keep(parley.ConcernTable, concern, said.GetGroup())
+	case Said_settled:
+		t.strike(parley.ConcernTable, concern)
+	}
+	n.publishAgentAfter(t)
+	return nil
+}
+
+// publishAgentAfter makes the turn's outcome known when it is released.
+func (n *Node) publishAgentAfter(t *agentTurn) {
+	if len(t.entry.Facts) == 0 {
+		return
+	}
+	seq, now := t.entity.seq+uint64(len(t.entry.Facts)), cloned(t.state, &agent.State{})
+	t.after = append(t.after, func() { n.facts.agents.publish(now.AgentID(), fact[*agent.State]{seq, now}) })
+}
+
+// quit tells all groups that an agent is in, or is to be let into, that it acts
+// no more.
+func (n *Node) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) error {
+	concerned := map[parley.GroupID]bool{}
+	for _, m := range in {
+		concerned[m.GroupID()] = true
+	}
+	err := t.rows(parley.ConcernTable, self[:], func(_, value []byte) {
+		concerned[parley.IDFromBytes[parley.GroupID](value)] = true
+	})
+	for id := range concerned {
+		t.tell(groupStream(id), &Said{Kind: Said_forget, Agent: self.Bytes()})
+	}
+	return err
+}
+
 func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
-	before := len(t.entry.Facts)
+	before, groups := len(t.entry.Facts), t.state.GetGroups()
 	if err := t.decide(c); err != nil {
 		return nil, err
 	}
@@ -49,8 +144,10 @@ func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
 		t.say(pollWord(id, c.Hash))
 	case agent.Revoke:
 		t.say(parley.Tell{To: orgStream(now.Owner()), Data: append([]byte{retired}, id[:]...)})
+		if err := n.quit(t, id, groups); err != nil {
+			return nil, err
+		}
 	}
-	seq := t.entity.seq + uint64(len(t.entry.Facts))
-	t.after = append(t.after, func() { n.facts.agents.publish(id, fact[*agent.State]{seq, now}) })
+	n.publishAgentAfter(t)
 	return now, nil
 }

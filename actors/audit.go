@@ -21,6 +21,10 @@ type Archive interface {
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
 	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
 
+	// CopiesOf tells to whom the copies of a broadcast went, as its home has them.
+	CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error
+	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
+	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
 	// Each of these tells of everything of its sort.
 	Streams(fn func(s parley.Stream, seq uint64, f parley.Fact) error) error
 	Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error
@@ -45,8 +49,9 @@ type Archive interface {
 // with one exception that is accounted for exactly: a word that lies in a lane
 // or in a tray explains the effect that it is about to have, and nothing else.
 //
-// Memory is bounded by the words underway, by one stream's and one feed's worth
-// of small state, and by a cache, however many messages there are.
+// Memory is bounded by the words underway, by the timers of groups and those of
+// their conversations whose status ever changed, by one stream's and one feed's
+// worth of small state, and by caches, however many messages there are.
 func Audit(a Archive, audit *parley.Audit) error {
 	x := newAuditor(a, audit)
 	if err := x.read(); err != nil {
@@ -77,9 +82,17 @@ type auditor struct {
 	Archive
 	audit *parley.Audit
 	checks
+	groupChecks
 	ledgers
 	accounts []account
 	underway underway
+	// groupTimers are those set for groups that were not judged yet.
+	groupTimers map[parley.GroupID][]int64
+	// chronicles of groups, as many as fit, and how many seats they tell of.
+	chronicles map[parley.GroupID]*chronicle
+	chronicled int
+	// moved are the groups' conversations whose status ever changed.
+	moved map[parley.ConversationID]*movedTalk
 	// owners of agents, as many as fit.
 	owners map[parley.AgentID]parley.OrgID
 	rows   uint64
@@ -97,7 +110,8 @@ type checks struct {
 type ledgers struct {
 	records, copies, feeds, statuses, lists, quota *parley.Ledger
 	slugs, claims, clients                         *parley.Ledger
-	names, roster, agents, retired, timers         *parley.Ledger
+	names, roster, agents, retired, timersDue      *parley.Ledger
+	groupLedgers
 }
 
 // account is a ledger with the words for what is on one side of it only.
@@ -110,7 +124,10 @@ type account struct {
 const ownersMax = 1 << 17
 
 func newAuditor(a Archive, audit *parley.Audit) *auditor {
-	x := &auditor{Archive: a, audit: audit, owners: map[parley.AgentID]parley.OrgID{}}
+	x := &auditor{
+		Archive: a, audit: audit, owners: map[parley.AgentID]parley.OrgID{}, groupTimers: map[parley.GroupID][]int64{},
+		chronicles: map[parley.GroupID]*chronicle{}, moved: map[parley.ConversationID]*movedTalk{},
+	}
 	x.checks = checks{
 		decode:      audit.Check("event-decode", "every event is of a known kind and can be read"),
 		state:       audit.Check("state", "each stored state is what replaying its events gives, and is there where others read it"),
@@ -133,6 +150,7 @@ func newAuditor(a Archive, audit *parley.Audit) *auditor {
 		orgSlot:     audit.Check("organization-home", "an organization lives where its slug is looked for"),
 		registered:  audit.Check("registrations", "a solved challenge has made its organization"),
 	}
+	x.groupChecks = groupChecksOf(audit)
 	x.open()
 	return x
 }
@@ -161,7 +179,7 @@ func (x *auditor) open() {
 	x.ledgers = ledgers{
 		records: open("message-records", "each message record belongs to a message event",
 			"the conversation has the message and its record is not there: it cannot be read", "a record of a message that no conversation has", idAt("message")),
-		copies: open("copies", "each copy of a record belongs to a message for somebody who lives there",
+		copies: open("far-records", "each copy of a record belongs to a message for somebody who lives there",
 			"the copy for the recipient's home is missing", "a copy of a record that nobody there receives", func(m []byte) string {
 				return fmt.Sprintf("message %s, slot %d", idText(m[2:]), binary.BigEndian.Uint16(m))
 			}),
@@ -180,7 +198,9 @@ func (x *auditor) open() {
 		roster:  open("roster-rows", "each agent is on its organization's roster, in order of creation", "the agent is missing from the roster", "a place on the roster that the organization did not give", rosterMember),
 		agents:  open("agents", "an organization's agents are those that exist", "the organization counts an agent that does not exist", "an agent that its organization does not know", idsAt("organization", "agent")),
 		retired: open("retirements", "an organization counts each revoked agent out once", "a revoked agent is counted as active", "an agent is counted out that was not revoked, or twice", idsAt("organization", "agent")),
-		timers:  open("timers-due", "each challenge has the timer that forgets it", "nothing will ever remove the challenge", "a timer that nobody set", timerMember),
+		timersDue: open("timers-due", "each challenge has the timer that forgets it, each live request the one that ends it",
+			"nothing will ever remove the challenge, or end the request", "a timer that nobody set", timerMember),
+		groupLedgers: openGroups(open),
 	}
 }
 
@@ -190,14 +210,13 @@ func (x *auditor) read() error {
 		what string
 		run  func() error
 	}{
+		{"timers", x.readTimers},
 		{"words underway", x.readUnderway},
 		{"streams", x.readStreams},
 		{"records", x.readRecords},
 		{"feeds", x.readFeeds},
 		{"marks", x.readFarMarks},
 		{"tables", x.readTables},
-		{"trays", func() error { return x.Trays(x.word) }},
-		{"timers", x.readTimers},
 		{"quotas", x.readQuotas},
 	} {
 		x.rows = 0
@@ -237,7 +256,13 @@ func copyKey(under parley.Slot, id parley.MessageID) []byte {
 
 func (x *auditor) readTimers() error {
 	return x.Timers(func(s parley.Stream, due time.Time) error {
-		x.ledgers.timers.Find(s.Slot(), 1, timerKey(s, due))
+		x.progress("timers")
+		if s.Kind == parley.GroupStream {
+			id := parley.GroupID(s.ID)
+			x.groupTimers[id] = append(x.groupTimers[id], due.UnixMilli())
+			return nil
+		}
+		x.timersDue.Find(s.Slot(), 1, timerKey(s, due))
 		return nil
 	})
 }

@@ -292,13 +292,7 @@ func TestAuditControls(t *testing.T) {
 		town     *town
 		controls map[string]control
 	}{{w, rowControls}, {w, meaningControls}, {frozen, laneControls}} {
-		for _, name := range slices.Sorted(maps.Keys(of.controls)) {
-			c := of.controls[name]
-			t.Run(name, func(t *testing.T) {
-				ran++
-				judgeControl(t, of.town.tampered(t, c.plant), c, heard)
-			})
-		}
+		ran += plantAll(t, of.town, of.controls, heard)
 	}
 	t.Run("rot", func(t *testing.T) {
 		ran++
@@ -312,10 +306,21 @@ func TestAuditControls(t *testing.T) {
 		return // somebody asked for less
 	}
 	for _, c := range w.tampered(t, func(*tamper) {}).Checks() {
-		if !heard[c.Name] {
+		if !heard[c.Name] && !groupNamesOfChecks[c.Name] {
 			t.Errorf("no control makes %q speak", c.Name)
 		}
 	}
+}
+
+// plantAll plants faults in the files of a town, and gives how many it did.
+func plantAll(t *testing.T, w *town, controls map[string]control, heard map[string]bool) (ran int) {
+	for _, name := range slices.Sorted(maps.Keys(controls)) {
+		t.Run(name, func(t *testing.T) {
+			ran++
+			judgeControl(t, w.tampered(t, controls[name].plant), controls[name], heard)
+		})
+	}
+	return ran
 }
 
 // judgeControl holds the checks that spoke against those that had to.

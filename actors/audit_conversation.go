@@ -22,6 +22,10 @@ type talk struct {
 	statuses []conversation.Status
 	// opens: a first reply was posted, and the next event has to open.
 	opens bool
+	// host is the group that it is in, zero for one between two agents; roll is
+	// nil where the group does not know of it.
+	host parley.GroupID
+	roll *roll
 }
 
 const onTheWay = ^uint64(0)
@@ -42,15 +46,23 @@ func (k *talk) judge(seq uint64, e conversation.Event) error {
 	if _, moved := e.(*conversation.StatusChanged); k.opens && !moved {
 		k.unlawful(seq, "the reply before it had to open the conversation")
 	}
+	opened := k.opens
 	k.opens = false
 	switch e := e.(type) {
 	case *conversation.Started:
 		k.x.begins(k.stream, seq, e.GetId())
+		if len(e.GetGroup()) > 0 {
+			return k.hosted(e)
+		}
 		self := parley.ConversationID(k.stream.ID)
 		for _, p := range [][]byte{e.GetInitiator(), e.GetResponder()} {
 			k.x.lists.Owe(parley.IDFromBytes[parley.AgentID](p).Slot(), 1, p, self[:])
 		}
 		return k.message(&conversation.Posted{MessageId: e.GetMessageId(), From: e.GetInitiator(), To: e.GetResponder(), AtMs: e.GetAtMs()})
+	case *conversation.Broadcasted:
+		from := parley.IDFromBytes[parley.AgentID](e.GetFrom())
+		k.lawful(seq, e, e.GetAtMs(), conversation.Broadcast{MessageID: parley.IDFromBytes[parley.MessageID](e.GetMessageId()), From: from})
+		return k.broadcast(e, false)
 	case *conversation.Posted:
 		k.lawful(seq, e, e.GetAtMs(), conversation.Reply{
 			MessageID: parley.IDFromBytes[parley.MessageID](e.GetMessageId()), InReplyTo: parley.IDFromBytes[parley.MessageID](e.GetInReplyTo()),
@@ -59,9 +71,12 @@ func (k *talk) judge(seq uint64, e conversation.Event) error {
 		k.opens = k.state.GetStatus() == conversation.Submitted
 		return k.message(e)
 	case *conversation.StatusChanged:
-		k.lawful(seq, e, e.GetAtMs(), conversation.ChangeStatus{
-			By: []parley.AgentID{parley.IDFromBytes[parley.AgentID](e.GetBy())}, Status: e.GetStatus().String(), Reason: e.GetReason(),
-		})
+		by := parley.IDFromBytes[parley.AgentID](e.GetBy())
+		c := conversation.ChangeStatus{By: []parley.AgentID{by}, Status: e.GetStatus().String(), Reason: e.GetReason()}
+		if k.roll != nil && (k.roll.stewards[by] || opened) {
+			c.Admins = c.By
+		}
+		k.lawful(seq, e, e.GetAtMs(), c)
 		k.statuses = append(k.statuses, e.GetStatus())
 	}
 	return nil
@@ -108,13 +123,19 @@ func (k *talk) message(e *conversation.Posted) error {
 		return nil
 	}
 	self := parley.ConversationID(k.stream.ID)
-	if !bytes.Equal(r.GetId(), id[:]) || !bytes.Equal(r.GetConversationId(), self[:]) || !bytes.Equal(r.GetFrom(), e.GetFrom()) ||
+	if !k.host.Zero() {
+		if fits, err := k.answers(r); err != nil {
+			return err
+		} else if !fits {
+			x.record.Fault(where, "it answers no message that its sender got or sent in the group's conversation")
+		}
+	}
+	if !bytes.Equal(r.GetId(), id[:]) || len(r.GetGroup()) > 0 || r.HostID() != k.host || !bytes.Equal(r.GetConversationId(), self[:]) || !bytes.Equal(r.GetFrom(), e.GetFrom()) ||
 		!bytes.Equal(r.GetTo(), e.GetTo()) || !bytes.Equal(r.GetInReplyTo(), e.GetInReplyTo()) {
 		x.record.Fault(where, "its record is of another message, conversation, sender, recipient or original than its event")
 	}
 	sender := r.SenderOrg()
-	day := parley.Day(time.UnixMilli(e.GetAtMs()))
-	x.quota.Owe(sender.Slot(), 1, usedKey(x.Home(k.stream.Slot()), sender, day))
+	k.counted(sender, e.GetAtMs())
 	x.feeds.Owe(to.Slot(), 1, to[:], id[:], parley.TypeHash(r.GetType()))
 	if err := k.owners(where, r); err != nil {
 		return err
@@ -126,6 +147,12 @@ func (k *talk) message(e *conversation.Posted) error {
 	}
 	k.inOrder(where, to, position)
 	return nil
+}
+
+// counted owes a slot of an organization's day.
+func (k *talk) counted(sender parley.OrgID, atMs int64) {
+	day := parley.Day(time.UnixMilli(atMs))
+	k.x.quota.Owe(sender.Slot(), 1, usedKey(k.x.Home(k.stream.Slot()), sender, day))
 }
 
 // recordAt reads a record as kept for a reader at slot; nil if it is not there
@@ -223,6 +250,10 @@ func (k *talk) end() error {
 	if k.opens {
 		k.x.lawful.Fault(streamName(k.stream), "its last reply had to open it, and did not")
 	}
+	if !k.host.Zero() {
+		k.toldAll()
+		return nil
+	}
 	for _, p := range k.state.GetParticipants() {
 		k.told(p.Agent())
 	}
@@ -246,6 +277,7 @@ func (k *talk) told(agent parley.AgentID) {
 	}
 }
 
+// statusKey names a change by how many of its conversation's came before it.
 func statusKey(agent parley.AgentID, c parley.ConversationID, n int, word string) []byte {
 	key := append(append(make([]byte, 0, 48), agent[:]...), c[:]...)
 	return append(binary.BigEndian.AppendUint32(key, uint32(n)), word...)
@@ -260,7 +292,7 @@ func (x *auditor) readFarMarks() error {
 		if err != nil {
 			return err
 		}
-		if r == nil || x.Home(r.Recipient().Slot()) == x.Home(id.Slot()) {
+		if r == nil || r.Copied() || x.Home(r.Recipient().Slot()) == x.Home(id.Slot()) {
 			x.farMarks.Fault("message "+id.String(), "there is no such message, or its recipient lives with it: nobody reads these marks")
 		}
 		return nil

@@ -145,7 +145,7 @@ var laneControls = map[string]control{
 	}, []string{"record-copy"}, false},
 	"a copy is gone": {func(x *tamper) {
 		x.lose('B', func(k, _ []byte) bool { return isCopy(k) })
-	}, []string{"copies", "record-places"}, false},
+	}, []string{"far-records", "record-places"}, false},
 	"marks differ": {func(x *tamper) {
 		x.alter('M', func(k, _ []byte) bool { return len(k) == 19 }, func(v []byte) []byte { v[7] ^= 1; return v })
 	}, []string{"marks"}, false},

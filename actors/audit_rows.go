@@ -3,6 +3,7 @@ package actors
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/maphash"
 
@@ -32,7 +33,11 @@ func (x *auditor) readFeeds() error {
 			}
 		}
 		last = e.Position
-		if e.Kind != parley.MessageEntry {
+		switch {
+		case e.Kind == parley.GroupEntry:
+			x.notices.Find(agent.Slot(), 1, agent[:], e.Ref[:], e.Note)
+			return nil
+		case !e.Kind.Carries():
 			statuses++
 			return nil
 		}
@@ -58,16 +63,26 @@ func (x *auditor) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses 
 	seed := maphash.MakeSeed()
 	for part := range parts {
 		seen := map[parley.ConversationID]int{}
+		var bad error
 		err := x.Feed(agent, 0, upTo, func(e parley.FeedEntry) bool {
 			if e.Kind != parley.StatusEntry || parts > 1 && int(maphash.Bytes(seed, e.Ref[:])%uint64(parts)) != part {
 				return true
 			}
 			c := parley.ConversationID(e.Ref)
+			if moved := x.moved[c]; moved != nil {
+				var there bool
+				if there, bad = x.witnessed(agent, moved); bad != nil {
+					return false
+				} else if !there {
+					seen[c] = x.later(agent, c, moved, seen[c], e)
+					return true
+				}
+			}
 			x.statuses.Find(agent.Slot(), 1, statusKey(agent, c, seen[c], string(e.Note)))
 			seen[c]++
 			return true
 		})
-		if err != nil {
+		if err = errors.Join(err, bad); err != nil {
 			return err
 		}
 	}
@@ -82,7 +97,7 @@ func (x *auditor) readTables() error {
 		return x.member(slot, table, key, value)
 	})
 	for k, value := range x.underway.rows {
-		if err == nil {
+		if err == nil && value != nil {
 			err = x.member(parley.Slots, parley.Table(k[0]), []byte(k[1:]), value)
 		}
 	}
@@ -102,6 +117,22 @@ func (x *auditor) member(slot parley.Slot, table parley.Table, key, value []byte
 		x.clients.Find(slot, 1, key, value)
 	case table == parley.ConversationTable && len(key) == 24:
 		x.lists.Find(slot, 1, key[:16], value)
+	case table == parley.GroupNameTable && len(key) > 16:
+		x.groupNames.Find(slot, 1, key[:16], value, key[16:])
+	case table == parley.GroupRosterTable && len(key) == 24:
+		x.groupRoster.Find(slot, 1, key, value)
+	case table == parley.RequestTable && len(key) == 32:
+		x.requests.Find(slot, 1, key, value)
+	case table == parley.PlaceTable && len(key) == 32:
+		x.places.Find(slot, 1, key, value)
+	case table == parley.ConcernTable && len(key) == 32:
+		if !x.underway.settled[string(key)] {
+			x.concerns.Find(slot, 1, key, value)
+		}
+	case table == parley.PublicTable && len(key) == 16:
+		if _, replaced := x.underway.rows[string(byte(table))+string(key)]; !replaced || slot == parley.Slots {
+			x.directory.Find(parley.DirectorySlot, 1, key, value)
+		}
 	case table == parley.KidTable:
 		return x.kidRow(key, value)
 	case table == parley.PollTable:
@@ -176,7 +207,11 @@ func (x *auditor) onceRow(slot parley.Slot, key, value []byte) error {
 	if err != nil {
 		return err
 	}
+	founded, err := x.founding(slot, r, key[4:], value)
 	switch {
+	case err != nil:
+		return err
+	case founded:
 	case r == nil:
 		x.once.Fault(where, "it stands for message %s, which is not there: a repeat is answered with nothing", id)
 	case !x.scoped(slot, r, key[4:], value[16:32]):
@@ -193,10 +228,26 @@ func (x *auditor) onceRow(slot parley.Slot, key, value []byte) error {
 	return err
 }
 
+// founding reports whether a key stands for a group, which it made.
+func (x *auditor) founding(slot parley.Slot, r *Record, scope, value []byte) (bool, error) {
+	if r != nil {
+		return false, nil
+	}
+	c, err := x.chronicleOf(parley.IDFromBytes[parley.GroupID](value[:16]))
+	if err != nil || c == nil {
+		return false, err
+	}
+	return slot == c.owner.Slot() && bytes.HasPrefix(scope, foundingScope(c.founder)) &&
+		bytes.Equal(value[16:32], c.owner[:]) && c.name == string(value[32:]), nil
+}
+
 // scoped reports whether a message is what a key of that scope made.
 func (x *auditor) scoped(slot parley.Slot, r *Record, scope, about []byte) bool {
 	if slot != r.MessageID().Slot() {
 		return false
+	}
+	if r.Copied() {
+		return bytes.HasPrefix(scope, append(bytes.Clone(r.GetFrom()), r.GetGroup()...)) && bytes.Equal(about, r.GetGroup())
 	}
 	if len(r.GetInReplyTo()) == 0 {
 		return bytes.HasPrefix(scope, r.GetFrom()) && bytes.Equal(about, r.GetTo())

@@ -27,6 +27,8 @@ func (x *auditor) teller(s parley.Stream) teller {
 		return x.conversationTelling(s)
 	case parley.IssuerStream:
 		return x.issuerTelling(s)
+	case parley.GroupStream:
+		return x.groupTelling(s)
 	case parley.SlugStream:
 		return claim{x, s}
 	}
@@ -76,7 +78,11 @@ func (x *auditor) readStreams() error {
 	if err != nil {
 		return err
 	}
-	return x.finish(r)
+	if err := x.finish(r); err != nil {
+		return err
+	}
+	x.leftOver()
+	return nil
 }
 
 // replayed plays one more event.
@@ -132,7 +138,7 @@ func (x *auditor) registrationTelling(s parley.Stream) teller {
 		case *registration.Issued:
 			x.begins(s, seq, e.GetId())
 			due := time.UnixMilli(e.GetExpiresMs()).Add(challengeKept)
-			x.ledgers.timers.Owe(s.Slot(), 1, timerKey(s, due))
+			x.timersDue.Owe(s.Slot(), 1, timerKey(s, due))
 		case *registration.Solved:
 			return x.solvedBy(s, t.state.GetSlug(), parley.IDFromBytes[parley.OrgID](e.GetOrgId()))
 		}
@@ -185,10 +191,15 @@ func (x *auditor) agentTelling(s parley.Stream) teller {
 		case *agent.Revoked:
 			owner := t.state.Owner()
 			x.retired.Owe(owner.Slot(), 1, owner[:], self[:])
+		case *agent.Entered:
+			x.entered(self, t.state, e)
 		}
 		return nil
 	}
-	t.end = func() error { return x.findable(self, t.state) }
+	t.end = func() error {
+		x.belongs(self, t.state)
+		return x.findable(self, t.state)
+	}
 	return t
 }
 

@@ -128,22 +128,27 @@ func (w *town) answer(m *Record, n int) {
 func TestAuditOfWork(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
-			w := newTown(t, journals)
-			audit := auditOf(t, w.store)
-			if err := audit.Err(); err != nil {
-				t.Error(err)
+			checked := map[string]uint64{}
+			for _, r := range []*rig{newTown(t, journals).rig, newVillage(t, journals).rig} {
+				audit := auditOf(t, r.store)
+				if err := audit.Err(); err != nil {
+					t.Error(err)
+				}
+				for _, c := range audit.Checks() {
+					checked[c.Name] += c.Checked
+				}
+				r.restart()
+				if err := auditOf(t, r.store).Err(); err != nil {
+					t.Errorf("after a restart: %v", err)
+				}
 			}
-			w.restart()
-			if err := auditOf(t, w.store).Err(); err != nil {
-				t.Errorf("after a restart: %v", err)
-			}
-			idle := []string{"status-underway", "tray-words", "trays"}
+			idle := []string{"status-underway", "seats-underway", "tray-words", "trays"}
 			if journals == 1 {
-				idle = append(idle, "record-copy", "marks", "marks-place", "lanes", "copies")
+				idle = append(idle, "record-copy", "marks", "marks-place", "lanes", "far-records")
 			}
-			for _, c := range audit.Checks() {
-				if c.Checked == 0 && !slices.Contains(idle, c.Name) {
-					t.Errorf("%q was put to nothing", c.Name)
+			for name, n := range checked {
+				if n == 0 && !slices.Contains(idle, name) {
+					t.Errorf("%q was put to nothing", name)
 				}
 			}
 		})

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"bytes"
 	"fmt"
 
 	"parley"
@@ -19,8 +18,11 @@ type underway struct {
 	marksNear, marksFar map[parley.MessageID]parley.Marks
 	// agents that will be made.
 	agents map[parley.AgentID]*bornAgent
-	// rows that will be there, by table and key.
+	// rows that will be there, by table and key; nil for one that will not.
 	rows map[string][]byte
+	// fans are the seats whose copies of a broadcast are on their way.
+	fans map[parley.MessageID][]parley.Seat
+	saidUnderway
 }
 
 // bornAgent is an agent whose beginning is underway.
@@ -41,7 +43,7 @@ func (x *auditor) readUnderway() error {
 	x.underway = underway{
 		announced: map[[32]byte]bool{}, statuses: map[[32]byte][]string{}, rows: map[string][]byte{},
 		marksNear: map[parley.MessageID]parley.Marks{}, marksFar: map[parley.MessageID]parley.Marks{},
-		agents: map[parley.AgentID]*bornAgent{},
+		agents: map[parley.AgentID]*bornAgent{}, fans: map[parley.MessageID][]parley.Seat{}, saidUnderway: newSaidUnderway(),
 	}
 	var born []parley.Bear
 	err := x.Underway(func(w parley.Word) error {
@@ -49,6 +51,8 @@ func (x *auditor) readUnderway() error {
 		switch w := w.(type) {
 		case parley.Announce:
 			x.announce(w)
+		case parley.Fanout:
+			x.fan(w)
 		case parley.Mark:
 			to := x.underway.marksNear
 			if w.Recipient.Zero() {
@@ -58,7 +62,11 @@ func (x *auditor) readUnderway() error {
 		case parley.Tell:
 			return x.word(w.To, w.Data)
 		case parley.Put:
-			x.underway.rows[string(byte(w.Table))+string(w.Key)] = bytes.Clone(w.Value)
+			row := []byte(nil)
+			if !w.Delete {
+				row = append([]byte{}, w.Value...)
+			}
+			x.underway.rows[string(byte(w.Table))+string(w.Key)] = row
 		case parley.Enlist:
 			x.lists.Find(w.Agent.Slot(), 1, w.Agent[:], w.Conversation[:])
 		case parley.Bear:
@@ -66,6 +74,10 @@ func (x *auditor) readUnderway() error {
 		}
 		return nil
 	})
+	if err == nil {
+		err = x.Trays(x.word)
+	}
+	x.concerned()
 	for _, w := range born {
 		if err == nil {
 			err = x.bear(w)
@@ -76,12 +88,34 @@ func (x *auditor) readUnderway() error {
 
 func (x *auditor) announce(w parley.Announce) {
 	k := pair(parley.AnyID(w.To), w.Ref)
-	if w.Kind == parley.MessageEntry {
+	if w.Kind.Carries() {
 		x.underway.announced[k] = true
 		x.feeds.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
 		return
 	}
+	if w.Kind == parley.GroupEntry {
+		x.notices.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
+		return
+	}
 	x.underway.statuses[k] = append(x.underway.statuses[k], string(w.Note))
+}
+
+// fan takes in a word to many: for each what it would have brought alone.
+func (x *auditor) fan(w parley.Fanout) {
+	if w.Kind == parley.CopyEntry {
+		id := parley.MessageID(w.Ref)
+		x.underway.fans[id] = append(x.underway.fans[id], w.To...)
+	}
+	for _, seat := range w.To {
+		one := parley.Announce{To: seat.Agent, Kind: w.Kind, Ref: w.Ref, Note: w.Note}
+		if w.Kind == parley.CopyEntry {
+			one.Ref = parley.AnyID(parley.Copy(parley.MessageID(w.Ref), seat.Number))
+		}
+		x.announce(one)
+		if !w.Enlist.Zero() {
+			x.lists.Find(seat.Agent.Slot(), 1, seat.Agent[:], w.Enlist[:])
+		}
+	}
 }
 
 // bear takes in a stream that a word underway begins.
@@ -102,6 +136,9 @@ func (x *auditor) bear(w parley.Bear) error {
 // word judges what waits in a tray, or is on its way to one.
 func (x *auditor) word(to parley.Stream, word []byte) error {
 	x.trays.Checked++
+	if x.said(to, word) {
+		return nil
+	}
 	if to.Kind != parley.OrgStream || len(word) != 17 || word[0] != retired {
 		x.trays.Fault(streamName(to), "a word of %d bytes that it does not understand: it is thrown away unheard", len(word))
 		return nil
@@ -124,6 +161,7 @@ func streamName(s parley.Stream) string {
 	kinds := map[parley.StreamKind]string{
 		parley.RegistrationStream: "registration", parley.OrgStream: "organization", parley.AgentStream: "agent",
 		parley.ConversationStream: "conversation", parley.IssuerStream: "signing keys", parley.SlugStream: "slug",
+		parley.GroupStream: "group",
 	}
 	if kind, ok := kinds[s.Kind]; ok {
 		return kind + " " + s.ID.String()
@@ -152,6 +190,8 @@ type telling[S state, C any, E event] struct {
 	// judge looks at an event before it is folded, end at the whole.
 	judge func(seq uint64, e E) error
 	end   func() error
+	// after, if set, looks at what an event has made of the state.
+	after func(e E)
 	lags  bool
 }
 
@@ -160,15 +200,18 @@ func (t *telling[S, C, E]) play(seq uint64, f parley.Fact) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := t.judge(seq, e); err != nil {
-		return err
-	}
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("it cannot follow what came before: %v", r)
 		}
 	}()
+	if err := t.judge(seq, e); err != nil {
+		return err
+	}
 	t.rules.evolve(t.state, e)
+	if t.after != nil {
+		t.after(e)
+	}
 	return nil
 }
 
@@ -224,6 +267,11 @@ func (x *auditor) orgTelling(s parley.Stream) teller {
 		case *org.AgentAdded:
 			x.agents.Owe(s.Slot(), 1, self[:], e.GetAgentId())
 			x.roster.Owe(s.Slot(), 1, self[:], big(seq), e.GetAgentId())
+		case *org.GroupAdded:
+			x.groups.Owe(s.Slot(), 1, self[:], e.GetGroupId())
+			x.groupRoster.Owe(s.Slot(), 1, self[:], big(seq), e.GetGroupId())
+		case *org.GroupRetired:
+			x.endings.Find(s.Slot(), 1, self[:], e.GetGroupId())
 		case *org.AgentRetired:
 			x.retired.Find(s.Slot(), 1, self[:], e.GetAgentId())
 		}

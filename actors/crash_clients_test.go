@@ -343,10 +343,11 @@ func (c *client) post(s DirectSend) {
 	if !c.answered(err, parley.ErrNotFound) || err != nil {
 		return
 	}
-	s.ToRevoked, s.ToGroupsOnly = to.Revoked(), to.GetIncomingPolicy() == agent.GroupsOnly
+	s.ToRevoked, s.ToGroupsOnly, s.RecipientGroups = to.Revoked(), to.GetIncomingPolicy() == agent.GroupsOnly, to.GetGroups()
 	p, err := c.node().Send(ctx, s)
 	switch {
-	case !c.answered(err, agent.ErrRecipientRevoked, agent.ErrIncomingPolicy, agent.ErrSenderRevoked, agent.ErrIdempotencyMismatch, ErrQuotaExceeded):
+	case !c.answered(err, agent.ErrRecipientRevoked, agent.ErrIncomingPolicy, agent.ErrSenderRevoked, agent.ErrIdempotencyMismatch, ErrQuotaExceeded, parley.ErrIsolatedAgent):
+	case errors.Is(err, parley.ErrIsolatedAgent): // a state that groups change as well
 	case errors.Is(err, ErrQuotaExceeded):
 		c.outOfQuota(s.FromOrg, err)
 	case errors.Is(err, agent.ErrRecipientRevoked), errors.Is(err, agent.ErrIncomingPolicy):

@@ -217,7 +217,8 @@ func TestSagasAreCutAnywhere(t *testing.T) {
 		t.Run(fmt.Sprintf("%d journals, %d drawn", homes.journals, homes.drawn), func(t *testing.T) {
 			v := &crashVerdict{}
 			entries := 0
-			for _, s := range sagas {
+			all := slices.Concat(sagas, groupSagas)
+			for _, s := range all {
 				passing := 0
 				for s.run(t, v, homes.journals, homes.drawn, passing, whole) {
 					passing++
@@ -227,7 +228,7 @@ func TestSagasAreCutAnywhere(t *testing.T) {
 				}
 				entries += passing
 			}
-			t.Logf("%d entries of %d sagas", entries, len(sagas))
+			t.Logf("%d entries of %d sagas", entries, len(all))
 			v.judge(t)
 		})
 	}
@@ -255,10 +256,10 @@ func (lenient) Errorf(string, ...any) {}
 // TestSagaControls leaves one part of sagas out: it must be seen to be missing.
 func TestSagaControls(t *testing.T) {
 	unraced(t)
-	for _, forgets := range []parley.Word{parley.Announce{}, parley.Mark{}, parley.Tell{}, parley.Put{}, parley.Enlist{}, parley.Bear{}} {
+	for _, forgets := range []parley.Word{parley.Announce{}, parley.Mark{}, parley.Tell{}, parley.Put{}, parley.Enlist{}, parley.Bear{}, parley.Fanout{}} {
 		t.Run(fmt.Sprintf("%T", forgets), func(t *testing.T) {
 			v := &crashVerdict{brief: true}
-			for _, s := range sagas {
+			for _, s := range slices.Concat(sagas, groupSagas) {
 				if v.broken == 0 {
 					s.run(lenient{t}, v, 1, 0, -1, func(j Journal) Journal { return mute{j, forgets} })
 				}

@@ -29,6 +29,7 @@ type knowledge struct {
 	counted map[parley.AgentID]int
 	keys    map[attemptKey]parley.MessageID
 	faults  []string
+	knownGroups
 }
 
 type fullName struct {
@@ -75,6 +76,7 @@ func newKnowledge() *knowledge {
 		revoked:  map[parley.AgentID]bool{},
 		messages: map[parley.MessageID]*knownMessage{}, talks: map[parley.ConversationID]*knownTalk{},
 		feeds: map[parley.AgentID][]parley.FeedEntry{}, counted: map[parley.AgentID]int{}, keys: map[attemptKey]parley.MessageID{},
+		knownGroups: newKnownGroups(),
 	}
 }
 

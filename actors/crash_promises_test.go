@@ -202,14 +202,19 @@ func (x *crashSight) agrees() {
 	sent, used := 0, map[parley.OrgID]int64{}
 	for id, talk := range x.talks {
 		for _, row := range talk.rows {
-			sent++
-			used[row.Record.SenderOrg()]++
+			sent += max(1, int(row.Record.GetRecipients()))
+			if row.Record.GetType() != noticeType {
+				used[row.Record.SenderOrg()]++
+			}
 			in, ok := x.inbox[row.Record.MessageID()]
 			if !ok || string(in.Record.GetContent()) != string(row.Record.GetContent()) {
 				x.fault("half: message %s is in its transcript, in its inbox: %v", row.Record.MessageID(), ok)
 			} else if in.Marks != row.Marks {
 				x.fault("half: message %s has marks %v in its transcript and %v in its inbox", row.Record.MessageID(), row.Marks, in.Marks)
 			}
+		}
+		if !talk.state.GroupID().Zero() {
+			continue // whom it concerned when, the audit judges
 		}
 		for _, p := range talk.state.GetParticipants() {
 			x.participates(id, talk, p.Agent())
@@ -261,7 +266,7 @@ func (x *crashSight) feedAgrees(id parley.AgentID) {
 	at := len(inbox)
 	unseen := x.r.node.Edge(id)
 	for _, e := range x.feeds[id] {
-		if e.Kind != parley.MessageEntry {
+		if !e.Kind.Carries() {
 			continue
 		}
 		if at--; at < 0 || inbox[at].Record.MessageID() != parley.MessageID(e.Ref) || inbox[at].Position != e.Position {
@@ -347,7 +352,7 @@ func (x *crashSight) goesOn() {
 	var from, to *agent.State
 	for _, a := range x.agents {
 		switch {
-		case a.Revoked():
+		case a.Revoked(), a.Confined():
 		case from == nil:
 			from = a
 		case to == nil:

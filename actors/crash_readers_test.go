@@ -67,7 +67,7 @@ func (c *client) page(a *crashAgent, mark bool) {
 			if c.rng.IntN(2) == 0 {
 				page[i].Marks.Read = at
 			}
-			marks = append(marks, parley.Mark{Recipient: a.id, Message: page[i].Record.MessageID(), Position: page[i].Position, Marks: page[i].Marks})
+			marks = append(marks, parley.Mark{Recipient: a.id, Message: page[i].Record.MessageID(), Position: page[i].Position, Marks: page[i].Marks, Copy: page[i].Record.Copied()})
 		}
 		if mark && c.answered(c.node().Mark(ctx, a.id, marks)) {
 			c.saw(page...)

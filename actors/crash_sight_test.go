@@ -69,11 +69,13 @@ func (w *crashWorld) inspect(i crashtest.Image) []string {
 		x.keepsShown()
 	}
 	x.rest()
+	x.calm()
 	x.look()
 	x.keepsShown()
 	x.keepsPromises()
 	x.sagasAreOver()
 	x.agrees()
+	x.groupsAgree()
 	if i.Number%3 == 0 {
 		x.audit("at rest")
 	}

@@ -49,6 +49,7 @@ type crashWorld struct {
 	active []*crashAgent
 	pool   []*Record
 	serial int
+	crashGroups
 }
 
 // crashAgent is an agent that was answered. versions are the fingerprints of
@@ -232,10 +233,11 @@ func (w *crashWorld) work(rounds int, seed uint64) {
 	done := make(chan struct{})
 	started := slices.Clone(w.active)
 	for i, do := range []func(*client){
-		(*client).administer, (*client).administer, (*client).talk, (*client).talk, (*client).talk, nil, nil, nil,
+		(*client).administer, (*client).administer, (*client).talk, (*client).talk, (*client).talk,
+		(*client).gather, (*client).gather, nil, nil, nil,
 	} {
 		c := &client{crashWorld: w, rng: rand.New(rand.NewPCG(seed, uint64(i))), number: i}
-		if i >= 5 {
+		if do == nil {
 			reading.Go(func() { c.readOn(done) })
 			continue
 		}
@@ -291,10 +293,11 @@ func (w *crashWorld) follow(id parley.AgentID, done chan struct{}) {
 // stream shows the messages of entries and has them marked.
 func (w *crashWorld) stream(id parley.AgentID, entries []parley.FeedEntry) {
 	err := w.r.node.Entries(context.Background(), id, entries, func(e parley.FeedEntry, m Message) error {
-		if e.Kind == parley.MessageEntry {
+		if e.Kind.Carries() {
 			w.saw(m)
 			w.r.node.MarkSoon(parley.Mark{
-				Recipient: id, Message: m.Record.MessageID(), Position: e.Position, Marks: parley.Marks{Delivered: w.clock().UnixMilli()},
+				Recipient: id, Message: m.Record.MessageID(), Position: e.Position, Copy: m.Record.Copied(),
+				Marks: parley.Marks{Delivered: w.clock().UnixMilli()},
 			})
 		}
 		return nil

@@ -27,6 +27,16 @@ type kind[S state, C any, E event] struct {
 	// stateEvery is after how many events the folded state is stored; 1 makes
 	// the stored state always the current one.
 	stateEvery uint64
+	// weight, if set, is after how many events at least a state of its size is
+	// worth storing.
+	weight func(S) uint64
+}
+
+func (k *kind[S, C, E]) storeAfter(s S) uint64 {
+	if k.weight == nil {
+		return k.stateEvery
+	}
+	return max(k.stateEvery, k.weight(s))
 }
 
 // timerFired is the request of a due timer.
@@ -197,10 +207,8 @@ func (e *entity[S, C, E]) listen() error {
 	v := e.engine.journal.View()
 	defer v.Close()
 	var rows []parley.TrayRow
-	err := v.Tray(e.handle.stream, func(r parley.TrayRow) bool {
-		if r.Number > e.heard {
-			rows = append(rows, r)
-		}
+	err := v.Tray(e.handle.stream, e.heard, func(r parley.TrayRow) bool {
+		rows = append(rows, r)
 		return true
 	})
 	for _, r := range rows {

@@ -28,6 +28,8 @@ type facts struct {
 	// names are rows that never change once they are there: slugs, names of
 	// agents, clients. That there is none is never kept.
 	names *otter.Cache[nameOf, parley.AnyID]
+	// groups are the owners of groups that exist, deleted or not.
+	groups *otter.Cache[parley.GroupID, parley.OrgID]
 }
 
 // nameOf is a name in a table, among those of an owner if they are not unique
@@ -52,6 +54,7 @@ func newFacts(j Journal) *facts {
 		orgs:    newShelf[parley.OrgID, *org.State](factsMax),
 		firsts:  otter.Must(&otter.Options[parley.OrgID, parley.AgentID]{MaximumSize: factsMax}),
 		names:   otter.Must(&otter.Options[nameOf, parley.AnyID]{MaximumSize: factsMax}),
+		groups:  otter.Must(&otter.Options[parley.GroupID, parley.OrgID]{MaximumSize: factsMax}),
 	}
 }
 

@@ -49,10 +49,10 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 			return err
 		}
 		return v.FeedBefore(agent, s.After+1, func(e parley.FeedEntry) bool {
-			if e.Kind == parley.MessageEntry {
+			if e.Kind.Carries() {
 				s.Last = parley.MessageID(e.Ref)
 			}
-			return e.Kind != parley.MessageEntry
+			return !e.Kind.Carries()
 		})
 	})
 	return s, err
@@ -73,13 +73,12 @@ func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []parl
 	messages := make([]Message, len(entries))
 	var v View
 	for i, e := range entries {
-		if e.Kind != parley.MessageEntry {
+		if !e.Kind.Carries() {
 			continue
 		}
 		var err error
 		if e.Record != nil { // nothing can have marked it before us but another channel
-			messages[i].Record = &Record{}
-			err = messages[i].Record.UnmarshalVT(e.Record)
+			messages[i].Record, err = liveRecord(e, agent)
 		} else {
 			if v == nil {
 				v = n.journal.View()
@@ -98,6 +97,11 @@ func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []parl
 		}
 	}
 	for i, e := range entries {
+		if e.Kind == parley.CopyEntry {
+			if err := n.addressed(ctx, messages[i].Record); err != nil {
+				return err
+			}
+		}
 		if err := fn(e, messages[i]); err != nil {
 			return err
 		}

@@ -44,6 +44,8 @@ type View interface {
 	State(parley.Stream) (seq uint64, state []byte, err error)
 	Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
+	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
+	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
 	Marks(parley.Mark) (parley.Marks, error)
 	FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m parley.Marks)) error
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
@@ -51,7 +53,7 @@ type View interface {
 	Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error
 	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
 	Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
-	Tray(s parley.Stream, fn func(parley.TrayRow) bool) error
+	Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error
 	Used(org parley.OrgID, day uint32) (int64, error)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"parley"
@@ -88,7 +90,7 @@ func (p *player) changeAgent(ctx context.Context, id parley.AgentID, c agent.Com
 func (p *player) changeOrg(ctx context.Context, owner parley.OrgID) {
 	name, slug := fmt.Sprint("name", p.random.IntN(3)), one(p, []string{"acme", "metered", "b0"})
 	c := org.Change{Name: &name, CountryCode: org.Clearable{Set: true, Value: "ch", Null: !p.likely(3)}}
-	if !p.likely(3) {
+	if !p.likely(2) {
 		c.Slug = &slug
 	}
 	o, err := p.node.ChangeOrg(ctx, owner, c)
@@ -186,12 +188,16 @@ func (p *player) readAll() {
 		p.say(err, "end of conversations")
 		p.feed(id)
 	}
+	for _, g := range p.groups {
+		p.readGroup(ctx, g)
+	}
 }
 
 // feed notes an agent's feed and what of it was not carried.
 func (p *player) feed(id parley.AgentID) {
 	sub := p.node.Follow(id, 0, func() {})
 	defer sub.Close()
+	var news []string
 	for {
 		entries, err := sub.Next(10)
 		if err != nil {
@@ -201,9 +207,16 @@ func (p *player) feed(id parley.AgentID) {
 			break
 		}
 		for _, e := range entries {
-			p.note("feed of %s: %d %s %x\n", id, e.Kind, e.Ref, e.Note)
+			line := fmt.Sprintf("feed of %s: %d %s %x\n", id, e.Kind, e.Ref, e.Note)
+			if e.Kind == parley.GroupEntry {
+				news = append(news, line)
+				continue
+			}
+			p.note("%s", line)
 		}
 	}
+	slices.Sort(news)
+	p.note("%s", strings.Join(news, ""))
 	start, err := p.node.Resume(context.Background(), id, parley.MessageID{}, false)
 	p.say(err, "begins after %s", start.Last)
 }

@@ -14,6 +14,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/group"
 	"parley/actors/org"
 	"parley/persistence"
 )
@@ -44,7 +45,8 @@ type player struct {
 	kids       []string
 	minted     int
 	books      []*book
-	listeners  []*listener
+	playerGroups
+	listeners []*listener
 }
 
 func play(t testing.TB, seed uint64, commands int, w way) (said string, interrupted int) {
@@ -59,6 +61,7 @@ func newPlayer(t testing.TB, seed uint64, w way, alter option) *player {
 		way: w, memory: vfs.NewCrashableMem(), hand: newHand(noon),
 		random: rand.New(rand.NewPCG(seed, 1)), whims: rand.New(rand.NewPCG(seed, 2)), rot: rand.New(rand.NewPCG(seed, 3)),
 		owners: map[parley.AgentID]parley.OrgID{}, clients: map[parley.OrgID][]parley.ClientID{},
+		playerGroups: playerGroups{founders: map[parley.GroupID]group.Caller{}, filed: map[parley.JoinRequestID]parley.GroupID{}},
 	}
 	// The journal's own clock stays on the first day: it must not forget keys
 	// that the script's days still know.
@@ -81,6 +84,7 @@ func (p *player) run(commands int) {
 		p.joined(p.orgs[n%2], p.agent(p.orgs[n%2], fmt.Sprintf("first%d", n)))
 		p.hand.advance(time.Millisecond)
 	}
+	p.beginGroup(context.Background())
 	for n := range commands {
 		p.hand.advance(time.Duration(1+p.random.IntN(int(20*time.Minute/time.Millisecond))) * time.Millisecond)
 		p.note("%d: ", n)
@@ -111,6 +115,9 @@ func (p *player) tune(n *Node) {
 	register(n.engine, talks)
 	register(n.engine, keys)
 	register(n.engine, challenges)
+	groups := n.groupKind()
+	groups.stateEvery, groups.weight = p.stateEvery, nil
+	register(n.engine, groups)
 }
 
 // between lets streams have what is new, and brings about what must not show:
@@ -135,6 +142,7 @@ func (p *player) between() {
 		p.node.facts.orgs.cache.InvalidateAll()
 		p.node.facts.firsts.InvalidateAll()
 		p.node.facts.names.InvalidateAll()
+		p.node.facts.groups.InvalidateAll()
 	}
 }
 
@@ -191,6 +199,9 @@ func (p *player) settle() {
 			return err == nil && len(value) == 1 && value[0] == p.settled
 		})
 	}
+	if p.restless {
+		awaitQuiet(p.t, p.store)
+	}
 }
 
 func (p *player) note(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
@@ -221,7 +232,7 @@ func (p *player) likely(n int) bool { return p.random.IntN(n) > 0 }
 
 func (p *player) command(n int) {
 	ctx := context.Background()
-	switch draw := p.random.IntN(40); {
+	switch draw := p.random.IntN(54); {
 	case draw < 10:
 		p.speak(n)
 	case draw < 18 && len(p.messages) > 0:
@@ -238,8 +249,10 @@ func (p *player) command(n int) {
 		p.register(ctx)
 	case draw < 36:
 		p.lookUp(ctx)
-	default:
+	case draw < 41:
 		p.manage(ctx, n)
+	default:
+		p.gather(ctx, n)
 	}
 }
 
@@ -281,7 +294,7 @@ func (p *player) speak(n int) {
 // facts fills in what a door knows about a recipient.
 func (p *player) facts(s *DirectSend) {
 	to := must(p.node.Agent(context.Background(), s.To))(p.t)
-	s.ToRevoked, s.ToGroupsOnly = to.Revoked(), to.GetIncomingPolicy() == agent.GroupsOnly
+	s.ToRevoked, s.ToGroupsOnly, s.RecipientGroups = to.Revoked(), to.GetIncomingPolicy() == agent.GroupsOnly, to.GetGroups()
 }
 
 func (p *player) answer(ctx context.Context, n int) {
@@ -330,7 +343,7 @@ func (p *player) markSome(ctx context.Context) {
 	page, _, err := p.node.Inbox(ctx, id, 0, 3, "")
 	at, marks := p.clock().UnixMilli(), []parley.Mark(nil)
 	for i, m := range page {
-		mark := parley.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: parley.Marks{Delivered: at}}
+		mark := parley.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: parley.Marks{Delivered: at}, Copy: m.Record.Copied()}
 		if i%2 == 0 {
 			mark.Marks.Read = at
 		}

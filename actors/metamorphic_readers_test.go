@@ -129,7 +129,7 @@ func (p *player) upTo(l *listener, position uint64) (lines []string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	for _, e := range entries {
+	for _, e := range withoutNews(entries) {
 		lines = append(lines, p.line(l, e))
 	}
 	return lines
@@ -140,7 +140,7 @@ func (p *player) listen(l *listener, entries []parley.FeedEntry) {
 	for _, e := range entries {
 		line := p.line(l, e)
 		l.since = append(l.since, line)
-		if e.Kind != parley.MessageEntry {
+		if !e.Kind.Carries() {
 			p.note("a stream carries %s\n", line)
 			continue
 		}
@@ -153,6 +153,7 @@ func (p *player) listen(l *listener, entries []parley.FeedEntry) {
 		if m.Marks.Delivered == 0 {
 			p.node.MarkSoon(parley.Mark{
 				Recipient: l.agent, Message: l.last, Position: e.Position, Marks: parley.Marks{Delivered: p.clock().UnixMilli()},
+				Copy: m.Record.Copied(),
 			})
 			eventually(p.t, "the mark is there", func() bool { return p.asStored(e).Marks.Delivered != 0 })
 			p.settle()
@@ -177,7 +178,13 @@ func (p *player) newEntries(l *listener) (all []parley.FeedEntry) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return all
+	return withoutNews(all)
+}
+
+// withoutNews leaves out what groups tell of their members: what several tell at
+// the same time has no order among each other. All of it is noted at the end.
+func withoutNews(entries []parley.FeedEntry) []parley.FeedEntry {
+	return slices.DeleteFunc(entries, func(e parley.FeedEntry) bool { return e.Kind == parley.GroupEntry })
 }
 
 func (p *player) asStored(e parley.FeedEntry) Message {
@@ -190,7 +197,7 @@ func (p *player) asStored(e parley.FeedEntry) Message {
 func (p *player) line(l *listener, e parley.FeedEntry) (line string) {
 	err := p.node.Entries(context.Background(), l.agent, []parley.FeedEntry{e}, func(e parley.FeedEntry, m Message) error {
 		line = fmt.Sprintf("%d %s %s", e.Kind, e.Ref, e.Note)
-		if e.Kind == parley.MessageEntry {
+		if e.Kind.Carries() {
 			line = "message " + wording(m.Record)
 		}
 		return nil

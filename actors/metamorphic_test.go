@@ -48,7 +48,7 @@ var scripts = flag.Int("metamorphic.scripts", 3, "how many scripts TestHowItRuns
 // by byte: ids, refusals, repeats, pages that are leafed through across
 // restarts, streams that are resumed.
 func TestHowItRunsDoesNotShow(t *testing.T) {
-	seeds, commands := *scripts, 300
+	seeds, commands := *scripts, 400
 	switch {
 	case testing.Short():
 		seeds, commands = 1, 150
@@ -89,6 +89,8 @@ var wordsOfTheScripts = []string{
 	"conversation_closed", "invalid_transition", "role_not_allowed", "name_taken", "name_immutable", "quota_exceeded", "slug_immutable",
 	"slug_taken", "pow_invalid", "last_credential", "is registered", "now has", "revoked", "minted", "marked", "moved to", "changed", "carries",
 	"a stream of", "leafs", "goes on", "ends here", "rotated", "found by", "gap true", "only unseen true",
+	"is founded", "is a member", "is asked for", "voted", "left the group", "is over", "to all", "isolation_conflict", "already_member", "not_admin",
+	"last_admin", "no_recipients", "invited",
 }
 
 // flaw is a defect that must show in one of the ways.

@@ -23,6 +23,9 @@ type Options struct {
 	// PageBytes bounds the messages that are kept at hand because pages showed
 	// them; 0 keeps none.
 	PageBytes int64
+	// SeatLimit is how many members a group may have whose owner is of a trust
+	// tier; nil, or an answer of nil, is no limit.
+	SeatLimit func(tier int) *int
 	// system is the actor system to live in; nil is one of its own, which is
 	// what costs most in making a node.
 	system *actor.ActorSystem
@@ -40,6 +43,7 @@ type Node struct {
 	shown   *shown
 	marker  *marker
 	quota   dayQuota
+	seats   func(tier int) *int
 }
 
 // New makes a node. Start brings it to life.
@@ -47,7 +51,7 @@ func New(o Options) *Node {
 	n := &Node{
 		engine: newEngine(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal,
 		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
-		shown: newShown(o.PageBytes),
+		shown: newShown(o.PageBytes), seats: o.SeatLimit,
 	}
 	n.marker = newMarker(n, o.Logger)
 	register(n.engine, n.registrationKind())
@@ -55,6 +59,7 @@ func New(o Options) *Node {
 	register(n.engine, n.agentKind())
 	register(n.engine, n.conversationKind())
 	register(n.engine, n.issuerKind())
+	register(n.engine, n.groupKind())
 	return n
 }
 
@@ -104,6 +109,10 @@ func agentStream(id parley.AgentID) parley.Stream {
 
 func conversationStream(id parley.ConversationID) parley.Stream {
 	return parley.Stream{Kind: parley.ConversationStream, ID: parley.AnyID(id)}
+}
+
+func groupStream(id parley.GroupID) parley.Stream {
+	return parley.Stream{Kind: parley.GroupStream, ID: parley.AnyID(id)}
 }
 
 // entrySize is about what an entry costs besides what the caller brings.

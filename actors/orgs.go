@@ -67,6 +67,8 @@ func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
 				return cloned(t.state, &org.State{}), nil
 			case NewAgent:
 				return n.createAgent(t, r)
+			case foundGroup:
+				return n.foundGroup(t, r)
 			case org.AddCredential:
 				if err := t.decide(r); err != nil {
 					return nil, err
@@ -81,10 +83,17 @@ func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
 		},
 		hear: func(t *orgTurn, word []byte) error {
 			defer n.publishOrgAfter(t)
-			if len(word) != 17 || word[0] != retired {
+			if len(word) == 17 && word[0] == retired {
+				return t.decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](word[1:])})
+			}
+			said := &Said{}
+			if err := said.UnmarshalVT(word); err != nil {
+				return err
+			}
+			if said.GetKind() != Said_ended {
 				return nil
 			}
-			return t.decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](word[1:])})
+			return heard(t.decide(org.RetireGroup{GroupID: parley.IDFromBytes[parley.GroupID](said.GetGroup())}))
 		},
 	}
 }

@@ -40,10 +40,15 @@ func (n *Node) message(ctx context.Context, reader parley.Slot, id parley.Messag
 		m, err = read(v, reader, id)
 		if errors.Is(err, parley.ErrNotFound) && reader != id.Slot() { // still on its way there
 			m, err = read(v, id.Slot(), id)
-			m.Position = 0
+			if err == nil && !m.Record.Copied() {
+				m.Position = 0
+			}
 		}
 		return err
 	})
+	if err == nil {
+		err = n.addressed(ctx, m.Record)
+	}
 	return m, err
 }
 
@@ -54,8 +59,11 @@ func readMessage(v View, reader parley.Slot, id parley.MessageID) (Message, erro
 		return m, err
 	}
 	of := parley.Mark{Message: id}
-	if m.Position != 0 {
+	switch {
+	case m.Position != 0:
 		of.Recipient, of.Position = m.Record.Recipient(), m.Position
+	case m.Record.Copied(): // on its way: nobody can have marked it
+		return m, nil
 	}
 	m.Marks, err = v.Marks(of)
 	return m, err
@@ -67,8 +75,13 @@ func readRecord(v View, reader parley.Slot, id parley.MessageID) (m Message, err
 		m.Record = &Record{}
 		return m.Record.UnmarshalVT(record)
 	})
-	if err == nil && m.Record == nil {
-		err = parley.ErrNotFound
+	switch {
+	case err != nil:
+		return m, err
+	case m.Record == nil:
+		return readCopy(v, reader, id)
+	case m.Record.Copied(): // a broadcast: its sender's row is the first copy
+		return readCopy(v, reader, parley.Copy(id, m.Record.GetFirstSeat()))
 	}
 	return m, err
 }
@@ -105,13 +118,13 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 				return false
 			}
 			seen, last = seen+1, e.Position
-			if e.Kind != parley.MessageEntry {
+			if !e.Kind.Carries() {
 				return true
 			}
 			if only != "" && !bytes.Equal(e.Note, note) {
 				return true
 			}
-			record, err := n.shown.record(v, agent.Slot(), parley.MessageID(e.Ref))
+			record, err := n.carried(ctx, v, agent, e)
 			if err != nil {
 				bad = err
 				return false
@@ -149,8 +162,46 @@ func readConversation(v View, id parley.ConversationID, into *conversation.State
 
 // Transcript gives a conversation's messages in its order, oldest first or, if
 // descending, newest first, beyond the event from (0: from the end where the
-// order begins). more tells whether anything follows next.
+// order begins). next is where it goes on, 0 at its end.
 func (n *Node) Transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool) (page []Message, next uint64, err error) {
+	return n.transcript(ctx, id, from, limit, descending, func(v View, message parley.MessageID) (Message, bool, error) {
+		m, err := readMessage(v, id.Slot(), message)
+		return m, true, err
+	})
+}
+
+// TranscriptOf is Transcript of a group's conversation as one agent sees it:
+// what it sent, a broadcast once, and what it got. A page may be short while there
+// is more.
+func (n *Node) TranscriptOf(ctx context.Context, id parley.ConversationID, host parley.GroupID, of parley.AgentID, from uint64, limit int, descending bool) (page []Message, next uint64, err error) {
+	var seats []uint32
+	looked, seen := false, 0
+	page, next, err = n.transcript(ctx, id, from, limit, descending, func(v View, message parley.MessageID) (m Message, fits bool, err error) {
+		if !looked {
+			row, _, err := v.Row(host.Slot(), parley.PlaceTable, placeKey(host, of))
+			if err != nil {
+				return m, false, err
+			}
+			looked, seats = true, seatsOf(row)
+		}
+		if seen++; seen > scanMax {
+			return m, false, errScanned
+		}
+		return readOwn(v, message, of, seats)
+	})
+	for i := range page {
+		if err == nil {
+			err = n.addressed(ctx, page[i].Record)
+		}
+	}
+	return page, next, err
+}
+
+// errScanned ends a page that has looked through as many rows as it may.
+var errScanned = errors.New("enough rows were looked through")
+
+// transcript reads the messages of a conversation's events that fit.
+func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, read func(View, parley.MessageID) (Message, bool, error)) (page []Message, next uint64, err error) {
 	first := from + 1
 	if descending {
 		if first = from - 1; from == 0 {
@@ -160,32 +211,27 @@ func (n *Node) Transcript(ctx context.Context, id parley.ConversationID, from ui
 		}
 	}
 	err = n.view(ctx, func(v View) error {
-		last, bad := uint64(0), error(nil)
+		last, bad := from, error(nil)
 		scan := v.Events(conversationStream(id), first, descending, func(seq uint64, _ int64, f parley.Fact) bool {
 			message, err := messageOf(f)
-			if err != nil {
+			if err != nil || message.Zero() {
 				bad = err
-				return false
+				return err == nil
 			}
-			if message.Zero() {
-				return true
-			}
-			if len(page) == limit {
+			m, fits, err := read(v, message)
+			if fits && len(page) == limit || errors.Is(err, errScanned) {
 				next = last
 				return false
 			}
-			m, err := readMessage(v, id.Slot(), message)
-			if err != nil {
-				bad = err
+			if bad = err; err != nil {
 				return false
 			}
-			page, last = append(page, m), seq
+			if last = seq; fits {
+				page = append(page, m)
+			}
 			return true
 		})
-		if scan == nil {
-			scan = bad
-		}
-		return scan
+		return errors.Join(scan, bad)
 	})
 	return page, next, err
 }
@@ -197,6 +243,8 @@ func messageOf(f parley.Fact) (id parley.MessageID, err error) {
 	case *conversation.Started:
 		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
 	case *conversation.Posted:
+		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
+	case *conversation.Broadcasted:
 		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
 	}
 	return id, err
@@ -240,7 +288,7 @@ func (n *Node) Conversations(ctx context.Context, agent parley.AgentID, before u
 func (n *Node) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
 	err = n.view(ctx, func(v View) error {
 		return v.FeedBefore(agent, 0, func(e parley.FeedEntry) bool {
-			if e.Kind == parley.MessageEntry && e.Ref.Time().UnixMilli() > since {
+			if e.Kind.Carries() && e.Ref.Time().UnixMilli() > since {
 				count++
 			}
 			// What arrived by then was created by then.

@@ -21,6 +21,76 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Said_Kind int32
+
+const (
+	Said_nothing Said_Kind = 0
+	// To an agent: a seat is kept for it. It answers.
+	Said_offer Said_Kind = 1
+	// To a group: what an agent says of a seat; reason is why it cannot take it.
+	Said_answer Said_Kind = 2
+	// To an agent: it is no member any more.
+	Said_depart Said_Kind = 3
+	// To an agent: a request about it is live, or is settled.
+	Said_concern Said_Kind = 4
+	Said_settled Said_Kind = 5
+	// To a group: the agent acts no more.
+	Said_forget Said_Kind = 6
+	// To an organization: the group is over.
+	Said_ended Said_Kind = 7
+)
+
+// Enum value maps for Said_Kind.
+var (
+	Said_Kind_name = map[int32]string{
+		0: "nothing",
+		1: "offer",
+		2: "answer",
+		3: "depart",
+		4: "concern",
+		5: "settled",
+		6: "forget",
+		7: "ended",
+	}
+	Said_Kind_value = map[string]int32{
+		"nothing": 0,
+		"offer":   1,
+		"answer":  2,
+		"depart":  3,
+		"concern": 4,
+		"settled": 5,
+		"forget":  6,
+		"ended":   7,
+	}
+)
+
+func (x Said_Kind) Enum() *Said_Kind {
+	p := new(Said_Kind)
+	*p = x
+	return p
+}
+
+func (x Said_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Said_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_actors_record_proto_enumTypes[0].Descriptor()
+}
+
+func (Said_Kind) Type() protoreflect.EnumType {
+	return &file_actors_record_proto_enumTypes[0]
+}
+
+func (x Said_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Said_Kind.Descriptor instead.
+func (Said_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_actors_record_proto_rawDescGZIP(), []int{1, 0}
+}
+
 // Record is a message as stored: what its readers may see, once per home.
 // Field numbers are on disk: they are never changed or reused.
 type Record struct {
@@ -39,7 +109,15 @@ type Record struct {
 	// rendered them; actors do not look inside.
 	Content []byte `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
 	// The sender's own sealed copy, for its organization only.
-	SelfPayload   string `protobuf:"bytes,10,opt,name=self_payload,json=selfPayload,proto3" json:"self_payload,omitempty"`
+	SelfPayload string `protobuf:"bytes,10,opt,name=self_payload,json=selfPayload,proto3" json:"self_payload,omitempty"`
+	// The group that a broadcast went to; empty for all other messages. to and
+	// to_org of a broadcast are those of its first copy.
+	Group []byte `protobuf:"bytes,11,opt,name=group,proto3" json:"group,omitempty"`
+	// How many copies a broadcast has, and the seat that the first went to.
+	Recipients uint32 `protobuf:"varint,12,opt,name=recipients,proto3" json:"recipients,omitempty"`
+	FirstSeat  uint32 `protobuf:"varint,13,opt,name=first_seat,json=firstSeat,proto3" json:"first_seat,omitempty"`
+	// The group whose conversation the message is in; empty for all others.
+	Host          []byte `protobuf:"bytes,14,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -144,11 +222,235 @@ func (x *Record) GetSelfPayload() string {
 	return ""
 }
 
+func (x *Record) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *Record) GetRecipients() uint32 {
+	if x != nil {
+		return x.Recipients
+	}
+	return 0
+}
+
+func (x *Record) GetFirstSeat() uint32 {
+	if x != nil {
+		return x.FirstSeat
+	}
+	return 0
+}
+
+func (x *Record) GetHost() []byte {
+	if x != nil {
+		return x.Host
+	}
+	return nil
+}
+
+// Said is a word between a group, its agents and its owner, as it lies in a tray.
+// What a kind does not speak of is empty.
+type Said struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  Said_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=parley.v1.message.Said_Kind" json:"kind,omitempty"`
+	Group []byte                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Agent []byte                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Number of the offer.
+	Number        uint32 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Isolated      bool   `protobuf:"varint,5,opt,name=isolated,proto3" json:"isolated,omitempty"`
+	Request       []byte `protobuf:"bytes,6,opt,name=request,proto3" json:"request,omitempty"`
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Said) Reset() {
+	*x = Said{}
+	mi := &file_actors_record_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Said) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Said) ProtoMessage() {}
+
+func (x *Said) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_record_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Said.ProtoReflect.Descriptor instead.
+func (*Said) Descriptor() ([]byte, []int) {
+	return file_actors_record_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Said) GetKind() Said_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Said_nothing
+}
+
+func (x *Said) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *Said) GetAgent() []byte {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *Said) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Said) GetIsolated() bool {
+	if x != nil {
+		return x.Isolated
+	}
+	return false
+}
+
+func (x *Said) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *Said) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PublicGroup is what the directory shows of a public group.
+type PublicGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Org           []byte                 `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Description   string                 `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
+	Policy        string                 `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
+	VoteHours     int32                  `protobuf:"varint,6,opt,name=vote_hours,json=voteHours,proto3" json:"vote_hours,omitempty"`
+	Members       int32                  `protobuf:"varint,7,opt,name=members,proto3" json:"members,omitempty"`
+	CreatedMs     int64                  `protobuf:"varint,8,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublicGroup) Reset() {
+	*x = PublicGroup{}
+	mi := &file_actors_record_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublicGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublicGroup) ProtoMessage() {}
+
+func (x *PublicGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_record_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublicGroup.ProtoReflect.Descriptor instead.
+func (*PublicGroup) Descriptor() ([]byte, []int) {
+	return file_actors_record_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PublicGroup) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *PublicGroup) GetOrg() []byte {
+	if x != nil {
+		return x.Org
+	}
+	return nil
+}
+
+func (x *PublicGroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PublicGroup) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *PublicGroup) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *PublicGroup) GetVoteHours() int32 {
+	if x != nil {
+		return x.VoteHours
+	}
+	return 0
+}
+
+func (x *PublicGroup) GetMembers() int32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *PublicGroup) GetCreatedMs() int64 {
+	if x != nil {
+		return x.CreatedMs
+	}
+	return 0
+}
+
 var File_actors_record_proto protoreflect.FileDescriptor
 
 const file_actors_record_proto_rawDesc = "" +
 	"\n" +
-	"\x13actors/record.proto\x12\x11parley.v1.message\"\x88\x02\n" +
+	"\x13actors/record.proto\x12\x11parley.v1.message\"\xf1\x02\n" +
 	"\x06Record\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\fR\x0econversationId\x12\x12\n" +
@@ -160,7 +462,45 @@ const file_actors_record_proto_rawDesc = "" +
 	"\vin_reply_to\x18\b \x01(\fR\tinReplyTo\x12\x18\n" +
 	"\acontent\x18\t \x01(\fR\acontent\x12!\n" +
 	"\fself_payload\x18\n" +
-	" \x01(\tR\vselfPayloadB\x0fZ\rparley/actorsb\x06proto3"
+	" \x01(\tR\vselfPayload\x12\x14\n" +
+	"\x05group\x18\v \x01(\fR\x05group\x12\x1e\n" +
+	"\n" +
+	"recipients\x18\f \x01(\rR\n" +
+	"recipients\x12\x1d\n" +
+	"\n" +
+	"first_seat\x18\r \x01(\rR\tfirstSeat\x12\x12\n" +
+	"\x04host\x18\x0e \x01(\fR\x04host\"\xb3\x02\n" +
+	"\x04Said\x120\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1c.parley.v1.message.Said.KindR\x04kind\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\fR\x05group\x12\x14\n" +
+	"\x05agent\x18\x03 \x01(\fR\x05agent\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\rR\x06number\x12\x1a\n" +
+	"\bisolated\x18\x05 \x01(\bR\bisolated\x12\x18\n" +
+	"\arequest\x18\x06 \x01(\fR\arequest\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"g\n" +
+	"\x04Kind\x12\v\n" +
+	"\anothing\x10\x00\x12\t\n" +
+	"\x05offer\x10\x01\x12\n" +
+	"\n" +
+	"\x06answer\x10\x02\x12\n" +
+	"\n" +
+	"\x06depart\x10\x03\x12\v\n" +
+	"\aconcern\x10\x04\x12\v\n" +
+	"\asettled\x10\x05\x12\n" +
+	"\n" +
+	"\x06forget\x10\x06\x12\t\n" +
+	"\x05ended\x10\a\"\xd5\x01\n" +
+	"\vPublicGroup\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
+	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x04 \x01(\tR\vdescription\x12\x16\n" +
+	"\x06policy\x18\x05 \x01(\tR\x06policy\x12\x1d\n" +
+	"\n" +
+	"vote_hours\x18\x06 \x01(\x05R\tvoteHours\x12\x18\n" +
+	"\amembers\x18\a \x01(\x05R\amembers\x12\x1d\n" +
+	"\n" +
+	"created_ms\x18\b \x01(\x03R\tcreatedMsB\x0fZ\rparley/actorsb\x06proto3"
 
 var (
 	file_actors_record_proto_rawDescOnce sync.Once
@@ -174,16 +514,21 @@ func file_actors_record_proto_rawDescGZIP() []byte {
 	return file_actors_record_proto_rawDescData
 }
 
-var file_actors_record_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_actors_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_actors_record_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_actors_record_proto_goTypes = []any{
-	(*Record)(nil), // 0: parley.v1.message.Record
+	(Said_Kind)(0),      // 0: parley.v1.message.Said.Kind
+	(*Record)(nil),      // 1: parley.v1.message.Record
+	(*Said)(nil),        // 2: parley.v1.message.Said
+	(*PublicGroup)(nil), // 3: parley.v1.message.PublicGroup
 }
 var file_actors_record_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	0, // 0: parley.v1.message.Said.kind:type_name -> parley.v1.message.Said.Kind
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_actors_record_proto_init() }
@@ -196,13 +541,14 @@ func file_actors_record_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_record_proto_rawDesc), len(file_actors_record_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   1,
+			NumEnums:      1,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_actors_record_proto_goTypes,
 		DependencyIndexes: file_actors_record_proto_depIdxs,
+		EnumInfos:         file_actors_record_proto_enumTypes,
 		MessageInfos:      file_actors_record_proto_msgTypes,
 	}.Build()
 	File_actors_record_proto = out.File

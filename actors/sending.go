@@ -34,7 +34,10 @@ type DirectSend struct {
 	From, To parley.AgentID
 	// Facts about the recipient; To is zero where it is unknown.
 	ToKnown, ToRevoked, ToGroupsOnly bool
-	Parent                           parley.ConversationID
+	RecipientGroups                  []*agent.Membership
+	// KeyExchange: the message distributes or requests a sender key.
+	KeyExchange bool
+	Parent      parley.ConversationID
 	// ParentFact says what is known of Parent.
 	ParentFact agent.ParentFact
 	// Metadata of the new conversation: a JSON object, or empty.
@@ -45,9 +48,15 @@ type DirectSend struct {
 type ReplyTo struct {
 	Content
 	Conversation parley.ConversationID
-	From, To     parley.AgentID
-	Original     parley.MessageID
-	ToRevoked    bool
+	// Host is the group whose conversation it is; zero for one of two agents.
+	Host      parley.GroupID
+	From, To  parley.AgentID
+	Original  parley.MessageID
+	ToRevoked bool
+	// Apart is a fact: isolation keeps From and To from each other.
+	Apart bool
+	// Copy: the original is a copy of a broadcast.
+	Copy bool
 	// Reads is set where the reply shows that From has read the original.
 	Reads bool
 	// Position of the original in From's feed.
@@ -57,9 +66,11 @@ type ReplyTo struct {
 // ChangeStatus moves a conversation.
 type ChangeStatus struct {
 	Conversation parley.ConversationID
-	By           []parley.AgentID
-	Status       string
-	Reason       string
+	// Host is the group whose conversation it is; zero for one of two agents.
+	Host   parley.GroupID
+	By     []parley.AgentID
+	Status string
+	Reason string
 }
 
 // Posted is a message that is stored.
@@ -88,13 +99,22 @@ func (n *Node) Send(ctx context.Context, s DirectSend) (Posted, error) {
 
 // Reply continues a conversation.
 func (n *Node) Reply(ctx context.Context, r ReplyTo) (Posted, error) {
-	p, err := question[Posted](n, conversationStream(r.Conversation), len(r.Rendered)+len(r.SelfPayload), r)
+	p, err := question[Posted](n, judgeOf(r.Conversation, r.Host), len(r.Rendered)+len(r.SelfPayload), r)
 	return n.stored(ctx, p, err)
 }
 
 // ChangeStatus moves a conversation to another status.
 func (n *Node) ChangeStatus(_ context.Context, c ChangeStatus) (*conversation.State, error) {
-	return question[*conversation.State](n, conversationStream(c.Conversation), 0, c)
+	return question[*conversation.State](n, judgeOf(c.Conversation, c.Host), 0, c)
+}
+
+// judgeOf is the actor that judges what happens in a conversation: its own, or
+// that of the group that hosts it.
+func judgeOf(id parley.ConversationID, host parley.GroupID) parley.Stream {
+	if host.Zero() {
+		return conversationStream(id)
+	}
+	return groupStream(host)
 }
 
 // stored completes the answer to a repeat with the message as it stands.
@@ -153,7 +173,7 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 	}
 	ask := agent.Send{
 		Type: s.Type, Recipient: s.To, RecipientKnown: s.ToKnown, RecipientRevoked: s.ToRevoked,
-		RecipientGroupsOnly: s.ToGroupsOnly, Parent: s.ParentFact,
+		RecipientGroupsOnly: s.ToGroupsOnly, RecipientGroups: s.RecipientGroups, KeyExchange: s.KeyExchange, Parent: s.ParentFact,
 	}
 	if known != nil {
 		ask.Prior = &agent.Prior{MessageID: known.message, Recipient: known.about, Type: known.kind}
@@ -176,9 +196,10 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 	bear.Fresh = true
 	record := newRecord(message, id, s.From, s.To, &s.Content)
 	t.say(bear)
-	if err := t.post(record, s.To, s.FromOrg); err != nil {
+	if err := t.carry(record, s.To); err != nil {
 		return nil, err
 	}
+	t.count(s.FromOrg)
 	t.say(parley.Enlist{Agent: s.From, Conversation: id}, parley.Enlist{Agent: s.To, Conversation: id})
 	t.remember(s.From[:], s.Key, remembered{message, s.To, s.Type})
 	return Posted{Message: record}, nil
@@ -198,9 +219,9 @@ func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.Ag
 	}
 }
 
-// post adds a message to the entry: its record, its line in the recipient's
-// feed, its slot in the sender's quota.
-func (t *turn[S, C, E]) post(record *Record, to parley.AgentID, org parley.OrgID) error {
+// carry adds a message to the entry: its record, and its line in the recipient's
+// feed.
+func (t *turn[S, C, E]) carry(record *Record, to parley.AgentID) error {
 	data, err := record.MarshalVT()
 	if err != nil {
 		return err
@@ -208,8 +229,12 @@ func (t *turn[S, C, E]) post(record *Record, to parley.AgentID, org parley.OrgID
 	id := parley.IDFromBytes[parley.MessageID](record.Id)
 	t.entry.Records = append(t.entry.Records, parley.Record{ID: id, Data: data})
 	t.say(parley.Announce{To: to, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: parley.TypeHash(record.Type)})
-	t.entry.Counts = append(t.entry.Counts, parley.Count{Org: org, Day: parley.Day(t.now), N: 1})
 	return nil
+}
+
+// count uses one slot of an organization's day.
+func (t *turn[S, C, E]) count(org parley.OrgID) {
+	t.entry.Counts = append(t.entry.Counts, parley.Count{Org: org, Day: parley.Day(t.now), N: 1})
 }
 
 type conversationTurn = turn[*conversation.State, conversation.Command, conversation.Event]
@@ -223,9 +248,17 @@ func (n *Node) conversationKind() *kind[*conversation.State, conversation.Comman
 		stream: parley.ConversationStream, rules: conversationRules, stateEvery: conversationStateEvery,
 		blank: func() *conversation.State { return &conversation.State{} },
 		handle: func(t *conversationTurn, request any) (any, error) {
+			if !t.state.GroupID().Zero() { // its group speaks for it
+				return nil, conversation.ErrUnknown
+			}
 			switch r := request.(type) {
 			case ReplyTo:
-				return n.reply(t, &r)
+				before := t.state.GetStatus()
+				answer, err := reply(n, t, &r, t.state, t.decideIf)
+				if t.state.GetStatus() != before {
+					announceStatus(t)
+				}
+				return answer, err
 			case ChangeStatus:
 				return n.changeStatus(t, r)
 			}
@@ -234,38 +267,40 @@ func (n *Node) conversationKind() *kind[*conversation.State, conversation.Comman
 	}
 }
 
-func (n *Node) reply(t *conversationTurn, r *ReplyTo) (any, error) {
+// reply judges a reply in a conversation as it stands, and posts it. judge asks
+// the rules, with a last judgement for a reply that nothing else speaks against.
+func reply[S state, C any, E event](n *Node, t *turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
 	scope := append(r.Conversation.Bytes(), r.From[:]...)
 	known, err := t.recall(scope, r.Key)
 	if err != nil {
 		return nil, err
 	}
 	ask := conversation.Reply{
-		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked,
-		MessageID: t.state.NextMessageID(t.now, n.entropy()),
+		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart,
+		MessageID: in.NextMessageID(t.now, n.entropy()),
 	}
 	if known != nil {
 		ask.Prior = &conversation.Prior{MessageID: known.message, InReplyTo: known.about, Type: known.kind}
 	}
-	before := t.state.GetStatus()
 	grant := func() error { return t.grant(&n.quota, r.FromOrg, r.DayLimit) }
-	if err := t.decideIf(ask, grant); errors.Is(err, conversation.ErrRepeated) {
+	if err := judge(ask, grant); errors.Is(err, conversation.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {
 		return nil, err
 	}
 	record := newRecord(ask.MessageID, r.Conversation, r.From, r.To, &r.Content)
 	record.InReplyTo = r.Original.Bytes()
-	if err := t.post(record, r.To, r.FromOrg); err != nil {
+	if !r.Host.Zero() {
+		record.Host = r.Host.Bytes()
+	}
+	if err := t.carry(record, r.To); err != nil {
 		return nil, err
 	}
-	if t.state.GetStatus() != before {
-		announceStatus(t)
-	}
+	t.count(r.FromOrg)
 	if r.Reads {
 		at := t.now.UnixMilli()
 		t.say(parley.Mark{
-			Recipient: r.From, Message: r.Original, Position: r.Position, Marks: parley.Marks{Delivered: at, Read: at},
+			Recipient: r.From, Message: r.Original, Position: r.Position, Marks: parley.Marks{Delivered: at, Read: at}, Copy: r.Copy,
 		})
 	}
 	t.remember(scope, r.Key, remembered{ask.MessageID, r.Original, r.Type})

@@ -41,3 +41,18 @@ func (s *shown) record(v View, slot parley.Slot, id parley.MessageID) (*Record, 
 	}
 	return m.Record, err
 }
+
+// broadcast reads the record of a broadcast for a reader at slot, as record does:
+// all its copies share it.
+func (s *shown) broadcast(v View, slot parley.Slot, id parley.MessageID) (*Record, error) {
+	if s.records != nil {
+		if r, ok := s.records.GetIfPresent(id); ok {
+			return r, nil
+		}
+	}
+	r, err := readBroadcast(v, slot, id)
+	if err == nil && s.records != nil {
+		s.records.Set(id, r)
+	}
+	return r, err
+}

@@ -211,12 +211,12 @@ func (v *ledgerView) Events(s parley.Stream, from uint64, _ bool, fn func(uint64
 	return nil
 }
 
-func (v *ledgerView) Tray(s parley.Stream, fn func(parley.TrayRow) bool) error {
+func (v *ledgerView) Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error {
 	v.of.mu.Lock()
 	rows := v.of.stream(s).tray
 	v.of.mu.Unlock()
 	for _, row := range rows {
-		if !fn(row) {
+		if row.Number > beyond && !fn(row) {
 			break
 		}
 	}

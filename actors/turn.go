@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"bytes"
+	"strings"
 	"time"
 
 	"parley"
@@ -27,6 +29,8 @@ type turn[S state, C any, E event] struct {
 	ticket *ticket
 	// after runs when the entry is released without fault, before the answer.
 	after []func()
+	// events are what the turn has decided so far.
+	events []E
 }
 
 func (e *entity[S, C, E]) begin() *turn[S, C, E] {
@@ -63,6 +67,7 @@ func (t *turn[S, C, E]) decideIf(c C, grant func() error) error {
 		t.entity.kind.rules.evolve(t.state, e)
 	}
 	t.entry.Facts = append(t.entry.Facts, facts...)
+	t.events = append(t.events, events...)
 	return refusal
 }
 
@@ -74,6 +79,17 @@ func (t *turn[S, C, E]) keep(table parley.Table, key, value []byte) {
 	t.entry.Rows = append(t.entry.Rows, parley.Row{Slot: t.entry.Slot, Table: table, Key: key, Value: value})
 }
 
+// strike removes a row of the actor's own.
+func (t *turn[S, C, E]) strike(table parley.Table, key []byte) {
+	t.entry.Rows = append(t.entry.Rows, parley.Row{Slot: t.entry.Slot, Table: table, Key: key, Delete: true})
+}
+
+// tell puts a word into the tray of another actor.
+func (t *turn[S, C, E]) tell(to parley.Stream, said *Said) {
+	data, _ := said.MarshalVT() // no field of it can fail
+	t.say(parley.Tell{To: to, Data: data})
+}
+
 // row reads one of the actor's own rows, its unapplied ones included.
 func (t *turn[S, C, E]) row(table parley.Table, key []byte) ([]byte, bool, error) {
 	if o, ok := t.entity.overlay[overlayKey(table, key)]; ok {
@@ -83,12 +99,33 @@ func (t *turn[S, C, E]) row(table parley.Table, key []byte) ([]byte, bool, error
 	return t.entity.engine.journal.Row(t.entry.Slot, table, key)
 }
 
+// rows calls fn with the actor's own rows whose keys begin with prefix, its
+// unapplied ones included, in no order.
+func (t *turn[S, C, E]) rows(table parley.Table, prefix []byte, fn func(key, value []byte)) error {
+	v := t.entity.engine.journal.View()
+	defer v.Close()
+	over := t.entity.overlay
+	err := v.Rows(t.entry.Slot, table, prefix, nil, false, func(key, value []byte) bool {
+		if _, laid := over[overlayKey(table, key)]; !laid {
+			fn(bytes.Clone(key), bytes.Clone(value))
+		}
+		return true
+	})
+	for key, o := range over {
+		if o.gone || !strings.HasPrefix(key, overlayKey(table, prefix)) {
+			continue
+		}
+		fn([]byte(key)[1:], o.value)
+	}
+	return err
+}
+
 func overlayKey(table parley.Table, key []byte) string { return string(byte(table)) + string(key) }
 
 func (t *turn[S, C, E]) empty() bool {
 	e := t.entry
 	return len(e.Facts) == 0 && len(e.Rows) == 0 && len(e.Words) == 0 && len(e.Handled) == 0 &&
-		len(e.Timers) == 0 && !e.Purge && !t.behind
+		len(e.Timers) == 0 && len(e.Hosted) == 0 && !e.Purge && !t.behind
 }
 
 // finish appends what the turn has said and calls release when it is durable
@@ -109,7 +146,7 @@ func (t *turn[S, C, E]) finish(release func(error)) {
 	}
 	e.seq += uint64(len(t.entry.Facts))
 	e.stored += uint64(len(t.entry.Facts))
-	if len(t.entry.Facts) > 0 && e.stored >= e.kind.stateEvery {
+	if len(t.entry.Facts) > 0 && e.stored >= e.kind.storeAfter(t.state) {
 		stored, err := t.state.MarshalVT()
 		if err == nil {
 			t.entry.State, e.stored = stored, 0

@@ -134,6 +134,7 @@ func (l *life) live() {
 	l.change(dave, agent.Revoke{})
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.GroupsOnly), OutgoingPolicy: proto.String(agent.GroupsOnly)})
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
+	l.gather(acme, globex, alice, carol, bob, erin)
 }
 
 // mark delivers what an agent received but for the newest, and reads the oldest.
@@ -177,6 +178,9 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 			say("  %s", messageWords(m))
 		}
 	}
+	for _, s := range streams[parley.GroupStream] {
+		answersIn(t, node, parley.GroupID(s.ID), say)
+	}
 	return out.String()
 }
 
@@ -202,10 +206,14 @@ func answersOf(t testing.TB, node *Node, id parley.OrgID, say func(string, ...an
 	o := must(node.OrgNow(ctx, id))(t)
 	say("organization %s: %s", id, words(o))
 	say("  by slug %s, first active %s, used today %d", must(node.OrgBySlug(ctx, o.GetSlug()))(t), must(node.FirstActive(ctx, id))(t).AgentID(), must(node.Used(ctx, id))(t))
+	groups, _, err := node.OwnedGroups(ctx, id, 0, 100)
+	for _, g := range must(groups, err)(t) {
+		say("  group %s", g)
+	}
 	for _, c := range o.GetCredentials() {
 		say("  by client %s", must(node.OrgByClient(ctx, parley.IDFromBytes[parley.ClientID](c.GetClientId())))(t))
 	}
-	err := node.Agents(ctx, id, func(a *agent.State) bool {
+	err = node.Agents(ctx, id, func(a *agent.State) bool {
 		say("  agent %s, by name %s", a.AgentID(), must(node.AgentByName(ctx, id, a.GetName()))(t))
 		return true
 	})
@@ -231,6 +239,9 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 	}
 	for _, c := range must2(node.Conversations(ctx, id, 0, 100))(t) {
 		say("  takes part in %s, %s", c.ConversationID(), c.GetStatus())
+	}
+	for _, c := range must(node.Concerns(ctx, id))(t) {
+		say("  is asked about by %s of %s", c.Request, c.Group)
 	}
 	start := must(node.Resume(ctx, id, parley.MessageID{}, false))(t)
 	say("  its stream begins after %v; %d since noon", start.Last, must(node.CountSince(ctx, id, noon.UnixMilli()))(t))

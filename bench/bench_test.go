@@ -220,6 +220,7 @@ func TestCases(t *testing.T) {
 	}{
 		{[]string{"send"}, nil, nil, []Case{{Scenario: "send", Clients: 1}, {Scenario: "send", Clients: 64}, {Scenario: "send", Clients: 256}}},
 		{[]string{"inbox", "stream"}, nil, nil, []Case{{Scenario: "inbox", Clients: 64}, {Scenario: "stream", Clients: 1}}},
+		{[]string{"fanout", "votes"}, nil, nil, []Case{{Scenario: "fanout", Clients: 8}, {Scenario: "votes", Clients: 64}}},
 		{[]string{"reply"}, []int{2, 8}, []float64{100}, []Case{{Scenario: "reply", Clients: 2}, {Scenario: "reply", Clients: 8}, {Scenario: "reply", Clients: 8, Rate: 100}}},
 	} {
 		got, err := Cases(c.scenarios, c.clients, c.rates)
@@ -233,6 +234,14 @@ func TestCases(t *testing.T) {
 	for _, c := range Goals() {
 		if !slices.Contains(scenario.Names(), c.Scenario) || c.Clients < 1 {
 			t.Errorf("no such case: %+v", c)
+		}
+	}
+}
+
+func TestLogsOfTheStore(t *testing.T) {
+	for name, want := range map[string]bool{"000012.log": true, "000012-001.log": true, "server.log": false, ".log": false, "000012.sst": false, "LOCK": false} {
+		if isStoreLog(name) != want {
+			t.Errorf("%s is a log: %v", name, !want)
 		}
 	}
 }

@@ -55,6 +55,9 @@ type Config struct {
 // defaultClients are those of scenarios that do not ask for a sweep.
 const defaultClients = 64
 
+// hotClients ask one conversation or one group at once.
+const hotClients = 512
+
 // sweep are the clients of Send unless said otherwise: alone, busy, crowded.
 var sweep = []int{1, 64, 256}
 
@@ -80,6 +83,8 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 		case len(counts) > 0:
 		case name == scenario.Send:
 			counts = sweep
+		case name == scenario.Fanout:
+			counts = []int{fanClients}
 		default:
 			counts = []int{defaultClients}
 		}
@@ -98,7 +103,7 @@ func isLoad(name string) bool { return name != scenario.Stream && name != scenar
 
 // Goals are the cases that the project's published goals speak of.
 func Goals() []Case {
-	return []Case{
+	cases := []Case{
 		{Scenario: scenario.Idle, Clients: 1},
 		{Scenario: scenario.Send, Clients: 1},
 		{Scenario: scenario.Send, Clients: 64},
@@ -107,9 +112,10 @@ func Goals() []Case {
 		{Scenario: scenario.Reply, Clients: 64, Rate: 2000},
 		{Scenario: scenario.Inbox, Clients: 64},
 		{Scenario: scenario.Stream, Clients: 1},
-		{Scenario: scenario.Hot, Clients: 512},
-		{Scenario: scenario.Cold, Clients: 512},
+		{Scenario: scenario.Hot, Clients: hotClients},
+		{Scenario: scenario.Cold, Clients: hotClients},
 	}
+	return append(cases, Groups()...)
 }
 
 // check refuses what cannot be run.

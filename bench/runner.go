@@ -73,7 +73,7 @@ func (r *runner) all(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	r.out.Overloads = report.Overloads(r.out)
+	r.out.Overloads, r.out.Goals = report.Overloads(r.out), report.Goals(r.out)
 	if r.out.DiskAfter, err = machine.ProbeDisk(ctx, r.Dir, r.ProbeTime); err != nil {
 		return fmt.Errorf("the disk under %s cannot be probed: %w", r.Dir, err)
 	}
@@ -183,6 +183,8 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 		measured, err = r.idle(ctx, s, &run, task)
 	case scenario.Overload:
 		measured, err = r.overload(ctx, s, &run, task, c.Share)
+	case scenario.Fanout:
+		measured, err = r.fanout(ctx, s, &run, task)
 	default:
 		measured, err = r.load(ctx, s, &run, task)
 	}

@@ -10,7 +10,6 @@ import (
 	"parley/bench/machine"
 	"parley/bench/report"
 	"parley/bench/result"
-	"parley/bench/scenario"
 	"parley/bench/target"
 )
 
@@ -26,6 +25,8 @@ const (
 type meter struct {
 	pids []int
 	door target.Door
+	// appends follows the logs of the store; nil where nobody asks.
+	appends *machine.Appends
 }
 
 // Resident implements scenario.Meter.
@@ -60,6 +61,15 @@ func (m meter) Open() int {
 	return -1
 }
 
+// Log implements scenario.Meter.
+func (m meter) Log() (bytes uint64, seen bool) {
+	if m.appends == nil {
+		return 0, false
+	}
+	bytes, err := m.appends.Bytes()
+	return bytes, err == nil
+}
+
 // Settle implements scenario.Meter.
 func (m meter) Settle(ctx context.Context) { settle(ctx, m.pids) }
 
@@ -82,7 +92,7 @@ func (r *runner) streams(ctx context.Context, s *side, run *result.Run, task rep
 	task.Clients, task.WarmUp, task.Duration = run.Clients, 0, 0
 	r.Live.Begin(task)
 	w := newWatch(r.Live, pids)
-	err = s.host.Streams(ctx, run.Clients, meter{pids, s.host.Door()}, w, run)
+	err = s.host.Streams(ctx, run.Clients, meter{pids: pids, door: s.host.Door()}, w, run)
 	s.host.Settle(run)
 	if err != nil {
 		return false, err
@@ -139,6 +149,7 @@ func (r *runner) verify(ctx context.Context, s *side) error {
 	if err != nil {
 		return fmt.Errorf("verification: %w", err)
 	}
+	r.settle(ctx) // copies of broadcasts that were under way come after the start
 	r.Live.Note(fmt.Sprintf("%s: reading %d acknowledged messages back", s.host.Name(), s.host.Acknowledged()))
 	v, err := s.host.Verify(ctx)
 	if err != nil {
@@ -150,7 +161,7 @@ func (r *runner) verify(ctx context.Context, s *side) error {
 }
 
 func (r *runner) killUnderLoad(ctx context.Context, s *side) (killed bool, took time.Duration, err error) {
-	dial, err := s.host.Prepare(ctx, scenario.Send, killedClients)
+	dial, err := s.host.PrepareMedley(ctx, killedClients)
 	if err != nil {
 		return false, 0, err
 	}

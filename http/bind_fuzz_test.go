@@ -52,7 +52,7 @@ func (a ask) bindTo(r *Route) (in reflect.Value, err error) {
 }
 
 // samples are texts of which every pattern of the table takes one.
-var samples = []string{toyID, "a.b.c", "QQ", "acme", "a@b.c", "FR", "alice@acme.localhost", "hpke-v1", "open", "accept_all", "send_all", "OKP", "Ed25519", "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+var samples = []string{toyID, "a.b.c", "QQ", "acme", "a@b.c", "FR", "alice@acme.localhost", "hpke-v1", "open", "accept_all", "send_all", "public", "member", "approve", "OKP", "Ed25519", "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
 
 // exampleOf is a value that a shape takes, as JSON.
 func exampleOf(t testing.TB, s *shape) string {
@@ -66,6 +66,8 @@ func exampleOf(t testing.TB, s *shape) string {
 		return `{"a":[1,{"b":null}]}`
 	case kindArray:
 		return `["a"]`
+	case kindAny:
+		return strconv.Quote(toyID)
 	case kindStruct:
 		return exampleBody(t, s.members)
 	case kindList:

@@ -17,6 +17,13 @@ func (s *Service) conversation(c *Call, id parley.ConversationID) (*conversation
 	if err != nil {
 		return nil, nil, err
 	}
+	if !state.GroupID().Zero() {
+		mine, err := s.seatHolders(c, state)
+		if err == nil && len(mine) == 0 {
+			err = errForeignConversation
+		}
+		return state, mine, err
+	}
 	var mine []*agent.State
 	for _, p := range state.GetParticipants() {
 		a, err := s.Node.Agent(c.Context(), p.Agent())
@@ -60,6 +67,9 @@ func (s *Service) participants(c *Call, in *api.GetParticipants) ([]api.Particip
 	if err != nil {
 		return nil, err
 	}
+	if !state.GroupID().Zero() {
+		return s.attendance(c, state)
+	}
 	list := []api.Participant{}
 	for _, p := range state.GetParticipants() {
 		list = append(list, api.Participant{AgentID: p.Agent(), Role: p.GetRole().String(), JoinedAt: api.At(p.JoinedAt())})
@@ -81,10 +91,11 @@ func (s *Service) patchStatus(c *Call, in *api.StatusPatch) (api.Conversation, e
 		}
 		request.By = []parley.AgentID{named.AgentID()}
 	}
-	_, mine, err := s.conversation(c, in.ID)
+	current, mine, err := s.conversation(c, in.ID)
 	if err != nil {
 		return api.Conversation{}, err
 	}
+	request.Host = current.GroupID()
 	for _, a := range mine {
 		if in.ActingAgent == "" && !a.Revoked() {
 			request.By = append(request.By, a.AgentID())
@@ -114,7 +125,9 @@ func (s *Service) transcript(c *Call, in *api.Transcript) (Rendered, error) {
 	}
 	if acting == nil {
 		acting = mine[0]
-	} else if state.Role(acting.AgentID()) == conversation.NoRole {
+	} else if part, err := s.takesPart(c, state, acting); err != nil {
+		return Rendered{}, err
+	} else if !part {
 		return Rendered{}, conversation.ErrNotParticipant
 	}
 	list := "transcript " + in.ID.String() + " " + in.Order
@@ -122,11 +135,17 @@ func (s *Service) transcript(c *Call, in *api.Transcript) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	page, next, err := s.Node.Transcript(c.Context(), in.ID, from, in.Limit, in.Order == "desc")
+	var page []actors.Message
+	var next uint64
+	if host := state.GroupID(); host.Zero() {
+		page, next, err = s.Node.Transcript(c.Context(), in.ID, from, in.Limit, in.Order == "desc")
+	} else {
+		page, next, err = s.Node.TranscriptOf(c.Context(), in.ID, host, acting.AgentID(), from, in.Limit, in.Order == "desc")
+	}
 	if err != nil {
 		return Rendered{}, err
 	}
-	return c.render(func(b []byte) []byte { return appendPage(b, page, viewerOf(c, acting), s.cursor(list, next)) }), nil
+	return c.render(func(b []byte) []byte { return appendPage(b, page, s.viewerOf(c, acting), s.cursor(list, next)) }), nil
 }
 
 // agentConversations is a page of the conversations an agent takes part in.

@@ -33,19 +33,28 @@ const (
 // wait for it have not been read: no other bound knows of them, and each makes
 // all others wait longer.
 type crowd struct {
+	look                  func() int
 	window, came, refused atomic.Int64
 	flood                 atomic.Bool
 	looked, waiting       atomic.Int64
 }
 
+// Runnable is how many goroutines of the process wait for a processor.
+func Runnable() int {
+	sample := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
+	metrics.Read(sample)
+	return int(sample[0].Value.Uint64())
+}
+
 // over counts one more request and reports whether too many wait already.
 func (k *crowd) over(now time.Time) bool {
+	if k.look == nil {
+		return false
+	}
 	k.turn(now)
 	k.came.Add(1)
 	if at, looked := now.UnixNano(), k.looked.Load(); at-looked > int64(crowdLook) && k.looked.CompareAndSwap(looked, at) {
-		sample := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}}
-		metrics.Read(sample)
-		k.waiting.Store(int64(sample[0].Value.Uint64()))
+		k.waiting.Store(int64(k.look()))
 	}
 	return k.waiting.Load() > k.most()
 }

@@ -18,7 +18,7 @@ func TestAFloodIsTold(t *testing.T) {
 		came, refused int
 		most          int64
 	}{{4000, 400, crowdLeast}, {4000, 600, crowdFlood}, {0, 600, crowdFlood}, {100, crowdFreely, crowdLeast}, {0, 0, crowdLeast}} {
-		k := &crowd{}
+		k := &crowd{look: Runnable}
 		k.turn(now)
 		k.came.Add(int64(c.came))
 		for range c.refused {
@@ -33,7 +33,7 @@ func TestAFloodIsTold(t *testing.T) {
 // TestWaitingForTheProcessorIsSeen: goroutines that are ready and do not run are
 // counted; when they are gone, so is the crowd.
 func TestWaitingForTheProcessorIsSeen(t *testing.T) {
-	k, now, done := &crowd{}, time.Unix(1000, 0), make(chan struct{})
+	k, now, done := &crowd{look: Runnable}, time.Unix(1000, 0), make(chan struct{})
 	var ready sync.WaitGroup
 	for range 4 * crowdLeast {
 		ready.Go(func() {

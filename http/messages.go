@@ -45,17 +45,22 @@ func (s *Service) sendMessage(c *Call, in *api.Send) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	posted, err := s.send(c, in, from, "api")
+	var posted actors.Posted
+	if to, ok := handleOfGroup(in); ok {
+		posted, err = s.broadcast(c, in, from, to)
+	} else {
+		posted, err = s.send(c, in, from, "api")
+	}
 	if err != nil {
 		return Rendered{}, err
 	}
-	return renderPosted(c, posted, from), nil
+	return s.renderPosted(c, posted, from), nil
 }
 
 // renderPosted answers a send or a reply; a repeat says so.
-func renderPosted(c *Call, p actors.Posted, from *agent.State) Rendered {
+func (s *Service) renderPosted(c *Call, p actors.Posted, from *agent.State) Rendered {
 	out := c.render(func(b []byte) []byte {
-		return appendMessage(b, actors.Message{Record: p.Message, Marks: p.Marks}, viewerOf(c, from))
+		return appendMessage(b, actors.Message{Record: p.Message, Marks: p.Marks}, s.viewerOf(c, from))
 	})
 	if p.Repeated {
 		out.Code = 200
@@ -64,14 +69,20 @@ func renderPosted(c *Call, p actors.Posted, from *agent.State) Rendered {
 	return out
 }
 
+// envelopeOf is what a send says.
+func (s *Service) envelopeOf(c *Call, in *api.Send, from *agent.State, via string) *envelope {
+	return &envelope{
+		Type: in.Type, Payload: in.EncryptedPayload, Version: in.EncryptionVersion, SigningKid: in.SenderSigningKid,
+		Metadata: in.Metadata, ContentType: in.ContentType, Schema: in.PayloadSchema, Attestations: in.SenderAttestations,
+		SelfPayload: in.SelfEncryptedPayload, IdempotencyKey: in.IdempotencyKey, MessageSignature: in.MessageSignature,
+		origin: s.originOf(c, from, via),
+	}
+}
+
 // send resolves to whom from speaks, asks the sender's actor, and gives the
 // stored message.
 func (s *Service) send(c *Call, in *api.Send, from *agent.State, via string) (actors.Posted, error) {
-	e := &envelope{
-		Type: in.Type, Payload: in.EncryptedPayload, Version: in.EncryptionVersion, SigningKid: in.SenderSigningKid,
-		Metadata: in.Metadata, ContentType: in.ContentType, Schema: in.PayloadSchema, Attestations: in.SenderAttestations,
-		SelfPayload: in.SelfEncryptedPayload, Via: via, IdempotencyKey: in.IdempotencyKey, MessageSignature: in.MessageSignature,
-	}
+	e := s.envelopeOf(c, in, from, via)
 	if err := s.checkSignatures(c, e, from); err != nil {
 		return actors.Posted{}, err
 	}
@@ -83,8 +94,9 @@ func (s *Service) send(c *Call, in *api.Send, from *agent.State, via string) (ac
 	if to != nil {
 		request.To, request.ToRevoked = to.AgentID(), to.Revoked()
 		request.ToGroupsOnly = to.GetIncomingPolicy() == agent.GroupsOnly
+		request.RecipientGroups, request.KeyExchange = to.GetGroups(), s.exchangesKeys(in.Type)
 	}
-	if err := s.parentOf(c, in, from, &request); err != nil {
+	if request.Parent, request.ParentFact, err = s.parentOf(c, in, from); err != nil {
 		return actors.Posted{}, err
 	}
 	if request.Content, err = s.contentOf(c, e, from, to); err != nil {
@@ -117,22 +129,22 @@ func (s *Service) recipient(c *Call, in *api.Send) (*agent.State, error) {
 }
 
 // parentOf gathers what the sender's rules ask about a parent conversation.
-func (s *Service) parentOf(c *Call, in *api.Send, from *agent.State, request *actors.DirectSend) error {
+func (s *Service) parentOf(c *Call, in *api.Send, from *agent.State) (id parley.ConversationID, fact agent.ParentFact, err error) {
 	if in.ParentConversationID == nil {
-		return nil
+		return id, fact, nil
 	}
-	request.Parent, request.ParentFact.Named = *in.ParentConversationID, true
-	parent, err := s.Node.Conversation(c.Context(), request.Parent)
+	id, fact.Named = *in.ParentConversationID, true
+	parent, err := s.Node.Conversation(c.Context(), id)
 	if errors.Is(err, parley.ErrNotFound) {
-		return nil
+		return id, fact, nil
 	}
-	request.ParentFact.Known = err == nil
-	request.ParentFact.Participant = err == nil && parent.Role(from.AgentID()) != 0
-	return err
+	fact.Known = err == nil
+	fact.Participant = err == nil && (parent.Role(from.AgentID()) != 0 || !parent.GroupID().Zero() && from.In(parent.GroupID()))
+	return id, fact, err
 }
 
-// contentOf renders what is said; to is nil where the recipient is unknown.
-func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors.Content, error) {
+// contentFrom is what is said, not rendered yet.
+func (s *Service) contentFrom(c *Call, e *envelope) actors.Content {
 	content := actors.Content{
 		Type: e.Type, Key: e.IdempotencyKey, FromOrg: c.Caller.Org,
 		DayLimit: s.Quotas.limit(c.Caller.Tier, quotaMessages),
@@ -140,6 +152,12 @@ func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors
 	if e.SelfPayload != nil {
 		content.SelfPayload = *e.SelfPayload
 	}
+	return content
+}
+
+// contentOf renders what is said; to is nil where the recipient is unknown.
+func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors.Content, error) {
+	content := s.contentFrom(c, e)
 	if to == nil {
 		return content, nil
 	}
@@ -150,7 +168,7 @@ func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors
 	}
 	e.sender, e.recipient = from.AgentID(), to.AgentID()
 	content.ToOrg = to.Owner()
-	content.Rendered = c.write(func(b []byte) []byte { return s.appendContent(b, c, e, from) })
+	content.Rendered = c.write(func(b []byte) []byte { return appendContent(b, e) })
 	return content, nil
 }
 
@@ -236,18 +254,21 @@ func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
 	e := &envelope{
 		Type: in.Type, Payload: in.EncryptedPayload, Version: in.EncryptionVersion, SigningKid: in.SenderSigningKid,
 		Metadata: in.Metadata, ContentType: in.ContentType, Schema: in.PayloadSchema, Attestations: in.SenderAttestations,
-		SelfPayload: in.SelfEncryptedPayload, Via: "api", IdempotencyKey: in.IdempotencyKey, MessageSignature: in.MessageSignature,
+		SelfPayload: in.SelfEncryptedPayload, IdempotencyKey: in.IdempotencyKey, MessageSignature: in.MessageSignature,
+		origin: s.originOf(c, from, "api"),
 	}
 	if err := s.checkSignatures(c, e, from); err != nil {
 		return Rendered{}, err
 	}
 	request := actors.ReplyTo{
-		Conversation: original.Record.Conversation(), From: from.AgentID(), To: to.AgentID(), Original: in.ID, ToRevoked: to.Revoked(),
+		Conversation: original.Record.Conversation(), Host: original.Record.HostID(), From: from.AgentID(), To: to.AgentID(),
+		Original: original.Record.MessageID(), Copy: original.Record.Copied(), ToRevoked: to.Revoked(),
+		Apart: agent.Apart(from.GetGroups(), to.GetGroups()),
 	}
 	if request.From == original.Record.Recipient() {
 		mine := original
 		if mine.Position == 0 { // the replier lives in another home than the conversation
-			if mine, err = s.Node.UnmarkedFor(c.Context(), request.From.Slot(), in.ID); err != nil {
+			if mine, err = s.Node.UnmarkedFor(c.Context(), request.From.Slot(), request.Original); err != nil {
 				return Rendered{}, err
 			}
 		}
@@ -260,7 +281,7 @@ func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	return renderPosted(c, posted, from), nil
+	return s.renderPosted(c, posted, from), nil
 }
 
 // ends are who replies and to whom: the named agent, else the caller's agent
@@ -329,7 +350,7 @@ func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
 			return Rendered{}, err
 		}
 	}
-	return c.render(func(b []byte) []byte { return appendMessage(b, m, viewerOf(c, acting)) }), nil
+	return c.render(func(b []byte) []byte { return appendMessage(b, m, s.viewerOf(c, acting)) }), nil
 }
 
 // carry marks a message as delivered, and read if so, to its recipient.
@@ -377,7 +398,9 @@ func (s *Service) markOf(c *Call, m *actors.Message, reads bool) (mark parley.Ma
 	if reads && m.Marks.Read == 0 {
 		m.Marks.Read = at
 	}
-	return parley.Mark{Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Marks: marks}, fresh
+	return parley.Mark{
+		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Marks: marks, Copy: m.Record.Copied(),
+	}, fresh
 }
 
 // inbox is a page of an agent's messages, newest first. A page delivers what it
@@ -416,6 +439,6 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 		}
 	}
 	return c.render(func(b []byte) []byte {
-		return appendPage(b, page, viewer{org: c.Caller.Org, agent: in.ID}, s.cursor(list, next))
+		return appendPage(b, page, viewer{c.Caller.Org, in.ID, s}, s.cursor(list, next))
 	}), nil
 }

@@ -16,11 +16,13 @@ type QuotaProfile [4]map[string]*int
 const (
 	quotaAgents   = "agents"
 	quotaMessages = "messages_per_day"
+	quotaGroups   = "groups"
+	quotaMembers  = "group_members"
 	quotaStreams  = "streams_per_agent"
 )
 
 var quotaNames = [...]string{
-	quotaAgents, quotaMessages, "groups", "webhooks_per_agent", "group_members", quotaStreams, "exports_per_hour",
+	quotaAgents, quotaMessages, quotaGroups, "webhooks_per_agent", quotaMembers, quotaStreams, "exports_per_hour",
 }
 
 // Quotas gives the profile of a name: "open" lifts every limit but that of
@@ -51,6 +53,10 @@ func limits(values ...int) map[string]*int {
 }
 
 func (p QuotaProfile) limit(tier int, name string) *int { return p[min(max(tier, 0), len(p)-1)][name] }
+
+// Seats is how many members a group may have whose owner is of a trust tier; nil
+// is any number.
+func (p QuotaProfile) Seats(tier int) *int { return p.limit(tier, quotaMembers) }
 
 // getOrg is the organization's record. // spec: Organization
 func (s *Service) getOrg(c *Call, _ *api.Nothing) (api.Org, error) {
@@ -99,6 +105,7 @@ func (s *Service) quotas(c *Call, _ *api.Nothing) (api.Quotas, error) {
 	}
 	midnight := api.At(c.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
 	q.Quotas[quotaAgents] = api.Quota{Limit: s.Quotas.limit(tier, quotaAgents), Used: new(int(o.GetActiveAgents()))}
+	q.Quotas[quotaGroups] = api.Quota{Limit: s.Quotas.limit(tier, quotaGroups), Used: new(int(o.GetActiveGroups()))}
 	q.Quotas[quotaMessages] = api.Quota{Limit: s.Quotas.limit(tier, quotaMessages), Used: new(int(sent)), ResetsAt: &midnight}
 	return q, nil
 }

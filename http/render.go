@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -27,24 +28,48 @@ type envelope struct {
 	Schema            *string
 	Attestations      api.Array
 	SelfPayload       *string
-	Via               string
 	IdempotencyKey    string
 	MessageSignature  string
 	senderHandle      string
 	recipientHandle   string
 	recipient, sender parley.AgentID
+	// group is whom a broadcast is for: its copies differ in their recipients.
+	group       parley.GroupID
+	groupHandle string
+	origin
 }
 
-// appendContent renders the members of a message that never change.
-func (s *Service) appendContent(b []byte, c *Call, e *envelope, from *agent.State) []byte {
+// origin is where a message comes from, as the server vouches for it.
+type origin struct {
+	server    string
+	at        time.Time
+	org       parley.OrgID
+	slug      string
+	tier      int
+	oversight bool
+	via       string
+}
+
+func (s *Service) originOf(c *Call, from *agent.State, via string) origin {
+	return origin{
+		server: s.Domain, at: c.Now(), org: c.Caller.Org, slug: c.Caller.Slug, tier: c.Caller.Tier,
+		oversight: from.GetHumanOversight(), via: via,
+	}
+}
+
+// appendContent renders the members of a message that never change, whoever it
+// is for.
+func appendContent(b []byte, e *envelope) []byte {
 	b = appendID(append(b, `"from_agent_id":`...), parley.AnyID(e.sender))
-	b = appendID(append(b, `,"to_agent_id":`...), parley.AnyID(e.recipient))
+	if e.group.Zero() {
+		b = appendID(append(b, `,"to_agent_id":`...), parley.AnyID(e.recipient))
+	}
 	b = appendText(append(b, `,"type":`...), e.Type)
 	// The payload's alphabet needs no escapes.
 	b = append(append(append(b, `,"encrypted_payload":"`...), e.Payload...), '"')
 	b = appendText(append(b, `,"encryption_version":`...), e.Version)
 	b = appendOptional(append(b, `,"sender_signing_kid":`...), e.SigningKid)
-	b = s.appendMetadata(append(b, `,"metadata":`...), c, e, from)
+	b = appendMetadata(append(b, `,"metadata":`...), e)
 	b = appendText(append(b, `,"content_type":`...), e.ContentType)
 	b = appendOptional(append(b, `,"payload_schema":`...), e.Schema)
 	b = append(b, `,"sender_attestations":`...)
@@ -54,24 +79,28 @@ func (s *Service) appendContent(b []byte, c *Call, e *envelope, from *agent.Stat
 		b = append(b, e.Attestations...)
 	}
 	b = appendText(append(b, `,"sender_handle":`...), e.senderHandle)
-	b = appendText(append(b, `,"recipient_handle":`...), e.recipientHandle)
-	return append(b, `,"group_id":null,"group_handle":null`...)
+	if e.group.Zero() {
+		b = appendText(append(b, `,"recipient_handle":`...), e.recipientHandle)
+		return append(b, `,"group_id":null,"group_handle":null`...)
+	}
+	b = appendID(append(b, `,"group_id":`...), parley.AnyID(e.group))
+	return appendText(append(b, `,"group_handle":`...), e.groupHandle)
 }
 
 // appendMetadata appends the sender's metadata with the server's provenance in
 // the place of anything the sender called so.
-func (s *Service) appendMetadata(b []byte, c *Call, e *envelope, from *agent.State) []byte {
+func appendMetadata(b []byte, e *envelope) []byte {
 	b = append(b, '{')
 	b = appendMembers(b, e.Metadata, "provenance")
-	b = appendText(append(b, `"provenance":{"server":`...), s.Domain)
-	b = appendTime(append(b, `,"received_at":`...), c.Now())
-	b = appendID(append(b, `,"org_id":`...), parley.AnyID(c.Caller.Org))
-	b = appendText(append(b, `,"org_slug":`...), c.Caller.Slug)
+	b = appendText(append(b, `"provenance":{"server":`...), e.server)
+	b = appendTime(append(b, `,"received_at":`...), e.at)
+	b = appendID(append(b, `,"org_id":`...), parley.AnyID(e.org))
+	b = appendText(append(b, `,"org_slug":`...), e.slug)
 	b = append(b, `,"trust_tier":`...)
-	b = appendInt(b, c.Caller.Tier)
+	b = appendInt(b, e.tier)
 	b = append(b, `,"human_oversight":`...)
-	b = appendBool(b, from.GetHumanOversight())
-	b = appendText(append(b, `,"via":`...), e.Via)
+	b = appendBool(b, e.oversight)
+	b = appendText(append(b, `,"via":`...), e.via)
 	return append(b, `}}`...)
 }
 
@@ -129,11 +158,13 @@ type viewer struct {
 	org parley.OrgID
 	// agent is the acting agent, zero if none was named.
 	agent parley.AgentID
+	// service knows who the recipients of copies are.
+	service *Service
 }
 
 // viewerOf reads a message as the organization of one of its ends.
-func viewerOf(c *Call, acting *agent.State) viewer {
-	v := viewer{org: c.Caller.Org}
+func (s *Service) viewerOf(c *Call, acting *agent.State) viewer {
+	v := viewer{org: c.Caller.Org, service: s}
 	if acting != nil {
 		v.agent = acting.AgentID()
 	}
@@ -154,6 +185,9 @@ func appendMessage(b []byte, m actors.Message, v viewer) []byte {
 	b = appendID(append(b, `{"id":`...), parley.AnyID(r.MessageID()))
 	b = appendID(append(b, `,"conversation_id":`...), parley.AnyID(r.Conversation()))
 	b = append(append(b, ','), r.GetContent()...)
+	if r.Copied() {
+		b = v.appendRecipient(b, r)
+	}
 	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt())
 	b = appendInstant(append(b, `,"delivered_at":`...), m.Marks.Delivered)
 	b = appendInstant(append(b, `,"read_at":`...), m.Marks.Read)
@@ -169,7 +203,21 @@ func appendMessage(b []byte, m actors.Message, v viewer) []byte {
 		b = append(b, `null`...)
 	}
 	b = appendText(append(b, `,"status":`...), statusOf(m.Marks))
+	if r.Copied() && direction == api.Sent {
+		b = appendID(append(b, `,"broadcast_id":`...), parley.AnyID(r.MessageID().Broadcast()))
+		b = appendInt(append(b, `,"recipient_count":`...), int(r.GetRecipients()))
+	}
 	return append(b, '}')
+}
+
+// appendRecipient appends the members in which the copies of a broadcast differ.
+func (v viewer) appendRecipient(b []byte, r *actors.Record) []byte {
+	b = appendID(append(b, `,"to_agent_id":`...), parley.AnyID(r.Recipient()))
+	handle, err := v.service.handleOf(context.Background(), r.Recipient())
+	if err != nil {
+		handle = nil // resolved where it can be
+	}
+	return appendOptional(append(b, `,"recipient_handle":`...), handle)
 }
 
 // statusOf is a message's status. // spec: Message status

@@ -39,7 +39,7 @@ func (s *Service) Routes() []Route {
 		route(get, "/.well-known/jwks.json", public, 200, "Public keys that access tokens are signed with.", s.jwks),
 
 		// Messaging
-		rendered[api.Message](post, "/messages", tier1, 201, "Send a message to an agent.", s.sendMessage),
+		rendered[api.Message](post, "/messages", tier1, 201, "Send a message to an agent, or to a group.", s.sendMessage),
 		rendered[api.SyncResult](post, "/messages/sync", tier1, 200, "Send a message and wait for the reply.", s.syncMessage),
 		rendered[api.Message](get, "/messages/{id}", bearer, 200, "Read a message.", s.getMessage),
 		rendered[api.Message](post, "/messages/{id}/reply", bearer, 201, "Reply in the message's conversation.", s.replyMessage),
@@ -67,6 +67,25 @@ func (s *Service) Routes() []Route {
 		route(get, "/org/quotas", bearer, 200, "Usage against the limits of the trust tier.", s.quotas),
 		route(post, "/org/credentials", bearer, 201, "Add client credentials.", s.createCredentials),
 		route(remove, "/org/credentials/{client_id}", bearer, 204, "Revoke client credentials.", s.deleteCredentials),
+
+		// Groups
+		route(post, "/groups", bearer, 201, "Create a group.", s.createGroup),
+		route(get, "/groups", bearer, 200, "Groups of the organization, oldest first.", s.listGroups),
+		route(get, "/groups/invites", bearer, 200, "Live invitations and nominations of the organization's agents.", s.listInvites),
+		route(get, "/groups/{id}", bearer, 200, "Read a group.", s.getGroup),
+		route(patch, "/groups/{id}", bearer, 200, "Change a group.", s.patchGroup),
+		route(remove, "/groups/{id}", bearer, 204, "Delete a group.", s.deleteGroup),
+		route(get, "/groups/{id}/members", bearer, 200, "Members of a group, in the order of joining.", s.listMembers),
+		route(patch, "/groups/{id}/members/{agent_id}", bearer, 200, "Promote or demote a member.", s.patchMember),
+		route(remove, "/groups/{id}/members/{agent_id}", bearer, 204, "Leave a group, or remove a member.", s.removeMember),
+		route(post, "/groups/{id}/join", bearer, 200, "Join a group, or ask to.", s.joinGroup),
+		route(post, "/groups/{id}/invite", bearer, 200, "Ask one agent or several into a group.", s.invite),
+		route(get, "/groups/{id}/requests", bearer, 200, "Join requests of a group, oldest first.", s.listRequests),
+		route(post, "/groups/{id}/requests/{request_id}/vote", bearer, 200, "Vote on a join request.", s.vote),
+
+		// Directory
+		route(get, "/directory/groups", public, 200, "Search public groups.", s.findGroups),
+		route(get, "/directory/groups/{id}", public, 200, "Profile of a public group.", s.getProfile),
 
 		// Conversations
 		route(get, "/conversations/{id}", bearer, 200, "Read a conversation.", s.getConversation),

@@ -237,6 +237,13 @@ func (b *schemas) output(t reflect.Type) object {
 	if pointer || clearable {
 		return alsoNull(b.output(inner))
 	}
+	if choice, ok := reflect.Zero(t).Interface().(interface{ OneOf() []any }); ok {
+		var shapes []object
+		for _, one := range choice.OneOf() {
+			shapes = append(shapes, b.output(reflect.TypeOf(one)))
+		}
+		return object{{"oneOf", shapes}}
+	}
 	k, err := kindOf(t)
 	if err != nil {
 		b.err = errSchema(t)

@@ -49,6 +49,9 @@ type Options struct {
 	// Concurrency bounds the connections that are open at once, streams included;
 	// 262,144 by default. More are refused.
 	Concurrency int
+	// Waiting counts what waits for the processor just now, see Runnable; where
+	// that is too much, requests are refused. nil: nothing is ever too much.
+	Waiting func() int
 }
 
 const (
@@ -117,6 +120,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
 		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), most: o.Concurrency,
+		crowd: crowd{look: o.Waiting},
 	}
 	s.running, s.halt = context.WithCancel(context.Background())
 	s.routes = append(slices.Clone(o.Routes), documentationRoutes(s)...)

@@ -247,26 +247,28 @@ func (st *agentStream) gather(g *gathering, e parley.FeedEntry, m actors.Message
 	switch e.Kind {
 	case parley.StatusEntry:
 		g.bytes = appendStatusEvent(g.bytes, e)
-	case parley.MessageEntry:
+	case parley.GroupEntry:
+		g.bytes = appendGroupEvent(g.bytes, e)
+	case parley.MessageEntry, parley.CopyEntry:
 		if m.Marks.Delivered != 0 && e.Position <= st.unseenUpTo {
 			return // carried before this stream began
 		}
 		if m.Marks.Delivered == 0 {
 			g.carried = append(g.carried, carried{mark: st.markOf(e)})
 		}
-		g.bytes = appendMessageEvent(g.bytes, m, viewer{org: st.caller.Org, agent: st.agent})
+		g.bytes = appendMessageEvent(g.bytes, m, viewer{st.caller.Org, st.agent, st.streams.service})
 	}
 }
 
 func (st *agentStream) markOf(e parley.FeedEntry) parley.Mark {
-	return parley.Mark{Recipient: st.agent, Message: parley.MessageID(e.Ref), Position: e.Position}
+	return parley.Mark{Recipient: st.agent, Message: parley.MessageID(e.Ref), Position: e.Position, Copy: e.Kind == parley.CopyEntry}
 }
 
 // gatherLive gathers one entry that came live. What goes to several streams is
 // rendered for the first of them.
 func (st *agentStream) gatherLive(g *gathering, e parley.FeedEntry) error {
-	if e.Kind != parley.MessageEntry || st.audience.size.Load() == 1 || e.Record == nil {
-		if e.Kind == parley.MessageEntry && e.Record == nil && !g.patient {
+	if !e.Kind.Carries() || st.audience.size.Load() == 1 || e.Record == nil {
+		if e.Kind.Carries() && e.Record == nil && !g.patient {
 			return errWouldWait
 		}
 		return st.render(g, e)
@@ -358,6 +360,24 @@ func (st *agentStream) heartbeat(g *gathering) error {
 func appendStatusEvent(b []byte, e parley.FeedEntry) []byte {
 	b = appendID(append(b, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
 	b = appendText(append(b, `,"status":`...), string(e.Note))
+	return append(b, "}\n\n"...)
+}
+
+// appendGroupEvent appends what became of a group. What is not known here is not
+// told.
+func appendGroupEvent(b []byte, e parley.FeedEntry) []byte {
+	kind, request := actors.GroupNews(e.Note)
+	if kind == "" {
+		return b
+	}
+	b = appendID(append(b, "event: group\ndata: {\"group_id\":"...), e.Ref)
+	b = append(b, `,"request_id":`...)
+	if request.Zero() {
+		b = append(b, `null`...)
+	} else {
+		b = appendID(b, parley.AnyID(request))
+	}
+	b = appendText(append(b, `,"kind":`...), kind)
 	return append(b, "}\n\n"...)
 }
 

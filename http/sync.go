@@ -124,7 +124,7 @@ func (w *waiter) see(e parley.FeedEntry, m actors.Message) error {
 		}
 		return nil
 	}
-	if m.Record.Conversation() != w.message.Conversation() {
+	if !e.Kind.Carries() || m.Record.Conversation() != w.message.Conversation() {
 		return nil
 	}
 	return w.take(m)
@@ -138,7 +138,7 @@ func (w *waiter) take(m actors.Message) error {
 }
 
 func (w *waiter) render(posted actors.Posted) (Rendered, error) {
-	v := viewerOf(w.call, w.from)
+	v := w.service.viewerOf(w.call, w.from)
 	current, err := w.service.Node.Message(w.call.Context(), posted.Message.MessageID())
 	if err != nil {
 		return Rendered{}, err

@@ -22,6 +22,9 @@ type application struct {
 	counts  map[string]uint64
 	counter uint64
 	lanesIn []bool
+	// homes are the parts of one block of a word to many, reused.
+	homes [][]parley.Seat
+	order []uint32
 }
 
 func newApplication(j *journal) *application {
@@ -60,6 +63,9 @@ func (a *application) check(e *parley.Entry) (refusal, err error) {
 		}
 		a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: e.Expect}
 	}
+	if agrees, err := a.continues(e.Hosted); err != nil || !agrees {
+		return parley.ErrStale, err
+	}
 	for i, w := range e.Words {
 		bear, ok := w.(parley.Bear)
 		if !ok || bear.Fresh || !a.j.store.SameHome(e.Slot, bear.Stream.Slot()) {
@@ -78,6 +84,20 @@ func (a *application) check(e *parley.Entry) (refusal, err error) {
 		a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: have.seq, unknown: !known || have.unknown}
 	}
 	return nil, nil
+}
+
+// continues reports whether chapters begin where their streams end.
+func (a *application) continues(hosted []parley.Chapter) (bool, error) {
+	for i := range hosted {
+		c := &hosted[i]
+		if again := slices.IndexFunc(hosted[:i], func(x parley.Chapter) bool { return x.Stream == c.Stream }); again >= 0 {
+			return false, nil // one breath, one chapter
+		}
+		if agrees, err := a.ends(c.Stream, c.Expect); err != nil || !agrees {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // begins recognizes the word that begins s.
@@ -144,6 +164,13 @@ func (a *application) write(it *item) error {
 	stamp := a.arrival(e.At)
 	if err := a.writeStream(e, stamp); err != nil {
 		return err
+	}
+	for i := range e.Hosted {
+		c := &e.Hosted[i]
+		a.remember(c.Stream, c.Expect+uint64(len(c.Facts)))
+		if err := a.writeFacts(c.Stream, c.Expect, c.Facts, c.State, stamp); err != nil {
+			return err
+		}
 	}
 	for i := range e.Rows {
 		if err := a.writeRow(&e.Rows[i]); err != nil {
@@ -236,13 +263,14 @@ func (a *application) writeRow(r *parley.Row) error {
 // writeWords carries out the words addressed to this home and packs the others
 // into one parcel per home.
 func (a *application) writeWords(it *item, at int64) error {
+	it.behind = a.j.behind(it.Stream)
 	for _, w := range it.Words {
 		if err := a.say(it, w, at); err != nil {
 			return err
 		}
 		// A mark is kept where the recipient reads it and, if that is another
-		// home, where the conversation does.
-		if m, ok := w.(parley.Mark); ok && !a.j.store.SameHome(m.Home(), m.Message.Slot()) {
+		// home, where the conversation does; that of a copy only there.
+		if m, ok := w.(parley.Mark); ok && !m.Copy && !a.j.store.SameHome(m.Home(), m.Message.Slot()) {
 			m.Recipient = parley.AgentID{}
 			if err := a.say(it, m, at); err != nil {
 				return err
@@ -258,8 +286,18 @@ func (a *application) writeWords(it *item, at int64) error {
 }
 
 func (a *application) say(it *item, w parley.Word, at int64) error {
-	if home := a.j.store.home(w.Home()); home != a.j {
+	if many, ok := w.(parley.Fanout); ok {
+		return a.fanOut(it, many, at)
+	}
+	home := a.j.store.home(w.Home())
+	if home != a.j {
 		it.pack(a.j.number, home.number, w)
+		return nil
+	}
+	// What a stream says to feeds comes after what it said to them before.
+	if say, ok := w.(parley.Announce); ok && (it.behind || it.packed(home.number)) {
+		it.behind = true
+		it.pack(a.j.number, home.number, say)
 		return nil
 	}
 	return a.perform(it, w, at)
@@ -270,6 +308,8 @@ func (a *application) perform(it *item, w parley.Word, at int64) error {
 	switch w := w.(type) {
 	case parley.Announce:
 		return a.announce(it, w, at)
+	case parley.Fanout:
+		return a.fan(it, w, at)
 	case parley.Mark:
 		return a.mark(w)
 	case parley.Tell:
@@ -278,12 +318,17 @@ func (a *application) perform(it *item, w parley.Word, at int64) error {
 	case parley.Put:
 		return a.writeRow(&w.Row)
 	case parley.Enlist:
-		k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), w.Agent[:]...), a.next())
-		return a.batch.Set(rowKey(w.Home(), parley.ConversationTable, k), w.Conversation[:], nil)
+		return a.enlist(w.Agent, w.Conversation)
 	case parley.Bear:
 		return a.bear(it, w, at)
 	}
 	return fmt.Errorf("persistence: unknown word %T", w)
+}
+
+// enlist appends to the list of an agent's conversations.
+func (a *application) enlist(agent parley.AgentID, conversation parley.ConversationID) error {
+	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), agent[:]...), a.next())
+	return a.batch.Set(rowKey(agent.Slot(), parley.ConversationTable, k), conversation[:], nil)
 }
 
 func (a *application) announce(it *item, w parley.Announce, at int64) error {
@@ -374,15 +419,25 @@ func (a *application) finish() error {
 	return a.finishLanes()
 }
 
-// encodeFeed: kind, milliseconds, reference, note.
+// feedBytes is the length of a feed entry without its note.
+const feedBytes = 25
+
 func encodeFeed(e parley.FeedEntry) []byte {
-	b := append(make([]byte, 0, 25+len(e.Note)), byte(e.Kind))
-	b = binary.BigEndian.AppendUint64(b, uint64(e.At))
-	return append(append(b, e.Ref[:]...), e.Note...)
+	b := make([]byte, feedBytes+len(e.Note))
+	putFeed(b, e.Kind, e.At, e.Ref, e.Note)
+	return b
+}
+
+// putFeed writes kind, milliseconds, reference, note.
+func putFeed(b []byte, kind parley.FeedKind, at int64, ref parley.AnyID, note []byte) {
+	b[0] = byte(kind)
+	binary.BigEndian.PutUint64(b[1:], uint64(at))
+	copy(b[9:], ref[:])
+	copy(b[feedBytes:], note)
 }
 
 func decodeFeed(position uint64, b []byte) (parley.FeedEntry, error) {
-	if len(b) < 25 {
+	if len(b) < feedBytes {
 		return parley.FeedEntry{}, fmt.Errorf("feed entry of %d bytes", len(b))
 	}
 	return parley.FeedEntry{
@@ -390,6 +445,6 @@ func decodeFeed(position uint64, b []byte) (parley.FeedEntry, error) {
 		Kind:     parley.FeedKind(b[0]),
 		At:       int64(binary.BigEndian.Uint64(b[1:])),
 		Ref:      parley.IDFromBytes[parley.AnyID](b[9:25]),
-		Note:     append([]byte(nil), b[25:]...),
+		Note:     append([]byte(nil), b[feedBytes:]...),
 	}, nil
 }

@@ -32,6 +32,10 @@ type inspection struct {
 	unseen, trays, timers, laneOrder, format                        *parley.Check
 	// places: where feeds say their messages are, and where records are.
 	places *parley.Ledger
+	// copied: where feeds say their copies of broadcasts are listed, and where
+	// lists are.
+	copies *parley.Check
+	copied *parley.Ledger
 }
 
 // laneRows is what lies in a lane.
@@ -56,12 +60,24 @@ func (a *Archive) Audit(audit *parley.Audit) error {
 	in.read()
 	in.judgeLanes()
 	in.judgeHeads()
-	if !in.places.Reread() {
+	places, copied := in.places.Reread(), in.copied.Reread()
+	if !places && !copied {
 		return nil
 	}
 	again := newInspection(a, &parley.Audit{})
-	again.places = in.places
+	if places {
+		again.places = in.places
+	}
+	if copied {
+		again.copied = in.copied
+	}
 	again.read()
+	if copied {
+		in.settleCopies()
+	}
+	if !places {
+		return nil
+	}
 	in.places.Settle(func(member []byte, n int64) (where, means string) {
 		slot := parley.Slot(binary.BigEndian.Uint16(member))
 		id, position := parley.IDFromBytes[parley.MessageID](member[2:18]), number(member[18:])
@@ -93,6 +109,8 @@ func newInspection(a *Archive, audit *parley.Audit) *inspection {
 	in.timers = audit.Check("timers", "timers are set for streams that exist")
 	in.laneOrder = audit.Check("lanes", "parcels of a lane follow each other and what their target has applied")
 	in.places = in.records.Ledger()
+	in.copies = audit.Check("copies", "each copy of a broadcast is listed where it is looked for, as it is in its reader's feed, and the broadcast's record is there")
+	in.copied = in.copies.Ledger()
 	return in
 }
 
@@ -168,8 +186,15 @@ func (in *inspection) prepare() error {
 		return bad
 	}
 	return in.Underway(func(w parley.Word) error {
-		if bear, ok := w.(parley.Bear); ok {
-			in.born[bear.Stream] = true
+		switch w := w.(type) {
+		case parley.Bear:
+			in.born[w.Stream] = true
+		case parley.Fanout:
+			for _, seat := range w.To {
+				if w.Kind == parley.CopyEntry {
+					in.oweElsewhere(parley.Copy(parley.MessageID(w.Ref), seat.Number), seat.Agent)
+				}
+			}
 		}
 		return nil
 	})
@@ -192,6 +217,7 @@ func (in *inspection) row(k, value []byte) {
 // shapes are the lengths of keys and the least and greatest lengths of values, by family; -1 is any.
 var shapes = map[byte]struct{ keys, least, most int }{
 	eventFamily: {28, 9, -1}, stateFamily: {20, 8, -1}, recordFamily: {19, 8, -1}, feedFamily: {27, 25, -1},
+	chunkFamily:  {19, 8 + seatBytes, -1},
 	unseenFamily: {27, 16, 16}, markFamily: {-1, 16, 16}, trayFamily: {28, 0, -1}, rowFamily: {-1, 0, -1},
 }
 
@@ -214,6 +240,8 @@ func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
 		in.record(slot, parley.IDFromBytes[parley.MessageID](k[3:]), number(value))
 	case feedFamily:
 		in.feedEntry(slot, k, value)
+	case chunkFamily:
+		in.chunk(slot, k, value)
 	case trayFamily:
 		in.tray(slot, streamOf(k), number(k[20:]))
 	case rowFamily:
@@ -295,7 +323,11 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 	case parley.MessageEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
 		in.place(in.store.residence(slot, id), id, position, in.places.Owe)
-	case parley.StatusEntry:
+	case parley.CopyEntry:
+		id := parley.IDFromBytes[parley.MessageID](value[9:25])
+		in.copyAt(in.store.home(slot).lodges(id), id, agent, position, in.copied.Owe)
+		in.oweElsewhere(id, agent)
+	case parley.StatusEntry, parley.GroupEntry:
 	default:
 		in.values.Fault(feedName(agent, position), "an entry of unknown kind %d", kind)
 	}
@@ -423,7 +455,7 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 	entry, marked, waits := has[0], has[1], has[2]
 	if entry {
 		value := rows[0].Value()
-		message := len(value) >= 25 && parley.FeedKind(value[0]) == parley.MessageEntry
+		message := len(value) >= 25 && parley.FeedKind(value[0]).Carries()
 		switch {
 		case message && marked && waits:
 			in.unseen.Fault(where, "the message has marks and counts as not carried yet: it is carried once more")

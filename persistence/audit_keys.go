@@ -45,6 +45,25 @@ func (a *Archive) Feeds(fn func(agent parley.AgentID, e parley.FeedEntry) error)
 	})
 }
 
+// Copies tells of every copy of a broadcast, and of the slot under which it is
+// kept to whom it went: its position there, 0 where its reader lives elsewhere.
+func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parley.AgentID, position uint64) error) error {
+	return a.family(chunkFamily, func(slot parley.Slot, k, value []byte) error {
+		c, err := decodeChunk(value)
+		if len(k) != 19 || err != nil {
+			return nil
+		}
+		broadcast := parley.IDFromBytes[parley.MessageID](k[3:]).Broadcast()
+		for i := range c.len() {
+			seat := c.seat(i)
+			if err := fn(slot, parley.Copy(broadcast, seat.Number), seat.Agent, c.position(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // FarMarks tells of the marks that are kept by message, where the conversation
 // lives and its recipient does not.
 func (a *Archive) FarMarks(fn func(id parley.MessageID, m parley.Marks) error) error {
@@ -156,6 +175,7 @@ func streamName(s parley.Stream) string {
 	kind := map[parley.StreamKind]string{
 		parley.RegistrationStream: "registration", parley.OrgStream: "organization", parley.AgentStream: "agent",
 		parley.ConversationStream: "conversation", parley.IssuerStream: "signing keys", parley.SlugStream: "slug",
+		parley.GroupStream: "group",
 	}[s.Kind]
 	if kind == "" {
 		kind = fmt.Sprintf("stream of kind %d", s.Kind)

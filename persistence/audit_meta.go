@@ -60,7 +60,7 @@ func (in *inspection) timer(journal int, s parley.Stream) {
 
 // laneIn judges a mark of a lane: which lane it is of.
 func (in *inspection) laneIn(l lane, where string) {
-	if l.source >= in.store.count || l.source == l.target {
+	if l.source >= in.store.count {
 		in.keys.Fault(where, "there is no %s", l)
 	}
 }
@@ -70,7 +70,7 @@ func (in *inspection) parcel(k, value []byte) {
 	l, _ := laneOf(k)
 	n := number(k[7:])
 	where := fmt.Sprintf("%s, parcel %d", l, n)
-	if l.target >= in.store.count || l.source == l.target {
+	if l.target >= in.store.count {
 		in.keys.Fault(where, "there is no such lane")
 		return
 	}
@@ -88,10 +88,25 @@ func (in *inspection) parcel(k, value []byte) {
 		return
 	}
 	for _, w := range p.words {
-		if in.Home(w.Home()) != l.target {
-			in.laneOrder.Fault(where, "it brings a word for journal %d", in.Home(w.Home()))
+		for _, home := range in.homesOf(w) {
+			if home != l.target {
+				in.laneOrder.Fault(where, "it brings a word for journal %d", home)
+			}
 		}
 	}
+}
+
+// homesOf are the journals that a word is for.
+func (in *inspection) homesOf(w parley.Word) []int {
+	many, ok := w.(parley.Fanout)
+	if !ok {
+		return []int{in.Home(w.Home())}
+	}
+	homes := make([]int, 0, len(many.To))
+	for _, seat := range many.To {
+		homes = append(homes, in.Home(seat.Agent.Slot()))
+	}
+	return homes
 }
 
 // judgeLanes holds what lies in each lane against what its target has applied.

@@ -81,3 +81,77 @@ func BenchmarkApply(b *testing.B) {
 		apply()
 	}
 }
+
+// fanning gives an operation that applies a word to a whole block and throws the
+// batch away. careless does with each seat what a careless writer might.
+func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
+	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
+	t.Cleanup(func() { mustClose(t, s) })
+	j, group := s.journals[0], newGroup(0)
+	j.activations[group] = activation{epoch: 1}
+	it := item{Entry: broadcast(group, 1, crew(parley.FanoutChunk), 500)}
+	return func() {
+		a := newApplication(j)
+		it = item{Entry: it.Entry, fanned: it.fanned[:0]}
+		if err := errors.Join(a.apply(&it), it.err, a.finish()); err != nil {
+			t.Fatal(err)
+		}
+		for _, seat := range it.fanned[0].To {
+			careless(seat)
+		}
+		if n := a.batch.Count(); n < 2*parley.FanoutChunk {
+			t.Fatalf("%d rows are written", n)
+		}
+		if err := a.batch.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// fanMost bounds what the writer allocates for one copy of a broadcast, and
+// fanBytesMost what a copy adds to the log where it is written with the entry:
+// 0.04 and 125 when they were set.
+const (
+	fanMost      = 0.1
+	fanBytesMost = 130
+)
+
+func TestCostOfFanning(t *testing.T) {
+	skipUnderRace(t)
+	got := testing.AllocsPerRun(50, fanning(t, func(parley.Seat) {})) / parley.FanoutChunk
+	if t.Logf("%.3f allocations", got); got > fanMost {
+		t.Errorf("a copy takes %.3f allocations, at most %.3f are allowed", got, fanMost)
+	}
+}
+
+// TestCostOfFanningControl has each feed entry be made on the heap.
+func TestCostOfFanningControl(t *testing.T) {
+	skipUnderRace(t)
+	var kept *parley.FeedEntry
+	got := testing.AllocsPerRun(50, fanning(t, func(seat parley.Seat) { kept = &parley.FeedEntry{Ref: parley.AnyID(seat.Agent)} })) / parley.FanoutChunk
+	if got <= fanMost || kept == nil {
+		t.Errorf("with an entry made for each, a copy takes %.3f allocations, and %.3f are allowed", got, fanMost)
+	}
+}
+
+// TestCostOfFanningInTheLog compares what broadcasts to one and to all of a block
+// leave in the log.
+func TestCostOfFanningInTheLog(t *testing.T) {
+	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
+	defer mustClose(t, s)
+	group, seats := newGroup(0), crew(parley.FanoutChunk)
+	s.journals[0].activations[group] = activation{epoch: 1}
+	size := func(n int) int {
+		a := newApplication(s.journals[0])
+		if err := a.apply(&item{Entry: broadcast(group, 1, seats[:n], 500)}); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = a.batch.Close() }()
+		return a.batch.Len()
+	}
+	one, all := size(1), size(len(seats))
+	each := (all - one) / (len(seats) - 1)
+	if t.Logf("%d bytes for one, %d for each more", one, each); each > fanBytesMost || each < 40 {
+		t.Errorf("a copy adds %d bytes to the log, at most %d are allowed", each, fanBytesMost)
+	}
+}

@@ -20,6 +20,7 @@ type sight struct {
 	puts    map[uint64]int
 	feeds   map[parley.AgentID]map[uint64]parley.AnyID
 	refs    map[parley.AnyID]int
+	hosted  map[uint64]int // per deed: events of the stream that its own hosts
 	faults  []string
 	settled bool
 }
@@ -37,23 +38,24 @@ func inspect(w *world, s *Store, known []claim, settled bool) []string {
 		store: s, view: v, settled: settled,
 		events: map[uint64]parley.Stream{}, tray: map[uint64]int{}, heard: map[uint64]int{},
 		rows: map[uint64]int{}, puts: map[uint64]int{},
-		feeds: map[parley.AgentID]map[uint64]parley.AnyID{}, refs: map[parley.AnyID]int{},
+		feeds: map[parley.AgentID]map[uint64]parley.AnyID{}, refs: map[parley.AnyID]int{}, hosted: map[uint64]int{},
 	}
 	deeds := w.issued()
 	for _, stream := range w.streams {
 		x.seeStream(stream, deeds)
+		x.seeHosted(w.hosted[stream])
 	}
 	for slot := range parley.Slot(8) {
 		x.seeRows(slot, parley.RosterTable, x.rows)
 		x.seeRows(slot, parley.ClientTable, x.puts)
 	}
 	for _, a := range w.agents {
-		x.seeFeed(a)
+		x.seeFeed(a, deeds)
 	}
 	present := int64(0)
 	for _, d := range deeds {
 		if d != nil {
-			x.judge(d)
+			x.judge(w, d)
 			if _, ok := x.events[d.number]; ok {
 				present++
 			}
@@ -94,7 +96,7 @@ func (s *sight) seeStream(stream parley.Stream, deeds []*deed) {
 	if err != nil || stateErr != nil || seq > last || (state != nil && number(state) != seq) {
 		s.fault("state of %d events says %v, the last event is %d (%v, %v)", seq, state, last, err, stateErr)
 	}
-	err = s.view.Tray(stream, func(r parley.TrayRow) bool {
+	err = s.view.Tray(stream, 0, func(r parley.TrayRow) bool {
 		s.tray[number(r.Data)]++
 		if edge := s.store.home(stream.Slot()).edge.level.Load(); r.Number > edge {
 			s.fault("word %d lies in a tray beyond the edge %d", r.Number, edge)
@@ -103,6 +105,22 @@ func (s *sight) seeStream(stream parley.Stream, deeds []*deed) {
 	})
 	if err != nil {
 		s.fault("tray: %v", err)
+	}
+}
+
+// seeHosted reads the stream that another hosts.
+func (s *sight) seeHosted(stream parley.Stream) {
+	last := uint64(0)
+	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f parley.Fact) bool {
+		if last++; seq != last {
+			s.fault("event %d of a hosted stream stands at place %d", seq, last)
+		}
+		s.hosted[number(f.Data)]++
+		return true
+	})
+	seq, state, stateErr := s.view.State(stream)
+	if err != nil || stateErr != nil || seq != last || state != nil && number(state) != last {
+		s.fault("state of %d events of a hosted stream says %v, there are %d (%v, %v)", seq, state, last, err, stateErr)
 	}
 }
 
@@ -121,7 +139,8 @@ func (s *sight) seeRows(slot parley.Slot, table parley.Table, into map[uint64]in
 
 // seeFeed reads an agent's feed. A message is unseen until it is marked: both
 // are written together.
-func (s *sight) seeFeed(agent parley.AgentID) {
+func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
+	spoken := map[parley.Stream]uint64{}
 	unseen := map[uint64]parley.MessageID{}
 	err := s.view.Unseen(agent, 0, func(position uint64, id parley.MessageID) bool {
 		unseen[position] = id
@@ -137,8 +156,12 @@ func (s *sight) seeFeed(agent parley.AgentID) {
 			s.fault("entry %d of %d arrived at %d, edge %d", e.Position, e.At, arrival, s.store.Edge(agent))
 		}
 		arrival = e.At
-		id := parley.MessageID(e.Ref)
-		record, position, err := recordOf(s.view, agent.Slot(), id)
+		by := deeds[number(e.Note)].stream
+		if n := number(e.Note); n < spoken[by] {
+			s.fault("entry %d: deed %d after deed %d of the same stream", e.Position, n, spoken[by])
+		}
+		spoken[by] = number(e.Note)
+		record, position, err := s.carried(agent, e)
 		if err != nil || len(record) < 8 || number(record) != number(e.Note) || position != e.Position {
 			s.fault("entry %d: record of %d bytes at %d (%v)", e.Position, len(record), position, err)
 		}
@@ -154,8 +177,25 @@ func (s *sight) seeFeed(agent parley.AgentID) {
 	}
 }
 
+// carried is what a feed entry brings: the record of a message or of the
+// broadcast that it is a copy of.
+func (s *sight) carried(agent parley.AgentID, e parley.FeedEntry) (record []byte, position uint64, err error) {
+	id := parley.MessageID(e.Ref)
+	if e.Kind != parley.CopyEntry {
+		return recordOf(s.view, agent.Slot(), id)
+	}
+	for _, reader := range []parley.Slot{agent.Slot(), id.Slot()} {
+		to, at, found, err := s.view.Copy(reader, id)
+		if err != nil || !found || to != agent || at != e.Position && (at != 0 || s.store.SameHome(reader, agent.Slot())) {
+			s.fault("copy %v of agent %v, slot %d: agent %v at %d, found %v (%v)", id, agent, reader, to, at, found, err)
+		}
+	}
+	_, err = s.view.Broadcast(agent.Slot(), id.Broadcast(), func(b []byte) error { record = append(record, b...); return nil })
+	return record, e.Position, err
+}
+
 // judge demands that a deed is there whole or not at all, once.
-func (s *sight) judge(d *deed) {
+func (s *sight) judge(w *world, d *deed) {
 	stream, done := s.events[d.number]
 	if done && d.doomed != nil {
 		s.fault("deed %d was refused and is there", d.number)
@@ -169,9 +209,17 @@ func (s *sight) judge(d *deed) {
 		s.expect(d, "the row elsewhere", done, s.store.home(d.put) == home, s.puts[d.number])
 	}
 	if !d.message.Zero() {
-		s.expect(d, "the feed entry", done, s.store.home(d.agent.Slot()) == home, s.refs[parley.AnyID(d.message)])
+		s.expect(d, "the feed entry", done, s.store.home(d.agent.Slot()) == home && !circulates(d.stream), s.refs[parley.AnyID(d.message)])
 		record, _, err := recordOf(s.view, d.message.Slot(), d.message)
 		s.expect(d, "the record", done, true, count(err == nil && len(record) > 8 && number(record) == d.number))
+	}
+	for _, seat := range w.seats {
+		if !d.broadcast.Zero() {
+			s.expect(d, fmt.Sprintf("the copy for seat %d", seat.Number), done, false, s.refs[parley.AnyID(parley.Copy(d.broadcast, seat.Number))])
+		}
+	}
+	if d.hosted {
+		s.expect(d, "the chapter", done, true, s.hosted[d.number])
 	}
 	if !d.tell.Zero() {
 		s.expect(d, "the word in the tray or heard", done, s.store.home(d.tell.Slot()) == home, s.tray[d.number]+s.heard[d.number])
@@ -231,7 +279,7 @@ func (s *sight) keepsPromise(c claim) {
 		return
 	}
 	of := []parley.Mark{{Recipient: c.agent, Position: c.entry.Position}}
-	if s.settled && !s.store.SameHome(c.agent.Slot(), c.message.Slot()) {
+	if s.settled && !c.copied && !s.store.SameHome(c.agent.Slot(), c.message.Slot()) {
 		of = append(of, parley.Mark{Message: c.message})
 	}
 	for _, m := range of {
@@ -243,16 +291,15 @@ func (s *sight) keepsPromise(c claim) {
 
 // reopened opens an image, inspects it, lets lanes come to rest and inspects
 // it again.
-func reopened(w *world, journals int, i crashtest.Image) []string {
+func reopened(w *world, x trial, i crashtest.Image) []string {
 	known := w.known(i.Known)
-	s, err := Open(crashDir, testOptions(i.FS, journals))
+	opts := testOptions(i.FS, x.journals)
+	opts.forgetful = x.forgetful
+	s, err := Open(crashDir, opts)
 	if err != nil {
 		return []string{"lost: " + err.Error()}
 	}
-	var faults []string
-	if s.Journals() > 1 {
-		faults = inspect(w, s, known, false)
-	}
+	faults := inspect(w, s, known, false)
 	if err := startQuietly(s); err != nil {
 		faults = append(faults, err.Error())
 	}

@@ -36,14 +36,21 @@ func (v *verdict) add(i crashtest.Image, faults []string) {
 	}
 }
 
+// unheard reports whether somebody never got a copy of a broadcast.
+func (v *verdict) unheard() bool {
+	return strings.Contains(strings.Join(v.faults, "\n"), "is there 0 times, near false, settled true")
+}
+
 // lost reports whether something that a client had been told was missing.
 func (v *verdict) lost() bool { return strings.Contains(strings.Join(v.faults, "\n"), "lost:") }
 
-// trial is one workload. Unsynced and trusting break a promise on purpose.
+// trial is one workload. Unsynced, trusting and forgetful break a promise on purpose.
 type trial struct {
 	journals, rounds   int
 	seed               uint64
 	unsynced, trusting bool
+	// forgetful images do not resume the lanes of journals to themselves.
+	forgetful bool
 }
 
 // crash runs a workload, takes images all along, and inspects each.
@@ -56,7 +63,7 @@ func (x trial) crash(t *testing.T, v *verdict) {
 	for range runtime.GOMAXPROCS(0) {
 		inspectors.Go(func() {
 			for i := range disk.Films() {
-				faults := reopened(w, x.journals, i)
+				faults := reopened(w, x, i)
 				mu.Lock()
 				v.add(i, faults)
 				mu.Unlock()
@@ -128,5 +135,20 @@ func TestCrashControls(t *testing.T) {
 				t.Errorf("%v, %d of them broken, and no loss was seen", v.tally, v.broken)
 			}
 		})
+	}
+}
+
+// TestCrashControlOfResuming leaves what was on its way from a journal to itself
+// where it lies: somebody must be found who never got a copy.
+func TestCrashControlOfResuming(t *testing.T) {
+	unraced(t)
+	for _, journals := range []int{1, 4} {
+		v := &verdict{}
+		for seed := uint64(0); seed < 10 && !v.unheard(); seed++ {
+			trial{journals: journals, rounds: 15, seed: seed, forgetful: true}.crash(t, v)
+		}
+		if !v.unheard() {
+			t.Errorf("%d journals: %v, %d of them broken, and no copy was missed", journals, v.tally, v.broken)
+		}
 	}
 }

@@ -50,6 +50,10 @@ type deed struct {
 	far     bool
 	born    parley.Stream
 	due     time.Time
+	// broadcast went to all agents, block by block.
+	broadcast parley.MessageID
+	// hosted: the deed has a chapter of the stream that its own hosts.
+	hosted bool
 	// hears is the deed whose words this one took from the tray; heard tells
 	// that there is one.
 	hears uint64
@@ -65,6 +69,7 @@ type claim struct {
 	agent   parley.AgentID
 	entry   parley.FeedEntry // shown in agent's feed
 	message parley.MessageID // marked by agent
+	copied  bool             // it is a copy of a broadcast
 }
 
 // world is a workload and what its clients know.
@@ -73,7 +78,10 @@ type world struct {
 	store   *Store
 	agents  []parley.AgentID
 	streams []parley.Stream
-	org     parley.OrgID
+	// seats of the agents, in blocks of their own; hosted are the streams' second ones.
+	seats  []parley.Seat
+	hosted map[parley.Stream]parley.Stream
+	org    parley.OrgID
 	// trusting readers do not wait for View.Durable: a control.
 	trusting bool
 
@@ -83,17 +91,25 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, org: parley.NewID[parley.OrgID](0, testStart, testEntropy())}
-	for slot := range parley.Slot(6) {
-		w.agents = append(w.agents, parley.NewID[parley.AgentID](slot, testStart, testEntropy()))
-		w.streams = append(w.streams, newStream(slot))
+	w := &world{t: t, org: parley.NewID[parley.OrgID](0, testStart, testEntropy()), hosted: map[parley.Stream]parley.Stream{}}
+	for slot, seat := range []uint32{1, 257, 2, 300, 513, 1025} {
+		agent := parley.NewID[parley.AgentID](parley.Slot(slot), testStart, testEntropy())
+		w.agents = append(w.agents, agent)
+		w.seats = append(w.seats, parley.Seat{Agent: agent, Number: seat})
+		w.streams = append(w.streams, newStream(parley.Slot(slot)))
+		w.hosted[w.streams[slot]] = newStream(parley.Slot(slot))
 	}
+	slices.SortFunc(w.seats, func(a, b parley.Seat) int { return int(a.Number) - int(b.Number) })
 	return w
 }
 
 func newStream(slot parley.Slot) parley.Stream {
 	return parley.Stream{Kind: parley.ConversationStream, ID: parley.NewID[parley.AnyID](slot, testStart, testEntropy())}
 }
+
+// circulates reports whether a stream says things to many. What it says to feeds
+// of its own home may then be late as well.
+func circulates(s parley.Stream) bool { return s.Slot()%2 == 1 }
 
 func (w *world) claim(c ...claim) {
 	w.mu.Lock()
@@ -153,6 +169,8 @@ type performer struct {
 	epoch  uint64
 	seq    uint64
 	heard  uint64
+	// chapters of the hosted stream.
+	chapters uint64
 }
 
 func (a *performer) perform(rounds int) {
@@ -248,6 +266,19 @@ func (a *performer) speak() {
 		e.Records = []parley.Record{{ID: d.message, Data: body}}
 		e.Words = append(e.Words, parley.Announce{To: d.agent, Kind: parley.MessageEntry, Ref: parley.AnyID(d.message), Note: encodeNumber(d.number)})
 	}
+	if circulates(a.stream) && a.rng.IntN(3) == 0 {
+		d.broadcast = newBroadcast(a.stream.Slot())
+		e.Records = append(e.Records, parley.Record{ID: d.broadcast, Data: encodeNumber(d.number)})
+		e.Words = append(e.Words, parley.Fanout{Kind: parley.CopyEntry, Ref: parley.AnyID(d.broadcast), Note: encodeNumber(d.number), To: a.seats})
+	}
+	if a.rng.IntN(3) == 0 {
+		d.hosted = true
+		e.Hosted = []parley.Chapter{{
+			Stream: a.world.hosted[a.stream], Expect: a.chapters,
+			Facts: []parley.Fact{{Tag: 8, Data: encodeNumber(d.number)}}, State: encodeNumber(a.chapters + 1),
+		}}
+		a.chapters++
+	}
 	if a.rng.IntN(3) == 0 {
 		d.tell = a.streams[a.rng.IntN(len(a.streams))]
 		e.Words = append(e.Words, parley.Tell{To: d.tell, Data: encodeNumber(d.number)})
@@ -276,7 +307,7 @@ func (a *performer) speak() {
 func (a *performer) listen() {
 	v := a.store.View()
 	var rows []parley.TrayRow
-	err := v.Tray(a.stream, func(r parley.TrayRow) bool {
+	err := v.Tray(a.stream, 0, func(r parley.TrayRow) bool {
 		if r.Number > a.heard {
 			rows = append(rows, r)
 		}
@@ -299,7 +330,9 @@ func (a *performer) listen() {
 // incarnation, or beginning what exists.
 func (a *performer) trespass() {
 	d, e := a.devise(&deed{doomed: parley.ErrStale})
-	switch a.rng.IntN(3) {
+	switch a.rng.IntN(4) {
+	case 3:
+		e.Hosted = []parley.Chapter{{Stream: a.world.hosted[a.stream], Expect: a.chapters + 1, Facts: e.Facts}}
 	case 0:
 		e.Expect++
 	case 1:
@@ -323,7 +356,7 @@ func (w *world) read(agent parley.AgentID, done chan struct{}) {
 		v := w.store.View()
 		var shown []claim
 		err := v.Feed(agent, from, ^uint64(0), func(e parley.FeedEntry) bool {
-			shown = append(shown, claim{agent: agent, entry: e})
+			shown = append(shown, claim{agent: agent, entry: e, copied: e.Kind == parley.CopyEntry})
 			return len(shown) < 20
 		})
 		if err == nil && !w.trusting {
@@ -359,12 +392,12 @@ func (w *world) mark(c claim, pending *atomic.Int64) {
 	pending.Add(1)
 	w.store.Append(&parley.Entry{
 		Slot: c.agent.Slot(), At: testStart,
-		Words: []parley.Word{parley.Mark{Recipient: c.agent, Message: id, Position: c.entry.Position, Marks: parley.Marks{Delivered: 1000}}},
+		Words: []parley.Word{parley.Mark{Recipient: c.agent, Message: id, Position: c.entry.Position, Marks: parley.Marks{Delivered: 1000}, Copy: c.copied}},
 		Release: func(err error) {
 			if err != nil {
 				w.t.Errorf("mark: %v", err)
 			} else {
-				w.claim(claim{agent: c.agent, message: id, entry: c.entry})
+				w.claim(claim{agent: c.agent, message: id, entry: c.entry, copied: c.copied})
 			}
 			pending.Add(-1)
 		},

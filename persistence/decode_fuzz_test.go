@@ -28,6 +28,12 @@ func FuzzDecodeParcel(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01b\x04iiiiiiiiiiiiiiii\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01?\x00"))
+	many := parley.Fanout{Kind: parley.CopyEntry, Note: []byte("note"), To: []parley.Seat{{Number: 1}, {Number: 7}}}
+	for _, seats := range [][]parley.Seat{many.To, many.To[:1], nil, {{Number: 7}, {Number: 1}}, {{Number: 1}, {Number: 1}}} {
+		many.To = seats
+		f.Add(encodeParcel(&parcel{words: []parley.Word{many, parley.Mark{Copy: true}}}))
+	}
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01f\x03iiiiiiiiiiiiiiiieeeeeeeeeeeeeeee\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := decodeParcel(b)
 		if err != nil {
@@ -62,6 +68,35 @@ func FuzzDecodeFeed(f *testing.F) {
 		}
 		if e.Position != position || !bytes.Equal(encodeFeed(e), b) {
 			t.Fatalf("%x is read as %+v", b, e)
+		}
+	})
+}
+
+// A list of copies that is read is made of whole seats, and looking anything up
+// in it comes to an end.
+func FuzzDecodeChunk(f *testing.F) {
+	whole := appendSeats(encodeNumber(9), []parley.Seat{{Number: 1}, {Number: 3}, {Number: 256}})
+	f.Add(whole, uint32(3))
+	f.Add(whole[:len(whole)-1], uint32(1))
+	f.Add(whole[:8], uint32(0))
+	f.Add(bytes.Repeat([]byte{0xff}, 8+3*seatBytes), ^uint32(0))
+	f.Fuzz(func(t *testing.T, b []byte, seat uint32) {
+		c, err := decodeChunk(b)
+		if err != nil {
+			if c.len() != 0 || len(b) >= 8+seatBytes && (len(b)-8)%seatBytes == 0 {
+				t.Fatalf("%x: %v", b, err)
+			}
+			return
+		}
+		if i := c.find(seat); i >= 0 && (i >= c.len() || c.seat(i).Number != seat) {
+			t.Fatalf("seat %d is found at place %d of %x", seat, i, b)
+		}
+		again := encodeNumber(c.first)
+		for i := range c.len() {
+			again = appendSeats(again, []parley.Seat{c.seat(i)})
+		}
+		if !bytes.Equal(again, b) {
+			t.Fatalf("%x is written again as %x", b, again)
 		}
 	})
 }

@@ -9,7 +9,8 @@
 //
 // Invariants:
 //   - nothing is released before the batch that holds it is synced;
-//   - an entry takes effect whole or not at all;
+//   - an entry takes effect whole or not at all, but that a word to many goes on
+//     block by block, by lanes, of which each journal has one to itself;
 //   - positions of feeds and in-trays grow, given by apply from the journal's
 //     own counter;
 //   - the target of a lane remembers one number, written in the same batch as

@@ -394,7 +394,7 @@ func TestOfferKnowsWhatRowsHold(t *testing.T) {
 }
 
 // BenchmarkAppend appends direct messages without waiting: to one hot stream,
-// and in turn to ten thousand cold ones.
+// and in turn to ten thousand cold ones; and broadcasts to a thousand agents.
 func BenchmarkAppend(b *testing.B) {
 	for name, streams := range map[string]int{"hot": 1, "cold": 10000} {
 		b.Run(name, func(b *testing.B) {
@@ -427,4 +427,6 @@ func BenchmarkAppend(b *testing.B) {
 			mustClose(b, s)
 		})
 	}
+	b.Run("fanout-1000", func(b *testing.B) { benchmarkFanout(b, 1, 1000) })
+	b.Run("fanout-1000-journals-4", func(b *testing.B) { benchmarkFanout(b, 4, 1000) })
 }

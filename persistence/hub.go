@@ -94,15 +94,34 @@ func (h *hub) publish(agent parley.AgentID, e parley.FeedEntry) {
 	shard := h.shard(agent)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	t := shard.topics[agent]
+	if t := shard.topics[agent]; t != nil {
+		shard.publish(t, e)
+	}
+}
+
+// publishMany gives what is durable of a word to many to all who follow one of
+// its readers. Most of them nobody follows.
+func (h *hub) publishMany(f *fanned) {
+	for i := range f.To {
+		agent := f.To[i].Agent
+		shard := h.shard(agent)
+		shard.mu.Lock()
+		if t := shard.topics[agent]; t != nil {
+			shard.publish(t, f.entry(i))
+		}
+		shard.mu.Unlock()
+	}
+}
+
+// publish gives an entry to a topic's subscribers. The shard is locked.
+func (h *hubShard) publish(t *topic, e parley.FeedEntry) {
 	switch {
-	case t == nil:
 	case t.spreading:
 		t.keep(e)
 	case len(t.subs) > publishedInline:
 		t.keep(e)
 		t.spreading = true
-		go shard.spread(t)
+		go h.spread(t)
 	default:
 		entries := []parley.FeedEntry{e}
 		for _, sub := range t.subs {

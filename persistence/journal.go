@@ -35,6 +35,10 @@ type journal struct {
 	lanesOut    []uint64                     // per target: last number given
 	lanesIn     []uint64                     // per source: last number applied
 	acked       []laneAck                    // per target: applied there, rows not yet deleted
+	// laned streams have said something to feeds here that is under way in the
+	// journal's lane to itself: up to that number. Before resumed, anybody may.
+	laned   map[parley.Stream]uint64
+	resumed uint64
 
 	// committing is since when the writer is at a commit, syncing since when the
 	// acker waits for the disk, see Store.age; 0 if they do not.
@@ -66,6 +70,7 @@ func openJournal(s *Store, number int) (*journal, error) {
 		store: s, number: number, queue: newQueue(),
 		inFlight:    make(chan *flight, inFlightMax-2),
 		activations: map[parley.Stream]activation{},
+		laned:       map[parley.Stream]uint64{},
 	}
 	j.gate = newGate(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
 	value, found, err := get(s.db, metaKey(counterFamily, number, 0))
@@ -98,6 +103,12 @@ func entryCost(e *parley.Entry) int {
 	for _, f := range e.Facts {
 		n += len(f.Data)
 	}
+	for _, c := range e.Hosted {
+		n += 64*len(c.Facts) + len(c.State)
+		for _, f := range c.Facts {
+			n += len(f.Data)
+		}
+	}
 	for _, r := range e.Records {
 		n += len(r.Data)
 	}
@@ -110,6 +121,9 @@ func entryCost(e *parley.Entry) int {
 			n += len(w.Data)
 		case parley.Put:
 			n += len(w.Key) + len(w.Value)
+		case parley.Fanout:
+			// The first block is written with the entry, of the others a parcel.
+			n += copyCost*min(len(w.To), parley.FanoutChunk) + seatBytes*len(w.To)
 		case parley.Bear:
 			n += len(w.State)
 			for _, f := range w.Facts {
@@ -209,6 +223,9 @@ func (j *journal) sync(f *flight) error {
 func (j *journal) release(it *item) {
 	for _, a := range it.announced {
 		j.store.hub.publish(a.agent, a.entry)
+	}
+	for i := range it.fanned {
+		j.store.hub.publishMany(&it.fanned[i])
 	}
 	for _, s := range it.told {
 		j.store.onTray(s)

@@ -13,6 +13,7 @@ import (
 //	slot E stream seq            event: tag, milliseconds, encoding
 //	slot S stream                state: seq, encoding
 //	slot B message               record: position, bytes
+//	slot C copy                  of a broadcast, with others of its block: position, seats
 //	slot F agent position        feed entry
 //	slot U agent position        message not carried to its recipient yet
 //	slot M agent position        marks, as the recipient's home has them
@@ -30,6 +31,7 @@ const (
 	eventFamily  = 'E'
 	stateFamily  = 'S'
 	recordFamily = 'B'
+	chunkFamily  = 'C'
 	feedFamily   = 'F'
 	unseenFamily = 'U'
 	markFamily   = 'M'
@@ -77,9 +79,20 @@ func trayKey(s parley.Stream, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(streamKey(trayFamily, s, 8), number)
 }
 
+// feedKeyBytes is the length of the keys of a place in a feed.
+const feedKeyBytes = 27
+
 func feedKey(family byte, agent parley.AgentID, position uint64) []byte {
-	k := append(key(agent.Slot(), family, 24), agent[:]...)
-	return binary.BigEndian.AppendUint64(k, position)
+	k := make([]byte, feedKeyBytes)
+	putFeedKey(k, family, agent, position)
+	return k
+}
+
+func putFeedKey(k []byte, family byte, agent parley.AgentID, position uint64) {
+	binary.BigEndian.PutUint16(k, uint16(agent.Slot()))
+	k[2] = family
+	copy(k[3:], agent[:])
+	binary.BigEndian.PutUint64(k[19:], position)
 }
 
 // markKey is where a mark is kept: beside the recipient's feed, in its order, so

@@ -12,9 +12,14 @@ import (
 	"parley"
 )
 
-// laneDepthMax is how many parcels may be on their way in one lane before the
-// doors refuse entries of its source.
-const laneDepthMax = 8192
+const (
+	// laneDepthMax is how many parcels may be on their way in one lane before the
+	// doors refuse entries of its source.
+	laneDepthMax = 8192
+	// selfDepthMax is that for the lane of a journal to itself, which takes the
+	// rest of what was said to many: about as many as arrive within a second.
+	selfDepthMax = 1024
+)
 
 // parcel is what one entry says to another home. Parcels of a lane are
 // numbered densely; the target applies each number once, in order.
@@ -24,6 +29,15 @@ type parcel struct {
 	at             int64
 	words          []parley.Word
 	records        []parley.Record
+	// awaited: the answer to the speaker waits for it.
+	awaited bool
+	// block of a word to many that it brings; open: it takes more of that block.
+	block uint32
+	open  bool
+	// speaker and text are known until the next opening only: who says it, and
+	// the record of the broadcast of which it brings copies.
+	speaker parley.Stream
+	text    []byte
 	// arrived is called when the target has it on stable storage.
 	arrived func()
 }
@@ -55,26 +69,90 @@ func (s *settlement) arrived() {
 	}
 }
 
-// pack adds a word to the item's parcel for target.
+// pack adds a word to the item's parcel for target: to the first, but for what
+// goes to a feed, which comes after all that was said to feeds there before.
 func (it *item) pack(source, target int, w parley.Word) {
+	say, feeds := w.(parley.Announce)
 	var p *parcel
 	for _, have := range it.parcels {
-		if have.target == target {
-			p = have
+		if have.target != target || p != nil && !feeds {
+			continue
 		}
+		if p != nil {
+			p.open = false
+		}
+		p = have
 	}
 	if p == nil {
-		p = &parcel{source: source, target: target}
-		it.parcels = append(it.parcels, p)
+		p = it.newParcel(source, target, true)
 	}
 	p.words = append(p.words, w)
-	if say, ok := w.(parley.Announce); ok && say.Kind == parley.MessageEntry {
-		id := parley.MessageID(say.Ref)
-		if slices.ContainsFunc(p.records, func(r parley.Record) bool { return r.ID == id }) {
-			return
+	if feeds && say.Kind == parley.MessageEntry {
+		it.enclose(p, parley.MessageID(say.Ref))
+	}
+}
+
+// packMany adds a part of a word to many, all of one block, to the item's parcel
+// of that block for target.
+func (it *item) packMany(source, target int, block uint32, w parley.Fanout) {
+	var p, last *parcel
+	text := true // must be enclosed: nothing before it has brought the record
+	for _, have := range it.parcels {
+		if have.target != target {
+			continue
 		}
+		if last = have; have.open && have.block == block {
+			p = have
+		}
+		text = text && !have.has(parley.MessageID(w.Ref))
+	}
+	switch {
+	case p != nil:
+	case last == nil:
+		// Nothing at this home was written with the entry, so this is awaited;
+		// else it is what follows.
+		p = it.newParcel(source, target, source != target || !it.began)
+	case !last.open && last.awaited && !last.many():
+		p = last
+	default:
+		p = it.newParcel(source, target, false)
+	}
+	p.block, p.open = block, true
+	p.words = append(p.words, w)
+	if w.Kind == parley.CopyEntry {
+		p.text = it.record(parley.MessageID(w.Ref))
+		if text && source != target {
+			it.enclose(p, parley.MessageID(w.Ref))
+		}
+	}
+}
+
+func (it *item) newParcel(source, target int, awaited bool) *parcel {
+	p := &parcel{source: source, target: target, awaited: awaited}
+	it.parcels = append(it.parcels, p)
+	return p
+}
+
+// packed reports whether the item has something for target.
+func (it *item) packed(target int) bool {
+	return slices.ContainsFunc(it.parcels, func(p *parcel) bool { return p.target == target })
+}
+
+// enclose has the parcel bring a message's record.
+func (it *item) enclose(p *parcel, id parley.MessageID) {
+	if !p.has(id) {
 		p.records = append(p.records, parley.Record{ID: id, Data: it.record(id)})
 	}
+}
+
+// has reports whether the parcel brings a message's record.
+func (p *parcel) has(id parley.MessageID) bool {
+	return slices.ContainsFunc(p.records, func(r parley.Record) bool { return r.ID == id })
+}
+
+// many reports whether the parcel brings a part of a word to many.
+func (p *parcel) many() bool {
+	return slices.ContainsFunc(p.words, func(w parley.Word) bool { _, ok := w.(parley.Fanout); return ok })
 }
 
 // ship writes the item's parcels into their lanes.
@@ -82,6 +160,10 @@ func (a *application) ship(it *item, at int64) error {
 	for _, p := range it.parcels {
 		a.j.lanesOut[p.target]++
 		p.number, p.at = a.j.lanesOut[p.target], at
+		if p.target == a.j.number {
+			p.speaker = it.Stream
+			a.j.laned[it.Stream] = p.number
+		}
 		a.j.acked[p.target].depth.Add(1)
 		if err := a.batch.Set(laneKey(p.source, p.target, p.number), encodeParcel(p), nil); err != nil {
 			return err
@@ -97,12 +179,27 @@ func (j *journal) dispatch(it *item) {
 	if s.release == nil {
 		s.release = func(error) {}
 	}
-	s.left.Store(int32(len(it.parcels)))
-	s.timer = time.AfterFunc(parley.SettleWait, s.done)
 	for _, p := range it.parcels {
-		j.send(p, s.arrived)
+		if p.awaited {
+			s.left.Add(1)
+		}
+	}
+	if s.left.Load() == 0 {
+		s.done()
+	} else {
+		s.timer = time.AfterFunc(parley.SettleWait, s.done)
+	}
+	for _, p := range it.parcels {
+		if p.awaited {
+			j.send(p, s.arrived)
+		} else {
+			j.send(p, follows)
+		}
 	}
 }
+
+// follows is called for what nobody waits for.
+func follows() {}
 
 // send hands a durable parcel to its target. A target that is closing takes no
 // more: the parcel lies in its lane and is sent again at the next opening.
@@ -117,7 +214,12 @@ func (j *journal) send(p *parcel, settled func()) {
 	for _, r := range p.records {
 		cost += len(r.Data)
 	}
-	if !j.store.journals[p.target].queue.push(&item{Entry: &parley.Entry{}, lane: p, cost: cost}) {
+	for _, w := range p.words {
+		if many, ok := w.(parley.Fanout); ok {
+			cost += copyCost * len(many.To)
+		}
+	}
+	if !j.store.journals[p.target].queue.push(&item{Entry: &parley.Entry{}, lane: p, late: !p.awaited, cost: cost}) {
 		settled()
 	}
 }
@@ -137,6 +239,9 @@ func (a *application) applyParcel(it *item) error {
 	}
 	a.lanesIn[p.source] = true
 	at := a.arrival(time.UnixMilli(p.at))
+	if p.source == p.target && a.j.laned[p.speaker] == p.number {
+		delete(a.j.laned, p.speaker)
+	}
 	it.Words, it.Records = p.words, p.records
 	for _, w := range p.words {
 		if err := a.perform(it, w, at); err != nil {
@@ -207,7 +312,14 @@ func (j *journal) openLanes() error {
 		}
 		j.lanesOut[other] = max(applied, last)
 	}
+	j.resumed = j.lanesOut[j.number]
 	return nil
+}
+
+// behind reports whether something that a stream said to feeds here is under way
+// in the journal's lane to itself.
+func (j *journal) behind(s parley.Stream) bool {
+	return max(j.resumed, j.laned[s]) > j.lanesIn[j.number]
 }
 
 func lastParcel(r pebble.Reader, source, target int) (uint64, error) {
@@ -227,6 +339,9 @@ func lastParcel(r pebble.Reader, source, target int) (uint64, error) {
 // and drops what had arrived. Called before anything new is appended.
 func (j *journal) resumeLanes() error {
 	for target := range j.acked {
+		if j.store.opts.forgetful && target == j.number {
+			continue
+		}
 		prefix := laneKey(j.number, target, 0)[:7]
 		iter, err := j.store.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
@@ -245,7 +360,7 @@ func (j *journal) resumeLanes() error {
 			}
 			p.source, p.target, p.number = j.number, target, n
 			j.acked[target].depth.Add(1)
-			j.send(p, func() {})
+			j.send(p, follows)
 		}
 		if err := iter.Close(); err != nil {
 			return err
@@ -260,7 +375,7 @@ func (s *Store) lanesFull(j *journal) bool {
 			return true
 		}
 	}
-	return false
+	return j.acked[j.number].depth.Load() > selfDepthMax
 }
 
 // drainLanes waits, for a short while, until what is on its way has arrived.

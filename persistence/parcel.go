@@ -18,6 +18,8 @@ const (
 	putWord      = 'p'
 	bearWord     = 'b'
 	enlistWord   = 'l'
+	fanoutWord   = 'f'
+	copyMarkWord = 'k'
 )
 
 var errParcel = errors.New("damaged parcel")
@@ -29,7 +31,13 @@ func appendBytes(b, x []byte) []byte {
 }
 
 func encodeParcel(p *parcel) []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 256), uint64(p.at))
+	size := 256
+	for _, w := range p.words {
+		if many, ok := w.(parley.Fanout); ok {
+			size += seatBytes*len(many.To) + 64
+		}
+	}
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, size), uint64(p.at))
 	b = binary.AppendUvarint(b, uint64(len(p.words)))
 	for _, w := range p.words {
 		b = appendWord(b, w)
@@ -47,7 +55,11 @@ func appendWord(b []byte, w parley.Word) []byte {
 		b = append(append(append(b, announceWord), w.To[:]...), byte(w.Kind))
 		return appendBytes(append(b, w.Ref[:]...), w.Note)
 	case parley.Mark:
-		b = append(append(append(b, markWord), w.Recipient[:]...), w.Message[:]...)
+		letter := byte(markWord)
+		if w.Copy {
+			letter = copyMarkWord
+		}
+		b = append(append(append(b, letter), w.Recipient[:]...), w.Message[:]...)
 		b = binary.BigEndian.AppendUint64(b, w.Position)
 		return append(b, encodeMarks(w.Marks)...)
 	case parley.Tell:
@@ -62,6 +74,10 @@ func appendWord(b []byte, w parley.Word) []byte {
 		return appendBytes(appendBytes(b, w.Key), w.Value)
 	case parley.Enlist:
 		return append(append(append(b, enlistWord), w.Agent[:]...), w.Conversation[:]...)
+	case parley.Fanout:
+		b = append(append(append(b, fanoutWord, byte(w.Kind)), w.Ref[:]...), w.Enlist[:]...)
+		b = binary.AppendUvarint(appendBytes(b, w.Note), uint64(len(w.To)))
+		return appendSeats(b, w.To)
 	case parley.Bear:
 		b = appendStream(append(b, bearWord), w.Stream)
 		b = binary.AppendUvarint(b, uint64(len(w.Facts)))
@@ -113,6 +129,23 @@ func (r *reader) stream() parley.Stream {
 	return parley.Stream{Kind: kind, ID: parley.AnyID(r.id())}
 }
 
+// seats are at least one, in ascending order of their numbers.
+func (r *reader) seats() []parley.Seat {
+	n := r.count()
+	raw := r.take(n * seatBytes)
+	if r.bad || n == 0 {
+		r.bad = true
+		return nil
+	}
+	to := make([]parley.Seat, n)
+	for i := range to {
+		if to[i] = seatIn(raw[i*seatBytes:]); i > 0 && to[i].Number <= to[i-1].Number {
+			r.bad = true
+		}
+	}
+	return to
+}
+
 func decodeParcel(b []byte) (*parcel, error) {
 	r := &reader{b: b}
 	p := &parcel{at: int64(r.number())}
@@ -134,11 +167,11 @@ func decodeParcel(b []byte) (*parcel, error) {
 }
 
 func (r *reader) word() parley.Word {
-	switch r.byte() {
+	switch letter := r.byte(); letter {
 	case announceWord:
 		return parley.Announce{To: r.id(), Kind: parley.FeedKind(r.byte()), Ref: r.id(), Note: r.bytes()}
-	case markWord:
-		m := parley.Mark{Recipient: r.id(), Message: r.id(), Position: r.number()}
+	case markWord, copyMarkWord:
+		m := parley.Mark{Recipient: r.id(), Message: r.id(), Position: r.number(), Copy: letter == copyMarkWord}
 		m.Marks, _ = decodeMarks(r.take(16))
 		return m
 	case tellWord:
@@ -150,6 +183,10 @@ func (r *reader) word() parley.Word {
 		return parley.Put{Row: row}
 	case enlistWord:
 		return parley.Enlist{Agent: r.id(), Conversation: r.id()}
+	case fanoutWord:
+		w := parley.Fanout{Kind: parley.FeedKind(r.byte()), Ref: r.id(), Enlist: r.id(), Note: r.bytes()}
+		w.To = r.seats()
+		return w
 	case bearWord:
 		w := parley.Bear{Stream: r.stream()}
 		for range r.count() {

@@ -26,12 +26,12 @@ func drawStream(t *rapid.T) parley.Stream {
 }
 
 func drawWord(t *rapid.T) parley.Word {
-	switch rapid.IntRange(0, 5).Draw(t, "word") {
+	switch rapid.IntRange(0, 6).Draw(t, "word") {
 	case 0:
 		return parley.Announce{To: drawID(t), Kind: parley.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
 	case 1:
 		marks := parley.Marks{Delivered: rapid.Int64().Draw(t, "delivered"), Read: rapid.Int64().Draw(t, "read")}
-		return parley.Mark{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Marks: marks}
+		return parley.Mark{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Marks: marks, Copy: rapid.Bool().Draw(t, "copy")}
 	case 2:
 		return parley.Tell{To: drawStream(t), Data: drawBytes(t)}
 	case 3:
@@ -41,6 +41,14 @@ func drawWord(t *rapid.T) parley.Word {
 		}}
 	case 4:
 		return parley.Enlist{Agent: drawID(t), Conversation: drawID(t)}
+	case 5:
+		many := parley.Fanout{Kind: parley.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t), Enlist: drawID(t)}
+		number := rapid.Uint32Range(0, 3).Draw(t, "first")
+		for range rapid.IntRange(1, 4).Draw(t, "seats") {
+			many.To = append(many.To, parley.Seat{Agent: drawID(t), Number: number})
+			number += rapid.Uint32Range(1, 300).Draw(t, "step")
+		}
+		return many
 	default:
 		bear := parley.Bear{Stream: drawStream(t), State: drawBytes(t)}
 		for range rapid.IntRange(0, 3).Draw(t, "facts") {

@@ -11,13 +11,20 @@ type item struct {
 	*parley.Entry
 	// lane is set on parts that came by lane.
 	lane *parcel
+	// late: it may come after what is not, see queue.
+	late bool
 	// cost in bytes, for batching.
 	cost int
 	err  error
+	// behind: something that the stream said to feeds here is under way still.
+	// Else began tells that block of a word to many is written with the entry.
+	behind, began bool
+	block         uint32
 	// parcels are the parts for other homes, numbered by apply.
 	parcels []*parcel
 	// announced are the feed entries the item made, to be published.
 	announced []announced
+	fanned    []fanned
 	told      []parley.Stream
 }
 
@@ -47,16 +54,34 @@ type announced struct {
 	entry parley.FeedEntry
 }
 
+// lateBytesMax of late items go into one batch, so that a word to very many
+// holds up nothing else.
+const lateBytesMax = 1024 * copyCost
+
 // queue holds what waits for the writer. It does not refuse: space in it is
 // admitted at the doors, before anything happens.
+//
+// Parcels that nobody waits for are late: others pass them, but for those of
+// the same lane, and none of them passes what was there before it.
 type queue struct {
-	mu     sync.Mutex
-	items  []*item
-	wake   chan struct{}
-	closed bool
+	mu    sync.Mutex
+	items []*item
+	late  []lateItem
+	// lateFrom counts, per lane, what is late.
+	lateFrom map[int]int
+	// pushed and taken count what is not late.
+	pushed, taken uint64
+	wake          chan struct{}
+	closed        bool
 }
 
-func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+// lateItem is an item that waits until as many were taken as had come before it.
+type lateItem struct {
+	*item
+	after uint64
+}
+
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1), lateFrom: map[int]int{}} }
 
 func (q *queue) push(it *item) bool {
 	q.mu.Lock()
@@ -64,7 +89,13 @@ func (q *queue) push(it *item) bool {
 		q.mu.Unlock()
 		return false
 	}
-	q.items = append(q.items, it)
+	if it.lane != nil && (it.late || q.lateFrom[it.lane.source] > 0) {
+		q.lateFrom[it.lane.source]++
+		q.late = append(q.late, lateItem{it, q.pushed})
+	} else {
+		q.pushed++
+		q.items = append(q.items, it)
+	}
 	q.mu.Unlock()
 	q.signal()
 	return true
@@ -85,7 +116,8 @@ func (q *queue) close() {
 }
 
 // take moves up to countMax items of at most bytesMax together, at least one,
-// into dst. It returns false when the queue is closed and empty.
+// into dst, and as many late ones as fit beside them. It returns false when the
+// queue is closed and empty.
 func (q *queue) take(dst []*item, countMax, bytesMax int) ([]*item, bool) {
 	for {
 		q.mu.Lock()
@@ -96,11 +128,10 @@ func (q *queue) take(dst []*item, countMax, bytesMax int) ([]*item, bool) {
 			}
 			n++
 		}
-		if n > 0 {
-			dst = append(dst, q.items[:n]...)
-			rest := copy(q.items, q.items[n:])
-			clear(q.items[rest:])
-			q.items = q.items[:rest]
+		dst = append(dst, q.items[:n]...)
+		q.items = shift(q.items, n)
+		q.taken += uint64(n)
+		if dst = q.takeLate(dst); len(dst) > 0 {
 			q.mu.Unlock()
 			return dst, true
 		}
@@ -111,4 +142,29 @@ func (q *queue) take(dst []*item, countMax, bytesMax int) ([]*item, bool) {
 		}
 		<-q.wake
 	}
+}
+
+// takeLate adds late items to dst.
+func (q *queue) takeLate(dst []*item) []*item {
+	n, bytes := 0, 0
+	for n < len(q.late) && q.late[n].after <= q.taken {
+		if bytes += q.late[n].cost; n > 0 && bytes > lateBytesMax {
+			break
+		}
+		source := q.late[n].lane.source
+		if q.lateFrom[source]--; q.lateFrom[source] == 0 {
+			delete(q.lateFrom, source)
+		}
+		dst = append(dst, q.late[n].item)
+		n++
+	}
+	q.late = shift(q.late, n)
+	return dst
+}
+
+// shift takes the first n away and keeps the memory.
+func shift[T any](all []T, n int) []T {
+	rest := copy(all, all[n:])
+	clear(all[rest:])
+	return all[:rest]
 }

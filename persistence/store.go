@@ -57,6 +57,9 @@ type Options struct {
 	Unsynced bool
 	// hasty has the engine see the disk as it is. Only controls set it.
 	hasty bool
+	// forgetful leaves what was under way in the lanes of journals to themselves
+	// where it lies. Only controls set it.
+	forgetful bool
 }
 
 func (o *Options) ensureDefaults() error {

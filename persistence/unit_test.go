@@ -303,6 +303,7 @@ func TestKeysAreApart(t *testing.T) {
 		"another table": rowKey(7, parley.RosterTable, nil), "another lane": laneKey(1, 3, 1), "a lane back": laneKey(2, 1, 1),
 		"lane in": laneInKey(1, 2), "another journal's timers": timerKey(2, 0, s), "quota": quotaKey(1, parley.OrgID(s.ID), 1),
 		"counter": metaKey(counterFamily, 1, 0), "format": metaKey(formatFamily, 0, 0),
+		"copies": residentKey(chunkFamily, 7, parley.MessageID(s.ID)),
 		"record": residentKey(recordFamily, 7, parley.MessageID(s.ID)), "marks": residentKey(markFamily, 7, parley.MessageID(s.ID)),
 	}
 	for scan, low := range ranges {

@@ -142,18 +142,27 @@ func (v *View) Message(slot parley.Slot, id parley.MessageID, read func(record [
 	if v.snap == nil {
 		return 0, parley.ErrClosed
 	}
-	value, closer, err := v.snap.Get(residentKey(recordFamily, v.store.residence(slot, id), id))
+	_, err = v.record(v.store.residence(slot, id), id, func(at uint64, record []byte) error {
+		position = at
+		return read(record)
+	})
+	return position, err
+}
+
+// record calls read with the record of a message that is kept under slot, if there is one.
+func (v *View) record(slot parley.Slot, id parley.MessageID, read func(position uint64, record []byte) error) (found bool, err error) {
+	value, closer, err := v.snap.Get(residentKey(recordFamily, slot, id))
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
-		return 0, nil
+		return false, nil
 	case err != nil:
-		return 0, err
+		return false, err
 	case len(value) < 8:
 		err = fmt.Errorf("record of %d bytes", len(value))
 	default:
-		position, err = number(value), read(value[8:])
+		err = read(number(value), value[8:])
 	}
-	return position, errors.Join(err, closer.Close())
+	return true, errors.Join(err, closer.Close())
 }
 
 // Marks gives what marks like m have left: those of a recipient's message by
@@ -231,10 +240,11 @@ func (v *View) Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte,
 	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) { return fn(k[head:], value), nil })
 }
 
-// Tray calls fn with the words waiting for an actor, oldest first.
-func (v *View) Tray(s parley.Stream, fn func(parley.TrayRow) bool) error {
-	low := streamKey(trayFamily, s, 0)
-	return v.scan(low, after(low), false, func(k, value []byte) (bool, error) {
+// Tray calls fn with the words waiting for an actor, oldest first, of those that
+// came after the one of a number. An actor that says how far it has heard spares
+// stepping over all that it has struck out.
+func (v *View) Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error {
+	return v.scan(trayKey(s, beyond+1), after(streamKey(trayFamily, s, 0)), false, func(k, value []byte) (bool, error) {
 		return fn(parley.TrayRow{Number: number(k[len(k)-8:]), Data: append([]byte(nil), value...)}), nil
 	})
 }

@@ -1,6 +1,6 @@
 // Package agent holds the rules of an agent: its settings, its keys, its poll
-// token, its end, and whether it may send a direct message. It does no I/O and
-// reads no clock.
+// token, its end, which groups it may enter, and whether it may send a direct
+// message. It does no I/O and reads no clock.
 package agent
 
 import (
@@ -65,6 +65,9 @@ func (s *State) KeyByKid(kid string) (curve string, raw []byte, ok bool) {
 // a policy of groups_only while it is in no group. Empty, never nil.
 func (s *State) Warnings() []string {
 	warnings := []string{}
+	if len(s.GetGroups()) > 0 {
+		return warnings
+	}
 	if s.GetIncomingPolicy() == GroupsOnly {
 		warnings = append(warnings, "incoming_policy is groups_only and the agent is in no group: it can receive only replies.")
 	}
@@ -119,7 +122,8 @@ type IssuePollToken struct {
 // RevokePollToken leaves the agent without a poll token.
 type RevokePollToken struct{}
 
-// Revoke ends the agent. To revoke it again changes nothing.
+// Revoke ends the agent, and with it its memberships: whoever needs to tell its
+// groups looks at them before. To revoke it again changes nothing.
 type Revoke struct{}
 
 // Send asks whether the agent may send a direct message. The judgement yields
@@ -136,9 +140,11 @@ type Send struct {
 	RecipientRevoked    bool
 	RecipientGroupsOnly bool
 	Parent              ParentFact
-	// Exempt is a fact: policies do not apply, because sender and recipient
-	// share a group and the message distributes or requests a sender key.
-	Exempt bool
+	// RecipientGroups is a fact: the recipient's memberships.
+	RecipientGroups []*Membership
+	// KeyExchange: the message distributes or requests a sender key. Policies do
+	// not hold it up between two agents that share a group; isolation does.
+	KeyExchange bool
 }
 
 // Prior is what a former send under the same idempotency key was.
@@ -165,6 +171,8 @@ func (IssuePollToken) command()  {}
 func (RevokePollToken) command() {}
 func (Revoke) command()          {}
 func (Send) command()            {}
+func (Enter) command()           {}
+func (Depart) command()          {}
 
 // Event is a fact about an agent: past tense, append-only on disk.
 //
@@ -181,6 +189,8 @@ func (*KeysRotated) event()      {}
 func (*PollTokenIssued) event()  {}
 func (*PollTokenRevoked) event() {}
 func (*Revoked) event()          {}
+func (*Entered) event()          {}
+func (*Departed) event()         {}
 
 // Tag is the number under which an event's kind is on disk. Numbers are added,
 // never changed or reused.
@@ -198,6 +208,10 @@ func Tag(e Event) byte {
 		return 5
 	case *Revoked:
 		return 6
+	case *Entered:
+		return 7
+	case *Departed:
+		return 8
 	}
 	panic("agent: unknown event")
 }
@@ -218,6 +232,10 @@ func New(tag byte) (Event, bool) {
 		return &PollTokenRevoked{}, true
 	case 6:
 		return &Revoked{}, true
+	case 7:
+		return &Entered{}, true
+	case 8:
+		return &Departed{}, true
 	}
 	return nil, false
 }
@@ -242,7 +260,9 @@ var (
 	ErrNotInParent      = parley.ErrNotOwner.Saying("The sender takes no part in the parent conversation.")
 	ErrOutgoingPolicy   = parley.Refuse(parley.Forbidden, "outgoing_policy", "The sender's outgoing policy allows messages to groups only.")
 	ErrIncomingPolicy   = parley.Refuse(parley.Forbidden, "incoming_policy", "The recipient's incoming policy allows messages through groups only.")
-	ErrSelfMessage      = parley.Refuse(parley.Unprocessable, "self_message", "An agent cannot send a message to itself.")
+	// ErrIsolationConflict: creating a group counts as joining it.
+	ErrIsolationConflict = parley.Refuse(parley.Conflict, "isolation_conflict", "An agent of an isolated group is in no other group.")
+	ErrSelfMessage       = parley.Refuse(parley.Unprocessable, "self_message", "An agent cannot send a message to itself.")
 )
 
 // Decide judges c against s and returns the events that make it true, or the
@@ -263,6 +283,10 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideRevoke(s, now)
 	case Send:
 		return nil, judgeSend(s, c)
+	case Enter:
+		return decideEnter(s, c, now)
+	case Depart:
+		return decideDepart(s, c, now)
 	}
 	panic("agent: unknown command")
 }
@@ -383,14 +407,21 @@ func judgeSend(s *State, c Send) error {
 		return ErrUnknownParent
 	case c.Parent.Named && !c.Parent.Participant:
 		return ErrNotInParent
-	case s.GetOutgoingPolicy() == GroupsOnly && !c.Exempt:
+	case c.Recipient != s.AgentID() && Apart(s.GetGroups(), c.RecipientGroups):
+		return parley.ErrIsolatedAgent
+	case s.GetOutgoingPolicy() == GroupsOnly && !c.exempt(s):
 		return ErrOutgoingPolicy
-	case c.RecipientGroupsOnly && !c.Exempt:
+	case c.RecipientGroupsOnly && !c.exempt(s):
 		return ErrIncomingPolicy
 	case c.Recipient == s.AgentID():
 		return ErrSelfMessage
 	}
 	return nil
+}
+
+// exempt reports whether policies do not hold the message up.
+func (c Send) exempt(s *State) bool {
+	return c.KeyExchange && acquainted(s.GetGroups(), c.RecipientGroups)
 }
 
 func (p *Prior) judge(c Send) error {

@@ -83,6 +83,69 @@ func (x *FormerKey) GetRetiredMs() int64 {
 	return 0
 }
 
+// Membership is a seat that the agent took.
+type Membership struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// The number of the offer that it was taken by; those of a group grow.
+	Offer uint32 `protobuf:"varint,2,opt,name=offer,proto3" json:"offer,omitempty"`
+	// The group confines its agents.
+	Isolated      bool `protobuf:"varint,3,opt,name=isolated,proto3" json:"isolated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Membership) Reset() {
+	*x = Membership{}
+	mi := &file_actors_agent_agent_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Membership) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Membership) ProtoMessage() {}
+
+func (x *Membership) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Membership.ProtoReflect.Descriptor instead.
+func (*Membership) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Membership) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *Membership) GetOffer() uint32 {
+	if x != nil {
+		return x.Offer
+	}
+	return 0
+}
+
+func (x *Membership) GetIsolated() bool {
+	if x != nil {
+		return x.Isolated
+	}
+	return false
+}
+
 // State is an agent, folded from its events.
 type State struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -106,13 +169,15 @@ type State struct {
 	FormerKeys []*FormerKey `protobuf:"bytes,12,rep,name=former_keys,json=formerKeys,proto3" json:"former_keys,omitempty"`
 	// SHA-256 of the token; empty when there is none.
 	PollTokenHash []byte `protobuf:"bytes,13,opt,name=poll_token_hash,json=pollTokenHash,proto3" json:"poll_token_hash,omitempty"`
+	// In the order of entering, each group once; none once the agent is revoked.
+	Groups        []*Membership `protobuf:"bytes,14,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_actors_agent_agent_proto_msgTypes[1]
+	mi := &file_actors_agent_agent_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -124,7 +189,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[1]
+	mi := &file_actors_agent_agent_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -137,7 +202,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{1}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *State) GetId() []byte {
@@ -231,6 +296,13 @@ func (x *State) GetPollTokenHash() []byte {
 	return nil
 }
 
+func (x *State) GetGroups() []*Membership {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 // Created: the agent exists.
 type Created struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -251,7 +323,7 @@ type Created struct {
 
 func (x *Created) Reset() {
 	*x = Created{}
-	mi := &file_actors_agent_agent_proto_msgTypes[2]
+	mi := &file_actors_agent_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -263,7 +335,7 @@ func (x *Created) String() string {
 func (*Created) ProtoMessage() {}
 
 func (x *Created) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[2]
+	mi := &file_actors_agent_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -276,7 +348,7 @@ func (x *Created) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Created.ProtoReflect.Descriptor instead.
 func (*Created) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{2}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Created) GetId() []byte {
@@ -370,7 +442,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_actors_agent_agent_proto_msgTypes[3]
+	mi := &file_actors_agent_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +454,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[3]
+	mi := &file_actors_agent_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +467,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{3}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Changed) GetHumanOversight() bool {
@@ -445,7 +517,7 @@ type KeysRotated struct {
 
 func (x *KeysRotated) Reset() {
 	*x = KeysRotated{}
-	mi := &file_actors_agent_agent_proto_msgTypes[4]
+	mi := &file_actors_agent_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +529,7 @@ func (x *KeysRotated) String() string {
 func (*KeysRotated) ProtoMessage() {}
 
 func (x *KeysRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[4]
+	mi := &file_actors_agent_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +542,7 @@ func (x *KeysRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRotated.ProtoReflect.Descriptor instead.
 func (*KeysRotated) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{4}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *KeysRotated) GetSigningKey() []byte {
@@ -505,7 +577,7 @@ type PollTokenIssued struct {
 
 func (x *PollTokenIssued) Reset() {
 	*x = PollTokenIssued{}
-	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	mi := &file_actors_agent_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +589,7 @@ func (x *PollTokenIssued) String() string {
 func (*PollTokenIssued) ProtoMessage() {}
 
 func (x *PollTokenIssued) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	mi := &file_actors_agent_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +602,7 @@ func (x *PollTokenIssued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollTokenIssued.ProtoReflect.Descriptor instead.
 func (*PollTokenIssued) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{5}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PollTokenIssued) GetHash() []byte {
@@ -557,7 +629,7 @@ type PollTokenRevoked struct {
 
 func (x *PollTokenRevoked) Reset() {
 	*x = PollTokenRevoked{}
-	mi := &file_actors_agent_agent_proto_msgTypes[6]
+	mi := &file_actors_agent_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +641,7 @@ func (x *PollTokenRevoked) String() string {
 func (*PollTokenRevoked) ProtoMessage() {}
 
 func (x *PollTokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[6]
+	mi := &file_actors_agent_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +654,7 @@ func (x *PollTokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollTokenRevoked.ProtoReflect.Descriptor instead.
 func (*PollTokenRevoked) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{6}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PollTokenRevoked) GetAtMs() int64 {
@@ -592,7 +664,7 @@ func (x *PollTokenRevoked) GetAtMs() int64 {
 	return 0
 }
 
-// Revoked: the agent acts no more; its poll token went with it.
+// Revoked: the agent acts no more; its poll token and its memberships went with it.
 type Revoked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
@@ -602,7 +674,7 @@ type Revoked struct {
 
 func (x *Revoked) Reset() {
 	*x = Revoked{}
-	mi := &file_actors_agent_agent_proto_msgTypes[7]
+	mi := &file_actors_agent_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +686,7 @@ func (x *Revoked) String() string {
 func (*Revoked) ProtoMessage() {}
 
 func (x *Revoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[7]
+	mi := &file_actors_agent_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,10 +699,142 @@ func (x *Revoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
 func (*Revoked) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{7}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Revoked) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// Entered: the agent took the seat that a group kept for it, in place of any it
+// had there before.
+type Entered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Offer         uint32                 `protobuf:"varint,2,opt,name=offer,proto3" json:"offer,omitempty"`
+	Isolated      bool                   `protobuf:"varint,3,opt,name=isolated,proto3" json:"isolated,omitempty"`
+	AtMs          int64                  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Entered) Reset() {
+	*x = Entered{}
+	mi := &file_actors_agent_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Entered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Entered) ProtoMessage() {}
+
+func (x *Entered) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Entered.ProtoReflect.Descriptor instead.
+func (*Entered) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Entered) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *Entered) GetOffer() uint32 {
+	if x != nil {
+		return x.Offer
+	}
+	return 0
+}
+
+func (x *Entered) GetIsolated() bool {
+	if x != nil {
+		return x.Isolated
+	}
+	return false
+}
+
+func (x *Entered) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// Departed: the agent is in the group no more.
+type Departed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// The offer that the seat had been taken by.
+	Offer         uint32 `protobuf:"varint,2,opt,name=offer,proto3" json:"offer,omitempty"`
+	AtMs          int64  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Departed) Reset() {
+	*x = Departed{}
+	mi := &file_actors_agent_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Departed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Departed) ProtoMessage() {}
+
+func (x *Departed) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Departed.ProtoReflect.Descriptor instead.
+func (*Departed) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Departed) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *Departed) GetOffer() uint32 {
+	if x != nil {
+		return x.Offer
+	}
+	return 0
+}
+
+func (x *Departed) GetAtMs() int64 {
 	if x != nil {
 		return x.AtMs
 	}
@@ -646,7 +850,12 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\x05curve\x18\x01 \x01(\tR\x05curve\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x1d\n" +
 	"\n" +
-	"retired_ms\x18\x03 \x01(\x03R\tretiredMs\"\xc4\x03\n" +
+	"retired_ms\x18\x03 \x01(\x03R\tretiredMs\"T\n" +
+	"\n" +
+	"Membership\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
+	"\x05offer\x18\x02 \x01(\rR\x05offer\x12\x1a\n" +
+	"\bisolated\x18\x03 \x01(\bR\bisolated\"\xf9\x03\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -665,7 +874,8 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\x0eencryption_key\x18\v \x01(\fR\rencryptionKey\x12;\n" +
 	"\vformer_keys\x18\f \x03(\v2\x1a.parley.v1.agent.FormerKeyR\n" +
 	"formerKeys\x12&\n" +
-	"\x0fpoll_token_hash\x18\r \x01(\fR\rpollTokenHash\"\xe0\x02\n" +
+	"\x0fpoll_token_hash\x18\r \x01(\fR\rpollTokenHash\x123\n" +
+	"\x06groups\x18\x0e \x03(\v2\x1b.parley.v1.agent.MembershipR\x06groups\"\xe0\x02\n" +
 	"\aCreated\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -701,7 +911,16 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\x10PollTokenRevoked\x12\x13\n" +
 	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"\x1e\n" +
 	"\aRevoked\x12\x13\n" +
-	"\x05at_ms\x18\x01 \x01(\x03R\x04atMsB\x15Z\x13parley/actors/agentb\x06proto3"
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"f\n" +
+	"\aEntered\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
+	"\x05offer\x18\x02 \x01(\rR\x05offer\x12\x1a\n" +
+	"\bisolated\x18\x03 \x01(\bR\bisolated\x12\x13\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"K\n" +
+	"\bDeparted\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
+	"\x05offer\x18\x02 \x01(\rR\x05offer\x12\x13\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMsB\x15Z\x13parley/actors/agentb\x06proto3"
 
 var (
 	file_actors_agent_agent_proto_rawDescOnce sync.Once
@@ -715,24 +934,28 @@ func file_actors_agent_agent_proto_rawDescGZIP() []byte {
 	return file_actors_agent_agent_proto_rawDescData
 }
 
-var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_actors_agent_agent_proto_goTypes = []any{
 	(*FormerKey)(nil),        // 0: parley.v1.agent.FormerKey
-	(*State)(nil),            // 1: parley.v1.agent.State
-	(*Created)(nil),          // 2: parley.v1.agent.Created
-	(*Changed)(nil),          // 3: parley.v1.agent.Changed
-	(*KeysRotated)(nil),      // 4: parley.v1.agent.KeysRotated
-	(*PollTokenIssued)(nil),  // 5: parley.v1.agent.PollTokenIssued
-	(*PollTokenRevoked)(nil), // 6: parley.v1.agent.PollTokenRevoked
-	(*Revoked)(nil),          // 7: parley.v1.agent.Revoked
+	(*Membership)(nil),       // 1: parley.v1.agent.Membership
+	(*State)(nil),            // 2: parley.v1.agent.State
+	(*Created)(nil),          // 3: parley.v1.agent.Created
+	(*Changed)(nil),          // 4: parley.v1.agent.Changed
+	(*KeysRotated)(nil),      // 5: parley.v1.agent.KeysRotated
+	(*PollTokenIssued)(nil),  // 6: parley.v1.agent.PollTokenIssued
+	(*PollTokenRevoked)(nil), // 7: parley.v1.agent.PollTokenRevoked
+	(*Revoked)(nil),          // 8: parley.v1.agent.Revoked
+	(*Entered)(nil),          // 9: parley.v1.agent.Entered
+	(*Departed)(nil),         // 10: parley.v1.agent.Departed
 }
 var file_actors_agent_agent_proto_depIdxs = []int32{
 	0, // 0: parley.v1.agent.State.former_keys:type_name -> parley.v1.agent.FormerKey
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	1, // 1: parley.v1.agent.State.groups:type_name -> parley.v1.agent.Membership
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_actors_agent_agent_proto_init() }
@@ -740,14 +963,14 @@ func file_actors_agent_agent_proto_init() {
 	if File_actors_agent_agent_proto != nil {
 		return
 	}
-	file_actors_agent_agent_proto_msgTypes[3].OneofWrappers = []any{}
+	file_actors_agent_agent_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_agent_agent_proto_rawDesc), len(file_actors_agent_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

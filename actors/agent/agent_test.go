@@ -30,6 +30,10 @@ func TestSendStories(t *testing.T) {
 	actorstest.Tell(t, "testdata/sends", rules, parse, show)
 }
 
+func TestGroupStories(t *testing.T) {
+	actorstest.Tell(t, "testdata/groups", rules, parse, show)
+}
+
 // key is a 32-byte key that a name always maps to, nil for the empty name.
 func key(name string) []byte {
 	if name == "" {
@@ -62,14 +66,37 @@ func parse(l *actorstest.Line, _ *life) agent.Command {
 		return agent.Revoke{}
 	case "send":
 		return parseSend(l)
+	case "enter":
+		return agent.Enter{Group: l.ID("group"), Offer: number(l, "offer"), Isolated: l.Has("isolated")}
+	case "depart":
+		return agent.Depart{Group: l.ID("group"), Offer: number(l, "offer")}
 	}
 	panic("no such verb: " + l.Verb)
+}
+
+func number(l *actorstest.Line, key string) uint32 {
+	if n := l.Number(key); n != nil {
+		return uint32(*n)
+	}
+	return 0
+}
+
+func membership(group string, offer uint32, isolated bool) *agent.Membership {
+	return &agent.Membership{Group: parley.GroupID(actorstest.Named(group)).Bytes(), Offer: offer, Isolated: isolated}
 }
 
 func parseSend(l *actorstest.Line) agent.Send {
 	c := agent.Send{
 		Type: l.Text("type"), Recipient: parley.AgentID(l.ID("to")), RecipientKnown: !l.Has("unknown"),
-		RecipientRevoked: l.Has("revoked"), RecipientGroupsOnly: l.Has("groups-only"), Exempt: l.Has("exempt"),
+		RecipientRevoked: l.Has("revoked"), RecipientGroupsOnly: l.Has("groups-only"), KeyExchange: l.Has("keys"),
+	}
+	for _, group := range groupNames {
+		if l.Text("in") == group {
+			c.RecipientGroups = append(c.RecipientGroups, membership(group, 1, false))
+		}
+		if l.Text("confined-to") == group {
+			c.RecipientGroups = append(c.RecipientGroups, membership(group, 1, true))
+		}
 	}
 	if l.Has("parent") {
 		parent := l.Text("parent")
@@ -84,9 +111,28 @@ func parseSend(l *actorstest.Line) agent.Send {
 func show(life *life) string {
 	s := life.State
 	_, revoked := s.RevokedAt()
-	return fmt.Sprintf("%s, %s, %s, oversight %v, unlisted %v, revoked %v, keys %s, poll token %v, %d warnings",
+	return fmt.Sprintf("%s, %s, %s, oversight %v, unlisted %v, revoked %v, keys %s, poll token %v, %d warnings%s",
 		s.GetName(), s.GetIncomingPolicy(), s.GetOutgoingPolicy(), s.GetHumanOversight(), s.GetUnlisted(), revoked,
-		keys(s), len(s.GetPollTokenHash()) > 0, len(s.Warnings()))
+		keys(s), len(s.GetPollTokenHash()) > 0, len(s.Warnings()), seats(s))
+}
+
+var groupNames = []string{"club", "lab", "vault", "cell"}
+
+// seats names the groups that the agent is in, in the order of entering, each
+// with the offer that it entered by.
+func seats(s *agent.State) string {
+	out := ""
+	for _, m := range s.GetGroups() {
+		for _, name := range groupNames {
+			if m.GroupID() == actorstest.Named(name) {
+				out += fmt.Sprintf(", in %s by offer %d", name, m.Offer)
+			}
+		}
+	}
+	if s.Confined() {
+		out += ", confined"
+	}
+	return out
 }
 
 // keys names the keys that the agent answers for by kid, former ones in
@@ -111,7 +157,7 @@ func keys(s *agent.State) string {
 
 func TestGolden(t *testing.T) {
 	id, org := parley.AgentID(actorstest.Named("alice")).Bytes(), parley.OrgID(actorstest.Named("acme")).Bytes()
-	at := actorstest.Epoch.UnixMilli()
+	group, at := parley.GroupID(actorstest.Named("vault")).Bytes(), actorstest.Epoch.UnixMilli()
 	actorstest.Golden(
 		t, "testdata/events.golden", rules,
 		&agent.State{
@@ -119,6 +165,7 @@ func TestGolden(t *testing.T) {
 			OutgoingPolicy: agent.SendAll, Unlisted: true, CreatedMs: at, RevokedMs: at + 2,
 			SigningKey: key("s2"), EncryptionKey: key("e1"), PollTokenHash: key("poll"),
 			FormerKeys: []*agent.FormerKey{{Curve: parley.Ed25519, Raw: key("s1"), RetiredMs: at + 1}},
+			Groups:     []*agent.Membership{membership("vault", 300, true)},
 		},
 		[]agent.Event{
 			&agent.Created{
@@ -134,6 +181,37 @@ func TestGolden(t *testing.T) {
 			&agent.PollTokenIssued{Hash: key("poll"), AtMs: at},
 			&agent.PollTokenRevoked{AtMs: at},
 			&agent.Revoked{AtMs: at},
+			&agent.Entered{Group: group, Offer: 300, Isolated: true, AtMs: at},
+			&agent.Departed{Group: group, Offer: 300, AtMs: at},
 		},
 	)
+}
+
+// TestGivenOut: memberships that somebody was told of do not change under him,
+// whatever the agent does next.
+func TestGivenOut(t *testing.T) {
+	l, told := rules.Begin(), map[*[]*agent.Membership]string{}
+	look := func() {
+		groups := l.State.GetGroups()
+		told[&groups] = fmt.Sprint(groups)
+	}
+	l.Do(t, agent.Create{ID: actorstest.Named("alice")})
+	for round := range uint32(3) {
+		for _, c := range []agent.Command{
+			agent.Enter{Group: actorstest.Named("club"), Offer: 2*round + 1},
+			agent.Enter{Group: actorstest.Named("lab"), Offer: round + 1},
+			agent.Enter{Group: actorstest.Named("club"), Offer: 2*round + 2},
+			agent.Depart{Group: actorstest.Named("lab"), Offer: round + 1},
+		} {
+			if events, err := l.Do(t, c); err != nil || len(events) != 1 {
+				t.Fatalf("%v: %v, %v", c, events, err)
+			}
+			look()
+		}
+	}
+	for groups, was := range told {
+		if now := fmt.Sprint(*groups); now != was {
+			t.Errorf("told of %s, which is %s now", was, now)
+		}
+	}
 }

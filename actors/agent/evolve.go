@@ -23,7 +23,11 @@ func Evolve(s *State, e Event) {
 		s.PollTokenHash = nil
 	case *Revoked:
 		s.RevokedMs = e.AtMs
-		s.PollTokenHash = nil
+		s.PollTokenHash, s.Groups = nil, nil
+	case *Entered:
+		s.Groups = append(s.without(e.Group), &Membership{Group: e.Group, Offer: e.Offer, Isolated: e.Isolated})
+	case *Departed:
+		s.Groups = s.without(e.Group)
 	}
 }
 

@@ -17,7 +17,7 @@ func TestLaws(t *testing.T) { actorstest.Obey(t, rules, draw, law) }
 func draw(t *rapid.T, s *agent.State) agent.Command {
 	flag := rapid.Ptr(rapid.Bool(), true)
 	keyOf := func(names ...string) []byte { return key(rapid.SampledFrom(names).Draw(t, "key")) }
-	kind := rapid.IntRange(0, 12).Draw(t, "kind")
+	kind := rapid.IntRange(0, 18).Draw(t, "kind")
 	if !s.Exists() && rapid.IntRange(0, 3).Draw(t, "too early") > 0 {
 		kind = 1
 	}
@@ -43,8 +43,19 @@ func draw(t *rapid.T, s *agent.State) agent.Command {
 	case kind == 8:
 		return agent.RevokePollToken{}
 	}
+	group := rapid.SampledFrom(groupNames).Draw(t, "group")
+	offer := rapid.Uint32Range(1, 4).Draw(t, "offer")
+	switch {
+	case kind < 11:
+		return agent.Depart{Group: actorstest.Named(group), Offer: offer}
+	case kind < 14:
+		return agent.Enter{Group: actorstest.Named(group), Offer: offer, Isolated: isolated[group]}
+	}
 	return drawSend(t)
 }
+
+// isolated are the groups that confine their agents.
+var isolated = map[string]bool{"vault": true, "cell": true}
 
 func drawSend(t *rapid.T) agent.Send {
 	name := rapid.SampledFrom([]string{"alice", "bob", "bob", "bob"})
@@ -52,8 +63,11 @@ func drawSend(t *rapid.T) agent.Send {
 	c := agent.Send{
 		Type: rapid.SampledFrom([]string{"a.v1.x", "a.v1.y"}).Draw(t, "type"), Recipient: actorstest.Named(name.Draw(t, "to")),
 		RecipientKnown: likely("known"), RecipientRevoked: !likely("active"), RecipientGroupsOnly: !likely("accepts"),
-		Exempt: rapid.Bool().Draw(t, "exempt"),
-		Parent: agent.ParentFact{Named: rapid.Bool().Draw(t, "parent"), Known: likely("known"), Participant: likely("participant")},
+		KeyExchange: rapid.Bool().Draw(t, "keys"),
+		Parent:      agent.ParentFact{Named: rapid.Bool().Draw(t, "parent"), Known: likely("known"), Participant: likely("participant")},
+	}
+	for _, group := range rapid.SliceOfNDistinct(rapid.SampledFrom(groupNames), 0, 2, rapid.ID).Draw(t, "there") {
+		c.RecipientGroups = append(c.RecipientGroups, membership(group, 1, isolated[group]))
 	}
 	if !likely("first") {
 		c.Prior = &agent.Prior{Recipient: actorstest.Named(name.Draw(t, "sent to")), Type: "a.v1.x"}
@@ -76,8 +90,73 @@ func law(t *rapid.T, turn turn) {
 		t.Fatalf("what never changes changed: %v, %v", before, after)
 	}
 	lawOfKeys(t, turn)
-	if c, ok := turn.Command.(agent.Send); ok {
+	lawOfGroups(t, turn)
+	switch c := turn.Command.(type) {
+	case agent.Send:
 		lawOfSend(t, c, turn)
+	case agent.Enter:
+		lawOfEntering(t, c, turn)
+	case agent.Depart:
+		if has := byName(after)[c.Group]; has != nil && has.Offer <= c.Offer || len(before.GetGroups())-len(after.GetGroups()) != len(turn.Events) {
+			t.Fatalf("departed from %v: before %v, after %v", c, before.GetGroups(), after.GetGroups())
+		}
+	}
+}
+
+func byName(s *agent.State) map[parley.GroupID]*agent.Membership {
+	groups := map[parley.GroupID]*agent.Membership{}
+	for _, m := range s.GetGroups() {
+		groups[m.GroupID()] = m
+	}
+	return groups
+}
+
+// An agent is in a group once, in an isolated one alone, and where it is in it
+// is warned of nothing. Only entering, departing and the end change that.
+func lawOfGroups(t *rapid.T, turn turn) {
+	after := turn.After
+	groups := byName(after)
+	if len(groups) != len(after.GetGroups()) || after.Confined() && len(groups) != 1 || after.Revoked() && len(groups) > 0 {
+		t.Fatalf("revoked %v, and in %v", after.Revoked(), after.GetGroups())
+	}
+	for _, name := range groupNames {
+		if id := parley.GroupID(actorstest.Named(name)); after.In(id) != (groups[id] != nil) {
+			t.Fatalf("in %s is %v: %v", name, after.In(id), after.GetGroups())
+		}
+		if after.Confined() != (groups[actorstest.Named("vault")] != nil || groups[actorstest.Named("cell")] != nil) {
+			t.Fatalf("confined is %v: %v", after.Confined(), after.GetGroups())
+		}
+	}
+	if len(groups) > 0 && len(after.Warnings()) > 0 {
+		t.Fatalf("in %v, and warned of %q", after.GetGroups(), after.Warnings())
+	}
+	moved := !proto.Equal(&agent.State{Groups: turn.Before.GetGroups()}, &agent.State{Groups: after.GetGroups()})
+	switch turn.Command.(type) {
+	case agent.Enter, agent.Depart, agent.Revoke:
+	default:
+		if moved {
+			t.Fatalf("%v moved the agent: %v", turn.Command, after.GetGroups())
+		}
+	}
+}
+
+// An agent that may enter is in the group afterwards, the last that it entered;
+// one that may not is where it was.
+func lawOfEntering(t *rapid.T, c agent.Enter, turn turn) {
+	before, after := byName(turn.Before), byName(turn.After)
+	if turn.Err != nil {
+		others := turn.Before.Confined() && before[c.Group] == nil || c.Isolated && len(before) > 0 && before[c.Group] == nil
+		if conflict := errors.Is(turn.Err, agent.ErrIsolationConflict); conflict && !others || !conflict && turn.Before.Exists() && !turn.Before.Revoked() {
+			t.Fatalf("in %v, entering %v: %v", turn.Before.GetGroups(), c, turn.Err)
+		}
+		return
+	}
+	has := after[c.Group]
+	if has == nil || has.Isolated != c.Isolated || has.Offer != max(c.Offer, before[c.Group].GetOffer()) {
+		t.Fatalf("entered %v, is in %v", c, turn.After.GetGroups())
+	}
+	if all := turn.After.GetGroups(); len(turn.Events) > 0 && all[len(all)-1] != has {
+		t.Fatalf("entered %v last: %v", c, all)
 	}
 }
 
@@ -122,8 +201,17 @@ func lawOfSend(t *rapid.T, c agent.Send, turn turn) {
 	}
 	parties := s.Exists() && !s.Revoked() && c.RecipientKnown && !c.RecipientRevoked && c.Recipient != s.AgentID()
 	parent := !c.Parent.Named || c.Parent.Known && c.Parent.Participant
-	policies := c.Exempt || s.GetOutgoingPolicy() == agent.SendAll && !c.RecipientGroupsOnly
-	if passes := parties && parent && policies; passes != (turn.Err == nil) {
-		t.Fatalf("parties %v, parent %v, policies %v: %v", parties, parent, policies, turn.Err)
+	mine, apart, shared := byName(s), false, false
+	for _, m := range c.RecipientGroups {
+		apart = apart || m.Isolated && mine[m.GroupID()] == nil
+		shared = shared || mine[m.GroupID()] != nil
+	}
+	apart = apart || s.Confined() && !shared
+	policies := c.KeyExchange && shared || s.GetOutgoingPolicy() == agent.SendAll && !c.RecipientGroupsOnly
+	if passes := parties && parent && !apart && policies; passes != (turn.Err == nil) {
+		t.Fatalf("parties %v, parent %v, apart %v, policies %v: %v", parties, parent, apart, policies, turn.Err)
+	}
+	if apart != agent.Apart(s.GetGroups(), c.RecipientGroups) || apart != agent.Apart(c.RecipientGroups, s.GetGroups()) {
+		t.Fatalf("%v and %v are apart: %v", s.GetGroups(), c.RecipientGroups, apart)
 	}
 }

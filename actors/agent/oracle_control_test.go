@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/agent"
 )
@@ -61,7 +62,7 @@ func TestOracleControl(t *testing.T) {
 			return nil, err
 		}),
 		"exempt from one policy only": deciding(func(s *agent.State, c agent.Send, now time.Time) ([]agent.Event, error) {
-			c.Exempt = c.Exempt && s.GetOutgoingPolicy() != agent.GroupsOnly
+			c.KeyExchange = c.KeyExchange && s.GetOutgoingPolicy() != agent.GroupsOnly
 			return agent.Decide(s, c, now)
 		}),
 		"a repeat is judged anew": deciding(func(s *agent.State, c agent.Send, now time.Time) ([]agent.Event, error) {
@@ -104,5 +105,98 @@ func TestOracleControl(t *testing.T) {
 				agent.Evolve(s, e)
 			}
 		},
+	})
+}
+
+// bound is a copy of the state in which every group confines, or none does.
+func bound(s *agent.State, isolated bool) *agent.State {
+	c := proto.CloneOf(s)
+	for _, m := range c.GetGroups() {
+		m.Isolated = isolated
+	}
+	return c
+}
+
+func TestOracleControlOfGroups(t *testing.T) {
+	trial.Finds(t, map[string]func(*agentRules){
+		"out of an isolated group into another": deciding(func(s *agent.State, c agent.Enter, now time.Time) ([]agent.Event, error) {
+			return agent.Decide(bound(s, false), c, now)
+		}),
+		"an isolated group beside others": deciding(func(s *agent.State, c agent.Enter, now time.Time) ([]agent.Event, error) {
+			events, err := agent.Decide(s, c, now)
+			if errors.Is(err, agent.ErrIsolationConflict) && !s.Confined() {
+				return []agent.Event{&agent.Entered{Group: c.Group.Bytes(), Offer: c.Offer, Isolated: true, AtMs: now.UnixMilli()}}, nil
+			}
+			return events, err
+		}),
+		"one group at a time": deciding(func(s *agent.State, c agent.Enter, now time.Time) ([]agent.Event, error) {
+			return agent.Decide(bound(s, true), c, now)
+		}),
+		"a seat is taken twice": deciding(func(s *agent.State, c agent.Enter, now time.Time) ([]agent.Event, error) {
+			events, err := agent.Decide(s, c, now)
+			if err == nil && len(events) == 0 {
+				events = append(events, &agent.Entered{Group: c.Group.Bytes(), Offer: c.Offer, Isolated: c.Isolated, AtMs: now.UnixMilli()})
+			}
+			return events, err
+		}),
+		"a later seat is not taken": deciding(func(s *agent.State, c agent.Enter, now time.Time) ([]agent.Event, error) {
+			if s.In(c.Group) {
+				c.Offer = 0
+			}
+			return agent.Decide(s, c, now)
+		}),
+		"a departure from any seat": deciding(func(s *agent.State, c agent.Depart, now time.Time) ([]agent.Event, error) {
+			c.Offer += 4
+			return agent.Decide(s, c, now)
+		}),
+		"a departure from earlier seats only": deciding(func(s *agent.State, c agent.Depart, now time.Time) ([]agent.Event, error) {
+			c.Offer--
+			return agent.Decide(s, c, now)
+		}),
+		"isolation after policies": deciding(func(s *agent.State, c agent.Send, now time.Time) ([]agent.Event, error) {
+			_, err := agent.Decide(s, c, now)
+			if errors.Is(err, parley.ErrIsolatedAgent) && c.RecipientGroupsOnly {
+				err = agent.ErrIncomingPolicy
+			}
+			return nil, err
+		}),
+		"isolation holds in one direction": deciding(func(s *agent.State, c agent.Send, now time.Time) ([]agent.Event, error) {
+			if !s.Confined() {
+				c.RecipientGroups = nil
+			}
+			return agent.Decide(s, c, now)
+		}),
+		"keys pass isolation": deciding(func(s *agent.State, c agent.Send, now time.Time) ([]agent.Event, error) {
+			if c.KeyExchange {
+				s = bound(s, false)
+			}
+			return agent.Decide(s, c, now)
+		}),
+		"all the isolated talk": deciding(func(s *agent.State, c agent.Send, now time.Time) ([]agent.Event, error) {
+			if s.Confined() && len(c.RecipientGroups) == 1 && c.RecipientGroups[0].Isolated {
+				c.RecipientGroups = s.GetGroups()
+			}
+			return agent.Decide(s, c, now)
+		}),
+		"keys among strangers": deciding(func(s *agent.State, c agent.Send, now time.Time) ([]agent.Event, error) {
+			_, err := agent.Decide(s, c, now)
+			if c.KeyExchange && errors.Is(err, agent.ErrIncomingPolicy) {
+				err = nil
+			}
+			return nil, err
+		}),
+		"a revoked agent stays in its groups": func(r *agentRules) {
+			r.Evolve = func(s *agent.State, e agent.Event) {
+				groups := s.GetGroups()
+				if agent.Evolve(s, e); s.Revoked() {
+					s.Groups = groups
+				}
+			}
+		},
+		"entered anew, and yet not the last": evolving(func(s *agent.State, _ *agent.Entered) {
+			slices.SortStableFunc(s.Groups, func(a, b *agent.Membership) int { return bytes.Compare(a.Group, b.Group) })
+		}),
+		"isolation is not kept":  evolving(func(s *agent.State, e *agent.Entered) { s.Groups[len(s.Groups)-1].Isolated = false }),
+		"one departure ends all": evolving(func(s *agent.State, _ *agent.Departed) { s.Groups = nil }),
 	})
 }

@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"parley"
 	"parley/actors/actorstest"
@@ -27,6 +24,15 @@ type record struct {
 	poll                string // hash of the poll token that counts
 	former              []former
 	warnings            [2]bool // of the incoming, of the outgoing policy
+	seats               []seat  // in the order of entering
+	confined            bool
+}
+
+// seat is a membership in a group, by the name the group has here.
+type seat struct {
+	group    string
+	offer    uint32
+	isolated bool
 }
 
 // former is a key that was rotated away and is not current.
@@ -57,7 +63,9 @@ func (o *oracle) Sight(time.Time) any {
 			seen.former = append(seen.former, k)
 		}
 	}
-	seen.warnings = [2]bool{o.incoming == "groups_only", o.outgoing == "groups_only"}
+	seen.warnings = [2]bool{o.incoming == "groups_only" && len(o.seats) == 0, o.outgoing == "groups_only" && len(o.seats) == 0}
+	seen.seats = append([]seat(nil), o.seats...)
+	seen.confined = slices.ContainsFunc(o.seats, func(s seat) bool { return s.isolated })
 	return seen
 }
 
@@ -79,6 +87,14 @@ func look(l *life) any {
 		seen.warnings[0] = seen.warnings[0] || strings.HasPrefix(w, "incoming_policy")
 		seen.warnings[1] = seen.warnings[1] || strings.HasPrefix(w, "outgoing_policy")
 	}
+	for _, m := range s.GetGroups() {
+		for _, name := range groupNames {
+			if m.GroupID() == actorstest.Named(name) && s.In(m.GroupID()) {
+				seen.seats = append(seen.seats, seat{name, m.Offer, m.Isolated})
+			}
+		}
+	}
+	seen.confined = s.Confined()
 	return seen
 }
 
@@ -108,6 +124,8 @@ func (o *oracle) Foretell(c agent.Command, now time.Time) actorstest.Verdict {
 		return o.create(c, now)
 	case agent.Send:
 		return o.send(c)
+	case agent.Depart:
+		return o.depart(c)
 	case agent.Revoke:
 		switch {
 		case !o.exists:
@@ -115,7 +133,7 @@ func (o *oracle) Foretell(c agent.Command, now time.Time) actorstest.Verdict {
 		case o.revoked():
 			return actorstest.Taken("again")
 		}
-		o.revokedMs, o.poll = now.UnixMilli(), ""
+		o.revokedMs, o.poll, o.seats = now.UnixMilli(), "", nil
 		return actorstest.Taken("revoked")
 	}
 	switch {
@@ -139,6 +157,8 @@ func (o *oracle) Foretell(c agent.Command, now time.Time) actorstest.Verdict {
 		had := o.poll != ""
 		o.poll = ""
 		return news(had)
+	case agent.Enter:
+		return o.enter(c)
 	}
 	panic("no such command")
 }
@@ -211,8 +231,9 @@ func (o *oracle) send(c agent.Send) actorstest.Verdict {
 		{c.RecipientRevoked, "recipient revoked", "410 gone"},
 		{c.Parent.Named && !c.Parent.Known, "unknown parent", "404 not_found"},
 		{c.Parent.Named && !c.Parent.Participant, "not in the parent", "403 not_owner"},
-		{!c.Exempt && o.outgoing == "groups_only", "sender's policy", "403 outgoing_policy"},
-		{!c.Exempt && c.RecipientGroupsOnly, "recipient's policy", "403 incoming_policy"},
+		{o.apart(c), "kept apart", "403 isolated_agent"},
+		{!o.exempt(c) && o.outgoing == "groups_only", "sender's policy", "403 outgoing_policy"},
+		{!o.exempt(c) && c.RecipientGroupsOnly, "recipient's policy", "403 incoming_policy"},
 		{c.Recipient == o.id, "to itself", "422 self_message"},
 	} {
 		if rule.against {
@@ -222,99 +243,68 @@ func (o *oracle) send(c agent.Send) actorstest.Verdict {
 	return actorstest.Taken("sent")
 }
 
-// Keys that a life may use: some for signing, some for encryption, and one that
-// somebody uses for both.
-var keysByName = map[string][]byte{
-	"": nil, "s1": key("s1"), "s2": key("s2"), "s3": key("s3"), "e1": key("e1"), "e2": key("e2"), "both": key("both"),
+func (o *oracle) at(group parley.GroupID) int {
+	return slices.IndexFunc(o.seats, func(s seat) bool { return actorstest.Named(s.group) == group })
 }
 
-var (
-	wishes   = rapid.SampledFrom([]string{"send", "rotate", "change", "send", "rotate", "issue", "send", "change", "forgo", "create", "revoke"})
-	signings = rapid.SampledFrom([]string{"", "s1", "s2", "s3", "both"})
-	seals    = rapid.SampledFrom([]string{"", "e1", "e2", "both"})
-	flags    = rapid.Ptr(rapid.Bool(), true)
-	ownNames = rapid.SampledFrom([]string{"", "", "alice", "alice", "bob"})
-	policies = [2]*rapid.Generator[*string]{
-		rapid.Ptr(rapid.SampledFrom([]string{"accept_all", "groups_only"}), true),
-		rapid.Ptr(rapid.SampledFrom([]string{"send_all", "groups_only"}), true),
+// enter: an agent in any group cannot join an isolated one, and one in an
+// isolated group cannot join any other. // spec: Join request and membership
+func (o *oracle) enter(c agent.Enter) actorstest.Verdict {
+	at := o.at(c.Group)
+	switch {
+	case at >= 0 && c.Offer <= o.seats[at].offer:
+		return actorstest.Taken("again")
+	case at >= 0:
+		again := o.seats[at]
+		again.offer = c.Offer
+		o.seats = append(slices.Delete(o.seats, at, at+1), again)
+		return actorstest.Taken("entered anew")
+	case len(o.seats) > 0 && o.seats[0].isolated:
+		return actorstest.Refused("out of isolation", "409 isolation_conflict")
+	case len(o.seats) > 0 && c.Isolated:
+		return actorstest.Refused("into isolation", "409 isolation_conflict")
 	}
-	tokens     = rapid.SampledFrom([]string{"t1", "t2"})
-	recipients = rapid.SampledFrom([]parley.AgentID{actorstest.Named("bob"), actorstest.Named("carol"), actorstest.Named("alice")})
-	types      = rapid.SampledFrom([]string{"a.v1.x", "a.v1.y"})
-	rarely     = rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 7 })
-)
-
-func wish(t *rapid.T, o *oracle, _ time.Time) agent.Command {
-	kind := wishes.Draw(t, "wish")
-	if !o.exists && rapid.Bool().Draw(t, "at last") {
-		kind = "create"
-	}
-	if kind == "revoke" && o.exists && !o.revoked() && !rarely.Draw(t, "the end") {
-		kind = "send"
-	}
-	switch kind {
-	case "create":
-		return agent.Create{
-			ID: actorstest.Named("alice"), OrgID: actorstest.Named("acme"), Name: "alice", PollTokenHash: []byte("t1"),
-			HumanOversight: rapid.Bool().Draw(t, "oversight"), Unlisted: rapid.Bool().Draw(t, "unlisted"),
-			SigningKey: keysByName["s1"], EncryptionKey: keysByName["e1"],
+	for _, name := range groupNames {
+		if c.Group == actorstest.Named(name) {
+			o.seats = append(o.seats, seat{name, c.Offer, c.Isolated})
 		}
-	case "change":
-		c := agent.Change{
-			HumanOversight: flags.Draw(t, "oversight"), Unlisted: flags.Draw(t, "unlisted"),
-			IncomingPolicy: policies[0].Draw(t, "incoming"), OutgoingPolicy: policies[1].Draw(t, "outgoing"),
+	}
+	return actorstest.Taken("entered")
+}
+
+func (o *oracle) depart(c agent.Depart) actorstest.Verdict {
+	at := o.at(c.Group)
+	switch {
+	case at < 0:
+		return actorstest.Taken("not in it")
+	case o.seats[at].offer > c.Offer:
+		return actorstest.Taken("in it since")
+	}
+	o.seats = slices.Delete(o.seats, at, at+1)
+	return actorstest.Taken("departed")
+}
+
+// shares reports whether the recipient is in this group too.
+func shares(c agent.Send, s seat) bool {
+	return slices.ContainsFunc(c.RecipientGroups, func(m *agent.Membership) bool { return m.GroupID() == actorstest.Named(s.group) })
+}
+
+// apart: a group with isolated confines its agents to messaging inside it. To
+// oneself nobody is outside.
+func (o *oracle) apart(c agent.Send) bool {
+	if c.Recipient == o.id {
+		return false
+	}
+	for _, s := range o.seats {
+		if s.isolated && !shares(c, s) {
+			return true
 		}
-		if name := ownNames.Draw(t, "name"); name != "" {
-			c.Name = &name
-		}
-		return c
-	case "rotate":
-		return agent.RotateKeys{Signing: keysByName[signings.Draw(t, "signing")], Encryption: keysByName[seals.Draw(t, "encryption")]}
-	case "issue":
-		return agent.IssuePollToken{Hash: []byte(tokens.Draw(t, "token"))}
-	case "forgo":
-		return agent.RevokePollToken{}
-	case "revoke":
-		return agent.Revoke{}
 	}
-	return wishToSend(t)
+	return slices.ContainsFunc(c.RecipientGroups, func(m *agent.Membership) bool { return m.Isolated && o.at(m.GroupID()) < 0 })
 }
 
-func wishToSend(t *rapid.T) agent.Send {
-	c := agent.Send{
-		Type: types.Draw(t, "type"), Recipient: recipients.Draw(t, "to"), Exempt: rapid.Bool().Draw(t, "exempt"),
-		RecipientKnown: !rarely.Draw(t, "unknown"), RecipientRevoked: rarely.Draw(t, "revoked"), RecipientGroupsOnly: rarely.Draw(t, "closed"),
-	}
-	if rapid.Bool().Draw(t, "parent") {
-		c.Parent = agent.ParentFact{Named: true, Known: !rarely.Draw(t, "no parent"), Participant: !rarely.Draw(t, "a stranger's")}
-	}
-	if rarely.Draw(t, "before") {
-		c.Prior = &agent.Prior{Recipient: recipients.Draw(t, "sent to"), Type: types.Draw(t, "sent as")}
-	}
-	return c
+// exempt: what distributes or requests a sender key, between agents that share a
+// group. // contract: Messaging
+func (o *oracle) exempt(c agent.Send) bool {
+	return c.KeyExchange && slices.ContainsFunc(o.seats, func(s seat) bool { return shares(c, s) })
 }
-
-var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
-	Rules: rules, Oracle: func() *oracle { return &oracle{} }, Draw: wish, Look: look, Closer: answerable,
-	Pauses: []time.Duration{0, 999 * time.Microsecond, time.Millisecond, time.Hour},
-	Cases: []string{
-		"Create: created", "Create: again",
-		"Change: no agent", "Change: revoked", "Change: name", "Change: changed", "Change: nothing new",
-		"RotateKeys: no agent", "RotateKeys: revoked", "RotateKeys: changed", "RotateKeys: nothing new",
-		"IssuePollToken: no agent", "IssuePollToken: revoked", "IssuePollToken: changed", "IssuePollToken: nothing new",
-		"RevokePollToken: no agent", "RevokePollToken: revoked", "RevokePollToken: changed", "RevokePollToken: nothing new",
-		"Revoke: no agent", "Revoke: again", "Revoke: revoked",
-		"Send: sent before", "Send: another under the key", "Send: sender not here yet", "Send: sender revoked",
-		"Send: unknown recipient", "Send: recipient revoked", "Send: unknown parent", "Send: not in the parent",
-		"Send: sender's policy", "Send: recipient's policy", "Send: to itself", "Send: sent",
-	},
-	Errors: map[string]error{
-		"ErrRepeated": agent.ErrRepeated, "ErrUnknown": agent.ErrUnknown, "ErrRevoked": agent.ErrRevoked,
-		"ErrNameImmutable": agent.ErrNameImmutable, "ErrIdempotencyMismatch": agent.ErrIdempotencyMismatch,
-		"ErrNotHere": agent.ErrNotHere, "ErrSenderRevoked": agent.ErrSenderRevoked, "ErrUnknownRecipient": agent.ErrUnknownRecipient,
-		"ErrRecipientRevoked": agent.ErrRecipientRevoked, "ErrUnknownParent": agent.ErrUnknownParent, "ErrNotInParent": agent.ErrNotInParent,
-		"ErrOutgoingPolicy": agent.ErrOutgoingPolicy, "ErrIncomingPolicy": agent.ErrIncomingPolicy, "ErrSelfMessage": agent.ErrSelfMessage,
-	},
-}
-
-func TestOracle(t *testing.T) { trial.Run(t) }

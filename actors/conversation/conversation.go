@@ -1,6 +1,6 @@
-// Package conversation holds the rules of a conversation between two agents:
-// who takes part, who may reply, and how its status moves. It does no I/O and
-// reads no clock.
+// Package conversation holds the rules of a conversation, between two agents or
+// in a group: who takes part, who may reply, and how its status moves. It does no
+// I/O and reads no clock.
 package conversation
 
 import (
@@ -25,6 +25,18 @@ func (s *State) ParentID() (id parley.ConversationID) {
 	copy(id[:], s.GetParent())
 	return id
 }
+
+// GroupID is the group whose conversation it is; zero for one between two
+// agents.
+func (s *State) GroupID() (id parley.GroupID) {
+	copy(id[:], s.GetGroup())
+	return id
+}
+
+// ofGroup reports whether the conversation is a group's: whoever is in the group
+// when a message is sent has a part in that message, and only the initiator has
+// one in the conversation.
+func (s *State) ofGroup() bool { return len(s.GetGroup()) > 0 }
 
 // LastMessage is the id of the newest message.
 func (s *State) LastMessage() (id parley.MessageID) {
@@ -91,11 +103,14 @@ type Command interface{ command() }
 
 // Start makes the conversation with its first message. To start one that
 // exists changes nothing: the deed may be repeated after a crash. Whether the
-// initiator may send to the responder was judged before.
+// initiator may send to the responder, or to the group, was judged before.
 type Start struct {
 	ID        parley.ConversationID
 	Initiator parley.AgentID
+	// Responder is zero for a group's conversation.
 	Responder parley.AgentID
+	// Group is zero for a conversation between two agents.
+	Group parley.GroupID
 	// Parent is zero for a conversation at the root.
 	Parent parley.ConversationID
 	// Metadata is a JSON object as it was sent, empty for none.
@@ -103,7 +118,16 @@ type Start struct {
 	MessageID parley.MessageID
 }
 
-// Reply posts a message into the conversation.
+// Broadcast posts a message to all members of the group whose conversation it
+// is. Whether the sender may, and who the others are, the group has judged. It
+// is an opening word and no answer: it does not open what is submitted.
+type Broadcast struct {
+	MessageID parley.MessageID
+	From      parley.AgentID
+}
+
+// Reply posts a message into the conversation. In a group's conversation, that
+// From may answer To was judged before, by the message it answers.
 type Reply struct {
 	MessageID parley.MessageID
 	From      parley.AgentID
@@ -115,6 +139,8 @@ type Reply struct {
 	Type  string
 	// ToRevoked is a fact about the recipient.
 	ToRevoked bool
+	// Apart is a fact: isolation keeps the two from talking.
+	Apart bool
 }
 
 // Prior is what a former reply under the same idempotency key was.
@@ -129,6 +155,8 @@ type ChangeStatus struct {
 	// By are the agents in whose name the caller may ask, in the order of
 	// preference: the one it named, or all of its own.
 	By []parley.AgentID
+	// Admins is a fact about a group's conversation: the group's admins.
+	Admins []parley.AgentID
 	// Status is one of the specification's words.
 	Status string
 	// Reason is a remark for people, empty for none.
@@ -138,6 +166,7 @@ type ChangeStatus struct {
 func (Start) command()        {}
 func (Reply) command()        {}
 func (ChangeStatus) command() {}
+func (Broadcast) command()    {}
 
 // Event is a fact about a conversation: past tense, append-only on disk.
 //
@@ -151,6 +180,7 @@ type Event interface {
 func (*Started) event()       {}
 func (*Posted) event()        {}
 func (*StatusChanged) event() {}
+func (*Broadcasted) event()   {}
 
 // Tag is the number under which an event's kind is on disk. Numbers are added,
 // never changed or reused.
@@ -162,6 +192,8 @@ func Tag(e Event) byte {
 		return 2
 	case *StatusChanged:
 		return 3
+	case *Broadcasted:
+		return 4
 	}
 	panic("conversation: unknown event")
 }
@@ -176,6 +208,8 @@ func New(tag byte) (Event, bool) {
 		return &Posted{}, true
 	case 3:
 		return &StatusChanged{}, true
+	case 4:
+		return &Broadcasted{}, true
 	}
 	return nil, false
 }
@@ -209,6 +243,8 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideReply(s, c, now)
 	case ChangeStatus:
 		return decideChangeStatus(s, c, now)
+	case Broadcast:
+		return decideBroadcast(s, c, now)
 	}
 	panic("conversation: unknown command")
 }
@@ -218,8 +254,13 @@ func decideStart(s *State, c Start, now time.Time) ([]Event, error) {
 		return nil, nil
 	}
 	e := &Started{
-		Id: c.ID.Bytes(), Initiator: c.Initiator.Bytes(), Responder: c.Responder.Bytes(),
+		Id: c.ID.Bytes(), Initiator: c.Initiator.Bytes(),
 		Metadata: c.Metadata, MessageId: c.MessageID.Bytes(), AtMs: now.UnixMilli(),
+	}
+	if c.Group.Zero() {
+		e.Responder = c.Responder.Bytes()
+	} else {
+		e.Group = c.Group.Bytes()
 	}
 	if !c.Parent.Zero() {
 		e.Parent = c.Parent.Bytes()
@@ -233,12 +274,14 @@ func decideReply(s *State, c Reply, now time.Time) ([]Event, error) {
 		return nil, c.Prior.judge(c)
 	case !s.Exists():
 		return nil, ErrUnknown
-	case s.Role(c.From) == NoRole || s.Role(c.To) == NoRole:
+	case !s.ofGroup() && (s.Role(c.From) == NoRole || s.Role(c.To) == NoRole):
 		return nil, ErrNotParticipant
 	case c.ToRevoked:
 		return nil, ErrRecipientRevoked
+	case c.Apart:
+		return nil, parley.ErrIsolatedAgent
 	case s.Terminal():
-		return nil, ErrClosed.With("current_status", s.GetStatus().String())
+		return nil, s.closed()
 	}
 	events := []Event{&Posted{
 		MessageId: c.MessageID.Bytes(), From: c.From.Bytes(), To: c.To.Bytes(),
@@ -248,6 +291,19 @@ func decideReply(s *State, c Reply, now time.Time) ([]Event, error) {
 		events = append(events, &StatusChanged{Status: Open, By: c.From.Bytes(), AtMs: now.UnixMilli()})
 	}
 	return events, nil
+}
+
+// closed says why nothing is said here any more.
+func (s *State) closed() error { return ErrClosed.With("current_status", s.GetStatus().String()) }
+
+func decideBroadcast(s *State, c Broadcast, now time.Time) ([]Event, error) {
+	switch {
+	case !s.ofGroup(): // a group has no such conversation
+		return nil, ErrUnknown
+	case s.Terminal():
+		return nil, s.closed()
+	}
+	return []Event{&Broadcasted{MessageId: c.MessageID.Bytes(), From: c.From.Bytes(), AtMs: now.UnixMilli()}}, nil
 }
 
 func (p *Prior) judge(c Reply) error {
@@ -262,7 +318,7 @@ func decideChangeStatus(s *State, c ChangeStatus, now time.Time) ([]Event, error
 		return nil, ErrUnknown
 	}
 	to, _ := ParseStatus(c.Status)
-	by, err := s.mover(c.By, to)
+	by, err := s.mover(c, to)
 	if err != nil {
 		return nil, err
 	}
@@ -277,17 +333,23 @@ func decideChangeStatus(s *State, c ChangeStatus, now time.Time) ([]Event, error
 func Evolve(s *State, e Event) {
 	switch e := e.(type) {
 	case *Started:
-		s.Id, s.Status, s.Parent, s.Metadata = e.Id, Submitted, e.Parent, e.Metadata
-		s.Participants = []*Participant{
-			{AgentId: e.Initiator, Role: Initiator, JoinedMs: e.AtMs},
-			{AgentId: e.Responder, Role: Responder, JoinedMs: e.AtMs},
+		s.Id, s.Group, s.Status, s.Parent, s.Metadata = e.Id, e.Group, Submitted, e.Parent, e.Metadata
+		s.Participants = []*Participant{{AgentId: e.Initiator, Role: Initiator, JoinedMs: e.AtMs}}
+		if !s.ofGroup() {
+			s.Participants = append(s.Participants, &Participant{AgentId: e.Responder, Role: Responder, JoinedMs: e.AtMs})
 		}
 		s.CreatedMs, s.UpdatedMs = e.AtMs, e.AtMs
 		s.LastMessageId, s.Messages = e.MessageId, 1
 	case *Posted:
-		s.LastMessageId, s.UpdatedMs = e.MessageId, e.AtMs
-		s.Messages++
+		s.post(e.MessageId, e.AtMs)
+	case *Broadcasted:
+		s.post(e.MessageId, e.AtMs)
 	case *StatusChanged:
 		s.Status, s.UpdatedMs = e.Status, e.AtMs
 	}
+}
+
+func (s *State) post(message []byte, atMs int64) {
+	s.LastMessageId, s.UpdatedMs = message, atMs
+	s.Messages++
 }

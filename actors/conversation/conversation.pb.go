@@ -219,6 +219,8 @@ type State struct {
 	UpdatedMs     int64  `protobuf:"varint,7,opt,name=updated_ms,json=updatedMs,proto3" json:"updated_ms,omitempty"`
 	LastMessageId []byte `protobuf:"bytes,8,opt,name=last_message_id,json=lastMessageId,proto3" json:"last_message_id,omitempty"`
 	Messages      int64  `protobuf:"varint,9,opt,name=messages,proto3" json:"messages,omitempty"`
+	// The group whose conversation it is; empty for one between two agents.
+	Group         []byte `protobuf:"bytes,10,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -316,16 +318,26 @@ func (x *State) GetMessages() int64 {
 	return 0
 }
 
+func (x *State) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
 // Started: the first message opened a new conversation.
 type Started struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Initiator     []byte                 `protobuf:"bytes,2,opt,name=initiator,proto3" json:"initiator,omitempty"`
-	Responder     []byte                 `protobuf:"bytes,3,opt,name=responder,proto3" json:"responder,omitempty"`
-	Parent        []byte                 `protobuf:"bytes,4,opt,name=parent,proto3" json:"parent,omitempty"`
-	Metadata      []byte                 `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	MessageId     []byte                 `protobuf:"bytes,6,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	AtMs          int64                  `protobuf:"varint,7,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Initiator []byte                 `protobuf:"bytes,2,opt,name=initiator,proto3" json:"initiator,omitempty"`
+	// Empty for a group's conversation.
+	Responder []byte `protobuf:"bytes,3,opt,name=responder,proto3" json:"responder,omitempty"`
+	Parent    []byte `protobuf:"bytes,4,opt,name=parent,proto3" json:"parent,omitempty"`
+	Metadata  []byte `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	MessageId []byte `protobuf:"bytes,6,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	AtMs      int64  `protobuf:"varint,7,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// The group whose conversation it is; empty for one between two agents.
+	Group         []byte `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -409,6 +421,13 @@ func (x *Started) GetAtMs() int64 {
 	return 0
 }
 
+func (x *Started) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
 // Posted: a reply joined the conversation.
 type Posted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -490,7 +509,8 @@ func (x *Posted) GetAtMs() int64 {
 type StatusChanged struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Status Status                 `protobuf:"varint,1,opt,name=status,proto3,enum=parley.v1.conversation.Status" json:"status,omitempty"`
-	// The participant that made the move; the poster where a first reply did.
+	// The participant or the group's admin that made the move; the poster where a
+	// first reply did.
 	By            []byte `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	AtMs          int64  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
@@ -556,6 +576,67 @@ func (x *StatusChanged) GetAtMs() int64 {
 	return 0
 }
 
+// Broadcasted: a message to all members of the group joined the conversation.
+type Broadcasted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MessageId     []byte                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	From          []byte                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Broadcasted) Reset() {
+	*x = Broadcasted{}
+	mi := &file_actors_conversation_conversation_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Broadcasted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Broadcasted) ProtoMessage() {}
+
+func (x *Broadcasted) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_conversation_conversation_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Broadcasted.ProtoReflect.Descriptor instead.
+func (*Broadcasted) Descriptor() ([]byte, []int) {
+	return file_actors_conversation_conversation_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Broadcasted) GetMessageId() []byte {
+	if x != nil {
+		return x.MessageId
+	}
+	return nil
+}
+
+func (x *Broadcasted) GetFrom() []byte {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *Broadcasted) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 var File_actors_conversation_conversation_proto protoreflect.FileDescriptor
 
 const file_actors_conversation_conversation_proto_rawDesc = "" +
@@ -564,7 +645,7 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\vParticipant\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\fR\aagentId\x120\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x1c.parley.v1.conversation.RoleR\x04role\x12\x1b\n" +
-	"\tjoined_ms\x18\x03 \x01(\x03R\bjoinedMs\"\xce\x02\n" +
+	"\tjoined_ms\x18\x03 \x01(\x03R\bjoinedMs\"\xe4\x02\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x126\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x1e.parley.v1.conversation.StatusR\x06status\x12G\n" +
@@ -576,7 +657,9 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\n" +
 	"updated_ms\x18\a \x01(\x03R\tupdatedMs\x12&\n" +
 	"\x0flast_message_id\x18\b \x01(\fR\rlastMessageId\x12\x1a\n" +
-	"\bmessages\x18\t \x01(\x03R\bmessages\"\xbd\x01\n" +
+	"\bmessages\x18\t \x01(\x03R\bmessages\x12\x14\n" +
+	"\x05group\x18\n" +
+	" \x01(\fR\x05group\"\xd3\x01\n" +
 	"\aStarted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1c\n" +
 	"\tinitiator\x18\x02 \x01(\fR\tinitiator\x12\x1c\n" +
@@ -585,7 +668,8 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x01(\fR\bmetadata\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x06 \x01(\fR\tmessageId\x12\x13\n" +
-	"\x05at_ms\x18\a \x01(\x03R\x04atMs\"\x80\x01\n" +
+	"\x05at_ms\x18\a \x01(\x03R\x04atMs\x12\x14\n" +
+	"\x05group\x18\b \x01(\fR\x05group\"\x80\x01\n" +
 	"\x06Posted\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\fR\tmessageId\x12\x12\n" +
@@ -597,7 +681,12 @@ const file_actors_conversation_conversation_proto_rawDesc = "" +
 	"\x06status\x18\x01 \x01(\x0e2\x1e.parley.v1.conversation.StatusR\x06status\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\fR\x02by\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs*\x87\x01\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"U\n" +
+	"\vBroadcasted\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\fR\tmessageId\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\fR\x04from\x12\x13\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs*\x87\x01\n" +
 	"\x06Status\x12\r\n" +
 	"\tno_status\x10\x00\x12\r\n" +
 	"\tsubmitted\x10\x01\x12\b\n" +
@@ -630,7 +719,7 @@ func file_actors_conversation_conversation_proto_rawDescGZIP() []byte {
 }
 
 var file_actors_conversation_conversation_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_actors_conversation_conversation_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_actors_conversation_conversation_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_actors_conversation_conversation_proto_goTypes = []any{
 	(Status)(0),           // 0: parley.v1.conversation.Status
 	(Role)(0),             // 1: parley.v1.conversation.Role
@@ -639,6 +728,7 @@ var file_actors_conversation_conversation_proto_goTypes = []any{
 	(*Started)(nil),       // 4: parley.v1.conversation.Started
 	(*Posted)(nil),        // 5: parley.v1.conversation.Posted
 	(*StatusChanged)(nil), // 6: parley.v1.conversation.StatusChanged
+	(*Broadcasted)(nil),   // 7: parley.v1.conversation.Broadcasted
 }
 var file_actors_conversation_conversation_proto_depIdxs = []int32{
 	1, // 0: parley.v1.conversation.Participant.role:type_name -> parley.v1.conversation.Role
@@ -663,7 +753,7 @@ func file_actors_conversation_conversation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_conversation_conversation_proto_rawDesc), len(file_actors_conversation_conversation_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

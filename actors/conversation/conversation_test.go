@@ -30,17 +30,21 @@ func TestStories(t *testing.T) {
 	actorstest.Tell(t, "testdata/stories", rules, parse, show)
 }
 
+func TestGroupStories(t *testing.T) {
+	actorstest.Tell(t, "testdata/groups", rules, parse, show)
+}
+
 func parse(l *actorstest.Line, _ *life) conversation.Command {
 	switch l.Verb {
 	case "start":
 		return conversation.Start{
 			ID: parley.ConversationID(actorstest.Named("talk")), Initiator: agent(l.Text("by")), Responder: agent(l.Text("with")),
-			Parent: parley.ConversationID(l.ID("parent")), Metadata: []byte(l.Text("metadata")), MessageID: parley.MessageID(l.ID("message")),
+			Group: parley.GroupID(l.ID("group")), Parent: parley.ConversationID(l.ID("parent")), Metadata: []byte(l.Text("metadata")), MessageID: parley.MessageID(l.ID("message")),
 		}
 	case "reply":
 		c := conversation.Reply{
 			MessageID: parley.MessageID(l.ID("message")), From: agent(l.Text("from")), To: agent(l.Text("to")),
-			InReplyTo: parley.MessageID(l.ID("on")), Type: l.Text("type"), ToRevoked: l.Has("revoked"),
+			InReplyTo: parley.MessageID(l.ID("on")), Type: l.Text("type"), ToRevoked: l.Has("revoked"), Apart: l.Has("apart"),
 		}
 		if l.Has("posted-on") {
 			c.Prior = &conversation.Prior{InReplyTo: parley.MessageID(l.ID("posted-on")), Type: l.Text("posted-type")}
@@ -51,7 +55,12 @@ func parse(l *actorstest.Line, _ *life) conversation.Command {
 		for name := range strings.SplitSeq(l.Text("by"), ", ") {
 			c.By = append(c.By, agent(name))
 		}
+		for name := range strings.SplitSeq(l.Text("admins"), ", ") {
+			c.Admins = append(c.Admins, agent(name))
+		}
 		return c
+	case "broadcast":
+		return conversation.Broadcast{MessageID: parley.MessageID(l.ID("message")), From: agent(l.Text("from"))}
 	}
 	panic("no such verb: " + l.Verb)
 }
@@ -64,8 +73,12 @@ func show(life *life) string {
 			roles = append(roles, name+" "+role.String())
 		}
 	}
-	return fmt.Sprintf("%s, %d messages, %s, idle for %v",
-		s.GetStatus(), s.GetMessages(), strings.Join(roles, ", "), life.Now.Sub(s.UpdatedAt()))
+	of := ""
+	if s.GroupID() == actorstest.Named("club") {
+		of = ", of the club"
+	}
+	return fmt.Sprintf("%s, %d messages, %s, idle for %v%s",
+		s.GetStatus(), s.GetMessages(), strings.Join(roles, ", "), life.Now.Sub(s.UpdatedAt()), of)
 }
 
 // TestMatrix prints which status leads to which, as the responder asks for it
@@ -166,21 +179,23 @@ func TestMessageIDs(t *testing.T) {
 }
 
 func TestGolden(t *testing.T) {
-	id, message := actorstest.Named("talk"), actorstest.Named("first")
+	id, message, group := actorstest.Named("talk"), actorstest.Named("first"), actorstest.Named("club")
 	alice, bob, at := agent("alice").Bytes(), agent("bob").Bytes(), actorstest.Epoch.UnixMilli()
 	actorstest.Golden(
 		t, "testdata/events.golden", rules,
 		&conversation.State{
 			Id: id[:], Status: conversation.Rejected, Parent: id[:], Metadata: []byte(`{"a":1}`),
 			Participants: []*conversation.Participant{{AgentId: alice, Role: conversation.Mediator, JoinedMs: at}},
-			CreatedMs:    at, UpdatedMs: at + 1, LastMessageId: message[:], Messages: 2,
+			CreatedMs:    at, UpdatedMs: at + 1, LastMessageId: message[:], Messages: 2, Group: group[:],
 		},
 		[]conversation.Event{
 			&conversation.Started{
 				Id: id[:], Initiator: alice, Responder: bob, Parent: id[:], Metadata: []byte(`{"a":1}`), MessageId: message[:], AtMs: at,
+				Group: group[:],
 			},
 			&conversation.Posted{MessageId: message[:], From: alice, To: bob, InReplyTo: message[:], AtMs: at},
 			&conversation.StatusChanged{Status: conversation.Open, By: bob, Reason: "why", AtMs: at},
+			&conversation.Broadcasted{MessageId: message[:], From: alice, AtMs: at},
 		},
 	)
 }

@@ -19,7 +19,7 @@ func draw(t *rapid.T, s *conversation.State) conversation.Command {
 	likely := func(label string) bool { return rapid.IntRange(0, 5).Draw(t, label) > 0 }
 	name := rapid.SampledFrom([]string{"alice", "alice", "bob", "bob", "carol"})
 	message := rapid.SampledFrom([]string{"m1", "m2", "m3"})
-	kind := rapid.IntRange(0, 9).Draw(t, "kind")
+	kind := rapid.IntRange(0, 11).Draw(t, "kind")
 	if !s.Exists() && likely("start") {
 		kind = 0
 	}
@@ -27,18 +27,23 @@ func draw(t *rapid.T, s *conversation.State) conversation.Command {
 	case kind == 0:
 		return conversation.Start{
 			ID: actorstest.Named("talk"), Initiator: agent("alice"), Responder: agent("bob"), MessageID: actorstest.Named("m0"),
+			Group: actorstest.Named(rapid.SampledFrom([]string{"", "club"}).Draw(t, "group")),
 		}
 	case kind < 6:
 		c := conversation.Reply{
 			MessageID: actorstest.Named(message.Draw(t, "message")), From: agent(name.Draw(t, "from")), To: agent(name.Draw(t, "to")),
 			InReplyTo: actorstest.Named(message.Draw(t, "on")), Type: "a.v1.x", ToRevoked: !likely("active"),
+			Apart: !likely("in reach"),
 		}
 		if !likely("first") {
 			c.Prior = &conversation.Prior{InReplyTo: actorstest.Named(message.Draw(t, "posted on")), Type: "a.v1.x"}
 		}
 		return c
+	case kind < 8:
+		return conversation.Broadcast{MessageID: actorstest.Named(message.Draw(t, "message")), From: agent(name.Draw(t, "from"))}
 	}
 	return conversation.ChangeStatus{
+		Admins: rapid.SliceOfN(rapid.Map(name, agent), 0, 2).Draw(t, "admins"),
 		By:     rapid.SliceOfN(rapid.Map(name, agent), 1, 2).Draw(t, "by"),
 		Status: rapid.SampledFrom(words()).Draw(t, "status"),
 	}
@@ -55,8 +60,15 @@ func law(t *rapid.T, turn turn) {
 	if before.Exists() && (!slices.EqualFunc(before.Participants, after.Participants, same) || before.CreatedMs != after.CreatedMs) {
 		t.Fatalf("what never changes changed: %v, %v", before, after)
 	}
-	if before.GetMessages() > 1 && before.GetStatus() == conversation.Submitted {
+	ofGroup := !before.GroupID().Zero()
+	if before.Exists() && (before.GroupID() != after.GroupID() || ofGroup != (len(before.Participants) == 1)) {
+		t.Fatalf("of %v: %v", before.GroupID(), after)
+	}
+	if !ofGroup && before.GetMessages() > 1 && before.GetStatus() == conversation.Submitted {
 		t.Fatal("a reply did not open the conversation")
+	}
+	if ofGroup && (after.GetStatus() == conversation.Rejected || slices.Contains(after.Allowed(), "rejected")) {
+		t.Fatalf("a group's conversation in status %v may become %v", after.GetStatus(), after.Allowed())
 	}
 	switch c := turn.Command.(type) {
 	case conversation.Start:
@@ -67,13 +79,27 @@ func law(t *rapid.T, turn turn) {
 		lawOfReply(t, c, turn)
 	case conversation.ChangeStatus:
 		lawOfMove(t, c, turn)
+	case conversation.Broadcast:
+		lawOfBroadcast(t, c, turn)
+	}
+}
+
+// A message goes to a group if and only if the conversation is a group's and has
+// not ended. It changes no status.
+func lawOfBroadcast(t *rapid.T, c conversation.Broadcast, turn turn) {
+	before, after := turn.Before, turn.After
+	if may := !before.GroupID().Zero() && !before.Terminal(); may != (turn.Err == nil) || may != (len(turn.Events) == 1) {
+		t.Fatalf("may broadcast %v, got %v, %v", may, turn.Events, turn.Err)
+	}
+	if turn.Err == nil && (after.GetMessages() != before.GetMessages()+1 || after.LastMessage() != c.MessageID || after.GetStatus() != before.GetStatus()) {
+		t.Fatalf("broadcast, and yet %v", after)
 	}
 }
 
 func same(a, b *conversation.Participant) bool { return proto.Equal(a, b) }
 
-// A reply is posted if and only if two participants talk, the recipient is
-// active and the conversation has not ended.
+// A reply is posted if and only if two participants talk, or two in a group, the
+// recipient is active and in reach, and the conversation has not ended.
 func lawOfReply(t *rapid.T, c conversation.Reply, turn turn) {
 	s := turn.Before
 	if c.Prior != nil {
@@ -82,8 +108,10 @@ func lawOfReply(t *rapid.T, c conversation.Reply, turn turn) {
 		}
 		return
 	}
-	takesPart := func(a parley.AgentID) bool { return a == agent("alice") || a == agent("bob") }
-	may := s.Exists() && takesPart(c.From) && takesPart(c.To) && !c.ToRevoked && !s.Terminal()
+	takesPart := func(a parley.AgentID) bool {
+		return a == agent("alice") || a == agent("bob") || !s.GroupID().Zero()
+	}
+	may := s.Exists() && takesPart(c.From) && takesPart(c.To) && !c.ToRevoked && !c.Apart && !s.Terminal()
 	if may != (turn.Err == nil) {
 		t.Fatalf("may reply %v, got %v", may, turn.Err)
 	}
@@ -92,7 +120,8 @@ func lawOfReply(t *rapid.T, c conversation.Reply, turn turn) {
 	}
 }
 
-// A move is made by one of those who ask, and only the responder declines.
+// A move is made by one of those who ask, and only the responder declines. In a
+// group it is made by the initiator or by an admin.
 func lawOfMove(t *rapid.T, c conversation.ChangeStatus, turn turn) {
 	if turn.Err != nil {
 		return
@@ -102,10 +131,14 @@ func lawOfMove(t *rapid.T, c conversation.ChangeStatus, turn turn) {
 		t.Fatalf("asked for %s, got %v", c.Status, turn.Events)
 	}
 	by := parley.AgentID(moved.By)
-	if !slices.Contains(c.By, by) || by == agent("carol") {
+	ofGroup := !turn.Before.GroupID().Zero()
+	if may := by != agent("carol"); !slices.Contains(c.By, by) || !ofGroup && !may {
 		t.Fatalf("%v asked, %v moved", c.By, by)
 	}
-	if moved.Status == conversation.Rejected && by != agent("bob") {
+	if ofGroup && by != agent("alice") && !slices.Contains(c.Admins, by) {
+		t.Fatalf("%v moved, and is no admin of %v", by, c.Admins)
+	}
+	if moved.Status == conversation.Rejected && (by != agent("bob") || ofGroup) {
 		t.Fatalf("%v declined", by)
 	}
 }

@@ -123,3 +123,98 @@ func TestOracleControl(t *testing.T) {
 		"a part without a whole":     evolving(func(s *conversation.State, _ *conversation.Started) { s.Parent = nil }),
 	})
 }
+
+func TestOracleControlOfGroups(t *testing.T) {
+	trial.Finds(t, map[string]func(*talkRules){
+		"a broadcast opens": deciding(func(s *conversation.State, c conversation.Broadcast, now time.Time) ([]conversation.Event, error) {
+			events, err := conversation.Decide(s, c, now)
+			if err == nil && s.GetStatus() == conversation.Submitted {
+				events = append(events, &conversation.StatusChanged{Status: conversation.Open, By: c.From.Bytes(), AtMs: now.UnixMilli()})
+			}
+			return events, err
+		}),
+		"a broadcast after the end": deciding(func(s *conversation.State, c conversation.Broadcast, now time.Time) ([]conversation.Event, error) {
+			open := proto.CloneOf(s)
+			open.Status = conversation.Open
+			return conversation.Decide(open, c, now)
+		}),
+		"a broadcast to two": deciding(func(s *conversation.State, c conversation.Broadcast, now time.Time) ([]conversation.Event, error) {
+			shared := proto.CloneOf(s)
+			if s.Exists() {
+				shared.Group = c.MessageID.Bytes()
+			}
+			return conversation.Decide(shared, c, now)
+		}),
+		"only those who began it reply": deciding(func(s *conversation.State, c conversation.Reply, now time.Time) ([]conversation.Event, error) {
+			alone := proto.CloneOf(s)
+			alone.Group = nil
+			return conversation.Decide(alone, c, now)
+		}),
+		"isolation is overlooked": deciding(func(s *conversation.State, c conversation.Reply, now time.Time) ([]conversation.Event, error) {
+			c.Apart = c.Apart && s.GroupID().Zero()
+			return conversation.Decide(s, c, now)
+		}),
+		"the end before isolation": deciding(func(s *conversation.State, c conversation.Reply, now time.Time) ([]conversation.Event, error) {
+			events, err := conversation.Decide(s, c, now)
+			if s.Terminal() && errors.Is(err, parley.ErrIsolatedAgent) {
+				err = conversation.ErrClosed.With("current_status", s.GetStatus().String())
+			}
+			return events, err
+		}),
+		"an admin rejects": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
+			if !s.GroupID().Zero() && c.Status == "rejected" {
+				c.Status = "open"
+				events, err := conversation.Decide(s, c, now)
+				for _, e := range events {
+					e.(*conversation.StatusChanged).Status = conversation.Rejected
+				}
+				return events, err
+			}
+			return conversation.Decide(s, c, now)
+		}),
+		"rejected is offered": telling(func(r *parley.Refusal) {
+			if words, ok := r.Extra["allowed"].([]string); ok && slices.Contains(words, "canceled") && slices.Contains(words, "open") && len(words) == 3 {
+				r.Extra["allowed"] = []string{"open", "rejected", "canceled", "failed"}
+			}
+		}),
+		"anybody in the group moves": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
+			c.Admins = append(slices.Clone(c.Admins), c.By...)
+			return conversation.Decide(s, c, now)
+		}),
+		"whoever began it has no say": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
+			if !s.GroupID().Zero() {
+				c.By = slices.DeleteFunc(slices.Clone(c.By), func(by parley.AgentID) bool {
+					return s.Role(by) == conversation.Initiator && !slices.Contains(c.Admins, by)
+				})
+			}
+			return conversation.Decide(s, c, now)
+		}),
+		"an admin that did not ask moves": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
+			if !s.GroupID().Zero() {
+				c.By = append(slices.Clone(c.Admins), c.By...)
+			}
+			return conversation.Decide(s, c, now)
+		}),
+		"a mediator steps in": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
+			if !s.GroupID().Zero() && len(c.By) > 0 && s.Role(c.By[0]) == conversation.Mediator {
+				c.Admins = c.By[:1]
+			}
+			return conversation.Decide(s, c, now)
+		}),
+		"admins of two": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
+			if s.Exists() && s.GroupID().Zero() && len(c.By) > 0 && c.Status != "rejected" && slices.Contains(c.Admins, c.By[0]) {
+				shared := proto.CloneOf(s)
+				shared.Group = c.By[0].Bytes()
+				return conversation.Decide(shared, c, now)
+			}
+			return conversation.Decide(s, c, now)
+		}),
+		"broadcasts are not counted":   evolving(func(s *conversation.State, _ *conversation.Broadcasted) { s.Messages-- }),
+		"an old broadcast is the last": evolving(func(s *conversation.State, _ *conversation.Broadcasted) { s.LastMessageId = s.Id }),
+		"a broadcast is no news":       evolving(func(s *conversation.State, _ *conversation.Broadcasted) { s.UpdatedMs = s.CreatedMs }),
+		"a group's responder": evolving(func(s *conversation.State, e *conversation.Started) {
+			s.Participants = append(s.Participants[:1:1], s.Participants...)
+		}),
+		"whose conversation it is is lost": evolving(func(s *conversation.State, _ *conversation.Started) { s.Group = nil }),
+	})
+}

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"parley"
 	"parley/actors/actorstest"
@@ -60,6 +57,7 @@ var allowed, terminal = func() (map[string][]string, map[string]bool) {
 // record is what a conversation shows. // spec: Conversation
 type record struct {
 	id, parent           parley.ConversationID
+	group                parley.GroupID
 	status, metadata     string
 	createdMs, updatedMs int64
 	messages             int
@@ -69,6 +67,7 @@ type record struct {
 	over                 bool
 	posted               posted
 	moved                moved
+	broadcast            posted
 }
 
 type party struct {
@@ -77,7 +76,8 @@ type party struct {
 	joinedMs int64
 }
 
-// posted is the newest reply, moved the newest move, as the log keeps them.
+// posted is the newest reply, or the newest broadcast, moved the newest move, as
+// the log keeps them.
 type posted struct {
 	message, on parley.MessageID
 	from, to    parley.AgentID
@@ -99,7 +99,7 @@ type oracle struct {
 func (o *oracle) Sight(time.Time) any {
 	seen := o.record
 	if o.exists {
-		seen.allowed, seen.over = allowed[o.status], terminal[o.status]
+		seen.allowed, seen.over = o.allowed(), terminal[o.status]
 	}
 	return seen
 }
@@ -110,7 +110,7 @@ func look(l *life) any {
 		return record{}
 	}
 	seen := record{
-		id: s.ConversationID(), parent: s.ParentID(), status: s.GetStatus().String(), metadata: string(s.GetMetadata()),
+		id: s.ConversationID(), parent: s.ParentID(), group: s.GroupID(), status: s.GetStatus().String(), metadata: string(s.GetMetadata()),
 		createdMs: s.GetCreatedMs(), updatedMs: s.UpdatedAt().UnixMilli(), messages: int(s.GetMessages()), last: s.LastMessage(),
 		allowed: s.Allowed(), over: s.Terminal(),
 	}
@@ -125,6 +125,10 @@ func look(l *life) any {
 					message: parley.MessageID(e.MessageId), on: parley.MessageID(e.InReplyTo),
 					from: parley.AgentID(e.From), to: parley.AgentID(e.To), atMs: e.AtMs,
 				}
+			}
+		case *conversation.Broadcasted:
+			if seen.broadcast == (posted{}) {
+				seen.broadcast = posted{message: parley.MessageID(e.MessageId), from: parley.AgentID(e.From), atMs: e.AtMs}
 			}
 		case *conversation.StatusChanged:
 			if seen.moved == (moved{}) {
@@ -141,7 +145,7 @@ func acrossAndAfter(l *life, o *oracle) error {
 	across := map[string]string{"alice": "bob", "bob": "alice"}
 	for _, name := range everybody {
 		want := ""
-		if o.exists {
+		if o.exists && o.group.Zero() {
 			want = across[name]
 		}
 		if other, ok := l.State.Other(agent(name)); other != agent(want) || ok != (want != "") {
@@ -149,10 +153,22 @@ func acrossAndAfter(l *life, o *oracle) error {
 		}
 	}
 	next := l.State.NextMessageID(l.Now, [10]byte{})
-	if o.exists && (bytes.Compare(next[:], o.last[:]) <= 0 || next.Slot() != o.last.Slot()) {
+	last := o.last
+	if last == o.broadcast.message {
+		last = parley.Copy(last, ^uint32(0))
+	}
+	if o.exists && (bytes.Compare(next[:], last[:]) <= 0 || next.Slot() != o.last.Slot()) {
 		return fmt.Errorf("%v follows %v", next, o.last)
 	}
 	return nil
+}
+
+// allowed: a group's conversation is never rejected. // contract: Group broadcast
+func (o *oracle) allowed() []string {
+	if o.group.Zero() {
+		return allowed[o.status]
+	}
+	return slices.DeleteFunc(slices.Clone(allowed[o.status]), func(to string) bool { return to == "rejected" })
 }
 
 func (o *oracle) role(agent parley.AgentID) string {
@@ -172,6 +188,8 @@ func (o *oracle) Foretell(c conversation.Command, now time.Time) actorstest.Verd
 		return o.reply(c, now)
 	case conversation.ChangeStatus:
 		return o.move(c, now)
+	case conversation.Broadcast:
+		return o.broadcastTo(c, now)
 	}
 	panic("no such command")
 }
@@ -185,12 +203,34 @@ func (o *oracle) start(c conversation.Start, now time.Time) actorstest.Verdict {
 	o.record = record{
 		id: c.ID, parent: c.Parent, status: "submitted", metadata: string(c.Metadata), createdMs: at, updatedMs: at,
 		messages: 1, last: c.MessageID,
-		parties: []party{{c.Initiator, "initiator", at}, {c.Responder, "responder", at}},
+		parties: []party{{c.Initiator, "initiator", at}, {c.Responder, "responder", at}}, group: c.Group,
+	}
+	if !c.Group.Zero() {
+		o.parties = o.parties[:1]
 	}
 	if o.metadata == crowded {
 		o.parties = append(o.parties, party{agent("carol"), "mediator", at}, party{agent("dave"), "observer", at})
 	}
+	if !c.Group.Zero() {
+		return actorstest.Taken("a group's")
+	}
 	return actorstest.Taken("started")
+}
+
+// broadcastTo: whatever is said to a group is said in its conversation, while
+// that lasts.
+func (o *oracle) broadcastTo(c conversation.Broadcast, now time.Time) actorstest.Verdict {
+	switch {
+	case !o.exists:
+		return actorstest.Refused("no conversation", "404 not_found")
+	case o.group.Zero():
+		return actorstest.Refused("no group's", "404 not_found")
+	case terminal[o.status]:
+		return actorstest.Refused("over", "409 conversation_closed (current_status="+o.status+")")
+	}
+	o.messages, o.last, o.updatedMs = o.messages+1, c.MessageID, now.UnixMilli()
+	o.broadcast = posted{message: c.MessageID, from: c.From, atMs: now.UnixMilli()}
+	return actorstest.Taken("sent")
 }
 
 // reply goes through the contract's order of checks: idempotency, existence of
@@ -203,10 +243,12 @@ func (o *oracle) reply(c conversation.Reply, now time.Time) actorstest.Verdict {
 		return actorstest.Refused("another under the key", "409 idempotency_mismatch")
 	case !o.exists:
 		return actorstest.Refused("no conversation", "404 not_found")
-	case o.role(c.From) == "" || o.role(c.To) == "":
+	case o.group.Zero() && (o.role(c.From) == "" || o.role(c.To) == ""):
 		return actorstest.Refused("no participant", "403 not_owner")
 	case c.ToRevoked:
 		return actorstest.Refused("recipient revoked", "410 gone")
+	case c.Apart:
+		return actorstest.Refused("kept apart", "403 isolated_agent")
 	case terminal[o.status]:
 		return actorstest.Refused("over", "409 conversation_closed (current_status="+o.status+")")
 	}
@@ -216,18 +258,28 @@ func (o *oracle) reply(c conversation.Reply, now time.Time) actorstest.Verdict {
 		o.status, o.moved = "open", moved{"open", "", c.From, now.UnixMilli()}
 		return actorstest.Taken("the first")
 	}
+	if o.role(c.From) == "" {
+		return actorstest.Taken("in a group")
+	}
 	return actorstest.Taken("posted")
 }
 
 // move: rejected by a responder only, any other by initiator, responder or
-// mediator; of several agents that one may ask for, the first that may.
+// mediator; of several agents that one may ask for, the first that may. In a
+// group by the initiator or an admin, and never rejected.
 func (o *oracle) move(c conversation.ChangeStatus, now time.Time) actorstest.Verdict {
 	if !o.exists {
 		return actorstest.Refused("no conversation", "404 not_found")
 	}
-	may, takePart := []parley.AgentID{}, false
+	may, takePart := []parley.AgentID{}, !o.group.Zero()
 	for _, by := range c.By {
 		role := o.role(by)
+		if !o.group.Zero() {
+			if c.Status != "rejected" && (role == "initiator" || slices.Contains(c.Admins, by)) {
+				may = append(may, by)
+			}
+			continue
+		}
 		takePart = takePart || role != ""
 		if role == "responder" || c.Status != "rejected" && (role == "initiator" || role == "mediator") {
 			may = append(may, by)
@@ -236,125 +288,25 @@ func (o *oracle) move(c conversation.ChangeStatus, now time.Time) actorstest.Ver
 	switch {
 	case !takePart:
 		return actorstest.Refused("no participant", "403 not_owner")
+	case len(may) == 0 && !o.group.Zero():
+		return actorstest.Refused("neither admin nor initiator", "403 role_not_allowed")
 	case len(may) == 0:
 		return actorstest.Refused("not in that role", "403 role_not_allowed")
-	case !slices.Contains(allowed[o.status], c.Status):
+	case !slices.Contains(o.allowed(), c.Status):
 		because := "not in the table"
 		if terminal[o.status] {
 			because = "over"
 		}
 		return actorstest.Refused(because, fmt.Sprintf(
-			"409 invalid_transition (allowed=[%s], current_status=%s)", strings.Join(allowed[o.status], " "), o.status))
+			"409 invalid_transition (allowed=[%s], current_status=%s)", strings.Join(o.allowed(), " "), o.status))
 	}
 	o.status, o.updatedMs = c.Status, now.UnixMilli()
 	o.moved = moved{c.Status, c.Reason, may[0], now.UnixMilli()}
+	if o.role(may[0]) == "" {
+		return actorstest.Taken("by an admin")
+	}
 	if terminal[c.Status] {
 		return actorstest.Taken("ended")
 	}
 	return actorstest.Taken("moved")
 }
-
-var everybody = []string{"alice", "bob", "carol", "dave", "eve"}
-
-// crowded is the metadata of conversations that have a mediator and an observer.
-// No route makes one yet; the rules know them all the same.
-const crowded = `{"crowd":true}`
-
-// crowding seats the two.
-func crowding(s *conversation.State, e conversation.Event) {
-	conversation.Evolve(s, e)
-	if started, ok := e.(*conversation.Started); ok && string(started.Metadata) == crowded {
-		s.Participants = append(
-			s.Participants,
-			&conversation.Participant{AgentId: agent("carol").Bytes(), Role: conversation.Mediator, JoinedMs: started.AtMs},
-			&conversation.Participant{AgentId: agent("dave").Bytes(), Role: conversation.Observer, JoinedMs: started.AtMs},
-		)
-	}
-}
-
-var (
-	wishes   = rapid.SampledFrom([]string{"reply", "move", "move", "reply", "move", "reply", "reply", "start"})
-	metadata = rapid.SampledFrom([]string{"", `{"a":1}`, crowded})
-	parents  = rapid.SampledFrom([]string{"", "parent"})
-	couples  = rapid.SampledFrom([]string{"alice", "bob", "alice", "bob", "bob", "carol"})
-	crowds   = rapid.SampledFrom([]string{"alice", "bob", "carol", "dave", "eve"})
-	messages = rapid.SampledFrom([]string{"m0", "m1", "m2"})
-	types    = rapid.SampledFrom([]string{"a.v1.x", "a.v1.y"})
-	// targets are the statuses, those that go on first, and a word that is none.
-	targets = rapid.SampledFrom([]string{"open", "paused", "input_required", "rejected", "submitted", "completed", "failed", "canceled", "nonsense"})
-	reasons = rapid.SampledFrom([]string{"", "so"})
-	rarely  = rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 7 })
-)
-
-func wish(t *rapid.T, o *oracle, now time.Time) conversation.Command {
-	kind := wishes.Draw(t, "wish")
-	if !o.exists && rapid.Bool().Draw(t, "at last") {
-		kind = "start"
-	}
-	switch kind {
-	case "start":
-		id := parley.NewID[parley.ConversationID](7, now, [10]byte{})
-		return conversation.Start{
-			ID: id, Initiator: agent("alice"), Responder: agent("bob"), Parent: actorstest.Named(parents.Draw(t, "parent")),
-			Metadata: []byte(metadata.Draw(t, "metadata")), MessageID: conversation.FirstMessageID(id, now, [10]byte{}),
-		}
-	case "reply":
-		return wishToReply(t, o, now)
-	}
-	c := conversation.ChangeStatus{Status: targets.Draw(t, "to"), Reason: reasons.Draw(t, "reason")}
-	if terminal[c.Status] && !terminal[o.status] && !rarely.Draw(t, "the end") {
-		c.Status = "paused"
-	}
-	for range rapid.IntRange(0, 3).Draw(t, "askers") {
-		c.By = append(c.By, agent(o.speakers().Draw(t, "by")))
-	}
-	return c
-}
-
-// speakers are, for the most part, those who take part.
-func (o *oracle) speakers() *rapid.Generator[string] {
-	if o.metadata == crowded {
-		return crowds
-	}
-	return couples
-}
-
-// wishToReply is to another than oneself: the door takes the other end of a
-// message, and no message is to oneself.
-func wishToReply(t *rapid.T, o *oracle, now time.Time) conversation.Reply {
-	from, to := o.speakers().Draw(t, "from"), o.speakers().Draw(t, "to")
-	if from == to {
-		to = everybody[(slices.Index(everybody, from)+1)%len(everybody)]
-	}
-	c := conversation.Reply{
-		MessageID: parley.NextID(o.last, now, [10]byte{}), From: agent(from), To: agent(to),
-		InReplyTo: actorstest.Named(messages.Draw(t, "on")), Type: types.Draw(t, "type"), ToRevoked: rarely.Draw(t, "revoked"),
-	}
-	if rarely.Draw(t, "before") {
-		c.Prior = &conversation.Prior{InReplyTo: actorstest.Named(messages.Draw(t, "posted on")), Type: types.Draw(t, "posted as")}
-	}
-	return c
-}
-
-var trial = actorstest.Trial[*conversation.State, conversation.Command, conversation.Event, *oracle]{
-	Rules: actorstest.Rules[*conversation.State, conversation.Command, conversation.Event]{
-		Zero: rules.Zero, Decide: rules.Decide, Evolve: crowding, Tag: rules.Tag, New: rules.New,
-	},
-	Oracle: func() *oracle { return &oracle{} }, Draw: wish, Look: look, Closer: acrossAndAfter,
-	Pauses: []time.Duration{0, 999 * time.Microsecond, time.Millisecond, time.Hour, -time.Second},
-	Cases: []string{
-		"Start: started", "Start: again",
-		"Reply: posted before", "Reply: another under the key", "Reply: no conversation", "Reply: no participant",
-		"Reply: recipient revoked", "Reply: over", "Reply: the first", "Reply: posted",
-		"ChangeStatus: no conversation", "ChangeStatus: no participant", "ChangeStatus: not in that role",
-		"ChangeStatus: not in the table", "ChangeStatus: over", "ChangeStatus: moved", "ChangeStatus: ended",
-	},
-	Errors: map[string]error{
-		"ErrRepeated": conversation.ErrRepeated, "ErrUnknown": conversation.ErrUnknown, "ErrNotParticipant": conversation.ErrNotParticipant,
-		"ErrIdempotencyMismatch": conversation.ErrIdempotencyMismatch, "ErrRecipientRevoked": conversation.ErrRecipientRevoked,
-		"ErrClosed": conversation.ErrClosed, "ErrRoleNotAllowed": conversation.ErrRoleNotAllowed,
-		"ErrInvalidTransition": conversation.ErrInvalidTransition,
-	},
-}
-
-func TestOracle(t *testing.T) { trial.Run(t) }

@@ -49,11 +49,14 @@ func (x Status) Terminal() bool { return x != Status_no_status && len(moves[x]) 
 func (s *State) Terminal() bool { return s.GetStatus().Terminal() }
 
 // Allowed are the statuses that the conversation can move to, in the order of
-// the specification's table. Empty, never nil.
+// the specification's table. A group's conversation has nobody who could decline
+// it. Empty, never nil.
 func (s *State) Allowed() []string {
 	words := []string{}
 	for _, to := range moves[s.GetStatus()] {
-		words = append(words, to.String())
+		if to != Rejected || !s.ofGroup() {
+			words = append(words, to.String())
+		}
 	}
 	return words
 }
@@ -72,11 +75,14 @@ func (x Role) mayMove(to Status) bool {
 	return x.party() || x == Mediator
 }
 
-// mover is the first of the agents that may move the conversation to that
+// mover is the first of those who ask that may move the conversation to that
 // status.
-func (s *State) mover(agents []parley.AgentID, to Status) (parley.AgentID, error) {
+func (s *State) mover(c ChangeStatus, to Status) (parley.AgentID, error) {
+	if s.ofGroup() {
+		return s.steward(c, to)
+	}
 	refusal := ErrNotParticipant
-	for _, agent := range agents {
+	for _, agent := range c.By {
 		role := s.Role(agent)
 		if role.mayMove(to) {
 			return agent, nil
@@ -86,4 +92,19 @@ func (s *State) mover(agents []parley.AgentID, to Status) (parley.AgentID, error
 		}
 	}
 	return parley.AgentID{}, refusal
+}
+
+// steward is the mover of a group's conversation: its initiator or an admin of
+// the group. That those who ask may know of it the host has judged.
+func (s *State) steward(c ChangeStatus, to Status) (parley.AgentID, error) {
+	admins := make(map[parley.AgentID]bool, len(c.Admins)) // both may be thousands
+	for _, admin := range c.Admins {
+		admins[admin] = true
+	}
+	for _, agent := range c.By {
+		if to != Rejected && (s.Role(agent) == Initiator || admins[agent]) {
+			return agent, nil
+		}
+	}
+	return parley.AgentID{}, ErrRoleNotAllowed
 }

@@ -11,12 +11,7 @@ import (
 // refusal. It never changes s. A change that changes nothing yields no event.
 func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 	d := &decision{s: s, now: now}
-	var err error
-	if found, ok := c.(Found); ok {
-		err = d.found(found)
-	} else {
-		err = d.decide(c)
-	}
+	err := d.decide(c)
 	return d.events, err
 }
 
@@ -30,8 +25,17 @@ type decision struct {
 func (d *decision) say(e Event) { d.events = append(d.events, e) }
 func (d *decision) at() int64   { return d.now.UnixMilli() }
 
-// decide judges what can be asked of a group that exists.
+// decide sends a command to its rule. What was done before is said first; what
+// nobody asks for but follows from something, a group that exists never refuses.
 func (d *decision) decide(c Command) error {
+	switch c := c.(type) {
+	case Found:
+		return d.found(c)
+	case Send:
+		if c.Prior != nil {
+			return c.Prior.judge(c)
+		}
+	}
 	if !d.s.Exists() {
 		return ErrUnknown
 	}
@@ -40,10 +44,20 @@ func (d *decision) decide(c Command) error {
 		return d.answer(c)
 	case Forget:
 		return d.forget(c)
+	case Expire:
+		return d.expire()
 	}
 	if d.s.Deleted() {
 		return ErrDeleted
 	}
+	if d.s.LastSeat == 0 {
+		return ErrUnknown // its founder has not entered it yet
+	}
+	return d.asked(c)
+}
+
+// asked judges what is asked of a group that goes on.
+func (d *decision) asked(c Command) error {
 	switch c := c.(type) {
 	case Change:
 		return d.change(c)
@@ -57,10 +71,10 @@ func (d *decision) decide(c Command) error {
 		return d.remove(c)
 	case ChangeRole:
 		return d.changeRole(c)
-	case Expire:
-		return d.expire()
 	case Delete:
 		return d.delete(c)
+	case Send:
+		return d.send(c)
 	}
 	panic("group: unknown command")
 }
@@ -146,10 +160,21 @@ func (d *decision) offers() (n uint32) {
 	return n
 }
 
+// departures is how many members leave by this decision.
+func (d *decision) departures() (n int) {
+	for _, e := range d.events {
+		if _, ok := e.(*Left); ok {
+			n++
+		}
+	}
+	return n
+}
+
 // room judges whether one more seat may be given.
 func (d *decision) room(limit *int) error {
-	if limit != nil && d.s.taken()+int(d.offers()) >= *limit {
-		return ErrFull.With("quota", "group_members").With("limit", *limit).With("used", len(d.s.members))
+	used := d.s.taken() + int(d.offers()) - d.departures()
+	if limit != nil && used >= *limit {
+		return ErrFull.With("quota", "group_members").With("limit", *limit).With("used", used).With("resets_at", nil)
 	}
 	return nil
 }
@@ -168,14 +193,32 @@ func (d *decision) resolve(r *Request, status Status, reason string) {
 	d.say(&Resolved{Request: r.settled(status, reason, d.now)})
 }
 
-func (d *decision) changeRole(c ChangeRole) error {
-	if _, err := d.admin(c.By); err != nil {
-		return err
+// cancel ends a request for a reason of its own, unless its time had passed before.
+func (d *decision) cancel(r *Request, reason string) {
+	if r.Overdue(d.now) && !d.s.seating(r) {
+		d.resolve(r, Expired, "")
+		return
 	}
-	m, ok := d.s.Member(c.Agent)
+	d.resolve(r, Canceled, reason)
+}
+
+// managed is a member, and the admin in whose name the caller manages it. That
+// an agent is no member is heard by those who may see who is; others are told
+// the same of every agent.
+func (d *decision) managed(agent parley.AgentID, by Caller) (m, admin Member, err error) {
+	m, member := d.s.Member(agent)
+	admin, err = d.admin(by)
+	if !member && (err == nil || by.Org == d.s.Org || d.s.Seats(by.Org)) {
+		err = ErrUnknownMember
+	}
+	return m, admin, err
+}
+
+func (d *decision) changeRole(c ChangeRole) error {
+	m, _, err := d.managed(c.Agent, c.By)
 	switch {
-	case !ok:
-		return ErrUnknownMember
+	case err != nil:
+		return err
 	case m.Role == c.Role:
 		return nil
 	case m.Role == Admin && d.s.admins == 1:
@@ -186,21 +229,22 @@ func (d *decision) changeRole(c ChangeRole) error {
 }
 
 func (d *decision) remove(c Remove) error {
-	m, ok := d.s.Member(c.Agent)
-	e := &Left{Seat: m.Seat, How: Departure_left, AtMs: d.at()}
-	if c.By.Agent != c.Agent {
-		by, err := d.admin(c.By)
+	e := &Left{How: Departure_left, AtMs: d.at()}
+	m, member := d.s.Member(c.Agent)
+	switch itself := c.By.Agent == c.Agent; {
+	case itself && !member:
+		return ErrUnknownMember
+	case !itself:
+		_, by, err := d.managed(c.Agent, c.By)
 		if err != nil {
 			return err
 		}
 		e.How, e.By = Departure_kicked, by.Agent.Bytes()
 	}
-	switch {
-	case !ok:
-		return ErrUnknownMember
-	case m.Role == Admin && d.s.admins == 1:
+	if m.Role == Admin && d.s.admins == 1 {
 		return ErrLastAdmin
 	}
+	e.Seat = m.Seat
 	d.say(e)
 	d.recount(m.Seat, c.SeatLimit)
 	return nil
@@ -218,7 +262,7 @@ func (d *decision) forget(c Forget) error {
 		offers--
 	}
 	if r := d.s.RequestOf(c.Agent); r != nil {
-		d.resolve(r, Canceled, ReasonRevoked)
+		d.cancel(r, ReasonRevoked)
 	}
 	m, member := d.s.Member(c.Agent)
 	if member {
@@ -269,8 +313,23 @@ func (d *decision) end(by []byte) {
 	}
 	for _, r := range d.s.Requests() {
 		if !settled[r.RequestID()] {
-			d.resolve(r, Canceled, "group_deleted")
+			d.cancel(d.standing(r), "group_deleted")
 		}
 	}
 	d.say(&Deleted{By: by, AtMs: d.at()})
+}
+
+// standing is a request as it stands after the departures of this decision.
+func (d *decision) standing(r *Request) *Request {
+	for _, e := range d.events {
+		left, ok := e.(*Left)
+		if !ok || r.GetStatus() != Pending || left.GetSeat() > r.GetMark() {
+			continue
+		}
+		approve, voted := d.s.requests[r.RequestID()].votes[left.GetSeat()]
+		r = r.clone()
+		r.Electorate--
+		r.count(approve, voted, -1)
+	}
+	return r
 }

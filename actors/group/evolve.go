@@ -36,6 +36,8 @@ func Tag(e Event) byte {
 		return 12
 	case *Deleted:
 		return 13
+	case *Convened:
+		return 14
 	}
 	panic("group: unknown event")
 }
@@ -73,6 +75,7 @@ func Evolve(s *State, e Event) {
 		s.seat(e)
 	case *Withdrawn:
 		s.withdraw(e.GetOffer())
+		s.remember(&Declined{Offer: e.GetOffer(), Reason: e.GetReason()})
 	case *Resolved:
 		s.settle(e.GetRequest())
 	case *Left:
@@ -81,6 +84,8 @@ func Evolve(s *State, e Event) {
 		s.promote(e)
 	case *Deleted:
 		s.DeletedMs = e.GetAtMs()
+	case *Convened:
+		s.Conversation = parley.IDFromBytes[parley.ConversationID](e.GetConversation())
 	}
 }
 
@@ -165,6 +170,12 @@ func (s *State) withdraw(offer uint32) {
 	s.offers = slices.DeleteFunc(s.offers, func(o *Offer) bool { return o.GetNumber() == offer })
 }
 
+// remember keeps why an offer came to nothing, for the latest of them.
+func (s *State) remember(d *Declined) {
+	s.declined = append(s.declined, d)
+	s.declined = s.declined[max(0, len(s.declined)-DeclinedKept):]
+}
+
 // leave takes a member out, and out of the electorates that it was in.
 func (s *State) leave(seat uint32) {
 	at, ok := slices.BinarySearchFunc(s.members, seat, bySeat)
@@ -208,6 +219,10 @@ func (s *State) MarshalVT() ([]byte, error) {
 		Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy, Public: s.Public,
 		Isolated: s.Isolated, VoteHours: int32(s.VoteHours), CreatedMs: s.CreatedMs, DeletedMs: s.DeletedMs,
 		LastSeat: s.LastSeat, LastOffer: s.LastOffer, Offers: s.offers, Requests: s.Requests(), LastRequestId: s.lastRequestID.Bytes(),
+		Declined: s.declined,
+	}
+	if !s.Conversation.Zero() {
+		p.Conversation = s.Conversation.Bytes()
 	}
 	for i := range s.members {
 		m := &s.members[i]
@@ -234,7 +249,8 @@ func (s *State) UnmarshalVT(b []byte) error {
 	s.ID, s.Org = parley.IDFromBytes[parley.GroupID](p.GetId()), parley.IDFromBytes[parley.OrgID](p.GetOrg())
 	s.Name, s.Description, s.Policy, s.Public = p.GetName(), p.GetDescription(), p.GetPolicy(), p.GetPublic()
 	s.Isolated, s.VoteHours, s.CreatedMs, s.DeletedMs = p.GetIsolated(), int(p.GetVoteHours()), p.GetCreatedMs(), p.GetDeletedMs()
-	s.LastSeat, s.LastOffer, s.offers = p.GetLastSeat(), p.GetLastOffer(), p.GetOffers()
+	s.LastSeat, s.LastOffer, s.offers, s.declined = p.GetLastSeat(), p.GetLastOffer(), p.GetOffers(), p.GetDeclined()
+	s.Conversation = parley.IDFromBytes[parley.ConversationID](p.GetConversation())
 	for _, m := range p.GetSeats() {
 		s.add(Member{
 			Agent: parley.IDFromBytes[parley.AgentID](m.GetAgent()), Org: parley.IDFromBytes[parley.OrgID](m.GetOrg()),

@@ -41,7 +41,8 @@ func goldenSnapshot() *group.Snapshot {
 		Ballots: []*group.Ballot{{
 			Request: idOf("request"), Votes: []*group.Vote{{Seat: 1, Approve: true}},
 		}},
-		LastRequestId: idOf("request"), LastOffer: 9,
+		LastRequestId: idOf("request"), LastOffer: 9, Conversation: idOf("conversation"),
+		Declined: []*group.Declined{{Offer: 7, Reason: group.ReasonIsolation}},
 	}
 }
 
@@ -75,6 +76,7 @@ func TestGolden(t *testing.T) {
 			&group.Left{Seat: 7, How: group.Departure_kicked, By: idOf("ada"), AtMs: at},
 			&group.RoleChanged{Seat: 7, Role: group.Admin, AtMs: at},
 			&group.Deleted{By: idOf("ada"), AtMs: at},
+			&group.Convened{Conversation: idOf("conversation"), By: idOf("ada"), AtMs: at},
 		},
 	)
 }
@@ -82,7 +84,7 @@ func TestGolden(t *testing.T) {
 // What a snapshot holds, a state takes in and gives back, byte for byte; a
 // field that the state forgets is missed.
 func TestSnapshotIsWhole(t *testing.T) {
-	for _, empty := range []string{"", "ballots", "offers", "last_request_id", "last_offer", "last_seat"} {
+	for _, empty := range []string{"", "ballots", "offers", "last_request_id", "last_offer", "last_seat", "conversation", "declined"} {
 		want, err := goldenSnapshot().MarshalVT()
 		if err != nil {
 			t.Fatal(err)

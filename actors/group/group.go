@@ -102,6 +102,9 @@ type Join struct {
 	Agent     parley.AgentID
 	Org       parley.OrgID
 	Message   string
+	// Confined is a fact, as last known: the agent is in another group, and that
+	// or this one is isolated. Of two groups that admit it at once it decides itself.
+	Confined bool
 	// SeatLimit is the owner's ceiling of members, nil for none.
 	SeatLimit *int
 }
@@ -179,6 +182,7 @@ func (Forget) command()     {}
 func (ChangeRole) command() {}
 func (Expire) command()     {}
 func (Delete) command()     {}
+func (Send) command()       {}
 
 // Event is a fact about a group: past tense, append-only on disk.
 //
@@ -202,6 +206,7 @@ func (*Resolved) event()    {}
 func (*Left) event()        {}
 func (*RoleChanged) event() {}
 func (*Deleted) event()     {}
+func (*Convened) event()    {}
 
 // kinds are the events by the numbers under which they are on disk. Numbers are
 // added, never changed or reused.
@@ -210,7 +215,7 @@ var kinds = []func() Event{
 	4: func() Event { return &Consented{} }, 5: func() Event { return &Voted{} }, 6: func() Event { return &Carried{} },
 	7: func() Event { return &Offered{} }, 8: func() Event { return &Seated{} }, 9: func() Event { return &Withdrawn{} },
 	10: func() Event { return &Resolved{} }, 11: func() Event { return &Left{} }, 12: func() Event { return &RoleChanged{} },
-	13: func() Event { return &Deleted{} },
+	13: func() Event { return &Deleted{} }, 14: func() Event { return &Convened{} },
 }
 
 // Refusals of a group.
@@ -226,7 +231,7 @@ var (
 	ErrInvitationRequired = parley.Refuse(parley.Forbidden, "invitation_required", "The group is closed: an invitation is needed.")
 	ErrNotInElectorate    = parley.Refuse(parley.Forbidden, "not_in_electorate", "The acting agent was not a member when the request was filed.")
 	ErrElectorateEmpty    = parley.Refuse(parley.Forbidden, "electorate_empty", "Nobody that the request was filed against is still in the group.")
-	// ErrFull carries quota, limit and used.
+	// ErrFull carries quota, limit, used and resets_at.
 	ErrFull              = parley.Refuse(parley.Forbidden, "quota_exceeded", "The group has as many members as it may have.")
 	ErrAlreadyMember     = parley.Refuse(parley.Conflict, "already_member", "The agent is a member already.")
 	ErrAlreadyInvited    = parley.Refuse(parley.Conflict, "already_invited", "A request or an invitation of the agent is live already.")

@@ -600,6 +600,59 @@ func (x *Offer) GetAsked() bool {
 	return false
 }
 
+// Declined is an offer that came to nothing.
+type Declined struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offer         uint32                 `protobuf:"varint,1,opt,name=offer,proto3" json:"offer,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Declined) Reset() {
+	*x = Declined{}
+	mi := &file_actors_group_group_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Declined) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Declined) ProtoMessage() {}
+
+func (x *Declined) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_group_group_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Declined.ProtoReflect.Descriptor instead.
+func (*Declined) Descriptor() ([]byte, []int) {
+	return file_actors_group_group_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Declined) GetOffer() uint32 {
+	if x != nil {
+		return x.Offer
+	}
+	return 0
+}
+
+func (x *Declined) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type Vote struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seat          uint32                 `protobuf:"varint,1,opt,name=seat,proto3" json:"seat,omitempty"`
@@ -610,7 +663,7 @@ type Vote struct {
 
 func (x *Vote) Reset() {
 	*x = Vote{}
-	mi := &file_actors_group_group_proto_msgTypes[3]
+	mi := &file_actors_group_group_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +675,7 @@ func (x *Vote) String() string {
 func (*Vote) ProtoMessage() {}
 
 func (x *Vote) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[3]
+	mi := &file_actors_group_group_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +688,7 @@ func (x *Vote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vote.ProtoReflect.Descriptor instead.
 func (*Vote) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{3}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Vote) GetSeat() uint32 {
@@ -662,7 +715,7 @@ type Ballot struct {
 
 func (x *Ballot) Reset() {
 	*x = Ballot{}
-	mi := &file_actors_group_group_proto_msgTypes[4]
+	mi := &file_actors_group_group_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -674,7 +727,7 @@ func (x *Ballot) String() string {
 func (*Ballot) ProtoMessage() {}
 
 func (x *Ballot) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[4]
+	mi := &file_actors_group_group_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -687,7 +740,7 @@ func (x *Ballot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ballot.ProtoReflect.Descriptor instead.
 func (*Ballot) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{4}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Ballot) GetRequest() []byte {
@@ -727,13 +780,17 @@ type Snapshot struct {
 	Ballots       []*Ballot  `protobuf:"bytes,15,rep,name=ballots,proto3" json:"ballots,omitempty"`
 	LastRequestId []byte     `protobuf:"bytes,16,opt,name=last_request_id,json=lastRequestId,proto3" json:"last_request_id,omitempty"`
 	LastOffer     uint32     `protobuf:"varint,17,opt,name=last_offer,json=lastOffer,proto3" json:"last_offer,omitempty"`
+	// The one that broadcasts are in, empty before the first.
+	Conversation []byte `protobuf:"bytes,18,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	// The latest, in the order in which they came to nothing.
+	Declined      []*Declined `protobuf:"bytes,19,rep,name=declined,proto3" json:"declined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_actors_group_group_proto_msgTypes[5]
+	mi := &file_actors_group_group_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +802,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[5]
+	mi := &file_actors_group_group_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +815,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{5}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Snapshot) GetId() []byte {
@@ -880,6 +937,20 @@ func (x *Snapshot) GetLastOffer() uint32 {
 	return 0
 }
 
+func (x *Snapshot) GetConversation() []byte {
+	if x != nil {
+		return x.Conversation
+	}
+	return nil
+}
+
+func (x *Snapshot) GetDeclined() []*Declined {
+	if x != nil {
+		return x.Declined
+	}
+	return nil
+}
+
 // Founded: the group exists. Its founder has no seat yet.
 type Founded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -898,7 +969,7 @@ type Founded struct {
 
 func (x *Founded) Reset() {
 	*x = Founded{}
-	mi := &file_actors_group_group_proto_msgTypes[6]
+	mi := &file_actors_group_group_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +981,7 @@ func (x *Founded) String() string {
 func (*Founded) ProtoMessage() {}
 
 func (x *Founded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[6]
+	mi := &file_actors_group_group_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +994,7 @@ func (x *Founded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founded.ProtoReflect.Descriptor instead.
 func (*Founded) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{6}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Founded) GetId() []byte {
@@ -1003,7 +1074,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_actors_group_group_proto_msgTypes[7]
+	mi := &file_actors_group_group_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1086,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[7]
+	mi := &file_actors_group_group_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1099,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{7}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Changed) GetDescription() string {
@@ -1076,7 +1147,7 @@ type Filed struct {
 
 func (x *Filed) Reset() {
 	*x = Filed{}
-	mi := &file_actors_group_group_proto_msgTypes[8]
+	mi := &file_actors_group_group_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1159,7 @@ func (x *Filed) String() string {
 func (*Filed) ProtoMessage() {}
 
 func (x *Filed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[8]
+	mi := &file_actors_group_group_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1172,7 @@ func (x *Filed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filed.ProtoReflect.Descriptor instead.
 func (*Filed) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{8}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Filed) GetRequest() *Request {
@@ -1122,7 +1193,7 @@ type Consented struct {
 
 func (x *Consented) Reset() {
 	*x = Consented{}
-	mi := &file_actors_group_group_proto_msgTypes[9]
+	mi := &file_actors_group_group_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1205,7 @@ func (x *Consented) String() string {
 func (*Consented) ProtoMessage() {}
 
 func (x *Consented) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[9]
+	mi := &file_actors_group_group_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1218,7 @@ func (x *Consented) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Consented.ProtoReflect.Descriptor instead.
 func (*Consented) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{9}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Consented) GetRequest() []byte {
@@ -1177,7 +1248,7 @@ type Voted struct {
 
 func (x *Voted) Reset() {
 	*x = Voted{}
-	mi := &file_actors_group_group_proto_msgTypes[10]
+	mi := &file_actors_group_group_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1260,7 @@ func (x *Voted) String() string {
 func (*Voted) ProtoMessage() {}
 
 func (x *Voted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[10]
+	mi := &file_actors_group_group_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1273,7 @@ func (x *Voted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Voted.ProtoReflect.Descriptor instead.
 func (*Voted) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{10}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Voted) GetRequest() []byte {
@@ -1246,7 +1317,7 @@ type Carried struct {
 
 func (x *Carried) Reset() {
 	*x = Carried{}
-	mi := &file_actors_group_group_proto_msgTypes[11]
+	mi := &file_actors_group_group_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1329,7 @@ func (x *Carried) String() string {
 func (*Carried) ProtoMessage() {}
 
 func (x *Carried) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[11]
+	mi := &file_actors_group_group_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1342,7 @@ func (x *Carried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Carried.ProtoReflect.Descriptor instead.
 func (*Carried) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{11}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Carried) GetRequest() []byte {
@@ -1306,7 +1377,7 @@ type Offered struct {
 
 func (x *Offered) Reset() {
 	*x = Offered{}
-	mi := &file_actors_group_group_proto_msgTypes[12]
+	mi := &file_actors_group_group_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1389,7 @@ func (x *Offered) String() string {
 func (*Offered) ProtoMessage() {}
 
 func (x *Offered) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[12]
+	mi := &file_actors_group_group_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1402,7 @@ func (x *Offered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offered.ProtoReflect.Descriptor instead.
 func (*Offered) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{12}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Offered) GetOffer() *Offer {
@@ -1360,7 +1431,7 @@ type Seated struct {
 
 func (x *Seated) Reset() {
 	*x = Seated{}
-	mi := &file_actors_group_group_proto_msgTypes[13]
+	mi := &file_actors_group_group_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1443,7 @@ func (x *Seated) String() string {
 func (*Seated) ProtoMessage() {}
 
 func (x *Seated) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[13]
+	mi := &file_actors_group_group_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1456,7 @@ func (x *Seated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seated.ProtoReflect.Descriptor instead.
 func (*Seated) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{13}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Seated) GetOffer() uint32 {
@@ -1421,7 +1492,7 @@ type Withdrawn struct {
 
 func (x *Withdrawn) Reset() {
 	*x = Withdrawn{}
-	mi := &file_actors_group_group_proto_msgTypes[14]
+	mi := &file_actors_group_group_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1504,7 @@ func (x *Withdrawn) String() string {
 func (*Withdrawn) ProtoMessage() {}
 
 func (x *Withdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[14]
+	mi := &file_actors_group_group_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1517,7 @@ func (x *Withdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdrawn.ProtoReflect.Descriptor instead.
 func (*Withdrawn) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{14}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Withdrawn) GetOffer() uint32 {
@@ -1481,7 +1552,7 @@ type Resolved struct {
 
 func (x *Resolved) Reset() {
 	*x = Resolved{}
-	mi := &file_actors_group_group_proto_msgTypes[15]
+	mi := &file_actors_group_group_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1564,7 @@ func (x *Resolved) String() string {
 func (*Resolved) ProtoMessage() {}
 
 func (x *Resolved) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[15]
+	mi := &file_actors_group_group_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1577,7 @@ func (x *Resolved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolved.ProtoReflect.Descriptor instead.
 func (*Resolved) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{15}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Resolved) GetRequest() *Request {
@@ -1530,7 +1601,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_actors_group_group_proto_msgTypes[16]
+	mi := &file_actors_group_group_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1613,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[16]
+	mi := &file_actors_group_group_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1626,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{16}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Left) GetSeat() uint32 {
@@ -1598,7 +1669,7 @@ type RoleChanged struct {
 
 func (x *RoleChanged) Reset() {
 	*x = RoleChanged{}
-	mi := &file_actors_group_group_proto_msgTypes[17]
+	mi := &file_actors_group_group_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1681,7 @@ func (x *RoleChanged) String() string {
 func (*RoleChanged) ProtoMessage() {}
 
 func (x *RoleChanged) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[17]
+	mi := &file_actors_group_group_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1694,7 @@ func (x *RoleChanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleChanged.ProtoReflect.Descriptor instead.
 func (*RoleChanged) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{17}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RoleChanged) GetSeat() uint32 {
@@ -1659,7 +1730,7 @@ type Deleted struct {
 
 func (x *Deleted) Reset() {
 	*x = Deleted{}
-	mi := &file_actors_group_group_proto_msgTypes[18]
+	mi := &file_actors_group_group_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1742,7 @@ func (x *Deleted) String() string {
 func (*Deleted) ProtoMessage() {}
 
 func (x *Deleted) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_group_group_proto_msgTypes[18]
+	mi := &file_actors_group_group_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1755,7 @@ func (x *Deleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deleted.ProtoReflect.Descriptor instead.
 func (*Deleted) Descriptor() ([]byte, []int) {
-	return file_actors_group_group_proto_rawDescGZIP(), []int{18}
+	return file_actors_group_group_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Deleted) GetBy() []byte {
@@ -1695,6 +1766,68 @@ func (x *Deleted) GetBy() []byte {
 }
 
 func (x *Deleted) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// Convened: broadcasts are in another conversation from now on.
+type Convened struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Conversation []byte                 `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	// The member whose broadcast is its first message.
+	By            []byte `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	AtMs          int64  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Convened) Reset() {
+	*x = Convened{}
+	mi := &file_actors_group_group_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Convened) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Convened) ProtoMessage() {}
+
+func (x *Convened) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_group_group_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Convened.ProtoReflect.Descriptor instead.
+func (*Convened) Descriptor() ([]byte, []int) {
+	return file_actors_group_group_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Convened) GetConversation() []byte {
+	if x != nil {
+		return x.Conversation
+	}
+	return nil
+}
+
+func (x *Convened) GetBy() []byte {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *Convened) GetAtMs() int64 {
 	if x != nil {
 		return x.AtMs
 	}
@@ -1744,13 +1877,16 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\x03org\x18\x03 \x01(\fR\x03org\x12)\n" +
 	"\x04role\x18\x04 \x01(\x0e2\x15.parley.v1.group.RoleR\x04role\x12\x18\n" +
 	"\arequest\x18\x05 \x01(\fR\arequest\x12\x14\n" +
-	"\x05asked\x18\x06 \x01(\bR\x05asked\"4\n" +
+	"\x05asked\x18\x06 \x01(\bR\x05asked\"8\n" +
+	"\bDeclined\x12\x14\n" +
+	"\x05offer\x18\x01 \x01(\rR\x05offer\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"4\n" +
 	"\x04Vote\x12\x12\n" +
 	"\x04seat\x18\x01 \x01(\rR\x04seat\x12\x18\n" +
 	"\aapprove\x18\x02 \x01(\bR\aapprove\"O\n" +
 	"\x06Ballot\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\fR\arequest\x12+\n" +
-	"\x05votes\x18\x02 \x03(\v2\x15.parley.v1.group.VoteR\x05votes\"\xce\x04\n" +
+	"\x05votes\x18\x02 \x03(\v2\x15.parley.v1.group.VoteR\x05votes\"\xa9\x05\n" +
 	"\bSnapshot\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +
@@ -1773,7 +1909,9 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\aballots\x18\x0f \x03(\v2\x17.parley.v1.group.BallotR\aballots\x12&\n" +
 	"\x0flast_request_id\x18\x10 \x01(\fR\rlastRequestId\x12\x1d\n" +
 	"\n" +
-	"last_offer\x18\x11 \x01(\rR\tlastOffer\"\xfa\x01\n" +
+	"last_offer\x18\x11 \x01(\rR\tlastOffer\x12\"\n" +
+	"\fconversation\x18\x12 \x01(\fR\fconversation\x125\n" +
+	"\bdeclined\x18\x13 \x03(\v2\x19.parley.v1.group.DeclinedR\bdeclined\"\xfa\x01\n" +
 	"\aFounded\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +
@@ -1835,7 +1973,11 @@ const file_actors_group_group_proto_rawDesc = "" +
 	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\".\n" +
 	"\aDeleted\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\fR\x02by\x12\x13\n" +
-	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs*J\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"S\n" +
+	"\bConvened\x12\"\n" +
+	"\fconversation\x18\x01 \x01(\fR\fconversation\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\fR\x02by\x12\x13\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs*J\n" +
 	"\x06Policy\x12\r\n" +
 	"\tno_policy\x10\x00\x12\b\n" +
 	"\x04open\x10\x01\x12\n" +
@@ -1878,7 +2020,7 @@ func file_actors_group_group_proto_rawDescGZIP() []byte {
 }
 
 var file_actors_group_group_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_actors_group_group_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_actors_group_group_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_actors_group_group_proto_goTypes = []any{
 	(Policy)(0),         // 0: parley.v1.group.Policy
 	(Role)(0),           // 1: parley.v1.group.Role
@@ -1887,46 +2029,49 @@ var file_actors_group_group_proto_goTypes = []any{
 	(*Request)(nil),     // 4: parley.v1.group.Request
 	(*Seat)(nil),        // 5: parley.v1.group.Seat
 	(*Offer)(nil),       // 6: parley.v1.group.Offer
-	(*Vote)(nil),        // 7: parley.v1.group.Vote
-	(*Ballot)(nil),      // 8: parley.v1.group.Ballot
-	(*Snapshot)(nil),    // 9: parley.v1.group.Snapshot
-	(*Founded)(nil),     // 10: parley.v1.group.Founded
-	(*Changed)(nil),     // 11: parley.v1.group.Changed
-	(*Filed)(nil),       // 12: parley.v1.group.Filed
-	(*Consented)(nil),   // 13: parley.v1.group.Consented
-	(*Voted)(nil),       // 14: parley.v1.group.Voted
-	(*Carried)(nil),     // 15: parley.v1.group.Carried
-	(*Offered)(nil),     // 16: parley.v1.group.Offered
-	(*Seated)(nil),      // 17: parley.v1.group.Seated
-	(*Withdrawn)(nil),   // 18: parley.v1.group.Withdrawn
-	(*Resolved)(nil),    // 19: parley.v1.group.Resolved
-	(*Left)(nil),        // 20: parley.v1.group.Left
-	(*RoleChanged)(nil), // 21: parley.v1.group.RoleChanged
-	(*Deleted)(nil),     // 22: parley.v1.group.Deleted
+	(*Declined)(nil),    // 7: parley.v1.group.Declined
+	(*Vote)(nil),        // 8: parley.v1.group.Vote
+	(*Ballot)(nil),      // 9: parley.v1.group.Ballot
+	(*Snapshot)(nil),    // 10: parley.v1.group.Snapshot
+	(*Founded)(nil),     // 11: parley.v1.group.Founded
+	(*Changed)(nil),     // 12: parley.v1.group.Changed
+	(*Filed)(nil),       // 13: parley.v1.group.Filed
+	(*Consented)(nil),   // 14: parley.v1.group.Consented
+	(*Voted)(nil),       // 15: parley.v1.group.Voted
+	(*Carried)(nil),     // 16: parley.v1.group.Carried
+	(*Offered)(nil),     // 17: parley.v1.group.Offered
+	(*Seated)(nil),      // 18: parley.v1.group.Seated
+	(*Withdrawn)(nil),   // 19: parley.v1.group.Withdrawn
+	(*Resolved)(nil),    // 20: parley.v1.group.Resolved
+	(*Left)(nil),        // 21: parley.v1.group.Left
+	(*RoleChanged)(nil), // 22: parley.v1.group.RoleChanged
+	(*Deleted)(nil),     // 23: parley.v1.group.Deleted
+	(*Convened)(nil),    // 24: parley.v1.group.Convened
 }
 var file_actors_group_group_proto_depIdxs = []int32{
 	2,  // 0: parley.v1.group.Request.status:type_name -> parley.v1.group.Status
 	0,  // 1: parley.v1.group.Request.policy:type_name -> parley.v1.group.Policy
 	1,  // 2: parley.v1.group.Seat.role:type_name -> parley.v1.group.Role
 	1,  // 3: parley.v1.group.Offer.role:type_name -> parley.v1.group.Role
-	7,  // 4: parley.v1.group.Ballot.votes:type_name -> parley.v1.group.Vote
+	8,  // 4: parley.v1.group.Ballot.votes:type_name -> parley.v1.group.Vote
 	0,  // 5: parley.v1.group.Snapshot.policy:type_name -> parley.v1.group.Policy
 	5,  // 6: parley.v1.group.Snapshot.seats:type_name -> parley.v1.group.Seat
 	6,  // 7: parley.v1.group.Snapshot.offers:type_name -> parley.v1.group.Offer
 	4,  // 8: parley.v1.group.Snapshot.requests:type_name -> parley.v1.group.Request
-	8,  // 9: parley.v1.group.Snapshot.ballots:type_name -> parley.v1.group.Ballot
-	0,  // 10: parley.v1.group.Founded.policy:type_name -> parley.v1.group.Policy
-	0,  // 11: parley.v1.group.Changed.policy:type_name -> parley.v1.group.Policy
-	4,  // 12: parley.v1.group.Filed.request:type_name -> parley.v1.group.Request
-	6,  // 13: parley.v1.group.Offered.offer:type_name -> parley.v1.group.Offer
-	4,  // 14: parley.v1.group.Resolved.request:type_name -> parley.v1.group.Request
-	3,  // 15: parley.v1.group.Left.how:type_name -> parley.v1.group.Departure
-	1,  // 16: parley.v1.group.RoleChanged.role:type_name -> parley.v1.group.Role
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	9,  // 9: parley.v1.group.Snapshot.ballots:type_name -> parley.v1.group.Ballot
+	7,  // 10: parley.v1.group.Snapshot.declined:type_name -> parley.v1.group.Declined
+	0,  // 11: parley.v1.group.Founded.policy:type_name -> parley.v1.group.Policy
+	0,  // 12: parley.v1.group.Changed.policy:type_name -> parley.v1.group.Policy
+	4,  // 13: parley.v1.group.Filed.request:type_name -> parley.v1.group.Request
+	6,  // 14: parley.v1.group.Offered.offer:type_name -> parley.v1.group.Offer
+	4,  // 15: parley.v1.group.Resolved.request:type_name -> parley.v1.group.Request
+	3,  // 16: parley.v1.group.Left.how:type_name -> parley.v1.group.Departure
+	1,  // 17: parley.v1.group.RoleChanged.role:type_name -> parley.v1.group.Role
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_actors_group_group_proto_init() }
@@ -1934,14 +2079,14 @@ func file_actors_group_group_proto_init() {
 	if File_actors_group_group_proto != nil {
 		return
 	}
-	file_actors_group_group_proto_msgTypes[7].OneofWrappers = []any{}
+	file_actors_group_group_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_group_group_proto_rawDesc), len(file_actors_group_group_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

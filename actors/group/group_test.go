@@ -1,6 +1,7 @@
 package group_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func caller(text string) group.Caller {
 }
 
 func TestStories(t *testing.T) {
-	for _, file := range []string{"enrollment", "votes", "seats", "departures", "settings"} {
+	for _, file := range []string{"enrollment", "votes", "seats", "departures", "settings", "broadcasts"} {
 		t.Run(file, func(t *testing.T) { actorstest.Tell(t, "testdata/"+file, rules, parse, show) })
 	}
 }
@@ -75,7 +76,7 @@ func parse(l *actorstest.Line, life *life) group.Command {
 	case "shy":
 		return answer(life, l.Text("agent"), l.Text("because"))
 	case "remove":
-		return group.Remove{Agent: agent(l.Text("agent")), By: caller(l.Text("by"))}
+		return group.Remove{Agent: agent(l.Text("agent")), By: caller(l.Text("by")), SeatLimit: l.Number("limit")}
 	case "forget":
 		return group.Forget{Agent: agent(l.Text("agent"))}
 	case "role":
@@ -83,6 +84,12 @@ func parse(l *actorstest.Line, life *life) group.Command {
 		return group.ChangeRole{Agent: agent(l.Text("agent")), By: caller(l.Text("by")), Role: role}
 	case "expire":
 		return group.Expire{}
+	case "send":
+		c := group.Send{From: agent(l.Text("from")), Type: l.Text("type"), Over: l.Has("over"), Conversation: after(life.State.Conversation)}
+		if l.Has("sent-before") {
+			c.Prior = &group.Prior{Type: l.Text("sent-before")}
+		}
+		return c
 	case "delete":
 		return group.Delete{By: caller(l.Text("by"))}
 	case "change":
@@ -136,8 +143,26 @@ func show(life *life) string {
 	if len(requests) > 0 {
 		out += "; " + strings.Join(requests, "; ")
 	}
+	if _, _, reason, _ := s.Fate(s.LastOffer); reason != "" {
+		out += "; the last seat was not taken: " + reason
+	}
+	if !s.Conversation.Zero() {
+		out += "; " + writing(s)
+	}
 	if s.Deleted() {
 		out += "; deleted"
+	}
+	return out
+}
+
+// writing tells who writes to whom, and in which conversation.
+func writing(s *group.State) string {
+	out := fmt.Sprintf("conversation %d", binary.BigEndian.Uint32(s.Conversation[12:]))
+	for _, from := range s.Members() {
+		out += ", " + nameOf(from.Agent) + " to"
+		for _, to := range s.Recipients(from.Agent) {
+			out += fmt.Sprintf(" %s:%d", nameOf(to.Agent), to.Number)
+		}
 	}
 	return out
 }
@@ -147,7 +172,7 @@ func describe(life *life, name string, r *group.Request) string {
 	if r.Overdue(life.Now) {
 		out += ", overdue"
 	}
-	if r.GetStatus() == group.Pending {
+	if r.GetTotal() > 0 {
 		out += fmt.Sprintf(", %d of %d for, %d of %d against, %d electors",
 			r.GetApprovals(), r.ApprovalsNeeded(), r.GetDenials(), r.DenialsNeeded(), r.GetElectorate())
 	}

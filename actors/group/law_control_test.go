@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/group"
 )
@@ -42,6 +43,7 @@ func TestLawControl(t *testing.T) {
 		"of 2 ballots":                 func(p *group.Snapshot) { p.Ballots[0].Votes = append(p.Ballots[0].Votes, &group.Vote{Seat: 2}) },
 		"an electorate that grew":      func(p *group.Snapshot) { p.Requests[0].Total = 0 },
 		"7 seats of 6 are taken":       func(p *group.Snapshot) { crowdInto(p, 4) },
+		"too much is remembered":       func(p *group.Snapshot) { p.Declined = make([]*group.Declined, group.DeclinedKept+1) },
 		"a request and a request":      func(p *group.Snapshot) { p.Requests = append(p.Requests, anotherRequest()) },
 		"1 for and 0 against of 1 bal": func(p *group.Snapshot) { p.Requests[0].Denials = 1 },
 	}
@@ -102,5 +104,26 @@ func TestChronicleControl(t *testing.T) {
 	}
 	if got := lawOfRefusals(turn{Err: group.ErrFull, Events: []group.Event{offered(1)}}); !strings.Contains(got, "refused, and yet") {
 		t.Errorf("an offer beside a refusal: %q", got)
+	}
+}
+
+// And those of broadcasts.
+func TestBroadcastLawsControl(t *testing.T) {
+	club := reshaped(&group.State{}, func(empty *group.Snapshot) { empty.Id, empty.Seats = lawful().GetId(), lawful().GetSeats() })
+	talking := reshaped(club, func(p *group.Snapshot) { p.Conversation = idOf("conversation") })
+	convened := &group.Convened{Conversation: idOf("conversation")}
+	send := group.Send{From: agent("ada")}
+	for want, step := range map[string]turn{
+		"":                                    {Before: club, After: talking, Command: send, Events: []group.Event{convened}},
+		"begins without need":                 {Before: talking, After: talking, Command: send, Events: []group.Event{convened}},
+		"comes back":                          {Before: club, After: club, Command: send, Events: []group.Event{&group.Convened{}}},
+		"Left by a broadcast":                 {Before: talking, After: talking, Command: send, Events: []group.Event{&group.Left{}}},
+		"among 2 members to 1, in 00000000-0": {Before: club, After: club, Command: send},
+		"among 2 members to 2":                {Before: talking, After: talking, Command: group.Send{From: agent("cat")}},
+	} {
+		so := &chronicle{convened: map[parley.ConversationID]bool{}}
+		if got := so.broadcasts(step); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("want %q, the laws say %q", want, got)
+		}
 	}
 }

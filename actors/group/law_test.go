@@ -33,7 +33,7 @@ func TestLaws(t *testing.T) {
 }
 
 var lawfulWishes = rapid.SampledFrom(strings.Fields(
-	"join join join invite invite invite vote vote vote vote vote answer answer answer remove remove role change expire forget delete found",
+	"join join join invite invite invite vote vote vote vote vote answer answer answer remove remove role change expire forget delete found send send",
 ))
 
 func draw(t *rapid.T, s *group.State) group.Command {
@@ -70,6 +70,8 @@ func draw(t *rapid.T, s *group.State) group.Command {
 		}
 	case "expire":
 		return group.Expire{}
+	case "send":
+		return wishToSend(t, agent(who), s.Conversation)
 	case "forget":
 		return group.Forget{Agent: agent(who), SeatLimit: &limit}
 	case "delete":
@@ -106,14 +108,16 @@ func drawCaller(t *rapid.T, s *group.State) group.Caller {
 type chronicle struct {
 	filed, settled map[parley.JoinRequestID]bool
 	given          map[uint32]bool // offers that were taken or withdrawn
+	convened       map[parley.ConversationID]bool
 }
 
 // judge names the law that a turn broke, "" for none.
 func (so *chronicle) judge(step turn) string {
 	if so.filed == nil {
 		so.filed, so.settled, so.given = map[parley.JoinRequestID]bool{}, map[parley.JoinRequestID]bool{}, map[uint32]bool{}
+		so.convened = map[parley.ConversationID]bool{}
 	}
-	for _, law := range []func(turn) string{so.numbers, so.settlements, lawOfRefusals, lawOfTheEnd} {
+	for _, law := range []func(turn) string{so.numbers, so.settlements, so.broadcasts, lawOfRefusals, lawOfTheEnd} {
 		if broken := law(step); broken != "" {
 			return broken
 		}
@@ -197,6 +201,41 @@ func (so *chronicle) settlements(step turn) string {
 	return ""
 }
 
+// broadcasts are in one conversation until that is over, and no other comes back.
+// Those who get one are the members but its sender, each once, by their seats.
+func (so *chronicle) broadcasts(step turn) string {
+	c, ok := step.Command.(group.Send)
+	for _, e := range step.Events {
+		convened, begins := e.(*group.Convened)
+		id := parley.IDFromBytes[parley.ConversationID](convened.GetConversation())
+		switch {
+		case begins && (!ok || c.Prior != nil || !c.Over && !step.Before.Conversation.Zero()):
+			return "a conversation begins without need"
+		case begins && (id.Zero() || so.convened[id]):
+			return "a conversation comes back"
+		case begins:
+			so.convened[id] = true
+		case ok:
+			return fmt.Sprintf("%T by a broadcast", e)
+		}
+	}
+	if !ok || step.Err != nil {
+		return ""
+	}
+	to, last := step.After.Recipients(c.From), uint32(0)
+	for _, seat := range to {
+		m, member := step.After.Member(seat.Agent)
+		if !member || seat.Number != m.Seat || seat.Number <= last || seat.Agent == c.From {
+			return fmt.Sprintf("a broadcast of %v to %v", c.From, to)
+		}
+		last = seat.Number
+	}
+	if len(to) == 0 || len(to) != len(step.After.Members())-1 || step.After.Conversation.Zero() {
+		return fmt.Sprintf("a broadcast among %d members to %d, in %v", len(step.After.Members()), len(to), step.After.Conversation)
+	}
+	return ""
+}
+
 // A refusal changes nothing but what time, or the agent's own word, has settled.
 func lawOfRefusals(step turn) string {
 	for _, e := range step.Events {
@@ -220,7 +259,7 @@ func lawOfTheEnd(step turn) string {
 		}
 	}
 	before, after := stored(step.Before), stored(step.After)
-	before.Offers, after.Offers = nil, nil
+	before.Offers, after.Offers, before.Declined, after.Declined = nil, nil, nil, nil
 	if !proto.Equal(before, after) {
 		return fmt.Sprintf("a deleted group changed: %v, %v", before, after)
 	}
@@ -262,6 +301,9 @@ func lawOfState(p *group.Snapshot, s *group.State) string {
 	}
 	for _, o := range p.GetOffers() {
 		broken = append(broken, occupy(o.GetAgent(), "an offer"))
+	}
+	if len(p.GetDeclined()) > group.DeclinedKept {
+		broken = append(broken, "too much is remembered")
 	}
 	if admins == 0 && len(p.GetSeats()) > 0 {
 		broken = append(broken, "members without an admin")

@@ -102,6 +102,8 @@ func TestOracleControl(t *testing.T) {
 	trial.Finds(t, votesGoneWrong)
 	trial.Finds(t, enrollmentGoneWrong)
 	trial.Finds(t, departuresGoneWrong)
+	trial.Finds(t, endsGoneWrong)
+	trial.Finds(t, broadcastsGoneWrong)
 }
 
 // The census misses what a run did not meet.
@@ -326,4 +328,139 @@ var departuresGoneWrong = map[string]func(*groupRules){
 			c.By = caller("org:a")
 		}
 	}),
+}
+
+// endsGoneWrong are about what ends at an unusual moment: late, while a seat is
+// kept, before the beginning, after the end.
+var endsGoneWrong = map[string]func(*groupRules){
+	"who leaves keeps the seat taken": askingFor(func(_ *group.State, c *group.Remove) { c.SeatLimit = oneLess(c.SeatLimit) }),
+	"open before the founder is in": seeing(func(p *group.Snapshot, _ group.Join) {
+		p.LastSeat = max(p.LastSeat, 1)
+	}),
+	"what is late is canceled by a deletion":   telling[group.Delete](expiredAs(group.Canceled, "group_deleted")),
+	"what is late is canceled by a revocation": telling[group.Forget](expiredAs(group.Canceled, group.ReasonRevoked)),
+	"late is not settled": deciding(func(s *group.State, c group.CastVote, now time.Time) ([]group.Event, error) {
+		events, err := group.Decide(s, c, now)
+		if r, m := s.Request(c.Request), membership(s, c.By); errors.Is(err, group.ErrRequestClosed) && r != nil && r.GetMark() < m.Seat {
+			err = group.ErrNotInElectorate
+		}
+		return events, err
+	}),
+	"bars that fell meanwhile are forgotten": telling[group.Answer](func(_ *group.State, events []group.Event) []group.Event {
+		return slices.DeleteFunc(events, func(e group.Event) bool {
+			resolved, ok := e.(*group.Resolved)
+			return ok && resolved.GetRequest().GetStatus() == group.Denied
+		})
+	}),
+	"a nominator's approval is never judged": telling[group.CastVote](func(_ *group.State, events []group.Event) []group.Event {
+		if len(events) > 0 && group.Tag(events[0]) != group.Tag(&group.Voted{}) {
+			return nil
+		}
+		return events
+	}),
+	"votes on what was carried are counted on": evolving(func(before, after *group.Snapshot, e *group.Left) {
+		pairs(before, after, func(_, is *group.Request) {
+			if is.GetStatus() == group.Invited && e.GetSeat() <= is.GetMark() && is.GetElectorate() > 0 {
+				is.Electorate--
+			}
+		})
+	}),
+	"joining an open group is no consent": telling[group.Join](func(_ *group.State, events []group.Event) []group.Event {
+		if len(events) > 1 {
+			return without[*group.Consented](nil, events)
+		}
+		return events
+	}),
+	"strangers hear who is no member": deciding(func(s *group.State, c group.Remove, now time.Time) ([]group.Event, error) {
+		events, err := group.Decide(s, c, now)
+		if _, member := s.Member(c.Agent); errors.Is(err, group.ErrNotAdmin) && !member {
+			err = group.ErrUnknownMember
+		}
+		return events, err
+	}),
+	"members do not hear who is none": deciding(func(s *group.State, c group.ChangeRole, now time.Time) ([]group.Event, error) {
+		events, err := group.Decide(s, c, now)
+		if m := membership(s, c.By); errors.Is(err, group.ErrUnknownMember) && m.Role != group.Admin {
+			err = group.ErrNotAdmin
+		}
+		return events, err
+	}),
+	"a late timer is refused": deciding(func(s *group.State, c group.Expire, now time.Time) ([]group.Event, error) {
+		if s.Deleted() {
+			return nil, group.ErrDeleted
+		}
+		return group.Decide(s, c, now)
+	}),
+	"why a seat was not taken is forgotten": evolving(func(_, after *group.Snapshot, _ *group.Withdrawn) { after.Declined = nil }),
+	"why is told of another seat": evolving(func(_, after *group.Snapshot, _ *group.Withdrawn) {
+		after.Declined[len(after.GetDeclined())-1].Offer = after.GetDeclined()[0].GetOffer()
+	}),
+}
+
+// membership is that of the agent which the caller named.
+func membership(s *group.State, by group.Caller) group.Member {
+	m, _ := s.Member(by.Agent)
+	return m
+}
+
+// expiredAs tells what has expired as something else.
+func expiredAs(status group.Status, reason string) func(*group.State, []group.Event) []group.Event {
+	return func(_ *group.State, events []group.Event) []group.Event {
+		for _, e := range events {
+			if resolved, ok := e.(*group.Resolved); ok && resolved.GetRequest().GetStatus() == group.Expired {
+				resolved.Request.Status, resolved.Request.Reason = status, reason
+			}
+		}
+		return events
+	}
+}
+
+func oneLess(limit *int) *int {
+	if limit == nil {
+		return nil
+	}
+	n := *limit - 1
+	return &n
+}
+
+var broadcastsGoneWrong = map[string]func(*groupRules){
+	"each in a conversation of its own":   askingFor(func(_ *group.State, c *group.Send) { c.Over = true }),
+	"in a conversation that is over":      askingFor(func(_ *group.State, c *group.Send) { c.Over = false }),
+	"in no conversation":                  telling[group.Send](without[*group.Convened]),
+	"under a key that is good for a type": askingFor(func(_ *group.State, c *group.Send) { c.Type = priorType(*c) }),
+	"under a key that is not looked up":   askingFor(func(_ *group.State, c *group.Send) { c.Prior = nil }),
+	"repeated, and yet judged": deciding(func(s *group.State, c group.Send, now time.Time) ([]group.Event, error) {
+		events, err := group.Decide(s, c, now)
+		if _, member := s.Member(c.From); errors.Is(err, group.ErrRepeated) && !member {
+			return nil, group.ErrNotMember
+		}
+		return events, err
+	}),
+	"by a stranger": askingFor(func(s *group.State, c *group.Send) {
+		if _, member := s.Member(c.From); !member && len(s.Members()) > 0 {
+			c.From = s.Members()[0].Agent
+		}
+	}),
+	"to nobody": deciding(func(s *group.State, c group.Send, now time.Time) ([]group.Event, error) {
+		events, err := group.Decide(s, c, now)
+		if errors.Is(err, group.ErrNoRecipients) {
+			err = nil
+		}
+		return events, err
+	}),
+	"begun by somebody else": telling[group.Send](func(s *group.State, events []group.Event) []group.Event {
+		for _, e := range events {
+			if convened, ok := e.(*group.Convened); ok {
+				convened.By = s.Members()[len(s.Members())-1].Agent.Bytes()
+			}
+		}
+		return events
+	}),
+}
+
+func priorType(c group.Send) string {
+	if c.Prior == nil {
+		return c.Type
+	}
+	return c.Prior.Type
 }

@@ -1,6 +1,8 @@
 package group_test
 
 import (
+	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +16,8 @@ import (
 
 var (
 	wishes = rapid.SampledFrom(strings.Fields(`vote vote vote vote vote vote vote vote join join join join join invite invite invite
-		answer answer answer remove remove remove change change forget role role expire delete found`))
-	early     = rapid.SampledFrom(strings.Fields("vote join invite answer remove change forget role expire delete"))
+		answer answer answer remove remove remove change change forget role role expire delete found send send`))
+	early     = rapid.SampledFrom(strings.Fields("vote join invite answer remove change forget role expire delete send"))
 	anybody   = rapid.SampledFrom(crew)
 	policyOf  = rapid.SampledFrom([]group.Policy{group.Majority, group.Unanimity, group.Majority, group.Closed, group.Open})
 	groupName = rapid.SampledFrom([]string{crowded, crowded, crowded, "club"})
@@ -27,16 +29,24 @@ var (
 	roles     = rapid.SampledFrom([]group.Role{group.Admin, group.RoleMember})
 	refusals  = rapid.SampledFrom([]string{"", "", "", group.ReasonIsolation})
 	slack     = rapid.IntRange(-1, 1)
+	types     = rapid.SampledFrom([]string{"a.v1.x", "a.v1.y"})
 	unnamed   = rapid.SampledFrom([]string{"org:a", "org:b", "org:c"})
 )
 
 func wish(t *rapid.T, o *oracle, now time.Time) group.Command {
+	for _, way := range o.ways() {
+		if c := way(t, now); c != nil && !o.over() {
+			return c
+		}
+	}
 	kind := wishes.Draw(t, "wish")
 	switch {
 	case !o.exists && rapid.Bool().Draw(t, "first of all"):
 		kind = "found"
 	case !o.exists:
 		kind = early.Draw(t, "too early")
+	case o.over() && len(o.waiting()) > 0 && often.Draw(t, "too late"):
+		kind = "answer"
 	case len(o.waiting()) > 0 && (len(o.chairs) == 0 && !seldom.Draw(t, "too early") || o.hurry(t)):
 		kind = "answer"
 	case o.exists && kind == "found" && !rarely.Draw(t, "again"), o.exists && kind == "vote" && len(o.open()) == 0 && !rarely.Draw(t, "all the same"):
@@ -51,6 +61,8 @@ func wish(t *rapid.T, o *oracle, now time.Time) group.Command {
 		}
 	case "vote":
 		return wishToVote(t, o)
+	case "send":
+		return wishToSend(t, o.insider(t), o.convened.id)
 	case "invite":
 		who := o.outsider(t)
 		return group.Invite{
@@ -61,12 +73,18 @@ func wish(t *rapid.T, o *oracle, now time.Time) group.Command {
 	case "join":
 		who := o.outsider(t)
 		return group.Join{
-			RequestID: o.nextID(now), Agent: idIn(who), Org: ownerIn(who), Message: words.Draw(t, "word"), SeatLimit: o.limit(t),
+			RequestID: o.nextID(now), Agent: idIn(who), Org: ownerIn(who), Message: words.Draw(t, "word"),
+			Confined: seldom.Draw(t, "confined"), SeatLimit: o.limit(t),
 		}
 	case "answer":
 		c := group.Answer{Offer: rapid.Uint32Range(0, uint32(len(o.kept))+1).Draw(t, "offer"), Refusal: refusals.Draw(t, "refusal")}
 		if waiting := o.waiting(); len(waiting) > 0 && often.Draw(t, "kept") {
 			k := rapid.SampledFrom(waiting).Draw(t, "offer")
+			for _, other := range waiting {
+				if other.byAsker && other.for_ != nil && other.for_.late(now) {
+					k, c.Refusal = other, group.ReasonIsolation
+				}
+			}
 			if c.Offer = k.number; k.byAsker && k.for_ != nil && rapid.Bool().Draw(t, "shy") {
 				c.Refusal = group.ReasonIsolation
 			}
@@ -76,20 +94,27 @@ func wish(t *rapid.T, o *oracle, now time.Time) group.Command {
 		}
 		return c
 	}
-	return wishOfAdmins(t, o, kind)
+	return wishOfAdmins(t, o, kind, now)
 }
 
-func wishOfAdmins(t *rapid.T, o *oracle, kind string) group.Command {
+func wishOfAdmins(t *rapid.T, o *oracle, kind string, now time.Time) group.Command {
 	who, by := o.insider(t), o.someone(t)
+	if outside := caller(unnamed.Draw(t, "stranger")); !o.maySeeMembers(outside) && rarely.Draw(t, "by a stranger") {
+		who, by = idIn(anybody.Draw(t, "who")), outside
+	}
 	switch kind {
 	case "remove":
 		if by := o.nominators(); len(by) > 0 && rapid.Bool().Draw(t, "nominator") {
 			who = by[0].who
 		}
+		c := group.Remove{Agent: who, By: by, SeatLimit: o.limit(t)}
 		if rapid.Bool().Draw(t, "by itself") {
-			by = caller(nameIn(who))
+			c.By = caller(nameIn(who))
 		}
-		return group.Remove{Agent: who, By: by, SeatLimit: o.limit(t)}
+		if taken := len(o.sitting()) + len(o.waiting()); rapid.Bool().Draw(t, "full") {
+			c.SeatLimit = &taken
+		}
+		return c
 	case "forget":
 		if rapid.Bool().Draw(t, "outsider") && len(o.sitting()) != 1 {
 			who = idIn(o.outsider(t))
@@ -105,7 +130,8 @@ func wishOfAdmins(t *rapid.T, o *oracle, kind string) group.Command {
 	case "expire":
 		return group.Expire{}
 	case "delete":
-		if o.exists && !o.over() && len(o.waiting()) == 0 && !rarely.Draw(t, "really") {
+		late := slices.ContainsFunc(o.open(), func(p *petition) bool { return p.late(now) })
+		if o.exists && !o.over() && len(o.waiting()) == 0 && !late && !rarely.Draw(t, "really") {
 			return group.Expire{}
 		}
 		return group.Delete{By: by}
@@ -150,6 +176,21 @@ func wishToVote(t *rapid.T, o *oracle) group.Command {
 		c.By = group.Caller{Org: ownerIn(nameIn(who)), Agent: who}
 	}
 	return c
+}
+
+// wishToSend is a broadcast after which a conversation goes on or another follows.
+func wishToSend(t *rapid.T, from parley.AgentID, now parley.ConversationID) group.Send {
+	c := group.Send{From: from, Type: types.Draw(t, "type"), Over: rarely.Draw(t, "over"), Conversation: after(now)}
+	if rarely.Draw(t, "before") {
+		c.Prior = &group.Prior{MessageID: actorstest.Named("message"), Type: types.Draw(t, "sent as")}
+	}
+	return c
+}
+
+// after is another conversation, for each its own.
+func after(id parley.ConversationID) parley.ConversationID {
+	binary.BigEndian.PutUint32(id[12:], binary.BigEndian.Uint32(id[12:])+1)
+	return id
 }
 
 // someone is a member for the most part; now and then an organization that names
@@ -259,6 +300,7 @@ var trial = actorstest.Trial[*group.State, group.Command, group.Event, *oracle]{
 		"ErrAlreadyMember": group.ErrAlreadyMember, "ErrAlreadyInvited": group.ErrAlreadyInvited, "ErrRequestClosed": group.ErrRequestClosed,
 		"ErrIsolationConflict": group.ErrIsolationConflict, "ErrNameImmutable": group.ErrNameImmutable,
 		"ErrIsolatedImmutable": group.ErrIsolatedImmutable, "ErrLastAdmin": group.ErrLastAdmin, "ErrAgentRequired": group.ErrAgentRequired,
+		"ErrRepeated": group.ErrRepeated, "ErrIdempotencyMismatch": group.ErrIdempotencyMismatch, "ErrNoRecipients": group.ErrNoRecipients,
 	},
 	Cases: cases(),
 }
@@ -278,10 +320,13 @@ func TestOracle(t *testing.T) { trial.Run(t) }
 const caseList = `
 	Answer: approved, cannot come
 	Answer: cannot come
+	Answer: cannot come, denied
+	Answer: cannot come, expired
 	Answer: no group
 	Answer: no news
 	Answer: seated
 	Answer: the founder cannot come
+	Answer: too late
 	CastVote: an invitation
 	CastVote: approved
 	CastVote: approved, no room
@@ -296,6 +341,7 @@ const caseList = `
 	CastVote: nobody left
 	CastVote: over
 	CastVote: said before
+	CastVote: said before, judged now
 	CastVote: settled
 	CastVote: several electors
 	Change: another name
@@ -319,7 +365,6 @@ const caseList = `
 	Expire: expired
 	Expire: no group
 	Expire: none is late
-	Expire: over
 	Forget: a member
 	Forget: a candidate
 	Forget: a stranger
@@ -346,18 +391,30 @@ const caseList = `
 	Join: accepted
 	Join: being seated
 	Join: closed
+	Join: confined
 	Join: consented
 	Join: filed
 	Join: followed
 	Join: full
 	Join: no group
 	Join: open
+	Join: open after all
 	Join: over
 	Remove: kicked
 	Remove: left
 	Remove: no admin
 	Remove: no group
 	Remove: no member
+	Remove: no member to leave
 	Remove: over
 	Remove: the last admin
+	Send: another under the key
+	Send: made before
+	Send: no group
+	Send: no member
+	Send: nobody else
+	Send: over
+	Send: sent
+	Send: the first
+	Send: the next conversation
 `

@@ -69,28 +69,32 @@ func (o *oracle) join(c group.Join, now time.Time) actorstest.Verdict {
 	}
 	p, policy, because := o.inTime(c.Agent, now), o.settings.policy, ""
 	switch {
-	case p == nil && policy == "open":
-		because = "open"
 	case p == nil && policy == "closed":
 		return refused("closed", "403 invitation_required")
+	case c.Confined:
+		return refused("confined", "409 isolation_conflict")
+	case p == nil && policy == "open":
+		because = "open"
 	case p == nil:
 		p := o.file(c.RequestID, c.Agent, "pending", now)
 		p.word, p.consented = c.Message, true
 		return taken("filed")
 	case p.status == "invited":
 		because = "accepted"
-	case policy == "open":
-		because = "open"
-	case p.by.Zero():
-		return taken("followed")
 	default:
 		p.consented = true
-		if !p.approved() {
+		switch {
+		case policy == "open":
+			because = "open after all"
+		case p.approved():
+			because = "accepted"
+		case p.by.Zero():
+			return taken("followed")
+		default:
 			return taken("consented")
 		}
-		because = "accepted"
 	}
-	if full := o.full(c.SeatLimit, 0); full != "" {
+	if full := o.full(c.SeatLimit); full != "" {
 		return refused("full", full)
 	}
 	o.keep(c.Agent, p, true)
@@ -133,8 +137,8 @@ func (o *oracle) invite(c group.Invite, now time.Time) actorstest.Verdict {
 		return refused("asked already", "409 already_invited")
 	case c.Confined:
 		return refused("confined", "409 isolation_conflict")
-	case o.full(c.SeatLimit, 0) != "":
-		return refused("full", o.full(c.SeatLimit, 0))
+	case o.full(c.SeatLimit) != "":
+		return refused("full", o.full(c.SeatLimit))
 	}
 	if policy := o.settings.policy; c.Founding || policy == "closed" {
 		p := o.file(c.RequestID, c.Agent, "invited", now)
@@ -156,10 +160,13 @@ func (o *oracle) vote(c group.CastVote, now time.Time) actorstest.Verdict {
 			p = live
 		}
 	}
+	late := p != nil && p.late(now) && !o.beingSeated(p)
 	switch acting := o.acting(c.By); {
-	case p != nil:
+	case p != nil && !late:
 	case len(acting) == 0:
 		return refused("no member", "403 not_in_electorate")
+	case late:
+		return refused("late", "409 request_closed")
 	case c.Settled:
 		return refused("settled", "409 request_closed")
 	default:
@@ -181,16 +188,19 @@ func (o *oracle) vote(c group.CastVote, now time.Time) actorstest.Verdict {
 		return refused("several electors", tellAll(entitled))
 	case p.status == "invited":
 		return refused("an invitation", "409 request_closed")
-	case p.late(now):
-		return refused("late", "409 request_closed")
 	case o.beingSeated(p):
 		return refused("being seated", "409 request_closed")
 	}
-	if approve, said := p.said[entitled[0]]; said && approve == c.Approve {
+	approve, said := p.said[entitled[0]]
+	p.said[entitled[0]] = c.Approve
+	outcome := o.judge(p, o.full(c.SeatLimit) == "", now)
+	switch {
+	case !said || approve != c.Approve:
+		return taken(outcome)
+	case outcome == "counted":
 		return taken("said before")
 	}
-	p.said[entitled[0]] = c.Approve
-	return taken(o.judge(p, o.full(c.SeatLimit, 0) == "", now))
+	return taken("said before, judged now")
 }
 
 // answer is what the agent says of the seat that is kept for it.
@@ -209,11 +219,11 @@ func (o *oracle) answer(c group.Answer, now time.Time) actorstest.Verdict {
 		p = nil
 	}
 	if o.over() {
-		k.settled = true
-		return taken("cannot come")
+		o.decline(k, "group_deleted")
+		return taken("too late")
 	}
 	if c.Refusal != "" {
-		k.settled = true
+		o.decline(k, c.Refusal)
 		because := "cannot come"
 		switch {
 		case p == nil:
@@ -222,6 +232,10 @@ func (o *oracle) answer(c group.Answer, now time.Time) actorstest.Verdict {
 			because = "approved, cannot come"
 		case p.late(now):
 			o.settle(p, "expired", "", now)
+			because = "cannot come, expired"
+		case p.status == "pending" && p.denied():
+			o.settle(p, "denied", "", now)
+			because = "cannot come, denied"
 		}
 		if len(o.sitting()) == 0 && len(o.waiting()) == 0 {
 			o.end(parley.AgentID{}, now)
@@ -246,14 +260,17 @@ func (o *oracle) remove(c group.Remove, now time.Time) actorstest.Verdict {
 	going, how, by := o.chairOf(c.Agent), "left", parley.AgentID{}
 	if c.By.Agent != c.Agent {
 		admin := o.admin(c.By)
-		if admin == nil {
+		switch {
+		case going == nil && o.maySeeMembers(c.By):
+			return refused("no member", "404 not_found")
+		case admin == nil:
 			return refused("no admin", "403 not_admin")
 		}
 		how, by = "kicked", admin.who
 	}
 	switch {
 	case going == nil:
-		return refused("no member", "404 not_found")
+		return refused("no member to leave", "404 not_found")
 	case going.admin && o.admins() == 1:
 		return refused("the last admin", "422 last_admin")
 	}
@@ -271,7 +288,7 @@ func (o *oracle) depart(going *chair, how string, by parley.AgentID, limit *int,
 		}
 		for _, elector := range p.electors {
 			if elector == going {
-				o.judge(p, o.full(limit, 1) == "", now)
+				o.judge(p, o.full(limit) == "", now)
 			}
 		}
 	}
@@ -284,11 +301,12 @@ func (o *oracle) forget(c group.Forget, now time.Time) actorstest.Verdict {
 		return taken("over")
 	}
 	because := "a stranger"
-	if k := o.keptFor(c.Agent); k != nil {
-		k.settled, because = true, "a candidate"
-	}
 	if p := o.petitionOf(c.Agent); p != nil {
-		o.settle(p, "canceled", "revoked", now)
+		o.cancel(p, "revoked", now)
+		because = "a candidate"
+	}
+	if k := o.keptFor(c.Agent); k != nil {
+		o.decline(k, "revoked")
 		because = "a candidate"
 	}
 	going, others := o.chairOf(c.Agent), o.sitting()
@@ -302,9 +320,11 @@ func (o *oracle) forget(c group.Forget, now time.Time) actorstest.Verdict {
 		}
 	}
 	if len(others) == 0 && len(o.waiting()) == 0 {
-		o.end(parley.AgentID{}, now) // requests end as they stood
 		if going != nil {
 			going.left = true
+		}
+		o.end(parley.AgentID{}, now) // requests end as they stand without it
+		if going != nil {
 			o.left = leaving{going.number, "revoked", "nobody", now.UnixMilli()}
 		}
 		return taken("the last")
@@ -329,10 +349,10 @@ func (o *oracle) forget(c group.Forget, now time.Time) actorstest.Verdict {
 func (o *oracle) changeRole(c group.ChangeRole) actorstest.Verdict {
 	chair, admin := o.chairOf(c.Agent), c.Role == group.Admin
 	switch {
+	case chair == nil && o.maySeeMembers(c.By):
+		return refused("no member", "404 not_found")
 	case o.admin(c.By) == nil:
 		return refused("no admin", "403 not_admin")
-	case chair == nil:
-		return refused("no member", "404 not_found")
 	case chair.admin == admin:
 		return taken("nothing new")
 	case chair.admin && o.admins() == 1:
@@ -340,6 +360,33 @@ func (o *oracle) changeRole(c group.ChangeRole) actorstest.Verdict {
 	}
 	chair.admin = admin
 	return taken("changed")
+}
+
+// maySeeMembers: the list of members is served to the owning organization and to
+// one with a seat. // spec: Groups
+func (o *oracle) maySeeMembers(by group.Caller) bool {
+	for _, c := range o.sitting() {
+		if ownerIn(nameIn(c.who)) == by.Org {
+			return true
+		}
+	}
+	return by.Org == o.settings.org
+}
+
+// send: every member except the sender receives its own copy; one conversation
+// per group, the next when that is terminal. // contract: Messages and conversations
+func (o *oracle) send(c group.Send, now time.Time) actorstest.Verdict {
+	switch {
+	case o.chairOf(c.From) == nil:
+		return refused("no member", "403 not_member")
+	case len(o.sitting()) == 1:
+		return refused("nobody else", "422 no_recipients")
+	case !o.convened.id.Zero() && !c.Over:
+		return taken("sent")
+	}
+	because := map[bool]string{true: "the first", false: "the next conversation"}[o.convened.id.Zero()]
+	o.convened = convening{c.Conversation, nameIn(c.From), now.UnixMilli()}
+	return taken(because)
 }
 
 func (o *oracle) expire(now time.Time) actorstest.Verdict {

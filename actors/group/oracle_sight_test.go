@@ -22,6 +22,15 @@ type sight struct {
 	ended               []settled
 	left                leaving
 	closed              string
+	convened            convening
+	fates               []string
+}
+
+// convening is the conversation that broadcasts are in, and how it began.
+type convening struct {
+	id   parley.ConversationID
+	by   string
+	atMs int64
 }
 
 type settings struct {
@@ -74,7 +83,8 @@ type leaving struct {
 	atMs    int64
 }
 
-// endsSeen is how many of the newest ends are looked at.
+// endsSeen is how many of the newest ends are looked at, and offers beside the
+// next one.
 const endsSeen = 3
 
 // callers ask whether they may vote: each agent, each organization that names
@@ -92,7 +102,7 @@ func (o *oracle) Sight(now time.Time) any {
 	}
 	seen := sight{
 		settings: o.settings, createdMs: o.createdMs, closedMs: o.closedMs, chairs: uint32(len(o.chairs)), offers: uint32(len(o.kept)),
-		left: o.left, closed: o.closed, ended: slices.Clone(o.ended[max(0, len(o.ended)-endsSeen):]),
+		left: o.left, closed: o.closed, convened: o.convened, ended: slices.Clone(o.ended[max(0, len(o.ended)-endsSeen):]),
 	}
 	for _, c := range o.sitting() {
 		name := nameIn(c.who)
@@ -115,7 +125,38 @@ func (o *oracle) Sight(now time.Time) any {
 			forNeeded: fewest(carries, p.policy, n.electors), againstNeeded: fewest(fails, p.policy, n.electors),
 		})
 	}
+	for n := max(0, len(o.kept)-endsSeen); n <= len(o.kept); n++ {
+		seen.fates = append(seen.fates, o.fate(n+1))
+	}
 	return seen
+}
+
+// fate is what became of an offer: it waits, somebody sits by it, or why not.
+func (o *oracle) fate(number int) string {
+	if number < 1 || number > len(o.kept) {
+		return ""
+	}
+	switch k := o.kept[number-1]; {
+	case !k.settled:
+		return "kept"
+	case k.chair != nil && !k.chair.left:
+		return "seated " + nameIn(k.who)
+	default:
+		return k.declined
+	}
+}
+
+func fateOf(s *group.State, number int) string {
+	m, seated, reason, kept := s.Fate(uint32(number))
+	switch {
+	case kept && !seated && reason == "" && m == (group.Member{}):
+		return "kept"
+	case seated && !kept && reason == "":
+		return "seated " + nameIn(m.Agent)
+	case seated || kept || m != (group.Member{}):
+		return fmt.Sprintf("%v and yet seated %v, kept %v, %q", m, seated, kept, reason)
+	}
+	return reason
 }
 
 func roleWord(admin bool) string { return map[bool]string{true: "admin", false: "member"}[admin] }
@@ -135,7 +176,7 @@ func (o *oracle) mayVote(p *petition, now time.Time) string {
 			words = append(words, "not_a_vote")
 		case o.over() || p.late(now) || o.beingSeated(p):
 			words = append(words, "request_closed")
-		case by.Agent == p.who:
+		case by.Agent == p.who, electors == 0 && by.Agent.Zero() && by.Org == ownerIn(nameIn(p.who)):
 			words = append(words, "own_request")
 		case electors > 1:
 			words = append(words, "no_acting_agent")
@@ -181,7 +222,11 @@ func look(l *life) any {
 	for _, r := range s.Requests() {
 		seen.asking = append(seen.asking, lookAtRequest(s, r, l.Now))
 	}
+	for n := max(0, int(s.LastOffer)-endsSeen); n <= int(s.LastOffer); n++ {
+		seen.fates = append(seen.fates, fateOf(s, n+1))
+	}
 	lookBack(&seen, l.History)
+	seen.convened.id = s.Conversation
 	return seen
 }
 
@@ -225,6 +270,10 @@ func lookBack(seen *sight, history []group.Event) {
 				by := parley.IDFromBytes[parley.AgentID](e.GetBy())
 				seen.left = leaving{e.GetSeat(), e.GetHow().String(), nameOrNobody(by), e.GetAtMs()}
 			}
+		case *group.Convened:
+			if seen.convened == (convening{}) {
+				seen.convened.by, seen.convened.atMs = nameIn(parley.IDFromBytes[parley.AgentID](e.GetBy())), e.GetAtMs()
+			}
 		case *group.Deleted:
 			seen.closed = nameOrNobody(parley.IDFromBytes[parley.AgentID](e.GetBy()))
 		}
@@ -255,6 +304,35 @@ func wellFormed(l *life, o *oracle) error {
 			if bytes.Compare(next[:], p.id[:]) <= 0 || next.Slot() != s.ID.Slot() {
 				return fmt.Errorf("%v follows %v", next, p.id)
 			}
+		}
+	}
+	return o.wellTold(s)
+}
+
+// wellTold: what became of each offer there ever was, who has no seat by it, and
+// who gets a broadcast of whom.
+func (o *oracle) wellTold(s *group.State) error {
+	for n := range len(o.kept) + 2 {
+		fate := o.fate(n)
+		if told := fateOf(s, n); told != fate {
+			return fmt.Errorf("offer %d: %q, foretold is %q", n, told, fate)
+		}
+		for _, name := range crew {
+			stale := fate != "seated "+name && (fate != "kept" || o.kept[n-1].who != idIn(name))
+			if s.Stale(uint32(n), idIn(name)) != stale {
+				return fmt.Errorf("a seat of %s by offer %d is stale: %v, foretold is %v", name, n, !stale, stale)
+			}
+		}
+	}
+	for _, from := range crew {
+		var to []parley.Seat
+		for _, c := range o.sitting() {
+			if c.who != idIn(from) {
+				to = append(to, parley.Seat{Agent: c.who, Number: c.number})
+			}
+		}
+		if got := s.Recipients(idIn(from)); !slices.Equal(got, to) {
+			return fmt.Errorf("%s sends to %v, foretold is %v", from, got, to)
 		}
 	}
 	return nil

@@ -45,6 +45,8 @@ type kept struct {
 	admin, byAsker bool
 	for_           *petition
 	settled        bool
+	chair          *chair
+	declined       string
 }
 
 // oracle is a group as the specification and the contract tell of it.
@@ -58,6 +60,8 @@ type oracle struct {
 	left                leaving
 	closed              string
 	createdMs, closedMs int64
+	convened            convening
+	declined            []*kept
 }
 
 func (o *oracle) sitting() (all []*chair) {
@@ -245,25 +249,43 @@ func (o *oracle) keep(who parley.AgentID, p *petition, byAsker bool) {
 }
 
 func (o *oracle) sit(k *kept, now time.Time) *chair {
-	k.settled = true
 	c := &chair{number: uint32(len(o.chairs) + 1), by: k.number, who: k.who, admin: k.admin, sinceMs: now.UnixMilli()}
 	o.chairs = append(o.chairs, c)
+	k.settled, k.chair = true, c
 	return c
 }
 
+// decline gives a kept seat back. The last 64 reasons are remembered.
+func (o *oracle) decline(k *kept, because string) {
+	k.settled, k.declined = true, because
+	if o.declined = append(o.declined, k); len(o.declined) > 64 {
+		o.declined[len(o.declined)-65].declined = ""
+	}
+}
+
 // full is the answer of a group without room, "" where there is room for one more
-// beside those who sit, those for whom a seat is kept and who is just going.
-func (o *oracle) full(limit *int, going int) string {
-	if limit == nil || len(o.sitting())+len(o.waiting())+going < *limit {
+// beside those who sit and those for whom a seat is kept.
+func (o *oracle) full(limit *int) string {
+	used := len(o.sitting()) + len(o.waiting())
+	if limit == nil || used < *limit {
 		return ""
 	}
-	return fmt.Sprintf("403 quota_exceeded (limit=%d, quota=group_members, used=%d)", *limit, len(o.sitting()))
+	return fmt.Sprintf("403 quota_exceeded (limit=%d, quota=group_members, resets_at=<nil>, used=%d)", *limit, used)
+}
+
+// cancel ends a petition, as expired if its time has passed before.
+func (o *oracle) cancel(p *petition, reason string, now time.Time) {
+	if p.late(now) && !o.beingSeated(p) {
+		o.settle(p, "expired", "", now)
+		return
+	}
+	o.settle(p, "canceled", reason, now)
 }
 
 // end settles everything that is open.
 func (o *oracle) end(by parley.AgentID, now time.Time) {
 	for _, p := range o.open() {
-		o.settle(p, "canceled", "group_deleted", now)
+		o.cancel(p, "group_deleted", now)
 	}
 	o.closed, o.closedMs = nameOrNobody(by), now.UnixMilli()
 }
@@ -345,8 +367,15 @@ func (o *oracle) admin(by group.Caller) *chair {
 }
 
 func (o *oracle) Foretell(c group.Command, now time.Time) actorstest.Verdict {
-	if found, ok := c.(group.Found); ok {
-		return o.found(found, now)
+	switch c := c.(type) {
+	case group.Found:
+		return o.found(c, now)
+	case group.Send:
+		if c.Prior != nil && c.Prior.Type == c.Type {
+			return actorstest.Refused("made before", group.ErrRepeated.Error())
+		} else if c.Prior != nil {
+			return actorstest.Refused("another under the key", "409 idempotency_mismatch")
+		}
 	}
 	if !o.exists {
 		return actorstest.Refused("no group", "404 not_found")
@@ -356,9 +385,14 @@ func (o *oracle) Foretell(c group.Command, now time.Time) actorstest.Verdict {
 		return o.answer(c, now)
 	case group.Forget:
 		return o.forget(c, now)
+	case group.Expire:
+		return o.expire(now)
 	}
-	if o.over() {
+	switch {
+	case o.over():
 		return actorstest.Refused("over", "410 gone")
+	case len(o.chairs) == 0: // its founder has not entered it
+		return actorstest.Refused("no group", "404 not_found")
 	}
 	switch c := c.(type) {
 	case group.Change:
@@ -373,8 +407,8 @@ func (o *oracle) Foretell(c group.Command, now time.Time) actorstest.Verdict {
 		return o.remove(c, now)
 	case group.ChangeRole:
 		return o.changeRole(c)
-	case group.Expire:
-		return o.expire(now)
+	case group.Send:
+		return o.send(c, now)
 	case group.Delete:
 		by := o.admin(c.By)
 		if by == nil {

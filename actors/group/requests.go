@@ -15,21 +15,21 @@ func (d *decision) join(c Join) error {
 		return nil // it is being seated
 	}
 	r := d.live(c.Agent)
-	if r == nil {
+	switch {
+	case r == nil && d.s.Policy == Closed:
+		return ErrInvitationRequired
+	case c.Confined:
+		return ErrIsolationConflict
+	case r == nil:
 		return d.apply(c)
 	}
-	switch {
-	case r.GetStatus() == Invited, d.s.Policy == Open:
-		return d.admit(c, r)
-	case !r.Nomination():
-		return nil // this is how an applicant follows its request
-	case !r.GetConsented():
+	if r.GetStatus() == Pending && !r.GetConsented() {
 		d.say(&Consented{Request: r.GetId(), AtMs: d.at()})
 	}
-	if r.approved() {
+	if r.GetStatus() == Invited || d.s.Policy == Open || r.approved() {
 		return d.admit(c, r)
 	}
-	return nil
+	return nil // this is how an applicant follows its request
 }
 
 // live is the live request about an agent. One whose time has passed is
@@ -43,13 +43,10 @@ func (d *decision) live(agent parley.AgentID) *Request {
 	return nil
 }
 
-// apply judges one whom nobody proposed.
+// apply takes in one whom nobody proposed, or has members decide.
 func (d *decision) apply(c Join) error {
-	switch d.s.Policy {
-	case Open:
+	if d.s.Policy == Open {
 		return d.admit(c, nil)
-	case Closed:
-		return ErrInvitationRequired
 	}
 	d.file(&Request{
 		Id: c.RequestID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Status: Pending,
@@ -134,6 +131,9 @@ func (d *decision) invitable(c Invite) error {
 // // spec: Groups
 func (d *decision) vote(c CastVote) error {
 	b := d.s.requests[c.Request]
+	if b != nil && b.Overdue(d.now) && !d.s.seating(b.Request) {
+		b, c.Settled = nil, true // it is over, whether or not that is noted yet
+	}
 	if b == nil {
 		if _, member := d.acting(c.By, anyMember); !member {
 			return ErrNotInElectorate
@@ -150,15 +150,13 @@ func (d *decision) vote(c CastVote) error {
 	case !d.s.votable(b.Request, d.now):
 		return ErrRequestClosed
 	}
-	was, voted := b.votes[voter.Seat]
-	if voted && was == c.Approve {
-		return nil
-	}
-	d.say(&Voted{Request: b.GetId(), Seat: voter.Seat, Approve: c.Approve, AtMs: d.at()})
 	after := b.clone()
-	after.count(was, voted, -1)
-	after.count(c.Approve, true, 1)
-	d.judge(after, c.SeatLimit)
+	if was, voted := b.votes[voter.Seat]; !voted || was != c.Approve {
+		d.say(&Voted{Request: b.GetId(), Seat: voter.Seat, Approve: c.Approve, AtMs: d.at()})
+		after.count(was, voted, -1)
+		after.count(c.Approve, true, 1)
+	}
+	d.judge(after, c.SeatLimit) // said before, too: nobody judged a nominator's own approval yet
 	return nil
 }
 
@@ -179,12 +177,25 @@ func (d *decision) elector(r *Request, by Caller) (Member, error) {
 	if !ok {
 		return Member{}, ErrNotInElectorate
 	}
-	if by.Agent.Zero() {
-		if candidates := d.s.candidates(by.Org, entitled); len(candidates) > 1 {
-			return Member{}, ErrAgentRequired.With("candidates", candidates)
-		}
+	if by.Agent.Zero() && d.s.several(by.Org, entitled) {
+		return Member{}, ErrAgentRequired.With("candidates", d.s.candidates(by.Org, entitled))
 	}
 	return voter, nil
+}
+
+// several reports whether more than one of an organization's members suits.
+func (s *State) several(org parley.OrgID, suits func(Member) bool) bool {
+	found := false
+	for _, m := range s.members {
+		if m.Org != org || !suits(m) {
+			continue
+		}
+		if found {
+			return true
+		}
+		found = true
+	}
+	return false
 }
 
 func (s *State) candidates(org parley.OrgID, suits func(Member) bool) (ids []string) {
@@ -219,7 +230,7 @@ func (d *decision) judge(r *Request, limit *int) {
 	case d.room(limit) != nil:
 		d.resolve(r, Canceled, ReasonFull)
 	default:
-		d.offer(r.AgentID(), parley.IDFromBytes[parley.OrgID](r.GetOrg()), r, false)
+		d.offer(r.AgentID(), r.owner(), r, false)
 	}
 }
 
@@ -266,6 +277,8 @@ func (d *decision) answer(c Answer) error {
 			d.resolve(r, Canceled, reason)
 		case r.Overdue(d.now):
 			d.resolve(r, Expired, "")
+		case r.GetStatus() == Pending && r.refused():
+			d.resolve(r, Denied, "") // bars that fell meanwhile are met
 		}
 		if len(d.s.members) == 0 && len(d.s.offers) == 1 && !d.s.Deleted() {
 			d.end(nil) // its founder could not enter it
@@ -326,9 +339,9 @@ func (s *State) YouMayVote(r *Request, by Caller, now time.Time) (bool, string) 
 		return false, NotAVote
 	case s.Request(r.RequestID()) == nil || s.Deleted() || !s.votable(r, now):
 		return false, ErrRequestClosed.Code
-	case !by.Agent.Zero() && by.Agent == r.AgentID():
+	case by.Agent == r.AgentID(), !elector && by.Agent.Zero() && by.Org == r.owner():
 		return false, OwnRequest
-	case elector && by.Agent.Zero() && len(s.candidates(by.Org, entitled)) > 1:
+	case elector && by.Agent.Zero() && s.several(by.Org, entitled):
 		return false, NoActingAgent
 	case !elector:
 		return false, ErrNotInElectorate.Code

@@ -25,12 +25,16 @@ type State struct {
 	DeletedMs int64
 	// LastSeat and LastOffer are the highest numbers given to one.
 	LastSeat, LastOffer uint32
+	// Conversation is the one that broadcasts are in, zero before the first.
+	Conversation parley.ConversationID
 
 	// members are in the order of their seats, which is that of their joining.
 	members []Member
 	// places are the seats of members by agent.
 	places map[parley.AgentID]uint32
 	offers []*Offer
+	// declined are the latest offers that came to nothing.
+	declined []*Declined
 	// requests are the live ones, and byAgent the same by who they are about.
 	requests      map[parley.JoinRequestID]*ballot
 	byAgent       map[parley.AgentID]*ballot
@@ -154,6 +158,39 @@ func (s *State) OfferTo(agent parley.AgentID) *Offer {
 	return nil
 }
 
+// DeclinedKept is how many offers that came to nothing a group remembers, so that
+// who waits for one hears why.
+const DeclinedKept = 64
+
+// Fate is what became of an offer: the seat is still kept, a member has it, or it
+// was not taken, for a reason that is "" where the group knows of it no more.
+func (s *State) Fate(offer uint32) (m Member, seated bool, reason string, kept bool) {
+	if s.offered(offer) != nil {
+		return Member{}, false, "", true
+	}
+	for _, d := range s.declined {
+		if d.GetOffer() == offer {
+			return Member{}, false, d.GetReason(), false
+		}
+	}
+	for _, m := range slices.Backward(s.members) { // it is asked about those who came last
+		if m.Offer == offer {
+			return m, true, "", false
+		}
+	}
+	return Member{}, false, "", false
+}
+
+// Stale reports whether an agent that says it has taken a seat by this offer has
+// none by it, nor will have one: the agent must be told that it is out.
+func (s *State) Stale(offer uint32, agent parley.AgentID) bool {
+	if o := s.OfferTo(agent); o != nil && o.GetNumber() == offer {
+		return false
+	}
+	m, member := s.Member(agent)
+	return !member || m.Offer != offer
+}
+
 // NextRequestID makes an id that lives in the group's slot and sorts after all
 // its requests, whatever the clock says.
 func (s *State) NextRequestID(now time.Time, random [10]byte) parley.JoinRequestID {
@@ -193,6 +230,8 @@ func (r *Request) RequestID() parley.JoinRequestID {
 
 // AgentID is the agent that is to be seated.
 func (r *Request) AgentID() parley.AgentID { return parley.IDFromBytes[parley.AgentID](r.GetAgent()) }
+
+func (r *Request) owner() parley.OrgID { return parley.IDFromBytes[parley.OrgID](r.GetOrg()) }
 
 // Inviter is the member that nominated or invited; zero for an application.
 func (r *Request) Inviter() parley.AgentID {

@@ -23,7 +23,7 @@ func draw(t *rapid.T, s *org.State) org.Command {
 	clearable := rapid.Custom(func(t *rapid.T) org.Clearable {
 		return org.Clearable{Set: rapid.Bool().Draw(t, "set"), Null: rapid.Bool().Draw(t, "null"), Value: text.Draw(t, "value")}
 	})
-	kind := rapid.IntRange(0, 5).Draw(t, "kind")
+	kind := rapid.IntRange(0, 7).Draw(t, "kind")
 	if !s.Exists() && rapid.IntRange(0, 3).Draw(t, "too early") > 0 {
 		kind = 0
 	}
@@ -44,6 +44,13 @@ func draw(t *rapid.T, s *org.State) org.Command {
 			AgentID: agent, Name: name, NameTaken: rapid.Bool().Draw(t, "taken"),
 			AgentLimit: rapid.Ptr(rapid.IntRange(0, 3), true).Draw(t, "limit"),
 		}
+	case 5:
+		return org.AddGroup{
+			GroupID: actorstest.Named(name), Name: name, NameTaken: rapid.Bool().Draw(t, "taken"),
+			GroupLimit: rapid.Ptr(rapid.IntRange(0, 3), true).Draw(t, "limit"),
+		}
+	case 6:
+		return org.RetireGroup{GroupID: actorstest.Named(name)}
 	}
 	return org.RetireAgent{AgentID: agent, Retired: rapid.Bool().Draw(t, "again")}
 }
@@ -71,11 +78,33 @@ func law(t *rapid.T, turn turn) {
 	if fewer := live(after) < live(before); fewer != (after.Epoch > before.Epoch) {
 		t.Fatalf("the epoch rises if and only if a credential ends: %v, %v", before, after)
 	}
-	if after.ActiveAgents < 0 {
-		t.Fatalf("%d agents", after.ActiveAgents)
+	if after.ActiveAgents < 0 || after.ActiveGroups < 0 {
+		t.Fatalf("%d agents, %d groups", after.ActiveAgents, after.ActiveGroups)
 	}
+	lawOfCounts(t, turn)
 	if c, ok := turn.Command.(org.AddAgent); ok && len(turn.Events) > 0 && c.AgentLimit != nil && after.ActiveAgents > int64(*c.AgentLimit) {
 		t.Fatalf("%d agents, %d allowed", after.ActiveAgents, *c.AgentLimit)
+	}
+}
+
+// Only what adds or retires a group changes how many there are, by one, and not
+// beyond the limit; agents are counted apart.
+func lawOfCounts(t *rapid.T, turn turn) {
+	agents, groups := turn.After.ActiveAgents-turn.Before.ActiveAgents, turn.After.ActiveGroups-turn.Before.ActiveGroups
+	switch c := turn.Command.(type) {
+	case org.AddGroup:
+		full := c.GroupLimit != nil && turn.Before.ActiveGroups >= int64(*c.GroupLimit)
+		if may := !c.NameTaken && !full; agents != 0 || may != (groups == 1) || may != (turn.Err == nil) {
+			t.Fatalf("%v of %d groups: %v", c, turn.Before.ActiveGroups, turn.Err)
+		}
+	case org.RetireGroup:
+		if agents != 0 || groups != -min(1, turn.Before.ActiveGroups) || turn.Err != nil {
+			t.Fatalf("%v of %d groups: %v", c, turn.Before.ActiveGroups, turn.Err)
+		}
+	default:
+		if groups != 0 {
+			t.Fatalf("%v counts %d groups", c, groups)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	"parley"
@@ -98,6 +99,31 @@ func TestOracleControl(t *testing.T) {
 			}
 			return events, err
 		}),
+		"one group over the limit": deciding(func(s *org.State, c org.AddGroup, now time.Time) ([]org.Event, error) {
+			if c.GroupLimit != nil {
+				more := *c.GroupLimit + 1
+				c.GroupLimit = &more
+			}
+			return org.Decide(s, c, now)
+		}),
+		"the quota of groups before their name": deciding(func(s *org.State, c org.AddGroup, now time.Time) ([]org.Event, error) {
+			free := c
+			free.NameTaken = false
+			if _, err := org.Decide(s, free, now); errors.Is(err, org.ErrQuotaExceeded) {
+				return nil, err
+			}
+			return org.Decide(s, c, now)
+		}),
+		"groups beside agents": deciding(func(s *org.State, c org.AddGroup, now time.Time) ([]org.Event, error) {
+			all := proto.CloneOf(s)
+			all.ActiveGroups += s.GetActiveAgents()
+			return org.Decide(all, c, now)
+		}),
+		"a group too few": deciding(func(s *org.State, c org.RetireGroup, now time.Time) ([]org.Event, error) {
+			return []org.Event{&org.GroupRetired{GroupId: c.GroupID.Bytes(), AtMs: now.UnixMilli()}}, nil
+		}),
+		"a deleted group counts":          evolving(func(s *org.State, _ *org.GroupRetired) { s.ActiveGroups++ }),
+		"a group is an agent":             evolving(func(s *org.State, _ *org.GroupAdded) { s.ActiveAgents++ }),
 		"tokens outlive their credential": evolving(func(s *org.State, _ *org.CredentialRevoked) { s.Epoch-- }),
 		"a tier is not kept":              evolving(func(s *org.State, _ *org.Registered) { s.TrustTier = 1 }),
 		"a count that no snapshot has": func(r *actorstest.Rules[*org.State, org.Command, org.Event]) {

@@ -22,6 +22,7 @@ type record struct {
 	country     string // country_code, "" for null
 	tier        int
 	agents      int
+	groups      int
 	createdMs   int64
 	credentials []credential
 	// ended counts the credentials that no longer buy tokens.
@@ -51,7 +52,7 @@ func look(l *life) any {
 	s := l.State
 	seen := record{
 		id: s.OrgID(), name: s.GetName(), slug: s.GetSlug(), email: s.GetContactEmail(), country: s.GetCountryCode(),
-		tier: int(s.GetTrustTier()), agents: int(s.GetActiveAgents()), createdMs: s.GetCreatedMs(), ended: int(s.GetEpoch()),
+		tier: int(s.GetTrustTier()), agents: int(s.GetActiveAgents()), groups: int(s.GetActiveGroups()), createdMs: s.GetCreatedMs(), ended: int(s.GetEpoch()),
 	}
 	for _, c := range s.GetCredentials() {
 		if found := s.Credential(c.Client()); found != c {
@@ -87,6 +88,14 @@ func (o *oracle) Foretell(c org.Command, now time.Time) actorstest.Verdict {
 			return actorstest.Taken("again")
 		}
 		o.agents--
+		return actorstest.Taken("counted out")
+	case org.AddGroup:
+		return o.addGroup(c)
+	case org.RetireGroup:
+		if o.groups == 0 {
+			return actorstest.Taken("none left")
+		}
+		o.groups--
 		return actorstest.Taken("counted out")
 	}
 	panic("no such command")
@@ -173,8 +182,23 @@ func (o *oracle) addAgent(c org.AddAgent) actorstest.Verdict {
 	return actorstest.Taken("added")
 }
 
+// addGroup judges a group as addAgent does an agent.
+func (o *oracle) addGroup(c org.AddGroup) actorstest.Verdict {
+	if c.NameTaken {
+		return actorstest.Refused("name taken", "409 name_taken")
+	}
+	if c.GroupLimit != nil && o.groups+1 > *c.GroupLimit {
+		return actorstest.Refused("over quota", fmt.Sprintf(
+			"403 quota_exceeded (limit=%d, quota=groups, resets_at=<nil>, used=%d)", *c.GroupLimit, o.groups))
+	}
+	o.groups++
+	return actorstest.Taken("added")
+}
+
 var (
-	wishes  = rapid.SampledFrom([]string{"change", "add-agent", "revoke-credential", "retire-agent", "add-credential", "register"})
+	wishes = rapid.SampledFrom([]string{
+		"change", "add-agent", "revoke-credential", "retire-agent", "add-credential", "register", "add-group", "retire-group",
+	})
 	clients = rapid.SampledFrom([]string{"c1", "c2", "c3", "c4"})
 	texts   = rapid.Ptr(rapid.SampledFrom([]string{"Acme", "Apex", "a", ""}), true)
 	slugs   = rapid.SampledFrom([]string{"", "", "", "acme", "acme", "apex"})
@@ -209,6 +233,10 @@ func wish(t *rapid.T, o *oracle, _ time.Time) org.Command {
 		return org.AddCredential{ClientID: client(), SecretHash: []byte("further")}
 	case "revoke-credential":
 		return org.RevokeCredential{ClientID: client()}
+	case "add-group":
+		return org.AddGroup{NameTaken: rapid.IntRange(0, 5).Draw(t, "taken") == 5, GroupLimit: limits.Draw(t, "limit")}
+	case "retire-group":
+		return org.RetireGroup{}
 	case "add-agent":
 		return org.AddAgent{NameTaken: rapid.IntRange(0, 5).Draw(t, "taken") == 5, AgentLimit: limits.Draw(t, "limit")}
 	}
@@ -226,10 +254,13 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 		"RevokeCredential: the last", "RevokeCredential: revoked",
 		"AddAgent: no organization", "AddAgent: name taken", "AddAgent: over quota", "AddAgent: added",
 		"RetireAgent: no organization", "RetireAgent: again", "RetireAgent: counted out",
+		"AddGroup: no organization", "AddGroup: name taken", "AddGroup: over quota", "AddGroup: added",
+		"RetireGroup: no organization", "RetireGroup: none left", "RetireGroup: counted out",
 	},
 	Errors: map[string]error{
 		"ErrUnknown": org.ErrUnknown, "ErrUnknownCredential": org.ErrUnknownCredential, "ErrSlugImmutable": org.ErrSlugImmutable,
 		"ErrLastCredential": org.ErrLastCredential, "ErrNameTaken": org.ErrNameTaken, "ErrQuotaExceeded": org.ErrQuotaExceeded,
+		"ErrGroupNameTaken": org.ErrGroupNameTaken,
 	},
 }
 

@@ -1,5 +1,5 @@
 // Package org holds the rules of an organization: its record, its credentials
-// and how many agents it may own. It does no I/O and reads no clock.
+// and how many agents and groups it may own. It does no I/O and reads no clock.
 package org
 
 import (
@@ -119,12 +119,29 @@ type RetireAgent struct {
 	Retired bool
 }
 
+// AddGroup counts a new group in. What was said of AddAgent holds here too.
+type AddGroup struct {
+	GroupID parley.GroupID
+	Name    string
+	// NameTaken is a fact: a group of the organization has or had the name.
+	NameTaken bool
+	// GroupLimit is how many groups the organization may own; nil is no limit.
+	GroupLimit *int
+}
+
+// RetireGroup counts a deleted group out. A group tells of its end once.
+type RetireGroup struct {
+	GroupID parley.GroupID
+}
+
 func (Register) command()         {}
 func (Change) command()           {}
 func (AddCredential) command()    {}
 func (RevokeCredential) command() {}
 func (AddAgent) command()         {}
 func (RetireAgent) command()      {}
+func (AddGroup) command()         {}
+func (RetireGroup) command()      {}
 
 // Event is a fact about an organization: past tense, append-only on disk.
 //
@@ -141,6 +158,8 @@ func (*CredentialAdded) event()   {}
 func (*CredentialRevoked) event() {}
 func (*AgentAdded) event()        {}
 func (*AgentRetired) event()      {}
+func (*GroupAdded) event()        {}
+func (*GroupRetired) event()      {}
 
 // Tag is the number under which an event's kind is on disk. Numbers are added,
 // never changed or reused.
@@ -158,6 +177,10 @@ func Tag(e Event) byte {
 		return 5
 	case *AgentRetired:
 		return 6
+	case *GroupAdded:
+		return 7
+	case *GroupRetired:
+		return 8
 	}
 	panic("org: unknown event")
 }
@@ -178,6 +201,10 @@ func New(tag byte) (Event, bool) {
 		return &AgentAdded{}, true
 	case 6:
 		return &AgentRetired{}, true
+	case 7:
+		return &GroupAdded{}, true
+	case 8:
+		return &GroupRetired{}, true
 	}
 	return nil, false
 }
@@ -191,6 +218,7 @@ var (
 	// is no other way back in.
 	ErrLastCredential = parley.Refuse(parley.Conflict, "last_credential", "The last live credential cannot be revoked. Add another one first.")
 	ErrNameTaken      = parley.Refuse(parley.Conflict, "name_taken", "An agent of your organization has or had this name.")
+	ErrGroupNameTaken = ErrNameTaken.Saying("A group of your organization has or had this name.")
 	// ErrQuotaExceeded carries quota, limit, used and resets_at.
 	ErrQuotaExceeded = parley.Refuse(parley.Forbidden, "quota_exceeded", "Your organization has used up its quota.")
 )
@@ -214,6 +242,10 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideAddAgent(s, c, now)
 	case RetireAgent:
 		return decideRetireAgent(s, c, now)
+	case AddGroup:
+		return decideAddGroup(s, c, now)
+	case RetireGroup:
+		return decideRetireGroup(s, c, now)
 	}
 	panic("org: unknown command")
 }
@@ -283,9 +315,8 @@ func decideAddAgent(s *State, c AddAgent, now time.Time) ([]Event, error) {
 	if c.NameTaken {
 		return nil, ErrNameTaken
 	}
-	if used := int(s.GetActiveAgents()); c.AgentLimit != nil && used >= *c.AgentLimit {
-		return nil, ErrQuotaExceeded.With("quota", "agents").
-			With("limit", *c.AgentLimit).With("used", used).With("resets_at", nil)
+	if err := within(c.AgentLimit, "agents", s.GetActiveAgents()); err != nil {
+		return nil, err
 	}
 	return []Event{&AgentAdded{AgentId: c.AgentID.Bytes(), AtMs: now.UnixMilli()}}, nil
 }
@@ -295,6 +326,31 @@ func decideRetireAgent(s *State, c RetireAgent, now time.Time) ([]Event, error) 
 		return nil, nil
 	}
 	return []Event{&AgentRetired{AgentId: c.AgentID.Bytes(), AtMs: now.UnixMilli()}}, nil
+}
+
+func decideAddGroup(s *State, c AddGroup, now time.Time) ([]Event, error) {
+	if c.NameTaken {
+		return nil, ErrGroupNameTaken
+	}
+	if err := within(c.GroupLimit, "groups", s.GetActiveGroups()); err != nil {
+		return nil, err
+	}
+	return []Event{&GroupAdded{GroupId: c.GroupID.Bytes(), AtMs: now.UnixMilli()}}, nil
+}
+
+func decideRetireGroup(s *State, c RetireGroup, now time.Time) ([]Event, error) {
+	if s.GetActiveGroups() == 0 {
+		return nil, nil
+	}
+	return []Event{&GroupRetired{GroupId: c.GroupID.Bytes(), AtMs: now.UnixMilli()}}, nil
+}
+
+// within refuses one more of what a quota counts, if it is used up.
+func within(limit *int, quota string, used int64) error {
+	if limit == nil || used < int64(*limit) {
+		return nil
+	}
+	return ErrQuotaExceeded.With("quota", quota).With("limit", *limit).With("used", int(used)).With("resets_at", nil)
 }
 
 // Evolve folds one event into s. It cannot fail: an event is a fact.
@@ -319,6 +375,10 @@ func Evolve(s *State, e Event) {
 		s.ActiveAgents++
 	case *AgentRetired:
 		s.ActiveAgents--
+	case *GroupAdded:
+		s.ActiveGroups++
+	case *GroupRetired:
+		s.ActiveGroups--
 	}
 }
 

@@ -107,7 +107,9 @@ type State struct {
 	Credentials  []*Credential `protobuf:"bytes,8,rep,name=credentials,proto3" json:"credentials,omitempty"`
 	ActiveAgents int64         `protobuf:"varint,9,opt,name=active_agents,json=activeAgents,proto3" json:"active_agents,omitempty"`
 	// Rises whenever a token verified before may no longer be good.
-	Epoch         int64 `protobuf:"varint,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch int64 `protobuf:"varint,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Groups that it owns and that are not deleted.
+	ActiveGroups  int64 `protobuf:"varint,11,opt,name=active_groups,json=activeGroups,proto3" json:"active_groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -208,6 +210,13 @@ func (x *State) GetActiveAgents() int64 {
 func (x *State) GetEpoch() int64 {
 	if x != nil {
 		return x.Epoch
+	}
+	return 0
+}
+
+func (x *State) GetActiveGroups() int64 {
+	if x != nil {
+		return x.ActiveGroups
 	}
 	return 0
 }
@@ -603,6 +612,112 @@ func (x *AgentRetired) GetAtMs() int64 {
 	return 0
 }
 
+// GroupAdded: the organization owns one more group.
+type GroupAdded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	GroupId       []byte                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
+	AtMs          int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupAdded) Reset() {
+	*x = GroupAdded{}
+	mi := &file_actors_org_org_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupAdded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupAdded) ProtoMessage() {}
+
+func (x *GroupAdded) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupAdded.ProtoReflect.Descriptor instead.
+func (*GroupAdded) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GroupAdded) GetGroupId() []byte {
+	if x != nil {
+		return x.GroupId
+	}
+	return nil
+}
+
+func (x *GroupAdded) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// GroupRetired: one of its groups was deleted.
+type GroupRetired struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	GroupId       []byte                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
+	AtMs          int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupRetired) Reset() {
+	*x = GroupRetired{}
+	mi := &file_actors_org_org_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupRetired) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupRetired) ProtoMessage() {}
+
+func (x *GroupRetired) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupRetired.ProtoReflect.Descriptor instead.
+func (*GroupRetired) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GroupRetired) GetGroupId() []byte {
+	if x != nil {
+		return x.GroupId
+	}
+	return nil
+}
+
+func (x *GroupRetired) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 var File_actors_org_org_proto protoreflect.FileDescriptor
 
 const file_actors_org_org_proto_rawDesc = "" +
@@ -616,7 +731,7 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\n" +
 	"created_ms\x18\x03 \x01(\x03R\tcreatedMs\x12\x1d\n" +
 	"\n" +
-	"revoked_ms\x18\x04 \x01(\x03R\trevokedMs\"\xbd\x02\n" +
+	"revoked_ms\x18\x04 \x01(\x03R\trevokedMs\"\xe2\x02\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -630,7 +745,8 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\vcredentials\x18\b \x03(\v2\x19.parley.v1.org.CredentialR\vcredentials\x12#\n" +
 	"\ractive_agents\x18\t \x01(\x03R\factiveAgents\x12\x14\n" +
 	"\x05epoch\x18\n" +
-	" \x01(\x03R\x05epoch\"\xdb\x01\n" +
+	" \x01(\x03R\x05epoch\x12#\n" +
+	"\ractive_groups\x18\v \x01(\x03R\factiveGroups\"\xdb\x01\n" +
 	"\n" +
 	"Registered\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
@@ -665,6 +781,13 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\">\n" +
 	"\fAgentRetired\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\fR\aagentId\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"<\n" +
+	"\n" +
+	"GroupAdded\x12\x19\n" +
+	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\">\n" +
+	"\fGroupRetired\x12\x19\n" +
+	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMsB\x13Z\x11parley/actors/orgb\x06proto3"
 
 var (
@@ -679,7 +802,7 @@ func file_actors_org_org_proto_rawDescGZIP() []byte {
 	return file_actors_org_org_proto_rawDescData
 }
 
-var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_actors_org_org_proto_goTypes = []any{
 	(*Credential)(nil),        // 0: parley.v1.org.Credential
 	(*State)(nil),             // 1: parley.v1.org.State
@@ -689,6 +812,8 @@ var file_actors_org_org_proto_goTypes = []any{
 	(*CredentialRevoked)(nil), // 5: parley.v1.org.CredentialRevoked
 	(*AgentAdded)(nil),        // 6: parley.v1.org.AgentAdded
 	(*AgentRetired)(nil),      // 7: parley.v1.org.AgentRetired
+	(*GroupAdded)(nil),        // 8: parley.v1.org.GroupAdded
+	(*GroupRetired)(nil),      // 9: parley.v1.org.GroupRetired
 }
 var file_actors_org_org_proto_depIdxs = []int32{
 	0, // 0: parley.v1.org.State.credentials:type_name -> parley.v1.org.Credential
@@ -711,7 +836,7 @@ func file_actors_org_org_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_org_org_proto_rawDesc), len(file_actors_org_org_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

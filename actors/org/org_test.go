@@ -25,6 +25,10 @@ func TestStories(t *testing.T) {
 	actorstest.Tell(t, "testdata/stories", rules, parse, show)
 }
 
+func TestGroupStories(t *testing.T) {
+	actorstest.Tell(t, "testdata/groups", rules, parse, show)
+}
+
 func parse(l *actorstest.Line, _ *life) org.Command {
 	switch l.Verb {
 	case "register":
@@ -48,6 +52,13 @@ func parse(l *actorstest.Line, _ *life) org.Command {
 		}
 	case "retire-agent":
 		return org.RetireAgent{AgentID: parley.AgentID(l.ID("name")), Retired: l.Has("again")}
+	case "add-group":
+		return org.AddGroup{
+			GroupID: parley.GroupID(l.ID("name")), Name: l.Text("name"),
+			NameTaken: l.Has("name-taken"), GroupLimit: l.Number("limit"),
+		}
+	case "retire-group":
+		return org.RetireGroup{GroupID: parley.GroupID(l.ID("name"))}
 	}
 	panic("no such verb: " + l.Verb)
 }
@@ -58,20 +69,25 @@ func clearable(l *actorstest.Line, key string) org.Clearable {
 
 func show(life *life) string {
 	s := life.State
-	return fmt.Sprintf("%q slug=%s email=%q country=%q tier=%d, %d agents, %d of %d credentials live, epoch %d",
+	groups := ""
+	if n := s.GetActiveGroups(); n != 0 {
+		groups = fmt.Sprintf(", %d groups", n)
+	}
+	return fmt.Sprintf("%q slug=%s email=%q country=%q tier=%d, %d agents, %d of %d credentials live, epoch %d%s",
 		s.GetName(), s.GetSlug(), s.GetContactEmail(), s.GetCountryCode(), s.GetTrustTier(),
-		s.GetActiveAgents(), live(s), len(s.GetCredentials()), s.GetEpoch())
+		s.GetActiveAgents(), live(s), len(s.GetCredentials()), s.GetEpoch(), groups)
 }
 
 func TestGolden(t *testing.T) {
 	id, client := parley.OrgID(actorstest.Named("acme")).Bytes(), parley.ClientID(actorstest.Named("first")).Bytes()
+	group := parley.GroupID(actorstest.Named("club")).Bytes()
 	agent, hash, at := parley.AgentID(actorstest.Named("alice")).Bytes(), []byte("hash"), actorstest.Epoch.UnixMilli()
 	actorstest.Golden(
 		t, "testdata/events.golden", rules,
 		&org.State{
 			Id: id, Name: "Acme", Slug: "acme", ContactEmail: "a@acme.example", CountryCode: "CH", TrustTier: 1, CreatedMs: at,
 			Credentials:  []*org.Credential{{ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1}},
-			ActiveAgents: 2, Epoch: 1,
+			ActiveAgents: 2, Epoch: 1, ActiveGroups: 3,
 		},
 		[]org.Event{
 			&org.Registered{
@@ -85,6 +101,8 @@ func TestGolden(t *testing.T) {
 			&org.CredentialRevoked{ClientId: client, AtMs: at},
 			&org.AgentAdded{AgentId: agent, AtMs: at},
 			&org.AgentRetired{AgentId: agent, AtMs: at},
+			&org.GroupAdded{GroupId: group, AtMs: at},
+			&org.GroupRetired{GroupId: group, AtMs: at},
 		},
 	)
 }

@@ -27,6 +27,7 @@ type document struct {
 	ratios       table
 	ratioNote    string
 	ladders      table
+	goals        table
 	overloads    []overloadSection
 	growths      []growthSection
 	cases        []section
@@ -65,6 +66,7 @@ func newDocument(r *result.Report) document {
 	groups := byCase(r)
 	d.ratios, d.ratioNote = ratioTable(targets(r), groups)
 	d.ladders = ladderTable(r.Ladders)
+	d.goals = goalTable(r.Goals)
 	for _, o := range r.Overloads {
 		d.overloads = append(d.overloads, overloadSection{overloadTable(o), overloadVerdict(o)})
 	}
@@ -209,7 +211,7 @@ func verification(v *result.Verification) (string, table) {
 	}
 	switch {
 	case !v.Clean():
-		return fmt.Sprintf("VIOLATED: %s missing, %s twice, %s altered, %s stray.", count(v.Missing), count(v.Twice), count(v.Altered), count(v.Stray)), t
+		return fmt.Sprintf("VIOLATED: %s missing, %s twice, %s altered, %s stray%s.", count(v.Missing), count(v.Twice), count(v.Altered), count(v.Stray), groupViolations(v)), t
 	case v.Acknowledged == 0:
 		return "Nothing was acknowledged, so nothing is proven.", t
 	case v.Found != v.Acknowledged:
@@ -221,7 +223,29 @@ func verification(v *result.Verification) (string, table) {
 	case v.SampleOf > 0:
 		return "Clean: every acknowledged message of the sample is there, as it was sent.", t
 	}
-	return "Clean: every acknowledged message is there, once and as it was sent.", t
+	return "Clean: every acknowledged message is there, once and as it was sent." + groupsToo(v), t
+}
+
+// groupViolations and groupsToo are what a verdict says of groups, if there were
+// any.
+func groupViolations(v *result.Verification) (text string) {
+	if v.Partial > 0 {
+		text += ", " + whole(float64(v.Partial)) + " broadcasts with some members only"
+	}
+	if v.CommandsLost > 0 {
+		text += ", " + whole(float64(v.CommandsLost)) + " votes or seats not in effect"
+	}
+	return text
+}
+
+func groupsToo(v *result.Verification) (text string) {
+	if v.Copies > 0 {
+		text += " " + whole(float64(v.Copies)) + " of them are the copies of " + whole(float64(v.Broadcasts)) + " broadcasts: each is with every member."
+	}
+	if v.Commands > 0 {
+		text += " All " + whole(float64(v.Commands)) + " votes and seats are as they were last acknowledged."
+	}
+	return text
 }
 
 // spreadText shows a median with its ends; doubtful puts all of it in parentheses.

@@ -25,6 +25,7 @@ type pageView struct {
 	Verification         *tableView
 	Ratios               *tableView
 	RatioNote            string
+	Goals                *tableView
 	Reading              string
 	Highest              *tableView
 	Ladders              []figureView
@@ -72,7 +73,7 @@ func HTML(w io.Writer, r *result.Report) error {
 		Title: d.title, When: d.when, Command: d.command, Warnings: printables(d.warnings),
 		Verdict: d.verdict, VerdictBad: broken(r.Verified),
 		Verification: viewTable(d.verification), Ratios: viewTable(d.ratios),
-		RatioNote: d.ratioNote, Reading: reading, GrowthReading: growthReading, Highest: viewTable(d.ladders),
+		RatioNote: d.ratioNote, Reading: reading, GrowthReading: growthReading, Highest: viewTable(d.ladders), Goals: viewTable(d.goals),
 	}
 	for _, t := range []table{d.machine, d.disk, d.versions} {
 		if shown := viewTable(t); shown != nil {

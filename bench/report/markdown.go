@@ -32,6 +32,7 @@ func Markdown(w io.Writer, r *result.Report) error {
 		writeTable(&b, "## ", d.ratios)
 		fmt.Fprintf(&b, "%s\n\n", escapeMarkdown(d.ratioNote))
 	}
+	writeTable(&b, "## ", d.goals)
 	writeTable(&b, "## ", d.ladders)
 	for _, o := range d.overloads {
 		writeTable(&b, "## ", o.table)

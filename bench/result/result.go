@@ -26,6 +26,8 @@ type Report struct {
 	Ladders []Ladder `json:"ladders,omitempty"`
 	// Overloads are what runs of overload say together.
 	Overloads []Overload `json:"overloads,omitempty"`
+	// Goals are those of the published goals that single figures tell.
+	Goals []Goal `json:"goals,omitempty"`
 	// Verified is nil when nobody asked for verification.
 	Verified *Verification `json:"verified"`
 }
@@ -157,6 +159,20 @@ const (
 	MemoryMost   = 1.5
 )
 
+// Goal is a bound that the median of a figure is held against.
+type Goal struct {
+	Target   string  `json:"target"`
+	What     string  `json:"what"`
+	Measured float64 `json:"measured"`
+	Bound    float64 `json:"bound"`
+	// AtMost tells whether the bound is the most that is allowed; else it is the
+	// least.
+	AtMost bool `json:"at_most"`
+	Met    bool `json:"met"`
+	// Doubtful says that there is no valid run that tells.
+	Doubtful bool `json:"doubtful,omitempty"`
+}
+
 // Latency is a distribution in milliseconds.
 type Latency struct {
 	Count int64   `json:"count"`
@@ -210,6 +226,17 @@ type Verification struct {
 	// Stray messages are there although the sender was told that nothing
 	// happened, or say nothing that anyone sent: violations too.
 	Stray int64 `json:"stray"`
+	// Copies of those acknowledged are copies of as many Broadcasts, one for each
+	// member. Partial are broadcasts without answer that some members have and
+	// others have not: violations.
+	Broadcasts int64 `json:"broadcasts,omitempty"`
+	Copies     int64 `json:"copies,omitempty"`
+	Partial    int64 `json:"partial,omitempty"`
+	// Commands are the last acknowledged votes of each elector on each request, and
+	// the last acknowledged joins and departures. Those Lost are not in effect:
+	// violations.
+	Commands     int64 `json:"commands,omitempty"`
+	CommandsLost int64 `json:"commands_lost,omitempty"`
 	// Killed tells whether the server was killed with SIGKILL under load before
 	// the reading; if not, only what a running server shows was compared.
 	Killed bool `json:"killed"`
@@ -220,5 +247,5 @@ type Verification struct {
 // Clean reports whether everything that was acknowledged is there, once and as
 // sent, and nothing else.
 func (v *Verification) Clean() bool {
-	return v.Missing == 0 && v.Twice == 0 && v.Altered == 0 && v.Stray == 0
+	return v.Missing == 0 && v.Twice == 0 && v.Altered == 0 && v.Stray == 0 && v.Partial == 0 && v.CommandsLost == 0
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"parley/bench/load"
 	"parley/bench/result"
@@ -40,12 +41,19 @@ const (
 	// Overload is Send over thousands of connections, at and beyond capacity. It
 	// has a generator of its own: see Host.Press.
 	Overload = "overload"
+	// Fanout is broadcasts to one large group. It measures more than operations:
+	// see Host.Fanout.
+	Fanout = "fanout"
+	// Votes are votes of one very large group's members on its join requests.
+	Votes = "votes"
+	// HotGroup is Votes with joins and departures among them.
+	HotGroup = "hotgroup"
 )
 
 // Names are all scenarios in the order in which they are run. Deep needs a
-// depth; Hot, Cold, Idle and Overload are run when they are named.
+// depth; Hot and what follows it are run when they are named.
 func Names() []string {
-	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload}
+	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup}
 }
 
 // Params are what scenarios may be told.
@@ -62,6 +70,9 @@ type Params struct {
 	Streams int
 	// Connections is how many Overload opens.
 	Connections int
+	// Members is how many get a copy of each broadcast of Fanout, Electors how many
+	// may vote in Votes; 0 stands for 1,000 and 10,000.
+	Members, Electors int
 	// Keep keeps a ledger of all that was acknowledged, for Verify.
 	Keep bool
 	// Sample keeps one of so many of them instead, for VerifySample; 0 for none.
@@ -89,6 +100,10 @@ func (p Params) Check() error {
 		return fmt.Errorf("%d senders are not between 1 and 10000", p.Senders)
 	case p.Depth < 0 || p.Streams < 0 || p.Connections < 0:
 		return fmt.Errorf("neither depth nor streams nor connections may be negative")
+	case p.Members < 0 || p.Members > groupMost || p.Electors > groupMost:
+		return fmt.Errorf("%d members and %d electors are not between 1 and %d", p.Members, p.Electors, groupMost)
+	case p.Electors != 0 && p.Electors < electorsLeast:
+		return fmt.Errorf("%d electors settle whatever they vote on: at least %d are needed", p.Electors, electorsLeast)
 	}
 	return nil
 }
@@ -108,6 +123,10 @@ type Host struct {
 	openings []opening // conversations of the first planner
 	unborn   []*agent  // workers that are being made
 	lengthy  atomic.Int64
+	crowd    *assembly     // that Fanout broadcasts to
+	speakers []*agent      // who do
+	patience time.Duration // for copies that do not come
+	house    *house        // that votes
 }
 
 // NewHost makes a target ready.
@@ -115,7 +134,7 @@ func NewHost(ctx context.Context, name string, door target.Door, params Params) 
 	if err := params.Check(); err != nil {
 		return nil, err
 	}
-	h := &Host{name: name, door: door, params: params, payloads: newPayloads(params.Seed, params.Payload)}
+	h := &Host{name: name, door: door, params: params, payloads: newPayloads(params.Seed, params.Payload), patience: landingPatience}
 	if door.Kind != target.Parley {
 		return h, nil
 	}
@@ -180,6 +199,8 @@ func (h *Host) Prepare(ctx context.Context, name string, clients int) (load.Dial
 		return h.prepareTalk(ctx, 1)
 	case Cold:
 		return h.prepareTalk(ctx, coldConversations)
+	case Votes, HotGroup:
+		return h.prepareVotes(ctx, clients, name == HotGroup)
 	}
 	return nil, fmt.Errorf("%s is not a load; known are: %s", name, strings.Join(Names(), ", "))
 }
@@ -205,8 +226,15 @@ func (h *Host) Settle(run *result.Run) {
 // Stored is how many messages were acknowledged in all.
 func (h *Host) Stored() int64 { return h.ledger.count }
 
-// Acknowledged is how many messages the ledger keeps.
-func (h *Host) Acknowledged() int { return len(h.ledger.entries) }
+// Acknowledged is how many messages the ledger keeps, with all copies of
+// broadcasts.
+func (h *Host) Acknowledged() int {
+	n := len(h.ledger.entries)
+	for _, c := range h.ledger.casts {
+		n += c.group.recipients()
+	}
+	return n
+}
 
 // nextRun numbers what has keys of its own.
 func (h *Host) nextRun() uint16 {

@@ -20,6 +20,8 @@ type entry struct {
 type book struct {
 	entries []entry
 	unknown []Key
+	// casts are broadcasts, lostCasts those without answer.
+	casts, lostCasts []cast
 }
 
 // acknowledged notes a message that the server promised to keep.
@@ -37,6 +39,8 @@ type ledger struct {
 	open    []*book
 	entries []entry
 	unknown []Key
+	// casts are broadcasts, lostCasts those without answer.
+	casts, lostCasts []cast
 	// count is how many messages were acknowledged, kept or not.
 	count int64
 }
@@ -64,8 +68,12 @@ func (l *ledger) settle(keep int) (twice int64) {
 				l.entries = append(l.entries, e)
 			}
 		}
+		for _, c := range b.casts {
+			ids = append(ids, c.id)
+		}
 		if keep == 1 {
 			l.unknown = append(l.unknown, b.unknown...)
+			l.casts, l.lostCasts = append(l.casts, b.casts...), append(l.lostCasts, b.lostCasts...)
 		}
 	}
 	l.open = nil
@@ -87,6 +95,7 @@ type audit struct {
 	unknown map[Key]bool
 	// states are of the entries, by their place.
 	states []state
+	copies copies
 	stray  int64
 }
 
@@ -109,6 +118,7 @@ func (l *ledger) audit() *audit {
 	for _, key := range l.unknown {
 		a.unknown[key] = true
 	}
+	a.copies.begin(l)
 	return a
 }
 
@@ -119,11 +129,7 @@ func (a *audit) read(id uuid, key Key, sound bool, box uint32) {
 	defer a.mu.Unlock()
 	if at, known := a.byID[id]; known {
 		e, s := a.ledger.entries[at], &a.states[at]
-		if !sound || e.key != key || e.box != box {
-			s.changed = true
-			return
-		}
-		s.seen = min(s.seen+1, 2)
+		s.note(sound && e.key == key && e.box == box)
 		return
 	}
 	at, known := a.byKey[key]
@@ -131,6 +137,7 @@ func (a *audit) read(id uuid, key Key, sound bool, box uint32) {
 	case sound && known:
 		a.states[at].copied = true
 	case sound && a.unknown[key]: // nobody was told that it is there, nor that it is not
+	case a.copies.read(id, key, sound, box):
 	default:
 		a.stray++
 	}
@@ -145,17 +152,31 @@ func (a *audit) verdict() *result.Verification {
 		Acknowledged: int64(len(a.ledger.entries)), Unknown: int64(len(a.ledger.unknown)), Stray: a.stray,
 	}
 	for _, s := range a.states {
-		switch {
-		case s.changed, s.seen == 0 && s.copied:
-			v.Altered++
-		case s.seen == 0:
-			v.Missing++
-		default:
-			v.Found++
-			if s.seen > 1 || s.copied {
-				v.Twice++
-			}
+		s.count(v)
+	}
+	a.copies.verdict(v)
+	return v
+}
+
+// note is that it was found, as it should be or not.
+func (s *state) note(right bool) {
+	if !right {
+		s.changed = true
+		return
+	}
+	s.seen = min(s.seen+1, 2)
+}
+
+func (s *state) count(v *result.Verification) {
+	switch {
+	case s.changed, s.seen == 0 && s.copied:
+		v.Altered++
+	case s.seen == 0:
+		v.Missing++
+	default:
+		v.Found++
+		if s.seen > 1 || s.copied {
+			v.Twice++
 		}
 	}
-	return v
 }

@@ -150,6 +150,7 @@ type unseen struct{ s *fake }
 
 func (unseen) Resident() uint64       { return 0 }
 func (unseen) CPU() time.Duration     { return 0 }
+func (unseen) Log() (uint64, bool)    { return 0, false }
 func (unseen) Settle(context.Context) {}
 func (u unseen) Open() int {
 	u.s.mu.Lock()
@@ -200,6 +201,9 @@ func TestParamsAreChecked(t *testing.T) {
 		"agents":  func(p *Params) { p.Agents = 0 },
 		"senders": func(p *Params) { p.Senders = 0 },
 		"depth":   func(p *Params) { p.Depth = -1 },
+		"members": func(p *Params) { p.Members = -1 },
+		// Two electors settle whatever they vote on.
+		"electors": func(p *Params) { p.Electors = 2 },
 	} {
 		p := good
 		change(&p)

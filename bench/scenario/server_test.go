@@ -54,6 +54,7 @@ type fake struct {
 	names map[string]*owner // by handle
 	byID  map[string]*owner
 	sent  map[string]*row
+	clubs map[string]*club // by id and by handle
 	posts int
 	asked int
 }
@@ -78,7 +79,7 @@ type row struct {
 
 func newFake(t *testing.T, f fault) (*fake, target.Door) {
 	t.Helper()
-	s := &fake{fault: f, slugs: map[string]string{}, names: map[string]*owner{}, byID: map[string]*owner{}, sent: map[string]*row{}}
+	s := &fake{fault: f, slugs: map[string]string{}, names: map[string]*owner{}, byID: map[string]*owner{}, sent: map[string]*row{}, clubs: map[string]*club{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		tell(w, 200, map[string]any{"name": "fake", "version": "1", "brand": "svc"})
@@ -93,6 +94,7 @@ func newFake(t *testing.T, f fault) (*fake, target.Door) {
 	mux.HandleFunc("GET /messages/{id}", s.message)
 	mux.HandleFunc("GET /agents/{id}/messages", s.inbox)
 	mux.HandleFunc("GET /agents/{id}/stream", s.stream)
+	s.groups(mux)
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -219,6 +221,12 @@ func (s *fake) send(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	from, _ := body["from_handle"].(string)
 	to, _ := body["to_handle"].(string)
+	if g := s.clubs[to]; g != nil {
+		status, told := s.broadcast(body, s.names[from], g)
+		s.mu.Unlock()
+		tell(w, status, told)
+		return
+	}
 	if s.shed(w) {
 		if s.fault == shedsAndKeeps {
 			s.keep(body, s.names[from], s.names[to], "")

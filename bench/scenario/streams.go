@@ -14,7 +14,7 @@ import (
 	"parley/bench/wire"
 )
 
-// Meter looks at the target's processes for Streams.
+// Meter looks at the target's processes for Streams and Fanout.
 type Meter interface {
 	// Resident is their memory in bytes; 0 where it cannot be seen.
 	Resident() uint64
@@ -23,6 +23,9 @@ type Meter interface {
 	// Open is how many connections or descriptors they hold; below 0 where it
 	// cannot be seen.
 	Open() int
+	// Log is how many bytes they appended to their logs since the meter was made;
+	// seen is false where that cannot be seen.
+	Log() (bytes uint64, seen bool)
 	// Settle waits a moment until they are idle.
 	Settle(context.Context)
 }

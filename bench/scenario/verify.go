@@ -29,7 +29,13 @@ func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
 	}
-	return a.verdict(), nil
+	v := a.verdict()
+	if h.house != nil {
+		if v.Commands, v.CommandsLost, err = h.recount(ctx); err != nil {
+			return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
+		}
+	}
+	return v, nil
 }
 
 // readBack reads one mailbox to its end.

@@ -24,7 +24,7 @@ type benchCmd struct {
 }
 
 type benchRunCmd struct {
-	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload; default: send to mixed."`
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup; default: send to mixed."`
 	Goals     bool     `help:"Run the cases that the published goals speak of, no others."`
 	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
@@ -50,6 +50,8 @@ type benchRunCmd struct {
 	Depth       int    `placeholder:"PAGE" help:"Page that deep compares with page 1; adds deep to the default scenarios."`
 	Streams     int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
 	Connections int    `default:"4096" help:"Connections of overload; the limit of open files bounds them."`
+	Members     int    `default:"1000" help:"Members of the group that fanout broadcasts to."`
+	Electors    int    `default:"10000" help:"Members of the group in which votes and hotgroup vote."`
 	Seed        uint64 `default:"1" help:"Makes choices and payloads repeatable."`
 
 	Verify bool   `help:"At the end kill the bench's own server under load, start it again and read every acknowledged message back."`
@@ -108,7 +110,8 @@ func tell(std *streams, out string, measured *result.Report) error {
 // without durability is worth nothing.
 func judge(measured *result.Report) error {
 	if v := measured.Verified; v != nil && !v.Clean() {
-		return fmt.Errorf("verification: of %d acknowledged messages %d are missing, %d there twice, %d altered; %d were never acknowledged", v.Acknowledged, v.Missing, v.Twice, v.Altered, v.Stray)
+		return fmt.Errorf("verification: of %d acknowledged messages %d are missing, %d there twice, %d altered; %d were never acknowledged; %d broadcasts are with some members only, and %d of %d votes and seats are lost",
+			v.Acknowledged, v.Missing, v.Twice, v.Altered, v.Stray, v.Partial, v.CommandsLost, v.Commands)
 	}
 	return nil
 }
@@ -136,7 +139,10 @@ func (c *benchRunCmd) config(std *streams) (config bench.Config, remove func(), 
 	return bench.Config{
 		Targets: targets, Cases: cases,
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
-		Params: scenario.Params{Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections},
+		Params: scenario.Params{
+			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections,
+			Members: c.Members, Electors: c.Electors,
+		},
 		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify,
 		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,
 	}, remove, nil

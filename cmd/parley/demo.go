@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/http/api"
 	"parley/http/client"
 )
 
@@ -27,6 +28,9 @@ type story struct {
 
 	alice, bob *client.Agent
 	ear        *ear // bob's open stream
+
+	carol *client.Agent
+	group *api.Group // of the three
 
 	greeting *client.SentMessage // alice's first words
 	keyed    *client.SentMessage // sent under demoKey
@@ -63,6 +67,8 @@ func (c *demoCmd) Run(ctx context.Context, std *streams) (err error) {
 	s.aliceCalls()
 	s.statusMoves()
 	s.sendsTwice()
+	s.groupVotes()
+	s.groupBroadcasts()
 	s.serverDies()
 	return nil
 }

@@ -27,40 +27,46 @@ const (
 
 func (s *story) organizationsRegister() {
 	s.title("Two organizations register, each by a proof of work")
-	for _, name := range []string{"acme", "globex"} {
-		c := must(client.New(s.url))
-		about := must(c.Version(s.ctx))
-		slug := s.slug(name)
-		challenge := must(c.Challenge(s.ctx, api.Register{Email: "ops@" + name + ".example", OrgSlug: slug}))
-		start := time.Now()
-		nonce := must(client.SolveProof(s.ctx, challenge.Challenge, challenge.Difficulty, nil))
-		took := time.Since(start)
-		credentials := must(c.Solve(s.ctx, api.Solve{ChallengeID: challenge.ChallengeID, Nonce: nonce}))
-		a := &account{URL: s.url, Brand: about.Brand, Credentials: *credentials}
-		must(0, a.save(s.profile(name).Profile))
-		org := must(c.Authenticated(*credentials).Org(s.ctx))
-		s.check(text(org.Slug) == slug && org.TrustTier >= 1,
-			"%s found a nonce that hashes to %d zero bits in %s and may now act (trust tier %d)", slug, challenge.Difficulty, millis(took), org.TrustTier)
-	}
+	s.register("acme")
+	s.register("globex")
+}
+
+// register makes an organization whose credentials are in the profile of its name.
+func (s *story) register(name string) {
+	c := must(client.New(s.url))
+	about := must(c.Version(s.ctx))
+	slug := s.slug(name)
+	challenge := must(c.Challenge(s.ctx, api.Register{Email: "ops@" + name + ".example", OrgSlug: slug}))
+	start := time.Now()
+	nonce := must(client.SolveProof(s.ctx, challenge.Challenge, challenge.Difficulty, nil))
+	took := time.Since(start)
+	credentials := must(c.Solve(s.ctx, api.Solve{ChallengeID: challenge.ChallengeID, Nonce: nonce}))
+	a := &account{URL: s.url, Brand: about.Brand, Credentials: *credentials}
+	must(0, a.save(s.profile(name).Profile))
+	org := must(c.Authenticated(*credentials).Org(s.ctx))
+	s.check(text(org.Slug) == slug && org.TrustTier >= 1,
+		"%s found a nonce that hashes to %d zero bits in %s and may now act (trust tier %d)", slug, challenge.Difficulty, millis(took), org.TrustTier)
 }
 
 func (s *story) agentsAppear() {
 	s.title("Each creates an agent; its keys are made here and stay here")
-	create := func(profile, name string) *client.Agent {
-		c, directory, err := s.profile(profile).open()
-		must(0, err)
-		agent := must(createAgent(s.ctx, c, ringPath(directory, name), api.CreateAgent{Name: name}))
-		published := must(c.Keys(s.ctx, agent.Handle(), ""))
-		s.check(published.AgentID == agent.ID() && published.EncryptionPublicKey.X == agent.Keys.EncryptionKey().X,
-			"%s, found by its handle; key in words: %s", agent.Handle(), text(agent.Record.VerificationWords))
-		return agent
-	}
-	s.alice, s.bob = create("acme", "alice"), create("globex", "bob")
+	s.alice, s.bob = s.create("acme", "alice"), s.create("globex", "bob")
 	private := true
 	for _, agent := range []*client.Agent{s.alice, s.bob} {
 		private = private && must(os.Stat(agent.Keys.Path())).Mode().Perm() == 0o600
 	}
 	s.check(private, "the private keys are in files that only their owner may read")
+}
+
+// create makes an agent of the organization whose profile it is.
+func (s *story) create(profile, name string) *client.Agent {
+	c, directory, err := s.profile(profile).open()
+	must(0, err)
+	agent := must(createAgent(s.ctx, c, ringPath(directory, name), api.CreateAgent{Name: name}))
+	published := must(c.Keys(s.ctx, agent.Handle(), ""))
+	s.check(published.AgentID == agent.ID() && published.EncryptionPublicKey.X == agent.Keys.EncryptionKey().X,
+		"%s, found by its handle; key in words: %s", agent.Handle(), text(agent.Record.VerificationWords))
+	return agent
 }
 
 func (s *story) aliceWrites() {

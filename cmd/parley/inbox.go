@@ -11,6 +11,7 @@ type inboxCmd struct {
 	agentFlags
 	Limit int    `short:"n" default:"20" help:"At most so many messages; 0 lists all."`
 	Type  string `placeholder:"TYPE" help:"Only messages of this type."`
+	Keys  bool   `help:"Show the messages too by which clients exchange group keys."`
 }
 
 // inboxJSON is the one value of `inbox --json`.
@@ -39,6 +40,9 @@ func (c *inboxCmd) Run(ctx context.Context, std *streams) error {
 		s, err := show(ctx, agent, m)
 		if err != nil {
 			return err
+		}
+		if agent.IsKeyExchange(m) && !c.Keys && c.Type == "" {
+			continue
 		}
 		out.Items = append(out.Items, s)
 		if !std.json {

@@ -30,6 +30,7 @@ type commands struct {
 	Inbox        inboxCmd        `cmd:"" help:"List an agent's messages, newest first, opened and verified."`
 	Watch        watchCmd        `cmd:"" help:"Follow an agent's stream; survives disconnects."`
 	Conversation conversationCmd `cmd:"" help:"Show a conversation, its transcript, change its status."`
+	Group        groupCmd        `cmd:"" help:"Found groups, invite, join, vote, send to all members sealed."`
 
 	Backup  backupCmd  `cmd:"" help:"Write, list and check snapshots of a server's data, running or not."`
 	Restore restoreCmd `cmd:"" help:"Make a data directory of a snapshot."`

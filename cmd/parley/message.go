@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"parley"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -23,27 +25,50 @@ type shown struct {
 	PayloadBase64 *string `json:"payload_base64,omitzero"`
 	// OpenError says why there is none.
 	OpenError *string `json:"open_error"`
+	// KeyExchange tells of a message that was for the client itself; its payload is
+	// a key and not shown.
+	KeyExchange *string `json:"key_exchange,omitzero"`
+	// notice is what the service itself says with a message that is not sealed.
+	notice string
 }
 
 // show opens the message with the agent's keys and verifies its sender. A
 // message that cannot be opened is shown as such; that the sender's keys could
 // not be asked for says nothing of the message and is an error.
 func show(ctx context.Context, agent *client.Agent, m api.Message) (*shown, error) {
-	opened, err := agent.OpenMessage(ctx, m)
+	var opened *client.Opened
+	var news *client.KeyExchange
+	var err error
+	if agent.IsKeyExchange(m) {
+		news, err = agent.HandleKeyExchange(ctx, m)
+	} else {
+		opened, err = agent.OpenMessage(ctx, m)
+	}
 	if code := exitCode(err); err != nil && (code == exitNetwork || code == exitUnavailable || ctx.Err() != nil) {
 		return nil, err
 	}
-	return showOpened(m, opened, err), nil
+	return showOpened(m, opened, news, err), nil
 }
 
-func showOpened(m api.Message, opened *client.Opened, err error) *shown {
+func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, err error) *shown {
 	s := &shown{Message: m}
 	if err != nil {
 		reason := err.Error()
-		s.OpenError = &reason
+		s.OpenError, s.notice = &reason, invitationNotice(m)
 		return s
 	}
 	s.Verified = true
+	if news != nil {
+		word := "a sender's key"
+		if news.Kind != "sender_key_distribution" {
+			word = "a request for a sender's key"
+		}
+		if !news.GroupID.Zero() {
+			word += fmt.Sprintf(" of group %s, generation %d", news.GroupID, news.Generation)
+		}
+		s.KeyExchange = &word
+		return s
+	}
 	if body := string(opened.Payload); utf8.ValidString(body) {
 		s.Payload = &body
 	} else {
@@ -58,11 +83,18 @@ func showOpened(m api.Message, opened *client.Opened, err error) *shown {
 func (s *shown) String() string {
 	var b strings.Builder
 	mark := "verified"
-	if !s.Verified {
+	switch {
+	case s.notice != "":
+		mark = "by the service"
+	case !s.Verified:
 		mark = "NOT verified"
 	}
 	fmt.Fprintf(&b, "%s  %s -> %s  %s  %s  %s\n", clock(s.CreatedAt), sender(s.Message), recipient(s.Message), printable(s.Type), s.Status, mark)
 	switch {
+	case s.notice != "":
+		fmt.Fprintf(&b, "  %s\n", s.notice)
+	case s.KeyExchange != nil:
+		fmt.Fprintf(&b, "  (%s)\n", *s.KeyExchange)
 	case s.Payload != nil:
 		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(strings.TrimRight(printable(*s.Payload), "\n"), "\n", "\n  "))
 	case s.PayloadBase64 != nil:
@@ -72,6 +104,34 @@ func (s *shown) String() string {
 	}
 	fmt.Fprintf(&b, "  message %s  conversation %s", s.ID, s.ConversationID)
 	return b.String()
+}
+
+// invitationNotice is the text of an invitation to a group. The service writes
+// those itself, in the inviting agent's name and unsealed; what anybody else
+// sends under that type is none.
+func invitationNotice(m api.Message) string {
+	var metadata struct {
+		Provenance api.Provenance `json:"provenance"`
+		Invite     *struct {
+			GroupID     parley.GroupID `json:"group_id"`
+			GroupHandle string         `json:"group_handle"`
+			Status      string         `json:"status"`
+			Message     *string        `json:"message"`
+		} `json:"group_invite"`
+	}
+	if json.Unmarshal(m.Metadata, &metadata) != nil || metadata.Invite == nil || metadata.Provenance.Via != "system" {
+		return ""
+	}
+	in := metadata.Invite
+	word := "invited to"
+	if in.Status == api.InvitePending {
+		word = "nominated for"
+	}
+	said := ""
+	if in.Message != nil {
+		said = " “" + oneLine(in.Message) + "”"
+	}
+	return fmt.Sprintf("%s %s%s: parley group join %s", word, printable(in.GroupHandle), said, in.GroupID)
 }
 
 func sender(m api.Message) string {

@@ -131,7 +131,7 @@ func (h *house) openActors(cfg Config) (err error) {
 	}
 	h.node = actors.New(actors.Options{
 		Journal: journal{h.store}, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
-		PageBytes: int64(cfg.Cache) / 4,
+		PageBytes: int64(cfg.Cache) / 4, SeatLimit: parleyhttp.Quotas(cfg.QuotaProfile).Seats,
 	})
 	return h.node.Start()
 }
@@ -168,7 +168,7 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	h.doors, err = parleyhttp.New(parleyhttp.Options{
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: thisBuild().Version,
-		Concurrency: connectionsMax(filesMax()),
+		Concurrency: connectionsMax(filesMax()), Waiting: parleyhttp.Runnable,
 	})
 	if err != nil {
 		return err

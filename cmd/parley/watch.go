@@ -17,6 +17,7 @@ type watchCmd struct {
 	Count      int           `short:"n" placeholder:"N" help:"End after so many messages."`
 	Timeout    time.Duration `placeholder:"DURATION" help:"Fail unless --count messages came within this time."`
 	Heartbeats bool          `help:"Tell heartbeats too."`
+	Keys       bool          `help:"Tell the messages too by which clients exchange group keys."`
 }
 
 // errWatchTimeout says that fewer messages came than were asked for.
@@ -31,6 +32,9 @@ type watched struct {
 	Status      *api.StatusEvent    `json:"status,omitzero"`
 	Heartbeat   *api.HeartbeatEvent `json:"heartbeat,omitzero"`
 	Gap         *api.GapEvent       `json:"gap,omitzero"`
+	Group       *api.GroupEvent     `json:"group,omitzero"`
+	// Late: the message came before, without its sender's key.
+	Late bool `json:"late,omitzero"`
 }
 
 // Run follows the stream until it is interrupted, which is its natural end.
@@ -77,10 +81,18 @@ func (c *watchCmd) follow(ctx context.Context, std *streams, agent *client.Agent
 		if err != nil {
 			return err
 		}
+		exchange := event.Message != nil && agent.IsKeyExchange(*event.Message)
+		if exchange && !c.Keys {
+			if event.OpenError != nil {
+				std.note("a group key from %s: %v", sender(*event.Message), event.OpenError)
+			}
+			continue
+		}
 		if err := c.tell(std, event); err != nil {
 			return err
 		}
-		if event.Message != nil {
+		// What waits for its key will come again.
+		if event.Message != nil && !exchange && !errors.Is(event.OpenError, client.ErrNoSenderKey) {
 			messages++
 		}
 		if c.Count > 0 && messages >= c.Count {
@@ -91,9 +103,9 @@ func (c *watchCmd) follow(ctx context.Context, std *streams, agent *client.Agent
 }
 
 func (c *watchCmd) tell(std *streams, in client.Incoming) error {
-	line := watched{Event: in.Type, LastEventID: in.LastEventID, Status: in.Status, Heartbeat: in.Heartbeat, Gap: in.Gap}
+	line := watched{Event: in.Type, LastEventID: in.LastEventID, Status: in.Status, Heartbeat: in.Heartbeat, Gap: in.Gap, Group: in.Group, Late: in.Late}
 	if in.Message != nil {
-		line.Message = showOpened(*in.Message, in.Opened, in.OpenError)
+		line.Message = showOpened(*in.Message, in.Opened, in.KeyExchange, in.OpenError)
 	}
 	switch {
 	case std.json:
@@ -104,6 +116,10 @@ func (c *watchCmd) tell(std *streams, in client.Incoming) error {
 		return std.say("conversation %s is %s\n", line.Status.ConversationID, printable(line.Status.Status))
 	case line.Heartbeat != nil:
 		return std.say("heartbeat %s\n", clock(line.Heartbeat.Timestamp))
+	case line.Group != nil && line.Group.RequestID != nil:
+		return std.say("group %s: %s, request %s\n", line.Group.GroupID, printable(line.Group.Kind), *line.Group.RequestID)
+	case line.Group != nil:
+		return std.say("group %s: %s\n", line.Group.GroupID, printable(line.Group.Kind))
 	case line.Gap != nil:
 		return std.say("gap: %s; what was not carried before follows\n", printable(line.Gap.Reason))
 	}

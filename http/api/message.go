@@ -46,8 +46,8 @@ type Message struct {
 	SenderHandle       *string `json:"sender_handle"`
 	RecipientHandle    *string `json:"recipient_handle"`
 	// GroupID and GroupHandle are set on copies of a broadcast.
-	GroupID     *parley.AnyID `json:"group_id"`
-	GroupHandle *string       `json:"group_handle"`
+	GroupID     *parley.GroupID `json:"group_id"`
+	GroupHandle *string         `json:"group_handle"`
 	// Direction is received or sent; to an organization that owns both ends it is
 	// told from the acting agent, else sent.
 	Direction string `json:"direction"`
@@ -88,7 +88,9 @@ type Send struct {
 
 	// Exactly one of ToAgentID and ToHandle is given.
 	ToAgentID *parley.AgentID `json:"to_agent_id,omitzero"`
-	ToHandle  *string         `json:"to_handle,omitzero"`
+	// ToHandle is an agent's, or with # before it a group's: then every member but
+	// the sender gets a copy.
+	ToHandle *string `json:"to_handle,omitzero"`
 	// FromHandle names the sender and wins over ActingAgent.
 	FromHandle *string `json:"from_handle,omitzero" pattern:"@"`
 	// Type has three dot-separated segments or more.

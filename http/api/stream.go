@@ -7,6 +7,8 @@ const (
 	EventMessage   = "message"
 	EventStatus    = "status"
 	EventHeartbeat = "heartbeat"
+	// EventGroup tells those concerned what becomes of a group.
+	EventGroup = "group"
 	// EventGap comes first when the stream cannot resume where it was asked to.
 	EventGap = "gap"
 )
@@ -28,6 +30,16 @@ type StatusEvent struct {
 // HeartbeatEvent is the data of a heartbeat.
 type HeartbeatEvent struct {
 	Timestamp Time `json:"timestamp"`
+}
+
+// GroupEvent is the data of a group event.
+type GroupEvent struct {
+	GroupID parley.GroupID `json:"group_id"`
+	// RequestID is the join request that it is about, null for none.
+	RequestID *parley.JoinRequestID `json:"request_id"`
+	// Kind is invited, request.created, request.resolved, member.joined or
+	// member.left.
+	Kind string `json:"kind"`
 }
 
 // GapEvent is the data of a gap.

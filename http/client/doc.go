@@ -9,6 +9,11 @@
 //	ann, err := c.NewAgent(ctx, api.CreateAgent{Name: "ann"}, ring)
 //	sent, err := ann.SendSealed(ctx, "bob@other.localhost", []byte(`{"hello":1}`), "svc.v1.dm")
 //
+// A group message is sealed once for all members, with a key that the sender
+// gives to each of them; sessions exchange these keys by themselves:
+//
+//	sent, err := ann.Broadcast(ctx, group, []byte(`{"hello":"all"}`), "svc.v1.dm")
+//
 // A call is repeated by itself only where a repeat can do no harm: always when
 // the server says that nothing happened, and for reads and keyed sends also when
 // the outcome is unknown.

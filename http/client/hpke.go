@@ -103,22 +103,12 @@ func Open(recipient *KeyRing, sender parley.AgentID, text string, lookup KeyLook
 	if err != nil {
 		return nil, "", err
 	}
-	// kid_len ‖ kid ‖ signature ‖ payload
-	if len(plain) < 1 || plain[0] == 0 || len(plain) < 1+int(plain[0])+ed25519.SignatureSize {
-		return nil, "", ErrSealedForm
-	}
-	kid, rest := string(plain[1:1+plain[0]]), plain[1+int(plain[0]):]
-	signature, payload := rest[:ed25519.SignatureSize], rest[ed25519.SignatureSize:]
-	published, err := lookup(kid)
+	kid, signature, payload, err := splitSigned(plain)
 	if err != nil {
 		return nil, "", err
 	}
-	key, err := published.Raw(parley.Ed25519)
-	if err != nil || parley.Thumbprint(parley.Ed25519, key) != kid {
-		return nil, "", ErrForged
-	}
-	if !ed25519.Verify(key, signedText(sender, recipientKid, payload), signature) {
-		return nil, "", ErrForged
+	if err := verifySigned(kid, signature, signedText(sender, recipientKid, payload), lookup); err != nil {
+		return nil, "", err
 	}
 	return payload, kid, nil
 }

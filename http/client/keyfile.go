@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -97,6 +98,24 @@ func CreateKeyRing(path string) (*KeyRing, error) {
 // OpenKeyRing reads the ring that is kept at path. It refuses a file that others
 // may read.
 func OpenKeyRing(path string) (*KeyRing, error) {
+	b, err := readPrivate(path)
+	if err != nil {
+		return nil, err
+	}
+	var file keyFile
+	if err := json.Unmarshal(b, &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	k, err := file.ring()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	k.path = path
+	return k, nil
+}
+
+// readPrivate reads a file that only its owner may read.
+func readPrivate(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -109,16 +128,7 @@ func OpenKeyRing(path string) (*KeyRing, error) {
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("%s: %w", path, ErrKeyFileOpen)
 	}
-	var file keyFile
-	if err := json.NewDecoder(f).Decode(&file); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	k, err := file.ring()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	k.path = path
-	return k, nil
+	return io.ReadAll(f)
 }
 
 // Save keeps a ring that so far lived in memory in a new file at path. From then
@@ -143,14 +153,19 @@ func (k *KeyRing) keep() error {
 	return k.write(os.Rename)
 }
 
-// write puts the file into place whole or not at all: a new file is linked,
-// which fails if there is one, a changed one renamed over the old.
 func (k *KeyRing) write(place func(from, to string) error) error {
 	b, err := json.MarshalIndent(k.file(), "", "  ")
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(k.path)
+	return writePrivate(k.path, append(b, '\n'), place)
+}
+
+// writePrivate puts a file into place whole or not at all, for its owner's eyes
+// only: a new file is linked, which fails if there is one, a changed one renamed
+// over the old.
+func writePrivate(path string, b []byte, place func(from, to string) error) error {
+	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -159,13 +174,13 @@ func (k *KeyRing) write(place func(from, to string) error) error {
 		return err
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()
-	if _, err = tmp.Write(append(b, '\n')); err == nil {
+	if _, err = tmp.Write(b); err == nil {
 		err = tmp.Sync()
 	}
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return err
 	}
-	if err := place(tmp.Name(), k.path); err != nil {
+	if err := place(tmp.Name(), path); err != nil {
 		return err
 	}
 	return syncDir(dir)

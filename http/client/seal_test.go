@@ -17,7 +17,7 @@ import (
 	"parley/http/api"
 )
 
-var update = flag.Bool("update", false, "make testdata/hpke-v1.json anew")
+var update = flag.Bool("update", false, "make the test vectors anew")
 
 func fixedRing(t testing.TB, n byte, agent string) *KeyRing {
 	t.Helper()

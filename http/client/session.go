@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"time"
 
@@ -28,6 +27,7 @@ type Agent struct {
 
 	mu      sync.Mutex
 	signers map[signer]api.JWK
+	groups  groupSession
 }
 
 // signer names a published signing key. Kids are thumbprints: what one names
@@ -225,7 +225,9 @@ type Opened struct {
 
 // OpenMessage opens a message that the agent received, or its own copy of one
 // that it sent, and verifies that the agent named as the sender signed it for
-// this recipient. Type, content type and metadata are not covered by that.
+// this recipient. Type, content type and metadata are not covered by that, but
+// for type and content type of a group message. A group message whose sender's
+// key is not here is ErrNoSenderKey, and the sender has been asked for it.
 func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error) {
 	text := m.EncryptedPayload
 	if m.FromAgentID == a.ID() {
@@ -234,7 +236,11 @@ func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error)
 		}
 		text = *m.SelfEncryptedPayload
 	}
-	if m.EncryptionVersion != api.HPKEv1 {
+	switch {
+	case m.EncryptionVersion == api.SenderKeyV1 && m.FromAgentID == a.ID(): // the copy is sealed as ever
+	case m.EncryptionVersion == api.SenderKeyV1 && m.GroupID != nil:
+		return a.openBroadcast(ctx, m)
+	case m.EncryptionVersion != api.HPKEv1:
 		return nil, ErrNotHPKE
 	}
 	payload, kid, err := Open(a.Keys, m.FromAgentID, text, func(kid string) (api.JWK, error) {
@@ -291,29 +297,4 @@ func (c *Client) SigningKey(ctx context.Context, agent parley.AgentID, kid strin
 		return api.JWK{}, ErrForged
 	}
 	return *key, nil
-}
-
-// Incoming is an event of the agent's stream; a message comes opened.
-type Incoming struct {
-	Event
-	// Opened is the opened message, nil for other events and when OpenError is set.
-	Opened *Opened
-	// OpenError says why a message could not be opened or verified.
-	OpenError error
-}
-
-// Listen is the agent's stream with its messages opened. One that cannot be
-// opened comes with its OpenError and does not end the sequence.
-func (a *Agent) Listen(ctx context.Context, opts StreamOptions) iter.Seq2[Incoming, error] {
-	return func(yield func(Incoming, error) bool) {
-		for event, err := range a.Client.Stream(ctx, a.ID(), opts) {
-			in := Incoming{Event: event}
-			if event.Message != nil {
-				in.Opened, in.OpenError = a.OpenMessage(ctx, *event.Message)
-			}
-			if !yield(in, err) {
-				return
-			}
-		}
-	}
 }

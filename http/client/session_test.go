@@ -100,17 +100,11 @@ func (n *network) serveKeys(w http.ResponseWriter, r *http.Request) {
 
 // accept takes a send or a reply whose body the acting agent signed.
 func (n *network) accept(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	sum := sha256.Sum256(body)
-	signature, _ := base64.RawURLEncoding.DecodeString(r.Header.Get("X-Svc-Message-Signature"))
-	from := n.keys[r.Header.Get("X-Svc-Agent")]
-	raw, _ := from.SigningPublicKey.Raw(parley.Ed25519)
-	if !ed25519.Verify(raw, []byte("svc-msg-v1\n"+hex.EncodeToString(sum[:])), signature) {
+	from, in := n.signed(r)
+	if from == nil {
 		refuse(w, 403, "signature_invalid", nil)
 		return
 	}
-	var in api.Send
-	_ = json.Unmarshal(body, &in)
 	to := n.last.FromAgentID // of a reply
 	if in.ToAgentID != nil {
 		to = *in.ToAgentID
@@ -121,6 +115,20 @@ func (n *network) accept(w http.ResponseWriter, r *http.Request) {
 		ContentType: in.ContentType, Metadata: api.Object("{}"), Direction: api.Sent, Status: api.MessageNew,
 	}
 	answer(w, 201, n.last)
+}
+
+// signed is a send whose body the acting agent signed, and that agent.
+func (n *network) signed(r *http.Request) (from *api.AgentKeys, in api.Send) {
+	body, _ := io.ReadAll(r.Body)
+	sum := sha256.Sum256(body)
+	signature, _ := base64.RawURLEncoding.DecodeString(r.Header.Get("X-Svc-Message-Signature"))
+	from = n.keys[r.Header.Get("X-Svc-Agent")]
+	raw, _ := from.SigningPublicKey.Raw(parley.Ed25519)
+	if !ed25519.Verify(raw, []byte("svc-msg-v1\n"+hex.EncodeToString(sum[:])), signature) {
+		return nil, in
+	}
+	_ = json.Unmarshal(body, &in)
+	return from, in
 }
 
 // enroll makes an agent whose ring is on disk.

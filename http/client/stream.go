@@ -16,10 +16,10 @@ import (
 	"parley/http/api"
 )
 
-// Event is one event of an agent's stream. Of its four shapes the one that Type
+// Event is one event of an agent's stream. Of its shapes the one that Type
 // names is set; all are nil for a type that this client does not know.
 type Event struct {
-	// Type is message, status, heartbeat or gap.
+	// Type is message, status, heartbeat, gap or group.
 	Type string
 	// LastEventID is where to resume so that this event and all before it are not
 	// sent again: the id of the last message.
@@ -31,6 +31,7 @@ type Event struct {
 	Status    *api.StatusEvent
 	Heartbeat *api.HeartbeatEvent
 	Gap       *api.GapEvent
+	Group     *api.GroupEvent
 }
 
 // StreamOptions say how to stream. The zero value begins with all that was not
@@ -257,6 +258,8 @@ func (e *Event) decode() error {
 		return json.Unmarshal(e.Data, &e.Heartbeat)
 	case api.EventGap:
 		return json.Unmarshal(e.Data, &e.Gap)
+	case api.EventGroup:
+		return json.Unmarshal(e.Data, &e.Group)
 	}
 	return nil
 }

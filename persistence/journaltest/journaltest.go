@@ -36,6 +36,8 @@ type View interface {
 	State(parley.Stream) (seq uint64, state []byte, err error)
 	Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
+	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
+	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
 	Marks(parley.Mark) (parley.Marks, error)
 	FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m parley.Marks)) error
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
@@ -43,7 +45,7 @@ type View interface {
 	Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error
 	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
 	Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
-	Tray(s parley.Stream, fn func(parley.TrayRow) bool) error
+	Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error
 	Used(org parley.OrgID, day uint32) (int64, error)
 }
 
@@ -109,6 +111,14 @@ var claims = []struct {
 	{"words reach other homes once and in order", testLanes},
 	{"words on their way survive a crash", testLanesCrash},
 	{"an answer comes after the effect", testSettled},
+	{"a word to many reaches each of them once", testFanout},
+	{"what a group says comes in its order", testFanoutOrder},
+	{"an answer waits for the first block", testFanoutSettled},
+	{"words to many go on after a crash", testFanoutCrash},
+	{"who follows gets copies as they come", testFanoutFollowing},
+	{"copies have marks of their own", testCopyMarks},
+	{"hosted streams go on with their host", testHosted},
+	{"a chapter that does not fit is refused with all of its entry", testHostedRefused},
 	{"releases come in order and once", testReleases},
 	{"a closing journal releases what it took", testClosing},
 	{"what was released survives a crash", testDurable},
@@ -130,6 +140,7 @@ type rig struct {
 
 	mu    sync.Mutex
 	ids   uint64
+	last  parley.MessageID // that was broadcast
 	hints []parley.Stream
 	fired []firing
 }
@@ -323,11 +334,13 @@ func (r *rig) feed(agent parley.AgentID) []parley.FeedEntry {
 	return all
 }
 
-func (r *rig) tray(s parley.Stream) []parley.TrayRow {
+func (r *rig) tray(s parley.Stream) []parley.TrayRow { return r.trayBeyond(s, 0) }
+
+func (r *rig) trayBeyond(s parley.Stream, number uint64) []parley.TrayRow {
 	r.Helper()
 	var all []parley.TrayRow
 	r.view(func(v View) {
-		r.must(v.Tray(s, func(row parley.TrayRow) bool { all = append(all, row); return true }))
+		r.must(v.Tray(s, number, func(row parley.TrayRow) bool { all = append(all, row); return true }))
 	})
 	return all
 }

@@ -36,6 +36,7 @@ func testTray(r *rig) {
 		}
 		b.say(&parley.Entry{Facts: []parley.Fact{fact("heard")}, Handled: []uint64{rows[0].Number, rows[1].Number, rows[7].Number}})
 		r.expect("what is left", r.heard(b.stream), "[2 3 4 5 6 8 9 10 11]")
+		r.expect("what came after the seventh", len(r.trayBeyond(b.stream, rows[6].Number)), 4)
 		r.crash()
 		r.expect("what is left after a crash", r.heard(b.stream), "[2 3 4 5 6 8 9 10 11]")
 		a = r.speaker(a.stream, 0)
@@ -188,22 +189,24 @@ func testLanesCrash(r *rig) {
 	}
 }
 
+// inTime reports whether an answer came in less than parley.SettleWait.
+func (r *rig) inTime(answer func()) bool {
+	late := time.NewTimer(parley.SettleWait)
+	defer late.Stop()
+	answer()
+	select {
+	case <-late.C:
+		return false
+	default:
+		return true
+	}
+}
+
 // testSettled looks at once for what an answered entry did elsewhere. An answer
 // that took longer than parley.SettleWait may come before the effect.
 func testSettled(r *rig) {
 	a := r.speaker(r.stream(near), 0)
 	inTime := 0
-	settled := func(answer func()) bool {
-		late := time.NewTimer(parley.SettleWait)
-		defer late.Stop()
-		answer()
-		select {
-		case <-late.C:
-			return false
-		default:
-			return true
-		}
-	}
 	for i := range 30 {
 		agent, born, tell, id := r.agent(far), r.stream(farther), r.stream(far), r.message(near)
 		key := line(i)
@@ -225,13 +228,13 @@ func testSettled(r *rig) {
 			return out
 		}
 		effect := line(1, "[born] [told] put body true", nil)
-		if settled(func() { a.say(e) }) {
+		if r.inTime(func() { a.say(e) }) {
 			r.expect("the effect", look(), effect)
 			inTime++
 		}
 		r.until("the effect", func() bool { return look() == effect })
 		mark := parley.Mark{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Marks: parley.Marks{Read: 7}}
-		if settled(func() { r.mark(mark) }) {
+		if r.inTime(func() { r.mark(mark) }) {
 			r.view(func(v View) {
 				marks, err := marksOf(v, near, agent, id)
 				r.expect("marks where the conversation lives", line(marks, err), "{0 7} <nil>")

@@ -66,10 +66,10 @@ func measured(t *testing.T, args ...string) (benchReport, string) {
 // kill.
 func TestBench(t *testing.T) {
 	t.Parallel()
-	scenarios := []string{"send", "reply", "sync", "inbox", "deep", "stream", "mixed", "hot", "idle"}
+	scenarios := []string{"send", "reply", "sync", "inbox", "deep", "stream", "mixed", "hot", "idle", "fanout", "votes", "hotgroup"}
 	args := append([]string{
 		"--duration", "100ms", "--warmup", "10ms", "--repeats", "2", "--clients", "4", "--agents", "12", "--depth", "3",
-		"--streams", "40", "--verify", "--serve-args=--journals 2",
+		"--streams", "40", "--members", "300", "--electors", "50", "--verify", "--serve-args=--journals 2",
 	}, scenarios...)
 	report, out := measured(t, args...)
 	if report.Schema != "parley-bench/1" || len(report.Runs) != 2*len(scenarios) {
@@ -87,7 +87,10 @@ func TestBench(t *testing.T) {
 				t.Errorf("%s: no lap %q", run.Scenario, lap)
 			}
 		}
-		for _, figure := range map[string][]string{"stream": {"p50_ms", "last_ms", "disconnect_ms"}, "idle": {"resident_bytes"}}[run.Scenario] {
+		for _, figure := range map[string][]string{
+			"stream": {"p50_ms", "last_ms", "disconnect_ms"}, "idle": {"resident_bytes"},
+			"fanout": {"recipients", "deliveries_per_second", "broadcast_of_direct_p50", "us_per_copy", "log_bytes_per_copy"},
+		}[run.Scenario] {
 			if run.Figures[figure] <= 0 {
 				t.Errorf("%s: %s is %v", run.Scenario, figure, run.Figures[figure])
 			}
@@ -101,6 +104,10 @@ func TestBench(t *testing.T) {
 		if v[violation] != 0.0 {
 			t.Errorf("%v %s", v[violation], violation)
 		}
+	}
+	broadcasts, _ := v["broadcasts"].(float64)
+	if commands, _ := v["commands"].(float64); broadcasts < 20 || v["copies"] != 300*broadcasts || commands < 100 || v["partial"] != nil || v["commands_lost"] != nil {
+		t.Errorf("verification of groups: %v", v)
 	}
 	results := filepath.Join(out, "results.json")
 	said, err := exec.Command(binary, "bench", "compare", results, results).CombinedOutput()
@@ -131,7 +138,7 @@ func TestBenchOfARunningServer(t *testing.T) {
 func TestBenchGrowth(t *testing.T) {
 	t.Parallel()
 	report, _ := measured(t, "growth", "--agents", "200", "--messages", "500", "--clients", "2", "--active", "40",
-		"--recipients", "10", "--pages", "3", "--duration", "10ms", "--warmup", "0s", "--verify")
+		"--recipients", "10", "--pages", "3", "--duration", "50ms", "--warmup", "0s", "--verify")
 	curves := map[string][]int64{}
 	for _, run := range report.Runs {
 		curves[run.Growing] = append(curves[run.Growing], run.Size)

@@ -125,7 +125,10 @@ func (c canaries) settle(t *testing.T, s *server) *accessScene {
 	scene := &accessScene{s: s, alice: s.org(t).agent("alice"), bob: s.org(t).agent("bob"), carol: s.org(t).agent("carol")}
 	slug := freshSlug()
 	challenge := s.call(t, "", "POST", "/auth/register", obj{"email": c["email"], "org_slug": slug, "org_name": c["org-name"]}).want(201)
-	s.call(t, "", "POST", "/auth/register/solve", obj{"challenge_id": challenge.str("challenge_id"), "nonce": c["challenge-nonce"]})
+	for sha256.Sum256([]byte(challenge.str("challenge") + ":" + c["challenge-nonce"]))[0] == 0 { // it is to be wrong
+		c["challenge-nonce"] += "x"
+	}
+	s.call(t, "", "POST", "/auth/register/solve", obj{"challenge_id": challenge.str("challenge_id"), "nonce": c["challenge-nonce"]}).want(400)
 	solved := s.call(t, "", "POST", "/auth/register/solve", challenge.solution()).want(201)
 	o := &org{t: t, s: s, slug: slug, id: solved.str("org_id"), client: solved.str("client_id"), secret: solved.str("client_secret")}
 	o.token = s.grant(t, o.client, o.secret).want(200).str("access_token")

@@ -1,0 +1,150 @@
+package agent_test
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"parley"
+	"parley/actors/actorstest"
+	"parley/actors/agent"
+)
+
+// Keys that a life may use: some for signing, some for encryption, and one that
+// somebody uses for both.
+var keysByName = map[string][]byte{
+	"": nil, "s1": key("s1"), "s2": key("s2"), "s3": key("s3"), "e1": key("e1"), "e2": key("e2"), "both": key("both"),
+}
+
+var (
+	wishes = rapid.SampledFrom([]string{
+		"send", "rotate", "change", "send", "rotate", "issue", "send", "change", "forgo", "create", "revoke",
+		"enter", "depart", "enter",
+	})
+	signings = rapid.SampledFrom([]string{"", "s1", "s2", "s3", "both"})
+	seals    = rapid.SampledFrom([]string{"", "e1", "e2", "both"})
+	flags    = rapid.Ptr(rapid.Bool(), true)
+	ownNames = rapid.SampledFrom([]string{"", "", "alice", "alice", "bob"})
+	policies = [2]*rapid.Generator[*string]{
+		rapid.Ptr(rapid.SampledFrom([]string{"accept_all", "groups_only"}), true),
+		rapid.Ptr(rapid.SampledFrom([]string{"send_all", "groups_only"}), true),
+	}
+	tokens     = rapid.SampledFrom([]string{"t1", "t2"})
+	recipients = rapid.SampledFrom([]parley.AgentID{actorstest.Named("bob"), actorstest.Named("carol"), actorstest.Named("alice")})
+	types      = rapid.SampledFrom([]string{"a.v1.x", "a.v1.y"})
+	groups     = rapid.SampledFrom(groupNames)
+	companies  = rapid.SampledFrom([][]string{nil, {"club"}, {"lab", "club"}, {"vault"}, {"cell"}})
+	offers     = rapid.Uint32Range(1, 4)
+	rarely     = rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 7 })
+)
+
+func wish(t *rapid.T, o *oracle, _ time.Time) agent.Command {
+	kind := wishes.Draw(t, "wish")
+	if !o.exists && rapid.Bool().Draw(t, "at last") {
+		kind = "create"
+	}
+	if kind == "revoke" && o.exists && !o.revoked() && !rarely.Draw(t, "the end") {
+		kind = "send"
+	}
+	switch kind {
+	case "create":
+		return agent.Create{
+			ID: actorstest.Named("alice"), OrgID: actorstest.Named("acme"), Name: "alice", PollTokenHash: []byte("t1"),
+			HumanOversight: rapid.Bool().Draw(t, "oversight"), Unlisted: rapid.Bool().Draw(t, "unlisted"),
+			SigningKey: keysByName["s1"], EncryptionKey: keysByName["e1"],
+		}
+	case "change":
+		c := agent.Change{
+			HumanOversight: flags.Draw(t, "oversight"), Unlisted: flags.Draw(t, "unlisted"),
+			IncomingPolicy: policies[0].Draw(t, "incoming"), OutgoingPolicy: policies[1].Draw(t, "outgoing"),
+		}
+		if name := ownNames.Draw(t, "name"); name != "" {
+			c.Name = &name
+		}
+		return c
+	case "rotate":
+		return agent.RotateKeys{Signing: keysByName[signings.Draw(t, "signing")], Encryption: keysByName[seals.Draw(t, "encryption")]}
+	case "issue":
+		return agent.IssuePollToken{Hash: []byte(tokens.Draw(t, "token"))}
+	case "forgo":
+		return agent.RevokePollToken{}
+	case "revoke":
+		return agent.Revoke{}
+	case "enter":
+		group := groups.Draw(t, "group")
+		return agent.Enter{Group: actorstest.Named(group), Offer: offers.Draw(t, "offer"), Isolated: isolated[group]}
+	case "depart":
+		return o.wishToDepart(t)
+	}
+	return o.wishToSend(t)
+}
+
+// wishToDepart is, for the most part, from where the agent is.
+func (o *oracle) wishToDepart(t *rapid.T) agent.Depart {
+	group := groups.Draw(t, "group")
+	if len(o.seats) > 0 && !rarely.Draw(t, "elsewhere") {
+		group = o.seats[0].group
+	}
+	return agent.Depart{Group: actorstest.Named(group), Offer: offers.Draw(t, "offer")}
+}
+
+// company are the groups that a recipient is in: for the most part the sender's.
+func (o *oracle) company(t *rapid.T) (there []*agent.Membership) {
+	names := companies.Draw(t, "company")
+	if rapid.Bool().Draw(t, "the sender's") {
+		names = nil
+		for _, s := range o.seats {
+			names = append(names, s.group)
+		}
+	}
+	for _, name := range names {
+		there = append(there, membership(name, offers.Draw(t, "offer"), isolated[name]))
+	}
+	return there
+}
+
+func (o *oracle) wishToSend(t *rapid.T) agent.Send {
+	c := agent.Send{
+		Type: types.Draw(t, "type"), Recipient: recipients.Draw(t, "to"), KeyExchange: rapid.Bool().Draw(t, "keys"),
+		RecipientKnown: !rarely.Draw(t, "unknown"), RecipientRevoked: rarely.Draw(t, "revoked"), RecipientGroupsOnly: rarely.Draw(t, "closed"),
+		RecipientGroups: o.company(t),
+	}
+	if rapid.Bool().Draw(t, "parent") {
+		c.Parent = agent.ParentFact{Named: true, Known: !rarely.Draw(t, "no parent"), Participant: !rarely.Draw(t, "a stranger's")}
+	}
+	if rarely.Draw(t, "before") {
+		c.Prior = &agent.Prior{Recipient: recipients.Draw(t, "sent to"), Type: types.Draw(t, "sent as")}
+	}
+	return c
+}
+
+var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
+	Rules: rules, Oracle: func() *oracle { return &oracle{} }, Draw: wish, Look: look, Closer: answerable,
+	Pauses: []time.Duration{0, 999 * time.Microsecond, time.Millisecond, time.Hour},
+	Cases: []string{
+		"Create: created", "Create: again",
+		"Change: no agent", "Change: revoked", "Change: name", "Change: changed", "Change: nothing new",
+		"RotateKeys: no agent", "RotateKeys: revoked", "RotateKeys: changed", "RotateKeys: nothing new",
+		"IssuePollToken: no agent", "IssuePollToken: revoked", "IssuePollToken: changed", "IssuePollToken: nothing new",
+		"RevokePollToken: no agent", "RevokePollToken: revoked", "RevokePollToken: changed", "RevokePollToken: nothing new",
+		"Revoke: no agent", "Revoke: again", "Revoke: revoked",
+		"Send: sent before", "Send: another under the key", "Send: sender not here yet", "Send: sender revoked",
+		"Send: unknown recipient", "Send: recipient revoked", "Send: unknown parent", "Send: not in the parent",
+		"Send: sender's policy", "Send: recipient's policy", "Send: to itself", "Send: sent",
+		"Send: kept apart",
+		"Enter: no agent", "Enter: revoked", "Enter: again", "Enter: into isolation", "Enter: out of isolation",
+		"Enter: entered", "Enter: entered anew",
+		"Depart: not in it", "Depart: in it since", "Depart: departed",
+	},
+	Errors: map[string]error{
+		"ErrRepeated": agent.ErrRepeated, "ErrUnknown": agent.ErrUnknown, "ErrRevoked": agent.ErrRevoked,
+		"ErrNameImmutable": agent.ErrNameImmutable, "ErrIdempotencyMismatch": agent.ErrIdempotencyMismatch,
+		"ErrNotHere": agent.ErrNotHere, "ErrSenderRevoked": agent.ErrSenderRevoked, "ErrUnknownRecipient": agent.ErrUnknownRecipient,
+		"ErrRecipientRevoked": agent.ErrRecipientRevoked, "ErrUnknownParent": agent.ErrUnknownParent, "ErrNotInParent": agent.ErrNotInParent,
+		"ErrOutgoingPolicy": agent.ErrOutgoingPolicy, "ErrIncomingPolicy": agent.ErrIncomingPolicy, "ErrSelfMessage": agent.ErrSelfMessage,
+		"ErrIsolationConflict": agent.ErrIsolationConflict,
+	},
+}
+
+func TestOracle(t *testing.T) { trial.Run(t) }

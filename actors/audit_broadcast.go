@@ -1,0 +1,192 @@
+package actors
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"parley"
+	"parley/actors/conversation"
+)
+
+// hosted takes in a conversation that a group hosts, and its first message.
+func (k *talk) hosted(e *conversation.Started) error {
+	self := parley.ConversationID(k.stream.ID)
+	k.host = parley.IDFromBytes[parley.GroupID](e.GetGroup())
+	k.x.talks.Find(k.host.Slot(), 1, k.host[:], self[:])
+	c, err := k.x.chronicleOf(k.host)
+	if err != nil {
+		return err
+	}
+	if c != nil {
+		k.roll = c.rollOf(self)
+	}
+	return k.broadcast(&conversation.Broadcasted{MessageId: e.GetMessageId(), From: e.GetInitiator(), AtMs: e.GetAtMs()}, true)
+}
+
+// broadcast holds a message to all members of a group against its record, its
+// copies and who the members were.
+func (k *talk) broadcast(e *conversation.Broadcasted, first bool) error {
+	x := k.x
+	id, from := parley.IDFromBytes[parley.MessageID](e.GetMessageId()), parley.IDFromBytes[parley.AgentID](e.GetFrom())
+	where := "broadcast " + id.String()
+	x.order.Checked++
+	last := k.state.LastMessage()
+	if id.Slot() != k.stream.Slot() || bytes.Compare(id[:], last[:]) <= 0 || id.Seat() != 0 {
+		x.order.Fault(where, "it does not follow %s in conversation %s, or is a copy", last, k.stream.ID)
+	}
+	x.ledgers.records.Owe(id.Slot(), 1, id[:])
+	x.record.Checked++
+	r, _, err := x.recordAt(id.Slot(), id)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		x.record.Fault(where, "its record cannot be read: neither can the message")
+		return nil
+	}
+	to, err := k.readers(id)
+	if err != nil {
+		return err
+	}
+	self := parley.ConversationID(k.stream.ID)
+	if !bytes.Equal(r.GetId(), id[:]) || !bytes.Equal(r.GetConversationId(), self[:]) || r.Sender() != from ||
+		r.GroupID() != k.host || r.HostID() != k.host || len(r.GetInReplyTo()) > 0 {
+		x.record.Fault(where, "its record is of another message, conversation, sender or group than its event")
+	}
+	x.reached.Checked++
+	switch {
+	case len(to) == 0 || int(r.GetRecipients()) != len(to) || r.GetFirstSeat() != to[0].Number || r.Recipient() != to[0].Agent:
+		x.reached.Fault(where, "it says that it went to %d, first to %s on seat %d; it has %d copies", r.GetRecipients(), r.Recipient(), r.GetFirstSeat(), len(to))
+	case k.roll != nil && !k.roll.call(from, to, first):
+		x.reached.Fault(where, "its %d copies and its sender %s are not who was in group %s at any moment when it can have been sent", len(to), from, k.host)
+	}
+	k.counted(r.SenderOrg(), e.GetAtMs())
+	if err := k.owners(where, r); err != nil || len(to) == 0 {
+		return err
+	}
+	return k.delivered(id, r, to)
+}
+
+// readers are those whom copies of a broadcast went to, or go to, by their seats.
+func (k *talk) readers(id parley.MessageID) (to []parley.Seat, err error) {
+	err = k.x.CopiesOf(id, func(seat parley.Seat, _ uint64) { to = append(to, seat) })
+	bySeat := func(a, b parley.Seat) int { return int(a.Number) - int(b.Number) }
+	to = append(to, k.x.underway.fans[id]...)
+	slices.SortFunc(to, bySeat)
+	return slices.Compact(to), err
+}
+
+// delivered demands each copy in its reader's feed, in the conversation's order,
+// and the record in each home where one is.
+func (k *talk) delivered(id parley.MessageID, r *Record, to []parley.Seat) error {
+	x, note := k.x, parley.TypeHash(r.GetType())
+	brought := map[int]bool{x.Home(id.Slot()): true}
+	for _, seat := range to {
+		one := parley.Copy(id, seat.Number)
+		x.feeds.Owe(seat.Agent.Slot(), 1, seat.Agent[:], one[:], note)
+		if x.underway.announced[pair(parley.AnyID(seat.Agent), parley.AnyID(one))] {
+			k.inOrder("broadcast "+id.String(), seat.Agent, onTheWay)
+			continue
+		}
+		_, position, _, err := x.Copy(seat.Agent.Slot(), one)
+		if err != nil {
+			return err
+		}
+		k.inOrder("broadcast "+id.String(), seat.Agent, position)
+		home := x.Home(seat.Agent.Slot())
+		if brought[home] {
+			continue
+		}
+		brought[home] = true
+		if err := k.lodged(id, seat.Agent.Slot(), home); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lodged holds a broadcast's record in a home of readers against its own.
+func (k *talk) lodged(id parley.MessageID, reader parley.Slot, home int) error {
+	x := k.x
+	x.copies.Owe(parley.Slot(home), 1, copyKey(parley.Slot(home), id))
+	x.copied.Checked++
+	var there []byte
+	found, err := x.Broadcast(reader, id, func(record []byte) error {
+		there = bytes.Clone(record)
+		return nil
+	})
+	if err != nil || !found {
+		return err
+	}
+	here, _, err := x.bytesAt(id.Slot(), id)
+	if err == nil && !bytes.Equal(here, there) {
+		x.copied.Fault("broadcast "+id.String(), "readers who live in journal %d do not read what its sender does", home)
+	}
+	return err
+}
+
+// answers reports whether a reply in a group's conversation is one to a message
+// of it, between who sent that and who got it.
+func (k *talk) answers(r *Record) (bool, error) {
+	id := parley.IDFromBytes[parley.MessageID](r.GetInReplyTo())
+	original, _, err := k.x.recordAt(id.Slot(), id)
+	if err != nil {
+		return false, err
+	}
+	if original != nil {
+		return !original.Copied() && k.between(r, original, original.Recipient()), nil
+	}
+	original, _, err = k.x.recordAt(id.Slot(), id.Broadcast())
+	if err != nil || original == nil {
+		return false, err
+	}
+	to, _, found, err := k.x.Copy(id.Slot(), id)
+	return found && k.between(r, original, to), err
+}
+
+// between reports whether a reply goes to and fro between the sender of a message
+// of its conversation and one who got that.
+func (k *talk) between(r, original *Record, to parley.AgentID) bool {
+	from := original.Sender()
+	return original.Conversation() == r.Conversation() &&
+		(r.Sender() == from && r.Recipient() == to || r.Sender() == to && r.Recipient() == from)
+}
+
+// toldAll says which status changes the feeds of a group must have: all, of those
+// who have been members since the conversation began. What others were told is a
+// part of them, see later.
+func (k *talk) toldAll() {
+	if k.roll == nil || len(k.statuses) == 0 {
+		return
+	}
+	x, self := k.x, parley.ConversationID(k.stream.ID)
+	m := &movedTalk{host: k.host, since: k.roll.begins[self], statuses: k.statuses}
+	x.moved[self] = m
+	for _, l := range k.roll.seats {
+		if l.from <= m.since && l.to == stillThere {
+			k.told(l.agent)
+		}
+	}
+}
+
+// witnessed reports whether an agent has been a member ever since a conversation began.
+func (x *auditor) witnessed(agent parley.AgentID, m *movedTalk) (bool, error) {
+	c, err := x.chronicleOf(m.host)
+	return c != nil && c.stayed(agent, m.since), err
+}
+
+// later judges a status change in the feed of one who was not a member all the
+// time: it comes after those that the feed had before. It gives how many have
+// passed.
+func (x *auditor) later(agent parley.AgentID, c parley.ConversationID, m *movedTalk, passed int, e parley.FeedEntry) int {
+	for n := passed; n < len(m.statuses); n++ {
+		if m.statuses[n].String() == string(e.Note) {
+			return n + 1
+		}
+	}
+	x.statusChecks().Fault(fmt.Sprintf("feed of agent %s, conversation %s", agent, c), "it tells of a change to %s, which did not happen then", e.Note)
+	return passed
+}
+
+func (x *auditor) statusChecks() *parley.Check { return x.audit.Check("status-entries", "") }

@@ -1,0 +1,196 @@
+package actors
+
+import (
+	"math"
+	"time"
+
+	"parley"
+	"parley/actors/conversation"
+	"parley/actors/group"
+)
+
+func timeOf(ms int64) time.Time { return time.UnixMilli(ms) }
+
+// chronicle is who was in a group when. Instants are turns: how often somebody had
+// come or gone before.
+type chronicle struct {
+	seats []seatLife // by number, from 1
+	// turns are the seats that were taken and, negative, those that were left.
+	turns []int32
+	// begins are the turns at which conversations began, ends those after which
+	// they were not current any more.
+	begins, ends map[parley.ConversationID]int
+	current      parley.ConversationID
+	// latest are the seats that agents had last.
+	latest map[parley.AgentID]uint32
+	// stewards have ever been admins.
+	stewards map[parley.AgentID]bool
+	founder  parley.AgentID
+	owner    parley.OrgID
+	name     string
+}
+
+// seatLife is the time in which a seat was taken: from, inclusive, to, exclusive.
+type seatLife struct {
+	agent    parley.AgentID
+	from, to int
+	// before is the seat that the agent had before, 0 for none.
+	before uint32
+}
+
+const stillThere = math.MaxInt
+
+// chronicledMax bounds the seats of the groups that are remembered.
+const chronicledMax = 1 << 18
+
+// chronicleOf replays a group's stream; nil if there is none.
+func (x *auditor) chronicleOf(id parley.GroupID) (*chronicle, error) {
+	if c := x.chronicles[id]; c != nil {
+		return c, nil
+	}
+	c := &chronicle{
+		begins: map[parley.ConversationID]int{}, ends: map[parley.ConversationID]int{},
+		latest: map[parley.AgentID]uint32{}, stewards: map[parley.AgentID]bool{},
+	}
+	offers := map[uint32]*group.Offer{}
+	err := x.Events(groupStream(id), 1, false, func(_ uint64, _ int64, f parley.Fact) bool {
+		if e, err := soleRules.decode(f); err == nil { // what cannot be read its own replay names
+			c.add(e, offers)
+		}
+		return true
+	})
+	if err != nil || c.owner.Zero() {
+		return nil, err
+	}
+	if x.chronicled += len(c.seats) + 1; x.chronicled > chronicledMax {
+		clear(x.chronicles)
+		x.chronicled = len(c.seats) + 1
+	}
+	x.chronicles[id] = c
+	return c, nil
+}
+
+func (c *chronicle) add(e group.Event, offers map[uint32]*group.Offer) {
+	switch e := e.(type) {
+	case *group.Founded:
+		c.owner, c.name = parley.IDFromBytes[parley.OrgID](e.GetOrg()), e.GetName()
+	case *group.Offered:
+		o := e.GetOffer()
+		offers[o.GetNumber()] = o
+		if o.GetNumber() == 1 {
+			c.founder = parley.IDFromBytes[parley.AgentID](o.GetAgent())
+		}
+	case *group.Withdrawn:
+		delete(offers, e.GetOffer())
+	case *group.Seated:
+		o := offers[e.GetOffer()]
+		delete(offers, e.GetOffer())
+		who := parley.IDFromBytes[parley.AgentID](o.GetAgent())
+		c.turns = append(c.turns, int32(e.GetSeat()))
+		c.seats = append(c.seats, seatLife{who, len(c.turns), stillThere, c.latest[who]})
+		c.latest[who] = uint32(len(c.seats))
+		if o.GetRole() == group.Admin {
+			c.stewards[who] = true
+		}
+	case *group.RoleChanged:
+		if l := c.seat(e.GetSeat()); l != nil {
+			c.stewards[l.agent] = true
+		}
+	case *group.Left:
+		c.turns = append(c.turns, -int32(e.GetSeat()))
+		if l := c.seat(e.GetSeat()); l != nil {
+			l.to = len(c.turns)
+		}
+	case *group.Convened:
+		c.ends[c.current] = len(c.turns)
+		c.current = parley.IDFromBytes[parley.ConversationID](e.GetConversation())
+		c.begins[c.current] = len(c.turns)
+	}
+}
+
+// seat is the life of a seat, nil for one that nobody ever had.
+func (c *chronicle) seat(number uint32) *seatLife {
+	if number == 0 || int(number) > len(c.seats) {
+		return nil
+	}
+	return &c.seats[number-1]
+}
+
+// at reports whether an agent had a seat at a turn.
+func (c *chronicle) at(agent parley.AgentID, turn int) bool {
+	for l := c.seat(c.latest[agent]); l != nil; l = c.seat(l.before) {
+		if l.from <= turn && turn < l.to {
+			return true
+		}
+	}
+	return false
+}
+
+// stayed reports whether an agent has been a member ever since a turn.
+func (c *chronicle) stayed(agent parley.AgentID, since int) bool {
+	l := c.seat(c.latest[agent])
+	return l != nil && l.from <= since && l.to == stillThere
+}
+
+// roll calls the members at one message after the other of a conversation.
+type roll struct {
+	*chronicle
+	turn, last int
+	present    int
+}
+
+// rollOf begins where a conversation begins; nil for one that the group did not begin.
+func (c *chronicle) rollOf(id parley.ConversationID) *roll {
+	begins, known := c.begins[id]
+	if !known {
+		return nil
+	}
+	r := &roll{chronicle: c, last: len(c.turns)}
+	if ends, over := c.ends[id]; over {
+		r.last = ends
+	}
+	r.advance(begins)
+	return r
+}
+
+func (r *roll) advance(to int) {
+	for ; r.turn < to; r.turn++ {
+		if r.turns[r.turn] > 0 {
+			r.present++
+		} else {
+			r.present--
+		}
+	}
+}
+
+// call finds the next turn at which the members were those who got a message, and
+// its sender; false if there was none. first: it must be now.
+func (r *roll) call(from parley.AgentID, to []parley.Seat, first bool) bool {
+	earliest, before := r.turn, r.last+1
+	for _, seat := range to {
+		l := r.seat(seat.Number)
+		if l == nil || l.agent != seat.Agent || l.agent == from {
+			return false
+		}
+		earliest, before = max(earliest, l.from), min(before, l.to)
+	}
+	if first {
+		before = min(before, r.turn+1)
+	}
+	for r.advance(min(earliest, r.last)); r.turn < before; r.advance(r.turn + 1) {
+		if r.turn >= earliest && r.present == len(to)+1 && r.at(from, r.turn) {
+			return true
+		}
+		if r.turn == r.last {
+			break
+		}
+	}
+	return false
+}
+
+// movedTalk is a group's conversation whose status has changed.
+type movedTalk struct {
+	host     parley.GroupID
+	since    int
+	statuses []conversation.Status
+}

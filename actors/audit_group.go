@@ -1,0 +1,329 @@
+package actors
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"parley"
+	"parley/actors/group"
+)
+
+// soleRules are a group's own, without the conversations that it hosts.
+var soleRules = rules[*group.State, group.Command, group.Event]{group.Decide, group.Evolve, group.Tag, group.New}
+
+// groupChecks are the statements about groups that are put to one row at a time.
+type groupChecks struct {
+	groupLaw, seatWords, reached, confined *parley.Check
+}
+
+// groupLedgers are those that hold two sets against each other.
+type groupLedgers struct {
+	groupNames, groupRoster, groups, endings     *parley.Ledger
+	members, concerns, requests, places, notices *parley.Ledger
+	directory, talks                             *parley.Ledger
+}
+
+func groupChecksOf(audit *parley.Audit) groupChecks {
+	return groupChecks{
+		groupLaw:  audit.Check("group-history", "each group's history is one that its rules allow: seats, requests and votes follow from each other"),
+		seatWords: audit.Check("seats-underway", "each seat that is kept is being asked or answered for, and no other is"),
+		reached:   audit.Check("broadcast-readers", "a broadcast has a copy for each who was a member then, and for nobody else"),
+		confined:  audit.Check("isolation", "an agent of an isolated group was never in another at the same time"),
+	}
+}
+
+// opener makes a ledger with the words for its faults.
+type opener func(name, says, missing, unfounded string, key func([]byte) string) *parley.Ledger
+
+func openGroups(open opener) groupLedgers {
+	return groupLedgers{
+		groupNames:  open("group-name-rows", "each group is found by its name", "the name does not find the group: it can be given twice", "a name that its group does not have", textAt(32, "name")),
+		groupRoster: open("group-roster-rows", "each group is on its organization's list, in order of creation", "the group is missing from the list", "a place on the list that the organization did not give", rosterMember),
+		groups:      open("groups", "an organization's groups are those that exist", "the organization counts a group that does not exist", "a group that its organization does not know", idsAt("organization", "group")),
+		endings:     open("group-endings", "an organization counts each deleted group out once", "a deleted group is counted as one that exists", "a group is counted out that was not deleted, or twice", idsAt("organization", "group")),
+		members:     open("memberships", "members and their groups agree on who is in", "the group has a member that does not know of it", "the agent believes to be a member, and its group does not", idsAt("agent", "group")),
+		concerns:    open("concern-rows", "each live request is noted with the agent that it is about", "the agent does not know of the request: it cannot answer it, nor end it when it is revoked", "a request is noted that is not live", idsAt("agent", "request")),
+		requests:    open("request-rows", "each settled request can be read, as it was settled", "the request was settled and cannot be read", "a row of a request that was not settled so", idsAt("group", "request")),
+		places:      open("place-rows", "each place in a group tells the seats that its agent had there", "the agent's seats are not noted: it does not find what it got there", "a place that nobody had, or that tells of other seats", idsAt("group", "agent")),
+		notices:     open("group-news", "what became of a group's members and requests is in the feeds of those whom it concerns, once", "the agent's feed does not tell of it", "a feed tells of what did not happen, or twice", newsMember),
+		directory:   open("directory-rows", "the directory shows each public group as it is, and no other", "the directory does not show the group as it is", "the directory shows a group that is not so", idAt("group")),
+		talks:       open("group-conversations", "a group's conversations are those that it began", "the group has begun a conversation that is not there or is not its own", "a conversation in a group that did not begin it", idsAt("group", "conversation")),
+	}
+}
+
+func newsMember(m []byte) string {
+	kind, request := GroupNews(m[32:])
+	return fmt.Sprintf("feed of agent %s, group %s, %s %s", idText(m), idText(m[16:]), kind, request)
+}
+
+// assembly is what is remembered of a group while its events are replayed.
+type assembly struct {
+	x      *auditor
+	stream parley.Stream
+	id     parley.GroupID
+	state  *group.State
+	last   parley.JoinRequestID
+	// listed are the conversations that agents were put on the lists of last, seats
+	// the numbers that they ever had.
+	listed map[parley.AgentID]parley.ConversationID
+	seats  map[parley.AgentID][]byte
+	// due are the timers that were ever set, kept the offers that nobody answered yet.
+	due  map[int64]bool
+	kept map[uint32]bool
+	// unsaid is what is told when it is known who the admins are after all that
+	// was decided with it.
+	unsaid []headline
+}
+
+// headline is something that happened, and the agent that it happened to.
+type headline struct {
+	about parley.AgentID
+	note  []byte
+}
+
+func (x *auditor) groupTelling(s parley.Stream) teller {
+	t := &telling[*group.State, group.Command, group.Event]{
+		rules: soleRules, state: &group.State{}, blank: func() *group.State { return &group.State{} }, lags: true,
+	}
+	g := &assembly{
+		x: x, stream: s, id: parley.GroupID(s.ID), state: t.state,
+		listed: map[parley.AgentID]parley.ConversationID{}, seats: map[parley.AgentID][]byte{}, due: map[int64]bool{}, kept: map[uint32]bool{},
+	}
+	t.judge = g.judge
+	t.after = g.follows
+	t.end = g.end
+	return t
+}
+
+// judge looks at an event before it is folded.
+func (g *assembly) judge(seq uint64, e group.Event) error {
+	x := g.x
+	if len(g.unsaid) > 0 {
+		if _, risen := e.(*group.RoleChanged); !risen {
+			g.tell() // nobody followed the last admin
+		}
+	}
+	x.groupLaw.Checked++
+	if why := g.unlawful(e); why != "" {
+		x.groupLaw.Fault(streamName(g.stream), "event %d: %s", seq, why)
+	}
+	switch e := e.(type) {
+	case *group.Founded:
+		x.begins(g.stream, seq, e.GetId())
+		owner := parley.IDFromBytes[parley.OrgID](e.GetOrg())
+		x.groupNames.Owe(owner.Slot(), 1, owner[:], g.id[:], []byte(e.GetName()))
+		x.groups.Find(owner.Slot(), 1, owner[:], g.id[:])
+	case *group.Filed:
+		g.filed(e.GetRequest())
+	case *group.Carried:
+		g.due[e.GetExpiresMs()] = true
+		if r := g.state.Request(parley.IDFromBytes[parley.JoinRequestID](e.GetRequest())); r != nil {
+			g.news(r.AgentID(), invited, r.GetId())
+			g.tellOne() // of the admins nobody is told
+		}
+	case *group.Resolved:
+		r := e.GetRequest()
+		data, err := r.MarshalVT()
+		if err != nil {
+			return err
+		}
+		x.requests.Owe(g.stream.Slot(), 1, g.id[:], r.GetId(), data)
+		g.news(r.AgentID(), requestResolved, r.GetId())
+	case *group.Left:
+		if m := g.sitting(e.GetSeat()); m != nil {
+			g.listed[m.Agent] = g.state.Conversation
+			g.news(m.Agent, memberLeft, nil)
+		}
+	case *group.Deleted:
+		x.endings.Owe(g.state.Org.Slot(), 1, g.state.Org[:], g.id[:])
+	}
+	return nil
+}
+
+// filed takes in a request that is live now. An invitation is told to the agent
+// alone, and comes with a message that no quota counts.
+func (g *assembly) filed(r *group.Request) {
+	g.last = r.RequestID()
+	g.due[r.GetExpiresMs()] = true
+	if r.Nomination() {
+		by, _ := g.state.Member(r.Inviter())
+		day := parley.Day(time.UnixMilli(r.GetCreatedMs()))
+		g.x.quota.Find(by.Org.Slot(), 1, usedKey(g.x.Home(g.stream.Slot()), by.Org, day))
+	}
+	if r.GetStatus() == group.Invited {
+		g.news(r.AgentID(), invited, r.GetId())
+		g.tellOne()
+		return
+	}
+	g.news(r.AgentID(), requestCreated, r.GetId())
+}
+
+// follows looks at what an event has made of the group.
+func (g *assembly) follows(e group.Event) {
+	switch e := e.(type) {
+	case *group.Offered:
+		g.kept[e.GetOffer().GetNumber()] = true
+	case *group.Withdrawn:
+		delete(g.kept, e.GetOffer())
+	case *group.Seated:
+		delete(g.kept, e.GetOffer())
+		if m := g.sitting(e.GetSeat()); m != nil {
+			g.seated(*m)
+		}
+	case *group.Convened:
+		now := g.state.Conversation
+		g.x.talks.Owe(g.stream.Slot(), 1, g.id[:], now[:])
+		for _, m := range g.state.Members() {
+			g.x.lists.Owe(m.Agent.Slot(), 1, m.Agent[:], now[:])
+		}
+	}
+	if len(g.unsaid) > 0 && (len(admins(g.state)) > 0 || g.state.Deleted()) {
+		g.tell()
+	}
+}
+
+func (g *assembly) seated(m group.Member) {
+	g.seats[m.Agent] = appendSeat(g.seats[m.Agent], m.Seat)
+	g.news(m.Agent, memberJoined, nil)
+	if now := g.state.Conversation; !now.Zero() && g.listed[m.Agent] != now {
+		g.x.lists.Owe(m.Agent.Slot(), 1, m.Agent[:], now[:])
+		g.listed[m.Agent] = now
+	}
+}
+
+func (g *assembly) news(about parley.AgentID, kind byte, request []byte) {
+	g.unsaid = append(g.unsaid, headline{about, append([]byte{kind}, request...)})
+}
+
+// tell owes what happened to the feeds of all whom it concerns.
+func (g *assembly) tell() {
+	for _, h := range g.unsaid {
+		g.x.notices.Owe(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
+		for _, a := range admins(g.state) {
+			if a.Agent != h.about {
+				g.x.notices.Owe(a.Agent.Slot(), 1, a.Agent[:], g.id[:], h.note)
+			}
+		}
+	}
+	g.unsaid = g.unsaid[:0]
+}
+
+// tellOne owes the last that happened to the feed of the agent alone.
+func (g *assembly) tellOne() {
+	h := g.unsaid[len(g.unsaid)-1]
+	g.x.notices.Owe(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
+	g.unsaid = g.unsaid[:len(g.unsaid)-1]
+}
+
+// sitting is the member on a seat, nil if it is empty.
+func (g *assembly) sitting(seat uint32) *group.Member {
+	if all := g.state.MembersFrom(seat - 1); seat > 0 && len(all) > 0 && all[0].Seat == seat {
+		return &all[0]
+	}
+	return nil
+}
+
+// end judges the group as it stands, and what is on its way from it and to it.
+func (g *assembly) end() error {
+	g.tell()
+	x, s := g.x, g.state
+	if len(s.Members()) > 0 && len(admins(s)) == 0 && !s.Deleted() {
+		x.groupLaw.Fault(streamName(g.stream), "it has members and no admin")
+	}
+	for _, m := range s.Members() {
+		if !s.Deleted() && !x.underway.forgets[pair(parley.AnyID(m.Agent), g.stream.ID)] {
+			x.members.Owe(m.Agent.Slot(), 1, membership(m.Agent, g.id, m.Offer, s.Isolated))
+		}
+	}
+	for agent, seats := range g.seats {
+		talk := g.listed[agent]
+		x.places.Owe(g.stream.Slot(), 1, g.id[:], agent[:], talk[:], seats)
+	}
+	for _, r := range s.Requests() {
+		if err := g.live(r); err != nil {
+			return err
+		}
+	}
+	if row := shownRow(s); row != nil {
+		x.directory.Owe(parley.DirectorySlot, 1, g.id[:], row)
+	}
+	g.timers()
+	g.awaited()
+	return nil
+}
+
+// membership names an agent's seat, by the offer that it was taken by.
+func membership(agent parley.AgentID, id parley.GroupID, offer uint32, isolated bool) []byte {
+	m := appendSeat(append(append(make([]byte, 0, 37), agent[:]...), id[:]...), offer)
+	if isolated {
+		return append(m, 1)
+	}
+	return append(m, 0)
+}
+
+// live judges whether the agent knows of a request about it. One that acts no
+// more need not: its group is about to hear so.
+func (g *assembly) live(r *group.Request) error {
+	x, agent, key := g.x, r.AgentID(), append(r.AgentID().Bytes(), r.GetId()...)
+	if _, coming := x.underway.concerns[string(key)]; !coming && x.underway.forgets[pair(parley.AnyID(agent), g.stream.ID)] {
+		_, noted, err := x.Row(agent.Slot(), parley.ConcernTable, key)
+		if err != nil || !noted {
+			return err
+		}
+	}
+	x.concerns.Owe(agent.Slot(), 1, key, g.id[:])
+	return nil
+}
+
+// timers judges those that are set for the group: one for each live request but
+// for those that are being settled, and others only where a request has needed one.
+func (g *assembly) timers() {
+	x := g.x
+	owed := map[int64]bool{}
+	for _, r := range g.state.Requests() {
+		o := g.state.OfferTo(r.AgentID())
+		settling := o != nil && bytes.Equal(o.GetRequest(), r.GetId())
+		if due := r.GetExpiresMs(); !settling && !owed[due] {
+			owed[due] = true
+			x.timersDue.Owe(g.stream.Slot(), 1, timerKey(g.stream, time.UnixMilli(due)))
+		}
+	}
+	for _, due := range x.groupTimers[g.id] {
+		if owed[due] || !g.due[due] {
+			x.timersDue.Find(g.stream.Slot(), 1, timerKey(g.stream, time.UnixMilli(due)))
+		}
+	}
+	delete(x.groupTimers, g.id)
+}
+
+// shownRow is what the directory has of a group, nil for one that it does not show.
+func shownRow(s *group.State) []byte {
+	if !s.Public || s.Deleted() || s.LastSeat == 0 {
+		return nil
+	}
+	row, _ := (&PublicGroup{
+		Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy.String(),
+		VoteHours: int32(s.VoteHours), Members: int32(len(s.Members())), CreatedMs: s.CreatedMs,
+	}).MarshalVT()
+	return row
+}
+
+// awaited judges the seats that are kept: each is being asked for, or answered for.
+// A word about another one can only be left over from an agent that was revoked.
+func (g *assembly) awaited() {
+	x, where := g.x, streamName(g.stream)
+	words := x.underway.offers[g.id]
+	for number := range g.kept {
+		x.seatWords.Checked++
+		if n := words[number]; n != 1 {
+			x.seatWords.Fault(where, "the seat of offer %d is kept and %d words about it are on their way: nobody will settle it", number, n)
+		}
+	}
+	for number, n := range words {
+		if _, _, reason, kept := g.state.Fate(number); !kept && reason != group.ReasonRevoked {
+			x.seatWords.Fault(where, "%d words are on their way about offer %d, which is settled or was never made", n, number)
+		}
+	}
+	delete(x.underway.offers, g.id)
+}

@@ -1,0 +1,131 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/group"
+)
+
+// underwayVillage has groups that live in one journal say all sorts of words to
+// others, which have stopped.
+func underwayVillage(t *testing.T) (v *village, release func()) {
+	v = newVillage(t, 4)
+	ctx, home := context.Background(), int(v.board.id.Slot())%4
+	var here, there []parley.AgentID
+	for n := 0; len(here) < 2 || len(there) < 2; n++ {
+		v.entropy() // so that they do not all live in the same journals
+		if id := v.agent(v.owner, fmt.Sprint("h", n)); int(id.Slot())%4 == home {
+			here = append(here, id)
+		} else {
+			there = append(there, id)
+		}
+	}
+	for _, id := range append(here[:2:2], there[1]) {
+		must(v.board.join(id))(t)
+	}
+	c := v.at2(home, group.Closed)
+	wants := v.board
+	if err := v.node.ChangeGroup(ctx, wants.id, group.Change{By: wants.by, Policy: new(group.Majority)}); err != nil {
+		t.Fatal(err)
+	}
+	asked := must(wants.join(there[0]))(t).Request
+	must(wants.vote(asked.RequestID(), v.agents[1], true))(t)
+	must(v.jury.join(here[1]))(t) // a live request elsewhere
+	open := v.at2(home, group.Open)
+	must(c.invite(there[1]))(t)
+	for _, g := range []*club{c, open} {
+		g.members() // what is read of the disk is read before it stops
+	}
+	v.rests()
+
+	var asking sync.WaitGroup
+	free := v.hold(home)
+	release = sync.OnceFunc(func() { free(); asking.Wait() })
+	t.Cleanup(release)
+	must(v.board.say(here[0], "on its way", "on"))(t)
+	talk := must(v.board.say(here[1], "and this", ""))(t).Message.Conversation()
+	must(v.node.ChangeStatus(ctx, ChangeStatus{Conversation: talk, Host: v.board.id, By: []parley.AgentID{v.agents[0]}, Status: "open"}))(t)
+	must(v.node.ChangeRole(ctx, v.board.id, group.ChangeRole{Agent: here[0], By: v.board.by, Role: group.Admin}))(t)
+	// What waits for words to be heard elsewhere is asked in the background.
+	asking.Go(func() { _, _ = wants.vote(asked.RequestID(), here[0], true) })
+	asking.Go(func() { _, _ = open.join(there[0]) })
+	asking.Go(func() { _ = v.board.remove(there[1], v.agents[0]) })
+	if err := v.node.ChangeGroup(ctx, c.id, group.Change{By: c.by, Description: new("shown otherwise")}); err != nil {
+		t.Fatal(err)
+	}
+	must(v.board.invite(v.agents[9]))(t)
+	if err := v.node.DeleteGroup(ctx, c.id, group.Delete{By: c.by}); err != nil {
+		t.Fatal(err)
+	}
+	must(v.node.ChangeAgent(ctx, here[1], agent.Revoke{}))(t)
+	time.Sleep(200 * time.Millisecond) // in which what was asked in the background is judged
+	return v, release
+}
+
+// at2 is a public group that lives in a journal.
+func (v *village) at2(journal int, policy group.Policy) *club {
+	for n := 0; ; n++ {
+		v.entropy()
+		c := v.found(fmt.Sprint("shown ", policy, n), v.agents[0], policy, true, false)
+		if int(c.id.Slot())%v.journals == journal {
+			return c
+		}
+	}
+}
+
+// saidUnderwayIn are the kinds of words of groups that are in lanes.
+func saidUnderwayIn(t *testing.T, v *village) (kinds []string) {
+	archive := v.store.Archive()
+	defer func() { _ = archive.Close() }()
+	err := archive.Underway(func(w parley.Word) error {
+		switch w := w.(type) {
+		case parley.Tell:
+			said := &Said{}
+			if said.UnmarshalVT(w.Data) == nil {
+				kinds = append(kinds, said.GetKind().String())
+			}
+		case parley.Fanout:
+			kinds = append(kinds, map[parley.FeedKind]string{
+				parley.StatusEntry: "statuses", parley.CopyEntry: "copies", parley.GroupEntry: "news",
+			}[w.Kind])
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// TestAuditOfGroupsUnderway: what groups, agents and owners have not heard of each
+// other yet excuses what has not followed, and nothing else.
+func TestAuditOfGroupsUnderway(t *testing.T) {
+	v, release := underwayVillage(t)
+	got := saidUnderwayIn(t, v)
+	for _, kind := range []string{"concern", "copies", "depart", "ended", "forget", "news", "offer", "statuses"} {
+		if !slices.Contains(got, kind) {
+			t.Errorf("%q are underway, and not %q", got, kind)
+		}
+	}
+	if err := auditOf(t, v.store).Err(); err != nil {
+		t.Errorf("with words underway: %v", err)
+	}
+	frozen := v.frozen()
+	if got := spoke(frozen.tampered(t, func(*tamper) {})); len(got) != 0 {
+		t.Errorf("%q spoke of a crash with words underway", got)
+	}
+	t.Run("each parcel is missed", func(t *testing.T) { missEach(t, frozen) })
+	release()
+	v.rests()
+	if err := auditOf(t, v.store).Err(); err != nil {
+		t.Errorf("after all has arrived: %v", err)
+	}
+}

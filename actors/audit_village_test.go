@@ -1,0 +1,138 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/group"
+)
+
+// village is a town of groups.
+type village struct {
+	*town
+	board, cell, jury *club
+	pair              *club // of two agents
+}
+
+// newVillage lives through what groups do.
+func newVillage(t *testing.T, journals int) *village {
+	w := &town{hand: newHand(noon)}
+	began := time.Now()
+	w.rig = newRig(t, withJournals(journals), withClock(w.hand.now), func(r *rig) {
+		r.wheel = func() time.Time { return noon.Add(time.Since(began)) }
+	})
+	w.owner = w.org("acme").Org.OrgID()
+	for n := range 10 {
+		w.agents = append(w.agents, w.agent(w.owner, fmt.Sprintf("g%d", n)))
+	}
+	v := &village{town: w}
+	v.board = v.found("board", w.agents[0], group.Majority, true, false)
+	v.cell = v.found("cell", w.agents[6], group.Open, true, true)
+	v.pair = v.found("pair", w.agents[0], group.Open, false, false)
+	v.jury = v.found("jury", w.agents[1], group.Unanimity, false, false)
+	v.enrolls()
+	v.talks()
+	v.leaves()
+	v.rests()
+	return v
+}
+
+func (v *village) found(name string, founder parley.AgentID, policy group.Policy, public, isolated bool) *club {
+	v.t.Helper()
+	v.hand.advance(time.Second)
+	made := must(v.node.CreateGroup(context.Background(), NewGroup{Key: name, Found: group.Found{
+		Org: v.owner, Founder: founder, Name: name, Policy: policy, VoteHours: 72, Public: public, Isolated: isolated,
+	}}))(v.t)
+	return &club{v.rig, v.owner, made.ID, group.Caller{Org: v.owner, Agent: founder}}
+}
+
+// enrolls lets in by all ways, and keeps some out.
+func (v *village) enrolls() {
+	t, a := v.t, v.agents
+	wants := must(v.board.join(a[1]))(t).Request
+	must(v.board.vote(wants.RequestID(), a[0], true))(t)
+	nominee := must(v.board.invite(a[2]))(t)
+	must(v.board.vote(nominee.RequestID(), a[1], true))(t) // carried: an invitation now
+	must(v.board.join(a[2]))(t)
+	refused := must(v.board.join(a[3]))(t).Request
+	must(v.board.vote(refused.RequestID(), a[0], false))(t)
+	must(v.board.vote(refused.RequestID(), a[1], false))(t)
+	must(v.board.join(a[4]))(t) // is not decided
+	must(v.node.ChangeRole(context.Background(), v.board.id, group.ChangeRole{Agent: a[1], By: v.board.by, Role: group.Admin}))(t)
+	must(v.cell.join(a[7]))(t)
+	must(v.pair.join(a[2]))(t)
+	if _, err := v.pair.join(a[7]); err == nil {
+		t.Fatal("an agent of an isolated group entered another")
+	}
+	must(v.jury.join(a[5]))(t) // about one that will be revoked
+	must(v.jury.invite(a[8]))(t)
+}
+
+// talks sends, answers and moves.
+func (v *village) talks() {
+	t, a := v.t, v.agents
+	say := func(c *club, from parley.AgentID, text, key string) *Record {
+		v.hand.advance(time.Second)
+		return must(c.say(from, text, key))(t).Message
+	}
+	first := say(v.board, a[0], "one", "k1")
+	v.town.talks = append(v.town.talks, first, say(v.board, a[1], "two", ""))
+	v.rests()
+	mine := v.inbox(a[2])
+	answer := answerTo(v.owner, mine[0].Record, "answer", "k")
+	answer.Host, answer.Reads, answer.Position, answer.Copy = v.board.id, true, mine[0].Position, true
+	posted := must(v.reply(answer))(t).Message
+	again := answerTo(v.owner, posted, "and again", "")
+	again.Host = v.board.id
+	must(v.reply(again))(t)
+	for _, status := range []string{"paused", "open"} {
+		must(v.node.ChangeStatus(context.Background(), ChangeStatus{Conversation: first.Conversation(), Host: v.board.id, By: []parley.AgentID{a[1]}, Status: status}))(t)
+	}
+	wants := must(v.board.join(a[3]))(t).Request // again
+	for _, by := range a[:2] {
+		must(v.board.vote(wants.RequestID(), by, true))(t)
+	}
+	say(v.board, a[3], "three", "")
+	must(v.node.ChangeStatus(context.Background(), ChangeStatus{Conversation: first.Conversation(), Host: v.board.id, By: []parley.AgentID{a[0]}, Status: "completed"}))(t)
+	say(v.board, a[2], "four", "") // in another conversation
+	for n := range 3 {
+		say(v.pair, a[0], fmt.Sprint("to one ", n), "")
+		say(v.cell, a[7], fmt.Sprint("within ", n), "")
+	}
+}
+
+// leaves ends memberships in all ways, and a group.
+func (v *village) leaves() {
+	t, a, ctx := v.t, v.agents, context.Background()
+	short := v.found("short", a[9], group.Closed, true, false)
+	must(short.invite(a[8]))(t)
+	if err := v.node.DeleteGroup(ctx, short.id, group.Delete{By: short.by}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ who, by parley.AgentID }{{a[3], a[3]}, {a[2], a[0]}} {
+		if err := v.board.remove(c.who, c.by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(v.board.say(a[1], "five", ""))(t)
+	nominee := must(v.board.invite(a[2]))(t)
+	must(v.board.vote(nominee.RequestID(), a[1], true))(t)
+	must(v.board.join(a[2]))(t)
+	open, private := group.Open, false
+	if err := v.node.ChangeGroup(ctx, v.board.id, group.Change{By: v.board.by, Policy: &open}); err != nil {
+		t.Fatal(err)
+	}
+	must(v.board.join(a[5]))(t)
+	must(v.board.say(a[5], "six", ""))(t)
+	must(v.node.ChangeAgent(ctx, a[5], agent.Revoke{}))(t)
+	if err := v.node.ChangeGroup(ctx, v.cell.id, group.Change{By: v.cell.by, Public: &private}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rests waits until nothing is underway, and no word unheard.
+func (v *village) rests() { awaitQuiet(v.t, v.store) }

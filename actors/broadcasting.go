@@ -1,0 +1,178 @@
+package actors
+
+import (
+	"context"
+	"errors"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/group"
+)
+
+// GroupSend is a message from a member to all other members of its group.
+type GroupSend struct {
+	Content
+	Group parley.GroupID
+	From  parley.AgentID
+	// Parent, ParentFact and Metadata count where the message begins the group's
+	// conversation.
+	Parent     parley.ConversationID
+	ParentFact agent.ParentFact
+	Metadata   []byte
+}
+
+// Broadcast sends to a group. The answer is the sender's record: the first copy,
+// with how many there are. // spec: Messaging
+func (n *Node) Broadcast(ctx context.Context, s GroupSend) (Posted, error) {
+	p, err := askGroup[Posted](ctx, n, s.Group, len(s.Rendered)+len(s.SelfPayload), s)
+	return n.stored(ctx, p, err)
+}
+
+// broadcast is judged by the group: who is a member at this moment gets a copy.
+// It is one event of the group's conversation and one record, however many they are.
+func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
+	scope := append(s.From.Bytes(), s.Group[:]...)
+	known, err := t.recall(scope, s.Key)
+	if err != nil {
+		return nil, err
+	}
+	var current *hosted
+	if id := t.state.Conversation; !id.Zero() {
+		if current, err = n.talk(t, id); err != nil {
+			return nil, err
+		}
+		if current.state.Terminal() {
+			current = nil
+		}
+	}
+	ask := group.Send{
+		From: s.From, Type: s.Type, Over: current == nil,
+		Conversation: parley.NewID[parley.ConversationID](t.entry.Slot, t.now, n.entropy()),
+	}
+	if known != nil {
+		ask.Prior = &group.Prior{MessageID: known.message, Type: known.kind}
+	}
+	grant := func() error {
+		if current == nil {
+			if err := judgeParent(s.ParentFact); err != nil {
+				return err
+			}
+		}
+		return t.grant(&n.quota, s.FromOrg, s.DayLimit)
+	}
+	if err := t.decideIf(ask, grant); errors.Is(err, group.ErrRepeated) {
+		return repeatOf(known), nil
+	} else if err != nil {
+		return nil, err
+	}
+	record, err := n.spread(t, s, current)
+	if err != nil {
+		return nil, err
+	}
+	t.remember(scope, s.Key, remembered{parley.IDFromBytes[parley.MessageID](record.Id), s.Group, s.Type})
+	return Posted{Message: record.firstCopy()}, nil
+}
+
+// judgeParent judges the conversation that a new one is to be a part of.
+func judgeParent(p agent.ParentFact) error {
+	switch {
+	case p.Named && !p.Known:
+		return agent.ErrUnknownParent
+	case p.Named && !p.Participant:
+		return agent.ErrNotInParent
+	}
+	return nil
+}
+
+// spread posts the message into the group's conversation, a new one if current
+// is nil, and to all members but the sender.
+func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*Record, error) {
+	to := t.state.Recipients(s.From)
+	first, _ := t.state.Member(to[0].Agent)
+	s.ToOrg = first.Org
+	fan := parley.Fanout{Kind: parley.CopyEntry, Note: parley.TypeHash(s.Type), To: to}
+	id := t.state.Conversation
+	var message parley.MessageID
+	if current != nil {
+		message = parley.NextBroadcastID(current.state.LastMessage(), t.now, n.entropy())
+		c := conversation.Broadcast{MessageID: message, From: s.From}
+		if err := continueTalk(t, current, c, nil); err != nil {
+			return nil, err
+		}
+	} else {
+		message = parley.NextBroadcastID(parley.MessageID(id), t.now, n.entropy())
+		start := conversation.Start{
+			ID: id, Initiator: s.From, Group: s.Group, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
+		}
+		k := &hosted{state: &conversation.State{}, seq: 1, stored: 1}
+		bear, err := begin(conversationRules, conversationStream(id), k.state, conversation.Command(start), t.now)
+		if err != nil {
+			return nil, err
+		}
+		bear.Fresh, bear.State = true, nil // of one event it is as quick to fold
+		t.state.keep(id, k)
+		t.say(bear, parley.Enlist{Agent: s.From, Conversation: id})
+		fan.Enlist = id
+	}
+	record := newRecord(message, id, s.From, to[0].Agent, &s.Content)
+	record.Group, record.Host = s.Group.Bytes(), s.Group.Bytes()
+	record.Recipients, record.FirstSeat = uint32(len(to)), to[0].Number
+	data, err := record.MarshalVT()
+	if err != nil {
+		return nil, err
+	}
+	t.entry.Records = append(t.entry.Records, parley.Record{ID: message, Data: data})
+	fan.Ref = parley.AnyID(message)
+	t.say(fan)
+	t.count(s.FromOrg)
+	return record, nil
+}
+
+// replyInHall is a reply in a conversation that the group hosts: to one of those
+// who got a message, or to who sent it.
+func (n *Node) replyInHall(t *groupTurn, r *ReplyTo) (any, error) {
+	k, err := n.talk(t, r.Conversation)
+	if err != nil {
+		return nil, err
+	}
+	before := k.state.GetStatus()
+	answer, err := reply(n, t, r, k.state, func(c conversation.Command, grant func() error) error {
+		return continueTalk(t, k, c, grant)
+	})
+	if k.state.GetStatus() != before {
+		announceInHall(t, k)
+	}
+	return answer, err
+}
+
+// changeStatusInHall moves a conversation of the group, for an admin of the
+// group or for who began it. // contract: Messages and conversations
+func (n *Node) changeStatusInHall(t *groupTurn, c ChangeStatus) (any, error) {
+	k, err := n.talk(t, c.Conversation)
+	if err != nil {
+		return nil, err
+	}
+	move := conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason}
+	for _, by := range c.By {
+		if m, ok := t.state.Member(by); ok && m.Role == group.Admin {
+			move.Admins = append(move.Admins, by)
+		}
+	}
+	if err := continueTalk(t, k, move, nil); err != nil {
+		return nil, err
+	}
+	announceInHall(t, k)
+	return cloned(k.state, &conversation.State{}), nil
+}
+
+// announceInHall tells every member's feed the status of a hosted conversation.
+func announceInHall(t *groupTurn, k *hosted) {
+	to := everybody(t.state.State)
+	if len(to) == 0 {
+		return
+	}
+	t.say(parley.Fanout{
+		Kind: parley.StatusEntry, Ref: parley.AnyID(k.state.ConversationID()), Note: []byte(k.state.GetStatus().String()), To: to,
+	})
+}

@@ -1,0 +1,131 @@
+package conversation_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"parley"
+	"parley/actors/actorstest"
+	"parley/actors/conversation"
+)
+
+var everybody = []string{"alice", "bob", "carol", "dave", "eve"}
+
+// crowded is the metadata of conversations that have a mediator and an observer.
+// No route makes one yet; the rules know them all the same.
+const crowded = `{"crowd":true}`
+
+// crowding seats the two.
+func crowding(s *conversation.State, e conversation.Event) {
+	conversation.Evolve(s, e)
+	if started, ok := e.(*conversation.Started); ok && string(started.Metadata) == crowded {
+		s.Participants = append(
+			s.Participants,
+			&conversation.Participant{AgentId: agent("carol").Bytes(), Role: conversation.Mediator, JoinedMs: started.AtMs},
+			&conversation.Participant{AgentId: agent("dave").Bytes(), Role: conversation.Observer, JoinedMs: started.AtMs},
+		)
+	}
+}
+
+var (
+	wishes   = rapid.SampledFrom([]string{"reply", "move", "move", "reply", "broadcast", "move", "reply", "reply", "start"})
+	groups   = rapid.SampledFrom([]string{"", "club", ""})
+	metadata = rapid.SampledFrom([]string{"", `{"a":1}`, crowded})
+	parents  = rapid.SampledFrom([]string{"", "parent"})
+	couples  = rapid.SampledFrom([]string{"alice", "bob", "alice", "bob", "bob", "carol"})
+	crowds   = rapid.SampledFrom([]string{"alice", "bob", "carol", "dave", "eve"})
+	messages = rapid.SampledFrom([]string{"m0", "m1", "m2"})
+	types    = rapid.SampledFrom([]string{"a.v1.x", "a.v1.y"})
+	// targets are the statuses, those that go on first, and a word that is none.
+	targets = rapid.SampledFrom([]string{"open", "paused", "input_required", "rejected", "submitted", "completed", "failed", "canceled", "nonsense"})
+	reasons = rapid.SampledFrom([]string{"", "so"})
+	rarely  = rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 7 })
+)
+
+func wish(t *rapid.T, o *oracle, now time.Time) conversation.Command {
+	kind := wishes.Draw(t, "wish")
+	if !o.exists && rapid.Bool().Draw(t, "at last") {
+		kind = "start"
+	}
+	switch kind {
+	case "start":
+		id := parley.NewID[parley.ConversationID](7, now, [10]byte{})
+		return conversation.Start{
+			ID: id, Initiator: agent("alice"), Responder: agent("bob"), Parent: actorstest.Named(parents.Draw(t, "parent")),
+			Group:    actorstest.Named(groups.Draw(t, "group")),
+			Metadata: []byte(metadata.Draw(t, "metadata")), MessageID: conversation.FirstMessageID(id, now, [10]byte{}),
+		}
+	case "reply":
+		return wishToReply(t, o, now)
+	case "broadcast":
+		return conversation.Broadcast{
+			MessageID: parley.NextBroadcastID(o.last, now, [10]byte{}), From: agent(crowds.Draw(t, "from")),
+		}
+	}
+	c := conversation.ChangeStatus{Status: targets.Draw(t, "to"), Reason: reasons.Draw(t, "reason")}
+	if terminal[c.Status] && !terminal[o.status] && !rarely.Draw(t, "the end") {
+		c.Status = "paused"
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "askers") {
+		c.By = append(c.By, agent(o.speakers().Draw(t, "by")))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "admins") {
+		c.Admins = append(c.Admins, agent(crowds.Draw(t, "admin")))
+	}
+	return c
+}
+
+// speakers are, for the most part, those who take part.
+func (o *oracle) speakers() *rapid.Generator[string] {
+	if o.metadata == crowded || !o.group.Zero() {
+		return crowds
+	}
+	return couples
+}
+
+// wishToReply is to another than oneself: the door takes the other end of a
+// message, and no message is to oneself.
+func wishToReply(t *rapid.T, o *oracle, now time.Time) conversation.Reply {
+	from, to := o.speakers().Draw(t, "from"), o.speakers().Draw(t, "to")
+	if from == to {
+		to = everybody[(slices.Index(everybody, from)+1)%len(everybody)]
+	}
+	c := conversation.Reply{
+		MessageID: parley.NextID(o.last, now, [10]byte{}), From: agent(from), To: agent(to),
+		InReplyTo: actorstest.Named(messages.Draw(t, "on")), Type: types.Draw(t, "type"), ToRevoked: rarely.Draw(t, "revoked"),
+		Apart: rarely.Draw(t, "apart"),
+	}
+	if rarely.Draw(t, "before") {
+		c.Prior = &conversation.Prior{InReplyTo: actorstest.Named(messages.Draw(t, "posted on")), Type: types.Draw(t, "posted as")}
+	}
+	return c
+}
+
+var trial = actorstest.Trial[*conversation.State, conversation.Command, conversation.Event, *oracle]{
+	Rules: actorstest.Rules[*conversation.State, conversation.Command, conversation.Event]{
+		Zero: rules.Zero, Decide: rules.Decide, Evolve: crowding, Tag: rules.Tag, New: rules.New,
+	},
+	Oracle: func() *oracle { return &oracle{} }, Draw: wish, Look: look, Closer: acrossAndAfter,
+	Pauses: []time.Duration{0, 999 * time.Microsecond, time.Millisecond, time.Hour, -time.Second},
+	Cases: []string{
+		"Start: started", "Start: a group's", "Start: again",
+		"Broadcast: no conversation", "Broadcast: no group's", "Broadcast: over", "Broadcast: sent",
+		"Reply: posted before", "Reply: another under the key", "Reply: no conversation", "Reply: no participant",
+		"Reply: recipient revoked", "Reply: over", "Reply: the first", "Reply: posted",
+		"Reply: kept apart", "Reply: in a group",
+		"ChangeStatus: no conversation", "ChangeStatus: no participant", "ChangeStatus: not in that role",
+		"ChangeStatus: not in the table", "ChangeStatus: over", "ChangeStatus: moved", "ChangeStatus: ended",
+		"ChangeStatus: neither admin nor initiator", "ChangeStatus: by an admin",
+	},
+	Errors: map[string]error{
+		"ErrRepeated": conversation.ErrRepeated, "ErrUnknown": conversation.ErrUnknown, "ErrNotParticipant": conversation.ErrNotParticipant,
+		"ErrIdempotencyMismatch": conversation.ErrIdempotencyMismatch, "ErrRecipientRevoked": conversation.ErrRecipientRevoked,
+		"ErrClosed": conversation.ErrClosed, "ErrRoleNotAllowed": conversation.ErrRoleNotAllowed,
+		"ErrInvalidTransition": conversation.ErrInvalidTransition,
+	},
+}
+
+func TestOracle(t *testing.T) { trial.Run(t) }

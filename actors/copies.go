@@ -1,0 +1,132 @@
+package actors
+
+import (
+	"context"
+
+	"parley"
+)
+
+// Copied reports whether the record is a broadcast's, or that of one of its
+// copies.
+func (r *Record) Copied() bool { return len(r.GetGroup()) > 0 }
+
+// GroupID is the group that a broadcast went to, zero for any other message.
+func (r *Record) GroupID() parley.GroupID { return parley.IDFromBytes[parley.GroupID](r.GetGroup()) }
+
+// HostID is the group in whose conversation the message is, zero for any other.
+func (r *Record) HostID() parley.GroupID { return parley.IDFromBytes[parley.GroupID](r.GetHost()) }
+
+// copyFor is the copy of a broadcast that goes to an agent. Whose agent that is
+// remains to be said, see Node.addressed.
+func (r *Record) copyFor(id parley.MessageID, to parley.AgentID) *Record {
+	return &Record{
+		Id: id.Bytes(), ConversationId: r.ConversationId, From: r.From, To: to.Bytes(), FromOrg: r.FromOrg, Type: r.Type,
+		Content: r.Content, SelfPayload: r.SelfPayload, Group: r.Group, Host: r.Host, Recipients: r.Recipients, FirstSeat: r.FirstSeat,
+	}
+}
+
+// firstCopy is a broadcast as its sender sees it.
+func (r *Record) firstCopy() *Record {
+	c := r.copyFor(parley.Copy(r.MessageID(), r.GetFirstSeat()), r.Recipient())
+	c.ToOrg = r.ToOrg
+	return c
+}
+
+// addressed completes a copy with the organization that owns its recipient.
+func (n *Node) addressed(ctx context.Context, r *Record) error {
+	if r == nil || !r.Copied() || len(r.GetToOrg()) > 0 {
+		return nil
+	}
+	a, err := n.facts.agent(ctx, r.Recipient())
+	if err != nil {
+		return err
+	}
+	r.ToOrg = a.GetOrgId()
+	return nil
+}
+
+// readCopy reads the copy of a broadcast for a reader at slot. Its position is
+// where its recipient's feed has it, wherever that is; 0 while it is on its way.
+func readCopy(v View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
+	to, position, found, err := v.Copy(reader, id)
+	if err != nil {
+		return m, err
+	}
+	if !found {
+		return m, parley.ErrNotFound
+	}
+	r, err := readBroadcast(v, reader, id.Broadcast())
+	if err != nil {
+		return m, err
+	}
+	if position == 0 {
+		if _, position, _, err = v.Copy(to.Slot(), id); err != nil {
+			return m, err
+		}
+	}
+	return Message{Record: r.copyFor(id, to), Position: position}, nil
+}
+
+// readBroadcast reads the record that all copies of a broadcast share, as kept
+// for a reader at slot.
+func readBroadcast(v View, reader parley.Slot, id parley.MessageID) (*Record, error) {
+	r := &Record{}
+	found, err := v.Broadcast(reader, id, r.UnmarshalVT)
+	if err == nil && !found {
+		err = parley.ErrNotFound
+	}
+	return r, err
+}
+
+// readOwn reads a message of a group's conversation for an agent with these
+// seats, if it sent it or got it.
+func readOwn(v View, id parley.MessageID, of parley.AgentID, seats []uint32) (m Message, fits bool, err error) {
+	m, err = readMessage(v, id.Slot(), id)
+	if err != nil {
+		return m, false, err
+	}
+	if m.Record.Sender() == of || m.Record.Recipient() == of {
+		return m, true, nil
+	}
+	if !m.Record.Copied() {
+		return m, false, nil
+	}
+	for _, seat := range seats {
+		to, _, found, err := v.Copy(id.Slot(), parley.Copy(id, seat))
+		if err != nil {
+			return m, false, err
+		}
+		if found && to == of {
+			m, err = readMessage(v, id.Slot(), parley.Copy(id, seat))
+			return m, err == nil, err
+		}
+	}
+	return m, false, nil
+}
+
+// liveRecord is the message that a live feed entry brings along.
+func liveRecord(e parley.FeedEntry, to parley.AgentID) (*Record, error) {
+	r := &Record{}
+	if err := r.UnmarshalVT(e.Record); err != nil {
+		return nil, err
+	}
+	if e.Kind == parley.CopyEntry {
+		r = r.copyFor(parley.MessageID(e.Ref), to)
+	}
+	return r, nil
+}
+
+// carried is the message that an entry of an agent's feed brings. It is shared:
+// nobody changes it.
+func (n *Node) carried(ctx context.Context, v View, to parley.AgentID, e parley.FeedEntry) (*Record, error) {
+	id := parley.MessageID(e.Ref)
+	if e.Kind != parley.CopyEntry {
+		return n.shown.record(v, to.Slot(), id)
+	}
+	r, err := n.shown.broadcast(v, to.Slot(), id.Broadcast())
+	if err != nil {
+		return nil, err
+	}
+	r = r.copyFor(id, to)
+	return r, n.addressed(ctx, r)
+}

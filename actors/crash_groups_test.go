@@ -1,0 +1,314 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/group"
+	"parley/actors/org"
+)
+
+// noticeType is that of messages that tell of an invitation: they use no quota.
+const noticeType = "svc.v1.group_invite"
+
+// crashGroups are the groups of a world.
+type crashGroups struct {
+	clubs    []*crashClub
+	requests []filedRequest
+	heardAll []*Record // broadcasts that were answered
+}
+
+// crashClub is a group that was answered.
+type crashClub struct {
+	id      parley.GroupID
+	owner   parley.OrgID
+	name    string
+	founder *crashAgent
+}
+
+type filedRequest struct {
+	in *crashClub
+	id parley.JoinRequestID
+}
+
+// place is an agent in a group.
+type placeIn struct {
+	group parley.GroupID
+	agent parley.AgentID
+}
+
+// knownGroups are what clients have been told of groups.
+type knownGroups struct {
+	groups map[parley.GroupID]*crashClub
+	// deeds counts what was asked for of each place, and answers what was answered:
+	// where they are equal, in says whether the agent is a member.
+	deeds, answers map[placeIn]int
+	in             map[placeIn]bool
+	// broadcasts and how many copies they have.
+	broadcasts map[parley.MessageID]int
+	settled    map[parley.JoinRequestID]parley.GroupID
+}
+
+func newKnownGroups() knownGroups {
+	return knownGroups{
+		groups: map[parley.GroupID]*crashClub{}, deeds: map[placeIn]int{}, answers: map[placeIn]int{}, in: map[placeIn]bool{},
+		broadcasts: map[parley.MessageID]int{}, settled: map[parley.JoinRequestID]parley.GroupID{},
+	}
+}
+
+// groupRefusals are what groups may answer to those who do not look first.
+var groupRefusals = []error{
+	group.ErrDeleted, group.ErrUnknownMember, group.ErrAgentRevoked, group.ErrNotMember, group.ErrNotAdmin, group.ErrInvitationRequired,
+	group.ErrNotInElectorate, group.ErrElectorateEmpty, group.ErrAlreadyMember, group.ErrAlreadyInvited, group.ErrRequestClosed,
+	group.ErrIsolationConflict, group.ErrLastAdmin, group.ErrNoRecipients, group.ErrIdempotencyMismatch, group.ErrUnknownRequest,
+	agent.ErrRevoked, agent.ErrUnknown, org.ErrGroupNameTaken, ErrQuotaExceeded, parley.ErrIsolatedAgent,
+	conversation.ErrClosed, conversation.ErrRecipientRevoked, conversation.ErrRoleNotAllowed, conversation.ErrInvalidTransition, parley.ErrNotFound,
+}
+
+// gather does what groups and their members do.
+func (c *client) gather() {
+	g, ok := pick(c, &c.clubs)
+	a, some := pick(c, &c.active)
+	if !some {
+		return
+	}
+	switch draw := c.rng.IntN(14); {
+	case !ok || draw == 0:
+		policy := []group.Policy{group.Open, group.Open, group.Majority, group.Closed}[c.rng.IntN(4)]
+		c.convene(fmt.Sprint("group", c.next()), a, policy, c.rng.IntN(4) == 0)
+	case draw < 5:
+		c.enter(g, a)
+	case draw == 5:
+		c.ask(g, a)
+	case draw < 8:
+		c.cast()
+	case draw == 8:
+		c.leave(g, a)
+	case draw < 12:
+		c.speakIn(g)
+	default:
+		c.answerAll()
+	}
+}
+
+// convene makes a group.
+func (c *client) convene(name string, founder *crashAgent, policy group.Policy, isolated bool) *crashClub {
+	made, err := c.node().CreateGroup(context.Background(), NewGroup{Found: group.Found{
+		Org: founder.owner, Founder: founder.id, Name: name, Policy: policy, VoteHours: 72, Isolated: isolated, Public: isolated,
+	}})
+	if !c.answered(err, groupRefusals...) || err != nil {
+		return nil
+	}
+	g := &crashClub{made.ID, founder.owner, name, founder}
+	note(c.crashWorld, &c.clubs, g)
+	c.tell(func(k *knowledge) { k.groups[g.id] = g })
+	return g
+}
+
+// enter joins. One client alone moves each agent in and out.
+func (c *client) enter(g *crashClub, a *crashAgent) {
+	if int(a.id[15])%2 != c.number%2 || a == g.founder {
+		return
+	}
+	at := placeIn{g.id, a.id}
+	c.tell(func(k *knowledge) { k.deeds[at]++ })
+	joined, err := c.node().JoinGroup(context.Background(), g.id, group.Join{Agent: a.id, Org: a.owner})
+	switch {
+	case !c.answered(err, groupRefusals...):
+	case joined.Member != nil && err == nil, errors.Is(err, group.ErrAlreadyMember):
+		c.tell(func(k *knowledge) { k.answers[at]++; k.in[at] = true })
+	case joined.Request != nil:
+		note(c.crashWorld, &c.requests, filedRequest{g, joined.Request.RequestID()})
+	}
+}
+
+// ask invites.
+func (c *client) ask(g *crashClub, a *crashAgent) {
+	r, err := c.node().Invite(context.Background(), g.id, Invitation{
+		Invite: group.Invite{By: group.Caller{Org: g.owner, Agent: g.founder.id}, Agent: a.id},
+		Notice: func(r *group.Request) Content {
+			return Content{Type: noticeType, Rendered: fmt.Appendf(nil, "notice of %s:", r.RequestID())}
+		},
+	})
+	if c.answered(err, groupRefusals...) && r != nil {
+		note(c.crashWorld, &c.requests, filedRequest{g, r.RequestID()})
+	}
+}
+
+// cast votes.
+func (c *client) cast() {
+	f, ok := pick(c, &c.requests)
+	if !ok {
+		return
+	}
+	v, err := c.node().Vote(context.Background(), f.in.id, group.CastVote{
+		Request: f.id, By: group.Caller{Org: f.in.owner, Agent: f.in.founder.id}, Approve: c.rng.IntN(4) > 0,
+	})
+	if c.answered(err, groupRefusals...) && err == nil && v.Request.GetResolvedMs() != 0 {
+		c.tell(func(k *knowledge) { k.settled[f.id] = f.in.id })
+	}
+}
+
+// leave has an agent leave.
+func (c *client) leave(g *crashClub, a *crashAgent) {
+	if int(a.id[15])%2 != c.number%2 || a == g.founder {
+		return
+	}
+	at := placeIn{g.id, a.id}
+	c.tell(func(k *knowledge) { k.deeds[at]++ })
+	err := c.node().RemoveMember(context.Background(), g.id, group.Remove{Agent: a.id, By: group.Caller{Org: a.owner, Agent: a.id}})
+	if c.answered(err, groupRefusals...) && (err == nil || errors.Is(err, group.ErrUnknownMember)) {
+		c.tell(func(k *knowledge) { k.answers[at]++; k.in[at] = false })
+	}
+}
+
+// speakIn broadcasts, and now and then says the same again.
+func (c *client) speakIn(g *crashClub) {
+	s := GroupSend{
+		Content: Content{Type: "svc.v1.dm", Rendered: []byte(c.text(c.next())), FromOrg: g.owner, DayLimit: dayLimit(g.owner)},
+		Group:   g.id, From: g.founder.id,
+	}
+	if c.rng.IntN(2) == 0 {
+		s.Key = fmt.Sprint("g", c.next())
+	}
+	for range 1 + c.rng.IntN(2) {
+		c.spread(s)
+	}
+}
+
+func (c *client) spread(s GroupSend) {
+	p, err := c.node().Broadcast(context.Background(), s)
+	switch {
+	case !c.answered(err, groupRefusals...):
+	case errors.Is(err, ErrQuotaExceeded):
+		c.outOfQuota(s.FromOrg, err)
+	case err == nil:
+		c.saw(Message{Record: p.Message, Marks: p.Marks})
+		if !p.Repeated {
+			note(c.crashWorld, &c.heardAll, p.Message)
+		}
+		id, n := p.Message.MessageID().Broadcast(), int(p.Message.GetRecipients())
+		c.tell(func(k *knowledge) {
+			if had := k.broadcasts[id]; had != 0 && had != n {
+				k.fault("broadcast %s was said to have %d copies and %d", id, had, n)
+			}
+			k.broadcasts[id] = n
+		})
+	}
+}
+
+// answerAll replies to a copy of a broadcast, or moves its conversation.
+func (c *client) answerAll() {
+	m, ok := pick(c, &c.heardAll)
+	if !ok {
+		return
+	}
+	ctx := context.Background()
+	if c.rng.IntN(3) == 0 {
+		words := []string{"paused", "open", "completed"}
+		s, err := c.node().ChangeStatus(ctx, ChangeStatus{
+			Conversation: m.Conversation(), Host: m.GroupID(), By: []parley.AgentID{m.Sender()}, Status: words[c.rng.IntN(3)], Reason: fmt.Sprint("r", c.next()),
+		})
+		if c.answered(err, groupRefusals...) && err == nil {
+			c.sawState(s)
+		}
+		return
+	}
+	r := answerTo(m.RecipientOrg(), m, c.text(c.next()), "")
+	r.ToOrg, r.Host, r.Copy, r.DayLimit = m.SenderOrg(), m.GroupID(), true, dayLimit(r.FromOrg)
+	mine, err := c.node().MessageFor(ctx, r.From.Slot(), r.Original)
+	if !c.answered(err) {
+		return
+	}
+	r.Reads, r.Position = mine.Position != 0, mine.Position
+	p, err := c.node().Reply(ctx, r)
+	if errors.Is(err, ErrQuotaExceeded) {
+		c.outOfQuota(r.FromOrg, err)
+	}
+	if c.answered(err, groupRefusals...) && err == nil {
+		c.saw(Message{Record: p.Message, Marks: p.Marks})
+	}
+}
+
+// calm waits until every word is heard.
+func (x *crashSight) calm() {
+	x.eventually("all words are heard", func() bool {
+		archive, still := x.r.store.Archive(), true
+		err := archive.Underway(func(parley.Word) error { still = false; return nil })
+		heard := archive.Trays(func(parley.Stream, []byte) error { still = false; return nil })
+		return errors.Join(err, heard, archive.Close()) == nil && still
+	})
+}
+
+// groupsAgree: what was answered of groups is so, every broadcast has all of its
+// copies once, and groups and agents agree on who is in.
+func (x *crashSight) groupsAgree() {
+	ctx := context.Background()
+	copies, readers := map[parley.MessageID]int{}, map[parley.MessageID]map[parley.AgentID]bool{}
+	wanted := map[parley.MessageID]int{}
+	for id, m := range x.inbox {
+		if !m.Record.Copied() {
+			continue
+		}
+		b := id.Broadcast()
+		if copies[b]++; readers[b] == nil {
+			readers[b] = map[parley.AgentID]bool{}
+		}
+		readers[b][m.Record.Recipient()] = true
+		wanted[b] = int(m.Record.GetRecipients())
+	}
+	for id, n := range x.k.broadcasts {
+		if wanted[id] != n {
+			x.fault("lost: broadcast %s went to %d, and there are %d copies", id, n, copies[id])
+		}
+	}
+	for id, n := range wanted {
+		if copies[id] != n || len(readers[id]) != n {
+			x.fault("half: broadcast %s went to %d, there are %d copies to %d agents", id, n, copies[id], len(readers[id]))
+		}
+	}
+	for id, g := range x.k.groups {
+		if found, err := x.r.node.GroupByName(ctx, g.owner, g.name); err != nil || found != id {
+			x.fault("lost: the name %s was of group %s and is of %s (%v)", g.name, id, found, err)
+		}
+		x.groupAgrees(id)
+	}
+	for id, in := range x.k.settled {
+		if _, err := x.r.node.SettledRequest(ctx, in, id); err != nil {
+			x.fault("lost: request %s was settled (%v)", id, err)
+		}
+	}
+}
+
+func (x *crashSight) groupAgrees(id parley.GroupID) {
+	over := false
+	members, err := ReadGroup(context.Background(), x.r.node, id, func(s *group.State, _ time.Time) (ids []parley.AgentID) {
+		if over = s.Deleted(); !over {
+			for _, m := range s.Members() {
+				ids = append(ids, m.Agent)
+			}
+		}
+		return ids
+	})
+	if !x.check(err, "lost: group %s", id) {
+		return
+	}
+	for of, a := range x.agents {
+		member, at := slices.Contains(members, of), placeIn{id, of}
+		if member != a.In(id) {
+			x.fault("half: agent %s is a member of group %s: %v, and believes to be: %v", of, id, member, a.In(id))
+		}
+		if a.Confined() && len(a.GetGroups()) > 1 {
+			x.fault("half: agent %s is in an isolated group and in others", of)
+		}
+		if !over && !a.Revoked() && x.k.answers[at] > 0 && x.k.answers[at] == x.k.deeds[at] && x.k.in[at] != member {
+			x.fault("lost: agent %s was said to be in group %s: %v, and is: %v", of, id, x.k.in[at], member)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/group"
+)
+
+// club is a group in a rig.
+type club struct {
+	*rig
+	owner parley.OrgID
+	id    parley.GroupID
+	by    group.Caller // its founder
+}
+
+func (r *rig) club(owner parley.OrgID, founder parley.AgentID, name string, policy group.Policy, isolated bool) (*club, error) {
+	made, err := r.node.CreateGroup(context.Background(), NewGroup{Found: group.Found{
+		Org: owner, Founder: founder, Name: name, Policy: policy, VoteHours: 72, Isolated: isolated,
+	}})
+	return &club{r, owner, made.ID, group.Caller{Org: owner, Agent: founder}}, err
+}
+
+func (c *club) join(a parley.AgentID) (Joined, error) {
+	return c.node.JoinGroup(context.Background(), c.id, group.Join{Agent: a, Org: c.owner})
+}
+
+func (c *club) vote(id parley.JoinRequestID, by parley.AgentID, approve bool) (Voted, error) {
+	return c.node.Vote(context.Background(), c.id, group.CastVote{
+		Request: id, By: group.Caller{Org: c.owner, Agent: by}, Approve: approve,
+	})
+}
+
+func (c *club) remove(a, by parley.AgentID) error {
+	return c.node.RemoveMember(context.Background(), c.id, group.Remove{Agent: a, By: group.Caller{Org: c.owner, Agent: by}})
+}
+
+func (c *club) invite(a parley.AgentID) (*group.Request, error) {
+	return c.node.Invite(context.Background(), c.id, Invitation{
+		Invite: group.Invite{By: c.by, Agent: a, Message: "come"},
+		Notice: func(r *group.Request) Content {
+			return Content{Type: "svc.v1.group_invite", Rendered: []byte(r.RequestID().String())}
+		},
+	})
+}
+
+func (c *club) say(from parley.AgentID, text, key string) (Posted, error) {
+	return c.node.Broadcast(context.Background(), GroupSend{
+		Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: c.owner}, Group: c.id, From: from,
+	})
+}
+
+func (c *club) members() []parley.AgentID {
+	c.t.Helper()
+	all, err := ReadGroup(context.Background(), c.node, c.id, func(s *group.State, _ time.Time) (ids []parley.AgentID) {
+		for _, m := range s.Members() {
+			ids = append(ids, m.Agent)
+		}
+		return ids
+	})
+	return must(all, err)(c.t)
+}
+
+func eachJournal(t *testing.T, run func(*testing.T, *rig)) {
+	for _, journals := range []int{1, 4} {
+		t.Run(fmt.Sprint(journals), func(t *testing.T) { run(t, newRig(t, withJournals(journals))) })
+	}
+}
+
+func TestGroupSeats(t *testing.T) {
+	eachJournal(t, func(t *testing.T, r *rig) {
+		owner, a := r.agents("acme", 4)
+		c := must(r.club(owner, a[0], "board", group.Majority, false))(t)
+		if got := c.members(); len(got) != 1 || got[0] != a[0] {
+			t.Fatalf("members at the beginning: %v", got)
+		}
+		filed := must(c.join(a[1]))(t)
+		if filed.Request == nil || filed.Request.GetStatus() != group.Pending {
+			t.Fatalf("an applicant: %+v", filed)
+		}
+		v := must(c.vote(filed.Request.RequestID(), a[0], true))(t)
+		if v.Request.GetStatus() != group.Approved || len(c.members()) != 2 {
+			t.Fatalf("after the vote: %v, %v", v.Request, c.members())
+		}
+		nominated := must(c.invite(a[2]))(t)
+		inbox := r.inbox(a[2])
+		if len(inbox) != 1 || string(inbox[0].Record.GetContent()) != nominated.RequestID().String() {
+			t.Fatalf("the nominee's inbox: %v", inbox)
+		}
+		concerns := must(r.node.Concerns(context.Background(), a[2]))(t)
+		if len(concerns) != 1 || concerns[0] != (Concern{nominated.RequestID(), c.id}) {
+			t.Fatalf("what is live about the nominee: %v", concerns)
+		}
+		r.restart()
+		if _, err := c.join(a[2]); err != nil {
+			t.Fatal(err)
+		}
+		must(c.vote(nominated.RequestID(), a[1], true))(t)
+		if got := c.members(); len(got) != 3 {
+			t.Fatalf("members at the end: %v", got)
+		}
+		if got := must(r.node.Concerns(context.Background(), a[2]))(t); len(got) != 0 {
+			t.Fatalf("still live: %v", got)
+		}
+		if err := c.remove(a[1], a[1]); err != nil {
+			t.Fatal(err)
+		}
+		if s := must(r.node.Agent(context.Background(), a[1]))(t); s.In(c.id) {
+			t.Fatal("the leaver believes that it is a member")
+		}
+	})
+}
+
+func TestGroupRevocation(t *testing.T) {
+	eachJournal(t, func(t *testing.T, r *rig) {
+		owner, a := r.agents("acme", 3)
+		c := must(r.club(owner, a[0], "board", group.Open, false))(t)
+		must(c.join(a[1]))(t)
+		d := must(r.club(owner, a[1], "other", group.Majority, false))(t)
+		must(d.join(a[0]))(t)
+		must(r.node.ChangeAgent(context.Background(), a[0], agent.Revoke{}))(t)
+		eventually(t, "the revoked agent has left", func() bool { return len(c.members()) == 1 })
+		eventually(t, "its request is canceled", func() bool {
+			live, err := ReadGroup(context.Background(), r.node, d.id, func(s *group.State, _ time.Time) int { return len(s.Requests()) })
+			return err == nil && live == 0
+		})
+		role, err := ReadGroup(context.Background(), r.node, c.id, func(s *group.State, _ time.Time) group.Role {
+			m, _ := s.Member(a[1])
+			return m.Role
+		})
+		if err != nil || role != group.Admin {
+			t.Fatalf("the heir is %v, %v", role, err)
+		}
+	})
+}
+
+func TestBroadcast(t *testing.T) {
+	eachJournal(t, func(t *testing.T, r *rig) {
+		const many = 300
+		owner, a := r.agents("acme", many)
+		c := must(r.club(owner, a[0], "crowd", group.Open, false))(t)
+		var joining sync.WaitGroup
+		for _, id := range a[1:] {
+			joining.Go(func() {
+				if _, err := c.join(id); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		joining.Wait()
+		first := must(c.say(a[0], "hello", "k"))(t)
+		again := must(c.say(a[0], "hello", "k"))(t)
+		if !again.Repeated || again.Message.MessageID() != first.Message.MessageID() || first.Message.GetRecipients() != many-1 {
+			t.Fatalf("first %v, again %v", first.Message, again.Message)
+		}
+		second := must(c.say(a[5], "so am I", ""))(t)
+		if second.Message.Conversation() != first.Message.Conversation() {
+			t.Fatal("another conversation")
+		}
+		for i, id := range a {
+			wanted := 2
+			if i == 0 || i == 5 {
+				wanted = 1
+			}
+			var inbox []Message
+			eventually(t, "all copies have come", func() bool { inbox = r.inbox(id); return len(inbox) >= wanted })
+			if len(inbox) != wanted {
+				t.Fatalf("agent %d has %d copies, not %d", i, len(inbox), wanted)
+			}
+			for _, m := range inbox {
+				if m.Record.Recipient() != id || m.Record.RecipientOrg() != owner || m.Position == 0 {
+					t.Fatalf("agent %d got %v", i, m)
+				}
+				read := must(r.node.Message(context.Background(), m.Record.MessageID()))(t)
+				if read.Record.Recipient() != id || string(read.Record.GetContent()) != string(m.Record.GetContent()) {
+					t.Fatalf("agent %d reads %v", i, read)
+				}
+			}
+		}
+		answerCopy(t, c, a)
+	})
+}
+
+// answerCopy reads a copy and replies to it, and looks who sees what of that.
+func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
+	t.Helper()
+	r, owner := c.rig, c.owner
+	mine := r.inbox(a[7])[1]
+	if err := r.node.Mark(context.Background(), a[7], []parley.Mark{{
+		Recipient: a[7], Message: mine.Record.MessageID(), Position: mine.Position, Marks: parley.Marks{Delivered: 5, Read: 6}, Copy: true,
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if m := must(r.node.Message(context.Background(), mine.Record.MessageID()))(t); m.Marks.Read != 6 {
+		t.Fatalf("the marks of a copy: %+v", m.Marks)
+	}
+	answer := answerTo(owner, mine.Record, "hi", "")
+	answer.Host = c.id
+	posted := must(r.reply(answer))(t)
+	if posted.Message.Recipient() != a[0] || len(posted.Message.GetGroup()) != 0 || posted.Message.HostID() != c.id {
+		t.Fatalf("the reply: %v", posted.Message)
+	}
+	if s := must(r.node.Conversation(context.Background(), posted.Message.Conversation()))(t); s.GetStatus() != conversation.Open {
+		t.Fatalf("the conversation is %v", s.GetStatus())
+	}
+	for i, wanted := range map[int]int{0: 3, 5: 2, 7: 3, 9: 2} {
+		page, _, err := r.node.TranscriptOf(context.Background(), posted.Message.Conversation(), c.id, a[i], 0, 50, false)
+		if err != nil || len(page) != wanted {
+			t.Fatalf("agent %d sees %d rows, not %d: %v", i, len(page), wanted, err)
+		}
+	}
+	r.restart()
+	if page := r.inbox(a[9]); len(page) != 2 {
+		t.Fatalf("after a restart there are %d", len(page))
+	}
+}

@@ -1,0 +1,239 @@
+package actors
+
+import (
+	"time"
+
+	"parley"
+	"parley/actors/conversation"
+	"parley/actors/group"
+	"parley/actors/org"
+)
+
+type groupTurn = turn[*hall, group.Command, group.Event]
+
+// hall is a group with the conversations that it hosts: what concerns its
+// members is judged in one mailbox, so that joining, leaving and sending have
+// one order.
+type hall struct {
+	*group.State
+	talks map[parley.ConversationID]*hosted
+	// ceiling is the owner's limit of members as last told, nil for none; told is
+	// false until somebody has.
+	ceiling *int
+	told    bool
+	// chairs are the seats of the admins, nil where they are not at hand.
+	chairs []parley.Seat
+}
+
+// hosted is a conversation in a hall.
+type hosted struct {
+	state *conversation.State
+	// seq counts its events, stored those since its state was last stored.
+	seq, stored uint64
+}
+
+const (
+	// groupStateEvery is after how many events a group's state is stored, if it is
+	// a small one: a large one every so many times as many as it has members.
+	groupStateEvery   = 64
+	groupStateMembers = 4
+	// talksMax is how many conversations a hall keeps in memory.
+	talksMax = 64
+)
+
+var groupRules = rules[*hall, group.Command, group.Event]{
+	func(h *hall, c group.Command, now time.Time) ([]group.Event, error) {
+		return group.Decide(h.State, c, now)
+	},
+	func(h *hall, e group.Event) { group.Evolve(h.State, e) },
+	group.Tag, group.New,
+}
+
+// sight is a look at a group, in its own turn; early one that may come before
+// its founder has a seat.
+type (
+	sight func(*group.State, time.Time) any
+	early func(*group.State) any
+)
+
+func (n *Node) groupKind() *kind[*hall, group.Command, group.Event] {
+	return &kind[*hall, group.Command, group.Event]{
+		stream: parley.GroupStream, rules: groupRules, stateEvery: groupStateEvery,
+		weight: func(h *hall) uint64 { return uint64(len(h.Members()) / groupStateMembers) },
+		blank:  func() *hall { return &hall{State: &group.State{}} },
+		handle: func(t *groupTurn, request any) (any, error) {
+			switch r := request.(type) {
+			case sight:
+				if t.state.LastSeat == 0 {
+					return nil, group.ErrUnknown
+				}
+				return r(t.state.State, t.now), nil
+			case early:
+				return r(t.state.State), nil
+			case joining:
+				return n.join(t, r)
+			case Invitation:
+				return n.invite(t, r)
+			case group.CastVote:
+				return n.vote(t, r)
+			case group.Remove:
+				return n.remove(t, r)
+			case group.ChangeRole:
+				return n.changeRole(t, r)
+			case group.Delete:
+				return n.end(t, r)
+			case GroupSend:
+				return n.broadcast(t, &r)
+			case ReplyTo:
+				return n.replyInHall(t, &r)
+			case ChangeStatus:
+				return n.changeStatusInHall(t, r)
+			case timerFired:
+				return nil, n.expire(t, r)
+			case group.Command: // what only changes the group's own record, or ends it
+				return nil, n.judge(t, r)
+			}
+			panic("group: unknown request")
+		},
+		hear: n.hearGroup,
+	}
+}
+
+// hearGroup takes what an agent says of a seat, and that one acts no more.
+func (n *Node) hearGroup(t *groupTurn, word []byte) error {
+	said := &Said{}
+	if err := said.UnmarshalVT(word); err != nil {
+		return err
+	}
+	agent := parley.IDFromBytes[parley.AgentID](said.GetAgent())
+	switch said.GetKind() {
+	case Said_answer:
+		err := n.judge(t, group.Answer{Offer: said.GetNumber(), Refusal: said.GetReason()})
+		if said.GetReason() == "" && (t.state.Deleted() || t.state.Stale(said.GetNumber(), agent)) {
+			t.tell(agentStream(agent), departure(t.state.ID, said.GetNumber()))
+		}
+		return heard(err)
+	case Said_forget:
+		limit, err := n.ceiling(t)
+		if err != nil {
+			return err
+		}
+		return heard(n.judge(t, group.Forget{Agent: agent, SeatLimit: limit}))
+	}
+	return nil
+}
+
+// heard passes over a refusal: nobody is there to take it.
+func heard(err error) error {
+	if isRefusal(err) {
+		return nil
+	}
+	return err
+}
+
+// ceiling is the owner's limit of members: as the last request brought it, or
+// in an actor's new life as the owner's record has it.
+func (n *Node) ceiling(t *groupTurn) (*int, error) {
+	if h := t.state; !h.told && n.seats != nil {
+		v := n.journal.View()
+		defer v.Close()
+		_, stored, err := v.State(orgStream(h.Org))
+		owner := &org.State{}
+		if err == nil {
+			err = owner.UnmarshalVT(stored)
+		}
+		if err != nil {
+			return nil, err
+		}
+		h.ceiling, h.told = n.seats(int(owner.GetTrustTier())), true
+	}
+	return t.state.ceiling, nil
+}
+
+// hold keeps the limit that a request has brought.
+func (h *hall) hold(limit *int) { h.ceiling, h.told = limit, true }
+
+// expire settles what is past its time. The timer goes; one that was set for
+// another request is still there. One that comes early comes again.
+func (n *Node) expire(t *groupTurn, r timerFired) error {
+	if t.now.Before(r.due) {
+		return nil
+	}
+	t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
+	return heard(n.judge(t, group.Expire{}))
+}
+
+// talk is a conversation of the hall as it stands, what is on its way included.
+func (n *Node) talk(t *groupTurn, id parley.ConversationID) (*hosted, error) {
+	h := t.state
+	if have := h.talks[id]; have != nil {
+		return have, nil
+	}
+	if t.entity.last == nil || t.entity.last.released() {
+		h.tidy()
+	}
+	v := n.journal.View()
+	defer v.Close()
+	k := &hosted{state: &conversation.State{}}
+	var err error
+	if k.seq, k.stored, err = conversationRules.load(v, conversationStream(id), k.state); err != nil {
+		return nil, err
+	}
+	if k.state.GroupID() != h.ID {
+		return nil, conversation.ErrUnknown
+	}
+	h.keep(id, k)
+	return k, nil
+}
+
+// keep has a conversation at hand.
+func (h *hall) keep(id parley.ConversationID, k *hosted) {
+	if h.talks == nil {
+		h.talks = map[parley.ConversationID]*hosted{}
+	}
+	h.talks[id] = k
+}
+
+// tidy lets conversations go that are not the current one. It is called only
+// when nothing of them is on its way: they are read again from what is applied.
+func (h *hall) tidy() {
+	if len(h.talks) <= talksMax {
+		return
+	}
+	for id := range h.talks {
+		if id != h.Conversation {
+			delete(h.talks, id)
+		}
+	}
+}
+
+// continueTalk judges a command of a hosted conversation and adds what follows
+// to the entry.
+func continueTalk(t *groupTurn, k *hosted, c conversation.Command, grant func() error) error {
+	events, refusal := conversation.Decide(k.state, c, t.now)
+	if refusal != nil {
+		return refusal
+	}
+	if grant != nil {
+		if err := grant(); err != nil {
+			return err
+		}
+	}
+	facts, err := conversationRules.encode(events)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		conversation.Evolve(k.state, e)
+	}
+	chapter := parley.Chapter{Stream: conversationStream(k.state.ConversationID()), Expect: k.seq, Facts: facts}
+	k.seq += uint64(len(facts))
+	if k.stored += uint64(len(facts)); k.stored >= conversationStateEvery {
+		if chapter.State, err = k.state.MarshalVT(); err != nil {
+			return err
+		}
+		k.stored = 0
+	}
+	t.entry.Hosted = append(t.entry.Hosted, chapter)
+	return nil
+}

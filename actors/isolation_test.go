@@ -1,0 +1,167 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/group"
+)
+
+// rivals are pairs of groups, one of each isolated, and for each pair an agent that
+// wants to be in both.
+type rivals struct {
+	*rig
+	owner  parley.OrgID
+	agents []parley.AgentID
+	pairs  [][2]*club
+}
+
+// each runs do for so many numbers, several at a time.
+func each(n int, do func(int)) {
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range 16 {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	working.Wait()
+}
+
+func newRivals(r *rig, pairs int) *rivals {
+	x := &rivals{rig: r, pairs: make([][2]*club, pairs)}
+	// One agent founds the isolated group of each pair; of the others, some all.
+	const founders = 20
+	x.owner = r.org("acme").Org.OrgID()
+	all := make([]parley.AgentID, 2*pairs+founders)
+	each(len(all), func(i int) { all[i] = r.agent(x.owner, fmt.Sprint("a", i)) })
+	awaitQuiet(r.t, r.store) // all are at home
+	x.agents = all[:pairs]
+	each(2*pairs, func(i int) {
+		founder, isolated := all[pairs+i/2], i%2 == 1
+		if !isolated {
+			founder = all[2*pairs+i/2%founders]
+		}
+		c, err := r.club(x.owner, founder, fmt.Sprint("g", i), group.Open, isolated)
+		if err != nil {
+			r.t.Error(err)
+		}
+		x.pairs[i/2][i%2] = c
+	})
+	return x
+}
+
+// race has each agent join both groups of its pair at once, and gives the number
+// of those that got into both, into neither, and into either sort.
+func (x *rivals) race() (both, neither int, won [2]int) {
+	var mu sync.Mutex
+	each(len(x.pairs), func(i int) {
+		var in [2]bool
+		var joining sync.WaitGroup
+		for n, c := range x.pairs[i] {
+			joining.Go(func() {
+				_, err := c.join(x.agents[i])
+				if in[n] = err == nil; err != nil && !errors.Is(err, group.ErrIsolationConflict) {
+					x.t.Error(err)
+				}
+			})
+		}
+		joining.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case in[0] && in[1]:
+			both++
+		case !in[0] && !in[1]:
+			neither++
+		case in[0]:
+			won[0]++
+		default:
+			won[1]++
+		}
+	})
+	return both, neither, won
+}
+
+// confused is the number of agents that are in two groups, or of which agent and
+// groups do not say the same.
+func (x *rivals) confused() (n int) {
+	for i, c := range x.pairs {
+		a := must(question[*agent.State](x.node, agentStream(x.agents[i]), 0, lookAt{}))(x.t)
+		for _, one := range c {
+			member := must(ReadGroup(context.Background(), x.node, one.id, func(s *group.State, _ time.Time) bool {
+				_, ok := s.Member(x.agents[i])
+				return ok
+			}))(x.t)
+			if member != a.In(one.id) {
+				n++
+			}
+		}
+		if len(a.GetGroups()) != 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// TestIsolationHasOneWinner: however two groups ask an agent in at once, if one of
+// them is isolated it is in one of them at the end.
+func TestIsolationHasOneWinner(t *testing.T) {
+	pairs := 1000
+	if testing.Short() || raceDetector {
+		pairs = 50
+	}
+	eachJournal(t, func(t *testing.T, r *rig) {
+		x := newRivals(r, pairs)
+		both, neither, won := x.race()
+		t.Logf("%d pairs: open groups got %d, isolated ones %d", pairs, won[0], won[1])
+		if both+neither > 0 {
+			t.Errorf("%d agents got into both groups, %d into neither", both, neither)
+		}
+		if won[0] == 0 || won[1] == 0 {
+			t.Error("it was no race")
+		}
+		if n := x.confused(); n > 0 {
+			t.Errorf("%d agents are in two groups, or not where they believe to be", n)
+		}
+		r.restart()
+		if n := x.confused(); n > 0 {
+			t.Errorf("after a restart %d", n)
+		}
+	})
+}
+
+// TestIsolationControl: agents that do not ask what they are in get into both.
+func TestIsolationControl(t *testing.T) {
+	unraced(t)
+	careless := func(n *Node) {
+		k := n.agentKind()
+		decide := k.rules.decide
+		k.rules.decide = func(s *agent.State, c agent.Command, now time.Time) ([]agent.Event, error) {
+			if _, enters := c.(agent.Enter); enters {
+				s = cloned(s, &agent.State{})
+				s.Groups = nil
+			}
+			return decide(s, c, now)
+		}
+		register(n.engine, k)
+	}
+	r := newRig(t, withJournals(4), withTuning(careless))
+	x := newRivals(r, 20)
+	if both, _, _ := x.race(); both == 0 || x.confused() == 0 {
+		t.Error("nobody got into both groups")
+	}
+	if got := spoke(auditOf(t, r.store)); fmt.Sprint(got) != "[isolation]" {
+		t.Errorf("%q spoke of it", got)
+	}
+	r.close() // what it leaves is not in order
+}

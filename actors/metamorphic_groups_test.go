@@ -1,0 +1,256 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"parley"
+	"parley/actors/group"
+)
+
+// playerGroups are the groups of a script.
+type playerGroups struct {
+	groups   []parley.GroupID
+	founders map[parley.GroupID]group.Caller
+	filed    map[parley.JoinRequestID]parley.GroupID
+	requests []parley.JoinRequestID
+	heard    []*Record // in conversations of groups
+	// restless: words of groups may be on their way.
+	restless bool
+}
+
+// beginGroup founds a group, asks one in, and has one come and go.
+func (p *player) beginGroup(ctx context.Context) {
+	p.restless = true
+	by := group.Caller{Org: p.owners[p.ids[0]], Agent: p.ids[0]}
+	made := must(p.node.CreateGroup(ctx, NewGroup{Found: group.Found{
+		Org: by.Org, Founder: by.Agent, Name: "club", Policy: group.Closed, Public: true, VoteHours: 48,
+	}}))(p.t)
+	p.groups, p.founders[made.ID] = append(p.groups, made.ID), by
+	guest := p.ids[1]
+	r, err := p.node.Invite(ctx, made.ID, Invitation{
+		Invite: group.Invite{By: by, Agent: guest},
+		Notice: func(r *group.Request) Content {
+			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
+		},
+	})
+	p.say(err, "invited: %s", words(r))
+	self := group.Caller{Org: p.owners[guest], Agent: guest}
+	_, err = p.node.JoinGroup(ctx, made.ID, group.Join{Agent: guest, Org: self.Org})
+	p.say(err, "%s has come", guest)
+	p.say(p.node.RemoveMember(ctx, made.ID, group.Remove{Agent: guest, By: self}), "%s left the group %s", guest, made.ID)
+}
+
+// by is somebody who acts.
+func (p *player) by() group.Caller {
+	id := one(p, p.ids)
+	return group.Caller{Org: p.owners[id], Agent: id}
+}
+
+// gather does what groups and their members do.
+func (p *player) gather(ctx context.Context, n int) {
+	p.restless = true
+	draw := p.random.IntN(20)
+	if len(p.groups) == 0 || draw == 0 && len(p.groups) < 12 {
+		p.foundOne(ctx)
+		return
+	}
+	id := one(p, p.groups)
+	switch {
+	case draw < 6:
+		p.enroll(ctx, id)
+	case draw < 8:
+		p.ask(ctx, id)
+	case draw < 11:
+		p.cast(ctx, id)
+	case draw < 15:
+		p.spread(ctx, id, n)
+	case draw < 17:
+		p.answerInGroup(ctx, n)
+	default:
+		p.alterGroup(ctx, id, n)
+	}
+}
+
+func (p *player) foundOne(ctx context.Context) {
+	by := p.by()
+	made, err := p.node.CreateGroup(ctx, NewGroup{Key: one(p, []string{"", "k"}), Found: group.Found{
+		Org: by.Org, Founder: by.Agent, Name: fmt.Sprint("group", p.random.IntN(9)), Isolated: !p.likely(4), Public: p.likely(2),
+		Policy: one(p, []group.Policy{group.Open, group.Open, group.Majority, group.Unanimity, group.Closed}), VoteHours: 48,
+	}})
+	if err == nil && !made.Repeated {
+		p.groups = append(p.groups, made.ID)
+		p.founders[made.ID] = by
+	}
+	p.say(err, "%s is founded by %s, repeated %v", made.ID, by.Agent, made.Repeated)
+}
+
+func (p *player) enroll(ctx context.Context, id parley.GroupID) {
+	by := p.by()
+	limit := 4
+	joined, err := p.node.JoinGroup(ctx, id, group.Join{Agent: by.Agent, Org: by.Org, Message: "please", SeatLimit: &limit})
+	switch {
+	case err != nil:
+		p.say(err, "")
+	case joined.Member != nil:
+		p.say(nil, "%s is a member of %s: %v", by.Agent, id, *joined.Member)
+	default:
+		p.file(id, joined.Request)
+		p.say(nil, "a seat is asked for: %s", words(joined.Request))
+	}
+}
+
+func (p *player) file(id parley.GroupID, r *group.Request) {
+	p.requests = append(p.requests, r.RequestID())
+	p.filed[r.RequestID()] = id
+}
+
+func (p *player) ask(ctx context.Context, id parley.GroupID) {
+	who, by := p.by(), p.by()
+	if p.likely(3) {
+		by = p.founders[id]
+	}
+	r, err := p.node.Invite(ctx, id, Invitation{
+		Invite: group.Invite{By: by, Agent: who.Agent, Message: "come"},
+		Notice: func(r *group.Request) Content {
+			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
+		},
+	})
+	if err == nil && r != nil {
+		p.file(id, r)
+		p.say(nil, "invited: %s", words(r))
+		return
+	}
+	p.say(err, "%s may come by itself", who.Agent)
+}
+
+func (p *player) cast(ctx context.Context, id parley.GroupID) {
+	if len(p.requests) == 0 {
+		p.note("nothing to vote on\n")
+		return
+	}
+	request := one(p, p.requests[max(0, len(p.requests)-4):])
+	if p.likely(8) {
+		id = p.filed[request]
+	}
+	v, err := p.node.Vote(ctx, id, group.CastVote{Request: request, By: p.by(), Approve: p.likely(4)})
+	if err != nil {
+		p.say(err, "")
+		return
+	}
+	p.say(nil, "voted %s: %s", v.Vote, words(v.Request))
+}
+
+func (p *player) spread(ctx context.Context, id parley.GroupID, n int) {
+	by := p.by()
+	members := must(ReadGroup(ctx, p.node, id, func(s *group.State, _ time.Time) (all []parley.AgentID) {
+		for _, m := range s.Members() {
+			all = append(all, m.Agent)
+		}
+		return all
+	}))(p.t)
+	if len(members) > 0 && p.likely(6) {
+		by.Agent = one(p, members)
+		by.Org = p.owners[by.Agent]
+	}
+	posted, err := p.node.Broadcast(ctx, GroupSend{
+		Content: Content{
+			Type: "svc.v1.dm", Rendered: fmt.Appendf(nil, "to all %d", n), Key: one(p, []string{"", "", "b"}), FromOrg: by.Org, DayLimit: p.limit(by.Agent),
+		},
+		Group: id, From: by.Agent,
+	})
+	p.hears(posted, err)
+}
+
+// hears is posted for what is said in groups.
+func (p *player) hears(posted Posted, err error) {
+	if err != nil {
+		p.say(err, "")
+		return
+	}
+	if !posted.Repeated {
+		p.heard = append(p.heard, posted.Message)
+	}
+	p.say(nil, "repeated %v to %d: %s", posted.Repeated, posted.Message.GetRecipients(), withMarks(Message{Record: posted.Message, Marks: posted.Marks}))
+}
+
+func (p *player) answerInGroup(ctx context.Context, n int) {
+	if len(p.heard) == 0 {
+		p.note("nothing was said\n")
+		return
+	}
+	m := one(p, p.heard)
+	if !p.likely(3) {
+		s, err := p.node.ChangeStatus(ctx, ChangeStatus{
+			Conversation: m.Conversation(), Host: m.HostID(), By: []parley.AgentID{one(p, []parley.AgentID{m.Sender(), m.Recipient(), one(p, p.ids)})},
+			Status: one(p, []string{"open", "paused", "completed"}), Reason: "so",
+		})
+		p.say(err, "moved to %s at %d after %d messages", s.GetStatus(), s.GetUpdatedMs(), s.GetMessages())
+		return
+	}
+	a := answerTo(p.owners[m.Recipient()], m, fmt.Sprint("answered in a group ", n), one(p, []string{"", "k"}))
+	a.ToOrg, a.Host, a.Copy, a.DayLimit = p.owners[m.Sender()], m.HostID(), m.Copied(), p.limit(a.From)
+	mine := must(p.node.MessageFor(ctx, a.From.Slot(), a.Original))(p.t)
+	a.Reads, a.Position = true, mine.Position
+	p.hears(p.reply(a))
+}
+
+// alterGroup changes roles, settings and members, or ends a group.
+func (p *player) alterGroup(ctx context.Context, id parley.GroupID, n int) {
+	by, who := p.by(), p.by()
+	if founder := p.founders[id]; p.likely(3) {
+		by = founder
+	}
+	switch p.random.IntN(6) {
+	case 0, 1:
+		if p.likely(3) {
+			by = who
+		} else if p.likely(2) {
+			who = by
+		}
+		p.say(p.node.RemoveMember(ctx, id, group.Remove{Agent: who.Agent, By: by}), "%s left the group %s", who.Agent, id)
+	case 2, 3:
+		m, err := p.node.ChangeRole(ctx, id, group.ChangeRole{Agent: who.Agent, By: by, Role: one(p, []group.Role{group.Admin, group.RoleMember})})
+		p.say(err, "now %v", m)
+	case 4:
+		p.say(p.node.DeleteGroup(ctx, id, group.Delete{By: by}), "%s is over", id)
+	default:
+		text := fmt.Sprint("described ", n)
+		p.say(p.node.ChangeGroup(ctx, id, group.Change{By: by, Description: &text}), "%s is %s", id, text)
+	}
+}
+
+// readGroup notes everything that can be read of a group.
+func (p *player) readGroup(ctx context.Context, id parley.GroupID) {
+	state := must(ReadGroup(ctx, p.node, id, func(s *group.State, _ time.Time) string {
+		b, err := s.MarshalVT()
+		whole := &group.Snapshot{}
+		if err != nil || whole.UnmarshalVT(b) != nil {
+			return "cannot be read"
+		}
+		return words(whole)
+	}))(p.t)
+	p.note("group %s: %s\n", id, state)
+	settled, _, err := p.node.SettledRequests(ctx, id, parley.JoinRequestID{}, 1000)
+	for _, r := range settled {
+		p.note("  settled %s\n", words(r))
+	}
+	p.say(err, "end of requests")
+	for _, who := range p.ids {
+		had := must(p.node.HadSeat(ctx, id, who))(p.t)
+		concerns := must(p.node.Concerns(ctx, who))(p.t)
+		p.note("  %s: %v, %v\n", who, had, concerns)
+	}
+	for _, m := range p.heard {
+		if m.HostID() != id {
+			continue
+		}
+		page, _, err := p.node.TranscriptOf(ctx, m.Conversation(), id, m.Recipient(), 0, 100, false)
+		for _, row := range page {
+			p.note("  seen: %s\n", withMarks(row))
+		}
+		p.say(err, "end of what %s sees", m.Recipient())
+	}
+	p.say(p.node.PublicGroups(ctx, func(g *PublicGroup) bool { p.note("  shown: %s\n", words(g)); return true }), "end of the directory")
+}

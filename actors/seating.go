@@ -1,0 +1,253 @@
+package actors
+
+import (
+	"parley"
+	"parley/actors/conversation"
+	"parley/actors/group"
+)
+
+// keptSeat is the outcome of asking for a seat: one that is kept until the agent
+// has said that it may take it, or a request that others decide.
+type keptSeat struct {
+	offer   uint32
+	request *group.Request
+}
+
+// votedSeat is a vote's outcome, with the seat that is kept because of it, if any.
+type votedSeat struct {
+	Voted
+	offer uint32
+}
+
+func (n *Node) join(t *groupTurn, c joining) (any, error) {
+	t.state.hold(c.SeatLimit)
+	c.RequestID = t.state.NextRequestID(t.now, n.entropy())
+	c.Confined = c.confined || c.in && t.state.Isolated
+	if err := n.judge(t, c.Join); err != nil {
+		return nil, err
+	}
+	if o := t.state.OfferTo(c.Agent); o != nil {
+		return keptSeat{offer: o.GetNumber()}, nil
+	}
+	return keptSeat{request: t.state.RequestOf(c.Agent)}, nil
+}
+
+// invite judges an invitation and, if one comes of it, puts the message that
+// says so into the agent's inbox. // contract: Groups
+func (n *Node) invite(t *groupTurn, c Invitation) (any, error) {
+	t.state.hold(c.SeatLimit)
+	c.RequestID = t.state.NextRequestID(t.now, n.entropy())
+	c.Confined = c.confined || c.in && t.state.Isolated
+	if err := n.judge(t, c.Invite); err != nil {
+		return nil, err
+	}
+	r := t.state.Request(c.RequestID)
+	if r == nil { // whoever wants to come may come
+		return r, nil
+	}
+	return r, n.notify(t, r, c.Notice(r))
+}
+
+// notify posts the message that tells of an invitation, from the member that
+// invites, in a conversation of its own. It takes no slot of any quota.
+func (n *Node) notify(t *groupTurn, r *group.Request, content Content) error {
+	by, _ := t.state.Member(r.Inviter())
+	content.FromOrg, content.ToOrg = by.Org, parley.IDFromBytes[parley.OrgID](r.GetOrg())
+	id := parley.NewID[parley.ConversationID](t.entry.Slot, t.now, n.entropy())
+	message := conversation.FirstMessageID(id, t.now, n.entropy())
+	start := conversation.Start{ID: id, Initiator: by.Agent, Responder: r.AgentID(), MessageID: message}
+	bear, err := beginBare(conversationRules, conversationStream(id), &conversation.State{}, conversation.Command(start), t.now)
+	if err != nil {
+		return err
+	}
+	bear.Fresh = true
+	t.say(bear)
+	if err := t.carry(newRecord(message, id, by.Agent, r.AgentID(), &content), r.AgentID()); err != nil {
+		return err
+	}
+	t.say(parley.Enlist{Agent: by.Agent, Conversation: id}, parley.Enlist{Agent: r.AgentID(), Conversation: id})
+	return nil
+}
+
+func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
+	t.state.hold(c.SeatLimit)
+	if t.state.Request(c.Request) == nil {
+		_, settled, err := t.row(parley.RequestTable, append(t.state.ID.Bytes(), c.Request[:]...))
+		if err != nil {
+			return nil, err
+		}
+		c.Settled = settled
+	}
+	if err := n.judge(t, c); err != nil {
+		return nil, err
+	}
+	v := votedSeat{Voted: Voted{Request: t.state.Request(c.Request), Vote: group.Deny}}
+	if c.Approve {
+		v.Vote = group.Approve
+	}
+	if v.Request == nil {
+		v.Request = settledNow(t, c.Request)
+	} else if o := t.state.OfferTo(v.Request.AgentID()); o != nil {
+		v.offer = o.GetNumber()
+	}
+	return v, nil
+}
+
+// settledNow is a request that this turn has settled.
+func settledNow(t *groupTurn, id parley.JoinRequestID) *group.Request {
+	for _, e := range t.events {
+		if r, ok := e.(*group.Resolved); ok && r.GetRequest().RequestID() == id {
+			return r.GetRequest()
+		}
+	}
+	return nil
+}
+
+// remove takes a member out and gives the seats that are kept for others because
+// of it, by the numbers of their offers.
+func (n *Node) remove(t *groupTurn, c group.Remove) (any, error) {
+	t.state.hold(c.SeatLimit)
+	err := n.judge(t, c)
+	var given []parley.Seat
+	for _, e := range t.events {
+		if o, ok := e.(*group.Offered); ok {
+			given = append(given, parley.Seat{Agent: parley.IDFromBytes[parley.AgentID](o.GetOffer().GetAgent()), Number: o.GetOffer().GetNumber()})
+		}
+	}
+	return given, err
+}
+
+// end deletes the group and gives those who were its members.
+func (n *Node) end(t *groupTurn, c group.Delete) (any, error) {
+	if err := n.judge(t, c); err != nil {
+		return nil, err
+	}
+	var ids []parley.AgentID
+	for _, m := range t.state.Members() {
+		ids = append(ids, m.Agent)
+	}
+	return ids, nil
+}
+
+func (n *Node) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
+	if err := n.judge(t, c); err != nil {
+		return nil, err
+	}
+	m, _ := t.state.Member(c.Agent)
+	return m, nil
+}
+
+// judge judges a command and tells all whom its events concern, in the same
+// entry. Events are kept also where the answer is a refusal.
+func (n *Node) judge(t *groupTurn, c group.Command) error {
+	leaver := leaving(t.state.State, c)
+	was := shownAs(t.state.State)
+	before := len(t.events)
+	refusal := t.decide(c)
+	for _, e := range t.events[before:] {
+		t.state.noteAdmins(e, leaver)
+		if err := n.follow(t, e, leaver); err != nil {
+			return err
+		}
+	}
+	showDirectory(t, was)
+	return refusal
+}
+
+// leaving is the member that a command may take out, as it is before.
+func leaving(s *group.State, c group.Command) (m group.Member) {
+	switch c := c.(type) {
+	case group.Remove:
+		m, _ = s.Member(c.Agent)
+	case group.Forget:
+		m, _ = s.Member(c.Agent)
+	}
+	return m
+}
+
+// follow does what an event asks for elsewhere.
+func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
+	s := t.state
+	switch e := e.(type) {
+	case *group.Offered:
+		o := e.GetOffer()
+		to := parley.IDFromBytes[parley.AgentID](o.GetAgent())
+		t.tell(agentStream(to), &Said{Kind: Said_offer, Group: s.ID.Bytes(), Number: o.GetNumber(), Isolated: s.Isolated})
+	case *group.Filed:
+		r := e.GetRequest()
+		t.tell(agentStream(r.AgentID()), &Said{Kind: Said_concern, Group: s.ID.Bytes(), Request: r.GetId()})
+		t.wake(r.GetExpiresMs())
+		if r.GetStatus() == group.Invited {
+			t.announce(invited, r.RequestID(), r.AgentID())
+		} else {
+			t.announce(requestCreated, r.RequestID(), r.AgentID(), s.admins()...)
+		}
+	case *group.Carried:
+		id := parley.IDFromBytes[parley.JoinRequestID](e.GetRequest())
+		t.wake(e.GetExpiresMs())
+		t.announce(invited, id, s.Request(id).AgentID())
+	case *group.Seated:
+		return n.settle(t, e)
+	case *group.Resolved:
+		r := e.GetRequest()
+		data, err := r.MarshalVT()
+		if err != nil {
+			return err
+		}
+		t.keep(parley.RequestTable, append(s.ID.Bytes(), r.GetId()...), data)
+		t.tell(agentStream(r.AgentID()), &Said{Kind: Said_settled, Group: s.ID.Bytes(), Request: r.GetId()})
+		t.announce(requestResolved, r.RequestID(), r.AgentID(), s.admins()...)
+	case *group.Left:
+		t.tell(agentStream(leaver.Agent), departure(s.ID, leaver.Offer))
+		t.announce(memberLeft, parley.JoinRequestID{}, leaver.Agent, s.admins()...)
+		return n.rise(t, leaver.Agent)
+	case *group.Deleted:
+		for _, m := range s.Members() {
+			t.tell(agentStream(m.Agent), departure(s.ID, m.Offer))
+		}
+		t.tell(orgStream(s.Org), &Said{Kind: Said_ended, Group: s.ID.Bytes()})
+	}
+	return nil
+}
+
+func departure(id parley.GroupID, offer uint32) *Said {
+	return &Said{Kind: Said_depart, Group: id.Bytes(), Number: offer}
+}
+
+// place is a member's row at the group: the conversation that it was put on the
+// list of, 16 bytes, and the numbers of its seats, 4 bytes each.
+func placeKey(id parley.GroupID, of parley.AgentID) []byte { return append(id.Bytes(), of[:]...) }
+
+// settle tells of a new member, notes its seat, and puts the group's
+// conversation on its list unless it was there already.
+func (n *Node) settle(t *groupTurn, e *group.Seated) error {
+	s := t.state
+	m := s.MembersFrom(e.GetSeat() - 1)[0]
+	row, _, err := t.row(parley.PlaceTable, placeKey(s.ID, m.Agent))
+	if err != nil {
+		return err
+	}
+	if len(row) == 0 {
+		row = make([]byte, len(parley.ConversationID{}))
+	}
+	row = appendSeat(row, e.GetSeat())
+	if talk := parley.ConversationID(row[:16]); !s.Conversation.Zero() && talk != s.Conversation {
+		t.say(parley.Enlist{Agent: m.Agent, Conversation: s.Conversation})
+		copy(row, s.Conversation[:])
+	}
+	t.keep(parley.PlaceTable, placeKey(s.ID, m.Agent), row)
+	t.announce(memberJoined, parley.JoinRequestID{}, m.Agent, s.admins()...)
+	return nil
+}
+
+// rise notes for a member that leaves which conversation it is on the list of.
+func (n *Node) rise(t *groupTurn, of parley.AgentID) error {
+	row, found, err := t.row(parley.PlaceTable, placeKey(t.state.ID, of))
+	if err != nil || !found || parley.ConversationID(row[:16]) == t.state.Conversation {
+		return err
+	}
+	row = append([]byte(nil), row...)
+	copy(row, t.state.Conversation[:])
+	t.keep(parley.PlaceTable, placeKey(t.state.ID, of), row)
+	return nil
+}

@@ -1,0 +1,154 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"parley"
+	"parley/bench/wire"
+	"parley/http/api"
+)
+
+const (
+	// seaters is how many connections seat members at once.
+	seaters = 64
+	// groupMost is the most members that a group of the bench may have.
+	groupMost = 1_000_000
+)
+
+// assembly is a group of the bench.
+type assembly struct {
+	id      parley.GroupID
+	handle  string
+	founder *agent
+	// members have a seat from the start to the end, in the order of their seats;
+	// the founder is the first.
+	members []*agent
+	// place is where a mailbox's owner is among them.
+	place map[uint32]int
+}
+
+// assemble founds an open group and seats agents in it, many at once.
+func (h *Host) assemble(ctx context.Context, name string, founder *agent, agents []*agent) (*assembly, error) {
+	h.note("seating %d agents in a group", len(agents))
+	made, err := founder.org.client.CreateGroup(ctx, api.CreateGroup{
+		ActingAgent: founder.id.String(), Name: name, EnrollmentPolicy: api.EnrollOpen,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: no group: %w", h.name, err)
+	}
+	g := &assembly{id: made.ID, handle: made.Handle, founder: founder}
+	err = h.aside(ctx, min(seaters, len(agents)), func(conn *wire.HTTP, worker, workers int) error {
+		for i := worker; i < len(agents); i += workers {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			joined, err := h.join(conn, g, agents[i])
+			if err == nil && joined.Status != api.Joined {
+				err = wrong("an open group that seats nobody")
+			}
+			if err != nil {
+				return fmt.Errorf("%s does not come into the group: %w", agents[i].handle, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", h.name, err)
+	}
+	return g, h.count(ctx, g, agents)
+}
+
+// count lists the members of a group that was assembled of agents, each of whom
+// has to be there once.
+func (h *Host) count(ctx context.Context, g *assembly, agents []*agent) error {
+	byID := map[parley.AgentID]*agent{g.founder.id: g.founder}
+	for _, a := range agents {
+		byID[a.id] = a
+	}
+	expected := len(byID)
+	g.place = make(map[uint32]int, expected)
+	for m, err := range g.founder.org.client.MembersAll(ctx, api.ListMembers{ID: g.id, Limit: 200}) {
+		if err != nil {
+			return fmt.Errorf("%s: the members cannot be listed: %w", h.name, err)
+		}
+		if byID[m.AgentID] == nil {
+			return fmt.Errorf("%s: %s is in the group twice, or should not be", h.name, m.AgentID)
+		}
+		g.place[byID[m.AgentID].box] = len(g.members)
+		g.members = append(g.members, byID[m.AgentID])
+		delete(byID, m.AgentID)
+	}
+	if len(g.members) != expected {
+		return fmt.Errorf("%s: the group has %d members of %d", h.name, len(g.members), expected)
+	}
+	return nil
+}
+
+// aside does something that is not measured over connections of its own.
+func (h *Host) aside(ctx context.Context, connections int, task func(conn *wire.HTTP, worker, workers int) error) error {
+	return together(ctx, connections, connections, func(ctx context.Context, worker int) error {
+		conn, err := wire.DialHTTP(ctx, h.door.Address)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		return task(conn, worker, connections)
+	})
+}
+
+// joining is what is looked at of the answer to a join.
+type joining struct {
+	Status string `json:"status"`
+	Member struct {
+		Agent string `json:"agent_id"`
+	} `json:"member"`
+	Request struct {
+		ID    string `json:"id"`
+		Agent string `json:"agent_id"`
+	} `json:"request"`
+}
+
+// join asks for a seat in the name of an agent.
+func (h *Host) join(conn *wire.HTTP, g *assembly, a *agent) (joining, error) {
+	var told joining
+	answer, err := conn.Do(wire.Request("POST", g.path("/join"), a.org.token, h.world.acting(a), []byte("{}")))
+	if err != nil {
+		return told, err
+	}
+	if answer.Status != 200 {
+		err, _ := refusal(answer)
+		return told, err
+	}
+	if json.Unmarshal(answer.Body, &told) != nil || told.Member.Agent+told.Request.Agent != a.id.String() {
+		return told, wrong("not what became of the agent that would join")
+	}
+	return told, nil
+}
+
+func (g *assembly) path(rest string) string { return "/groups/" + g.id.String() + rest }
+
+// acting is the header that names the agent in whose name a request is made.
+func (w *world) acting(a *agent) [][2]string {
+	return [][2]string{{"X-" + w.brand + "-Agent", a.id.String()}}
+}
+
+// ofBoth makes count agents, in turn of both organizations.
+func (w *world) ofBoth(ctx context.Context, pattern string, first, count int) ([]*agent, error) {
+	half, err := w.agents(ctx, w.globex, pattern, first, (count+1)/2)
+	if err != nil {
+		return nil, err
+	}
+	other, err := w.agents(ctx, w.acme, pattern, first, count/2)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*agent, 0, count)
+	for i, a := range half {
+		if all = append(all, a); i < len(other) {
+			all = append(all, other[i])
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,200 @@
+package scenario
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/result"
+)
+
+// newGroups is a host whose groups are small.
+func newGroups(t *testing.T, f fault) *Host {
+	t.Helper()
+	_, door := newFake(t, f)
+	h, err := NewHost(t.Context(), "fake", door, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 2, Members: 4, Electors: 15, Keep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.patience = 200 * time.Millisecond
+	return h
+}
+
+func fannedOut(t *testing.T, h *Host) (result.Run, window, error) {
+	t.Helper()
+	var run result.Run
+	var w window
+	err := h.Fanout(t.Context(), load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, unseen{}, &w, &run)
+	h.Settle(&run)
+	return run, w, err
+}
+
+// medley runs PrepareMedley until there were some broadcasts, and has one
+// commuter come and go. It gives how many operations failed.
+func medley(t *testing.T, h *Host) (failures int64) {
+	t.Helper()
+	const clients = 8
+	for before := len(h.ledger.casts); len(h.ledger.casts) < before+6; {
+		dial, err := h.PrepareMedley(t.Context(), clients)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := load.Run(t.Context(), load.Plan{Clients: clients, Duration: 40 * time.Millisecond}, dial, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Settle(&result.Run{})
+		failures += m.Failures
+	}
+	dial, err := h.Prepare(t.Context(), HotGroup, clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commuting, err := dial(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 2 { // it comes and goes
+		if err := commuting.Do(t.Context(), (n+1)*commandEvery-1, nil); err != nil {
+			failures++
+		}
+	}
+	if err := commuting.Close(); err != nil {
+		t.Error(err)
+	}
+	return failures
+}
+
+// TestSoundGroupsPass is the control of the tests below.
+func TestSoundGroupsPass(t *testing.T) {
+	h := newGroups(t, sound)
+	for range 2 { // a second run meets the group and the messages of the first
+		run, w, err := fannedOut(t, h)
+		if err != nil || run.Failures != 0 || run.Operations == 0 || w != (window{1, 1}) {
+			t.Fatalf("%v, %d operations, failures %v, window %+v", err, run.Operations, run.Reasons, w)
+		}
+		// Two speakers and four members: everyone hears what the others say.
+		f := run.Figures
+		if most := 5.01 * run.PerSecond; f[FigureRecipients] != 5 || f[FigureDeliveries] <= 0 || f[FigureDeliveries] > most || f[FigureCastOfDirect] <= 0 {
+			t.Errorf("%.0f broadcasts a second, figures %v", run.PerSecond, run.Figures)
+		}
+		for _, lap := range []string{LapCastAlone, LapDirectAlone, LapLastAlone, LapDirectAmid, LapLastAmid, LapAfterAmid} {
+			if run.Laps[lap].Count == 0 {
+				t.Errorf("no lap %q", lap)
+			}
+		}
+	}
+	for _, name := range []string{Votes, HotGroup, Votes} {
+		run, err := measure(t, h, name)
+		if err != nil || run.Failures != 0 || run.Operations == 0 {
+			t.Errorf("%s: %v, %d operations, failures %v", name, err, run.Operations, run.Reasons)
+		}
+	}
+	if failures := medley(t, h); failures != 0 {
+		t.Errorf("medley: %d failures", failures)
+	}
+	v, err := h.Verify(t.Context())
+	if err != nil || !v.Clean() || v.Found != v.Acknowledged || v.Unknown != 0 || int(v.Acknowledged) != h.Acknowledged() {
+		t.Fatalf("verification: %v, %+v", err, v)
+	}
+	if v.Broadcasts < 20 || v.Copies != 5*v.Broadcasts || v.Commands < 30 {
+		t.Errorf("too little was verified: %+v", v)
+	}
+	if len(h.house.commuters) != 8 {
+		t.Errorf("%d commuters", len(h.house.commuters))
+	}
+}
+
+// TestWrongGroupsAreFailures plants one fault at a time, in what a group answers
+// or in what a sample of its members finds in the inbox.
+func TestWrongGroupsAreFailures(t *testing.T) {
+	for _, c := range []struct {
+		fault    fault
+		scenario string
+		reason   string
+	}{
+		{otherPayload, Fanout, "another payload"},
+		{otherCount, Fanout, "another recipient_count"},
+		{otherGroup, Fanout, "another group"},
+		{otherBroadcast, Fanout, "a copy of another broadcast"},
+		{losesCopy, Fanout, "were not with all of 4 members"},
+		{altersCopy, Fanout, "a payload that nobody sent"},
+		{keepsCopyTwice, Fanout, "copies twice or not in the order of the group"},
+		{swapsCopies, Fanout, "copies twice or not in the order of the group"},
+		{listsFewer, Fanout, "the group has 5 members of 6"},
+		{seatsNobody, Fanout, "an open group that seats nobody"},
+		{otherVote, Votes, "another vote than the one cast"},
+		{settlesEarly, Votes, "a request that a fifth of its electors settles"},
+		{unknownOutcome, Votes, "status 503 outcome_unknown"},
+	} {
+		t.Run(string(c.fault)+" in "+c.scenario, func(t *testing.T) {
+			t.Parallel()
+			h := newGroups(t, c.fault)
+			var run result.Run
+			var err error
+			if c.scenario == Fanout {
+				run, _, err = fannedOut(t, h)
+			} else {
+				run, err = measure(t, h, c.scenario)
+			}
+			said := ""
+			if err != nil {
+				said = err.Error()
+			}
+			for reason := range run.Reasons {
+				said += " " + reason
+			}
+			if !strings.Contains(said, c.reason) {
+				t.Errorf("nothing says %q, only %q", c.reason, said)
+			}
+		})
+	}
+}
+
+// TestVerifyFindsViolationsOfGroups plants one fault at a time in what is kept of
+// broadcasts, votes and seats.
+func TestVerifyFindsViolationsOfGroups(t *testing.T) {
+	for fault, violated := range map[fault]func(*result.Verification) int64{
+		losesCopy:      func(v *result.Verification) int64 { return v.Missing },
+		keepsCopyTwice: func(v *result.Verification) int64 { return v.Twice },
+		altersCopy:     func(v *result.Verification) int64 { return v.Altered },
+		copiesToSender: func(v *result.Verification) int64 { return v.Stray },
+		halfWay:        func(v *result.Verification) int64 { return v.Partial },
+		forgetsVote:    func(v *result.Verification) int64 { return v.CommandsLost },
+		keepsSeat:      func(v *result.Verification) int64 { return v.CommandsLost },
+		unknownOutcome: nil,
+	} {
+		t.Run(string(fault), func(t *testing.T) {
+			t.Parallel()
+			h := newGroups(t, fault)
+			if err := h.fanoutGroup(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.convene(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			medley(t, h)
+			v, err := h.Verify(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if violated == nil {
+				if !v.Clean() || v.Unknown == 0 {
+					t.Errorf("who was told nothing was promised nothing: %+v", v)
+				}
+				return
+			}
+			if v.Clean() || violated(v) == 0 {
+				t.Errorf("not found: %+v", v)
+			}
+		})
+	}
+}
+
+func TestVotesNeedElectors(t *testing.T) {
+	h := newGroups(t, sound)
+	if _, err := h.Prepare(t.Context(), Votes, 100); err == nil || !strings.Contains(err.Error(), "more than 3 voters") {
+		t.Errorf("a hundred clients for three voters: %v", err)
+	}
+}

@@ -1,0 +1,316 @@
+package blackbox
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// crowdSize is the number of members of the groups that this file broadcasts to.
+const crowdSize = 300
+
+// shout is a broadcast that was acknowledged.
+type shout struct {
+	from    *agent
+	payload string
+}
+
+// inboxFaults holds what arrived at each member, oldest first, against what was
+// acknowledged, in the order of each sender: everybody has everything of others
+// exactly once, and all in one order.
+func inboxFaults(shouts []shout, arrived map[*agent][]string) (faults []string) {
+	complain := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	by := map[string]*agent{}
+	for _, sh := range shouts {
+		by[sh.payload] = sh.from
+	}
+	order := longestOrder(arrived)
+	place := map[string]int{}
+	for i, payload := range order {
+		place[payload] = i
+	}
+	for g, got := range arrived {
+		seen, last := map[string]bool{}, -1
+		for _, payload := range got {
+			from, known := by[payload]
+			switch {
+			case !known:
+				complain("%s has %s, which nobody was told of", g.name, payload)
+				continue
+			case from == g:
+				complain("%s has a copy of its own %s", g.name, payload)
+			case seen[payload]:
+				complain("%s has %s twice", g.name, payload)
+			}
+			seen[payload] = true
+			if at, ok := place[payload]; ok && at < last {
+				complain("%s has %s after %s, others before", g.name, payload, order[last])
+			} else if ok {
+				last = at
+			}
+		}
+		for _, sh := range shouts {
+			if sh.from != g && !seen[sh.payload] {
+				complain("%s lacks %s", g.name, sh.payload)
+			}
+		}
+	}
+	return append(faults, senderFaults(shouts, place)...)
+}
+
+// longestOrder is the order of one who was told the most: of a member that sent
+// nothing itself.
+func longestOrder(arrived map[*agent][]string) (order []string) {
+	for _, got := range arrived {
+		if len(got) > len(order) {
+			order = got
+		}
+	}
+	return order
+}
+
+// senderFaults are broadcasts of one sender that came in another order than that
+// in which they were sent, one after the other.
+func senderFaults(shouts []shout, place map[string]int) (faults []string) {
+	last := map[*agent]int{}
+	for _, sh := range shouts {
+		at, ok := place[sh.payload]
+		if ok && at < last[sh.from] {
+			faults = append(faults, sh.from.name+" sent "+sh.payload+" later than it arrived")
+		}
+		last[sh.from] = max(last[sh.from], at)
+	}
+	return faults
+}
+
+// TestInboxFaultsControl: what a broken fan-out would leave behind is found.
+func TestInboxFaultsControl(t *testing.T) {
+	t.Parallel()
+	a, b, c, d := &agent{name: "a"}, &agent{name: "b"}, &agent{name: "c"}, &agent{name: "d"}
+	shouts := []shout{{a, "a1"}, {a, "a2"}, {b, "b1"}}
+	sound := func() map[*agent][]string {
+		return map[*agent][]string{a: {"b1"}, b: {"a1", "a2"}, c: {"a1", "b1", "a2"}, d: {"a1", "b1", "a2"}}
+	}
+	if faults := inboxFaults(shouts, sound()); len(faults) != 0 {
+		t.Error(faults)
+	}
+	for name, got := range map[string][]string{
+		"a hole": {"a1", "b1"}, "a double": {"a1", "b1", "a2", "a2"}, "another order": {"b1", "a1", "a2"}, "a stranger": {"a1", "b1", "a2", "x"}, "nothing": nil,
+	} {
+		for _, who := range []*agent{c, d} {
+			arrived := sound()
+			arrived[who] = got
+			if faults := inboxFaults(shouts, arrived); len(faults) == 0 {
+				t.Errorf("%s at %s is not found", name, who.name)
+			}
+		}
+	}
+	for name, got := range map[string][]string{"a sender's own": {"a1", "b1"}, "none for a sender": nil} {
+		arrived := sound()
+		arrived[a] = got
+		if faults := inboxFaults(shouts, arrived); len(faults) == 0 {
+			t.Errorf("%s is not found", name)
+		}
+	}
+	backwards := sound()
+	backwards[b], backwards[c], backwards[d] = []string{"a2", "a1"}, []string{"a2", "b1", "a1"}, []string{"a2", "b1", "a1"}
+	if faults := inboxFaults(shouts, backwards); len(faults) == 0 {
+		t.Error("one sender's broadcasts in the wrong order are not found")
+	}
+}
+
+// crowded is a group of many members, of two organizations.
+type crowded struct {
+	*group
+	members []*agent
+	said    atomic.Int64
+}
+
+func newCrowded(t *testing.T, s *server) *crowded {
+	t.Helper()
+	one, two := s.org(t), s.org(t)
+	founder := one.agent("founder")
+	c := &crowded{group: founder.group(obj{"enrollment_policy": "open", "visibility": "private"})}
+	c.members = slices.Concat(one.crew(crowdSize/2-1, "one-"), two.crew(crowdSize/2, "two-"))
+	c.joinAll(c.members)
+	c.members = append(c.members, founder)
+	c.read(founder).is("member_count", crowdSize)
+	return c
+}
+
+// payload is the next that nobody broadcast before.
+func (c *crowded) payload() string { return "n" + strconv.FormatInt(c.said.Add(1), 10) }
+
+// arrived reads every inbox, as payloads, oldest first.
+func (c *crowded) arrived() map[*agent][]string {
+	all := make([][]string, len(c.members))
+	spread(len(all), func(i int) {
+		for _, m := range copiesOf(c.members[i]) {
+			all[i] = append(all[i], text(m, "encrypted_payload"))
+		}
+	})
+	arrived := map[*agent][]string{}
+	for i, g := range c.members {
+		arrived[g] = all[i]
+	}
+	return arrived
+}
+
+// judged waits until the inboxes are without fault; what is promised may follow
+// an answer, but not by much.
+func (c *crowded) judged(what string, shouts []shout) {
+	c.t.Helper()
+	var faults []string
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		if faults = inboxFaults(shouts, c.arrived()); len(faults) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			break
+		}
+	}
+	slices.Sort(faults)
+	c.t.Fatalf("%s: %d faults: %q", what, len(faults), faults[:min(len(faults), 12)])
+}
+
+// TestBroadcastToManyMembers: each gets each broadcast exactly once, within a
+// second, and all in one order, however many send at once.
+func TestBroadcastToManyMembers(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals)
+		c := newCrowded(t, s)
+		sender := c.members[7]
+		payload := c.payload()
+		sent := c.group.said(sender, obj{"encrypted_payload": payload})
+		answered := time.Now()
+		if !same(sent["recipient_count"], crowdSize-1) {
+			t.Errorf("recipient_count is %v", sent["recipient_count"])
+		}
+		var copyIDs sync.Map
+		spread(len(c.members), func(i int) {
+			if g := c.members[i]; g != sender {
+				for {
+					asked := time.Since(answered)
+					rows := copiesOf(g)
+					if len(rows) == 1 {
+						if _, twice := copyIDs.LoadOrStore(rows[0]["id"], g); twice || rows[0]["to_agent_id"] != g.id {
+							t.Errorf("the copy of %s is %v", g.name, rows[0])
+						}
+						return
+					}
+					if asked > time.Second || len(rows) > 1 {
+						t.Errorf("%s has %d copies when asked %v after the answer", g.name, len(rows), asked)
+						return
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+			}
+		})
+		shouts := []shout{{sender, payload}}
+		for _, some := range together(3, func(i int) []shout { return c.shouts(c.members[20*i], 12) }) {
+			shouts = append(shouts, some...)
+		}
+		if len(shouts) != 37 {
+			t.Fatalf("%d broadcasts, want 37", len(shouts))
+		}
+		c.judged("three senders at once", shouts)
+		reader := c.members[150]
+		transcript := reader.sees("/conversations/"+text(sent, "conversation_id")+"/messages", "?limit=200")
+		var order []string
+		for _, m := range transcript {
+			order = append(order, text(m, "encrypted_payload"))
+		}
+		if want := c.arrived()[reader]; !slices.Equal(order, want) || !slices.IsSorted(ids(transcript)) {
+			t.Errorf("the transcript is %v\n  the inbox %v", order, want)
+		}
+		audited(t, s)
+	})
+}
+
+// shouts broadcasts one after the other.
+func (c *crowded) shouts(by *agent, n int) (shouts []shout) {
+	for range n {
+		payload := c.payload()
+		a := c.says(by, obj{"encrypted_payload": payload})
+		if a.err != nil || a.status != 201 {
+			a.errorf("want a broadcast")
+			return shouts
+		}
+		shouts = append(shouts, shout{by, payload})
+	}
+	return shouts
+}
+
+// TestBroadcastsSurviveKills kills the server under members that broadcast. What
+// was not answered is asked again with its key; in the end every member has
+// every broadcast of others exactly once.
+func TestBroadcastsSurviveKills(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals)
+		c := newCrowded(t, s)
+		senders := []*agent{c.members[0], c.members[50], c.members[200]}
+		var shouts []shout
+		before, unknown := 0, 0
+		for kill := range 4 {
+			var dying atomic.Bool
+			told := make([][]shout, len(senders))
+			lost := make([]string, len(senders))
+			var working sync.WaitGroup
+			for i, by := range senders {
+				working.Go(func() { told[i], lost[i] = c.shoutsUntilLost(by, &dying) })
+			}
+			enough := c.said.Load() + 8 + rand.Int64N(16)
+			for began := time.Now(); c.said.Load() < enough && time.Since(began) < 2*time.Second; {
+				time.Sleep(time.Millisecond)
+			}
+			dying.Store(true)
+			s.kill()
+			working.Wait()
+			s.restart(t)
+			for i, by := range senders {
+				shouts = append(shouts, told[i]...)
+				if lost[i] == "" {
+					continue
+				}
+				unknown++
+				a := c.says(by, obj{"encrypted_payload": lost[i]}, "Idempotency-Key", lost[i])
+				if a.status == 200 {
+					before++
+				} else {
+					a.want(201)
+				}
+				shouts = append(shouts, shout{by, lost[i]})
+			}
+			c.judged(fmt.Sprintf("kill %d", kill+1), shouts)
+		}
+		t.Logf("%d broadcasts to %d members, %d unknown when the server died, of these %d had been committed", len(shouts), crowdSize, unknown, before)
+		if len(shouts) < 12 {
+			t.Errorf("only %d broadcasts: that was no load", len(shouts))
+		}
+		audited(t, s)
+	})
+}
+
+// shoutsUntilLost broadcasts until the server dies; the payload of what was not
+// answered is the key under which to ask again.
+func (c *crowded) shoutsUntilLost(by *agent, dying *atomic.Bool) (told []shout, lost string) {
+	for range 15 {
+		payload := c.payload()
+		a := c.says(by, obj{"encrypted_payload": payload}, "Idempotency-Key", payload)
+		switch {
+		case a.err == nil && a.status == 201:
+			told = append(told, shout{by, payload})
+		case a.err != nil && dying.Load(), a.at("code") == "outcome_unknown":
+			return told, payload
+		default:
+			a.errorf("want a broadcast")
+			return told, payload
+		}
+	}
+	return told, ""
+}

@@ -1,0 +1,200 @@
+package blackbox
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// village is agents and groups that everybody does everything with.
+type village struct {
+	t      *testing.T
+	s      *server
+	mu     sync.Mutex
+	agents []*agent
+	gone   []*agent // revoked, or on the way when the server died
+	groups []*group
+	dying  atomic.Bool
+	done   atomic.Int64
+}
+
+func newVillage(t *testing.T, s *server) *village {
+	v := &village{t: t, s: s}
+	for range 3 {
+		v.agents = append(v.agents, s.org(t).crew(8, "v")...)
+	}
+	for i, policy := range []string{"open", "closed", "majority", "unanimity", "open", "majority"} {
+		body := obj{"enrollment_policy": policy, "visibility": "private", "isolated": i >= 4}
+		v.groups = append(v.groups, v.agents[len(v.agents)-1-i].group(body))
+	}
+	return v
+}
+
+func (v *village) someone() *agent {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return anyOf(v.agents)
+}
+
+func (v *village) somewhere() *group {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return anyOf(v.groups)
+}
+
+// deed is one thing that somebody does, whether or not it may.
+func (v *village) deed() *answer {
+	g, other, r := v.someone(), v.someone(), v.somewhere()
+	switch dice := rand.IntN(100); {
+	case dice < 25:
+		return r.join(g)
+	case dice < 40:
+		return r.remove(g, g)
+	case dice < 45:
+		return r.remove(r.by, g)
+	case dice < 60:
+		return r.invite(g, other)
+	case dice < 80:
+		return v.votes(r, g)
+	case dice < 85:
+		return r.role(r.by, other, []string{"admin", "member"}[rand.IntN(2)])
+	case dice < 90:
+		return r.says(g, nil)
+	case dice < 92:
+		return v.founds(g)
+	case dice < 93:
+		return g.does("DELETE", r.path(""), nil)
+	case dice < 94:
+		return v.revokes(g)
+	}
+	return r.by.does("PATCH", r.path(""), obj{"enrollment_policy": []string{"open", "closed", "majority", "unanimity"}[rand.IntN(4)]})
+}
+
+// votes casts a vote on some request that is open.
+func (v *village) votes(r *group, g *agent) *answer {
+	page := r.by.org.get(r.path("/requests"))
+	rows, _ := page.at("items").([]any)
+	if len(rows) == 0 {
+		return page
+	}
+	return r.vote(g, text(anyOf(rows).(obj), "id"), []string{"approve", "approve", "deny"}[rand.IntN(3)])
+}
+
+func (v *village) founds(g *agent) *answer {
+	a := g.founds(obj{"enrollment_policy": "open", "isolated": rand.IntN(2) == 0})
+	if a.status == 201 {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.groups = append(v.groups, g.founded(a))
+	}
+	return a
+}
+
+func (v *village) revokes(g *agent) *answer {
+	v.mu.Lock()
+	at := slices.Index(v.agents, g)
+	if few := len(v.agents) < 16; few || at < 0 {
+		v.mu.Unlock()
+		return g.org.get("/org")
+	}
+	v.agents, v.gone = slices.Delete(v.agents, at, at+1), append(v.gone, g)
+	v.mu.Unlock()
+	return g.delete(g.path(""))
+}
+
+// lives lets everybody at it for a while and kills the server under them.
+func (v *village) lives(d time.Duration) {
+	v.dying.Store(false)
+	var working sync.WaitGroup
+	for range 10 {
+		working.Go(func() {
+			for {
+				switch a := v.deed(); {
+				case a.err != nil && v.dying.Load():
+					return
+				case a.err != nil, a.status >= 500 && a.status != 503:
+					a.errorf("no answer of a server that is well")
+					return
+				case a.status < 300:
+					v.done.Add(1)
+				}
+			}
+		})
+	}
+	time.Sleep(d)
+	v.dying.Store(true)
+	v.s.kill()
+	working.Wait()
+	v.s.restart(v.t)
+	for _, g := range v.gone {
+		g.delete(g.path("")).want(204)
+	}
+}
+
+// faults are what no group may be, whatever was done.
+func (v *village) faults() (faults []string) {
+	seats, isolated := map[string]int{}, map[string]bool{}
+	for _, r := range v.groups {
+		a := r.by.org.get(r.path(""))
+		if a.status == 410 {
+			continue
+		}
+		rows := a.want(200).shaped(groupShape).at("member_agent_ids").([]any)
+		members := r.by.org.pages(r.path("/members"), "?limit=50")
+		admins := 0
+		for _, m := range members {
+			if m["role"] == "admin" {
+				admins++
+			}
+			id := text(m, "agent_id")
+			seats[id]++
+			isolated[id] = isolated[id] || a.at("isolated") == true
+		}
+		told := []any{}
+		for _, m := range members {
+			told = append(told, m["agent_id"])
+		}
+		if admins == 0 || !sameSet(rows, told) || !same(a.at("member_count"), len(rows)) || len(slices.Compact(slices.Sorted(slices.Values(ids(members))))) != len(rows) {
+			faults = append(faults, a.dump("its members are not in order"))
+		}
+	}
+	for id, n := range seats {
+		if n > 1 && isolated[id] {
+			faults = append(faults, id+" is in an isolated group and in others")
+		}
+		if !slices.ContainsFunc(v.agents, func(g *agent) bool { return g.id == id }) {
+			faults = append(faults, id+" is revoked and a member")
+		}
+	}
+	return faults
+}
+
+// TestGroupsUnderKills has agents found, join, leave, kick, invite, vote,
+// promote, delete and revoke at random while the server dies again and again.
+// Whatever came of it, groups are in order and the directory is too.
+func TestGroupsUnderKills(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals)
+		v := newVillage(t, s)
+		for range 4 {
+			v.lives(time.Duration(150+rand.IntN(250)) * time.Millisecond)
+			var faults []string
+			for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+				if faults = v.faults(); len(faults) == 0 || time.Since(began) > 3*time.Second {
+					break
+				}
+			}
+			for _, fault := range faults {
+				t.Error(fault)
+			}
+		}
+		t.Logf("%d deeds, %d groups, %d agents left", v.done.Load(), len(v.groups), len(v.agents))
+		if v.done.Load() < 100 {
+			t.Errorf("only %d deeds", v.done.Load())
+		}
+		audited(t, s)
+	})
+}

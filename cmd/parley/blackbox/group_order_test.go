@@ -1,0 +1,253 @@
+package blackbox
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// stay is one membership of an agent, from what its own requests tell: it began
+// between joining and joined and ended between leaving and left.
+type stay struct{ joining, joined, leaving, left time.Duration }
+
+// uttered is a broadcast and when it was asked for and answered.
+type uttered struct {
+	payload         string
+	asked, answered time.Duration
+}
+
+// stayFaults holds what an agent received, oldest first, against its stays: a
+// broadcast while it was certainly a member arrives once, one while it certainly
+// was none never, and all come in the order in which they were sent.
+func stayFaults(stays []stay, said []uttered, got []string) (faults []string) {
+	count, place := map[string]int{}, map[string]int{}
+	for _, payload := range got {
+		count[payload]++
+	}
+	for i, b := range said {
+		place[b.payload] = i
+		within, touched := false, false
+		for _, st := range stays {
+			within = within || st.joined <= b.asked && b.answered <= st.leaving
+			touched = touched || st.joining <= b.answered && b.asked <= st.left
+		}
+		switch n := count[b.payload]; {
+		case n > 1:
+			faults = append(faults, fmt.Sprintf("%s arrived %d times", b.payload, n))
+		case within && n == 0:
+			faults = append(faults, b.payload+" did not arrive at a member")
+		case !touched && n > 0:
+			faults = append(faults, b.payload+" arrived at one who was no member")
+		}
+	}
+	if !slices.IsSortedFunc(got, func(a, b string) int { return place[a] - place[b] }) {
+		faults = append(faults, fmt.Sprintf("the order is %v", got))
+	}
+	return faults
+}
+
+func TestStayFaultsControl(t *testing.T) {
+	t.Parallel()
+	said := []uttered{{"1", 5, 6}, {"2", 15, 16}, {"3", 25, 26}, {"4", 35, 36}, {"5", 45, 46}}
+	stays := []stay{{10, 12, 20, 22}, {24, 30, 40, 44}}
+	for _, got := range [][]string{{"2", "4"}, {"2", "3", "4"}} {
+		if faults := stayFaults(stays, said, got); len(faults) != 0 {
+			t.Errorf("%v: %v", got, faults)
+		}
+	}
+	for _, got := range [][]string{{"4"}, {"2", "2", "4"}, {"1", "2", "4"}, {"4", "2"}, {"2", "4", "5"}, nil} {
+		if faults := stayFaults(stays, said, got); len(faults) == 0 {
+			t.Errorf("%v passes", got)
+		}
+	}
+}
+
+// TestBroadcastsAmongComingsAndGoings: who is a member at the moment of the send
+// receives it, whoever comes and goes meanwhile.
+func TestBroadcastsAmongComingsAndGoings(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		const walkers, broadcasts = 8, 60
+		o := s.org(t)
+		g, stays := o.agent("g"), o.agent("stays")
+		r := g.group(obj{"enrollment_policy": "open", "visibility": "private"})
+		r.joined(stays)
+		agents := s.org(t).crew(walkers, "w")
+		began := time.Now()
+		walked := make([][]stay, walkers)
+		var over atomic.Bool
+		var walking sync.WaitGroup
+		for i, w := range agents {
+			walking.Go(func() { walked[i] = r.comesAndGoes(w, began, &over) })
+		}
+		var said []uttered
+		for i := range broadcasts {
+			b := uttered{payload: fmt.Sprintf("n%03d", i), asked: time.Since(began)}
+			if a := r.says(g, obj{"encrypted_payload": b.payload}); a.status != 201 {
+				a.errorf("want a broadcast")
+			}
+			b.answered = time.Since(began)
+			said = append(said, b)
+		}
+		over.Store(true)
+		walking.Wait()
+		arrived := 0
+		for i, w := range append(agents, stays) {
+			whole := []stay{{0, 0, time.Hour, time.Hour}}
+			if w != stays {
+				whole = walked[i]
+			}
+			var got []string
+			for _, m := range copiesOf(w) {
+				got = append(got, text(m, "encrypted_payload"))
+			}
+			arrived += len(got)
+			for _, fault := range stayFaults(whole, said, got) {
+				t.Errorf("%s: %s\n  stays %v", w.name, fault, whole)
+			}
+		}
+		if arrived < broadcasts+walkers {
+			t.Errorf("%d copies arrived: nothing was judged", arrived)
+		}
+	})
+}
+
+// comesAndGoes joins and leaves until the broadcasts are over.
+func (r *group) comesAndGoes(g *agent, began time.Time, over *atomic.Bool) (stays []stay) {
+	for !over.Load() {
+		st := stay{joining: time.Since(began)}
+		if a := r.join(g); a.status != 200 {
+			a.errorf("want to be seated")
+			return stays
+		}
+		st.joined = time.Since(began)
+		time.Sleep(time.Duration(rand.IntN(15)) * time.Millisecond)
+		st.leaving = time.Since(began)
+		if a := r.remove(g, g); a.status != 204 {
+			a.errorf("want to leave")
+			return stays
+		}
+		st.left = time.Since(began)
+		stays = append(stays, st)
+		time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
+	}
+	return stays
+}
+
+// TestBroadcastsOnStreams: two members send at once; every stream and every
+// inbox has what they sent in one order.
+func TestBroadcastsOnStreams(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		const each = 15
+		o := s.org(t)
+		senders, ears := o.crew(2, "s"), s.org(t).crew(4, "e")
+		r := senders[0].ruled("closed", append(ears, senders[1])...)
+		var streams []*stream
+		for _, g := range ears {
+			st := g.stream("")
+			st.opening()
+			streams = append(streams, st)
+		}
+		together(2, func(i int) bool {
+			for range each {
+				if a := r.says(senders[i], nil); a.status != 201 {
+					a.errorf("want a broadcast")
+				}
+			}
+			return true
+		})
+		var order []string
+		for i, st := range streams {
+			var heard, inbox []string
+			for range 2 * each {
+				m := st.message()
+				heard = append(heard, text(m, "created_at")+text(m, "from_agent_id"))
+			}
+			st.quiet()
+			for _, m := range copiesOf(ears[i]) {
+				inbox = append(inbox, text(m, "created_at")+text(m, "from_agent_id"))
+			}
+			if order == nil {
+				order = heard
+			}
+			if !slices.Equal(heard, order) || !slices.Equal(inbox, order) {
+				t.Errorf("the stream of %s says\n  %v\nits inbox\n  %v\nothers\n  %v", ears[i].name, heard, inbox, order)
+			}
+		}
+	})
+}
+
+// TestGroupsSurviveAKill: everything that a group is, in every state of its
+// requests, is the same after a kill.
+func TestGroupsSurviveAKill(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals)
+		o, guests := s.org(t), s.org(t)
+		a, b, c := o.agent("a"), o.agent("b"), o.agent("c")
+		r := a.ruled("majority", b, c)
+		r.patch(obj{"description": "kept", "visibility": "public", "vote_duration_hours": 7}).want(200)
+		r.role(a, b, "admin").want(200)
+		pending, approved, denied, nominee := guests.agent("pending"), guests.agent("approved"), guests.agent("denied"), guests.agent("nominee")
+		open := text(r.applied(pending), "id")
+		r.voted(a, open, "approve")
+		for g, vote := range map[*agent]string{approved: "approve", denied: "deny"} {
+			id := text(r.applied(g), "id")
+			r.voted(a, id, vote)
+			r.voted(b, id, vote)
+		}
+		r.invited(c, nominee, "pending")
+		closed := b.group(obj{"members": []string{nominee.id}})
+		gone := b.group(obj{"name": "gone"})
+		b.does("DELETE", gone.path(""), nil).want(204)
+		hermit := guests.agent("hermit").group(obj{"isolated": true})
+		said := r.said(a)
+		r.says(a, nil, "Idempotency-Key", "k").first()
+		approved.reply(copiesOf(approved)[0])
+		conversation := "/conversations/" + text(said, "conversation_id")
+		paths := map[*agent][]string{
+			a:        {r.path(""), r.path("/members"), r.path("/requests?status=all"), "/groups", conversation, conversation + "/messages", a.path(""), a.path("/messages")},
+			b:        {closed.path("/requests?status=all"), r.path("/requests?status=all")},
+			approved: {"/groups?scope=seated", r.path("/members"), conversation + "/messages", approved.path("/messages")},
+			nominee:  {"/groups/invites"},
+		}
+		look := func() map[string]any {
+			out := map[string]any{}
+			for g, list := range paths {
+				for _, path := range list {
+					out[g.name+" "+path] = g.does("GET", path, nil).want(200).value()
+				}
+			}
+			out["profile"] = s.call(t, "", "GET", "/directory/groups/"+r.id, nil).want(200).value()
+			return out
+		}
+		look() // the first look leaves marks
+		time.Sleep(20 * time.Millisecond)
+		before := look()
+		s.kill()
+		s.restart(t)
+		for what, now := range look() {
+			if !same(now, before[what]) {
+				t.Errorf("%s changed\nbefore %v\nafter  %v", what, before[what], now)
+			}
+		}
+		r.says(a, nil, "Idempotency-Key", "k").want(200)
+		b.founds(obj{"name": "gone"}).refused(409, "name_taken")
+		b.does("GET", gone.path(""), nil).refused(410, "gone")
+		hermit.by.founds(nil).as("still isolated").refused(409, "isolation_conflict")
+		hermit.by.try(a, nil).as("still isolated").refused(403, "isolated_agent")
+		r.vote(a, open, "deny").want(200).is("status", "pending", "your_vote", "deny")
+		r.voted(b, open, "deny")
+		r.stands("votes go on", a, open, "status", "denied")
+		closed.joined(nominee)
+		r.said(c)
+		lonely := guests.agent("lonely")
+		over := lonely.group(obj{"enrollment_policy": "majority"})
+		over.applied(pending)
+		lonely.delete(lonely.path("")).want(204)
+		eventually(t, "a group without members is deleted", func() bool { return guests.get(over.path("")).status == 410 })
+		audited(t, s)
+	})
+}

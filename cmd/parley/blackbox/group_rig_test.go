@@ -1,0 +1,367 @@
+package blackbox
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	groupShape     = "id:uuid name:str handle:str description:str? enrollment_policy:str visibility:str isolated:bool vote_duration_hours:int member_count:int member_agent_ids:arr conversation_id:uuid? created_at:time mls_enabled:bool mls_pending:bool mls_group_id:str? mls_cipher_suite:int?"
+	profileFields  = "id name handle org_id description enrollment_policy vote_duration_hours member_count created_at mls_enabled"
+	memberShape    = "agent_id:uuid agent_handle:str group_id:uuid id:str is_own_org:bool joined_at:time role:str"
+	requestShape   = "id:str group_id:uuid group_handle:str group_name:str agent_id:uuid status:str message:str? invited_by:str? created_at:time expires_at:time? resolved_at:time? electorate_size:int? quorum_total_members:int? approvals:int? denials:int? approvals_needed:int? denials_needed:int? you_may_vote:bool you_may_vote_reason:str your_vote:str?"
+	invitedShape   = "agent_id:uuid? handle:str? request_id:str? status:any reason:str?"
+	broadcastShape = messageShape + " broadcast_id:uuid recipient_count:int"
+)
+
+// anyUUID is the form of ids that need not tell a time.
+var anyUUID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// does makes a request in the name of this agent.
+func (g *agent) does(method, path string, body any, headers ...string) *answer {
+	return g.s.call(g.t, g.token, method, path, body, append([]string{"X-Svc-Agent", g.id}, headers...)...)
+}
+
+// sees walks a listing to its end, in the name of this agent.
+func (g *agent) sees(path, query string) []obj {
+	g.t.Helper()
+	var all []obj
+	cursor := ""
+	for range 1000 {
+		a := g.does("GET", path+query+cursor, nil).want(200)
+		all = append(all, a.items()...)
+		if a.at("has_more") != true {
+			return all
+		}
+		cursor = "&cursor=" + url.QueryEscape(a.str("next_cursor"))
+	}
+	g.t.Fatalf("%s never ends", path)
+	return nil
+}
+
+// group is a group with the agent that founded it.
+type group struct {
+	t                testing.TB
+	by               *agent
+	id, name, handle string
+}
+
+func (r *group) path(rest string) string { return "/groups/" + r.id + rest }
+
+func groupName() string { return "g-" + randomHex(6) }
+
+// founds asks for a group and judges nothing.
+func (g *agent) founds(more obj, headers ...string) *answer {
+	return g.does("POST", "/groups", merged(obj{"name": groupName()}, more), headers...)
+}
+
+// group founds one.
+func (g *agent) group(more ...obj) *group {
+	g.t.Helper()
+	return g.founded(g.founds(merged(obj{}, more...)).want(201).shaped(groupShape))
+}
+
+func (g *agent) founded(a *answer) *group {
+	g.t.Helper()
+	return &group{t: g.t, by: g, id: a.str("id"), name: a.str("name"), handle: a.str("handle")}
+}
+
+// ruled founds a group, seats others in it, whatever its policy, and makes all
+// of them admins that are to be.
+func (g *agent) ruled(policy string, others ...*agent) *group {
+	g.t.Helper()
+	r := g.group(obj{"enrollment_policy": "open", "visibility": "private"})
+	for _, other := range others {
+		r.joined(other)
+	}
+	r.patch(obj{"enrollment_policy": policy}).want(200)
+	return r
+}
+
+// seats lets agents in past the policy that the group has.
+func (r *group) seats(agents ...*agent) {
+	r.t.Helper()
+	policy := r.read(r.by).str("enrollment_policy")
+	r.patch(obj{"enrollment_policy": "open"}).want(200)
+	for _, g := range agents {
+		r.joined(g)
+	}
+	r.patch(obj{"enrollment_policy": policy}).want(200)
+}
+
+func (r *group) patch(more obj) *answer { return r.by.does("PATCH", r.path(""), more) }
+
+// read is GroupRead as an agent sees it.
+func (r *group) read(g *agent) *answer {
+	r.t.Helper()
+	return g.does("GET", r.path(""), nil).want(200).shaped(groupShape)
+}
+
+// join asks for a seat and judges nothing.
+func (r *group) join(g *agent, more ...obj) *answer {
+	return g.does("POST", r.path("/join"), merged(obj{}, more...))
+}
+
+// joined takes a seat and gives the member.
+func (r *group) joined(g *agent) obj {
+	r.t.Helper()
+	a := r.join(g).want(200).is("status", "joined", "member.agent_id", g.id, "member.group_id", r.id, "member.agent_handle", g.handle)
+	member, _ := a.at("member").(obj)
+	shaped(r.t, "member", member, memberShape)
+	return member
+}
+
+// applied files a request and gives it.
+func (r *group) applied(g *agent, more ...obj) obj {
+	r.t.Helper()
+	a := r.join(g, more...).want(200).is("status", "pending", "request.agent_id", g.id, "request.status", "pending", "request.group_id", r.id)
+	request, _ := a.at("request").(obj)
+	shaped(r.t, "request", request, requestShape)
+	return request
+}
+
+// invite asks an agent in and judges nothing.
+func (r *group) invite(by, whom *agent, more ...obj) *answer {
+	return by.does("POST", r.path("/invite"), merged(obj{"agent_id": whom.id}, more...))
+}
+
+// invited asks an agent in and gives the id of the request.
+func (r *group) invited(by, whom *agent, status string) string {
+	r.t.Helper()
+	a := r.invite(by, whom).want(200).is("status", status)
+	exactly(r.t, a.asked, a.body, "request_id status")
+	return a.str("request_id")
+}
+
+// vote casts one and judges nothing.
+func (r *group) vote(by *agent, request, vote string) *answer {
+	return by.does("POST", r.path("/requests/"+request+"/vote"), obj{"vote": vote})
+}
+
+// voted casts a vote that counts and tells what came of the request.
+func (r *group) voted(by *agent, request, vote string) string {
+	r.t.Helper()
+	a := r.vote(by, request, vote).want(200).shaped("request_id:str status:str your_vote:str").is("request_id", request, "your_vote", vote)
+	if seated, present := a.body["mls_seated"]; present && !ofKind(seated, "bool") {
+		a.errorf("mls_seated is %v", seated)
+	}
+	return a.str("status")
+}
+
+// requests are the join requests as an agent sees them.
+func (r *group) requests(g *agent, status string) []obj {
+	r.t.Helper()
+	rows := g.sees(r.path("/requests"), "?status="+status)
+	for _, row := range rows {
+		shaped(r.t, "request", row, requestShape)
+	}
+	return rows
+}
+
+// request is one of them.
+func (r *group) request(g *agent, id string) obj {
+	r.t.Helper()
+	rows := r.requests(g, "all")
+	at := slices.IndexFunc(rows, func(row obj) bool { return row["id"] == id })
+	if at < 0 {
+		r.t.Fatalf("no request %s among %d of group %s", id, len(rows), r.name)
+	}
+	return rows[at]
+}
+
+// stands checks fields of a request, given in pairs.
+func (r *group) stands(what string, g *agent, id string, pairs ...any) {
+	r.t.Helper()
+	row := r.request(g, id)
+	for pair := range slices.Chunk(pairs, 2) {
+		if got := row[pair[0].(string)]; !same(got, pair[1]) {
+			r.t.Errorf("%s: %s of the request is %v, want %v\n  %v", what, pair[0], got, pair[1], row)
+		}
+	}
+	live := row["status"] == "pending" || row["status"] == "invited"
+	if (row["resolved_at"] == nil) != live {
+		r.t.Errorf("%s: a request that is %v was resolved at %v", what, row["status"], row["resolved_at"])
+	}
+}
+
+// remove takes a member out, in the name of an agent.
+func (r *group) remove(by, whom *agent) *answer {
+	return by.does("DELETE", r.path("/members/"+whom.id), nil)
+}
+
+func (r *group) role(by, whom *agent, role string) *answer {
+	return by.does("PATCH", r.path("/members/"+whom.id), obj{"role": role})
+}
+
+// holds checks who is in the group, wherever that is told.
+func (r *group) holds(what string, agents ...*agent) {
+	r.t.Helper()
+	var want []string
+	for _, g := range agents {
+		want = append(want, g.id)
+	}
+	slices.Sort(want)
+	a := r.read(r.by)
+	var got []string
+	for _, id := range a.at("member_agent_ids").([]any) {
+		got = append(got, id.(string))
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) || !same(a.at("member_count"), len(want)) {
+		a.errorf("%s: member_agent_ids and member_count should tell of %v", what, want)
+	}
+	got = nil
+	for _, m := range r.members(r.by) {
+		got = append(got, text(m, "agent_id"))
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		r.t.Errorf("%s: the members are %v, want %v", what, got, want)
+	}
+}
+
+// members are the rows of the listing.
+func (r *group) members(g *agent) []obj {
+	r.t.Helper()
+	rows := g.sees(r.path("/members"), "?limit=50")
+	for _, m := range rows {
+		shaped(r.t, "member", m, memberShape)
+		if !anyUUID.MatchString(text(m, "id")) || m["group_id"] != r.id || !slices.Contains([]any{"admin", "member"}, m["role"]) {
+			r.t.Errorf("a member is %v", m)
+		}
+	}
+	return rows
+}
+
+// admins are the names of those who may change the group, in order.
+func (r *group) admins(g *agent) string {
+	r.t.Helper()
+	var names []string
+	for _, m := range r.members(g) {
+		if m["role"] == "admin" {
+			name, _, _ := strings.Cut(text(m, "agent_handle"), "@")
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// says broadcasts and judges nothing.
+func (r *group) says(by *agent, more obj, headers ...string) *answer {
+	return by.does("POST", "/messages", toHandle(r.handle, obj{"encryption_version": "sender-key-v1"}, more), headers...)
+}
+
+// said broadcasts and gives the sender's record.
+func (r *group) said(by *agent, more ...obj) obj {
+	r.t.Helper()
+	a := r.says(by, merged(obj{}, more...)).want(201).shaped(broadcastShape)
+	a.is("direction", "sent", "from_agent_id", by.id, "group_id", r.id, "group_handle", r.handle)
+	return a.body
+}
+
+// crew makes agents of one organization, many at a time.
+func (o *org) crew(n int, prefix string) []*agent {
+	o.t.Helper()
+	agents := make([]*agent, n)
+	spread(n, func(i int) {
+		name := prefix + randomHex(4)
+		a := o.post("/agents", newAgent(name))
+		if a.err != nil || a.status != 201 {
+			a.errorf("want an agent")
+			return
+		}
+		id, _ := a.at("id").(string)
+		handle, _ := a.at("handle").(string)
+		agents[i] = &agent{org: o, id: id, name: name, handle: handle}
+	})
+	if o.t.Failed() {
+		o.t.FailNow()
+	}
+	return agents
+}
+
+// joinAll seats agents in a group that is open, many at a time.
+func (r *group) joinAll(agents []*agent) {
+	r.t.Helper()
+	spread(len(agents), func(i int) {
+		if a := r.join(agents[i]); a.err != nil || a.status != 200 || a.at("status") != "joined" {
+			a.errorf("want to be seated")
+		}
+	})
+	if r.t.Failed() {
+		r.t.FailNow()
+	}
+}
+
+// spread calls n times from a number of goroutines that the machine bears.
+func spread(n int, call func(i int)) {
+	const workers = 24
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < n; i += workers {
+				call(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// tells is an answer as tables tell it: the status and the code of a refusal.
+func (a *answer) tells() string {
+	if a.err != nil {
+		return a.err.Error()
+	}
+	return strings.ReplaceAll(toldBriefly(a.status, a.raw), " ", ":")
+}
+
+// told checks an answer against a cell of a table: a status, and a code where
+// the cell names one. "-" is a cell that nobody asks for.
+func (a *answer) told(cell string) *answer {
+	a.t.Helper()
+	if got := a.tells(); got != cell && !strings.HasPrefix(got, cell+":") {
+		a.errorf("want %s", cell)
+	}
+	return a
+}
+
+// payloadJSON reads a payload that is not sealed.
+func payloadJSON(t testing.TB, m obj) (v any) {
+	t.Helper()
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text(m, "encrypted_payload"), "="))
+	if err == nil {
+		err = json.Unmarshal(raw, &v)
+	}
+	if err != nil {
+		t.Errorf("the payload is not base64url of JSON: %v", err)
+	}
+	return v
+}
+
+// sameSet compares lists whose order nobody promises.
+func sameSet(got, want []any) bool {
+	spell := func(all []any) []string {
+		out := []string{}
+		for _, v := range all {
+			out = append(out, fmt.Sprint(v))
+		}
+		slices.Sort(out)
+		return out
+	}
+	return slices.Equal(spell(got), spell(want))
+}
+
+// gather is together for more calls than a server bears at once.
+func gather[T any](n int, call func(i int) T) []T {
+	out := make([]T, n)
+	spread(n, func(i int) { out[i] = call(i) })
+	return out
+}

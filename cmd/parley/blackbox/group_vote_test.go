@@ -1,0 +1,331 @@
+package blackbox
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ballots are courses of a vote. A group of the electors a, b, c, … votes on an
+// application: a+ is a's approval, b- is b's denial, c< is c's departure, c> its
+// return, and a word is what the request is now. 2/3 1/2 are the approvals, how
+// many are needed, the denials, how many are needed; c! tries to vote in vain.
+var ballots = []struct{ rule, policy, electors, course string }{
+	{"one of one", "majority", "a", "pending 0/1 0/1 a+ approved"},
+	{"one of one denies", "majority", "a", "a- denied"},
+	{"more than half of two", "majority", "ab", "0/2 0/1 a+ pending 1/2 0/1 b+ approved"},
+	{"half of two denies", "majority", "ab", "a+ b- denied"},
+	{"more than half of three", "majority", "abc", "0/2 0/2 a+ b- pending 1/2 1/2 c+ approved"},
+	{"half of three, rounded up, denies", "majority", "abc", "a- pending 0/2 1/2 b- denied"},
+	{"more than half of four", "majority", "abcd", "0/3 0/2 a+ b+ pending 2/3 0/2 c+ approved"},
+	{"half of four denies", "majority", "abcd", "a+ b+ c- pending 2/3 1/2 d- denied"},
+	{"more than half of five", "majority", "abcde", "0/3 0/3 a- b- c+ d+ pending 2/3 2/3 e+ approved"},
+	{"all approve", "unanimity", "abc", "0/3 0/1 a+ b+ pending 2/3 0/1 c+ approved"},
+	{"the first denial", "unanimity", "abc", "a+ b+ c- denied"},
+	{"one of one, unanimously", "unanimity", "a", "0/1 0/1 a+ approved"},
+	{"the last vote counts", "majority", "abc", "a- pending 0/2 1/2 a+ pending 1/2 0/2 b+ approved"},
+	{"the same vote twice is one", "majority", "abc", "a+ a+ pending 1/2 0/2 a- a- pending 0/2 1/2"},
+	{"a departure lowers the bar of approval", "majority", "abcd", "a+ b+ pending 2/3 0/2 d< approved"},
+	{"a departure lowers the bar of denial", "majority", "abcd", "a- pending 0/3 1/2 d< pending 0/2 1/2 c< denied"},
+	{"a departure completes unanimity", "unanimity", "abc", "a+ b+ c< approved"},
+	{"the vote of one who left does not count", "majority", "abc", "c+ pending 1/2 0/2 c< pending 0/2 0/1 a+ pending 1/2 0/1"},
+	{"the denial of one who left does not count", "majority", "abcd", "c- pending 0/3 1/2 c< pending 0/2 0/2 a+ b+ approved"},
+	{"to return does not restore a place", "majority", "abc", "c+ c< c> pending 0/2 0/1 c! a+ b+ approved"},
+	{"who comes later has no vote", "majority", "ab", "c> pending 0/2 0/1 c! a+ b+ approved"},
+}
+
+// TestBallots plays every course.
+func TestBallots(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		electors := map[byte]*agent{}
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			electors[name[0]] = o.agent(name)
+		}
+		x := s.org(t).agent("applicant")
+		for _, b := range ballots {
+			var others []*agent
+			for _, name := range []byte(b.electors[1:]) {
+				others = append(others, electors[name])
+			}
+			r := electors['a'].ruled(b.policy, others...)
+			request := r.applied(x)
+			if request["quorum_total_members"] == nil || !same(request["electorate_size"], len(b.electors)) {
+				t.Errorf("%s: the electorate of a new request: %v", b.rule, request)
+			}
+			playBallot(r, b.rule, b.course, electors, text(request, "id"))
+			if t.Failed() {
+				return
+			}
+		}
+	})
+}
+
+// playBallot takes the steps of a course one after the other.
+func playBallot(r *group, rule, course string, electors map[byte]*agent, id string) {
+	r.t.Helper()
+	votes := map[string]string{"+": "approve", "-": "deny"}
+	steps := strings.Fields(course)
+	for i, step := range steps {
+		what := rule + ": " + strings.Join(steps[:i+1], " ")
+		switch who := electors[step[0]]; {
+		case len(step) != 2:
+			r.tallied(what, step, steps[:i], id)
+		case votes[step[1:]] != "":
+			if status := r.voted(who, id, votes[step[1:]]); status == "pending" {
+				r.stands(what, who, id, "your_vote", votes[step[1:]])
+			}
+		case step[1] == '<':
+			r.remove(who, who).as("%s", what).want(204)
+		case step[1] == '>':
+			r.seats(who)
+		case step[1] == '!':
+			r.vote(who, id, "approve").as("%s", what).refused(403, "not_in_electorate")
+			r.stands(what, who, id, "you_may_vote", false, "you_may_vote_reason", "not_in_electorate", "your_vote", nil)
+		}
+	}
+}
+
+// tallied checks a status or the counts of a request.
+func (r *group) tallied(what, want string, before []string, id string) {
+	r.t.Helper()
+	row := r.request(r.by, id)
+	bar := fmt.Sprintf("%v/%v", row["approvals"], row["approvals_needed"])
+	if strings.Contains(want, "/") {
+		if len(before) > 0 && strings.Contains(before[len(before)-1], "/") {
+			bar = fmt.Sprintf("%v/%v", row["denials"], row["denials_needed"])
+		}
+		if bar != want {
+			r.t.Errorf("%s: the count is %s\n  %v", what, bar, row)
+		}
+		return
+	}
+	if row["status"] != want {
+		r.t.Errorf("%s: the request is %v\n  %v", what, row["status"], row)
+	}
+	count := r.read(r.by).at("member_count").(float64)
+	seated := slices.ContainsFunc(r.members(r.by), func(m obj) bool { return m["agent_id"] == row["agent_id"] })
+	if seated != (want == "approved") || want == "denied" && row["resolved_at"] == nil {
+		r.t.Errorf("%s: of %v members one is the applicant: %v\n  %v", what, count, seated, row)
+	}
+}
+
+// TestVoteRefusals: who has no vote, and when nobody has one.
+func TestVoteRefusals(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		a, b, c, late, outside := o.agent("a"), o.agent("b"), o.agent("c"), o.agent("late"), o.agent("outside")
+		x, stranger := s.org(t).agent("x"), s.org(t).agent("stranger")
+		r := a.ruled("majority", b, c)
+		id := text(r.applied(x), "id")
+		r.seats(late)
+		for _, row := range []struct {
+			who  string
+			by   *agent
+			want string
+		}{
+			{"a member who came later", late, "403:not_in_electorate"},
+			{"an agent of the owner that is no member", outside, "403:not_in_electorate"},
+			{"the applicant", x, "403:not_in_electorate"},
+			{"a stranger to a private group", stranger, "403:not_in_electorate"},
+		} {
+			r.vote(row.by, id, "approve").as("%s", row.who).told(row.want)
+		}
+		r.stands("nothing was counted", a, id, "approvals", 0, "denials", 0, "status", "pending")
+
+		path := r.path("/requests/" + id + "/vote")
+		a.does("POST", path, obj{"vote": "abstain"}).invalid("body.vote", "enum")
+		a.does("POST", path, obj{}).invalid("body.vote", "missing")
+		r.vote(a, nobody, "approve").as("no such request").refused(404, "not_found")
+		a.does("POST", "/groups/"+nobody+"/requests/"+id+"/vote", obj{"vote": "deny"}).as("no such group").refused(404, "not_found")
+		elsewhere := a.ruled("majority")
+		a.does("POST", elsewhere.path("/requests/"+id+"/vote"), obj{"vote": "deny"}).as("a request of another group").refused(404, "not_found")
+
+		for _, alias := range [][2]string{{"choice", "deny"}, {"decision", "approve"}} {
+			a.does("POST", path, obj{alias[0]: alias[1]}).as("%s", alias[0]).want(200).is("your_vote", alias[1], "status", "pending")
+		}
+		if status := r.voted(b, id, "approve"); status != "approved" {
+			t.Fatalf("two of three approve: %s", status)
+		}
+		r.vote(a, id, "deny").as("settled").refused(409, "request_closed")
+		r.stands("settled", a, id, "status", "approved", "approvals", 2, "denials", 0)
+	})
+}
+
+// TestElectorateEmpty: when nobody of the electorate is in the group any more,
+// the request stays pending and nobody decides it.
+func TestElectorateEmpty(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		a, b := o.agent("a"), o.agent("b")
+		x := s.org(t).agent("x")
+		r := a.ruled("majority")
+		id := text(r.applied(x), "id")
+		r.seats(b)
+		r.role(a, b, "admin").want(200)
+		r.remove(a, a).want(204)
+		r.vote(b, id, "approve").refused(403, "electorate_empty")
+		r.vote(a, id, "approve").as("who was of the electorate").refused(403, "electorate_empty")
+		r.stands("nobody left", b, id, "status", "pending", "electorate_size", 0, "approvals", 0, "denials", 0, "you_may_vote", false)
+		r.holds("nobody left", b)
+	})
+}
+
+// TestWhoVotes: the agent that votes where none is named is the only one of
+// the caller's in the electorate.
+func TestWhoVotes(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o, other := s.org(t), s.org(t)
+		a, b := o.agent("a"), o.agent("b")
+		other.agent("outside")
+		c, late := other.agent("c"), other.agent("late")
+		x := s.org(t).agent("x")
+		r := a.ruled("unanimity", b, c)
+		id := text(r.applied(x), "id")
+		r.seats(late)
+		path := r.path("/requests/" + id + "/vote")
+		several := o.post(path, obj{"vote": "approve"}).refused(400, "agent_required")
+		if told, _ := several.at("candidates").([]any); !sameSet(told, []any{a.id, b.id}) {
+			several.errorf("candidates should be %s and %s", a.id, b.id)
+		}
+		other.post(path, obj{"vote": "approve"}).as("the only elector").want(200).is("your_vote", "approve", "status", "pending")
+		r.stands("the only elector", c, id, "your_vote", "approve", "approvals", 1)
+		o.post(path, obj{"vote": "approve"}, "X-Svc-Agent", nobody).refused(403, "not_owner")
+		x.org.post(path, obj{"vote": "approve"}).as("of none").refused(403, "not_in_electorate")
+	})
+}
+
+// TestYouMayVote: what each caller is told of a request, and why.
+func TestYouMayVote(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o, other := s.org(t), s.org(t)
+		a, b, late := o.agent("a"), o.agent("b"), o.agent("late")
+		c := other.agent("c")
+		x, y := s.org(t).agent("x"), s.org(t).agent("y")
+		r := a.ruled("majority", b, c)
+		application := text(r.applied(x), "id")
+		nomination := r.invited(c, y, "pending")
+		r.seats(late)
+		may := func(what string, row obj, reason string) {
+			t.Helper()
+			if row["you_may_vote"] != (reason == "ok") || row["you_may_vote_reason"] != reason {
+				t.Errorf("%s: you_may_vote is %v, %v, want %s", what, row["you_may_vote"], row["you_may_vote_reason"], reason)
+			}
+		}
+		row := func(a *answer) obj {
+			t.Helper()
+			for _, row := range a.want(200).items() {
+				if row["id"] == application {
+					return row
+				}
+			}
+			a.fatalf("no row of the application")
+			return nil
+		}
+		path := r.path("/requests")
+		may("an elector", r.request(a, application), "ok")
+		may("one who nominated", r.request(c, nomination), "ok")
+		may("one who came later", r.request(late, application), "not_in_electorate")
+		may("none named, two electors", row(o.get(path)), "no_acting_agent")
+		may("none named, one elector", row(other.get(path)), "ok")
+		may("the applicant", r.applied(x), "own_request")
+		may("the nominee", objects(y.get("/groups/invites").want(200).list)[0], "own_request")
+		r.voted(a, application, "approve")
+		may("who has voted may change it", r.request(a, application), "ok")
+		r.voted(b, application, "approve")
+		may("settled", r.request(a, application), "request_closed")
+		may("settled, for one who came later", r.request(late, application), "request_closed")
+
+		closed := a.group(obj{"members": []string{x.id}})
+		invitation := text(closed.requests(a, "invited")[0], "id")
+		may("an invitation", closed.request(a, invitation), "not_a_vote")
+		may("an invitation, to the invitee", objects(x.get("/groups/invites").want(200).list)[0], "not_a_vote")
+	})
+}
+
+// TestRequestSettings: duration and policy are those of the moment in which a
+// request was filed; a denied applicant may file anew.
+func TestRequestSettings(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		a, b, c := o.agent("a"), o.agent("b"), o.agent("c")
+		x, y := s.org(t).agent("x"), s.org(t).agent("y")
+		r := a.ruled("majority", b, c)
+		r.patch(obj{"vote_duration_hours": 3}).want(200)
+		first := r.applied(x)
+		lasts(t, "three hours", first, 3*time.Hour)
+		r.patch(obj{"vote_duration_hours": 5, "enrollment_policy": "unanimity"}).want(200)
+		r.stands("filed before", a, text(first, "id"), "approvals_needed", 2, "denials_needed", 2, "expires_at", first["expires_at"])
+		second := r.applied(y)
+		lasts(t, "five hours", second, 5*time.Hour)
+		r.stands("filed after", a, text(second, "id"), "approvals_needed", 3, "denials_needed", 1)
+		if status := r.voted(a, text(second, "id"), "deny"); status != "denied" {
+			t.Errorf("the first denial: %s", status)
+		}
+		again := r.applied(y)
+		if again["id"] == second["id"] {
+			t.Error("a denied applicant does not file anew")
+		}
+		r.patch(obj{"enrollment_policy": "closed"}).want(200)
+		r.voted(a, text(first, "id"), "approve")
+		if status := r.voted(b, text(first, "id"), "approve"); status != "approved" {
+			t.Errorf("a majority request in a group that is closed meanwhile: %s", status)
+		}
+		z := s.org(t).agent("z")
+		r.invited(a, z, "invited")
+		lasts(t, "an invitation", r.requests(a, "invited")[0], 7*24*time.Hour)
+	})
+}
+
+func lasts(t testing.TB, what string, request obj, want time.Duration) {
+	t.Helper()
+	created, err1 := time.Parse(time.RFC3339, text(request, "created_at"))
+	expires, err2 := time.Parse(time.RFC3339, text(request, "expires_at"))
+	if got := expires.Sub(created); err1 != nil || err2 != nil || got.Round(time.Second) != want {
+		t.Errorf("%s: a request lives for %v, want %v", what, got, want)
+	}
+}
+
+// TestRequestSelector: the vote queue, the unaccepted invitations, both, all.
+func TestRequestSelector(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o, guests := s.org(t), s.org(t)
+		a, b := o.agent("a"), o.agent("b")
+		r := a.ruled("majority", b)
+		applications := map[string]string{}
+		for _, status := range []string{"pending", "approved", "denied"} {
+			applications[status] = text(r.applied(guests.agent("x"+randomHex(3))), "id")
+		}
+		r.voted(a, applications["denied"], "deny")
+		r.voted(a, applications["approved"], "approve")
+		r.voted(b, applications["approved"], "approve")
+		r.patch(obj{"enrollment_policy": "closed"}).want(200)
+		y, z := guests.agent("y"), guests.agent("z")
+		invitation, accepted := r.invited(a, y, "invited"), r.invited(a, z, "invited")
+		r.joined(z)
+		for status, want := range map[string][]any{
+			"":        {applications["pending"]},
+			"pending": {applications["pending"]},
+			"invited": {invitation},
+			"live":    {applications["pending"], invitation},
+			"all":     {applications["pending"], applications["approved"], applications["denied"], invitation, accepted},
+		} {
+			query := "?limit=2&status=" + status
+			if status == "" {
+				query = "?limit=2"
+			}
+			got := []any{}
+			for _, row := range b.sees(r.path("/requests"), query) {
+				got = append(got, row["id"])
+			}
+			if !sameSet(got, want) {
+				t.Errorf("status=%s: %v, want %v", status, got, want)
+			}
+		}
+		a.does("GET", r.path("/requests?status=odd"), nil).invalid("query.status", "enum")
+		a.does("GET", r.path("/requests?limit=0"), nil).invalid("query.limit", "greater_than_equal")
+		a.does("GET", r.path("/requests?cursor=nonsense"), nil).refused(400, "invalid_cursor")
+	})
+}

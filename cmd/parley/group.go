@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type groupCmd struct {
+	Create   groupCreateCmd   `cmd:"" help:"Found a group; its founder is its admin."`
+	List     groupListCmd     `cmd:"" help:"List the organization's groups and those its agents are in, or search the public ones."`
+	Show     groupShowCmd     `cmd:"" help:"Show a group."`
+	Members  groupMembersCmd  `cmd:"" help:"List a group's members in the order of joining."`
+	Invite   groupInviteCmd   `cmd:"" help:"Invite agents or, where members vote, nominate them."`
+	Invites  groupInvitesCmd  `cmd:"" help:"List the invitations and nominations of the organization's agents."`
+	Join     groupJoinCmd     `cmd:"" help:"Ask for a seat, accept an invitation, consent to a nomination."`
+	Requests groupRequestsCmd `cmd:"" help:"List a group's join requests and how the votes stand."`
+	Vote     groupVoteCmd     `cmd:"" help:"Vote on a join request."`
+	Role     groupRoleCmd     `cmd:"" help:"Promote or demote a member."`
+	Leave    groupLeaveCmd    `cmd:"" help:"Leave a group and drop its keys."`
+	Kick     groupKickCmd     `cmd:"" help:"Take a member out of a group."`
+	Delete   groupDeleteCmd   `cmd:"" help:"End a group for good. Its name is never given again."`
+	Send     groupSendCmd     `cmd:"" help:"Seal a message to all members of a group and send it."`
+}
+
+// actorFlags are a profile's flags and who of the organization acts. Unlike
+// agentFlags they leave the choice to the server where it has a rule.
+type actorFlags struct {
+	profileFlags
+	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; default: the one the server finds fit."`
+}
+
+// groupArg names a group.
+type groupArg struct {
+	Group string `arg:"" help:"Name, handle or id of the group."`
+}
+
+// find gives the id of the group named: one of those the organization owns or
+// has agents in, one that they are invited to, or a public one.
+func (g *groupArg) find(ctx context.Context, from *client.Client) (parley.GroupID, error) {
+	if id, err := parley.ParseID[parley.GroupID](g.Group); err == nil {
+		return id, nil
+	}
+	var found []parley.GroupID
+	for group, err := range from.GroupsAll(ctx, api.ListGroups{Scope: "all", Limit: groupsAtOnce}) {
+		if err != nil {
+			return parley.GroupID{}, err
+		}
+		if g.means(group.Name, group.Handle) {
+			found = append(found, group.ID)
+		}
+	}
+	if len(found) == 0 {
+		var err error
+		if found, err = g.findElsewhere(ctx, from); err != nil {
+			return parley.GroupID{}, err
+		}
+	}
+	switch len(found) {
+	case 0:
+		return parley.GroupID{}, exitError{code: exitNotFound, err: fmt.Errorf("no group %q is known here; a private one is named by its id", g.Group)}
+	case 1:
+		return found[0], nil
+	}
+	return parley.GroupID{}, exitError{code: exitUsage, err: fmt.Errorf("several groups are called %q: name it by its handle", g.Group)}
+}
+
+const groupsAtOnce = 100
+
+func (g *groupArg) findElsewhere(ctx context.Context, from *client.Client) (found []parley.GroupID, err error) {
+	invites, err := from.Invites(ctx, api.ListInvites{})
+	if err != nil {
+		return nil, err
+	}
+	seen := map[parley.GroupID]bool{}
+	for _, r := range invites {
+		if r.GroupName != nil && r.GroupHandle != nil && g.means(*r.GroupName, *r.GroupHandle) && !seen[r.GroupID] {
+			seen[r.GroupID] = true
+			found = append(found, r.GroupID)
+		}
+	}
+	if len(found) > 0 || !strings.Contains(g.Group, "@") {
+		return found, nil
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(g.Group, "#"), "@")
+	for p, err := range from.FindGroupsAll(ctx, api.FindGroups{Query: &name, Limit: 50}) {
+		if err != nil {
+			return nil, err
+		}
+		if g.means("", p.Handle) {
+			return []parley.GroupID{p.ID}, nil
+		}
+	}
+	return nil, nil
+}
+
+// means reports whether the argument is this name or this handle, with or
+// without the number sign that a shell takes for a comment.
+func (g *groupArg) means(name, handle string) bool {
+	given := strings.TrimPrefix(g.Group, "#")
+	return given == name || strings.EqualFold(given, strings.TrimPrefix(handle, "#"))
+}
+
+// open gives the organization's client and the group's id.
+func (g *groupArg) open(ctx context.Context, p *profileFlags) (*client.Client, parley.GroupID, error) {
+	from, _, err := p.open()
+	if err != nil {
+		return nil, parley.GroupID{}, err
+	}
+	id, err := g.find(ctx, from)
+	return from, id, err
+}
+
+// agentID is the id of an agent named by its id, its handle or, if it is one of
+// the organization's own, its bare name.
+func agentID(ctx context.Context, from *client.Client, name string) (parley.AgentID, error) {
+	if id, err := parley.ParseID[parley.AgentID](name); err == nil {
+		return id, nil
+	}
+	if !strings.Contains(name, "@") {
+		own, err := findAgent(ctx, from, name)
+		if err != nil {
+			return parley.AgentID{}, err
+		}
+		return own.ID, nil
+	}
+	keys, err := from.Keys(ctx, name, "")
+	if err != nil {
+		return parley.AgentID{}, err
+	}
+	return keys.AgentID, nil
+}
+
+// targets are agents to invite. Whether a handle or an id is anybody's, the
+// server says for each.
+func targets(ctx context.Context, from *client.Client, agents []string) ([]api.Target, error) {
+	var found []api.Target
+	for _, name := range agents {
+		if parley.ValidAgentName(name) { // an id is a valid name, too
+			id, err := agentID(ctx, from, name)
+			if err != nil {
+				return nil, err
+			}
+			name = id.String()
+		}
+		found = append(found, api.TargetNamed(name))
+	}
+	return found, nil
+}
+
+type groupCreateCmd struct {
+	actorFlags
+	Name        string   `arg:"" help:"Name: 1-63 lowercase letters, digits and interior hyphens."`
+	Members     []string `arg:"" optional:"" help:"Agents to invite, by handle or id; a bare name is one of the organization's own."`
+	Policy      string   `default:"closed" enum:"open,closed,majority,unanimity" help:"Who is let in: ${enum}."`
+	Visibility  string   `enum:"public,private,auto" default:"auto" help:"${enum}; auto is public where enrollment is open."`
+	Isolated    bool     `help:"Confine the group's agents to it. Cannot be changed."`
+	VoteHours   int      `default:"72" placeholder:"N" help:"How long a vote lasts: 1 to 72."`
+	Description string   `placeholder:"TEXT" help:"What the group is for."`
+	Key         string   `name:"idempotency-key" placeholder:"KEY" help:"Repeat under the same key and the group is made once; default: a random key."`
+}
+
+func (c *groupCreateCmd) Run(ctx context.Context, std *streams) error {
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	in := api.CreateGroup{
+		ActingAgent: c.Agent, IdempotencyKey: c.Key, Name: c.Name, EnrollmentPolicy: c.Policy,
+		Isolated: c.Isolated, VoteDurationHours: c.VoteHours,
+	}
+	if c.Visibility != "auto" {
+		in.Visibility = &c.Visibility
+	}
+	if c.Description != "" {
+		in.Description = &c.Description
+	}
+	if in.Members, err = targets(ctx, from, c.Members); err != nil {
+		return err
+	}
+	made, err := from.CreateGroup(ctx, in)
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(made)
+	}
+	lines := []string{"founded " + groupDetails(&made.Group)}
+	for i, invited := range made.Invitations {
+		lines = append(lines, "  "+invitationLine(c.Members[i], invited))
+	}
+	return std.say("%s", strings.Join(lines, "\n"))
+}
+
+type groupListCmd struct {
+	profileFlags
+	Scope string `default:"all" enum:"owned,seated,all" help:"Groups owned, groups an agent is in, or both: ${enum}."`
+	Find  string `placeholder:"TEXT" help:"Search all public groups instead."`
+}
+
+func (c *groupListCmd) Run(ctx context.Context, std *streams) error {
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	if c.Find != "" {
+		return c.search(ctx, std, from)
+	}
+	found := []api.Group{}
+	rows := [][]string{{"GROUP", "POLICY", "VISIBILITY", "MEMBERS", "ID"}}
+	for g, err := range from.GroupsAll(ctx, api.ListGroups{Scope: c.Scope, Limit: groupsAtOnce}) {
+		if err != nil {
+			return err
+		}
+		found = append(found, g)
+		rows = append(rows, []string{printable(g.Handle), g.EnrollmentPolicy, g.Visibility, strconv.Itoa(g.MemberCount), g.ID.String()})
+	}
+	if std.json {
+		return std.value(found)
+	}
+	return std.table(rows)
+}
+
+func (c *groupListCmd) search(ctx context.Context, std *streams, from *client.Client) error {
+	found := []api.GroupProfile{}
+	rows := [][]string{{"GROUP", "POLICY", "MEMBERS", "ID", "DESCRIPTION"}}
+	for g, err := range from.FindGroupsAll(ctx, api.FindGroups{Query: &c.Find, Limit: 50}) {
+		if err != nil {
+			return err
+		}
+		found = append(found, g)
+		rows = append(rows, []string{printable(g.Handle), g.EnrollmentPolicy, strconv.Itoa(g.MemberCount), g.ID.String(), text(g.Description)})
+	}
+	if std.json {
+		return std.value(found)
+	}
+	return std.table(rows)
+}
+
+type groupShowCmd struct {
+	profileFlags
+	groupArg
+}
+
+// Run shows what the caller may see: the record of a group that concerns the
+// organization, the public profile of another.
+func (c *groupShowCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	if err != nil {
+		return err
+	}
+	g, err := from.Group(ctx, id)
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Status == 403 {
+		return c.profile(ctx, std, from, id)
+	}
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(g)
+	}
+	return std.say("%s", groupDetails(g))
+}
+
+func (c *groupShowCmd) profile(ctx context.Context, std *streams, from *client.Client, id parley.GroupID) error {
+	p, err := from.GroupProfile(ctx, id)
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(p)
+	}
+	return std.say("%s\n  id           %s\n  policy       %s, votes last %d h\n  members      %d\n  description  %s",
+		printable(p.Handle), p.ID, p.EnrollmentPolicy, p.VoteDurationHours, p.MemberCount, text(p.Description))
+}
+
+// groupDetails are a group's handle and the lines below it.
+func groupDetails(g *api.Group) string {
+	lines := []string{
+		printable(g.Handle),
+		"  id           " + g.ID.String(),
+		fmt.Sprintf("  policy       %s, %s, votes last %d h", g.EnrollmentPolicy, g.Visibility, g.VoteDurationHours),
+		"  members      " + strconv.Itoa(g.MemberCount),
+	}
+	if g.Isolated {
+		lines[2] += ", isolated"
+	}
+	if g.Description != nil {
+		lines = append(lines, "  description  "+printable(*g.Description))
+	}
+	if g.ConversationID != nil {
+		lines = append(lines, "  conversation "+g.ConversationID.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+type groupDeleteCmd struct {
+	actorFlags
+	groupArg
+	Yes bool `help:"Do it: there is no way back."`
+}
+
+func (c *groupDeleteCmd) Run(ctx context.Context, std *streams) error {
+	if !c.Yes {
+		return exitError{code: exitUsage, err: errors.New("deleting cannot be undone; say --yes")}
+	}
+	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	if err != nil {
+		return err
+	}
+	if err := from.DeleteGroup(ctx, api.DeleteGroup{ID: id, ActingAgent: c.Agent}); err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(map[string]any{"group_id": id, "deleted": true})
+	}
+	return std.say("deleted %s", printable(c.Group))
+}

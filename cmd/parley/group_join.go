@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type groupInviteCmd struct {
+	actorFlags
+	groupArg
+	Agents  []string `arg:"" help:"Agents by handle or id; a bare name is one of the organization's own."`
+	Message string   `placeholder:"TEXT" help:"Words that go with the invitation."`
+}
+
+// Run invites. One agent that cannot be invited is a refusal; of several each
+// has its line.
+func (c *groupInviteCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	if err != nil {
+		return err
+	}
+	in := api.Invite{ID: id, ActingAgent: c.Agent}
+	if c.Message != "" {
+		in.Message = &c.Message
+	}
+	if len(c.Agents) > 1 {
+		return c.several(ctx, std, from, in)
+	}
+	agent, err := agentID(ctx, from, c.Agents[0])
+	if err != nil {
+		return err
+	}
+	in.AgentID = &agent
+	result, err := from.Invite(ctx, in)
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(result)
+	}
+	return std.say("%s", invitationLine(c.Agents[0], api.Invitation{RequestID: result.RequestID, Status: result.Status}))
+}
+
+func (c *groupInviteCmd) several(ctx context.Context, std *streams, from *client.Client, in api.Invite) error {
+	var err error
+	if in.Agents, err = targets(ctx, from, c.Agents); err != nil {
+		return err
+	}
+	results, err := from.InviteBatch(ctx, in)
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(results)
+	}
+	lines := make([]string, len(results.Results))
+	for i, invited := range results.Results {
+		lines[i] = invitationLine(c.Agents[i], invited)
+	}
+	return std.say("%s", strings.Join(lines, "\n"))
+}
+
+// invitationLine says what became of one invitation.
+func invitationLine(name string, in api.Invitation) string {
+	if in.Handle != nil {
+		name = *in.Handle
+	}
+	line := map[string]string{
+		api.Invited: "invited", api.InvitePending: "nominated", api.NotRequired: "needs no invitation", api.Skipped: "not invited",
+	}[in.Status] + " " + printable(name)
+	if in.Status == api.NotRequired {
+		line = printable(name) + " needs no invitation: the group is open"
+	}
+	if in.Reason != nil {
+		line += ": " + printable(*in.Reason)
+	}
+	if in.RequestID != nil {
+		line += "  request " + in.RequestID.String()
+	}
+	return line
+}
+
+type groupInvitesCmd struct{ actorFlags }
+
+func (c *groupInvitesCmd) Run(ctx context.Context, std *streams) error {
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	found, err := from.Invites(ctx, api.ListInvites{ActingAgent: c.Agent})
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(found)
+	}
+	names, err := handles(ctx, from, found)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"GROUP", "STATUS", "AGENT", "INVITED BY", "MESSAGE", "GROUP ID"}}
+	for _, r := range found {
+		by := "-"
+		if r.InvitedBy != nil {
+			by = names.of(*r.InvitedBy)
+		}
+		rows = append(rows, []string{text(r.GroupHandle), r.Status, names.of(r.AgentID), by, oneLine(r.Message), r.GroupID.String()})
+	}
+	return std.table(rows)
+}
+
+type groupJoinCmd struct {
+	actorFlags
+	groupArg
+	Message string `placeholder:"TEXT" help:"Words to those who vote."`
+}
+
+func (c *groupJoinCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	if err != nil {
+		return err
+	}
+	in := api.Join{ID: id, ActingAgent: c.Agent}
+	if c.Message != "" {
+		in.Message = &c.Message
+	}
+	result, err := from.JoinGroup(ctx, in)
+	switch {
+	case err != nil:
+		return err
+	case std.json:
+		return std.value(result)
+	case result.Member != nil:
+		return std.say("joined: %s is %s", text(result.Member.AgentHandle), result.Member.Role)
+	case result.Request == nil:
+		return std.say("%s", printable(result.Status))
+	}
+	return std.say("%s\n  request %s", standing(result.Request), result.Request.ID)
+}
+
+type groupRequestsCmd struct {
+	actorFlags
+	groupArg
+	Status string `default:"pending" enum:"pending,invited,live,all" help:"Votes, invitations, both, or settled ones too: ${enum}."`
+}
+
+func (c *groupRequestsCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	if err != nil {
+		return err
+	}
+	found := []api.JoinRequest{}
+	for r, err := range from.RequestsAll(ctx, api.ListRequests{ID: id, ActingAgent: c.Agent, Status: c.Status}) {
+		if err != nil {
+			return err
+		}
+		found = append(found, r)
+	}
+	if std.json {
+		return std.value(found)
+	}
+	names, err := handles(ctx, from, found)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"REQUEST", "AGENT", "STATUS", "FOR", "AGAINST", "YOU", "MESSAGE"}}
+	for _, r := range found {
+		rows = append(rows, []string{
+			r.ID.String(), names.of(r.AgentID), r.Status, count(r.Approvals, r.ApprovalsNeeded), count(r.Denials, r.DenialsNeeded), you(&r), oneLine(r.Message),
+		})
+	}
+	return std.table(rows)
+}
+
+type groupVoteCmd struct {
+	actorFlags
+	groupArg
+	Request parley.JoinRequestID `arg:"" help:"Id of the request."`
+	Vote    string               `arg:"" enum:"approve,deny" help:"${enum}."`
+}
+
+func (c *groupVoteCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	if err != nil {
+		return err
+	}
+	result, err := from.Vote(ctx, api.Vote{ID: id, RequestID: c.Request, ActingAgent: c.Agent, Vote: c.Vote})
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(result)
+	}
+	return std.say("voted %s; the request is %s", result.YourVote, result.Status)
+}
+
+// standing is how a request stands, in words.
+func standing(r *api.JoinRequest) string {
+	if r.Approvals == nil {
+		return printable(r.Status)
+	}
+	return fmt.Sprintf("%s: %s for, %s against", printable(r.Status), count(r.Approvals, r.ApprovalsNeeded), count(r.Denials, r.DenialsNeeded))
+}
+
+// count is votes of those needed.
+func count(votes, needed *int) string {
+	switch {
+	case votes == nil:
+		return "-"
+	case needed == nil:
+		return fmt.Sprint(*votes)
+	}
+	return fmt.Sprintf("%d of %d", *votes, *needed)
+}
+
+// you is what the caller voted, or whether it may.
+func you(r *api.JoinRequest) string {
+	switch {
+	case r.YourVote != nil:
+		return printable(*r.YourVote)
+	case r.YouMayVote:
+		return "may vote"
+	}
+	return printable(strings.ReplaceAll(r.YouMayVoteReason, "_", " "))
+}
+
+// oneLine is an optional text for a table.
+func oneLine(s *string) string { return strings.Join(strings.Fields(text(s)), " ") }
+
+// names are agents' handles, where they have one.
+type names map[parley.AgentID]api.AgentKeys
+
+func (n names) of(id parley.AgentID) string {
+	if handle := n[id].Handle; handle != nil {
+		return printable(*handle)
+	}
+	return id.String()
+}
+
+// handles asks for the handles of the agents that requests are about and by.
+func handles(ctx context.Context, from *client.Client, requests []api.JoinRequest) (names, error) {
+	found := names{}
+	var ids []parley.AgentID
+	for _, r := range requests {
+		ids = append(ids, r.AgentID)
+		if r.InvitedBy != nil {
+			ids = append(ids, *r.InvitedBy)
+		}
+	}
+	for len(ids) > 0 {
+		batch := ids[:min(len(ids), parley.BatchKeysMax)]
+		ids = ids[len(batch):]
+		keys, err := from.BatchKeys(ctx, batch...)
+		if err != nil {
+			return nil, err
+		}
+		for id, k := range keys {
+			found[id] = k
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type groupMembersCmd struct {
+	profileFlags
+	groupArg
+}
+
+func (c *groupMembersCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	if err != nil {
+		return err
+	}
+	found := []api.GroupMember{}
+	rows := [][]string{{"AGENT", "ROLE", "JOINED", "ID"}}
+	for m, err := range from.MembersAll(ctx, api.ListMembers{ID: id}) {
+		if err != nil {
+			return err
+		}
+		found = append(found, m)
+		rows = append(rows, []string{text(m.AgentHandle), printable(m.Role), clock(m.JoinedAt), m.AgentID.String()})
+	}
+	if std.json {
+		return std.value(found)
+	}
+	return std.table(rows)
+}
+
+type groupRoleCmd struct {
+	actorFlags
+	groupArg
+	Member string `arg:"" help:"Member by handle or id; a bare name is one of the organization's own."`
+	Role   string `arg:"" enum:"admin,member" help:"${enum}."`
+}
+
+func (c *groupRoleCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	if err != nil {
+		return err
+	}
+	agent, err := agentID(ctx, from, c.Member)
+	if err != nil {
+		return err
+	}
+	member, err := from.ChangeRole(ctx, api.MemberPatch{ID: id, AgentID: agent, ActingAgent: c.Agent, Role: c.Role})
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(member)
+	}
+	return std.say("%s is %s", text(member.AgentHandle), printable(member.Role))
+}
+
+type groupLeaveCmd struct {
+	agentFlags
+	groupArg
+}
+
+// Run leaves as the acting agent and drops the keys that only members need.
+func (c *groupLeaveCmd) Run(ctx context.Context, std *streams) error {
+	agent, err := c.session(ctx, nil)
+	if err != nil {
+		return err
+	}
+	id, err := c.find(ctx, agent.Client)
+	if err != nil {
+		return err
+	}
+	if err := agent.LeaveGroup(ctx, id); err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(map[string]any{"group_id": id, "agent_id": agent.ID(), "left": true})
+	}
+	return std.say("%s has left %s", agent.Handle(), printable(c.Group))
+}
+
+type groupKickCmd struct {
+	actorFlags
+	groupArg
+	Member string `arg:"" help:"Member by handle or id; a bare name is one of the organization's own."`
+}
+
+// Run leaves it to the server which admin acts, where none is named. An agent
+// that is named to take itself out leaves; its keys for the group stay on disk.
+func (c *groupKickCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	if err != nil {
+		return err
+	}
+	agent, err := agentID(ctx, from, c.Member)
+	if err != nil {
+		return err
+	}
+	if err := from.RemoveMember(ctx, api.RemoveMember{ID: id, AgentID: agent, ActingAgent: c.Agent}); err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(map[string]any{"group_id": id, "agent_id": agent, "removed": true})
+	}
+	return std.say("%s is no longer in %s", printable(c.Member), printable(c.Group))
+}
+
+type groupSendCmd struct {
+	agentFlags
+	payloadFlags
+	groupArg
+	Text string `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
+}
+
+// broadcastJSON is a sent group message, and who was given the key with it.
+type broadcastJSON struct {
+	sentJSON
+	Generation uint64            `json:"generation"`
+	Given      []parley.AgentID  `json:"key_given_to"`
+	Missed     map[string]string `json:"key_missed_by"`
+}
+
+func (c *groupSendCmd) Run(ctx context.Context, std *streams) error {
+	metadata, err := c.metadata()
+	if err != nil {
+		return err
+	}
+	body, err := payload(std, c.Text)
+	if err != nil {
+		return err
+	}
+	agent, err := c.session(ctx, nil)
+	if err != nil {
+		return err
+	}
+	id, err := c.find(ctx, agent.Client)
+	if err != nil {
+		return err
+	}
+	group, err := agent.Client.Group(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := answerKeyRequests(ctx, std, agent); err != nil {
+		return err
+	}
+	sent, err := agent.Broadcast(ctx, group, body, c.messageType(agent.Client), func(in *api.Send) {
+		in.ContentType, in.Metadata, in.IdempotencyKey = c.ContentType, metadata, c.Key
+	})
+	if err != nil {
+		return err
+	}
+	return showBroadcast(std, group, sent)
+}
+
+func showBroadcast(std *streams, group *api.Group, sent *client.SentBroadcast) error {
+	if std.json {
+		out := broadcastJSON{sentJSON{sent.Message, sent.Replayed}, sent.Generation, sent.Given, map[string]string{}}
+		for id, err := range sent.Missed {
+			out.Missed[id.String()] = err.Error()
+		}
+		return std.value(out)
+	}
+	for id, err := range sent.Missed {
+		std.note("%s was not given the key: %v", id, err)
+	}
+	word, to := "sent", ""
+	if sent.Replayed {
+		word = "sent before, under this key,"
+	}
+	if sent.RecipientCount != nil {
+		to = fmt.Sprintf(" (%d members)", *sent.RecipientCount)
+		if *sent.RecipientCount == 1 {
+			to = " (1 member)"
+		}
+	}
+	if n := len(sent.Given); n > 0 {
+		to += fmt.Sprintf(", key given to %d", n)
+	}
+	return std.say("%s to %s%s\n  message %s  conversation %s", word, printable(group.Handle), to, sent.ID, sent.ConversationID)
+}
+
+// answerKeyRequests gives members the keys that they asked for since.
+func answerKeyRequests(ctx context.Context, std *streams, agent *client.Agent) error {
+	kind := agent.Client.MessageType("sender_key_request")
+	page, err := agent.Client.Inbox(ctx, api.Inbox{ID: agent.ID(), Type: &kind, Limit: parley.InboxLimitMax})
+	if err != nil {
+		return err
+	}
+	for _, m := range page.Items {
+		if _, err := agent.HandleKeyExchange(ctx, m); err != nil {
+			std.note("a key that %s asked for was not given: %s", sender(m), strings.TrimSpace(err.Error()))
+		}
+	}
+	return nil
+}

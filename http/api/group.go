@@ -1,0 +1,293 @@
+package api
+
+import "parley"
+
+// Enrollment policies of a group. // spec: Group (GroupRead)
+const (
+	EnrollOpen      = "open"
+	EnrollClosed    = "closed"
+	EnrollMajority  = "majority"
+	EnrollUnanimity = "unanimity"
+)
+
+// Visibilities of a group.
+const (
+	PublicGroups  = "public"
+	PrivateGroups = "private"
+)
+
+// Roles of a member of a group.
+const (
+	RoleAdmin  = "admin"
+	RoleMember = "member"
+)
+
+// Group is GroupRead of the specification.
+type Group struct {
+	ID   parley.GroupID `json:"id"`
+	Name string         `json:"name"`
+	// Handle is #name@slug.domain.
+	Handle      string  `json:"handle"`
+	Description *string `json:"description"`
+	// EnrollmentPolicy is open, closed, majority or unanimity.
+	EnrollmentPolicy string `json:"enrollment_policy" enum:"open,closed,majority,unanimity"`
+	// Visibility is public or private.
+	Visibility string `json:"visibility" enum:"public,private"`
+	// Isolated confines the group's agents to it.
+	Isolated          bool `json:"isolated"`
+	VoteDurationHours int  `json:"vote_duration_hours"`
+	MemberCount       int  `json:"member_count"`
+	// MemberAgentIDs are in the order of joining.
+	MemberAgentIDs []parley.AgentID `json:"member_agent_ids"`
+	// ConversationID is null before the first broadcast.
+	ConversationID *parley.ConversationID `json:"conversation_id"`
+	CreatedAt      Time                   `json:"created_at"`
+	MLSEnabled     bool                   `json:"mls_enabled"`
+	MLSPending     bool                   `json:"mls_pending"`
+	MLSGroupID     *string                `json:"mls_group_id"`
+	MLSCipherSuite *int                   `json:"mls_cipher_suite"`
+}
+
+// GroupCreated is the answer of POST /groups.
+type GroupCreated struct {
+	Group
+	// Invitations has a row for each entry of the roster, in the order given.
+	Invitations []Invitation `json:"invitations"`
+}
+
+// GroupProfile is what anyone may see of a public group.
+type GroupProfile struct {
+	ID                parley.GroupID `json:"id"`
+	Name              string         `json:"name"`
+	Handle            string         `json:"handle"`
+	OrgID             parley.OrgID   `json:"org_id"`
+	Description       *string        `json:"description"`
+	EnrollmentPolicy  string         `json:"enrollment_policy" enum:"open,closed,majority,unanimity"`
+	VoteDurationHours int            `json:"vote_duration_hours"`
+	MemberCount       int            `json:"member_count"`
+	CreatedAt         Time           `json:"created_at"`
+	MLSEnabled        bool           `json:"mls_enabled"`
+}
+
+// CreateGroup makes a group: POST /groups.
+type CreateGroup struct {
+	// IdempotencyKey makes a repeat of the request return the group that it made.
+	IdempotencyKey string `json:"-" header:"Idempotency-Key" maxLength:"255"`
+	// ActingAgent names the founder, who becomes admin, by id, handle or bare name;
+	// the default is the organization's first active agent.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+
+	Name             string  `json:"name" required:"true" minLength:"1" maxLength:"63" pattern:"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$"`
+	Description      *string `json:"description,omitzero" maxLength:"2000"`
+	EnrollmentPolicy string  `json:"enrollment_policy,omitzero" aliases:"enrollment" default:"closed" enum:"open,closed,majority,unanimity"`
+	// Visibility is public by default if enrollment is open, otherwise private.
+	Visibility        *string `json:"visibility,omitzero" enum:"public,private"`
+	Isolated          bool    `json:"isolated,omitzero" default:"false"`
+	VoteDurationHours int     `json:"vote_duration_hours,omitzero" aliases:"vote_duration" default:"72" minimum:"1" maximum:"72"`
+	// Members are invited, each named by its id or handle as a string or by an
+	// object with agent_id or handle and perhaps a message.
+	Members []Target `json:"members,omitzero" maxItems:"100"`
+}
+
+// ListGroups asks for a page of groups: GET /groups. The answer is a Page of Group.
+type ListGroups struct {
+	// Scope is owned (the organization's own), seated (those in which an agent of
+	// the organization is a member) or all.
+	Scope  string  `json:"-" query:"scope" default:"owned" enum:"owned,seated,all"`
+	Limit  int     `json:"-" query:"limit" default:"20" minimum:"1" maximum:"100"`
+	Cursor *string `json:"-" query:"cursor"`
+}
+
+// GetGroup asks for a group: GET /groups/{id}.
+type GetGroup struct {
+	ID parley.GroupID `json:"-" path:"id" required:"true"`
+}
+
+// GroupPatch changes a group: PATCH /groups/{id}.
+type GroupPatch struct {
+	ID parley.GroupID `json:"-" path:"id" required:"true"`
+	// ActingAgent is the admin who changes it; by default the organization's first.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+
+	// Name is accepted with the value it has; any other is a conflict.
+	Name              *string           `json:"name,omitzero" minLength:"1" maxLength:"63"`
+	Description       Clearable[string] `json:"description,omitzero" maxLength:"2000"`
+	EnrollmentPolicy  *string           `json:"enrollment_policy,omitzero" aliases:"enrollment" enum:"open,closed,majority,unanimity"`
+	Visibility        *string           `json:"visibility,omitzero" enum:"public,private"`
+	VoteDurationHours *int              `json:"vote_duration_hours,omitzero" aliases:"vote_duration" minimum:"1" maximum:"72"`
+	// Isolated is accepted with the value it has; any other is a conflict.
+	Isolated *bool `json:"isolated,omitzero"`
+}
+
+// DeleteGroup ends a group: DELETE /groups/{id}.
+type DeleteGroup struct {
+	ID          parley.GroupID `json:"-" path:"id" required:"true"`
+	ActingAgent string         `json:"-" header:"X-Svc-Agent"`
+}
+
+// GroupMember is an agent in a group. // spec: Group member
+type GroupMember struct {
+	AgentID     parley.AgentID `json:"agent_id"`
+	AgentHandle *string        `json:"agent_handle"`
+	GroupID     parley.GroupID `json:"group_id"`
+	// ID is of the membership; who leaves and joins again has another.
+	ID *parley.AnyID `json:"id"`
+	// IsOwnOrg tells whether the caller's organization owns the agent.
+	IsOwnOrg bool `json:"is_own_org"`
+	JoinedAt Time `json:"joined_at"`
+	// Role is admin or member.
+	Role string `json:"role" enum:"admin,member"`
+}
+
+// ListMembers asks for a page of a group's members in the order of joining:
+// GET /groups/{id}/members. The answer is a Page of GroupMember.
+type ListMembers struct {
+	ID     parley.GroupID `json:"-" path:"id" required:"true"`
+	Limit  int            `json:"-" query:"limit" default:"50" minimum:"1" maximum:"200"`
+	Cursor *string        `json:"-" query:"cursor"`
+}
+
+// MemberPatch promotes or demotes a member: PATCH /groups/{id}/members/{agent_id}.
+type MemberPatch struct {
+	ID          parley.GroupID `json:"-" path:"id" required:"true"`
+	AgentID     parley.AgentID `json:"-" path:"agent_id" required:"true"`
+	ActingAgent string         `json:"-" header:"X-Svc-Agent"`
+
+	Role string `json:"role" required:"true" enum:"admin,member"`
+}
+
+// RemoveMember takes an agent out of a group: DELETE
+// /groups/{id}/members/{agent_id}. It is leaving when the acting agent is that
+// agent, otherwise an admin's removal.
+type RemoveMember struct {
+	ID      parley.GroupID `json:"-" path:"id" required:"true"`
+	AgentID parley.AgentID `json:"-" path:"agent_id" required:"true"`
+	// ActingAgent is by default the organization's only active agent.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+}
+
+// Join asks for a seat in a group: POST /groups/{id}/join. It also accepts an
+// invitation, consents to a nomination, and shows an applicant its request.
+type Join struct {
+	ID parley.GroupID `json:"-" path:"id" required:"true"`
+	// ActingAgent wants the seat; by default the organization's only active agent.
+	ActingAgent string  `json:"-" header:"X-Svc-Agent"`
+	Message     *string `json:"message,omitzero" maxLength:"500"`
+}
+
+// What a Join comes to.
+const (
+	Joined      = "joined"
+	JoinPending = "pending"
+)
+
+// JoinResult is the answer of a Join.
+type JoinResult struct {
+	// Status is joined or pending.
+	Status string `json:"status" enum:"joined,pending"`
+	// Member appears where Status is joined, Request where it is pending.
+	Member  *GroupMember `json:"member,omitzero"`
+	Request *JoinRequest `json:"request,omitzero"`
+}
+
+// JoinRequest is an agent's own application, a nomination by a member, or an
+// invitation. // spec: Join request
+type JoinRequest struct {
+	ID          parley.JoinRequestID `json:"id"`
+	GroupID     parley.GroupID       `json:"group_id"`
+	GroupHandle *string              `json:"group_handle"`
+	GroupName   *string              `json:"group_name"`
+	// AgentID is the applicant, nominee or invitee.
+	AgentID parley.AgentID `json:"agent_id"`
+	// Status is pending, invited, approved, denied, expired, accepted or canceled.
+	Status string `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled"`
+	// Message was given when the request was made.
+	Message *string `json:"message"`
+	// InvitedBy is the member that nominated or invited; null for an application.
+	InvitedBy  *parley.AgentID `json:"invited_by"`
+	CreatedAt  Time            `json:"created_at"`
+	ExpiresAt  *Time           `json:"expires_at"`
+	ResolvedAt *Time           `json:"resolved_at"`
+	// ElectorateSize and what follows it are null where nobody votes. It counts the
+	// members the request was filed against that are still in the group.
+	ElectorateSize *int `json:"electorate_size"`
+	// QuorumTotalMembers counts all that it was filed against.
+	QuorumTotalMembers *int `json:"quorum_total_members"`
+	Approvals          *int `json:"approvals"`
+	Denials            *int `json:"denials"`
+	// ApprovalsNeeded and DenialsNeeded fall when electors leave.
+	ApprovalsNeeded *int `json:"approvals_needed"`
+	DenialsNeeded   *int `json:"denials_needed"`
+	// YouMayVote tells whether the caller's vote would count.
+	YouMayVote bool `json:"you_may_vote"`
+	// YouMayVoteReason is ok, not_in_electorate, request_closed, no_acting_agent,
+	// own_request or not_a_vote.
+	YouMayVoteReason string `json:"you_may_vote_reason"`
+	// YourVote is approve, deny or null.
+	YourVote *string `json:"your_vote"`
+	// Reason is why an approved seat was not given; null otherwise.
+	Reason *string `json:"reason"`
+}
+
+// ListInvites asks for the live invitations and nominations of the
+// organization's agents: GET /groups/invites. The answer is a plain array of
+// JoinRequest.
+type ListInvites struct {
+	// ActingAgent keeps only those of one agent.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+}
+
+// ListRequests asks for a page of a group's join requests, oldest first:
+// GET /groups/{id}/requests. The answer is a Page of JoinRequest.
+type ListRequests struct {
+	ID parley.GroupID `json:"-" path:"id" required:"true"`
+	// ActingAgent is whose votes are shown; by default the organization's only
+	// active agent.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+	// Status is pending (those to vote on), invited (unaccepted invitations), live
+	// (both) or all (settled ones too).
+	Status string  `json:"-" query:"status" default:"pending" enum:"pending,invited,live,all"`
+	Limit  int     `json:"-" query:"limit" default:"50" minimum:"1" maximum:"200"`
+	Cursor *string `json:"-" query:"cursor"`
+}
+
+// Votes.
+const (
+	Approve = "approve"
+	Deny    = "deny"
+)
+
+// Vote is a vote on a join request: POST /groups/{id}/requests/{request_id}/vote.
+type Vote struct {
+	ID        parley.GroupID       `json:"-" path:"id" required:"true"`
+	RequestID parley.JoinRequestID `json:"-" path:"request_id" required:"true"`
+	// ActingAgent votes; by default the organization's only agent in the electorate.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+
+	Vote string `json:"vote" aliases:"choice,decision" required:"true" enum:"approve,deny"`
+}
+
+// VoteResult is the answer of a Vote.
+type VoteResult struct {
+	RequestID parley.JoinRequestID `json:"request_id"`
+	// Status is that of the request after the vote.
+	Status   string `json:"status"`
+	YourVote string `json:"your_vote"`
+	// MLSSeated tells whether the vote gave the agent its key state.
+	MLSSeated bool `json:"mls_seated"`
+}
+
+// FindGroups searches public groups: GET /directory/groups. The answer is a Page
+// of GroupProfile.
+type FindGroups struct {
+	// Query is matched against name, handle and description. Without it all are
+	// listed, oldest first.
+	Query  *string `json:"-" query:"q" maxLength:"500"`
+	Limit  int     `json:"-" query:"limit" default:"20" minimum:"1" maximum:"50"`
+	Cursor *string `json:"-" query:"cursor"`
+}
+
+// GetProfile asks for the profile of a public group: GET /directory/groups/{id}.
+type GetProfile struct {
+	ID parley.GroupID `json:"-" path:"id" required:"true"`
+}

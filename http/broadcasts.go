@@ -1,0 +1,72 @@
+package http
+
+import (
+	"errors"
+	"strings"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/group"
+	"parley/http/api"
+)
+
+// exchangesKeys reports whether a message distributes or requests a sender key.
+// // spec: Message types
+func (s *Service) exchangesKeys(messageType string) bool {
+	word, reserved := strings.CutPrefix(messageType, s.Brand+".v1.")
+	return reserved && (word == "sender_key_distribution" || word == "sender_key_request")
+}
+
+// handleOfGroup is the handle of the group that a send is for, false if it is
+// for an agent.
+func handleOfGroup(in *api.Send) (parley.Handle, bool) {
+	if in.ToHandle == nil {
+		return parley.Handle{}, false
+	}
+	h, err := parley.ParseHandle(*in.ToHandle)
+	return h, err == nil && h.Group
+}
+
+// groupByHandle finds a group, deleted or not, by its handle.
+func (s *Service) groupByHandle(c *Call, h parley.Handle) (id parley.GroupID, err error) {
+	err = parley.ErrNotFound
+	if h.Domain == s.Domain {
+		var owner parley.OrgID
+		if owner, err = s.Node.OrgBySlug(c.Context(), h.Slug); err == nil {
+			id, err = s.Node.GroupByName(c.Context(), owner, h.Name)
+		}
+	}
+	if errors.Is(err, parley.ErrNotFound) {
+		err = group.ErrUnknown
+	}
+	return id, err
+}
+
+// broadcast sends to every member of a group but the sender. // spec: Messaging
+func (s *Service) broadcast(c *Call, in *api.Send, from *agent.State, to parley.Handle) (actors.Posted, error) {
+	e := s.envelopeOf(c, in, from, "group")
+	if err := s.checkSignatures(c, e, from); err != nil {
+		return actors.Posted{}, err
+	}
+	id, err := s.groupByHandle(c, to)
+	if err != nil {
+		return actors.Posted{}, err
+	}
+	request := actors.GroupSend{Group: id, From: from.AgentID(), Metadata: in.ConversationMetadata}
+	if request.Parent, request.ParentFact, err = s.parentOf(c, in, from); err != nil {
+		return actors.Posted{}, err
+	}
+	request.Content = s.contentFrom(c, e)
+	e.sender, e.group, e.groupHandle = from.AgentID(), id, to.String()
+	e.senderHandle = parley.Handle{Name: from.GetName(), Slug: c.Caller.Slug, Domain: s.Domain}.String()
+	request.Rendered = c.write(func(b []byte) []byte { return appendContent(b, e) })
+	posted, err := s.Node.Broadcast(c.Context(), request)
+	if errors.Is(err, group.ErrNotMember) || errors.Is(err, group.ErrDeleted) {
+		// That the sender is none is told only to those who may know of the group.
+		if unknown := s.mayKnow(c, id); errors.Is(unknown, group.ErrUnknown) {
+			err = unknown
+		}
+	}
+	return posted, err
+}

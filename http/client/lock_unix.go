@@ -1,0 +1,31 @@
+//go:build unix
+
+package client
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// lockDirectory waits until no other process has the directory and gives what
+// lets it go. The system lets go of it when the process ends, however it does.
+func lockDirectory(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if err != syscall.EINTR {
+			_ = f.Close()
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,348 @@
+package http
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/group"
+	"parley/http/api"
+)
+
+// inviting is who asks others into which group.
+type inviting struct {
+	service *Service
+	call    *Call
+	group   seenGroup
+	// by is nil where nobody of the caller's may: the rules say so.
+	by       *agent.State
+	byHandle string
+	founding bool
+	limit    *int
+}
+
+// invite asks one agent in, or several. // spec: Groups
+func (s *Service) invite(c *Call, in *api.Invite) (api.InviteAnswer, error) {
+	v, err := s.inviter(c, in)
+	if err != nil {
+		return api.InviteAnswer{}, err
+	}
+	if in.Agents != nil {
+		results, err := v.batch(in.Agents, in.Message)
+		return api.InviteAnswer{Several: &results}, err
+	}
+	var name string
+	if in.Handle != nil {
+		name = *in.Handle
+	} else {
+		name = in.AgentID.String()
+	}
+	_, r, err := v.ask(name, in.Message)
+	if err != nil {
+		return api.InviteAnswer{}, err
+	}
+	out := api.InviteResult{Status: api.NotRequired}
+	if r != nil {
+		out = api.InviteResult{RequestID: new(r.RequestID()), Status: r.GetStatus().String()}
+	}
+	return api.InviteAnswer{One: &out}, nil
+}
+
+// inviter is the agent that the caller named, else its first admin in the group,
+// else its first member.
+func (s *Service) inviter(c *Call, in *api.Invite) (*inviting, error) {
+	by, err := s.groupCaller(c, in.ActingAgent)
+	if err != nil {
+		return nil, err
+	}
+	v := &inviting{service: s, call: c}
+	type seen struct {
+		group seenGroup
+		by    parley.AgentID
+	}
+	g, err := look(s, c, in.ID, passerby, func(g *group.State, _ time.Time) seen {
+		return seen{seenGroup{owner: g.Org, Group: api.Group{ID: g.ID, Name: g.Name}}, inviterOf(g, by)}
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.group = g.group
+	if v.group.Handle, err = s.groupHandle(c.Context(), g.group.owner, g.group.Name); err != nil {
+		return nil, err
+	}
+	if v.limit, err = s.seatLimit(c.Context(), g.group.owner); err != nil || g.by.Zero() {
+		return v, err
+	}
+	if v.by, err = s.Node.Agent(c.Context(), g.by); err == nil {
+		v.byHandle, err = s.handle(c.Context(), v.by)
+	}
+	return v, err
+}
+
+func inviterOf(g *group.State, by group.Caller) (first parley.AgentID) {
+	if !by.Agent.Zero() {
+		return by.Agent
+	}
+	for _, m := range g.Members() {
+		switch {
+		case m.Org != by.Org:
+		case m.Role == group.Admin:
+			return m.Agent
+		case first.Zero():
+			first = m.Agent
+		}
+	}
+	return first
+}
+
+// batch asks several in, in the order given. One that cannot be asked is passed
+// over with the reason.
+func (v *inviting) batch(targets []api.Target, message *string) (api.InviteResults, error) {
+	out := api.InviteResults{Results: []api.Invitation{}}
+	for _, t := range targets {
+		row, err := v.entry(t, message)
+		if err != nil {
+			return out, err
+		}
+		switch row.Status {
+		case api.Invited:
+			out.Invited++
+		case api.InvitePending:
+			out.Pending++
+		case api.Skipped:
+			out.Skipped++
+		}
+		out.Results = append(out.Results, row)
+	}
+	return out, nil
+}
+
+// entry asks one of several in.
+func (v *inviting) entry(t api.Target, message *string) (api.Invitation, error) {
+	named, _ := t.Read() // it was judged with the request
+	if named.Message == nil {
+		named.Message = message
+	}
+	to, r, err := v.ask(named.Name, named.Message)
+	row, described := v.row(named.Name, to)
+	if described != nil {
+		return row, described
+	}
+	if err != nil {
+		reason := v.reason(to, err)
+		if reason == "" {
+			return row, err
+		}
+		row.Status, row.Reason = api.Skipped, &reason
+		return row, nil
+	}
+	if row.Status = api.NotRequired; r != nil {
+		row.RequestID, row.Status = new(r.RequestID()), r.GetStatus().String()
+	}
+	return row, nil
+}
+
+// row begins the row of an entry with whom it names, as far as that is known.
+func (v *inviting) row(name string, to *agent.State) (row api.Invitation, err error) {
+	if to != nil {
+		handle, err := v.service.handle(v.call.Context(), to)
+		return api.Invitation{AgentID: new(to.AgentID()), Handle: &handle}, err
+	}
+	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
+		row.AgentID = &id
+	} else {
+		row.Handle = &name
+	}
+	return row, nil
+}
+
+// reason is why an agent was passed over, "" for what is no fault of its entry.
+func (v *inviting) reason(to *agent.State, err error) string {
+	switch {
+	case to == nil && errors.Is(err, group.ErrUnknownAgent):
+		return api.SkipNotFound
+	case to == nil:
+		return ""
+	case to.Revoked() && errors.Is(err, group.ErrAgentRevoked):
+		return api.SkipRevoked
+	case errors.Is(err, group.ErrAlreadyMember) && v.by != nil && v.by.AgentID() == to.AgentID():
+		return api.SkipSelf
+	case errors.Is(err, group.ErrAlreadyMember):
+		return api.SkipMember
+	case errors.Is(err, group.ErrAlreadyInvited):
+		return api.SkipInvited
+	case errors.Is(err, group.ErrIsolationConflict):
+		return api.SkipIsolation
+	case errors.Is(err, group.ErrFull):
+		return api.SkipFull
+	}
+	return ""
+}
+
+// ask asks one agent in. The rules judge also whom nobody knows, so that only
+// those learn of it who may invite.
+func (v *inviting) ask(name string, message *string) (to *agent.State, r *group.Request, err error) {
+	if to, err = v.service.target(v.call, name); err != nil {
+		return nil, nil, err
+	}
+	ask := group.Invite{By: group.Caller{Org: v.call.Caller.Org}, Founding: v.founding, SeatLimit: v.limit}
+	if v.by != nil {
+		ask.By.Agent = v.by.AgentID()
+	}
+	if message != nil {
+		ask.Message = *message
+	}
+	invitation := actors.Invitation{Invite: ask}
+	if to != nil {
+		handle, err := v.service.handle(v.call.Context(), to)
+		if err != nil {
+			return to, nil, err
+		}
+		invitation.Agent = to.AgentID()
+		invitation.Notice = v.notice(to, handle)
+	}
+	r, err = v.service.Node.Invite(v.call.Context(), v.group.ID, invitation)
+	return to, r, err
+}
+
+// target is the agent of an id or a handle, active or revoked; nil if there is
+// none.
+func (s *Service) target(c *Call, name string) (a *agent.State, err error) {
+	name = strings.TrimSpace(name)
+	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
+		a, err = s.Node.Agent(c.Context(), id)
+	} else {
+		a, err = s.agentByHandle(c, name)
+	}
+	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrBadHandle) {
+		return nil, nil
+	}
+	return a, err
+}
+
+// notice renders the message that tells an agent of its invitation. It may run
+// after the call has ended, and so holds nothing of it. // spec: Message types
+func (v *inviting) notice(to *agent.State, handle string) func(*group.Request) actors.Content {
+	e := envelope{
+		Type: v.service.Brand + ".v1.group_invite", Version: api.HPKEv1, ContentType: jsonMedia,
+		senderHandle: v.byHandle, recipientHandle: handle, recipient: to.AgentID(),
+		origin: v.service.originOf(v.call, v.by, "system"),
+	}
+	g, from, owner := v.group, v.call.Caller.Org, to.Owner()
+	return func(r *group.Request) actors.Content {
+		told := appendInviteNotice(nil, g, r)
+		e := e
+		e.sender = r.Inviter()
+		e.Payload = base64.RawURLEncoding.EncodeToString(told)
+		e.Metadata = append(append([]byte(`{"group_invite":`), told...), '}')
+		return actors.Content{Type: e.Type, Rendered: appendContent(nil, &e), FromOrg: from, ToOrg: owner}
+	}
+}
+
+// appendInviteNotice appends what an invitation tells the invited.
+func appendInviteNotice(b []byte, g seenGroup, r *group.Request) []byte {
+	b = appendID(append(b, `{"group_id":`...), parley.AnyID(g.ID))
+	b = appendText(append(b, `,"group_handle":`...), g.Handle)
+	b = appendText(append(b, `,"group_name":`...), g.Name)
+	b = appendID(append(b, `,"request_id":`...), parley.AnyID(r.RequestID()))
+	b = appendID(append(b, `,"invited_by":`...), parley.AnyID(r.Inviter()))
+	b = appendText(append(b, `,"status":`...), r.GetStatus().String())
+	b = appendOptional(append(b, `,"message":`...), orNull(r.GetMessage()))
+	b = appendInstant(append(b, `,"expires_at":`...), r.GetExpiresMs())
+	return append(b, '}')
+}
+
+// inviteRoster asks the agents of a founding roster in. A repeat of the request
+// reports what was done and does what was not.
+func (s *Service) inviteRoster(c *Call, g seenGroup, founder *agent.State, roster []api.Target, repeated bool) ([]api.Invitation, error) {
+	rows := []api.Invitation{}
+	if len(roster) == 0 {
+		return rows, nil
+	}
+	v := &inviting{service: s, call: c, group: g, by: founder, founding: true, limit: s.Quotas.Seats(c.Caller.Tier)}
+	var err error
+	if v.byHandle, err = s.handle(c.Context(), founder); err != nil {
+		return nil, err
+	}
+	var done map[parley.AgentID]*askedBefore
+	if repeated {
+		if done, err = s.invitedBefore(c, g.ID); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range roster {
+		row, err := v.rosterEntry(t, done)
+		if errors.Is(err, parley.ErrOverloaded) {
+			return nil, parley.ErrOutcomeUnknown // the group is there
+		}
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// rosterEntry is entry, but for those whom an earlier request has asked in.
+func (v *inviting) rosterEntry(t api.Target, done map[parley.AgentID]*askedBefore) (api.Invitation, error) {
+	named, _ := t.Read()
+	if done == nil {
+		return v.entry(t, nil)
+	}
+	to, err := v.service.target(v.call, named.Name)
+	if err != nil || to == nil {
+		return v.entry(t, nil)
+	}
+	before := done[to.AgentID()]
+	if before == nil {
+		return v.entry(t, nil)
+	}
+	row, err := v.row(named.Name, to)
+	if before.told { // who is named twice was passed over the second time
+		row.Status, row.Reason = api.Skipped, new(api.SkipInvited)
+		return row, err
+	}
+	before.told = true
+	row.RequestID, row.Status = &before.request, api.Invited
+	return row, err
+}
+
+// askedBefore is a request about an agent that is on record already.
+type askedBefore struct {
+	request parley.JoinRequestID
+	told    bool
+}
+
+// invitedBefore are the first requests about the agents that a group has been
+// asked to take in.
+func (s *Service) invitedBefore(c *Call, id parley.GroupID) (map[parley.AgentID]*askedBefore, error) {
+	done := map[parley.AgentID]*askedBefore{}
+	live, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, _ time.Time) []*group.Request { return g.Requests() })
+	if err != nil {
+		return nil, err
+	}
+	all := live
+	for after, more := (parley.JoinRequestID{}), true; more; {
+		var settled []*group.Request
+		if settled, more, err = s.Node.SettledRequests(c.Context(), id, after, settledPage); err != nil {
+			return nil, err
+		}
+		all = merge(settled, all)
+		if len(settled) > 0 {
+			after = settled[len(settled)-1].RequestID()
+		}
+	}
+	for _, r := range all {
+		if done[r.AgentID()] == nil {
+			done[r.AgentID()] = &askedBefore{request: r.RequestID()}
+		}
+	}
+	return done, nil
+}
+
+// settledPage is how many settled requests are read in one go.
+const settledPage = 500

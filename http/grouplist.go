@@ -1,0 +1,139 @@
+package http
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/group"
+	"parley/http/api"
+)
+
+// listGroups is a page of the groups that the organization owns, oldest first,
+// then of those in which it has a seat, as far as they were asked for.
+// // spec: Groups
+func (s *Service) listGroups(c *Call, in *api.ListGroups) (api.Page[api.Group], error) {
+	l := &groupList{service: s, call: c, scope: in.Scope, limit: in.Limit, page: api.Page[api.Group]{Items: []api.Group{}}}
+	position, err := s.position("groups "+c.Caller.Org.String()+" "+in.Scope, in.Cursor, 8, 16)
+	if err != nil {
+		return l.page, err
+	}
+	var next []byte
+	if in.Scope != "seated" && len(position) != 16 {
+		next, err = l.owned(position)
+	}
+	if err == nil && next == nil && in.Scope != "owned" {
+		next, err = l.seated(position)
+	}
+	if err == nil && next != nil {
+		l.page.HasMore, l.page.NextCursor = true, new(s.Cursors.Seal("groups "+c.Caller.Org.String()+" "+in.Scope, next))
+	}
+	return l.page, err
+}
+
+// position is what a cursor of a list stands for, nil without one. It has one of
+// the lengths.
+func (s *Service) position(list string, cursor *string, lengths ...int) ([]byte, error) {
+	if cursor == nil {
+		return nil, nil
+	}
+	position, err := s.Cursors.Open(list, *cursor)
+	if err != nil || !slices.Contains(lengths, len(position)) {
+		return nil, parley.ErrInvalidCursor
+	}
+	return position, nil
+}
+
+// groupList is a page that is being filled. A cursor of 8 bytes is a place among
+// the owned groups, one of 16 the last seen group of the others.
+type groupList struct {
+	service *Service
+	call    *Call
+	scope   string
+	limit   int
+	page    api.Page[api.Group]
+}
+
+// groupRowsMax bounds how many groups that are over a page passes by.
+const groupRowsMax = 1000
+
+// owned adds groups of the organization's own and tells where they go on.
+func (l *groupList) owned(position []byte) (next []byte, err error) {
+	after := uint64(0)
+	if len(position) == 8 {
+		after = binary.BigEndian.Uint64(position)
+	}
+	for seen := 0; ; {
+		room := l.limit - len(l.page.Items)
+		if room == 0 || seen >= groupRowsMax {
+			return binary.BigEndian.AppendUint64(nil, after), nil
+		}
+		ids, following, err := l.service.Node.OwnedGroups(l.call.Context(), l.call.Caller.Org, after, room)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			if err := l.add(id, false); err != nil {
+				return nil, err
+			}
+		}
+		if following == 0 {
+			return nil, nil
+		}
+		seen, after = seen+len(ids), following
+	}
+}
+
+// seated adds groups in which the organization has a seat and tells where they
+// go on. Its own have been listed where both are asked for.
+func (l *groupList) seated(position []byte) (next []byte, err error) {
+	var after parley.GroupID
+	if len(position) == 16 {
+		after = parley.GroupID(position)
+	}
+	ids, err := l.service.seats(l.call)
+	if err != nil {
+		return nil, err
+	}
+	last := after
+	for _, id := range ids {
+		if bytes.Compare(id[:], after[:]) <= 0 {
+			continue
+		}
+		if len(l.page.Items) == l.limit {
+			return last.Bytes(), nil
+		}
+		if err := l.add(id, l.scope == "all"); err != nil {
+			return nil, err
+		}
+		last = id
+	}
+	return nil, nil
+}
+
+// seats are the groups that the caller's agents are in, in the order of their ids.
+func (s *Service) seats(c *Call) (ids []parley.GroupID, err error) {
+	err = s.Node.Agents(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+		for _, m := range a.GetGroups() {
+			ids = append(ids, m.GroupID())
+		}
+		return true
+	})
+	slices.SortFunc(ids, func(a, b parley.GroupID) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(ids), err
+}
+
+// add adds a group unless it is over, or is one that is to be left out.
+func (l *groupList) add(id parley.GroupID, foreign bool) error {
+	g, err := l.service.readGroup(l.call, id)
+	switch {
+	case errors.Is(err, group.ErrUnknown), errors.Is(err, group.ErrDeleted), errors.Is(err, errForeignGroup):
+		return nil
+	case err == nil && !(foreign && g.owner == l.call.Caller.Org):
+		l.page.Items = append(l.page.Items, g.Group)
+	}
+	return err
+}

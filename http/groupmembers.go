@@ -1,0 +1,126 @@
+package http
+
+import (
+	"context"
+	"time"
+
+	"parley"
+	"parley/actors/group"
+	"parley/http/api"
+)
+
+// listMembers is a page of a group's members in the order of their joining.
+// // spec: Groups
+func (s *Service) listMembers(c *Call, in *api.ListMembers) (api.Page[api.GroupMember], error) {
+	page := api.Page[api.GroupMember]{Items: []api.GroupMember{}}
+	list := "members " + in.ID.String()
+	seat, err := s.place(list, in.Cursor)
+	if err != nil {
+		return page, err
+	}
+	members, err := look(s, c, in.ID, insider, func(g *group.State, _ time.Time) []group.Member {
+		following := g.MembersFrom(uint32(seat))
+		return append([]group.Member(nil), following[:min(len(following), in.Limit+1)]...)
+	})
+	if err != nil {
+		return page, err
+	}
+	for i, m := range members {
+		if i == in.Limit {
+			page.HasMore, page.NextCursor = true, new(s.cursor(list, uint64(members[i-1].Seat)))
+			break
+		}
+		one, err := s.memberOf(c, in.ID, m)
+		if err != nil {
+			return page, err
+		}
+		page.Items = append(page.Items, one)
+	}
+	return page, nil
+}
+
+// memberOf is a membership as the caller sees it. // spec: Group member
+func (s *Service) memberOf(c *Call, of parley.GroupID, m group.Member) (api.GroupMember, error) {
+	handle, err := s.handleOf(c.Context(), m.Agent)
+	return api.GroupMember{
+		AgentID: m.Agent, AgentHandle: handle, GroupID: of, ID: new(m.ID(of)), IsOwnOrg: m.Org == c.Caller.Org,
+		JoinedAt: api.At(m.JoinedAt()), Role: m.Role.String(),
+	}, err
+}
+
+// handleOf is the handle of an agent.
+func (s *Service) handleOf(ctx context.Context, id parley.AgentID) (*string, error) {
+	a, err := s.Node.Agent(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := s.handle(ctx, a)
+	return &handle, err
+}
+
+// patchMember promotes or demotes a member.
+func (s *Service) patchMember(c *Call, in *api.MemberPatch) (api.GroupMember, error) {
+	by, err := s.groupCaller(c, in.ActingAgent)
+	if err != nil {
+		return api.GroupMember{}, err
+	}
+	if err := s.mayKnow(c, in.ID); err != nil {
+		return api.GroupMember{}, err
+	}
+	role, _ := group.ParseRole(in.Role)
+	m, err := s.Node.ChangeRole(c.Context(), in.ID, group.ChangeRole{Agent: in.AgentID, By: by, Role: role})
+	if err != nil {
+		return api.GroupMember{}, err
+	}
+	return s.memberOf(c, in.ID, m)
+}
+
+// removeMember has an agent leave, where it is the acting agent, or removes it.
+// // spec: Groups
+func (s *Service) removeMember(c *Call, in *api.RemoveMember) (NoContent, error) {
+	by, err := s.likelyCaller(c, in.ActingAgent)
+	if err != nil {
+		return NoContent{}, err
+	}
+	owner, err := look(s, c, in.ID, passerby, ownerOf)
+	if err != nil {
+		return NoContent{}, err
+	}
+	limit, err := s.seatLimit(c.Context(), owner)
+	if err != nil {
+		return NoContent{}, err
+	}
+	return NoContent{}, s.Node.RemoveMember(c.Context(), in.ID, group.Remove{Agent: in.AgentID, By: by, SeatLimit: limit})
+}
+
+func ownerOf(g *group.State, _ time.Time) parley.OrgID { return g.Org }
+
+// joinGroup asks for a seat: by the group's policy, by an invitation, or as the
+// consent of a nominee. // spec: Join request and membership
+func (s *Service) joinGroup(c *Call, in *api.Join) (api.JoinResult, error) {
+	a, err := s.soleAgent(c, in.ActingAgent)
+	if err != nil {
+		return api.JoinResult{}, err
+	}
+	owner, err := look(s, c, in.ID, stranger, ownerOf)
+	if err != nil {
+		return api.JoinResult{}, err
+	}
+	join := group.Join{Agent: a.AgentID(), Org: c.Caller.Org}
+	if join.SeatLimit, err = s.seatLimit(c.Context(), owner); err != nil {
+		return api.JoinResult{}, err
+	}
+	if in.Message != nil {
+		join.Message = *in.Message
+	}
+	joined, err := s.Node.JoinGroup(c.Context(), in.ID, join)
+	switch {
+	case err != nil:
+		return api.JoinResult{}, err
+	case joined.Member != nil:
+		m, err := s.memberOf(c, in.ID, *joined.Member)
+		return api.JoinResult{Status: api.Joined, Member: &m}, err
+	}
+	r, err := s.requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
+	return api.JoinResult{Status: api.JoinPending, Request: &r}, err
+}

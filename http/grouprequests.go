@@ -1,0 +1,276 @@
+package http
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/group"
+	"parley/http/api"
+)
+
+// requestOf is a request as a caller sees it, but for the group's handle. It is
+// called in the group's turn, for a live request or a settled one.
+// // spec: Join request
+func requestOf(g *group.State, r *group.Request, by group.Caller, now time.Time) api.JoinRequest {
+	out := api.JoinRequest{
+		ID: r.RequestID(), GroupID: g.ID, GroupName: new(g.Name), AgentID: r.AgentID(), Status: r.GetStatus().String(),
+		Message: orNull(r.GetMessage()), CreatedAt: atMillis(r.GetCreatedMs()), Reason: orNull(r.GetReason()),
+	}
+	if r.Nomination() {
+		out.InvitedBy = new(r.Inviter())
+	}
+	if r.GetExpiresMs() != 0 {
+		out.ExpiresAt = new(atMillis(r.GetExpiresMs()))
+	}
+	if r.GetResolvedMs() != 0 {
+		out.ResolvedAt = new(atMillis(r.GetResolvedMs()))
+	}
+	if expired(g, r, now) {
+		// That is when it ended, whenever somebody noticed.
+		out.Status, out.ResolvedAt = group.Expired.String(), out.ExpiresAt
+	}
+	if r.GetTotal() > 0 {
+		out.ElectorateSize, out.QuorumTotalMembers = new(int(r.GetElectorate())), new(int(r.GetTotal()))
+		out.Approvals, out.Denials = new(int(r.GetApprovals())), new(int(r.GetDenials()))
+		out.ApprovalsNeeded, out.DenialsNeeded = new(r.ApprovalsNeeded()), new(r.DenialsNeeded())
+	}
+	by = onlyMember(g, by)
+	out.YouMayVote, out.YouMayVoteReason = g.YouMayVote(r, by, now)
+	if vote := g.VoteOf(r.RequestID(), by.Agent); vote != "" {
+		out.YourVote = &vote
+	}
+	return out
+}
+
+func atMillis(ms int64) api.Time { return api.At(time.UnixMilli(ms)) }
+
+// expired reports whether a request is over because its time has passed. One
+// whose seat is being given is not.
+func expired(g *group.State, r *group.Request, now time.Time) bool {
+	if r.GetStatus() == group.Expired {
+		return true
+	}
+	live := r.GetStatus() == group.Pending || r.GetStatus() == group.Invited
+	return live && r.Overdue(now) && g.OfferTo(r.AgentID()) == nil
+}
+
+// onlyMember names the caller's only member of a group where the caller has named
+// none: it is the one who votes.
+func onlyMember(g *group.State, by group.Caller) group.Caller {
+	if !by.Agent.Zero() {
+		return by
+	}
+	named := by
+	for _, m := range g.Members() {
+		if m.Org != by.Org {
+			continue
+		}
+		if !named.Agent.Zero() {
+			return by
+		}
+		named.Agent = m.Agent
+	}
+	return named
+}
+
+// seenRequests are requests as they were at one instant.
+type seenRequests struct {
+	owner parley.OrgID
+	name  string
+	rows  []api.JoinRequest
+}
+
+// completed are requests with their group's handle.
+func (s *Service) completed(c *Call, seen seenRequests) ([]api.JoinRequest, error) {
+	handle, err := s.groupHandle(c.Context(), seen.owner, seen.name)
+	for i := range seen.rows {
+		seen.rows[i].GroupHandle = &handle
+	}
+	return seen.rows, err
+}
+
+// requestFor is one request as a caller sees it who may know of it.
+func (s *Service) requestFor(c *Call, id parley.GroupID, r *group.Request, by group.Caller) (api.JoinRequest, error) {
+	seen, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, now time.Time) seenRequests {
+		return seenRequests{g.Org, g.Name, []api.JoinRequest{requestOf(g, r, by, now)}}
+	})
+	if err != nil {
+		return api.JoinRequest{}, err
+	}
+	rows, err := s.completed(c, seen)
+	return rows[0], err
+}
+
+// listRequests is a page of a group's join requests in the order in which they
+// were filed. // spec: Groups
+func (s *Service) listRequests(c *Call, in *api.ListRequests) (api.Page[api.JoinRequest], error) {
+	page := api.Page[api.JoinRequest]{Items: []api.JoinRequest{}}
+	by, err := s.likelyCaller(c, in.ActingAgent)
+	if err != nil {
+		return page, err
+	}
+	list := "requests " + in.ID.String() + " " + in.Status
+	position, err := s.position(list, in.Cursor, 16)
+	if err != nil {
+		return page, err
+	}
+	after := parley.IDFromBytes[parley.JoinRequestID](position)
+	// Live ones first: what is settled between the two looks is seen in the second.
+	live, err := look(s, c, in.ID, insider, func(g *group.State, now time.Time) []*group.Request {
+		return liveRequests(g, in.Status, after, now)
+	})
+	if err != nil {
+		return page, err
+	}
+	more := false
+	if in.Status == "all" {
+		var settled []*group.Request
+		if settled, more, err = s.Node.SettledRequests(c.Context(), in.ID, after, in.Limit); err != nil {
+			return page, err
+		}
+		live = merge(settled, live)
+	}
+	if len(live) > in.Limit {
+		live, more = live[:in.Limit], true
+	}
+	if len(live) == 0 {
+		return page, nil
+	}
+	seen, err := look(s, c, in.ID, insider, func(g *group.State, now time.Time) seenRequests {
+		seen := seenRequests{owner: g.Org, name: g.Name}
+		for _, r := range live {
+			seen.rows = append(seen.rows, requestOf(g, r, by, now))
+		}
+		return seen
+	})
+	if err != nil {
+		return page, err
+	}
+	if page.Items, err = s.completed(c, seen); err == nil && more {
+		last := live[len(live)-1].RequestID()
+		page.HasMore, page.NextCursor = true, new(s.Cursors.Seal(list, last.Bytes()))
+	}
+	return page, err
+}
+
+// liveRequests are those that a selector shows, beyond an id. One whose time has
+// passed is settled, whether the group has said so or not.
+func liveRequests(g *group.State, selector string, after parley.JoinRequestID, now time.Time) (all []*group.Request) {
+	for _, r := range g.Requests() {
+		id := r.RequestID()
+		if bytes.Compare(id[:], after[:]) <= 0 {
+			continue
+		}
+		shown := true
+		switch selector {
+		case "pending":
+			shown = r.GetStatus() == group.Pending
+		case "invited":
+			shown = r.GetStatus() == group.Invited
+		}
+		if shown && (selector == "all" || !expired(g, r, now)) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// merge puts two lists of requests, each in the order of ids, into one. A request
+// that is in both is taken from the first.
+func merge(settled, live []*group.Request) []*group.Request {
+	all := append(slices.Clone(settled), live...)
+	slices.SortStableFunc(all, func(a, b *group.Request) int { return bytes.Compare(a.GetId(), b.GetId()) })
+	return slices.CompactFunc(all, func(a, b *group.Request) bool { return bytes.Equal(a.GetId(), b.GetId()) })
+}
+
+// listInvites are the live invitations and nominations of the caller's agents,
+// or of the one that it named. // spec: Groups
+func (s *Service) listInvites(c *Call, in *api.ListInvites) ([]api.JoinRequest, error) {
+	var of []parley.AgentID
+	if in.ActingAgent != "" {
+		a, err := s.acting(c, in.ActingAgent)
+		if err != nil {
+			return nil, err
+		}
+		of = append(of, a.AgentID())
+	} else if err := s.Node.Agents(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+		if !a.Revoked() {
+			of = append(of, a.AgentID())
+		}
+		return true
+	}); err != nil {
+		return nil, err
+	}
+	rows := []api.JoinRequest{}
+	for _, a := range of {
+		concerns, err := s.Node.Concerns(c.Context(), a)
+		if err != nil {
+			return nil, err
+		}
+		for _, concern := range concerns {
+			if rows, err = s.appendInvite(c, rows, a, concern); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return rows, nil
+}
+
+// appendInvite adds a request about one of the caller's agents, if it is live
+// and somebody else's doing.
+func (s *Service) appendInvite(c *Call, rows []api.JoinRequest, of parley.AgentID, concern actors.Concern) ([]api.JoinRequest, error) {
+	by := group.Caller{Org: c.Caller.Org, Agent: of}
+	seen, err := actors.ReadGroup(c.Context(), s.Node, concern.Group, func(g *group.State, now time.Time) seenRequests {
+		seen := seenRequests{owner: g.Org, name: g.Name}
+		if r := g.Request(concern.Request); r != nil && r.Nomination() && !g.Deleted() && !expired(g, r, now) {
+			seen.rows = append(seen.rows, requestOf(g, r, by, now))
+		}
+		return seen
+	})
+	if errors.Is(err, parley.ErrNotFound) || (err == nil && len(seen.rows) == 0) {
+		return rows, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	complete, err := s.completed(c, seen)
+	return append(rows, complete...), err
+}
+
+// vote counts a vote of the acting agent, or changes it. // spec: Groups
+func (s *Service) vote(c *Call, in *api.Vote) (api.VoteResult, error) {
+	by, err := s.groupCaller(c, in.ActingAgent)
+	if err != nil {
+		return api.VoteResult{}, err
+	}
+	type seen struct {
+		owner parley.OrgID
+		live  bool
+	}
+	g, err := look(s, c, in.ID, stranger, func(g *group.State, _ time.Time) seen {
+		return seen{g.Org, g.Request(in.RequestID) != nil}
+	})
+	if err != nil {
+		return api.VoteResult{}, err
+	}
+	cast := group.CastVote{Request: in.RequestID, By: by, Approve: in.Vote == api.Approve}
+	if !g.live {
+		_, err := s.Node.SettledRequest(c.Context(), in.ID, in.RequestID)
+		if cast.Settled = err == nil; err != nil && !errors.Is(err, parley.ErrNotFound) {
+			return api.VoteResult{}, err
+		}
+	}
+	if cast.SeatLimit, err = s.seatLimit(c.Context(), g.owner); err != nil {
+		return api.VoteResult{}, err
+	}
+	voted, err := s.Node.Vote(c.Context(), in.ID, cast)
+	if err != nil {
+		return api.VoteResult{}, err
+	}
+	return api.VoteResult{RequestID: in.RequestID, Status: voted.Request.GetStatus().String(), YourVote: voted.Vote}, nil
+}

@@ -1,0 +1,285 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/group"
+	"parley/http/api"
+)
+
+var errForeignGroup = parley.ErrNotOwner.Saying("No agent of your organization is a member of this group.")
+
+// standing says what a group lets an organization see of it.
+type standing uint8
+
+const (
+	// stranger: it cannot tell the group from one that does not exist.
+	stranger standing = iota
+	// passerby: the group is public, and that it exists is no secret.
+	passerby
+	// insider: it owns the group, or an agent in it.
+	insider
+)
+
+func standingOf(g *group.State, org parley.OrgID) standing {
+	switch {
+	case g.Org == org || g.Seats(org):
+		return insider
+	case g.Public && !g.Deleted():
+		return passerby
+	}
+	return stranger
+}
+
+// to judges whether somebody who needs a standing may go on. // contract: 10
+func (s standing) to(needed standing, deleted bool) error {
+	switch {
+	case s == insider && deleted:
+		return group.ErrDeleted
+	case s == stranger && (deleted || needed != stranger):
+		return group.ErrUnknown
+	case s < needed:
+		return errForeignGroup
+	}
+	return nil
+}
+
+// look reads a group in its own turn, for a caller who needs a standing to. What
+// read returns must not share memory with the group.
+func look[R any](s *Service, c *Call, id parley.GroupID, needed standing, read func(*group.State, time.Time) R) (R, error) {
+	type seen struct {
+		value R
+		err   error
+	}
+	org := c.Caller.Org
+	v, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, now time.Time) seen {
+		// Who decides by the rules alone needs no standing, while the group is there.
+		if needed != stranger || g.Deleted() {
+			if err := standingOf(g, org).to(needed, g.Deleted()); err != nil {
+				return seen{err: err}
+			}
+		}
+		return seen{value: read(g, now)}
+	})
+	if err == nil {
+		err = v.err
+	}
+	return v.value, err
+}
+
+// groupCaller is the caller as a group's rules know it: its organization, and
+// the agent that it named.
+func (s *Service) groupCaller(c *Call, name string) (group.Caller, error) {
+	by := group.Caller{Org: c.Caller.Org}
+	if name == "" {
+		return by, nil
+	}
+	a, err := s.acting(c, name)
+	if err == nil {
+		by.Agent = a.AgentID()
+	}
+	return by, err
+}
+
+// candidatesMax bounds how many agents are proposed to a caller that named none.
+const candidatesMax = 100
+
+// soleAgent is the agent that the caller named, or else its only active one.
+func (s *Service) soleAgent(c *Call, name string) (*agent.State, error) {
+	if name != "" {
+		return s.acting(c, name)
+	}
+	var sole *agent.State
+	candidates := []string{}
+	err := s.Node.Agents(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+		if !a.Revoked() {
+			sole, candidates = a, append(candidates, a.AgentID().String())
+		}
+		return len(candidates) < candidatesMax
+	})
+	if err == nil && len(candidates) != 1 {
+		err = errAgentRequired.With("candidates", candidates)
+	}
+	return sole, err
+}
+
+// likelyCaller is groupCaller, but with the organization's only active agent
+// where none is named.
+func (s *Service) likelyCaller(c *Call, name string) (group.Caller, error) {
+	by := group.Caller{Org: c.Caller.Org}
+	a, err := s.soleAgent(c, name)
+	switch {
+	case err == nil:
+		by.Agent = a.AgentID()
+	case name == "" && errors.Is(err, errAgentRequired):
+		err = nil
+	}
+	return by, err
+}
+
+// seatLimit is how many members a group of an owner may have.
+func (s *Service) seatLimit(ctx context.Context, owner parley.OrgID) (*int, error) {
+	o, err := s.Node.Org(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	return s.Quotas.Seats(int(o.GetTrustTier())), nil
+}
+
+// groupHandle is #name@slug.domain.
+func (s *Service) groupHandle(ctx context.Context, owner parley.OrgID, name string) (string, error) {
+	o, err := s.Node.Org(ctx, owner)
+	if err != nil {
+		return "", err
+	}
+	return parley.Handle{Name: name, Slug: o.GetSlug(), Domain: s.Domain, Group: true}.String(), nil
+}
+
+// seenGroup is a group as it was at one instant, but for its handle.
+type seenGroup struct {
+	api.Group
+	owner parley.OrgID
+}
+
+func seeGroup(g *group.State, _ time.Time) seenGroup {
+	out := seenGroup{owner: g.Org, Group: api.Group{
+		ID: g.ID, Name: g.Name, Description: orNull(g.Description), EnrollmentPolicy: g.Policy.String(),
+		Visibility: api.PrivateGroups, Isolated: g.Isolated, VoteDurationHours: g.VoteHours,
+		MemberCount: len(g.Members()), MemberAgentIDs: make([]parley.AgentID, 0, len(g.Members())), CreatedAt: api.At(g.CreatedAt()),
+	}}
+	if g.Public {
+		out.Visibility = api.PublicGroups
+	}
+	for _, m := range g.Members() {
+		out.MemberAgentIDs = append(out.MemberAgentIDs, m.Agent)
+	}
+	if id := g.Conversation; !id.Zero() {
+		out.ConversationID = &id
+	}
+	return out
+}
+
+// readGroup is a group as those who may read it see it.
+func (s *Service) readGroup(c *Call, id parley.GroupID) (seenGroup, error) {
+	g, err := look(s, c, id, insider, seeGroup)
+	if err != nil {
+		return g, err
+	}
+	g.Handle, err = s.groupHandle(c.Context(), g.owner, g.Name)
+	return g, err
+}
+
+func (s *Service) getGroup(c *Call, in *api.GetGroup) (api.Group, error) {
+	g, err := s.readGroup(c, in.ID)
+	return g.Group, err
+}
+
+// createGroup makes a group with its founder as the only member, and asks the
+// others of its roster in. // spec: Groups
+func (s *Service) createGroup(c *Call, in *api.CreateGroup) (api.GroupCreated, error) {
+	founder, err := s.founder(c, in.ActingAgent)
+	if err != nil {
+		return api.GroupCreated{}, err
+	}
+	policy, _ := group.ParsePolicy(in.EnrollmentPolicy)
+	found := group.Found{
+		Org: c.Caller.Org, Founder: founder.AgentID(), Name: in.Name, Policy: policy, Public: policy == group.Open,
+		Isolated: in.Isolated, VoteHours: in.VoteDurationHours,
+	}
+	if in.Description != nil {
+		found.Description = *in.Description
+	}
+	if in.Visibility != nil {
+		found.Public = *in.Visibility == api.PublicGroups
+	}
+	made, err := s.Node.CreateGroup(c.Context(), actors.NewGroup{
+		Found: found, Limit: s.Quotas.limit(c.Caller.Tier, quotaGroups), Key: in.IdempotencyKey,
+	})
+	if err != nil {
+		return api.GroupCreated{}, err
+	}
+	g, err := s.madeGroup(c, made)
+	if err != nil {
+		return api.GroupCreated{}, err
+	}
+	rows, err := s.inviteRoster(c, g, founder, in.Members, made.Repeated)
+	return api.GroupCreated{Group: g.Group, Invitations: rows}, err
+}
+
+// madeGroup is a group that the caller has made, by this request or an earlier
+// one with its key.
+func (s *Service) madeGroup(c *Call, made actors.GroupMade) (seenGroup, error) {
+	g, err := actors.ReadGroup(c.Context(), s.Node, made.ID, seeGroup)
+	if errors.Is(err, group.ErrUnknown) { // its founder went elsewhere meanwhile
+		err = group.ErrIsolationConflict
+	}
+	if err != nil {
+		return g, err
+	}
+	if made.Repeated {
+		c.SetStatus(200)
+		c.SetHeader("Idempotency-Replayed", "true")
+	}
+	g.Handle, err = s.groupHandle(c.Context(), g.owner, g.Name)
+	return g, err
+}
+
+// founder is the agent that was named, else the organization's first active one.
+func (s *Service) founder(c *Call, name string) (*agent.State, error) {
+	if name != "" {
+		return s.acting(c, name)
+	}
+	a, err := s.Node.FirstActive(c.Context(), c.Caller.Org)
+	if errors.Is(err, parley.ErrNotFound) {
+		return nil, errAgentRequired.With("candidates", []string{})
+	}
+	return a, err
+}
+
+func (s *Service) patchGroup(c *Call, in *api.GroupPatch) (api.Group, error) {
+	by, err := s.groupCaller(c, in.ActingAgent)
+	if err != nil {
+		return api.Group{}, err
+	}
+	if err := s.mayKnow(c, in.ID); err != nil {
+		return api.Group{}, err
+	}
+	change := group.Change{By: by, Name: in.Name, Isolated: in.Isolated, VoteHours: in.VoteDurationHours}
+	if in.Description.Set {
+		change.Description = &in.Description.Value // empty where it is cleared
+	}
+	if in.EnrollmentPolicy != nil {
+		policy, _ := group.ParsePolicy(*in.EnrollmentPolicy)
+		change.Policy = &policy
+	}
+	if in.Visibility != nil {
+		change.Public = new(*in.Visibility == api.PublicGroups)
+	}
+	if err := s.Node.ChangeGroup(c.Context(), in.ID, change); err != nil {
+		return api.Group{}, err
+	}
+	g, err := s.readGroup(c, in.ID)
+	return g.Group, err
+}
+
+func (s *Service) deleteGroup(c *Call, in *api.DeleteGroup) (NoContent, error) {
+	by, err := s.groupCaller(c, in.ActingAgent)
+	if err == nil {
+		err = s.mayKnow(c, in.ID)
+	}
+	if err == nil {
+		err = s.Node.DeleteGroup(c.Context(), in.ID, group.Delete{By: by})
+	}
+	return NoContent{}, err
+}
+
+// mayKnow judges whether the caller may know of a group that it wants to change.
+func (s *Service) mayKnow(c *Call, id parley.GroupID) error {
+	_, err := look(s, c, id, passerby, func(*group.State, time.Time) struct{} { return struct{}{} })
+	return err
+}

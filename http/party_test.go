@@ -1,0 +1,177 @@
+package http
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	stdhttp "net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/registration"
+)
+
+// party is an organization in a hall, as it speaks HTTP.
+type party struct {
+	t     testing.TB
+	h     *hall
+	slug  string
+	owner parley.OrgID
+	token string
+	http  stdhttp.Client
+}
+
+// party registers an organization.
+func (h *hall) party(slug string) *party {
+	h.t.Helper()
+	ctx := context.Background()
+	issued, err := h.node.RequestChallenge(ctx, registration.Issue{
+		Email: slug + "@example.org", Slug: slug, OrgName: slug, Challenge: "00", ExpiresAt: time.Now().Add(time.Hour),
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	made, err := h.node.Solve(ctx, actors.Solution{ID: issued.RegistrationID(), Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	token, _, err := h.service.Issuer.Mint(made.Org.OrgID(), slug, made.ClientID)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	transport := &stdhttp.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return h.dial() }}
+	h.t.Cleanup(transport.CloseIdleConnections)
+	return &party{t: h.t, h: h, slug: slug, owner: made.Org.OrgID(), token: token, http: stdhttp.Client{Transport: transport}}
+}
+
+// agent makes an agent of the organization and gives its id.
+func (p *party) agent(name string) string {
+	p.t.Helper()
+	raw := append([]byte(p.slug+name), make([]byte, 32)...)[:32]
+	a, err := p.h.node.CreateAgent(context.Background(), actors.NewAgent{Create: agent.Create{
+		OrgID: p.owner, Name: name, SigningKey: raw, EncryptionKey: raw, PollTokenHash: raw,
+	}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return a.AgentID().String()
+}
+
+// handle of one of its agents.
+func (p *party) handle(name string) string { return name + "@" + p.slug + ".hall.example" }
+
+// told is an answer.
+type told struct {
+	t      testing.TB
+	what   string
+	status int
+	head   stdhttp.Header
+	raw    []byte
+	body   any
+}
+
+// ask sends a request; body is JSON, "" for none, head are lines of headers.
+func (p *party) ask(method, path, body string, head ...string) *told {
+	p.t.Helper()
+	r, err := stdhttp.NewRequest(method, "http://hall"+path, strings.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if p.token != "" {
+		r.Header.Set("Authorization", "Bearer "+p.token)
+	}
+	for _, line := range head {
+		name, value, _ := strings.Cut(line, ": ")
+		r.Header.Set(name, value)
+	}
+	answer, err := p.http.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	a := &told{t: p.t, what: method + " " + path + " " + body, status: answer.StatusCode, head: answer.Header}
+	if a.raw, err = io.ReadAll(answer.Body); err != nil {
+		p.t.Fatal(err)
+	}
+	if len(a.raw) > 0 {
+		if err := json.Unmarshal(a.raw, &a.body); err != nil {
+			p.t.Fatalf("%s: %s: %v", a.what, a.raw, err)
+		}
+	}
+	return a
+}
+
+func as(agent string) string { return "X-Svc-Agent: " + agent }
+
+// want holds the status and, where one is given, the code of the answer.
+func (a *told) want(status int, code ...string) *told {
+	a.t.Helper()
+	if a.status != status || len(code) > 0 && a.at("code") != code[0] {
+		a.t.Fatalf("%s: answered %d %s, want %d %v", a.what, a.status, a.raw, status, code)
+	}
+	return a
+}
+
+// at walks the answer by names and indices, separated by dots.
+func (a *told) at(path string) any {
+	a.t.Helper()
+	node := a.body
+	for _, step := range strings.Split(path, ".") {
+		switch n := node.(type) {
+		case map[string]any:
+			there := false
+			if node, there = n[step]; !there {
+				a.t.Fatalf("%s: no %s in %s", a.what, path, a.raw)
+			}
+		case []any:
+			i := int(step[0] - '0')
+			if len(step) != 1 || i >= len(n) {
+				a.t.Fatalf("%s: no %s in %s", a.what, path, a.raw)
+			}
+			node = n[i]
+		default:
+			a.t.Fatalf("%s: no %s in %s", a.what, path, a.raw)
+		}
+	}
+	return node
+}
+
+func (a *told) text(path string) string {
+	a.t.Helper()
+	text, ok := a.at(path).(string)
+	if !ok {
+		a.t.Fatalf("%s: %s is no text in %s", a.what, path, a.raw)
+	}
+	return text
+}
+
+// len is how many items a list has.
+func (a *told) len(path string) int {
+	a.t.Helper()
+	node := a.body
+	if path != "" {
+		node = a.at(path)
+	}
+	list, ok := node.([]any)
+	if !ok {
+		a.t.Fatalf("%s: %s is no list in %s", a.what, path, a.raw)
+	}
+	return len(list)
+}
+
+// is holds members of the answer, as JSON writes them.
+func (a *told) is(members map[string]any) *told {
+	a.t.Helper()
+	for path, want := range members {
+		wanted, _ := json.Marshal(want)
+		if got, _ := json.Marshal(a.at(path)); string(got) != string(wanted) {
+			a.t.Errorf("%s: %s is %s, want %s in %s", a.what, path, got, wanted, a.raw)
+		}
+	}
+	return a
+}

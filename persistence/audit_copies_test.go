@@ -1,0 +1,293 @@
+package persistence
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+// circulated makes a directory in which a group has sent one message to many.
+func circulated(t testing.TB, journals, members int) (fs *vfs.MemFS, id parley.MessageID) {
+	t.Helper()
+	fs = vfs.NewMem()
+	s := mustOpen(t, "d", testOptions(fs, journals))
+	if err := startQuietly(s); err != nil {
+		t.Fatal(err)
+	}
+	group := newGroup(0)
+	epoch := activated(t, s, group)
+	e := broadcast(group, epoch, crew(members), 9)
+	if err := <-handOver(s, e); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	return fs, e.Records[0].ID
+}
+
+// examined audits a directory at rest and gives the checks that found something,
+// with what they said.
+func examined(t testing.TB, fs vfs.FS) (names []string, said string, checked uint64) {
+	t.Helper()
+	return audited(t, mustOpenArchive(t, "d", testOptions(fs, 0)))
+}
+
+func audited(t testing.TB, a *Archive) (names []string, said string, checked uint64) {
+	t.Helper()
+	audit := &parley.Audit{}
+	if err := a.Audit(audit); err != nil {
+		t.Error(err)
+	}
+	for _, c := range audit.Checks() {
+		if c.Faults > 0 {
+			names = append(names, c.Name)
+		}
+		if c.Name == "copies" {
+			checked = c.Checked
+		}
+	}
+	for _, f := range audit.First(100) {
+		said += f.String() + "\n"
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	return names, said, checked
+}
+
+// vandal changes rows behind everybody's back.
+type vandal struct {
+	t  testing.TB
+	db *pebble.DB
+	id parley.MessageID
+}
+
+// rows are those of a family that fit, copied.
+func (x *vandal) rows(family byte, fits func(k, v []byte) bool) (keys, values [][]byte) {
+	x.t.Helper()
+	iter, err := x.db.NewIter(nil)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for ok := iter.First(); ok; ok = iter.Next() {
+		if k := iter.Key(); k[2] == family && (fits == nil || fits(k, iter.Value())) {
+			keys, values = append(keys, bytes.Clone(k)), append(values, bytes.Clone(iter.Value()))
+		}
+	}
+	if err := iter.Close(); err != nil || len(keys) == 0 {
+		x.t.Fatal("no such row", err)
+	}
+	return keys, values
+}
+
+func (x *vandal) set(k, v []byte) {
+	x.t.Helper()
+	if err := x.db.Set(k, v, pebble.Sync); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func (x *vandal) remove(k []byte) {
+	x.t.Helper()
+	if err := x.db.Delete(k, pebble.Sync); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// wrecked gives a copy of the directory with a fault in it.
+func wrecked(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*vandal)) vfs.FS {
+	t.Helper()
+	to := vfs.NewMem()
+	if ok, err := vfs.Clone(fs, to, "d", "d"); err != nil || !ok {
+		t.Fatalf("copied: %v, %v", ok, err)
+	}
+	db, err := pebble.Open("d", &pebble.Options{FS: to, Merger: merger, FormatMajorVersion: pebble.FormatNewest, Logger: engineLogger{&Store{opts: testOptions(nil, 1)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plant(&vandal{t: t, db: db, id: id})
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func here(_, v []byte) bool      { return number(v) != 0 }
+func elsewhere(_, v []byte) bool { return number(v) == 0 }
+
+// vandalism are the faults, the checks that must find each, and what they say.
+var vandalism = []struct {
+	name  string
+	plant func(*vandal)
+	found []string
+	says  string
+}{
+	{"a list is lost", func(x *vandal) {
+		k, _ := x.rows(chunkFamily, here)
+		x.remove(k[1])
+	}, []string{"copies"}, "whoever names it does not find it"},
+	{"the sender's list of those elsewhere is lost", func(x *vandal) {
+		k, _ := x.rows(chunkFamily, elsewhere)
+		x.remove(k[1])
+	}, []string{"copies"}, "its sender does not find it"},
+	{"the sender's list has one more", func(x *vandal) {
+		k, v := x.rows(chunkFamily, elsewhere)
+		at := slices.IndexFunc(k, func(k []byte) bool { return number(k[11:])&0xFFFFFFFF < 256 })
+		last := seatIn(v[at][len(v[at])-seatBytes:])
+		x.set(k[at], append(v[at], appendSeats(nil, []parley.Seat{{Number: last.Number + 1, Agent: last.Agent}})...))
+	}, []string{"copies"}, "neither is it there nor on its way"},
+	{"a copy is lost", func(x *vandal) {
+		k, _ := x.rows(feedFamily, nil)
+		x.remove(k[7])
+	}, []string{"copies", "unseen"}, "it was never delivered"},
+	{"a copy is another's", func(x *vandal) {
+		k, v := x.rows(feedFamily, nil)
+		v[7][24]++
+		x.set(k[7], v[7])
+	}, []string{"unseen", "copies"}, "is not listed so"},
+	{"positions are one too many", func(x *vandal) {
+		k, v := x.rows(chunkFamily, here)
+		binary.BigEndian.PutUint64(v[0], number(v[0])+1)
+		x.set(k[0], v[0])
+	}, []string{"copies"}, "the feed does not have it there"},
+	{"positions are beyond all", func(x *vandal) {
+		k, v := x.rows(chunkFamily, here)
+		binary.BigEndian.PutUint64(v[0], 1<<40)
+		x.set(k[0], v[0])
+	}, []string{"positions", "copies"}, "the number will be given again"},
+	{"seats are out of order", func(x *vandal) {
+		k, v := x.rows(chunkFamily, elsewhere)
+		swapped := slices.Concat(v[0][:8], v[0][28:48], v[0][8:28], v[0][48:])
+		x.set(k[0], swapped)
+	}, []string{"copies"}, "stands at place 1"},
+	{"a list begins with another seat", func(x *vandal) {
+		k, v := x.rows(chunkFamily, elsewhere)
+		x.remove(k[0])
+		k[0][18]--
+		x.set(k[0], v[0])
+	}, []string{"copies"}, "stands at place 0"},
+	{"a list lies elsewhere", func(x *vandal) {
+		k, v := x.rows(chunkFamily, elsewhere)
+		x.remove(k[0])
+		k[0][1] += 4
+		x.set(k[0], v[0])
+	}, []string{"keys", "copies"}, "where it is looked for"},
+	{"a list is cut", func(x *vandal) {
+		k, v := x.rows(chunkFamily, here)
+		x.set(k[0], v[0][:len(v[0])-1])
+	}, []string{"values", "copies"}, "cannot be read"},
+	{"a record is lost in another home", func(x *vandal) {
+		k, _ := x.rows(recordFamily, nil)
+		x.remove(k[2])
+	}, []string{"copies"}, "cannot read their copies"},
+	{"a note of what was not carried is lost", func(x *vandal) {
+		k, _ := x.rows(unseenFamily, nil)
+		x.remove(k[7])
+	}, []string{"unseen"}, "passes over it"},
+	{"a note of what was not carried is of another copy", func(x *vandal) {
+		k, v := x.rows(unseenFamily, nil)
+		v[7][15]++
+		x.set(k[7], v[7])
+	}, []string{"unseen"}, "another message"},
+}
+
+func TestAuditOfCopies(t *testing.T) {
+	fs, id := circulated(t, 4, 600)
+	if names, said, checked := examined(t, fs); names != nil || checked != 600+450 {
+		t.Fatalf("%d copies checked, faults:\n%s", checked, said)
+	}
+	for _, c := range vandalism {
+		t.Run(c.name, func(t *testing.T) {
+			names, said, _ := examined(t, wrecked(t, fs, id, c.plant))
+			slices.Sort(names)
+			slices.Sort(c.found)
+			if !slices.Equal(names, c.found) || !strings.Contains(said, c.says) {
+				t.Errorf("%q found something, want %q and %q:\n%s", names, c.found, c.says, said)
+			}
+		})
+	}
+}
+
+// TestAuditOfCopiesUnderWay: what is in lanes still is neither missing nor too
+// much; a parcel that is lost, or has gone astray, is.
+func TestAuditOfCopiesUnderWay(t *testing.T) {
+	for _, journals := range []int{1, 4} {
+		fs := vfs.NewMem()
+		s := mustOpen(t, "d", testOptions(fs, journals)) // not started: nothing is sent on
+		j, group := s.journals[0], newGroup(0)
+		j.activations[group] = activation{epoch: 1}
+		e := broadcast(group, 1, crew(600), 9)
+		f, err := j.commit([]*item{{Entry: e}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.batch.SyncWait(); err != nil {
+			t.Fatal(err)
+		}
+		_, said, under := audited(t, s.Archive())
+		closeAtRest(t, s)
+		s = mustOpen(t, "d", testOptions(fs, journals))
+		if err := startQuietly(s); err != nil {
+			t.Fatal(err)
+		}
+		mustClose(t, s)
+		_, later, checked := examined(t, fs)
+		if said+later != "" || under >= checked || checked < 600 {
+			t.Errorf("%d journals: %d copies checked, later %d:\n%s%s", journals, under, checked, said, later)
+		}
+	}
+	fs, id := circulated(t, 4, 600)
+	astray := func(target int) func(x *vandal) {
+		return func(x *vandal) {
+			k, _ := x.rows(feedFamily, nil)
+			many := parley.Fanout{Kind: parley.CopyEntry, Ref: parley.AnyID(x.id), To: []parley.Seat{
+				{Number: 700, Agent: parley.IDFromBytes[parley.AgentID](k[0][3:19])}, // of journal 0
+			}}
+			last, err := lastParcel(x.db, 0, target)
+			if err != nil {
+				x.t.Fatal(err)
+			}
+			value, _, err := get(x.db, laneInKey(target, 0))
+			if err != nil {
+				x.t.Fatal(err)
+			}
+			x.set(laneKey(0, target, max(last, number(value))+1), encodeParcel(&parcel{source: 0, target: target, words: []parley.Word{many}}))
+		}
+	}
+	if _, said, _ := examined(t, wrecked(t, fs, id, astray(0))); said != "" {
+		t.Errorf("a parcel of a journal to itself:\n%s", said)
+	}
+	if names, said, _ := examined(t, wrecked(t, fs, id, astray(1))); !slices.Contains(names, "lanes") || !strings.Contains(said, "a word for journal 0") {
+		t.Errorf("a parcel gone astray: %q\n%s", names, said)
+	}
+}
+
+// TestArchiveTellsOfCopies: every copy once where it was sent from, and once
+// more where its reader lives if that is elsewhere.
+func TestArchiveTellsOfCopies(t *testing.T) {
+	fs, id := circulated(t, 4, 600)
+	a := mustOpenArchive(t, "d", testOptions(fs, 0))
+	defer func() { _ = a.Close() }()
+	sent, there := map[uint32]bool{}, map[uint32]bool{}
+	err := a.Copies(func(under parley.Slot, copied parley.MessageID, to parley.AgentID, position uint64) error {
+		if copied.Broadcast() != id || (position == 0) == (a.Home(under) == a.Home(to.Slot())) {
+			t.Errorf("copy %v for %v under slot %d at %d", copied, to, under, position)
+		}
+		if under == id.Slot() {
+			sent[copied.Seat()] = true
+		}
+		if position != 0 {
+			there[copied.Seat()] = true
+		}
+		return nil
+	})
+	if err != nil || len(sent) != 600 || len(there) != 600 {
+		t.Errorf("%d sent, %d there (%v)", len(sent), len(there), err)
+	}
+}

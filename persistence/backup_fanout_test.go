@@ -1,0 +1,61 @@
+package persistence
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+// TestBackupOfAFanoutUnderWay takes snapshots while a group says things to many:
+// what is there of it when one is restored goes on until everybody has it, once.
+func TestBackupOfAFanoutUnderWay(t *testing.T) {
+	for _, journals := range []int{1, 4} {
+		fs := vfs.NewMem()
+		s, group, to := running(t, fs, "data/journal", journals), newGroup(0), crew(600)
+		epoch, sent := activated(t, s, group), uint64(0)
+		say := func() <-chan error {
+			e := broadcast(group, epoch, to, 9)
+			e.Expect, e.Facts = sent, []parley.Fact{{Tag: 1}}
+			sent++
+			return handOver(s, e)
+		}
+		var snapshots []*Snapshot
+		for range 3 {
+			for range 10 {
+				say()
+			}
+			if err := <-say(); err != nil {
+				t.Fatal(err)
+			}
+			snapshots = append(snapshots, mustBackup(t, s, BackupOptions{To: "backup"}))
+		}
+		mustClose(t, s)
+		for i, snapshot := range snapshots {
+			again := restored(t, fs, "backup", snapshot.ID, fmt.Sprint("restored-", journals, i))
+			for lanesBusy(again) {
+				time.Sleep(time.Millisecond)
+			}
+			v := again.View()
+			said, err := streamLength(v.snap, group)
+			if err != nil || said < uint64(11*(i+1)) {
+				t.Errorf("%d broadcasts of %d (%v)", said, 11*(i+1), err)
+			}
+			for _, seat := range to {
+				got := uint64(0)
+				err := v.Feed(seat.Agent, 0, ^uint64(0), func(parley.FeedEntry) bool { got++; return true })
+				if got != said || err != nil {
+					t.Fatalf("seat %d has %d copies of %d (%v)", seat.Number, got, said, err)
+				}
+			}
+			v.Close()
+			if names, found, _ := audited(t, again.Archive()); names != nil {
+				t.Error(found)
+			}
+			mustClose(t, again)
+		}
+	}
+}

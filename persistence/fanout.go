@@ -1,0 +1,321 @@
+package persistence
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"parley"
+)
+
+const (
+	// seatBytes are a seat's in a row or a parcel: its number, its agent.
+	seatBytes = 20
+	// copyCost is what one reader of a word to many counts for in a batch: about
+	// as many bytes as are written in the time that its rows take.
+	copyCost = 512
+)
+
+// fanned is what a part of a word to many has put into feeds: from the position
+// first on, in the order of seats.
+type fanned struct {
+	parley.Fanout
+	first  uint64
+	at     int64
+	record []byte // of the broadcast, where it is at hand
+}
+
+// entry is the line in the feed of the reader of the seat at place i.
+func (f *fanned) entry(i int) parley.FeedEntry {
+	return parley.FeedEntry{
+		Position: f.first + uint64(i), Kind: f.Kind, Ref: refOf(&f.Fanout, f.To[i]), Note: f.Note, At: f.at, Record: f.record,
+	}
+}
+
+func refOf(w *parley.Fanout, seat parley.Seat) parley.AnyID {
+	if w.Kind == parley.CopyEntry {
+		return parley.AnyID(parley.Copy(parley.MessageID(w.Ref), seat.Number))
+	}
+	return w.Ref
+}
+
+// blockOf is the block that a seat belongs to. It is the same in whatever is
+// said to it, and so is the path that it takes.
+func blockOf(seat uint32) uint32 { return (seat - 1) / parley.FanoutChunk }
+
+// blockIn is how many of the first seats are of one block.
+func blockIn(to []parley.Seat) int {
+	for i := range to {
+		if blockOf(to[i].Number) != blockOf(to[0].Number) {
+			return i
+		}
+	}
+	return len(to)
+}
+
+// fanOut carries out a word to many: the first block of those who live here in
+// this batch, all else by lanes, block by block.
+func (a *application) fanOut(it *item, w parley.Fanout, at int64) error {
+	broadcast := w.Kind == parley.CopyEntry
+	for to := w.To; len(to) > 0; {
+		n := blockIn(to)
+		block := blockOf(to[0].Number)
+		for home, seats := range a.split(to[:n]) {
+			if len(seats) == 0 {
+				continue
+			}
+			part := w
+			part.To = seats
+			if home != a.j.number || !it.directly(block) {
+				it.packMany(a.j.number, home, block, part)
+				continue
+			}
+			if err := a.fan(it, part, at); err != nil {
+				return err
+			}
+		}
+		if broadcast && a.j.store.count > 1 {
+			if err := a.noteElsewhere(parley.MessageID(w.Ref), to[:n]); err != nil {
+				return err
+			}
+		}
+		to = to[n:]
+	}
+	return nil
+}
+
+// split sorts seats by the homes of their agents.
+func (a *application) split(to []parley.Seat) [][]parley.Seat {
+	s := a.j.store
+	if a.homes == nil {
+		a.homes = make([][]parley.Seat, s.count)
+	}
+	if s.count == 1 {
+		a.homes[0] = to
+		return a.homes
+	}
+	sizes := make([]int, s.count)
+	for i := range to {
+		sizes[int(to[i].Agent.Slot())%s.count]++
+	}
+	all := make([]parley.Seat, len(to))
+	for home, n := range sizes {
+		a.homes[home], all = all[:0:n], all[n:]
+	}
+	for _, seat := range to {
+		home := int(seat.Agent.Slot()) % s.count
+		a.homes[home] = append(a.homes[home], seat)
+	}
+	return a.homes
+}
+
+// directly reports whether a block of those who live here is written in the
+// entry's own batch: the first, if nothing that the stream said is under way to
+// this home still.
+func (it *item) directly(block uint32) bool {
+	if it.behind {
+		return false
+	}
+	if !it.began {
+		it.began, it.block = true, block
+	}
+	return block == it.block
+}
+
+// fan writes what a part of a word to many is for those who live here: all of
+// one block.
+func (a *application) fan(it *item, w parley.Fanout, at int64) error {
+	f := fanned{Fanout: w, first: a.counter + 1, at: at}
+	a.counter += uint64(len(w.To))
+	if w.Kind == parley.CopyEntry {
+		if err := a.keepBroadcast(it, &f); err != nil {
+			return err
+		}
+	}
+	for _, i := range a.bySlot(w.To) {
+		if err := a.fanOne(&f, int(uint16(i))); err != nil {
+			return err
+		}
+	}
+	it.fanned = append(it.fanned, f)
+	if w.Enlist.Zero() {
+		return nil
+	}
+	for i := range w.To {
+		if err := a.enlist(w.To[i].Agent, w.Enlist); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bySlot gives the places of seats, in the low halves of numbers, in the order in
+// which their feeds lie: neighbours go into the engine's memory with less search.
+func (a *application) bySlot(to []parley.Seat) []uint32 {
+	a.order = a.order[:0]
+	for i := range to {
+		a.order = append(a.order, uint32(to[i].Agent.Slot())<<16|uint32(i))
+	}
+	slices.Sort(a.order)
+	return a.order
+}
+
+// fanOne writes the feed entry of one seat and, of a copy, that it was not
+// carried yet.
+func (a *application) fanOne(f *fanned, i int) error {
+	agent, position, ref := f.To[i].Agent, f.first+uint64(i), refOf(&f.Fanout, f.To[i])
+	op := a.batch.SetDeferred(feedKeyBytes, feedBytes+len(f.Note))
+	putFeedKey(op.Key, feedFamily, agent, position)
+	putFeed(op.Value, f.Kind, f.at, ref, f.Note)
+	if err := op.Finish(); err != nil || f.Kind != parley.CopyEntry {
+		return err
+	}
+	op = a.batch.SetDeferred(feedKeyBytes, len(ref))
+	putFeedKey(op.Key, unseenFamily, agent, position)
+	copy(op.Value, ref[:])
+	return op.Finish()
+}
+
+// keepBroadcast writes the chunk row of copies that go into feeds here, and the
+// broadcast's record if it came with them by lane.
+func (a *application) keepBroadcast(it *item, f *fanned) error {
+	id := parley.MessageID(f.Ref)
+	slot := a.j.lodges(id)
+	f.record = it.record(id)
+	if it.lane != nil {
+		if f.record != nil {
+			if err := a.writeRecord(slot, parley.Record{ID: id, Data: f.record}, 0); err != nil {
+				return err
+			}
+		} else {
+			f.record = it.lane.text
+		}
+	}
+	return a.writeChunk(slot, id, f.first, f.To)
+}
+
+// noteElsewhere keeps, where a broadcast lives, to whom its copies went that live
+// elsewhere: of one block.
+func (a *application) noteElsewhere(id parley.MessageID, block []parley.Seat) error {
+	var far []parley.Seat
+	for _, seat := range block {
+		if a.j.store.home(seat.Agent.Slot()) != a.j {
+			far = append(far, seat)
+		}
+	}
+	if len(far) == 0 {
+		return nil
+	}
+	return a.writeChunk(a.j.lodges(id), id, 0, far)
+}
+
+func (a *application) writeChunk(slot parley.Slot, id parley.MessageID, first uint64, to []parley.Seat) error {
+	k := residentKey(chunkFamily, slot, parley.Copy(id, to[0].Number))
+	op := a.batch.SetDeferred(len(k), 8+seatBytes*len(to))
+	copy(op.Key, k)
+	binary.BigEndian.PutUint64(op.Value, first)
+	appendSeats(op.Value[:8], to)
+	return op.Finish()
+}
+
+func appendSeats(b []byte, to []parley.Seat) []byte {
+	for i := range to {
+		b = binary.BigEndian.AppendUint32(b, to[i].Number)
+		b = append(b, to[i].Agent[:]...)
+	}
+	return b
+}
+
+func seatIn(b []byte) parley.Seat {
+	return parley.Seat{Number: binary.BigEndian.Uint32(b), Agent: parley.AgentID(b[4:seatBytes])}
+}
+
+// chunk is a row that tells to whom some copies of one block of a broadcast went.
+type chunk struct {
+	// first is the position of the first of them in its reader's feed, those of
+	// the others follow it; 0 where the readers live elsewhere.
+	first uint64
+	seats []byte
+}
+
+func decodeChunk(value []byte) (chunk, error) {
+	if len(value) < 8+seatBytes || (len(value)-8)%seatBytes != 0 {
+		return chunk{}, fmt.Errorf("copies in %d bytes", len(value))
+	}
+	return chunk{first: number(value), seats: value[8:]}, nil
+}
+
+func (c chunk) len() int { return len(c.seats) / seatBytes }
+
+func (c chunk) seat(i int) parley.Seat { return seatIn(c.seats[i*seatBytes:]) }
+
+// position is where the copy at place i is in its reader's feed, 0 if that is elsewhere.
+func (c chunk) position(i int) uint64 {
+	if c.first == 0 {
+		return 0
+	}
+	return c.first + uint64(i)
+}
+
+// find is the place of a seat; not found is -1.
+func (c chunk) find(seat uint32) int {
+	low, high := 0, c.len()
+	for low < high {
+		mid := (low + high) / 2
+		switch n := c.seat(mid).Number; {
+		case n == seat:
+			return mid
+		case n < seat:
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return -1
+}
+
+// lodges is the slot under which this home keeps a broadcast and what is known
+// of its copies: the message's own where it lives here, else the same for all.
+func (j *journal) lodges(broadcast parley.MessageID) parley.Slot {
+	if j.store.home(broadcast.Slot()) == j {
+		return broadcast.Slot()
+	}
+	return parley.Slot(j.number)
+}
+
+// Broadcast calls read with a broadcast's record as kept at reader's home. The
+// record is only valid during the call, which is not made where there is none.
+func (v *View) Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error) {
+	if v.snap == nil {
+		return false, parley.ErrClosed
+	}
+	return v.record(v.store.home(reader).lodges(id), id, func(_ uint64, record []byte) error { return read(record) })
+}
+
+// Copy tells to whom a copy of a broadcast went, as kept at reader's home, and
+// where it is in that agent's feed: position 0 if that lives elsewhere. The
+// broadcast's home knows of all copies, others of those to who lives there.
+func (v *View) Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error) {
+	if v.snap == nil {
+		return to, 0, false, parley.ErrClosed
+	}
+	broadcast, seat := id.Broadcast(), id.Seat()
+	if seat == 0 { // which nobody has
+		return to, 0, false, nil
+	}
+	slot := v.store.home(reader).lodges(broadcast)
+	low := residentKey(chunkFamily, slot, parley.Copy(broadcast, blockOf(seat)*parley.FanoutChunk+1))
+	high := after(residentKey(chunkFamily, slot, id))
+	// Of one block there is a row of those who live here and perhaps another.
+	err = v.scan(low, high, true, func(_, value []byte) (bool, error) {
+		c, err := decodeChunk(value)
+		if err != nil {
+			return false, err
+		}
+		if i := c.find(seat); i >= 0 {
+			to, position, found = c.seat(i).Agent, c.position(i), true
+		}
+		return !found, nil
+	})
+	return to, position, found, err
+}

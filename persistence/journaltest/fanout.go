@@ -1,0 +1,367 @@
+package journaltest
+
+import (
+	"fmt"
+	"slices"
+
+	"parley"
+)
+
+func (r *rig) group(slot parley.Slot) parley.Stream {
+	return parley.Stream{Kind: parley.GroupStream, ID: parley.NewID[parley.AnyID](slot, r.Clock(), r.entropy())}
+}
+
+// seats are of n agents who live all over, but for the first at near. Some
+// numbers are those of agents who have left.
+func (r *rig) seats(n int) []parley.Seat {
+	all := make([]parley.Seat, n)
+	for i := range all {
+		all[i] = parley.Seat{Agent: r.agent(parley.Slot(i*5) % parley.Slots), Number: uint32(i + i/50 + 1)}
+	}
+	return all
+}
+
+func (r *rig) broadcast() parley.MessageID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last.Zero() {
+		r.last = parley.NewID[parley.MessageID](near, r.Clock(), [10]byte{})
+	}
+	r.last = parley.NextBroadcastID(r.last, r.Clock(), [10]byte{})
+	return r.last
+}
+
+// circular is an entry that sends one message to many.
+func circular(id parley.MessageID, text string, to []parley.Seat) *parley.Entry {
+	return &parley.Entry{
+		Records: []parley.Record{{ID: id, Data: []byte(text)}},
+		Words:   []parley.Word{parley.Fanout{Kind: parley.CopyEntry, Ref: parley.AnyID(id), Note: []byte(text), To: to}},
+	}
+}
+
+// lines are what feeds hold.
+func (r *rig) lines(agent parley.AgentID) []string {
+	r.Helper()
+	var all []string
+	for _, e := range r.feed(agent) {
+		all = append(all, line(e.Kind, e.Ref, string(e.Note)))
+	}
+	return all
+}
+
+// have waits until every feed has n entries, and no more.
+func (r *rig) have(to []parley.Seat, n int) {
+	r.Helper()
+	next := 0
+	r.until(line(n, "entries for everybody"), func() bool {
+		r.view(func(v View) {
+			for ; next < len(to); next++ {
+				got := 0
+				r.must(v.Feed(to[next].Agent, 0, ^uint64(0), func(parley.FeedEntry) bool { got++; return true }))
+				if got > n {
+					r.Fatalf("seat %d has %d entries, want %d", to[next].Number, got, n)
+				}
+				if got < n {
+					return
+				}
+			}
+		})
+		return next == len(to)
+	})
+}
+
+func testFanout(r *rig) {
+	for _, n := range []int{1, 3, 300, 1000} {
+		to, id := r.seats(n), r.broadcast()
+		talk := parley.ConversationID(r.message(near))
+		a := r.speaker(r.group(near), 0)
+		e := circular(id, "body", to)
+		many := e.Words[0].(parley.Fanout)
+		many.Enlist = talk
+		e.Words = []parley.Word{many, parley.Fanout{Kind: parley.StatusEntry, Ref: parley.AnyID(talk), Note: []byte("open"), To: to}}
+		a.say(e)
+		r.have(to, 2)
+		r.copied(id, talk, to)
+		if n == 300 {
+			r.reopen()
+			r.have(to, 2)
+			r.copied(id, talk, to)
+		}
+	}
+}
+
+// copied expects what a fan-out has left: with each reader, once, and where the
+// broadcast lives.
+func (r *rig) copied(id parley.MessageID, talk parley.ConversationID, to []parley.Seat) {
+	r.Helper()
+	for i, seat := range to {
+		if i%17 != 0 && i%251 > 8 && i < len(to)-3 { // a sample, with the ends of blocks
+			continue
+		}
+		mine := parley.Copy(id, seat.Number)
+		feed := r.feed(seat.Agent)
+		r.expect("the feed", r.lines(seat.Agent), []string{line(parley.CopyEntry, mine, "body"), line(parley.StatusEntry, talk, "open")})
+		r.expect("unseen", r.unseen(seat.Agent, 0), []string{line(feed[0].Position, mine)})
+		r.view(func(v View) {
+			for _, reader := range []parley.Slot{seat.Agent.Slot(), near} {
+				to, position, found, err := v.Copy(reader, mine)
+				if reader == near && position == 0 && r.homes > 1 && int(seat.Agent.Slot())%r.homes != 0 {
+					position = feed[0].Position
+				}
+				r.expect("the copy", line(to, position, found, err), line(seat.Agent, feed[0].Position, true, nil))
+				r.expect("the record", r.text(v, reader, id), "body true <nil>")
+			}
+			var listed []string
+			r.must(v.Rows(seat.Agent.Slot(), parley.ConversationTable, seat.Agent[:], nil, false, func(_, value []byte) bool {
+				listed = append(listed, line(parley.ConversationID(value)))
+				return true
+			}))
+			r.expect("conversations", listed, []string{line(talk)})
+		})
+	}
+	last := to[len(to)-1].Number
+	r.view(func(v View) {
+		for _, n := range []uint32{0, last + 1, last + 3*parley.FanoutChunk, 51} {
+			if slices.ContainsFunc(to, func(s parley.Seat) bool { return s.Number == n }) {
+				continue
+			}
+			_, _, found, err := v.Copy(near, parley.Copy(id, n))
+			r.expect(line("a copy for seat", n), line(found, err), "false <nil>")
+		}
+		_, _, found, err := v.Copy(near, parley.Copy(r.broadcast(), 1))
+		r.expect("a copy of what was never sent", line(found, err), "false <nil>")
+		r.expect("its record", r.text(v, near, r.broadcast()), " false <nil>")
+	})
+}
+
+func (r *rig) text(v View, reader parley.Slot, id parley.MessageID) string {
+	text := ""
+	found, err := v.Broadcast(reader, id, func(record []byte) error { text = string(record); return nil })
+	return line(text, found, err)
+}
+
+// testFanoutOrder has a group say several things in one breath.
+func testFanoutOrder(r *rig) {
+	to := r.seats(560)
+	a := r.speaker(r.group(near), 0)
+	want := make([][]string, len(to))
+	every := func(kind parley.FeedKind, ref parley.MessageID, note string) {
+		for i, seat := range to {
+			mine := ref
+			if kind == parley.CopyEntry {
+				mine = parley.Copy(ref, seat.Number)
+			}
+			want[i] = append(want[i], line(kind, mine, note))
+		}
+	}
+	one := func(i int, n int) *parley.Entry {
+		id := r.message(near)
+		want[i] = append(want[i], line(parley.MessageEntry, id, n))
+		return &parley.Entry{
+			Records: []parley.Record{{ID: id, Data: []byte("reply")}},
+			Words:   []parley.Word{parley.Announce{To: to[i].Agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: fmt.Append(nil, n)}},
+		}
+	}
+	const rounds = 6
+	for n := range rounds {
+		id := r.broadcast()
+		every(parley.CopyEntry, id, line(n))
+		e := circular(id, line(n), to)
+		if n%2 == 0 { // all in one entry: what was said first comes first
+			every(parley.StatusEntry, id, "changed")
+			e.Words = append(e.Words, parley.Fanout{Kind: parley.StatusEntry, Ref: parley.AnyID(id), Note: []byte("changed"), To: to})
+			answer := one(len(to)-1, n)
+			e.Records, e.Words = append(e.Records, answer.Records...), append(e.Words, answer.Words...)
+			every(parley.GroupEntry, id, "again")
+			e.Words = append(e.Words, parley.Fanout{Kind: parley.GroupEntry, Ref: parley.AnyID(id), Note: []byte("again"), To: to})
+		}
+		a.begin(e)
+		for _, i := range []int{0, 1, 2, 3, 299, 300, 301, 302, 550} {
+			a.begin(one(i, n))
+		}
+		switch n {
+		case 2:
+			r.reopen()
+			a = r.speaker(a.stream, 0)
+		case 4:
+			r.must(r.await(a.begin(&parley.Entry{})))
+			r.crash()
+			a = r.speaker(a.stream, 0)
+		}
+	}
+	for i, seat := range to {
+		if len(r.feed(seat.Agent)) < len(want[i]) {
+			r.until("all entries", func() bool { return len(r.feed(seat.Agent)) >= len(want[i]) })
+		}
+		r.expect(line("feed of seat", seat.Number), r.lines(seat.Agent), want[i])
+	}
+	for _, i := range []int{0, 300, 550} { // a late reply has its place in its record
+		for _, e := range r.feed(to[i].Agent) {
+			if e.Kind == parley.MessageEntry {
+				r.view(func(v View) {
+					record, position, err := recordOf(v, to[i].Agent.Slot(), parley.MessageID(e.Ref))
+					r.expect("a reply", line(string(record), position, err), line("reply", e.Position, nil))
+				})
+			}
+		}
+	}
+}
+
+// testFanoutSettled looks at once for the first block of what was answered.
+func testFanoutSettled(r *rig) {
+	to := r.seats(1000)
+	a := r.speaker(r.group(near), 0)
+	inTime := 0
+	for n := range 5 {
+		e := circular(r.broadcast(), "body", to)
+		if r.inTime(func() { a.say(e) }) {
+			inTime++
+			for _, seat := range to[:200] {
+				if got := len(r.feed(seat.Agent)); got != n+1 {
+					r.Fatalf("seat %d has %d entries at the answer, want %d", seat.Number, got, n+1)
+				}
+			}
+		}
+		r.have(to, n+1)
+	}
+	if inTime == 0 {
+		r.Skipf("this disk is too slow to tell: no answer came within %v", parley.SettleWait)
+	}
+}
+
+// testFanoutCrash takes the power away in the middle.
+func testFanoutCrash(r *rig) {
+	to := r.seats(1000)
+	group := r.group(near)
+	sent := 0
+	for round := range 3 {
+		a := r.speaker(group, uint64(len(r.events(group))))
+		var released []<-chan error
+		for range 3 {
+			e := circular(r.broadcast(), "body", to)
+			e.Facts = []parley.Fact{fact("sent")}
+			released = append(released, a.begin(e))
+		}
+		for _, c := range released[:round] {
+			r.must(r.await(c))
+		}
+		sent += round
+		if round == 2 {
+			r.reopen()
+		} else {
+			r.crash()
+		}
+		there := len(r.events(group))
+		if there < sent {
+			r.Fatalf("%d broadcasts were answered, %d are there", sent, there)
+		}
+		sent = there
+		r.have(to, sent)
+	}
+	for _, seat := range to {
+		var refs []string
+		for _, e := range r.feed(seat.Agent) {
+			refs = append(refs, line(e.Ref))
+		}
+		if !slices.IsSorted(refs) || len(slices.Compact(refs)) != sent {
+			r.Errorf("seat %d: %v", seat.Number, refs)
+		}
+	}
+}
+
+// testFanoutFollowing follows feeds while broadcasts come in.
+func testFanoutFollowing(r *rig) {
+	const rounds = 20
+	to := r.seats(600)
+	a := r.speaker(r.group(near), 0)
+	got := make(chan []string)
+	following := []int{0, 1, 2, 400, 401, 599}
+	for _, i := range following {
+		news := make(chan struct{}, 1)
+		sub := r.Journal.Follow(to[i].Agent, 0, func() {
+			select {
+			case news <- struct{}{}:
+			default:
+			}
+		})
+		go func() {
+			var all []string
+			for len(all) < rounds {
+				<-news
+				entries, err := sub.Next(100)
+				if err != nil {
+					all = append(all, line(err))
+				}
+				for _, e := range entries {
+					record := string(e.Record)
+					if e.Record == nil { // to be read
+						v := r.Journal.View()
+						record = r.text(v, to[i].Agent.Slot(), parley.MessageID(e.Ref).Broadcast())
+						record = record[:len(record)-len(" true <nil>")]
+						v.Close()
+					}
+					all = append(all, line(e.Kind, e.Ref.Seat(), record))
+				}
+			}
+			sub.Close()
+			got <- append(all, line(to[i].Number))
+		}()
+	}
+	for n := range rounds {
+		e := circular(r.broadcast(), line(n), to)
+		if n%3 == 0 {
+			a.say(e)
+		} else {
+			a.begin(e)
+		}
+	}
+	for range following {
+		all := <-got
+		for n, text := range all[:rounds] {
+			r.expect("what a follower gets", text, line(parley.CopyEntry, all[rounds], n))
+		}
+	}
+}
+
+func testCopyMarks(r *rig) {
+	to, id := r.seats(8), r.broadcast()
+	a := r.speaker(r.group(near), 0)
+	a.say(circular(id, "body", to))
+	r.have(to, 1)
+	marks := func() {
+		r.Helper()
+		for i, seat := range to {
+			at := r.positions(seat.Agent)[0]
+			mine := parley.Copy(id, seat.Number)
+			want, unseen := parley.Marks{Delivered: 5, Read: 7}, 0
+			if i == 0 {
+				want, unseen = parley.Marks{}, 1
+			}
+			r.expect("unseen", len(r.unseen(seat.Agent, 0)), unseen)
+			r.view(func(v View) {
+				got, err := v.Marks(parley.Mark{Recipient: seat.Agent, Position: at})
+				r.expect("marks", line(got, err), line(want, nil))
+				got, err = v.Marks(parley.Mark{Message: mine})
+				r.expect("marks where the broadcast lives", line(got, err), line(parley.Marks{}, nil))
+			})
+		}
+	}
+	for _, seat := range to[1:] {
+		mark := parley.Mark{Recipient: seat.Agent, Message: parley.Copy(id, seat.Number), Position: r.positions(seat.Agent)[0], Copy: true}
+		mark.Marks = parley.Marks{Delivered: 9}
+		r.mark(mark)
+		mark.Marks = parley.Marks{Delivered: 5, Read: 7}
+		a.say(&parley.Entry{Words: []parley.Word{mark}}) // from the broadcast's home
+		r.until("the mark", func() bool {
+			read := false
+			r.view(func(v View) {
+				m, _ := v.Marks(parley.Mark{Recipient: seat.Agent, Position: mark.Position})
+				read = m.Read != 0
+			})
+			return read
+		})
+	}
+	marks()
+	r.reopen()
+	marks()
+}
