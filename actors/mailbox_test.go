@@ -106,7 +106,7 @@ func TestAClosedMailboxRefusesWhatWaitsAndWhatComes(t *testing.T) {
 
 // TestAMailboxKeepsOrderAndLosesNothing posts from many sides while it is closed.
 func TestAMailboxKeepsOrderAndLosesNothing(t *testing.T) {
-	const posters, each = 16, 500
+	const posters, each = 16, 5000
 	var handled, refused atomic.Int64
 	pool := &askPool{}
 	k := &answering{handled: &handled, last: map[int]int{}, t: t}
