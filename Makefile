@@ -19,8 +19,9 @@ export CGO_ENABLED := 0
 BLACKBOX := ./cmd/parley/blackbox
 JUDGES := ./cmd/parley/judges
 INSIDE = $$($(GO) list ./... | grep -v -e /blackbox$$ -e /judges$$)
-# Where goroutines meet, and where secrets are judged.
-RACED := ./actors/... ./persistence/... ./http ./http/auth ./http/limit
+# Where goroutines meet, and where secrets are judged. What is long only because it
+# tries much is left to the unit tests.
+RACED := ./actors ./persistence ./http ./http/auth ./http/limit
 # A step says what it is about to do, so that a log reads as a list.
 SAY = printf '\n== %s\n'
 # What is left out is said so that nobody can overlook it; in CI it is a failure.
@@ -64,7 +65,7 @@ test-short: ## The quick part of the tests
 race: ## The concurrent packages under the race detector (needs gcc)
 	@$(SAY) "race detector"
 	@if command -v gcc >/dev/null; then \
-		set -x; CGO_ENABLED=1 $(GO) test -race -timeout 8m $(RACED); \
+		set -x; CGO_ENABLED=1 $(GO) test -race -short -timeout 8m $(RACED); \
 	else why="data races in $(RACED): there is no gcc here"; $(LEFT_OUT); fi
 
 .PHONY: judges

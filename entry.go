@@ -77,6 +77,9 @@ const (
 	// PublicTable: group id → what the directory shows of a public group. All of
 	// them live in the slot that DirectorySlot names.
 	PublicTable Table = 14
+	// CarriedTable: agent id → a position of its feed (8 bytes) up to which all
+	// copies of broadcasts were carried to it.
+	CarriedTable Table = 15
 )
 
 // DirectorySlot is where the directory's rows live.

@@ -58,7 +58,7 @@ var groupControls = map[string]control{
 	"a broadcast is of another group": {func(x *tamper) {
 		rewrite(x, func(_ []byte, r *Record) bool { return r.Copied() }, func(r *Record) { r.Group = nobody[:] })
 	}, []string{"message-record"}, true},
-	"a copy is in no feed":                           {func(x *tamper) { x.lose('F', copied) }, []string{"copies", "feed-entries", "unseen"}, false},
+	"a copy is in no feed":                           {func(x *tamper) { x.lose('F', copied) }, []string{"copies", "feed-entries"}, false},
 	"a copy lies before another of its conversation": {(*tamper).swapCopies, []string{"feed-order"}, true},
 	"a reply to what was not said": {func(x *tamper) {
 		rewrite(x, func(_ []byte, r *Record) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *Record) { r.InReplyTo = nobody[:] })
@@ -176,9 +176,6 @@ func (x *tamper) swapCopies() {
 		feed := slotted(x.agents[2].Slot(), 'F', place)
 		was := x.get(feed)
 		x.set(feed, append(append(was[:9:9], id...), was[25:]...))
-		if unseen := slotted(x.agents[2].Slot(), 'U', place); x.get(unseen) != nil {
-			x.set(unseen, id)
-		}
 	}
 }
 

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/binary"
 
 	"parley"
 )
@@ -29,7 +30,7 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 	}
 	// Before the view: what the edge covers, the view shows. What comes later is
 	// followed.
-	edge := n.journal.Edge(agent)
+	edge, passed := n.journal.Edge(agent), uint64(0)
 	err = n.view(ctx, func(v View) error {
 		if resume {
 			m, err := readMessage(v, agent.Slot(), last)
@@ -42,6 +43,9 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 			}
 		}
 		s = Start{OnlyUnseen: true, Gap: resume, After: edge}
+		if passed, err = readCarried(v, agent); err != nil {
+			return err
+		}
 		if err := v.Unseen(agent, 0, func(position uint64, _ parley.MessageID) bool {
 			s.After = min(s.After, position-1)
 			return false
@@ -55,7 +59,34 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 			return !e.Kind.Carries()
 		})
 	})
+	if err == nil && s.OnlyUnseen && s.After >= passed+n.carriedStep {
+		n.keepCarried(agent, s.After)
+	}
 	return s, err
+}
+
+// carriedStep is a node's, unless a test has another.
+const carriedStep = 4096
+
+// readCarried is the position up to which it is noted that an agent has been
+// carried everything.
+func readCarried(v View, agent parley.AgentID) (uint64, error) {
+	value, found, err := v.Row(agent.Slot(), parley.CarriedTable, agent[:])
+	if err != nil || !found {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(value), nil
+}
+
+// keepCarried notes it, so that nobody looks through what is before that again.
+// Nothing waits for it, and nothing is lost without it.
+func (n *Node) keepCarried(agent parley.AgentID, upTo uint64) {
+	room, err := n.journal.Admit(agent.Slot(), 0)
+	if err != nil {
+		return
+	}
+	row := parley.Row{Slot: agent.Slot(), Table: parley.CarriedTable, Key: agent.Bytes(), Value: binary.BigEndian.AppendUint64(nil, upTo)}
+	n.journal.Append(&parley.Entry{Slot: row.Slot, Rows: []parley.Row{row}, At: n.clock(), Release: func(error) { room() }})
 }
 
 // Follow gives an agent's feed beyond a position, then what is new in it.

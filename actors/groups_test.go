@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"testing"
@@ -220,4 +221,48 @@ func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
 	if page := r.inbox(a[9]); len(page) != 2 {
 		t.Fatalf("after a restart there are %d", len(page))
 	}
+}
+
+// TestCarriedCopiesAreNotLookedThroughAgain: a stream begins at the first copy
+// that was not carried; how far all were is noted, and nothing that comes later
+// is passed over because of that.
+func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
+	r := newRig(t, withTuning(func(n *Node) { n.carriedStep = 1 }))
+	owner, a := r.agents("acme", 2)
+	c := must(r.club(owner, a[0], "board", group.Open, false))(t)
+	must(c.join(a[1]))(t)
+	mark := func(m Message) {
+		t.Helper()
+		if err := r.node.Mark(context.Background(), a[1], []parley.Mark{{
+			Recipient: a[1], Message: m.Record.MessageID(), Position: m.Position, Marks: parley.Marks{Delivered: 1}, Copy: true,
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begins := func(want uint64) {
+		t.Helper()
+		s := must(r.node.Resume(context.Background(), a[1], parley.MessageID{}, false))(t)
+		if s.After != want {
+			t.Fatalf("a stream begins after %d, not %d", s.After, want)
+		}
+		eventually(t, "it is noted", func() bool {
+			value, found, err := r.store.Row(a[1].Slot(), parley.CarriedTable, a[1][:])
+			return err == nil && found && binary.BigEndian.Uint64(value) == want
+		})
+	}
+	for range 3 {
+		must(c.say(a[0], "all", ""))(t)
+	}
+	inbox := r.inbox(a[1])
+	begins(inbox[2].Position - 1)
+	mark(inbox[2])
+	mark(inbox[0])
+	begins(inbox[1].Position - 1)
+	mark(inbox[1])
+	must(r.send(direct(owner, a[0], a[1], "you", "")))(t)
+	begins(r.inbox(a[1])[0].Position - 1)
+	must(c.say(a[0], "all again", ""))(t)
+	r.restart()
+	r.node.carriedStep = 1
+	begins(r.inbox(a[1])[1].Position - 1)
 }

@@ -44,6 +44,9 @@ type Node struct {
 	marker  *marker
 	quota   dayQuota
 	seats   func(tier int) *int
+	// carriedStep is how much a journal has to grow before it is noted anew how
+	// far an agent of it has been carried everything.
+	carriedStep uint64
 }
 
 // New makes a node. Start brings it to life.
@@ -51,7 +54,7 @@ func New(o Options) *Node {
 	n := &Node{
 		engine: newEngine(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal,
 		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
-		shown: newShown(o.PageBytes), seats: o.SeatLimit,
+		shown: newShown(o.PageBytes), seats: o.SeatLimit, carriedStep: carriedStep,
 	}
 	n.marker = newMarker(n, o.Logger)
 	register(n.engine, n.registrationKind())

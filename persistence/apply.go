@@ -363,7 +363,7 @@ func (a *application) mark(w parley.Mark) error {
 	if err := a.batch.Merge(markKey(w), encodeMarks(w.Marks), nil); err != nil {
 		return err
 	}
-	if w.Recipient.Zero() {
+	if w.Recipient.Zero() || w.Copy {
 		return nil
 	}
 	return a.batch.Delete(feedKey(unseenFamily, w.Recipient, w.Position), nil)

@@ -104,7 +104,7 @@ func newInspection(a *Archive, audit *parley.Audit) *inspection {
 	in.states = audit.Check("states", "a stored state folds no more events than there are")
 	in.feeds = audit.Check("feeds", "along a feed no arrival is before the one before it")
 	in.records = audit.Check("record-places", "each message of a feed has its record where its reader looks, with its position")
-	in.unseen = audit.Check("unseen", "a message of a feed is either noted as not carried yet or has marks, never both")
+	in.unseen = audit.Check("unseen", "a message of a feed is either noted as not carried yet or has marks, never both; a copy has no note, and marks where it is passed over")
 	in.trays = audit.Check("trays", "words wait for streams that exist")
 	in.timers = audit.Check("timers", "timers are set for streams that exist")
 	in.laneOrder = audit.Check("lanes", "parcels of a lane follow each other and what their target has applied")
@@ -456,7 +456,13 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 	if entry {
 		value := rows[0].Value()
 		message := len(value) >= 25 && parley.FeedKind(value[0]).Carries()
+		copied := message && parley.FeedKind(value[0]) == parley.CopyEntry
 		switch {
+		case copied && waits:
+			in.unseen.Fault(where, "a copy is noted as not carried yet")
+		case copied && !marked && number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
+			in.unseen.Fault(where, "a copy has no marks and counts as carried: a stream that resumes passes over it")
+		case copied:
 		case message && marked && waits:
 			in.unseen.Fault(where, "the message has marks and counts as not carried yet: it is carried once more")
 		case message && !marked && !waits:
@@ -469,4 +475,10 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 		return
 	}
 	in.unseen.Fault(where, "marks or a note of a message that the feed does not have")
+}
+
+// passed is the position up to which an agent's copies count as carried.
+func (in *inspection) passed(agent parley.AgentID) uint64 {
+	value, _, _ := get(in.snap, rowKey(agent.Slot(), parley.CarriedTable, agent[:])) // what cannot be read is told of elsewhere
+	return number(value)
 }

@@ -145,12 +145,12 @@ var vandalism = []struct {
 	{"a copy is lost", func(x *vandal) {
 		k, _ := x.rows(feedFamily, nil)
 		x.remove(k[7])
-	}, []string{"copies", "unseen"}, "it was never delivered"},
+	}, []string{"copies"}, "it was never delivered"},
 	{"a copy is another's", func(x *vandal) {
 		k, v := x.rows(feedFamily, nil)
 		v[7][24]++
 		x.set(k[7], v[7])
-	}, []string{"unseen", "copies"}, "is not listed so"},
+	}, []string{"copies"}, "is not listed so"},
 	{"positions are one too many", func(x *vandal) {
 		k, v := x.rows(chunkFamily, here)
 		binary.BigEndian.PutUint64(v[0], number(v[0])+1)
@@ -186,15 +186,16 @@ var vandalism = []struct {
 		k, _ := x.rows(recordFamily, nil)
 		x.remove(k[2])
 	}, []string{"copies"}, "cannot read their copies"},
-	{"a note of what was not carried is lost", func(x *vandal) {
-		k, _ := x.rows(unseenFamily, nil)
-		x.remove(k[7])
+	{"a copy without marks counts as carried", func(x *vandal) {
+		k, _ := x.rows(feedFamily, nil)
+		agent := parley.AgentID(k[7][3:19])
+		x.set(rowKey(agent.Slot(), parley.CarriedTable, agent[:]), encodeNumber(number(k[7][19:])))
 	}, []string{"unseen"}, "passes over it"},
-	{"a note of what was not carried is of another copy", func(x *vandal) {
-		k, v := x.rows(unseenFamily, nil)
-		v[7][15]++
-		x.set(k[7], v[7])
-	}, []string{"unseen"}, "another message"},
+	{"a copy is noted as not carried", func(x *vandal) {
+		k, v := x.rows(feedFamily, nil)
+		k[7][2] = unseenFamily
+		x.set(k[7], v[7][9:feedBytes])
+	}, []string{"unseen"}, "noted as not carried"},
 }
 
 func TestAuditOfCopies(t *testing.T) {

@@ -99,7 +99,7 @@ func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
 		for _, seat := range it.fanned[0].To {
 			careless(seat)
 		}
-		if n := a.batch.Count(); n < 2*parley.FanoutChunk {
+		if n := a.batch.Count(); n < parley.FanoutChunk {
 			t.Fatalf("%d rows are written", n)
 		}
 		if err := a.batch.Close(); err != nil {

@@ -160,19 +160,13 @@ func (a *application) bySlot(to []parley.Seat) []uint32 {
 	return a.order
 }
 
-// fanOne writes the feed entry of one seat and, of a copy, that it was not
-// carried yet.
+// fanOne writes the feed entry of one seat. That a copy was not carried yet is
+// noted nowhere: it has no marks.
 func (a *application) fanOne(f *fanned, i int) error {
 	agent, position, ref := f.To[i].Agent, f.first+uint64(i), refOf(&f.Fanout, f.To[i])
 	op := a.batch.SetDeferred(feedKeyBytes, feedBytes+len(f.Note))
 	putFeedKey(op.Key, feedFamily, agent, position)
 	putFeed(op.Value, f.Kind, f.at, ref, f.Note)
-	if err := op.Finish(); err != nil || f.Kind != parley.CopyEntry {
-		return err
-	}
-	op = a.batch.SetDeferred(feedKeyBytes, len(ref))
-	putFeedKey(op.Key, unseenFamily, agent, position)
-	copy(op.Value, ref[:])
 	return op.Finish()
 }
 

@@ -15,7 +15,7 @@ import (
 //	slot B message               record: position, bytes
 //	slot C copy                  of a broadcast, with others of its block: position, seats
 //	slot F agent position        feed entry
-//	slot U agent position        message not carried to its recipient yet
+//	slot U agent position        message, not a copy, not carried to its recipient yet
 //	slot M agent position        marks, as the recipient's home has them
 //	slot M message               marks, where the conversation's is another home
 //	slot T stream number         in-tray

@@ -212,15 +212,6 @@ func (v *View) feed(agent parley.AgentID, low, high uint64, reverse bool, fn fun
 	})
 }
 
-// Unseen calls fn with the messages that were not carried to agent yet, with
-// their positions from from on, oldest first, until fn returns false.
-func (v *View) Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error {
-	low, high := feedKey(unseenFamily, agent, from), after(feedKey(unseenFamily, agent, ^uint64(0)))
-	return v.scan(low, high, false, func(k, value []byte) (bool, error) {
-		return fn(number(k[len(k)-8:]), parley.IDFromBytes[parley.MessageID](value)), nil
-	})
-}
-
 // Row gives one row's value.
 func (v *View) Row(slot parley.Slot, table parley.Table, k []byte) ([]byte, bool, error) {
 	return v.get(rowKey(slot, table, k))

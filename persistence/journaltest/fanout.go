@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -364,4 +365,49 @@ func testCopyMarks(r *rig) {
 	marks()
 	r.reopen()
 	marks()
+}
+
+// testUnseenCopies: copies and messages are told of in the order of the feed, and
+// copies that count as carried are passed over.
+func testUnseenCopies(r *rig) {
+	to := r.seats(8)
+	a := r.speaker(r.group(near), 0)
+	for _, seat := range []parley.Seat{to[1], to[7]} {
+		r.expect("nothing yet", len(r.unseen(seat.Agent, 0)), 0)
+	}
+	for n := range 4 {
+		a.say(circular(r.broadcast(), "body", to))
+		a.say(&parley.Entry{Words: []parley.Word{
+			parley.Announce{To: to[1].Agent, Kind: parley.MessageEntry, Ref: parley.AnyID(r.message(near))},
+			parley.Announce{To: to[7].Agent, Kind: parley.MessageEntry, Ref: parley.AnyID(r.message(near))},
+		}})
+		r.have(to[7:], 2*n+2)
+		r.have(to[1:2], 2*n+2)
+	}
+	for _, seat := range []parley.Seat{to[1], to[7]} {
+		feed := r.feed(seat.Agent)
+		var want []string
+		for _, e := range feed {
+			want = append(want, line(e.Position, parley.MessageID(e.Ref)))
+		}
+		r.expect("all", r.unseen(seat.Agent, 0), want)
+		for _, i := range []int{2, 5} { // a copy, a message
+			r.mark(parley.Mark{
+				Recipient: seat.Agent, Message: parley.MessageID(feed[i].Ref), Position: feed[i].Position,
+				Marks: parley.Marks{Delivered: 5}, Copy: feed[i].Kind == parley.CopyEntry,
+			})
+		}
+		want = slices.Concat(want[:2], want[3:5], want[6:])
+		r.expect("all but the marked", r.unseen(seat.Agent, 0), want)
+		r.expect("from the fourth entry on", r.unseen(seat.Agent, feed[3].Position), want[2:])
+		r.mark(parley.Mark{
+			Recipient: seat.Agent, Message: parley.MessageID(feed[0].Ref), Position: feed[0].Position, Marks: parley.Marks{Delivered: 5}, Copy: true,
+		})
+		upTo := binary.BigEndian.AppendUint64(nil, feed[3].Position)
+		done := r.append(&parley.Entry{Slot: seat.Agent.Slot(), Rows: []parley.Row{{
+			Slot: seat.Agent.Slot(), Table: parley.CarriedTable, Key: seat.Agent.Bytes(), Value: upTo,
+		}}})
+		r.must(r.await(done))
+		r.expect("beyond what counts as carried", r.unseen(seat.Agent, 0), want[1:])
+	}
 }
