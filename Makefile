@@ -50,7 +50,7 @@ test: lint unit blackbox race judges check-generated ## Everything that CI runs
 .PHONY: unit
 unit: ## Layers, rules, journal, doors, command line
 	@$(SAY) "unit, layer and command-line tests"
-	$(GO) test -timeout 8m $(INSIDE)
+	$(GO) test -timeout 8m -parallel 8 $(INSIDE)
 
 .PHONY: blackbox
 blackbox: ## The binary through HTTP, with one journal and with four
@@ -65,7 +65,7 @@ test-short: ## The quick part of the tests
 race: ## The concurrent packages under the race detector (needs gcc)
 	@$(SAY) "race detector"
 	@if command -v gcc >/dev/null; then \
-		set -x; CGO_ENABLED=1 $(GO) test -race -short -timeout 8m $(RACED); \
+		set -x; CGO_ENABLED=1 $(GO) test -race -short -timeout 8m -parallel 8 $(RACED); \
 	else why="data races in $(RACED): there is no gcc here"; $(LEFT_OUT); fi
 
 .PHONY: judges

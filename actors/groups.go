@@ -90,15 +90,16 @@ func (f *facts) group(ctx context.Context, id parley.GroupID) (owner parley.OrgI
 	}
 	v := f.journal.View()
 	defer v.Close()
+	var bad error
 	err = v.Events(groupStream(id), 1, false, func(_ uint64, _ int64, fact parley.Fact) bool {
-		e, bad := groupRules.decode(fact)
+		var e group.Event
+		e, bad = groupRules.decode(fact)
 		if founded, ok := e.(*group.Founded); ok {
 			owner = parley.IDFromBytes[parley.OrgID](founded.GetOrg())
 		}
-		err = bad
 		return false
 	})
-	if err == nil {
+	if err = errors.Join(err, bad); err == nil {
 		err = v.Durable(ctx)
 	}
 	if err != nil {

@@ -50,28 +50,31 @@ var scripts = flag.Int("metamorphic.scripts", 3, "how many scripts TestHowItRuns
 func TestHowItRunsDoesNotShow(t *testing.T) {
 	seeds, commands := *scripts, 400
 	switch {
+	case raceDetector:
+		seeds, commands = 1, 60
 	case testing.Short():
 		seeds, commands = 1, 150
-	case raceDetector:
-		seeds, commands = 1, 100
 	}
 	var interruptions atomic.Int64
 	said := strings.Builder{}
 	for seed := range uint64(seeds) {
 		want, _ := play(t, seed, commands, way{journals: 1})
 		said.WriteString(want)
-		for name, w := range ways {
-			t.Run(fmt.Sprintf("seed %d, %s", seed, name), func(t *testing.T) {
-				got, interrupted := play(t, seed, commands, w)
-				interruptions.Add(int64(interrupted))
-				if w.restart+w.crash > 0 && interrupted < commands/50 {
-					t.Errorf("interrupted only %d times", interrupted)
-				}
-				if got != want {
-					t.Error(cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
-				}
-			})
-		}
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			for name, w := range ways {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					got, interrupted := play(t, seed, commands, w)
+					interruptions.Add(int64(interrupted))
+					if w.restart+w.crash > 0 && interrupted < commands/50 {
+						t.Errorf("interrupted only %d times", interrupted)
+					}
+					if got != want {
+						t.Error(cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")))
+					}
+				})
+			}
+		})
 		t.Logf("seed %d: %d commands, %d bytes, %d ways", seed, commands, len(want), len(ways))
 	}
 	t.Logf("%d restarts and losses of power", interruptions.Load())

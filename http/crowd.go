@@ -69,8 +69,8 @@ func (k *crowd) most() int64 {
 // turn ends a window that is over, and judges it.
 func (k *crowd) turn(now time.Time) {
 	window := now.UnixNano() / int64(crowdWindow)
-	if k.window.Swap(window) == window {
-		return
+	if current := k.window.Load(); window <= current || !k.window.CompareAndSwap(current, window) {
+		return // a clock that was read a moment earlier begins nothing anew
 	}
 	refused, came := k.refused.Swap(0), k.came.Swap(0)
 	k.flood.Store(refused > crowdFreely && refused > came/crowdFloodShare)

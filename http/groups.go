@@ -182,7 +182,7 @@ func (s *Service) getGroup(c *Call, in *api.GetGroup) (api.Group, error) {
 // createGroup makes a group with its founder as the only member, and asks the
 // others of its roster in. // spec: Groups
 func (s *Service) createGroup(c *Call, in *api.CreateGroup) (api.GroupCreated, error) {
-	founder, err := s.founder(c, in.ActingAgent)
+	founder, err := s.actingOrFirst(c, in.ActingAgent)
 	if err != nil {
 		return api.GroupCreated{}, err
 	}
@@ -227,18 +227,6 @@ func (s *Service) madeGroup(c *Call, made actors.GroupMade) (seenGroup, error) {
 	}
 	g.Handle, err = s.groupHandle(c.Context(), g.owner, g.Name)
 	return g, err
-}
-
-// founder is the agent that was named, else the organization's first active one.
-func (s *Service) founder(c *Call, name string) (*agent.State, error) {
-	if name != "" {
-		return s.acting(c, name)
-	}
-	a, err := s.Node.FirstActive(c.Context(), c.Caller.Org)
-	if errors.Is(err, parley.ErrNotFound) {
-		return nil, errAgentRequired.With("candidates", []string{})
-	}
-	return a, err
 }
 
 func (s *Service) patchGroup(c *Call, in *api.GroupPatch) (api.Group, error) {

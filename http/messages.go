@@ -108,11 +108,17 @@ func (s *Service) send(c *Call, in *api.Send, from *agent.State, via string) (ac
 // sender is whom from_handle names, else whom the header does, else the
 // organization's first active agent. // spec: Messaging
 func (s *Service) sender(c *Call, in *api.Send) (*agent.State, error) {
-	switch {
-	case in.FromHandle != nil:
+	if in.FromHandle != nil {
 		return s.acting(c, *in.FromHandle)
-	case in.ActingAgent != "":
-		return s.acting(c, in.ActingAgent)
+	}
+	return s.actingOrFirst(c, in.ActingAgent)
+}
+
+// actingOrFirst is the agent that was named, else the organization's first active
+// one.
+func (s *Service) actingOrFirst(c *Call, name string) (*agent.State, error) {
+	if name != "" {
+		return s.acting(c, name)
 	}
 	a, err := s.Node.FirstActive(c.Context(), c.Caller.Org)
 	if errors.Is(err, parley.ErrNotFound) {

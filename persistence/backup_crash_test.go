@@ -133,6 +133,7 @@ func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults
 // TestBackupCrash: whenever the power fails, each listed snapshot is whole, at
 // least one is listed, and the store opens without remains.
 func TestBackupCrash(t *testing.T) {
+	unraced(t)
 	images, faults := backupCrashes(t, func(fs vfs.FS) vfs.FS { return fs })
 	t.Logf("%d images", images)
 	if images < 100 {
@@ -145,6 +146,7 @@ func TestBackupCrash(t *testing.T) {
 
 // TestBackupCrashControl leaves out the sync of copies: it must be seen.
 func TestBackupCrashControl(t *testing.T) {
+	unraced(t)
 	images, faults := backupCrashes(t, func(fs vfs.FS) vfs.FS { return careless{fs} })
 	if len(faults) == 0 {
 		t.Errorf("copies are not synced, and none of %d images shows it", images)

@@ -13,6 +13,7 @@ import (
 // TestBackupOfAFanoutUnderWay takes snapshots while a group says things to many:
 // what is there of it when one is restored goes on until everybody has it, once.
 func TestBackupOfAFanoutUnderWay(t *testing.T) {
+	unraced(t)
 	for _, journals := range []int{1, 4} {
 		fs := vfs.NewMem()
 		s, group, to := running(t, fs, "data/journal", journals), newGroup(0), crew(600)

@@ -86,6 +86,7 @@ func TestConformanceInMemory(t *testing.T) {
 }
 
 func TestConformanceOnDisk(t *testing.T) {
+	unraced(t)
 	journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {
 		s := &surroundings{t: t, journals: journals, dir: filepath.Join(t.TempDir(), "journal")}
 		return s.harness(func() { s.dir = copyDirectory(t, s.dir) })

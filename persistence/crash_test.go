@@ -93,7 +93,7 @@ func (x trial) crash(t *testing.T, v *verdict) {
 func crashImages() int {
 	switch {
 	case raceDetector:
-		return 60
+		return 30
 	case testing.Short():
 		return 150
 	}
@@ -108,7 +108,11 @@ func TestCrash(t *testing.T) {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
 			v := &verdict{}
 			for seed := uint64(0); v.tally.Distinct() < crashImages(); seed++ {
-				trial{journals: journals, rounds: 8 + int(seed%4)*8, seed: seed}.crash(t, v)
+				rounds := 8 + int(seed%4)*8
+				if raceDetector {
+					rounds = 4
+				}
+				trial{journals: journals, rounds: rounds, seed: seed}.crash(t, v)
 			}
 			t.Logf("%v; %d deeds, %d claims", v.tally, v.deeds, v.claims)
 			if v.broken > 0 {
