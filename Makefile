@@ -21,7 +21,7 @@ JUDGES := ./cmd/parley/judges
 INSIDE = $$($(GO) list ./... | grep -v -e /blackbox$$ -e /judges$$)
 # Where goroutines meet, and where secrets are judged. What is long only because it
 # tries much is left to the unit tests.
-RACED := ./actors ./persistence ./http ./http/auth ./http/limit
+RACED := ./actors ./persistence ./http ./http/auth ./http/egress ./http/limit
 # A step says what it is about to do, so that a log reads as a list.
 SAY = printf '\n== %s\n'
 # What is left out is said so that nobody can overlook it; in CI it is a failure.
@@ -69,11 +69,11 @@ race: ## The concurrent packages under the race detector (needs gcc)
 	else why="data races in $(RACED): there is no gcc here"; $(LEFT_OUT); fi
 
 .PHONY: judges
-judges: ## The real binary judged by npm's jose, oauth4webapi, eventsource and @hpke/core
+judges: ## The real binary judged by npm's jose, oauth4webapi, eventsource, @hpke/core and standardwebhooks
 	@$(SAY) "npm judges"
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 		set -x; CI=$(CI) $(GO) test -v -count=1 -timeout 4m $(JUDGES); \
-	else why="JOSE, OAuth, SSE and HPKE against npm packages: there is no node or npm here"; $(LEFT_OUT); fi
+	else why="JOSE, OAuth, SSE, HPKE and webhooks against npm packages: there is no node or npm here"; $(LEFT_OUT); fi
 
 .PHONY: lint
 lint: ## Formatting, go vet and staticcheck

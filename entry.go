@@ -18,6 +18,7 @@ const (
 	IssuerStream       StreamKind = 5
 	SlugStream         StreamKind = 6
 	GroupStream        StreamKind = 7
+	WebhookStream      StreamKind = 8
 )
 
 // Stream names the ordered events of one actor.
@@ -80,6 +81,17 @@ const (
 	// CarriedTable: agent id → a position of its feed (8 bytes) up to which all
 	// copies of broadcasts were carried to it.
 	CarriedTable Table = 15
+	// WebhookTable: agent id, webhook id → what is to be known of the webhook at
+	// hand. Webhooks live in the slot of their agent.
+	WebhookTable Table = 16
+	// DeliveryTable: webhook id, job number (8 bytes) → the delivery job.
+	DeliveryTable Table = 17
+	// RetryTable: webhook id, due instant in milliseconds (8 bytes), job number (8
+	// bytes) → nothing. Jobs that wait for another attempt.
+	RetryTable Table = 18
+	// ReadTable: agent id → a position of its feed (8 bytes) up to which all
+	// messages were read.
+	ReadTable Table = 19
 )
 
 // DirectorySlot is where the directory's rows live.
@@ -101,6 +113,7 @@ const (
 	StatusEntry  FeedKind = 2 // Ref is the conversation, Note its new status
 	CopyEntry    FeedKind = 3 // Ref is the agent's copy of a broadcast, see Copy
 	GroupEntry   FeedKind = 4 // Ref is the group, Note what became of what
+	MarkEntry    FeedKind = 5 // Ref is a message of the agent's, Note what its recipient did with it
 )
 
 // Carries reports whether an entry of this kind brings a message.
@@ -133,12 +146,58 @@ func TypeHash(messageType string) []byte {
 	return []byte{byte(h >> 24), byte(h >> 16), byte(h >> 8), byte(h)}
 }
 
-// Marks are the instants, in Unix milliseconds, at which a message was first
-// delivered and first read; zero is "not yet".
+// Channel is what brought a message to its recipient. Written to disk: numbers
+// are only ever added.
+type Channel byte
+
+// The channels. // contract: Messages and conversations, trace
+const (
+	InboxChannel  Channel = 1 // a page of the inbox, or the message itself
+	StreamChannel Channel = 2
+	SyncChannel   Channel = 3
+	WaitChannel   Channel = 4
+	BridgeChannel Channel = 5
+)
+
+// Marks are the instants, in Unix milliseconds, at which something first
+// happened to a message; zero is "not yet".
 type Marks struct {
+	// Delivered is when its body was carried to its recipient, By what carried it.
 	Delivered int64
+	By        Channel
+	// Announced is when the target of a webhook took the news of it, which
+	// delivers it too, but does not carry it.
+	Announced int64
 	Read      int64
 }
+
+// DeliveredAt is when the message was delivered, whichever way.
+func (m Marks) DeliveredAt() int64 {
+	if m.Delivered == 0 || m.Announced != 0 && m.Announced < m.Delivered {
+		return m.Announced
+	}
+	return m.Delivered
+}
+
+// Earliest gives the earlier of each instant. Of two deliveries in one millisecond
+// the lower channel's counts: the order of merging does not show.
+func (m Marks) Earliest(o Marks) Marks {
+	if m.Delivered == 0 || o.Delivered != 0 && (o.Delivered < m.Delivered || o.Delivered == m.Delivered && o.By < m.By) {
+		m.Delivered, m.By = o.Delivered, o.By
+	}
+	m.Announced, m.Read = earliest(m.Announced, o.Announced), earliest(m.Read, o.Read)
+	return m
+}
+
+func earliest(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// Carried reports whether the message's body has reached its recipient.
+func (m Marks) Carried() bool { return m.Delivered != 0 || m.Read != 0 }
 
 // Word is something said to an actor or its rows, wherever they live. Words to
 // the speaker's own home take effect in the same batch; others travel in a
@@ -172,6 +231,8 @@ type Mark struct {
 	// Copy: the message is a copy of a broadcast, whose marks are kept with its
 	// recipient only.
 	Copy bool
+	// Sender of the message, for whoever makes the entry. It is not stored.
+	Sender AgentID
 }
 
 // Tell puts Data into the in-tray of an actor, which handles it in a later turn.
@@ -259,6 +320,8 @@ type Row struct {
 	Key    []byte
 	Value  []byte
 	Delete bool
+	// Beneath deletes all rows whose keys begin with Key. Only a speaker's own.
+	Beneath bool
 }
 
 // Record is a message as stored: written once per home that needs it.

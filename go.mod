@@ -5,6 +5,7 @@ go 1.26.8
 replace github.com/molecule-man/go-brrr => github.com/molecule-man/go-brrr v1.0.1
 
 require (
+	code.dny.dev/ssrf v0.3.0
 	filippo.io/edwards25519 v1.2.0
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/alecthomas/kong v1.17.0

@@ -34,6 +34,7 @@ var lattice = map[string]place{
 	"parley/actors/registration": {may: ground, tests: stories, pure: true, why: strangers},
 	"parley/actors/issuer":       {may: ground, tests: stories, pure: true, why: strangers},
 	"parley/actors/group":        {may: ground, tests: stories, pure: true, why: strangers},
+	"parley/actors/webhook":      {may: ground, tests: stories, pure: true, why: strangers},
 
 	// Rooms. Roommates never import each other: actors declares the interfaces
 	// it needs and the others satisfy them.
@@ -56,13 +57,14 @@ var lattice = map[string]place{
 
 	// Doors.
 	"parley/http": {
-		may:   slices.Concat(ground, rules, []string{"parley/actors", "parley/http/api", "parley/http/auth", "parley/http/limit"}),
+		may:   slices.Concat(ground, rules, []string{"parley/actors", "parley/http/api", "parley/http/auth", "parley/http/egress", "parley/http/limit"}),
 		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/http/client"},
 		why:   "the door asks actors; it never touches a journal",
 	},
 	"parley/http/api":    {may: ground, why: "wire structs are shared with clients, who must not link the server"},
 	"parley/http/auth":   {may: ground, why: "tokens and proofs are judged without knowing who asks for what"},
 	"parley/http/limit":  {may: ground, why: "a rate limit counts keys and knows nothing else"},
+	"parley/http/egress": {may: ground, why: "what reaches strangers knows where to and what, never why"},
 	"parley/http/client": {may: []string{"parley", "parley/http/api"}, tests: []string{"parley/http/api"}, why: "a user of the client must not link Pebble or the server"},
 
 	// The bench stands beside the house: it sees it as a user of the client does
@@ -93,7 +95,7 @@ const strangers = "rules know the ground only; another aggregate is an id"
 
 var (
 	ground     = []string{"parley"}
-	rules      = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group"}
+	rules      = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group", "parley/actors/webhook"}
 	stories    = []string{"parley/actors/actorstest"}
 	everything = []string{"parley", "parley/..."}
 )
@@ -120,6 +122,7 @@ var locks = []lock{
 	{"github.com/tyler-smith/go-bip39", []string{"parley/http", "parley/http/auth", "parley/http/api"}, "verification words are a way of showing a key"},
 	{"github.com/swaggest/openapi-go", []string{"parley/http"}, "the document is made from the route table"},
 	{"github.com/swaggest/jsonschema-go", []string{"parley/http"}, "the document is made from the route table"},
+	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one place decides which addresses are public"},
 	{"github.com/maypok86/otter/v2", []string{"parley/actors", "parley/http", "parley/http/auth", "parley/http/limit"}, "caches belong to those who ask, never to rules or to the journal"},
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley"}, "rules and journal do not speak JSON"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "distributions are recorded by workers and leave as plain values"},

@@ -51,6 +51,8 @@ func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
 			switch r := request.(type) {
 			case DirectSend:
 				return n.send(t, &r)
+			case CreateWebhook:
+				return n.createWebhook(t, r)
 			case lookAt:
 				return cloned(t.state, &agent.State{}), nil
 			case agent.Command:
@@ -145,6 +147,9 @@ func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
 	case agent.Revoke:
 		t.say(parley.Tell{To: orgStream(now.Owner()), Data: append([]byte{retired}, id[:]...)})
 		if err := n.quit(t, id, groups); err != nil {
+			return nil, err
+		}
+		if err := n.retireWebhooks(t, id); err != nil {
 			return nil, err
 		}
 	}

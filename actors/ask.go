@@ -42,7 +42,12 @@ type ask struct {
 }
 
 // askPool keeps used cells. Each engine has its own.
-type askPool struct{ cells sync.Pool }
+type askPool struct {
+	cells sync.Pool
+	// turned counts asks that a full mailbox refused, overdue those whose answer
+	// nobody waited for any more.
+	turned, overdue atomic.Uint64
+}
 
 func (p *askPool) ask(command any, deadline time.Time, room func()) *ask {
 	a, _ := p.cells.Get().(*ask)
@@ -83,6 +88,7 @@ func (a *ask) wait(patience time.Duration) (any, error) {
 		a.timer.Stop()
 	case <-a.timer.C:
 		if a.state.CompareAndSwap(askPending, askAbandoned) {
+			a.pool.overdue.Add(1)
 			return nil, parley.ErrOutcomeUnknown // complete recycles
 		}
 		<-a.ready

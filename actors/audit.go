@@ -104,6 +104,7 @@ type checks struct {
 	record, place, copied, owner, marks        *parley.Check
 	arrival, keys, poll, once, tables, trays   *parley.Check
 	orgSlot, registered, farMarks, statusWords *parley.Check
+	collectedAll                               *parley.Check
 }
 
 // ledgers are the statements that hold two sets against each other.
@@ -112,6 +113,7 @@ type ledgers struct {
 	slugs, claims, clients                         *parley.Ledger
 	names, roster, agents, retired, timersDue      *parley.Ledger
 	groupLedgers
+	webhookLedgers
 }
 
 // account is a ledger with the words for what is on one side of it only.
@@ -129,26 +131,27 @@ func newAuditor(a Archive, audit *parley.Audit) *auditor {
 		chronicles: map[parley.GroupID]*chronicle{}, moved: map[parley.ConversationID]*movedTalk{},
 	}
 	x.checks = checks{
-		decode:      audit.Check("event-decode", "every event is of a known kind and can be read"),
-		state:       audit.Check("state", "each stored state is what replaying its events gives, and is there where others read it"),
-		begin:       audit.Check("stream-begin", "each stream begins with the event that makes it, under its own id"),
-		lawful:      audit.Check("history", "each conversation's history is one that the rules allow: a path of the status table, one ending, nothing after it"),
-		order:       audit.Check("message-order", "messages of a conversation ascend by id and live with it"),
-		record:      audit.Check("message-record", "each message event has its record, which says the same"),
-		place:       audit.Check("feed-order", "a conversation's messages lie in each feed in the conversation's order"),
-		copied:      audit.Check("record-copy", "a recipient who lives elsewhere has the same record there"),
-		owner:       audit.Check("message-owner", "a record names the organizations that own its agents"),
-		marks:       audit.Check("marks", "marks are the same at both homes that keep them"),
-		farMarks:    audit.Check("marks-place", "marks kept by message are of messages whose recipient lives elsewhere"),
-		arrival:     audit.Check("feed-arrival", "nothing arrives before it was said"),
-		statusWords: audit.Check("status-underway", "status changes underway are the newest of their conversation"),
-		keys:        audit.Check("kid-rows", "each key of an agent is found by its thumbprint"),
-		poll:        audit.Check("poll-rows", "each poll token is found by its hash"),
-		once:        audit.Check("once-rows", "each idempotency key stands for one message, which it made"),
-		tables:      audit.Check("tables", "every row is of a known table"),
-		trays:       audit.Check("tray-words", "words in trays can be understood by whom they are for"),
-		orgSlot:     audit.Check("organization-home", "an organization lives where its slug is looked for"),
-		registered:  audit.Check("registrations", "a solved challenge has made its organization"),
+		decode:       audit.Check("event-decode", "every event is of a known kind and can be read"),
+		state:        audit.Check("state", "each stored state is what replaying its events gives, and is there where others read it"),
+		begin:        audit.Check("stream-begin", "each stream begins with the event that makes it, under its own id"),
+		lawful:       audit.Check("history", "each conversation's history is one that the rules allow: a path of the status table, one ending, nothing after it"),
+		order:        audit.Check("message-order", "messages of a conversation ascend by id and live with it"),
+		record:       audit.Check("message-record", "each message event has its record, which says the same"),
+		place:        audit.Check("feed-order", "a conversation's messages lie in each feed in the conversation's order"),
+		copied:       audit.Check("record-copy", "a recipient who lives elsewhere has the same record there"),
+		owner:        audit.Check("message-owner", "a record names the organizations that own its agents"),
+		marks:        audit.Check("marks", "marks are the same at both homes that keep them"),
+		farMarks:     audit.Check("marks-place", "marks kept by message are of messages whose recipient lives elsewhere"),
+		arrival:      audit.Check("feed-arrival", "nothing arrives before it was said"),
+		statusWords:  audit.Check("status-underway", "status changes underway are the newest of their conversation"),
+		keys:         audit.Check("kid-rows", "each key of an agent is found by its thumbprint"),
+		poll:         audit.Check("poll-rows", "each poll token is found by its hash"),
+		once:         audit.Check("once-rows", "each idempotency key stands for one message, which it made"),
+		tables:       audit.Check("tables", "every row is of a known table"),
+		trays:        audit.Check("tray-words", "words in trays can be understood by whom they are for"),
+		orgSlot:      audit.Check("organization-home", "an organization lives where its slug is looked for"),
+		collectedAll: audit.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
+		registered:   audit.Check("registrations", "a solved challenge has made its organization"),
 	}
 	x.groupChecks = groupChecksOf(audit)
 	x.open()
@@ -200,7 +203,8 @@ func (x *auditor) open() {
 		retired: open("retirements", "an organization counts each revoked agent out once", "a revoked agent is counted as active", "an agent is counted out that was not revoked, or twice", idsAt("organization", "agent")),
 		timersDue: open("timers-due", "each challenge has the timer that forgets it, each live request the one that ends it",
 			"nothing will ever remove the challenge, or end the request", "a timer that nobody set", timerMember),
-		groupLedgers: openGroups(open),
+		groupLedgers:   openGroups(open),
+		webhookLedgers: openWebhooks(open),
 	}
 }
 
@@ -261,6 +265,9 @@ func (x *auditor) readTimers() error {
 			id := parley.GroupID(s.ID)
 			x.groupTimers[id] = append(x.groupTimers[id], due.UnixMilli())
 			return nil
+		}
+		if s.Kind == parley.WebhookStream {
+			return nil // there may be any number: each is cancelled when it fires
 		}
 		x.timersDue.Find(s.Slot(), 1, timerKey(s, due))
 		return nil

@@ -179,13 +179,13 @@ func (x *auditor) witnessed(agent parley.AgentID, m *movedTalk) (bool, error) {
 // later judges a status change in the feed of one who was not a member all the
 // time: it comes after those that the feed had before. It gives how many have
 // passed.
-func (x *auditor) later(agent parley.AgentID, c parley.ConversationID, m *movedTalk, passed int, e parley.FeedEntry) int {
+func (x *auditor) later(agent parley.AgentID, c parley.ConversationID, m *movedTalk, passed int, status string) int {
 	for n := passed; n < len(m.statuses); n++ {
-		if m.statuses[n].String() == string(e.Note) {
+		if m.statuses[n].String() == status {
 			return n + 1
 		}
 	}
-	x.statusChecks().Fault(fmt.Sprintf("feed of agent %s, conversation %s", agent, c), "it tells of a change to %s, which did not happen then", e.Note)
+	x.statusChecks().Fault(fmt.Sprintf("feed of agent %s, conversation %s", agent, c), "it tells of a change to %s, which did not happen then", status)
 	return passed
 }
 

@@ -223,7 +223,7 @@ func (k *talk) far(id parley.MessageID, to parley.AgentID) (position uint64, err
 		return position, err
 	}
 	far, err := x.Marks(parley.Mark{Message: id})
-	near, far = earliestMarks(near, x.underway.marksNear[id]), earliestMarks(far, x.underway.marksFar[id])
+	near, far = near.Earliest(x.underway.marksNear[id]), far.Earliest(x.underway.marksFar[id])
 	// A mark on its way to the recipient has been made where the conversation is.
 	if near != far {
 		x.marks.Fault(where, "its recipient's home says delivered %d, read %d; its sender is told %d and %d", near.Delivered, near.Read, far.Delivered, far.Read)

@@ -34,6 +34,8 @@ func (x *auditor) readFeeds() error {
 		}
 		last = e.Position
 		switch {
+		case e.Kind == parley.MarkEntry:
+			return nil
 		case e.Kind == parley.GroupEntry:
 			x.notices.Find(agent.Slot(), 1, agent[:], e.Ref[:], e.Note)
 			return nil
@@ -69,16 +71,17 @@ func (x *auditor) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses 
 				return true
 			}
 			c := parley.ConversationID(e.Ref)
+			status, _ := StatusNews(e.Note)
 			if moved := x.moved[c]; moved != nil {
 				var there bool
 				if there, bad = x.witnessed(agent, moved); bad != nil {
 					return false
 				} else if !there {
-					seen[c] = x.later(agent, c, moved, seen[c], e)
+					seen[c] = x.later(agent, c, moved, seen[c], status)
 					return true
 				}
 			}
-			x.statuses.Find(agent.Slot(), 1, statusKey(agent, c, seen[c], string(e.Note)))
+			x.statuses.Find(agent.Slot(), 1, statusKey(agent, c, seen[c], status))
 			seen[c]++
 			return true
 		})
@@ -134,6 +137,13 @@ func (x *auditor) member(slot parley.Slot, table parley.Table, key, value []byte
 			x.directory.Find(parley.DirectorySlot, 1, key, value)
 		}
 	case table == parley.CarriedTable && len(key) == 16 && len(value) == 8: // what it may not pass over is judged with the feeds
+	case table == parley.ReadTable && len(key) == 16 && len(value) == 8: // of what it passes over the marks tell
+	case table == parley.WebhookTable && len(key) == 32:
+		x.hooks.Find(slot, 1, key, value)
+	case table == parley.DeliveryTable && len(key) == 24:
+		return x.deliveryRow(slot, key, value)
+	case table == parley.RetryTable && len(key) == 32:
+		x.retries.Find(slot, 1, key[:16], key[24:], key[16:24])
 	case table == parley.KidTable:
 		return x.kidRow(key, value)
 	case table == parley.PollTable:

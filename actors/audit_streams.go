@@ -29,6 +29,8 @@ func (x *auditor) teller(s parley.Stream) teller {
 		return x.issuerTelling(s)
 	case parley.GroupStream:
 		return x.groupTelling(s)
+	case parley.WebhookStream:
+		return x.webhookTelling(s)
 	case parley.SlugStream:
 		return claim{x, s}
 	}

@@ -104,6 +104,9 @@ var tamperMerger = &pebble.Merger{Name: "parley.v1", Merge: func(k, value []byte
 	return m, m.MergeNewer(value)
 }}
 
+// instant is what a mark has beside the number of its channel.
+const instant = 1<<56 - 1
+
 type tamperMerging struct {
 	marks bool
 	have  []uint64
@@ -118,7 +121,7 @@ func (m *tamperMerging) MergeNewer(value []byte) error {
 		switch {
 		case !m.marks:
 			m.have[n] += next
-		case m.have[n] == 0 || next != 0 && next < m.have[n]:
+		case m.have[n] == 0 || next != 0 && next&instant < m.have[n]&instant:
 			m.have[n] = next
 		}
 	}

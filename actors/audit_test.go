@@ -147,7 +147,7 @@ func TestAuditOfWork(t *testing.T) {
 				idle = append(idle, "record-copy", "marks", "marks-place", "lanes", "far-records")
 			}
 			for name, n := range checked {
-				if n == 0 && !slices.Contains(idle, name) {
+				if n == 0 && !slices.Contains(idle, name) && !webhookNamesOfChecks[name] {
 					t.Errorf("%q was put to nothing", name)
 				}
 			}

@@ -58,7 +58,7 @@ func (x *auditor) readUnderway() error {
 			if w.Recipient.Zero() {
 				to = x.underway.marksFar
 			}
-			to[w.Message] = earliestMarks(to[w.Message], w.Marks)
+			to[w.Message] = to[w.Message].Earliest(w.Marks)
 		case parley.Tell:
 			return x.word(w.To, w.Data)
 		case parley.Put:
@@ -93,11 +93,15 @@ func (x *auditor) announce(w parley.Announce) {
 		x.feeds.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
 		return
 	}
+	if w.Kind == parley.MarkEntry {
+		return // what became of a message is told beside its marks, and at least once
+	}
 	if w.Kind == parley.GroupEntry {
 		x.notices.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
 		return
 	}
-	x.underway.statuses[k] = append(x.underway.statuses[k], string(w.Note))
+	status, _ := StatusNews(w.Note)
+	x.underway.statuses[k] = append(x.underway.statuses[k], status)
 }
 
 // fan takes in a word to many: for each what it would have brought alone.
@@ -145,16 +149,6 @@ func (x *auditor) word(to parley.Stream, word []byte) error {
 	}
 	x.retired.Find(to.Slot(), 1, to.ID[:], word[1:])
 	return nil
-}
-
-func earliestMarks(a, b parley.Marks) parley.Marks {
-	first := func(a, b int64) int64 {
-		if a == 0 || b != 0 && b < a {
-			return b
-		}
-		return a
-	}
-	return parley.Marks{Delivered: first(a.Delivered, b.Delivered), Read: first(a.Read, b.Read)}
 }
 
 func streamName(s parley.Stream) string {

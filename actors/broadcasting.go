@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"parley"
 	"parley/actors/agent"
@@ -166,13 +167,15 @@ func (n *Node) changeStatusInHall(t *groupTurn, c ChangeStatus) (any, error) {
 	return cloned(k.state, &conversation.State{}), nil
 }
 
-// announceInHall tells every member's feed the status of a hosted conversation.
+// announceInHall tells every member's feed the status of a hosted conversation,
+// and that of who asked for it that it did.
 func announceInHall(t *groupTurn, k *hosted) {
-	to := everybody(t.state.State)
-	if len(to) == 0 {
-		return
+	ref, status := parley.AnyID(k.state.ConversationID()), k.state.GetStatus()
+	to := slices.DeleteFunc(everybody(t.state.State), func(s parley.Seat) bool { return s.Agent == k.mover })
+	if len(to) > 0 {
+		t.say(parley.Fanout{Kind: parley.StatusEntry, Ref: ref, Note: statusNote(status, false), To: to})
 	}
-	t.say(parley.Fanout{
-		Kind: parley.StatusEntry, Ref: parley.AnyID(k.state.ConversationID()), Note: []byte(k.state.GetStatus().String()), To: to,
-	})
+	if _, member := t.state.Member(k.mover); member {
+		t.say(parley.Announce{To: k.mover, Kind: parley.StatusEntry, Ref: ref, Note: statusNote(status, true)})
+	}
 }

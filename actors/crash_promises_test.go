@@ -248,7 +248,8 @@ func (x *crashSight) participates(id parley.ConversationID, talk *talkSight, p p
 	var told, moved []string
 	for _, e := range x.feeds[p] {
 		if e.Kind == parley.StatusEntry && e.Ref == parley.AnyID(id) {
-			told = append(told, string(e.Note))
+			status, _ := StatusNews(e.Note)
+			told = append(told, status)
 		}
 	}
 	for _, m := range talk.moves {

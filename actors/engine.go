@@ -54,6 +54,7 @@ type engine struct {
 		handles map[parley.Stream]*handle
 	}
 	live     atomic.Int64
+	begun    atomic.Uint64 // lives of actors
 	draining atomic.Bool
 	stop     chan struct{}
 	sweeper  sync.WaitGroup
@@ -130,6 +131,7 @@ func (e *engine) actor(s parley.Stream) *handle {
 	h.pid = e.system.Root.Spawn(props)
 	shard.handles[s] = h
 	e.live.Add(1)
+	e.begun.Add(1)
 	return h
 }
 

@@ -24,6 +24,9 @@ type kind[S state, C any, E event] struct {
 	handle func(*turn[S, C, E], any) (reply any, err error)
 	// hear takes one word from the tray; nil where nobody says any to its like.
 	hear func(*turn[S, C, E], []byte) error
+	// wake, if set, looks for what is to be done whenever the actor is hinted, after
+	// the words in its tray.
+	wake func(*turn[S, C, E]) error
 	// stateEvery is after how many events the folded state is stored; 1 makes
 	// the stored state always the current one.
 	stateEvery uint64
@@ -196,7 +199,7 @@ func (e *entity[S, C, E]) serve(m *ask) {
 }
 
 // listen takes the words in the tray, each in a turn of its own that also
-// strikes it out.
+// strikes it out, and looks for what else is to be done.
 func (e *entity[S, C, E]) listen() error {
 	if !e.loaded {
 		return e.load() // which listens
@@ -204,6 +207,21 @@ func (e *entity[S, C, E]) listen() error {
 	if e.kind.hear == nil {
 		return nil
 	}
+	if err := e.hear(); err != nil || e.kind.wake == nil {
+		return err
+	}
+	t := e.begin()
+	defer t.abandon()
+	e.handle.used.Store(t.now.UnixNano())
+	if err := e.kind.wake(t); err != nil {
+		return err
+	}
+	t.finish(func(error) {})
+	return nil
+}
+
+// hear takes the words in the tray.
+func (e *entity[S, C, E]) hear() error {
 	v := e.engine.journal.View()
 	defer v.Close()
 	var rows []parley.TrayRow

@@ -26,7 +26,7 @@ type facts struct {
 	// that agent is active, for later ones are younger.
 	firsts *otter.Cache[parley.OrgID, parley.AgentID]
 	// names are rows that never change once they are there: slugs, names of
-	// agents, clients. That there is none is never kept.
+	// agents, clients, poll tokens. That there is none is never kept.
 	names *otter.Cache[nameOf, parley.AnyID]
 	// groups are the owners of groups that exist, deleted or not.
 	groups *otter.Cache[parley.GroupID, parley.OrgID]
@@ -170,7 +170,8 @@ func (n *Node) AgentByKid(ctx context.Context, kid string) (parley.AgentID, erro
 
 // AgentByPollToken finds the active agent whose poll token has this SHA-256.
 func (n *Node) AgentByPollToken(ctx context.Context, hash []byte) (parley.AgentID, error) {
-	id, err := n.lookup(ctx, parley.SlotOf(string(hash)), parley.PollTable, hash)
+	// The row never names another agent; whether the token holds the agent tells.
+	id, err := n.name(ctx, parley.SlotOf(string(hash)), nameOf{table: parley.PollTable, text: string(hash)})
 	if err != nil {
 		return parley.AgentID{}, err
 	}

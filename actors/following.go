@@ -81,17 +81,28 @@ func readCarried(v View, agent parley.AgentID) (uint64, error) {
 // keepCarried notes it, so that nobody looks through what is before that again.
 // Nothing waits for it, and nothing is lost without it.
 func (n *Node) keepCarried(agent parley.AgentID, upTo uint64) {
+	n.keepPlace(parley.CarriedTable, agent, upTo)
+}
+
+// keepPlace keeps a position of an agent's feed in a row, without anybody waiting.
+func (n *Node) keepPlace(table parley.Table, agent parley.AgentID, upTo uint64) {
 	room, err := n.journal.Admit(agent.Slot(), 0)
 	if err != nil {
 		return
 	}
-	row := parley.Row{Slot: agent.Slot(), Table: parley.CarriedTable, Key: agent.Bytes(), Value: binary.BigEndian.AppendUint64(nil, upTo)}
+	row := parley.Row{Slot: agent.Slot(), Table: table, Key: agent.Bytes(), Value: binary.BigEndian.AppendUint64(nil, upTo)}
 	n.journal.Append(&parley.Entry{Slot: row.Slot, Rows: []parley.Row{row}, At: n.clock(), Release: func(error) { room() }})
 }
 
 // Follow gives an agent's feed beyond a position, then what is new in it.
 func (n *Node) Follow(agent parley.AgentID, after uint64, notify func()) Subscription {
 	return n.journal.Follow(agent, after, notify)
+}
+
+// Watch calls notify, which must not block, when there is something new in an
+// agent's feed, until stop is called.
+func (n *Node) Watch(agent parley.AgentID, notify func()) (stop func()) {
+	return n.journal.Watch(agent, notify)
 }
 
 // Edge is the position up to which an agent's feed is durable.

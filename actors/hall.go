@@ -17,10 +17,8 @@ type groupTurn = turn[*hall, group.Command, group.Event]
 type hall struct {
 	*group.State
 	talks map[parley.ConversationID]*hosted
-	// ceiling is the owner's limit of members as last told, nil for none; told is
-	// false until somebody has.
+	// ceiling is the owner's limit of members as last told, nil for none.
 	ceiling *int
-	told    bool
 	// chairs are the seats of the admins, nil where they are not at hand.
 	chairs []parley.Seat
 }
@@ -30,6 +28,8 @@ type hosted struct {
 	state *conversation.State
 	// seq counts its events, stored those since its state was last stored.
 	seq, stored uint64
+	// mover asked for its last change of status.
+	mover parley.AgentID
 }
 
 const (
@@ -131,27 +131,30 @@ func heard(err error) error {
 	return err
 }
 
-// ceiling is the owner's limit of members: as the last request brought it, or
-// in an actor's new life as the owner's record has it.
+// ceiling is the owner's limit of members: as its record has it, and where no
+// limit is known of owners, as the last request brought it.
 func (n *Node) ceiling(t *groupTurn) (*int, error) {
-	if h := t.state; !h.told && n.seats != nil {
-		v := n.journal.View()
-		defer v.Close()
-		_, stored, err := v.State(orgStream(h.Org))
-		owner := &org.State{}
-		if err == nil {
-			err = owner.UnmarshalVT(stored)
-		}
-		if err != nil {
-			return nil, err
-		}
-		h.ceiling, h.told = n.seats(int(owner.GetTrustTier())), true
+	if n.seats == nil {
+		return t.state.ceiling, nil
 	}
-	return t.state.ceiling, nil
+	if owner, atHand := n.facts.orgs.cache.GetIfPresent(t.state.Org); atHand {
+		return n.seats(owner.state), nil
+	}
+	v := n.journal.View()
+	defer v.Close()
+	_, stored, err := v.State(orgStream(t.state.Org))
+	owner := &org.State{}
+	if err == nil {
+		err = owner.UnmarshalVT(stored)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return n.seats(owner), nil
 }
 
 // hold keeps the limit that a request has brought.
-func (h *hall) hold(limit *int) { h.ceiling, h.told = limit, true }
+func (h *hall) hold(limit *int) { h.ceiling = limit }
 
 // expire settles what is past its time. The timer goes; one that was set for
 // another request is still there. One that comes early comes again.
@@ -226,6 +229,7 @@ func continueTalk(t *groupTurn, k *hosted, c conversation.Command, grant func() 
 	for _, e := range events {
 		conversation.Evolve(k.state, e)
 	}
+	k.mover = moverIn(events)
 	chapter := parley.Chapter{Stream: conversationStream(k.state.ConversationID()), Expect: k.seq, Facts: facts}
 	k.seq += uint64(len(facts))
 	if k.stored += uint64(len(facts)); k.stored >= conversationStateEvery {

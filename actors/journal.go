@@ -24,8 +24,14 @@ type Journal interface {
 	// Follow gives an agent's feed beyond the position after, then what is new.
 	// notify is called, and must not block, when Next may have more.
 	Follow(agent parley.AgentID, after uint64, notify func()) Subscription
+	// Watch calls notify, which must not block, when there is something new in an
+	// agent's feed, until stop is called.
+	Watch(agent parley.AgentID, notify func()) (stop func())
 	// Edge is the position up to which an agent's feed is durable.
 	Edge(agent parley.AgentID) uint64
+	// Tip is a position beyond which no view opened so far shows a line of an
+	// agent's feed.
+	Tip(agent parley.AgentID) uint64
 	// Trouble is why no writes are taken, nil if they are.
 	Trouble() *parley.Refusal
 	// Crowded is why Admit would refuse whoever comes now, nil if it would not.
@@ -53,6 +59,7 @@ type View interface {
 	Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error
 	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
 	Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
+	Table(table parley.Table, fn func(key, value []byte) bool) error
 	Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error
 	Used(org parley.OrgID, day uint32) (int64, error)
 }

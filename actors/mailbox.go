@@ -62,6 +62,9 @@ func (m *mailbox) PostUserMessage(message any) {
 		return
 	case len(m.user)-m.head >= mailboxMax:
 		m.mu.Unlock()
+		if a, ok := message.(*ask); ok && !a.silent {
+			a.pool.turned.Add(1)
+		}
 		refuse(message, parley.ErrOverloaded)
 		return
 	}

@@ -17,34 +17,48 @@ const markEvery = 5 * time.Millisecond
 const marksPerEntry = 256
 
 // Mark notes that messages were delivered to, or read by, agent, who received
-// them. It returns when that is on stable storage.
+// them. It returns when that is on stable storage. More than fit into one entry
+// are not noted all at once: it may be repeated where it fails.
 func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []parley.Mark) error {
 	if len(marks) == 0 {
 		return nil
 	}
-	room, err := n.journal.Admit(agent.Slot(), entrySize*len(marks)/8)
-	if err != nil {
-		return err
+	entries := 0
+	done := make(chan error, (len(marks)+marksPerEntry-1)/marksPerEntry)
+	for chunk := range slices.Chunk(marks, marksPerEntry) {
+		room, err := n.journal.Admit(agent.Slot(), entrySize*len(chunk)/8)
+		if err != nil && entries == 0 {
+			return err
+		}
+		if err != nil {
+			done <- err
+		} else {
+			n.journal.Append(n.markEntry(agent, chunk, func(err error) { room(); done <- err }))
+		}
+		if entries++; err != nil {
+			break
+		}
 	}
-	done := make(chan error, 1)
-	n.journal.Append(n.markEntry(agent, marks, func(err error) { room(); done <- err }))
 	late := time.NewTimer(askPatience)
 	defer late.Stop()
-	select {
-	case err := <-done:
-		if err != nil {
-			return parley.ErrOverloaded
+	bad := error(nil)
+	for range entries {
+		select {
+		case err := <-done:
+			if err != nil {
+				bad = parley.ErrOverloaded
+			}
+		case <-late.C:
+			return parley.ErrOutcomeUnknown
 		}
-		return nil
-	case <-late.C:
-		return parley.ErrOutcomeUnknown
 	}
+	return bad
 }
 
 func (n *Node) markEntry(agent parley.AgentID, marks []parley.Mark, release func(error)) *parley.Entry {
 	words := make([]parley.Word, 0, len(marks))
 	for _, m := range marks {
-		words = append(words, m)
+		words = n.appendMark(words, m)
 	}
 	return &parley.Entry{Slot: agent.Slot(), Words: words, At: n.clock(), Release: release}
 }

@@ -196,7 +196,8 @@ func (p *player) asStored(e parley.FeedEntry) Message {
 // line is a feed entry as a stream tells of it.
 func (p *player) line(l *listener, e parley.FeedEntry) (line string) {
 	err := p.node.Entries(context.Background(), l.agent, []parley.FeedEntry{e}, func(e parley.FeedEntry, m Message) error {
-		line = fmt.Sprintf("%d %s %s", e.Kind, e.Ref, e.Note)
+		status, _ := StatusNews(e.Note)
+		line = fmt.Sprintf("%d %s %s", e.Kind, e.Ref, status)
 		if e.Kind.Carries() {
 			line = "message " + wording(m.Record)
 		}

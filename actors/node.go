@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -23,9 +24,11 @@ type Options struct {
 	// PageBytes bounds the messages that are kept at hand because pages showed
 	// them; 0 keeps none.
 	PageBytes int64
-	// SeatLimit is how many members a group may have whose owner is of a trust
-	// tier; nil, or an answer of nil, is no limit.
-	SeatLimit func(tier int) *int
+	// SeatLimit is how many members a group of an owner may have; nil, or an answer
+	// of nil, is no limit.
+	SeatLimit func(owner *org.State) *int
+	// Courier carries deliveries of webhooks; nil carries none.
+	Courier Courier
 	// system is the actor system to live in; nil is one of its own, which is
 	// what costs most in making a node.
 	system *actor.ActorSystem
@@ -42,11 +45,19 @@ type Node struct {
 	facts   *facts
 	shown   *shown
 	marker  *marker
+	counts  *pollIndex
 	quota   dayQuota
-	seats   func(tier int) *int
+	seats   func(owner *org.State) *int
+	// began is when the process did: attempts of webhooks that are older are
+	// nobody's.
+	began    time.Time
+	courier  Courier
+	dispatch *dispatcher
 	// carriedStep is how much a journal has to grow before it is noted anew how
 	// far an agent of it has been carried everything.
 	carriedStep uint64
+	// ackStep is how many marks of one request are on their way at once.
+	ackStep int
 }
 
 // New makes a node. Start brings it to life.
@@ -54,7 +65,11 @@ func New(o Options) *Node {
 	n := &Node{
 		engine: newEngine(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal,
 		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
-		shown: newShown(o.PageBytes), seats: o.SeatLimit, carriedStep: carriedStep,
+		shown: newShown(o.PageBytes), counts: newPollIndex(), seats: o.SeatLimit, carriedStep: carriedStep, ackStep: ackStep,
+	}
+	n.began, n.courier, n.dispatch = o.Clock(), o.Courier, newDispatcher(n)
+	if n.courier == nil {
+		n.courier = noCourier{}
 	}
 	n.marker = newMarker(n, o.Logger)
 	register(n.engine, n.registrationKind())
@@ -63,16 +78,23 @@ func New(o Options) *Node {
 	register(n.engine, n.conversationKind())
 	register(n.engine, n.issuerKind())
 	register(n.engine, n.groupKind())
+	register(n.engine, n.webhookKind())
 	return n
 }
 
 // Start begins to handle what was left to do and to take requests.
-func (n *Node) Start() error { return n.engine.start() }
+func (n *Node) Start() error {
+	if err := n.engine.start(); err != nil {
+		return err
+	}
+	return n.dispatch.start()
+}
 
 // Close takes no more requests and lets the actors go. What they have said is
 // the journal's to finish.
 func (n *Node) Close() {
 	n.marker.close()
+	n.dispatch.close()
 	n.engine.close()
 }
 

@@ -27,6 +27,13 @@ func (n *Node) ChangeOrg(_ context.Context, id parley.OrgID, c org.Change) (*org
 	return question[*org.State](n, orgStream(id), 0, c)
 }
 
+// SetTerms changes what an organization is entitled to: org.GrantTier,
+// org.SetAllowance, org.LiftAllowance or org.ConfirmEmail. The next request of
+// the organization is judged by it.
+func (n *Node) SetTerms(_ context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
+	return question[*org.State](n, orgStream(id), 0, c)
+}
+
 // AddCredential gives an organization another credential.
 func (n *Node) AddCredential(_ context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
 	client := parley.NewID[parley.ClientID](id.Slot(), n.clock(), n.entropy())

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,35 +12,44 @@ import (
 // ErrQuotaExceeded carries quota, limit, used and resets_at.
 var ErrQuotaExceeded = parley.Refuse(parley.Forbidden, "quota_exceeded", "Your organization has used up its quota.")
 
-// dayQuota grants message slots of a day to organizations that have a limit.
-// What is used lies in the journal, counted in the batch of each message; here
-// is only the sum, read once, so that two turns at once cannot both take the
-// last slot. A slot granted to an entry that then fails counts as used until
-// the process restarts or the day rolls.
+// dayQuota grants message slots of a day. What is used lies in the journal,
+// counted in the batch of each message; here is only the sum, read once a day, so
+// that two turns at once cannot both take the last slot. Organizations without a
+// limit are counted too: they may get one while their messages are on their way.
+// A slot granted to an entry that then fails counts as used until the process
+// restarts or the day rolls.
 type dayQuota struct {
-	mu   sync.Mutex
+	mu   sync.RWMutex
 	used map[parley.OrgID]*usedToday
+	// swept is the day on which sums of earlier days were last forgotten.
+	swept uint32
 }
 
 type usedToday struct {
 	mu  sync.Mutex
 	day uint32
 	n   int64
-	// granted are the entries that slots were granted to and that may not be
-	// durable yet: a refusal rests on all of them.
+	// granted are the entries that slots of a limit were granted to and that may
+	// not be durable yet: a refusal rests on all of them.
 	granted []*ticket
+	// forgotten says that this sum is no longer the organization's.
+	forgotten bool
 }
 
+// sumsMax is how many organizations are summed up before those that have sent
+// nothing today are forgotten.
+const sumsMax = 1 << 16
+
 // take grants one slot of today to an entry, or refuses and gives the entries
-// that the refusal rests on. It runs inside the turn, after all other rules, and
-// waits for no disk but at an organization's first message of a day.
-// // spec: Organization quotas
-func (q *dayQuota) take(j Journal, org parley.OrgID, limit int, now time.Time, entry *ticket) (rests []*ticket, err error) {
-	u := q.of(org)
-	u.mu.Lock()
+// that the refusal rests on; limit nil grants any number, and entry is not called
+// then. It runs inside the turn, after all other rules, and waits for no disk but
+// at an organization's first message of a day. // spec: Organization quotas
+func (q *dayQuota) take(j Journal, org parley.OrgID, limit *int, now time.Time, entry func() *ticket) (rests []*ticket, err error) {
+	day := parley.Day(now)
+	u := q.of(org, day)
 	defer u.mu.Unlock()
 	// Turns around midnight may come in either order: the day never goes back.
-	if day := parley.Day(now); day > u.day {
+	if day > u.day {
 		v := j.View()
 		defer v.Close()
 		n, err := v.Used(org, day)
@@ -48,20 +58,45 @@ func (q *dayQuota) take(j Journal, org parley.OrgID, limit int, now time.Time, e
 		}
 		u.day, u.n = day, n
 	}
+	if limit == nil {
+		u.n++
+		return nil, nil
+	}
 	u.granted = slices.DeleteFunc(u.granted, (*ticket).released)
-	if u.n >= int64(limit) {
+	if u.n >= int64(*limit) {
 		midnight := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-		return slices.Clone(u.granted), ErrQuotaExceeded.With("quota", "messages_per_day").With("limit", limit).
+		return slices.Clone(u.granted), ErrQuotaExceeded.With("quota", "messages_per_day").With("limit", *limit).
 			With("used", u.n).With("resets_at", midnight.Format("2006-01-02T15:04:05.000000Z"))
 	}
 	u.n++
-	u.granted = append(u.granted, entry)
+	u.granted = append(u.granted, entry())
 	return nil, nil
 }
 
-func (q *dayQuota) of(org parley.OrgID) *usedToday {
+// of is the organization's sum, locked.
+func (q *dayQuota) of(org parley.OrgID, day uint32) *usedToday {
+	for {
+		q.mu.RLock()
+		u := q.used[org]
+		q.mu.RUnlock()
+		if u == nil {
+			u = q.add(org, day)
+		}
+		u.mu.Lock()
+		if !u.forgotten {
+			return u
+		}
+		u.mu.Unlock()
+	}
+}
+
+func (q *dayQuota) add(org parley.OrgID, day uint32) *usedToday {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if len(q.used) >= sumsMax && q.swept < day {
+		q.swept = day
+		q.sweep(day)
+	}
 	if q.used == nil {
 		q.used = map[parley.OrgID]*usedToday{}
 	}
@@ -71,4 +106,17 @@ func (q *dayQuota) of(org parley.OrgID) *usedToday {
 		q.used[org] = u
 	}
 	return u
+}
+
+// sweep forgets sums of days before day. They can be read again. One that is in
+// use just now stays.
+func (q *dayQuota) sweep(day uint32) {
+	maps.DeleteFunc(q.used, func(_ parley.OrgID, u *usedToday) bool {
+		if !u.mu.TryLock() {
+			return false
+		}
+		defer u.mu.Unlock()
+		u.forgotten = u.day < day
+		return u.forgotten
+	})
 }

@@ -283,21 +283,6 @@ func (n *Node) Conversations(ctx context.Context, agent parley.AgentID, before u
 	return page, next, err
 }
 
-// CountSince counts the messages to an agent created after an instant in Unix
-// milliseconds, whatever became of them, without reading their bodies.
-func (n *Node) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
-	err = n.view(ctx, func(v View) error {
-		return v.FeedBefore(agent, 0, func(e parley.FeedEntry) bool {
-			if e.Kind.Carries() && e.Ref.Time().UnixMilli() > since {
-				count++
-			}
-			// What arrived by then was created by then.
-			return e.At > since
-		})
-	})
-	return count, err
-}
-
 // Used is how many message slots an organization has used today.
 func (n *Node) Used(ctx context.Context, id parley.OrgID) (used int64, err error) {
 	err = n.view(ctx, func(v View) error {

@@ -299,9 +299,9 @@ func reply[S state, C any, E event](n *Node, t *turn[S, C, E], r *ReplyTo, in *c
 	t.count(r.FromOrg)
 	if r.Reads {
 		at := t.now.UnixMilli()
-		t.say(parley.Mark{
-			Recipient: r.From, Message: r.Original, Position: r.Position, Marks: parley.Marks{Delivered: at, Read: at}, Copy: r.Copy,
-		})
+		t.say(n.markWords(parley.Mark{
+			Recipient: r.From, Message: r.Original, Position: r.Position, Marks: parley.Marks{Delivered: at, Read: at}, Copy: r.Copy, Sender: r.To,
+		})...)
 	}
 	t.remember(scope, r.Key, remembered{ask.MessageID, r.Original, r.Type})
 	return Posted{Message: record}, nil
@@ -315,14 +315,45 @@ func (n *Node) changeStatus(t *conversationTurn, c ChangeStatus) (any, error) {
 	return cloned(t.state, &conversation.State{}), nil
 }
 
-// announceStatus tells every participant's feed the conversation's status.
-// // spec: Agent stream
+// announceStatus tells every participant's feed the conversation's status, and
+// that of who asked for it that it did. // spec: Agent stream
 func announceStatus(t *conversationTurn) {
+	by := moverIn(t.events)
 	for _, p := range t.state.GetParticipants() {
 		t.say(parley.Announce{
-			To: p.Agent(), Kind: parley.StatusEntry, Ref: t.entry.Stream.ID, Note: []byte(t.state.GetStatus().String()),
+			To: p.Agent(), Kind: parley.StatusEntry, Ref: t.entry.Stream.ID, Note: statusNote(t.state.GetStatus(), p.Agent() == by),
 		})
 	}
+}
+
+// moverIn is who asked for the last change of a status among events.
+func moverIn(events []conversation.Event) (by parley.AgentID) {
+	for _, e := range events {
+		if moved, ok := e.(*conversation.StatusChanged); ok {
+			by = parley.IDFromBytes[parley.AgentID](moved.GetBy())
+		}
+	}
+	return by
+}
+
+// ownStatus follows a status in the feed of the agent that asked for it.
+const ownStatus = 0
+
+func statusNote(status conversation.Status, own bool) []byte {
+	note := []byte(status.String())
+	if own {
+		note = append(note, ownStatus)
+	}
+	return note
+}
+
+// StatusNews reads the note of a StatusEntry: the conversation's new status, and
+// whether the feed's agent itself asked for it.
+func StatusNews(note []byte) (status string, own bool) {
+	if last := len(note) - 1; last >= 0 && note[last] == ownStatus {
+		return string(note[:last]), true
+	}
+	return string(note), false
 }
 
 // CreatedAt is when the message was accepted: the instant in its id.

@@ -186,12 +186,9 @@ func (t *turn[S, C, E]) abandon() {
 	}
 }
 
-// grant takes a slot of the organization's day, unless it has no limit.
+// grant takes a slot of the organization's day.
 func (t *turn[S, C, E]) grant(q *dayQuota, org parley.OrgID, limit *int) error {
-	if limit == nil {
-		return nil
-	}
-	rests, err := q.take(t.entity.engine.journal, org, *limit, t.now, t.claim())
+	rests, err := q.take(t.entity.engine.journal, org, limit, t.now, t.claim)
 	t.waits = rests
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"parley/actors/issuer"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/actors/webhook"
 	"parley/persistence/journaltest"
 )
 
@@ -51,6 +52,7 @@ var aggregates = map[parley.StreamKind]aggregate{
 	parley.AgentStream:        aggregateOf("agent", func() *agent.State { return &agent.State{} }, agent.New, agent.Evolve),
 	parley.ConversationStream: aggregateOf("conversation", func() *conversation.State { return &conversation.State{} }, conversation.New, conversation.Evolve),
 	parley.GroupStream:        aggregateOf("group", func() *foldedGroup { return &foldedGroup{} }, group.New, func(s *foldedGroup, e group.Event) { s.fold(e) }),
+	parley.WebhookStream:      aggregateOf("webhook", func() *webhook.State { return &webhook.State{} }, webhook.New, webhook.Evolve),
 	parley.IssuerStream:       aggregateOf("issuer", func() *issuer.State { return &issuer.State{} }, issuer.New, issuer.Evolve),
 }
 
@@ -146,8 +148,8 @@ func meaning(t testing.TB, p journaltest.Pair) string {
 	case family == 'U':
 		return fmt.Sprintf("not carried to %s at %d: %s", id(rest), binary.BigEndian.Uint64(rest[16:]), id(p.Value))
 	case family == 'M':
-		marks := parley.Marks{Delivered: int64(binary.BigEndian.Uint64(p.Value)), Read: int64(binary.BigEndian.Uint64(p.Value[8:]))}
-		return fmt.Sprintf("marks %d, %v", len(rest), marks)
+		marks := [2]int64{int64(binary.BigEndian.Uint64(p.Value)), int64(binary.BigEndian.Uint64(p.Value[8:]))}
+		return fmt.Sprintf("marks %d, {%d %d}", len(rest), marks[0], marks[1])
 	case family == 'R':
 		return fmt.Sprintf("row of table %d", rest[0])
 	}
@@ -262,15 +264,15 @@ func uncovered(pairs []journaltest.Pair) []string {
 			}
 		}
 	}
-	for kind := parley.MessageEntry; kind <= parley.GroupEntry; kind++ {
+	for kind := parley.MessageEntry; kind <= parley.MarkEntry; kind++ {
 		wanted = append(wanted, fmt.Sprintf("feed entry of kind %d", kind))
 	}
-	for kind := parley.RegistrationStream; kind <= parley.GroupStream; kind++ {
+	for kind := parley.RegistrationStream; kind <= parley.WebhookStream; kind++ {
 		if kind != parley.SlugStream && kind != parley.ConversationStream {
 			wanted = append(wanted, fmt.Sprintf("state of a stream of kind %d", kind))
 		}
 	}
-	for table := parley.SlugTable; table <= parley.PublicTable; table++ {
+	for table := parley.SlugTable; table <= parley.ReadTable; table++ {
 		wanted = append(wanted, fmt.Sprintf("table %d", table))
 	}
 	have := map[string]bool{}

@@ -135,6 +135,7 @@ func (l *life) live() {
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.GroupsOnly), OutgoingPolicy: proto.String(agent.GroupsOnly)})
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
 	l.gather(acme, globex, alice, carol, bob, erin)
+	l.deliver(acme, alice, bob, globex)
 }
 
 // mark delivers what an agent received but for the newest, and reads the oldest.
@@ -245,6 +246,7 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 	}
 	start := must(node.Resume(ctx, id, parley.MessageID{}, false))(t)
 	say("  its stream begins after %v; %d since noon", start.Last, must(node.CountSince(ctx, id, noon.UnixMilli()))(t))
+	answersFrom(t, node, id, a.Owner(), say)
 	following := node.Follow(id, 0, func() {})
 	defer following.Close()
 	for {
@@ -258,7 +260,9 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 	}
 }
 
-func messageWords(m Message) string { return fmt.Sprintf("%s, marks %v", words(m.Record), m.Marks) }
+func messageWords(m Message) string {
+	return fmt.Sprintf("%s, marks {%d %d}", words(m.Record), m.Marks.Delivered, m.Marks.Read)
+}
 
 // words is a message of any aggregate in one line, its fields in their order.
 func words(m proto.Message) string {

@@ -113,6 +113,7 @@ func (r *runner) start(ctx context.Context) error {
 func (r *runner) stop() error {
 	var errs []error
 	for _, s := range r.here {
+		s.host.Close()
 		if err := s.target.Stop(); err != nil && s.lost == nil {
 			errs = append(errs, err)
 		}
@@ -185,6 +186,8 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 		measured, err = r.overload(ctx, s, &run, task, c.Share)
 	case scenario.Fanout:
 		measured, err = r.fanout(ctx, s, &run, task)
+	case scenario.Webhook:
+		measured, err = r.webhook(ctx, s, &run, task)
 	default:
 		measured, err = r.load(ctx, s, &run, task)
 	}
@@ -227,6 +230,9 @@ func (r *runner) load(ctx context.Context, s *side, run *result.Run, task report
 	measurement, err := load.Run(ctx, r.plan(run.Clients, run.Rate), dial, w)
 	if measurement != nil {
 		measurement.Fill(run)
+	}
+	if run.Scenario == scenario.Poll {
+		run.Figures = map[string]float64{scenario.FigurePolled: float64(s.host.Polled())}
 	}
 	s.host.Settle(run)
 	if measurement == nil {

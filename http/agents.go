@@ -50,7 +50,7 @@ func (s *Service) createAgent(c *Call, in *api.CreateAgent) (api.Agent, error) {
 			Unlisted: in.Unlisted != nil && *in.Unlisted, SigningKey: keys.signing, EncryptionKey: keys.encryption,
 			PollTokenHash: hash,
 		},
-		Limit: s.Quotas.limit(c.Caller.Tier, quotaAgents),
+		Limit: s.allowed(c.Caller, quotaAgents),
 	})
 	if err != nil {
 		return api.Agent{}, err
@@ -110,5 +110,9 @@ func (s *Service) agentOf(ctx context.Context, a *agent.State) (api.Agent, error
 	if at, revoked := a.RevokedAt(); revoked {
 		read.RevokedAt = new(api.At(at))
 	}
-	return read, err
+	disabled, unread := s.Node.DisabledWebhooks(ctx, a)
+	for _, w := range disabled {
+		read.Warnings = append(read.Warnings, hookWarning(w))
+	}
+	return read, errors.Join(err, unread)
 }

@@ -52,7 +52,7 @@ func (a ask) bindTo(r *Route) (in reflect.Value, err error) {
 }
 
 // samples are texts of which every pattern of the table takes one.
-var samples = []string{toyID, "a.b.c", "QQ", "acme", "a@b.c", "FR", "alice@acme.localhost", "hpke-v1", "open", "accept_all", "send_all", "public", "member", "approve", "OKP", "Ed25519", "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+var samples = []string{toyID, "a.b.c", "QQ", "acme", "a@b.c", "FR", "alice@acme.localhost", "hpke-v1", "open", "accept_all", "send_all", "public", "member", "approve", "message.received", "OKP", "Ed25519", "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
 
 // exampleOf is a value that a shape takes, as JSON.
 func exampleOf(t testing.TB, s *shape) string {

@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/actors/org"
 )
 
 // Caller is who speaks: an organization, through one of its credentials.
@@ -19,6 +20,8 @@ type Caller struct {
 	ClientID parley.ClientID
 	// Tier is the trust tier as it is now, not as it was when the token was made.
 	Tier int
+	// record is the organization as it is now. It is shared.
+	record *org.State
 }
 
 // Authenticator knows callers by their tokens.

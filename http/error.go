@@ -153,6 +153,7 @@ func wholeSeconds(wait any) int {
 // refuse answers an error. Headers that the handler has set stay.
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *Route, id string, err error) {
 	p := problemOf(err)
+	s.note(ctx, &p)
 	if p.status == fasthttp.StatusInternalServerError {
 		s.logger.Error("request failed", "request_id", id, "method", string(ctx.Method()), "route", routeLabel(r), "error", err)
 	}

@@ -263,7 +263,7 @@ func (s *Service) inviteRoster(c *Call, g seenGroup, founder *agent.State, roste
 	if len(roster) == 0 {
 		return rows, nil
 	}
-	v := &inviting{service: s, call: c, group: g, by: founder, founding: true, limit: s.Quotas.Seats(c.Caller.Tier)}
+	v := &inviting{service: s, call: c, group: g, by: founder, founding: true, limit: s.allowed(c.Caller, quotaMembers)}
 	var err error
 	if v.byHandle, err = s.handle(c.Context(), founder); err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ func (s *Service) seatLimit(ctx context.Context, owner parley.OrgID) (*int, erro
 	if err != nil {
 		return nil, err
 	}
-	return s.Quotas.Seats(int(o.GetTrustTier())), nil
+	return s.Quotas.Seats(o), nil
 }
 
 // groupHandle is #name@slug.domain.
@@ -198,7 +198,7 @@ func (s *Service) createGroup(c *Call, in *api.CreateGroup) (api.GroupCreated, e
 		found.Public = *in.Visibility == api.PublicGroups
 	}
 	made, err := s.Node.CreateGroup(c.Context(), actors.NewGroup{
-		Found: found, Limit: s.Quotas.limit(c.Caller.Tier, quotaGroups), Key: in.IdempotencyKey,
+		Found: found, Limit: s.allowed(c.Caller, quotaGroups), Key: in.IdempotencyKey,
 	})
 	if err != nil {
 		return api.GroupCreated{}, err

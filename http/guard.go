@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -197,7 +198,7 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	s.refuse(ctx, nil, id, answer)
 	ctx.SetConnectionClose()
 	if s.observe != nil {
-		s.observe(nil, ctx.Response.StatusCode(), 0)
+		s.tell(ctx, id, time.Time{})
 	}
 }
 

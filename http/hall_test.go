@@ -23,6 +23,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/registration"
 	"parley/http/auth"
+	"parley/http/egress"
 	"parley/http/limit"
 	"parley/persistence"
 )
@@ -35,6 +36,10 @@ type hall struct {
 	node    *actors.Node
 	service *Service
 	server  *Server
+	guard   *egress.Guard
+	vault   *auth.MasterKey
+	sender  *egress.Sender
+	courier *Courier
 	dial    func() (net.Conn, error)
 	shut    func()
 
@@ -69,7 +74,8 @@ func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn,
 		t.Fatal(err)
 	}
 	h := &hall{t: t, store: store, dial: dial}
-	h.node = actors.New(actors.Options{Journal: hallJournal{store}, Clock: time.Now, Entropy: entropy, Logger: logger})
+	h.openWayOut(entropy, logger)
+	h.node = actors.New(actors.Options{Journal: hallJournal{store}, Clock: time.Now, Entropy: entropy, Logger: logger, Courier: h.courier})
 	if err := h.node.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +89,7 @@ func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn,
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, entropy), Cursors: cursors,
 		Clock: time.Now, Entropy: entropy, BaseURL: base, Domain: "hall.example", Brand: "svc",
 		Difficulty: auth.NewDifficulty(0, false, time.Now), TierAtSolve: 1, Poll: limit.PollDefault, Quotas: Quotas("open"),
+		Guard: h.guard, Vault: h.vault,
 	})
 	var ids atomic.Int64
 	h.server, err = New(Options{
@@ -115,9 +122,24 @@ func hallInMemory(t testing.TB, journals int) *hall {
 	return newHall(t, journals, ln, ln.Dial)
 }
 
+// openWayOut lets webhooks lead to this machine, also without TLS.
+func (h *hall) openWayOut(entropy parley.Entropy, logger *slog.Logger) {
+	h.t.Helper()
+	h.guard = egress.NewGuard(egress.Allow{PlainHTTP: true, Loopback: true}, nil)
+	var err error
+	if h.vault, err = auth.NewMasterKey(make([]byte, 32)); err != nil {
+		h.t.Fatal(err)
+	}
+	if h.sender, err = egress.NewSender(egress.Options{Clock: time.Now, Guard: h.guard}); err != nil {
+		h.t.Fatal(err)
+	}
+	h.courier = NewCourier(CourierOptions{Guard: h.guard, Sender: h.sender, Vault: h.vault, Entropy: entropy, Logger: logger})
+}
+
 // close ends everything that runs.
 func (h *hall) close() {
 	h.shut()
+	h.sender.Shutdown(context.Background())
 	h.node.Close()
 	if err := h.store.Close(); err != nil {
 		h.t.Error(err)

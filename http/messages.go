@@ -2,7 +2,6 @@ package http
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"parley"
@@ -153,7 +152,7 @@ func (s *Service) parentOf(c *Call, in *api.Send, from *agent.State) (id parley.
 func (s *Service) contentFrom(c *Call, e *envelope) actors.Content {
 	content := actors.Content{
 		Type: e.Type, Key: e.IdempotencyKey, FromOrg: c.Caller.Org,
-		DayLimit: s.Quotas.limit(c.Caller.Tier, quotaMessages),
+		DayLimit: s.allowed(c.Caller, quotaMessages),
 	}
 	if e.SelfPayload != nil {
 		content.SelfPayload = *e.SelfPayload
@@ -352,61 +351,11 @@ func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
 		if acting != nil {
 			reads = acting.AgentID() == r.Recipient()
 		}
-		if m, err = s.carry(c, m, reads); err != nil {
+		if m, err = s.carry(c, m, parley.InboxChannel, reads); err != nil {
 			return Rendered{}, err
 		}
 	}
 	return c.render(func(b []byte) []byte { return appendMessage(b, m, s.viewerOf(c, acting)) }), nil
-}
-
-// carry marks a message as delivered, and read if so, to its recipient.
-func (s *Service) carry(c *Call, m actors.Message, reads bool) (actors.Message, error) {
-	if m.Marks.Read != 0 || (m.Marks.Delivered != 0 && !reads) {
-		return m, nil
-	}
-	to := m.Record.Recipient()
-	m, err := s.Node.MessageFor(c.Context(), to.Slot(), m.Record.MessageID())
-	if err != nil {
-		return m, err
-	}
-	if m.Position == 0 {
-		return m, nil // on its way to the recipient: what follows marks it
-	}
-	mark, fresh := s.markOf(c, &m, reads)
-	if !fresh {
-		return m, nil
-	}
-	unmarked := m.Marks
-	if err = s.Node.Mark(c.Context(), to, []parley.Mark{mark}); err != nil && s.unmarkable(err) {
-		m.Marks, err = unmarked, nil
-	}
-	return m, err
-}
-
-// unmarkable reports whether a mark was refused because the disk takes no
-// writes: what it was for is shown all the same, as not carried yet. It will
-// be carried again.
-func (s *Service) unmarkable(err error) bool {
-	return errors.Is(err, parley.ErrOverloaded) && s.Node.Trouble() != nil
-}
-
-// markOf updates a message's marks and gives the mark to keep, if any.
-func (s *Service) markOf(c *Call, m *actors.Message, reads bool) (mark parley.Mark, fresh bool) {
-	at := c.Now().UnixMilli()
-	marks := parley.Marks{Delivered: at}
-	if reads {
-		marks.Read = at
-	}
-	fresh = m.Marks.Delivered == 0 || (reads && m.Marks.Read == 0)
-	if m.Marks.Delivered == 0 {
-		m.Marks.Delivered = at
-	}
-	if reads && m.Marks.Read == 0 {
-		m.Marks.Read = at
-	}
-	return parley.Mark{
-		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Marks: marks, Copy: m.Record.Copied(),
-	}, fresh
 }
 
 // inbox is a page of an agent's messages, newest first. A page delivers what it
@@ -428,20 +377,9 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	var marks []parley.Mark
-	for i := range page {
-		if mark, fresh := s.markOf(c, &page[i], false); fresh && !c.Head() {
-			marks = append(marks, mark)
-		}
-	}
-	if err := s.Node.Mark(c.Context(), in.ID, marks); err != nil {
-		if !s.unmarkable(err) {
+	if !c.Head() {
+		if err := s.markPage(c, in.ID, page, parley.InboxChannel); err != nil {
 			return Rendered{}, err
-		}
-		for i := range page {
-			if slices.ContainsFunc(marks, func(m parley.Mark) bool { return m.Message == page[i].Record.MessageID() }) {
-				page[i].Marks.Delivered = 0
-			}
 		}
 	}
 	return c.render(func(b []byte) []byte {

@@ -8,56 +8,6 @@ import (
 	"parley/http/auth"
 )
 
-// QuotaProfile gives each trust tier its limits; nil is no limit.
-// // spec: Organization quotas
-type QuotaProfile [4]map[string]*int
-
-// The quotas, in the contract's words and order.
-const (
-	quotaAgents   = "agents"
-	quotaMessages = "messages_per_day"
-	quotaGroups   = "groups"
-	quotaMembers  = "group_members"
-	quotaStreams  = "streams_per_agent"
-)
-
-var quotaNames = [...]string{
-	quotaAgents, quotaMessages, quotaGroups, "webhooks_per_agent", quotaMembers, quotaStreams, "exports_per_hour",
-}
-
-// Quotas gives the profile of a name: "open" lifts every limit but that of
-// exports, "public" is for deployments that anyone may join.
-func Quotas(profile string) QuotaProfile {
-	if profile == "public" {
-		return QuotaProfile{
-			limits(0, 0, 0, 0, 0, 0, 0), limits(3, 100, 5, 3, 64, 3, 1), limits(10, 1000, 25, 10, 256, 10, 1),
-			limits(unlimited, unlimited, unlimited, 50, 1000, 50, 1),
-		}
-	}
-	u := unlimited
-	open := limits(u, u, u, u, u, u, 1)
-	return QuotaProfile{open, open, open, open}
-}
-
-// unlimited stands for no limit.
-const unlimited = -1
-
-func limits(values ...int) map[string]*int {
-	m := map[string]*int{}
-	for i, name := range quotaNames {
-		if values[i] != unlimited {
-			m[name] = &values[i]
-		}
-	}
-	return m
-}
-
-func (p QuotaProfile) limit(tier int, name string) *int { return p[min(max(tier, 0), len(p)-1)][name] }
-
-// Seats is how many members a group may have whose owner is of a trust tier; nil
-// is any number.
-func (p QuotaProfile) Seats(tier int) *int { return p.limit(tier, quotaMembers) }
-
 // getOrg is the organization's record. // spec: Organization
 func (s *Service) getOrg(c *Call, _ *api.Nothing) (api.Org, error) {
 	o, err := s.Node.OrgNow(c.Context(), c.Caller.Org)
@@ -98,15 +48,14 @@ func (s *Service) quotas(c *Call, _ *api.Nothing) (api.Quotas, error) {
 	if err != nil {
 		return api.Quotas{}, err
 	}
-	tier := int(o.GetTrustTier())
-	q := api.Quotas{Tier: tier, Quotas: map[string]api.Quota{}}
+	q := api.Quotas{Tier: int(o.GetTrustTier()), Quotas: map[string]api.Quota{}}
 	for _, name := range quotaNames {
-		q.Quotas[name] = api.Quota{Limit: s.Quotas.limit(tier, name)}
+		q.Quotas[name] = api.Quota{Limit: s.Quotas.Of(o, name)}
 	}
 	midnight := api.At(c.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour))
-	q.Quotas[quotaAgents] = api.Quota{Limit: s.Quotas.limit(tier, quotaAgents), Used: new(int(o.GetActiveAgents()))}
-	q.Quotas[quotaGroups] = api.Quota{Limit: s.Quotas.limit(tier, quotaGroups), Used: new(int(o.GetActiveGroups()))}
-	q.Quotas[quotaMessages] = api.Quota{Limit: s.Quotas.limit(tier, quotaMessages), Used: new(int(sent)), ResetsAt: &midnight}
+	q.Quotas[quotaAgents] = api.Quota{Limit: s.Quotas.Of(o, quotaAgents), Used: new(int(o.GetActiveAgents()))}
+	q.Quotas[quotaGroups] = api.Quota{Limit: s.Quotas.Of(o, quotaGroups), Used: new(int(o.GetActiveGroups()))}
+	q.Quotas[quotaMessages] = api.Quota{Limit: s.Quotas.Of(o, quotaMessages), Used: new(int(sent)), ResetsAt: &midnight}
 	return q, nil
 }
 

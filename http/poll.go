@@ -49,7 +49,7 @@ func (s *Service) deletePollToken(c *Call, in *api.DeletePollToken) (NoContent, 
 // it was. Guesses at tokens count against their address too.
 func (s *Service) poll(c *Call, in *api.Poll) (api.PollCount, error) {
 	hash := sha256.Sum256([]byte(in.Token))
-	if err := take(c, s.pollAddress, source(c)); err != nil {
+	if err := s.takeBySource(c, s.pollAddress); err != nil {
 		return api.PollCount{}, err
 	}
 	if err := take(c, s.pollToken, string(hash[:])); err != nil {
@@ -71,15 +71,19 @@ func (s *Service) poll(c *Call, in *api.Poll) (api.PollCount, error) {
 	return api.PollCount{Count: count}, err
 }
 
+// rateHeaders tell a caller how it stands, on every answer of a route that is
+// limited.
+var rateHeaders = [...]string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}
+
 // take counts one request against a limit and refuses it beyond.
 func take(c *Call, l *limit.Limiter, key string) error {
 	if l.Limit() == 0 {
 		return nil
 	}
 	ok, remaining, retry, reset := l.Take(key)
-	c.SetHeader("RateLimit-Limit", strconv.Itoa(l.Limit()))
-	c.SetHeader("RateLimit-Remaining", strconv.Itoa(remaining))
-	c.SetHeader("RateLimit-Reset", strconv.Itoa(limit.Seconds(reset)))
+	c.SetHeader(rateHeaders[0], strconv.Itoa(l.Limit()))
+	c.SetHeader(rateHeaders[1], strconv.Itoa(remaining))
+	c.SetHeader(rateHeaders[2], strconv.Itoa(limit.Seconds(reset)))
 	if !ok {
 		return errRateLimited.With("retry_after", limit.Seconds(retry))
 	}

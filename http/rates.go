@@ -1,6 +1,9 @@
 package http
 
 import (
+	"fmt"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -10,18 +13,49 @@ import (
 	"parley/http/limit"
 )
 
-// rates hold callers to a pace: organizations on what they write and read,
-// addresses on what is public, clients on tokens. A nil limiter lets all pass.
-// The poll endpoint has limits of its own, in every profile.
-type rates struct {
-	register, token, writes, reads, open *limit.Limiter
+// Rates are how many requests one caller may make: organizations of what they
+// write and read, addresses of what is public, clients of tokens. 0 is any
+// number. // contract: 5
+type Rates struct {
+	// Register is per address and hour.
+	Register int
+	// Token is per client, Writes and Reads per organization, Public per address,
+	// each a minute.
+	Token, Writes, Reads, Public int
 }
 
-func newRates(clock parley.Clock) rates {
+// RatesOf gives the rates of a profile: none for "open".
+func RatesOf(profile string) Rates {
+	if profile == "public" {
+		return Rates{Register: 10, Token: 60, Writes: 600, Reads: 1200, Public: 120}
+	}
+	return Rates{}
+}
+
+// With is the rates with another one of that name; 0 lifts it.
+func (r Rates) With(name string, rate int) (Rates, error) {
+	known := map[string]*int{"register": &r.Register, "token": &r.Token, "writes": &r.Writes, "reads": &r.Reads, "public": &r.Public}
+	switch {
+	case known[name] == nil:
+		return r, fmt.Errorf("there is no rate %q; there are register, token, writes, reads and public", name)
+	case rate < 0:
+		return r, fmt.Errorf("%d is less than none", rate)
+	}
+	*known[name] = rate
+	return r, nil
+}
+
+// rates hold callers to a pace. A nil limiter lets all pass. The poll endpoint
+// has limits of its own, in every profile.
+type rates struct {
+	register, token, writes, reads, public *limit.Limiter
+}
+
+func newRates(r Rates, clock parley.Clock) rates {
 	a := func(n int, window time.Duration) *limit.Limiter { return limit.New(n, window, n, clock) }
 	return rates{
-		register: a(10, time.Hour), token: a(60, time.Minute), writes: a(600, time.Minute),
-		reads: a(1200, time.Minute), open: a(120, time.Minute),
+		register: a(r.Register, time.Hour), token: a(r.Token, time.Minute), writes: a(r.Writes, time.Minute),
+		reads: a(r.Reads, time.Minute), public: a(r.Public, time.Minute),
 	}
 }
 
@@ -39,22 +73,89 @@ func (s *Service) Admit(c *Call) error {
 	case r.Path == "/health" || r.Path == "/poll/{token}":
 		return nil
 	case r.Path == "/auth/register":
-		return take(c, s.rates.register, source(c))
+		return s.takeBySource(c, s.rates.register)
 	case r.Access == basic:
-		return take(c, s.rates.token, clientOf(c))
+		if s.rates.token == nil {
+			return nil
+		}
+		return take(c, s.rates.token, s.clientOf(c))
 	case r.Access == public:
-		return take(c, s.rates.open, source(c))
+		return s.takeBySource(c, s.rates.public)
 	case reading:
 		return take(c, s.rates.reads, string(c.Caller.Org[:]))
 	}
 	return take(c, s.rates.writes, string(c.Caller.Org[:]))
 }
 
+// takeBySource is take for the address that a request comes from.
+func (s *Service) takeBySource(c *Call, l *limit.Limiter) error {
+	if l == nil {
+		return nil
+	}
+	return take(c, l, s.source(c))
+}
+
 // clientOf is the client that asks for a token, or its address where it does
 // not say so in the header.
-func clientOf(c *Call) string {
+func (s *Service) clientOf(c *Call) string {
 	if id, _, ok := auth.ParseBasic([]byte(c.Header(fasthttp.HeaderAuthorization))); ok {
 		return id
 	}
-	return source(c)
+	return s.source(c)
+}
+
+// source is the address that limits count by.
+func (s *Service) source(c *Call) string {
+	addr := c.Peer()
+	if !addr.IsValid() {
+		return limit.AddressKey(netip.IPv4Unspecified())
+	}
+	if len(s.Proxies) > 0 && s.proxy(addr) {
+		addr = s.behind(addr, c.ctx.Request.Header.PeekAll(fasthttp.HeaderXForwardedFor))
+	}
+	return limit.AddressKey(addr)
+}
+
+func (s *Service) proxy(addr netip.Addr) bool {
+	for _, network := range s.Proxies {
+		if network.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// forwardedMax bounds the addresses that are read of one request.
+const forwardedMax = 32
+
+// behind is who stands before our proxies. Each proxy has added the address that
+// it was called from, so the last that is none of ours is the client's; what
+// stands before it anybody may have written. Something that is no address ends
+// the search: the proxy that passed it on is the client.
+func (s *Service) behind(peer netip.Addr, forwarded [][]byte) netip.Addr {
+	var all []string
+	for _, line := range forwarded {
+		all = append(all, strings.Split(string(line), ",")...)
+	}
+	all = all[max(0, len(all)-forwardedMax):]
+	for i := len(all) - 1; i >= 0; i-- {
+		addr, ok := parseForwarded(strings.TrimSpace(all[i]))
+		if !ok {
+			return peer
+		}
+		if peer = addr; !s.proxy(peer) {
+			return peer
+		}
+	}
+	return peer
+}
+
+// parseForwarded reads an address with or without brackets and port, as proxies
+// write them.
+func parseForwarded(text string) (netip.Addr, bool) {
+	if addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")); err == nil {
+		return addr.Unmap(), true
+	}
+	with, err := netip.ParseAddrPort(text)
+	return with.Addr().Unmap(), err == nil
 }

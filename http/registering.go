@@ -1,17 +1,22 @@
 package http
 
 import (
+	"encoding/binary"
 	"errors"
 	"strconv"
+	"time"
 
 	"parley"
 	"parley/actors"
+	"parley/actors/org"
 	"parley/actors/registration"
 	"parley/http/api"
 	"parley/http/auth"
 )
 
 var (
+	errNoSuchToken      = parley.ErrNotFound.Saying("No such token has been mailed.")
+	errLateToken        = parley.ErrGone.Saying("The token has expired. Ask the operator to approve your organization.")
 	errUnsupportedGrant = parley.Refuse(parley.Invalid, "unsupported_grant_type", "The only grant type is client_credentials.")
 	errReservedSlug     = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, the slug is reserved").With("loc", "org_slug")
 )
@@ -21,20 +26,20 @@ func (s *Service) register(c *Call, in *api.Register) (api.Challenge, error) {
 	if parley.ReservedSlug(in.OrgSlug) {
 		return api.Challenge{}, errReservedSlug
 	}
-	name := in.OrgSlug
+	name, from := in.OrgSlug, s.source(c)
 	if in.OrgName != nil {
 		name = *in.OrgName
 	}
 	issued, err := s.Node.RequestChallenge(c.Context(), registration.Issue{
 		Email: in.Email, Slug: in.OrgSlug, OrgName: name,
 		Challenge:  auth.NewChallenge(s.Entropy),
-		Difficulty: s.Difficulty.Bits(source(c)),
+		Difficulty: s.Difficulty.Bits(from),
 		ExpiresAt:  c.Now().Add(parley.ChallengeLifetime),
 	})
 	if err != nil {
 		return api.Challenge{}, err
 	}
-	s.Difficulty.Count(source(c))
+	s.Difficulty.Count(from)
 	bits := int(issued.GetDifficulty())
 	return api.Challenge{
 		ChallengeID: issued.RegistrationID(), Algorithm: auth.ChallengeAlgorithm, Challenge: issued.GetChallenge(),
@@ -55,11 +60,43 @@ func (s *Service) solve(c *Call, in *api.Solve) (api.Credentials, error) {
 	if err != nil {
 		return api.Credentials{}, err
 	}
+	if s.Mail != nil {
+		s.Mail(made.Org.GetContactEmail(), s.mailToken(made.Org.OrgID(), c.Now().Add(mailTokenLifetime)))
+	}
 	c.SetHeader("Cache-Control", "no-store")
 	return api.Credentials{
 		OrgID: made.Org.OrgID(), OrgSlug: made.Org.GetSlug(), ClientID: made.ClientID, ClientSecret: secret,
 		TrustTier: int(made.Org.GetTrustTier()), TokenURL: s.BaseURL + "/oauth/token", CreatedAt: api.At(made.Org.CreatedAt()),
 	}, nil
+}
+
+const (
+	// mailTokenLifetime is how long a mailed token is good for.
+	mailTokenLifetime = 7 * 24 * time.Hour
+	mailTokenList     = "POST /auth/verify-email"
+)
+
+// mailToken is the proof that somebody reads an organization's mail: nobody else
+// can make one, so that none need be kept.
+func (s *Service) mailToken(id parley.OrgID, expires time.Time) string {
+	return s.Cursors.Seal(mailTokenList, binary.BigEndian.AppendUint64(id.Bytes(), uint64(expires.Unix())))
+}
+
+// verifyEmail clears the organization whose mailed token came back.
+// // contract: Registration
+func (s *Service) verifyEmail(c *Call, in *api.VerifyEmail) (api.VerifiedEmail, error) {
+	sealed, err := s.Cursors.Open(mailTokenList, in.Token)
+	switch {
+	case s.Mail == nil || err != nil || len(sealed) != 24:
+		return api.VerifiedEmail{}, errNoSuchToken
+	case c.Now().Unix() > int64(binary.BigEndian.Uint64(sealed[16:])):
+		return api.VerifiedEmail{}, errLateToken
+	}
+	o, err := s.Node.SetTerms(c.Context(), parley.IDFromBytes[parley.OrgID](sealed[:16]), org.ConfirmEmail{})
+	if err != nil {
+		return api.VerifiedEmail{}, err
+	}
+	return api.VerifiedEmail{OrgID: o.OrgID(), OrgSlug: o.GetSlug(), TrustTier: int(o.GetTrustTier())}, nil
 }
 
 // token exchanges client credentials for an access token.

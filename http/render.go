@@ -189,7 +189,7 @@ func appendMessage(b []byte, m actors.Message, v viewer) []byte {
 		b = v.appendRecipient(b, r)
 	}
 	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt())
-	b = appendInstant(append(b, `,"delivered_at":`...), m.Marks.Delivered)
+	b = appendInstant(append(b, `,"delivered_at":`...), m.Marks.DeliveredAt())
 	b = appendInstant(append(b, `,"read_at":`...), m.Marks.Read)
 	direction := api.Sent
 	if v.received(r) {
@@ -225,7 +225,7 @@ func statusOf(m parley.Marks) string {
 	switch {
 	case m.Read != 0:
 		return api.MessageRead
-	case m.Delivered != 0:
+	case m.DeliveredAt() != 0:
 		return api.MessageDelivered
 	}
 	return api.MessageNew

@@ -1,6 +1,8 @@
 package http
 
 import (
+	"slices"
+
 	"github.com/valyala/fasthttp"
 
 	"parley/http/api"
@@ -30,27 +32,43 @@ const (
 
 // Routes is the whole interface, in the order of the specification.
 func (s *Service) Routes() []Route {
+	return slices.Concat(
+		s.registrationRoutes(), s.messagingRoutes(), s.agentRoutes(), s.orgRoutes(), s.groupRoutes(), s.webhookRoutes(), s.otherRoutes(),
+	)
+}
+
+func (s *Service) registrationRoutes() []Route {
 	return []Route{
-		// Registration and token
 		route(post, "/auth/register", public, 201, "Ask for a proof-of-work challenge.", s.register),
 		route(post, "/auth/register/solve", public, 201, "Solve the challenge and receive client credentials.", s.solve),
+		route(post, "/auth/verify-email", public, 200, "Hand in the token that was mailed at registration, for trust tier 1.", s.verifyEmail),
 		route(post, "/oauth/token", basic, 200, "Exchange client credentials for an access token.", s.token),
 		route(get, "/.well-known/oauth-authorization-server", public, 200, "Metadata of the authorization server.", s.authorizationServer),
 		route(get, "/.well-known/jwks.json", public, 200, "Public keys that access tokens are signed with.", s.jwks),
+	}
+}
 
-		// Messaging
+func (s *Service) messagingRoutes() []Route {
+	return []Route{
 		rendered[api.Message](post, "/messages", tier1, 201, "Send a message to an agent, or to a group.", s.sendMessage),
 		rendered[api.SyncResult](post, "/messages/sync", tier1, 200, "Send a message and wait for the reply.", s.syncMessage),
 		rendered[api.Message](get, "/messages/{id}", bearer, 200, "Read a message.", s.getMessage),
 		rendered[api.Message](post, "/messages/{id}/reply", bearer, 201, "Reply in the message's conversation.", s.replyMessage),
+		rendered[api.Message](post, "/messages/{id}/read", bearer, 200, "Mark a received message as read.", s.readMessage),
+		route(get, "/messages/{id}/trace", bearer, 200, "What was done to deliver a message, and why it is not delivered yet.", s.traceMessage),
 		rendered[api.Page[api.Message]](get, "/agents/{id}/messages", bearer, 200, "Inbox of an agent, newest first.", s.inbox),
+		route(post, "/agents/{id}/messages/ack", bearer, 200, "Mark received messages as read: some, or all up to one.", s.ackMessages),
+		rendered[api.Waited](get, "/agents/{id}/wait", bearer, 200, "Wait for messages to an agent.", s.wait),
 		stream(get, "/agents/{id}/stream", bearer, "Stream of an agent: what it missed, then what comes.", s.streamAgent),
 		rendered[api.Page[api.Message]](get, "/conversations/{id}/messages", bearer, 200, "Transcript of a conversation, both sides.", s.transcript),
 		route(get, "/poll/{token}", public, 200, "Count an agent's messages by poll token.", s.poll),
 		route(post, "/agents/{id}/poll-token", bearer, 200, "Generate or regenerate the poll token.", s.createPollToken),
 		route(remove, "/agents/{id}/poll-token", bearer, 204, "Revoke the poll token.", s.deletePollToken),
+	}
+}
 
-		// Agents
+func (s *Service) agentRoutes() []Route {
+	return []Route{
 		route(get, "/agents", bearer, 200, "Agents of the organization, oldest first.", s.listAgents),
 		route(post, "/agents", tier1, 201, "Create an agent.", s.createAgent),
 		route(get, "/agents/keys", public, 200, "Public keys of several agents.", s.batchKeys),
@@ -60,15 +78,21 @@ func (s *Service) Routes() []Route {
 		route(get, "/agents/{id}/keys", public, 200, "Public keys of an agent.", s.getKeys),
 		route(post, "/agents/{id}/keys", bearer, 200, "Upload or rotate an agent's keys.", s.uploadKeys),
 		route(get, "/agents/{id}/conversations", bearer, 200, "Conversations of an agent, newest first.", s.agentConversations),
+	}
+}
 
-		// Organization
+func (s *Service) orgRoutes() []Route {
+	return []Route{
 		route(get, "/org", bearer, 200, "Read the organization.", s.getOrg),
 		route(patch, "/org", bearer, 200, "Change the organization.", s.patchOrg),
 		route(get, "/org/quotas", bearer, 200, "Usage against the limits of the trust tier.", s.quotas),
 		route(post, "/org/credentials", bearer, 201, "Add client credentials.", s.createCredentials),
 		route(remove, "/org/credentials/{client_id}", bearer, 204, "Revoke client credentials.", s.deleteCredentials),
+	}
+}
 
-		// Groups
+func (s *Service) groupRoutes() []Route {
+	return []Route{
 		route(post, "/groups", bearer, 201, "Create a group.", s.createGroup),
 		route(get, "/groups", bearer, 200, "Groups of the organization, oldest first.", s.listGroups),
 		route(get, "/groups/invites", bearer, 200, "Live invitations and nominations of the organization's agents.", s.listInvites),
@@ -82,7 +106,25 @@ func (s *Service) Routes() []Route {
 		route(post, "/groups/{id}/invite", bearer, 200, "Ask one agent or several into a group.", s.invite),
 		route(get, "/groups/{id}/requests", bearer, 200, "Join requests of a group, oldest first.", s.listRequests),
 		route(post, "/groups/{id}/requests/{request_id}/vote", bearer, 200, "Vote on a join request.", s.vote),
+	}
+}
 
+func (s *Service) webhookRoutes() []Route {
+	return []Route{
+		route(post, "/webhooks", bearer, 201, "Have an agent's events delivered to a URL.", s.createWebhook),
+		route(get, "/webhooks", bearer, 200, "Webhooks of the organization's agents, oldest first.", s.listWebhooks),
+		route(patch, "/webhooks/{id}", bearer, 200, "Switch a webhook on or off.", s.patchWebhook),
+		route(remove, "/webhooks/{id}", bearer, 204, "Delete a webhook.", s.deleteWebhook),
+		route(post, "/webhooks/{id}/test", bearer, 200, "Deliver a test event.", s.testWebhook),
+		route(post, "/webhooks/{id}/rotate-secret", bearer, 200, "Make a webhook's secret anew.", s.rotateWebhookSecret),
+		route(get, "/webhooks/{id}/deliveries", bearer, 200, "Delivery jobs of a webhook, newest first.", s.listDeliveries),
+		route(get, "/webhooks/{id}/deliveries/summary", bearer, 200, "Count a webhook's delivery jobs.", s.summary),
+		route(post, "/webhooks/{id}/deliveries/{job}/retry", bearer, 200, "Attempt a delivery job now.", s.retryDelivery),
+	}
+}
+
+func (s *Service) otherRoutes() []Route {
+	return []Route{
 		// Directory
 		route(get, "/directory/groups", public, 200, "Search public groups.", s.findGroups),
 		route(get, "/directory/groups/{id}", public, 200, "Profile of a public group.", s.getProfile),

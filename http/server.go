@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fasthttp/router"
@@ -34,13 +35,13 @@ type Options struct {
 	Brand string
 	// Version is that of the software, for the OpenAPI document.
 	Version string
-	// Admit, if set, judges a call whose caller is known and entitled, before the
-	// schema does: rate limits, shedding of load. An error refuses it.
+	// Admit, if set, judges a call whose caller is known, before it is asked what
+	// the caller is entitled to and before the schema: rate limits, shedding of
+	// load. An error refuses it.
 	Admit func(*Call) error
-	// Observe, if set, is told of each answer: the route (nil when none
-	// matched), the status and the time it took to make the answer. It is called
-	// from many goroutines.
-	Observe func(r *Route, status int, took time.Duration)
+	// Observe, if set, is told of each answer, before it leaves. It is called from
+	// many goroutines and must return soon.
+	Observe func(Answer)
 	// ReadTimeout bounds the arrival of one request, WriteTimeout the departure
 	// of one answer (from the moment it is made: long waits are not cut),
 	// IdleTimeout the pause between two requests of a connection. Defaults:
@@ -94,11 +95,13 @@ type Server struct {
 	clock        parley.Clock
 	newRequestID func() string
 	judge        func(*Call) error
-	observe      func(*Route, int, time.Duration)
+	observe      func(Answer)
 	document     []byte
 	most         int      // connections at once
 	single       []string // headers that must not come twice
 	crowd        crowd
+	inFlight     atomic.Int64
+	lines        atomic.Pointer[lines]
 
 	router *router.Router
 	gets   *router.Router // tells which route a GET of a path would meet
@@ -230,6 +233,7 @@ type userKey uint8
 const (
 	requestIDKey userKey = iota
 	routeKey
+	refusedKey
 )
 
 func idOf(ctx *fasthttp.RequestCtx) string {
@@ -239,6 +243,8 @@ func idOf(ctx *fasthttp.RequestCtx) string {
 
 // serve is the way of every request.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	s.inFlight.Add(1)
+	defer s.inFlight.Add(-1)
 	id := s.begin(ctx)
 	ctx.SetUserValue(requestIDKey, id)
 	began := time.Time{}
@@ -252,8 +258,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	default:
 	}
 	if s.observe != nil {
-		r, _ := ctx.UserValue(routeKey).(*Route)
-		s.observe(r, ctx.Response.StatusCode(), s.clock().Sub(began))
+		s.tell(ctx, id, began)
 	}
 }
 
@@ -285,6 +290,7 @@ func (s *Server) recover(ctx *fasthttp.RequestCtx, id string) {
 		s.dress(ctx, r)
 	}
 	p := problemOf(parley.ErrInternal)
+	s.note(ctx, &p)
 	ctx.SetStatusCode(p.status)
 	ctx.SetContentType(jsonMedia)
 	ctx.SetBody(p.body(id))
@@ -326,11 +332,13 @@ func (c *Call) admit() (err error) {
 			return err
 		}
 	}
+	if c.server.judge != nil {
+		if err = c.server.judge(c); err != nil {
+			return err
+		}
+	}
 	if c.route.Access == tier1 && c.Caller.Tier < 1 {
 		return errTier
-	}
-	if c.server.judge != nil {
-		return c.server.judge(c)
 	}
 	return nil
 }
@@ -355,7 +363,9 @@ func (s *Server) options(ctx *fasthttp.RequestCtx) {
 
 // Serve accepts connections until Shutdown.
 func (s *Server) Serve(ln net.Listener) error {
-	return s.engine.Serve(newLines(ln, s.most, s.crowded))
+	l := newLines(ln, s.most, s.crowded)
+	s.lines.Store(l)
+	return s.engine.Serve(l)
 }
 
 // OnDrain registers what ends long-lived connections. It runs once, when the

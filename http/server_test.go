@@ -193,15 +193,27 @@ func TestObserve(t *testing.T) {
 	type seen struct {
 		path   string
 		status int
+		code   string
 	}
-	got := make(chan seen, 2)
+	got := make(chan seen, 4)
+	ids := make(chan string, 4)
 	s := newToy(t, func(o *Options) {
-		o.Observe = func(r *Route, status int, took time.Duration) { got <- seen{routeLabel(r), status} }
+		o.Observe = func(a Answer) {
+			got <- seen{a.Route.Label(), a.Status, a.Code}
+			ids <- a.RequestID
+		}
 	})
-	s.ask(t, "GET", "/fail/busy", "")
+	s.ask(t, "GET", "/fail/busy", "", "X-Request-ID: mine")
 	s.ask(t, "GET", "/nope", "")
-	if a, b := <-got, <-got; a != (seen{"/fail/{how}", 503}) || b != (seen{"none", 404}) {
-		t.Errorf("observed %v and %v", a, b)
+	s.ask(t, "GET", "/things/public", "")
+	s.say(t, "GET / HTTP/1.1\r\nbroken\r\n\r\n")
+	for _, want := range []seen{{"/fail/{how}", 503, "overloaded"}, {"none", 404, "not_found"}, {"/things/public", 200, ""}, {"none", 400, "validation_error"}} {
+		if a := <-got; a != want {
+			t.Errorf("observed %v, not %v", a, want)
+		}
+	}
+	if id := <-ids; id != "mine" {
+		t.Errorf("observed the request id %q", id)
 	}
 }
 
@@ -219,8 +231,8 @@ func TestAdmit(t *testing.T) {
 	if a.StatusCode != 503 || a.Header.Get("RateLimit-Remaining") != "0" || a.Header.Get("Retry-After") != "1" {
 		t.Errorf("refused call: %d %v", a.StatusCode, a.Header)
 	}
-	if a := s.ask(t, "POST", "/things", "{", "Authorization: Bearer zero"); a.StatusCode != 403 {
-		t.Errorf("the tier comes first: %d", a.StatusCode)
+	if a := s.ask(t, "POST", "/things", "{", "Authorization: Bearer zero"); a.StatusCode != 503 {
+		t.Errorf("whoever may not is counted all the same: %d", a.StatusCode)
 	}
 	if a := s.ask(t, "GET", "/things/public", ""); a.StatusCode != 200 {
 		t.Errorf("admitted call: %d", a.StatusCode)

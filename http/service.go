@@ -12,6 +12,7 @@ import (
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/http/auth"
+	"parley/http/egress"
 	"parley/http/limit"
 )
 
@@ -38,8 +39,17 @@ type ServiceOptions struct {
 	Poll limit.Poll
 	// Quotas of the trust tiers.
 	Quotas QuotaProfile
-	// Limits holds callers to rates; false is for deployments of one's own.
-	Limits bool
+	// Rates hold callers to a pace; none is for deployments of one's own.
+	Rates Rates
+	// Proxies are the networks of the proxies in front, whose X-Forwarded-For is
+	// believed; none: nobody's is.
+	Proxies []netip.Prefix
+	// Mail, if set, sends the token that proves an address. It must not wait for
+	// the network.
+	Mail func(address, token string)
+	// Guard judges the targets of new webhooks, Vault seals their secrets.
+	Guard *egress.Guard
+	Vault *auth.MasterKey
 	// Logger hears of defects.
 	Logger *slog.Logger
 }
@@ -59,9 +69,7 @@ func NewService(o ServiceOptions) *Service {
 	s := &Service{ServiceOptions: o, started: o.Clock().Unix()}
 	s.pollAddress = limit.New(o.Poll.PerAddress, pollWindow, o.Poll.PerAddress, o.Clock)
 	s.pollToken = limit.New(o.Poll.PerToken, pollWindow, o.Poll.PerToken, o.Clock)
-	if o.Limits {
-		s.rates = newRates(o.Clock)
-	}
+	s.rates = newRates(o.Rates, o.Clock)
 	s.streams = newStreams(s)
 	return s
 }
@@ -94,7 +102,7 @@ func (s *Service) Bearer(header []byte) (Caller, error) {
 	if err != nil {
 		return Caller{}, err
 	}
-	return Caller{Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier())}, nil
+	return Caller{Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier()), record: o}, nil
 }
 
 // ownAgent is an agent of the caller's organization, active or revoked.
@@ -168,15 +176,6 @@ func (s *Service) handle(ctx context.Context, a *agent.State) (string, error) {
 		return "", err
 	}
 	return parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: s.Domain}.String(), nil
-}
-
-// source is the address that limits count by.
-func source(c *Call) string {
-	addr := c.Peer()
-	if !addr.IsValid() {
-		addr = netip.IPv4Unspecified()
-	}
-	return limit.AddressKey(addr)
 }
 
 // place is the position that a cursor of a list stands for, 0 without one.

@@ -34,7 +34,7 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 	if err != nil {
 		return err
 	}
-	limit := s.Quotas.limit(c.Caller.Tier, quotaStreams)
+	limit := s.allowed(c.Caller, quotaStreams)
 	audience, used := s.streams.take(in.ID, limit)
 	if audience == nil {
 		return actors.ErrQuotaExceeded.With("quota", quotaStreams).With("limit", *limit).With("used", used).With("resets_at", nil)
@@ -46,7 +46,7 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 		st.unseenUpTo = s.Node.Edge(in.ID)
 	}
 	opening := sheets.Get().(*sheet)
-	opening.b = appendOpening(opening.b[:0], c.RequestID(), start)
+	opening.b = appendOpening(opening.b[:0], c, start)
 	c.ctx.HijackSetNoResponse(true)
 	c.ctx.Hijack(func(conn net.Conn) { st.open(conn, opening, start.After) })
 	return nil
@@ -66,10 +66,16 @@ func (s *Service) resume(c *Call, in *api.Stream) (actors.Start, error) {
 
 // appendOpening appends the head of the answer and the first bytes of its body: how soon
 // to reconnect, a comment, and an id to resume from before any event has come.
-func appendOpening(b []byte, requestID string, start actors.Start) []byte {
+func appendOpening(b []byte, c *Call, start actors.Start) []byte {
 	b = append(b, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"+
 		"X-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\nX-Request-ID: "...)
-	b = append(append(b, requestID...), "\r\n\r\nretry: 3000\n: stream of an agent\nid: "...)
+	b = append(b, c.RequestID()...)
+	for _, name := range rateHeaders {
+		if value := c.ctx.Response.Header.Peek(name); len(value) > 0 {
+			b = append(append(append(append(b, "\r\n"...), name...), ": "...), value...)
+		}
+	}
+	b = append(b, "\r\n\r\nretry: 3000\n: stream of an agent\nid: "...)
 	b, _ = start.Last.AppendText(b)
 	b = append(b, "\n\n"...)
 	if start.Gap {

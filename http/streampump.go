@@ -95,6 +95,7 @@ func (p *pumps) take() *agentStream {
 type gathering struct {
 	bytes   []byte
 	carried []carried
+	events  int
 	beat    bool // it is a heartbeat
 	patient bool // whoever writes it may wait
 	attempt attempt
@@ -113,7 +114,9 @@ func newGathering() *gathering {
 	return g
 }
 
-func (g *gathering) empty() { g.bytes, g.carried, g.beat = g.bytes[:0], g.carried[:0], false }
+func (g *gathering) empty() {
+	g.bytes, g.carried, g.events, g.beat = g.bytes[:0], g.carried[:0], 0, false
+}
 
 // late is what could not be written without waiting: the rest of a write, and
 // entries that the feed has given already.
@@ -143,6 +146,8 @@ func (st *agentStream) pump(g *gathering) {
 }
 
 func (st *agentStream) pumpPatiently() {
+	st.streams.count.lagging.Add(1)
+	defer st.streams.count.lagging.Add(-1)
 	g := newGathering()
 	g.patient = true
 	st.pump(g)
@@ -244,24 +249,30 @@ func (st *agentStream) sendStored(g *gathering) error {
 
 // gather renders one entry of the feed.
 func (st *agentStream) gather(g *gathering, e parley.FeedEntry, m actors.Message) {
+	before := len(g.bytes)
 	switch e.Kind {
 	case parley.StatusEntry:
 		g.bytes = appendStatusEvent(g.bytes, e)
 	case parley.GroupEntry:
 		g.bytes = appendGroupEvent(g.bytes, e)
 	case parley.MessageEntry, parley.CopyEntry:
-		if m.Marks.Delivered != 0 && e.Position <= st.unseenUpTo {
+		if m.Marks.Carried() && e.Position <= st.unseenUpTo {
 			return // carried before this stream began
 		}
-		if m.Marks.Delivered == 0 {
-			g.carried = append(g.carried, carried{mark: st.markOf(e)})
+		if !m.Marks.Carried() {
+			g.carried = append(g.carried, carried{mark: st.markOf(e, m.Record.Sender())})
 		}
 		g.bytes = appendMessageEvent(g.bytes, m, viewer{st.caller.Org, st.agent, st.streams.service})
 	}
+	if len(g.bytes) > before {
+		g.events++
+	}
 }
 
-func (st *agentStream) markOf(e parley.FeedEntry) parley.Mark {
-	return parley.Mark{Recipient: st.agent, Message: parley.MessageID(e.Ref), Position: e.Position, Copy: e.Kind == parley.CopyEntry}
+func (st *agentStream) markOf(e parley.FeedEntry, sender parley.AgentID) parley.Mark {
+	return parley.Mark{
+		Recipient: st.agent, Message: parley.MessageID(e.Ref), Position: e.Position, Copy: e.Kind == parley.CopyEntry, Sender: sender,
+	}
 }
 
 // gatherLive gathers one entry that came live. What goes to several streams is
@@ -273,16 +284,20 @@ func (st *agentStream) gatherLive(g *gathering, e parley.FeedEntry) error {
 		}
 		return st.render(g, e)
 	}
-	shared, err := st.streams.shelf.event(st.agent, e.Position, func() ([]byte, error) {
+	shared, err := st.streams.shelf.event(st.agent, e.Position, func() (b []byte, sender parley.AgentID, err error) {
 		var own gathering
-		err := st.render(&own, e)
-		return own.bytes, err
+		err = st.render(&own, e)
+		for _, c := range own.carried {
+			sender = c.mark.Sender
+		}
+		return own.bytes, sender, err
 	})
 	if err != nil {
 		return err
 	}
 	g.bytes = append(g.bytes, shared.bytes...)
-	g.carried = append(g.carried, carried{mark: st.markOf(e), once: &shared.marked})
+	g.events++
+	g.carried = append(g.carried, carried{mark: st.markOf(e, shared.sender), once: &shared.marked})
 	return nil
 }
 
@@ -307,7 +322,7 @@ func (st *agentStream) flush(g *gathering) error {
 	}
 	if n < len(g.bytes) {
 		if !g.patient {
-			st.late = &late{rest: gathering{bytes: g.bytes[n:], carried: g.carried, beat: g.beat}}
+			st.late = &late{rest: gathering{bytes: g.bytes[n:], carried: g.carried, events: g.events, beat: g.beat}}
 			g.bytes, g.carried = nil, nil
 			return errWouldWait
 		}
@@ -331,6 +346,7 @@ func (st *agentStream) written(g *gathering) error {
 		return nil
 	}
 	st.beats = 0
+	st.streams.count.events.Add(uint64(g.events))
 	at := int64(0)
 	for _, c := range g.carried {
 		if c.once != nil && c.once.Swap(true) {
@@ -339,7 +355,7 @@ func (st *agentStream) written(g *gathering) error {
 		if at == 0 {
 			at = st.streams.service.Clock().UnixMilli()
 		}
-		c.mark.Marks.Delivered = at
+		c.mark.Marks.Delivered, c.mark.Marks.By = at, parley.StreamChannel
 		st.streams.service.Node.MarkSoon(c.mark)
 	}
 	return nil
@@ -359,7 +375,8 @@ func (st *agentStream) heartbeat(g *gathering) error {
 
 func appendStatusEvent(b []byte, e parley.FeedEntry) []byte {
 	b = appendID(append(b, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
-	b = appendText(append(b, `,"status":`...), string(e.Note))
+	status, _ := actors.StatusNews(e.Note)
+	b = appendText(append(b, `,"status":`...), status)
 	return append(b, "}\n\n"...)
 }
 

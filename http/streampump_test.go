@@ -49,9 +49,9 @@ func renderings(t *testing.T, positions int) int64 {
 	for i := range 100 {
 		asking.Go(func() {
 			position := uint64(i % positions)
-			e, err := s.event(parley.AgentID{1}, position, func() ([]byte, error) {
+			e, err := s.event(parley.AgentID{1}, position, func() ([]byte, parley.AgentID, error) {
 				count.Add(1)
-				return fmt.Append(nil, position), nil
+				return fmt.Append(nil, position), parley.AgentID{}, nil
 			})
 			if err != nil || string(e.bytes) != fmt.Sprint(position) {
 				t.Errorf("position %d: %s, %v", position, e.bytes, err)
@@ -72,14 +72,14 @@ func TestStreamsShareWhatIsRendered(t *testing.T) {
 	var s shelf
 	failed := errors.New("failed")
 	for _, want := range []error{failed, nil} {
-		if _, err := s.event(parley.AgentID{}, 1, func() ([]byte, error) { return nil, want }); !errors.Is(err, want) {
+		if _, err := s.event(parley.AgentID{}, 1, func() ([]byte, parley.AgentID, error) { return nil, parley.AgentID{}, want }); !errors.Is(err, want) {
 			t.Errorf("got %v, want %v", err, want)
 		}
 	}
 	for range 2 {
 		s.clear()
 		again := false
-		_, _ = s.event(parley.AgentID{}, 1, func() ([]byte, error) { again = true; return nil, nil })
+		_, _ = s.event(parley.AgentID{}, 1, func() ([]byte, parley.AgentID, error) { again = true; return nil, parley.AgentID{}, nil })
 		if !again {
 			t.Error("an event stays for ever")
 		}

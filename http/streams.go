@@ -19,6 +19,7 @@ type streams struct {
 	heard   map[parley.AgentID]*audience
 	pumps   pumps
 	shelf   shelf
+	count   streamCount
 	wheel   [wheelSlots]map[*agentStream]struct{}
 	closed  bool
 	stop    chan struct{}
@@ -53,6 +54,7 @@ func (r *streams) add(st *agentStream) bool {
 		go r.turn()
 	})
 	r.open[st] = struct{}{}
+	r.count.opened.Add(1)
 	r.schedule(st, st.active.Load()+heartbeatSeconds)
 	return true
 }
@@ -193,6 +195,13 @@ func (r *streams) close() {
 	r.mu.Unlock()
 	r.endIf(func(*agentStream) bool { return true })
 	r.pumps.close()
+}
+
+// listening reports whether a stream of an agent is open.
+func (r *streams) listening(agent parley.AgentID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.heard[agent] != nil
 }
 
 // OpenStreams is the number of open streams.

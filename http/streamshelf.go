@@ -28,23 +28,24 @@ type sharedEvent struct {
 	agent    parley.AgentID
 	position uint64
 	bytes    []byte
+	sender   parley.AgentID // of the message
 	marked   atomic.Bool
 }
 
 // event gives the event at a position of an agent's feed, rendered by the first
 // who asks. The others wait for that.
-func (s *shelf) event(agent parley.AgentID, position uint64, render func() ([]byte, error)) (*sharedEvent, error) {
+func (s *shelf) event(agent parley.AgentID, position uint64, render func() ([]byte, parley.AgentID, error)) (*sharedEvent, error) {
 	p := &s.places[(uint64(agent[15])+position)%shelfPlaces]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e := p.event; e != nil && e.position == position && e.agent == agent {
 		return e, nil
 	}
-	b, err := render()
+	b, sender, err := render()
 	if err != nil {
 		return nil, err
 	}
-	p.event = &sharedEvent{agent: agent, position: position, bytes: b}
+	p.event = &sharedEvent{agent: agent, position: position, bytes: b, sender: sender}
 	return p.event, nil
 }
 

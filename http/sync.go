@@ -118,7 +118,8 @@ func (w *waiter) see(e parley.FeedEntry, m actors.Message) error {
 		return nil
 	}
 	if e.Kind == parley.StatusEntry {
-		status, known := conversation.ParseStatus(string(e.Note))
+		word, _ := actors.StatusNews(e.Note)
+		status, known := conversation.ParseStatus(word)
 		if known && status.Terminal() && parley.ConversationID(e.Ref) == w.message.Conversation() {
 			w.closed = status.String()
 		}
@@ -132,7 +133,7 @@ func (w *waiter) see(e parley.FeedEntry, m actors.Message) error {
 
 // take carries the reply to its recipient.
 func (w *waiter) take(m actors.Message) error {
-	m, err := w.service.carry(w.call, m, false)
+	m, err := w.service.carry(w.call, m, parley.SyncChannel, false)
 	w.reply = &m
 	return err
 }

@@ -254,6 +254,10 @@ func (a *application) writeFacts(s parley.Stream, seq uint64, facts []parley.Fac
 }
 
 func (a *application) writeRow(r *parley.Row) error {
+	if r.Beneath {
+		low := rowKey(r.Slot, r.Table, r.Key)
+		return a.batch.DeleteRange(low, after(low), nil)
+	}
 	if r.Delete {
 		return a.batch.Delete(rowKey(r.Slot, r.Table, r.Key), nil)
 	}
@@ -363,7 +367,7 @@ func (a *application) mark(w parley.Mark) error {
 	if err := a.batch.Merge(markKey(w), encodeMarks(w.Marks), nil); err != nil {
 		return err
 	}
-	if w.Recipient.Zero() || w.Copy {
+	if w.Recipient.Zero() || w.Copy || w.Marks.Announced != 0 && !w.Marks.Carried() {
 		return nil
 	}
 	return a.batch.Delete(feedKey(unseenFamily, w.Recipient, w.Position), nil)

@@ -218,7 +218,7 @@ func (in *inspection) row(k, value []byte) {
 var shapes = map[byte]struct{ keys, least, most int }{
 	eventFamily: {28, 9, -1}, stateFamily: {20, 8, -1}, recordFamily: {19, 8, -1}, feedFamily: {27, 25, -1},
 	chunkFamily:  {19, 8 + seatBytes, -1},
-	unseenFamily: {27, 16, 16}, markFamily: {-1, 16, 16}, trayFamily: {28, 0, -1}, rowFamily: {-1, 0, -1},
+	unseenFamily: {27, 16, 16}, markFamily: {-1, marksBytes, announcedBytes}, trayFamily: {28, 0, -1}, rowFamily: {-1, 0, -1},
 }
 
 func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
@@ -327,7 +327,7 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
 		in.copyAt(in.store.home(slot).lodges(id), id, agent, position, in.copied.Owe)
 		in.oweElsewhere(id, agent)
-	case parley.StatusEntry, parley.GroupEntry:
+	case parley.StatusEntry, parley.GroupEntry, parley.MarkEntry:
 	default:
 		in.values.Fault(feedName(agent, position), "an entry of unknown kind %d", kind)
 	}
@@ -456,16 +456,17 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 	if entry {
 		value := rows[0].Value()
 		message := len(value) >= 25 && parley.FeedKind(value[0]).Carries()
+		had := marked && !announcedOnly(rows[1].Value()) // a webhook's mark alone is none of carriage
 		copied := message && parley.FeedKind(value[0]) == parley.CopyEntry
 		switch {
 		case copied && waits:
 			in.unseen.Fault(where, "a copy is noted as not carried yet")
-		case copied && !marked && number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
+		case copied && !had && number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
 			in.unseen.Fault(where, "a copy has no marks and counts as carried: a stream that resumes passes over it")
 		case copied:
-		case message && marked && waits:
+		case message && had && waits:
 			in.unseen.Fault(where, "the message has marks and counts as not carried yet: it is carried once more")
-		case message && !marked && !waits:
+		case message && !had && !waits:
 			in.unseen.Fault(where, "the message has no marks and is not noted as not carried yet: a stream that resumes passes over it")
 		case message && waits && !bytes.Equal(value[9:25], rows[2].Value()):
 			in.unseen.Fault(where, "what is noted as not carried yet is another message")

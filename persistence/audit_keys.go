@@ -175,7 +175,7 @@ func streamName(s parley.Stream) string {
 	kind := map[parley.StreamKind]string{
 		parley.RegistrationStream: "registration", parley.OrgStream: "organization", parley.AgentStream: "agent",
 		parley.ConversationStream: "conversation", parley.IssuerStream: "signing keys", parley.SlugStream: "slug",
-		parley.GroupStream: "group",
+		parley.GroupStream: "group", parley.WebhookStream: "webhook",
 	}[s.Kind]
 	if kind == "" {
 		kind = fmt.Sprintf("stream of kind %d", s.Kind)

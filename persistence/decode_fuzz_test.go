@@ -101,16 +101,17 @@ func FuzzDecodeChunk(f *testing.F) {
 	})
 }
 
-// Marks are 16 bytes and nothing else; they merge into the same whatever the
+// Marks are 16 bytes, or 24 of which the last 8 are not all zero; they merge into the same whatever the
 // order and grouping, and merging is what the engine's merger does.
 func FuzzMarks(f *testing.F) {
 	f.Add(encodeMarks(parley.Marks{Delivered: 5}), encodeMarks(parley.Marks{Delivered: 3, Read: 9}), encodeMarks(parley.Marks{}))
 	f.Add(encodeMarks(parley.Marks{Delivered: -1, Read: -1}), bytes.Repeat([]byte{0xff}, 16), bytes.Repeat([]byte{0x7f}, 16))
 	f.Add([]byte{}, make([]byte, 15), make([]byte, 17))
+	f.Add(encodeMarks(parley.Marks{Announced: 5}), encodeMarks(parley.Marks{Delivered: 3, By: 2}), encodeMarks(parley.Marks{Delivered: 3, By: 1, Announced: 2}))
 	f.Fuzz(func(t *testing.T, a, b, c []byte) {
 		for _, raw := range [][]byte{a, b, c} {
 			m, err := decodeMarks(raw)
-			if (err == nil) != (len(raw) == 16) || err == nil && !bytes.Equal(encodeMarks(m), raw) || err != nil && m != (parley.Marks{}) {
+			if (err == nil) != (len(raw) == 16 || len(raw) == 24 && number(raw[16:]) != 0) || err == nil && !bytes.Equal(encodeMarks(m), raw) || err != nil && m != (parley.Marks{}) {
 				t.Fatalf("%x: %+v, %v", raw, m, err)
 			}
 			if err != nil {

@@ -190,3 +190,11 @@ func (s *Store) fitDisk() {
 		s.opts.QueueBytes = min(s.opts.QueueBytes, int(max(floor/queueShare, queueLeast)))
 	}
 }
+
+// earliest is the smaller of two ages of which zero is none.
+func earliest(a, b int64) int64 {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}

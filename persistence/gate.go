@@ -31,10 +31,11 @@ type gate struct {
 	limit atomic.Int64
 	// pressed tells that the limit was met in this window.
 	pressed atomic.Bool
-	began   atomic.Int64 // of the window, see Store.age
-	refused atomic.Int64 // entries that found no room within it
-	left    atomic.Int64 // entries that left
-	took    atomic.Int64 // nanoseconds that they were under way, together
+	began   atomic.Int64  // of the window, see Store.age
+	refused atomic.Int64  // entries that found no room within it
+	left    atomic.Int64  // entries that left
+	took    atomic.Int64  // nanoseconds that they were under way, together
+	turned  atomic.Uint64 // entries that ever found no room
 }
 
 func newGate(entriesMax, bytesMax int64) *gate {
@@ -62,6 +63,7 @@ func (g *gate) free(size int) {
 func (g *gate) press() {
 	g.pressed.Store(true)
 	g.refused.Add(1)
+	g.turned.Add(1)
 }
 
 // full reports whether one more entry would be refused.

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -12,8 +13,8 @@ import (
 )
 
 const (
-	// wheelTick is how late a timer may be.
-	wheelTick = time.Second
+	// timerEvery is how late a timer may be.
+	timerEvery = time.Second
 	// timersPerTick bounds how many actors one tick wakes. The next tick goes on
 	// from there: timers that cannot be handled hold up no others.
 	timersPerTick = 256
@@ -28,7 +29,7 @@ func (j *journal) housekeeping() {
 	if err := j.hintTrays(); err != nil {
 		j.store.opts.Logger.Error("looking for words unheard", "journal", j.number, "error", err)
 	}
-	tick := time.NewTicker(wheelTick)
+	tick := time.NewTicker(cmp.Or(j.store.opts.TimerEvery, timerEvery))
 	defer tick.Stop()
 	var forgot time.Time
 	for {

@@ -56,7 +56,8 @@ type Subscription struct {
 	store  *Store
 	agent  parley.AgentID
 	notify func()
-	place  int // in the topic's subs; under the shard's mu
+	place  int  // in the topic's subs; under the shard's mu
+	deaf   bool // it is told that there is something new, and not what
 
 	mu       sync.Mutex
 	closed   bool
@@ -69,25 +70,42 @@ type Subscription struct {
 // under a lock and perhaps from the acker, when there may be something new: it
 // must not block and must not call back.
 func (s *Store) Subscribe(agent parley.AgentID, after uint64, notify func()) *Subscription {
-	shard := s.hub.shard(agent)
+	sub := &Subscription{store: s, agent: agent, notify: notify, position: after}
+	sub.enter()
+	return sub
+}
+
+// enter joins those who follow the feed.
+func (sub *Subscription) enter() {
+	shard := sub.store.hub.shard(sub.agent)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	sub := &Subscription{store: s, agent: agent, notify: notify, position: after}
 	// The edge is set before its entries are published: what it covers is read
 	// from rows, and what is published later lies beyond it or is recognized.
-	sub.backlog = max(after, s.Edge(agent))
-	t := shard.topics[agent]
+	sub.backlog = max(sub.position, sub.store.Edge(sub.agent))
+	t := shard.topics[sub.agent]
 	if t == nil {
 		t = &topic{}
-		shard.topics[agent] = t
+		shard.topics[sub.agent] = t
 	}
 	sub.place = len(t.subs)
 	t.subs = append(t.subs, sub)
-	return sub
+}
+
+// Watch calls notify when there is something new in agent's feed, until stop is
+// called. notify must not block and must not call back.
+func (s *Store) Watch(agent parley.AgentID, notify func()) (stop func()) {
+	sub := &Subscription{store: s, agent: agent, notify: notify, deaf: true}
+	sub.enter()
+	return sub.Close
 }
 
 // Edge is the position up to which agent's feed is durable.
 func (s *Store) Edge(agent parley.AgentID) uint64 { return s.home(agent.Slot()).edge.level.Load() }
+
+// Tip is a position beyond which no view opened so far shows a line of agent's
+// feed: where the edge has come to it, nothing is on its way.
+func (s *Store) Tip(agent parley.AgentID) uint64 { return s.home(agent.Slot()).tip.Load() }
 
 // publish gives a durable entry to all who follow agent.
 func (h *hub) publish(agent parley.AgentID, e parley.FeedEntry) {
@@ -168,7 +186,9 @@ func (sub *Subscription) offer(entries ...parley.FeedEntry) {
 	if sub.closed {
 		return
 	}
-	sub.take(entries)
+	if !sub.deaf {
+		sub.take(entries)
+	}
 	sub.notify()
 }
 

@@ -3,6 +3,7 @@ package persistence
 import (
 	"encoding/binary"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -47,6 +48,10 @@ type journal struct {
 	fired []byte
 	// edge is the last position that is durable, set before it is published.
 	edge watermark
+	// tip is the last position given, set before its row shows.
+	tip atomic.Uint64
+	// wrote counts what the journal has written.
+	wrote tally
 }
 
 // activation is who speaks for a stream. Its sequence is unknown until the
@@ -81,6 +86,7 @@ func openJournal(s *Store, number int) (*journal, error) {
 		j.counter, j.arrival = number64(value, 0), int64(number64(value, 8))
 	}
 	j.edge.raise(j.counter)
+	j.tip.Store(j.counter)
 	return j, j.openLanes()
 }
 
@@ -168,6 +174,7 @@ func (j *journal) commit(items []*item) (*flight, error) {
 		return nil, err
 	}
 	f := &flight{batch: a.batch, items: items, edge: j.counter}
+	j.tip.Store(j.counter)
 	if a.batch.Empty() {
 		return f, nil
 	}
@@ -175,6 +182,7 @@ func (j *journal) commit(items []*item) (*flight, error) {
 	defer j.committing.Store(0)
 	var err error
 	f.head, err = j.store.commitBatch(a.batch)
+	j.wrote.batch(len(items), a.batch.Len())
 	return f, err
 }
 
@@ -214,9 +222,12 @@ func (j *journal) sync(f *flight) error {
 	if j.store.opts.Unsynced {
 		return nil
 	}
-	j.syncing.Store(j.store.age())
+	began := j.store.age()
+	j.syncing.Store(began)
 	defer j.syncing.Store(0)
-	return f.batch.SyncWait()
+	err := f.batch.SyncWait()
+	j.wrote.syncs.note(time.Duration(j.store.age() - began))
+	return err
 }
 
 // release publishes what a durable item said and answers its speaker.

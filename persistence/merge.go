@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
@@ -30,36 +31,45 @@ var merger = &pebble.Merger{
 	},
 }
 
+// marksBytes are those of marks without, announcedBytes of marks with a webhook's.
+const (
+	marksBytes     = 16
+	announcedBytes = 24
+	// instantBits of a delivery's instant leave a byte for its channel above them.
+	instantBits = 56
+)
+
 func encodeMarks(m parley.Marks) []byte {
-	b := make([]byte, 16)
-	binary.BigEndian.PutUint64(b, uint64(m.Delivered))
+	b := make([]byte, marksBytes, announcedBytes)
+	binary.BigEndian.PutUint64(b, uint64(m.Delivered)|uint64(m.By)<<instantBits)
 	binary.BigEndian.PutUint64(b[8:], uint64(m.Read))
+	if m.Announced != 0 {
+		b = binary.BigEndian.AppendUint64(b, uint64(m.Announced))
+	}
 	return b
 }
 
 func decodeMarks(b []byte) (parley.Marks, error) {
-	if len(b) != 16 {
+	if len(b) != marksBytes && len(b) != announcedBytes {
 		return parley.Marks{}, fmt.Errorf("marks of %d bytes", len(b))
 	}
-	return parley.Marks{
-		Delivered: int64(binary.BigEndian.Uint64(b)),
-		Read:      int64(binary.BigEndian.Uint64(b[8:])),
-	}, nil
-}
-
-func earliest(a, b int64) int64 {
-	if a == 0 || (b != 0 && b < a) {
-		return b
+	delivered := number(b)
+	m := parley.Marks{
+		Delivered: int64(delivered & (1<<instantBits - 1)), By: parley.Channel(delivered >> instantBits), Read: int64(number(b[8:16])),
 	}
-	return a
+	if len(b) == announcedBytes {
+		if m.Announced = int64(number(b[16:])); m.Announced == 0 {
+			return parley.Marks{}, errors.New("marks that say a webhook's was none")
+		}
+	}
+	return m, nil
 }
 
 type marksMerger struct{ marks parley.Marks }
 
 func (m *marksMerger) add(value []byte) error {
 	marks, err := decodeMarks(value)
-	m.marks.Delivered = earliest(m.marks.Delivered, marks.Delivered)
-	m.marks.Read = earliest(m.marks.Read, marks.Read)
+	m.marks = m.marks.Earliest(marks)
 	return err
 }
 

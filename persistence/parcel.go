@@ -20,6 +20,9 @@ const (
 	enlistWord   = 'l'
 	fanoutWord   = 'f'
 	copyMarkWord = 'k'
+	// Of marks with a webhook's.
+	announcedWord     = 'n'
+	announcedCopyWord = 'o'
 )
 
 var errParcel = errors.New("damaged parcel")
@@ -56,7 +59,12 @@ func appendWord(b []byte, w parley.Word) []byte {
 		return appendBytes(append(b, w.Ref[:]...), w.Note)
 	case parley.Mark:
 		letter := byte(markWord)
-		if w.Copy {
+		switch announced := w.Marks.Announced != 0; {
+		case announced && w.Copy:
+			letter = announcedCopyWord
+		case announced:
+			letter = announcedWord
+		case w.Copy:
 			letter = copyMarkWord
 		}
 		b = append(append(append(b, letter), w.Recipient[:]...), w.Message[:]...)
@@ -171,9 +179,9 @@ func (r *reader) word() parley.Word {
 	case announceWord:
 		return parley.Announce{To: r.id(), Kind: parley.FeedKind(r.byte()), Ref: r.id(), Note: r.bytes()}
 	case markWord, copyMarkWord:
-		m := parley.Mark{Recipient: r.id(), Message: r.id(), Position: r.number(), Copy: letter == copyMarkWord}
-		m.Marks, _ = decodeMarks(r.take(16))
-		return m
+		return r.mark(letter == copyMarkWord, marksBytes)
+	case announcedWord, announcedCopyWord:
+		return r.mark(letter == announcedCopyWord, announcedBytes)
 	case tellWord:
 		return parley.Tell{To: r.stream(), Data: r.bytes()}
 	case putWord:
@@ -199,4 +207,11 @@ func (r *reader) word() parley.Word {
 	}
 	r.bad = true
 	return nil
+}
+
+func (r *reader) mark(copied bool, size int) parley.Mark {
+	m := parley.Mark{Recipient: r.id(), Message: r.id(), Position: r.number(), Copy: copied}
+	marks, err := decodeMarks(r.take(size))
+	m.Marks, r.bad = marks, r.bad || err != nil
+	return m
 }

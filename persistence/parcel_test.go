@@ -30,7 +30,10 @@ func drawWord(t *rapid.T) parley.Word {
 	case 0:
 		return parley.Announce{To: drawID(t), Kind: parley.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
 	case 1:
-		marks := parley.Marks{Delivered: rapid.Int64().Draw(t, "delivered"), Read: rapid.Int64().Draw(t, "read")}
+		marks := parley.Marks{
+			Delivered: rapid.Int64Range(0, 1<<55).Draw(t, "delivered"), By: parley.Channel(rapid.Byte().Draw(t, "by")),
+			Announced: rapid.Int64Range(0, 1<<40).Draw(t, "announced"), Read: rapid.Int64().Draw(t, "read"),
+		}
 		return parley.Mark{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Marks: marks, Copy: rapid.Bool().Draw(t, "copy")}
 	case 2:
 		return parley.Tell{To: drawStream(t), Data: drawBytes(t)}

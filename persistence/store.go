@@ -39,6 +39,9 @@ type Options struct {
 	Fatal func(error)
 	// CacheBytes of the block cache; 0 is 128 MiB.
 	CacheBytes int64
+	// TimerEvery is how often due timers are looked for, and so how late one may be;
+	// 0 is a second.
+	TimerEvery time.Duration
 	// MemTableBytes before a flush; 0 is 64 MiB.
 	MemTableBytes uint64
 	// QueueEntries and QueueBytes bound what waits in one journal, admitted but

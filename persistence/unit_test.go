@@ -205,10 +205,22 @@ func TestMergeOrder(t *testing.T) {
 		var marks, sums [][]byte
 		want, sum := parley.Marks{}, uint64(0)
 		for range rapid.IntRange(1, 12).Draw(t, "operands") {
-			m := parley.Marks{Delivered: rapid.Int64Range(0, 9).Draw(t, "delivered"), Read: rapid.Int64Range(0, 9).Draw(t, "read")}
+			m := parley.Marks{
+				Delivered: rapid.Int64Range(0, 9).Draw(t, "delivered"), Read: rapid.Int64Range(0, 9).Draw(t, "read"),
+				Announced: rapid.Int64Range(0, 9).Draw(t, "announced"),
+			}
+			if m.Delivered != 0 {
+				m.By = parley.Channel(rapid.IntRange(0, 2).Draw(t, "channel"))
+			}
 			marks = append(marks, encodeMarks(m))
 			if m.Delivered != 0 && (want.Delivered == 0 || m.Delivered < want.Delivered) {
-				want.Delivered = m.Delivered
+				want.Delivered, want.By = m.Delivered, m.By
+			}
+			if m.Delivered != 0 && m.Delivered == want.Delivered {
+				want.By = min(want.By, m.By)
+			}
+			if m.Announced != 0 && (want.Announced == 0 || m.Announced < want.Announced) {
+				want.Announced = m.Announced
 			}
 			if m.Read != 0 && (want.Read == 0 || m.Read < want.Read) {
 				want.Read = m.Read

@@ -89,9 +89,16 @@ func (u *unmarked) find(ok bool) bool {
 		for u.marked && placeOf(u.marks) < at {
 			u.marked = u.marks.Next()
 		}
-		if !u.marked || placeOf(u.marks) != at {
+		if !u.marked || placeOf(u.marks) != at || announcedOnly(u.marks.Value()) {
 			return true
 		}
 	}
 	return false
+}
+
+// announcedOnly reports whether marks say of a message that a webhook told of it,
+// and nothing else.
+func announcedOnly(value []byte) bool {
+	m, err := decodeMarks(value)
+	return err == nil && m.Announced != 0 && !m.Carried()
 }

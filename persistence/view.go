@@ -231,6 +231,32 @@ func (v *View) Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte,
 	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) { return fn(k[head:], value), nil })
 }
 
+// Table calls fn with all rows of a table, wherever they live, until fn returns
+// false.
+func (v *View) Table(table parley.Table, fn func(k, value []byte) bool) error {
+	iter, err := v.snap.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	for slot := parley.Slot(0); slot < parley.Slots; {
+		low := rowKey(slot, table, nil)
+		ok := iter.SeekGE(low)
+		for ; ok && bytes.HasPrefix(iter.Key(), low); ok = iter.Next() {
+			if !fn(iter.Key()[len(low):], iter.Value()) {
+				return errors.Join(iter.Error(), iter.Close())
+			}
+		}
+		if !ok {
+			break
+		}
+		slot++
+		if next, _ := familyOf(iter.Key()); next > slot { // nothing lives between
+			slot = next
+		}
+	}
+	return errors.Join(iter.Error(), iter.Close())
+}
+
 // Tray calls fn with the words waiting for an actor, oldest first, of those that
 // came after the one of a number. An actor that says how far it has heard spares
 // stepping over all that it has struck out.

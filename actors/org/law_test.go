@@ -23,7 +23,7 @@ func draw(t *rapid.T, s *org.State) org.Command {
 	clearable := rapid.Custom(func(t *rapid.T) org.Clearable {
 		return org.Clearable{Set: rapid.Bool().Draw(t, "set"), Null: rapid.Bool().Draw(t, "null"), Value: text.Draw(t, "value")}
 	})
-	kind := rapid.IntRange(0, 7).Draw(t, "kind")
+	kind := rapid.IntRange(0, 11).Draw(t, "kind")
 	if !s.Exists() && rapid.IntRange(0, 3).Draw(t, "too early") > 0 {
 		kind = 0
 	}
@@ -51,6 +51,14 @@ func draw(t *rapid.T, s *org.State) org.Command {
 		}
 	case 6:
 		return org.RetireGroup{GroupID: actorstest.Named(name)}
+	case 7:
+		return org.GrantTier{Tier: rapid.IntRange(-1, 4).Draw(t, "tier")}
+	case 8:
+		return org.SetAllowance{Quota: name, Limit: rapid.Ptr(rapid.IntRange(-1, 3), true).Draw(t, "limit")}
+	case 9:
+		return org.LiftAllowance{Quota: name}
+	case 10:
+		return org.ConfirmEmail{}
 	}
 	return org.RetireAgent{AgentID: agent, Retired: rapid.Bool().Draw(t, "again")}
 }
@@ -66,9 +74,10 @@ func law(t *rapid.T, turn turn) {
 		}
 		return
 	}
-	if before.Slug != after.Slug || before.CreatedMs != after.CreatedMs || before.TrustTier != after.TrustTier {
+	if before.Slug != after.Slug || before.CreatedMs != after.CreatedMs {
 		t.Fatalf("what never changes changed: %v, %v", before, after)
 	}
+	lawOfTerms(t, turn)
 	if len(turn.Events) > 0 && proto.Equal(before, after) {
 		t.Fatalf("%v changed nothing", turn.Events)
 	}
@@ -84,6 +93,27 @@ func law(t *rapid.T, turn turn) {
 	lawOfCounts(t, turn)
 	if c, ok := turn.Command.(org.AddAgent); ok && len(turn.Events) > 0 && c.AgentLimit != nil && after.ActiveAgents > int64(*c.AgentLimit) {
 		t.Fatalf("%d agents, %d allowed", after.ActiveAgents, *c.AgentLimit)
+	}
+}
+
+// Only the operator and the mailed token change a tier, the token upwards and
+// once; allowances are sorted, each quota has one at most.
+func lawOfTerms(t *rapid.T, turn turn) {
+	before, after := turn.Before, turn.After
+	if after.TrustTier != before.TrustTier {
+		_, granted := turn.Command.(org.GrantTier)
+		_, confirmed := turn.Command.(org.ConfirmEmail)
+		if !granted && (!confirmed || after.TrustTier != 1 || before.TierGrantedMs != 0 || before.EmailConfirmedMs != 0) {
+			t.Fatalf("%v changed the tier: %v, %v", turn.Command, before, after)
+		}
+	}
+	if after.TrustTier < 0 || after.TrustTier > org.TierMax {
+		t.Fatalf("tier %d", after.TrustTier)
+	}
+	for i, a := range after.Allowances {
+		if i > 0 && after.Allowances[i-1].Quota >= a.Quota || a.Limit != nil && *a.Limit < 0 {
+			t.Fatalf("allowances %v", after.Allowances)
+		}
 	}
 }
 

@@ -119,6 +119,40 @@ func TestOracleControl(t *testing.T) {
 			all.ActiveGroups += s.GetActiveAgents()
 			return org.Decide(all, c, now)
 		}),
+		"mail overrules the operator": deciding(func(s *org.State, _ org.ConfirmEmail, now time.Time) ([]org.Event, error) {
+			free := proto.CloneOf(s)
+			free.TierGrantedMs = 0
+			return org.Decide(free, org.ConfirmEmail{}, now)
+		}),
+		"mail takes a tier away": deciding(func(s *org.State, c org.ConfirmEmail, now time.Time) ([]org.Event, error) {
+			events, err := org.Decide(s, c, now)
+			for _, e := range events {
+				e.(*org.EmailConfirmed).Tier = min(1, e.(*org.EmailConfirmed).Tier)
+			}
+			return events, err
+		}),
+		"the operator's first word passes unheard": deciding(func(s *org.State, c org.GrantTier, now time.Time) ([]org.Event, error) {
+			if c.Tier == int(s.GetTrustTier()) {
+				return nil, nil
+			}
+			return org.Decide(s, c, now)
+		}),
+		"no limit is no allowance": deciding(func(s *org.State, c org.SetAllowance, now time.Time) ([]org.Event, error) {
+			if c.Limit == nil {
+				return org.Decide(s, org.LiftAllowance{Quota: c.Quota}, now)
+			}
+			return org.Decide(s, c, now)
+		}),
+		"a tenth tier": deciding(func(s *org.State, c org.GrantTier, now time.Time) ([]org.Event, error) {
+			c.Tier = max(c.Tier, 0)
+			return org.Decide(s, c, now)
+		}),
+		"allowances in any order": evolving(func(s *org.State, _ *org.AllowanceSet) { slices.Reverse(s.Allowances) }),
+		"another limit than was set": evolving(func(s *org.State, e *org.AllowanceSet) {
+			for _, a := range s.Allowances {
+				a.Limit = proto.Int64(1)
+			}
+		}),
 		"a group too few": deciding(func(s *org.State, c org.RetireGroup, now time.Time) ([]org.Event, error) {
 			return []org.Event{&org.GroupRetired{GroupId: c.GroupID.Bytes(), AtMs: now.UnixMilli()}}, nil
 		}),

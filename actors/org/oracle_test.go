@@ -27,6 +27,11 @@ type record struct {
 	credentials []credential
 	// ended counts the credentials that no longer buy tokens.
 	ended int
+	// own are the limits set for this organization alone, by quota; -1 is none.
+	own string
+	// confirmed and granted are when the mailed token came back and when the
+	// operator last decided about the tier, 0 for never.
+	confirmed, granted int64
 }
 
 type credential struct {
@@ -40,11 +45,13 @@ type credential struct {
 type oracle struct {
 	record
 	exists bool
+	limits map[string]int
 }
 
 func (o *oracle) Sight(time.Time) any {
 	seen := o.record
 	seen.credentials = slices.Clone(seen.credentials)
+	seen.own = fmt.Sprint(o.limits)
 	return seen
 }
 
@@ -54,6 +61,16 @@ func look(l *life) any {
 		id: s.OrgID(), name: s.GetName(), slug: s.GetSlug(), email: s.GetContactEmail(), country: s.GetCountryCode(),
 		tier: int(s.GetTrustTier()), agents: int(s.GetActiveAgents()), groups: int(s.GetActiveGroups()), createdMs: s.GetCreatedMs(), ended: int(s.GetEpoch()),
 	}
+	seen.confirmed, seen.granted = s.GetEmailConfirmedMs(), s.GetTierGrantedMs()
+	own := map[string]int{}
+	for _, quota := range quotas {
+		if limit, set := s.Allowed(quota); limit != nil {
+			own[quota] = *limit
+		} else if set {
+			own[quota] = -1
+		}
+	}
+	seen.own = fmt.Sprint(own)
 	for _, c := range s.GetCredentials() {
 		if found := s.Credential(c.Client()); found != c {
 			panic("a client id twice")
@@ -91,6 +108,18 @@ func (o *oracle) Foretell(c org.Command, now time.Time) actorstest.Verdict {
 		return actorstest.Taken("counted out")
 	case org.AddGroup:
 		return o.addGroup(c)
+	case org.GrantTier:
+		return o.grantTier(c.Tier, now)
+	case org.SetAllowance:
+		return o.setAllowance(c)
+	case org.LiftAllowance:
+		if _, set := o.limits[c.Quota]; !set {
+			return actorstest.Taken("nothing to lift")
+		}
+		delete(o.limits, c.Quota)
+		return actorstest.Taken("lifted")
+	case org.ConfirmEmail:
+		return o.confirm(now)
 	case org.RetireGroup:
 		if o.groups == 0 {
 			return actorstest.Taken("none left")
@@ -105,12 +134,54 @@ func (o *oracle) register(c org.Register, now time.Time) actorstest.Verdict {
 	if o.exists {
 		return actorstest.Taken("again")
 	}
-	o.exists = true
+	o.exists, o.limits = true, map[string]int{}
 	o.record = record{
 		id: c.ID, name: c.Name, slug: c.Slug, email: c.Email, tier: c.Tier, createdMs: now.UnixMilli(),
 		credentials: []credential{{c.ClientID, string(c.SecretHash), now.UnixMilli(), true}},
 	}
 	return actorstest.Taken("registered")
+}
+
+// grantTier is the operator's word on the tier. Said for the first time it is news
+// even where it changes nothing: from then on no mail overrules it.
+func (o *oracle) grantTier(tier int, now time.Time) actorstest.Verdict {
+	if tier < 0 || tier > 3 {
+		return actorstest.Refused("no such tier", "422 validation_error")
+	}
+	if o.granted != 0 && o.tier == tier {
+		return actorstest.Taken("as before")
+	}
+	o.tier, o.granted = tier, now.UnixMilli()
+	return actorstest.Taken("granted")
+}
+
+func (o *oracle) setAllowance(c org.SetAllowance) actorstest.Verdict {
+	limit := -1
+	if c.Limit != nil {
+		if limit = *c.Limit; limit < 0 {
+			return actorstest.Refused("less than none", "422 validation_error")
+		}
+	}
+	if has, set := o.limits[c.Quota]; set && has == limit {
+		return actorstest.Taken("as before")
+	}
+	o.limits[c.Quota] = limit
+	return actorstest.Taken("set")
+}
+
+// confirm clears an organization of tier 0, once, unless the operator has spoken.
+func (o *oracle) confirm(now time.Time) actorstest.Verdict {
+	if o.confirmed != 0 {
+		return actorstest.Taken("again")
+	}
+	o.confirmed = now.UnixMilli()
+	if o.granted != 0 {
+		return actorstest.Taken("the operator has decided")
+	}
+	if o.tier == 0 {
+		o.tier = 1
+	}
+	return actorstest.Taken("confirmed")
 }
 
 // change is PATCH /org: null clears, what is absent stays, the slug is for good.
@@ -198,7 +269,10 @@ func (o *oracle) addGroup(c org.AddGroup) actorstest.Verdict {
 var (
 	wishes = rapid.SampledFrom([]string{
 		"change", "add-agent", "revoke-credential", "retire-agent", "add-credential", "register", "add-group", "retire-group",
+		"grant-tier", "set-allowance", "lift-allowance", "confirm-email",
 	})
+	quotas  = []string{"agents", "groups", "messages_per_day"}
+	quota   = rapid.SampledFrom(quotas)
 	clients = rapid.SampledFrom([]string{"c1", "c2", "c3", "c4"})
 	texts   = rapid.Ptr(rapid.SampledFrom([]string{"Acme", "Apex", "a", ""}), true)
 	slugs   = rapid.SampledFrom([]string{"", "", "", "acme", "acme", "apex"})
@@ -237,6 +311,14 @@ func wish(t *rapid.T, o *oracle, _ time.Time) org.Command {
 		return org.AddGroup{NameTaken: rapid.IntRange(0, 5).Draw(t, "taken") == 5, GroupLimit: limits.Draw(t, "limit")}
 	case "retire-group":
 		return org.RetireGroup{}
+	case "grant-tier":
+		return org.GrantTier{Tier: rapid.IntRange(-1, 4).Draw(t, "tier")}
+	case "set-allowance":
+		return org.SetAllowance{Quota: quota.Draw(t, "quota"), Limit: rapid.Ptr(rapid.IntRange(-1, 2), true).Draw(t, "limit")}
+	case "lift-allowance":
+		return org.LiftAllowance{Quota: quota.Draw(t, "quota")}
+	case "confirm-email":
+		return org.ConfirmEmail{}
 	case "add-agent":
 		return org.AddAgent{NameTaken: rapid.IntRange(0, 5).Draw(t, "taken") == 5, AgentLimit: limits.Draw(t, "limit")}
 	}
@@ -255,12 +337,16 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 		"AddAgent: no organization", "AddAgent: name taken", "AddAgent: over quota", "AddAgent: added",
 		"RetireAgent: no organization", "RetireAgent: again", "RetireAgent: counted out",
 		"AddGroup: no organization", "AddGroup: name taken", "AddGroup: over quota", "AddGroup: added",
+		"GrantTier: no organization", "GrantTier: no such tier", "GrantTier: as before", "GrantTier: granted",
+		"SetAllowance: no organization", "SetAllowance: less than none", "SetAllowance: as before", "SetAllowance: set",
+		"LiftAllowance: no organization", "LiftAllowance: nothing to lift", "LiftAllowance: lifted",
+		"ConfirmEmail: no organization", "ConfirmEmail: again", "ConfirmEmail: the operator has decided", "ConfirmEmail: confirmed",
 		"RetireGroup: no organization", "RetireGroup: none left", "RetireGroup: counted out",
 	},
 	Errors: map[string]error{
 		"ErrUnknown": org.ErrUnknown, "ErrUnknownCredential": org.ErrUnknownCredential, "ErrSlugImmutable": org.ErrSlugImmutable,
 		"ErrLastCredential": org.ErrLastCredential, "ErrNameTaken": org.ErrNameTaken, "ErrQuotaExceeded": org.ErrQuotaExceeded,
-		"ErrGroupNameTaken": org.ErrGroupNameTaken,
+		"ErrGroupNameTaken": org.ErrGroupNameTaken, "ErrNoSuchTier": org.ErrNoSuchTier, "ErrBadLimit": org.ErrBadLimit,
 	},
 }
 

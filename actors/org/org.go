@@ -134,6 +134,35 @@ type RetireGroup struct {
 	GroupID parley.GroupID
 }
 
+// GrantTier gives the organization a trust tier, higher or lower: the operator's
+// word, which no proof overrules.
+type GrantTier struct {
+	// Tier is 0 to TierMax.
+	Tier int
+}
+
+// SetAllowance sets a quota for this organization, whatever its tier would give.
+type SetAllowance struct {
+	// Quota is its name in GET /org/quotas. Which there are is not known here.
+	Quota string
+	// Limit is what is allowed; nil is no limit.
+	Limit *int
+}
+
+// LiftAllowance lets a quota be that of the organization's tier again.
+type LiftAllowance struct {
+	Quota string
+}
+
+// ConfirmEmail says that the token which was mailed to the address at
+// registration came back. It clears the organization once, and does not overrule
+// the operator.
+type ConfirmEmail struct{}
+
+func (GrantTier) command()        {}
+func (SetAllowance) command()     {}
+func (LiftAllowance) command()    {}
+func (ConfirmEmail) command()     {}
 func (Register) command()         {}
 func (Change) command()           {}
 func (AddCredential) command()    {}
@@ -160,6 +189,10 @@ func (*AgentAdded) event()        {}
 func (*AgentRetired) event()      {}
 func (*GroupAdded) event()        {}
 func (*GroupRetired) event()      {}
+func (*TierGranted) event()       {}
+func (*AllowanceSet) event()      {}
+func (*AllowanceLifted) event()   {}
+func (*EmailConfirmed) event()    {}
 
 // Tag is the number under which an event's kind is on disk. Numbers are added,
 // never changed or reused.
@@ -181,6 +214,14 @@ func Tag(e Event) byte {
 		return 7
 	case *GroupRetired:
 		return 8
+	case *TierGranted:
+		return 9
+	case *AllowanceSet:
+		return 10
+	case *AllowanceLifted:
+		return 11
+	case *EmailConfirmed:
+		return 12
 	}
 	panic("org: unknown event")
 }
@@ -205,6 +246,14 @@ func New(tag byte) (Event, bool) {
 		return &GroupAdded{}, true
 	case 8:
 		return &GroupRetired{}, true
+	case 9:
+		return &TierGranted{}, true
+	case 10:
+		return &AllowanceSet{}, true
+	case 11:
+		return &AllowanceLifted{}, true
+	case 12:
+		return &EmailConfirmed{}, true
 	}
 	return nil, false
 }
@@ -221,6 +270,9 @@ var (
 	ErrGroupNameTaken = ErrNameTaken.Saying("A group of your organization has or had this name.")
 	// ErrQuotaExceeded carries quota, limit, used and resets_at.
 	ErrQuotaExceeded = parley.Refuse(parley.Forbidden, "quota_exceeded", "Your organization has used up its quota.")
+	// ErrNoSuchTier and ErrBadLimit are the operator's to mend.
+	ErrNoSuchTier = parley.Refuse(parley.Unprocessable, "validation_error", "A trust tier is a number from 0 to 3.")
+	ErrBadLimit   = parley.Refuse(parley.Unprocessable, "validation_error", "A limit is a number from 0 on, or none.")
 )
 
 // Decide judges c against s and returns the events that make it true, or the
@@ -246,6 +298,14 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideAddGroup(s, c, now)
 	case RetireGroup:
 		return decideRetireGroup(s, c, now)
+	case GrantTier:
+		return decideGrantTier(s, c, now)
+	case SetAllowance:
+		return decideSetAllowance(s, c, now)
+	case LiftAllowance:
+		return decideLiftAllowance(s, c, now)
+	case ConfirmEmail:
+		return decideConfirmEmail(s, now)
 	}
 	panic("org: unknown command")
 }
@@ -379,6 +439,14 @@ func Evolve(s *State, e Event) {
 		s.ActiveGroups++
 	case *GroupRetired:
 		s.ActiveGroups--
+	case *TierGranted:
+		s.TrustTier, s.TierGrantedMs = e.Tier, e.AtMs
+	case *AllowanceSet:
+		s.setAllowance(e.GetAllowance())
+	case *AllowanceLifted:
+		s.liftAllowance(e.Quota)
+	case *EmailConfirmed:
+		s.TrustTier, s.EmailConfirmedMs = e.Tier, e.AtMs
 	}
 }
 

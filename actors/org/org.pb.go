@@ -92,6 +92,61 @@ func (x *Credential) GetRevokedMs() int64 {
 	return 0
 }
 
+// Allowance is a quota that the operator has set for one organization.
+type Allowance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in GET /org/quotas.
+	Quota string `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
+	// Absent means no limit.
+	Limit         *int64 `protobuf:"varint,2,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Allowance) Reset() {
+	*x = Allowance{}
+	mi := &file_actors_org_org_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Allowance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Allowance) ProtoMessage() {}
+
+func (x *Allowance) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Allowance.ProtoReflect.Descriptor instead.
+func (*Allowance) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Allowance) GetQuota() string {
+	if x != nil {
+		return x.Quota
+	}
+	return ""
+}
+
+func (x *Allowance) GetLimit() int64 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
 // State is an organization, folded from its events.
 type State struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -109,14 +164,20 @@ type State struct {
 	// Rises whenever a token verified before may no longer be good.
 	Epoch int64 `protobuf:"varint,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Groups that it owns and that are not deleted.
-	ActiveGroups  int64 `protobuf:"varint,11,opt,name=active_groups,json=activeGroups,proto3" json:"active_groups,omitempty"`
+	ActiveGroups int64 `protobuf:"varint,11,opt,name=active_groups,json=activeGroups,proto3" json:"active_groups,omitempty"`
+	// Sorted by quota, each at most once.
+	Allowances []*Allowance `protobuf:"bytes,12,rep,name=allowances,proto3" json:"allowances,omitempty"`
+	// Zero while nobody has shown that the address at registration is theirs.
+	EmailConfirmedMs int64 `protobuf:"varint,13,opt,name=email_confirmed_ms,json=emailConfirmedMs,proto3" json:"email_confirmed_ms,omitempty"`
+	// Zero while the operator has not decided about the tier.
+	TierGrantedMs int64 `protobuf:"varint,14,opt,name=tier_granted_ms,json=tierGrantedMs,proto3" json:"tier_granted_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_actors_org_org_proto_msgTypes[1]
+	mi := &file_actors_org_org_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -128,7 +189,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[1]
+	mi := &file_actors_org_org_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -141,7 +202,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{1}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *State) GetId() []byte {
@@ -221,6 +282,27 @@ func (x *State) GetActiveGroups() int64 {
 	return 0
 }
 
+func (x *State) GetAllowances() []*Allowance {
+	if x != nil {
+		return x.Allowances
+	}
+	return nil
+}
+
+func (x *State) GetEmailConfirmedMs() int64 {
+	if x != nil {
+		return x.EmailConfirmedMs
+	}
+	return 0
+}
+
+func (x *State) GetTierGrantedMs() int64 {
+	if x != nil {
+		return x.TierGrantedMs
+	}
+	return 0
+}
+
 // Registered: the organization exists, with its first credential.
 type Registered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -238,7 +320,7 @@ type Registered struct {
 
 func (x *Registered) Reset() {
 	*x = Registered{}
-	mi := &file_actors_org_org_proto_msgTypes[2]
+	mi := &file_actors_org_org_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -250,7 +332,7 @@ func (x *Registered) String() string {
 func (*Registered) ProtoMessage() {}
 
 func (x *Registered) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[2]
+	mi := &file_actors_org_org_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -263,7 +345,7 @@ func (x *Registered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registered.ProtoReflect.Descriptor instead.
 func (*Registered) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{2}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Registered) GetId() []byte {
@@ -336,7 +418,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_actors_org_org_proto_msgTypes[3]
+	mi := &file_actors_org_org_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -348,7 +430,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[3]
+	mi := &file_actors_org_org_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -361,7 +443,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{3}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Changed) GetName() string {
@@ -404,7 +486,7 @@ type CredentialAdded struct {
 
 func (x *CredentialAdded) Reset() {
 	*x = CredentialAdded{}
-	mi := &file_actors_org_org_proto_msgTypes[4]
+	mi := &file_actors_org_org_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +498,7 @@ func (x *CredentialAdded) String() string {
 func (*CredentialAdded) ProtoMessage() {}
 
 func (x *CredentialAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[4]
+	mi := &file_actors_org_org_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,7 +511,7 @@ func (x *CredentialAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialAdded.ProtoReflect.Descriptor instead.
 func (*CredentialAdded) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{4}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CredentialAdded) GetClientId() []byte {
@@ -464,7 +546,7 @@ type CredentialRevoked struct {
 
 func (x *CredentialRevoked) Reset() {
 	*x = CredentialRevoked{}
-	mi := &file_actors_org_org_proto_msgTypes[5]
+	mi := &file_actors_org_org_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -476,7 +558,7 @@ func (x *CredentialRevoked) String() string {
 func (*CredentialRevoked) ProtoMessage() {}
 
 func (x *CredentialRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[5]
+	mi := &file_actors_org_org_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -489,7 +571,7 @@ func (x *CredentialRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CredentialRevoked.ProtoReflect.Descriptor instead.
 func (*CredentialRevoked) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{5}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CredentialRevoked) GetClientId() []byte {
@@ -517,7 +599,7 @@ type AgentAdded struct {
 
 func (x *AgentAdded) Reset() {
 	*x = AgentAdded{}
-	mi := &file_actors_org_org_proto_msgTypes[6]
+	mi := &file_actors_org_org_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +611,7 @@ func (x *AgentAdded) String() string {
 func (*AgentAdded) ProtoMessage() {}
 
 func (x *AgentAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[6]
+	mi := &file_actors_org_org_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +624,7 @@ func (x *AgentAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAdded.ProtoReflect.Descriptor instead.
 func (*AgentAdded) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{6}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AgentAdded) GetAgentId() []byte {
@@ -570,7 +652,7 @@ type AgentRetired struct {
 
 func (x *AgentRetired) Reset() {
 	*x = AgentRetired{}
-	mi := &file_actors_org_org_proto_msgTypes[7]
+	mi := &file_actors_org_org_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +664,7 @@ func (x *AgentRetired) String() string {
 func (*AgentRetired) ProtoMessage() {}
 
 func (x *AgentRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[7]
+	mi := &file_actors_org_org_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +677,7 @@ func (x *AgentRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentRetired.ProtoReflect.Descriptor instead.
 func (*AgentRetired) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{7}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AgentRetired) GetAgentId() []byte {
@@ -623,7 +705,7 @@ type GroupAdded struct {
 
 func (x *GroupAdded) Reset() {
 	*x = GroupAdded{}
-	mi := &file_actors_org_org_proto_msgTypes[8]
+	mi := &file_actors_org_org_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +717,7 @@ func (x *GroupAdded) String() string {
 func (*GroupAdded) ProtoMessage() {}
 
 func (x *GroupAdded) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[8]
+	mi := &file_actors_org_org_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +730,7 @@ func (x *GroupAdded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupAdded.ProtoReflect.Descriptor instead.
 func (*GroupAdded) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{8}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GroupAdded) GetGroupId() []byte {
@@ -676,7 +758,7 @@ type GroupRetired struct {
 
 func (x *GroupRetired) Reset() {
 	*x = GroupRetired{}
-	mi := &file_actors_org_org_proto_msgTypes[9]
+	mi := &file_actors_org_org_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +770,7 @@ func (x *GroupRetired) String() string {
 func (*GroupRetired) ProtoMessage() {}
 
 func (x *GroupRetired) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_org_org_proto_msgTypes[9]
+	mi := &file_actors_org_org_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +783,7 @@ func (x *GroupRetired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRetired.ProtoReflect.Descriptor instead.
 func (*GroupRetired) Descriptor() ([]byte, []int) {
-	return file_actors_org_org_proto_rawDescGZIP(), []int{9}
+	return file_actors_org_org_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GroupRetired) GetGroupId() []byte {
@@ -712,6 +794,219 @@ func (x *GroupRetired) GetGroupId() []byte {
 }
 
 func (x *GroupRetired) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// TierGranted: the operator gave the organization a trust tier, higher or lower.
+type TierGranted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tier          int32                  `protobuf:"varint,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	AtMs          int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TierGranted) Reset() {
+	*x = TierGranted{}
+	mi := &file_actors_org_org_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TierGranted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TierGranted) ProtoMessage() {}
+
+func (x *TierGranted) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TierGranted.ProtoReflect.Descriptor instead.
+func (*TierGranted) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TierGranted) GetTier() int32 {
+	if x != nil {
+		return x.Tier
+	}
+	return 0
+}
+
+func (x *TierGranted) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// AllowanceSet: a quota of the organization is no longer that of its tier.
+type AllowanceSet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Allowance     *Allowance             `protobuf:"bytes,1,opt,name=allowance,proto3" json:"allowance,omitempty"`
+	AtMs          int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllowanceSet) Reset() {
+	*x = AllowanceSet{}
+	mi := &file_actors_org_org_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllowanceSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllowanceSet) ProtoMessage() {}
+
+func (x *AllowanceSet) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllowanceSet.ProtoReflect.Descriptor instead.
+func (*AllowanceSet) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AllowanceSet) GetAllowance() *Allowance {
+	if x != nil {
+		return x.Allowance
+	}
+	return nil
+}
+
+func (x *AllowanceSet) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// AllowanceLifted: a quota of the organization is that of its tier again.
+type AllowanceLifted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quota         string                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
+	AtMs          int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllowanceLifted) Reset() {
+	*x = AllowanceLifted{}
+	mi := &file_actors_org_org_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllowanceLifted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllowanceLifted) ProtoMessage() {}
+
+func (x *AllowanceLifted) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllowanceLifted.ProtoReflect.Descriptor instead.
+func (*AllowanceLifted) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AllowanceLifted) GetQuota() string {
+	if x != nil {
+		return x.Quota
+	}
+	return ""
+}
+
+func (x *AllowanceLifted) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// EmailConfirmed: the token that was mailed to the address at registration came
+// back. The tier is what the organization has since.
+type EmailConfirmed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tier          int32                  `protobuf:"varint,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	AtMs          int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EmailConfirmed) Reset() {
+	*x = EmailConfirmed{}
+	mi := &file_actors_org_org_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EmailConfirmed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EmailConfirmed) ProtoMessage() {}
+
+func (x *EmailConfirmed) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EmailConfirmed.ProtoReflect.Descriptor instead.
+func (*EmailConfirmed) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *EmailConfirmed) GetTier() int32 {
+	if x != nil {
+		return x.Tier
+	}
+	return 0
+}
+
+func (x *EmailConfirmed) GetAtMs() int64 {
 	if x != nil {
 		return x.AtMs
 	}
@@ -731,7 +1026,11 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\n" +
 	"created_ms\x18\x03 \x01(\x03R\tcreatedMs\x12\x1d\n" +
 	"\n" +
-	"revoked_ms\x18\x04 \x01(\x03R\trevokedMs\"\xe2\x02\n" +
+	"revoked_ms\x18\x04 \x01(\x03R\trevokedMs\"F\n" +
+	"\tAllowance\x12\x14\n" +
+	"\x05quota\x18\x01 \x01(\tR\x05quota\x12\x19\n" +
+	"\x05limit\x18\x02 \x01(\x03H\x00R\x05limit\x88\x01\x01B\b\n" +
+	"\x06_limit\"\xf2\x03\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -746,7 +1045,12 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\ractive_agents\x18\t \x01(\x03R\factiveAgents\x12\x14\n" +
 	"\x05epoch\x18\n" +
 	" \x01(\x03R\x05epoch\x12#\n" +
-	"\ractive_groups\x18\v \x01(\x03R\factiveGroups\"\xdb\x01\n" +
+	"\ractive_groups\x18\v \x01(\x03R\factiveGroups\x128\n" +
+	"\n" +
+	"allowances\x18\f \x03(\v2\x18.parley.v1.org.AllowanceR\n" +
+	"allowances\x12,\n" +
+	"\x12email_confirmed_ms\x18\r \x01(\x03R\x10emailConfirmedMs\x12&\n" +
+	"\x0ftier_granted_ms\x18\x0e \x01(\x03R\rtierGrantedMs\"\xdb\x01\n" +
 	"\n" +
 	"Registered\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
@@ -788,6 +1092,18 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\">\n" +
 	"\fGroupRetired\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"6\n" +
+	"\vTierGranted\x12\x12\n" +
+	"\x04tier\x18\x01 \x01(\x05R\x04tier\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"[\n" +
+	"\fAllowanceSet\x126\n" +
+	"\tallowance\x18\x01 \x01(\v2\x18.parley.v1.org.AllowanceR\tallowance\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"<\n" +
+	"\x0fAllowanceLifted\x12\x14\n" +
+	"\x05quota\x18\x01 \x01(\tR\x05quota\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"9\n" +
+	"\x0eEmailConfirmed\x12\x12\n" +
+	"\x04tier\x18\x01 \x01(\x05R\x04tier\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMsB\x13Z\x11parley/actors/orgb\x06proto3"
 
 var (
@@ -802,26 +1118,33 @@ func file_actors_org_org_proto_rawDescGZIP() []byte {
 	return file_actors_org_org_proto_rawDescData
 }
 
-var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_actors_org_org_proto_goTypes = []any{
 	(*Credential)(nil),        // 0: parley.v1.org.Credential
-	(*State)(nil),             // 1: parley.v1.org.State
-	(*Registered)(nil),        // 2: parley.v1.org.Registered
-	(*Changed)(nil),           // 3: parley.v1.org.Changed
-	(*CredentialAdded)(nil),   // 4: parley.v1.org.CredentialAdded
-	(*CredentialRevoked)(nil), // 5: parley.v1.org.CredentialRevoked
-	(*AgentAdded)(nil),        // 6: parley.v1.org.AgentAdded
-	(*AgentRetired)(nil),      // 7: parley.v1.org.AgentRetired
-	(*GroupAdded)(nil),        // 8: parley.v1.org.GroupAdded
-	(*GroupRetired)(nil),      // 9: parley.v1.org.GroupRetired
+	(*Allowance)(nil),         // 1: parley.v1.org.Allowance
+	(*State)(nil),             // 2: parley.v1.org.State
+	(*Registered)(nil),        // 3: parley.v1.org.Registered
+	(*Changed)(nil),           // 4: parley.v1.org.Changed
+	(*CredentialAdded)(nil),   // 5: parley.v1.org.CredentialAdded
+	(*CredentialRevoked)(nil), // 6: parley.v1.org.CredentialRevoked
+	(*AgentAdded)(nil),        // 7: parley.v1.org.AgentAdded
+	(*AgentRetired)(nil),      // 8: parley.v1.org.AgentRetired
+	(*GroupAdded)(nil),        // 9: parley.v1.org.GroupAdded
+	(*GroupRetired)(nil),      // 10: parley.v1.org.GroupRetired
+	(*TierGranted)(nil),       // 11: parley.v1.org.TierGranted
+	(*AllowanceSet)(nil),      // 12: parley.v1.org.AllowanceSet
+	(*AllowanceLifted)(nil),   // 13: parley.v1.org.AllowanceLifted
+	(*EmailConfirmed)(nil),    // 14: parley.v1.org.EmailConfirmed
 }
 var file_actors_org_org_proto_depIdxs = []int32{
 	0, // 0: parley.v1.org.State.credentials:type_name -> parley.v1.org.Credential
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	1, // 1: parley.v1.org.State.allowances:type_name -> parley.v1.org.Allowance
+	1, // 2: parley.v1.org.AllowanceSet.allowance:type_name -> parley.v1.org.Allowance
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_actors_org_org_proto_init() }
@@ -829,14 +1152,15 @@ func file_actors_org_org_proto_init() {
 	if File_actors_org_org_proto != nil {
 		return
 	}
-	file_actors_org_org_proto_msgTypes[3].OneofWrappers = []any{}
+	file_actors_org_org_proto_msgTypes[1].OneofWrappers = []any{}
+	file_actors_org_org_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_org_org_proto_rawDesc), len(file_actors_org_org_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -34,7 +34,7 @@ func parse(l *actorstest.Line, _ *life) org.Command {
 	case "register":
 		return org.Register{
 			ID: parley.OrgID(actorstest.Named("acme")), Name: l.Text("name"), Slug: l.Text("slug"),
-			Email: l.Text("email"), Tier: 1, ClientID: parley.ClientID(l.ID("credential")), SecretHash: []byte("hash"),
+			Email: l.Text("email"), Tier: tierIn(l), ClientID: parley.ClientID(l.ID("credential")), SecretHash: []byte("hash"),
 		}
 	case "change":
 		return org.Change{
@@ -57,14 +57,34 @@ func parse(l *actorstest.Line, _ *life) org.Command {
 			GroupID: parley.GroupID(l.ID("name")), Name: l.Text("name"),
 			NameTaken: l.Has("name-taken"), GroupLimit: l.Number("limit"),
 		}
+	case "grant-tier":
+		return org.GrantTier{Tier: *l.Number("tier")}
+	case "set-allowance":
+		return org.SetAllowance{Quota: l.Text("quota"), Limit: l.Number("limit")}
+	case "lift-allowance":
+		return org.LiftAllowance{Quota: l.Text("quota")}
+	case "confirm-email":
+		return org.ConfirmEmail{}
 	case "retire-group":
 		return org.RetireGroup{GroupID: parley.GroupID(l.ID("name"))}
 	}
 	panic("no such verb: " + l.Verb)
 }
 
+func TestTermsStories(t *testing.T) {
+	actorstest.Tell(t, "testdata/terms", rules, parse, show)
+}
+
 func clearable(l *actorstest.Line, key string) org.Clearable {
 	return org.Clearable{Set: l.Has(key), Null: l.Text(key) == "null", Value: l.Text(key)}
+}
+
+// tierIn is the tier that an organization starts with: 1 unless the line says so.
+func tierIn(l *actorstest.Line) int {
+	if n := l.Number("tier"); n != nil {
+		return *n
+	}
+	return 1
 }
 
 func show(life *life) string {
@@ -72,6 +92,13 @@ func show(life *life) string {
 	groups := ""
 	if n := s.GetActiveGroups(); n != 0 {
 		groups = fmt.Sprintf(", %d groups", n)
+	}
+	for _, a := range s.GetAllowances() {
+		limit := "no limit"
+		if a.Limit != nil {
+			limit = fmt.Sprint(*a.Limit)
+		}
+		groups += fmt.Sprintf(", %s: %s", a.Quota, limit)
 	}
 	return fmt.Sprintf("%q slug=%s email=%q country=%q tier=%d, %d agents, %d of %d credentials live, epoch %d%s",
 		s.GetName(), s.GetSlug(), s.GetContactEmail(), s.GetCountryCode(), s.GetTrustTier(),
@@ -88,6 +115,8 @@ func TestGolden(t *testing.T) {
 			Id: id, Name: "Acme", Slug: "acme", ContactEmail: "a@acme.example", CountryCode: "CH", TrustTier: 1, CreatedMs: at,
 			Credentials:  []*org.Credential{{ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1}},
 			ActiveAgents: 2, Epoch: 1, ActiveGroups: 3,
+			Allowances:       []*org.Allowance{{Quota: "agents", Limit: proto.Int64(5)}},
+			EmailConfirmedMs: at + 2, TierGrantedMs: at + 3,
 		},
 		[]org.Event{
 			&org.Registered{
@@ -103,6 +132,10 @@ func TestGolden(t *testing.T) {
 			&org.AgentRetired{AgentId: agent, AtMs: at},
 			&org.GroupAdded{GroupId: group, AtMs: at},
 			&org.GroupRetired{GroupId: group, AtMs: at},
+			&org.TierGranted{Tier: 3, AtMs: at},
+			&org.AllowanceSet{Allowance: &org.Allowance{Quota: "agents", Limit: proto.Int64(5)}, AtMs: at},
+			&org.AllowanceLifted{Quota: "agents", AtMs: at},
+			&org.EmailConfirmed{Tier: 1, AtMs: at},
 		},
 	)
 }

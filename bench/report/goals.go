@@ -35,6 +35,7 @@ func Goals(r *result.Report) []result.Goal {
 		if g, _, ok := largest(cases, scenarioFanout, target); ok {
 			out = append(out, fanoutGoals(g)...)
 		}
+		out = append(out, deliveryGoals(cases, target)...)
 		for _, c := range cases {
 			if c.Scenario != scenarioHotGroup || c.Rate > 0 {
 				continue
@@ -115,7 +116,7 @@ func judged(g result.Goal) result.Goal {
 
 // goalTable shows how goals were met.
 func goalTable(goals []result.Goal) table {
-	t := table{caption: "Goals of groups", head: []string{"Target", "What", "Goal", "Measured", "Verdict"}, left: 2}
+	t := table{caption: "Goals", head: []string{"Target", "What", "Goal", "Measured", "Verdict"}, left: 2}
 	for _, g := range goals {
 		bound, measured, verdict := "≥ "+plain(g.Bound), number(g.Measured), "missed"
 		if g.AtMost {

@@ -48,12 +48,17 @@ const (
 	Votes = "votes"
 	// HotGroup is Votes with joins and departures among them.
 	HotGroup = "hotgroup"
+	// Poll asks how many messages came to an agent that has very many.
+	Poll = "poll"
+	// Webhook is sends to agents without and with a webhook. It measures more than
+	// operations: see Host.Webhook.
+	Webhook = "webhook"
 )
 
 // Names are all scenarios in the order in which they are run. Deep needs a
 // depth; Hot and what follows it are run when they are named.
 func Names() []string {
-	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup}
+	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook}
 }
 
 // Params are what scenarios may be told.
@@ -73,6 +78,9 @@ type Params struct {
 	// Members is how many get a copy of each broadcast of Fanout, Electors how many
 	// may vote in Votes; 0 stands for 1,000 and 10,000.
 	Members, Electors int
+	// Polled is how many messages the agent has that Poll asks about, Hooks how
+	// many agents have a webhook in Webhook; 0 stands for 1,000,000 and 1,000.
+	Polled, Hooks int
 	// Keep keeps a ledger of all that was acknowledged, for Verify.
 	Keep bool
 	// Sample keeps one of so many of them instead, for VerifySample; 0 for none.
@@ -102,6 +110,8 @@ func (p Params) Check() error {
 		return fmt.Errorf("neither depth nor streams nor connections may be negative")
 	case p.Members < 0 || p.Members > groupMost || p.Electors > groupMost:
 		return fmt.Errorf("%d members and %d electors are not between 1 and %d", p.Members, p.Electors, groupMost)
+	case p.Polled < 0 || p.Hooks < 0 || p.Hooks >= 1_000_000:
+		return fmt.Errorf("%d messages polled or %d webhooks are too few or too many", p.Polled, p.Hooks)
 	case p.Electors != 0 && p.Electors < electorsLeast:
 		return fmt.Errorf("%d electors settle whatever they vote on: at least %d are needed", p.Electors, electorsLeast)
 	}
@@ -127,6 +137,8 @@ type Host struct {
 	speakers []*agent      // who do
 	patience time.Duration // for copies that do not come
 	house    *house        // that votes
+	polled   *polled       // the mailbox that is asked about
+	hooks    *hooks        // the agents of Webhook
 }
 
 // NewHost makes a target ready.
@@ -201,6 +213,8 @@ func (h *Host) Prepare(ctx context.Context, name string, clients int) (load.Dial
 		return h.prepareTalk(ctx, coldConversations)
 	case Votes, HotGroup:
 		return h.prepareVotes(ctx, clients, name == HotGroup)
+	case Poll:
+		return h.preparePoll(ctx)
 	}
 	return nil, fmt.Errorf("%s is not a load; known are: %s", name, strings.Join(Names(), ", "))
 }

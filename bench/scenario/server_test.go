@@ -42,6 +42,8 @@ const (
 	shedsForever   fault = "sends are shed without saying until when"
 	shedsVaguely   fault = "sends are shed until a moment that is no whole second"
 	shedsAndKeeps  fault = "a message that was shed is kept"
+	countsWildly   fault = "a poll tells of one message more each time"
+	countsAll      fault = "a poll does not heed the instant"
 	parts          fault = "the connection is closed instead of an answer"
 )
 
@@ -95,6 +97,7 @@ func newFake(t *testing.T, f fault) (*fake, target.Door) {
 	mux.HandleFunc("GET /agents/{id}/messages", s.inbox)
 	mux.HandleFunc("GET /agents/{id}/stream", s.stream)
 	s.groups(mux)
+	s.polls(mux)
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		server.CloseClientConnections()

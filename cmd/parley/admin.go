@@ -9,20 +9,18 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"parley/actors"
-	parleyhttp "parley/http"
 )
 
 // adminDoor is the operator's: metrics, profiles, readiness, backups. It knows no
 // callers and must never be reachable from outside.
 type adminDoor struct{ server *http.Server }
 
-func newAdminDoor(node *actors.Node, service *parleyhttp.Service, backups *backupDoor) *adminDoor {
+func newAdminDoor(node *actors.Node, metrics prometheus.Gatherer, backups *backupDoor, orgs *orgDoor) *adminDoor {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metricsOf(node, service), promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if trouble := node.Trouble(); trouble != nil {
@@ -36,26 +34,13 @@ func newAdminDoor(node *actors.Node, service *parleyhttp.Service, backups *backu
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.Handle("POST /backup", backups)
+	orgs.mount(mux)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return &adminDoor{&http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}}
-}
-
-func metricsOf(node *actors.Node, service *parleyhttp.Service) *prometheus.Registry {
-	gauge := func(name, help string, value func() int) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
-	}
-	r := prometheus.NewRegistry()
-	r.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		gauge("parley_actors_live", "Actors in memory.", node.Live),
-		gauge("parley_streams_open", "Open agent streams.", service.OpenStreams),
-	)
-	return r
 }
 
 // serve accepts connections until close.

@@ -24,7 +24,7 @@ type benchCmd struct {
 }
 
 type benchRunCmd struct {
-	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup; default: send to mixed."`
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook; default: send to mixed."`
 	Goals     bool     `help:"Run the cases that the published goals speak of, no others."`
 	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
@@ -52,6 +52,8 @@ type benchRunCmd struct {
 	Connections int    `default:"4096" help:"Connections of overload; the limit of open files bounds them."`
 	Members     int    `default:"1000" help:"Members of the group that fanout broadcasts to."`
 	Electors    int    `default:"10000" help:"Members of the group in which votes and hotgroup vote."`
+	Polled      int    `default:"1000000" help:"Messages of the agent that poll asks about."`
+	Hooks       int    `default:"1000" help:"Webhooks of webhook."`
 	Seed        uint64 `default:"1" help:"Makes choices and payloads repeatable."`
 
 	Verify bool   `help:"At the end kill the bench's own server under load, start it again and read every acknowledged message back."`
@@ -141,7 +143,7 @@ func (c *benchRunCmd) config(std *streams) (config bench.Config, remove func(), 
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
 		Params: scenario.Params{
 			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections,
-			Members: c.Members, Electors: c.Electors,
+			Members: c.Members, Electors: c.Electors, Polled: c.Polled, Hooks: c.Hooks,
 		},
 		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify,
 		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,
@@ -185,6 +187,18 @@ func (c *benchRunCmd) cases() ([]bench.Case, error) {
 	return bench.Cases(names, c.Clients, c.Rates)
 }
 
+// serveArgs are further flags of our server: what scenarios cannot do without,
+// and what the caller said.
+func (c *benchRunCmd) serveArgs() (args []string) {
+	if slices.Contains(c.Scenarios, scenario.Poll) {
+		args = append(args, "--poll-limit", "0/0")
+	}
+	if slices.Contains(c.Scenarios, scenario.Webhook) {
+		args = append(args, "--dev") // its targets are on this machine
+	}
+	return append(args, strings.Fields(c.Serve)...)
+}
+
 // targets are ours and the peers, each with a directory of its own under dir.
 func (c *benchRunCmd) targets(dir string) ([]target.Target, error) {
 	const ours = "parley"
@@ -197,7 +211,7 @@ func (c *benchRunCmd) targets(dir string) ([]target.Target, error) {
 			return nil, err
 		}
 		all = append(all, &target.Server{
-			Label: ours, Binary: binary, Dir: filepath.Join(dir, ours), Args: strings.Fields(c.Serve), Env: childEnvironment(),
+			Label: ours, Binary: binary, Dir: filepath.Join(dir, ours), Args: c.serveArgs(), Env: childEnvironment(),
 		})
 	}
 	for _, binary := range c.Beside {

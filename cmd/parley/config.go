@@ -37,11 +37,16 @@ type Config struct {
 	DiskReserve  byteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Free space of the data directory's disk below which writes are refused; at most an eighth of the disk; 0 is none."`
 	LogFormat    string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
 	LogLevel     string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe line to log: ${enum}."`
+	AccessLog    bool      `name:"access-log" env:"PARLEY_ACCESS_LOG" help:"Log a line for each answer: request id, method, route, status, time; never a path, which may be a secret."`
 	Memory
+	Terms
+	Outbound
 
 	// acceptLoss opens a damaged data directory and gives up what it lacks.
 	acceptLoss bool
 	origins    map[string]string
+	// tables are the terms that the file sets in tables of its own.
+	tables Terms
 }
 
 const (
@@ -78,9 +83,13 @@ func (c *Config) BeforeResolve(ctx *kong.Context) error {
 		return fmt.Errorf("config file %s: %w", path, err)
 	}
 	for key := range values.Raw() {
-		if !known[key] {
+		if !known[key] && key != quotasTable && key != ratesTable {
 			return fmt.Errorf("config file %s: unknown key %q", path, key)
 		}
+	}
+	var err error
+	if c.tables, err = termsOf(values); err != nil {
+		return fmt.Errorf("config file %s: %w", path, err)
 	}
 	ctx.AddResolver(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if !known[flag.Name] || environmentOf(flag) != "" || !values.Exists(flag.Name) {
@@ -89,6 +98,11 @@ func (c *Config) BeforeResolve(ctx *kong.Context) error {
 		switch value := values.Get(flag.Name).(type) {
 		case string, bool, int64, float64:
 			return fmt.Sprint(value), nil
+		case []any:
+			if flag.IsSlice() {
+				return strings.Trim(strings.ReplaceAll(fmt.Sprint(value), " ", ","), "[]"), nil
+			}
+			return nil, fmt.Errorf("config file %s: must be a single value", path)
 		default:
 			return nil, fmt.Errorf("config file %s: must be a single value", path)
 		}
@@ -115,10 +129,26 @@ func (c *Config) AfterApply(ctx *kong.Context) error {
 			c.origins[step.Flag.Name] = c.File
 		}
 	}
+	c.addTables()
+	if err := c.Terms.validate(c); err != nil { // of the file: what was named was judged before
+		return err
+	}
 	if c.Dev && c.origins["pow-bits"] == "default" {
 		c.PowBits, c.origins["pow-bits"] = devPowBits, "--dev"
 	}
 	return nil
+}
+
+// addTables puts the terms of the file's tables below all others.
+func (c *Config) addTables() {
+	if len(c.tables.Quota) > 0 && c.origins["quota"] == "default" {
+		c.origins["quota"] = c.File
+	}
+	if len(c.tables.Rate) > 0 && c.origins["rate"] == "default" {
+		c.origins["rate"] = c.File
+	}
+	c.Quota, c.Rate = append(c.tables.Quota, c.Quota...), append(c.tables.Rate, c.Rate...)
+	c.tables = Terms{}
 }
 
 // Validate judges what a type or an enumeration cannot.
@@ -141,7 +171,13 @@ func (c *Config) Validate() error {
 	case c.Journals < 1 || c.Journals > journalsMax:
 		return fmt.Errorf("--journals: %d is not between 1 and %d", c.Journals, journalsMax)
 	}
-	return c.validate()
+	if err := c.Memory.validate(); err != nil {
+		return err
+	}
+	if err := c.Outbound.validate(); err != nil {
+		return err
+	}
+	return c.Terms.validate(c)
 }
 
 // PollLimit bounds the unauthenticated poll endpoint, in requests a minute;

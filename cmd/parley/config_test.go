@@ -89,7 +89,7 @@ log-level = "debug"
 		File: path, Listen: "0.0.0.0:0", AdminListen: "127.0.0.1:9", Data: "/var/lib/parley", BaseURL: "https://parley.example",
 		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, QuotaProfile: "public", Tier1: "approval",
 		PollLimit: PollLimit{PerToken: 5}, Journals: 4, DiskReserve: 1 << 30, LogFormat: "json", LogLevel: "debug",
-		Memory: Memory{Cache: 256 << 20, GCHeadroom: 128 << 20},
+		Memory: Memory{Cache: 256 << 20, GCHeadroom: 128 << 20}, Outbound: Outbound{WebhookConcurrency: 128},
 	}
 	if diff := cmp.Diff(want, cfg, cmp.AllowUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
@@ -146,6 +146,48 @@ func TestConfigRefusals(t *testing.T) {
 	} {
 		if _, err := parseServe(t, c.args...); err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%q: error %v, want one with %q", c.args, err, c.words)
+		}
+	}
+}
+
+// TestTermsOfEveryLayer: numbers of the file stand unless the same number is named
+// above it.
+func TestTermsOfEveryLayer(t *testing.T) {
+	path := configFile(t, "quota-profile = \"public\"\ntrusted-proxies = [\"10.0.0.0/8\", \"192.0.2.1\"]\n[quotas.tier1]\nagents = 5\ngroups = \"none\"\n[rates]\nwrites = 7\nreads = \"none\"")
+	cfg, err := parseServe(t, "--config", path, "--quota", "tier1.agents=6", "--rate", "public=9", "--smtp-url", "smtp://u:hush@mail.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quotas, err := cfg.quotas()
+	if err != nil || quotas[1]["agents"] != 6 || quotas[1]["messages_per_day"] != 100 {
+		t.Errorf("quotas %v, %v", quotas, err)
+	}
+	if n, limited := quotas[1]["groups"]; limited {
+		t.Errorf("%d groups", n)
+	}
+	if rates, err := cfg.rates(); err != nil || rates.Writes != 7 || rates.Reads != 0 || rates.Public != 9 || rates.Token != 60 {
+		t.Errorf("rates %v, %v", rates, err)
+	}
+	if got := cfg.proxies(); len(got) != 2 || got[1].Bits() != 32 {
+		t.Errorf("proxies %v", got)
+	}
+	if strings.Contains(cfg.SMTPURL.String(), "hush") {
+		t.Error("the password is shown")
+	}
+	for _, args := range [][]string{
+		{"--quota", "tier4.agents=1"},
+		{"--quota", "tier1.cakes=1"},
+		{"--quota", "agents=1"},
+		{"--quota", "tier1.agents=-1"},
+		{"--rate", "cakes=1"},
+		{"--rate", "writes=x"},
+		{"--trusted-proxies", "proxy"},
+		{"--smtp-url", "http://x"},
+		{"--config", configFile(t, "[quotas.tier1]\ncakes = 1")},
+		{"--config", configFile(t, "[rates]\nwrites = true")},
+	} {
+		if _, err := parseServe(t, args...); err == nil {
+			t.Errorf("%q is taken", args)
 		}
 	}
 }

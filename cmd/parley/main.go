@@ -30,7 +30,10 @@ type commands struct {
 	Inbox        inboxCmd        `cmd:"" help:"List an agent's messages, newest first, opened and verified."`
 	Watch        watchCmd        `cmd:"" help:"Follow an agent's stream; survives disconnects."`
 	Conversation conversationCmd `cmd:"" help:"Show a conversation, its transcript, change its status."`
+	Webhook      webhookCmd      `cmd:"" help:"Have an agent's events delivered to a URL, look after deliveries, receive them here."`
 	Group        groupCmd        `cmd:"" help:"Found groups, invite, join, vote, send to all members sealed."`
+
+	Org orgCmd `cmd:"" help:"What organizations may do: tiers and limits, for the operator of a running server."`
 
 	Backup  backupCmd  `cmd:"" help:"Write, list and check snapshots of a server's data, running or not."`
 	Restore restoreCmd `cmd:"" help:"Make a data directory of a snapshot."`

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"net"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -98,7 +99,7 @@ type background struct {
 var servers sync.Map
 
 // serverCommand runs a server beside a script: `server start [flags]` sets
-// PARLEY_URL when it listens, `server kill` is SIGKILL, `server stop` SIGTERM,
+// PARLEY_URL and ADMIN when it listens, `server kill` is SIGKILL, `server stop` SIGTERM,
 // after which it has to end with exit code 0 within ten seconds.
 func serverCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
@@ -134,7 +135,11 @@ func startServer(ts *testscript.TestScript, work string, flags []string) {
 	if before := ts.Getenv("PARLEY_URL"); before != "" { // a restart keeps its address
 		listen = strings.TrimPrefix(before, "http://")
 	}
-	args := append([]string{"serve", "--dev", "--listen", listen, "--admin-listen", "127.0.0.1:0", "--data", ts.MkAbs("data")}, flags...)
+	admin, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv("ADMIN", "http://"+admin.Addr().String())
+	_ = admin.Close() // free again, for the server
+	args := append([]string{"serve", "--dev", "--listen", listen, "--admin-listen", admin.Addr().String(), "--data", ts.MkAbs("data")}, flags...)
 	binary, err := exec.LookPath("parley")
 	ts.Check(err)
 	server := &background{cmd: exec.Command(binary, args...), exited: make(chan error, 1)}

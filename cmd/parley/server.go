@@ -66,10 +66,13 @@ const damagedHelp = "  restore the last backup      parley restore --from BACKUP
 // house is everything that runs, in the order in which it was opened.
 type house struct {
 	store   *persistence.Store
+	master  *auth.MasterKey
+	out     *outbound
 	node    *actors.Node
 	service *parleyhttp.Service
 	doors   *parleyhttp.Server
 	admin   *adminDoor
+	meter   *requestMeter
 	public  net.Listener
 	private net.Listener
 	stop    context.CancelFunc
@@ -129,23 +132,29 @@ func (h *house) openActors(cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
+	quotas, err := cfg.quotas()
+	if err != nil {
+		return err
+	}
+	if h.master, err = openMasterKey(cfg.Data); err != nil {
+		return err
+	}
+	if h.out, err = openOutbound(&cfg, h.master); err != nil {
+		return err
+	}
 	h.node = actors.New(actors.Options{
 		Journal: journal{h.store}, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
-		PageBytes: int64(cfg.Cache) / 4, SeatLimit: parleyhttp.Quotas(cfg.QuotaProfile).Seats,
+		PageBytes: int64(cfg.Cache) / 4, SeatLimit: quotas.Seats, Courier: h.out.courier,
 	})
 	return h.node.Start()
 }
 
 func (h *house) openDoors(ctx context.Context, cfg Config) error {
-	master, err := auth.LoadMasterKey(filepath.Join(cfg.Data, "master.key"))
-	if err != nil {
-		return err
-	}
-	keys, err := parleyhttp.SigningKeys(ctx, h.node, master, time.Now, parley.RandomEntropy)
+	keys, err := parleyhttp.SigningKeys(ctx, h.node, h.master, time.Now, parley.RandomEntropy)
 	if err != nil {
 		return fmt.Errorf("signing keys: %w", err)
 	}
-	secret, err := master.Derive("cursors")
+	secret, err := h.master.Derive("cursors")
 	if err != nil {
 		return err
 	}
@@ -158,32 +167,52 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	if cfg.Tier1 == "pow" {
 		tier = 1
 	}
+	quotas, err := cfg.quotas()
+	if err != nil {
+		return err
+	}
+	rates, err := cfg.rates()
+	if err != nil {
+		return err
+	}
+	keeping, stop := context.WithCancel(context.Background())
+	h.stop = stop
 	h.service = parleyhttp.NewService(parleyhttp.ServiceOptions{
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand,
 		Version: thisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
-		TierAtSolve: tier, Poll: limit.Poll(cfg.PollLimit), Quotas: parleyhttp.Quotas(cfg.QuotaProfile),
-		Limits: cfg.QuotaProfile == "public", Logger: slog.Default(),
+		TierAtSolve: tier, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
+		Rates: rates, Proxies: cfg.proxies(), Mail: cfg.mailer(keeping, base),
+		Guard: h.out.guard, Vault: h.master, Logger: slog.Default(),
 	})
+	h.meter = newRequestMeter()
 	h.doors, err = parleyhttp.New(parleyhttp.Options{
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: thisBuild().Version,
 		Concurrency: connectionsMax(filesMax()), Waiting: parleyhttp.Runnable,
+		Observe: h.observer(cfg),
 	})
 	if err != nil {
 		return err
 	}
 	h.doors.OnDrain(h.service.Close)
-	h.admin = newAdminDoor(h.node, h.service, &backupDoor{store: h.store, data: cfg.Data})
-	keeping, stop := context.WithCancel(context.Background())
-	h.stop = stop
-	go h.keepKeys(keeping, master)
+	h.admin = newAdminDoor(h.node, metricsOf(h), &backupDoor{store: h.store, data: cfg.Data}, &orgDoor{h.node, quotas})
+	go h.keepKeys(keeping)
 	go cfg.govern(keeping)
 	return nil
 }
 
+// observer is told of every answer.
+func (h *house) observer(cfg Config) func(parleyhttp.Answer) {
+	told := []func(parleyhttp.Answer){h.meter.observe}
+	if cfg.AccessLog {
+		told = append(told, accessLog(slog.Default()))
+	}
+	return everyone(told...)
+}
+
 // keepKeys rotates the signing keys when they are due.
-func (h *house) keepKeys(ctx context.Context, master *auth.MasterKey) {
+func (h *house) keepKeys(ctx context.Context) {
 	tick := time.NewTicker(keysEvery)
 	defer tick.Stop()
 	for {
@@ -191,7 +220,7 @@ func (h *house) keepKeys(ctx context.Context, master *auth.MasterKey) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := h.service.RenewKeys(ctx, master); err != nil {
+			if err := h.service.RenewKeys(ctx, h.master); err != nil {
 				slog.Error("the signing keys could not be looked after", "error", err)
 			}
 		}
@@ -219,6 +248,9 @@ func (h *house) close() error {
 		if l != nil {
 			_ = l.Close() // closed already where it was served
 		}
+	}
+	if h.out != nil {
+		h.out.close()
 	}
 	if h.node != nil {
 		h.node.Close()

@@ -50,6 +50,20 @@ type Credentials struct {
 	CreatedAt Time   `json:"created_at"`
 }
 
+// VerifyEmail hands in the token that was mailed to the address given at
+// registration: POST /auth/verify-email.
+type VerifyEmail struct {
+	Token string `json:"token" required:"true" minLength:"1" maxLength:"1024"`
+}
+
+// VerifiedEmail is the organization that the token was for.
+type VerifiedEmail struct {
+	OrgID   parley.OrgID `json:"org_id"`
+	OrgSlug string       `json:"org_slug"`
+	// TrustTier is what the organization has now.
+	TrustTier int `json:"trust_tier"`
+}
+
 // CreateCredentials makes a second pair of credentials: POST /org/credentials.
 type CreateCredentials struct{}
 

@@ -18,19 +18,23 @@ import (
 // masterKeyBytes is the size of a master key file: the raw key, nothing else.
 const masterKeyBytes = 32
 
-// sealedSeed marks the form of a sealed seed, so that another may follow.
-const sealedSeed = 1
+// sealedSeed and sealedSecret mark the form of what is sealed, so that others may
+// follow.
+const (
+	sealedSeed   = 1
+	sealedSecret = 2
+)
 
 var (
 	// ErrMasterKey says that a file cannot serve as the master key.
 	ErrMasterKey = errors.New("unusable master key file")
-	// ErrSealed says that a sealed seed was not sealed under this master key
-	// for this key id.
-	ErrSealed = errors.New("sealed signing key does not open")
+	// ErrSealed says that what is sealed was not sealed under this master key for
+	// this id.
+	ErrSealed = errors.New("what is sealed does not open")
 )
 
-// MasterKey seals the signing keys at rest. It lives in a file of its own, so
-// that a copy of the data alone reveals none of them.
+// MasterKey seals signing keys and secrets at rest. It lives outside the journal,
+// so that a copy of the data alone reveals none of them.
 type MasterKey struct {
 	aead cipher.AEAD
 	key  []byte
@@ -95,6 +99,30 @@ func (m *MasterKey) OpenSeed(kid string, sealed []byte) ([]byte, error) {
 		return nil, ErrSealed
 	}
 	return seed, nil
+}
+
+// SealSecret encrypts a secret for one purpose and the thing with that id: under
+// another of either it does not open.
+func (m *MasterKey) SealSecret(purpose string, id, secret []byte) []byte {
+	return m.aead.Seal([]byte{sealedSecret}, nil, secret, boundTo(purpose, id))
+}
+
+// OpenSecret is the reverse of SealSecret. Another purpose, id or master key, or
+// a changed byte, is ErrSealed.
+func (m *MasterKey) OpenSecret(purpose string, id, sealed []byte) ([]byte, error) {
+	if len(sealed) == 0 || sealed[0] != sealedSecret {
+		return nil, ErrSealed
+	}
+	secret, err := m.aead.Open(nil, nil, sealed[1:], boundTo(purpose, id))
+	if err != nil {
+		return nil, ErrSealed
+	}
+	return secret, nil
+}
+
+// boundTo is no key id, whatever the purpose: those hold no zero byte.
+func boundTo(purpose string, id []byte) []byte {
+	return append(append([]byte(purpose), 0), id...)
 }
 
 func readMasterKey(path string) ([]byte, error) {

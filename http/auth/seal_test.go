@@ -111,3 +111,41 @@ func TestASealedSeedOpensOnlyAsItself(t *testing.T) {
 		t.Errorf("16 bytes: %v", err)
 	}
 }
+
+func TestASecretOpensOnlyForWhatItWasSealedFor(t *testing.T) {
+	key, err := auth.NewMasterKey(bytes.Repeat([]byte{1}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := auth.NewMasterKey(bytes.Repeat([]byte{2}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, secret := []byte("id"), []byte("whsec_secret")
+	sealed := key.SealSecret("webhook", id, secret)
+	if got, err := key.OpenSecret("webhook", id, sealed); err != nil || !bytes.Equal(got, secret) {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if bytes.Contains(sealed, secret) || bytes.Equal(sealed, key.SealSecret("webhook", id, secret)) {
+		t.Error("the seal shows something of the secret")
+	}
+	flipped := bytes.Clone(sealed)
+	flipped[len(flipped)-1] ^= 1
+	for name, err := range map[string]error{
+		"another purpose":     refused(key.OpenSecret("mail", id, sealed)),
+		"another id":          refused(key.OpenSecret("webhook", []byte("di"), sealed)),
+		"moved boundary":      refused(key.OpenSecret("webhook\x00i", []byte("d"), sealed)),
+		"another key":         refused(other.OpenSecret("webhook", id, sealed)),
+		"a changed byte":      refused(key.OpenSecret("webhook", id, flipped)),
+		"nothing":             refused(key.OpenSecret("webhook", id, nil)),
+		"cut short":           refused(key.OpenSecret("webhook", id, sealed[:5])),
+		"a seed of that name": refused(key.OpenSecret("webhook", id, key.SealSeed("webhook\x00id", make([]byte, 32)))),
+		"a secret as a seed":  refused(key.OpenSeed("webhook\x00id", key.SealSecret("webhook", id, make([]byte, 32)))),
+	} {
+		if !errors.Is(err, auth.ErrSealed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func refused(_ []byte, err error) error { return err }

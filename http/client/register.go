@@ -68,6 +68,14 @@ func (c *Client) Solve(ctx context.Context, in api.Solve) (*Credentials, error) 
 	return fetch[Credentials](ctx, c, call{method: http.MethodPost, path: "/auth/register/solve", in: in, public: true})
 }
 
+// VerifyEmail hands in the token that was mailed to the address given at
+// registration: POST /auth/verify-email.
+func (c *Client) VerifyEmail(ctx context.Context, token string) (*api.VerifiedEmail, error) {
+	return fetch[api.VerifiedEmail](ctx, c, call{
+		method: http.MethodPost, path: "/auth/verify-email", in: api.VerifyEmail{Token: token}, public: true, repeatable: true,
+	})
+}
+
 // SolveProof finds a nonce such that SHA-256 of challenge, a colon and the nonce
 // begins with difficulty zero bits. It uses all cores until it is done or ctx
 // is. Progress may be nil; it is called about ten times a second.

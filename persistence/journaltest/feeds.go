@@ -196,10 +196,65 @@ func (r *rig) mark(m parley.Mark) {
 	}
 }
 
+// testAnnounced: that a webhook took the news of a message or copy leaves it
+// unseen, until it is carried, whichever was first.
+func testAnnounced(r *rig) {
+	a, g := r.speaker(r.stream(near), 0), r.speaker(r.group(near), 0)
+	id, mass := r.message(near), r.broadcast()
+	direct, seats := []parley.AgentID{r.agent(near2), r.agent(far)}, r.seats(2)
+	for _, agent := range direct {
+		a.say(&parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)}}})
+	}
+	g.say(circular(mass, "body", seats))
+	r.have(seats, 1)
+	marks := []parley.Mark{}
+	for _, agent := range direct {
+		r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
+		marks = append(marks, parley.Mark{Recipient: agent, Message: id, Position: r.positions(agent)[0]})
+	}
+	for _, seat := range seats {
+		mine := parley.Copy(mass, seat.Number)
+		marks = append(marks, parley.Mark{Recipient: seat.Agent, Message: mine, Position: r.positions(seat.Agent)[0], Copy: true})
+	}
+	unseen := func(when string, want int) {
+		r.Helper()
+		for _, m := range marks {
+			r.expect("unseen by "+m.Recipient.String()+" "+when, len(r.unseen(m.Recipient, 0)), want)
+		}
+	}
+	say := func(made parley.Marks) {
+		for _, m := range marks {
+			m.Marks = made
+			r.mark(m)
+		}
+	}
+	say(parley.Marks{Announced: 5})
+	unseen("after the news of it", 1)
+	r.crash()
+	unseen("after a crash", 1)
+	say(parley.Marks{Delivered: 9, By: parley.StreamChannel})
+	unseen("after it was carried", 0)
+	say(parley.Marks{Announced: 3})
+	unseen("after more news", 0)
+	r.view(func(v View) {
+		for _, m := range marks {
+			got, err := v.Marks(m)
+			r.expect("marks", line(got, err), line(parley.Marks{Delivered: 9, By: parley.StreamChannel, Announced: 3}, nil))
+		}
+	})
+}
+
 func testMarks(r *rig) {
-	steps := []parley.Marks{{Delivered: 70}, {Delivered: 50, Read: 90}, {Read: 60}, {Delivered: 80, Read: 95}}
+	steps := []parley.Marks{
+		{Delivered: 70, By: parley.InboxChannel},
+		{Delivered: 50, By: parley.SyncChannel, Read: 90},
+		{Read: 60},
+		{Announced: 40},
+		{Delivered: 80, By: parley.StreamChannel, Read: 95},
+		{Delivered: 50, By: parley.StreamChannel, Announced: 45},
+	}
 	a := r.speaker(r.stream(near), 0)
-	all := parley.Marks{Delivered: 50, Read: 60}
+	all := parley.Marks{Delivered: 50, By: parley.StreamChannel, Announced: 40, Read: 60}
 	check := func(reader parley.Slot, to parley.AgentID, id parley.MessageID) {
 		r.Helper()
 		r.until("marks", func() bool {
@@ -225,7 +280,7 @@ func testMarks(r *rig) {
 			at := r.positions(agent)[0]
 			r.view(func(v View) {
 				marks, err := marksOf(v, agent.Slot(), agent, id)
-				r.expect("no marks yet", line(marks, err), "{0 0} <nil>")
+				r.expect("no marks yet", line(marks, err), line(parley.Marks{}, nil))
 			})
 			for _, i := range order {
 				r.mark(parley.Mark{Recipient: agent, Message: id, Position: at, Marks: steps[i]})

@@ -104,6 +104,7 @@ var claims = []struct {
 	{"a record is wherever its readers live", testRecords},
 	{"a message is unseen until it is marked", testUnseen},
 	{"copies among messages are unseen until they are marked", testUnseenCopies},
+	{"what was only announced is unseen", testAnnounced},
 	{"of marks the earliest wins", testMarks},
 	{"a subscriber gets every entry once", testFollowing},
 	{"a subscription begins where it is asked to", testFollowingFrom},

@@ -65,7 +65,7 @@ func testSequence(r *rig) {
 			marks, _ := v.Marks(parley.Mark{Message: message})
 			used, _ := v.Used(org, 3)
 			_, state, _ := v.State(a.stream)
-			r.expect(name+": records, marks, counts", line(record, marks, used), "[] {0 0} 0")
+			r.expect(name+": records, marks, counts", line(record, marks, used), line([]byte{}, parley.Marks{}, 0))
 			r.expect(name+": state", string(state), "two")
 		})
 	}

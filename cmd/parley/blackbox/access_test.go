@@ -63,6 +63,9 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"POST /auth/register/solve": func(*accessScene) accessAsk {
 		return accessAsk{"/auth/register/solve", obj{"challenge_id": nobody, "nonce": "0"}}
 	},
+	"POST /auth/verify-email": func(*accessScene) accessAsk {
+		return accessAsk{"/auth/verify-email", obj{"token": "none"}}
+	},
 	"POST /oauth/token":                           plainAsk("/oauth/token"),
 	"GET /.well-known/oauth-authorization-server": plainAsk("/.well-known/oauth-authorization-server"),
 	"GET /.well-known/jwks.json":                  plainAsk("/.well-known/jwks.json"),
@@ -75,6 +78,15 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"POST /messages/{id}/reply": func(c *accessScene) accessAsk {
 		return accessAsk{"/messages/" + text(c.message(), "id") + "/reply", obj{"type": "svc.v1.dm", "encrypted_payload": "QQ"}}
 	},
+	"POST /messages/{id}/read": func(c *accessScene) accessAsk {
+		return accessAsk{"/messages/" + text(c.message(), "id") + "/read", nil}
+	},
+	"GET /messages/{id}/trace": func(c *accessScene) accessAsk {
+		return accessAsk{"/messages/" + text(c.message(), "id") + "/trace", nil}
+	},
+	"POST /agents/{id}/messages/ack": agentAsk("/messages/ack", obj{"ids": []string{}}),
+	"GET /agents/{id}/wait":          agentAsk("/wait?timeout_ms=1000", nil),
+
 	"GET /agents/{id}/messages": agentAsk("/messages", nil),
 	"GET /agents/{id}/stream":   agentAsk("/stream", nil),
 	"GET /conversations/{id}/messages": func(c *accessScene) accessAsk {

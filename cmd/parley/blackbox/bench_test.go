@@ -137,7 +137,7 @@ func TestBenchOfARunningServer(t *testing.T) {
 // every figure has to be there and possible.
 func TestBenchGrowth(t *testing.T) {
 	t.Parallel()
-	report, _ := measured(t, "growth", "--agents", "200", "--messages", "500", "--clients", "2", "--active", "40",
+	report, _ := measured(t, "growth", "--agents", "200", "--messages", "4000", "--clients", "2", "--active", "40",
 		"--recipients", "10", "--pages", "3", "--duration", "50ms", "--warmup", "0s", "--verify")
 	curves := map[string][]int64{}
 	for _, run := range report.Runs {
@@ -149,7 +149,7 @@ func TestBenchGrowth(t *testing.T) {
 		if run.Growing == "agents" && run.Size == 200 {
 			figures = append(figures, "resident_restarted_bytes", "restart_kill_seconds", "restart_term_seconds")
 		}
-		if run.Growing == "messages" && run.Size == 500 {
+		if run.Growing == "messages" && run.Size == 4000 {
 			figures = append(figures, "fill_per_second", "deep_page", "first_page_p50_ms", "deep_page_p50_ms", "of_empty", "empty_beside_per_second")
 		}
 		for _, name := range figures {
@@ -160,7 +160,7 @@ func TestBenchGrowth(t *testing.T) {
 		if run.Operations == 0 || run.Failures != 0 || run.Resident < 10<<20 || run.Resident > 1<<30 {
 			t.Errorf("%d %s: %d operations, %d resident, failures %v", run.Size, run.Growing, run.Operations, run.Resident, run.Reasons)
 		}
-		if perMessage := run.Figures["disk_bytes_per_message"]; run.Size == 500 && (perMessage < 1024 || perMessage > 1<<20) {
+		if perMessage := run.Figures["disk_bytes_per_message"]; run.Size == 4000 && (perMessage < 1024 || perMessage > 1<<20) {
 			t.Errorf("%v bytes on the disk a message with a payload of 1 KiB", perMessage)
 		}
 		if deep := run.Figures["deep_page"]; deep > 3 || run.Figures["restart_kill_seconds"] > 10 {
@@ -171,11 +171,11 @@ func TestBenchGrowth(t *testing.T) {
 		t.Errorf("agents %v", curves["agents"])
 	}
 	// A size that the sends before it went past is left out.
-	if sizes := curves["messages"]; len(sizes) < 2 || sizes[0] != 0 || !slices.Contains(sizes, 500) {
+	if sizes := curves["messages"]; len(sizes) < 2 || sizes[0] != 0 || !slices.Contains(sizes, 4000) {
 		t.Errorf("messages %v", sizes)
 	}
 	v := report.Verified
-	if v["killed"] != true || v["acknowledged"] != v["found"] || v["sample_of"].(float64) < 500 || v["missing"] != 0.0 {
+	if v["killed"] != true || v["acknowledged"] != v["found"] || v["sample_of"].(float64) < 4000 || v["missing"] != 0.0 {
 		t.Errorf("verification: %v", v)
 	}
 }

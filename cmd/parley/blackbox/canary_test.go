@@ -86,7 +86,7 @@ func TestCanaries(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		format := map[string]string{"1": "text", "4": "json"}[journals]
 		admin := freeAddress(t)
-		s := start(t, "--journals", journals, "--poll-limit", "0/0", "--log-level", "debug", "--log-format", format, "--admin-listen", admin)
+		s := start(t, "--journals", journals, "--poll-limit", "0/0", "--access-log", "--log-level", "debug", "--log-format", format, "--admin-listen", admin)
 		c := plantCanaries()
 		scene := c.settle(t, s)
 		c.useWell(scene)
@@ -112,6 +112,9 @@ func TestCanaries(t *testing.T) {
 			if lines := strings.Count(log, "\n"); lines < 2 {
 				t.Errorf("the log has %d lines: nothing was looked at", lines)
 			}
+		}
+		if !strings.Contains(before.text(), "/poll/{token}") {
+			t.Error("the log has no line of an answer to a poll")
 		}
 		if !strings.Contains(before.text(), "connection") {
 			t.Error("the log has no line of the lowest level")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,9 @@ import (
 
 // binary is the program under judgement.
 var binary string
+
+// scratch is a directory that is gone after the run.
+var scratch string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -38,12 +42,13 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	scratch = dir
 	if binary, err = build(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	code := m.Run()
-	for _, v := range variants {
+	for _, v := range slices.Concat(variants, hooked) {
 		if err := v.stop(); err != nil {
 			fmt.Fprintf(os.Stderr, "journals=%s: %v\n", v.journals, err)
 			code = 1
@@ -69,6 +74,7 @@ func build(dir string) (string, error) {
 // organizations.
 type variant struct {
 	journals string
+	flags    func() ([]string, error)
 	once     sync.Once
 	dir      string
 	server   *server
@@ -83,7 +89,15 @@ func (v *variant) shared(t *testing.T) *server {
 		if v.dir, v.err = os.MkdirTemp("", "parley-shared-"); v.err != nil {
 			return
 		}
-		v.server, v.err = launch("127.0.0.1:0", v.dir, "--journals", v.journals, "--poll-limit", "0/0")
+		flags := []string{"--journals", v.journals, "--poll-limit", "0/0"}
+		if v.flags != nil {
+			more, err := v.flags()
+			if v.err = err; err != nil {
+				return
+			}
+			flags = append(flags, more...)
+		}
+		v.server, v.err = launch("127.0.0.1:0", v.dir, flags...)
 	})
 	if v.err != nil {
 		t.Fatal(v.err)

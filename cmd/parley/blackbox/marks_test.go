@@ -1,6 +1,9 @@
 package blackbox
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // marked waits until both sides see a message in a status. The sender's look
 // leaves no mark of its own.
@@ -115,5 +118,115 @@ func TestStreamDelivers(t *testing.T) {
 		marked(t, a, live, "delivered")
 		st.close()
 		marked(t, a, a.send(b), "new")
+	})
+}
+
+func TestReadIsTheRecipients(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		m := a.send(b)
+		path := "/messages/" + text(m, "id") + "/read"
+		a.post(path, nil).refused(403, "not_owner")
+		s.org(t).post(path, nil).refused(403, "not_owner")
+		b.post("/messages/"+nobody+"/read", nil).refused(404, "not_found")
+		b.post("/messages/x/read", nil).invalid("path.id", "uuid_parsing")
+		b.post(path, nil, "X-Svc-Agent", b.org.agent("colleague").id).refused(403, "not_owner")
+		marked(t, a, m, "new")
+		read := b.post(path, nil).want(200).shaped(messageShape).is("id", m["id"], "status", "read", "direction", "received").body
+		again := b.post(path, obj{}, "X-Svc-Agent", b.name).want(200)
+		again.is("read_at", read["read_at"], "delivered_at", read["delivered_at"])
+		marked(t, a, m, "read")
+		b.stream("").quiet()
+	})
+}
+
+// acked asks for an acknowledgement and checks its form.
+func (g *agent) acked(body obj, count int) {
+	g.t.Helper()
+	a := g.post(g.path("/messages/ack"), body).want(200)
+	exactly(g.t, "the answer", a.body, "acked up_to")
+	a.is("acked", float64(count), "up_to", body["up_to"])
+}
+
+func TestAckOfSome(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		ms := []obj{a.send(b), a.send(b), a.send(b)}
+		theirs := b.send(a)
+		ack := func(ids ...any) *answer { return b.post(b.path("/messages/ack"), obj{"ids": ids}) }
+		ack(ms[0]["id"], nobody).refused(404, "not_found")
+		ack(ms[0]["id"], theirs["id"]).refused(404, "not_found")
+		ack("x").invalid("body.ids.0", "uuid_parsing")
+		ack(slices.Repeat([]any{ms[0]["id"]}, 101)...).invalid("body.ids", "too_long")
+		for _, bad := range []obj{{}, {"up_to": ms[0]["id"], "ids": []any{ms[0]["id"]}}, {"up_to": nil}} {
+			b.post(b.path("/messages/ack"), bad).as("%v", bad).invalid("body.up_to", "value_error")
+		}
+		a.post(b.path("/messages/ack"), obj{"ids": []any{ms[0]["id"]}}).refused(403, "not_owner")
+		marked(t, a, ms[0], "new")
+		b.acked(obj{"ids": []any{ms[0]["id"], ms[2]["id"], ms[0]["id"]}}, 2)
+		b.acked(obj{"ids": []any{ms[0]["id"], ms[1]["id"]}}, 1)
+		b.acked(obj{"ids": []any{}}, 0)
+		for _, m := range ms {
+			marked(t, a, m, "read")
+		}
+	})
+}
+
+func TestAckUpTo(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		var ms []obj
+		for range 30 {
+			ms = append(ms, a.send(b))
+		}
+		theirs := b.send(a)
+		for _, id := range []any{nobody, theirs["id"]} {
+			b.post(b.path("/messages/ack"), obj{"up_to": id}).refused(404, "not_found")
+		}
+		b.get("/messages/" + text(ms[3], "id")).want(200)
+		b.acked(obj{"up_to": ms[9]["id"]}, 9)
+		b.acked(obj{"up_to": ms[9]["id"]}, 0)
+		marked(t, a, ms[9], "read")
+		marked(t, a, ms[10], "new")
+		b.acked(obj{"up_to": ms[4]["id"]}, 0)
+		b.acked(obj{"up_to": ms[29]["id"]}, 20)
+		for _, m := range b.everything() {
+			if m["status"] != "read" || m["delivered_at"] == nil {
+				t.Errorf("after all were acknowledged: %v", m)
+			}
+		}
+	})
+}
+
+func TestReceiptReads(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		m := a.send(b)
+		receipt := b.reply(m, obj{"type": "svc.v1.receipt"})
+		marked(t, a, m, "read")
+		got := a.inbox("?type=svc.v1.receipt").items()
+		if len(got) != 1 || got[0]["id"] != receipt["id"] || got[0]["encrypted_payload"] != receipt["encrypted_payload"] {
+			t.Errorf("the receipt does not arrive sealed as it was: %v", got)
+		}
+		if n := len(b.everything()); n != 1 {
+			t.Errorf("the recipient has %d messages: the server makes no receipts", n)
+		}
+	})
+}
+
+func TestAckOfCopies(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		r := a.group()
+		r.seats(b)
+		r.said(a)
+		direct := a.send(b)
+		r.said(a)
+		b.acked(obj{"up_to": direct["id"]}, 2)
+		rows := b.everything()
+		if rows[0]["status"] == "read" || rows[1]["status"] != "read" || rows[2]["status"] != "read" {
+			t.Errorf("after the second of three: %v", rows)
+		}
+		b.acked(obj{"ids": []any{rows[0]["id"]}}, 1)
 	})
 }

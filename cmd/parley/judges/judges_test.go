@@ -27,7 +27,7 @@ const (
 func TestJudges(t *testing.T) {
 	needNode(t)
 	base := serve(t)
-	for _, judge := range []string{"jose", "oauth", "stream"} {
+	for _, judge := range []string{"jose", "oauth", "stream", "webhook"} {
 		t.Run(judge, func(t *testing.T) { t.Log(node(t, "", judge+".mjs", base)) })
 	}
 }
@@ -41,10 +41,10 @@ func needNode(t *testing.T) {
 			if os.Getenv("CI") == "true" {
 				t.Fatalf("CI checks everything, and there is no %s", program)
 			}
-			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE and HPKE against npm packages: there is no %s here", program)
+			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE and webhooks against npm packages: there is no %s here", program)
 		}
 	}
-	if _, err := os.Stat("node_modules/.package-lock.json"); err == nil {
+	if installed() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), installWait)
@@ -52,6 +52,17 @@ func needNode(t *testing.T) {
 	if out, err := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts").CombinedOutput(); err != nil {
 		t.Fatalf("npm ci: %v\n%s", err, out)
 	}
+}
+
+// installed reports whether the packages that are here were installed after the
+// last of them was locked.
+func installed() bool {
+	locked, err := os.Stat("package-lock.json")
+	if err != nil {
+		return false
+	}
+	here, err := os.Stat("node_modules/.package-lock.json")
+	return err == nil && !here.ModTime().Before(locked.ModTime())
 }
 
 // node runs a judge with stdin and gives what it printed; a judge that does not

@@ -1,0 +1,127 @@
+package actors
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"parley"
+	"parley/actors/webhook"
+)
+
+// webhookLedgers hold webhooks against the rows of their jobs.
+type webhookLedgers struct {
+	hooks, jobs, statuses, retries *parley.Ledger
+}
+
+func openWebhooks(open opener) webhookLedgers {
+	return webhookLedgers{
+		hooks:    open("webhook-rows", "each webhook is noted with its agent, as it is", "the webhook is not noted so: nobody wakes it", "a note of a webhook that is not so", idsAt("agent", "webhook")),
+		jobs:     open("delivery-rows", "each delivery job that a webhook has made can be read", "the job is not there: it is never attempted", "a job that its webhook did not make", jobMember),
+		statuses: open("delivery-counts", "a webhook counts its jobs as they are", "the webhook counts a job that is not so", "a job that its webhook does not count so", countMember),
+		retries:  open("retry-rows", "each job that waits for another attempt is found when it is due, and no other", "nobody finds the job when it is due", "a job is found that does not wait", jobMember),
+	}
+}
+
+func jobMember(m []byte) string {
+	return fmt.Sprintf("webhook %s, job %d", idText(m), binary.BigEndian.Uint64(m[16:]))
+}
+
+func countMember(m []byte) string {
+	return fmt.Sprintf("webhook %s, status %s", idText(m), webhook.Status(m[16]))
+}
+
+// newsAt is what a job tells of, as ledgers know it.
+func newsAt(x webhook.What, position uint64, ref []byte) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte{byte(x)}, position), ref...)
+}
+
+// webhookTelling replays a webhook. One that was deleted has no rows.
+func (x *auditor) webhookTelling(s parley.Stream) teller {
+	t := &telling[*hook, webhook.Command, webhook.Event]{
+		rules: webhookRules, state: &hook{State: &webhook.State{}}, blank: func() *hook { return &hook{State: &webhook.State{}} }, lags: true,
+	}
+	id := webhook.ID(s.ID)
+	lives := false
+	owe := func(number uint64, news []byte) {
+		if lives {
+			x.jobs.Owe(s.Slot(), 1, jobKey(id, number), news)
+		}
+	}
+	t.judge = func(seq uint64, e webhook.Event) (err error) {
+		switch e := e.(type) {
+		case *webhook.Created:
+			x.begins(s, seq, e.GetId())
+			_, lives, err = x.Row(s.Slot(), parley.WebhookTable, append(append([]byte{}, e.GetAgent()...), s.ID[:]...))
+			return err
+		case *webhook.Collected:
+			if err := x.collected(t.state.State, e); err != nil {
+				return err
+			}
+			for i, n := range e.GetNews() {
+				owe(e.GetFirst()+uint64(i), newsAt(n.GetEvent(), n.GetPosition(), n.GetRef()))
+			}
+		case *webhook.Tested:
+			owe(e.GetJob(), newsAt(webhook.TestEvent, e.GetPosition(), nil))
+		}
+		return nil
+	}
+	t.end = func() error {
+		if t.state.Deleted() {
+			return nil
+		}
+		x.hooks.Owe(s.Slot(), 1, webhookKey(t.state.State), wishOf(t.state.State).encode(t.state.GetUrl()))
+		for _, status := range []webhook.Status{webhook.Pending, webhook.Processing, webhook.Failed, webhook.Delivered, webhook.Dead} {
+			if n := countOf(t.state.State, status); n > 0 {
+				x.webhookLedgers.statuses.Owe(s.Slot(), uint64(n), s.ID[:], []byte{byte(status)})
+			}
+		}
+		return nil
+	}
+	return t
+}
+
+// collected judges that what a webhook read of its feed and wanted became jobs.
+func (x *auditor) collected(s *webhook.State, e *webhook.Collected) error {
+	if s.Deleted() {
+		return nil
+	}
+	var want []*webhook.News
+	err := x.Feed(s.Watched(), s.GetCursor(), e.GetUpto(), func(line parley.FeedEntry) bool {
+		for _, n := range newsOf(line) {
+			if s.Wants(n.GetEvent()) {
+				want = append(want, n)
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	x.collectedAll.Checked++
+	where := fmt.Sprintf("webhook %s, positions %d to %d", s.WebhookID(), s.GetCursor(), e.GetUpto())
+	if len(want) != len(e.GetNews()) {
+		x.collectedAll.Fault(where, "the feed has %d lines that it wants, %d became jobs", len(want), len(e.GetNews()))
+		return nil
+	}
+	for i, n := range e.GetNews() {
+		if n.GetPosition() != want[i].GetPosition() || n.GetEvent() != want[i].GetEvent() || string(n.GetRef()) != string(want[i].GetRef()) {
+			x.collectedAll.Fault(where, "job %d tells of %s %x, the feed of %s %x", e.GetFirst()+uint64(i), n.GetEvent().Word(), n.GetRef(), want[i].GetEvent().Word(), want[i].GetRef())
+		}
+	}
+	return nil
+}
+
+// deliveryRow takes in a job as it is stored.
+func (x *auditor) deliveryRow(slot parley.Slot, key, value []byte) error {
+	j := &webhook.Job{}
+	if err := j.UnmarshalVT(value); err != nil || j.GetNumber() != binary.BigEndian.Uint64(key[16:]) {
+		x.tables.Fault("delivery "+jobMember(key), "it cannot be read, or is another's (%v)", err)
+		return nil
+	}
+	x.jobs.Find(slot, 1, key, newsAt(j.GetEvent(), j.GetPosition(), j.GetRef()))
+	x.webhookLedgers.statuses.Find(slot, 1, key[:16], []byte{byte(j.GetStatus())})
+	if at, waits := j.Retry(); waits {
+		x.retries.Owe(slot, 1, key, big(uint64(at.UnixMilli())))
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package actors
+
+import (
+	"testing"
+
+	"parley"
+	"parley/actors/webhook"
+)
+
+// rowOf fits rows of a table.
+func rowOf(table parley.Table) func(k, _ []byte) bool {
+	return func(k, _ []byte) bool { return k[3] == byte(table) }
+}
+
+// jobAs alters the first job of a status.
+func jobAs(x *tamper, status webhook.Status, change func(*webhook.Job)) {
+	read := func(v []byte) *webhook.Job {
+		j := &webhook.Job{}
+		if err := j.UnmarshalVT(v); err != nil {
+			panic(err)
+		}
+		return j
+	}
+	x.alter('R', func(k, v []byte) bool {
+		return k[3] == byte(parley.DeliveryTable) && read(v).GetStatus() == status
+	}, func(v []byte) []byte {
+		j := read(v)
+		change(j)
+		row, err := j.MarshalVT()
+		if err != nil {
+			panic(err)
+		}
+		return row
+	})
+}
+
+var soleWebhookRules = rules[*webhook.State, webhook.Command, webhook.Event]{webhook.Decide, webhook.Evolve, webhook.Tag, webhook.New}
+
+// webhookControls plant faults in what webhooks keep.
+var webhookControls = map[string]control{
+	"a job is gone": {func(x *tamper) { x.lose('R', rowOf(parley.DeliveryTable)) }, []string{"delivery-counts", "delivery-rows"}, true},
+	"a job waits that was delivered": {func(x *tamper) {
+		jobAs(x, webhook.Delivered, func(j *webhook.Job) { j.Status, j.NextMs = webhook.Failed, 9 })
+	}, []string{"delivery-counts", "retry-rows"}, true},
+	"a job tells of another message": {func(x *tamper) {
+		jobAs(x, webhook.Delivered, func(j *webhook.Job) { j.Ref = nobody[:] })
+	}, []string{"delivery-rows"}, true},
+	"a job is another": {func(x *tamper) {
+		jobAs(x, webhook.Delivered, func(j *webhook.Job) { j.Number = 99 })
+	}, []string{"delivery-counts", "delivery-rows", "tables"}, true},
+	"nobody finds a job that waits": {func(x *tamper) { x.lose('R', rowOf(parley.RetryTable)) }, []string{"retry-rows"}, true},
+	"nobody wakes a webhook": {func(x *tamper) {
+		x.alter('R', rowOf(parley.WebhookTable), func(v []byte) []byte { v[0] ^= 1; return v })
+	}, []string{"webhook-rows"}, true},
+	"a webhook is forgotten": {func(x *tamper) { x.lose('R', rowOf(parley.WebhookTable)) }, []string{"delivery-rows", "webhook-rows"}, false},
+	"a line of the feed was passed over": {func(x *tamper) {
+		retell(x, parley.WebhookStream, soleWebhookRules, func(e webhook.Event) bool {
+			c, ok := e.(*webhook.Collected)
+			return ok && len(c.GetNews()) > 0
+		}, func(e webhook.Event) { c := e.(*webhook.Collected); c.News = c.News[1:] })
+	}, []string{"deliveries", "delivery-rows"}, false},
+	"a line became another job": {func(x *tamper) {
+		retell(x, parley.WebhookStream, soleWebhookRules, func(e webhook.Event) bool {
+			c, ok := e.(*webhook.Collected)
+			return ok && len(c.GetNews()) > 0
+		}, func(e webhook.Event) { e.(*webhook.Collected).News[0].Ref = nobody[:] })
+	}, []string{"deliveries", "delivery-rows"}, true},
+}
+
+// webhookNamesOfChecks are the checks that only webhooks put something to.
+var webhookNamesOfChecks = map[string]bool{
+	"webhook-rows": true, "delivery-rows": true, "delivery-counts": true, "retry-rows": true, "deliveries": true,
+}
+
+func TestAuditWebhookControls(t *testing.T) {
+	unraced(t)
+	at := newHand(noon)
+	h := newHookedAt(t, at)
+	h.say(3)
+	h.until("deliveries", func() bool { return len(h.jobs(webhook.Delivered)) == 3 })
+	h.post.say(codes(500))
+	h.say(2)
+	h.until("failures", func() bool { return len(h.jobs(webhook.Failed)) == 2 })
+	w := &town{rig: h.rig, hand: at, owner: h.owner, agents: h.ids}
+	w.close()
+	heard := map[string]bool{}
+	whole := plantAll(t, w, webhookControls, heard) == len(webhookControls)
+	for _, c := range w.tampered(t, func(*tamper) {}).Checks() {
+		if whole && webhookNamesOfChecks[c.Name] && !heard[c.Name] {
+			t.Errorf("no control makes %q speak", c.Name)
+		}
+	}
+}

@@ -1,0 +1,386 @@
+package actors
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"parley"
+	"parley/actors/webhook"
+)
+
+const (
+	// attemptsAtOnce is how many attempts of one webhook may be under way.
+	attemptsAtOnce = 64
+	// collectMax is how many lines of a feed become jobs in one turn.
+	collectMax = 256
+	// cursorStep is how far a feed goes on, with nothing in it that is wanted,
+	// before a webhook's cursor follows.
+	cursorStep = 4096
+)
+
+// Delivery is one attempt of a job. Of the ids that it tells of those that its
+// event has none of are zero.
+type Delivery struct {
+	Webhook      webhook.ID
+	Job          webhook.JobID
+	URL          string
+	Agent        parley.AgentID
+	Event        webhook.What
+	Happened     time.Time
+	Message      parley.MessageID
+	Conversation parley.ConversationID
+	Group        parley.GroupID
+	Request      parley.JoinRequestID
+	// Sealed are the secrets to sign with, the newest first.
+	Sealed [][]byte
+
+	lease uint64
+}
+
+// Courier carries deliveries to their targets. It never blocks.
+type Courier interface {
+	// Deliver takes one attempt; done is told how it ended exactly once, from any
+	// goroutine. What is not taken may be tried again after held.
+	Deliver(d Delivery, done func(webhook.Outcome)) (held time.Duration, taken bool)
+	// Reset says that the owner thinks the target well.
+	Reset(webhook.ID)
+	// Drop hands back what waits.
+	Drop(webhook.ID)
+}
+
+// nobody carries nothing.
+type noCourier struct{}
+
+func (noCourier) Deliver(Delivery, func(webhook.Outcome)) (time.Duration, bool) {
+	return time.Hour, false
+}
+func (noCourier) Reset(webhook.ID) {}
+func (noCourier) Drop(webhook.ID)  {}
+
+// work does whatever there is to do: it takes back leases of whoever is gone,
+// keeps how attempts ended, makes jobs of what is new in the feed, and begins
+// attempts, all in one entry.
+func (n *Node) work(t *webhookTurn) error {
+	s := t.state
+	outcomes := n.dispatch.take(webhook.ID(t.entry.Stream.ID))
+	if !s.Exists() || s.Deleted() {
+		return nil
+	}
+	was := s.GetActive()
+	if err := t.decide(webhook.Expire{Process: n.began}); err != nil {
+		return err
+	}
+	if len(outcomes) > 0 {
+		if err := t.decide(webhook.Report{Outcomes: outcomes}); err != nil {
+			return err
+		}
+	}
+	more, err := n.collect(t)
+	if err != nil {
+		return err
+	}
+	if s.GetActive() != was {
+		n.noteWebhook(t)
+	}
+	if more {
+		n.dispatch.again(s.Watched())
+	}
+	return n.goOn(t)
+}
+
+// goOn is attempt for those who ask for no job.
+func (n *Node) goOn(t *webhookTurn) error {
+	_, err := n.attempt(t)
+	return err
+}
+
+// collect makes jobs of what is new and durable in the agent's feed, and reports
+// whether there is more.
+func (n *Node) collect(t *webhookTurn) (more bool, err error) {
+	s := t.state
+	edge := n.journal.Edge(s.Watched())
+	from := max(s.GetCursor(), s.looked)
+	if !s.GetActive() || edge <= from {
+		return false, nil
+	}
+	c, lines, wanted := webhook.Collect{Upto: edge}, 0, false
+	v := n.journal.View()
+	defer v.Close()
+	err = v.Feed(s.Watched(), from, edge, func(e parley.FeedEntry) bool {
+		for _, news := range newsOf(e) {
+			wanted = wanted || s.Wants(news.GetEvent())
+			c.News = append(c.News, webhook.Entry{Position: e.Position, News: news})
+		}
+		if lines++; lines == collectMax {
+			c.Upto = e.Position
+		}
+		return lines < collectMax
+	})
+	if err != nil {
+		return false, err
+	}
+	s.looked = c.Upto
+	if wanted || c.Upto-s.GetCursor() >= cursorStep {
+		err = t.decide(c)
+	}
+	return lines == collectMax, err
+}
+
+// newsOf is what a line of a feed tells webhooks of. The note of a message is
+// whether it is a copy.
+func newsOf(e parley.FeedEntry) (all []*webhook.News) {
+	add := func(x webhook.What, ref, note []byte) {
+		all = append(all, &webhook.News{Event: x, Ref: ref, Note: note, HappenedMs: e.At, Position: e.Position})
+	}
+	switch e.Kind {
+	case parley.MessageEntry:
+		add(webhook.MessageReceived, e.Ref.Bytes(), nil)
+	case parley.CopyEntry:
+		add(webhook.MessageReceived, e.Ref.Bytes(), []byte{1})
+	case parley.StatusEntry:
+		if _, own := StatusNews(e.Note); !own {
+			add(webhook.ConversationUpdated, e.Ref.Bytes(), nil)
+		}
+	case parley.GroupEntry:
+		kind, request := GroupNews(e.Note)
+		if x, known := webhook.ParseEvent("group." + kind); known {
+			var note []byte
+			if !request.Zero() {
+				note = request.Bytes()
+			}
+			add(x, e.Ref.Bytes(), note)
+		}
+	case parley.MarkEntry:
+		delivered, read := MarkNews(e.Note)
+		if delivered {
+			add(webhook.MessageDelivered, e.Ref.Bytes(), nil)
+		}
+		if read {
+			add(webhook.MessageRead, e.Ref.Bytes(), nil)
+		}
+	}
+	return all
+}
+
+// attempt begins what attempts there is room for and keeps the rows of all jobs
+// that the turn has touched, which it gives.
+func (n *Node) attempt(t *webhookTurn) (map[uint64]*webhook.Job, error) {
+	s := t.state
+	lines, err := t.least(parley.RetryTable, s.GetId(), s.Room(t.now, attemptsAtOnce)+1)
+	if err != nil {
+		return nil, err
+	}
+	lease := webhook.Lease{Max: attemptsAtOnce}
+	for _, line := range lines {
+		if at, number := retryOf(line); at <= t.now.UnixMilli() {
+			j, err := jobOf(t, number)
+			if err != nil {
+				return nil, err
+			}
+			lease.Due = append(lease.Due, j)
+		}
+	}
+	if err := t.decide(lease); err != nil {
+		return nil, err
+	}
+	jobs, err := n.foldJobs(t)
+	if err != nil {
+		return nil, err
+	}
+	n.setTimer(t, lines, jobs)
+	return jobs.rows, n.sendOut(t, jobs.rows)
+}
+
+// touched are the jobs that a turn changes, and the retry lines that they had.
+type touched struct {
+	rows  map[uint64]*webhook.Job
+	lines map[uint64]int64
+}
+
+// foldJobs folds the turn's events into the rows that they concern.
+func (n *Node) foldJobs(t *webhookTurn) (touched, error) {
+	x := touched{map[uint64]*webhook.Job{}, map[uint64]int64{}}
+	for _, e := range t.events {
+		for _, number := range webhook.Concerned(e) {
+			if x.rows[number] != nil {
+				continue
+			}
+			j, err := jobOf(t, number)
+			if err != nil {
+				return x, err
+			}
+			x.rows[number] = j
+			if at, waits := j.Retry(); waits {
+				x.lines[number] = at.UnixMilli()
+			}
+		}
+		webhook.Fold(x.rows, e)
+	}
+	id := t.state.WebhookID()
+	for number, j := range x.rows {
+		row, err := j.MarshalVT()
+		if err != nil {
+			return x, err
+		}
+		t.keep(parley.DeliveryTable, jobKey(id, number), row)
+		had := x.lines[number]
+		at, waits := j.Retry()
+		if had != 0 && (!waits || at.UnixMilli() != had) {
+			t.strike(parley.RetryTable, retryKey(id, had, number))
+		}
+		if waits && at.UnixMilli() != had {
+			t.keep(parley.RetryTable, retryKey(id, at.UnixMilli(), number), nil)
+		}
+	}
+	return x, nil
+}
+
+// setTimer has the webhook woken when time alone gives it something to do.
+func (n *Node) setTimer(t *webhookTurn, lines [][]byte, jobs touched) {
+	s := t.state
+	at, wakes := s.Wake(t.now)
+	soonest := func(ms int64) {
+		if next := time.UnixMilli(ms).UTC(); s.GetActive() && (!wakes || next.Before(at)) {
+			at, wakes = next, true
+		}
+	}
+	for _, line := range lines {
+		if ms, number := retryOf(line); jobs.rows[number] == nil {
+			soonest(ms)
+			break // they are in order
+		}
+	}
+	for _, j := range jobs.rows {
+		if next, waits := j.Retry(); waits {
+			soonest(next.UnixMilli())
+		}
+	}
+	// What waits for room is gone on with when an attempt ends.
+	full := s.Room(t.now, attemptsAtOnce) == 0
+	switch {
+	case !wakes:
+	case !at.After(t.now) && !full:
+		n.dispatch.again(s.Watched())
+	case s.due.IsZero() || at.Before(s.due):
+		s.due = latest(at, t.now)
+		t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: s.due, Stream: t.entry.Stream})
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// sendOut has the attempts that the turn began carried when they are durable,
+// and says of what was taken that it is delivered.
+func (n *Node) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) error {
+	s := t.state
+	var out []Delivery
+	for _, e := range t.events {
+		switch e := e.(type) {
+		case *webhook.Leased:
+			for _, a := range e.Attempts {
+				out = append(out, deliveryOf(s.State, rows[a.Job], a.Lease, t.now))
+			}
+		case *webhook.Reported:
+			for _, r := range e.Results {
+				if j := rows[r.Job]; r.Status == webhook.Delivered && j.GetEvent() == webhook.MessageReceived {
+					if err := n.announced(t, j); err != nil {
+						return err
+					}
+				}
+			}
+			n.dispatch.count(e.Results)
+		}
+	}
+	if len(out) > 0 {
+		t.after = append(t.after, func() { n.dispatch.send(out) })
+	}
+	return nil
+}
+
+func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) Delivery {
+	d := Delivery{
+		Webhook: s.WebhookID(), Job: s.JobID(j.GetNumber()), URL: s.GetUrl(), Agent: s.Watched(), Event: j.GetEvent(),
+		Happened: time.UnixMilli(j.GetHappenedMs()).UTC(), Sealed: s.Sealed(now), lease: lease,
+	}
+	switch d.Event {
+	case webhook.MessageReceived, webhook.MessageDelivered, webhook.MessageRead:
+		d.Message = parley.IDFromBytes[parley.MessageID](j.GetRef())
+	case webhook.ConversationUpdated:
+		d.Conversation = parley.IDFromBytes[parley.ConversationID](j.GetRef())
+	case webhook.TestEvent:
+	default:
+		d.Group = parley.IDFromBytes[parley.GroupID](j.GetRef())
+		d.Request = parley.IDFromBytes[parley.JoinRequestID](j.GetNote())
+	}
+	return d
+}
+
+// announced notes that a target took the news of a message: that delivers it,
+// and does not carry it. // contract: Messages and conversations
+func (n *Node) announced(t *webhookTurn, j *webhook.Job) error {
+	agent := t.state.Watched()
+	mark := parley.Mark{
+		Recipient: agent, Message: parley.IDFromBytes[parley.MessageID](j.GetRef()), Position: j.GetPosition(),
+		Marks: parley.Marks{Announced: t.now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
+	}
+	if n.dispatch.anybodyWants(webhook.MessageDelivered) {
+		v := n.journal.View()
+		defer v.Close()
+		m, err := readRecord(v, agent.Slot(), mark.Message)
+		if isRefusal(err) { // it is gone
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		mark.Sender = m.Record.Sender()
+	}
+	t.say(n.markWords(mark)...)
+	return nil
+}
+
+// jobOf is a job as it stands, what is on its way included.
+func jobOf(t *webhookTurn, number uint64) (*webhook.Job, error) {
+	id := t.state.WebhookID()
+	value, found, err := t.row(parley.DeliveryTable, jobKey(id, number))
+	if err == nil && !found {
+		err = fmt.Errorf("webhook %s has no job %d", id, number)
+	}
+	j := &webhook.Job{}
+	return j, errors.Join(err, j.UnmarshalVT(value))
+}
+
+// retryOf reads the key of a retry line.
+func retryOf(key []byte) (atMs int64, number uint64) {
+	return int64(binary.BigEndian.Uint64(key[16:])), binary.BigEndian.Uint64(key[24:])
+}
+
+// least gives the keys of the actor's own rows that begin with prefix, in order,
+// its unapplied ones included, at most limit of them.
+func (t *turn[S, C, E]) least(table parley.Table, prefix []byte, limit int) (keys [][]byte, err error) {
+	v := t.entity.engine.journal.View()
+	defer v.Close()
+	over := t.entity.overlay
+	err = v.Rows(t.entry.Slot, table, prefix, nil, false, func(key, _ []byte) bool {
+		if _, laid := over[overlayKey(table, key)]; !laid {
+			keys = append(keys, slices.Clone(key))
+		}
+		return len(keys) < limit
+	})
+	head := overlayKey(table, prefix)
+	for key, o := range over {
+		if !o.gone && len(key) >= len(head) && key[:len(head)] == head {
+			keys = append(keys, []byte(key)[1:])
+		}
+	}
+	slices.SortFunc(keys, slices.Compare)
+	return keys[:min(limit, len(keys))], err
+}

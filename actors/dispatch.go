@@ -1,0 +1,363 @@
+package actors
+
+import (
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"parley"
+	"parley/actors/webhook"
+)
+
+// gatherFor is how long news are gathered before webhooks look for them: what
+// comes within it becomes jobs in one turn.
+const gatherFor = 2 * time.Millisecond
+
+// wish is what is known at hand of a webhook: whether it is active, what it
+// wants, a bit for each event, and whether somebody else switched it off.
+type wish struct {
+	active, disabled bool
+	events           uint32
+}
+
+// wishBytes is the head of a webhook's row; the url follows.
+const wishBytes = 5
+
+func wishOf(s *webhook.State) wish {
+	w := wish{active: s.GetActive(), disabled: s.GetDisabledMs() != 0}
+	for _, x := range s.GetEvents() {
+		w.events |= 1 << x
+	}
+	return w
+}
+
+func (w wish) encode(url string) []byte {
+	flags := byte(0)
+	if w.active {
+		flags |= 1
+	}
+	if w.disabled {
+		flags |= 2
+	}
+	return append(binary.BigEndian.AppendUint32([]byte{flags}, w.events), url...)
+}
+
+func decodeWish(row []byte) wish {
+	if len(row) < wishBytes {
+		return wish{}
+	}
+	return wish{active: row[0]&1 != 0, disabled: row[0]&2 != 0, events: binary.BigEndian.Uint32(row[1:])}
+}
+
+// dispatcher knows which agents have webhooks, wakes these when there is
+// something new for them, and hands attempts to the courier and their outcomes
+// back. All that it knows is in the journal too: it may forget.
+type dispatcher struct {
+	node *Node
+	// knowing is held while it changes which feeds are watched. Who notifies holds
+	// locks of the journal, so that mu is never held when those are taken.
+	knowing sync.Mutex
+
+	mu       sync.Mutex
+	agents   map[parley.AgentID]*watchedAgent
+	wanted   [32]int // how many active webhooks want an event
+	news     map[parley.AgentID]struct{}
+	out      []Delivery
+	outcomes map[webhook.ID][]webhook.Outcome
+	closed   bool
+
+	signal   chan struct{}
+	stop     chan struct{}
+	running  sync.WaitGroup
+	attempts [4]atomic.Uint64 // by what became of their jobs
+}
+
+// watchedAgent is an agent with webhooks. Its feed is watched while one of them
+// is active.
+type watchedAgent struct {
+	wishes map[webhook.ID]wish
+	stop   func()
+}
+
+func newDispatcher(n *Node) *dispatcher {
+	return &dispatcher{
+		node: n, agents: map[parley.AgentID]*watchedAgent{}, news: map[parley.AgentID]struct{}{},
+		outcomes: map[webhook.ID][]webhook.Outcome{}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+}
+
+// start reads which webhooks there are, and has each look for what was left to do.
+func (d *dispatcher) start() error {
+	v := d.node.journal.View()
+	defer v.Close()
+	err := v.Table(parley.WebhookTable, func(key, value []byte) bool {
+		d.know(parley.IDFromBytes[parley.AgentID](key[:16]), parley.IDFromBytes[webhook.ID](key[16:]), decodeWish(value))
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	for agent := range d.agents {
+		d.news[agent] = struct{}{}
+	}
+	d.mu.Unlock()
+	d.running.Go(d.run)
+	d.wake()
+	return nil
+}
+
+// close ends the dispatcher. Attempts that fly report to nobody: their leases
+// run out.
+func (d *dispatcher) close() {
+	d.knowing.Lock()
+	defer d.knowing.Unlock()
+	d.mu.Lock()
+	closed := d.closed
+	d.closed = true
+	var stops []func()
+	for _, a := range d.agents {
+		if a.stop != nil {
+			stops = append(stops, a.stop)
+		}
+	}
+	d.mu.Unlock()
+	if closed {
+		return
+	}
+	for _, stop := range stops {
+		stop()
+	}
+	close(d.stop)
+	d.running.Wait()
+}
+
+// set notes how a webhook is.
+func (d *dispatcher) set(s *webhook.State) {
+	w := wishOf(s)
+	if s.Deleted() {
+		w = wish{}
+	}
+	d.know(s.Watched(), s.WebhookID(), w)
+	if w.active {
+		d.again(s.Watched())
+	}
+}
+
+func (d *dispatcher) know(agent parley.AgentID, id webhook.ID, w wish) {
+	d.knowing.Lock()
+	defer d.knowing.Unlock()
+	watch, stop := d.note(agent, id, w)
+	switch {
+	case watch:
+		stop := d.node.journal.Watch(agent, func() { d.again(agent) })
+		d.mu.Lock()
+		d.agents[agent].stop = stop
+		d.mu.Unlock()
+	case stop != nil:
+		stop()
+	}
+}
+
+// note does so but for watching: it says whether the agent's feed is to be
+// watched from now on, or how to stop that.
+func (d *dispatcher) note(agent parley.AgentID, id webhook.ID, w wish) (watch bool, stop func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.agents[agent]
+	if a == nil {
+		a = &watchedAgent{wishes: map[webhook.ID]wish{}}
+		d.agents[agent] = a
+	}
+	d.reckon(a.wishes[id], -1)
+	d.reckon(w, 1)
+	a.wishes[id] = w
+	if w == (wish{}) {
+		delete(a.wishes, id)
+	}
+	active := false
+	for _, w := range a.wishes {
+		active = active || w.active
+	}
+	if !active {
+		stop, a.stop = a.stop, nil
+	}
+	if len(a.wishes) == 0 {
+		delete(d.agents, agent)
+	}
+	return active && a.stop == nil && !d.closed, stop
+}
+
+// reckon counts what an active webhook wants.
+func (d *dispatcher) reckon(w wish, by int) {
+	for x := range d.wanted {
+		if w.active && w.events&(1<<x) != 0 {
+			d.wanted[x] += by
+		}
+	}
+}
+
+// anybodyWants reports whether an active webhook wants an event.
+func (d *dispatcher) anybodyWants(x webhook.What) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wanted[x] > 0
+}
+
+// wants reports whether an active webhook of an agent wants an event.
+func (d *dispatcher) wants(agent parley.AgentID, x webhook.What) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.wanted[x] == 0 || d.agents[agent] == nil {
+		return false
+	}
+	for _, w := range d.agents[agent].wishes {
+		if w.active && w.events&(1<<x) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ailing reports whether a webhook of an agent was switched off, and not by a person.
+func (d *dispatcher) ailing(agent parley.AgentID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.agents[agent] == nil {
+		return false
+	}
+	for _, w := range d.agents[agent].wishes {
+		if w.disabled {
+			return true
+		}
+	}
+	return false
+}
+
+// watched reports whether an active webhook of an agent wants an event.
+func (n *Node) watched(agent parley.AgentID, x webhook.What) bool { return n.dispatch.wants(agent, x) }
+
+// watching reports whether any webhook wants to know what becomes of messages sent.
+func (n *Node) watching() bool {
+	return n.dispatch.anybodyWants(webhook.MessageDelivered) || n.dispatch.anybodyWants(webhook.MessageRead)
+}
+
+// again has an agent's webhooks look for what there is to do.
+func (d *dispatcher) again(agent parley.AgentID) {
+	d.mu.Lock()
+	d.news[agent] = struct{}{}
+	d.mu.Unlock()
+	d.wake()
+}
+
+// send hands attempts to the courier soon.
+func (d *dispatcher) send(out []Delivery) {
+	d.mu.Lock()
+	d.out = append(d.out, out...)
+	d.mu.Unlock()
+	d.wake()
+}
+
+// report keeps how an attempt ended for its webhook, and wakes that.
+func (d *dispatcher) report(agent parley.AgentID, id webhook.ID, o webhook.Outcome) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a := d.agents[agent]; a == nil || a.wishes[id] == (wish{}) {
+		return // it was deleted meanwhile
+	}
+	d.outcomes[id] = append(d.outcomes[id], o)
+	d.news[agent] = struct{}{}
+	d.wake()
+}
+
+// take gives what was reported to a webhook.
+func (d *dispatcher) take(id webhook.ID) []webhook.Outcome {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := d.outcomes[id]
+	delete(d.outcomes, id)
+	return all
+}
+
+func (d *dispatcher) wake() {
+	select {
+	case d.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (d *dispatcher) run() {
+	for {
+		select {
+		case <-d.stop:
+			return
+		case <-d.signal:
+		}
+		d.mu.Lock()
+		out, news := d.out, d.news
+		d.out, d.news = nil, map[parley.AgentID]struct{}{}
+		var streams []parley.Stream
+		for agent := range news {
+			if a := d.agents[agent]; a != nil {
+				for id := range a.wishes {
+					streams = append(streams, webhookStream(id))
+				}
+			}
+		}
+		d.mu.Unlock()
+		for i := range out {
+			d.carry(&out[i])
+		}
+		for _, s := range streams {
+			d.node.engine.hint(s)
+		}
+		if len(streams) > 0 {
+			time.Sleep(gatherFor)
+		}
+	}
+}
+
+// carry hands one attempt to the courier.
+func (d *dispatcher) carry(x *Delivery) {
+	agent, id, lease := x.Agent, x.Webhook, x.lease
+	held, taken := d.node.courier.Deliver(*x, func(o webhook.Outcome) {
+		o.Lease = lease
+		d.report(agent, id, o)
+	})
+	if !taken {
+		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true, RetryAfter: held})
+	}
+}
+
+// count counts what attempts came to.
+func (d *dispatcher) count(results []*webhook.Result) {
+	for _, r := range results {
+		switch {
+		case r.Unsent:
+			d.attempts[0].Add(1)
+		case r.Status == webhook.Delivered:
+			d.attempts[1].Add(1)
+		case r.Status == webhook.Dead:
+			d.attempts[2].Add(1)
+		default:
+			d.attempts[3].Add(1)
+		}
+	}
+}
+
+// WebhookStats are what became of attempts since the start, and how many agents
+// have webhooks.
+type WebhookStats struct {
+	Unsent, Delivered, Dead, Failed uint64
+	Agents                          int
+}
+
+// WebhookStats counts.
+func (n *Node) WebhookStats() WebhookStats {
+	d := n.dispatch
+	d.mu.Lock()
+	agents := len(d.agents)
+	d.mu.Unlock()
+	return WebhookStats{d.attempts[0].Load(), d.attempts[1].Load(), d.attempts[2].Load(), d.attempts[3].Load(), agents}
+}

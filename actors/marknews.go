@@ -1,0 +1,64 @@
+package actors
+
+import (
+	"parley"
+	"parley/actors/webhook"
+)
+
+// What the feed of a sender says of a message of its own, as bits of one byte.
+const (
+	newsDelivered byte = 1 << iota
+	newsRead
+)
+
+// MarkNews reads the note of a MarkEntry: what the message's recipient did with
+// it, for the first time. Of a note that is not known it is neither.
+func MarkNews(note []byte) (delivered, read bool) {
+	if len(note) == 0 {
+		return false, false
+	}
+	return note[0]&newsDelivered != 0, note[0]&newsRead != 0
+}
+
+// markWords are what there is to say of a mark: the mark, and where a webhook of
+// the sender's wants to know, what is new in it to the sender's feed.
+func (n *Node) markWords(m parley.Mark) []parley.Word { return n.appendMark(nil, m) }
+
+func (n *Node) appendMark(words []parley.Word, m parley.Mark) []parley.Word {
+	sender := m.Sender
+	m.Sender = parley.AgentID{}
+	words = append(words, m)
+	var note byte
+	if m.Marks.DeliveredAt() != 0 && n.watched(sender, webhook.MessageDelivered) {
+		note |= newsDelivered
+	}
+	if m.Marks.Read != 0 && n.watched(sender, webhook.MessageRead) {
+		note |= newsRead
+	}
+	if note != 0 {
+		note &^= n.knownNews(m)
+	}
+	if note == 0 {
+		return words
+	}
+	return append(words, parley.Announce{To: sender, Kind: parley.MarkEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
+}
+
+// knownNews is what the marks of a message have said already. Two that mark it in
+// the same moment may both bring the news: what rests on it is told at least
+// once. Where the marks cannot be read nothing is known.
+func (n *Node) knownNews(m parley.Mark) (note byte) {
+	v := n.journal.View()
+	defer v.Close()
+	marks, err := v.Marks(m)
+	if err != nil {
+		return 0
+	}
+	if marks.DeliveredAt() != 0 {
+		note |= newsDelivered
+	}
+	if marks.Read != 0 {
+		note |= newsRead
+	}
+	return note
+}

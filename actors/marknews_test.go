@@ -1,0 +1,127 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"parley"
+	"parley/actors/webhook"
+)
+
+// markLines are what an agent's feed says of messages that it sent.
+func (r *rig) markLines(of parley.AgentID) (all []string) {
+	r.t.Helper()
+	v := r.store.View()
+	defer v.Close()
+	err := v.Feed(of, 0, ^uint64(0), func(e parley.FeedEntry) bool {
+		if e.Kind == parley.MarkEntry {
+			delivered, read := MarkNews(e.Note)
+			all = append(all, fmt.Sprint(parley.MessageID(e.Ref), delivered, read))
+		}
+		return true
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+// marked marks the newest message of an agent's inbox.
+func (r *rig) marked(of parley.AgentID, marks parley.Marks) {
+	r.t.Helper()
+	r.markOne(r.inbox(of)[0], marks)
+}
+
+func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
+	for _, journals := range []int{1, 4} {
+		t.Run(fmt.Sprint(journals), func(t *testing.T) {
+			h := newHooked(t, journals, webhook.MessageRead)
+			sender, to := h.ids[0], h.ids[2]
+			say := func() string { // to one without a webhook
+				return must(h.send(direct(h.owner, sender, to, "m", "")))(t).Message.MessageID().String()
+			}
+			say()
+			h.marked(to, parley.Marks{Delivered: 5, By: parley.StreamChannel, Read: 6})
+			if told := h.markLines(sender); len(told) != 0 {
+				t.Errorf("nobody asked, and was told %q", told)
+			}
+			h.watch(sender, "https://sink.example/s", webhook.MessageDelivered, webhook.MessageRead)
+			first := say()
+			h.marked(to, parley.Marks{Delivered: 7, By: parley.StreamChannel})
+			h.marked(to, parley.Marks{Delivered: 8, By: parley.InboxChannel})
+			h.marked(to, parley.Marks{Delivered: 9, By: parley.InboxChannel, Read: 9})
+			h.marked(to, parley.Marks{Read: 10})
+			second := say()
+			h.marked(to, parley.Marks{Announced: 7})
+			h.marked(to, parley.Marks{Delivered: 8, By: parley.WaitChannel})
+			third := must(h.send(direct(h.owner, sender, to, "m", "")))(t).Message
+			reply := answerTo(h.owner, third, "r", "")
+			reply.Reads, reply.Position = true, h.inbox(to)[0].Position
+			must(h.reply(reply))(t)
+			want := []string{first + " true false", first + " false true", second + " true false", third.MessageID().String() + " true true"}
+			h.until("the news", func() bool { return slices.Equal(h.markLines(sender), want) })
+			fourth := say()
+			h.node.MarkSoon(parley.Mark{
+				Recipient: to, Message: h.inbox(to)[0].Record.MessageID(), Position: h.inbox(to)[0].Position, Sender: sender,
+				Marks: parley.Marks{Delivered: 7, By: parley.StreamChannel},
+			})
+			want = append(want, fourth+" true false")
+			h.until("the news from a stream", func() bool { return slices.Equal(h.markLines(sender), want) })
+			h.until("deliveries of it", func() bool {
+				n := 0
+				for _, d := range h.post.came() {
+					if d.Agent == sender {
+						n++
+					}
+				}
+				return n == 6 // the third message was both
+			})
+		})
+	}
+}
+
+func TestMarkNewsPassesOverWhatItDoesNotKnow(t *testing.T) {
+	for note, want := range map[string][2]bool{"": {}, "\x00": {}, "\x01": {true, false}, "\x02": {false, true}, "\x03more": {true, true}, "\xfc": {}} {
+		if delivered, read := MarkNews([]byte(note)); delivered != want[0] || read != want[1] {
+			t.Errorf("note %q: %v %v, want %v", note, delivered, read, want)
+		}
+	}
+}
+
+// TestReadersPassOverMarkLines: what a feed says of marks is no message and no
+// status to anybody who reads it.
+func TestReadersPassOverMarkLines(t *testing.T) {
+	h := newHooked(t, 1, webhook.MessageRead)
+	sender, to := h.ids[0], h.ids[2]
+	h.watch(sender, "https://sink.example/s", webhook.MessageRead)
+	must(h.send(direct(h.owner, sender, to, "out", "")))(t)
+	h.marked(to, parley.Marks{Delivered: 7, Read: 7})
+	must(h.send(direct(h.owner, to, sender, "in", "")))(t)
+	if len(h.markLines(sender)) != 1 {
+		t.Fatal("there is no line to pass over")
+	}
+	ctx := context.Background()
+	if page := h.inbox(sender); len(page) != 1 || string(page[0].Record.GetContent()) != "in" {
+		t.Errorf("the inbox shows %d messages", len(page))
+	}
+	if n := must(h.node.CountSince(ctx, sender, 0))(t); n != 1 {
+		t.Errorf("a poll counts %d messages", n)
+	}
+	if w := must(h.node.WaitingAfter(ctx, sender, 0, 5))(t); len(w.Items) != 1 {
+		t.Errorf("a wait gives %d messages", len(w.Items))
+	}
+	start := must(h.node.Resume(ctx, sender, parley.MessageID{}, false))(t)
+	follow := h.node.Follow(sender, start.After, func() {})
+	defer follow.Close()
+	entries := must(follow.Next(10))(t)
+	if err := h.node.Entries(ctx, sender, entries, func(e parley.FeedEntry, m Message) error {
+		if (m.Record != nil) != e.Kind.Carries() {
+			t.Errorf("an entry of kind %d brings a message: %v", e.Kind, m.Record != nil)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,308 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/group"
+	"parley/actors/org"
+)
+
+// dayOf is an organization whose agents send under a limit, and the agent that
+// all is sent to.
+type dayOf struct {
+	*rig
+	owner parley.OrgID
+	ids   []parley.AgentID
+	sent  atomic.Int64
+}
+
+func newDay(t *testing.T, r *rig) *dayOf {
+	owner, ids := r.agents("acme", 9)
+	return &dayOf{rig: r, owner: owner, ids: ids}
+}
+
+// says sends one message from the i-th agent; nil is no limit.
+func (d *dayOf) says(i int, limit *int, key string) (Posted, error) {
+	s := direct(d.owner, d.ids[1+i%8], d.ids[0], fmt.Sprint("message ", d.sent.Add(1)), key)
+	s.DayLimit = limit
+	return d.send(s)
+}
+
+// rush has 64 callers say one thing each and counts who may.
+func (d *dayOf) rush(limit *int) (granted int) {
+	d.t.Helper()
+	var all sync.WaitGroup
+	var stored atomic.Int64
+	for i := range 64 {
+		all.Go(func() {
+			switch _, err := d.says(i, limit, ""); {
+			case err == nil:
+				stored.Add(1)
+			case !errors.Is(err, ErrQuotaExceeded):
+				d.t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return int(stored.Load())
+}
+
+func (d *dayOf) used(want int64) {
+	d.t.Helper()
+	if used := must(d.node.Used(context.Background(), d.owner))(d.t); used != want {
+		d.t.Errorf("used %d, want %d", used, want)
+	}
+}
+
+func onOneAndFour(t *testing.T, test func(*testing.T, int)) {
+	for _, journals := range []int{1, 4} {
+		t.Run(fmt.Sprint(journals), func(t *testing.T) { test(t, journals) })
+	}
+}
+
+// TestTheDaysQuotaIsExact: of 64 at once as many send as the limit says, today,
+// after a restart and tomorrow.
+func TestTheDaysQuotaIsExact(t *testing.T) {
+	onOneAndFour(t, func(t *testing.T, journals int) {
+		clock := newHand(noon)
+		r := newRig(t, withJournals(journals), withClock(clock.now))
+		r.wheel = time.Now
+		d := newDay(t, r)
+		limit := 10
+		if n := d.rush(&limit); n != limit {
+			t.Fatalf("%d sent, %d allowed", n, limit)
+		}
+		d.used(10)
+		r.restart()
+		if n := d.rush(&limit); n != 0 {
+			t.Errorf("%d sent beyond the limit after a restart", n)
+		}
+		limit = 12
+		if n := d.rush(&limit); n != 2 {
+			t.Errorf("%d sent of 2 more", n)
+		}
+		_, err := d.says(0, &limit, "")
+		var refusal *parley.Refusal
+		if !errors.As(err, &refusal) || fmt.Sprint(refusal.Extra) != "map[limit:12 quota:messages_per_day resets_at:2026-03-15T00:00:00.000000Z used:12]" {
+			t.Errorf("refused with %v", refusal)
+		}
+		clock.advance(12*time.Hour - time.Nanosecond)
+		if n := d.rush(&limit); n != 0 {
+			t.Errorf("%d sent a nanosecond before midnight", n)
+		}
+		clock.advance(time.Nanosecond)
+		d.used(0)
+		if n := d.rush(&limit); n != 12 {
+			t.Errorf("%d sent on the new day, %d allowed", n, limit)
+		}
+		d.used(12)
+	})
+}
+
+// TestALimitCountsWhatWasSentWithoutOne: a limit that is given while messages are
+// on their way, or that is lifted and given again, counts all of the day.
+func TestALimitCountsWhatWasSentWithoutOne(t *testing.T) {
+	onOneAndFour(t, func(t *testing.T, journals int) {
+		d := newDay(t, newRig(t, withJournals(journals)))
+		var sending sync.WaitGroup
+		for range 2 {
+			sending.Go(func() { d.rush(nil) })
+		}
+		limit := 1000
+		if n := d.rush(&limit); n != 64 {
+			t.Errorf("%d sent far from the limit", n)
+		}
+		sending.Wait()
+		limit = 200
+		if n := d.rush(&limit); n != 200-192 {
+			t.Errorf("%d sent beside 192, 200 allowed", n)
+		}
+		d.rush(nil)
+		limit = 270
+		if n := d.rush(&limit); n != 6 {
+			t.Errorf("%d of 6 sent after the limit was lifted for 64", n)
+		}
+		d.used(270)
+	})
+}
+
+// TestWhatTakesASlot: a send, a reply and a broadcast take one each, whoever it
+// reaches; a replay and a refusal take none.
+func TestWhatTakesASlot(t *testing.T) {
+	onOneAndFour(t, func(t *testing.T, journals int) {
+		ctx := context.Background()
+		d := newDay(t, newRig(t, withJournals(journals)))
+		limit := 4
+		first := must(d.says(0, &limit, "k"))(t)
+		d.used(1)
+		if p := must(d.says(0, &limit, "k"))(t); !p.Repeated {
+			t.Error("not repeated")
+		}
+		s := direct(d.owner, d.ids[1], d.ids[1], "to oneself", "")
+		s.DayLimit = &limit
+		if _, err := d.send(s); err == nil {
+			t.Error("a message to oneself passed")
+		}
+		d.used(1)
+		answer := answerTo(d.owner, first.Message, "answer", "")
+		answer.DayLimit = &limit
+		must(d.reply(answer))(t)
+		d.used(2)
+		made := must(d.node.CreateGroup(ctx, NewGroup{Found: group.Found{Org: d.owner, Founder: d.ids[0], Name: "club", Policy: group.Open, Public: true}}))(t)
+		for _, id := range d.ids[1:] {
+			must(d.node.JoinGroup(ctx, made.ID, group.Join{Agent: id, Org: d.owner}))(t)
+		}
+		d.used(2)
+		all := GroupSend{Content: Content{Type: "svc.v1.dm", Rendered: []byte("to all"), Key: "all", FromOrg: d.owner, DayLimit: &limit}, Group: made.ID, From: d.ids[0]}
+		must(d.node.Broadcast(ctx, all))(t)
+		must(d.node.Broadcast(ctx, all))(t)
+		d.used(3)
+		if n := d.rush(&limit); n != 1 {
+			t.Errorf("%d sent, 1 left", n)
+		}
+		if _, err := d.says(0, &limit, "k"); err != nil {
+			t.Errorf("a replay beyond the limit: %v", err)
+		}
+		d.used(4)
+	})
+}
+
+// TestAgentsAndGroupsAreExact: of 64 asked for at once as many are made as the
+// limit says; a revoked agent counts no more.
+func TestAgentsAndGroupsAreExact(t *testing.T) {
+	onOneAndFour(t, func(t *testing.T, journals int) {
+		ctx := context.Background()
+		r := newRig(t, withJournals(journals))
+		owner := r.org("acme").Org.OrgID()
+		limit := 5
+		make64 := func(round int, one func(name string) error) (made int) {
+			var all sync.WaitGroup
+			var n atomic.Int64
+			for i := range 64 {
+				all.Go(func() {
+					if err := one(fmt.Sprintf("x%d-%d", round, i)); err == nil {
+						n.Add(1)
+					} else if !errors.Is(err, org.ErrQuotaExceeded) {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			return int(n.Load())
+		}
+		var last atomic.Value
+		newAgent := func(name string) error {
+			a, err := r.node.CreateAgent(ctx, NewAgent{Limit: &limit, Create: agent.Create{
+				OrgID: owner, Name: name, SigningKey: key(1, name), EncryptionKey: key(2, name), PollTokenHash: key(3, name),
+			}})
+			if err == nil {
+				last.Store(a.AgentID())
+			}
+			return err
+		}
+		if n := make64(0, newAgent); n != limit {
+			t.Errorf("%d agents, %d allowed", n, limit)
+		}
+		founder := last.Load().(parley.AgentID)
+		newGroup := func(name string) error {
+			_, err := r.node.CreateGroup(ctx, NewGroup{Limit: &limit, Found: group.Found{Org: owner, Founder: founder, Name: name, Policy: group.Open}})
+			return err
+		}
+		if n := make64(1, newGroup); n != limit {
+			t.Errorf("%d groups, %d allowed", n, limit)
+		}
+		if _, err := r.node.ChangeAgent(ctx, founder, agent.Revoke{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the revoked agent counts no more", func() bool {
+			return must(r.node.OrgNow(ctx, owner))(t).GetActiveAgents() == int64(limit)-1
+		})
+		if n := make64(2, newAgent); n != 1 {
+			t.Errorf("%d agents made in the place of one", n)
+		}
+	})
+}
+
+// TestTheDaysQuotaSurvivesTheCrash: what was granted before the power went and
+// what is granted after it are no more than the limit.
+func TestTheDaysQuotaSurvivesTheCrash(t *testing.T) {
+	onOneAndFour(t, func(t *testing.T, journals int) {
+		disk := vfs.NewCrashableMem()
+		r := newRig(t, withJournals(journals), func(r *rig) { r.fs = disk })
+		d := newDay(t, r)
+		limit := 40
+		before := make(chan int)
+		go func() { before <- d.rush(&limit) }()
+		eventually(t, "some are sent", func() bool { return d.sent.Load() > 20 })
+		crashed := disk.CrashClone(vfs.CrashCloneCfg{})
+		<-before
+		r.close()
+		r.fs = crashed
+		r.open()
+		kept := must(r.node.Used(context.Background(), d.owner))(t)
+		if n := d.rush(&limit); int64(n)+kept != int64(limit) {
+			t.Errorf("%d survived and %d were sent after, %d allowed", kept, n, limit)
+		}
+	})
+}
+
+// TestTermsHoldFromTheNextRequest: what others know of an organization is what
+// the operator has said, the moment it is said.
+func TestTermsHoldFromTheNextRequest(t *testing.T) {
+	onOneAndFour(t, func(t *testing.T, journals int) {
+		ctx := context.Background()
+		r := newRig(t, withJournals(journals))
+		owner := r.org("acme").Org.OrgID()
+		for i := range 20 {
+			limit := i
+			must(r.node.SetTerms(ctx, owner, org.SetAllowance{Quota: "agents", Limit: &limit}))(t)
+			must(r.node.SetTerms(ctx, owner, org.GrantTier{Tier: i % 4}))(t)
+			o := must(r.node.Org(ctx, owner))(t)
+			if own, set := o.Allowed("agents"); !set || own == nil || *own != i || int(o.GetTrustTier()) != i%4 {
+				t.Fatalf("known is %v", o)
+			}
+		}
+		if _, err := r.node.SetTerms(ctx, parley.OrgID{1}, org.GrantTier{Tier: 1}); !errors.Is(err, parley.ErrNotFound) {
+			t.Errorf("an organization that does not exist: %v", err)
+		}
+		r.restart()
+		if o := must(r.node.Org(ctx, owner))(t); o.GetTrustTier() != 3 || len(o.GetAllowances()) != 1 {
+			t.Errorf("after a restart: %v", o)
+		}
+	})
+}
+
+// TestSumsOfEarlierDaysAreForgotten: memory is for those who send today, and what
+// is forgotten is read again.
+func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
+	clock := newHand(noon)
+	r := newRig(t, withClock(clock.now))
+	r.wheel = time.Now
+	d := newDay(t, r)
+	limit := 3
+	d.rush(&limit)
+	q := &r.node.quota
+	today := parley.Day(noon)
+	q.sweep(today)
+	if q.used[d.owner] == nil {
+		t.Fatal("a sum of today was forgotten")
+	}
+	held := q.used[d.owner]
+	q.sweep(today + 1)
+	if len(q.used) != 0 || !held.forgotten {
+		t.Fatalf("%d sums of yesterday are kept", len(q.used))
+	}
+	if n := d.rush(&limit); n != 0 {
+		t.Errorf("%d sent beyond the limit", n)
+	}
+}

@@ -1,0 +1,284 @@
+package actors
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"parley"
+)
+
+// unreadLines is how many lines of a feed are held against its marks at once.
+const unreadLines = 512
+
+// errEnough ends a walk that has found what it looked for.
+var errEnough = errors.New("enough was found")
+
+// feedLine is a message of a feed with its marks, its record not read.
+type feedLine struct {
+	parley.FeedEntry
+	marks parley.Marks
+}
+
+// walkUnread calls fn with the messages of an agent's feed beyond a position, up
+// to another, that have no read mark, oldest first, until fn fails.
+func walkUnread(v View, agent parley.AgentID, from, upTo uint64, fn func(feedLine) error) error {
+	passed, err := readUpTo(v, agent)
+	if err != nil {
+		return err
+	}
+	for from = max(from, passed); from < upTo; {
+		var lines []feedLine
+		last := upTo
+		err := v.Feed(agent, from, upTo, func(e parley.FeedEntry) bool {
+			if e.Kind.Carries() {
+				e.Note = nil // the feed's memory
+				lines = append(lines, feedLine{FeedEntry: e})
+			}
+			last = e.Position
+			return len(lines) < unreadLines
+		})
+		if len(lines) < unreadLines {
+			last = upTo
+		}
+		if err == nil {
+			err = markLines(v, agent, lines)
+		}
+		for i := 0; i < len(lines) && err == nil; i++ {
+			if lines[i].marks.Read == 0 {
+				err = fn(lines[i])
+			}
+		}
+		if err != nil {
+			return err
+		}
+		from = last
+	}
+	return nil
+}
+
+// markLines completes lines, oldest first, with their marks.
+func markLines(v View, agent parley.AgentID, lines []feedLine) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	i := 0
+	return v.FeedMarks(agent, lines[0].Position, lines[len(lines)-1].Position, func(position uint64, marks parley.Marks) {
+		for i < len(lines)-1 && lines[i].Position < position {
+			i++
+		}
+		if lines[i].Position == position {
+			lines[i].marks = marks
+		}
+	})
+}
+
+// readUpTo is the position up to which it is noted that an agent has read
+// everything.
+func readUpTo(v View, agent parley.AgentID) (uint64, error) {
+	value, found, err := v.Row(agent.Slot(), parley.ReadTable, agent[:])
+	if err != nil || !found || len(value) != 8 {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(value), nil
+}
+
+// UnreadMax is as far as what was not read is counted.
+const UnreadMax = 1000
+
+// Waiting are messages that an agent is to be given.
+type Waiting struct {
+	// Items are the first of them, oldest first.
+	Items []Message
+	// Unread is how many messages without a read mark come after them, counted up
+	// to UnreadMax.
+	Unread int
+}
+
+// WaitingAfter are the first limit messages of those to an agent that came after
+// the message at a position (0: from the first) and have no read mark.
+func (n *Node) WaitingAfter(ctx context.Context, agent parley.AgentID, after uint64, limit int) (w Waiting, err error) {
+	err = n.view(ctx, func(v View) error { return n.fill(ctx, v, agent, after, limit, &w) })
+	return w, err
+}
+
+// WaitingFor are the first limit messages of those beyond a position that were
+// not carried to an agent yet.
+func (n *Node) WaitingFor(ctx context.Context, agent parley.AgentID, beyond uint64, limit int) (w Waiting, err error) {
+	err = n.view(ctx, func(v View) (err error) {
+		w.Items, err = n.uncarried(ctx, v, agent, beyond, limit)
+		if err != nil || len(w.Items) == 0 {
+			return err
+		}
+		return n.fill(ctx, v, agent, w.Items[len(w.Items)-1].Position, len(w.Items), &w)
+	})
+	return w, err
+}
+
+// fill takes messages without a read mark until there are as many as limit, and
+// counts the others.
+func (n *Node) fill(ctx context.Context, v View, agent parley.AgentID, after uint64, limit int, w *Waiting) error {
+	err := walkUnread(v, agent, after, ^uint64(0), func(l feedLine) error {
+		if len(w.Items) < limit {
+			record, err := n.carried(ctx, v, agent, l.FeedEntry)
+			w.Items = append(w.Items, Message{Record: record, Marks: l.marks, Position: l.Position})
+			return err
+		}
+		if w.Unread++; w.Unread == UnreadMax {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// uncarried are the first messages that were not carried to an agent.
+func (n *Node) uncarried(ctx context.Context, v View, agent parley.AgentID, beyond uint64, limit int) (items []Message, err error) {
+	var bad error
+	err = v.Unseen(agent, beyond+1, func(position uint64, id parley.MessageID) bool {
+		m, err := readMessage(v, agent.Slot(), id)
+		if err == nil {
+			err = n.addressed(ctx, m.Record)
+		}
+		if bad = err; err != nil {
+			return false
+		}
+		m.Position = position
+		items = append(items, m)
+		return len(items) < limit
+	})
+	return items, errors.Join(err, bad)
+}
+
+// PlaceIn is the position of a message in an agent's inbox; parley.ErrNotFound
+// where there is no such message or it is somebody else's.
+func (n *Node) PlaceIn(ctx context.Context, agent parley.AgentID, id parley.MessageID) (position uint64, err error) {
+	err = n.view(ctx, func(v View) error {
+		m, err := readRecord(v, agent.Slot(), id)
+		if err != nil {
+			return err
+		}
+		if m.Record.Recipient() != agent || m.Position == 0 || !bytes.Equal(m.Record.GetId(), id[:]) {
+			return parley.ErrNotFound
+		}
+		position = m.Position
+		return nil
+	})
+	return position, err
+}
+
+// MessagesIn are messages of an agent's inbox by their ids, each once;
+// parley.ErrNotFound where one is not there.
+func (n *Node) MessagesIn(ctx context.Context, agent parley.AgentID, ids []parley.MessageID) (all []Message, err error) {
+	err = n.view(ctx, func(v View) error {
+		known := map[parley.MessageID]bool{}
+		for _, id := range ids {
+			if known[id] {
+				continue
+			}
+			known[id] = true
+			m, err := readMessage(v, agent.Slot(), id)
+			if err != nil {
+				return err
+			}
+			if m.Record.Recipient() != agent || m.Position == 0 || m.Record.MessageID() != id {
+				return parley.ErrNotFound
+			}
+			all = append(all, m)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// ackStep is a node's, unless a test has another: so many marks are written
+// before it is waited for them.
+const ackStep = 16 * marksPerEntry
+
+// ReadUpTo marks all messages of an agent's inbox up to a position as read and
+// gives how many of them were not. What it has done is durable when it returns,
+// also where it fails half way: it may be repeated. stop ends it early, with
+// parley.ErrOutcomeUnknown.
+func (n *Node) ReadUpTo(ctx context.Context, agent parley.AgentID, upTo uint64, stop <-chan struct{}) (count int, err error) {
+	for from := uint64(0); ; {
+		select {
+		case <-stop:
+			return count, parley.ErrOutcomeUnknown
+		default:
+		}
+		marks, last, err := n.unreadMarks(ctx, agent, from, upTo, n.ackStep)
+		if err == nil {
+			err = n.Mark(ctx, agent, marks)
+		}
+		if err != nil {
+			return count, err
+		}
+		count += len(marks)
+		if len(marks) > 0 || last == upTo {
+			n.keepRead(agent, last)
+		}
+		if from = last; from == upTo {
+			return count, nil
+		}
+	}
+}
+
+// keepRead notes that an agent has read everything up to a position, so that
+// nobody looks through that again. Nothing waits for it, and nothing is lost
+// without it.
+func (n *Node) keepRead(agent parley.AgentID, upTo uint64) {
+	n.keepPlace(parley.ReadTable, agent, upTo)
+}
+
+// unreadMarks are marks for the first messages of a feed within (from, upTo]
+// that were not read, and how far that goes.
+func (n *Node) unreadMarks(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit int) (marks []parley.Mark, last uint64, err error) {
+	at := n.clock().UnixMilli()
+	err = n.view(ctx, func(v View) error {
+		last = upTo
+		err := walkUnread(v, agent, from, upTo, func(l feedLine) error {
+			if len(marks) == limit {
+				return errEnough
+			}
+			m := parley.Mark{
+				Recipient: agent, Message: parley.MessageID(l.Ref), Position: l.Position, Copy: l.Kind == parley.CopyEntry,
+				Marks: parley.Marks{Read: at},
+			}
+			if l.marks.Delivered == 0 {
+				m.Marks.Delivered = at
+			}
+			marks = append(marks, m)
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			last, err = marks[len(marks)-1].Position, nil
+		}
+		return err
+	})
+	if err == nil {
+		err = n.nameSenders(agent, marks)
+	}
+	return marks, last, err
+}
+
+// nameSenders completes marks with the senders of their messages, where any of
+// them has a webhook that may ask for it.
+func (n *Node) nameSenders(agent parley.AgentID, marks []parley.Mark) error {
+	if len(marks) == 0 || !n.watching() {
+		return nil
+	}
+	v := n.journal.View()
+	defer v.Close()
+	for i := range marks {
+		m, err := readRecord(v, agent.Slot(), marks[i].Message)
+		if err != nil {
+			return err
+		}
+		marks[i].Sender = m.Record.Sender()
+	}
+	return nil
+}

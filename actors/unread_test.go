@@ -1,0 +1,164 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"parley"
+)
+
+// unreadOf are the numbers of an agent's messages without a read mark, oldest
+// first, as its inbox shows them.
+func (r *rig) unreadOf(of parley.AgentID) (all []string) {
+	for _, m := range slices.Backward(r.inbox(of)) {
+		if m.Marks.Read == 0 {
+			all = append(all, string(m.Record.GetContent()))
+		}
+	}
+	return all
+}
+
+func contents(w Waiting) (all []string) {
+	for _, m := range w.Items {
+		all = append(all, string(m.Record.GetContent()))
+	}
+	return all
+}
+
+// waitingAgrees holds what a wait gives, from each place of the inbox, against
+// what the inbox shows.
+func (r *rig) waitingAgrees(of parley.AgentID, limit int) error {
+	r.t.Helper()
+	unread := r.unreadOf(of)
+	inbox := r.inbox(of)
+	slices.Reverse(inbox)
+	for i := -1; i < len(inbox); i++ {
+		after, rest := uint64(0), unread
+		if i >= 0 {
+			after = inbox[i].Position
+			for _, m := range inbox[:i+1] {
+				rest = slices.DeleteFunc(slices.Clone(rest), func(c string) bool { return c == string(m.Record.GetContent()) })
+			}
+		}
+		w := must(r.node.WaitingAfter(context.Background(), of, after, limit))(r.t)
+		given := rest[:min(limit, len(rest))]
+		if got := contents(w); !slices.Equal(got, given) || w.Unread != len(rest)-len(given) {
+			return fmt.Errorf("after %d: %v and %d more, want %v of %v", i, got, w.Unread, given, rest)
+		}
+	}
+	return nil
+}
+
+func TestReadUpTo(t *testing.T) {
+	for _, journals := range []int{1, 4} {
+		t.Run(fmt.Sprint(journals), func(t *testing.T) {
+			r := newRig(t, withJournals(journals), withTuning(func(n *Node) { n.ackStep = 7 }))
+			owner, ids := r.agents("acme", 2)
+			ctx, to := context.Background(), ids[1]
+			for i := range 60 {
+				must(r.send(direct(owner, ids[0], to, fmt.Sprint(i), "")))(t)
+			}
+			inbox := r.inbox(to)
+			slices.Reverse(inbox)
+			random := rand.New(rand.NewPCG(1, 2))
+			read := func(i int) {
+				mark := parley.Mark{
+					Recipient: to, Message: inbox[i].Record.MessageID(), Position: inbox[i].Position, Sender: ids[0],
+					Marks: parley.Marks{Delivered: 3, Read: 3},
+				}
+				if err := r.node.Mark(ctx, to, []parley.Mark{mark}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 12 {
+				read(random.IntN(60))
+			}
+			for _, upTo := range []int{0, 33, 12, 33, 34, 59, 59} {
+				want := 0
+				for _, m := range r.inbox(to) {
+					if m.Position <= inbox[upTo].Position && m.Marks.Read == 0 {
+						want++
+					}
+				}
+				if n := must(r.node.ReadUpTo(ctx, to, inbox[upTo].Position, nil))(t); n != want {
+					t.Errorf("up to %d: %d were read, want %d", upTo, n, want)
+				}
+				for i, m := range slices.Backward(r.inbox(to)) {
+					if i := 59 - i; i <= upTo && (m.Marks.Read == 0 || m.Marks.DeliveredAt() == 0) {
+						t.Errorf("up to %d: message %d has marks %+v", upTo, i, m.Marks)
+					}
+				}
+				if err := r.waitingAgrees(to, 4); err != nil {
+					t.Errorf("up to %d: %v", upTo, err)
+				}
+			}
+			must(r.send(direct(owner, ids[0], to, "new", "")))(t)
+			r.restart()
+			if got := r.unreadOf(to); !slices.Equal(got, []string{"new"}) {
+				t.Errorf("unread after all were read: %v", got)
+			}
+			if err := r.waitingAgrees(to, 4); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestWaitingAgreesControl: a note of how far was read that says too much is
+// found out.
+func TestWaitingAgreesControl(t *testing.T) {
+	r := newRig(t)
+	owner, ids := r.agents("acme", 2)
+	for i := range 5 {
+		must(r.send(direct(owner, ids[0], ids[1], fmt.Sprint(i), "")))(t)
+	}
+	if err := r.waitingAgrees(ids[1], 2); err != nil {
+		t.Fatal(err)
+	}
+	r.node.keepRead(ids[1], r.inbox(ids[1])[2].Position)
+	eventually(t, "the note is found out", func() bool { return r.waitingAgrees(ids[1], 2) != nil })
+}
+
+func TestReadUpToEndsEarly(t *testing.T) {
+	r := newRig(t)
+	owner, ids := r.agents("acme", 2)
+	must(r.send(direct(owner, ids[0], ids[1], "m", "")))(t)
+	stop := make(chan struct{})
+	close(stop)
+	if n, err := r.node.ReadUpTo(context.Background(), ids[1], r.inbox(ids[1])[0].Position, stop); n != 0 || !errors.Is(err, parley.ErrOutcomeUnknown) {
+		t.Errorf("%d were read, %v", n, err)
+	}
+}
+
+func TestWaitingForWhatWasNotCarried(t *testing.T) {
+	r := newRig(t)
+	owner, ids := r.agents("acme", 2)
+	ctx, to := context.Background(), ids[1]
+	for i := range 5 {
+		must(r.send(direct(owner, ids[0], to, fmt.Sprint(i), "")))(t)
+	}
+	r.marked(to, parley.Marks{Announced: 3})                              // 4: told of, not carried
+	r.markOne(r.inbox(to)[2], parley.Marks{Delivered: 3, By: 1})          // 2: carried, not read
+	r.markOne(r.inbox(to)[4], parley.Marks{Delivered: 3, By: 1, Read: 3}) // 0
+	w := must(r.node.WaitingFor(ctx, to, 0, 2))(t)
+	if got := contents(w); !slices.Equal(got, []string{"1", "3"}) || w.Unread != 1 {
+		t.Errorf("first: %v and %d more", got, w.Unread)
+	}
+	w = must(r.node.WaitingFor(ctx, to, w.Items[1].Position, 2))(t)
+	if got := contents(w); !slices.Equal(got, []string{"4"}) || w.Unread != 0 {
+		t.Errorf("then: %v and %d more", got, w.Unread)
+	}
+}
+
+func (r *rig) markOne(m Message, marks parley.Marks) {
+	r.t.Helper()
+	if err := r.node.Mark(context.Background(), m.Record.Recipient(), []parley.Mark{{
+		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Marks: marks, Sender: m.Record.Sender(),
+	}}); err != nil {
+		r.t.Fatal(err)
+	}
+}

@@ -1,0 +1,115 @@
+package actors
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/org"
+	"parley/actors/webhook"
+)
+
+// deliver does once whatever leaves something of webhooks, and of an operator's
+// terms, on the disk. It is called before agents are revoked.
+func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs parley.OrgID) {
+	ctx := context.Background()
+	sink := &targets{}
+	l.node.courier = sink
+	create := func(of parley.AgentID, url string, events ...webhook.What) *webhook.State {
+		made := must(l.node.CreateWebhook(ctx, CreateWebhook{
+			ID: l.node.NewWebhookID(of), Agent: of, Org: owner, URL: url, Events: events, Description: "tells", SealedSecret: []byte("sealed"),
+		}))(l.t)
+		l.pass()
+		return made
+	}
+	change := func(s *webhook.State, c webhook.Command) {
+		must(l.node.ChangeWebhook(ctx, s.WebhookID(), c))(l.t)
+		l.pass()
+	}
+	until := func(what string, s *webhook.State, done func(*webhook.State) bool) {
+		l.t.Helper()
+		eventually(l.t, what, func() bool { return done(must(l.node.Webhook(ctx, s.WebhookID(), owner))(l.t)) })
+	}
+	say := func(text string) *Record {
+		return l.send(directBetween(theirs, owner, other, watched, text, ""))
+	}
+	hook := create(watched, "https://sink.example/a", webhook.MessageReceived, webhook.MessageDelivered, webhook.MessageRead)
+	say("told of")
+	until("it is delivered", hook, func(s *webhook.State) bool { return s.GetDelivered() == 1 })
+	sent := l.send(directBetween(owner, theirs, watched, other, "marked", ""))
+	in := must2(l.node.Inbox(ctx, other, 0, 1, ""))(l.t)[0]
+	if err := l.node.Mark(ctx, other, []parley.Mark{{
+		Recipient: other, Message: sent.MessageID(), Position: in.Position, Sender: watched,
+		Marks: parley.Marks{Delivered: l.clock.now().UnixMilli(), By: parley.InboxChannel},
+	}}); err != nil {
+		l.t.Fatal(err)
+	}
+	until("its mark is told", hook, func(s *webhook.State) bool { return s.GetDelivered() >= 2 })
+	if _, err := l.node.ReadUpTo(ctx, other, in.Position, nil); err != nil {
+		l.t.Fatal(err)
+	}
+	change(hook, webhook.Rotate{By: owner, SealedSecret: []byte("another")})
+	sink.say(codes(500))
+	for range 3 {
+		say("fails")
+	}
+	until("it failed", hook, func(s *webhook.State) bool { return s.GetFailed() >= 3 })
+	jobs, _, err := l.node.Deliveries(ctx, hook.WebhookID(), owner, webhook.Failed, 0, 1)
+	must(l.node.RetryDelivery(ctx, hook.WebhookID(), owner, must(jobs, err)(l.t)[0].ID))(l.t)
+	until("it failed again", hook, func(s *webhook.State) bool { return s.GetFailed() >= 3 && len(s.GetUnderWay()) == 0 })
+	must(l.node.TestWebhook(ctx, hook.WebhookID(), owner))(l.t)
+	change(hook, webhook.Toggle{By: owner})
+	change(hook, webhook.Toggle{By: owner, Active: true})
+	sink.say(hangs)
+	say("nobody knows")
+	until("it is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) > 0 })
+	l.clock.advance(2 * time.Minute)
+	until("its lease is over", hook, func(s *webhook.State) bool { return s.GetFailed() > 3 })
+	sink.say(codes(410))
+	gone := create(watched, "https://sink.example/gone")
+	say("gone")
+	until("it is off", gone, func(s *webhook.State) bool { return !s.GetActive() })
+	sink.say(nil)
+	busy := create(watched, "https://sink.example/busy")
+	for range 30 { // so that its state is stored
+		must(l.node.TestWebhook(ctx, busy.WebhookID(), owner))(l.t)
+	}
+	until("all came", busy, func(s *webhook.State) bool { return s.GetDelivered() >= 30 })
+	ended := create(watched, "https://sink.example/ended")
+	change(ended, webhook.Delete{By: owner})
+	change(hook, webhook.Toggle{By: owner}) // whoever opens the store later attempts nothing
+	change(busy, webhook.Toggle{By: owner})
+	until("nothing is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) == 0 })
+	l.node.carriedStep = 1
+	must(l.node.Resume(ctx, watched, parley.MessageID{}, false))(l.t)
+	l.pass()
+	l.terms(theirs)
+}
+
+// terms are an operator's, and the word of who has the address.
+func (l *life) terms(of parley.OrgID) {
+	for _, c := range []org.Command{
+		org.ConfirmEmail{},
+		org.GrantTier{Tier: 2},
+		org.SetAllowance{Quota: "agents", Limit: new(9)},
+		org.SetAllowance{Quota: "groups"},
+		org.LiftAllowance{Quota: "groups"},
+	} {
+		must(l.node.SetTerms(context.Background(), of, c))(l.t)
+		l.pass()
+	}
+}
+
+// answersFrom are what owners of webhooks are told.
+func answersFrom(t testing.TB, node *Node, id parley.AgentID, owner parley.OrgID, say func(string, ...any)) {
+	t.Helper()
+	for _, s := range must(node.WebhooksOf(context.Background(), id))(t) {
+		say("  webhook %s", words(s))
+		page, total, err := node.Deliveries(context.Background(), s.WebhookID(), owner, 0, 0, 100)
+		say("  with %d deliveries", total)
+		for _, j := range must(page, err)(t) {
+			say("    delivery %s: %s", j.ID, words(j.Job))
+		}
+	}
+}

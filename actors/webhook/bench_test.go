@@ -1,0 +1,161 @@
+package webhook_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"parley/actors/actorstest"
+	"parley/actors/webhook"
+)
+
+// busy is a webhook with so many jobs that wait for their first attempt.
+func busy(tb testing.TB, jobs int) *webhook.State {
+	tb.Helper()
+	s := &webhook.State{}
+	do(tb, s, webhook.Create{ID: actorstest.Named("hook"), Org: acme, URL: "https://hook.example/a", SealedSecret: make([]byte, 60)}, actorstest.Epoch)
+	const page = 1000
+	for made := 0; made < jobs; made += page {
+		do(tb, s, collect(s, min(page, jobs-made)), actorstest.Epoch)
+	}
+	return s
+}
+
+// collect is the next page of the feed.
+func collect(s *webhook.State, lines int) webhook.Collect {
+	c := webhook.Collect{Upto: s.GetCursor() + uint64(lines)}
+	ref := make([]byte, 16)
+	for position := s.GetCursor() + 1; position <= c.Upto; position++ {
+		c.News = append(c.News, webhook.Entry{Position: position, News: &webhook.News{Event: webhook.MessageReceived, Ref: ref}})
+	}
+	return c
+}
+
+// do judges a command and folds what follows.
+func do(tb testing.TB, s *webhook.State, c webhook.Command, now time.Time) []webhook.Event {
+	events, err := webhook.Decide(s, c, now)
+	if err != nil || len(events) == 0 {
+		tb.Fatalf("%#v: %v, %v", c, events, err)
+	}
+	for _, e := range events {
+		webhook.Evolve(s, e)
+	}
+	return events
+}
+
+// manyPlaces are those of a webhook under load.
+const manyPlaces = 64
+
+// attempt lets as many first attempts begin as there are places, and end alike.
+func attempt(tb testing.TB, s *webhook.State, code int) {
+	do(tb, s, webhook.Lease{Max: manyPlaces}, actorstest.Epoch)
+	c := webhook.Report{Outcomes: make([]webhook.Outcome, 0, manyPlaces)}
+	for _, a := range s.GetUnderWay() {
+		c.Outcomes = append(c.Outcomes, webhook.Outcome{Lease: a.Lease, Code: code})
+	}
+	do(tb, s, c, actorstest.Epoch)
+}
+
+// BenchmarkDelivery is a job from the feed to its delivery, 64 at a time.
+func BenchmarkDelivery(b *testing.B) {
+	s := busy(b, 1000)
+	b.ReportAllocs()
+	for b.Loop() {
+		do(b, s, collect(s, manyPlaces), actorstest.Epoch)
+		attempt(b, s, 200)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*manyPlaces), "ns/job")
+}
+
+// BenchmarkRows is what the host's rows cost beside it.
+func BenchmarkRows(b *testing.B) {
+	s, rows := busy(b, 0), map[uint64]*webhook.Job{}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(rows)
+		for _, e := range do(b, s, collect(s, manyPlaces), actorstest.Epoch) {
+			webhook.Fold(rows, e)
+		}
+		for _, e := range do(b, s, webhook.Lease{Max: manyPlaces}, actorstest.Epoch) {
+			webhook.Fold(rows, e)
+		}
+		c := webhook.Report{}
+		for _, a := range s.GetUnderWay() {
+			c.Outcomes = append(c.Outcomes, webhook.Outcome{Lease: a.Lease, Code: 200})
+		}
+		for _, e := range do(b, s, c, actorstest.Epoch) {
+			webhook.Fold(rows, e)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*manyPlaces), "ns/job")
+}
+
+// What a webhook may cost in memory, measured as coarsely as that can be, and in
+// its snapshot, whatever waits.
+const (
+	heldBytesMax   = 20_000
+	storedBytesMax = 250
+)
+
+// A webhook with a million jobs that wait costs what one without costs.
+func TestMemory(t *testing.T) {
+	const jobs = 1_000_000
+	var s *webhook.State
+	if bytes := held(func() *webhook.State { s = busy(t, jobs); return s }); bytes > heldBytesMax {
+		t.Errorf("%d bytes for a webhook with %d jobs, %d are allowed", bytes, jobs, heldBytesMax)
+	}
+	if sum := s.Summary(); sum.Pending != jobs || s.SizeVT() > storedBytesMax {
+		t.Errorf("%+v in %d bytes, %d are allowed", sum, s.SizeVT(), storedBytesMax)
+	}
+	for range 1000 {
+		attempt(t, s, 500)
+	}
+	if sum := s.Summary(); sum.Failed != 1000*manyPlaces || s.SizeVT() > storedBytesMax {
+		t.Errorf("%+v in %d bytes, %d are allowed", sum, s.SizeVT(), storedBytesMax)
+	}
+}
+
+// One that remembered ten thousand of them would be seen.
+func TestMemoryControl(t *testing.T) {
+	remembering := func() *webhook.State {
+		s := busy(t, 10_000)
+		for n := range s.LastJob {
+			s.Unsent = append(s.Unsent, n+1)
+		}
+		return s
+	}
+	if bytes := held(remembering); bytes <= heldBytesMax || remembering().SizeVT() <= storedBytesMax {
+		t.Errorf("%d bytes in memory and %d stored pass for none", bytes, remembering().SizeVT())
+	}
+}
+
+// held is how many bytes what build returns keeps in memory.
+func held[T any](build func() T) int {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	kept := build()
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(kept)
+	return int(after.HeapAlloc) - int(before.HeapAlloc)
+}
+
+// leaseAllocations is what giving 64 leases and folding them may allocate: an
+// attempt each, and the lists that they are in.
+const leaseAllocations = manyPlaces + 30
+
+// However many jobs wait, giving leases takes the same work.
+func TestAllocationsOfLease(t *testing.T) {
+	for _, jobs := range []int{1000, 1_000_000} {
+		s := busy(t, jobs)
+		got := testing.AllocsPerRun(10, func() {
+			do(t, s, webhook.Lease{Max: manyPlaces}, actorstest.Epoch)
+			s.UnderWay = s.UnderWay[:0]
+		})
+		if got > leaseAllocations {
+			t.Errorf("%d jobs: %v allocations for %d leases, %d are allowed", jobs, got, manyPlaces, leaseAllocations)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package webhook
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Decide judges c against s and returns the events that make it true, or the
+// refusal. It never changes s.
+func Decide(s *State, c Command, now time.Time) ([]Event, error) {
+	switch c := c.(type) {
+	case Create:
+		return decideCreate(s, c, now)
+	case Toggle:
+		return decideToggle(s, c, now)
+	case Rotate:
+		return decideRotate(s, c, now)
+	case Delete:
+		return decideDelete(s, c, now)
+	case Test:
+		return decideTest(s, c, now)
+	case Retry:
+		return decideRetry(s, c, now)
+	case Retire:
+		return decideRetire(s, now), nil
+	case Collect:
+		return decideCollect(s, c, now), nil
+	case Lease:
+		return decideLease(s, c, now), nil
+	case Report:
+		return decideReport(s, c, now), nil
+	case Expire:
+		return decideExpire(s, c, now), nil
+	}
+	panic("webhook: unknown command")
+}
+
+func decideCreate(s *State, c Create, now time.Time) ([]Event, error) {
+	switch {
+	case s.Exists():
+		return nil, nil
+	case c.Taken:
+		return nil, ErrDuplicate
+	}
+	events := slices.Clone(c.Events)
+	if len(events) == 0 {
+		events = []What{MessageReceived}
+	}
+	slices.Sort(events)
+	return []Event{&Created{
+		Id: c.ID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Url: c.URL, Events: slices.Compact(events),
+		Description: c.Description, SealedSecret: c.SealedSecret, Cursor: c.Edge, AtMs: now.UnixMilli(),
+	}}, nil
+}
+
+func decideToggle(s *State, c Toggle, now time.Time) ([]Event, error) {
+	if err := s.owned(c.By); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Active == s.GetActive():
+		return nil, nil
+	case !c.Active:
+		return []Event{&Deactivated{AtMs: now.UnixMilli()}}, nil
+	case s.GetDisabledReason() == AgentRevoked:
+		return nil, ErrAgentRevoked
+	}
+	return []Event{&Activated{Cursor: max(c.Edge, s.GetCursor()), AtMs: now.UnixMilli()}}, nil
+}
+
+func decideRotate(s *State, c Rotate, now time.Time) ([]Event, error) {
+	if err := s.owned(c.By); err != nil {
+		return nil, err
+	}
+	if bytes.Equal(c.SealedSecret, s.Secrets[0].Sealed) {
+		return nil, nil
+	}
+	return []Event{&Rotated{SealedSecret: c.SealedSecret, AtMs: now.UnixMilli()}}, nil
+}
+
+func decideDelete(s *State, c Delete, now time.Time) ([]Event, error) {
+	if err := s.owned(c.By); err != nil {
+		return nil, err
+	}
+	return []Event{&Deleted{AtMs: now.UnixMilli()}}, nil
+}
+
+func decideTest(s *State, c Test, now time.Time) ([]Event, error) {
+	if err := s.owned(c.By); err != nil {
+		return nil, err
+	}
+	if err := s.awake(); err != nil {
+		return nil, err
+	}
+	return []Event{&Tested{Job: s.GetLastJob() + 1, AtMs: now.UnixMilli(), Position: s.GetCursor()}}, nil
+}
+
+// awake refuses what an inactive webhook does not do.
+func (s *State) awake() error {
+	switch {
+	case s.GetActive():
+		return nil
+	case s.GetDisabledReason() == AgentRevoked:
+		return ErrAgentRevoked
+	}
+	return ErrInactive.With("current_status", "inactive").With("allowed", []string{"active"})
+}
+
+func decideRetry(s *State, c Retry, now time.Time) ([]Event, error) {
+	if err := s.owned(c.By); err != nil {
+		return nil, err
+	}
+	status := c.Job.GetStatus()
+	switch {
+	case c.Job == nil:
+		return nil, ErrUnknownJob
+	case status == Delivered:
+		return nil, ErrDelivered.With("current_status", status.String()).With("allowed", []string{})
+	}
+	if err := s.awake(); err != nil {
+		return nil, err
+	}
+	due := status == Failed && c.Job.NextMs <= now.UnixMilli() && s.GetHeldUntilMs() <= now.UnixMilli()
+	if _, may := status.next(wanted); !may || due {
+		return nil, nil // an attempt is under way, or about to be
+	}
+	return []Event{&Retried{Job: c.Job.Number, Dead: status == Dead, AtMs: now.UnixMilli()}}, nil
+}
+
+func decideRetire(s *State, now time.Time) []Event {
+	if !s.Exists() || s.Deleted() || s.GetDisabledReason() == AgentRevoked {
+		return nil
+	}
+	return []Event{&Disabled{Reason: AgentRevoked, AtMs: now.UnixMilli()}}
+}
+
+// decideCollect makes a job of each wanted entry beyond the cursor. Entries and
+// the cursor go together: what was collected once is never collected again.
+func decideCollect(s *State, c Collect, now time.Time) []Event {
+	if !s.GetActive() || c.Upto <= s.GetCursor() {
+		return nil
+	}
+	e := &Collected{Upto: c.Upto, First: s.GetLastJob() + 1, AtMs: now.UnixMilli()}
+	for _, entry := range c.News {
+		if s.GetCursor() < entry.Position && entry.Position <= c.Upto && s.Wants(entry.News.GetEvent()) {
+			e.News = append(e.News, entry.News)
+		}
+	}
+	return []Event{e}
+}
+
+// decideLease fills the places there are, first attempts and retries in turn.
+func decideLease(s *State, c Lease, now time.Time) []Event {
+	room := s.Room(now, c.Max)
+	firsts, retries := s.firsts(room), s.retries(c.Due, now)
+	e, retryTurn := &Leased{}, s.GetRetryTurn()
+	for len(e.Attempts) < room && len(firsts)+len(retries) > 0 {
+		a := &Attempt{Lease: s.GetLastLease() + uint64(len(e.Attempts)) + 1, BeganMs: now.UnixMilli()}
+		if len(firsts) == 0 || retryTurn && len(retries) > 0 {
+			a.Job, a.Nth, retries = retries[0].Number, retries[0].Attempts+1, retries[1:]
+		} else {
+			a.Job, a.Nth, a.First, firsts = firsts[0], 1, true, firsts[1:]
+		}
+		retryTurn = a.First
+		e.Attempts = append(e.Attempts, a)
+	}
+	if len(e.Attempts) == 0 {
+		return nil
+	}
+	return []Event{e}
+}
+
+// firsts are the next jobs to have their first attempt, in order, at most n.
+func (s *State) firsts(n int) []uint64 {
+	next := slices.Clone(s.GetUnsent())
+	for number := s.GetLastFirst() + 1; number <= s.GetLastJob() && len(next) < n; number++ {
+		next = append(next, number)
+	}
+	return next
+}
+
+// retries are those of the rows that may have another attempt now, the earliest
+// due first.
+func (s *State) retries(rows []*Job, now time.Time) []*Job {
+	due := make([]*Job, 0, len(rows))
+	for _, j := range rows {
+		at, waits := j.Retry()
+		if waits && !at.After(now) && int(j.Attempts) < AttemptsMax && !s.JobUnderWay(j.Number) {
+			due = append(due, j)
+		}
+	}
+	slices.SortFunc(due, func(a, b *Job) int {
+		return cmp.Or(cmp.Compare(a.NextMs, b.NextMs), cmp.Compare(a.Number, b.Number))
+	})
+	return slices.CompactFunc(due, func(a, b *Job) bool { return a.Number == b.Number })
+}
+
+// decideReport ends attempts. A target that takes one delivery ends the streak
+// of failures; one that says it is gone, or has failed for too long, is not
+// bothered any more.
+func decideReport(s *State, c Report, now time.Time) []Event {
+	e := &Reported{FailingSinceMs: s.GetFailingSinceMs(), HeldUntilMs: s.GetHeldUntilMs(), AtMs: now.UnixMilli()}
+	failure, reason := false, Reason_no_reason
+	for _, o := range c.Outcomes {
+		a := s.Attempt(o.Lease)
+		if a == nil || slices.ContainsFunc(e.Results, func(r *Result) bool { return r.Lease == o.Lease }) {
+			continue
+		}
+		d := o.deed(a)
+		e.Results = append(e.Results, conclude(a, o, d, now))
+		switch d {
+		case unsentFirst, unsentAgain:
+			if o.RetryAfter > 0 {
+				e.HeldUntilMs = max(e.HeldUntilMs, now.Add(min(o.RetryAfter, RetryAfterMax)).UnixMilli())
+			}
+		case accepted:
+			e.FailingSinceMs = 0
+		case gone:
+			reason = TargetGone
+			fallthrough
+		default:
+			failure = true
+			if e.FailingSinceMs == 0 {
+				e.FailingSinceMs = now.UnixMilli()
+			}
+		}
+	}
+	if len(e.Results) == 0 {
+		return nil
+	}
+	if since := e.FailingSinceMs; failure && reason == Reason_no_reason && since != 0 && now.UnixMilli()-since >= FailuresMax.Milliseconds() {
+		reason = OnlyFailures
+	}
+	if reason == Reason_no_reason || !s.GetActive() {
+		return []Event{e}
+	}
+	return []Event{e, &Disabled{Reason: reason, AtMs: now.UnixMilli()}}
+}
+
+// conclude is what an attempt that ended by a deed comes to.
+func conclude(a *Attempt, o Outcome, d deed, now time.Time) *Result {
+	r := &Result{
+		Lease: a.Lease, Job: a.Job, Code: uint32(max(o.Code, 0)), Error: short(o.Error),
+		BeganMs: a.BeganMs, DurationMs: o.Took.Milliseconds(), Unsent: o.Unsent,
+	}
+	r.Status, _ = Processing.next(d)
+	if r.Status == Failed {
+		r.NextMs = now.UnixMilli()
+	}
+	if d == declined {
+		r.NextMs = now.Add(wait(a.Nth, o)).UnixMilli()
+	}
+	return r
+}
+
+// decideExpire ends the attempts of which nobody told in time. Each counts, for
+// it may have reached its target, and the next is due at once, for it was not
+// the target's fault. Those that a process left behind do not count: a server
+// that dies again and again must not use up the attempts of its jobs.
+func decideExpire(s *State, c Expire, now time.Time) []Event {
+	e := &Expired{AtMs: now.UnixMilli()}
+	for _, a := range s.GetUnderWay() {
+		orphaned := !c.Process.IsZero() && a.BeganMs < c.Process.UnixMilli()
+		if now.Before(a.Ends()) && !orphaned {
+			continue
+		}
+		if orphaned {
+			o := Outcome{Unsent: true}
+			e.Results = append(e.Results, conclude(a, o, o.deed(a), now))
+			continue
+		}
+		d := lost
+		if int(a.Nth) >= AttemptsMax {
+			d = lostLast
+		}
+		took := now.Sub(time.UnixMilli(a.BeganMs))
+		e.Results = append(e.Results, conclude(a, Outcome{Error: lostError, Took: took}, d, now))
+	}
+	if len(e.Results) == 0 {
+		return nil
+	}
+	return []Event{e}
+}

@@ -1,0 +1,454 @@
+package actors
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/webhook"
+)
+
+type webhookTurn = turn[*hook, webhook.Command, webhook.Event]
+
+// hook is a webhook as its actor holds it.
+type hook struct {
+	*webhook.State
+	// due is the timer that is set, zero where none is known of. There may be
+	// others, of a former life: each is cancelled when it fires.
+	due time.Time
+	// looked is the position up to which the feed has nothing for it, beyond the
+	// cursor.
+	looked uint64
+}
+
+// webhookStateEvery is after how many events a webhook's state is stored.
+const webhookStateEvery = 64
+
+var webhookRules = rules[*hook, webhook.Command, webhook.Event]{
+	func(h *hook, c webhook.Command, now time.Time) ([]webhook.Event, error) {
+		return webhook.Decide(h.State, c, now)
+	},
+	func(h *hook, e webhook.Event) { webhook.Evolve(h.State, e) },
+	webhook.Tag, webhook.New,
+}
+
+func webhookStream(id webhook.ID) parley.Stream {
+	return parley.Stream{Kind: parley.WebhookStream, ID: parley.AnyID(id)}
+}
+
+// CreateWebhook asks for a webhook of an agent. The id is drawn before, because
+// its secret is sealed with it.
+type CreateWebhook struct {
+	ID           webhook.ID
+	Agent        parley.AgentID
+	Org          parley.OrgID
+	URL          string
+	Events       []webhook.What
+	Description  string
+	SealedSecret []byte
+	// Limit is how many webhooks an agent of the organization may have; nil is any
+	// number.
+	Limit *int
+}
+
+// WebhookJob is a delivery job of a webhook.
+type WebhookJob struct {
+	ID      webhook.JobID
+	Webhook *webhook.State
+	*webhook.Job
+}
+
+// webhookDeed is a command with what it is to be answered with.
+type webhookDeed struct {
+	command webhook.Command
+	// job is the one that a Retry names.
+	job webhook.JobID
+}
+
+// NewWebhookID draws the id of a webhook of an agent, in whose slot it lives.
+func (n *Node) NewWebhookID(of parley.AgentID) webhook.ID {
+	return parley.NewID[webhook.ID](of.Slot(), n.clock(), n.entropy())
+}
+
+// CreateWebhook makes a webhook, which follows its agent's feed from now on. It
+// refuses with webhook.ErrDuplicate, ErrQuotaExceeded and, of a revoked agent,
+// parley.ErrGone. // spec: Webhooks
+func (n *Node) CreateWebhook(_ context.Context, c CreateWebhook) (*webhook.State, error) {
+	return question[*webhook.State](n, agentStream(c.Agent), len(c.URL)+len(c.Description), c)
+}
+
+// createWebhook is judged by the agent: it alone knows all of its webhooks.
+func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
+	switch {
+	case !t.state.Exists():
+		return nil, parley.ErrNotFound
+	case t.state.Revoked():
+		return nil, parley.ErrGone
+	}
+	taken, count := false, 0
+	err := t.rows(parley.WebhookTable, c.Agent[:], func(_, value []byte) {
+		count++
+		taken = taken || string(value[wishBytes:]) == c.URL
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.behind = true // a refusal rests on rows that webhooks keep too
+	made := &webhook.State{}
+	events, err := webhook.Decide(made, webhook.Create{
+		ID: c.ID, Agent: c.Agent, Org: c.Org, URL: c.URL, Events: c.Events, Description: c.Description,
+		SealedSecret: c.SealedSecret, Edge: n.journal.Edge(c.Agent), Taken: taken,
+	}, t.now)
+	if err != nil {
+		return nil, err
+	}
+	if c.Limit != nil && count >= *c.Limit {
+		return nil, ErrQuotaExceeded.With("quota", "webhooks_per_agent").With("limit", *c.Limit).With("used", count)
+	}
+	for _, e := range events {
+		webhook.Evolve(made, e)
+	}
+	facts, err := rules[*webhook.State, webhook.Command, webhook.Event]{tag: webhook.Tag}.encode(events)
+	if err != nil {
+		return nil, err
+	}
+	t.say(parley.Bear{Stream: webhookStream(c.ID), Fresh: true, Facts: facts})
+	t.keep(parley.WebhookTable, webhookKey(made), wishOf(made).encode(c.URL))
+	t.after = append(t.after, func() { n.dispatch.set(made) })
+	return made, nil
+}
+
+// retireWebhooks tells an agent's webhooks that it acts no more.
+func (n *Node) retireWebhooks(t *agentTurn, self parley.AgentID) error {
+	return t.rows(parley.WebhookTable, self[:], func(key, _ []byte) {
+		t.tell(webhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &Said{Kind: Said_forget, Agent: self.Bytes()})
+	})
+}
+
+// Webhook is a webhook as its owner sees it; webhook.ErrUnknown to all others.
+func (n *Node) Webhook(ctx context.Context, id webhook.ID, by parley.OrgID) (*webhook.State, error) {
+	h := &hook{State: &webhook.State{}}
+	err := n.view(ctx, func(v View) error {
+		_, _, err := webhookRules.load(v, webhookStream(id), h)
+		return err
+	})
+	if err == nil && (!h.Exists() || h.Deleted() || h.Owner() != by) {
+		return nil, webhook.ErrUnknown
+	}
+	return h.State, err
+}
+
+// WebhooksOf are an agent's webhooks, the oldest first, those that are switched
+// off included.
+func (n *Node) WebhooksOf(ctx context.Context, of parley.AgentID) ([]*webhook.State, error) {
+	var all []*webhook.State
+	err := n.view(ctx, func(v View) error {
+		var streams []parley.Stream
+		err := v.Rows(of.Slot(), parley.WebhookTable, of[:], nil, false, func(key, _ []byte) bool {
+			streams = append(streams, webhookStream(parley.IDFromBytes[webhook.ID](key[16:])))
+			return true
+		})
+		for _, stream := range streams {
+			if err != nil {
+				return err
+			}
+			h := &hook{State: &webhook.State{}}
+			if _, _, err = webhookRules.load(v, stream, h); err == nil && h.Exists() {
+				all = append(all, h.State)
+			}
+		}
+		return err
+	})
+	return all, err
+}
+
+// ChangeWebhook judges webhook.Toggle, Rotate or Delete. // spec: Webhooks
+func (n *Node) ChangeWebhook(_ context.Context, id webhook.ID, c webhook.Command) (*webhook.State, error) {
+	changed, err := question[*webhook.State](n, webhookStream(id), 0, c)
+	if err == nil {
+		if !changed.GetActive() {
+			n.courier.Drop(id)
+		} else if _, on := c.(webhook.Toggle); on {
+			n.courier.Reset(id)
+		}
+	}
+	return changed, err
+}
+
+// TestWebhook makes a delivery that tells of nothing.
+func (n *Node) TestWebhook(_ context.Context, id webhook.ID, by parley.OrgID) (WebhookJob, error) {
+	return question[WebhookJob](n, webhookStream(id), 0, webhookDeed{command: webhook.Test{By: by}})
+}
+
+// RetryDelivery attempts a job now: one that waits for its next attempt, or a
+// dead one, which gets all its attempts again.
+func (n *Node) RetryDelivery(ctx context.Context, id webhook.ID, by parley.OrgID, job webhook.JobID) (WebhookJob, error) {
+	if _, err := n.Webhook(ctx, id, by); err != nil {
+		return WebhookJob{}, err
+	}
+	n.courier.Reset(id) // before the attempt, which would be held else
+	return question[WebhookJob](n, webhookStream(id), 0, webhookDeed{command: webhook.Retry{By: by}, job: job})
+}
+
+// webhooksRead is how many jobs are looked through for one page at most.
+const webhooksRead = 100_000
+
+// Deliveries are a webhook's jobs, the newest first: those of a status, or all if
+// that is zero, and how many there are. // spec: Webhooks
+func (n *Node) Deliveries(ctx context.Context, id webhook.ID, by parley.OrgID, status webhook.Status, offset, limit int) (page []WebhookJob, total int, err error) {
+	s, err := n.Webhook(ctx, id, by)
+	if err != nil {
+		return nil, 0, err
+	}
+	before := binary.BigEndian.AppendUint64(id.Bytes(), s.GetLastJob()+1)
+	if status == 0 {
+		before = binary.BigEndian.AppendUint64(id.Bytes(), s.GetLastJob()+1-min(uint64(offset), s.GetLastJob()))
+		offset = 0
+	}
+	err = n.view(ctx, func(v View) error {
+		var bad error
+		looked := 0
+		err := v.Rows(id.Slot(), parley.DeliveryTable, id[:], before, true, func(_, value []byte) bool {
+			var j webhook.Job
+			if bad = j.UnmarshalVT(value); bad != nil {
+				return false
+			}
+			if looked++; status != 0 && j.GetStatus() != status {
+				return looked < webhooksRead
+			}
+			if offset--; offset < 0 {
+				page = append(page, WebhookJob{s.JobID(j.Number), s, &j})
+			}
+			return len(page) < limit && looked < webhooksRead
+		})
+		return errors.Join(err, bad)
+	})
+	return page, countOf(s, status), err
+}
+
+// countOf is how many jobs a webhook has of a status, 0 for any.
+func countOf(s *webhook.State, status webhook.Status) int {
+	sum := s.Summary()
+	n := map[webhook.Status]uint64{
+		0: sum.Total, webhook.Pending: s.Unattempted(), webhook.Processing: uint64(len(s.GetUnderWay())),
+		webhook.Failed: sum.Failed, webhook.Delivered: sum.Delivered, webhook.Dead: sum.Dead,
+	}
+	return int(n[status])
+}
+
+// AnnouncementsOf are the jobs that tell of a message's arrival, of each webhook
+// of its recipient that has one.
+func (n *Node) AnnouncementsOf(ctx context.Context, of parley.AgentID, m Message) ([]WebhookJob, error) {
+	hooks, err := n.WebhooksOf(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	var all []WebhookJob
+	err = n.view(ctx, func(v View) error {
+		for _, s := range hooks {
+			j, err := jobAt(v, s, m.Position)
+			if err != nil {
+				return err
+			}
+			if j != nil && j.GetEvent() == webhook.MessageReceived && string(j.GetRef()) == string(m.Record.GetId()) {
+				all = append(all, WebhookJob{s.JobID(j.Number), s, j})
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// jobAt is the job that the entry at a position of the feed became, nil if it
+// became none. Jobs are numbered in the order of the feed; those that it did not
+// tell of stand where the cursor was.
+func jobAt(v View, s *webhook.State, position uint64) (*webhook.Job, error) {
+	id := s.WebhookID()
+	low, high := uint64(1), s.GetLastJob()+1
+	for low < high {
+		middle := (low + high) / 2
+		j, err := readJob(v, id, middle)
+		if err != nil {
+			return nil, err
+		}
+		if j != nil && j.GetPosition() < position {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	for ; low <= s.GetLastJob(); low++ {
+		j, err := readJob(v, id, low)
+		if err != nil || j == nil || j.GetPosition() != position {
+			return nil, err
+		}
+		if j.GetEvent() == webhook.MessageReceived {
+			return j, nil
+		}
+	}
+	return nil, nil
+}
+
+func readJob(v View, id webhook.ID, number uint64) (*webhook.Job, error) {
+	value, found, err := v.Row(id.Slot(), parley.DeliveryTable, jobKey(id, number))
+	if err != nil || !found {
+		return nil, err
+	}
+	j := &webhook.Job{}
+	return j, j.UnmarshalVT(value)
+}
+
+func jobKey(id webhook.ID, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(id.Bytes(), number)
+}
+
+// retryKey is the line of a job that waits for another attempt.
+func retryKey(id webhook.ID, atMs int64, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(id.Bytes(), uint64(atMs)), number)
+}
+
+func webhookKey(s *webhook.State) []byte { return slices.Concat(s.GetAgent(), s.GetId()) }
+
+func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
+	return &kind[*hook, webhook.Command, webhook.Event]{
+		stream: parley.WebhookStream, rules: webhookRules, stateEvery: webhookStateEvery,
+		blank: func() *hook { return &hook{State: &webhook.State{}} },
+		handle: func(t *webhookTurn, request any) (any, error) {
+			switch r := request.(type) {
+			case lookAt:
+				return cloned(t.state.State, &webhook.State{}), nil
+			case timerFired:
+				if t.now.Before(r.due) {
+					return nil, nil // it comes again
+				}
+				t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
+				if t.state.due.Equal(r.due) {
+					t.state.due = time.Time{}
+				}
+				return nil, n.work(t)
+			case webhookDeed:
+				return n.doWebhook(t, r)
+			case webhook.Command:
+				return n.changeWebhook(t, r)
+			}
+			panic("webhook: unknown request")
+		},
+		hear: func(t *webhookTurn, word []byte) error {
+			said := &Said{}
+			if err := said.UnmarshalVT(word); err != nil || said.GetKind() != Said_forget {
+				return err
+			}
+			if err := t.decide(webhook.Retire{}); err != nil {
+				return err
+			}
+			n.noteWebhook(t)
+			return nil
+		},
+		wake: n.work,
+	}
+}
+
+// changeWebhook judges what clients ask for. Before a webhook is switched off
+// what the feed has so far is collected.
+func (n *Node) changeWebhook(t *webhookTurn, c webhook.Command) (any, error) {
+	if toggle, ok := c.(webhook.Toggle); ok {
+		toggle.Edge = n.journal.Edge(t.state.Watched())
+		for c = toggle; !toggle.Active && toggle.By == t.state.Owner(); {
+			if more, err := n.collect(t); err != nil {
+				return nil, err
+			} else if !more {
+				break
+			}
+		}
+	}
+	if err := t.decide(c); err != nil {
+		return nil, err
+	}
+	changed := cloned(t.state.State, &webhook.State{})
+	if t.state.Deleted() {
+		n.endWebhook(t)
+		return changed, nil
+	}
+	n.noteWebhook(t)
+	return changed, n.goOn(t)
+}
+
+// endWebhook removes everything but the answer.
+func (n *Node) endWebhook(t *webhookTurn) {
+	id := t.state.WebhookID()
+	for _, table := range []parley.Table{parley.DeliveryTable, parley.RetryTable} {
+		t.entry.Rows = append(t.entry.Rows, parley.Row{Slot: t.entry.Slot, Table: table, Key: id.Bytes(), Delete: true, Beneath: true})
+	}
+	t.say(parley.Put{Row: parley.Row{Slot: t.entry.Slot, Table: parley.WebhookTable, Key: webhookKey(t.state.State), Delete: true}})
+	if !t.state.due.IsZero() {
+		t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: t.state.due, Stream: t.entry.Stream, Cancel: true})
+		t.state.due = time.Time{}
+	}
+	gone := cloned(t.state.State, &webhook.State{})
+	t.after = append(t.after, func() { n.dispatch.set(gone) })
+}
+
+// noteWebhook keeps at hand whether the webhook is active.
+func (n *Node) noteWebhook(t *webhookTurn) {
+	s := t.state
+	if !s.Exists() || s.Deleted() {
+		return
+	}
+	t.say(parley.Put{Row: parley.Row{
+		Slot: t.entry.Slot, Table: parley.WebhookTable, Key: webhookKey(s.State), Value: wishOf(s.State).encode(s.GetUrl()),
+	}})
+	now := cloned(s.State, &webhook.State{})
+	t.after = append(t.after, func() { n.dispatch.set(now) })
+}
+
+// doWebhook judges a test or a retry and answers with its job.
+func (n *Node) doWebhook(t *webhookTurn, d webhookDeed) (any, error) {
+	s := t.state
+	number := s.GetLastJob() + 1
+	command := d.command
+	if retry, ok := command.(webhook.Retry); ok {
+		if s.Exists() && !s.Deleted() {
+			at, known := s.JobNumber(d.job)
+			if number = at; known {
+				j, err := jobOf(t, at)
+				if err != nil {
+					return nil, err
+				}
+				retry.Job = j
+			}
+		}
+		command = retry
+	}
+	if err := t.decide(command); err != nil {
+		return nil, err
+	}
+	rows, err := n.attempt(t)
+	if err != nil {
+		return nil, err
+	}
+	j := rows[number]
+	if j == nil {
+		if j, err = jobOf(t, number); err != nil {
+			return nil, err
+		}
+	}
+	if j == nil {
+		return nil, fmt.Errorf("job %d of webhook %s has no row", number, s.WebhookID())
+	}
+	return WebhookJob{s.JobID(number), cloned(s.State, &webhook.State{}), j}, nil
+}
+
+// DisabledWebhooks are those of an agent that were switched off, and not by a
+// person.
+func (n *Node) DisabledWebhooks(ctx context.Context, a *agent.State) ([]*webhook.State, error) {
+	if a.Revoked() || !n.dispatch.ailing(a.AgentID()) {
+		return nil, nil
+	}
+	all, err := n.WebhooksOf(ctx, a.AgentID())
+	return slices.DeleteFunc(all, func(s *webhook.State) bool { return s.GetDisabledMs() == 0 }), err
+}

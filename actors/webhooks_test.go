@@ -1,0 +1,352 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/webhook"
+	"parley/persistence"
+)
+
+// targets are a courier whose targets answer as they are told to.
+type targets struct {
+	mu     sync.Mutex
+	taken  []Delivery
+	at     []time.Time
+	answer func(Delivery) (o webhook.Outcome, hangs bool)
+	resets int
+}
+
+func (p *targets) Deliver(d Delivery, done func(webhook.Outcome)) (time.Duration, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken, p.at = append(p.taken, d), append(p.at, time.Now())
+	o, hangs := webhook.Outcome{Code: 200}, false
+	if p.answer != nil {
+		o, hangs = p.answer(d)
+	}
+	if !hangs {
+		go done(o)
+	}
+	return 0, true
+}
+
+func (p *targets) Reset(webhook.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resets++
+}
+
+func (p *targets) Drop(webhook.ID) {}
+
+func (p *targets) say(answer func(Delivery) (webhook.Outcome, bool)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
+}
+
+// came is what was delivered so far.
+func (p *targets) came() []Delivery {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.taken)
+}
+
+func codes(code int) func(Delivery) (webhook.Outcome, bool) {
+	return func(Delivery) (webhook.Outcome, bool) { return webhook.Outcome{Code: code, Error: "no"}, false }
+}
+
+func hangs(Delivery) (webhook.Outcome, bool) { return webhook.Outcome{}, true }
+
+// hooked is a rig with a courier, two agents and a webhook of the second.
+type hooked struct {
+	*rig
+	hand  *hand
+	post  *targets
+	owner parley.OrgID
+	ids   []parley.AgentID
+	hook  *webhook.State
+}
+
+func newHooked(t testing.TB, journals int, events ...webhook.What) *hooked {
+	return openHooked(t, &hooked{}, events, withJournals(journals))
+}
+
+// newHookedAt lives by a clock that is turned by hand.
+func newHookedAt(t testing.TB, at *hand) *hooked {
+	return openHooked(t, &hooked{hand: at}, nil, withClock(at.now), func(r *rig) {
+		r.keep = func(o *persistence.Options) { o.TimerEvery = 2 * time.Millisecond }
+	})
+}
+
+func openHooked(t testing.TB, h *hooked, events []webhook.What, options ...option) *hooked {
+	h.post = &targets{}
+	h.rig = newRig(t, append(options, withTuning(func(n *Node) { n.courier = h.post }))...)
+	h.owner, h.ids = h.agents("acme", 3)
+	h.hook = h.watch(h.ids[1], "https://sink.example/a", events...)
+	return h
+}
+
+func (h *hooked) watch(of parley.AgentID, url string, events ...webhook.What) *webhook.State {
+	h.t.Helper()
+	return must(h.node.CreateWebhook(context.Background(), CreateWebhook{
+		ID: h.node.NewWebhookID(of), Agent: of, Org: h.owner, URL: url, Events: events, SealedSecret: []byte("sealed"),
+	}))(h.t)
+}
+
+func (h *hooked) say(n int) []*Record {
+	h.t.Helper()
+	var all []*Record
+	for i := range n {
+		all = append(all, must(h.send(direct(h.owner, h.ids[0], h.ids[1], fmt.Sprint("m", i), "")))(h.t).Message)
+	}
+	return all
+}
+
+// until waits in virtual or real time.
+func (h *hooked) until(what string, done func() bool) {
+	h.t.Helper()
+	for range 2000 {
+		if done() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	h.t.Fatalf("never: %s", what)
+}
+
+func (h *hooked) jobs(status webhook.Status) []WebhookJob {
+	h.t.Helper()
+	page, total, err := h.node.Deliveries(context.Background(), h.hook.WebhookID(), h.owner, status, 0, 100)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if total > 100 && len(page) == 100 {
+		return page
+	}
+	if total != len(page) {
+		h.t.Fatalf("%d jobs of %d", len(page), total)
+	}
+	return page
+}
+
+func (h *hooked) change(c webhook.Command) (*webhook.State, error) {
+	return h.node.ChangeWebhook(context.Background(), h.hook.WebhookID(), c)
+}
+
+func TestAWebhookIsToldOfWhatComes(t *testing.T) {
+	for _, journals := range []int{1, 4} {
+		t.Run(fmt.Sprint(journals), func(t *testing.T) {
+			h := newHooked(t, journals)
+			said := h.say(5)
+			h.until("five deliveries", func() bool { return len(h.jobs(webhook.Delivered)) == 5 })
+			for i, d := range h.post.came() {
+				if d.Message != said[i].MessageID() || d.Event != webhook.MessageReceived || d.Agent != h.ids[1] || d.URL != h.hook.GetUrl() || string(d.Sealed[0]) != "sealed" {
+					t.Errorf("delivery %d is %+v", i, d)
+				}
+			}
+			for i, m := range h.inbox(h.ids[1]) {
+				if m.Marks.Announced == 0 || m.Marks.Carried() {
+					t.Errorf("message %d has marks %+v", i, m.Marks)
+				}
+				found := must(h.node.AnnouncementsOf(context.Background(), h.ids[1], m))(t)
+				if len(found) != 1 || found[0].GetStatus() != webhook.Delivered || len(found[0].GetTries()) != 1 {
+					t.Errorf("message %d is announced by %v", i, found)
+				}
+			}
+			// The sender sees it too, and a stream still brings it.
+			h.until("the mark at the sender's", func() bool {
+				m := must(h.node.Message(context.Background(), said[0].MessageID()))(t)
+				return m.Marks.DeliveredAt() != 0
+			})
+			start := must(h.node.Resume(context.Background(), h.ids[1], parley.MessageID{}, false))(t)
+			if !start.OnlyUnseen || start.After >= h.inbox(h.ids[1])[4].Position {
+				t.Errorf("a stream begins after %d", start.After)
+			}
+		})
+	}
+}
+
+func TestAWebhookIsToldOfAllElse(t *testing.T) {
+	h := newHooked(t, 4, webhook.MessageDelivered, webhook.MessageRead, webhook.ConversationUpdated)
+	sender := h.watch(h.ids[0], "https://sink.example/b", webhook.MessageDelivered, webhook.MessageRead, webhook.ConversationUpdated)
+	m := h.say(1)[0]
+	must(h.reply(answerTo(h.owner, m, "yes", "")))(t)
+	must(h.node.ChangeStatus(context.Background(), ChangeStatus{Conversation: m.Conversation(), By: []parley.AgentID{h.ids[0]}, Status: conversation.Completed.String()}))(t)
+	want := map[webhook.ID][]webhook.What{
+		sender.WebhookID(): {webhook.ConversationUpdated},
+		h.hook.WebhookID(): {webhook.ConversationUpdated},
+	}
+	got := map[webhook.ID][]webhook.What{}
+	h.until("two deliveries", func() bool { return len(h.post.came()) >= 2 })
+	time.Sleep(50 * time.Millisecond)
+	for _, d := range h.post.came() {
+		got[d.Webhook] = append(got[d.Webhook], d.Event)
+		if d.Conversation != m.Conversation() || !d.Message.Zero() {
+			t.Errorf("%+v", d)
+		}
+	}
+	if !slices.Equal(got[sender.WebhookID()], want[sender.WebhookID()]) || !slices.Equal(got[h.hook.WebhookID()], want[h.hook.WebhookID()]) {
+		t.Errorf("told of %v, want %v", got, want)
+	}
+}
+
+// TestRetriesFollowTheSchedule lives through two days of a target that takes
+// nothing, and then wakes up.
+func TestRetriesFollowTheSchedule(t *testing.T) {
+	h := newHookedAt(t, newHand(noon))
+	h.post.say(codes(500))
+	h.say(1)
+	h.until("the first attempt", func() bool { return len(h.jobs(webhook.Failed)) == 1 })
+	waits := []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 10 * time.Hour}
+	for i, planned := range waits {
+		h.hand.advance(planned - time.Second)
+		time.Sleep(20 * time.Millisecond)
+		if n := len(h.post.came()); n != i+1 {
+			t.Fatalf("attempt %d came before its time", n)
+		}
+		h.hand.advance(time.Second)
+		h.until(fmt.Sprintf("attempt %d", i+2), func() bool {
+			all := h.jobs(0)
+			return len(all[0].GetTries()) == i+2
+		})
+	}
+	dead := h.jobs(webhook.Dead)
+	if len(dead) != 1 || dead[0].GetAttempts() != 8 || dead[0].GetLastCode() != 500 {
+		t.Fatalf("dead: %v", dead)
+	}
+	h.post.say(nil)
+	must(h.node.RetryDelivery(context.Background(), h.hook.WebhookID(), h.owner, dead[0].ID))(t)
+	h.until("it is delivered", func() bool { return len(h.jobs(webhook.Delivered)) == 1 })
+	if h.post.resets != 1 {
+		t.Errorf("the target was said to be well %d times", h.post.resets)
+	}
+}
+
+// TestOnlyFailuresEndAWebhook fails for five days.
+func TestOnlyFailuresEndAWebhook(t *testing.T) {
+	h := newHookedAt(t, newHand(noon))
+	h.post.say(codes(503))
+	now := func() *webhook.State {
+		return must(h.node.Webhook(context.Background(), h.hook.WebhookID(), h.owner))(t)
+	}
+	for day := range 11 {
+		tried := len(h.post.came())
+		h.say(1)
+		h.until("attempts", func() bool { return len(h.post.came()) > tried && len(now().GetUnderWay()) == 0 })
+		if !now().GetActive() != (day == 10) {
+			t.Fatalf("after %d half days it is active: %v", day, now().GetActive())
+		}
+		h.hand.advance(12 * time.Hour)
+	}
+	if _, why, off := now().DisabledAt(); !off || why != webhook.OnlyFailures {
+		t.Errorf("disabled %v: %v", off, why)
+	}
+	a := must(h.node.Agent(context.Background(), h.ids[1]))(t)
+	if told := must(h.node.DisabledWebhooks(context.Background(), a))(t); len(told) != 1 {
+		t.Errorf("the owner is told of %v", told)
+	}
+	tried := len(h.post.came())
+	h.say(1)
+	h.hand.advance(48 * time.Hour)
+	time.Sleep(50 * time.Millisecond)
+	if len(h.post.came()) != tried {
+		t.Error("a webhook that is off attempts")
+	}
+	h.post.say(nil)
+	must(h.change(webhook.Toggle{By: h.owner, Active: true}))(t)
+	h.until("what waited is delivered", func() bool { return now().GetFailed() == 0 && now().GetDelivered() > 1 })
+	if told := must(h.node.DisabledWebhooks(context.Background(), a))(t); len(told) != 0 {
+		t.Errorf("the owner is told of %v", told)
+	}
+}
+
+// TestAttemptsOfADeadProcessAreMadeAgain restarts while targets think.
+func TestAttemptsOfADeadProcessAreMadeAgain(t *testing.T) {
+	h := newHooked(t, 4)
+	h.post.say(hangs)
+	said := h.say(100)
+	h.until("some under way", func() bool { return len(h.post.came()) == attemptsAtOnce })
+	h.restart()
+	h.post.say(nil)
+	h.until("all delivered", func() bool {
+		_, n, _ := h.node.Deliveries(context.Background(), h.hook.WebhookID(), h.owner, webhook.Delivered, 0, 1)
+		return n == 100
+	})
+	times := map[parley.MessageID]int{}
+	for _, d := range h.post.came() {
+		times[d.Message]++
+	}
+	for _, m := range said {
+		if n := times[m.MessageID()]; n < 1 || n > 2 {
+			t.Errorf("message %s was delivered %d times", m.MessageID(), n)
+		}
+	}
+}
+
+func TestWhatAWebhookRefuses(t *testing.T) {
+	h := newHooked(t, 1)
+	ctx, id := context.Background(), h.hook.WebhookID()
+	limit := 1
+	again := CreateWebhook{ID: h.node.NewWebhookID(h.ids[1]), Agent: h.ids[1], Org: h.owner, URL: h.hook.GetUrl(), SealedSecret: []byte("s"), Limit: &limit}
+	if _, err := h.node.CreateWebhook(ctx, again); !errors.Is(err, webhook.ErrDuplicate) {
+		t.Errorf("twice: %v", err)
+	}
+	again.URL += "b"
+	if _, err := h.node.CreateWebhook(ctx, again); !errors.Is(err, ErrQuotaExceeded) {
+		t.Errorf("one too many: %v", err)
+	}
+	other := h.org("globex").Org.OrgID()
+	if _, err := h.node.Webhook(ctx, id, other); !errors.Is(err, webhook.ErrUnknown) {
+		t.Errorf("a stranger: %v", err)
+	}
+	if _, err := h.change(webhook.Delete{By: other}); !errors.Is(err, webhook.ErrUnknown) {
+		t.Errorf("a stranger deletes: %v", err)
+	}
+	tested := must(h.node.TestWebhook(ctx, id, h.owner))(t)
+	h.until("the test", func() bool { return len(h.jobs(webhook.Delivered)) == 1 })
+	if _, err := h.node.RetryDelivery(ctx, id, h.owner, tested.ID); !errors.Is(err, webhook.ErrDelivered) {
+		t.Errorf("delivered, and again: %v", err)
+	}
+	must(h.change(webhook.Toggle{By: h.owner}))(t)
+	h.say(3)
+	if _, err := h.node.TestWebhook(ctx, id, h.owner); !errors.Is(err, webhook.ErrInactive) {
+		t.Errorf("a test while off: %v", err)
+	}
+	must(h.change(webhook.Toggle{By: h.owner, Active: true}))(t)
+	h.say(1)
+	h.until("the last", func() bool { return len(h.jobs(webhook.Delivered)) == 2 })
+	if all := h.jobs(0); len(all) != 2 {
+		t.Errorf("what came while it was off became jobs: %v", all)
+	}
+	must(h.change(webhook.Delete{By: h.owner}))(t)
+	if _, err := h.node.Webhook(ctx, id, h.owner); !errors.Is(err, webhook.ErrUnknown) {
+		t.Errorf("after its end: %v", err)
+	}
+	again.Limit, again.URL = nil, h.hook.GetUrl()
+	h.hook = must(h.node.CreateWebhook(ctx, again))(t)
+	must(h.node.ChangeAgent(ctx, h.ids[1], agent.Revoke{}))(t)
+	h.until("switched off", func() bool {
+		s := must(h.node.Webhook(ctx, again.ID, h.owner))(t)
+		return s.GetDisabledReason() == webhook.AgentRevoked
+	})
+}
+
+// TestWebhooksCatchUp has a backlog of retries that are due at once.
+func TestWebhooksCatchUp(t *testing.T) {
+	h := newHookedAt(t, newHand(noon))
+	h.post.say(codes(500))
+	h.say(300)
+	h.until("first attempts", func() bool { return len(h.jobs(webhook.Failed)) == 100 })
+	h.post.say(nil)
+	h.hand.advance(6 * time.Second)
+	h.until("all of them", func() bool { return len(h.jobs(webhook.Delivered)) == 100 })
+}

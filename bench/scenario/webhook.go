@@ -1,0 +1,300 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/result"
+	"parley/bench/wire"
+	"parley/http/api"
+)
+
+const (
+	// defaultHooks is what Params.Hooks is when it is 0.
+	defaultHooks = 1000
+	// hangingShare of the targets never answer where some hang; hangingRate is how
+	// many messages a second come meanwhile.
+	hangingShare = 0.01
+	hangingRate  = 1000
+	// newsPatience is how long deliveries are waited for that do not come.
+	newsPatience = 30 * time.Second
+)
+
+// Names of the figures and laps of a run of Webhook.
+const (
+	// FigureBare and FigureHooked are sends a second to agents without and with a
+	// webhook, in turn, and FigureHookedOfBare the second by the first.
+	FigureBare         = "bare_per_second"
+	FigureHooked       = "hooked_per_second"
+	FigureHookedOfBare = "hooked_of_bare"
+	// FigureNews is deliveries a second, from the first to the last of a window.
+	FigureNews = "webhook_deliveries_per_second"
+	// FigureNewsDrain is how long after the window the last of them came.
+	FigureNewsDrain = "webhook_drain_ms"
+	// FigureAgain is deliveries beyond one of each message.
+	FigureAgain = "delivered_again"
+	// FigureHangingP99 is the 99th percentile from the 201 to the delivery while
+	// other targets hang.
+	FigureHangingP99 = "beside_hanging_p99_ms"
+
+	LapNews    = "full load: delivery after the 201"
+	LapHanging = "while 1 % hang: delivery after the 201"
+)
+
+// hooks are the agents of Webhook.
+type hooks struct {
+	sink         *sink
+	bare, hooked []*agent
+	// well are the hooked ones whose targets answer, once some hang.
+	well []*agent
+}
+
+// Webhook sends to agents without and with a webhook in turn, as many as the
+// target takes, then at a rate of its own while some targets hang. All deliveries
+// are waited for. It fills the run but for its CPU, which is that of the last
+// turn with webhooks.
+func (h *Host) Webhook(ctx context.Context, plan load.Plan, meter Meter, window load.Watch, run *result.Run) error {
+	if h.world == nil {
+		return fmt.Errorf("%s does not take part in %s", h.name, Webhook)
+	}
+	if err := h.hook(ctx); err != nil {
+		return fmt.Errorf("%s: no webhooks: %w", h.name, err)
+	}
+	var bare, hooked float64
+	const turns = 2
+	laps := map[string]*load.Histogram{LapNews: load.NewHistogram(), LapHanging: load.NewHistogram()}
+	run.Figures = map[string]float64{}
+	for turn := range turns {
+		m, err := h.turn(ctx, plan, meter, h.hooks.bare, nil)
+		if err != nil {
+			return err
+		}
+		bare += m.PerSecond() / turns
+		look := window
+		if turn < turns-1 {
+			look = nil
+		}
+		began := time.Now()
+		m, err = h.turn(ctx, plan, meter, h.hooks.hooked, look)
+		if m == nil {
+			return err
+		}
+		hooked += m.PerSecond() / turns
+		m.Fill(run)
+		ended := time.Now()
+		if err := errors.Join(err, h.awaitNews(ctx, h.hooks.hooked)); err != nil {
+			return err
+		}
+		c := h.hooks.sink.catch()
+		run.Figures[FigureNews] = float64(c.came) / c.last.Sub(began).Seconds()
+		run.Figures[FigureNewsDrain] = max(0, c.last.Sub(ended).Seconds()*1e3)
+		run.Figures[FigureAgain] += float64(c.again)
+		for _, wait := range c.waits {
+			laps[LapNews].Record(wait)
+		}
+	}
+	run.Figures[FigureBare], run.Figures[FigureHooked] = bare, hooked
+	if bare > 0 {
+		run.Figures[FigureHookedOfBare] = hooked / bare
+	}
+	if err := h.besideHanging(ctx, plan, meter, laps[LapHanging]); err != nil {
+		return err
+	}
+	run.Figures[FigureHangingP99] = laps[LapHanging].Quantile(99).Seconds() * 1e3
+	run.Laps = map[string]result.Latency{}
+	for name, lap := range laps {
+		run.Laps[name] = lap.Latency()
+	}
+	return nil
+}
+
+// besideHanging has some targets hang, which get messages like all others.
+func (h *Host) besideHanging(ctx context.Context, plan load.Plan, meter Meter, into *load.Histogram) error {
+	if err := h.hang(ctx); err != nil {
+		return err
+	}
+	// What has met the hanging ones for a while is how it stays.
+	plan.Rate, plan.WarmUp = hangingRate, max(plan.WarmUp, plan.Duration/2)
+	if _, err := h.turn(ctx, plan, meter, h.hooks.hooked, nil); err != nil {
+		return err
+	}
+	if err := h.awaitNews(ctx, h.hooks.well); err != nil {
+		return err
+	}
+	for _, wait := range h.hooks.sink.catch().waits {
+		into.Record(wait)
+	}
+	return nil
+}
+
+// turn sends to some agents by the plan.
+func (h *Host) turn(ctx context.Context, plan load.Plan, meter Meter, to []*agent, window load.Watch) (*load.Measurement, error) {
+	if err := h.world.freshTokens(ctx); err != nil {
+		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
+	}
+	h.hooks.sink.forget()
+	meter.Settle(ctx)
+	return load.Run(ctx, plan, h.sendingTo(to), window)
+}
+
+// hook makes the agents, once, and the webhooks of half of them.
+func (h *Host) hook(ctx context.Context) error {
+	if h.hooks != nil {
+		return nil
+	}
+	count := h.params.Hooks
+	if count == 0 {
+		count = defaultHooks
+	}
+	h.note("making %d webhooks", count)
+	var k hooks
+	var err error
+	if k.bare, err = h.world.agents(ctx, h.world.acme, "barer-%06d", 0, count); err != nil {
+		return err
+	}
+	if k.hooked, err = h.world.agents(ctx, h.world.acme, "hooks-%06d", 0, count); err != nil {
+		return err
+	}
+	if k.sink, err = openSink(); err != nil {
+		return err
+	}
+	if err = k.aim(ctx, k.hooked, "/take/"); err != nil {
+		k.sink.close()
+		return err
+	}
+	k.well, h.hooks = k.hooked, &k
+	return nil
+}
+
+// aim makes webhooks for agents, each with a target of its own.
+func (k *hooks) aim(ctx context.Context, agents []*agent, path string) error {
+	return together(ctx, setupCalls, len(agents), func(ctx context.Context, i int) error {
+		a := agents[i]
+		_, err := a.org.client.CreateWebhook(ctx, api.CreateWebhook{AgentID: a.id, URL: k.sink.base + path + a.id.String()})
+		return err
+	})
+}
+
+// hang has the targets of the first agents hang, once.
+func (h *Host) hang(ctx context.Context) error {
+	k := h.hooks
+	n := max(1, int(hangingShare*float64(len(k.hooked))))
+	if len(k.well) < len(k.hooked) || n == len(k.hooked) {
+		return nil
+	}
+	for _, a := range k.hooked[:n] {
+		all, err := a.org.client.Webhooks(ctx, api.ListWebhooks{AgentID: &a.id})
+		if err != nil {
+			return err
+		}
+		for _, w := range all {
+			if err := a.org.client.DeleteWebhook(ctx, w.ID); err != nil {
+				return err
+			}
+		}
+	}
+	if err := k.aim(ctx, k.hooked[:n], hanging); err != nil {
+		return err
+	}
+	k.well = k.hooked[n:]
+	return nil
+}
+
+// awaitNews waits until the news of every message acknowledged to these agents
+// came.
+func (h *Host) awaitNews(ctx context.Context, agents []*agent) error {
+	for deadline := time.Now().Add(newsPatience); ; {
+		c := h.hooks.sink.catch()
+		// Messages to those that hang are not told to the sink as accepted.
+		if c.came == c.accepted {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("of %d messages to %d agents with a webhook %d were not delivered within %v", c.accepted, len(agents), c.accepted-c.came, newsPatience)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Close ends what the host has of its own.
+func (h *Host) Close() {
+	if h.hooks != nil {
+		h.hooks.sink.close()
+	}
+}
+
+// sendingTo gives clients that send to agents whose names differ in their last
+// digits alone.
+func (h *Host) sendingTo(to []*agent) load.Dial {
+	run := h.nextRun()
+	return func(ctx context.Context, worker int) (load.Client, error) {
+		c, err := h.caller(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s := &hookSending{caller: c, to: to, choice: h.choice(run, worker), key: Key{Run: run, Worker: uint32(worker)}}
+		s.tell = h.hooks.tells(to)
+		from := h.world.planners[worker%len(h.world.planners)]
+		payload := make([]byte, h.payloads.length())
+		h.payloads.write(payload, s.key)
+		body := fmt.Appendf(nil, `{"to_handle":"%s","from_handle":"%s",`, to[0].handle, from.handle)
+		body = appendContent(body, h.world.messageType("task_request"), payload)
+		s.request = wire.Request("POST", "/messages", from.org.token, nil, body)
+		s.handle, s.payload = bytes.Index(s.request, []byte(to[0].handle)), bytes.Index(s.request, payload)
+		return s, nil
+	}
+}
+
+// tells gives what notes the messages whose delivery is waited for: none of those
+// without a webhook, nor of those whose target hangs.
+func (k *hooks) tells(to []*agent) func(*agent, uuid) {
+	if &to[0] != &k.hooked[0] {
+		return func(*agent, uuid) {}
+	}
+	sick := map[*agent]bool{}
+	for _, a := range k.hooked[:len(k.hooked)-len(k.well)] {
+		sick[a] = true
+	}
+	return func(a *agent, id uuid) {
+		if !sick[a] {
+			k.sink.accepted(id, time.Now())
+		}
+	}
+}
+
+// hookSending is the client of Webhook.
+type hookSending struct {
+	*caller
+	to              []*agent
+	choice          *rand.Rand
+	key             Key
+	request         []byte
+	handle, payload int
+	tell            func(*agent, uuid)
+}
+
+// Do implements load.Client.
+func (s *hookSending) Do(_ context.Context, n int, _ *load.Laps) error {
+	s.key.N = uint32(n)
+	to := s.to[s.choice.IntN(len(s.to))]
+	copy(s.request[s.handle:], to.handle)
+	s.payloads.write(s.request[s.payload:], s.key)
+	m, err := s.post(s.request, s.key, to.box)
+	if err != nil {
+		return err
+	}
+	s.tell(to, m.id)
+	if string(m.recipientHandle) != to.handle {
+		return wrong("another recipient than the one asked for")
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+package blackbox
+
+import "maps"
+
+// The rows of the access matrix that ask about webhooks. Nobody listens at their
+// targets.
+func init() {
+	of := func(rest string, body any) func(*accessScene) accessAsk {
+		return func(c *accessScene) accessAsk { return accessAsk{c.hook().path(rest), body} }
+	}
+	maps.Copy(accessAsks, map[string]func(*accessScene) accessAsk{
+		"GET /webhooks": plainAsk("/webhooks"),
+		"POST /webhooks": func(c *accessScene) accessAsk {
+			return accessAsk{"/webhooks", obj{"agent_id": c.victim().id, "url": nowhere}}
+		},
+		"PATCH /webhooks/{id}":                  of("", obj{"active": false}),
+		"DELETE /webhooks/{id}":                 of("", nil),
+		"GET /webhooks/{id}/deliveries":         of("/deliveries", nil),
+		"GET /webhooks/{id}/deliveries/summary": of("/deliveries/summary", nil),
+		"POST /webhooks/{id}/test":              of("/test", nil),
+		"POST /webhooks/{id}/rotate-secret":     of("/rotate-secret", nil),
+		"POST /webhooks/{id}/deliveries/{job}/retry": func(c *accessScene) accessAsk {
+			h := c.hook()
+			job := h.agent.post(h.path("/test"), nil).want(200).str("id")
+			return accessAsk{h.path("/deliveries/" + job + "/retry"), nil}
+		},
+	})
+}
+
+// nowhere is a target that refuses connections.
+const nowhere = "http://127.0.0.1:1/hook"
+
+// hook is a webhook that nobody else asks about.
+func (c *accessScene) hook() *hook { return c.victim().hook(&target{url: nowhere}) }

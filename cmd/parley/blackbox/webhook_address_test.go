@@ -1,0 +1,99 @@
+package blackbox
+
+import (
+	"strings"
+	"testing"
+)
+
+// blockedHosts are ways to write an address that is not public.
+var blockedHosts = []string{
+	// Loopback, in all the ways in which a URL may write it.
+	"127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0x7F.0x0.0x0.0x1", "017700000001", "0177.0.0.1", "0177.1",
+	"127.0.0.1.", "127.1.", "127.255.255.254", "0", "0.0.0.0", "0x0", "00", "%31%32%37.0.0.1", "127%2e0.0.1",
+	"１２７.0.0.1", "①②⑦.⓪.⓪.①", "127。0。0。1",
+	"localhost", "LOCALHOST", "localhost.", "a.localhost", "ｌｏｃａｌｈｏｓｔ",
+	"[::1]", "[0:0:0:0:0:0:0:1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::127.0.0.1]", "[64:ff9b::a00:1]", "[::ffff:93.184.216.34]", "[2002:7f00:1::]", "[2002:a00:1::1]",
+	// Private networks, shared and link-local addresses, the metadata of clouds.
+	"10.0.0.1", "10.255.255.255", "0xa.0.0.1", "167772161", "172.16.0.1", "172.31.255.254", "192.168.0.1", "192.168.257", "0xc0.0xa8.1.1", "100.64.0.1",
+	"169.254.169.254", "2852039166", "0xa9fea9fe", "0xA9.0xFE.0xA9.0xFE", "0251.0376.0251.0376", "169.254.43518", "168.63.129.16", "[::ffff:169.254.169.254]", "[fd00:ec2::254]",
+	"[fc00::1]", "[fdff::1]", "[fe80::1]", "[fec0::1]", "[2001:db8::1]", "[100::1]", "[2001::1]", "[ff02::1]",
+	// Reserved, for documents, for measurements, multicast and broadcast.
+	"192.0.0.1", "192.0.2.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255", "4294967295", "192.88.99.1",
+}
+
+// publicHosts are no less odd and public, or names that do not resolve here.
+var publicHosts = []string{"93.184.216.34", "0x5d.184.0xd823", "1572395044", "[2606:2800:220:1:248:1893:25c8:1946]", "hooks.unknown.invalid", "xn--bcher-kva.unknown.invalid", "HOOKS.unknown.invalid."}
+
+// badTargets are no targets at all.
+var badTargets = []string{
+	"http://hooks.unknown.invalid/", "ftp://hooks.unknown.invalid/", "file:///etc/passwd", "gopher://hooks.unknown.invalid/", "javascript:alert(1)", "//hooks.unknown.invalid/", "hooks.unknown.invalid", "https", "https:", "https://", "https:///", " ",
+	"https://user@hooks.unknown.invalid/", "https://user:pass@hooks.unknown.invalid/", "https://@hooks.unknown.invalid/", "https://127.0.0.1@hooks.unknown.invalid/", "https://hooks.unknown.invalid@127.0.0.1/", "https://hooks.unknown.invalid/#part", "https://hooks.unknown.invalid#@127.0.0.1/",
+	"https://hooks.unknown.invalid:0/", "https://hooks.unknown.invalid:65536/", "https://hooks.unknown.invalid:x/", "https://hooks.unknown.invalid:-1/", "https://256.0.0.1/", "https://1.2.3.4.5/", "https://0x100000000/", "https://1.2.3.4.0x/", "https://[::1/", "https://::1/", "https://[fe80::1%25eth0]/", "https://[1.2.3.4]/",
+	"https://a b.invalid/", "https://a\x00b.invalid/", "https://a%00b.invalid/", "https://a%2fb.invalid/", "https://exa<mple.invalid/", "https://./", "https://../", "https://hooks.unknown.invalid/%zz", "https://bücher.invalid/", "https://hooks.unknown.invalid/" + strings.Repeat("p", 2100),
+}
+
+// TestAddressesOfTargets holds the door of a server that is not one for
+// development to what the world may not reach.
+func TestAddressesOfTargets(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--dev=false", "--pow-bits", "8", "--quota-profile", "open")
+	g := s.org(t).agent("g")
+	refused := func(a *answer) {
+		t.Helper()
+		if a.err != nil || a.status != 422 || a.body["code"] != "ssrf_blocked" || a.body["error"] != "ssrf_blocked" {
+			a.errorf("want 422 ssrf_blocked")
+			return
+		}
+		for _, c := range a.complaintsOf() {
+			if !same(c["loc"], []string{"body", "url"}) || c["type"] != "value_error" {
+				a.errorf("want value_error at body.url")
+			}
+		}
+	}
+	forms := 0
+	for _, host := range blockedHosts {
+		for _, spelled := range []string{"https://" + host + "/hook", "https://" + host + ":8443", `HTTPS:\\` + host + `\hook`, "https:" + host, "\t https:////" + host + "/?a=b \n"} {
+			refused(g.hooksAt(spelled).as("%q", spelled))
+		}
+		forms++
+	}
+	if forms < 40 {
+		t.Errorf("only %d forms of addresses", forms)
+	}
+	for _, host := range publicHosts {
+		g.hooksAt("https://"+host+"/hook").as("control: %s", host).want(201)
+	}
+	for _, bad := range badTargets {
+		g.hooksAt(bad).as("%q", bad).invalid("body.url", "")
+	}
+	if rows := g.get("/webhooks?include_inactive=true").want(200).list; len(rows) != len(publicHosts) {
+		t.Errorf("%d webhooks, want those %d of the control", len(rows), len(publicHosts))
+	}
+}
+
+// complaintsOf are the details of a 422 of any code.
+func (a *answer) complaintsOf() []obj {
+	rows, _ := a.body["detail"].([]any)
+	if len(rows) == 0 {
+		a.errorf("detail is not an array of complaints")
+	}
+	return objects(rows)
+}
+
+// TestAddressesInDevelopment: a server for development opens plain http and this
+// machine, and nothing else.
+func TestAddressesInDevelopment(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		for _, host := range []string{"10.0.0.1", "169.254.169.254", "[fc00::1]", "0.0.0.0", "0xa9fea9fe", "192.168.0.1", "[::ffff:10.0.0.1]", "100.64.0.1", "metadata.localhost.@10.0.0.1"} {
+			answered := b.hooksAt("http://"+host+"/hook").as("%s", host)
+			if answered.status != 422 {
+				answered.errorf("want 422")
+			}
+		}
+		plain := theSink(t).targetAt("http" + strings.TrimPrefix(theSink(t).bad["not TLS"], "https"))
+		h := b.hook(plain)
+		h.becomes(a.send(b), "delivered")
+		h.to.hears(t, 1).judged(t, h)
+	})
+}

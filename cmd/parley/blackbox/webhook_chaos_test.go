@@ -1,0 +1,207 @@
+package blackbox
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// strain is a reaction of a target and what comes of a delivery to it.
+type strain struct {
+	name   string
+	script []reaction
+	status string // of the job after its first attempt
+	code   any    // last_status_code
+	says   string // in last_error
+	wait   time.Duration
+}
+
+const (
+	firstWait = 5 * time.Second
+	overHTTP2 = "over HTTP/2"
+)
+
+var strains = []strain{
+	{"201", []reaction{says(201)}, "delivered", 201, "", 0},
+	{"204", []reaction{says(204)}, "delivered", 204, "", 0},
+	{overHTTP2, []reaction{says(200)}, "delivered", 200, "", 0},
+	{"endless body", []reaction{floods}, "delivered", 200, "", 0},
+	{"100 before", []reaction{func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusOK)
+	}}, "delivered", 200, "", 0},
+	{"300", []reaction{says(300)}, "failed", 300, "redirect", firstWait},
+	{"304", []reaction{says(304)}, "failed", 304, "redirect", firstWait},
+	{"400", []reaction{says(400)}, "failed", 400, "400", firstWait},
+	{"401", []reaction{says(401)}, "failed", 401, "401", firstWait},
+	{"404", []reaction{says(404)}, "failed", 404, "404", firstWait},
+	{"409", []reaction{says(409)}, "failed", 409, "409", firstWait},
+	{"429", []reaction{says(429, "Retry-After", "120")}, "failed", 429, "429", 2 * time.Minute},
+	{"429 for ever", []reaction{says(429, "Retry-After", "99999999")}, "failed", 429, "429", 24 * time.Hour},
+	{"429 by a date", []reaction{says(429, "Retry-After", time.Now().Add(30*time.Minute).UTC().Format(http.TimeFormat))}, "failed", 429, "429", 0},
+	{"429 nonsense", []reaction{says(429, "Retry-After", "soon")}, "failed", 429, "429", firstWait},
+	{"429 at once", []reaction{says(429, "Retry-After", "0")}, "failed", 429, "429", firstWait},
+	{"500", []reaction{says(500)}, "failed", 500, "500", firstWait},
+	{"503", []reaction{says(503, "Retry-After", "60")}, "failed", 503, "503", time.Minute},
+	{"410", []reaction{says(410)}, "dead", 410, "410", 0},
+	{"closed connection", []reaction{breaks}, "failed", nil, "broke", firstWait},
+	{"not HTTP", []reaction{babbles}, "failed", nil, "HTTP", firstWait},
+	{"endless head", []reaction{swells}, "failed", nil, "", firstWait},
+}
+
+// TestSinkChaos: whatever a target does, the job says what came of it, and when
+// it is tried again. Beside them hang targets, which delay nobody.
+func TestSinkChaos(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		from, o := s.org(t).agent("from"), s.org(t)
+		hanging := map[string]*hook{"hangs": o.agent("hangs").listens(hangs), "drips": o.agent("drips").listens(drips)}
+		held := map[string]obj{}
+		for name, h := range hanging {
+			held[name] = from.send(h.agent)
+			h.to.hears(t, 1)
+		}
+		began := time.Now()
+		all := slices.Concat(strains, brokenTLS(), redirects(t))
+		crowd := o.crew(len(all), "s")
+		hs := gather(len(all), func(i int) *hook { return crowd[i].hook(all[i].target(t)) })
+		sent := gather(len(all), func(i int) obj { return from.try(crowd[i], nil).want(201).body })
+		for i, c := range all {
+			c.holds(t, hs[i], sent[i])
+		}
+		if took := time.Since(began); took > 8*time.Second {
+			t.Errorf("with two hanging targets the others took %v", took)
+		}
+		for name, h := range hanging {
+			h.becomes(held[name], "processing")
+		}
+		nobodyAsked(t)
+	})
+}
+
+// target is where the strain is: a path of the sink, or what it has for TLS.
+func (c strain) target(t testing.TB) *target {
+	if c.name == overHTTP2 {
+		return theSink(t).targetAt(theSink(t).h2, c.script...)
+	}
+	if address, bad := theSink(t).bad[c.name]; bad {
+		return theSink(t).targetAt(address)
+	}
+	if c.name == "nobody listens" {
+		return &target{url: "https://" + closedAddress(t) + "/hook"}
+	}
+	return theSink(t).target(c.script...)
+}
+
+// holds checks what came of the first attempt.
+func (c strain) holds(t *testing.T, h *hook, m obj) {
+	t.Helper()
+	j := h.becomes(m, c.status)
+	if !same(j["last_status_code"], c.code) || !same(j["attempts"], 1) || !strings.Contains(text(j, "last_error"), c.says) {
+		t.Errorf("%s: the job is %v", c.name, j)
+	}
+	if said := text(j, "last_error"); strings.Contains(said, "127.0.0.1") || strings.Contains(said, "dial") || strings.Contains(said, "169.254") {
+		t.Errorf("%s: the error tells of this network: %s", c.name, said)
+	}
+	if c.wait > 0 {
+		ceiling := c.wait * 11 / 10
+		if got := between(t, j, "last_attempt_at", "next_attempt_at"); got < c.wait*9/10 || got > ceiling+2*time.Second {
+			t.Errorf("%s: the next attempt is due after %v, want %v", c.name, got, c.wait)
+		}
+	}
+	if c.name == "429 by a date" {
+		if got := between(t, j, "last_attempt_at", "next_attempt_at"); got < 25*time.Minute || // the date is as old as the process
+			got > 31*time.Minute {
+			t.Errorf("%s: the next attempt is due after %v", c.name, got)
+		}
+	}
+	for _, d := range h.to.heard() {
+		if d.judged(t, h); (c.name == overHTTP2) != (d.proto == "HTTP/2.0") {
+			t.Errorf("%s: delivered by %s", c.name, d.proto)
+		}
+	}
+}
+
+// brokenTLS are targets that nothing is ever sent to.
+func brokenTLS() []strain {
+	return []strain{
+		{"of an unknown authority", nil, "failed", nil, "not trusted", firstWait},
+		{"expired", nil, "failed", nil, "expired", firstWait},
+		{"for another host", nil, "failed", nil, "another host", firstWait},
+		{"not TLS", nil, "failed", nil, "TLS", firstWait},
+		{"nobody listens", nil, "failed", nil, "refused", firstWait},
+	}
+}
+
+// redirects lead to where a target may not be, and to where it may.
+func redirects(t *testing.T) []strain {
+	var all []strain
+	for _, to := range []string{"https://169.254.169.254/latest/meta-data/", "http://169.254.169.254/", "http://127.0.0.1:1/", "file:///etc/passwd", theSink(t).base + "/forbidden-fruit", "/forbidden-fruit"} {
+		for _, status := range []int{301, 302, 303, 307, 308} {
+			if status != 302 && status != 307 && !strings.HasPrefix(to, "/") {
+				continue
+			}
+			all = append(all, strain{"redirect", []reaction{says(status, "Location", to)}, "failed", status, "redirect", firstWait})
+		}
+	}
+	return all
+}
+
+// nobodyAsked checks that no redirect was followed.
+func nobodyAsked(t *testing.T) {
+	t.Helper()
+	s := theSink(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.strays) > 0 {
+		t.Errorf("somebody asked for %v", s.strays)
+	}
+}
+
+func closedAddress(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	return ln.Addr().String()
+}
+
+// TestOneTargetDelaysNoOther: with a crowd of hanging targets that have queues,
+// others hear at once.
+func TestOneTargetDelaysNoOther(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		from, o := s.org(t).agent("from"), s.org(t)
+		stuck, well := o.crew(20, "stuck"), o.crew(10, "well")
+		hung := gather(len(stuck), func(i int) *hook { return stuck[i].listens(hangs) })
+		hs := gather(len(well), func(i int) *hook { return well[i].listens() })
+		spread(len(stuck)*3, func(i int) { from.try(stuck[i%len(stuck)], nil).want(201) })
+		hung[0].to.hears(t, 1)
+		var times []time.Duration
+		for n := range 10 {
+			for i, g := range well {
+				from.send(g)
+				accepted := time.Now()
+				times = append(times, hs[i].to.hears(t, n+1).at.Sub(accepted))
+			}
+		}
+		slices.Sort(times)
+		t.Logf("from accept to delivery, with %d hanging targets: median %v, worst %v", len(stuck), times[len(times)/2].Round(time.Millisecond), times[len(times)-1].Round(time.Millisecond))
+		if median := times[len(times)/2]; median > 250*time.Millisecond {
+			t.Errorf("with %d hanging targets a delivery takes %v", len(stuck), median)
+		}
+		if worst := times[len(times)-1]; worst > 3*time.Second {
+			t.Errorf("with %d hanging targets the slowest delivery took %v", len(stuck), worst)
+		}
+		for _, h := range hung {
+			h.to.mu.Lock()
+			if h.to.most > 2 {
+				t.Errorf("a target that hangs was asked %d times at once", h.to.most)
+			}
+			h.to.mu.Unlock()
+		}
+	})
+}

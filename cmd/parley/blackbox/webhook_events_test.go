@@ -1,0 +1,207 @@
+package blackbox
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// everyEvent are all that a webhook can be for.
+var everyEvent = []string{
+	"message.received", "message.delivered", "message.read", "conversation.updated", "group.invited", "group.request.created",
+	"group.request.resolved", "group.member.joined", "group.member.left",
+}
+
+// told waits for deliveries of an event, counted from 1, and gives the last
+// after a look at its payload: the id concerned is under of, and message_id is
+// null unless it is a message's event.
+func (h *hook) told(event string, n int, of, id string) *delivery {
+	t := h.agent.t
+	t.Helper()
+	var all []*delivery
+	eventually(t, h.agent.name+" is told of "+event, func() bool {
+		all = nil
+		for _, d := range h.to.heard() {
+			if d.body["event"] == event {
+				all = append(all, d)
+			}
+		}
+		return len(all) >= n
+	})
+	d := all[n-1].judged(t, h)
+	if d.body[of] != id {
+		t.Errorf("%s was told of another than %s %s: %s", h.agent.name, of, id, d.raw)
+	}
+	want := []string{"message_id", "agent_id", "event", "timestamp"}
+	switch {
+	case strings.HasPrefix(event, "message."):
+	case strings.HasPrefix(event, "group.request.") || event == "group.invited":
+		want = append(want, "group_id", "request_id")
+	case strings.HasPrefix(event, "group."):
+		want = append(want, "group_id")
+	default:
+		want = append(want, "conversation_id")
+	}
+	exactly(t, "the payload", d.body, strings.Join(want, " "))
+	if (d.body["message_id"] == nil) == strings.HasPrefix(event, "message.") {
+		t.Errorf("message_id of %s: %s", event, d.raw)
+	}
+	return d
+}
+
+// only checks, after all that was to come has come, that there is nothing else.
+func (h *hook) only(events ...string) {
+	h.agent.t.Helper()
+	got := strings.Fields(h.to.events())
+	slices.Sort(got)
+	slices.Sort(events)
+	if !slices.Equal(got, events) {
+		h.agent.t.Errorf("%s was told of %v, want %v", h.agent.name, got, events)
+	}
+}
+
+// TestEventsOfMessages: the recipient hears of messages received, the sender
+// that they were delivered and read, however that came about.
+func TestEventsOfMessages(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		of, to := a.wants(everyEvent...), b.wants(everyEvent...)
+		m := a.send(b)
+		to.told("message.received", 1, "message_id", text(m, "id"))
+		of.told("message.delivered", 1, "message_id", text(m, "id"))
+		b.post("/messages/"+text(m, "id")+"/read", nil, "X-Svc-Agent", b.id).want(200)
+		of.told("message.read", 1, "message_id", text(m, "id"))
+		b.get("/messages/"+text(m, "id"), "X-Svc-Agent", b.id).want(200)
+		b.inbox("")
+		of.to.stays(t, 2)
+		of.only("message.delivered", "message.read")
+		to.only("message.received")
+	})
+}
+
+// TestMarksOfOtherChannelsAreTold: without a webhook of the recipient, the page,
+// the stream and the reply are what the sender is told of.
+func TestMarksOfOtherChannelsAreTold(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		of := a.wants("message.delivered", "message.read")
+		paged := a.send(b)
+		of.to.stays(t, 0)
+		b.inbox("")
+		of.told("message.delivered", 1, "message_id", text(paged, "id"))
+		b.stream("")
+		streamed := a.send(b)
+		of.told("message.delivered", 2, "message_id", text(streamed, "id"))
+		r := b.reply(streamed)
+		of.told("message.read", 1, "message_id", text(streamed, "id"))
+		back := b.wants("message.delivered", "message.read")
+		of.told("message.delivered", 3, "message_id", text(a.reply(r), "id"))
+		back.told("message.read", 1, "message_id", text(r, "id"))
+		b.post(b.path("/messages/ack"), obj{"up_to": text(streamed, "id")}).want(200)
+		of.told("message.read", 2, "message_id", text(paged, "id"))
+		of.only("message.delivered", "message.delivered", "message.delivered", "message.read", "message.read")
+		// The reply was read without having been looked at before.
+		if got := strings.Fields(back.to.events()); !slices.Contains(got, "message.read") || len(got) > 2 {
+			t.Errorf("of one reply the sender was told %v", got)
+		}
+	})
+}
+
+// TestEventsOfConversations: all participants but the one who made the change.
+func TestEventsOfConversations(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		ha, hb := a.wants("conversation.updated"), b.wants("conversation.updated")
+		m := a.send(b)
+		conversation := text(m, "conversation_id")
+		b.reply(m)
+		ha.told("conversation.updated", 1, "conversation_id", conversation)
+		a.patch("/conversations/"+conversation+"/status", obj{"status": "paused"}).want(200)
+		hb.told("conversation.updated", 1, "conversation_id", conversation)
+		b.patch("/conversations/"+conversation+"/status", obj{"status": "open"}).want(200)
+		ha.told("conversation.updated", 2, "conversation_id", conversation)
+		ha.to.stays(t, 2)
+		ha.only("conversation.updated", "conversation.updated")
+		hb.only("conversation.updated")
+	})
+}
+
+// TestEventsOfGroups: an invitee hears of an invitation, applicant and admins of
+// a request and its end, the member and the admins of a seat and of its loss.
+func TestEventsOfGroups(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		o, p := s.org(t), s.org(t)
+		admin, plain, invitee, applicant := o.agent("admin"), o.agent("plain"), p.agent("invitee"), p.agent("applicant")
+		r := admin.ruled("closed", plain)
+		events := everyEvent[4:]
+		boss, idle, guest, asker := admin.wants(events...), plain.wants(events...), invitee.wants(events...), applicant.wants(events...)
+		request := r.invited(admin, invitee, "invited")
+		guest.told("group.invited", 1, "request_id", request)
+		r.joined(invitee)
+		guest.told("group.member.joined", 1, "group_id", r.id)
+		boss.told("group.member.joined", 1, "group_id", r.id)
+		r.patch(obj{"enrollment_policy": "majority"}).want(200)
+		filed := text(r.applied(applicant), "id")
+		asker.told("group.request.created", 1, "request_id", filed)
+		boss.told("group.request.created", 1, "request_id", filed)
+		for _, g := range []*agent{admin, plain, invitee} {
+			r.vote(g, filed, "approve")
+		}
+		asker.told("group.request.resolved", 1, "request_id", filed)
+		boss.told("group.request.resolved", 2, "request_id", filed) // after the invitation's
+		asker.told("group.member.joined", 1, "group_id", r.id)
+		boss.told("group.member.joined", 2, "group_id", r.id)
+		r.remove(applicant, applicant).want(204)
+		asker.told("group.member.left", 1, "group_id", r.id)
+		boss.told("group.member.left", 1, "group_id", r.id)
+		r.remove(admin, invitee).want(204)
+		guest.told("group.member.left", 1, "group_id", r.id)
+		boss.told("group.member.left", 2, "group_id", r.id)
+		idle.to.stays(t, 0)
+		guest.only("group.invited", "group.request.resolved", "group.member.joined", "group.member.left")
+		asker.only("group.request.created", "group.request.resolved", "group.member.joined", "group.member.left")
+		boss.only("group.member.joined", "group.request.resolved", "group.request.created", "group.member.joined", "group.request.resolved", "group.member.left", "group.member.left")
+	})
+}
+
+// TestBroadcastsReachWebhooks: each member but the sender is told of its copy.
+func TestBroadcastsReachWebhooks(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		founder := o.agent("founder")
+		r := founder.group(obj{"enrollment_policy": "open"})
+		crowd := o.crew(12, "m")
+		r.joinAll(crowd)
+		own := founder.listens()
+		hs := gather(len(crowd), func(i int) *hook { return crowd[i].listens() })
+		said := r.said(founder)
+		seen := map[any]bool{}
+		for i, h := range hs {
+			d := h.to.hears(t, 1).judged(t, h)
+			copyOf := crowd[i].everything()[0]
+			if d.body["message_id"] != copyOf["id"] || copyOf["group_id"] != r.id {
+				t.Errorf("of the copy %v the member was told %s", copyOf["id"], d.raw)
+			}
+			seen[d.body["message_id"]] = true
+			h.sums(1, 0, 0, 0)
+		}
+		if len(seen) != len(crowd) || !same(said["recipient_count"], len(crowd)) {
+			t.Errorf("%d copies were announced to %d members", len(seen), len(crowd))
+		}
+		own.to.stays(t, 0)
+	})
+}
+
+// TestSystemMessagesReachWebhooks: an invitation lies in the inbox as a message.
+func TestSystemMessagesReachWebhooks(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		h := b.listens()
+		r := a.ruled("closed")
+		r.invited(a, b, "invited")
+		d := h.to.hears(t, 1).judged(t, h)
+		if m := b.everything()[0]; d.body["message_id"] != m["id"] || m["type"] != "svc.v1.group_invite" {
+			t.Errorf("of the invitation %v the invitee was told %s", m["id"], d.raw)
+		}
+	})
+}

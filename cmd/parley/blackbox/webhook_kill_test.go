@@ -1,0 +1,209 @@
+package blackbox
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// rumors are messages whose announcement is owed, by recipient.
+type rumors struct {
+	mu    sync.Mutex
+	acked map[*hook]map[string]bool
+}
+
+func (r *rumors) owe(h *hook, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.acked[h] == nil {
+		r.acked[h] = map[string]bool{}
+	}
+	r.acked[h][id] = true
+}
+
+func (r *rumors) count() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, ids := range r.acked {
+		n += len(ids)
+	}
+	return n
+}
+
+// missing are those that a webhook was not told of.
+func (r *rumors) missing(told func(h *hook) map[string]int) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h, ids := range r.acked {
+		heard := told(h)
+		for id := range ids {
+			if heard[id] == 0 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// announced counts how often a webhook was told of each message.
+func (h *hook) announced() map[string]int {
+	times := map[string]int{}
+	for _, d := range h.to.heard() {
+		times[text(d.body, "message_id")]++
+	}
+	return times
+}
+
+// TestKillsDuringDelivery kills the server five times while senders send and
+// targets answer, some slowly: every message whose 201 was seen is announced at
+// least once, by one job, and no job is forgotten.
+func TestKillsDuringDelivery(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
+		o := s.org(t)
+		senders, readers := s.org(t).crew(4, "s"), o.crew(8, "r")
+		slowly := func(i int) *target {
+			x := theSink(t).target()
+			if i%2 == 1 {
+				x.answers(dawdles)
+			}
+			return x
+		}
+		hs := gather(len(readers), func(i int) *hook { return readers[i].hook(slowly(i)) })
+		owed := &rumors{acked: map[*hook]map[string]bool{}}
+		for life := range 5 {
+			lives(s, life, senders, hs, owed)
+			s.restart(t)
+		}
+		began := time.Now()
+		for owed.missing((*hook).announced) > 0 {
+			if time.Since(began) > 15*time.Second {
+				t.Errorf("%d of %d messages are not announced %v after the last kill", owed.missing((*hook).announced), owed.count(), time.Since(began))
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		took := time.Since(began)
+		twice := 0
+		for _, h := range hs {
+			h.accounted(t)
+			for _, n := range h.announced() {
+				twice += n - 1
+			}
+		}
+		t.Logf("%d messages, all announced %v after the last restart, %d deliveries more than once", owed.count(), took.Round(time.Millisecond), twice)
+		if owed.count() < 50 {
+			t.Errorf("only %d messages in five lives", owed.count())
+		}
+		control := &rumors{acked: map[*hook]map[string]bool{}}
+		control.owe(hs[0], nobody)
+		if control.missing((*hook).announced) != 1 {
+			t.Error("control: an announcement that never came is not missed")
+		}
+		audited(t, s)
+	})
+}
+
+// lives sends for a while and kills the server under it.
+func lives(s *server, life int, senders []*agent, hs []*hook, owed *rumors) {
+	dead := make(chan struct{})
+	var working sync.WaitGroup
+	for k, from := range senders {
+		working.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-dead:
+					return
+				default:
+				}
+				h := hs[(n*len(senders)+k)%len(hs)]
+				a := from.try(h.agent, nil, "Idempotency-Key", fmt.Sprintf("%d-%d-%d", life, k, n))
+				if a.err != nil || a.status != 201 {
+					time.Sleep(5 * time.Millisecond)
+					continue
+				}
+				id, _ := a.body["id"].(string)
+				owed.owe(h, id)
+			}
+		})
+	}
+	time.Sleep(time.Duration(250+life*90) * time.Millisecond)
+	s.kill()
+	close(dead)
+	working.Wait()
+}
+
+// accounted checks that a webhook has one job for each message of its agent, and
+// that each comes to be delivered.
+func (h *hook) accounted(t *testing.T) {
+	t.Helper()
+	jobs := map[string]int{}
+	for _, j := range h.jobs("") {
+		h.sound(j)
+		jobs[text(j, "message_id")]++
+	}
+	inbox := h.agent.everything()
+	for _, m := range inbox {
+		if jobs[text(m, "id")] != 1 {
+			t.Errorf("message %s has %d jobs", m["id"], jobs[text(m, "id")])
+		}
+	}
+	if len(jobs) != len(inbox) {
+		t.Errorf("%d jobs of %d messages", len(jobs), len(inbox))
+	}
+	h.sums(len(inbox), 0, 0, 0)
+}
+
+// TestADeliverySurvivesManyDeaths: a server that dies while a delivery is under
+// way does not know what came of it. The attempt does not count, and the next is
+// made at once after the start, however often that happens.
+func TestADeliverySurvivesManyDeaths(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--webhook-ca", theSink(t).caFile)
+	a, b := pair(t, s)
+	const deaths = attemptsMax + 1 // more than a job has attempts: none of them counts
+	h := b.listens(append(slices.Repeat([]reaction{hangs}, deaths), says(200))...)
+	m := a.send(b)
+	for n := range deaths {
+		h.to.hears(t, n+1)
+		s.kill()
+		s.restart(t)
+	}
+	if j := h.becomes(m, "delivered"); !same(j["attempts"], 1) {
+		t.Errorf("after %d deaths the job is %v", deaths, j)
+	}
+	h.sums(1, 0, 0, 0)
+	if n := len(h.to.heard()); n != deaths+1 {
+		t.Errorf("the target heard %d times", n)
+	}
+}
+
+// TestDrainDuringDelivery: a server that is told to go does not wait for a target
+// that hangs, and delivers after its next start.
+func TestDrainDuringDelivery(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
+		a, b := pair(t, s)
+		stuck, busy := b.listens(hangs), b.listens(dawdles)
+		m := a.send(b)
+		for range 20 {
+			a.send(b)
+		}
+		stuck.to.hears(t, 1)
+		busy.to.hears(t, 1)
+		began := time.Now()
+		if err := s.drain(10 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("drained in %v", took)
+		}
+		stuck.to.answers(says(200))
+		s.restart(t)
+		stuck.becomes(m, "delivered")
+		stuck.sums(21, 0, 0, 0)
+		busy.sums(21, 0, 0, 0)
+	})
+}

@@ -1,0 +1,282 @@
+package blackbox
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// planned checks when the next attempt of a job is due: a wait after the last,
+// give or take its tenth.
+func planned(t testing.TB, j obj, wait time.Duration) {
+	t.Helper()
+	took, _ := j["last_duration_ms"].(float64)
+	got := between(t, j, "last_attempt_at", "next_attempt_at") - time.Duration(took)*time.Millisecond
+	if got < wait*9/10-100*time.Millisecond || got > wait*11/10+500*time.Millisecond {
+		t.Errorf("the next attempt is due %v after the last, want %v: %v", got, wait, j)
+	}
+}
+
+// TestFirstRetry: the first retry comes after five seconds, is the same job, and
+// ends it. While a webhook is off nothing is attempted and no jobs are made, also
+// not afterwards; what waited goes on waiting. Of one that is deleted nothing is
+// attempted any more.
+func TestFirstRetry(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		h, off, deleted := b.listens(says(500), says(200)), b.listens(says(500), says(200)), b.listens(says(500), says(200))
+		m := a.send(b)
+		j := h.becomes(m, "failed")
+		if !same(j["attempts"], 1) || !same(j["last_status_code"], 500) || !strings.Contains(text(j, "last_error"), "500") {
+			t.Errorf("after an answer of 500 the job is %v", j)
+		}
+		planned(t, j, 5*time.Second)
+		h.sums(0, 1, 0, 0)
+		marked(t, a, m, "new")
+		waiting := off.becomes(m, "failed")
+		deleted.becomes(m, "failed")
+		b.delete(deleted.path("")).want(204)
+		off.turns(false)
+		off.turns(false)
+		missed := a.send(b)
+		h.becomes(missed, "delivered")
+		h.retried(m, j)
+		time.Sleep(time.Second)
+		off.slept(m, waiting, missed)
+		if n := len(deleted.to.heard()); n != 1 {
+			t.Errorf("a webhook that was deleted heard %d times", n)
+		}
+		h.becomes(a.send(b), "delivered")
+		off.sums(2, 0, 0, 0)
+		for _, d := range off.to.heard() {
+			if d.body["message_id"] == missed["id"] {
+				t.Error("a message that came while the webhook was off was announced")
+			}
+		}
+	})
+}
+
+// retried checks the second attempt of a job, which ends it.
+func (h *hook) retried(m, j obj) {
+	t := h.agent.t
+	t.Helper()
+	done := h.becomes(m, "delivered")
+	if done["id"] != j["id"] || !same(done["attempts"], 2) || !same(done["last_status_code"], 200) {
+		t.Errorf("after the retry the job is %v", done)
+	}
+	var both []*delivery
+	for _, d := range h.to.heard() {
+		if d.body["message_id"] == m["id"] {
+			both = append(both, d.judged(t, h))
+		}
+	}
+	if len(both) != 2 {
+		t.Fatalf("%d attempts, want 2", len(both))
+	}
+	first, second := both[0], both[1]
+	if waited := second.at.Sub(first.at); waited < 4400*time.Millisecond || waited > 6500*time.Millisecond {
+		t.Errorf("the retry came after %v", waited)
+	}
+	if string(first.raw) != string(second.raw) || first.header.Get("Webhook-Id") != second.header.Get("Webhook-Id") || first.header.Get("Webhook-Timestamp") == second.header.Get("Webhook-Timestamp") {
+		t.Errorf("a retry is not the same delivery at another time: %s %v", second.raw, second.header)
+	}
+}
+
+// slept checks a webhook that was off while a retry was due and a message came,
+// and switches it on.
+func (h *hook) slept(m, waiting, missed obj) {
+	t := h.agent.t
+	t.Helper()
+	if now := h.job(m); !same(now, waiting) || len(h.to.heard()) != 1 {
+		t.Errorf("while the webhook was off it heard %d times, and the job became %v", len(h.to.heard()), now)
+	}
+	h.again(waiting).as("off").refused(409, "invalid_transition").is("current_status", "inactive")
+	h.sums(0, 1, 0, 0)
+	h.turns(true)
+	h.becomes(m, "delivered")
+	if j := h.job(missed); j != nil {
+		t.Errorf("of what came while it was off there is the job %v", j)
+	}
+}
+
+// TestProcessing: while an attempt is under way the job says so, and counts as
+// pending.
+func TestProcessing(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		h := b.listens(hangs)
+		m := a.send(b)
+		h.to.hears(t, 1)
+		if j := h.becomes(m, "processing"); j["next_attempt_at"] != nil || j["delivered_at"] != nil || j["last_attempt_at"] != nil {
+			t.Errorf("under way the job is %v", j)
+		}
+		h.sums(0, 0, 0, 1)
+		for range 79 { // more than are leased at once
+			a.send(b)
+		}
+		h.sums(0, 0, 0, 80)
+		waiting, leased := h.jobs("pending"), h.jobs("processing")
+		if len(waiting) == 0 || len(waiting)+len(leased) != 80 {
+			t.Errorf("of 80 jobs %d are pending and %d are processing", len(waiting), len(leased))
+		}
+		for _, j := range slices.Concat(waiting, leased) {
+			h.sound(j)
+		}
+		h.again(h.job(m)).as("under way").want(200).is("id", h.job(m)["id"])
+		h.to.stays(t, 1)
+	})
+}
+
+func TestRetryByHand(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		h := b.listens(says(503, "Retry-After", "3600"), says(500), says(200))
+		m := a.send(b)
+		j := h.becomes(m, "failed")
+		planned(t, j, time.Hour)
+		again := h.again(j).want(200).is("id", j["id"])
+		exactly(t, "a retry", again.body, jobFields)
+		h.to.hears(t, 2)
+		eventually(t, "the second attempt is over", func() bool { return same(h.job(m)["attempts"], 2) && h.job(m)["status"] == "failed" })
+		planned(t, h.job(m), 5*time.Minute)
+		h.again(j).want(200)
+		done := h.becomes(m, "delivered")
+		if !same(done["attempts"], 3) {
+			t.Errorf("after two retries by hand the job is %v", done)
+		}
+		h.again(j).as("delivered").refused(409, "invalid_transition").is("current_status", "delivered", "allowed", []any{})
+		h.to.stays(t, 3)
+	})
+}
+
+// TestGone: a target that says it is gone is not bothered any more.
+func TestGone(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		h := b.listens(says(410), says(200))
+		m := a.send(b)
+		j := h.becomes(m, "dead")
+		if !same(j["last_status_code"], 410) || !same(j["attempts"], 1) || j["next_attempt_at"] != nil {
+			t.Errorf("the job is %v", j)
+		}
+		row := h.read()
+		if row["active"] != false || row["disabled_at"] == nil || row["disabled_reason"] == nil {
+			t.Errorf("the webhook of a target that is gone is %v", row)
+		}
+		h.sums(0, 0, 1, 0)
+		missed := a.send(b)
+		h.again(j).as("inactive").refused(409, "invalid_transition").is("current_status", "inactive")
+		b.post(h.path("/test"), nil).as("inactive").refused(409, "invalid_transition")
+		h.to.stays(t, 1)
+		h.turns(true)
+		h.again(j).want(200)
+		if done := h.becomes(m, "delivered"); !same(done["attempts"], 1) {
+			t.Errorf("a dead job that was woken is %v", done)
+		}
+		h.sums(1, 0, 0, 0)
+		if j := h.job(missed); j != nil {
+			t.Errorf("of what came while it was off there is the job %v", j)
+		}
+		h.becomes(a.send(b), "delivered")
+	})
+}
+
+func TestTestEvent(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		b := s.org(t).agent("b")
+		for _, h := range []*hook{b.listens(), b.wants("group.invited")} {
+			a := b.post(h.path("/test"), nil).want(200).is("event", "webhook.test", "message_id", nil, "webhook_id", h.id)
+			exactly(t, "the job", a.body, jobFields)
+			d := h.to.hears(t, 1).judged(t, h)
+			exactly(t, "the payload", d.body, "message_id agent_id event timestamp")
+			if d.body["event"] != "webhook.test" || d.body["message_id"] != nil || d.header.Get("Webhook-Id") != a.str("id") {
+				t.Errorf("the payload of a test is %s", d.raw)
+			}
+			h.sums(1, 0, 0, 0)
+		}
+	})
+}
+
+// TestRotation: with the new secret the old one signs too, and only for a secret
+// that nobody replaced is there one signature.
+func TestRotation(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		h := b.listens()
+		a.send(b)
+		if plain, standard := h.to.hears(t, 1).judged(t, h).signatures(); plain != 1 || standard != 1 {
+			t.Errorf("%d and %d signatures of one secret", plain, standard)
+		}
+		before := h.secret
+		rotated := b.post(h.path("/rotate-secret"), nil).want(200).is("id", h.id)
+		h.secret = rotated.str("secret")
+		if h.secret == before || !secretForm.MatchString(h.secret) {
+			rotated.errorf("not a new secret")
+		}
+		a.send(b)
+		d := h.to.hears(t, 2).judged(t, h)
+		if err := d.verified(before); err != nil {
+			t.Errorf("with the old secret: %v", err)
+		}
+		if plain, standard := d.signatures(); plain != 2 || standard != 2 {
+			t.Errorf("%d and %d signatures of two secrets", plain, standard)
+		}
+		if strings.Contains(string(b.get("/webhooks").raw), "whsec_") {
+			t.Error("the listing shows a secret")
+		}
+		b.get(h.path("/deliveries")).want(200)
+	})
+}
+
+// TestRestart: webhooks, their jobs, their secrets and what is due live on.
+func TestWebhooksSurviveARestart(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
+		a, b := pair(t, s)
+		h, broken, off := b.listens(), b.listens(says(500), says(200)), b.listens()
+		off.turns(false)
+		m := a.send(b)
+		h.becomes(m, "delivered")
+		broken.becomes(m, "failed")
+		look := func() any {
+			return []any{h.read(), broken.read(), off.read(), h.jobs(""), broken.jobs(""), b.get(h.path("/deliveries/summary")).body}
+		}
+		before := look()
+		if err := s.drain(10 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		s.restart(t)
+		if now := look(); !same(now, before) {
+			t.Errorf("changed by a restart\nbefore %v\nafter  %v", before, now)
+		}
+		h.becomes(a.send(b), "delivered")
+		h.to.hears(t, 2).judged(t, h)
+		broken.becomes(m, "delivered")
+		broken.to.hears(t, 2).judged(t, broken)
+		off.to.stays(t, 0)
+		audited(t, s)
+	})
+}
+
+// TestRetryByHandIsAtOnce: who says that a target is well again is believed,
+// however often it failed before.
+func TestRetryByHandIsAtOnce(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		h := b.listens(says(500))
+		first := a.send(b)
+		h.becomes(first, "failed")
+		for range 14 {
+			a.send(b)
+		}
+		eventually(t, "attempts are held", func() bool { return len(h.to.heard()) >= 10 && len(h.jobs("pending")) > 0 })
+		h.to.answers(says(200))
+		began := time.Now()
+		h.again(h.job(first)).want(200)
+		h.becomes(first, "delivered")
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("a retry by hand took %v", took)
+		}
+	})
+}

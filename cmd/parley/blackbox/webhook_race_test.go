@@ -1,0 +1,183 @@
+package blackbox
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestHooksComeAndGo makes, switches, rotates, retries and deletes webhooks of a
+// few agents while others send to them and targets are of every kind. When all
+// is quiet, every webhook that is on and whose target is well has delivered all
+// its jobs, one for each message at most, and the directory is in order.
+func TestHooksComeAndGo(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
+		senders, readers := s.org(t).crew(3, "s"), s.org(t).crew(4, "r")
+		for _, g := range readers {
+			g.hooksAt(theSink(t).target().url + wellTarget).want(201)
+		}
+		var stop atomic.Bool
+		var deeds atomic.Int64
+		var working sync.WaitGroup
+		for _, from := range senders {
+			working.Go(func() {
+				for !stop.Load() {
+					if a := from.try(anyOf(readers), nil); a.status != 201 {
+						a.errorf("a send while webhooks come and go")
+					}
+				}
+			})
+		}
+		for range 4 {
+			working.Go(func() {
+				for !stop.Load() {
+					g := anyOf(readers)
+					for _, a := range g.meddles() {
+						if a.err != nil || a.status >= 500 {
+							a.errorf("no answer of a server that is well")
+						}
+						deeds.Add(1)
+					}
+				}
+			})
+		}
+		time.Sleep(1500 * time.Millisecond)
+		stop.Store(true)
+		working.Wait()
+		hooks, jobs := 0, 0
+		for _, g := range readers {
+			for _, row := range objects(g.get("/webhooks?include_inactive=true&agent_id=" + g.id).want(200).list) {
+				h := &hook{agent: g, id: text(row, "id")}
+				jobs += h.settles(row["active"] == true && strings.HasSuffix(text(row, "url"), wellTarget))
+				hooks++
+			}
+		}
+		t.Logf("%d deeds; %d webhooks are left, with %d jobs", deeds.Load(), hooks, jobs)
+		if deeds.Load() < 50 || jobs < 50 {
+			t.Error("too little happened")
+		}
+		audited(t, s)
+	})
+}
+
+// wellTarget ends the url of a target that takes everything.
+const wellTarget = "?well"
+
+// meddles does something to the webhooks of an agent.
+func (g *agent) meddles() []*answer {
+	listed := g.get("/webhooks?include_inactive=true&agent_id=" + g.id)
+	if len(listed.list) == 0 || len(listed.list) < 6 && rand.IntN(3) == 0 {
+		script := anyOf([][]reaction{{says(500)}, {says(410), says(200)}, {breaks}, {says(429, "Retry-After", "60")}, nil, {dawdles}, {says(201)}})
+		address := theSink(g.t).target(script...).url
+		if len(script) == 0 {
+			address += wellTarget
+		}
+		return []*answer{listed, g.hooksAt(address)}
+	}
+	h := &hook{agent: g, id: text(anyOf(listed.list).(obj), "id")}
+	switch rand.IntN(6) {
+	case 0:
+		return []*answer{g.delete(h.path(""))}
+	case 1:
+		return []*answer{g.patch(h.path(""), obj{"active": false})}
+	case 2:
+		return []*answer{g.post(h.path("/rotate-secret"), nil)}
+	case 3:
+		return []*answer{g.post(h.path("/test"), nil)}
+	case 4:
+		page := g.get(h.path("/deliveries?limit=100"))
+		rows, _ := page.at("items").([]any)
+		if len(rows) == 0 {
+			return []*answer{page}
+		}
+		return []*answer{page, h.again(anyOf(rows).(obj))}
+	}
+	return []*answer{g.patch(h.path(""), obj{"active": true})}
+}
+
+// settles waits until a webhook that is well has delivered everything, checks its
+// jobs and counts them.
+func (h *hook) settles(well bool) int {
+	t := h.agent.t
+	t.Helper()
+	var summary *answer
+	deadline := time.Now().Add(12 * time.Second)
+	for {
+		summary = h.agent.get(h.path("/deliveries/summary")).want(200)
+		if same(summary.at("delivered"), summary.at("total")) || !well {
+			break
+		}
+		if time.Now().After(deadline) {
+			summary.errorf("the webhook never comes to rest")
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	jobs, again := h.counted()
+	of := map[any]int{}
+	for _, j := range jobs {
+		h.sound(j)
+		if of[j["message_id"]]++; j["message_id"] != nil && of[j["message_id"]] > 1 {
+			t.Errorf("message %v has %d jobs", j["message_id"], of[j["message_id"]])
+		}
+	}
+	if !same(again.at("total"), len(jobs)) || !same(again.at("dead"), dead(jobs)) {
+		again.errorf("the summary does not count the %d jobs: %d dead", len(jobs), dead(jobs))
+	}
+	return len(jobs)
+}
+
+// TestFirstAttemptsKeepOrder: deliveries of one webhook begin in the order in
+// which the messages came. Those that are under way at once may overtake one
+// another by a little.
+func TestFirstAttemptsKeepOrder(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		h := b.listens()
+		place := map[string]int{}
+		for n := range 120 {
+			place[text(a.send(b), "id")] = n
+		}
+		h.sums(120, 0, 0, 0)
+		for n, d := range h.to.heard() {
+			if off := place[text(d.body, "message_id")] - n; off < -16 || off > 16 {
+				t.Errorf("message %d was announced as number %d", place[text(d.body, "message_id")], n)
+			}
+		}
+		var created []string
+		for _, j := range h.jobs("") {
+			created = append(created, text(j, "message_id"))
+		}
+		slices.Reverse(created)
+		if !slices.IsSortedFunc(created, func(x, y string) int { return place[x] - place[y] }) {
+			t.Error("the jobs are not in the order of the messages")
+		}
+	})
+}
+
+// counted reads the jobs and how many there are, again for as long as news become
+// jobs between the two.
+func (h *hook) counted() (jobs []obj, summary *answer) {
+	for range 100 {
+		jobs, summary = h.jobs(""), h.agent.get(h.path("/deliveries/summary")).want(200)
+		if same(summary.at("total"), len(jobs)) && same(summary.at("dead"), dead(jobs)) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return jobs, summary
+}
+
+func dead(jobs []obj) (n int) {
+	for _, j := range jobs {
+		if j["status"] == "dead" {
+			n++
+		}
+	}
+	return n
+}

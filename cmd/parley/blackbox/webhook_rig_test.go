@@ -1,0 +1,215 @@
+package blackbox
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	hookShape   = "id:uuid agent_id:uuid url:str active:bool created_at:time events:arr description:str? disabled_at:time? disabled_reason:str?"
+	hookFields  = "id agent_id url active created_at events description disabled_at disabled_reason"
+	jobShape    = "id:uuid webhook_id:uuid agent_id:uuid message_id:uuid? event:str status:str attempts:int max_attempts:int next_attempt_at:time? last_attempt_at:time? last_status_code:int? last_error:str? last_duration_ms:int? created_at:time delivered_at:time?"
+	jobFields   = "id webhook_id agent_id message_id event status attempts max_attempts next_attempt_at last_attempt_at last_status_code last_error last_duration_ms created_at delivered_at"
+	attemptsMax = 8
+)
+
+// hooked are servers that most tests of webhooks share: they trust the sink.
+var hooked = []*variant{{journals: "1", flags: trustSink}, {journals: "4", flags: trustSink}}
+
+func trustSink() ([]string, error) {
+	s, err := sinkOnce()
+	if err != nil {
+		return nil, err
+	}
+	return []string{"--webhook-ca", s.caFile}, nil
+}
+
+// hooks runs a test beside others on both servers that trust the sink.
+func hooks(t *testing.T, test func(t *testing.T, s *server)) {
+	t.Parallel()
+	for _, v := range hooked {
+		t.Run("journals="+v.journals, func(t *testing.T) {
+			t.Parallel()
+			test(t, v.shared(t))
+		})
+	}
+}
+
+// hook is a webhook as its owner knows it.
+type hook struct {
+	agent      *agent
+	to         *target
+	id, secret string
+}
+
+// hooksAt asks for a webhook and judges nothing.
+func (g *agent) hooksAt(address string, more ...obj) *answer {
+	return g.post("/webhooks", merged(obj{"agent_id": g.id, "url": address}, more...))
+}
+
+// hook makes a webhook.
+func (g *agent) hook(to *target, more ...obj) *hook {
+	g.t.Helper()
+	a := g.hooksAt(to.url, more...).want(201).shaped(hookShape)
+	exactly(g.t, "the webhook", without(a.body, "secret"), hookFields)
+	a.is("agent_id", g.id, "active", true, "disabled_at", nil, "disabled_reason", nil)
+	h := &hook{agent: g, to: to, id: a.str("id"), secret: a.str("secret")}
+	if !secretForm.MatchString(h.secret) {
+		a.errorf("the secret is not whsec_ and 32 bytes in base64")
+	}
+	return h
+}
+
+// listens makes a webhook of a new target that answers with these reactions.
+func (g *agent) listens(script ...reaction) *hook {
+	g.t.Helper()
+	return g.hook(theSink(g.t).target(script...))
+}
+
+// wants makes a webhook for some events.
+func (g *agent) wants(events ...string) *hook {
+	g.t.Helper()
+	return g.hook(theSink(g.t).target(), obj{"events": events})
+}
+
+func (h *hook) path(rest string) string { return "/webhooks/" + h.id + rest }
+
+// read is the webhook as the listing has it.
+func (h *hook) read() obj {
+	h.agent.t.Helper()
+	a := h.agent.get("/webhooks?include_inactive=true&agent_id=" + h.agent.id).want(200)
+	rows := objects(a.list)
+	at := slices.IndexFunc(rows, func(row obj) bool { return row["id"] == h.id })
+	if at < 0 {
+		a.fatalf("no webhook %s in the listing", h.id)
+	}
+	exactly(h.agent.t, "a row of the listing", rows[at], hookFields)
+	shaped(h.agent.t, "a row of the listing", rows[at], hookShape)
+	return rows[at]
+}
+
+// turns switches the webhook on or off.
+func (h *hook) turns(active bool) *answer {
+	h.agent.t.Helper()
+	a := h.agent.patch(h.path(""), obj{"active": active}).want(200).shaped(hookShape)
+	exactly(h.agent.t, "the webhook", a.body, hookFields)
+	return a.is("id", h.id, "active", active, "disabled_at", nil, "disabled_reason", nil)
+}
+
+// jobs are all its delivery jobs of a status, the newest first.
+func (h *hook) jobs(status string) []obj {
+	h.agent.t.Helper()
+	query := url.Values{"limit": {"100"}}
+	if status != "" {
+		query.Set("status", status)
+	}
+	var all []obj
+	for {
+		query.Set("offset", strconv.Itoa(len(all)))
+		a := h.agent.get(h.path("/deliveries?") + query.Encode()).want(200)
+		exactly(h.agent.t, "the page", a.body, "items total limit offset")
+		rows, _ := a.at("items").([]any)
+		all = append(all, objects(rows)...)
+		if total, _ := a.at("total").(float64); len(rows) == 0 || len(all) >= int(total) {
+			return all
+		}
+	}
+}
+
+// job is the job of a delivery of a message, nil if there is none yet.
+func (h *hook) job(m obj) obj {
+	h.agent.t.Helper()
+	for _, j := range h.jobs("") {
+		if j["message_id"] == m["id"] {
+			return h.sound(j)
+		}
+	}
+	return nil
+}
+
+// sound checks what holds for every job, whatever its status.
+func (h *hook) sound(j obj) obj {
+	t := h.agent.t
+	t.Helper()
+	exactly(t, "a job", j, jobFields)
+	shaped(t, "a job", j, jobShape)
+	if j["webhook_id"] != h.id || j["agent_id"] != h.agent.id || !same(j["max_attempts"], attemptsMax) {
+		t.Errorf("a job of webhook %s is %v", h.id, j)
+	}
+	attempts, _ := j["attempts"].(float64)
+	ended := j["last_attempt_at"] != nil
+	switch status := j["status"]; {
+	case (status == "failed") != (j["next_attempt_at"] != nil) && status != "pending",
+		(status == "delivered") != (j["delivered_at"] != nil),
+		status == "delivered" && (!same(j["last_status_code"], 200) && !same(j["last_status_code"], 201) && !same(j["last_status_code"], 204) || j["last_error"] != nil),
+		(status == "failed" || status == "dead") && j["last_error"] == nil, status == "dead" && attempts < 1,
+		status == "pending" && (attempts != 0 || ended),
+		ended != (j["last_duration_ms"] != nil), attempts > attemptsMax:
+		t.Errorf("a job contradicts itself: %v", j)
+	}
+	return j
+}
+
+// becomes waits until the job of a message has a status.
+func (h *hook) becomes(m obj, status string) obj {
+	h.agent.t.Helper()
+	var j obj
+	deadline := time.Now().Add(12 * time.Second)
+	for j = h.job(m); j == nil || j["status"] != status; j = h.job(m) {
+		if time.Now().After(deadline) {
+			h.agent.t.Fatalf("the job is not %s after 12 s: %v", status, j)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return j
+}
+
+// sums waits until the summary counts as many: delivered, failed, dead, pending.
+func (h *hook) sums(delivered, failed, dead, pending int) {
+	h.agent.t.Helper()
+	want := obj{"total": delivered + failed + dead + pending, "delivered": delivered, "failed": failed, "dead": dead, "pending": pending}
+	var got *answer
+	deadline := time.Now().Add(12 * time.Second)
+	for {
+		if got = h.agent.get(h.path("/deliveries/summary")).want(200); same(got.body, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			got.fatalf("want the summary %v", want)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// again asks for an attempt of a job now, and judges nothing.
+func (h *hook) again(job obj) *answer {
+	return h.agent.post(h.path("/deliveries/"+text(job, "id")+"/retry"), nil)
+}
+
+// between is the time from one field of an object to another.
+func between(t testing.TB, o obj, from, to string) time.Duration {
+	t.Helper()
+	return moment(t, o, to).Sub(moment(t, o, from))
+}
+
+func moment(t testing.TB, o obj, field string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, text(o, field))
+	if err != nil {
+		t.Fatalf("%s of %v: %v", field, o, err)
+	}
+	return at
+}
+
+// events are what a target heard, by event, in the order of their coming.
+func (x *target) events() string {
+	var names []string
+	for _, d := range x.heard() {
+		names = append(names, text(d.body, "event"))
+	}
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,341 @@
+package blackbox
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// reaction is how a target answers one delivery.
+type reaction func(w http.ResponseWriter, r *http.Request)
+
+// says answers with a status, and headers given in pairs.
+func says(status int, headers ...string) reaction {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i+1 < len(headers); i += 2 {
+			w.Header().Set(headers[i], headers[i+1])
+		}
+		w.WriteHeader(status)
+	}
+}
+
+// hangs answers nothing for as long as the sender bears it.
+func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// dawdles takes its time.
+func dawdles(w http.ResponseWriter, _ *http.Request) {
+	time.Sleep(120 * time.Millisecond)
+	w.WriteHeader(http.StatusOK)
+}
+
+// drips sends the head of its answer a byte at a time, and never all of it.
+func drips(w http.ResponseWriter, r *http.Request) {
+	conn := stolen(w)
+	defer func() { _ = conn.Close() }()
+	for _, c := range "HTTP/1.1 200 OK\r\nX-Slow: " + strings.Repeat("s", 200) {
+		if _, err := conn.Write([]byte(string(c))); err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// floods takes the delivery and talks on without an end.
+func floods(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusOK)
+	block := bytes.Repeat([]byte("flood "), 10_000)
+	for range 10_000 { // 600 MB, should anybody listen
+		if _, err := w.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+// breaks closes the connection where an answer should be.
+func breaks(w http.ResponseWriter, _ *http.Request) { _ = stolen(w).Close() }
+
+// babbles answers what is not HTTP.
+func babbles(w http.ResponseWriter, _ *http.Request) {
+	conn := stolen(w)
+	_, _ = io.WriteString(conn, "hello, this is not the protocol you are looking for\r\n\r\n")
+	_ = conn.Close()
+}
+
+// swells answers with a head that is larger than any should be.
+func swells(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("X-Large", strings.Repeat("l", 1<<20))
+	w.WriteHeader(http.StatusOK)
+}
+
+func stolen(w http.ResponseWriter) net.Conn {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	return conn
+}
+
+// delivery is what a target was sent.
+type delivery struct {
+	at     time.Time
+	proto  string
+	method string
+	uri    string
+	host   string
+	header http.Header
+	raw    []byte
+	body   obj
+}
+
+// target is a path of the sink with a script: the reaction of each answer, of
+// which the last one stays.
+type target struct {
+	url string
+
+	mu     sync.Mutex
+	script []reaction
+	got    []*delivery
+	open   int // requests that are there now
+	most   int
+}
+
+// answers changes the script.
+func (x *target) answers(script ...reaction) *target {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.script = script
+	return x
+}
+
+// heard are the deliveries so far.
+func (x *target) heard() []*delivery {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.got[:len(x.got):len(x.got)]
+}
+
+// hears waits for the nth delivery, counted from 1.
+func (x *target) hears(t testing.TB, n int) *delivery {
+	t.Helper()
+	deadline := time.Now().Add(12 * time.Second)
+	for len(x.heard()) < n {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d deliveries came to %s, want %d", len(x.heard()), x.url, n)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return x.heard()[n-1]
+}
+
+// stays checks after a moment that no more than n deliveries came.
+func (x *target) stays(t testing.TB, n int) {
+	t.Helper()
+	time.Sleep(300 * time.Millisecond)
+	if got := x.heard(); len(got) != n {
+		t.Errorf("%d deliveries came to %s, want %d; the last is %s", len(got), x.url, n, got[len(got)-1].raw)
+	}
+}
+
+func (x *target) take(w http.ResponseWriter, r *http.Request) {
+	d := &delivery{at: time.Now(), proto: r.Proto, method: r.Method, uri: r.RequestURI, host: r.Host, header: r.Header}
+	d.raw, _ = io.ReadAll(r.Body)
+	_ = json.Unmarshal(d.raw, &d.body)
+	x.mu.Lock()
+	x.got = append(x.got, d)
+	x.open++
+	x.most = max(x.most, x.open)
+	how := says(http.StatusOK)
+	if len(x.script) > 0 {
+		how = x.script[0]
+	}
+	if len(x.script) > 1 {
+		x.script = x.script[1:]
+	}
+	x.mu.Unlock()
+	defer func() {
+		x.mu.Lock()
+		x.open--
+		x.mu.Unlock()
+	}()
+	how(w, r)
+}
+
+// sink is an HTTPS server whose certificates are of an authority of its own, and
+// some whose certificates are bad.
+type sink struct {
+	caFile string
+	pool   *x509.CertPool
+	base   string
+
+	mu      sync.Mutex
+	targets map[string]*target
+	strays  []string // paths that nobody was told of
+	// h2 is the address of the same over HTTP/2.
+	h2 string
+	// bad are addresses of TLS that fails, by what is wrong.
+	bad map[string]string
+}
+
+// sinkOnce is the sink that all tests share; each has targets of its own.
+var sinkOnce = sync.OnceValues(newSink)
+
+func theSink(t testing.TB) *sink {
+	t.Helper()
+	s, err := sinkOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newSink() (*sink, error) {
+	ours, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	strange, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp(scratch, "webhook-ca-*.pem")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	if err := pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: ours.certificate.Raw}); err != nil {
+		return nil, err
+	}
+	s := &sink{caFile: file.Name(), pool: x509.NewCertPool(), targets: map[string]*target{}, bad: map[string]string{}}
+	s.pool.AddCert(ours.certificate)
+	now := time.Now()
+	good := leaf{from: now.Add(-time.Hour), to: now.Add(time.Hour), host: "127.0.0.1"}
+	stale, foreign := good, good
+	stale.to, foreign.host = now.Add(-time.Minute), "127.0.0.2"
+	if s.base, err = s.serve(ours, good, "http/1.1"); err != nil {
+		return nil, err
+	}
+	if s.h2, err = s.serve(ours, good, "h2"); err != nil {
+		return nil, err
+	}
+	for what, of := range map[string]struct {
+		by *authority
+		leaf
+	}{"of an unknown authority": {strange, good}, "expired": {ours, stale}, "for another host": {ours, foreign}} {
+		if s.bad[what], err = s.serve(of.by, of.leaf, "http/1.1"); err != nil {
+			return nil, err
+		}
+	}
+	plain := httptest.NewServer(s)
+	s.bad["not TLS"] = "https" + strings.TrimPrefix(plain.URL, "http")
+	return s, nil
+}
+
+// serve listens with a certificate of an authority and gives the address.
+func (s *sink) serve(by *authority, l leaf, protocol string) (string, error) {
+	certificate, err := by.issue(l)
+	if err != nil {
+		return "", err
+	}
+	server := httptest.NewUnstartedServer(s)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{protocol}}
+	server.EnableHTTP2 = protocol == "h2"
+	server.StartTLS()
+	return server.URL, nil
+}
+
+func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	x := s.targets[r.URL.Path]
+	if x == nil {
+		s.strays = append(s.strays, r.Method+" "+r.RequestURI)
+	}
+	s.mu.Unlock()
+	if x == nil {
+		http.NotFound(w, r)
+		return
+	}
+	x.take(w, r)
+}
+
+// target makes a path of the sink.
+func (s *sink) target(script ...reaction) *target { return s.targetAt(s.base, script...) }
+
+func (s *sink) targetAt(base string, script ...reaction) *target {
+	path := "/hook-" + randomHex(8)
+	x := &target{url: base + path, script: script}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.targets[path] = x
+	return x
+}
+
+// authority issues certificates.
+type authority struct {
+	key         *ecdsa.PrivateKey
+	certificate *x509.Certificate
+}
+
+func newAuthority() (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "webhook test authority " + randomHex(4)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := x509.ParseCertificate(raw)
+	return &authority{key, certificate}, err
+}
+
+// leaf is what a server's certificate says.
+type leaf struct {
+	from, to time.Time
+	host     string
+}
+
+func (a *authority) issue(l leaf) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	address := net.ParseIP(l.host)
+	if address == nil {
+		return tls.Certificate{}, fmt.Errorf("%s is not an address", l.host)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "webhook test sink"},
+		NotBefore: l.from, NotAfter: l.to, IPAddresses: []net.IP{address},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
+}

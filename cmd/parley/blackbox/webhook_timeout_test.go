@@ -1,0 +1,44 @@
+package blackbox
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTimeouts: what a target does not answer within 15 s has failed, and one
+// that is well again is tried again. It is in the last file, so that it waits
+// while others work.
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	s := hooked[0].shared(t)
+	from, o := s.org(t).agent("from"), s.org(t)
+	hanging := map[string]*hook{"hangs": o.agent("hangs").listens(hangs), "drips": o.agent("drips").listens(drips)}
+	held, began := map[string]obj{}, time.Now()
+	for name, h := range hanging {
+		held[name] = from.send(h.agent)
+		h.to.hears(t, 1)
+	}
+	// Beside them one that fails until its circuit opens, and then is well: what
+	// waited is attempted without anybody's doing.
+	recovers := o.agent("recovers").listens(says(500))
+	for range 30 {
+		from.send(recovers.agent)
+	}
+	eventually(t, "attempts are held", func() bool { return len(recovers.to.heard()) >= 10 })
+	failed := len(recovers.to.heard())
+	recovers.to.answers(says(200))
+	time.Sleep(time.Until(began.Add(14 * time.Second)))
+	for name, h := range hanging {
+		h.becomes(held[name], "processing")
+	}
+	for name, h := range hanging {
+		j := h.becomes(held[name], "failed")
+		if took, _ := j["last_duration_ms"].(float64); took < 14_900 || took > 17_000 || j["last_status_code"] != nil || !strings.Contains(text(j, "last_error"), "in time") {
+			t.Errorf("%s: the job is %v", name, j)
+		}
+		planned(t, j, firstWait)
+	}
+	recovers.sums(30, 0, 0, 0)
+	t.Logf("a target that recovered was asked %d times before and %d after", failed, len(recovers.to.heard())-failed)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"parley/actors"
+	"parley/persistence"
+)
+
+// journalSheet tells of each journal.
+func journalSheet(store *persistence.Store) prometheus.Collector {
+	type journal = persistence.JournalStats
+	return newSheet("journal", func(each func(journal, ...string)) {
+		for i, j := range store.Stats().Journals {
+			each(j, strconv.Itoa(i))
+		}
+	},
+		counter("parley_journal_entries_total", "Entries committed.", func(j journal) uint64 { return j.Entries }),
+		counter("parley_journal_batches_total", "Batches committed, each with one wait for the disk.", func(j journal) uint64 { return j.Batches }),
+		counter("parley_journal_bytes_total", "Bytes of the batches committed.", func(j journal) uint64 { return j.Bytes }),
+		gauge("parley_journal_queue_entries", "Entries that wait for the writer.", func(j journal) int { return j.Queued }),
+		gauge("parley_journal_queue_late_entries", "Those among them that others pass: parts of what goes to many.", func(j journal) int { return j.Late }),
+		gauge("parley_journal_admitted_entries", "Entries of clients under way.", func(j journal) int { return j.Admitted }),
+		gauge("parley_journal_admitted_entries_max", "Entries of clients that are let in at present.", func(j journal) int { return j.AdmittedMax }),
+		gauge("parley_journal_admitted_bytes", "Bytes of clients under way.", func(j journal) int64 { return j.AdmittedBytes }),
+		gauge("parley_journal_admitted_bytes_max", "Bytes of clients that are let in.", func(j journal) int64 { return j.AdmittedBytesMax }),
+		counter("parley_journal_refusals_total", "Entries that found no room.", func(j journal) uint64 { return j.Refused }),
+		gauge("parley_journal_lane_backlog", "Parcels on their way to other homes.", func(j journal) int { return j.Backlog }),
+		gauge("parley_journal_position", "Last position that is durable.", func(j journal) uint64 { return j.Edge }),
+	)
+}
+
+// storeSheet tells of the disk and of the storage engine that all journals share.
+func storeSheet(store *persistence.Store, node *actors.Node) prometheus.Collector {
+	type stats = persistence.Stats
+	type engine = persistence.EngineStats
+	of := func(l line[engine]) line[stats] {
+		return line[stats]{l.name, l.help, l.kind, func(s stats) float64 { return l.value(s.Engine) }}
+	}
+	return newPage(store.Stats,
+		gauge("parley_writes_taken", "1 while writes are taken, 0 while they are refused because of the disk.", func(stats) int {
+			if node.Trouble() != nil {
+				return 0
+			}
+			return 1
+		}),
+		gauge("parley_views_open", "Reads under way.", func(s stats) int { return s.Views }),
+		gauge("parley_disk_free_bytes", "Free space of the data directory's disk.", func(s stats) int64 { return s.FreeBytes }),
+		gauge("parley_disk_free_bytes_min", "Free space below which writes are refused.", func(s stats) int64 { return s.FreeBytesMin }),
+		of(counter("parley_engine_compactions_total", "Compactions.", func(e engine) int64 { return e.Compactions })),
+		of(counter("parley_engine_compaction_failures_total", "Compactions that failed.", func(e engine) int64 { return e.FailedCompactions })),
+		of(gauge("parley_engine_compactions_running", "Compactions under way.", func(e engine) int64 { return e.CompactionsRunning })),
+		of(gauge("parley_engine_compaction_debt_bytes", "About how much is to be compacted still.", func(e engine) uint64 { return e.CompactionDebt })),
+		of(counter("parley_engine_flushes_total", "Tables written from memory.", func(e engine) int64 { return e.Flushes })),
+		of(counter("parley_engine_log_bytes_total", "Bytes written to the write-ahead log.", func(e engine) uint64 { return e.LogBytes })),
+		of(gauge("parley_engine_log_size_bytes", "Bytes that the write-ahead log holds.", func(e engine) uint64 { return e.LogSize })),
+		of(gauge("parley_engine_memtables", "Tables in memory.", func(e engine) int64 { return e.MemTables })),
+		of(gauge("parley_engine_memtable_bytes", "Bytes of the tables in memory.", func(e engine) uint64 { return e.MemTableBytes })),
+		of(gauge("parley_engine_top_tables", "Tables of the topmost level (L0).", func(e engine) int64 { return e.TopTables })),
+		of(gauge("parley_engine_top_layers", "Layers of the topmost level: many mean that compaction is behind.", func(e engine) int64 { return e.TopLayers })),
+		of(gauge("parley_engine_read_layers", "Places that a read may have to look at.", func(e engine) int { return e.ReadLayers })),
+		of(gauge("parley_engine_tables", "Tables on the disk.", func(e engine) int64 { return e.Tables })),
+		of(gauge("parley_engine_table_bytes", "Bytes of the tables on the disk.", func(e engine) int64 { return e.TableBytes })),
+		of(counter("parley_engine_cache_hits_total", "Blocks that the cache had.", func(e engine) int64 { return e.CacheHits })),
+		of(counter("parley_engine_cache_misses_total", "Blocks that were read from the disk.", func(e engine) int64 { return e.CacheMisses })),
+		of(gauge("parley_engine_cache_bytes", "Bytes that the cache holds.", func(e engine) int64 { return e.CacheBytes })),
+		of(gauge("parley_engine_disk_bytes", "Bytes of all files of the engine.", func(e engine) uint64 { return e.DiskBytes })),
+	)
+}
+
+// syncTimes tells how long each journal waited for the disk.
+type syncTimes struct{ store *persistence.Store }
+
+var syncSeconds = prometheus.NewDesc("parley_journal_sync_seconds", "How long a batch waited for the disk.", []string{"journal"}, nil)
+
+// Describe names the metric.
+func (s syncTimes) Describe(to chan<- *prometheus.Desc) { to <- syncSeconds }
+
+// Collect gives it.
+func (s syncTimes) Collect(to chan<- prometheus.Metric) {
+	for i, j := range s.store.Stats().Journals {
+		total, upTo := uint64(0), map[float64]uint64{}
+		for b, n := range j.Syncs.Buckets {
+			if total += n; b < len(persistence.SyncBounds) {
+				upTo[persistence.SyncBounds[b].Seconds()] = total
+			}
+		}
+		to <- prometheus.MustNewConstHistogram(syncSeconds, total, j.Syncs.Sum.Seconds(), upTo, strconv.Itoa(i))
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	parleyhttp "parley/http"
+)
+
+// requestBuckets are upper bounds in seconds. Long waits are asked for: a sync
+// or a wait lasts up to a minute.
+var requestBuckets = []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60}
+
+// quotaNames are told as 0 until one is used up, so that an alert can compare.
+var quotaNames = []string{"agents", "messages_per_day", "groups", "group_members", "streams_per_agent", "webhooks_per_agent"}
+
+// requestMeter counts answers. Once a route has been answered with a status
+// class, to count one more allocates nothing and takes no lock.
+type requestMeter struct {
+	seconds  *prometheus.HistogramVec
+	refusals *prometheus.CounterVec
+	quotas   *prometheus.CounterVec
+	limits   *prometheus.CounterVec
+	routes   sync.Map // of *parleyhttp.Route to *routeMeter
+}
+
+// routeMeter has the histograms of one route, by the first digit of the status.
+type routeMeter struct {
+	classes [len(statusClasses)]atomic.Pointer[timer]
+}
+
+type timer struct{ prometheus.Observer }
+
+var statusClasses = [...]string{"0xx", "1xx", "2xx", "3xx", "4xx", "5xx"}
+
+func newRequestMeter() *requestMeter {
+	count := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	m := &requestMeter{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "parley_http_request_seconds", Buckets: requestBuckets,
+			Help: "How long answers took to make, by route and class of status; of streams, until they were open.",
+		}, []string{"method", "route", "status"}),
+		refusals: count("parley_http_refusals_total", "Requests that were refused, by the code of the problem.", "code"),
+		quotas:   count("parley_quota_refusals_total", "Requests that were refused because a quota was used up.", "quota"),
+		limits:   count("parley_rate_limit_refusals_total", "Requests that were refused because they came too fast.", "route"),
+	}
+	for _, name := range quotaNames {
+		m.quotas.WithLabelValues(name)
+	}
+	return m
+}
+
+// observe counts one answer.
+func (m *requestMeter) observe(a parleyhttp.Answer) {
+	known, ok := m.routes.Load(a.Route)
+	if !ok {
+		known, _ = m.routes.LoadOrStore(a.Route, &routeMeter{})
+	}
+	class := min(max(a.Status/100, 0), len(statusClasses)-1)
+	cell := &known.(*routeMeter).classes[class]
+	t := cell.Load()
+	if t == nil {
+		t = &timer{m.seconds.WithLabelValues(methodOf(a.Route), a.Route.Label(), statusClasses[class])}
+		cell.Store(t)
+	}
+	t.Observe(a.Took.Seconds())
+	if a.Code == "" {
+		return
+	}
+	m.refusals.WithLabelValues(a.Code).Inc()
+	if a.Quota != "" {
+		m.quotas.WithLabelValues(a.Quota).Inc()
+	}
+	if a.Status == statusTooMany {
+		m.limits.WithLabelValues(a.Route.Label()).Inc()
+	}
+}
+
+const statusTooMany = 429
+
+func methodOf(r *parleyhttp.Route) string {
+	if r == nil {
+		return "none"
+	}
+	return r.Method
+}
+
+// Describe names the metrics.
+func (m *requestMeter) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range m.parts() {
+		c.Describe(to)
+	}
+}
+
+// Collect gives them.
+func (m *requestMeter) Collect(to chan<- prometheus.Metric) {
+	for _, c := range m.parts() {
+		c.Collect(to)
+	}
+}
+
+func (m *requestMeter) parts() []prometheus.Collector {
+	return []prometheus.Collector{m.seconds, m.refusals, m.quotas, m.limits}
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	parleyhttp "parley/http"
+)
+
+// dashboard is what a test reads of docs/grafana.json.
+type dashboard struct {
+	UID        string `json:"uid"`
+	Title      string `json:"title"`
+	Schema     int    `json:"schemaVersion"`
+	Templating struct {
+		List []struct{ Name, Type string } `json:"list"`
+	} `json:"templating"`
+	Panels []struct {
+		ID      int    `json:"id"`
+		Type    string `json:"type"`
+		Title   string `json:"title"`
+		GridPos struct{ H, W, X, Y int }
+		Targets []struct {
+			Expr       string `json:"expr"`
+			Datasource struct{ Type, UID string }
+		} `json:"targets"`
+	} `json:"panels"`
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/grafana.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// openTestHouse serves on free ports and gives the public and the operator's address.
+func openTestHouse(t *testing.T, args ...string) (public, private string) {
+	t.Helper()
+	cfg, err := parseServe(t, append([]string{
+		"--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", t.TempDir(), "--cache", "4MiB",
+	}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := openHouse(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 2)
+	go func() { served <- h.doors.Serve(h.public) }()
+	go func() { served <- h.admin.serve(h.private) }()
+	t.Cleanup(func() {
+		if err := h.close(); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return "http://" + h.public.Addr().String(), "http://" + h.private.Addr().String()
+}
+
+func fetch(t *testing.T, url string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Close = true
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+var metricName = regexp.MustCompile(`\b(?:parley|go|process)_[a-z0-9_]+`)
+
+// unknownNames are the metrics that an expression names and that are not exposed.
+func unknownNames(expression, exposed string) (unknown []string) {
+	for _, name := range metricName.FindAllString(expression, -1) {
+		if !regexp.MustCompile(`(?m)^` + name + `[{ ]`).MatchString(exposed) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
+
+func TestDashboardNamesWhatThereIs(t *testing.T) {
+	public, private := openTestHouse(t, "--poll-limit", "1/1", "--journals", "2")
+	for _, want := range []int{404, 429} {
+		if status, body := fetch(t, public+"/poll/hush"); status != want {
+			t.Fatalf("a poll was answered %d: %s", status, body)
+		}
+	}
+	fetch(t, public+"/health")
+	status, exposed := fetch(t, private+"/metrics")
+	if status != 200 {
+		t.Fatalf("metrics: %d %s", status, exposed)
+	}
+	for _, want := range []string{
+		`parley_http_request_seconds_count{method="GET",route="/poll/{token}",status="4xx"} 2`,
+		`parley_http_refusals_total{code="rate_limited"} 1`, `parley_rate_limit_refusals_total{route="/poll/{token}"} 1`,
+		`parley_writes_taken 1`, `parley_quota_refusals_total{quota="messages_per_day"} 0`, `parley_journal_entries_total{journal="1"} `,
+		`parley_webhook_attempts_total{outcome="delivered"} 0`,
+	} {
+		if !strings.Contains(exposed, "\n"+want) {
+			t.Errorf("the metrics have no %s", want)
+		}
+	}
+	for _, secret := range []string{"hush", "127.0.0.1"} {
+		if strings.Contains(exposed, secret) {
+			t.Errorf("the metrics show %q", secret)
+		}
+	}
+	named := ""
+	for _, p := range readDashboard(t).Panels {
+		for _, target := range p.Targets {
+			for _, name := range unknownNames(target.Expr, exposed) {
+				t.Errorf("panel %q: there is no metric %s", p.Title, name)
+			}
+			named += target.Expr + "\n"
+		}
+	}
+	for line := range strings.Lines(exposed) {
+		name, isType := strings.CutPrefix(line, "# TYPE parley_")
+		if name, _, _ = strings.Cut(name, " "); isType && !strings.Contains(named, "parley_"+name) {
+			t.Errorf("no panel shows parley_%s", name)
+		}
+	}
+	if unknown := unknownNames(`rate(parley_nothing_total{a="b"}[5m]) / parley_writes_taken`, exposed); !slices.Equal(unknown, []string{"parley_nothing_total"}) {
+		t.Errorf("a name that is planted: %q", unknown)
+	}
+}
+
+// TestDashboardCanBeImported holds the file to what an import asks for: an
+// identity, a data source to choose, and panels that have a place each.
+func TestDashboardCanBeImported(t *testing.T) {
+	d := readDashboard(t)
+	if d.UID == "" || d.Title == "" || d.Schema < 36 || len(d.Panels) == 0 {
+		t.Fatalf("uid %q, title %q, schema %d, %d panels", d.UID, d.Title, d.Schema, len(d.Panels))
+	}
+	if len(d.Templating.List) == 0 || d.Templating.List[0].Name != "datasource" || d.Templating.List[0].Type != "datasource" {
+		t.Errorf("the first variable is no data source: %+v", d.Templating.List)
+	}
+	ids, taken := map[int]string{}, map[[2]int]string{}
+	for _, p := range d.Panels {
+		if other, twice := ids[p.ID]; twice || p.ID == 0 {
+			t.Errorf("panel %q has the id of %q", p.Title, other)
+		}
+		ids[p.ID] = p.Title
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("panel %q shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			if target.Datasource.Type != "prometheus" || target.Datasource.UID != "${datasource}" {
+				t.Errorf("panel %q asks %+v", p.Title, target.Datasource)
+			}
+		}
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other, there := taken[[2]int{x, y}]; there || x >= 24 {
+					t.Fatalf("panel %q lies on %q, or beyond the edge", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+	}
+}
+
+// someRoute is one that a server has.
+func someRoute() *parleyhttp.Route {
+	return &parleyhttp.Route{Method: "POST", Path: "/messages"}
+}
+
+func TestCountingAnAnswerAllocatesNothing(t *testing.T) {
+	m, good, bad := newRequestMeter(), parleyhttp.Answer{Route: someRoute(), Status: 201, Took: time.Millisecond}, parleyhttp.Answer{Status: 404, Code: "not_found"}
+	if n := testing.AllocsPerRun(1000, func() { m.observe(good) }); n != 0 {
+		t.Errorf("an answer that is counted allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(1000, func() { m.observe(bad) }); n != 0 {
+		t.Errorf("a refusal that is counted allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(1000, func() { m.seconds.WithLabelValues("POST", strings.Clone(good.Route.Path), "2xx").Observe(1) }); n == 0 {
+		t.Error("what allocates is not noticed")
+	}
+}
+
+func TestStrangeStatusesAreCounted(t *testing.T) {
+	m := newRequestMeter()
+	for _, status := range []int{-1, 0, 99, 600, 9999} {
+		m.observe(parleyhttp.Answer{Status: status})
+	}
+}
+
+func BenchmarkCountingAnAnswer(b *testing.B) {
+	m, a := newRequestMeter(), parleyhttp.Answer{Route: someRoute(), Status: 201, Took: time.Millisecond}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			m.observe(a)
+		}
+	})
+}
+
+func TestAccessLogTellsRoutesNotPaths(t *testing.T) {
+	var said bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewJSONHandler(&said, nil)))
+	defer slog.SetDefault(before)
+	t.Run("serve", func(t *testing.T) {
+		public, _ := openTestHouse(t, "--access-log")
+		for _, path := range []string{"/poll/hush", "/hush/hush?hush=hush", "/health?hush"} {
+			fetch(t, public+path)
+		}
+	})
+	if strings.Contains(said.String(), "hush") {
+		t.Errorf("the log shows a path:\n%s", &said)
+	}
+	type line struct {
+		Msg, Level, Method, Route, Code string
+		Status                          int
+		ID                              string  `json:"request_id"`
+		Took                            float64 `json:"took_ms"`
+	}
+	var lines []line
+	for text := range strings.Lines(said.String()) {
+		var l line
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatal(err)
+		}
+		if l.Msg == "request" {
+			if l.ID == "" || l.Took <= 0 {
+				t.Errorf("a line without id or time: %s", text)
+			}
+			l.ID, l.Took = "", 0
+			lines = append(lines, l)
+		}
+	}
+	want := []line{
+		{Msg: "request", Level: "INFO", Method: "GET", Route: "/poll/{token}", Status: 404, Code: "not_found"},
+		{Msg: "request", Level: "INFO", Method: "none", Route: "none", Status: 404, Code: "not_found"},
+		{Msg: "request", Level: "INFO", Method: "GET", Route: "/health", Status: 200},
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("the log has %+v", lines)
+	}
+}
+
+// TestAccessLogWarnsOfDefects has what an operator should look at stand out.
+func TestAccessLogWarnsOfDefects(t *testing.T) {
+	var said bytes.Buffer
+	tell := everyone(accessLog(slog.New(slog.NewTextHandler(&said, nil))), func(parleyhttp.Answer) { said.WriteString("and then\n") })
+	tell(parleyhttp.Answer{Route: someRoute(), RequestID: "r", Status: 503, Code: "overloaded", Took: 1500 * time.Microsecond})
+	if got := said.String(); !strings.Contains(got, `level=WARN msg=request request_id=r method=POST route=/messages status=503 took_ms=1.5 code=overloaded`) || !strings.HasSuffix(got, "and then\n") {
+		t.Errorf("the log has %q", got)
+	}
+}

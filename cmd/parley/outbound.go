@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"parley"
+	parleyhttp "parley/http"
+	"parley/http/auth"
+	"parley/http/egress"
+)
+
+// Outbound are the settings of how webhooks are delivered.
+type Outbound struct {
+	WebhookCA          string `name:"webhook-ca" env:"PARLEY_WEBHOOK_CA" placeholder:"FILE" help:"PEM file of certificates that webhook targets may be signed by, beside the system's."`
+	WebhookConcurrency int    `name:"webhook-concurrency" env:"PARLEY_WEBHOOK_CONCURRENCY" default:"128" help:"Deliveries under way at once to targets that answer in time; half as many each to new and to slow ones."`
+}
+
+// deliveriesMax is more connections than a process should hold to strangers.
+const deliveriesMax = 8192
+
+func (o *Outbound) validate() error {
+	if o.WebhookConcurrency < 2 || o.WebhookConcurrency > deliveriesMax {
+		return fmt.Errorf("--webhook-concurrency: %d is not between 2 and %d", o.WebhookConcurrency, deliveriesMax)
+	}
+	return nil
+}
+
+// masterKeyVariable holds the master key where no file is to hold it. It is no
+// setting: `parley config` shows those.
+const masterKeyVariable = "PARLEY_MASTER_KEY"
+
+// errMasterKey says nothing of what the variable holds.
+var errMasterKey = errors.New(masterKeyVariable + " is not 32 bytes in base64")
+
+// openMasterKey takes the key that secrets are sealed under from the
+// environment, else from its file beside the journal, which is made if there is
+// none. What the variable held is gone from the environment afterwards, so that
+// nothing that is started from here inherits it.
+func openMasterKey(data string) (*auth.MasterKey, error) {
+	text, given := os.LookupEnv(masterKeyVariable)
+	if !given || text == "" {
+		return auth.LoadMasterKey(filepath.Join(data, masterKeyFile))
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	if err != nil {
+		return nil, exitError{code: exitUsage, err: errMasterKey}
+	}
+	key, err := auth.NewMasterKey(raw)
+	if err != nil {
+		return nil, exitError{code: exitUsage, err: errMasterKey}
+	}
+	return key, os.Unsetenv(masterKeyVariable)
+}
+
+// outbound is everything that reaches strangers.
+type outbound struct {
+	guard   *egress.Guard
+	sender  *egress.Sender
+	courier *parleyhttp.Courier
+}
+
+// landWait is what deliveries under way get to land at a drain. What is cut off
+// then is delivered again after the next start.
+const landWait = 2 * time.Second
+
+// openOutbound makes the way out. On a developer's machine targets may be plain
+// http and on this machine.
+func openOutbound(cfg *Config, master *auth.MasterKey) (*outbound, error) {
+	var roots []byte
+	if cfg.WebhookCA != "" {
+		var err error
+		if roots, err = os.ReadFile(cfg.WebhookCA); err != nil {
+			return nil, fmt.Errorf("--webhook-ca: %w", err)
+		}
+		roots = append(roots, '\n') // an empty file is one without certificates
+	}
+	o := &outbound{guard: egress.NewGuard(egress.Allow{PlainHTTP: cfg.Dev, Loopback: cfg.Dev}, nil)}
+	var err error
+	o.sender, err = egress.NewSender(egress.Options{
+		Clock: time.Now, Guard: o.guard, Brand: cfg.Brand, FurtherRoots: roots,
+		Quick: cfg.WebhookConcurrency, Fresh: cfg.WebhookConcurrency / 2, Slow: cfg.WebhookConcurrency / 2,
+	})
+	if errors.Is(err, egress.ErrRoots) {
+		return nil, exitError{code: exitUsage, err: fmt.Errorf("--webhook-ca: %s holds no PEM certificate", cfg.WebhookCA)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	o.courier = parleyhttp.NewCourier(parleyhttp.CourierOptions{
+		Guard: o.guard, Sender: o.sender, Vault: master, Entropy: parley.RandomEntropy, Logger: slog.Default(),
+	})
+	return o, nil
+}
+
+// close lets what flies land, for a while. The actors must still be there to be
+// told.
+func (o *outbound) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), landWait)
+	defer cancel()
+	o.sender.Shutdown(ctx)
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/mail"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/knadh/koanf/v2"
+
+	parleyhttp "parley/http"
+)
+
+// Terms are the settings of what callers may do, beyond the profile's: every
+// number of it can be set.
+type Terms struct {
+	Quota          []quotaTerm `env:"PARLEY_QUOTA" placeholder:"tierT.NAME=N" help:"Another limit than the profile's, such as tier1.agents=5 or tier2.groups=none; repeated, or in the file as the tables [quotas.tier0] to [quotas.tier3]."`
+	Rate           []rateTerm  `env:"PARLEY_RATE" placeholder:"NAME=N" help:"Another rate than the profile's: register an hour and address, token a minute and client, writes and reads a minute and organization, public a minute and address; none lifts one. Repeated, or in the file as the table [rates]."`
+	TrustedProxies []network   `name:"trusted-proxies" env:"PARLEY_TRUSTED_PROXIES" placeholder:"NETWORK" help:"Addresses or networks of the proxies in front, whose X-Forwarded-For is believed; separated by commas. Default: none."`
+	SMTPURL        secretURL   `name:"smtp-url" env:"PARLEY_SMTP_URL" placeholder:"URL" help:"Server that carries the letters of --tier1 email, as smtp://user:password@host:port or smtps://; default: none, tokens are logged."`
+	SMTPFrom       string      `name:"smtp-from" env:"PARLEY_SMTP_FROM" placeholder:"ADDRESS" help:"Sender of these letters; default: parley@ the domain."`
+}
+
+// unlimitedWord stands for no limit.
+const unlimitedWord = "none"
+
+// quotaTerm is one number of the quota profile. nil is no limit.
+type quotaTerm struct {
+	tier  int
+	name  string
+	limit *int
+}
+
+// UnmarshalText reads "tier1.agents=5".
+func (q *quotaTerm) UnmarshalText(text []byte) error {
+	place, limit, valued := strings.Cut(string(text), "=")
+	tier, name, named := strings.Cut(place, ".")
+	digit, ok := strings.CutPrefix(tier, "tier")
+	n, err := strconv.Atoi(digit)
+	if !valued || !named || !ok || err != nil {
+		return fmt.Errorf("%q is not like tier1.agents=5", text)
+	}
+	*q = quotaTerm{tier: n, name: name}
+	if limit == unlimitedWord {
+		return nil
+	}
+	if n, err = strconv.Atoi(limit); err != nil {
+		return fmt.Errorf("%q: the limit is neither a number nor %s", text, unlimitedWord)
+	}
+	q.limit = &n
+	return nil
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (q quotaTerm) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
+
+func (q quotaTerm) String() string {
+	limit := unlimitedWord
+	if q.limit != nil {
+		limit = strconv.Itoa(*q.limit)
+	}
+	return fmt.Sprintf("tier%d.%s=%s", q.tier, q.name, limit)
+}
+
+// rateTerm is one number of the rates; 0 lifts it.
+type rateTerm struct {
+	name string
+	rate int
+}
+
+// UnmarshalText reads "writes=600".
+func (r *rateTerm) UnmarshalText(text []byte) error {
+	name, rate, valued := strings.Cut(string(text), "=")
+	n, err := strconv.Atoi(rate)
+	if rate == unlimitedWord {
+		n, err = 0, nil
+	}
+	if !valued || err != nil {
+		return fmt.Errorf("%q is not like writes=600", text)
+	}
+	*r = rateTerm{name: name, rate: n}
+	return nil
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (r rateTerm) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+func (r rateTerm) String() string {
+	if r.rate == 0 {
+		return r.name + "=" + unlimitedWord
+	}
+	return r.name + "=" + strconv.Itoa(r.rate)
+}
+
+// network is a range of addresses, or a single one.
+type network struct{ netip.Prefix }
+
+// UnmarshalText reads 10.0.0.0/8 or 10.0.0.1.
+func (n *network) UnmarshalText(text []byte) (err error) {
+	if addr, single := netip.ParseAddr(string(text)); single == nil {
+		n.Prefix = netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen())
+		return nil
+	}
+	if n.Prefix, err = netip.ParsePrefix(string(text)); err != nil {
+		return fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", text)
+	}
+	return nil
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (n network) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// secretURL is an address with a password, which is shown to nobody.
+type secretURL string
+
+// MarshalText hides the password.
+func (u secretURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+func (u secretURL) String() string {
+	parsed, err := url.Parse(string(u))
+	if err != nil {
+		return "an address that cannot be read"
+	}
+	return parsed.Redacted()
+}
+
+func (t *Terms) validate(c *Config) error {
+	if _, err := c.quotas(); err != nil {
+		return fmt.Errorf("--quota: %w", err)
+	}
+	if _, err := c.rates(); err != nil {
+		return fmt.Errorf("--rate: %w", err)
+	}
+	if t.SMTPURL != "" {
+		if u, err := url.Parse(string(t.SMTPURL)); err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || u.Path != "" {
+			return errors.New("--smtp-url: not an address such as smtp://user:password@mail.example:587")
+		}
+	}
+	if t.SMTPFrom != "" {
+		if _, err := mail.ParseAddress(t.SMTPFrom); err != nil {
+			return fmt.Errorf("--smtp-from: %q is not a mail address", t.SMTPFrom)
+		}
+	}
+	return nil
+}
+
+// quotas is the profile with all that was set beside it. What comes later wins.
+func (c *Config) quotas() (parleyhttp.QuotaProfile, error) {
+	profile := parleyhttp.Quotas(c.QuotaProfile)
+	for _, q := range c.Quota {
+		changed, err := profile.With(q.tier, q.name, q.limit)
+		if err != nil {
+			return profile, fmt.Errorf("%s: %w", q, err)
+		}
+		profile = changed
+	}
+	return profile, nil
+}
+
+// rates are the profile's, with all that was set beside them.
+func (c *Config) rates() (parleyhttp.Rates, error) {
+	rates := parleyhttp.RatesOf(c.QuotaProfile)
+	for _, r := range c.Rate {
+		changed, err := rates.With(r.name, r.rate)
+		if err != nil {
+			return rates, fmt.Errorf("%s: %w", r, err)
+		}
+		rates = changed
+	}
+	return rates, nil
+}
+
+func (t *Terms) proxies() (all []netip.Prefix) {
+	for _, n := range t.TrustedProxies {
+		all = append(all, n.Prefix)
+	}
+	return all
+}
+
+// tables are the parts of the file that are no single values: numbers by name.
+const (
+	quotasTable = "quotas"
+	ratesTable  = "rates"
+)
+
+// termsOf reads the file's tables. Numbers of the environment and the command
+// line come after them, one by one: naming one of them leaves the others.
+func termsOf(values *koanf.Koanf) (t Terms, err error) {
+	for _, key := range slices.Sorted(maps.Keys(values.Cut(quotasTable).All())) {
+		var q quotaTerm
+		if err := q.UnmarshalText(fmt.Appendf(nil, "%s=%v", key, values.Get(quotasTable+"."+key))); err != nil {
+			return t, fmt.Errorf("[%s]: %w", quotasTable, err)
+		}
+		t.Quota = append(t.Quota, q)
+	}
+	for _, key := range slices.Sorted(maps.Keys(values.Cut(ratesTable).All())) {
+		var r rateTerm
+		if err := r.UnmarshalText(fmt.Appendf(nil, "%s=%v", key, values.Get(ratesTable+"."+key))); err != nil {
+			return t, fmt.Errorf("[%s]: %w", ratesTable, err)
+		}
+		t.Rate = append(t.Rate, r)
+	}
+	return t, nil
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type webhookCmd struct {
+	Create     webhookCreateCmd     `cmd:"" help:"Have an agent's events delivered to a URL; shows the secret once."`
+	List       webhookListCmd       `cmd:"" help:"List webhooks, oldest first, those that are switched off included."`
+	Pause      webhookPauseCmd      `cmd:"" help:"Switch a webhook off; what happens meanwhile is not delivered."`
+	Resume     webhookResumeCmd     `cmd:"" help:"Switch a webhook on again."`
+	Delete     webhookDeleteCmd     `cmd:"" help:"Delete a webhook and forget its deliveries."`
+	Deliveries webhookDeliveriesCmd `cmd:"" help:"List a webhook's deliveries, newest first, and count them."`
+	Test       webhookTestCmd       `cmd:"" help:"Deliver an event that tells of nothing."`
+	Retry      webhookRetryCmd      `cmd:"" help:"Attempt a delivery now, also a dead one."`
+	Rotate     webhookRotateCmd     `cmd:"" help:"Make a webhook's secret anew; the former one signs beside it for a day."`
+	Listen     webhookListenCmd     `cmd:"" help:"Receive deliveries on this machine and check both signatures."`
+}
+
+// webhookArg names a webhook.
+type webhookArg struct {
+	profileFlags
+	Webhook string `arg:"" help:"Id of the webhook."`
+}
+
+// open gives the organization's client and the webhook's id.
+func (w *webhookArg) open() (*client.Client, parley.AnyID, error) {
+	id, err := parley.ParseID[parley.AnyID](w.Webhook)
+	if err != nil {
+		return nil, id, exitError{code: exitUsage, err: fmt.Errorf("%q is %w", w.Webhook, err)}
+	}
+	from, _, err := w.profileFlags.open()
+	return from, id, err
+}
+
+// watchedFlags say whose events are delivered.
+type watchedFlags struct {
+	profileFlags
+	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Agent whose events are delivered, by name, handle or id; default: the organization's only one."`
+}
+
+// watched is the agent named, or else the only active one.
+func (w *watchedFlags) watched(ctx context.Context, from *client.Client) (*api.Agent, error) {
+	if w.Agent != "" {
+		return findAgent(ctx, from, w.Agent)
+	}
+	agents, err := from.Agents(ctx, api.ListAgents{})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(agents) == 0:
+		return nil, exitError{code: exitNotFound, err: errors.New("the organization has no agent: run \"parley agent create NAME\" first")}
+	case len(agents) > 1:
+		return nil, exitError{code: exitUsage, err: errors.New("the organization has several agents: name one with --agent")}
+	}
+	return &agents[0], nil
+}
+
+type webhookCreateCmd struct {
+	watchedFlags
+	URL         string   `arg:"" help:"Where to: https and public; on a server with --dev also http and this machine."`
+	Event       []string `placeholder:"NAME" help:"Events to deliver, repeated or separated by commas; default: message.received."`
+	Description string   `placeholder:"TEXT" help:"What it is for."`
+}
+
+func (c *webhookCreateCmd) Run(ctx context.Context, std *streams) error {
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	agent, err := c.watched(ctx, from)
+	if err != nil {
+		return err
+	}
+	in := api.CreateWebhook{AgentID: agent.ID, URL: c.URL, Events: c.Event}
+	if c.Description != "" {
+		in.Description = &c.Description
+	}
+	made, err := from.CreateWebhook(ctx, in)
+	if err != nil {
+		return err
+	}
+	return showSecret(std, "created", made)
+}
+
+// showSecret shows a webhook with its secret, which is never shown again.
+func showSecret(std *streams, what string, made *api.WebhookSecret) error {
+	if std.json {
+		return std.value(made)
+	}
+	return std.say("%s %s\n  secret  %s  (shown once)", what, webhookLine(&made.Webhook), made.Secret)
+}
+
+// webhookLine is a webhook and why it is off, if it is.
+func webhookLine(w *api.Webhook) string {
+	line := fmt.Sprintf("%s\n  url     %s\n  events  %s", w.ID, printable(w.URL), printable(strings.Join(w.Events, ", ")))
+	switch {
+	case w.DisabledAt != nil:
+		line += fmt.Sprintf("\n  off     since %s: %s", clock(*w.DisabledAt), text(w.DisabledReason))
+	case !w.Active:
+		line += "\n  off     switched off"
+	}
+	return line
+}
+
+type webhookListCmd struct {
+	profileFlags
+	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Only this agent's, by name, handle or id."`
+}
+
+func (c *webhookListCmd) Run(ctx context.Context, std *streams) error {
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	in := api.ListWebhooks{IncludeInactive: true}
+	if c.Agent != "" {
+		agent, err := findAgent(ctx, from, c.Agent)
+		if err != nil {
+			return err
+		}
+		in.AgentID = &agent.ID
+	}
+	found, err := from.Webhooks(ctx, in)
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(found)
+	}
+	rows := [][]string{{"ID", "STATE", "URL", "EVENTS", "AGENT"}}
+	for _, w := range found {
+		state := "active"
+		if !w.Active {
+			state = "off"
+		}
+		if w.DisabledReason != nil {
+			state += ": " + printable(*w.DisabledReason)
+		}
+		rows = append(rows, []string{w.ID.String(), state, printable(w.URL), printable(strings.Join(w.Events, ",")), w.AgentID.String()})
+	}
+	return std.table(rows)
+}
+
+type webhookPauseCmd struct{ webhookArg }
+
+func (c *webhookPauseCmd) Run(ctx context.Context, std *streams) error {
+	return c.turn(ctx, std, false)
+}
+
+type webhookResumeCmd struct{ webhookArg }
+
+func (c *webhookResumeCmd) Run(ctx context.Context, std *streams) error {
+	return c.turn(ctx, std, true)
+}
+
+// turn switches the webhook on or off.
+func (w *webhookArg) turn(ctx context.Context, std *streams, on bool) error {
+	from, id, err := w.open()
+	if err != nil {
+		return err
+	}
+	changed, err := from.SwitchWebhook(ctx, api.WebhookPatch{ID: id, Active: on})
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(changed)
+	}
+	return std.say("%s", webhookLine(changed))
+}
+
+type webhookDeleteCmd struct{ webhookArg }
+
+func (c *webhookDeleteCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.open()
+	if err != nil {
+		return err
+	}
+	if err := from.DeleteWebhook(ctx, id); err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(map[string]any{"id": id, "deleted": true})
+	}
+	return std.say("deleted %s", id)
+}
+
+type webhookRotateCmd struct{ webhookArg }
+
+func (c *webhookRotateCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.open()
+	if err != nil {
+		return err
+	}
+	changed, err := from.RotateWebhookSecret(ctx, id)
+	if err != nil {
+		return err
+	}
+	return showSecret(std, "new secret of", changed)
+}
+
+type webhookDeliveriesCmd struct {
+	webhookArg
+	Status string `enum:",pending,processing,failed,delivered,dead" default:"" placeholder:"STATUS" help:"Only those that are pending, processing, failed, delivered or dead."`
+	Limit  int    `default:"20" help:"How many, at most 100."`
+	Offset int    `default:"0" help:"How many of the newest to pass over."`
+}
+
+func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.open()
+	if err != nil {
+		return err
+	}
+	in := api.ListDeliveries{ID: id, Limit: c.Limit, Offset: c.Offset}
+	if c.Status != "" {
+		in.Status = &c.Status
+	}
+	page, err := from.Deliveries(ctx, in)
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(page)
+	}
+	rows := [][]string{{"JOB", "EVENT", "STATUS", "ATTEMPTS", "LAST", "NEXT"}}
+	for _, d := range page.Items {
+		rows = append(rows, []string{d.ID.String(), printable(d.Event), printable(d.Status), fmt.Sprintf("%d/%d", d.Attempts, d.MaxAttempts), lastOf(&d), when(d.NextAttemptAt)})
+	}
+	if err := std.table(rows); err != nil {
+		return err
+	}
+	sum, err := from.DeliverySummary(ctx, id)
+	if err != nil {
+		return err
+	}
+	return std.say("%d in all: %d delivered, %d pending, %d failed, %d dead", sum.Total, sum.Delivered, sum.Pending, sum.Failed, sum.Dead)
+}
+
+// lastOf is how the last attempt of a delivery ended.
+func lastOf(d *api.Delivery) string {
+	switch {
+	case d.LastError != nil:
+		return printable(*d.LastError)
+	case d.LastStatusCode != nil:
+		return strconv.Itoa(*d.LastStatusCode)
+	}
+	return "-"
+}
+
+func when(t *api.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return clock(*t)
+}
+
+type webhookTestCmd struct{ webhookArg }
+
+func (c *webhookTestCmd) Run(ctx context.Context, std *streams) error {
+	from, id, err := c.open()
+	if err != nil {
+		return err
+	}
+	job, err := from.TestWebhook(ctx, id)
+	if err != nil {
+		return err
+	}
+	return showJob(std, job)
+}
+
+type webhookRetryCmd struct {
+	webhookArg
+	Job string `arg:"" help:"Id of the delivery."`
+}
+
+func (c *webhookRetryCmd) Run(ctx context.Context, std *streams) error {
+	job, err := parley.ParseID[parley.AnyID](c.Job)
+	if err != nil {
+		return exitError{code: exitUsage, err: fmt.Errorf("%q is %w", c.Job, err)}
+	}
+	from, id, err := c.open()
+	if err != nil {
+		return err
+	}
+	tried, err := from.RetryDelivery(ctx, id, job)
+	if err != nil {
+		return err
+	}
+	return showJob(std, tried)
+}
+
+func showJob(std *streams, d *api.Delivery) error {
+	if std.json {
+		return std.value(d)
+	}
+	return std.say("%s %s, job %s", printable(d.Event), printable(d.Status), d.ID)
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/client"
+)
+
+type webhookListenCmd struct {
+	watchedFlags
+	Addr    string        `default:"127.0.0.1:0" help:"Address to receive on; port 0 takes a free one."`
+	Secret  string        `env:"PARLEY_WEBHOOK_SECRET" placeholder:"SECRET" help:"Secret of a webhook that exists and leads here. Without it one is made for --agent and deleted at the end."`
+	As      string        `placeholder:"URL" help:"URL under which the server reaches this address, such as a tunnel's; default: the address itself, which only a server with --dev calls."`
+	Event   []string      `placeholder:"NAME" help:"Events of the webhook that is made; default: message.received."`
+	Once    bool          `help:"End after the first delivery; fail if its signatures are wrong."`
+	Timeout time.Duration `placeholder:"DURATION" help:"With --once: fail unless a delivery came within this time."`
+}
+
+// deliveryBytesMax is far more than a delivery has.
+const deliveryBytesMax = 64 << 10
+
+// errNoDelivery says that nothing came in time.
+var errNoDelivery = errors.New("no delivery came in time")
+
+// heardDelivery is one line of `webhook listen --json`.
+type heardDelivery struct {
+	// ID is the webhook-id: the delivery job's.
+	ID string `json:"id"`
+	// Verified tells whether both signatures and the age are right; Error says why
+	// not.
+	Verified bool             `json:"verified"`
+	Error    string           `json:"error,omitzero"`
+	Payload  *api.HookPayload `json:"payload,omitzero"`
+}
+
+// Run receives until it is interrupted, which is its natural end.
+func (c *webhookListenCmd) Run(ctx context.Context, std *streams) (err error) {
+	ln, err := net.Listen("tcp", c.Addr)
+	if err != nil {
+		return exitError{code: exitNetwork, err: err}
+	}
+	defer func() { _ = ln.Close() }()
+	ear := &webhookEar{secret: c.Secret, brand: "svc", heard: make(chan heardDelivery), ready: make(chan struct{})}
+	server := &http.Server{Handler: ear, ReadTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(ln) }() // ends with the listener
+	defer func() { _ = server.Close() }()
+	if c.Secret == "" {
+		forget, created := c.create(ctx, std, ear, "http://"+ln.Addr().String()+"/")
+		if created != nil {
+			return created
+		}
+		defer func() { err = errors.Join(err, forget()) }()
+	} else if a, _, err := c.load(); err == nil {
+		ear.brand = a.Brand
+	}
+	close(ear.ready)
+	std.note("listening on http://%s", ln.Addr())
+	return c.follow(ctx, std, ear)
+}
+
+// create makes a webhook that leads here, and gives what deletes it.
+func (c *webhookListenCmd) create(ctx context.Context, std *streams, ear *webhookEar, here string) (forget func() error, err error) {
+	from, _, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	agent, err := c.watched(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	if c.As != "" {
+		here = c.As
+	}
+	made, err := from.CreateWebhook(ctx, api.CreateWebhook{AgentID: agent.ID, URL: here, Events: c.Event})
+	if err != nil {
+		return nil, err
+	}
+	ear.secret, ear.brand = made.Secret, from.Brand()
+	std.note("made webhook %s of %s", made.ID, text(agent.Handle))
+	return func() error { return forgetWebhook(ctx, from, made.ID) }, nil
+}
+
+// forgetWebhook deletes a webhook although the command may have been interrupted.
+func forgetWebhook(ctx context.Context, from *client.Client, id parley.AnyID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return from.DeleteWebhook(ctx, id)
+}
+
+func (c *webhookListenCmd) follow(ctx context.Context, std *streams, ear *webhookEar) error {
+	var over <-chan time.Time
+	if c.Once && c.Timeout > 0 {
+		over = time.After(c.Timeout)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-over:
+			return errNoDelivery
+		case d := <-ear.heard:
+			if err := tellDelivery(std, &d); err != nil {
+				return err
+			}
+			if c.Once && !d.Verified {
+				return exitError{code: exitForbidden, err: errors.New(d.Error)}
+			}
+			if c.Once {
+				return nil
+			}
+		}
+	}
+}
+
+func tellDelivery(std *streams, d *heardDelivery) error {
+	switch {
+	case std.json:
+		return std.value(d)
+	case !d.Verified:
+		return std.say("REFUSED %s: %s", printable(d.ID), printable(d.Error))
+	}
+	line := fmt.Sprintf("%s  verified  %s", printable(d.Payload.Event), clock(d.Payload.Timestamp))
+	if id := d.Payload.MessageID; id != nil {
+		line += "  message " + id.String()
+	}
+	if id := d.Payload.ConversationID; id != nil {
+		line += "  conversation " + id.String()
+	}
+	if id := d.Payload.GroupID; id != nil {
+		line += "  group " + id.String()
+	}
+	return std.say("%s", line)
+}
+
+// webhookEar receives deliveries and hands each on once it is judged and answered.
+type webhookEar struct {
+	secret string
+	brand  string
+	heard  chan heardDelivery
+	// ready is closed once the secret is known.
+	ready chan struct{}
+}
+
+func (e *webhookEar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, deliveryBytesMax))
+	if err != nil {
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		return
+	}
+	select {
+	case <-e.ready:
+	case <-r.Context().Done():
+		return
+	}
+	told := heardDelivery{ID: r.Header.Get("Webhook-Id")}
+	w.Header().Set("Content-Length", "0")
+	d, err := client.OpenDelivery(e.secret, e.brand, r.Header, body, time.Now())
+	if err != nil {
+		told.Error = err.Error()
+		w.WriteHeader(http.StatusUnauthorized)
+	} else {
+		told.Verified, told.Payload = true, &d.HookPayload
+		w.WriteHeader(http.StatusOK)
+	}
+	_ = http.NewResponseController(w).Flush()
+	select {
+	case e.heard <- told:
+	case <-r.Context().Done():
+	}
+}

@@ -1,0 +1,173 @@
+package api
+
+import "parley"
+
+// Events that a webhook may deliver. // contract: 9
+const (
+	HookMessageReceived      = "message.received"
+	HookMessageDelivered     = "message.delivered"
+	HookMessageRead          = "message.read"
+	HookConversationUpdated  = "conversation.updated"
+	HookGroupInvited         = "group.invited"
+	HookGroupRequestCreated  = "group.request.created"
+	HookGroupRequestResolved = "group.request.resolved"
+	HookGroupMemberJoined    = "group.member.joined"
+	HookGroupMemberLeft      = "group.member.left"
+	// HookTest is delivered by POST /webhooks/{id}/test, whatever was asked for.
+	HookTest = "webhook.test"
+)
+
+// Statuses of a delivery job. // spec: Webhook delivery job statuses
+const (
+	DeliveryPending    = "pending"
+	DeliveryProcessing = "processing"
+	DeliveryFailed     = "failed"
+	DeliveryDelivered  = "delivered"
+	DeliveryDead       = "dead"
+)
+
+// Webhook is WebhookRead of the specification; what follows created_at is beyond
+// it.
+type Webhook struct {
+	ID      parley.AnyID   `json:"id"`
+	AgentID parley.AgentID `json:"agent_id"`
+	// URL is as it is requested: the host in its canonical form.
+	URL       string `json:"url" format:"uri"`
+	Active    bool   `json:"active"`
+	CreatedAt Time   `json:"created_at"`
+
+	Events      []string `json:"events"`
+	Description *string  `json:"description"`
+	// DisabledAt is set where the webhook was switched off, and not by its owner;
+	// DisabledReason is then target_gone, only_failures or agent_revoked.
+	DisabledAt     *Time   `json:"disabled_at"`
+	DisabledReason *string `json:"disabled_reason"`
+}
+
+// WebhookSecret is the answer of POST /webhooks and of a rotation: the webhook,
+// and the secret that is shown this once.
+type WebhookSecret struct {
+	Webhook
+	// Secret is whsec_ and 32 bytes in base64. The whole text keys
+	// X-Svc-Signature, the bytes key webhook-signature.
+	Secret string `json:"secret"`
+}
+
+// CreateWebhook makes a webhook: POST /webhooks.
+type CreateWebhook struct {
+	AgentID parley.AgentID `json:"agent_id" required:"true"`
+	// URL must be https, and its host public.
+	URL string `json:"url" required:"true" minLength:"1" maxLength:"2048"`
+	// Events are what is delivered; by default message.received.
+	Events      []string `json:"events,omitzero" maxItems:"32" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,webhook.test"`
+	Description *string  `json:"description,omitzero" maxLength:"500"`
+}
+
+// ListWebhooks asks for the webhooks of the organization's agents, oldest first:
+// GET /webhooks. The answer is a plain array of Webhook.
+type ListWebhooks struct {
+	// AgentID keeps those of one agent.
+	AgentID *parley.AgentID `json:"-" query:"agent_id"`
+	// IncludeInactive shows those too that are switched off.
+	IncludeInactive bool `json:"-" query:"include_inactive" default:"false"`
+}
+
+// WebhookPatch switches a webhook on or off: PATCH /webhooks/{id}.
+type WebhookPatch struct {
+	ID     parley.AnyID `json:"-" path:"id" required:"true"`
+	Active bool         `json:"active" required:"true"`
+}
+
+// DeleteWebhook ends a webhook and forgets its jobs: DELETE /webhooks/{id}.
+type DeleteWebhook struct {
+	ID parley.AnyID `json:"-" path:"id" required:"true"`
+}
+
+// TestWebhook delivers an event that tells of nothing: POST /webhooks/{id}/test.
+type TestWebhook struct {
+	ID parley.AnyID `json:"-" path:"id" required:"true"`
+}
+
+// RotateWebhookSecret makes a webhook's secret anew: POST
+// /webhooks/{id}/rotate-secret. The former one signs beside it for a day.
+type RotateWebhookSecret struct {
+	ID parley.AnyID `json:"-" path:"id" required:"true"`
+}
+
+// RetryDelivery attempts a delivery job now: POST
+// /webhooks/{id}/deliveries/{job}/retry. A dead one gets all its attempts again.
+type RetryDelivery struct {
+	ID  parley.AnyID `json:"-" path:"id" required:"true"`
+	Job parley.AnyID `json:"-" path:"job" required:"true"`
+}
+
+// ListDeliveries asks for a webhook's delivery jobs, newest first: GET
+// /webhooks/{id}/deliveries. The answer is a DeliveryPage.
+type ListDeliveries struct {
+	ID     parley.AnyID `json:"-" path:"id" required:"true"`
+	Status *string      `json:"-" query:"status" enum:"pending,processing,failed,delivered,dead"`
+	Limit  int          `json:"-" query:"limit" default:"20" minimum:"1" maximum:"100"`
+	Offset int          `json:"-" query:"offset" default:"0" minimum:"0"`
+}
+
+// DeliveryPage is a page of delivery jobs.
+type DeliveryPage struct {
+	Items []Delivery `json:"items"`
+	// Total counts the jobs of the status that was asked for.
+	Total  int `json:"total"`
+	Limit  int `json:"limit"`
+	Offset int `json:"offset"`
+}
+
+// Delivery is a delivery job: one event on its way to one webhook.
+type Delivery struct {
+	// ID is the webhook-id header of every attempt.
+	ID        parley.AnyID   `json:"id"`
+	WebhookID parley.AnyID   `json:"webhook_id"`
+	AgentID   parley.AgentID `json:"agent_id"`
+	// MessageID is null for events that are not of a message.
+	MessageID *parley.MessageID `json:"message_id"`
+	Event     string            `json:"event"`
+	Status    string            `json:"status" enum:"pending,processing,failed,delivered,dead"`
+	// Attempts are those begun; of a dead job that is tried again they are counted
+	// anew.
+	Attempts    int `json:"attempts"`
+	MaxAttempts int `json:"max_attempts"`
+	// NextAttemptAt is when a failed job is tried again.
+	NextAttemptAt *Time `json:"next_attempt_at"`
+	LastAttemptAt *Time `json:"last_attempt_at"`
+	// LastStatusCode is null where the last attempt had no answer.
+	LastStatusCode *int    `json:"last_status_code"`
+	LastError      *string `json:"last_error"`
+	LastDurationMs *int    `json:"last_duration_ms"`
+	CreatedAt      Time    `json:"created_at"`
+	DeliveredAt    *Time   `json:"delivered_at"`
+}
+
+// GetDeliverySummary counts a webhook's jobs: GET /webhooks/{id}/deliveries/summary.
+type GetDeliverySummary struct {
+	ID parley.AnyID `json:"-" path:"id" required:"true"`
+}
+
+// DeliverySummary is the answer. Pending are also those under way.
+type DeliverySummary struct {
+	Total     int `json:"total"`
+	Delivered int `json:"delivered"`
+	Failed    int `json:"failed"`
+	Dead      int `json:"dead"`
+	Pending   int `json:"pending"`
+}
+
+// HookPayload is the body of a delivery: a webhook's receiver reads it. Ids that
+// an event has nothing to do with are left out, but for message_id, which is null
+// then. // spec: Webhook delivery payload
+type HookPayload struct {
+	MessageID *parley.MessageID `json:"message_id"`
+	AgentID   parley.AgentID    `json:"agent_id"`
+	Event     string            `json:"event"`
+	// Timestamp is when what it tells of happened.
+	Timestamp      Time                   `json:"timestamp"`
+	ConversationID *parley.ConversationID `json:"conversation_id,omitzero"`
+	GroupID        *parley.GroupID        `json:"group_id,omitzero"`
+	RequestID      *parley.JoinRequestID  `json:"request_id,omitzero"`
+}

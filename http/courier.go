@@ -1,0 +1,140 @@
+package http
+
+import (
+	"errors"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/webhook"
+	"parley/http/api"
+	"parley/http/auth"
+	"parley/http/egress"
+)
+
+// CourierOptions are what a Courier is made of; all are required.
+type CourierOptions struct {
+	// Guard reads targets again before each attempt; it is the Sender's too.
+	Guard  *egress.Guard
+	Sender *egress.Sender
+	// Vault opens the secrets that deliveries are signed with.
+	Vault *auth.MasterKey
+	// Entropy moves retries, so that they do not come back all at once.
+	Entropy parley.Entropy
+	// Logger hears of secrets that do not open, never of secrets.
+	Logger *slog.Logger
+}
+
+// Courier carries deliveries to their targets: it writes what they say, unseals
+// what they are signed with, and translates what became of them. It never
+// blocks and keeps nothing.
+type Courier struct{ CourierOptions }
+
+// NewCourier makes the actors' way out.
+func NewCourier(o CourierOptions) *Courier { return &Courier{o} }
+
+var _ actors.Courier = (*Courier)(nil)
+
+// unsealable is what an owner is told whose webhook's secret does not open.
+const unsealable = "the secret of this webhook cannot be read any more: rotate it"
+
+// Deliver hands an attempt to the sender. What can never be sent is an attempt
+// that failed. // spec: Webhook delivery payload
+func (r *Courier) Deliver(d actors.Delivery, done func(webhook.Outcome)) (held time.Duration, taken bool) {
+	fail := func(text string) (time.Duration, bool) {
+		go done(webhook.Outcome{Error: text, Jitter: r.jitter()}) // whoever asks may hold a lock
+		return 0, true
+	}
+	target, err := r.Guard.Parse(d.URL)
+	if err != nil {
+		return fail(saying(err))
+	}
+	secrets := make([]string, 0, len(d.Sealed))
+	for _, sealed := range d.Sealed {
+		secret, err := openHook(r.Vault, d.Webhook, sealed)
+		if err != nil {
+			r.Logger.Error("the secret of a webhook does not open: is this the master key it was sealed under?", "webhook", d.Webhook.String())
+			continue
+		}
+		secrets = append(secrets, secret)
+	}
+	if len(secrets) == 0 {
+		return fail(unsealable)
+	}
+	err = r.Sender.Submit(egress.Post{
+		Key: d.Webhook.String(), Target: target, ID: d.Job.String(), Body: payloadOf(d), Secrets: secrets,
+		Done: func(result egress.Result) { done(r.outcome(result)) },
+	})
+	var full *egress.HeldError
+	if errors.As(err, &full) {
+		return full.Wait, false
+	}
+	return 0, true
+}
+
+// Reset lets the next attempt through, however often the target failed.
+func (r *Courier) Reset(id webhook.ID) { r.Sender.Reset(id.String()) }
+
+// Drop hands back what waits for a webhook.
+func (r *Courier) Drop(id webhook.ID) { r.Sender.Drop(id.String()) }
+
+func (r *Courier) outcome(result egress.Result) webhook.Outcome {
+	return webhook.Outcome{
+		Unsent: result.Held, Code: result.Status, RetryAfter: result.RetryAfter, Error: result.Error,
+		Took: result.Duration, Jitter: r.jitter(),
+	}
+}
+
+// jitter is a draw between both ends of what a retry may be moved by.
+func (r *Courier) jitter() int {
+	drawn := r.Entropy()
+	return (int(drawn[8])<<8|int(drawn[9]))%(2*webhook.JitterMax+1) - webhook.JitterMax
+}
+
+// saying is the sentence of a refusal.
+func saying(err error) string {
+	var refusal *parley.Refusal
+	if errors.As(err, &refusal) {
+		return refusal.Text
+	}
+	return parley.ErrInternal.Text
+}
+
+// payloadOf is the body of a delivery: exactly the four members of the
+// specification for what tells of a message; for all else message_id is null and
+// the id concerned follows. // spec: Webhook delivery payload
+func payloadOf(d actors.Delivery) []byte {
+	b := make([]byte, 0, 256)
+	b = append(b, `{"message_id":`...)
+	if d.Message.Zero() || !ofMessage(d.Event) {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendQuote(b, d.Message.String())
+	}
+	b = append(b, `,"agent_id":"`...)
+	b = append(b, d.Agent.String()...)
+	b = append(b, `","event":"`...)
+	b = append(b, d.Event.Word()...)
+	b = append(b, `","timestamp":"`...)
+	b, _ = api.At(d.Happened).AppendText(b) // a time of this age has four digits of a year
+	b = append(b, '"')
+	if !ofMessage(d.Event) {
+		b = appendConcerned(b, "conversation_id", parley.AnyID(d.Conversation))
+		b = appendConcerned(b, "group_id", parley.AnyID(d.Group))
+		b = appendConcerned(b, "request_id", parley.AnyID(d.Request))
+	}
+	return append(b, '}')
+}
+
+func appendConcerned(b []byte, name string, id parley.AnyID) []byte {
+	if id.Zero() {
+		return b
+	}
+	b = append(b, `,"`...)
+	b = append(b, name...)
+	b = append(b, `":"`...)
+	b = append(b, id.String()...)
+	return append(b, '"')
+}

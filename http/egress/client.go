@@ -1,0 +1,157 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"parley"
+)
+
+// Bounds of one attempt that are nobody's to set.
+const (
+	answerHeadMax = 16 << 10
+	answerBodyMax = 64 << 10
+	// drainWait is how long the body of an answer may dribble once its status
+	// is known. Reading it serves only the connection.
+	drainWait = time.Second
+	// Connections at rest: in all, and for how long.
+	idleConnectionsMax = 1024
+	idleConnectionWait = 30 * time.Second
+)
+
+// ErrRoots says that further roots hold no certificate.
+var ErrRoots = errors.New("the further roots hold no PEM certificate")
+
+// client makes single attempts.
+type client struct {
+	transport *http.Transport
+	clock     parley.Clock
+	brand     string
+	agent     string
+	timeout   time.Duration
+	plain     bool // http is allowed
+}
+
+func newClient(o Options) (*client, error) {
+	roots, err := trust(o.FurtherRoots)
+	if err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: o.ConnectTimeout, Resolver: o.Guard.resolver, Control: o.Guard.control}
+	return &client{
+		clock: o.Clock, brand: o.Brand, agent: o.Agent, timeout: o.Timeout, plain: o.Guard.allow.PlainHTTP,
+		transport: &http.Transport{
+			// The surroundings have no say: no proxy, whatever the environment holds.
+			Proxy:               nil,
+			DialContext:         dialer.DialContext,
+			TLSHandshakeTimeout: o.ConnectTimeout,
+			TLSClientConfig: &tls.Config{
+				MinVersion: tls.VersionTLS12, RootCAs: roots,
+				ClientSessionCache: tls.NewLRUClientSessionCache(idleConnectionsMax),
+			},
+			ForceAttemptHTTP2:      true,
+			HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: answerBodyMax, SendPingTimeout: o.Timeout, PingTimeout: o.ConnectTimeout},
+			DisableCompression:     true,
+			MaxIdleConns:           idleConnectionsMax,
+			MaxIdleConnsPerHost:    o.flightsMax(),
+			IdleConnTimeout:        idleConnectionWait,
+			MaxResponseHeaderBytes: answerHeadMax,
+		},
+	}, nil
+}
+
+// trust is the system's roots with those of a PEM text; nil: the system's.
+func trust(further []byte) (*x509.CertPool, error) {
+	if len(further) == 0 {
+		return nil, nil
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(further) {
+		return nil, ErrRoots
+	}
+	return roots, nil
+}
+
+// attempt sends one post and waits for the status of the answer. The transport
+// is asked directly: it follows no redirect and keeps no cookie.
+func (c *client) attempt(ctx context.Context, p *Post) Result {
+	began := c.clock()
+	if scheme := p.Target.url.Scheme; scheme != schemeHTTPS && !(c.plain && scheme == schemeHTTP) {
+		return Result{Error: faultScheme, Blocked: true}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	request, err := c.request(ctx, p, began)
+	if err != nil {
+		return Result{Error: faultSecret, Duration: c.clock().Sub(began)}
+	}
+	response, err := c.transport.RoundTrip(request)
+	if err == nil && ctx.Err() != nil {
+		// The answer met the end of the attempt on its way: that is too late.
+		_ = response.Body.Close()
+		err = ctx.Err()
+	}
+	if err != nil {
+		return Result{Error: c.say(ctx, err), Blocked: errors.Is(err, ErrBlocked), Duration: c.clock().Sub(began)}
+	}
+	ended := c.clock()
+	result := Result{Status: response.StatusCode, Duration: ended.Sub(began)}
+	if !result.Delivered() {
+		result.Error = sayStatus(result.Status)
+		result.RetryAfter = parseRetryAfter(response.Header.Get("Retry-After"), ended)
+	}
+	drop(response, cancel)
+	return result
+}
+
+// say looks at the clock of the attempt first: what breaks after its end broke
+// because of it.
+func (c *client) say(ctx context.Context, err error) string {
+	if text := sayFault(err); ctx.Err() == nil || text == faultConnect {
+		return text
+	}
+	return sayFault(ctx.Err())
+}
+
+func (c *client) request(ctx context.Context, p *Post, now time.Time) (*http.Request, error) {
+	target := p.Target.url
+	request := (&http.Request{
+		Method: http.MethodPost, URL: &target, Host: target.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(p.Body)),
+		Body:          io.NopCloser(bytes.NewReader(p.Body)),
+		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(p.Body)), nil },
+		Header: http.Header{
+			"Content-Type": {"application/json"},
+			"User-Agent":   {c.agent},
+			// Present and empty it is not sent, but tells the transport that the
+			// request may go out again when a connection at rest turns out dead.
+			"Idempotency-Key": {},
+		},
+	}).WithContext(ctx)
+	return request, Sign(request.Header, c.brand, p.ID, now, p.Body, p.Secrets...)
+}
+
+// drop reads what an answer still holds, so that its connection can serve again,
+// within bounds; beyond them the connection is given up. Nobody learns what was
+// read. A connection that the target wants to speak another protocol on is out of
+// reach of the attempt's context and is closed at once.
+func drop(response *http.Response, abort context.CancelFunc) {
+	body := response.Body
+	if body != http.NoBody && response.StatusCode != http.StatusSwitchingProtocols {
+		timer := time.AfterFunc(drainWait, abort)
+		_, _ = io.Copy(io.Discard, io.LimitReader(body, answerBodyMax))
+		timer.Stop()
+	}
+	_ = body.Close()
+}

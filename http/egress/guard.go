@@ -1,0 +1,119 @@
+package egress
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+)
+
+// resolveWait is how long a new target may take to resolve.
+// contract: Webhooks, Targets
+const resolveWait = 2 * time.Second
+
+// reserved are addresses that are public by their number and yet answer only
+// inside: the host agent of a large cloud, which hands out credentials.
+var reserved = []netip.Prefix{netip.MustParsePrefix("168.63.129.16/32")}
+
+// loopback is what Allow.Loopback opens, by family.
+var (
+	loopback4 = netip.MustParsePrefix("127.0.0.0/8")
+	loopback6 = netip.MustParsePrefix("::1/128")
+)
+
+// Guard decides which addresses may be reached: those that are public by the
+// IANA registries. It is safe for concurrent use.
+type Guard struct {
+	allow    Allow
+	fence    fence
+	resolver *net.Resolver
+}
+
+// NewGuard makes a guard. denied are further networks to keep away from, such as
+// the public addresses of this service itself. A nil resolver is the system's.
+func NewGuard(allow Allow, resolver *net.Resolver, denied ...netip.Prefix) *Guard {
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	return &Guard{allow: allow, fence: newFence(allow, denied...), resolver: resolver}
+}
+
+// Parse is ParseTarget with what this guard allows.
+func (g *Guard) Parse(text string) (Target, error) {
+	return parse(text, g.allow, g.fence)
+}
+
+// Admit judges a target at its creation: ErrBlocked when one of the addresses it
+// resolves to is not public. A name that does not resolve within two seconds is
+// admitted: it may come to exist, and is judged again each time it is dialled.
+func (g *Guard) Admit(ctx context.Context, t Target) error {
+	if t.addr.IsValid() {
+		return g.fence.admit(t)
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveWait)
+	defer cancel()
+	addresses, err := g.resolver.LookupNetIP(ctx, "ip", t.host)
+	if err != nil {
+		return nil
+	}
+	for _, address := range addresses {
+		if !g.fence.public(address.Unmap()) {
+			return ErrBlocked
+		}
+	}
+	return nil
+}
+
+// control is called with the very address of each connection, after the name
+// was resolved and before a packet is sent: a resolver that changes its mind
+// between two questions gains nothing.
+func (g *Guard) control(network, address string, c syscall.RawConn) error {
+	if g.fence.guardian.Safe(network, address, c) != nil {
+		return ErrBlocked
+	}
+	return nil
+}
+
+// fence is what a Guard knows of addresses.
+type fence struct {
+	allow    Allow
+	guardian *ssrf.Guardian
+}
+
+func newFence(allow Allow, denied ...netip.Prefix) fence {
+	options := []ssrf.Option{ssrf.WithAnyPort()}
+	denied4, denied6 := reserved, []netip.Prefix(nil)
+	for _, prefix := range denied {
+		if prefix.Addr().Is4() {
+			denied4 = append(denied4[:len(denied4):len(denied4)], prefix)
+		} else {
+			denied6 = append(denied6, prefix)
+		}
+	}
+	options = append(options, ssrf.WithDeniedV4Prefixes(denied4...), ssrf.WithDeniedV6Prefixes(denied6...))
+	if allow.Loopback {
+		options = append(options, ssrf.WithAllowedV4Prefixes(loopback4), ssrf.WithAllowedV6Prefixes(loopback6))
+	}
+	return fence{allow: allow, guardian: ssrf.New(options...)}
+}
+
+func (f fence) public(address netip.Addr) bool { return f.guardian.SafeAddr(address) == nil }
+
+// admit judges what can be told without a resolver.
+func (f fence) admit(t Target) error {
+	if t.addr.IsValid() && !f.public(t.addr) || !f.allow.Loopback && isLocalhost(t.host) {
+		return ErrBlocked
+	}
+	return nil
+}
+
+// isLocalhost tells the names that mean this machine, whatever a resolver says.
+// source: RFC 6761 section 6.3
+func isLocalhost(host string) bool {
+	host = strings.TrimSuffix(host, ".")
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
+}

@@ -1,0 +1,392 @@
+package egress_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley/http/egress"
+)
+
+// hand is a clock that moves when told to.
+type hand struct{ nanos atomic.Int64 }
+
+func newHand() *hand {
+	h := &hand{}
+	h.nanos.Store(noon.UnixNano())
+	return h
+}
+
+func (h *hand) now() time.Time          { return time.Unix(0, h.nanos.Load()) }
+func (h *hand) advance(d time.Duration) { h.nanos.Add(int64(d)) }
+
+// far is a time that does not come in a test.
+const far = time.Hour
+
+// never has every clock of a sender stand still: nothing is late or times out.
+func never(o egress.Options) egress.Options {
+	o.Timeout, o.ConnectTimeout, o.SlowAfter, o.WaitMax = far, far, far, far
+	return o
+}
+
+// gate is a sink whose posts to /closed wait until the gate opens.
+type gate struct {
+	*sink
+	arrived chan string // the webhook-id of each post that stands before the gate
+	open    chan struct{}
+}
+
+func newGate(t testing.TB, open http.HandlerFunc) *gate {
+	t.Helper()
+	g := &gate{arrived: make(chan string, 1<<15), open: make(chan struct{})}
+	g.sink = newSink(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/closed" {
+			open(w, r)
+			return
+		}
+		g.arrived <- r.Header.Get("Webhook-Id")
+		select {
+		case <-g.open:
+			ok(w, r)
+		case <-r.Context().Done():
+		}
+	})
+	return g
+}
+
+// submit sends to a path of a sink under a key.
+func submit(t testing.TB, s *egress.Sender, to egress.Target, key, id string, done func(egress.Result)) {
+	t.Helper()
+	if err := s.Submit(egress.Post{Key: key, Target: to, ID: id, Body: []byte(`{}`), Secrets: []string{secret}, Done: done}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusal is why a post is not taken; nil: it is, and its outcome awaited.
+func refusal(s *egress.Sender, to egress.Target, key string) *egress.HeldError {
+	done := make(chan struct{})
+	err := s.Submit(egress.Post{Key: key, Target: to, ID: "job", Body: []byte(`{}`), Secrets: []string{secret}, Done: func(egress.Result) { close(done) }})
+	var held *egress.HeldError
+	if errors.As(err, &held) {
+		return held
+	}
+	<-done
+	return nil
+}
+
+// crowd is a thousand targets of which one in a hundred hangs.
+const (
+	crowd   = 1000
+	hanging = crowd / 100
+)
+
+// submitCrowd sends two posts to each target. Results of those that do not hang
+// come over the channel.
+func submitCrowd(t *testing.T, g *gate, s *egress.Sender) (results chan egress.Result) {
+	results = make(chan egress.Result, 2*crowd)
+	closed, open := target(t, g.URL+"/closed"), target(t, g.URL+"/open")
+	for round := range 2 {
+		for i := range crowd {
+			to, done := open, func(r egress.Result) { results <- r }
+			if i < hanging {
+				to, done = closed, func(egress.Result) {}
+			}
+			submit(t, s, to, fmt.Sprint("hook ", i), fmt.Sprint(i, "/", round), done)
+		}
+	}
+	return results
+}
+
+// TestThoseThatHangDelayNobody sends to a thousand targets of which ten hang, and
+// those first. Every post to the others is delivered while they still do.
+func TestThoseThatHangDelayNobody(t *testing.T) {
+	g := newGate(t, ok)
+	s := newSender(t, g.sink, never(egress.Options{}))
+	results := submitCrowd(t, g, s)
+	for range 2 * (crowd - hanging) {
+		if r := <-results; !r.Delivered() {
+			t.Fatalf("got %+v", r)
+		}
+	}
+	if stats := s.Stats(); stats.Fresh != hanging || stats.Flying() != hanging || stats.Waiting != hanging {
+		t.Errorf("a target that never answered has one post under way; got %+v", stats)
+	}
+	close(g.open)
+}
+
+// TestThoseThatHangDelayNobodyControl takes the room of those that never
+// answered down to the number of those that hang: then they do delay the others,
+// and the test above would see it.
+func TestThoseThatHangDelayNobodyControl(t *testing.T) {
+	g := newGate(t, ok)
+	s := newSender(t, g.sink, never(egress.Options{Fresh: hanging}))
+	results := submitCrowd(t, g, s)
+	for range hanging {
+		<-g.arrived
+	}
+	if stats := s.Stats(); stats.Flying() != hanging || stats.Waiting != 2*crowd-hanging || len(results) != 0 {
+		t.Errorf("got %+v and %d results", stats, len(results))
+	}
+	close(g.open)
+	for range 2 * (crowd - hanging) {
+		<-results
+	}
+}
+
+// TestLateFlightsGiveBackTheirRoom lets a target that was quick begin to hang
+// until it fills all the room there is for quick ones, and shows that it loses it.
+func TestLateFlightsGiveBackTheirRoom(t *testing.T) {
+	const none = -1 // the control: late flights keep their room
+	for _, overdue := range []int{64, none} {
+		g := newGate(t, ok)
+		s := newSender(t, g.sink, egress.Options{Clock: newHand().now, Timeout: far, SlowAfter: 500 * time.Millisecond, Quick: 4, PerTarget: 4, Overdue: overdue})
+		open, closed := target(t, g.URL+"/open"), target(t, g.URL+"/closed")
+		for _, key := range []string{"well", "ill"} {
+			if held := refusal(s, open, key); held != nil {
+				t.Fatal(held)
+			}
+		}
+		for i := range 8 {
+			submit(t, s, closed, "ill", fmt.Sprint(i), func(egress.Result) {})
+		}
+		for range 4 {
+			<-g.arrived
+		}
+		well := make(chan egress.Result, 1)
+		submit(t, s, open, "well", "job", func(r egress.Result) { well <- r })
+		for s.Stats().Late < 4 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if overdue == none {
+			if stats := s.Stats(); len(well) != 0 || stats.Waiting != 5 || stats.Quick != 4 {
+				t.Errorf("control: %+v", stats)
+			}
+		} else if r := <-well; !r.Delivered() {
+			t.Errorf("got %+v", r)
+		} else if stats := s.Stats(); stats.Overdue != 4 || stats.Slow != 0 || stats.Waiting != 4 {
+			t.Errorf("a slow target has two posts under way at most, and this one four already: %+v", stats)
+		}
+		close(g.open)
+	}
+}
+
+// TestSlowTargetsShareTheirOwnRoom fills the room of slow targets and shows that
+// it is no larger, and that they become quick again when they answer in time.
+func TestSlowTargetsShareTheirOwnRoom(t *testing.T) {
+	g := newGate(t, ok)
+	clock := newHand()
+	s := newSender(t, g.sink, egress.Options{Clock: clock.now, Timeout: far, SlowAfter: far, WaitMax: 100 * far, Slow: 3, PerTarget: 8})
+	closed := target(t, g.URL+"/closed")
+	done := make(chan egress.Result, 64)
+	const targets = 4
+	for i := range targets {
+		submit(t, s, closed, fmt.Sprint(i), "first", func(r egress.Result) { done <- r })
+	}
+	for range targets {
+		<-g.arrived
+	}
+	clock.advance(2 * far) // the answers come late
+	for range targets {
+		g.open <- struct{}{}
+	}
+	for range targets {
+		if r := <-done; r.Duration != 2*far || !r.Delivered() {
+			t.Fatalf("got %+v", r)
+		}
+	}
+	for i := range targets {
+		for range 3 {
+			submit(t, s, closed, fmt.Sprint(i), "next", func(r egress.Result) { done <- r })
+		}
+	}
+	for range 3 {
+		<-g.arrived
+	}
+	if stats := s.Stats(); stats.Slow != 3 || stats.Flying() != 3 || stats.Waiting != 9 {
+		t.Errorf("got %+v", stats)
+	}
+	close(g.open)
+	for range 12 {
+		<-done
+	}
+	if held := refusal(s, closed, "0"); held != nil {
+		t.Error(held)
+	}
+}
+
+// TestTenThousandTargetsCostNoGoroutineEach has all of them hang.
+func TestTenThousandTargetsCostNoGoroutineEach(t *testing.T) {
+	const targets = 10_000
+	g := newGate(t, ok)
+	s := newSender(t, g.sink, never(egress.Options{Fresh: 32}))
+	before := runtime.NumGoroutine()
+	var told atomic.Int64
+	for i := range targets {
+		submit(t, s, target(t, g.URL+"/closed"), fmt.Sprint(i), "job", func(r egress.Result) {
+			if r.Held {
+				told.Add(1)
+			}
+		})
+	}
+	for range 32 {
+		<-g.arrived
+	}
+	// The sink and the connections of both ends are counted too.
+	if stats, n := s.Stats(), runtime.NumGoroutine()-before; stats.Flying() != 32 || stats.Waiting != targets-32 || n > 32*8 {
+		t.Errorf("got %+v and %d goroutines", stats, n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Shutdown(ctx)
+	if told.Load() != targets {
+		t.Errorf("%d of %d were told", told.Load(), targets)
+	}
+	if held := refusal(s, target(t, g.URL), "after"); held == nil {
+		t.Error("a post is taken after the end")
+	}
+}
+
+func TestPostsOfOneTargetLeaveInOrder(t *testing.T) {
+	g := newGate(t, ok)
+	s := newSender(t, g.sink, never(egress.Options{PerTarget: 1}))
+	close(g.open)
+	const posts = 100
+	for i := range posts {
+		submit(t, s, target(t, g.URL+"/closed"), "", fmt.Sprint(i), func(egress.Result) {})
+	}
+	for i := range posts {
+		if got := <-g.arrived; got != fmt.Sprint(i) {
+			t.Fatalf("post %d is %s", i, got)
+		}
+	}
+}
+
+func TestQueuesAreBounded(t *testing.T) {
+	g := newGate(t, ok)
+	s := newSender(t, g.sink, never(egress.Options{LaneMax: 2, QueueMax: 3, Fresh: 1}))
+	to := target(t, g.URL+"/closed")
+	submit(t, s, to, "a", "flies", func(egress.Result) {})
+	<-g.arrived
+	for range 2 {
+		submit(t, s, to, "a", "waits", func(egress.Result) {})
+	}
+	if held := refusal(s, to, "a"); held == nil || held.Wait <= 0 {
+		t.Errorf("a third post waits for one target: %v", held)
+	}
+	submit(t, s, to, "b", "waits", func(egress.Result) {})
+	if held := refusal(s, to, "c"); held == nil {
+		t.Error("a fourth post waits in all")
+	}
+	close(g.open)
+}
+
+func TestAPostThatWaitedTooLongIsHandedBack(t *testing.T) {
+	g := newGate(t, ok)
+	clock := newHand()
+	s := newSender(t, g.sink, egress.Options{Clock: clock.now, Timeout: far, SlowAfter: far, WaitMax: 30 * time.Second})
+	first, second := make(chan egress.Result, 1), make(chan egress.Result, 1)
+	submit(t, s, target(t, g.URL+"/closed"), "a", "1", func(r egress.Result) { first <- r })
+	submit(t, s, target(t, g.URL+"/closed"), "a", "2", func(r egress.Result) { second <- r })
+	<-g.arrived
+	clock.advance(31 * time.Second)
+	close(g.open)
+	if r := <-first; !r.Delivered() {
+		t.Errorf("got %+v", r)
+	}
+	if r := <-second; !r.Held || r.Status != 0 || r.RetryAfter <= 0 {
+		t.Errorf("got %+v", r)
+	}
+	if len(g.arrived) != 0 {
+		t.Error("it was sent")
+	}
+}
+
+func TestWhatWaitsCanBeDropped(t *testing.T) {
+	g := newGate(t, ok)
+	s := newSender(t, g.sink, never(egress.Options{}))
+	flies, waits, other := make(chan egress.Result, 1), make(chan egress.Result, 1), make(chan egress.Result, 1)
+	submit(t, s, target(t, g.URL+"/closed"), "a", "1", func(r egress.Result) { flies <- r })
+	submit(t, s, target(t, g.URL+"/closed"), "a", "2", func(r egress.Result) { waits <- r })
+	<-g.arrived
+	s.Drop("a")
+	s.Drop("unknown")
+	if r := <-waits; !r.Held || r.Error == "" {
+		t.Errorf("what waited: %+v", r)
+	}
+	submit(t, s, target(t, g.URL+"/closed"), "a", "3", func(r egress.Result) { other <- r })
+	close(g.open)
+	if r := <-flies; !r.Delivered() {
+		t.Errorf("what flew: %+v", r)
+	}
+	if r := <-other; !r.Delivered() || <-g.arrived != "3" {
+		t.Errorf("what came later: %+v", r)
+	}
+}
+
+func TestShutdownWaitsForWhatFlies(t *testing.T) {
+	g := newGate(t, ok)
+	s := newSender(t, g.sink, never(egress.Options{}))
+	flies, waits := make(chan egress.Result, 1), make(chan egress.Result, 1)
+	submit(t, s, target(t, g.URL+"/closed"), "a", "1", func(r egress.Result) { flies <- r })
+	submit(t, s, target(t, g.URL+"/closed"), "a", "2", func(r egress.Result) { waits <- r })
+	<-g.arrived
+	ended := make(chan struct{})
+	go func() {
+		s.Shutdown(context.Background())
+		close(ended)
+	}()
+	if r := <-waits; !r.Held {
+		t.Errorf("what waited: %+v", r)
+	}
+	close(g.open)
+	<-ended
+	if r := <-flies; !r.Delivered() {
+		t.Errorf("what flew: %+v", r)
+	}
+}
+
+// TestEveryPostIsToldOnce throws posts of all fates at few targets from several
+// sides while circuits open and close.
+func TestEveryPostIsToldOnce(t *testing.T) {
+	var n atomic.Int64
+	sink := newSink(t, func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1)%3 != 0 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	s := newSender(t, sink, egress.Options{Failures: 2, CooldownMin: time.Millisecond, CooldownMax: 2 * time.Millisecond, PerTarget: 3})
+	var taken, told sync.WaitGroup
+	var again atomic.Int64
+	for side := range 4 {
+		taken.Go(func() {
+			for i := range 500 {
+				told.Add(1)
+				var once atomic.Bool
+				err := s.Submit(egress.Post{Key: fmt.Sprint(i % 7), Target: target(t, sink.URL), ID: fmt.Sprint(side, i), Secrets: []string{secret}, Done: func(egress.Result) {
+					if once.Swap(true) {
+						again.Add(1)
+						return
+					}
+					told.Done()
+				}})
+				if err != nil {
+					told.Done()
+				}
+			}
+		})
+	}
+	taken.Wait()
+	told.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Shutdown(ctx)
+	if stats := s.Stats(); again.Load() != 0 || stats.Flying() != 0 || stats.Waiting != 0 {
+		t.Errorf("%d were told twice; %+v", again.Load(), stats)
+	}
+}

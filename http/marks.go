@@ -1,0 +1,166 @@
+package http
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/http/api"
+)
+
+// carry marks a message as delivered to its recipient by a channel, 0 for none
+// that carries, and as read if so.
+func (s *Service) carry(c *Call, m actors.Message, by parley.Channel, reads bool) (actors.Message, error) {
+	if m.Marks.Read != 0 || (m.Marks.Delivered != 0 && !reads) {
+		return m, nil
+	}
+	to := m.Record.Recipient()
+	m, err := s.Node.MessageFor(c.Context(), to.Slot(), m.Record.MessageID())
+	if err != nil {
+		return m, err
+	}
+	if m.Position == 0 {
+		return m, nil // on its way to the recipient: what follows marks it
+	}
+	mark, fresh := markOf(&m, by, reads, c.Now())
+	if !fresh {
+		return m, nil
+	}
+	unmarked := m.Marks
+	if err = s.Node.Mark(c.Context(), to, []parley.Mark{mark}); err != nil && s.unmarkable(err) {
+		m.Marks, err = unmarked, nil
+	}
+	return m, err
+}
+
+// unmarkable reports whether a mark was refused because the disk takes no
+// writes: what it was for is shown all the same, as not carried yet. It will
+// be carried again.
+func (s *Service) unmarkable(err error) bool {
+	return errors.Is(err, parley.ErrOverloaded) && s.Node.Trouble() != nil
+}
+
+// markOf updates a message's marks and gives the mark to keep, if any.
+func markOf(m *actors.Message, by parley.Channel, reads bool, now time.Time) (mark parley.Mark, fresh bool) {
+	at, marks := now.UnixMilli(), parley.Marks{}
+	if m.Marks.Delivered == 0 {
+		marks.Delivered, marks.By = at, by
+	}
+	if reads && m.Marks.Read == 0 {
+		marks.Read = at
+	}
+	m.Marks = m.Marks.Earliest(marks)
+	return parley.Mark{
+		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Marks: marks,
+		Copy: m.Record.Copied(), Sender: m.Record.Sender(),
+	}, marks != parley.Marks{}
+}
+
+// markPage marks a page of an agent's messages. What cannot be marked because the
+// disk takes no writes is shown all the same, as not carried yet.
+func (s *Service) markPage(c *Call, agent parley.AgentID, page []actors.Message, by parley.Channel) error {
+	var marks []parley.Mark
+	var before []parley.Marks
+	for i := range page {
+		was := page[i].Marks
+		if mark, fresh := markOf(&page[i], by, false, c.Now()); fresh {
+			marks, before = append(marks, mark), append(before, was)
+		}
+	}
+	err := s.Node.Mark(c.Context(), agent, marks)
+	if err == nil || !s.unmarkable(err) {
+		return err
+	}
+	for i := range page {
+		id := page[i].Record.MessageID()
+		if k := slices.IndexFunc(marks, func(m parley.Mark) bool { return m.Message == id }); k >= 0 {
+			page[i].Marks = before[k]
+		}
+	}
+	return nil
+}
+
+// errNotTheirs is for a message that an agent of the caller's did not receive.
+var errNotTheirs = parley.ErrNotFound.Saying("There is no such message in the agent's inbox.")
+
+var errNotRecipient = parley.ErrNotOwner.Saying("The message was sent to somebody else.")
+
+// readMessage marks a message as read by its recipient.
+// contract: Messages and conversations
+func (s *Service) readMessage(c *Call, in *api.ReadMessage) (Rendered, error) {
+	var acting *agent.State
+	if in.ActingAgent != "" {
+		var err error
+		if acting, err = s.acting(c, in.ActingAgent); err != nil {
+			return Rendered{}, err
+		}
+	}
+	m, err := s.Node.Message(c.Context(), in.ID)
+	if m, err = readable(c, m, err); err != nil {
+		return Rendered{}, err
+	}
+	to := m.Record.Recipient()
+	if m.Record.RecipientOrg() != c.Caller.Org || acting != nil && acting.AgentID() != to {
+		return Rendered{}, errNotRecipient
+	}
+	if m.Marks.Read == 0 {
+		if m, err = s.Node.MessageFor(c.Context(), to.Slot(), m.Record.MessageID()); err != nil {
+			return Rendered{}, err
+		}
+		if m.Position == 0 { // on its way: there is nothing to mark yet
+			return Rendered{}, parley.ErrOverloaded
+		}
+		if mark, fresh := markOf(&m, 0, true, c.Now()); fresh {
+			if err := s.Node.Mark(c.Context(), to, []parley.Mark{mark}); err != nil {
+				return Rendered{}, err
+			}
+		}
+	}
+	v := viewer{c.Caller.Org, to, s}
+	return c.render(func(b []byte) []byte { return appendMessage(b, m, v) }), nil
+}
+
+// ackMessages marks messages of an agent's inbox as read: those that are named, or
+// all up to one. // contract: Messages and conversations
+func (s *Service) ackMessages(c *Call, in *api.Ack) (*api.Acked, error) {
+	if _, err := s.ownAgent(c, in.ID); err != nil {
+		return nil, err
+	}
+	if in.UpTo == nil {
+		n, err := s.ackNamed(c, in)
+		return &api.Acked{Acked: n}, err
+	}
+	position, err := s.Node.PlaceIn(c.Context(), in.ID, *in.UpTo)
+	if err != nil {
+		return nil, notTheirs(err)
+	}
+	n, err := s.Node.ReadUpTo(c.Context(), in.ID, position, c.Draining())
+	return &api.Acked{Acked: n, UpTo: in.UpTo}, err
+}
+
+func notTheirs(err error) error {
+	if errors.Is(err, parley.ErrNotFound) {
+		return errNotTheirs
+	}
+	return err
+}
+
+func (s *Service) ackNamed(c *Call, in *api.Ack) (int, error) {
+	messages, err := s.Node.MessagesIn(c.Context(), in.ID, in.IDs)
+	if err != nil {
+		return 0, notTheirs(err)
+	}
+	var marks []parley.Mark
+	for i := range messages {
+		if messages[i].Marks.Read != 0 {
+			continue
+		}
+		if mark, fresh := markOf(&messages[i], 0, true, c.Now()); fresh {
+			marks = append(marks, mark)
+		}
+	}
+	return len(marks), s.Node.Mark(c.Context(), in.ID, marks)
+}

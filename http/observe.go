@@ -1,0 +1,75 @@
+package http
+
+import (
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Answer is what a Server tells of a request that it has answered. It holds
+// nothing that a client sent but the request id, which is safe to log: no path,
+// which may be a secret, no header, no body.
+type Answer struct {
+	// Route is the line of the table, nil where none matched.
+	Route *Route
+	// RequestID is what X-Request-ID said.
+	RequestID string
+	// Status of the answer.
+	Status int
+	// Code of the problem that was answered, empty where there was none. The codes
+	// are those of the documentation and few.
+	Code string
+	// Quota is the name of the quota that was used up, if that was the problem.
+	Quota string
+	// Began is when the request was read, Took how long the answer took to make:
+	// that of a stream, until it was open. Both are zero for what could not be
+	// read as a request.
+	Began time.Time
+	Took  time.Duration
+}
+
+// Label names a route in metrics and logs: its path with the parameters' names,
+// "none" where r is nil.
+func (r *Route) Label() string { return routeLabel(r) }
+
+// refused is the problem that a request was answered with.
+type refused struct{ code, quota string }
+
+// note keeps the problem that is answered for whoever observes.
+func (s *Server) note(ctx *fasthttp.RequestCtx, p *problem) {
+	if s.observe == nil {
+		return
+	}
+	quota, _ := p.extra["quota"].(string)
+	ctx.SetUserValue(refusedKey, &refused{p.code, quota})
+}
+
+// tell has whoever observes know of an answer.
+func (s *Server) tell(ctx *fasthttp.RequestCtx, id string, began time.Time) {
+	a := Answer{RequestID: id, Status: ctx.Response.StatusCode(), Began: began}
+	a.Route, _ = ctx.UserValue(routeKey).(*Route)
+	if r, ok := ctx.UserValue(refusedKey).(*refused); ok {
+		a.Code, a.Quota = r.code, r.quota
+	}
+	if !began.IsZero() {
+		a.Took = s.clock().Sub(began)
+	}
+	s.observe(a)
+}
+
+// Load is what a Server has at hand at one instant.
+type Load struct {
+	// Connections that are open, streams included, and how many may be.
+	Connections, ConnectionsMax int
+	// InFlight are the requests that are being answered.
+	InFlight int
+}
+
+// Load counts.
+func (s *Server) Load() Load {
+	l := Load{ConnectionsMax: s.most, InFlight: int(s.inFlight.Load())}
+	if lines := s.lines.Load(); lines != nil {
+		l.Connections = int(lines.open.Load())
+	}
+	return l
+}

@@ -1,0 +1,101 @@
+package http
+
+import (
+	"fmt"
+	"slices"
+
+	"parley/actors/org"
+)
+
+// QuotaProfile gives each trust tier its limits by name; none is no limit.
+// // spec: Organization quotas
+type QuotaProfile [org.TierMax + 1]map[string]int
+
+// The quotas, in the contract's words and order.
+const (
+	quotaAgents   = "agents"
+	quotaMessages = "messages_per_day"
+	quotaGroups   = "groups"
+	quotaWebhooks = "webhooks_per_agent"
+	quotaMembers  = "group_members"
+	quotaStreams  = "streams_per_agent"
+	quotaExports  = "exports_per_hour"
+)
+
+var quotaNames = [...]string{quotaAgents, quotaMessages, quotaGroups, quotaWebhooks, quotaMembers, quotaStreams, quotaExports}
+
+// Quotas gives the profile of a name: "open" lifts every limit but that of
+// exports, "public" is for deployments that anyone may join.
+func Quotas(profile string) QuotaProfile {
+	if profile == "public" {
+		return QuotaProfile{
+			limits(0, 0, 0, 0, 0, 0, 0), limits(3, 100, 5, 3, 64, 3, 1), limits(10, 1000, 25, 10, 256, 10, 1),
+			limits(unlimited, unlimited, unlimited, 50, 1000, 50, 1),
+		}
+	}
+	var open QuotaProfile
+	for tier := range open {
+		open[tier] = map[string]int{quotaExports: 1}
+	}
+	return open
+}
+
+// unlimited stands for no limit.
+const unlimited = -1
+
+func limits(values ...int) map[string]int {
+	m := map[string]int{}
+	for i, name := range quotaNames {
+		if values[i] != unlimited {
+			m[name] = values[i]
+		}
+	}
+	return m
+}
+
+// QuotaNames are the quotas that there are, in the order of the contract.
+func QuotaNames() []string { return quotaNames[:] }
+
+// With is the profile with another limit of a tier: nil is no limit.
+func (p QuotaProfile) With(tier int, name string, limit *int) (QuotaProfile, error) {
+	switch {
+	case tier < 0 || tier >= len(p):
+		return p, fmt.Errorf("there is no trust tier %d", tier)
+	case !slices.Contains(quotaNames[:], name):
+		return p, fmt.Errorf("there is no quota %q; there are %q", name, quotaNames)
+	case limit != nil && *limit < 0:
+		return p, fmt.Errorf("%d is less than none", *limit)
+	}
+	changed := map[string]int{}
+	for other, n := range p[tier] {
+		changed[other] = n
+	}
+	delete(changed, name)
+	if limit != nil {
+		changed[name] = *limit
+	}
+	p[tier] = changed
+	return p, nil
+}
+
+func (p QuotaProfile) limit(tier int, name string) *int {
+	if n, limited := p[min(max(tier, 0), len(p)-1)][name]; limited {
+		return &n
+	}
+	return nil
+}
+
+// Of is an organization's limit as it is now: what the operator allows it, else
+// what its trust tier gives; nil is any number.
+func (p QuotaProfile) Of(o *org.State, name string) *int {
+	if limit, set := o.Allowed(name); set {
+		return limit
+	}
+	return p.limit(int(o.GetTrustTier()), name)
+}
+
+// Seats is how many members a group of the owner may have; nil is any number.
+func (p QuotaProfile) Seats(owner *org.State) *int { return p.Of(owner, quotaMembers) }
+
+// allowed is what a caller may have of a quota, nil for any number.
+func (s *Service) allowed(who Caller, name string) *int { return s.Quotas.Of(who.record, name) }

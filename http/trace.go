@@ -1,0 +1,194 @@
+package http
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/webhook"
+	"parley/http/api"
+)
+
+// traceMessage tells what was done to bring a message to its recipient, and why
+// it is not delivered yet. // contract: Messages and conversations
+func (s *Service) traceMessage(c *Call, in *api.Trace) (*api.Traced, error) {
+	m, err := s.Node.Message(c.Context(), in.ID)
+	if m, err = readable(c, m, err); err != nil {
+		return nil, err
+	}
+	id, to := m.Record.MessageID(), m.Record.Recipient()
+	if m, err = s.Node.MessageFor(c.Context(), to.Slot(), id); err != nil {
+		return nil, err
+	}
+	out := &api.Traced{
+		MessageID: id, AcceptedAt: api.At(m.Record.CreatedAt()),
+		DeliveredAt: instant(m.Marks.DeliveredAt()), ReadAt: instant(m.Marks.Read),
+	}
+	delivered := m.Marks.DeliveredAt() != 0 || m.Marks.Read != 0
+	if m.Record.RecipientOrg() != c.Caller.Org {
+		out.Attempts = carriage(m.Marks, false)
+		if !delivered {
+			out.PendingReason = reason(distantReason(m))
+		}
+		return out, nil
+	}
+	if m.Position != 0 {
+		at := int(m.Position)
+		out.Position = &at
+	}
+	jobs, err := s.Node.AnnouncementsOf(c.Context(), to, m)
+	if err != nil {
+		return nil, err
+	}
+	out.Attempts = append(carriage(m.Marks, true), announcements(jobs)...)
+	slices.SortStableFunc(out.Attempts, func(a, b api.Attempt) int { return a.At.Compare(b.At.Time) })
+	if !delivered {
+		why, err := s.nearReason(c, m, jobs)
+		if err != nil {
+			return nil, err
+		}
+		out.PendingReason = reason(why)
+	}
+	return out, nil
+}
+
+func reason(text string) *string { return &text }
+
+// channels are the wire names of what carries, with what to tell of it.
+var channels = map[parley.Channel][2]string{
+	parley.InboxChannel:  {api.ChannelInbox, "A page of the inbox, or a request for the message, was answered with it."},
+	parley.StreamChannel: {api.ChannelStream, "It was written to a stream of the agent."},
+	parley.SyncChannel:   {api.ChannelSync, "It was the reply that a request waited for."},
+	parley.WaitChannel:   {api.ChannelWait, "A request that waited was answered with it."},
+	parley.BridgeChannel: {api.ChannelA2A, "It was carried over the A2A bridge."},
+}
+
+// carriage is the attempt that brought the message's body, if one did. A message
+// that its recipient has said to have read may have come by none.
+func carriage(m parley.Marks, detailed bool) []api.Attempt {
+	names, known := channels[m.By]
+	if m.Delivered == 0 || !known {
+		return []api.Attempt{}
+	}
+	a := api.Attempt{Channel: names[0], At: api.At(time.UnixMilli(m.Delivered)), Outcome: api.OutcomeCarried}
+	if detailed {
+		a.Detail = &names[1]
+	}
+	return []api.Attempt{a}
+}
+
+// announcements are the attempts of webhooks that ended.
+func announcements(jobs []actors.WebhookJob) (all []api.Attempt) {
+	for _, j := range jobs {
+		for _, try := range j.GetTries() {
+			a := api.Attempt{Channel: api.ChannelWebhook, At: api.At(time.UnixMilli(try.GetBeganMs())), Outcome: api.OutcomeFailed}
+			if try.GetCode() >= 200 && try.GetCode() < 300 {
+				a.Outcome = api.OutcomeAnnounced
+			}
+			detail := fmt.Sprintf("Webhook %s: %s after %d ms.", j.Webhook.WebhookID(), endedWith(try.GetCode(), try.GetError()), try.GetDurationMs())
+			a.Detail = &detail
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// endedWith says how an attempt ended.
+func endedWith(code uint32, fault string) string {
+	switch {
+	case code != 0:
+		return fmt.Sprintf("status %d", code)
+	case fault != "":
+		return strings.TrimSuffix(fault, ".")
+	}
+	return "no answer"
+}
+
+const onItsWay = "It is on its way to the recipient's journal."
+
+// distantReason is why a message is not delivered yet, as the sender may know it.
+func distantReason(m actors.Message) string {
+	if m.Position == 0 {
+		return onItsWay
+	}
+	return "It is in the recipient's inbox, and the recipient has not fetched it yet."
+}
+
+// nearReason is the same for the organization that owns the recipient.
+func (s *Service) nearReason(c *Call, m actors.Message, jobs []actors.WebhookJob) (string, error) {
+	if m.Position == 0 {
+		return onItsWay, nil
+	}
+	to := m.Record.Recipient()
+	hooks, err := s.Node.WebhooksOf(c.Context(), to)
+	if err != nil {
+		return "", err
+	}
+	stream := "no stream of the agent is open"
+	if s.streams.listening(to) {
+		stream = "a stream of the agent is open and has not brought it yet"
+	}
+	return fmt.Sprintf("Nobody has fetched it since %s; %s; %s.", api.At(m.Record.CreatedAt()), stream, hookReason(hooks, jobs)), nil
+}
+
+// hookReason is what a recipient's webhooks have to say of a message that is not
+// delivered: the one that is likeliest to deliver it.
+func hookReason(hooks []*webhook.State, jobs []actors.WebhookJob) string {
+	hooks = slices.DeleteFunc(hooks, func(h *webhook.State) bool { return h.Deleted() })
+	if len(hooks) == 0 {
+		return "it has no webhook"
+	}
+	if len(jobs) > 0 {
+		return jobReason(slices.MinFunc(jobs, func(a, b actors.WebhookJob) int { return cmp.Compare(hopeOf(a), hopeOf(b)) }))
+	}
+	wanting := slices.DeleteFunc(hooks, func(h *webhook.State) bool { return !h.Wants(webhook.MessageReceived) })
+	active := slices.IndexFunc(wanting, func(h *webhook.State) bool { return h.GetActive() })
+	switch {
+	case len(wanting) == 0:
+		return "none of its webhooks asks for messages received"
+	case active < 0:
+		return "its webhook is switched off"
+	}
+	return "its webhook is not told yet"
+}
+
+// hopeOf orders jobs by when they may deliver, the soonest first.
+func hopeOf(j actors.WebhookJob) int64 {
+	switch {
+	case j.GetStatus() == webhook.Dead:
+		return 1<<62 + 1
+	case !j.Webhook.GetActive():
+		return 1 << 62
+	}
+	return j.GetNextMs()
+}
+
+func jobReason(j actors.WebhookJob) string {
+	failed := "no attempt of its webhook has ended"
+	if tries := j.GetTries(); len(tries) > 0 {
+		last := tries[len(tries)-1]
+		failed = fmt.Sprintf("%s of its webhook failed, the last with %s", counted(len(tries), "attempt"), endedWith(last.GetCode(), last.GetError()))
+	}
+	switch due, planned := j.Retry(); {
+	case j.GetStatus() == webhook.Dead:
+		return failed + ", and there will be no other"
+	case !j.Webhook.GetActive():
+		return failed + ", and it is switched off"
+	case j.GetStatus() == webhook.Processing:
+		return failed + ", and one is under way"
+	case planned:
+		return failed + ", and the next is due at " + api.At(due).String()
+	}
+	return failed + ", and the first is about to begin"
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,96 @@
+package http
+
+import (
+	"time"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/webhook"
+	"parley/http/api"
+)
+
+// listDeliveries is a page of a webhook's jobs, newest first. // spec: Webhooks
+func (s *Service) listDeliveries(c *Call, in *api.ListDeliveries) (api.DeliveryPage, error) {
+	var status webhook.Status
+	if in.Status != nil {
+		status = webhook.Status(webhook.Status_value[*in.Status])
+	}
+	jobs, total, err := s.Node.Deliveries(c.Context(), webhook.ID(in.ID), c.Caller.Org, status, in.Offset, in.Limit)
+	if err != nil {
+		return api.DeliveryPage{}, hookless(err)
+	}
+	page := api.DeliveryPage{Items: []api.Delivery{}, Total: total, Limit: in.Limit, Offset: in.Offset}
+	for _, j := range jobs {
+		page.Items = append(page.Items, deliveryOf(j))
+	}
+	return page, nil
+}
+
+// summary counts a webhook's jobs; those under way count as pending.
+func (s *Service) summary(c *Call, in *api.GetDeliverySummary) (api.DeliverySummary, error) {
+	w, err := s.Node.Webhook(c.Context(), webhook.ID(in.ID), c.Caller.Org)
+	if err != nil {
+		return api.DeliverySummary{}, hookless(err)
+	}
+	n := w.Summary()
+	return api.DeliverySummary{
+		Total: int(n.Total), Delivered: int(n.Delivered), Failed: int(n.Failed), Dead: int(n.Dead), Pending: int(n.Pending),
+	}, nil
+}
+
+// testWebhook delivers an event that tells of nothing, whatever the webhook
+// otherwise wants.
+func (s *Service) testWebhook(c *Call, in *api.TestWebhook) (api.Delivery, error) {
+	j, err := s.Node.TestWebhook(c.Context(), webhook.ID(in.ID), c.Caller.Org)
+	if err != nil {
+		return api.Delivery{}, hookless(err)
+	}
+	return deliveryOf(j), nil
+}
+
+// retryDelivery attempts a job now, a dead one with all its attempts again.
+func (s *Service) retryDelivery(c *Call, in *api.RetryDelivery) (api.Delivery, error) {
+	j, err := s.Node.RetryDelivery(c.Context(), webhook.ID(in.ID), c.Caller.Org, webhook.JobID(in.Job))
+	if err != nil {
+		return api.Delivery{}, hookless(err)
+	}
+	return deliveryOf(j), nil
+}
+
+// deliveryOf is a job as the webhook's owner sees it. // contract: 9
+func deliveryOf(j actors.WebhookJob) api.Delivery {
+	d := api.Delivery{
+		ID: parley.AnyID(j.ID), WebhookID: parley.AnyID(j.Webhook.WebhookID()), AgentID: j.Webhook.Watched(),
+		Event: j.GetEvent().Word(), Status: j.GetStatus().String(), Attempts: int(j.GetAttempts()),
+		MaxAttempts: webhook.AttemptsMax, CreatedAt: api.At(unixMilli(j.GetCreatedMs())), DeliveredAt: instant(j.GetDeliveredMs()),
+		LastAttemptAt: instant(j.GetLastMs()), LastError: orNull(j.GetLastError()),
+	}
+	if at, waits := j.Retry(); waits {
+		d.NextAttemptAt = new(api.At(at))
+	}
+	if ofMessage(j.GetEvent()) {
+		d.MessageID = new(parley.IDFromBytes[parley.MessageID](j.GetRef()))
+	}
+	if code := j.GetLastCode(); code != 0 {
+		d.LastStatusCode = new(int(code))
+	}
+	if j.GetLastMs() != 0 {
+		d.LastDurationMs = new(int(j.GetLastDurationMs()))
+	}
+	return d
+}
+
+// ofMessage tells the events that a message's id goes with.
+func ofMessage(x webhook.What) bool {
+	return x == webhook.MessageReceived || x == webhook.MessageDelivered || x == webhook.MessageRead
+}
+
+func unixMilli(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// instant is a moment in Unix milliseconds, nil for zero.
+func instant(ms int64) *api.Time {
+	if ms == 0 {
+		return nil
+	}
+	return new(api.At(unixMilli(ms)))
+}

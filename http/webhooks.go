@@ -1,0 +1,167 @@
+package http
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/agent"
+	"parley/actors/webhook"
+	"parley/http/api"
+	"parley/http/auth"
+	"parley/http/egress"
+)
+
+// sealOfHooks is what the secrets of webhooks are sealed for; the id of the
+// webhook is bound to each.
+const sealOfHooks = "webhook secret"
+
+// createWebhook makes a webhook, whose secret is shown here and never again. The
+// target is judged by the guard that judges each dial. // spec: Webhooks
+func (s *Service) createWebhook(c *Call, in *api.CreateWebhook) (api.WebhookSecret, error) {
+	target, err := s.Guard.Parse(in.URL)
+	if err != nil {
+		return api.WebhookSecret{}, err
+	}
+	a, err := s.ownAgent(c, in.AgentID)
+	if err == nil && a.Revoked() {
+		err = errRevokedAgent
+	}
+	if err == nil {
+		err = s.Guard.Admit(c.Context(), target)
+	}
+	if err != nil {
+		return api.WebhookSecret{}, err
+	}
+	id, secret := s.Node.NewWebhookID(in.AgentID), egress.NewSecret(s.Entropy)
+	made, err := s.Node.CreateWebhook(c.Context(), actors.CreateWebhook{
+		ID: id, Agent: in.AgentID, Org: c.Caller.Org, URL: target.String(), Events: eventsOf(in.Events),
+		Description: orEmpty(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.allowed(c.Caller, quotaWebhooks),
+	})
+	if err != nil {
+		return api.WebhookSecret{}, err
+	}
+	return api.WebhookSecret{Webhook: webhookOf(made), Secret: secret}, nil
+}
+
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// eventsOf reads names that the schema has let pass.
+func eventsOf(names []string) []webhook.What {
+	var events []webhook.What
+	for _, name := range names {
+		if x, ok := webhook.ParseEvent(name); ok {
+			events = append(events, x)
+		}
+	}
+	return events
+}
+
+func (s *Service) sealHook(id webhook.ID, secret string) []byte {
+	return s.Vault.SealSecret(sealOfHooks, id.Bytes(), []byte(secret))
+}
+
+// openHook is the reverse; auth.ErrSealed for what was not sealed here.
+func openHook(vault *auth.MasterKey, id webhook.ID, sealed []byte) (string, error) {
+	secret, err := vault.OpenSecret(sealOfHooks, id.Bytes(), sealed)
+	return string(secret), err
+}
+
+// listWebhooks gives the webhooks of one agent or of all of the organization's,
+// oldest first.
+func (s *Service) listWebhooks(c *Call, in *api.ListWebhooks) ([]api.Webhook, error) {
+	var of []parley.AgentID
+	if in.AgentID != nil {
+		if _, err := s.ownAgent(c, *in.AgentID); err != nil {
+			return nil, err
+		}
+		of = append(of, *in.AgentID)
+	} else if err := s.Node.Agents(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+		of = append(of, a.AgentID())
+		return true
+	}); err != nil {
+		return nil, err
+	}
+	var found []*webhook.State
+	for _, id := range of {
+		some, err := s.Node.WebhooksOf(c.Context(), id)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	slices.SortStableFunc(found, func(a, b *webhook.State) int { return cmp.Compare(a.GetCreatedMs(), b.GetCreatedMs()) })
+	list := []api.Webhook{}
+	for _, w := range found {
+		if w.GetActive() || in.IncludeInactive {
+			list = append(list, webhookOf(w))
+		}
+	}
+	return list, nil
+}
+
+// patchWebhook switches a webhook on or off. // spec: Webhook
+func (s *Service) patchWebhook(c *Call, in *api.WebhookPatch) (api.Webhook, error) {
+	changed, err := s.Node.ChangeWebhook(c.Context(), webhook.ID(in.ID), webhook.Toggle{By: c.Caller.Org, Active: in.Active})
+	if err != nil {
+		return api.Webhook{}, hookless(err)
+	}
+	return webhookOf(changed), nil
+}
+
+func (s *Service) deleteWebhook(c *Call, in *api.DeleteWebhook) (NoContent, error) {
+	_, err := s.Node.ChangeWebhook(c.Context(), webhook.ID(in.ID), webhook.Delete{By: c.Caller.Org})
+	return NoContent{}, hookless(err)
+}
+
+// rotateWebhookSecret shows the new secret here and never again; the former one
+// signs beside it for a day.
+func (s *Service) rotateWebhookSecret(c *Call, in *api.RotateWebhookSecret) (api.WebhookSecret, error) {
+	id, secret := webhook.ID(in.ID), egress.NewSecret(s.Entropy)
+	changed, err := s.Node.ChangeWebhook(c.Context(), id, webhook.Rotate{By: c.Caller.Org, SealedSecret: s.sealHook(id, secret)})
+	if err != nil {
+		return api.WebhookSecret{}, hookless(err)
+	}
+	return api.WebhookSecret{Webhook: webhookOf(changed), Secret: secret}, nil
+}
+
+// hookless makes an id that nobody ever drew look like one of another
+// organization. // contract: 2
+func hookless(err error) error {
+	if errors.Is(err, parley.ErrNotFound) && !errors.Is(err, webhook.ErrUnknownJob) {
+		return webhook.ErrUnknown
+	}
+	return err
+}
+
+// webhookOf is a webhook as its owner sees it. // spec: Webhook (WebhookRead)
+func webhookOf(w *webhook.State) api.Webhook {
+	read := api.Webhook{
+		ID: parley.AnyID(w.WebhookID()), AgentID: w.Watched(), URL: w.GetUrl(), Active: w.GetActive(),
+		CreatedAt: api.At(w.CreatedAt()), Events: []string{}, Description: orNull(w.GetDescription()),
+	}
+	for _, x := range w.GetEvents() {
+		read.Events = append(read.Events, x.Word())
+	}
+	if at, reason, disabled := w.DisabledAt(); disabled {
+		read.DisabledAt, read.DisabledReason = new(api.At(at)), new(reason.String())
+	}
+	return read
+}
+
+// hookWarning tells an agent's owner of a webhook that was switched off.
+func hookWarning(w *webhook.State) string {
+	why := map[webhook.Reason]string{
+		webhook.TargetGone:   "its target answered 410 Gone",
+		webhook.OnlyFailures: "nothing could be delivered for days",
+	}
+	_, reason, _ := w.DisabledAt()
+	return "The webhook " + w.WebhookID().String() + " was switched off: " + why[reason] + "."
+}

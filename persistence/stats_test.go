@@ -1,0 +1,74 @@
+package persistence
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+func TestStatsCountWhatIsWritten(t *testing.T) {
+	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 2))
+	defer mustClose(t, s)
+	if err := s.Start(func(parley.Stream) {}, func(parley.Stream, time.Time) {}); err != nil {
+		t.Fatal(err)
+	}
+	leave, err := s.Admit(1, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.Stats()
+	if j := before.Journals[1]; j.Admitted != 1 || j.AdmittedBytes != 1000 || j.AdmittedMax == 0 || j.AdmittedBytesMax == 0 {
+		t.Errorf("one entry is admitted: %+v", j)
+	}
+	done := make(chan error, 1)
+	row := parley.Row{Slot: 1, Table: parley.WebhookTable, Key: []byte("k"), Value: []byte("v")}
+	s.Append(&parley.Entry{Slot: 1, Rows: []parley.Row{row}, Release: func(err error) { leave(); done <- err }})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	stats := s.Stats()
+	j := stats.Journals[1]
+	if j.Entries != 1 || j.Batches != 1 || j.Bytes == 0 || j.Admitted != 0 {
+		t.Errorf("one entry was written: %+v", j)
+	}
+	syncs := uint64(0)
+	for _, n := range j.Syncs.Buckets {
+		syncs += n
+	}
+	if syncs != 1 {
+		t.Errorf("%d syncs for one batch", syncs)
+	}
+	if other := stats.Journals[0]; other.Entries != 0 || other.Batches != 0 {
+		t.Errorf("the other journal wrote %+v", other)
+	}
+	if stats.Engine.LogBytes <= before.Engine.LogBytes || stats.Engine.MemTables == 0 {
+		t.Errorf("the engine wrote its log: %+v, before %+v", stats.Engine, before.Engine)
+	}
+}
+
+func TestStatsPutSyncsIntoBuckets(t *testing.T) {
+	var d durations
+	for _, took := range []time.Duration{0, SyncBounds[0], SyncBounds[0] + 1, time.Hour} {
+		d.note(took)
+	}
+	all := d.read()
+	if all.Buckets[0] != 2 || all.Buckets[1] != 1 || all.Buckets[len(SyncBounds)] != 1 || all.Sum != time.Hour+2*SyncBounds[0]+1 {
+		t.Errorf("counted %+v", all)
+	}
+	if n := testing.AllocsPerRun(100, func() { d.note(time.Millisecond) }); n != 0 {
+		t.Errorf("to note a sync allocates %v times", n)
+	}
+}
+
+func TestStatsCountWhoFindsNoRoom(t *testing.T) {
+	g := newGate(gateLeast, 100)
+	if g.admit(101) || !g.admit(100) {
+		t.Fatal("the bound of bytes does not hold")
+	}
+	if n := g.turned.Load(); n != 1 {
+		t.Errorf("%d found no room, not 1", n)
+	}
+}
