@@ -51,7 +51,7 @@ type Courier interface {
 	Drop(webhook.ID)
 }
 
-// nobody carries nothing.
+// noCourier takes nothing: jobs wait.
 type noCourier struct{}
 
 func (noCourier) Deliver(Delivery, func(webhook.Outcome)) (time.Duration, bool) {

@@ -358,11 +358,11 @@ func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
 func (n *Node) changeWebhook(t *webhookTurn, c webhook.Command) (any, error) {
 	if toggle, ok := c.(webhook.Toggle); ok {
 		toggle.Edge = n.journal.Edge(t.state.Watched())
-		for c = toggle; !toggle.Active && toggle.By == t.state.Owner(); {
-			if more, err := n.collect(t); err != nil {
+		c = toggle
+		for more := !toggle.Active && toggle.By == t.state.Owner(); more; {
+			var err error
+			if more, err = n.collect(t); err != nil {
 				return nil, err
-			} else if !more {
-				break
 			}
 		}
 	}
