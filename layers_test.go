@@ -114,7 +114,7 @@ var locks = []lock{
 	{"github.com/cockroachdb/pebble/v2", []string{"parley/persistence", "parley/persistence/..."}, "one floor knows how bytes reach the disk"},
 	{"github.com/cespare/xxhash/v2", []string{"parley/persistence"}, "checksums are for bytes on the disk, never for what is secret"},
 	{"github.com/hashicorp/raft", []string{"parley/cluster"}, "consensus is between nodes only"},
-	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/bench"}, "its buffers are reused after a handler returns; only the door lives with that"},
+	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the door lives with that"},
 	{"github.com/fasthttp/router", []string{"parley/http"}, "routes are declared in one table"},
 	{"github.com/golang-jwt/jwt/v5", []string{"parley/http/auth"}, "one place decides which tokens are good"},
 	{"github.com/go-jose/go-jose/v4", []string{"parley/http", "parley/http/auth"}, "signatures of strangers are judged at the door"},
@@ -133,6 +133,7 @@ var locks = []lock{
 	{"github.com/knadh/koanf", []string{"parley/cmd/parley"}, "settings are read on the roof"},
 	{"github.com/lmittmann/tint", []string{"parley/cmd/parley"}, "how a log looks is decided on the roof"},
 	{"github.com/prometheus/client_golang", []string{"parley/cmd/parley"}, "metrics are gathered as numbers below and exposed on the roof"},
+	{"go.opentelemetry.io/otel", []string{"parley/cmd/parley"}, "spans are made on the roof of what is told below; nothing below carries any"},
 	{"golang.org/x/sys", []string{"parley/persistence", "parley/cmd/parley"}, "system calls are for files and signals"},
 }
 
@@ -140,6 +141,7 @@ var locks = []lock{
 var testModules = []string{
 	"pgregory.net/rapid", "github.com/cockroachdb/datadriven", "github.com/google/go-cmp",
 	"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/anishathalye/porcupine",
+	"go.opentelemetry.io/proto/otlp",
 }
 
 // clientOnlyStd holds packages to the standard library: they may not import

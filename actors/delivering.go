@@ -78,9 +78,14 @@ func (n *Node) work(t *webhookTurn) error {
 			return err
 		}
 	}
-	more, err := n.collect(t)
-	if err != nil {
-		return err
+	places, more := attemptsAtOnce, false
+	if n.dispatch.mayBegin(s.WebhookID()) {
+		var err error
+		if more, err = n.collect(t); err != nil {
+			return err
+		}
+	} else {
+		places, more = 0, s.Unattempted() > 0
 	}
 	if s.GetActive() != was {
 		n.noteWebhook(t)
@@ -88,12 +93,7 @@ func (n *Node) work(t *webhookTurn) error {
 	if more {
 		n.dispatch.again(s.Watched())
 	}
-	return n.goOn(t)
-}
-
-// goOn is attempt for those who ask for no job.
-func (n *Node) goOn(t *webhookTurn) error {
-	_, err := n.attempt(t)
+	_, err := n.attempt(t, places)
 	return err
 }
 
@@ -165,15 +165,14 @@ func newsOf(e parley.FeedEntry) (all []*webhook.News) {
 	return all
 }
 
-// attempt begins what attempts there is room for and keeps the rows of all jobs
-// that the turn has touched, which it gives.
-func (n *Node) attempt(t *webhookTurn) (map[uint64]*webhook.Job, error) {
-	s := t.state
-	lines, err := t.least(parley.RetryTable, s.GetId(), s.Room(t.now, attemptsAtOnce)+1)
+// attempt begins what attempts there is room for, if so many may be under way, and
+// keeps the rows of all jobs that the turn has touched, which it gives.
+func (n *Node) attempt(t *webhookTurn, places int) (map[uint64]*webhook.Job, error) {
+	lines, err := retriesOf(t)
 	if err != nil {
 		return nil, err
 	}
-	lease := webhook.Lease{Max: attemptsAtOnce}
+	lease := webhook.Lease{Max: places}
 	for _, line := range lines {
 		if at, number := retryOf(line); at <= t.now.UnixMilli() {
 			j, err := jobOf(t, number)
@@ -192,6 +191,16 @@ func (n *Node) attempt(t *webhookTurn) (map[uint64]*webhook.Job, error) {
 	}
 	n.setTimer(t, lines, jobs)
 	return jobs.rows, n.sendOut(t, jobs.rows)
+}
+
+// retriesOf are the keys of the webhook's retry lines, the soonest first: as many
+// as may be attempted now, and one more to be woken for.
+func retriesOf(t *webhookTurn) ([][]byte, error) {
+	s := t.state
+	if s.GetFailed() == 0 {
+		return nil, nil
+	}
+	return t.least(parley.RetryTable, s.GetId(), s.Room(t.now, attemptsAtOnce)+1)
 }
 
 // touched are the jobs that a turn changes, and the retry lines that they had.

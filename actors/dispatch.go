@@ -59,18 +59,31 @@ type dispatcher struct {
 	// locks of the journal, so that mu is never held when those are taken.
 	knowing sync.Mutex
 
-	mu       sync.Mutex
-	agents   map[parley.AgentID]*watchedAgent
-	wanted   [32]int // how many active webhooks want an event
-	news     map[parley.AgentID]struct{}
+	mu     sync.Mutex
+	agents map[parley.AgentID]*watchedAgent
+	wanted [32]int // how many active webhooks want an event
+	news   map[parley.AgentID]struct{}
+	queue  []waiter // of those with news, the longest waiting first
+	pace   pace
+	// granted are the webhooks whose turn it is, whoever steps back when they take it.
+	granted  map[webhook.ID]struct{}
 	out      []Delivery
 	outcomes map[webhook.ID][]webhook.Outcome
-	closed   bool
+	// told are those whose outcomes are new: these are kept soon in any case, for a
+	// crash would have them delivered again.
+	told   map[webhook.ID]struct{}
+	closed bool
 
 	signal   chan struct{}
 	stop     chan struct{}
 	running  sync.WaitGroup
 	attempts [4]atomic.Uint64 // by what became of their jobs
+}
+
+// waiter is an agent whose webhooks are to look for what there is to do.
+type waiter struct {
+	agent parley.AgentID
+	since time.Time
 }
 
 // watchedAgent is an agent with webhooks. Its feed is watched while one of them
@@ -80,10 +93,10 @@ type watchedAgent struct {
 	stop   func()
 }
 
-func newDispatcher(n *Node) *dispatcher {
+func newDispatcher(n *Node, demand Demand) *dispatcher {
 	return &dispatcher{
 		node: n, agents: map[parley.AgentID]*watchedAgent{}, news: map[parley.AgentID]struct{}{},
-		outcomes: map[webhook.ID][]webhook.Outcome{}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
+		outcomes: map[webhook.ID][]webhook.Outcome{}, told: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, pace: pace{demand: demand}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 }
 
@@ -100,7 +113,7 @@ func (d *dispatcher) start() error {
 	}
 	d.mu.Lock()
 	for agent := range d.agents {
-		d.news[agent] = struct{}{}
+		d.enqueue(agent)
 	}
 	d.mu.Unlock()
 	d.running.Go(d.run)
@@ -175,6 +188,8 @@ func (d *dispatcher) note(agent parley.AgentID, id webhook.ID, w wish) (watch bo
 	a.wishes[id] = w
 	if w == (wish{}) {
 		delete(a.wishes, id)
+		delete(d.granted, id)
+		delete(d.told, id)
 	}
 	active := false
 	for _, w := range a.wishes {
@@ -246,15 +261,26 @@ func (n *Node) watching() bool {
 // again has an agent's webhooks look for what there is to do.
 func (d *dispatcher) again(agent parley.AgentID) {
 	d.mu.Lock()
-	d.news[agent] = struct{}{}
+	d.enqueue(agent)
 	d.mu.Unlock()
 	d.wake()
+}
+
+// enqueue notes that there is something new for an agent's webhooks; one that
+// waits already keeps its place.
+func (d *dispatcher) enqueue(agent parley.AgentID) {
+	if _, waits := d.news[agent]; waits {
+		return
+	}
+	d.news[agent] = struct{}{}
+	d.queue = append(d.queue, waiter{agent, d.node.clock()})
 }
 
 // send hands attempts to the courier soon.
 func (d *dispatcher) send(out []Delivery) {
 	d.mu.Lock()
 	d.out = append(d.out, out...)
+	d.pace.began(len(out))
 	d.mu.Unlock()
 	d.wake()
 }
@@ -267,8 +293,18 @@ func (d *dispatcher) report(agent parley.AgentID, id webhook.ID, o webhook.Outco
 		return // it was deleted meanwhile
 	}
 	d.outcomes[id] = append(d.outcomes[id], o)
-	d.news[agent] = struct{}{}
+	d.told[id] = struct{}{}
 	d.wake()
+}
+
+// mayBegin reports whether a webhook may begin attempts now, or steps back until
+// it is its turn.
+func (d *dispatcher) mayBegin(id webhook.ID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, granted := d.granted[id]
+	delete(d.granted, id)
+	return granted || !d.pace.limited
 }
 
 // take gives what was reported to a webhook.
@@ -294,28 +330,53 @@ func (d *dispatcher) run() {
 			return
 		case <-d.signal:
 		}
-		d.mu.Lock()
-		out, news := d.out, d.news
-		d.out, d.news = nil, map[parley.AgentID]struct{}{}
-		var streams []parley.Stream
-		for agent := range news {
-			if a := d.agents[agent]; a != nil {
-				for id := range a.wishes {
-					streams = append(streams, webhookStream(id))
-				}
-			}
-		}
-		d.mu.Unlock()
+		out, streams, left := d.round()
 		for i := range out {
 			d.carry(&out[i])
 		}
 		for _, s := range streams {
-			d.node.engine.hint(s)
+			d.node.engine.nudge(s, toWork)
 		}
-		if len(streams) > 0 {
+		switch {
+		case left:
+			time.Sleep(paceRound)
+			d.wake()
+		case len(streams) > 0:
 			time.Sleep(gatherFor)
 		}
 	}
+}
+
+// round takes the attempts that are to be carried and the webhooks that are to be
+// woken, and says whether others step back.
+func (d *dispatcher) round() (out []Delivery, streams []parley.Stream, left bool) {
+	now := d.node.clock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out, d.out = d.out, nil
+	d.pace.look(now)
+	for id := range d.told {
+		streams = append(streams, webhookStream(id))
+	}
+	clear(d.told)
+	late := 0
+	for late < len(d.queue) && now.Sub(d.queue[late].since) >= pacePatience {
+		late++
+	}
+	turn := max(late, d.pace.wake(len(d.queue)))
+	for _, w := range d.queue[:turn] {
+		delete(d.news, w.agent)
+		if a := d.agents[w.agent]; a != nil {
+			for id := range a.wishes {
+				streams = append(streams, webhookStream(id))
+				d.granted[id] = struct{}{}
+			}
+		}
+	}
+	if d.queue = d.queue[turn:]; len(d.queue) == 0 {
+		d.queue = nil
+	}
+	return out, streams, len(d.queue) > 0
 }
 
 // carry hands one attempt to the courier.
@@ -347,17 +408,20 @@ func (d *dispatcher) count(results []*webhook.Result) {
 }
 
 // WebhookStats are what became of attempts since the start, and how many agents
-// have webhooks.
+// have webhooks, of which how many wait to be looked after; SteppingBack tells that
+// they do so for requests.
 type WebhookStats struct {
 	Unsent, Delivered, Dead, Failed uint64
-	Agents                          int
+	Agents, Waiting                 int
+	SteppingBack                    bool
 }
 
 // WebhookStats counts.
 func (n *Node) WebhookStats() WebhookStats {
 	d := n.dispatch
+	s := WebhookStats{Unsent: d.attempts[0].Load(), Delivered: d.attempts[1].Load(), Dead: d.attempts[2].Load(), Failed: d.attempts[3].Load()}
 	d.mu.Lock()
-	agents := len(d.agents)
-	d.mu.Unlock()
-	return WebhookStats{d.attempts[0].Load(), d.attempts[1].Load(), d.attempts[2].Load(), d.attempts[3].Load(), agents}
+	defer d.mu.Unlock()
+	s.Agents, s.Waiting, s.SteppingBack = len(d.agents), len(d.queue), d.pace.limited
+	return s
 }

@@ -151,8 +151,8 @@ func (e *engine) drop(h *handle, reason error) {
 	e.live.Add(-1)
 	hinted := h.mailbox.close(reason)
 	e.system.Root.Stop(pid)
-	if hinted && errors.Is(reason, errStopped) {
-		e.hint(h.stream)
+	if hinted != 0 && errors.Is(reason, errStopped) {
+		e.nudge(h.stream, hinted)
 	}
 }
 
@@ -178,11 +178,14 @@ func (e *engine) ask(s parley.Stream, request any, room func()) (any, error) {
 	}
 }
 
-// hint makes a stream's actor look into its tray. An actor that is just going
-// is hinted in its next life.
-func (e *engine) hint(s parley.Stream) {
+// hint makes a stream's actor look into its tray.
+func (e *engine) hint(s parley.Stream) { e.nudge(s, toHear) }
+
+// nudge gives a stream's actor a hint. An actor that is just going gets it in its
+// next life.
+func (e *engine) nudge(s parley.Stream, what hint) {
 	for e.produce[s.Kind] != nil && !e.draining.Load() {
-		if e.actor(s).mailbox.hint() {
+		if e.actor(s).mailbox.hint(what) {
 			return
 		}
 	}

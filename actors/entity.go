@@ -119,8 +119,8 @@ func (e *entity[S, C, E]) Receive(ctx actor.Context) {
 		e.engine.drop(e.handle, errStopped)
 	case *ask:
 		e.serve(m)
-	case hear:
-		e.guard(nil, e.listen)
+	case hint:
+		e.guard(nil, func() error { return e.listen(m) })
 	case sweep:
 		e.guard(nil, e.retire)
 	}
@@ -160,7 +160,7 @@ func (e *entity[S, C, E]) load() error {
 		return err
 	}
 	e.seq, e.stored, e.loaded = seq, folded, true
-	return e.listen()
+	return e.listen(toHear)
 }
 
 // serve answers one ask.
@@ -198,17 +198,22 @@ func (e *entity[S, C, E]) serve(m *ask) {
 	})
 }
 
-// listen takes the words in the tray, each in a turn of its own that also
-// strikes it out, and looks for what else is to be done.
-func (e *entity[S, C, E]) listen() error {
+// listen takes the words in the tray, if there may be any, each in a turn of its
+// own that also strikes it out, and looks for what else is to be done.
+func (e *entity[S, C, E]) listen(what hint) error {
 	if !e.loaded {
 		return e.load() // which listens
 	}
 	if e.kind.hear == nil {
 		return nil
 	}
-	if err := e.hear(); err != nil || e.kind.wake == nil {
-		return err
+	if what&toHear != 0 {
+		if err := e.hear(); err != nil {
+			return err
+		}
+	}
+	if e.kind.wake == nil {
+		return nil
 	}
 	t := e.begin()
 	defer t.abandon()

@@ -28,12 +28,19 @@ type mailbox struct {
 	running bool
 	shut    bool
 	closed  bool
-	// hinted: there are words in the actor's tray that it has not looked for.
-	hinted bool
+	// hinted is what the actor has not looked for yet.
+	hinted hint
 }
 
-// hear tells an actor to look into its tray.
-type hear struct{}
+// hint is what an actor is to look for.
+type hint uint8
+
+const (
+	// toHear: there are words in its tray.
+	toHear hint = 1 << iota
+	// toWork: there is something else to do for a kind that is woken.
+	toWork
+)
 
 func newMailbox() *mailbox { return &mailbox{shut: true} }
 
@@ -84,15 +91,15 @@ func (m *mailbox) PostSystemMessage(message any) {
 	m.schedule()
 }
 
-// hint makes the actor look into its tray before it takes another message, and
-// reports whether there is an actor to do so.
-func (m *mailbox) hint() bool {
+// hint makes the actor look before it takes another message, and reports whether
+// there is an actor to do so.
+func (m *mailbox) hint(what hint) bool {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
 		return false
 	}
-	m.hinted = true
+	m.hinted |= what
 	m.schedule()
 	return true
 }
@@ -104,11 +111,11 @@ func (m *mailbox) open() {
 	m.schedule()
 }
 
-// close refuses everything that waits and everything that comes, and reports
-// whether the actor was still to look into its tray.
-func (m *mailbox) close(reason error) (hinted bool) {
+// close refuses everything that waits and everything that comes, and gives what
+// the actor was still to look for.
+func (m *mailbox) close(reason error) (hinted hint) {
 	m.mu.Lock()
-	hinted, m.closed, m.hinted = m.hinted, true, false
+	hinted, m.closed, m.hinted = m.hinted, true, 0
 	left := m.user[m.head:]
 	m.user, m.head = nil, 0
 	m.mu.Unlock()
@@ -120,7 +127,7 @@ func (m *mailbox) close(reason error) (hinted bool) {
 
 // schedule unlocks and, unless that is under way, lets the actor run.
 func (m *mailbox) schedule() {
-	start := !m.running && (len(m.system) > 0 || (!m.shut && (m.hinted || m.head < len(m.user))))
+	start := !m.running && (len(m.system) > 0 || (!m.shut && (m.hinted != 0 || m.head < len(m.user))))
 	if start {
 		m.running = true
 	}
@@ -162,9 +169,9 @@ func (m *mailbox) next() (message any, system bool) {
 		}
 		return message, true
 	case m.shut:
-	case m.hinted:
-		m.hinted = false
-		return hear{}, false
+	case m.hinted != 0:
+		message, m.hinted = m.hinted, 0
+		return message, false
 	case m.head < len(m.user):
 		message = m.user[m.head]
 		m.user[m.head] = nil

@@ -65,12 +65,12 @@ func TestAFullMailboxRefusesAtOnce(t *testing.T) {
 			t.Fatal("one that was taken has been answered")
 		}
 	}
-	if !m.hint() {
+	if !m.hint(toHear) {
 		t.Error("a full mailbox takes no hint")
 	}
 	close(k.pause)
 	eventually(t, "all are handled", func() bool { return k.count() == mailboxMax+2 })
-	if _, first := k.taken[1].(hear); !first {
+	if _, first := k.taken[1].(hint); !first {
 		t.Errorf("the hint was handled after %T", k.taken[1])
 	}
 	if a := post(m, pool); a.state.Load() != askPending {
@@ -87,8 +87,9 @@ func TestAClosedMailboxRefusesWhatWaitsAndWhatComes(t *testing.T) {
 		waiting = append(waiting, post(m, pool))
 	}
 	m.PostUserMessage(sweep{})
-	m.hint()
-	if !m.close(errStopped) {
+	m.hint(toHear)
+	m.hint(toWork)
+	if m.close(errStopped) != toHear|toWork {
 		t.Error("a hint that nobody took is forgotten")
 	}
 	for _, a := range append(waiting, post(m, pool)) {
@@ -96,7 +97,7 @@ func TestAClosedMailboxRefusesWhatWaitsAndWhatComes(t *testing.T) {
 			t.Fatalf("refused with %v", err)
 		}
 	}
-	if m.hint() || m.close(errStopped) {
+	if m.hint(toHear) || m.close(errStopped) != 0 {
 		t.Error("a closed mailbox takes hints")
 	}
 	m.open()

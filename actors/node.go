@@ -29,6 +29,8 @@ type Options struct {
 	SeatLimit func(owner *org.State) *int
 	// Courier carries deliveries of webhooks; nil carries none.
 	Courier Courier
+	// Demand, if set, is what deliveries of webhooks step back for.
+	Demand Demand
 	// system is the actor system to live in; nil is one of its own, which is
 	// what costs most in making a node.
 	system *actor.ActorSystem
@@ -67,7 +69,7 @@ func New(o Options) *Node {
 		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
 		shown: newShown(o.PageBytes), counts: newPollIndex(), seats: o.SeatLimit, carriedStep: carriedStep, ackStep: ackStep,
 	}
-	n.began, n.courier, n.dispatch = o.Clock(), o.Courier, newDispatcher(n)
+	n.began, n.courier, n.dispatch = o.Clock(), o.Courier, newDispatcher(n, o.Demand)
 	if n.courier == nil {
 		n.courier = noCourier{}
 	}

@@ -131,14 +131,19 @@ func (n *Node) retireWebhooks(t *agentTurn, self parley.AgentID) error {
 }
 
 // Webhook is a webhook as its owner sees it; webhook.ErrUnknown to all others.
-func (n *Node) Webhook(ctx context.Context, id webhook.ID, by parley.OrgID) (*webhook.State, error) {
-	h := &hook{State: &webhook.State{}}
-	err := n.view(ctx, func(v View) error {
-		_, _, err := webhookRules.load(v, webhookStream(id), h)
+func (n *Node) Webhook(ctx context.Context, id webhook.ID, by parley.OrgID) (s *webhook.State, err error) {
+	err = n.view(ctx, func(v View) error {
+		s, err = webhookOf(v, id, by)
 		return err
 	})
+	return s, err
+}
+
+func webhookOf(v View, id webhook.ID, by parley.OrgID) (*webhook.State, error) {
+	h := &hook{State: &webhook.State{}}
+	_, _, err := webhookRules.load(v, webhookStream(id), h)
 	if err == nil && (!h.Exists() || h.Deleted() || h.Owner() != by) {
-		return nil, webhook.ErrUnknown
+		err = webhook.ErrUnknown
 	}
 	return h.State, err
 }
@@ -201,34 +206,41 @@ const webhooksRead = 100_000
 // Deliveries are a webhook's jobs, the newest first: those of a status, or all if
 // that is zero, and how many there are. // spec: Webhooks
 func (n *Node) Deliveries(ctx context.Context, id webhook.ID, by parley.OrgID, status webhook.Status, offset, limit int) (page []WebhookJob, total int, err error) {
-	s, err := n.Webhook(ctx, id, by)
-	if err != nil {
-		return nil, 0, err
-	}
+	err = n.view(ctx, func(v View) error {
+		s, err := webhookOf(v, id, by)
+		if err != nil {
+			return err
+		}
+		total = countOf(s, status)
+		page, err = deliveriesOf(v, s, status, offset, limit)
+		return err
+	})
+	return page, total, err
+}
+
+func deliveriesOf(v View, s *webhook.State, status webhook.Status, offset, limit int) (page []WebhookJob, err error) {
+	id := s.WebhookID()
 	before := binary.BigEndian.AppendUint64(id.Bytes(), s.GetLastJob()+1)
 	if status == 0 {
 		before = binary.BigEndian.AppendUint64(id.Bytes(), s.GetLastJob()+1-min(uint64(offset), s.GetLastJob()))
 		offset = 0
 	}
-	err = n.view(ctx, func(v View) error {
-		var bad error
-		looked := 0
-		err := v.Rows(id.Slot(), parley.DeliveryTable, id[:], before, true, func(_, value []byte) bool {
-			var j webhook.Job
-			if bad = j.UnmarshalVT(value); bad != nil {
-				return false
-			}
-			if looked++; status != 0 && j.GetStatus() != status {
-				return looked < webhooksRead
-			}
-			if offset--; offset < 0 {
-				page = append(page, WebhookJob{s.JobID(j.Number), s, &j})
-			}
-			return len(page) < limit && looked < webhooksRead
-		})
-		return errors.Join(err, bad)
+	var bad error
+	looked := 0
+	err = v.Rows(id.Slot(), parley.DeliveryTable, id[:], before, true, func(_, value []byte) bool {
+		var j webhook.Job
+		if bad = j.UnmarshalVT(value); bad != nil {
+			return false
+		}
+		if looked++; status != 0 && j.GetStatus() != status {
+			return looked < webhooksRead
+		}
+		if offset--; offset < 0 {
+			page = append(page, WebhookJob{s.JobID(j.Number), s, &j})
+		}
+		return len(page) < limit && looked < webhooksRead
 	})
-	return page, countOf(s, status), err
+	return page, errors.Join(err, bad)
 }
 
 // countOf is how many jobs a webhook has of a status, 0 for any.
@@ -375,7 +387,8 @@ func (n *Node) changeWebhook(t *webhookTurn, c webhook.Command) (any, error) {
 		return changed, nil
 	}
 	n.noteWebhook(t)
-	return changed, n.goOn(t)
+	_, err := n.attempt(t, attemptsAtOnce)
+	return changed, err
 }
 
 // endWebhook removes everything but the answer.
@@ -427,7 +440,7 @@ func (n *Node) doWebhook(t *webhookTurn, d webhookDeed) (any, error) {
 	if err := t.decide(command); err != nil {
 		return nil, err
 	}
-	rows, err := n.attempt(t)
+	rows, err := n.attempt(t, attemptsAtOnce)
 	if err != nil {
 		return nil, err
 	}

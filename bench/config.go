@@ -43,6 +43,9 @@ type Config struct {
 	Bound  time.Duration
 	// Verify, which cases of Overload bring along, kills ours at the end, starts it again and reads everything back.
 	Verify bool
+	// Own makes a further server of ours that keeps its data under dir, with these
+	// flags after its usual ones; nil where there can be none.
+	Own func(dir string, flags ...string) target.Target
 	// Dir is where data is written: the disk under it is probed, for ProbeTime.
 	Dir       string
 	ProbeTime time.Duration
@@ -92,6 +95,9 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 			cases = append(cases, Case{Scenario: name, Clients: n})
 		}
 		for _, rate := range rates {
+			if name == scenario.Quota {
+				break // at a rate that both hold there is nothing to compare
+			}
 			cases = append(cases, Case{Scenario: name, Clients: slices.Max(counts), Rate: rate})
 		}
 	}
@@ -136,6 +142,9 @@ func (c *Config) check() error {
 		}
 		if k.Scenario == scenario.Deep && c.Params.Depth < 2 {
 			return errors.New("deep compares page 1 with another: name it with --depth")
+		}
+		if k.Scenario == scenario.Quota && c.Own == nil {
+			return errNotOwn
 		}
 	}
 	var names []string

@@ -188,6 +188,8 @@ func (r *runner) one(ctx context.Context, s *side, c Case, repeat int) error {
 		measured, err = r.fanout(ctx, s, &run, task)
 	case scenario.Webhook:
 		measured, err = r.webhook(ctx, s, &run, task)
+	case scenario.Quota:
+		measured, err = r.quota(ctx, &run, task)
 	default:
 		measured, err = r.load(ctx, s, &run, task)
 	}

@@ -14,7 +14,7 @@ import (
 	"parley/http/egress"
 )
 
-// CourierOptions are what a Courier is made of; all are required.
+// CourierOptions are what a Courier is made of; all but Watch are required.
 type CourierOptions struct {
 	// Guard reads targets again before each attempt; it is the Sender's too.
 	Guard  *egress.Guard
@@ -25,6 +25,10 @@ type CourierOptions struct {
 	Entropy parley.Entropy
 	// Logger hears of secrets that do not open, never of secrets.
 	Logger *slog.Logger
+	// Watch, if set, is told of each attempt before it is handed to the sender. It
+	// gives the traceparent that the post bears, and what is told the result, unless
+	// the sender takes no more. Neither may block.
+	Watch func(actors.Delivery, egress.Target) (traceparent string, ended func(egress.Result))
 }
 
 // Courier carries deliveries to their targets: it writes what they say, unseals
@@ -63,10 +67,17 @@ func (r *Courier) Deliver(d actors.Delivery, done func(webhook.Outcome)) (held t
 	if len(secrets) == 0 {
 		return fail(unsealable)
 	}
-	err = r.Sender.Submit(egress.Post{
+	post := egress.Post{
 		Key: d.Webhook.String(), Target: target, ID: d.Job.String(), Body: payloadOf(d), Secrets: secrets,
 		Done: func(result egress.Result) { done(r.outcome(result)) },
-	})
+	}
+	if r.Watch != nil {
+		traceparent, ended := r.Watch(d, target)
+		tell := post.Done
+		post.Traceparent = traceparent
+		post.Done = func(result egress.Result) { ended(result); tell(result) }
+	}
+	err = r.Sender.Submit(post)
 	var full *egress.HeldError
 	if errors.As(err, &full) {
 		return full.Wait, false

@@ -1,9 +1,13 @@
 package http
 
 import (
+	"bytes"
+	"regexp"
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"parley"
 )
 
 // Answer is what a Server tells of a request that it has answered. It holds
@@ -26,7 +30,59 @@ type Answer struct {
 	// read as a request.
 	Began time.Time
 	Took  time.Duration
+
+	// ctx is read by whoever asks for more, while Observe runs.
+	ctx *fasthttp.RequestCtx
 }
+
+// Traceparent is what the caller says of the trace that it is part of: anything,
+// as it was sent. It is asked for while Observe runs, as Posted is.
+func (a *Answer) Traceparent() string {
+	if a.ctx == nil {
+		return ""
+	}
+	return string(a.ctx.Request.Header.Peek(traceparentHeader))
+}
+
+const traceparentHeader = "Traceparent"
+
+// Posted is the message that the answer is about, of a send or a reply that
+// succeeded: for one to a group the broadcast, not a copy. repeated: an earlier
+// request with the same key made it.
+func (a *Answer) Posted() (id parley.MessageID, repeated, posted bool) {
+	if a.ctx == nil || a.Route == nil || !posting[a.Route.Method+" "+a.Route.Path] || a.Status >= 300 {
+		return id, false, false
+	}
+	repeated = len(a.ctx.Response.Header.Peek("Idempotency-Replayed")) > 0
+	id, err := postedIn(a.ctx.Response.Body())
+	return id, repeated, err == nil
+}
+
+// posting are the routes whose answers begin with the message that they posted.
+var posting = map[string]bool{"POST /messages": true, "POST /messages/sync": true, "POST /messages/{id}/reply": true}
+
+// postedIn reads the id off an answer as appendMessage begins and ends it. What
+// a sender said stands between.
+func postedIn(body []byte) (parley.MessageID, error) {
+	const length = len("00000000-0000-0000-0000-000000000000")
+	body = bytes.TrimPrefix(body, []byte(`{"message":`))
+	text, found := bytes.CutPrefix(body, []byte(`{"id":"`))
+	if !found || len(text) < length {
+		return parley.MessageID{}, parley.ErrNotID
+	}
+	id, err := parley.ParseID[parley.MessageID](string(text[:length]))
+	if err != nil {
+		return id, err
+	}
+	last := bytes.LastIndex(body, []byte(`,"broadcast_id":"`))
+	if last < 0 || !endOfBroadcast.Match(body[last:]) {
+		return id, nil
+	}
+	return id.Broadcast(), nil
+}
+
+// endOfBroadcast is how the answer to a send to a group ends.
+var endOfBroadcast = regexp.MustCompile(`^,"broadcast_id":"[0-9a-f-]{36}","recipient_count":[0-9]+}$`)
 
 // Label names a route in metrics and logs: its path with the parameters' names,
 // "none" where r is nil.
@@ -46,7 +102,7 @@ func (s *Server) note(ctx *fasthttp.RequestCtx, p *problem) {
 
 // tell has whoever observes know of an answer.
 func (s *Server) tell(ctx *fasthttp.RequestCtx, id string, began time.Time) {
-	a := Answer{RequestID: id, Status: ctx.Response.StatusCode(), Began: began}
+	a := Answer{RequestID: id, Status: ctx.Response.StatusCode(), Began: began, ctx: ctx}
 	a.Route, _ = ctx.UserValue(routeKey).(*Route)
 	if r, ok := ctx.UserValue(refusedKey).(*refused); ok {
 		a.Code, a.Quota = r.code, r.quota

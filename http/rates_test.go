@@ -1,6 +1,8 @@
 package http
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"testing"
@@ -8,6 +10,34 @@ import (
 	"parley"
 	"parley/actors/org"
 )
+
+// rateFaults asks as often as the rate allows and once more, and then as somebody
+// else: every answer says how the caller stands, and only the one beyond the rate
+// is refused. It must not take as long as one request costs.
+func rateFaults(rate, status int, ask, other func() *told) (faults []string) {
+	fault := func(a *told, format string, args ...any) {
+		faults = append(faults, fmt.Sprintf("%s: answered %d, headers %v: ", a.what, a.status, a.head)+fmt.Sprintf(format, args...))
+	}
+	for left := rate - 1; left >= 0; left-- {
+		a := ask()
+		if a.status != status {
+			fault(a, "%d left", left)
+		}
+		if a.head.Get("RateLimit-Limit") != strconv.Itoa(rate) || a.head.Get("RateLimit-Remaining") != strconv.Itoa(left) || a.head.Get("RateLimit-Reset") == "" {
+			fault(a, "%d left", left)
+		}
+	}
+	a := ask()
+	body, _ := a.body.(map[string]any)
+	wait, err := strconv.Atoi(a.head.Get("Retry-After"))
+	if a.status != 429 || body["code"] != "rate_limited" || err != nil || wait < 1 || body["retry_after"] != float64(wait) || a.head.Get("RateLimit-Remaining") != "0" {
+		fault(a, "beyond the rate: %s", a.raw)
+	}
+	if a := other(); a.status != status {
+		fault(a, "somebody else is refused")
+	}
+	return faults
+}
 
 // TestRatesAreToldAndHeld: every answer of a limited route says how the caller
 // stands, and the one beyond the rate is refused.
@@ -20,21 +50,58 @@ func TestRatesAreToldAndHeld(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
 		status, rate int
-	}{{"GET", "/org", 200, 3}, {"POST", "/groups", 422, 2}, {"GET", "/version", 200, 4}} {
-		for left := c.rate - 1; left >= 0; left-- {
-			a := p.ask(c.method, c.path, "").want(c.status)
-			if a.head.Get("RateLimit-Limit") != strconv.Itoa(c.rate) || a.head.Get("RateLimit-Remaining") != strconv.Itoa(left) || a.head.Get("RateLimit-Reset") == "" {
-				t.Errorf("%s: headers %v, %d left", c.path, a.head, left)
-			}
-		}
-		a := p.ask(c.method, c.path, "").want(429, "rate_limited")
-		if wait, err := strconv.Atoi(a.head.Get("Retry-After")); err != nil || wait < 1 || a.head.Get("RateLimit-Remaining") != "0" {
-			t.Errorf("%s: headers %v", c.path, a.head)
+	}{{"GET", "/org", 200, 3}, {"POST", "/groups", 422, 2}} {
+		ask := func(p *party) func() *told { return func() *told { return p.ask(c.method, c.path, "") } }
+		for _, fault := range rateFaults(c.rate, c.status, ask(p), ask(other)) {
+			t.Error(fault)
 		}
 	}
-	other.ask("GET", "/org", "").want(200)
+	version := func() *told { return p.ask("GET", "/version", "") }
+	for _, fault := range rateFaults(4, 200, version, func() *told { return other.ask("GET", "/health", "") }) {
+		t.Error(fault)
+	}
 	if a := p.ask("GET", "/health", "").want(200); a.head.Get("RateLimit-Limit") != "" {
 		t.Error("the health check is limited")
+	}
+}
+
+// TestRatesAreToldAndHeldControl puts a door before the service that limits in a
+// wrong way.
+func TestRatesAreToldAndHeldControl(t *testing.T) {
+	for defect, judge := range map[string]func(s *Service, c *Call) error{
+		"":             (*Service).Admit,
+		"never counts": func(*Service, *Call) error { return nil },
+		"counts twice": func(s *Service, c *Call) error { return errors.Join(s.Admit(c), s.Admit(c)) },
+		"tells and does not hold": func(s *Service, c *Call) error {
+			_ = s.Admit(c)
+			return nil
+		},
+		"holds and does not tell": func(s *Service, c *Call) error {
+			err := s.Admit(c)
+			for _, name := range rateHeaders {
+				c.ctx.Response.Header.Del(name)
+			}
+			return err
+		},
+		"takes all for one": func(s *Service, c *Call) error { return take(c, s.rates.reads, "all") },
+		"refuses with another error": func(s *Service, c *Call) error {
+			if s.Admit(c) != nil {
+				return parley.ErrOverloaded
+			}
+			return nil
+		},
+	} {
+		t.Run(defect, func(t *testing.T) {
+			h := hallInMemory(t, 1)
+			defer h.close()
+			h.service.rates = newRates(Rates{Reads: 3}, h.service.Clock)
+			h.server.judge = func(c *Call) error { return judge(h.service, c) }
+			p, other := h.party("acme"), h.party("globex")
+			faults := rateFaults(3, 200, func() *told { return p.ask("GET", "/org", "") }, func() *told { return other.ask("GET", "/org", "") })
+			if (len(faults) == 0) != (defect == "") {
+				t.Errorf("%q", faults)
+			}
+		})
 	}
 }
 
@@ -71,25 +138,102 @@ func TestForwardedAddresses(t *testing.T) {
 	}
 }
 
+// termsFaults has the operator set limits and take the tier away: both are shown
+// and held from the next request on, and no other limit is.
+func termsFaults(t *testing.T, h *hall, p *party) (faults []string) {
+	t.Helper()
+	hold := func(a *told, status int, code any) {
+		if body, _ := a.body.(map[string]any); a.status != status || body["code"] != code {
+			faults = append(faults, fmt.Sprintf("%s: answered %d %s, want %d %v", a.what, a.status, a.raw, status, code))
+		}
+	}
+	set := func(c org.Command) {
+		t.Helper()
+		if _, err := h.node.SetTerms(t.Context(), p.owner, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := func(name string) *told {
+		return p.ask("POST", "/groups", `{"name":"`+name+`","enrollment_policy":"open"}`)
+	}
+	p.agent("a")
+	hold(group("first"), 201, nil)
+	set(org.SetAllowance{Quota: "groups", Limit: new(1)})
+	set(org.SetAllowance{Quota: "messages_per_day", Limit: new(2)})
+	shown := p.ask("GET", "/org/quotas", "")
+	if limits := fmt.Sprint(shown.at("quotas.groups.limit"), shown.at("quotas.messages_per_day.limit"), shown.at("quotas.agents.limit")); limits != "1 2 <nil>" {
+		faults = append(faults, "shown are "+limits)
+	}
+	hold(group("second"), 403, "quota_exceeded")
+	set(org.SetAllowance{Quota: "groups", Limit: new(2)})
+	hold(group("second"), 201, nil)
+	hold(group("third"), 403, "quota_exceeded")
+	set(org.LiftAllowance{Quota: "groups"})
+	hold(group("third"), 201, nil)
+	set(org.GrantTier{Tier: 0})
+	hold(p.ask("POST", "/messages", "{}"), 403, "trust_tier_required")
+	set(org.GrantTier{Tier: 1})
+	hold(p.ask("POST", "/messages", "{}"), 422, "validation_error")
+	return faults
+}
+
 // TestTermsAtTheDoor: what the operator sets is shown and held from the next
 // request on.
 func TestTermsAtTheDoor(t *testing.T) {
 	h := hallInMemory(t, 1)
 	defer h.close()
-	p := h.party("acme")
-	two := 2
-	for _, c := range []org.Command{org.SetAllowance{Quota: "groups", Limit: new(0)}, org.SetAllowance{Quota: "messages_per_day", Limit: &two}} {
-		if _, err := h.node.SetTerms(t.Context(), p.owner, c); err != nil {
-			t.Fatal(err)
-		}
+	for _, fault := range termsFaults(t, h, h.party("acme")) {
+		t.Error(fault)
 	}
-	p.ask("GET", "/org/quotas", "").want(200).is(map[string]any{"quotas.groups.limit": 0, "quotas.messages_per_day.limit": 2})
-	p.agent("a")
-	p.ask("POST", "/groups", `{"name":"club","enrollment_policy":"open"}`).want(403, "quota_exceeded")
-	if _, err := h.node.SetTerms(t.Context(), p.owner, org.GrantTier{Tier: 0}); err != nil {
-		t.Fatal(err)
+}
+
+// recollection knows a caller as it was when first seen.
+type recollection struct {
+	Authenticator
+	seen map[string]Caller
+	// but changes what is remembered.
+	but func(now, then Caller) Caller
+}
+
+func (m *recollection) Bearer(header []byte) (Caller, error) {
+	now, err := m.Authenticator.Bearer(header)
+	if err != nil {
+		return now, err
 	}
-	p.ask("POST", "/messages", "{}").want(403, "trust_tier_required")
+	then, known := m.seen[string(header)]
+	if !known {
+		m.seen[string(header)], then = now, now
+	}
+	return m.but(now, then), nil
+}
+
+// TestTermsAtTheDoorControl has a door that knows callers as they were.
+func TestTermsAtTheDoorControl(t *testing.T) {
+	for defect, but := range map[string]func(now, then Caller) Caller{
+		"":              func(now, _ Caller) Caller { return now },
+		"all as it was": func(_, then Caller) Caller { return then },
+		"the tier as it was": func(now, then Caller) Caller {
+			now.Tier = then.Tier
+			return now
+		},
+		"the limits as they were": func(now, then Caller) Caller {
+			now.record = then.record
+			return now
+		},
+		"another's limits": func(now, _ Caller) Caller {
+			now.record = &org.State{}
+			return now
+		},
+	} {
+		t.Run(defect, func(t *testing.T) {
+			h := hallInMemory(t, 1)
+			defer h.close()
+			h.server.auth = &recollection{Authenticator: h.server.auth, seen: map[string]Caller{}, but: but}
+			if faults := termsFaults(t, h, h.party("acme")); (len(faults) == 0) != (defect == "") {
+				t.Errorf("%q", faults)
+			}
+		})
+	}
 }
 
 // TestMailedTokens: the token clears the organization it was made for, in its

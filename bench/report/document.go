@@ -209,9 +209,13 @@ func verification(v *result.Verification) (string, table) {
 		t.caption = "Every acknowledged message, read from the running server"
 		t.rows[0][len(t.rows[0])-1] = none
 	}
+	if v.Deliveries > 0 {
+		t.head = append(t.head, "To deliver", "Undelivered", "Delivered again")
+		t.rows[0] = append(t.rows[0], count(v.Deliveries), count(v.DeliveriesLost), count(v.DeliveredAgain))
+	}
 	switch {
 	case !v.Clean():
-		return fmt.Sprintf("VIOLATED: %s missing, %s twice, %s altered, %s stray%s.", count(v.Missing), count(v.Twice), count(v.Altered), count(v.Stray), groupViolations(v)), t
+		return fmt.Sprintf("VIOLATED: %s missing, %s twice, %s altered, %s stray%s.", count(v.Missing), count(v.Twice), count(v.Altered), count(v.Stray), furtherViolations(v)), t
 	case v.Acknowledged == 0:
 		return "Nothing was acknowledged, so nothing is proven.", t
 	case v.Found != v.Acknowledged:
@@ -223,17 +227,20 @@ func verification(v *result.Verification) (string, table) {
 	case v.SampleOf > 0:
 		return "Clean: every acknowledged message of the sample is there, as it was sent.", t
 	}
-	return "Clean: every acknowledged message is there, once and as it was sent." + groupsToo(v), t
+	return "Clean: every acknowledged message is there, once and as it was sent." + groupsToo(v) + deliveriesToo(v), t
 }
 
-// groupViolations and groupsToo are what a verdict says of groups, if there were
-// any.
-func groupViolations(v *result.Verification) (text string) {
+// furtherViolations are those of groups and webhooks, if there were any; groupsToo
+// and deliveriesToo are what a verdict without violations says of them.
+func furtherViolations(v *result.Verification) (text string) {
 	if v.Partial > 0 {
 		text += ", " + whole(float64(v.Partial)) + " broadcasts with some members only"
 	}
 	if v.CommandsLost > 0 {
 		text += ", " + whole(float64(v.CommandsLost)) + " votes or seats not in effect"
+	}
+	if v.DeliveriesLost > 0 {
+		text += ", " + whole(float64(v.DeliveriesLost)) + " of " + whole(float64(v.Deliveries)) + " messages to agents with a webhook never delivered"
 	}
 	return text
 }
@@ -246,6 +253,13 @@ func groupsToo(v *result.Verification) (text string) {
 		text += " All " + whole(float64(v.Commands)) + " votes and seats are as they were last acknowledged."
 	}
 	return text
+}
+
+func deliveriesToo(v *result.Verification) string {
+	if v.Deliveries == 0 {
+		return ""
+	}
+	return " All " + whole(float64(v.Deliveries)) + " messages to agents with a webhook were delivered; " + whole(float64(v.DeliveredAgain)) + " deliveries came again, as they may."
 }
 
 // spreadText shows a median with its ends; doubtful puts all of it in parentheses.

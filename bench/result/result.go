@@ -237,6 +237,13 @@ type Verification struct {
 	// violations.
 	Commands     int64 `json:"commands,omitempty"`
 	CommandsLost int64 `json:"commands_lost,omitempty"`
+	// Deliveries are acknowledged messages to agents with a webhook whose target
+	// answers, of those sent while the server was killed. Those Lost were never
+	// delivered: violations. DeliveredAgain are deliveries beyond one of each, which
+	// at-least-once allows.
+	Deliveries     int64 `json:"deliveries,omitempty"`
+	DeliveriesLost int64 `json:"deliveries_lost,omitempty"`
+	DeliveredAgain int64 `json:"delivered_again,omitempty"`
 	// Killed tells whether the server was killed with SIGKILL under load before
 	// the reading; if not, only what a running server shows was compared.
 	Killed bool `json:"killed"`
@@ -247,5 +254,5 @@ type Verification struct {
 // Clean reports whether everything that was acknowledged is there, once and as
 // sent, and nothing else.
 func (v *Verification) Clean() bool {
-	return v.Missing == 0 && v.Twice == 0 && v.Altered == 0 && v.Stray == 0 && v.Partial == 0 && v.CommandsLost == 0
+	return v.Missing == 0 && v.Twice == 0 && v.Altered == 0 && v.Stray == 0 && v.Partial == 0 && v.CommandsLost == 0 && v.DeliveriesLost == 0
 }

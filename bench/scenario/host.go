@@ -53,12 +53,15 @@ const (
 	// Webhook is sends to agents without and with a webhook. It measures more than
 	// operations: see Host.Webhook.
 	Webhook = "webhook"
+	// Quota is Send on two servers in turn, without and with quotas and rates; the
+	// runner measures it alone. See Host.CheckTerms.
+	Quota = "quota"
 )
 
 // Names are all scenarios in the order in which they are run. Deep needs a
 // depth; Hot and what follows it are run when they are named.
 func Names() []string {
-	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook}
+	return []string{Send, Reply, Sync, Inbox, Deep, Stream, Mixed, Hot, Cold, Idle, Overload, Fanout, Votes, HotGroup, Poll, Webhook, Quota}
 }
 
 // Params are what scenarios may be told.
@@ -81,6 +84,9 @@ type Params struct {
 	// Polled is how many messages the agent has that Poll asks about, Hooks how
 	// many agents have a webhook in Webhook; 0 stands for 1,000,000 and 1,000.
 	Polled, Hooks int
+	// Tier is the trust tier that the operator gives the organizations of the bench;
+	// 0 leaves them theirs.
+	Tier int
 	// Keep keeps a ledger of all that was acknowledged, for Verify.
 	Keep bool
 	// Sample keeps one of so many of them instead, for VerifySample; 0 for none.
@@ -139,6 +145,8 @@ type Host struct {
 	house    *house        // that votes
 	polled   *polled       // the mailbox that is asked about
 	hooks    *hooks        // the agents of Webhook
+	// newsPatience is for deliveries that do not come.
+	newsPatience time.Duration
 }
 
 // NewHost makes a target ready.
@@ -146,7 +154,7 @@ func NewHost(ctx context.Context, name string, door target.Door, params Params) 
 	if err := params.Check(); err != nil {
 		return nil, err
 	}
-	h := &Host{name: name, door: door, params: params, payloads: newPayloads(params.Seed, params.Payload), patience: landingPatience}
+	h := &Host{name: name, door: door, params: params, payloads: newPayloads(params.Seed, params.Payload), patience: landingPatience, newsPatience: newsPatience}
 	if door.Kind != target.Parley {
 		return h, nil
 	}

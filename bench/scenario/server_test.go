@@ -44,6 +44,12 @@ const (
 	shedsAndKeeps  fault = "a message that was shed is kept"
 	countsWildly   fault = "a poll tells of one message more each time"
 	countsAll      fault = "a poll does not heed the instant"
+	forgetsNews    fault = "one webhook is never told of one message"
+	tellsTwice     fault = "webhooks are told of each message twice"
+	openQuota      fault = "one of the quotas has no limit"
+	countsNothing  fault = "a message uses no quota"
+	lacksRate      fault = "no rate is stated where one writes"
+	lowTier        fault = "the operator's order changes nothing"
 	parts          fault = "the connection is closed instead of an answer"
 )
 
@@ -59,6 +65,12 @@ type fake struct {
 	clubs map[string]*club // by id and by handle
 	posts int
 	asked int
+	// targets are of webhooks, by agent; told is how many messages were announced.
+	targets map[string]string
+	told    int
+	// limited has the server state limits, tier is that of all organizations.
+	limited bool
+	tier    int
 }
 
 type owner struct {
@@ -81,7 +93,7 @@ type row struct {
 
 func newFake(t *testing.T, f fault) (*fake, target.Door) {
 	t.Helper()
-	s := &fake{fault: f, slugs: map[string]string{}, names: map[string]*owner{}, byID: map[string]*owner{}, sent: map[string]*row{}, clubs: map[string]*club{}}
+	s := &fake{fault: f, slugs: map[string]string{}, names: map[string]*owner{}, byID: map[string]*owner{}, sent: map[string]*row{}, clubs: map[string]*club{}, targets: map[string]string{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		tell(w, 200, map[string]any{"name": "fake", "version": "1", "brand": "svc"})
@@ -98,12 +110,15 @@ func newFake(t *testing.T, f fault) (*fake, target.Door) {
 	mux.HandleFunc("GET /agents/{id}/stream", s.stream)
 	s.groups(mux)
 	s.polls(mux)
-	server := httptest.NewServer(mux)
+	s.webhooks(t, mux)
+	s.terms(mux)
+	server := httptest.NewServer(s.rated(mux))
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return s, target.Door{Address: strings.TrimPrefix(server.URL, "http://"), Kind: target.Parley}
+	address := strings.TrimPrefix(server.URL, "http://")
+	return s, target.Door{Address: address, Admin: address, Kind: target.Parley}
 }
 
 func tell(w http.ResponseWriter, status int, v any) {
@@ -196,6 +211,7 @@ func (s *fake) keep(body map[string]any, from, to *owner, talk string) *row {
 	for _, ear := range to.ears {
 		ear <- &kept
 	}
+	s.announce(to, m)
 	return m
 }
 

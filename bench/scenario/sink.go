@@ -1,39 +1,67 @@
 package scenario
 
 import (
-	"encoding/json"
+	"bytes"
+	"context"
 	"io"
 	"net"
-	"net/http"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
-// sinkShards spreads what a sink knows over locks.
-const sinkShards = 32
+const (
+	// sinkShards spreads what a sink knows over locks.
+	sinkShards = 32
+	// sinkBodyMax is the longest delivery that a sink reads.
+	sinkBodyMax = 4096
+	// sinkGrace bounds how long a sink that is closed waits for what it is doing.
+	sinkGrace = 5 * time.Second
+)
 
-// hanging is where the paths begin that a sink never answers.
-const hanging = "/hang/"
+// Where the paths of a sink's targets begin, each followed by the agent's id:
+// those that answer, and those that never do.
+const (
+	taking  = "/take/"
+	hanging = "/hang/"
+)
+
+// newsEvent is what a delivery about a message tells of.
+const newsEvent = "message.received"
 
 // sink takes the deliveries of webhooks, on this machine, and knows when each
-// message was acknowledged and when the news of it came, in whatever order.
+// message was acknowledged and when the news of it came, in whatever order. It
+// shares the processors with the server that it measures, so it is as cheap as
+// it can be: nothing is allocated for a delivery, and what it knows of a message
+// is three numbers.
 type sink struct {
-	server *http.Server
+	server fasthttp.Server
 	base   string
+	// opened is what the times of news count from.
+	opened time.Time
 	shards [sinkShards]sinkShard
-	closed chan struct{}
+	// due are the messages that were acknowledged, landed those of them whose news
+	// came.
+	due, landed atomic.Int64
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	closed bool
 }
 
 type sinkShard struct {
 	mu   sync.Mutex
 	seen map[uuid]news
+	// first and last are the acknowledgements at either end; 0 without any.
+	first, last time.Duration
 }
 
-// news is what is known of one message.
+// news is what is known of one message, by the sink's clock; 0 is not yet.
 type news struct {
-	accepted, came time.Time
-	again          int
+	accepted, came time.Duration
+	again          int32
 }
 
 func openSink() (*sink, error) {
@@ -41,97 +69,231 @@ func openSink() (*sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sink{base: "http://" + listener.Addr().String(), closed: make(chan struct{})}
-	s.forget()
-	s.server = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	s := &sink{base: "http://" + listener.Addr().String(), opened: time.Now(), conns: map[net.Conn]struct{}{}}
+	for i := range s.shards {
+		s.shards[i].seen = map[uuid]news{}
+	}
+	s.server = fasthttp.Server{
+		Handler: s.take, ConnState: s.follow, MaxRequestBodySize: sinkBodyMax, Logger: unheard{},
+		NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true, DisablePreParseMultipartForm: true,
+	}
 	go func() { _ = s.server.Serve(listener) }()
 	return s, nil
 }
 
+// unheard is the log of a server whose clients are killed on purpose.
+type unheard struct{}
+
+// Printf implements fasthttp.Logger.
+func (unheard) Printf(string, ...any) {}
+
+// close ends the sink and every connection to it, also those that hang.
 func (s *sink) close() {
-	close(s.closed)
-	_ = s.server.Close()
+	s.mu.Lock()
+	s.closed = true
+	for conn := range s.conns {
+		_ = conn.Close()
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), sinkGrace)
+	defer cancel()
+	_ = s.server.ShutdownWithContext(ctx)
 }
 
-// ServeHTTP takes one delivery.
-func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, hanging) {
-		select {
-		case <-r.Context().Done():
-		case <-s.closed:
+// follow knows the connections that are open, so that close can end them.
+func (s *sink) follow(conn net.Conn, state fasthttp.ConnState) {
+	switch state {
+	case fasthttp.StateNew:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed {
+			_ = conn.Close()
+			return
 		}
+		s.conns[conn] = struct{}{}
+	case fasthttp.StateClosed:
+		s.gone(conn)
+	}
+}
+
+func (s *sink) gone(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, conn)
+}
+
+// open is how many connections there are.
+func (s *sink) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// now is the sink's clock. It never says 0, which stands for not yet.
+func (s *sink) now() time.Duration { return max(1, time.Since(s.opened)) }
+
+// take takes one delivery. Only what is a delivery in every part counts.
+func (s *sink) take(c *fasthttp.RequestCtx) {
+	if bytes.HasPrefix(c.Path(), []byte(hanging)) {
+		s.hang(c)
 		return
 	}
-	var told struct {
-		Message string `json:"message_id"`
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, 4096))
-	if err == nil {
-		err = json.Unmarshal(body, &told)
-	}
-	id, ok := parseUUID([]byte(told.Message))
-	if err != nil || !ok {
-		w.WriteHeader(http.StatusBadRequest)
+	agent, ours := bytes.CutPrefix(c.Path(), []byte(taking))
+	id, ok := readNews(c.PostBody(), agent)
+	if !ours || !c.IsPost() || !ok {
+		c.SetStatusCode(fasthttp.StatusBadRequest)
 		return
 	}
-	now := time.Now()
-	s.note(id, func(n *news) {
-		if n.came.IsZero() {
-			n.came = now
-		} else {
-			n.again++
-		}
+	s.came(id)
+	c.SetStatusCode(fasthttp.StatusNoContent)
+}
+
+// hang never answers. The connection leaves the server and its workers, and is
+// over when the client goes away or the sink closes.
+func (s *sink) hang(c *fasthttp.RequestCtx) {
+	conn := c.Conn()
+	c.HijackSetNoResponse(true)
+	c.Hijack(func(held net.Conn) {
+		defer s.gone(conn)
+		_, _ = io.Copy(io.Discard, held) // ends with the connection
 	})
-	w.WriteHeader(http.StatusNoContent)
 }
 
-func (s *sink) note(id uuid, change func(*news)) {
-	shard := &s.shards[id[15]%sinkShards]
+// readNews gives the message that a delivery to an agent tells of; ok is false
+// for what is no such delivery. Nothing is decoded: the values are compared as
+// they stand in the text.
+func readNews(body, agent []byte) (id uuid, ok bool) {
+	walk := membersOf(body)
+	var told, here, came int
+	for {
+		name, value, more := walk.next()
+		if !more {
+			break
+		}
+		switch string(name) {
+		case "message_id":
+			if id, ok = parseUUID(plainText(value)); !ok {
+				return uuid{}, false
+			}
+			told++
+		case "agent_id":
+			if !bytes.Equal(plainText(value), agent) {
+				return uuid{}, false
+			}
+			here++
+		case "event":
+			if string(plainText(value)) != newsEvent {
+				return uuid{}, false
+			}
+			came++
+		}
+	}
+	sound := walk.ended() && len(skipBlank(walk.rest)) == 0
+	return id, sound && told == 1 && here == 1 && came == 1
+}
+
+// came notes that the news of a message came now.
+func (s *sink) came(id uuid) {
+	now, shard := s.now(), s.shard(id)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	n := shard.seen[id]
-	change(&n)
+	if n.came != 0 {
+		n.again++
+	} else if n.came = now; n.accepted != 0 {
+		s.landed.Add(1)
+	}
 	shard.seen[id] = n
 }
 
-// accepted notes that a message was acknowledged.
-func (s *sink) accepted(id uuid, at time.Time) { s.note(id, func(n *news) { n.accepted = at }) }
+// accepted notes that a message was acknowledged now.
+func (s *sink) accepted(id uuid) {
+	now, shard := s.now(), s.shard(id)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	n := shard.seen[id]
+	if n.accepted != 0 {
+		return // an id that two messages have is found by the ledger
+	}
+	n.accepted = now
+	shard.seen[id] = n
+	if shard.first == 0 || now < shard.first {
+		shard.first = now
+	}
+	shard.last = max(shard.last, now)
+	s.due.Add(1)
+	if n.came != 0 {
+		s.landed.Add(1)
+	}
+}
+
+func (s *sink) shard(id uuid) *sinkShard { return &s.shards[id[15]%sinkShards] }
+
+// waiting is how many messages were acknowledged whose news has not come.
+func (s *sink) waiting() int64 {
+	landed := s.landed.Load() // before due, which never is the smaller
+	return s.due.Load() - landed
+}
 
 // forget begins anew.
 func (s *sink) forget() {
 	for i := range s.shards {
-		s.shards[i].mu.Lock()
-		s.shards[i].seen = map[uuid]news{}
-		s.shards[i].mu.Unlock()
+		shard := &s.shards[i]
+		shard.mu.Lock()
+		for _, n := range shard.seen {
+			if n.accepted == 0 {
+				continue
+			}
+			s.due.Add(-1)
+			if n.came != 0 {
+				s.landed.Add(-1)
+			}
+		}
+		clear(shard.seen)
+		shard.first, shard.last = 0, 0
+		shard.mu.Unlock()
 	}
 }
 
 // catch is what a sink has taken of the messages that were acknowledged.
 type catch struct {
 	accepted, came, again int
-	first, last           time.Time // of those that came
-	waits                 []time.Duration
+	// firstAnswer and lastAnswer are the acknowledgements at either end, last is the
+	// last delivery, by the sink's clock; 0 where there was none.
+	firstAnswer, lastAnswer, last time.Duration
+	// after is how many deliveries came after the last acknowledgement.
+	after int
+	waits []time.Duration
 }
 
+// catch walks over all messages: once at the end of a window.
 func (s *sink) catch() (c catch) {
+	c.waits = make([]time.Duration, 0, s.landed.Load())
+	for i := range s.shards {
+		shard := &s.shards[i]
+		shard.mu.Lock()
+		if shard.first != 0 && (c.firstAnswer == 0 || shard.first < c.firstAnswer) {
+			c.firstAnswer = shard.first
+		}
+		c.lastAnswer = max(c.lastAnswer, shard.last)
+		shard.mu.Unlock()
+	}
 	for i := range s.shards {
 		shard := &s.shards[i]
 		shard.mu.Lock()
 		for _, n := range shard.seen {
-			if n.accepted.IsZero() {
+			if n.accepted == 0 {
 				continue
 			}
 			c.accepted++
-			if n.came.IsZero() {
+			if n.came == 0 {
 				continue
 			}
-			c.came, c.again = c.came+1, c.again+n.again
-			c.waits = append(c.waits, max(0, n.came.Sub(n.accepted)))
-			if c.first.IsZero() || n.came.Before(c.first) {
-				c.first = n.came
-			}
-			if n.came.After(c.last) {
-				c.last = n.came
+			c.came, c.again = c.came+1, c.again+int(n.again)
+			c.waits = append(c.waits, max(0, n.came-n.accepted))
+			c.last = max(c.last, n.came)
+			if n.came > c.lastAnswer {
+				c.after++
 			}
 		}
 		shard.mu.Unlock()

@@ -20,7 +20,14 @@ func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
 	}
 	h.ledger.settle(h.params.keep())
 	a := h.ledger.audit()
-	err := together(ctx, verifyReaders, len(h.world.boxes), func(ctx context.Context, i int) error {
+	var undelivered int64
+	var err error
+	if h.hooks != nil { // before the reading, which would be in the way of what is late
+		if undelivered, err = h.lateNews(ctx); err != nil {
+			return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
+		}
+	}
+	err = together(ctx, verifyReaders, len(h.world.boxes), func(ctx context.Context, i int) error {
 		if err := h.readBack(ctx, h.world.boxes[i], a); err != nil {
 			return fmt.Errorf("inbox of %s: %w", h.world.boxes[i].handle, err)
 		}
@@ -34,6 +41,10 @@ func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
 		if v.Commands, v.CommandsLost, err = h.recount(ctx); err != nil {
 			return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
 		}
+	}
+	if h.hooks != nil {
+		c := h.hooks.sink.catch()
+		v.Deliveries, v.DeliveriesLost, v.DeliveredAgain = int64(c.accepted), undelivered, int64(c.again)
 	}
 	return v, nil
 }

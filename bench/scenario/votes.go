@@ -365,7 +365,8 @@ func (g *house) tallied(place int, r api.JoinRequest) bool {
 }
 
 // PrepareMedley makes ready for messages, and for broadcasts, votes and joins
-// where there are groups for them: load under which a server is killed.
+// where there are groups for them, and for messages to agents with a webhook
+// where there are such: load under which a server is killed.
 func (h *Host) PrepareMedley(ctx context.Context, clients int) (load.Dial, error) {
 	send, err := h.Prepare(ctx, Send, clients)
 	if err != nil {
@@ -376,6 +377,11 @@ func (h *Host) PrepareMedley(ctx context.Context, clients int) (load.Dial, error
 		if commands, err = h.prepareVotes(ctx, min(clients, len(h.house.ballots)), true); err != nil {
 			return nil, err
 		}
+	}
+	hooked := send
+	if h.hooks != nil {
+		h.hooks.sink.forget()
+		hooked = h.sendingTo(h.hooks.well, h.hooks.tells())
 	}
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
@@ -388,6 +394,8 @@ func (h *Host) PrepareMedley(ctx context.Context, clients int) (load.Dial, error
 			return &heralding{herald: c, key: Key{Run: run, Worker: uint32(worker)}}, nil
 		case worker%4 == 2 && h.house != nil && worker < len(h.house.ballots):
 			return commands(ctx, worker)
+		case worker%4 == 3:
+			return hooked(ctx, worker)
 		}
 		return send(ctx, worker)
 	}, nil

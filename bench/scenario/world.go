@@ -70,6 +70,14 @@ func newWorld(ctx context.Context, door target.Door, params Params) (*world, err
 	if w.acme, err = w.register(ctx, fmt.Sprintf("acme-%x", suffix)); err != nil {
 		return nil, err
 	}
+	for _, o := range []*org{w.globex, w.acme} {
+		if params.Tier == 0 {
+			break
+		}
+		if err := promote(ctx, door.Admin, o, params.Tier); err != nil {
+			return nil, err
+		}
+	}
 	// The first sender is planner-3, as in the body that all peers were measured
 	// with.
 	if w.planners, err = w.agents(ctx, w.globex, "planner-%d", 3, params.Senders); err != nil {

@@ -24,7 +24,7 @@ type benchCmd struct {
 }
 
 type benchRunCmd struct {
-	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook; default: send to mixed."`
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook, quota; default: send to mixed."`
 	Goals     bool     `help:"Run the cases that the published goals speak of, no others."`
 	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
@@ -112,8 +112,8 @@ func tell(std *streams, out string, measured *result.Report) error {
 // without durability is worth nothing.
 func judge(measured *result.Report) error {
 	if v := measured.Verified; v != nil && !v.Clean() {
-		return fmt.Errorf("verification: of %d acknowledged messages %d are missing, %d there twice, %d altered; %d were never acknowledged; %d broadcasts are with some members only, and %d of %d votes and seats are lost",
-			v.Acknowledged, v.Missing, v.Twice, v.Altered, v.Stray, v.Partial, v.CommandsLost, v.Commands)
+		return fmt.Errorf("verification: of %d acknowledged messages %d are missing, %d there twice, %d altered; %d were never acknowledged; %d broadcasts are with some members only, %d of %d votes and seats are lost, and %d of %d messages to agents with a webhook were never delivered",
+			v.Acknowledged, v.Missing, v.Twice, v.Altered, v.Stray, v.Partial, v.CommandsLost, v.Commands, v.DeliveriesLost, v.Deliveries)
 	}
 	return nil
 }
@@ -133,19 +133,22 @@ func (c *benchRunCmd) config(std *streams) (config bench.Config, remove func(), 
 	if err != nil {
 		return config, nil, err
 	}
-	targets, err := c.targets(dir)
+	own, err := c.own()
+	if err == nil {
+		config.Targets, err = c.targets(dir, own)
+	}
 	if err != nil {
 		remove()
 		return config, nil, err
 	}
 	return bench.Config{
-		Targets: targets, Cases: cases,
+		Targets: config.Targets, Cases: cases,
 		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
 		Params: scenario.Params{
 			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections,
 			Members: c.Members, Electors: c.Electors, Polled: c.Polled, Hooks: c.Hooks,
 		},
-		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify,
+		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify, Own: own,
 		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,
 	}, remove, nil
 }
@@ -199,20 +202,30 @@ func (c *benchRunCmd) serveArgs() (args []string) {
 	return append(args, strings.Fields(c.Serve)...)
 }
 
-// targets are ours and the peers, each with a directory of its own under dir.
-func (c *benchRunCmd) targets(dir string) ([]target.Target, error) {
-	const ours = "parley"
-	var all []target.Target
+// ours is what reports call the server that is measured for its own sake.
+const ours = "parley"
+
+// own makes servers of the bench's own; nil where one is named.
+func (c *benchRunCmd) own() (func(dir string, flags ...string) target.Target, error) {
 	if c.URL != "" {
+		return nil, nil
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return func(dir string, flags ...string) target.Target {
+		return &target.Server{Label: ours, Binary: binary, Dir: dir, Args: append(c.serveArgs(), flags...), Env: childEnvironment()}
+	}, nil
+}
+
+// targets are ours and the peers, each with a directory of its own under dir.
+func (c *benchRunCmd) targets(dir string, own func(dir string, flags ...string) target.Target) ([]target.Target, error) {
+	var all []target.Target
+	if own == nil {
 		all = append(all, &target.Remote{Label: ours, URL: c.URL, AdminURL: c.AdminURL, PID: c.PID})
 	} else {
-		binary, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, &target.Server{
-			Label: ours, Binary: binary, Dir: filepath.Join(dir, ours), Args: c.serveArgs(), Env: childEnvironment(),
-		})
+		all = append(all, own(filepath.Join(dir, ours)))
 	}
 	for _, binary := range c.Beside {
 		if info, err := os.Stat(binary); err != nil || info.IsDir() {

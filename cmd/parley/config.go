@@ -41,6 +41,7 @@ type Config struct {
 	Memory
 	Terms
 	Outbound
+	Tracing
 
 	// acceptLoss opens a damaged data directory and gives up what it lacks.
 	acceptLoss bool
@@ -175,6 +176,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if err := c.Outbound.validate(); err != nil {
+		return err
+	}
+	if err := c.Tracing.validate(); err != nil {
 		return err
 	}
 	return c.Terms.validate(c)

@@ -11,32 +11,46 @@ import (
 	"net"
 	"net/mail"
 	"net/smtp"
+	"net/textproto"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	// lettersMax is how many letters wait for the mail server at most.
+	// lettersMax is how many letters wait for the mail server at most, and how many
+	// for their next try.
 	lettersMax = 1024
 	// letterTries is how often a letter is handed to the mail server at most, with
 	// letterPause after the first failure and ten times as much after the next.
 	letterTries = 3
 	letterPause = 10 * time.Second
-	letterWait  = 30 * time.Second
+	// letterWait is how long the mail server may take for one letter.
+	letterWait = 30 * time.Second
 )
 
-// postman carries letters to the mail server, one after the other. What it has
-// not delivered when the process ends is lost: the operator may approve instead.
+// postman carries letters to the mail server, one after the other. One that the
+// server does not take yet waits aside and holds up no other; one that it refuses
+// for good is given up. What is not delivered when the process ends is lost: the
+// operator may approve instead.
 type postman struct {
 	server  *url.URL
 	from    *mail.Address
 	base    string
 	letters chan letter
+	resting atomic.Int64 // letters that wait for their next try
 	pause   time.Duration
+	wait    time.Duration
 }
 
-type letter struct{ to, token string }
+type letter struct {
+	to, token string
+	tries     int // so far
+}
+
+// errNoAddress says that what was given at registration is no address for mail.
+var errNoAddress = errors.New("no address for mail")
 
 // mailer is how tokens are sent under --tier1 email, nil otherwise. Without a
 // mail server they are logged, for the operator to pass on.
@@ -56,17 +70,19 @@ func (c *Config) mailer(ctx context.Context, base string) func(address, token st
 	}
 	sender, _ := mail.ParseAddress(from)      // judged at the start
 	server, _ := url.Parse(string(c.SMTPURL)) // likewise
-	p := &postman{server: server, from: sender, base: base, letters: make(chan letter, lettersMax), pause: letterPause}
+	p := &postman{server: server, from: sender, base: base, letters: make(chan letter, lettersMax), pause: letterPause, wait: letterWait}
 	go p.run(ctx)
 	return p.post
 }
 
 // post takes a letter. It waits for nothing.
-func (p *postman) post(to, token string) {
+func (p *postman) post(to, token string) { p.put(letter{to: to, token: token}) }
+
+func (p *postman) put(l letter) {
 	select {
-	case p.letters <- letter{to, token}:
+	case p.letters <- l:
 	default:
-		slog.Error("a letter was dropped: too many wait for the mail server", "to", to)
+		slog.Error("a letter was dropped: too many wait for the mail server", "to", l.to)
 	}
 }
 
@@ -82,23 +98,41 @@ func (p *postman) run(ctx context.Context) {
 }
 
 func (p *postman) deliver(ctx context.Context, l letter) {
-	pause := p.pause
-	for try := 1; ; try++ {
-		err := p.carry(ctx, l)
-		switch {
-		case err == nil:
-			return
-		case try == letterTries:
-			slog.Error("a letter could not be sent", "to", l.to, "error", err)
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-			pause *= 10
-		}
+	err := p.carry(ctx, l)
+	l.tries++
+	switch {
+	case err == nil:
+	case l.tries == letterTries || final(err):
+		// A server that quotes what it refuses must not bring the token into the log.
+		said := strings.ReplaceAll(err.Error(), l.token, "(token)")
+		slog.Error("a letter could not be sent", "to", l.to, "tries", l.tries, "error", said)
+	default:
+		p.rest(l)
 	}
+}
+
+// final reports whether another try would meet the same refusal.
+// source: RFC 5321 section 4.2.1
+func final(err error) bool {
+	var refusal *textproto.Error
+	return errors.Is(err, errNoAddress) || errors.As(err, &refusal) && refusal.Code/100 == 5
+}
+
+// rest puts a letter back into the queue after a pause.
+func (p *postman) rest(l letter) {
+	if p.resting.Add(1) > lettersMax {
+		p.resting.Add(-1)
+		slog.Error("a letter was dropped: too many wait for another try", "to", l.to)
+		return
+	}
+	pause := p.pause
+	for range l.tries - 1 {
+		pause *= 10
+	}
+	time.AfterFunc(pause, func() {
+		p.resting.Add(-1)
+		p.put(l)
+	})
 }
 
 // carry hands one letter to the mail server. It encrypts where the server can,
@@ -106,16 +140,18 @@ func (p *postman) deliver(ctx context.Context, l letter) {
 func (p *postman) carry(ctx context.Context, l letter) error {
 	to, err := mail.ParseAddress(l.to)
 	if err != nil {
-		return fmt.Errorf("no address for mail: %w", err)
+		return fmt.Errorf("%w: %w", errNoAddress, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, letterWait)
+	// A display name that was registered with the address is not ours to pass on.
+	to.Name = ""
+	ctx, cancel := context.WithTimeout(ctx, p.wait)
 	defer cancel()
 	conn, err := p.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(letterWait))
+	_ = conn.SetDeadline(time.Now().Add(p.wait))
 	c, err := smtp.NewClient(conn, p.server.Hostname())
 	if err != nil {
 		return err
@@ -123,7 +159,10 @@ func (p *postman) carry(ctx context.Context, l letter) error {
 	if err := p.prepare(c); err != nil {
 		return err
 	}
-	if err := errors.Join(c.Mail(p.from.Address), c.Rcpt(to.Address)); err != nil {
+	if err := c.Mail(mailbox(p.from)); err != nil {
+		return err
+	}
+	if err := c.Rcpt(mailbox(to)); err != nil {
 		return err
 	}
 	w, err := c.Data()
@@ -138,6 +177,12 @@ func (p *postman) carry(ctx context.Context, l letter) error {
 	}
 	_ = c.Quit() // it has the letter
 	return nil
+}
+
+// mailbox is an address as an envelope bears it: quoted where it must be.
+func mailbox(a *mail.Address) string {
+	bare := mail.Address{Address: a.Address}
+	return strings.TrimSuffix(strings.TrimPrefix(bare.String(), "<"), ">")
 }
 
 func (p *postman) dial(ctx context.Context) (net.Conn, error) {

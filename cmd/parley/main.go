@@ -29,6 +29,8 @@ type commands struct {
 	Reply        replyCmd        `cmd:"" help:"Seal, sign and send a reply."`
 	Inbox        inboxCmd        `cmd:"" help:"List an agent's messages, newest first, opened and verified."`
 	Watch        watchCmd        `cmd:"" help:"Follow an agent's stream; survives disconnects."`
+	Ack          ackCmd          `cmd:"" help:"Mark messages of an agent's inbox as read."`
+	Trace        traceCmd        `cmd:"" help:"Tell what was tried to deliver a message, and why it is not delivered yet."`
 	Conversation conversationCmd `cmd:"" help:"Show a conversation, its transcript, change its status."`
 	Webhook      webhookCmd      `cmd:"" help:"Have an agent's events delivered to a URL, look after deliveries, receive them here."`
 	Group        groupCmd        `cmd:"" help:"Found groups, invite, join, vote, send to all members sealed."`

@@ -23,6 +23,7 @@ type requestMeter struct {
 	refusals *prometheus.CounterVec
 	quotas   *prometheus.CounterVec
 	limits   *prometheus.CounterVec
+	answers  atomic.Uint64
 	routes   sync.Map // of *parleyhttp.Route to *routeMeter
 }
 
@@ -56,6 +57,7 @@ func newRequestMeter() *requestMeter {
 
 // observe counts one answer.
 func (m *requestMeter) observe(a parleyhttp.Answer) {
+	m.answers.Add(1)
 	known, ok := m.routes.Load(a.Route)
 	if !ok {
 		known, _ = m.routes.LoadOrStore(a.Route, &routeMeter{})

@@ -27,7 +27,14 @@ func webhookSheets(node *actors.Node, sender *egress.Sender) []prometheus.Collec
 			each(s.Overdue, "overdue")
 		}, gauge("parley_webhook_posts_flying", "Deliveries under way, by the room that they take: that of quick, new or slow targets, or beside it.", func(n int) int { return n })),
 		newPage(node.WebhookStats,
-			gauge("parley_webhook_agents", "Agents that have webhooks.", func(s actors.WebhookStats) int { return s.Agents })),
+			gauge("parley_webhook_agents", "Agents that have webhooks.", func(s actors.WebhookStats) int { return s.Agents }),
+			gauge("parley_webhook_agents_waiting", "Agents whose webhooks have something new to do.", func(s actors.WebhookStats) int { return s.Waiting }),
+			gauge("parley_webhook_stepping_back", "1 while deliveries step back, because requests want the whole processor.", func(s actors.WebhookStats) int {
+				if s.SteppingBack {
+					return 1
+				}
+				return 0
+			})),
 		newPage(sender.Stats,
 			gauge("parley_webhook_posts_waiting", "Deliveries that wait for their turn.", func(s egress.Stats) int { return s.Waiting }),
 			gauge("parley_webhook_posts_late", "Deliveries under way that last longer than a target may take.", func(s egress.Stats) int { return s.Late }),

@@ -73,6 +73,7 @@ type house struct {
 	doors   *parleyhttp.Server
 	admin   *adminDoor
 	meter   *requestMeter
+	traces  *traces
 	public  net.Listener
 	private net.Listener
 	stop    context.CancelFunc
@@ -142,9 +143,15 @@ func (h *house) openActors(cfg Config) (err error) {
 	if h.out, err = openOutbound(&cfg, h.master); err != nil {
 		return err
 	}
+	if h.traces, err = openTraces(context.Background(), &cfg); err != nil {
+		return err
+	}
+	h.traces.watching(h.out)
+	h.meter = newRequestMeter()
 	h.node = actors.New(actors.Options{
-		Journal: journal{h.store}, Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
+		Journal: h.traces.keeping(journal{h.store}), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, SeatLimit: quotas.Seats, Courier: h.out.courier,
+		Demand: h.demand(),
 	})
 	return h.node.Start()
 }
@@ -185,7 +192,6 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 		Rates: rates, Proxies: cfg.proxies(), Mail: cfg.mailer(keeping, base),
 		Guard: h.out.guard, Vault: h.master, Logger: slog.Default(),
 	})
-	h.meter = newRequestMeter()
 	h.doors, err = parleyhttp.New(parleyhttp.Options{
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: thisBuild().Version,
@@ -207,6 +213,10 @@ func (h *house) observer(cfg Config) func(parleyhttp.Answer) {
 	told := []func(parleyhttp.Answer){h.meter.observe}
 	if cfg.AccessLog {
 		told = append(told, accessLog(slog.Default()))
+	}
+	if h.traces != nil {
+		h.traces.at(cfg.BaseURL)
+		told = append(told, h.traces.answered)
 	}
 	return everyone(told...)
 }
@@ -258,6 +268,7 @@ func (h *house) close() error {
 	if h.store != nil {
 		errs = append(errs, h.store.Close())
 	}
+	h.traces.close()
 	return errors.Join(errs...)
 }
 

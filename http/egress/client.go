@@ -139,6 +139,9 @@ func (c *client) request(ctx context.Context, p *Post, now time.Time) (*http.Req
 			"Idempotency-Key": {},
 		},
 	}).WithContext(ctx)
+	if p.Traceparent != "" {
+		request.Header.Set("Traceparent", p.Traceparent)
+	}
 	return request, Sign(request.Header, c.brand, p.ID, now, p.Body, p.Secrets...)
 }
 

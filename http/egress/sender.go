@@ -21,6 +21,8 @@ type Post struct {
 	Body []byte
 	// Secrets sign it, the newest first; two while one replaces the other.
 	Secrets []string
+	// Traceparent is the header of that name, which is not signed; empty: none.
+	Traceparent string
 	// Done is told the outcome, exactly once for each post that Submit took. It
 	// runs beside others and must return soon.
 	Done func(Result)

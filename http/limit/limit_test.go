@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -57,31 +58,50 @@ func TestABurstPassesAndTheNextWaits(t *testing.T) {
 	}
 }
 
+// taker is a limiter as its users see it.
+type taker interface {
+	Take(key string) (ok bool, remaining int, retryAfter, reset time.Duration)
+}
+
+// windowFault asks after each of the gaps, waits where it is told to, and finds a
+// window that saw more than the burst and what the rate adds, or a wait that was
+// not enough or longer than one request costs.
+func windowFault(l taker, clock *hand, gaps []time.Duration, burst int, interval time.Duration) string {
+	var passed []time.Time
+	for _, gap := range gaps {
+		clock.advance(gap)
+		ok, _, retryAfter, _ := l.Take("k")
+		if !ok {
+			if retryAfter > interval {
+				return fmt.Sprintf("told to wait %v, one request costs %v", retryAfter, interval)
+			}
+			clock.advance(retryAfter)
+			if ok, _, _, _ = l.Take("k"); !ok {
+				return fmt.Sprintf("refused after waiting the %v that were asked", retryAfter)
+			}
+		}
+		passed = append(passed, clock.now())
+	}
+	for i := range passed {
+		for j := i; j < len(passed); j++ {
+			if allowed := burst + int(passed[j].Sub(passed[i])/interval); j-i+1 > allowed {
+				return fmt.Sprintf("%d requests in %v, %d allowed", j-i+1, passed[j].Sub(passed[i]), allowed)
+			}
+		}
+	}
+	return ""
+}
+
 // No window of any length may see more than the burst and what the rate adds.
 func TestNoWindowExceedsTheRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate, burst := rapid.IntRange(1, 40).Draw(t, "rate"), rapid.IntRange(1, 40).Draw(t, "burst")
 		clock := newHand()
-		l := limit.New(rate, time.Minute, burst, clock.now)
 		interval := time.Minute / time.Duration(rate)
-		var passed []time.Time
-		for range rapid.IntRange(1, 200).Draw(t, "requests") {
-			clock.advance(time.Duration(rapid.Int64Range(0, int64(2*interval)).Draw(t, "gap")))
-			ok, _, retryAfter, _ := l.Take("k")
-			if !ok {
-				clock.advance(retryAfter)
-				if ok, _, _, _ = l.Take("k"); !ok {
-					t.Fatalf("refused after waiting the %v that were asked", retryAfter)
-				}
-			}
-			passed = append(passed, clock.now())
-		}
-		for i := range passed {
-			for j := i; j < len(passed); j++ {
-				if allowed := burst + int(passed[j].Sub(passed[i])/interval); j-i+1 > allowed {
-					t.Fatalf("%d requests in %v, %d allowed", j-i+1, passed[j].Sub(passed[i]), allowed)
-				}
-			}
+		gap := rapid.Map(rapid.Int64Range(0, int64(2*interval)), func(n int64) time.Duration { return time.Duration(n) })
+		gaps := rapid.SliceOfN(gap, 1, 200).Draw(t, "gaps")
+		if fault := windowFault(limit.New(rate, time.Minute, burst, clock.now), clock, gaps, burst, interval); fault != "" {
+			t.Fatal(fault)
 		}
 	})
 }

@@ -1,0 +1,107 @@
+package actors
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/org"
+)
+
+// countsElse is a journal that says something else of what was used than what is.
+type countsElse struct {
+	Journal
+	used func(v View, org parley.OrgID, day uint32) (int64, error)
+}
+
+func (j *countsElse) View() View { return &viewElse{j.Journal.View(), j} }
+
+type viewElse struct {
+	View
+	of *countsElse
+}
+
+func (v *viewElse) Used(org parley.OrgID, day uint32) (int64, error) {
+	return v.of.used(v.View, org, day)
+}
+
+// TestTheDaysQuotaIsExactControl plants one defect of counting at a time.
+func TestTheDaysQuotaIsExactControl(t *testing.T) {
+	truth := func(v View, org parley.OrgID, day uint32) (int64, error) { return v.Used(org, day) }
+	for defect, c := range map[string]struct {
+		used  func(v View, org parley.OrgID, day uint32) (int64, error)
+		shift time.Duration // by which the day rolls early
+	}{
+		"": {used: truth},
+		"never counts": {used: func(View, parley.OrgID, uint32) (int64, error) {
+			return -1000, nil
+		}},
+		"forgets at a restart": {used: func(View, parley.OrgID, uint32) (int64, error) {
+			return 0, nil
+		}},
+		"counts twice": {used: func(v View, org parley.OrgID, day uint32) (int64, error) {
+			n, err := v.Used(org, day)
+			return 2 * n, err
+		}},
+		"loses one": {used: func(v View, org parley.OrgID, day uint32) (int64, error) {
+			n, err := v.Used(org, day)
+			return max(0, n-1), err
+		}},
+		"counts yesterday too": {used: func(v View, org parley.OrgID, day uint32) (int64, error) {
+			n, err := v.Used(org, day)
+			before, _ := v.Used(org, day-1)
+			return n + before, err
+		}},
+		"rolls an hour early":      {used: truth, shift: time.Hour},
+		"rolls an hour late":       {used: truth, shift: -time.Hour},
+		"rolls a nanosecond early": {used: truth, shift: 1},
+	} {
+		t.Run(defect, func(t *testing.T) {
+			clock := newHand(noon)
+			r := newRig(t, withClock(func() time.Time { return clock.now().Add(c.shift) }), withWrap(func(j Journal) Journal { return &countsElse{j, c.used} }))
+			r.wheel = time.Now
+			if faults := dayFaults(newDay(t, r), clock); (len(faults) == 0) != (defect == "") {
+				t.Errorf("%q", faults)
+			}
+		})
+	}
+}
+
+// TestAgentsAndGroupsAreExactControl has things made by a counter with a defect.
+func TestAgentsAndGroupsAreExactControl(t *testing.T) {
+	const may = 5
+	var mu sync.Mutex
+	for defect, one := range map[string]func(made *int) error{
+		"":             func(made *int) error { return upTo(made, may) },
+		"never counts": func(*int) error { return nil },
+		"counts twice": func(made *int) error { return errors.Join(upTo(made, may), upTo(made, may)) },
+		"one too many": func(made *int) error { return upTo(made, may+1) },
+		"one too few":  func(made *int) error { return upTo(made, may-1) },
+		"refuses with another error": func(made *int) error {
+			if upTo(made, may) != nil {
+				return parley.ErrOverloaded
+			}
+			return nil
+		},
+	} {
+		made := 0
+		faults := exactFaults("things", may, func(string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return one(&made)
+		})
+		if (len(faults) == 0) != (defect == "") {
+			t.Errorf("%s: %q", defect, faults)
+		}
+	}
+}
+
+func upTo(made *int, may int) error {
+	if *made >= may {
+		return org.ErrQuotaExceeded
+	}
+	*made++
+	return nil
+}

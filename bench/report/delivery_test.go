@@ -1,0 +1,84 @@
+package report
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"parley/bench/result"
+)
+
+func withFigures(scenario string, figures map[string]float64) result.Run {
+	r := run("parley", scenario, 64, 0, 1, 5000, 5)
+	r.Figures = figures
+	return r
+}
+
+func webhooked(news, drained float64) result.Run {
+	return withFigures(scenarioWebhook, map[string]float64{"hooked_of_bare": 0.9, figureNews: news, figureDrained: drained, "beside_hanging_p99_ms": 200})
+}
+
+func TestGoalsOfDelivery(t *testing.T) {
+	second := webhooked(4000, 7000)
+	second.Repeat = 2
+	invalid := withFigures(scenarioQuota, map[string]float64{"limited_of_free": 0.99})
+	invalid.Invalid = "neighbours"
+	for name, c := range map[string]struct {
+		runs []result.Run
+		want []string
+	}{
+		"delivered under way":     {[]result.Run{webhooked(5000, 4000)}, []string{"0.900 met", "5,000 met", "200 met"}},
+		"delivered after":         {[]result.Run{webhooked(2600, 5100)}, []string{"0.900 met", "5,100 met", "200 met"}},
+		"neither":                 {[]result.Run{webhooked(2600, 4900)}, []string{"0.900 met", "4,900 missed", "200 met"}},
+		"the greater of each run": {[]result.Run{webhooked(6000, 1000), second}, []string{"0.900 met", "6,500 met", "200 met"}},
+		"of before there were two": {
+			[]result.Run{withFigures(scenarioWebhook, map[string]float64{figureNews: 5200})}, []string{"5,200 met"},
+		},
+		"quota met":          {[]result.Run{withFigures(scenarioQuota, map[string]float64{"limited_of_free": 0.97})}, []string{"0.970 met"}},
+		"quota missed":       {[]result.Run{withFigures(scenarioQuota, map[string]float64{"limited_of_free": 0.96})}, []string{"0.960 missed"}},
+		"quota, no valid":    {[]result.Run{invalid}, []string{"(0.990) no valid run"}},
+		"polls of too few":   {[]result.Run{withFigures(scenarioPoll, map[string]float64{figurePolled: polledLeast - 1})}, nil},
+		"polls":              {[]result.Run{withFigures(scenarioPoll, map[string]float64{figurePolled: polledLeast})}, []string{"5,000 missed"}},
+		"webhooks and quota": {[]result.Run{webhooked(5000, 5000), invalid}, []string{"0.900 met", "5,000 met", "200 met", "(0.990) no valid run"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := verdicts(Goals(&result.Report{Runs: c.runs})); !slices.Equal(got, c.want) {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestVerificationOfDeliveries(t *testing.T) {
+	good := result.Verification{Acknowledged: 3000, Found: 3000, Deliveries: 1200, DeliveredAgain: 7, Killed: true}
+	lost := good
+	lost.DeliveriesLost = 2
+	for what, c := range map[string]struct {
+		v    result.Verification
+		says []string
+	}{
+		"clean":    {good, []string{"Clean", "All 1,200 messages to agents with a webhook were delivered; 7 deliveries came again", "Undelivered", "Delivered again"}},
+		"violated": {lost, []string{"VIOLATED", "2 of 1,200 messages to agents with a webhook never delivered", "Undelivered"}},
+	} {
+		if c.v.Clean() != (what == "clean") {
+			t.Errorf("%s: clean is %v", what, c.v.Clean())
+		}
+		for format, write := range map[string]func(io.Writer, *result.Report) error{"Markdown": Markdown, "HTML": HTML} {
+			var b bytes.Buffer
+			if err := write(&b, &result.Report{Verified: &c.v}); err != nil {
+				t.Fatal(err)
+			}
+			for _, says := range c.says {
+				if !strings.Contains(b.String(), says) {
+					t.Errorf("%s, %s: nothing says %q", what, format, says)
+				}
+			}
+		}
+	}
+	var b bytes.Buffer
+	if err := Markdown(&b, &result.Report{Verified: &result.Verification{Acknowledged: 1, Found: 1, Killed: true}}); err != nil || strings.Contains(b.String(), "webhook") || strings.Contains(b.String(), "Undelivered") {
+		t.Errorf("without webhooks: %v\n%s", err, &b)
+	}
+}

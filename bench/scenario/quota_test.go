@@ -1,0 +1,102 @@
+package scenario
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// terms has the fake say what organizations may do, and its operator decide.
+func (s *fake) terms(mux *http.ServeMux) {
+	mux.HandleFunc("GET /org/quotas", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		used := s.posts
+		if s.fault == countsNothing {
+			used = 0
+		}
+		limit := func(name string) any {
+			if !s.limited || s.fault == openQuota && name == "groups" {
+				return nil
+			}
+			return 1_000_000
+		}
+		tell(w, 200, map[string]any{"tier": s.tier, "quotas": map[string]any{
+			"agents": map[string]any{"limit": limit("agents"), "used": 1}, "groups": map[string]any{"limit": limit("groups"), "used": 0},
+			"messages_per_day": map[string]any{"limit": limit("messages_per_day"), "used": used, "resets_at": "2026-03-15T00:00:00.000000Z"},
+			"exports_per_hour": map[string]any{"limit": 1, "used": nil},
+		}})
+	})
+	mux.HandleFunc("POST /orgs/{org}/tier", func(w http.ResponseWriter, r *http.Request) {
+		tier, named := hear(r)["tier"].(float64)
+		if !named || r.Header.Get("Content-Type") != "application/json" {
+			tell(w, 422, map[string]any{"code": "validation_error"})
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.fault != lowTier {
+			s.tier = int(tier)
+		}
+		tell(w, 200, map[string]any{"trust_tier": s.tier})
+	})
+}
+
+// rated states a rate on every answer of a server with limits.
+func (s *fake) rated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.limited && (s.fault != lacksRate || r.URL.Path != "/messages") {
+			w.Header().Set("RateLimit-Limit", "1000000")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// TestTermsAreChecked takes each of two servers for what it is and for what it is
+// not, and leaves out one check at a time.
+func TestTermsAreChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault            fault
+		limited, takenAs bool
+		says             string
+	}{
+		"limits":                {limited: true, takenAs: true},
+		"none":                  {},
+		"none, taken as limits": {takenAs: true, says: "there is no limit of agents, groups, messages_per_day"},
+		"limits, taken as none": {limited: true, says: "messages_per_day is limited to 1000000"},
+		"a quota is open":       {fault: openQuota, limited: true, takenAs: true, says: "there is no limit of groups"},
+		"nothing is counted":    {fault: countsNothing, limited: true, takenAs: true, says: "messages_per_day went from 0 to 0"},
+		"writes have no rate":   {fault: lacksRate, limited: true, takenAs: true, says: "the rate of writes is not checked"},
+		"a tier too low":        {fault: lowTier, limited: true, takenAs: true, says: "trust tier 0, not 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, door := newFake(t, c.fault)
+			s.limited = c.limited
+			params := Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1}
+			if c.takenAs {
+				params.Tier = 3
+			}
+			h, err := NewHost(t.Context(), "fake", door, params)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spent, err := h.CheckTerms(t.Context(), c.takenAs)
+			switch {
+			case c.says == "" && (err != nil || spent.Messages != 1 || spent.Resets.IsZero()):
+				t.Errorf("%v, %+v", err, spent)
+			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+				t.Errorf("nothing says %q, only %v", c.says, err)
+			}
+		})
+	}
+}
+
+// TestTiersNeedTheOperator: without the operator's door nobody is raised.
+func TestTiersNeedTheOperator(t *testing.T) {
+	_, door := newFake(t, sound)
+	door.Admin = ""
+	params := Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Tier: 3}
+	if _, err := NewHost(t.Context(), "fake", door, params); err == nil || !strings.Contains(err.Error(), "the operator's door is not known") {
+		t.Errorf("an organization is raised by nobody: %v", err)
+	}
+}

@@ -1,0 +1,453 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"parley/bench/load"
+	"parley/bench/result"
+)
+
+// webhooks has the fake tell targets of messages, at once and side by side.
+func (s *fake) webhooks(t *testing.T, mux *http.ServeMux) {
+	mux.HandleFunc("POST /webhooks", func(w http.ResponseWriter, r *http.Request) {
+		body := hear(r)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		agent, _ := body["agent_id"].(string)
+		s.targets[agent], _ = body["url"].(string)
+		tell(w, 201, map[string]any{"id": agent, "agent_id": agent, "url": s.targets[agent]})
+	})
+	mux.HandleFunc("GET /webhooks", func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		agent := r.URL.Query().Get("agent_id")
+		tell(w, 200, []map[string]any{{"id": agent, "agent_id": agent, "url": s.targets[agent]}})
+	})
+	mux.HandleFunc("DELETE /webhooks/{id}", func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.targets, r.PathValue("id"))
+		w.WriteHeader(204)
+	})
+	t.Cleanup(func() { http.DefaultTransport.(*http.Transport).CloseIdleConnections() })
+}
+
+// announce is called with the lock held.
+func (s *fake) announce(to *owner, m *row) {
+	target, hooked := s.targets[to.id]
+	if !hooked {
+		return
+	}
+	if s.told++; s.told == 1 && s.fault == forgetsNews {
+		return
+	}
+	times := 1
+	if s.fault == tellsTwice {
+		times = 2
+	}
+	for range times {
+		go func() {
+			if answer, err := http.Post(target, "application/json", strings.NewReader(newsOf(m.ID, to.id))); err == nil {
+				_ = answer.Body.Close()
+			}
+		}()
+	}
+}
+
+func newsOf(message, agent string) string {
+	return fmt.Sprintf(`{"message_id":%q,"agent_id":%q,"event":"message.received","timestamp":"2026-03-14T09:26:53.589793Z"}`, message, agent)
+}
+
+func openedSink(t *testing.T) *sink {
+	t.Helper()
+	s, err := openSink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return s
+}
+
+// someAgent is who the deliveries of these tests are to.
+const someAgent = "01900000-0000-7000-8000-00000000beef"
+
+// take delivers a body to a sink and gives the status.
+func take(t *testing.T, s *sink, path, body string) int {
+	t.Helper()
+	answer, err := http.Post(s.base+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+// TestASinkKnowsWhatCame delivers before and after the acknowledgement, twice,
+// never, and what nobody was told of.
+func TestASinkKnowsWhatCame(t *testing.T) {
+	s := openedSink(t)
+	id := func(n byte) uuid { return uuid{6: 0x70, 15: n} }
+	tell := func(n byte) {
+		if status := take(t, s, taking+someAgent, newsOf(id(n).String(), someAgent)); status != 204 {
+			t.Errorf("a delivery is answered with %d", status)
+		}
+	}
+	tell(1)
+	if s.accepted(id(1)); s.waiting() != 0 {
+		t.Error("a delivery that was faster is waited for")
+	}
+	if s.accepted(id(2)); s.waiting() != 1 {
+		t.Error("a delivery that has not come is not waited for")
+	}
+	s.opened = s.opened.Add(-time.Second) // a second goes by
+	tell(2)
+	tell(2)
+	tell(3)
+	s.accepted(id(4))
+	s.accepted(id(4))
+	if s.waiting() != 1 {
+		t.Errorf("%d messages are waited for, not one", s.waiting())
+	}
+	c := s.catch()
+	if c.accepted != 3 || c.came != 2 || c.again != 1 || len(c.waits) != 2 || c.after != 0 {
+		t.Errorf("of three messages one did not come and one came twice: %+v", c)
+	}
+	if least, most := min(c.waits[0], c.waits[1]), max(c.waits[0], c.waits[1]); least != 0 || most < time.Second || most > time.Minute {
+		t.Errorf("the deliveries took %v", c.waits)
+	}
+	if c.firstAnswer == 0 || c.lastAnswer < c.firstAnswer+time.Second || c.last > c.lastAnswer {
+		t.Errorf("answers from %v to %v, the last delivery at %v", c.firstAnswer, c.lastAnswer, c.last)
+	}
+	if tell(4); s.waiting() != 0 {
+		t.Error("all came, and one is waited for")
+	}
+	if c = s.catch(); c.after != 1 || c.last <= c.lastAnswer {
+		t.Errorf("one came after the last answer: %+v", c)
+	}
+	if s.forget(); s.catch().accepted != 0 || s.waiting() != 0 || s.due.Load() != 0 || s.catch().lastAnswer != 0 {
+		t.Error("a sink that begins anew knows of messages")
+	}
+}
+
+// TestASinkTakesDeliveriesOnly: what is wrong in any part is refused and not
+// counted.
+func TestASinkTakesDeliveriesOnly(t *testing.T) {
+	s := openedSink(t)
+	id := uuid{6: 0x70, 15: 1}
+	good := newsOf(id.String(), someAgent)
+	s.accepted(id)
+	for what, bad := range map[string]string{
+		"nothing":             "",
+		"no members":          "{}",
+		"no message":          strings.Replace(good, `"`+id.String()+`"`, "null", 1),
+		"no id":               strings.Replace(good, id.String(), "1", 1),
+		"another agent":       newsOf(id.String(), id.String()),
+		"another event":       strings.Replace(good, newsEvent, "message.read", 1),
+		"no event":            strings.Replace(good, `"event"`, `"occasion"`, 1),
+		"two messages":        strings.Replace(good, "{", `{"message_id":"`+id.String()+`",`, 1),
+		"cut off":             good[:len(good)-1],
+		"something behind it": good + "{}",
+		"all of it too deep":  `{"news":` + good + `}`,
+		"too long":            good + strings.Repeat(" ", sinkBodyMax),
+	} {
+		if status := take(t, s, taking+someAgent, bad); status < 400 || s.waiting() != 1 {
+			t.Errorf("%s: answered with %d, %d waited for", what, status, s.waiting())
+		}
+	}
+	if status := take(t, s, "/elsewhere/"+someAgent, good); status != 400 || s.waiting() != 1 {
+		t.Errorf("a path that is no target's: %d, %d waited for", status, s.waiting())
+	}
+	if status := take(t, s, taking+someAgent, good); status != 204 || s.waiting() != 0 { // the control
+		t.Errorf("a delivery: %d, %d waited for", status, s.waiting())
+	}
+}
+
+func TestTakingNewsAllocatesNothing(t *testing.T) {
+	s := openedSink(t)
+	id := uuid{6: 0x70, 15: 1}
+	body, agent := []byte(newsOf(id.String(), someAgent)), []byte(someAgent)
+	s.accepted(id)
+	if n := testing.AllocsPerRun(100, func() {
+		if got, ok := readNews(body, agent); ok {
+			s.came(got)
+		}
+	}); n != 0 || s.waiting() != 0 {
+		t.Errorf("%v allocations, %d waited for", n, s.waiting())
+	}
+}
+
+// hung posts to a target that hangs and gives the connection.
+func hung(t *testing.T, s *sink) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := fmt.Fprintf(conn, "POST %s%s HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", hanging, someAgent); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// until waits for something that happens soon.
+func until(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !happened(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after 30 s: not %s", what)
+		}
+	}
+}
+
+// TestTargetsThatHang never answer, end with their clients, and end with the
+// sink.
+func TestTargetsThatHang(t *testing.T) {
+	s := openedSink(t)
+	const many = 300
+	conns := make([]net.Conn, many)
+	for i := range conns {
+		conns[i] = hung(t, s)
+	}
+	until(t, "all connected", func() bool { return s.open() == many })
+	id := uuid{6: 0x70, 15: 1}
+	s.accepted(id)
+	if status := take(t, s, taking+someAgent, newsOf(id.String(), someAgent)); status != 204 {
+		t.Errorf("a delivery beside %d that hang is answered with %d", many, status)
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	for _, conn := range conns[:many/2] {
+		_ = conn.Close()
+	}
+	until(t, "rid of those whose clients went away", func() bool { return s.open() <= many/2 })
+	ended := make(chan error, 1)
+	go func() {
+		_, err := conns[many-1].Read(make([]byte, 1))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Fatalf("an answer, or an end, of what hangs: %v", err)
+	default:
+	}
+	s.close()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("an answer at the end")
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("what hangs outlives the sink")
+	}
+	until(t, "rid of all connections", func() bool { return s.open() == 0 })
+}
+
+// newHooks is a host whose webhooks are few.
+func newHooks(t *testing.T, f fault) *Host {
+	t.Helper()
+	_, door := newFake(t, f)
+	h, err := NewHost(t.Context(), "fake", door, Params{Seed: 7, Payload: 64, Agents: 2, Senders: 1, Hooks: 5, Keep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+func hooked(t *testing.T, h *Host) (run result.Run, w window, err error) {
+	t.Helper()
+	err = h.Webhook(t.Context(), load.Plan{Clients: 2, Duration: 40 * time.Millisecond}, unseen{}, &w, &run)
+	h.Settle(&run)
+	return run, w, err
+}
+
+func TestWebhook(t *testing.T) {
+	h := newHooks(t, sound)
+	for range 2 { // a second run meets targets that hung in the first
+		run, w, err := hooked(t, h)
+		if err != nil || run.Failures != 0 || run.Operations == 0 || w != (window{1, 1}) {
+			t.Fatalf("%v, %d operations, failures %v, window %+v", err, run.Operations, run.Reasons, w)
+		}
+		for _, figure := range []string{FigureBare, FigureHooked, FigureHookedOfBare, FigureNews, FigureDrained, FigureHangingP99} {
+			if run.Figures[figure] <= 0 {
+				t.Errorf("%s is %v", figure, run.Figures[figure])
+			}
+		}
+		if run.Figures[FigureAgain] != 0 || run.Figures[FigureNewsDrain] < 0 {
+			t.Errorf("figures %v", run.Figures)
+		}
+		for _, lap := range []string{LapNews, LapHanging} {
+			if run.Laps[lap].Count == 0 {
+				t.Errorf("no lap %q", lap)
+			}
+		}
+		if len(h.hooks.well) != 4 {
+			t.Errorf("%d of 5 targets answer at the end", len(h.hooks.well))
+		}
+	}
+}
+
+// TestNewsThatNeverComesFailsTheRun is the control of the one above.
+func TestNewsThatNeverComesFailsTheRun(t *testing.T) {
+	h := newHooks(t, forgetsNews)
+	h.newsPatience = 100 * time.Millisecond
+	if _, _, err := hooked(t, h); err == nil || !strings.Contains(err.Error(), "were not delivered within") {
+		t.Errorf("a delivery that never came passes: %v", err)
+	}
+	if run, _, err := hooked(t, newHooks(t, tellsTwice)); err != nil || run.Figures[FigureAgain] == 0 {
+		t.Errorf("deliveries made twice: %v, figures %v", err, run.Figures)
+	}
+}
+
+// TestTide: what came after the last 201 has a figure of its own only where there
+// was much of it.
+func TestTide(t *testing.T) {
+	much := catch{accepted: 20_000, came: 20_000, again: 3, firstAnswer: time.Second, lastAnswer: 6 * time.Second, last: 8 * time.Second, after: 12_000}
+	little := catch{accepted: 500, came: 500, firstAnswer: time.Second, lastAnswer: 2 * time.Second, last: 2*time.Second + time.Second/4, after: drainLeast - 1}
+	early := catch{accepted: 100, came: 100, firstAnswer: time.Second, lastAnswer: 3 * time.Second, last: 2 * time.Second}
+	for name, c := range map[string]struct {
+		turns []catch
+		want  map[string]float64
+	}{
+		"much":            {[]catch{much}, map[string]float64{FigureNews: 20_000. / 7, FigureDrained: 6000, FigureNewsDrain: 2000, FigureAgain: 3}},
+		"little":          {[]catch{little}, map[string]float64{FigureNews: 400, FigureDrained: 400, FigureNewsDrain: 250, FigureAgain: 0}},
+		"both":            {[]catch{much, little}, map[string]float64{FigureNews: 20_500 / 8.25, FigureDrained: 6000, FigureNewsDrain: 2000, FigureAgain: 3}},
+		"before the 201":  {[]catch{early}, map[string]float64{FigureNews: 100, FigureDrained: 100, FigureNewsDrain: 0, FigureAgain: 0}},
+		"nothing at all":  {[]catch{{}}, map[string]float64{FigureNewsDrain: 0, FigureAgain: 0}},
+		"exactly as much": {[]catch{{came: 2000, firstAnswer: 1, lastAnswer: time.Second, last: 2 * time.Second, after: drainLeast}}, map[string]float64{FigureDrained: drainLeast}},
+	} {
+		var tide tide
+		for _, turn := range c.turns {
+			tide.add(turn)
+		}
+		got := tide.figures()
+		for figure, want := range c.want {
+			if diff := got[figure] - want; diff > 1e-6 || diff < -1e-6 {
+				t.Errorf("%s: %s is %v, not %v", name, figure, got[figure], want)
+			}
+		}
+		if name == "nothing at all" && len(got) != 2 {
+			t.Errorf("a pace of nothing: %v", got)
+		}
+	}
+}
+
+// TestVerifyFindsUndelivered has one delivery forgotten, by the server or by the
+// sink: the verdict says exactly that. What is told twice, or was acknowledged to
+// nobody, is no violation.
+func TestVerifyFindsUndelivered(t *testing.T) {
+	forget := func(s *sink) { // as one that never got it
+		for i := range s.shards {
+			for id, n := range s.shards[i].seen {
+				if n.accepted != 0 && n.came != 0 {
+					n.came = 0
+					s.shards[i].seen[id] = n
+					s.landed.Add(-1)
+					return
+				}
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		fault fault
+		spoil func(*sink)
+		lost  int64
+	}{
+		"sound":                   {fault: sound},
+		"the sink forgets one":    {spoil: forget, lost: 1},
+		"the server forgets one":  {fault: forgetsNews, lost: 1},
+		"each twice":              {fault: tellsTwice},
+		"every third without 201": {fault: unknownOutcome},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHooks(t, c.fault)
+			if err := h.hook(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			dial, err := h.PrepareMedley(t.Context(), 8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A number of operations, not a time, so that there are deliveries.
+			if err := perform(t.Context(), dial, 8, 12); err != nil {
+				t.Fatal(err)
+			}
+			h.Settle(&result.Run{})
+			s := h.hooks.sink
+			server := c.lost
+			if c.spoil != nil {
+				server = 0
+			}
+			until(t, "all delivered but what is forgotten", func() bool { return s.waiting() == server })
+			if c.spoil != nil {
+				c.spoil(s)
+			}
+			if c.fault == tellsTwice {
+				until(t, "each told twice", func() bool { x := s.catch(); return x.again == x.accepted })
+			}
+			if c.lost > 0 {
+				h.newsPatience = time.Millisecond
+			}
+			v, err := h.Verify(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.DeliveriesLost != c.lost || v.Clean() != (c.lost == 0) || v.Deliveries < 10 || v.Missing+v.Altered+v.Stray != 0 {
+				t.Errorf("%d lost: %+v", c.lost, v)
+			}
+			if again := v.DeliveredAgain == v.Deliveries; again != (c.fault == tellsTwice) {
+				t.Errorf("%d of %d delivered again", v.DeliveredAgain, v.Deliveries)
+			}
+		})
+	}
+}
+
+// perform has each of some clients do some operations. Refusals pass.
+func perform(ctx context.Context, dial load.Dial, clients, each int) error {
+	var mu sync.Mutex
+	var trouble error
+	var group sync.WaitGroup
+	for worker := range clients {
+		group.Go(func() {
+			client, err := dial(ctx, worker)
+			if err == nil {
+				for n := range each {
+					_ = client.Do(ctx, n, nil)
+				}
+				err = client.Close()
+			}
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				trouble = err
+			}
+		})
+	}
+	group.Wait()
+	return trouble
+}
+
+// BenchmarkSink is what a delivery costs the generator, its connection left out.
+func BenchmarkSink(b *testing.B) {
+	s := &sink{opened: time.Now()}
+	for i := range s.shards {
+		s.shards[i].seen = map[uuid]news{}
+	}
+	id := uuid{6: 0x70, 15: 1}
+	body, agent := []byte(newsOf(id.String(), someAgent)), bytes.Clone([]byte(someAgent))
+	b.ReportAllocs()
+	for b.Loop() {
+		if got, ok := readNews(body, agent); ok {
+			s.came(got)
+		}
+	}
+}

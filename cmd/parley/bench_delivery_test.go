@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"parley/bench/result"
+)
+
+// program is this binary under the name by which it is the program and not its
+// test, so that servers that it starts are the program too.
+func program(t *testing.T) string {
+	t.Helper()
+	name := "parley"
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	from, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), name)
+	if os.Link(from, to) == nil {
+		return to
+	}
+	if err := copied(from, to); err != nil { // another file system
+		t.Fatal(err)
+	}
+	return to
+}
+
+func copied(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	_, err = io.Copy(out, in)
+	return err
+}
+
+// TestBenchOfDeliveryAndLimits runs quota and webhook for a moment: nothing of it
+// is a measurement, but the limits are really checked, every delivery comes, and
+// none that was acknowledged is lost by a kill.
+func TestBenchOfDeliveryAndLimits(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	said, err := exec.Command(program(t), "bench", "quota", "webhook", "--verify", "--duration", "100ms", "--warmup", "10ms", "--repeats", "1",
+		"--clients", "8", "--agents", "4", "--hooks", "20", "--dir", t.TempDir(), "--out", out).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	var report result.Report
+	text, err := os.ReadFile(filepath.Join(out, "results.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Runs) != 2 {
+		t.Fatalf("%d runs", len(report.Runs))
+	}
+	for i, figures := range [][]string{
+		{"free_per_second", "limited_per_second", "limited_of_free"},
+		{"bare_per_second", "hooked_per_second", "webhook_deliveries_per_second", "drain_per_second", "beside_hanging_p99_ms"},
+	} {
+		run := report.Runs[i]
+		if run.Failures != 0 || run.Operations == 0 {
+			t.Errorf("%s: %d operations, failures %v", run.Scenario, run.Operations, run.Reasons)
+		}
+		for _, figure := range figures {
+			if run.Figures[figure] <= 0 {
+				t.Errorf("%s: %s is %v", run.Scenario, figure, run.Figures[figure])
+			}
+		}
+	}
+	if v := report.Verified; !v.Killed || !v.Clean() || v.Found != v.Acknowledged || v.Deliveries == 0 {
+		t.Errorf("verification: %+v", v)
+	}
+}
+
+// TestBenchOfQuotaWantsServersOfItsOwn names a server and asks for quota: what
+// cannot be done is said before anything is asked of it.
+func TestBenchOfQuotaWantsServersOfItsOwn(t *testing.T) {
+	t.Parallel()
+	said, err := exec.Command(program(t), "bench", "quota", "--url", "http://127.0.0.1:1", "--dir", t.TempDir(), "--out", t.TempDir()).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(said), "two servers of the bench's own") {
+		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// TestUndeliveredIsAViolation: what was lost makes the bench fail.
+func TestUndeliveredIsAViolation(t *testing.T) {
+	lost := &result.Report{Verified: &result.Verification{Acknowledged: 9, Found: 9, Deliveries: 5, DeliveriesLost: 1}}
+	if err := judge(lost); err == nil || !strings.Contains(err.Error(), "1 of 5 messages to agents with a webhook were never delivered") {
+		t.Errorf("a lost delivery passes: %v", err)
+	}
+	again := &result.Report{Verified: &result.Verification{Acknowledged: 9, Found: 9, Deliveries: 5, DeliveredAgain: 5}}
+	if err := judge(again); err != nil {
+		t.Errorf("deliveries made twice are no violation: %v", err)
+	}
+}

@@ -1,0 +1,107 @@
+package blackbox
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// readFaults judges an inbox, newest first, of which the oldest n are read and no
+// other is.
+func readFaults(rows []obj, n int) (faults []string) {
+	missed, beyond, unmarked := 0, 0, 0
+	for i, m := range rows {
+		read, should := m["status"] == "read", len(rows)-i <= n
+		switch {
+		case should && !read:
+			missed++
+		case !should && read:
+			beyond++
+		}
+		if read != (m["read_at"] != nil) || read && m["delivered_at"] == nil {
+			unmarked++
+		}
+	}
+	for what, count := range map[string]int{"are not marked": missed, "beyond are marked": beyond, "have marks that do not fit": unmarked} {
+		if count > 0 {
+			faults = append(faults, fmt.Sprintf("%d of %d %s", count, len(rows), what))
+		}
+	}
+	return faults
+}
+
+// TestReadFaultsControl plants one wrong mark at a time.
+func TestReadFaultsControl(t *testing.T) {
+	t.Parallel()
+	inbox := func() (rows []obj) { // newest first: two new, then three read
+		for i := range 5 {
+			if i < 2 {
+				rows = append(rows, obj{"status": "delivered", "delivered_at": "d", "read_at": nil})
+			} else {
+				rows = append(rows, obj{"status": "read", "delivered_at": "d", "read_at": "r"})
+			}
+		}
+		return rows
+	}
+	for what, c := range map[string]struct {
+		spoil func(rows []obj)
+		sound bool
+	}{
+		"as it should be":    {func([]obj) {}, true},
+		"the last missed":    {func(rows []obj) { rows[2] = rows[0] }, false},
+		"one between missed": {func(rows []obj) { rows[3] = rows[0] }, false},
+		"one beyond":         {func(rows []obj) { rows[1] = rows[4] }, false},
+		"read, no time":      {func(rows []obj) { rows[4]["read_at"] = nil }, false},
+		"not read, a time":   {func(rows []obj) { rows[0]["read_at"] = "r" }, false},
+		"never delivered":    {func(rows []obj) { rows[4]["delivered_at"] = nil }, false},
+	} {
+		rows := inbox()
+		if c.spoil(rows); (len(readFaults(rows, 3)) == 0) != c.sound {
+			t.Errorf("%s: %q", what, readFaults(rows, 3))
+		}
+	}
+}
+
+// TestAckUpToOfVeryMany: one acknowledgement marks more messages than one entry
+// of the journal holds: all up to the one that is named, none beyond it.
+func TestAckUpToOfVeryMany(t *testing.T) {
+	const senders, each, upTo = 15, 200, 2700
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals)
+		b := s.org(t).agent("reader")
+		crew := s.org(t).crew(senders, "sender")
+		for _, sent := range together(senders, func(i int) *answer {
+			for n := range each - 1 {
+				if a := crew[i].try(b, nil); a.status != 201 {
+					return a.as("message %d", n)
+				}
+			}
+			return crew[i].try(b, nil)
+		}) {
+			sent.want(201)
+		}
+		order := ids(b.everything())
+		slices.Reverse(order)
+		if len(order) != senders*each {
+			t.Fatalf("%d messages came, want %d", len(order), senders*each)
+		}
+		unread := func(n int) {
+			t.Helper() // told up to 1,000
+			b.get(b.path("/wait?timeout_ms=1000&after=")+nilUUID).want(200).is("unread", max(0, min(1000, n-20)))
+		}
+		unread(senders * each)
+		b.get("/messages/" + order[10]).want(200) // read already: not counted again
+		b.acked(obj{"up_to": order[upTo-1]}, upTo-1)
+		report(t, "acknowledged", readFaults(b.everything(), upTo))
+		b.acked(obj{"up_to": order[upTo-1]}, 0)
+		b.acked(obj{"up_to": order[0]}, 0)
+		unread(senders*each - upTo)
+		s.kill()
+		s.restart(t)
+		report(t, "after a crash", readFaults(b.everything(), upTo))
+		b.acked(obj{"up_to": order[len(order)-1]}, senders*each-upTo)
+		b.acked(obj{"up_to": order[len(order)-1]}, 0)
+		report(t, "all acknowledged", readFaults(b.everything(), senders*each))
+		given(b.get(b.path("/wait?timeout_ms=1000&after=")+nilUUID), 0)
+	})
+}

@@ -1,0 +1,343 @@
+package blackbox
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/mail"
+	"net/textproto"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// office is a mail server. It takes every letter and keeps what it was told.
+type office struct {
+	ln net.Listener
+	// lock is its certificate; nil: it never encrypts.
+	lock *tls.Config
+	// at once: the connection begins with TLS, else STARTTLS is offered.
+	atOnce         bool
+	user, password string // who may send; "" anybody
+
+	mu      sync.Mutex
+	letters []*mailed
+	clear   []string // lines that came unencrypted
+	ended   int      // conversations
+}
+
+// mailed is a letter as the office got it.
+type mailed struct {
+	from, login string
+	to          []string
+	raw         []byte
+	sealed      bool // by TLS
+}
+
+func newOffice(t testing.TB, o *office) *office {
+	t.Helper()
+	var err error
+	if o.ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.ln.Close() })
+	go func() {
+		for {
+			conn, err := o.ln.Accept()
+			if err != nil {
+				return
+			}
+			go o.serve(conn)
+		}
+	}()
+	return o
+}
+
+// url is the address as the server is told it.
+func (o *office) url() string {
+	scheme, login := "smtp", ""
+	if o.atOnce {
+		scheme = "smtps"
+	}
+	if o.user != "" {
+		login = o.user + ":" + o.password + "@"
+	}
+	return scheme + "://" + login + o.ln.Addr().String()
+}
+
+func (o *office) serve(conn net.Conn) {
+	defer func() {
+		_ = conn.Close()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.ended++
+	}()
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	if o.atOnce {
+		conn = tls.Server(conn, o.lock)
+	}
+	text := textproto.NewConn(conn)
+	_ = text.PrintfLine("220 office.example")
+	for o.talk(text, o.atOnce) {
+		_ = text.PrintfLine("220 go ahead")
+		sealed := tls.Server(conn, o.lock)
+		if sealed.Handshake() != nil {
+			return
+		}
+		conn, text = sealed, textproto.NewConn(sealed)
+		o.talk(text, true)
+		return
+	}
+}
+
+// talk holds a conversation to its end, or until the other side wants it sealed.
+func (o *office) talk(text *textproto.Conn, sealed bool) (seal bool) {
+	m := &mailed{sealed: sealed}
+	for {
+		line, err := text.ReadLine()
+		if err != nil {
+			return false
+		}
+		if !sealed {
+			o.mu.Lock()
+			o.clear = append(o.clear, line)
+			o.mu.Unlock()
+		}
+		verb, rest, _ := strings.Cut(line, " ")
+		said := "250 yes"
+		switch verb = strings.ToUpper(verb); {
+		case verb == "EHLO":
+			said = "250-office.example\r\n250-8BITMIME\r\n250 AUTH PLAIN"
+			if o.lock != nil && !sealed {
+				said = "250-office.example\r\n250-STARTTLS\r\n250 AUTH PLAIN"
+			}
+		case verb == "STARTTLS" && o.lock != nil && !sealed:
+			return true
+		case verb == "AUTH":
+			login, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(rest, "PLAIN "))
+			if said = "535 unknown"; string(login) == "\x00"+o.user+"\x00"+o.password {
+				m.login, said = o.user, "235 known"
+			}
+		case o.user != "" && m.login == "" && verb != "QUIT":
+			said = "530 who are you"
+		case verb == "MAIL":
+			m.from = angled(rest)
+		case verb == "RCPT":
+			m.to = append(m.to, angled(rest))
+		case verb == "DATA":
+			_ = text.PrintfLine("354 go on")
+			if m.raw, err = verbatimLetter(text); err != nil {
+				return false
+			}
+			o.mu.Lock()
+			o.letters = append(o.letters, m)
+			o.mu.Unlock()
+			m = &mailed{sealed: sealed, login: m.login}
+		case verb == "QUIT":
+			_ = text.PrintfLine("221 bye")
+			return false
+		}
+		if text.PrintfLine("%s", said) != nil {
+			return false
+		}
+	}
+}
+
+// angled is the address of MAIL FROM:<…> or RCPT TO:<…>.
+func angled(rest string) string {
+	_, address, _ := strings.Cut(rest, "<")
+	at := strings.LastIndexByte(address, '>')
+	return address[:max(at, 0)]
+}
+
+// verbatimLetter reads a letter with its line ends as they are, without the dots
+// that were put before dots.
+func verbatimLetter(text *textproto.Conn) ([]byte, error) {
+	var raw []byte
+	for {
+		line, err := text.R.ReadBytes('\n')
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(line, []byte(".\r\n")) {
+			return raw, nil
+		}
+		raw = append(raw, bytes.TrimPrefix(line, []byte("."))...)
+	}
+}
+
+// letter waits for one to an address.
+func (o *office) letter(t testing.TB, to string) *mailed {
+	t.Helper()
+	var found *mailed
+	for deadline := time.Now().Add(20 * time.Second); found == nil; time.Sleep(5 * time.Millisecond) {
+		for _, m := range o.all() {
+			if slices.Contains(m.to, to) {
+				found = m
+			}
+		}
+		if found == nil && time.Now().After(deadline) {
+			t.Fatalf("no letter comes to %s", to)
+		}
+	}
+	return found
+}
+
+func (o *office) all() []*mailed {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.letters)
+}
+
+// conversations waits until n have ended and gives what was said in the clear.
+func (o *office) conversations(t testing.TB, n int) []string {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		o.mu.Lock()
+		ended, clear := o.ended, slices.Clone(o.clear)
+		o.mu.Unlock()
+		if ended >= n {
+			return clear
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d conversations ended, want %d", ended, n)
+		}
+	}
+}
+
+// lockedOffice has a certificate of an authority of its own, in a file.
+func lockedOffice(t testing.TB, o *office) (_ *office, caFile string) {
+	t.Helper()
+	by, err := newAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := by.issue(leaf{from: time.Now().Add(-time.Hour), to: time.Now().Add(time.Hour), host: "127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.CreateTemp(scratch, "mail-ca-*.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if err := pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: by.certificate.Raw}); err != nil {
+		t.Fatal(err)
+	}
+	o.lock = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	return newOffice(t, o), file.Name()
+}
+
+var (
+	mailedToken = regexp.MustCompile(`/auth/verify-email --json '\{"token":"([A-Za-z0-9_-]+)"\}'`)
+	messageIDOf = regexp.MustCompile(`^<[0-9a-f]{32}@service\.example>$`)
+)
+
+// token is what the letter brings.
+func (m *mailed) token() string {
+	found := mailedToken.FindSubmatch(m.raw)
+	if found == nil {
+		return ""
+	}
+	return string(found[1])
+}
+
+// letterHeaders are what a letter bears, each once, and no other.
+var letterHeaders = []string{"Auto-Submitted", "Content-Type", "Date", "From", "Message-Id", "Mime-Version", "Subject", "To"}
+
+// letterFaults judges a letter that should go to one address and say nothing that
+// a stranger may have written.
+func letterFaults(m *mailed, from, to string) (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if m.from != from || len(m.to) != 1 || m.to[0] != to {
+		fault("the envelope is from %q to %q", m.from, m.to)
+	}
+	rest := bytes.ReplaceAll(m.raw, []byte("\r\n"), nil)
+	if bytes.ContainsAny(rest, "\r\n\x00") {
+		fault("line ends that are none")
+	}
+	for line := range bytes.SplitSeq(m.raw, []byte("\r\n")) {
+		if len(line) > 998 { // source: RFC 5322 section 2.1.1
+			fault("a line of %d bytes", len(line))
+		}
+	}
+	letter, err := mail.ReadMessage(bytes.NewReader(m.raw))
+	if err != nil {
+		return append(faults, err.Error())
+	}
+	h := letter.Header
+	for name, values := range h {
+		if !slices.Contains(letterHeaders, name) || len(values) != 1 {
+			fault("header %s: %q", name, values)
+		}
+	}
+	for _, name := range letterHeaders {
+		if h.Get(name) == "" {
+			fault("no header %s", name)
+		}
+	}
+	if list, err := h.AddressList("To"); err != nil || len(list) != 1 || list[0].String() != "<"+to+">" {
+		fault("To is %q", h.Get("To"))
+	}
+	if list, err := h.AddressList("From"); err != nil || len(list) != 1 || list[0].Address != from {
+		fault("From is %q", h.Get("From"))
+	}
+	if date, err := h.Date(); err != nil || time.Since(date).Abs() > time.Hour {
+		fault("Date is %q", h.Get("Date"))
+	}
+	if !messageIDOf.MatchString(h.Get("Message-Id")) || h.Get("Mime-Version") != "1.0" || h.Get("Content-Type") != "text/plain; charset=utf-8" || h.Get("Auto-Submitted") != "auto-generated" {
+		fault("headers %q", h)
+	}
+	body, _ := io.ReadAll(letter.Body)
+	if len(mailedToken.FindAll(body, -1)) != 1 {
+		fault("not one token in the letter")
+	}
+	return faults
+}
+
+// TestLetterFaultsControl spoils a good letter in one way at a time.
+func TestLetterFaultsControl(t *testing.T) {
+	t.Parallel()
+	good := "From: \"Parley\" <parley@service.example>\r\nTo: <ops@b.example>\r\nSubject: Confirm\r\nDate: " + time.Now().UTC().Format(time.RFC1123Z) +
+		"\r\nMessage-ID: <" + randomHex(16) + "@service.example>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nAuto-Submitted: auto-generated\r\n\r\n" +
+		"curl https://service.example/auth/verify-email --json '{\"token\":\"abc\"}'\r\n"
+	swap := func(from, to string) func(m *mailed) {
+		return func(m *mailed) { m.raw = bytes.Replace(m.raw, []byte(from), []byte(to), 1) }
+	}
+	for what, c := range map[string]struct {
+		spoil func(m *mailed)
+		sound bool
+	}{
+		"nothing":             {func(*mailed) {}, true},
+		"another sender":      {func(m *mailed) { m.from = "x@b.example" }, false},
+		"a second recipient":  {func(m *mailed) { m.to = append(m.to, "x@b.example") }, false},
+		"another recipient":   {func(m *mailed) { m.to = []string{"x@b.example"} }, false},
+		"a header let in":     {swap("Subject:", "Bcc: x@b.example\r\nSubject:"), false},
+		"a header twice":      {swap("Subject:", "Subject: Win\r\nSubject:"), false},
+		"a second address":    {swap("To: <ops@b.example>", "To: <ops@b.example>, <x@b.example>"), false},
+		"a name let in":       {swap("To: <ops", "To: \"Win a prize\" <ops"), false},
+		"the header ends":     {swap("Subject:", "\r\nSubject:"), false},
+		"a bare line feed":    {swap("curl", "\ncurl"), false},
+		"no date":             {swap("Date:", "X-Date:"), false},
+		"an old date":         {swap("Date: ", "Date: Mon, 02 Jan 2006 15:04:05 +0000\r\nX-Rest: "), false},
+		"a strange id":        {swap("Message-ID: <", "Message-ID: <x"), false},
+		"a line without end":  {swap("curl", strings.Repeat("x", 999)), false},
+		"no token":            {swap("token", "word"), false},
+		"a token beside it":   {swap("curl", "curl https://x.example/auth/verify-email --json '{\"token\":\"x\"}'\r\ncurl"), false},
+		"a page for a letter": {swap("text/plain", "text/html"), false},
+	} {
+		m := &mailed{from: "parley@service.example", to: []string{"ops@b.example"}, raw: []byte(good)}
+		c.spoil(m)
+		if faults := letterFaults(m, "parley@service.example", "ops@b.example"); (len(faults) == 0) != c.sound {
+			t.Errorf("%s: %q", what, faults)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package blackbox
+
+import (
+	"encoding/base64"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const mailSender = "parley@service.example"
+
+// mailFlags have the server mail its tokens.
+func mailFlags(journals string, o *office, more ...string) []string {
+	return append([]string{"--journals", journals, "--tier1", "email", "--smtp-url", o.url(), "--smtp-from", "Parley <" + mailSender + ">"}, more...)
+}
+
+// registers makes an organization with an address of its choice; nil where that
+// is no address at all.
+func (s *server) registers(t testing.TB, email, name string) *org {
+	t.Helper()
+	slug := freshSlug()
+	c := s.call(t, "", "POST", "/auth/register", obj{"email": email, "org_slug": slug, "org_name": name})
+	if c.status == 422 {
+		c.invalid("body.email", "")
+		return nil
+	}
+	a := s.call(t, "", "POST", "/auth/register/solve", c.want(201).solution()).want(201).is("trust_tier", 0)
+	o := &org{t: t, s: s, slug: slug, id: a.str("org_id"), client: a.str("client_id"), secret: a.str("client_secret")}
+	o.token = s.grant(t, o.client, o.secret).want(200).str("access_token")
+	return o
+}
+
+// cleared says whether the organization may do what needs trust tier 1.
+func (o *org) cleared(may bool) {
+	o.t.Helper()
+	if may {
+		o.get("/org").want(200).is("trust_tier", 1)
+		o.post("/messages", obj{}).as("cleared").invalid("body.type", "missing")
+		return
+	}
+	o.get("/org").want(200).is("trust_tier", 0)
+	for _, path := range []string{"/agents", "/messages", "/messages/sync"} {
+		o.post(path, obj{}).as("not cleared, before its schema is judged").refused(403, "trust_tier_required")
+	}
+}
+
+// TestMailedTokenClears: registered, an organization may do little; the token of
+// its letter clears it, without a new access token.
+func TestMailedTokenClears(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		mails, admin := newOffice(t, &office{}), freeAddress(t)
+		s := start(t, mailFlags(journals, mails, "--admin-listen", admin, "--access-log", "--log-level", "debug")...)
+		verify := func(token any) *answer { return s.call(t, "", "POST", "/auth/verify-email", obj{"token": token}) }
+		a, b := s.registers(t, "ops@a.example", "A"), s.registers(t, "ops@b.example", "B")
+		first, second := mails.letter(t, "ops@a.example"), mails.letter(t, "ops@b.example")
+		for to, m := range map[string]*mailed{"ops@a.example": first, "ops@b.example": second} {
+			for _, fault := range letterFaults(m, mailSender, to) {
+				t.Errorf("the letter to %s: %s\n%s", to, fault, m.raw)
+			}
+			if !strings.Contains(string(m.raw), "curl "+s.base+"/auth/verify-email ") {
+				t.Errorf("the letter does not lead here: %s", m.raw)
+			}
+		}
+		a.cleared(false)
+		token := first.token()
+		sealed, _ := base64.RawURLEncoding.DecodeString(token)
+		for i := range sealed { // no bit of it may differ
+			forged := slices.Clone(sealed)
+			forged[i] ^= 1 << (i % 8)
+			verify(base64.RawURLEncoding.EncodeToString(forged)).as("byte %d", i).refused(404, "not_found")
+		}
+		for _, wrong := range []string{"x", token[1:], token + "A", token + token, a.token, a.secret} {
+			verify(wrong).as("%.20q", wrong).refused(404, "not_found")
+		}
+		verify(nil).invalid("body.token", "missing")
+		a.cleared(false)
+		verify(token).want(200).is("org_id", a.id, "org_slug", a.slug, "trust_tier", 1)
+		a.cleared(true)
+		a.agent("alice")
+		b.cleared(false)
+
+		// A token is no use twice: what the operator took it does not give again.
+		verify(token).as("again").want(200).is("trust_tier", 1)
+		succeeds(t, "org", "tier", a.slug, "0", "--admin", "http://"+admin)
+		verify(token).as("after the operator").want(200).is("trust_tier", 0)
+		a.cleared(false)
+
+		// What was mailed before a crash is good after it.
+		s.kill()
+		said := s.log.text()
+		s.restart(t)
+		verify(second.token()).want(200).is("org_id", b.id, "trust_tier", 1)
+		b.cleared(true)
+		for _, secret := range []string{token, second.token()} {
+			if strings.Contains(said+s.log.text(), secret) {
+				t.Error("the log shows a token")
+			}
+		}
+	})
+}
+
+// TestNoLetterForAnotherServersToken: a server takes no token but its own, and
+// none where tokens are not mailed.
+func TestNoLetterForAnotherServersToken(t *testing.T) {
+	t.Parallel()
+	mails := newOffice(t, &office{})
+	one, other := start(t, mailFlags("1", mails)...), start(t, mailFlags("1", mails)...)
+	one.registers(t, "ops@one.example", "one")
+	token := obj{"token": mails.letter(t, "ops@one.example").token()}
+	other.call(t, "", "POST", "/auth/verify-email", token).refused(404, "not_found")
+	one.kill()
+	one.flags[3] = "approval"
+	one.restart(t)
+	one.call(t, "", "POST", "/auth/verify-email", token).as("not by mail").refused(404, "not_found")
+}
+
+// TestNobodyWritesIntoTheLetter: whatever is registered, a letter goes to one
+// address and bears nothing but what the service writes.
+func TestNobodyWritesIntoTheLetter(t *testing.T) {
+	t.Parallel()
+	mails := newOffice(t, &office{})
+	s := start(t, mailFlags("1", mails)...)
+	name, want := "Acme\r\nBcc: name@b.example\r\n\r\nhello", 1
+	for address, to := range map[string]string{
+		"a@b.example\r\nBcc:x@b.example": "", "a\n@b.example": "", "a@b.example\n": "", "a@b.example,x": "", "a\x00@b.example": "", "two\x0b@b.example": "",
+		`"Win"<named@b.example>`: "named@b.example", `Win-a-prize<prize@b.example>`: "prize@b.example", `=?utf-8?q?Win?=<coded@b.example>`: "coded@b.example",
+		`<bare@b.example>`: "bare@b.example", `noted@b.example(Bcc:x)`: "noted@b.example", `list:listed@b.example;`: "listed@b.example",
+		`"quo\"ted"@b.example`: "\"quo\\\"ted\"@b.example", `left<open@b.example`: "", `a@b.example>`: "", `a;b@c`: "", `.a@b.example`: "", "+tag@b.example": "+tag@b.example",
+	} {
+		o := s.registers(t, address, name)
+		if to != "" && o == nil {
+			t.Errorf("%q is refused", address)
+		}
+		if to == "" {
+			continue
+		}
+		want++
+		m := mails.letter(t, to)
+		for _, fault := range letterFaults(m, mailSender, to) {
+			t.Errorf("%q: %s\n%s", address, fault, m.raw)
+		}
+		for _, word := range []string{"Win", "prize-", "Bcc", "Acme", "hello"} {
+			if strings.Contains(string(m.raw), word) {
+				t.Errorf("%q brings %q into the letter:\n%s", address, word, m.raw)
+			}
+		}
+	}
+	// Letters go in turn: when this one is there, no other is under way.
+	s.registers(t, "last@b.example", "last")
+	mails.letter(t, "last@b.example")
+	if n := len(mails.all()); n != want {
+		t.Errorf("%d letters, want %d", n, want)
+	}
+}
+
+// TestMailIsSealed: where the mail server can encrypt, nothing but the greeting
+// goes in the clear, and a password only to a server that is who it says.
+func TestMailIsSealed(t *testing.T) {
+	t.Parallel()
+	for name, atOnce := range map[string]bool{"STARTTLS": false, "smtps": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if runtime.GOOS != "linux" {
+				t.Skip("SSL_CERT_FILE is not heard of everywhere")
+			}
+			mails, ca := lockedOffice(t, &office{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
+			s := startThrough(t, []string{"env", "SSL_CERT_FILE=" + ca, "SSL_CERT_DIR=" + t.TempDir()}, mailFlags("1", mails, "--log-level", "debug")...)
+			s.registers(t, "ops@a.example", "A")
+			m := mails.letter(t, "ops@a.example")
+			for _, fault := range letterFaults(m, mailSender, "ops@a.example") {
+				t.Error(fault)
+			}
+			if leaks := inTheClear(mails.conversations(t, 1)); !m.sealed || m.login != "sender" || len(leaks) > 0 {
+				t.Errorf("sealed %v, from %q; in the clear %q", m.sealed, m.login, leaks)
+			}
+			if strings.Contains(s.log.text(), mails.password) {
+				t.Error("the log shows the password")
+			}
+		})
+		t.Run(name+" of a stranger", func(t *testing.T) {
+			t.Parallel()
+			mails, _ := lockedOffice(t, &office{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
+			s := start(t, mailFlags("1", mails)...)
+			o := s.registers(t, "ops@a.example", "A")
+			if leaks := inTheClear(mails.conversations(t, 1)); len(leaks) > 0 || len(mails.all()) > 0 {
+				t.Errorf("in the clear %q; %d letters", leaks, len(mails.all()))
+			}
+			o.cleared(false)
+		})
+	}
+	if got := inTheClear([]string{"EHLO x", "STARTTLS", "MAIL FROM:<a@b>", "AUTH PLAIN eA==", "QUIT"}); len(got) != 2 {
+		t.Errorf("the judge hears only %q", got)
+	}
+}
+
+// inTheClear are the lines that should have been said under a seal.
+func inTheClear(lines []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		return strings.HasPrefix(line, "EHLO ") || line == "STARTTLS" || line == "QUIT"
+	})
+}

@@ -1,0 +1,205 @@
+package blackbox
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// tempo is a rate as the contract states it: so many requests in a window, all at
+// once if the caller likes.
+type tempo struct {
+	rate   int
+	window time.Duration
+}
+
+// every is the time in which one more request becomes free.
+func (p tempo) every() time.Duration { return p.window / time.Duration(p.rate) }
+
+// paceFaults asks until it is refused, and judges what each answer says of where
+// the caller stands. However slow the machine is: what became free meanwhile may
+// be used.
+func paceFaults(p tempo, ask func() *answer) (faults []string) {
+	fault := func(a *answer, format string, args ...any) {
+		faults = append(faults, a.dump(fmt.Sprintf(format, args...)))
+	}
+	began := time.Now()
+	for i := 0; ; i++ {
+		a := ask()
+		free := int(time.Since(began) / p.every()) // at most
+		left, errLeft := strconv.Atoi(a.header.Get("RateLimit-Remaining"))
+		reset, errReset := strconv.Atoi(a.header.Get("RateLimit-Reset"))
+		switch {
+		case a.err != nil:
+			fault(a, "no answer")
+			return faults
+		case a.header.Get("RateLimit-Limit") != strconv.Itoa(p.rate):
+			fault(a, "RateLimit-Limit is %q, want %d", a.header.Get("RateLimit-Limit"), p.rate)
+		case errReset != nil || reset < 1 || reset > int(p.window/time.Second):
+			fault(a, "RateLimit-Reset is %q", a.header.Get("RateLimit-Reset"))
+		}
+		if a.status == http.StatusTooManyRequests {
+			if i < p.rate {
+				fault(a, "request %d of %d is refused", i+1, p.rate)
+			}
+			return append(faults, refusalFaults(p, a)...)
+		}
+		if least := p.rate - 1 - i; errLeft != nil || left < max(least, 0) || left > least+free {
+			fault(a, "RateLimit-Remaining is %q after %d requests", a.header.Get("RateLimit-Remaining"), i+1)
+		}
+		if a.header.Get("Retry-After") != "" {
+			fault(a, "Retry-After where nothing is refused")
+		}
+		if i >= p.rate+free {
+			fault(a, "request %d passes, %d may", i+1, p.rate+free)
+			return faults
+		}
+	}
+}
+
+// refusalFaults judges a 429.
+func refusalFaults(p tempo, a *answer) (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, a.dump(fmt.Sprintf(format, args...))) }
+	wait, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if longest := int(p.every()/time.Second) + 1; err != nil || wait < 1 || wait > longest {
+		fault("Retry-After is %q, want whole seconds from 1 to %d", a.header.Get("Retry-After"), longest)
+	}
+	if a.header.Get("RateLimit-Remaining") != "0" {
+		fault("RateLimit-Remaining is %q", a.header.Get("RateLimit-Remaining"))
+	}
+	if a.at("code") != "rate_limited" || !same(a.at("retry_after"), wait) || text(a.body, "detail") == "" {
+		fault("not the body of a 429")
+	}
+	if a.at("error") != "RateLimitError" {
+		fault("error is %v", a.at("error"))
+	}
+	if id := a.header.Get("X-Request-ID"); id == "" || a.at("request_id") != id {
+		fault("request_id is not the X-Request-ID %q", id)
+	}
+	return faults
+}
+
+// addressFaults asks in the name of ever other addresses, as X-Forwarded-For has
+// them: where that is believed each has a rate of its own, else all have one.
+func addressFaults(p tempo, believed bool, ask func(forwarded string) *answer) (faults []string) {
+	began := time.Now()
+	for i := range p.rate + 2 {
+		a := ask(fmt.Sprintf("198.51.100.%d", i+1))
+		free := int(time.Since(began) / p.every())
+		refused := a.status == http.StatusTooManyRequests
+		if believed && refused || !believed && refused && i < p.rate || !believed && !refused && i >= p.rate+free {
+			faults = append(faults, a.dump(fmt.Sprintf("request %d, each from another address", i+1)))
+		}
+	}
+	if !believed {
+		return faults
+	}
+	for range p.rate { // one was taken of it before
+		if a := ask("198.51.100.1"); a.status == http.StatusTooManyRequests {
+			return faults
+		}
+	}
+	if time.Since(began) < p.every() {
+		faults = append(faults, "one address has no limit")
+	}
+	return faults
+}
+
+// gate is a limiter of a test's own, with one defect at most.
+type gate struct {
+	tempo
+	defect string
+	used   map[string]int
+}
+
+func (g *gate) ask(key string) *answer {
+	if g.used == nil {
+		g.used = map[string]int{}
+	}
+	if g.defect == "takes all for one" {
+		key = ""
+	}
+	a := &answer{status: 200, header: http.Header{}, body: obj{}}
+	a.header.Set("X-Request-ID", "r")
+	refused := g.used[key] >= g.rate
+	switch {
+	case g.defect == "never counts":
+	case refused && g.defect == "lets one more pass" && g.used[key] == g.rate:
+		g.used[key]++
+		refused = false
+	case !refused:
+		g.used[key]++
+		if g.defect == "counts twice" {
+			g.used[key]++
+		}
+	}
+	a.header.Set("RateLimit-Limit", strconv.Itoa(g.rate))
+	a.header.Set("RateLimit-Remaining", strconv.Itoa(max(0, g.rate-g.used[key])))
+	a.header.Set("RateLimit-Reset", strconv.Itoa(int(g.window/time.Second)))
+	if refused {
+		a.status = 429
+		a.header.Set("Retry-After", strconv.Itoa(int(g.every()/time.Second)))
+		a.body = obj{"error": "RateLimitError", "code": "rate_limited", "detail": "Wait.", "request_id": "r", "retry_after": int(g.every() / time.Second)}
+	}
+	g.spoil(a)
+	return a
+}
+
+// spoil has the answer say something else than the gate does.
+func (g *gate) spoil(a *answer) {
+	switch {
+	case g.defect == "says nothing":
+		a.header.Del("RateLimit-Remaining")
+	case g.defect == "says another limit":
+		a.header.Set("RateLimit-Limit", strconv.Itoa(g.rate+1))
+	case g.defect == "says too many are left":
+		a.header.Set("RateLimit-Remaining", strconv.Itoa(g.rate))
+	case g.defect == "resets beyond the window":
+		a.header.Set("RateLimit-Reset", strconv.Itoa(int(g.window/time.Second)+1))
+	case g.defect == "asks all to wait":
+		a.header.Set("Retry-After", "1")
+	case a.status != 429:
+	case g.defect == "has no Retry-After":
+		a.header.Del("Retry-After")
+	case g.defect == "has half seconds":
+		a.header.Set("Retry-After", "1.5")
+	case g.defect == "asks for no wait":
+		a.header.Set("Retry-After", "0")
+	case g.defect == "asks for a day":
+		a.header.Set("Retry-After", "86400")
+	case g.defect == "has another body":
+		a.body = obj{}
+	case g.defect == "has another wait in its body":
+		a.body["retry_after"] = 1
+	}
+}
+
+// TestPaceControl: the judges find each defect, and none where there is none.
+func TestPaceControl(t *testing.T) {
+	t.Parallel()
+	p := tempo{4, time.Hour} // nothing becomes free while this runs
+	for _, defect := range []string{
+		"", "never counts", "counts twice", "lets one more pass", "says nothing", "says another limit", "says too many are left", "resets beyond the window",
+		"asks all to wait", "has no Retry-After", "has half seconds", "asks for no wait", "asks for a day", "has another body", "has another wait in its body",
+	} {
+		g := gate{tempo: p, defect: defect}
+		if faults := paceFaults(p, func() *answer { return g.ask("") }); (len(faults) == 0) != (defect == "") {
+			t.Errorf("a limiter that %q: %q", defect, faults)
+		}
+	}
+	for defect, key := range map[string]func(string) string{
+		"":                  func(address string) string { return address },
+		"never counts":      func(address string) string { return address },
+		"takes all for one": func(string) string { return "" },
+	} {
+		g := gate{tempo: p, defect: defect}
+		believes := addressFaults(p, true, func(address string) *answer { return g.ask(key(address)) })
+		g = gate{tempo: p, defect: defect}
+		ignores := addressFaults(p, false, func(address string) *answer { return g.ask(key(address)) })
+		if (len(believes) == 0) != (defect == "") || (len(ignores) == 0) != (defect == "takes all for one") {
+			t.Errorf("a limiter that %q: believing %q, not believing %q", defect, believes, ignores)
+		}
+	}
+}

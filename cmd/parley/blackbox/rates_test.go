@@ -1,0 +1,179 @@
+package blackbox
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// report are the faults that a judge found.
+func report(t testing.TB, what string, faults []string) {
+	t.Helper()
+	for _, fault := range faults {
+		t.Errorf("%s: %s", what, fault)
+	}
+}
+
+// rateCase is a kind of request and its rate.
+type rateCase struct {
+	what string
+	tempo
+	ask func() *answer
+}
+
+// TestRates: each kind of request has its rate, told on every answer, whatever
+// that says, and held.
+func TestRates(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals, "--trusted-proxies", "127.0.0.0/8")
+		o, other := s.org(t), s.org(t)
+		g, h := o.agent("g"), other.agent("h")
+		s.kill()
+		s.flags = append(s.flags, "--rate", "register=2", "--rate", "token=3", "--rate", "writes=3", "--rate", "reads=4", "--rate", "public=2")
+		s.restart(t)
+		from := func(address, method, path string, body any) func() *answer {
+			return func() *answer { return s.call(t, "", method, path, body, "X-Forwarded-For", address) }
+		}
+		head := g.stream("").resp.Header
+		if head.Get("RateLimit-Limit") != "4" || head.Get("RateLimit-Remaining") != "3" || head.Get("RateLimit-Reset") != "15" {
+			t.Errorf("a stream opens with %v", head)
+		}
+		for _, c := range []rateCase{
+			{"writes", tempo{3, time.Minute}, func() *answer { return other.post("/groups", obj{}) }},
+			{"public", tempo{2, time.Minute}, from("192.0.2.1", "GET", "/version", nil)},
+			{"solve", tempo{2, time.Minute}, from("192.0.2.2", "POST", "/auth/register/solve", obj{})},
+			{"register", tempo{2, time.Hour}, from("192.0.2.3", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": freshSlug()})},
+			{"token", tempo{3, time.Minute}, func() *answer { return s.grant(t, o.client, o.secret) }},
+			{"token, guessed", tempo{3, time.Minute}, func() *answer { return s.grant(t, other.client, "guess") }},
+			{"reads", tempo{4, time.Minute}, func() *answer { return other.get("/org") }},
+		} {
+			report(t, c.what, paceFaults(c.tempo, c.ask))
+		}
+		began := time.Now()
+		if st, a := h.listen(""); st != nil {
+			st.close()
+			if time.Since(began) < 15*time.Second {
+				t.Error("a stream opens beyond the rate")
+			}
+		} else if a.status != 429 || a.header.Get("Retry-After") == "" {
+			a.errorf("a stream beyond the rate: %v", a.header)
+		}
+		// What one has used up is another's still, and of another kind one's own.
+		o.get("/org").want(200)
+		o.patch("/org", obj{}).want(200)
+		from("192.0.2.9", "GET", "/version", nil)().want(200)
+		for range 20 {
+			if a := s.call(t, "", "GET", "/health", nil).want(200); a.header.Get("RateLimit-Limit") != "" {
+				a.errorf("the health check is limited")
+			}
+		}
+	})
+}
+
+// TestRatesOfTheProfiles: the numbers of the contract, and those that are set
+// instead.
+func TestRatesOfTheProfiles(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		flags                                  string
+		register, token, writes, reads, public int
+	}{
+		"public":       {"--quota-profile public", 10, 60, 600, 1200, 120},
+		"public, set":  {"--quota-profile public --rate writes=7 --rate reads=none", 10, 60, 7, 0, 120},
+		"open":         {"", 0, 0, 0, 0, 0},
+		"open, set":    {"--rate token=5 --rate public=6", 0, 5, 0, 0, 6},
+		"set, again":   {"--rate token=5 --rate token=9", 0, 9, 0, 0, 0},
+		"in variables": {"PARLEY_RATE=token=8,reads=9", 0, 8, 0, 9, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var through, flags []string
+			for _, word := range strings.Fields(c.flags) {
+				if strings.HasPrefix(word, "PARLEY_") {
+					through = []string{"env", word}
+				} else {
+					flags = append(flags, word)
+				}
+			}
+			s := startThrough(t, through, flags...)
+			o := s.org(t)
+			stands := func(a *answer, want int) {
+				t.Helper()
+				head := ""
+				if want > 0 {
+					head = strconv.Itoa(want)
+				}
+				if got := a.header.Get("RateLimit-Limit"); got != head || (a.header.Get("RateLimit-Reset") == "") != (head == "") {
+					a.errorf("RateLimit-Limit is %q, want %q", got, head)
+				}
+			}
+			stands(s.challenge(t, freshSlug()), c.register)
+			stands(s.grant(t, o.client, o.secret).want(200), c.token)
+			stands(o.patch("/org", obj{}).want(200), c.writes)
+			stands(o.get("/org").want(200), c.reads)
+			stands(o.get("/agents/"+nobody).want(404), c.reads)
+			stands(s.call(t, "", "GET", "/version", nil).want(200), c.public)
+			stands(s.polled(t, o.agent("a").pollURL, "").want(200), 20) // in every profile
+		})
+	}
+}
+
+// TestForwardedAddresses: X-Forwarded-For counts where a configured proxy brings
+// it, and there only what the proxy has added.
+func TestForwardedAddresses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		proxies, form string
+		believed      bool
+	}{
+		"no proxy":             {"", "%s", false},
+		"another is the proxy": {"10.0.0.0/8,192.0.2.1", "%s", false},
+		"the proxy":            {"127.0.0.1", "%s", true},
+		"behind two":           {"127.0.0.0/8,10.0.0.0/8", "203.0.113.9, %s, 10.1.2.3", true},
+		"with a made-up start": {"127.0.0.1", "127.0.0.1, %s", true},
+		"with a port":          {"127.0.0.1", "%s:4711", true},
+		"made up by a client":  {"127.0.0.1", "%s, 203.0.113.7", false},
+		"before what is none":  {"127.0.0.1", "%s, unknown", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			flags := []string{"--rate", "public=3"}
+			if c.proxies != "" {
+				flags = append(flags, "--trusted-proxies", c.proxies)
+			}
+			s := start(t, flags...)
+			report(t, name, addressFaults(tempo{3, time.Minute}, c.believed, func(address string) *answer {
+				return s.call(t, "", "GET", "/version", nil, "X-Forwarded-For", fmt.Sprintf(c.form, address))
+			}))
+		})
+	}
+}
+
+// TestPollLimitsByAddressAndToken: a token has one limit wherever it is asked
+// from, an address one for all that it asks, guesses included.
+func TestPollLimitsByAddressAndToken(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		s := start(t, "--journals", journals, "--poll-limit", "4/3", "--trusted-proxies", "127.0.0.1")
+		o, asked := s.org(t), 0
+		poll := func(url, from string) *answer {
+			return s.call(t, "", "GET", strings.TrimPrefix(url, s.base), nil, "X-Forwarded-For", from)
+		}
+		first, second := o.agent("first"), o.agent("second")
+		report(t, "a token", paceFaults(tempo{3, time.Minute}, func() *answer {
+			asked++
+			return poll(first.pollURL, fmt.Sprintf("192.0.2.%d", asked))
+		}))
+		poll(second.pollURL, "192.0.2.1").want(200)
+		s.kill()
+		s.flags[3] = "4/0"
+		s.restart(t)
+		report(t, "an address", paceFaults(tempo{4, time.Minute}, func() *answer { return poll(second.pollURL, "192.0.2.1") }))
+		report(t, "an address that guesses", paceFaults(tempo{4, time.Minute}, func() *answer { return poll("/poll/"+randomHex(10), "192.0.2.2") }))
+		for range 6 {
+			poll(second.pollURL, fmt.Sprintf("192.0.2.%d", 100+asked)).want(200)
+			asked++
+		}
+	})
+}

@@ -1,0 +1,463 @@
+package blackbox
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// tracesPath is where OTLP has traces posted to.
+const tracesPath = "/v1/traces"
+
+// collecting takes traces as any collector does.
+type collecting struct {
+	url string
+
+	mu      sync.Mutex
+	raw     []byte
+	spans   []*otlp.Span
+	header  http.Header
+	service string
+	faults  []string
+}
+
+func collect(t *testing.T) *collecting {
+	t.Helper()
+	c := &collecting{}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+func (c *collecting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var said collector.ExportTraceServiceRequest
+	if err == nil {
+		err = proto.Unmarshal(body, &said)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil || r.Method != http.MethodPost || r.URL.Path != tracesPath || r.Header.Get("Content-Type") != "application/x-protobuf" {
+		c.faults = append(c.faults, fmt.Sprintf("%s %s of %s: %v", r.Method, r.URL.Path, r.Header.Get("Content-Type"), err))
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	c.raw, c.header = append(c.raw, body...), r.Header
+	for _, from := range said.GetResourceSpans() {
+		for _, a := range from.GetResource().GetAttributes() {
+			if a.GetKey() == "service.name" {
+				c.service = a.GetValue().GetStringValue()
+			}
+		}
+		for _, scope := range from.GetScopeSpans() {
+			c.spans = append(c.spans, scope.GetSpans()...)
+		}
+	}
+	answer, _ := proto.Marshal(&collector.ExportTraceServiceResponse{})
+	w.Header().Set("Content-Type", "application/x-protobuf")
+	_, _ = w.Write(answer)
+}
+
+// after drains a server, which sends what is left, and gives all spans.
+func (c *collecting) after(t *testing.T, s *server) []*otlp.Span {
+	t.Helper()
+	if err := s.drain(15 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, fault := range c.faults {
+		t.Error(fault)
+	}
+	return c.spans
+}
+
+// traceOf is the trace of a message.
+func traceOf(m obj) string { return strings.ReplaceAll(text(m, "id"), "-", "") }
+
+// inTrace are the spans of a trace by their names, none of which may come twice.
+func inTrace(t *testing.T, spans []*otlp.Span, id string) map[string]*otlp.Span {
+	t.Helper()
+	found := map[string]*otlp.Span{}
+	for _, s := range spans {
+		if hex.EncodeToString(s.GetTraceId()) != id {
+			continue
+		}
+		if found[s.GetName()] != nil {
+			t.Errorf("trace %s has %q twice", id, s.GetName())
+		}
+		found[s.GetName()] = s
+		if s.GetStartTimeUnixNano() == 0 || s.GetEndTimeUnixNano() < s.GetStartTimeUnixNano() {
+			t.Errorf("%s lasts from %d to %d", s.GetName(), s.GetStartTimeUnixNano(), s.GetEndTimeUnixNano())
+		}
+	}
+	return found
+}
+
+// named checks that a trace has spans of these names and no other.
+func named(t *testing.T, what string, found map[string]*otlp.Span, names ...string) bool {
+	t.Helper()
+	var got []string
+	for name := range found {
+		got = append(got, name)
+	}
+	slices.Sort(got)
+	slices.Sort(names)
+	if !slices.Equal(got, names) {
+		t.Errorf("%s: the trace has %q, want %q", what, got, names)
+		return false
+	}
+	return true
+}
+
+// attribute is one of a span's, as text.
+func attribute(s *otlp.Span, key string) string {
+	for _, a := range s.GetAttributes() {
+		if a.GetKey() != key {
+			continue
+		}
+		switch v := a.GetValue().GetValue().(type) {
+		case *common.AnyValue_IntValue:
+			return fmt.Sprint(v.IntValue)
+		case *common.AnyValue_StringValue:
+			return v.StringValue
+		}
+	}
+	return ""
+}
+
+func bears(t *testing.T, s *otlp.Span, pairs ...string) {
+	t.Helper()
+	for pair := range slices.Chunk(pairs, 2) {
+		if got := attribute(s, pair[0]); got != pair[1] {
+			t.Errorf("%s: %s is %q, want %q", s.GetName(), pair[0], got, pair[1])
+		}
+	}
+}
+
+func under(t *testing.T, s, parent *otlp.Span) {
+	t.Helper()
+	if !bytes.Equal(s.GetParentSpanId(), parent.GetSpanId()) {
+		t.Errorf("%s is below %x, not %s (%x)", s.GetName(), s.GetParentSpanId(), parent.GetName(), parent.GetSpanId())
+	}
+}
+
+func linked(t *testing.T, s, to *otlp.Span) {
+	t.Helper()
+	if !slices.Contains(linksTo([]*otlp.Span{s}, to), s) {
+		t.Errorf("%s has no link to %s of trace %x, but %v", s.GetName(), to.GetName(), to.GetTraceId(), s.GetLinks())
+	}
+}
+
+// linksTo are the spans with a link to another.
+func linksTo(spans []*otlp.Span, to *otlp.Span) (all []*otlp.Span) {
+	for _, s := range spans {
+		if slices.ContainsFunc(s.GetLinks(), func(l *otlp.Span_Link) bool {
+			return bytes.Equal(l.GetTraceId(), to.GetTraceId()) && bytes.Equal(l.GetSpanId(), to.GetSpanId())
+		}) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// waits is a reaction that comes when it is let.
+func waits(let <-chan struct{}) reaction {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-let:
+		case <-r.Context().Done():
+		}
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+const (
+	callersTrace = "0af7651916cd43dd8448eb211c80319c"
+	callersSpan  = "b7ad6b7169203331"
+	quietTrace   = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+	sendSpan, replySpan, syncSpan = "POST /messages", "POST /messages/{id}/reply", "POST /messages/sync"
+	appendSpan, attemptSpan       = "parley.journal append", "POST"
+)
+
+// retold is what became of the messages whose traces are judged.
+type retold struct {
+	hook                                         *hook
+	job                                          obj
+	plain, called, quiet, repeated, reply, asked obj
+}
+
+// tellAll sends messages in every way that a trace can begin.
+func tellAll(t *testing.T, a, b *agent) (x retold) {
+	t.Helper()
+	as := func(headers ...string) []string { return append([]string{"X-Svc-Agent", a.id}, headers...) }
+	x.hook = b.listens()
+	x.plain = a.send(b)
+	x.job = x.hook.becomes(x.plain, "delivered")
+
+	// The target answers once the request is answered, and so known.
+	let := make(chan struct{})
+	x.hook.to.answers(waits(let))
+	x.called = a.post("/messages", message(b), as("Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01")...).want(201).body
+	close(let)
+	x.hook.becomes(x.called, "delivered")
+
+	x.quiet = a.post("/messages", message(b), as("Traceparent", "00-"+quietTrace+"-"+callersSpan+"-00")...).want(201).body
+	x.hook.becomes(x.quiet, "delivered")
+
+	x.hook.to.answers(says(500))
+	x.repeated = a.post("/messages", message(b), as("Idempotency-Key", "k")...).want(201).body
+	a.post("/messages", message(b), as("Idempotency-Key", "k")...).want(200)
+	x.hook.becomes(x.repeated, "failed")
+	x.hook.turns(false)
+
+	x.reply = b.reply(x.plain)
+	x.asked, _ = judged(<-a.ask(b, "?timeout_ms=1000", nil), "timeout").body["message"].(obj)
+	return x
+}
+
+// TestTraces follows messages from the request over the journal to the target of
+// a webhook by what a collector is sent.
+func TestTraces(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		c := collect(t)
+		s := startThrough(t, []string{"/usr/bin/env", "OTEL_SERVICE_NAME=mine", "OTEL_EXPORTER_OTLP_HEADERS=x-key=abc"},
+			"--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url)
+		a, b := pair(t, s)
+		x := tellAll(t, a, b)
+		spans := c.after(t, s)
+		x.judgePlain(t, s, spans)
+		x.judgeCalled(t, spans)
+		x.judgeRepeated(t, spans)
+		if found := inTrace(t, spans, quietTrace); len(found) != 0 {
+			t.Errorf("what the caller does not want is sent: %v", found)
+		}
+		named(t, "a send whose caller wants no trace", inTrace(t, spans, traceOf(x.quiet)), appendSpan, attemptSpan)
+		named(t, "a reply", inTrace(t, spans, traceOf(x.reply)), replySpan, appendSpan)
+		named(t, "a sync", inTrace(t, spans, traceOf(x.asked)), syncSpan, appendSpan)
+		if c.service != "mine" || c.header.Get("X-Key") != "abc" {
+			t.Errorf("the service is called %q, the collector's key is %q", c.service, c.header.Get("X-Key"))
+		}
+	})
+}
+
+func (x *retold) judgePlain(t *testing.T, s *server, spans []*otlp.Span) {
+	t.Helper()
+	found := inTrace(t, spans, traceOf(x.plain))
+	if !named(t, "a send", found, sendSpan, appendSpan, attemptSpan) {
+		return
+	}
+	door, kept, attempt := found[sendSpan], found[appendSpan], found[attemptSpan]
+	if len(door.GetParentSpanId()) != 0 || door.GetKind() != otlp.Span_SPAN_KIND_SERVER || attempt.GetKind() != otlp.Span_SPAN_KIND_CLIENT {
+		t.Errorf("the first span is below %x; kinds are %v and %v", door.GetParentSpanId(), door.GetKind(), attempt.GetKind())
+	}
+	under(t, kept, door)
+	under(t, attempt, door)
+	if kept.GetStartTimeUnixNano() < door.GetStartTimeUnixNano() || kept.GetEndTimeUnixNano() > door.GetEndTimeUnixNano() {
+		t.Errorf("the journal is not within the request: %v, %v", kept, door)
+	}
+	host, port, _ := strings.Cut(s.addr, ":")
+	bears(t, door, "http.request.method", "POST", "http.route", "/messages", "http.response.status_code", "201",
+		"url.scheme", "http", "server.address", host, "server.port", port)
+	bears(t, kept, "parley.message.id", text(x.plain, "id"))
+	bears(t, attempt, "http.request.method", "POST", "server.address", "127.0.0.1", "http.response.status_code", "200",
+		"parley.webhook.id", x.hook.id, "parley.webhook.job", text(x.job, "id"), "parley.webhook.event", "message.received",
+		"parley.webhook.outcome", "delivered", "parley.message.id", text(x.plain, "id"))
+	want := fmt.Sprintf("00-%x-%x-01", attempt.GetTraceId(), attempt.GetSpanId())
+	if got := x.hook.to.heard()[0].header.Get("Traceparent"); got != want {
+		t.Errorf("the target is told %q, want %q", got, want)
+	}
+}
+
+// judgeCalled: the request belongs to its caller's trace, the rest to the
+// message's, and each is linked with the other.
+func (x *retold) judgeCalled(t *testing.T, spans []*otlp.Span) {
+	t.Helper()
+	theirs, ours := inTrace(t, spans, callersTrace), inTrace(t, spans, traceOf(x.called))
+	if !named(t, "the caller's trace", theirs, sendSpan) || !named(t, "the trace of what was called for", ours, appendSpan, attemptSpan) {
+		return
+	}
+	door, kept, attempt := theirs[sendSpan], ours[appendSpan], ours[attemptSpan]
+	if hex.EncodeToString(door.GetParentSpanId()) != callersSpan || len(kept.GetParentSpanId()) != 0 {
+		t.Errorf("the request is below %x, the journal below %x", door.GetParentSpanId(), kept.GetParentSpanId())
+	}
+	under(t, attempt, kept)
+	linked(t, door, kept)
+	linked(t, kept, door)
+	linked(t, attempt, door)
+}
+
+// judgeRepeated: a repeat has a trace of its own, with a link to what it repeats.
+func (x *retold) judgeRepeated(t *testing.T, spans []*otlp.Span) {
+	t.Helper()
+	found := inTrace(t, spans, traceOf(x.repeated))
+	if !named(t, "a send that is repeated", found, sendSpan, appendSpan, attemptSpan) {
+		return
+	}
+	bears(t, found[attemptSpan], "parley.webhook.outcome", "failed", "http.response.status_code", "500", "error.type", "500")
+	if again := linksTo(spans, found[sendSpan]); len(again) != 1 || again[0].GetName() != sendSpan {
+		t.Errorf("linked with a request that is repeated: %v", again)
+	}
+}
+
+// TestTracesOfBroadcasts: the copies of a broadcast are in its trace, those too
+// that another process delivers.
+func TestTracesOfBroadcasts(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		c := collect(t)
+		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url)
+		g, b, d := s.org(t).agent("g"), s.org(t).agent("b"), s.org(t).agent("d")
+		r := g.ruled("closed", b, d)
+		good, bad := b.listens(), d.listens(says(500))
+		sent := r.said(g, obj{})
+		good.becomes(copiesOf(b)[0], "delivered")
+		lost := copiesOf(d)[0]
+		job := bad.becomes(lost, "failed")
+		if err := s.drain(15 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		s.restart(t)
+		bad.to.answers(says(200))
+		bad.again(job) // which may be too late: then it was its turn already
+		bad.becomes(lost, "delivered")
+		spans := c.after(t, s)
+		root, outcomes := "", []string{}
+		for _, span := range spans {
+			if hex.EncodeToString(span.GetTraceId()) == strings.ReplaceAll(text(sent, "broadcast_id"), "-", "") {
+				if span.GetName() == sendSpan {
+					root = hex.EncodeToString(span.GetSpanId())
+				} else {
+					outcomes = append(outcomes, span.GetName()+" "+attribute(span, "parley.webhook.outcome")+" "+hex.EncodeToString(span.GetParentSpanId()))
+				}
+			}
+		}
+		slices.Sort(outcomes)
+		failed := len(bad.to.heard()) - 1
+		want := append([]string{attemptSpan + " delivered " + root, attemptSpan + " delivered " + root}, slices.Repeat([]string{attemptSpan + " failed " + root}, failed)...)
+		if want = append(want, appendSpan+"  "+root); root == "" || !slices.Equal(outcomes, want) {
+			t.Errorf("the trace has %q below %q, want %q", outcomes, root, want)
+		}
+	})
+}
+
+// TestTracesKeepSecrets looks for what is secret and private in all that a
+// collector is sent.
+func TestTracesKeepSecrets(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		c := collect(t)
+		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile, "--otlp-endpoint", c.url, "--log-level", "debug")
+		a, b := pair(t, s)
+		x := plantCanaries().only("encrypted_payload", "metadata", "idempotency-key", "wrong-token")
+		for _, what := range []string{"query", "path", "state", "baggage", "agent", "target"} {
+			x[what] = "Canary" + what + randomHex(9)
+		}
+		h := b.listens()
+		far := b.hooksAt(h.to.url + "?secret=" + x["target"]).want(201)
+		x["hook secret"] = strings.TrimPrefix(h.secret, "whsec_")
+		x["other hook secret"] = strings.TrimPrefix(far.str("secret"), "whsec_")
+		x["token"], x["client secret"] = a.token, a.secret
+		poll := strings.TrimPrefix(b.pollURL, s.base)
+		x["poll token"] = poll[strings.LastIndex(poll, "/")+1:]
+		m := a.post("/messages", message(b, obj{"encrypted_payload": x["encrypted_payload"], "metadata": obj{"k": x["metadata"]}}),
+			"X-Svc-Agent", a.id, "Idempotency-Key", x["idempotency-key"], "User-Agent", x["agent"],
+			"Traceparent", "00-"+callersTrace+"-"+callersSpan+"-01", "Tracestate", "k="+x["state"], "Baggage", "k="+x["baggage"]).want(201)
+		h.becomes(m.body, "delivered")
+		s.call(t, "", "GET", poll, nil).want(200)
+		s.call(t, "", "GET", "/"+x["path"], nil)
+		s.call(t, x["wrong-token"], "GET", "/org", nil).want(401)
+		a.get("/agents?x=" + x["query"])
+		spans := c.after(t, s)
+		for _, name := range []string{"GET /poll/{token}", "GET /org", "GET /agents", "HTTP", sendSpan, attemptSpan} {
+			if !slices.ContainsFunc(spans, func(s *otlp.Span) bool { return s.GetName() == name }) {
+				t.Errorf("no span %q", name)
+			}
+		}
+		if names := x.found(c.raw); len(names) > 0 {
+			t.Errorf("let out: %v", names)
+		}
+		x.control(t, c.raw)
+	})
+}
+
+// TestTracesByEnvironment has the variables of OpenTelemetry say whether there
+// are traces and where they go.
+func TestTracesByEnvironment(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		variables func(url string) []string
+		flags     []string
+		sent      bool
+	}{
+		"a collector":    {func(url string) []string { return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url} }, nil, true},
+		"one for traces": {func(url string) []string { return []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=" + url + tracesPath} }, nil, true},
+		"no exporter": {func(url string) []string {
+			return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_TRACES_EXPORTER=none"}
+		}, nil, false},
+		"switched off": {func(url string) []string {
+			return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_SDK_DISABLED=true"}
+		}, nil, false},
+		"a sampler of nothing": {func(url string) []string {
+			return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_TRACES_SAMPLER=always_off"}
+		}, nil, false},
+		"a share beside it": {func(url string) []string {
+			return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_TRACES_SAMPLER=always_off"}
+		}, []string{"--trace-share", "1"}, true},
+		"a share of nothing":     {func(url string) []string { return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url} }, []string{"--trace-share", "0"}, false},
+		"an empty flag above it": {func(url string) []string { return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + url} }, []string{"--otlp-endpoint", ""}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := collect(t)
+			s := startThrough(t, append([]string{"/usr/bin/env"}, x.variables(c.url)...), x.flags...)
+			s.call(t, "", "GET", "/health", nil).want(200)
+			if spans := c.after(t, s); len(spans) > 0 != x.sent || c.header != nil != x.sent {
+				t.Errorf("%d spans were sent", len(spans))
+			}
+		})
+	}
+}
+
+// TestTracesDelayNobody has collectors that never answer, refuse, or are not
+// there: requests are answered and the server leaves in time all the same.
+func TestTracesDelayNobody(t *testing.T) {
+	t.Parallel()
+	end := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-end:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(hanging.Close)
+	t.Cleanup(func() { close(end) })
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	t.Cleanup(refusing.Close)
+	for name, url := range map[string]string{"hangs": hanging.URL, "refuses": refusing.URL, "is not there": "http://" + closedAddress(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startThrough(t, []string{"/usr/bin/env", "OTEL_BSP_SCHEDULE_DELAY=1"}, "--otlp-endpoint", url)
+			a, b := pair(t, s)
+			for range 20 {
+				a.send(b)
+			}
+			if err := s.drain(20 * time.Second); err != nil { // with an error, if it gave up
+				t.Errorf("%v\n%s", err, s.log.tail())
+			}
+		})
+	}
+}

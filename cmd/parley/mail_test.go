@@ -1,0 +1,317 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/mail"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// clerk is a mail server that a test tells how to answer.
+type clerk struct {
+	ln net.Listener
+	// says answers a line of the conversation; "" is a plain yes, hush no answer at all.
+	says func(line string) string
+
+	mu    sync.Mutex
+	lines []string
+	taken chan string // recipients whose letters were taken
+	begun chan string // recipients, as they are named
+}
+
+const hush = "hush"
+
+func newClerk(t *testing.T, address string, says func(line string) string) *clerk {
+	t.Helper()
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Skipf("no such address on this machine: %v", err)
+	}
+	c := &clerk{ln: ln, says: says, taken: make(chan string, 100), begun: make(chan string, 100)}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go c.talk(conn)
+		}
+	}()
+	return c
+}
+
+func (c *clerk) talk(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	in := textproto.NewReader(bufio.NewReader(conn))
+	to := ""
+	for line := "(hello)"; ; {
+		c.mu.Lock()
+		c.lines = append(c.lines, line)
+		c.mu.Unlock()
+		if strings.HasPrefix(line, "RCPT TO:") {
+			to = strings.Trim(strings.TrimPrefix(line, "RCPT TO:"), "<>")
+			c.begun <- to
+		}
+		switch said := c.says(line); {
+		case said == hush:
+			_, _ = io.Copy(io.Discard, conn) // until the other side has had enough
+			return
+		case said != "":
+			_, _ = io.WriteString(conn, said+"\r\n")
+		case line == "(hello)":
+			_, _ = io.WriteString(conn, "220 clerk\r\n")
+		case line == "DATA":
+			_, _ = io.WriteString(conn, "354 go on\r\n")
+			if _, err := in.ReadDotBytes(); err != nil {
+				return
+			}
+			line = "(letter)"
+			continue
+		case line == "(letter)":
+			c.taken <- to
+			fallthrough
+		default:
+			_, _ = io.WriteString(conn, "250 yes\r\n")
+		}
+		var err error
+		if line, err = in.ReadLine(); err != nil {
+			return
+		}
+	}
+}
+
+// heard are the lines of all conversations that begin like this.
+func (c *clerk) heard(beginning string) (found []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, line := range c.lines {
+		if strings.HasPrefix(line, beginning) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// postman serves this clerk for as long as the test lasts.
+func (c *clerk) postman(t *testing.T, user *url.Userinfo) *postman {
+	t.Helper()
+	p := &postman{
+		server: &url.URL{Scheme: "smtp", User: user, Host: c.ln.Addr().String()}, from: &mail.Address{Address: "parley@service.example"},
+		base: "https://service.example", letters: make(chan letter, lettersMax), pause: time.Millisecond, wait: 20 * time.Second,
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { p.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return p
+}
+
+// next waits for what a channel of the clerk's brings.
+func next(t *testing.T, what string, from chan string) string {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(15 * time.Second):
+		t.Fatalf("never: %s", what)
+		return ""
+	}
+}
+
+// logged keeps the log of a test.
+func logged(t *testing.T) *lockedBuffer {
+	said := &lockedBuffer{}
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	t.Cleanup(func() { slog.SetDefault(before) })
+	return said
+}
+
+// tells waits until the log speaks of something.
+func tells(t *testing.T, log *lockedBuffer, word string) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !strings.Contains(log.String(), word); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log never speaks of %q:\n%s", word, log.String())
+		}
+	}
+}
+
+// TestLettersAreTriedAgain: what a server puts off is tried three times, what it
+// refuses for good once, and neither keeps the token in the log.
+func TestLettersAreTriedAgain(t *testing.T) {
+	const token = "the-token-of-the-letter"
+	for name, c := range map[string]struct {
+		beginning, answer string
+		tries             int
+	}{
+		"later, at the greeting":        {"(hello)", "421 come back later", letterTries},
+		"later, at the sender":          {"MAIL", "451 come back later", letterTries},
+		"later, at the recipient":       {"RCPT", "450 greylisted", letterTries},
+		"later, at the letter":          {"(letter)", "452 no room, " + token, letterTries},
+		"never, at the sender":          {"MAIL", "550 not from you", 1},
+		"never, at the recipient":       {"RCPT", "550 nobody here", 1},
+		"never, at the letter's begin":  {"DATA", "554 no", 1},
+		"never, with the letter quoted": {"(letter)", "554 spam: " + token, 1},
+		"an answer that is none":        {"(hello)", "what", letterTries},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := logged(t)
+			k := newClerk(t, "127.0.0.1:0", func(line string) string {
+				if strings.HasPrefix(line, c.beginning) {
+					return c.answer
+				}
+				return ""
+			})
+			k.postman(t, nil).post("ops@b.example", token)
+			tells(t, log, "a letter could not be sent")
+			if n := len(k.heard("(hello)")); n != c.tries {
+				t.Errorf("%d tries, want %d", n, c.tries)
+			}
+			if said := log.String(); strings.Contains(said, token) || !strings.Contains(said, "ops@b.example") || !strings.Contains(said, fmt.Sprintf("tries=%d", c.tries)) {
+				t.Errorf("the log says %s", said)
+			}
+		})
+	}
+}
+
+// TestALetterGoesAtTheThirdTry, and once only.
+func TestALetterGoesAtTheThirdTry(t *testing.T) {
+	log, seen := logged(t), 0
+	k := newClerk(t, "127.0.0.1:0", func(line string) string {
+		if strings.HasPrefix(line, "RCPT") {
+			if seen++; seen < letterTries {
+				return "450 greylisted"
+			}
+		}
+		return ""
+	})
+	k.postman(t, nil).post("ops@b.example", "token")
+	if to := next(t, "the letter", k.taken); to != "ops@b.example" || seen != letterTries || log.String() != "" {
+		t.Errorf("%s after %d tries; the log says %s", to, seen, log.String())
+	}
+}
+
+// TestNoLetterWaitsForAnother: while one is put off, the next goes.
+func TestNoLetterWaitsForAnother(t *testing.T) {
+	logged(t)
+	k := newClerk(t, "127.0.0.1:0", func(line string) string {
+		if strings.HasPrefix(line, "RCPT TO:<slow@") {
+			return "450 greylisted"
+		}
+		return ""
+	})
+	p := k.postman(t, nil)
+	p.pause = time.Hour // set before the first letter: whoever waits for it waits too long
+	p.post("slow@b.example", "token")
+	p.post("other@b.example", "token")
+	if to := next(t, "the other letter", k.taken); to != "other@b.example" {
+		t.Errorf("a letter to %s", to)
+	}
+	if n := p.resting.Load(); n != 1 {
+		t.Errorf("%d letters rest", n)
+	}
+}
+
+// TestAHangingServerIsGivenUp: the server says nothing more; the letter is tried
+// again, and the operator is told.
+func TestAHangingServerIsGivenUp(t *testing.T) {
+	for _, where := range []string{"(hello)", "EHLO", "RCPT", "(letter)"} {
+		t.Run(where, func(t *testing.T) {
+			log := logged(t)
+			k := newClerk(t, "127.0.0.1:0", func(line string) string {
+				if strings.HasPrefix(line, where) {
+					return hush
+				}
+				return ""
+			})
+			p := k.postman(t, nil)
+			p.wait = 50 * time.Millisecond
+			p.post("ops@b.example", "token")
+			tells(t, log, "tries=3")
+			if strings.Contains(log.String(), "token") {
+				t.Errorf("the log says %s", log.String())
+			}
+		})
+	}
+}
+
+// spoken are the lines that bear a password, plain or as AUTH carries it.
+func spoken(lines []string, user, password string) (found []string) {
+	for _, line := range lines {
+		for _, form := range []string{password, base64.StdEncoding.EncodeToString([]byte("\x00" + user + "\x00" + password)), base64.StdEncoding.EncodeToString([]byte(password))} {
+			if strings.Contains(line, form) {
+				found = append(found, line)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// TestNoPasswordInTheClear: another machine that does not encrypt gets neither
+// the password nor a letter. One of our own does.
+func TestNoPasswordInTheClear(t *testing.T) {
+	for address, trusted := range map[string]bool{"127.0.0.2:0": false, "127.0.0.1:0": true} {
+		t.Run(address, func(t *testing.T) {
+			log := logged(t)
+			k := newClerk(t, address, func(line string) string {
+				switch {
+				case strings.HasPrefix(line, "EHLO"):
+					return "250-clerk\r\n250 AUTH PLAIN LOGIN"
+				case strings.HasPrefix(line, "AUTH"):
+					return "235 known"
+				}
+				return ""
+			})
+			k.postman(t, url.UserPassword("me", "the password")).post("ops@b.example", "token")
+			if trusted {
+				next(t, "the letter", k.taken)
+			} else {
+				tells(t, log, "a letter could not be sent")
+			}
+			if told := spoken(k.heard(""), "me", "the password"); (len(told) > 0) != trusted || (len(k.heard("RCPT")) > 0) != trusted {
+				t.Errorf("said: %q", k.heard(""))
+			}
+		})
+	}
+	// The judge hears a password however it is said.
+	said := []string{"AUTH PLAIN AG1lAHRoZSBwYXNzd29yZA==", "dGhlIHBhc3N3b3Jk", "X the password", "AUTH PLAIN AG90aGVy"}
+	if got := spoken(said, "me", "the password"); !slices.Equal(got, said[:3]) {
+		t.Errorf("heard of %q only %q", said, got)
+	}
+}
+
+// TestLettersThatWaitAreBounded: the queue and the rest are as long as they say,
+// and whoever is dropped is named.
+func TestLettersThatWaitAreBounded(t *testing.T) {
+	log := logged(t)
+	p := &postman{letters: make(chan letter, lettersMax), pause: time.Hour}
+	for range lettersMax {
+		p.post("kept@b.example", "token")
+		p.rest(letter{to: "kept@b.example", token: "token", tries: 1})
+	}
+	if log.String() != "" {
+		t.Fatalf("the log says %.300s", log.String())
+	}
+	p.post("dropped@b.example", "token")
+	p.rest(letter{to: "dropped@b.example", token: "token", tries: 1})
+	if said := log.String(); strings.Count(said, "dropped@b.example") != 2 || strings.Contains(said, "token") || p.resting.Load() != lettersMax {
+		t.Errorf("%d rest; the log says %s", p.resting.Load(), said)
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"parley/actors"
+)
+
+const (
+	// processorFull is the part of what this process may use of the processors that
+	// it uses where they are short for it.
+	processorFull = 0.9
+	// Where others use the machine too, they are short when so little of it is idle
+	// while this process uses so much of what it may: what keeps them busy else is
+	// not ours.
+	processorSpare = 0.1
+	processorOurs  = 0.5
+)
+
+// processor tells when there is none left for more work.
+type processor struct {
+	clock func() time.Time
+	// used is the processor time of this process since its start, idle and all that
+	// of the machine, by its own measure; false where they are not known.
+	used    func() (time.Duration, bool)
+	machine func() (idle, all uint64, ok bool)
+
+	at        time.Time
+	was       time.Duration
+	idle, all uint64
+}
+
+// short reports whether the processors were short since it was last asked.
+func (p *processor) short() bool {
+	now := p.clock()
+	used, known := p.used()
+	idle, all, seen := p.machine()
+	last := *p
+	p.at, p.was, p.idle, p.all = now, used, idle, all
+	if !known || last.at.IsZero() {
+		return false
+	}
+	ours := float64(used-last.was) / float64(now.Sub(last.at)*time.Duration(runtime.GOMAXPROCS(0)))
+	crowded := seen && all > last.all && float64(idle-last.idle) <= processorSpare*float64(all-last.all)
+	return ours >= processorFull || crowded && ours >= processorOurs
+}
+
+// demand is what requests ask of the processor.
+func (h *house) demand() actors.Demand {
+	p := &processor{clock: time.Now, used: processUsed, machine: machineUsed}
+	return func() (answered uint64, short bool) { return h.meter.answers.Load(), p.short() }
+}
+
+// machineUsed tells how long all processors together were idle and how long they
+// were there, in ticks since the start of the machine.
+func machineUsed() (idle, all uint64, ok bool) {
+	text, err := os.ReadFile("/proc/stat") // of Linux
+	if err != nil {
+		return 0, 0, false
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return parseProcessorTimes(line)
+}
+
+func parseProcessorTimes(line string) (idle, all uint64, ok bool) {
+	// user nice system idle iowait irq softirq steal: who waits for a disk is idle,
+	// and guests are in user and nice already.
+	const first, idleAt, waitAt, last = 1, 4, 5, 8
+	words := strings.Fields(line)
+	if len(words) <= last || words[0] != "cpu" {
+		return 0, 0, false
+	}
+	for i := first; i <= last; i++ {
+		n, err := strconv.ParseUint(words[i], 10, 64)
+		if err != nil {
+			return 0, 0, false
+		}
+		if all += n; i == idleAt || i == waitAt {
+			idle += n
+		}
+	}
+	return idle, all, true
+}

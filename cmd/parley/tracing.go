@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"parley"
+)
+
+// Tracing are the settings of traces. What else there is to set, such as headers
+// for the collector and the service's name, the variables of OpenTelemetry say.
+type Tracing struct {
+	OTLPEndpoint string `name:"otlp-endpoint" env:"PARLEY_OTLP_ENDPOINT" placeholder:"URL" help:"Collector that traces are sent to, over HTTP: /v1/traces below this address; default: as OTEL_EXPORTER_OTLP_ENDPOINT says, else none."`
+	TraceShare   string `name:"trace-share" env:"PARLEY_TRACE_SHARE" placeholder:"SHARE" help:"Share of traces to send, 0 to 1, of those that no caller decided on; default: as OTEL_TRACES_SAMPLER says, else all."`
+}
+
+const (
+	// tracesPath is where a collector takes traces, below its address.
+	tracesPath = "/v1/traces"
+	// endpointVariable names a collector's address, tracesEndpointVariable the whole
+	// address for traces, tracesPath included.
+	endpointVariable       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	tracesEndpointVariable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	samplerVariable        = "OTEL_TRACES_SAMPLER"
+	samplerArgVariable     = "OTEL_TRACES_SAMPLER_ARG"
+	// flushWait is what traces get to leave at a drain.
+	flushWait = 2 * time.Second
+	// complaintsEvery is how often it is said that a collector does not listen.
+	complaintsEvery = time.Minute
+)
+
+func (t *Tracing) validate() error {
+	if t.OTLPEndpoint != "" && !isBaseURL(t.OTLPEndpoint) {
+		return fmt.Errorf("--otlp-endpoint: %q is not an http or https address without user and query", t.OTLPEndpoint)
+	}
+	if _, err := parseShare(t.TraceShare); t.TraceShare != "" && err != nil {
+		return fmt.Errorf("--trace-share: %w", err)
+	}
+	return nil
+}
+
+func parseShare(text string) (float64, error) {
+	share, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(share >= 0 && share <= 1) {
+		return 0, fmt.Errorf("%q is not a number from 0 to 1", text)
+	}
+	return share, nil
+}
+
+// collector is where traces go: the address to name to the exporter, empty where
+// it knows from its own variables, and whether there are to be any.
+func (c *Config) collector() (address string, wanted bool) {
+	switch {
+	case c.OTLPEndpoint != "":
+		return strings.TrimSuffix(c.OTLPEndpoint, "/") + tracesPath, true
+	case c.origins["otlp-endpoint"] != "default":
+		return "", false // said to be none
+	case strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"), os.Getenv("OTEL_TRACES_EXPORTER") == "none":
+		return "", false
+	}
+	return "", os.Getenv(endpointVariable) != "" || os.Getenv(tracesEndpointVariable) != ""
+}
+
+// sampling decides which traces are sent.
+type sampling struct {
+	// bound is below which the hash of a trace's id must lie.
+	bound uint64
+	all   bool
+	// byCaller: what a caller has decided of its trace holds.
+	byCaller bool
+}
+
+func newSampling(share float64, byCaller bool) sampling {
+	return sampling{bound: uint64(share * (1 << 63)), all: share >= 1, byCaller: byCaller}
+}
+
+// sampling is what the share says, else the variables of OpenTelemetry. Samplers
+// that are not known count as none named.
+func (t *Tracing) sampling() sampling {
+	if share, err := parseShare(t.TraceShare); err == nil {
+		return newSampling(share, true)
+	}
+	share := 1.0
+	sampler, byCaller := strings.CutPrefix(os.Getenv(samplerVariable), "parentbased_")
+	switch sampler {
+	case "", "always_on":
+	case "always_off":
+		share = 0
+	case "traceidratio":
+		if arg := os.Getenv(samplerArgVariable); arg != "" {
+			var err error
+			if share, err = parseShare(arg); err != nil {
+				slog.Warn("all traces are sent: the share is not one", "variable", samplerArgVariable, "error", err)
+				share = 1
+			}
+		}
+	default:
+		slog.Warn("all traces are sent: the sampler is not known", "variable", samplerVariable, "sampler", sampler)
+		sampler = ""
+	}
+	return newSampling(share, byCaller || sampler == "")
+}
+
+// takes decides on a trace by its id alone, so that all who meet the id decide
+// alike. The usual ratio of the last bytes would not do: those of a message's id
+// are not random. A broadcast and its copies, which differ in the last four, are
+// taken together.
+func (s sampling) takes(id trace.TraceID) bool {
+	if s.all {
+		return true
+	}
+	x := binary.BigEndian.Uint64(id[:8]) ^ uint64(binary.BigEndian.Uint32(id[8:12]))*0x9E3779B97F4A7C15
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return (x^x>>31)>>1 < s.bound
+}
+
+// traces makes spans of what answers, entries and deliveries tell, after the
+// fact: nothing of it travels with a request. The trace of a message is its id,
+// and so whoever knows the message knows the trace, after a restart and on
+// another node too.
+type traces struct {
+	sampling
+	provider *sdktrace.TracerProvider
+	tracer   trace.Tracer
+	clock    parley.Clock
+	// place are the attributes of the server's address.
+	place  []attribute.KeyValue
+	recent recent
+	// copied reports whether a message is the copy of a broadcast, as whoever lives
+	// in a slot sees it.
+	copied func(reader parley.Slot, id parley.MessageID) bool
+}
+
+// openTraces begins to send traces, if there are to be any; else it gives nil,
+// which every method bears.
+func openTraces(ctx context.Context, cfg *Config) (*traces, error) {
+	address, wanted := cfg.collector()
+	if !wanted {
+		return nil, nil
+	}
+	var options []otlptracehttp.Option
+	if address != "" {
+		options = append(options, otlptracehttp.WithEndpointURL(address))
+	}
+	exporter, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
+		attribute.String("service.name", "parley"), attribute.String("service.version", thisBuild().Version),
+	), resource.WithFromEnv())
+	if err != nil {
+		slog.Warn("some attributes of traces are not as the environment says", "error", err)
+	}
+	otel.SetErrorHandler(complaints(slog.Default(), time.Now))
+	return newTraces(cfg.sampling(), time.Now, sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
+}
+
+// newTraces makes spans for whoever the options name. They are sampled before
+// they are made: the provider has no say.
+func newTraces(s sampling, clock parley.Clock, options ...sdktrace.TracerProviderOption) *traces {
+	options = append(options, sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(idSource{}))
+	t := &traces{
+		sampling: s, clock: clock, provider: sdktrace.NewTracerProvider(options...),
+		recent: recent{most: recentMax, byID: map[parley.MessageID]*passage{}},
+		copied: func(parley.Slot, parley.MessageID) bool { return false },
+	}
+	t.tracer = t.provider.Tracer("parley")
+	return t
+}
+
+// complaints logs why traces could not be sent, not more than now and then.
+func complaints(to *slog.Logger, clock parley.Clock) otel.ErrorHandler {
+	var mu sync.Mutex
+	var quiet time.Time
+	return otel.ErrorHandlerFunc(func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := clock(); now.After(quiet) {
+			quiet = now.Add(complaintsEvery)
+			to.Warn("traces could not be sent", "error", err)
+		}
+	})
+}
+
+// close sends what is left, for a while.
+func (t *traces) close() {
+	if t == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushWait)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		slog.Warn("the last traces could not be sent", "error", err)
+	}
+}
+
+// chosen are the ids of a span that are not to be drawn.
+type chosen struct {
+	trace trace.TraceID
+	span  trace.SpanID
+}
+
+type chosenKey struct{}
+
+// idSource gives a span the ids that were chosen for it, else random ones.
+type idSource struct{}
+
+// NewIDs names the first span of a trace.
+func (s idSource) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if c, ok := ctx.Value(chosenKey{}).(chosen); ok {
+		return c.trace, c.span
+	}
+	return newTraceID(), newSpanID()
+}
+
+// NewSpanID names any other.
+func (idSource) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	if c, ok := ctx.Value(chosenKey{}).(chosen); ok {
+		return c.span
+	}
+	return newSpanID()
+}
+
+func newTraceID() (id trace.TraceID) {
+	binary.BigEndian.PutUint64(id[:8], rand.Uint64())
+	binary.BigEndian.PutUint64(id[8:], 1+rand.Uint64N(math.MaxUint64))
+	return id
+}
+
+func newSpanID() (id trace.SpanID) {
+	binary.BigEndian.PutUint64(id[:], 1+rand.Uint64N(math.MaxUint64))
+	return id
+}

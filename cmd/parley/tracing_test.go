@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"parley"
+	"parley/actors"
+	"parley/actors/webhook"
+	parleyhttp "parley/http"
+	"parley/http/egress"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// traced is a set of traces whose spans are at hand at once.
+func traced(share float64) (*traces, *tracetest.InMemoryExporter) {
+	spans := tracetest.NewInMemoryExporter()
+	return newTraces(newSampling(share, true), func() time.Time { return noon.Add(time.Second) }, sdktrace.WithSyncer(spans)), spans
+}
+
+func messageIDs(n int) (all []parley.MessageID) {
+	entropy := parley.CountingEntropy()
+	for i := range n {
+		all = append(all, parley.NewID[parley.MessageID](parley.Slot(i), noon.Add(time.Duration(i)*time.Millisecond), entropy()))
+	}
+	return all
+}
+
+// shareTaken is the share of messages whose traces a decision takes.
+func shareTaken(ids []parley.MessageID, takes func(trace.TraceID) bool) float64 {
+	taken := 0
+	for _, id := range ids {
+		if takes(trace.TraceID(id)) {
+			taken++
+		}
+	}
+	return float64(taken) / float64(len(ids))
+}
+
+// TestShare holds a share to what it says of ids of messages, which are not
+// random where the usual ratio of a trace's last bytes expects that.
+func TestShare(t *testing.T) {
+	ids := messageIDs(100_000)
+	near := func(got, want float64) bool {
+		return math.Abs(got-want) <= 5*math.Sqrt(want*(1-want)/float64(len(ids)))
+	}
+	for _, share := range []float64{0, 0.01, 0.1, 0.5, 0.9, 1} {
+		if got := shareTaken(ids, newSampling(share, true).takes); !near(got, share) {
+			t.Errorf("a share of %v takes %v", share, got)
+		}
+	}
+	usual := sdktrace.TraceIDRatioBased(0.1)
+	if got := shareTaken(ids, func(id trace.TraceID) bool {
+		return usual.ShouldSample(sdktrace.SamplingParameters{ParentContext: t.Context(), TraceID: id}).Decision == sdktrace.RecordAndSample
+	}); near(got, 0.1) {
+		t.Errorf("control: the usual ratio takes %v of what it is to take 0.1 of, and need not be replaced", got)
+	}
+	half := newSampling(0.5, true)
+	for _, id := range ids[:1000] {
+		if half.takes(trace.TraceID(id.Broadcast())) != half.takes(trace.TraceID(parley.Copy(id, 77))) {
+			t.Fatalf("a broadcast and its copy are not taken alike: %v", id)
+		}
+	}
+}
+
+func TestSamplingByEnvironment(t *testing.T) {
+	for _, c := range []struct {
+		flag, sampler, arg string
+		share              float64
+		byCaller           bool
+	}{
+		{"", "", "", 1, true},
+		{"0.25", "always_off", "", 0.25, true},
+		{"", "always_on", "", 1, false},
+		{"", "always_off", "", 0, false},
+		{"", "traceidratio", "0.5", 0.5, false},
+		{"", "parentbased_traceidratio", "0.125", 0.125, true},
+		{"", "parentbased_traceidratio", "", 1, true},
+		{"", "parentbased_traceidratio", "many", 1, true},
+		{"", "parentbased_always_on", "", 1, true},
+		{"", "parentbased_always_off", "", 0, true},
+		{"", "xray", "", 1, true},
+	} {
+		t.Setenv(samplerVariable, c.sampler)
+		t.Setenv(samplerArgVariable, c.arg)
+		if got, want := (&Tracing{TraceShare: c.flag}).sampling(), newSampling(c.share, c.byCaller); got != want {
+			t.Errorf("%+v: %+v, want %+v", c, got, want)
+		}
+	}
+}
+
+func TestTracingSettings(t *testing.T) {
+	for _, c := range []struct{ flag, value, words string }{
+		{"--otlp-endpoint", "collector:4318", "--otlp-endpoint"},
+		{"--otlp-endpoint", "https://me:secret@collector", "--otlp-endpoint"},
+		{"--trace-share", "1.5", "--trace-share"},
+		{"--trace-share", "-0.1", "--trace-share"},
+		{"--trace-share", "NaN", "--trace-share"},
+		{"--trace-share", "some", "--trace-share"},
+	} {
+		if _, err := parseServe(t, c.flag+"="+c.value); err == nil || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s %s: %v", c.flag, c.value, err)
+		}
+	}
+	cfg, err := parseServe(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tr, err := openTraces(t.Context(), &cfg); tr != nil || err != nil {
+		t.Errorf("nobody asked for traces; there are %v, %v", tr, err)
+	}
+	cfg, err = parseServe(t, "--otlp-endpoint", "https://collector.example/in/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if address, wanted := cfg.collector(); address != "https://collector.example/in/v1/traces" || !wanted {
+		t.Errorf("traces go to %q (%v)", address, wanted)
+	}
+}
+
+// TestOffIsNothing: without traces the actors have the bare journal and the
+// courier nobody to tell.
+func TestOffIsNothing(t *testing.T) {
+	var off *traces
+	o := &outbound{courier: parleyhttp.NewCourier(parleyhttp.CourierOptions{})}
+	off.watching(o)
+	if j, bare := off.keeping(journal{}).(journal); !bare || o.courier.Watch != nil {
+		t.Errorf("the journal is %T, the courier tells %v", j, o.courier.Watch != nil)
+	}
+	off.at("http://x")
+	off.close()
+}
+
+func spanNamed(t *testing.T, from *tracetest.InMemoryExporter, name string) tracetest.SpanStub {
+	t.Helper()
+	for _, s := range from.GetSpans() {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("no span %q among %v", name, from.GetSpans())
+	return tracetest.SpanStub{}
+}
+
+var answer = parleyhttp.Answer{
+	Route: &parleyhttp.Route{Method: "POST", Path: "/messages"}, Status: 201, RequestID: "r", Began: noon, Took: 20 * time.Millisecond,
+}
+
+// TestSpansOfAMessage tells of a message as the hooks do, and looks at the times.
+func TestSpansOfAMessage(t *testing.T) {
+	tr, spans := traced(1)
+	id := messageIDs(1)[0]
+	released := false
+	e := &parley.Entry{Records: []parley.Record{{ID: id}}, Release: func(error) { released = true }}
+	tr.follow(e)
+	e.Release(nil)
+	if !released {
+		t.Fatal("the entry's own release is not called")
+	}
+	tr.tell(&answer, trace.SpanContext{}, &post{id, true})
+	door, kept := spanNamed(t, spans, "POST /messages"), spanNamed(t, spans, "parley.journal append")
+	if !door.StartTime.Equal(noon) || !door.EndTime.Equal(noon.Add(20*time.Millisecond)) || !kept.StartTime.Equal(noon.Add(time.Second)) {
+		t.Errorf("the request lasts from %v to %v, the journal from %v", door.StartTime, door.EndTime, kept.StartTime)
+	}
+	if door.SpanContext.TraceID() != trace.TraceID(id) || kept.Parent.SpanID() != door.SpanContext.SpanID() || kept.SpanContext.TraceID() != trace.TraceID(id) {
+		t.Errorf("trace %v, and %v below %v", door.SpanContext.TraceID(), kept.SpanContext.TraceID(), kept.Parent.SpanID())
+	}
+
+	// What the journal refused is no way into it.
+	spans.Reset()
+	refused := messageIDs(2)[1]
+	e = &parley.Entry{Records: []parley.Record{{ID: refused}}}
+	tr.follow(e)
+	e.Release(errors.New("refused"))
+	tr.tell(&answer, trace.SpanContext{}, &post{refused, true})
+	if n := len(spans.GetSpans()); n != 1 {
+		t.Errorf("%d spans for what the journal refused, want that of the request", n)
+	}
+}
+
+// TestTheCallerDecides: a sampled caller has the message followed whatever the
+// share is, one that is not sampled gets no span of its own.
+func TestTheCallerDecides(t *testing.T) {
+	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-"
+	tr, spans := traced(0)
+	id := messageIDs(1)[0]
+	follow := func() {
+		e := &parley.Entry{Records: []parley.Record{{ID: id}}}
+		tr.follow(e)
+		e.Release(nil)
+	}
+	attempt := func() {
+		_, ended := tr.attempt(actors.Delivery{Message: id, Event: webhook.MessageReceived}, egress.Target{})
+		ended(egress.Result{Status: 200, Duration: time.Millisecond})
+	}
+	follow()
+	tr.tell(&answer, callerOf(traceparent+"00"), &post{id, true})
+	attempt()
+	tr.tell(&answer, callerOf("00-nonsense"), nil)
+	if got := spans.GetSpans(); len(got) != 0 {
+		t.Errorf("nobody asked for %v", got)
+	}
+	tr.tell(&answer, callerOf(traceparent+"01"), &post{id, true})
+	attempt()
+	door, kept, out := spanNamed(t, spans, "POST /messages"), spanNamed(t, spans, "parley.journal append"), spanNamed(t, spans, "POST")
+	if door.Parent.SpanID().String() != "b7ad6b7169203331" || len(door.Links) != 1 || door.Links[0].SpanContext.SpanID() != kept.SpanContext.SpanID() {
+		t.Errorf("the request is below %v with links %v", door.Parent.SpanID(), door.Links)
+	}
+	for _, s := range []tracetest.SpanStub{kept, out} {
+		if s.SpanContext.TraceID() != trace.TraceID(id) || len(s.Links) != 1 || !s.Links[0].SpanContext.Equal(door.SpanContext) {
+			t.Errorf("%s is in trace %v with links %v", s.Name, s.SpanContext.TraceID(), s.Links)
+		}
+	}
+	if out.Parent.SpanID() != kept.SpanContext.SpanID() || !out.EndTime.Equal(noon.Add(time.Second)) || out.EndTime.Sub(out.StartTime) != time.Millisecond {
+		t.Errorf("the attempt is below %v, from %v to %v", out.Parent.SpanID(), out.StartTime, out.EndTime)
+	}
+}
+
+// TestAttemptsOfCopies: the copies of a broadcast have its trace, also where only
+// the journal knows that they are copies; what was not sent has none.
+func TestAttemptsOfCopies(t *testing.T) {
+	tr, spans := traced(1)
+	broadcast := messageIDs(1)[0].Broadcast()
+	d := actors.Delivery{Message: parley.Copy(broadcast, 3), Event: webhook.MessageReceived}
+	traceOf := func() trace.TraceID {
+		spans.Reset()
+		traceparent, ended := tr.attempt(d, egress.Target{})
+		ended(egress.Result{Error: "no answer"})
+		span := spanNamed(t, spans, "POST").SpanContext
+		if told := callerOf(traceparent); !told.IsSampled() || told.TraceID() != span.TraceID() || told.SpanID() != span.SpanID() {
+			t.Errorf("the target is told %q of span %v in trace %v", traceparent, span.SpanID(), span.TraceID())
+		}
+		return span.TraceID()
+	}
+	if got := traceOf(); got != trace.TraceID(d.Message) {
+		t.Errorf("control: a message that nobody knows for a copy is in %v", got)
+	}
+	tr.copied = func(parley.Slot, parley.MessageID) bool { return true }
+	if got := traceOf(); got != trace.TraceID(broadcast) {
+		t.Errorf("a copy that the journal knows is in %v", got)
+	}
+	tr.copied = func(parley.Slot, parley.MessageID) bool { return false }
+	tr.recent.append([]parley.MessageID{broadcast}, noon, noon)
+	if got := traceOf(); got != trace.TraceID(broadcast) {
+		t.Errorf("a copy of a broadcast that just was is in %v", got)
+	}
+	spans.Reset()
+	_, ended := tr.attempt(d, egress.Target{})
+	ended(egress.Result{Held: true})
+	if got := spans.GetSpans(); len(got) != 0 {
+		t.Errorf("an attempt that was none: %v", got)
+	}
+}
+
+// TestTargetsOfUnsampledTraces are told of the trace, and that it is not sampled.
+func TestTargetsOfUnsampledTraces(t *testing.T) {
+	tr, spans := traced(0)
+	id := messageIDs(1)[0]
+	traceparent, ended := tr.attempt(actors.Delivery{Message: id, Event: webhook.MessageReceived}, egress.Target{})
+	ended(egress.Result{Status: 200})
+	if told := callerOf(traceparent); told.IsSampled() || told.TraceID() != trace.TraceID(id) || len(spans.GetSpans()) != 0 {
+		t.Errorf("the target is told %q, and %d spans are sent", traceparent, len(spans.GetSpans()))
+	}
+}
+
+func TestRecentIsBounded(t *testing.T) {
+	r := recent{most: 4, byID: map[parley.MessageID]*passage{}}
+	ids := messageIDs(11)
+	for _, id := range ids {
+		r.append([]parley.MessageID{id, id}, noon, noon)
+	}
+	if len(r.byID) != 4 || len(r.order) != 4 {
+		t.Errorf("%d are remembered, want 4", len(r.byID))
+	}
+	for i, id := range ids {
+		if r.knows(id) != (i >= 7) {
+			t.Errorf("message %d of 11 is remembered: %v", i, r.knows(id))
+		}
+	}
+}
+
+func TestComplaintsAreFew(t *testing.T) {
+	var said bytes.Buffer
+	now := noon
+	h := complaints(slog.New(slog.NewTextHandler(&said, nil)), func() time.Time { return now })
+	for range 10 {
+		h.Handle(errors.New("nobody listens"))
+	}
+	now = now.Add(2 * complaintsEvery)
+	h.Handle(errors.New("nobody listens"))
+	if n := strings.Count(said.String(), "nobody listens"); n != 2 {
+		t.Errorf("%d lines, want 2", n)
+	}
+}
