@@ -8,7 +8,10 @@ const (
 	paceWindow = 100 * time.Millisecond
 	// paceShare is how many requests are answered for each delivery, at most, while
 	// both want the processor.
-	paceShare = 10
+	paceShare = 20
+	// paceGrowth is how many times as many may begin in a window after one in which the
+	// processor was not short.
+	paceGrowth = 1.5
 	// paceCrowd is how many times as many deliveries as requests there may be before
 	// it is the deliveries alone that keep the processor busy.
 	paceCrowd = 4
@@ -26,7 +29,7 @@ type Demand func() (answered uint64, short bool)
 // pace lets deliveries step back while requests want the whole processor: what
 // waits is durable, and who asks is waiting. It halves what may begin with each
 // window in which the processor is short, down to a share of the requests, and
-// doubles it with each in which it is not. Its owner guards it.
+// lets it grow with each in which it is not. Its owner guards it.
 type pace struct {
 	demand   Demand
 	since    time.Time
@@ -63,7 +66,7 @@ func (p *pace) look(now time.Time) {
 		p.step = max(p.step/2, least)
 	case p.limited:
 		// What was not used needs no limit.
-		p.limited, p.step = began > p.step/4, 2*max(p.step, 1)
+		p.limited, p.step = began > p.step/4, paceGrowth*max(p.step, 1)
 	}
 	if p.limited {
 		p.room = min(p.room, 0) + p.step

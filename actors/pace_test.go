@@ -61,8 +61,8 @@ func TestDeliveriesStepBackForRequests(t *testing.T) {
 	}{
 		{"nobody asks", 0, 1, 0, 490},
 		{"few ask", 100, 1, 40, 400},
-		{"as many as there is room for", 1500, 1, 780, 70},
-		{"as many, and each webhook has much to do", 1500, 30, 780, 70},
+		{"as many as there is room for", 1500, 1, 800, 35},
+		{"as many, and each webhook has much to do", 1500, 30, 800, 35},
 		{"half of what there is room for", 500, 1, 400, 150},
 	} {
 		s := newStreet(c.wants)

@@ -17,7 +17,7 @@ const (
 	// Where others use the machine too, they are short when so little of it is idle
 	// while this process uses so much of what it may: what keeps them busy else is
 	// not ours.
-	processorSpare = 0.1
+	processorSpare = 0.2
 	processorOurs  = 0.5
 )
 
