@@ -86,15 +86,12 @@ func (o *office) serve(conn net.Conn) {
 	}
 	text := textproto.NewConn(conn)
 	_ = text.PrintfLine("220 office.example")
-	for o.talk(text, o.atOnce) {
-		_ = text.PrintfLine("220 go ahead")
-		sealed := tls.Server(conn, o.lock)
-		if sealed.Handshake() != nil {
-			return
-		}
-		conn, text = sealed, textproto.NewConn(sealed)
-		o.talk(text, true)
+	if !o.talk(text, o.atOnce) {
 		return
+	}
+	_ = text.PrintfLine("220 go ahead")
+	if sealed := tls.Server(conn, o.lock); sealed.Handshake() == nil {
+		o.talk(textproto.NewConn(sealed), true)
 	}
 }
 
