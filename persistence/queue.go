@@ -1,7 +1,6 @@
 package persistence
 
 import (
-	"runtime"
 	"sync"
 
 	"parley"
@@ -120,15 +119,8 @@ func (q *queue) close() {
 // into dst, and as many late ones as fit beside them. It returns false when the
 // queue is closed and empty.
 func (q *queue) take(dst []*item, countMax, bytesMax int) ([]*item, bool) {
-	for stepped := false; ; {
+	for {
 		q.mu.Lock()
-		if !stepped && len(q.items) == 0 && len(q.late) > 0 {
-			q.mu.Unlock()
-			// What is late was let go together with an answer: that goes first.
-			runtime.Gosched()
-			stepped = true
-			continue
-		}
 		n, bytes := 0, 0
 		for n < len(q.items) && n < countMax {
 			if bytes += q.items[n].cost; n > 0 && bytes > bytesMax {
