@@ -81,6 +81,12 @@ func take(c *Call, l *limit.Limiter, key string) error {
 		return nil
 	}
 	ok, remaining, retry, reset := l.Take(key)
+	if told := c.ctx.Response.Header.Peek(rateHeaders[1]); ok && len(told) > 0 {
+		// Of two limits a caller is told of the one that it meets first.
+		if left, err := strconv.Atoi(string(told)); err == nil && left <= remaining {
+			return nil
+		}
+	}
 	c.SetHeader(rateHeaders[0], strconv.Itoa(l.Limit()))
 	c.SetHeader(rateHeaders[1], strconv.Itoa(remaining))
 	c.SetHeader(rateHeaders[2], strconv.Itoa(limit.Seconds(reset)))

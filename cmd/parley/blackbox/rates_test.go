@@ -161,6 +161,13 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 			return s.call(t, "", "GET", strings.TrimPrefix(url, s.base), nil, "X-Forwarded-For", from)
 		}
 		first, second := o.agent("first"), o.agent("second")
+		// The answer tells of the limit that is met first: the token's, or the address's.
+		third, fourth := o.agent("third"), o.agent("fourth")
+		for i, c := range []struct{ url, left string }{{third.pollURL, "2"}, {third.pollURL, "1"}, {fourth.pollURL, "1"}} {
+			if left := poll(c.url, "192.0.2.200").want(200).header.Get("RateLimit-Remaining"); left != c.left {
+				t.Errorf("poll %d of an address: %s are left, want %s", i+1, left, c.left)
+			}
+		}
 		report(t, "a token", paceFaults(tempo{3, time.Minute}, func() *answer {
 			asked++
 			return poll(first.pollURL, fmt.Sprintf("192.0.2.%d", asked))
