@@ -235,19 +235,11 @@ func (d *dispatcher) wants(agent parley.AgentID, x webhook.What) bool {
 	return false
 }
 
-// ailing reports whether a webhook of an agent was switched off, and not by a person.
-func (d *dispatcher) ailing(agent parley.AgentID) bool {
+// knows reports whether an agent has webhooks, also some that are switched off.
+func (d *dispatcher) knows(agent parley.AgentID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.agents[agent] == nil {
-		return false
-	}
-	for _, w := range d.agents[agent].wishes {
-		if w.disabled {
-			return true
-		}
-	}
-	return false
+	return d.agents[agent] != nil
 }
 
 // watched reports whether an active webhook of an agent wants an event.

@@ -459,9 +459,19 @@ func (n *Node) doWebhook(t *webhookTurn, d webhookDeed) (any, error) {
 // DisabledWebhooks are those of an agent that were switched off, and not by a
 // person.
 func (n *Node) DisabledWebhooks(ctx context.Context, a *agent.State) ([]*webhook.State, error) {
-	if a.Revoked() || !n.dispatch.ailing(a.AgentID()) {
+	if a.Revoked() || !n.dispatch.knows(a.AgentID()) {
 		return nil, nil
 	}
-	all, err := n.WebhooksOf(ctx, a.AgentID())
+	id, ailing := a.AgentID(), false
+	err := n.view(ctx, func(v View) error {
+		return v.Rows(id.Slot(), parley.WebhookTable, id[:], nil, false, func(_, value []byte) bool {
+			ailing = decodeWish(value).disabled
+			return !ailing
+		})
+	})
+	if err != nil || !ailing {
+		return nil, err
+	}
+	all, err := n.WebhooksOf(ctx, id)
 	return slices.DeleteFunc(all, func(s *webhook.State) bool { return s.GetDisabledMs() == 0 }), err
 }
