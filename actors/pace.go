@@ -59,7 +59,9 @@ func (p *pace) look(now time.Time) {
 	began := float64(p.begun)
 	p.begun, p.woken = 0, 0
 	switch least := came / paceShare; {
-	case short && came > 0 && began <= paceCrowd*came:
+	case came == 0:
+		p.limited = false
+	case short && began <= paceCrowd*came:
 		if !p.limited {
 			p.limited, p.step, p.room = true, began, 0
 		}

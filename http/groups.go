@@ -223,7 +223,7 @@ func (s *Service) madeGroup(c *Call, made actors.GroupMade) (seenGroup, error) {
 	}
 	if made.Repeated {
 		c.SetStatus(200)
-		c.SetHeader("Idempotency-Replayed", "true")
+		c.SetHeader(replayedHeader, "true")
 	}
 	g.Handle, err = s.groupHandle(c.Context(), g.owner, g.Name)
 	return g, err

@@ -58,12 +58,12 @@ func (s *Service) sendMessage(c *Call, in *api.Send) (Rendered, error) {
 
 // renderPosted answers a send or a reply; a repeat says so.
 func (s *Service) renderPosted(c *Call, p actors.Posted, from *agent.State) Rendered {
+	c.posted(p)
 	out := c.render(func(b []byte) []byte {
 		return appendMessage(b, actors.Message{Record: p.Message, Marks: p.Marks}, s.viewerOf(c, from))
 	})
 	if p.Repeated {
 		out.Code = 200
-		c.SetHeader("Idempotency-Replayed", "true")
 	}
 	return out
 }

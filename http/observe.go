@@ -1,13 +1,12 @@
 package http
 
 import (
-	"bytes"
-	"regexp"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/actors"
 )
 
 // Answer is what a Server tells of a request that it has answered. It holds
@@ -46,43 +45,34 @@ func (a *Answer) Traceparent() string {
 
 const traceparentHeader = "Traceparent"
 
-// Posted is the message that the answer is about, of a send or a reply that
-// succeeded: for one to a group the broadcast, not a copy. repeated: an earlier
-// request with the same key made it.
+// Posted is the message that a send or a reply has stored: for one to a group the
+// broadcast, not a copy. repeated: an earlier request with the same key did.
 func (a *Answer) Posted() (id parley.MessageID, repeated, posted bool) {
-	if a.ctx == nil || a.Route == nil || !posting[a.Route.Method+" "+a.Route.Path] || a.Status >= 300 {
+	if a.ctx == nil {
 		return id, false, false
 	}
-	repeated = len(a.ctx.Response.Header.Peek("Idempotency-Replayed")) > 0
-	id, err := postedIn(a.ctx.Response.Body())
-	return id, repeated, err == nil
+	p, posted := a.ctx.UserValue(postedKey).(*actors.Record)
+	if !posted {
+		return id, false, false
+	}
+	if id = p.MessageID(); p.Copied() {
+		id = id.Broadcast()
+	}
+	return id, len(a.ctx.Response.Header.Peek(replayedHeader)) > 0, true
 }
 
-// posting are the routes whose answers begin with the message that they posted.
-var posting = map[string]bool{"POST /messages": true, "POST /messages/sync": true, "POST /messages/{id}/reply": true}
+const replayedHeader = "Idempotency-Replayed"
 
-// postedIn reads the id off an answer as appendMessage begins and ends it. What
-// a sender said stands between.
-func postedIn(body []byte) (parley.MessageID, error) {
-	const length = len("00000000-0000-0000-0000-000000000000")
-	body = bytes.TrimPrefix(body, []byte(`{"message":`))
-	text, found := bytes.CutPrefix(body, []byte(`{"id":"`))
-	if !found || len(text) < length {
-		return parley.MessageID{}, parley.ErrNotID
+// posted tells of the message that the call has stored, and the caller if it had
+// been stored before. // contract: Messages and conversations
+func (c *Call) posted(p actors.Posted) {
+	if p.Repeated {
+		c.SetHeader(replayedHeader, "true")
 	}
-	id, err := parley.ParseID[parley.MessageID](string(text[:length]))
-	if err != nil {
-		return id, err
+	if c.server.observe != nil {
+		c.ctx.SetUserValue(postedKey, p.Message)
 	}
-	last := bytes.LastIndex(body, []byte(`,"broadcast_id":"`))
-	if last < 0 || !endOfBroadcast.Match(body[last:]) {
-		return id, nil
-	}
-	return id.Broadcast(), nil
 }
-
-// endOfBroadcast is how the answer to a send to a group ends.
-var endOfBroadcast = regexp.MustCompile(`^,"broadcast_id":"[0-9a-f-]{36}","recipient_count":[0-9]+}$`)
 
 // Label names a route in metrics and logs: its path with the parameters' names,
 // "none" where r is nil.

@@ -1,50 +1,45 @@
 package http
 
 import (
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/valyala/fasthttp"
 )
 
-// TestPosted reads the message off answers of every form. What a sender says must
-// not pass for what the server says.
+// TestPosted: whoever observes is told of the message that a send or a reply has
+// stored, the broadcast where it is one, and whether an earlier request did; and
+// of none by any other answer.
 func TestPosted(t *testing.T) {
-	const (
-		id    = "01890a5d-ac96-774b-8123-0123456789ab"
-		whole = "01890a5d-ac96-774b-8123-012300000000"
-		head  = `{"id":"` + id + `","conversation_id":"` + id + `","metadata":{"a":`
-		tail  = `},"status":"delivered"`
-		ends  = `,"broadcast_id":"` + whole + `","recipient_count":12}`
-	)
-	send := &Route{Method: "POST", Path: "/messages"}
-	for name, c := range map[string]struct {
-		route    *Route
-		status   int
-		body     string
-		replayed bool
-		want     string
-	}{
-		"a send":                        {send, 201, head + `1` + tail + `}`, false, id},
-		"a repeat":                      {send, 200, head + `1` + tail + `}`, true, id},
-		"a sync":                        {&Route{Method: "POST", Path: "/messages/sync"}, 200, `{"message":` + head + `1` + tail + `},"reply":null}`, false, id},
-		"a broadcast":                   {send, 201, head + `1` + tail + ends, false, whole},
-		"what looks like a broadcast":   {send, 201, head + `{"b":1` + ends + tail + `}`, false, id},
-		"a refusal":                     {send, 422, head + `1` + tail + `}`, false, ""},
-		"another route":                 {&Route{Method: "GET", Path: "/messages/{id}"}, 200, head + `1` + tail + `}`, false, ""},
-		"no route":                      {nil, 200, head + `1` + tail + `}`, false, ""},
-		"nothing":                       {send, 201, ``, false, ""},
-		"what begins with no id at all": {send, 201, `{"id":"` + id[:35] + `!"}`, false, ""},
-	} {
-		ctx := &fasthttp.RequestCtx{}
-		ctx.Response.SetBodyString(c.body)
-		if c.replayed {
-			ctx.Response.Header.Set("Idempotency-Replayed", "true")
+	g := newGroupHall(t)
+	g.opsGroup()
+	var mu sync.Mutex
+	var told []string
+	g.server.observe = func(a Answer) {
+		mu.Lock()
+		defer mu.Unlock()
+		if id, repeated, posted := a.Posted(); posted {
+			told = append(told, fmt.Sprint(id, " ", repeated))
 		}
-		a := Answer{Route: c.route, Status: c.status, ctx: ctx}
-		got, repeated, posted := a.Posted()
-		if posted != (c.want != "") || posted && got.String() != c.want || repeated != c.replayed {
-			t.Errorf("%s: %v, repeated %v, posted %v", name, got, repeated, posted)
-		}
+	}
+	direct := `{"to_agent_id":"` + g.bob + `","type":"svc.v1.dm","encrypted_payload":"AA"}`
+	var want []string
+	expect := func(id string, repeated bool) { want = append(want, fmt.Sprint(id, " ", repeated)) }
+	sent := g.first.ask("POST", "/messages", direct, as("ann"), "Idempotency-Key: k").want(201).text("id")
+	expect(sent, false)
+	g.first.ask("POST", "/messages", direct, as("ann"), "Idempotency-Key: k").want(200)
+	expect(sent, true)
+	expect(g.second.ask("POST", "/messages/"+sent+"/reply", `{"type":"svc.v1.dm","encrypted_payload":"QQ"}`).want(201).text("id"), false)
+	expect(g.first.ask("POST", "/messages/sync?timeout_ms=1000", direct, as("ann")).want(200).text("message.id"), false)
+	expect(g.first.ask("POST", "/messages", groupMessage, as("ann")).want(201).text("broadcast_id"), false)
+	g.first.ask("POST", "/messages", `{"type":"svc.v1.dm","encrypted_payload":"AA"}`, as("ann")).want(422)
+	g.second.ask("GET", "/messages/"+sent, "").want(200)
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(told, want) {
+		t.Errorf("told of %q, want %q", told, want)
 	}
 }
 

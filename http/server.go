@@ -234,6 +234,7 @@ const (
 	requestIDKey userKey = iota
 	routeKey
 	refusedKey
+	postedKey
 )
 
 func idOf(ctx *fasthttp.RequestCtx) string {

@@ -40,9 +40,7 @@ func (s *Service) syncMessage(c *Call, in *api.Sync) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	if posted.Repeated {
-		c.SetHeader("Idempotency-Replayed", "true")
-	}
+	c.posted(posted)
 	w := waiter{service: s, call: c, from: from, message: posted.Message, feed: feed, wake: wake}
 	if err := w.wait(time.Duration(in.TimeoutMS)*time.Millisecond, posted.Repeated); err != nil {
 		return Rendered{}, err
