@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 
 	"parley"
 )
@@ -149,4 +150,41 @@ func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []parl
 		}
 	}
 	return nil
+}
+
+// Backlog calls fn with the entries of an agent's feed beyond the position from,
+// up to upTo, and with the messages they announce: with at most limit entries,
+// and with none after those whose messages have size bytes. It gives the position
+// that it came to. What fn is told of is durable, marks included, and the
+// messages are shared: nobody changes them.
+func (n *Node) Backlog(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit, size int, fn func(parley.FeedEntry, Message) error) (to uint64, err error) {
+	var lines []feedLine
+	var records []*Record // of lines
+	to = upTo
+	err = n.view(ctx, func(v View) error {
+		var bad error
+		scan := v.Feed(agent, from, upTo, func(e parley.FeedEntry) bool {
+			var record *Record
+			if e.Kind.Carries() {
+				if record, bad = n.carried(ctx, v, agent, e); bad != nil {
+					return false
+				}
+				size -= len(record.GetContent()) + len(record.GetSelfPayload())
+			}
+			lines, records = append(lines, feedLine{FeedEntry: e}), append(records, record)
+			if len(lines) == limit || size <= 0 {
+				to = e.Position
+				return false
+			}
+			return true
+		})
+		if err := errors.Join(scan, bad); err != nil {
+			return err
+		}
+		return markLines(v, agent, lines)
+	})
+	for i := 0; i < len(lines) && err == nil; i++ {
+		err = fn(lines[i].FeedEntry, Message{Record: records[i], Marks: lines[i].marks, Position: lines[i].Position})
+	}
+	return to, err
 }

@@ -71,6 +71,12 @@ type Subscription interface {
 	// Live gives what Next would as far as that does not wait for the disk;
 	// behind: Next has to.
 	Live(limit int) (entries []parley.FeedEntry, behind bool)
+	// Behind is what is to be read from rows: the entries beyond from, up to upTo;
+	// the same position twice if there are none.
+	Behind() (from, upTo uint64)
+	// Pass has what follows begin beyond a position within that: entries up to it
+	// were read elsewhere.
+	Pass(position uint64)
 	Position() uint64
 	Close()
 }

@@ -33,6 +33,7 @@ import (
 type hall struct {
 	t       testing.TB
 	store   *persistence.Store
+	journal *hallJournal
 	node    *actors.Node
 	service *Service
 	server  *Server
@@ -48,12 +49,24 @@ type hall struct {
 }
 
 // hallJournal is a Store as the actors see a journal.
-type hallJournal struct{ *persistence.Store }
+type hallJournal struct {
+	*persistence.Store
+	views atomic.Int64 // that were opened
+	// dress, if set, makes subscriptions what a test wants.
+	dress func(actors.Subscription) actors.Subscription
+}
 
-func (j hallJournal) View() actors.View { return j.Store.View() }
+func (j *hallJournal) View() actors.View {
+	j.views.Add(1)
+	return j.Store.View()
+}
 
-func (j hallJournal) Follow(agent parley.AgentID, after uint64, notify func()) actors.Subscription {
-	return j.Subscribe(agent, after, notify)
+func (j *hallJournal) Follow(agent parley.AgentID, after uint64, notify func()) actors.Subscription {
+	if sub := j.Subscribe(agent, after, notify); j.dress == nil {
+		return sub
+	} else {
+		return j.dress(sub)
+	}
 }
 
 // theEngineClock is started outside of every bubble: the engine's goroutine
@@ -73,9 +86,9 @@ func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn,
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hall{t: t, store: store, dial: dial}
+	h := &hall{t: t, store: store, journal: &hallJournal{Store: store}, dial: dial}
 	h.openWayOut(entropy, logger)
-	h.node = actors.New(actors.Options{Journal: hallJournal{store}, Clock: time.Now, Entropy: entropy, Logger: logger, Courier: h.courier})
+	h.node = actors.New(actors.Options{Journal: h.journal, Clock: time.Now, Entropy: entropy, Logger: logger, Courier: h.courier})
 	if err := h.node.Start(); err != nil {
 		t.Fatal(err)
 	}

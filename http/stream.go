@@ -102,7 +102,8 @@ type agentStream struct {
 	ended   atomic.Bool
 	beat    atomic.Bool
 	// active is when something was last written, in the wheel's seconds.
-	active atomic.Int64
+	active  atomic.Int64
+	lagging atomic.Bool // it is counted as such
 	// What follows is for whoever pumps.
 	beats int   // consecutive
 	late  *late // is to be written before anything else
@@ -171,6 +172,7 @@ func (st *agentStream) wake() {
 func (st *agentStream) contain() {
 	if cause := recover(); cause != nil {
 		st.streams.service.Logger.Error("stream failed", "agent", st.agent.String(), "panic", cause, "stack", string(debug.Stack()))
+		st.caughtUp()
 		st.end()
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -21,14 +20,19 @@ const (
 )
 
 var (
-	// errWouldWait: somebody who may wait has to go on.
-	errWouldWait = errors.New("the disk or the reader is to be waited for")
-	errIdle      = errors.New("idle")
+	// errFull: the reader is to be waited for.
+	errFull = errors.New("the reader takes no more at present")
+	// errBehind: rows are to be read, which may wait for the disk.
+	errBehind = errors.New("the feed is ahead of the stream")
+	errIdle   = errors.New("idle")
 )
 
-// pumps are the streams that have something to write, and the few goroutines
-// that write it. Those never wait, for a reader or for the disk: where that is
-// needed, the stream gets a goroutine of its own until it is idle again.
+// pumps are streams that have something to write, and the few goroutines that
+// write it, the longest waiting first. There are two: one for what comes live,
+// which waits for nothing, and one for what is read from rows, which may wait for
+// the disk. Where a reader is to be waited for, the stream gets a goroutine of its
+// own until the reader has taken what was left; so however many streams are
+// behind, few want the processor at once.
 type pumps struct {
 	mu          sync.Mutex
 	some        sync.Cond
@@ -36,15 +40,16 @@ type pumps struct {
 	closed      bool
 }
 
-// start begins to pump, with as many goroutines as can run at once.
-func (p *pumps) start() {
+// start begins to pump, with so many goroutines.
+func (p *pumps) start(goroutines int, pump func(*agentStream, *gathering)) {
 	p.some.L = &p.mu
-	for range runtime.GOMAXPROCS(0) {
-		go p.run()
+	for range goroutines {
+		go p.run(pump)
 	}
 }
 
-// add has a stream pumped. Only who made it running may add it.
+// add has a stream pumped. Only who has made it running, or has it in hand, may
+// add it.
 func (p *pumps) add(st *agentStream) {
 	p.mu.Lock()
 	if p.first == nil {
@@ -64,10 +69,10 @@ func (p *pumps) close() {
 	p.some.Broadcast()
 }
 
-func (p *pumps) run() {
+func (p *pumps) run(pump func(*agentStream, *gathering)) {
 	g := newGathering()
 	for st := p.take(); st != nil; st = p.take() {
-		if st.pump(g); cap(g.bytes) > streamBufferMax {
+		if pump(st, g); cap(g.bytes) > streamBufferMax {
 			g.bytes = nil
 		}
 	}
@@ -97,7 +102,7 @@ type gathering struct {
 	carried []carried
 	events  int
 	beat    bool // it is a heartbeat
-	patient bool // whoever writes it may wait
+	reads   bool // whoever gathers may read rows
 	attempt attempt
 }
 
@@ -118,25 +123,21 @@ func (g *gathering) empty() {
 	g.bytes, g.carried, g.events, g.beat = g.bytes[:0], g.carried[:0], 0, false
 }
 
-// late is what could not be written without waiting: the rest of a write, and
-// entries that the feed has given already.
+// late is what could not be written at once: the rest of a write, and entries
+// that the feed has given already.
 type late struct {
 	rest    gathering
 	entries []parley.FeedEntry
 }
 
-// pump writes until there is nothing left to write.
+// pump writes until there is nothing left to write, or something is to be waited
+// for.
 func (st *agentStream) pump(g *gathering) {
 	defer st.contain()
 	for {
-		err := st.drain(g)
-		switch {
-		case errors.Is(err, errWouldWait):
-			go st.pumpPatiently()
+		if err := st.drain(g); err != nil {
+			st.passOn(err)
 			return
-		case err != nil:
-			st.end()
-			return // pumping stays set: nobody pumps it again
 		}
 		if st.pumping.CompareAndSwap(pumpRunning, pumpIdle) {
 			return
@@ -145,31 +146,54 @@ func (st *agentStream) pump(g *gathering) {
 	}
 }
 
-func (st *agentStream) pumpPatiently() {
-	st.streams.count.lagging.Add(1)
-	defer st.streams.count.lagging.Add(-1)
-	g := newGathering()
-	g.patient = true
-	st.pump(g)
+// passOn leaves a stream to who can go on with it after err, or ends it. Until
+// it comes back to the live pumps it counts as lagging.
+func (st *agentStream) passOn(err error) {
+	if !st.lagging.Swap(true) {
+		st.streams.count.lagging.Add(1)
+	}
+	switch {
+	case errors.Is(err, errFull):
+		go st.awaitReader()
+	case errors.Is(err, errBehind):
+		st.streams.backlog.add(st)
+	default: // pumping stays set: nobody pumps it again
+		st.caughtUp()
+		st.end()
+	}
 }
 
-// drain writes what is late, what the feed has, and a heartbeat where one is due.
-func (st *agentStream) drain(g *gathering) error {
-	if err := st.catchUp(g); err != nil {
-		return err
+func (st *agentStream) caughtUp() {
+	if st.lagging.Swap(false) {
+		st.streams.count.lagging.Add(-1)
 	}
+}
+
+// awaitReader waits until the reader has taken what was left.
+func (st *agentStream) awaitReader() {
+	defer st.contain()
+	rest := &st.late.rest
+	err := st.await(rest.bytes)
+	if err == nil {
+		err = st.written(rest)
+	}
+	if err == nil {
+		st.late.rest = gathering{}
+		err = errBehind // or else it soon turns out that it is not
+	}
+	st.passOn(err)
+}
+
+// drain writes what the feed has, and a heartbeat where one is due.
+func (st *agentStream) drain(g *gathering) error {
 	for {
 		if st.ended.Load() {
 			return net.ErrClosed
 		}
 		entries, behind := st.feed.Live(streamBatch)
 		switch {
-		case behind && !g.patient:
-			return errWouldWait
 		case behind:
-			if err := st.sendStored(g); err != nil {
-				return err
-			}
+			return errBehind
 		case len(entries) == 0:
 			return st.heartbeat(g)
 		default:
@@ -180,46 +204,29 @@ func (st *agentStream) drain(g *gathering) error {
 	}
 }
 
-// catchUp writes what somebody who could not wait left behind.
-func (st *agentStream) catchUp(g *gathering) error {
-	l := st.late
-	if l == nil {
-		return nil
-	}
-	st.late = nil
-	if len(l.rest.bytes) > 0 {
-		if err := st.await(l.rest.bytes); err != nil {
-			return err
-		}
-		if err := st.written(&l.rest); err != nil {
-			return err
-		}
-	}
-	return st.send(g, l.entries)
-}
-
-// send writes entries that came live.
+// send writes entries that came live. Those that it cannot write at once it
+// keeps as late.
 func (st *agentStream) send(g *gathering, entries []parley.FeedEntry) error {
 	g.empty()
 	for i, e := range entries {
+		alone := e.Kind.Carries() && e.Record == nil && !g.reads
+		if alone || len(g.bytes) >= streamBuffer {
+			if err := st.put(g, g.bytes); err != nil {
+				return st.leave(err, entries[i:])
+			}
+		}
+		if alone {
+			return st.leave(errBehind, entries[i:])
+		}
 		if err := st.gatherLive(g, e); err != nil {
-			return st.leave(err, entries[i:])
-		}
-		if len(g.bytes) < streamBuffer && i < len(entries)-1 {
-			continue
-		}
-		if err := st.flush(g); err != nil {
-			return st.leave(err, entries[i+1:])
+			return err
 		}
 	}
-	return nil
+	return st.put(g, g.bytes)
 }
 
-// leave keeps entries for somebody who may wait.
+// leave keeps entries for who goes on after err.
 func (st *agentStream) leave(err error, entries []parley.FeedEntry) error {
-	if !errors.Is(err, errWouldWait) {
-		return err
-	}
 	if st.late == nil {
 		st.late = &late{}
 	}
@@ -227,46 +234,29 @@ func (st *agentStream) leave(err error, entries []parley.FeedEntry) error {
 	return err
 }
 
-// sendStored writes what the feed has in rows.
-func (st *agentStream) sendStored(g *gathering) error {
-	entries, err := st.feed.Next(streamBatch)
-	if err != nil {
-		return err
-	}
-	g.empty()
-	err = st.streams.service.Node.Entries(context.Background(), st.agent, entries, func(e parley.FeedEntry, m actors.Message) error {
-		st.gather(g, e, m)
-		if len(g.bytes) < streamBuffer {
-			return nil
-		}
-		return st.flush(g)
-	})
-	if err != nil {
-		return err
-	}
-	return st.flush(g)
-}
-
-// gather renders one entry of the feed.
+// gather renders one entry of the feed that came live.
 func (st *agentStream) gather(g *gathering, e parley.FeedEntry, m actors.Message) {
 	before := len(g.bytes)
+	if g.bytes = st.appendEvent(g.bytes, e, m); len(g.bytes) == before {
+		return
+	}
+	g.events++
+	if e.Kind.Carries() && !m.Marks.Carried() {
+		g.carried = append(g.carried, carried{mark: st.markOf(e, m.Record.Sender())})
+	}
+}
+
+// appendEvent appends what an entry of the feed is told as, perhaps nothing.
+func (st *agentStream) appendEvent(b []byte, e parley.FeedEntry, m actors.Message) []byte {
 	switch e.Kind {
 	case parley.StatusEntry:
-		g.bytes = appendStatusEvent(g.bytes, e)
+		return appendStatusEvent(b, e)
 	case parley.GroupEntry:
-		g.bytes = appendGroupEvent(g.bytes, e)
+		return appendGroupEvent(b, e)
 	case parley.MessageEntry, parley.CopyEntry:
-		if m.Marks.Carried() && e.Position <= st.unseenUpTo {
-			return // carried before this stream began
-		}
-		if !m.Marks.Carried() {
-			g.carried = append(g.carried, carried{mark: st.markOf(e, m.Record.Sender())})
-		}
-		g.bytes = appendMessageEvent(g.bytes, m, viewer{st.caller.Org, st.agent, st.streams.service})
+		return appendMessageEvent(b, m, viewer{st.caller.Org, st.agent, st.streams.service})
 	}
-	if len(g.bytes) > before {
-		g.events++
-	}
+	return b
 }
 
 func (st *agentStream) markOf(e parley.FeedEntry, sender parley.AgentID) parley.Mark {
@@ -279,9 +269,6 @@ func (st *agentStream) markOf(e parley.FeedEntry, sender parley.AgentID) parley.
 // rendered for the first of them.
 func (st *agentStream) gatherLive(g *gathering, e parley.FeedEntry) error {
 	if !e.Kind.Carries() || st.audience.size.Load() == 1 || e.Record == nil {
-		if e.Kind.Carries() && e.Record == nil && !g.patient {
-			return errWouldWait
-		}
 		return st.render(g, e)
 	}
 	shared, err := st.streams.shelf.event(st.agent, e.Position, func() (b []byte, sender parley.AgentID, err error) {
@@ -308,27 +295,23 @@ func (st *agentStream) render(g *gathering, e parley.FeedEntry) error {
 	})
 }
 
-// flush writes what is gathered.
-func (st *agentStream) flush(g *gathering) error {
-	if len(g.bytes) == 0 {
+// put writes b, which is what was gathered. What the reader does not take at
+// once is kept as late.
+func (st *agentStream) put(g *gathering, b []byte) error {
+	if len(b) == 0 {
 		return nil
 	}
 	n := 0
 	if st.socket != nil {
 		var err error
-		if n, err = g.attempt.write(st.socket, g.bytes); err != nil {
+		if n, err = g.attempt.write(st.socket, b); err != nil {
 			return err
 		}
 	}
-	if n < len(g.bytes) {
-		if !g.patient {
-			st.late = &late{rest: gathering{bytes: g.bytes[n:], carried: g.carried, events: g.events, beat: g.beat}}
-			g.bytes, g.carried = nil, nil
-			return errWouldWait
-		}
-		if err := st.await(g.bytes[n:]); err != nil {
-			return err
-		}
+	if n < len(b) {
+		st.late = &late{rest: gathering{bytes: b[n:], carried: g.carried, events: g.events, beat: g.beat}}
+		g.bytes, g.carried = nil, nil
+		return errFull
 	}
 	err := st.written(g)
 	g.empty()
@@ -370,7 +353,7 @@ func (st *agentStream) heartbeat(g *gathering) error {
 	g.beat = true
 	g.bytes = appendTime(append(g.bytes, "event: heartbeat\ndata: {\"timestamp\":"...), st.streams.service.Clock())
 	g.bytes = append(g.bytes, "}\n\n"...)
-	return st.flush(g)
+	return st.put(g, g.bytes)
 }
 
 func appendStatusEvent(b []byte, e parley.FeedEntry) []byte {

@@ -194,16 +194,19 @@ func TestStreamsDoNotWaitForOneAnother(t *testing.T) {
 // TestStreamsDoNotWaitForOneAnotherControl has the pumps wait for readers.
 func TestStreamsDoNotWaitForOneAnotherControl(t *testing.T) {
 	took := delay(t, 2, func(p *pumps) {
-		p.some.L = &p.mu
-		for range 2 {
-			go func() {
-				g := newGathering()
-				g.patient = true
-				for st := p.take(); st != nil; st = p.take() {
-					st.pump(g)
+		p.start(2, func(st *agentStream, g *gathering) {
+			g.reads = true
+			for err := st.drain(g); err != nil; err = st.catchUp(g) {
+				if errors.Is(err, errFull) && st.await(st.late.rest.bytes) == nil {
+					continue
 				}
-			}()
-		}
+				if !errors.Is(err, errBehind) {
+					st.end()
+					return
+				}
+			}
+			st.pumping.Store(pumpIdle)
+		})
 	})
 	if took <= streamWriteWait/2 {
 		t.Errorf("pumps that wait delay a stream by %v only", took)

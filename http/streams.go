@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,8 +18,10 @@ type streams struct {
 	mu      sync.Mutex
 	open    map[*agentStream]struct{}
 	heard   map[parley.AgentID]*audience
-	pumps   pumps
+	pumps   pumps // of what comes live
+	backlog pumps // of what is read from rows
 	shelf   shelf
+	pages   pages
 	count   streamCount
 	wheel   [wheelSlots]map[*agentStream]struct{}
 	closed  bool
@@ -50,7 +53,8 @@ func (r *streams) add(st *agentStream) bool {
 		return false
 	}
 	r.once.Do(func() {
-		r.pumps.start()
+		r.pumps.start(runtime.GOMAXPROCS(0), (*agentStream).pump)
+		r.backlog.start(backlogPumps*runtime.GOMAXPROCS(0), (*agentStream).pumpStored)
 		go r.turn()
 	})
 	r.open[st] = struct{}{}
@@ -91,6 +95,7 @@ func (r *streams) turn() {
 		case <-tick.C:
 		}
 		r.shelf.clear()
+		r.pages.turn()
 		now := r.second()
 		for last = max(last, now-wheelSlots); last < now; {
 			last++
@@ -195,6 +200,7 @@ func (r *streams) close() {
 	r.mu.Unlock()
 	r.endIf(func(*agentStream) bool { return true })
 	r.pumps.close()
+	r.backlog.close()
 }
 
 // listening reports whether a stream of an agent is open.

@@ -237,9 +237,7 @@ func (sub *Subscription) Next(limit int) ([]parley.FeedEntry, error) {
 		if !behind {
 			return entries, nil
 		}
-		sub.mu.Lock()
-		from, upTo := sub.position, sub.backlog
-		sub.mu.Unlock()
+		from, upTo := sub.Behind()
 		entries, err := sub.read(from, upTo, limit)
 		if err != nil || len(entries) > 0 {
 			return entries, err
@@ -259,13 +257,26 @@ func (sub *Subscription) read(from, upTo uint64, limit int) ([]parley.FeedEntry,
 	if err != nil {
 		return nil, err
 	}
+	if len(entries) == limit {
+		upTo = entries[limit-1].Position
+	}
+	sub.Pass(upTo)
+	return entries, nil
+}
+
+// Behind is what is to be read from rows: the entries beyond from, up to upTo,
+// all of them durable; the same position twice if there are none.
+func (sub *Subscription) Behind() (from, upTo uint64) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	sub.position = upTo
-	if len(entries) == limit {
-		sub.position = entries[limit-1].Position
-	}
-	return entries, nil
+	return sub.position, max(sub.position, sub.backlog)
+}
+
+// Pass has what follows begin beyond a position that lies within Behind.
+func (sub *Subscription) Pass(position uint64) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	sub.position = position
 }
 
 // Position is that of the last entry given.

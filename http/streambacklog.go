@@ -1,0 +1,84 @@
+package http
+
+import (
+	"context"
+	"net"
+
+	"parley"
+	"parley/actors"
+)
+
+// backlogPumps per processor read rows: some of them wait for the disk.
+const backlogPumps = 4
+
+// pumpStored writes what the live pumps could not, but no more than a page of it:
+// others are behind too.
+func (st *agentStream) pumpStored(g *gathering) {
+	defer st.contain()
+	g.reads = true
+	err := st.catchUp(g)
+	if err == nil {
+		if from, upTo := st.feed.Behind(); from == upTo {
+			st.caughtUp()
+			st.streams.pumps.add(st)
+			return
+		}
+		err = errBehind
+	}
+	st.passOn(err)
+}
+
+// catchUp writes entries that are late, or a page of what the feed has in rows.
+func (st *agentStream) catchUp(g *gathering) error {
+	if st.ended.Load() {
+		return net.ErrClosed
+	}
+	if l := st.late; l != nil {
+		st.late = nil
+		return st.send(g, l.entries)
+	}
+	from, upTo := st.feed.Behind()
+	if from == upTo {
+		return nil
+	}
+	p, err := st.page(g, from, upTo)
+	if err != nil {
+		return err
+	}
+	g.empty()
+	b := p.after(g, from, upTo)
+	st.feed.Pass(min(p.to, upTo))
+	return st.put(g, b)
+}
+
+// page gives one of what the feed has in rows beyond from, up to upTo.
+func (st *agentStream) page(g *gathering, from, upTo uint64) (p *page, err error) {
+	read := func(p *page) (to uint64, err error) { return st.readPage(p, from, upTo) }
+	if st.audience.size.Load() > 1 && from >= st.unseenUpTo {
+		return st.streams.pages.at(st.agent, from, read)
+	}
+	p = &page{bytes: g.bytes[:0]} // the next may have them again
+	p.to, err = read(p)
+	g.bytes = p.bytes
+	return p, err
+}
+
+// readPage renders what the feed has in rows beyond from, up to upTo: as much as
+// makes a page.
+func (st *agentStream) readPage(p *page, from, upTo uint64) (to uint64, err error) {
+	p.events = make([]pageEvent, 0, min(streamBatch, upTo-from))
+	return st.streams.service.Node.Backlog(context.Background(), st.agent, from, upTo, streamBatch, streamBuffer, func(e parley.FeedEntry, m actors.Message) error {
+		if m.Marks.Carried() && e.Position <= st.unseenUpTo {
+			return nil // before this stream began
+		}
+		before := len(p.bytes)
+		if p.bytes = st.appendEvent(p.bytes, e, m); len(p.bytes) == before {
+			return nil
+		}
+		p.events = append(p.events, pageEvent{position: e.Position, end: len(p.bytes)})
+		if e.Kind.Carries() && !m.Marks.Carried() {
+			p.events[len(p.events)-1].mark = st.markOf(e, m.Record.Sender())
+		}
+		return nil
+	})
+}

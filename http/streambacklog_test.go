@@ -1,0 +1,195 @@
+package http
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors"
+)
+
+// asked is how often pages are read that a hundred streams ask for, who are at so
+// many positions.
+func asked(t *testing.T, positions int) int64 {
+	var s pages
+	var count atomic.Int64
+	var asking sync.WaitGroup
+	for i := range 100 {
+		asking.Go(func() {
+			from := uint64(i % positions * 10)
+			p, err := s.at(parley.AgentID{1}, from, func(p *page) (uint64, error) {
+				count.Add(1)
+				p.bytes = fmt.Append(nil, from)
+				return from + 10, nil
+			})
+			if err != nil || string(p.bytes) != fmt.Sprint(from) {
+				t.Errorf("position %d: %v", from, err)
+			}
+		})
+	}
+	asking.Wait()
+	return count.Load()
+}
+
+func TestAPageIsReadOnce(t *testing.T) {
+	if n := asked(t, 1); n != 1 {
+		t.Errorf("one page for a hundred streams is read %d times", n)
+	}
+	if n := asked(t, pagesOfAgent); n != pagesOfAgent {
+		t.Errorf("%d pages are read %d times", pagesOfAgent, n)
+	}
+}
+
+// TestWhoFindsAPage: whoever is within it, of the same agent, for a while, and if
+// it could be read.
+func TestWhoFindsAPage(t *testing.T) {
+	var s pages
+	one, failed, reads := parley.AgentID{1}, errors.New("failed"), 0
+	read := func(to uint64, err error) func(*page) (uint64, error) {
+		return func(*page) (uint64, error) { reads++; return to, err }
+	}
+	ask := func(agent parley.AgentID, from uint64, to uint64, err error, anew bool) {
+		t.Helper()
+		before := reads
+		if _, got := s.at(agent, from, read(to, err)); !errors.Is(got, err) || (reads > before) != anew {
+			t.Errorf("from %d: %v, read anew: %v", from, got, reads > before)
+		}
+	}
+	ask(one, 10, 20, failed, true)
+	ask(one, 10, 20, nil, true)
+	ask(one, 10, 20, nil, false)
+	ask(one, 19, 30, nil, false)
+	ask(one, 20, 30, nil, true)
+	ask(one, 9, 10, nil, true)
+	ask(parley.AgentID{2}, 10, 20, nil, true)
+	s.turn()
+	ask(one, 10, 20, nil, false)
+	s.turn()
+	ask(one, 10, 20, nil, true)
+	for n := range uint64(pagesOfAgent) {
+		ask(one, 100*n+100, 100*n+110, nil, true)
+	}
+	ask(one, 10, 20, nil, true) // others took its place
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = s.at(one, 5000, func(*page) (uint64, error) { panic("a defect") })
+	}()
+	ask(one, 5000, 5010, nil, true)
+}
+
+func TestPagesAreBounded(t *testing.T) {
+	var s pages
+	kept := func() (n int) {
+		for _, generation := range []map[parley.AgentID][]*page{s.young, s.old} {
+			for _, list := range generation {
+				for _, p := range list {
+					n += len(p.bytes)
+				}
+			}
+		}
+		return n
+	}
+	for n := range 1000 {
+		_, _ = s.at(parley.AgentID{byte(n), byte(n >> 8)}, 1, func(p *page) (uint64, error) { p.bytes = make([]byte, 64<<10); return 2, nil })
+		if kept := kept(); kept > 2*pagesBytes {
+			t.Fatalf("%d pages hold %d bytes", n, kept)
+		}
+	}
+	if kept := kept(); kept < pagesBytes/2 {
+		t.Errorf("only %d bytes are kept", kept)
+	}
+}
+
+// viewsBehind is how many views of the journal 32 streams of an agent open to
+// catch up with 300 messages that they left unread together.
+func viewsBehind(t *testing.T, alone bool) int64 {
+	const streams, events = 32, 300
+	h := wireHall(t, 1)
+	defer h.close()
+	e := newEars(true)
+	var open []func()
+	for range streams {
+		w := newWire(e)
+		h.stream(w, w)
+		open = append(open, w.hold())
+	}
+	if alone {
+		h.service.streams.mu.Lock()
+		for st := range h.service.streams.open {
+			st.audience = &audience{}
+			st.audience.size.Store(1)
+		}
+		h.service.streams.mu.Unlock()
+	}
+	for range events {
+		h.tell()
+	}
+	before := h.journal.views.Load()
+	for _, open := range open {
+		open()
+	}
+	for until := time.Now().Add(10 * time.Second); e.events.Load() < streams*events; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("after ten seconds %d of %d events have come", e.events.Load(), streams*events)
+		}
+	}
+	return h.journal.views.Load() - before
+}
+
+// TestStreamsShareWhatTheyReadBehind: what they read, they read about once. The
+// marks of what they carry take views too.
+func TestStreamsShareWhatTheyReadBehind(t *testing.T) {
+	shared, alone := viewsBehind(t, false), viewsBehind(t, true)
+	if t.Logf("%d views, %d where each stream reads for itself", shared, alone); shared > alone/4 {
+		t.Errorf("streams that share open %d views, and %d where each reads for itself", shared, alone)
+	}
+}
+
+// bare has some live entries come without their message, as after a restart.
+type bare struct {
+	actors.Subscription
+	given int
+}
+
+func (b *bare) Live(limit int) (entries []parley.FeedEntry, behind bool) {
+	entries, behind = b.Subscription.Live(limit)
+	for i := range entries {
+		if b.given++; b.given%5 >= 3 {
+			entries[i].Record = nil
+		}
+	}
+	return entries, behind
+}
+
+// TestAnEntryWithoutItsMessageLosesNothing of what was gathered before it.
+func TestAnEntryWithoutItsMessageLosesNothing(t *testing.T) {
+	for _, streams := range []int{1, 2} {
+		const events = 40
+		h := wireHall(t, 1)
+		h.journal.dress = func(s actors.Subscription) actors.Subscription { return &bare{Subscription: s} }
+		e := newEars(true)
+		var open []func()
+		for range streams {
+			w := newWire(e)
+			h.stream(w, w)
+			open = append(open, w.hold())
+		}
+		for range events {
+			h.tell()
+		}
+		for _, open := range open {
+			open()
+		}
+		want := int64(streams * events)
+		for until := time.Now().Add(5 * time.Second); e.events.Load() < want && time.Now().Before(until); {
+			time.Sleep(time.Millisecond)
+		}
+		if h.close(); e.events.Load() != want {
+			t.Errorf("%d streams brought %d events of %d", streams, e.events.Load(), want)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package http
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"parley"
+)
+
+const (
+	// pagesOfAgent and pagesBytes bound what is kept of one agent's feed and of all
+	// together, each twice: of this second and of the last.
+	pagesOfAgent = 16
+	pagesBytes   = 16 << 20
+	// pageOverhead is about what a page and an event take besides their bytes.
+	pageOverhead, eventOverhead = 256, 128
+)
+
+var errPageLost = errors.New("a page of a feed could not be rendered")
+
+// pages keeps what streams that are behind have read last. The streams of an
+// agent fall behind together, and what the first reads and renders goes out on
+// the others as it is. All streams of an agent are its owner's, so they see the
+// same.
+//
+// A page is kept for two seconds at most.
+type pages struct {
+	mu         sync.Mutex
+	young, old map[parley.AgentID][]*page
+	bytes      int // of young
+}
+
+// page is the events of a piece of an agent's feed, of the positions (from, to].
+// Once it is ready nothing of it changes but marked.
+type page struct {
+	from, to uint64 // to is 0 until the page was read; set under the mu of pages
+	bytes    []byte
+	events   []pageEvent
+	ready    chan struct{}
+	err      error
+}
+
+type pageEvent struct {
+	position uint64
+	end      int // in the page's bytes
+	// mark is what a message is to be noted as carried with, unless it is already
+	// (it names no message then); marked is set by the first stream that does so.
+	mark   parley.Mark
+	marked atomic.Bool
+}
+
+// at gives one with what follows the position from. The first who asks for it
+// reads it, the others wait for that. read fills the page in and says how far it
+// came.
+func (s *pages) at(agent parley.AgentID, from uint64, read func(*page) (to uint64, err error)) (*page, error) {
+	s.mu.Lock()
+	p := find(s.young[agent], from)
+	if p == nil {
+		p = find(s.old[agent], from)
+	}
+	if p != nil {
+		s.mu.Unlock()
+		<-p.ready
+		return p, p.err
+	}
+	p = &page{from: from, ready: make(chan struct{}), err: errPageLost}
+	list := s.young[agent]
+	if len(list) == pagesOfAgent {
+		list = slices.Delete(list, 0, 1)
+	}
+	if s.young == nil {
+		s.young = map[parley.AgentID][]*page{}
+	}
+	s.young[agent] = append(list, p)
+	s.mu.Unlock()
+	var to uint64
+	defer func() { // also where read panics
+		s.keep(agent, p, to)
+		close(p.ready)
+	}()
+	to, p.err = read(p)
+	return p, p.err
+}
+
+func find(list []*page, from uint64) *page {
+	for _, p := range list {
+		if p.from == from || (p.from < from && from < p.to) {
+			return p
+		}
+	}
+	return nil
+}
+
+// keep has a page that was read found by others, or by nobody if that failed.
+func (s *pages) keep(agent parley.AgentID, p *page, to uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.to = to
+	if p.err != nil {
+		for _, kept := range []map[parley.AgentID][]*page{s.young, s.old} {
+			if i := slices.Index(kept[agent], p); i >= 0 {
+				kept[agent] = slices.Delete(kept[agent], i, i+1)
+			}
+		}
+		return
+	}
+	if s.bytes += pageOverhead + len(p.bytes) + eventOverhead*len(p.events); s.bytes > pagesBytes {
+		s.age()
+	}
+}
+
+// turn lets go what was read before the last turn.
+func (s *pages) turn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.age()
+}
+
+func (s *pages) age() {
+	s.old, s.young, s.bytes = s.young, nil, 0
+}
+
+// after gathers the events of a page beyond from, up to upTo, and gives their
+// bytes.
+func (p *page) after(g *gathering, from, upTo uint64) []byte {
+	start, end := 0, 0
+	for i := range p.events {
+		e := &p.events[i]
+		switch {
+		case e.position <= from:
+			start = e.end
+		case e.position > upTo:
+			return p.bytes[start:end]
+		default:
+			g.events++
+			if !e.mark.Message.Zero() {
+				g.carried = append(g.carried, carried{mark: e.mark, once: &e.marked})
+			}
+		}
+		end = e.end
+	}
+	return p.bytes[start:end]
+}
