@@ -18,15 +18,23 @@ const (
 	// crowdHeld is how long those beyond are held back, give or take a half: they
 	// are not to come again all at once. Retry-After asks for a second: whoever
 	// does not wait has to, and leaves the processor to those who were let in.
-	crowdHeld = 500 * time.Millisecond
+	// Where more than crowdMany come in a window all the same, those are held longer
+	// by an eighth with each window, up to crowdHeldMost.
+	crowdHeld     = 500 * time.Millisecond
+	crowdHeldMost = 2 * time.Second
+	crowdMany     = 200
 	// crowdLook is how often it is looked how many wait for the processor.
-	crowdLook = time.Millisecond
+	crowdLook = 200 * time.Microsecond
 	// crowdLeast may wait for the processor before requests are refused: callers
 	// that many, each with one request, are refused nothing. crowdFlood may where
 	// one in crowdFloodShare is refused anyhow.
 	crowdLeast      = 640
-	crowdFlood      = 160
+	crowdFlood      = 64
 	crowdFloodShare = 8
+	// crowdRoom is how few wait for the processor when refusals that are held are
+	// let go before their time: crowdLetGo with each answer.
+	crowdRoom  = 16
+	crowdLetGo = 2
 )
 
 // crowd tells when more requests come than the processor can take. Those that
@@ -37,6 +45,17 @@ type crowd struct {
 	window, came, refused atomic.Int64
 	flood                 atomic.Bool
 	looked, waiting       atomic.Int64
+	// held is for how many nanoseconds a refusal is held back, holding how many
+	// are, and room lets one of them go.
+	held, holding atomic.Int64
+	room          chan struct{}
+}
+
+// newCrowd tells by what look sees, see Runnable; nil: nothing.
+func newCrowd(look func() int) *crowd {
+	k := &crowd{look: look, room: make(chan struct{})}
+	k.held.Store(int64(crowdHeld))
+	return k
 }
 
 // Runnable is how many goroutines of the process wait for a processor.
@@ -53,10 +72,30 @@ func (k *crowd) over(now time.Time) bool {
 	}
 	k.turn(now)
 	k.came.Add(1)
+	return k.wanting(now) > k.most()
+}
+
+// wanting is how many waited for the processor a moment ago.
+func (k *crowd) wanting(now time.Time) int64 {
 	if at, looked := now.UnixNano(), k.looked.Load(); at-looked > int64(crowdLook) && k.looked.CompareAndSwap(looked, at) {
 		k.waiting.Store(int64(k.look()))
 	}
-	return k.waiting.Load() > k.most()
+	return k.waiting.Load()
+}
+
+// answered lets some of those go who are held, where there is room: else the
+// processor would have nothing to do until their time is over.
+func (k *crowd) answered(clock parley.Clock) {
+	if k.holding.Load() == 0 || k.look == nil || k.wanting(clock()) > crowdRoom {
+		return
+	}
+	for range crowdLetGo {
+		select {
+		case k.room <- struct{}{}:
+		default:
+			return
+		}
+	}
 }
 
 func (k *crowd) most() int64 {
@@ -74,6 +113,13 @@ func (k *crowd) turn(now time.Time) {
 	}
 	refused, came := k.refused.Swap(0), k.came.Swap(0)
 	k.flood.Store(refused > crowdFreely && refused > came/crowdFloodShare)
+	held := k.held.Load()
+	if refused > crowdMany {
+		held += held / 8
+	} else {
+		held -= held / 8
+	}
+	k.held.Store(min(max(held, int64(crowdHeld)), int64(crowdHeldMost)))
 }
 
 // thick counts one more refusal and reports whether it is to be held.
@@ -87,10 +133,14 @@ func (s *Server) hold(err error) {
 	if !errors.Is(err, parley.ErrOverloaded) || !s.crowd.thick(s.clock()) {
 		return
 	}
-	late := time.NewTimer(crowdHeld/2 + rand.N(crowdHeld))
+	held := time.Duration(s.crowd.held.Load())
+	late := time.NewTimer(held/2 + rand.N(held))
 	defer late.Stop()
+	s.crowd.holding.Add(1)
+	defer s.crowd.holding.Add(-1)
 	select {
 	case <-late.C:
+	case <-s.crowd.room:
 	case <-s.draining:
 	}
 }

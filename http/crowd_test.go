@@ -18,7 +18,7 @@ func TestAFloodIsTold(t *testing.T) {
 		came, refused int
 		most          int64
 	}{{4000, 400, crowdLeast}, {4000, 600, crowdFlood}, {0, 600, crowdFlood}, {100, crowdFreely, crowdLeast}, {0, 0, crowdLeast}} {
-		k := &crowd{look: Runnable}
+		k := newCrowd(Runnable)
 		k.turn(now)
 		k.came.Add(int64(c.came))
 		for range c.refused {
@@ -33,7 +33,7 @@ func TestAFloodIsTold(t *testing.T) {
 // TestWaitingForTheProcessorIsSeen: goroutines that are ready and do not run are
 // counted; when they are gone, so is the crowd.
 func TestWaitingForTheProcessorIsSeen(t *testing.T) {
-	k, now, done := &crowd{look: Runnable}, time.Unix(1000, 0), make(chan struct{})
+	k, now, done := newCrowd(Runnable), time.Unix(1000, 0), make(chan struct{})
 	var ready sync.WaitGroup
 	for range 4 * crowdLeast {
 		ready.Go(func() {
@@ -61,7 +61,7 @@ func TestWaitingForTheProcessorIsSeen(t *testing.T) {
 // others later; other refusals never; a drain lets all go.
 func TestRefusalsAreHeldWhereTheyComeThick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Server{clock: time.Now, draining: make(chan struct{})}
+		s := &Server{clock: time.Now, crowd: newCrowd(nil), draining: make(chan struct{})}
 		took := func(err error) time.Duration {
 			began := time.Now()
 			s.hold(err)
@@ -92,6 +92,56 @@ func TestRefusalsAreHeldWhereTheyComeThick(t *testing.T) {
 		time.AfterFunc(time.Millisecond, func() { close(s.draining) })
 		if d := took(parley.ErrOverloaded); d != time.Millisecond {
 			t.Errorf("a drain waits %v for a refusal", d)
+		}
+	})
+}
+
+// TestRefusalsAreHeldLongerTheMoreTheyAre: up to four times as long, and as
+// before when they get fewer.
+func TestRefusalsAreHeldLongerTheMoreTheyAre(t *testing.T) {
+	k, now := newCrowd(nil), time.Unix(1000, 0)
+	after := func(windows, refused int) time.Duration {
+		for range windows {
+			for range refused {
+				k.thick(now)
+			}
+			now = now.Add(crowdWindow)
+		}
+		k.turn(now)
+		return time.Duration(k.held.Load())
+	}
+	for _, c := range []struct {
+		windows, refused int
+		want             time.Duration
+	}{{50, crowdMany, crowdHeld}, {1, crowdMany + 1, crowdHeld * 9 / 8}, {50, crowdMany + 1, crowdHeldMost}, {50, crowdMany, crowdHeld}} {
+		if got := after(c.windows, c.refused); got != c.want {
+			t.Errorf("after %d windows with %d refusals each they are held for %v, want %v", c.windows, c.refused, got, c.want)
+		}
+	}
+}
+
+// TestRefusalsAreLetGoWhereThereIsRoom: two with each answer, none while many
+// want the processor.
+func TestRefusalsAreLetGoWhereThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waiting := 0
+		s := &Server{clock: time.Now, crowd: newCrowd(func() int { return waiting }), draining: make(chan struct{})}
+		for range crowdFreely {
+			s.hold(parley.ErrOverloaded)
+		}
+		for range 5 {
+			go s.hold(parley.ErrOverloaded)
+		}
+		for _, c := range []struct {
+			waiting int
+			left    int64
+		}{{crowdRoom + 1, 5}, {crowdRoom, 3}, {0, 1}, {0, 0}, {0, 0}} {
+			waiting = c.waiting
+			time.Sleep(2 * crowdLook)
+			s.crowd.answered(s.clock)
+			if synctest.Wait(); s.crowd.holding.Load() != c.left {
+				t.Errorf("with %d waiting %d are still held, want %d", c.waiting, s.crowd.holding.Load(), c.left)
+			}
 		}
 	})
 }

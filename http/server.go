@@ -99,7 +99,7 @@ type Server struct {
 	document     []byte
 	most         int      // connections at once
 	single       []string // headers that must not come twice
-	crowd        crowd
+	crowd        *crowd
 	inFlight     atomic.Int64
 	lines        atomic.Pointer[lines]
 
@@ -123,7 +123,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
 		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), most: o.Concurrency,
-		crowd: crowd{look: o.Waiting},
+		crowd: newCrowd(o.Waiting),
 	}
 	s.running, s.halt = context.WithCancel(context.Background())
 	s.routes = append(slices.Clone(o.Routes), documentationRoutes(s)...)
@@ -253,6 +253,9 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		began = s.clock()
 	}
 	s.dispatch(ctx, id)
+	if ctx.Response.StatusCode() != fasthttp.StatusServiceUnavailable { // those would let each other go
+		s.crowd.answered(s.clock)
+	}
 	select {
 	case <-s.draining:
 		ctx.SetConnectionClose()
