@@ -176,6 +176,7 @@ func TestASlowReaderIsCutAndResumes(t *testing.T) {
 			if e, ok := quick.next(); !ok || e.number(t) != n || e.at.Sub(sent) > time.Second {
 				t.Fatalf("the quick reader hears %+v after %v", e, e.at.Sub(sent))
 			}
+			synctest.Wait() // so that the slow one is offered each alone, which is more than the line holds
 		}
 		synctest.Wait()
 		if n := h.service.OpenStreams(); n != 2 {
