@@ -111,12 +111,7 @@ func viewsBehind(t *testing.T, alone bool) int64 {
 	h := wireHall(t, 1)
 	defer h.close()
 	e := newEars(true)
-	var open []func()
-	for range streams {
-		w := newWire(e)
-		h.stream(w, w)
-		open = append(open, w.hold())
-	}
+	open := h.held(e, streams)
 	if alone {
 		h.service.streams.mu.Lock()
 		for st := range h.service.streams.open {
@@ -129,9 +124,7 @@ func viewsBehind(t *testing.T, alone bool) int64 {
 		h.tell()
 	}
 	before := h.journal.views.Load()
-	for _, open := range open {
-		open()
-	}
+	open()
 	for until := time.Now().Add(10 * time.Second); e.events.Load() < streams*events; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("after ten seconds %d of %d events have come", e.events.Load(), streams*events)
@@ -172,18 +165,11 @@ func TestAnEntryWithoutItsMessageLosesNothing(t *testing.T) {
 		h := wireHall(t, 1)
 		h.journal.dress = func(s actors.Subscription) actors.Subscription { return &bare{Subscription: s} }
 		e := newEars(true)
-		var open []func()
-		for range streams {
-			w := newWire(e)
-			h.stream(w, w)
-			open = append(open, w.hold())
-		}
+		open := h.held(e, streams)
 		for range events {
 			h.tell()
 		}
-		for _, open := range open {
-			open()
-		}
+		open()
 		want := int64(streams * events)
 		for until := time.Now().Add(5 * time.Second); e.events.Load() < want && time.Now().Before(until); {
 			time.Sleep(time.Millisecond)

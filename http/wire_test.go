@@ -191,6 +191,22 @@ func (h *wired) stream(w *wire, conn net.Conn) {
 	}
 }
 
+// held opens streams of the recipient that are written to only once the function
+// is called that it gives.
+func (h *wired) held(e *ears, streams int) (open func()) {
+	var all []func()
+	for range streams {
+		w := newWire(e)
+		h.stream(w, w)
+		all = append(all, w.hold())
+	}
+	return func() {
+		for _, open := range all {
+			open()
+		}
+	}
+}
+
 func (h *wired) request(method, path string, body []byte) []byte {
 	head := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer %s\r\n", method, path, h.bearer)
 	if body != nil {
