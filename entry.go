@@ -182,7 +182,10 @@ func (m Marks) DeliveredAt() int64 {
 // Earliest gives the earlier of each instant. Of two deliveries in one millisecond
 // the lower channel's counts: the order of merging does not show.
 func (m Marks) Earliest(o Marks) Marks {
-	if m.Delivered == 0 || o.Delivered != 0 && (o.Delivered < m.Delivered || o.Delivered == m.Delivered && o.By < m.By) {
+	switch {
+	case m.Delivered == o.Delivered:
+		m.By = min(m.By, o.By)
+	case m.Delivered == 0 || o.Delivered != 0 && o.Delivered < m.Delivered:
 		m.Delivered, m.By = o.Delivered, o.By
 	}
 	m.Announced, m.Read = earliest(m.Announced, o.Announced), earliest(m.Read, o.Read)
