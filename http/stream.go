@@ -40,7 +40,7 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 		return actors.ErrQuotaExceeded.With("quota", quotaStreams).With("limit", *limit).With("used", used).With("resets_at", nil)
 	}
 	st := &agentStream{
-		streams: s.streams, agent: in.ID, caller: c.Caller, audience: audience,
+		streams: s.streams, agent: in.ID, caller: c.Caller, audience: audience, since: s.streams.pages.now(),
 	}
 	if start.OnlyUnseen {
 		st.unseenUpTo = s.Node.Edge(in.ID)
@@ -96,11 +96,11 @@ type agentStream struct {
 	socket     syscall.RawConn // nil where conn is not the kernel's
 	feed       actors.Subscription
 	unseenUpTo uint64
-
-	pumping atomic.Int32
-	next    *agentStream // that is to be pumped; under the mu of pumps
-	ended   atomic.Bool
-	beat    atomic.Bool
+	since      uint64 // the last page that was begun before it was asked for
+	pumping    atomic.Int32
+	next       *agentStream // that is to be pumped; under the mu of pumps
+	ended      atomic.Bool
+	beat       atomic.Bool
 	// active is when something was last written, in the wheel's seconds.
 	active  atomic.Int64
 	lagging atomic.Bool // it is counted as such

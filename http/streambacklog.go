@@ -55,7 +55,7 @@ func (st *agentStream) catchUp(g *gathering) error {
 func (st *agentStream) page(g *gathering, from, upTo uint64) (p *page, err error) {
 	read := func(p *page) (to uint64, err error) { return st.readPage(p, from, upTo) }
 	if st.audience.size.Load() > 1 && from >= st.unseenUpTo {
-		return st.streams.pages.at(st.agent, from, read)
+		return st.streams.pages.at(st.agent, from, st.since, read)
 	}
 	p = &page{bytes: g.bytes[:0]} // the next may have them again
 	p.to, err = read(p)

@@ -1,8 +1,10 @@
 package http
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +23,7 @@ func asked(t *testing.T, positions int) int64 {
 	for i := range 100 {
 		asking.Go(func() {
 			from := uint64(i % positions * 10)
-			p, err := s.at(parley.AgentID{1}, from, func(p *page) (uint64, error) {
+			p, err := s.at(parley.AgentID{1}, from, 0, func(p *page) (uint64, error) {
 				count.Add(1)
 				p.bytes = fmt.Append(nil, from)
 				return from + 10, nil
@@ -44,18 +46,18 @@ func TestAPageIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestWhoFindsAPage: whoever is within it, of the same agent, for a while, and if
-// it could be read.
+// TestWhoFindsAPage: whoever is within it, of the same agent, for a while, if it
+// could be read, and not from before the stream was asked for.
 func TestWhoFindsAPage(t *testing.T) {
 	var s pages
-	one, failed, reads := parley.AgentID{1}, errors.New("failed"), 0
+	one, failed, reads, since := parley.AgentID{1}, errors.New("failed"), 0, uint64(0)
 	read := func(to uint64, err error) func(*page) (uint64, error) {
 		return func(*page) (uint64, error) { reads++; return to, err }
 	}
 	ask := func(agent parley.AgentID, from uint64, to uint64, err error, anew bool) {
 		t.Helper()
 		before := reads
-		if _, got := s.at(agent, from, read(to, err)); !errors.Is(got, err) || (reads > before) != anew {
+		if _, got := s.at(agent, from, since, read(to, err)); !errors.Is(got, err) || (reads > before) != anew {
 			t.Errorf("from %d: %v, read anew: %v", from, got, reads > before)
 		}
 	}
@@ -63,6 +65,9 @@ func TestWhoFindsAPage(t *testing.T) {
 	ask(one, 10, 20, nil, true)
 	ask(one, 10, 20, nil, false)
 	ask(one, 19, 30, nil, false)
+	since = s.now() // what was written since may be missing in it
+	ask(one, 10, 20, nil, true)
+	ask(one, 10, 20, nil, false)
 	ask(one, 20, 30, nil, true)
 	ask(one, 9, 10, nil, true)
 	ask(parley.AgentID{2}, 10, 20, nil, true)
@@ -76,7 +81,7 @@ func TestWhoFindsAPage(t *testing.T) {
 	ask(one, 10, 20, nil, true) // others took its place
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = s.at(one, 5000, func(*page) (uint64, error) { panic("a defect") })
+		_, _ = s.at(one, 5000, since, func(*page) (uint64, error) { panic("a defect") })
 	}()
 	ask(one, 5000, 5010, nil, true)
 }
@@ -94,7 +99,7 @@ func TestPagesAreBounded(t *testing.T) {
 		return n
 	}
 	for n := range 1000 {
-		_, _ = s.at(parley.AgentID{byte(n), byte(n >> 8)}, 1, func(p *page) (uint64, error) { p.bytes = make([]byte, 64<<10); return 2, nil })
+		_, _ = s.at(parley.AgentID{byte(n), byte(n >> 8)}, 1, 0, func(p *page) (uint64, error) { p.bytes = make([]byte, 64<<10); return 2, nil })
 		if kept := kept(); kept > 2*pagesBytes {
 			t.Fatalf("%d pages hold %d bytes", n, kept)
 		}
@@ -177,5 +182,32 @@ func TestAnEntryWithoutItsMessageLosesNothing(t *testing.T) {
 		if h.close(); e.events.Load() != want {
 			t.Errorf("%d streams brought %d events of %d", streams, e.events.Load(), want)
 		}
+	}
+}
+
+// TestAResumedStreamShowsWhatWasReadBefore it was opened, although another has
+// just read the same page.
+func TestAResumedStreamShowsWhatWasReadBefore(t *testing.T) {
+	h := hallInMemory(t, 1)
+	defer h.close()
+	alice, bob, first := h.agent("alice"), h.agent("bob"), parley.MessageID{}.String()
+	h.send(alice, bob, 1)
+	stays := h.listen(bob, h.token(h.client), "") // so that there are several
+	defer stays.conn.Close()
+	show := func() heard {
+		l := h.listen(bob, h.token(h.client), first)
+		defer l.conn.Close()
+		e, ok := l.next()
+		if !ok || e.name != "message" {
+			t.Fatalf("instead of the message: %v %+v", ok, e)
+		}
+		return e
+	}
+	show()
+	if _, err := h.node.ReadUpTo(context.Background(), bob, h.node.Edge(bob), nil); err != nil {
+		t.Fatal(err)
+	}
+	if e := show(); !strings.Contains(e.data, `"status":"read"`) {
+		t.Errorf("after it was read: %s", e.data)
 	}
 }

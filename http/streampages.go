@@ -29,12 +29,14 @@ var errPageLost = errors.New("a page of a feed could not be rendered")
 type pages struct {
 	mu         sync.Mutex
 	young, old map[parley.AgentID][]*page
-	bytes      int // of young
+	bytes      int    // of young
+	begun      uint64 // pages so far
 }
 
 // page is the events of a piece of an agent's feed, of the positions (from, to].
 // Once it is ready nothing of it changes but marked.
 type page struct {
+	number   uint64 // among all pages, as their reading began
 	from, to uint64 // to is 0 until the page was read; set under the mu of pages
 	bytes    []byte
 	events   []pageEvent
@@ -51,21 +53,30 @@ type pageEvent struct {
 	marked atomic.Bool
 }
 
-// at gives one with what follows the position from. The first who asks for it
-// reads it, the others wait for that. read fills the page in and says how far it
-// came.
-func (s *pages) at(agent parley.AgentID, from uint64, read func(*page) (to uint64, err error)) (*page, error) {
+// now is the number of the last page of which the reading has begun: later ones
+// show whatever was written before now.
+func (s *pages) now() uint64 {
 	s.mu.Lock()
-	p := find(s.young[agent], from)
+	defer s.mu.Unlock()
+	return s.begun
+}
+
+// at gives one with what follows the position from, later than the page since.
+// The first who asks for it reads it, the others wait for that. read fills the
+// page in and says how far it came.
+func (s *pages) at(agent parley.AgentID, from, since uint64, read func(*page) (to uint64, err error)) (*page, error) {
+	s.mu.Lock()
+	p := find(s.young[agent], from, since)
 	if p == nil {
-		p = find(s.old[agent], from)
+		p = find(s.old[agent], from, since)
 	}
 	if p != nil {
 		s.mu.Unlock()
 		<-p.ready
 		return p, p.err
 	}
-	p = &page{from: from, ready: make(chan struct{}), err: errPageLost}
+	s.begun++
+	p = &page{number: s.begun, from: from, ready: make(chan struct{}), err: errPageLost}
 	list := s.young[agent]
 	if len(list) == pagesOfAgent {
 		list = slices.Delete(list, 0, 1)
@@ -84,8 +95,11 @@ func (s *pages) at(agent parley.AgentID, from uint64, read func(*page) (to uint6
 	return p, p.err
 }
 
-func find(list []*page, from uint64) *page {
+func find(list []*page, from, since uint64) *page {
 	for _, p := range list {
+		if p.number <= since {
+			continue
+		}
 		if p.from == from || (p.from < from && from < p.to) {
 			return p
 		}
