@@ -132,6 +132,20 @@ func TestVerifyFindsViolations(t *testing.T) {
 	}
 }
 
+// TestSyncHearsItsLastReply: a reply that its asker has is acknowledged a little
+// later, and the end of a run waits for that.
+func TestSyncHearsItsLastReply(t *testing.T) {
+	h := newHost(t, tellsLate)
+	run, err := measure(t, h, Sync)
+	if err != nil || run.Failures != 0 || run.Operations == 0 {
+		t.Fatalf("%v, %d operations, failures %v", err, run.Operations, run.Reasons)
+	}
+	v, err := h.Verify(t.Context())
+	if err != nil || !v.Clean() || v.Unknown != 0 || v.Found != v.Acknowledged {
+		t.Errorf("verification: %v, %+v", err, v)
+	}
+}
+
 // TestUnknownOutcomesAreNoViolations: who was told that the outcome is unknown
 // was promised nothing.
 func TestUnknownOutcomesAreNoViolations(t *testing.T) {

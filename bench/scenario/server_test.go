@@ -50,6 +50,7 @@ const (
 	countsNothing  fault = "a message uses no quota"
 	lacksRate      fault = "no rate is stated where one writes"
 	lowTier        fault = "the operator's order changes nothing"
+	tellsLate      fault = "no fault: a reply is acknowledged long after its asker has it"
 	parts          fault = "the connection is closed instead of an answer"
 )
 
@@ -291,6 +292,9 @@ func (s *fake) reply(w http.ResponseWriter, r *http.Request) {
 	}
 	status, told := s.answer(m)
 	s.mu.Unlock()
+	if s.fault == tellsLate {
+		time.Sleep(20 * time.Millisecond)
+	}
 	tell(w, status, told)
 }
 

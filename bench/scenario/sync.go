@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"parley/bench/load"
 	"parley/bench/wire"
@@ -138,17 +139,31 @@ func (w *waiting) judge(body []byte) error {
 	return nil
 }
 
-// Close implements load.Client.
+// parting is how long the end waits for the answer to a last reply. The asker
+// may have its reply before the answerer is told that it is stored.
+const parting = time.Second
+
+// Close implements load.Client. The answerer asks nothing more, but hears what
+// became of its last reply: else a reply that was seen would count as unknown.
 func (w *waiting) Close() error {
 	var errs []error
 	if w.caller != nil {
 		errs = append(errs, w.caller.Close())
 	}
-	if w.answers != nil {
-		errs = append(errs, w.answers.Close())
-	}
 	if w.stream != nil {
 		errs = append(errs, w.stream.Close())
+	}
+	if w.answers != nil {
+		ended := make(chan struct{})
+		go func() {
+			w.ended.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(parting):
+		}
+		errs = append(errs, w.answers.Close())
 	}
 	w.ended.Wait()
 	return errors.Join(errs...)
