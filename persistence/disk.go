@@ -16,6 +16,10 @@ const (
 	// stallPatience is how long the engine may stall writes, or a sync take,
 	// before the doors refuse writes and the server is reported sick.
 	stallPatience = 800 * time.Millisecond
+	// A pulse that comes pulseLate or more after the last tells that the process
+	// itself stood still, stopped or without a processor: no disk's fault.
+	pulseEvery = 100 * time.Millisecond
+	pulseLate  = 400 * time.Millisecond
 	// spaceEvery is how often free space is looked at.
 	spaceEvery = 250 * time.Millisecond
 	// floorShare of a disk is the most that is kept free.
@@ -47,6 +51,9 @@ type disk struct {
 	// flushing is since when tables of what is in memory cannot be written,
 	// witnessing since when the witness is being written; 0 if they are in order.
 	flushing, witnessing atomic.Int64
+	// pulse is when the process was last seen to run, woke when it had stood still
+	// before; see age.
+	pulse, woke atomic.Int64
 	// Tables that could not be written since one could, and when the last failed.
 	flushFailures, flushFailed, compactionFailures, compactionFailed atomic.Int64
 	// starved counts the writes that wait for room.
@@ -80,10 +87,36 @@ func (s *Store) Trouble() *parley.Refusal {
 	for _, j := range s.journals {
 		oldest = earliest(oldest, earliest(j.committing.Load(), j.syncing.Load()))
 	}
-	if oldest != 0 && time.Duration(s.age()-oldest) > stallPatience {
+	if oldest == 0 {
+		return nil
+	}
+	now := s.age()
+	if d.watched.Load() && time.Duration(now-d.pulse.Load()) >= pulseLate {
+		return nil // the process has just come back, and the disk had no chance
+	}
+	if time.Duration(now-max(oldest, d.woke.Load())) > stallPatience {
 		return errStalled
 	}
 	return nil
+}
+
+// feelPulse notes when the process runs, so that a second in which it was
+// stopped is not taken for one in which the disk stood still.
+func (s *Store) feelPulse() {
+	tick := time.NewTicker(pulseEvery)
+	defer tick.Stop()
+	for {
+		now := s.age()
+		if time.Duration(now-s.disk.pulse.Load()) >= pulseLate {
+			s.disk.woke.Store(now)
+		}
+		s.disk.pulse.Store(now)
+		select {
+		case <-s.closing:
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // Damage is the file in which rot was met since the directory was opened, empty

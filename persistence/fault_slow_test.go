@@ -144,3 +144,41 @@ func TestSlowDisk(t *testing.T) {
 		mustClose(t, s)
 	})
 }
+
+// TestStoppedProcess: a second in which the process itself stood still is not
+// taken for one in which the disk did; a sync that hangs on afterwards is told of.
+func TestStoppedProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stopped atomic.Int64
+		opts := testOptions(vfs.NewMem(), 1)
+		opts.Clock = func() time.Time { return time.Now().Add(time.Duration(stopped.Load())) }
+		s := mustOpen(t, "d", opts)
+		if err := startQuietly(s); err != nil {
+			t.Fatal(err)
+		}
+		syncing := &s.journals[0].syncing
+		syncing.Store(s.age())
+		for _, c := range []struct {
+			stop, run time.Duration
+			told      bool
+			when      string
+		}{
+			{5 * time.Second, 0, false, "the process comes back"},
+			{0, 700 * time.Millisecond, false, "the disk has had 700 ms"},
+			{0, 300 * time.Millisecond, true, "the disk has had a second"},
+			{5 * time.Second, 0, false, "the process comes back again"},
+			{0, time.Second, true, "the disk has had a second more"},
+		} {
+			stopped.Add(int64(c.stop))
+			time.Sleep(c.run)
+			if told := s.Trouble() != nil; told != c.told {
+				t.Errorf("when %s, trouble is told: %v", c.when, told)
+			}
+		}
+		syncing.Store(0)
+		if s.Trouble() != nil {
+			t.Error("the sync is over and the store is in trouble")
+		}
+		mustClose(t, s)
+	})
+}

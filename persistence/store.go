@@ -333,7 +333,9 @@ func (s *Store) Start(onTray func(parley.Stream), onTimer func(parley.Stream, ti
 
 // watch begins to look after the disk, and the witness after what is synced.
 func (s *Store) watch() {
+	s.disk.pulse.Store(s.age())
 	s.disk.watched.Store(true)
+	s.loops.Go(s.feelPulse)
 	s.loops.Go(s.watchSpace)
 	if !s.opts.Unsynced {
 		s.loops.Go(s.keepWitness)

@@ -13,17 +13,20 @@ import (
 
 // benchRun is what these tests look at of a run in results.json.
 type benchRun struct {
-	Scenario   string             `json:"scenario"`
-	Rate       float64            `json:"rate"`
-	Repeat     int                `json:"repeat"`
-	Growing    string             `json:"growing"`
-	Size       int64              `json:"size"`
-	Resident   int64              `json:"resident_bytes"`
-	Operations int                `json:"operations"`
-	Failures   int                `json:"failures"`
-	Reasons    map[string]int     `json:"reasons"`
-	Laps       map[string]any     `json:"laps"`
-	Figures    map[string]float64 `json:"figures"`
+	Scenario   string  `json:"scenario"`
+	Rate       float64 `json:"rate"`
+	Repeat     int     `json:"repeat"`
+	Growing    string  `json:"growing"`
+	Size       int64   `json:"size"`
+	Resident   int64   `json:"resident_bytes"`
+	Operations int     `json:"operations"`
+	Latency    struct {
+		Count int `json:"count"`
+	} `json:"latency"`
+	Failures int                `json:"failures"`
+	Reasons  map[string]int     `json:"reasons"`
+	Laps     map[string]any     `json:"laps"`
+	Figures  map[string]float64 `json:"figures"`
 }
 
 type benchReport struct {

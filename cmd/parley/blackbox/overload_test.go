@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -144,7 +145,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	s := startThrough(t, []string{"/bin/sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, files), "sh"})
 	a, b := pair(t, s)
 	client.CloseIdleConnections()
-	held, refusals, cut := 0, 0, 0
+	refusals, cut := 0, 0
 	var open []net.Conn
 	for range files + 100 {
 		conn, err := net.DialTimeout("tcp", s.addr, 5*time.Second)
@@ -157,29 +158,33 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 			open = append(open, conn)
 		}
 	}
-	time.Sleep(300 * time.Millisecond)
-	for _, conn := range open {
-		v := ready{conn: conn}.answered(time.Now(), 20*time.Millisecond)
-		switch {
-		case v.status == 503:
-			if seconds, err := strconv.Atoi(v.again); err != nil || seconds < 1 || v.body["code"] != "overloaded" || text(v.body, "request_id") == "" {
-				t.Errorf("refused with Retry-After %q: %v", v.again, v.body)
+	held := slices.Clone(open)
+	eventually(t, "those that are too many are told so, or are cut", func() bool {
+		held = slices.DeleteFunc(held, func(conn net.Conn) bool {
+			v := ready{conn: conn}.answered(time.Now(), 10*time.Millisecond)
+			switch {
+			case v.status == 503:
+				if seconds, err := strconv.Atoi(v.again); err != nil || seconds < 1 || v.body["code"] != "overloaded" || text(v.body, "request_id") == "" {
+					t.Errorf("refused with Retry-After %q: %v", v.again, v.body)
+				}
+				refusals++
+			case errors.Is(v.err, os.ErrDeadlineExceeded):
+				return false
+			default:
+				cut++
 			}
-			refusals++
-		case strings.Contains(fmt.Sprint(v.err), "timeout"):
-			held++
-		default:
-			cut++
-		}
+			return true
+		})
+		return len(held) <= most
+	})
+	t.Logf("of %d connections %d are held, %d refused in words, %d cut", files+100, len(held), refusals, cut)
+	if len(held) == 0 || refusals == 0 {
+		t.Fatalf("%d are held, %d refused", len(held), refusals)
 	}
-	t.Logf("of %d connections %d are held, %d refused in words, %d cut", files+100, held, refusals, cut)
-	if held == 0 || held > most || refusals == 0 {
-		t.Errorf("%d are held (at most %d), %d refused", held, most, refusals)
-	}
-	if _, err := io.WriteString(open[0], "GET /version HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(held[0], "GET /version HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 		t.Error(err)
 	}
-	if v := (ready{conn: open[0]}).answered(time.Now(), 10*time.Second); v.status != 200 {
+	if v := (ready{conn: held[0]}).answered(time.Now(), 10*time.Second); v.status != 200 {
 		t.Errorf("one that is held is answered %d, %v", v.status, v.err)
 	}
 	for _, conn := range open {
@@ -213,7 +218,8 @@ func TestBenchOverload(t *testing.T) {
 	for _, run := range report.Runs {
 		f := run.Figures
 		factors = append(factors, f["factor_of_capacity"])
-		if run.Scenario != "overload" || run.Operations == 0 || run.Failures != 0 || f["resident_peak_bytes"] < 10<<20 {
+		// A busy machine may answer all that was sent in so short a window after it.
+		if run.Scenario != "overload" || run.Latency.Count == 0 || run.Failures != 0 || f["resident_peak_bytes"] < 10<<20 {
 			t.Errorf("%+v", run)
 		}
 		if run.Rate > 0 && (f["intended_per_second"] == 0 || f["offered_per_second"] > f["intended_per_second"] || run.Laps["generator's delay"] == nil) {

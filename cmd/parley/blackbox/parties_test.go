@@ -265,10 +265,10 @@ func (o *org) talk(m obj) *answer {
 // eventually waits for an effect that is promised, but not for this instant.
 func eventually(t testing.TB, what string, happened func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(15 * time.Second)
 	for !happened() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 5 s: %s", what)
+			t.Fatalf("not within 15 s: %s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
