@@ -124,7 +124,12 @@ func TestProcessing(t *testing.T) {
 			h.sound(j)
 		}
 		h.again(h.job(m)).as("under way").want(200).is("id", h.job(m)["id"])
-		h.to.stays(t, 1)
+		time.Sleep(300 * time.Millisecond)
+		for i, d := range h.to.heard() { // another may be tried beside one that is late
+			if i > 0 && same(d.body["message_id"], m["id"]) {
+				t.Error("what is under way was sent again")
+			}
+		}
 	})
 }
 
