@@ -34,10 +34,15 @@ func (s *Server) mayBeLarge(h *fasthttp.RequestHeader) bool {
 	return err == nil
 }
 
-// tooLarge is what is said of a body beyond its bound.
-func (s *Server) tooLarge(h *fasthttp.RequestHeader) error {
-	if h.ContentLength() <= parley.BodyBytesMax && !s.mayBeLarge(h) {
-		return errStranger
+// tooLarge answers a request whose body is beyond its bound. That of a stranger
+// was not read: where the route asks for a token, the want of one is what is
+// wrong, and is said as of any other request.
+func (s *Server) tooLarge(ctx *fasthttp.RequestCtx, id string) {
+	h := &ctx.Request.Header
+	if h.ContentLength() > parley.BodyBytesMax || s.mayBeLarge(h) {
+		s.refuse(ctx, nil, id, errTooLarge)
+		return
 	}
-	return errTooLarge
+	ctx.SetUserValue(unreadKey, true)
+	s.dispatch(ctx, id)
 }

@@ -24,6 +24,7 @@ type plan struct {
 	query   []field
 	header  []field
 	body    *members // nil: the body is not looked at
+	bodied  bool     // there is something to say in the body
 	form    bool     // a form is accepted in place of JSON
 	checked bool
 }
@@ -46,7 +47,7 @@ func newPlan(in reflect.Type, brand string) (*plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", in, err)
 	}
-	if len(body.fields) > 0 || body.closed || p.form {
+	if p.bodied = len(body.fields) > 0 || body.closed || p.form; p.bodied {
 		p.body = body
 	}
 	for _, f := range body.fields {

@@ -22,8 +22,14 @@ func (s *Server) guard(ctx *fasthttp.RequestCtx) error {
 	if protocol := string(h.Protocol()); protocol != "HTTP/1.1" && protocol != "HTTP/1.0" || string(method) == "PRI" {
 		return errUnparsable
 	}
-	if !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) || !plainHeaders(h.RawHeaders(), s.single) || !plainTrailers(h.PeekTrailerKeys(), s.single) {
+	chunked, plain := plainHeaders(h.RawHeaders(), s.single)
+	if !plain || !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) || !plainTrailers(h.PeekTrailerKeys(), s.single) {
 		return errUnparsable
+	}
+	if chunked {
+		// The engine takes a bare LF, and folded lines, for the end and the fields of
+		// a trailer section. Where that ends is for nobody behind it to find out.
+		ctx.SetConnectionClose()
 	}
 	return nil
 }
@@ -138,33 +144,33 @@ func singleHeaders(routes []Route) []string {
 
 // plainHeaders reads the header block as it came: whole lines, no folded ones,
 // names without spaces, no coding but chunked, no Content-Length beside it,
-// nothing of single twice.
-func plainHeaders(block []byte, single []string) bool {
+// nothing of single twice. It tells whether the body is chunked.
+func plainHeaders(block []byte, single []string) (chunked, plain bool) {
 	var seen uint64
 	for len(block) > 0 {
 		line, rest, _ := bytes.Cut(block, []byte{'\n'})
 		block = rest
 		if len(line) == 0 || line[len(line)-1] != '\r' || line[0] == ' ' || line[0] == '\t' {
-			return false
+			return false, false
 		}
 		name, value, _ := bytes.Cut(line[:len(line)-1], []byte{':'})
 		if bytes.IndexByte(name, ' ') >= 0 {
-			return false
+			return false, false
 		}
 		for i := range single {
 			if len(name) != len(single[i]) || !bytes.EqualFold(name, []byte(single[i])) {
 				continue
 			}
 			if seen&(1<<i) != 0 {
-				return false
+				return false, false
 			}
 			seen |= 1 << i
 			if 1<<i == seenEncoding && !bytes.EqualFold(bytes.Trim(value, " \t"), []byte("chunked")) {
-				return false
+				return false, false
 			}
 		}
 	}
-	return seen&(seenLength|seenEncoding) != seenLength|seenEncoding
+	return seen&seenEncoding != 0, seen&(seenLength|seenEncoding) != seenLength|seenEncoding
 }
 
 // plainTrailers keeps what decides out of the section behind a body: the engine
@@ -187,7 +193,7 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	var answer error = errUnparsable
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		answer = s.tooLarge(&ctx.Request.Header)
+		answer = nil
 	case errors.As(err, &small):
 		answer = errHeadersSize
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -195,8 +201,14 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	}
 	ctx.Response.Reset()
 	id := s.begin(ctx)
-	s.refuse(ctx, nil, id, answer)
+	ctx.SetUserValue(requestIDKey, id)
+	if answer == nil {
+		s.tooLarge(ctx, id)
+	} else {
+		s.refuse(ctx, nil, id, answer)
+	}
 	ctx.SetConnectionClose()
+	ctx.Response.SkipBody = ctx.IsHead()
 	if s.observe != nil {
 		s.tell(ctx, id, time.Time{})
 	}

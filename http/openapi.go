@@ -170,7 +170,7 @@ func (b *schemas) operation(r *Route) object {
 	if parameters != nil {
 		op = op.with("parameters", parameters)
 	}
-	if r.plan.body != nil {
+	if r.plan.bodied {
 		op = op.with("requestBody", b.requestBody(r))
 	}
 	return op.with("responses", b.responses(r))

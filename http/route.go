@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+
+	"github.com/valyala/fasthttp"
 )
 
 // Access says who may call a route.
@@ -111,6 +113,9 @@ func (r *Route) parameters() []string {
 func (r *Route) prepare(brand string) (err error) {
 	if r.plan, err = newPlan(r.in, brand); err != nil {
 		return fmt.Errorf("%s %s: %w", r.Method, r.Path, err)
+	}
+	if r.plan.body == nil && (r.Method == fasthttp.MethodPost || r.Method == fasthttp.MethodPut || r.Method == fasthttp.MethodPatch) {
+		r.plan.body = &members{} // an object of which nothing is wanted, and nothing else
 	}
 	bound := map[string]bool{}
 	for _, f := range r.plan.path {

@@ -234,6 +234,7 @@ const (
 	requestIDKey userKey = iota
 	routeKey
 	refusedKey
+	unreadKey // the body of a request was too large for a stranger
 	postedKey
 )
 
@@ -306,6 +307,9 @@ func (s *Server) call(ctx *fasthttp.RequestCtx, r *Route) {
 	s.dress(ctx, r)
 	c := &Call{ctx: ctx, server: s, route: r, id: idOf(ctx)}
 	err := c.admit()
+	if err == nil && ctx.UserValue(unreadKey) != nil {
+		err = errStranger
+	}
 	if err == nil {
 		err = r.handle(c, r.plan)
 	}

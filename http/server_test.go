@@ -143,8 +143,11 @@ func TestLimits(t *testing.T) {
 	if whole.StatusCode != 200 {
 		t.Errorf("a body of exactly 1 MiB: %d %s", whole.StatusCode, whole.body)
 	}
-	if stranger := s.ask(t, "POST", "/bind/"+toyID, `{"type":"a.b.c","x":"`+strings.Repeat("x", strangersBodyMax)+`"}`); stranger.StatusCode != 413 {
+	if stranger := s.ask(t, "PATCH", "/things/"+toyID, `{"x":"`+strings.Repeat("x", strangersBodyMax)+`"}`); stranger.StatusCode != 401 {
 		t.Errorf("a large body of a stranger: %d %s", stranger.StatusCode, stranger.body)
+	}
+	if public := s.ask(t, "POST", "/token", strings.Repeat("x", strangersBodyMax+1)); public.StatusCode != 413 {
+		t.Errorf("a large body of a stranger where no token is asked for: %d %s", public.StatusCode, public.body)
 	}
 }
 

@@ -225,7 +225,7 @@ func (m *members) collect(t reflect.Type, under []int) error {
 			}
 			continue
 		}
-		if !tagged {
+		if !tagged || sf.Tag.Get("input") == "false" {
 			continue
 		}
 		f, err := newField(sf, name, index)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
@@ -173,7 +174,7 @@ func (t Target) Read() (named Named, fault string) {
 		AgentHandle *string `json:"agent_handle"`
 		Message     *string `json:"message"`
 	}
-	if json.Unmarshal(t, &in) != nil {
+	if jsonv2.Unmarshal(t, &in) != nil { // names as they are spelled, unlike the other
 		return named, shape
 	}
 	found := 0

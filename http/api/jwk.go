@@ -2,8 +2,10 @@ package api
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
 )
@@ -19,7 +21,7 @@ type JWK struct {
 	X string `json:"x" required:"true" minLength:"43" maxLength:"43"`
 	// Kid is the RFC 7638 thumbprint. The service always sends it and computes it
 	// itself: one that is uploaded is dropped.
-	Kid string `json:"kid,omitzero"`
+	Kid string `json:"kid,omitzero" input:"false"`
 
 	private bool
 }
@@ -62,15 +64,18 @@ func (k JWK) Raw(curve string) ([]byte, error) {
 // drops all else.
 func (k *JWK) UnmarshalJSON(b []byte) error {
 	var in struct {
-		KeyType string          `json:"kty"`
-		Curve   string          `json:"crv"`
-		X       string          `json:"x"`
-		Kid     string          `json:"kid"`
-		D       json.RawMessage `json:"d"`
+		KeyType string         `json:"kty"`
+		Curve   string         `json:"crv"`
+		X       string         `json:"x"`
+		Kid     jsontext.Value `json:"kid"`
+		D       jsontext.Value `json:"d"`
 	}
 	if err := json.Unmarshal(b, &in); err != nil {
 		return err
 	}
-	*k = JWK{KeyType: in.KeyType, Curve: in.Curve, X: in.X, Kid: in.Kid, private: in.D != nil}
+	*k = JWK{KeyType: in.KeyType, Curve: in.Curve, X: in.X, private: in.D != nil}
+	if in.Kid.Kind() == '"' { // what else may stand there is dropped, as one uploaded is
+		return json.Unmarshal(in.Kid, &k.Kid)
+	}
 	return nil
 }

@@ -30,9 +30,9 @@ var (
 	ErrSignatureInvalid = parley.Refuse(parley.BadSignature, "signature_invalid", "The message signature does not verify.")
 )
 
-// authorizationMax bounds an Authorization header, in bytes. A token has its
-// own, smaller bound.
-const authorizationMax = 8 << 10
+// credentialsMax bounds an Authorization header of client id and secret, in
+// bytes. A token has its own bound.
+const credentialsMax = 8 << 10
 
 // ParseBearer takes the token out of an Authorization header. The result
 // shares the header's memory. False: another scheme, or nothing.
@@ -50,7 +50,7 @@ func ParseBearer(header []byte) ([]byte, bool) {
 // source: RFC 6749 section 2.3.1
 func ParseBasic(header []byte) (id, secret string, ok bool) {
 	rest, ok := cutScheme(header, "basic")
-	if !ok {
+	if !ok || len(header) > credentialsMax {
 		return "", "", false
 	}
 	plain, err := base64.StdEncoding.DecodeString(string(rest))
@@ -73,7 +73,7 @@ func ParseBasic(header []byte) (id, secret string, ok bool) {
 // cutScheme is what follows an authentication scheme, compared without case.
 func cutScheme(header []byte, scheme string) ([]byte, bool) {
 	header = bytes.Trim(header, " \t")
-	if len(header) > authorizationMax || len(header) <= len(scheme) || header[len(scheme)] != ' ' {
+	if len(header) <= len(scheme) || header[len(scheme)] != ' ' {
 		return nil, false
 	}
 	for i := range len(scheme) {

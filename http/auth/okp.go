@@ -32,7 +32,7 @@ func badKey(member, text string) error {
 // worthless. Errors are *KeyError. // contract: Keys
 func ParseOKP(kty, crv, x string, hasD bool) ([]byte, error) {
 	if hasD {
-		return nil, badKey("d", "Value error, a private key must never be uploaded")
+		return nil, badKey("d", "a private key must never be uploaded")
 	}
 	members := [3][2]string{{"kty", kty}, {"crv", crv}, {"x", x}}
 	for _, m := range members {
@@ -41,20 +41,20 @@ func ParseOKP(kty, crv, x string, hasD bool) ([]byte, error) {
 		}
 	}
 	if kty != "OKP" {
-		return nil, badKey("kty", "Value error, kty must be OKP")
+		return nil, badKey("kty", "kty must be OKP")
 	}
 	if crv != parley.Ed25519 && crv != parley.X25519 {
-		return nil, badKey("crv", "Value error, crv must be Ed25519 or X25519")
+		return nil, badKey("crv", "crv must be Ed25519 or X25519")
 	}
 	raw, ok := decodeFixed(x, 32)
 	if !ok {
-		return nil, badKey("x", "Value error, x must be 32 bytes in base64url without padding")
+		return nil, badKey("x", "x must be 32 bytes in base64url without padding")
 	}
 	if crv == parley.Ed25519 && !soundEd25519(raw) {
-		return nil, badKey("x", "Value error, x is not a canonical Ed25519 public key of full order")
+		return nil, badKey("x", "x is not a canonical Ed25519 public key of full order")
 	}
 	if crv == parley.X25519 && lowOrderX25519(raw) {
-		return nil, badKey("x", "Value error, x is a low-order X25519 point")
+		return nil, badKey("x", "x is a low-order X25519 point")
 	}
 	return raw, nil
 }
@@ -62,7 +62,7 @@ func ParseOKP(kty, crv, x string, hasD bool) ([]byte, error) {
 // ParseKey is ParseOKP for a key that has to be on one curve.
 func ParseKey(curve, kty, crv, x string, hasD bool) ([]byte, error) {
 	if crv != "" && crv != curve && !hasD {
-		return nil, badKey("crv", "Value error, crv must be "+curve)
+		return nil, badKey("crv", "crv must be "+curve)
 	}
 	return ParseOKP(kty, crv, x, hasD)
 }

