@@ -58,6 +58,9 @@ type Options struct {
 	// Unsynced commits without waiting for the disk. Only the controls of crash
 	// tests set it: it breaks the promise this package exists for.
 	Unsynced bool
+	// Existing says that there has to be a journal: none is made, and its want is
+	// ErrDamaged.
+	Existing bool
 	// hasty has the engine see the disk as it is. Only controls set it.
 	hasty bool
 	// forgetful leaves what was under way in the lanes of journals to themselves
@@ -175,6 +178,9 @@ func (s *Store) openEngine() (err error) {
 		return errors.Join(fmt.Errorf("data directory %s: %w", s.dir, err), lock.Close())
 	}
 	desc, err := pebble.Peek(s.dir, s.opts.FS)
+	if err == nil && !desc.Exists && s.opts.Existing {
+		return errors.Join(fmt.Errorf("%w: there is no journal in %s, and there was one", ErrDamaged, s.dir), lock.Close())
+	}
 	if err == nil && !desc.Exists {
 		if s.db, err = pebble.Open(s.dir, s.engineOptions()); err == nil {
 			err = s.db.Close()
