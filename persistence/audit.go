@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -64,7 +65,7 @@ func (s *Store) openUnchanged() error {
 		return fmt.Errorf("%s holds no journal: name the directory that serve was given as --data", s.dir)
 	}
 	if s.lock, err = pebble.LockDirectory(s.dir, s.opts.FS); err != nil {
-		return fmt.Errorf("data directory %s is in use by another process: stop the server first, or look at a backup (%w)", s.dir, err)
+		return fmt.Errorf("data directory %s %w", s.dir, lockError(err, ": stop the server first, or look at a backup"))
 	}
 	o := s.engineOptions()
 	o.ReadOnly, o.DisableAutomaticCompactions = true, true
@@ -87,24 +88,11 @@ func (s *Store) readUnchanged() (*head, error) {
 	for n := range journals {
 		s.journals = append(s.journals, &journal{store: s, number: n})
 	}
-	said := &head{}
-	file, err := s.opts.FS.Open(s.opts.FS.PathJoin(s.dir, witnessName))
+	said, err := readWitness(s.opts.FS, s.dir)
 	if err != nil {
-		return said, nil // the audit says so
+		return &head{}, nil //nolint:nilerr // the audit says so
 	}
-	defer func() { _ = file.Close() }()
-	b := make([]byte, witnessSlot+witnessBytes)
-	n, _ := file.ReadAt(b, 0) // what cannot be read fails its checksum
-	newest := uint64(0)
-	for _, at := range []int{0, witnessSlot} {
-		if at+witnessBytes > n {
-			continue
-		}
-		if generation, h, ok := decodeWitness(b[at : at+witnessBytes]); ok && generation >= newest {
-			newest, *said = generation, h
-		}
-	}
-	return said, nil
+	return &said.head, nil
 }
 
 // Close lets the archive go.
@@ -140,7 +128,11 @@ func (fs unchanged) Lock(name string) (io.Closer, error) {
 	if _, err := fs.Stat(name); err != nil {
 		return io.NopCloser(nil), nil //nolint:nilerr // it is not there
 	}
-	return fs.FS.Lock(name)
+	lock, err := fs.FS.Lock(name)
+	if errors.Is(err, syscall.EROFS) {
+		return io.NopCloser(nil), nil // nobody can write there
+	}
+	return lock, err
 }
 
 // Unwrap is the file system below.

@@ -133,7 +133,7 @@ func (in *inspection) judgeHeads() {
 	if in.said != nil {
 		said = *in.said
 	}
-	last, at, err := lastHead(in.snap, said.number)
+	last, at, _, err := lastHead(in.snap, said.number)
 	if err != nil {
 		in.damaged("commits", err)
 		return

@@ -116,7 +116,7 @@ func headIn(disk vfs.FS, dir string) (last head, journals int, err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	quiet := &Store{db: db}
 	if journals, _, err = quiet.readFormat(); err == nil {
-		last, _, err = lastHead(db, 0)
+		last, _, _, err = lastHead(db, 0)
 	}
 	return last, journals, err
 }

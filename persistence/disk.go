@@ -69,6 +69,9 @@ type disk struct {
 	watched atomic.Bool
 	// trouble is what the disk refused last.
 	trouble atomic.Pointer[failure]
+	// read is the file that was opened last for reading, while the store was not
+	// open yet.
+	read atomic.Pointer[string]
 	// damage is where rot was met first.
 	damage atomic.Pointer[string]
 }

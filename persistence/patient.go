@@ -108,7 +108,8 @@ func (p patient) file(path string, category vfs.DiskWriteCategory, do func() (vf
 
 func (p patient) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	p.s.holdOff(p.use(path, category))
-	return p.file(path, category, func() (vfs.File, error) { return p.FS.Create(path, category) })
+	f, err := p.file(path, category, func() (vfs.File, error) { return p.FS.Create(path, category) })
+	return p.followed(f, path), err
 }
 
 func (p patient) OpenReadWrite(path string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
@@ -116,7 +117,55 @@ func (p patient) OpenReadWrite(path string, category vfs.DiskWriteCategory, opts
 }
 
 func (p patient) ReuseForWrite(old, path string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	return p.file(path, category, func() (vfs.File, error) { return p.FS.ReuseForWrite(old, path, category) })
+	err := p.letGo(old)
+	if err != nil && p.s.disk.watched.Load() {
+		err = p.s.awaitWitness(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := p.file(path, category, func() (vfs.File, error) { return p.FS.ReuseForWrite(old, path, category) })
+	return p.followed(f, path), err
+}
+
+func (p patient) Remove(path string) error {
+	if err := p.letGo(path); err != nil {
+		return err
+	}
+	return p.FS.Remove(path)
+}
+
+// followed has what is written to a file noted, where the inventory tells of its
+// kind.
+func (p patient) followed(f vfs.File, path string) vfs.File {
+	number, kind, ok := fileOf(p.PathBase(path))
+	if f == nil || !ok || p.PathDir(path) != p.dir {
+		return f
+	}
+	if kind == markerFile {
+		p.s.witness.files.move(number)
+		return f
+	}
+	if kind == logFile {
+		p.s.witness.files.begun(number)
+		p.s.witness.again()
+	}
+	f.(*patientFile).pen = newPen(number, kind)
+	return f
+}
+
+// letGo strikes a file out of the inventory before it is removed. A log that was
+// struck out nowhere but here would be missed after a crash.
+func (p patient) letGo(path string) error {
+	number, kind, ok := fileOf(p.PathBase(path))
+	switch {
+	case !ok || p.PathDir(path) != p.dir:
+	case kind == manifestFile:
+		p.s.witness.files.drop(number)
+	case kind == logFile && p.s.witness.files.forget(number):
+		return p.s.witness.write()
+	}
+	return nil
 }
 
 // Open is watched while the store is being opened: what cannot be read then is
@@ -126,6 +175,7 @@ func (p patient) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 	if p.s.disk.watched.Load() {
 		return f, err
 	}
+	p.s.disk.read.Store(&path)
 	if err != nil {
 		p.s.failed(otherUse, path, err)
 		return nil, err
@@ -155,6 +205,7 @@ type patientFile struct {
 	fs   patient
 	path string
 	use  fileUse
+	pen  *pen // nil where nobody follows
 }
 
 func (f *patientFile) Write(b []byte) (n int, err error) {
@@ -167,6 +218,9 @@ func (f *patientFile) Write(b []byte) (n int, err error) {
 		n += m
 		return err
 	})
+	if f.pen != nil {
+		f.pen.wrote(b[:n])
+	}
 	f.fs.s.disk.spend(n)
 	return n, err
 }
@@ -200,8 +254,16 @@ func (f *patientFile) Close() error {
 	err := f.File.Close()
 	if err != nil {
 		f.fs.s.failed(f.use, f.path, err)
+		return err
 	}
-	return err
+	if f.pen != nil && f.pen.kind == logFile {
+		w := f.fs.s.witness
+		w.files.finished(f.pen.now())
+		if err := w.write(); err != nil {
+			w.again()
+		}
+	}
+	return nil
 }
 
 func (f *patientFile) Sync() error     { return f.synced(f.File.Sync()) }
@@ -210,8 +272,17 @@ func (f *patientFile) SyncData() error { return f.synced(f.File.SyncData()) }
 func (f *patientFile) synced(err error) error {
 	if err != nil {
 		f.fs.s.failed(f.use, f.path, err)
+		return err
 	}
-	return err
+	w := f.fs.s.witness
+	switch {
+	case f.pen != nil && f.pen.kind == manifestFile:
+		w.files.synced(f.pen.now())
+		w.again()
+	case f.use == directoryUse && w != nil && w.files.settle():
+		w.again()
+	}
+	return nil
 }
 
 // errReserved is why a compaction gets no more room.
@@ -241,6 +312,25 @@ func (s *Store) awaitRoom(path string, err error, do func() error) error {
 		s.opts.Logger.Warn("there is room again: the journal goes on", "file", path)
 	}
 	return err
+}
+
+// awaitWitness writes the witness again until that succeeds or the store closes.
+// Trouble speaks meanwhile.
+func (s *Store) awaitWitness(err error) error {
+	s.disk.witnessing.CompareAndSwap(0, s.age())
+	tick := time.NewTicker(roomEvery)
+	defer tick.Stop()
+	for err != nil {
+		s.opts.Logger.Error("the journal waits for its witness", "file", witnessName, "error", err)
+		select {
+		case <-s.closing:
+			return err
+		case <-tick.C:
+		}
+		err = s.witness.write()
+	}
+	s.witness.again()
+	return nil
 }
 
 // failed notes that a file could not be written. Without some the process ends;

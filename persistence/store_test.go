@@ -96,10 +96,11 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 func reopenEngine(t *testing.T, fs vfs.FS) *Store {
 	t.Helper()
 	s := &Store{opts: testOptions(fs, 0), dir: "d", closing: make(chan struct{})}
+	s.opts.hasty = true
 	if err := s.opts.ensureDefaults(); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.openEngine(), s.testify(false)); err != nil {
+	if err := errors.Join(s.openEngine(), s.testify()); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -160,6 +161,9 @@ func TestEngineSeesRotControl(t *testing.T) {
 		}
 		if err == nil {
 			s.lock, err = pebble.LockDirectory("d", fs)
+		}
+		if err == nil {
+			s.witness, err = makeWitness(fs, "d", head{})
 		}
 		if err == nil {
 			s.db, err = pebble.Open("d", s.engineOptions())

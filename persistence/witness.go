@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -35,8 +36,10 @@ const (
 	// witnessSlot is the distance of the two copies, one of which is intact
 	// whatever becomes of a write to the other.
 	witnessSlot  = 4096
-	witnessMagic = "parleyW1"
-	witnessBytes = 40
+	witnessMagic = "parleyW2"
+	// formerMagic begins a copy of a release that told of commits alone.
+	formerMagic = "parleyW1"
+	formerBytes = 40
 )
 
 // ErrDamaged: the directory does not hold what was acknowledged, or cannot be
@@ -76,30 +79,41 @@ func headKey(number uint64) []byte {
 }
 
 // lastHead is the newest commit of a journal; at is the one numbered so, zero
-// if it is not known any more or not yet.
-func lastHead(r pebble.Reader, number uint64) (last, at head, err error) {
+// if it is not known any more or not yet. whole says that of those which are
+// known none is missing in between.
+func lastHead(r pebble.Reader, number uint64) (last, at head, whole bool, err error) {
 	prefix := metaKey(headFamily, 0, 0)
 	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
-		return head{}, head{}, err
+		return head{}, head{}, false, err
 	}
+	first, known := uint64(math.MaxUint64), uint64(0)
 	for ok := iter.First(); ok && err == nil; ok = iter.Next() {
 		var h head
 		h, err = decodeHead(iter.Value())
 		if h.number > last.number {
 			last = h
 		}
+		first = min(first, h.number)
+		known++
 		if h.number == number {
 			at = h
 		}
 	}
-	return last, at, errors.Join(err, iter.Close())
+	return last, at, known == 0 || last.number-first == known-1, errors.Join(err, iter.Close())
 }
 
-// witness is the file that says how far the journals are acknowledged.
+// witness is the file that says how far the journals are acknowledged, and
+// which files there are to be.
 type witness struct {
 	file vfs.File
-	// generation counts writes; its parity chooses the copy. The writer's own.
+	// files is what the next write says of the engine's files. It is shared with
+	// those who write them.
+	files *inventory
+
+	// generation counts writes; its parity chooses the copy. Whoever writes has
+	// the turn.
+	turn       chan struct{}
 	generation uint64
 
 	mu   sync.Mutex
@@ -107,55 +121,67 @@ type witness struct {
 	news chan struct{}
 }
 
-// openWitness opens the witness of a directory, or makes it if the directory is
-// new, and gives what it says.
-func openWitness(fs vfs.FS, dir string, fresh bool) (*witness, error) {
+// testimony is what one copy says.
+type testimony struct {
+	generation uint64
+	head       head
+	files      *inventory
+}
+
+// readWitness gives what the witness of a directory says: the newer of its sound
+// copies. ErrDamaged says that there is none.
+func readWitness(fs vfs.FS, dir string) (*testimony, error) {
 	path := fs.PathJoin(dir, witnessName)
-	if _, err := fs.Stat(path); err != nil {
-		if !fresh {
-			return nil, fmt.Errorf("%w: the file %s is missing (%v)", ErrDamaged, path, err)
-		}
-		return makeWitness(fs, dir, head{})
-	}
-	file, err := fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	file, err := fs.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: the file %s cannot be read: %w", ErrDamaged, path, err)
 	}
-	w := &witness{file: file, news: make(chan struct{}, 1)}
-	b := make([]byte, witnessSlot+witnessBytes)
+	b := make([]byte, 2*witnessSlot)
 	n, _ := file.ReadAt(b, 0) // what cannot be read fails its checksum
-	for _, at := range []int{0, witnessSlot} {
-		if at+witnessBytes > n {
-			continue
-		}
-		if generation, h, ok := decodeWitness(b[at : at+witnessBytes]); ok && generation >= w.generation {
-			w.generation, w.head = generation, h
-		}
-	}
-	if w.generation > 0 {
-		return w, nil
-	}
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
-	if fresh { // its making was cut short
-		return makeWitness(fs, dir, head{})
+	newest := (*testimony)(nil)
+	for _, copied := range [][]byte{b[:min(n, witnessSlot)], b[min(n, witnessSlot):n]} {
+		if said, ok := decodeWitness(copied); ok && (newest == nil || said.generation >= newest.generation) {
+			newest = said
+		}
 	}
-	return nil, fmt.Errorf("%w: both copies in %s are unreadable", ErrDamaged, path)
+	if newest == nil {
+		return nil, fmt.Errorf("%w: both copies in %s are unreadable", ErrDamaged, path)
+	}
+	return newest, nil
 }
 
-// makeWitness writes a witness that says h, over any that is there.
+// openWitness opens a witness for writing that goes on from what it said.
+func openWitness(fs vfs.FS, dir string, said *testimony) (*witness, error) {
+	file, err := fs.OpenReadWrite(fs.PathJoin(dir, witnessName), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	return newWitness(file, *said), nil
+}
+
+func newWitness(file vfs.File, said testimony) *witness {
+	return &witness{
+		file: file, files: said.files, generation: said.generation, head: said.head,
+		turn: make(chan struct{}, 1), news: make(chan struct{}, 1),
+	}
+}
+
+// makeWitness writes a witness that says h and nothing of files, over any that
+// is there.
 func makeWitness(fs vfs.FS, dir string, h head) (*witness, error) {
 	file, err := fs.OpenReadWrite(fs.PathJoin(dir, witnessName), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return nil, err
 	}
-	w := &witness{file: file, head: h, news: make(chan struct{}, 1)}
+	w := newWitness(file, testimony{head: h, files: &inventory{}})
 	// Both copies, whole: later writes change no file's size.
 	_, err = file.WriteAt(make([]byte, 2*witnessSlot), 0)
 	for range 2 {
 		if err == nil {
-			err = w.write(h)
+			err = w.write()
 		}
 	}
 	if err == nil {
@@ -178,12 +204,15 @@ func syncDirectory(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// write puts h into the older copy. Where that fails, the next write takes the
-// same copy again: the other one is intact.
-func (w *witness) write(h head) error {
+// write puts what is known now into the older copy. Where that fails, the next
+// write takes the same copy again: the other one is intact.
+func (w *witness) write() error {
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
 	generation := w.generation + 1
-	b := append(make([]byte, 0, witnessBytes), witnessMagic...)
-	b = h.append(binary.BigEndian.AppendUint64(b, generation))
+	b := append(make([]byte, 0, witnessSlot), witnessMagic...)
+	b = w.latest().append(binary.BigEndian.AppendUint64(b, generation))
+	b = w.files.append(b)
 	b = binary.BigEndian.AppendUint64(b, xxhash.Sum64(b))
 	_, err := w.file.WriteAt(b, int64(generation%2)*witnessSlot)
 	if err == nil {
@@ -195,11 +224,24 @@ func (w *witness) write(h head) error {
 	return err
 }
 
-func decodeWitness(b []byte) (generation uint64, h head, ok bool) {
-	if string(b[:8]) != witnessMagic || number64(b, 32) != xxhash.Sum64(b[:32]) {
-		return 0, head{}, false
+// decodeWitness reads a copy. Behind it may stand what a longer one left.
+func decodeWitness(b []byte) (*testimony, bool) {
+	if len(b) < formerBytes {
+		return nil, false
 	}
-	return number64(b, 8), head{number64(b, 16), number64(b, 24)}, true
+	said, end := &testimony{generation: number64(b, 8), head: head{number64(b, 16), number64(b, 24)}, files: &inventory{}}, 32
+	switch string(b[:8]) {
+	case formerMagic:
+	case witnessMagic:
+		rest, ok := said.files.decode(b[end:])
+		if !ok || len(rest) < 8 {
+			return nil, false
+		}
+		end = len(b) - len(rest)
+	default:
+		return nil, false
+	}
+	return said, number64(b, end) == xxhash.Sum64(b[:end]) && said.generation > 0
 }
 
 // note takes down that all commits up to h are acknowledged.
@@ -236,7 +278,7 @@ func (s *Store) keepWitness() {
 		}
 		s.disk.witnessing.CompareAndSwap(0, s.age())
 		wait := witnessEvery
-		if err := w.write(w.latest()); err != nil {
+		if err := w.write(); err != nil {
 			wait = roomEvery
 			s.opts.Logger.Error("the witness cannot be written", "file", witnessName, "error", err)
 			w.again()
@@ -264,41 +306,58 @@ func (w *witness) again() {
 func (w *witness) close(synced bool) error {
 	var err error
 	if synced {
-		err = w.write(w.latest())
+		err = w.write()
 	}
 	return errors.Join(err, w.file.Close())
 }
 
 // testify holds the journal that was opened against its witness.
-func (s *Store) testify(fresh bool) error {
-	dir := s.dir
-	w, err := openWitness(s.opts.FS, dir, fresh)
-	if errors.Is(err, ErrDamaged) && s.opts.AcceptLoss {
-		s.opts.Logger.Warn("going on without the witness", "error", err)
-		w, err = makeWitness(s.opts.FS, dir, head{})
-	}
-	if err != nil {
-		return err
-	}
-	s.witness = w
-	last, at, err := lastHead(s.db, w.head.number)
-	if err != nil {
-		return err
-	}
-	said := w.head
-	switch {
-	case last.number < said.number:
-		err = fmt.Errorf("%w: the journal in %s ends at commit %d, and commits up to %d were acknowledged: %d are missing from the end of its log",
-			ErrDamaged, dir, last.number, said.number, said.number-last.number)
-	case said.number > 0 && last.number-said.number < headsKept && at != said:
-		err = fmt.Errorf("%w: commit %d of the journal in %s is not the one that was acknowledged", ErrDamaged, said.number, dir)
+func (s *Store) testify() error {
+	last, at, whole, err := lastHead(s.db, s.witness.head.number)
+	if err == nil {
+		err = s.compare(s.witness.head, last, at, whole)
 	}
 	if err != nil && s.opts.AcceptLoss {
 		s.opts.Logger.Warn("what is missing is given up", "error", err)
-		w.head, err = last, w.write(last)
+		s.witness.head, err = last, s.giveUp(last)
+		if err == nil {
+			err = s.witness.write()
+		}
 	}
 	s.head = last
 	s.applied.Store(last.number)
 	s.durable.raise(last.number)
 	return err
+}
+
+// compare tells what is missing of what was acknowledged. whole says that there
+// is no gap before the last commit.
+func (s *Store) compare(said, last, at head, whole bool) error {
+	switch {
+	case last.number < said.number:
+		return fmt.Errorf("%w: the journal in %s ends at commit %d, and commits up to %d were acknowledged: %d are missing from the end of its log",
+			ErrDamaged, s.dir, last.number, said.number, said.number-last.number)
+	case said.number > 0 && last.number-said.number < headsKept && at != said:
+		return fmt.Errorf("%w: commit %d of the journal in %s is not the one that was acknowledged", ErrDamaged, said.number, s.dir)
+	case !whole:
+		return fmt.Errorf("%w: of the newest commits of the journal in %s, up to %d, some are missing: one of its logs is not there or not whole", ErrDamaged, s.dir, last.number)
+	}
+	return nil
+}
+
+// giveUp makes the heads of commits a line without a gap again: it ends with the
+// last and begins there.
+func (s *Store) giveUp(last head) error {
+	b := s.db.NewBatch()
+	defer func() { _ = b.Close() }()
+	prefix := metaKey(headFamily, 0, 0)
+	if err := b.DeleteRange(prefix, after(prefix), nil); err != nil {
+		return err
+	}
+	if last.number > 0 {
+		if err := b.Set(headKey(last.number), last.append(nil), nil); err != nil {
+			return err
+		}
+	}
+	return b.Commit(pebble.Sync)
 }

@@ -36,7 +36,11 @@ func FuzzWitness(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if err := w.file.Close(); err != nil {
+	w.files.move(5)
+	w.files.settle()
+	w.files.synced(mark{5, 100, 77})
+	w.files.finished(mark{4, 1 << 20, 78})
+	if err := errors.Join(w.write(), w.write(), w.file.Close()); err != nil {
 		f.Fatal(err)
 	}
 	file, err := fs.Open("d/" + witnessName)
@@ -48,14 +52,14 @@ func FuzzWitness(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(whole, uint16(0))
-	f.Add(whole[:witnessSlot+witnessBytes], uint16(witnessSlot*8-1))
+	f.Add(whole[:witnessSlot+formerBytes+24], uint16(witnessSlot*8-1))
 	f.Add(whole[:witnessSlot], uint16(8))
-	f.Add(whole[:witnessBytes-1], uint16(witnessBytes*8))
+	f.Add(whole[:formerBytes-1], uint16(formerBytes*8))
 	f.Add(append(bytes.Clone(whole), whole...), uint16(77))
 	f.Add([]byte{}, uint16(0xffff))
 	f.Add([]byte(witnessMagic), uint16(63))
 	f.Fuzz(func(t *testing.T, b []byte, bit uint16) {
-		w, err := openWitness(witnessFile(t, b), "d", false)
+		w, err := readWitness(witnessFile(t, b), "d")
 		switch {
 		case err != nil:
 			if !errors.Is(err, ErrDamaged) {
@@ -66,7 +70,7 @@ func FuzzWitness(f *testing.F) {
 		}
 		changed := bytes.Clone(whole)
 		changed[int(bit/8)%witnessSlot] ^= 1 << (bit % 8)
-		w, err = openWitness(witnessFile(t, changed), "d", false)
+		w, err = readWitness(witnessFile(t, changed), "d")
 		if err != nil || w.head != (head{7, 9}) {
 			t.Fatalf("with bit %d of one copy changed: %+v, %v", bit, w, err)
 		}
@@ -74,12 +78,12 @@ func FuzzWitness(f *testing.F) {
 }
 
 // said reports whether the copy at a place is sound and says what w does.
-func said(b []byte, at int, w *witness) bool {
-	if len(b) < at+witnessBytes {
+func said(b []byte, at int, w *testimony) bool {
+	if len(b) < at {
 		return false
 	}
-	generation, h, ok := decodeWitness(b[at : at+witnessBytes])
-	return ok && generation == w.generation && h == w.head
+	is, ok := decodeWitness(b[at:min(len(b), at+witnessSlot)])
+	return ok && is.generation == w.generation && is.head == w.head
 }
 
 // FuzzHead: a commit's head is 16 bytes, which are written back as they were

@@ -1,0 +1,204 @@
+package persistence
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+// tableless is a disk on which no table finds room, once that is switched on: so
+// what is written stays in the logs.
+type tableless struct {
+	vfs.FS
+	on atomic.Bool
+}
+
+func (d *tableless) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if d.on.Load() && strings.HasSuffix(path, ".sst") {
+		return nil, syscall.ENOSPC
+	}
+	return d.FS.Create(path, category)
+}
+
+func (d *tableless) Unwrap() vfs.FS { return d.FS }
+
+// killedWithLogs is a directory of a process that was killed while it had several
+// logs. orderly: it was stopped instead.
+func killedWithLogs(t testing.TB, orderly bool) *ruin {
+	t.Helper()
+	disk, r := &tableless{FS: vfs.NewMem()}, &ruin{s: newStream(1)}
+	opts := testOptions(disk, 1)
+	opts.MemTableBytes = 256 << 10
+	s := mustOpen(t, "d", opts)
+	if err := startQuietly(s); err != nil {
+		t.Fatal(err)
+	}
+	disk.on.Store(true)
+	epoch := activated(t, s, r.s)
+	logs := func() (n int) {
+		for _, name := range slices.Collect(maps.Keys(filesOf(t, disk))) {
+			n += count(kindOf(name) == "log")
+		}
+		return n
+	}
+	for logs() < 4 && len(r.acked) < 200 {
+		n := uint64(len(r.acked))
+		e := &parley.Entry{
+			Slot: r.s.Slot(), Stream: r.s, Epoch: epoch, Expect: n,
+			Facts: []parley.Fact{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 20_000)...)}},
+		}
+		if err := <-handOver(s, e); err != nil {
+			t.Fatal(err)
+		}
+		r.acked = append(r.acked, n)
+	}
+	waitForWitness(t, s)
+	if !orderly {
+		r.files = filesOf(t, disk)
+	}
+	disk.on.Store(false)
+	mustClose(t, s)
+	if orderly {
+		r.files = filesOf(t, disk)
+	}
+	return r
+}
+
+// unchanged checks that a directory that was refused is as it was found.
+func (r *ruin) unchanged(t *testing.T, fs vfs.FS, name string, content []byte) {
+	t.Helper()
+	want := maps.Clone(r.files)
+	if want[name] = content; content == nil {
+		delete(want, name)
+	}
+	got := filesOf(t, fs)
+	delete(got, "LOCK")
+	delete(want, "LOCK")
+	if !maps.EqualFunc(got, want, bytes.Equal) {
+		t.Errorf("%s was changed; the directory was refused, and changed from %v to %v", name, sizes(want), sizes(got))
+	}
+}
+
+func sizes(files map[string][]byte) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		all = append(all, fmt.Sprintf("%s:%d", name, len(files[name])))
+	}
+	return strings.Join(all, " ")
+}
+
+// harm is one thing that may become of one file of a directory.
+type harm struct {
+	what, name string
+	content    []byte // nil: it is gone
+}
+
+// harms are what may become of logs, markers and manifests as wholes.
+func (r *ruin) harms() (all []harm) {
+	names := slices.Sorted(maps.Keys(r.files))
+	for i, name := range names {
+		content, kind := r.files[name], kindOf(name)
+		if kind != "log" && kind != "marker" && kind != "manifest" {
+			continue
+		}
+		all = append(all, harm{"gone", name, nil}, harm{"emptied", name, []byte{}}, harm{"cut in half", name, content[:len(content)/2]})
+		for _, other := range slices.Concat(names[:i], names[i+1:]) {
+			if kindOf(other) == kind && !bytes.Equal(r.files[other], content) {
+				all = append(all, harm{"overwritten with " + other, name, r.files[other]})
+			}
+		}
+		for at := 0; kind == "manifest" && at < len(content); at++ {
+			flipped := slices.Clone(content)
+			flipped[at] ^= 1 << (at % 8)
+			all = append(all, harm{fmt.Sprintf("flipped at byte %d of %d", at, len(content)), name, flipped})
+		}
+	}
+	return all
+}
+
+// ruins are directories of many sorts.
+func ruins(t testing.TB) map[string]*ruin {
+	return map[string]*ruin{
+		"killed in its first life":  killed(t, 1, 20),
+		"killed in its second life": killed(t, 2, 20),
+		"killed in its fourth life": killed(t, 4, 20),
+		"killed with many logs":     killedWithLogs(t, false),
+		"stopped with many logs":    killedWithLogs(t, true),
+	}
+}
+
+// TestMissingFilesAreNeverSilent takes away, empties, cuts and exchanges the
+// engine's logs, manifests and markers, and flips each byte of each manifest:
+// nothing that is missing is overlooked, and what is refused is left as it was.
+func TestMissingFilesAreNeverSilent(t *testing.T) {
+	unraced(t)
+	t.Parallel()
+	for name, r := range ruins(t) {
+		t.Run(name, func(t *testing.T) {
+			tried := map[string]int{}
+			for _, h := range r.harms() {
+				fs := r.with(t, h.name, h.content)
+				verdict, reason := r.try(fs, true)
+				tried[kindOf(h.name)+" "+verdict]++
+				switch verdict {
+				case rotSilent:
+					t.Errorf("%s is %s: %v", h.name, h.what, reason)
+				case rotRefused:
+					r.unchanged(t, fs, h.name, h.content)
+				}
+			}
+			t.Log(tried)
+			if tried["log "+rotRefused] == 0 || tried["manifest "+rotRefused] == 0 || tried["marker "+rotRefused] == 0 {
+				t.Errorf("not everything was tried: %v", tried)
+			}
+		})
+	}
+}
+
+// TestMissingFilesAreNeverSilentControl: a witness that tells of commits alone
+// overlooks some of it.
+func TestMissingFilesAreNeverSilentControl(t *testing.T) {
+	unraced(t)
+	t.Parallel()
+	silent := map[string]int{}
+	for _, r := range ruins(t) {
+		fs := r.with(t, "", nil)
+		said, err := readWitness(fs, "d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := makeWitness(fs, "d", said.head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.file.Close(); err != nil {
+			t.Fatal(err)
+		}
+		file, err := fs.Open("d/" + witnessName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.files[witnessName], err = io.ReadAll(file); err != nil {
+			t.Fatal(err)
+		}
+		_ = file.Close()
+		for _, h := range r.harms() {
+			verdict, _ := r.try(r.with(t, h.name, h.content), true)
+			silent[kindOf(h.name)] += count(verdict == rotSilent)
+		}
+	}
+	t.Logf("without an inventory silent: %v", silent)
+	if silent["manifest"] == 0 {
+		t.Error("the inventory has nothing to do")
+	}
+}
