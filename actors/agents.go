@@ -17,7 +17,7 @@ type agentTurn = turn[*agent.State, agent.Command, agent.Event]
 func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
 	var in []*agent.Membership
 	if _, ends := c.(agent.Revoke); ends {
-		a, err := question[*agent.State](n, agentStream(id), 0, lookAt{})
+		a, err := inquire[*agent.State](n, agentStream(id), lookAt{})
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +33,7 @@ func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Comma
 // awaitLoss waits until a group knows that an agent is no member any more.
 func (n *Node) awaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		member, err := question[bool](n, groupStream(id), 0, early(func(s *group.State) any {
+		member, err := inquire[bool](n, groupStream(id), early(func(s *group.State) any {
 			_, member := s.Member(of)
 			return member && !s.Deleted()
 		}))

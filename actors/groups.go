@@ -74,7 +74,7 @@ func ReadGroup[R any](ctx context.Context, n *Node, id parley.GroupID, read func
 	if err := n.groupExists(ctx, id); err != nil {
 		return r, err
 	}
-	return question[R](n, groupStream(id), 0, sight(func(s *group.State, now time.Time) any { return read(s, now) }))
+	return inquire[R](n, groupStream(id), sight(func(s *group.State, now time.Time) any { return read(s, now) }))
 }
 
 // groupExists keeps ids that name no group from becoming actors.
@@ -165,7 +165,7 @@ func (n *Node) elsewhere(ctx context.Context, of parley.AgentID, than parley.Gro
 		if !in || again {
 			return in, confined, nil
 		}
-		if a, err = question[*agent.State](n, agentStream(of), 0, lookAt{}); err != nil {
+		if a, err = inquire[*agent.State](n, agentStream(of), lookAt{}); err != nil {
 			return false, false, err
 		}
 	}
@@ -228,10 +228,11 @@ func (n *Node) seated(ctx context.Context, id parley.GroupID, of parley.AgentID,
 		reason             string
 	}
 	for pause := time.Millisecond; ; pause *= 2 {
-		if _, err := question[*agent.State](n, agentStream(of), 0, lookAt{}); err != nil {
-			return group.Member{}, err
+		_, err := inquire[*agent.State](n, agentStream(of), lookAt{})
+		if err != nil {
+			return group.Member{}, unlooked(err)
 		}
-		f, err := question[fate](n, groupStream(id), 0, early(func(s *group.State) any {
+		f, err := inquire[fate](n, groupStream(id), early(func(s *group.State) any {
 			f := fate{}
 			f.member, f.seated, f.reason, f.kept = s.Fate(offer)
 			f.over = s.Deleted()
@@ -239,7 +240,7 @@ func (n *Node) seated(ctx context.Context, id parley.GroupID, of parley.AgentID,
 		}))
 		switch {
 		case err != nil:
-			return f.member, err
+			return f.member, unlooked(err)
 		case f.seated:
 			return f.member, nil
 		case f.reason == group.ReasonIsolation:
@@ -255,6 +256,15 @@ func (n *Node) seated(ctx context.Context, id parley.GroupID, of parley.AgentID,
 			return f.member, err
 		}
 	}
+}
+
+// unlooked is why it could not be seen what became of something that was done:
+// nobody may take it for undone.
+func unlooked(err error) error {
+	if errors.Is(err, parley.ErrOverloaded) {
+		return parley.ErrOutcomeUnknown
+	}
+	return err
 }
 
 // pauseMost is how long a door waits between two looks at a word on its way.
@@ -344,7 +354,7 @@ func (n *Node) RemoveMember(ctx context.Context, id parley.GroupID, c group.Remo
 // for as long as words may be on their way: it is none, whether it knows or not.
 func (n *Node) awaitDeparture(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		a, err := question[*agent.State](n, agentStream(of), 0, lookAt{})
+		a, err := inquire[*agent.State](n, agentStream(of), lookAt{})
 		if err != nil || !a.In(id) || n.pause(ctx, pause) != nil {
 			return
 		}
@@ -404,7 +414,7 @@ func (n *Node) OwnedGroups(ctx context.Context, owner parley.OrgID, after uint64
 // Concerns are the live requests about an agent as it knows of them, in the
 // order of their ids.
 func (n *Node) Concerns(ctx context.Context, of parley.AgentID) (all []Concern, err error) {
-	if _, err := question[*agent.State](n, agentStream(of), 0, lookAt{}); err != nil {
+	if _, err := inquire[*agent.State](n, agentStream(of), lookAt{}); err != nil {
 		return nil, err
 	}
 	err = n.view(ctx, func(v View) error {

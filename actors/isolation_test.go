@@ -96,7 +96,7 @@ func (x *rivals) race() (both, neither int, won [2]int) {
 // groups do not say the same.
 func (x *rivals) confused() (n int) {
 	for i, c := range x.pairs {
-		a := must(question[*agent.State](x.node, agentStream(x.agents[i]), 0, lookAt{}))(x.t)
+		a := must(inquire[*agent.State](x.node, agentStream(x.agents[i]), lookAt{}))(x.t)
 		for _, one := range c {
 			member := must(ReadGroup(context.Background(), x.node, one.id, func(s *group.State, _ time.Time) bool {
 				_, ok := s.Member(x.agents[i])

@@ -20,7 +20,7 @@ func (n *Node) MintKey(_ context.Context, c issuer.Mint) (*issuer.State, error) 
 
 // SigningKeys are the platform's signing keys as they hold now.
 func (n *Node) SigningKeys(context.Context) (*issuer.State, error) {
-	return question[*issuer.State](n, issuerStream, 0, lookAt{})
+	return inquire[*issuer.State](n, issuerStream, lookAt{})
 }
 
 func (n *Node) issuerKind() *kind[*issuer.State, issuer.Command, issuer.Event] {

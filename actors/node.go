@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -60,6 +61,9 @@ type Node struct {
 	carriedStep uint64
 	// ackStep is how many marks of one request are on their way at once.
 	ackStep int
+	// glances counts those under way, glanced ends one.
+	glances atomic.Int64
+	glanced func()
 }
 
 // New makes a node. Start brings it to life.
@@ -74,6 +78,7 @@ func New(o Options) *Node {
 		n.courier = noCourier{}
 	}
 	n.marker = newMarker(n, o.Logger)
+	n.glanced = func() { n.glances.Add(-1) }
 	register(n.engine, n.registrationKind())
 	register(n.engine, n.orgKind())
 	register(n.engine, n.agentKind())
@@ -153,6 +158,35 @@ func question[R any](n *Node, s parley.Stream, size int, request any) (R, error)
 		return none, err
 	}
 	reply, err := n.engine.ask(s, request, release)
+	if err != nil {
+		return none, err
+	}
+	r, _ := reply.(R)
+	return r, nil
+}
+
+// glance is a request that only looks: its turn adds nothing to the journal. What
+// writes, be it in passing, is none.
+type glance interface{ glance() }
+
+func (lookAt) glance() {}
+func (sight) glance()  {}
+func (early) glance()  {}
+
+// glancesMax is how many may be under way. One counts until it is answered, also
+// where nobody waits for that any more: a disk that stands still must not gather
+// them. They never fill a mailbox by themselves.
+const glancesMax = mailboxMax / 2
+
+// inquire asks an actor for what it knows. That takes no room in the journal, and
+// goes on while there is none: coming to life writes nothing either.
+func inquire[R any](n *Node, s parley.Stream, g glance) (R, error) {
+	var none R
+	if n.glances.Add(1) > glancesMax {
+		n.glanced()
+		return none, parley.ErrOverloaded
+	}
+	reply, err := n.engine.ask(s, g, n.glanced)
 	if err != nil {
 		return none, err
 	}

@@ -19,7 +19,7 @@ const retired = 'r'
 
 // OrgNow is the organization's record with every count up to date.
 func (n *Node) OrgNow(_ context.Context, id parley.OrgID) (*org.State, error) {
-	return question[*org.State](n, orgStream(id), 0, lookAt{})
+	return inquire[*org.State](n, orgStream(id), lookAt{})
 }
 
 // ChangeOrg alters an organization's record. // spec: Organization

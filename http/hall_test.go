@@ -52,6 +52,8 @@ type hall struct {
 type hallJournal struct {
 	*persistence.Store
 	views atomic.Int64 // that were opened
+	// full: there is no room for anything.
+	full atomic.Bool
 	// dress, if set, makes subscriptions what a test wants.
 	dress func(actors.Subscription) actors.Subscription
 }
@@ -59,6 +61,13 @@ type hallJournal struct {
 func (j *hallJournal) View() actors.View {
 	j.views.Add(1)
 	return j.Store.View()
+}
+
+func (j *hallJournal) Admit(slot parley.Slot, size int) (func(), error) {
+	if j.full.Load() {
+		return nil, parley.ErrOverloaded
+	}
+	return j.Store.Admit(slot, size)
 }
 
 func (j *hallJournal) Follow(agent parley.AgentID, after uint64, notify func()) actors.Subscription {

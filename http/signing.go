@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"time"
 
 	"parley"
@@ -18,21 +19,38 @@ const keyPublication = parley.JWKSCacheSeconds * time.Second
 // SigningKeys gives the keys that access tokens are signed and verified with at
 // this time. Where none is current, or the current one is due to be replaced, a
 // new one is minted first; it lies in the journal, sealed under the master key.
+// While that takes no writes the current one goes on, and RenewKeys tries again.
 func SigningKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, clock parley.Clock, entropy parley.Entropy) (auth.KeySet, error) {
+	keys, _, err := signingKeys(ctx, n, master, clock, entropy)
+	return keys, err
+}
+
+// signingKeys is SigningKeys, and tells why the current key is not replaced yet.
+func signingKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, clock parley.Clock, entropy parley.Entropy) (keys auth.KeySet, overdue, err error) {
 	state, err := n.SigningKeys(ctx)
 	if err != nil {
-		return auth.KeySet{}, err
+		return keys, nil, err
 	}
 	if state.Due(clock()) {
-		seed := auth.NewSeed(entropy)
-		public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
-		kid := parley.Thumbprint(parley.Ed25519, public)
-		state, err = n.MintKey(ctx, issuer.Mint{Kid: kid, Public: public, SealedSeed: master.SealSeed(kid, seed)})
-		if err != nil {
-			return auth.KeySet{}, err
+		minted, refused := mintKey(ctx, n, master, entropy)
+		switch {
+		case refused == nil:
+			state = minted
+		case state.Current() == nil || !errors.Is(refused, parley.ErrOverloaded) && !errors.Is(refused, parley.ErrOutcomeUnknown):
+			return keys, nil, refused
 		}
+		overdue = refused
 	}
-	return keySet(state, master, clock())
+	keys, err = keySet(state, master, clock())
+	return keys, overdue, err
+}
+
+// mintKey makes a new key and gives what holds then.
+func mintKey(ctx context.Context, n *actors.Node, master *auth.MasterKey, entropy parley.Entropy) (*issuer.State, error) {
+	seed := auth.NewSeed(entropy)
+	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+	kid := parley.Thumbprint(parley.Ed25519, public)
+	return n.MintKey(ctx, issuer.Mint{Kid: kid, Public: public, SealedSeed: master.SealSeed(kid, seed)})
 }
 
 // keySet opens the published keys, newest first. The newest signs, unless it is
@@ -77,11 +95,12 @@ func sameKeys(a, b auth.KeySet) bool {
 }
 
 // RenewKeys rotates the signing keys if they are due and makes the issuer use
-// what holds now. It is called every few minutes.
+// what holds now. It is called every few minutes. A rotation that finds no room
+// is an error, and is made up for by a later call.
 func (s *Service) RenewKeys(ctx context.Context, master *auth.MasterKey) error {
-	keys, err := SigningKeys(ctx, s.Node, master, s.Clock, s.Entropy)
+	keys, overdue, err := signingKeys(ctx, s.Node, master, s.Clock, s.Entropy)
 	if err == nil && !sameKeys(keys, s.Issuer.Keys()) {
 		s.Issuer.SetKeys(keys)
 	}
-	return err
+	return errors.Join(overdue, err)
 }

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -33,12 +34,12 @@ func (d *tableless) Create(path string, category vfs.DiskWriteCategory) (vfs.Fil
 func (d *tableless) Unwrap() vfs.FS { return d.FS }
 
 // killedWithLogs is a directory of a process that was killed while it had several
-// logs. orderly: it was stopped instead.
+// logs, after more commits than heads are kept of. orderly: it was stopped instead.
 func killedWithLogs(t testing.TB, orderly bool) *ruin {
 	t.Helper()
 	disk, r := &tableless{FS: vfs.NewMem()}, &ruin{s: newStream(1)}
 	opts := testOptions(disk, 1)
-	opts.MemTableBytes = 256 << 10
+	opts.MemTableBytes = 1 << 20
 	s := mustOpen(t, "d", opts)
 	if err := startQuietly(s); err != nil {
 		t.Fatal(err)
@@ -51,7 +52,7 @@ func killedWithLogs(t testing.TB, orderly bool) *ruin {
 		}
 		return n
 	}
-	for logs() < 4 && len(r.acked) < 200 {
+	for logs() < 3 && len(r.acked) < 400 {
 		n := uint64(len(r.acked))
 		e := &parley.Entry{
 			Slot: r.s.Slot(), Stream: r.s, Epoch: epoch, Expect: n,
@@ -61,6 +62,11 @@ func killedWithLogs(t testing.TB, orderly bool) *ruin {
 			t.Fatal(err)
 		}
 		r.acked = append(r.acked, n)
+	}
+	for range headsKept {
+		if err := <-handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	waitForWitness(t, s)
 	if !orderly {
@@ -198,7 +204,44 @@ func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 		}
 	}
 	t.Logf("without an inventory silent: %v", silent)
-	if silent["manifest"] == 0 {
+	if silent["log"] == 0 {
 		t.Error("the inventory has nothing to do")
+	}
+}
+
+// TestAcceptedLossIsOver: who accepts what is missing once has a directory that
+// opens like any other from then on, and says so to whoever audits it.
+func TestAcceptedLossIsOver(t *testing.T) {
+	unraced(t)
+	t.Parallel()
+	for name, r := range map[string]*ruin{"killed": killedWithLogs(t, false), "stopped": killedWithLogs(t, true)} {
+		t.Run(name, func(t *testing.T) {
+			logs := []string{}
+			for file := range r.files {
+				if kindOf(file) == "log" {
+					logs = append(logs, file)
+				}
+			}
+			slices.Sort(logs)
+			fs := r.with(t, logs[1], nil)
+			if _, err := Open("d", testOptions(fs, 0)); !errors.Is(err, ErrDamaged) {
+				t.Fatalf("without a log: %v", err)
+			}
+			opts := testOptions(fs, 0)
+			opts.AcceptLoss = true
+			mustClose(t, mustOpen(t, "d", opts))
+			for range 3 {
+				s := mustOpen(t, "d", testOptions(fs, 0))
+				if err := startQuietly(s); err != nil {
+					t.Fatal(err)
+				}
+				for i := range 10 {
+					if err := <-handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte{byte(i)}}}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				mustClose(t, s)
+			}
+		})
 	}
 }

@@ -232,7 +232,9 @@ func (s *Store) watch() {
 	s.disk.pulse.Store(s.age())
 	s.disk.watched.Store(true)
 	s.loops.Go(s.feelPulse)
-	s.loops.Go(s.watchSpace)
+	if s.lookAtSpace() { // before anything is taken in
+		s.loops.Go(s.watchSpace)
+	}
 	if !s.opts.Unsynced {
 		s.loops.Go(s.keepWitness)
 	}

@@ -1,6 +1,7 @@
 package persistence
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -78,29 +79,38 @@ func headKey(number uint64) []byte {
 	return binary.BigEndian.AppendUint16(metaKey(headFamily, 0, 2), uint16(number%headsKept))
 }
 
+// floorKey is where the commit is kept up to which heads are not asked for: some
+// of those were given up.
+func floorKey() []byte {
+	return binary.BigEndian.AppendUint16(metaKey(headFamily, 0, 2), math.MaxUint16)
+}
+
 // lastHead is the newest commit of a journal; at is the one numbered so, zero
-// if it is not known any more or not yet. whole says that of those which are
-// known none is missing in between.
+// if it is not known any more or not yet. whole says that none is missing of
+// those that are kept.
 func lastHead(r pebble.Reader, number uint64) (last, at head, whole bool, err error) {
 	prefix := metaKey(headFamily, 0, 0)
 	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
 		return head{}, head{}, false, err
 	}
-	first, known := uint64(math.MaxUint64), uint64(0)
+	floor, known := uint64(0), uint64(0)
 	for ok := iter.First(); ok && err == nil; ok = iter.Next() {
 		var h head
 		h, err = decodeHead(iter.Value())
+		if bytes.Equal(iter.Key(), floorKey()) {
+			floor = h.number
+			continue
+		}
 		if h.number > last.number {
 			last = h
 		}
-		first = min(first, h.number)
 		known++
 		if h.number == number {
 			at = h
 		}
 	}
-	return last, at, known == 0 || last.number-first == known-1, errors.Join(err, iter.Close())
+	return last, at, known == min(last.number-floor, headsKept), errors.Join(err, iter.Close())
 }
 
 // witness is the file that says how far the journals are acknowledged, and
@@ -345,8 +355,7 @@ func (s *Store) compare(said, last, at head, whole bool) error {
 	return nil
 }
 
-// giveUp makes the heads of commits a line without a gap again: it ends with the
-// last and begins there.
+// giveUp asks for no heads before the last any more, some of which are missing.
 func (s *Store) giveUp(last head) error {
 	b := s.db.NewBatch()
 	defer func() { _ = b.Close() }()
@@ -355,7 +364,8 @@ func (s *Store) giveUp(last head) error {
 		return err
 	}
 	if last.number > 0 {
-		if err := b.Set(headKey(last.number), last.append(nil), nil); err != nil {
+		err := errors.Join(b.Set(headKey(last.number), last.append(nil), nil), b.Set(floorKey(), head{number: last.number - 1}.append(nil), nil))
+		if err != nil {
 			return err
 		}
 	}

@@ -32,9 +32,6 @@ type backupCmd struct {
 // defaultAdmin is where a server's operator calls are unless it was told otherwise.
 const defaultAdmin = "http://127.0.0.1:8081"
 
-// masterKeyFile is the file of the data directory that seals the signing keys.
-const masterKeyFile = "master.key"
-
 type backupTakeCmd struct {
 	To         string `required:"" placeholder:"DIR" help:"Backup directory, on the server's machine. What it holds already is not copied again."`
 	Admin      string `placeholder:"URL" help:"Operator's address of the running server; default: http://127.0.0.1:8081." xor:"source"`
@@ -117,14 +114,17 @@ func (c *backupTakeCmd) Run(ctx context.Context, std *streams) error {
 }
 
 func (c *backupTakeCmd) offline(ctx context.Context, std *streams) (*snapshotJSON, error) {
-	dir := filepath.Join(c.Data, "journal")
-	if _, err := os.Stat(dir); err != nil {
-		return nil, exitError{code: exitNotFound, err: fmt.Errorf("%s is not a data directory: %w", c.Data, err)}
+	dir, err := journalOf(c.Data)
+	if err != nil {
+		return nil, err
 	}
 	store, err := persistence.Open(dir, persistence.Options{
 		Clock: time.Now, Logger: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelWarn})), CacheBytes: 8 << 20,
-		Fatal: func(err error) { os.Exit(std.fail(err)) },
+		Fatal: func(err error) { os.Exit(std.fail(err)) }, Existing: true,
 	})
+	if errors.Is(err, persistence.ErrDamaged) {
+		return nil, advised(err, c.Data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w\nIf a server runs on it, leave out --data: the server makes the backup itself", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"parley/http/auth"
 	"parley/persistence"
 )
 
@@ -84,14 +85,18 @@ func (d *backupDoor) judge(r backupRequest) error {
 }
 
 func (d *backupDoor) take(ctx context.Context, r backupRequest, progress func(persistence.BackupProgress)) (*snapshotJSON, error) {
-	if within, err := contains(d.data, r.To); err != nil || within {
-		return nil, errors.Join(err, exitError{code: exitUsage, err: fmt.Errorf("%s lies in the data directory: a backup there would be lost with it", r.To)})
+	within, err := contains(d.data, r.To)
+	if err != nil {
+		return nil, exitError{code: exitUsage, err: fmt.Errorf("%s cannot be a backup directory: %w", r.To, err)}
+	}
+	if within {
+		return nil, exitError{code: exitUsage, err: fmt.Errorf("%s lies in the data directory: a backup there would be lost with it", r.To)}
 	}
 	options := persistence.BackupOptions{To: r.To, Keep: r.Keep, Progress: progress}
 	if !r.WithoutKey {
-		key, err := os.ReadFile(filepath.Join(d.data, masterKeyFile))
+		key, err := d.key()
 		if err != nil {
-			return nil, fmt.Errorf("the master key cannot be read (leave it out with --without-key): %w", err)
+			return nil, fmt.Errorf("the master key cannot be backed up (leave it out with --without-key): %w", err)
 		}
 		options.Beside = map[string][]byte{masterKeyFile: key}
 	}
@@ -100,6 +105,23 @@ func (d *backupDoor) take(ctx context.Context, r backupRequest, progress func(pe
 		return nil, err
 	}
 	return snapshotOf(r.To, made), nil
+}
+
+// key is what the master key's file holds. A key that does not open what is
+// sealed is not let into a backup: it would be found out when the backup is
+// needed, and when those that have the right one are deleted.
+func (d *backupDoor) key() ([]byte, error) {
+	raw, err := os.ReadFile(filepath.Join(d.data, masterKeyFile))
+	if err != nil {
+		return nil, err
+	}
+	found := masterKey{file: filepath.Join(d.data, masterKeyFile), filed: true}
+	if found.key, err = auth.NewMasterKey(raw); err != nil {
+		return nil, fmt.Errorf("%s: %w", found.file, err)
+	}
+	view := d.store.View()
+	defer view.Close()
+	return raw, found.fits(view)
 }
 
 // contains reports whether path, which need not exist, is dir or lies in it.

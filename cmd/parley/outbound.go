@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"parley"
@@ -31,33 +28,6 @@ func (o *Outbound) validate() error {
 		return fmt.Errorf("--webhook-concurrency: %d is not between 2 and %d", o.WebhookConcurrency, deliveriesMax)
 	}
 	return nil
-}
-
-// masterKeyVariable holds the master key where no file is to hold it. It is no
-// setting: `parley config` shows those.
-const masterKeyVariable = "PARLEY_MASTER_KEY"
-
-// errMasterKey says nothing of what the variable holds.
-var errMasterKey = errors.New(masterKeyVariable + " is not 32 bytes in base64")
-
-// openMasterKey takes the key that secrets are sealed under from the
-// environment, else from its file beside the journal, which is made if there is
-// none. What the variable held is gone from the environment afterwards, so that
-// nothing that is started from here inherits it.
-func openMasterKey(data string) (*auth.MasterKey, error) {
-	text, given := os.LookupEnv(masterKeyVariable)
-	if !given || text == "" {
-		return auth.LoadMasterKey(filepath.Join(data, masterKeyFile))
-	}
-	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-	if err != nil {
-		return nil, exitError{code: exitUsage, err: errMasterKey}
-	}
-	key, err := auth.NewMasterKey(raw)
-	if err != nil {
-		return nil, exitError{code: exitUsage, err: errMasterKey}
-	}
-	return key, os.Unsetenv(masterKeyVariable)
 }
 
 // outbound is everything that reaches strangers.

@@ -58,11 +58,6 @@ func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
 	return errors.Join(err, h.close())
 }
 
-// damagedHelp follows the reason why a data directory is not opened.
-const damagedHelp = "  restore the last backup      parley restore --from BACKUP --data NEW-DIRECTORY\n" +
-	"  see what is left             parley verify --data DIRECTORY\n" +
-	"  give up what is missing      parley serve --accept-loss (where the end of the log is missing)"
-
 // house is everything that runs, in the order in which it was opened.
 type house struct {
 	store   *persistence.Store
@@ -84,7 +79,7 @@ func openHouse(ctx context.Context, cfg Config) (h *house, err error) {
 	h = &house{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, h.close())
+			err = advised(errors.Join(err, h.close()), cfg.Data)
 		}
 	}()
 	if err = h.openActors(cfg); err != nil {
@@ -119,17 +114,19 @@ func (h *house) openActors(cfg Config) (err error) {
 	if cfg.origins["journals"] == "default" {
 		journals = 0 // as the directory was made
 	}
+	found, err := findMasterKey(cfg.Data)
+	if err != nil {
+		return err
+	}
 	h.store, err = persistence.Open(filepath.Join(cfg.Data, "journal"), persistence.Options{
 		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3,
 		FreeBytesMin: cfg.reserve(), AcceptLoss: cfg.acceptLoss,
+		Existing: found.filed, // the key's file is made after the journal
 		Fatal: func(err error) {
 			slog.Error("the journal cannot go on; what was answered is on disk", "error", err)
 			os.Exit(exitUnexpected)
 		},
 	})
-	if errors.Is(err, persistence.ErrDamaged) {
-		return fmt.Errorf("%w\n%s", err, damagedHelp)
-	}
 	if err != nil {
 		return err
 	}
@@ -137,7 +134,7 @@ func (h *house) openActors(cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if h.master, err = openMasterKey(cfg.Data); err != nil {
+	if h.master, err = found.keyFor(h.store); err != nil {
 		return err
 	}
 	if h.out, err = openOutbound(&cfg, h.master); err != nil {

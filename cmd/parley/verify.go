@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -42,13 +41,13 @@ type checkJSON struct {
 // faultsTold is how many faults are told in words; all are counted.
 const faultsTold = 20
 
-// Run examines a data directory at rest: the engine's files, every row, and what
-// the rows mean.
+// Run examines a data directory at rest: the engine's files, every row, what the
+// rows mean, and whether the key is there that opens them.
 func (c *verifyCmd) Run(std *streams) error {
 	began := time.Now()
-	dir := filepath.Join(c.Data, "journal")
-	if _, err := os.Stat(dir); err != nil {
-		return exitError{code: exitNotFound, err: fmt.Errorf("%s is not a data directory: %w", c.Data, err)}
+	dir, err := journalOf(c.Data)
+	if err != nil {
+		return err
 	}
 	archive, err := persistence.OpenArchive(dir, persistence.Options{
 		Clock: time.Now, CacheBytes: verifyCache,
@@ -56,10 +55,11 @@ func (c *verifyCmd) Run(std *streams) error {
 		Fatal:  func(err error) { os.Exit(std.fail(err)) },
 	})
 	if err != nil {
-		return err
+		return advised(err, c.Data)
 	}
 	audit := &parley.Audit{Progress: std.reading()}
 	unread := errors.Join(archive.Audit(audit), actors.Audit(archive, audit))
+	locked := auditKey(c.Data, archive, audit)
 	std.rewind()
 	v := verdictOf(c.Data, audit, unread)
 	v.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
@@ -67,12 +67,30 @@ func (c *verifyCmd) Run(std *streams) error {
 		return err
 	}
 	switch {
+	case locked && v.Faults == 1 && unread == nil:
+		return exitError{code: exitUnexpected, err: fmt.Errorf("no server can start on %s: put right its master key; the rest of it is in order", c.Data)}
 	case v.Faults > 0:
 		return exitError{code: exitUnexpected, err: fmt.Errorf("%d faults in %s; keep a copy of the directory, then restore the last backup with `parley restore`", v.Faults, c.Data)}
 	case unread != nil:
 		return exitError{code: exitUnexpected, err: fmt.Errorf("%s could not be examined to the end: %w", c.Data, unread)}
 	}
 	return nil
+}
+
+// auditKey holds the master key against what is sealed under it, and reports
+// whether it found fault. The key is no part of the archive: it may be in the
+// environment, and a backup may be without it.
+func auditKey(data string, v states, audit *parley.Audit) bool {
+	check := audit.Check("master-key", "the master key is there, for its owner alone, and opens the keys that sign access tokens")
+	check.Checked++
+	found, err := findMasterKey(data)
+	if err == nil {
+		err = found.fits(v)
+	}
+	if err != nil {
+		check.Fault(found.origin(), "%s", err.Error())
+	}
+	return err != nil
 }
 
 func verdictOf(data string, audit *parley.Audit, unread error) *verdict {

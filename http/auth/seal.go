@@ -28,6 +28,9 @@ const (
 var (
 	// ErrMasterKey says that a file cannot serve as the master key.
 	ErrMasterKey = errors.New("unusable master key file")
+	// ErrMasterKeyExposed is the ErrMasterKey of a file whose content may be good,
+	// but which others than its owner may get at.
+	ErrMasterKeyExposed = fmt.Errorf("%w: it must not be accessible to others", ErrMasterKey)
 	// ErrSealed says that what is sealed was not sealed under this master key for
 	// this id.
 	ErrSealed = errors.New("what is sealed does not open")
@@ -40,24 +43,31 @@ type MasterKey struct {
 	key  []byte
 }
 
-// LoadMasterKey reads the master key from a file, and makes the file if there
-// is none: 32 fresh bytes, readable by its owner alone, on stable storage under
-// its name before it is used. A file of another size, or one that others may
-// read, is refused with an error that wraps ErrMasterKey.
-//
-// The key is drawn from the system's generator and from nothing else: it must
-// never be one that a test could have foreseen.
+// LoadMasterKey reads the master key from a file of 32 bytes. Where there is none
+// the error wraps fs.ErrNotExist, and nothing is made: what is sealed under a
+// lost key does not open under a fresh one. A file of another size, or one that
+// others may read, is refused with an error that wraps ErrMasterKey; each names
+// the file.
 func LoadMasterKey(path string) (*MasterKey, error) {
 	key, err := readMasterKey(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = createMasterKey(path); err == nil {
-			key, err = readMasterKey(path)
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
 	return NewMasterKey(key)
+}
+
+// MakeMasterKey makes the file of a master key, unless there is one, and reads
+// it like LoadMasterKey: 32 fresh bytes, readable by their owner alone, on stable
+// storage under their name before they are used. It is for where nothing is
+// sealed yet.
+//
+// The key is drawn from the system's generator and from nothing else: it must
+// never be one that a test could have foreseen.
+func MakeMasterKey(path string) (*MasterKey, error) {
+	if err := createMasterKey(path); err != nil {
+		return nil, err
+	}
+	return LoadMasterKey(path)
 }
 
 // NewMasterKey is a master key of 32 given bytes.
@@ -139,7 +149,7 @@ func readMasterKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s is not a regular file", ErrMasterKey, path)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("%w: %s has mode %04o and must not be accessible to others (chmod 600)", ErrMasterKey, path, mode)
+		return nil, fmt.Errorf("%w: %s has mode %04o (chmod 600)", ErrMasterKeyExposed, path, mode)
 	}
 	if info.Size() != masterKeyBytes {
 		return nil, fmt.Errorf("%w: %s has %d bytes instead of %d", ErrMasterKey, path, info.Size(), masterKeyBytes)

@@ -3,8 +3,10 @@ package auth_test
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,7 +19,7 @@ func TestAMasterKeyIsMadeOnceAndFound(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range made {
 		group.Go(func() {
-			key, err := auth.LoadMasterKey(path)
+			key, err := auth.MakeMasterKey(path)
 			if err != nil {
 				t.Error(err)
 			}
@@ -43,6 +45,23 @@ func TestAMasterKeyIsMadeOnceAndFound(t *testing.T) {
 	if err != nil || len(left) != 1 {
 		t.Fatalf("left behind: %v, %v", left, err)
 	}
+	found, err := auth.LoadMasterKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := found.OpenSeed("kid", sealed); err != nil {
+		t.Errorf("what is loaded is another key: %v", err)
+	}
+}
+
+func TestAMissingMasterKeyIsNotMadeByTheWay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "master.key")
+	if _, err := auth.LoadMasterKey(path); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("not a word of what is missing: %v", err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file was made: %v", err)
+	}
 }
 
 func TestUnfitMasterKeyFilesAreRefused(t *testing.T) {
@@ -60,14 +79,21 @@ func TestUnfitMasterKeyFilesAreRefused(t *testing.T) {
 		if err := os.Chmod(path, c.mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := auth.LoadMasterKey(path); !errors.Is(err, auth.ErrMasterKey) {
+		_, err := auth.LoadMasterKey(path)
+		if !errors.Is(err, auth.ErrMasterKey) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", c.name, err)
+		}
+		if exposed := c.mode&0o077 != 0; errors.Is(err, auth.ErrMasterKeyExposed) != exposed {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if _, err := auth.MakeMasterKey(path); !errors.Is(err, auth.ErrMasterKey) {
+			t.Errorf("%s, where one is made: %v", c.name, err)
 		}
 	}
 	if _, err := auth.LoadMasterKey(t.TempDir()); err == nil {
 		t.Error("a directory serves as key")
 	}
-	if _, err := auth.LoadMasterKey(filepath.Join(t.TempDir(), "absent", "master.key")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := auth.MakeMasterKey(filepath.Join(t.TempDir(), "absent", "master.key")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("in a missing directory: %v", err)
 	}
 }

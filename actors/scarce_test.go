@@ -1,0 +1,236 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/group"
+	"parley/actors/issuer"
+	"parley/actors/org"
+)
+
+// scarce is a journal that can be without room, and holds back what it is told.
+type scarce struct {
+	Journal
+	full atomic.Bool
+	// wrote counts entries that wrote something while there was no room.
+	wrote atomic.Int64
+
+	mu      sync.Mutex
+	holding bool
+	held    []func()
+}
+
+func (j *scarce) under(journal Journal) Journal {
+	j.Journal = journal
+	return j
+}
+
+func (j *scarce) Admit(slot parley.Slot, size int) (func(), error) {
+	if j.full.Load() {
+		return nil, parley.ErrOverloaded
+	}
+	return j.Journal.Admit(slot, size)
+}
+
+func (j *scarce) Append(e *parley.Entry) {
+	if j.full.Load() && len(e.Facts)+len(e.Records)+len(e.Rows)+len(e.Words)+len(e.Handled)+len(e.Timers)+len(e.Hosted)+len(e.Counts) > 0 {
+		j.wrote.Add(1)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if release := e.Release; j.holding && release != nil {
+		e.Release = func(err error) {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.held = append(j.held, func() { release(err) })
+		}
+	}
+	j.Journal.Append(e)
+}
+
+func (j *scarce) hold() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.holding = true
+}
+
+func (j *scarce) letGo() {
+	j.mu.Lock()
+	held := j.held
+	j.holding, j.held = false, nil
+	j.mu.Unlock()
+	for _, release := range held {
+		release()
+	}
+}
+
+// scarceVillage is a rig with a group that one agent wants to join, and signing keys.
+type scarceVillage struct {
+	*rig
+	owner  parley.OrgID
+	agents []parley.AgentID // the first and the last are in the group, the second has asked
+	club   *club
+	asked  parley.JoinRequestID
+}
+
+func newScarceVillage(t *testing.T, options ...option) *scarceVillage {
+	v := &scarceVillage{rig: newRig(t, options...)}
+	v.owner, v.agents = v.rig.agents("acme", 4)
+	v.club = must(v.rig.club(v.owner, v.agents[0], "board", group.Open, false))(t)
+	must(v.club.join(v.agents[3]))(t)
+	majority := group.Majority
+	if err := v.node.ChangeGroup(context.Background(), v.club.id, group.Change{By: v.club.by, Policy: &majority}); err != nil {
+		t.Fatal(err)
+	}
+	v.asked = must(v.club.join(v.agents[1]))(t).Request.RequestID()
+	must(v.node.MintKey(context.Background(), issuer.Mint{Kid: "k", Public: key(1, "k"), SealedSeed: key(2, "k")}))(t)
+	return v
+}
+
+// errand is a request of whatever kind.
+type errand struct {
+	what string
+	do   func() error
+}
+
+// looks are all requests that look at actors.
+func (v *scarceVillage) looks() []errand {
+	ctx := context.Background()
+	return []errand{
+		{"an organization", func() error { _, err := v.node.OrgNow(ctx, v.owner); return err }},
+		{"signing keys", func() error { _, err := v.node.SigningKeys(ctx); return err }},
+		{"a group", func() error {
+			_, err := ReadGroup(ctx, v.node, v.club.id, func(*group.State, time.Time) bool { return true })
+			return err
+		}},
+		{"requests about an agent", func() error {
+			all, err := v.node.Concerns(ctx, v.agents[1])
+			if err == nil && len(all) != 1 {
+				err = fmt.Errorf("%d requests, want 1", len(all))
+			}
+			return err
+		}},
+	}
+}
+
+// deeds are requests that write, some of which look first.
+func (v *scarceVillage) deeds() []errand {
+	ctx, a := context.Background(), v.agents
+	name := "Acme & Sons"
+	return []errand{
+		{"change an organization", func() error { _, err := v.node.ChangeOrg(ctx, v.owner, org.Change{Name: &name}); return err }},
+		{"add a credential", func() error { _, err := v.node.AddCredential(ctx, v.owner, key(9, "c")); return err }},
+		{"mint a key", func() error {
+			_, err := v.node.MintKey(ctx, issuer.Mint{Kid: "l", Public: key(3, "l"), SealedSeed: key(4, "l"), Force: true})
+			return err
+		}},
+		{"create an agent", func() error { _, err := v.create(v.owner, "late"); return err }},
+		{"change an agent", func() error { _, err := v.node.ChangeAgent(ctx, a[2], agent.Change{Unlisted: new(true)}); return err }},
+		{"found a group", func() error { _, err := v.rig.club(v.owner, a[0], "other", group.Open, false); return err }},
+		{"change a group", func() error {
+			return v.node.ChangeGroup(ctx, v.club.id, group.Change{By: v.club.by, Description: &name})
+		}},
+		{"ask for a seat", func() error { _, err := v.club.join(a[2]); return err }},
+		{"send", func() error { _, err := v.send(direct(v.owner, a[0], a[1], "hello", "")); return err }},
+		{"send to a group", func() error { _, err := v.club.say(a[0], "hello", ""); return err }},
+		{"vote", func() error { _, err := v.club.vote(v.asked, a[0], true); return err }},
+		{"revoke a member", func() error { _, err := v.node.ChangeAgent(ctx, a[1], agent.Revoke{}); return err }},
+		{"challenge anybody", func() error { _, err := v.challenge("globex"); return err }},
+	}
+}
+
+// TestLooksTakeNoRoom starts on a journal without room: whoever looks is
+// answered, by actors that come to life for it and by those that live, whoever
+// writes is refused, and nothing is written.
+func TestLooksTakeNoRoom(t *testing.T) {
+	onOneAndFour(t, func(t *testing.T, journals int) {
+		j := &scarce{}
+		v := newScarceVillage(t, withJournals(journals), withWrap(j.under))
+		for _, look := range v.looks() { // all that was said has been heard then
+			if err := look.do(); err != nil {
+				t.Fatalf("with room, %s: %v", look.what, err)
+			}
+		}
+		j.full.Store(true)
+		v.restart()
+		for range 2 {
+			for _, look := range v.looks() {
+				if err := look.do(); err != nil {
+					t.Errorf("without room, %s: %v", look.what, err)
+				}
+			}
+		}
+		for _, deed := range v.deeds() {
+			if err := deed.do(); !errors.Is(err, parley.ErrOverloaded) {
+				t.Errorf("without room, %s: %v", deed.what, err)
+			}
+		}
+		v.restart()
+		if n := j.wrote.Load(); n != 0 {
+			t.Errorf("without room %d entries were written", n)
+		}
+		j.full.Store(false)
+		for _, deed := range v.deeds() {
+			if err := deed.do(); err != nil {
+				t.Errorf("with room again, %s: %v", deed.what, err)
+			}
+		}
+	})
+}
+
+// TestLooksAreBounded withholds what an actor's answers rest on: so many may wait
+// for it, those included who have given up, the next is refused, and whoever
+// writes finds room beside them.
+func TestLooksAreBounded(t *testing.T) {
+	j := &scarce{}
+	v := newScarceVillage(t, withWrap(j.under))
+	v.restart()
+	v.node.engine.patience = 200 * time.Millisecond
+	j.hold()
+	var waiting sync.WaitGroup
+	for range glancesMax {
+		waiting.Go(func() {
+			if _, err := v.node.OrgNow(t.Context(), v.owner); !errors.Is(err, parley.ErrOutcomeUnknown) {
+				t.Errorf("withheld, a look came to %v", err)
+			}
+		})
+	}
+	waiting.Wait()
+	for _, look := range v.looks() {
+		if err := look.do(); !errors.Is(err, parley.ErrOverloaded) {
+			t.Errorf("beyond the bound, %s: %v", look.what, err)
+		}
+	}
+	if err := v.deeds()[0].do(); !errors.Is(err, parley.ErrOutcomeUnknown) {
+		t.Errorf("beside them, a change came to %v", err)
+	}
+	j.letGo()
+	eventually(t, "no look is under way", func() bool { return v.node.glances.Load() == 0 })
+	for _, look := range v.looks() {
+		if err := look.do(); err != nil {
+			t.Errorf("afterwards, %s: %v", look.what, err)
+		}
+	}
+}
+
+// TestALookBehindADeed has no look be possible after a seat was given: that is
+// not told as if nothing had been done.
+func TestALookBehindADeed(t *testing.T) {
+	r := newRig(t)
+	owner, a := r.agents("acme", 2)
+	c := must(r.club(owner, a[0], "open", group.Open, false))(t)
+	r.node.glances.Store(glancesMax)
+	if _, err := c.join(a[1]); !errors.Is(err, parley.ErrOutcomeUnknown) {
+		t.Errorf("a seat that nobody could look for came to %v", err)
+	}
+	r.node.glances.Store(0)
+	eventually(t, "it is taken", func() bool { return len(c.members()) == 2 })
+}

@@ -1,0 +1,286 @@
+package blackbox
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// served makes a data directory that a server has used and left, with its key.
+func served(t *testing.T) (dir, keyFile string, key []byte) {
+	t.Helper()
+	s := start(t)
+	s.org(t)
+	if err := s.drain(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	keyFile = filepath.Join(s.dir, "master.key")
+	return s.dir, keyFile, contentOf(t, keyFile)
+}
+
+func contentOf(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func write(t *testing.T, path string, content []byte, mode fs.FileMode) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path, content, mode), os.Chmod(path, mode)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tells checks that a refusal has all of the words and is no stack.
+func tells(t *testing.T, what, said string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(said, w) {
+			t.Errorf("%s: nothing of %q is said:\n%s", what, w, said)
+		}
+	}
+	if strings.Contains(said, "goroutine ") || strings.Contains(said, announcement) {
+		t.Errorf("%s: it says\n%s", what, said)
+	}
+}
+
+// serves starts a server on a directory and ends it in order.
+func serves(t *testing.T, dir string, through ...string) {
+	t.Helper()
+	s, err := (&server{dir: dir, through: through}).launched("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.drain(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inEnvironment runs a program with a master key in its environment.
+func inEnvironment(key []byte) []string {
+	return []string{"/usr/bin/env", "PARLEY_MASTER_KEY=" + base64.StdEncoding.EncodeToString(key)}
+}
+
+// verified is what `parley verify` says of a directory's master key; zero faults
+// means that it found none in anything.
+func verified(t *testing.T, dir string, through ...string) (faults float64, means string) {
+	t.Helper()
+	line := slices.Concat(through, []string{binary, "verify", "--json", "--data", dir})
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = cleanEnvironment()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var v obj
+	if json.Unmarshal(out, &v) != nil {
+		t.Fatalf("verify: %v\n%s%s", err, out, stderr.Bytes())
+	}
+	faults, _ = v["faults"].(float64)
+	if (err == nil) != (faults == 0) {
+		t.Errorf("verify ends with %v and found %v faults", err, faults)
+	}
+	for _, f := range v["first"].([]any) {
+		if text(f.(obj), "check") != "master-key" {
+			t.Errorf("verify finds %v", f)
+		}
+		means += text(f.(obj), "where") + ": " + text(f.(obj), "means") + "\n"
+	}
+	return faults, means
+}
+
+// TestALostJournalIsNoNewOne: where there is a key there was a journal. Without
+// it nothing is begun, made or backed up, until the operator says so.
+func TestALostJournalIsNoNewOne(t *testing.T) {
+	t.Parallel()
+	dir, keyFile, key := served(t)
+	journal := filepath.Join(dir, "journal")
+	for what, lose := range map[string]func() error{
+		"gone":    func() error { return os.RemoveAll(journal) },
+		"emptied": func() error { return errors.Join(os.RemoveAll(journal), os.Mkdir(journal, 0o700)) },
+	} {
+		for _, flags := range [][]string{nil, {"--accept-loss"}} {
+			if err := lose(); err != nil {
+				t.Fatal(err)
+			}
+			said := fails(t, dir, flags...)
+			tells(t, what, said, "there was one", keyFile, "parley restore", "PARLEY_MASTER_KEY")
+			if strings.Contains(said, "--accept-loss") {
+				t.Errorf("%s: there is no end of a log to give up:\n%s", what, said)
+			}
+			nothingIn(t, journal)
+		}
+		for name, args := range map[string][]string{
+			"verify": {"verify", "--data", dir}, "backup": {"backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b")},
+		} {
+			_, said, code := command(t, args...)
+			if tells(t, what, said, "there was one", keyFile, "parley restore"); code != 1 {
+				t.Errorf("%s, %s: exit code %d", what, name, code)
+			}
+		}
+	}
+	if !bytes.Equal(contentOf(t, keyFile), key) {
+		t.Error("the key was changed")
+	}
+	if err := os.Rename(keyFile, keyFile+".former"); err != nil {
+		t.Fatal(err)
+	}
+	serves(t, dir)
+}
+
+// nothingIn checks that a journal's directory holds at most a lock.
+func nothingIn(t *testing.T, journal string) {
+	t.Helper()
+	left, err := os.ReadDir(journal)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, entry := range left {
+		if entry.Name() != "LOCK" {
+			t.Errorf("a refused start leaves %s", entry.Name())
+		}
+	}
+}
+
+// TestAKeyOfOnesOwn is brought by the variable; a file that was put there looks
+// like that of a journal which is lost.
+func TestAKeyOfOnesOwn(t *testing.T) {
+	t.Parallel()
+	dir, key := t.TempDir(), []byte(strings.Repeat("k", 32))
+	keyFile := filepath.Join(dir, "master.key")
+	write(t, keyFile, key, 0o600)
+	tells(t, "a key by hand", fails(t, dir), keyFile, "move", "PARLEY_MASTER_KEY")
+	if err := os.Remove(keyFile); err != nil {
+		t.Fatal(err)
+	}
+	serves(t, dir, inEnvironment(key)...)
+	if exists(keyFile) {
+		t.Error("the variable's key was written down")
+	}
+	write(t, keyFile, key, 0o600) // from now on a file may hold it
+	serves(t, dir)
+}
+
+func TestADamagedMasterKeyIsNamed(t *testing.T) {
+	t.Parallel()
+	dir, keyFile, key := served(t)
+	flipped := bytes.Clone(key)
+	flipped[7] ^= 1
+	for what, c := range map[string]struct {
+		content []byte
+		mode    fs.FileMode
+		says    string
+	}{
+		"flipped":  {flipped, 0o600, "parley restore"},
+		"short":    {key[:31], 0o600, "parley restore"},
+		"emptied":  {nil, 0o600, "parley restore"},
+		"readable": {key, 0o644, "chmod 600"},
+	} {
+		write(t, keyFile, c.content, c.mode)
+		tells(t, what, fails(t, dir), keyFile, c.says)
+		faults, means := verified(t, dir)
+		if tells(t, what, means, keyFile, c.says); faults != 1 {
+			t.Errorf("%s: verify finds %v faults", what, faults)
+		}
+		if c.mode == 0o644 {
+			continue // the key is good, and so would a backup be
+		}
+		_, said, code := command(t, "backup", "--data", dir, "--to", filepath.Join(t.TempDir(), "b"))
+		if tells(t, what, said, keyFile, "--without-key"); code == 0 {
+			t.Errorf("%s: it is backed up", what)
+		}
+		if !bytes.Equal(contentOf(t, keyFile), c.content) {
+			t.Errorf("%s: the file was changed", what)
+		}
+	}
+	write(t, keyFile, key, 0o600)
+	foreign := inEnvironment(flipped)
+	_, means := verified(t, dir, foreign...)
+	tells(t, "another in the environment", means, "PARLEY_MASTER_KEY")
+	if s, err := (&server{dir: dir, through: foreign}).launched("127.0.0.1:0"); err == nil {
+		s.kill()
+		t.Error("a server starts with another key in its environment")
+	} else {
+		tells(t, "another in the environment", err.Error(), "PARLEY_MASTER_KEY", "first served with")
+	}
+	if faults, means := verified(t, dir); faults != 0 {
+		t.Errorf("the key is back, and verify finds: %s", means)
+	}
+	serves(t, dir)
+}
+
+// TestARunningServerBacksUpNoDamagedKey: it has the right one in memory, and the
+// backup would have been made with the file.
+func TestARunningServerBacksUpNoDamagedKey(t *testing.T) {
+	t.Parallel()
+	admin := freeAddress(t)
+	s := start(t, "--admin-listen", admin)
+	keyFile, backups := filepath.Join(s.dir, "master.key"), filepath.Join(t.TempDir(), "b")
+	key := contentOf(t, keyFile)
+	write(t, keyFile, make([]byte, len(key)), 0o600)
+	_, said, code := command(t, "backup", "--admin", "http://"+admin, "--to", backups)
+	if tells(t, "zeros", said, keyFile, "--without-key"); code == 0 || exists(backups) {
+		t.Errorf("exit code %d; a backup is there: %v", code, exists(backups))
+	}
+	write(t, keyFile, key, 0o600)
+	succeeds(t, "backup", "--admin", "http://"+admin, "--to", backups)
+}
+
+// TestALostMasterKeyIsNotMadeAnew: what is sealed under it would not open under
+// another.
+func TestALostMasterKeyIsNotMadeAnew(t *testing.T) {
+	t.Parallel()
+	dir, keyFile, key := served(t)
+	backups, restored := filepath.Join(t.TempDir(), "b"), filepath.Join(t.TempDir(), "data")
+	succeeds(t, "backup", "--data", dir, "--to", backups, "--without-key")
+	succeeds(t, "restore", "--from", backups, "--data", restored)
+	if err := os.Remove(keyFile); err != nil {
+		t.Fatal(err)
+	}
+	for what, data := range map[string]string{"removed": dir, "not in the backup": restored} {
+		file := filepath.Join(data, "master.key")
+		words := []string{file, "missing", "sealed", "parley restore", "PARLEY_MASTER_KEY"}
+		tells(t, what, fails(t, data), words...)
+		faults, means := verified(t, data)
+		if tells(t, what, means, words...); faults != 1 {
+			t.Errorf("%s: verify finds %v faults", what, faults)
+		}
+		if left, err := filepath.Glob(file + "*"); err != nil || len(left) > 0 {
+			t.Errorf("%s: a refused start leaves %v (%v)", what, left, err)
+		}
+		if faults, means := verified(t, data, inEnvironment(key)...); faults != 0 {
+			t.Errorf("%s, with the key in the environment: %s", what, means)
+		}
+		serves(t, data, inEnvironment(key)...)
+		write(t, file, key, 0o600)
+		if faults, means := verified(t, data); faults != 0 {
+			t.Errorf("%s, with the key put back: %s", what, means)
+		}
+		serves(t, data)
+	}
+}
+
+// TestABackupTargetThatIsNoPlaceForOne is refused for what it is.
+func TestABackupTargetThatIsNoPlaceForOne(t *testing.T) {
+	t.Parallel()
+	dir, _, _ := served(t)
+	_, said, code := command(t, "backup", "--data", dir, "--to", "/dev/null/x")
+	if tells(t, "no directory above", said, "/dev/null/x", "not a directory"); code != 2 || strings.Contains(said, "lies in") {
+		t.Errorf("exit code %d:\n%s", code, said)
+	}
+	_, said, code = command(t, "backup", "--data", dir, "--to", filepath.Join(dir, "b"))
+	if tells(t, "within", said, "lies in the data directory"); code != 2 {
+		t.Errorf("exit code %d:\n%s", code, said)
+	}
+}

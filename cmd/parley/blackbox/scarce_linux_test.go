@@ -1,0 +1,155 @@
+package blackbox
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// below takes room until some is left, but less than the server keeps in reserve.
+func (d *smallDisk) below(left int64) { d.ballast("below", d.free()-left) }
+
+// TestReadsBelowTheReserve leaves less of a disk than is kept in reserve. Every
+// read goes on and every write is refused, also in a process that starts then;
+// with room everything goes on.
+func TestReadsBelowTheReserve(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		disk := mountDisk(t, 64)
+		s, err := launch("127.0.0.1:0", filepath.Join(disk.dir, "data"), "--journals", journals)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			s.kill()
+			if t.Failed() {
+				t.Log(s.log.tail())
+			}
+		})
+		w := newScarceWorld(t, s)
+		w.reads()
+		disk.below(4 << 20)
+		s.sick(t, time.Second)
+		w.reads()
+		w.refused()
+		for range 5 { // whether the want of room is known before the keys are read is a race
+			if err := s.drain(10 * time.Second); err != nil {
+				t.Fatalf("SIGTERM below the reserve: %v", err)
+			}
+			s.restart(t)
+			s.sick(t, time.Second)
+			w.reads()
+		}
+		w.refused()
+		w.reads()
+		disk.drop("below")
+		s.healthy(t, 2*time.Second)
+		w.taken()
+		w.reads()
+		if err := s.drain(10 * time.Second); err != nil {
+			t.Error(err)
+		}
+		if said, err := exec.Command(binary, "verify", "--data", s.dir).CombinedOutput(); err != nil {
+			t.Errorf("parley verify: %v\n%s", err, said)
+		}
+	})
+}
+
+// scarceWorld has something for every read to show: a public group that votes on
+// a request, with a conversation, and one that has invited somebody.
+type scarceWorld struct {
+	t                 *testing.T
+	s                 *server
+	alice, bob, carol *agent
+	board, cellar     *group
+	letter, speech    obj
+	request           string
+}
+
+func newScarceWorld(t *testing.T, s *server) *scarceWorld {
+	t.Helper()
+	w := &scarceWorld{t: t, s: s}
+	w.alice, w.bob = pair(t, s)
+	w.carol = w.alice.agent("carol")
+	w.board = w.alice.ruled("majority", w.carol)
+	w.board.patch(obj{"visibility": "public"}).want(200)
+	w.request = text(w.board.applied(w.bob), "id")
+	w.cellar = w.alice.group(obj{"enrollment_policy": "closed"})
+	w.cellar.invited(w.alice, w.bob, "invited")
+	w.speech = w.board.said(w.alice)
+	w.letter = w.alice.send(w.bob)
+	return w
+}
+
+// reads asks every route that reads.
+func (w *scarceWorld) reads() {
+	w.t.Helper()
+	talk, speech := "/conversations/"+text(w.letter, "conversation_id"), "/conversations/"+text(w.speech, "conversation_id")
+	for _, path := range []string{
+		"/org", "/org/quotas", "/groups", "/groups?scope=all", "/groups/invites", w.board.path(""), w.board.path("/members"),
+		w.board.path("/requests"), w.board.path("/requests?status=all"), w.cellar.path(""), "/directory/groups", "/directory/groups/" + w.board.id,
+		"/agents", w.alice.path(""), w.alice.path("/keys"), w.alice.path("/messages"), w.alice.path("/conversations"),
+		talk, talk + "/participants", talk + "/messages", speech, speech + "/participants", speech + "/messages",
+		"/messages/" + text(w.letter, "id"), "/messages/" + text(w.letter, "id") + "/trace", "/webhooks?agent_id=" + w.alice.id,
+		"/.well-known/jwks.json", "/openapi.json",
+	} {
+		if a := w.alice.does("GET", path, nil); a.err != nil || a.status != 200 {
+			a.errorf("a read does not go on")
+		}
+	}
+	for _, path := range []string{"/groups/invites", w.bob.path("/messages"), "/org"} {
+		if a := w.bob.does("GET", path, nil); a.err != nil || a.status != 200 {
+			a.errorf("a read does not go on")
+		}
+	}
+	w.s.grant(w.t, w.alice.client, w.alice.secret).want(200)
+}
+
+// writes are requests that write, each of which may be taken once.
+func (w *scarceWorld) writes() []*answer {
+	a, more := w.alice, "late-"+randomHex(4)
+	return []*answer{
+		a.patch("/org", obj{"name": more}),
+		a.post("/agents", newAgent(more)),
+		a.patch(a.path(""), obj{"unlisted": true}),
+		a.post("/org/credentials", nil),
+		a.founds(obj{"name": more}),
+		w.board.patch(obj{"description": more}),
+		w.board.says(a, nil),
+		w.cellar.join(w.bob),
+		w.board.vote(a, w.request, "approve"),
+		w.board.vote(w.carol, w.request, "approve"),
+		a.try(w.bob, nil),
+		w.s.call(w.t, "", "POST", "/auth/register", obj{"email": "ops@late.example", "org_slug": more}),
+	}
+}
+
+// refused holds that nothing is written, and that whoever wants to is told when
+// to come again.
+func (w *scarceWorld) refused() {
+	w.t.Helper()
+	for _, a := range w.writes() {
+		a.refused(503, "overloaded")
+		if s, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || s < 1 {
+			a.errorf("Retry-After is %q", a.header.Get("Retry-After"))
+		}
+	}
+	w.board.read(w.alice).is("description", nil, "member_count", 2)
+	w.cellar.read(w.alice).is("member_count", 1)
+	if n := len(w.bob.everything()); n != 2 {
+		w.t.Errorf("%d messages came to an inbox, want the letter and the invitation", n)
+	}
+}
+
+// taken holds that everything goes on.
+func (w *scarceWorld) taken() {
+	w.t.Helper()
+	for _, a := range w.writes() {
+		if a.err != nil || a.status/100 != 2 {
+			a.errorf("a write does not go on")
+		}
+	}
+	w.board.holds("with room again", w.alice, w.carol, w.bob)
+	w.cellar.holds("with room again", w.alice, w.bob)
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"parley/persistence"
+)
+
+// damagedHelp follows the reason why a data directory is not opened.
+const damagedHelp = "  restore the last backup      parley restore --from BACKUP --data NEW-DIRECTORY\n" +
+	"  see what is left             parley verify --data DIRECTORY\n" +
+	"  give up what is missing      parley serve --accept-loss (where the end of the log is missing)"
+
+// goneHelp follows it where there is nothing left to look at: it names the file
+// that says that there was a journal, and without which there is none to miss.
+const goneHelp = "  %[2]s is made after the journal, so there was one\n" +
+	"  restore the last backup      parley restore --from BACKUP --data NEW-DIRECTORY\n" +
+	"  begin anew, with nothing     move %[2]s away; a key of your own is given in " + masterKeyVariable
+
+// advised adds to the refusal of a data directory that is damaged what can be
+// done about it. Other errors are left as they are.
+func advised(err error, data string) error {
+	switch {
+	case !errors.Is(err, persistence.ErrDamaged):
+		return err
+	case journalGone(data):
+		return fmt.Errorf("%[1]w\n"+goneHelp, err, filepath.Join(data, masterKeyFile))
+	}
+	return fmt.Errorf("%w\n%s", err, damagedHelp)
+}
+
+// journalOf is where the journal of a data directory lies, of which there must
+// be one.
+func journalOf(data string) (string, error) {
+	dir := filepath.Join(data, "journal")
+	if journalGone(data) {
+		return "", advised(fmt.Errorf("%w: there is no journal in %s, and there was one", persistence.ErrDamaged, dir), data)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return "", exitError{code: exitNotFound, err: fmt.Errorf("%s is not a data directory: %w", data, err)}
+	}
+	return dir, nil
+}
+
+// journalGone reports whether a data directory has a master key and nothing of a
+// journal. An attempt to open it may have left a lock, a file system's maker its
+// own directory.
+func journalGone(data string) bool {
+	if _, err := os.Lstat(filepath.Join(data, masterKeyFile)); err != nil {
+		return false
+	}
+	left, err := os.ReadDir(filepath.Join(data, "journal"))
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist)
+	}
+	for _, entry := range left {
+		if name := entry.Name(); name != "LOCK" && name != "lost+found" {
+			return false
+		}
+	}
+	return true
+}

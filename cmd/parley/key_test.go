@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/issuer"
+	"parley/http/auth"
+	"parley/persistence"
+)
+
+func TestTheMasterKeyMayComeFromTheEnvironment(t *testing.T) {
+	data := t.TempDir()
+	t.Setenv(masterKeyVariable, base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	found, err := findMasterKey(data)
+	if err != nil || found.key == nil || found.filed || found.origin() != masterKeyVariable {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if _, there := os.LookupEnv(masterKeyVariable); there {
+		t.Error("what is started from here would inherit the key")
+	}
+	if err := os.WriteFile(filepath.Join(data, masterKeyFile), []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fromFile, err := findMasterKey(data)
+	if err != nil || !fromFile.filed {
+		t.Fatalf("%+v, %v", fromFile, err)
+	}
+	sealed := found.key.SealSecret("p", nil, []byte("s"))
+	if _, err := fromFile.key.OpenSecret("p", nil, sealed); err == nil {
+		t.Error("the key of the file is that of the environment")
+	}
+	for _, text := range []string{"canary", base64.StdEncoding.EncodeToString([]byte("canary canary canary")), strings.Repeat("A", 45)} {
+		t.Setenv(masterKeyVariable, text)
+		if _, err := findMasterKey(data); err == nil || strings.Contains(err.Error(), text) || exitCode(err) != exitUsage {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestAFirstStartMayBeCutShort: a journal without a key is what a death between
+// the making of the two leaves. Nothing is sealed in it, so a key is made.
+func TestAFirstStartMayBeCutShort(t *testing.T) {
+	data := t.TempDir()
+	open := func() *persistence.Store {
+		store, err := persistence.Open(filepath.Join(data, "journal"), persistence.Options{
+			Clock: time.Now, Logger: slog.New(slog.DiscardHandler), CacheBytes: 1 << 20,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	if err := open().Close(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := findMasterKey(data)
+	if err != nil || found.filed || found.key != nil {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	store := open()
+	defer func() { _ = store.Close() }()
+	if key, err := found.keyFor(store); err != nil || key == nil {
+		t.Fatalf("no key is made: %v", err)
+	}
+	if again, err := findMasterKey(data); err != nil || !again.filed || again.key == nil {
+		t.Fatalf("%+v, %v", again, err)
+	}
+}
+
+// sealedState is a journal that holds signing keys and nothing else.
+type sealedState issuer.State
+
+func (s *sealedState) State(of parley.Stream) (uint64, []byte, error) {
+	if of != issuerStream {
+		return 0, nil, errors.New("another stream was asked for")
+	}
+	stored, err := (*issuer.State)(s).MarshalVT()
+	return 1, stored, err
+}
+
+// TestTheMasterKeyFitsWhatIsInUse: keys that are published have to open, those
+// that nobody needs any more do not.
+func TestTheMasterKeyFitsWhatIsInUse(t *testing.T) {
+	mine, theirs := keyOf(t, 'm'), keyOf(t, 't')
+	sealed := func(by *auth.MasterKey, kid string, retired time.Duration) *issuer.Key {
+		k := &issuer.Key{Kid: kid, SealedSeed: by.SealSeed(kid, make([]byte, 32)), MintedMs: 1}
+		if retired > 0 {
+			k.RetiredMs = time.Now().Add(-retired).UnixMilli()
+		}
+		return k
+	}
+	long := 2 * parley.SigningKeyAfterlife
+	for name, c := range map[string]struct {
+		keys []*issuer.Key
+		with *auth.MasterKey
+		want error
+	}{
+		"nothing is sealed":             {nil, mine, nil},
+		"nothing is sealed, and no key": {nil, nil, nil},
+		"its own":                       {[]*issuer.Key{sealed(mine, "a", time.Minute), sealed(mine, "b", 0)}, mine, nil},
+		"no key":                        {[]*issuer.Key{sealed(mine, "a", 0)}, nil, errNoKey},
+		"another's":                     {[]*issuer.Key{sealed(theirs, "a", 0)}, mine, errForeignKey},
+		"one published is another's":    {[]*issuer.Key{sealed(theirs, "a", time.Minute), sealed(mine, "b", 0)}, mine, errForeignKey},
+		"a forgotten one is another's":  {[]*issuer.Key{sealed(theirs, "a", long), sealed(mine, "b", 0)}, mine, nil},
+	} {
+		found := masterKey{key: c.with, file: "data/master.key"}
+		err := found.fits(&sealedState{Keys: c.keys})
+		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), found.file) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+func keyOf(t *testing.T, letter byte) *auth.MasterKey {
+	t.Helper()
+	key, err := auth.NewMasterKey([]byte(strings.Repeat(string(letter), 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
