@@ -350,7 +350,7 @@ func (s *Store) compare(said, last, at head, whole bool) error {
 	case said.number > 0 && last.number-said.number < headsKept && at != said:
 		return fmt.Errorf("%w: commit %d of the journal in %s is not the one that was acknowledged", ErrDamaged, said.number, s.dir)
 	case !whole:
-		return fmt.Errorf("%w: of the newest commits of the journal in %s, up to %d, some are missing: one of its logs is not there or not whole", ErrDamaged, s.dir, last.number)
+		return fmt.Errorf("%w: of the newest commits of the journal in %s, up to %d, some are missing: a log, or a part of the manifest, is not there", ErrDamaged, s.dir, last.number)
 	}
 	return nil
 }
