@@ -170,7 +170,7 @@ func (x *auditor) issuerTelling(s parley.Stream) teller {
 	}
 	t.judge = func(uint64, issuer.Event) error { return nil }
 	t.end = func() error {
-		if s != issuerStream {
+		if s != SigningKeyStream {
 			x.begin.Fault(streamName(s), "there is one issuer of keys, and this is another")
 		}
 		return nil

@@ -7,20 +7,21 @@ import (
 	"parley/actors/issuer"
 )
 
-// issuerStream is the one stream of the platform's signing keys.
-var issuerStream = parley.Stream{Kind: parley.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
+// SigningKeyStream is the one stream of the platform's signing keys. Its state is
+// stored with each event.
+var SigningKeyStream = parley.Stream{Kind: parley.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
 
 type issuerTurn = turn[*issuer.State, issuer.Command, issuer.Event]
 
 // MintKey offers a signing key. It is taken if the current one is due to be
 // replaced; the answer is what holds then.
 func (n *Node) MintKey(_ context.Context, c issuer.Mint) (*issuer.State, error) {
-	return question[*issuer.State](n, issuerStream, 0, c)
+	return question[*issuer.State](n, SigningKeyStream, 0, c)
 }
 
 // SigningKeys are the platform's signing keys as they hold now.
 func (n *Node) SigningKeys(context.Context) (*issuer.State, error) {
-	return inquire[*issuer.State](n, issuerStream, lookAt{})
+	return inquire[*issuer.State](n, SigningKeyStream, lookAt{})
 }
 
 func (n *Node) issuerKind() *kind[*issuer.State, issuer.Command, issuer.Event] {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors"
 	"parley/actors/issuer"
 	"parley/http/auth"
 	"parley/persistence"
@@ -135,15 +136,11 @@ func (m masterKey) helped(err error) error {
 		"  or hold it elsewhere         %s, in base64", err, m.file, masterKeyVariable)
 }
 
-// issuerStream is the one stream of the signing keys; its id is on disk and
-// never changes.
-var issuerStream = parley.Stream{Kind: parley.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
-
 // sealedKeys are the signing keys that a server which starts now has to open;
 // none before the first start came so far. They are read before there are actors
 // to ask, who need the master key themselves.
 func sealedKeys(v states) ([]*issuer.Key, error) {
-	_, stored, err := v.State(issuerStream)
+	_, stored, err := v.State(actors.SigningKeyStream)
 	if err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
 	}

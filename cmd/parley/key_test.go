@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors"
 	"parley/actors/issuer"
 	"parley/http/auth"
 	"parley/persistence"
@@ -79,7 +80,7 @@ func TestAFirstStartMayBeCutShort(t *testing.T) {
 type sealedState issuer.State
 
 func (s *sealedState) State(of parley.Stream) (uint64, []byte, error) {
-	if of != issuerStream {
+	if of != actors.SigningKeyStream {
 		return 0, nil, errors.New("another stream was asked for")
 	}
 	stored, err := (*issuer.State)(s).MarshalVT()
