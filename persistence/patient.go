@@ -213,13 +213,16 @@ func (f *patientFile) Write(b []byte) (n int, err error) {
 		f.fs.s.failed(f.use, f.path, errReserved)
 		return 0, errReserved
 	}
+	if f.pen != nil {
+		f.pen.wrote(b) // before a file system may use the bytes for something else
+	}
 	err = f.fs.try(f.use, f.path, func() error {
 		m, err := f.File.Write(b[n:]) // what found room stays
 		n += m
 		return err
 	})
-	if f.pen != nil {
-		f.pen.wrote(b[:n])
+	if err != nil {
+		f.pen = nil // nobody knows what is there
 	}
 	f.fs.s.disk.spend(n)
 	return n, err
