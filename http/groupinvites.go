@@ -276,9 +276,6 @@ func (s *Service) inviteRoster(c *Call, g seenGroup, founder *agent.State, roste
 	}
 	for _, t := range roster {
 		row, err := v.rosterEntry(t, done)
-		if errors.Is(err, parley.ErrOverloaded) {
-			return nil, parley.ErrOutcomeUnknown // the group is there
-		}
 		if err != nil {
 			return nil, err
 		}

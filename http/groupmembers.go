@@ -72,7 +72,8 @@ func (s *Service) patchMember(c *Call, in *api.MemberPatch) (api.GroupMember, er
 	if err != nil {
 		return api.GroupMember{}, err
 	}
-	return s.memberOf(c, in.ID, m)
+	row, err := s.memberOf(c, in.ID, m)
+	return row, unseen(err)
 }
 
 // removeMember has an agent leave, where it is the acting agent, or removes it.
@@ -119,8 +120,8 @@ func (s *Service) joinGroup(c *Call, in *api.Join) (api.JoinResult, error) {
 		return api.JoinResult{}, err
 	case joined.Member != nil:
 		m, err := s.memberOf(c, in.ID, *joined.Member)
-		return api.JoinResult{Status: api.Joined, Member: &m}, err
+		return api.JoinResult{Status: api.Joined, Member: &m}, unseen(err)
 	}
 	r, err := s.requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
-	return api.JoinResult{Status: api.JoinPending, Request: &r}, err
+	return api.JoinResult{Status: api.JoinPending, Request: &r}, unseen(err)
 }

@@ -205,10 +205,10 @@ func (s *Service) createGroup(c *Call, in *api.CreateGroup) (api.GroupCreated, e
 	}
 	g, err := s.madeGroup(c, made)
 	if err != nil {
-		return api.GroupCreated{}, err
+		return api.GroupCreated{}, unseen(err)
 	}
 	rows, err := s.inviteRoster(c, g, founder, in.Members, made.Repeated)
-	return api.GroupCreated{Group: g.Group, Invitations: rows}, err
+	return api.GroupCreated{Group: g.Group, Invitations: rows}, unseen(err)
 }
 
 // madeGroup is a group that the caller has made, by this request or an earlier
@@ -252,7 +252,16 @@ func (s *Service) patchGroup(c *Call, in *api.GroupPatch) (api.Group, error) {
 		return api.Group{}, err
 	}
 	g, err := s.readGroup(c, in.ID)
-	return g.Group, err
+	return g.Group, unseen(err)
+}
+
+// unseen is why it cannot be shown what a request has done: what was refused in
+// the looking was not refused in the doing.
+func unseen(err error) error {
+	if errors.Is(err, parley.ErrOverloaded) {
+		return parley.ErrOutcomeUnknown
+	}
+	return err
 }
 
 func (s *Service) deleteGroup(c *Call, in *api.DeleteGroup) (NoContent, error) {
