@@ -149,6 +149,19 @@ func crashImages() int {
 	return 1000
 }
 
+// crashSeedsMax bounds how long TestCrash waits for every kind of answer.
+const crashSeedsMax = 60
+
+// unheard are the answers that nobody got yet, of those that must be tried.
+func (v *crashVerdict) unheard() (codes []string) {
+	for _, code := range []string{"", "repeated", "slug_taken", "name_taken", "invalid_transition", "pow_invalid", "challenge_used", "gone", "quota_exceeded"} {
+		if v.answers[code] == 0 {
+			codes = append(codes, code)
+		}
+	}
+	return codes
+}
+
 // TestCrash takes the disk away from real actors at every write, sync, rename,
 // creation and removal: nothing that any answer has shown may be missing, what
 // takes several homes is done everywhere or nowhere, and a key makes one message.
@@ -161,7 +174,10 @@ func TestCrash(t *testing.T) {
 			if brief {
 				x.lives, x.rounds = 2, 4
 			}
-			for ; v.tally.Distinct() < crashImages() && v.broken < 20; x.seed++ {
+			short := func() bool { // chance decides who meets which refusal
+				return v.tally.Distinct() < crashImages() || !brief && x.seed < crashSeedsMax && len(v.unheard()) > 0
+			}
+			for ; short() && v.broken < 20; x.seed++ {
 				x.run(t, v)
 			}
 			if v.judge(t); brief {
@@ -172,10 +188,8 @@ func TestCrash(t *testing.T) {
 					t.Errorf("no image was taken at a change of a file of the kind %s", kind)
 				}
 			}
-			for _, code := range []string{"", "repeated", "slug_taken", "name_taken", "invalid_transition", "pow_invalid", "challenge_used", "gone", "quota_exceeded"} {
-				if v.answers[code] == 0 {
-					t.Errorf("nobody was answered %q", code)
-				}
+			if codes := v.unheard(); len(codes) > 0 {
+				t.Errorf("nobody was answered %q", codes)
 			}
 		})
 	}
