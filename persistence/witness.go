@@ -267,6 +267,13 @@ func (w *witness) note(h head) {
 	}
 }
 
+// rewind has the witness say less than it did: what is missing was given up.
+func (w *witness) rewind(h head) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.head = h
+}
+
 func (w *witness) latest() head {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -329,8 +336,8 @@ func (s *Store) testify() error {
 	}
 	if err != nil && s.opts.AcceptLoss {
 		s.opts.Logger.Warn("what is missing is given up", "error", err)
-		s.witness.head, err = last, s.giveUp(last)
-		if err == nil {
+		s.witness.rewind(last)
+		if err = s.giveUp(last); err == nil {
 			err = s.witness.write()
 		}
 	}
