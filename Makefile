@@ -33,6 +33,7 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build ./parley, one static binary
+	@[ -x parley ] || echo "building ./parley: the first time takes a minute or two"
 	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o parley ./cmd/parley
 
 .PHONY: run
@@ -69,19 +70,28 @@ race: ## The concurrent packages under the race detector (needs gcc)
 	else why="data races in $(RACED): there is no gcc here"; $(LEFT_OUT); fi
 
 .PHONY: judges
-judges: ## The real binary judged by npm's jose, oauth4webapi, eventsource, @hpke/core and standardwebhooks
+judges: ## The real binary judged by npm's jose, oauth4webapi, eventsource, @hpke/core, standardwebhooks, @seriousme/openapi-schema-validator and ajv
 	@$(SAY) "npm judges"
 	@if command -v node >/dev/null && command -v npm >/dev/null; then \
 		set -x; CI=$(CI) $(GO) test -v -count=1 -timeout 4m $(JUDGES); \
 	else why="JOSE, OAuth, SSE, HPKE and webhooks against npm packages: there is no node or npm here"; $(LEFT_OUT); fi
 
 .PHONY: lint
-lint: ## Formatting, go vet and staticcheck
+lint: ## Formatting, go vet, staticcheck, exhaustive switches over sums, known vulnerabilities
 	@$(SAY) "formatting"
 	@unformatted=$$($(TOOL) gofumpt -l .); if [ -n "$$unformatted" ]; then printf 'gofumpt would change:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	@$(SAY) "go vet and staticcheck"
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
+	@$(SAY) "switches over sums name every case"
+	$(TOOL) go-check-sumtype -default-signifies-exhaustive=false ./...
+	@$(SAY) "known vulnerabilities"
+	@said=$$(mktemp); trap 'rm -f "$$said"' EXIT; code=0; \
+	timeout 300 $(TOOL) govulncheck ./... >"$$said" 2>&1 || code=$$?; \
+	if [ $$code = 0 ]; then tail -n 1 "$$said"; \
+	elif [ $$code = 124 ] || { [ $$code != 3 ] && grep -q 'fetching vulnerabilities' "$$said"; }; then \
+		printf '\n!! NOT CHECKED: known vulnerabilities: their database cannot be reached from here\n\n' >&2; \
+	else cat "$$said" >&2; exit 1; fi
 
 .PHONY: fmt
 fmt: ## Format every Go file

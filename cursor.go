@@ -12,11 +12,12 @@ import (
 )
 
 // ErrInvalidCursor says that a cursor was not given out by this service for
-// this list with these filters. // contract: 3
+// this list with these filters.
 var ErrInvalidCursor = Refuse(Invalid, "invalid_cursor", "The cursor is not one that this list has given out.")
 
-// cursorCharsMax bounds what is worth opening.
-const cursorCharsMax = 1024
+// cursorCharsMax bounds what is worth opening: the longest is a challenge of
+// registration, with an address and a name of four bytes a character.
+const cursorCharsMax = 4096
 
 // Cursors seals positions in lists, so that a client can hand them back but
 // neither read nor make them.

@@ -92,6 +92,16 @@ const (
 	// ReadTable: agent id → a position of its feed (8 bytes) up to which all
 	// messages were read.
 	ReadTable Table = 19
+	// QuarantineTable: kind of a stream, its id, number in its tray (8 bytes) → the
+	// instant in milliseconds (8 bytes) and a word for its actor that could not be
+	// decoded, byte for byte.
+	QuarantineTable Table = 20
+	// HolderTable: group id, organization id → the first agent of the organization
+	// that had a seat in the group.
+	HolderTable Table = 21
+	// SpentTable: day of expiry, challenge → the organization that it made.
+	// Rows of past days are forgotten as those of OnceTable.
+	SpentTable Table = 22
 )
 
 // DirectorySlot is where the directory's rows live.
@@ -150,7 +160,7 @@ func TypeHash(messageType string) []byte {
 // are only ever added.
 type Channel byte
 
-// The channels. // contract: Messages and conversations, trace
+// The channels. // docs: delivery.md
 const (
 	InboxChannel  Channel = 1 // a page of the inbox, or the message itself
 	StreamChannel Channel = 2
@@ -210,7 +220,16 @@ func (m Marks) Carried() bool { return m.Delivered != 0 || m.Read != 0 }
 type Word interface {
 	// Home is the slot the word is addressed to.
 	Home() Slot
+	word()
 }
+
+func (Announce) word() {}
+func (Fanout) word()   {}
+func (Mark) word()     {}
+func (Tell) word()     {}
+func (Put) word()      {}
+func (Enlist) word()   {}
+func (Bear) word()     {}
 
 // Announce appends to an agent's feed. For a MessageEntry the record is found
 // in the entry's Records under Ref.

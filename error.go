@@ -69,6 +69,12 @@ func (r *Refusal) Saying(text string) *Refusal {
 	return &c
 }
 
+// OverQuota is the refusal with what every quota_exceeded tells: which quota, its
+// limit, what is used of it, and when it resets; nil where nothing resets.
+func (r *Refusal) OverQuota(quota string, limit, used int, resets any) *Refusal {
+	return r.With("quota", quota).With("limit", limit).With("used", used).With("resets_at", resets)
+}
+
 // Refusals that more than one floor raises.
 var (
 	// ErrOverloaded means that nothing happened; it is safe to try again later.

@@ -1,8 +1,20 @@
 package parley
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
-var reserved = map[string]bool{"www": true, "api": true, "admin": true, "docs": true, "well-known": true, "a2a": true, "localhost": true}
+// reserved are slugs that people would take for the service itself, or for a
+// place of it.
+var reserved = map[string]bool{
+	"www": true, "api": true, "admin": true, "docs": true, "well-known": true, "a2a": true, "localhost": true,
+	"parley": true, "root": true, "support": true,
+}
+
+// punycode begins labels that stand for other letters than they show.
+// source: RFC 5890 section 2.3.1
+const punycode = "xn--"
 
 // Patterns as clients are told them.
 const (
@@ -15,6 +27,8 @@ const (
 	slugMin, slugMax = 2, 32
 	agentNameMax     = 200
 	groupNameMax     = 63
+	domainMax        = 253
+	domainLabelMax   = 63
 )
 
 // validLabel reports whether s is shortest to longest lowercase alphanumerics
@@ -36,8 +50,11 @@ func validLabel(s string, shortest, longest int) bool {
 // alphanumerics and interior hyphens. Reserved words are a separate question.
 func ValidSlug(s string) bool { return validLabel(s, slugMin, slugMax) }
 
-// ReservedSlug reports whether no organization may take s.
-func ReservedSlug(s string) bool { return reserved[s] }
+// ReservedSlug reports whether no organization may take s: the reserved words,
+// the service's brand, and what browsers show in other letters.
+func ReservedSlug(s, brand string) bool {
+	return reserved[s] || s == brand || strings.HasPrefix(s, punycode)
+}
 
 // ValidAgentName reports whether s may be an agent's name: 1-200 lowercase
 // alphanumerics with optional interior hyphens.
@@ -56,14 +73,15 @@ type Handle struct {
 var ErrBadHandle = Refuse(Unprocessable, "validation_error", "Value should be a handle such as name@org.domain")
 
 // ParseHandle reads a handle in any case. The domain is what follows the first
-// dot after the organization and is not judged here. // spec: What the service does
+// dot after the organization; whether it is this server's is judged elsewhere.
+// // spec: What the service does
 func ParseHandle(text string) (Handle, error) {
 	local, rest, ok := strings.Cut(strings.ToLower(text), "@")
 	if !ok || !ascii(text) {
 		return Handle{}, ErrBadHandle
 	}
 	slug, domain, ok := strings.Cut(rest, ".")
-	if !ok || domain == "" || len(domain) > 253 || strings.ContainsAny(domain, "@/# \t\r\n") {
+	if !ok || !ValidDomain(domain) {
 		return Handle{}, ErrBadHandle
 	}
 	h := Handle{Name: local, Slug: slug, Domain: domain}
@@ -76,6 +94,30 @@ func ParseHandle(text string) (Handle, error) {
 		return Handle{}, ErrBadHandle
 	}
 	return h, nil
+}
+
+// ValidDomain reports whether s may be the domain of handles: labels of lowercase
+// alphanumerics and interior hyphens, separated by dots. A port may follow, as
+// in the domain of a server that is reached by one.
+func ValidDomain(s string) bool {
+	if len(s) > domainMax {
+		return false
+	}
+	name, port, ported := strings.Cut(s, ":")
+	if ported && !validPort(port) {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if !validLabel(label, 1, domainLabelMax) {
+			return false
+		}
+	}
+	return true
+}
+
+func validPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0
 }
 
 // ascii keeps out letters whose lower case is one of ours, such as the sign of

@@ -14,7 +14,7 @@ import (
 func FuzzHandle(f *testing.F) {
 	for _, seed := range []string{
 		"alice@acme.localhost", "#team@acme.example.org", "Alice@ACME.Example.ORG", "bot@acme.localhost:8080", "@", "a@b.c", "a@ab.c",
-		"\x00@ab.c", "##x@ab.c", "a@ab.c@d", "a-@ab.c", "a@-ab.c", "a@ab.", "a@ab..", "a b@ab.c", "a@ab.c/d", "a@ab.c\r\nX: y",
+		"\x00@ab.c", "##x@ab.c", "a@ab.c@d", "a-@ab.c", "a@-ab.c", "a@ab.", "a@ab..", "a@ab.c..d", "a@ab.c:80", "a@ab.c:", "a@ab.-c", "a b@ab.c", "a@ab.c/d", "a@ab.c\r\nX: y",
 		"\u212aate@acme.localhost", "kate@\u212acme.localhost", "kate@acme.\u212b", "\u0130@acme.localhost", "\xff@ab.c", "а@ab.c",
 		strings.Repeat("a", 200) + "@" + strings.Repeat("b", 32) + "." + strings.Repeat("c", 253), strings.Repeat("a", 201) + "@ab.c",
 		"#" + strings.Repeat("a", 64) + "@ab.c", "a@" + strings.Repeat("b", 33) + ".c", "a@ab." + strings.Repeat("c", 254),
@@ -32,7 +32,7 @@ func FuzzHandle(f *testing.F) {
 		if h.String() != asciiLower(text) {
 			t.Fatalf("%q is written back as %q", text, h)
 		}
-		if !parley.ValidAgentName(h.Name) || !parley.ValidSlug(h.Slug) || h.Domain == "" || h.Group && len(h.Name) > 63 {
+		if !parley.ValidAgentName(h.Name) || !parley.ValidSlug(h.Slug) || !parley.ValidDomain(h.Domain) || h.Group && len(h.Name) > 63 {
 			t.Fatalf("%q was read as %+v", text, h)
 		}
 		if again, err := parley.ParseHandle(h.String()); err != nil || again != h {

@@ -13,14 +13,15 @@ import (
 func TestHandles(t *testing.T) {
 	long := strings.Repeat("a", 200)
 	for text, want := range map[string]parley.Handle{
-		"alice@acme.localhost":            {Name: "alice", Slug: "acme", Domain: "localhost"},
-		"Alice@ACME.Example.ORG":          {Name: "alice", Slug: "acme", Domain: "example.org"},
-		"a@ab.c":                          {Name: "a", Slug: "ab", Domain: "c"},
-		"a--b@a-b.c":                      {Name: "a--b", Slug: "a-b", Domain: "c"},
-		long + "@acme.localhost":          {Name: long, Slug: "acme", Domain: "localhost"},
-		"#team@acme.localhost":            {Name: "team", Slug: "acme", Domain: "localhost", Group: true},
-		"bot@acme.localhost:8080":         {Name: "bot", Slug: "acme", Domain: "localhost:8080"},
-		"bot@" + long[:32] + ".localhost": {Name: "bot", Slug: long[:32], Domain: "localhost"},
+		"alice@acme.localhost":             {Name: "alice", Slug: "acme", Domain: "localhost"},
+		"Alice@ACME.Example.ORG":           {Name: "alice", Slug: "acme", Domain: "example.org"},
+		"a@ab.c":                           {Name: "a", Slug: "ab", Domain: "c"},
+		"a--b@a-b.c":                       {Name: "a--b", Slug: "a-b", Domain: "c"},
+		long + "@acme.localhost":           {Name: long, Slug: "acme", Domain: "localhost"},
+		"#team@acme.localhost":             {Name: "team", Slug: "acme", Domain: "localhost", Group: true},
+		"bot@acme.localhost:8080":          {Name: "bot", Slug: "acme", Domain: "localhost:8080"},
+		"bot@acme." + long[:63] + ".x-y.0": {Name: "bot", Slug: "acme", Domain: long[:63] + ".x-y.0"},
+		"bot@" + long[:32] + ".localhost":  {Name: "bot", Slug: long[:32], Domain: "localhost"},
 	} {
 		got, err := parley.ParseHandle(text)
 		if err != nil || got != want {
@@ -35,6 +36,10 @@ func TestHandles(t *testing.T) {
 		"a-@acme.localhost", "a_b@acme.localhost", "a b@acme.localhost", "al@ice@acme.localhost", "alice@a.localhost",
 		"alice@-acme.localhost", "alice@" + long[:33] + ".localhost", long + "a@acme.localhost", "#@acme.localhost",
 		"#" + long[:64] + "@acme.localhost", "##x@acme.localhost", "аlice@acme.localhost", "alice@acme.local host", "alice@acme.x/y",
+		"alice@acme..localhost", "alice@acme.example..org", "alice@acme.example.", "alice@acme.-example.org", "alice@acme.example-.org",
+		"alice@acme.exa_mple.org", "alice@acme.exa!mple", "alice@acme.*", "alice@acme." + long[:64], "alice@acme.localhost:", "alice@acme.:80",
+		"alice@acme.localhost:0", "alice@acme.localhost:65536", "alice@acme.localhost:80:80", "alice@acme.localhost:8a", "alice@acme.localhost:+1",
+		"alice@acme." + strings.Repeat("abc.", 63) + "ab",
 	} {
 		if got, err := parley.ParseHandle(text); err == nil {
 			t.Errorf("%q was read as %+v", text, got)
@@ -51,8 +56,16 @@ func TestSlugs(t *testing.T) {
 			t.Errorf("%q: %v", slug, !want)
 		}
 	}
-	if !parley.ReservedSlug("well-known") || parley.ReservedSlug("acme") {
-		t.Error("the reserved words are not what they should be")
+	for slug, want := range map[string]bool{
+		"well-known": true, "parley": true, "root": true, "support": true, "svc": true, "xn--80ak6aa92e": true,
+		"acme": false, "svc2": false, "xn-a": false, "a-xn--b": false, "supporters": false,
+	} {
+		if parley.ReservedSlug(slug, "svc") != want {
+			t.Errorf("%q is reserved: %v", slug, !want)
+		}
+	}
+	if parley.ReservedSlug("svc", "relay") || !parley.ReservedSlug("relay", "relay") {
+		t.Error("not the brand is reserved, but a word")
 	}
 }
 

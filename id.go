@@ -32,7 +32,6 @@ type (
 	agentKind        struct{}
 	conversationKind struct{}
 	messageKind      struct{}
-	registrationKind struct{}
 	clientKind       struct{}
 	groupKind        struct{}
 	joinRequestKind  struct{}
@@ -46,7 +45,6 @@ type (
 	AgentID        = ID[agentKind]
 	ConversationID = ID[conversationKind]
 	MessageID      = ID[messageKind]
-	RegistrationID = ID[registrationKind]
 	ClientID       = ID[clientKind]
 	GroupID        = ID[groupKind]
 	JoinRequestID  = ID[joinRequestKind]

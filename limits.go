@@ -24,22 +24,39 @@ const (
 	JWKSCacheSeconds       = 3600
 )
 
-// Numbers of the contract, beyond the specification.
+// Numbers that the specification leaves open, see docs/limits.md.
 const (
-	MessageTypeMax      = 200
-	ContentTypeMax      = 255
-	PayloadSchemaMax    = 2048
-	SigningKidMax       = 255
-	StatusReasonMax     = 500
-	OrgNameMax          = 200
-	EmailMax            = 254
-	RequestIDMax        = 128
-	BodyBytesMax        = 1 << 20
-	ChallengeLifetime   = 10 * time.Minute
-	ChallengeTriesMax   = 20
-	NonceMax            = 64
-	SigningKeyLifetime  = 90 * 24 * time.Hour
-	SigningKeyAfterlife = 24 * time.Hour
+	MessageTypeMax    = 200
+	ContentTypeMax    = 255
+	PayloadSchemaMax  = 2048
+	SigningKidMax     = 255
+	StatusReasonMax   = 500
+	OrgNameMax        = 200
+	EmailMax          = 254
+	RequestIDMax      = 128
+	BodyBytesMax      = 1 << 20
+	PageBytesMax      = 1 << 20
+	ArrayBytesMax     = 8 << 20
+	ChallengeLifetime = 10 * time.Minute
+	ChallengeTriesMax = 20
+	NonceMax          = 64
+	// CredentialsMax is how many live credentials an organization may have.
+	CredentialsMax = 10
+	// RevokedCredentialsKept is how long a revoked credential stays in the state of
+	// its organization, RevokedCredentialsMax how many of them at most.
+	RevokedCredentialsKept = 30 * 24 * time.Hour
+	RevokedCredentialsMax  = 100
+	SigningKeyLifetime     = 90 * 24 * time.Hour
+	SigningKeyAfterlife    = 24 * time.Hour
+	// FormerKeysMax and KeyBindingsMax bound what an agent's state accumulates.
+	FormerKeysMax  = 1000
+	KeyBindingsMax = 1000
+	// KeyBindingAhead is how far ahead of the server's clock a binding may be dated.
+	KeyBindingAhead = 5 * time.Minute
+	// JoinRequestsMax is how many join requests of a group may be pending, and
+	// JoinRequestsPerOrg how many of them may be applications of one organization.
+	JoinRequestsMax    = 1000
+	JoinRequestsPerOrg = 20
 	// InvitationLife is how long an invitation to a group may be accepted.
 	InvitationLife = 7 * 24 * time.Hour
 	SettleWait     = 100 * time.Millisecond

@@ -43,9 +43,13 @@ var notBuiltYet = map[string]string{
 
 // beyondSpec names what the service has and the specification does not ask for.
 var beyondSpec = map[string]string{
-	"POST /org/credentials":                       "a second secret, to change the first without a gap",
-	"DELETE /org/credentials/{}":                  "and the end of the first",
+	"GET /":                      "what runs here, for people and for programs",
+	"POST /org/credentials":      "a second secret, to change the first without a gap",
+	"DELETE /org/credentials/{}": "and the end of the first",
 	"GET /.well-known/oauth-authorization-server": "RFC 8414",
+	"PUT /agents/{}/key-binding":                  "the agent's signature binds its keys",
+	"GET /agents/{}/key-bindings":                 "and leads from a former key to the current one",
+	"POST /agents/{}/keys/retire":                 "a former key that is not to be trusted any more",
 	"GET /agents/{}/conversations":                "what an agent takes part in, newest first",
 	"PATCH /groups/{}/members/{}":                 "admins promote and demote",
 	"POST /auth/verify-email":                     "the mailed token of --tier1 email",
@@ -56,6 +60,7 @@ var beyondSpec = map[string]string{
 	"POST /agents/{}/messages/ack":                "the same for many",
 	"GET /messages/{}/trace":                      "why a message is not delivered yet",
 	"GET /agents/{}/wait":                         "long poll, for those who can keep no stream",
+	"GET /readyz":                                 "whether a load balancer should send requests here",
 	"GET /version":                                "what is running",
 	"GET /openapi.json":                           "this table for machines",
 	"GET /docs":                                   "this table for people",

@@ -12,8 +12,8 @@ import (
 
 type agentTurn = turn[*agent.State, agent.Command, agent.Event]
 
-// ChangeAgent alters an agent: agent.Change, RotateKeys, IssuePollToken,
-// RevokePollToken or Revoke. // spec: Agents
+// ChangeAgent alters an agent: agent.Change, RotateKeys, BindKeys, RetireKey,
+// IssuePollToken, RevokePollToken or Revoke. // spec: Agents
 func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
 	var in []*agent.Membership
 	if _, ends := c.(agent.Revoke); ends {
@@ -66,11 +66,7 @@ func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
 
 // hearAgent takes what groups tell an agent: of a seat that is kept for it, which
 // it answers, of the end of one, and of requests about it.
-func (n *Node) hearAgent(t *agentTurn, word []byte) error {
-	said := &Said{}
-	if err := said.UnmarshalVT(word); err != nil {
-		return err
-	}
+func (n *Node) hearAgent(t *agentTurn, said *Said) error {
 	id := parley.IDFromBytes[parley.GroupID](said.GetGroup())
 	self := parley.AgentID(t.entry.Stream.ID)
 	concern := append(self.Bytes(), said.GetRequest()...)
@@ -152,6 +148,7 @@ func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
 		if err := n.retireWebhooks(t, id); err != nil {
 			return nil, err
 		}
+	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send: // nobody else is told
 	}
 	n.publishAgentAfter(t)
 	return now, nil

@@ -104,7 +104,7 @@ type checks struct {
 	record, place, copied, owner, marks        *parley.Check
 	arrival, keys, poll, once, tables, trays   *parley.Check
 	orgSlot, registered, farMarks, statusWords *parley.Check
-	collectedAll                               *parley.Check
+	collectedAll, quarantine                   *parley.Check
 }
 
 // ledgers are the statements that hold two sets against each other.
@@ -149,6 +149,7 @@ func newAuditor(a Archive, audit *parley.Audit) *auditor {
 		once:         audit.Check("once-rows", "each idempotency key stands for one message, which it made"),
 		tables:       audit.Check("tables", "every row is of a known table"),
 		trays:        audit.Check("tray-words", "words in trays can be understood by whom they are for"),
+		quarantine:   audit.Check("quarantine", "every word in a tray could be decoded by whom it was for"),
 		orgSlot:      audit.Check("organization-home", "an organization lives where its slug is looked for"),
 		collectedAll: audit.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
 		registered:   audit.Check("registrations", "a solved challenge has made its organization"),

@@ -105,6 +105,7 @@ func (c *chronicle) add(e group.Event, offers map[uint32]*group.Offer) {
 		c.ends[c.current] = len(c.turns)
 		c.current = parley.IDFromBytes[parley.ConversationID](e.GetConversation())
 		c.begins[c.current] = len(c.turns)
+	case *group.Carried, *group.Changed, *group.Consented, *group.Deleted, *group.Filed, *group.Resolved, *group.Voted: // they move no seat
 	}
 }
 

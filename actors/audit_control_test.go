@@ -82,6 +82,10 @@ var rowControls = map[string]control{
 		s := orgStream(x.owner)
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), []byte("hello"))
 	}, []string{"tray-words"}, false},
+	"a word in quarantine": {func(x *tamper) {
+		s := orgStream(x.owner)
+		x.set(slotted(s.Slot(), 'R', []byte{byte(parley.QuarantineTable)}, quarantineKey(s, 1)), quarantineRow(noon, []byte("hello")))
+	}, []string{"quarantine"}, false},
 	"a timer for nobody": {func(x *tamper) {
 		s := parley.Stream{Kind: parley.RegistrationStream, ID: nobody}
 		x.set(slotted(0xFFFF, 't', []byte{0, 0}, big(5), streamPart(s)), nil)
@@ -214,7 +218,10 @@ var meaningControls = map[string]control{
 		x.set(k, v)
 	}, []string{"once-rows"}, false},
 	"a table that nobody reads": {func(x *tamper) { x.set(slotted(3, 'R', []byte{77, 1}), nil) }, []string{"tables"}, false},
-	"a solved challenge made nobody": {func(x *tamper) {
+	"a used challenge made nobody": {func(x *tamper) {
+		x.alter('R', ofTable(parley.SpentTable), flipLast)
+	}, []string{"registrations"}, false},
+	"a challenge of a former release made nobody": {func(x *tamper) {
 		retell(x, parley.RegistrationStream, registrationRules, func(e registration.Event) bool { _, ok := e.(*registration.Solved); return ok },
 			func(e registration.Event) { e.(*registration.Solved).OrgId = nobody[:] })
 	}, []string{"registrations", "state"}, false},

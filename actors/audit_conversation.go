@@ -73,6 +73,9 @@ func (k *talk) judge(seq uint64, e conversation.Event) error {
 	case *conversation.StatusChanged:
 		by := parley.IDFromBytes[parley.AgentID](e.GetBy())
 		c := conversation.ChangeStatus{By: []parley.AgentID{by}, Status: e.GetStatus().String(), Reason: e.GetReason()}
+		if k.roll != nil { // whether the initiator was a member at that moment the group alone knew
+			c.Members = c.By
+		}
 		if k.roll != nil && (k.roll.stewards[by] || opened) {
 			c.Admins = c.By
 		}

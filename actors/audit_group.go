@@ -137,6 +137,7 @@ func (g *assembly) judge(seq uint64, e group.Event) error {
 		}
 	case *group.Deleted:
 		x.endings.Owe(g.state.Org.Slot(), 1, g.state.Org[:], g.id[:])
+	case *group.Changed, *group.Consented, *group.Convened, *group.Offered, *group.RoleChanged, *group.Seated, *group.Voted, *group.Withdrawn: // what they mean for seats and conversations follows from the state after them
 	}
 	return nil
 }
@@ -177,6 +178,7 @@ func (g *assembly) follows(e group.Event) {
 		for _, m := range g.state.Members() {
 			g.x.lists.Owe(m.Agent.Slot(), 1, m.Agent[:], now[:])
 		}
+	case *group.Carried, *group.Changed, *group.Consented, *group.Deleted, *group.Filed, *group.Founded, *group.Left, *group.Resolved, *group.RoleChanged, *group.Voted: // judged before they are folded
 	}
 	if len(g.unsaid) > 0 && (len(admins(g.state)) > 0 || g.state.Deleted()) {
 		g.tell()

@@ -42,6 +42,7 @@ func (g *assembly) unlawful(e group.Event) string {
 			return "nobody is there to speak or to listen"
 		}
 		return ""
+	case *group.Left, *group.Offered, *group.RoleChanged, *group.Seated, *group.Withdrawn: // judged below
 	}
 	return g.unlawfulSeat(e)
 }
@@ -73,6 +74,7 @@ func (g *assembly) unlawfulSeat(e group.Event) string {
 		if m := g.sitting(e.GetSeat()); m == nil || m.Role == e.GetRole() {
 			return fmt.Sprintf("nobody has seat %d, or it has that role", e.GetSeat())
 		}
+	case *group.Carried, *group.Changed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Resolved, *group.Voted: // unlawful has judged them
 	}
 	return ""
 }

@@ -33,6 +33,7 @@ func (w *town) hold(but int) (release func()) {
 // and those that live elsewhere.
 func (w *town) at(owner parley.OrgID, journal, n int) (here, elsewhere []parley.AgentID) {
 	for i := 0; len(here) < n || len(elsewhere) < n; i++ {
+		w.node.entropy() // an odd number is drawn for each, so that they come to live everywhere
 		id := w.agent(owner, "settler"+string(rune('a'+i)))
 		if int(id.Slot())%w.journals == journal {
 			here = append(here, id)

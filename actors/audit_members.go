@@ -33,13 +33,8 @@ func newSaidUnderway() saidUnderway {
 	}
 }
 
-// said takes in a word between groups, agents and owners; false for one that
-// whom it is for does not understand.
-func (x *auditor) said(to parley.Stream, word []byte) bool {
-	w := &Said{}
-	if w.UnmarshalVT(word) != nil {
-		return false
-	}
+// said takes in a word to an actor that can be understood.
+func (x *auditor) said(to parley.Stream, w *Said) {
 	u := &x.underway
 	id, who := parley.IDFromBytes[parley.GroupID](w.GetGroup()), parley.AgentID(to.ID)
 	about := string(to.ID[:]) + string(w.GetRequest())
@@ -63,10 +58,9 @@ func (x *auditor) said(to parley.Stream, word []byte) bool {
 		u.forgets[pair(parley.IDFromBytes[parley.AnyID](w.GetAgent()), to.ID)] = true
 	case to.Kind == parley.OrgStream && k == Said_ended:
 		x.endings.Find(to.Slot(), 1, to.ID[:], id[:])
-	default:
-		return false
+	case to.Kind == parley.OrgStream && k == Said_retired:
+		x.retired.Find(to.Slot(), 1, to.ID[:], w.GetAgent())
 	}
-	return true
 }
 
 // concerned says which requests agents are about to note: those that they are about

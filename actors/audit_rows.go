@@ -128,6 +128,7 @@ func (x *auditor) member(slot parley.Slot, table parley.Table, key, value []byte
 		x.requests.Find(slot, 1, key, value)
 	case table == parley.PlaceTable && len(key) == 32:
 		x.places.Find(slot, 1, key, value)
+	case table == parley.HolderTable && len(key) == 32 && len(value) == 16: // groups from before the table have none
 	case table == parley.ConcernTable && len(key) == 32:
 		if !x.underway.settled[string(key)] {
 			x.concerns.Find(slot, 1, key, value)
@@ -144,6 +145,11 @@ func (x *auditor) member(slot parley.Slot, table parley.Table, key, value []byte
 		return x.deliveryRow(slot, key, value)
 	case table == parley.RetryTable && len(key) == 32:
 		x.retries.Find(slot, 1, key[:16], key[24:], key[16:24])
+	case table == parley.QuarantineTable && len(key) == 25 && len(value) >= 8:
+		x.quarantine.Checked++
+		x.quarantined(slot, key, value)
+	case table == parley.SpentTable && len(key) > 4 && len(value) == 16:
+		return x.spentRow(slot, key, value)
 	case table == parley.KidTable:
 		return x.kidRow(key, value)
 	case table == parley.PollTable:
@@ -156,6 +162,17 @@ func (x *auditor) member(slot parley.Slot, table parley.Table, key, value []byte
 	return nil
 }
 
+// spentRow judges what a used challenge has made.
+func (x *auditor) spentRow(slot parley.Slot, key, value []byte) error {
+	x.registered.Checked++
+	made := parley.IDFromBytes[parley.OrgID](value)
+	_, stored, err := x.State(orgStream(made))
+	if err == nil && (stored == nil || made.Slot() != slot) {
+		x.registered.Fault(fmt.Sprintf("challenge %q", key[4:]), "it was solved for organization %s, which is not there", made)
+	}
+	return err
+}
+
 func (x *auditor) kidRow(key, value []byte) error {
 	x.keys.Checked++
 	s, err := x.agentNow(parley.IDFromBytes[parley.AgentID](value))
@@ -164,7 +181,7 @@ func (x *auditor) kidRow(key, value []byte) error {
 	}
 	has := false
 	if s != nil {
-		_, _, has = s.KeyByKid(string(key))
+		_, has = s.KeyByKid(string(key))
 	}
 	if !has {
 		x.keys.Fault(fmt.Sprintf("key %s", key), "it finds agent %x, which never had it", value)

@@ -132,7 +132,7 @@ func (x *auditor) finish(r *replay) error {
 }
 
 func (x *auditor) registrationTelling(s parley.Stream) teller {
-	t := &telling[*registration.State, registration.Command, registration.Event]{
+	t := &telling[*registration.State, any, registration.Event]{
 		rules: registrationRules, state: &registration.State{}, blank: func() *registration.State { return &registration.State{} },
 	}
 	t.judge = func(seq uint64, e registration.Event) error {
@@ -143,6 +143,7 @@ func (x *auditor) registrationTelling(s parley.Stream) teller {
 			x.timersDue.Owe(s.Slot(), 1, timerKey(s, due))
 		case *registration.Solved:
 			return x.solvedBy(s, t.state.GetSlug(), parley.IDFromBytes[parley.OrgID](e.GetOrgId()))
+		case *registration.Missed: // it makes nothing
 		}
 		return nil
 	}
@@ -195,6 +196,7 @@ func (x *auditor) agentTelling(s parley.Stream) teller {
 			x.retired.Owe(owner.Slot(), 1, owner[:], self[:])
 		case *agent.Entered:
 			x.entered(self, t.state, e)
+		case *agent.KeyDistrusted, *agent.KeysBound, *agent.Changed, *agent.Departed, *agent.KeysRotated, *agent.PollTokenIssued, *agent.PollTokenRevoked: // what they change is judged at the end
 		}
 		return nil
 	}

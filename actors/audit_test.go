@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -67,7 +68,8 @@ func newTown(t testing.TB, journals int) *town {
 	for n := range 6 { // one by one: who lives where must not change from run to run
 		w.agents = append(w.agents, w.agent(w.owner, fmt.Sprintf("a%d", n)))
 	}
-	must(w.challenge("unsolved"))(t)
+	former(t, w.node, "unsolved", parley.OrgID{})
+	former(t, w.node, "acme", w.owner)
 	if _, err := w.solve(must(w.challenge("hard"))(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func TestAuditOfWork(t *testing.T) {
 					t.Errorf("after a restart: %v", err)
 				}
 			}
-			idle := []string{"status-underway", "seats-underway", "tray-words", "trays"}
+			idle := []string{"status-underway", "seats-underway", "tray-words", "trays", "quarantine"}
 			if journals == 1 {
 				idle = append(idle, "record-copy", "marks", "marks-place", "lanes", "far-records")
 			}
@@ -153,4 +155,26 @@ func TestAuditOfWork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForgottenCredentialsLeaveNoRow: the row of a credential that leaves the state
+// goes with it, and is not missed.
+func TestForgottenCredentialsLeaveNoRow(t *testing.T) {
+	r, ctx := newRig(t), context.Background()
+	owner := r.org("acme").Org.OrgID()
+	stale := must(r.node.AddCredential(ctx, owner, []byte("first")))(t)
+	id := stale
+	for range parley.RevokedCredentialsMax {
+		if err := r.node.RevokeCredential(ctx, owner, id); err != nil {
+			t.Fatal(err)
+		}
+		id = must(r.node.AddCredential(ctx, owner, []byte("next")))(t)
+	}
+	if o := must(r.node.OrgNow(ctx, owner))(t); o.Credential(stale) != nil {
+		t.Fatal("the credential is not forgotten")
+	}
+	if _, err := r.node.OrgByClient(ctx, stale); !errors.Is(err, parley.ErrNotFound) {
+		t.Errorf("the row of a forgotten credential: %v", err)
+	}
+	must(r.node.OrgByClient(ctx, id))(t)
 }

@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"encoding/binary"
 	"fmt"
+	"time"
 
 	"parley"
 	"parley/actors/agent"
@@ -140,22 +142,39 @@ func (x *auditor) bear(w parley.Bear) error {
 // word judges what waits in a tray, or is on its way to one.
 func (x *auditor) word(to parley.Stream, word []byte) error {
 	x.trays.Checked++
-	if x.said(to, word) {
+	said, err := decodeWord(to.Kind, word)
+	if err != nil {
+		x.trays.Fault(streamName(to), "a word of %d bytes that cannot be decoded (%v): it will be put into quarantine", len(word), err)
 		return nil
 	}
-	if to.Kind != parley.OrgStream || len(word) != 17 || word[0] != retired {
-		x.trays.Fault(streamName(to), "a word of %d bytes that it does not understand: it is thrown away unheard", len(word))
-		return nil
-	}
-	x.retired.Find(to.Slot(), 1, to.ID[:], word[1:])
+	x.said(to, said)
 	return nil
 }
+
+// quarantined tells of a word that was put aside because it could not be decoded.
+func (x *auditor) quarantined(slot parley.Slot, key, value []byte) {
+	s := parley.Stream{Kind: parley.StreamKind(key[0]), ID: parley.IDFromBytes[parley.AnyID](key[1:17])}
+	where := fmt.Sprintf("%s, word %d of its tray", streamName(s), binary.BigEndian.Uint64(key[17:]))
+	if slot != s.Slot() {
+		x.quarantine.Fault(where, "its row lies in slot %d, and nobody looks for it there", slot)
+	}
+	at, word := time.UnixMilli(int64(binary.BigEndian.Uint64(value))).UTC(), value[8:]
+	why := "this release can decode it"
+	if _, err := decodeWord(s.Kind, word); err != nil {
+		why = err.Error()
+	}
+	x.quarantine.Fault(where, "%d bytes that could not be decoded at %s (%s), so that they had no effect: %x",
+		len(word), at.Format(time.RFC3339), why, word[:min(len(word), quarantineTold)])
+}
+
+// quarantineTold is how many bytes of a word in quarantine are told.
+const quarantineTold = 128
 
 func streamName(s parley.Stream) string {
 	kinds := map[parley.StreamKind]string{
 		parley.RegistrationStream: "registration", parley.OrgStream: "organization", parley.AgentStream: "agent",
 		parley.ConversationStream: "conversation", parley.IssuerStream: "signing keys", parley.SlugStream: "slug",
-		parley.GroupStream: "group",
+		parley.GroupStream: "group", parley.WebhookStream: "webhook",
 	}
 	if kind, ok := kinds[s.Kind]; ok {
 		return kind + " " + s.ID.String()
@@ -258,6 +277,11 @@ func (x *auditor) orgTelling(s parley.Stream) teller {
 			x.registeredOrg(self, e)
 		case *org.CredentialAdded:
 			x.clients.Owe(s.Slot(), 1, e.GetClientId(), self[:])
+			for _, client := range e.GetForgotten() {
+				if e.GetCleared() {
+					x.clients.Find(s.Slot(), 1, client, self[:])
+				}
+			}
 		case *org.AgentAdded:
 			x.agents.Owe(s.Slot(), 1, self[:], e.GetAgentId())
 			x.roster.Owe(s.Slot(), 1, self[:], big(seq), e.GetAgentId())
@@ -268,6 +292,8 @@ func (x *auditor) orgTelling(s parley.Stream) teller {
 			x.endings.Find(s.Slot(), 1, self[:], e.GetGroupId())
 		case *org.AgentRetired:
 			x.retired.Find(s.Slot(), 1, self[:], e.GetAgentId())
+		case *org.AllowanceLifted, *org.AllowanceSet, *org.Changed, *org.CredentialRevoked, *org.EmailConfirmed,
+			*org.Resumed, *org.Suspended, *org.TierGranted: // no row elsewhere tells of them
 		}
 		return nil
 	}

@@ -62,6 +62,7 @@ func (x *auditor) webhookTelling(s parley.Stream) teller {
 			}
 		case *webhook.Tested:
 			owe(e.GetJob(), newsAt(webhook.TestEvent, e.GetPosition(), nil))
+		case *webhook.Activated, *webhook.Deactivated, *webhook.Deleted, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Leased, *webhook.Reported, *webhook.Retried, *webhook.Rotated: // they make no job
 		}
 		return nil
 	}

@@ -34,7 +34,7 @@ func (n *Node) Broadcast(ctx context.Context, s GroupSend) (Posted, error) {
 // It is one event of the group's conversation and one record, however many they are.
 func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	scope := append(s.From.Bytes(), s.Group[:]...)
-	known, err := t.recall(scope, s.Key)
+	known, err := t.recalled(scope, &s.Content)
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,8 @@ func (n *Node) replyInHall(t *groupTurn, r *ReplyTo) (any, error) {
 	return answer, err
 }
 
-// changeStatusInHall moves a conversation of the group, for an admin of the
-// group or for who began it. // contract: Messages and conversations
+// changeStatusInHall moves a conversation of the group, for an admin of the group
+// or for who began it, unless that has left.
 func (n *Node) changeStatusInHall(t *groupTurn, c ChangeStatus) (any, error) {
 	k, err := n.talk(t, c.Conversation)
 	if err != nil {
@@ -156,7 +156,11 @@ func (n *Node) changeStatusInHall(t *groupTurn, c ChangeStatus) (any, error) {
 	}
 	move := conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason}
 	for _, by := range c.By {
-		if m, ok := t.state.Member(by); ok && m.Role == group.Admin {
+		m, member := t.state.Member(by)
+		if member {
+			move.Members = append(move.Members, by)
+		}
+		if member && m.Role == group.Admin {
 			move.Admins = append(move.Admins, by)
 		}
 	}

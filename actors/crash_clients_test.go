@@ -43,41 +43,37 @@ func note[T any](w *crashWorld, to *[]T, x T) {
 }
 
 // issue asks for a challenge.
-func (c *client) issue(slug string, difficulty int) (id parley.RegistrationID, ok bool) {
-	s, err := c.node().RequestChallenge(context.Background(), registration.Issue{
-		Email: slug + "@example.org", Slug: slug, OrgName: "v0", Challenge: "00", Difficulty: difficulty, ExpiresAt: c.clock().Add(time.Hour),
-	})
+func (c *client) issue(slug string, difficulty int) (one *registration.Challenge, ok bool) {
+	one, err := challengeFor(c.node(), slug, fmt.Sprint("challenge ", c.next()), difficulty, time.Hour)
 	switch {
 	case !c.answered(err, registration.ErrSlugTaken):
-		return id, false
+		return nil, false
 	case err != nil:
 		c.tell(func(k *knowledge) { k.slug(slug, parley.OrgID{}) })
-		return id, false
+		return nil, false
 	}
-	id = s.RegistrationID()
-	note(c.crashWorld, &c.challenges, challenged{id, slug})
-	c.tell(func(k *knowledge) { k.challenge(id) })
-	return id, true
+	one.OrgName = "v0"
+	note(c.crashWorld, &c.challenges, one)
+	return one, true
 }
 
 // solve offers a solution and notes what comes of it.
-func (c *client) solve(id parley.RegistrationID, slug string) {
-	made, err := c.node().Solve(context.Background(), Solution{ID: id, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
+func (c *client) solve(one *registration.Challenge, slug string) {
+	made, err := c.node().Solve(context.Background(), Solution{Challenge: one, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
 	switch {
 	case !c.answered(err, registration.ErrSlugTaken, registration.ErrUsed, registration.ErrPowWrong):
 	case errors.Is(err, registration.ErrSlugTaken):
 		c.tell(func(k *knowledge) { k.slug(slug, parley.OrgID{}) })
 	case errors.Is(err, registration.ErrUsed):
-		c.tell(func(k *knowledge) { k.challenge(id).used = true })
-	case errors.Is(err, registration.ErrPowWrong):
-		c.tell(func(k *knowledge) { k.challenge(id).tries++ })
+		c.tell(func(k *knowledge) { k.used[one.GetText()] = parley.OrgID{} })
+	case errors.Is(err, registration.ErrPowWrong): // counted in memory, and not here
 	default:
 		owner := made.Org.OrgID()
 		note(c.crashWorld, &c.orgs, owner)
 		c.tell(func(k *knowledge) {
 			k.slug(slug, owner)
 			k.org(owner).clients[made.ClientID] = false
-			k.challenge(id).used, k.challenge(id).org = true, owner
+			k.used[one.GetText()] = owner
 		})
 	}
 }
@@ -90,7 +86,7 @@ func (c *client) register(slug string) {
 		c.solve(hard, slug)
 	}
 	var solving sync.WaitGroup
-	var issued []parley.RegistrationID
+	var issued []*registration.Challenge
 	for range 2 {
 		if id, ok := c.issue(slug, 0); ok {
 			issued = append(issued, id)
@@ -315,7 +311,7 @@ func dayLimit(owner parley.OrgID) *int {
 func (c *client) outOfQuota(owner parley.OrgID, err error) {
 	refusal := (*parley.Refusal)(nil)
 	if errors.As(err, &refusal) {
-		used := refusal.Extra["used"].(int64)
+		used := int64(refusal.Extra["used"].(int))
 		c.tell(func(k *knowledge) { k.org(owner).used = max(k.org(owner).used, used) })
 	}
 }

@@ -16,7 +16,6 @@ import (
 
 	"parley"
 	"parley/actors/agent"
-	"parley/actors/registration"
 	"parley/persistence/crashtest"
 )
 
@@ -108,23 +107,13 @@ func (c *client) founded() {
 	c.create(c.orgs[0], "bob")
 }
 
-// forget has a challenge's time come.
+// forget has the time come of a challenge that a former release stored.
 func (c *client) forget(slug string) {
-	id, ok := c.issue(slug, 0)
-	if !ok {
+	s, err := formerly(c.node(), slug, parley.OrgID{})
+	if !c.answered(err) {
 		return
 	}
-	v := c.r.store.View()
-	state := &registration.State{}
-	_, _, err := registrationRules.load(v, registrationStream(id), state)
-	v.Close()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.tell(func(k *knowledge) { k.challenge(id).over = true })
-	c.node().engine.fire(registrationStream(id), state.ExpiresAt().Add(challengeKept))
-	_, err = c.node().Solve(context.Background(), Solution{ID: id, Nonce: "n"})
-	c.answered(err, registration.ErrUnknown)
+	c.node().engine.fire(s, c.clock().Add(time.Hour).Add(challengeKept))
 }
 
 // alter changes an agent, if it is there.

@@ -14,10 +14,11 @@ type assurance func(*knowledge)
 // knowledge is what clients have been told, folded from claims. A assurance only adds.
 type knowledge struct {
 	// slugs and names are taken by these; the zero id is somebody.
-	slugs      map[string]parley.OrgID
-	names      map[fullName]parley.AgentID
-	orgs       map[parley.OrgID]*knownOrg
-	challenges map[parley.RegistrationID]*knownChallenge
+	slugs map[string]parley.OrgID
+	names map[fullName]parley.AgentID
+	orgs  map[parley.OrgID]*knownOrg
+	// used challenges made these; the zero id is somebody.
+	used map[string]parley.OrgID
 	// agents have at least the version of that number, see crashAgent.
 	agents   map[parley.AgentID]int
 	revoked  map[parley.AgentID]bool
@@ -44,14 +45,6 @@ type knownOrg struct {
 	clients map[parley.ClientID]bool
 }
 
-type knownChallenge struct {
-	tries int
-	used  bool
-	org   parley.OrgID
-	// over: its time was over, and it may be forgotten.
-	over bool
-}
-
 type knownMessage struct {
 	record   *Record
 	position uint64
@@ -72,7 +65,7 @@ type knownTalk struct {
 func newKnowledge() *knowledge {
 	return &knowledge{
 		slugs: map[string]parley.OrgID{}, names: map[fullName]parley.AgentID{}, orgs: map[parley.OrgID]*knownOrg{},
-		challenges: map[parley.RegistrationID]*knownChallenge{}, agents: map[parley.AgentID]int{},
+		used: map[string]parley.OrgID{}, agents: map[parley.AgentID]int{},
 		revoked:  map[parley.AgentID]bool{},
 		messages: map[parley.MessageID]*knownMessage{}, talks: map[parley.ConversationID]*knownTalk{},
 		feeds: map[parley.AgentID][]parley.FeedEntry{}, counted: map[parley.AgentID]int{}, keys: map[attemptKey]parley.MessageID{},
@@ -91,15 +84,6 @@ func (k *knowledge) org(id parley.OrgID) *knownOrg {
 		k.orgs[id] = o
 	}
 	return o
-}
-
-func (k *knowledge) challenge(id parley.RegistrationID) *knownChallenge {
-	c := k.challenges[id]
-	if c == nil {
-		c = &knownChallenge{}
-		k.challenges[id] = c
-	}
-	return c
 }
 
 func (k *knowledge) talk(id parley.ConversationID) *knownTalk {

@@ -39,13 +39,10 @@ func (x *crashSight) keepsPromises() {
 			x.fault("lost: the name %s was of %s and is of %s (%v)", name.name, owner, id, err)
 		}
 	}
-	for id, known := range x.k.challenges {
-		s := x.challenge(id)
-		if known.over && !s.Exists() {
-			continue
-		}
-		if !s.Exists() || int(s.GetTries()) < known.tries || (known.used && s.SolvedOrgID().Zero()) || (!known.org.Zero() && s.SolvedOrgID() != known.org) {
-			x.fault("lost: challenge %s had %v and has %v", id, known, s)
+	for _, c := range x.w.challenges {
+		known, used := x.k.used[c.GetText()]
+		if made := x.madeBy(c); used && made.Zero() || !known.Zero() && made != known {
+			x.fault("lost: challenge %v was used by %s and is by %s", c, known, made)
 		}
 	}
 	for id, m := range x.k.messages {
@@ -67,13 +64,13 @@ func later(was, is parley.Marks) bool {
 	return earliest(was, is) != is
 }
 
-func (x *crashSight) challenge(id parley.RegistrationID) *registration.State {
+// madeBy is the organization that a challenge has made, if it is used.
+func (x *crashSight) madeBy(c *registration.Challenge) parley.OrgID {
 	v := x.r.store.View()
 	defer v.Close()
-	s := &registration.State{}
-	_, _, err := registrationRules.load(v, registrationStream(id), s)
-	x.check(err, "challenge %s", id)
-	return s
+	made, _, err := v.Row(parley.SlotOf(c.GetSlug()), parley.SpentTable, spentKey(c))
+	x.check(err, "challenge %v", c)
+	return parley.IDFromBytes[parley.OrgID](made)
 }
 
 func (x *crashSight) keepsOrg(id parley.OrgID, known *knownOrg) {
@@ -121,14 +118,14 @@ func (x *crashSight) sagasAreOver() {
 	challenges, names := slices.Clone(x.w.challenges), slices.Clone(x.w.names)
 	x.w.mu.Unlock()
 	for _, c := range challenges {
-		made := x.challenge(c.id).SolvedOrgID()
-		id, err := x.r.node.OrgBySlug(ctx, c.slug)
+		made := x.madeBy(c)
+		id, err := x.r.node.OrgBySlug(ctx, c.GetSlug())
 		if made.Zero() {
 			continue
 		}
 		o, unknown := x.r.node.Org(ctx, made)
-		if err != nil || unknown != nil || id != made || o.GetSlug() != c.slug {
-			x.fault("half: challenge for %s is solved by %s, the slug is of %s (%v, %v)", c.slug, made, id, err, unknown)
+		if err != nil || unknown != nil || id != made || o.GetSlug() != c.GetSlug() {
+			x.fault("half: challenge for %s is solved by %s, the slug is of %s (%v, %v)", c.GetSlug(), made, id, err, unknown)
 			continue
 		}
 		client := o.GetCredentials()[0].Client()
@@ -334,7 +331,7 @@ func (x *crashSight) retry(a attempt) {
 	}
 	x.rest()
 	said, _, _ := strings.Cut(string(p.Message.GetContent()), ":")
-	page, _, err := x.r.node.Inbox(ctx, p.Message.Recipient(), 0, 100, "")
+	page, _, err := x.r.node.Inbox(ctx, p.Message.Recipient(), 0, 100, "", nil)
 	x.check(err, "inbox after a retry")
 	found := 0
 	for _, m := range page {
@@ -370,7 +367,7 @@ func (x *crashSight) goesOn() {
 		return
 	}
 	x.eventually("it arrives", func() bool {
-		page, _, err := x.r.node.Inbox(ctx, to.AgentID(), 0, 1, "")
+		page, _, err := x.r.node.Inbox(ctx, to.AgentID(), 0, 1, "", nil)
 		return err == nil && len(page) == 1 && page[0].Record.MessageID() == p.Message.MessageID()
 	})
 	_, err = x.r.node.ChangeStatus(ctx, ChangeStatus{

@@ -52,7 +52,7 @@ func (c *client) page(a *crashAgent, mark bool) {
 	ctx := context.Background()
 	before := uint64(0)
 	for range 2 {
-		page, next, err := c.node().Inbox(ctx, a.id, before, 8, "")
+		page, next, err := c.node().Inbox(ctx, a.id, before, 8, "", nil)
 		if !c.answered(err) {
 			return
 		}
@@ -97,7 +97,7 @@ type shownRows struct {
 
 // transcript shows a conversation from its first row on.
 func (c *client) transcript(id parley.ConversationID) {
-	rows, _, err := c.node().Transcript(context.Background(), id, 0, 200, false)
+	rows, _, err := c.node().Transcript(context.Background(), id, 0, 200, false, nil)
 	if !c.answered(err) {
 		return
 	}

@@ -165,7 +165,7 @@ func (x *crashSight) look() {
 func (x *crashSight) lookAtAgent(id parley.AgentID) {
 	ctx := context.Background()
 	for before := uint64(0); ; {
-		page, next, err := x.r.node.Inbox(ctx, id, before, 100, "")
+		page, next, err := x.r.node.Inbox(ctx, id, before, 100, "", nil)
 		if !x.check(err, "inbox of %s", id) {
 			break
 		}
@@ -217,7 +217,7 @@ func (x *crashSight) lookAtTalk(id parley.ConversationID) {
 	talk := &talkSight{state: s}
 	x.talks[id] = talk
 	for from := uint64(0); ; {
-		page, next, err := x.r.node.Transcript(ctx, id, from, 200, false)
+		page, next, err := x.r.node.Transcript(ctx, id, from, 200, false, nil)
 		if !x.check(err, "transcript of %s", id) {
 			break
 		}

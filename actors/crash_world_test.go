@@ -15,6 +15,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/registration"
 	"parley/persistence"
 )
 
@@ -40,7 +41,7 @@ type crashWorld struct {
 	answers map[string]int
 	// What was asked for, answered or not: noted before it is asked.
 	slugs      []string
-	challenges []challenged
+	challenges []*registration.Challenge
 	names      []fullName
 	attempts   []attempt
 	// What was answered.
@@ -61,11 +62,6 @@ type crashAgent struct {
 	versions []string
 	// lost says that the outcome of a change is unknown: no more are made.
 	lost bool
-}
-
-type challenged struct {
-	id   parley.RegistrationID
-	slug string
 }
 
 // attemptKey is an idempotency key in its scope: who speaks, and where if that

@@ -106,12 +106,12 @@ func lawOf[S state, C any, E event](name string, events byte, r rules[S, C, E], 
 
 var laws = []law{
 	lawOf("registration", 3, registrationRules, blankOf[registration.State], formOf[registration.State]),
-	lawOf("org", 12, orgRules, blankOf[org.State], formOf[org.State]),
-	lawOf("agent", 8, agentRules, blankOf[agent.State], formOf[agent.State]),
+	lawOf("org", 14, orgRules, blankOf[org.State], formOf[org.State]),
+	lawOf("agent", 10, agentRules, blankOf[agent.State], formOf[agent.State]),
 	lawOf("conversation", 4, conversationRules, blankOf[conversation.State], formOf[conversation.State]),
 	lawOf("issuer", 1, issuerRules, blankOf[issuer.State], formOf[issuer.State]),
 	lawOf("group", 14, soleRules, blankOf[group.State], formOf[group.Snapshot]),
-	lawOf("webhook", 12, rules[*webhook.State, webhook.Command, webhook.Event]{
+	lawOf("webhook", 13, rules[*webhook.State, webhook.Command, webhook.Event]{
 		webhook.Decide, webhook.Evolve, webhook.Tag, webhook.New,
 	}, blankOf[webhook.State], formOf[webhook.State]),
 }

@@ -37,6 +37,7 @@ type Delivery struct {
 	// Sealed are the secrets to sign with, the newest first.
 	Sealed [][]byte
 
+	owner parley.OrgID
 	lease uint64
 }
 
@@ -78,9 +79,14 @@ func (n *Node) work(t *webhookTurn) error {
 			return err
 		}
 	}
+	paused, err := n.paused(s.State)
+	if err != nil {
+		return err
+	}
 	places, more := attemptsAtOnce, false
-	if n.dispatch.mayBegin(s.WebhookID()) {
-		var err error
+	if begins := n.dispatch.mayBegin(s.WebhookID()); paused {
+		places = 0 // the feed keeps what is new
+	} else if begins {
 		if more, err = n.collect(t); err != nil {
 			return err
 		}
@@ -93,7 +99,7 @@ func (n *Node) work(t *webhookTurn) error {
 	if more {
 		n.dispatch.again(s.Watched())
 	}
-	_, err := n.attempt(t, places)
+	_, err = n.attemptUnless(t, paused, places)
 	return err
 }
 
@@ -168,6 +174,23 @@ func newsOf(e parley.FeedEntry) (all []*webhook.News) {
 // attempt begins what attempts there is room for, if so many may be under way, and
 // keeps the rows of all jobs that the turn has touched, which it gives.
 func (n *Node) attempt(t *webhookTurn, places int) (map[uint64]*webhook.Job, error) {
+	paused, err := n.paused(t.state.State)
+	if err != nil {
+		return nil, err
+	}
+	return n.attemptUnless(t, paused, places)
+}
+
+// attemptUnless is attempt where it was judged already whether the webhook is to
+// begin nothing.
+func (n *Node) attemptUnless(t *webhookTurn, paused bool, places int) (map[uint64]*webhook.Job, error) {
+	if paused {
+		jobs, err := n.foldJobs(t)
+		if err != nil {
+			return nil, err
+		}
+		return jobs.rows, n.sendOut(t, jobs.rows)
+	}
 	lines, err := retriesOf(t)
 	if err != nil {
 		return nil, err
@@ -306,6 +329,7 @@ func (n *Node) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) error {
 				}
 			}
 			n.dispatch.count(e.Results)
+		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // nothing is to be carried for them
 		}
 	}
 	if len(out) > 0 {
@@ -317,7 +341,7 @@ func (n *Node) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) error {
 func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) Delivery {
 	d := Delivery{
 		Webhook: s.WebhookID(), Job: s.JobID(j.GetNumber()), URL: s.GetUrl(), Agent: s.Watched(), Event: j.GetEvent(),
-		Happened: time.UnixMilli(j.GetHappenedMs()).UTC(), Sealed: s.Sealed(now), lease: lease,
+		Happened: time.UnixMilli(j.GetHappenedMs()).UTC(), Sealed: s.Sealed(now), owner: s.Owner(), lease: lease,
 	}
 	switch d.Event {
 	case webhook.MessageReceived, webhook.MessageDelivered, webhook.MessageRead:
@@ -333,7 +357,7 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 }
 
 // announced notes that a target took the news of a message: that delivers it,
-// and does not carry it. // contract: Messages and conversations
+// and does not carry it. // docs: delivery.md
 func (n *Node) announced(t *webhookTurn, j *webhook.Job) error {
 	agent := t.state.Watched()
 	mark := parley.Mark{

@@ -2,6 +2,8 @@ package actors
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,7 +73,9 @@ type dispatcher struct {
 	outcomes map[webhook.ID][]webhook.Outcome
 	// told are those whose outcomes are new: these are kept soon in any case, for a
 	// crash would have them delivered again.
-	told   map[webhook.ID]struct{}
+	told map[webhook.ID]struct{}
+	// parked are the agents of suspended organizations whose webhooks wait for its end.
+	parked map[parley.OrgID]map[parley.AgentID]struct{}
 	closed bool
 
 	signal   chan struct{}
@@ -96,7 +100,7 @@ type watchedAgent struct {
 func newDispatcher(n *Node, demand Demand) *dispatcher {
 	return &dispatcher{
 		node: n, agents: map[parley.AgentID]*watchedAgent{}, news: map[parley.AgentID]struct{}{},
-		outcomes: map[webhook.ID][]webhook.Outcome{}, told: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, pace: pace{demand: demand}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
+		outcomes: map[webhook.ID][]webhook.Outcome{}, told: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, pace: pace{demand: demand}, parked: map[parley.OrgID]map[parley.AgentID]struct{}{}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 }
 
@@ -250,6 +254,49 @@ func (n *Node) watching() bool {
 	return n.dispatch.anybodyWants(webhook.MessageDelivered) || n.dispatch.anybodyWants(webhook.MessageRead)
 }
 
+// webhooksOf are the webhooks that are known of an agent.
+func (d *dispatcher) webhooksOf(agent parley.AgentID) (all []webhook.ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a := d.agents[agent]; a != nil {
+		all = slices.Collect(maps.Keys(a.wishes))
+	}
+	return all
+}
+
+// park notes that an agent's webhooks wait for its organization to be resumed, as
+// long as they are to: that is asked once more when a resumption would be seen.
+func (d *dispatcher) park(owner parley.OrgID, agent parley.AgentID, still func() (bool, error)) (bool, error) {
+	d.mu.Lock()
+	if d.parked[owner] == nil {
+		d.parked[owner] = map[parley.AgentID]struct{}{}
+	}
+	d.parked[owner][agent] = struct{}{}
+	d.mu.Unlock()
+	waits, err := still()
+	if !waits || err != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if delete(d.parked[owner], agent); len(d.parked[owner]) == 0 {
+			delete(d.parked, owner)
+		}
+	}
+	return waits, err
+}
+
+// unpark has those webhooks look for what there is to do.
+func (d *dispatcher) unpark(owner parley.OrgID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for agent := range d.parked[owner] {
+		d.enqueue(agent)
+	}
+	if len(d.parked[owner]) > 0 {
+		d.wake()
+	}
+	delete(d.parked, owner)
+}
+
 // again has an agent's webhooks look for what there is to do.
 func (d *dispatcher) again(agent parley.AgentID) {
 	d.mu.Lock()
@@ -371,15 +418,25 @@ func (d *dispatcher) round() (out []Delivery, streams []parley.Stream, left bool
 	return out, streams, len(d.queue) > 0
 }
 
-// carry hands one attempt to the courier.
+// carry hands one attempt to the courier, unless the organization was suspended
+// since it was judged. Whoever is suspended while the courier takes it may have
+// dropped what waits there too early: then it is dropped here.
 func (d *dispatcher) carry(x *Delivery) {
 	agent, id, lease := x.Agent, x.Webhook, x.lease
+	if suspended, err := d.node.suspended(x.owner); suspended || err != nil {
+		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true})
+		return
+	}
 	held, taken := d.node.courier.Deliver(*x, func(o webhook.Outcome) {
 		o.Lease = lease
 		d.report(agent, id, o)
 	})
 	if !taken {
 		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true, RetryAfter: held})
+		return
+	}
+	if suspended, err := d.node.suspended(x.owner); suspended && err == nil {
+		d.node.courier.Drop(id)
 	}
 }
 

@@ -48,6 +48,10 @@ type engine struct {
 	idleFor  time.Duration
 	asks     askPool
 	crew     crew
+	retries  retries
+	// trayEntries are the words of a tray that are in memory at once.
+	trayEntries int
+	quarantined atomic.Uint64 // words
 
 	shards [handleShards]struct {
 		mu      sync.Mutex
@@ -67,6 +71,7 @@ func newEngine(j Journal, clock parley.Clock, logger *slog.Logger, system *actor
 		system: system, shared: system != nil,
 		produce: map[parley.StreamKind]func(*engine, *handle) actor.Actor{},
 		stop:    make(chan struct{}),
+		retries: retries{first: hearAgainMin, after: time.AfterFunc}, trayEntries: trayEntries,
 	}
 	if !e.shared {
 		e.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return logger }))

@@ -22,8 +22,9 @@ type kind[S state, C any, E event] struct {
 	// handle takes one request. What it adds to the turn is kept whole, also
 	// where it answers with a refusal.
 	handle func(*turn[S, C, E], any) (reply any, err error)
-	// hear takes one word from the tray; nil where nobody says any to its like.
-	hear func(*turn[S, C, E], []byte) error
+	// hear takes one word from the tray; nil where nobody says any to its like. An
+	// error, also a refusal, says that the word cannot be handled now: it stays.
+	hear func(*turn[S, C, E], *Said) error
 	// wake, if set, looks for what is to be done whenever the actor is hinted, after
 	// the words in its tray.
 	wake func(*turn[S, C, E]) error
@@ -57,6 +58,9 @@ type entity[S state, C any, E event] struct {
 	epoch  uint64
 	stored uint64 // events since the state was last stored
 	heard  uint64 // number of the last word taken from the tray
+	owes   hint   // what it was hinted at and has not done
+	// page is the last entry of the newest page of the tray, where there is more.
+	page *ticket
 	// last is the newest entry appended; what follows rests on it.
 	last *ticket
 	// overlay holds rows appended and maybe not applied yet, by key.
@@ -120,7 +124,8 @@ func (e *entity[S, C, E]) Receive(ctx actor.Context) {
 	case *ask:
 		e.serve(m)
 	case hint:
-		e.guard(nil, func() error { return e.listen(m) })
+		e.owes |= m
+		e.guard(nil, e.listen)
 	case sweep:
 		e.guard(nil, e.retire)
 	}
@@ -160,7 +165,8 @@ func (e *entity[S, C, E]) load() error {
 		return err
 	}
 	e.seq, e.stored, e.loaded = seq, folded, true
-	return e.listen(toHear)
+	e.owes |= toHear
+	return e.listen()
 }
 
 // serve answers one ask.
@@ -198,23 +204,29 @@ func (e *entity[S, C, E]) serve(m *ask) {
 	})
 }
 
-// listen takes the words in the tray, if there may be any, each in a turn of its
-// own that also strikes it out, and looks for what else is to be done.
-func (e *entity[S, C, E]) listen(what hint) error {
+// listen does what the actor owes: it takes the words in the tray, if there may be
+// any, and looks for what else is to be done.
+func (e *entity[S, C, E]) listen() error {
 	if !e.loaded {
 		return e.load() // which listens
 	}
-	if e.kind.hear == nil {
-		return nil
-	}
-	if what&toHear != 0 {
+	if e.owes&toHear != 0 && e.kind.hear != nil {
 		if err := e.hear(); err != nil {
 			return err
 		}
 	}
-	if e.kind.wake == nil {
-		return nil
+	if e.kind.wake != nil {
+		if err := e.work(); err != nil {
+			return err
+		}
 	}
+	e.owes = 0
+	e.engine.retries.passed(e.handle.stream)
+	return nil
+}
+
+// work looks for what there is to do besides the words in the tray.
+func (e *entity[S, C, E]) work() error {
 	t := e.begin()
 	defer t.abandon()
 	e.handle.used.Store(t.now.UnixNano())
@@ -225,30 +237,9 @@ func (e *entity[S, C, E]) listen(what hint) error {
 	return nil
 }
 
-// hear takes the words in the tray.
-func (e *entity[S, C, E]) hear() error {
-	v := e.engine.journal.View()
-	defer v.Close()
-	var rows []parley.TrayRow
-	err := v.Tray(e.handle.stream, e.heard, func(r parley.TrayRow) bool {
-		rows = append(rows, r)
-		return true
-	})
-	for _, r := range rows {
-		if err != nil {
-			return err
-		}
-		t := e.begin()
-		t.entry.Handled = append(t.entry.Handled, r.Number)
-		err = e.kind.hear(t, r.Data)
-		e.heard = r.Number
-		t.finish(func(error) {})
-	}
-	return err
-}
-
 // guard runs one turn. A defect (a panic, a damaged row) answers "internal" and
-// drops the actor, whose memory may be half changed: the next message loads it anew.
+// drops the actor, whose memory may be half changed: the next message loads it
+// anew. What it was hinted at and has not done, its next life is hinted at.
 func (e *entity[S, C, E]) guard(m *ask, run func() error) {
 	failed := func(err error, stack []byte) {
 		e.engine.logger.Error("actor failed", "stream", e.handle.stream.Kind, "id", e.handle.stream.ID.String(),
@@ -256,7 +247,7 @@ func (e *entity[S, C, E]) guard(m *ask, run func() error) {
 		if m != nil {
 			m.complete(nil, parley.ErrInternal)
 		}
-		e.engine.drop(e.handle, errStopped)
+		e.leave()
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -270,9 +261,17 @@ func (e *entity[S, C, E]) guard(m *ask, run func() error) {
 		if m != nil {
 			m.complete(nil, err)
 		}
-		e.engine.drop(e.handle, errStopped)
+		e.leave()
 	default:
 		failed(err, nil)
+	}
+}
+
+// leave ends an actor in the middle of a turn.
+func (e *entity[S, C, E]) leave() {
+	e.engine.drop(e.handle, errStopped)
+	if e.owes != 0 {
+		e.engine.retries.failed(e.handle.stream, e.owes, e.engine.nudge)
 	}
 }
 

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/binary"
 	"strings"
 	"sync/atomic"
 
@@ -26,7 +27,7 @@ type facts struct {
 	// that agent is active, for later ones are younger.
 	firsts *otter.Cache[parley.OrgID, parley.AgentID]
 	// names are rows that never change once they are there: slugs, names of
-	// agents, clients, poll tokens. That there is none is never kept.
+	// agents, poll tokens. That there is none is never kept.
 	names *otter.Cache[nameOf, parley.AnyID]
 	// groups are the owners of groups that exist, deleted or not.
 	groups *otter.Cache[parley.GroupID, parley.OrgID]
@@ -93,7 +94,7 @@ func known[K ~[16]byte, S state](ctx context.Context, j Journal, h *shelf[K, S],
 		return f.state, nil
 	}
 	changes := h.changes[key[15]].Load()
-	v := j.View()
+	v := j.Latest()
 	defer v.Close()
 	seq, stored, err := v.State(s)
 	if err != nil {
@@ -127,14 +128,6 @@ func publishAgent(f *facts, seq uint64, stored []byte) {
 	s := &agent.State{}
 	if s.UnmarshalVT(stored) == nil {
 		f.agents.publish(s.AgentID(), fact[*agent.State]{seq, s})
-	}
-}
-
-// publishOrg does so for an organization.
-func publishOrg(f *facts, seq uint64, stored []byte) {
-	s := &org.State{}
-	if s.UnmarshalVT(stored) == nil {
-		f.orgs.publish(s.OrgID(), fact[*org.State]{seq, s})
 	}
 }
 
@@ -182,9 +175,10 @@ func (n *Node) AgentByPollToken(ctx context.Context, hash []byte) (parley.AgentI
 	return parley.AgentID(id), err
 }
 
-// OrgByClient finds the organization that a credential was made for.
+// OrgByClient finds the organization that a credential was made for. It reads the
+// row each time: how long it takes does not tell which clients there are.
 func (n *Node) OrgByClient(ctx context.Context, client parley.ClientID) (parley.OrgID, error) {
-	id, err := n.name(ctx, client.Slot(), nameOf{table: parley.ClientTable, owner: parley.AnyID(client)})
+	id, err := n.lookup(ctx, client.Slot(), parley.ClientTable, client.Bytes())
 	return parley.OrgID(id), err
 }
 
@@ -206,7 +200,7 @@ func (n *Node) name(ctx context.Context, slot parley.Slot, name nameOf) (parley.
 }
 
 func (n *Node) lookup(ctx context.Context, slot parley.Slot, table parley.Table, key []byte) (id parley.AnyID, err error) {
-	err = n.view(ctx, func(v View) error {
+	err = n.row(ctx, func(v View) error {
 		value, found, err := v.Row(slot, table, key)
 		if err == nil && !found {
 			return parley.ErrNotFound
@@ -222,34 +216,56 @@ func nameKey(owner parley.OrgID, name string) []byte { return append(owner.Bytes
 // Agents calls fn with the organization's agents, oldest first, until it
 // returns false.
 func (n *Node) Agents(ctx context.Context, owner parley.OrgID, fn func(*agent.State) bool) error {
-	_, err := n.roster(ctx, owner, fn)
+	return n.AgentsFrom(ctx, owner, 0, func(_ uint64, a *agent.State) bool { return fn(a) })
+}
+
+// AgentsFrom is Agents from a place in the organization's roster on, and tells each
+// agent's place. An agent keeps its place, and no other ever has it.
+func (n *Node) AgentsFrom(ctx context.Context, owner parley.OrgID, from uint64, fn func(place uint64, a *agent.State) bool) error {
+	_, err := n.roster(ctx, owner, from, fn)
 	return err
 }
 
-// roster is Agents, and tells whether an agent was passed over that is promised
+// rosterPage is how many places of an organization's list are read at once.
+const rosterPage = 64
+
+// roster is AgentsFrom, and tells whether an agent was passed over that is promised
 // to the roster and on its way to its own home.
-func (n *Node) roster(ctx context.Context, owner parley.OrgID, fn func(*agent.State) bool) (awaited bool, err error) {
-	var ids []parley.AgentID
-	err = n.view(ctx, func(v View) error {
-		return v.Rows(owner.Slot(), parley.RosterTable, owner[:], nil, false, func(_, value []byte) bool {
-			ids = append(ids, parley.IDFromBytes[parley.AgentID](value))
-			return true
+func (n *Node) roster(ctx context.Context, owner parley.OrgID, from uint64, fn func(uint64, *agent.State) bool) (awaited bool, err error) {
+	var beyond []byte
+	if from > 0 {
+		beyond = binary.BigEndian.AppendUint64(owner.Bytes(), from-1)
+	}
+	for more := true; more; {
+		var ids []parley.AgentID
+		var places []uint64
+		more = false
+		err := n.view(ctx, func(v View) error {
+			return v.Rows(owner.Slot(), parley.RosterTable, owner[:], beyond, false, func(key, value []byte) bool {
+				if more = len(ids) == rosterPage; more {
+					return false
+				}
+				ids, beyond = append(ids, parley.IDFromBytes[parley.AgentID](value)), append(beyond[:0], key...)
+				places = append(places, binary.BigEndian.Uint64(key[len(owner):]))
+				return true
+			})
 		})
-	})
-	for _, id := range ids {
-		a, unknown := n.Agent(ctx, id)
-		if unknown != nil {
-			if isRefusal(unknown) {
-				awaited = true
-				continue
-			}
-			return awaited, unknown
+		if err != nil {
+			return awaited, err
 		}
-		if !fn(a) {
-			break
+		for i, id := range ids {
+			a, unknown := n.Agent(ctx, id)
+			switch {
+			case unknown != nil && !isRefusal(unknown):
+				return awaited, unknown
+			case unknown != nil:
+				awaited = true
+			case !fn(places[i], a):
+				return awaited, nil
+			}
 		}
 	}
-	return awaited, err
+	return awaited, nil
 }
 
 // FirstActive is the organization's oldest active agent, which acts where none
@@ -261,7 +277,7 @@ func (n *Node) FirstActive(ctx context.Context, owner parley.OrgID) (*agent.Stat
 		}
 	}
 	var first *agent.State
-	awaited, err := n.roster(ctx, owner, func(a *agent.State) bool {
+	awaited, err := n.roster(ctx, owner, 0, func(_ uint64, a *agent.State) bool {
 		if !a.Revoked() {
 			first = a
 		}

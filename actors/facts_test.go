@@ -94,12 +94,12 @@ type slowViews struct {
 	next atomic.Pointer[slowView]
 }
 
-func (j *slowViews) View() View {
+func (j *slowViews) Latest() View {
 	v := j.next.Swap(nil)
 	if v == nil {
-		return j.Journal.View()
+		return j.Journal.Latest()
 	}
-	v.View = j.Journal.View()
+	v.View = j.Journal.Latest()
 	return v
 }
 
@@ -188,9 +188,9 @@ type lateStates struct {
 	hidden atomic.Value
 }
 
-func (j *lateStates) View() View {
+func (j *lateStates) Latest() View {
 	hidden, _ := j.hidden.Load().(parley.AgentID)
-	return lateView{j.Journal.View(), hidden}
+	return lateView{j.Journal.Latest(), hidden}
 }
 
 type lateView struct {

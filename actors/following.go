@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 
 	"parley"
 )
@@ -47,7 +48,7 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 		if passed, err = readCarried(v, agent); err != nil {
 			return err
 		}
-		if err := v.Unseen(agent, 0, func(position uint64, _ parley.MessageID) bool {
+		if _, err := v.Unseen(agent, 0, math.MaxInt, func(position uint64, _ parley.MessageID) bool {
 			s.After = min(s.After, position-1)
 			return false
 		}); err != nil {

@@ -17,7 +17,7 @@ const (
 	memberLeft
 )
 
-// news are the words for it, by kind. // contract: Webhooks
+// news are the words for it, by kind. // docs: webhooks.md
 var news = [...]string{
 	invited: "invited", requestCreated: "request.created", requestResolved: "request.resolved",
 	memberJoined: "member.joined", memberLeft: "member.left",
@@ -83,6 +83,7 @@ func (h *hall) noteAdmins(e group.Event, leaver group.Member) {
 		if leaver.Role == group.Admin {
 			h.chairs = nil
 		}
+	case *group.Carried, *group.Changed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Offered, *group.Resolved, *group.Voted, *group.Withdrawn: // they change no admin
 	}
 }
 

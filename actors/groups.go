@@ -88,7 +88,7 @@ func (f *facts) group(ctx context.Context, id parley.GroupID) (owner parley.OrgI
 	if owner, ok := f.groups.GetIfPresent(id); ok {
 		return owner, nil
 	}
-	v := f.journal.View()
+	v := f.journal.Latest()
 	defer v.Close()
 	var bad error
 	err = v.Events(groupStream(id), 1, false, func(_ uint64, _ int64, fact parley.Fact) bool {
@@ -324,7 +324,7 @@ func (n *Node) Invite(ctx context.Context, id parley.GroupID, c Invitation) (*gr
 // Vote votes on a request. One that the vote settles is given as settled.
 // // spec: Groups
 func (n *Node) Vote(ctx context.Context, id parley.GroupID, c group.CastVote) (Voted, error) {
-	v, err := askGroup[votedSeat](ctx, n, id, 0, c)
+	v, err := n.castVote(ctx, id, c)
 	if err != nil || v.offer == 0 {
 		return v.Voted, err
 	}
@@ -451,7 +451,7 @@ func (n *Node) SettledRequests(ctx context.Context, id parley.GroupID, after par
 
 // SettledRequest is a request that is settled.
 func (n *Node) SettledRequest(ctx context.Context, id parley.GroupID, request parley.JoinRequestID) (r *group.Request, err error) {
-	err = n.view(ctx, func(v View) error {
+	err = n.row(ctx, func(v View) error {
 		value, found, err := v.Row(id.Slot(), parley.RequestTable, append(id.Bytes(), request[:]...))
 		if err == nil && !found {
 			return group.ErrUnknownRequest
@@ -467,7 +467,7 @@ func (n *Node) SettledRequest(ctx context.Context, id parley.GroupID, request pa
 
 // HadSeat reports whether an agent is, or ever was, a member of a group.
 func (n *Node) HadSeat(ctx context.Context, id parley.GroupID, of parley.AgentID) (had bool, err error) {
-	err = n.view(ctx, func(v View) error {
+	err = n.row(ctx, func(v View) error {
 		_, had, err = v.Row(id.Slot(), parley.PlaceTable, append(id.Bytes(), of[:]...))
 		return err
 	})

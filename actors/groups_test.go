@@ -212,7 +212,7 @@ func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
 		t.Fatalf("the conversation is %v", s.GetStatus())
 	}
 	for i, wanted := range map[int]int{0: 3, 5: 2, 7: 3, 9: 2} {
-		page, _, err := r.node.TranscriptOf(context.Background(), posted.Message.Conversation(), c.id, a[i], 0, 50, false)
+		page, _, err := r.node.TranscriptOf(context.Background(), posted.Message.Conversation(), c.id, a[i], 0, 50, false, nil)
 		if err != nil || len(page) != wanted {
 			t.Fatalf("agent %d sees %d rows, not %d: %v", i, len(page), wanted, err)
 		}

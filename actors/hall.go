@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"time"
 
 	"parley"
@@ -34,7 +35,8 @@ type hosted struct {
 
 const (
 	// groupStateEvery is after how many events a group's state is stored, if it is
-	// a small one: a large one every so many times as many as it has members.
+	// a small one: a large one every so many times as many as it has members and
+	// live requests.
 	groupStateEvery   = 64
 	groupStateMembers = 4
 	// talksMax is how many conversations a hall keeps in memory.
@@ -59,7 +61,7 @@ type (
 func (n *Node) groupKind() *kind[*hall, group.Command, group.Event] {
 	return &kind[*hall, group.Command, group.Event]{
 		stream: parley.GroupStream, rules: groupRules, stateEvery: groupStateEvery,
-		weight: func(h *hall) uint64 { return uint64(len(h.Members()) / groupStateMembers) },
+		weight: func(h *hall) uint64 { return uint64((len(h.Members()) + h.Live()) / groupStateMembers) },
 		blank:  func() *hall { return &hall{State: &group.State{}} },
 		handle: func(t *groupTurn, request any) (any, error) {
 			switch r := request.(type) {
@@ -100,11 +102,7 @@ func (n *Node) groupKind() *kind[*hall, group.Command, group.Event] {
 }
 
 // hearGroup takes what an agent says of a seat, and that one acts no more.
-func (n *Node) hearGroup(t *groupTurn, word []byte) error {
-	said := &Said{}
-	if err := said.UnmarshalVT(word); err != nil {
-		return err
-	}
+func (n *Node) hearGroup(t *groupTurn, said *Said) error {
 	agent := parley.IDFromBytes[parley.AgentID](said.GetAgent())
 	switch said.GetKind() {
 	case Said_answer:
@@ -123,9 +121,10 @@ func (n *Node) hearGroup(t *groupTurn, word []byte) error {
 	return nil
 }
 
-// heard passes over a refusal: nobody is there to take it.
+// heard passes over a refusal of the rules: nobody is there to take it. That of a
+// journal which is closing is none: the word is heard after the next start.
 func heard(err error) error {
-	if isRefusal(err) {
+	if isRefusal(err) && !errors.Is(err, parley.ErrOverloaded) {
 		return nil
 	}
 	return err
@@ -140,7 +139,7 @@ func (n *Node) ceiling(t *groupTurn) (*int, error) {
 	if owner, atHand := n.facts.orgs.cache.GetIfPresent(t.state.Org); atHand {
 		return n.seats(owner.state), nil
 	}
-	v := n.journal.View()
+	v := n.journal.Latest()
 	defer v.Close()
 	_, stored, err := v.State(orgStream(t.state.Org))
 	owner := &org.State{}

@@ -40,6 +40,5 @@ func (n *Node) issuerKind() *kind[*issuer.State, issuer.Command, issuer.Event] {
 			}
 			return cloned(t.state, &issuer.State{}), nil
 		},
-		hear: func(*issuerTurn, []byte) error { return nil },
 	}
 }

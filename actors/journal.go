@@ -21,6 +21,9 @@ type Journal interface {
 	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
 	// View shows all that is applied, at one instant.
 	View() View
+	// Latest shows with each read what is applied by then. It is cheaper, and
+	// suits a caller that reads one row, or scans once.
+	Latest() View
 	// Follow gives an agent's feed beyond the position after, then what is new.
 	// notify is called, and must not block, when Next may have more.
 	Follow(agent parley.AgentID, after uint64, notify func()) Subscription
@@ -52,11 +55,12 @@ type View interface {
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
 	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
 	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
+	Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error
 	Marks(parley.Mark) (parley.Marks, error)
 	FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m parley.Marks)) error
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
 	FeedBefore(agent parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error
-	Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error
+	Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error)
 	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
 	Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
 	Table(table parley.Table, fn func(key, value []byte) bool) error

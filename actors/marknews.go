@@ -48,7 +48,7 @@ func (n *Node) appendMark(words []parley.Word, m parley.Mark) []parley.Word {
 // the same moment may both bring the news: what rests on it is told at least
 // once. Where the marks cannot be read nothing is known.
 func (n *Node) knownNews(m parley.Mark) (note byte) {
-	v := n.journal.View()
+	v := n.journal.Latest()
 	defer v.Close()
 	marks, err := v.Marks(m)
 	if err != nil {

@@ -109,7 +109,7 @@ func TestReadersPassOverMarkLines(t *testing.T) {
 	if n := must(h.node.CountSince(ctx, sender, 0))(t); n != 1 {
 		t.Errorf("a poll counts %d messages", n)
 	}
-	if w := must(h.node.WaitingAfter(ctx, sender, 0, 5))(t); len(w.Items) != 1 {
+	if w := h.look(h.node.After(sender, 0), 5); len(w.Items) != 1 {
 		t.Errorf("a wait gives %d messages", len(w.Items))
 	}
 	start := must(h.node.Resume(ctx, sender, parley.MessageID{}, false))(t)

@@ -246,7 +246,7 @@ func (p *player) readGroup(ctx context.Context, id parley.GroupID) {
 		if m.HostID() != id {
 			continue
 		}
-		page, _, err := p.node.TranscriptOf(ctx, m.Conversation(), id, m.Recipient(), 0, 100, false)
+		page, _, err := p.node.TranscriptOf(ctx, m.Conversation(), id, m.Recipient(), 0, 100, false, nil)
 		for _, row := range page {
 			p.note("  seen: %s\n", withMarks(row))
 		}

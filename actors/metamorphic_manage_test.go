@@ -12,24 +12,21 @@ import (
 	"parley/actors/agent"
 	"parley/actors/issuer"
 	"parley/actors/org"
-	"parley/actors/registration"
 )
 
 // register asks for challenges and solves them, more or less.
 func (p *player) register(ctx context.Context) {
 	if len(p.challenges) == 0 || !p.likely(3) {
 		slug := fmt.Sprint("b", p.random.IntN(3))
-		issued, err := p.node.RequestChallenge(ctx, registration.Issue{
-			Email: slug + "@example.org", Slug: slug, OrgName: slug, Challenge: "00", Difficulty: 1, ExpiresAt: p.clock().Add(12 * time.Hour),
-		})
+		issued, err := challengeFor(p.node, slug, fmt.Sprint("challenge ", len(p.challenges)), 1, 12*time.Hour)
 		if err == nil {
-			p.challenges = append(p.challenges, issued.RegistrationID())
+			p.challenges = append(p.challenges, issued)
 		}
-		p.say(err, "challenge %s until %d", issued.RegistrationID(), issued.GetExpiresMs())
+		p.say(err, "challenge %v", issued)
 		return
 	}
 	made, err := p.node.Solve(ctx, Solution{
-		ID: one(p, p.challenges[max(0, len(p.challenges)-3):]), Nonce: fmt.Sprint(p.random.IntN(30)), Tier: 1, SecretHash: []byte("hash"),
+		Challenge: one(p, p.challenges[max(0, len(p.challenges)-3):]), Nonce: fmt.Sprint(p.random.IntN(30)), Tier: 1, SecretHash: []byte("hash"),
 	})
 	if err == nil {
 		p.orgs = append(p.orgs, made.Org.OrgID())

@@ -16,6 +16,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/actors/registration"
 	"parley/persistence"
 )
 
@@ -40,7 +41,7 @@ type player struct {
 	messages   []*Record
 	sends      []DirectSend // with a key
 	clients    map[parley.OrgID][]parley.ClientID
-	challenges []parley.RegistrationID
+	challenges []*registration.Challenge
 	tokens     [][]byte
 	kids       []string
 	minted     int
@@ -340,7 +341,7 @@ func (p *player) move(ctx context.Context) {
 // markSome delivers or reads the newest few messages of an inbox.
 func (p *player) markSome(ctx context.Context) {
 	id := one(p, p.ids)
-	page, _, err := p.node.Inbox(ctx, id, 0, 3, "")
+	page, _, err := p.node.Inbox(ctx, id, 0, 3, "", nil)
 	at, marks := p.clock().UnixMilli(), []parley.Mark(nil)
 	for i, m := range page {
 		mark := parley.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: parley.Marks{Delivered: at}, Copy: m.Record.Copied()}

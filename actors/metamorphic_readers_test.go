@@ -53,11 +53,11 @@ func (p *player) book(ctx context.Context) *book {
 	case 0, 1, 2:
 		only := []string{"", "", "acme.v1.note"}[draw]
 		return &book{fmt.Sprintf("the inbox of %s %s", id, only), func(limit int) ([]string, bool, error) {
-			return messages(p.node.Inbox(ctx, id, next, limit, only))
+			return messages(p.node.Inbox(ctx, id, next, limit, only, nil))
 		}}
 	case 3, 4:
 		return &book{fmt.Sprintf("%s, from the end %v", m.Conversation(), draw == 4), func(limit int) ([]string, bool, error) {
-			return messages(p.node.Transcript(ctx, m.Conversation(), next, limit, draw == 4))
+			return messages(p.node.Transcript(ctx, m.Conversation(), next, limit, draw == 4, nil))
 		}}
 	}
 	return &book{fmt.Sprintf("the conversations of %s", id), func(limit int) (lines []string, more bool, err error) {
@@ -94,7 +94,7 @@ func (p *player) tuneIn(ctx context.Context) {
 	l := &listener{agent: one(p, p.ids)}
 	last, resume := parley.MessageID{}, p.random.IntN(2) == 0
 	if resume && p.likely(4) {
-		if mine, _, err := p.node.Inbox(ctx, l.agent, 0, 10, ""); err == nil && len(mine) > 0 {
+		if mine, _, err := p.node.Inbox(ctx, l.agent, 0, 10, "", nil); err == nil && len(mine) > 0 {
 			last = one(p, mine).Record.MessageID()
 		} else if len(p.messages) > 0 {
 			last = one(p, p.messages).MessageID()

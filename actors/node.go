@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/org"
 	"parley/actors/registration"
@@ -59,6 +60,13 @@ type Node struct {
 	// carriedStep is how much a journal has to grow before it is noted anew how
 	// far an agent of it has been carried everything.
 	carriedStep uint64
+	// waitRows is how many entries of a feed one look for messages passes by.
+	waitRows int
+	// queue bounds the join requests of groups.
+	queue group.Queue
+	// companyRows is how many events of a conversation one look for those who share
+	// rows of it passes by.
+	companyRows int
 	// ackStep is how many marks of one request are on their way at once.
 	ackStep int
 	// glances counts those under way, glanced ends one.
@@ -71,7 +79,7 @@ func New(o Options) *Node {
 	n := &Node{
 		engine: newEngine(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal,
 		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
-		shown: newShown(o.PageBytes), counts: newPollIndex(), seats: o.SeatLimit, carriedStep: carriedStep, ackStep: ackStep,
+		shown: newShown(o.PageBytes), counts: newPollIndex(), seats: o.SeatLimit, carriedStep: carriedStep, waitRows: waitRows, companyRows: companyRows, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg}, ackStep: ackStep,
 	}
 	n.began, n.courier, n.dispatch = o.Clock(), o.Courier, newDispatcher(n, o.Demand)
 	if n.courier == nil {
@@ -120,8 +128,8 @@ func (n *Node) Damage() string { return n.journal.Damage() }
 
 // The aggregates' laws, as the host needs them.
 var (
-	registrationRules = rules[*registration.State, registration.Command, registration.Event]{
-		registration.Decide, registration.Evolve, registration.Tag, registration.New,
+	registrationRules = rules[*registration.State, any, registration.Event]{
+		nil, registration.Evolve, registration.Tag, registration.New, // nothing is decided about those any more
 	}
 	orgRules          = rules[*org.State, org.Command, org.Event]{org.Decide, org.Evolve, org.Tag, org.New}
 	agentRules        = rules[*agent.State, agent.Command, agent.Event]{agent.Decide, agent.Evolve, agent.Tag, agent.New}
@@ -196,7 +204,15 @@ func inquire[R any](n *Node, s parley.Stream, g glance) (R, error) {
 
 // view runs a read and answers only when all that it saw is durable.
 func (n *Node) view(ctx context.Context, read func(View) error) error {
-	v := n.journal.View()
+	return durably(ctx, n.journal.View(), read)
+}
+
+// row is view for a read of one row.
+func (n *Node) row(ctx context.Context, read func(View) error) error {
+	return durably(ctx, n.journal.Latest(), read)
+}
+
+func durably(ctx context.Context, v View, read func(View) error) error {
 	defer v.Close()
 	if err := read(v); err != nil {
 		if isRefusal(err) {

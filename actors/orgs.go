@@ -28,7 +28,8 @@ func (n *Node) ChangeOrg(_ context.Context, id parley.OrgID, c org.Change) (*org
 }
 
 // SetTerms changes what an organization is entitled to: org.GrantTier,
-// org.SetAllowance, org.LiftAllowance or org.ConfirmEmail. The next request of
+// org.SetAllowance, org.LiftAllowance or org.ConfirmEmail; to suspend and to resume have
+// calls of their own. The next request of
 // the organization is judged by it.
 func (n *Node) SetTerms(_ context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
 	return question[*org.State](n, orgStream(id), 0, c)
@@ -80,6 +81,11 @@ func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
 				if err := t.decide(r); err != nil {
 					return nil, err
 				}
+				for _, e := range t.events {
+					for _, client := range e.(*org.CredentialAdded).GetForgotten() {
+						t.strike(parley.ClientTable, client)
+					}
+				}
 				t.keep(parley.ClientTable, r.ClientID.Bytes(), t.state.GetId())
 				return cloned(t.state, &org.State{}), nil
 			case org.Command:
@@ -88,17 +94,10 @@ func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
 			}
 			panic("org: unknown request")
 		},
-		hear: func(t *orgTurn, word []byte) error {
+		hear: func(t *orgTurn, said *Said) error {
 			defer n.publishOrgAfter(t)
-			if len(word) == 17 && word[0] == retired {
-				return t.decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](word[1:])})
-			}
-			said := &Said{}
-			if err := said.UnmarshalVT(word); err != nil {
-				return err
-			}
-			if said.GetKind() != Said_ended {
-				return nil
+			if said.GetKind() == Said_retired {
+				return heard(t.decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](said.GetAgent())}))
 			}
 			return heard(t.decide(org.RetireGroup{GroupID: parley.IDFromBytes[parley.GroupID](said.GetGroup())}))
 		},
@@ -113,6 +112,9 @@ func (n *Node) publishOrgAfter(t *orgTurn) {
 	seq, stored := t.entity.seq+uint64(len(t.entry.Facts)), cloned(t.state, &org.State{})
 	t.after = append(t.after, func() {
 		n.facts.orgs.publish(stored.OrgID(), fact[*org.State]{seq, stored})
+		if !stored.Suspended() {
+			n.dispatch.unpark(stored.OrgID())
+		}
 	})
 }
 

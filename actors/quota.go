@@ -65,8 +65,8 @@ func (q *dayQuota) take(j Journal, org parley.OrgID, limit *int, now time.Time, 
 	u.granted = slices.DeleteFunc(u.granted, (*ticket).released)
 	if u.n >= int64(*limit) {
 		midnight := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-		return slices.Clone(u.granted), ErrQuotaExceeded.With("quota", "messages_per_day").With("limit", *limit).
-			With("used", u.n).With("resets_at", midnight.Format("2006-01-02T15:04:05.000000Z"))
+		return slices.Clone(u.granted), ErrQuotaExceeded.OverQuota("messages_per_day", *limit, int(u.n),
+			midnight.Format("2006-01-02T15:04:05.000000Z"))
 	}
 	u.n++
 	u.granted = append(u.granted, entry())

@@ -102,13 +102,26 @@ func readMarks(v View, agent parley.AgentID, page []Message) error {
 	})
 }
 
+// Fits says whether a page has room for one more message; a page ends before the
+// first for which it has none. It is asked for each message in the order of the
+// page, and must accept the first. An error refuses the page. nil: every message
+// fits.
+type Fits func(*Record) (bool, error)
+
+func (f Fits) ask(r *Record) (bool, error) {
+	if f == nil {
+		return true, nil
+	}
+	return f(r)
+}
+
 // scanMax bounds the rows that a filtered page may look through.
 const scanMax = 2000
 
 // Inbox gives the messages to an agent, newest first, below the position
 // before (0: from the newest), of one type only unless that is "". A filtered
 // page may be short while there is more. // spec: Messaging
-func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, limit int, only string) (page []Message, next uint64, err error) {
+func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, limit int, only string, fits Fits) (page []Message, next uint64, err error) {
 	note := parley.TypeHash(only)
 	err = n.view(ctx, func(v View) error {
 		seen, last, bad := 0, uint64(0), error(nil)
@@ -117,21 +130,22 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 				next = last
 				return false
 			}
+			before := last
 			seen, last = seen+1, e.Position
-			if !e.Kind.Carries() {
-				return true
-			}
-			if only != "" && !bytes.Equal(e.Note, note) {
+			if !e.Kind.Carries() || only != "" && !bytes.Equal(e.Note, note) {
 				return true
 			}
 			record, err := n.carried(ctx, v, agent, e)
-			if err != nil {
+			if err != nil || only != "" && record.GetType() != only {
 				bad = err
+				return err == nil
+			}
+			room, err := fits.ask(record)
+			if bad = err; !room || err != nil {
+				next = before
 				return false
 			}
-			if only == "" || record.GetType() == only {
-				page = append(page, Message{Record: record, Position: e.Position})
-			}
+			page = append(page, Message{Record: record, Position: e.Position})
 			return true
 		})
 		if scan == nil {
@@ -163,8 +177,8 @@ func readConversation(v View, id parley.ConversationID, into *conversation.State
 // Transcript gives a conversation's messages in its order, oldest first or, if
 // descending, newest first, beyond the event from (0: from the end where the
 // order begins). next is where it goes on, 0 at its end.
-func (n *Node) Transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool) (page []Message, next uint64, err error) {
-	return n.transcript(ctx, id, from, limit, descending, func(v View, message parley.MessageID) (Message, bool, error) {
+func (n *Node) Transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
+	return n.transcript(ctx, id, from, limit, descending, fits, func(v View, message parley.MessageID) (Message, bool, error) {
 		m, err := readMessage(v, id.Slot(), message)
 		return m, true, err
 	})
@@ -173,10 +187,10 @@ func (n *Node) Transcript(ctx context.Context, id parley.ConversationID, from ui
 // TranscriptOf is Transcript of a group's conversation as one agent sees it:
 // what it sent, a broadcast once, and what it got. A page may be short while there
 // is more.
-func (n *Node) TranscriptOf(ctx context.Context, id parley.ConversationID, host parley.GroupID, of parley.AgentID, from uint64, limit int, descending bool) (page []Message, next uint64, err error) {
+func (n *Node) TranscriptOf(ctx context.Context, id parley.ConversationID, host parley.GroupID, of parley.AgentID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
 	var seats []uint32
 	looked, seen := false, 0
-	page, next, err = n.transcript(ctx, id, from, limit, descending, func(v View, message parley.MessageID) (m Message, fits bool, err error) {
+	page, next, err = n.transcript(ctx, id, from, limit, descending, fits, func(v View, message parley.MessageID) (m Message, shown bool, err error) {
 		if !looked {
 			row, _, err := v.Row(host.Slot(), parley.PlaceTable, placeKey(host, of))
 			if err != nil {
@@ -200,8 +214,8 @@ func (n *Node) TranscriptOf(ctx context.Context, id parley.ConversationID, host 
 // errScanned ends a page that has looked through as many rows as it may.
 var errScanned = errors.New("enough rows were looked through")
 
-// transcript reads the messages of a conversation's events that fit.
-func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, read func(View, parley.MessageID) (Message, bool, error)) (page []Message, next uint64, err error) {
+// transcript reads the messages of a conversation's events that read shows.
+func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits, read func(View, parley.MessageID) (Message, bool, error)) (page []Message, next uint64, err error) {
 	first := from + 1
 	if descending {
 		if first = from - 1; from == 0 {
@@ -218,15 +232,21 @@ func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from ui
 				bad = err
 				return err == nil
 			}
-			m, fits, err := read(v, message)
-			if fits && len(page) == limit || errors.Is(err, errScanned) {
+			m, shown, err := read(v, message)
+			full := shown && len(page) == limit
+			if shown && !full && err == nil {
+				room := false
+				room, err = fits.ask(m.Record)
+				full = !room && err == nil
+			}
+			if full || errors.Is(err, errScanned) {
 				next = last
 				return false
 			}
 			if bad = err; err != nil {
 				return false
 			}
-			if last = seq; fits {
+			if last = seq; shown {
 				page = append(page, m)
 			}
 			return true
@@ -246,6 +266,7 @@ func messageOf(f parley.Fact) (id parley.MessageID, err error) {
 		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
 	case *conversation.Broadcasted:
 		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
+	case *conversation.StatusChanged: // it brings no message
 	}
 	return id, err
 }

@@ -38,6 +38,9 @@ const (
 	Said_forget Said_Kind = 6
 	// To an organization: the group is over.
 	Said_ended Said_Kind = 7
+	// To an organization: an agent of it acts no more. It lies in the tray as the
+	// letter r and the agent's id.
+	Said_retired Said_Kind = 8
 )
 
 // Enum value maps for Said_Kind.
@@ -51,6 +54,7 @@ var (
 		5: "settled",
 		6: "forget",
 		7: "ended",
+		8: "retired",
 	}
 	Said_Kind_value = map[string]int32{
 		"nothing": 0,
@@ -61,6 +65,7 @@ var (
 		"settled": 5,
 		"forget":  6,
 		"ended":   7,
+		"retired": 8,
 	}
 )
 
@@ -469,7 +474,7 @@ const file_actors_record_proto_rawDesc = "" +
 	"recipients\x12\x1d\n" +
 	"\n" +
 	"first_seat\x18\r \x01(\rR\tfirstSeat\x12\x12\n" +
-	"\x04host\x18\x0e \x01(\fR\x04host\"\xb3\x02\n" +
+	"\x04host\x18\x0e \x01(\fR\x04host\"\xc0\x02\n" +
 	"\x04Said\x120\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1c.parley.v1.message.Said.KindR\x04kind\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\fR\x05group\x12\x14\n" +
@@ -477,7 +482,7 @@ const file_actors_record_proto_rawDesc = "" +
 	"\x06number\x18\x04 \x01(\rR\x06number\x12\x1a\n" +
 	"\bisolated\x18\x05 \x01(\bR\bisolated\x12\x18\n" +
 	"\arequest\x18\x06 \x01(\fR\arequest\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"g\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"t\n" +
 	"\x04Kind\x12\v\n" +
 	"\anothing\x10\x00\x12\t\n" +
 	"\x05offer\x10\x01\x12\n" +
@@ -489,7 +494,8 @@ const file_actors_record_proto_rawDesc = "" +
 	"\asettled\x10\x05\x12\n" +
 	"\n" +
 	"\x06forget\x10\x06\x12\t\n" +
-	"\x05ended\x10\a\"\xd5\x01\n" +
+	"\x05ended\x10\a\x12\v\n" +
+	"\aretired\x10\b\"\xd5\x01\n" +
 	"\vPublicGroup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\fR\x03org\x12\x12\n" +

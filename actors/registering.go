@@ -1,9 +1,11 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"parley"
@@ -11,26 +13,13 @@ import (
 	"parley/actors/registration"
 )
 
-// challengeKept is how long a challenge is remembered after it has expired, so
-// that a late solution is told so.
+// challengeKept is how long former releases remembered a challenge after it had
+// expired.
 const challengeKept = 24 * time.Hour
-
-// RequestChallenge makes a proof-of-work challenge for an organization's slug.
-// It reserves nothing: the first to solve has the slug.
-// // spec: Authentication
-func (n *Node) RequestChallenge(ctx context.Context, c registration.Issue) (*registration.State, error) {
-	_, err := n.OrgBySlug(ctx, c.Slug)
-	if err != nil && !isRefusal(err) {
-		return nil, err
-	}
-	c.SlugTaken = err == nil
-	c.ID = parley.NewID[parley.RegistrationID](parley.SlotOf(c.Slug), n.clock(), n.entropy())
-	return question[*registration.State](n, registrationStream(c.ID), 0, c)
-}
 
 // Solution is an attempt at a challenge, and the credential it is to earn.
 type Solution struct {
-	ID         parley.RegistrationID
+	Challenge  *registration.Challenge
 	Nonce      string
 	Tier       int
 	SecretHash []byte
@@ -42,13 +31,98 @@ type Registered struct {
 	ClientID parley.ClientID
 }
 
-// Solve judges a solution and, if it is right, makes the organization.
-func (n *Node) Solve(_ context.Context, s Solution) (Registered, error) {
-	return question[Registered](n, registrationStream(s.ID), 0, s)
+// Solve judges a solution and, if it is right, makes the organization. Nothing is
+// stored before that, and nothing of an attempt that fails.
+// // spec: Authentication
+func (n *Node) Solve(ctx context.Context, s Solution) (Registered, error) {
+	now := n.clock()
+	if s.Challenge.Expired(now) {
+		return Registered{}, registration.ErrExpired
+	}
+	if err := n.judgeSolution(ctx, s, now); err != nil {
+		return Registered{}, err
+	}
+	made, entry, err := n.registration(s, now)
+	if err != nil {
+		return Registered{}, err
+	}
+	err = n.keep(entry)
+	if errors.Is(err, parley.ErrExists) { // another was faster: with this challenge, or with this slug
+		err = cmp.Or(n.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
+	}
+	return made, err
 }
 
-func registrationStream(id parley.RegistrationID) parley.Stream {
-	return parley.Stream{Kind: parley.RegistrationStream, ID: parley.AnyID(id)}
+// judgeSolution gathers what a solution is judged by. A refusal waits until what
+// it rests on is durable.
+func (n *Node) judgeSolution(ctx context.Context, s Solution, now time.Time) error {
+	v := n.journal.View()
+	defer v.Close()
+	slot := parley.SlotOf(s.Challenge.GetSlug())
+	_, used, err := v.Row(slot, parley.SpentTable, spentKey(s.Challenge))
+	if err != nil {
+		return err
+	}
+	_, taken, err := v.Row(slot, parley.SlugTable, []byte(s.Challenge.GetSlug()))
+	if err != nil {
+		return err
+	}
+	if err = s.Challenge.Judge(registration.Solve{Nonce: s.Nonce, Used: used, SlugTaken: taken}, now); err != nil {
+		err = cmp.Or(v.Durable(ctx), err)
+	}
+	return err
+}
+
+// registration is the entry that makes an organization and uses its challenge up.
+// No actor speaks it: the slug is claimed by beginning its stream, and of several
+// that try, with one challenge or with many, the journal refuses all but the first.
+func (n *Node) registration(s Solution, now time.Time) (Registered, *parley.Entry, error) {
+	slug := s.Challenge.GetSlug()
+	slot := parley.SlotOf(slug)
+	id, client := parley.NewID[parley.OrgID](slot, now, n.entropy()), parley.NewID[parley.ClientID](slot, now, n.entropy())
+	bear, made, err := bearOrg(org.Register{
+		ID: id, Name: s.Challenge.GetOrgName(), Slug: slug, Email: s.Challenge.GetEmail(),
+		Tier: s.Tier, ClientID: client, SecretHash: s.SecretHash,
+	}, now)
+	row := func(table parley.Table, key []byte) parley.Row {
+		return parley.Row{Slot: slot, Table: table, Key: key, Value: id.Bytes()}
+	}
+	return Registered{Org: made, ClientID: client}, &parley.Entry{
+		Slot: slot, At: now,
+		Words: []parley.Word{bear, parley.Bear{Stream: slugStream(slug), Facts: []parley.Fact{{Tag: 1, Data: id.Bytes()}}}},
+		Rows: []parley.Row{
+			row(parley.SlugTable, []byte(slug)), row(parley.ClientTable, client.Bytes()), row(parley.SpentTable, spentKey(s.Challenge)),
+		},
+	}, err
+}
+
+// spentKey is where it is noted that a challenge is used: under the day on which
+// it expires, so that it is forgotten some time after.
+func spentKey(c *registration.Challenge) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, parley.Day(c.ExpiresAt())), c.GetText()...)
+}
+
+// keep appends an entry that no actor speaks and returns when it is durable, or
+// why it was refused.
+func (n *Node) keep(e *parley.Entry) error {
+	room, err := n.journal.Admit(e.Slot, entrySize)
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	e.Release = func(err error) { room(); done <- err }
+	n.journal.Append(e)
+	late := time.NewTimer(askPatience)
+	defer late.Stop()
+	select {
+	case err = <-done:
+	case <-late.C:
+		return parley.ErrOutcomeUnknown
+	}
+	if err == nil || isRefusal(err) || errors.Is(err, parley.ErrExists) {
+		return err
+	}
+	return parley.ErrOutcomeUnknown
 }
 
 // slugStream is the stream whose existence is the claim to a slug. Its id is
@@ -60,35 +134,21 @@ func slugStream(slug string) parley.Stream {
 	return parley.Stream{Kind: parley.SlugStream, ID: id}
 }
 
-type registrationTurn = turn[*registration.State, registration.Command, registration.Event]
+type registrationTurn = turn[*registration.State, any, registration.Event]
 
-func (n *Node) registrationKind() *kind[*registration.State, registration.Command, registration.Event] {
-	return &kind[*registration.State, registration.Command, registration.Event]{
+// registrationKind only forgets challenges that former releases stored.
+func (n *Node) registrationKind() *kind[*registration.State, any, registration.Event] {
+	return &kind[*registration.State, any, registration.Event]{
 		stream: parley.RegistrationStream, rules: registrationRules, stateEvery: 1,
 		blank: func() *registration.State { return &registration.State{} },
 		handle: func(t *registrationTurn, request any) (any, error) {
-			switch r := request.(type) {
-			case registration.Issue:
-				return n.issueChallenge(t, r)
-			case Solution:
-				return n.solve(t, r)
-			case timerFired:
-				t.forget(r)
+			if due, ok := request.(timerFired); ok {
+				t.forget(due)
 				return nil, nil
 			}
 			panic("registration: unknown request")
 		},
-		hear: func(*registrationTurn, []byte) error { return nil },
 	}
-}
-
-func (n *Node) issueChallenge(t *registrationTurn, c registration.Issue) (any, error) {
-	if err := t.decide(c); err != nil {
-		return nil, err
-	}
-	due := c.ExpiresAt.Add(challengeKept)
-	t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: due, Stream: t.entry.Stream})
-	return cloned(t.state, &registration.State{}), nil
 }
 
 // forget removes a stream whose time is over, with the timer that said so.
@@ -96,37 +156,6 @@ func (t *turn[S, C, E]) forget(r timerFired) {
 	t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
 	t.entry.Purge, t.entry.Retire = true, true
 	t.after = append(t.after, func() { t.entity.engine.drop(t.entity.handle, errStopped) })
-}
-
-// solve makes the organization in the same entry that uses the challenge up.
-// The slug is claimed by beginning its stream: of two that try, the journal
-// refuses the second.
-func (n *Node) solve(t *registrationTurn, s Solution) (any, error) {
-	slug := t.state.GetSlug()
-	slot := t.entry.Slot
-	id := parley.NewID[parley.OrgID](slot, t.now, n.entropy())
-	_, taken, err := t.row(parley.SlugTable, []byte(slug))
-	if err != nil {
-		return nil, err
-	}
-	t.behind = taken
-	if err := t.decide(registration.Solve{Nonce: s.Nonce, OrgID: id, SlugTaken: taken}); err != nil {
-		return nil, err
-	}
-	client := parley.NewID[parley.ClientID](slot, t.now, n.entropy())
-	bear, made, err := bearOrg(org.Register{
-		ID: id, Name: t.state.GetOrgName(), Slug: slug, Email: t.state.GetEmail(),
-		Tier: s.Tier, ClientID: client, SecretHash: s.SecretHash,
-	}, t.now)
-	if err != nil {
-		return nil, err
-	}
-	t.say(bear, parley.Bear{Stream: slugStream(slug), Facts: []parley.Fact{{Tag: 1, Data: id.Bytes()}}})
-	t.keep(parley.SlugTable, []byte(slug), id.Bytes())
-	t.keep(parley.ClientTable, client.Bytes(), id.Bytes())
-	t.exists = registration.ErrSlugTaken
-	t.after = append(t.after, func() { publishOrg(n.facts, uint64(len(bear.Facts)), bear.State) })
-	return Registered{Org: made, ClientID: client}, nil
 }
 
 func bearOrg(c org.Register, now time.Time) (parley.Bear, *org.State, error) {

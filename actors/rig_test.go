@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -35,7 +36,8 @@ var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 // stored is a Store as the actors see a journal.
 type stored struct{ *persistence.Store }
 
-func (j stored) View() View { return j.Store.View() }
+func (j stored) View() View   { return j.Store.View() }
+func (j stored) Latest() View { return j.Store.Latest() }
 
 func (j stored) Follow(agent parley.AgentID, after uint64, notify func()) Subscription {
 	return j.Subscribe(agent, after, notify)
@@ -153,19 +155,27 @@ func must[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// challenge asks for a challenge that any nonce solves.
-func (r *rig) challenge(slug string) (parley.RegistrationID, error) {
-	issued, err := r.node.RequestChallenge(context.Background(), registration.Issue{
-		Email: slug + "@example.org", Slug: slug, OrgName: slug, Challenge: "00", ExpiresAt: r.clock().Add(time.Hour),
-	})
-	if err != nil {
-		return parley.RegistrationID{}, err
+// challengeFor is a challenge of its own for a slug, unless that is taken.
+func challengeFor(n *Node, slug, text string, difficulty int, life time.Duration) (*registration.Challenge, error) {
+	_, err := n.OrgBySlug(context.Background(), slug)
+	switch {
+	case err == nil:
+		return nil, registration.ErrSlugTaken
+	case !errors.Is(err, parley.ErrNotFound):
+		return nil, err
 	}
-	return issued.RegistrationID(), nil
+	return &registration.Challenge{
+		Text: text, Email: slug + "@example.org", Slug: slug, OrgName: slug, Difficulty: uint32(difficulty), ExpiresMs: n.clock().Add(life).UnixMilli(),
+	}, nil
 }
 
-func (r *rig) solve(id parley.RegistrationID) (Registered, error) {
-	return r.node.Solve(context.Background(), Solution{ID: id, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
+// challenge asks for a challenge that any nonce solves.
+func (r *rig) challenge(slug string) (*registration.Challenge, error) {
+	return challengeFor(r.node, slug, fmt.Sprintf("%x", r.node.entropy()), 0, time.Hour)
+}
+
+func (r *rig) solve(c *registration.Challenge) (Registered, error) {
+	return r.node.Solve(context.Background(), Solution{Challenge: c, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
 }
 
 // org registers an organization.
@@ -237,7 +247,7 @@ func (r *rig) transcript(id parley.ConversationID) []Message {
 	r.t.Helper()
 	var all []Message
 	for from := uint64(0); ; {
-		page, next, err := r.node.Transcript(context.Background(), id, from, 200, false)
+		page, next, err := r.node.Transcript(context.Background(), id, from, 200, false, nil)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -253,7 +263,7 @@ func (r *rig) inbox(id parley.AgentID) []Message {
 	r.t.Helper()
 	var all []Message
 	for before := uint64(0); ; {
-		page, next, err := r.node.Inbox(context.Background(), id, before, 100, "")
+		page, next, err := r.node.Inbox(context.Background(), id, before, 100, "", nil)
 		if err != nil {
 			r.t.Fatal(err)
 		}

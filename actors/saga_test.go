@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func TestOneOfManyGetsTheName(t *testing.T) {
 // TestOneOfManyGetsTheSlug has twenty solve challenges of one slug at once.
 func TestOneOfManyGetsTheSlug(t *testing.T) {
 	r := newRig(t, withJournals(4))
-	challenges := make([]parley.RegistrationID, 20)
+	challenges := make([]*registration.Challenge, 20)
 	for i := range challenges {
 		challenges[i] = must(r.challenge("acme"))(t)
 	}
@@ -105,32 +106,66 @@ func TestOneOfManyGetsTheSlug(t *testing.T) {
 	}
 }
 
-// TestASlugThatIsNotDurableRefusesNobodyYet: the refusal rests on another
-// actor's entry and leaves with it.
+// TestASlugThatIsNotDurableRefusesNobodyYet: a refusal rests on another's entry,
+// and leaves when that is durable.
 func TestASlugThatIsNotDurableRefusesNobodyYet(t *testing.T) {
-	g := &releases{}
-	r := newRig(t, withWrap(func(j Journal) Journal { g.Journal = j; return g }))
+	g := &undurable{durable: make(chan struct{})}
+	r := newRig(t, withWrap(func(j Journal) Journal { g.releases.Journal = j; return g }))
 	first, second := must(r.challenge("acme"))(t), must(r.challenge("acme"))(t)
 	g.hold(true)
-	var answers []<-chan error
-	for _, id := range []parley.RegistrationID{first, second} {
+	solve := func(c *registration.Challenge) <-chan error {
 		to := make(chan error, 1)
-		answers = append(answers, to)
-		go func() { _, err := r.solve(id); to <- err }()
-		eventually(t, "the solution is appended", func() bool { return g.waiting() == len(answers) })
-		for _, answer := range answers {
-			if len(answer) > 0 {
-				t.Fatalf("an answer left before the slug was durable: %v", <-answer)
-			}
+		go func() { _, err := r.solve(c); to <- err }()
+		return to
+	}
+	made := solve(first)
+	eventually(t, "the solution is appended", func() bool { return g.waiting() == 1 })
+	refused, again := solve(second), solve(first)
+	eventually(t, "the others wait until that is durable", func() bool { return g.asked.Load() == 2 })
+	for _, answer := range []<-chan error{made, refused, again} {
+		if len(answer) > 0 {
+			t.Fatalf("an answer left before the slug was durable: %v", <-answer)
 		}
 	}
+	close(g.durable)
 	g.hold(false)
-	if err := <-answers[0]; err != nil {
+	if err := <-made; err != nil {
 		t.Errorf("the first answer: %v", err)
 	}
-	if err := <-answers[1]; !errors.Is(err, registration.ErrSlugTaken) {
-		t.Errorf("the second answer: %v", err)
+	if err := <-refused; !errors.Is(err, registration.ErrSlugTaken) {
+		t.Errorf("another challenge: %v", err)
 	}
+	if err := <-again; !errors.Is(err, registration.ErrUsed) {
+		t.Errorf("the same challenge: %v", err)
+	}
+}
+
+// undurable is a journal of which nothing is durable until it says so.
+type undurable struct {
+	releases
+	durable chan struct{}
+	asked   atomic.Int32
+}
+
+func (u *undurable) View() View { return undurableView{u.releases.Journal.View(), u} }
+
+type undurableView struct {
+	View
+	of *undurable
+}
+
+func (v undurableView) Durable(ctx context.Context) error {
+	if v.of.releasesHeld() {
+		v.of.asked.Add(1)
+		<-v.of.durable
+	}
+	return v.View.Durable(ctx)
+}
+
+func (g *releases) releasesHeld() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.holding
 }
 
 // TestAQuotaRefusalRestsOnWhatUsedItUp: two agents of one organization share its

@@ -143,7 +143,7 @@ func (v *scarceVillage) deeds() []errand {
 		{"send to a group", func() error { _, err := v.club.say(a[0], "hello", ""); return err }},
 		{"vote", func() error { _, err := v.club.vote(v.asked, a[0], true); return err }},
 		{"revoke a member", func() error { _, err := v.node.ChangeAgent(ctx, a[1], agent.Revoke{}); return err }},
-		{"challenge anybody", func() error { _, err := v.challenge("globex"); return err }},
+		{"register", func() error { _, err := v.solve(must(v.challenge("globex"))(v.t)); return err }},
 	}
 }
 

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"slices"
+
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/group"
@@ -22,7 +24,7 @@ type votedSeat struct {
 func (n *Node) join(t *groupTurn, c joining) (any, error) {
 	t.state.hold(c.SeatLimit)
 	c.RequestID = t.state.NextRequestID(t.now, n.entropy())
-	c.Confined = c.confined || c.in && t.state.Isolated
+	c.Confined, c.Queue = c.confined || c.in && t.state.Isolated, n.queue
 	if err := n.judge(t, c.Join); err != nil {
 		return nil, err
 	}
@@ -33,11 +35,11 @@ func (n *Node) join(t *groupTurn, c joining) (any, error) {
 }
 
 // invite judges an invitation and, if one comes of it, puts the message that
-// says so into the agent's inbox. // contract: Groups
+// says so into the agent's inbox.
 func (n *Node) invite(t *groupTurn, c Invitation) (any, error) {
 	t.state.hold(c.SeatLimit)
 	c.RequestID = t.state.NextRequestID(t.now, n.entropy())
-	c.Confined = c.confined || c.in && t.state.Isolated
+	c.Confined, c.Queue = c.confined || c.in && t.state.Isolated, n.queue
 	if err := n.judge(t, c.Invite); err != nil {
 		return nil, err
 	}
@@ -77,6 +79,11 @@ func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
 			return nil, err
 		}
 		c.Settled = settled
+	} else if r := t.state.Request(c.Request); r.GetElectorate() == 0 && !c.By.Agent.Zero() {
+		var err error
+		if c.Former, err = satBy(t, c.By.Agent, r.GetMark()); err != nil {
+			return nil, err
+		}
 	}
 	if err := n.judge(t, c); err != nil {
 		return nil, err
@@ -91,6 +98,12 @@ func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
 		v.offer = o.GetNumber()
 	}
 	return v, nil
+}
+
+// satBy reports whether an agent ever had a seat numbered up to a mark.
+func satBy(t *groupTurn, agent parley.AgentID, mark uint32) (bool, error) {
+	row, _, err := t.row(parley.PlaceTable, placeKey(t.state.ID, agent))
+	return slices.ContainsFunc(seatsOf(row), func(seat uint32) bool { return seat <= mark }), err
 }
 
 // settledNow is a request that this turn has settled.
@@ -161,6 +174,7 @@ func leaving(s *group.State, c group.Command) (m group.Member) {
 		m, _ = s.Member(c.Agent)
 	case group.Forget:
 		m, _ = s.Member(c.Agent)
+	case group.Answer, group.CastVote, group.Change, group.ChangeRole, group.Delete, group.Expire, group.Found, group.Invite, group.Join, group.Send: // they take no member out
 	}
 	return m
 }
@@ -206,6 +220,7 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 			t.tell(agentStream(m.Agent), departure(s.ID, m.Offer))
 		}
 		t.tell(orgStream(s.Org), &Said{Kind: Said_ended, Group: s.ID.Bytes()})
+	case *group.Changed, *group.Consented, *group.Convened, *group.Founded, *group.RoleChanged, *group.Voted, *group.Withdrawn: // nothing follows elsewhere
 	}
 	return nil
 }
@@ -217,6 +232,8 @@ func departure(id parley.GroupID, offer uint32) *Said {
 // place is a member's row at the group: the conversation that it was put on the
 // list of, 16 bytes, and the numbers of its seats, 4 bytes each.
 func placeKey(id parley.GroupID, of parley.AgentID) []byte { return append(id.Bytes(), of[:]...) }
+
+func holderKey(id parley.GroupID, org parley.OrgID) []byte { return append(id.Bytes(), org[:]...) }
 
 // settle tells of a new member, notes its seat, and puts the group's
 // conversation on its list unless it was there already.
@@ -236,6 +253,11 @@ func (n *Node) settle(t *groupTurn, e *group.Seated) error {
 		copy(row, s.Conversation[:])
 	}
 	t.keep(parley.PlaceTable, placeKey(s.ID, m.Agent), row)
+	if _, known, err := t.row(parley.HolderTable, holderKey(s.ID, m.Org)); err != nil {
+		return err
+	} else if !known {
+		t.keep(parley.HolderTable, holderKey(s.ID, m.Org), m.Agent.Bytes())
+	}
 	t.announce(memberJoined, parley.JoinRequestID{}, m.Agent, s.admins()...)
 	return nil
 }

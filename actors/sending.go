@@ -21,6 +21,9 @@ type Content struct {
 	SelfPayload string
 	// Key is the Idempotency-Key, "" for none.
 	Key string
+	// Forged refuses the signatures of the request, nil if they verify. It is the
+	// answer unless the key was used before.
+	Forged error
 	// FromOrg owns the sender, ToOrg the recipient.
 	FromOrg, ToOrg parley.OrgID
 	// DayLimit is how many messages FromOrg may send a day; nil: any number.
@@ -153,6 +156,16 @@ func (t *turn[S, C, E]) recall(scope []byte, key string) (*remembered, error) {
 	return nil, nil
 }
 
+// recalled looks the idempotency key of a send up. A send that is no repeat is
+// refused here if its signatures do not verify.
+func (t *turn[S, C, E]) recalled(scope []byte, c *Content) (*remembered, error) {
+	known, err := t.recall(scope, c.Key)
+	if err == nil && known == nil {
+		err = c.Forged
+	}
+	return known, err
+}
+
 // remember keeps what an idempotency key has made.
 func (t *turn[S, C, E]) remember(scope []byte, key string, r remembered) {
 	if key != "" {
@@ -167,7 +180,7 @@ func repeatOf(r *remembered) Posted {
 // send judges a direct send by the sender's rules and starts the conversation
 // in the same entry: two aggregates, one mailbox, one batch.
 func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
-	known, err := t.recall(s.From[:], s.Key)
+	known, err := t.recalled(s.From[:], &s.Content)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +284,7 @@ func (n *Node) conversationKind() *kind[*conversation.State, conversation.Comman
 // the rules, with a last judgement for a reply that nothing else speaks against.
 func reply[S state, C any, E event](n *Node, t *turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
 	scope := append(r.Conversation.Bytes(), r.From[:]...)
-	known, err := t.recall(scope, r.Key)
+	known, err := t.recalled(scope, &r.Content)
 	if err != nil {
 		return nil, err
 	}

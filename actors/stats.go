@@ -8,6 +8,9 @@ type Stats struct {
 	// Refused counts requests that a full mailbox did not take, Overdue those
 	// whose asker was told that the outcome is not known.
 	Refused, Overdue uint64
+	// Quarantined counts words that could not be decoded and were put into quarantine
+	// since the start.
+	Quarantined uint64
 	// Marks of streams that are gathered and not yet said to the journal.
 	Marks int
 }
@@ -17,7 +20,7 @@ func (n *Node) Stats() Stats {
 	e := n.engine
 	return Stats{
 		Live: int(e.live.Load()), Begun: e.begun.Load(),
-		Refused: e.asks.turned.Load(), Overdue: e.asks.overdue.Load(), Marks: n.marker.length(),
+		Refused: e.asks.turned.Load(), Overdue: e.asks.overdue.Load(), Quarantined: e.quarantined.Load(), Marks: n.marker.length(),
 	}
 }
 

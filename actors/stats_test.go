@@ -32,10 +32,10 @@ func TestStatsCountActorsAndMarks(t *testing.T) {
 	if before.Live != 0 || before.Begun != 0 || before.Marks != 0 {
 		t.Fatalf("before anything happened: %+v", before)
 	}
-	r.org("acme")
+	r.agent(r.org("acme").Org.OrgID(), "ann")
 	after := r.node.Stats()
 	if after.Live == 0 || after.Begun < uint64(after.Live) {
-		t.Errorf("after an organization was registered: %+v", after)
+		t.Errorf("after an agent was created: %+v", after)
 	}
 	r.node.marker.mu.Lock()
 	r.node.marker.waiting = map[parley.AgentID][]parley.Mark{{1}: make([]parley.Mark, 2), {2}: make([]parley.Mark, 1)}

@@ -66,7 +66,7 @@ func tallyKind(stateEvery uint64) *kind[*tally, add, *tally] {
 			}
 			return t.state.sum, nil
 		},
-		hear: func(t *turn[*tally, add, *tally], word []byte) error { return t.decide(add(word[0])) },
+		hear: func(t *turn[*tally, add, *tally], said *Said) error { return t.decide(add(said.GetNumber())) },
 	}
 }
 
@@ -165,11 +165,18 @@ func (l *ledger) hold(on bool) {
 
 // tell puts a word into an actor's tray, without a hint.
 func (l *ledger) tell(s parley.Stream, n byte) {
+	said := &Said{Kind: Said_ended, Group: s.ID.Bytes(), Number: uint32(n)}
+	word, _ := said.MarshalVT()
+	l.put(s, word)
+}
+
+// put puts any bytes there.
+func (l *ledger) put(s parley.Stream, word []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	to := l.stream(s)
 	to.words++
-	to.tray = append(to.tray, parley.TrayRow{Number: to.words, Data: []byte{n}})
+	to.tray = append(to.tray, parley.TrayRow{Number: to.words, Data: word})
 }
 
 func (l *ledger) NextEpoch() uint64 {
@@ -184,7 +191,8 @@ func (l *ledger) Start(onTray func(parley.Stream), _ func(parley.Stream, time.Ti
 	return nil
 }
 
-func (l *ledger) View() View { return &ledgerView{of: l} }
+func (l *ledger) View() View   { return &ledgerView{of: l} }
+func (l *ledger) Latest() View { return &ledgerView{of: l} }
 
 type ledgerView struct {
 	View

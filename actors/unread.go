@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 
 	"parley"
 )
@@ -22,29 +23,16 @@ type feedLine struct {
 }
 
 // walkUnread calls fn with the messages of an agent's feed beyond a position, up
-// to another, that have no read mark, oldest first, until fn fails.
-func walkUnread(v View, agent parley.AgentID, from, upTo uint64, fn func(feedLine) error) error {
+// to another, that have no read mark, oldest first, until fn fails or rows entries
+// of the feed were looked at.
+func walkUnread(v View, agent parley.AgentID, from, upTo uint64, rows int, fn func(feedLine) error) error {
 	passed, err := readUpTo(v, agent)
 	if err != nil {
 		return err
 	}
-	for from = max(from, passed); from < upTo; {
-		var lines []feedLine
-		last := upTo
-		err := v.Feed(agent, from, upTo, func(e parley.FeedEntry) bool {
-			if e.Kind.Carries() {
-				e.Note = nil // the feed's memory
-				lines = append(lines, feedLine{FeedEntry: e})
-			}
-			last = e.Position
-			return len(lines) < unreadLines
-		})
-		if len(lines) < unreadLines {
-			last = upTo
-		}
-		if err == nil {
-			err = markLines(v, agent, lines)
-		}
+	for from = max(from, passed); from < upTo && rows > 0; {
+		lines, last, looked, err := marked(v, agent, from, upTo, min(rows, unreadLines), unreadLines)
+		rows -= looked
 		for i := 0; i < len(lines) && err == nil; i++ {
 			if lines[i].marks.Read == 0 {
 				err = fn(lines[i])
@@ -56,6 +44,29 @@ func walkUnread(v View, agent parley.AgentID, from, upTo uint64, fn func(feedLin
 		from = last
 	}
 	return nil
+}
+
+// marked are the messages among the entries of a feed beyond a position, up to
+// another, with their marks: at most limit of them, of at most rows entries. It
+// gives how far that goes and how many entries it looked at.
+func marked(v View, agent parley.AgentID, from, upTo uint64, rows, limit int) (lines []feedLine, last uint64, looked int, err error) {
+	last = upTo
+	err = v.Feed(agent, from, upTo, func(e parley.FeedEntry) bool {
+		if e.Kind.Carries() {
+			e.Note = nil // the feed's memory
+			lines = append(lines, feedLine{FeedEntry: e})
+		}
+		looked++
+		if looked == rows || len(lines) == limit {
+			last = e.Position
+			return false
+		}
+		return true
+	})
+	if err == nil {
+		err = markLines(v, agent, lines)
+	}
+	return lines, last, looked, err
 }
 
 // markLines completes lines, oldest first, with their marks.
@@ -82,76 +93,6 @@ func readUpTo(v View, agent parley.AgentID) (uint64, error) {
 		return 0, err
 	}
 	return binary.BigEndian.Uint64(value), nil
-}
-
-// UnreadMax is as far as what was not read is counted.
-const UnreadMax = 1000
-
-// Waiting are messages that an agent is to be given.
-type Waiting struct {
-	// Items are the first of them, oldest first.
-	Items []Message
-	// Unread is how many messages without a read mark come after them, counted up
-	// to UnreadMax.
-	Unread int
-}
-
-// WaitingAfter are the first limit messages of those to an agent that came after
-// the message at a position (0: from the first) and have no read mark.
-func (n *Node) WaitingAfter(ctx context.Context, agent parley.AgentID, after uint64, limit int) (w Waiting, err error) {
-	err = n.view(ctx, func(v View) error { return n.fill(ctx, v, agent, after, limit, &w) })
-	return w, err
-}
-
-// WaitingFor are the first limit messages of those beyond a position that were
-// not carried to an agent yet.
-func (n *Node) WaitingFor(ctx context.Context, agent parley.AgentID, beyond uint64, limit int) (w Waiting, err error) {
-	err = n.view(ctx, func(v View) (err error) {
-		w.Items, err = n.uncarried(ctx, v, agent, beyond, limit)
-		if err != nil || len(w.Items) == 0 {
-			return err
-		}
-		return n.fill(ctx, v, agent, w.Items[len(w.Items)-1].Position, len(w.Items), &w)
-	})
-	return w, err
-}
-
-// fill takes messages without a read mark until there are as many as limit, and
-// counts the others.
-func (n *Node) fill(ctx context.Context, v View, agent parley.AgentID, after uint64, limit int, w *Waiting) error {
-	err := walkUnread(v, agent, after, ^uint64(0), func(l feedLine) error {
-		if len(w.Items) < limit {
-			record, err := n.carried(ctx, v, agent, l.FeedEntry)
-			w.Items = append(w.Items, Message{Record: record, Marks: l.marks, Position: l.Position})
-			return err
-		}
-		if w.Unread++; w.Unread == UnreadMax {
-			return errEnough
-		}
-		return nil
-	})
-	if errors.Is(err, errEnough) {
-		return nil
-	}
-	return err
-}
-
-// uncarried are the first messages that were not carried to an agent.
-func (n *Node) uncarried(ctx context.Context, v View, agent parley.AgentID, beyond uint64, limit int) (items []Message, err error) {
-	var bad error
-	err = v.Unseen(agent, beyond+1, func(position uint64, id parley.MessageID) bool {
-		m, err := readMessage(v, agent.Slot(), id)
-		if err == nil {
-			err = n.addressed(ctx, m.Record)
-		}
-		if bad = err; err != nil {
-			return false
-		}
-		m.Position = position
-		items = append(items, m)
-		return len(items) < limit
-	})
-	return items, errors.Join(err, bad)
 }
 
 // PlaceIn is the position of a message in an agent's inbox; parley.ErrNotFound
@@ -240,7 +181,7 @@ func (n *Node) unreadMarks(ctx context.Context, agent parley.AgentID, from, upTo
 	at := n.clock().UnixMilli()
 	err = n.view(ctx, func(v View) error {
 		last = upTo
-		err := walkUnread(v, agent, from, upTo, func(l feedLine) error {
+		err := walkUnread(v, agent, from, upTo, math.MaxInt, func(l feedLine) error {
 			if len(marks) == limit {
 				return errEnough
 			}

@@ -49,7 +49,7 @@ func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.
 	join(board, erin)               // consents
 	vote(board, pending, bob, true) // seats it
 	first := say(board, alice, "to all", "group-key")
-	mine := must2(l.node.Inbox(ctx, bob, 0, 1, ""))(l.t)[0]
+	mine := must2(l.node.Inbox(ctx, bob, 0, 1, "", nil))(l.t)[0]
 	answer := answerTo(globex, mine.Record, "answer to all", "group-answer")
 	answer.ToOrg, answer.Host, answer.Reads, answer.Position, answer.Copy = acme, board, true, mine.Position, true
 	must(l.node.Reply(ctx, answer))(l.t)

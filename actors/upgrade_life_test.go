@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"strconv"
 	"strings"
@@ -33,18 +34,14 @@ func (l *life) pass() {
 	l.clock.advance(time.Second)
 }
 
-func (l *life) challenge(slug string, difficulty int) parley.RegistrationID {
+func (l *life) challenge(slug string, difficulty int) *registration.Challenge {
 	l.t.Helper()
-	issued := must(l.node.RequestChallenge(context.Background(), registration.Issue{
-		Email: "ops@" + slug + ".example", Slug: slug, OrgName: slug, Challenge: strings.Repeat("0f", 16), Difficulty: difficulty, ExpiresAt: l.clock.now().Add(time.Hour),
-	}))(l.t)
-	l.pass()
-	return issued.RegistrationID()
+	return must(challengeFor(l.node, slug, strings.Repeat("0f", 16), difficulty, time.Hour))(l.t)
 }
 
 func (l *life) org(slug string) parley.OrgID {
 	l.t.Helper()
-	made := must(l.node.Solve(context.Background(), Solution{ID: l.challenge(slug, 0), Nonce: "n", Tier: 1, SecretHash: key(9, slug)}))(l.t)
+	made := must(l.node.Solve(context.Background(), Solution{Challenge: l.challenge(slug, 0), Nonce: "n", Tier: 1, SecretHash: key(9, slug)}))(l.t)
 	l.pass()
 	return made.Org.OrgID()
 }
@@ -62,6 +59,19 @@ func (l *life) change(id parley.AgentID, c agent.Command) {
 	l.t.Helper()
 	must(l.node.ChangeAgent(context.Background(), id, c))(l.t)
 	l.pass()
+}
+
+// bindNewKeys rotates both keys with a binding and retires the former signing key.
+func (l *life) bindNewKeys(id parley.AgentID) {
+	l.t.Helper()
+	private := ed25519.NewKeyFromSeed(key(5, "bound"))
+	was, signing, encryption := must(l.node.Agent(context.Background(), id))(l.t), private.Public().(ed25519.PublicKey), key(6, "bound")
+	signedAt := l.clock.now().UTC().Format("2006-01-02T15:04:05.000000Z")
+	text := parley.KeyBindingText("svc", id, "carol@acme.example", parley.Thumbprint(parley.Ed25519, signing), parley.Thumbprint(parley.X25519, encryption), signedAt)
+	l.change(id, agent.RotateKeys{Signing: signing, Encryption: encryption, Proof: &agent.Proof{
+		Brand: "svc", Handle: "carol@acme.example", Signature: ed25519.Sign(private, text), SignedAt: signedAt,
+	}})
+	l.change(id, agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, was.GetSigningKey())})
 }
 
 func (l *life) send(s DirectSend) *Record {
@@ -99,7 +109,7 @@ func (l *life) live() {
 	ctx := context.Background()
 	must(l.node.MintKey(ctx, issuer.Mint{Kid: "k1", Public: key(4, "p"), SealedSeed: []byte("sealed")}))(l.t)
 	acme, globex := l.org("acme"), l.org("globex")
-	if _, err := l.node.Solve(ctx, Solution{ID: l.challenge("initech", 60), Nonce: "wrong", Tier: 1}); err == nil {
+	if _, err := l.node.Solve(ctx, Solution{Challenge: l.challenge("initech", 60), Nonce: "wrong", Tier: 1}); err == nil {
 		l.t.Fatal("a wrong nonce was right")
 	}
 	must(l.node.ChangeOrg(ctx, acme, org.Change{
@@ -114,6 +124,7 @@ func (l *life) live() {
 	bob, dave, erin := l.agent(globex, "bob"), l.agent(globex, "dave"), l.agent(globex, "erin")
 	l.change(alice, agent.Change{HumanOversight: proto.Bool(false), Unlisted: proto.Bool(true)})
 	l.change(bob, agent.RotateKeys{Signing: key(5, "new"), Encryption: key(6, "new")})
+	l.bindNewKeys(carol)
 	l.change(carol, agent.IssuePollToken{Hash: key(7, "carol")})
 	l.change(erin, agent.RevokePollToken{})
 
@@ -140,7 +151,7 @@ func (l *life) live() {
 
 // mark delivers what an agent received but for the newest, and reads the oldest.
 func (l *life) mark(id parley.AgentID) {
-	page := must2(l.node.Inbox(context.Background(), id, 0, 10, ""))(l.t)
+	page := must2(l.node.Inbox(context.Background(), id, 0, 10, "", nil))(l.t)
 	at := l.clock.now().UnixMilli()
 	var marks []parley.Mark
 	for i, m := range page[1:] {
@@ -174,7 +185,7 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 	for _, s := range streams[parley.ConversationStream] {
 		id := parley.ConversationID(s.ID)
 		say("conversation %s: %s", id, words(must(node.Conversation(context.Background(), id))(t)))
-		page := must2(node.Transcript(context.Background(), id, 0, 100, false))(t)
+		page := must2(node.Transcript(context.Background(), id, 0, 100, false, nil))(t)
 		for _, m := range page {
 			say("  %s", messageWords(m))
 		}
@@ -235,7 +246,7 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 	if hash := a.GetPollTokenHash(); len(hash) > 0 {
 		say("  by poll token %s", must(node.AgentByPollToken(ctx, hash))(t))
 	}
-	for _, m := range must2(node.Inbox(ctx, id, 0, 100, ""))(t) {
+	for _, m := range must2(node.Inbox(ctx, id, 0, 100, "", nil))(t) {
 		say("  inbox at %d: %s", m.Position, messageWords(m))
 	}
 	for _, c := range must2(node.Conversations(ctx, id, 0, 100))(t) {

@@ -206,7 +206,7 @@ func goesOn(t *testing.T, store *persistence.Store, node *Node) {
 		t.Errorf("a key of then makes %v", repeated.Message)
 	}
 	fresh := must(node.Send(ctx, directBetween(acme, globex, alice, bob, "fresh", "key-2")))(t)
-	page, _, err := node.Inbox(ctx, bob, 0, 1, "")
+	page, _, err := node.Inbox(ctx, bob, 0, 1, "", nil)
 	if err != nil || len(page) != 1 || page[0].Record.MessageID() != fresh.Message.MessageID() {
 		t.Errorf("the newest message is not the last that was sent (%v)", err)
 	}

@@ -18,7 +18,7 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	l.node.courier = sink
 	create := func(of parley.AgentID, url string, events ...webhook.What) *webhook.State {
 		made := must(l.node.CreateWebhook(ctx, CreateWebhook{
-			ID: l.node.NewWebhookID(of), Agent: of, Org: owner, URL: url, Events: events, Description: "tells", SealedSecret: []byte("sealed"),
+			ID: l.node.NewWebhookID(of), Agent: of, Org: owner, URL: url, SentURL: "HTTPS" + url[5:], Events: events, Description: "tells", SealedSecret: []byte("sealed"),
 		}))(l.t)
 		l.pass()
 		return made
@@ -38,7 +38,7 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	say("told of")
 	until("it is delivered", hook, func(s *webhook.State) bool { return s.GetDelivered() == 1 })
 	sent := l.send(directBetween(owner, theirs, watched, other, "marked", ""))
-	in := must2(l.node.Inbox(ctx, other, 0, 1, ""))(l.t)[0]
+	in := must2(l.node.Inbox(ctx, other, 0, 1, "", nil))(l.t)[0]
 	if err := l.node.Mark(ctx, other, []parley.Mark{{
 		Recipient: other, Message: sent.MessageID(), Position: in.Position, Sender: watched,
 		Marks: parley.Marks{Delivered: l.clock.now().UnixMilli(), By: parley.InboxChannel},
@@ -61,7 +61,7 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	must(l.node.TestWebhook(ctx, hook.WebhookID(), owner))(l.t)
 	change(hook, webhook.Toggle{By: owner})
 	change(hook, webhook.Toggle{By: owner, Active: true})
-	sink.say(hangs)
+	sink.say(hangsOnce())
 	say("nobody knows")
 	until("it is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) > 0 })
 	l.clock.advance(2 * time.Minute)
@@ -76,6 +76,7 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 		must(l.node.TestWebhook(ctx, busy.WebhookID(), owner))(l.t)
 	}
 	until("all came", busy, func(s *webhook.State) bool { return s.GetDelivered() >= 30 })
+	l.hold(sink, create(watched, "https://sink.example/held"), owner)
 	ended := create(watched, "https://sink.example/ended")
 	change(ended, webhook.Delete{By: owner})
 	change(hook, webhook.Toggle{By: owner}) // whoever opens the store later attempts nothing
@@ -87,6 +88,38 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	l.terms(theirs)
 }
 
+// hangsOnce keeps silent about one attempt and fails all others, retries too.
+func hangsOnce() func(Delivery) (webhook.Outcome, bool) {
+	hung := false
+	return func(d Delivery) (webhook.Outcome, bool) {
+		if !hung {
+			hung = true
+			return hangs(d)
+		}
+		return codes(500)(d)
+	}
+}
+
+// hold has a webhook held by its target and let go by a person.
+func (l *life) hold(sink *targets, hook *webhook.State, owner parley.OrgID) {
+	ctx := context.Background()
+	sink.say(func(Delivery) (webhook.Outcome, bool) {
+		return webhook.Outcome{Unsent: true, RetryAfter: time.Hour}, false
+	})
+	must(l.node.TestWebhook(ctx, hook.WebhookID(), owner))(l.t)
+	eventually(l.t, "it is held", func() bool {
+		s := must(l.node.Webhook(ctx, hook.WebhookID(), owner))(l.t)
+		return s.GetHeldUntilMs() != 0 && len(s.GetUnderWay()) == 0
+	})
+	sink.say(nil)
+	must(l.node.ChangeWebhook(ctx, hook.WebhookID(), webhook.Toggle{By: owner, Active: true}))(l.t)
+	eventually(l.t, "it is let go", func() bool {
+		s := must(l.node.Webhook(ctx, hook.WebhookID(), owner))(l.t)
+		return s.GetHeldUntilMs() == 0 && s.GetDelivered() == 1
+	})
+	must(l.node.ChangeWebhook(ctx, hook.WebhookID(), webhook.Toggle{By: owner}))(l.t)
+}
+
 // terms are an operator's, and the word of who has the address.
 func (l *life) terms(of parley.OrgID) {
 	for _, c := range []org.Command{
@@ -95,6 +128,8 @@ func (l *life) terms(of parley.OrgID) {
 		org.SetAllowance{Quota: "agents", Limit: new(9)},
 		org.SetAllowance{Quota: "groups"},
 		org.LiftAllowance{Quota: "groups"},
+		org.Suspend{},
+		org.Resume{},
 	} {
 		must(l.node.SetTerms(context.Background(), of, c))(l.t)
 		l.pass()

@@ -44,10 +44,11 @@ func webhookStream(id webhook.ID) parley.Stream {
 // CreateWebhook asks for a webhook of an agent. The id is drawn before, because
 // its secret is sealed with it.
 type CreateWebhook struct {
-	ID           webhook.ID
-	Agent        parley.AgentID
-	Org          parley.OrgID
-	URL          string
+	ID    webhook.ID
+	Agent parley.AgentID
+	Org   parley.OrgID
+	// URL is dialled; SentURL is the text that it was read from.
+	URL, SentURL string
 	Events       []webhook.What
 	Description  string
 	SealedSecret []byte
@@ -79,7 +80,7 @@ func (n *Node) NewWebhookID(of parley.AgentID) webhook.ID {
 // refuses with webhook.ErrDuplicate, ErrQuotaExceeded and, of a revoked agent,
 // parley.ErrGone. // spec: Webhooks
 func (n *Node) CreateWebhook(_ context.Context, c CreateWebhook) (*webhook.State, error) {
-	return question[*webhook.State](n, agentStream(c.Agent), len(c.URL)+len(c.Description), c)
+	return question[*webhook.State](n, agentStream(c.Agent), len(c.URL)+len(c.SentURL)+len(c.Description), c)
 }
 
 // createWebhook is judged by the agent: it alone knows all of its webhooks.
@@ -101,14 +102,14 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 	t.behind = true // a refusal rests on rows that webhooks keep too
 	made := &webhook.State{}
 	events, err := webhook.Decide(made, webhook.Create{
-		ID: c.ID, Agent: c.Agent, Org: c.Org, URL: c.URL, Events: c.Events, Description: c.Description,
+		ID: c.ID, Agent: c.Agent, Org: c.Org, URL: c.URL, SentURL: c.SentURL, Events: c.Events, Description: c.Description,
 		SealedSecret: c.SealedSecret, Edge: n.journal.Edge(c.Agent), Taken: taken,
 	}, t.now)
 	if err != nil {
 		return nil, err
 	}
 	if c.Limit != nil && count >= *c.Limit {
-		return nil, ErrQuotaExceeded.With("quota", "webhooks_per_agent").With("limit", *c.Limit).With("used", count)
+		return nil, ErrQuotaExceeded.OverQuota("webhooks_per_agent", *c.Limit, count, nil)
 	}
 	for _, e := range events {
 		webhook.Evolve(made, e)
@@ -150,9 +151,14 @@ func webhookOf(v View, id webhook.ID, by parley.OrgID) (*webhook.State, error) {
 
 // WebhooksOf are an agent's webhooks, the oldest first, those that are switched
 // off included.
-func (n *Node) WebhooksOf(ctx context.Context, of parley.AgentID) ([]*webhook.State, error) {
-	var all []*webhook.State
-	err := n.view(ctx, func(v View) error {
+func (n *Node) WebhooksOf(ctx context.Context, of parley.AgentID) (all []*webhook.State, err error) {
+	err = n.EachWebhook(ctx, of, func(s *webhook.State) { all = append(all, s) })
+	return all, err
+}
+
+// EachWebhook calls fn with what WebhooksOf gives, one at a time.
+func (n *Node) EachWebhook(ctx context.Context, of parley.AgentID, fn func(*webhook.State)) error {
+	return n.view(ctx, func(v View) error {
 		var streams []parley.Stream
 		err := v.Rows(of.Slot(), parley.WebhookTable, of[:], nil, false, func(key, _ []byte) bool {
 			streams = append(streams, webhookStream(parley.IDFromBytes[webhook.ID](key[16:])))
@@ -164,39 +170,51 @@ func (n *Node) WebhooksOf(ctx context.Context, of parley.AgentID) ([]*webhook.St
 			}
 			h := &hook{State: &webhook.State{}}
 			if _, _, err = webhookRules.load(v, stream, h); err == nil && h.Exists() {
-				all = append(all, h.State)
+				fn(h.State)
 			}
 		}
 		return err
 	})
-	return all, err
 }
 
 // ChangeWebhook judges webhook.Toggle, Rotate or Delete. // spec: Webhooks
-func (n *Node) ChangeWebhook(_ context.Context, id webhook.ID, c webhook.Command) (*webhook.State, error) {
-	changed, err := question[*webhook.State](n, webhookStream(id), 0, c)
-	if err == nil {
-		if !changed.GetActive() {
-			n.courier.Drop(id)
-		} else if _, on := c.(webhook.Toggle); on {
-			n.courier.Reset(id)
+func (n *Node) ChangeWebhook(ctx context.Context, id webhook.ID, c webhook.Command) (*webhook.State, error) {
+	if toggle, ok := c.(webhook.Toggle); ok && toggle.Active {
+		if err := n.releaseTarget(ctx, id, toggle.By); err != nil {
+			return nil, err
 		}
+	}
+	changed, err := question[*webhook.State](n, webhookStream(id), 0, c)
+	if err == nil && !changed.GetActive() {
+		n.courier.Drop(id)
 	}
 	return changed, err
 }
 
+// releaseTarget lets the next attempt at a webhook's target through, before a
+// turn that begins one: it would be held else.
+func (n *Node) releaseTarget(ctx context.Context, id webhook.ID, by parley.OrgID) error {
+	_, err := n.Webhook(ctx, id, by)
+	if err == nil {
+		n.courier.Reset(id)
+	}
+	return err
+}
+
 // TestWebhook makes a delivery that tells of nothing.
-func (n *Node) TestWebhook(_ context.Context, id webhook.ID, by parley.OrgID) (WebhookJob, error) {
+func (n *Node) TestWebhook(ctx context.Context, id webhook.ID, by parley.OrgID) (WebhookJob, error) {
+	if err := n.releaseTarget(ctx, id, by); err != nil {
+		return WebhookJob{}, err
+	}
 	return question[WebhookJob](n, webhookStream(id), 0, webhookDeed{command: webhook.Test{By: by}})
 }
 
 // RetryDelivery attempts a job now: one that waits for its next attempt, or a
 // dead one, which gets all its attempts again.
 func (n *Node) RetryDelivery(ctx context.Context, id webhook.ID, by parley.OrgID, job webhook.JobID) (WebhookJob, error) {
-	if _, err := n.Webhook(ctx, id, by); err != nil {
+	if err := n.releaseTarget(ctx, id, by); err != nil {
 		return WebhookJob{}, err
 	}
-	n.courier.Reset(id) // before the attempt, which would be held else
 	return question[WebhookJob](n, webhookStream(id), 0, webhookDeed{command: webhook.Retry{By: by}, job: job})
 }
 
@@ -350,13 +368,9 @@ func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
 			}
 			panic("webhook: unknown request")
 		},
-		hear: func(t *webhookTurn, word []byte) error {
-			said := &Said{}
-			if err := said.UnmarshalVT(word); err != nil || said.GetKind() != Said_forget {
-				return err
-			}
+		hear: func(t *webhookTurn, _ *Said) error { // its agent acts no more
 			if err := t.decide(webhook.Retire{}); err != nil {
-				return err
+				return heard(err)
 			}
 			n.noteWebhook(t)
 			return nil

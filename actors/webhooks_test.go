@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ type targets struct {
 	at     []time.Time
 	answer func(Delivery) (o webhook.Outcome, hangs bool)
 	resets int
+	drops  atomic.Int32
 }
 
 func (p *targets) Deliver(d Delivery, done func(webhook.Outcome)) (time.Duration, bool) {
@@ -45,7 +47,7 @@ func (p *targets) Reset(webhook.ID) {
 	p.resets++
 }
 
-func (p *targets) Drop(webhook.ID) {}
+func (p *targets) Drop(webhook.ID) { p.drops.Add(1) }
 
 func (p *targets) say(answer func(Delivery) (webhook.Outcome, bool)) {
 	p.mu.Lock()

@@ -2,7 +2,9 @@ package http
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"parley"
 	"parley/actors"
@@ -14,18 +16,22 @@ import (
 var errRevokedAgent = parley.ErrGone.Saying("The agent has been revoked.")
 
 // listAgents gives the organization's agents. // spec: Agents
-func (s *Service) listAgents(c *Call, in *api.ListAgents) ([]api.Agent, error) {
-	list := []api.Agent{}
-	var bad error
-	err := s.Node.Agents(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+func (s *Service) listAgents(c *Call, in *api.ListAgents) (Rendered, error) {
+	l, err := s.newList(c, in.Paging, fmt.Sprint("agents ", in.IncludeRevoked), 8)
+	if err != nil {
+		return Rendered{}, err
+	}
+	from := uint64(0)
+	if l.after != nil {
+		from = binary.BigEndian.Uint64(l.after) // add knows that it was in an earlier page
+	}
+	return l.answer(s.Node.AgentsFrom(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
 		if a.Revoked() && !in.IncludeRevoked {
 			return true
 		}
 		one, err := s.agentOf(c.Context(), a)
-		list, bad = append(list, one), err
-		return err == nil
-	})
-	return list, errors.Join(err, bad)
+		return l.add(binary.BigEndian.AppendUint64(nil, place), one, err)
+	}))
 }
 
 func (s *Service) getAgent(c *Call, in *api.GetAgent) (api.Agent, error) {
@@ -73,15 +79,6 @@ func (s *Service) deleteAgent(c *Call, in *api.DeleteAgent) (NoContent, error) {
 		s.streams.endIf(func(st *agentStream) bool { return st.agent == in.ID })
 	}
 	return NoContent{}, err
-}
-
-// uploadKeys replaces one key or both; senders see the new ones at once.
-func (s *Service) uploadKeys(c *Call, in *api.UploadKeys) (api.Agent, error) {
-	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
-	if err != nil {
-		return api.Agent{}, err
-	}
-	return s.changeAgent(c, in.ID, agent.RotateKeys{Signing: keys.signing, Encryption: keys.encryption})
 }
 
 // changeAgent puts a command to one of the caller's agents.

@@ -1,48 +1,183 @@
 package http
 
 import (
+	"errors"
+	"io"
+	"time"
+
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/http/limit"
 )
 
-const (
-	// strangersBodyMax bounds the body of a request whose caller is not known. The
-	// engine makes room for a body as soon as it is announced, and waits for it as
-	// long as for the request: what a stranger can make it reserve with a hundred
-	// bytes must not be much.
-	strangersBodyMax = 16 << 10
-	// bodyKept is how large a body's memory may be to be kept for the next request.
-	bodyKept = 256 << 10
-)
+// strangersBodyMax bounds the body of a request whose caller is not known: what
+// anybody can make the server hold must not be counted for anybody.
+const strangersBodyMax = limit.Small
 
-// arriving says how large the body may be of a request whose head has come. Only
-// a caller who is known may send what is large.
-func (s *Server) arriving(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if s.mayBeLarge(h) {
-		return fasthttp.RequestConfig{}
+// chunkedLength stands for the length of a chunked body, of which the engine then
+// hands over the bytes as they are on the wire.
+const chunkedLength = 1 << 30
+
+// arriving judges a request whose head has come. The engine has no way to refuse a
+// body unread but for those who ask whether to send it: one that must not arrive is
+// made to look as if its sender had asked.
+func (s *Server) arriving(h *fasthttp.RequestHeader) (c fasthttp.RequestConfig) {
+	if h.ContentLength() == -1 {
+		h.SetContentLength(chunkedLength)
+		c.MaxRequestBodySize = 1 // so many bytes the engine waits for itself
+	} else if !s.mayArrive(h) {
+		h.Set(fasthttp.HeaderExpect, "100-continue")
 	}
-	return fasthttp.RequestConfig{MaxRequestBodySize: strangersBodyMax}
+	return c
 }
 
-func (s *Server) mayBeLarge(h *fasthttp.RequestHeader) bool {
-	const chunked = -1
-	if n := h.ContentLength(); n <= strangersBodyMax && n != chunked || n > parley.BodyBytesMax || s.auth == nil {
+// expected says whether a body may come that its sender asks about, and answers
+// the request if it must not.
+func (s *Server) expected(ctx *fasthttp.RequestCtx) int {
+	if s.mayArrive(&ctx.Request.Header) {
+		return fasthttp.StatusContinue
+	}
+	s.answerUnread(ctx, fasthttp.ErrBodyTooLarge)
+	return ctx.Response.StatusCode()
+}
+
+// mayArrive judges the body that is announced. Only a caller who is known may send
+// what is large. The length of a chunked one is judged as it comes.
+func (s *Server) mayArrive(h *fasthttp.RequestHeader) bool {
+	n := h.ContentLength()
+	return n <= strangersBodyMax || n == chunkedLength || n <= parley.BodyBytesMax && s.known(h)
+}
+
+func (s *Server) known(h *fasthttp.RequestHeader) bool {
+	if s.auth == nil {
 		return true
 	}
 	_, err := s.auth.Bearer(h.Peek(fasthttp.HeaderAuthorization))
 	return err == nil
 }
 
-// tooLarge answers a request whose body is beyond its bound. That of a stranger
-// was not read: where the route asks for a token, the want of one is what is
-// wrong, and is said as of any other request.
-func (s *Server) tooLarge(ctx *fasthttp.RequestCtx, id string) {
-	h := &ctx.Request.Header
-	if h.ContentLength() > parley.BodyBytesMax || s.mayBeLarge(h) {
-		s.refuse(ctx, nil, id, errTooLarge)
-		return
+// receive reads the body of a request, which is then at hand as if the engine had
+// read it, on a sheet that is closed when the request is answered. It takes memory
+// as its bytes come, whatever length was announced, and what is more than little of
+// it counts for its caller. Without a body there is no sheet.
+func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *sheet, err error) {
+	from := io.Reader(ctx.RequestBodyStream())
+	if ctx.RequestBodyStream() == nil {
+		return nil, nil
 	}
-	ctx.SetUserValue(unreadKey, true)
-	s.dispatch(ctx, id)
+	most := ctx.Request.Header.ContentLength()
+	if chunked {
+		most = 0 // until the first chunk is announced
+		bound := strangersBodyMax
+		from = &chunks{from: from, single: s.single, may: func(total int) error {
+			if total > bound && bound < parley.BodyBytesMax && s.known(&ctx.Request.Header) {
+				bound = parley.BodyBytesMax
+			}
+			if most = total; total > bound {
+				return fasthttp.ErrBodyTooLarge
+			}
+			return nil
+		}}
+	} else if most > parley.BodyBytesMax {
+		return nil, fasthttp.ErrBodyTooLarge
+	}
+	on = newSheet(0)
+	for {
+		if len(on.b) == cap(on.b) && len(on.b) < most {
+			if err = s.grow(ctx, &on, min(2*cap(on.b), most)); err != nil {
+				return on, err
+			}
+		}
+		n, err := from.Read(on.b[len(on.b):cap(on.b)])
+		on.b = on.b[:len(on.b)+n]
+		switch {
+		case errors.Is(err, io.EOF) && (chunked || len(on.b) == most):
+			ctx.Request.SetBodyRaw(on.b)
+			return on, nil
+		case err != nil:
+			return on, cut(err)
+		}
+	}
+}
+
+// grow has a body go on on a larger sheet, if its caller may hold that much.
+func (s *Server) grow(ctx *fasthttp.RequestCtx, on **sheet, room int) error {
+	hold := &(*on).hold
+	if room > limit.Small && *hold == (limit.Hold{}) {
+		*hold = s.budget.Hold(s.account(ctx))
+	}
+	if !hold.Grow(sheetBytes(room)) {
+		return errHeld
+	}
+	larger := newSheet(room)
+	larger.b, larger.hold = append(larger.b, (*on).b...), *hold
+	*hold = limit.Hold{}
+	(*on).giveBack()
+	*on = larger
+	return nil
+}
+
+// account is who a body counts for: the organization of its caller.
+func (s *Server) account(ctx *fasthttp.RequestCtx) limit.Account {
+	if s.auth != nil {
+		if caller, err := s.auth.Bearer(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err == nil {
+			return caller.account()
+		}
+	}
+	return limit.Account{Name: limit.AddressKey(peerOf(ctx.RemoteIP())), Stranger: true}
+}
+
+// answerUnread answers a request that the engine could not read.
+func (s *Server) answerUnread(ctx *fasthttp.RequestCtx, err error) {
+	ctx.Response.Reset()
+	id := s.begin(ctx)
+	ctx.SetUserValue(requestIDKey, id)
+	func() {
+		defer s.recover(ctx, id)
+		s.refuseUnread(ctx, id, err)
+	}()
+	if s.observe != nil {
+		s.tell(ctx, id, time.Time{})
+	}
+}
+
+// refuseUnread says what kept a request from being read whole, and ends its
+// connection. Where the body was too large for a stranger and the route asks for a
+// token, the want of one is what is wrong, and is said as of any other request.
+func (s *Server) refuseUnread(ctx *fasthttp.RequestCtx, id string, err error) {
+	h := &ctx.Request.Header
+	switch {
+	case !errors.Is(err, fasthttp.ErrBodyTooLarge):
+		s.refuse(ctx, nil, id, unread(err))
+	case h.ContentLength() > parley.BodyBytesMax && h.ContentLength() != chunkedLength || s.known(h):
+		s.refuse(ctx, nil, id, errTooLarge)
+	default:
+		if _, err := s.guard(ctx); err != nil {
+			s.refuse(ctx, nil, id, err)
+			break
+		}
+		ctx.SetUserValue(unreadKey, true)
+		s.router.Handler(ctx)
+	}
+	ctx.SetConnectionClose()
+	ctx.Response.SkipBody = ctx.IsHead()
+	if l, ok := ctx.Conn().(*line); ok {
+		l.lingers.Store(true)
+	}
+}
+
+// unread is what a failure to read a request is told as.
+func unread(err error) error {
+	small := (*fasthttp.ErrSmallBuffer)(nil)
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &small):
+		return errHeadersSize
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return errTooSlow
+	case errors.Is(err, errHeld):
+		return errHeld
+	}
+	return errUnparsable
 }

@@ -132,7 +132,7 @@ func (p *plan) bind(c *Call, in reflect.Value) error {
 	if p.checked && !faults.unreadable() {
 		for _, f := range in.Addr().Interface().(checker).Check() {
 			if len(faults.faults) < fieldErrorsMax {
-				faults.faults = append(faults.faults, f)
+				faults.faults = append(faults.faults, faults.hinted(f))
 			}
 		}
 	}
@@ -171,14 +171,15 @@ func (p *plan) bindPath(c *Call, in reflect.Value, faults *schemaError) error {
 func (f *field) bindHeader(c *Call, in reflect.Value, faults *schemaError) {
 	root := place{name: "header"}
 	at, v := place{up: &root, name: f.names[0]}, in.FieldByIndex(f.index)
-	raw := c.ctx.Request.Header.Peek(f.name)
-	switch {
-	case raw == nil:
+	// A header that is there without a value is empty, not absent. Peek gives nil
+	// for one and the other, as it happens.
+	switch sent := c.ctx.Request.Header.PeekAll(f.name); {
+	case len(sent) == 0:
 		f.absent(v, &at, faults)
-	case !utf8.Valid(raw):
+	case !utf8.Valid(sent[0]):
 		faults.add(&at, faultValue, msgEncoding)
 	default:
-		f.shape.fromText(string(raw), v, &at, faults)
+		f.shape.fromText(string(sent[0]), v, &at, faults)
 	}
 }
 
@@ -216,7 +217,7 @@ func (p *plan) bindBody(c *Call, in reflect.Value, faults *schemaError) error {
 		switch media := mediaType(c.ctx.Request.Header.ContentType()); {
 		case media == "" || media == "application/json":
 		case strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"):
-		case p.form && media == "application/x-www-form-urlencoded":
+		case p.form && media == formMedia:
 			p.bindForm(body, in, faults)
 			return nil
 		default:

@@ -64,7 +64,7 @@ func (d *decoder) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	case '{':
 		return d.object(dec, d.plan, d.into, d.root)
 	case 'n':
-		d.missing(d.plan, d.into, d.root, new([membersMax]uint8))
+		d.missing(d.plan, d.into, d.root, new([membersMax]uint8), nil)
 	default:
 		d.faults.add(d.root, faultDict, msgDict)
 	}
@@ -81,19 +81,23 @@ func (d *decoder) object(dec *jsontext.Decoder, m *members, into reflect.Value, 
 		return err
 	}
 	var seen [membersMax]uint8 // the rank of the name that gave the value
+	var unknown strangers
 	for dec.PeekKind() == '"' {
-		if err := d.member(dec, m, into, at, &seen); err != nil {
+		if err := d.member(dec, m, into, at, &seen, &unknown); err != nil {
 			return err
 		}
 	}
 	if _, err := dec.ReadToken(); err != nil {
 		return err
 	}
-	d.missing(m, into, at, &seen)
+	if at == d.root && unknown != nil {
+		d.faults.unknown, d.faults.absent = unknown, m.absentNames(&seen)
+	}
+	d.missing(m, into, at, &seen, unknown)
 	return nil
 }
 
-func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, at *place, seen *[membersMax]uint8) error {
+func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, at *place, seen *[membersMax]uint8, unknown *strangers) error {
 	raw, err := dec.ReadValue()
 	if err != nil {
 		return err
@@ -104,6 +108,7 @@ func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, 
 			extra := place{up: at, name: unquote(raw)}
 			d.faults.add(&extra, faultExtra, msgExtra)
 		}
+		unknown.add(unquote(raw))
 		_, err = readValue(dec)
 		return err
 	}
@@ -152,11 +157,16 @@ func (m *members) find(quoted jsontext.Value) (nameOf, bool) {
 	return n, ok
 }
 
-func (d *decoder) missing(m *members, into reflect.Value, at *place, seen *[membersMax]uint8) {
+func (d *decoder) missing(m *members, into reflect.Value, at *place, seen *[membersMax]uint8, unknown strangers) {
 	for i := range m.fields {
-		if f := &m.fields[i]; seen[i] == 0 {
-			here := place{up: at, name: f.name}
-			f.absent(into.FieldByIndex(f.index), &here, d.faults)
+		f := &m.fields[i]
+		if seen[i] != 0 {
+			continue
+		}
+		here, before := place{up: at, name: f.name}, len(d.faults.faults)
+		f.absent(into.FieldByIndex(f.index), &here, d.faults)
+		if len(d.faults.faults) > before {
+			d.faults.faults[before].Msg += unknown.hint(f.name)
 		}
 	}
 }

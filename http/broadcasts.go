@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -50,8 +51,8 @@ func (s *Service) broadcast(c *Call, in *api.Send, from *agent.State, to parley.
 		return actors.Posted{}, err
 	}
 	id, err := s.groupByHandle(c, to)
-	if err != nil {
-		return actors.Posted{}, err
+	if err != nil { // of which no send is remembered
+		return actors.Posted{}, cmp.Or(e.forged, err)
 	}
 	request := actors.GroupSend{Group: id, From: from.AgentID(), Metadata: in.ConversationMetadata}
 	if request.Parent, request.ParentFact, err = s.parentOf(c, in, from); err != nil {
@@ -60,7 +61,9 @@ func (s *Service) broadcast(c *Call, in *api.Send, from *agent.State, to parley.
 	request.Content = s.contentFrom(c, e)
 	e.sender, e.group, e.groupHandle = from.AgentID(), id, to.String()
 	e.senderHandle = parley.Handle{Name: from.GetName(), Slug: c.Caller.Slug, Domain: s.Domain}.String()
-	request.Rendered = c.write(func(b []byte) []byte { return appendContent(b, e) })
+	if request.Rendered, err = c.writeContent(e); err != nil {
+		return actors.Posted{}, err
+	}
 	posted, err := s.Node.Broadcast(c.Context(), request)
 	if errors.Is(err, group.ErrNotMember) || errors.Is(err, group.ErrDeleted) {
 		// That the sender is none is told only to those who may know of the group.

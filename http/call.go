@@ -2,8 +2,9 @@ package http
 
 import (
 	"context"
+	"net"
 	"net/netip"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -11,6 +12,7 @@ import (
 
 	"parley"
 	"parley/actors/org"
+	"parley/http/limit"
 )
 
 // Caller is who speaks: an organization, through one of its credentials.
@@ -23,6 +25,8 @@ type Caller struct {
 	// record is the organization as it is now. It is shared.
 	record *org.State
 }
+
+func (c *Caller) account() limit.Account { return limit.Account{Name: string(c.Org[:])} }
 
 // Authenticator knows callers by their tokens.
 type Authenticator interface {
@@ -42,6 +46,10 @@ type Call struct {
 	id     string
 	status int
 	sheets []*sheet
+	// hold is what counts for the caller, taken what it is for by now: the body and
+	// the large sheets.
+	hold  limit.Hold
+	taken int
 	// Caller is the zero Caller on routes that need no bearer token.
 	Caller Caller
 }
@@ -55,39 +63,66 @@ type Rendered struct {
 	Code int
 	// JSON is sent as it is.
 	JSON []byte
+	// on is the sheet that it is written on, if it is on one.
+	on *sheet
 }
 
-// sheet is a piece of memory to write on. It is used again once the call that
-// wrote on it is answered.
-type sheet struct{ b []byte }
-
-// sheetBytesMax is how large a sheet may be to be kept: one long answer must
-// not hold its memory for ever.
-const sheetBytesMax = 512 << 10
-
-var sheets = sync.Pool{New: func() any { return &sheet{b: make([]byte, 0, 4<<10)} }}
-
-// write writes on a sheet. The result is good until the call is answered; that
-// of a call which is refused, for ever: somebody may not have finished with it.
-func (c *Call) write(fill func([]byte) []byte) []byte {
-	s := sheets.Get().(*sheet)
-	s.b = fill(s.b[:0])
+// write writes on a sheet with room for about so many bytes. The result is good
+// until the call is answered; that of a call which is refused, for ever: somebody
+// may not have finished with it.
+func (c *Call) write(size int, fill func([]byte) []byte) *sheet {
+	s := newSheet(size)
+	if s.b = fill(s.b[:0]); cap(s.b) > limit.Small {
+		c.taken += cap(s.b)
+	}
 	c.sheets = append(c.sheets, s)
-	return s.b
+	return s
 }
 
-// render writes the answer on a sheet.
-func (c *Call) render(fill func([]byte) []byte) Rendered { return Rendered{JSON: c.write(fill)} }
+// render writes the answer, of about so many bytes, on a sheet.
+func (c *Call) render(size int, fill func([]byte) []byte) Rendered {
+	on := c.write(size, fill)
+	return Rendered{JSON: on.b, on: on}
+}
 
 // done gives the sheets back.
 func (c *Call) done() {
 	for _, s := range c.sheets {
-		if cap(s.b) <= sheetBytesMax {
-			sheets.Put(s)
-		}
+		s.giveBack()
 	}
 	c.sheets = nil
 }
+
+// holds has a sheet of so many bytes count for the caller before it is written, and
+// refuses what would be too many. A small one does not count.
+func (c *Call) holds(bytes int) error {
+	if bytes <= limit.Small {
+		return nil
+	}
+	return c.grow(c.taken + sheetBytes(bytes))
+}
+
+// grow has so many bytes in all count for the caller.
+func (c *Call) grow(to int) error {
+	if c.hold == (limit.Hold{}) {
+		c.hold = c.server.budget.Hold(c.account())
+	}
+	if !c.hold.Grow(to) {
+		return errHeld
+	}
+	return nil
+}
+
+// account is who the call counts for.
+func (c *Call) account() limit.Account {
+	if c.route.Access == bearer || c.route.Access == tier1 {
+		return c.Caller.account()
+	}
+	return limit.Account{Name: c.server.source(c), Stranger: true}
+}
+
+// release gives back what the call holds and its answer does not.
+func (c *Call) release() { c.hold.Release() }
 
 // Route is the line of the table that was matched.
 func (c *Call) Route() *Route { return c.route }
@@ -115,8 +150,10 @@ func (c *Call) Body() []byte { return c.ctx.Request.Body() }
 func (c *Call) Head() bool { return c.ctx.IsHead() }
 
 // Peer is the address of the other end of the connection.
-func (c *Call) Peer() netip.Addr {
-	addr, _ := netip.AddrFromSlice(c.ctx.RemoteIP())
+func (c *Call) Peer() netip.Addr { return peerOf(c.ctx.RemoteIP()) }
+
+func peerOf(ip net.IP) netip.Addr {
+	addr, _ := netip.AddrFromSlice(ip)
 	return addr.Unmap()
 }
 
@@ -139,7 +176,9 @@ func (c *Call) answer(out any) error {
 		if out.Code != 0 {
 			status = out.Code
 		}
-		c.send(status, out.JSON)
+		if err := c.send(status, out.JSON, out.on); err != nil {
+			return err
+		}
 		c.done()
 		return nil
 	case interface{ Status() int }:
@@ -149,11 +188,22 @@ func (c *Call) answer(out any) error {
 	if err != nil {
 		return err
 	}
-	c.send(status, body)
-	return nil
+	return c.send(status, body, nil)
 }
 
-func (c *Call) send(status int, body []byte) {
+// send answers with a body, and with the sheet that it is written on, if any. A
+// small one is copied to memory that the connection uses again. A large one counts
+// for the caller until it has left.
+func (c *Call) send(status int, body []byte, on *sheet) error {
+	if len(body) > limit.Small {
+		held := c.taken
+		if on == nil {
+			held += cap(body)
+		}
+		if err := c.grow(held); err != nil {
+			return c.unanswered(err)
+		}
+	}
 	if c.status != 0 {
 		status = c.status
 	}
@@ -161,8 +211,31 @@ func (c *Call) send(status int, body []byte) {
 	if len(c.ctx.Response.Header.ContentType()) == 0 {
 		c.ctx.SetContentType(jsonMedia)
 	}
-	// The response keeps a copy, in memory that the connection uses again.
-	c.ctx.Response.SetBody(body)
+	if len(body) <= limit.Small {
+		c.ctx.Response.SetBody(body)
+		return nil
+	}
+	if on == nil {
+		on = &sheet{b: body}
+	} else {
+		c.sheets = slices.DeleteFunc(c.sheets, func(s *sheet) bool { return s == on })
+	}
+	c.hold.Shrink(cap(on.b))
+	on.hold, c.hold = c.hold, limit.Hold{}
+	c.ctx.Response.SetBodyStream(on, len(body))
+	return nil
 }
 
-const jsonMedia = "application/json"
+// unanswered refuses to answer what was done already: that may only be said of a
+// call that does nothing.
+func (c *Call) unanswered(err error) error {
+	if c.route.Method == fasthttp.MethodGet {
+		return err
+	}
+	return parley.ErrOutcomeUnknown
+}
+
+const (
+	jsonMedia = "application/json"
+	formMedia = "application/x-www-form-urlencoded"
+)

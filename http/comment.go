@@ -51,14 +51,14 @@ func (c comments) read(types *ast.GenDecl) {
 		}
 		fields, ok := named.Type.(*ast.StructType)
 		if !ok {
-			c[named.Name.Name] = prose(doc, nil)
+			c[named.Name.Name] = prose(doc, named.Name.Name, nil)
 			continue
 		}
 		wire := wireNames(fields)
-		c[named.Name.Name] = prose(doc, wire)
+		c[named.Name.Name] = prose(doc, named.Name.Name, wire)
 		for _, f := range fields.Fields.List {
 			for _, name := range f.Names {
-				c[named.Name.Name+"."+name.Name] = prose(f.Doc, wire)
+				c[named.Name.Name+"."+name.Name] = prose(f.Doc, name.Name, wire)
 			}
 		}
 	}
@@ -87,25 +87,56 @@ func wireNames(fields *ast.StructType) map[string]string {
 	return names
 }
 
-// goName finds words that can only be names of Go fields.
-var goName = regexp.MustCompile(`\b[A-Z][a-z0-9]*[A-Z]\w*\b`)
-
-// prose is a comment on one line, without its citations, in the words of the
-// wire: the field that a comment opens with, and any other of the struct.
-func prose(doc *ast.CommentGroup, wire map[string]string) string {
+// prose is a comment on one line, without its citations, as a description: it
+// does not open with the name of what it describes, and names the fields of the
+// struct as they are on the wire.
+func prose(doc *ast.CommentGroup, name string, wire map[string]string) string {
 	text := strings.Join(strings.Fields(doc.Text()), " ")
-	for _, citation := range []string{" // spec:", " // contract:"} {
+	for _, citation := range []string{" // spec:", " // docs:"} {
 		text, _, _ = strings.Cut(text, citation)
 	}
-	if first, rest, ok := strings.Cut(text, " "); ok && wire[first] != "" {
-		text = wire[first] + " " + rest
-	}
-	return goName.ReplaceAllStringFunc(text, func(word string) string {
-		if name, known := wire[word]; known {
-			return name
+	return inWire(evident.ReplaceAllString(withoutName(text, name), ""), wire)
+}
+
+var (
+	// evident is what the document says elsewhere: the route, and the answer.
+	evident     = regexp.MustCompile(`: (?:GET|POST|PUT|PATCH|DELETE) /[^\s.]*|(?: |^)The answer is (?:a|an) [^.]*\.`)
+	capitalized = regexp.MustCompile(`\b[A-Z]\w*\b`)
+	// goName finds words that can only be names in Go.
+	goName = regexp.MustCompile(`^[A-Z][a-z0-9]*[A-Z]\w*$`)
+)
+
+// inWire replaces the names that fields have in Go. A plain capitalized word
+// that opens a sentence is not one of them.
+func inWire(text string, wire map[string]string) string {
+	var b strings.Builder
+	done := 0
+	for _, at := range capitalized.FindAllStringIndex(text, -1) {
+		word := text[at[0]:at[1]]
+		opens := at[0] == 0 || strings.HasSuffix(text[:at[0]], ". ")
+		if name, known := wire[word]; known && (!opens || goName.MatchString(word)) {
+			b.WriteString(text[done:at[0]] + name)
+			done = at[1]
 		}
-		return word
-	})
+	}
+	return b.String() + text[done:]
+}
+
+// withoutName drops the name that a comment of Go opens with, and the verb
+// "is" or "are" after it.
+func withoutName(text, name string) string {
+	rest, opens := strings.CutPrefix(text, name+" ")
+	if !opens {
+		return text
+	}
+	verb, after, _ := strings.Cut(rest, " ")
+	switch verb {
+	case "is", "are":
+		rest = after
+	case "in", "of", "to", "for", "at", "from", "that", "which", "whose":
+		return text // the name is the subject of a longer phrase
+	}
+	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
 func (c comments) of(t reflect.Type) string {

@@ -62,19 +62,26 @@ func conversationOf(s *conversation.State) api.Conversation {
 	return out
 }
 
-func (s *Service) participants(c *Call, in *api.GetParticipants) ([]api.Participant, error) {
+// participants are who takes part in a conversation, the initiator first.
+func (s *Service) participants(c *Call, in *api.GetParticipants) (Rendered, error) {
 	state, _, err := s.conversation(c, in.ID)
 	if err != nil {
-		return nil, err
+		return Rendered{}, err
+	}
+	l, err := s.newList(c, in.Paging, "participants "+in.ID.String(), participantKeys...)
+	if err != nil {
+		return Rendered{}, err
 	}
 	if !state.GroupID().Zero() {
-		return s.attendance(c, state)
+		return l.answer(s.attendance(l, state))
 	}
-	list := []api.Participant{}
-	for _, p := range state.GetParticipants() {
-		list = append(list, api.Participant{AgentID: p.Agent(), Role: p.GetRole().String(), JoinedAt: api.At(p.JoinedAt())})
+	for i, p := range state.GetParticipants() {
+		row := api.Participant{AgentID: p.Agent(), Role: p.GetRole().String(), JoinedAt: api.At(p.JoinedAt())}
+		if !l.add(seatKey(uint32(i)), row, nil) {
+			break
+		}
 	}
-	return list, nil
+	return l.answer(nil)
 }
 
 // patchStatus moves a conversation, in the name of the agent that the header
@@ -137,15 +144,16 @@ func (s *Service) transcript(c *Call, in *api.Transcript) (Rendered, error) {
 	}
 	var page []actors.Message
 	var next uint64
+	room := pageRoom{call: c, viewer: s.viewerOf(c, acting)}
 	if host := state.GroupID(); host.Zero() {
-		page, next, err = s.Node.Transcript(c.Context(), in.ID, from, in.Limit, in.Order == "desc")
+		page, next, err = s.Node.Transcript(c.Context(), in.ID, from, in.Limit, in.Order == "desc", room.fits)
 	} else {
-		page, next, err = s.Node.TranscriptOf(c.Context(), in.ID, host, acting.AgentID(), from, in.Limit, in.Order == "desc")
+		page, next, err = s.Node.TranscriptOf(c.Context(), in.ID, host, acting.AgentID(), from, in.Limit, in.Order == "desc", room.fits)
 	}
 	if err != nil {
 		return Rendered{}, err
 	}
-	return c.render(func(b []byte) []byte { return appendPage(b, page, s.viewerOf(c, acting), s.cursor(list, next)) }), nil
+	return c.render(room.size(), func(b []byte) []byte { return appendPage(b, page, room.viewer, s.cursor(list, next)) }), nil
 }
 
 // agentConversations is a page of the conversations an agent takes part in.

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"embed"
+	"errors"
 	"fmt"
 	"io"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/valyala/fasthttp"
 
@@ -33,47 +35,96 @@ type pageFile struct {
 	File string `path:"file" description:"A file of the page."`
 }
 
+const (
+	docsFile   = "/docs/{file}"
+	docsFolder = "/docs/"
+)
+
 // documentationRoutes are the table's description of itself.
 func documentationRoutes(s *Server) []Route {
 	return []Route{
 		raw(fasthttp.MethodGet, "/openapi.json", public, jsonMedia, "This description, OpenAPI 3.1.", func(c *Call, _ *struct{}) error {
 			c.SetHeader(fasthttp.HeaderCacheControl, "no-cache")
-			c.send(fasthttp.StatusOK, s.document)
+			c.static(jsonMedia, s.document)
 			return nil
 		}),
 		raw(fasthttp.MethodGet, "/docs", public, pageMedia[".html"], "The description as a page to read and try.", func(c *Call, _ *struct{}) error {
-			return c.page("index.html")
+			return c.pageAbove("index.html")
 		}),
-		raw(fasthttp.MethodGet, "/docs/{file}", public, "*/*", "The files of that page.", func(c *Call, in *pageFile) error {
+		raw(fasthttp.MethodGet, docsFile, public, "*/*", "The files of that page.", func(c *Call, in *pageFile) error {
 			return c.page(in.File)
 		}),
 	}
 }
 
+// static answers with bytes that never change. All answers share them: they are
+// not copied.
+func (c *Call) static(media string, body []byte) {
+	c.ctx.SetContentType(media)
+	c.ctx.Response.SetBodyRaw(body)
+}
+
+// document is one file of the page.
+type document struct {
+	// packed is the file compressed, nil if it is kept as it is.
+	packed []byte
+	// plain gives the file as it is. One that is kept compressed is inflated once,
+	// for the first client that takes no gzip, and stays so.
+	plain func() ([]byte, error)
+}
+
+// documents are the files of the page by name.
+var documents = sync.OnceValues(func() (map[string]document, error) {
+	files := map[string]document{}
+	list, err := pageFiles.ReadDir("docs")
+	for _, f := range list {
+		body, unread := pageFiles.ReadFile("docs/" + f.Name())
+		if err = errors.Join(err, unread); err != nil {
+			break
+		}
+		if name, packed := strings.CutSuffix(f.Name(), ".gz"); packed {
+			files[name] = document{packed: body, plain: sync.OnceValues(func() ([]byte, error) { return inflate(body) })}
+		} else {
+			files[name] = document{plain: func() ([]byte, error) { return body, nil }}
+		}
+	}
+	return files, err
+})
+
+// above makes the links of a page of the folder those of one that is served under
+// the folder's own name. Links stay relative: a proxy may add a prefix to paths.
+var above = strings.NewReplacer(`href="../`, `href="`, `href="`, `href="docs/`, `src="`, `src="docs/`)
+
+// pageAbove serves a page of the folder under the folder's own name.
+func (c *Call) pageAbove(name string) error {
+	err := c.page(name)
+	c.ctx.Response.SetBodyString(above.Replace(string(c.ctx.Response.Body())))
+	return err
+}
+
 // page serves one file of the documentation page.
 func (c *Call) page(name string) error {
-	compressed := false
-	body, err := pageFiles.ReadFile("docs/" + name)
+	files, err := documents()
 	if err != nil {
-		body, err = pageFiles.ReadFile("docs/" + name + ".gz")
-		compressed = true
+		return err
 	}
-	if err != nil || strings.HasSuffix(name, ".gz") {
+	file, found := files[name]
+	if !found {
 		return parley.ErrNotFound
 	}
 	h := &c.ctx.Response.Header
 	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set(fasthttp.HeaderCacheControl, pageCache)
-	h.SetContentType(pageMedia[path.Ext(name)])
-	if compressed {
+	body := file.packed
+	if body != nil {
 		h.Set(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
-		if c.ctx.Request.Header.HasAcceptEncoding("gzip") {
-			h.SetContentEncoding("gzip")
-		} else if body, err = inflate(body); err != nil {
-			return err
-		}
 	}
-	c.ctx.Response.SetBodyRaw(body)
+	if body != nil && c.ctx.Request.Header.HasAcceptEncoding("gzip") {
+		h.SetContentEncoding("gzip")
+	} else if body, err = file.plain(); err != nil {
+		return err
+	}
+	c.static(pageMedia[path.Ext(name)], body)
 	return nil
 }
 

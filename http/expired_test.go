@@ -23,7 +23,7 @@ func TestExpiredTokensOpenNothing(t *testing.T) {
 	s := &toy{Server: h.server, dial: h.dial}
 	asked := 0
 	for _, r := range h.server.Routes() {
-		path := strings.NewReplacer("{id}", h.agent("a"+strings.ToLower(operationID(&r))).String(), "{client_id}", h.client.String(), "{token}", "x", "{file}", "page.css").Replace(r.Path)
+		path := strings.NewReplacer("{id}", h.agent("a"+strings.ToLower(derivedID(&r))).String(), "{client_id}", h.client.String(), "{token}", "x", "{file}", "page.css").Replace(r.Path)
 		for _, token := range []string{expired, h.token(h.client)} {
 			if (r.streams || strings.HasSuffix(r.Path, "/wait")) && token != expired {
 				continue // it would not end, or late

@@ -16,6 +16,10 @@ const fieldErrorsMax = 64
 // schemaError carries every fault found in one request; it is answered 422.
 type schemaError struct {
 	faults []FieldError
+	// unknown and absent are names of members of the body: those that were sent
+	// and are not known, and those that were not sent.
+	unknown strangers
+	absent  []string
 }
 
 func (e *schemaError) Error() string {

@@ -55,6 +55,22 @@ type groupList struct {
 	scope   string
 	limit   int
 	page    api.Page[api.Group]
+	size    int // of the page, in bytes, at most
+}
+
+const (
+	// groupFrame is what a group takes in a page besides its description, at most,
+	// escapeMax what a byte of that takes.
+	groupFrame = 1 << 10
+	escapeMax  = 6
+	// groupsRead are read at once.
+	groupsRead = 16
+)
+
+// full reports whether some more groups might take the page beyond its bound.
+func (l *groupList) full() bool {
+	const largest = groupFrame + escapeMax*2000
+	return len(l.page.Items) >= l.limit || l.size+groupsRead*largest > parley.PageBytesMax
 }
 
 // groupRowsMax bounds how many groups that are over a page passes by.
@@ -68,10 +84,10 @@ func (l *groupList) owned(position []byte) (next []byte, err error) {
 	}
 	for seen := 0; ; {
 		room := l.limit - len(l.page.Items)
-		if room == 0 || seen >= groupRowsMax {
+		if l.full() || seen >= groupRowsMax {
 			return binary.BigEndian.AppendUint64(nil, after), nil
 		}
-		ids, following, err := l.service.Node.OwnedGroups(l.call.Context(), l.call.Caller.Org, after, room)
+		ids, following, err := l.service.Node.OwnedGroups(l.call.Context(), l.call.Caller.Org, after, min(room, groupsRead))
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +119,7 @@ func (l *groupList) seated(position []byte) (next []byte, err error) {
 		if bytes.Compare(id[:], after[:]) <= 0 {
 			continue
 		}
-		if len(l.page.Items) == l.limit {
+		if l.full() {
 			return last.Bytes(), nil
 		}
 		if err := l.add(id, l.scope == "all"); err != nil {
@@ -134,6 +150,9 @@ func (l *groupList) add(id parley.GroupID, foreign bool) error {
 		return nil
 	case err == nil && !(foreign && g.owner == l.call.Caller.Org):
 		l.page.Items = append(l.page.Items, g.Group)
+		if l.size += groupFrame; g.Description != nil {
+			l.size += len(appendText(nil, *g.Description))
+		}
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package http
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"time"
@@ -190,40 +191,56 @@ func merge(settled, live []*group.Request) []*group.Request {
 
 // listInvites are the live invitations and nominations of the caller's agents,
 // or of the one that it named. // spec: Groups
-func (s *Service) listInvites(c *Call, in *api.ListInvites) ([]api.JoinRequest, error) {
-	var of []parley.AgentID
+func (s *Service) listInvites(c *Call, in *api.ListInvites) (Rendered, error) {
+	var named *agent.State
+	list := "invites"
 	if in.ActingAgent != "" {
-		a, err := s.acting(c, in.ActingAgent)
-		if err != nil {
-			return nil, err
+		var err error
+		if named, err = s.acting(c, in.ActingAgent); err != nil {
+			return Rendered{}, err
 		}
-		of = append(of, a.AgentID())
-	} else if err := s.Node.Agents(c.Context(), c.Caller.Org, func(a *agent.State) bool {
-		if !a.Revoked() {
-			of = append(of, a.AgentID())
-		}
-		return true
-	}); err != nil {
-		return nil, err
+		list += " " + named.AgentID().String()
 	}
-	rows := []api.JoinRequest{}
-	for _, a := range of {
-		concerns, err := s.Node.Concerns(c.Context(), a)
-		if err != nil {
-			return nil, err
-		}
-		for _, concern := range concerns {
-			if rows, err = s.appendInvite(c, rows, a, concern); err != nil {
-				return nil, err
-			}
-		}
+	l, err := s.newList(c, in.Paging, list, 24)
+	if err != nil {
+		return Rendered{}, err
 	}
-	return rows, nil
+	if named != nil {
+		s.addInvites(l, 0, named.AgentID())
+		return l.answer(nil)
+	}
+	from := uint64(0)
+	if l.after != nil {
+		from = binary.BigEndian.Uint64(l.after)
+	}
+	return l.answer(s.Node.AgentsFrom(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
+		return a.Revoked() || s.addInvites(l, place, a.AgentID())
+	}))
 }
 
-// appendInvite adds a request about one of the caller's agents, if it is live
-// and somebody else's doing.
-func (s *Service) appendInvite(c *Call, rows []api.JoinRequest, of parley.AgentID, concern actors.Concern) ([]api.JoinRequest, error) {
+// addInvites adds the requests about one of the caller's agents, whose place in the
+// roster is given, and reports whether the list goes on.
+func (s *Service) addInvites(l *list, place uint64, of parley.AgentID) bool {
+	concerns, err := s.Node.Concerns(l.call.Context(), of)
+	if err != nil {
+		return l.add(nil, nil, err)
+	}
+	for _, concern := range concerns {
+		key := append(binary.BigEndian.AppendUint64(nil, place), concern.Request[:]...)
+		if l.passed(key) {
+			continue
+		}
+		row, err := s.inviteOf(l.call, of, concern)
+		if (err != nil || row != nil) && !l.add(key, row, err) {
+			return false
+		}
+	}
+	return true
+}
+
+// inviteOf is a request about one of the caller's agents, nil unless it is live and
+// somebody else's doing.
+func (s *Service) inviteOf(c *Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
 	by := group.Caller{Org: c.Caller.Org, Agent: of}
 	seen, err := actors.ReadGroup(c.Context(), s.Node, concern.Group, func(g *group.State, now time.Time) seenRequests {
 		seen := seenRequests{owner: g.Org, name: g.Name}
@@ -233,13 +250,13 @@ func (s *Service) appendInvite(c *Call, rows []api.JoinRequest, of parley.AgentI
 		return seen
 	})
 	if errors.Is(err, parley.ErrNotFound) || (err == nil && len(seen.rows) == 0) {
-		return rows, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	complete, err := s.completed(c, seen)
-	return append(rows, complete...), err
+	return &complete[0], err
 }
 
 // vote counts a vote of the acting agent, or changes it. // spec: Groups

@@ -36,7 +36,7 @@ func standingOf(g *group.State, org parley.OrgID) standing {
 	return stranger
 }
 
-// to judges whether somebody who needs a standing may go on. // contract: 10
+// to judges whether somebody who needs a standing may go on.
 func (s standing) to(needed standing, deleted bool) error {
 	switch {
 	case s == insider && deleted:

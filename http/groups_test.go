@@ -1,8 +1,11 @@
 package http
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"parley"
 )
 
 // groupHall has two organizations, the first with the agents ann and art, the
@@ -210,4 +213,30 @@ func TestGroupPages(t *testing.T) {
 	g.first.ask("GET", "/groups?scope=all&cursor="+cursor, "").want(400, "invalid_cursor")
 	g.second.ask("GET", "/groups?cursor="+cursor, "").want(400, "invalid_cursor")
 	g.first.ask("GET", "/groups?limit=101", "").want(422)
+}
+
+// TestAPageOfGroupsIsBoundedInBytes: control characters in a description take six
+// bytes each, and count as one.
+func TestAPageOfGroupsIsBoundedInBytes(t *testing.T) {
+	g := newGroupHall(t)
+	for i := range 100 {
+		g.group(fmt.Sprintf("g%d", i), `,"description":"`+strings.Repeat(`\u0001`, 2000)+`"`)
+	}
+	seen, pages := map[any]bool{}, 0
+	for cursor := ""; pages < 10; pages++ {
+		a := g.first.ask("GET", "/groups?limit=100"+cursor, "").want(200)
+		for _, item := range a.at("items").([]any) {
+			seen[item.(map[string]any)["id"]] = true
+		}
+		if len(a.raw) > parley.PageBytesMax {
+			t.Errorf("a page of %d bytes", len(a.raw))
+		}
+		if a.at("has_more") == false {
+			break
+		}
+		cursor = "&cursor=" + a.text("next_cursor")
+	}
+	if len(seen) != 100 || pages != 1 {
+		t.Errorf("%d groups on %d pages", len(seen), pages+1)
+	}
 }

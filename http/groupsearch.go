@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"parley"
@@ -29,6 +30,31 @@ func (s *Service) getProfile(c *Call, in *api.GetProfile) (api.GroupProfile, err
 	}, err
 }
 
+// searchWork bounds what one search looks at: bytes of text, each as often as the
+// query has words, and searchStep for each group. That is some ten milliseconds.
+// Groups beyond it, the youngest, are not found.
+const (
+	searchWork = 8 << 20
+	searchStep = 1 << 10
+)
+
+// queryWait is how long a query waits for others to end before it is refused.
+const queryWait = time.Second
+
+// mayQuery waits until few other queries run: anybody may ask them, and each keeps
+// a processor busy.
+func (s *Service) mayQuery(c *Call) (done func(), err error) {
+	late := time.NewTimer(queryWait)
+	defer late.Stop()
+	select {
+	case s.queries <- struct{}{}:
+		return func() { <-s.queries }, nil
+	case <-late.C:
+	case <-c.Draining():
+	}
+	return nil, parley.ErrOverloaded
+}
+
 // findGroups is a page of the public groups that a query finds, best first; of
 // all of them without one, oldest first.
 // // spec: Directory and discovery (all public, no auth)
@@ -44,8 +70,25 @@ func (s *Service) findGroups(c *Call, in *api.FindGroups) (api.Page[api.GroupPro
 		return page, err
 	}
 	beyond := placeFound(position)
+	done, err := s.mayQuery(c)
+	if err != nil {
+		return page, err
+	}
+	defer done()
 	sought, found := newSearch(query), shortlist{most: in.Limit + 1}
+	work := s.searchWork
 	err = s.Node.PublicGroups(c.Context(), func(g *actors.PublicGroup) bool {
+		if everything := len(sought.words) == 0; everything { // in the order of the rows
+			if compareFound(foundAt{1, g.GroupID()}, beyond) <= 0 && position != nil {
+				return true
+			}
+			if len(found.best) == found.most {
+				return false
+			}
+		}
+		if work -= searchStep + len(sought.words)*(len(g.GetName())+len(g.GetDescription())); work < 0 {
+			return false
+		}
 		o, unknown := s.Node.Org(c.Context(), g.Owner())
 		if unknown != nil {
 			return true

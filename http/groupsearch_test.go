@@ -100,3 +100,33 @@ func TestGroupDirectory(t *testing.T) {
 		t.Errorf("a private group is found: %v", got)
 	}
 }
+
+// TestASearchIsBounded: a search looks at so much and no more, a list without a
+// query goes on to its end all the same, and few run at once.
+func TestASearchIsBounded(t *testing.T) {
+	g := newGroupHall(t)
+	for i := range 6 {
+		g.group(fmt.Sprintf("team%d", i), `,"enrollment_policy":"open","description":"A team of research"`)
+	}
+	names := func(query string) (names []string) {
+		page := g.public().ask("GET", "/directory/groups?limit=50"+query, "").want(200)
+		for _, item := range page.at("items").([]any) {
+			names = append(names, item.(map[string]any)["name"].(string))
+		}
+		return names
+	}
+	g.service.searchWork = 2 * (searchStep + len("team0A team of research"))
+	if got := strings.Join(names("&q=team"), " "); got != "team0 team1" {
+		t.Errorf("a search that may look at two groups finds %q", got)
+	}
+	g.service.searchWork = searchWork
+	if got := len(names("&q=team")); got != 6 {
+		t.Errorf("a search that may look at all finds %d", got)
+	}
+	for range cap(g.service.queries) {
+		g.service.queries <- struct{}{}
+	}
+	g.public().ask("GET", "/directory/groups?q=team", "").want(503, "overloaded")
+	<-g.service.queries
+	g.public().ask("GET", "/directory/groups?q=team", "").want(200)
+}

@@ -2,11 +2,9 @@ package http
 
 import (
 	"bytes"
-	"errors"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -15,23 +13,22 @@ import (
 
 // guard refuses requests that two parties in a row could read differently, so
 // that what a proxy in front has let through is what is served here: ambiguous
-// framing, ambiguous targets, repeated headers that decide something.
-func (s *Server) guard(ctx *fasthttp.RequestCtx) error {
+// framing, ambiguous targets, repeated headers that decide something. It tells
+// whether the body is chunked.
+func (s *Server) guard(ctx *fasthttp.RequestCtx) (chunked bool, err error) {
 	h := &ctx.Request.Header
 	method := h.Method()
 	if protocol := string(h.Protocol()); protocol != "HTTP/1.1" && protocol != "HTTP/1.0" || string(method) == "PRI" {
-		return errUnparsable
+		return false, errUnparsable
 	}
 	chunked, plain := plainHeaders(h.RawHeaders(), s.single)
-	if !plain || !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) || !plainTrailers(h.PeekTrailerKeys(), s.single) {
-		return errUnparsable
+	if !plain || !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) {
+		return false, errUnparsable
 	}
 	if chunked {
-		// The engine takes a bare LF, and folded lines, for the end and the fields of
-		// a trailer section. Where that ends is for nobody behind it to find out.
-		ctx.SetConnectionClose()
+		ctx.SetConnectionClose() // the engine does not know where such a request ends
 	}
-	return nil
+	return chunked, nil
 }
 
 // plainTarget accepts only the origin form (and * for OPTIONS) and refuses
@@ -171,47 +168,6 @@ func plainHeaders(block []byte, single []string) (chunked, plain bool) {
 		}
 	}
 	return seen&seenEncoding != 0, seen&(seenLength|seenEncoding) != seenLength|seenEncoding
-}
-
-// plainTrailers keeps what decides out of the section behind a body: the engine
-// would take it for a header, and who stands in front has not seen it there.
-func plainTrailers(names [][]byte, single []string) bool {
-	for _, name := range names {
-		for i := range single {
-			if len(name) == len(single[i]) && bytes.EqualFold(name, []byte(single[i])) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// unreadable answers what could not be read as a request at all.
-func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
-	small := (*fasthttp.ErrSmallBuffer)(nil)
-	var timeout interface{ Timeout() bool }
-	var answer error = errUnparsable
-	switch {
-	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		answer = nil
-	case errors.As(err, &small):
-		answer = errHeadersSize
-	case errors.As(err, &timeout) && timeout.Timeout():
-		answer = errTooSlow
-	}
-	ctx.Response.Reset()
-	id := s.begin(ctx)
-	ctx.SetUserValue(requestIDKey, id)
-	if answer == nil {
-		s.tooLarge(ctx, id)
-	} else {
-		s.refuse(ctx, nil, id, answer)
-	}
-	ctx.SetConnectionClose()
-	ctx.Response.SkipBody = ctx.IsHead()
-	if s.observe != nil {
-		s.tell(ctx, id, time.Time{})
-	}
 }
 
 // begin puts on an answer what every answer bears, and returns the request id.

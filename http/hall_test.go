@@ -63,6 +63,11 @@ func (j *hallJournal) View() actors.View {
 	return j.Store.View()
 }
 
+func (j *hallJournal) Latest() actors.View {
+	j.views.Add(1)
+	return j.Store.Latest()
+}
+
 func (j *hallJournal) Admit(slot parley.Slot, size int) (func(), error) {
 	if j.full.Load() {
 		return nil, parley.ErrOverloaded
@@ -171,13 +176,10 @@ func (h *hall) close() {
 func (h *hall) register() {
 	h.t.Helper()
 	ctx := context.Background()
-	issued, err := h.node.RequestChallenge(ctx, registration.Issue{
-		Email: "hall@example.org", Slug: "hall", OrgName: "hall", Challenge: "00", ExpiresAt: time.Now().Add(time.Hour),
-	})
-	if err != nil {
-		h.t.Fatal(err)
+	challenge := &registration.Challenge{
+		Text: "hall", Email: "hall@example.org", Slug: "hall", OrgName: "hall", ExpiresMs: time.Now().Add(time.Hour).UnixMilli(),
 	}
-	made, err := h.node.Solve(ctx, actors.Solution{ID: issued.RegistrationID(), Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
+	made, err := h.node.Solve(ctx, actors.Solution{Challenge: challenge, Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
 	if err != nil {
 		h.t.Fatal(err)
 	}

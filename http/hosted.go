@@ -1,7 +1,10 @@
 package http
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"parley"
@@ -15,7 +18,6 @@ import (
 // seatHolders are the caller's agents that have or had a seat in the group whose
 // conversation it is, as far as anything depends on them: who began it, the first
 // member, the first admin, or else one that has left.
-// // contract: Messages and conversations
 func (s *Service) seatHolders(c *Call, state *conversation.State) (mine []*agent.State, err error) {
 	host, org := state.GroupID(), c.Caller.Org
 	ids, err := actors.ReadGroup(c.Context(), s.Node, host, func(g *group.State, _ time.Time) []parley.AgentID {
@@ -42,15 +44,12 @@ func (s *Service) seatHolders(c *Call, state *conversation.State) (mine []*agent
 	if len(mine) > 0 {
 		return mine, nil
 	}
-	var bad error
-	err = s.Node.Agents(c.Context(), org, func(a *agent.State) bool {
-		var had bool
-		if had, bad = s.Node.HadSeat(c.Context(), host, a.AgentID()); had {
-			mine = append(mine, a)
-		}
-		return bad == nil && len(mine) == 0
-	})
-	return mine, errors.Join(err, bad)
+	holder, err := s.Node.SeatHolder(c.Context(), host, org)
+	if err != nil || holder.Zero() {
+		return nil, err
+	}
+	a, err := s.Node.Agent(c.Context(), holder)
+	return []*agent.State{a}, err
 }
 
 // foremost are an organization's first member and its first admin.
@@ -86,20 +85,75 @@ func (s *Service) takesPart(c *Call, state *conversation.State, a *agent.State) 
 	return s.Node.HadSeat(c.Context(), state.GroupID(), a.AgentID())
 }
 
-// attendance are the members of the group whose conversation it is, who began it
-// first.
-func (s *Service) attendance(c *Call, state *conversation.State) ([]api.Participant, error) {
-	began := initiatorOf(state)
-	return actors.ReadGroup(c.Context(), s.Node, state.GroupID(), func(g *group.State, _ time.Time) []api.Participant {
-		list := make([]api.Participant, 0, len(g.Members()))
-		if m, ok := g.Member(began); ok {
-			list = append(list, api.Participant{AgentID: m.Agent, Role: conversation.Initiator.String(), JoinedAt: api.At(m.JoinedAt())})
-		}
-		for _, m := range g.Members() {
-			if m.Agent != began {
-				list = append(list, api.Participant{AgentID: m.Agent, Role: conversation.Responder.String(), JoinedAt: api.At(m.JoinedAt())})
-			}
-		}
-		return list
+// participantKeys are the lengths of the keys of participants: of the initiator of
+// a group's conversation, of a seat, of a former member.
+var participantKeys = []int{1, 5, 25}
+
+func seatKey(seat uint32) []byte { return binary.BigEndian.AppendUint32([]byte{1}, seat) }
+
+func formerKey(id parley.AgentID, since time.Time) []byte {
+	return append(binary.BigEndian.AppendUint64([]byte{2}, uint64(since.UnixMilli())), id[:]...)
+}
+
+// participant is a row of the participants of a group's conversation.
+type participant struct {
+	key   []byte
+	agent parley.AgentID
+	since time.Time
+	role  conversation.Role
+}
+
+// attendance lists the participants of a group's conversation, who began it first:
+// the group's members, or for an organization that has none of them any more, the
+// agents that it had there and those with whom they share rows.
+func (s *Service) attendance(l *list, state *conversation.State) error {
+	type seen struct {
+		members []group.Member
+		seated  bool
+	}
+	c := l.call
+	now, err := actors.ReadGroup(c.Context(), s.Node, state.GroupID(), func(g *group.State, _ time.Time) seen {
+		return seen{slices.Clone(g.Members()), g.Seats(c.Caller.Org)}
 	})
+	if err != nil {
+		return err
+	}
+	var company map[parley.AgentID]time.Time // nil: all members are shown
+	if !now.seated {
+		if company, err = s.companyOf(c, state); err != nil {
+			return err
+		}
+	}
+	rows := make([]participant, 0, len(now.members)+len(company))
+	for _, m := range now.members {
+		if _, shown := company[m.Agent]; shown || now.seated {
+			rows = append(rows, participant{seatKey(m.Seat), m.Agent, m.JoinedAt(), conversation.Responder})
+			delete(company, m.Agent)
+		}
+	}
+	for id, since := range company {
+		rows = append(rows, participant{formerKey(id, since), id, since, conversation.Responder})
+	}
+	if at := slices.IndexFunc(rows, func(p participant) bool { return p.agent == initiatorOf(state) }); at >= 0 {
+		rows[at].key, rows[at].role = []byte{0}, conversation.Initiator
+	}
+	slices.SortFunc(rows, func(a, b participant) int { return bytes.Compare(a.key, b.key) })
+	for _, p := range rows {
+		if !l.add(p.key, api.Participant{AgentID: p.agent, Role: p.role.String(), JoinedAt: api.At(p.since)}, nil) {
+			break
+		}
+	}
+	return nil
+}
+
+// companyOf are a former member's agents in a group with those with whom they share
+// rows of the conversation, and since when as far as that is known.
+func (s *Service) companyOf(c *Call, state *conversation.State) (map[parley.AgentID]time.Time, error) {
+	company, err := s.Node.Company(c.Context(), state.ConversationID(), state.GroupID(), c.Caller.Org)
+	for agent, since := range company {
+		if since.IsZero() {
+			company[agent] = state.CreatedAt()
+		}
+	}
+	return company, err
 }

@@ -1,8 +1,10 @@
 package http
 
 import (
+	"encoding/base64"
 	"errors"
 	"strings"
+	"time"
 
 	"parley"
 	"parley/actors/agent"
@@ -47,28 +49,157 @@ func readKey(k *api.JWK, curve, member string, faults *schemaError) []byte {
 	return raw
 }
 
+// uploadKeys replaces one key or both; senders see the new ones at once. A
+// binding that comes along is judged in the same turn.
+func (s *Service) uploadKeys(c *Call, in *api.UploadKeys) (api.Agent, error) {
+	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
+	if err != nil {
+		return api.Agent{}, err
+	}
+	rotate := agent.RotateKeys{Signing: keys.signing, Encryption: keys.encryption}
+	if in.KeyBinding != nil {
+		proof, err := s.proofOf(c, in.ID, in.KeyBinding)
+		if err != nil {
+			return api.Agent{}, err
+		}
+		rotate.Proof = &proof
+	}
+	changed, err := s.changeAgent(c, in.ID, rotate)
+	if stale := (*parley.Refusal)(nil); errors.As(err, &stale) && stale.Is(agent.ErrBindingStale) {
+		err = stale.With("loc", []any{"body", "key_binding", "signed_at"})
+	}
+	return changed, err
+}
+
+// proofOf is a binding of keys of one of the caller's agents, as its rules judge
+// it. A signature that is not base64url is judged as one that does not verify.
+func (s *Service) proofOf(c *Call, id parley.AgentID, in *api.KeyProof) (agent.Proof, error) {
+	a, err := s.ownAgent(c, id)
+	if err != nil {
+		return agent.Proof{}, err
+	}
+	handle, err := s.handle(c.Context(), a)
+	if err != nil {
+		return agent.Proof{}, err
+	}
+	proof := agent.Proof{Brand: s.Brand, Handle: handle, Signature: signatureBytes(in.Signature), SignedAt: in.SignedAt}
+	if in.PreviousSignature != nil {
+		proof.PreviousSignature = signatureBytes(*in.PreviousSignature)
+	}
+	return proof, nil
+}
+
+// signatureBytes reads base64url, padded or not. Empty, never nil, for anything else.
+func signatureBytes(text string) []byte {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(strings.TrimSuffix(text, "=="))
+	if err != nil {
+		return []byte{}
+	}
+	return raw
+}
+
+// bindKeys has the agent's current keys bound by its own signature.
+func (s *Service) bindKeys(c *Call, in *api.BindKeys) (api.BoundKeys, error) {
+	proof, err := s.proofOf(c, in.ID, &in.KeyProof)
+	if err != nil {
+		return api.BoundKeys{}, err
+	}
+	a, err := s.Node.ChangeAgent(c.Context(), in.ID, agent.BindKeys{Proof: proof})
+	if err != nil {
+		return api.BoundKeys{}, err
+	}
+	return api.BoundKeys{KeyBinding: bindingOf(a, len(a.GetBindings())-1)}, nil
+}
+
+// bindingOf is the binding at a place among those of an agent.
+func bindingOf(a *agent.State, place int) api.KeyBinding {
+	b := a.GetBindings()[place]
+	out := api.KeyBinding{
+		Signature: base64.RawURLEncoding.EncodeToString(b.GetSignature()), SignedAt: b.GetSignedAt(),
+		SigningKid:    parley.Thumbprint(parley.Ed25519, b.GetSigningKey()),
+		EncryptionKid: parley.Thumbprint(parley.X25519, b.GetEncryptionKey()),
+		Continuity:    a.Continuity(place),
+	}
+	if previous := b.GetPreviousSignature(); len(previous) > 0 {
+		out.PreviousSignature = new(base64.RawURLEncoding.EncodeToString(previous))
+	}
+	return out
+}
+
+// listBindings are all bindings of an active agent's keys, oldest first. They are
+// public, since a client that trusted a former key follows them to the current one.
+func (s *Service) listBindings(c *Call, in *api.GetKeyBindings) (Rendered, error) {
+	a, err := s.publicAgent(c, in.ID)
+	if err != nil {
+		return Rendered{}, err
+	}
+	list := "key bindings " + a.AgentID().String()
+	position, err := s.place(list, in.Cursor)
+	if err != nil {
+		return Rendered{}, err
+	}
+	page, all := api.Page[api.KeyBinding]{Items: []api.KeyBinding{}}, len(a.GetBindings())
+	from := min(int(position), all)
+	to := min(from+in.Limit, all)
+	for place := from; place < to; place++ {
+		page.Items = append(page.Items, bindingOf(a, place))
+	}
+	if page.HasMore = to < all; page.HasMore {
+		page.NextCursor = new(s.cursor(list, uint64(to)))
+	}
+	return c.document(page, a.KeysChangedAt(), cacheChecked)
+}
+
+// retireKey declares a former key untrustworthy for good.
+func (s *Service) retireKey(c *Call, in *api.RetireKey) (api.KeyRecord, error) {
+	if _, err := s.ownAgent(c, in.ID); err != nil {
+		return api.KeyRecord{}, err
+	}
+	a, err := s.Node.ChangeAgent(c.Context(), in.ID, agent.RetireKey{Kid: in.Kid})
+	if err != nil {
+		return api.KeyRecord{}, err
+	}
+	return s.keyRecord(c, a, in.Kid)
+}
+
 // getKeys are the public keys of an active agent, by id or handle; with kid,
 // the key of that thumbprint stands in place of the current one of its kind,
 // former keys included. // spec: Agents
-func (s *Service) getKeys(c *Call, in *api.GetKeys) (api.AgentKeys, error) {
+func (s *Service) getKeys(c *Call, in *api.GetKeys) (Rendered, error) {
 	a, err := s.publicAgent(c, in.ID)
 	if err != nil {
-		return api.AgentKeys{}, err
+		return Rendered{}, err
+	}
+	if in.Kid != nil {
+		record, err := s.keyRecord(c, a, *in.Kid)
+		if err != nil {
+			return Rendered{}, err
+		}
+		return c.document(record, a.KeysChangedAt(), cacheChecked)
 	}
 	keys, err := s.keysOf(c, a)
-	if err != nil || in.Kid == nil {
-		return keys, err
+	if err != nil {
+		return Rendered{}, err
 	}
-	curve, raw, found := a.KeyByKid(*in.Kid)
+	return c.document(keys, a.KeysChangedAt(), cacheChecked)
+}
+
+// keyRecord is a key that an agent has or had, among its current ones.
+func (s *Service) keyRecord(c *Call, a *agent.State, kid string) (api.KeyRecord, error) {
+	key, found := a.KeyByKid(kid)
 	if !found {
-		return api.AgentKeys{}, parley.ErrNotFound.Saying("The agent never had a key of this thumbprint.")
+		return api.KeyRecord{}, agent.ErrUnknownKey
 	}
-	if curve == parley.Ed25519 {
-		keys.SigningPublicKey = new(api.NewJWK(curve, raw))
+	keys, err := s.keysOf(c, a)
+	record := api.KeyRecord{
+		AgentKeys: keys, ValidFrom: api.At(key.Since), ValidUntil: api.Maybe(key.Until), RetiredAt: api.Maybe(key.Retired),
+	}
+	if key.Curve == parley.Ed25519 {
+		record.SigningPublicKey = new(api.NewJWK(key.Curve, key.Raw))
 	} else {
-		keys.EncryptionPublicKey = new(api.NewJWK(curve, raw))
+		record.EncryptionPublicKey = new(api.NewJWK(key.Curve, key.Raw))
 	}
-	return keys, nil
+	return record, err
 }
 
 // publicAgent is an active agent that anyone may name, by exact id or handle.
@@ -80,7 +211,7 @@ func (s *Service) publicAgent(c *Call, name string) (a *agent.State, err error) 
 	} else {
 		id, malformed := parley.ParseID[parley.AgentID](name)
 		if malformed != nil {
-			return nil, &schemaError{[]FieldError{{Loc: []any{"path", "id"}, Msg: msgUUID, Type: faultUUIDParsing}}}
+			return nil, &schemaError{faults: []FieldError{{Loc: []any{"path", "id"}, Msg: msgUUID, Type: faultUUIDParsing}}}
 		}
 		a, err = s.Node.Agent(c.Context(), id)
 	}
@@ -92,27 +223,35 @@ func (s *Service) publicAgent(c *Call, name string) (a *agent.State, err error) 
 
 func (s *Service) keysOf(c *Call, a *agent.State) (api.AgentKeys, error) {
 	handle, err := s.handle(c.Context(), a)
-	return api.AgentKeys{
+	keys := api.AgentKeys{
 		AgentID: a.AgentID(), Handle: &handle,
 		SigningPublicKey:    new(api.NewJWK(parley.Ed25519, a.GetSigningKey())),
 		EncryptionPublicKey: new(api.NewJWK(parley.X25519, a.GetEncryptionKey())),
-	}, err
+		UnboundSince:        api.Maybe(a.UnboundSince()),
+	}
+	if place, bound := a.BindingInForce(); bound {
+		keys.KeyBinding = new(bindingOf(a, place))
+	}
+	return keys, err
 }
 
 // batchKeys are the keys of several agents; those unknown or revoked are left out.
-func (s *Service) batchKeys(c *Call, in *api.GetBatchKeys) (api.BatchKeys, error) {
-	batch := api.BatchKeys{Keys: map[parley.AgentID]api.AgentKeys{}}
+func (s *Service) batchKeys(c *Call, in *api.GetBatchKeys) (Rendered, error) {
+	batch, changed := api.BatchKeys{Keys: map[parley.AgentID]api.AgentKeys{}}, time.Unix(s.started, 0)
 	for _, id := range in.IDs {
 		a, err := s.Node.Agent(c.Context(), id)
 		if errors.Is(err, parley.ErrNotFound) || (err == nil && a.Revoked()) {
 			continue
 		}
 		if err != nil {
-			return api.BatchKeys{}, err
+			return Rendered{}, err
 		}
 		if batch.Keys[id], err = s.keysOf(c, a); err != nil {
-			return api.BatchKeys{}, err
+			return Rendered{}, err
+		}
+		if at := a.KeysChangedAt(); at.After(changed) {
+			changed = at
 		}
 	}
-	return batch, nil
+	return c.document(batch, changed, cacheChecked)
 }

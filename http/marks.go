@@ -89,7 +89,7 @@ var errNotTheirs = parley.ErrNotFound.Saying("There is no such message in the ag
 var errNotRecipient = parley.ErrNotOwner.Saying("The message was sent to somebody else.")
 
 // readMessage marks a message as read by its recipient.
-// contract: Messages and conversations
+// docs: delivery.md
 func (s *Service) readMessage(c *Call, in *api.ReadMessage) (Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
@@ -120,11 +120,11 @@ func (s *Service) readMessage(c *Call, in *api.ReadMessage) (Rendered, error) {
 		}
 	}
 	v := viewer{c.Caller.Org, to, s}
-	return c.render(func(b []byte) []byte { return appendMessage(b, m, v) }), nil
+	return c.render(v.sizeBound(m.Record), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
 }
 
 // ackMessages marks messages of an agent's inbox as read: those that are named, or
-// all up to one. // contract: Messages and conversations
+// all up to one. // docs: delivery.md
 func (s *Service) ackMessages(c *Call, in *api.Ack) (*api.Acked, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -59,8 +60,9 @@ func (s *Service) sendMessage(c *Call, in *api.Send) (Rendered, error) {
 // renderPosted answers a send or a reply; a repeat says so.
 func (s *Service) renderPosted(c *Call, p actors.Posted, from *agent.State) Rendered {
 	c.posted(p)
-	out := c.render(func(b []byte) []byte {
-		return appendMessage(b, actors.Message{Record: p.Message, Marks: p.Marks}, s.viewerOf(c, from))
+	v := s.viewerOf(c, from)
+	out := c.render(v.sizeBound(p.Message), func(b []byte) []byte {
+		return appendMessage(b, actors.Message{Record: p.Message, Marks: p.Marks}, v)
 	})
 	if p.Repeated {
 		out.Code = 200
@@ -151,7 +153,7 @@ func (s *Service) parentOf(c *Call, in *api.Send, from *agent.State) (id parley.
 // contentFrom is what is said, not rendered yet.
 func (s *Service) contentFrom(c *Call, e *envelope) actors.Content {
 	content := actors.Content{
-		Type: e.Type, Key: e.IdempotencyKey, FromOrg: c.Caller.Org,
+		Type: e.Type, Key: e.IdempotencyKey, Forged: e.forged, FromOrg: c.Caller.Org,
 		DayLimit: s.allowed(c.Caller, quotaMessages),
 	}
 	if e.SelfPayload != nil {
@@ -173,17 +175,35 @@ func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors
 	}
 	e.sender, e.recipient = from.AgentID(), to.AgentID()
 	content.ToOrg = to.Owner()
-	content.Rendered = c.write(func(b []byte) []byte { return appendContent(b, e) })
-	return content, nil
+	content.Rendered, err = c.writeContent(e)
+	return content, err
+}
+
+// writeContent renders what is said and has the answer that shows it count as well:
+// once the message is stored it is too late to refuse.
+func (c *Call) writeContent(e *envelope) ([]byte, error) {
+	size := e.sizeBound()
+	if err := c.holds(size); err != nil {
+		return nil, err
+	}
+	said := c.write(size, func(b []byte) []byte { return appendContent(b, e) }).b
+	answer := pageFrame + messageFrame + len(said)
+	if e.SelfPayload != nil {
+		answer += len(*e.SelfPayload)
+	}
+	if !e.group.Zero() {
+		answer += copyFrame
+	}
+	return said, c.holds(answer)
 }
 
 // checkSignatures verifies what the server can: the signature over the request
-// body, and attestations whose keys belong to agents here.
+// body, and attestations whose keys belong to agents here. What does not verify
+// is noted in e, to be judged after the idempotency key; an error is of a request
+// that cannot be judged.
 func (s *Service) checkSignatures(c *Call, e *envelope, from *agent.State) error {
-	if e.MessageSignature != "" {
-		if err := auth.CheckMessageSignature(s.Brand, from.GetSigningKey(), e.MessageSignature, c.Body()); err != nil {
-			return err
-		}
+	if e.MessageSignature != nil {
+		e.forged = auth.CheckMessageSignature(s.Brand, from.GetSigningKey(), *e.MessageSignature, c.Body())
 	}
 	if len(e.Attestations) == 0 {
 		return nil
@@ -203,13 +223,16 @@ func (s *Service) checkSignatures(c *Call, e *envelope, from *agent.State) error
 		if bad.Index >= 0 {
 			loc = append(loc, bad.Index)
 		}
-		return &schemaError{[]FieldError{{Loc: loc, Msg: "Value error, " + bad.Text, Type: faultValue}}}
+		return &schemaError{faults: []FieldError{{Loc: loc, Msg: "Value error, " + bad.Text, Type: faultValue}}}
 	}
-	return err
+	e.forged = cmp.Or(e.forged, err)
+	return nil
 }
 
 // attestationKey is the Ed25519 key that a key id names: a thumbprint, or a DID
-// URL of an agent here, whose fragment may be a thumbprint.
+// URL of an agent here, whose fragment may be a thumbprint. A former key counts,
+// since an attestation may be older than the rotation; one that its owner retired
+// is nil, which nothing verifies with.
 func (s *Service) attestationKey(c *Call, kid string) (key []byte, known bool, err error) {
 	var a *agent.State
 	wanted := kid
@@ -229,8 +252,11 @@ func (s *Service) attestationKey(c *Call, kid string) (key []byte, known bool, e
 	if err != nil {
 		return nil, false, err
 	}
-	if curve, raw, ok := a.KeyByKid(wanted); ok {
-		return raw, curve == parley.Ed25519, nil
+	switch key, ok := a.KeyByKid(wanted); {
+	case ok && !key.Retired.IsZero():
+		return nil, key.Curve == parley.Ed25519, nil
+	case ok:
+		return key.Raw, key.Curve == parley.Ed25519, nil
 	}
 	// A DID URL whose fragment is no thumbprint means the current key.
 	return a.GetSigningKey(), wanted != kid, nil
@@ -345,7 +371,10 @@ func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
 	if m, err = readable(c, m, err); err != nil {
 		return Rendered{}, err
 	}
-	r := m.Record
+	r, v := m.Record, s.viewerOf(c, acting)
+	if err := c.holds(v.sizeBound(r)); err != nil { // before anything is marked
+		return Rendered{}, err
+	}
 	if r.RecipientOrg() == c.Caller.Org && !c.Head() {
 		reads := acting == nil && r.SenderOrg() != c.Caller.Org
 		if acting != nil {
@@ -355,7 +384,7 @@ func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
 			return Rendered{}, err
 		}
 	}
-	return c.render(func(b []byte) []byte { return appendMessage(b, m, s.viewerOf(c, acting)) }), nil
+	return c.render(v.sizeBound(r), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
 }
 
 // inbox is a page of an agent's messages, newest first. A page delivers what it
@@ -373,7 +402,8 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	page, next, err := s.Node.Inbox(c.Context(), in.ID, before, in.Limit, only)
+	room := pageRoom{call: c, viewer: viewer{c.Caller.Org, in.ID, s}}
+	page, next, err := s.Node.Inbox(c.Context(), in.ID, before, in.Limit, only, room.fits)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -382,7 +412,7 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 			return Rendered{}, err
 		}
 	}
-	return c.render(func(b []byte) []byte {
-		return appendPage(b, page, viewer{c.Caller.Org, in.ID, s}, s.cursor(list, next))
+	return c.render(room.size(), func(b []byte) []byte {
+		return appendPage(b, page, room.viewer, s.cursor(list, next))
 	}), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/http/limit"
 )
 
 // Answer is what a Server tells of a request that it has answered. It holds
@@ -64,7 +65,7 @@ func (a *Answer) Posted() (id parley.MessageID, repeated, posted bool) {
 const replayedHeader = "Idempotency-Replayed"
 
 // posted tells of the message that the call has stored, and the caller if it had
-// been stored before. // contract: Messages and conversations
+// been stored before. // docs: delivery.md
 func (c *Call) posted(p actors.Posted) {
 	if p.Repeated {
 		c.SetHeader(replayedHeader, "true")
@@ -107,15 +108,21 @@ func (s *Server) tell(ctx *fasthttp.RequestCtx, id string, began time.Time) {
 type Load struct {
 	// Connections that are open, streams included, and how many may be.
 	Connections, ConnectionsMax int
+	// Addresses that they come from, and how many connections one of them may have.
+	Addresses, PerAddressMax int
+	// Lines is what became of connections for which there was no room.
+	Lines LineCount
 	// InFlight are the requests that are being answered.
 	InFlight int
+	// Held is what large bodies and answers hold.
+	Held limit.BudgetStats
 }
 
 // Load counts.
 func (s *Server) Load() Load {
-	l := Load{ConnectionsMax: s.most, InFlight: int(s.inFlight.Load())}
+	l := Load{ConnectionsMax: s.bounds.most, PerAddressMax: s.bounds.each, InFlight: int(s.inFlight.Load()), Held: s.budget.Stats()}
 	if lines := s.lines.Load(); lines != nil {
-		l.Connections = int(lines.open.Load())
+		l.Connections, l.Addresses, l.Lines = lines.stats()
 	}
 	return l
 }

@@ -62,7 +62,7 @@ func TestDocumentIsSound(t *testing.T) {
 		if at(t, op, "summary") != r.Summary || len(at(t, op, "responses").(map[string]any)) < 2 {
 			t.Errorf("%s %s: %v", r.Method, r.Path, op)
 		}
-		scheme := map[Access]string{public: "[]", bearer: `[{"bearer":[]}]`, tier1: `[{"bearer":[]}]`, basic: `[{"basic":[]}]`}[r.Access]
+		scheme := map[Access]string{public: "[]", bearer: `[{"bearer":[]},{"oauth2":["org"]}]`, tier1: `[{"bearer":[]},{"oauth2":["org"]}]`, basic: `[{"basic":[]}]`}[r.Access]
 		if got, _ := json.Marshal(op["security"]); string(got) != scheme {
 			t.Errorf("%s %s: security %s, want %s", r.Method, r.Path, got, scheme)
 		}
@@ -118,7 +118,7 @@ func TestDocumentSaysWhatIsEnforced(t *testing.T) {
 		"ToyIn/properties/hours":              `{"maximum":72,"minimum":1,"type":["integer","null"]}`,
 		"ToyIn/properties/human":              `{"default":true,"type":["boolean","null"]}`,
 		"ToyIn/properties/parent":             `{"format":"uuid","type":["string","null"]}`,
-		"ToyIn/properties/meta":               `{"description":"At most 16 bytes of compact JSON.","type":["object","null"]}`,
+		"ToyIn/properties/meta":               `{"additionalProperties":true,"description":"At most 16 bytes of compact JSON.","type":["object","null"]}`,
 		"ToyIn/properties/email":              `{"description":"Null clears it.","format":"email","maxLength":20,"type":["string","null"]}`,
 		"ToyIn/properties/vote":               `{"description":"Also accepted as choice, decision.","enum":["approve","deny",null],"type":["string","null"]}`,
 		"ToyIn/properties/to_handle":          `{"description":"The recipient's handle.","type":["string","null"]}`,
@@ -132,7 +132,7 @@ func TestDocumentSaysWhatIsEnforced(t *testing.T) {
 		"PageOfMessage/required":              `["items","next_cursor","has_more"]`,
 		"PageOfMessage/properties/items":      `{"items":{"$ref":"#/components/schemas/Message"},"type":"array"}`,
 		"Message/properties/created_at":       `{"format":"date-time","type":"string"}`,
-		"Org/properties/agent_count":          `{"description":"agent_count counts the active agents.","type":"integer"}`,
+		"Org/properties/agent_count":          `{"description":"Counts the active agents.","type":"integer"}`,
 		"CreateAgent/required":                `["name","signing_public_key","encryption_public_key"]`,
 		"BatchKeys/properties/keys":           `{"additionalProperties":{"$ref":"#/components/schemas/AgentKeys"},"type":"object"}`,
 		"JWKInput/required":                   `["kty","crv","x"]`,
@@ -143,7 +143,7 @@ func TestDocumentSaysWhatIsEnforced(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", path, got, want)
 		}
 	}
-	if text := at(t, schemas, "Send", "properties", "to_agent_id", "description"); text != "Exactly one of to_agent_id and to_handle is given." {
+	if text := at(t, schemas, "Send", "properties", "to_agent_id", "description"); text != "The recipient. Exactly one of to_agent_id and to_handle is given." {
 		t.Errorf("a comment in the words of the wire: %q", text)
 	}
 	limit, _ := json.Marshal(parameter(t, document, "/bind/{id}", "post", "limit"))
@@ -179,7 +179,7 @@ func TestDocumentRefusesWhatItCannotDescribe(t *testing.T) {
 	type odd struct {
 		C chan int `json:"c"`
 	}
-	b := &schemas{}
+	b := newSchemas("svc")
 	b.output(reflect.TypeFor[odd]())
 	if b.err == nil {
 		t.Error("a channel was described")

@@ -30,13 +30,10 @@ type party struct {
 func (h *hall) party(slug string) *party {
 	h.t.Helper()
 	ctx := context.Background()
-	issued, err := h.node.RequestChallenge(ctx, registration.Issue{
-		Email: slug + "@example.org", Slug: slug, OrgName: slug, Challenge: "00", ExpiresAt: time.Now().Add(time.Hour),
-	})
-	if err != nil {
-		h.t.Fatal(err)
+	challenge := &registration.Challenge{
+		Text: slug, Email: slug + "@example.org", Slug: slug, OrgName: slug, ExpiresMs: time.Now().Add(time.Hour).UnixMilli(),
 	}
-	made, err := h.node.Solve(ctx, actors.Solution{ID: issued.RegistrationID(), Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
+	made, err := h.node.Solve(ctx, actors.Solution{Challenge: challenge, Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -49,10 +49,11 @@ func (s *Service) deletePollToken(c *Call, in *api.DeletePollToken) (NoContent, 
 // it was. Guesses at tokens count against their address too.
 func (s *Service) poll(c *Call, in *api.Poll) (api.PollCount, error) {
 	hash := sha256.Sum256([]byte(in.Token))
-	if err := s.takeBySource(c, s.pollAddress); err != nil {
-		return api.PollCount{}, err
-	}
-	if err := take(c, s.pollToken, string(hash[:])); err != nil {
+	// One that the token's window refuses counts for the address as little.
+	standing := limit.TakeAll(
+		limit.Draw{Window: s.pollAddress, Key: s.Source(c)}, limit.Draw{Window: s.pollToken, Key: string(hash[:])},
+	)
+	if err := c.stands(standing); err != nil {
 		return api.PollCount{}, err
 	}
 	c.SetHeader("Cache-Control", "no-store")
@@ -75,23 +76,16 @@ func (s *Service) poll(c *Call, in *api.Poll) (api.PollCount, error) {
 // limited.
 var rateHeaders = [...]string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}
 
-// take counts one request against a limit and refuses it beyond.
-func take(c *Call, l *limit.Limiter, key string) error {
-	if l.Limit() == 0 {
+// stands tells the caller how it stands, and refuses it if it is over its limit.
+func (c *Call) stands(s limit.Standing) error {
+	if s.Limit == 0 {
 		return nil
 	}
-	ok, remaining, retry, reset := l.Take(key)
-	if told := c.ctx.Response.Header.Peek(rateHeaders[1]); ok && len(told) > 0 {
-		// Of two limits a caller is told of the one that it meets first.
-		if left, err := strconv.Atoi(string(told)); err == nil && left <= remaining {
-			return nil
-		}
-	}
-	c.SetHeader(rateHeaders[0], strconv.Itoa(l.Limit()))
-	c.SetHeader(rateHeaders[1], strconv.Itoa(remaining))
-	c.SetHeader(rateHeaders[2], strconv.Itoa(limit.Seconds(reset)))
-	if !ok {
-		return errRateLimited.With("retry_after", limit.Seconds(retry))
+	c.SetHeader(rateHeaders[0], strconv.Itoa(s.Limit))
+	c.SetHeader(rateHeaders[1], strconv.Itoa(s.Remaining))
+	c.SetHeader(rateHeaders[2], strconv.Itoa(limit.Seconds(s.Reset)))
+	if !s.OK {
+		return errRateLimited.With("retry_after", limit.Seconds(s.RetryAfter))
 	}
 	return nil
 }

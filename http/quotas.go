@@ -11,7 +11,7 @@ import (
 // // spec: Organization quotas
 type QuotaProfile [org.TierMax + 1]map[string]int
 
-// The quotas, in the contract's words and order.
+// The quotas, in the words and the order of the answer.
 const (
 	quotaAgents   = "agents"
 	quotaMessages = "messages_per_day"
@@ -53,7 +53,7 @@ func limits(values ...int) map[string]int {
 	return m
 }
 
-// QuotaNames are the quotas that there are, in the order of the contract.
+// QuotaNames are the quotas that there are, in the order of the answer.
 func QuotaNames() []string { return quotaNames[:] }
 
 // With is the profile with another limit of a tier: nil is no limit.

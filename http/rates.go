@@ -9,35 +9,41 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"parley"
-	"parley/http/auth"
 	"parley/http/limit"
 )
 
 // Rates are how many requests one caller may make: organizations of what they
 // write and read, addresses of what is public, clients of tokens. 0 is any
-// number. // contract: 5
+// number. See docs/limits.md.
 type Rates struct {
 	// Register is per address and hour.
 	Register int
-	// Token is per client, Writes and Reads per organization, Public per address,
-	// each a minute.
-	Token, Writes, Reads, Public int
+	// Token is per client, TokenFailures per address, Writes and Reads per
+	// organization, Public per address, each a minute. A client's tokens are
+	// counted when its secret was right, an address's failures when one was not.
+	Token, TokenFailures, Writes, Reads, Public int
 }
+
+// tokenBurst is how many tokens a client may have at once.
+const tokenBurst = 20
 
 // RatesOf gives the rates of a profile: none for "open".
 func RatesOf(profile string) Rates {
 	if profile == "public" {
-		return Rates{Register: 10, Token: 60, Writes: 600, Reads: 1200, Public: 120}
+		return Rates{Register: 10, Token: 60, TokenFailures: 20, Writes: 600, Reads: 1200, Public: 120}
 	}
 	return Rates{}
 }
 
 // With is the rates with another one of that name; 0 lifts it.
 func (r Rates) With(name string, rate int) (Rates, error) {
-	known := map[string]*int{"register": &r.Register, "token": &r.Token, "writes": &r.Writes, "reads": &r.Reads, "public": &r.Public}
+	known := map[string]*int{
+		"register": &r.Register, "token": &r.Token, "token_failures": &r.TokenFailures,
+		"writes": &r.Writes, "reads": &r.Reads, "public": &r.Public,
+	}
 	switch {
 	case known[name] == nil:
-		return r, fmt.Errorf("there is no rate %q; there are register, token, writes, reads and public", name)
+		return r, fmt.Errorf("there is no rate %q; there are register, token, token_failures, writes, reads and public", name)
 	case rate < 0:
 		return r, fmt.Errorf("%d is less than none", rate)
 	}
@@ -48,13 +54,14 @@ func (r Rates) With(name string, rate int) (Rates, error) {
 // rates hold callers to a pace. A nil limiter lets all pass. The poll endpoint
 // has limits of its own, in every profile.
 type rates struct {
-	register, token, writes, reads, public *limit.Limiter
+	register, token, tokenFailures, writes, reads, public *limit.Limiter
 }
 
 func newRates(r Rates, clock parley.Clock) rates {
 	a := func(n int, window time.Duration) *limit.Limiter { return limit.New(n, window, n, clock) }
 	return rates{
-		register: a(r.Register, time.Hour), token: a(r.Token, time.Minute), writes: a(r.Writes, time.Minute),
+		register: a(r.Register, time.Hour), token: limit.New(r.Token, time.Minute, min(r.Token, tokenBurst), clock),
+		tokenFailures: a(r.TokenFailures, time.Minute), writes: a(r.Writes, time.Minute),
 		reads: a(r.Reads, time.Minute), public: a(r.Public, time.Minute),
 	}
 }
@@ -70,15 +77,12 @@ func (s *Service) Admit(c *Call) error {
 		}
 	}
 	switch {
-	case r.Path == "/health" || r.Path == "/poll/{token}":
+	case isProbe(r.Path) || r.Path == "/poll/{token}":
 		return nil
 	case r.Path == "/auth/register":
 		return s.takeBySource(c, s.rates.register)
 	case r.Access == basic:
-		if s.rates.token == nil {
-			return nil
-		}
-		return take(c, s.rates.token, s.clientOf(c))
+		return s.openToGuesses(c)
 	case r.Access == public:
 		return s.takeBySource(c, s.rates.public)
 	case reading:
@@ -92,31 +96,44 @@ func (s *Service) takeBySource(c *Call, l *limit.Limiter) error {
 	if l == nil {
 		return nil
 	}
-	return take(c, l, s.source(c))
+	return take(c, l, s.Source(c))
 }
 
-// clientOf is the client that asks for a token, or its address where it does
-// not say so in the header.
-func (s *Service) clientOf(c *Call) string {
-	if id, _, ok := auth.ParseBasic([]byte(c.Header(fasthttp.HeaderAuthorization))); ok {
-		return id
+// openToGuesses refuses an address that has been wrong about secrets too often,
+// before another one is looked at. It takes nothing: whether this is a failure is
+// not known yet.
+func (s *Service) openToGuesses(c *Call) error {
+	l := s.rates.tokenFailures
+	if l == nil {
+		return nil
 	}
-	return s.source(c)
+	if wait, reset := l.Wait(s.Source(c)); wait > 0 {
+		return c.stands(limit.Standing{Limit: l.Limit(), RetryAfter: wait, Reset: reset})
+	}
+	return nil
 }
 
-// source is the address that limits count by.
-func (s *Service) source(c *Call) string {
+// take counts one request of a key against a rate and refuses it beyond.
+func take(c *Call, l *limit.Limiter, key string) error {
+	ok, remaining, retry, reset := l.Take(key)
+	return c.stands(limit.Standing{OK: ok, Limit: l.Limit(), Remaining: remaining, RetryAfter: retry, Reset: reset})
+}
+
+// Source is the address that limits count by: the client's, also behind our
+// proxies.
+func (s *Service) Source(c *Call) string {
 	addr := c.Peer()
 	if !addr.IsValid() {
 		return limit.AddressKey(netip.IPv4Unspecified())
 	}
-	if len(s.Proxies) > 0 && s.proxy(addr) {
+	if len(s.Proxies) > 0 && s.Proxy(addr) {
 		addr = s.behind(addr, c.ctx.Request.Header.PeekAll(fasthttp.HeaderXForwardedFor))
 	}
 	return limit.AddressKey(addr)
 }
 
-func (s *Service) proxy(addr netip.Addr) bool {
+// Proxy reports whether an address is that of a proxy in front of the service.
+func (s *Service) Proxy(addr netip.Addr) bool {
 	for _, network := range s.Proxies {
 		if network.Contains(addr) {
 			return true
@@ -143,7 +160,7 @@ func (s *Service) behind(peer netip.Addr, forwarded [][]byte) netip.Addr {
 		if !ok {
 			return peer
 		}
-		if peer = addr; !s.proxy(peer) {
+		if peer = addr; !s.Proxy(peer) {
 			return peer
 		}
 	}

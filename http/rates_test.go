@@ -1,14 +1,18 @@
 package http
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
 	"testing"
+	"time"
 
 	"parley"
 	"parley/actors/org"
+	"parley/http/auth"
+	"parley/http/limit"
 )
 
 // rateFaults asks as often as the rate allows and once more, and then as somebody
@@ -105,6 +109,70 @@ func TestRatesAreToldAndHeldControl(t *testing.T) {
 	}
 }
 
+// guessFaults has one address guess at many clients, and others at one, which
+// then asks for tokens itself.
+func guessFaults(t *testing.T, h *hall) (faults []string) {
+	t.Helper()
+	h.server.judge = h.service.Admit
+	p, secret := h.party("acme"), "a secret"
+	hash := auth.HashSecret(secret)
+	victim, err := h.node.AddCredential(t.Context(), p.owner, hash[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.token = ""
+	h.service.Proxies = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}
+	ask := func(from, client, secret string) int {
+		basic := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(client+":"+secret))
+		return p.ask("POST", "/oauth/token", "", basic, "X-Forwarded-For: "+from).status
+	}
+	judged := 0
+	for i := range 60 {
+		if ask("2001:db8::1", fmt.Sprintf("%08d-0000-7000-8000-000000000000", i), "guess") == 401 {
+			judged++
+		}
+	}
+	if judged < 20 || judged > 21 {
+		faults = append(faults, fmt.Sprintf("%d guesses of an address were judged", judged))
+	}
+	for i := range 70 {
+		ask(fmt.Sprintf("2001:db8:%x::1", i/10+1), victim.String(), "guess")
+	}
+	if status := ask("2001:db8:ff::1", victim.String(), secret); status != 200 {
+		faults = append(faults, fmt.Sprintf("the client that others guessed at is answered %d", status))
+	}
+	return faults
+}
+
+// TestGuessesAreTheirAddresses: guesses at secrets are bounded by address and lock
+// nobody out.
+func TestGuessesAreTheirAddresses(t *testing.T) {
+	h := hallInMemory(t, 1)
+	defer h.close()
+	h.service.rates = newRates(RatesOf("public"), h.service.Clock)
+	for _, fault := range guessFaults(t, h) {
+		t.Error(fault)
+	}
+}
+
+// TestGuessesAreTheirAddressesControl takes the protection away.
+func TestGuessesAreTheirAddressesControl(t *testing.T) {
+	for defect, take := range map[string]func(*rates){
+		"no count by address": func(r *rates) { r.tokenFailures = nil },
+		"a count too small":   func(r *rates) { r.tokenFailures = limit.New(1, time.Minute, 1, time.Now) },
+	} {
+		t.Run(defect, func(t *testing.T) {
+			h := hallInMemory(t, 1)
+			defer h.close()
+			h.service.rates = newRates(RatesOf("public"), h.service.Clock)
+			take(&h.service.rates)
+			if faults := guessFaults(t, h); len(faults) == 0 {
+				t.Error("nothing is found")
+			}
+		})
+	}
+}
+
 // TestForwardedAddresses: only our proxies are believed, and of what they pass on
 // only what they have added themselves.
 func TestForwardedAddresses(t *testing.T) {
@@ -133,7 +201,7 @@ func TestForwardedAddresses(t *testing.T) {
 			t.Errorf("%q: %s, want %s", c.lines, got, c.want)
 		}
 	}
-	if s.proxy(netip.MustParseAddr("192.0.2.7")) {
+	if s.Proxy(netip.MustParseAddr("192.0.2.7")) {
 		t.Error("a stranger is a proxy")
 	}
 }
@@ -276,5 +344,45 @@ func TestQuotaProfileWith(t *testing.T) {
 		if err == nil {
 			t.Error("taken")
 		}
+	}
+}
+
+// TestGuessesAtOnce: however many guesses come at once, no more of them are judged
+// than the rate allows, and tokens that were granted cost nothing of it.
+func TestGuessesAtOnce(t *testing.T) {
+	h := hallInMemory(t, 1)
+	defer h.close()
+	h.server.judge = h.service.Admit
+	h.service.rates = newRates(Rates{TokenFailures: 5}, h.service.Clock)
+	p, secret := h.party("acme"), "a secret"
+	hash := auth.HashSecret(secret)
+	client, err := h.node.AddCredential(t.Context(), p.owner, hash[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.token = ""
+	ask := func(secret string) int {
+		basic := base64.StdEncoding.EncodeToString([]byte(client.String() + ":" + secret))
+		return p.ask("POST", "/oauth/token", "", "Authorization: Basic "+basic).status
+	}
+	for range 20 {
+		if status := ask(secret); status != 200 {
+			t.Fatalf("the right secret is answered %d", status)
+		}
+	}
+	// All have come past the first look, which takes nothing.
+	h.server.judge = func(*Call) error { return nil }
+	// A guess that is being judged holds its place: the next one finds none.
+	for range 5 {
+		if ok, _, _, _ := h.service.rates.tokenFailures.Take(limit.AddressKey(netip.IPv4Unspecified())); !ok {
+			t.Fatal("granted tokens count as failures")
+		}
+	}
+	if status := ask(secret); status != 429 {
+		t.Errorf("beside five guesses that are being judged another is answered %d", status)
+	}
+	h.service.rates.tokenFailures.GiveBack(limit.AddressKey(netip.IPv4Unspecified()))
+	if status := ask(secret); status != 200 {
+		t.Errorf("after one was right another is answered %d", status)
 	}
 }

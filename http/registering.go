@@ -21,42 +21,70 @@ var (
 	errReservedSlug     = parley.Refuse(parley.Unprocessable, "validation_error", "Value error, the slug is reserved").With("loc", "org_slug")
 )
 
-// register makes a proof-of-work challenge. // spec: Registration and token
+// register makes a proof-of-work challenge. Nothing is stored and nothing
+// reserved: the challenge is sealed in its id, and the first to solve has the slug.
+// // spec: Registration and token
 func (s *Service) register(c *Call, in *api.Register) (api.Challenge, error) {
-	if parley.ReservedSlug(in.OrgSlug) {
+	if parley.ReservedSlug(in.OrgSlug, s.Brand) {
 		return api.Challenge{}, errReservedSlug
 	}
-	name, from := in.OrgSlug, s.source(c)
+	name, from := in.OrgSlug, s.Source(c)
 	if in.OrgName != nil {
 		name = *in.OrgName
 	}
-	issued, err := s.Node.RequestChallenge(c.Context(), registration.Issue{
-		Email: in.Email, Slug: in.OrgSlug, OrgName: name,
-		Challenge:  auth.NewChallenge(s.Entropy),
-		Difficulty: s.Difficulty.Bits(from),
-		ExpiresAt:  c.Now().Add(parley.ChallengeLifetime),
-	})
+	if _, err := s.Node.OrgBySlug(c.Context(), in.OrgSlug); err == nil {
+		return api.Challenge{}, registration.ErrSlugTaken
+	} else if !errors.Is(err, parley.ErrNotFound) {
+		return api.Challenge{}, err
+	}
+	bits, expires := s.Difficulty.Bits(from), c.Now().Add(parley.ChallengeLifetime)
+	challenge := &registration.Challenge{
+		Text: auth.NewChallenge(s.Entropy), Email: in.Email, Slug: in.OrgSlug, OrgName: name,
+		Difficulty: uint32(bits), ExpiresMs: expires.UnixMilli(),
+	}
+	sealed, err := challenge.MarshalVT()
 	if err != nil {
 		return api.Challenge{}, err
 	}
 	s.Difficulty.Count(from)
-	bits := int(issued.GetDifficulty())
 	return api.Challenge{
-		ChallengeID: issued.RegistrationID(), Algorithm: auth.ChallengeAlgorithm, Challenge: issued.GetChallenge(),
-		Difficulty: bits, ExpiresAt: api.At(issued.ExpiresAt()), ExpiresIn: int(parley.ChallengeLifetime.Seconds()),
+		ChallengeID: s.Cursors.Seal(challengeList, sealed), Algorithm: auth.ChallengeAlgorithm, Challenge: challenge.GetText(),
+		Difficulty: bits, ExpiresAt: api.At(challenge.ExpiresAt()), ExpiresIn: int(parley.ChallengeLifetime.Seconds()),
 		Instructions: "Find a nonce of at most 64 characters such that SHA-256(challenge + \":\" + nonce) begins with " +
 			strconv.Itoa(bits) + " zero bits, and send it with challenge_id to POST /auth/register/solve.",
 	}, nil
 }
 
+// challengeList is what the ids of challenges are sealed for.
+const challengeList = "POST /auth/register"
+
+// challenge opens the id of a challenge. One that this service did not seal is
+// unknown.
+func (s *Service) challenge(id string) (*registration.Challenge, error) {
+	sealed, err := s.Cursors.Open(challengeList, id)
+	if err != nil {
+		return nil, registration.ErrUnknown
+	}
+	challenge := &registration.Challenge{}
+	return challenge, challenge.UnmarshalVT(sealed)
+}
+
 // solve makes the organization of a solved challenge. The secret is shown here
 // and never again: only its hash is kept.
 func (s *Service) solve(c *Call, in *api.Solve) (api.Credentials, error) {
+	challenge, err := s.challenge(in.ChallengeID)
+	if err != nil {
+		return api.Credentials{}, err
+	}
+	if !s.tries.Take(challenge.GetText()) {
+		return api.Credentials{}, registration.ErrExpired
+	}
 	secret := auth.NewSecret(s.Entropy)
 	hash := auth.HashSecret(secret)
-	made, err := s.Node.Solve(c.Context(), actors.Solution{
-		ID: in.ChallengeID, Nonce: in.Nonce, Tier: s.TierAtSolve, SecretHash: hash[:],
-	})
+	made, err := s.Node.Solve(c.Context(), actors.Solution{Challenge: challenge, Nonce: in.Nonce, Tier: s.TierAtSolve, SecretHash: hash[:]})
+	if !errors.Is(err, registration.ErrPowWrong) {
+		s.tries.GiveBack(challenge.GetText())
+	}
 	if err != nil {
 		return api.Credentials{}, err
 	}
@@ -83,7 +111,6 @@ func (s *Service) mailToken(id parley.OrgID, expires time.Time) string {
 }
 
 // verifyEmail clears the organization whose mailed token came back.
-// // contract: Registration
 func (s *Service) verifyEmail(c *Call, in *api.VerifyEmail) (api.VerifiedEmail, error) {
 	sealed, err := s.Cursors.Open(mailTokenList, in.Token)
 	switch {
@@ -99,16 +126,29 @@ func (s *Service) verifyEmail(c *Call, in *api.VerifyEmail) (api.VerifiedEmail, 
 	return api.VerifiedEmail{OrgID: o.OrgID(), OrgSlug: o.GetSlug(), TrustTier: int(o.GetTrustTier())}, nil
 }
 
-// token exchanges client credentials for an access token.
+// token exchanges client credentials for an access token. Failures are counted
+// for the address that they come from, never for the client that they name: so
+// nobody is locked out by others' guesses.
 func (s *Service) token(c *Call, in *api.TokenRequest) (api.Token, error) {
 	id, secret, ok := auth.ParseBasic([]byte(c.Header("Authorization")))
 	if !ok && in.ClientID != nil && in.ClientSecret != nil {
 		id, secret, ok = *in.ClientID, *in.ClientSecret, true
 	}
-	if !ok {
-		return api.Token{}, auth.ErrInvalidClient
+	// What a failure costs is taken first, so that no more secrets are judged than
+	// the rate allows, however many come at once.
+	if err := s.takeBySource(c, s.rates.tokenFailures); err != nil {
+		return api.Token{}, err
 	}
 	client, slug, owner, err := s.client(c, id, secret)
+	if !ok {
+		err = auth.ErrInvalidClient
+	}
+	if !errors.Is(err, auth.ErrInvalidClient) {
+		s.rates.tokenFailures.GiveBack(s.Source(c))
+	}
+	if err == nil {
+		err = take(c, s.rates.token, string(client[:]))
+	}
 	if err != nil {
 		return api.Token{}, err
 	}
@@ -151,23 +191,29 @@ func (s *Service) client(c *Call, id, secret string) (client parley.ClientID, sl
 }
 
 // authorizationServer describes the token endpoint. source: RFC 8414
-func (s *Service) authorizationServer(*Call, *api.Nothing) (api.AuthorizationServer, error) {
-	return api.AuthorizationServer{
+func (s *Service) authorizationServer(c *Call, _ *api.Nothing) (Rendered, error) {
+	return c.document(api.AuthorizationServer{
 		Issuer: s.BaseURL, TokenEndpoint: s.BaseURL + "/oauth/token", JWKSURI: s.BaseURL + "/.well-known/jwks.json",
 		Scopes: []string{auth.Scope}, ResponseTypes: []string{}, GrantTypes: []string{auth.GrantType},
 		AuthMethods: []string{"client_secret_basic", "client_secret_post"}, Documentation: s.BaseURL + "/docs",
-	}, nil
+	}, time.Unix(s.started, 0), cacheHour)
 }
 
 // jwks publishes the keys that tokens are verified with. // spec: Directory and discovery (all public, no auth)
-func (s *Service) jwks(c *Call, _ *api.Nothing) (api.SigningKeys, error) {
-	c.SetHeader("Cache-Control", "public, max-age="+strconv.Itoa(parley.JWKSCacheSeconds))
-	keys := api.SigningKeys{Keys: []api.SigningKey{}}
+func (s *Service) jwks(c *Call, _ *api.Nothing) (Rendered, error) {
+	keys, newest := api.SigningKeys{Keys: []api.SigningKey{}}, time.Time{}
 	for _, k := range s.Issuer.Keys().Published(c.Now()) {
+		if k.Created.After(newest) {
+			newest = k.Created
+		}
 		jwk := api.NewJWK(parley.Ed25519, k.Public())
 		keys.Keys = append(keys.Keys, api.SigningKey{
 			KeyType: jwk.KeyType, Curve: jwk.Curve, X: jwk.X, Kid: k.Kid, Use: "sig", Algorithm: auth.Algorithm,
 		})
 	}
-	return keys, nil
+	// The former key was retired when the newest was made, and leaves a while later.
+	if left := newest.Add(parley.SigningKeyAfterlife); !c.Now().Before(left) {
+		newest = left
+	}
+	return c.document(keys, newest, cacheHour)
 }

@@ -19,17 +19,20 @@ import (
 
 // envelope is what a sender may say in a send and in a reply alike.
 type envelope struct {
-	Type              string
-	Payload           string
-	Version           string
-	SigningKid        *string
-	Metadata          api.Object
-	ContentType       string
-	Schema            *string
-	Attestations      api.Array
-	SelfPayload       *string
-	IdempotencyKey    string
-	MessageSignature  string
+	Type             string
+	Payload          string
+	Version          string
+	SigningKid       *string
+	Metadata         api.Object
+	ContentType      string
+	Schema           *string
+	Attestations     api.Array
+	SelfPayload      *string
+	IdempotencyKey   string
+	MessageSignature *string
+	// forged refuses signatures that do not verify, nil if they do. A repeat is
+	// answered whatever they are.
+	forged            error
 	senderHandle      string
 	recipientHandle   string
 	recipient, sender parley.AgentID
@@ -85,6 +88,12 @@ func appendContent(b []byte, e *envelope) []byte {
 	}
 	b = appendID(append(b, `,"group_id":`...), parley.AnyID(e.group))
 	return appendText(append(b, `,"group_handle":`...), e.groupHandle)
+}
+
+// sizeBound is about as many bytes as the content takes: what is not escaped.
+func (e *envelope) sizeBound() int {
+	const frame = 2 << 10 // names, handles, provenance
+	return frame + len(e.Payload) + len(e.Metadata) + len(e.Attestations)
 }
 
 // appendMetadata appends the sender's metadata with the server's provenance in

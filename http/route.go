@@ -37,6 +37,7 @@ type Route struct {
 	in, out reflect.Type // nil: nothing is bound, or the body is the handler's own
 	media   string       // of the answer, when it is not JSON
 	streams bool         // the connection outlives the handler
+	exempt  bool         // it takes calls of suspended organizations, too
 	handle  func(*Call, *plan) error
 	plan    *plan
 }
@@ -91,6 +92,12 @@ func raw[In any](method, path string, access Access, media, summary string, h fu
 	r := stream(method, path, access, summary, h)
 	r.media, r.streams = media, false
 	return r
+}
+
+// openToSuspended reports whether a suspended organization may call the route: it
+// may read what it has, but not listen for more.
+func (r *Route) openToSuspended() bool {
+	return r.exempt || r.Method == fasthttp.MethodGet && !r.streams
 }
 
 var pathParameter = regexp.MustCompile(`\{([^{}]*)\}`)

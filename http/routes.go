@@ -26,6 +26,7 @@ func Endpoints() []Endpoint {
 const (
 	get    = fasthttp.MethodGet
 	post   = fasthttp.MethodPost
+	put    = fasthttp.MethodPut
 	patch  = fasthttp.MethodPatch
 	remove = fasthttp.MethodDelete
 )
@@ -43,8 +44,8 @@ func (s *Service) registrationRoutes() []Route {
 		route(post, "/auth/register/solve", public, 201, "Solve the challenge and receive client credentials.", s.solve),
 		route(post, "/auth/verify-email", public, 200, "Hand in the token that was mailed at registration, for trust tier 1.", s.verifyEmail),
 		route(post, "/oauth/token", basic, 200, "Exchange client credentials for an access token.", s.token),
-		route(get, "/.well-known/oauth-authorization-server", public, 200, "Metadata of the authorization server.", s.authorizationServer),
-		route(get, "/.well-known/jwks.json", public, 200, "Public keys that access tokens are signed with.", s.jwks),
+		rendered[api.AuthorizationServer](get, "/.well-known/oauth-authorization-server", public, 200, "Metadata of the authorization server.", s.authorizationServer),
+		rendered[api.SigningKeys](get, "/.well-known/jwks.json", public, 200, "Public keys that access tokens are signed with.", s.jwks),
 	}
 }
 
@@ -53,7 +54,7 @@ func (s *Service) messagingRoutes() []Route {
 		rendered[api.Message](post, "/messages", tier1, 201, "Send a message to an agent, or to a group.", s.sendMessage),
 		rendered[api.SyncResult](post, "/messages/sync", tier1, 200, "Send a message and wait for the reply.", s.syncMessage),
 		rendered[api.Message](get, "/messages/{id}", bearer, 200, "Read a message.", s.getMessage),
-		rendered[api.Message](post, "/messages/{id}/reply", bearer, 201, "Reply in the message's conversation.", s.replyMessage),
+		rendered[api.Message](post, "/messages/{id}/reply", tier1, 201, "Reply in the message's conversation.", s.replyMessage),
 		rendered[api.Message](post, "/messages/{id}/read", bearer, 200, "Mark a received message as read.", s.readMessage),
 		route(get, "/messages/{id}/trace", bearer, 200, "What was done to deliver a message, and why it is not delivered yet.", s.traceMessage),
 		rendered[api.Page[api.Message]](get, "/agents/{id}/messages", bearer, 200, "Inbox of an agent, newest first.", s.inbox),
@@ -69,14 +70,17 @@ func (s *Service) messagingRoutes() []Route {
 
 func (s *Service) agentRoutes() []Route {
 	return []Route{
-		route(get, "/agents", bearer, 200, "Agents of the organization, oldest first.", s.listAgents),
+		rendered[arrayOrPage[api.Agent]](get, "/agents", bearer, 200, "Agents of the organization, oldest first.", s.listAgents),
 		route(post, "/agents", tier1, 201, "Create an agent.", s.createAgent),
-		route(get, "/agents/keys", public, 200, "Public keys of several agents.", s.batchKeys),
+		rendered[api.BatchKeys](get, "/agents/keys", public, 200, "Public keys of several agents.", s.batchKeys),
 		route(get, "/agents/{id}", bearer, 200, "Read an agent.", s.getAgent),
 		route(patch, "/agents/{id}", bearer, 200, "Change an agent.", s.patchAgent),
 		route(remove, "/agents/{id}", bearer, 204, "Revoke an agent.", s.deleteAgent),
-		route(get, "/agents/{id}/keys", public, 200, "Public keys of an agent.", s.getKeys),
+		rendered[api.KeysAnswer](get, "/agents/{id}/keys", public, 200, "Public keys of an agent.", s.getKeys),
 		route(post, "/agents/{id}/keys", bearer, 200, "Upload or rotate an agent's keys.", s.uploadKeys),
+		route(post, "/agents/{id}/keys/retire", bearer, 200, "Retire a former key.", s.retireKey),
+		route(put, "/agents/{id}/key-binding", bearer, 200, "Bind an agent's current keys by its signature.", s.bindKeys),
+		rendered[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", public, 200, "Bindings of an agent's keys, oldest first.", s.listBindings),
 		route(get, "/agents/{id}/conversations", bearer, 200, "Conversations of an agent, newest first.", s.agentConversations),
 	}
 }
@@ -95,7 +99,7 @@ func (s *Service) groupRoutes() []Route {
 	return []Route{
 		route(post, "/groups", bearer, 201, "Create a group.", s.createGroup),
 		route(get, "/groups", bearer, 200, "Groups of the organization, oldest first.", s.listGroups),
-		route(get, "/groups/invites", bearer, 200, "Live invitations and nominations of the organization's agents.", s.listInvites),
+		rendered[arrayOrPage[api.JoinRequest]](get, "/groups/invites", bearer, 200, "Live invitations and nominations of the organization's agents.", s.listInvites),
 		route(get, "/groups/{id}", bearer, 200, "Read a group.", s.getGroup),
 		route(patch, "/groups/{id}", bearer, 200, "Change a group.", s.patchGroup),
 		route(remove, "/groups/{id}", bearer, 204, "Delete a group.", s.deleteGroup),
@@ -112,7 +116,7 @@ func (s *Service) groupRoutes() []Route {
 func (s *Service) webhookRoutes() []Route {
 	return []Route{
 		route(post, "/webhooks", bearer, 201, "Have an agent's events delivered to a URL.", s.createWebhook),
-		route(get, "/webhooks", bearer, 200, "Webhooks of the organization's agents, oldest first.", s.listWebhooks),
+		rendered[arrayOrPage[api.Webhook]](get, "/webhooks", bearer, 200, "Webhooks of the organization's agents, oldest first.", s.listWebhooks),
 		route(patch, "/webhooks/{id}", bearer, 200, "Switch a webhook on or off.", s.patchWebhook),
 		route(remove, "/webhooks/{id}", bearer, 204, "Delete a webhook.", s.deleteWebhook),
 		route(post, "/webhooks/{id}/test", bearer, 200, "Deliver a test event.", s.testWebhook),
@@ -131,11 +135,13 @@ func (s *Service) otherRoutes() []Route {
 
 		// Conversations
 		route(get, "/conversations/{id}", bearer, 200, "Read a conversation.", s.getConversation),
-		route(get, "/conversations/{id}/participants", bearer, 200, "Participants of a conversation.", s.participants),
+		rendered[arrayOrPage[api.Participant]](get, "/conversations/{id}/participants", bearer, 200, "Participants of a conversation.", s.participants),
 		route(patch, "/conversations/{id}/status", bearer, 200, "Move a conversation to another status.", s.patchStatus),
 
 		// Infrastructure
+		rendered[api.Start](get, "/", public, 200, "What runs here: a start page to browsers, links to all others.", s.startPage),
 		route(get, "/health", public, 200, "Health check.", s.health),
+		route(get, "/readyz", public, 200, "Readiness, for load balancers.", s.ready),
 		route(get, "/version", public, 200, "Version of the software.", s.version),
 	}
 }

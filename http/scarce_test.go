@@ -88,7 +88,7 @@ func TestSigningKeysWithoutRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := func() (auth.KeySet, error) { return SigningKeys(t.Context(), n, master, clock, entropy) }
+	keys := func() (auth.KeySet, error) { return SigningKeys(t.Context(), n, master, 0, clock, entropy) }
 
 	j.full.Store(true)
 	if _, err := keys(); !errors.Is(err, parley.ErrOverloaded) {
@@ -124,5 +124,53 @@ func TestSigningKeysWithoutRoom(t *testing.T) {
 	now.Add(int64(keyPublication))
 	if err := s.RenewKeys(t.Context(), master); err != nil || s.Issuer.Keys().Current.Kid == first.Current.Kid {
 		t.Errorf("once it is known, the new key does not sign: %v", err)
+	}
+}
+
+// TestSigningKeysStayNew: a renewal that read the keys before somebody rotated them
+// does not put the older ones back into use.
+func TestSigningKeysStayNew(t *testing.T) {
+	entropy, logger := parley.CountingEntropy(), slog.New(slog.DiscardHandler)
+	store, err := persistence.Open("data", persistence.Options{FS: vfs.NewMem(), Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := actors.New(actors.Options{Journal: &hallJournal{Store: store}, Clock: time.Now, Entropy: entropy, Logger: logger})
+	if err := n.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close(); _ = store.Close() })
+	master, err := auth.NewMasterKey(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := SigningKeys(t.Context(), n, master, 0, time.Now, entropy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Service{ServiceOptions: ServiceOptions{Node: n, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, time.Now, entropy)}}
+	rotated, asked := make(chan string, 1), atomic.Bool{}
+	s.Clock = func() time.Time { // a renewal asks the time after it has read the keys
+		if !asked.Swap(true) {
+			go func() {
+				kid, err := s.RotateKeys(t.Context(), master)
+				if err != nil {
+					t.Error(err)
+				}
+				rotated <- kid
+			}()
+			select { // a rotation that does not wait for the renewal ends meanwhile
+			case kid := <-rotated:
+				rotated <- kid
+			case <-time.After(time.Second):
+			}
+		}
+		return time.Now()
+	}
+	if err := s.RenewKeys(t.Context(), master); err != nil {
+		t.Fatal(err)
+	}
+	if kid := <-rotated; s.Issuer.Keys().Current.Kid != kid {
+		t.Errorf("the key %s that was rotated to does not sign", kid)
 	}
 }

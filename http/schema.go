@@ -5,14 +5,23 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"parley/http/api"
 )
 
 // schemas collects the named schemas of a document. A struct that is sent and
 // received is described twice if the two differ.
 type schemas struct {
 	comments comments
+	brand    *strings.Replacer
 	named    []namedSchema
 	err      error
+}
+
+// newSchemas describes with the comments of the wire structs and the brand in
+// the place of its placeholders, which a page would take for HTML.
+func newSchemas(brand string) *schemas {
+	return &schemas{comments: readComments(), brand: strings.NewReplacer("<brand>", brand, "<Brand>", headerWord(brand), branded, "X-"+headerWord(brand)+"-")}
 }
 
 type namedSchema struct {
@@ -88,7 +97,7 @@ func (b *schemas) input(s *shape, f *field, nullable bool) object {
 		schema = schema.with("default", presetValue(s))
 	}
 	if s.example != "" {
-		schema = schema.with("examples", []string{s.example})
+		schema = schema.with("examples", []any{b.exampleOf(s)})
 	}
 	return schema
 }
@@ -151,9 +160,9 @@ func scalar(k kind) object {
 	case kindInstant:
 		return object{{"type", "string"}, {"format", "date-time"}}
 	case kindObject:
-		return object{{"type", "object"}}
+		return object{{"type", "object"}, {"additionalProperties", true}}
 	case kindArray:
-		return object{{"type", "array"}}
+		return object{{"type", "array"}, {"items", object{}}}
 	case kindAny:
 		return object{}
 	default:
@@ -197,14 +206,7 @@ func (b *schemas) inputBody(t reflect.Type, m *members) object {
 				required = append(required, f.name)
 			}
 		}
-		schema := object{{"type", "object"}}
-		if text := b.comments.of(t); text != "" {
-			schema = schema.with("description", text)
-		}
-		schema = schema.with("properties", properties)
-		if len(required) > 0 {
-			schema = schema.with("required", required)
-		}
+		schema := b.objectOf(t, properties, required)
 		if m.closed {
 			schema = schema.with("additionalProperties", false)
 		}
@@ -228,7 +230,7 @@ func (b *schemas) describe(owner reflect.Type, f *field) string {
 	if len(f.names) > 1 {
 		text += " Also accepted as " + strings.Join(f.names[1:], ", ") + "."
 	}
-	return strings.TrimSpace(text)
+	return b.brand.Replace(strings.TrimSpace(text))
 }
 
 // output describes what a Go type marshals to.
@@ -266,9 +268,14 @@ func (b *schemas) output(t reflect.Type) object {
 func (b *schemas) outputStruct(t reflect.Type) object {
 	properties, required := object{}, []string{}
 	b.outputFields(t, t, nil, &properties, &required)
+	return b.objectOf(t, properties, required)
+}
+
+// objectOf is the schema of a struct.
+func (b *schemas) objectOf(t reflect.Type, properties object, required []string) object {
 	schema := object{{"type", "object"}}
 	if text := b.comments.of(t); text != "" {
-		schema = schema.with("description", text)
+		schema = schema.with("description", b.brand.Replace(text))
 	}
 	schema = schema.with("properties", properties)
 	if len(required) > 0 {
@@ -296,20 +303,69 @@ func (b *schemas) outputFields(owner, t reflect.Type, under []int, properties *o
 		if omitted && typ.Kind() == reflect.Pointer {
 			typ = typ.Elem()
 		}
-		property := b.output(typ)
+		property := b.within(t, name, b.output(typ))
+		if sf.Tag.Get("null") == "never" {
+			property = neverNull(property)
+		}
 		if words := sf.Tag.Get("enum"); words != "" {
-			property = property.with("enum", strings.Split(words, ","))
+			property = oneOfWords(property, strings.Split(words, ","))
 		}
 		text := sf.Tag.Get("description")
 		if text == "" {
 			text = b.comments.ofField(owner, index)
 		}
 		if text != "" {
-			property = property.with("description", text)
+			property = property.with("description", b.brand.Replace(text))
 		}
 		*properties = properties.with(name, property)
 		if !omitted {
 			*required = append(*required, name)
 		}
 	}
+}
+
+// neverNull takes the null out of the types of a schema.
+func neverNull(schema object) object {
+	out := object{}
+	for _, e := range schema {
+		if types, ok := e.value.([]any); ok && e.name == "type" {
+			e.value = types[0]
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// oneOfWords confines a text, or each text of a list, to some words; null stays
+// allowed where it is.
+func oneOfWords(schema object, words []string) object {
+	var all []any
+	for _, word := range words {
+		all = append(all, word)
+	}
+	out := object{}
+	for _, e := range schema {
+		if items, ok := e.value.(object); ok && e.name == "items" {
+			return append(out, entry{"items", items.with("enum", words)})
+		}
+		if _, nullable := e.value.([]any); nullable && e.name == "type" {
+			all = append(all, nil)
+		}
+		out = append(out, e)
+	}
+	return out.with("enum", all)
+}
+
+// insideMetadata is what the service puts into the free-form metadata of a message.
+var insideMetadata = reflect.TypeFor[struct {
+	Provenance api.Provenance `json:"provenance"`
+}]()
+
+// within describes what the service puts into an object of free form.
+func (b *schemas) within(owner reflect.Type, member string, schema object) object {
+	if owner != reflect.TypeFor[api.Message]() || member != "metadata" {
+		return schema
+	}
+	inside := b.outputStruct(insideMetadata)
+	return append(schema, inside[1:]...) // all but the type
 }

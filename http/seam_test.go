@@ -78,7 +78,7 @@ func (h *hall) come(id parley.AgentID, token string, messages int, resuming bool
 
 // carried reports whether all of an agent's messages have been written out to it.
 func (h *hall) carried(id parley.AgentID, messages int) bool {
-	page, _, err := h.node.Inbox(context.Background(), id, 0, messages, "")
+	page, _, err := h.node.Inbox(context.Background(), id, 0, messages, "", nil)
 	if err != nil {
 		h.t.Error(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/http/limit"
 )
 
 // Options are what a Server is made of.
@@ -50,6 +52,19 @@ type Options struct {
 	// Concurrency bounds the connections that are open at once, streams included;
 	// 262,144 by default. More are refused.
 	Concurrency int
+	// Served bounds those of them that no stream has taken, whose buffers are larger;
+	// PerAddress those of one address (of IPv6, of a /64 network), half of all by
+	// default; Exempt are addresses that it does not hold for, such as proxies.
+	// Where there is no room, the longest idle connection is closed.
+	Served, PerAddress int
+	Exempt             func(netip.Addr) bool
+	// Budget bounds the bytes of large bodies and answers that are under way, by the
+	// organizations that they are for; of public answers, by addresses, see Source.
+	// nil: nothing is bounded.
+	Budget *limit.Budget
+	// Source is the address that a public request counts for, as limit.AddressKey
+	// gives it; by default that of the connection.
+	Source func(*Call) string
 	// Waiting counts what waits for the processor just now, see Runnable; where
 	// that is too much, requests are refused. nil: nothing is ever too much.
 	Waiting func() int
@@ -81,10 +96,24 @@ func (o *Options) ensureDefaults() error {
 			*d.value = d.preset
 		}
 	}
+	if o.Source == nil {
+		o.Source = func(c *Call) string { return limit.AddressKey(c.Peer()) }
+	}
 	if o.Concurrency == 0 {
 		o.Concurrency = concurrencyDefault
 	}
 	return nil
+}
+
+func (o *Options) lineBounds() lineBounds {
+	b := lineBounds{most: o.Concurrency, served: o.Served, each: o.PerAddress, exempt: o.Exempt}
+	if b.served <= 0 {
+		b.served = b.most
+	}
+	if b.each <= 0 {
+		b.each = max(b.most/2, 1)
+	}
+	return b
 }
 
 // Server serves the table of routes.
@@ -94,17 +123,20 @@ type Server struct {
 	logger       *slog.Logger
 	clock        parley.Clock
 	newRequestID func() string
+	source       func(*Call) string
 	judge        func(*Call) error
 	observe      func(Answer)
 	document     []byte
-	most         int      // connections at once
+	bounds       lineBounds
 	single       []string // headers that must not come twice
 	crowd        *crowd
+	budget       *limit.Budget
 	inFlight     atomic.Int64
 	lines        atomic.Pointer[lines]
 
 	router *router.Router
-	gets   *router.Router // tells which route a GET of a path would meet
+	gets   *router.Router          // tells which route a GET of a path would meet
+	handle fasthttp.RequestHandler // of a request that was read whole
 	engine *fasthttp.Server
 
 	running  context.Context
@@ -122,8 +154,8 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
-		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), most: o.Concurrency,
-		crowd: newCrowd(o.Waiting),
+		source: o.Source, judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), bounds: o.lineBounds(),
+		crowd: newCrowd(o.Waiting), budget: o.Budget,
 	}
 	s.running, s.halt = context.WithCancel(context.Background())
 	s.routes = append(slices.Clone(o.Routes), documentationRoutes(s)...)
@@ -135,11 +167,12 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s.document = document
-	fasthttp.SetBodySizePoolLimit(bodyKept, -1)
 	s.engine = &fasthttp.Server{
 		Handler:                      s.serve,
-		ErrorHandler:                 s.unreadable,
+		ErrorHandler:                 s.answerUnread,
 		HeaderReceived:               s.arriving,
+		ExpectHandler:                s.expected,
+		StreamRequestBody:            true,
 		Concurrency:                  o.Concurrency + concurrencySlack,
 		ReadBufferSize:               readBufferBytes,
 		ReadTimeout:                  o.ReadTimeout,
@@ -190,9 +223,10 @@ func causeOf(err error) string {
 func (s *Server) mount(brand string) error {
 	s.router, s.gets = newRouter(), newRouter()
 	s.router.HandleMethodNotAllowed, s.router.HandleOPTIONS = true, true
-	s.router.NotFound = func(ctx *fasthttp.RequestCtx) { s.refuse(ctx, nil, idOf(ctx), errNoRoute) }
+	s.router.NotFound = s.noRoute
 	s.router.MethodNotAllowed = func(ctx *fasthttp.RequestCtx) { s.refuse(ctx, nil, idOf(ctx), errMethod) }
 	s.router.GlobalOPTIONS = s.options
+	s.handle = s.router.Handler
 	taken := map[string]string{}
 	for i := range s.routes {
 		r := &s.routes[i]
@@ -220,6 +254,24 @@ func (s *Server) mount(brand string) error {
 	return nil
 }
 
+// noRoute answers a path that no route has. That of the documentation's folder
+// stands for its first page: the router cannot have a route for it beside the
+// ones it lies between.
+func (s *Server) noRoute(ctx *fasthttp.RequestCtx) {
+	if string(pathOf(ctx)) == docsFolder && (ctx.IsGet() || ctx.IsHead()) {
+		ctx.SetUserValue("file", "index.html")
+		s.call(ctx, s.route(docsFile))
+		return
+	}
+	s.refuse(ctx, nil, idOf(ctx), errNoRoute)
+}
+
+// route is the one that GETs a path of the table.
+func (s *Server) route(path string) *Route {
+	at := slices.IndexFunc(s.routes, func(r Route) bool { return r.Method == fasthttp.MethodGet && r.Path == path })
+	return &s.routes[at]
+}
+
 func newRouter() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
@@ -236,6 +288,7 @@ const (
 	refusedKey
 	unreadKey // the body of a request was too large for a stranger
 	postedKey
+	heldKey // what a body counts for its caller
 )
 
 func idOf(ctx *fasthttp.RequestCtx) string {
@@ -269,16 +322,33 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 
 func (s *Server) dispatch(ctx *fasthttp.RequestCtx, id string) {
 	defer s.recover(ctx, id)
-	if err := s.guard(ctx); err != nil {
+	chunked, err := s.guard(ctx)
+	if err != nil {
 		s.refuse(ctx, nil, id, err)
 		ctx.SetConnectionClose()
 		return
 	}
-	s.router.Handler(ctx)
+	body, err := s.receive(ctx, chunked)
+	if body != nil {
+		defer body.Close()
+	}
+	if err != nil {
+		s.refuseUnread(ctx, id, err)
+		return
+	}
+	if !serves(ctx.Conn()) {
+		s.refuse(ctx, nil, id, parley.ErrOverloaded)
+		ctx.SetConnectionClose()
+		return
+	}
+	if body != nil && body.hold != (limit.Hold{}) {
+		ctx.SetUserValue(heldKey, &body.hold) // not the sheet: the engine closes what it can
+	}
+	s.handle(ctx)
 }
 
-// recover answers a panic like any other defect. The request has been read
-// whole by then, so the connection can go on.
+// recover answers a panic like any other defect. If the request had been read
+// whole, the connection goes on.
 func (s *Server) recover(ctx *fasthttp.RequestCtx, id string) {
 	cause := recover()
 	if cause == nil {
@@ -290,6 +360,9 @@ func (s *Server) recover(ctx *fasthttp.RequestCtx, id string) {
 	ctx.HijackSetNoResponse(false)
 	ctx.Response.Reset()
 	s.begin(ctx)
+	if ctx.Request.IsBodyStream() {
+		ctx.SetConnectionClose()
+	}
 	ctx.Response.Header.Set(requestIDHeader, id)
 	if r != nil {
 		s.dress(ctx, r)
@@ -306,6 +379,10 @@ func (s *Server) call(ctx *fasthttp.RequestCtx, r *Route) {
 	ctx.SetUserValue(routeKey, r)
 	s.dress(ctx, r)
 	c := &Call{ctx: ctx, server: s, route: r, id: idOf(ctx)}
+	defer c.release()
+	if held, ok := ctx.UserValue(heldKey).(*limit.Hold); ok {
+		c.hold, c.taken, *held = *held, held.Bytes(), limit.Hold{}
+	}
 	err := c.admit()
 	if err == nil && ctx.UserValue(unreadKey) != nil {
 		err = errStranger
@@ -345,6 +422,9 @@ func (c *Call) admit() (err error) {
 			return err
 		}
 	}
+	if c.Caller.record.Suspended() && !c.route.openToSuspended() {
+		return errSuspended
+	}
 	if c.route.Access == tier1 && c.Caller.Tier < 1 {
 		return errTier
 	}
@@ -371,7 +451,7 @@ func (s *Server) options(ctx *fasthttp.RequestCtx) {
 
 // Serve accepts connections until Shutdown.
 func (s *Server) Serve(ln net.Listener) error {
-	l := newLines(ln, s.most, s.crowded)
+	l := newLines(ln, s.bounds, s.clock, s.crowded)
 	s.lines.Store(l)
 	return s.engine.Serve(l)
 }
@@ -413,9 +493,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	ending.Wait()
 	return err
 }
-
-// OpenAPI is the document that describes the table.
-func (s *Server) OpenAPI() []byte { return s.document }
 
 // Routes is the table as served, documentation included.
 func (s *Server) Routes() []Route { return slices.Clone(s.routes) }

@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
+	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -264,6 +266,36 @@ func TestTableIsChecked(t *testing.T) {
 	}
 }
 
+// TestDocumentationPageHasOneContent: wherever the page is served, its links
+// lead to the same files.
+func TestDocumentationPageHasOneContent(t *testing.T) {
+	s := newToy(t, nil)
+	links := regexp.MustCompile(`(?:href|src)="([^"]*)"`)
+	for _, address := range []string{"/docs", "/docs/", "/docs/index.html"} {
+		page := s.ask(t, "GET", address, "")
+		base, _ := url.Parse(address)
+		found := links.FindAllStringSubmatch(page.body, -1)
+		if page.StatusCode != 200 || page.Header.Get("Content-Type") != pageMedia[".html"] || len(found) != 6 {
+			t.Errorf("%s: %d %v, %d links", address, page.StatusCode, page.Header, len(found))
+		}
+		for _, link := range found {
+			target, err := base.Parse(link[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := s.ask(t, "GET", target.Path, ""); a.StatusCode != 200 {
+				t.Errorf("%s leads to %s: %d", address, target, a.StatusCode)
+			}
+		}
+		if head := s.ask(t, "HEAD", address, ""); head.StatusCode != 200 {
+			t.Errorf("HEAD %s: %d", address, head.StatusCode)
+		}
+	}
+	if a := s.ask(t, "POST", "/docs/", ""); a.StatusCode != 404 {
+		t.Errorf("POST: %d", a.StatusCode)
+	}
+}
+
 func TestDocumentationPage(t *testing.T) {
 	s := newToy(t, nil)
 	page := s.ask(t, "GET", "/docs", "")
@@ -283,7 +315,7 @@ func TestDocumentationPage(t *testing.T) {
 	if err != nil || string(inflated) != large.body || large.Header.Get("Content-Encoding") != "" || large.Header.Get("Content-Type") != "text/css; charset=utf-8" {
 		t.Errorf("the two forms differ: %v %v", err, large.Header)
 	}
-	for _, target := range []string{"/docs/nope", "/docs/swagger-ui.css.gz", "/docs/%2e%2e", "/docs/"} {
+	for _, target := range []string{"/docs/nope", "/docs/swagger-ui.css.gz", "/docs/%2e%2e", "/docs//"} {
 		if a := s.ask(t, "GET", target, ""); a.StatusCode != 404 && a.StatusCode != 400 {
 			t.Errorf("%s: %d", target, a.StatusCode)
 		}

@@ -6,7 +6,11 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"parley"
 	"parley/actors"
@@ -31,6 +35,9 @@ type ServiceOptions struct {
 	Brand string
 	// Version of the software.
 	Version string
+	// KeyLifetime is the age at which a signing key is replaced; 0 is
+	// parley.SigningKeyLifetime.
+	KeyLifetime time.Duration
 	// Difficulty of proofs of work.
 	Difficulty *auth.Difficulty
 	// TierAtSolve is the trust tier that a solved challenge gives.
@@ -41,6 +48,8 @@ type ServiceOptions struct {
 	Quotas QuotaProfile
 	// Rates hold callers to a pace; none is for deployments of one's own.
 	Rates Rates
+	// Budget bounds what streams hold for readers that are slow, by organization.
+	Budget *limit.Budget
 	// Proxies are the networks of the proxies in front, whose X-Forwarded-For is
 	// believed; none: nobody's is.
 	Proxies []netip.Prefix
@@ -58,24 +67,38 @@ type ServiceOptions struct {
 type Service struct {
 	ServiceOptions
 	started     int64
-	pollAddress *limit.Limiter
-	pollToken   *limit.Limiter
+	pollAddress *limit.Window
+	pollToken   *limit.Window
 	rates       rates
-	streams     *streams
+	tries       *auth.Tries
+	// signing is held from reading the signing keys until the issuer has them: an
+	// older set must not replace a newer one.
+	signing    sync.Mutex
+	streams    *streams
+	queries    chan struct{} // room for public queries that run
+	searchWork int           // the constant's, unless a test has another
+	arrayBytes int           // parley.ArrayBytesMax, unless a test has another
+	closing    atomic.Bool
 }
 
 // NewService makes the endpoints of a node.
 func NewService(o ServiceOptions) *Service {
 	s := &Service{ServiceOptions: o, started: o.Clock().Unix()}
-	s.pollAddress = limit.New(o.Poll.PerAddress, pollWindow, o.Poll.PerAddress, o.Clock)
-	s.pollToken = limit.New(o.Poll.PerToken, pollWindow, o.Poll.PerToken, o.Clock)
+	s.pollAddress = limit.NewWindow(o.Poll.PerAddress, pollWindow, o.Clock)
+	s.pollToken = limit.NewWindow(o.Poll.PerToken, pollWindow, o.Clock)
 	s.rates = newRates(o.Rates, o.Clock)
+	s.tries = auth.NewTries(o.Clock)
 	s.streams = newStreams(s)
+	s.searchWork, s.arrayBytes = searchWork, parley.ArrayBytesMax
+	s.queries = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	return s
 }
 
 // Close ends every stream. A client resumes elsewhere, or later.
-func (s *Service) Close() { s.streams.close() }
+func (s *Service) Close() {
+	s.closing.Store(true)
+	s.streams.close()
+}
 
 var (
 	errAgentRequired = parley.Refuse(parley.Invalid, "agent_required", "Name the acting agent: your organization has several, or none.")

@@ -39,6 +39,7 @@ type rules struct {
 	minLength        int
 	maxLength        int
 	pattern          string
+	patternWords     string // the pattern in words, for people
 	match            matcher
 	enum             []string
 	hasMin, hasMax   bool
@@ -182,7 +183,7 @@ func newShape(t reflect.Type, r rules) (*shape, error) {
 		s.members, err = newMembers(s.typ)
 	case kindList:
 		each := r
-		each.minItems, each.maxItems, each.required, each.hasPreset = 0, 0, false, false
+		each.minItems, each.maxItems, each.required, each.hasPreset, each.example = 0, 0, false, false, ""
 		s.item, err = newShape(s.typ.Elem(), each)
 	case kindNumber, kindMap:
 		err = fmt.Errorf("a %s cannot be an input", s.typ)
@@ -308,7 +309,7 @@ func rulesOf(tag reflect.StructTag) (r rules, err error) {
 		r.enum = strings.Split(words, ",")
 	}
 	if r.pattern = tag.Get("pattern"); r.pattern != "" {
-		r.match = compilePattern(r.pattern)
+		r.match, r.patternWords = compilePattern(r.pattern), tag.Get("words")
 	}
 	return r, err
 }

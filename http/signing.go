@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -20,19 +21,21 @@ const keyPublication = parley.JWKSCacheSeconds * time.Second
 // this time. Where none is current, or the current one is due to be replaced, a
 // new one is minted first; it lies in the journal, sealed under the master key.
 // While that takes no writes the current one goes on, and RenewKeys tries again.
-func SigningKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, clock parley.Clock, entropy parley.Entropy) (auth.KeySet, error) {
-	keys, _, err := signingKeys(ctx, n, master, clock, entropy)
+//
+// lifetime is the age at which a key is replaced; 0 is parley.SigningKeyLifetime.
+func SigningKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, lifetime time.Duration, clock parley.Clock, entropy parley.Entropy) (auth.KeySet, error) {
+	keys, _, err := signingKeys(ctx, n, master, lifetime, clock, entropy)
 	return keys, err
 }
 
 // signingKeys is SigningKeys, and tells why the current key is not replaced yet.
-func signingKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, clock parley.Clock, entropy parley.Entropy) (keys auth.KeySet, overdue, err error) {
+func signingKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, lifetime time.Duration, clock parley.Clock, entropy parley.Entropy) (keys auth.KeySet, overdue, err error) {
 	state, err := n.SigningKeys(ctx)
 	if err != nil {
 		return keys, nil, err
 	}
-	if state.Due(clock()) {
-		minted, refused := mintKey(ctx, n, master, entropy)
+	if state.Due(clock(), cmp.Or(lifetime, parley.SigningKeyLifetime)) {
+		minted, refused := mintKey(ctx, n, master, issuer.Mint{Lifetime: lifetime}, entropy)
 		switch {
 		case refused == nil:
 			state = minted
@@ -45,18 +48,20 @@ func signingKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, cl
 	return keys, overdue, err
 }
 
-// mintKey makes a new key and gives what holds then.
-func mintKey(ctx context.Context, n *actors.Node, master *auth.MasterKey, entropy parley.Entropy) (*issuer.State, error) {
+// mintKey makes a new key, offers it and gives what holds then.
+func mintKey(ctx context.Context, n *actors.Node, master *auth.MasterKey, offer issuer.Mint, entropy parley.Entropy) (*issuer.State, error) {
 	seed := auth.NewSeed(entropy)
 	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
 	kid := parley.Thumbprint(parley.Ed25519, public)
-	return n.MintKey(ctx, issuer.Mint{Kid: kid, Public: public, SealedSeed: master.SealSeed(kid, seed)})
+	offer.Kid, offer.Public, offer.SealedSeed = kid, public, master.SealSeed(kid, seed)
+	return n.MintKey(ctx, offer)
 }
 
 // keySet opens the published keys, newest first. The newest signs, unless it is
-// so new that verifiers may not have it yet.
+// so new that verifiers may not have it yet and nobody wanted it at once.
 func keySet(state *issuer.State, master *auth.MasterKey, now time.Time) (auth.KeySet, error) {
 	var keys []auth.SigningKey
+	atOnce := state.Current().GetAtOnce()
 	for _, k := range state.Published(now) {
 		seed, err := master.OpenSeed(k.GetKid(), k.GetSealedSeed())
 		if err != nil {
@@ -69,7 +74,7 @@ func keySet(state *issuer.State, master *auth.MasterKey, now time.Time) (auth.Ke
 		keys = append(keys, key)
 	}
 	current := 0
-	if len(keys) > 1 && now.Sub(keys[0].Created) < keyPublication {
+	if len(keys) > 1 && !atOnce && now.Sub(keys[0].Created) < keyPublication {
 		current = 1
 	}
 	set := auth.KeySet{Current: keys[current]}
@@ -98,9 +103,30 @@ func sameKeys(a, b auth.KeySet) bool {
 // what holds now. It is called every few minutes. A rotation that finds no room
 // is an error, and is made up for by a later call.
 func (s *Service) RenewKeys(ctx context.Context, master *auth.MasterKey) error {
-	keys, overdue, err := signingKeys(ctx, s.Node, master, s.Clock, s.Entropy)
+	s.signing.Lock()
+	defer s.signing.Unlock()
+	keys, overdue, err := signingKeys(ctx, s.Node, master, s.KeyLifetime, s.Clock, s.Entropy)
 	if err == nil && !sameKeys(keys, s.Issuer.Keys()) {
 		s.Issuer.SetKeys(keys)
 	}
 	return errors.Join(overdue, err)
+}
+
+// RotateKeys replaces the signing key at once: new tokens are signed with the key
+// whose id is returned. The former one stays published for a day, so that the
+// tokens it has signed stay good. A verifier that has kept the key document asks
+// for it again when it meets the new id.
+func (s *Service) RotateKeys(ctx context.Context, master *auth.MasterKey) (kid string, err error) {
+	s.signing.Lock()
+	defer s.signing.Unlock()
+	state, err := mintKey(ctx, s.Node, master, issuer.Mint{Force: true}, s.Entropy)
+	if err != nil {
+		return "", err
+	}
+	keys, err := keySet(state, master, s.Clock())
+	if err != nil {
+		return "", err
+	}
+	s.Issuer.SetKeys(keys)
+	return keys.Current.Kid, nil
 }

@@ -37,7 +37,7 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 	limit := s.allowed(c.Caller, quotaStreams)
 	audience, used := s.streams.take(in.ID, limit)
 	if audience == nil {
-		return actors.ErrQuotaExceeded.With("quota", quotaStreams).With("limit", *limit).With("used", used).With("resets_at", nil)
+		return actors.ErrQuotaExceeded.OverQuota(quotaStreams, *limit, used, nil)
 	}
 	st := &agentStream{
 		streams: s.streams, agent: in.ID, caller: c.Caller, audience: audience, since: s.streams.pages.now(),
@@ -45,7 +45,7 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 	if start.OnlyUnseen {
 		st.unseenUpTo = s.Node.Edge(in.ID)
 	}
-	opening := sheets.Get().(*sheet)
+	opening := newSheet(0)
 	opening.b = appendOpening(opening.b[:0], c, start)
 	c.ctx.HijackSetNoResponse(true)
 	c.ctx.Hijack(func(conn net.Conn) { st.open(conn, opening, start.After) })
@@ -129,7 +129,7 @@ func (st *agentStream) open(conn net.Conn, opening *sheet, after uint64) {
 		_ = noticeVanished(st.socket, streamVanishWait) // else it is noticed later
 	}
 	err := st.await(opening.b)
-	if sheets.Put(opening); err != nil {
+	if opening.giveBack(); err != nil {
 		st.end()
 		return
 	}
@@ -138,6 +138,10 @@ func (st *agentStream) open(conn net.Conn, opening *sheet, after uint64) {
 	st.pumping.Store(pumpRunning)
 	st.feed = st.streams.service.Node.Follow(st.agent, after, st.wake)
 	if !st.streams.add(st) {
+		st.end()
+		return
+	}
+	if !st.streams.permitted(st) { // it was let in before that changed
 		st.end()
 		return
 	}

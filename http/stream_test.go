@@ -25,7 +25,7 @@ func inVirtualTime(t *testing.T, test func(*testing.T, *hall)) {
 	})
 }
 
-// heartbeats reads n of them and holds their distance against the contract.
+// heartbeats reads n of them and judges their distance.
 func heartbeats(t *testing.T, l *listener, n int) {
 	t.Helper()
 	last := time.Now()

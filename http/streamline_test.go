@@ -2,15 +2,19 @@ package http
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	stdhttp "net/http"
+	"net/netip"
 	"os"
 	"strconv"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // moody is a listener that fails in turn with what it is told, and then accepts.
@@ -26,6 +30,14 @@ func (m *moody) Accept() (net.Conn, error) {
 	err := m.moods[0]
 	m.moods = m.moods[1:]
 	return nil, err
+}
+
+func atMost(n int) lineBounds { return lineBounds{most: n, served: n, each: n} }
+
+// serving is a connection on which a request has come.
+func serving(conn net.Conn) net.Conn {
+	conn.(*line).serves()
+	return conn
 }
 
 func lineIn(t *testing.T) (net.Listener, func() net.Conn) {
@@ -52,13 +64,13 @@ func TestScarcityIsWaitedFor(t *testing.T) {
 	wrapped := func(e syscall.Errno) error {
 		return &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", e)}
 	}
-	l := newLines(&moody{ln, []error{wrapped(syscall.EMFILE), wrapped(syscall.ENFILE), wrapped(syscall.ENOMEM)}}, 1, nil)
+	l := newLines(&moody{ln, []error{wrapped(syscall.EMFILE), wrapped(syscall.ENFILE), wrapped(syscall.ENOMEM)}}, atMost(1), time.Now, nil)
 	dial()
 	if conn, err := l.Accept(); err != nil || conn == nil {
 		t.Errorf("without descriptors for a while: %v", err)
 	}
 	for _, fatal := range []error{net.ErrClosed, io.ErrUnexpectedEOF, wrapped(syscall.EINVAL)} {
-		if _, err := newLines(&moody{ln, []error{fatal}}, 1, nil).Accept(); !errors.Is(err, fatal) {
+		if _, err := newLines(&moody{ln, []error{fatal}}, atMost(1), time.Now, nil).Accept(); !errors.Is(err, fatal) {
 			t.Errorf("%v became %v", fatal, err)
 		}
 	}
@@ -68,7 +80,7 @@ func TestScarcityIsWaitedFor(t *testing.T) {
 // closed twice, makes room for one.
 func TestLinesAreBounded(t *testing.T) {
 	ln, dial := lineIn(t)
-	l := newLines(ln, 2, func() []byte { return []byte("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") })
+	l := newLines(ln, atMost(2), time.Now, func() []byte { return []byte("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") })
 	accepted := make(chan net.Conn)
 	go func() {
 		for {
@@ -89,14 +101,14 @@ func TestLinesAreBounded(t *testing.T) {
 		}
 	}
 	dial()
-	first := <-accepted
+	first := serving(<-accepted)
 	dial()
-	second := <-accepted
+	second := serving(<-accepted)
 	refused()
 	_ = first.Close()
 	_ = first.Close()
 	dial()
-	third := <-accepted
+	third := serving(<-accepted)
 	refused()
 	// A stream keeps the place of its connection after the engine let go of it.
 	below, line := takeOver(second)
@@ -110,7 +122,7 @@ func TestLinesAreBounded(t *testing.T) {
 	dial()
 	_ = (<-accepted).Close()
 	_ = third.Close()
-	if n := l.open.Load(); n != 0 {
+	if n, addresses, _ := l.stats(); n != 0 || addresses != 0 || l.served != 0 {
 		t.Errorf("%d are counted and none is open", n)
 	}
 }
@@ -134,4 +146,196 @@ func TestTheCrowdedAreAnsweredLikeOthers(t *testing.T) {
 	if string(body) != want {
 		t.Errorf("%s", body)
 	}
+}
+
+// among accepts connections of two addresses, and gives the lines of those that
+// were admitted; refused ones are nil.
+type among struct {
+	t *testing.T
+	l *lines
+	n int64
+}
+
+func newAmong(t *testing.T, bounds lineBounds) *among {
+	a := &among{t: t}
+	began := time.Now()
+	a.l = newLines(nil, bounds, func() time.Time { a.n++; return began.Add(time.Duration(a.n)) }, nil)
+	return a
+}
+
+func (a *among) from(address string) *line {
+	client, server := net.Pipe()
+	a.t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+	return a.l.admit(addressed{server, &net.TCPAddr{IP: net.ParseIP(address), Port: 1}})
+}
+
+type addressed struct {
+	net.Conn
+	address net.Addr
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a.address }
+
+func gone(l *line) bool { return l.idle.Load() == lineGone }
+
+func TestTheLongestIdleMakesRoom(t *testing.T) {
+	a := newAmong(t, atMost(4))
+	first, second, third, fourth := a.from("192.0.2.1"), a.from("192.0.2.2"), a.from("192.0.2.3"), a.from("192.0.2.4")
+	first.serves()
+	second.serves()
+	_ = second.SetReadDeadline(time.Time{}) // its request was answered: it waits again, since the fourth came
+	if a.from("192.0.2.5") == nil || !gone(third) {
+		t.Fatal("the longest idle stays")
+	}
+	if a.from("192.0.2.6") == nil || !gone(fourth) || gone(second) {
+		t.Fatal("the next longest idle stays")
+	}
+	fourth.leave() // its engine's worker notices
+	if a.from("192.0.2.7") == nil || !gone(second) || gone(first) {
+		t.Fatal("one that has answered long ago stays, or one goes that serves a request")
+	}
+	if open, _, count := a.l.stats(); open != 4 || count != (LineCount{Evicted: 3}) {
+		t.Errorf("%d open, %+v", open, count)
+	}
+}
+
+func TestAnAddressHasABound(t *testing.T) {
+	a := newAmong(t, lineBounds{most: 100, served: 100, each: 3, exempt: func(a netip.Addr) bool { return a.String() == "10.0.0.1" }})
+	other := a.from("192.0.2.1")
+	var own []*line
+	for i := range 5 { // of one network
+		own = append(own, a.from("2001:db8::"+strconv.Itoa(i+1)))
+	}
+	if gone(other) || !gone(own[0]) || !gone(own[1]) || gone(own[2]) {
+		t.Error("not the longest idle of the address goes")
+	}
+	for _, l := range own[2:] {
+		l.serves()
+	}
+	if a.from("2001:db8::9") != nil || a.from("2001:db8:0:1::9") == nil || a.from("192.0.2.1") == nil {
+		t.Error("an address that serves as many requests as it may gets one more, or another gets none")
+	}
+	for range 10 {
+		if a.from("10.0.0.1") == nil {
+			t.Error("a proxy is bounded")
+		}
+	}
+}
+
+// TestStreamsLeaveRoomForRequests: what a stream has taken counts among all only.
+func TestStreamsLeaveRoomForRequests(t *testing.T) {
+	a := newAmong(t, lineBounds{most: 4, served: 1, each: 4})
+	for range 3 {
+		l := a.from("192.0.2.1")
+		if _, taken := takeOver(l); taken != l {
+			t.Fatal("a stream was closed for another")
+		}
+	}
+	last := a.from("192.0.2.1")
+	if last.serves(); a.from("192.0.2.2") != nil {
+		t.Error("one too many")
+	}
+}
+
+// TestIdleLinesAreFoundCheaply: a newcomer looks at all lines once in a while only.
+func TestIdleLinesAreFoundCheaply(t *testing.T) {
+	const most = 4 * oldestKept
+	a := newAmong(t, atMost(most))
+	var want []*line
+	for range 3 * most {
+		want = append(want, a.from("192.0.2.1"))
+	}
+	for i, l := range want {
+		if gone(l) != (i < 2*most) {
+			t.Fatalf("line %d of %d: gone %v", i, len(want), gone(l))
+		}
+	}
+	if looks := a.l.all.looks; looks > 2*most/oldestKept+1 {
+		t.Errorf("%d newcomers cost %d looks at all lines", len(want), looks)
+	}
+}
+
+// busy has as many lines as there may be, all of which serve a request.
+func busy(t *testing.T, most int) (a *among, lines []*line) {
+	a = newAmong(t, atMost(most))
+	for range most {
+		lines = append(lines, a.from("192.0.2.1"))
+		lines[len(lines)-1].serves()
+	}
+	return a, lines
+}
+
+// TestNewcomersOfABusyServerLookOnce: where no line waits, nobody looks for one
+// again before one does.
+func TestNewcomersOfABusyServerLookOnce(t *testing.T) {
+	a, lines := busy(t, 10)
+	own := a.l.addresses[lines[0].address]
+	turnedAway := func(newcomers int) {
+		t.Helper()
+		for range newcomers {
+			if a.from("192.0.2.1") != nil {
+				t.Fatal("there was room")
+			}
+		}
+	}
+	turnedAway(1000)
+	_ = lines[3].SetReadDeadline(time.Time{})
+	if late := a.from("192.0.2.1"); late == nil || !gone(lines[3]) {
+		t.Fatal("one that waits again makes no room")
+	} else {
+		late.serves()
+	}
+	turnedAway(1000)
+	if own.looks > 4 || a.l.all.looks > 4 {
+		t.Errorf("2,000 newcomers cost %d and %d looks at all lines", own.looks, a.l.all.looks)
+	}
+}
+
+// TestNewcomersOfABusyServerLookOnceControl forgets what the last look has shown.
+func TestNewcomersOfABusyServerLookOnceControl(t *testing.T) {
+	a, lines := busy(t, 10)
+	own := a.l.addresses[lines[0].address]
+	for range 1000 {
+		own.waits()
+		a.from("192.0.2.1")
+	}
+	if own.looks < 1000 {
+		t.Errorf("a thousand newcomers that each look cost %d looks", own.looks)
+	}
+}
+
+// TestARequestWhoseAnswerWouldBeLostIsNotServed: a connection that has made room for
+// another after its request was read, and before it was served, ends unserved.
+func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
+	h := wireHall(t, 1)
+	defer h.close()
+	w := newWire(newEars(false))
+	defer w.Close()
+	h.conns <- w
+	w.ask(t, h.sendRequest(), 201)
+	name, handle, handled := h.server.newRequestID, h.server.handle, 0
+	h.server.handle = func(ctx *fasthttp.RequestCtx) { handled++; handle(ctx) }
+	h.server.newRequestID = func() string { // the request is read, and not served yet
+		l := h.server.lines.Load()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.all.longestIdle() == nil {
+			t.Error("no line waits")
+		}
+		return name()
+	}
+	if body := w.ask(t, h.sendRequest(), 503); !bytes.Contains(body, []byte(`"overloaded"`)) {
+		t.Errorf("%s", body)
+	}
+	if handled != 0 {
+		t.Error("a request was served whose connection is gone")
+	}
+	await(t, "the connection is open", func() bool {
+		select {
+		case <-w.closed:
+			return true
+		default:
+			return false
+		}
+	})
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"parley"
 	"parley/actors"
+	"parley/http/limit"
 )
 
 const (
@@ -128,6 +130,8 @@ func (g *gathering) empty() {
 type late struct {
 	rest    gathering
 	entries []parley.FeedEntry
+	// hold is what rest counts for the stream's organization.
+	hold limit.Hold
 }
 
 // pump writes until there is nothing left to write, or something is to be waited
@@ -174,6 +178,7 @@ func (st *agentStream) awaitReader() {
 	defer st.contain()
 	rest := &st.late.rest
 	err := st.await(rest.bytes)
+	st.late.hold.Release()
 	if err == nil {
 		err = st.written(rest)
 	}
@@ -230,7 +235,10 @@ func (st *agentStream) leave(err error, entries []parley.FeedEntry) error {
 	if st.late == nil {
 		st.late = &late{}
 	}
-	st.late.entries = entries
+	st.late.entries = slices.Clone(entries) // others share them
+	for i := range st.late.entries {
+		st.late.entries[i].Record = nil // a stream that waits holds no messages: it reads them from rows
+	}
 	return err
 }
 
@@ -309,8 +317,14 @@ func (st *agentStream) put(g *gathering, b []byte) error {
 		}
 	}
 	if n < len(b) {
-		st.late = &late{rest: gathering{bytes: b[n:], carried: g.carried, events: g.events, beat: g.beat}}
+		st.late = &late{
+			rest: gathering{bytes: b[n:], carried: g.carried, events: g.events, beat: g.beat},
+			hold: st.streams.service.Budget.Hold(st.caller.account()),
+		}
 		g.bytes, g.carried = nil, nil
+		if !st.late.hold.Grow(cap(b)) {
+			return errHeld // the client resumes by id
+		}
 		return errFull
 	}
 	err := st.written(g)

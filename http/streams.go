@@ -139,7 +139,8 @@ func (st *agentStream) visit(now int64) {
 	}
 }
 
-// permitted reports whether the stream's agent and credential are still live. A
+// permitted reports whether the stream's agent and credential are still live, and its
+// organization is not suspended. A
 // token that has expired does not cut a stream.
 func (r *streams) permitted(st *agentStream) bool {
 	ctx, s := context.Background(), r.service
@@ -151,7 +152,7 @@ func (r *streams) permitted(st *agentStream) bool {
 	if err != nil {
 		return !errors.Is(err, parley.ErrNotFound)
 	}
-	return o.Credential(st.caller.ClientID).Live()
+	return o.Credential(st.caller.ClientID).Live() && !o.Suspended()
 }
 
 // take counts one more stream of an agent, nil if it has as many as it may. The
@@ -208,6 +209,11 @@ func (r *streams) listening(agent parley.AgentID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.heard[agent] != nil
+}
+
+// EndStreams ends all streams of an organization.
+func (s *Service) EndStreams(id parley.OrgID) {
+	s.streams.endIf(func(st *agentStream) bool { return st.caller.Org == id })
 }
 
 // OpenStreams is the number of open streams.

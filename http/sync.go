@@ -131,6 +131,9 @@ func (w *waiter) see(e parley.FeedEntry, m actors.Message) error {
 
 // take carries the reply to its recipient.
 func (w *waiter) take(m actors.Message) error {
+	if w.call.holds(w.sizeBound(w.message)+w.sizeBound(m.Record)) != nil { // before it is marked
+		return parley.ErrOutcomeUnknown
+	}
 	m, err := w.service.carry(w.call, m, parley.SyncChannel, false)
 	w.reply = &m
 	return err
@@ -142,7 +145,19 @@ func (w *waiter) render(posted actors.Posted) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	b := appendMessage(append(make([]byte, 0, 4096), `{"message":`...), current, v)
+	size := w.sizeBound(current.Record)
+	if w.reply != nil {
+		size += w.sizeBound(w.reply.Record)
+	}
+	return w.call.render(size, func(b []byte) []byte { return w.appendResult(b, current, v) }), nil
+}
+
+func (w *waiter) sizeBound(r *actors.Record) int {
+	return pageFrame + w.service.viewerOf(w.call, w.from).sizeBound(r)
+}
+
+func (w *waiter) appendResult(b []byte, sent actors.Message, v viewer) []byte {
+	b = appendMessage(append(b, `{"message":`...), sent, v)
 	b = append(b, `,"reply":`...)
 	status := api.SyncTimeout
 	switch {
@@ -153,10 +168,10 @@ func (w *waiter) render(posted actors.Posted) (Rendered, error) {
 	default:
 		b = append(b, `null`...)
 	}
-	b = appendID(append(b, `,"conversation_id":`...), parley.AnyID(posted.Message.Conversation()))
+	b = appendID(append(b, `,"conversation_id":`...), parley.AnyID(sent.Record.Conversation()))
 	b = appendText(append(b, `,"status":`...), status)
 	if w.closed != "" {
 		b = appendText(append(b, `,"conversation_status":`...), w.closed)
 	}
-	return Rendered{JSON: append(b, '}')}, nil
+	return append(b, '}')
 }

@@ -50,7 +50,7 @@ type toyIn struct {
 	Order   string                 `json:"-" query:"order" default:"asc" enum:"asc,desc"`
 	Key     string                 `json:"-" header:"Idempotency-Key" maxLength:"8"`
 	Agent   string                 `json:"-" header:"X-Svc-Agent"`
-	Type    string                 `json:"type" required:"true" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$" maxLength:"30"`
+	Type    string                 `json:"type" required:"true" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$" words:"three segments or more" maxLength:"30"`
 	Payload string                 `json:"payload" maxLength:"16" pattern:"^[A-Za-z0-9_-]+={0,2}$"`
 	Title   *string                `json:"title" minLength:"2" maxLength:"4"`
 	Version string                 `json:"version" default:"hpke-v1" enum:"hpke-v1,sender-key-v1,none"`

@@ -14,7 +14,7 @@ import (
 )
 
 // traceMessage tells what was done to bring a message to its recipient, and why
-// it is not delivered yet. // contract: Messages and conversations
+// it is not delivered yet. // docs: delivery.md
 func (s *Service) traceMessage(c *Call, in *api.Trace) (*api.Traced, error) {
 	m, err := s.Node.Message(c.Context(), in.ID)
 	if m, err = readable(c, m, err); err != nil {
@@ -132,18 +132,18 @@ func (s *Service) nearReason(c *Call, m actors.Message, jobs []actors.WebhookJob
 	if s.streams.listening(to) {
 		stream = "a stream of the agent is open and has not brought it yet"
 	}
-	return fmt.Sprintf("Nobody has fetched it since %s; %s; %s.", api.At(m.Record.CreatedAt()), stream, hookReason(hooks, jobs)), nil
+	return fmt.Sprintf("Nobody has fetched it since %s; %s; %s.", api.At(m.Record.CreatedAt()), stream, hookReason(hooks, jobs, c.Now())), nil
 }
 
 // hookReason is what a recipient's webhooks have to say of a message that is not
 // delivered: the one that is likeliest to deliver it.
-func hookReason(hooks []*webhook.State, jobs []actors.WebhookJob) string {
+func hookReason(hooks []*webhook.State, jobs []actors.WebhookJob, now time.Time) string {
 	hooks = slices.DeleteFunc(hooks, func(h *webhook.State) bool { return h.Deleted() })
 	if len(hooks) == 0 {
 		return "it has no webhook"
 	}
 	if len(jobs) > 0 {
-		return jobReason(slices.MinFunc(jobs, func(a, b actors.WebhookJob) int { return cmp.Compare(hopeOf(a), hopeOf(b)) }))
+		return jobReason(slices.MinFunc(jobs, func(a, b actors.WebhookJob) int { return cmp.Compare(hopeOf(a, now), hopeOf(b, now)) }), now)
 	}
 	wanting := slices.DeleteFunc(hooks, func(h *webhook.State) bool { return !h.Wants(webhook.MessageReceived) })
 	active := slices.IndexFunc(wanting, func(h *webhook.State) bool { return h.GetActive() })
@@ -157,29 +157,36 @@ func hookReason(hooks []*webhook.State, jobs []actors.WebhookJob) string {
 }
 
 // hopeOf orders jobs by when they may deliver, the soonest first.
-func hopeOf(j actors.WebhookJob) int64 {
+func hopeOf(j actors.WebhookJob, now time.Time) int64 {
 	switch {
 	case j.GetStatus() == webhook.Dead:
 		return 1<<62 + 1
 	case !j.Webhook.GetActive():
 		return 1 << 62
 	}
+	if at, planned := j.Webhook.NextAttempt(j.Job, now); planned {
+		return at.UnixMilli()
+	}
 	return j.GetNextMs()
 }
 
-func jobReason(j actors.WebhookJob) string {
+func jobReason(j actors.WebhookJob, now time.Time) string {
 	failed := "no attempt of its webhook has ended"
 	if tries := j.GetTries(); len(tries) > 0 {
 		last := tries[len(tries)-1]
 		failed = fmt.Sprintf("%s of its webhook failed, the last with %s", counted(len(tries), "attempt"), endedWith(last.GetCode(), last.GetError()))
 	}
-	switch due, planned := j.Retry(); {
+	due, planned := j.Webhook.NextAttempt(j.Job, now)
+	until, held := j.Webhook.Held(now)
+	switch {
 	case j.GetStatus() == webhook.Dead:
 		return failed + ", and there will be no other"
 	case !j.Webhook.GetActive():
 		return failed + ", and it is switched off"
 	case j.GetStatus() == webhook.Processing:
 		return failed + ", and one is under way"
+	case planned && held && due.Equal(until):
+		return failed + ", " + heldReason + ", and the next is due at " + api.At(due).String()
 	case planned:
 		return failed + ", and the next is due at " + api.At(due).String()
 	}

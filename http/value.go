@@ -206,7 +206,7 @@ func (s *shape) judge(text string, at *place, faults *schemaError) {
 	case s.minLength > 0 && utf8.RuneCountInString(text) < s.minLength:
 		faults.add(at, faultTooShort, "String should have at least "+characters(s.minLength))
 	case s.match != nil && !s.match.MatchString(text):
-		faults.add(at, faultPattern, "String should match pattern '"+s.pattern+"'")
+		faults.add(at, faultPattern, s.mismatch())
 	case s.enum != nil && !slices.Contains(s.enum, text):
 		faults.add(at, faultEnum, "Input should be "+choices(s.enum))
 	case s.format == "date-time" && !isInstant(text):
@@ -214,6 +214,15 @@ func (s *shape) judge(text string, at *place, faults *schemaError) {
 	case s.format == "email" && !isEmail(text):
 		faults.add(at, faultValue, msgEmail)
 	}
+}
+
+// mismatch says what a text should be: in words where the field has some, since
+// few people read a regular expression.
+func (s *shape) mismatch() string {
+	if s.patternWords != "" {
+		return "String should be " + s.patternWords
+	}
+	return "String should match pattern '" + s.pattern + "'"
 }
 
 func isInstant(text string) bool {
@@ -228,7 +237,8 @@ func isEmail(text string) bool {
 	return ok && local != "" && domain != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
-// setRaw keeps a JSON value as compact bytes of its own.
+// setRaw keeps a JSON value as compact bytes of its own, with escapes resolved:
+// how a client writes a character decides nothing about what fits.
 func (s *shape) setRaw(raw jsontext.Value, v reflect.Value, at *place, faults *schemaError) {
 	switch token := raw.Kind(); {
 	case s.kind == kindObject && token != '{':
@@ -239,7 +249,7 @@ func (s *shape) setRaw(raw jsontext.Value, v reflect.Value, at *place, faults *s
 		return
 	}
 	own := raw.Clone()
-	if err := own.Compact(); err != nil {
+	if err := own.Format(); err != nil {
 		faults.add(at, faultValue, msgTextUnparseable)
 		return
 	}

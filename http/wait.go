@@ -1,6 +1,7 @@
 package http
 
 import (
+	"math"
 	"net"
 	"syscall"
 	"time"
@@ -13,12 +14,15 @@ import (
 const (
 	// waitItems is how many messages one wait gives at most.
 	waitItems = 20
+	// waitLooks is how many pieces of a feed a wait looks through on end for what
+	// was not carried: the next one goes on where it ended.
+	waitLooks = 16
 	// goneLook is how often a wait looks whether its client is still there.
 	goneLook = time.Second
 )
 
 // wait answers as soon as there are messages for an agent, and with none when
-// the time is up. What it gives counts as carried. // contract: Messages and conversations
+// the time is up. What it gives counts as carried. // docs: delivery.md
 func (s *Service) wait(c *Call, in *api.Wait) (Rendered, error) {
 	a, err := s.ownAgent(c, in.ID)
 	if err != nil {
@@ -27,11 +31,16 @@ func (s *Service) wait(c *Call, in *api.Wait) (Rendered, error) {
 	if a.Revoked() {
 		return Rendered{}, errRevokedAgent
 	}
-	w := expectation{service: s, call: c, agent: in.ID, cursor: in.After != nil}
-	if w.cursor && !in.After.Zero() {
-		if w.beyond, err = s.Node.PlaceIn(c.Context(), in.ID, *in.After); err != nil {
-			return Rendered{}, notTheirs(err)
+	w := expectation{service: s, call: c, agent: in.ID, awaited: s.Node.Uncarried(in.ID), looks: waitLooks}
+	if in.After != nil {
+		place := uint64(0)
+		if !in.After.Zero() {
+			if place, err = s.Node.PlaceIn(c.Context(), in.ID, *in.After); err != nil {
+				return Rendered{}, notTheirs(err)
+			}
 		}
+		// What has to be passed by here is passed by again: no bound but patience.
+		w.awaited, w.looks = s.Node.After(in.ID, place), math.MaxInt
 	}
 	var found actors.Waiting
 	if !c.Head() {
@@ -44,8 +53,8 @@ func (s *Service) wait(c *Call, in *api.Wait) (Rendered, error) {
 		last := found.Items[n-1].Record.MessageID()
 		after = &last
 	}
-	return c.render(func(b []byte) []byte {
-		return appendWaited(b, found, viewer{c.Caller.Org, in.ID, s}, after)
+	return c.render(w.room.size(), func(b []byte) []byte {
+		return appendWaited(b, found, w.room.viewer, after)
 	}), nil
 }
 
@@ -54,67 +63,63 @@ type expectation struct {
 	service *Service
 	call    *Call
 	agent   parley.AgentID
-	// cursor: what is not read yet is wanted; else what was not carried yet.
-	cursor bool
-	// beyond is the position up to which nothing is wanted.
-	beyond uint64
+	awaited actors.Awaited
+	// looks is how many may follow each other.
+	looks int
+	// room is that of the answer.
+	room pageRoom
 }
 
 // expect returns when there is something, or time is up, or nobody waits any
 // more.
 func (w *expectation) expect(patience time.Duration) (actors.Waiting, error) {
 	wake := make(chan struct{}, 1)
-	stop := w.service.Node.Watch(w.agent, func() {
+	again := func() {
 		select {
 		case wake <- struct{}{}:
 		default:
 		}
-	})
+	}
+	stop := w.service.Node.Watch(w.agent, again)
 	defer stop()
 	timer, look := time.NewTimer(patience), time.NewTicker(goneLook)
 	defer timer.Stop()
 	defer look.Stop()
-	for {
-		found, err := w.look()
-		if err != nil || len(found.Items) > 0 {
+	for looks := 1; ; looks++ {
+		found, more, err := w.look()
+		switch {
+		case err != nil || len(found.Items) > 0 || more && looks >= w.looks:
 			return found, err
+		case more:
+			again()
+		default:
+			looks = 0
 		}
 		for waiting := true; waiting; {
 			select {
-			case <-wake:
-				waiting = false
-			case <-look.C:
-				if w.call.gone() {
-					return found, nil
-				}
 			case <-timer.C:
 				return found, nil
 			case <-w.call.Draining():
 				return found, nil
+			case <-look.C:
+				if w.call.gone() {
+					return found, nil
+				}
+			case <-wake:
+				waiting = false
 			}
 		}
 	}
 }
 
 // look gives what there is, and marks it unless nobody is there to take it.
-func (w *expectation) look() (found actors.Waiting, err error) {
-	ctx, n := w.call.Context(), w.service.Node
-	edge := n.Edge(w.agent) // the look sees all up to it
-	if w.cursor {
-		found, err = n.WaitingAfter(ctx, w.agent, w.beyond, waitItems)
-	} else {
-		found, err = n.WaitingFor(ctx, w.agent, w.beyond, waitItems)
+func (w *expectation) look() (found actors.Waiting, more bool, err error) {
+	w.room = pageRoom{call: w.call, viewer: viewer{w.call.Caller.Org, w.agent, w.service}}
+	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.room.fits)
+	if err != nil || len(found.Items) == 0 || w.call.gone() {
+		return found, more, err
 	}
-	switch {
-	case err != nil:
-		return actors.Waiting{}, err
-	case len(found.Items) == 0:
-		w.beyond = max(w.beyond, edge)
-		return found, nil
-	case w.call.gone():
-		return found, nil
-	}
-	return found, w.service.markPage(w.call, w.agent, found.Items, parley.WaitChannel)
+	return found, more, w.service.markPage(w.call, w.agent, found.Items, parley.WaitChannel)
 }
 
 func appendWaited(b []byte, w actors.Waiting, v viewer, after *parley.MessageID) []byte {

@@ -21,7 +21,7 @@ func (s *Service) listDeliveries(c *Call, in *api.ListDeliveries) (api.DeliveryP
 	}
 	page := api.DeliveryPage{Items: []api.Delivery{}, Total: total, Limit: in.Limit, Offset: in.Offset}
 	for _, j := range jobs {
-		page.Items = append(page.Items, deliveryOf(j))
+		page.Items = append(page.Items, deliveryOf(j, c.Now()))
 	}
 	return page, nil
 }
@@ -45,7 +45,7 @@ func (s *Service) testWebhook(c *Call, in *api.TestWebhook) (api.Delivery, error
 	if err != nil {
 		return api.Delivery{}, hookless(err)
 	}
-	return deliveryOf(j), nil
+	return deliveryOf(j, c.Now()), nil
 }
 
 // retryDelivery attempts a job now, a dead one with all its attempts again.
@@ -54,19 +54,25 @@ func (s *Service) retryDelivery(c *Call, in *api.RetryDelivery) (api.Delivery, e
 	if err != nil {
 		return api.Delivery{}, hookless(err)
 	}
-	return deliveryOf(j), nil
+	return deliveryOf(j, c.Now()), nil
 }
 
-// deliveryOf is a job as the webhook's owner sees it. // contract: 9
-func deliveryOf(j actors.WebhookJob) api.Delivery {
+// heldReason is why a webhook makes no attempts just now.
+const heldReason = "the webhook is held: its target failed repeatedly or asked to be left alone"
+
+// deliveryOf is a job as the webhook's owner sees it.
+func deliveryOf(j actors.WebhookJob, now time.Time) api.Delivery {
 	d := api.Delivery{
 		ID: parley.AnyID(j.ID), WebhookID: parley.AnyID(j.Webhook.WebhookID()), AgentID: j.Webhook.Watched(),
 		Event: j.GetEvent().Word(), Status: j.GetStatus().String(), Attempts: int(j.GetAttempts()),
 		MaxAttempts: webhook.AttemptsMax, CreatedAt: api.At(unixMilli(j.GetCreatedMs())), DeliveredAt: instant(j.GetDeliveredMs()),
 		LastAttemptAt: instant(j.GetLastMs()), LastError: orNull(j.GetLastError()),
 	}
-	if at, waits := j.Retry(); waits {
+	if at, planned := j.Webhook.NextAttempt(j.Job, now); planned {
 		d.NextAttemptAt = new(api.At(at))
+		if d.LastError == nil {
+			d.LastError = new(heldReason)
+		}
 	}
 	if ofMessage(j.GetEvent()) {
 		d.MessageID = new(parley.IDFromBytes[parley.MessageID](j.GetRef()))

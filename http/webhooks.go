@@ -1,8 +1,10 @@
 package http
 
 import (
-	"cmp"
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 
 	"parley"
@@ -37,7 +39,7 @@ func (s *Service) createWebhook(c *Call, in *api.CreateWebhook) (api.WebhookSecr
 	}
 	id, secret := s.Node.NewWebhookID(in.AgentID), egress.NewSecret(s.Entropy)
 	made, err := s.Node.CreateWebhook(c.Context(), actors.CreateWebhook{
-		ID: id, Agent: in.AgentID, Org: c.Caller.Org, URL: target.String(), Events: eventsOf(in.Events),
+		ID: id, Agent: in.AgentID, Org: c.Caller.Org, URL: target.String(), SentURL: in.URL, Events: eventsOf(in.Events),
 		Description: orEmpty(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.allowed(c.Caller, quotaWebhooks),
 	})
 	if err != nil {
@@ -74,37 +76,68 @@ func openHook(vault *auth.MasterKey, id webhook.ID, sealed []byte) (string, erro
 	return string(secret), err
 }
 
+// hookBytesLeast is less than any webhook takes in an answer.
+const hookBytesLeast = 200
+
 // listWebhooks gives the webhooks of one agent or of all of the organization's,
-// oldest first.
-func (s *Service) listWebhooks(c *Call, in *api.ListWebhooks) ([]api.Webhook, error) {
-	var of []parley.AgentID
+// oldest first. It sorts their keys alone, then reads them one by one: an
+// organization may have many.
+func (s *Service) listWebhooks(c *Call, in *api.ListWebhooks) (Rendered, error) {
+	name := fmt.Sprint("webhooks ", in.IncludeInactive)
 	if in.AgentID != nil {
 		if _, err := s.ownAgent(c, *in.AgentID); err != nil {
-			return nil, err
+			return Rendered{}, err
 		}
-		of = append(of, *in.AgentID)
-	} else if err := s.Node.Agents(c.Context(), c.Caller.Org, func(a *agent.State) bool {
-		of = append(of, a.AgentID())
-		return true
-	}); err != nil {
-		return nil, err
+		name += " " + in.AgentID.String()
 	}
-	var found []*webhook.State
-	for _, id := range of {
-		some, err := s.Node.WebhooksOf(c.Context(), id)
+	l, err := s.newList(c, in.Paging, name, 32)
+	if err != nil {
+		return Rendered{}, err
+	}
+	keys, err := s.hookKeys(l, in)
+	if err != nil {
+		return Rendered{}, err
+	}
+	for _, key := range keys {
+		w, err := s.Node.Webhook(c.Context(), parley.IDFromBytes[webhook.ID](key[16:]), c.Caller.Org)
+		if errors.Is(err, webhook.ErrUnknown) || (err == nil && !w.GetActive() && !in.IncludeInactive) {
+			continue // deleted or switched off since
+		}
 		if err != nil {
-			return nil, err
+			return Rendered{}, err
 		}
-		found = append(found, some...)
-	}
-	slices.SortStableFunc(found, func(a, b *webhook.State) int { return cmp.Compare(a.GetCreatedMs(), b.GetCreatedMs()) })
-	list := []api.Webhook{}
-	for _, w := range found {
-		if w.GetActive() || in.IncludeInactive {
-			list = append(list, webhookOf(w))
+		if !l.add(key, webhookOf(w), nil) {
+			break
 		}
 	}
-	return list, nil
+	return l.answer(nil)
+}
+
+// hookKeys are the keys of the webhooks that a list shows, in order: the instant of
+// creation, the place of the agent in the roster, the id.
+func (s *Service) hookKeys(l *list, in *api.ListWebhooks) (keys [][]byte, err error) {
+	of := func(place uint64, id parley.AgentID) bool {
+		err = s.Node.EachWebhook(l.call.Context(), id, func(w *webhook.State) {
+			key := binary.BigEndian.AppendUint64(nil, uint64(w.GetCreatedMs()))
+			key = append(binary.BigEndian.AppendUint64(key, place), w.GetId()...)
+			if (w.GetActive() || in.IncludeInactive) && !l.passed(key) {
+				keys = l.keep(keys, key)
+			}
+		})
+		if err == nil {
+			err = l.fits(len(keys) * hookBytesLeast)
+		}
+		return err == nil
+	}
+	if in.AgentID != nil {
+		of(0, *in.AgentID)
+	} else if failed := s.Node.AgentsFrom(l.call.Context(), l.call.Caller.Org, 0, func(place uint64, a *agent.State) bool {
+		return of(place, a.AgentID())
+	}); failed != nil {
+		return nil, failed
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	return keys, err
 }
 
 // patchWebhook switches a webhook on or off. // spec: Webhook
@@ -133,7 +166,7 @@ func (s *Service) rotateWebhookSecret(c *Call, in *api.RotateWebhookSecret) (api
 }
 
 // hookless makes an id that nobody ever drew look like one of another
-// organization. // contract: 2
+// organization.
 func hookless(err error) error {
 	if errors.Is(err, parley.ErrNotFound) && !errors.Is(err, webhook.ErrUnknownJob) {
 		return webhook.ErrUnknown
@@ -144,7 +177,7 @@ func hookless(err error) error {
 // webhookOf is a webhook as its owner sees it. // spec: Webhook (WebhookRead)
 func webhookOf(w *webhook.State) api.Webhook {
 	read := api.Webhook{
-		ID: parley.AnyID(w.WebhookID()), AgentID: w.Watched(), URL: w.GetUrl(), Active: w.GetActive(),
+		ID: parley.AnyID(w.WebhookID()), AgentID: w.Watched(), URL: w.SentURL(), Active: w.GetActive(),
 		CreatedAt: api.At(w.CreatedAt()), Events: []string{}, Description: orNull(w.GetDescription()),
 	}
 	for _, x := range w.GetEvents() {

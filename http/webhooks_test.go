@@ -84,7 +84,7 @@ func TestWebhookIsCreatedAndListed(t *testing.T) {
 	g := newGroupHall(t)
 	made := g.first.hook(g.ann, "https://EXAMPLE.com", `,"events":["message.read","message.received","message.read"],"description":"mine"`).want(201)
 	made.is(map[string]any{
-		"agent_id": g.ann, "url": "https://example.com/", "active": true, "events": []string{"message.received", "message.read"},
+		"agent_id": g.ann, "url": "https://EXAMPLE.com", "active": true, "events": []string{"message.received", "message.read"},
 		"description": "mine", "disabled_at": nil, "disabled_reason": nil,
 	})
 	if secret := made.text("secret"); !strings.HasPrefix(secret, "whsec_") || len(secret) != 50 {

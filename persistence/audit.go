@@ -141,10 +141,10 @@ func (fs unchanged) Unwrap() vfs.FS { return fs.FS }
 // family calls fn for every key of a family, in order. Key and value are only
 // valid during the call. It seeks once or twice per slot that holds anything.
 func (a *Archive) family(letter byte, fn func(slot parley.Slot, k, value []byte) error) error {
-	if a.snap == nil {
+	if a.rows == nil {
 		return parley.ErrClosed
 	}
-	iter, err := a.snap.NewIter(nil)
+	iter, err := a.rows.NewIter(nil)
 	if err != nil {
 		return err
 	}

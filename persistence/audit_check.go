@@ -52,7 +52,7 @@ type laneRows struct {
 // entries are on their way, and after every crash. Where the disk is damaged, that
 // is a fault, and what can be read is examined all the same.
 func (a *Archive) Audit(audit *parley.Audit) error {
-	if a.snap == nil {
+	if a.rows == nil {
 		return parley.ErrClosed
 	}
 	in := newInspection(a, audit)
@@ -155,7 +155,7 @@ func (in *inspection) damaged(where string, err error) {
 // readFrom reads from low on, and gives the last key read before an error.
 func (in *inspection) readFrom(low []byte, rows *uint64) (last []byte, err error) {
 	last = append(last, low...)
-	iter, err := in.snap.NewIter(&pebble.IterOptions{LowerBound: low})
+	iter, err := in.rows.NewIter(&pebble.IterOptions{LowerBound: low})
 	if err != nil {
 		return last, err
 	}
@@ -195,6 +195,7 @@ func (in *inspection) prepare() error {
 					in.oweElsewhere(parley.Copy(parley.MessageID(w.Ref), seat.Number), seat.Agent)
 				}
 			}
+		case parley.Announce, parley.Enlist, parley.Mark, parley.Put, parley.Tell: // what they make is judged when it is there
 		}
 		return nil
 	})
@@ -379,7 +380,7 @@ func (in *inspection) member(slot parley.Slot, k, value []byte) {
 func (in *inspection) readMarks() error {
 	var rows [3]*pebble.Iterator
 	for i := range rows {
-		iter, err := in.snap.NewIter(nil)
+		iter, err := in.rows.NewIter(nil)
 		if err != nil {
 			return err
 		}
@@ -480,6 +481,6 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 
 // passed is the position up to which an agent's copies count as carried.
 func (in *inspection) passed(agent parley.AgentID) uint64 {
-	value, _, _ := get(in.snap, rowKey(agent.Slot(), parley.CarriedTable, agent[:])) // what cannot be read is told of elsewhere
+	value, _, _ := get(in.rows, rowKey(agent.Slot(), parley.CarriedTable, agent[:])) // what cannot be read is told of elsewhere
 	return number(value)
 }

@@ -133,7 +133,7 @@ func (in *inspection) judgeHeads() {
 	if in.said != nil {
 		said = *in.said
 	}
-	last, at, whole, err := lastHead(in.snap, said.number)
+	last, at, whole, err := lastHead(in.rows, said.number)
 	if err != nil {
 		in.damaged("commits", err)
 		return

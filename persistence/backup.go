@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -56,8 +55,10 @@ type BackupOptions struct {
 	// To is the backup directory, on the store's file system interface. It is
 	// made if it is not there.
 	To string
-	// Keep is how many of the newest snapshots stay; 0 keeps all. What no
-	// snapshot needs any more is deleted with the others.
+	// Owner names whose snapshot it is: Keep deletes no other's.
+	Owner string
+	// Keep is how many of the newest snapshots of the Owner stay; 0 keeps all. What
+	// no snapshot needs any more is deleted with the others.
 	Keep int
 	// Beside are small files that travel with the journals, by name.
 	Beside map[string][]byte
@@ -106,7 +107,7 @@ func (s *Store) backup(w *backupWriter, o BackupOptions) (*Snapshot, error) {
 	if last.number < began.number {
 		return nil, fmt.Errorf("%w: a snapshot ends at commit %d, and there were %d", ErrDamaged, last.number, began.number)
 	}
-	snapshot := &Snapshot{Journals: journals, Commits: last.number}
+	snapshot := &Snapshot{Owner: o.Owner, Journals: journals, Commits: last.number}
 	if err := w.take(snapshot, aside, o.Beside); err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (s *Store) backup(w *backupWriter, o BackupOptions) (*Snapshot, error) {
 		return nil, err
 	}
 	if o.Keep > 0 {
-		return snapshot, w.prune(o.Keep)
+		return snapshot, w.prune(o.Owner, o.Keep)
 	}
 	return snapshot, nil
 }
@@ -145,7 +146,7 @@ func openBackup(ctx context.Context, disk vfs.FS, dir string, progress func(Back
 	for _, path := range []string{disk.PathJoin(dir, backupFiles), disk.PathJoin(dir, backupSnapshots)} {
 		names, err := disk.List(path)
 		for _, name := range names {
-			if strings.HasSuffix(name, unfinished) {
+			if whole, cut := strings.CutSuffix(name, unfinished); cut && (isSum(whole) || isSnapshotName(whole)) {
 				err = errors.Join(err, disk.Remove(disk.PathJoin(path, name)))
 			}
 		}
@@ -252,7 +253,7 @@ func contentPath(disk vfs.FS, dir, sum string) string {
 // bring writes one content under its hash: whole and synced, or not at all.
 func (w *backupWriter) bring(source io.Reader, want string, done *int64, total int64) error {
 	path := contentPath(w.fs, w.dir, want)
-	target, err := createPrivate(w.fs, path+unfinished)
+	target, err := create(w.fs, path+unfinished)
 	if err != nil {
 		return err
 	}
@@ -279,17 +280,13 @@ func hashed(h hash.Hash, want string) error {
 	return nil
 }
 
-// createPrivate creates a file that only its owner may read, where files have
-// owners. Large ones are brought to the disk as they grow, not all at the end.
-func createPrivate(disk vfs.FS, path string) (vfs.File, error) {
+// create creates a file that is brought to the disk as it grows, not all at the
+// end. That only its owner may read it is the umask's doing: a mode that is set
+// afterwards comes too late for who waits for the file.
+func create(disk vfs.FS, path string) (vfs.File, error) {
 	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return nil, err
-	}
-	if owned, ok := f.(interface{ Chmod(fs.FileMode) error }); ok {
-		if err := owned.Chmod(0o600); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
 	}
 	return vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: copyBytes}), nil
 }
@@ -340,7 +337,7 @@ func (w *backupWriter) list(snapshot *Snapshot, now time.Time) error {
 	}
 	snapshot.Taken, snapshot.ID = now, now.Format(snapshotName)
 	path := w.fs.PathJoin(w.dir, backupSnapshots, snapshot.ID)
-	f, err := createPrivate(w.fs, path+unfinished)
+	f, err := create(w.fs, path+unfinished)
 	if err != nil {
 		return err
 	}
@@ -357,14 +354,22 @@ func (w *backupWriter) list(snapshot *Snapshot, now time.Time) error {
 	return syncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots))
 }
 
-// prune deletes all but the newest snapshots and every content that none of them
-// names. An index that cannot be read stops it: nobody knows what that one needs.
-func (w *backupWriter) prune(keep int) error {
+// prune deletes all but the newest snapshots of an owner and every content that
+// no snapshot that is left names. Other owners' snapshots stay, and so does what
+// no backup has written. An index that cannot be read stops it: nobody knows what
+// that one needs.
+func (w *backupWriter) prune(owner string, keep int) error {
 	snapshots, err := Snapshots(w.fs, w.dir)
 	if err != nil {
 		return fmt.Errorf("nothing was pruned: %w", err)
 	}
-	old := snapshots[:max(0, len(snapshots)-keep)]
+	var own, old []*Snapshot
+	for _, s := range snapshots {
+		if s.Owner == owner {
+			own = append(own, s)
+		}
+	}
+	old = own[:max(0, len(own)-keep)]
 	for _, s := range old {
 		if err := w.fs.Remove(w.fs.PathJoin(w.dir, backupSnapshots, s.ID)); err != nil {
 			return err
@@ -374,14 +379,14 @@ func (w *backupWriter) prune(keep int) error {
 		return err
 	}
 	needed := map[string]bool{}
-	for _, s := range snapshots[len(old):] {
+	for _, s := range snapshots {
 		for _, f := range s.Files {
-			needed[f.Sum] = true
+			needed[f.Sum] = needed[f.Sum] || !slices.Contains(old, s)
 		}
 	}
 	names, err := w.fs.List(w.fs.PathJoin(w.dir, backupFiles))
 	for _, name := range names {
-		if !needed[name] {
+		if isSum(name) && !needed[name] {
 			err = errors.Join(err, w.fs.Remove(contentPath(w.fs, w.dir, name)))
 		}
 	}

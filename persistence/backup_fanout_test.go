@@ -41,7 +41,7 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			v := again.View()
-			said, err := streamLength(v.snap, group)
+			said, err := streamLength(v.rows, group)
 			if err != nil || said < uint64(11*(i+1)) {
 				t.Errorf("%d broadcasts of %d (%v)", said, 11*(i+1), err)
 			}

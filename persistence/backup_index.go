@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type Snapshot struct {
 	// ID is the snapshot's name in its backup directory.
 	ID    string
 	Taken time.Time
+	// Owner is whose it is; empty in snapshots of releases that did not say so.
+	Owner string
 	// Journals of the store, and commits that all of them had made together.
 	Journals int
 	Commits  uint64
@@ -63,6 +66,9 @@ func (s *Snapshot) Has(name string) bool {
 func (s *Snapshot) encode() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\ntaken %s\njournals %d\ncommits %d\ncopied %d\n", indexFormat, s.Taken.Format(snapshotName), s.Journals, s.Commits, s.Copied)
+	if s.Owner != "" {
+		fmt.Fprintf(&b, "owner %s\n", s.Owner)
+	}
 	for _, f := range s.Files {
 		fmt.Fprintf(&b, "file %s %d %s\n", f.Sum, f.Size, f.Name)
 	}
@@ -96,6 +102,8 @@ func (s *Snapshot) decodeLine(line string) (err error) {
 	switch word {
 	case "taken":
 		s.Taken, err = time.Parse(snapshotName, rest)
+	case "owner":
+		s.Owner = rest
 	case "journals":
 		_, err = fmt.Sscanf(rest, "%d", &s.Journals)
 	case "commits":
@@ -124,10 +132,21 @@ func (f BackupFile) check() error {
 	if base == "" || base == "." || base == ".." || base == "journal" || strings.ContainsAny(base, `/\`) {
 		return errors.New("not the name of a file in a data directory")
 	}
-	if raw, err := hex.DecodeString(f.Sum); err != nil || len(raw) != 32 || f.Size < 0 {
+	if !isSum(f.Sum) || f.Size < 0 {
 		return errors.New("neither a hash nor a size")
 	}
 	return nil
+}
+
+// isSum reports whether a text is a hash as contents are named by.
+func isSum(text string) bool {
+	raw, err := hex.DecodeString(text)
+	return err == nil && len(raw) == sha256.Size && strings.ToLower(text) == text
+}
+
+func isSnapshotName(text string) bool {
+	_, err := time.Parse(snapshotName, text)
+	return err == nil
 }
 
 // snapshotNames are the names of all snapshots of a backup directory, oldest first.

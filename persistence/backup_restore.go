@@ -86,7 +86,7 @@ func restore(ctx context.Context, disk vfs.FS, s *Snapshot, o RestoreOptions) er
 		if base, ok := strings.CutPrefix(f.Name, journalPrefix); ok {
 			path = disk.PathJoin(aside, base)
 		}
-		target, err := createPrivate(disk, path)
+		target, err := create(disk, path)
 		if err != nil {
 			return err
 		}

@@ -33,6 +33,8 @@ type surroundings struct {
 	fs       vfs.FS
 	ahead    atomic.Int64
 	store    *Store
+	// shown is how the store is seen, nil: as actors see it.
+	shown func(*Store) journaltest.Journal
 }
 
 func (s *surroundings) now() time.Time { return testStart.Add(time.Duration(s.ahead.Load())) }
@@ -45,7 +47,9 @@ func (s *surroundings) open() journaltest.Journal {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.store = store
+	if s.store = store; s.shown != nil {
+		return s.shown(store)
+	}
 	return conforming{store}
 }
 

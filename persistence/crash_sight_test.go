@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"parley"
@@ -142,7 +143,7 @@ func (s *sight) seeRows(slot parley.Slot, table parley.Table, into map[uint64]in
 func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 	spoken := map[parley.Stream]uint64{}
 	unseen := map[uint64]parley.MessageID{}
-	err := s.view.Unseen(agent, 0, func(position uint64, id parley.MessageID) bool {
+	_, err := s.view.Unseen(agent, 0, math.MaxInt, func(position uint64, id parley.MessageID) bool {
 		unseen[position] = id
 		return true
 	})
@@ -234,7 +235,7 @@ func (s *sight) judge(w *world, d *deed) {
 		}
 	}
 	if !d.due.IsZero() {
-		_, found, err := get(s.view.snap, timerKey(home.number, uint64(d.due.UnixMilli()), d.stream))
+		_, found, err := get(s.view.rows, timerKey(home.number, uint64(d.due.UnixMilli()), d.stream))
 		s.expect(d, "the timer", done, true, count(found && err == nil))
 	}
 }

@@ -393,23 +393,31 @@ func TestOfferKnowsWhatRowsHold(t *testing.T) {
 	}
 }
 
-// BenchmarkAppend appends direct messages without waiting: to one hot stream,
-// and in turn to ten thousand cold ones; and broadcasts to a thousand agents.
+// BenchmarkAppend appends direct messages without waiting: to one hot stream, and in
+// turn to ten thousand cold ones, in one journal and in four, each to an agent of
+// the same home; and broadcasts to a thousand agents.
 func BenchmarkAppend(b *testing.B) {
-	for name, streams := range map[string]int{"hot": 1, "cold": 10000} {
-		b.Run(name, func(b *testing.B) {
-			s, _ := behindValve(b, 1, func(o *Options) { o.MemTableBytes = 32 << 20 })
+	for _, x := range []struct {
+		name              string
+		streams, journals int
+	}{{"hot", 1, 1}, {"cold", 10000, 1}, {"cold-journals-4", 10000, 4}} {
+		streams := x.streams
+		b.Run(x.name, func(b *testing.B) {
+			s, _ := behindValve(b, x.journals, func(o *Options) { o.MemTableBytes = 32 << 20 })
 			speakers, epochs := make([]parley.Stream, streams), make([]uint64, streams)
 			for i := range speakers {
 				speakers[i] = newStream(parley.Slot(i % parley.Slots))
 				epochs[i] = activated(b, s, speakers[i])
 			}
-			to := parley.NewID[parley.AgentID](1, testStart, testEntropy())
+			to := make([]parley.AgentID, x.journals)
+			for home := range to {
+				to[home] = parley.NewID[parley.AgentID](parley.Slot(home), testStart, testEntropy())
+			}
 			room := make(chan struct{}, 1024)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				e := directMessage(speakers[i%streams], to, epochs[i%streams], uint64(i/streams))
+				e := directMessage(speakers[i%streams], to[int(speakers[i%streams].Slot())%x.journals], epochs[i%streams], uint64(i/streams))
 				e.At = testStart
 				e.Release = func(err error) {
 					if err != nil {

@@ -26,7 +26,7 @@ func (s *Store) openEngine() (err error) {
 	s.fitDisk()
 	lock, err := pebble.LockDirectory(s.dir, s.opts.FS)
 	if err != nil {
-		return fmt.Errorf("data directory %s %w", s.dir, lockError(err, ""))
+		return fmt.Errorf("data directory %s %w", s.dir, lockError(err, ": a server that runs already; stop it, or use another directory"))
 	}
 	s.lock = lock
 	if err := removeCheckpoints(s.opts.FS, s.dir); err != nil {

@@ -280,17 +280,41 @@ func (j *journal) lodges(broadcast parley.MessageID) parley.Slot {
 // Broadcast calls read with a broadcast's record as kept at reader's home. The
 // record is only valid during the call, which is not made where there is none.
 func (v *View) Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error) {
-	if v.snap == nil {
+	if v.rows == nil {
 		return false, parley.ErrClosed
 	}
 	return v.record(v.store.home(reader).lodges(id), id, func(_ uint64, record []byte) error { return read(record) })
+}
+
+// Copies calls fn with those to whom copies of a broadcast went, as kept at
+// reader's home, block by block, until it returns false. The broadcast's home
+// knows of all copies. The seats are only valid during the call.
+func (v *View) Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error {
+	if v.rows == nil {
+		return parley.ErrClosed
+	}
+	slot := v.store.home(reader).lodges(broadcast)
+	low := residentKey(chunkFamily, slot, broadcast)
+	high := after(residentKey(chunkFamily, slot, parley.Copy(broadcast, ^uint32(0))))
+	seats := make([]parley.Seat, 0, parley.FanoutChunk)
+	return v.scan(low, high, false, func(_, value []byte) (bool, error) {
+		c, err := decodeChunk(value)
+		if err != nil {
+			return false, err
+		}
+		seats = seats[:0]
+		for i := range c.len() {
+			seats = append(seats, c.seat(i))
+		}
+		return fn(seats), nil
+	})
 }
 
 // Copy tells to whom a copy of a broadcast went, as kept at reader's home, and
 // where it is in that agent's feed: position 0 if that lives elsewhere. The
 // broadcast's home knows of all copies, others of those to who lives there.
 func (v *View) Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error) {
-	if v.snap == nil {
+	if v.rows == nil {
 		return to, 0, false, parley.ErrClosed
 	}
 	broadcast, seat := id.Broadcast(), id.Seat()

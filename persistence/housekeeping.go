@@ -7,8 +7,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"parley"
 )
 
@@ -44,7 +42,7 @@ func (j *journal) housekeeping() {
 		}
 		if now.Sub(forgot) >= forgetEvery {
 			forgot = now
-			if err := j.forgetKeys(parley.Day(now)); err != nil {
+			if err := j.forgetKeys(now); err != nil {
 				j.store.opts.Logger.Error("forgetting idempotency keys", "journal", j.number, "error", err)
 			}
 		}
@@ -75,14 +73,10 @@ func (j *journal) hintTrays() error {
 	}
 	err = j.slots(func(slot parley.Slot) error {
 		low := key(slot, trayFamily, 0)
-		last := parley.Stream{}
-		for ok := iter.SeekGE(low); ok && bytes.HasPrefix(iter.Key(), low); ok = iter.Next() {
-			k := iter.Key()
-			s := parley.Stream{Kind: parley.StreamKind(k[3]), ID: parley.IDFromBytes[parley.AnyID](k[4:20])}
-			if s != last {
-				last = s
-				j.store.onTray(s)
-			}
+		for ok := iter.SeekGE(low); ok && bytes.HasPrefix(iter.Key(), low); {
+			s := streamOf(iter.Key())
+			j.store.onTray(s)
+			ok = iter.SeekGE(after(streamKey(trayFamily, s, 0))) // past its other words
 		}
 		return iter.Error()
 	})
@@ -110,23 +104,50 @@ func (j *journal) fireTimers(now time.Time) error {
 	})
 }
 
-// forgetKeys drops the idempotency keys of days that are looked up no more.
-func (j *journal) forgetKeys(today uint32) error {
-	defer j.store.endOfEngine()
+// forgetRows is how many deletions of past days one entry carries.
+const forgetRows = 64
+
+// datedTables are those whose keys begin with a day, and whose rows are looked up
+// for parley.OnceDays.
+var datedTables = [...]parley.Table{parley.OnceTable, parley.SpentTable}
+
+// forgetKeys drops the rows of days that are looked up no more. It does so by an
+// entry, as every writer does, so that a follower of the journal's batches drops
+// the same rows.
+func (j *journal) forgetKeys(now time.Time) error {
+	today := parley.Day(now)
 	if today < parley.OnceDays {
 		return nil
 	}
-	kept := binary.BigEndian.AppendUint32(nil, today-parley.OnceDays+1)
-	return j.slots(func(slot parley.Slot) error {
-		low, high := rowKey(slot, parley.OnceTable, nil), rowKey(slot, parley.OnceTable, kept)
-		iter, err := j.store.db.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
-		if err != nil {
-			return err
+	kept := today - parley.OnceDays + 1
+	iter, err := j.store.db.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	var rows []parley.Row
+	forget := func() {
+		if len(rows) > 0 {
+			j.append(&item{Entry: &parley.Entry{Slot: rows[0].Slot, Rows: rows, At: now}})
+			rows = nil
 		}
-		found := iter.First()
-		if err := iter.Close(); err != nil || !found {
-			return err
+	}
+	err = j.slots(func(slot parley.Slot) error {
+		for _, table := range datedTables {
+			low := rowKey(slot, table, nil)
+			for ok := iter.SeekGE(low); ok && bytes.HasPrefix(iter.Key(), low) && len(iter.Key()) >= len(low)+4; {
+				day := bytes.Clone(iter.Key()[len(low) : len(low)+4])
+				if binary.BigEndian.Uint32(day) >= kept {
+					break
+				}
+				rows = append(rows, parley.Row{Slot: slot, Table: table, Key: day, Delete: true, Beneath: true})
+				if len(rows) == forgetRows {
+					forget()
+				}
+				ok = iter.SeekGE(after(rowKey(slot, table, day)))
+			}
 		}
-		return j.store.db.DeleteRange(low, high, pebble.NoSync)
+		return iter.Error()
 	})
+	forget()
+	return errors.Join(err, iter.Close())
 }

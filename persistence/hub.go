@@ -14,6 +14,10 @@ const hubShards = 64
 // rows again instead. Nothing is lost by that: the rows are the truth.
 const subscriptionRing = 64
 
+// subscriptionBytes bounds the messages that lie with a subscriber who does not
+// fetch them; they are read from rows then.
+const subscriptionBytes = 1 << 20
+
 // publishedInline is how many subscribers the acker itself tells. More are told
 // by a goroutine of their own: whoever waits for the acker must not wait for a
 // crowd that is nothing to do with it.
@@ -199,13 +203,24 @@ func (sub *Subscription) take(entries []parley.FeedEntry) {
 	}
 	switch {
 	case len(entries) == 0:
-	case many || len(sub.live)+len(entries) > subscriptionRing:
+	case many || len(sub.live)+len(entries) > subscriptionRing || sub.bytes(entries) > subscriptionBytes:
 		sub.live, sub.backlog = nil, last
 	case sub.live == nil:
 		sub.live = slices.Clip(entries)
 	default:
 		sub.live = append(sub.live, entries...)
 	}
+}
+
+// bytes are those of the messages that would lie here with some more.
+func (sub *Subscription) bytes(more []parley.FeedEntry) (n int) {
+	for _, e := range sub.live {
+		n += len(e.Record)
+	}
+	for _, e := range more {
+		n += len(e.Record)
+	}
+	return n
 }
 
 // Live gives what Next would, but for what is to be read from rows: then it is

@@ -135,6 +135,7 @@ func entryCost(e *parley.Entry) int {
 			for _, f := range w.Facts {
 				n += len(f.Data)
 			}
+		case parley.Announce, parley.Enlist, parley.Mark: // as much as any word
 		}
 	}
 	return n + 64*(1+len(e.Facts)+len(e.Rows)+len(e.Words))
@@ -180,9 +181,9 @@ func (j *journal) commit(items []*item) (*flight, error) {
 	}
 	j.committing.Store(j.store.age())
 	defer j.committing.Store(0)
-	var err error
-	f.head, err = j.store.commitBatch(a.batch)
-	j.wrote.batch(len(items), a.batch.Len())
+	h, bytes, err := j.store.commitBatch(a.batch)
+	f.head = h
+	j.wrote.batch(len(items), bytes)
 	return f, err
 }
 

@@ -6,7 +6,7 @@ import "github.com/cockroachdb/pebble/v2"
 // one release has written so, the next must read. Byte strings are only valid
 // during a call of fn, which ends the reading by an error.
 func (a *Archive) Pairs(fn func(key, value []byte) error) error {
-	iter, err := a.snap.NewIter(&pebble.IterOptions{})
+	iter, err := a.rows.NewIter(&pebble.IterOptions{})
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,8 @@ type Store struct {
 	onTimer func(parley.Stream, time.Time)
 
 	// commit serializes commits of all journals, so that applied counts batches
-	// in the order in which the shared write-ahead log holds them.
+	// in the order in which the shared write-ahead log holds them. The engine logs a
+	// batch and inserts it into memory in one call, so that both are under the lock.
 	commit  sync.Mutex
 	head    head // of the last commit; under commit
 	applied atomic.Uint64
@@ -279,22 +280,22 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// commitBatch numbers a batch and applies it. The number is known first: a view
-// that sees the batch never believes in a smaller one.
-func (s *Store) commitBatch(b *pebble.Batch) (head, error) {
+// commitBatch numbers a batch and applies it, and gives how many bytes it was. The
+// number is known first: a view that sees the batch never believes in a smaller one.
+func (s *Store) commitBatch(b *pebble.Batch) (h head, bytes int, err error) {
 	s.commit.Lock()
 	defer s.commit.Unlock()
 	defer s.endOfEngine()
-	h := s.head.next(b.Repr())
+	h = s.head.next(b.Repr())
 	if err := b.Set(headKey(h.number), h.append(nil), nil); err != nil {
-		return head{}, err
+		return head{}, 0, err
 	}
-	s.head = h
+	s.head, bytes = h, b.Len() // a large batch is the engine's once it is applied
 	s.applied.Store(h.number)
 	if s.opts.Unsynced {
-		return h, s.db.Apply(b, pebble.NoSync)
+		return h, bytes, s.db.Apply(b, pebble.NoSync)
 	}
-	return h, s.db.ApplyNoSyncWait(b, pebble.Sync)
+	return h, bytes, s.db.ApplyNoSyncWait(b, pebble.Sync)
 }
 
 // endOfEngine ends the process, with the reason, where the engine panics: so it

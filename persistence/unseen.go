@@ -13,51 +13,62 @@ import (
 // well. Looking for copies without marks begins where an earlier look ended.
 
 // Unseen calls fn with the messages that were not carried to agent yet, with
-// their positions from from on, oldest first, until fn returns false.
-func (v *View) Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error {
+// their positions from position from on, oldest first, until fn returns false or
+// rows entries of the feed were looked at. It gives the position up to which fn
+// has been told of all of them: the last there can be at the end of the feed.
+func (v *View) Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error) {
 	carried, _, err := v.get(rowKey(agent.Slot(), parley.CarriedTable, agent[:]))
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var rows [3]*pebble.Iterator
-	noted, lines, marks := &rows[0], &rows[1], &rows[2]
+	var iters [3]*pebble.Iterator
+	noted, lines, marks := &iters[0], &iters[1], &iters[2]
+	start := max(from, number(carried)+1)
 	for _, r := range []struct {
 		iter   **pebble.Iterator
 		family byte
 		from   uint64
-	}{{noted, unseenFamily, from}, {lines, feedFamily, max(from, number(carried)+1)}, {marks, markFamily, max(from, number(carried)+1)}} {
+	}{{noted, unseenFamily, from}, {lines, feedFamily, start}, {marks, markFamily, start}} {
 		low, high := feedKey(r.family, agent, r.from), after(feedKey(r.family, agent, ^uint64(0)))
-		if *r.iter, err = v.snap.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high}); err != nil {
+		if *r.iter, err = v.rows.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high}); err != nil {
 			break
 		}
 	}
 	if err == nil {
-		tellUnseen(*noted, &unmarked{lines: *lines, marks: *marks}, fn)
+		told = tellUnseen(*noted, &unmarked{lines: *lines, marks: *marks, rows: rows, passed: start - 1}, fn)
 	}
-	for _, iter := range rows {
+	for _, iter := range iters {
 		if iter != nil {
 			err = errors.Join(err, iter.Close())
 		}
 	}
-	return err
+	return told, err
 }
 
 // tellUnseen merges what is noted with the copies that have no marks.
-func tellUnseen(noted *pebble.Iterator, copies *unmarked, fn func(position uint64, id parley.MessageID) bool) {
+func tellUnseen(noted *pebble.Iterator, copies *unmarked, fn func(position uint64, id parley.MessageID) bool) (told uint64) {
 	one, other := noted.First(), copies.first()
 	for one || other {
 		if one && (!other || placeOf(noted) < placeOf(copies.lines)) {
-			if !fn(placeOf(noted), parley.IDFromBytes[parley.MessageID](noted.Value())) {
-				return
+			at := placeOf(noted)
+			if copies.cut && at > copies.passed {
+				break // a copy may lie before it
+			}
+			if !fn(at, parley.IDFromBytes[parley.MessageID](noted.Value())) {
+				return at
 			}
 			one = noted.Next()
 			continue
 		}
 		if !fn(placeOf(copies.lines), parley.MessageID(copies.lines.Value()[9:feedBytes])) {
-			return
+			return placeOf(copies.lines)
 		}
 		other = copies.next()
 	}
+	if copies.cut {
+		return copies.passed
+	}
+	return ^uint64(0)
 }
 
 // placeOf is the position in a feed that an iterator stands at.
@@ -69,7 +80,10 @@ func placeOf(iter *pebble.Iterator) uint64 {
 // unmarked walks over the copies of a feed that have no marks.
 type unmarked struct {
 	lines, marks *pebble.Iterator
-	marked       bool // marks stands at one
+	marked       bool   // marks stands at one
+	rows         int    // how many more lines it may look at
+	passed       uint64 // the last position that it has looked at
+	cut          bool   // it ended with lines left
 }
 
 func (u *unmarked) first() bool {
@@ -81,11 +95,16 @@ func (u *unmarked) next() bool { return u.find(u.lines.Next()) }
 
 func (u *unmarked) find(ok bool) bool {
 	for ; ok; ok = u.lines.Next() {
+		if u.rows == 0 {
+			u.cut = true
+			return false
+		}
+		at := placeOf(u.lines)
+		u.rows, u.passed = u.rows-1, at
 		value := u.lines.Value()
 		if len(value) < feedBytes || parley.FeedKind(value[0]) != parley.CopyEntry {
 			continue
 		}
-		at := placeOf(u.lines)
 		for u.marked && placeOf(u.marks) < at {
 			u.marked = u.marks.Next()
 		}

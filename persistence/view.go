@@ -13,12 +13,14 @@ import (
 	"parley"
 )
 
-// View is the store as it was at one instant, across all journals. What it
-// shows may not be synced yet: whoever answers from it calls Durable first.
+// View is the store as it was at one instant, across all journals, or for a view by
+// Latest as it is at each read. What it shows may not be synced yet: call Durable
+// before answering from it.
 type View struct {
 	store *Store
-	snap  *pebble.Snapshot
-	// applied numbers a commit that is not before anything the view shows.
+	// rows is a snapshot, or the engine itself; nil where the store is closed.
+	rows pebble.Reader
+	// applied numbers a commit that is not before anything that a snapshot shows.
 	applied uint64
 }
 
@@ -32,15 +34,28 @@ func (s *Store) View() *View {
 		return &View{store: s}
 	}
 	snap := s.db.NewSnapshot()
-	return &View{store: s, snap: snap, applied: s.applied.Load()}
+	return &View{store: s, rows: snap, applied: s.applied.Load()}
+}
+
+// Latest opens a view that shows with each read what is applied by then: two reads
+// may show two instants. It suits a caller that reads one row, or scans once, and
+// spares the snapshot.
+func (s *Store) Latest() *View {
+	if !s.enter() {
+		return &View{store: s}
+	}
+	return &View{store: s, rows: s.db}
 }
 
 // Close lets the view go.
 func (v *View) Close() {
-	if v.snap != nil {
-		_ = v.snap.Close()
-		v.store.readers.Add(-1)
+	if v.rows == nil {
+		return
 	}
+	if snap, ok := v.rows.(*pebble.Snapshot); ok {
+		_ = snap.Close()
+	}
+	v.store.readers.Add(-1)
 }
 
 // enter counts one more reader, unless the store is closing.
@@ -54,15 +69,18 @@ func (s *Store) enter() bool {
 }
 
 func (v *View) get(k []byte) ([]byte, bool, error) {
-	if v.snap == nil {
+	if v.rows == nil {
 		return nil, false, parley.ErrClosed
 	}
-	return get(v.snap, k)
+	return get(v.rows, k)
 }
 
 // Durable returns once everything that the view shows is on stable storage.
 func (v *View) Durable(ctx context.Context) error {
 	applied := v.applied
+	if _, instant := v.rows.(*pebble.Snapshot); !instant {
+		applied = v.store.applied.Load() // not before anything that was read
+	}
 	if v.store.durable.level.Load() < applied && !v.shows(applied) {
 		applied-- // the commit is still under way: it may be for long
 	}
@@ -85,10 +103,10 @@ func (v *View) shows(number uint64) bool {
 // scan calls fn for each key within [low, high), last first if reverse, until
 // fn returns false. Key and value are only valid during the call.
 func (v *View) scan(low, high []byte, reverse bool, fn func(k, value []byte) (bool, error)) error {
-	if v.snap == nil {
+	if v.rows == nil {
 		return parley.ErrClosed
 	}
-	iter, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
+	iter, err := v.rows.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
 	if err != nil {
 		return err
 	}
@@ -139,7 +157,7 @@ func (v *View) Events(s parley.Stream, from uint64, reverse bool, fn func(seq ui
 // gives its position in the feed of a recipient who lives there. The record is
 // only valid during the call, which is not made where there is none.
 func (v *View) Message(slot parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error) {
-	if v.snap == nil {
+	if v.rows == nil {
 		return 0, parley.ErrClosed
 	}
 	_, err = v.record(v.store.residence(slot, id), id, func(at uint64, record []byte) error {
@@ -151,7 +169,7 @@ func (v *View) Message(slot parley.Slot, id parley.MessageID, read func(record [
 
 // record calls read with the record of a message that is kept under slot, if there is one.
 func (v *View) record(slot parley.Slot, id parley.MessageID, read func(position uint64, record []byte) error) (found bool, err error) {
-	value, closer, err := v.snap.Get(residentKey(recordFamily, slot, id))
+	value, closer, err := v.rows.Get(residentKey(recordFamily, slot, id))
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
 		return false, nil
@@ -234,7 +252,7 @@ func (v *View) Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte,
 // Table calls fn with all rows of a table, wherever they live, until fn returns
 // false.
 func (v *View) Table(table parley.Table, fn func(k, value []byte) bool) error {
-	iter, err := v.snap.NewIter(nil)
+	iter, err := v.rows.NewIter(nil)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type Oracle[C any] interface {
 
 // Verdict is what must come of a command.
 type Verdict struct {
-	// Answer is the refusal in the contract's words, status first:
+	// Answer is the refusal in the words of the API, status first:
 	// "409 conversation_closed (current_status=failed)"; "" where the command is
 	// taken.
 	Answer string
@@ -252,7 +252,7 @@ var statuses = map[parley.Reason]int{
 	parley.RateLimited: 429, parley.Unavailable: 503,
 }
 
-// spell is an error in the contract's words: status, code and facts.
+// spell is an error in the words of the API: status, code and facts.
 func spell(err error) string {
 	switch refusal := (*parley.Refusal)(nil); {
 	case err == nil:

@@ -44,23 +44,6 @@ func (s *State) RevokedAt() (time.Time, bool) {
 // Revoked reports whether the agent acts no more.
 func (s *State) Revoked() bool { return s.GetRevokedMs() != 0 }
 
-// KeyByKid is the public key, current or former, whose RFC 7638 thumbprint is
-// kid, with the curve it lies on.
-func (s *State) KeyByKid(kid string) (curve string, raw []byte, ok bool) {
-	if parley.Thumbprint(parley.Ed25519, s.GetSigningKey()) == kid {
-		return parley.Ed25519, s.SigningKey, true
-	}
-	if parley.Thumbprint(parley.X25519, s.GetEncryptionKey()) == kid {
-		return parley.X25519, s.EncryptionKey, true
-	}
-	for _, k := range s.GetFormerKeys() {
-		if parley.Thumbprint(k.Curve, k.Raw) == kid {
-			return k.Curve, k.Raw, true
-		}
-	}
-	return "", nil, false
-}
-
 // Warnings are sentences for the owner about settings that cut the agent off:
 // a policy of groups_only while it is in no group. Empty, never nil.
 func (s *State) Warnings() []string {
@@ -106,12 +89,6 @@ type Change struct {
 	IncomingPolicy *string
 	OutgoingPolicy *string
 	Unlisted       *bool
-}
-
-// RotateKeys replaces public keys. A nil key stays.
-type RotateKeys struct {
-	Signing    []byte
-	Encryption []byte
 }
 
 // IssuePollToken makes the token with this SHA-256 the only one that counts.
@@ -167,6 +144,8 @@ type ParentFact struct {
 func (Create) command()          {}
 func (Change) command()          {}
 func (RotateKeys) command()      {}
+func (BindKeys) command()        {}
+func (RetireKey) command()       {}
 func (IssuePollToken) command()  {}
 func (RevokePollToken) command() {}
 func (Revoke) command()          {}
@@ -191,6 +170,8 @@ func (*PollTokenRevoked) event() {}
 func (*Revoked) event()          {}
 func (*Entered) event()          {}
 func (*Departed) event()         {}
+func (*KeysBound) event()        {}
+func (*KeyDistrusted) event()    {}
 
 // Tag is the number under which an event's kind is on disk. Numbers are added,
 // never changed or reused.
@@ -212,6 +193,10 @@ func Tag(e Event) byte {
 		return 7
 	case *Departed:
 		return 8
+	case *KeysBound:
+		return 9
+	case *KeyDistrusted:
+		return 10
 	}
 	panic("agent: unknown event")
 }
@@ -236,6 +221,10 @@ func New(tag byte) (Event, bool) {
 		return &Entered{}, true
 	case 8:
 		return &Departed{}, true
+	case 9:
+		return &KeysBound{}, true
+	case 10:
+		return &KeyDistrusted{}, true
 	}
 	return nil, false
 }
@@ -275,6 +264,10 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideChange(s, c, now)
 	case RotateKeys:
 		return decideRotateKeys(s, c, now)
+	case BindKeys:
+		return decideBindKeys(s, c, now)
+	case RetireKey:
+		return decideRetireKey(s, c, now)
 	case IssuePollToken:
 		return decideIssuePollToken(s, c, now)
 	case RevokePollToken:
@@ -343,22 +336,6 @@ func differing[T comparable](wanted *T, has T) *T {
 	return wanted
 }
 
-func decideRotateKeys(s *State, c RotateKeys, now time.Time) ([]Event, error) {
-	if err := s.active(); err != nil {
-		return nil, err
-	}
-	if bytes.Equal(c.Signing, s.GetSigningKey()) {
-		c.Signing = nil
-	}
-	if bytes.Equal(c.Encryption, s.GetEncryptionKey()) {
-		c.Encryption = nil
-	}
-	if c.Signing == nil && c.Encryption == nil {
-		return nil, nil
-	}
-	return []Event{&KeysRotated{SigningKey: c.Signing, EncryptionKey: c.Encryption, AtMs: now.UnixMilli()}}, nil
-}
-
 func decideIssuePollToken(s *State, c IssuePollToken, now time.Time) ([]Event, error) {
 	if err := s.active(); err != nil {
 		return nil, err
@@ -389,7 +366,7 @@ func decideRevoke(s *State, now time.Time) ([]Event, error) {
 	return []Event{&Revoked{AtMs: now.UnixMilli()}}, nil
 }
 
-// judgeSend asks in the contract's order: was it sent before, do all parties
+// judgeSend asks in this order: was it sent before, do all parties
 // exist, may they, is it sensible.
 func judgeSend(s *State, c Send) error {
 	switch {

@@ -25,9 +25,15 @@ const (
 type FormerKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ed25519 or X25519.
-	Curve         string `protobuf:"bytes,1,opt,name=curve,proto3" json:"curve,omitempty"`
-	Raw           []byte `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
-	RetiredMs     int64  `protobuf:"varint,3,opt,name=retired_ms,json=retiredMs,proto3" json:"retired_ms,omitempty"`
+	Curve string `protobuf:"bytes,1,opt,name=curve,proto3" json:"curve,omitempty"`
+	Raw   []byte `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	// When another key took its place.
+	RetiredMs int64 `protobuf:"varint,3,opt,name=retired_ms,json=retiredMs,proto3" json:"retired_ms,omitempty"`
+	// When it first became current; zero stands for the agent's creation.
+	SinceMs int64 `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	// When the owner declared it untrustworthy, which clients know as retired_at;
+	// zero if that never happened.
+	DistrustedMs  int64 `protobuf:"varint,5,opt,name=distrusted_ms,json=distrustedMs,proto3" json:"distrusted_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -83,6 +89,110 @@ func (x *FormerKey) GetRetiredMs() int64 {
 	return 0
 }
 
+func (x *FormerKey) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *FormerKey) GetDistrustedMs() int64 {
+	if x != nil {
+		return x.DistrustedMs
+	}
+	return 0
+}
+
+// KeyBinding is the owner's signed statement of which two keys are the agent's.
+type KeyBinding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 64 bytes, by signing_key.
+	Signature []byte `protobuf:"bytes,1,opt,name=signature,proto3" json:"signature,omitempty"`
+	// The instant that was signed, byte for byte.
+	SignedAt      string `protobuf:"bytes,2,opt,name=signed_at,json=signedAt,proto3" json:"signed_at,omitempty"`
+	SigningKey    []byte `protobuf:"bytes,3,opt,name=signing_key,json=signingKey,proto3" json:"signing_key,omitempty"`
+	EncryptionKey []byte `protobuf:"bytes,4,opt,name=encryption_key,json=encryptionKey,proto3" json:"encryption_key,omitempty"`
+	// 64 bytes by the former signing key over the same text, or empty.
+	PreviousSignature []byte `protobuf:"bytes,5,opt,name=previous_signature,json=previousSignature,proto3" json:"previous_signature,omitempty"`
+	// The key that previous_signature is by. Bindings from before this was noted lack
+	// it until one is dropped; until then those before them tell it.
+	PreviousKey   []byte `protobuf:"bytes,6,opt,name=previous_key,json=previousKey,proto3" json:"previous_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyBinding) Reset() {
+	*x = KeyBinding{}
+	mi := &file_actors_agent_agent_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyBinding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyBinding) ProtoMessage() {}
+
+func (x *KeyBinding) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyBinding.ProtoReflect.Descriptor instead.
+func (*KeyBinding) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *KeyBinding) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *KeyBinding) GetSignedAt() string {
+	if x != nil {
+		return x.SignedAt
+	}
+	return ""
+}
+
+func (x *KeyBinding) GetSigningKey() []byte {
+	if x != nil {
+		return x.SigningKey
+	}
+	return nil
+}
+
+func (x *KeyBinding) GetEncryptionKey() []byte {
+	if x != nil {
+		return x.EncryptionKey
+	}
+	return nil
+}
+
+func (x *KeyBinding) GetPreviousSignature() []byte {
+	if x != nil {
+		return x.PreviousSignature
+	}
+	return nil
+}
+
+func (x *KeyBinding) GetPreviousKey() []byte {
+	if x != nil {
+		return x.PreviousKey
+	}
+	return nil
+}
+
 // Membership is a seat that the agent took.
 type Membership struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -97,7 +207,7 @@ type Membership struct {
 
 func (x *Membership) Reset() {
 	*x = Membership{}
-	mi := &file_actors_agent_agent_proto_msgTypes[1]
+	mi := &file_actors_agent_agent_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -109,7 +219,7 @@ func (x *Membership) String() string {
 func (*Membership) ProtoMessage() {}
 
 func (x *Membership) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[1]
+	mi := &file_actors_agent_agent_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -122,7 +232,7 @@ func (x *Membership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Membership.ProtoReflect.Descriptor instead.
 func (*Membership) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{1}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Membership) GetGroup() []byte {
@@ -170,14 +280,24 @@ type State struct {
 	// SHA-256 of the token; empty when there is none.
 	PollTokenHash []byte `protobuf:"bytes,13,opt,name=poll_token_hash,json=pollTokenHash,proto3" json:"poll_token_hash,omitempty"`
 	// In the order of entering, each group once; none once the agent is revoked.
-	Groups        []*Membership `protobuf:"bytes,14,rep,name=groups,proto3" json:"groups,omitempty"`
+	Groups []*Membership `protobuf:"bytes,14,rep,name=groups,proto3" json:"groups,omitempty"`
+	// When the current keys first became current; zero stands for created_ms.
+	SigningSinceMs    int64 `protobuf:"varint,15,opt,name=signing_since_ms,json=signingSinceMs,proto3" json:"signing_since_ms,omitempty"`
+	EncryptionSinceMs int64 `protobuf:"varint,16,opt,name=encryption_since_ms,json=encryptionSinceMs,proto3" json:"encryption_since_ms,omitempty"`
+	// When a key first changed without a binding; zero while no such change is
+	// outstanding.
+	UnboundMs int64 `protobuf:"varint,17,opt,name=unbound_ms,json=unboundMs,proto3" json:"unbound_ms,omitempty"`
+	// Oldest first. The last one is of the current keys while unbound_ms is zero.
+	Bindings []*KeyBinding `protobuf:"bytes,18,rep,name=bindings,proto3" json:"bindings,omitempty"`
+	// When a key was last rotated, bound or retired.
+	KeysMs        int64 `protobuf:"varint,19,opt,name=keys_ms,json=keysMs,proto3" json:"keys_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_actors_agent_agent_proto_msgTypes[2]
+	mi := &file_actors_agent_agent_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -189,7 +309,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[2]
+	mi := &file_actors_agent_agent_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -202,7 +322,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{2}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *State) GetId() []byte {
@@ -303,6 +423,41 @@ func (x *State) GetGroups() []*Membership {
 	return nil
 }
 
+func (x *State) GetSigningSinceMs() int64 {
+	if x != nil {
+		return x.SigningSinceMs
+	}
+	return 0
+}
+
+func (x *State) GetEncryptionSinceMs() int64 {
+	if x != nil {
+		return x.EncryptionSinceMs
+	}
+	return 0
+}
+
+func (x *State) GetUnboundMs() int64 {
+	if x != nil {
+		return x.UnboundMs
+	}
+	return 0
+}
+
+func (x *State) GetBindings() []*KeyBinding {
+	if x != nil {
+		return x.Bindings
+	}
+	return nil
+}
+
+func (x *State) GetKeysMs() int64 {
+	if x != nil {
+		return x.KeysMs
+	}
+	return 0
+}
+
 // Created: the agent exists.
 type Created struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -323,7 +478,7 @@ type Created struct {
 
 func (x *Created) Reset() {
 	*x = Created{}
-	mi := &file_actors_agent_agent_proto_msgTypes[3]
+	mi := &file_actors_agent_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -335,7 +490,7 @@ func (x *Created) String() string {
 func (*Created) ProtoMessage() {}
 
 func (x *Created) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[3]
+	mi := &file_actors_agent_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -348,7 +503,7 @@ func (x *Created) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Created.ProtoReflect.Descriptor instead.
 func (*Created) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{3}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Created) GetId() []byte {
@@ -442,7 +597,7 @@ type Changed struct {
 
 func (x *Changed) Reset() {
 	*x = Changed{}
-	mi := &file_actors_agent_agent_proto_msgTypes[4]
+	mi := &file_actors_agent_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +609,7 @@ func (x *Changed) String() string {
 func (*Changed) ProtoMessage() {}
 
 func (x *Changed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[4]
+	mi := &file_actors_agent_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +622,7 @@ func (x *Changed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changed.ProtoReflect.Descriptor instead.
 func (*Changed) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{4}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Changed) GetHumanOversight() bool {
@@ -511,13 +666,16 @@ type KeysRotated struct {
 	SigningKey    []byte                 `protobuf:"bytes,1,opt,name=signing_key,json=signingKey,proto3" json:"signing_key,omitempty"`
 	EncryptionKey []byte                 `protobuf:"bytes,2,opt,name=encryption_key,json=encryptionKey,proto3" json:"encryption_key,omitempty"`
 	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// False in events from before key bindings: they fold without since_ms,
+	// unbound_ms and keys_ms, as they did when they were written.
+	Dated         bool `protobuf:"varint,4,opt,name=dated,proto3" json:"dated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeysRotated) Reset() {
 	*x = KeysRotated{}
-	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	mi := &file_actors_agent_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +687,7 @@ func (x *KeysRotated) String() string {
 func (*KeysRotated) ProtoMessage() {}
 
 func (x *KeysRotated) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[5]
+	mi := &file_actors_agent_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +700,7 @@ func (x *KeysRotated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeysRotated.ProtoReflect.Descriptor instead.
 func (*KeysRotated) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{5}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *KeysRotated) GetSigningKey() []byte {
@@ -566,6 +724,13 @@ func (x *KeysRotated) GetAtMs() int64 {
 	return 0
 }
 
+func (x *KeysRotated) GetDated() bool {
+	if x != nil {
+		return x.Dated
+	}
+	return false
+}
+
 // PollTokenIssued: this token counts from now on, and no other.
 type PollTokenIssued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -577,7 +742,7 @@ type PollTokenIssued struct {
 
 func (x *PollTokenIssued) Reset() {
 	*x = PollTokenIssued{}
-	mi := &file_actors_agent_agent_proto_msgTypes[6]
+	mi := &file_actors_agent_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +754,7 @@ func (x *PollTokenIssued) String() string {
 func (*PollTokenIssued) ProtoMessage() {}
 
 func (x *PollTokenIssued) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[6]
+	mi := &file_actors_agent_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +767,7 @@ func (x *PollTokenIssued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollTokenIssued.ProtoReflect.Descriptor instead.
 func (*PollTokenIssued) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{6}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PollTokenIssued) GetHash() []byte {
@@ -629,7 +794,7 @@ type PollTokenRevoked struct {
 
 func (x *PollTokenRevoked) Reset() {
 	*x = PollTokenRevoked{}
-	mi := &file_actors_agent_agent_proto_msgTypes[7]
+	mi := &file_actors_agent_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +806,7 @@ func (x *PollTokenRevoked) String() string {
 func (*PollTokenRevoked) ProtoMessage() {}
 
 func (x *PollTokenRevoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[7]
+	mi := &file_actors_agent_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +819,7 @@ func (x *PollTokenRevoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollTokenRevoked.ProtoReflect.Descriptor instead.
 func (*PollTokenRevoked) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{7}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PollTokenRevoked) GetAtMs() int64 {
@@ -674,7 +839,7 @@ type Revoked struct {
 
 func (x *Revoked) Reset() {
 	*x = Revoked{}
-	mi := &file_actors_agent_agent_proto_msgTypes[8]
+	mi := &file_actors_agent_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +851,7 @@ func (x *Revoked) String() string {
 func (*Revoked) ProtoMessage() {}
 
 func (x *Revoked) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[8]
+	mi := &file_actors_agent_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +864,7 @@ func (x *Revoked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
 func (*Revoked) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{8}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Revoked) GetAtMs() int64 {
@@ -723,7 +888,7 @@ type Entered struct {
 
 func (x *Entered) Reset() {
 	*x = Entered{}
-	mi := &file_actors_agent_agent_proto_msgTypes[9]
+	mi := &file_actors_agent_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +900,7 @@ func (x *Entered) String() string {
 func (*Entered) ProtoMessage() {}
 
 func (x *Entered) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[9]
+	mi := &file_actors_agent_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +913,7 @@ func (x *Entered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entered.ProtoReflect.Descriptor instead.
 func (*Entered) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{9}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Entered) GetGroup() []byte {
@@ -792,7 +957,7 @@ type Departed struct {
 
 func (x *Departed) Reset() {
 	*x = Departed{}
-	mi := &file_actors_agent_agent_proto_msgTypes[10]
+	mi := &file_actors_agent_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +969,7 @@ func (x *Departed) String() string {
 func (*Departed) ProtoMessage() {}
 
 func (x *Departed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_agent_agent_proto_msgTypes[10]
+	mi := &file_actors_agent_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +982,7 @@ func (x *Departed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Departed.ProtoReflect.Descriptor instead.
 func (*Departed) Descriptor() ([]byte, []int) {
-	return file_actors_agent_agent_proto_rawDescGZIP(), []int{10}
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Departed) GetGroup() []byte {
@@ -841,21 +1006,157 @@ func (x *Departed) GetAtMs() int64 {
 	return 0
 }
 
+// KeysBound: the owner bound the keys that are current.
+type KeysBound struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Binding *KeyBinding            `protobuf:"bytes,1,opt,name=binding,proto3" json:"binding,omitempty"`
+	AtMs    int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// The place among the bindings of the one that was dropped to make room; zero
+	// for none, for the first binding always stays.
+	Drop          uint32 `protobuf:"varint,3,opt,name=drop,proto3" json:"drop,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeysBound) Reset() {
+	*x = KeysBound{}
+	mi := &file_actors_agent_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeysBound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeysBound) ProtoMessage() {}
+
+func (x *KeysBound) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeysBound.ProtoReflect.Descriptor instead.
+func (*KeysBound) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *KeysBound) GetBinding() *KeyBinding {
+	if x != nil {
+		return x.Binding
+	}
+	return nil
+}
+
+func (x *KeysBound) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *KeysBound) GetDrop() uint32 {
+	if x != nil {
+		return x.Drop
+	}
+	return 0
+}
+
+// KeyDistrusted: the owner retired a former key; what is signed with it from now
+// on does not verify.
+type KeyDistrusted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Curve         string                 `protobuf:"bytes,1,opt,name=curve,proto3" json:"curve,omitempty"`
+	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyDistrusted) Reset() {
+	*x = KeyDistrusted{}
+	mi := &file_actors_agent_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyDistrusted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyDistrusted) ProtoMessage() {}
+
+func (x *KeyDistrusted) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_agent_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyDistrusted.ProtoReflect.Descriptor instead.
+func (*KeyDistrusted) Descriptor() ([]byte, []int) {
+	return file_actors_agent_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *KeyDistrusted) GetCurve() string {
+	if x != nil {
+		return x.Curve
+	}
+	return ""
+}
+
+func (x *KeyDistrusted) GetRaw() []byte {
+	if x != nil {
+		return x.Raw
+	}
+	return nil
+}
+
+func (x *KeyDistrusted) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 var File_actors_agent_agent_proto protoreflect.FileDescriptor
 
 const file_actors_agent_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x18actors/agent/agent.proto\x12\x0fparley.v1.agent\"R\n" +
+	"\x18actors/agent/agent.proto\x12\x0fparley.v1.agent\"\x92\x01\n" +
 	"\tFormerKey\x12\x14\n" +
 	"\x05curve\x18\x01 \x01(\tR\x05curve\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x1d\n" +
 	"\n" +
-	"retired_ms\x18\x03 \x01(\x03R\tretiredMs\"T\n" +
+	"retired_ms\x18\x03 \x01(\x03R\tretiredMs\x12\x19\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\x12#\n" +
+	"\rdistrusted_ms\x18\x05 \x01(\x03R\fdistrustedMs\"\xe1\x01\n" +
+	"\n" +
+	"KeyBinding\x12\x1c\n" +
+	"\tsignature\x18\x01 \x01(\fR\tsignature\x12\x1b\n" +
+	"\tsigned_at\x18\x02 \x01(\tR\bsignedAt\x12\x1f\n" +
+	"\vsigning_key\x18\x03 \x01(\fR\n" +
+	"signingKey\x12%\n" +
+	"\x0eencryption_key\x18\x04 \x01(\fR\rencryptionKey\x12-\n" +
+	"\x12previous_signature\x18\x05 \x01(\fR\x11previousSignature\x12!\n" +
+	"\fprevious_key\x18\x06 \x01(\fR\vpreviousKey\"T\n" +
 	"\n" +
 	"Membership\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\rR\x05offer\x12\x1a\n" +
-	"\bisolated\x18\x03 \x01(\bR\bisolated\"\xf9\x03\n" +
+	"\bisolated\x18\x03 \x01(\bR\bisolated\"\xc4\x05\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -875,7 +1176,13 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\vformer_keys\x18\f \x03(\v2\x1a.parley.v1.agent.FormerKeyR\n" +
 	"formerKeys\x12&\n" +
 	"\x0fpoll_token_hash\x18\r \x01(\fR\rpollTokenHash\x123\n" +
-	"\x06groups\x18\x0e \x03(\v2\x1b.parley.v1.agent.MembershipR\x06groups\"\xe0\x02\n" +
+	"\x06groups\x18\x0e \x03(\v2\x1b.parley.v1.agent.MembershipR\x06groups\x12(\n" +
+	"\x10signing_since_ms\x18\x0f \x01(\x03R\x0esigningSinceMs\x12.\n" +
+	"\x13encryption_since_ms\x18\x10 \x01(\x03R\x11encryptionSinceMs\x12\x1d\n" +
+	"\n" +
+	"unbound_ms\x18\x11 \x01(\x03R\tunboundMs\x127\n" +
+	"\bbindings\x18\x12 \x03(\v2\x1b.parley.v1.agent.KeyBindingR\bbindings\x12\x17\n" +
+	"\akeys_ms\x18\x13 \x01(\x03R\x06keysMs\"\xe0\x02\n" +
 	"\aCreated\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06org_id\x18\x02 \x01(\fR\x05orgId\x12\x12\n" +
@@ -899,12 +1206,13 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\x10_human_oversightB\x12\n" +
 	"\x10_incoming_policyB\x12\n" +
 	"\x10_outgoing_policyB\v\n" +
-	"\t_unlisted\"j\n" +
+	"\t_unlisted\"\x80\x01\n" +
 	"\vKeysRotated\x12\x1f\n" +
 	"\vsigning_key\x18\x01 \x01(\fR\n" +
 	"signingKey\x12%\n" +
 	"\x0eencryption_key\x18\x02 \x01(\fR\rencryptionKey\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\":\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x14\n" +
+	"\x05dated\x18\x04 \x01(\bR\x05dated\":\n" +
 	"\x0fPollTokenIssued\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"'\n" +
@@ -920,6 +1228,14 @@ const file_actors_agent_agent_proto_rawDesc = "" +
 	"\bDeparted\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\rR\x05offer\x12\x13\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"k\n" +
+	"\tKeysBound\x125\n" +
+	"\abinding\x18\x01 \x01(\v2\x1b.parley.v1.agent.KeyBindingR\abinding\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\x12\x12\n" +
+	"\x04drop\x18\x03 \x01(\rR\x04drop\"L\n" +
+	"\rKeyDistrusted\x12\x14\n" +
+	"\x05curve\x18\x01 \x01(\tR\x05curve\x12\x10\n" +
+	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x13\n" +
 	"\x05at_ms\x18\x03 \x01(\x03R\x04atMsB\x15Z\x13parley/actors/agentb\x06proto3"
 
 var (
@@ -934,28 +1250,33 @@ func file_actors_agent_agent_proto_rawDescGZIP() []byte {
 	return file_actors_agent_agent_proto_rawDescData
 }
 
-var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_actors_agent_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_actors_agent_agent_proto_goTypes = []any{
 	(*FormerKey)(nil),        // 0: parley.v1.agent.FormerKey
-	(*Membership)(nil),       // 1: parley.v1.agent.Membership
-	(*State)(nil),            // 2: parley.v1.agent.State
-	(*Created)(nil),          // 3: parley.v1.agent.Created
-	(*Changed)(nil),          // 4: parley.v1.agent.Changed
-	(*KeysRotated)(nil),      // 5: parley.v1.agent.KeysRotated
-	(*PollTokenIssued)(nil),  // 6: parley.v1.agent.PollTokenIssued
-	(*PollTokenRevoked)(nil), // 7: parley.v1.agent.PollTokenRevoked
-	(*Revoked)(nil),          // 8: parley.v1.agent.Revoked
-	(*Entered)(nil),          // 9: parley.v1.agent.Entered
-	(*Departed)(nil),         // 10: parley.v1.agent.Departed
+	(*KeyBinding)(nil),       // 1: parley.v1.agent.KeyBinding
+	(*Membership)(nil),       // 2: parley.v1.agent.Membership
+	(*State)(nil),            // 3: parley.v1.agent.State
+	(*Created)(nil),          // 4: parley.v1.agent.Created
+	(*Changed)(nil),          // 5: parley.v1.agent.Changed
+	(*KeysRotated)(nil),      // 6: parley.v1.agent.KeysRotated
+	(*PollTokenIssued)(nil),  // 7: parley.v1.agent.PollTokenIssued
+	(*PollTokenRevoked)(nil), // 8: parley.v1.agent.PollTokenRevoked
+	(*Revoked)(nil),          // 9: parley.v1.agent.Revoked
+	(*Entered)(nil),          // 10: parley.v1.agent.Entered
+	(*Departed)(nil),         // 11: parley.v1.agent.Departed
+	(*KeysBound)(nil),        // 12: parley.v1.agent.KeysBound
+	(*KeyDistrusted)(nil),    // 13: parley.v1.agent.KeyDistrusted
 }
 var file_actors_agent_agent_proto_depIdxs = []int32{
 	0, // 0: parley.v1.agent.State.former_keys:type_name -> parley.v1.agent.FormerKey
-	1, // 1: parley.v1.agent.State.groups:type_name -> parley.v1.agent.Membership
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2, // 1: parley.v1.agent.State.groups:type_name -> parley.v1.agent.Membership
+	1, // 2: parley.v1.agent.State.bindings:type_name -> parley.v1.agent.KeyBinding
+	1, // 3: parley.v1.agent.KeysBound.binding:type_name -> parley.v1.agent.KeyBinding
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_actors_agent_agent_proto_init() }
@@ -963,14 +1284,14 @@ func file_actors_agent_agent_proto_init() {
 	if File_actors_agent_agent_proto != nil {
 		return
 	}
-	file_actors_agent_agent_proto_msgTypes[4].OneofWrappers = []any{}
+	file_actors_agent_agent_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_agent_agent_proto_rawDesc), len(file_actors_agent_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

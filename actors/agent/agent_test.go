@@ -1,9 +1,12 @@
 package agent_test
 
 import (
+	"cmp"
+	"crypto/ed25519"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -30,26 +33,34 @@ func TestSendStories(t *testing.T) {
 	actorstest.Tell(t, "testdata/sends", rules, parse, show)
 }
 
+func TestKeyStories(t *testing.T) {
+	actorstest.Tell(t, "testdata/keys", rules, parse, showBindings)
+}
+
 func TestGroupStories(t *testing.T) {
 	actorstest.Tell(t, "testdata/groups", rules, parse, show)
 }
 
-// key is a 32-byte key that a name always maps to, nil for the empty name.
+// key is a 32-byte key that a name always maps to, nil for the empty name. Those
+// of names that begin with ed are Ed25519 keys that can sign.
 func key(name string) []byte {
 	if name == "" {
 		return nil
+	}
+	if private := signer(name); private != nil {
+		return private.Public().(ed25519.PublicKey)
 	}
 	half := actorstest.Named(name)
 	return append(half[:], half[:]...)
 }
 
-func parse(l *actorstest.Line, _ *life) agent.Command {
+func parse(l *actorstest.Line, life *life) agent.Command {
 	switch l.Verb {
 	case "create":
 		return agent.Create{
 			ID: parley.AgentID(actorstest.Named("alice")), OrgID: parley.OrgID(actorstest.Named("acme")), Name: "alice",
 			HumanOversight: true, Unlisted: l.Has("unlisted"), PollTokenHash: key("poll"),
-			SigningKey: key("s1"), EncryptionKey: key("e1"),
+			SigningKey: key(cmp.Or(l.Text("signing"), "s1")), EncryptionKey: key("e1"),
 		}
 	case "change":
 		return agent.Change{
@@ -57,7 +68,15 @@ func parse(l *actorstest.Line, _ *life) agent.Command {
 			IncomingPolicy: l.Optional("incoming"), OutgoingPolicy: l.Optional("outgoing"),
 		}
 	case "rotate":
-		return agent.RotateKeys{Signing: key(l.Text("signing")), Encryption: key(l.Text("encryption"))}
+		c := agent.RotateKeys{Signing: key(l.Text("signing")), Encryption: key(l.Text("encryption"))}
+		if l.Has("signed-at") {
+			c.Proof = new(parseProof(l, life, c.Signing, c.Encryption))
+		}
+		return c
+	case "bind":
+		return agent.BindKeys{Proof: parseProof(l, life, nil, nil)}
+	case "retire":
+		return agent.RetireKey{Kid: parley.Thumbprint(l.Text("curve"), key(l.Text("key")))}
 	case "issue-poll-token":
 		return agent.IssuePollToken{Hash: key(l.Text("token"))}
 	case "revoke-poll-token":
@@ -72,6 +91,22 @@ func parse(l *actorstest.Line, _ *life) agent.Command {
 		return agent.Depart{Group: l.ID("group"), Offer: number(l, "offer")}
 	}
 	panic("no such verb: " + l.Verb)
+}
+
+// parseProof binds the keys that hold afterwards, signed by whom `by` names at
+// an offset from the beginning.
+func parseProof(l *actorstest.Line, life *life, signing, encryption []byte) agent.Proof {
+	if signing == nil {
+		signing = life.State.GetSigningKey()
+	}
+	if encryption == nil {
+		encryption = life.State.GetEncryptionKey()
+	}
+	after, err := time.ParseDuration(l.Text("signed-at"))
+	if err != nil {
+		panic(err)
+	}
+	return proof(signing, encryption, l.Text("by"), l.Text("previous"), actorstest.Epoch.Add(after).Format(instant))
 }
 
 func number(l *actorstest.Line, key string) uint32 {
@@ -139,15 +174,20 @@ func seats(s *agent.State) string {
 // brackets.
 func keys(s *agent.State) string {
 	names := []string{}
-	for _, name := range []string{"s1", "s2", "s3", "e1", "e2", "e3"} {
-		curve := map[byte]string{'s': parley.Ed25519, 'e': parley.X25519}[name[0]]
-		found, raw, ok := s.KeyByKid(parley.Thumbprint(curve, key(name)))
+	for _, name := range []string{"s1", "s2", "s3", "ed1", "ed2", "ed3", "e1", "e2", "e3"} {
+		curve := parley.Ed25519
+		if name[0] == 'e' && name[1] != 'd' {
+			curve = parley.X25519
+		}
+		found, ok := s.KeyByKid(parley.Thumbprint(curve, key(name)))
 		switch {
 		case !ok:
-		case found != curve || string(raw) != string(key(name)):
+		case found.Curve != curve || string(found.Raw) != string(key(name)):
 			names = append(names, "wrong "+name)
-		case string(raw) == string(s.GetSigningKey()) || string(raw) == string(s.GetEncryptionKey()):
+		case found.Until.IsZero():
 			names = append(names, name)
+		case !found.Retired.IsZero():
+			names = append(names, "(("+name+"))")
 		default:
 			names = append(names, "("+name+")")
 		}
@@ -155,17 +195,37 @@ func keys(s *agent.State) string {
 	return strings.Join(names, " ")
 }
 
+// showBindings tells of key bindings.
+func showBindings(life *life) string {
+	s, told := life.State, []string{}
+	for i, b := range s.GetBindings() {
+		told = append(told, nameOf(b.SigningKey)+" "+s.Continuity(i))
+	}
+	if at := s.UnboundSince(); !at.IsZero() {
+		told = append(told, "unbound since "+at.Sub(actorstest.Epoch).String())
+	}
+	if place, bound := s.BindingInForce(); bound {
+		told = append(told, fmt.Sprintf("the one at %d in force", place))
+	}
+	return "keys " + keys(s) + ", bindings: " + strings.Join(told, ", ")
+}
+
 func TestGolden(t *testing.T) {
 	id, org := parley.AgentID(actorstest.Named("alice")).Bytes(), parley.OrgID(actorstest.Named("acme")).Bytes()
 	group, at := parley.GroupID(actorstest.Named("vault")).Bytes(), actorstest.Epoch.UnixMilli()
+	bound := &agent.KeyBinding{
+		Signature: key("signature"), SignedAt: "2026-11-22T09:00:00.5Z", SigningKey: key("s2"), EncryptionKey: key("e1"), PreviousSignature: key("previous"),
+		PreviousKey: key("s1"),
+	}
 	actorstest.Golden(
 		t, "testdata/events.golden", rules,
 		&agent.State{
 			Id: id, OrgId: org, Name: "alice", HumanOversight: true, IncomingPolicy: agent.AcceptAll,
 			OutgoingPolicy: agent.SendAll, Unlisted: true, CreatedMs: at, RevokedMs: at + 2,
 			SigningKey: key("s2"), EncryptionKey: key("e1"), PollTokenHash: key("poll"),
-			FormerKeys: []*agent.FormerKey{{Curve: parley.Ed25519, Raw: key("s1"), RetiredMs: at + 1}},
+			FormerKeys: []*agent.FormerKey{{Curve: parley.Ed25519, Raw: key("s1"), RetiredMs: at + 1, SinceMs: at + 3, DistrustedMs: at + 4}},
 			Groups:     []*agent.Membership{membership("vault", 300, true)},
+			Bindings:   []*agent.KeyBinding{bound}, UnboundMs: at + 5, SigningSinceMs: at + 6, EncryptionSinceMs: at + 7, KeysMs: at + 8,
 		},
 		[]agent.Event{
 			&agent.Created{
@@ -177,12 +237,14 @@ func TestGolden(t *testing.T) {
 				HumanOversight: proto.Bool(false), IncomingPolicy: proto.String(agent.GroupsOnly),
 				OutgoingPolicy: proto.String(agent.GroupsOnly), Unlisted: proto.Bool(false), AtMs: at,
 			},
-			&agent.KeysRotated{SigningKey: key("s2"), EncryptionKey: key("e2"), AtMs: at},
+			&agent.KeysRotated{SigningKey: key("s2"), EncryptionKey: key("e2"), AtMs: at, Dated: true},
 			&agent.PollTokenIssued{Hash: key("poll"), AtMs: at},
 			&agent.PollTokenRevoked{AtMs: at},
 			&agent.Revoked{AtMs: at},
 			&agent.Entered{Group: group, Offer: 300, Isolated: true, AtMs: at},
 			&agent.Departed{Group: group, Offer: 300, AtMs: at},
+			&agent.KeysBound{Binding: bound, AtMs: at, Drop: 300},
+			&agent.KeyDistrusted{Curve: parley.Ed25519, Raw: key("s1"), AtMs: at},
 		},
 	)
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"slices"
 
 	"parley"
@@ -15,8 +14,14 @@ func Evolve(s *State, e Event) {
 	case *Changed:
 		evolveChanged(s, e)
 	case *KeysRotated:
-		s.SigningKey = s.rotate(parley.Ed25519, s.SigningKey, e.SigningKey, e.AtMs)
-		s.EncryptionKey = s.rotate(parley.X25519, s.EncryptionKey, e.EncryptionKey, e.AtMs)
+		evolveKeysRotated(s, e)
+	case *KeysBound:
+		evolveKeysBound(s, e)
+	case *KeyDistrusted:
+		s.KeysMs = e.AtMs
+		if k := s.former(e.Curve, e.Raw); k != nil {
+			k.DistrustedMs = e.AtMs
+		}
 	case *PollTokenIssued:
 		s.PollTokenHash = e.Hash
 	case *PollTokenRevoked:
@@ -54,15 +59,46 @@ func evolveChanged(s *State, e *Changed) {
 	}
 }
 
-// rotate retires the current key in favour of fresh and returns the one that
-// holds. A former key that comes back is former no more.
-func (s *State) rotate(curve string, current, fresh []byte, atMs int64) []byte {
-	if len(fresh) == 0 {
-		return current
+// evolveKeysRotated notes since when the new keys hold and that they are not
+// bound, unless the event is from before that was noted.
+func evolveKeysRotated(s *State, e *KeysRotated) {
+	s.SigningKey, s.SigningSinceMs = s.rotate(parley.Ed25519, s.SigningKey, s.SigningSinceMs, e.SigningKey, e)
+	s.EncryptionKey, s.EncryptionSinceMs = s.rotate(parley.X25519, s.EncryptionKey, s.EncryptionSinceMs, e.EncryptionKey, e)
+	if !e.Dated {
+		return
 	}
-	s.FormerKeys = slices.DeleteFunc(s.FormerKeys, func(k *FormerKey) bool {
-		return k.Curve == curve && bytes.Equal(k.Raw, fresh)
-	})
-	s.FormerKeys = append(s.FormerKeys, &FormerKey{Curve: curve, Raw: current, RetiredMs: atMs})
-	return fresh
+	s.KeysMs = e.AtMs
+	if s.UnboundMs == 0 {
+		s.UnboundMs = e.AtMs
+	}
+}
+
+// evolveKeysBound notes whose previous signatures the bindings bear before one of
+// them is dropped: afterwards their order would name another key.
+func evolveKeysBound(s *State, e *KeysBound) {
+	s.Bindings, s.UnboundMs, s.KeysMs = append(s.Bindings, e.Binding), 0, e.AtMs
+	if place := int(e.Drop); place > 0 && place < len(s.Bindings) {
+		for at, key := range s.vouchers() {
+			s.Bindings[at].PreviousKey = key
+		}
+		s.Bindings = slices.Concat(s.Bindings[:place], s.Bindings[place+1:])
+	}
+}
+
+// rotate makes the current key a former one in favour of fresh and returns the
+// key that holds and since when. A former key that comes back is former no more,
+// and holds since it did first.
+func (s *State) rotate(curve string, current []byte, sinceMs int64, fresh []byte, e *KeysRotated) ([]byte, int64) {
+	if len(fresh) == 0 {
+		return current, sinceMs
+	}
+	was := &FormerKey{Curve: curve, Raw: current, RetiredMs: e.AtMs, SinceMs: sinceMs}
+	sinceMs = 0
+	if back := s.former(curve, fresh); back != nil {
+		sinceMs = back.SinceMs
+	} else if e.Dated {
+		sinceMs = e.AtMs
+	}
+	s.FormerKeys = append(slices.DeleteFunc(s.FormerKeys, func(k *FormerKey) bool { return k.is(curve, fresh) }), was)
+	return fresh, sinceMs
 }

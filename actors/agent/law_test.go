@@ -166,7 +166,7 @@ func lawOfKeys(t *rapid.T, turn turn) {
 	before, after := turn.Before, turn.After
 	curves := map[string][]byte{parley.Ed25519: before.GetSigningKey(), parley.X25519: before.GetEncryptionKey()}
 	for curve, raw := range curves {
-		if _, found, ok := after.KeyByKid(parley.Thumbprint(curve, raw)); before.Exists() && (!ok || string(found) != string(raw)) {
+		if found, ok := after.KeyByKid(parley.Thumbprint(curve, raw)); before.Exists() && (!ok || string(found.Raw) != string(raw)) {
 			t.Fatalf("a former %s key is lost", curve)
 		}
 	}

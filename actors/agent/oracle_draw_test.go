@@ -14,15 +14,15 @@ import (
 // Keys that a life may use: some for signing, some for encryption, and one that
 // somebody uses for both.
 var keysByName = map[string][]byte{
-	"": nil, "s1": key("s1"), "s2": key("s2"), "s3": key("s3"), "e1": key("e1"), "e2": key("e2"), "both": key("both"),
+	"": nil, "ed1": key("ed1"), "ed2": key("ed2"), "ed3": key("ed3"), "e1": key("e1"), "e2": key("e2"), "both": key("both"),
 }
 
 var (
 	wishes = rapid.SampledFrom([]string{
 		"send", "rotate", "change", "send", "rotate", "issue", "send", "change", "forgo", "create", "revoke",
-		"enter", "depart", "enter",
+		"enter", "depart", "enter", "bind", "bind", "retire",
 	})
-	signings = rapid.SampledFrom([]string{"", "s1", "s2", "s3", "both"})
+	signings = rapid.SampledFrom([]string{"", "ed1", "ed2", "ed3", "both"})
 	seals    = rapid.SampledFrom([]string{"", "e1", "e2", "both"})
 	flags    = rapid.Ptr(rapid.Bool(), true)
 	ownNames = rapid.SampledFrom([]string{"", "", "alice", "alice", "bob"})
@@ -39,7 +39,7 @@ var (
 	rarely     = rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 7 })
 )
 
-func wish(t *rapid.T, o *oracle, _ time.Time) agent.Command {
+func wish(t *rapid.T, o *oracle, now time.Time) agent.Command {
 	kind := wishes.Draw(t, "wish")
 	if !o.exists && rapid.Bool().Draw(t, "at last") {
 		kind = "create"
@@ -52,7 +52,7 @@ func wish(t *rapid.T, o *oracle, _ time.Time) agent.Command {
 		return agent.Create{
 			ID: actorstest.Named("alice"), OrgID: actorstest.Named("acme"), Name: "alice", PollTokenHash: []byte("t1"),
 			HumanOversight: rapid.Bool().Draw(t, "oversight"), Unlisted: rapid.Bool().Draw(t, "unlisted"),
-			SigningKey: keysByName["s1"], EncryptionKey: keysByName["e1"],
+			SigningKey: keysByName["ed1"], EncryptionKey: keysByName["e1"],
 		}
 	case "change":
 		c := agent.Change{
@@ -64,7 +64,15 @@ func wish(t *rapid.T, o *oracle, _ time.Time) agent.Command {
 		}
 		return c
 	case "rotate":
-		return agent.RotateKeys{Signing: keysByName[signings.Draw(t, "signing")], Encryption: keysByName[seals.Draw(t, "encryption")]}
+		c := agent.RotateKeys{Signing: keysByName[signings.Draw(t, "signing")], Encryption: keysByName[seals.Draw(t, "encryption")]}
+		if rapid.Bool().Draw(t, "bound") {
+			c.Proof = new(o.wishToBind(t, c.Signing, c.Encryption, now))
+		}
+		return c
+	case "bind":
+		return agent.BindKeys{Proof: o.wishToBind(t, nil, nil, now)}
+	case "retire":
+		return o.wishToRetire(t)
 	case "issue":
 		return agent.IssuePollToken{Hash: []byte(tokens.Draw(t, "token"))}
 	case "forgo":
@@ -78,6 +86,15 @@ func wish(t *rapid.T, o *oracle, _ time.Time) agent.Command {
 		return o.wishToDepart(t)
 	}
 	return o.wishToSend(t)
+}
+
+// wishToRetire is, for the most part, of a former key.
+func (o *oracle) wishToRetire(t *rapid.T) agent.RetireKey {
+	if len(o.retired) > 0 && !rarely.Draw(t, "any key") {
+		k := rapid.SampledFrom(o.retired).Draw(t, "key")
+		return agent.RetireKey{Kid: parley.Thumbprint(k.curve, []byte(k.raw))}
+	}
+	return agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, keysByName[signings.Draw(t, "key")])}
 }
 
 // wishToDepart is, for the most part, from where the agent is.
@@ -125,7 +142,11 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 	Cases: []string{
 		"Create: created", "Create: again",
 		"Change: no agent", "Change: revoked", "Change: name", "Change: changed", "Change: nothing new",
-		"RotateKeys: no agent", "RotateKeys: revoked", "RotateKeys: changed", "RotateKeys: nothing new",
+		"RotateKeys: no agent", "RotateKeys: revoked", "RotateKeys: bound", "RotateKeys: a retired encryption key is bound again", "RotateKeys: unbound", "RotateKeys: nothing new",
+		"RotateKeys: not signed", "RotateKeys: not signed by the former", "RotateKeys: retired", "RotateKeys: ahead", "RotateKeys: stale",
+		"BindKeys: no agent", "BindKeys: revoked", "BindKeys: not signed", "BindKeys: not signed by the former", "BindKeys: ahead", "BindKeys: stale",
+		"BindKeys: first", "BindKeys: signed", "BindKeys: broken", "BindKeys: again",
+		"RetireKey: no agent", "RetireKey: revoked", "RetireKey: unknown", "RetireKey: in use", "RetireKey: again", "RetireKey: not linked", "RetireKey: retired",
 		"IssuePollToken: no agent", "IssuePollToken: revoked", "IssuePollToken: changed", "IssuePollToken: nothing new",
 		"RevokePollToken: no agent", "RevokePollToken: revoked", "RevokePollToken: changed", "RevokePollToken: nothing new",
 		"Revoke: no agent", "Revoke: again", "Revoke: revoked",
@@ -144,6 +165,10 @@ var trial = actorstest.Trial[*agent.State, agent.Command, agent.Event, *oracle]{
 		"ErrRecipientRevoked": agent.ErrRecipientRevoked, "ErrUnknownParent": agent.ErrUnknownParent, "ErrNotInParent": agent.ErrNotInParent,
 		"ErrOutgoingPolicy": agent.ErrOutgoingPolicy, "ErrIncomingPolicy": agent.ErrIncomingPolicy, "ErrSelfMessage": agent.ErrSelfMessage,
 		"ErrIsolationConflict": agent.ErrIsolationConflict,
+		"ErrBindingSignature":  agent.ErrBindingSignature, "ErrPreviousSignature": agent.ErrPreviousSignature,
+		"ErrBindingStale": agent.ErrBindingStale, "ErrBindingAhead": agent.ErrBindingAhead,
+		"ErrUnknownKey": agent.ErrUnknownKey, "ErrKeyInUse": agent.ErrKeyInUse, "ErrKeyRetired": agent.ErrKeyRetired,
+		"ErrKeyUnlinked": agent.ErrKeyUnlinked,
 	},
 }
 

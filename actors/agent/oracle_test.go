@@ -26,6 +26,11 @@ type record struct {
 	warnings            [2]bool // of the incoming, of the outgoing policy
 	seats               []seat  // in the order of entering
 	confined            bool
+	bindings            []binding
+	inForce             int      // the place of the binding in force, -1 for none
+	unboundMs           int64    // 0 for never
+	sinceMs             [2]int64 // of the signing, of the encryption key
+	keysMs              int64
 }
 
 // seat is a membership in a group, by the name the group has here.
@@ -37,8 +42,9 @@ type seat struct {
 
 // former is a key that was rotated away and is not current.
 type former struct {
-	curve, raw string
-	retiredMs  int64
+	curve, raw       string
+	sinceMs, untilMs int64
+	distrustedMs     int64
 }
 
 // oracle is an agent as the specification tells of it.
@@ -47,6 +53,7 @@ type oracle struct {
 	exists bool
 	// retired are all keys that were ever rotated away, as it happened.
 	retired []former
+	keys    keyLife
 }
 
 func (o *oracle) revoked() bool { return o.revokedMs != 0 }
@@ -60,9 +67,15 @@ func (o *oracle) Sight(time.Time) any {
 		current := k.curve == parley.Ed25519 && k.raw == o.signing || k.curve == parley.X25519 && k.raw == o.encryption
 		later := slices.ContainsFunc(o.retired[i+1:], func(l former) bool { return l.curve == k.curve && l.raw == k.raw })
 		if !current && !later {
+			k.sinceMs, k.distrustedMs = o.keys.firstMs[[2]string{k.curve, k.raw}], o.keys.distrustedMs[[2]string{k.curve, k.raw}]
 			seen.former = append(seen.former, k)
 		}
 	}
+	seen.bindings, seen.unboundMs, seen.keysMs, seen.inForce = append([]binding(nil), o.keys.bindings...), o.keys.unboundMs, o.keys.changedMs, -1
+	if o.keys.unboundMs == 0 {
+		seen.inForce = len(o.keys.bindings) - 1
+	}
+	seen.sinceMs = [2]int64{o.keys.firstMs[[2]string{"Ed25519", o.signing}], o.keys.firstMs[[2]string{"X25519", o.encryption}]}
 	seen.warnings = [2]bool{o.incoming == "groups_only" && len(o.seats) == 0, o.outgoing == "groups_only" && len(o.seats) == 0}
 	seen.seats = append([]seat(nil), o.seats...)
 	seen.confined = slices.ContainsFunc(o.seats, func(s seat) bool { return s.isolated })
@@ -80,9 +93,7 @@ func look(l *life) any {
 	if revoked {
 		seen.revokedMs = revokedAt.UnixMilli()
 	}
-	for _, k := range s.GetFormerKeys() {
-		seen.former = append(seen.former, former{k.Curve, string(k.Raw), k.RetiredMs})
-	}
+	seeKeys(s, &seen)
 	for _, w := range s.Warnings() {
 		seen.warnings[0] = seen.warnings[0] || strings.HasPrefix(w, "incoming_policy")
 		seen.warnings[1] = seen.warnings[1] || strings.HasPrefix(w, "outgoing_policy")
@@ -98,6 +109,33 @@ func look(l *life) any {
 	return seen
 }
 
+func seeKeys(s *agent.State, seen *record) {
+	ms := func(at time.Time) int64 {
+		if at.IsZero() {
+			return 0
+		}
+		return at.UnixMilli()
+	}
+	for _, k := range s.GetFormerKeys() {
+		found, _ := s.KeyByKid(parley.Thumbprint(k.Curve, k.Raw))
+		seen.former = append(seen.former, former{found.Curve, string(found.Raw), ms(found.Since), ms(found.Until), ms(found.Retired)})
+	}
+	for i, b := range s.GetBindings() {
+		seen.bindings = append(seen.bindings, binding{
+			string(b.Signature), b.SignedAt, string(b.SigningKey), string(b.EncryptionKey), string(b.PreviousSignature), s.Continuity(i),
+		})
+	}
+	if seen.inForce = -1; s.Exists() {
+		signing, _ := s.KeyByKid(parley.Thumbprint(parley.Ed25519, s.GetSigningKey()))
+		encryption, _ := s.KeyByKid(parley.Thumbprint(parley.X25519, s.GetEncryptionKey()))
+		seen.sinceMs, seen.keysMs = [2]int64{ms(signing.Since), ms(encryption.Since)}, ms(s.KeysChangedAt())
+	}
+	if place, bound := s.BindingInForce(); bound {
+		seen.inForce = place
+	}
+	seen.unboundMs = ms(s.UnboundSince())
+}
+
 // answerable holds which keys are found by kid against which ever were in use.
 func answerable(l *life, o *oracle) error {
 	for name, raw := range keysByName {
@@ -109,8 +147,8 @@ func answerable(l *life, o *oracle) error {
 			for _, k := range o.retired {
 				known = known || k.curve == curve && k.raw == string(raw)
 			}
-			of, found, ok := l.State.KeyByKid(parley.Thumbprint(curve, raw))
-			if ok != known || ok && (of != curve || string(found) != string(raw)) {
+			found, ok := l.State.KeyByKid(parley.Thumbprint(curve, raw))
+			if ok != known || ok && (found.Curve != curve || string(found.Raw) != string(raw)) {
 				return fmt.Errorf("%s as a key of %s: ever in use is %v, found is %v", name, curve, known, ok)
 			}
 		}
@@ -146,9 +184,11 @@ func (o *oracle) Foretell(c agent.Command, now time.Time) actorstest.Verdict {
 	case agent.Change:
 		return o.change(c)
 	case agent.RotateKeys:
-		signing := o.rotate(parley.Ed25519, &o.signing, string(c.Signing), now)
-		encryption := o.rotate(parley.X25519, &o.encryption, string(c.Encryption), now)
-		return news(signing || encryption)
+		return o.rotateKeys(c, now)
+	case agent.BindKeys:
+		return o.bindKeys(c, now)
+	case agent.RetireKey:
+		return o.retireKey(c, now)
 	case agent.IssuePollToken:
 		fresh := o.poll != string(c.Hash)
 		o.poll = string(c.Hash)
@@ -175,6 +215,7 @@ func (o *oracle) create(c agent.Create, now time.Time) actorstest.Verdict {
 		return actorstest.Taken("again")
 	}
 	o.exists = true
+	o.begin(string(c.SigningKey), string(c.EncryptionKey), now.UnixMilli())
 	o.record = record{
 		id: c.ID, org: c.OrgID, name: c.Name, oversight: c.HumanOversight, unlisted: c.Unlisted,
 		incoming: "accept_all", outgoing: "send_all", createdMs: now.UnixMilli(),
@@ -201,16 +242,18 @@ func set[T any](has *T, wanted *T) {
 	}
 }
 
-func (o *oracle) rotate(curve string, has *string, fresh string, now time.Time) bool {
-	if fresh == "" || fresh == *has {
-		return false
+func (o *oracle) rotate(curve string, has *string, fresh string, now time.Time) {
+	if fresh == *has {
+		return
 	}
-	o.retired = append(o.retired, former{curve, *has, now.UnixMilli()})
+	o.retired = append(o.retired, former{curve: curve, raw: *has, untilMs: now.UnixMilli()})
 	*has = fresh
-	return true
+	if key := [2]string{curve, fresh}; o.keys.firstMs[key] == 0 {
+		o.keys.firstMs[key] = now.UnixMilli()
+	}
 }
 
-// send goes through the contract's order of checks: idempotency, existence,
+// send goes through the order of checks: idempotency, existence,
 // access, rule. That the acting agent is the caller's was checked at the door;
 // one that was revoked or is on its way since is no reason to forget a repeat.
 func (o *oracle) send(c agent.Send) actorstest.Verdict {
@@ -304,7 +347,7 @@ func (o *oracle) apart(c agent.Send) bool {
 }
 
 // exempt: what distributes or requests a sender key, between agents that share a
-// group. // contract: Messaging
+// group.
 func (o *oracle) exempt(c agent.Send) bool {
 	return c.KeyExchange && slices.ContainsFunc(o.seats, func(s seat) bool { return shares(c, s) })
 }

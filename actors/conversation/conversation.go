@@ -155,8 +155,9 @@ type ChangeStatus struct {
 	// By are the agents in whose name the caller may ask, in the order of
 	// preference: the one it named, or all of its own.
 	By []parley.AgentID
-	// Admins is a fact about a group's conversation: the group's admins.
-	Admins []parley.AgentID
+	// Admins and Members are facts about a group's conversation: the group's admins,
+	// and those who are in it at all. Others than those who ask may be left out.
+	Admins, Members []parley.AgentID
 	// Status is one of the specification's words.
 	Status string
 	// Reason is a remark for people, empty for none.
@@ -229,6 +230,9 @@ var (
 	// ErrRoleNotAllowed is for one who takes part, but not in the role that
 	// the move needs.
 	ErrRoleNotAllowed = parley.Refuse(parley.Forbidden, "role_not_allowed", "Your role in the conversation does not allow this move.")
+	// ErrNotMember is for one who had a part in a group's conversation, and is in the
+	// group no more.
+	ErrNotMember = parley.Refuse(parley.Forbidden, "not_member", "The acting agent is no member of this group.")
 	// ErrInvalidTransition carries current_status and allowed.
 	ErrInvalidTransition = parley.Refuse(parley.Conflict, "invalid_transition", "The conversation cannot move to this status from the one it has.")
 )

@@ -58,6 +58,9 @@ func parse(l *actorstest.Line, _ *life) conversation.Command {
 		for name := range strings.SplitSeq(l.Text("admins"), ", ") {
 			c.Admins = append(c.Admins, agent(name))
 		}
+		for name := range strings.SplitSeq(l.Text("members"), ", ") {
+			c.Members = append(c.Members, agent(name))
+		}
 		return c
 	case "broadcast":
 		return conversation.Broadcast{MessageID: parley.MessageID(l.ID("message")), From: agent(l.Text("from"))}

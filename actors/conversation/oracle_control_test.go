@@ -181,6 +181,20 @@ func TestOracleControlOfGroups(t *testing.T) {
 			c.Admins = append(slices.Clone(c.Admins), c.By...)
 			return conversation.Decide(s, c, now)
 		}),
+		"the initiator steers after leaving": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
+			for _, by := range c.By {
+				if s.Role(by) == conversation.Initiator {
+					c.Members = append(slices.Clone(c.Members), by)
+				}
+			}
+			return conversation.Decide(s, c, now)
+		}),
+		"every member steers": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
+			if !s.GroupID().Zero() {
+				c.Admins = append(slices.Clone(c.Admins), c.Members...)
+			}
+			return conversation.Decide(s, c, now)
+		}),
 		"whoever began it has no say": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
 			if !s.GroupID().Zero() {
 				c.By = slices.DeleteFunc(slices.Clone(c.By), func(by parley.AgentID) bool {

@@ -75,6 +75,9 @@ func wish(t *rapid.T, o *oracle, now time.Time) conversation.Command {
 	for range rapid.IntRange(0, 2).Draw(t, "admins") {
 		c.Admins = append(c.Admins, agent(crowds.Draw(t, "admin")))
 	}
+	for range rapid.IntRange(0, 3).Draw(t, "members") {
+		c.Members = append(c.Members, agent(crowds.Draw(t, "member")))
+	}
 	return c
 }
 
@@ -118,13 +121,13 @@ var trial = actorstest.Trial[*conversation.State, conversation.Command, conversa
 		"Reply: kept apart", "Reply: in a group",
 		"ChangeStatus: no conversation", "ChangeStatus: no participant", "ChangeStatus: not in that role",
 		"ChangeStatus: not in the table", "ChangeStatus: over", "ChangeStatus: moved", "ChangeStatus: ended",
-		"ChangeStatus: neither admin nor initiator", "ChangeStatus: by an admin",
+		"ChangeStatus: neither admin nor initiator", "ChangeStatus: by an admin", "ChangeStatus: not in the group",
 	},
 	Errors: map[string]error{
 		"ErrRepeated": conversation.ErrRepeated, "ErrUnknown": conversation.ErrUnknown, "ErrNotParticipant": conversation.ErrNotParticipant,
 		"ErrIdempotencyMismatch": conversation.ErrIdempotencyMismatch, "ErrRecipientRevoked": conversation.ErrRecipientRevoked,
 		"ErrClosed": conversation.ErrClosed, "ErrRoleNotAllowed": conversation.ErrRoleNotAllowed,
-		"ErrInvalidTransition": conversation.ErrInvalidTransition,
+		"ErrInvalidTransition": conversation.ErrInvalidTransition, "ErrNotMember": conversation.ErrNotMember,
 	},
 }
 

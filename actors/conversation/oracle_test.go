@@ -163,7 +163,7 @@ func acrossAndAfter(l *life, o *oracle) error {
 	return nil
 }
 
-// allowed: a group's conversation is never rejected. // contract: Group broadcast
+// allowed: a group's conversation is never rejected.
 func (o *oracle) allowed() []string {
 	if o.group.Zero() {
 		return allowed[o.status]
@@ -233,7 +233,7 @@ func (o *oracle) broadcastTo(c conversation.Broadcast, now time.Time) actorstest
 	return actorstest.Taken("sent")
 }
 
-// reply goes through the contract's order of checks: idempotency, existence of
+// reply goes through the order of checks: idempotency, existence of
 // the conversation, access to it, then what has become of the other end and of it.
 func (o *oracle) reply(c conversation.Reply, now time.Time) actorstest.Verdict {
 	switch {
@@ -266,16 +266,18 @@ func (o *oracle) reply(c conversation.Reply, now time.Time) actorstest.Verdict {
 
 // move: rejected by a responder only, any other by initiator, responder or
 // mediator; of several agents that one may ask for, the first that may. In a
-// group by the initiator or an admin, and never rejected.
+// group by an admin, or by the initiator while it is a member, and never rejected.
 func (o *oracle) move(c conversation.ChangeStatus, now time.Time) actorstest.Verdict {
 	if !o.exists {
 		return actorstest.Refused("no conversation", "404 not_found")
 	}
-	may, takePart := []parley.AgentID{}, !o.group.Zero()
+	may, takePart, seated := []parley.AgentID{}, !o.group.Zero(), false
 	for _, by := range c.By {
 		role := o.role(by)
 		if !o.group.Zero() {
-			if c.Status != "rejected" && (role == "initiator" || slices.Contains(c.Admins, by)) {
+			admin := slices.Contains(c.Admins, by)
+			member := admin || slices.Contains(c.Members, by)
+			if seated = seated || member; c.Status != "rejected" && (admin || member && role == "initiator") {
 				may = append(may, by)
 			}
 			continue
@@ -288,6 +290,8 @@ func (o *oracle) move(c conversation.ChangeStatus, now time.Time) actorstest.Ver
 	switch {
 	case !takePart:
 		return actorstest.Refused("no participant", "403 not_owner")
+	case !o.group.Zero() && !seated:
+		return actorstest.Refused("not in the group", "403 not_member")
 	case len(may) == 0 && !o.group.Zero():
 		return actorstest.Refused("neither admin nor initiator", "403 role_not_allowed")
 	case len(may) == 0:

@@ -94,17 +94,28 @@ func (s *State) mover(c ChangeStatus, to Status) (parley.AgentID, error) {
 	return parley.AgentID{}, refusal
 }
 
-// steward is the mover of a group's conversation: its initiator or an admin of
-// the group. That those who ask may know of it the host has judged.
+// steward is the mover of a group's conversation: its initiator, as long as it is
+// in the group, or an admin. That those who ask may know of it the host has judged.
 func (s *State) steward(c ChangeStatus, to Status) (parley.AgentID, error) {
-	admins := make(map[parley.AgentID]bool, len(c.Admins)) // both may be thousands
-	for _, admin := range c.Admins {
-		admins[admin] = true
-	}
+	admins, members := setOf(c.Admins), setOf(c.Members)
+	refusal := ErrNotMember
 	for _, agent := range c.By {
-		if to != Rejected && (s.Role(agent) == Initiator || admins[agent]) {
+		switch {
+		case !admins[agent] && !members[agent]:
+			continue
+		case to != Rejected && (admins[agent] || s.Role(agent) == Initiator):
 			return agent, nil
 		}
+		refusal = ErrRoleNotAllowed
 	}
-	return parley.AgentID{}, ErrRoleNotAllowed
+	return parley.AgentID{}, refusal
+}
+
+// setOf is for lists of thousands that are looked into as often.
+func setOf(agents []parley.AgentID) map[parley.AgentID]bool {
+	set := make(map[parley.AgentID]bool, len(agents))
+	for _, agent := range agents {
+		set[agent] = true
+	}
+	return set
 }

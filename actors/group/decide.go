@@ -35,6 +35,7 @@ func (d *decision) decide(c Command) error {
 		if c.Prior != nil {
 			return c.Prior.judge(c)
 		}
+	case Answer, CastVote, Change, ChangeRole, Delete, Expire, Forget, Invite, Join, Remove: // judged below
 	}
 	if !d.s.Exists() {
 		return ErrUnknown
@@ -46,6 +47,7 @@ func (d *decision) decide(c Command) error {
 		return d.forget(c)
 	case Expire:
 		return d.expire()
+	case CastVote, Change, ChangeRole, Delete, Found, Invite, Join, Remove, Send: // asked judges them
 	}
 	if d.s.Deleted() {
 		return ErrDeleted
@@ -75,6 +77,7 @@ func (d *decision) asked(c Command) error {
 		return d.delete(c)
 	case Send:
 		return d.send(c)
+	case Answer, Expire, Forget, Found: // decide has judged them
 	}
 	panic("group: unknown command")
 }
@@ -94,7 +97,7 @@ func (d *decision) found(c Found) error {
 }
 
 // admin is the admin in whose name the caller acts: the agent that it named, or
-// its first. // contract: Acting agent
+// its first.
 func (d *decision) admin(by Caller) (Member, error) {
 	if m, ok := d.acting(by, func(m Member) bool { return m.Role == Admin }); ok {
 		return m, nil
@@ -174,7 +177,7 @@ func (d *decision) departures() (n int) {
 func (d *decision) room(limit *int) error {
 	used := d.s.taken() + int(d.offers()) - d.departures()
 	if limit != nil && used >= *limit {
-		return ErrFull.With("quota", "group_members").With("limit", *limit).With("used", used).With("resets_at", nil)
+		return ErrFull.OverQuota("group_members", *limit, used, nil)
 	}
 	return nil
 }
@@ -251,7 +254,7 @@ func (d *decision) remove(c Remove) error {
 }
 
 // forget takes out an agent that acts no more. Was it the last admin, another
-// member follows; a group without members is over. // contract: Groups
+// member follows; a group without members is over.
 func (d *decision) forget(c Forget) error {
 	if d.s.Deleted() {
 		return nil // an offer is settled by the agent's answer

@@ -111,8 +111,27 @@ func (s *State) ballot(id []byte, change func(*ballot)) {
 	if b == nil {
 		return
 	}
+	s.count(b.Request, -1)
 	b.Request = b.Request.clone()
 	change(b)
+	s.count(b.Request, 1)
+}
+
+// count adds n to the requests that wait for votes, if r does.
+func (s *State) count(r *Request, n int) {
+	if r.GetStatus() != Pending {
+		return
+	}
+	s.pending += n
+	if r.Nomination() {
+		return
+	}
+	if s.applications == nil {
+		s.applications = map[parley.OrgID]int{}
+	}
+	if s.applications[r.owner()] += n; s.applications[r.owner()] == 0 {
+		delete(s.applications, r.owner())
+	}
 }
 
 func (s *State) file(r *Request) {
@@ -122,6 +141,7 @@ func (s *State) file(r *Request) {
 	}
 	s.requests[r.RequestID()], s.byAgent[r.AgentID()] = b, b
 	s.lastRequestID = r.RequestID()
+	s.count(r, 1)
 }
 
 func (b *ballot) vote(seat uint32, approve bool) {
@@ -135,6 +155,9 @@ func (b *ballot) vote(seat uint32, approve bool) {
 }
 
 func (s *State) settle(r *Request) {
+	if b := s.requests[r.RequestID()]; b != nil {
+		s.count(b.Request, -1)
+	}
 	delete(s.requests, r.RequestID())
 	if b := s.byAgent[r.AgentID()]; b != nil && b.RequestID() == r.RequestID() {
 		delete(s.byAgent, r.AgentID())

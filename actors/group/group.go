@@ -107,6 +107,14 @@ type Join struct {
 	Confined bool
 	// SeatLimit is the owner's ceiling of members, nil for none.
 	SeatLimit *int
+	Queue     Queue
+}
+
+// Queue bounds the requests that wait for votes; zero is no bound.
+type Queue struct {
+	// Group is how many of a group may be pending, Org how many of them may be
+	// applications for agents of one organization.
+	Group, Org int
 }
 
 // Invite asks an agent in: a voucher where admins let in alone, a nomination
@@ -124,6 +132,7 @@ type Invite struct {
 	// Confined: the agent is in a group, and it or this one is isolated.
 	Confined  bool
 	SeatLimit *int
+	Queue     Queue
 }
 
 // CastVote votes on a request, or changes it.
@@ -132,7 +141,10 @@ type CastVote struct {
 	By      Caller
 	Approve bool
 	// Settled: the request is known and not live any more.
-	Settled   bool
+	Settled bool
+	// Former is a fact: the caller's agent had a seat in the group when the request
+	// was filed, or before.
+	Former    bool
 	SeatLimit *int
 }
 
@@ -232,7 +244,9 @@ var (
 	ErrNotInElectorate    = parley.Refuse(parley.Forbidden, "not_in_electorate", "The acting agent was not a member when the request was filed.")
 	ErrElectorateEmpty    = parley.Refuse(parley.Forbidden, "electorate_empty", "Nobody that the request was filed against is still in the group.")
 	// ErrFull carries quota, limit, used and resets_at.
-	ErrFull              = parley.Refuse(parley.Forbidden, "quota_exceeded", "The group has as many members as it may have.")
+	ErrFull = parley.Refuse(parley.Forbidden, "quota_exceeded", "The group has as many members as it may have.")
+	// ErrQueueFull carries quota, limit, used and resets_at.
+	ErrQueueFull         = parley.Refuse(parley.Forbidden, "quota_exceeded", "As many join requests are pending as may be.")
 	ErrAlreadyMember     = parley.Refuse(parley.Conflict, "already_member", "The agent is a member already.")
 	ErrAlreadyInvited    = parley.Refuse(parley.Conflict, "already_invited", "A request or an invitation of the agent is live already.")
 	ErrRequestClosed     = parley.Refuse(parley.Conflict, "request_closed", "The request is not open to votes.")

@@ -335,6 +335,36 @@ var departuresGoneWrong = map[string]func(*groupRules){
 // endsGoneWrong are about what ends at an unusual moment: late, while a seat is
 // kept, before the beginning, after the end.
 var endsGoneWrong = map[string]func(*groupRules){
+	"one more applies": askingFor(func(_ *group.State, c *group.Join) {
+		if c.Queue.Org > 0 {
+			c.Queue.Org++
+		}
+		if c.Queue.Group > 0 {
+			c.Queue.Group++
+		}
+	}),
+	"nominations wait in no queue": askingFor(func(_ *group.State, c *group.Invite) { c.Queue.Group = 0 }),
+	"nominations count as applications": deciding(func(s *group.State, c group.Join, now time.Time) ([]group.Event, error) {
+		events, err := group.Decide(s, c, now)
+		for _, r := range s.Requests() {
+			for _, e := range events {
+				if _, filed := e.(*group.Filed); filed && c.Queue.Org > 0 && r.Nomination() && r.GetStatus() == group.Pending {
+					return nil, group.ErrQueueFull
+				}
+			}
+		}
+		return events, err
+	}),
+	"outsiders hear that nobody is left": askingFor(func(_ *group.State, c *group.CastVote) { c.Former = true }),
+	"an isolated group's members write to outsiders": deciding(func(s *group.State, c group.Invite, now time.Time) ([]group.Event, error) {
+		events, err := group.Decide(s, c, now)
+		for _, e := range events {
+			if filed, ok := e.(*group.Filed); ok {
+				filed.Request.Message = c.Message
+			}
+		}
+		return events, err
+	}),
 	"who leaves keeps the seat taken": askingFor(func(_ *group.State, c *group.Remove) { c.SeatLimit = oneLess(c.SeatLimit) }),
 	"open before the founder is in": seeing(func(p *group.Snapshot, _ group.Join) {
 		p.LastSeat = max(p.LastSeat, 1)

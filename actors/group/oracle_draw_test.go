@@ -68,13 +68,13 @@ func wish(t *rapid.T, o *oracle, now time.Time) group.Command {
 		return group.Invite{
 			RequestID: o.nextID(now), By: o.someone(t), Agent: idIn(who), Org: ownerIn(who), Message: words.Draw(t, "word"),
 			Founding: rarely.Draw(t, "founding") || o.wasIn(who), Known: !seldom.Draw(t, "unknown"), Revoked: seldom.Draw(t, "revoked"),
-			Confined: seldom.Draw(t, "confined"), SeatLimit: o.limit(t),
+			Confined: seldom.Draw(t, "confined"), SeatLimit: o.limit(t), Queue: o.queues(t),
 		}
 	case "join":
 		who := o.outsider(t)
 		return group.Join{
 			RequestID: o.nextID(now), Agent: idIn(who), Org: ownerIn(who), Message: words.Draw(t, "word"),
-			Confined: seldom.Draw(t, "confined"), SeatLimit: o.limit(t),
+			Confined: seldom.Draw(t, "confined"), SeatLimit: o.limit(t), Queue: o.queues(t),
 		}
 	case "answer":
 		c := group.Answer{Offer: rapid.Uint32Range(0, uint32(len(o.kept))+1).Draw(t, "offer"), Refusal: refusals.Draw(t, "refusal")}
@@ -95,6 +95,18 @@ func wish(t *rapid.T, o *oracle, now time.Time) group.Command {
 		return c
 	}
 	return wishOfAdmins(t, o, kind, now)
+}
+
+// queues are none at times, else nearly full.
+func (o *oracle) queues(t *rapid.T) group.Queue {
+	waiting := o.waitingForVotes()
+	switch {
+	case waiting == 0 || rapid.Bool().Draw(t, "no queue"):
+		return group.Queue{}
+	case rapid.Bool().Draw(t, "of an organization"):
+		return group.Queue{Org: rapid.IntRange(1, 2).Draw(t, "applications")}
+	}
+	return group.Queue{Group: waiting + rapid.IntRange(0, 1).Draw(t, "room")}
 }
 
 func wishOfAdmins(t *rapid.T, o *oracle, kind string, now time.Time) group.Command {
@@ -149,7 +161,7 @@ func wishOfAdmins(t *rapid.T, o *oracle, kind string, now time.Time) group.Comma
 // wishToVote is on a request that is live for the most part, by one of its
 // electors for the most part.
 func wishToVote(t *rapid.T, o *oracle) group.Command {
-	c := group.CastVote{By: o.someone(t), Approve: often.Draw(t, "approve"), SeatLimit: o.limit(t)}
+	c := group.CastVote{By: o.someone(t), Approve: often.Draw(t, "approve"), SeatLimit: o.limit(t), Former: rapid.Bool().Draw(t, "former")}
 	all := o.petitions
 	if open := o.open(); len(open) > 0 && !rarely.Draw(t, "any") {
 		all = open
@@ -296,7 +308,7 @@ var trial = actorstest.Trial[*group.State, group.Command, group.Event, *oracle]{
 		"ErrUnknown": group.ErrUnknown, "ErrDeleted": group.ErrDeleted, "ErrUnknownMember": group.ErrUnknownMember,
 		"ErrUnknownRequest": group.ErrUnknownRequest, "ErrUnknownAgent": group.ErrUnknownAgent, "ErrAgentRevoked": group.ErrAgentRevoked,
 		"ErrNotMember": group.ErrNotMember, "ErrNotAdmin": group.ErrNotAdmin, "ErrInvitationRequired": group.ErrInvitationRequired,
-		"ErrNotInElectorate": group.ErrNotInElectorate, "ErrElectorateEmpty": group.ErrElectorateEmpty, "ErrFull": group.ErrFull,
+		"ErrNotInElectorate": group.ErrNotInElectorate, "ErrElectorateEmpty": group.ErrElectorateEmpty, "ErrFull": group.ErrFull, "ErrQueueFull": group.ErrQueueFull,
 		"ErrAlreadyMember": group.ErrAlreadyMember, "ErrAlreadyInvited": group.ErrAlreadyInvited, "ErrRequestClosed": group.ErrRequestClosed,
 		"ErrIsolationConflict": group.ErrIsolationConflict, "ErrNameImmutable": group.ErrNameImmutable,
 		"ErrIsolatedImmutable": group.ErrIsolatedImmutable, "ErrLastAdmin": group.ErrLastAdmin, "ErrAgentRequired": group.ErrAgentRequired,
@@ -387,6 +399,7 @@ const caseList = `
 	Invite: not required
 	Invite: over
 	Invite: revoked
+	Invite: too many
 	Join: a member
 	Join: accepted
 	Join: being seated
@@ -400,6 +413,7 @@ const caseList = `
 	Join: open
 	Join: open after all
 	Join: over
+	Join: too many
 	Remove: kicked
 	Remove: left
 	Remove: no admin

@@ -1,6 +1,7 @@
 package group_test
 
 import (
+	"fmt"
 	"time"
 
 	"parley"
@@ -76,6 +77,9 @@ func (o *oracle) join(c group.Join, now time.Time) actorstest.Verdict {
 	case p == nil && policy == "open":
 		because = "open"
 	case p == nil:
+		if many := o.tooMany(c.Queue, c.Org, now); many != "" {
+			return refused("too many", many)
+		}
 		p := o.file(c.RequestID, c.Agent, "pending", now)
 		p.word, p.consented = c.Message, true
 		return taken("filed")
@@ -101,6 +105,28 @@ func (o *oracle) join(c group.Join, now time.Time) actorstest.Verdict {
 	return taken(because)
 }
 
+// tooMany is why one more request may not wait for votes, "" if it may: as many of
+// the group do, or as many applications of one organization.
+func (o *oracle) tooMany(q group.Queue, of parley.OrgID, now time.Time) string {
+	all, own := 0, 0
+	for _, p := range o.petitions {
+		if p.status != "pending" || p.late(now) && !o.beingSeated(p) {
+			continue
+		}
+		all++
+		if p.by.Zero() && ownerIn(nameIn(p.who)) == of {
+			own++
+		}
+	}
+	switch {
+	case q.Org > 0 && own >= q.Org:
+		return fmt.Sprintf("403 quota_exceeded (limit=%d, quota=join_requests, resets_at=<nil>, used=%d)", q.Org, own)
+	case q.Group > 0 && all >= q.Group:
+		return fmt.Sprintf("403 quota_exceeded (limit=%d, quota=join_requests, resets_at=<nil>, used=%d)", q.Group, all)
+	}
+	return ""
+}
+
 func (o *oracle) file(id parley.JoinRequestID, who parley.AgentID, status string, now time.Time) *petition {
 	p := &petition{
 		id: id, who: who, status: status, policy: o.settings.policy, fromMs: now.UnixMilli(),
@@ -113,7 +139,7 @@ func (o *oracle) file(id parley.JoinRequestID, who parley.AgentID, status string
 	return p
 }
 
-// invite: vouchers of a closed group admins; nominations any member. // contract: Groups
+// invite: vouchers of a closed group admins; nominations any member.
 func (o *oracle) invite(c group.Invite, now time.Time) actorstest.Verdict {
 	by := o.admin(c.By)
 	if by == nil {
@@ -140,15 +166,22 @@ func (o *oracle) invite(c group.Invite, now time.Time) actorstest.Verdict {
 	case o.full(c.SeatLimit) != "":
 		return refused("full", o.full(c.SeatLimit))
 	}
+	word := c.Message
+	if o.settings.isolated { // nothing is said to outsiders
+		word = ""
+	}
 	if policy := o.settings.policy; c.Founding || policy == "closed" {
 		p := o.file(c.RequestID, c.Agent, "invited", now)
-		p.by, p.word = by.who, c.Message
+		p.by, p.word = by.who, word
 		return taken("invited")
 	} else if policy == "open" {
 		return taken("not required")
 	}
+	if many := o.tooMany(c.Queue, parley.OrgID{}, now); many != "" {
+		return refused("too many", many)
+	}
 	p := o.file(c.RequestID, c.Agent, "pending", now)
-	p.by, p.word, p.said[by] = by.who, c.Message, true
+	p.by, p.word, p.said[by] = by.who, word, true
 	return taken("nominated")
 }
 
@@ -173,6 +206,9 @@ func (o *oracle) vote(c group.CastVote, now time.Time) actorstest.Verdict {
 		return refused("no request", "404 not_found")
 	}
 	if p.status == "pending" && p.count().electors == 0 {
+		if len(o.acting(c.By)) == 0 && !c.Former {
+			return refused("nobody left", "403 not_in_electorate")
+		}
 		return refused("nobody left", "403 electorate_empty")
 	}
 	var entitled []*chair
@@ -295,7 +331,7 @@ func (o *oracle) depart(going *chair, how string, by parley.AgentID, limit *int,
 }
 
 // forget: was it the last admin, the longest-seated member of the owning
-// organization follows, else the longest-seated. // contract: Groups
+// organization follows, else the longest-seated.
 func (o *oracle) forget(c group.Forget, now time.Time) actorstest.Verdict {
 	if o.over() {
 		return taken("over")
@@ -374,7 +410,7 @@ func (o *oracle) maySeeMembers(by group.Caller) bool {
 }
 
 // send: every member except the sender receives its own copy; one conversation
-// per group, the next when that is terminal. // contract: Messages and conversations
+// per group, the next when that is terminal.
 func (o *oracle) send(c group.Send, now time.Time) actorstest.Verdict {
 	switch {
 	case o.chairOf(c.From) == nil:

@@ -49,7 +49,7 @@ type kept struct {
 	declined       string
 }
 
-// oracle is a group as the specification and the contract tell of it.
+// oracle is a group as the specification tells of it.
 type oracle struct {
 	exists              bool
 	settings            settings

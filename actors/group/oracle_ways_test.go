@@ -10,7 +10,7 @@ import (
 
 // ways lead lives to where chance alone seldom leads them.
 func (o *oracle) ways() []func(*rapid.T, time.Time) group.Command {
-	return []func(*rapid.T, time.Time) group.Command{o.extremes, o.fewer, o.brink, o.wayBack}
+	return []func(*rapid.T, time.Time) group.Command{o.extremes, o.fewer, o.brink, o.wayBack, o.deserted, o.crowded}
 }
 
 // extremes leads a nomination on that met its bar with the nominator's own vote,
@@ -20,8 +20,12 @@ func (o *oracle) extremes(t *rapid.T, now time.Time) group.Command {
 	for _, p := range o.open() {
 		switch nominee := !p.by.Zero() && !p.consented; {
 		case p.status != "pending" || p.late(now) || o.keptFor(p.who) != nil:
-		case p.count().electors == 0 && rapid.Bool().Draw(t, "nobody left"):
-			return group.CastVote{Request: p.id, By: o.someone(t), Approve: true}
+		case p.count().electors == 0 && often.Draw(t, "nobody left"):
+			c := group.CastVote{Request: p.id, By: o.someone(t), Approve: true, Former: rarely.Draw(t, "former")}
+			if rapid.Bool().Draw(t, "outsider") {
+				c.By = caller(o.outsider(t))
+			}
+			return c
 		case p.approved() && nominee && often.Draw(t, "once more"):
 			return group.CastVote{Request: p.id, By: caller(nameIn(p.by)), Approve: true, SeatLimit: o.limit(t)}
 		case nominee && rarely.Draw(t, "consent"):
@@ -101,4 +105,49 @@ func (o *oracle) brink(t *rapid.T, now time.Time) group.Command {
 		}
 	}
 	return nil
+}
+
+// deserted leads the last electors of a request out of the group, where others
+// stay. Nil where there are none.
+func (o *oracle) deserted(t *rapid.T, now time.Time) group.Command {
+	for _, p := range o.open() {
+		if n := p.count(); p.status != "pending" || p.late(now) || n.electors == 0 || n.electors > 2 || len(o.sitting()) <= n.electors || !rapid.Bool().Draw(t, "deserted") {
+			continue
+		}
+		for _, c := range o.sitting() {
+			switch elector := p.elector(c.who) == c; {
+			case elector && (!c.admin || o.admins() > 1):
+				return group.Remove{Agent: c.who, By: caller(nameIn(c.who))}
+			case !elector && !c.admin:
+				if by := o.admin(group.Caller{Org: o.settings.org}); by != nil {
+					return group.ChangeRole{Agent: c.who, By: caller(nameIn(by.who)), Role: group.Admin}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// crowded leads to one request more than may wait. Nil where none waits.
+func (o *oracle) crowded(t *rapid.T, now time.Time) group.Command {
+	waiting := o.waitingForVotes()
+	if by := o.sitting(); waiting > 0 && len(by) > 0 && seldom.Draw(t, "crowded") && rapid.Bool().Draw(t, "very") {
+		who := anybody.Draw(t, "one more")
+		return group.Invite{
+			RequestID: o.nextID(now), By: caller(nameIn(by[0].who)), Agent: idIn(who), Org: ownerIn(who), Known: true,
+			Queue: group.Queue{Group: waiting},
+		}
+	}
+	return nil
+}
+
+// waitingForVotes is how many requests are pending, those included that nobody
+// has settled in time.
+func (o *oracle) waitingForVotes() (n int) {
+	for _, p := range o.open() {
+		if p.status == "pending" {
+			n++
+		}
+	}
+	return n
 }

@@ -48,10 +48,39 @@ func (d *decision) apply(c Join) error {
 	if d.s.Policy == Open {
 		return d.admit(c, nil)
 	}
+	if err := d.queue(c.Queue, c.Org); err != nil {
+		return err
+	}
 	d.file(&Request{
 		Id: c.RequestID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Status: Pending,
 		Policy: d.s.Policy, Message: c.Message, Consented: true,
 	})
+	return nil
+}
+
+// queue judges whether one more request may be pending: an application for an
+// agent of an organization, or a nomination where that is zero. Votes cost every
+// request a place in memory, and anybody may apply. Only where a bound seems to be
+// reached are those counted out whose time has passed.
+func (d *decision) queue(q Queue, of parley.OrgID) error {
+	if (q.Org == 0 || d.s.applications[of] < q.Org) && (q.Group == 0 || d.s.pending < q.Group) {
+		return nil
+	}
+	all, own := 0, 0
+	for _, b := range d.s.requests {
+		if b.GetStatus() != Pending || b.Overdue(d.now) && !d.s.seating(b.Request) {
+			continue
+		}
+		if all++; !b.Nomination() && b.owner() == of {
+			own++
+		}
+	}
+	switch {
+	case q.Org > 0 && own >= q.Org:
+		return ErrQueueFull.OverQuota("join_requests", q.Org, own, nil)
+	case q.Group > 0 && all >= q.Group:
+		return ErrQueueFull.OverQuota("join_requests", q.Group, all, nil)
+	}
 	return nil
 }
 
@@ -75,7 +104,7 @@ func (d *decision) file(r *Request) {
 	d.say(&Filed{Request: r})
 }
 
-// invite judges who may ask an agent in, and how. // contract: Groups
+// invite judges who may ask an agent in, and how.
 func (d *decision) invite(c Invite) error {
 	vouches := c.Founding || d.s.Policy == Closed || d.s.Policy == Open
 	by, ok := d.acting(c.By, func(m Member) bool { return m.Role == Admin })
@@ -97,9 +126,15 @@ func (d *decision) invite(c Invite) error {
 		Id: c.RequestID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Status: Invited,
 		Policy: d.s.Policy, Message: c.Message, InvitedBy: by.Agent.Bytes(),
 	}
+	if d.s.Isolated { // its members say nothing to outsiders
+		r.Message = ""
+	}
 	if vouches {
 		d.file(r)
 		return nil
+	}
+	if err := d.queue(c.Queue, parley.OrgID{}); err != nil {
+		return err
 	}
 	r.Status = Pending
 	d.file(r)
@@ -143,7 +178,7 @@ func (d *decision) vote(c CastVote) error {
 		}
 		return ErrUnknownRequest
 	}
-	voter, err := d.elector(b.Request, c.By)
+	voter, err := d.elector(b.Request, c)
 	switch {
 	case err != nil:
 		return err
@@ -168,9 +203,13 @@ func (s *State) votable(r *Request, now time.Time) bool {
 
 // elector is the caller's member that may vote on r: the one it named, or its
 // only one.
-func (d *decision) elector(r *Request, by Caller) (Member, error) {
+func (d *decision) elector(r *Request, c CastVote) (Member, error) {
+	by := c.By
 	if r.GetStatus() == Pending && r.GetElectorate() == 0 {
-		return Member{}, ErrElectorateEmpty
+		if _, member := d.acting(by, anyMember); member || c.Former {
+			return Member{}, ErrElectorateEmpty
+		}
+		return Member{}, ErrNotInElectorate // who has gone is nothing to outsiders
 	}
 	entitled := func(m Member) bool { return m.Seat <= r.GetMark() || r.GetStatus() != Pending }
 	voter, ok := d.acting(by, entitled)

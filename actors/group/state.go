@@ -39,7 +39,11 @@ type State struct {
 	requests      map[parley.JoinRequestID]*ballot
 	byAgent       map[parley.AgentID]*ballot
 	lastRequestID parley.JoinRequestID
-	admins        int
+	// pending are the live requests that wait for votes, and applications those of
+	// them that were filed by join, by the applicant's organization.
+	pending      int
+	applications map[parley.OrgID]int
+	admins       int
 }
 
 // Member is an agent in the group.
@@ -121,6 +125,9 @@ func (s *State) RequestOf(agent parley.AgentID) *Request {
 	}
 	return nil
 }
+
+// Live is how many requests are live.
+func (s *State) Live() int { return len(s.requests) }
 
 // Requests are the live requests in the order in which they were filed.
 func (s *State) Requests() []*Request {

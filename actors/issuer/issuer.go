@@ -4,6 +4,7 @@
 package issuer
 
 import (
+	"cmp"
 	"time"
 
 	"parley"
@@ -38,10 +39,10 @@ func (k *Key) published(nowMs int64) bool {
 }
 
 // Due reports whether it is time to mint: no key signs, or the one that does
-// is as old as parley.SigningKeyLifetime.
-func (s *State) Due(now time.Time) bool {
+// is as old as lifetime.
+func (s *State) Due(now time.Time, lifetime time.Duration) bool {
 	current := s.Current()
-	return current == nil || now.UnixMilli()-current.MintedMs >= parley.SigningKeyLifetime.Milliseconds()
+	return current == nil || now.UnixMilli()-current.MintedMs >= lifetime.Milliseconds()
 }
 
 // Command asks for a change of the signing keys.
@@ -50,7 +51,7 @@ func (s *State) Due(now time.Time) bool {
 type Command interface{ command() }
 
 // Mint offers a fresh key, which is taken when one is due or Force is set;
-// otherwise it is dropped unused.
+// otherwise it is dropped unused. A forced one signs at once.
 type Mint struct {
 	// Kid is the RFC 7638 thumbprint of Public.
 	Kid string
@@ -58,7 +59,10 @@ type Mint struct {
 	Public []byte
 	// SealedSeed is its private seed, encrypted by the shell.
 	SealedSeed []byte
-	Force      bool
+	// Lifetime is the age at which the current key is to be replaced; 0 is
+	// parley.SigningKeyLifetime.
+	Lifetime time.Duration
+	Force    bool
 }
 
 func (Mint) command() {}
@@ -105,7 +109,7 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 }
 
 func decideMint(s *State, c Mint, now time.Time) ([]Event, error) {
-	if !c.Force && !s.Due(now) {
+	if !c.Force && !s.Due(now, cmp.Or(c.Lifetime, parley.SigningKeyLifetime)) {
 		return nil, nil
 	}
 	for _, k := range s.GetKeys() {
@@ -114,7 +118,7 @@ func decideMint(s *State, c Mint, now time.Time) ([]Event, error) {
 		}
 	}
 	return []Event{&Minted{
-		Kid: c.Kid, Public: c.Public, SealedSeed: c.SealedSeed, AtMs: now.UnixMilli(),
+		Kid: c.Kid, Public: c.Public, SealedSeed: c.SealedSeed, AtMs: now.UnixMilli(), AtOnce: c.Force,
 	}}, nil
 }
 
@@ -133,6 +137,6 @@ func Evolve(s *State, e Event) {
 		if n := len(kept); n > 0 && kept[n-1].RetiredMs == 0 {
 			kept[n-1].RetiredMs = e.AtMs
 		}
-		s.Keys = append(kept, &Key{Kid: e.Kid, SealedSeed: e.SealedSeed, Public: e.Public, MintedMs: e.AtMs})
+		s.Keys = append(kept, &Key{Kid: e.Kid, SealedSeed: e.SealedSeed, Public: e.Public, MintedMs: e.AtMs, AtOnce: e.AtOnce})
 	}
 }

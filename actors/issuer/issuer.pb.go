@@ -32,7 +32,9 @@ type Key struct {
 	Public   []byte `protobuf:"bytes,3,opt,name=public,proto3" json:"public,omitempty"`
 	MintedMs int64  `protobuf:"varint,4,opt,name=minted_ms,json=mintedMs,proto3" json:"minted_ms,omitempty"`
 	// Zero for the current key.
-	RetiredMs     int64 `protobuf:"varint,5,opt,name=retired_ms,json=retiredMs,proto3" json:"retired_ms,omitempty"`
+	RetiredMs int64 `protobuf:"varint,5,opt,name=retired_ms,json=retiredMs,proto3" json:"retired_ms,omitempty"`
+	// It signs from its minting on, without having been published before.
+	AtOnce        bool `protobuf:"varint,6,opt,name=at_once,json=atOnce,proto3" json:"at_once,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -102,6 +104,13 @@ func (x *Key) GetRetiredMs() int64 {
 	return 0
 }
 
+func (x *Key) GetAtOnce() bool {
+	if x != nil {
+		return x.AtOnce
+	}
+	return false
+}
+
 // State is the platform's signing keys, oldest first; at most one of them, the
 // last, is current.
 type State struct {
@@ -150,11 +159,13 @@ func (x *State) GetKeys() []*Key {
 
 // Minted: a new key signs from now on; the former one is retired.
 type Minted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kid           string                 `protobuf:"bytes,1,opt,name=kid,proto3" json:"kid,omitempty"`
-	SealedSeed    []byte                 `protobuf:"bytes,2,opt,name=sealed_seed,json=sealedSeed,proto3" json:"sealed_seed,omitempty"`
-	Public        []byte                 `protobuf:"bytes,3,opt,name=public,proto3" json:"public,omitempty"`
-	AtMs          int64                  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Kid        string                 `protobuf:"bytes,1,opt,name=kid,proto3" json:"kid,omitempty"`
+	SealedSeed []byte                 `protobuf:"bytes,2,opt,name=sealed_seed,json=sealedSeed,proto3" json:"sealed_seed,omitempty"`
+	Public     []byte                 `protobuf:"bytes,3,opt,name=public,proto3" json:"public,omitempty"`
+	AtMs       int64                  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// The key signs at once.
+	AtOnce        bool `protobuf:"varint,5,opt,name=at_once,json=atOnce,proto3" json:"at_once,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -217,11 +228,18 @@ func (x *Minted) GetAtMs() int64 {
 	return 0
 }
 
+func (x *Minted) GetAtOnce() bool {
+	if x != nil {
+		return x.AtOnce
+	}
+	return false
+}
+
 var File_actors_issuer_issuer_proto protoreflect.FileDescriptor
 
 const file_actors_issuer_issuer_proto_rawDesc = "" +
 	"\n" +
-	"\x1aactors/issuer/issuer.proto\x12\x10parley.v1.issuer\"\x8c\x01\n" +
+	"\x1aactors/issuer/issuer.proto\x12\x10parley.v1.issuer\"\xa5\x01\n" +
 	"\x03Key\x12\x10\n" +
 	"\x03kid\x18\x01 \x01(\tR\x03kid\x12\x1f\n" +
 	"\vsealed_seed\x18\x02 \x01(\fR\n" +
@@ -229,15 +247,17 @@ const file_actors_issuer_issuer_proto_rawDesc = "" +
 	"\x06public\x18\x03 \x01(\fR\x06public\x12\x1b\n" +
 	"\tminted_ms\x18\x04 \x01(\x03R\bmintedMs\x12\x1d\n" +
 	"\n" +
-	"retired_ms\x18\x05 \x01(\x03R\tretiredMs\"2\n" +
+	"retired_ms\x18\x05 \x01(\x03R\tretiredMs\x12\x17\n" +
+	"\aat_once\x18\x06 \x01(\bR\x06atOnce\"2\n" +
 	"\x05State\x12)\n" +
-	"\x04keys\x18\x01 \x03(\v2\x15.parley.v1.issuer.KeyR\x04keys\"h\n" +
+	"\x04keys\x18\x01 \x03(\v2\x15.parley.v1.issuer.KeyR\x04keys\"\x81\x01\n" +
 	"\x06Minted\x12\x10\n" +
 	"\x03kid\x18\x01 \x01(\tR\x03kid\x12\x1f\n" +
 	"\vsealed_seed\x18\x02 \x01(\fR\n" +
 	"sealedSeed\x12\x16\n" +
 	"\x06public\x18\x03 \x01(\fR\x06public\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x03R\x04atMsB\x16Z\x14parley/actors/issuerb\x06proto3"
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\x12\x17\n" +
+	"\aat_once\x18\x05 \x01(\bR\x06atOnceB\x16Z\x14parley/actors/issuerb\x06proto3"
 
 var (
 	file_actors_issuer_issuer_proto_rawDescOnce sync.Once

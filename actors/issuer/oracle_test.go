@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"parley"
 	"parley/actors/actorstest"
 	"parley/actors/issuer"
 )
@@ -61,7 +62,7 @@ func look(l *life) any {
 	shown := func(k *issuer.Key) shownKey {
 		return shownKey{k.Kid, string(k.Public), string(k.SealedSeed), k.MintedMs}
 	}
-	seen := sight{exists: l.State.Exists(), due: l.State.Due(l.Now), published: []shownKey{}}
+	seen := sight{exists: l.State.Exists(), due: l.State.Due(l.Now, parley.SigningKeyLifetime), published: []shownKey{}}
 	if signs := l.State.Current(); signs != nil {
 		seen.signs = shown(signs)
 	}

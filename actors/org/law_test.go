@@ -23,7 +23,7 @@ func draw(t *rapid.T, s *org.State) org.Command {
 	clearable := rapid.Custom(func(t *rapid.T) org.Clearable {
 		return org.Clearable{Set: rapid.Bool().Draw(t, "set"), Null: rapid.Bool().Draw(t, "null"), Value: text.Draw(t, "value")}
 	})
-	kind := rapid.IntRange(0, 11).Draw(t, "kind")
+	kind := rapid.IntRange(0, 13).Draw(t, "kind")
 	if !s.Exists() && rapid.IntRange(0, 3).Draw(t, "too early") > 0 {
 		kind = 0
 	}
@@ -59,6 +59,10 @@ func draw(t *rapid.T, s *org.State) org.Command {
 		return org.LiftAllowance{Quota: name}
 	case 10:
 		return org.ConfirmEmail{}
+	case 12:
+		return org.Suspend{}
+	case 13:
+		return org.Resume{}
 	}
 	return org.RetireAgent{AgentID: agent, Retired: rapid.Bool().Draw(t, "again")}
 }

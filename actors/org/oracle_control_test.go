@@ -156,6 +156,13 @@ func TestOracleControl(t *testing.T) {
 		"a group too few": deciding(func(s *org.State, c org.RetireGroup, now time.Time) ([]org.Event, error) {
 			return []org.Event{&org.GroupRetired{GroupId: c.GroupID.Bytes(), AtMs: now.UnixMilli()}}, nil
 		}),
+		"suspended for ever": evolving(func(s *org.State, e *org.Resumed) { s.SuspendedMs = e.AtMs }),
+		"suspended anew each time": deciding(func(s *org.State, c org.Suspend, now time.Time) ([]org.Event, error) {
+			if !s.Exists() {
+				return org.Decide(s, c, now)
+			}
+			return []org.Event{&org.Suspended{AtMs: now.UnixMilli()}}, nil
+		}),
 		"a deleted group counts":          evolving(func(s *org.State, _ *org.GroupRetired) { s.ActiveGroups++ }),
 		"a group is an agent":             evolving(func(s *org.State, _ *org.GroupAdded) { s.ActiveAgents++ }),
 		"tokens outlive their credential": evolving(func(s *org.State, _ *org.CredentialRevoked) { s.Epoch-- }),

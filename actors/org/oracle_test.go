@@ -32,6 +32,8 @@ type record struct {
 	// confirmed and granted are when the mailed token came back and when the
 	// operator last decided about the tier, 0 for never.
 	confirmed, granted int64
+	// suspended is since when it is, 0 where it is not.
+	suspended int64
 }
 
 type credential struct {
@@ -41,8 +43,16 @@ type credential struct {
 	live      bool
 }
 
+// forget drops what was revoked thirty days ago.
+func (o *oracle) forget(now time.Time) {
+	o.credentials = slices.DeleteFunc(o.credentials, func(c credential) bool {
+		return !c.live && now.Sub(o.revokedAt[c.client]) >= 30*24*time.Hour
+	})
+}
+
 // oracle is an organization as the specification tells of it.
 type oracle struct {
+	revokedAt map[parley.ClientID]time.Time
 	record
 	exists bool
 	limits map[string]int
@@ -61,7 +71,7 @@ func look(l *life) any {
 		id: s.OrgID(), name: s.GetName(), slug: s.GetSlug(), email: s.GetContactEmail(), country: s.GetCountryCode(),
 		tier: int(s.GetTrustTier()), agents: int(s.GetActiveAgents()), groups: int(s.GetActiveGroups()), createdMs: s.GetCreatedMs(), ended: int(s.GetEpoch()),
 	}
-	seen.confirmed, seen.granted = s.GetEmailConfirmedMs(), s.GetTierGrantedMs()
+	seen.confirmed, seen.granted, seen.suspended = s.GetEmailConfirmedMs(), s.GetTierGrantedMs(), s.GetSuspendedMs()
 	own := map[string]int{}
 	for _, quota := range quotas {
 		if limit, set := s.Allowed(quota); limit != nil {
@@ -94,10 +104,11 @@ func (o *oracle) Foretell(c org.Command, now time.Time) actorstest.Verdict {
 		if o.credential(c.ClientID) != nil {
 			return actorstest.Taken("again")
 		}
+		o.forget(now)
 		o.credentials = append(o.credentials, credential{c.ClientID, string(c.SecretHash), now.UnixMilli(), true})
 		return actorstest.Taken("added")
 	case org.RevokeCredential:
-		return o.revoke(c.ClientID)
+		return o.revoke(c.ClientID, now)
 	case org.AddAgent:
 		return o.addAgent(c)
 	case org.RetireAgent:
@@ -120,6 +131,18 @@ func (o *oracle) Foretell(c org.Command, now time.Time) actorstest.Verdict {
 		return actorstest.Taken("lifted")
 	case org.ConfirmEmail:
 		return o.confirm(now)
+	case org.Suspend:
+		if o.suspended != 0 {
+			return actorstest.Taken("again")
+		}
+		o.suspended = now.UnixMilli()
+		return actorstest.Taken("suspended")
+	case org.Resume:
+		if o.suspended == 0 {
+			return actorstest.Taken("not suspended")
+		}
+		o.suspended = 0
+		return actorstest.Taken("resumed")
 	case org.RetireGroup:
 		if o.groups == 0 {
 			return actorstest.Taken("none left")
@@ -220,7 +243,7 @@ func (o *oracle) credential(client parley.ClientID) *credential {
 	return nil
 }
 
-func (o *oracle) revoke(client parley.ClientID) actorstest.Verdict {
+func (o *oracle) revoke(client parley.ClientID, now time.Time) actorstest.Verdict {
 	c, live := o.credential(client), 0
 	for _, other := range o.credentials {
 		if other.live {
@@ -236,11 +259,15 @@ func (o *oracle) revoke(client parley.ClientID) actorstest.Verdict {
 		return actorstest.Refused("the last", "409 last_credential")
 	}
 	c.live = false
+	if o.revokedAt == nil {
+		o.revokedAt = map[parley.ClientID]time.Time{}
+	}
+	o.revokedAt[client] = now
 	o.ended++
 	return actorstest.Taken("revoked")
 }
 
-// addAgent judges the state before the quota. // contract: order of checks
+// addAgent judges the state before the quota.
 func (o *oracle) addAgent(c org.AddAgent) actorstest.Verdict {
 	if c.NameTaken {
 		return actorstest.Refused("name taken", "409 name_taken")
@@ -269,7 +296,7 @@ func (o *oracle) addGroup(c org.AddGroup) actorstest.Verdict {
 var (
 	wishes = rapid.SampledFrom([]string{
 		"change", "add-agent", "revoke-credential", "retire-agent", "add-credential", "register", "add-group", "retire-group",
-		"grant-tier", "set-allowance", "lift-allowance", "confirm-email",
+		"grant-tier", "set-allowance", "lift-allowance", "confirm-email", "suspend", "resume",
 	})
 	quotas  = []string{"agents", "groups", "messages_per_day"}
 	quota   = rapid.SampledFrom(quotas)
@@ -319,6 +346,10 @@ func wish(t *rapid.T, o *oracle, _ time.Time) org.Command {
 		return org.LiftAllowance{Quota: quota.Draw(t, "quota")}
 	case "confirm-email":
 		return org.ConfirmEmail{}
+	case "suspend":
+		return org.Suspend{}
+	case "resume":
+		return org.Resume{}
 	case "add-agent":
 		return org.AddAgent{NameTaken: rapid.IntRange(0, 5).Draw(t, "taken") == 5, AgentLimit: limits.Draw(t, "limit")}
 	}
@@ -341,6 +372,8 @@ var trial = actorstest.Trial[*org.State, org.Command, org.Event, *oracle]{
 		"SetAllowance: no organization", "SetAllowance: less than none", "SetAllowance: as before", "SetAllowance: set",
 		"LiftAllowance: no organization", "LiftAllowance: nothing to lift", "LiftAllowance: lifted",
 		"ConfirmEmail: no organization", "ConfirmEmail: again", "ConfirmEmail: the operator has decided", "ConfirmEmail: confirmed",
+		"Suspend: no organization", "Suspend: again", "Suspend: suspended",
+		"Resume: no organization", "Resume: not suspended", "Resume: resumed",
 		"RetireGroup: no organization", "RetireGroup: none left", "RetireGroup: counted out",
 	},
 	Errors: map[string]error{

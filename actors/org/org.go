@@ -3,6 +3,8 @@
 package org
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,11 +156,19 @@ type LiftAllowance struct {
 	Quota string
 }
 
+// Suspend stops what the organization does, until Resume. Both are the operator's.
+type Suspend struct{}
+
+// Resume ends a suspension.
+type Resume struct{}
+
 // ConfirmEmail says that the token which was mailed to the address at
 // registration came back. It clears the organization once, and does not overrule
 // the operator.
 type ConfirmEmail struct{}
 
+func (Suspend) command()          {}
+func (Resume) command()           {}
 func (GrantTier) command()        {}
 func (SetAllowance) command()     {}
 func (LiftAllowance) command()    {}
@@ -193,6 +203,8 @@ func (*TierGranted) event()       {}
 func (*AllowanceSet) event()      {}
 func (*AllowanceLifted) event()   {}
 func (*EmailConfirmed) event()    {}
+func (*Suspended) event()         {}
+func (*Resumed) event()           {}
 
 // Tag is the number under which an event's kind is on disk. Numbers are added,
 // never changed or reused.
@@ -222,6 +234,10 @@ func Tag(e Event) byte {
 		return 11
 	case *EmailConfirmed:
 		return 12
+	case *Suspended:
+		return 13
+	case *Resumed:
+		return 14
 	}
 	panic("org: unknown event")
 }
@@ -254,6 +270,10 @@ func New(tag byte) (Event, bool) {
 		return &AllowanceLifted{}, true
 	case 12:
 		return &EmailConfirmed{}, true
+	case 13:
+		return &Suspended{}, true
+	case 14:
+		return &Resumed{}, true
 	}
 	return nil, false
 }
@@ -306,6 +326,10 @@ func Decide(s *State, c Command, now time.Time) ([]Event, error) {
 		return decideLiftAllowance(s, c, now)
 	case ConfirmEmail:
 		return decideConfirmEmail(s, now)
+	case Suspend:
+		return decideSuspend(s, now), nil
+	case Resume:
+		return decideResume(s, now), nil
 	}
 	panic("org: unknown command")
 }
@@ -351,26 +375,6 @@ func (c Clearable) differing(has string) *string {
 	return &c.Value
 }
 
-func decideAddCredential(s *State, c AddCredential, now time.Time) ([]Event, error) {
-	if s.Credential(c.ClientID) != nil {
-		return nil, nil
-	}
-	return []Event{&CredentialAdded{ClientId: c.ClientID.Bytes(), SecretHash: c.SecretHash, AtMs: now.UnixMilli()}}, nil
-}
-
-func decideRevokeCredential(s *State, c RevokeCredential, now time.Time) ([]Event, error) {
-	credential := s.Credential(c.ClientID)
-	switch {
-	case credential == nil:
-		return nil, ErrUnknownCredential
-	case !credential.Live():
-		return nil, nil
-	case s.liveCredentials() == 1:
-		return nil, ErrLastCredential
-	}
-	return []Event{&CredentialRevoked{ClientId: c.ClientID.Bytes(), AtMs: now.UnixMilli()}}, nil
-}
-
 func decideAddAgent(s *State, c AddAgent, now time.Time) ([]Event, error) {
 	if c.NameTaken {
 		return nil, ErrNameTaken
@@ -410,7 +414,7 @@ func within(limit *int, quota string, used int64) error {
 	if limit == nil || used < int64(*limit) {
 		return nil
 	}
-	return ErrQuotaExceeded.With("quota", quota).With("limit", *limit).With("used", int(used)).With("resets_at", nil)
+	return ErrQuotaExceeded.OverQuota(quota, *limit, int(used), nil)
 }
 
 // Evolve folds one event into s. It cannot fail: an event is a fact.
@@ -423,6 +427,9 @@ func Evolve(s *State, e Event) {
 	case *Changed:
 		evolveChanged(s, e)
 	case *CredentialAdded:
+		s.Credentials = slices.DeleteFunc(s.Credentials, func(c *Credential) bool {
+			return slices.ContainsFunc(e.Forgotten, func(id []byte) bool { return bytes.Equal(id, c.GetClientId()) })
+		})
 		s.addCredential(e.ClientId, e.SecretHash, e.AtMs)
 	case *CredentialRevoked:
 		var id parley.ClientID
@@ -447,6 +454,10 @@ func Evolve(s *State, e Event) {
 		s.liftAllowance(e.Quota)
 	case *EmailConfirmed:
 		s.TrustTier, s.EmailConfirmedMs = e.Tier, e.AtMs
+	case *Suspended:
+		s.SuspendedMs = e.AtMs
+	case *Resumed:
+		s.SuspendedMs = 0
 	}
 }
 

@@ -171,6 +171,8 @@ type State struct {
 	EmailConfirmedMs int64 `protobuf:"varint,13,opt,name=email_confirmed_ms,json=emailConfirmedMs,proto3" json:"email_confirmed_ms,omitempty"`
 	// Zero while the operator has not decided about the tier.
 	TierGrantedMs int64 `protobuf:"varint,14,opt,name=tier_granted_ms,json=tierGrantedMs,proto3" json:"tier_granted_ms,omitempty"`
+	// Zero while the organization is not suspended.
+	SuspendedMs   int64 `protobuf:"varint,15,opt,name=suspended_ms,json=suspendedMs,proto3" json:"suspended_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -299,6 +301,13 @@ func (x *State) GetEmailConfirmedMs() int64 {
 func (x *State) GetTierGrantedMs() int64 {
 	if x != nil {
 		return x.TierGrantedMs
+	}
+	return 0
+}
+
+func (x *State) GetSuspendedMs() int64 {
+	if x != nil {
+		return x.SuspendedMs
 	}
 	return 0
 }
@@ -476,10 +485,14 @@ func (x *Changed) GetAtMs() int64 {
 
 // CredentialAdded: one more credential is live.
 type CredentialAdded struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ClientId      []byte                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	SecretHash    []byte                 `protobuf:"bytes,2,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
-	AtMs          int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ClientId   []byte                 `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	SecretHash []byte                 `protobuf:"bytes,2,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
+	AtMs       int64                  `protobuf:"varint,3,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// Client ids of revoked credentials that leave the state with this.
+	Forgotten [][]byte `protobuf:"bytes,4,rep,name=forgotten,proto3" json:"forgotten,omitempty"`
+	// Whether their rows left with it too; those of earlier releases stayed.
+	Cleared       bool `protobuf:"varint,5,opt,name=cleared,proto3" json:"cleared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,6 +546,20 @@ func (x *CredentialAdded) GetAtMs() int64 {
 		return x.AtMs
 	}
 	return 0
+}
+
+func (x *CredentialAdded) GetForgotten() [][]byte {
+	if x != nil {
+		return x.Forgotten
+	}
+	return nil
+}
+
+func (x *CredentialAdded) GetCleared() bool {
+	if x != nil {
+		return x.Cleared
+	}
+	return false
 }
 
 // CredentialRevoked: a credential and the tokens it bought are no longer good.
@@ -1013,6 +1040,97 @@ func (x *EmailConfirmed) GetAtMs() int64 {
 	return 0
 }
 
+// Suspended: the operator stopped what the organization does. What it has stays
+// readable to it, and others may still write to it.
+type Suspended struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Suspended) Reset() {
+	*x = Suspended{}
+	mi := &file_actors_org_org_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Suspended) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Suspended) ProtoMessage() {}
+
+func (x *Suspended) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Suspended.ProtoReflect.Descriptor instead.
+func (*Suspended) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Suspended) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+// Resumed: the suspension is over.
+type Resumed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Resumed) Reset() {
+	*x = Resumed{}
+	mi := &file_actors_org_org_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resumed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resumed) ProtoMessage() {}
+
+func (x *Resumed) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_org_org_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resumed.ProtoReflect.Descriptor instead.
+func (*Resumed) Descriptor() ([]byte, []int) {
+	return file_actors_org_org_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Resumed) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 var File_actors_org_org_proto protoreflect.FileDescriptor
 
 const file_actors_org_org_proto_rawDesc = "" +
@@ -1030,7 +1148,7 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\tAllowance\x12\x14\n" +
 	"\x05quota\x18\x01 \x01(\tR\x05quota\x12\x19\n" +
 	"\x05limit\x18\x02 \x01(\x03H\x00R\x05limit\x88\x01\x01B\b\n" +
-	"\x06_limit\"\xf2\x03\n" +
+	"\x06_limit\"\x95\x04\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1050,7 +1168,8 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"allowances\x18\f \x03(\v2\x18.parley.v1.org.AllowanceR\n" +
 	"allowances\x12,\n" +
 	"\x12email_confirmed_ms\x18\r \x01(\x03R\x10emailConfirmedMs\x12&\n" +
-	"\x0ftier_granted_ms\x18\x0e \x01(\x03R\rtierGrantedMs\"\xdb\x01\n" +
+	"\x0ftier_granted_ms\x18\x0e \x01(\x03R\rtierGrantedMs\x12!\n" +
+	"\fsuspended_ms\x18\x0f \x01(\x03R\vsuspendedMs\"\xdb\x01\n" +
 	"\n" +
 	"Registered\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
@@ -1070,12 +1189,14 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\x05at_ms\x18\x04 \x01(\x03R\x04atMsB\a\n" +
 	"\x05_nameB\x10\n" +
 	"\x0e_contact_emailB\x0f\n" +
-	"\r_country_code\"d\n" +
+	"\r_country_code\"\x9c\x01\n" +
 	"\x0fCredentialAdded\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\fR\bclientId\x12\x1f\n" +
 	"\vsecret_hash\x18\x02 \x01(\fR\n" +
 	"secretHash\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\"E\n" +
+	"\x05at_ms\x18\x03 \x01(\x03R\x04atMs\x12\x1c\n" +
+	"\tforgotten\x18\x04 \x03(\fR\tforgotten\x12\x18\n" +
+	"\acleared\x18\x05 \x01(\bR\acleared\"E\n" +
 	"\x11CredentialRevoked\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\fR\bclientId\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"<\n" +
@@ -1104,7 +1225,11 @@ const file_actors_org_org_proto_rawDesc = "" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"9\n" +
 	"\x0eEmailConfirmed\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\x05R\x04tier\x12\x13\n" +
-	"\x05at_ms\x18\x02 \x01(\x03R\x04atMsB\x13Z\x11parley/actors/orgb\x06proto3"
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\" \n" +
+	"\tSuspended\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"\x1e\n" +
+	"\aResumed\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMsB\x13Z\x11parley/actors/orgb\x06proto3"
 
 var (
 	file_actors_org_org_proto_rawDescOnce sync.Once
@@ -1118,7 +1243,7 @@ func file_actors_org_org_proto_rawDescGZIP() []byte {
 	return file_actors_org_org_proto_rawDescData
 }
 
-var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_actors_org_org_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_actors_org_org_proto_goTypes = []any{
 	(*Credential)(nil),        // 0: parley.v1.org.Credential
 	(*Allowance)(nil),         // 1: parley.v1.org.Allowance
@@ -1135,6 +1260,8 @@ var file_actors_org_org_proto_goTypes = []any{
 	(*AllowanceSet)(nil),      // 12: parley.v1.org.AllowanceSet
 	(*AllowanceLifted)(nil),   // 13: parley.v1.org.AllowanceLifted
 	(*EmailConfirmed)(nil),    // 14: parley.v1.org.EmailConfirmed
+	(*Suspended)(nil),         // 15: parley.v1.org.Suspended
+	(*Resumed)(nil),           // 16: parley.v1.org.Resumed
 }
 var file_actors_org_org_proto_depIdxs = []int32{
 	0, // 0: parley.v1.org.State.credentials:type_name -> parley.v1.org.Credential
@@ -1160,7 +1287,7 @@ func file_actors_org_org_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_org_org_proto_rawDesc), len(file_actors_org_org_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,8 +1,10 @@
 package org_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -65,6 +67,10 @@ func parse(l *actorstest.Line, _ *life) org.Command {
 		return org.LiftAllowance{Quota: l.Text("quota")}
 	case "confirm-email":
 		return org.ConfirmEmail{}
+	case "suspend":
+		return org.Suspend{}
+	case "resume":
+		return org.Resume{}
 	case "retire-group":
 		return org.RetireGroup{GroupID: parley.GroupID(l.ID("name"))}
 	}
@@ -93,6 +99,9 @@ func show(life *life) string {
 	if n := s.GetActiveGroups(); n != 0 {
 		groups = fmt.Sprintf(", %d groups", n)
 	}
+	if s.Suspended() {
+		groups += ", suspended"
+	}
 	for _, a := range s.GetAllowances() {
 		limit := "no limit"
 		if a.Limit != nil {
@@ -116,7 +125,7 @@ func TestGolden(t *testing.T) {
 			Credentials:  []*org.Credential{{ClientId: client, SecretHash: hash, CreatedMs: at, RevokedMs: at + 1}},
 			ActiveAgents: 2, Epoch: 1, ActiveGroups: 3,
 			Allowances:       []*org.Allowance{{Quota: "agents", Limit: proto.Int64(5)}},
-			EmailConfirmedMs: at + 2, TierGrantedMs: at + 3,
+			EmailConfirmedMs: at + 2, TierGrantedMs: at + 3, SuspendedMs: at + 4,
 		},
 		[]org.Event{
 			&org.Registered{
@@ -126,7 +135,7 @@ func TestGolden(t *testing.T) {
 			&org.Changed{
 				Name: proto.String("Acme"), ContactEmail: proto.String("b@acme.example"), CountryCode: proto.String(""), AtMs: at,
 			},
-			&org.CredentialAdded{ClientId: client, SecretHash: hash, AtMs: at},
+			&org.CredentialAdded{ClientId: client, SecretHash: hash, AtMs: at, Forgotten: [][]byte{id}, Cleared: true},
 			&org.CredentialRevoked{ClientId: client, AtMs: at},
 			&org.AgentAdded{AgentId: agent, AtMs: at},
 			&org.AgentRetired{AgentId: agent, AtMs: at},
@@ -136,6 +145,61 @@ func TestGolden(t *testing.T) {
 			&org.AllowanceSet{Allowance: &org.Allowance{Quota: "agents", Limit: proto.Int64(5)}, AtMs: at},
 			&org.AllowanceLifted{Quota: "agents", AtMs: at},
 			&org.EmailConfirmed{Tier: 1, AtMs: at},
+			&org.Suspended{AtMs: at},
+			&org.Resumed{AtMs: at},
 		},
 	)
+}
+
+// TestCredentialsAreBounded: ten live ones, and of those revoked neither old ones
+// nor many.
+func TestCredentialsAreBounded(t *testing.T) {
+	s, now := &org.State{}, actorstest.Epoch
+	do := func(c org.Command) error {
+		events, err := org.Decide(s, c, now)
+		for _, e := range events {
+			org.Evolve(s, e)
+		}
+		return err
+	}
+	made := 0
+	add := func() (parley.ClientID, error) {
+		made++
+		id := parley.ClientID(actorstest.Named(fmt.Sprint("client ", made)))
+		return id, do(org.AddCredential{ClientID: id, SecretHash: []byte("hash")})
+	}
+	if err := do(org.Register{ID: parley.OrgID(actorstest.Named("acme")), ClientID: parley.ClientID(actorstest.Named("first")), SecretHash: []byte("hash")}); err != nil {
+		t.Fatal(err)
+	}
+	var last parley.ClientID
+	for n := 2; n <= parley.CredentialsMax; n++ {
+		id, err := add()
+		if last = id; err != nil {
+			t.Fatalf("credential %d: %v", n, err)
+		}
+	}
+	_, err := add()
+	refusal := (*parley.Refusal)(nil)
+	if !errors.As(err, &refusal) || refusal.Code != "quota_exceeded" || refusal.Extra["quota"] != "credentials" || refusal.Extra["limit"] != 10 || refusal.Extra["used"] != 10 {
+		t.Fatalf("the eleventh: %v", err)
+	}
+	for range 5 * parley.RevokedCredentialsMax {
+		if err := do(org.RevokeCredential{ClientID: last}); err != nil {
+			t.Fatal(err)
+		}
+		if last, err = add(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.GetCredentials()); n != parley.CredentialsMax+parley.RevokedCredentialsMax-1 {
+		t.Errorf("%d credentials are kept", n)
+	}
+	now = now.Add(parley.RevokedCredentialsKept - time.Millisecond)
+	if err := do(org.RevokeCredential{ClientID: last}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Millisecond)
+	if _, err := add(); err != nil || len(s.GetCredentials()) != parley.CredentialsMax+1 || s.Credential(last) == nil {
+		t.Errorf("after thirty days %d are kept, %v", len(s.GetCredentials()), err)
+	}
 }

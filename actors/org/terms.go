@@ -95,3 +95,20 @@ func decideConfirmEmail(s *State, now time.Time) ([]Event, error) {
 	}
 	return []Event{&EmailConfirmed{Tier: tier, AtMs: now.UnixMilli()}}, nil
 }
+
+// Suspended reports whether the operator has stopped what the organization does.
+func (s *State) Suspended() bool { return s.GetSuspendedMs() != 0 }
+
+func decideSuspend(s *State, now time.Time) []Event {
+	if s.Suspended() {
+		return nil
+	}
+	return []Event{&Suspended{AtMs: now.UnixMilli()}}
+}
+
+func decideResume(s *State, now time.Time) []Event {
+	if !s.Suspended() {
+		return nil
+	}
+	return []Event{&Resumed{AtMs: now.UnixMilli()}}
+}

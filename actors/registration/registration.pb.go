@@ -21,7 +21,96 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// State is one proof-of-work challenge, folded from its events.
+// Challenge is a proof-of-work challenge and the organization that it is for, as
+// they are sealed in its id. It is stored nowhere.
+type Challenge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 32 hexadecimal digits.
+	Text    string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	Email   string `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
+	Slug    string `protobuf:"bytes,3,opt,name=slug,proto3" json:"slug,omitempty"`
+	OrgName string `protobuf:"bytes,4,opt,name=org_name,json=orgName,proto3" json:"org_name,omitempty"`
+	// Leading zero bits that a solution must show.
+	Difficulty    uint32 `protobuf:"varint,5,opt,name=difficulty,proto3" json:"difficulty,omitempty"`
+	ExpiresMs     int64  `protobuf:"varint,6,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Challenge) Reset() {
+	*x = Challenge{}
+	mi := &file_actors_registration_registration_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Challenge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Challenge) ProtoMessage() {}
+
+func (x *Challenge) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_registration_registration_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Challenge.ProtoReflect.Descriptor instead.
+func (*Challenge) Descriptor() ([]byte, []int) {
+	return file_actors_registration_registration_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Challenge) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Challenge) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
+func (x *Challenge) GetSlug() string {
+	if x != nil {
+		return x.Slug
+	}
+	return ""
+}
+
+func (x *Challenge) GetOrgName() string {
+	if x != nil {
+		return x.OrgName
+	}
+	return ""
+}
+
+func (x *Challenge) GetDifficulty() uint32 {
+	if x != nil {
+		return x.Difficulty
+	}
+	return 0
+}
+
+func (x *Challenge) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
+// State is one proof-of-work challenge as former releases stored it, folded from
+// its events.
 type State struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -44,7 +133,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_actors_registration_registration_proto_msgTypes[0]
+	mi := &file_actors_registration_registration_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -56,7 +145,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_registration_registration_proto_msgTypes[0]
+	mi := &file_actors_registration_registration_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -69,7 +158,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_actors_registration_registration_proto_rawDescGZIP(), []int{0}
+	return file_actors_registration_registration_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *State) GetId() []byte {
@@ -159,7 +248,7 @@ type Issued struct {
 
 func (x *Issued) Reset() {
 	*x = Issued{}
-	mi := &file_actors_registration_registration_proto_msgTypes[1]
+	mi := &file_actors_registration_registration_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -171,7 +260,7 @@ func (x *Issued) String() string {
 func (*Issued) ProtoMessage() {}
 
 func (x *Issued) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_registration_registration_proto_msgTypes[1]
+	mi := &file_actors_registration_registration_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -184,7 +273,7 @@ func (x *Issued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Issued.ProtoReflect.Descriptor instead.
 func (*Issued) Descriptor() ([]byte, []int) {
-	return file_actors_registration_registration_proto_rawDescGZIP(), []int{1}
+	return file_actors_registration_registration_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Issued) GetId() []byte {
@@ -253,7 +342,7 @@ type Missed struct {
 
 func (x *Missed) Reset() {
 	*x = Missed{}
-	mi := &file_actors_registration_registration_proto_msgTypes[2]
+	mi := &file_actors_registration_registration_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -265,7 +354,7 @@ func (x *Missed) String() string {
 func (*Missed) ProtoMessage() {}
 
 func (x *Missed) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_registration_registration_proto_msgTypes[2]
+	mi := &file_actors_registration_registration_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -278,7 +367,7 @@ func (x *Missed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Missed.ProtoReflect.Descriptor instead.
 func (*Missed) Descriptor() ([]byte, []int) {
-	return file_actors_registration_registration_proto_rawDescGZIP(), []int{2}
+	return file_actors_registration_registration_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Missed) GetAtMs() int64 {
@@ -299,7 +388,7 @@ type Solved struct {
 
 func (x *Solved) Reset() {
 	*x = Solved{}
-	mi := &file_actors_registration_registration_proto_msgTypes[3]
+	mi := &file_actors_registration_registration_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -311,7 +400,7 @@ func (x *Solved) String() string {
 func (*Solved) ProtoMessage() {}
 
 func (x *Solved) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_registration_registration_proto_msgTypes[3]
+	mi := &file_actors_registration_registration_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -324,7 +413,7 @@ func (x *Solved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Solved.ProtoReflect.Descriptor instead.
 func (*Solved) Descriptor() ([]byte, []int) {
-	return file_actors_registration_registration_proto_rawDescGZIP(), []int{3}
+	return file_actors_registration_registration_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Solved) GetOrgId() []byte {
@@ -345,7 +434,17 @@ var File_actors_registration_registration_proto protoreflect.FileDescriptor
 
 const file_actors_registration_registration_proto_rawDesc = "" +
 	"\n" +
-	"&actors/registration/registration.proto\x12\x16parley.v1.registration\"\x8b\x02\n" +
+	"&actors/registration/registration.proto\x12\x16parley.v1.registration\"\xa3\x01\n" +
+	"\tChallenge\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
+	"\x05email\x18\x02 \x01(\tR\x05email\x12\x12\n" +
+	"\x04slug\x18\x03 \x01(\tR\x04slug\x12\x19\n" +
+	"\borg_name\x18\x04 \x01(\tR\aorgName\x12\x1e\n" +
+	"\n" +
+	"difficulty\x18\x05 \x01(\rR\n" +
+	"difficulty\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\x06 \x01(\x03R\texpiresMs\"\x8b\x02\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05email\x18\x02 \x01(\tR\x05email\x12\x12\n" +
@@ -392,12 +491,13 @@ func file_actors_registration_registration_proto_rawDescGZIP() []byte {
 	return file_actors_registration_registration_proto_rawDescData
 }
 
-var file_actors_registration_registration_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_actors_registration_registration_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_actors_registration_registration_proto_goTypes = []any{
-	(*State)(nil),  // 0: parley.v1.registration.State
-	(*Issued)(nil), // 1: parley.v1.registration.Issued
-	(*Missed)(nil), // 2: parley.v1.registration.Missed
-	(*Solved)(nil), // 3: parley.v1.registration.Solved
+	(*Challenge)(nil), // 0: parley.v1.registration.Challenge
+	(*State)(nil),     // 1: parley.v1.registration.State
+	(*Issued)(nil),    // 2: parley.v1.registration.Issued
+	(*Missed)(nil),    // 3: parley.v1.registration.Missed
+	(*Solved)(nil),    // 4: parley.v1.registration.Solved
 }
 var file_actors_registration_registration_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -418,7 +518,7 @@ func file_actors_registration_registration_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_registration_registration_proto_rawDesc), len(file_actors_registration_registration_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -50,9 +50,25 @@ func decideCreate(s *State, c Create, now time.Time) ([]Event, error) {
 	}
 	slices.Sort(events)
 	return []Event{&Created{
-		Id: c.ID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Url: c.URL, Events: slices.Compact(events),
+		Id: c.ID.Bytes(), Agent: c.Agent.Bytes(), Org: c.Org.Bytes(), Url: c.URL, SentUrl: sentURL(c), Events: slices.Compact(events),
 		Description: c.Description, SealedSecret: c.SealedSecret, Cursor: c.Edge, AtMs: now.UnixMilli(),
 	}}, nil
+}
+
+// sentURL is the text that the url was read from, empty where it is the url.
+func sentURL(c Create) string {
+	if c.SentURL == c.URL {
+		return ""
+	}
+	return c.SentURL
+}
+
+// release ends a hold, if there is one.
+func (s *State) release(now time.Time) []Event {
+	if _, held := s.Held(now); !held {
+		return nil
+	}
+	return []Event{&Released{AtMs: now.UnixMilli()}}
 }
 
 func decideToggle(s *State, c Toggle, now time.Time) ([]Event, error) {
@@ -60,6 +76,8 @@ func decideToggle(s *State, c Toggle, now time.Time) ([]Event, error) {
 		return nil, err
 	}
 	switch {
+	case c.Active && s.GetActive():
+		return s.release(now), nil
 	case c.Active == s.GetActive():
 		return nil, nil
 	case !c.Active:
@@ -94,7 +112,7 @@ func decideTest(s *State, c Test, now time.Time) ([]Event, error) {
 	if err := s.awake(); err != nil {
 		return nil, err
 	}
-	return []Event{&Tested{Job: s.GetLastJob() + 1, AtMs: now.UnixMilli(), Position: s.GetCursor()}}, nil
+	return append(s.release(now), &Tested{Job: s.GetLastJob() + 1, AtMs: now.UnixMilli(), Position: s.GetCursor()}), nil
 }
 
 // awake refuses what an inactive webhook does not do.
@@ -122,9 +140,9 @@ func decideRetry(s *State, c Retry, now time.Time) ([]Event, error) {
 	if err := s.awake(); err != nil {
 		return nil, err
 	}
-	due := status == Failed && c.Job.NextMs <= now.UnixMilli() && s.GetHeldUntilMs() <= now.UnixMilli()
+	due := status == Failed && c.Job.NextMs <= now.UnixMilli()
 	if _, may := status.next(wanted); !may || due {
-		return nil, nil // an attempt is under way, or about to be
+		return s.release(now), nil // an attempt is under way, or about to be
 	}
 	return []Event{&Retried{Job: c.Job.Number, Dead: status == Dead, AtMs: now.UnixMilli()}}, nil
 }
@@ -213,7 +231,7 @@ func decideReport(s *State, c Report, now time.Time) []Event {
 		switch d {
 		case unsentFirst, unsentAgain:
 			if o.RetryAfter > 0 {
-				e.HeldUntilMs = max(e.HeldUntilMs, now.Add(min(o.RetryAfter, RetryAfterMax)).UnixMilli())
+				e.HeldUntilMs = max(e.HeldUntilMs, now.Add(min(o.RetryAfter, HoldMax)).UnixMilli())
 			}
 		case accepted:
 			e.FailingSinceMs = 0

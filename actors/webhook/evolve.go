@@ -7,6 +7,7 @@ func Evolve(s *State, e Event) {
 	switch e := e.(type) {
 	case *Created:
 		s.Id, s.Agent, s.Org, s.Url, s.Events, s.Description = e.Id, e.Agent, e.Org, e.Url, e.Events, e.Description
+		s.SentUrl = e.SentUrl
 		s.CreatedMs, s.Active, s.Cursor = e.AtMs, true, e.Cursor
 		s.Secrets = []*Secret{{Sealed: e.SealedSecret}}
 	case *Activated:
@@ -34,6 +35,8 @@ func Evolve(s *State, e Event) {
 		s.conclude(e.Results)
 	case *Expired:
 		s.conclude(e.Results)
+	case *Released:
+		s.HeldUntilMs = 0
 	case *Retried:
 		s.Retried++
 		s.HeldUntilMs = 0 // somebody thinks that the target is well
@@ -55,7 +58,7 @@ func (s *State) rotate(e *Rotated) {
 
 // end forgets everything but what the webhook was.
 func (s *State) end(e *Deleted) {
-	s.DeletedMs, s.Active, s.Secrets, s.Url, s.Description = e.AtMs, false, nil, "", ""
+	s.DeletedMs, s.Active, s.Secrets, s.Url, s.SentUrl, s.Description = e.AtMs, false, nil, "", "", ""
 	s.UnderWay, s.Unsent, s.HeldUntilMs, s.FailingSinceMs = nil, nil, 0, 0
 	s.LastJob, s.LastFirst, s.Failed, s.Delivered, s.Dead = 0, 0, 0, 0, 0
 }
@@ -109,6 +112,7 @@ func Concerned(e Event) (numbers []uint64) {
 		ended(e.Results)
 	case *Retried:
 		numbers = append(numbers, e.Job)
+	case *Activated, *Collected, *Created, *Deactivated, *Deleted, *Disabled, *Released, *Rotated, *Tested: // they change no job that exists
 	}
 	return numbers
 }
@@ -146,6 +150,7 @@ func Fold(rows map[uint64]*Job, e Event) {
 		}
 		j.Status, _ = j.Status.next(wanted)
 		j.NextMs = e.AtMs
+	case *Activated, *Created, *Deactivated, *Disabled, *Released, *Rotated: // they are about the webhook alone
 	}
 }
 

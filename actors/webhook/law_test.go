@@ -170,7 +170,7 @@ func lawOfTurns(step turn, former, _ map[uint64]*webhook.Job) string {
 	}
 	for _, e := range step.Events {
 		switch e.(type) {
-		case *webhook.Collected, *webhook.Tested, *webhook.Leased, *webhook.Retried:
+		case *webhook.Collected, *webhook.Tested, *webhook.Leased, *webhook.Retried, *webhook.Released:
 			if !before.GetActive() {
 				return fmt.Sprintf("%T while inactive", e)
 			}
@@ -229,7 +229,7 @@ func lawOfAttempts(step turn, rows map[uint64]*webhook.Job, e webhook.Event) str
 }
 
 // Nothing gets a ninth attempt, a delivered job never changes, a dead one only
-// because a person wants it, and each job goes where the contract lets it.
+// because a person wants it, and each job goes where the table of its states lets it.
 func lawOfJobs(step turn, former, rows map[uint64]*webhook.Job) string {
 	_, byHand := step.Command.(webhook.Retry)
 	for n, j := range rows {

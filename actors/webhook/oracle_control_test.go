@@ -350,6 +350,24 @@ var defectsOfTheWebhook = map[string]func(*hookRules){
 		}
 		return events, err
 	}),
+	"a test of what is held waits": deciding(func(s *webhook.State, c webhook.Test, now time.Time) ([]webhook.Event, error) {
+		return unreleased(webhook.Decide(s, c, now))
+	}),
+	"what is on is not let go": deciding(func(s *webhook.State, c webhook.Toggle, now time.Time) ([]webhook.Event, error) {
+		return unreleased(webhook.Decide(s, c, now))
+	}),
+	"retry of a pending job does nothing": deciding(func(s *webhook.State, c webhook.Retry, now time.Time) ([]webhook.Event, error) {
+		return unreleased(webhook.Decide(s, c, now))
+	}),
+	"held for as long as one job": deciding(func(s *webhook.State, c webhook.Report, now time.Time) ([]webhook.Event, error) {
+		events, err := webhook.Decide(s, c, now)
+		for _, o := range c.Outcomes {
+			if o.Unsent && o.RetryAfter > webhook.HoldMax && s.Attempt(o.Lease) != nil {
+				events[0].(*webhook.Reported).HeldUntilMs = now.Add(min(o.RetryAfter, webhook.RetryAfterMax)).UnixMilli()
+			}
+		}
+		return events, err
+	}),
 	"a test while inactive":     seeing(func(s *webhook.State, _ webhook.Test, _ time.Time) { s.Active = true }),
 	"delivered are not counted": evolving(func(s *webhook.State, _ *webhook.Reported) { s.Delivered = 0 }),
 	"a woken job stays dead": evolving(func(s *webhook.State, e *webhook.Retried) {
@@ -359,6 +377,14 @@ var defectsOfTheWebhook = map[string]func(*hookRules){
 	}),
 	"expired attempts are lost":     evolving(func(s *webhook.State, e *webhook.Expired) { s.Failed-- }),
 	"two leases of the same number": evolving(func(s *webhook.State, _ *webhook.Expired) { s.LastLease-- }),
+}
+
+// unreleased takes the end of a hold out of a verdict.
+func unreleased(events []webhook.Event, err error) ([]webhook.Event, error) {
+	return slices.DeleteFunc(events, func(e webhook.Event) bool {
+		_, ends := e.(*webhook.Released)
+		return ends
+	}), err
 }
 
 // failed is for how long nothing but failures was reported.

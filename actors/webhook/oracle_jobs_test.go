@@ -85,7 +85,7 @@ func (o *oracle) report(c webhook.Report, at int64) actorstest.Verdict {
 		if x.Unsent {
 			o.giveBack(j, l, at)
 			if asked > 0 {
-				o.heldMs = max(o.heldMs, at+asked)
+				o.heldMs = max(o.heldMs, at+min(asked, 300*sec))
 			}
 			verdict = "unsent"
 			continue
@@ -279,6 +279,8 @@ func (o *oracle) plan(t *rapid.T, now time.Time) string {
 		return rapid.SampledFrom([]string{"retry", "retry", "test"}).Draw(t, "in vain")
 	case !o.record.active:
 		return "on"
+	case o.heldMs > now.UnixMilli() && often.Draw(t, "held"):
+		return rapid.SampledFrom([]string{"lease", "retry", "lease", "on", "test", "retry"}).Draw(t, "let go")
 	case len(o.record.leases) > 0 && o.record.url == deadlyTarget:
 		return "expire"
 	case len(o.record.leases) > 0:

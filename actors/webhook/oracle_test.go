@@ -16,7 +16,7 @@ import (
 	"parley/actors/webhook"
 )
 
-// retryTable is the contract's: what passes before each attempt.
+// retryTable is that of docs/webhooks.md: what passes before each attempt.
 const retryTable = "0s 5s 5m 30m 2h 5h 10h 10h"
 
 const (
@@ -72,7 +72,7 @@ type sight struct {
 	wakeMs                   int64
 }
 
-// oracle is a webhook as the contract tells of it: with all its jobs, in a list.
+// oracle is a webhook as docs/webhooks.md tells of it: with all its jobs, in a list.
 type oracle struct {
 	record    sight
 	secrets   []oldSecret
@@ -223,7 +223,7 @@ func (o *oracle) Foretell(c webhook.Command, now time.Time) actorstest.Verdict {
 	case webhook.Create:
 		return o.create(c, at)
 	case webhook.Toggle:
-		return o.owned(c.By == acme, func() actorstest.Verdict { return o.toggle(c) })
+		return o.owned(c.By == acme, func() actorstest.Verdict { return o.toggle(c, at) })
 	case webhook.Rotate:
 		return o.owned(c.By == acme, func() actorstest.Verdict { return o.rotate(string(c.SealedSecret), at) })
 	case webhook.Delete:
@@ -286,12 +286,16 @@ func (o *oracle) create(c webhook.Create, at int64) actorstest.Verdict {
 	return actorstest.Taken("created")
 }
 
-// everyEvent is the contract's list.
+// everyEvent is the list of docs/webhooks.md.
 var everyEvent = strings.Fields(`message.received message.delivered message.read conversation.updated group.invited
 	group.request.created group.request.resolved group.member.joined group.member.left webhook.test`)
 
-func (o *oracle) toggle(c webhook.Toggle) actorstest.Verdict {
+// toggle: PATCH active:true ends any hold.
+func (o *oracle) toggle(c webhook.Toggle, at int64) actorstest.Verdict {
 	switch {
+	case c.Active && o.record.active && o.heldMs > at:
+		o.heldMs = 0
+		return actorstest.Taken("released")
 	case c.Active == o.record.active:
 		return actorstest.Taken("as it is")
 	case !c.Active:
@@ -334,6 +338,10 @@ func (o *oracle) test(at int64) actorstest.Verdict {
 		return no
 	}
 	o.make("webhook.test", "", "", at, at)
+	if o.heldMs > at {
+		o.heldMs = 0
+		return actorstest.Taken("released")
+	}
 	return actorstest.Taken("made")
 }
 
@@ -361,9 +369,12 @@ func (o *oracle) retry(c webhook.Retry, at int64) actorstest.Verdict {
 	case j.status == "dead":
 		j.status, j.attempts, j.nextMs, o.heldMs = "failed", 0, at, 0
 		return actorstest.Taken("woken")
-	case j.status == "failed" && (j.nextMs > at || o.heldMs > at):
+	case j.status == "failed" && j.nextMs > at:
 		j.nextMs, o.heldMs = at, 0
 		return actorstest.Taken("at once")
+	case o.heldMs > at: // due, pending or under way: only the hold is in the way
+		o.heldMs = 0
+		return actorstest.Taken("released")
 	}
 	return actorstest.Taken("on its way")
 }
@@ -404,12 +415,12 @@ var trial = actorstest.Trial[*webhook.State, webhook.Command, webhook.Event, *or
 	},
 	Cases: []string{
 		"Create: created", "Create: again", "Create: twice the same",
-		"Toggle: no webhook", "Toggle: another's", "Toggle: as it is", "Toggle: off", "Toggle: on", "Toggle: agent revoked",
+		"Toggle: no webhook", "Toggle: another's", "Toggle: as it is", "Toggle: released", "Toggle: off", "Toggle: on", "Toggle: agent revoked",
 		"Rotate: no webhook", "Rotate: another's", "Rotate: the same", "Rotate: rotated",
 		"Delete: no webhook", "Delete: another's", "Delete: deleted",
-		"Test: no webhook", "Test: another's", "Test: inactive", "Test: agent revoked", "Test: made",
+		"Test: no webhook", "Test: another's", "Test: inactive", "Test: agent revoked", "Test: made", "Test: released",
 		"Retry: no webhook", "Retry: another's", "Retry: no such job", "Retry: delivered", "Retry: inactive", "Retry: agent revoked",
-		"Retry: woken", "Retry: at once", "Retry: on its way",
+		"Retry: woken", "Retry: at once", "Retry: on its way", "Retry: released",
 		"Retire: no webhook", "Retire: again", "Retire: for good",
 		"Collect: no webhook", "Collect: inactive", "Collect: read before", "Collect: nothing wanted", "Collect: jobs",
 		"Lease: no webhook", "Lease: inactive", "Lease: held", "Lease: no place", "Lease: nothing waits",

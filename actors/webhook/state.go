@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -24,6 +25,29 @@ func (s *State) Owner() parley.OrgID { return parley.IDFromBytes[parley.OrgID](s
 
 // CreatedAt is when the webhook was created, UTC.
 func (s *State) CreatedAt() time.Time { return time.UnixMilli(s.GetCreatedMs()).UTC() }
+
+// SentURL is the webhook's url as its owner wrote it.
+func (s *State) SentURL() string { return cmp.Or(s.GetSentUrl(), s.GetUrl()) }
+
+// Held tells whether no attempt of an active webhook begins now, because its
+// target failed again and again or asked to be left alone, and until when, UTC.
+func (s *State) Held(now time.Time) (until time.Time, held bool) {
+	until = time.UnixMilli(s.GetHeldUntilMs()).UTC()
+	return until, s.GetActive() && now.Before(until)
+}
+
+// NextAttempt is when the next attempt of one of its jobs is due, UTC: as
+// planned, or when a hold ends. False where none is planned.
+func (s *State) NextAttempt(j *Job, now time.Time) (at time.Time, planned bool) {
+	until, held := s.Held(now)
+	if at, planned = j.Retry(); planned {
+		if held && at.Before(until) {
+			at = until
+		}
+		return at, true
+	}
+	return until, held && j.GetStatus() == Pending
+}
 
 // DisabledAt is when the webhook was switched off, and not by a person, and why;
 // false if it was not.

@@ -30,12 +30,14 @@ type (
 	JobID = parley.ID[jobKind]
 )
 
-// Numbers of the contract. // spec: Webhooks
+// Numbers of docs/webhooks.md. // spec: Webhooks
 const (
 	// LeaseLife is how long an attempt may be under way.
 	LeaseLife = 60 * time.Second
-	// RetryAfterMax is the longest that a target can ask to be left alone for.
+	// RetryAfterMax is the longest by which a target can put off the next attempt of
+	// a job, HoldMax the longest for which that holds the webhook's other jobs.
 	RetryAfterMax = 24 * time.Hour
+	HoldMax       = 5 * time.Minute
 	// FailuresMax is how long nothing but failures is borne.
 	FailuresMax = 120 * time.Hour
 	// SecretAfterlife is how long a former secret signs beside the current one.
@@ -72,7 +74,8 @@ type Create struct {
 	ID    ID
 	Agent parley.AgentID
 	Org   parley.OrgID
-	URL   string
+	// URL is dialled; SentURL is the text that it was read from.
+	URL, SentURL string
 	// Events are what is delivered; none means messages received.
 	Events       []What
 	Description  string
@@ -83,7 +86,7 @@ type Create struct {
 	Taken bool
 }
 
-// Toggle switches the webhook on or off. Jobs that wait go on waiting while it
+// Toggle switches the webhook on or off. To switch on one that is on ends a hold. Jobs that wait go on waiting while it
 // is off, and no news become jobs, also not afterwards: what is to be delivered of
 // the time before, the host collects before it switches off.
 type Toggle struct {
@@ -102,11 +105,11 @@ type Rotate struct {
 // Delete ends the webhook.
 type Delete struct{ By parley.OrgID }
 
-// Test asks for a delivery that tells of nothing.
+// Test asks for a delivery that tells of nothing, and ends a hold.
 type Test struct{ By parley.OrgID }
 
-// Retry asks for an attempt of a job now: of one that waits for its next, or of
-// a dead one, which gets all its attempts again.
+// Retry asks for an attempt of a job now: of one that waits, or of a dead one,
+// which gets all its attempts again. It ends a hold, whatever the job waits for.
 type Retry struct {
 	By parley.OrgID
 	// Job is the job's row, nil if there is none.
@@ -153,7 +156,7 @@ type Outcome struct {
 	// Lease is the number of the attempt's lease.
 	Lease uint64
 	// Unsent: nothing was sent, and so nothing attempted. The webhook is held
-	// for RetryAfter.
+	// for RetryAfter, at most for HoldMax.
 	Unsent bool
 	// Code is the status of the answer, zero where there was none.
 	Code int
@@ -204,6 +207,7 @@ func (*Leased) event()      {}
 func (*Reported) event()    {}
 func (*Expired) event()     {}
 func (*Retried) event()     {}
+func (*Released) event()    {}
 
 // kinds are the events by the numbers under which they are on disk. Numbers are
 // added, never changed or reused.
@@ -212,6 +216,7 @@ var kinds = []func() Event{
 	4: func() Event { return &Disabled{} }, 5: func() Event { return &Rotated{} }, 6: func() Event { return &Deleted{} },
 	7: func() Event { return &Collected{} }, 8: func() Event { return &Tested{} }, 9: func() Event { return &Leased{} },
 	10: func() Event { return &Reported{} }, 11: func() Event { return &Expired{} }, 12: func() Event { return &Retried{} },
+	13: func() Event { return &Released{} },
 }
 
 // Tag is the number under which an event's kind is on disk.
@@ -241,6 +246,8 @@ func Tag(e Event) byte {
 		return 11
 	case *Retried:
 		return 12
+	case *Released:
+		return 13
 	}
 	panic("webhook: unknown event")
 }

@@ -387,7 +387,9 @@ type State struct {
 	Delivered uint64 `protobuf:"varint,23,opt,name=delivered,proto3" json:"delivered,omitempty"`
 	Dead      uint64 `protobuf:"varint,24,opt,name=dead,proto3" json:"dead,omitempty"`
 	// How often a person asked for another attempt.
-	Retried       uint64 `protobuf:"varint,25,opt,name=retried,proto3" json:"retried,omitempty"`
+	Retried uint64 `protobuf:"varint,25,opt,name=retried,proto3" json:"retried,omitempty"`
+	// The url as it was sent, where that differs from url, which is dialled.
+	SentUrl       string `protobuf:"bytes,26,opt,name=sent_url,json=sentUrl,proto3" json:"sent_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -595,6 +597,13 @@ func (x *State) GetRetried() uint64 {
 		return x.Retried
 	}
 	return 0
+}
+
+func (x *State) GetSentUrl() string {
+	if x != nil {
+		return x.SentUrl
+	}
+	return ""
 }
 
 // Job is one delivery, a row of the host under its number.
@@ -1035,16 +1044,18 @@ func (x *Result) GetUnsent() bool {
 
 // Created: the webhook follows its agent's feed from cursor on.
 type Created struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Agent         []byte                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	Org           []byte                 `protobuf:"bytes,3,opt,name=org,proto3" json:"org,omitempty"`
-	Url           string                 `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	Events        []What                 `protobuf:"varint,5,rep,packed,name=events,proto3,enum=parley.v1.webhook.What" json:"events,omitempty"`
-	Description   string                 `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
-	SealedSecret  []byte                 `protobuf:"bytes,7,opt,name=sealed_secret,json=sealedSecret,proto3" json:"sealed_secret,omitempty"`
-	Cursor        uint64                 `protobuf:"varint,8,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	AtMs          int64                  `protobuf:"varint,9,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Agent        []byte                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
+	Org          []byte                 `protobuf:"bytes,3,opt,name=org,proto3" json:"org,omitempty"`
+	Url          string                 `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
+	Events       []What                 `protobuf:"varint,5,rep,packed,name=events,proto3,enum=parley.v1.webhook.What" json:"events,omitempty"`
+	Description  string                 `protobuf:"bytes,6,opt,name=description,proto3" json:"description,omitempty"`
+	SealedSecret []byte                 `protobuf:"bytes,7,opt,name=sealed_secret,json=sealedSecret,proto3" json:"sealed_secret,omitempty"`
+	Cursor       uint64                 `protobuf:"varint,8,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	AtMs         int64                  `protobuf:"varint,9,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	// The url as it was sent, where that differs from url, which is dialled.
+	SentUrl       string `protobuf:"bytes,10,opt,name=sent_url,json=sentUrl,proto3" json:"sent_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1140,6 +1151,13 @@ func (x *Created) GetAtMs() int64 {
 		return x.AtMs
 	}
 	return 0
+}
+
+func (x *Created) GetSentUrl() string {
+	if x != nil {
+		return x.SentUrl
+	}
+	return ""
 }
 
 // Activated: a person switched it on; what the feed had up to cursor meanwhile
@@ -1692,6 +1710,51 @@ func (x *Expired) GetAtMs() int64 {
 	return 0
 }
 
+// Released: a person wants attempts now; the webhook is held no longer.
+type Released struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtMs          int64                  `protobuf:"varint,1,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Released) Reset() {
+	*x = Released{}
+	mi := &file_actors_webhook_webhook_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Released) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Released) ProtoMessage() {}
+
+func (x *Released) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_webhook_webhook_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Released.ProtoReflect.Descriptor instead.
+func (*Released) Descriptor() ([]byte, []int) {
+	return file_actors_webhook_webhook_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Released) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 // Retried: a person wants another attempt of a job that waits, or of a dead one.
 type Retried struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1704,7 +1767,7 @@ type Retried struct {
 
 func (x *Retried) Reset() {
 	*x = Retried{}
-	mi := &file_actors_webhook_webhook_proto_msgTypes[18]
+	mi := &file_actors_webhook_webhook_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +1779,7 @@ func (x *Retried) String() string {
 func (*Retried) ProtoMessage() {}
 
 func (x *Retried) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_webhook_webhook_proto_msgTypes[18]
+	mi := &file_actors_webhook_webhook_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +1792,7 @@ func (x *Retried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retried.ProtoReflect.Descriptor instead.
 func (*Retried) Descriptor() ([]byte, []int) {
-	return file_actors_webhook_webhook_proto_rawDescGZIP(), []int{18}
+	return file_actors_webhook_webhook_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Retried) GetJob() uint64 {
@@ -1766,7 +1829,7 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\x03job\x18\x02 \x01(\x04R\x03job\x12\x10\n" +
 	"\x03nth\x18\x03 \x01(\rR\x03nth\x12\x14\n" +
 	"\x05first\x18\x04 \x01(\bR\x05first\x12\x19\n" +
-	"\bbegan_ms\x18\x05 \x01(\x03R\abeganMs\"\xa7\x06\n" +
+	"\bbegan_ms\x18\x05 \x01(\x03R\abeganMs\"\xc2\x06\n" +
 	"\x05State\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\fR\x05agent\x12\x10\n" +
@@ -1799,7 +1862,8 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\x06failed\x18\x16 \x01(\x04R\x06failed\x12\x1c\n" +
 	"\tdelivered\x18\x17 \x01(\x04R\tdelivered\x12\x12\n" +
 	"\x04dead\x18\x18 \x01(\x04R\x04dead\x12\x18\n" +
-	"\aretried\x18\x19 \x01(\x04R\aretried\"\x86\x04\n" +
+	"\aretried\x18\x19 \x01(\x04R\aretried\x12\x19\n" +
+	"\bsent_url\x18\x1a \x01(\tR\asentUrl\"\x86\x04\n" +
 	"\x03Job\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12-\n" +
 	"\x05event\x18\x02 \x01(\x0e2\x17.parley.v1.webhook.WhatR\x05event\x12\x10\n" +
@@ -1844,7 +1908,7 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\vduration_ms\x18\a \x01(\x03R\n" +
 	"durationMs\x12\x17\n" +
 	"\anext_ms\x18\b \x01(\x03R\x06nextMs\x12\x16\n" +
-	"\x06unsent\x18\t \x01(\bR\x06unsent\"\xf8\x01\n" +
+	"\x06unsent\x18\t \x01(\bR\x06unsent\"\x93\x02\n" +
 	"\aCreated\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\fR\x05agent\x12\x10\n" +
@@ -1854,7 +1918,9 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\vdescription\x18\x06 \x01(\tR\vdescription\x12#\n" +
 	"\rsealed_secret\x18\a \x01(\fR\fsealedSecret\x12\x16\n" +
 	"\x06cursor\x18\b \x01(\x04R\x06cursor\x12\x13\n" +
-	"\x05at_ms\x18\t \x01(\x03R\x04atMs\"8\n" +
+	"\x05at_ms\x18\t \x01(\x03R\x04atMs\x12\x19\n" +
+	"\bsent_url\x18\n" +
+	" \x01(\tR\asentUrl\"8\n" +
 	"\tActivated\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\x04R\x06cursor\x12\x13\n" +
 	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"\"\n" +
@@ -1886,7 +1952,9 @@ const file_actors_webhook_webhook_proto_rawDesc = "" +
 	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"S\n" +
 	"\aExpired\x123\n" +
 	"\aresults\x18\x01 \x03(\v2\x19.parley.v1.webhook.ResultR\aresults\x12\x13\n" +
-	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"D\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs\"\x1f\n" +
+	"\bReleased\x12\x13\n" +
+	"\x05at_ms\x18\x01 \x01(\x03R\x04atMs\"D\n" +
 	"\aRetried\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x04R\x03job\x12\x12\n" +
 	"\x04dead\x18\x02 \x01(\bR\x04dead\x12\x13\n" +
@@ -1932,7 +2000,7 @@ func file_actors_webhook_webhook_proto_rawDescGZIP() []byte {
 }
 
 var file_actors_webhook_webhook_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_actors_webhook_webhook_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_actors_webhook_webhook_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_actors_webhook_webhook_proto_goTypes = []any{
 	(Status)(0),         // 0: parley.v1.webhook.Status
 	(What)(0),           // 1: parley.v1.webhook.What
@@ -1955,7 +2023,8 @@ var file_actors_webhook_webhook_proto_goTypes = []any{
 	(*Leased)(nil),      // 18: parley.v1.webhook.Leased
 	(*Reported)(nil),    // 19: parley.v1.webhook.Reported
 	(*Expired)(nil),     // 20: parley.v1.webhook.Expired
-	(*Retried)(nil),     // 21: parley.v1.webhook.Retried
+	(*Released)(nil),    // 21: parley.v1.webhook.Released
+	(*Retried)(nil),     // 22: parley.v1.webhook.Retried
 }
 var file_actors_webhook_webhook_proto_depIdxs = []int32{
 	1,  // 0: parley.v1.webhook.State.events:type_name -> parley.v1.webhook.What
@@ -1991,7 +2060,7 @@ func file_actors_webhook_webhook_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_webhook_webhook_proto_rawDesc), len(file_actors_webhook_webhook_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -266,11 +266,13 @@ func TestGolden(t *testing.T) {
 			DisabledMs: at + 8, DisabledReason: webhook.OnlyFailures, Cursor: 77, FailingSinceMs: at + 4, HeldUntilMs: at + 6,
 			Secrets: []*webhook.Secret{{Sealed: []byte("new"), UntilMs: at + 7}}, LastJob: 6, LastFirst: 5, Unsent: []uint64{4, 300},
 			LastLease: 9, UnderWay: []*webhook.Attempt{attempt}, RetryTurn: true, Failed: 1, Delivered: 2, Dead: 3, Retried: 4,
+			SentUrl: "https://HOOK.example/a",
 		},
 		[]webhook.Event{
 			&webhook.Created{
 				Id: idOf("hook"), Agent: idOf("alice"), Org: idOf("acme"), Url: "https://hook.example/a", Description: "the hook",
 				Events: []webhook.What{webhook.MessageReceived, webhook.GroupInvited}, SealedSecret: []byte("sealed"), Cursor: 77, AtMs: at,
+				SentUrl: "https://HOOK.example/a",
 			},
 			&webhook.Activated{Cursor: 78, AtMs: at},
 			&webhook.Deactivated{AtMs: at},
@@ -285,6 +287,7 @@ func TestGolden(t *testing.T) {
 			&webhook.Reported{Results: results, FailingSinceMs: at + 4, HeldUntilMs: at + 6, AtMs: at},
 			&webhook.Expired{Results: results, AtMs: at},
 			&webhook.Retried{Job: 5, Dead: true, AtMs: at},
+			&webhook.Released{AtMs: at},
 		},
 	)
 }

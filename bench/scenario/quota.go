@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"parley/bench/target"
 	"parley/http/api"
 )
 
@@ -204,21 +205,22 @@ func ask(request *http.Request) (*http.Response, []byte, error) {
 }
 
 // promote has the operator give an organization a trust tier.
-func promote(ctx context.Context, admin string, o *org, tier int) error {
+func promote(ctx context.Context, door target.Door, o *org, tier int) error {
 	slug := o.credentials.OrgSlug
-	if admin == "" {
+	if door.Admin == "" {
 		return fmt.Errorf("organization %s stays in its trust tier: the operator's door is not known", slug)
 	}
 	order, err := json.Marshal(map[string]int{"tier": tier})
 	if err != nil {
 		return err
 	}
-	path := "http://" + admin + "/orgs/" + url.PathEscape(slug) + "/tier"
+	path := "http://" + door.Admin + "/orgs/" + url.PathEscape(slug) + "/tier"
 	request, err := http.NewRequestWithContext(ctx, "POST", path, bytes.NewReader(order))
 	if err != nil {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+door.AdminToken)
 	answer, text, err := ask(request)
 	if err == nil && answer.StatusCode != http.StatusOK {
 		err = fmt.Errorf("status %d: %s", answer.StatusCode, text)

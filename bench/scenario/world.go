@@ -74,7 +74,7 @@ func newWorld(ctx context.Context, door target.Door, params Params) (*world, err
 		if params.Tier == 0 {
 			break
 		}
-		if err := promote(ctx, door.Admin, o, params.Tier); err != nil {
+		if err := promote(ctx, door, o, params.Tier); err != nil {
 			return nil, err
 		}
 	}

@@ -15,6 +15,8 @@ type Remote struct {
 	// URL is its public address and AdminURL its operator's, if that can be
 	// reached.
 	URL, AdminURL string
+	// AdminToken is what operator calls need.
+	AdminToken string
 	// PID is the root of its process tree if it runs on this machine; 0 if not.
 	PID int
 }
@@ -28,7 +30,7 @@ func (r *Remote) Start(ctx context.Context) (Door, error) {
 	if err != nil {
 		return Door{}, err
 	}
-	door := Door{Address: address, Kind: Parley}
+	door := Door{Address: address, Kind: Parley, AdminToken: r.AdminToken}
 	if r.AdminURL != "" {
 		if door.Admin, err = hostPort(r.AdminURL); err != nil {
 			return Door{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -62,7 +63,11 @@ func (s *Server) Start(ctx context.Context) (Door, error) {
 	if err != nil {
 		return Door{}, errors.Join(err, s.Kill())
 	}
-	return Door{Address: s.address, Kind: Parley, Admin: s.admin, Version: version}, nil
+	token, err := os.ReadFile(filepath.Join(s.Dir, "data", "admin.token"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // an older release has none
+		return Door{}, errors.Join(err, s.Kill())
+	}
+	return Door{Address: s.address, Kind: Parley, Admin: s.admin, AdminToken: strings.TrimSpace(string(token)), Version: version}, nil
 }
 
 // freeAddresses finds n addresses on which nothing listens.

@@ -30,6 +30,8 @@ type Door struct {
 	Kind  Kind
 	// Admin is host:port of the operator's door; empty where it is not known.
 	Admin string
+	// AdminToken is what operator calls there need.
+	AdminToken string
 	// Version is what the target says of itself; it may be empty.
 	Version string
 }

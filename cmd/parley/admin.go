@@ -11,51 +11,67 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"parley/actors"
+	parleyhttp "parley/http"
 )
 
-// adminDoor is the operator's: metrics, profiles, readiness, backups. It knows no
-// callers and must never be reachable from outside.
-type adminDoor struct{ server *http.Server }
+// adminServer answers the operator: at the admin address everything, at the
+// metrics address metrics and readiness alone.
+type adminServer struct {
+	admin   *http.Server
+	metrics *http.Server
+}
 
-func newAdminDoor(node *actors.Node, metrics prometheus.Gatherer, backups *backupDoor, orgs *orgDoor) *adminDoor {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if trouble := node.Trouble(); trouble != nil {
-			http.Error(w, trouble.Text, http.StatusServiceUnavailable)
-			return
-		}
-		if file := node.Damage(); file != "" {
-			http.Error(w, "damaged: "+file, http.StatusServiceUnavailable)
+// newAdminServer serves what anybody who reaches the listener may read (metrics,
+// readiness) as it is, and all else to those who have the admin token.
+func newAdminServer(service *parleyhttp.Service, metrics prometheus.Gatherer, guard adminGuard, calls ...interface{ mount(*http.ServeMux) }) *adminServer {
+	status := http.NewServeMux()
+	status.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	status.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	status.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if reason := service.Ready(); reason != nil {
+			http.Error(w, reason.Text, http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	mux.Handle("POST /backup", backups)
-	orgs.mount(mux)
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return &adminDoor{&http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}}
+	power := http.NewServeMux()
+	for _, c := range calls {
+		c.mount(power)
+	}
+	// The command line and the environment may hold secrets: pprof.Cmdline is left out.
+	power.HandleFunc("GET /debug/pprof/", pprof.Index)
+	power.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	power.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	power.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	all := http.NewServeMux()
+	for _, pattern := range []string{"/metrics", "/livez", "/readyz"} {
+		all.Handle(pattern, status)
+	}
+	all.Handle("/", guard.needsToken(power))
+	return &adminServer{admin: limited(guard.refuseBrowsers(all)), metrics: limited(status)}
+}
+
+// limited is a server that waits for nobody for long.
+func limited(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
 }
 
 // serve accepts connections until close.
-func (a *adminDoor) serve(ln net.Listener) error {
-	if err := a.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+func serve(s *http.Server, ln net.Listener) error {
+	if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
 
-func (a *adminDoor) close() error {
+func (a *adminServer) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if a.server.Shutdown(ctx) == nil {
-		return nil
+	var errs []error
+	for _, s := range []*http.Server{a.admin, a.metrics} {
+		if s.Shutdown(ctx) != nil { // a profile or trace is being taken
+			errs = append(errs, s.Close())
+		}
 	}
-	return a.server.Close() // a profile or trace is being taken
+	return errors.Join(errs...)
 }

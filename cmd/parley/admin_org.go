@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -23,9 +24,32 @@ import (
 
 // orgDoor is where the operator says what an organization may do.
 type orgDoor struct {
-	node   *actors.Node
-	quotas parleyhttp.QuotaProfile
+	node    *actors.Node
+	service *parleyhttp.Service
+	quotas  parleyhttp.QuotaProfile
 }
+
+// orgJSON is an organization in the operator's list.
+type orgJSON struct {
+	ID         parley.OrgID `json:"id"`
+	Slug       string       `json:"slug"`
+	Name       string       `json:"name"`
+	TrustTier  int          `json:"trust_tier"`
+	AgentCount int64        `json:"agent_count"`
+	CreatedAt  api.Time     `json:"created_at"`
+	// SuspendedAt is null while it is not suspended.
+	SuspendedAt *api.Time `json:"suspended_at"`
+}
+
+// orgPage is the answer of GET /orgs.
+type orgPage struct {
+	Items      []orgJSON `json:"items"`
+	NextCursor *string   `json:"next_cursor"`
+	HasMore    bool      `json:"has_more"`
+}
+
+// orgPageMost bounds a page.
+const orgPageMost = 500
 
 // termsJSON is an organization as the operator sees it.
 type termsJSON struct {
@@ -37,11 +61,13 @@ type termsJSON struct {
 	// TierGrantedAt is when the operator last decided about the tier.
 	TierGrantedAt *api.Time `json:"tier_granted_at"`
 	// EmailConfirmedAt is when the token came back that was mailed at registration.
-	EmailConfirmedAt *api.Time            `json:"email_confirmed_at"`
-	AgentCount       int64                `json:"agent_count"`
-	GroupCount       int64                `json:"group_count"`
-	CreatedAt        api.Time             `json:"created_at"`
-	Quotas           map[string]termsPart `json:"quotas"`
+	EmailConfirmedAt *api.Time `json:"email_confirmed_at"`
+	AgentCount       int64     `json:"agent_count"`
+	GroupCount       int64     `json:"group_count"`
+	CreatedAt        api.Time  `json:"created_at"`
+	// SuspendedAt is null while it is not suspended.
+	SuspendedAt *api.Time            `json:"suspended_at"`
+	Quotas      map[string]termsPart `json:"quotas"`
 }
 
 // termsPart is a quota of it: null is no limit.
@@ -71,6 +97,10 @@ const (
 
 // mount adds the door's calls, each for an organization's slug or id.
 func (d *orgDoor) mount(mux *http.ServeMux) {
+	mux.HandleFunc("GET /orgs", d.list)
+	for call, command := range map[string]org.Command{"suspend": org.Suspend{}, "resume": org.Resume{}} {
+		mux.HandleFunc("POST /orgs/{org}/"+call, d.answer(func(r *http.Request) (org.Command, error) { return command, byNoBrowser(r) }))
+	}
 	mux.HandleFunc("GET /orgs/{org}", d.answer(func(*http.Request) (org.Command, error) { return nil, nil }))
 	mux.HandleFunc("POST /orgs/{org}/tier", d.answer(func(r *http.Request) (org.Command, error) {
 		var in tierRequest
@@ -111,17 +141,22 @@ func (q *quotaRequest) command() (org.Command, error) {
 	return nil, errBadOrder.Saying(`"limit" is a number, null for no limit, or "default".`)
 }
 
-var (
-	errBadOrder     = parley.Refuse(parley.Unprocessable, "validation_error", "The body is not what this call takes.")
-	errForeignOrder = parley.Refuse(parley.Forbidden, "forbidden", "Orders are given with application/json, and by no browser.")
-)
+var errBadOrder = parley.Refuse(parley.Unprocessable, "validation_error", "The body is not what this call takes.")
 
-// readOrder reads a body. Browsers are refused: a page of elsewhere must not
-// change anything here.
-func readOrder(r *http.Request, into any) error {
+// byNoBrowser refuses what a page can have a browser send: it must not change
+// anything here.
+func byNoBrowser(r *http.Request) error {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind != "application/json" || r.Header.Get("Origin") != "" {
-		return errForeignOrder
+		return errAdminOrigin
+	}
+	return nil
+}
+
+// readOrder reads a body.
+func readOrder(r *http.Request, into any) error {
+	if err := byNoBrowser(r); err != nil {
+		return err
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, orgBodyMax))
 	if err != nil || json.Unmarshal(body, into, json.RejectUnknownMembers(true)) != nil {
@@ -144,7 +179,7 @@ func (d *orgDoor) answer(order func(*http.Request) (org.Command, error)) http.Ha
 		if err == nil && command == nil {
 			state, err = d.node.OrgNow(r.Context(), id)
 		} else if err == nil {
-			state, err = d.node.SetTerms(r.Context(), id, command)
+			state, err = d.carryOut(r.Context(), id, command)
 		}
 		var shown *termsJSON
 		if err == nil {
@@ -160,6 +195,47 @@ func (d *orgDoor) answer(order func(*http.Request) (org.Command, error)) http.Ha
 		}
 		writeOrder(w, http.StatusOK, shown)
 	}
+}
+
+// carryOut has the organization's actor judge a command.
+func (d *orgDoor) carryOut(ctx context.Context, id parley.OrgID, command org.Command) (*org.State, error) {
+	if _, ok := command.(org.Suspend); ok {
+		state, err := d.node.SuspendOrg(ctx, id)
+		d.service.EndStreams(id)
+		return state, err
+	}
+	if _, ok := command.(org.Resume); ok {
+		return d.node.ResumeOrg(ctx, id)
+	}
+	return d.node.SetTerms(ctx, id, command)
+}
+
+// list answers GET /orgs?cursor=SLUG&limit=N.
+func (d *orgDoor) list(w http.ResponseWriter, r *http.Request) {
+	limit := orgPageMost
+	if text := r.URL.Query().Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > orgPageMost {
+			refuseOrder(w, errBadOrder.Saying(fmt.Sprintf("limit is a number from 1 to %d.", orgPageMost)))
+			return
+		}
+	}
+	found, more, err := d.node.Orgs(r.Context(), r.URL.Query().Get("cursor"), limit)
+	if err != nil {
+		refuseOrder(w, err)
+		return
+	}
+	page := orgPage{Items: []orgJSON{}, HasMore: more}
+	for _, o := range found {
+		page.Items = append(page.Items, orgJSON{
+			ID: o.OrgID(), Slug: o.GetSlug(), Name: o.GetName(), TrustTier: int(o.GetTrustTier()), AgentCount: o.GetActiveAgents(),
+			CreatedAt: api.At(o.CreatedAt()), SuspendedAt: atMs(o.GetSuspendedMs()),
+		})
+	}
+	if more {
+		page.NextCursor = &page.Items[len(page.Items)-1].Slug
+	}
+	writeOrder(w, http.StatusOK, page)
 }
 
 // find reads a slug or an id. No slug looks like an id: it would be too long.
@@ -179,7 +255,7 @@ func (d *orgDoor) show(ctx context.Context, o *org.State) (*termsJSON, error) {
 	t := &termsJSON{
 		ID: o.OrgID(), Slug: o.GetSlug(), Name: o.GetName(), ContactEmail: o.GetContactEmail(), TrustTier: int(o.GetTrustTier()),
 		TierGrantedAt: atMs(o.GetTierGrantedMs()), EmailConfirmedAt: atMs(o.GetEmailConfirmedMs()),
-		AgentCount: o.GetActiveAgents(), GroupCount: o.GetActiveGroups(), CreatedAt: api.At(o.CreatedAt()), Quotas: map[string]termsPart{},
+		AgentCount: o.GetActiveAgents(), GroupCount: o.GetActiveGroups(), CreatedAt: api.At(o.CreatedAt()), SuspendedAt: atMs(o.GetSuspendedMs()), Quotas: map[string]termsPart{},
 	}
 	used := map[string]*int64{"agents": &t.AgentCount, "groups": &t.GroupCount, "messages_per_day": &sent}
 	for _, name := range parleyhttp.QuotaNames() {
@@ -206,6 +282,8 @@ func refuseOrder(w http.ResponseWriter, err error) {
 	if errors.As(err, &refusal) {
 		text, code = refusal.Text, refusal.Code
 		switch refusal.Reason {
+		case parley.Unauthenticated:
+			status = http.StatusUnauthorized
 		case parley.NotFound:
 			status = http.StatusNotFound
 		case parley.Forbidden:

@@ -31,7 +31,7 @@ type agentCreateCmd struct {
 
 func (c *agentCreateCmd) Run(ctx context.Context, std *streams) error {
 	if !parley.ValidAgentName(c.Name) {
-		return exitError{code: exitUsage, err: fmt.Errorf("%q is no agent's name: lowercase letters, digits and interior hyphens", c.Name)}
+		return exitError{code: exitUsage, err: fmt.Errorf("%q cannot be an agent's name: it has to be 1 to 200 lowercase letters, digits and interior hyphens", c.Name)}
 	}
 	to, directory, err := c.open()
 	if err != nil {
@@ -41,6 +41,9 @@ func (c *agentCreateCmd) Run(ctx context.Context, std *streams) error {
 	agent, err := createAgent(ctx, to, ringPath(directory, c.Name), in)
 	if err != nil {
 		return err
+	}
+	if agent.BindError != nil {
+		std.note("the keys are not bound yet; the agent's next command tries again: %v", agent.BindError)
 	}
 	if std.json {
 		return std.value(agent.Record)
@@ -86,7 +89,7 @@ func (c *agentListCmd) Run(ctx context.Context, std *streams) error {
 		return err
 	}
 	if std.json {
-		return std.value(agents)
+		return list(std, agents)
 	}
 	rows := [][]string{{"HANDLE", "ID", "CREATED", "STATE"}}
 	for _, a := range agents {
@@ -130,7 +133,26 @@ func findAgent(ctx context.Context, from *client.Client, name string) (*api.Agen
 			return &a, nil
 		}
 	}
-	return nil, exitError{code: exitNotFound, err: fmt.Errorf("the organization has no agent %q", name)}
+	return nil, exitError{code: exitNotFound, err: fmt.Errorf("the organization has no agent %q; %s", name, agentsThereAre(agents))}
+}
+
+// agentsThereAre names the organization's active agents, a few of them where
+// there are many.
+func agentsThereAre(agents []api.Agent) string {
+	const few = 10
+	var names []string
+	for _, a := range agents {
+		if a.RevokedAt == nil {
+			names = append(names, a.Name)
+		}
+	}
+	switch n := len(names); {
+	case n == 0:
+		return "it has none: create one with \"" + typed("agent create NAME") + "\""
+	case n > few:
+		return fmt.Sprintf("it has %s and %d more", strings.Join(names[:few], ", "), n-few)
+	}
+	return "it has " + strings.Join(names, ", ")
 }
 
 type agentKeysCmd struct {
@@ -144,17 +166,7 @@ func (c *agentKeysCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	name := c.Agent
-	if parley.ValidAgentName(name) {
-		if _, notID := parley.ParseID[parley.AgentID](name); notID != nil {
-			own, err := findAgent(ctx, from, name)
-			if err != nil {
-				return err
-			}
-			name = own.ID.String()
-		}
-	}
-	keys, err := from.Keys(ctx, name, "")
+	keys, err := keysOf(ctx, from, c.Agent)
 	if err != nil {
 		return err
 	}
@@ -164,12 +176,30 @@ func (c *agentKeysCmd) Run(ctx context.Context, std *streams) error {
 	return std.say("%s\n  id          %s\n  signing     %s\n  encryption  %s", text(keys.Handle), keys.AgentID, key(keys.SigningPublicKey), key(keys.EncryptionPublicKey))
 }
 
+// keysOf are the public keys of an agent by its handle, id or, if it is one of the
+// organization's own, its bare name.
+func keysOf(ctx context.Context, from *client.Client, name string) (*api.AgentKeys, error) {
+	if parley.ValidAgentName(name) {
+		if _, notID := parley.ParseID[parley.AgentID](name); notID != nil {
+			own, err := findAgent(ctx, from, name)
+			if err != nil {
+				return nil, err
+			}
+			name = own.ID.String()
+		}
+	}
+	return from.Keys(ctx, name, "")
+}
+
 // anyClient is the organization's client or, without a profile, an anonymous
 // one of the server named.
 func (c *agentKeysCmd) anyClient() (*client.Client, error) {
 	from, _, err := c.open()
 	var known exitError
 	if c.URL != "" && errors.As(err, &known) && known.code == exitForbidden {
+		if err := checkTransport(c.URL, c.AllowHTTP); err != nil {
+			return nil, err
+		}
 		return client.New(c.URL)
 	}
 	return from, err
@@ -209,7 +239,7 @@ func (c *agentRevokeCmd) Run(ctx context.Context, std *streams) error {
 	if !c.Yes {
 		return exitError{code: exitUsage, err: errors.New("revoking cannot be undone; say --yes")}
 	}
-	from, _, err := c.open()
+	from, directory, err := c.open()
 	if err != nil {
 		return err
 	}
@@ -220,10 +250,28 @@ func (c *agentRevokeCmd) Run(ctx context.Context, std *streams) error {
 	if err := from.RevokeAgent(ctx, agent.ID); err != nil {
 		return err
 	}
+	if err := setAside(directory, agent.ID); err != nil {
+		return err
+	}
 	if std.json {
 		return std.value(map[string]any{"agent_id": agent.ID, "revoked": true})
 	}
 	return std.say("revoked %s", text(agent.Handle))
+}
+
+// setAside keeps the key ring of a revoked agent under another name, so that the
+// agent is not offered for acting any more and its old mail can still be opened.
+func setAside(directory string, id parley.AgentID) error {
+	rings, err := openRings(directory)
+	if err != nil {
+		return err
+	}
+	for _, ring := range rings {
+		if ring.AgentID() == id {
+			return os.Rename(ring.Path(), ring.Path()+".revoked")
+		}
+	}
+	return nil
 }
 
 // agentDetails are the lines below an agent's handle.

@@ -2,15 +2,12 @@ package main
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,18 +21,15 @@ import (
 )
 
 type backupCmd struct {
-	Take  backupTakeCmd  `cmd:"" default:"withargs" help:"Write a snapshot; what is meant where no other word follows."`
+	Take  backupTakeCmd  `cmd:"" default:"withargs" help:"Write a snapshot; default subcommand."`
 	List  backupListCmd  `cmd:"" help:"List the snapshots of a backup directory, oldest first."`
 	Check backupCheckCmd `cmd:"" help:"Read a snapshot through and compare every file with its hash."`
 }
 
-// defaultAdmin is where a server's operator calls are unless it was told otherwise.
-const defaultAdmin = "http://127.0.0.1:8081"
-
 type backupTakeCmd struct {
 	To         string `required:"" placeholder:"DIR" help:"Backup directory, on the server's machine. What it holds already is not copied again."`
-	Admin      string `placeholder:"URL" help:"Operator's address of the running server; default: http://127.0.0.1:8081." xor:"source"`
-	Data       string `placeholder:"DIR" help:"Back up this data directory itself, which no server has open." xor:"source"`
+	Admin      string `placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
+	Data       string `placeholder:"DIR" help:"With --admin: data directory of that server, where its admin.token lies. Alone: back up this directory itself, which no server has open."`
 	Keep       int    `placeholder:"N" help:"Afterwards delete all but the N newest snapshots and what only they needed; default: keep all."`
 	WithoutKey bool   `help:"Leave out master.key, which seals the keys that sign access tokens. Whoever has a backup with it can sign tokens; a backup without it can be served only with the key from elsewhere."`
 }
@@ -95,7 +89,7 @@ func (c *backupTakeCmd) Validate() error {
 func (c *backupTakeCmd) Run(ctx context.Context, std *streams) error {
 	var made *snapshotJSON
 	var err error
-	if c.Data != "" {
+	if c.Data != "" && c.Admin == "" {
 		made, err = c.offline(ctx, std)
 	} else {
 		made, err = c.online(ctx, std)
@@ -126,57 +120,43 @@ func (c *backupTakeCmd) offline(ctx context.Context, std *streams) (*snapshotJSO
 		return nil, advised(err, c.Data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w\nIf a server runs on it, leave out --data: the server makes the backup itself", err)
+		return nil, fmt.Errorf("%w\nIf a server runs on it, name its admin address with --admin, or leave out --data: the server makes the backup itself", err)
 	}
-	to := &backupDoor{store: store, data: c.Data}
+	found, _ := findMasterKey(c.Data) // one that is amiss is met again where it matters
+	owner, err := backupOwner(found.key)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	to := &backupDoor{store: store, data: c.Data, owner: owner}
 	made, err := to.take(ctx, backupRequest{To: c.To, Keep: c.Keep, WithoutKey: c.WithoutKey}, std.progress())
 	return made, errors.Join(err, store.Close())
 }
 
 func (c *backupTakeCmd) online(ctx context.Context, std *streams) (*snapshotJSON, error) {
-	admin, err := url.Parse(c.admin())
-	if err != nil || admin.Host == "" || admin.Scheme != "http" && admin.Scheme != "https" {
-		return nil, exitError{code: exitUsage, err: fmt.Errorf("--admin: %q is not an http or https address", c.admin())}
+	server := operatorFlags{Admin: c.Admin, Data: cmp.Or(c.Data, os.Getenv("PARLEY_DATA"), defaultData)}
+	admin, err := server.address()
+	if err != nil {
+		return nil, err
 	}
 	to := c.To
 	if !filepath.IsAbs(to) {
-		if ip := net.ParseIP(admin.Hostname()); admin.Hostname() != "localhost" && !ip.IsLoopback() {
+		if !isLoopback(admin.Hostname()) {
 			return nil, exitError{code: exitUsage, err: fmt.Errorf("--to: %q is not absolute, and the server is on another machine", to)}
 		}
 		if to, err = filepath.Abs(to); err != nil {
 			return nil, err
 		}
 	}
-	body, err := json.Marshal(backupRequest{To: to, Keep: c.Keep, WithoutKey: c.WithoutKey})
+	answer, err := server.do(ctx, "backup", backupRequest{To: to, Keep: c.Keep, WithoutKey: c.WithoutKey})
 	if err != nil {
 		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, admin.JoinPath("backup").String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("no server answers at %s; name its address with --admin, or a directory at rest with --data: %w", admin, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	return readBackup(answer, std.progress())
 }
 
-func (c *backupTakeCmd) admin() string {
-	if c.Admin == "" {
-		return defaultAdmin
-	}
-	return c.Admin
-}
-
 // readBackup follows the lines of an answer to its end.
 func readBackup(answer *http.Response, progress func(persistence.BackupProgress)) (*snapshotJSON, error) {
-	if answer.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
-		return nil, exitError{code: refusalCode(answer.StatusCode), err: errors.New(strings.TrimSpace(string(said)))}
-	}
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
 		var line backupLine
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
@@ -211,7 +191,7 @@ func (c *backupListCmd) Run(std *streams) error {
 		return err
 	}
 	if std.json {
-		return errors.Join(std.value(all), err)
+		return errors.Join(list(std, all), err)
 	}
 	return errors.Join(std.table(rows), err)
 }

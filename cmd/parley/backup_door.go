@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"mime"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"parley"
 	"parley/http/auth"
 	"parley/persistence"
 )
@@ -24,7 +25,24 @@ import (
 type backupDoor struct {
 	store *persistence.Store
 	data  string
+	// owner is the name under which snapshots are this server's, see backupOwner.
+	owner string
+	// target judges and resolves the directory of a backup; nil where a person
+	// writes with rights of their own.
+	target func(to string) (string, error)
 }
+
+// backupOwner is the name under which a server's snapshots lie in a backup
+// directory. It goes with the master key, which a restored directory keeps.
+func backupOwner(master *auth.MasterKey) (string, error) {
+	if master == nil {
+		return "", nil
+	}
+	name, err := master.Derive("backup owner")
+	return hex.EncodeToString(name[:min(len(name), 8)]), err
+}
+
+func (d *backupDoor) mount(mux *http.ServeMux) { mux.Handle("POST /backup", d) }
 
 // backupBodyMax is more than any path needs.
 const backupBodyMax = 64 << 10
@@ -33,9 +51,8 @@ const backupBodyMax = 64 << 10
 // which tells what came of it. A caller who goes away ends the backup. Browsers
 // are refused: a page of elsewhere must not have this machine's files written.
 func (d *backupDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if kind != "application/json" || r.Header.Get("Origin") != "" {
-		http.Error(w, "a backup is asked for with application/json, and by no browser", http.StatusForbidden)
+	if err := byNoBrowser(r); err != nil {
+		refuseOrder(w, err)
 		return
 	}
 	var request backupRequest
@@ -46,8 +63,12 @@ func (d *backupDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = d.judge(request)
 	}
+	if refused := (*parley.Refusal)(nil); errors.As(err, &refused) {
+		refuseOrder(w, err)
+		return
+	}
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		writeOrder(w, http.StatusBadRequest, map[string]string{"detail": err.Error(), "code": "validation_error"})
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -81,7 +102,31 @@ func (d *backupDoor) judge(r backupRequest) error {
 	case r.Keep < 0:
 		return fmt.Errorf("keep: %d is less than none", r.Keep)
 	}
+	if d.target == nil {
+		return nil
+	}
+	if _, err := d.target(r.To); err != nil {
+		return errBackupTarget.Saying(fmt.Sprintf("%s cannot be a backup directory: %v.", r.To, err))
+	}
 	return nil
+}
+
+var errBackupTarget = parley.Refuse(parley.Forbidden, "forbidden", "The server may not write a backup there.")
+
+// prepare makes the backup directory where there is none, and gives its real
+// path: what lay at a path that was judged may have been made by others since.
+func (d *backupDoor) prepare(to string) (string, error) {
+	if d.target == nil {
+		return to, nil
+	}
+	made, err := d.target(to)
+	if err == nil {
+		err = os.MkdirAll(made, 0o700)
+	}
+	if err == nil {
+		made, err = d.target(made)
+	}
+	return made, err
 }
 
 func (d *backupDoor) take(ctx context.Context, r backupRequest, progress func(persistence.BackupProgress)) (*snapshotJSON, error) {
@@ -92,13 +137,19 @@ func (d *backupDoor) take(ctx context.Context, r backupRequest, progress func(pe
 	if within {
 		return nil, exitError{code: exitUsage, err: fmt.Errorf("%s lies in the data directory: a backup there would be lost with it", r.To)}
 	}
-	options := persistence.BackupOptions{To: r.To, Keep: r.Keep, Progress: progress}
+	if r.Keep > 0 && d.owner == "" {
+		return nil, exitError{code: exitUsage, err: fmt.Errorf("--keep: without the master key it is not known which snapshots are this server's")}
+	}
+	options := persistence.BackupOptions{Owner: d.owner, Keep: r.Keep, Progress: progress}
 	if !r.WithoutKey {
 		key, err := d.key()
 		if err != nil {
 			return nil, fmt.Errorf("the master key cannot be backed up (leave it out with --without-key): %w", err)
 		}
 		options.Beside = map[string][]byte{masterKeyFile: key}
+	}
+	if options.To, err = d.prepare(r.To); err != nil {
+		return nil, err
 	}
 	made, err := d.store.Backup(ctx, options)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 type benchCmd struct {
-	Run     benchRunCmd     `cmd:"" default:"withargs" help:"Measure; what is meant where no other word follows."`
+	Run     benchRunCmd     `cmd:"" default:"withargs" help:"Measure; default subcommand."`
 	Growth  benchGrowthCmd  `cmd:"" help:"Measure how agents and stored messages, as they grow in number, change speed, memory, disk and restart."`
 	Compare benchCompareCmd `cmd:"" help:"Show what changed from one results.json to another."`
 }
@@ -223,7 +223,7 @@ func (c *benchRunCmd) own() (func(dir string, flags ...string) target.Target, er
 func (c *benchRunCmd) targets(dir string, own func(dir string, flags ...string) target.Target) ([]target.Target, error) {
 	var all []target.Target
 	if own == nil {
-		all = append(all, &target.Remote{Label: ours, URL: c.URL, AdminURL: c.AdminURL, PID: c.PID})
+		all = append(all, &target.Remote{Label: ours, URL: c.URL, AdminURL: c.AdminURL, AdminToken: os.Getenv(adminTokenVariable), PID: c.PID})
 	} else {
 		all = append(all, own(filepath.Join(dir, ours)))
 	}

@@ -16,7 +16,7 @@ import (
 
 // program is this binary under the name by which it is the program and not its
 // test, so that servers that it starts are the program too.
-func program(t *testing.T) string {
+func builtProgram(t *testing.T) string {
 	t.Helper()
 	name := "parley"
 	if runtime.GOOS == "windows" {
@@ -57,7 +57,7 @@ func copied(from, to string) (err error) {
 func TestBenchOfDeliveryAndLimits(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
-	said, err := exec.Command(program(t), "bench", "quota", "webhook", "--verify", "--duration", "100ms", "--warmup", "10ms", "--repeats", "1",
+	said, err := exec.Command(builtProgram(t), "bench", "quota", "webhook", "--verify", "--duration", "100ms", "--warmup", "10ms", "--repeats", "1",
 		"--clients", "8", "--agents", "4", "--hooks", "20", "--dir", t.TempDir(), "--out", out).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
@@ -96,7 +96,7 @@ func TestBenchOfDeliveryAndLimits(t *testing.T) {
 // cannot be done is said before anything is asked of it.
 func TestBenchOfQuotaWantsServersOfItsOwn(t *testing.T) {
 	t.Parallel()
-	said, err := exec.Command(program(t), "bench", "quota", "--url", "http://127.0.0.1:1", "--dir", t.TempDir(), "--out", t.TempDir()).CombinedOutput()
+	said, err := exec.Command(builtProgram(t), "bench", "quota", "--url", "http://127.0.0.1:1", "--dir", t.TempDir(), "--out", t.TempDir()).CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(said), "two servers of the bench's own") {
 		t.Errorf("%v\n%s", err, said)

@@ -12,12 +12,13 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"${enum}."`
 }
 
-// completionScripts ask the binary itself, so that a script never lags behind it.
+// completionScripts ask the very program that is being typed, so that a script
+// never lags behind it and works for one that is not on PATH.
 var completionScripts = map[string]string{
 	"bash": `# parley completion: source <(parley completion bash)
 _parley() {
 	local IFS=$'\n'
-	COMPREPLY=($(parley __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+	COMPREPLY=($("${COMP_WORDS[0]/#\~/$HOME}" __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
 }
 complete -o default -F _parley parley
 `,
@@ -25,7 +26,7 @@ complete -o default -F _parley parley
 # parley completion: source <(parley completion zsh)
 _parley() {
 	local -a found
-	found=("${(@f)$(parley __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+	found=("${(@f)$("${(e)words[1]/#\~/$HOME}" __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
 	if [[ -n "${found[1]}" ]]; then compadd -- "${found[@]}"; else _files; fi
 }
 compdef _parley parley
@@ -33,7 +34,7 @@ compdef _parley parley
 	"fish": `# parley completion: parley completion fish | source
 function __parley
 	set -l words (commandline -opc) (commandline -ct)
-	parley __complete -- $words[2..-1] 2>/dev/null
+	(string replace -r '^~' $HOME -- $words[1]) __complete -- $words[2..-1] 2>/dev/null
 end
 complete -c parley -a '(__parley)'
 `,

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,8 @@ import (
 	"github.com/knadh/koanf/parsers/toml/v2"
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
+
+	"parley"
 )
 
 // Config is everything an operator may set, and the only place where flags,
@@ -21,23 +24,28 @@ import (
 // variable over the key of the TOML file (spelled as the flag), the key over
 // the default. No other package reads a flag or a variable.
 type Config struct {
-	File         string    `name:"config" env:"PARLEY_CONFIG" placeholder:"FILE" help:"TOML file with any of these settings, keys spelled as the flags."`
-	Listen       string    `env:"PARLEY_LISTEN" default:"127.0.0.1:8080" help:"Address of the public API; port 0 takes a free one."`
-	AdminListen  string    `env:"PARLEY_ADMIN_LISTEN" default:"127.0.0.1:8081" help:"Address for metrics, profiles, readiness and operator calls; never public."`
-	Data         string    `env:"PARLEY_DATA" default:"./parley-data" help:"Data directory; one process at a time."`
-	BaseURL      string    `name:"base-url" env:"PARLEY_BASE_URL" placeholder:"URL" help:"Public address of the service; default: the bound address."`
-	Domain       string    `env:"PARLEY_DOMAIN" default:"localhost" help:"Public domain that handles are built on."`
-	Brand        string    `env:"PARLEY_BRAND" default:"svc" help:"Neutral word in header names and in the reserved message types."`
-	Dev          bool      `env:"PARLEY_DEV" help:"For a developer's machine: proof of work of 8 bits, readable log."`
-	PowBits      int       `env:"PARLEY_POW_BITS" default:"20" help:"Leading zero bits of the proof of work at registration; 8 with --dev."`
-	QuotaProfile string    `env:"PARLEY_QUOTA_PROFILE" default:"open" enum:"open,public" help:"Quotas and rate limits: ${enum}."`
-	Tier1        string    `name:"tier1" env:"PARLEY_TIER1" default:"pow" enum:"pow,email,approval" help:"What raises an organization to trust tier 1: ${enum}."`
-	PollLimit    PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls a minute per address / per token; 0 lifts a limit."`
-	Journals     int       `env:"PARLEY_JOURNALS" default:"1" help:"Journals (1 to 64), fixed when the data directory is made."`
-	DiskReserve  byteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Free space of the data directory's disk below which writes are refused; at most an eighth of the disk; 0 is none."`
-	LogFormat    string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
-	LogLevel     string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe line to log: ${enum}."`
-	AccessLog    bool      `name:"access-log" env:"PARLEY_ACCESS_LOG" help:"Log a line for each answer: request id, method, route, status, time; never a path, which may be a secret."`
+	File                  string    `name:"config" env:"PARLEY_CONFIG" placeholder:"FILE" help:"TOML file with any of these settings, keys spelled as the flags."`
+	Listen                string    `env:"PARLEY_LISTEN" default:"127.0.0.1:8080" help:"Address of the public API; port 0 takes a free one."`
+	AdminListen           string    `env:"PARLEY_ADMIN_LISTEN" default:"127.0.0.1:8081" help:"Address for metrics, profiles, readiness and operator calls, which need the token of DATA/admin.token; never public."`
+	AdminHosts            []string  `name:"admin-hosts" env:"PARLEY_ADMIN_HOSTS" placeholder:"HOST" help:"Names, beside those of loopback, by which the admin address may be called; separated by commas."`
+	BackupDir             []string  `name:"backup-dir" env:"PARLEY_BACKUP_DIR" placeholder:"DIR" help:"Directory below which the running server may write backups; repeated, or separated by commas. Default: any that only the server's user and root can write to."`
+	MetricsListen         string    `name:"metrics-listen" env:"PARLEY_METRICS_LISTEN" placeholder:"ADDRESS" help:"Address for metrics and readiness alone, without a token; default: none."`
+	Data                  string    `env:"PARLEY_DATA" default:"./parley-data" help:"Data directory; one process at a time."`
+	BaseURL               string    `name:"base-url" env:"PARLEY_BASE_URL" placeholder:"URL" help:"Public address of the service; default: the bound address."`
+	Domain                string    `env:"PARLEY_DOMAIN" default:"localhost" help:"Public domain that handles are built on."`
+	Brand                 string    `env:"PARLEY_BRAND" default:"svc" help:"Neutral word in header names and in the reserved message types."`
+	Dev                   bool      `env:"PARLEY_DEV" help:"For a developer's machine: proof of work of 8 bits, readable log."`
+	PowBits               int       `env:"PARLEY_POW_BITS" default:"20" help:"Leading zero bits of the proof of work at registration; 8 with --dev."`
+	SigningKeyDays        int       `env:"PARLEY_SIGNING_KEY_DAYS" default:"90" help:"Days after which the key that signs access tokens is replaced."`
+	QuotaProfile          string    `env:"PARLEY_QUOTA_PROFILE" default:"open" enum:"open,public" help:"Quotas and rate limits: ${enum}."`
+	Tier1                 string    `name:"tier1" env:"PARLEY_TIER1" default:"pow" enum:"pow,email,approval" help:"What raises an organization to trust tier 1: ${enum}."`
+	PollLimit             PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls a minute per address / per token; 0 lifts a limit."`
+	Journals              int       `env:"PARLEY_JOURNALS" default:"1" help:"Journals (1 to 64), fixed when the data directory is made."`
+	ConnectionsPerAddress int       `name:"connections-per-address" env:"PARLEY_CONNECTIONS_PER_ADDRESS" default:"0" help:"Connections that one client address (of IPv6 a /64 network) may have open, streams included; 0 is half of all there may be. Trusted proxies are exempt."`
+	DiskReserve           byteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Free space of the data directory's disk below which writes are refused; at most an eighth of the disk; 0 is none."`
+	LogFormat             string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
+	LogLevel              string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe line to log: ${enum}."`
+	AccessLog             bool      `name:"access-log" env:"PARLEY_ACCESS_LOG" help:"Log a line for each answer: request id, method, route, status, time; never a path, which may be a secret."`
 	Memory
 	Terms
 	Outbound
@@ -51,6 +59,9 @@ type Config struct {
 }
 
 const (
+	defaultData = "./parley-data"
+	// signingKeyDaysMax is ten years: more is surely a slip.
+	signingKeyDaysMax = 3650
 	// devPowBits is the proof of work asked for under --dev.
 	devPowBits = 8
 	// powBitsMax is hours of work: more is surely a slip.
@@ -58,10 +69,7 @@ const (
 	journalsMax = 64
 )
 
-var (
-	brandPattern  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
-	domainPattern = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?::[0-9]{1,5})?$`)
-)
+var brandPattern = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
 // BeforeResolve reads the file, if one is named, and offers its values below
 // those of the command line and the environment. A key that is no setting is
@@ -152,6 +160,12 @@ func (c *Config) addTables() {
 	c.tables = Terms{}
 }
 
+// hasPort reports whether a host comes with a port.
+func hasPort(host string) bool {
+	_, _, err := net.SplitHostPort(host)
+	return err == nil
+}
+
 // Validate judges what a type or an enumeration cannot.
 func (c *Config) Validate() error {
 	switch {
@@ -159,16 +173,24 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--listen: %q is not host:port", c.Listen)
 	case !isAddress(c.AdminListen):
 		return fmt.Errorf("--admin-listen: %q is not host:port", c.AdminListen)
+	case c.MetricsListen != "" && !isAddress(c.MetricsListen):
+		return fmt.Errorf("--metrics-listen: %q is not host:port", c.MetricsListen)
+	case slices.ContainsFunc(c.AdminHosts, func(host string) bool { return strings.ContainsAny(host, "/* ") || host == "" || hasPort(host) }):
+		return fmt.Errorf("--admin-hosts: %q are not names of hosts, each without a port", c.AdminHosts)
 	case c.Data == "":
 		return errors.New("--data: a directory must be named")
 	case c.BaseURL != "" && !isBaseURL(c.BaseURL):
 		return fmt.Errorf("--base-url: %q is not an http or https address without query", c.BaseURL)
-	case !domainPattern.MatchString(c.Domain):
+	case !parley.ValidDomain(c.Domain):
 		return fmt.Errorf("--domain: %q is not a lowercase domain name", c.Domain)
 	case !brandPattern.MatchString(c.Brand):
 		return fmt.Errorf("--brand: %q is not a lowercase word of letters, digits and hyphens", c.Brand)
+	case c.SigningKeyDays < 1 || c.SigningKeyDays > signingKeyDaysMax:
+		return fmt.Errorf("--signing-key-days: %d is not between 1 and %d", c.SigningKeyDays, signingKeyDaysMax)
 	case c.PowBits < 0 || c.PowBits > powBitsMax:
 		return fmt.Errorf("--pow-bits: %d is not between 0 and %d", c.PowBits, powBitsMax)
+	case c.ConnectionsPerAddress < 0:
+		return fmt.Errorf("--connections-per-address: %d is less than none", c.ConnectionsPerAddress)
 	case c.Journals < 1 || c.Journals > journalsMax:
 		return fmt.Errorf("--journals: %d is not between 1 and %d", c.Journals, journalsMax)
 	}

@@ -71,6 +71,7 @@ base-url = "https://parley.example"
 domain = "parley.example"
 dev = true
 pow-bits = 12
+signing-key-days = 30
 quota-profile = "public"
 tier1 = "approval"
 poll-limit = "0/5"
@@ -87,9 +88,9 @@ log-level = "debug"
 	cfg.origins = nil
 	want := Config{
 		File: path, Listen: "0.0.0.0:0", AdminListen: "127.0.0.1:9", Data: "/var/lib/parley", BaseURL: "https://parley.example",
-		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, QuotaProfile: "public", Tier1: "approval",
+		Domain: "parley.example", Brand: "svc", Dev: true, PowBits: 12, SigningKeyDays: 30, QuotaProfile: "public", Tier1: "approval",
 		PollLimit: PollLimit{PerToken: 5}, Journals: 4, DiskReserve: 1 << 30, LogFormat: "json", LogLevel: "debug",
-		Memory: Memory{Cache: 256 << 20, GCHeadroom: 128 << 20}, Outbound: Outbound{WebhookConcurrency: 128},
+		Memory: Memory{Cache: 256 << 20, GCHeadroom: 128 << 20, MemoryLimit: autoLimit}, Outbound: Outbound{WebhookConcurrency: 128},
 	}
 	if diff := cmp.Diff(want, cfg, cmp.AllowUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
@@ -137,6 +138,7 @@ func TestConfigRefusals(t *testing.T) {
 		{[]string{"--base-url", "parley.example"}, "--base-url"},
 		{[]string{"--base-url", "https://u@parley.example"}, "--base-url"},
 		{[]string{"--domain", "Parley.Example"}, "--domain"},
+		{[]string{"--domain", "parley..example"}, "--domain"},
 		{[]string{"--brand", "X"}, "--brand"},
 		{[]string{"--pow-bits", "-1"}, "pow-bits"},
 		{[]string{"--pow-bits", "41"}, "--pow-bits"},

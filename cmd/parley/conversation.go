@@ -37,7 +37,7 @@ func (c *conversationListCmd) Run(ctx context.Context, std *streams) error {
 		}
 	}
 	if std.json {
-		return std.value(found)
+		return list(std, found)
 	}
 	rows := [][]string{{"CONVERSATION", "STATUS", "CREATED"}}
 	for _, conversation := range found {
@@ -109,7 +109,7 @@ func participants(ctx context.Context, from *client.Client, id parley.Conversati
 }
 
 type conversationTranscriptCmd struct {
-	agentFlags
+	sealingFlags
 	ID    parley.ConversationID `arg:"" help:"Id of the conversation."`
 	Limit int                   `short:"n" placeholder:"N" help:"At most so many messages; default: all."`
 }
@@ -124,6 +124,7 @@ func (c *conversationTranscriptCmd) Run(ctx context.Context, std *streams) error
 	if err != nil {
 		return err
 	}
+	agent.AcceptKeys(c.AcceptKey...)
 	out := transcriptJSON{Agent: agent.Handle(), Items: []*shown{}}
 	in := api.Transcript{ID: c.ID, ActingAgent: agent.ID().String(), Limit: parley.TranscriptLimitMax}
 	for m, err := range agent.Client.TranscriptAll(ctx, in) {

@@ -10,14 +10,14 @@ import (
 )
 
 // damagedHelp follows the reason why a data directory is not opened.
-const damagedHelp = "  restore the last backup      parley restore --from BACKUP --data NEW-DIRECTORY\n" +
-	"  see what is left             parley verify --data DIRECTORY\n" +
-	"  give up what is missing      parley serve --accept-loss (where the end of the log is missing)"
+var damagedHelp = "  restore the last backup      " + program + " restore --from BACKUP --data NEW-DIRECTORY\n" +
+	"  see what is left             " + program + " verify --data DIRECTORY\n" +
+	"  give up what is missing      " + program + " serve --accept-loss (where the end of the log is missing)"
 
 // goneHelp follows it where there is nothing left to look at: it names the file
 // that says that there was a journal, and without which there is none to miss.
 const goneHelp = "  %[2]s is made after the journal, so there was one\n" +
-	"  restore the last backup      parley restore --from BACKUP --data NEW-DIRECTORY\n" +
+	"  restore the last backup      %[3]s restore --from BACKUP --data NEW-DIRECTORY\n" +
 	"  begin anew, with nothing     move %[2]s away; a key of your own is given in " + masterKeyVariable
 
 // advised adds to the refusal of a data directory that is damaged what can be
@@ -27,7 +27,7 @@ func advised(err error, data string) error {
 	case !errors.Is(err, persistence.ErrDamaged):
 		return err
 	case journalGone(data):
-		return fmt.Errorf("%[1]w\n"+goneHelp, err, filepath.Join(data, masterKeyFile))
+		return fmt.Errorf("%[1]w\n"+goneHelp, err, filepath.Join(data, masterKeyFile), program)
 	}
 	return fmt.Errorf("%w\n%s", err, damagedHelp)
 }

@@ -15,6 +15,8 @@ import (
 
 type demoCmd struct {
 	URL string `name:"url" placeholder:"URL" help:"Use this server, which is then not killed; default: one of its own."`
+	// AllowHTTP is that of profileFlags.
+	AllowHTTP bool `name:"allow-http" help:"Allow http:// to another machine, unencrypted."`
 }
 
 // story is the demonstration: two agents of two organizations, and a server
@@ -45,6 +47,9 @@ const demoPatience = 10 * time.Second
 func (c *demoCmd) Run(ctx context.Context, std *streams) (err error) {
 	if std.json {
 		return exitError{code: exitUsage, err: errors.New("demo is for people: it has no --json")}
+	}
+	if err := checkTransport(c.URL, c.AllowHTTP); err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "parley-demo-")
 	if err != nil {
@@ -83,7 +88,7 @@ func (s *story) end(trouble any, took time.Duration) error {
 	}
 	if trouble == nil {
 		s.line("\n%d facts checked in %.1f s; all of them hold.", s.facts, took.Seconds())
-		s.line("\nYour turn:  parley serve --dev\n            parley register acme --email you@acme.example\n            parley agent create alice\n            parley --help")
+		s.line("\nYour turn:  %[1]s serve --dev\n            %[1]s register my-org --email you@my-org.example\n            %[1]s agent create alice\n            %[1]s --help", program)
 		return os.RemoveAll(s.dir)
 	}
 	err, ok := trouble.(error)
@@ -126,7 +131,7 @@ func (s *story) slug(name string) string {
 
 // profile is where an organization keeps its credentials and keys.
 func (s *story) profile(name string) *profileFlags {
-	return &profileFlags{Profile: filepath.Join(s.dir, name)}
+	return &profileFlags{Profile: filepath.Join(s.dir, name), AllowHTTP: true} // Run has judged the address
 }
 
 // eventually waits for something that follows by itself.

@@ -13,7 +13,7 @@ import (
 )
 
 type groupCmd struct {
-	Create   groupCreateCmd   `cmd:"" help:"Found a group; its founder is its admin."`
+	Create   groupCreateCmd   `cmd:"" help:"Create a group; its creator is its admin."`
 	List     groupListCmd     `cmd:"" help:"List the organization's groups and those its agents are in, or search the public ones."`
 	Show     groupShowCmd     `cmd:"" help:"Show a group."`
 	Members  groupMembersCmd  `cmd:"" help:"List a group's members in the order of joining."`
@@ -222,7 +222,7 @@ func (c *groupListCmd) Run(ctx context.Context, std *streams) error {
 		rows = append(rows, []string{printable(g.Handle), g.EnrollmentPolicy, g.Visibility, strconv.Itoa(g.MemberCount), g.ID.String()})
 	}
 	if std.json {
-		return std.value(found)
+		return list(std, found)
 	}
 	return std.table(rows)
 }
@@ -238,7 +238,7 @@ func (c *groupListCmd) search(ctx context.Context, std *streams, from *client.Cl
 		rows = append(rows, []string{printable(g.Handle), g.EnrollmentPolicy, strconv.Itoa(g.MemberCount), g.ID.String(), text(g.Description)})
 	}
 	if std.json {
-		return std.value(found)
+		return list(std, found)
 	}
 	return std.table(rows)
 }

@@ -97,7 +97,7 @@ func (c *groupInvitesCmd) Run(ctx context.Context, std *streams) error {
 		return err
 	}
 	if std.json {
-		return std.value(found)
+		return list(std, found)
 	}
 	names, err := handles(ctx, from, found)
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *groupRequestsCmd) Run(ctx context.Context, std *streams) error {
 		found = append(found, r)
 	}
 	if std.json {
-		return std.value(found)
+		return list(std, found)
 	}
 	names, err := handles(ctx, from, found)
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *groupMembersCmd) Run(ctx context.Context, std *streams) error {
 		rows = append(rows, []string{text(m.AgentHandle), printable(m.Role), clock(m.JoinedAt), m.AgentID.String()})
 	}
 	if std.json {
-		return std.value(found)
+		return list(std, found)
 	}
 	return std.table(rows)
 }
@@ -112,7 +112,7 @@ func (c *groupKickCmd) Run(ctx context.Context, std *streams) error {
 }
 
 type groupSendCmd struct {
-	agentFlags
+	sealingFlags
 	payloadFlags
 	groupArg
 	Text string `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
@@ -120,10 +120,12 @@ type groupSendCmd struct {
 
 // broadcastJSON is a sent group message, and who was given the key with it.
 type broadcastJSON struct {
-	sentJSON
+	*shown
 	Generation uint64            `json:"generation"`
 	Given      []parley.AgentID  `json:"key_given_to"`
 	Missed     map[string]string `json:"key_missed_by"`
+	// Unbound are those who were given the key although nothing binds their keys.
+	Unbound []string `json:"unbound"`
 }
 
 func (c *groupSendCmd) Run(ctx context.Context, std *streams) error {
@@ -156,20 +158,28 @@ func (c *groupSendCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	return showBroadcast(std, group, sent)
+	return showBroadcast(ctx, std, agent, group, sent)
 }
 
-func showBroadcast(std *streams, group *api.Group, sent *client.SentBroadcast) error {
+func showBroadcast(ctx context.Context, std *streams, agent *client.Agent, group *api.Group, sent *client.SentBroadcast) error {
 	if std.json {
-		out := broadcastJSON{sentJSON{sent.Message, sent.Replayed}, sent.Generation, sent.Given, map[string]string{}}
+		own, err := showOwn(ctx, agent, &sent.SentMessage)
+		if err != nil {
+			return err
+		}
+		out := broadcastJSON{own, sent.Generation, sent.Given, map[string]string{}, []string{}}
+		for _, pin := range unbound(agent, sent.Given...) {
+			out.Unbound = append(out.Unbound, pin.Handle)
+		}
 		for id, err := range sent.Missed {
 			out.Missed[id.String()] = err.Error()
 		}
 		return std.value(out)
 	}
 	for id, err := range sent.Missed {
-		std.note("%s was not given the key: %v", id, err)
+		std.note("%s was not given the key: %s", id, printable(err.Error()))
 	}
+	noteUnbound(std, agent, sent.Given...)
 	word, to := "sent", ""
 	if sent.Replayed {
 		word = "sent before, under this key,"

@@ -8,10 +8,10 @@ import (
 )
 
 type inboxCmd struct {
-	agentFlags
+	sealingFlags
 	Limit int    `short:"n" default:"20" help:"At most so many messages; 0 lists all."`
 	Type  string `placeholder:"TYPE" help:"Only messages of this type."`
-	Keys  bool   `help:"Show the messages too by which clients exchange group keys."`
+	Keys  bool   `help:"Also show key-exchange messages."`
 }
 
 // inboxJSON is the one value of `inbox --json`.

@@ -132,8 +132,8 @@ func (m masterKey) helped(err error) error {
 	}
 	return fmt.Errorf("%w\n"+
 		"  put the key back             %s (mode 600); it is the same in every backup that has one\n"+
-		"  find it in a backup          parley restore --from BACKUP --data NEW-DIRECTORY\n"+
-		"  or hold it elsewhere         %s, in base64", err, m.file, masterKeyVariable)
+		"  find it in a backup          %s restore --from BACKUP --data NEW-DIRECTORY\n"+
+		"  or hold it elsewhere         %s, in base64", err, m.file, program, masterKeyVariable)
 }
 
 // sealedKeys are the signing keys that a server which starts now has to open;

@@ -18,12 +18,13 @@ import (
 
 // commands is the command line, in the order in which help lists it.
 type commands struct {
-	JSON bool `name:"json" help:"Write machine-readable JSON: one value, or one a line where there is no end."`
+	JSON bool `name:"json" help:"Print JSON: one value, or one per line for continuous output."`
 
 	Demo  demoCmd  `cmd:"" help:"Watch two agents talk, the server die and everything come back. Needs nothing."`
 	Serve serveCmd `cmd:"" help:"Run the service."`
 
 	Register     registerCmd     `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
+	Key          keyCmd          `cmd:"" help:"Show what binds an agent's keys and what this profile has pinned; retire and restore keys."`
 	Agent        agentCmd        `cmd:"" help:"Create, list and show agents and their keys."`
 	Send         sendCmd         `cmd:"" help:"Seal, sign and send a message."`
 	Reply        replyCmd        `cmd:"" help:"Seal, sign and send a reply."`
@@ -33,7 +34,7 @@ type commands struct {
 	Trace        traceCmd        `cmd:"" help:"Tell what was tried to deliver a message, and why it is not delivered yet."`
 	Conversation conversationCmd `cmd:"" help:"Show a conversation, its transcript, change its status."`
 	Webhook      webhookCmd      `cmd:"" help:"Have an agent's events delivered to a URL, look after deliveries, receive them here."`
-	Group        groupCmd        `cmd:"" help:"Found groups, invite, join, vote, send to all members sealed."`
+	Group        groupCmd        `cmd:"" help:"Create groups, invite, join, vote, send a sealed message to all members."`
 
 	Org orgCmd `cmd:"" help:"What organizations may do: tiers and limits, for the operator of a running server."`
 
@@ -52,9 +53,11 @@ type commands struct {
 const description = `Parley: agents of different organizations exchange sealed messages, durably and live.
 
 Exit codes: 0 done, 1 unexpected, 2 usage, 3 refused by the server, 4 not authenticated or not allowed,
-5 not found or gone, 6 conflict, 7 server unavailable, overloaded or rate limited, 8 network.`
+5 not found or gone, 6 conflict, 7 server unavailable, overloaded or rate limited, 8 network, 9 timed out,
+10 the keys of an agent are not the ones to be trusted (see --accept-key and "parley key show").`
 
 func main() {
+	keepFilesPrivate()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, stop, os.Args[1:], &streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
@@ -66,9 +69,7 @@ func run(ctx context.Context, stop func(), args []string, std *streams) int {
 	context.AfterFunc(ctx, stop)
 	var chosen commands
 	code, left := 0, false
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
+	args = usual(args)
 	parser, err := newParser(&chosen, std, func(c int) { code, left = c, true })
 	if err != nil {
 		return std.fail(err)
@@ -83,14 +84,28 @@ func run(ctx context.Context, stop func(), args []string, std *streams) int {
 	}
 	selected.BindTo(ctx, (*context.Context)(nil))
 	if err := selected.Run(std); err != nil {
-		return std.fail(err)
+		return std.fail(explained(err, selected))
 	}
 	return 0
 }
 
+// usual reads the words that users of other programs try first: none at all and
+// "help" for --help, "help send" for "send --help".
+func usual(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version":
+		return append([]string{"version"}, args[1:]...)
+	}
+	return args
+}
+
 func newParser(chosen *commands, std *streams, exit func(int)) (*kong.Kong, error) {
 	return kong.New(chosen,
-		kong.Name("parley"),
+		kong.Name(program),
 		kong.Description(description),
 		kong.Writers(std.out, std.err),
 		kong.Exit(exit),
@@ -106,7 +121,7 @@ func usageError(err error) error {
 			return exitError{code: exitUsage, err: fmt.Errorf("%w\nRun \"%s --help\" for usage", err, command.FullPath())}
 		}
 	}
-	return exitError{code: exitUsage, err: fmt.Errorf("%w\nRun \"parley --help\" for usage", err)}
+	return exitError{code: exitUsage, err: fmt.Errorf("%w\nRun \"%s\" for usage", err, typed("--help"))}
 }
 
 // streams are where a command reads and writes, and how it is to speak.

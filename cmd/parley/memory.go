@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
@@ -50,8 +51,8 @@ func (s byteSize) String() string {
 type Memory struct {
 	Cache byteSize `env:"PARLEY_CACHE" default:"256MiB" help:"Cache of stored data, filled as it is read."`
 	// A small heap doubles within milliseconds of load, and is collected as often.
-	GCHeadroom  byteSize `name:"gc-headroom" env:"PARLEY_GC_HEADROOM" default:"128MiB" help:"Garbage that may pile up, at least, before it is collected: more takes less CPU and more memory. GOGC in the environment overrules it."`
-	MemoryLimit byteSize `name:"memory-limit" env:"PARLEY_MEMORY_LIMIT" default:"0" help:"Memory that the process tries to stay below by collecting garbage sooner; 0 is no limit. GOMEMLIMIT in the environment overrules it."`
+	GCHeadroom  byteSize    `name:"gc-headroom" env:"PARLEY_GC_HEADROOM" default:"128MiB" help:"Garbage that may pile up, at least, before it is collected: more takes less CPU and more memory. GOGC in the environment overrules it."`
+	MemoryLimit memoryLimit `name:"memory-limit" env:"PARLEY_MEMORY_LIMIT" default:"auto" help:"Memory that the process tries to stay below by collecting garbage sooner: a size, 0 for no limit, or auto for nine tenths of what its container may use. GOMEMLIMIT in the environment overrules it."`
 }
 
 // cacheLeast is what a store can work with.
@@ -72,6 +73,43 @@ func (c *Config) reserve() int64 {
 	return int64(c.DiskReserve)
 }
 
+// What requests may have the server hold, large bodies and answers that are under
+// way: a part of the memory limit, or so much without one.
+const (
+	heldShare   = 5
+	heldDefault = 512 << 20
+)
+
+// held is how many bytes requests may have the server hold.
+func (m *Memory) held() int64 {
+	if limit := m.limit(); limit > 0 {
+		return limit / heldShare
+	}
+	return heldDefault
+}
+
+// connectionBytes is what a connection takes that no stream has: its buffers, a
+// small request and its answer. servedShare is their part of the memory limit.
+const (
+	connectionBytes = 64 << 10
+	servedShare     = 4
+)
+
+// served is how many such connections there may be; 0, any number, without a
+// memory limit.
+func (m *Memory) served() int { return int(m.limit() / servedShare / connectionBytes) }
+
+// limit is the memory limit that holds, 0 if there is none.
+func (m *Memory) limit() int64 {
+	if _, set := os.LookupEnv("GOMEMLIMIT"); !set {
+		return m.MemoryLimit.bytes()
+	}
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		return limit
+	}
+	return 0
+}
+
 // headroomEvery is how often the garbage collector's pace is set anew.
 const headroomEvery = time.Second
 
@@ -80,8 +118,8 @@ const headroomEvery = time.Second
 // more is alive than that, the runtime's own rule (as much garbage as is alive)
 // is the wider one and holds.
 func (m *Memory) govern(ctx context.Context) {
-	if _, set := os.LookupEnv("GOMEMLIMIT"); !set && m.MemoryLimit > 0 {
-		debug.SetMemoryLimit(int64(m.MemoryLimit))
+	if limit := m.limit(); limit > 0 {
+		debug.SetMemoryLimit(limit)
 	}
 	if _, set := os.LookupEnv("GOGC"); set {
 		return

@@ -25,6 +25,16 @@ type shown struct {
 	PayloadBase64 *string `json:"payload_base64,omitzero"`
 	// OpenError says why there is none.
 	OpenError *string `json:"open_error"`
+	// RecipientSigned tells that the signature names the recipient. It does not in
+	// version 1 of hpke-v1.
+	RecipientSigned bool `json:"recipient_signed"`
+	// FormerKey tells that the sender has replaced the key that signed since.
+	FormerKey bool `json:"former_key"`
+	// RecipientUnbound, in the answer of a send: nothing binds the recipient's keys.
+	RecipientUnbound bool `json:"recipient_unbound,omitzero"`
+	// Replayed, in the answer of a send: the message is the stored one of an
+	// earlier send under the same key.
+	Replayed *bool `json:"replayed,omitzero"`
 	// KeyExchange tells of a message that was for the client itself; its payload is
 	// a key and not shown.
 	KeyExchange *string `json:"key_exchange,omitzero"`
@@ -59,6 +69,7 @@ func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, 
 	}
 	s.Verified = true
 	if news != nil {
+		s.RecipientSigned, s.FormerKey = news.RecipientSigned, news.FormerKey
 		word := "a sender's key"
 		if news.Kind != "sender_key_distribution" {
 			word = "a request for a sender's key"
@@ -69,6 +80,7 @@ func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, 
 		s.KeyExchange = &word
 		return s
 	}
+	s.RecipientSigned, s.FormerKey = opened.RecipientSigned, opened.FormerKey
 	if body := string(opened.Payload); utf8.ValidString(body) {
 		s.Payload = &body
 	} else {
@@ -82,14 +94,7 @@ func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, 
 // who they say, the text, and the ids that further commands want.
 func (s *shown) String() string {
 	var b strings.Builder
-	mark := "verified"
-	switch {
-	case s.notice != "":
-		mark = "by the service"
-	case !s.Verified:
-		mark = "NOT verified"
-	}
-	fmt.Fprintf(&b, "%s  %s -> %s  %s  %s  %s\n", clock(s.CreatedAt), sender(s.Message), recipient(s.Message), printable(s.Type), s.Status, mark)
+	fmt.Fprintf(&b, "%s  %s -> %s  %s  %s  %s\n", clock(s.CreatedAt), sender(s.Message), recipient(s.Message), printable(s.Type), s.Status, s.verdict())
 	switch {
 	case s.notice != "":
 		fmt.Fprintf(&b, "  %s\n", s.notice)
@@ -104,6 +109,24 @@ func (s *shown) String() string {
 	}
 	fmt.Fprintf(&b, "  message %s  conversation %s", s.ID, s.ConversationID)
 	return b.String()
+}
+
+// verdict says what the signature proves.
+func (s *shown) verdict() string {
+	switch {
+	case s.notice != "":
+		return "by the service"
+	case !s.Verified:
+		return "NOT verified"
+	}
+	verdict := "verified"
+	if !s.RecipientSigned {
+		verdict += ", recipient not signed"
+	}
+	if s.FormerKey {
+		verdict += ", former key"
+	}
+	return verdict
 }
 
 // invitationNotice is the text of an invitation to a group. The service writes
@@ -131,7 +154,7 @@ func invitationNotice(m api.Message) string {
 	if in.Message != nil {
 		said = " “" + oneLine(in.Message) + "”"
 	}
-	return fmt.Sprintf("%s %s%s: parley group join %s", word, printable(in.GroupHandle), said, in.GroupID)
+	return fmt.Sprintf("%s %s%s: %s", word, printable(in.GroupHandle), said, typed("group join "+in.GroupID.String()))
 }
 
 func sender(m api.Message) string {

@@ -92,6 +92,7 @@ func actorSheet(node *actors.Node) prometheus.Collector {
 		counter("parley_actors_begun_total", "Lives of actors that began.", func(s actors.Stats) uint64 { return s.Begun }),
 		counter("parley_mailbox_refusals_total", "Requests that the full mailbox of an actor did not take.", func(s actors.Stats) uint64 { return s.Refused }),
 		counter("parley_ask_timeouts_total", "Requests whose caller was told that the outcome is not known.", func(s actors.Stats) uint64 { return s.Overdue }),
+		counter("parley_words_quarantined_total", "Stored words to actors that could not be decoded and were put into quarantine.", func(s actors.Stats) uint64 { return s.Quarantined }),
 		gauge("parley_marks_waiting", "Marks of streams that are gathered and not yet written.", func(s actors.Stats) int { return s.Marks }),
 	)
 }
@@ -101,6 +102,15 @@ func doorSheet(doors *parleyhttp.Server) prometheus.Collector {
 		gauge("parley_http_requests_in_flight", "Requests that are being answered.", func(l parleyhttp.Load) int { return l.InFlight }),
 		gauge("parley_http_connections_open", "Open connections, streams included.", func(l parleyhttp.Load) int { return l.Connections }),
 		gauge("parley_http_connections_max", "Connections that may be open.", func(l parleyhttp.Load) int { return l.ConnectionsMax }),
+		gauge("parley_http_connections_per_address_max", "Connections that one address may have.", func(l parleyhttp.Load) int { return l.PerAddressMax }),
+		gauge("parley_http_addresses", "Addresses that connections come from.", func(l parleyhttp.Load) int { return l.Addresses }),
+		counter("parley_http_connections_evicted_total", "Idle connections that were closed for others.", func(l parleyhttp.Load) uint64 { return l.Lines.Evicted }),
+		counter("parley_http_connections_refused_total", "Connections that were refused because there was no room.", func(l parleyhttp.Load) uint64 { return l.Lines.Refused }),
+		gauge("parley_http_held_bytes", "Bytes that large bodies and answers hold which are under way.", func(l parleyhttp.Load) int64 { return l.Held.Held }),
+		gauge("parley_http_held_bytes_peak", "The most bytes that they have held since the start.", func(l parleyhttp.Load) int64 { return l.Held.Peak }),
+		gauge("parley_http_held_bytes_max", "Bytes that they may hold.", func(l parleyhttp.Load) int64 { return l.Held.Total }),
+		gauge("parley_http_held_callers", "Organizations and addresses that they are for.", func(l parleyhttp.Load) int { return l.Held.Callers }),
+		counter("parley_http_held_refusals_total", "Bodies and answers that were refused because their caller, or all together, held too much.", func(l parleyhttp.Load) uint64 { return l.Held.Refused }),
 	)
 }
 

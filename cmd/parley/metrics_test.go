@@ -63,7 +63,7 @@ func openTestHouse(t *testing.T, args ...string) (public, private string) {
 	}
 	served := make(chan error, 2)
 	go func() { served <- h.doors.Serve(h.public) }()
-	go func() { served <- h.admin.serve(h.private) }()
+	go func() { served <- serve(h.admin.admin, h.private) }()
 	t.Cleanup(func() {
 		if err := h.close(); err != nil {
 			t.Error(err)

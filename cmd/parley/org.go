@@ -1,38 +1,39 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
+	"path"
+	"slices"
 	"strconv"
+	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley/actors/org"
 	parleyhttp "parley/http"
-	"parley/http/client"
 )
 
 type orgCmd struct {
+	List    orgListCmd    `cmd:"" help:"List all organizations of the server."`
 	Show    orgShowCmd    `cmd:"" help:"Show what an organization may do and what of it is used."`
 	Approve orgApproveCmd `cmd:"" help:"Raise an organization to trust tier 1, if it is not there yet."`
 	Tier    orgTierCmd    `cmd:"" help:"Give an organization a trust tier, higher or lower."`
+	Suspend orgSuspendCmd `cmd:"" help:"Refuse all that an organization does but reading, end its streams, hold its webhooks."`
+	Resume  orgResumeCmd  `cmd:"" help:"End a suspension; webhooks go on with what has gathered."`
 	Quota   orgQuotaCmd   `cmd:"" help:"Set a limit for one organization, whatever its tier gives."`
 }
 
 // orgFlags name an organization of a running server.
 type orgFlags struct {
-	Org   string `arg:"" help:"Slug or id of the organization."`
-	Admin string `placeholder:"URL" help:"Operator's address of the running server; default: http://127.0.0.1:8081."`
+	Org string `arg:"" help:"Slug or id of the organization."`
+	operatorFlags
 }
 
-// ask makes a call at the operator's address; nil asks to see only.
+// ask makes a call at the admin address and prints the organization as it is
+// then; nil asks to see only.
 func (f *orgFlags) ask(ctx context.Context, std *streams, call string, order any) error {
 	shown, err := f.call(ctx, call, order)
 	if err != nil {
@@ -42,50 +43,8 @@ func (f *orgFlags) ask(ctx context.Context, std *streams, call string, order any
 }
 
 func (f *orgFlags) call(ctx context.Context, call string, order any) (*termsJSON, error) {
-	admin, err := url.Parse(cmp.Or(f.Admin, defaultAdmin))
-	if err != nil || admin.Host == "" || admin.Scheme != "http" && admin.Scheme != "https" {
-		return nil, exitError{code: exitUsage, err: fmt.Errorf("--admin: %q is not an http or https address", f.Admin)}
-	}
-	method, body := http.MethodGet, []byte(nil)
-	if order != nil {
-		method = http.MethodPost
-		if body, err = json.Marshal(order); err != nil {
-			return nil, err
-		}
-	}
-	request, err := http.NewRequestWithContext(ctx, method, admin.JoinPath("orgs", url.PathEscape(f.Org), call).String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("no server answers at %s; name its address with --admin: %w", admin, err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
-	if err != nil {
-		return nil, err
-	}
-	if answer.StatusCode != http.StatusOK {
-		return nil, refusedOrder(answer.StatusCode, text)
-	}
 	shown := &termsJSON{}
-	if err := json.Unmarshal(text, shown); err != nil {
-		return nil, fmt.Errorf("the server's answer: %w", err)
-	}
-	return shown, nil
-}
-
-func refusedOrder(status int, body []byte) error {
-	var said struct {
-		Detail string      `json:"detail"`
-		Code   client.Code `json:"code"`
-	}
-	if json.Unmarshal(body, &said) != nil || said.Detail == "" {
-		return exitError{code: refusalCode(status), err: fmt.Errorf("the server answered %d", status)}
-	}
-	return exitError{code: refusalCode(status), err: errors.New(said.Detail)}
+	return shown, f.get(ctx, path.Join("orgs", url.PathEscape(f.Org), call), order, shown)
 }
 
 // terms tells what an organization may do.
@@ -95,6 +54,11 @@ func (s *streams) terms(t *termsJSON) error {
 	}
 	if err := s.say("%s (%s), trust tier %d, registered %s by %s", t.Slug, t.ID, t.TrustTier, t.CreatedAt.Format("2006-01-02"), printable(cmp.Or(t.ContactEmail, "nobody"))); err != nil {
 		return err
+	}
+	if t.SuspendedAt != nil {
+		if err := s.say("suspended since %s", t.SuspendedAt.Format(time.RFC3339)); err != nil {
+			return err
+		}
 	}
 	rows := [][]string{{"QUOTA", "LIMIT", "USED", "FROM"}}
 	for _, name := range parleyhttp.QuotaNames() {
@@ -109,6 +73,51 @@ func (s *streams) terms(t *termsJSON) error {
 		rows = append(rows, []string{name, limit, used, q.From})
 	}
 	return s.table(rows)
+}
+
+type orgListCmd struct{ operatorFlags }
+
+// Run lists page by page, and sorts by slug.
+func (c *orgListCmd) Run(ctx context.Context, std *streams) error {
+	all := []orgJSON{}
+	for cursor := ""; ; {
+		var page orgPage
+		if err := c.get(ctx, "orgs?cursor="+url.QueryEscape(cursor), nil, &page); err != nil {
+			return err
+		}
+		all = append(all, page.Items...)
+		if page.NextCursor == nil {
+			break
+		}
+		cursor = *page.NextCursor
+	}
+	slices.SortFunc(all, func(a, b orgJSON) int { return cmp.Compare(a.Slug, b.Slug) })
+	if std.json {
+		return list(std, all)
+	}
+	rows := [][]string{{"SLUG", "ID", "TIER", "AGENTS", "CREATED", "SUSPENDED"}}
+	for _, o := range all {
+		suspended := ""
+		if o.SuspendedAt != nil {
+			suspended = o.SuspendedAt.Format(time.RFC3339)
+		}
+		rows = append(rows, []string{o.Slug, o.ID.String(), strconv.Itoa(o.TrustTier), strconv.FormatInt(o.AgentCount, 10), o.CreatedAt.Format(time.RFC3339), suspended})
+	}
+	return std.table(rows)
+}
+
+type orgSuspendCmd struct{ orgFlags }
+
+// Run suspends the organization.
+func (c *orgSuspendCmd) Run(ctx context.Context, std *streams) error {
+	return c.ask(ctx, std, "suspend", struct{}{})
+}
+
+type orgResumeCmd struct{ orgFlags }
+
+// Run ends the suspension.
+func (c *orgResumeCmd) Run(ctx context.Context, std *streams) error {
+	return c.ask(ctx, std, "resume", struct{}{})
 }
 
 type orgShowCmd struct{ orgFlags }

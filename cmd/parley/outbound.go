@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"time"
 
@@ -52,7 +55,7 @@ func openOutbound(cfg *Config, master *auth.MasterKey) (*outbound, error) {
 		}
 		roots = append(roots, '\n') // an empty file is one without certificates
 	}
-	o := &outbound{guard: egress.NewGuard(egress.Allow{PlainHTTP: cfg.Dev, Loopback: cfg.Dev}, nil)}
+	o := &outbound{guard: newGuard(cfg)}
 	var err error
 	o.sender, err = egress.NewSender(egress.Options{
 		Clock: time.Now, Guard: o.guard, Brand: cfg.Brand, FurtherRoots: roots,
@@ -68,6 +71,57 @@ func openOutbound(cfg *Config, master *auth.MasterKey) (*outbound, error) {
 		Guard: o.guard, Sender: o.sender, Vault: master, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 	})
 	return o, nil
+}
+
+// newGuard keeps webhooks away from this service itself, but for a developer's
+// machine, where targets may be on it.
+func newGuard(cfg *Config) *egress.Guard {
+	if cfg.Dev {
+		return egress.NewGuard(egress.Allow{PlainHTTP: true, Loopback: true}, nil)
+	}
+	names, networks := ownPlaces(cfg.BaseURL, cfg.Listen)
+	guard := egress.NewGuard(egress.Allow{}, nil, networks...)
+	guard.DenyNames(names...)
+	return guard
+}
+
+// ownPlaces are the names and addresses at which the service is reached: the
+// host of its base URL, and the address that it listens on or, where that is
+// any, those of all interfaces.
+func ownPlaces(baseURL, listen string) (names []string, networks []netip.Prefix) {
+	add := func(host string) {
+		address, err := netip.ParseAddr(host)
+		switch {
+		case err == nil && !address.IsUnspecified():
+			networks = append(networks, netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()))
+		case err != nil && host != "":
+			names = append(names, host)
+		}
+	}
+	if base, err := url.Parse(baseURL); err == nil {
+		add(base.Hostname())
+	}
+	host, _, err := net.SplitHostPort(listen)
+	if add(host); err != nil {
+		return names, networks
+	}
+	if address, err := netip.ParseAddr(host); host == "" || err == nil && address.IsUnspecified() {
+		all, _ := net.InterfaceAddrs() // without them the base URL remains
+		for _, one := range all {
+			if network, ok := one.(*net.IPNet); ok {
+				add(network.IP.String())
+			}
+		}
+	}
+	return names, networks
+}
+
+// followNames has the guard know the addresses of this service's own names, until
+// ctx ends.
+func (o *outbound) followNames(ctx context.Context) {
+	tick := time.NewTicker(egress.LearnEvery)
+	defer tick.Stop()
+	o.guard.FollowNames(ctx, tick.C)
 }
 
 // close lets what flies land, for a while. The actors must still be there to be

@@ -21,6 +21,17 @@ func (s *streams) value(v any) error {
 	return err
 }
 
+// list writes items as the one value that every command which lists things
+// writes under --json: an object, so that more can be said beside the items.
+func list[T any](s *streams, items []T) error {
+	if items == nil {
+		items = []T{}
+	}
+	return s.value(struct {
+		Items []T `json:"items"`
+	}{items})
+}
+
 // say writes a line for a person on standard output.
 func (s *streams) say(format string, args ...any) error {
 	_, err := fmt.Fprintf(s.out, format+"\n", args...)

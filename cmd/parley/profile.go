@@ -20,7 +20,9 @@ import (
 // and its agents' keys, and the server they are for.
 type profileFlags struct {
 	Profile string `env:"PARLEY_PROFILE" placeholder:"DIR" help:"Directory with credentials and keys; default: parley in the user's configuration directory."`
-	URL     string `name:"url" env:"PARLEY_URL" placeholder:"URL" help:"Server; default: where the organization registered, at first http://127.0.0.1:8080."`
+	URL     string `name:"url" env:"PARLEY_URL" placeholder:"URL" help:"Server to register at, by default http://127.0.0.1:8080. A profile belongs to its server; another one is refused."`
+	// AllowHTTP is kept in the profile when it was given at registration.
+	AllowHTTP bool `name:"allow-http" env:"PARLEY_ALLOW_HTTP" help:"Allow http:// to another machine, unencrypted."`
 }
 
 const (
@@ -38,6 +40,8 @@ const (
 type account struct {
 	URL   string `json:"url"`
 	Brand string `json:"brand"`
+	// AllowHTTP tells that plain http to this server was allowed.
+	AllowHTTP bool `json:"allow_http,omitzero"`
 	client.Credentials
 }
 
@@ -52,16 +56,17 @@ func (p *profileFlags) directory() (string, error) {
 	return filepath.Join(base, "parley"), nil
 }
 
-// load reads the account. Without one the caller has to register first.
+// load reads the account, from a file that others may not read. Without one the
+// caller has to register first.
 func (p *profileFlags) load() (*account, string, error) {
 	directory, err := p.directory()
 	if err != nil {
 		return nil, "", err
 	}
 	path := filepath.Join(directory, credentialsFile)
-	text, err := os.ReadFile(path)
+	text, err := client.ReadPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", exitError{code: exitForbidden, err: fmt.Errorf("no credentials in %s: run \"parley register\" first", directory)}
+		return nil, "", exitError{code: exitForbidden, err: fmt.Errorf("no credentials in %s: run \"%s\" first", directory, typed("register"))}
 	}
 	if err != nil {
 		return nil, "", err
@@ -79,15 +84,40 @@ func (p *profileFlags) open() (*client.Client, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	url := a.URL
-	if p.URL != "" {
-		url = p.URL
+	url, err := p.server(a, directory)
+	if err != nil {
+		return nil, "", err
 	}
 	c, err := client.New(url, client.WithBrand(a.Brand), client.WithCredentials(a.Credentials), client.WithRetries(clientTries, clientPause))
 	if err != nil {
 		return nil, "", exitError{code: exitUsage, err: err}
 	}
 	return c, directory, nil
+}
+
+// explain says which server and which profile a command used, where that is
+// what the user has to change.
+func (p *profileFlags) explain(err error) error {
+	stale := errors.Is(err, client.InvalidClient)
+	if !stale && !networkFailure(err) {
+		return err
+	}
+	directory, unknown := p.directory()
+	if unknown != nil {
+		return err
+	}
+	url := p.URL
+	if a, _, missing := p.load(); url == "" && missing == nil {
+		url = a.URL
+	}
+	if url == "" {
+		url = defaultURL
+	}
+	if stale {
+		return fmt.Errorf("%w\nThe server at %s does not know the credentials in %s: they are another server's, revoked, or its data is new.\n"+
+			"To register there: %s", err, url, directory, typed("register SLUG --email ADDRESS --url "+url+" --profile OTHER-DIRECTORY"))
+	}
+	return fmt.Errorf("%w\nNo server answers at %s (profile %s). Start one there, or choose another server's profile with --profile", err, url, directory)
 }
 
 // save writes the account where only the user may read it. It never replaces
@@ -111,7 +141,7 @@ func (a *account) save(directory string) error {
 // agentFlags are a profile's flags and which of its agents is to act.
 type agentFlags struct {
 	profileFlags
-	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; needed only where the profile's agents leave a choice."`
+	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; required if the profile has more than one agent."`
 }
 
 // session begins a session of the acting agent: the one named, else the first
@@ -130,7 +160,27 @@ func (f *agentFlags) session(ctx context.Context, may func(parley.AgentID) bool)
 	if err != nil {
 		return nil, err
 	}
-	return c.Session(ctx, ring)
+	agent, err := c.Session(ctx, ring)
+	if errors.Is(err, client.ErrKeysNotPublished) {
+		return nil, exitError{code: exitKeys, err: fmt.Errorf("%w.\nAnyone who has the organization's credentials could have replaced them. To publish the key ring's own keys again: %s",
+			err, typed("key restore "+ringName(ring)))}
+	}
+	return agent, err
+}
+
+// sealingFlags are those of a command that seals to other agents or verifies what
+// they wrote.
+type sealingFlags struct {
+	agentFlags
+	AcceptKey []string `name:"accept-key" placeholder:"KID" help:"Accept exactly this key of another agent from now on, where it would be refused; repeat for several."`
+}
+
+func (f *sealingFlags) session(ctx context.Context, may func(parley.AgentID) bool) (*client.Agent, error) {
+	agent, err := f.agentFlags.session(ctx, may)
+	if err == nil {
+		agent.AcceptKeys(f.AcceptKey...)
+	}
+	return agent, err
 }
 
 func (f *agentFlags) choose(rings []*client.KeyRing, may func(parley.AgentID) bool) (*client.KeyRing, error) {
@@ -147,15 +197,22 @@ func (f *agentFlags) choose(rings []*client.KeyRing, may func(parley.AgentID) bo
 	}
 	switch {
 	case f.Agent != "":
-		return nil, exitError{code: exitNotFound, err: fmt.Errorf("the profile holds no keys of agent %q", f.Agent)}
+		return nil, exitError{code: exitNotFound, err: fmt.Errorf("the profile holds no keys of an agent %q; %s", f.Agent, ringsThereAre(names))}
 	case len(rings) == 0:
-		return nil, exitError{code: exitNotFound, err: errors.New("the profile holds no agent: run \"parley agent create NAME\" first")}
+		return nil, exitError{code: exitNotFound, err: fmt.Errorf("the profile has no agent: run \"%s\" first", typed("agent create NAME"))}
 	case len(fit) == 0:
 		return nil, exitError{code: exitForbidden, err: errors.New("none of the profile's agents takes part in that")}
 	case len(fit) > 1 && may == nil:
 		return nil, exitError{code: exitUsage, err: fmt.Errorf("name the acting agent with --agent: %s", strings.Join(names, ", "))}
 	}
 	return fit[0], nil
+}
+
+func ringsThereAre(names []string) string {
+	if len(names) == 0 {
+		return "it holds none: create an agent with \"" + typed("agent create NAME") + "\""
+	}
+	return "it holds those of " + strings.Join(names, ", ")
 }
 
 // openRings opens the key rings of all agents of a profile, by name. Rings that

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"parley"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -32,6 +33,9 @@ type registered struct {
 // Run registers the organization and keeps its credentials. A profile that has
 // some is left alone: they could not be had again.
 func (c *registerCmd) Run(ctx context.Context, std *streams) error {
+	if !parley.ValidSlug(c.Slug) {
+		return exitError{code: exitUsage, err: fmt.Errorf("%q cannot be a slug: it has to be 2 to 32 lowercase letters, digits and interior hyphens", c.Slug)}
+	}
 	directory, err := c.directory()
 	if err != nil {
 		return err
@@ -44,7 +48,10 @@ func (c *registerCmd) Run(ctx context.Context, std *streams) error {
 	if c.Name != "" {
 		in.OrgName = &c.Name
 	}
-	a, err := register(ctx, c.URL, in, proofProgress(std))
+	a, err := register(ctx, &c.profileFlags, in, proofProgress(std))
+	if errors.Is(err, client.SlugTaken) {
+		return fmt.Errorf("%w\nIf you registered it, its credentials are in another profile: name that with --profile. Otherwise choose another slug", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -59,9 +66,13 @@ func (c *registerCmd) Run(ctx context.Context, std *streams) error {
 
 // register does the proof of work at the server and gives the account. The
 // server tells its brand, which clients need for its headers.
-func register(ctx context.Context, url string, in api.Register, progress func(client.ProofProgress)) (*account, error) {
+func register(ctx context.Context, p *profileFlags, in api.Register, progress func(client.ProofProgress)) (*account, error) {
+	url := p.URL
 	if url == "" {
 		url = defaultURL
+	}
+	if err := checkTransport(url, p.AllowHTTP); err != nil {
+		return nil, err
 	}
 	c, err := client.New(url, client.WithProofProgress(progress))
 	if err != nil {
@@ -75,7 +86,7 @@ func register(ctx context.Context, url string, in api.Register, progress func(cl
 	if err != nil {
 		return nil, err
 	}
-	return &account{URL: c.BaseURL(), Brand: about.Brand, Credentials: *credentials}, nil
+	return &account{URL: c.BaseURL(), Brand: about.Brand, AllowHTTP: p.AllowHTTP, Credentials: *credentials}, nil
 }
 
 // proofProgress keeps a person company through a long proof, once a second.

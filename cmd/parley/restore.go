@@ -28,5 +28,5 @@ func (c *restoreCmd) Run(ctx context.Context, std *streams) error {
 	if !restored.Has(masterKeyFile) {
 		note = "\n  the backup has no master.key: put the key into the directory (mode 600) before a server is started on it"
 	}
-	return std.say("restored snapshot %s into %s: %d files, %s%s\n  parley serve --data %s", restored.ID, c.Data, len(restored.Files), size(restored.Bytes()), note, c.Data)
+	return std.say("restored snapshot %s into %s: %d files, %s%s\n  %s", restored.ID, c.Data, len(restored.Files), size(restored.Bytes()), note, typed("serve --data "+c.Data))
 }

@@ -138,6 +138,7 @@ func startServer(ts *testscript.TestScript, work string, flags []string) {
 	admin, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
 	ts.Setenv("ADMIN", "http://"+admin.Addr().String())
+	ts.Setenv("PARLEY_DATA", "data")
 	_ = admin.Close() // free again, for the server
 	args := append([]string{"serve", "--dev", "--listen", listen, "--admin-listen", admin.Addr().String(), "--data", ts.MkAbs("data")}, flags...)
 	binary, err := exec.LookPath("parley")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"parley"
@@ -29,10 +30,15 @@ func payload(std *streams, text string) ([]byte, error) {
 		std.note("reading the message from standard input; end with Ctrl-D")
 	}
 	body, err := io.ReadAll(io.LimitReader(std.in, client.PayloadBytesMax+1))
-	if err == nil && len(body) == 0 {
-		err = exitError{code: exitUsage, err: errors.New("the message is empty")}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(body) == 0:
+		return nil, exitError{code: exitUsage, err: errors.New("the message is empty")}
+	case len(body) > client.PayloadBytesMax:
+		return nil, exitError{code: exitUsage, err: fmt.Errorf("the message on standard input is longer than %d bytes, the most that one message carries", client.PayloadBytesMax)}
 	}
-	return body, err
+	return body, nil
 }
 
 func (f *payloadFlags) messageType(c *client.Client) string {
@@ -54,9 +60,9 @@ func (f *payloadFlags) metadata() (api.Object, error) {
 }
 
 type sendCmd struct {
-	agentFlags
+	sealingFlags
 	payloadFlags
-	To     string                 `arg:"" help:"Recipient: handle or id."`
+	To     string                 `arg:"" help:"Recipient: handle or id; a bare name is one of the organization's own agents."`
 	Text   string                 `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
 	Wait   time.Duration          `placeholder:"DURATION" help:"Wait this long, 1s to 5m, for the reply."`
 	Parent *parley.ConversationID `placeholder:"ID" help:"Start a sub-conversation of this one."`
@@ -78,21 +84,41 @@ func (c *sendCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
+	to, err := sendTarget(ctx, agent.Client, c.To)
+	if err != nil {
+		return err
+	}
 	change := func(in *api.Send) {
 		in.ContentType, in.Metadata, in.IdempotencyKey, in.ParentConversationID = c.ContentType, metadata, c.Key, c.Parent
 	}
 	if c.Wait != 0 {
-		result, err := agent.SyncSealed(ctx, c.To, body, c.messageType(agent.Client), c.Wait, change)
+		result, err := agent.SyncSealed(ctx, to, body, c.messageType(agent.Client), c.Wait, change)
 		if err != nil {
 			return err
 		}
 		return c.showResult(ctx, std, agent, result)
 	}
-	sent, err := agent.SendSealed(ctx, c.To, body, c.messageType(agent.Client), change)
+	sent, err := agent.SendSealed(ctx, to, body, c.messageType(agent.Client), change)
 	if err != nil {
 		return err
 	}
-	return showSent(std, sent)
+	return showSent(ctx, std, agent, sent)
+}
+
+// sendTarget is the recipient of a message to one agent: a handle or an id as it
+// is, a bare name as the id of the organization's own agent of that name.
+func sendTarget(ctx context.Context, from *client.Client, to string) (string, error) {
+	if strings.HasPrefix(to, "#") {
+		return "", exitError{code: exitUsage, err: fmt.Errorf("%s is a group: send to it with \"%s\"", to, typed("group send '"+to+"' TEXT"))}
+	}
+	if _, err := parley.ParseID[parley.AgentID](to); err == nil || strings.Contains(to, "@") {
+		return to, nil
+	}
+	own, err := findAgent(ctx, from, to)
+	if err != nil {
+		return "", fmt.Errorf("%w. An agent of another organization is named by its handle, such as %s@ORGANIZATION.DOMAIN", err, to)
+	}
+	return own.ID.String(), nil
 }
 
 // syncResult is a sync's answer with both messages opened.
@@ -109,6 +135,10 @@ func (c *sendCmd) showResult(ctx context.Context, std *streams, agent *client.Ag
 	if err != nil {
 		return err
 	}
+	message.RecipientUnbound = len(unbound(agent, result.Message.ToAgentID)) > 0
+	if !std.json {
+		noteUnbound(std, agent, result.Message.ToAgentID)
+	}
 	out := syncResult{Message: message, Status: result.Status, ConversationStatus: result.ConversationStatus}
 	if result.Reply != nil {
 		if out.Reply, err = show(ctx, agent, *result.Reply); err != nil {
@@ -117,25 +147,39 @@ func (c *sendCmd) showResult(ctx context.Context, std *streams, agent *client.Ag
 	}
 	switch {
 	case std.json:
-		return std.value(out)
+		err = std.value(out)
 	case out.Reply != nil:
 		return std.say("%s", out.Reply)
 	case result.ConversationStatus != nil:
 		return std.say("no reply: the conversation is %s\n  message %s  conversation %s", *result.ConversationStatus, result.Message.ID, result.ConversationID)
+	default:
+		err = std.say("sent to %s\n  message %s  conversation %s", recipient(result.Message), result.Message.ID, result.ConversationID)
 	}
-	return std.say("no reply within %v\n  message %s  conversation %s", c.Wait, result.Message.ID, result.ConversationID)
+	if err == nil && result.Reply == nil && result.ConversationStatus == nil {
+		err = exitError{code: exitTimeout, err: fmt.Errorf("no reply within %v; the message was sent, and a later reply comes to the inbox", c.Wait)}
+	}
+	return err
 }
 
-// sentJSON is a sent message and whether it is the stored one of an earlier send.
-type sentJSON struct {
-	api.Message
-	Replayed bool `json:"replayed"`
+// showOwn opens the sender's own copy of a sent message.
+func showOwn(ctx context.Context, agent *client.Agent, sent *client.SentMessage) (*shown, error) {
+	s, err := show(ctx, agent, sent.Message)
+	if err == nil {
+		s.Replayed = &sent.Replayed
+		s.RecipientUnbound = sent.GroupID == nil && len(unbound(agent, sent.ToAgentID)) > 0
+	}
+	return s, err
 }
 
-func showSent(std *streams, sent *client.SentMessage) error {
+func showSent(ctx context.Context, std *streams, agent *client.Agent, sent *client.SentMessage) error {
 	if std.json {
-		return std.value(sentJSON{sent.Message, sent.Replayed})
+		s, err := showOwn(ctx, agent, sent)
+		if err != nil {
+			return err
+		}
+		return std.value(s)
 	}
+	noteUnbound(std, agent, sent.ToAgentID)
 	word := "sent"
 	if sent.Replayed {
 		word = "sent before, under this key,"
@@ -144,7 +188,7 @@ func showSent(std *streams, sent *client.SentMessage) error {
 }
 
 type replyCmd struct {
-	agentFlags
+	sealingFlags
 	payloadFlags
 	Message parley.MessageID `arg:"" help:"Id of the message to reply to."`
 	Text    string           `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
@@ -183,5 +227,5 @@ func (c *replyCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	return showSent(std, sent)
+	return showSent(ctx, std, agent, sent)
 }

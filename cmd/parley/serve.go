@@ -22,13 +22,23 @@ type serveCmd struct {
 
 // Run serves until the first SIGTERM or SIGINT, drains and returns. Standard
 // output gets one line, once connections are accepted; whoever starts the
-// server may wait for it. Everything else is log, on standard error.
+// server may wait for it. Everything else is log, on standard error: lines of JSON
+// are not mixed with others.
 func (c *serveCmd) Run(ctx context.Context, std *streams) error {
 	c.acceptLoss = c.AcceptLoss
 	slog.SetDefault(newLogger(&c.Config, std.err))
+	err := c.serve(ctx, std)
+	if err == nil || c.readableLog(std.err) {
+		return err
+	}
+	slog.Error("the server ended", "error", err.Error(), "exit", exitCode(err))
+	return toldError{err}
+}
+
+func (c *serveCmd) serve(ctx context.Context, std *streams) error {
 	ready := func(address string) {
 		_, _ = fmt.Fprintf(std.out, "parley: listening on http://%s\n", address)
-		if c.Hints || isTerminal(std.out) {
+		if c.readableLog(std.err) && (c.Hints || isTerminal(std.out)) {
 			c.hint(std.err, address)
 		}
 	}
@@ -53,20 +63,24 @@ func (c *serveCmd) hint(w io.Writer, address string) {
 		url = "http://" + address
 	}
 	for _, line := range []string{
-		"see it work    parley demo --url " + url,
-		"take part      parley register acme --email ops@acme.example --url " + url,
+		"see it work    " + typed("demo --url "+url),
+		"take part      " + typed("register my-org --email you@my-org.example --url "+url),
 		"read about it  " + url + "/docs",
 	} {
 		_, _ = fmt.Fprintln(w, "  "+line)
 	}
 }
 
+// readableLog reports whether the log is for a person.
+func (c *Config) readableLog(w io.Writer) bool {
+	return c.LogFormat == "text" || c.LogFormat == "auto" && (c.Dev || isTerminal(w))
+}
+
 // newLogger writes lines for a person on a terminal and under --dev, else JSON.
 func newLogger(c *Config, w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // one of an enumeration
-	text := c.LogFormat == "text" || c.LogFormat == "auto" && (c.Dev || isTerminal(w))
-	if !text {
+	if !c.readableLog(w) {
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
 	}
 	return slog.New(tint.NewTextHandler(w, &tint.Options{

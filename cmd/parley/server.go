@@ -36,6 +36,9 @@ type journal struct{ *persistence.Store }
 
 func (j journal) View() actors.View { return j.Store.View() }
 
+// Latest shows with each read what is applied by then.
+func (j journal) Latest() actors.View { return j.Store.Latest() }
+
 func (j journal) Follow(agent parley.AgentID, after uint64, notify func()) actors.Subscription {
 	return j.Subscribe(agent, after, notify)
 }
@@ -47,15 +50,35 @@ func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
 	if err != nil {
 		return err
 	}
-	served := make(chan error, 2)
+	cfg.warn()
+	h.tellStarted(&cfg)
+	served := make(chan error, 3)
 	go func() { served <- h.doors.Serve(h.public) }()
-	go func() { served <- h.admin.serve(h.private) }()
+	go func() { served <- serve(h.admin.admin, h.private) }()
+	if h.metrics != nil {
+		go func() { served <- serve(h.admin.metrics, h.metrics) }()
+	}
 	ready(h.public.Addr().String())
 	select {
 	case err = <-served:
 	case <-ctx.Done():
 	}
-	return errors.Join(err, h.close())
+	began := time.Now()
+	slog.Info("the server is stopping", "data", cfg.Data)
+	err = errors.Join(err, h.close())
+	slog.Info("the server has stopped", "data", cfg.Data, "took", time.Since(began).Round(time.Millisecond).String())
+	return err
+}
+
+// tellStarted logs what runs, and where.
+func (h *house) tellStarted(cfg *Config) {
+	metrics := ""
+	if h.metrics != nil {
+		metrics = h.metrics.Addr().String()
+	}
+	slog.Info("the server has started", "version", thisBuild().Version, "data", cfg.Data, "listen", h.public.Addr().String(),
+		"admin_listen", h.private.Addr().String(), "metrics_listen", metrics, "base_url", h.service.BaseURL, "domain", cfg.Domain,
+		"quota_profile", cfg.QuotaProfile, "tier1", cfg.Tier1, "dev", cfg.Dev, "memory_limit", byteSize(cfg.limit()).String())
 }
 
 // house is everything that runs, in the order in which it was opened.
@@ -66,11 +89,12 @@ type house struct {
 	node    *actors.Node
 	service *parleyhttp.Service
 	doors   *parleyhttp.Server
-	admin   *adminDoor
+	admin   *adminServer
 	meter   *requestMeter
 	traces  *traces
 	public  net.Listener
 	private net.Listener
+	metrics net.Listener // nil where there is none
 	stop    context.CancelFunc
 }
 
@@ -90,6 +114,11 @@ func openHouse(ctx context.Context, cfg Config) (h *house, err error) {
 	}
 	if h.private, err = listenAdmin(cfg); err != nil {
 		return h, err
+	}
+	if cfg.MetricsListen != "" {
+		if h.metrics, err = net.Listen("tcp", cfg.MetricsListen); err != nil {
+			return h, err
+		}
 	}
 	if cfg.BaseURL == "" {
 		cfg.BaseURL = "http://" + h.public.Addr().String()
@@ -154,7 +183,7 @@ func (h *house) openActors(cfg Config) (err error) {
 }
 
 func (h *house) openDoors(ctx context.Context, cfg Config) error {
-	keys, err := parleyhttp.SigningKeys(ctx, h.node, h.master, time.Now, parley.RandomEntropy)
+	keys, err := parleyhttp.SigningKeys(ctx, h.node, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy)
 	if err != nil {
 		return fmt.Errorf("signing keys: %w", err)
 	}
@@ -181,27 +210,42 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	}
 	keeping, stop := context.WithCancel(context.Background())
 	h.stop = stop
+	budget := limit.NewBudget(cfg.held())
 	h.service = parleyhttp.NewService(parleyhttp.ServiceOptions{
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand,
 		Version: thisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
-		TierAtSolve: tier, Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
-		Rates: rates, Proxies: cfg.proxies(), Mail: cfg.mailer(keeping, base),
+		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
+		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.mailer(keeping, base),
 		Guard: h.out.guard, Vault: h.master, Logger: slog.Default(),
 	})
 	h.doors, err = parleyhttp.New(parleyhttp.Options{
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: thisBuild().Version,
-		Concurrency: connectionsMax(filesMax()), Waiting: parleyhttp.Runnable,
-		Observe: h.observer(cfg),
+		Concurrency: connectionsMax(filesMax()), Served: cfg.served(), PerAddress: cfg.ConnectionsPerAddress,
+		Exempt: h.service.Proxy, Waiting: parleyhttp.Runnable,
+		Observe: h.observer(cfg), Budget: budget, Source: h.service.Source,
 	})
 	if err != nil {
 		return err
 	}
 	h.doors.OnDrain(h.service.Close)
-	h.admin = newAdminDoor(h.node, metricsOf(h), &backupDoor{store: h.store, data: cfg.Data}, &orgDoor{h.node, quotas})
+	token, err := serverAdminToken(cfg.Data)
+	if err != nil {
+		return err
+	}
+	owner, err := backupOwner(h.master)
+	if err != nil {
+		return err
+	}
+	backups := &backupDoor{
+		store: h.store, data: cfg.Data, owner: owner,
+		target: func(to string) (string, error) { return backupTarget(to, cfg.BackupDir) },
+	}
+	h.admin = newAdminServer(h.service, metricsOf(h), adminGuard{token, cfg.AdminHosts}, backups, &orgDoor{h.node, h.service, quotas}, &signingKeys{h.service, h.master})
 	go h.keepKeys(keeping)
 	go cfg.govern(keeping)
+	go h.out.followNames(keeping)
 	return nil
 }
 
@@ -251,7 +295,7 @@ func (h *house) close() error {
 	if h.admin != nil {
 		errs = append(errs, h.admin.close())
 	}
-	for _, l := range []net.Listener{h.public, h.private} {
+	for _, l := range []net.Listener{h.public, h.private, h.metrics} {
 		if l != nil {
 			_ = l.Close() // closed already where it was served
 		}

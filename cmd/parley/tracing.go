@@ -48,7 +48,8 @@ const (
 
 func (t *Tracing) validate() error {
 	if t.OTLPEndpoint != "" && !isBaseURL(t.OTLPEndpoint) {
-		return fmt.Errorf("--otlp-endpoint: %q is not an http or https address without user and query", t.OTLPEndpoint)
+		// The value may hold a password: it is not told.
+		return errors.New("--otlp-endpoint: not an http or https address without user and query")
 	}
 	if _, err := parseShare(t.TraceShare); t.TraceShare != "" && err != nil {
 		return fmt.Errorf("--trace-share: %w", err)

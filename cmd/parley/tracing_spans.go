@@ -195,7 +195,7 @@ func (t *traces) keeping(j journal) actors.Journal {
 		return j
 	}
 	t.copied = func(reader parley.Slot, id parley.MessageID) bool {
-		v := j.View()
+		v := j.Latest()
 		defer v.Close()
 		found, err := v.Broadcast(reader, id.Broadcast(), func([]byte) error { return nil })
 		return err == nil && found

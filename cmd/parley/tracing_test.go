@@ -108,7 +108,7 @@ func TestTracingSettings(t *testing.T) {
 		{"--trace-share", "NaN", "--trace-share"},
 		{"--trace-share", "some", "--trace-share"},
 	} {
-		if _, err := parseServe(t, c.flag+"="+c.value); err == nil || !strings.Contains(err.Error(), c.words) {
+		if _, err := parseServe(t, c.flag+"="+c.value); err == nil || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s %s: %v", c.flag, c.value, err)
 		}
 	}

@@ -69,8 +69,10 @@ func (c *verifyCmd) Run(std *streams) error {
 	switch {
 	case locked && v.Faults == 1 && unread == nil:
 		return exitError{code: exitUnexpected, err: fmt.Errorf("no server can start on %s: put right its master key; the rest of it is in order", c.Data)}
+	case v.Faults > 0 && v.Faults == v.faultsOf("quarantine") && unread == nil:
+		return exitError{code: exitUnexpected, err: fmt.Errorf("%d words in %s could not be decoded and had no effect (see Quarantine in docs/operations.md); the rest of it is in order", v.Faults, c.Data)}
 	case v.Faults > 0:
-		return exitError{code: exitUnexpected, err: fmt.Errorf("%d faults in %s; keep a copy of the directory, then restore the last backup with `parley restore`", v.Faults, c.Data)}
+		return exitError{code: exitUnexpected, err: fmt.Errorf("%d faults in %s; keep a copy of the directory, then restore the last backup with \"%s\"", v.Faults, c.Data, typed("restore"))}
 	case unread != nil:
 		return exitError{code: exitUnexpected, err: fmt.Errorf("%s could not be examined to the end: %w", c.Data, unread)}
 	}
@@ -105,6 +107,16 @@ func verdictOf(data string, audit *parley.Audit, unread error) *verdict {
 		v.Unread = unread.Error()
 	}
 	return v
+}
+
+// faultsOf is how many faults a check has found.
+func (v *verdict) faultsOf(check string) (n uint64) {
+	for _, c := range v.Checks {
+		if c.Name == check {
+			n += c.Faults
+		}
+	}
+	return n
 }
 
 // verdict tells what was examined, and of the first faults where they are and

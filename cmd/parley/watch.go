@@ -12,16 +12,16 @@ import (
 )
 
 type watchCmd struct {
-	agentFlags
+	sealingFlags
 	After      string        `placeholder:"ID" help:"Begin after this message; default: with everything not carried before."`
 	Count      int           `short:"n" placeholder:"N" help:"End after so many messages."`
 	Timeout    time.Duration `placeholder:"DURATION" help:"Fail unless --count messages came within this time."`
 	Heartbeats bool          `help:"Tell heartbeats too."`
-	Keys       bool          `help:"Tell the messages too by which clients exchange group keys."`
+	Keys       bool          `help:"Also show key-exchange messages."`
 }
 
 // errWatchTimeout says that fewer messages came than were asked for.
-var errWatchTimeout = errors.New("the messages asked for did not come in time")
+var errWatchTimeout = exitError{code: exitTimeout, err: errors.New("the messages asked for did not come in time")}
 
 // watched is one line of `watch --json`.
 type watched struct {

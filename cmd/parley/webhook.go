@@ -19,9 +19,9 @@ type webhookCmd struct {
 	Resume     webhookResumeCmd     `cmd:"" help:"Switch a webhook on again."`
 	Delete     webhookDeleteCmd     `cmd:"" help:"Delete a webhook and forget its deliveries."`
 	Deliveries webhookDeliveriesCmd `cmd:"" help:"List a webhook's deliveries, newest first, and count them."`
-	Test       webhookTestCmd       `cmd:"" help:"Deliver an event that tells of nothing."`
+	Test       webhookTestCmd       `cmd:"" help:"Send a test event."`
 	Retry      webhookRetryCmd      `cmd:"" help:"Attempt a delivery now, also a dead one."`
-	Rotate     webhookRotateCmd     `cmd:"" help:"Make a webhook's secret anew; the former one signs beside it for a day."`
+	Rotate     webhookRotateCmd     `cmd:"" help:"Replace a webhook's secret. The former one signs beside it for 24 hours."`
 	Listen     webhookListenCmd     `cmd:"" help:"Receive deliveries on this machine and check both signatures."`
 }
 
@@ -57,7 +57,7 @@ func (w *watchedFlags) watched(ctx context.Context, from *client.Client) (*api.A
 	case err != nil:
 		return nil, err
 	case len(agents) == 0:
-		return nil, exitError{code: exitNotFound, err: errors.New("the organization has no agent: run \"parley agent create NAME\" first")}
+		return nil, exitError{code: exitNotFound, err: fmt.Errorf("the organization has no agent: run \"%s\" first", typed("agent create NAME"))}
 	case len(agents) > 1:
 		return nil, exitError{code: exitUsage, err: errors.New("the organization has several agents: name one with --agent")}
 	}
@@ -134,7 +134,7 @@ func (c *webhookListCmd) Run(ctx context.Context, std *streams) error {
 		return err
 	}
 	if std.json {
-		return std.value(found)
+		return list(std, found)
 	}
 	rows := [][]string{{"ID", "STATE", "URL", "EVENTS", "AGENT"}}
 	for _, w := range found {

@@ -28,7 +28,7 @@ type webhookListenCmd struct {
 const deliveryBytesMax = 64 << 10
 
 // errNoDelivery says that nothing came in time.
-var errNoDelivery = errors.New("no delivery came in time")
+var errNoDelivery = exitError{code: exitTimeout, err: errors.New("no delivery came in time")}
 
 // heardDelivery is one line of `webhook listen --json`.
 type heardDelivery struct {

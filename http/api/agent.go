@@ -12,14 +12,14 @@ const (
 // Agent is AgentRead of the specification.
 type Agent struct {
 	ID parley.AgentID `json:"id"`
-	// AgentID is ID once more.
+	// AgentID is the same as ID.
 	AgentID parley.AgentID `json:"agent_id"`
 	OrgID   parley.OrgID   `json:"org_id"`
 	Name    string         `json:"name"`
 	// HumanOversight tells whether a person supervises the agent.
 	HumanOversight bool   `json:"human_oversight"`
-	IncomingPolicy string `json:"incoming_policy"`
-	OutgoingPolicy string `json:"outgoing_policy"`
+	IncomingPolicy string `json:"incoming_policy" enum:"accept_all,groups_only"`
+	OutgoingPolicy string `json:"outgoing_policy" enum:"send_all,groups_only"`
 	// Unlisted keeps the agent out of the public directory.
 	Unlisted  bool    `json:"unlisted"`
 	CreatedAt Time    `json:"created_at"`
@@ -40,9 +40,9 @@ type Agent struct {
 type CreateAgent struct {
 	_ struct{} `additionalProperties:"false"`
 
-	Name                string `json:"name" required:"true" minLength:"1" maxLength:"200" pattern:"^[a-z0-9](?:[a-z0-9-]{0,198}[a-z0-9])?$"`
-	SigningPublicKey    *JWK   `json:"signing_public_key" required:"true"`
-	EncryptionPublicKey *JWK   `json:"encryption_public_key" required:"true"`
+	Name                string `json:"name" required:"true" minLength:"1" maxLength:"200" pattern:"^[a-z0-9](?:[a-z0-9-]{0,198}[a-z0-9])?$" words:"1 to 200 lowercase letters, digits and interior hyphens" example:"bob"`
+	SigningPublicKey    *JWK   `json:"signing_public_key" required:"true" example:"{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}"`
+	EncryptionPublicKey *JWK   `json:"encryption_public_key" required:"true" example:"{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo\"}"`
 	HumanOversight      *bool  `json:"human_oversight,omitzero" default:"true"`
 	Unlisted            *bool  `json:"unlisted,omitzero" default:"false"`
 }
@@ -51,6 +51,7 @@ type CreateAgent struct {
 // answer is a plain array of Agent.
 type ListAgents struct {
 	IncludeRevoked bool `json:"-" query:"include_revoked" default:"false"`
+	Paging
 }
 
 // GetAgent asks for one agent of the organization: GET /agents/{id}.
@@ -62,11 +63,11 @@ type GetAgent struct {
 type AgentPatch struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
 	// Name is accepted with the value it has; any other is a conflict.
-	Name           *string `json:"name,omitzero" minLength:"1" maxLength:"200" pattern:"^[a-z0-9](?:[a-z0-9-]{0,198}[a-z0-9])?$"`
+	Name           *string `json:"name,omitzero" minLength:"1" maxLength:"200" pattern:"^[a-z0-9](?:[a-z0-9-]{0,198}[a-z0-9])?$" words:"1 to 200 lowercase letters, digits and interior hyphens"`
 	HumanOversight *bool   `json:"human_oversight,omitzero"`
 	IncomingPolicy *string `json:"incoming_policy,omitzero" enum:"accept_all,groups_only"`
 	OutgoingPolicy *string `json:"outgoing_policy,omitzero" enum:"send_all,groups_only"`
-	Unlisted       *bool   `json:"unlisted,omitzero"`
+	Unlisted       *bool   `json:"unlisted,omitzero" example:"true"`
 }
 
 // DeleteAgent revokes an agent for good: DELETE /agents/{id}.
@@ -78,7 +79,10 @@ type DeleteAgent struct {
 type UploadKeys struct {
 	ID                  parley.AgentID `json:"-" path:"id" required:"true"`
 	SigningPublicKey    *JWK           `json:"signing_public_key,omitzero"`
-	EncryptionPublicKey *JWK           `json:"encryption_public_key,omitzero"`
+	EncryptionPublicKey *JWK           `json:"encryption_public_key,omitzero" example:"{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo\"}"`
+	// KeyBinding binds the keys that hold afterwards. It is judged together with
+	// them: either all of the request takes effect or nothing does.
+	KeyBinding *KeyProof `json:"key_binding,omitzero"`
 }
 
 // GetKeys asks for the public keys of any active agent: GET /agents/{id}/keys.
@@ -88,14 +92,6 @@ type GetKeys struct {
 	// Kid names a key, which may be a former one; it then stands in the answer in
 	// the place of the current key on its curve.
 	Kid *string `json:"-" query:"kid" maxLength:"255"`
-}
-
-// AgentKeys are the public keys of an agent.
-type AgentKeys struct {
-	AgentID             parley.AgentID `json:"agent_id"`
-	Handle              *string        `json:"handle"`
-	SigningPublicKey    *JWK           `json:"signing_public_key"`
-	EncryptionPublicKey *JWK           `json:"encryption_public_key"`
 }
 
 // GetBatchKeys asks for the keys of many agents: GET /agents/keys?ids=a,b,c.

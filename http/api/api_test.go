@@ -81,7 +81,7 @@ func samples(t *testing.T) map[string]any {
 		`{"detail":[{"loc":["body","type"],"msg":"Field required","type":"missing"}],"error":"validation_error","code":"validation_error","request_id":"r"}`: api.Invalid{
 			Detail: []api.FieldError{{Loc: []any{"body", "type"}, Msg: "Field required", Type: "missing"}}, Error: "validation_error", Code: "validation_error", RequestID: "r",
 		},
-		`{"keys":{"` + uuidA + `":{"agent_id":"` + uuidA + `","handle":null,"signing_public_key":null,"encryption_public_key":null}}}`: api.BatchKeys{
+		`{"keys":{"` + uuidA + `":{"agent_id":"` + uuidA + `","handle":null,"signing_public_key":null,"encryption_public_key":null,"key_binding":null,"unbound_since":null}}}`: api.BatchKeys{
 			Keys: map[parley.AgentID]api.AgentKeys{agent: {AgentID: agent}},
 		},
 		`{"name":"n","contact_email":null}`: api.OrgPatch{Name: new("n"), ContactEmail: api.Cleared[string]()},

@@ -17,11 +17,11 @@ const (
 // Conversation is the conversation record.
 type Conversation struct {
 	ID        parley.ConversationID `json:"id"`
-	Status    string                `json:"status"`
+	Status    string                `json:"status" enum:"submitted,open,paused,input_required,completed,failed,canceled,rejected"`
 	CreatedAt Time                  `json:"created_at"`
 	// ParentConversationID is set for sub-conversations.
 	ParentConversationID *parley.ConversationID `json:"parent_conversation_id"`
-	Metadata             Object                 `json:"metadata"`
+	Metadata             Object                 `json:"metadata" null:"never"`
 	// UpdatedAt appears only in the answer of a status change.
 	UpdatedAt *Time `json:"updated_at,omitzero"`
 }
@@ -35,22 +35,23 @@ type GetConversation struct {
 // The answer is a plain array of Participant.
 type GetParticipants struct {
 	ID parley.ConversationID `json:"-" path:"id" required:"true"`
+	Paging
 }
 
 // Participant is an agent's part in a conversation.
 type Participant struct {
-	AgentID parley.AgentID `json:"agent_id"`
-	// Role is initiator, responder, observer or mediator.
-	Role     string `json:"role"`
-	JoinedAt Time   `json:"joined_at"`
+	AgentID  parley.AgentID `json:"agent_id"`
+	Role     string         `json:"role" enum:"initiator,responder,observer,mediator"`
+	JoinedAt Time           `json:"joined_at"`
 }
 
 // StatusPatch moves a conversation on: PATCH /conversations/{id}/status.
 type StatusPatch struct {
-	ID          parley.ConversationID `json:"-" path:"id" required:"true"`
-	ActingAgent string                `json:"-" header:"X-Svc-Agent"`
+	ID parley.ConversationID `json:"-" path:"id" required:"true"`
+	// ActingAgent is by default one of the organization's participants that may make the move.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 
-	Status string  `json:"status" required:"true" enum:"submitted,open,paused,input_required,completed,failed,canceled,rejected"`
+	Status string  `json:"status" required:"true" enum:"submitted,open,paused,input_required,completed,failed,canceled,rejected" example:"completed"`
 	Reason *string `json:"reason,omitzero" maxLength:"500"`
 }
 

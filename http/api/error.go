@@ -6,7 +6,7 @@ import (
 )
 
 // Error is the body of every error but those of a schema and of the token
-// endpoint. // contract: 2
+// endpoint.
 type Error struct {
 	// Detail is one sentence for a person.
 	Detail string `json:"detail"`

@@ -27,12 +27,10 @@ type Group struct {
 	ID   parley.GroupID `json:"id"`
 	Name string         `json:"name"`
 	// Handle is #name@slug.domain.
-	Handle      string  `json:"handle"`
-	Description *string `json:"description"`
-	// EnrollmentPolicy is open, closed, majority or unanimity.
-	EnrollmentPolicy string `json:"enrollment_policy" enum:"open,closed,majority,unanimity"`
-	// Visibility is public or private.
-	Visibility string `json:"visibility" enum:"public,private"`
+	Handle           string  `json:"handle"`
+	Description      *string `json:"description"`
+	EnrollmentPolicy string  `json:"enrollment_policy" enum:"open,closed,majority,unanimity"`
+	Visibility       string  `json:"visibility" enum:"public,private"`
 	// Isolated confines the group's agents to it.
 	Isolated          bool `json:"isolated"`
 	VoteDurationHours int  `json:"vote_duration_hours"`
@@ -77,7 +75,7 @@ type CreateGroup struct {
 	// the default is the organization's first active agent.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 
-	Name             string  `json:"name" required:"true" minLength:"1" maxLength:"63" pattern:"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$"`
+	Name             string  `json:"name" required:"true" minLength:"1" maxLength:"63" pattern:"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$" words:"1 to 63 lowercase letters, digits and interior hyphens" example:"friends"`
 	Description      *string `json:"description,omitzero" maxLength:"2000"`
 	EnrollmentPolicy string  `json:"enrollment_policy,omitzero" aliases:"enrollment" default:"closed" enum:"open,closed,majority,unanimity"`
 	// Visibility is public by default if enrollment is open, otherwise private.
@@ -86,7 +84,7 @@ type CreateGroup struct {
 	VoteDurationHours int     `json:"vote_duration_hours,omitzero" aliases:"vote_duration" default:"72" minimum:"1" maximum:"72"`
 	// Members are invited, each named by its id or handle as a string or by an
 	// object with agent_id or handle and perhaps a message.
-	Members []Target `json:"members,omitzero" maxItems:"100"`
+	Members []Target `json:"members,omitzero" maxItems:"100" example:"[\"bob@acme.localhost\"]"`
 }
 
 // ListGroups asks for a page of groups: GET /groups. The answer is a Page of Group.
@@ -111,7 +109,7 @@ type GroupPatch struct {
 
 	// Name is accepted with the value it has; any other is a conflict.
 	Name              *string           `json:"name,omitzero" minLength:"1" maxLength:"63"`
-	Description       Clearable[string] `json:"description,omitzero" maxLength:"2000"`
+	Description       Clearable[string] `json:"description,omitzero" maxLength:"2000" example:"Friends of Acme"`
 	EnrollmentPolicy  *string           `json:"enrollment_policy,omitzero" aliases:"enrollment" enum:"open,closed,majority,unanimity"`
 	Visibility        *string           `json:"visibility,omitzero" enum:"public,private"`
 	VoteDurationHours *int              `json:"vote_duration_hours,omitzero" aliases:"vote_duration" minimum:"1" maximum:"72"`
@@ -121,8 +119,9 @@ type GroupPatch struct {
 
 // DeleteGroup ends a group: DELETE /groups/{id}.
 type DeleteGroup struct {
-	ID          parley.GroupID `json:"-" path:"id" required:"true"`
-	ActingAgent string         `json:"-" header:"X-Svc-Agent"`
+	ID parley.GroupID `json:"-" path:"id" required:"true"`
+	// ActingAgent is the admin who ends it; by default the organization's first.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 }
 
 // GroupMember is an agent in a group. // spec: Group member
@@ -133,10 +132,9 @@ type GroupMember struct {
 	// ID is of the membership; who leaves and joins again has another.
 	ID *parley.AnyID `json:"id"`
 	// IsOwnOrg tells whether the caller's organization owns the agent.
-	IsOwnOrg bool `json:"is_own_org"`
-	JoinedAt Time `json:"joined_at"`
-	// Role is admin or member.
-	Role string `json:"role" enum:"admin,member"`
+	IsOwnOrg bool   `json:"is_own_org"`
+	JoinedAt Time   `json:"joined_at"`
+	Role     string `json:"role" enum:"admin,member"`
 }
 
 // ListMembers asks for a page of a group's members in the order of joining:
@@ -149,9 +147,11 @@ type ListMembers struct {
 
 // MemberPatch promotes or demotes a member: PATCH /groups/{id}/members/{agent_id}.
 type MemberPatch struct {
-	ID          parley.GroupID `json:"-" path:"id" required:"true"`
-	AgentID     parley.AgentID `json:"-" path:"agent_id" required:"true"`
-	ActingAgent string         `json:"-" header:"X-Svc-Agent"`
+	ID      parley.GroupID `json:"-" path:"id" required:"true"`
+	AgentID parley.AgentID `json:"-" path:"agent_id" required:"true"`
+	// ActingAgent is the admin who changes the role; by default the organization's
+	// first.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 
 	Role string `json:"role" required:"true" enum:"admin,member"`
 }
@@ -172,7 +172,7 @@ type Join struct {
 	ID parley.GroupID `json:"-" path:"id" required:"true"`
 	// ActingAgent wants the seat; by default the organization's only active agent.
 	ActingAgent string  `json:"-" header:"X-Svc-Agent"`
-	Message     *string `json:"message,omitzero" maxLength:"500"`
+	Message     *string `json:"message,omitzero" maxLength:"500" example:"May I join?"`
 }
 
 // What a Join comes to.
@@ -183,10 +183,10 @@ const (
 
 // JoinResult is the answer of a Join.
 type JoinResult struct {
-	// Status is joined or pending.
 	Status string `json:"status" enum:"joined,pending"`
-	// Member appears where Status is joined, Request where it is pending.
-	Member  *GroupMember `json:"member,omitzero"`
+	// Member appears where Status is joined.
+	Member *GroupMember `json:"member,omitzero"`
+	// Request appears where Status is pending.
 	Request *JoinRequest `json:"request,omitzero"`
 }
 
@@ -199,8 +199,7 @@ type JoinRequest struct {
 	GroupName   *string              `json:"group_name"`
 	// AgentID is the applicant, nominee or invitee.
 	AgentID parley.AgentID `json:"agent_id"`
-	// Status is pending, invited, approved, denied, expired, accepted or canceled.
-	Status string `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled"`
+	Status  string         `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled"`
 	// Message was given when the request was made.
 	Message *string `json:"message"`
 	// InvitedBy is the member that nominated or invited; null for an application.
@@ -219,12 +218,9 @@ type JoinRequest struct {
 	ApprovalsNeeded *int `json:"approvals_needed"`
 	DenialsNeeded   *int `json:"denials_needed"`
 	// YouMayVote tells whether the caller's vote would count.
-	YouMayVote bool `json:"you_may_vote"`
-	// YouMayVoteReason is ok, not_in_electorate, request_closed, no_acting_agent,
-	// own_request or not_a_vote.
-	YouMayVoteReason string `json:"you_may_vote_reason"`
-	// YourVote is approve, deny or null.
-	YourVote *string `json:"your_vote"`
+	YouMayVote       bool    `json:"you_may_vote"`
+	YouMayVoteReason string  `json:"you_may_vote_reason" enum:"ok,not_in_electorate,request_closed,no_acting_agent,own_request,not_a_vote"`
+	YourVote         *string `json:"your_vote" enum:"approve,deny"`
 	// Reason is why an approved seat was not given; null otherwise.
 	Reason *string `json:"reason"`
 }
@@ -235,6 +231,7 @@ type JoinRequest struct {
 type ListInvites struct {
 	// ActingAgent keeps only those of one agent.
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+	Paging
 }
 
 // ListRequests asks for a page of a group's join requests, oldest first:
@@ -271,8 +268,8 @@ type Vote struct {
 type VoteResult struct {
 	RequestID parley.JoinRequestID `json:"request_id"`
 	// Status is that of the request after the vote.
-	Status   string `json:"status"`
-	YourVote string `json:"your_vote"`
+	Status   string `json:"status" enum:"pending,invited,approved,denied,expired,accepted,canceled"`
+	YourVote string `json:"your_vote" enum:"approve,deny"`
 	// MLSSeated tells whether the vote gave the agent its key state.
 	MLSSeated bool `json:"mls_seated"`
 }

@@ -28,7 +28,7 @@ type Invite struct {
 
 	// Either AgentID or Handle names one agent, or Agents names several.
 	AgentID *parley.AgentID `json:"agent_id,omitzero"`
-	Handle  *string         `json:"handle,omitzero" aliases:"agent_handle"`
+	Handle  *string         `json:"handle,omitzero" aliases:"agent_handle" example:"bob@acme.localhost"`
 	// Agents are each named by its id or handle as a string, or by an object with
 	// agent_id or handle and perhaps a message.
 	Agents  []Target `json:"agents,omitzero" aliases:"members,invites,agent_ids,handles" maxItems:"100"`
@@ -68,11 +68,9 @@ type Invitation struct {
 	AgentID   *parley.AgentID       `json:"agent_id"`
 	Handle    *string               `json:"handle"`
 	RequestID *parley.JoinRequestID `json:"request_id"`
-	// Status is invited, pending, not_required or skipped.
-	Status string `json:"status" enum:"invited,pending,not_required,skipped"`
-	// Reason is null unless Status is skipped: not_found, revoked, self,
-	// already_member, already_invited, isolation_conflict or group_full.
-	Reason *string `json:"reason"`
+	Status    string                `json:"status" enum:"invited,pending,not_required,skipped"`
+	// Reason is null unless Status is skipped.
+	Reason *string `json:"reason" enum:"not_found,revoked,self,already_member,already_invited,isolation_conflict,group_full"`
 }
 
 // InviteResults is the answer to an invitation of several agents.

@@ -13,12 +13,10 @@ import (
 // JWK is a public key of kind OKP (RFC 8037): an Ed25519 key that checks
 // signatures or an X25519 key that messages are sealed to.
 type JWK struct {
-	// KeyType is OKP.
 	KeyType string `json:"kty" required:"true" enum:"OKP"`
-	// Curve is Ed25519 or X25519.
-	Curve string `json:"crv" required:"true" enum:"Ed25519,X25519"`
+	Curve   string `json:"crv" required:"true" enum:"Ed25519,X25519"`
 	// X is the raw 32-byte public key in base64url without padding.
-	X string `json:"x" required:"true" minLength:"43" maxLength:"43"`
+	X string `json:"x" required:"true" minLength:"43" maxLength:"43" example:"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"`
 	// Kid is the RFC 7638 thumbprint. The service always sends it and computes it
 	// itself: one that is uploaded is dropped.
 	Kid string `json:"kid,omitzero" input:"false"`
@@ -27,7 +25,7 @@ type JWK struct {
 }
 
 var (
-	// ErrPrivateKey says that a JWK carries a private part. // contract: 11
+	// ErrPrivateKey says that a JWK carries a private part. // docs: encryption.md
 	ErrPrivateKey = errors.New("a private key must never be sent")
 	// ErrKeyKind says that a JWK is not an OKP key on the curve asked for.
 	ErrKeyKind = errors.New("value should be an OKP key on the curve expected")

@@ -15,7 +15,7 @@ type ReadMessage struct {
 type Ack struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
 	// UpTo means this message and all that came to the inbox before it.
-	UpTo *parley.MessageID `json:"up_to,omitzero"`
+	UpTo *parley.MessageID `json:"up_to,omitzero" example:"01a1fe35-4f4e-7bb1-9bd4-c4f86a6539b1"`
 	// IDs are messages of the agent's inbox.
 	IDs []parley.MessageID `json:"ids,omitzero" maxItems:"100"`
 }
@@ -40,9 +40,9 @@ type Acked struct {
 // GET /agents/{id}/wait.
 type Wait struct {
 	ID parley.AgentID `json:"-" path:"id" required:"true"`
-	// After is a message of the agent's inbox: what came after it and is not read
-	// yet is wanted; the nil UUID stands before the first. Without it, everything that
-	// was not carried yet.
+	// After is a message of the agent's inbox: what came after it is wanted, read or
+	// not; the nil UUID stands before the first. Without it, everything that was not
+	// carried yet.
 	After *parley.MessageID `json:"-" query:"after"`
 	// TimeoutMS is how long to wait, in milliseconds.
 	TimeoutMS int `json:"-" query:"timeout_ms" default:"30000" minimum:"1000" maximum:"60000"`
@@ -54,8 +54,8 @@ type Waited struct {
 	Items []Message `json:"items"`
 	// After is the last message of Items, or else what the request said.
 	After *parley.MessageID `json:"after"`
-	// Unread is how many more messages without a read mark follow, counted up to
-	// 1,000.
+	// Unread is how many more messages follow that have no read mark, counted up to
+	// 1,000 and no further than 4,096 entries of the agent's feed.
 	Unread int `json:"unread"`
 }
 
@@ -100,10 +100,10 @@ type Traced struct {
 // Attempt is one attempt to bring a message to its recipient. Those of webhooks
 // are the recipient's organization's to see, and so are details.
 type Attempt struct {
-	// Channel is inbox, stream, webhook, sync, wait or a2a.
-	Channel string `json:"channel"`
+	Channel string `json:"channel" enum:"inbox,stream,webhook,sync,wait,a2a"`
 	At      Time   `json:"at"`
-	// Outcome is carried, announced or failed.
-	Outcome string  `json:"outcome"`
+	// Outcome is carried when the recipient got the message's body, announced when a
+	// webhook's target accepted the news of it.
+	Outcome string  `json:"outcome" enum:"carried,announced,failed"`
 	Detail  *string `json:"detail"`
 }

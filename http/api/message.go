@@ -31,11 +31,11 @@ type Message struct {
 	Type           string                `json:"type"`
 	// EncryptedPayload is the ciphertext in base64url.
 	EncryptedPayload  string `json:"encrypted_payload"`
-	EncryptionVersion string `json:"encryption_version"`
+	EncryptionVersion string `json:"encryption_version" enum:"hpke-v1,sender-key-v1"`
 	// SenderSigningKid is what the sender says; the sealed signature proves it.
 	SenderSigningKid *string `json:"sender_signing_kid"`
 	// Metadata always has the member provenance, which the service wrote.
-	Metadata    Object `json:"metadata"`
+	Metadata    Object `json:"metadata" null:"never"`
 	CreatedAt   Time   `json:"created_at"`
 	DeliveredAt *Time  `json:"delivered_at"`
 	ReadAt      *Time  `json:"read_at"`
@@ -48,14 +48,13 @@ type Message struct {
 	// GroupID and GroupHandle are set on copies of a broadcast.
 	GroupID     *parley.GroupID `json:"group_id"`
 	GroupHandle *string         `json:"group_handle"`
-	// Direction is received or sent; to an organization that owns both ends it is
-	// told from the acting agent, else sent.
-	Direction string `json:"direction"`
+	// Direction is as the acting agent sees it. To an organization that owns both
+	// ends and names none it is sent.
+	Direction string `json:"direction" enum:"received,sent"`
 	// SelfEncryptedPayload is the copy sealed to the sender's own key; only the
 	// sender's organization gets it.
 	SelfEncryptedPayload *string `json:"self_encrypted_payload"`
-	// Status is new, delivered or read.
-	Status string `json:"status"`
+	Status               string  `json:"status" enum:"new,delivered,read"`
 	// BroadcastID and RecipientCount appear only on the sender's record of a
 	// broadcast.
 	BroadcastID    *parley.MessageID `json:"broadcast_id,omitzero"`
@@ -71,8 +70,8 @@ type Provenance struct {
 	OrgSlug        string       `json:"org_slug"`
 	TrustTier      int          `json:"trust_tier"`
 	HumanOversight bool         `json:"human_oversight"`
-	// Via is api, sync, a2a, group or system.
-	Via string `json:"via"`
+	// Via is how the message was sent.
+	Via string `json:"via" enum:"api,sync,a2a,group,system"`
 }
 
 // Send is the body of POST /messages.
@@ -84,18 +83,18 @@ type Send struct {
 	ActingAgent string `json:"-" header:"X-Svc-Agent"`
 	// MessageSignature is base64url of the sender's Ed25519 signature over
 	// "<brand>-msg-v1\n" and the SHA-256 of the raw body in lowercase hex.
-	MessageSignature string `json:"-" header:"X-Svc-Message-Signature"`
+	MessageSignature *string `json:"-" header:"X-Svc-Message-Signature"`
 
-	// Exactly one of ToAgentID and ToHandle is given.
+	// ToAgentID is the recipient. Exactly one of ToAgentID and ToHandle is given.
 	ToAgentID *parley.AgentID `json:"to_agent_id,omitzero"`
-	// ToHandle is an agent's, or with # before it a group's: then every member but
-	// the sender gets a copy.
-	ToHandle *string `json:"to_handle,omitzero"`
+	// ToHandle is an agent's handle, or a group's, which begins with #: then every
+	// member but the sender gets a copy.
+	ToHandle *string `json:"to_handle,omitzero" example:"bob@acme.localhost"`
 	// FromHandle names the sender and wins over ActingAgent.
-	FromHandle *string `json:"from_handle,omitzero" pattern:"@"`
+	FromHandle *string `json:"from_handle,omitzero" pattern:"@" words:"a handle with an @, such as name@org.domain"`
 	// Type has three dot-separated segments or more.
-	Type               string  `json:"type" required:"true" maxLength:"200" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$"`
-	EncryptedPayload   string  `json:"encrypted_payload" required:"true" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$"`
+	Type               string  `json:"type" required:"true" maxLength:"200" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$" words:"three or more segments of letters, digits, hyphens and underscores, joined by dots, such as vendor.v1.name" example:"<brand>.v1.dm"`
+	EncryptedPayload   string  `json:"encrypted_payload" required:"true" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$" words:"base64url: letters, digits, - and _, with at most two = at the end" example:"AQIDBAUGBwg"`
 	EncryptionVersion  string  `json:"encryption_version,omitzero" default:"hpke-v1" enum:"hpke-v1,sender-key-v1"`
 	SenderSigningKid   *string `json:"sender_signing_kid,omitzero" maxLength:"255"`
 	Metadata           Object  `json:"metadata,omitzero" maxBytes:"4096"`
@@ -103,7 +102,7 @@ type Send struct {
 	PayloadSchema      *string `json:"payload_schema,omitzero" maxLength:"2048"`
 	SenderAttestations Array   `json:"sender_attestations,omitzero" maxBytes:"8192"`
 	// SelfEncryptedPayload is a copy sealed to the sender's own key.
-	SelfEncryptedPayload *string `json:"self_encrypted_payload,omitzero" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$"`
+	SelfEncryptedPayload *string `json:"self_encrypted_payload,omitzero" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$" words:"base64url: letters, digits, - and _, with at most two = at the end"`
 	// ParentConversationID starts a sub-conversation of one the sender is in.
 	ParentConversationID *parley.ConversationID `json:"parent_conversation_id,omitzero"`
 	ConversationMetadata Object                 `json:"conversation_metadata,omitzero" maxBytes:"4096"`
@@ -130,8 +129,8 @@ type SyncResult struct {
 	// Reply is null unless Status is replied.
 	Reply          *Message              `json:"reply"`
 	ConversationID parley.ConversationID `json:"conversation_id"`
-	// Status is replied, timeout or closed.
-	Status string `json:"status"`
+	// Status is closed when the conversation ended without a reply.
+	Status string `json:"status" enum:"replied,timeout,closed"`
 	// ConversationStatus appears only when Status is closed.
 	ConversationStatus *string `json:"conversation_status,omitzero"`
 }
@@ -140,21 +139,24 @@ type SyncResult struct {
 // the message.
 type Reply struct {
 	ID parley.MessageID `json:"-" path:"id" required:"true"`
-	// IdempotencyKey, ActingAgent and MessageSignature are those of Send; the
-	// default agent is the one that received the message, else its sender.
-	IdempotencyKey   string `json:"-" header:"Idempotency-Key" maxLength:"255"`
-	ActingAgent      string `json:"-" header:"X-Svc-Agent"`
-	MessageSignature string `json:"-" header:"X-Svc-Message-Signature"`
+	// IdempotencyKey makes a repeat of the request return the stored message.
+	IdempotencyKey string `json:"-" header:"Idempotency-Key" maxLength:"255"`
+	// ActingAgent names the sender by id, handle or bare name; the default is the
+	// agent that received the message, else the one that sent it.
+	ActingAgent string `json:"-" header:"X-Svc-Agent"`
+	// MessageSignature is base64url of the sender's Ed25519 signature over
+	// "<brand>-msg-v1\n" and the SHA-256 of the raw body in lowercase hex.
+	MessageSignature *string `json:"-" header:"X-Svc-Message-Signature"`
 
-	Type                 string  `json:"type" required:"true" maxLength:"200" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$"`
-	EncryptedPayload     string  `json:"encrypted_payload" required:"true" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$"`
+	Type                 string  `json:"type" required:"true" maxLength:"200" pattern:"^[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+){2,}$" words:"three or more segments of letters, digits, hyphens and underscores, joined by dots, such as vendor.v1.name" example:"<brand>.v1.dm"`
+	EncryptedPayload     string  `json:"encrypted_payload" required:"true" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$" words:"base64url: letters, digits, - and _, with at most two = at the end" example:"AQIDBAUGBwg"`
 	EncryptionVersion    string  `json:"encryption_version,omitzero" default:"hpke-v1" enum:"hpke-v1,sender-key-v1"`
 	SenderSigningKid     *string `json:"sender_signing_kid,omitzero" maxLength:"255"`
 	Metadata             Object  `json:"metadata,omitzero" maxBytes:"4096"`
 	ContentType          string  `json:"content_type,omitzero" default:"application/json" maxLength:"255"`
 	PayloadSchema        *string `json:"payload_schema,omitzero" maxLength:"2048"`
 	SenderAttestations   Array   `json:"sender_attestations,omitzero" maxBytes:"8192"`
-	SelfEncryptedPayload *string `json:"self_encrypted_payload,omitzero" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$"`
+	SelfEncryptedPayload *string `json:"self_encrypted_payload,omitzero" maxLength:"131072" pattern:"^[A-Za-z0-9_-]+={0,2}$" words:"base64url: letters, digits, - and _, with at most two = at the end"`
 }
 
 // GetMessage asks for one message: GET /messages/{id}.

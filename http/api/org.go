@@ -18,12 +18,12 @@ type Org struct {
 
 // OrgPatch changes the organization: PATCH /org.
 type OrgPatch struct {
-	Name         *string           `json:"name,omitzero" minLength:"1" maxLength:"200"`
-	ContactEmail Clearable[string] `json:"contact_email,omitzero" minLength:"3" maxLength:"254" pattern:"^[^@\\s]+@[^@\\s]+$" format:"email"`
+	Name         *string           `json:"name,omitzero" minLength:"1" maxLength:"200" example:"Acme"`
+	ContactEmail Clearable[string] `json:"contact_email,omitzero" minLength:"3" maxLength:"254" pattern:"^[^@\\s]+@[^@\\s]+$" words:"an email address: something@something" format:"email"`
 	// CountryCode is accepted in either case and kept upper-cased.
-	CountryCode Clearable[string] `json:"country_code,omitzero" pattern:"^[A-Za-z]{2}$"`
+	CountryCode Clearable[string] `json:"country_code,omitzero" pattern:"^[A-Za-z]{2}$" words:"a country code of two letters"`
 	// Slug is accepted with the value it has; any other is a conflict.
-	Slug *string `json:"slug,omitzero" minLength:"2" maxLength:"32" pattern:"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$"`
+	Slug *string `json:"slug,omitzero" minLength:"2" maxLength:"32" pattern:"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$" words:"2 to 32 lowercase letters, digits and interior hyphens"`
 }
 
 // Quotas is the answer of GET /org/quotas.

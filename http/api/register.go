@@ -5,19 +5,20 @@ import "parley"
 // Register asks for a proof-of-work challenge: POST /auth/register.
 type Register struct {
 	// Email becomes the organization's contact_email.
-	Email string `json:"email" required:"true" minLength:"3" maxLength:"254" pattern:"^[^@\\s]+@[^@\\s]+$" format:"email"`
+	Email string `json:"email" required:"true" minLength:"3" maxLength:"254" pattern:"^[^@\\s]+@[^@\\s]+$" words:"an email address: something@something" format:"email" example:"ada@acme.example"`
 	// OrgSlug becomes part of every handle and can never change.
-	OrgSlug string `json:"org_slug" required:"true" minLength:"2" maxLength:"32" pattern:"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$"`
+	OrgSlug string `json:"org_slug" required:"true" minLength:"2" maxLength:"32" pattern:"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$" words:"2 to 32 lowercase letters, digits and interior hyphens" example:"acme"`
 	// OrgName defaults to the slug.
-	OrgName *string `json:"org_name,omitzero" minLength:"1" maxLength:"200"`
+	OrgName *string `json:"org_name,omitzero" minLength:"1" maxLength:"200" example:"Acme"`
 }
 
 // Challenge is a proof of work to be done: find a nonce such that SHA-256 of
 // challenge, a colon and the nonce begins with difficulty zero bits.
 type Challenge struct {
-	ChallengeID parley.RegistrationID `json:"challenge_id"`
-	// Algorithm is sha256-hashcash.
-	Algorithm string `json:"algorithm"`
+	// ChallengeID holds the challenge and the request for it, sealed. It is up to
+	// some thousand characters long.
+	ChallengeID string `json:"challenge_id"`
+	Algorithm   string `json:"algorithm" enum:"sha256-hashcash"`
 	// Challenge is 32 hexadecimal characters; they are hashed as text.
 	Challenge string `json:"challenge"`
 	// Difficulty counts bits.
@@ -25,15 +26,15 @@ type Challenge struct {
 	ExpiresAt  Time `json:"expires_at"`
 	// ExpiresIn counts seconds.
 	ExpiresIn int `json:"expires_in"`
-	// Instructions say in words what to do.
+	// Instructions are the same in words.
 	Instructions string `json:"instructions"`
 }
 
 // Solve hands in the solution: POST /auth/register/solve.
 type Solve struct {
-	ChallengeID parley.RegistrationID `json:"challenge_id" required:"true"`
+	ChallengeID string `json:"challenge_id" required:"true"`
 	// Nonce is any text that solves the challenge.
-	Nonce string `json:"nonce" required:"true" maxLength:"64" aliases:"solution"`
+	Nonce string `json:"nonce" required:"true" maxLength:"64" aliases:"solution" example:"48213"`
 }
 
 // Credentials are what an organization authenticates with: the answer of
@@ -53,7 +54,7 @@ type Credentials struct {
 // VerifyEmail hands in the token that was mailed to the address given at
 // registration: POST /auth/verify-email.
 type VerifyEmail struct {
-	Token string `json:"token" required:"true" minLength:"1" maxLength:"1024"`
+	Token string `json:"token" required:"true" minLength:"1" maxLength:"1024" example:"eyJhbGciOi"`
 }
 
 // VerifiedEmail is the organization that the token was for.

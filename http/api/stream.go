@@ -24,7 +24,7 @@ type Stream struct {
 // StatusEvent is the data of a status event.
 type StatusEvent struct {
 	ConversationID parley.ConversationID `json:"conversation_id"`
-	Status         string                `json:"status"`
+	Status         string                `json:"status" enum:"submitted,open,paused,input_required,completed,failed,canceled,rejected"`
 }
 
 // HeartbeatEvent is the data of a heartbeat.
@@ -37,9 +37,7 @@ type GroupEvent struct {
 	GroupID parley.GroupID `json:"group_id"`
 	// RequestID is the join request that it is about, null for none.
 	RequestID *parley.JoinRequestID `json:"request_id"`
-	// Kind is invited, request.created, request.resolved, member.joined or
-	// member.left.
-	Kind string `json:"kind"`
+	Kind      string                `json:"kind" enum:"invited,request.created,request.resolved,member.joined,member.left"`
 }
 
 // GapEvent is the data of a gap.

@@ -6,7 +6,7 @@ package api
 type TokenRequest struct {
 	_ struct{} `form:"true"`
 
-	GrantType    string  `json:"grant_type,omitzero" default:"client_credentials"`
+	GrantType    string  `json:"grant_type,omitzero" default:"client_credentials" example:"client_credentials"`
 	ClientID     *string `json:"client_id,omitzero"`
 	ClientSecret *string `json:"client_secret,omitzero"`
 	Scope        *string `json:"scope,omitzero"`
@@ -16,12 +16,10 @@ type TokenRequest struct {
 type Token struct {
 	// AccessToken is a JWT signed with Ed25519.
 	AccessToken string `json:"access_token"`
-	// TokenType is Bearer.
-	TokenType string `json:"token_type"`
-	// ExpiresIn counts seconds.
-	ExpiresIn int `json:"expires_in"`
-	// Scope is org.
-	Scope string `json:"scope"`
+	TokenType   string `json:"token_type" enum:"Bearer"`
+	// ExpiresIn is the lifetime in seconds.
+	ExpiresIn int    `json:"expires_in"`
+	Scope     string `json:"scope" enum:"org"`
 }
 
 // AuthorizationServer is the answer of GET
@@ -44,11 +42,9 @@ type SigningKey struct {
 	Curve   string `json:"crv"`
 	X       string `json:"x"`
 	// Kid is the RFC 7638 thumbprint, the kid of the tokens' header.
-	Kid string `json:"kid"`
-	// Use is sig.
-	Use string `json:"use"`
-	// Algorithm is EdDSA.
-	Algorithm string `json:"alg"`
+	Kid       string `json:"kid"`
+	Use       string `json:"use" enum:"sig"`
+	Algorithm string `json:"alg" enum:"EdDSA"`
 }
 
 // SigningKeys is the answer of GET /.well-known/jwks.json: the current key and

@@ -122,6 +122,16 @@ func (c *Clearable[T]) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &c.Value)
 }
 
+// Paging asks for a Page of a list that is a plain array otherwise. Either field is
+// enough.
+type Paging struct {
+	// Limit has the answer be a page of at most so many items instead of an array.
+	// With a cursor alone it is 100.
+	Limit *int `json:"-" query:"limit" minimum:"1" maximum:"100"`
+	// Cursor is the next_cursor of the page before.
+	Cursor *string `json:"-" query:"cursor"`
+}
+
 // Page is one page of a longer list.
 type Page[T any] struct {
 	Items []T `json:"items"`

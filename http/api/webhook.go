@@ -2,7 +2,7 @@ package api
 
 import "parley"
 
-// Events that a webhook may deliver. // contract: 9
+// Events that a webhook may deliver. // docs: webhooks.md
 const (
 	HookMessageReceived      = "message.received"
 	HookMessageDelivered     = "message.delivered"
@@ -26,22 +26,20 @@ const (
 	DeliveryDead       = "dead"
 )
 
-// Webhook is WebhookRead of the specification; what follows created_at is beyond
-// it.
+// Webhook is WebhookRead of the specification, with some fields more.
 type Webhook struct {
 	ID      parley.AnyID   `json:"id"`
 	AgentID parley.AgentID `json:"agent_id"`
-	// URL is as it is requested: the host in its canonical form.
+	// URL is as it was sent.
 	URL       string `json:"url" format:"uri"`
 	Active    bool   `json:"active"`
 	CreatedAt Time   `json:"created_at"`
 
-	Events      []string `json:"events"`
+	Events      []string `json:"events" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,webhook.test"`
 	Description *string  `json:"description"`
-	// DisabledAt is set where the webhook was switched off, and not by its owner;
-	// DisabledReason is then target_gone, only_failures or agent_revoked.
+	// DisabledAt is set where the webhook was switched off, and not by its owner.
 	DisabledAt     *Time   `json:"disabled_at"`
-	DisabledReason *string `json:"disabled_reason"`
+	DisabledReason *string `json:"disabled_reason" enum:"target_gone,only_failures,agent_revoked"`
 }
 
 // WebhookSecret is the answer of POST /webhooks and of a rotation: the webhook,
@@ -57,7 +55,7 @@ type WebhookSecret struct {
 type CreateWebhook struct {
 	AgentID parley.AgentID `json:"agent_id" required:"true"`
 	// URL must be https, and its host public.
-	URL string `json:"url" required:"true" minLength:"1" maxLength:"2048"`
+	URL string `json:"url" required:"true" minLength:"1" maxLength:"2048" example:"https://agent.example/hook"`
 	// Events are what is delivered; by default message.received.
 	Events      []string `json:"events,omitzero" maxItems:"32" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,webhook.test"`
 	Description *string  `json:"description,omitzero" maxLength:"500"`
@@ -70,6 +68,7 @@ type ListWebhooks struct {
 	AgentID *parley.AgentID `json:"-" query:"agent_id"`
 	// IncludeInactive shows those too that are switched off.
 	IncludeInactive bool `json:"-" query:"include_inactive" default:"false"`
+	Paging
 }
 
 // WebhookPatch switches a webhook on or off: PATCH /webhooks/{id}.
@@ -127,13 +126,14 @@ type Delivery struct {
 	AgentID   parley.AgentID `json:"agent_id"`
 	// MessageID is null for events that are not of a message.
 	MessageID *parley.MessageID `json:"message_id"`
-	Event     string            `json:"event"`
+	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,webhook.test"`
 	Status    string            `json:"status" enum:"pending,processing,failed,delivered,dead"`
 	// Attempts are those begun; of a dead job that is tried again they are counted
 	// anew.
 	Attempts    int `json:"attempts"`
 	MaxAttempts int `json:"max_attempts"`
-	// NextAttemptAt is when a failed job is tried again.
+	// NextAttemptAt is when a failed job is tried again, or a pending one that is
+	// held with its webhook is tried first.
 	NextAttemptAt *Time `json:"next_attempt_at"`
 	LastAttemptAt *Time `json:"last_attempt_at"`
 	// LastStatusCode is null where the last attempt had no answer.
@@ -149,7 +149,7 @@ type GetDeliverySummary struct {
 	ID parley.AnyID `json:"-" path:"id" required:"true"`
 }
 
-// DeliverySummary is the answer. Pending are also those under way.
+// DeliverySummary counts delivery jobs by status. Those under way count as pending.
 type DeliverySummary struct {
 	Total     int `json:"total"`
 	Delivered int `json:"delivered"`
@@ -164,7 +164,7 @@ type DeliverySummary struct {
 type HookPayload struct {
 	MessageID *parley.MessageID `json:"message_id"`
 	AgentID   parley.AgentID    `json:"agent_id"`
-	Event     string            `json:"event"`
+	Event     string            `json:"event" enum:"message.received,message.delivered,message.read,conversation.updated,group.invited,group.request.created,group.request.resolved,group.member.joined,group.member.left,webhook.test"`
 	// Timestamp is when what it tells of happened.
 	Timestamp      Time                   `json:"timestamp"`
 	ConversationID *parley.ConversationID `json:"conversation_id,omitzero"`

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"parley"
@@ -99,6 +100,48 @@ func (h *hourly) count(now time.Time, n int) int {
 	h.current += n
 	remaining := 3600 - now.Unix()%3600
 	return h.current + h.previous*int(remaining)/3600
+}
+
+// Tries counts wrong nonces of challenges in memory, so that what is sealed in a
+// challenge cannot be hashed against without end. It is bounded: of more
+// challenges than it has room for, those that were tried least are forgotten, as
+// all are by a restart. It is safe for concurrent use.
+type Tries struct {
+	taken *otter.Cache[string, *atomic.Int32]
+}
+
+// triesChallenges bounds the memory of Tries, in challenges.
+const triesChallenges = 1 << 16
+
+// NewTries forgets a challenge when it has expired.
+func NewTries(clock parley.Clock) *Tries {
+	return &Tries{otter.Must(&otter.Options[string, *atomic.Int32]{
+		MaximumSize:      triesChallenges,
+		ExpiryCalculator: otter.ExpiryCreating[string, *atomic.Int32](parley.ChallengeLifetime + time.Minute),
+		Clock:            cacheClock{clock},
+	})}
+}
+
+// Take takes one of a challenge's tries before the nonce is judged, so that no more
+// are judged than there are, however many come at once. False: there is none left.
+func (t *Tries) Take(challenge string) bool {
+	taken, _ := t.taken.ComputeIfAbsent(challenge, func() (*atomic.Int32, bool) { return new(atomic.Int32), false })
+	for {
+		n := taken.Load()
+		if n >= parley.ChallengeTriesMax {
+			return false
+		}
+		if taken.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// GiveBack undoes a Take whose nonce was not wrong.
+func (t *Tries) GiveBack(challenge string) {
+	if taken, known := t.taken.GetIfPresent(challenge); known {
+		taken.Add(-1)
+	}
 }
 
 // cacheClock lets caches age by the clock that everything else reads. It has no

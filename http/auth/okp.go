@@ -3,13 +3,13 @@ package auth
 import (
 	"bytes"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/binary"
 	"strings"
 
 	"parley"
 
 	"filippo.io/edwards25519"
-	"github.com/tyler-smith/go-bip39/wordlists"
 )
 
 // KeyError says which member of an uploaded JWK is wrong, for a 422 at that
@@ -29,7 +29,7 @@ func badKey(member, text string) error {
 // ParseOKP reads the members of a public OKP key on Ed25519 or X25519 and gives
 // the raw 32 bytes. It refuses private keys, every spelling of x but the
 // canonical one, and points that would make signatures or shared secrets
-// worthless. Errors are *KeyError. // contract: Keys
+// worthless. Errors are *KeyError. // docs: encryption.md
 func ParseOKP(kty, crv, x string, hasD bool) ([]byte, error) {
 	if hasD {
 		return nil, badKey("d", "a private key must never be uploaded")
@@ -117,15 +117,21 @@ func lowOrderX25519(raw []byte) bool {
 	return false
 }
 
+//go:embed bip39_english.txt
+var wordText string
+
+// wordList is the English list of BIP 39: 2,048 words, sorted.
+var wordList = strings.Fields(wordText)
+
 // VerificationWords are five words that two people can compare aloud: the first
 // 55 bits of SHA-256 of a raw Ed25519 key, eleven at a time, as indices into
-// the English BIP39 list. // contract: Keys
+// the English BIP39 list. // docs: encryption.md
 func VerificationWords(raw []byte) string {
 	sum := sha256.Sum256(raw)
 	number := binary.BigEndian.Uint64(sum[:8])
 	words := make([]string, 5)
 	for i := range words {
-		words[i] = wordlists.English[number>>(53-11*i)&0x7ff]
+		words[i] = wordList[number>>(53-11*i)&0x7ff]
 	}
 	return strings.Join(words, " ")
 }

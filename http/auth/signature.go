@@ -19,7 +19,7 @@ import (
 // base64url Ed25519 signature by key, the raw current key of the acting agent,
 // over "<brand>-msg-v1\n" and the hex SHA-256 of the request body as it came.
 // brand is in lower case. Padding of the header is tolerated. Anything wrong is
-// ErrSignatureInvalid. // contract: Messages, Signature
+// ErrSignatureInvalid. // docs: encryption.md
 func CheckMessageSignature(brand string, key []byte, header string, rawBody []byte) error {
 	signature, ok := decodeFixed(strings.TrimSuffix(header, "=="), ed25519.SignatureSize)
 	if !ok || len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, SignedMessage(brand, rawBody), signature) {

@@ -56,7 +56,7 @@ func mint(t *testing.T, i *auth.Issuer) string {
 	return token
 }
 
-func TestAMintedTokenSaysWhatTheContractSays(t *testing.T) {
+func TestAMintedTokenHasItsClaims(t *testing.T) {
 	clock := newHand()
 	issuer := newIssuer(clock)
 	token, expires, err := issuer.Mint(org, "acme", client)

@@ -283,7 +283,7 @@ func TestSickServerStillReports(t *testing.T) {
 	}
 }
 
-func TestSendTravelsAsTheContractSays(t *testing.T) {
+func TestSendTravelsAsTheAPISays(t *testing.T) {
 	s := newScript(t)
 	var got *http.Request
 	var body string
@@ -347,7 +347,7 @@ func TestRegisterDoesTheWork(t *testing.T) {
 	s := newScript(t)
 	challenge, rounds := strings.Repeat("ab", 16), 0
 	s.mux.HandleFunc("POST /auth/register", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, 201, api.Challenge{ChallengeID: parley.RegistrationID(clientID), Algorithm: "sha256-hashcash", Challenge: challenge, Difficulty: 12})
+		answer(w, 201, api.Challenge{ChallengeID: "a sealed challenge", Algorithm: "sha256-hashcash", Challenge: challenge, Difficulty: 12})
 	})
 	s.mux.HandleFunc("POST /auth/register/solve", func(w http.ResponseWriter, r *http.Request) {
 		var in api.Solve

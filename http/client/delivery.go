@@ -52,7 +52,7 @@ func OpenDelivery(secret, brand string, head http.Header, body []byte, now time.
 	id, stamp := head.Get("Webhook-Id"), head.Get("Webhook-Timestamp")
 	plain := "sha256=" + hex.EncodeToString(mac([]byte(secret), body))
 	standard := "v1," + base64.StdEncoding.EncodeToString(mac(key, []byte(id+"."+stamp+"."), body))
-	if !amongst(plain, strings.Split(head.Get("X-"+brand+"-Signature"), ",")) || !amongst(standard, strings.Fields(head.Get("Webhook-Signature"))) {
+	if !amongst(plain, []string{head.Get("X-" + brand + "-Signature"), head.Get("X-" + brand + "-Signature-Previous")}) || !amongst(standard, strings.Fields(head.Get("Webhook-Signature"))) {
 		return nil, ErrDeliverySignature
 	}
 	seconds, err := strconv.ParseInt(stamp, 10, 64)

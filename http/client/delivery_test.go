@@ -19,8 +19,9 @@ func TestDeliveriesAreOpenedOnlyWithTheirSecret(t *testing.T) {
 	signed := func() http.Header {
 		return http.Header{
 			"Webhook-Id": {"msg_p5jXN8AQM9LWM0D4loKWxJek"}, "Webhook-Timestamp": {"1614265330"},
-			"Webhook-Signature": {"v1,AAAA v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="},
-			"X-Svc-Signature":   {"sha256=00," + plain},
+			"Webhook-Signature":        {"v1,AAAA v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="},
+			"X-Svc-Signature":          {"sha256=00"},
+			"X-Svc-Signature-Previous": {plain},
 		}
 	}
 	got, err := OpenDelivery(secret, "svc", signed(), []byte(body), now)
@@ -39,9 +40,10 @@ func TestDeliveriesAreOpenedOnlyWithTheirSecret(t *testing.T) {
 		"another body":        {body: `{"test": 2432232315}`, want: ErrDeliverySignature},
 		"another id":          {change: func(h http.Header) { h.Set("Webhook-Id", "msg_other") }, want: ErrDeliverySignature},
 		"another time":        {change: func(h http.Header) { h.Set("Webhook-Timestamp", "1614265331") }, want: ErrDeliverySignature},
-		"no plain signature":  {change: func(h http.Header) { h.Del("X-Svc-Signature") }, want: ErrDeliverySignature},
+		"no plain signature":  {change: func(h http.Header) { h.Del("X-Svc-Signature-Previous") }, want: ErrDeliverySignature},
 		"no standard one":     {change: func(h http.Header) { h.Del("Webhook-Signature") }, want: ErrDeliverySignature},
-		"wrong plain":         {change: func(h http.Header) { h.Set("X-Svc-Signature", plain[:len(plain)-1]+"d") }, want: ErrDeliverySignature},
+		"two in one":          {change: func(h http.Header) { h.Set("X-Svc-Signature-Previous", "sha256=00,"+plain) }, want: ErrDeliverySignature},
+		"wrong plain":         {change: func(h http.Header) { h.Set("X-Svc-Signature-Previous", plain[:len(plain)-1]+"d") }, want: ErrDeliverySignature},
 		"replayed":            {late: 6 * time.Minute, want: ErrDeliveryStale},
 		"from times to come":  {late: -6 * time.Minute, want: ErrDeliveryStale},
 		"within five minutes": {late: 4 * time.Minute},

@@ -17,7 +17,7 @@ import (
 // errors.Is(err, client.NameTaken) tells one refusal from another.
 type Code string
 
-// Codes of the service. // contract: 2
+// Codes of the service.
 const (
 	ValidationError      Code = "validation_error"
 	InvalidCursor        Code = "invalid_cursor"
@@ -65,6 +65,18 @@ const (
 	PowInvalid           Code = "pow_invalid"
 	ChallengeExpired     Code = "challenge_expired"
 	ChallengeUsed        Code = "challenge_used"
+	BindingStale         Code = "binding_stale"
+	CardSecurityFields   Code = "card_security_fields"
+	DuplicateWebhook     Code = "duplicate_webhook"
+	HeadersTooLarge      Code = "headers_too_large"
+	InvalidRequest       Code = "invalid_request"
+	LastCredential       Code = "last_credential"
+	RequestTimeout       Code = "request_timeout"
+	SSRFBlocked          Code = "ssrf_blocked"
+	Suspended            Code = "suspended"
+	SVIDInvalid          Code = "svid_invalid"
+	SVIDNotConfigured    Code = "svid_not_configured"
+	UnsupportedGrantType Code = "unsupported_grant_type"
 	Internal             Code = "internal"
 )
 
@@ -96,6 +108,12 @@ func (e *Error) Error() string {
 	text := fmt.Sprintf("%d %s: %s", e.Status, e.Code, e.Detail)
 	if e.Code == "" {
 		text = fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
+	}
+	if quota, ok := e.Extra["quota"]; ok {
+		text += fmt.Sprintf(" Quota %v: %v of %v used.", quota, e.Extra["used"], e.Extra["limit"])
+	}
+	if e.RetryAfter > 0 {
+		text += fmt.Sprintf(" Try again in %v.", e.RetryAfter)
 	}
 	if e.RequestID != "" {
 		text += " (request " + e.RequestID + ")"

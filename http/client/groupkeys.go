@@ -99,7 +99,7 @@ func (k *groupKeys) read(name string) ([]byte, error) {
 	if k.dir == "" {
 		return k.memory[name], nil
 	}
-	b, err := readPrivate(k.path(name))
+	b, err := ReadPrivate(k.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

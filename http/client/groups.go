@@ -15,7 +15,7 @@ import (
 // nothing twice.
 func (c *Client) CreateGroup(ctx context.Context, in api.CreateGroup) (*api.GroupCreated, error) {
 	k := call{method: http.MethodPost, path: "/groups", in: in, repeatable: true}
-	k.header = c.sendHeader(in.IdempotencyKey, in.ActingAgent, "")
+	k.header = c.sendHeader(in.IdempotencyKey, in.ActingAgent, nil)
 	return fetch[api.GroupCreated](ctx, c, k)
 }
 

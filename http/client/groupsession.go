@@ -93,7 +93,7 @@ type SentBroadcast struct {
 // idempotency key.
 func (a *Agent) Broadcast(ctx context.Context, to *api.Group, payload []byte, messageType string, change ...func(*api.Send)) (*SentBroadcast, error) {
 	if len(payload) > PayloadBytesMax {
-		return nil, ErrPayloadTooLong
+		return nil, tooLong(payload)
 	}
 	members, err := a.roster(ctx, to.ID, 0)
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *Agent) sealBroadcast(in *api.Send, scope chainScope, link chainLink, pa
 	if in.EncryptedPayload, err = m.seal(key, nonce, signing, payload); err != nil {
 		return err
 	}
-	copied, err := Seal(a.Keys, a.Keys.EncryptionKey(), payload)
+	copied, err := Seal(a.Keys, a.ID(), a.Keys.EncryptionKey(), payload)
 	in.SelfEncryptedPayload, in.SenderSigningKid = &copied, &signing.kid
 	return err
 }
@@ -231,9 +231,8 @@ func (a *Agent) openKnown(ctx context.Context, in api.Message) (*Opened, error) 
 	if err != nil {
 		return nil, err
 	}
-	payload, kid, err := m.open(key, t, func(kid string) (api.JWK, error) {
-		return a.signingKey(ctx, signer{in.FromAgentID, kid})
-	})
+	former := false
+	payload, kid, err := m.open(key, t, a.lookup(ctx, in, &former))
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +242,7 @@ func (a *Agent) openKnown(ctx context.Context, in api.Message) (*Opened, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Opened{Message: in, Payload: payload, SenderKid: kid}, nil
+	return &Opened{Message: in, Payload: payload, SenderKid: kid, RecipientSigned: true, FormerKey: former}, nil
 }
 
 // LeaveGroup takes the agent out of a group and drops its keys for it.

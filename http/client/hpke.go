@@ -6,6 +6,7 @@ import (
 	"crypto/hpke"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 
 	"parley"
@@ -14,11 +15,15 @@ import (
 
 // The format hpke-v1. Every byte is explained in docs/encryption.md.
 const (
-	sealVersion = 0x01
-	sealInfo    = "parley/hpke-v1"
-	sealLabel   = "parley/hpke-v1/signature\n"
-	encSize     = 32
-	tagSize     = 16
+	// sealVersion is the version byte this client writes. The signature of version 1
+	// covers the recipient's key, that of version 2 the recipient's agent id too.
+	sealVersion  = 0x02
+	sealVersion1 = 0x01
+	sealInfo     = "parley/hpke-v1"
+	sealLabel    = "parley/hpke-v1/signature/2\n"
+	sealLabel1   = "parley/hpke-v1/signature\n"
+	encSize      = 32
+	tagSize      = 16
 )
 
 // PayloadBytesMax is how much fits into one sealed payload: what 131,072
@@ -44,25 +49,45 @@ var (
 // once published, under a key id.
 type KeyLookup func(kid string) (api.JWK, error)
 
+// Unsealed is a payload that was opened and whose signature is the sender's.
+type Unsealed struct {
+	Payload []byte
+	// SenderKid is the id of the key that signed it.
+	SenderKid string
+	// RecipientSigned tells that the signature names the recipient's agent id. It is
+	// false for version 1, whose signature names only the recipient's key: another
+	// agent that published the same key could pass the text on.
+	RecipientSigned bool
+}
+
+// tooLong says how long a payload is and how long it may be.
+func tooLong(payload []byte) error {
+	return fmt.Errorf("%w: it has %d bytes, and one message carries at most %d", ErrPayloadTooLong, len(payload), PayloadBytesMax)
+}
+
 // Seal encrypts payload to a recipient's X25519 key, with the sender's signature
 // inside. The key's own kid is not trusted but computed.
-func Seal(sender *KeyRing, recipient api.JWK, payload []byte) (string, error) {
-	raw, err := recipient.Raw(parley.X25519)
+func Seal(sender *KeyRing, recipient parley.AgentID, key api.JWK, payload []byte) (string, error) {
+	raw, err := key.Raw(parley.X25519)
 	if err != nil {
 		return "", err
 	}
 	if len(payload) > PayloadBytesMax {
-		return "", ErrPayloadTooLong
+		return "", tooLong(payload)
 	}
 	id, signing := sender.signer()
-	if id.Zero() {
+	if id.Zero() || recipient.Zero() {
 		return "", ErrUnbound
 	}
-	kid := signing.kid
-	signature := ed25519.Sign(signing.key, signedText(id, parley.Thumbprint(parley.X25519, raw), payload))
-	plain := make([]byte, 0, 1+len(kid)+len(signature)+len(payload))
-	plain = append(append(append(append(plain, byte(len(kid))), kid...), signature...), payload...)
-	return sealTo(raw, plain)
+	text := signedText{sealVersion, id, recipient, parley.Thumbprint(parley.X25519, raw), payload}
+	return sealTo(raw, signing.signed(text.bytes(), payload))
+}
+
+// signed is kid_len ‖ kid ‖ signature ‖ payload.
+func (s signingKey) signed(text, payload []byte) []byte {
+	plain := make([]byte, 0, 1+len(s.kid)+ed25519.SignatureSize+len(payload))
+	plain = append(append(plain, byte(len(s.kid))), s.kid...)
+	return append(append(plain, ed25519.Sign(s.key, text)...), payload...)
 }
 
 // sealTo encrypts a plaintext to a raw X25519 key.
@@ -82,50 +107,64 @@ func sealTo(recipient, plain []byte) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(append([]byte{sealVersion}, sealed...)), nil
 }
 
-// signedText is what the sender signs: who speaks, to which key, and what. Both
-// names have fixed lengths, so that no two triples give one text.
-func signedText(sender parley.AgentID, recipientKid string, payload []byte) []byte {
-	text := make([]byte, 0, len(sealLabel)+36+1+len(recipientKid)+1+len(payload))
-	text = append(append(append(text, sealLabel...), sender.String()...), '\n')
-	return append(append(append(text, recipientKid...), '\n'), payload...)
+// signedText is what the sender signs: who speaks, to whom, to which key, and
+// what. All but the payload have fixed lengths, so that no two give one text.
+type signedText struct {
+	version      byte
+	sender       parley.AgentID
+	recipient    parley.AgentID // not signed in version 1
+	recipientKid string
+	payload      []byte
+}
+
+func (t signedText) bytes() []byte {
+	b := make([]byte, 0, len(sealLabel)+37+37+len(t.recipientKid)+1+len(t.payload))
+	if t.version == sealVersion1 {
+		b = append(append(append(b, sealLabel1...), t.sender.String()...), '\n')
+	} else {
+		b = append(append(append(b, sealLabel...), t.sender.String()...), '\n')
+		b = append(append(b, t.recipient.String()...), '\n')
+	}
+	return append(append(append(b, t.recipientKid...), '\n'), t.payload...)
 }
 
 // Open decrypts a payload with any key of the recipient's ring, current or
-// former, and verifies that the agent sender signed it for that key. It gives
-// the payload and the id of the key that signed it. Nothing of a payload that
-// fails is given out.
-func Open(recipient *KeyRing, sender parley.AgentID, text string, lookup KeyLookup) (payload []byte, senderKid string, err error) {
-	sealed, err := decodeSealed(text)
+// former, and verifies that the agent sender signed it for that key and, unless
+// it is of version 1, for the ring's agent. Nothing of a payload that fails is
+// given out.
+func Open(recipient *KeyRing, sender parley.AgentID, text string, lookup KeyLookup) (*Unsealed, error) {
+	version, sealed, err := decodeSealed(text)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	plain, recipientKid, err := openWith(recipient.openers(), sealed)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	kid, signature, payload, err := splitSigned(plain)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if err := verifySigned(kid, signature, signedText(sender, recipientKid, payload), lookup); err != nil {
-		return nil, "", err
+	signed := signedText{version, sender, recipient.AgentID(), recipientKid, payload}
+	if err := verifySigned(kid, signature, signed.bytes(), lookup); err != nil {
+		return nil, err
 	}
-	return payload, kid, nil
+	return &Unsealed{Payload: payload, SenderKid: kid, RecipientSigned: version != sealVersion1}, nil
 }
 
-// decodeSealed gives enc ‖ ciphertext. Padding is tolerated, since the service
-// lets it pass.
-func decodeSealed(text string) ([]byte, error) {
+// decodeSealed gives the version and enc ‖ ciphertext. Padding is tolerated,
+// since the service lets it pass.
+func decodeSealed(text string) (version byte, sealed []byte, err error) {
 	text = strings.TrimSuffix(strings.TrimSuffix(text, "="), "=")
 	// The decoder would skip line ends.
 	if strings.ContainsAny(text, "\r\n") {
-		return nil, ErrSealedForm
+		return 0, nil, ErrSealedForm
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) < 1+encSize+tagSize || b[0] != sealVersion {
-		return nil, ErrSealedForm
+	if err != nil || len(b) < 1+encSize+tagSize || b[0] != sealVersion && b[0] != sealVersion1 {
+		return 0, nil, ErrSealedForm
 	}
-	return b[1:], nil
+	return b[0], b[1:], nil
 }
 
 // openWith tries one key after the other: the text does not say which it was

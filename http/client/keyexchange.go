@@ -42,6 +42,8 @@ type KeyExchange struct {
 	// Fresh tells that it changed something: the key was not known, or the request
 	// has been answered now.
 	Fresh bool
+	// RecipientSigned and FormerKey are those of Opened.
+	RecipientSigned, FormerKey bool
 }
 
 // HandleKeyExchange deals with a message of the key exchange: it keeps a
@@ -49,7 +51,7 @@ type KeyExchange struct {
 // are listened to. Dealing with a message twice does no harm.
 func (a *Agent) HandleKeyExchange(ctx context.Context, m api.Message) (*KeyExchange, error) {
 	if m.FromAgentID == a.ID() {
-		return &KeyExchange{Kind: a.kind(m), With: m.ToAgentID}, nil
+		return &KeyExchange{Kind: a.kind(m), With: m.ToAgentID, RecipientSigned: true}, nil
 	}
 	opened, err := a.OpenMessage(ctx, m)
 	if err != nil {
@@ -59,7 +61,7 @@ func (a *Agent) HandleKeyExchange(ctx context.Context, m api.Message) (*KeyExcha
 	if err != nil {
 		return nil, err
 	}
-	out := &KeyExchange{Kind: k.Kind, GroupID: k.GroupID, With: m.FromAgentID, Generation: k.Generation}
+	out := &KeyExchange{Kind: k.Kind, GroupID: k.GroupID, With: m.FromAgentID, Generation: k.Generation, RecipientSigned: opened.RecipientSigned, FormerKey: opened.FormerKey}
 	if k.Kind == distributionType {
 		out.Fresh, err = a.keepKey(ctx, m.FromAgentID, k, false)
 	} else {
@@ -150,6 +152,10 @@ func (a *Agent) distributeBatch(ctx context.Context, scope chainScope, link chai
 	if err != nil {
 		return nil, err
 	}
+	refused, err := a.meet(ctx, true, served(keys, batch)...)
+	if err != nil {
+		return nil, err
+	}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	slots := make(chan struct{}, distributeAtOnce)
@@ -157,8 +163,12 @@ func (a *Agent) distributeBatch(ctx context.Context, scope chainScope, link chai
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			recipient, err := keys[id], error(ErrNoEncryptionKey)
-			if recipient.EncryptionPublicKey != nil {
+			recipient, err := keys[id], refused[id]
+			switch {
+			case err != nil:
+			case recipient.AgentID != id:
+				err = ErrNoEncryptionKey
+			default:
 				err = a.give(ctx, &recipient, scope, link, fmt.Sprintf("%s/%s/%d/%s", distributionType, scope.group, scope.generation, id))
 			}
 			mu.Lock()
@@ -177,6 +187,16 @@ func (a *Agent) distributeBatch(ctx context.Context, scope chainScope, link chai
 	return given, failed
 }
 
+// served are the keys of those agents of a batch for whom the service gave some.
+func served(keys map[parley.AgentID]api.AgentKeys, batch []parley.AgentID) (all []api.AgentKeys) {
+	for _, id := range batch {
+		if k, has := keys[id]; has && k.AgentID == id {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
 // lasting reports whether an agent cannot be given a key, today or tomorrow.
 func lasting(err error) bool {
 	for _, code := range []Code{NotFound, Gone, IsolatedAgent, IncomingPolicy, OutgoingPolicy} {
@@ -184,7 +204,7 @@ func lasting(err error) bool {
 			return true
 		}
 	}
-	return errors.Is(err, ErrNoEncryptionKey)
+	return lastingKeyError(err)
 }
 
 // give seals a link to one agent. There is no copy to oneself: nobody is to read
@@ -205,7 +225,7 @@ func (a *Agent) exchange(ctx context.Context, to *api.AgentKeys, kind string, k 
 	if to.EncryptionPublicKey == nil {
 		return ErrNoEncryptionKey
 	}
-	text, err := Seal(a.Keys, *to.EncryptionPublicKey, payload)
+	text, err := Seal(a.Keys, to.AgentID, *to.EncryptionPublicKey, payload)
 	if err != nil {
 		return err
 	}
@@ -268,7 +288,7 @@ func (a *Agent) request(ctx context.Context, scope chainScope, counter uint32) e
 	if err != nil || !due {
 		return err
 	}
-	to, err := a.Client.Keys(ctx, scope.sender.String(), "")
+	to, err := a.recipient(ctx, scope.sender.String())
 	if err != nil {
 		return err
 	}
@@ -304,7 +324,7 @@ func (a *Agent) answerRequest(ctx context.Context, m api.Message, k *senderKey) 
 	if err != nil || !has {
 		return false, err
 	}
-	to, err := a.Client.Keys(ctx, m.FromAgentID.String(), "")
+	to, err := a.recipient(ctx, m.FromAgentID.String())
 	if err != nil {
 		return false, err
 	}

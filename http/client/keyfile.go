@@ -15,8 +15,9 @@ import (
 	"parley/http/api"
 )
 
-// ErrKeyFileOpen says that others than the owner may read a file of private keys.
-var ErrKeyFileOpen = errors.New("the key file is readable by others: chmod 600 it")
+// ErrKeyFileOpen says that others than the owner may read or change a file of
+// private keys or credentials.
+var ErrKeyFileOpen = errors.New("others may read or change this secret file")
 
 // keyFile is a key ring on disk. Keys are private JWKs (RFC 8037), so that any
 // JOSE library reads them.
@@ -29,6 +30,7 @@ type keyFile struct {
 	NextSigning      *privateJWK  `json:"next_signing_key,omitempty"`
 	NextEncryption   *privateJWK  `json:"next_encryption_key,omitempty"`
 	FormerEncryption []privateJWK `json:"former_encryption_keys"`
+	FormerSigning    []api.JWK    `json:"former_signing_keys,omitempty"`
 }
 
 type privateJWK struct {
@@ -98,7 +100,7 @@ func CreateKeyRing(path string) (*KeyRing, error) {
 // OpenKeyRing reads the ring that is kept at path. It refuses a file that others
 // may read.
 func OpenKeyRing(path string) (*KeyRing, error) {
-	b, err := readPrivate(path)
+	b, err := ReadPrivate(path)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +116,9 @@ func OpenKeyRing(path string) (*KeyRing, error) {
 	return k, nil
 }
 
-// readPrivate reads a file that only its owner may read.
-func readPrivate(path string) ([]byte, error) {
+// ReadPrivate reads a file that only its owner may read or write. Of another it
+// gives ErrKeyFileOpen and nothing else.
+func ReadPrivate(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -126,7 +129,7 @@ func readPrivate(path string) ([]byte, error) {
 		return nil, err
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s: %w", path, ErrKeyFileOpen)
+		return nil, fmt.Errorf("%w: chmod 600 %s", ErrKeyFileOpen, path)
 	}
 	return io.ReadAll(f)
 }
@@ -199,7 +202,7 @@ func syncDir(dir string) error {
 }
 
 func (k *KeyRing) file() keyFile {
-	f := keyFile{Version: 1, Handle: k.handle, FormerEncryption: []privateJWK{}}
+	f := keyFile{Version: 1, Handle: k.handle, FormerEncryption: []privateJWK{}, FormerSigning: k.formerSigning}
 	if !k.agent.Zero() {
 		f.AgentID = k.agent.String()
 	}
@@ -222,7 +225,7 @@ func (f keyFile) ring() (*KeyRing, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &KeyRing{current: *current, handle: f.Handle}
+	k := &KeyRing{current: *current, handle: f.Handle, formerSigning: f.FormerSigning}
 	if f.AgentID != "" {
 		if err := k.agent.UnmarshalText([]byte(f.AgentID)); err != nil {
 			return nil, err

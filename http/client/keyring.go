@@ -26,6 +26,9 @@ type KeyRing struct {
 	// whether the service has them yet.
 	upcoming *keyPair
 	former   []*ecdh.PrivateKey
+	// formerSigning are the public halves of the signing keys before, oldest first.
+	// Rings that were rotated before these were kept have fewer of them than former.
+	formerSigning []api.JWK
 }
 
 type keyPair struct {
@@ -43,7 +46,7 @@ var (
 	ErrOtherAgent = errors.New("the key ring belongs to another agent")
 	// ErrKeysNotPublished says that the service publishes other keys for the agent
 	// than the ring has.
-	ErrKeysNotPublished = errors.New("the service publishes other keys for this agent than the key ring holds")
+	ErrKeysNotPublished = errors.New("the service publishes other keys for this agent than its key ring has")
 )
 
 // GenerateKeyRing makes fresh keys that live in memory only, until Save gives
@@ -180,17 +183,45 @@ func (k *KeyRing) prepare() (signing, encryption api.JWK, err error) {
 	return k.upcoming.publicSigning(), k.upcoming.publicEncryption(), k.keep()
 }
 
-// settle makes the keys that the service publishes the current ones.
-func (k *KeyRing) settle(published api.JWK) error {
+// settle makes the keys that the service publishes the current ones. Both have to
+// be the ring's: anyone who may act for the organization can publish others.
+func (k *KeyRing) settle(published *api.AgentKeys) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	switch {
-	case published.X == k.current.publicSigning().X:
-		return nil
-	case k.upcoming != nil && published.X == k.upcoming.publicSigning().X:
+	if k.upcoming != nil && matches(published, k.upcoming.publicSigning(), k.upcoming.publicEncryption()) == nil {
 		k.former = append(k.former, k.current.encryption)
+		k.formerSigning = append(k.formerSigning, k.current.publicSigning())
 		k.current, k.upcoming = *k.upcoming, nil
 		return k.keep()
 	}
-	return ErrKeysNotPublished
+	return matches(published, k.current.publicSigning(), k.current.publicEncryption())
+}
+
+// pairs are the current keys and those of a rotation that was begun, or nil.
+func (k *KeyRing) pairs() (current keyPair, upcoming *keyPair) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.current, k.upcoming
+}
+
+// signingPublic gives the public key of a kid, if it is or was the ring's.
+func (k *KeyRing) signingPublic(kid string) (key api.JWK, current, own bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if k.current.signing.kid == kid {
+		return k.current.publicSigning(), true, true
+	}
+	for _, former := range k.formerSigning {
+		if kidOf(&former) == kid {
+			return former, false, true
+		}
+	}
+	return api.JWK{}, false, false
+}
+
+// unrecorded reports whether the ring had signing keys that it does not know.
+func (k *KeyRing) unrecorded() bool {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return len(k.formerSigning) < len(k.former)
 }

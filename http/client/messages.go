@@ -72,14 +72,16 @@ func (c *Client) sync(ctx context.Context, in api.Sync, sign func([]byte) string
 	return fetch[api.SyncResult](ctx, c, k)
 }
 
-func (c *Client) sendHeader(key, agent, signature string) http.Header {
+func (c *Client) sendHeader(key, agent string, signature *string) http.Header {
 	if key == "" {
 		key = randomKey()
 	}
 	h := http.Header{}
 	h.Set("Idempotency-Key", key)
 	c.setHeader(h, "Agent", agent)
-	c.setHeader(h, "Message-Signature", signature)
+	if signature != nil {
+		h.Set(c.header("Message-Signature"), *signature)
+	}
 	return h
 }
 

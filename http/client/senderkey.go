@@ -103,15 +103,13 @@ func (m broadcast) signed(payload []byte) []byte {
 // seal encrypts a payload under the message's key, the sender's signature inside.
 func (m broadcast) seal(key, nonce []byte, sender signingKey, payload []byte) (string, error) {
 	if len(payload) > PayloadBytesMax {
-		return "", ErrPayloadTooLong
+		return "", tooLong(payload)
 	}
 	aead, err := newAEAD(key)
 	if err != nil {
 		return "", err
 	}
-	signature := ed25519.Sign(sender.key, m.signed(payload))
-	plain := make([]byte, 0, 1+len(sender.kid)+len(signature)+len(payload))
-	plain = append(append(append(append(plain, byte(len(sender.kid))), sender.kid...), signature...), payload...)
+	plain := sender.signed(m.signed(payload), payload)
 	text := make([]byte, 0, senderHeaderSize+len(plain)+tagSize)
 	text = binary.BigEndian.AppendUint64(append(text, senderKeyVersion), m.generation)
 	text = append(binary.BigEndian.AppendUint32(text, m.counter), nonce...)

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -25,13 +24,19 @@ type Agent struct {
 	// PollURL is set only after NewAgent.
 	Record api.Agent
 
-	mu      sync.Mutex
-	signers map[signer]api.JWK
-	groups  groupSession
+	// BindError says why a binding of the agent's keys, which was missing, could not
+	// be published; nil otherwise. The next session tries again.
+	BindError error
+
+	mu       sync.Mutex
+	pins     *Pins
+	accepted map[string]bool
+	contacts map[parley.AgentID]*contact
+	records  map[signer]record
+	groups   groupSession
 }
 
-// signer names a published signing key. Kids are thumbprints: what one names
-// never changes.
+// signer names a signing key of an agent.
 type signer struct {
 	agent parley.AgentID
 	kid   string
@@ -68,7 +73,11 @@ func (c *Client) NewAgent(ctx context.Context, in api.CreateAgent, ring *KeyRing
 		return nil, err
 	}
 	a := &Agent{Client: c, Keys: ring, Record: *record}
-	return a, ring.Bind(record.ID, a.Handle())
+	if err := ring.Bind(record.ID, a.Handle()); err != nil {
+		return nil, err
+	}
+	a.BindError = a.BindKeys(ctx)
+	return a, nil
 }
 
 // agentWith finds the organization's agent of that name and signing key.
@@ -86,7 +95,8 @@ func (c *Client) agentWith(ctx context.Context, name string, signing api.JWK, re
 }
 
 // Session begins a session of the agent the ring is bound to. It checks that the
-// service publishes the ring's keys, and finishes a rotation that was cut short.
+// service publishes both keys of the ring, finishes a rotation that was cut
+// short, and binds the keys where that is missing.
 func (c *Client) Session(ctx context.Context, ring *KeyRing) (*Agent, error) {
 	if ring.AgentID().Zero() {
 		return nil, ErrUnbound
@@ -95,10 +105,31 @@ func (c *Client) Session(ctx context.Context, ring *KeyRing) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if record.SigningPublicKey == nil {
-		return nil, ErrKeysNotPublished
+	a := &Agent{Client: c, Keys: ring, Record: *record}
+	published := api.AgentKeys{SigningPublicKey: record.SigningPublicKey, EncryptionPublicKey: record.EncryptionPublicKey}
+	if err := ring.settle(&published); err != nil {
+		return nil, err
 	}
-	return &Agent{Client: c, Keys: ring, Record: *record}, ring.settle(*record.SigningPublicKey)
+	if record.RevokedAt == nil {
+		a.BindError = a.BindKeys(ctx)
+	}
+	return a, nil
+}
+
+// RestoreKeys publishes the ring's current keys again, with a binding, after
+// somebody else has published others. A client that has pinned them goes on without a
+// question.
+func (c *Client) RestoreKeys(ctx context.Context, ring *KeyRing) (*Agent, error) {
+	if ring.AgentID().Zero() {
+		return nil, ErrUnbound
+	}
+	record, err := c.Agent(ctx, ring.AgentID())
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{Client: c, Keys: ring, Record: *record}
+	pair, _ := ring.pairs()
+	return a, a.publish(ctx, &pair, nil)
 }
 
 // ID is the agent's id.
@@ -117,15 +148,33 @@ func (a *Agent) Handle() string {
 // If it is cut short, the next call or Session takes it up where it stopped. The
 // former encryption key is kept: mail sealed to it can still be opened.
 func (a *Agent) RotateKeys(ctx context.Context) error {
-	signing, encryption, err := a.Keys.prepare()
+	if _, _, err := a.Keys.prepare(); err != nil {
+		return err
+	}
+	current, upcoming := a.Keys.pairs()
+	if err := a.publish(ctx, upcoming, &current.signing); err != nil {
+		// The answer may be to a repeat of a request that was carried out.
+		served, asked := a.Client.Keys(ctx, a.ID().String(), "")
+		if asked != nil || matches(served, upcoming.publicSigning(), upcoming.publicEncryption()) != nil {
+			return err
+		}
+	}
+	signing, encryption := upcoming.publicSigning(), upcoming.publicEncryption()
+	return a.Keys.settle(&api.AgentKeys{SigningPublicKey: &signing, EncryptionPublicKey: &encryption})
+}
+
+// publish uploads a pair of keys with a binding, in which the former signing key
+// vouches for them.
+func (a *Agent) publish(ctx context.Context, pair *keyPair, former *signingKey) error {
+	signedAt, err := a.nextSignedAt(ctx)
 	if err != nil {
 		return err
 	}
-	in := api.UploadKeys{ID: a.ID(), SigningPublicKey: &signing, EncryptionPublicKey: &encryption}
-	if _, err := a.Client.RotateKeys(ctx, in); err != nil {
-		return err
-	}
-	return a.Keys.settle(signing)
+	signing, encryption := pair.publicSigning(), pair.publicEncryption()
+	_, err = a.Client.RotateKeys(ctx, api.UploadKeys{
+		ID: a.ID(), SigningPublicKey: &signing, EncryptionPublicKey: &encryption, KeyBinding: a.bound().prove(pair, former, signedAt),
+	})
+	return err
 }
 
 // SendSealed seals payload to the agent named by handle or id, and a copy to the
@@ -150,9 +199,9 @@ func (a *Agent) SyncSealed(ctx context.Context, to string, payload []byte, messa
 }
 
 func (a *Agent) seal(ctx context.Context, to string, payload []byte, messageType string, change []func(*api.Send)) (*api.Send, error) {
-	recipient, err := a.Client.Keys(ctx, to, "")
+	recipient, err := a.recipient(ctx, to)
 	if err != nil {
-		return nil, fmt.Errorf("keys of %s: %w", to, err)
+		return nil, err
 	}
 	s, err := a.sealTo(recipient, payload)
 	if err != nil {
@@ -174,9 +223,9 @@ func (a *Agent) ReplySealed(ctx context.Context, to api.Message, payload []byte,
 	if other == a.ID() {
 		other = to.ToAgentID
 	}
-	recipient, err := a.Client.Keys(ctx, other.String(), "")
+	recipient, err := a.recipient(ctx, other.String())
 	if err != nil {
-		return nil, fmt.Errorf("keys of %s: %w", other, err)
+		return nil, err
 	}
 	s, err := a.sealTo(recipient, payload)
 	if err != nil {
@@ -199,16 +248,16 @@ func (a *Agent) sealTo(recipient *api.AgentKeys, payload []byte) (s sealedPair, 
 	if recipient.EncryptionPublicKey == nil {
 		return s, ErrNoEncryptionKey
 	}
-	if s.payload, err = Seal(a.Keys, *recipient.EncryptionPublicKey, payload); err != nil {
+	if s.payload, err = Seal(a.Keys, recipient.AgentID, *recipient.EncryptionPublicKey, payload); err != nil {
 		return s, err
 	}
-	s.copy, err = Seal(a.Keys, a.Keys.EncryptionKey(), payload)
+	s.copy, err = Seal(a.Keys, a.ID(), a.Keys.EncryptionKey(), payload)
 	s.kid = a.Keys.SigningKey().Kid
 	return s, err
 }
 
 // signBody signs a request's body, so that the service refuses what the ring's
-// current key did not sign. // contract: 7
+// current key did not sign. // docs: encryption.md
 func (a *Agent) signBody(body []byte) string {
 	sum := sha256.Sum256(body)
 	text := a.Client.brand + "-msg-v1\n" + hex.EncodeToString(sum[:])
@@ -221,11 +270,16 @@ type Opened struct {
 	Payload []byte
 	// SenderKid is the key id under which the sender publishes the key that signed.
 	SenderKid string
+	// RecipientSigned tells that the signature names this agent or, of a group
+	// message, the group. See Unsealed.
+	RecipientSigned bool
+	// FormerKey tells that the sender has replaced the key that signed since.
+	FormerKey bool
 }
 
 // OpenMessage opens a message that the agent received, or its own copy of one
 // that it sent, and verifies that the agent named as the sender signed it for
-// this recipient. Type, content type and metadata are not covered by that, but
+// this recipient, with the key that is pinned for that agent. Type, content type and metadata are not covered by that, but
 // for type and content type of a group message. A group message whose sender's
 // key is not here is ErrNoSenderKey, and the sender has been asked for it.
 func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error) {
@@ -243,58 +297,18 @@ func (a *Agent) OpenMessage(ctx context.Context, m api.Message) (*Opened, error)
 	case m.EncryptionVersion != api.HPKEv1:
 		return nil, ErrNotHPKE
 	}
-	payload, kid, err := Open(a.Keys, m.FromAgentID, text, func(kid string) (api.JWK, error) {
-		return a.signingKey(ctx, signer{m.FromAgentID, kid})
-	})
+	former := false
+	opened, err := Open(a.Keys, m.FromAgentID, text, a.lookup(ctx, m, &former))
 	if err != nil {
 		return nil, err
 	}
-	return &Opened{Message: m, Payload: payload, SenderKid: kid}, nil
+	return &Opened{Message: m, Payload: opened.Payload, SenderKid: opened.SenderKid, RecipientSigned: opened.RecipientSigned, FormerKey: former}, nil
 }
 
-// signingKey is a signing key of an agent, from memory or as the service
-// publishes it.
-func (a *Agent) signingKey(ctx context.Context, s signer) (api.JWK, error) {
-	if own := a.Keys.SigningKey(); s.agent == a.ID() && s.kid == own.Kid {
-		return own, nil
+// lookup is signatureKey for a message; it notes whether the key is a former one.
+func (a *Agent) lookup(ctx context.Context, m api.Message, former *bool) KeyLookup {
+	return func(kid string) (key api.JWK, err error) {
+		key, *former, err = a.signatureKey(ctx, m, kid)
+		return key, err
 	}
-	a.mu.Lock()
-	key, known := a.signers[s]
-	a.mu.Unlock()
-	if known {
-		return key, nil
-	}
-	key, err := a.Client.SigningKey(ctx, s.agent, s.kid)
-	if err != nil {
-		return api.JWK{}, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.signers == nil || len(a.signers) >= signersMax {
-		a.signers = map[signer]api.JWK{}
-	}
-	a.signers[s] = key
-	return key, nil
-}
-
-// SigningKey is the signing key that an agent publishes, or once published,
-// under a key id. An agent that publishes keys, but never this one, gives
-// ErrForged: nobody may sign in its name with it. One that publishes none, since
-// it is revoked, gives ErrNoSender.
-func (c *Client) SigningKey(ctx context.Context, agent parley.AgentID, kid string) (api.JWK, error) {
-	keys, err := c.Keys(ctx, agent.String(), kid)
-	if errors.Is(err, NotFound) {
-		if _, err := c.Keys(ctx, agent.String(), ""); err == nil {
-			return api.JWK{}, ErrForged
-		}
-		return api.JWK{}, fmt.Errorf("%w: %w", ErrNoSender, err)
-	}
-	if err != nil {
-		return api.JWK{}, fmt.Errorf("keys of %s: %w", agent, err)
-	}
-	key := keys.SigningPublicKey
-	if key == nil || key.Kid != kid {
-		return api.JWK{}, ErrForged
-	}
-	return *key, nil
 }

@@ -24,25 +24,44 @@ type network struct {
 	*script
 	keys map[string]*api.AgentKeys // by id and by handle
 	// former are the signing keys that agents had before, by agent and kid.
-	former map[string]api.JWK
+	former map[string]api.KeyRecord
+	// bindings are all key bindings, by agent id.
+	bindings map[string][]api.KeyBinding
 	// last is the message that was accepted last.
 	last   api.Message
 	lookup atomic.Int64
+	ticks  atomic.Int64
 	refuse string
+	// after answers a rotation that was carried out, unless nil.
+	after func(http.ResponseWriter)
 }
 
 func newNetwork(t *testing.T) *network {
-	n := &network{script: newScript(t), keys: map[string]*api.AgentKeys{}, former: map[string]api.JWK{}}
+	n := newKeyNetwork(t)
 	n.mux.HandleFunc("POST /agents", n.create)
 	n.mux.HandleFunc("GET /agents", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, 200, []api.Agent{n.agent("ann@acme.localhost"), {Name: "ann"}})
 	})
 	n.mux.HandleFunc("GET /agents/{id}", func(w http.ResponseWriter, r *http.Request) { answer(w, 200, n.agent(r.PathValue("id"))) })
-	n.mux.HandleFunc("POST /agents/{id}/keys", n.rotate)
-	n.mux.HandleFunc("GET /agents/{id}/keys", n.serveKeys)
+	for pattern, handler := range n.keyRoutes() {
+		n.mux.HandleFunc(pattern, handler)
+	}
 	n.mux.HandleFunc("POST /messages", n.accept)
 	n.mux.HandleFunc("POST /messages/{id}/reply", n.accept)
 	return n
+}
+
+func newKeyNetwork(t *testing.T) *network {
+	return &network{script: newScript(t), keys: map[string]*api.AgentKeys{}, former: map[string]api.KeyRecord{}, bindings: map[string][]api.KeyBinding{}}
+}
+
+func (n *network) keyRoutes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"POST /agents/{id}/keys":        n.rotate,
+		"GET /agents/{id}/keys":         n.serveKeys,
+		"PUT /agents/{id}/key-binding":  n.bind,
+		"GET /agents/{id}/key-bindings": n.serveBindings,
+	}
 }
 
 func (n *network) agent(id string) api.Agent {
@@ -74,9 +93,62 @@ func (n *network) rotate(w http.ResponseWriter, r *http.Request) {
 	var in api.UploadKeys
 	_ = json.NewDecoder(r.Body).Decode(&in)
 	k := n.keys[r.PathValue("id")]
-	n.former[k.AgentID.String()+k.SigningPublicKey.Kid] = *k.SigningPublicKey
-	k.SigningPublicKey, k.EncryptionPublicKey = in.SigningPublicKey, in.EncryptionPublicKey
+	former := k.SigningPublicKey
+	if in.SigningPublicKey != nil {
+		until := api.Time{Time: n.now()}
+		n.former[k.AgentID.String()+former.Kid] = api.KeyRecord{AgentKeys: api.AgentKeys{SigningPublicKey: former}, ValidUntil: &until}
+		k.SigningPublicKey = in.SigningPublicKey
+	}
+	if in.EncryptionPublicKey != nil {
+		k.EncryptionPublicKey = in.EncryptionPublicKey
+	}
+	if in.KeyBinding != nil {
+		n.bound(k, *in.KeyBinding, former)
+	} else {
+		k.KeyBinding, k.UnboundSince = nil, &api.Time{Time: n.now()}
+	}
+	if n.after != nil {
+		n.after(w)
+		return
+	}
 	answer(w, 200, n.agent(r.PathValue("id")))
+}
+
+// now is later each time.
+func (n *network) now() time.Time { return time.Unix(1_800_000_000+n.ticks.Add(1), 0).UTC() }
+
+// bound keeps a binding, as a service does that believes what it is told.
+func (n *network) bound(k *api.AgentKeys, proof api.KeyProof, former *api.JWK) {
+	id := k.AgentID.String()
+	b := api.KeyBinding{
+		Signature: proof.Signature, SignedAt: proof.SignedAt, SigningKid: k.SigningPublicKey.Kid, EncryptionKid: k.EncryptionPublicKey.Kid,
+		PreviousSignature: proof.PreviousSignature, Continuity: api.ContinuitySigned,
+	}
+	switch {
+	case len(n.bindings[id]) == 0 && former.Kid == b.SigningKid:
+		b.Continuity = api.ContinuityFirst
+	case former.Kid != b.SigningKid && proof.PreviousSignature == nil:
+		b.Continuity = api.ContinuityBroken
+	}
+	n.bindings[id] = append(n.bindings[id], b)
+	k.KeyBinding, k.UnboundSince = &b, nil
+}
+
+func (n *network) bind(w http.ResponseWriter, r *http.Request) {
+	var in api.BindKeys
+	_ = json.NewDecoder(r.Body).Decode(&in)
+	k := n.keys[r.PathValue("id")]
+	n.bound(k, in.KeyProof, k.SigningPublicKey)
+	answer(w, 200, api.BoundKeys{KeyBinding: *k.KeyBinding})
+}
+
+func (n *network) serveBindings(w http.ResponseWriter, r *http.Request) {
+	k := n.keys[r.PathValue("id")]
+	if k == nil {
+		refuse(w, 404, "not_found", nil)
+		return
+	}
+	answer(w, 200, api.Page[api.KeyBinding]{Items: append([]api.KeyBinding{}, n.bindings[k.AgentID.String()]...)})
 }
 
 func (n *network) serveKeys(w http.ResponseWriter, r *http.Request) {
@@ -86,14 +158,14 @@ func (n *network) serveKeys(w http.ResponseWriter, r *http.Request) {
 		refuse(w, 404, "not_found", nil)
 		return
 	}
-	out := *k
+	out := api.KeyRecord{AgentKeys: *k}
 	if kid := r.FormValue("kid"); kid != "" && kid != k.SigningPublicKey.Kid {
 		former, known := n.former[k.AgentID.String()+kid]
 		if !known {
 			refuse(w, 404, "not_found", nil)
 			return
 		}
-		out.SigningPublicKey = &former
+		out.SigningPublicKey, out.ValidUntil, out.RetiredAt = former.SigningPublicKey, former.ValidUntil, former.RetiredAt
 	}
 	answer(w, 200, out)
 }
@@ -112,7 +184,7 @@ func (n *network) accept(w http.ResponseWriter, r *http.Request) {
 	n.last = api.Message{
 		ID: parley.NextID(n.last.ID, time.UnixMilli(1), [10]byte{}), FromAgentID: from.AgentID, ToAgentID: to, Type: in.Type, EncryptedPayload: in.EncryptedPayload,
 		EncryptionVersion: in.EncryptionVersion, SenderSigningKid: in.SenderSigningKid, SelfEncryptedPayload: in.SelfEncryptedPayload,
-		ContentType: in.ContentType, Metadata: api.Object("{}"), Direction: api.Sent, Status: api.MessageNew,
+		ContentType: in.ContentType, Metadata: api.Object("{}"), Direction: api.Sent, Status: api.MessageNew, CreatedAt: api.Time{Time: n.now()},
 	}
 	answer(w, 201, n.last)
 }
@@ -203,7 +275,7 @@ func TestMessagesAreNotTakenOnTrust(t *testing.T) {
 		}
 	}
 	m := sent.Message
-	m.EncryptedPayload = seal(t, impostor(eve.Keys, ann.ID()), bob.Keys.EncryptionKey(), "as if I were Ann")
+	m.EncryptedPayload = seal(t, impostor(eve.Keys, ann.ID()), bob.Keys, "as if I were Ann")
 	if _, err := bob.OpenMessage(t.Context(), m); !errors.Is(err, ErrForged) {
 		t.Errorf("signed by Eve for Ann: %v", err)
 	}
@@ -211,13 +283,21 @@ func TestMessagesAreNotTakenOnTrust(t *testing.T) {
 	n.keys[eve.ID().String()].SigningPublicKey = n.keys[ann.ID().String()].SigningPublicKey
 	m = sent.Message
 	m.FromAgentID = eve.ID()
-	if _, err := bob.OpenMessage(t.Context(), m); !errors.Is(err, ErrForged) {
-		t.Errorf("a borrowed key: %v", err)
+	var changed *KeyChangedError
+	if _, err := bob.OpenMessage(t.Context(), m); !errors.As(err, &changed) || changed.AgentID != eve.ID() {
+		t.Errorf("a borrowed key of one who was met before: %v", err)
+	}
+	n.keys[eve.ID().String()].KeyBinding = nil
+	stranger := &Agent{Client: bob.Client, Keys: bob.Keys, Record: bob.Record, pins: &Pins{}}
+	if _, err := stranger.OpenMessage(t.Context(), m); !errors.Is(err, ErrForged) {
+		t.Errorf("a borrowed key of one who was not: %v", err)
 	}
 	delete(n.keys, ann.ID().String()) // revoked
-	if _, err := bob.OpenMessage(t.Context(), sent.Message); !errors.Is(err, ErrNoSender) || errors.Is(err, ErrForged) {
+	stranger.pins = &Pins{}
+	if _, err := stranger.OpenMessage(t.Context(), sent.Message); !errors.Is(err, ErrNoSender) || errors.Is(err, ErrForged) {
 		t.Errorf("a sender without keys: %v", err)
 	}
+	mustOpen(t, bob, sent.Message, "hello") // with the key that was pinned
 }
 
 func TestRotation(t *testing.T) {

@@ -3,6 +3,7 @@ package client
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,20 +32,21 @@ type town struct {
 
 func newTown(t *testing.T) *town {
 	w := &town{
-		network: &network{script: newScript(t), keys: map[string]*api.AgentKeys{}, former: map[string]api.JWK{}},
+		network: newKeyNetwork(t),
 		inboxes: map[parley.AgentID][]api.Message{}, once: map[string]api.Message{},
 	}
 	w.came = sync.NewCond(&w.mu)
-	for pattern, handler := range map[string]http.HandlerFunc{
+	routes := map[string]http.HandlerFunc{
 		"POST /agents":                        w.create,
 		"GET /agents/{id}":                    func(rw http.ResponseWriter, r *http.Request) { answer(rw, 200, w.agent(r.PathValue("id"))) },
-		"GET /agents/{id}/keys":               w.serveKeys,
 		"GET /agents/keys":                    w.serveBatch,
 		"GET /agents/{id}/messages":           w.serveInbox,
 		"GET /groups/{id}/members":            w.serveMembers,
 		"DELETE /groups/{id}/members/{agent}": w.serveLeave,
 		"POST /messages":                      w.post,
-	} {
+	}
+	maps.Copy(routes, w.keyRoutes())
+	for pattern, handler := range routes {
 		w.mux.HandleFunc(pattern, func(rw http.ResponseWriter, r *http.Request) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

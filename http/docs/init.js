@@ -1,5 +1,5 @@
 SwaggerUIBundle({
-  url: "openapi.json",
+  url: new URL("../openapi.json", document.currentScript.src).href,
   dom_id: "#ui",
   deepLinking: true,
   docExpansion: "list",

@@ -15,7 +15,7 @@ import "parley"
 // Refusals of this package.
 var (
 	// ErrTarget is a text that names no target a webhook may have.
-	// contract: Webhooks, Targets
+	// docs: webhooks.md
 	ErrTarget = parley.Refuse(parley.Unprocessable, "validation_error", "The url must be an https URL without user information and fragment.").
 			With("loc", []any{"body", "url"})
 	// ErrBlocked is a target whose address is not public. It names no address:

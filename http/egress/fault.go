@@ -15,7 +15,7 @@ import (
 )
 
 // retryAfterMax bounds how long a target may ask to be left alone.
-// contract: Webhooks, Job
+// docs: webhooks.md
 const retryAfterMax = 24 * time.Hour
 
 // What an owner is told of an attempt that failed. The sentences are a closed

@@ -4,7 +4,9 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -12,8 +14,11 @@ import (
 )
 
 // resolveWait is how long a new target may take to resolve.
-// contract: Webhooks, Targets
+// docs: webhooks.md
 const resolveWait = 2 * time.Second
+
+// LearnEvery is how often a service asks for its own addresses again.
+const LearnEvery = time.Minute
 
 // reserved are addresses that are public by their number and yet answer only
 // inside: the host agent of a large cloud, which hands out credentials.
@@ -31,6 +36,8 @@ type Guard struct {
 	allow    Allow
 	fence    fence
 	resolver *net.Resolver
+	// own are the addresses of this service, by the names that last had them.
+	own sync.Map // of []netip.Addr by string
 }
 
 // NewGuard makes a guard. denied are further networks to keep away from, such as
@@ -40,6 +47,54 @@ func NewGuard(allow Allow, resolver *net.Resolver, denied ...netip.Prefix) *Guar
 		resolver = net.DefaultResolver
 	}
 	return &Guard{allow: allow, fence: newFence(allow, denied...), resolver: resolver}
+}
+
+// DenyNames keeps away from further names, such as the public name of this
+// service itself, and from the addresses that they resolve to. It must be called
+// before the guard is used.
+func (g *Guard) DenyNames(names ...string) {
+	for _, name := range names {
+		g.fence.names = append(g.fence.names, strings.ToLower(strings.TrimSuffix(name, ".")))
+	}
+}
+
+// FollowNames asks what addresses the denied names have now, and again at each
+// tick until ctx ends.
+func (g *Guard) FollowNames(ctx context.Context, tick <-chan time.Time) {
+	for {
+		for _, name := range g.fence.names {
+			g.learn(ctx, name)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+	}
+}
+
+// learn asks what addresses a name has. One that does not resolve keeps those that
+// it is known by.
+func (g *Guard) learn(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(ctx, resolveWait)
+	defer cancel()
+	addresses, err := g.resolver.LookupNetIP(ctx, "ip", name)
+	if err != nil {
+		return
+	}
+	for i := range addresses {
+		addresses[i] = addresses[i].Unmap()
+	}
+	g.own.Store(name, addresses)
+}
+
+// isOwn tells an address of this service.
+func (g *Guard) isOwn(address netip.Addr) (own bool) {
+	g.own.Range(func(_, known any) bool {
+		own = slices.Contains(known.([]netip.Addr), address)
+		return !own
+	})
+	return own
 }
 
 // Parse is ParseTarget with what this guard allows.
@@ -52,6 +107,9 @@ func (g *Guard) Parse(text string) (Target, error) {
 // admitted: it may come to exist, and is judged again each time it is dialled.
 func (g *Guard) Admit(ctx context.Context, t Target) error {
 	if t.addr.IsValid() {
+		if g.isOwn(t.addr) {
+			return ErrBlocked
+		}
 		return g.fence.admit(t)
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveWait)
@@ -61,7 +119,7 @@ func (g *Guard) Admit(ctx context.Context, t Target) error {
 		return nil
 	}
 	for _, address := range addresses {
-		if !g.fence.public(address.Unmap()) {
+		if address = address.Unmap(); !g.fence.public(address) || g.isOwn(address) {
 			return ErrBlocked
 		}
 	}
@@ -75,6 +133,9 @@ func (g *Guard) control(network, address string, c syscall.RawConn) error {
 	if g.fence.guardian.Safe(network, address, c) != nil {
 		return ErrBlocked
 	}
+	if at, err := netip.ParseAddrPort(address); err != nil || g.isOwn(at.Addr().Unmap()) {
+		return ErrBlocked
+	}
 	return nil
 }
 
@@ -82,6 +143,7 @@ func (g *Guard) control(network, address string, c syscall.RawConn) error {
 type fence struct {
 	allow    Allow
 	guardian *ssrf.Guardian
+	names    []string // denied, in lower case and without a dot at the end
 }
 
 func newFence(allow Allow, denied ...netip.Prefix) fence {
@@ -105,7 +167,7 @@ func (f fence) public(address netip.Addr) bool { return f.guardian.SafeAddr(addr
 
 // admit judges what can be told without a resolver.
 func (f fence) admit(t Target) error {
-	if t.addr.IsValid() && !f.public(t.addr) || !f.allow.Loopback && isLocalhost(t.host) {
+	if t.addr.IsValid() && !f.public(t.addr) || !f.allow.Loopback && isLocalhost(t.host) || slices.Contains(f.names, strings.TrimSuffix(t.host, ".")) {
 		return ErrBlocked
 	}
 	return nil

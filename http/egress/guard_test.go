@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"parley/http/egress"
 )
@@ -76,6 +77,51 @@ func TestANameThatDoesNotResolveInTimeIsAdmitted(t *testing.T) {
 	if len(asked) == 0 {
 		t.Error("nobody was asked")
 	}
+}
+
+// TestOwnNamesAreFollowed: the service learns at each tick what addresses its names
+// have. A name that does not resolve keeps those that it had and hinders no other,
+// and who creates a webhook waits for none of them.
+func TestOwnNamesAreFollowed(t *testing.T) {
+	var mu sync.Mutex
+	zone := map[string]string{"one.test": "93.184.216.1", "two.test": "93.184.216.2"}
+	change := func(name, address string) { mu.Lock(); defer mu.Unlock(); zone[name] = address }
+	guard := egress.NewGuard(egress.Allow{}, resolver(t, func(name string, _ int) []string {
+		mu.Lock()
+		defer mu.Unlock()
+		if zone[name] == "" {
+			return nil
+		}
+		return []string{zone[name]}
+	}))
+	guard.DenyNames("one.test", "two.test", "last.test")
+	ctx, cancel := context.WithCancel(t.Context())
+	tick, ended := make(chan time.Time), make(chan struct{})
+	go func() { defer close(ended); guard.FollowNames(ctx, tick) }()
+	learnt := func() { // two ticks: the second is taken when the first is done
+		for range 2 {
+			tick <- time.Time{}
+		}
+	}
+	expect := func(address string, want error) {
+		t.Helper()
+		if err := guard.Admit(t.Context(), target(t, "https://"+address+"/")); !errors.Is(err, want) {
+			t.Errorf("%s: got %v, want %v", address, err, want)
+		}
+	}
+	learnt()
+	expect("93.184.216.1", egress.ErrBlocked)
+	expect("93.184.216.2", egress.ErrBlocked)
+	change("one.test", "")
+	change("two.test", "93.184.216.3")
+	learnt()
+	expect("93.184.216.1", egress.ErrBlocked)
+	expect("93.184.216.2", nil)
+	expect("93.184.216.3", egress.ErrBlocked)
+	cancel()
+	<-ended
+	change("two.test", "93.184.216.4")
+	expect("93.184.216.4", nil) // which nobody asked for
 }
 
 // TestANameThatChangesItsMind is DNS rebinding: public when the webhook is made,

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 )
 
 // errHost says that a text is no host of the URL standard.
@@ -23,7 +25,7 @@ func parseHost(text string) (host string, addr netip.Addr, err error) {
 	}
 	name, ok := domainToASCII(percentDecode(text))
 	if !ok {
-		return "", netip.Addr{}, ErrTarget.Saying("The host of the url has characters beyond ASCII; write the name in its xn-- form.")
+		return "", netip.Addr{}, errHost
 	}
 	if strings.Trim(name, ".") == "" || strings.ContainsFunc(name, foreignToNames) {
 		return "", netip.Addr{}, errHost
@@ -67,74 +69,29 @@ func percentDecode(text string) string {
 	return b.String()
 }
 
+// domains maps names as the URL standard does: by UTS 46, non-transitional, with
+// its checks of bidirectional text and joiners, and without rules for hyphens.
+// source: WHATWG URL, section 3.3, domain to ASCII
+var domains = idna.New(idna.MapForLookup(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.CheckJoiners(true), idna.BidiRule())
+
 // domainToASCII puts a name into lower-case ASCII. Characters that are but
-// another way to write an ASCII one (full-width, circled, raised, mathematical)
-// are read as that one, as the standard's mapping reads them, so that an address
-// hidden in them is seen. Names that need more than ASCII are not understood:
-// their owner knows their xn-- form.
-// source: UTS 46, section 4
+// another way to write an ASCII one (full-width, circled, mathematical) become
+// that one, so that an address hidden in them is seen; what is left beyond ASCII
+// becomes the xn-- form.
 func domainToASCII(name string) (string, bool) {
 	if !utf8.ValidString(name) {
 		return "", false
 	}
-	var b strings.Builder
-	for _, r := range name {
-		plain, ok := asciiOf(r)
-		if !ok {
-			return "", false
-		}
-		if plain != ignored {
-			b.WriteByte(plain)
-		}
+	lower := strings.ToLower(name)
+	if isASCII(lower) && !strings.Contains(lower, "xn--") {
+		return lower, true
 	}
-	return b.String(), true
+	ascii, err := domains.ToASCII(name)
+	return ascii, err == nil && isASCII(ascii)
 }
 
-// ignored is what asciiOf gives for a character that a name is read without.
-// No host can hold it: it is forbidden in names.
-const ignored = 0xff
-
-// lookalike is a run of characters that stand for consecutive ASCII ones, over
-// and over with the given period.
-type lookalike struct {
-	first, last rune
-	plain       byte
-	period      rune
-}
-
-var lookalikes = []lookalike{
-	{0xff01, 0xff5e, '!', 94},   // full-width
-	{0x2460, 0x2468, '1', 9},    // circled digits
-	{0x24ea, 0x24ea, '0', 1},    // circled zero
-	{0x24b6, 0x24cf, 'a', 26},   // circled capitals
-	{0x24d0, 0x24e9, 'a', 26},   // circled letters
-	{0x2070, 0x2070, '0', 1},    // raised zero
-	{0x00b9, 0x00b9, '1', 1},    // raised one
-	{0x00b2, 0x00b3, '2', 2},    // raised two and three
-	{0x2074, 0x2079, '4', 6},    // raised four to nine
-	{0x2080, 0x2089, '0', 10},   // lowered digits
-	{0x1d7ce, 0x1d7ff, '0', 10}, // mathematical digits
-	{0x1d400, 0x1d433, 'a', 26}, // mathematical bold letters
-	{0x1fbf0, 0x1fbf9, '0', 10}, // segmented digits
-	{0x3002, 0x3002, '.', 1},    // ideographic full stop
-	{0xff61, 0xff61, '.', 1},    // half-width ideographic full stop
-}
-
-func asciiOf(r rune) (byte, bool) {
-	switch {
-	case 'A' <= r && r <= 'Z':
-		return byte(r) + 'a' - 'A', true
-	case r < utf8.RuneSelf:
-		return byte(r), true
-	case r == 0x00ad || r == 0x200b || r == 0x2060 || r == 0xfeff || 0xfe00 <= r && r <= 0xfe0f:
-		return ignored, true
-	}
-	for _, like := range lookalikes {
-		if like.first <= r && r <= like.last {
-			return asciiOf(rune(like.plain) + (r-like.first)%like.period)
-		}
-	}
-	return 0, false
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // foreignToNames tells what no name that can be looked up has in it. The standard

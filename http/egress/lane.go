@@ -103,7 +103,7 @@ func (c *circuit) judge(r Result, probe bool, now time.Time, o *Options) {
 		*c = circuit{}
 	case r.RetryAfter > 0:
 		c.failures++
-		c.open(now, max(r.RetryAfter, c.wait(now)))
+		c.open(now, max(min(r.RetryAfter, o.CooldownMax), c.wait(now)))
 	default:
 		// The failures of posts that left before it opened open it no further.
 		if c.failures++; probe || c.closed() && c.failures >= o.Failures {

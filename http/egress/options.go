@@ -20,7 +20,7 @@ type Options struct {
 	FurtherRoots []byte
 
 	// Timeout bounds a whole attempt: 15 s. ConnectTimeout bounds reaching the
-	// target, and then the TLS handshake: 5 s. // contract: Webhooks, Job
+	// target, and then the TLS handshake: 5 s. // docs: webhooks.md
 	Timeout        time.Duration
 	ConnectTimeout time.Duration
 	// SlowAfter is when a target that has not answered yet counts as slow: 1 s.

@@ -14,10 +14,13 @@ import (
 	"parley"
 )
 
-// SecretPrefix begins every webhook secret. // contract: Webhooks
+// SecretPrefix begins every webhook secret. // docs: webhooks.md
 const SecretPrefix = "whsec_"
 
 const secretBytes = 32
+
+// previousSignature ends the name of the header with the former secret's signature.
+const previousSignature = "-Signature-Previous"
 
 // ErrSecret says that a text cannot be a webhook's secret. The text is not in it.
 var ErrSecret = errors.New("not a webhook secret")
@@ -37,37 +40,39 @@ func NewSecret(entropy parley.Entropy) string {
 // Sign puts the signatures of a body into a request's head, under both schemes
 // and for each of the secrets, of which the newest stands first:
 //
-//	X-<Brand>-Signature: sha256=<hex>[,sha256=<hex>]
-//	Webhook-Id:          id
-//	Webhook-Timestamp:   seconds since 1970
-//	Webhook-Signature:   v1,<base64>[ v1,<base64>]
+//	X-<Brand>-Signature:          sha256=<hex>
+//	X-<Brand>-Signature-Previous: sha256=<hex>
+//	Webhook-Id:                   id
+//	Webhook-Timestamp:            seconds since 1970
+//	Webhook-Signature:            v1,<base64>[ v1,<base64>]
 //
-// The first is the HMAC-SHA256 of the body alone, keyed with the text of the
-// secret; the last that of "id.timestamp.body", keyed with the bytes which the
+// The first two are the HMAC-SHA256 of the body alone, keyed with the text of the
+// newest secret, and of the one before it if there is one; the last that of "id.timestamp.body", keyed with the bytes which the
 // secret encodes, and so cannot be replayed later or under another id.
 //
 // While a secret is being replaced there are two of them, and a receiver that
-// has either finds its own. They stand in one line: of a header that comes twice
-// many receivers see the first alone, and others one line of both anyway.
+// has either finds its own. The first header has one signature only: receivers
+// compare it whole.
 //
 // ErrSecret: one of the secrets is none, or there is none; the head is then as
-// it was. // contract: Webhooks // source: Standard Webhooks 1.0, Signature scheme
+// it was. // docs: webhooks.md // source: Standard Webhooks 1.0, Signature scheme
 func Sign(head http.Header, brand, id string, at time.Time, body []byte, secrets ...string) error {
 	if len(secrets) == 0 {
 		return ErrSecret
 	}
 	stamp := strconv.FormatInt(at.Unix(), 10)
-	plain := make([]string, len(secrets))
 	standard := make([]string, len(secrets))
 	for i, secret := range secrets {
 		key, err := secretKey(secret)
 		if err != nil {
 			return err
 		}
-		plain[i] = "sha256=" + hex.EncodeToString(sum([]byte(secret), body))
 		standard[i] = "v1," + base64.StdEncoding.EncodeToString(sum(key, []byte(id), dot, []byte(stamp), dot, body))
 	}
-	head.Set("X-"+brand+"-Signature", strings.Join(plain, ","))
+	head.Del("X-" + brand + previousSignature)
+	for i, name := range []string{"-Signature", previousSignature}[:min(2, len(secrets))] {
+		head.Set("X-"+brand+name, "sha256="+hex.EncodeToString(sum([]byte(secrets[i]), body)))
+	}
 	head.Set("Webhook-Id", id)
 	head.Set("Webhook-Timestamp", stamp)
 	head.Set("Webhook-Signature", strings.Join(standard, " "))

@@ -43,10 +43,19 @@ func TestBothSecretsSignDuringARotation(t *testing.T) {
 		return head
 	}
 	both, one, other := sign(newer, older), sign(newer), sign(older)
-	for name, separator := range map[string]string{"X-Svc-Signature": ",", "Webhook-Signature": " "} {
-		if want := one.Get(name) + separator + other.Get(name); both.Get(name) != want || one.Get(name) == other.Get(name) || len(both[name]) != 1 {
+	for name, want := range map[string]string{
+		"X-Svc-Signature": one.Get("X-Svc-Signature"), "X-Svc-Signature-Previous": other.Get("X-Svc-Signature"),
+		"Webhook-Signature": one.Get("Webhook-Signature") + " " + other.Get("Webhook-Signature"),
+	} {
+		if both.Get(name) != want || one.Get(name) == other.Get(name) && one.Get(name) != "" || len(both[name]) != 1 {
 			t.Errorf("%s: got %q, want %q", name, both[name], want)
 		}
+	}
+	if previous, there := one["X-Svc-Signature-Previous"]; there {
+		t.Errorf("one secret, and the one before it signs: %q", previous)
+	}
+	if oldest := egress.NewSecret(parley.RandomEntropy); sign(newer, older, oldest).Get("X-Svc-Signature-Previous") != both.Get("X-Svc-Signature-Previous") {
+		t.Error("of three secrets another than the second is the previous one")
 	}
 }
 

@@ -102,6 +102,14 @@ func TestTargetsAreReadAsTheStandardReadsThem(t *testing.T) {
 		"https://a_b.example.com/":              "https://a_b.example.com/",
 		"https://ｅｘａｍｐｌｅ.com/":                  "https://example.com/",
 		"https://xn--bcher-kva.example:8443/":   "https://xn--bcher-kva.example:8443/",
+		"https://bücher.example/":               "https://xn--bcher-kva.example/",
+		"https://BÜCHER.example/":               "https://xn--bcher-kva.example/",
+		"https://аpple.example/":                "https://xn--pple-43d.example/",
+		"https://faß.example/":                  "https://xn--fa-hia.example/",
+		"https://例え。テスト/":                       "https://xn--r8jz45g.xn--zckzah/",
+		"https://XN--BCHER-KVA.example/":        "https://xn--bcher-kva.example/",
+		"https://a--b.example/":                 "https://a--b.example/",
+		"https://b%C3%BCcher.example/":          "https://xn--bcher-kva.example/",
 		"https://ex%61mple.com/":                "https://example.com/",
 		"https://8.8.8.8/":                      "https://8.8.8.8/",
 		"https://134744072/":                    "https://8.8.8.8/",
@@ -130,7 +138,7 @@ func TestTextsThatNameNoTarget(t *testing.T) {
 		"https://1.2.3.4.5/", "https://256.1.1.1/", "https://1.2.3.256/", "https://4294967296/", "https://08.1.1.1/", "https://1..2/", "https://example.09/", "https://example.0x/", "https://0xffffffffffffffffffff/", "https://1.2.3.0xzz.4/",
 		"https://[::1/", "https://::1/", "https://[::1]x/", "https://[1.2.3.4]/", "https://[fe80::1%25eth0]/", "https://[fe80::1%eth0]/", "https://[::ffff:127.0.0.01]/", "https://[]/", "https://[::1]]/",
 		"https://exa mple.com/", "https://exa%20mple.com/", "https://exa%00mple.com/", "https://exa%zzmple.com/", "https://exa<mple.com/", "https:}", "https://./", "https://..", "https://a'b.example/", "https://a,b.example/", "https://a%2fb/", "https://a%40b/", "https://a／b/", "https://a%5cb/", "https://\xff.example/", "https://%ff.example/",
-		"https://bücher.example/", "https://аpple.example/", "https://\u200b/", "https://example.com/%", "https://example.com/%zz", "https://example.com/" + strings.Repeat("a", 2048),
+		"https://xn--a.example/", "https://xn--99999999999999999.example/", "https://\u202ea.example/", "https://a\u200db.example/", "https://\u200b/", "https://example.com/%", "https://example.com/%zz", "https://example.com/" + strings.Repeat("a", 2048),
 	} {
 		if got, err := egress.ParseTarget(text, egress.Allow{}); !errors.Is(err, egress.ErrTarget) {
 			t.Errorf("%q: got %q and %v, want ErrTarget", text, got.String(), err)

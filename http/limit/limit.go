@@ -35,7 +35,7 @@ type Limiter struct {
 	interval int64 // nanoseconds one request takes from its key
 	depth    int64 // nanoseconds of a whole burst
 	clock    parley.Clock
-	arrivals *otter.Cache[string, *atomic.Int64]
+	arrivals cells[atomic.Int64]
 }
 
 // New lets rate requests per window through for each key, and bursts of up to
@@ -49,14 +49,9 @@ func New(rate int, window time.Duration, burst int, clock parley.Clock) *Limiter
 		burst = rate
 	}
 	interval := max(1, int64(window)/int64(rate))
-	l := &Limiter{limit: rate, interval: interval, depth: interval * int64(burst), clock: clock}
-	l.arrivals = otter.Must(&otter.Options[string, *atomic.Int64]{
-		MaximumSize: keysMax,
-		// A key at rest for the time of a whole burst is as good as a new one.
-		ExpiryCalculator: otter.ExpiryAccessing[string, *atomic.Int64](time.Duration(l.depth) + expirySlack),
-		Clock:            cacheClock{clock},
-	})
-	return l
+	depth := interval * int64(burst)
+	// A key at rest for the time of a whole burst is as good as a new one.
+	return &Limiter{limit: rate, interval: interval, depth: depth, clock: clock, arrivals: newCells[atomic.Int64](time.Duration(depth), clock)}
 }
 
 // Limit is the rate per window, for the header that states it; 0: lifted.
@@ -75,11 +70,7 @@ func (l *Limiter) Take(key string) (ok bool, remaining int, retryAfter, reset ti
 	if l == nil {
 		return true, 0, 0, 0
 	}
-	cell, found := l.arrivals.GetIfPresent(key)
-	if !found {
-		// The key outlives the call: it may be a view of a reused buffer.
-		cell, _ = l.arrivals.ComputeIfAbsent(strings.Clone(key), func() (*atomic.Int64, bool) { return new(atomic.Int64), false })
-	}
+	cell := l.arrivals.of(key)
 	for {
 		now, was := l.clock().UnixNano(), cell.Load()
 		if was-now > l.depth+int64(stepMin) {
@@ -96,6 +87,32 @@ func (l *Limiter) Take(key string) (ok bool, remaining int, retryAfter, reset ti
 			return true, int((l.depth - (next - now)) / l.interval), 0, time.Duration(next - now)
 		}
 	}
+}
+
+// GiveBack undoes a Take that was let through.
+func (l *Limiter) GiveBack(key string) {
+	if l == nil {
+		return
+	}
+	if cell, found := l.arrivals.GetIfPresent(key); found {
+		cell.Add(-l.interval)
+	}
+}
+
+// Wait is how long until a request of a key would be let through, zero if one
+// would be now, and the time until the key has its whole burst again. Nothing is
+// taken.
+func (l *Limiter) Wait(key string) (wait, reset time.Duration) {
+	if l == nil {
+		return 0, 0
+	}
+	cell, found := l.arrivals.GetIfPresent(key)
+	if !found {
+		return 0, 0
+	}
+	now := l.clock().UnixNano()
+	used := min(cell.Load()-now, l.depth) // more is of a clock that was set back
+	return time.Duration(max(0, used+l.interval-l.depth)), time.Duration(max(0, used))
 }
 
 // Seconds rounds a wait up to whole seconds, at least one, as Retry-After and
@@ -155,6 +172,26 @@ func AddressKey(address netip.Addr) string {
 		return string(network[:8])
 	}
 	return string(address.AsSlice())
+}
+
+// cells hold something for each key that asked of late, bounded in number.
+type cells[T any] struct{ *otter.Cache[string, *T] }
+
+// newCells forgets keys that have not asked for as long as rest.
+func newCells[T any](rest time.Duration, clock parley.Clock) cells[T] {
+	return cells[T]{otter.Must(&otter.Options[string, *T]{
+		MaximumSize: keysMax, ExpiryCalculator: otter.ExpiryAccessing[string, *T](rest + expirySlack), Clock: cacheClock{clock},
+	})}
+}
+
+// of is the cell of a key.
+func (c cells[T]) of(key string) *T {
+	cell, found := c.GetIfPresent(key)
+	if !found {
+		// The key outlives the call: it may be a view of a reused buffer.
+		cell, _ = c.ComputeIfAbsent(strings.Clone(key), func() (*T, bool) { return new(T), false })
+	}
+	return cell
 }
 
 // cacheClock lets the cache age by the clock that everything else reads. It has

@@ -42,7 +42,7 @@ type View interface {
 	FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m parley.Marks)) error
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
 	FeedBefore(agent parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error
-	Unseen(agent parley.AgentID, from uint64, fn func(position uint64, id parley.MessageID) bool) error
+	Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error)
 	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
 	Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
 	Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error

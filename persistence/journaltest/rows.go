@@ -231,7 +231,10 @@ func testForgetting(r *rig) {
 		out := ""
 		for d := from; d <= to; d++ {
 			for _, slot := range []parley.Slot{near, near2, far} {
-				out += r.row(slot, parley.OnceTable, key(uint32(int(today)+d)))
+				once, spent := r.row(slot, parley.OnceTable, key(uint32(int(today)+d))), r.row(slot, parley.SpentTable, key(uint32(int(today)+d)))
+				if out += once; once != spent {
+					out += " and " + spent
+				}
 			}
 		}
 		return out
@@ -242,7 +245,8 @@ func testForgetting(r *rig) {
 		a := r.speaker(r.stream(slot), 0)
 		e := &parley.Entry{}
 		for d := -5; d <= 1; d++ {
-			e.Rows = append(e.Rows, row(slot, parley.OnceTable, key(uint32(int(today)+d)), "y"))
+			e.Rows = append(e.Rows,
+				row(slot, parley.OnceTable, key(uint32(int(today)+d)), "y"), row(slot, parley.SpentTable, key(uint32(int(today)+d)), "y"))
 		}
 		e.Rows = append(e.Rows, row(slot, parley.RosterTable, key(today-4), "other table"))
 		a.say(e)

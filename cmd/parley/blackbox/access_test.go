@@ -29,6 +29,7 @@ type accessScene struct {
 	revoked            *agent // of the owner
 	tierZero           *org
 	revokedCredentials string // a token
+	spare              string // a credential of the owner, to delete
 }
 
 func newAccessScene(t *testing.T, journals string) *accessScene {
@@ -106,6 +107,16 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"POST /agents/{id}/keys": func(c *accessScene) accessAsk {
 		return accessAsk{c.victim().path("/keys"), without(newAgent(""), "name")}
 	},
+	"POST /agents/{id}/keys/retire": func(c *accessScene) accessAsk {
+		g := c.victim()
+		g.post(g.path("/keys"), obj{"signing_public_key": signJWK(newPair().sign)}).want(200)
+		return accessAsk{g.path("/keys/retire"), obj{"kid": g.signKid()}}
+	},
+	"PUT /agents/{id}/key-binding": func(c *accessScene) accessAsk {
+		g := c.victim()
+		return accessAsk{g.path("/key-binding"), g.binding(g.pair(), nil, instant(0))}
+	},
+	"GET /agents/{id}/key-bindings":  agentAsk("/key-bindings", nil),
 	"GET /agents/{id}/conversations": agentAsk("/conversations", nil),
 
 	"GET /org":              plainAsk("/org"),
@@ -113,7 +124,11 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 	"GET /org/quotas":       plainAsk("/org/quotas"),
 	"POST /org/credentials": plainAsk("/org/credentials"),
 	"DELETE /org/credentials/{client_id}": func(c *accessScene) accessAsk {
-		return accessAsk{"/org/credentials/" + c.alice.post("/org/credentials", nil).want(201).str("client_id"), nil}
+		if c.spare != "" { // an organization has ten at most
+			c.alice.delete("/org/credentials/" + c.spare)
+		}
+		c.spare = c.alice.post("/org/credentials", nil).want(201).str("client_id")
+		return accessAsk{"/org/credentials/" + c.spare, nil}
 	},
 
 	"GET /conversations/{id}": func(c *accessScene) accessAsk {
@@ -126,7 +141,9 @@ var accessAsks = map[string]func(c *accessScene) accessAsk{
 		return accessAsk{"/conversations/" + text(c.message(), "conversation_id") + "/status", obj{"status": "failed"}}
 	},
 
+	"GET /":             plainAsk("/"),
 	"GET /health":       plainAsk("/health"),
+	"GET /readyz":       plainAsk("/readyz"),
 	"GET /version":      plainAsk("/version"),
 	"GET /openapi.json": plainAsk("/openapi.json"),
 	"GET /docs":         plainAsk("/docs"),
@@ -220,6 +237,9 @@ func (s *server) opens(t *testing.T, token, path string, headers ...string) *ans
 		n, _ := resp.Body.Read(a.raw)
 		a.raw = a.raw[:n]
 	}
+	a.header = resp.Header
+	a.decode()
+	heard.note("GET", path, a)
 	return a
 }
 

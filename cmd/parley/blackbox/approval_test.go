@@ -9,7 +9,7 @@ func TestApproval(t *testing.T) {
 		admin := freeAddress(t)
 		s := start(t, "--journals", journals, "--tier1", "approval", "--admin-listen", admin)
 		operator := func(args ...string) obj {
-			return succeeds(t, append(append([]string{"org"}, args...), "--admin", "http://"+admin)...)
+			return succeeds(t, append(append([]string{"org"}, args...), "--admin", "http://"+admin, "--data", s.dir)...)
 		}
 		a, b := s.registers(t, "ops@a.example", "A"), s.registers(t, "ops@b.example", "B")
 		a.cleared(false)
@@ -37,7 +37,7 @@ func TestApproval(t *testing.T) {
 			a.get("/org/quotas").want(200).is("tier", want)
 		}
 		for what, code := range map[string]int{"nobody": 5, nobody: 5} {
-			if _, said, got := command(t, "org", "approve", what, "--admin", "http://"+admin); got != code {
+			if _, said, got := command(t, "org", "approve", what, "--admin", "http://"+admin, "--data", s.dir); got != code {
 				t.Errorf("approving %s: exit code %d, want %d\n%s", what, got, code, said)
 			}
 		}

@@ -42,12 +42,12 @@ func succeeds(t testing.TB, args ...string) obj {
 func snapshots(t testing.TB, dir string) []string {
 	t.Helper()
 	out, said, code := command(t, "backup", "list", dir, "--json")
-	var rows []obj
-	if code != 0 || json.Unmarshal([]byte(out), &rows) != nil {
+	var listed struct{ Items []obj }
+	if code != 0 || json.Unmarshal([]byte(out), &listed) != nil {
 		t.Fatalf("backup list: exit code %d\n%s%s", code, out, said)
 	}
 	names := []string{}
-	for _, r := range rows {
+	for _, r := range listed.Items {
 		names = append(names, text(r, "snapshot"))
 	}
 	return names
@@ -125,7 +125,7 @@ func TestBackupsUnderLoad(t *testing.T) {
 		var copied []float64
 		for round := range 4 {
 			before := l.more(t, []int{800, 40, 40, 40}[round])
-			b := succeeds(t, "backup", "--to", dir, "--admin", "http://"+admin)
+			b := succeeds(t, "backup", "--to", dir, "--admin", "http://"+admin, "--data", s.dir)
 			promised[text(b, "snapshot")] = before
 			n, _ := b["copied"].(float64)
 			copied = append(copied, n)
@@ -276,14 +276,14 @@ func TestKillDuringABackup(t *testing.T) {
 		})
 		dir := filepath.Join(t.TempDir(), "backups")
 		began := time.Now()
-		succeeds(t, "backup", "--to", filepath.Join(t.TempDir(), "first"), "--admin", "http://"+admin)
+		succeeds(t, "backup", "--to", filepath.Join(t.TempDir(), "first"), "--admin", "http://"+admin, "--data", s.dir)
 		took, cut := time.Since(began), 0
 		for try := range 6 {
 			a.try(b, obj{"encrypted_payload": payload}).want(201)
 			into := dir + strconv.Itoa(try)
 			done := make(chan int, 1)
 			go func() {
-				cmd := exec.Command(binary, "backup", "--to", into, "--admin", "http://"+admin)
+				cmd := exec.Command(binary, "backup", "--to", into, "--admin", "http://"+admin, "--data", s.dir)
 				_ = cmd.Run()
 				done <- cmd.ProcessState.ExitCode()
 			}()
@@ -311,7 +311,7 @@ func TestKillDuringABackup(t *testing.T) {
 				succeeds(t, "backup", "check", into+"@"+name)
 			}
 			// The same directory takes the next one.
-			succeeds(t, "backup", "--to", into, "--admin", "http://"+admin)
+			succeeds(t, "backup", "--to", into, "--admin", "http://"+admin, "--data", s.dir)
 			if n := len(snapshots(t, into)); n != len(listed)+1 {
 				t.Errorf("%d snapshots, want %d", n, len(listed)+1)
 			}
@@ -350,7 +350,7 @@ func TestBackupDoor(t *testing.T) {
 			"not JSON":         {`to`, []string{"Content-Type", "application/json"}, 400},
 			"too long to read": {`{"to":"/` + strings.Repeat("a", 70_000) + `"}`, []string{"Content-Type", "application/json"}, 400},
 		} {
-			if a := ask.call(t, "", "POST", "/backup", verbatim(c.body), c.headers...); a.err != nil || a.status != c.want {
+			if a := ask.call(t, s.adminToken(t), "POST", "/backup", verbatim(c.body), c.headers...); a.err != nil || a.status != c.want {
 				a.as("%s", name).errorf("want %d", c.want)
 			}
 		}
@@ -360,7 +360,7 @@ func TestBackupDoor(t *testing.T) {
 		if exists(dir) {
 			t.Error("a refused request has made the directory")
 		}
-		_, said, code := command(t, "backup", "--to", filepath.Join(s.dir, "inside"), "--admin", "http://"+admin)
+		_, said, code := command(t, "backup", "--to", filepath.Join(s.dir, "inside"), "--admin", "http://"+admin, "--data", s.dir)
 		if code == 0 || !strings.Contains(said, "in the data directory") {
 			t.Errorf("into the data directory: exit code %d, %s", code, said)
 		}

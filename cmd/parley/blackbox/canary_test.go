@@ -93,7 +93,7 @@ func TestCanaries(t *testing.T) {
 		c.useBadly(t, scene)
 		c.speakBrokenHTTP(t, scene)
 		for _, path := range []string{"/metrics", "/livez", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/nothing"} {
-			if names := c.found(fetch(t, "http://"+admin+path)); len(names) > 0 {
+			if names := c.found(fetch(t, s.adminToken(t), "http://"+admin+path)); len(names) > 0 {
 				t.Errorf("%s shows %v", path, names)
 			}
 		}
@@ -251,9 +251,15 @@ func (c canaries) lookIntoData(t *testing.T, dir string) {
 	}
 }
 
-func fetch(t *testing.T, address string) []byte {
+// fetch reads from the admin address.
+func fetch(t *testing.T, token, address string) []byte {
 	t.Helper()
-	resp, err := http.Get(address)
+	req, err := http.NewRequest("GET", address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,6 +64,7 @@ func (s *server) call(t testing.TB, token, method, path string, body any, header
 	a.raw, a.err = io.ReadAll(resp.Body)
 	a.took = time.Since(a.began)
 	a.decode()
+	heard.note(method, path, a)
 	return a
 }
 
@@ -184,6 +185,9 @@ func (a *answer) refused(status int, code string) *answer {
 	}
 	if s, _ := a.body["detail"].(string); s == "" {
 		a.errorf("detail is not a sentence")
+	}
+	if _, told := a.body["resets_at"]; code == "quota_exceeded" && !told {
+		a.errorf("a used up quota does not say when it resets, be it null")
 	}
 	a.identified()
 	return a

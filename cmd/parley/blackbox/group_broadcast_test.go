@@ -331,7 +331,7 @@ func TestGroupConversation(t *testing.T) {
 		r.seats(later)
 		r.role(g, later, "admin").want(200)
 		r.remove(g, g).want(204)
-		g.does("PATCH", last, obj{"status": "canceled"}).as("who is an admin no more").refused(403, "role_not_allowed")
+		g.does("PATCH", last, obj{"status": "canceled"}).as("who is a member no more").refused(403, "not_member")
 		late.does("PATCH", last, obj{"status": "canceled"}).as("a member").refused(403, "role_not_allowed")
 		later.does("PATCH", last, obj{"status": "canceled"}).as("an admin who has none of its messages").want(200).is("status", "canceled")
 		s.org(t).patch(last, obj{"status": "canceled"}).as("a stranger").refused(403, "not_owner")

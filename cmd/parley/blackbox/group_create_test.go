@@ -73,6 +73,7 @@ func TestGroupCreationSchema(t *testing.T) {
 			{"vote_duration_hours", "soon", "int_parsing"},
 			{"description", strings.Repeat("d", 2001), "string_too_long"},
 			{"members", "everybody", ""},
+			{"members", slices.Repeat([]string{nobody}, 101), "too_long"},
 		} {
 			g.founds(obj{row.field: row.value}).as("%s %.20v", row.field, row.value).invalid("body."+row.field, row.kind)
 		}

@@ -168,6 +168,8 @@ func TestElectorateEmpty(t *testing.T) {
 		r.remove(a, a).want(204)
 		r.vote(b, id, "approve").refused(403, "electorate_empty")
 		r.vote(a, id, "approve").as("who was of the electorate").refused(403, "electorate_empty")
+		a.org.post(r.path("/requests/"+id+"/vote"), obj{"vote": "approve"}).as("who was of it, unnamed").refused(403, "electorate_empty")
+		r.vote(s.org(t).agent("stranger"), id, "approve").as("a stranger").refused(403, "not_in_electorate")
 		r.stands("nobody left", b, id, "status", "pending", "electorate_size", 0, "approvals", 0, "denials", 0, "you_may_vote", false)
 		r.holds("nobody left", b)
 	})

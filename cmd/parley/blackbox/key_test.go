@@ -229,12 +229,12 @@ func TestARunningServerBacksUpNoDamagedKey(t *testing.T) {
 	keyFile, backups := filepath.Join(s.dir, "master.key"), filepath.Join(t.TempDir(), "b")
 	key := contentOf(t, keyFile)
 	write(t, keyFile, make([]byte, len(key)), 0o600)
-	_, said, code := command(t, "backup", "--admin", "http://"+admin, "--to", backups)
+	_, said, code := command(t, "backup", "--admin", "http://"+admin, "--data", s.dir, "--to", backups)
 	if tells(t, "zeros", said, keyFile, "--without-key"); code == 0 || exists(backups) {
 		t.Errorf("exit code %d; a backup is there: %v", code, exists(backups))
 	}
 	write(t, keyFile, key, 0o600)
-	succeeds(t, "backup", "--admin", "http://"+admin, "--to", backups)
+	succeeds(t, "backup", "--admin", "http://"+admin, "--data", s.dir, "--to", backups)
 }
 
 // TestALostMasterKeyIsNotMadeAnew: what is sealed under it would not open under

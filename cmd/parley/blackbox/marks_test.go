@@ -92,6 +92,22 @@ func TestGetByAnOwnerOfBothEnds(t *testing.T) {
 	})
 }
 
+// TestReadByAnOwnerOfBothEnds: only the recipient can read, so it is the one
+// that acts where none is named.
+func TestReadByAnOwnerOfBothEnds(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		a, b := o.agent("a"), o.agent("b")
+		for _, headers := range [][]string{nil, {"X-Svc-Agent", b.id}} {
+			m := a.send(b)
+			o.post("/messages/"+text(m, "id")+"/read", nil, "X-Svc-Agent", a.id).refused(403, "not_owner")
+			marked(t, a, m, "delivered") // by the look itself
+			o.post("/messages/"+text(m, "id")+"/read", nil, headers...).want(200).is("direction", "received", "status", "read")
+			marked(t, a, m, "read")
+		}
+	})
+}
+
 func TestReplyReads(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)

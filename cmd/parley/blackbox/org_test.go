@@ -92,3 +92,18 @@ func TestCredentials(t *testing.T) {
 		s.grant(t, o.client, o.secret).want(200)
 	})
 }
+
+// TestTenCredentials: an organization has ten live credentials at most. One that
+// is revoked makes room.
+func TestTenCredentials(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		o := s.org(t)
+		client := ""
+		for range 9 {
+			client = o.post("/org/credentials", obj{}).want(201).str("client_id")
+		}
+		o.post("/org/credentials", obj{}).as("the eleventh").refused(403, "quota_exceeded").is("quota", "credentials", "limit", 10, "used", 10)
+		o.delete("/org/credentials/" + client).want(204)
+		o.post("/org/credentials", obj{}).want(201)
+	})
+}

@@ -101,6 +101,10 @@ func (o *org) post(path string, body any, headers ...string) *answer {
 	return o.s.call(o.t, o.token, "POST", path, body, headers...)
 }
 
+func (o *org) put(path string, body any, headers ...string) *answer {
+	return o.s.call(o.t, o.token, "PUT", path, body, headers...)
+}
+
 func (o *org) patch(path string, body any, headers ...string) *answer {
 	return o.s.call(o.t, o.token, "PATCH", path, body, headers...)
 }

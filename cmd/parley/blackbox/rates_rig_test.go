@@ -8,15 +8,23 @@ import (
 	"time"
 )
 
-// tempo is a rate as the contract states it: so many requests in a window, all at
+// tempo is a rate as docs/limits.md states it: so many requests in a window, all at
 // once if the caller likes.
 type tempo struct {
 	rate   int
 	window time.Duration
+	// exact: whatever span of the window's length one looks at, no more were let
+	// through in it. Else requests become free one by one.
+	exact bool
 }
 
 // every is the time in which one more request becomes free.
-func (p tempo) every() time.Duration { return p.window / time.Duration(p.rate) }
+func (p tempo) every() time.Duration {
+	if p.exact {
+		return p.window
+	}
+	return p.window / time.Duration(p.rate)
+}
 
 // paceFaults asks until it is refused, and judges what each answer says of where
 // the caller stands. However slow the machine is: what became free meanwhile may
@@ -43,6 +51,9 @@ func paceFaults(p tempo, ask func() *answer) (faults []string) {
 		if a.status == http.StatusTooManyRequests {
 			if i < p.rate {
 				fault(a, "request %d of %d is refused", i+1, p.rate)
+			}
+			if wait, _ := strconv.Atoi(a.header.Get("Retry-After")); p.exact && time.Duration(wait)*time.Second < p.window-time.Since(began) {
+				fault(a, "Retry-After is %d, the first request leaves the window later", wait)
 			}
 			return append(faults, refusalFaults(p, a)...)
 		}
@@ -179,7 +190,7 @@ func (g *gate) spoil(a *answer) {
 // TestPaceControl: the judges find each defect, and none where there is none.
 func TestPaceControl(t *testing.T) {
 	t.Parallel()
-	p := tempo{4, time.Hour} // nothing becomes free while this runs
+	p := tempo{rate: 4, window: time.Hour} // nothing becomes free while this runs
 	for _, defect := range []string{
 		"", "never counts", "counts twice", "lets one more pass", "says nothing", "says another limit", "says too many are left", "resets beyond the window",
 		"asks all to wait", "has no Retry-After", "has half seconds", "asks for no wait", "asks for a day", "has another body", "has another wait in its body",

@@ -31,7 +31,7 @@ func TestRates(t *testing.T) {
 		o, other := s.org(t), s.org(t)
 		g, h := o.agent("g"), other.agent("h")
 		s.kill()
-		s.flags = append(s.flags, "--rate", "register=2", "--rate", "token=3", "--rate", "writes=3", "--rate", "reads=4", "--rate", "public=2")
+		s.flags = append(s.flags, "--rate", "register=2", "--rate", "token=3", "--rate", "token_failures=3", "--rate", "writes=3", "--rate", "reads=4", "--rate", "public=2")
 		s.restart(t)
 		from := func(address, method, path string, body any) func() *answer {
 			return func() *answer { return s.call(t, "", method, path, body, "X-Forwarded-For", address) }
@@ -41,13 +41,14 @@ func TestRates(t *testing.T) {
 			t.Errorf("a stream opens with %v", head)
 		}
 		for _, c := range []rateCase{
-			{"writes", tempo{3, time.Minute}, func() *answer { return other.post("/groups", obj{}) }},
-			{"public", tempo{2, time.Minute}, from("192.0.2.1", "GET", "/version", nil)},
-			{"solve", tempo{2, time.Minute}, from("192.0.2.2", "POST", "/auth/register/solve", obj{})},
-			{"register", tempo{2, time.Hour}, from("192.0.2.3", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": freshSlug()})},
-			{"token", tempo{3, time.Minute}, func() *answer { return s.grant(t, o.client, o.secret) }},
-			{"token, guessed", tempo{3, time.Minute}, func() *answer { return s.grant(t, other.client, "guess") }},
-			{"reads", tempo{4, time.Minute}, func() *answer { return other.get("/org") }},
+			{"writes", tempo{rate: 3, window: time.Minute}, func() *answer { return other.post("/groups", obj{}) }},
+			{"public", tempo{rate: 2, window: time.Minute}, from("192.0.2.1", "GET", "/version", nil)},
+			{"solve", tempo{rate: 2, window: time.Minute}, from("192.0.2.2", "POST", "/auth/register/solve", obj{})},
+			{"register", tempo{rate: 2, window: time.Hour}, from("192.0.2.3", "POST", "/auth/register", obj{"email": "a@b.c", "org_slug": freshSlug()})},
+			{"token", tempo{rate: 3, window: time.Minute}, func() *answer { return s.grant(t, o.client, o.secret) }},
+			{"token, guessed", tempo{rate: 3, window: time.Minute}, func() *answer { return s.grant(t, other.client, "guess") }},
+			{"token, guessed elsewhere", tempo{rate: 3, window: time.Minute}, from("192.0.2.4", "POST", "/oauth/token", nil)},
+			{"reads", tempo{rate: 4, window: time.Minute}, func() *answer { return other.get("/org") }},
 		} {
 			report(t, c.what, paceFaults(c.tempo, c.ask))
 		}
@@ -72,20 +73,20 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// TestRatesOfTheProfiles: the numbers of the contract, and those that are set
+// TestRatesOfTheProfiles: the numbers of docs/limits.md, and those that are set
 // instead.
 func TestRatesOfTheProfiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		flags                                  string
-		register, token, writes, reads, public int
+		flags                                            string
+		register, token, failures, writes, reads, public int
 	}{
-		"public":       {"--quota-profile public", 10, 60, 600, 1200, 120},
-		"public, set":  {"--quota-profile public --rate writes=7 --rate reads=none", 10, 60, 7, 0, 120},
-		"open":         {"", 0, 0, 0, 0, 0},
-		"open, set":    {"--rate token=5 --rate public=6", 0, 5, 0, 0, 6},
-		"set, again":   {"--rate token=5 --rate token=9", 0, 9, 0, 0, 0},
-		"in variables": {"PARLEY_RATE=token=8,reads=9", 0, 8, 0, 9, 0},
+		"public":       {"--quota-profile public", 10, 60, 20, 600, 1200, 120},
+		"public, set":  {"--quota-profile public --rate writes=7 --rate reads=none", 10, 60, 20, 7, 0, 120},
+		"open":         {"", 0, 0, 0, 0, 0, 0},
+		"open, set":    {"--rate token=5 --rate token_failures=4 --rate public=6", 0, 5, 4, 0, 0, 6},
+		"set, again":   {"--rate token=5 --rate token=9", 0, 9, 0, 0, 0, 0},
+		"in variables": {"PARLEY_RATE=token=8,reads=9", 0, 8, 0, 0, 9, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,6 +112,7 @@ func TestRatesOfTheProfiles(t *testing.T) {
 			}
 			stands(s.challenge(t, freshSlug()), c.register)
 			stands(s.grant(t, o.client, o.secret).want(200), c.token)
+			stands(s.grant(t, o.client, "guess").want(401), c.failures)
 			stands(o.patch("/org", obj{}).want(200), c.writes)
 			stands(o.get("/org").want(200), c.reads)
 			stands(o.get("/agents/"+nobody).want(404), c.reads)
@@ -144,7 +146,7 @@ func TestForwardedAddresses(t *testing.T) {
 				flags = append(flags, "--trusted-proxies", c.proxies)
 			}
 			s := start(t, flags...)
-			report(t, name, addressFaults(tempo{3, time.Minute}, c.believed, func(address string) *answer {
+			report(t, name, addressFaults(tempo{rate: 3, window: time.Minute}, c.believed, func(address string) *answer {
 				return s.call(t, "", "GET", "/version", nil, "X-Forwarded-For", fmt.Sprintf(c.form, address))
 			}))
 		})
@@ -168,7 +170,7 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 				t.Errorf("poll %d of an address: %s are left, want %s", i+1, left, c.left)
 			}
 		}
-		report(t, "a token", paceFaults(tempo{3, time.Minute}, func() *answer {
+		report(t, "a token", paceFaults(tempo{rate: 3, window: time.Minute, exact: true}, func() *answer {
 			asked++
 			return poll(first.pollURL, fmt.Sprintf("192.0.2.%d", asked))
 		}))
@@ -176,11 +178,67 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 		s.kill()
 		s.flags[3] = "4/0"
 		s.restart(t)
-		report(t, "an address", paceFaults(tempo{4, time.Minute}, func() *answer { return poll(second.pollURL, "192.0.2.1") }))
-		report(t, "an address that guesses", paceFaults(tempo{4, time.Minute}, func() *answer { return poll("/poll/"+randomHex(10), "192.0.2.2") }))
+		report(t, "an address", paceFaults(tempo{rate: 4, window: time.Minute, exact: true}, func() *answer { return poll(second.pollURL, "192.0.2.1") }))
+		report(t, "an address that guesses", paceFaults(tempo{rate: 4, window: time.Minute, exact: true}, func() *answer { return poll("/poll/"+randomHex(10), "192.0.2.2") }))
 		for range 6 {
 			poll(second.pollURL, fmt.Sprintf("192.0.2.%d", 100+asked)).want(200)
 			asked++
 		}
 	})
+}
+
+// TestGuessesLockNobodyOut: wrong secrets count for the address that they come
+// from, whomever they name and however they are spelled. The client that they
+// name has its tokens elsewhere.
+func TestGuessesLockNobodyOut(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--quota-profile", "public", "--trusted-proxies", "127.0.0.0/8")
+	o := s.org(t)
+	ask := func(from, client, secret string) *answer {
+		return s.call(t, "", "POST", "/oauth/token", nil, "Authorization", basic(client, secret), "X-Forwarded-For", from)
+	}
+	wrong := ask("192.0.2.1", o.client, "wrong").want(401)
+	unknown := ask("192.0.2.1", nobody, "wrong").want(401)
+	for _, a := range []*answer{wrong, unknown} {
+		delete(a.body, "request_id")
+	}
+	if !same(wrong.body, unknown.body) || wrong.header.Get("WWW-Authenticate") != unknown.header.Get("WWW-Authenticate") {
+		unknown.errorf("an unknown client is told from a wrong secret: %v", wrong.body)
+	}
+	// Three hundred names from one address: twenty are judged, and what became free meanwhile.
+	began, judged := time.Now(), 2
+	for i := range 300 {
+		a := ask("192.0.2.1", []string{randomHex(16), strings.Repeat("x", 5000) + strconv.Itoa(i), o.client}[i%3], "wrong")
+		if a.status == 401 {
+			judged++
+			continue
+		}
+		a.refused(429, "rate_limited")
+		if wait, err := strconv.Atoi(a.header.Get("Retry-After")); err != nil || wait < 1 || wait > 4 {
+			a.errorf("Retry-After is %q", a.header.Get("Retry-After"))
+		}
+	}
+	if free := int(time.Since(began)/(3*time.Second)) + 1; judged < 20 || judged > 20+free {
+		t.Errorf("%d guesses of an address were judged, want 20", judged)
+	}
+	// Many addresses guess at one client, each as often as it may.
+	for i := range 4 {
+		for range 20 {
+			ask(fmt.Sprintf("198.51.100.%d", i), o.client, "wrong").want(401)
+		}
+	}
+	began, judged = time.Now(), 1 // one it had when it registered
+	for i := 0; ; i++ {
+		a := ask(fmt.Sprintf("203.0.113.%d", i), o.client, o.secret)
+		if a.status == 429 {
+			break
+		}
+		a.want(200)
+		if judged++; judged > 20+int(time.Since(began)/time.Second)+1 {
+			a.fatalf("a client has more tokens at once than twenty")
+		}
+	}
+	if judged < 20 {
+		t.Errorf("the client had %d tokens, want 20 at once", judged)
+	}
 }

@@ -117,6 +117,34 @@ func TestSendLimits(t *testing.T) {
 	})
 }
 
+// TestMetadataIsMeasuredUnescaped: a client that escapes what it need not, as
+// many do beyond ASCII, has as much room as one that does not.
+func TestMetadataIsMeasuredUnescaped(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		body := func(field, value string) verbatim {
+			return verbatim(`{"to_agent_id":"` + b.id + `","type":"svc.v1.dm","encrypted_payload":"QQ","` + field + `":` + value + `}`)
+		}
+		escaped := func(n int) string { return `{"\u006b":"` + strings.Repeat(`\u0078`, n-len(`{"k":""}`)) + `"}` }
+		for _, field := range []string{"metadata", "conversation_metadata"} {
+			a.post("/messages", body(field, escaped(4096))).as("%s fits", field).want(201)
+			a.post("/messages", body(field, escaped(4097))).as("%s over", field).invalid("body."+field, "")
+			// Control characters are always escaped: "\u0001" are six bytes, "\n" two.
+			a.post("/messages", body(field, `{"k":"`+strings.Repeat(`\u0001`, 681)+`\n"}`)).as("%s escaped", field).want(201)
+			a.post("/messages", body(field, `{"k":"`+strings.Repeat(`\u0001`, 681)+`\nx"}`)).as("%s escaped", field).invalid("body."+field, "")
+		}
+		m := a.post("/messages", body("metadata", escaped(4096))).want(201).is("metadata.k", strings.Repeat("x", 4088))
+		b.answerTo(m.body, obj{"metadata": json.RawMessage(escaped(4096))}).want(201)
+		b.answerTo(m.body, obj{"metadata": json.RawMessage(escaped(4097))}).invalid("body.metadata", "")
+		jws := func(n int) string {
+			plain, _ := json.Marshal(attestation(n))
+			return strings.ReplaceAll(string(plain), "A", `\u0041`)
+		}
+		a.post("/messages", body("sender_attestations", jws(8192))).want(201).is("sender_attestations", attestation(8192))
+		a.post("/messages", body("sender_attestations", jws(8193))).invalid("body.sender_attestations", "")
+	})
+}
+
 func TestMetadataIsMeasuredCompact(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)

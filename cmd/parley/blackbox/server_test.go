@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -168,6 +169,16 @@ func startThrough(t testing.TB, through []string, flags ...string) *server {
 		}
 	})
 	return s
+}
+
+// adminToken is what the server's operator calls need.
+func (s *server) adminToken(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.dir, "admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // kill is SIGKILL: nothing of the process gets a chance to tidy up.

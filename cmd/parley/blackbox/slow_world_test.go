@@ -22,6 +22,7 @@ import (
 type inside struct {
 	pid   int
 	admin string
+	token string
 }
 
 // watched starts a server whose inside can be seen.
@@ -29,7 +30,7 @@ func watched(t *testing.T, flags ...string) (*server, inside) {
 	t.Helper()
 	admin := freeAddress(t)
 	s := start(t, append(flags, "--admin-listen", admin)...)
-	return s, inside{s.cmd.Process.Pid, admin}
+	return s, inside{s.cmd.Process.Pid, admin, s.adminToken(t)}
 }
 
 // sight is one look at a server's inside.
@@ -49,7 +50,12 @@ var adminClient = &http.Client{Timeout: 20 * time.Second, Transport: &http.Trans
 
 func (in inside) ask(t testing.TB, path string) string {
 	t.Helper()
-	resp, err := adminClient.Get("http://" + in.admin + path)
+	req, err := http.NewRequest("GET", "http://"+in.admin+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+in.token)
+	resp, err := adminClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

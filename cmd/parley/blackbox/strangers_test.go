@@ -65,13 +65,40 @@ func TestTierZeroNeitherSendsNorCreates(t *testing.T) {
 		o := s.org(t)
 		o.get("/org").want(200).is("trust_tier", 0)
 		o.get("/org/quotas").want(200).is("tier", 0)
-		for _, path := range []string{"/agents", "/messages", "/messages/sync"} {
+		for _, path := range []string{"/agents", "/messages", "/messages/sync", "/messages/" + nobody + "/reply"} {
 			o.post(path, obj{}).as("tier before schema").refused(403, "trust_tier_required")
 		}
 		o.post("/agents", newAgent("a")).refused(403, "trust_tier_required")
 		if n := len(o.get("/agents").want(200).list); n != 0 {
 			t.Errorf("%d agents", n)
 		}
+	})
+}
+
+// TestTierZeroOnlyListens: an organization that has fallen to tier 0 says
+// nothing, replies included; what else its agents do is the same as before.
+func TestTierZeroOnlyListens(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		admin := freeAddress(t)
+		s := start(t, "--journals", journals, "--admin-listen", admin)
+		a, b := pair(t, s)
+		m := a.send(b)
+		r := b.group()
+		succeeds(t, "org", "tier", b.org.slug, "0", "--admin", "http://"+admin, "--data", s.dir)
+		b.answerTo(m, nil).refused(403, "trust_tier_required")
+		b.post("/messages/"+text(m, "id")+"/reply", obj{}).as("tier before schema").refused(403, "trust_tier_required")
+		r.says(b, nil).refused(403, "trust_tier_required")
+		marked(t, a, m, "new")
+		a.talk(m).is("status", "submitted")
+
+		b.post("/messages/"+text(m, "id")+"/read", nil).want(200)
+		b.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "open"}).want(200)
+		b.founds(nil).want(201)
+		r.invited(b, a, "invited")
+		r.joined(a)
+		a.group(obj{"enrollment_policy": "open"}).joined(b)
+		succeeds(t, "org", "tier", b.org.slug, "1", "--admin", "http://"+admin, "--data", s.dir)
+		b.answerTo(m, nil).want(201)
 	})
 }
 

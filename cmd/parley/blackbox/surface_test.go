@@ -1,6 +1,8 @@
 package blackbox
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +24,8 @@ var ownRoutes = []route{
 	{"PATCH", "/agents/{id}"},
 	{"DELETE", "/agents/{id}"},
 	{"POST", "/agents/{id}/keys"},
+	{"POST", "/agents/{id}/keys/retire"},
+	{"PUT", "/agents/{id}/key-binding"},
 	{"POST", "/agents/{id}/poll-token"},
 	{"DELETE", "/agents/{id}/poll-token"},
 	{"GET", "/agents/{id}/messages"},
@@ -70,6 +74,7 @@ var openRoutes = []route{
 	{"POST", "/auth/verify-email"},
 	{"POST", "/oauth/token"},
 	{"GET", "/agents/{id}/keys"},
+	{"GET", "/agents/{id}/key-bindings"},
 	{"GET", "/agents/keys"},
 	{"GET", "/poll/{token}"},
 	{"GET", "/directory/groups"},
@@ -109,7 +114,7 @@ func TestLaterEndpointsAreAbsent(t *testing.T) {
 func TestUnknownPaths(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
-		for _, path := range []string{"/nothing", "/org/nothing", "/messages/" + nobody + "/nothing", "/metrics", "/debug/pprof/", "/readyz", "/org/", "/ORG"} {
+		for _, path := range []string{"/nothing", "/org/nothing", "/messages/" + nobody + "/nothing", "/metrics", "/debug/pprof/", "/org/", "/ORG"} {
 			o.get(path).refused(404, "not_found")
 			s.call(t, "", "GET", path, nil).refused(404, "not_found")
 		}
@@ -150,6 +155,47 @@ func TestHealthAndVersion(t *testing.T) {
 		a := s.call(t, "", "GET", "/health", nil).want(200)
 		a.shaped("status:str version:str uptime_s:any durability:str checks:obj").is("status", "ok", "durability", "fsync")
 		s.call(t, "", "GET", "/version", nil).want(200).is("version", a.at("version"))
+	})
+}
+
+// TestStart: browsers get a page that needs nothing else, all others the same
+// links as JSON.
+func TestStart(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		links := s.call(t, "", "GET", "/", nil).want(200)
+		exactly(t, "the start", links.body, "name version documentation openapi health registration token_endpoint")
+		for _, name := range []string{"documentation", "openapi", "health"} {
+			path, own := strings.CutPrefix(links.str(name), s.base)
+			if !own {
+				links.errorf("%s is elsewhere", name)
+				continue
+			}
+			s.call(t, "", "GET", path, nil).want(200)
+		}
+		version := s.call(t, "", "GET", "/version", nil).want(200).str("version")
+		links.is("version", version)
+		page := s.call(t, "", "GET", "/", nil, "Accept", "text/html,application/xhtml+xml,*/*;q=0.8").want(200)
+		if page.header.Get("Content-Type") != "text/html; charset=utf-8" || page.header.Get("Vary") != "Accept" || !strings.Contains(page.header.Get("Content-Security-Policy"), "default-src 'none'") {
+			page.errorf("not a page of its own: %v", page.header)
+		}
+		text := string(page.raw)
+		for _, want := range []string{version, `href="docs"`, `href="openapi.json"`, `href="health"`, "parley register my-org", "--url " + s.base} {
+			if !strings.Contains(text, want) {
+				page.errorf("no %s on the page", want)
+			}
+		}
+		for _, foreign := range []string{"<script", "src=", "@import", "url(", "<link", " style=", "{{"} {
+			if strings.Contains(text, foreign) {
+				page.errorf("the page has %s", foreign)
+			}
+		}
+		_, style, _ := strings.Cut(text, "<style>")
+		style, _, _ = strings.Cut(style, "</style>")
+		sum := sha256.Sum256([]byte(style))
+		if hash := base64.StdEncoding.EncodeToString(sum[:]); style == "" || !strings.Contains(page.header.Get("Content-Security-Policy"), "'sha256-"+hash+"'") {
+			page.errorf("its policy does not allow its style %s", hash)
+		}
+		s.call(t, "", "POST", "/", nil).refused(405, "method_not_allowed")
 	})
 }
 

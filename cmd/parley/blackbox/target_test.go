@@ -21,7 +21,7 @@ func TestTargets(t *testing.T) {
 		a.post("/messages", toHandle(b.handle, obj{"to_agent_id": b.id})).as("both").invalid("body", "")
 		a.post("/messages", without(toHandle(""), "to_handle")).as("neither").invalid("body", "")
 		a.post("/messages", message(b, obj{"to_agent_id": nil})).as("null").invalid("body", "")
-		for _, bad := range []string{"", "bob", "@" + b.slug + ".localhost", "bob@", "bob@" + b.slug, "b_b@" + b.slug + ".localhost", "bob@-x.localhost", "a@b@c.localhost", "bob@" + b.slug + ".", "#@" + b.slug + ".localhost"} {
+		for _, bad := range []string{"", "bob", "@" + b.slug + ".localhost", "bob@", "bob@" + b.slug, "b_b@" + b.slug + ".localhost", "bob@-x.localhost", "a@b@c.localhost", "bob@" + b.slug + ".", "#@" + b.slug + ".localhost", "bob@" + b.slug + "..localhost", "bob@" + b.slug + ".localhost.", "bob@" + b.slug + ".local_host", "bob@" + b.slug + ".-x.org", "bob@" + b.slug + ".x-.org", "#g@" + b.slug + ".a..b", "bob@" + b.slug + ".localhost:x"} {
 			a.post("/messages", toHandle(bad)).as("%q", bad).invalid("body.to_handle", "")
 		}
 		for _, unknown := range []string{"nobody@" + b.slug + ".localhost", "bob@" + freshSlug() + ".localhost", "bob@" + b.slug + ".elsewhere.example", "bob@" + b.slug + ".localhost.example"} {

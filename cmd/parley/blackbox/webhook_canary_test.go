@@ -46,10 +46,10 @@ func TestWebhookSecretsAreKept(t *testing.T) {
 		}
 		seen = append(seen, b.patch(h.path(""), obj{"active": true}).want(200).raw...)
 		for _, path := range []string{"/metrics", "/readyz", "/debug/pprof/goroutine?debug=2"} {
-			seen = append(seen, fetch(t, "http://"+admin+path)...)
+			seen = append(seen, fetch(t, s.adminToken(t), "http://"+admin+path)...)
 		}
 		backup := filepath.Join(t.TempDir(), "backup")
-		if out, said, code := command(t, "backup", "--to", backup, "--admin", "http://"+admin); code != 0 {
+		if out, said, code := command(t, "backup", "--to", backup, "--admin", "http://"+admin, "--data", s.dir); code != 0 {
 			t.Errorf("no backup: %s%s", out, said)
 		} else {
 			seen = append(seen, whole(t, backup)...)

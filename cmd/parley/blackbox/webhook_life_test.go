@@ -227,6 +227,11 @@ func TestRotation(t *testing.T) {
 		if plain, standard := d.signatures(); plain != 2 || standard != 2 {
 			t.Errorf("%d and %d signatures of two secrets", plain, standard)
 		}
+		for name, secret := range map[string]string{"X-Svc-Signature": h.secret, "X-Svc-Signature-Previous": before} {
+			if got := d.header.Get(name); got != plainSignature(secret, d.raw) {
+				t.Errorf("%s is %q", name, got)
+			}
+		}
 		if strings.Contains(string(b.get("/webhooks").raw), "whsec_") {
 			t.Error("the listing shows a secret")
 		}

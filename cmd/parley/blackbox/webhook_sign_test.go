@@ -21,11 +21,10 @@ var secretForm = regexp.MustCompile(`^whsec_[A-Za-z0-9+/]{43}=$`)
 // verified checks both signatures of a delivery as a receiver does that has this
 // secret. While a secret is being replaced there are several, and one has to fit.
 func (d *delivery) verified(secret string) error {
-	plain := hmac.New(sha256.New, []byte(secret))
-	plain.Write(d.raw)
-	want := "sha256=" + hex.EncodeToString(plain.Sum(nil))
-	if got := d.header.Values("X-Svc-Signature"); len(got) != 1 || !slices.Contains(strings.Split(got[0], ","), want) {
-		return fmt.Errorf("X-Svc-Signature is %q, want %q", got, want)
+	want := plainSignature(secret, d.raw)
+	newest, previous := d.header.Values("X-Svc-Signature"), d.header.Values("X-Svc-Signature-Previous")
+	if len(newest) != 1 || len(previous) > 1 || !slices.Contains(append(previous, newest...), want) {
+		return fmt.Errorf("X-Svc-Signature is %q, of the previous secret %q, want %q", newest, previous, want)
 	}
 	stamp := d.header.Get("Webhook-Timestamp")
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
@@ -46,9 +45,16 @@ func (d *delivery) verified(secret string) error {
 	return nil
 }
 
+// plainSignature is the specification's: of the body, keyed with the secret's text.
+func plainSignature(secret string, body []byte) string {
+	plain := hmac.New(sha256.New, []byte(secret))
+	plain.Write(body)
+	return "sha256=" + hex.EncodeToString(plain.Sum(nil))
+}
+
 // signatures are how many values each signature header has.
 func (d *delivery) signatures() (plain, standard int) {
-	return len(strings.Split(d.header.Get("X-Svc-Signature"), ",")), len(strings.Split(d.header.Get("Webhook-Signature"), " "))
+	return len(d.header.Values("X-Svc-Signature")) + len(d.header.Values("X-Svc-Signature-Previous")), len(strings.Split(d.header.Get("Webhook-Signature"), " "))
 }
 
 // judged checks what every delivery of a webhook must be.

@@ -12,14 +12,21 @@ const bytes = (text) => Buffer.from(text, 'base64url')
 const thumbprint = (crv, raw) =>
   createHash('sha256').update(`{"crv":"${crv}","kty":"OKP","x":"${raw.toString('base64url')}"}`).digest('base64url')
 
-const signedText = (sender, recipientPublic, payload) =>
-  Buffer.concat([Buffer.from(`parley/hpke-v1/signature\n${sender}\n${thumbprint('X25519', recipientPublic)}\n`), payload])
+// signedText depends on the version byte: 2 names the recipient's agent id, 1 does not.
+const signedText = (version, sender, recipient, recipientPublic, payload) => {
+  const kid = thumbprint('X25519', recipientPublic)
+  const names = version === 1
+    ? `parley/hpke-v1/signature\n${sender}\n${kid}\n`
+    : `parley/hpke-v1/signature/2\n${sender}\n${recipient}\n${kid}\n`
+  return Buffer.concat([Buffer.from(names), payload])
+}
 
 // open gives the payload if job.recipient_private opens job.sealed and job.signer, the key
 // that the sender publishes, has signed it for that recipient.
-async function open({ sealed, sender, signer, recipient_private, recipient_public }) {
+async function open({ sealed, sender, signer, recipient, recipient_private, recipient_public }) {
   const box = bytes(sealed)
-  if (box[0] !== 1) throw new Error('not hpke-v1')
+  const version = box[0]
+  if (version !== 1 && version !== 2) throw new Error('not hpke-v1')
   const recipientKey = await suite.kem.deserializePrivateKey(bytes(recipient_private))
   const plain = Buffer.from(await suite.open({ recipientKey, enc: box.subarray(1, 33), info }, box.subarray(33)))
   const kid = plain.subarray(1, 1 + plain[0]).toString()
@@ -27,18 +34,18 @@ async function open({ sealed, sender, signer, recipient_private, recipient_publi
   const payload = plain.subarray(65 + plain[0])
   if (kid !== thumbprint('Ed25519', bytes(signer))) throw new Error('signed by another key')
   const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: signer }, format: 'jwk' })
-  if (!verify(null, signedText(sender, bytes(recipient_public), payload), key, signature)) throw new Error('forged')
-  return { payload: payload.toString('base64url'), kid }
+  if (!verify(null, signedText(version, sender, recipient, bytes(recipient_public), payload), key, signature)) throw new Error('forged')
+  return { payload: payload.toString('base64url'), kid, version }
 }
 
-async function seal({ payload, sender, signer, signer_private, recipient_public }) {
+async function seal({ version, payload, sender, signer, signer_private, recipient, recipient_public }) {
   const kid = Buffer.from(thumbprint('Ed25519', bytes(signer)))
   const key = createPrivateKey({ key: { kty: 'OKP', crv: 'Ed25519', x: signer, d: signer_private }, format: 'jwk' })
-  const signature = sign(null, signedText(sender, bytes(recipient_public), bytes(payload)), key)
+  const signature = sign(null, signedText(version, sender, recipient, bytes(recipient_public), bytes(payload)), key)
   const plain = Buffer.concat([Buffer.from([kid.length]), kid, signature, bytes(payload)])
   const recipientPublicKey = await suite.kem.deserializePublicKey(bytes(recipient_public))
   const { enc, ct } = await suite.seal({ recipientPublicKey, info }, plain)
-  return { sealed: Buffer.concat([Buffer.from([1]), Buffer.from(enc), Buffer.from(ct)]).toString('base64url') }
+  return { sealed: Buffer.concat([Buffer.from([version]), Buffer.from(enc), Buffer.from(ct)]).toString('base64url') }
 }
 
 const input = []

@@ -18,11 +18,13 @@ import (
 // job is what hpke.mjs is asked, outcome what it answers; bytes travel as base64url.
 type job struct {
 	Do               string `json:"do"`
+	Version          int    `json:"version,omitempty"` // to seal in
 	Payload          string `json:"payload"`
 	Sealed           string `json:"sealed,omitempty"`
 	Sender           string `json:"sender"`
 	Signer           string `json:"signer"`
 	SignerPrivate    string `json:"signer_private,omitempty"`
+	Recipient        string `json:"recipient"`
 	RecipientPublic  string `json:"recipient_public"`
 	RecipientPrivate string `json:"recipient_private,omitempty"`
 }
@@ -30,6 +32,7 @@ type job struct {
 type outcome struct {
 	Payload string `json:"payload"`
 	Kid     string `json:"kid"`
+	Version int    `json:"version"`
 	Sealed  string `json:"sealed"`
 	Refused string `json:"refused"`
 }
@@ -70,7 +73,7 @@ func newParty(t *testing.T) party {
 func (p party) job(do string, to party) job {
 	return job{
 		Do: do, Sender: p.id.String(), Signer: p.ring.SigningKey().X, SignerPrivate: b64(p.seed),
-		RecipientPublic: to.ring.EncryptionKey().X, RecipientPrivate: b64(to.key),
+		Recipient: to.id.String(), RecipientPublic: to.ring.EncryptionKey().X, RecipientPrivate: b64(to.key),
 	}
 }
 
@@ -108,7 +111,7 @@ func TestHPKEOpensWhatGoSealed(t *testing.T) {
 	alice, bob := newParty(t), newParty(t)
 	var jobs []job
 	for _, payload := range payloads {
-		sealed, err := client.Seal(alice.ring, bob.ring.EncryptionKey(), payload)
+		sealed, err := client.Seal(alice.ring, bob.id, bob.ring.EncryptionKey(), payload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,20 +121,27 @@ func TestHPKEOpensWhatGoSealed(t *testing.T) {
 	}
 	changed := jobs[2]
 	changed.Sealed = swapLast(changed.Sealed)
-	posed := jobs[2]
+	posed, passedOn, older := jobs[2], jobs[2], jobs[2]
 	posed.Sender = bob.id.String()
-	outcomes := judge(t, append(jobs, changed, posed))
+	passedOn.Recipient = newParty(t).id.String()
+	box, err := base64.RawURLEncoding.DecodeString(older.Sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box[0] = 1
+	older.Sealed = b64(box)
+	outcomes := judge(t, append(jobs, changed, posed, passedOn, older))
 	for i, payload := range payloads {
-		if o := outcomes[i]; o.Refused != "" || o.Payload != b64(payload) {
-			t.Errorf("payload of %d bytes: refused %q, opened %d characters", len(payload), o.Refused, len(o.Payload))
+		if o := outcomes[i]; o.Refused != "" || o.Payload != b64(payload) || o.Version != 2 {
+			t.Errorf("payload of %d bytes: refused %q, opened %d characters of version %d", len(payload), o.Refused, len(o.Payload), o.Version)
 		}
 	}
 	for _, o := range outcomes[len(payloads):] {
 		if o.Refused == "" {
-			t.Error("a changed payload, or one of another sender, was opened")
+			t.Error("a changed payload, or one of another sender, recipient or version, was opened")
 		}
 	}
-	t.Logf("ok - @hpke/core opens %d payloads that the Go client sealed and refuses a changed one and a false sender", len(payloads))
+	t.Logf("ok - @hpke/core opens %d payloads that the Go client sealed and refuses a changed one, a false sender, recipient and version", len(payloads))
 }
 
 // TestGoOpensWhatHPKESealed is the other direction.
@@ -140,24 +150,33 @@ func TestGoOpensWhatHPKESealed(t *testing.T) {
 	alice, bob := newParty(t), newParty(t)
 	var jobs []job
 	for _, payload := range payloads {
-		j := alice.job("seal", bob)
-		j.Payload = b64(payload)
-		jobs = append(jobs, j)
+		for _, version := range []int{1, 2} {
+			j := alice.job("seal", bob)
+			j.Payload, j.Version = b64(payload), version
+			jobs = append(jobs, j)
+		}
 	}
 	outcomes := judge(t, jobs)
 	for i, o := range outcomes {
-		got, kid, err := client.Open(bob.ring, alice.id, o.Sealed, alice.published)
-		if err != nil || !bytes.Equal(got, payloads[i]) || kid != parley.Thumbprint(parley.Ed25519, alice.public()) {
-			t.Errorf("payload of %d bytes: %v (judge: %q), opened %d bytes, signed by %s", len(payloads[i]), err, o.Refused, len(got), kid)
+		want := payloads[i/2]
+		got, err := client.Open(bob.ring, alice.id, o.Sealed, alice.published)
+		if err != nil {
+			t.Errorf("payload of %d bytes: %v (judge: %q)", len(want), err, o.Refused)
+			continue
+		}
+		if !bytes.Equal(got.Payload, want) || got.SenderKid != parley.Thumbprint(parley.Ed25519, alice.public()) || got.RecipientSigned != (jobs[i].Version == 2) {
+			t.Errorf("payload of %d bytes in version %d: opened %d bytes, signed by %s, recipient signed: %t",
+				len(want), jobs[i].Version, len(got.Payload), got.SenderKid, got.RecipientSigned)
 		}
 	}
-	if _, _, err := client.Open(bob.ring, alice.id, swapLast(outcomes[2].Sealed), alice.published); !errors.Is(err, client.ErrCannotOpen) {
+	last := outcomes[5].Sealed
+	if _, err := client.Open(bob.ring, alice.id, swapLast(last), alice.published); !errors.Is(err, client.ErrCannotOpen) {
 		t.Errorf("a changed payload: %v, want %v", err, client.ErrCannotOpen)
 	}
-	if _, _, err := client.Open(bob.ring, bob.id, outcomes[2].Sealed, alice.published); !errors.Is(err, client.ErrForged) {
+	if _, err := client.Open(bob.ring, bob.id, last, alice.published); !errors.Is(err, client.ErrForged) {
 		t.Errorf("a false sender: %v, want %v", err, client.ErrForged)
 	}
-	t.Logf("ok - the Go client opens %d payloads that @hpke/core sealed and refuses a changed one and a false sender", len(payloads))
+	t.Logf("ok - the Go client opens %d payloads that @hpke/core sealed in both versions and refuses a changed one and a false sender", len(payloads))
 }
 
 // swapLast changes the last byte but one of a base64url text's bytes.

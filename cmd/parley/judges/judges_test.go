@@ -1,6 +1,7 @@
 // Package judges holds the real binary against other people's implementations
-// of the standards it speaks: npm's jose, oauth4webapi, eventsource and
-// @hpke/core. Each judge is a script beside this file; what it checked is what
+// of the standards it speaks: npm's jose, oauth4webapi, eventsource,
+// @hpke/core, standardwebhooks, @seriousme/openapi-schema-validator and ajv.
+// Each judge is a script beside this file; what it checked is what
 // it prints.
 package judges
 
@@ -27,7 +28,7 @@ const (
 func TestJudges(t *testing.T) {
 	needNode(t)
 	base := serve(t)
-	for _, judge := range []string{"jose", "oauth", "stream", "webhook"} {
+	for _, judge := range []string{"jose", "oauth", "stream", "webhook", "openapi"} {
 		t.Run(judge, func(t *testing.T) { t.Log(node(t, "", judge+".mjs", base)) })
 	}
 }
@@ -41,7 +42,7 @@ func needNode(t *testing.T) {
 			if os.Getenv("CI") == "true" {
 				t.Fatalf("CI checks everything, and there is no %s", program)
 			}
-			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE and webhooks against npm packages: there is no %s here", program)
+			t.Skipf("!! NOT CHECKED: JOSE, OAuth, SSE, HPKE, webhooks and OpenAPI against npm packages: there is no %s here", program)
 		}
 	}
 	if installed() {

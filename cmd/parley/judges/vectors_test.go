@@ -43,16 +43,22 @@ func (v vectors) job(of vector) job {
 			j.Sender, j.Signer = agent.ID, b64(agent.SigningPublic)
 		}
 		if agent.Name == of.To {
-			j.RecipientPublic, j.RecipientPrivate = b64(agent.EncryptionPublic), b64(agent.EncryptionPrivate)
+			j.Recipient, j.RecipientPublic, j.RecipientPrivate = agent.ID, b64(agent.EncryptionPublic), b64(agent.EncryptionPrivate)
 		}
 	}
 	return j
 }
 
-// TestHPKEVectors has @hpke/core read the published test vectors.
+// TestHPKEVectors has @hpke/core read the published test vectors of both versions.
 func TestHPKEVectors(t *testing.T) {
 	needNode(t)
-	text, err := os.ReadFile("../../../http/client/testdata/hpke-v1.json")
+	for version, file := range map[int]string{1: "hpke-v1.json", 2: "hpke-v1-byte2.json"} {
+		t.Run(file, func(t *testing.T) { judgeVectors(t, file, version) })
+	}
+}
+
+func judgeVectors(t *testing.T, file string, version int) {
+	text, err := os.ReadFile("../../../http/client/testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +80,7 @@ func TestHPKEVectors(t *testing.T) {
 			}
 			continue
 		}
-		if want := v.Open[i]; o.Refused != "" || o.Payload != b64(want.Payload) {
+		if want := v.Open[i]; o.Refused != "" || o.Payload != b64(want.Payload) || o.Version != version {
 			t.Errorf("%s: refused %q, payload %s, want %x", want.Why, o.Refused, o.Payload, want.Payload)
 		}
 	}

@@ -1,0 +1,388 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"slices"
+	"time"
+
+	"parley"
+)
+
+// Key is a public key that is or was the agent's.
+type Key struct {
+	// Curve is Ed25519 or X25519.
+	Curve string
+	Raw   []byte
+	// Since is when the key first became current.
+	Since time.Time
+	// Until is when another key took its place; zero for a current key.
+	Until time.Time
+	// Retired is when the owner declared the key untrustworthy; zero if never.
+	Retired time.Time
+}
+
+// KeyByKid is the public key, current or former, whose RFC 7638 thumbprint is
+// kid. Anybody may ask, and a send asks once for each attestation, so that the
+// many keys an agent may have had are compared without allocating.
+func (s *State) KeyByKid(kid string) (Key, bool) {
+	wanted, sound := parley.ParseThumbprint(kid)
+	switch {
+	case !sound:
+		return Key{}, false
+	case parley.ThumbprintSum(parley.Ed25519, s.GetSigningKey()) == wanted:
+		return Key{Curve: parley.Ed25519, Raw: s.SigningKey, Since: s.since(s.SigningSinceMs)}, true
+	case parley.ThumbprintSum(parley.X25519, s.GetEncryptionKey()) == wanted:
+		return Key{Curve: parley.X25519, Raw: s.EncryptionKey, Since: s.since(s.EncryptionSinceMs)}, true
+	}
+	for _, k := range s.GetFormerKeys() {
+		if parley.ThumbprintSum(k.Curve, k.Raw) == wanted {
+			return Key{Curve: k.Curve, Raw: k.Raw, Since: s.since(k.SinceMs), Until: instant(k.RetiredMs), Retired: instant(k.DistrustedMs)}, true
+		}
+	}
+	return Key{}, false
+}
+
+// since is when a key became current: by default when the agent was created.
+func (s *State) since(ms int64) time.Time {
+	if ms == 0 {
+		return s.CreatedAt()
+	}
+	return instant(ms)
+}
+
+// instant is the time of unix milliseconds, UTC, of which zero stands for none.
+func instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func (s *State) former(curve string, raw []byte) *FormerKey {
+	for _, k := range s.GetFormerKeys() {
+		if k.is(curve, raw) {
+			return k
+		}
+	}
+	return nil
+}
+
+func (k *FormerKey) is(curve string, raw []byte) bool {
+	return k.Curve == curve && bytes.Equal(k.Raw, raw)
+}
+
+// UnboundSince is when a key first changed without a binding; zero while the
+// keys are bound, and while they are those that the agent was created with.
+func (s *State) UnboundSince() time.Time { return instant(s.GetUnboundMs()) }
+
+// BindingInForce is the place among the bindings of the one that binds the
+// current keys; false if none does.
+func (s *State) BindingInForce() (place int, bound bool) {
+	place = len(s.GetBindings()) - 1
+	return place, place >= 0 && s.GetUnboundMs() == 0
+}
+
+// Continuity of a binding. A client that trusted the former binding may follow
+// one that is signed, and must ask its user about one that is broken.
+const (
+	First  = "first"
+	Signed = "signed"
+	Broken = "broken"
+)
+
+// Continuity tells how the binding at a place follows the one before it. That a
+// previous signature is valid was judged when the binding was made.
+func (s *State) Continuity(place int) string {
+	switch b := s.Bindings[place]; {
+	case place == 0:
+		return First
+	case bytes.Equal(b.SigningKey, s.Bindings[place-1].SigningKey) || len(b.PreviousSignature) > 0:
+		return Signed
+	}
+	return Broken
+}
+
+// KeysChangedAt is when a key was last created, rotated, bound or retired.
+func (s *State) KeysChangedAt() time.Time {
+	last := max(s.GetCreatedMs(), s.GetKeysMs())
+	if n := len(s.GetFormerKeys()); n > 0 { // rotated before keys_ms was noted
+		last = max(last, s.FormerKeys[n-1].RetiredMs)
+	}
+	return instant(last)
+}
+
+// Proof is the owner's statement of which two keys are the agent's.
+type Proof struct {
+	// Brand and Handle are part of the text that is signed, in lower case.
+	Brand  string
+	Handle string
+	// Signature is of the signing key that holds afterwards; of another length
+	// than a signature's it does not verify.
+	Signature []byte
+	// SignedAt is an instant that parley.ParseSignedAt reads.
+	SignedAt string
+	// PreviousSignature is of the former signing key; nil for none.
+	PreviousSignature []byte
+}
+
+// RotateKeys replaces public keys. A nil key stays.
+type RotateKeys struct {
+	Signing    []byte
+	Encryption []byte
+	// Proof, if there is one, binds the keys that hold afterwards. Without it keys
+	// that change are not bound.
+	Proof *Proof
+}
+
+// BindKeys binds the current keys. To bind them again by the same proof changes
+// nothing.
+type BindKeys struct{ Proof }
+
+// RetireKey declares a former key untrustworthy for good. To retire it again
+// changes nothing.
+type RetireKey struct{ Kid string }
+
+// Refusals about keys.
+var (
+	ErrBindingSignature  = parley.Refuse(parley.BadSignature, "signature_invalid", "The key binding is not signed by the agent's signing key, or not over these keys.")
+	ErrPreviousSignature = parley.Refuse(parley.BadSignature, "signature_invalid", "The previous_signature of the key binding is not by the former signing key.")
+	ErrBindingStale      = parley.Refuse(parley.Unprocessable, "binding_stale", "Value error, signed_at should be later than that of every former binding").With("loc", "signed_at")
+	ErrBindingAhead      = parley.Refuse(parley.Unprocessable, "binding_stale", "Value error, signed_at should be at most five minutes ahead").With("loc", "signed_at")
+	ErrUnknownKey        = parley.ErrNotFound.Saying("The agent never had a key of this thumbprint.")
+	ErrKeyInUse          = parley.Refuse(parley.Conflict, "invalid_transition", "The key is in use. Rotate it before you retire it.")
+	ErrKeyRetired        = parley.Refuse(parley.Conflict, "invalid_transition", "The key was retired and cannot come into use again.")
+	ErrKeyUnlinked       = parley.Refuse(parley.Conflict, "invalid_transition", "No chain of signed key bindings leads from this key to the current signing key, so it cannot be retired. First bind the current keys with a previous_signature by this key, or make this key current again.")
+	errTooManyKeys       = parley.Refuse(parley.Forbidden, "quota_exceeded", "The agent has as many former keys as it may have. Create another agent.")
+	errTooManyBindings   = parley.Refuse(parley.Forbidden, "quota_exceeded", "The agent has as many key bindings as it may have. Create another agent.")
+)
+
+func decideRotateKeys(s *State, c RotateKeys, now time.Time) ([]Event, error) {
+	if err := s.active(); err != nil {
+		return nil, err
+	}
+	rotated := &KeysRotated{
+		SigningKey: replacing(s.GetSigningKey(), c.Signing), EncryptionKey: replacing(s.GetEncryptionKey(), c.Encryption),
+		AtMs: now.UnixMilli(), Dated: true,
+	}
+	if rotated.SigningKey == nil && rotated.EncryptionKey == nil {
+		if c.Proof == nil {
+			return nil, nil
+		}
+		return decideBindKeys(s, BindKeys{*c.Proof}, now)
+	}
+	var binding *KeyBinding
+	if c.Proof != nil {
+		var err error
+		if binding, err = s.verified(c.Proof, first(rotated.SigningKey, s.GetSigningKey()), first(rotated.EncryptionKey, s.GetEncryptionKey())); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.mayRotate(rotated, binding != nil); err != nil {
+		return nil, err
+	}
+	if binding == nil {
+		return []Event{rotated}, nil
+	}
+	bound, err := s.bound(binding, now)
+	if err != nil {
+		return nil, err
+	}
+	return []Event{rotated, bound}, nil
+}
+
+// replacing is fresh unless it is no key or the current one.
+func replacing(current, fresh []byte) []byte {
+	if len(fresh) == 0 || bytes.Equal(current, fresh) {
+		return nil
+	}
+	return fresh
+}
+
+func first(fresh, current []byte) []byte {
+	if fresh != nil {
+		return fresh
+	}
+	return current
+}
+
+// mayRotate refuses keys that were retired, and more former keys than an agent
+// may have. A retired encryption key may come back if a binding comes with it: an
+// organization's token is enough to retire it, and the signing key outweighs that.
+func (s *State) mayRotate(e *KeysRotated, bound bool) error {
+	grows := 0
+	for curve, fresh := range map[string][]byte{parley.Ed25519: e.SigningKey, parley.X25519: e.EncryptionKey} {
+		if fresh == nil {
+			continue
+		}
+		back := s.former(curve, fresh)
+		if back.GetDistrustedMs() != 0 && !(bound && curve == parley.X25519) {
+			return ErrKeyRetired
+		}
+		if back == nil {
+			grows++
+		}
+	}
+	if n := len(s.GetFormerKeys()); n+grows > parley.FormerKeysMax {
+		return errTooManyKeys.OverQuota("former_keys", parley.FormerKeysMax, n, nil)
+	}
+	return nil
+}
+
+func decideBindKeys(s *State, c BindKeys, now time.Time) ([]Event, error) {
+	if err := s.active(); err != nil {
+		return nil, err
+	}
+	binding, err := s.verified(&c.Proof, s.GetSigningKey(), s.GetEncryptionKey())
+	if err != nil {
+		return nil, err
+	}
+	if last, bound := s.BindingInForce(); bound && binding.equal(s.Bindings[last]) {
+		return nil, nil
+	}
+	bound, err := s.bound(binding, now)
+	if err != nil {
+		return nil, err
+	}
+	return []Event{bound}, nil
+}
+
+func (b *KeyBinding) equal(other *KeyBinding) bool {
+	return b.SignedAt == other.SignedAt && bytes.Equal(b.Signature, other.Signature) && bytes.Equal(b.PreviousSignature, other.PreviousSignature) &&
+		bytes.Equal(b.SigningKey, other.SigningKey) && bytes.Equal(b.EncryptionKey, other.EncryptionKey)
+}
+
+// verified is the binding of two keys by a proof whose signatures verify.
+func (s *State) verified(p *Proof, signing, encryption []byte) (*KeyBinding, error) {
+	text := parley.KeyBindingText(
+		p.Brand, s.AgentID(), p.Handle, parley.Thumbprint(parley.Ed25519, signing), parley.Thumbprint(parley.X25519, encryption), p.SignedAt,
+	)
+	if !verifies(signing, text, p.Signature) {
+		return nil, ErrBindingSignature
+	}
+	binding := &KeyBinding{
+		Signature: p.Signature, SignedAt: p.SignedAt, SigningKey: signing, EncryptionKey: encryption, PreviousSignature: p.PreviousSignature,
+	}
+	if p.PreviousSignature != nil {
+		binding.PreviousKey = s.predecessor(signing)
+		if !verifies(binding.PreviousKey, text, p.PreviousSignature) {
+			return nil, ErrPreviousSignature
+		}
+	}
+	return binding, nil
+}
+
+func verifies(key, text, signature []byte) bool {
+	return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, text, signature)
+}
+
+// predecessor is the former signing key as clients know it: that of the latest
+// binding with another key, since this is what they trust, or, if the keys were
+// never bound, the one that was current last. A key that was retired vouches for
+// nothing. Nil if there is none.
+func (s *State) predecessor(signing []byte) []byte {
+	candidates := [][]byte{}
+	for _, b := range s.GetBindings() {
+		candidates = append(candidates, b.SigningKey)
+	}
+	if len(candidates) == 0 {
+		for _, k := range s.GetFormerKeys() {
+			if k.Curve == parley.Ed25519 {
+				candidates = append(candidates, k.Raw)
+			}
+		}
+		candidates = append(candidates, s.GetSigningKey())
+	}
+	for _, key := range slices.Backward(candidates) {
+		if bytes.Equal(key, signing) {
+			continue
+		}
+		if s.former(parley.Ed25519, key).GetDistrustedMs() != 0 {
+			return nil
+		}
+		return key
+	}
+	return nil
+}
+
+// bound is what binds the keys, unless the binding is dated ahead, or not later
+// than all former ones, or finds no room. Where an agent has as many bindings as
+// it may have, the oldest that no signed steps lead to from the first makes room:
+// so that nobody without the agent's signing keys can use up the room of its owner.
+func (s *State) bound(b *KeyBinding, now time.Time) (*KeysBound, error) {
+	at, err := parley.ParseSignedAt(b.SignedAt)
+	if err != nil || at.After(now.Add(parley.KeyBindingAhead)) {
+		return nil, ErrBindingAhead
+	}
+	n := len(s.GetBindings())
+	if n > 0 {
+		if last, err := parley.ParseSignedAt(s.Bindings[n-1].SignedAt); err != nil || !at.After(last) {
+			return nil, ErrBindingStale
+		}
+	}
+	bound := &KeysBound{Binding: b, AtMs: now.UnixMilli()}
+	if n < parley.KeyBindingsMax {
+		return bound, nil
+	}
+	linked := s.linked(s.Bindings[0].SigningKey)
+	foreign := slices.IndexFunc(s.Bindings, func(b *KeyBinding) bool { return !linked[string(b.SigningKey)] })
+	if foreign < 0 {
+		return nil, errTooManyBindings.OverQuota("key_bindings", parley.KeyBindingsMax, n, nil)
+	}
+	bound.Drop = uint32(foreign)
+	return bound, nil
+}
+
+// vouchers are, by place, the signing keys that the bindings' previous signatures
+// are by. Where that was not noted it is the key of the latest binding before with
+// another one.
+func (s *State) vouchers() map[int][]byte {
+	by := map[int][]byte{}
+	var last, other []byte // the latest signing key so far, and the latest that is not that one
+	for place, b := range s.GetBindings() {
+		if !bytes.Equal(b.SigningKey, last) {
+			last, other = b.SigningKey, last
+		}
+		switch {
+		case b.PreviousKey != nil:
+			by[place] = b.PreviousKey
+		case len(b.PreviousSignature) > 0 && other != nil:
+			by[place] = other
+		}
+	}
+	return by
+}
+
+// linked are the signing keys that a key leads to in signed steps, itself among
+// them: each is in a binding that this key, or one on the way, has signed besides.
+func (s *State) linked(from []byte) map[string]bool {
+	linked, by := map[string]bool{string(from): true}, s.vouchers()
+	for place, b := range s.GetBindings() {
+		if linked[string(by[place])] {
+			linked[string(b.SigningKey)] = true
+		}
+	}
+	return linked
+}
+
+// decideRetireKey: once its keys are bound, a former signing key can be retired
+// only if it leads to the current one. Otherwise somebody who has no more than the
+// organization's token could replace the keys and retire the owner's, which could
+// then never be restored.
+func decideRetireKey(s *State, c RetireKey, now time.Time) ([]Event, error) {
+	if err := s.active(); err != nil {
+		return nil, err
+	}
+	k, known := s.KeyByKid(c.Kid)
+	switch {
+	case !known:
+		return nil, ErrUnknownKey
+	case k.Until.IsZero():
+		return nil, ErrKeyInUse
+	case !k.Retired.IsZero():
+		return nil, nil
+	case k.Curve == parley.Ed25519 && len(s.GetBindings()) > 0 && !s.linked(k.Raw)[string(s.GetSigningKey())]:
+		return nil, ErrKeyUnlinked
+	}
+	return []Event{&KeyDistrusted{Curve: k.Curve, Raw: k.Raw, AtMs: now.UnixMilli()}}, nil
+}

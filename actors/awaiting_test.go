@@ -1,0 +1,204 @@
+package actors
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"parley"
+	"parley/actors/group"
+)
+
+// odometer counts the rows that are read through a journal.
+type odometer struct {
+	Journal
+	rows atomic.Int64
+}
+
+func (j *odometer) View() View { return &odometerView{j.Journal.View(), &j.rows} }
+
+// reads is how many rows fn has read.
+func (j *odometer) reads(fn func()) int {
+	before := j.rows.Load()
+	fn()
+	return int(j.rows.Load() - before)
+}
+
+type odometerView struct {
+	View
+	rows *atomic.Int64
+}
+
+func (v *odometerView) Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error {
+	return v.View.Feed(agent, from, upTo, func(e parley.FeedEntry) bool {
+		v.rows.Add(1)
+		return fn(e)
+	})
+}
+
+func (v *odometerView) FeedMarks(agent parley.AgentID, low, high uint64, fn func(uint64, parley.Marks)) error {
+	return v.View.FeedMarks(agent, low, high, func(position uint64, m parley.Marks) {
+		v.rows.Add(1)
+		fn(position, m)
+	})
+}
+
+func (v *odometerView) Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error) {
+	v.rows.Add(1)
+	return v.View.Row(slot, table, key)
+}
+
+func (v *odometerView) Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error {
+	return v.View.Rows(slot, table, prefix, beyond, reverse, func(key, value []byte) bool {
+		v.rows.Add(1)
+		return fn(key, value)
+	})
+}
+
+func (v *odometerView) Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error {
+	return v.View.Events(s, from, reverse, func(seq uint64, at int64, f parley.Fact) bool {
+		v.rows.Add(1)
+		return fn(seq, at, f)
+	})
+}
+
+// Unseen counts the entries of the feed that were looked at: all from where the
+// note of what was carried ends, up to where the look did.
+func (v *odometerView) Unseen(agent parley.AgentID, from uint64, rows int, fn func(uint64, parley.MessageID) bool) (uint64, error) {
+	told, err := v.View.Unseen(agent, from, rows, fn)
+	if err != nil {
+		return told, err
+	}
+	noted, err := readCarried(v.View, agent)
+	if err != nil {
+		return told, err
+	}
+	return told, v.View.Feed(agent, max(noted, max(from, 1)-1), told, func(parley.FeedEntry) bool {
+		v.rows.Add(1)
+		return true
+	})
+}
+
+// flooded is a rig with a member whose feed has n copies, all carried by pages.
+func flooded(t *testing.T, n int, tune func(*Node)) (*rig, *odometer, *club, []parley.AgentID) {
+	o := &odometer{}
+	r := newRig(t, withTuning(tune), withWrap(func(j Journal) Journal { o.Journal = j; return o }))
+	owner, ids := r.agents("acme", 2)
+	c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
+	must(c.join(ids[1]))(t)
+	for i := range n {
+		must(c.say(ids[0], fmt.Sprint(i), ""))(t)
+	}
+	for _, m := range r.inbox(ids[1]) {
+		r.markOne(m, parley.Marks{Delivered: 1, By: parley.InboxChannel})
+	}
+	return r, o, c, ids
+}
+
+const (
+	floodedCopies = 400
+	floodedRows   = 32
+)
+
+// TestWaitLooksThroughAFeedOnce: a look passes by a bounded number of entries,
+// and those that were found to be carried are not looked at again by later waits.
+func TestWaitLooksThroughAFeedOnce(t *testing.T) {
+	r, o, c, ids := flooded(t, floodedCopies, func(n *Node) { n.waitRows, n.carriedStep = floodedRows, floodedRows })
+	to, ctx := ids[1], context.Background()
+	place, looks := r.node.Uncarried(to), 0
+	for more := true; more; looks++ {
+		if read := o.reads(func() {
+			var w Waiting
+			w, more, _ = place.Look(ctx, 20, nil)
+			if len(w.Items) > 0 {
+				t.Fatalf("something is given: %v", contents(w))
+			}
+		}); read > floodedRows+2 { // the note is a row, too
+			t.Fatalf("look %d has read %d rows", looks, read)
+		}
+	}
+	if looks < floodedCopies/floodedRows {
+		t.Fatalf("%d looks came to the end", looks)
+	}
+	eventually(t, "what was passed by is noted", func() bool {
+		value, found, err := r.store.Row(to.Slot(), parley.CarriedTable, to[:])
+		return err == nil && found && binary.BigEndian.Uint64(value) > r.inbox(to)[floodedRows].Position
+	})
+	for i := range 5 {
+		text := fmt.Sprint("more ", i)
+		must(c.say(ids[0], text, ""))(t)
+		// Two pieces at most: what is not noted yet, and what follows what was found.
+		if read := o.reads(func() {
+			if w := r.look(r.node.Uncarried(to), 20); !slices.Equal(contents(w), []string{text}) {
+				t.Errorf("given: %v", contents(w))
+			}
+		}); read > 3*floodedRows {
+			t.Errorf("a wait has read %d rows of %d", read, floodedCopies)
+		}
+		r.markOne(r.inbox(to)[0], parley.Marks{Delivered: 1, By: parley.WaitChannel})
+	}
+}
+
+// TestWaitLooksThroughAFeedOnceControl: where nothing is noted, each wait reads
+// the whole feed.
+func TestWaitLooksThroughAFeedOnceControl(t *testing.T) {
+	r, o, _, ids := flooded(t, floodedCopies, func(n *Node) { n.waitRows, n.carriedStep = math.MaxInt, math.MaxInt })
+	for range 3 {
+		if read := o.reads(func() { r.look(r.node.Uncarried(ids[1]), 20) }); read < floodedCopies {
+			t.Errorf("a wait has read %d rows of %d", read, floodedCopies)
+		}
+	}
+}
+
+// TestWaitCountsUnreadNearby: the count of what follows passes by a bounded number
+// of entries, however many there are.
+func TestWaitCountsUnreadNearby(t *testing.T) {
+	bounded := func(n *Node) { n.waitRows = floodedRows }
+	for name, row := range map[string]struct {
+		tune func(*Node)
+		most int
+		says int
+	}{
+		"bounded": {bounded, 5 * floodedRows, floodedRows},
+		"control": {func(n *Node) { n.waitRows = math.MaxInt }, math.MaxInt, floodedCopies - 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, o, _, ids := flooded(t, floodedCopies, row.tune)
+			read := o.reads(func() {
+				if w := r.look(r.node.After(ids[1], 0), 20); len(w.Items) != 20 || w.Unread != row.says {
+					t.Errorf("%d are given, %d follow", len(w.Items), w.Unread)
+				}
+			})
+			if read > row.most || name == "control" && read < floodedCopies {
+				t.Errorf("%d rows were read", read)
+			}
+		})
+	}
+}
+
+// TestWaitAfterPassesWhatIsNoMessage: what lies between two messages of a feed is
+// passed by in pieces, and the next message is found.
+func TestWaitAfterPassesWhatIsNoMessage(t *testing.T) {
+	r := newRig(t, withTuning(func(n *Node) { n.waitRows = 3 }))
+	owner, ids := r.agents("acme", 2)
+	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t)
+	talk := first.Message.Conversation()
+	for i := range 10 {
+		status := []string{"open", "paused"}[i%2]
+		must(r.node.ChangeStatus(context.Background(), ChangeStatus{Conversation: talk, By: ids[:1], Status: status}))(t)
+	}
+	place := r.node.After(ids[1], r.inbox(ids[1])[0].Position)
+	if w := r.look(place, 20); len(w.Items) != 0 {
+		t.Errorf("given: %v", contents(w))
+	}
+	must(r.send(direct(owner, ids[0], ids[1], "second", "")))(t)
+	for _, from := range []Awaited{place, r.node.After(ids[1], r.inbox(ids[1])[1].Position)} {
+		if w := r.look(from, 20); !slices.Equal(contents(w), []string{"second"}) {
+			t.Errorf("given: %v", contents(w))
+		}
+	}
+}

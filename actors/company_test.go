@@ -1,0 +1,194 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/group"
+)
+
+// TestCompanyIsBounded: an agent that asks for those with whom it shared rows has a
+// bounded number of events looked through, however many there are.
+func TestCompanyIsBounded(t *testing.T) {
+	const said, bound = 200, 50
+	for name, row := range map[string]struct {
+		rows, most int
+		finds      int
+	}{
+		"bounded": {bound, 3*bound + 10, 1}, // itself
+		"control": {math.MaxInt, math.MaxInt, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &odometer{}
+			r := newRig(t, withTuning(func(n *Node) { n.companyRows = row.rows }), withWrap(func(j Journal) Journal { o.Journal = j; return o }))
+			owner, ids := r.agents("acme", 3)
+			other, strangers := r.agents("other", 1)
+			c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
+			must(r.node.JoinGroup(context.Background(), c.id, group.Join{Agent: strangers[0], Org: other}))(t)
+			must(c.join(ids[1]))(t)
+			talk := must(c.say(ids[0], "first", ""))(t).Message.Conversation()
+			if err := c.remove(strangers[0], ids[0]); err != nil {
+				t.Fatal(err)
+			}
+			for i := range said {
+				must(c.say(ids[0], fmt.Sprint(i), ""))(t)
+			}
+			var with map[parley.AgentID]time.Time
+			read := o.reads(func() { with = must(r.node.Company(context.Background(), talk, c.id, other))(t) })
+			if read > row.most || name == "control" && read < said {
+				t.Errorf("%d rows were read", read)
+			}
+			if len(with) != row.finds {
+				t.Errorf("found %v", slices.Collect(maps.Keys(with)))
+			}
+		})
+	}
+}
+
+// TestSeatHolder: an organization's holder of a seat is found by one row, and
+// where none is noted, among all its agents.
+func TestSeatHolder(t *testing.T) {
+	o := &odometer{}
+	r := newRig(t, withWrap(func(j Journal) Journal { o.Journal = j; return o }))
+	const many = 1100
+	owner, ids := r.agents("acme", 2)
+	other, strangers := r.agents("other", many)
+	c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
+	var last parley.AgentID // of the roster
+	if err := r.node.Agents(context.Background(), other, func(a *agent.State) bool { last = a.AgentID(); return true }); err != nil || !slices.Contains(strangers, last) {
+		t.Fatal(last, err)
+	}
+	must(r.node.JoinGroup(context.Background(), c.id, group.Join{Agent: last, Org: other}))(t)
+	if err := c.remove(last, ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	holds := func(want parley.AgentID, most int) {
+		t.Helper()
+		read := o.reads(func() {
+			if got := must(r.node.SeatHolder(context.Background(), c.id, other))(t); got != want {
+				t.Errorf("the holder is %v, want %v", got, want)
+			}
+		})
+		if read > most {
+			t.Errorf("%d rows were read", read)
+		}
+	}
+	holds(last, 2)
+	if got := must(r.node.SeatHolder(context.Background(), c.id, parley.OrgID{1}))(t); !got.Zero() {
+		t.Errorf("nobody's holder is %v", got)
+	}
+	// As it was before seats were noted by organization.
+	r.forgetRow(parley.Row{Slot: c.id.Slot(), Table: parley.HolderTable, Key: holderKey(c.id, other)})
+	holds(last, 2*many+many/rosterPage+2)
+}
+
+// TestAnyAgentMayHaveBeenElector: who names no agent was of the electorate if any
+// of its organization's agents was, whichever is noted as the holder of a seat.
+func TestAnyAgentMayHaveBeenElector(t *testing.T) {
+	r := newRig(t)
+	owner, ids := r.agents("acme", 2)
+	other, electors := r.agents("other", 2)
+	third, applicants := r.agents("third", 1)
+	c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
+	joins := func(a parley.AgentID, org parley.OrgID) Joined {
+		return must(r.node.JoinGroup(context.Background(), c.id, group.Join{Agent: a, Org: org}))(t)
+	}
+	becomes := func(p group.Policy) {
+		if err := r.node.ChangeGroup(context.Background(), c.id, group.Change{By: c.by, Policy: &p}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	joins(electors[0], other)
+	becomes(group.Majority)
+	request := joins(applicants[0], third).Request
+	becomes(group.Open)
+	joins(electors[1], other)
+	joins(ids[1], owner)
+	if _, err := r.node.ChangeRole(context.Background(), c.id, group.ChangeRole{By: c.by, Agent: ids[1], Role: group.Admin}); err != nil {
+		t.Fatal(err)
+	}
+	for _, gone := range []parley.AgentID{electors[0], electors[1], ids[0]} {
+		if err := c.remove(gone, ids[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	votes := func(org parley.OrgID, want error) {
+		t.Helper()
+		_, err := r.node.Vote(context.Background(), c.id, group.CastVote{Request: request.RequestID(), By: group.Caller{Org: org}, Approve: true})
+		if !errors.Is(err, want) {
+			t.Errorf("the vote is answered with %v, want %v", err, want)
+		}
+	}
+	note := parley.Row{Slot: c.id.Slot(), Table: parley.HolderTable, Key: holderKey(c.id, other)}
+	votes(other, group.ErrElectorateEmpty)
+	votes(third, group.ErrNotInElectorate)
+	r.forgetRow(note) // as in a directory from before holders were noted
+	votes(other, group.ErrElectorateEmpty)
+	note.Value = electors[1].Bytes() // seated after the request was filed
+	r.putRow(note)
+	votes(other, group.ErrElectorateEmpty)
+}
+
+// forgetRow takes a row away.
+func (r *rig) forgetRow(row parley.Row) {
+	r.t.Helper()
+	row.Delete = true
+	r.putRow(row)
+}
+
+// putRow stores a row behind the actors' backs.
+func (r *rig) putRow(row parley.Row) {
+	r.t.Helper()
+	done := make(chan error, 1)
+	r.store.Append(&parley.Entry{Slot: row.Slot, Rows: []parley.Row{row}, At: r.clock(), Release: func(err error) { done <- err }})
+	if err := <-done; err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestRosterIsReadInPages: to find one of an organization's agents not all of them
+// are looked up.
+func TestRosterIsReadInPages(t *testing.T) {
+	o := &odometer{}
+	r := newRig(t, withWrap(func(j Journal) Journal { o.Journal = j; return o }))
+	owner, ids := r.agents("acme", 3*rosterPage)
+	var first parley.AgentID
+	read := o.reads(func() { first = must(r.node.FirstActive(context.Background(), owner))(t).AgentID() })
+	if read > rosterPage+10 {
+		t.Errorf("%d rows were read for one agent", read)
+	}
+	var all []parley.AgentID
+	if err := r.node.Agents(context.Background(), owner, func(a *agent.State) bool {
+		all = append(all, a.AgentID())
+		return true
+	}); err != nil || len(all) != len(ids) || all[0] != first {
+		t.Fatalf("%d agents are told of, want %d: %v", len(all), len(ids), err)
+	}
+	if !sameAgents(all, ids) {
+		t.Error("an agent is listed twice, or not at all")
+	}
+}
+
+func sameAgents(a, b []parley.AgentID) bool {
+	count := map[parley.AgentID]int{}
+	for _, id := range a {
+		count[id]++
+	}
+	for _, id := range b {
+		count[id]--
+	}
+	for _, n := range count {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
+}

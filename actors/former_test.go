@@ -1,0 +1,70 @@
+package actors
+
+import (
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/registration"
+)
+
+// former stores a challenge as former releases did: as a stream, with the timer
+// that removes it. It is solved if made is an organization.
+func former(t testing.TB, n *Node, slug string, made parley.OrgID) parley.Stream {
+	t.Helper()
+	return must(formerly(n, slug, made))(t)
+}
+
+func formerly(n *Node, slug string, made parley.OrgID) (parley.Stream, error) {
+	now := n.clock()
+	s := parley.Stream{Kind: parley.RegistrationStream, ID: parley.NewID[parley.AnyID](parley.SlotOf(slug), now, n.entropy())}
+	expires := now.Add(time.Hour)
+	events := []registration.Event{&registration.Issued{
+		Id: s.ID.Bytes(), Email: slug + "@example.org", Slug: slug, OrgName: slug, Challenge: "00", ExpiresMs: expires.UnixMilli(), AtMs: now.UnixMilli(),
+	}}
+	if !made.Zero() {
+		events = append(events, &registration.Missed{AtMs: now.UnixMilli()}, &registration.Solved{OrgId: made.Bytes(), AtMs: now.UnixMilli()})
+	}
+	state := &registration.State{}
+	for _, e := range events {
+		registration.Evolve(state, e)
+	}
+	facts, err := registrationRules.encode(events)
+	if err != nil {
+		return s, err
+	}
+	stored, err := state.MarshalVT()
+	if err != nil {
+		return s, err
+	}
+	return s, n.keep(&parley.Entry{
+		Slot: s.Slot(), At: now, Words: []parley.Word{parley.Bear{Stream: s, Facts: facts, State: stored}},
+		Timers: []parley.Timer{{Due: expires.Add(challengeKept), Stream: s}},
+	})
+}
+
+// TestFormerChallengesAreForgotten: what a former release stored of a challenge
+// is gone when its time is over, and until then it is verified.
+func TestFormerChallengesAreForgotten(t *testing.T) {
+	r := newRig(t)
+	owner := r.org("acme").Org.OrgID()
+	streams := []parley.Stream{former(t, r.node, "acme", owner), former(t, r.node, "globex", parley.OrgID{})}
+	r.restart()
+	r.audit()
+	for _, s := range streams {
+		state, v := &registration.State{}, r.store.View()
+		seq, _, err := registrationRules.load(v, s, state)
+		v.Close()
+		if err != nil || seq == 0 || state.GetSlug() == "" {
+			t.Fatalf("%v is not there: %d events, %v", s, seq, err)
+		}
+		r.node.engine.fire(s, state.ExpiresAt().Add(challengeKept))
+		eventually(t, "the challenge is forgotten", func() bool {
+			v := r.store.View()
+			defer v.Close()
+			seq, _, err := registrationRules.load(v, s, &registration.State{})
+			return err == nil && seq == 0
+		})
+	}
+	r.audit()
+}

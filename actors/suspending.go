@@ -1,0 +1,81 @@
+package actors
+
+import (
+	"context"
+	"errors"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/org"
+	"parley/actors/webhook"
+)
+
+// SuspendOrg stops what an organization does, until ResumeOrg: its webhooks begin no
+// more attempts, and what waits for one is kept. That its requests are refused and
+// its streams end is the door's to see to.
+func (n *Node) SuspendOrg(ctx context.Context, id parley.OrgID) (*org.State, error) {
+	suspended, err := n.SetTerms(ctx, id, org.Suspend{})
+	if err != nil {
+		return nil, err
+	}
+	return suspended, n.Agents(ctx, id, func(a *agent.State) bool {
+		for _, hook := range n.dispatch.webhooksOf(a.AgentID()) {
+			n.courier.Drop(hook)
+		}
+		return true
+	})
+}
+
+// ResumeOrg ends a suspension. Webhooks go on with what has gathered.
+func (n *Node) ResumeOrg(ctx context.Context, id parley.OrgID) (*org.State, error) {
+	return n.SetTerms(ctx, id, org.Resume{})
+}
+
+// Orgs are organizations in an order that stays, those beyond the one with the
+// slug after, at most limit of them, and whether there are more.
+func (n *Node) Orgs(ctx context.Context, after string, limit int) (page []*org.State, more bool, err error) {
+	var ids []parley.OrgID
+	err = n.view(ctx, func(v View) error {
+		slot, beyond := parley.Slot(0), []byte(nil)
+		if after != "" {
+			slot, beyond = parley.SlotOf(after), []byte(after)
+		}
+		for ; slot < parley.Slots && len(ids) <= limit; slot++ {
+			err := v.Rows(slot, parley.SlugTable, nil, beyond, false, func(_, value []byte) bool {
+				ids = append(ids, parley.IDFromBytes[parley.OrgID](value))
+				return len(ids) <= limit
+			})
+			if beyond = nil; err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, id := range ids[:min(len(ids), limit)] {
+		o, unknown := n.Org(ctx, id)
+		if err = errors.Join(err, unknown); err != nil {
+			return nil, false, err
+		}
+		page = append(page, o)
+	}
+	return page, len(ids) > limit, err
+}
+
+// paused reports whether a webhook is to begin nothing, because its organization
+// is suspended. It is woken when that is over.
+func (n *Node) paused(s *webhook.State) (bool, error) {
+	suspended, err := n.suspended(s.Owner())
+	if err != nil || !suspended {
+		return false, err
+	}
+	// Who resumed it before it was parked did not wake it.
+	return n.dispatch.park(s.Owner(), s.Watched(), func() (bool, error) { return n.suspended(s.Owner()) })
+}
+
+func (n *Node) suspended(id parley.OrgID) (bool, error) {
+	o, err := n.facts.org(context.Background(), id)
+	if errors.Is(err, parley.ErrNotFound) {
+		return false, nil
+	}
+	return o.Suspended(), err
+}

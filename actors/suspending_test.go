@@ -1,0 +1,51 @@
+package actors
+
+import (
+	"context"
+	"testing"
+
+	"parley/actors/org"
+	"parley/actors/webhook"
+)
+
+// TestSuspendedAfterTheJudgement: an attempt that was judged before its organization
+// was suspended is not carried, and what the courier took meanwhile is dropped.
+func TestSuspendedAfterTheJudgement(t *testing.T) {
+	h := newHooked(t, 1)
+	carry := func() {
+		h.node.dispatch.carry(&Delivery{Webhook: h.hook.WebhookID(), Agent: h.ids[1], owner: h.owner})
+	}
+	suspend := func() { must(h.node.SetTerms(context.Background(), h.owner, org.Suspend{}))(t) }
+	h.post.say(func(Delivery) (webhook.Outcome, bool) {
+		suspend()
+		return webhook.Outcome{}, true
+	})
+	carry()
+	if taken, drops := len(h.post.came()), h.post.drops.Load(); taken != 1 || drops != 1 {
+		t.Errorf("suspended while it was carried: %d taken, dropped %d times", taken, drops)
+	}
+	carry()
+	if taken := len(h.post.came()); taken != 1 {
+		t.Errorf("suspended before it was carried: %d taken", taken)
+	}
+}
+
+// TestSuspensionIsKnownAtHand: it is read once, and noted as long as it lasts.
+func TestSuspensionIsKnownAtHand(t *testing.T) {
+	h := newHooked(t, 1)
+	h.node.facts.orgs.cache.InvalidateAll()
+	if suspended, err := h.node.suspended(h.owner); suspended || err != nil {
+		t.Fatalf("suspended %v, %v", suspended, err)
+	}
+	if _, known := h.node.facts.orgs.cache.GetIfPresent(h.owner); !known {
+		t.Error("each turn would read the organization anew")
+	}
+	for _, waits := range []bool{true, false} {
+		if got, _ := h.node.dispatch.park(h.owner, h.ids[1], func() (bool, error) { return waits, nil }); got != waits {
+			t.Errorf("waits: %v", got)
+		}
+		if n := len(h.node.dispatch.parked); (n == 1) != waits {
+			t.Errorf("%d organizations are waited for", n)
+		}
+	}
+}

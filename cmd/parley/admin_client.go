@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/go-json-experiment/json"
+
+	"parley/http/client"
+)
+
+// defaultAdmin is where a server's operator calls are unless it was told otherwise.
+const defaultAdmin = "http://127.0.0.1:8081"
+
+// operatorFlags name the running server that an operator's command speaks to.
+type operatorFlags struct {
+	Admin string `placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
+	Data  string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server, where its admin.token lies; PARLEY_ADMIN_TOKEN may hold the token instead. Default: ${default}."`
+}
+
+// address is the admin address, judged.
+func (f *operatorFlags) address() (*url.URL, error) {
+	text := cmp.Or(f.Admin, defaultAdmin)
+	admin, err := url.Parse(text)
+	if err != nil || admin.Host == "" || admin.Scheme != "http" && admin.Scheme != "https" {
+		return nil, exitError{code: exitUsage, err: fmt.Errorf("--admin: %q is not an http or https address", redacted(text))}
+	}
+	return admin, nil
+}
+
+// redacted is an address without the password that it may hold.
+func redacted(text string) string { return secretURL(text).String() }
+
+// do makes an operator's call: a GET without a body, else a POST of it as JSON.
+// The answer's status is 200; its body is the caller's to close.
+func (f *operatorFlags) do(ctx context.Context, path string, body any) (*http.Response, error) {
+	admin, err := f.address()
+	if err != nil {
+		return nil, err
+	}
+	token, origin, err := findAdminToken(f.Data)
+	if err != nil {
+		return nil, err
+	}
+	relative, err := url.Parse(path)
+	if err != nil {
+		return nil, err
+	}
+	method, text := http.MethodGet, []byte(nil)
+	if body != nil {
+		method = http.MethodPost
+		if text, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	whole := admin.JoinPath(relative.EscapedPath())
+	whole.RawQuery = relative.RawQuery
+	request, err := http.NewRequestWithContext(ctx, method, whole.String(), bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("no server answers at %s; name its admin address with --admin: %w", admin, err)
+	}
+	if answer.StatusCode == http.StatusOK {
+		return answer, nil
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode == http.StatusUnauthorized {
+		return nil, exitError{code: exitForbidden, err: fmt.Errorf("the server at %s does not accept the admin token of %s: is that the data directory of this server?", admin, origin)}
+	}
+	said, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	return nil, errors.Join(refusedOrder(answer.StatusCode, said), err)
+}
+
+// get decodes the answer of a call into into.
+func (f *operatorFlags) get(ctx context.Context, path string, body, into any) error {
+	answer, err := f.do(ctx, path, body)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("the server's answer: %w", err)
+	}
+	return nil
+}
+
+// refusedOrder is what a server said that refused an operator's call.
+func refusedOrder(status int, body []byte) error {
+	var said struct {
+		Detail string      `json:"detail"`
+		Code   client.Code `json:"code"`
+	}
+	if json.Unmarshal(body, &said) != nil || said.Detail == "" {
+		return exitError{code: refusalCode(status), err: fmt.Errorf("the server answered %d", status)}
+	}
+	return exitError{code: refusalCode(status), err: errors.New(said.Detail)}
+}

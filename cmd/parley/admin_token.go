@@ -1,0 +1,120 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// adminTokenFile is the file of the data directory with the token that operator
+// calls need. It is no part of backups: the next start makes another one.
+const adminTokenFile = "admin.token"
+
+// adminTokenVariable holds the token for commands that cannot read the file. The
+// server does not read it.
+const adminTokenVariable = "PARLEY_ADMIN_TOKEN"
+
+const (
+	// adminTokenBytes of randomness are in a token that the server makes.
+	adminTokenBytes = 32
+	// adminTokenLeast is the length in characters below which a token that somebody
+	// else has put there is refused: an empty file must not open the listener.
+	adminTokenLeast = 32
+	adminTokenMost  = 4096
+)
+
+// adminToken is the hash of the token that operator calls need.
+type adminToken [sha256.Size]byte
+
+// matches compares in constant time, whatever the length of what is presented.
+func (t adminToken) matches(presented []byte) bool {
+	hash := sha256.Sum256(presented)
+	return subtle.ConstantTimeCompare(hash[:], t[:]) == 1
+}
+
+// serverAdminToken reads the token of a data directory and makes one where there
+// is none.
+func serverAdminToken(data string) (adminToken, error) {
+	path := filepath.Join(data, adminTokenFile)
+	text, err := readAdminToken(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeAdminToken(path); err == nil {
+			text, err = readAdminToken(path)
+		}
+	}
+	return adminToken(sha256.Sum256([]byte(text))), err
+}
+
+// makeAdminToken writes a fresh token. The file appears under its name complete
+// or not at all.
+func makeAdminToken(path string) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), adminTokenFile+".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temporary.Name()) }() // it is gone once it was renamed
+	random := make([]byte, adminTokenBytes)
+	_, _ = rand.Read(random) // never fails since Go 1.24
+	_, err = fmt.Fprintln(temporary, base64.RawURLEncoding.EncodeToString(random))
+	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), path)
+}
+
+// readAdminToken reads a token's file, which must be its owner's alone.
+func readAdminToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is not a regular file", path)
+	}
+	if mode := info.Mode().Perm(); filesHaveOwners && mode&0o077 != 0 {
+		return "", fmt.Errorf("%s has mode %04o: others could read the admin token; chmod 600 it, or delete it and restart the server for a new one", path, mode)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, adminTokenMost))
+	token := strings.TrimSpace(string(text))
+	if err == nil && len(token) < adminTokenLeast {
+		err = fmt.Errorf("%s holds no admin token of at least %d characters; delete it and restart the server for a new one", path, adminTokenLeast)
+	}
+	return token, err
+}
+
+// findAdminToken is the token of the server with that data directory, for a
+// command on the same machine: from the environment, else from the file. origin
+// says which, for messages.
+func findAdminToken(data string) (token, origin string, err error) {
+	if token = strings.TrimSpace(os.Getenv(adminTokenVariable)); token != "" {
+		return token, adminTokenVariable, nil
+	}
+	path := filepath.Join(data, adminTokenFile)
+	token, err = readAdminToken(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("operator calls need the server's admin token, and there is no %s\n"+
+			"  on the server's machine      name its data directory: --data DIR, or PARLEY_DATA\n"+
+			"  elsewhere                    put the content of its %s into %s", path, adminTokenFile, adminTokenVariable)
+	case errors.Is(err, fs.ErrPermission):
+		err = fmt.Errorf("operator calls need the server's admin token: %w\n"+
+			"  run this as the user that the server runs as, or put the token into %s", err, adminTokenVariable)
+	}
+	if err != nil {
+		return "", path, exitError{code: exitForbidden, err: err}
+	}
+	return token, path, nil
+}

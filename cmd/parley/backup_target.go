@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// linksMost is how many symbolic links a path may lead over.
+const linksMost = 40
+
+// resolveTrusted gives the real path of a directory, which need not exist, and
+// refuses one that somebody else could exchange or write into: every directory on
+// the way from base on, which is taken as given, belongs to this user or to root
+// and nobody else may write into it. A sticky one such as /tmp may be passed
+// through, since there nobody can exchange what is ours; it cannot be the last. A
+// symbolic link is followed under the same rule, but not as the last component.
+//
+// What does not exist yet is judged once it was made: the caller resolves again.
+func resolveTrusted(base, path string) (string, error) {
+	rest, err := filepath.Rel(base, path)
+	if err != nil {
+		return "", err
+	}
+	at, left, links := base, components(rest), 0
+	for len(left) > 0 {
+		next, last := filepath.Join(at, left[0]), len(left) == 1
+		info, err := os.Lstat(next)
+		if errors.Is(err, fs.ErrNotExist) {
+			return filepath.Join(append([]string{at}, left...)...), nil
+		}
+		if err == nil {
+			err = trusted(next, info, last)
+		}
+		if err != nil {
+			return "", err
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			at, left = next, left[1:]
+			continue
+		}
+		if links++; links > linksMost {
+			return "", fmt.Errorf("%s: too many symbolic links", path)
+		}
+		to, err := os.Readlink(next)
+		if err != nil {
+			return "", err
+		}
+		if filepath.IsAbs(to) {
+			at = string(filepath.Separator)
+		}
+		left = append(components(to), left[1:]...)
+	}
+	return at, nil
+}
+
+func components(path string) []string {
+	return strings.FieldsFunc(filepath.Clean(path), func(r rune) bool { return r == filepath.Separator })
+}
+
+// trusted judges one component of a path.
+func trusted(path string, info fs.FileInfo, last bool) error {
+	mode := info.Mode()
+	switch {
+	case !ownedByUs(info):
+		return fmt.Errorf("%s belongs to another user, who could exchange it", path)
+	case mode&fs.ModeSymlink != 0 && last:
+		return fmt.Errorf("%s is a symbolic link", path)
+	case mode&fs.ModeSymlink != 0:
+		return nil
+	case !mode.IsDir():
+		return fmt.Errorf("%s is not a directory", path)
+	case filesHaveOwners && mode&0o022 != 0 && (last || mode&fs.ModeSticky == 0):
+		return fmt.Errorf("others may write into %s (mode %04o): chmod go-w it, or choose a directory of the server's own", path, mode.Perm())
+	}
+	return nil
+}
+
+// backupTarget judges where a running server may write its backups: below a
+// directory that the operator allowed, or, where none was named, anywhere that
+// only this user and root can write to.
+func backupTarget(to string, allowed []string) (string, error) {
+	if len(allowed) == 0 {
+		base := filepath.VolumeName(to) + string(filepath.Separator)
+		return resolveTrusted(base, filepath.Clean(to))
+	}
+	for _, dir := range allowed {
+		base, err := filepath.Abs(dir)
+		if err != nil {
+			return "", err
+		}
+		if to = filepath.Clean(to); to == base || strings.HasPrefix(to, strings.TrimSuffix(base, string(filepath.Separator))+string(filepath.Separator)) {
+			return belowAllowed(base, to)
+		}
+	}
+	return "", fmt.Errorf("the server may write backups below %s only (--backup-dir)", strings.Join(allowed, ", "))
+}
+
+// belowAllowed resolves a target in an allowed directory, which no link within
+// may lead out of.
+func belowAllowed(base, to string) (string, error) {
+	real, err := resolveTrusted(base, to)
+	if err != nil {
+		return "", err
+	}
+	if within, err := contains(base, real); err != nil || !within {
+		return "", errors.Join(fmt.Errorf("%s leads out of %s", to, base), err)
+	}
+	return real, nil
+}

@@ -1,0 +1,273 @@
+package blackbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// knock makes a call at an address of the operator's, as any program could, and
+// gives its status and what it says.
+func knock(t testing.TB, method, address string, headers ...string) (status int, said string) {
+	t.Helper()
+	req, err := http.NewRequest(method, address, strings.NewReader(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := adminClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// powers are calls that change something or show what is inside the process.
+var powers = [][2]string{
+	{"GET", "/orgs/acme"},
+	{"POST", "/orgs/acme/tier"},
+	{"POST", "/orgs/acme/quota"},
+	{"POST", "/backup"},
+	{"GET", "/debug/pprof/"},
+	{"GET", "/debug/pprof/goroutine?debug=2"},
+	{"GET", "/debug/pprof/heap"},
+	{"GET", "/debug/pprof/profile?seconds=1"},
+	{"GET", "/debug/pprof/cmdline"},
+	{"GET", "/nothing"},
+}
+
+// TestOperatorCallsNeedTheToken: whoever merely reaches the admin address reads
+// metrics and readiness, and nothing else.
+func TestOperatorCallsNeedTheToken(t *testing.T) {
+	admin := freeAddress(t)
+	s := start(t, "--admin-listen", admin, "--tier1", "email", "--smtp-url", "smtp://postman:Canary-SMTP-password@127.0.0.1:1")
+	info, err := os.Stat(filepath.Join(s.dir, "admin.token"))
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("admin.token: %v %v", info.Mode(), err)
+	}
+	token := s.adminToken(t)
+	for _, path := range []string{"/metrics", "/livez", "/readyz"} {
+		if status, _ := knock(t, "GET", "http://"+admin+path); status != 200 {
+			t.Errorf("%s without a token: %d", path, status)
+		}
+	}
+	for _, call := range powers {
+		for _, presented := range []string{"", "Bearer ", "Bearer x", "Bearer " + token + "x", "Bearer " + token[:len(token)-1], "Basic " + token, token} {
+			headers := []string{"Content-Type", "application/json"}
+			if presented != "" {
+				headers = append(headers, "Authorization", presented)
+			}
+			if status, said := knock(t, call[0], "http://"+admin+call[1], headers...); status != 401 || !strings.Contains(said, "admin token") {
+				t.Errorf("%v with %q: %d %s", call, presented, status, said)
+			}
+		}
+	}
+	// The process is seen with the token, but not how it was started.
+	for path, want := range map[string]int{"/debug/pprof/": 200, "/debug/pprof/goroutine?debug=2": 200, "/debug/pprof/cmdline": 404, "/nothing": 404} {
+		status, said := knock(t, "GET", "http://"+admin+path, "Authorization", "Bearer "+token)
+		if status != want || strings.Contains(said, "Canary") {
+			t.Errorf("%s with the token: %d %s", path, status, said)
+		}
+	}
+	s.kill()
+	s.restart(t)
+	if s.adminToken(t) != token {
+		t.Error("a restart made another token")
+	}
+	if strings.Contains(s.log.text(), "Canary") || strings.Contains(s.log.text(), token) {
+		t.Error("the log shows a secret")
+	}
+}
+
+// TestPagesCannotReachTheAdminListener: a name that was made to resolve to this
+// machine is refused, and so is what the browser says comes from elsewhere, with
+// the token or without.
+func TestPagesCannotReachTheAdminListener(t *testing.T) {
+	admin, metrics := freeAddress(t), freeAddress(t)
+	s := start(t, "--admin-listen", admin, "--admin-hosts", "ops.example,OTHER.example", "--metrics-listen", metrics)
+	_, port, _ := strings.Cut(admin, ":")
+	bearer := []string{"Authorization", "Bearer " + s.adminToken(t)}
+	for host, want := range map[string]int{
+		"evil.example": 403, "evil.example:" + port: 403, "127.0.0.1.evil.example": 403, "localhost.evil.example": 403, "192.0.2.1": 403,
+		"0.0.0.0": 403, "evil.example:80:" + port: 403, "::1.evil.example": 403, "sub.ops.example": 403,
+		admin: 200, "localhost": 200, "LOCALHOST:" + port: 200, "127.0.0.1": 200, "127.9.9.9:1": 200, "[::1]:" + port: 200, "[::1]": 200,
+		"ops.example": 200, "ops.example:" + port: 200, "other.example": 200,
+	} {
+		for _, path := range []string{"/metrics", "/readyz", "/debug/pprof/"} {
+			if status, said := knock(t, "GET", "http://"+admin+path, append(bearer, "Host", host)...); status != want {
+				t.Errorf("%s as %q: %d %s", path, host, status, said)
+			}
+		}
+	}
+	for site, want := range map[string]int{"cross-site": 403, "same-site": 403, "odd": 403, "same-origin": 200, "none": 200} {
+		if status, _ := knock(t, "GET", "http://"+admin+"/debug/pprof/", append(bearer, "Sec-Fetch-Site", site)...); status != want {
+			t.Errorf("Sec-Fetch-Site: %s: %d", site, status)
+		}
+	}
+	for path, want := range map[string]int{"/metrics": 200, "/readyz": 200, "/livez": 200, "/debug/pprof/": 404, "/orgs/acme": 404, "/backup": 404} {
+		if status, _ := knock(t, "GET", "http://"+metrics+path, bearer...); status != want {
+			t.Errorf("%s at the metrics address: %d", path, status)
+		}
+	}
+	s.call(t, "", "GET", "/readyz", nil).want(200).is("status", "ready", "reason", nil)
+}
+
+// TestTheCommandFindsTheToken: by the data directory or the variable; what to do
+// where it finds none is said.
+func TestTheCommandFindsTheToken(t *testing.T) {
+	admin := freeAddress(t)
+	s := start(t, "--admin-listen", admin)
+	o, other := s.org(t), start(t)
+	url := "http://" + admin
+	if got := succeeds(t, "org", "show", o.slug, "--admin", url, "--data", s.dir); text(got, "id") != o.id {
+		t.Errorf("shown: %v", got)
+	}
+	for what, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no token":      {[]string{"org", "show", o.slug, "--admin", url}, 4, "parley-data/admin.token\n"},
+		"another's":     {[]string{"org", "show", o.slug, "--admin", url, "--data", other.dir}, 4, "does not accept the admin token of " + other.dir},
+		"of a backup":   {[]string{"backup", "--to", t.TempDir(), "--admin", url}, 4, "PARLEY_ADMIN_TOKEN"},
+		"no such place": {[]string{"org", "show", o.slug, "--admin", "x", "--data", s.dir}, 2, "--admin"},
+	} {
+		if _, said, code := command(t, c.args...); code != c.code || !strings.Contains(said, c.says) {
+			t.Errorf("%s: exit code %d, %s", what, code, said)
+		}
+	}
+	if err := os.Chmod(filepath.Join(s.dir, "admin.token"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, said, code := command(t, "org", "show", o.slug, "--admin", url, "--data", s.dir); code == 0 || !strings.Contains(said, "chmod 600") {
+		t.Errorf("a token that others may read: exit code %d, %s", code, said)
+	}
+	s.kill()
+	if said := fails(t, s.dir); !strings.Contains(said, "chmod 600") {
+		t.Errorf("a server starts with a token that others may read: %s", said)
+	}
+}
+
+// TestBackupsStayWhereTheyMay: with the token, too, the server writes nowhere that
+// others can put something in the way, and nowhere beside what was allowed.
+func TestBackupsStayWhereTheyMay(t *testing.T) {
+	admin, top := freeAddress(t), t.TempDir()
+	allowed := filepath.Join(top, "allowed")
+	free := start(t, "--admin-listen", admin)
+	open := filepath.Join(top, "open")
+	if err := errors.Join(os.Mkdir(allowed, 0o755), os.Mkdir(open, 0o755), os.Chmod(open, 0o777), os.Symlink(allowed, filepath.Join(top, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(s *server, admin, to string, want int) {
+		t.Helper()
+		door := &server{base: "http://" + admin, addr: admin}
+		if a := door.call(t, s.adminToken(t), "POST", "/backup", obj{"to": to, "keep": 1}); a.err != nil || a.status != want {
+			a.errorf("a backup to %s: want %d", to, want)
+		}
+	}
+	for _, to := range []string{open, filepath.Join(open, "new"), filepath.Join(top, "link")} {
+		ask(free, admin, to, 403)
+	}
+	if left, err := os.ReadDir(open); err != nil || len(left) > 0 {
+		t.Errorf("a refused backup leaves %v (%v)", left, err)
+	}
+	bound := freeAddress(t)
+	s := start(t, "--admin-listen", bound, "--backup-dir", allowed)
+	for _, to := range []string{filepath.Join(top, "elsewhere"), top, allowed + "-not", filepath.Join(allowed, "..", "elsewhere")} {
+		ask(s, bound, to, 403)
+		if exists(filepath.Join(top, "elsewhere")) {
+			t.Fatalf("%s was made", to)
+		}
+	}
+	// Two servers share a directory, and each keeps one of its own.
+	shared := filepath.Join(allowed, "shared")
+	for range 2 {
+		ask(free, admin, shared, 200)
+		ask(s, bound, shared, 200)
+	}
+	if listed := snapshots(t, shared); len(listed) != 2 {
+		t.Errorf("listed are %q, want one of each server", listed)
+	}
+	for _, name := range snapshots(t, shared) {
+		succeeds(t, "backup", "check", shared+"@"+name)
+	}
+}
+
+// TestNoFileIsEverReadableByOthers looks at what a backup writes while it writes
+// it: a mode that is set afterwards would be caught before.
+func TestNoFileIsEverReadableByOthers(t *testing.T) {
+	admin, top := freeAddress(t), t.TempDir()
+	s := start(t, "--admin-listen", admin)
+	a, b := pair(t, s)
+	a.send(b)
+	var looks atomic.Int64
+	stop, seen := make(chan struct{}), make(chan string, 1)
+	go func() {
+		defer close(seen)
+		for {
+			for _, root := range []string{top, s.dir} {
+				if file := readable(root, &looks); file != "" {
+					seen <- file
+					return
+				}
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	for i := range 6 {
+		before := looks.Load()
+		succeeds(t, "backup", "--to", filepath.Join(top, "b"+strconv.Itoa(i)), "--admin", "http://"+admin, "--data", s.dir)
+		for deadline := time.Now().Add(10 * time.Second); looks.Load() == before && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	close(stop)
+	if file, caught := <-seen; caught {
+		t.Errorf("others could read %s", file)
+	}
+	if looks.Load() == 0 {
+		t.Error("nothing was looked at")
+	}
+}
+
+// readable is a file or directory below root that others than its owner have a
+// right to, "" for none.
+func readable(root string, looks *atomic.Int64) (found string) {
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return nil // it went while it was looked at
+		}
+		if info, err := d.Info(); err == nil {
+			looks.Add(1)
+			if info.Mode().Perm()&0o077 != 0 {
+				found = fmt.Sprintf("%s (%v)", path, info.Mode())
+				return fs.SkipAll
+			}
+		}
+		return nil
+	})
+	return found
+}

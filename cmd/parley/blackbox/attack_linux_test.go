@@ -1,0 +1,322 @@
+package blackbox
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var attackFor = flag.Duration("attack", 8*time.Second, "how long TestHonestClientsOutliveAnAttack goes on")
+
+// size is what an attack is made of, each part from an address of its own.
+type size struct {
+	pages  int // S1: pages of 1 MiB that nobody reads
+	bodies int // S8: bodies of 1 MiB that lack one byte
+	files  int // S5a: files of /docs that nobody reads
+	silent int // S6: connections that say nothing
+}
+
+var (
+	// asFound is about what exhausted a server, with more silent connections than
+	// the server takes.
+	asFound = size{pages: 300, bodies: 300, files: 400, silent: 4100}
+	// unbounded is more memory than there is, unless it is bounded.
+	unbounded = size{pages: 1200, bodies: 1200}
+)
+
+// underLimits starts a server that has 3 GB of addresses and 4,000 connections.
+var underLimits = []string{"sh", "-c", `ulimit -n 6000 && ulimit -v 3145728 && exec "$0" "$@"`}
+
+// attackFlags lift the rates, which would stop the attack before it meets a bound.
+func attackFlags(memory string) []string {
+	flags := []string{"--quota-profile", "public", "--quota", "tier1.messages_per_day=none", "--memory-limit", memory}
+	for _, rate := range []string{"register", "token", "writes", "reads", "public"} {
+		flags = append(flags, "--rate", rate+"=none")
+	}
+	return flags
+}
+
+// attack is many connections from several addresses of the loopback network.
+type attack struct {
+	t       testing.TB
+	s       *server
+	stop    chan struct{}
+	running sync.WaitGroup
+	answers [600]atomic.Int64 // by status
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// dial connects from 127.0.0.n with little room for what it does not read.
+func (a *attack) dial(n int) (net.Conn, error) {
+	d := net.Dialer{
+		Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(n))},
+		Control: func(_, _ string, c syscall.RawConn) error {
+			return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+		},
+	}
+	conn, err := d.DialContext(context.Background(), "tcp", a.s.addr)
+	if err == nil {
+		a.mu.Lock()
+		a.conns = append(a.conns, conn)
+		a.mu.Unlock()
+	}
+	return conn, err
+}
+
+// many opens connections, a few at once, and says something on each, if anything.
+// None is read.
+func (a *attack) many(from, count int, say string) {
+	var next atomic.Int64
+	for range 4 {
+		a.running.Go(func() {
+			for next.Add(1) <= int64(count) && a.goesOn() {
+				conn, err := a.dial(from)
+				if err == nil && say != "" {
+					_ = conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
+					_, _ = io.WriteString(conn, say)
+				}
+			}
+		})
+	}
+}
+
+// over sends a request over and over, each on a new connection.
+func (a *attack) over(from int, request func(i int) string) {
+	for range 2 {
+		a.running.Go(func() {
+			for i := 0; a.goesOn(); i++ {
+				conn, err := a.dial(from)
+				if err != nil {
+					continue
+				}
+				_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+				_, _ = io.WriteString(conn, request(i))
+				if answer, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
+					a.answers[answer.StatusCode].Add(1)
+				}
+				_ = conn.Close()
+			}
+		})
+	}
+}
+
+func (a *attack) goesOn() bool {
+	select {
+	case <-a.stop:
+		return false
+	case <-a.s.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+func (a *attack) end() {
+	close(a.stop)
+	a.running.Wait()
+	for _, conn := range a.conns {
+		_ = conn.Close()
+	}
+}
+
+// launchAttack has everything begin at once.
+func launchAttack(t testing.TB, s *server, of size) *attack {
+	a := &attack{t: t, s: s, stop: make(chan struct{})}
+	alice, bob := pair(t, s)
+	m := alice.send(bob, largest())
+	for range 3 {
+		alice.reply(m, largest())
+	}
+	head := func(g *agent, request, more string) string {
+		return request + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + g.token + "\r\n" + more + "\r\n"
+	}
+	var pages, bodies []string
+	for range 8 { // organizations
+		g, other := pair(t, s)
+		first := g.send(other, largest())
+		for range 3 {
+			g.reply(first, largest())
+		}
+		pages = append(pages, head(g, "GET /conversations/"+text(first, "conversation_id")+"/messages?limit=200", ""))
+		bodies = append(bodies, head(g, "POST /messages", "Content-Length: 1048576\r\n")+strings.Repeat("x", 1<<20-1))
+	}
+	for i := range pages {
+		a.many(2, of.pages/len(pages), pages[i])
+		a.many(3, of.bodies/len(bodies), bodies[i])
+	}
+	a.many(4, of.files, "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: h\r\n\r\n")
+	for n := range 3 {
+		a.many(5+n, of.silent/3, "")
+	}
+	a.over(8, func(i int) string {
+		body := fmt.Sprintf(`{"email":"a@b.c","org_slug":"flood-%d-%s"}`, i, randomHex(4))
+		return "POST /auth/register HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+	})
+	a.over(9, func(i int) string {
+		id := "none-" + strconv.Itoa(i)
+		if i%2 == 0 {
+			id = alice.client
+		}
+		return "POST /oauth/token HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: " + basic(id, "wrong") + "\r\nContent-Length: 0\r\n\r\n"
+	})
+	a.over(10, func(int) string {
+		return "GET /directory/groups?q=" + strings.Repeat("word+", 16) + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+	})
+	return a
+}
+
+// honest are clients that do what clients do, and how long each call took.
+type honest struct {
+	mu      sync.Mutex
+	took    []time.Duration
+	refused []string
+}
+
+func (h *honest) note(a *answer, status int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.took = append(h.took, a.took)
+	if a.err != nil || a.status != status {
+		h.refused = append(h.refused, a.dump("refused"))
+	}
+}
+
+// work goes on for a while with some pairs of agents.
+func (h *honest) work(t testing.TB, s *server, pairs [][2]*agent, lasts time.Duration) {
+	var working sync.WaitGroup
+	until := time.Now().Add(lasts)
+	for _, p := range pairs {
+		working.Go(func() {
+			for i := 0; time.Now().Before(until); i++ {
+				h.note(p[0].try(p[1], nil), 201)
+				h.note(p[1].get(p[1].path("/messages?limit=10")), 200)
+				h.note(s.call(t, "", "GET", "/health", nil), 200)
+				if i%5 == 0 { // somebody who comes anew
+					client.CloseIdleConnections()
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+	working.Wait()
+}
+
+func (h *honest) p99() time.Duration {
+	slices.Sort(h.took)
+	return h.took[len(h.took)*99/100]
+}
+
+// resident is the most memory that the server has had, in MiB.
+func (s *server) resident() int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		return -1
+	}
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	n, _ := strconv.Atoi(strings.Fields(peak + " 0")[0])
+	return n >> 10
+}
+
+func attackable(t *testing.T) {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Cur < 12_000 {
+		t.Skipf("it takes 12,000 open files; there are %d", files.Cur)
+	}
+}
+
+// TestHonestClientsOutliveAnAttack runs everything at once that was found to exhaust
+// a server: it stays up within its memory, and honest clients are served in time.
+func TestHonestClientsOutliveAnAttack(t *testing.T) {
+	attackable(t)
+	s := startThrough(t, underLimits, attackFlags("1500MiB")...)
+	var pairs [][2]*agent
+	for range 4 {
+		one, other := pair(t, s)
+		pairs = append(pairs, [2]*agent{one, other})
+	}
+	var before, during honest
+	before.work(t, s, pairs, time.Second)
+	a := launchAttack(t, s, asFound)
+	during.work(t, s, pairs, *attackFor)
+	peak := s.resident()
+	a.end()
+	t.Logf("p99 %v before, %v during the attack, of %d calls; %d refused; peak of %d MiB", before.p99(), during.p99(), len(during.took), len(during.refused), peak)
+	for status := range a.answers {
+		if n := a.answers[status].Load(); n > 0 {
+			t.Logf("%d answers of status %d to the attackers", n, status)
+		}
+	}
+	if s.gone() {
+		t.Fatal("the server is gone")
+	}
+	if len(during.refused)*100 > len(during.took) { // a call that is shed says so, and is made again
+		t.Errorf("%d of %d honest calls failed, the first: %s", len(during.refused), len(during.took), during.refused[0])
+	}
+	if p99 := during.p99(); p99 > max(time.Second, 4*before.p99()) {
+		t.Errorf("p99 of honest calls is %v", p99)
+	}
+	if peak > 2048 {
+		t.Errorf("%d MiB were resident", peak)
+	}
+}
+
+func (s *server) gone() bool {
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestHonestClientsOutliveAnAttackControl gives the budgets a size that bounds
+// nothing: the same attack takes more memory than there is.
+func TestHonestClientsOutliveAnAttackControl(t *testing.T) {
+	attackable(t)
+	s, err := (&server{dir: t.TempDir(), flags: attackFlags("100GiB"), through: underLimits}).launched("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.kill()
+	a := launchAttack(t, s, unbounded)
+	defer a.end()
+	for until := time.Now().Add(40 * time.Second); !s.gone() && s.resident() <= 2048; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("without budgets the attack takes %d MiB only", s.resident())
+		}
+	}
+}
+
+// TestSilentConnectionsKeepNobodyOut opens more connections than there are places
+// and says nothing, from the address of the honest client.
+func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+	s := startThrough(t, []string{"sh", "-c", `ulimit -n 1024 && exec "$0" "$@"`}) // 512 places
+	for range 520 {
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	for range 20 {
+		client.CloseIdleConnections()
+		s.call(t, "", "GET", "/health", nil).want(200)
+	}
+	alice, bob := pair(t, s)
+	alice.send(bob)
+}

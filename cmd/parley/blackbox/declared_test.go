@@ -1,0 +1,211 @@
+package blackbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// heardAnswer is what one answer showed of itself.
+type heardAnswer struct {
+	method, path string
+	status       int
+	code         string
+	headers      string // of toldHeaders, those it had
+}
+
+// heardAnswers are the distinct answers of the whole run. When it is over they
+// are held against the binary's own description: a caller may meet only
+// statuses, codes and headers that the route declares.
+type heardAnswers struct {
+	mu  sync.Mutex
+	all map[heardAnswer]bool
+}
+
+var heard heardAnswers
+
+// toldHeaders have to be declared where they are sent.
+var toldHeaders = []string{"ETag", "Idempotency-Replayed", "Last-Modified", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "WWW-Authenticate", "X-Request-ID"}
+
+func (h *heardAnswers) note(method, path string, a *answer) {
+	path, _, _ = strings.Cut(path, "?")
+	one := heardAnswer{method: method, path: path, status: a.status}
+	one.code, _ = a.body["code"].(string)
+	for _, name := range toldHeaders {
+		if a.header.Get(name) != "" {
+			one.headers += name + " "
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[heardAnswer]bool{}
+	}
+	h.all[one] = true
+}
+
+// undeclared lists the answers that the description of a fresh server does not
+// have.
+func (h *heardAnswers) undeclared() ([]string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.all) == 0 {
+		return nil, nil
+	}
+	s, err := launch("127.0.0.1:0", filepath.Join(scratch, "described"))
+	if err != nil {
+		return nil, err
+	}
+	defer s.kill()
+	resp, err := client.Get(s.base + "/openapi.json")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var document obj
+	if err := json.NewDecoder(resp.Body).Decode(&document); err != nil {
+		return nil, err
+	}
+	return undeclaredIn(document, maps.Keys(h.all)), nil
+}
+
+// outside are statuses that belong to no route: HTTP itself answers so, or
+// something is broken.
+var outside = []int{405, 408, 431, 500}
+
+// undeclaredIn holds answers against a description. What no route of it answers
+// has nothing to be held against.
+func undeclaredIn(document obj, answers func(func(heardAnswer) bool)) (complaints []string) {
+	operations := described(document)
+	for one := range answers {
+		route, operation := operations.find(one.method, one.path)
+		if operation == nil || slices.Contains(outside, one.status) {
+			continue
+		}
+		responses, _ := operation["responses"].(obj)
+		response, _ := responses[strconv.Itoa(one.status)].(obj)
+		response = resolved(document, response)
+		if response == nil {
+			complaints = append(complaints, fmt.Sprintf("%s answered %d %s, a status that it does not declare", route, one.status, one.code))
+			continue
+		}
+		if codes := codesOf(response); one.code != "" && codes != nil && !slices.Contains(codes, one.code) {
+			complaints = append(complaints, fmt.Sprintf("%s answered %d %s, a code that it does not declare", route, one.status, one.code))
+		}
+		headers, _ := response["headers"].(obj)
+		for name := range strings.FieldsSeq(one.headers) {
+			if headers[name] == nil {
+				complaints = append(complaints, fmt.Sprintf("%s answered %d with the header %s, which it does not declare", route, one.status, name))
+			}
+		}
+	}
+	slices.Sort(complaints)
+	return slices.Compact(complaints)
+}
+
+// codesOf are the codes that a described response may bear, nil if it does not
+// say.
+func codesOf(response obj) (codes []string) {
+	choices, _ := at(response, "content.application/json.schema.allOf").([]any)
+	for _, choice := range choices {
+		words, _ := at(choice.(obj), "properties.code.enum").([]any)
+		for _, word := range words {
+			codes = append(codes, word.(string))
+		}
+	}
+	return codes
+}
+
+// describedOperation is an operation under its path's segments.
+type describedOperation struct {
+	method    string
+	segments  []string
+	operation obj
+}
+
+type describedOperations []describedOperation
+
+func described(document obj) (all describedOperations) {
+	paths, _ := document["paths"].(obj)
+	for path, methods := range paths {
+		for method, operation := range methods.(obj) {
+			all = append(all, describedOperation{strings.ToUpper(method), strings.Split(path, "/"), operation.(obj)})
+		}
+	}
+	return all
+}
+
+// find gives the operation that answers a path, a literal one before one with
+// parameters. HEAD is answered as GET.
+func (all describedOperations) find(method, path string) (route string, found obj) {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	segments, fewest := strings.Split(path, "/"), -1
+	for _, o := range all {
+		if o.method != method || len(o.segments) != len(segments) {
+			continue
+		}
+		parameters, fits := 0, true
+		for i, s := range o.segments {
+			if strings.HasPrefix(s, "{") {
+				parameters++
+				fits = fits && segments[i] != ""
+			} else {
+				fits = fits && s == segments[i]
+			}
+		}
+		if fits && (fewest < 0 || parameters < fewest) {
+			fewest, route, found = parameters, method+" "+strings.Join(o.segments, "/"), o.operation
+		}
+	}
+	return route, found
+}
+
+// judgeHeard ends a run: 1 if it met what is not declared.
+func judgeHeard() int {
+	complaints, err := heard.undeclared()
+	if err != nil {
+		complaints = append(complaints, err.Error())
+	}
+	for _, complaint := range complaints {
+		fmt.Fprintln(os.Stderr, "openapi:", complaint)
+	}
+	return min(len(complaints), 1)
+}
+
+// TestUndeclaredControl: an answer that is not declared is complained of, one
+// that is declared is not.
+func TestUndeclaredControl(t *testing.T) {
+	document := obj{
+		"paths": obj{
+			"/a/{id}": obj{"get": obj{"responses": obj{"200": obj{"headers": obj{"X-Request-ID": obj{}}}, "403": obj{"$ref": "#/components/responses/No"}}}},
+			"/a/b":    obj{"get": obj{"responses": obj{"200": obj{}}}},
+		},
+		"components": obj{"responses": obj{"No": obj{"content": obj{"application/json": obj{"schema": obj{"allOf": []any{obj{}, obj{"properties": obj{"code": obj{"enum": []any{"not_owner"}}}}}}}}}}},
+	}
+	for one, complaints := range map[heardAnswer]int{
+		{method: "GET", path: "/a/1", status: 200, headers: "X-Request-ID "}:      0,
+		{method: "HEAD", path: "/a/1", status: 200}:                               0,
+		{method: "GET", path: "/a/1", status: 403, code: "not_owner"}:             0,
+		{method: "GET", path: "/a/1", status: 405, code: "x"}:                     0,
+		{method: "GET", path: "/c", status: 404, code: "not_found"}:               0,
+		{method: "POST", path: "/a/1", status: 409}:                               0,
+		{method: "GET", path: "/a/1", status: 409, code: "name_taken"}:            1,
+		{method: "GET", path: "/a/1", status: 403, code: "quota_exceeded"}:        1,
+		{method: "GET", path: "/a/1", status: 200, headers: "ETag X-Request-ID "}: 1,
+		{method: "GET", path: "/a/b", status: 403, code: "not_owner"}:             1,
+	} {
+		if got := undeclaredIn(document, maps.Keys(map[heardAnswer]bool{one: true})); len(got) != complaints {
+			t.Errorf("%+v: %q", one, got)
+		}
+	}
+}

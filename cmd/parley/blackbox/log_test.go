@@ -1,0 +1,58 @@
+package blackbox
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTheLogTellsOfStartAndStop: what runs where, what is unsafe of it, and the
+// end; in JSON nothing else is on standard error, also where the start fails.
+func TestTheLogTellsOfStartAndStop(t *testing.T) {
+	s := start(t, "--log-format", "json", "--hints", "--base-url", "http://parley.example")
+	if err := s.drain(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	logged := jsonLines(t, s.log.text())
+	started := logged["the server has started"]
+	for _, name := range []string{"version", "data", "listen", "admin_listen", "quota_profile"} {
+		if text(started, name) == "" {
+			t.Errorf("the start does not tell %s: %v", name, started)
+		}
+	}
+	if started["data"] != s.dir || started["listen"] != s.addr || logged["the server is stopping"] == nil || logged["the server has stopped"] == nil {
+		t.Errorf("the log: %v", logged)
+	}
+	flags := map[any]bool{}
+	for _, line := range logged {
+		if line["level"] == "WARN" {
+			flags[line["flag"]] = true
+		}
+	}
+	if len(flags) != 3 || !flags["--base-url"] || !flags["--dev"] || !flags["--quota-profile"] {
+		t.Errorf("warned of %v", flags)
+	}
+	said := fails(t, s.dir, "--log-format", "json", "--journals", "9")
+	if ended := jsonLines(t, said)["the server ended"]; !strings.Contains(text(ended, "error"), "journals") || ended["exit"] != 1.0 {
+		t.Errorf("a start that fails: %s", said)
+	}
+}
+
+// jsonLines are the lines of a log by their message. The announcement belongs to
+// standard output.
+func jsonLines(t *testing.T, log string) map[string]obj {
+	t.Helper()
+	lines := map[string]obj{}
+	for line := range strings.Lines(log) {
+		var o obj
+		if strings.HasPrefix(line, announcement) {
+			continue
+		}
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Errorf("not JSON: %s", line)
+		}
+		lines[text(o, "msg")] = o
+	}
+	return lines
+}

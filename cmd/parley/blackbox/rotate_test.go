@@ -1,0 +1,34 @@
+package blackbox
+
+import "testing"
+
+// TestKeyRotate: the operator replaces the signing key at once. Tokens of the
+// former key stay good, both are published, and a restart keeps it so.
+func TestKeyRotate(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		admin := freeAddress(t)
+		s := start(t, "--journals", journals, "--admin-listen", admin)
+		o := s.org(t)
+		kids := func() map[any]bool {
+			keys, _ := s.call(t, "", "GET", "/.well-known/jwks.json", nil).want(200).at("keys").([]any)
+			all := map[any]bool{}
+			for _, k := range objects(keys) {
+				all[k["kid"]] = true
+			}
+			return all
+		}
+		signed := func(token string) any { header, _, _, _ := claimsOf(t, token); return header["kid"] }
+		former := signed(o.token)
+		succeeds(t, "key", "rotate", "--admin", "http://"+admin, "--data", s.dir)
+		for _, when := range []string{"at once", "after a restart"} {
+			fresh := s.grant(t, o.client, o.secret).want(200).str("access_token")
+			if all := kids(); signed(fresh) == former || len(all) != 2 || !all[former] || !all[signed(fresh)] {
+				t.Errorf("%s: signed with %v, it was %v, published are %v", when, signed(fresh), former, all)
+			}
+			s.call(t, fresh, "GET", "/org", nil).as("%s", when).want(200)
+			o.get("/org").as("former, %s", when).want(200)
+			s.kill()
+			s.restart(t)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package blackbox
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestHoldIsShownAndEnded: a target that asks to be left alone puts off the job
+// that it answered for as long as it says, and the webhook's others for at most
+// five minutes. That is shown, and a person can end it.
+func TestHoldIsShownAndEnded(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		for name, ends := range map[string]func(h *hook, held obj) *answer{
+			"retry of the pending job": func(h *hook, held obj) *answer { return h.again(held) },
+			"test":                     func(h *hook, _ obj) *answer { return h.agent.post(h.path("/test"), nil) },
+			"PATCH active":             func(h *hook, _ obj) *answer { return h.turns(true) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				a, b := pair(t, s)
+				h := b.listens(says(503, "Retry-After", "86400"), says(200))
+				asked := a.send(b)
+				first := h.becomes(asked, "failed")
+				if wait := between(t, first, "last_attempt_at", "next_attempt_at"); wait < 23*time.Hour || wait > 25*time.Hour {
+					t.Errorf("the target asked for a day and gets %v", wait)
+				}
+				other := a.send(b)
+				held := h.holds(other)
+				if wait := time.Until(moment(t, held, "next_attempt_at")); wait > 5*time.Minute {
+					t.Errorf("another job is held for %v", wait)
+				}
+				if why := text(held, "last_error"); !strings.Contains(why, "held") {
+					t.Errorf("the row of a held job says %q", why)
+				}
+				why := b.get("/messages/" + text(other, "id") + "/trace").want(200)
+				if said := why.str("pending_reason"); !strings.Contains(said, "held") || !strings.Contains(said, text(held, "next_attempt_at")) {
+					why.errorf("the trace does not tell of the hold")
+				}
+				h.to.stays(t, 1)
+				ends(h, held).want(200)
+				h.becomes(other, "delivered")
+				if still := h.job(asked); still["status"] != "failed" || still["next_attempt_at"] != first["next_attempt_at"] {
+					t.Errorf("the job that was put off became %v", still)
+				}
+			})
+		}
+	})
+}
+
+// holds waits until the job of a message is held, and gives it.
+func (h *hook) holds(m obj) obj {
+	h.agent.t.Helper()
+	deadline := time.Now().Add(12 * time.Second)
+	for {
+		if j := h.job(m); j != nil && j["status"] == "pending" && j["next_attempt_at"] != nil {
+			return j
+		}
+		if time.Now().After(deadline) {
+			h.agent.t.Fatalf("the job is not held after 12 s: %v", h.job(m))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestOwnAddressIsNoTarget: the service is not made to call itself, by name or
+// by address, however they are written.
+func TestOwnAddressIsNoTarget(t *testing.T) {
+	t.Parallel()
+	for base, own := range map[string][]string{
+		"https://parley.unknown.invalid": {"parley.unknown.invalid", "PARLEY.unknown.invalid.", "parley.unknown.invalid:8443", "p%61rley.unknown.invalid", "ｐarley.unknown.invalid"},
+		"https://93.184.216.34:8443":     {"93.184.216.34", "0x5d.184.0xd822", "1572395042:8443"},
+	} {
+		s := start(t, "--dev=false", "--pow-bits", "8", "--quota-profile", "open", "--base-url", base)
+		g := s.org(t).agent("g")
+		for _, host := range own {
+			if a := g.hooksAt("https://" + host + "/hook"); a.err != nil || a.status != 422 || a.body["code"] != "ssrf_blocked" {
+				a.as("%s at %s", host, base).errorf("want 422 ssrf_blocked")
+			}
+		}
+		for _, host := range []string{"hooks.unknown.invalid", "93.184.216.35", "a.parley.unknown.invalid"} {
+			g.hooksAt("https://"+host+"/hook").as("control: %s at %s", host, base).want(201)
+		}
+	}
+}
+
+// TestUrlIsAnsweredAsItWasSent: what is dialled is the canonical form, by which
+// two spellings of one target are one.
+func TestUrlIsAnsweredAsItWasSent(t *testing.T) {
+	hooks(t, func(t *testing.T, s *server) {
+		a, b := pair(t, s)
+		to := theSink(t).target()
+		sent := strings.Replace(to.url, "https://", "HTTPS:\\\\", 1)
+		made := b.hooksAt(sent).want(201).is("url", sent)
+		h := &hook{agent: b, to: to, id: made.str("id"), secret: made.str("secret")}
+		if row := h.read(); row["url"] != sent {
+			t.Errorf("the listing has %v", row["url"])
+		}
+		h.turns(true).is("url", sent)
+		b.post(h.path("/rotate-secret"), nil).want(200).is("url", sent)
+		b.hooksAt(to.url).refused(409, "duplicate_webhook")
+		h.becomes(a.send(b), "delivered")
+		to.hears(t, 1)
+	})
+}

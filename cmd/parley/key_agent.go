@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"parley"
+	"parley/http/api"
+	"parley/http/auth"
+	"parley/http/client"
+)
+
+type keyCmd struct {
+	Show    keyShowCmd    `cmd:"" help:"Show an agent's keys, what binds them, and whether this profile has pinned them."`
+	Retire  keyRetireCmd  `cmd:"" help:"Declare a former key of one of the organization's agents untrustworthy."`
+	Rotate  keyRotateCmd  `cmd:"" help:"Replace the server's key that signs access tokens, as its operator. For an agent's own keys: agent rotate-keys."`
+	Restore keyRestoreCmd `cmd:"" help:"Publish the keys of a key ring again, after somebody else has published others."`
+}
+
+type keyShowCmd struct {
+	profileFlags
+	Agent string `arg:"" help:"Handle or id; a bare name is one of the organization's own."`
+}
+
+// Binding states of `key show`.
+const (
+	keysBound   = "bound"
+	keysUnbound = "unbound"
+	keysBroken  = "broken"
+)
+
+// shownKeys is what `key show --json` tells.
+type shownKeys struct {
+	*api.AgentKeys
+	// Words are computed here from the signing key.
+	Words         string `json:"verification_words"`
+	SigningKid    string `json:"signing_kid"`
+	EncryptionKid string `json:"encryption_kid"`
+	// State is bound, unbound or broken.
+	State string `json:"state"`
+	// Pinned is what this profile remembers; null before first contact.
+	Pinned *client.Pin `json:"pinned"`
+	// Own tells, of an agent whose key ring the profile has, whether its keys are
+	// those published; null for others.
+	Own *bool `json:"published_keys_are_own"`
+	// Problem says why a send would be refused, Accept what would allow it.
+	Problem *string  `json:"problem"`
+	Accept  []string `json:"accept"`
+	advice  string
+}
+
+// Run compares and changes nothing: it is no first contact.
+func (c *keyShowCmd) Run(ctx context.Context, std *streams) error {
+	from, directory, err := c.open()
+	if err != nil {
+		return err
+	}
+	keys, err := keysOf(ctx, from, c.Agent)
+	if err != nil {
+		return err
+	}
+	out := shownKeys{AgentKeys: keys, State: keysUnbound, Accept: []string{}}
+	if out.Words, out.SigningKid, err = describe(keys.SigningPublicKey); err != nil {
+		return err
+	}
+	if _, out.EncryptionKid, err = describe(keys.EncryptionPublicKey); err != nil {
+		return err
+	}
+	if keys.KeyBinding != nil {
+		out.State = keysBroken
+		if client.VerifyBinding(from.Brand(), keys) {
+			out.State = keysBound
+		}
+	}
+	if err := c.compare(ctx, from, directory, &out); err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(out)
+	}
+	return std.say("%s", &out)
+}
+
+// compare holds the published keys against the profile's pins and key rings.
+func (c *keyShowCmd) compare(ctx context.Context, from *client.Client, directory string, out *shownKeys) error {
+	var changed *client.KeyChangedError
+	pin, err := from.CheckKeys(ctx, client.OpenPins(filepath.Join(directory, keysDirectory)), out.AgentKeys)
+	if err != nil && !errors.As(err, &changed) {
+		return err
+	}
+	if out.Pinned = pin; changed != nil {
+		problem := string(changed.Problem)
+		out.Problem, out.Accept, out.advice = &problem, changed.Accept, changed.Advice()
+	}
+	rings, err := openRings(directory)
+	if err != nil {
+		return err
+	}
+	for _, ring := range rings {
+		if ring.AgentID() == out.AgentID {
+			own := ring.SigningKey().X == out.SigningPublicKey.X && ring.EncryptionKey().X == out.EncryptionPublicKey.X
+			out.Own = &own
+		}
+	}
+	return nil
+}
+
+// describe gives the verification words and the id of a key, computed from the
+// key itself.
+func describe(key *api.JWK) (words, kid string, err error) {
+	if key == nil {
+		return "", "", client.ErrKeysIncomplete
+	}
+	raw, err := key.Raw(key.Curve)
+	if err != nil {
+		return "", "", fmt.Errorf("%w: %w", client.ErrKeysIncomplete, err)
+	}
+	return auth.VerificationWords(raw), parley.Thumbprint(key.Curve, raw), nil
+}
+
+// String is the answer for a person.
+func (s *shownKeys) String() string {
+	lines := []string{
+		text(s.Handle),
+		"  id          " + s.AgentID.String(),
+		"  words       " + s.Words,
+		"  signing     " + s.SigningKid,
+		"  encryption  " + s.EncryptionKid,
+		"  binding     " + s.binding(),
+	}
+	switch {
+	case s.Own == nil:
+		lines = append(lines, "  pinned      "+s.pinned())
+	case *s.Own:
+		lines = append(lines, "  key ring    the same keys")
+	default:
+		lines = append(lines, "  key ring    OTHER KEYS: somebody else has published these; see \""+typed("key restore --help")+"\"")
+	}
+	if s.Problem != nil && s.Own == nil {
+		lines = append(lines, "  REFUSED     "+strings.ReplaceAll(*s.Problem, "_", " ")+". "+s.advice)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (s *shownKeys) binding() string {
+	switch {
+	case s.State == keysBound:
+		return fmt.Sprintf("bound by the signing key at %s (%s)", printable(s.KeyBinding.SignedAt), printable(s.KeyBinding.Continuity))
+	case s.State == keysBroken:
+		return "BROKEN: not signed by the signing key"
+	case s.UnboundSince != nil:
+		return "UNBOUND since " + clock(*s.UnboundSince) + ": a key was changed without a binding"
+	}
+	return "unbound: only the server's word says that the encryption key is this agent's"
+}
+
+func (s *shownKeys) pinned() string {
+	switch {
+	case s.Pinned == nil:
+		return "not yet: no contact so far"
+	case s.Pinned.SigningKid == s.SigningKid && s.Pinned.EncryptionKid == s.EncryptionKid:
+		return "the same keys, first seen " + s.Pinned.PinnedAt.Local().Format(time.DateTime)
+	}
+	return fmt.Sprintf("other keys: signing %s, encryption %s", s.Pinned.SigningKid, s.Pinned.EncryptionKid)
+}
+
+type keyRetireCmd struct {
+	profileFlags
+	Agent string `arg:"" help:"Name, handle or id of one of the organization's agents."`
+	Kid   string `arg:"" help:"Id of a former key."`
+}
+
+// Run retires the key from now on: what is signed with it later verifies nowhere.
+func (c *keyRetireCmd) Run(ctx context.Context, std *streams) error {
+	from, _, err := c.open()
+	if err != nil {
+		return err
+	}
+	agent, err := findAgent(ctx, from, c.Agent)
+	if err != nil {
+		return err
+	}
+	record, err := from.RetireKey(ctx, api.RetireKey{ID: agent.ID, Kid: c.Kid})
+	if err != nil {
+		return err
+	}
+	if std.json {
+		return std.value(record)
+	}
+	return std.say("retired key %s of %s", printable(c.Kid), text(agent.Handle))
+}
+
+type keyRestoreCmd struct {
+	profileFlags
+	Name string `arg:"" help:"Name of an agent whose key ring the profile has."`
+}
+
+func (c *keyRestoreCmd) Run(ctx context.Context, std *streams) error {
+	from, directory, err := c.open()
+	if err != nil {
+		return err
+	}
+	rings, err := openRings(directory)
+	if err != nil {
+		return err
+	}
+	ring, err := (&agentFlags{Agent: c.Name}).choose(rings, nil)
+	if err != nil {
+		return err
+	}
+	agent, err := from.RestoreKeys(ctx, ring)
+	if err != nil {
+		return err
+	}
+	record, err := from.Agent(ctx, agent.ID())
+	if err != nil {
+		return err
+	}
+	keys, err := from.Keys(ctx, agent.ID().String(), "")
+	if err != nil {
+		return err
+	}
+	if b := keys.KeyBinding; b != nil && b.Continuity == api.ContinuityBroken {
+		std.note("the signing key had been replaced too: agents that meet this one for the first time refuse its keys until you run \"%s\"", typed("agent rotate-keys "+c.Name))
+	}
+	if std.json {
+		return std.value(record)
+	}
+	return std.say("published the key ring's keys of %s again\n%s\nThe organization's credentials were used to replace them: replace the credentials too.", text(record.Handle), agentDetails(record))
+}
+
+// unbound are the agents among ids whose pinned keys nothing binds.
+func unbound(agent *client.Agent, ids ...parley.AgentID) (found []*client.Pin) {
+	for _, id := range ids {
+		if pin, err := agent.Pins().FindAgent(agent.Client.BaseURL(), id); err == nil && pin != nil && !pin.Bound() {
+			found = append(found, pin)
+		}
+	}
+	return found
+}
+
+// noteUnbound tells a person that nothing but the server's word ties an encryption
+// key to its agent.
+func noteUnbound(std *streams, agent *client.Agent, ids ...parley.AgentID) {
+	for _, pin := range unbound(agent, ids...) {
+		std.note("the keys of %s are unbound: only the server's word says that the encryption key is this agent's", printable(pin.Handle))
+	}
+}

@@ -1,0 +1,15 @@
+package auth
+
+import (
+	"hash/crc32"
+	"testing"
+)
+
+// TestTheWordListIsThatOfBIP39: another word anywhere would give people other
+// words to compare than other implementations do.
+func TestTheWordListIsThatOfBIP39(t *testing.T) {
+	const published = 0xc1dbd296 // of bip-0039/english.txt
+	if sum := crc32.ChecksumIEEE([]byte(wordText)); sum != published || len(wordList) != 1<<11 {
+		t.Errorf("%d words with the checksum %x, want %d with %x", len(wordList), sum, 1<<11, published)
+	}
+}

@@ -1,0 +1,353 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"parley"
+	"parley/http/api"
+)
+
+// KeyProblem says why served keys were refused.
+type KeyProblem string
+
+// Problems with served keys.
+const (
+	// KeysChanged: no signature leads from the pinned signing key to the served keys.
+	KeysChanged KeyProblem = "changed"
+	// KeysOlder: the served binding is older than the pinned one.
+	KeysOlder KeyProblem = "older"
+	// BindingMissing: the pinned keys were bound, the served ones are not.
+	BindingMissing KeyProblem = "binding_missing"
+	// BindingBroken: the binding is not signed by the served signing key or, at
+	// first contact, the service itself says that it does not follow the former one.
+	BindingBroken KeyProblem = "binding_broken"
+	// KeysUnbound: at first contact, a key was changed without a binding.
+	KeysUnbound KeyProblem = "unbound"
+	// OtherAgent: the handle names another agent id than before, or the id another
+	// handle.
+	OtherAgent KeyProblem = "other_agent"
+	// FormerKeyUnknown: a message is signed with a key that the service calls a
+	// former one, and that was never pinned.
+	FormerKeyUnknown KeyProblem = "former_key_unknown"
+)
+
+var problemTexts = map[KeyProblem]string{
+	KeysChanged:      "its keys changed, and no signature by its pinned key leads to the new ones",
+	KeysOlder:        "the server gives a key binding that is older than the pinned one",
+	BindingMissing:   "its keys were bound by its signing key before, and the served ones are not",
+	BindingBroken:    "the binding of its keys is broken",
+	KeysUnbound:      "one of its keys was changed without a binding by its signing key",
+	OtherAgent:       "the handle and the agent id do not belong together as they did before",
+	FormerKeyUnknown: "the message is signed with a former key that was never pinned",
+}
+
+// KeyIDs are the ids of an agent's two keys.
+type KeyIDs struct {
+	Signing    string `json:"signing"`
+	Encryption string `json:"encryption"`
+}
+
+// KeyChangedError says that an agent's served keys are not the pinned ones and
+// that nothing proves the agent changed them, or that they cannot be trusted at
+// first contact. Nothing was sent or shown.
+type KeyChangedError struct {
+	Handle  string
+	AgentID parley.AgentID
+	Problem KeyProblem
+	// Pinned is empty at first contact.
+	Pinned, Served KeyIDs
+	// Accept are the key ids that have to be accepted to go on. See
+	// Agent.AcceptKeys.
+	Accept []string
+}
+
+func (e *KeyChangedError) Error() string {
+	keys := fmt.Sprintf("signing key %s, encryption key %s", e.Served.Signing, e.Served.Encryption)
+	if e.Pinned != (KeyIDs{}) {
+		keys = changedKey("signing", e.Pinned.Signing, e.Served.Signing) + ", " + changedKey("encryption", e.Pinned.Encryption, e.Served.Encryption)
+	}
+	return fmt.Sprintf("%s: %s (%s). %s", e.Handle, problemTexts[e.Problem], keys, e.Advice())
+}
+
+// Advice says what a person has to compare before accepting the keys. The
+// verification words are made of the signing key alone: where the encryption key
+// is in doubt, equal words prove nothing.
+func (e *KeyChangedError) Advice() string {
+	compare := "the signing key id or the verification words"
+	switch encryption := slices.Contains(e.Accept, e.Served.Encryption); {
+	case encryption && len(e.Accept) > 1:
+		compare = "both key ids (the verification words cover only the signing key)"
+	case encryption:
+		compare = "the encryption key id (the verification words do not cover it)"
+	}
+	return fmt.Sprintf("Compare %s with the agent's owner over another channel, then accept: --accept-key %s", compare, strings.Join(e.Accept, " --accept-key "))
+}
+
+func changedKey(use, pinned, served string) string {
+	if pinned == served {
+		return fmt.Sprintf("%s key %s as before", use, served)
+	}
+	return fmt.Sprintf("%s key %s, pinned %s", use, served, pinned)
+}
+
+// judge compares served keys with a pin.
+type judge struct {
+	c        *Client
+	brand    string
+	accepted map[string]bool
+	now      time.Time
+}
+
+// servedKeys are what the service says of an agent's keys, with ids computed from
+// the keys themselves.
+type servedKeys struct {
+	*api.AgentKeys
+	handle     string
+	signingKey string
+	kids       KeyIDs
+	// sound: there is a binding of these very keys by the served signing key.
+	sound    bool
+	signedAt time.Time
+}
+
+// ErrKeysIncomplete says that the service gives no usable pair of keys, or no
+// handle, for an agent.
+var ErrKeysIncomplete = errors.New("the service gives no usable keys for this agent")
+
+func (j *judge) read(keys *api.AgentKeys) (*servedKeys, error) {
+	if keys.EncryptionPublicKey == nil {
+		return nil, ErrNoEncryptionKey
+	}
+	if keys.SigningPublicKey == nil || keys.Handle == nil {
+		return nil, ErrKeysIncomplete
+	}
+	for curve, key := range map[string]*api.JWK{parley.Ed25519: keys.SigningPublicKey, parley.X25519: keys.EncryptionPublicKey} {
+		if _, err := key.Raw(curve); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrKeysIncomplete, err)
+		}
+	}
+	s := &servedKeys{
+		AgentKeys: keys, handle: strings.ToLower(*keys.Handle), signingKey: keys.SigningPublicKey.X,
+		kids: KeyIDs{kidOf(keys.SigningPublicKey), kidOf(keys.EncryptionPublicKey)},
+	}
+	if b := keys.KeyBinding; b != nil {
+		at, err := parley.ParseSignedAt(b.SignedAt)
+		s.signedAt = at
+		s.sound = err == nil && b.SigningKid == s.kids.Signing && b.EncryptionKid == s.kids.Encryption && j.about(s).verifies(b, b.Signature, s.signingKey)
+	}
+	return s, nil
+}
+
+func (j *judge) about(s *servedKeys) bound { return bound{j.brand, s.AgentID, s.handle} }
+
+// judge gives the pin that served keys lead to, or a *KeyChangedError. Errors of
+// another type say that the service could not be asked.
+func (j *judge) judge(ctx context.Context, pin *Pin, keys *api.AgentKeys) (*Pin, error) {
+	s, err := j.read(keys)
+	if err != nil {
+		return nil, err
+	}
+	var next *Pin
+	var problem KeyProblem
+	if pin == nil {
+		next, problem, err = j.first(ctx, s)
+	} else {
+		next, problem, err = j.later(ctx, pin, s)
+	}
+	if err != nil || problem == "" {
+		return next, err
+	}
+	refused := &KeyChangedError{Handle: s.handle, AgentID: s.AgentID, Problem: problem, Served: s.kids, Accept: s.toAccept(pin)}
+	if pin != nil {
+		refused.Pinned = KeyIDs{pin.SigningKid, pin.EncryptionKid}
+	}
+	for _, kid := range refused.Accept {
+		if !j.accepted[kid] {
+			return nil, refused
+		}
+	}
+	return j.repin(pin, s), nil
+}
+
+// first judges keys that were never seen. Who lies at first contact is believed:
+// only comparing words with the owner helps against that.
+func (j *judge) first(ctx context.Context, s *servedKeys) (*Pin, KeyProblem, error) {
+	switch {
+	case s.KeyBinding == nil && s.UnboundSince != nil:
+		return nil, KeysUnbound, nil
+	case s.KeyBinding != nil && (!s.sound || s.KeyBinding.Continuity == api.ContinuityBroken):
+		return nil, BindingBroken, nil
+	}
+	pin := j.repin(nil, s)
+	if s.KeyBinding == nil || s.KeyBinding.Continuity == api.ContinuityFirst {
+		return pin, "", nil
+	}
+	former, err := j.before(ctx, s)
+	pin.Former = former
+	return pin, "", err
+}
+
+// later judges keys by a pin.
+func (j *judge) later(ctx context.Context, pin *Pin, s *servedKeys) (*Pin, KeyProblem, error) {
+	unchanged := pin.SigningKid == s.kids.Signing && pin.EncryptionKid == s.kids.Encryption
+	switch {
+	case pin.AgentID != s.AgentID || pin.Handle != s.handle:
+		return nil, OtherAgent, nil
+	case s.KeyBinding == nil && pin.Bound():
+		return nil, BindingMissing, nil
+	case unchanged && !pin.Bound() && !s.sound: // pinned, or accepted, without a binding
+		return pin.clone(), "", nil
+	case s.KeyBinding == nil:
+		return nil, KeysChanged, nil
+	case !s.sound:
+		return nil, BindingBroken, nil
+	case unchanged && pin.SignedAt == s.KeyBinding.SignedAt:
+		return pin.clone(), "", nil
+	case pin.Bound() && !s.signedAt.After(pin.signedAt()):
+		return nil, KeysOlder, nil
+	}
+	// One signature of the pinned key is enough, whatever was in between.
+	if j.about(s).follows(s.KeyBinding, s.signingKey, pin.SigningKid, pin.SigningKey) {
+		return j.advance(pin, s.KeyBinding, s.signingKey), "", nil
+	}
+	next, err := j.walk(ctx, pin, s)
+	if err != nil || next == nil {
+		return nil, KeysChanged, err
+	}
+	return next, "", nil
+}
+
+func (p *Pin) signedAt() time.Time {
+	at, _ := parley.ParseSignedAt(p.SignedAt) // zero for keys that were never bound
+	return at
+}
+
+// walk follows the agent's bindings from the pinned key, step by step. One that
+// the key so far did not sign is passed over: it proves nothing, and the next may
+// be the agent's own again. It gives nil where no step leads to the served keys,
+// or too many keys are in between: another agent must not keep this one busy.
+func (j *judge) walk(ctx context.Context, pin *Pin, s *servedKeys) (*Pin, error) {
+	bindings, err := j.c.KeyBindings(ctx, s.AgentID.String())
+	if err != nil {
+		return nil, err
+	}
+	at, between := pin, 0
+	for i := range bindings {
+		b := &bindings[i]
+		signedAt, err := parley.ParseSignedAt(b.SignedAt)
+		if err != nil || !signedAt.After(at.signedAt()) {
+			continue
+		}
+		if b.SigningKid != at.SigningKid && b.SigningKid != s.kids.Signing {
+			if between++; between > formerKeysMax {
+				return nil, nil
+			}
+		}
+		key, err := j.signingKey(ctx, at, s, b.SigningKid)
+		if err != nil {
+			return nil, err
+		}
+		if j.about(s).follows(b, key, at.SigningKid, at.SigningKey) {
+			at = j.advance(at, b, key)
+		}
+	}
+	if at.SigningKid != s.kids.Signing || at.EncryptionKid != s.kids.Encryption || at.SignedAt != s.KeyBinding.SignedAt {
+		return nil, nil
+	}
+	return at, nil
+}
+
+// signingKey is the key of a kid, empty if there is none such.
+func (j *judge) signingKey(ctx context.Context, at *Pin, s *servedKeys, kid string) (string, error) {
+	switch kid {
+	case at.SigningKid:
+		return at.SigningKey, nil
+	case s.kids.Signing:
+		return s.signingKey, nil
+	}
+	record, err := j.c.KeyRecord(ctx, s.AgentID.String(), kid)
+	switch {
+	case errors.Is(err, NotFound):
+		return "", nil
+	case err != nil:
+		return "", err
+	case kidOf(record.SigningPublicKey) != kid:
+		return "", nil
+	}
+	return record.SigningPublicKey.X, nil
+}
+
+// before are the signing keys that led to the served one, newest last, as far
+// back as each signed for the next.
+func (j *judge) before(ctx context.Context, s *servedKeys) (former []FormerKey, err error) {
+	bindings, err := j.c.KeyBindings(ctx, s.AgentID.String())
+	if err != nil {
+		return nil, err
+	}
+	at, atKey := s.KeyBinding, s.signingKey
+	for i := len(bindings) - 1; i >= 0 && len(former) < formerKeysMax; i-- {
+		b := &bindings[i]
+		if b.SigningKid == at.SigningKid {
+			at = b
+			continue
+		}
+		key, err := j.signingKey(ctx, &Pin{SigningKid: at.SigningKid, SigningKey: atKey}, s, b.SigningKid)
+		if err != nil {
+			return nil, err
+		}
+		if !j.about(s).verifies(b, b.Signature, key) || !j.about(s).follows(at, atKey, b.SigningKid, key) {
+			break
+		}
+		former = append([]FormerKey{{key, b.SigningKid}}, former...)
+		at, atKey = b, key
+	}
+	return former, nil
+}
+
+// advance is the pin after a binding that its signing key, or one that it vouches
+// for, has signed.
+func (j *judge) advance(pin *Pin, b *api.KeyBinding, signingKey string) *Pin {
+	next := pin.clone()
+	if b.SigningKid != pin.SigningKid {
+		next.replaced()
+		next.SigningKid, next.SigningKey = b.SigningKid, signingKey
+	}
+	next.EncryptionKid, next.SignedAt = b.EncryptionKid, b.SignedAt
+	return next
+}
+
+// repin is a pin of the served keys, whatever was pinned.
+func (j *judge) repin(pin *Pin, s *servedKeys) *Pin {
+	next := &Pin{PinnedAt: j.now, UsedAt: j.now}
+	if pin != nil {
+		next = pin.clone()
+		if pin.SigningKid != s.kids.Signing {
+			next.replaced()
+		}
+	}
+	next.Handle, next.AgentID, next.SigningKey = s.handle, s.AgentID, s.signingKey
+	next.SigningKid, next.EncryptionKid, next.SignedAt = s.kids.Signing, s.kids.Encryption, ""
+	if s.sound {
+		next.SignedAt = s.KeyBinding.SignedAt
+	}
+	return next
+}
+
+// toAccept are the keys that nothing but a person's word can vouch for: a signing
+// key that is not the pinned one, and an encryption key that the served signing
+// key does not bind.
+func (s *servedKeys) toAccept(pin *Pin) []string {
+	var kids []string
+	if pin == nil || pin.SigningKid != s.kids.Signing {
+		kids = append(kids, s.kids.Signing)
+	}
+	if len(kids) == 0 || !s.sound {
+		kids = append(kids, s.kids.Encryption)
+	}
+	return kids
+}

@@ -1,0 +1,333 @@
+package http
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"parley"
+	"parley/http/limit"
+)
+
+// heldPerAnswer asks for the same thing on many connections of which none takes
+// its answer, and gives the bytes of the heap that one of them holds meanwhile.
+// careless, if set, changes each answer.
+func (h *wired) heldPerAnswer(t *testing.T, request []byte, careless func(*fasthttp.RequestCtx)) float64 {
+	t.Helper()
+	const readers = arrivals
+	var made atomic.Int64
+	h.server.observe = func(a Answer) {
+		if careless != nil {
+			careless(a.ctx)
+		}
+		made.Add(1)
+	}
+	wires := make([]*wire, readers)
+	for i := range wires {
+		wires[i] = newWire(&ears{streaming: true, said: make(chan struct{}, 1)})
+		wires[i].answer = nil
+		defer wires[i].Close()
+		defer wires[i].hold()()
+		h.conns <- wires[i]
+	}
+	before := liveHeap()
+	for _, w := range wires {
+		w.asked <- request
+	}
+	for until := time.Now().Add(20 * time.Second); made.Load() < readers; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%d of %d answers wait for their reader", made.Load(), readers)
+		}
+	}
+	return (liveHeap() - before) / readers
+}
+
+// liveHeap is what is reachable, pools left out: they are emptied by the second
+// collection.
+func liveHeap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// heldFile is what an answer may hold whose body all answers share: the
+// connection's own buffers.
+const heldFile = 64 << 10
+
+func TestTheFilesOfThePageAreShared(t *testing.T) {
+	for _, path := range []string{"/docs/swagger-ui-bundle.js", "/openapi.json"} {
+		h := wireHall(t, 1)
+		request := h.request("GET", path, nil)
+		w := newWire(newEars(false))
+		h.conns <- w
+		if body := w.ask(t, request, 200); len(body) < heldFile {
+			t.Errorf("%s has %d bytes: too few to tell anything", path, len(body))
+		}
+		_ = w.Close()
+		if held := h.heldPerAnswer(t, request, nil); held > heldFile {
+			t.Errorf("an unread answer of %s holds %.0f bytes, at most %d are allowed", path, held, heldFile)
+		}
+		h.close()
+	}
+}
+
+// TestTheFilesOfThePageAreSharedControl inflates the file for each answer.
+func TestTheFilesOfThePageAreSharedControl(t *testing.T) {
+	h := wireHall(t, 1)
+	defer h.close()
+	packed, err := pageFiles.ReadFile("docs/swagger-ui-bundle.js.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	careless := func(ctx *fasthttp.RequestCtx) {
+		body, _ := inflate(packed)
+		ctx.Response.SetBodyRaw(body)
+	}
+	if held := h.heldPerAnswer(t, h.request("GET", "/docs/swagger-ui-bundle.js", nil), careless); held < 4*heldFile {
+		t.Errorf("an answer that is inflated for itself holds %.0f bytes only", held)
+	}
+}
+
+// announced is the head of a send of 1 MiB and the first of its bytes.
+func (h *wired) announced(bytes int) []byte {
+	head := fmt.Appendf(nil, "POST /messages HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", h.bearer, parley.BodyBytesMax)
+	return append(head, strings.Repeat("x", bytes)...)
+}
+
+// arriving opens connections on which a body begins to arrive, and none is ever
+// whole.
+func (h *wired) arriving(connections, bytes int) (wires []*wire) {
+	for range connections {
+		w := newWire(newEars(false))
+		w.answer = nil
+		h.conns <- w
+		w.asked <- h.announced(bytes)
+		wires = append(wires, w)
+	}
+	return wires
+}
+
+func closeAll(wires []*wire) {
+	for _, w := range wires {
+		_ = w.Close()
+	}
+}
+
+func await(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); !happened(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("after 20 s: %s", what)
+		}
+	}
+}
+
+// Of a body of which 20,000 bytes have come, 32 KiB are held, besides the
+// connection's own buffers.
+const (
+	arrivals    = 50
+	arrivedHeld = 32 << 10
+)
+
+func TestABodyTakesMemoryAsItComes(t *testing.T) {
+	h := wireHall(t, 1)
+	defer h.close()
+	h.server.budget = limit.NewBudget(1 << 30)
+	before := liveHeap()
+	wires := h.arriving(arrivals, 20_000)
+	await(t, "not all of it counts", func() bool { return h.server.budget.Stats().Held == arrivals*arrivedHeld })
+	if each := (liveHeap() - before) / arrivals; each > arrivedHeld+heldFile {
+		t.Errorf("1 MiB that is announced, and of which 20,000 bytes came, holds %.0f bytes", each)
+	}
+	closeAll(wires)
+	await(t, "those who left still hold", func() bool { return h.server.budget.Stats().Held == 0 })
+}
+
+// TestABodyTakesMemoryAsItComesControl has the engine read the bodies: it makes
+// room for what is announced.
+func TestABodyTakesMemoryAsItComesControl(t *testing.T) {
+	h := wireHall(t, 1)
+	defer h.close()
+	h.server.engine.StreamRequestBody = false
+	before := liveHeap()
+	defer closeAll(h.arriving(arrivals, 20_000))
+	await(t, "the engine reserves no more than what came", func() bool { return (liveHeap()-before)/arrivals > parley.BodyBytesMax/2 })
+}
+
+// TestArrivalsHaveABudget: one organization's bodies cannot hold more than its
+// share; what is small is served meanwhile.
+func TestArrivalsHaveABudget(t *testing.T) {
+	h := wireHall(t, 1)
+	defer h.close()
+	const share = 10 * arrivedHeld
+	h.server.budget = limit.NewBudget(9 * share)
+	wires := h.arriving(arrivals, 20_000)
+	defer closeAll(wires)
+	refused := func() (n int) {
+		for _, w := range wires {
+			w.mu.Lock()
+			if status, body, whole := wholeAnswer(w.answer); whole && status == 503 && bytes.Contains(body, []byte(`"overloaded"`)) && bytes.Contains(w.answer, []byte("Retry-After: ")) {
+				n++
+			}
+			w.mu.Unlock()
+		}
+		return n
+	}
+	await(t, "too many bodies arrive", func() bool { return refused() == arrivals-10 })
+	if s := h.server.budget.Stats(); s.Held != share || s.Peak > share || s.Refused != arrivals-10 {
+		t.Errorf("%+v, want %d held", s, share)
+	}
+	w := newWire(newEars(false))
+	defer w.Close()
+	h.conns <- w
+	w.ask(t, h.sendRequest(), 201)
+}
+
+// longInbox fills the recipient's inbox and gives the request of a page of nearly
+// 1 MiB.
+func (h *wired) longInbox(t *testing.T) []byte {
+	t.Helper()
+	w := newWire(newEars(false))
+	defer w.Close()
+	h.conns <- w
+	h.payload = bytes.Repeat([]byte("Q"), parley.PayloadCharsMax)
+	for range 8 {
+		w.ask(t, h.sendRequest(), 201)
+	}
+	h.payload = []byte("Q")
+	page := h.request("GET", "/agents/"+h.to.String()+"/messages", nil)
+	w.ask(t, page, 200) // marks them
+	await(t, "answers that have left still hold", func() bool { return h.server.budget.Stats().Held == 0 })
+	return page
+}
+
+// TestUnreadAnswersHaveABudget: of the pages that nobody takes only as many are
+// made as the organization may hold, and they are held once. When they leave,
+// others are made again.
+func TestUnreadAnswersHaveABudget(t *testing.T) {
+	h := wireHall(t, 1)
+	defer h.close()
+	h.server.budget = limit.NewBudget(9 * 5 << 20)
+	page := h.longInbox(t)
+	before := liveHeap()
+	var open []func()
+	for range arrivals {
+		w := newWire(newEars(false))
+		defer w.Close()
+		w.answer = nil
+		open = append(open, w.hold())
+		h.conns <- w
+		w.asked <- page
+	}
+	await(t, "pages are made without end", func() bool { s := h.server.budget.Stats(); return s.Refused >= arrivals-5 })
+	held := h.server.budget.Stats().Held
+	if grown := int64(liveHeap() - before); held < 4<<20 || held > 5<<20 || grown > held+arrivals*heldFile {
+		t.Errorf("%d bytes are held, the heap grew by %d", held, grown)
+	}
+	w := newWire(newEars(false))
+	defer w.Close()
+	h.conns <- w
+	w.ask(t, h.sendRequest(), 201)
+	w.ask(t, page, 503)
+	for _, let := range open {
+		let()
+	}
+	await(t, "what has left still holds", func() bool { return h.server.budget.Stats().Held == 0 })
+	w.ask(t, page, 200)
+}
+
+// TestUnreadAnswersHaveABudgetControl: without one, every page is made and held.
+func TestUnreadAnswersHaveABudgetControl(t *testing.T) {
+	h := wireHall(t, 1)
+	defer h.close()
+	page := h.longInbox(t)
+	var held atomic.Int64
+	h.heldPerAnswer(t, page, func(ctx *fasthttp.RequestCtx) { held.Add(int64(ctx.Response.Header.ContentLength())) })
+	if each := held.Load() / arrivals; each < 800<<10 {
+		t.Errorf("an unread page holds %d bytes only", each)
+	}
+}
+
+// TestAnswersOfWhatWasDoneAreNotTakenBack: where an answer may not be held, a read
+// is refused, but of a change it is said that the outcome is unknown.
+func TestAnswersOfWhatWasDoneAreNotTakenBack(t *testing.T) {
+	h := wireHall(t, 1)
+	defer h.close()
+	page := h.longInbox(t)
+	w := newWire(newEars(false))
+	defer w.Close()
+	h.conns <- w
+	_, id, _ := bytes.Cut(w.ask(t, page, 200), []byte(`"id":"`))
+	id, _, _ = bytes.Cut(bytes.Clone(id[:50]), []byte(`"`))
+	h.server.budget = limit.NewBudget(1)
+	for _, c := range []struct{ method, path, code string }{
+		{"GET", "/messages/" + string(id), "overloaded"},
+		{"POST", "/messages/" + string(id) + "/read", "outcome_unknown"},
+	} {
+		if body := w.ask(t, h.request(c.method, c.path, nil), 503); !bytes.Contains(body, []byte(`"`+c.code+`"`)) {
+			t.Errorf("%s %s: %s", c.method, c.path, body)
+		}
+	}
+}
+
+// TestSlowReadersOfStreamsHaveABudget: what a stream holds for a reader that takes
+// nothing counts for its organization; beyond the budget the stream ends, and the
+// next one has what it missed.
+func TestSlowReadersOfStreamsHaveABudget(t *testing.T) {
+	for _, c := range []struct {
+		budget *limit.Budget
+		open   int
+	}{{limit.NewBudget(1), 0}, {limit.NewBudget(64 << 20), 1}, {nil, 1}} {
+		h := wireHall(t, 1)
+		h.service.Budget = c.budget
+		e := newEars(true)
+		open := h.held(e, 1)
+		w := newWire(newEars(false))
+		h.conns <- w
+		h.payload = bytes.Repeat([]byte("Q"), parley.PayloadCharsMax)
+		w.ask(t, h.sendRequest(), 201)
+		await(t, "the event is not written", func() bool {
+			return h.service.OpenStreams() == 0 || h.service.StreamStats().Lagging > 0
+		})
+		if n := h.service.OpenStreams(); n != c.open {
+			t.Errorf("%d streams are open, want %d", n, c.open)
+		}
+		if held := c.budget.Stats().Held; c.budget != nil && (held > 0) != (c.open > 0) {
+			t.Errorf("%d bytes are held", held)
+		}
+		open()
+		if c.open == 0 {
+			h.service.Budget = nil
+			again := newWire(e)
+			defer again.Close()
+			h.stream(again, again)
+		}
+		await(t, "the event is lost", func() bool { return e.events.Load() == 1 })
+		await(t, "what was taken is held", func() bool { return c.budget.Stats().Held == 0 })
+		_ = w.Close()
+		h.close()
+	}
+}
+
+// TestAStreamThatWaitsHoldsNoMessages: what it keeps of them is where they lie, and
+// what it shares with others stays as it was.
+func TestAStreamThatWaitsHoldsNoMessages(t *testing.T) {
+	shared := []parley.FeedEntry{{Position: 1, Record: []byte("a")}, {Position: 2, Record: []byte("b")}}
+	st := &agentStream{}
+	if err := st.leave(errFull, shared); err != errFull || shared[1].Record == nil {
+		t.Errorf("%v, %v", err, shared)
+	}
+	for i, e := range st.late.entries {
+		if e.Record != nil || e.Position != shared[i].Position {
+			t.Errorf("kept %+v", e)
+		}
+	}
+}

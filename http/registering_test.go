@@ -1,0 +1,32 @@
+package http
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestAskingForAChallengeStoresNothing: whoever asks for a challenge, or fails to
+// solve it, costs the disk nothing and leaves no actor behind.
+func TestAskingForAChallengeStoresNothing(t *testing.T) {
+	h := hallInMemory(t, 1)
+	defer h.close()
+	p := h.party("acme")
+	p.token = ""
+	// The clock of the journal goes on by itself: what is counted are entries.
+	entries := func() uint64 { return h.store.Stats().Journals[0].Entries }
+	before, live := entries(), h.node.Live()
+	var id string
+	for i := range 200 {
+		id = p.ask("POST", "/auth/register", fmt.Sprintf(`{"email":"a@b.c","org_slug":"slug-%d"}`, i)).want(201).text("challenge_id")
+	}
+	p.ask("POST", "/auth/register/solve", `{"challenge_id":"nonsense","nonce":"n"}`).want(404, "not_found")
+	p.ask("POST", "/auth/register", `{"email":"a@b.c","org_slug":"acme"}`).want(409, "slug_taken")
+	if n := entries() - before; n != 0 || h.node.Live() != live {
+		t.Errorf("200 requests for a challenge made %d entries, and %d actors live where %d did", n, h.node.Live(), live)
+	}
+	// The control: to solve one is an entry, and can be seen so.
+	p.ask("POST", "/auth/register/solve", `{"challenge_id":"`+id+`","nonce":"n"}`).want(201)
+	if n := entries() - before; n != 1 {
+		t.Errorf("a solution made %d entries, want 1", n)
+	}
+}

@@ -1,0 +1,49 @@
+package http
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/valyala/fasthttp"
+
+	"parley/http/api"
+)
+
+// The start page is one file with its style inside: it needs nothing else, from
+// this server or another.
+var (
+	//go:embed start/index.html
+	startHTML string
+	//go:embed start/page.css
+	startStyle string
+)
+
+// startPolicy allows the page its own style and nothing else.
+var startPolicy = sync.OnceValue(func() string {
+	sum := sha256.Sum256([]byte(startStyle))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+})
+
+// startPage tells what runs here: a page to browsers, the same links as JSON to
+// all others.
+func (s *Service) startPage(c *Call, in *api.GetStart) (Rendered, error) {
+	c.SetHeader(fasthttp.HeaderCacheControl, "no-cache")
+	c.SetHeader(fasthttp.HeaderVary, fasthttp.HeaderAccept)
+	if !strings.Contains(strings.ToLower(in.Accept), "text/html") {
+		link := func(path string) string { return s.BaseURL + path }
+		body, err := json.Marshal(api.Start{
+			Name: "parley", Version: s.Version, Documentation: link("/docs"), OpenAPI: link("/openapi.json"), Health: link("/health"),
+			Registration: link("/auth/register"), TokenEndpoint: link("/oauth/token"),
+		})
+		return Rendered{JSON: body}, err
+	}
+	c.SetHeader("Content-Security-Policy", startPolicy())
+	c.SetHeader(fasthttp.HeaderContentType, pageMedia[".html"])
+	page := strings.NewReplacer("{{style}}", startStyle, "{{version}}", html.EscapeString(s.Version), "{{base}}", html.EscapeString(s.BaseURL)).Replace(startHTML)
+	return Rendered{JSON: []byte(page)}, nil
+}

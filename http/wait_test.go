@@ -1,0 +1,48 @@
+package http
+
+import (
+	"context"
+	"math"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"parley"
+	"parley/actors"
+)
+
+// endless is a feed of which no look sees the end.
+type endless struct{ looks int }
+
+func (e *endless) Look(context.Context, int, actors.Fits) (actors.Waiting, bool, error) {
+	e.looks++
+	return actors.Waiting{}, true, nil
+}
+
+// TestWaitLooksOnEndSoOften: a wait for what was not carried answers after so
+// many looks, with nothing, and does not wait for its time to be up: the next one
+// goes on. One without that bound ends with its time.
+func TestWaitLooksOnEndSoOften(t *testing.T) {
+	ln := &silent{conns: make(chan net.Conn), done: make(chan struct{})}
+	h := newHall(t, 1, ln, nil)
+	defer h.close()
+	expect := func(looks int, patience time.Duration) int {
+		feed := &endless{}
+		w := expectation{
+			service: h.service, call: &Call{ctx: &fasthttp.RequestCtx{}, server: h.server}, agent: parley.AgentID{1},
+			awaited: feed, looks: looks,
+		}
+		if found, err := w.expect(patience); err != nil || len(found.Items) != 0 {
+			t.Errorf("%+v, %v", found, err)
+		}
+		return feed.looks
+	}
+	if looks := expect(waitLooks, time.Hour); looks != waitLooks {
+		t.Errorf("%d looks, want %d", looks, waitLooks)
+	}
+	if looks := expect(math.MaxInt, time.Millisecond); looks == 0 {
+		t.Error("nobody looked")
+	}
+}

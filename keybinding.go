@@ -1,0 +1,51 @@
+package parley
+
+import (
+	"errors"
+	"time"
+)
+
+// KeyBindingText is what binds an agent's two keys to each other and to the
+// agent: its Ed25519 key signs this text. Brand, id and handle are in lower
+// case, as they are served; the kids are RFC 7638 thumbprints; signedAt is the
+// text that ParseSignedAt accepts, byte for byte.
+func KeyBindingText(brand string, agent AgentID, handle, signingKid, encryptionKid, signedAt string) []byte {
+	return []byte(brand + "-keys-v1\n" + agent.String() + "\n" + handle + "\n" + signingKid + "\n" + encryptionKid + "\n" + signedAt)
+}
+
+// ErrSignedAt says that a text is not an instant that a key binding may bear.
+var ErrSignedAt = errors.New("should be an RFC 3339 instant that ends in Z, with at most six decimals")
+
+const wholeSecond = "2006-01-02T15:04:05"
+
+// ParseSignedAt reads the instant of a key binding: RFC 3339 in UTC, written
+// with T and Z in upper case and at most six decimals. It is stricter than
+// datetimes elsewhere, because the text itself is signed: two spellings of one
+// instant would be two bindings.
+func ParseSignedAt(text string) (time.Time, error) {
+	if len(text) < len(wholeSecond)+len("Z") || len(text) > len(wholeSecond)+len(".123456Z") || text[len(text)-1] != 'Z' {
+		return time.Time{}, ErrSignedAt
+	}
+	for i := range len(wholeSecond) {
+		if isDigit(wholeSecond[i]) != isDigit(text[i]) || !isDigit(text[i]) && wholeSecond[i] != text[i] {
+			return time.Time{}, ErrSignedAt
+		}
+	}
+	if fraction := text[len(wholeSecond) : len(text)-1]; fraction != "" {
+		if fraction[0] != '.' || len(fraction) == 1 {
+			return time.Time{}, ErrSignedAt
+		}
+		for _, c := range []byte(fraction[1:]) {
+			if !isDigit(c) {
+				return time.Time{}, ErrSignedAt
+			}
+		}
+	}
+	at, err := time.Parse(wholeSecond+".999999Z", text) // refuses days and hours that there are not
+	if err != nil {
+		return time.Time{}, ErrSignedAt
+	}
+	return at, nil
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -1,0 +1,74 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/persistence/journaltest"
+)
+
+// TestLatestWaitsForWhatItShowed: unlike a view, it shows what was written after it
+// was opened; like a view, it is not answered from before that is synced.
+func TestLatestWaitsForWhatItShowed(t *testing.T) {
+	s, disk := behindValve(t, 1, nil)
+	view, latest := s.View(), s.Latest()
+	open := disk.hold()
+	released := handOver(s, &parley.Entry{Rows: []parley.Row{{Table: parley.SlugTable, Key: []byte("acme"), Value: []byte("1")}}})
+	sees := func(v *View) bool {
+		_, found, err := v.Row(0, parley.SlugTable, []byte("acme"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	for !sees(latest) {
+		time.Sleep(time.Millisecond)
+	}
+	if sees(view) {
+		t.Error("a view shows what was written after it was opened")
+	}
+	if err := view.Durable(t.Context()); err != nil {
+		t.Errorf("a view that shows nothing new waits: %v", err)
+	}
+	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := latest.Durable(hurried); !errors.Is(err, parley.ErrOverloaded) {
+		t.Errorf("what is not synced was shown, and Durable gives %v", err)
+	}
+	open()
+	if err := errors.Join(latest.Durable(t.Context()), <-released); err != nil {
+		t.Error(err)
+	}
+	view.Close()
+	latest.Close()
+	if n := s.readers.Load(); n != 0 {
+		t.Errorf("%d readers are left", n)
+	}
+	mustClose(t, s)
+	if _, _, err := s.Latest().State(newStream(1)); !errors.Is(err, parley.ErrClosed) {
+		t.Errorf("of a closed store: %v", err)
+	}
+}
+
+// newest is a journal all of whose views are by Latest.
+type newest struct{ conforming }
+
+func (n newest) View() journaltest.View { return n.Store.Latest() }
+
+// TestLatestConforms: who asks one thing at a time cannot tell it from a view.
+func TestLatestConforms(t *testing.T) {
+	unraced(t)
+	journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {
+		disk := vfs.NewCrashableMem()
+		s := &surroundings{t: t, journals: journals, dir: "journal", fs: disk, shown: func(s *Store) journaltest.Journal { return newest{conforming{s}} }}
+		return s.harness(func() {
+			disk = disk.CrashClone(vfs.CrashCloneCfg{})
+			s.fs = disk
+		})
+	})
+}

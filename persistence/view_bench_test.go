@@ -1,0 +1,46 @@
+package persistence
+
+import (
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+)
+
+// BenchmarkRead reads one row, while nothing is written: through a view, which is a
+// snapshot of the engine, and as it is now.
+func BenchmarkRead(b *testing.B) {
+	opts := testOptions(vfs.NewMem(), 1)
+	opts.CacheBytes, opts.MemTableBytes = 64<<20, 8<<20
+	s := mustOpen(b, "d", opts)
+	defer mustClose(b, s)
+	if err := s.Start(func(parley.Stream) {}, nil); err != nil {
+		b.Fatal(err)
+	}
+	streams := make([]parley.Stream, 2000)
+	for i := range streams {
+		streams[i] = newStream(parley.Slot(i))
+		stored := make(chan error, 1)
+		s.Append(&parley.Entry{Slot: streams[i].Slot(), Words: []parley.Word{
+			parley.Bear{Stream: streams[i], Facts: []parley.Fact{{Tag: 1, Data: []byte("x")}}, State: make([]byte, 200)},
+		}, Release: func(err error) { stored <- err }})
+		if err := <-stored; err != nil {
+			b.Fatal(err)
+		}
+	}
+	read := func(b *testing.B, open func() *View) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for i := 0; pb.Next(); i++ {
+				v := open()
+				if _, state, err := v.State(streams[i%len(streams)]); err != nil || len(state) != 200 {
+					b.Error(err)
+				}
+				v.Close()
+			}
+		})
+	}
+	b.Run("view", func(b *testing.B) { read(b, s.View) })
+	b.Run("latest", func(b *testing.B) { read(b, s.Latest) })
+}
