@@ -109,11 +109,11 @@ func (c *client) founded() {
 
 // forget has the time come of a challenge that a former release stored.
 func (c *client) forget(slug string) {
-	s, err := formerly(c.node(), slug, parley.OrgID{})
+	s, due, err := formerly(c.node(), slug, parley.OrgID{})
 	if !c.answered(err) {
 		return
 	}
-	c.node().engine.fire(s, c.clock().Add(time.Hour).Add(challengeKept))
+	c.node().engine.fire(s, due)
 }
 
 // alter changes an agent, if it is there.

@@ -12,13 +12,19 @@ import (
 // that removes it. It is solved if made is an organization.
 func former(t testing.TB, n *Node, slug string, made parley.OrgID) parley.Stream {
 	t.Helper()
-	return must(formerly(n, slug, made))(t)
+	s, _, err := formerly(n, slug, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
-func formerly(n *Node, slug string, made parley.OrgID) (parley.Stream, error) {
+// formerly is former; it gives the instant of the timer too.
+func formerly(n *Node, slug string, made parley.OrgID) (parley.Stream, time.Time, error) {
 	now := n.clock()
 	s := parley.Stream{Kind: parley.RegistrationStream, ID: parley.NewID[parley.AnyID](parley.SlotOf(slug), now, n.entropy())}
 	expires := now.Add(time.Hour)
+	due := expires.Add(challengeKept)
 	events := []registration.Event{&registration.Issued{
 		Id: s.ID.Bytes(), Email: slug + "@example.org", Slug: slug, OrgName: slug, Challenge: "00", ExpiresMs: expires.UnixMilli(), AtMs: now.UnixMilli(),
 	}}
@@ -31,15 +37,15 @@ func formerly(n *Node, slug string, made parley.OrgID) (parley.Stream, error) {
 	}
 	facts, err := registrationRules.encode(events)
 	if err != nil {
-		return s, err
+		return s, due, err
 	}
 	stored, err := state.MarshalVT()
 	if err != nil {
-		return s, err
+		return s, due, err
 	}
-	return s, n.keep(&parley.Entry{
+	return s, due, n.keep(&parley.Entry{
 		Slot: s.Slot(), At: now, Words: []parley.Word{parley.Bear{Stream: s, Facts: facts, State: stored}},
-		Timers: []parley.Timer{{Due: expires.Add(challengeKept), Stream: s}},
+		Timers: []parley.Timer{{Due: due, Stream: s}},
 	})
 }
 
