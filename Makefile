@@ -10,7 +10,7 @@ CI ?= false
 FUZZTIME ?= 5s
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || true)
 # Tools live in a module of their own: the product's go.mod names none of them.
-TOOL := $(GO) tool -modfile=tools/go.mod
+TOOL := $(GO) tool -modfile=$(CURDIR)/tools/go.mod
 # The data race detector needs cgo, the product does not.
 export CGO_ENABLED := 0
 
@@ -31,17 +31,22 @@ LEFT_OUT = printf '\n!! NOT CHECKED: %s\n\n' "$$why" >&2; [ "$(CI)" != true ]
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-21s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
+# The bench is a module of its own: nothing it needs is in the product's go.mod.
 .PHONY: build
-build: ## Build ./parley, one static binary
+build: server ## Build ./parley and ./parley-bench, static binaries
+	cd bench && $(GO) build -trimpath -ldflags "-s -w" -o ../parley-bench ./cmd/parley-bench
+
+.PHONY: server
+server: ## Build ./parley alone
 	@[ -x parley ] || echo "building ./parley: the first time takes a minute or two"
 	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o parley ./cmd/parley
 
 .PHONY: run
-run: build ## Start a server for development on ./parley-data
+run: server ## Start a server for development on ./parley-data
 	./parley serve --dev --hints --data ./parley-data
 
 .PHONY: demo
-demo: build ## Watch two agents talk, the server die and everything come back
+demo: server ## Watch two agents talk, the server die and everything come back
 	./parley demo
 
 .PHONY: test
@@ -52,6 +57,7 @@ test: lint unit blackbox race judges check-generated ## Everything that CI runs
 unit: ## Layers, rules, journal, doors, command line
 	@$(SAY) "unit, layer and command-line tests"
 	$(GO) test -timeout 8m -parallel 8 $(INSIDE)
+	cd bench && $(GO) test -timeout 8m -parallel 8 ./...
 
 .PHONY: blackbox
 blackbox: ## The binary through HTTP, with one journal and with four
@@ -83,6 +89,7 @@ lint: ## Formatting, go vet, staticcheck, exhaustive switches over sums, known v
 	@$(SAY) "go vet and staticcheck"
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
+	cd bench && $(GO) vet ./... && $(TOOL) staticcheck ./...
 	@$(SAY) "switches over sums name every case"
 	$(TOOL) go-check-sumtype -default-signifies-exhaustive=false ./...
 	@$(SAY) "known vulnerabilities"
@@ -109,7 +116,7 @@ fuzz: ## Every fuzz test for FUZZTIME (5s)
 # The attackers of docs/guarantees.md for longer, about 40 minutes.
 SOAK ?= 20m
 .PHONY: soak
-soak: build ## Kill, crash, flip and confuse for SOAK (20m) and more
+soak: server ## Kill, crash, flip and confuse for SOAK (20m) and more
 	@$(SAY) "kills under load, a larger disk"
 	$(GO) test -count=1 -v -timeout 90m $(BLACKBOX) -run '^(TestSoak|TestFullDisk)$$' -soak $(SOAK)
 	@$(SAY) "streams"
@@ -222,4 +229,4 @@ bench-micro-baseline: bin/bench-micro.txt ## Make today's cost of single operati
 
 .PHONY: clean
 clean: ## Remove what was built; data directories stay
-	rm -rf bin parley cover.out cmd/parley/judges/node_modules
+	rm -rf bin parley parley-bench cover.out cmd/parley/judges/node_modules

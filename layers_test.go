@@ -88,6 +88,11 @@ var lattice = map[string]place{
 	"parley/bench/wire":    {why: "a raw connection must be cheap, and so knows bytes only"},
 	"parley/bench/result":  {why: "plain values that outlive whoever measured them"},
 
+	"parley/bench/cmd/parley-bench": {
+		may: []string{"parley/bench", "parley/bench/report", "parley/bench/result", "parley/bench/scenario", "parley/bench/target"},
+		why: "a command line reads flags and calls the bench",
+	},
+
 	// Roof.
 	"parley/cmd/parley":          {may: everything, why: "the roof is where all names meet"},
 	"parley/cmd/parley/blackbox": {tests: []string{"parley/cmd/parley/history"}, why: "who sees the binary from outside knows nothing of what is inside"},
@@ -130,7 +135,7 @@ var locks = []lock{
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; doors speak JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; doors speak JSON"},
 	{"github.com/google/uuid", []string{"parley"}, "ids have types; nothing above the ground handles a bare UUID"},
-	{"github.com/alecthomas/kong", []string{"parley/cmd/parley"}, "flags are read on the roof"},
+	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/bench/cmd/parley-bench"}, "flags are read on the roof"},
 	{"github.com/knadh/koanf", []string{"parley/cmd/parley"}, "settings are read on the roof"},
 	{"github.com/lmittmann/tint", []string{"parley/cmd/parley"}, "how a log looks is decided on the roof"},
 	{"github.com/prometheus/client_golang", []string{"parley/cmd/parley"}, "metrics are gathered as numbers below and exposed on the roof"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -81,4 +82,10 @@ func (c *child) logTail() string {
 	const tail = 2000
 	text, _ := os.ReadFile(c.log)
 	return string(text[max(0, len(text)-tail):])
+}
+
+// childEnvironment is this process's environment without the settings of serve:
+// a server of the demo's own is configured by its command line alone.
+func childEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PARLEY_") })
 }

@@ -42,7 +42,7 @@ type commands struct {
 	Restore restoreCmd `cmd:"" help:"Make a data directory of a snapshot."`
 	Verify  verifyCmd  `cmd:"" help:"Examine a data directory: files, rows, and what they mean."`
 
-	Bench benchCmd `cmd:"" help:"Measure what this machine holds durably, ours and peers beside it."`
+	Bench benchCmd `cmd:"" passthrough:"" help:"Measure a server, and peers beside it, by parley-bench; bench --help lists what it can do."`
 
 	Config     configCmd     `cmd:"" help:"Print the effective settings of serve and where each came from."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -204,36 +203,5 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 	}
 	if said := s.log.text(); strings.Contains(said, "too many open files") {
 		t.Errorf("it ran out of descriptors: %s", s.log.tail())
-	}
-}
-
-// TestBenchOverload presses a server a little: nothing of it is a measurement,
-// but every step is there, nothing failed and everything accepted was read back.
-func TestBenchOverload(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("a crowd of connections needs Linux")
-	}
-	t.Parallel()
-	report, _ := measured(t, "overload", "--duration", "200ms", "--warmup", "50ms", "--repeats", "1", "--connections", "300", "--agents", "8")
-	var factors []float64
-	for _, run := range report.Runs {
-		f := run.Figures
-		factors = append(factors, f["factor_of_capacity"])
-		// A busy machine may answer all that was sent in so short a window after it.
-		if run.Scenario != "overload" || run.Latency.Count == 0 || run.Failures != 0 || f["resident_peak_bytes"] < 10<<20 {
-			t.Errorf("%+v", run)
-		}
-		if run.Rate > 0 && (f["intended_per_second"] == 0 || f["offered_per_second"] > f["intended_per_second"] || run.Laps["generator's delay"] == nil) {
-			t.Errorf("%+v", run)
-		}
-	}
-	if !slices.Equal(factors, []float64{0, 0.5, 1, 2, 5}) {
-		t.Errorf("steps %v", factors)
-	}
-	if v := report.Verified; v["acknowledged"] != v["found"] || v["missing"] != 0.0 || v["stray"] != 0.0 {
-		t.Errorf("verification: %v", v)
-	}
-	if said, err := exec.Command(binary, "bench", "send", "--overload").CombinedOutput(); err == nil {
-		t.Errorf("--overload without --goals: %s", said)
 	}
 }

@@ -3,53 +3,14 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"parley/bench/result"
 )
-
-// program is this binary under the name by which it is the program and not its
-// test, so that servers that it starts are the program too.
-func builtProgram(t *testing.T) string {
-	t.Helper()
-	name := "parley"
-	if runtime.GOOS == "windows" {
-		name += ".exe"
-	}
-	from, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := filepath.Join(t.TempDir(), name)
-	if os.Link(from, to) == nil {
-		return to
-	}
-	if err := copied(from, to); err != nil { // another file system
-		t.Fatal(err)
-	}
-	return to
-}
-
-func copied(from, to string) (err error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	_, err = io.Copy(out, in)
-	return err
-}
 
 // TestBenchOfDeliveryAndLimits runs quota and webhook for a moment: nothing of it
 // is a measurement, but the limits are really checked, every delivery comes, and
@@ -57,7 +18,7 @@ func copied(from, to string) (err error) {
 func TestBenchOfDeliveryAndLimits(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
-	said, err := exec.Command(builtProgram(t), "bench", "quota", "webhook", "--verify", "--duration", "100ms", "--warmup", "10ms", "--repeats", "1",
+	said, err := parley("bench", "quota", "webhook", "--verify", "--duration", "100ms", "--warmup", "10ms", "--repeats", "1",
 		"--clients", "8", "--agents", "4", "--hooks", "20", "--dir", t.TempDir(), "--out", out).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
@@ -96,7 +57,7 @@ func TestBenchOfDeliveryAndLimits(t *testing.T) {
 // cannot be done is said before anything is asked of it.
 func TestBenchOfQuotaWantsServersOfItsOwn(t *testing.T) {
 	t.Parallel()
-	said, err := exec.Command(builtProgram(t), "bench", "quota", "--url", "http://127.0.0.1:1", "--dir", t.TempDir(), "--out", t.TempDir()).CombinedOutput()
+	said, err := parley("bench", "quota", "--url", "http://127.0.0.1:1", "--dir", t.TempDir(), "--out", t.TempDir()).CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(said), "two servers of the bench's own") {
 		t.Errorf("%v\n%s", err, said)

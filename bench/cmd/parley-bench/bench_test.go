@@ -1,14 +1,12 @@
-package blackbox
+package main
 
 import (
-	"encoding/json"
-	"os"
-	"os/exec"
+	"net/http"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // benchRun is what these tests look at of a run in results.json.
@@ -33,34 +31,6 @@ type benchReport struct {
 	Schema   string         `json:"schema"`
 	Runs     []benchRun     `json:"runs"`
 	Verified map[string]any `json:"verified"`
-}
-
-// measured runs the bench and gives what it saved.
-func measured(t *testing.T, args ...string) (benchReport, string) {
-	t.Helper()
-	out := filepath.Join(t.TempDir(), "results")
-	cmd := exec.Command(binary, slices.Concat([]string{"bench"}, args, []string{"--out", out, "--dir", t.TempDir()})...)
-	cmd.Env = cleanEnvironment()
-	began := time.Now()
-	said, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("parley bench %v: %v\n%s", args, err, said)
-	}
-	t.Logf("took %v", time.Since(began))
-	var report benchReport
-	text, err := os.ReadFile(filepath.Join(out, "results.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &report)
-	}
-	if err != nil {
-		t.Fatalf("results.json: %v", err)
-	}
-	for _, name := range []string{"results.md", "results.html"} {
-		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	return report, out
 }
 
 // TestBench runs the scenarios for a moment (but for cold, which is hot with ten
@@ -115,7 +85,7 @@ func TestBench(t *testing.T) {
 		t.Errorf("verification of groups: %v", v)
 	}
 	results := filepath.Join(out, "results.json")
-	said, err := exec.Command(binary, "bench", "compare", results, results).CombinedOutput()
+	said, err := parley("bench", "compare", results, results).CombinedOutput()
 	if err != nil || !strings.Contains(string(said), "send") {
 		t.Errorf("compare: %v\n%s", err, said)
 	}
@@ -125,8 +95,12 @@ func TestBench(t *testing.T) {
 // neither killed nor stopped.
 func TestBenchOfARunningServer(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	report, _ := measured(t, "--url", s.base, "--duration", "100ms", "--warmup", "0s", "--repeats", "1",
+	s := running(t)
+	door, err := s.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, _ := measured(t, "--url", "http://"+door.Address, "--duration", "100ms", "--warmup", "0s", "--repeats", "1",
 		"--clients", "2", "--agents", "2", "--rates", "100", "--verify", "send")
 	rates := []float64{}
 	for _, run := range report.Runs {
@@ -135,7 +109,14 @@ func TestBenchOfARunningServer(t *testing.T) {
 	if !slices.Equal(rates, []float64{0, 100}) || report.Verified["killed"] != false || report.Verified["missing"] != 0.0 {
 		t.Errorf("%v, %v", rates, report.Verified)
 	}
-	s.call(t, "", "GET", "/health", nil).want(200)
+	answer, err := http.Get("http://" + door.Address + "/health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("/health answers %d", answer.StatusCode)
+	}
 }
 
 // TestBenchGrowth grows a server a little: nothing of it is a measurement, but
@@ -143,7 +124,7 @@ func TestBenchOfARunningServer(t *testing.T) {
 func TestBenchGrowth(t *testing.T) {
 	t.Parallel()
 	report, _ := measured(t, "growth", "--agents", "200", "--messages", "4000", "--clients", "2", "--active", "40",
-		"--recipients", "10", "--pages", "3", "--duration", "50ms", "--warmup", "0s", "--verify")
+		"--recipients", "10", "--pages", "3", "--duration", "200ms", "--warmup", "0s", "--verify")
 	curves := map[string][]int64{}
 	for _, run := range report.Runs {
 		curves[run.Growing] = append(curves[run.Growing], run.Size)
@@ -182,5 +163,36 @@ func TestBenchGrowth(t *testing.T) {
 	v := report.Verified
 	if v["killed"] != true || v["acknowledged"] != v["found"] || v["sample_of"].(float64) < 4000 || v["missing"] != 0.0 {
 		t.Errorf("verification: %v", v)
+	}
+}
+
+// TestBenchOverload presses a server a little: nothing of it is a measurement,
+// but every step is there, nothing failed and everything accepted was read back.
+func TestBenchOverload(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("a crowd of connections needs Linux")
+	}
+	t.Parallel()
+	report, _ := measured(t, "overload", "--duration", "200ms", "--warmup", "50ms", "--repeats", "1", "--connections", "300", "--agents", "8")
+	var factors []float64
+	for _, run := range report.Runs {
+		f := run.Figures
+		factors = append(factors, f["factor_of_capacity"])
+		// A busy machine may answer all that was sent in so short a window after it.
+		if run.Scenario != "overload" || run.Latency.Count == 0 || run.Failures != 0 || f["resident_peak_bytes"] < 10<<20 {
+			t.Errorf("%+v", run)
+		}
+		if run.Rate > 0 && (f["intended_per_second"] == 0 || f["offered_per_second"] > f["intended_per_second"] || run.Laps["generator's delay"] == nil) {
+			t.Errorf("%+v", run)
+		}
+	}
+	if !slices.Equal(factors, []float64{0, 0.5, 1, 2, 5}) {
+		t.Errorf("steps %v", factors)
+	}
+	if v := report.Verified; v["acknowledged"] != v["found"] || v["missing"] != 0.0 || v["stray"] != 0.0 {
+		t.Errorf("verification: %v", v)
+	}
+	if said, err := parley("bench", "send", "--overload").CombinedOutput(); err == nil {
+		t.Errorf("--overload without --goals: %s", said)
 	}
 }

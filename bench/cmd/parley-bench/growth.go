@@ -15,7 +15,7 @@ import (
 	"parley/bench/target"
 )
 
-type benchGrowthCmd struct {
+type growthCmd struct {
 	Agents   int64 `default:"100000" help:"Make so many agents, looking at 1,000 and each tenfold; 0 for none."`
 	Messages int64 `default:"1000000" help:"Store so many messages, looking at 0, 100,000 and each tenfold; 0 for none."`
 
@@ -38,13 +38,13 @@ type benchGrowthCmd struct {
 
 // Run grows, measures and tells what was found. Each size is saved when it is
 // measured, so that whatever ends the bench later leaves it.
-func (c *benchGrowthCmd) Run(ctx context.Context, std *streams) error {
+func (c *growthCmd) Run(ctx context.Context, std *terminal) error {
 	dir, remove, err := benchDir(c.Dir)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	binary, err := os.Executable()
+	binary, err := std.ownServer()
 	if err != nil {
 		return err
 	}

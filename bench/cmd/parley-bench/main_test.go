@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"parley/bench/target"
+)
+
+// built is the folder that holds parley and parley-bench, as users have them.
+var built string
+
+func TestMain(m *testing.M) {
+	code, err := withBuilt(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+func withBuilt(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "parley-bench-test-")
+	if err != nil {
+		return 1, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	built = dir
+	for module, pkg := range map[string]string{"../../..": "./cmd/parley", "../..": "./cmd/parley-bench"} {
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir, pkg)
+		build.Dir = module
+		if said, err := build.CombinedOutput(); err != nil {
+			return 1, fmt.Errorf("build %s: %w\n%s", pkg, err, said)
+		}
+	}
+	return m.Run(), nil
+}
+
+// parley runs parley with the arguments, which finds parley-bench beside it.
+func parley(args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(built, "parley"), args...)
+	cmd.Env = childEnvironment()
+	return cmd
+}
+
+// TestUsage runs the scripts of testdata.
+func TestUsage(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", built+string(os.PathListSeparator)+env.Getenv("PATH"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits runs a program and insists on its exit code: `exits 2 parley bench nonsense`.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code program args...")
+	}
+	got := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("exits: %v", err)
+	}
+	if fmt.Sprint(got) != args[0] {
+		ts.Fatalf("%q exits %d, want %s", args[1:], got, args[0])
+	}
+}
+
+// running starts a server for a test that is not the bench's own.
+func running(t *testing.T) *target.Server {
+	t.Helper()
+	s := &target.Server{Label: "parley", Binary: filepath.Join(built, "parley"), Dir: t.TempDir(), Env: childEnvironment()}
+	t.Cleanup(func() { _ = s.Kill() })
+	return s
+}
+
+// measured runs the bench and returns what it saved, and where.
+func measured(t *testing.T, args ...string) (benchReport, string) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "results")
+	began := time.Now()
+	said, err := parley(slices.Concat([]string{"bench"}, args, []string{"--out", out, "--dir", t.TempDir()})...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("parley bench %v: %v\n%s", args, err, said)
+	}
+	t.Logf("took %v", time.Since(began))
+	var report benchReport
+	text, err := os.ReadFile(filepath.Join(out, "results.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &report)
+	}
+	if err != nil {
+		t.Fatalf("results.json: %v", err)
+	}
+	for _, name := range []string{"results.md", "results.html"} {
+		if info, err := os.Stat(filepath.Join(out, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	return report, out
+}
+
+// TestAloneItNamesWhatItNeeds runs parley-bench where there is no parley, and
+// parley where there is no parley-bench.
+func TestAloneItNamesWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	for program, want := range map[string]string{"parley-bench": "--server", "parley": "make build"} {
+		dir := t.TempDir()
+		text, err := os.ReadFile(filepath.Join(built, program))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, program), text, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"send"}
+		if program == "parley" {
+			args = []string{"bench", "send"}
+		}
+		cmd := exec.Command(filepath.Join(dir, program), args...)
+		cmd.Env = []string{"PATH=" + filepath.Join(dir, "empty"), "HOME=" + dir}
+		said, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(said), want) {
+			t.Errorf("%s: %v\n%s", program, err, said)
+		}
+	}
+}

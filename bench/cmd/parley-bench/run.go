@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"parley/bench"
+	"parley/bench/report"
+	"parley/bench/result"
+	"parley/bench/scenario"
+	"parley/bench/target"
+)
+
+type runCmd struct {
+	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook, quota; default: send to mixed."`
+	Goals     bool     `help:"Run the cases that the published goals speak of, no others."`
+	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
+
+	URL      string   `name:"url" placeholder:"URL" help:"Measure this server, on which the bench registers organizations; default: one of its own."`
+	AdminURL string   `name:"admin-url" placeholder:"URL" help:"The operator's door of that server, for its metrics."`
+	PID      int      `name:"pid" help:"Process of that server if it runs here, for its CPU and memory."`
+	Beside   []string `placeholder:"FILE" help:"Peers to measure in turn with ours, each a program."`
+	Serve    string   `name:"serve-args" placeholder:"FLAGS" help:"Further flags of the bench's own server, as in --serve-args=\"--journals 4\"."`
+	Dir      string   `placeholder:"DIR" help:"Where the bench's own server and peers write; its disk is probed. Default: the system's temporary directory."`
+
+	Clients  []int         `placeholder:"N" help:"Connections that ask at once; default: 1, 64 and 256 for send, 64 for others."`
+	Rates    []float64     `placeholder:"N" help:"Arrivals a second: adds open loops with the most clients."`
+	Poisson  bool          `help:"Draw the gaps between arrivals by chance."`
+	Duration time.Duration `default:"5s" help:"Measured window of each run."`
+	Warmup   time.Duration `default:"1s" help:"What goes before it, at the same pace."`
+	Repeats  int           `default:"3" help:"Runs of each case, all targets in turn."`
+	Ladder   bool          `help:"Look for the highest rate of send that stays within --p99."`
+	P99      time.Duration `name:"p99" default:"10ms" help:"Bound for the 99th percentile of --ladder."`
+
+	Payload     int    `default:"1024" help:"Characters of encrypted_payload."`
+	Agents      int    `default:"1000" help:"Recipients."`
+	Senders     int    `default:"1" help:"Senders to them."`
+	Depth       int    `placeholder:"PAGE" help:"Page that deep compares with page 1; adds deep to the default scenarios."`
+	Streams     int    `default:"10000" help:"Streams that stream opens; the limit of open files bounds them."`
+	Connections int    `default:"4096" help:"Connections of overload; the limit of open files bounds them."`
+	Members     int    `default:"1000" help:"Members of the group that fanout broadcasts to."`
+	Electors    int    `default:"10000" help:"Members of the group in which votes and hotgroup vote."`
+	Polled      int    `default:"1000000" help:"Messages of the agent that poll asks about."`
+	Hooks       int    `default:"1000" help:"Webhooks of webhook."`
+	Seed        uint64 `default:"1" help:"Makes choices and payloads repeatable."`
+
+	Verify bool   `help:"At the end kill the bench's own server under load, start it again and read every acknowledged message back."`
+	Out    string `placeholder:"DIR" help:"Where results go; default: bench-results/TIME."`
+}
+
+// probeTime is how long the disk is probed before and after.
+const probeTime = time.Second
+
+// Run measures, saves and tells what was found. What was measured before an
+// interrupt or a failure is saved as well.
+func (c *runCmd) Run(ctx context.Context, std *terminal) error {
+	config, remove, err := c.config(std)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	measured, err := bench.Run(ctx, config)
+	if measured == nil {
+		return exitError{code: exitUsage, err: err}
+	}
+	if ctx.Err() != nil {
+		err = exitError{code: exitUnexpected, err: fmt.Errorf("interrupted after %d of the runs; what there is was saved", len(measured.Runs))}
+	}
+	if len(measured.Runs) == 0 && measured.Verified == nil {
+		return err
+	}
+	return errors.Join(err, tell(std, resultsDir(c.Out, measured), measured), judge(measured))
+}
+
+// resultsDir is where results go, named by when the bench began unless the
+// caller said where.
+func resultsDir(out string, measured *result.Report) string {
+	if out != "" {
+		return out
+	}
+	return filepath.Join("bench-results", measured.Began.Format("20060102T150405Z"))
+}
+
+// tell saves the results and shows them.
+func tell(std *terminal, out string, measured *result.Report) error {
+	files, err := report.Save(out, measured)
+	if err != nil {
+		return fmt.Errorf("the results cannot be saved: %w", err)
+	}
+	for _, file := range files {
+		std.note("wrote %s", file)
+	}
+	if std.json {
+		return std.value(measured)
+	}
+	return report.Markdown(std.out, measured)
+}
+
+// judge makes a failure of what a measurement must not go along with: speed
+// without durability is worth nothing.
+func judge(measured *result.Report) error {
+	if v := measured.Verified; v != nil && !v.Clean() {
+		return fmt.Errorf("verification: of %d acknowledged messages %d are missing, %d there twice, %d altered; %d were never acknowledged; %d broadcasts are with some members only, %d of %d votes and seats are lost, and %d of %d messages to agents with a webhook were never delivered",
+			v.Acknowledged, v.Missing, v.Twice, v.Altered, v.Stray, v.Partial, v.CommandsLost, v.Commands, v.DeliveriesLost, v.Deliveries)
+	}
+	return nil
+}
+
+func (c *runCmd) config(std *terminal) (config bench.Config, remove func(), err error) {
+	cases, err := c.cases()
+	if err != nil {
+		return config, nil, exitError{code: exitUsage, err: err}
+	}
+	if c.URL != "" && c.Serve != "" {
+		return config, nil, exitError{code: exitUsage, err: errors.New("--serve-args are for the bench's own server; --url has one already")}
+	}
+	if c.URL == "" && (c.PID != 0 || c.AdminURL != "") {
+		return config, nil, exitError{code: exitUsage, err: errors.New("--pid and --admin-url belong to a server named by --url")}
+	}
+	dir, remove, err := benchDir(c.Dir)
+	if err != nil {
+		return config, nil, err
+	}
+	own, err := c.own(std)
+	if err == nil {
+		config.Targets, err = c.targets(dir, own)
+	}
+	if err != nil {
+		remove()
+		return config, nil, err
+	}
+	return bench.Config{
+		Targets: config.Targets, Cases: cases,
+		Repeats: c.Repeats, WarmUp: c.Warmup, Duration: c.Duration, Poisson: c.Poisson,
+		Params: scenario.Params{
+			Seed: c.Seed, Payload: c.Payload, Agents: c.Agents, Senders: c.Senders, Depth: c.Depth, Streams: c.Streams, Connections: c.Connections,
+			Members: c.Members, Electors: c.Electors, Polled: c.Polled, Hooks: c.Hooks,
+		},
+		Ladder: c.Ladder, Bound: c.P99, Verify: c.Verify, Own: own,
+		Dir: filepath.Dir(dir), ProbeTime: min(probeTime, c.Duration), Live: report.NewLive(std.err, isTerminal(std.err), 0), Command: os.Args,
+	}, remove, nil
+}
+
+// benchDir makes a directory under parent that remove removes.
+func benchDir(parent string) (dir string, remove func(), err error) {
+	if dir, err = os.MkdirTemp(parent, "parley-bench-"); err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	// A database beside us may run under a user of its own.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		remove()
+		return "", nil, err
+	}
+	return dir, remove, nil
+}
+
+func (c *runCmd) cases() ([]bench.Case, error) {
+	if c.Goals {
+		if len(c.Scenarios) > 0 || len(c.Clients) > 0 || len(c.Rates) > 0 {
+			return nil, errors.New("--goals says which cases are run: name neither scenarios nor clients nor rates")
+		}
+		if c.Overload {
+			return append(bench.Goals(), bench.Overload()...), nil
+		}
+		return bench.Goals(), nil
+	}
+	if c.Overload {
+		return nil, errors.New("--overload goes with --goals; without, name the scenario overload")
+	}
+	names := c.Scenarios
+	if len(names) == 0 {
+		names = []string{scenario.Send, scenario.Reply, scenario.Sync, scenario.Inbox, scenario.Stream, scenario.Mixed}
+		if c.Depth > 0 {
+			names = append(names, scenario.Deep)
+		}
+	}
+	return bench.Cases(names, c.Clients, c.Rates)
+}
+
+// serveArgs are further flags of our server: what scenarios cannot do without,
+// and what the caller said.
+func (c *runCmd) serveArgs() (args []string) {
+	if slices.Contains(c.Scenarios, scenario.Poll) {
+		args = append(args, "--poll-limit", "0/0")
+	}
+	if slices.Contains(c.Scenarios, scenario.Webhook) {
+		args = append(args, "--dev") // its targets are on this machine
+	}
+	return append(args, strings.Fields(c.Serve)...)
+}
+
+// ours is what reports call the server that is measured for its own sake.
+const ours = "parley"
+
+// own makes servers of the bench's own; nil where one is named.
+func (c *runCmd) own(std *terminal) (func(dir string, flags ...string) target.Target, error) {
+	if c.URL != "" {
+		return nil, nil
+	}
+	binary, err := std.ownServer()
+	if err != nil {
+		return nil, err
+	}
+	return func(dir string, flags ...string) target.Target {
+		return &target.Server{Label: ours, Binary: binary, Dir: dir, Args: append(c.serveArgs(), flags...), Env: childEnvironment()}
+	}, nil
+}
+
+// targets are ours and the peers, each with a directory of its own under dir.
+func (c *runCmd) targets(dir string, own func(dir string, flags ...string) target.Target) ([]target.Target, error) {
+	var all []target.Target
+	if own == nil {
+		all = append(all, &target.Remote{Label: ours, URL: c.URL, AdminURL: c.AdminURL, AdminToken: os.Getenv("PARLEY_ADMIN_TOKEN"), PID: c.PID})
+	} else {
+		all = append(all, own(filepath.Join(dir, ours)))
+	}
+	for _, binary := range c.Beside {
+		if !isProgram(binary) {
+			return nil, exitError{code: exitUsage, err: fmt.Errorf("--beside: %s is no program; peers are built by make bench", binary)}
+		}
+		peer := &target.Peer{Binary: binary, Env: os.Environ()}
+		peer.Dir = filepath.Join(dir, "beside-"+peer.Name())
+		all = append(all, peer)
+	}
+	return all, nil
+}
+
+type compareCmd struct {
+	A string `arg:"" help:"results.json from before."`
+	B string `arg:"" help:"results.json from after."`
+}
+
+// Run shows what changed from A to B.
+func (c *compareCmd) Run(std *terminal) error {
+	var both [2]*result.Report
+	for i, path := range []string{c.A, c.B} {
+		var err error
+		if both[i], err = report.Load(path); err != nil {
+			return exitError{code: exitUsage, err: err}
+		}
+	}
+	comparison := report.Compare(both[0], both[1])
+	if std.json {
+		return std.value(comparison)
+	}
+	return comparison.Markdown(std.out)
+}
