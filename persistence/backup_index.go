@@ -181,6 +181,40 @@ func Snapshots(disk vfs.FS, dir string) ([]*Snapshot, error) {
 	return all, err
 }
 
+// BackupAt gives the path of the backup directory that dir is, or whose folder of
+// contents or of indexes dir is; "" where it is neither. A folder that was copied
+// alone counts, and so does a backup directory without a snapshot. Where dir has
+// journals it is a data directory, whatever else lies there. A nil disk is the
+// operating system's.
+func BackupAt(disk vfs.FS, dir string) string {
+	disk = orDefault(disk)
+	names, _ := disk.List(dir) // what is not there, or cannot be read, is no backup
+	holds := func(folder string, ours func(string) bool) bool {
+		names, _ := disk.List(disk.PathJoin(dir, folder))
+		return slices.ContainsFunc(names, func(name string) bool { return ours(strings.TrimSuffix(name, unfinished)) })
+	}
+	has := func(folder string) bool {
+		info, err := disk.Stat(disk.PathJoin(dir, folder))
+		return err == nil && info.IsDir()
+	}
+	switch {
+	case slices.Contains(names, strings.TrimSuffix(journalPrefix, "/")):
+		return ""
+	case has(backupFiles) && has(backupSnapshots), holds(backupFiles, isSum), holds(backupSnapshots, isSnapshotName):
+		return dir
+	case holds("", isSum), holds("", isSnapshotName):
+		return disk.PathDir(disk.PathJoin(dir, ".")) // without a slash at the end
+	}
+	return ""
+}
+
+// RestoreCutShort reports whether dir is what a restore has left that did not come
+// to its end. A nil disk is the operating system's.
+func RestoreCutShort(disk vfs.FS, dir string) bool {
+	info, err := orDefault(disk).Stat(orDefault(disk).PathJoin(dir, restoring))
+	return err == nil && info.IsDir()
+}
+
 func orDefault(disk vfs.FS) vfs.FS {
 	if disk == nil {
 		return vfs.Default

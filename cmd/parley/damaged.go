@@ -32,10 +32,35 @@ func advised(err error, data string) error {
 	return fmt.Errorf("%w\n%s", err, damagedHelp)
 }
 
+// checkNoBackup refuses a directory without journals that is a backup, a part of
+// one, or what a restore has left that was cut short. A new store begun there would
+// pass for the one that was saved.
+func checkNoBackup(data string) error {
+	if _, err := os.Lstat(filepath.Join(data, "journal")); err == nil {
+		return nil
+	}
+	whole, err := filepath.Abs(data)
+	if err != nil {
+		return err
+	}
+	if from := persistence.BackupAt(nil, whole); from != "" {
+		return exitError{code: exitUsage, err: fmt.Errorf("%s is a backup directory or a part of one, not a data directory\n"+
+			"  make a data directory of it  %s", data, typed("restore --from "+from+" --data NEW-DIRECTORY"))}
+	}
+	if persistence.RestoreCutShort(nil, data) {
+		return exitError{code: exitUsage, err: fmt.Errorf("%s holds a part of a backup: a restore into it was cut short\n"+
+			"  remove it and restore again  %s", data, typed("restore --from BACKUP --data NEW-DIRECTORY"))}
+	}
+	return nil
+}
+
 // journalOf is where the journal of a data directory lies, of which there must
 // be one.
 func journalOf(data string) (string, error) {
 	dir := filepath.Join(data, "journal")
+	if err := checkNoBackup(data); err != nil {
+		return "", err
+	}
 	if journalGone(data) {
 		return "", advised(fmt.Errorf("%w: there is no journal in %s, and there was one", persistence.ErrDamaged, dir), data)
 	}

@@ -143,6 +143,9 @@ func (h *house) openActors(cfg Config) (err error) {
 	if cfg.origins["journals"] == "default" {
 		journals = 0 // as the directory was made
 	}
+	if err := checkNoBackup(cfg.Data); err != nil {
+		return err
+	}
 	found, err := findMasterKey(cfg.Data)
 	if err != nil {
 		return err
