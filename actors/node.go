@@ -64,6 +64,8 @@ type Node struct {
 	waitRows int
 	// queue bounds the join requests of groups.
 	queue group.Queue
+	// suspends is (*org.State).Suspended, unless a test has another.
+	suspends func(*org.State) bool
 	// companyRows is how many events of a conversation one look for those who share
 	// rows of it passes by.
 	companyRows int
@@ -80,6 +82,7 @@ func New(o Options) *Node {
 		engine: newEngine(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal,
 		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
 		shown: newShown(o.PageBytes), counts: newPollIndex(), seats: o.SeatLimit, carriedStep: carriedStep, waitRows: waitRows, companyRows: companyRows, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg}, ackStep: ackStep,
+		suspends: (*org.State).Suspended,
 	}
 	n.began, n.courier, n.dispatch = o.Clock(), o.Courier, newDispatcher(n, o.Demand)
 	if n.courier == nil {

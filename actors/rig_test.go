@@ -69,8 +69,20 @@ type option func(*rig)
 
 func withJournals(n int) option               { return func(r *rig) { r.journals = n } }
 func withClock(c parley.Clock) option         { return func(r *rig) { r.clock = c } }
-func withTuning(f func(*Node)) option         { return func(r *rig) { r.tune = f } }
 func withWrap(f func(Journal) Journal) option { return func(r *rig) { r.wrap = f } }
+
+// withTuning changes a node before it starts, as those given before it do.
+func withTuning(f func(*Node)) option {
+	return func(r *rig) {
+		before := r.tune
+		r.tune = func(n *Node) {
+			if before != nil {
+				before(n)
+			}
+			f(n)
+		}
+	}
+}
 
 func newRig(t testing.TB, options ...option) *rig {
 	r := &rig{t: t, journals: 1, clock: time.Now, entropy: parley.CountingEntropy(), fs: vfs.NewMem()}

@@ -77,5 +77,5 @@ func (n *Node) suspended(id parley.OrgID) (bool, error) {
 	if errors.Is(err, parley.ErrNotFound) {
 		return false, nil
 	}
-	return o.Suspended(), err
+	return n.suspends(o), err
 }

@@ -8,6 +8,40 @@ import (
 	"parley/actors/webhook"
 )
 
+// TestWebhooksPauseWhileSuspended: what comes meanwhile is delivered afterwards, in
+// order. The control does not look at the suspension, and delivers at once.
+func TestWebhooksPauseWhileSuspended(t *testing.T) {
+	for name, suspends := range map[string]func(*org.State) bool{
+		"suspended": (*org.State).Suspended,
+		"control":   func(*org.State) bool { return false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := openHooked(t, &hooked{}, nil, withJournals(4), withTuning(func(n *Node) { n.suspends = suspends }))
+			must(h.node.SuspendOrg(context.Background(), h.owner))(t)
+			said := h.say(3)
+			if name == "control" {
+				h.until("deliveries while suspended", func() bool { return len(h.post.came()) == len(said) })
+				return
+			}
+			h.until("the webhook waits for the end", func() bool {
+				h.node.dispatch.mu.Lock()
+				defer h.node.dispatch.mu.Unlock()
+				return len(h.node.dispatch.parked) == 1
+			})
+			if n := len(h.post.came()); n != 0 {
+				t.Errorf("%d deliveries while suspended", n)
+			}
+			must(h.node.ResumeOrg(context.Background(), h.owner))(t)
+			h.until("deliveries afterwards", func() bool { return len(h.post.came()) == len(said) })
+			for i, d := range h.post.came() {
+				if d.Message != said[i].MessageID() {
+					t.Errorf("delivery %d is of %v", i, d.Message)
+				}
+			}
+		})
+	}
+}
+
 // TestSuspendedAfterTheJudgement: an attempt that was judged before its organization
 // was suspended is not carried, and what the courier took meanwhile is dropped.
 func TestSuspendedAfterTheJudgement(t *testing.T) {
