@@ -54,6 +54,8 @@ type lineBounds struct {
 	most, served, each int
 	// exempt are addresses that each does not hold for.
 	exempt func(netip.Addr) bool
+	// settled has no connection make room for another: so it was before, for tests.
+	settled bool
 }
 
 // LineCount counts what became of connections for which there was no room.
@@ -118,10 +120,10 @@ func (l *lines) admit(conn net.Conn) *line {
 	goes, room := (*line)(nil), true
 	switch {
 	case !exempt && len(own.lines) >= l.bounds.each:
-		goes = own.longestIdle()
+		goes = l.makesRoom(own)
 		room = goes != nil
 	case len(l.all.lines) >= l.bounds.most || l.served >= l.bounds.served:
-		goes = l.all.longestIdle()
+		goes = l.makesRoom(&l.all)
 		room = goes != nil
 	}
 	if goes != nil {
@@ -145,6 +147,15 @@ func (l *lines) admit(conn net.Conn) *line {
 		return nil
 	}
 	return n
+}
+
+// makesRoom is the connection among these that a newcomer takes the place of, nil
+// for none. The caller holds mu.
+func (l *lines) makesRoom(among *lineSet) *line {
+	if l.bounds.settled {
+		return nil
+	}
+	return among.longestIdle()
 }
 
 // forget gives up the place of a connection. The caller holds mu.

@@ -178,6 +178,52 @@ func (a addressed) RemoteAddr() net.Addr { return a.address }
 
 func gone(l *line) bool { return l.idle.Load() == lineGone }
 
+// TestSilentConnectionsMakeRoom opens all connections that there may be over real
+// sockets and says nothing: every request of others is served. In the control silent
+// connections keep their places, and each request is turned away.
+func TestSilentConnectionsMakeRoom(t *testing.T) {
+	const places = 8
+	for name, want := range map[string]int{"bounded": 200, "control": 503} {
+		t.Run(name, func(t *testing.T) {
+			s := newToyTCP(t, func(o *Options) { o.Concurrency, o.PerAddress = places, places })
+			await(t, "it serves", func() bool { return s.lines.Load() != nil })
+			l := s.lines.Load()
+			l.mu.Lock()
+			l.bounds.settled = name == "control"
+			l.mu.Unlock()
+			for n := range places {
+				conn, err := s.dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = conn.Close() }()
+				await(t, "a connection is not counted", func() bool { open, _, _ := l.stats(); return open == n+1 })
+			}
+			for range 4 {
+				if a := s.ask(t, "GET", "/things/public", "", "Connection: close"); a.StatusCode != want {
+					t.Errorf("a request among silent connections: %s", a.Status)
+				}
+			}
+		})
+	}
+}
+
+// TestAnAddressKeepsNoOtherOut: one that serves as many requests as it may leaves
+// room for others. The control lets it have all connections.
+func TestAnAddressKeepsNoOtherOut(t *testing.T) {
+	for each, want := range map[int]bool{4: true, 8: false} {
+		a := newAmong(t, lineBounds{most: 8, served: 8, each: each})
+		for range 8 {
+			if l := a.from("192.0.2.1"); l != nil {
+				l.serves()
+			}
+		}
+		if admitted := a.from("192.0.2.2") != nil; admitted != want {
+			t.Errorf("beside %d requests of one address another's is admitted: %v", each, admitted)
+		}
+	}
+}
+
 func TestTheLongestIdleMakesRoom(t *testing.T) {
 	a := newAmong(t, atMost(4))
 	first, second, third, fourth := a.from("192.0.2.1"), a.from("192.0.2.2"), a.from("192.0.2.3"), a.from("192.0.2.4")

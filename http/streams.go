@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/org"
 )
 
 // streams is all open streams and the wheel that beats for them.
@@ -27,6 +28,8 @@ type streams struct {
 	closed  bool
 	stop    chan struct{}
 	once    sync.Once
+	// suspends is (*org.State).Suspended, unless a test has another.
+	suspends func(*org.State) bool
 }
 
 // audience is all streams of one agent.
@@ -38,7 +41,10 @@ const wheelSlots = 32
 const heartbeatSeconds = int64(parley.HeartbeatEvery / time.Second)
 
 func newStreams(s *Service) *streams {
-	return &streams{service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, heard: map[parley.AgentID]*audience{}, stop: make(chan struct{})}
+	return &streams{
+		service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, heard: map[parley.AgentID]*audience{}, stop: make(chan struct{}),
+		suspends: (*org.State).Suspended,
+	}
 }
 
 // second is the wheel's time. It follows the monotonic clock: a correction of the
@@ -140,8 +146,7 @@ func (st *agentStream) visit(now int64) {
 }
 
 // permitted reports whether the stream's agent and credential are still live, and its
-// organization is not suspended. A
-// token that has expired does not cut a stream.
+// organization is not suspended. A token that has expired does not cut a stream.
 func (r *streams) permitted(st *agentStream) bool {
 	ctx, s := context.Background(), r.service
 	a, err := s.Node.Agent(ctx, st.agent)
@@ -152,7 +157,7 @@ func (r *streams) permitted(st *agentStream) bool {
 	if err != nil {
 		return !errors.Is(err, parley.ErrNotFound)
 	}
-	return o.Credential(st.caller.ClientID).Live() && !o.Suspended()
+	return o.Credential(st.caller.ClientID).Live() && !r.suspends(o)
 }
 
 // take counts one more stream of an agent, nil if it has as many as it may. The

@@ -214,13 +214,18 @@ func newToy(t *testing.T, change func(*Options)) *toy {
 }
 
 // newToyTCP is a toy server behind a real socket.
-func newToyTCP(t *testing.T) *toy {
+func newToyTCP(t *testing.T, change ...func(*Options)) *toy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveToy(t, nil, ln, func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) })
+	all := func(o *Options) {
+		for _, c := range change {
+			c(o)
+		}
+	}
+	return serveToy(t, all, ln, func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) })
 }
 
 func serveToy(t *testing.T, change func(*Options), ln net.Listener, dial func() (net.Conn, error)) *toy {

@@ -1,0 +1,89 @@
+package http
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"parley/actors/org"
+)
+
+// suspensionFaults suspends an organization and tells what it can do nevertheless.
+func suspensionFaults(t *testing.T, take func(*Route)) (faults []string) {
+	t.Helper()
+	h := hallInMemory(t, 1)
+	defer h.close()
+	for i := range h.server.routes {
+		take(&h.server.routes[i])
+	}
+	p, other := h.party("first"), h.party("second")
+	ann, bob := p.agent("ann"), other.agent("bob")
+	said := `{"to_agent_id":"` + bob + `","type":"svc.v1.dm","encrypted_payload":"AA"}`
+	p.ask("POST", "/messages", said).want(201)
+	if _, err := h.node.SuspendOrg(context.Background(), p.owner); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ method, path, body string }{
+		{"POST", "/messages", said},
+		{"POST", "/groups", `{"name":"ops"}`},
+		{"POST", "/org/credentials", ``},
+		{"PATCH", "/org", `{"name":"Another"}`},
+		{"POST", "/agents/" + ann + "/poll-token", ``},
+	} {
+		if a := p.ask(c.method, c.path, c.body); a.status != 403 || a.at("code") != "suspended" {
+			faults = append(faults, fmt.Sprintf("%s %s: %d", c.method, c.path, a.status))
+		}
+	}
+	for _, path := range []string{"/org", "/agents", "/agents/" + ann + "/messages"} {
+		p.ask("GET", path, "").want(200)
+	}
+	other.ask("POST", "/messages", `{"to_agent_id":"`+ann+`","type":"svc.v1.dm","encrypted_payload":"AA"}`).want(201)
+	if _, err := h.node.ResumeOrg(context.Background(), p.owner); err != nil {
+		t.Fatal(err)
+	}
+	p.ask("POST", "/messages", said).want(201)
+	return faults
+}
+
+func TestASuspendedOrganizationOnlyReads(t *testing.T) {
+	for _, fault := range suspensionFaults(t, func(*Route) {}) {
+		t.Error(fault)
+	}
+}
+
+// TestASuspendedOrganizationOnlyReadsControl: routes that do not look at the
+// suspension do what they are asked.
+func TestASuspendedOrganizationOnlyReadsControl(t *testing.T) {
+	faults := suspensionFaults(t, func(r *Route) { r.exempt = true })
+	want := []string{"POST /messages: 201", "POST /groups: 201", "POST /org/credentials: 201", "PATCH /org: 200"}
+	if len(faults) != len(want)+1 || !slices.Equal(faults[:len(want)], want) {
+		t.Errorf("found %q, want %q and a poll token", faults, want)
+	}
+}
+
+// TestStreamsOfASuspendedOrganizationEnd: also where nobody ends them, as on
+// another node, no heartbeat comes after the suspension. The control does not look
+// at it.
+func TestStreamsOfASuspendedOrganizationEnd(t *testing.T) {
+	for name, suspends := range map[string]func(*org.State) bool{
+		"suspended": (*org.State).Suspended,
+		"control":   func(*org.State) bool { return false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, h *hall) {
+				h.service.streams.suspends = suspends
+				l := h.listen(h.agent("alice"), h.token(h.client), "")
+				heartbeats(t, l, 1)
+				if _, err := h.node.SuspendOrg(context.Background(), h.owner); err != nil {
+					t.Fatal(err)
+				}
+				if name == "control" {
+					heartbeats(t, l, 2)
+					h.service.EndStreams(h.owner)
+				}
+				over(t, l)
+			})
+		})
+	}
+}
