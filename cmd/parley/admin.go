@@ -34,6 +34,17 @@ func newAdminServer(service *parleyhttp.Service, metrics prometheus.Gatherer, gu
 		}
 		_, _ = w.Write([]byte("ok\n"))
 	})
+	all := http.NewServeMux()
+	for _, pattern := range []string{"/metrics", "/livez", "/readyz"} {
+		all.Handle(pattern, status)
+	}
+	all.Handle("/", guard.needsToken(newPower(calls...)))
+	return &adminServer{admin: limited(guard.refuseBrowsers(all)), metrics: limited(status)}
+}
+
+// newPower answers the calls that change something or show what is inside the
+// process. It guards nothing itself.
+func newPower(calls ...interface{ mount(*http.ServeMux) }) http.Handler {
 	power := http.NewServeMux()
 	for _, c := range calls {
 		c.mount(power)
@@ -43,12 +54,7 @@ func newAdminServer(service *parleyhttp.Service, metrics prometheus.Gatherer, gu
 	power.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	power.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	power.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	all := http.NewServeMux()
-	for _, pattern := range []string{"/metrics", "/livez", "/readyz"} {
-		all.Handle(pattern, status)
-	}
-	all.Handle("/", guard.needsToken(power))
-	return &adminServer{admin: limited(guard.refuseBrowsers(all)), metrics: limited(status)}
+	return power
 }
 
 // limited is a server that waits for nobody for long.

@@ -51,6 +51,13 @@ func readDashboard(t *testing.T) (d dashboard) {
 // openTestHouse serves on free ports and gives the public and the operator's address.
 func openTestHouse(t *testing.T, args ...string) (public, private string) {
 	t.Helper()
+	h := testHouse(t, args...)
+	return "http://" + h.public.Addr().String(), "http://" + h.private.Addr().String()
+}
+
+// testHouse serves on free ports, in a data directory of its own unless args name one.
+func testHouse(t *testing.T, args ...string) *house {
+	t.Helper()
 	cfg, err := parseServe(t, append([]string{
 		"--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", t.TempDir(), "--cache", "4MiB",
 	}, args...)...)
@@ -74,7 +81,7 @@ func openTestHouse(t *testing.T, args ...string) (public, private string) {
 			}
 		}
 	})
-	return "http://" + h.public.Addr().String(), "http://" + h.private.Addr().String()
+	return h
 }
 
 func fetch(t *testing.T, url string) (int, string) {

@@ -219,38 +219,75 @@ func TestNoFileIsEverReadableByOthers(t *testing.T) {
 	s := start(t, "--admin-listen", admin)
 	a, b := pair(t, s)
 	a.send(b)
-	var looks atomic.Int64
-	stop, seen := make(chan struct{}), make(chan string, 1)
+	w := watchModes(top, s.dir)
+	for i := range 6 {
+		before := w.looks.Load()
+		succeeds(t, "backup", "--to", filepath.Join(top, "b"+strconv.Itoa(i)), "--admin", "http://"+admin, "--data", s.dir)
+		for deadline := time.Now().Add(10 * time.Second); w.looks.Load() == before && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if file := w.end(); file != "" {
+		t.Errorf("others could read %s", file)
+	}
+	if w.looks.Load() == 0 {
+		t.Error("nothing was looked at")
+	}
+}
+
+// TestNoFileIsEverReadableByOthersControl writes as it was done before: a file gets
+// its mode after it was created.
+func TestNoFileIsEverReadableByOthersControl(t *testing.T) {
+	top := t.TempDir()
+	path := filepath.Join(top, "master.key")
+	w := watchModes(top)
+	for deadline := time.Now().Add(20 * time.Second); len(w.seen) == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("a file that others could read at first is never seen")
+		}
+		err := os.WriteFile(path, []byte("secret"), 0o644)
+		if err = errors.Join(err, os.Chmod(path, 0o644), os.Chmod(path, 0o600), os.Remove(path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if file := w.end(); !strings.HasPrefix(file, path) {
+		t.Errorf("seen was %q", file)
+	}
+}
+
+// modeWatch looks at all files below directories, over and over, until it finds one
+// that others than its owner have a right to.
+type modeWatch struct {
+	looks atomic.Int64
+	stop  chan struct{}
+	seen  chan string
+}
+
+func watchModes(roots ...string) *modeWatch {
+	w := &modeWatch{stop: make(chan struct{}), seen: make(chan string, 1)}
 	go func() {
-		defer close(seen)
+		defer close(w.seen)
 		for {
-			for _, root := range []string{top, s.dir} {
-				if file := readable(root, &looks); file != "" {
-					seen <- file
+			for _, root := range roots {
+				if file := readable(root, &w.looks); file != "" {
+					w.seen <- file
 					return
 				}
 			}
 			select {
-			case <-stop:
+			case <-w.stop:
 				return
 			default:
 			}
 		}
 	}()
-	for i := range 6 {
-		before := looks.Load()
-		succeeds(t, "backup", "--to", filepath.Join(top, "b"+strconv.Itoa(i)), "--admin", "http://"+admin, "--data", s.dir)
-		for deadline := time.Now().Add(10 * time.Second); looks.Load() == before && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
-	}
-	close(stop)
-	if file, caught := <-seen; caught {
-		t.Errorf("others could read %s", file)
-	}
-	if looks.Load() == 0 {
-		t.Error("nothing was looked at")
-	}
+	return w
+}
+
+// end gives what was found, "" for nothing.
+func (w *modeWatch) end() string {
+	close(w.stop)
+	return <-w.seen
 }
 
 // readable is a file or directory below root that others than its owner have a

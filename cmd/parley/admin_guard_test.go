@@ -1,0 +1,87 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// knockFaults makes calls of the operator's that a stranger, or a page in the
+// operator's browser, has no business to make, and names those that are answered.
+func knockFaults(t *testing.T, admin http.Handler, token string) (faults []string) {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "backups")
+	for _, call := range [][3]string{
+		{"GET", "/orgs", ""},
+		{"POST", "/backup", `{"to":"` + to + `"}`},
+		{"GET", "/debug/pprof/goroutine?debug=2", ""},
+	} {
+		for who, headers := range map[string][]string{
+			"without the token": nil,
+			"with another":      {"Authorization", "Bearer another"},
+			"rebound":           {"Authorization", "Bearer " + token, "Host", "evil.example"},
+			"of another site":   {"Authorization", "Bearer " + token, "Sec-Fetch-Site", "cross-site"},
+		} {
+			r := httptest.NewRequestWithContext(t.Context(), call[0], call[1], strings.NewReader(call[2]))
+			r.Host = "localhost"
+			r.Header.Set("Content-Type", "application/json")
+			for i := 0; i < len(headers); i += 2 {
+				r.Header.Set(headers[i], headers[i+1])
+			}
+			if host := r.Header.Get("Host"); host != "" {
+				r.Host = host
+			}
+			w := httptest.NewRecorder()
+			admin.ServeHTTP(w, r)
+			if w.Code != http.StatusUnauthorized && w.Code != http.StatusForbidden {
+				faults = append(faults, fmt.Sprintf("%s %s: %d", call[1], who, w.Code))
+			}
+		}
+	}
+	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
+		faults = append(faults, "a backup was made")
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// TestAdminGuard: the controls take one guard away each, and what it kept out is
+// answered.
+func TestAdminGuard(t *testing.T) {
+	data := t.TempDir()
+	h := testHouse(t, "--data", data)
+	const token = "a token of the test's"
+	guard := adminGuard{token: sha256.Sum256([]byte(token))}
+	calls := []interface{ mount(*http.ServeMux) }{&orgDoor{node: h.node, service: h.service}, &backupDoor{store: h.store, data: data}}
+	power := newPower(calls...)
+	for name, c := range map[string]struct {
+		admin http.Handler
+		want  []string
+	}{
+		"guarded": {newAdminServer(h.service, prometheus.NewRegistry(), guard, calls...).admin.Handler, nil},
+		"control: no token": {guard.refuseBrowsers(power), []string{
+			"/backup with another: 200", "/backup without the token: 200",
+			"/debug/pprof/goroutine?debug=2 with another: 200", "/debug/pprof/goroutine?debug=2 without the token: 200",
+			"/orgs with another: 200", "/orgs without the token: 200", "a backup was made",
+		}},
+		"control: browsers": {guard.needsToken(power), []string{
+			"/backup of another site: 200", "/backup rebound: 200",
+			"/debug/pprof/goroutine?debug=2 of another site: 200", "/debug/pprof/goroutine?debug=2 rebound: 200",
+			"/orgs of another site: 200", "/orgs rebound: 200", "a backup was made",
+		}},
+	} {
+		if faults := knockFaults(t, c.admin, token); !slices.Equal(faults, c.want) {
+			t.Errorf("%s: found %q, want %q", name, faults, c.want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"parley"
+)
+
+// TestBackupStaysPrivate backs the master key up into a directory that others may
+// write to, and into one of this user's alone. The controls take away the judgement
+// of the directory, and the umask: then the key lies where others may exchange its
+// file, or may read it.
+func TestBackupStaysPrivate(t *testing.T) {
+	const private = 0o077 // what keepFilesPrivate sets
+	data := t.TempDir()
+	h := testHouse(t, "--data", data)
+	key, err := os.ReadFile(filepath.Join(data, masterKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	judged := func(to string) (string, error) { return backupTarget(to, nil) }
+	for name, c := range map[string]struct {
+		umask   int // 0 leaves it to keepFilesPrivate
+		mode    fs.FileMode
+		target  func(string) (string, error)
+		refused bool
+		shown   bool // the key is where others may read it
+	}{
+		"own directory":          {0, 0o755, judged, false, false},
+		"open directory":         {0, 0o777, judged, true, false},
+		"control: not judged":    {0, 0o777, nil, false, false},
+		"control: a usual umask": {0o022, 0o755, judged, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to, err := filepath.EvalSymlinks(t.TempDir())
+			if err == nil {
+				err = os.Chmod(to, c.mode)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := syscall.Umask(private)
+			defer syscall.Umask(before)
+			if keepFilesPrivate(); c.umask != 0 {
+				syscall.Umask(c.umask)
+			}
+			door := &backupDoor{store: h.store, data: data, target: c.target}
+			request := backupRequest{To: to}
+			if err = door.judge(request); err == nil {
+				_, err = door.take(context.Background(), request, nil)
+			}
+			if refused := (*parley.Refusal)(nil); errors.As(err, &refused) != c.refused || err != nil && !c.refused {
+				t.Fatalf("it comes to %v", err)
+			}
+			held, shown := whoseKey(t, to, key)
+			if held == c.refused || shown != c.shown {
+				t.Errorf("the directory has the key: %v, and shows it to others: %v", held, shown)
+			}
+		})
+	}
+}
+
+// whoseKey reports whether a file below a directory holds the key, and whether
+// others than its owner have a right to one that does.
+func whoseKey(t *testing.T, root string, key []byte) (held, shown bool) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(text, key) {
+			return err
+		}
+		info, err := d.Info()
+		if held = true; err == nil {
+			shown = shown || info.Mode().Perm()&0o077 != 0
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held, shown
+}
