@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"parley"
 	"parley/http/client"
 )
 
@@ -28,8 +29,8 @@ type operatorFlags struct {
 func (f *operatorFlags) address() (*url.URL, error) {
 	text := cmp.Or(f.Admin, defaultAdmin)
 	admin, err := url.Parse(text)
-	if err != nil || admin.Host == "" || admin.Scheme != "http" && admin.Scheme != "https" {
-		return nil, exitError{code: exitUsage, err: fmt.Errorf("--admin: %q is not an http or https address", redacted(text))}
+	if err != nil || !parley.Dialable(admin) || admin.Scheme != "http" && admin.Scheme != "https" {
+		return nil, exitError{code: exitUsage, err: fmt.Errorf("--admin: %q is not an http or https address such as %s", redacted(text), defaultAdmin)}
 	}
 	return admin, nil
 }

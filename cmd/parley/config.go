@@ -180,7 +180,7 @@ func (c *Config) Validate() error {
 	case c.Data == "":
 		return errors.New("--data: a directory must be named")
 	case c.BaseURL != "" && !isBaseURL(c.BaseURL):
-		return fmt.Errorf("--base-url: %q is not an http or https address without query", c.BaseURL)
+		return fmt.Errorf("--base-url: %q is not an http or https address such as https://parley.example:8443, without user and query", redacted(c.BaseURL))
 	case !parley.ValidDomain(c.Domain):
 		return fmt.Errorf("--domain: %q is not a lowercase domain name", c.Domain)
 	case !brandPattern.MatchString(c.Brand):
@@ -257,13 +257,13 @@ func isAddress(text string) bool {
 	if err != nil {
 		return false
 	}
-	n, err := strconv.Atoi(port)
-	return err == nil && n >= 0 && n <= 65535
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 func isBaseURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && parley.Dialable(u) && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 type configCmd struct{ Config }

@@ -71,7 +71,7 @@ func exitCode(err error) int {
 		return refusalCode(refused.Status)
 	case errors.Is(err, client.ErrNoCredentials):
 		return exitForbidden
-	case errors.Is(err, client.ErrPayloadTooLong):
+	case errors.Is(err, client.ErrPayloadTooLong), errors.Is(err, client.ErrBaseURL):
 		return exitUsage
 	case errors.Is(err, context.Canceled):
 		return exitUnexpected

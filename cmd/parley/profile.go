@@ -89,10 +89,7 @@ func (p *profileFlags) open() (*client.Client, string, error) {
 		return nil, "", err
 	}
 	c, err := client.New(url, client.WithBrand(a.Brand), client.WithCredentials(a.Credentials), client.WithRetries(clientTries, clientPause))
-	if err != nil {
-		return nil, "", exitError{code: exitUsage, err: err}
-	}
-	return c, directory, nil
+	return c, directory, err
 }
 
 // explain says which server and which profile a command used, where that is

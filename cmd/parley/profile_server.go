@@ -15,9 +15,12 @@ var errPlainHTTP = errors.New("http:// to another machine shows the credentials 
 
 // checkTransport refuses plain http to another machine unless that was allowed.
 func checkTransport(server string, allowed bool) error {
+	if _, err := client.New(server); err != nil {
+		return err
+	}
 	u, err := url.Parse(server)
 	if err != nil {
-		return exitError{code: exitUsage, err: client.ErrBaseURL}
+		return err
 	}
 	if allowed || u.Scheme != "http" || isLoopback(u.Hostname()) {
 		return nil

@@ -76,7 +76,7 @@ func register(ctx context.Context, p *profileFlags, in api.Register, progress fu
 	}
 	c, err := client.New(url, client.WithProofProgress(progress))
 	if err != nil {
-		return nil, exitError{code: exitUsage, err: err}
+		return nil, err
 	}
 	about, err := c.Version(ctx)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/knadh/koanf/v2"
 
+	"parley"
 	parleyhttp "parley/http"
 )
 
@@ -137,8 +138,9 @@ func (t *Terms) validate(c *Config) error {
 		return fmt.Errorf("--rate: %w", err)
 	}
 	if t.SMTPURL != "" {
-		if u, err := url.Parse(string(t.SMTPURL)); err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || u.Path != "" {
-			return errors.New("--smtp-url: not an address such as smtp://user:password@mail.example:587")
+		if u, err := url.Parse(string(t.SMTPURL)); err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || !parley.Dialable(u) || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+			// The value may hold a password: it is not told.
+			return errors.New("--smtp-url: not an address such as smtp://user:password@mail.example:587, with a port from 1 to 65535 or none")
 		}
 	}
 	if t.SMTPFrom != "" {

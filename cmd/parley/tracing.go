@@ -49,7 +49,7 @@ const (
 func (t *Tracing) validate() error {
 	if t.OTLPEndpoint != "" && !isBaseURL(t.OTLPEndpoint) {
 		// The value may hold a password: it is not told.
-		return errors.New("--otlp-endpoint: not an http or https address without user and query")
+		return errors.New("--otlp-endpoint: not an http or https address such as http://127.0.0.1:4318, without user and query")
 	}
 	if _, err := parseShare(t.TraceShare); t.TraceShare != "" && err != nil {
 		return fmt.Errorf("--trace-share: %w", err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"parley"
@@ -39,6 +40,16 @@ type heardDelivery struct {
 	Verified bool             `json:"verified"`
 	Error    string           `json:"error,omitzero"`
 	Payload  *api.HookPayload `json:"payload,omitzero"`
+}
+
+func (c *webhookListenCmd) Validate() error {
+	if !isAddress(c.Addr) {
+		return fmt.Errorf("--addr: %q is not host:port", c.Addr)
+	}
+	if u, err := url.Parse(c.As); c.As != "" && (err != nil || !parley.Dialable(u)) {
+		return errors.New("--as: not an address such as https://tunnel.example:8443/hook")
+	}
+	return nil
 }
 
 // Run receives until it is interrupted, which is its natural end.

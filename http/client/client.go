@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -63,13 +64,16 @@ func WithRetries(attempts int, backoff time.Duration) Option {
 func WithProofProgress(f func(ProofProgress)) Option { return func(c *Client) { c.progress = f } }
 
 // ErrBaseURL says that a server's address is not an absolute http or https URL.
-var ErrBaseURL = errors.New("the base URL should be an absolute http or https address without query")
+var ErrBaseURL = errors.New("the base URL should be an http or https address such as https://parley.example:8443, without user and query")
 
 // New is a client of the server at baseURL.
 func New(baseURL string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(baseURL)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return nil, ErrBaseURL
+	if err != nil {
+		return nil, ErrBaseURL // it may hold a password, and cannot be told without
+	}
+	if !parley.Dialable(u) || (u.Scheme != "http" && u.Scheme != "https") || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, fmt.Errorf("%q: %w", u.Redacted(), ErrBaseURL)
 	}
 	c := &Client{
 		base: strings.TrimRight(baseURL, "/"), brand: "svc",

@@ -169,8 +169,8 @@ func TestWrongCredentials(t *testing.T) {
 	if _, err := anonymous.Org(t.Context()); !errors.Is(err, ErrNoCredentials) {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"", "localhost:1", "ftp://x", "http://", "http://a?b", "http://u:p@a"} {
-		if _, err := New(bad); !errors.Is(err, ErrBaseURL) {
+	for _, bad := range []string{"", "localhost:1", "ftp://x", "http://", "http://a?b", "http://u:secret@a", "http://a:0", "http://a:65536", "http://a:", "http://:80", "http://a:secret"} {
+		if _, err := New(bad); !errors.Is(err, ErrBaseURL) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
