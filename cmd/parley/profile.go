@@ -28,7 +28,9 @@ type profileFlags struct {
 const (
 	defaultURL      = "http://127.0.0.1:8080"
 	credentialsFile = "credentials.json"
-	keysDirectory   = "keys"
+	// tokenFile keeps the access token, which commands share while it lives.
+	tokenFile     = "token.json"
+	keysDirectory = "keys"
 
 	// A person waits: better to say soon that nobody answers.
 	clientTries = 3
@@ -88,7 +90,8 @@ func (p *profileFlags) open() (*client.Client, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	c, err := client.New(url, client.WithBrand(a.Brand), client.WithCredentials(a.Credentials), client.WithRetries(clientTries, clientPause))
+	c, err := client.New(url, client.WithBrand(a.Brand), client.WithCredentials(a.Credentials),
+		client.WithTokenFile(filepath.Join(directory, tokenFile)), client.WithRetries(clientTries, clientPause))
 	return c, directory, err
 }
 

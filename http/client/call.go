@@ -64,11 +64,12 @@ func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 		if token == "" && !k.public { // no token to be had; that was tried enough
 			return nil, err
 		}
-		if !renewed && token != "" && refusedToken(err) {
-			renewed = true
-			c.tokens.drop(token)
-			attempt--
-			continue
+		if token != "" && refusedToken(err) {
+			if c.tokens.drop(c, token); !renewed {
+				renewed = true
+				attempt--
+				continue
+			}
 		}
 		wait, again := c.pause(k, attempt, err)
 		if !again || ctx.Err() != nil {

@@ -27,6 +27,8 @@ type Client struct {
 	backoff  time.Duration
 	progress func(ProofProgress)
 	tokens   *tokens
+	// tokenFile keeps the token between programs; empty keeps it in memory alone.
+	tokenFile string
 }
 
 // Option sets one property of a new Client.
@@ -109,7 +111,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Authenticated is a client of the same server that uses the credentials.
 func (c *Client) Authenticated(credentials Credentials) *Client {
 	other := *c
-	other.tokens = &tokens{credentials: credentials}
+	other.tokens, other.tokenFile = &tokens{credentials: credentials}, ""
 	return &other
 }
 

@@ -193,10 +193,11 @@ func (s *subscription) accepted(resp *http.Response, token string) error {
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		err := readError(resp, body)
-		if refusedToken(err) && !s.renewed {
-			s.renewed = true
-			s.c.tokens.drop(token)
-			return errNewToken
+		if refusedToken(err) {
+			if s.c.tokens.drop(s.c, token); !s.renewed {
+				s.renewed = true
+				return errNewToken
+			}
 		}
 		return err
 	}

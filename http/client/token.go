@@ -53,23 +53,38 @@ func (t *tokens) get(ctx context.Context, c *Client) (string, error) {
 }
 
 func (t *tokens) renew(ctx context.Context, c *Client, f *flight) {
-	asked := c.clock()
-	token, err := c.fetchToken(ctx, t.credentials)
+	token, renewAt, err := t.obtain(ctx, c)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.flight = nil
 	if f.err = err; err == nil {
-		life := time.Duration(token.ExpiresIn) * time.Second
-		f.token, t.token = token.AccessToken, token.AccessToken
-		t.renewAt = asked.Add(life - min(time.Minute, life/5))
+		f.token, t.token, t.renewAt = token, token, renewAt
 	}
 	close(f.done)
 }
 
+// obtain gives a token that is kept in the client's file, else one that it asks the
+// server for.
+func (t *tokens) obtain(ctx context.Context, c *Client) (token string, renewAt time.Time, err error) {
+	if saved, ok := c.loadToken(t.credentials); ok {
+		return saved.Token, saved.RenewAt, nil
+	}
+	asked := c.clock()
+	fetched, err := c.fetchToken(ctx, t.credentials)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	life := time.Duration(fetched.ExpiresIn) * time.Second
+	renewAt = asked.Add(life - min(time.Minute, life/5))
+	c.saveToken(t.credentials, fetched.AccessToken, renewAt)
+	return fetched.AccessToken, renewAt, nil
+}
+
 // drop forgets the token that the server refused, unless it was renewed since.
-func (t *tokens) drop(token string) {
+func (t *tokens) drop(c *Client, token string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	c.discardToken(token)
 	if t.token == token {
 		t.token = ""
 	}

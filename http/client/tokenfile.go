@@ -1,0 +1,69 @@
+package client
+
+import (
+	"encoding/json"
+	"os"
+	"time"
+)
+
+// WithTokenFile keeps the access token in a file, mode 0600, so that programs that
+// run for a moment share one token as long as it lives. Several may use the file at
+// once: it is replaced whole. It names the server and the client that the token is
+// for, and is not used for others. What is missing, damaged or readable by others
+// counts as no token, and that it cannot be written fails no call.
+func WithTokenFile(path string) Option { return func(c *Client) { c.tokenFile = path } }
+
+// savedToken is the content of a token file.
+type savedToken struct {
+	Version int `json:"version"`
+	// Server and ClientID are who gave the token to whom.
+	Server   string `json:"server"`
+	ClientID string `json:"client_id"`
+	Token    string `json:"access_token"`
+	// RenewAt lies before the token expires.
+	RenewAt time.Time `json:"renew_at"`
+}
+
+// tokenLifeMax is longer than any token lives. One that is to live longer was
+// saved while the clock was wrong.
+const tokenLifeMax = 24 * time.Hour
+
+// loadToken gives the saved token of this client's server and credentials if it
+// still has life left.
+func (c *Client) loadToken(credentials Credentials) (savedToken, bool) {
+	saved, ok := c.readToken()
+	now := c.clock()
+	return saved, ok && saved.Server == c.base && saved.ClientID == credentials.ClientID.String() &&
+		now.Before(saved.RenewAt) && saved.RenewAt.Before(now.Add(tokenLifeMax))
+}
+
+func (c *Client) readToken() (saved savedToken, ok bool) {
+	if c.tokenFile == "" {
+		return saved, false
+	}
+	text, err := ReadPrivate(c.tokenFile)
+	if err != nil || json.Unmarshal(text, &saved) != nil {
+		return savedToken{}, false
+	}
+	return saved, saved.Version == 1 && saved.Token != ""
+}
+
+// saveToken keeps a token for the next program. A program that cannot does
+// without.
+func (c *Client) saveToken(credentials Credentials, token string, renewAt time.Time) {
+	if c.tokenFile == "" {
+		return
+	}
+	text, err := json.Marshal(savedToken{Version: 1, Server: c.base, ClientID: credentials.ClientID.String(), Token: token, RenewAt: renewAt.UTC()})
+	if err == nil {
+		_ = writePrivate(c.tokenFile, append(text, '\n'), os.Rename)
+	}
+}
+
+// discardToken removes a token that the server refused, unless another program has
+// saved a newer one.
+func (c *Client) discardToken(token string) {
+	if saved, ok := c.readToken(); ok && saved.Token == token {
+		_ = os.Remove(c.tokenFile)
+	}
+}
