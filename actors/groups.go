@@ -473,25 +473,3 @@ func (n *Node) HadSeat(ctx context.Context, id parley.GroupID, of parley.AgentID
 	})
 	return had, err
 }
-
-// PublicGroups calls fn with the groups that the directory shows, until it
-// returns false.
-func (n *Node) PublicGroups(ctx context.Context, fn func(*PublicGroup) bool) error {
-	return n.view(ctx, func(v View) error {
-		var bad error
-		scan := v.Rows(parley.DirectorySlot, parley.PublicTable, nil, nil, false, func(_, value []byte) bool {
-			g := &PublicGroup{}
-			if bad = g.UnmarshalVT(value); bad != nil {
-				return false
-			}
-			return fn(g)
-		})
-		return errors.Join(scan, bad)
-	})
-}
-
-// GroupID is the group's id.
-func (g *PublicGroup) GroupID() parley.GroupID { return parley.IDFromBytes[parley.GroupID](g.GetId()) }
-
-// Owner is the organization that made it.
-func (g *PublicGroup) Owner() parley.OrgID { return parley.IDFromBytes[parley.OrgID](g.GetOrg()) }

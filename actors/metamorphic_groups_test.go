@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"parley"
@@ -252,5 +253,9 @@ func (p *player) readGroup(ctx context.Context, id parley.GroupID) {
 		}
 		p.say(err, "end of what %s sees", m.Recipient())
 	}
-	p.say(p.node.PublicGroups(ctx, func(g *PublicGroup) bool { p.note("  shown: %s\n", words(g)); return true }), "end of the directory")
+	p.say(p.node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*PublicGroup, string]) {
+		for g := range all {
+			p.note("  shown: %s\n", words(g))
+		}
+	}), "end of the directory")
 }

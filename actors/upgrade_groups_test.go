@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"iter"
 	"testing"
 	"time"
 
@@ -123,11 +124,12 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 	for _, r := range settled {
 		say("  settled %s", words(r))
 	}
-	err := node.PublicGroups(ctx, func(g *PublicGroup) bool {
-		if g.GroupID() == id {
-			say("  shown as %s", words(g))
+	err := node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*PublicGroup, string]) {
+		for g := range all {
+			if g.GroupID() == id {
+				say("  shown as %s", words(g))
+			}
 		}
-		return true
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,14 +1,13 @@
 package http
 
 import (
-	"cmp"
-	"encoding/binary"
-	"math"
+	"iter"
 	"math/bits"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"parley"
 	"parley/actors"
@@ -30,14 +29,6 @@ func (s *Service) getProfile(c *Call, in *api.GetProfile) (api.GroupProfile, err
 	}, err
 }
 
-// searchWork bounds what one search looks at: bytes of text, each as often as the
-// query has words, and searchStep for each group. That is some ten milliseconds.
-// Groups beyond it, the youngest, are not found.
-const (
-	searchWork = 8 << 20
-	searchStep = 1 << 10
-)
-
 // queryWait is how long a query waits for others to end before it is refused.
 const queryWait = time.Second
 
@@ -55,8 +46,9 @@ func (s *Service) mayQuery(c *Call) (done func(), err error) {
 	return nil, parley.ErrOverloaded
 }
 
-// findGroups is a page of the public groups that a query finds, best first; of
-// all of them without one, oldest first.
+// findGroups is a page of the public groups that a query finds, or of all of them
+// without one. Where the work of one request ends before the groups do, the page
+// may be short or empty, and its cursor goes on at the group where the work ended.
 // // spec: Directory and discovery (all public, no auth)
 func (s *Service) findGroups(c *Call, in *api.FindGroups) (api.Page[api.GroupProfile], error) {
 	page := api.Page[api.GroupProfile]{Items: []api.GroupProfile{}}
@@ -65,47 +57,24 @@ func (s *Service) findGroups(c *Call, in *api.FindGroups) (api.Page[api.GroupPro
 		query = strings.TrimSpace(*in.Query)
 	}
 	list := "directory groups " + query
-	position, err := s.position(list, in.Cursor, 24)
+	position, err := s.position(list, in.Cursor, groupWalkShort, groupWalkLong)
 	if err != nil {
 		return page, err
 	}
-	beyond := placeFound(position)
 	done, err := s.mayQuery(c)
 	if err != nil {
 		return page, err
 	}
 	defer done()
-	sought, found := newSearch(query), shortlist{most: in.Limit + 1}
-	work := s.searchWork
-	err = s.Node.PublicGroups(c.Context(), func(g *actors.PublicGroup) bool {
-		if everything := len(sought.words) == 0; everything { // in the order of the rows
-			if compareFound(foundAt{1, g.GroupID()}, beyond) <= 0 && position != nil {
-				return true
-			}
-			if len(found.best) == found.most {
-				return false
-			}
-		}
-		if work -= searchStep + len(sought.words)*(len(g.GetName())+len(g.GetDescription())); work < 0 {
-			return false
-		}
-		o, unknown := s.Node.Org(c.Context(), g.Owner())
-		if unknown != nil {
-			return true
-		}
-		handle := parley.Handle{Name: g.GetName(), Slug: o.GetSlug(), Domain: s.Domain, Group: true}.String()
-		at := foundAt{score: sought.score(g.GetName(), handle, g.GetDescription()), id: g.GroupID()}
-		if at.score > 0 && (position == nil || compareFound(at, beyond) > 0) {
-			found.add(foundGroup{at, profileOf(g, handle)})
-		}
-		return true
+	l := newGroupLook(groupWalkOf(position), newSearch(query), in.Limit, s.searchWork)
+	err = s.Node.PublicGroups(c.Context(), l.walk.beyond, func(groups iter.Seq2[*actors.PublicGroup, string]) {
+		l.look(groups, s.Domain)
 	})
-	for i, g := range found.best {
-		if i == in.Limit {
-			page.HasMore, page.NextCursor = true, new(s.Cursors.Seal(list, found.best[i-1].bytes()))
-			break
-		}
+	for _, g := range l.page() {
 		page.Items = append(page.Items, g.profile)
+	}
+	if next, more := l.next(); more {
+		page.HasMore, page.NextCursor = true, new(s.Cursors.Seal(list, next.bytes()))
 	}
 	return page, err
 }
@@ -118,56 +87,20 @@ func profileOf(g *actors.PublicGroup, handle string) api.GroupProfile {
 	}
 }
 
-// foundAt is a place in the order of what was found: the better first, of equals
-// the older.
-type foundAt struct {
-	score float64
-	id    parley.GroupID
-}
-
-func compareFound(a, b foundAt) int {
-	if a.score != b.score {
-		return cmp.Compare(b.score, a.score)
-	}
-	return slices.Compare(a.id[:], b.id[:])
-}
-
-func (f foundAt) bytes() []byte {
-	return append(binary.BigEndian.AppendUint64(nil, math.Float64bits(f.score)), f.id[:]...)
-}
-
-func placeFound(b []byte) foundAt {
-	if b == nil {
-		return foundAt{}
-	}
-	return foundAt{math.Float64frombits(binary.BigEndian.Uint64(b)), parley.GroupID(b[8:])}
-}
-
-type foundGroup struct {
-	foundAt
-	profile api.GroupProfile
-}
-
-// shortlist keeps the best that were found.
-type shortlist struct {
-	most int
-	best []foundGroup
-}
-
-func (l *shortlist) add(g foundGroup) {
-	at, _ := slices.BinarySearchFunc(l.best, g.foundAt, func(have foundGroup, want foundAt) int {
-		return compareFound(have.foundAt, want)
-	})
-	if at == l.most {
-		return
-	}
-	l.best = slices.Insert(l.best, at, g)
-	l.best = l.best[:min(len(l.best), l.most)]
-}
-
 // search is a query, as words.
 type search struct {
 	words []soughtWord
+	// fields are the words of the group that is looked at, kept for their memory.
+	fields [3][]string
+	// work is what scores took beyond what the length of the text says.
+	work int
+}
+
+// taken is what scores took since it was called last.
+func (q *search) taken() int {
+	work := q.work
+	q.work = 0
+	return work
 }
 
 type soughtWord struct {
@@ -179,9 +112,9 @@ type soughtWord struct {
 // searchWordsMax bounds how many words of a query are looked for.
 const searchWordsMax = 16
 
-func newSearch(query string) search {
-	var q search
-	for _, w := range wordsOf(query) {
+func newSearch(query string) *search {
+	q := &search{}
+	for _, w := range appendWords(nil, query) {
 		if len(q.words) < searchWordsMax {
 			q.words = append(q.words, soughtWord{w, lettersOf(w), trigramsOf(nil, w)})
 		}
@@ -198,19 +131,21 @@ const (
 
 // score is how well a group fits: more than 0 if every word of the query is
 // found. A query without a word fits every group alike.
-func (q search) score(name, handle, description string) float64 {
+func (q *search) score(name, handle, description string) float64 {
 	if len(q.words) == 0 {
 		return 1
 	}
-	fields := [...]struct {
-		words  []string
-		weight float64
-	}{{wordsOf(name), weightName}, {wordsOf(handle), weightHandle}, {wordsOf(description), weightDescription}}
+	for i, text := range [...]string{name, handle, description} {
+		if !ascii(text) {
+			q.work += searchFold * len(text)
+		}
+		q.fields[i] = appendWords(q.fields[i][:0], text)
+	}
 	total := 0.0
 	for i := range q.words {
 		best := 0.0
-		for _, f := range fields {
-			best = max(best, f.weight*q.words[i].in(f.words))
+		for f, weight := range [...]float64{weightName, weightHandle, weightDescription} {
+			best = max(best, weight*q.words[i].in(q.fields[f], &q.work))
 		}
 		if best == 0 {
 			return 0
@@ -218,7 +153,7 @@ func (q search) score(name, handle, description string) float64 {
 		total += best
 	}
 	// Of names that fit, the one that says nothing besides fits best.
-	return total/float64(len(q.words)) + 1/float64(1+len(fields[0].words))
+	return total/float64(len(q.words)) + 1/float64(1+len(q.fields[0]))
 }
 
 // How much of a word's weight a likeness of it brings.
@@ -236,8 +171,9 @@ const (
 	withinLeast = 3
 )
 
-// in is how well the word is found among others, 0 for not at all.
-func (w *soughtWord) in(words []string) (best float64) {
+// in is how well the word is found among others, 0 for not at all. It adds to work
+// what it takes to compare words that differ.
+func (w *soughtWord) in(words []string, work *int) (best float64) {
 	for _, word := range words {
 		switch {
 		case word == w.text:
@@ -247,7 +183,7 @@ func (w *soughtWord) in(words []string) (best float64) {
 		case len(w.text) >= withinLeast && strings.Contains(word, w.text):
 			best = max(best, fitWithin)
 		case best < fitLike:
-			if like := w.like(word); like >= likeLeast {
+			if like := w.like(word, work); like >= likeLeast {
 				best = max(best, fitLike*like)
 			}
 		}
@@ -278,13 +214,14 @@ func lettersOf(word string) (letters uint64) {
 }
 
 // like is the share of trigrams that two words have in common.
-func (w *soughtWord) like(word string) float64 {
+func (w *soughtWord) like(word string, work *int) float64 {
 	n := len(word) - len(w.text)
 	if n > mistakesMax || n < -mistakesMax || bits.OnesCount64(w.letters^lettersOf(word)) > mistakesMax {
 		return 0
 	}
 	var kept [32]trigram
 	theirs := trigramsOf(kept[:0], word)
+	*work += searchLike + len(w.trigrams)*len(theirs)
 	common := 0
 	for _, t := range theirs {
 		if slices.Contains(w.trigrams, t) {
@@ -295,10 +232,48 @@ func (w *soughtWord) like(word string) float64 {
 	return float64(common) / float64(len(w.trigrams)+len(theirs)-common)
 }
 
-// wordsOf are the words of a text, in one case.
-func wordsOf(text string) []string {
-	folded := strings.ReplaceAll(strings.Map(fold, text), "ß", "ss")
-	return strings.FieldsFunc(folded, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+// appendWords appends the words of a text, in one case.
+func appendWords(words []string, text string) []string {
+	text = folded(text)
+	start := -1 // of the word that goes on
+	for i, r := range text {
+		switch within := inWord(r); {
+		case within && start < 0:
+			start = i
+		case !within && start >= 0:
+			words = append(words, text[start:i])
+			start = -1
+		}
+	}
+	if start >= 0 {
+		words = append(words, text[start:])
+	}
+	return words
+}
+
+// inWord reports whether words are made of a character, of a text in one case.
+func inWord(r rune) bool {
+	if r < utf8.RuneSelf {
+		return 'a' <= r && r <= 'z' || '0' <= r && r <= '9'
+	}
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}
+
+// folded is a text in one case.
+func folded(text string) string {
+	if ascii(text) {
+		return strings.ToLower(text)
+	}
+	return strings.ReplaceAll(strings.Map(fold, text), "ß", "ss")
+}
+
+func ascii(text string) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // fold is the first of the characters that differ from r in case only.

@@ -54,12 +54,17 @@ type hallJournal struct {
 	views atomic.Int64 // that were opened
 	// full: there is no room for anything.
 	full atomic.Bool
+	// sight, if set, makes views what a test wants.
+	sight func(actors.View) actors.View
 	// dress, if set, makes subscriptions what a test wants.
 	dress func(actors.Subscription) actors.Subscription
 }
 
 func (j *hallJournal) View() actors.View {
 	j.views.Add(1)
+	if j.sight != nil {
+		return j.sight(j.Store.View())
+	}
 	return j.Store.View()
 }
 

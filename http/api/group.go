@@ -277,8 +277,10 @@ type VoteResult struct {
 // FindGroups searches public groups: GET /directory/groups. The answer is a Page
 // of GroupProfile.
 type FindGroups struct {
-	// Query is matched against name, handle and description. Without it all are
-	// listed, oldest first.
+	// Query is matched against name, handle and description: every word of it must be
+	// found. Without it all groups are listed, oldest first. One request looks at a
+	// limited number of groups and ranks those: a page may be short or empty while
+	// has_more is true.
 	Query  *string `json:"-" query:"q" maxLength:"500"`
 	Limit  int     `json:"-" query:"limit" default:"20" minimum:"1" maximum:"50"`
 	Cursor *string `json:"-" query:"cursor"`

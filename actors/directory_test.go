@@ -1,0 +1,58 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+
+	"parley"
+	"parley/actors/group"
+)
+
+// TestPublicGroups: they come oldest first, from any of them on, each with its
+// owner's slug, also from a node that knows no organization yet.
+func TestPublicGroups(t *testing.T) {
+	eachJournal(t, func(t *testing.T, r *rig) {
+		var ids []parley.GroupID
+		var want []string
+		for _, slug := range []string{"acme", "globex"} {
+			owner, a := r.agents(slug, 1)
+			for i := range 2 {
+				name := fmt.Sprint("team", i)
+				made := must(r.node.CreateGroup(context.Background(), NewGroup{Found: group.Found{
+					Org: owner, Founder: a[0], Name: name, Policy: group.Open, Public: true, VoteHours: 72,
+				}}))(t)
+				ids, want = append(ids, made.ID), append(want, name+" of "+slug)
+			}
+		}
+		for _, restart := range []bool{false, true} {
+			if restart {
+				r.restart()
+			}
+			for from := -1; from < len(ids); from++ {
+				beyond := parley.GroupID{}
+				if from >= 0 {
+					beyond = ids[from]
+				}
+				var got []string
+				err := r.node.PublicGroups(context.Background(), beyond, func(all iter.Seq2[*PublicGroup, string]) {
+					for g, slug := range all {
+						got = append(got, g.GetName()+" of "+slug)
+					}
+				})
+				if err != nil || !slices.Equal(got, want[from+1:]) {
+					t.Errorf("beyond %d there are %v, %v", from, got, err)
+				}
+			}
+			atHand := 0
+			for range r.node.facts.orgs.cache.All() {
+				atHand++
+			}
+			if atHand != 2 {
+				t.Errorf("after a restart (%v) %d of 2 owners are at hand", restart, atHand)
+			}
+		}
+	})
+}
