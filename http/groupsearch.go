@@ -5,11 +5,9 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
-	"parley"
 	"parley/actors"
 	"parley/http/api"
 )
@@ -29,23 +27,6 @@ func (s *Service) getProfile(c *Call, in *api.GetProfile) (api.GroupProfile, err
 	}, err
 }
 
-// queryWait is how long a query waits for others to end before it is refused.
-const queryWait = time.Second
-
-// mayQuery waits until few other queries run: anybody may ask them, and each keeps
-// a processor busy.
-func (s *Service) mayQuery(c *Call) (done func(), err error) {
-	late := time.NewTimer(queryWait)
-	defer late.Stop()
-	select {
-	case s.queries <- struct{}{}:
-		return func() { <-s.queries }, nil
-	case <-late.C:
-	case <-c.Draining():
-	}
-	return nil, parley.ErrOverloaded
-}
-
 // findGroups is a page of the public groups that a query finds, or of all of them
 // without one. Where the work of one request ends before the groups do, the page
 // may be short or empty, and its cursor goes on at the group where the work ended.
@@ -61,14 +42,17 @@ func (s *Service) findGroups(c *Call, in *api.FindGroups) (api.Page[api.GroupPro
 	if err != nil {
 		return page, err
 	}
-	done, err := s.mayQuery(c)
+	leave, err := s.queries.enter(c.account(), c.Draining())
 	if err != nil {
 		return page, err
 	}
-	defer done()
+	defer leave()
 	l := newGroupLook(groupWalkOf(position), newSearch(query), in.Limit, s.searchWork)
 	err = s.Node.PublicGroups(c.Context(), l.walk.beyond, func(groups iter.Seq2[*actors.PublicGroup, string]) {
 		l.look(groups, s.Domain)
+		if !s.queriesLinger {
+			leave() // before the disk is waited for, and the socket
+		}
 	})
 	for _, g := range l.page() {
 		page.Items = append(page.Items, g.profile)

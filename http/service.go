@@ -75,10 +75,13 @@ type Service struct {
 	// older set must not replace a newer one.
 	signing    sync.Mutex
 	streams    *streams
-	queries    chan struct{} // room for public queries that run
-	searchWork int           // the constant's, unless a test has another
-	arrayBytes int           // parley.ArrayBytesMax, unless a test has another
-	closing    atomic.Bool
+	queries    *queryPlaces
+	searchWork int // the constant's, unless a test has another
+	arrayBytes int // parley.ArrayBytesMax, unless a test has another
+	// queriesLinger, which only a test sets: a search keeps its place while it waits
+	// for the disk.
+	queriesLinger bool
+	closing       atomic.Bool
 }
 
 // NewService makes the endpoints of a node.
@@ -90,7 +93,7 @@ func NewService(o ServiceOptions) *Service {
 	s.tries = auth.NewTries(o.Clock)
 	s.streams = newStreams(s)
 	s.searchWork, s.arrayBytes = searchWork, parley.ArrayBytesMax
-	s.queries = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	s.queries = newQueryPlaces(max(1, runtime.GOMAXPROCS(0)/2))
 	return s
 }
 
