@@ -44,3 +44,27 @@ func TestBackupAt(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoreThatFailsLeavesDirectories: a refused restore removes the directories
+// that it made, and none that was there.
+func TestRestoreThatFailsLeavesDirectories(t *testing.T) {
+	fs := vfs.NewMem()
+	s, _ := filled(t, fs, 10)
+	mustBackup(t, s, BackupOptions{To: "backup"})
+	mustClose(t, s)
+	if err := fs.MkdirAll("there/empty", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 100, TotalBytes: 1 << 40})
+	for _, to := range []string{"there/empty", "there/new", "new", "new/a/b"} {
+		if _, err := Restore(t.Context(), RestoreOptions{FS: fs, From: "backup", To: to}); err == nil {
+			t.Fatalf("%s: restored without room", to)
+		}
+	}
+	if names, err := fs.List("there"); err != nil || len(names) != 1 || names[0] != "empty" {
+		t.Errorf("there has %q, %v", names, err)
+	}
+	if names, err := fs.List("new"); err == nil {
+		t.Errorf("new was left, with %q", names)
+	}
+}

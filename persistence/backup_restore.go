@@ -41,22 +41,38 @@ func Restore(ctx context.Context, o RestoreOptions) (*Snapshot, error) {
 	if err := empty(disk, o.To); err != nil {
 		return nil, err
 	}
-	if err := makeDirectory(disk, o.To); err != nil {
-		return nil, err
+	made := missingDirectories(disk, o.To)
+	err = makeDirectory(disk, o.To)
+	if err == nil {
+		err = room(disk, o.To, s.Bytes())
 	}
-	if err := room(disk, o.To, s.Bytes()); err != nil {
-		return nil, err
+	if err == nil {
+		err = restore(ctx, disk, s, o)
 	}
-	if err := restore(ctx, disk, s, o); err != nil {
-		_ = disk.RemoveAll(disk.PathJoin(o.To, restoring))
-		for _, f := range s.Files {
-			if !strings.HasPrefix(f.Name, journalPrefix) {
-				_ = disk.Remove(disk.PathJoin(o.To, f.Name))
-			}
+	if err == nil {
+		return s, nil
+	}
+	_ = disk.RemoveAll(disk.PathJoin(o.To, restoring))
+	for _, f := range s.Files {
+		if !strings.HasPrefix(f.Name, journalPrefix) {
+			_ = disk.Remove(disk.PathJoin(o.To, f.Name))
 		}
-		return nil, err
 	}
-	return s, nil
+	for _, dir := range made {
+		_ = disk.Remove(dir) // one that others have put something into stays
+	}
+	return nil, err
+}
+
+// missingDirectories are dir and what it lies in as far as it is not there, the
+// innermost first.
+func missingDirectories(disk vfs.FS, dir string) (missing []string) {
+	for dir = disk.PathJoin(dir, "."); ; dir = disk.PathDir(dir) {
+		if _, err := disk.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == disk.PathDir(dir) {
+			return missing
+		}
+		missing = append(missing, dir)
+	}
 }
 
 // empty refuses a directory that has something in it, but for what makers of
