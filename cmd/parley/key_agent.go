@@ -23,7 +23,8 @@ type keyCmd struct {
 
 type keyShowCmd struct {
 	profileFlags
-	Agent string `arg:"" help:"Handle or id; a bare name is one of the organization's own."`
+	Former bool   `help:"List the former keys that are known of the agent too, newest first, with the time in which each was valid."`
+	Agent  string `arg:"" help:"Handle or id; a bare name is one of the organization's own."`
 }
 
 // Binding states of `key show`.
@@ -50,7 +51,11 @@ type shownKeys struct {
 	// Problem says why a send would be refused, Accept what would allow it.
 	Problem *string  `json:"problem"`
 	Accept  []string `json:"accept"`
-	advice  string
+	// Former and FormerOlder, with --former: the newest former keys, and how many
+	// older ones are not listed.
+	Former      *[]formerKey `json:"former,omitzero"`
+	FormerOlder int          `json:"former_older,omitzero"`
+	advice      string
 }
 
 // Run compares and changes nothing: it is no first contact.
@@ -76,8 +81,16 @@ func (c *keyShowCmd) Run(ctx context.Context, std *streams) error {
 			out.State = keysBound
 		}
 	}
-	if err := c.compare(ctx, from, directory, &out); err != nil {
+	ring, err := c.compare(ctx, from, directory, &out)
+	if err != nil {
 		return err
+	}
+	if c.Former {
+		found, older, err := former(ctx, from, &out, ring)
+		if err != nil {
+			return err
+		}
+		out.Former, out.FormerOlder = &found, older
 	}
 	if std.json {
 		return std.value(out)
@@ -85,12 +98,13 @@ func (c *keyShowCmd) Run(ctx context.Context, std *streams) error {
 	return std.say("%s", &out)
 }
 
-// compare holds the published keys against the profile's pins and key rings.
-func (c *keyShowCmd) compare(ctx context.Context, from *client.Client, directory string, out *shownKeys) error {
+// compare holds the published keys against the profile's pins and key rings. It
+// gives the agent's own ring, nil where the profile has none.
+func (c *keyShowCmd) compare(ctx context.Context, from *client.Client, directory string, out *shownKeys) (own *client.KeyRing, err error) {
 	var changed *client.KeyChangedError
 	pin, err := from.CheckKeys(ctx, client.OpenPins(filepath.Join(directory, keysDirectory)), out.AgentKeys)
 	if err != nil && !errors.As(err, &changed) {
-		return err
+		return nil, err
 	}
 	if out.Pinned = pin; changed != nil {
 		problem := string(changed.Problem)
@@ -98,15 +112,15 @@ func (c *keyShowCmd) compare(ctx context.Context, from *client.Client, directory
 	}
 	rings, err := openRings(directory)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, ring := range rings {
 		if ring.AgentID() == out.AgentID {
-			own := ring.SigningKey().X == out.SigningPublicKey.X && ring.EncryptionKey().X == out.EncryptionPublicKey.X
-			out.Own = &own
+			same := ring.SigningKey().X == out.SigningPublicKey.X && ring.EncryptionKey().X == out.EncryptionPublicKey.X
+			out.Own, own = &same, ring
 		}
 	}
-	return nil
+	return own, nil
 }
 
 // describe gives the verification words and the id of a key, computed from the
@@ -142,6 +156,17 @@ func (s *shownKeys) String() string {
 	}
 	if s.Problem != nil && s.Own == nil {
 		lines = append(lines, "  REFUSED     "+strings.ReplaceAll(*s.Problem, "_", " ")+". "+s.advice)
+	}
+	if s.Former != nil {
+		for _, k := range *s.Former {
+			lines = append(lines, "  former      "+k.String())
+		}
+		if len(*s.Former) == 0 {
+			lines = append(lines, "  former      none known")
+		}
+		if s.FormerOlder > 0 {
+			lines = append(lines, fmt.Sprintf("  former      and %d older", s.FormerOlder))
+		}
 	}
 	return strings.Join(lines, "\n")
 }
@@ -212,7 +237,7 @@ func (c *keyRestoreCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	agent, err := from.RestoreKeys(ctx, ring)
+	agent, was, err := from.RestoreKeys(ctx, ring)
 	if err != nil {
 		return err
 	}
@@ -228,9 +253,31 @@ func (c *keyRestoreCmd) Run(ctx context.Context, std *streams) error {
 		std.note("the signing key had been replaced too: agents that meet this one for the first time refuse its keys until you run \"%s\"", typed("agent rotate-keys "+c.Name))
 	}
 	if std.json {
-		return std.value(record)
+		return std.value(restoredKeys{Agent: record, Replaced: replaced(was)})
 	}
-	return std.say("published the key ring's keys of %s again\n%s\nThe organization's credentials were used to replace them: replace the credentials too.", text(record.Handle), agentDetails(record))
+	if was == (client.Restored{}) {
+		return std.say("nothing was replaced: the published keys of %s are the key ring's\n%s", text(record.Handle), agentDetails(record))
+	}
+	return std.say("replaced the published keys (%s) of %s by the key ring's\n%s\nSomebody used the organization's credentials to publish the others: replace the credentials too.",
+		strings.Join(replaced(was), ", "), text(record.Handle), agentDetails(record))
+}
+
+// restoredKeys is what `key restore --json` tells: the agent, and which of its
+// published keys were not the key ring's.
+type restoredKeys struct {
+	*api.Agent
+	Replaced []string `json:"replaced"`
+}
+
+func replaced(was client.Restored) []string {
+	keys := []string{}
+	if was.Signing {
+		keys = append(keys, "signing")
+	}
+	if was.Encryption {
+		keys = append(keys, "encryption")
+	}
+	return keys
 }
 
 // unbound are the agents among ids whose pinned keys nothing binds.

@@ -116,8 +116,12 @@ func TestForeignKeysAreNoticed(t *testing.T) {
 	if _, err := bob.Client.Session(t.Context(), bob.Keys); !errors.Is(err, ErrKeysNotPublished) {
 		t.Fatalf("%v", err)
 	}
-	if _, err := bob.Client.RestoreKeys(t.Context(), bob.Keys); err != nil {
-		t.Fatal(err)
+	if _, was, err := bob.Client.RestoreKeys(t.Context(), bob.Keys); err != nil || was != (Restored{Encryption: true}) {
+		t.Fatalf("replaced %+v, %v", was, err)
+	}
+	bindings := len(n.bindings[bob.ID().String()])
+	if _, was, err := bob.Client.RestoreKeys(t.Context(), bob.Keys); err != nil || was != (Restored{}) || len(n.bindings[bob.ID().String()]) != bindings {
+		t.Fatalf("with its own keys published: replaced %+v, %v", was, err)
 	}
 	again(t, bob)
 	if err := write(t, again(t, ann), bob); err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"sync"
 
 	"parley"
@@ -123,6 +124,19 @@ func (k *KeyRing) Handle() string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.handle
+}
+
+// FormerKids are the ids of the keys that the ring had before, newest first.
+func (k *KeyRing) FormerKids() (kids []string) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for _, key := range slices.Backward(k.former) {
+		kids = append(kids, parley.Thumbprint(parley.X25519, key.PublicKey().Bytes()))
+	}
+	for _, key := range slices.Backward(k.formerSigning) {
+		kids = append(kids, kidOf(&key))
+	}
+	return kids
 }
 
 // Path is where the ring is kept, empty for one in memory.

@@ -169,8 +169,8 @@ func TestSignedChangesAreFollowed(t *testing.T) {
 			b := n.binding(bob, thiefs, nil, 1, api.ContinuityBroken)
 			n.serve(bob, thiefs, b)
 			n.bindings[bob.ID().String()] = append(n.bindings[bob.ID().String()], *b)
-			if _, err := bob.Client.RestoreKeys(t.Context(), bob.Keys); err != nil {
-				t.Fatal(err)
+			if _, was, err := bob.Client.RestoreKeys(t.Context(), bob.Keys); err != nil || was != (Restored{true, true}) {
+				t.Fatalf("replaced %+v, %v", was, err)
 			}
 			rotate(t, again(t, bob), 2)
 		},

@@ -116,20 +116,37 @@ func (c *Client) Session(ctx context.Context, ring *KeyRing) (*Agent, error) {
 	return a, nil
 }
 
+// Restored tells which of an agent's published keys were not its ring's.
+type Restored struct {
+	Signing    bool
+	Encryption bool
+}
+
 // RestoreKeys publishes the ring's current keys again, with a binding, after
 // somebody else has published others. A client that has pinned them goes on without a
-// question.
-func (c *Client) RestoreKeys(ctx context.Context, ring *KeyRing) (*Agent, error) {
+// question. Where the ring's keys are the published ones it replaces nothing: it
+// finishes a rotation that was cut short, and binds the keys where that is missing.
+func (c *Client) RestoreKeys(ctx context.Context, ring *KeyRing) (a *Agent, was Restored, err error) {
 	if ring.AgentID().Zero() {
-		return nil, ErrUnbound
+		return nil, was, ErrUnbound
 	}
 	record, err := c.Agent(ctx, ring.AgentID())
 	if err != nil {
-		return nil, err
+		return nil, was, err
 	}
-	a := &Agent{Client: c, Keys: ring, Record: *record}
+	a = &Agent{Client: c, Keys: ring, Record: *record}
+	published := api.AgentKeys{SigningPublicKey: record.SigningPublicKey, EncryptionPublicKey: record.EncryptionPublicKey}
+	err = ring.settle(&published)
+	if err == nil {
+		return a, was, a.BindKeys(ctx)
+	}
+	if !errors.Is(err, ErrKeysNotPublished) {
+		return nil, was, err
+	}
 	pair, _ := ring.pairs()
-	return a, a.publish(ctx, &pair, nil)
+	was.Signing = record.SigningPublicKey == nil || record.SigningPublicKey.X != pair.publicSigning().X
+	was.Encryption = record.EncryptionPublicKey == nil || record.EncryptionPublicKey.X != pair.publicEncryption().X
+	return a, was, a.publish(ctx, &pair, nil)
 }
 
 // ID is the agent's id.

@@ -7,6 +7,7 @@ import (
 	"crypto/hpke"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -167,7 +168,11 @@ func TestTokenCannotRedirectMail(t *testing.T) {
 			t.Fatalf("the thief reads %q", got)
 		}
 
-		bob.run("key", "restore", "bob")
+		for _, want := range []string{"[encryption]", "[]"} {
+			if got := fmt.Sprint(bob.run("key", "restore", "bob")["replaced"]); got != want {
+				t.Errorf("replaced %s, want %s", got, want)
+			}
+		}
 		alice.run("send", bob.handle(), "for Bob alone, again")
 		stranger.run("send", bob.handle(), "hello")
 		inbox := bob.run("inbox", "--limit", "2")
@@ -195,8 +200,8 @@ func TestBothKeysAreRestored(t *testing.T) {
 		if kids, _ := alice.fails("send", bob.handle(), "for Bob alone"); !slices.Equal(kids, []string{thumbprint("Ed25519", sign.Public().(ed25519.PublicKey))}) {
 			t.Errorf("asks to accept %v", kids)
 		}
-		_, said, code := command(t, "key", "restore", "bob", "--profile", bob.dir)
-		if code != 0 || !strings.Contains(said, "agent rotate-keys bob") {
+		out, said, code := command(t, "key", "restore", "bob", "--profile", bob.dir)
+		if code != 0 || !strings.Contains(out, "replaced the published keys (signing, encryption) of") || !strings.Contains(said, "agent rotate-keys bob") {
 			t.Errorf("exit code %d\n%s", code, said)
 		}
 		alice.run("send", bob.handle(), "for Bob alone")

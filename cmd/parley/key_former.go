@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"parley/http/api"
+	"parley/http/client"
+)
+
+// formerKeysShown bounds how many former keys `key show --former` asks the server
+// for, one by one. A server of the profile public answers 120 such reads a minute.
+const formerKeysShown = 50
+
+// formerKey is a key that was replaced, as `key show --former --json` tells it.
+type formerKey struct {
+	Kid string `json:"kid"`
+	// Use is signing or encryption.
+	Use       string   `json:"use"`
+	ValidFrom api.Time `json:"valid_from"`
+	// ValidUntil is when another key took its place.
+	ValidUntil *api.Time `json:"valid_until"`
+	RetiredAt  *api.Time `json:"retired_at"`
+}
+
+func (k *formerKey) String() string {
+	line := fmt.Sprintf("%-10s  %s  %s to %s", k.Use, k.Kid, clock(k.ValidFrom), clock(*k.ValidUntil))
+	if k.RetiredAt != nil {
+		line += ", retired " + clock(*k.RetiredAt)
+	}
+	return line
+}
+
+// formerKids are the ids of the former keys of an agent that its bindings, the
+// profile's key ring of it and the profile's pin of it know, newest first. The server
+// lists keys that were never bound nowhere.
+func formerKids(ctx context.Context, from *client.Client, out *shownKeys, ring *client.KeyRing) ([]string, error) {
+	bindings, err := from.KeyBindings(ctx, out.AgentID.String())
+	if err != nil {
+		return nil, err
+	}
+	var kids []string
+	for _, b := range slices.Backward(bindings) {
+		kids = append(kids, b.SigningKid, b.EncryptionKid)
+	}
+	if ring != nil {
+		kids = append(kids, ring.FormerKids()...)
+	}
+	if out.Pinned != nil {
+		kids = append(kids, out.Pinned.SigningKid, out.Pinned.EncryptionKid)
+		for _, k := range slices.Backward(out.Pinned.Former) {
+			kids = append(kids, k.SigningKid)
+		}
+	}
+	seen := map[string]bool{out.SigningKid: true, out.EncryptionKid: true}
+	return slices.DeleteFunc(kids, func(kid string) bool {
+		known := seen[kid]
+		seen[kid] = true
+		return known
+	}), nil
+}
+
+// former reads what the server says of an agent's former keys, newest first, and
+// how many older ones were left out. A key that the server does not know is none of
+// the agent's.
+func former(ctx context.Context, from *client.Client, out *shownKeys, ring *client.KeyRing) (found []formerKey, older int, err error) {
+	kids, err := formerKids(ctx, from, out, ring)
+	if err != nil {
+		return nil, 0, err
+	}
+	found = []formerKey{}
+	for _, kid := range kids[:min(len(kids), formerKeysShown)] {
+		record, err := from.KeyRecord(ctx, out.AgentID.String(), kid)
+		if errors.Is(err, client.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if record.ValidUntil == nil { // it has come into use since
+			continue
+		}
+		key := formerKey{Kid: kid, Use: "encryption", ValidFrom: record.ValidFrom, ValidUntil: record.ValidUntil, RetiredAt: record.RetiredAt}
+		if _, signing, err := describe(record.SigningPublicKey); err == nil && signing == kid {
+			key.Use = "signing"
+		}
+		found = append(found, key)
+	}
+	slices.SortStableFunc(found, func(a, b formerKey) int {
+		return cmp.Or(b.ValidUntil.Compare(a.ValidUntil.Time), cmp.Compare(b.Use, a.Use))
+	})
+	return found, len(kids) - min(len(kids), formerKeysShown), nil
+}
