@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"syscall"
 
@@ -100,7 +101,30 @@ func usual(args []string) []string {
 	case args[0] == "--version":
 		return append([]string{"version"}, args[1:]...)
 	}
-	return args
+	return withKids(args)
+}
+
+// dashedKid is a key's id that begins like a flag, as one of 64 does.
+var dashedKid = regexp.MustCompile(`^-[A-Za-z0-9_-]{42}$`)
+
+// withKids has such ids read as what they are: the value of --accept-key before
+// them, or the last word of "key retire".
+func withKids(args []string) []string {
+	retire := len(args) > 1 && args[0] == "key" && args[1] == "retire" && !slices.Contains(args, "--")
+	var read, last []string
+	for i, arg := range args {
+		switch {
+		case !dashedKid.MatchString(arg):
+			read = append(read, arg)
+		case i > 0 && args[i-1] == "--accept-key":
+			read[len(read)-1] += "=" + arg
+		case retire:
+			last = append(last, "--", arg)
+		default:
+			read = append(read, arg)
+		}
+	}
+	return append(read, last...)
 }
 
 func newParser(chosen *commands, std *streams, exit func(int)) (*kong.Kong, error) {
