@@ -205,3 +205,9 @@ func SlotOf(name string) Slot {
 	h *= 0x9E3779B97F4A7C15
 	return Slot(h >> 52)
 }
+
+// Seat is an agent in a group, and the number of its place there.
+type Seat struct {
+	Agent  AgentID
+	Number uint32
+}

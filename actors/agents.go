@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 type agentTurn = turn[*agent.State, agent.Command, agent.Event]
@@ -45,7 +46,7 @@ func (n *Node) awaitLoss(ctx context.Context, id parley.GroupID, of parley.Agent
 
 func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
 	return &kind[*agent.State, agent.Command, agent.Event]{
-		stream: parley.AgentStream, rules: agentRules, stateEvery: 1,
+		stream: journal.AgentStream, rules: agentRules, stateEvery: 1,
 		blank: func() *agent.State { return &agent.State{} },
 		handle: func(t *agentTurn, request any) (any, error) {
 			switch r := request.(type) {
@@ -92,9 +93,9 @@ func (n *Node) hearAgent(t *agentTurn, said *Said) error {
 			t.tell(groupStream(id), &Said{Kind: Said_forget, Agent: self.Bytes()})
 			return nil
 		}
-		t.keep(parley.ConcernTable, concern, said.GetGroup())
+		t.keep(journal.ConcernTable, concern, said.GetGroup())
 	case Said_settled:
-		t.strike(parley.ConcernTable, concern)
+		t.strike(journal.ConcernTable, concern)
 	}
 	n.publishAgentAfter(t)
 	return nil
@@ -116,7 +117,7 @@ func (n *Node) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) e
 	for _, m := range in {
 		concerned[m.GroupID()] = true
 	}
-	err := t.rows(parley.ConcernTable, self[:], func(_, value []byte) {
+	err := t.rows(journal.ConcernTable, self[:], func(_, value []byte) {
 		concerned[parley.IDFromBytes[parley.GroupID](value)] = true
 	})
 	for id := range concerned {
@@ -141,7 +142,7 @@ func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
 	case agent.IssuePollToken:
 		t.say(pollWord(id, c.Hash))
 	case agent.Revoke:
-		t.say(parley.Tell{To: orgStream(now.Owner()), Data: append([]byte{retired}, id[:]...)})
+		t.say(journal.Tell{To: orgStream(now.Owner()), Data: append([]byte{retired}, id[:]...)})
 		if err := n.quit(t, id, groups); err != nil {
 			return nil, err
 		}

@@ -8,34 +8,35 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/journal"
 )
 
 // Archive is everything that is stored, at one instant: what an audit reads. The
 // package persistence has one of an open store and one of a directory at rest.
 // Byte strings given to functions are only valid during the call.
 type Archive interface {
-	State(parley.Stream) (seq uint64, state []byte, err error)
-	Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error
+	State(journal.Stream) (seq uint64, state []byte, err error)
+	Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.Fact) bool) error
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
-	Marks(parley.Mark) (parley.Marks, error)
-	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
-	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
+	Marks(journal.Mark) (journal.Marks, error)
+	Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error
+	Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error)
 
 	// CopiesOf tells to whom the copies of a broadcast went, as its home has them.
 	CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error
 	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
 	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
 	// Each of these tells of everything of its sort.
-	Streams(fn func(s parley.Stream, seq uint64, f parley.Fact) error) error
+	Streams(fn func(s journal.Stream, seq uint64, f journal.Fact) error) error
 	Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error
-	Feeds(fn func(agent parley.AgentID, e parley.FeedEntry) error) error
-	FarMarks(fn func(id parley.MessageID, m parley.Marks) error) error
-	Tables(fn func(slot parley.Slot, table parley.Table, key, value []byte) error) error
-	Trays(fn func(s parley.Stream, word []byte) error) error
-	Timers(fn func(s parley.Stream, due time.Time) error) error
+	Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error
+	FarMarks(fn func(id parley.MessageID, m journal.Marks) error) error
+	Tables(fn func(slot parley.Slot, table journal.Table, key, value []byte) error) error
+	Trays(fn func(s journal.Stream, word []byte) error) error
+	Timers(fn func(s journal.Stream, due time.Time) error) error
 	Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error
 	// Underway tells of words that are in a lane and have not taken effect.
-	Underway(fn func(w parley.Word) error) error
+	Underway(fn func(w journal.Word) error) error
 	// Home is the number of the journal in which a slot lives.
 	Home(slot parley.Slot) int
 }
@@ -260,14 +261,14 @@ func copyKey(under parley.Slot, id parley.MessageID) []byte {
 }
 
 func (x *auditor) readTimers() error {
-	return x.Timers(func(s parley.Stream, due time.Time) error {
+	return x.Timers(func(s journal.Stream, due time.Time) error {
 		x.progress("timers")
-		if s.Kind == parley.GroupStream {
+		if s.Kind == journal.GroupStream {
 			id := parley.GroupID(s.ID)
 			x.groupTimers[id] = append(x.groupTimers[id], due.UnixMilli())
 			return nil
 		}
-		if s.Kind == parley.WebhookStream {
+		if s.Kind == journal.WebhookStream {
 			return nil // there may be any number: each is cancelled when it fires
 		}
 		x.timersDue.Find(s.Slot(), 1, timerKey(s, due))
@@ -275,7 +276,7 @@ func (x *auditor) readTimers() error {
 	})
 }
 
-func timerKey(s parley.Stream, due time.Time) []byte {
+func timerKey(s journal.Stream, due time.Time) []byte {
 	k := append(make([]byte, 0, 25), byte(s.Kind))
 	return binary.BigEndian.AppendUint64(append(k, s.ID[:]...), uint64(due.UnixMilli()))
 }

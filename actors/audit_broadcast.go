@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/journal"
 )
 
 // hosted takes in a conversation that a group hosts, and its first message.
@@ -80,7 +81,7 @@ func (k *talk) readers(id parley.MessageID) (to []parley.Seat, err error) {
 // delivered demands each copy in its reader's feed, in the conversation's order,
 // and the record in each home where one is.
 func (k *talk) delivered(id parley.MessageID, r *Record, to []parley.Seat) error {
-	x, note := k.x, parley.TypeHash(r.GetType())
+	x, note := k.x, journal.TypeHash(r.GetType())
 	brought := map[int]bool{x.Home(id.Slot()): true}
 	for _, seat := range to {
 		one := parley.Copy(id, seat.Number)

@@ -17,6 +17,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/journal"
 )
 
 // control is a fault and the checks that must find it: these and no others. What
@@ -39,10 +40,10 @@ var rowControls = map[string]control{
 		x.lose('E', func(k, v []byte) bool { return k[3] == 4 && k[27] == 4 && v[0] == 3 })
 	}, []string{"events", "history", "status-entries"}, false},
 	"an event is cut short": {func(x *tamper) {
-		x.alter('E', ofKind(parley.IssuerStream), func(v []byte) []byte { return v[:5] })
+		x.alter('E', ofKind(journal.IssuerStream), func(v []byte) []byte { return v[:5] })
 	}, []string{"values"}, false},
 	"a state is of more events than there are": {func(x *tamper) {
-		k, _ := x.find('E', ofKind(parley.ConversationStream))
+		k, _ := x.find('E', ofKind(journal.ConversationStream))
 		x.set(slotted(parley.Slot(binary.BigEndian.Uint16(k)), 'S', k[3:20]), append(big(99), 1))
 	}, []string{"states"}, false},
 	"an arrival goes back": {func(x *tamper) {
@@ -75,7 +76,7 @@ var rowControls = map[string]control{
 		x.set(slotted(0xFFFF, 'c', []byte{0, 63}), make([]byte, 16))
 	}, []string{"keys"}, false},
 	"a word for nobody": {func(x *tamper) {
-		s := parley.Stream{Kind: parley.OrgStream, ID: nobody}
+		s := journal.Stream{Kind: journal.OrgStream, ID: nobody}
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), append([]byte{retired}, nobody[:]...))
 	}, []string{"retirements", "trays"}, false},
 	"a word that nobody understands": {func(x *tamper) {
@@ -84,10 +85,10 @@ var rowControls = map[string]control{
 	}, []string{"tray-words"}, false},
 	"a word in quarantine": {func(x *tamper) {
 		s := orgStream(x.owner)
-		x.set(slotted(s.Slot(), 'R', []byte{byte(parley.QuarantineTable)}, quarantineKey(s, 1)), quarantineRow(noon, []byte("hello")))
+		x.set(slotted(s.Slot(), 'R', []byte{byte(journal.QuarantineTable)}, quarantineKey(s, 1)), quarantineRow(noon, []byte("hello")))
 	}, []string{"quarantine"}, false},
 	"a timer for nobody": {func(x *tamper) {
-		s := parley.Stream{Kind: parley.RegistrationStream, ID: nobody}
+		s := journal.Stream{Kind: journal.RegistrationStream, ID: nobody}
 		x.set(slotted(0xFFFF, 't', []byte{0, 0}, big(5), streamPart(s)), nil)
 	}, []string{"timers", "timers-due"}, false},
 	"a timer is gone":  {func(x *tamper) { x.lose('t', nil) }, []string{"timers-due"}, false},
@@ -107,10 +108,10 @@ var rowControls = map[string]control{
 // meaningControls plant faults that only the events' meaning tells.
 var meaningControls = map[string]control{
 	"an event of an unknown kind": {func(x *tamper) {
-		x.alter('E', ofKind(parley.IssuerStream), func(v []byte) []byte { v[0] = 99; return v })
+		x.alter('E', ofKind(journal.IssuerStream), func(v []byte) []byte { v[0] = 99; return v })
 	}, []string{"event-decode", "stream-begin"}, false},
 	"a stored state that did not happen": {func(x *tamper) {
-		x.alter('S', ofKind(parley.AgentStream), func(v []byte) []byte {
+		x.alter('S', ofKind(journal.AgentStream), func(v []byte) []byte {
 			s := &agent.State{}
 			if err := s.UnmarshalVT(v[8:]); err != nil {
 				x.t.Fatal(err)
@@ -120,25 +121,25 @@ var meaningControls = map[string]control{
 			return append(v[:8:8], data...)
 		})
 	}, []string{"state"}, false},
-	"a stored state is gone": {func(x *tamper) { x.lose('S', ofKind(parley.IssuerStream)) }, []string{"state"}, false},
+	"a stored state is gone": {func(x *tamper) { x.lose('S', ofKind(journal.IssuerStream)) }, []string{"state"}, false},
 	"an issuer under another id": {func(x *tamper) {
-		x.move('E', ofKind(parley.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
-		x.move('S', ofKind(parley.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
+		x.move('E', ofKind(journal.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
+		x.move('S', ofKind(journal.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
 	}, []string{"stream-begin"}, false},
 	"a challenge was made as another": {func(x *tamper) {
-		retell(x, parley.RegistrationStream, registrationRules, func(e registration.Event) bool { i, ok := e.(*registration.Issued); return ok && i.Slug == "unsolved" },
+		retell(x, journal.RegistrationStream, registrationRules, func(e registration.Event) bool { i, ok := e.(*registration.Issued); return ok && i.Slug == "unsolved" },
 			func(e registration.Event) { e.(*registration.Issued).Id = nobody[:] })
 		x.lose('S', func(k, v []byte) bool { return k[3] == 1 && bytes.Contains(v, []byte("unsolved")) })
 	}, []string{"state", "stream-begin"}, false},
 	"a move that the table does not have": {func(x *tamper) {
-		retell(x, parley.ConversationStream, conversationRules, func(e conversation.Event) bool {
+		retell(x, journal.ConversationStream, conversationRules, func(e conversation.Event) bool {
 			s, ok := e.(*conversation.StatusChanged)
 			return ok && s.Status == conversation.Paused
 		},
 			func(e conversation.Event) { e.(*conversation.StatusChanged).Status = conversation.Completed })
 	}, []string{"history", "status-entries"}, false},
 	"a stranger posted": {func(x *tamper) {
-		retell(x, parley.ConversationStream, conversationRules, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
+		retell(x, journal.ConversationStream, conversationRules, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
 			func(e conversation.Event) { e.(*conversation.Posted).From = nobody[:] })
 	}, []string{"history", "message-record"}, false},
 	"a first reply did not open": {func(x *tamper) {
@@ -147,7 +148,7 @@ var meaningControls = map[string]control{
 		})
 	}, []string{"history", "status-entries"}, false},
 	"an event says another message": {func(x *tamper) {
-		retell(x, parley.ConversationStream, conversationRules, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
+		retell(x, journal.ConversationStream, conversationRules, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
 			func(e conversation.Event) { e.(*conversation.Posted).MessageId = nobody[:] })
 	}, []string{"feed-entries", "message-order", "message-record", "message-records", "quota"}, false},
 	"a record is of another sender": {func(x *tamper) {
@@ -191,50 +192,50 @@ var meaningControls = map[string]control{
 		id := x.first.MessageID()
 		x.set(slotted(id.Slot(), 'M', id[:]), make([]byte, 16))
 	}, []string{"marks-place"}, false},
-	"a list misses a conversation": {func(x *tamper) { x.lose('R', ofTable(parley.ConversationTable)) }, []string{"conversation-lists"}, false},
+	"a list misses a conversation": {func(x *tamper) { x.lose('R', ofTable(journal.ConversationTable)) }, []string{"conversation-lists"}, false},
 	"a list has a conversation twice": {func(x *tamper) {
-		k, v := x.find('R', ofTable(parley.ConversationTable))
+		k, v := x.find('R', ofTable(journal.ConversationTable))
 		x.set(append(k[:20:20], big(1)...), v)
 	}, []string{"conversation-lists"}, false},
 	"a quota counts too much":      {func(x *tamper) { x.alter('q', nil, flipLast) }, []string{"quota"}, false},
-	"a slug finds nobody":          {func(x *tamper) { x.lose('R', ofTable(parley.SlugTable)) }, []string{"slug-rows"}, false},
-	"a slug is claimed by another": {func(x *tamper) { x.alter('E', ofKind(parley.SlugStream), flipLast) }, []string{"slug-claims"}, false},
-	"a client id finds nobody":     {func(x *tamper) { x.lose('R', ofTable(parley.ClientTable)) }, []string{"client-rows"}, false},
-	"a name finds nobody":          {func(x *tamper) { x.lose('R', ofTable(parley.NameTable)) }, []string{"name-rows"}, false},
-	"a name finds another":         {func(x *tamper) { x.alter('R', ofTable(parley.NameTable), flipLast) }, []string{"name-rows"}, false},
-	"an agent is off the roster":   {func(x *tamper) { x.lose('R', ofTable(parley.RosterTable)) }, []string{"roster-rows"}, false},
-	"a key finds nobody":           {func(x *tamper) { x.lose('R', ofTable(parley.KidTable)) }, []string{"kid-rows"}, false},
-	"a key finds another":          {func(x *tamper) { x.alter('R', ofTable(parley.KidTable), flipLast) }, []string{"kid-rows"}, false},
+	"a slug finds nobody":          {func(x *tamper) { x.lose('R', ofTable(journal.SlugTable)) }, []string{"slug-rows"}, false},
+	"a slug is claimed by another": {func(x *tamper) { x.alter('E', ofKind(journal.SlugStream), flipLast) }, []string{"slug-claims"}, false},
+	"a client id finds nobody":     {func(x *tamper) { x.lose('R', ofTable(journal.ClientTable)) }, []string{"client-rows"}, false},
+	"a name finds nobody":          {func(x *tamper) { x.lose('R', ofTable(journal.NameTable)) }, []string{"name-rows"}, false},
+	"a name finds another":         {func(x *tamper) { x.alter('R', ofTable(journal.NameTable), flipLast) }, []string{"name-rows"}, false},
+	"an agent is off the roster":   {func(x *tamper) { x.lose('R', ofTable(journal.RosterTable)) }, []string{"roster-rows"}, false},
+	"a key finds nobody":           {func(x *tamper) { x.lose('R', ofTable(journal.KidTable)) }, []string{"kid-rows"}, false},
+	"a key finds another":          {func(x *tamper) { x.alter('R', ofTable(journal.KidTable), flipLast) }, []string{"kid-rows"}, false},
 	"a poll token finds nobody": {func(x *tamper) {
-		x.lose('R', func(k, _ []byte) bool { return k[3] == byte(parley.PollTable) && bytes.Equal(k[4:], key(3, "a0")) })
+		x.lose('R', func(k, _ []byte) bool { return k[3] == byte(journal.PollTable) && bytes.Equal(k[4:], key(3, "a0")) })
 	}, []string{"poll-rows"}, false},
-	"a poll token finds another": {func(x *tamper) { x.alter('R', ofTable(parley.PollTable), flipLast) }, []string{"poll-rows"}, false},
+	"a poll token finds another": {func(x *tamper) { x.alter('R', ofTable(journal.PollTable), flipLast) }, []string{"poll-rows"}, false},
 	"a key stands for another message": {func(x *tamper) {
-		x.alter('R', ofTable(parley.OnceTable), func(v []byte) []byte { return append(x.talks[7].MessageID().Bytes(), v[16:]...) })
+		x.alter('R', ofTable(journal.OnceTable), func(v []byte) []byte { return append(x.talks[7].MessageID().Bytes(), v[16:]...) })
 	}, []string{"once-rows"}, false},
 	"a key made two messages": {func(x *tamper) {
-		k, v := x.find('R', ofTable(parley.OnceTable))
+		k, v := x.find('R', ofTable(journal.OnceTable))
 		binary.BigEndian.PutUint32(k[4:], binary.BigEndian.Uint32(k[4:])-1)
 		x.set(k, v)
 	}, []string{"once-rows"}, false},
 	"a table that nobody reads": {func(x *tamper) { x.set(slotted(3, 'R', []byte{77, 1}), nil) }, []string{"tables"}, false},
 	"a used challenge made nobody": {func(x *tamper) {
-		x.alter('R', ofTable(parley.SpentTable), flipLast)
+		x.alter('R', ofTable(journal.SpentTable), flipLast)
 	}, []string{"registrations"}, false},
 	"a challenge of a former release made nobody": {func(x *tamper) {
-		retell(x, parley.RegistrationStream, registrationRules, func(e registration.Event) bool { _, ok := e.(*registration.Solved); return ok },
+		retell(x, journal.RegistrationStream, registrationRules, func(e registration.Event) bool { _, ok := e.(*registration.Solved); return ok },
 			func(e registration.Event) { e.(*registration.Solved).OrgId = nobody[:] })
 	}, []string{"registrations", "state"}, false},
 	"an organization lives elsewhere than its slug": {func(x *tamper) {
-		retell(x, parley.OrgStream, orgRules, func(e org.Event) bool { r, ok := e.(*org.Registered); return ok && r.Slug == "hard" },
+		retell(x, journal.OrgStream, orgRules, func(e org.Event) bool { r, ok := e.(*org.Registered); return ok && r.Slug == "hard" },
 			func(e org.Event) { e.(*org.Registered).Slug = "soft" })
 	}, []string{"organization-home", "slug-claims", "slug-rows", "state"}, false},
 	"an agent that its organization does not know": {func(x *tamper) {
-		retell(x, parley.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.AgentAdded); return ok },
+		retell(x, journal.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.AgentAdded); return ok },
 			func(e org.Event) { e.(*org.AgentAdded).AgentId = nobody[:] })
 	}, []string{"agents", "roster-rows"}, false},
 	"an agent is counted out that is active": {func(x *tamper) {
-		retell(x, parley.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.AgentRetired); return ok },
+		retell(x, journal.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.AgentRetired); return ok },
 			func(e org.Event) { e.(*org.AgentRetired).AgentId = x.agents[0].Bytes() })
 	}, []string{"retirements"}, false},
 }
@@ -246,7 +247,7 @@ func swapPlaces(x *tamper) {
 	byTalk := map[string]placed{}
 	var one, two placed
 	x.seek('F', func(k, v []byte) bool {
-		if v[0] != byte(parley.MessageEntry) {
+		if v[0] != byte(journal.MessageEntry) {
 			return false
 		}
 		_, b := x.find('B', func(k, _ []byte) bool { return bytes.Equal(k[3:], v[9:25]) })

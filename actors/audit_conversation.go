@@ -8,12 +8,13 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/journal"
 )
 
 // talk is what is remembered of a conversation while its events are replayed.
 type talk struct {
 	x      *auditor
-	stream parley.Stream
+	stream journal.Stream
 	state  *conversation.State
 	// places are the last positions of its messages in its participants' feeds;
 	// onTheWay, once a message is, is the end of what may be in a feed.
@@ -30,7 +31,7 @@ type talk struct {
 
 const onTheWay = ^uint64(0)
 
-func (x *auditor) conversationTelling(s parley.Stream) teller {
+func (x *auditor) conversationTelling(s journal.Stream) teller {
 	t := &telling[*conversation.State, conversation.Command, conversation.Event]{
 		rules: conversationRules, state: &conversation.State{}, lags: true,
 		blank: func() *conversation.State { return &conversation.State{} },
@@ -139,7 +140,7 @@ func (k *talk) message(e *conversation.Posted) error {
 	}
 	sender := r.SenderOrg()
 	k.counted(sender, e.GetAtMs())
-	x.feeds.Owe(to.Slot(), 1, to[:], id[:], parley.TypeHash(r.GetType()))
+	x.feeds.Owe(to.Slot(), 1, to[:], id[:], journal.TypeHash(r.GetType()))
 	if err := k.owners(where, r); err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (k *talk) message(e *conversation.Posted) error {
 
 // counted owes a slot of an organization's day.
 func (k *talk) counted(sender parley.OrgID, atMs int64) {
-	day := parley.Day(time.UnixMilli(atMs))
+	day := journal.Day(time.UnixMilli(atMs))
 	k.x.quota.Owe(sender.Slot(), 1, usedKey(k.x.Home(k.stream.Slot()), sender, day))
 }
 
@@ -221,11 +222,11 @@ func (k *talk) far(id parley.MessageID, to parley.AgentID) (position uint64, err
 		x.copied.Fault(where, "recipient and sender do not read the same")
 	}
 	x.marks.Checked++
-	near, err := x.Marks(parley.Mark{Recipient: to, Message: id, Position: position})
+	near, err := x.Marks(journal.Mark{Recipient: to, Message: id, Position: position})
 	if err != nil {
 		return position, err
 	}
-	far, err := x.Marks(parley.Mark{Message: id})
+	far, err := x.Marks(journal.Mark{Message: id})
 	near, far = near.Earliest(x.underway.marksNear[id]), far.Earliest(x.underway.marksFar[id])
 	// A mark on its way to the recipient has been made where the conversation is.
 	if near != far {
@@ -288,7 +289,7 @@ func statusKey(agent parley.AgentID, c parley.ConversationID, n int, word string
 
 // readFarMarks looks at marks that are kept by message.
 func (x *auditor) readFarMarks() error {
-	return x.FarMarks(func(id parley.MessageID, _ parley.Marks) error {
+	return x.FarMarks(func(id parley.MessageID, _ journal.Marks) error {
 		x.progress("marks")
 		x.farMarks.Checked++
 		r, _, err := x.recordAt(id.Slot(), id)

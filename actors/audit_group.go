@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 // soleRules are a group's own, without the conversations that it hosts.
@@ -60,7 +61,7 @@ func newsMember(m []byte) string {
 // assembly is what is remembered of a group while its events are replayed.
 type assembly struct {
 	x      *auditor
-	stream parley.Stream
+	stream journal.Stream
 	id     parley.GroupID
 	state  *group.State
 	last   parley.JoinRequestID
@@ -82,7 +83,7 @@ type headline struct {
 	note  []byte
 }
 
-func (x *auditor) groupTelling(s parley.Stream) teller {
+func (x *auditor) groupTelling(s journal.Stream) teller {
 	t := &telling[*group.State, group.Command, group.Event]{
 		rules: soleRules, state: &group.State{}, blank: func() *group.State { return &group.State{} }, lags: true,
 	}
@@ -149,7 +150,7 @@ func (g *assembly) filed(r *group.Request) {
 	g.due[r.GetExpiresMs()] = true
 	if r.Nomination() {
 		by, _ := g.state.Member(r.Inviter())
-		day := parley.Day(time.UnixMilli(r.GetCreatedMs()))
+		day := journal.Day(time.UnixMilli(r.GetCreatedMs()))
 		g.x.quota.Find(by.Org.Slot(), 1, usedKey(g.x.Home(g.stream.Slot()), by.Org, day))
 	}
 	if r.GetStatus() == group.Invited {
@@ -248,7 +249,7 @@ func (g *assembly) end() error {
 		}
 	}
 	if row := shownRow(s); row != nil {
-		x.directory.Owe(parley.DirectorySlot, 1, g.id[:], row)
+		x.directory.Owe(journal.DirectorySlot, 1, g.id[:], row)
 	}
 	g.timers()
 	g.awaited()
@@ -269,7 +270,7 @@ func membership(agent parley.AgentID, id parley.GroupID, offer uint32, isolated 
 func (g *assembly) live(r *group.Request) error {
 	x, agent, key := g.x, r.AgentID(), append(r.AgentID().Bytes(), r.GetId()...)
 	if _, coming := x.underway.concerns[string(key)]; !coming && x.underway.forgets[pair(parley.AnyID(agent), g.stream.ID)] {
-		_, noted, err := x.Row(agent.Slot(), parley.ConcernTable, key)
+		_, noted, err := x.Row(agent.Slot(), journal.ConcernTable, key)
 		if err != nil || !noted {
 			return err
 		}

@@ -5,15 +5,15 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/journal"
 )
 
-func copied(_, v []byte) bool { return v[0] == byte(parley.CopyEntry) }
-func told(_, v []byte) bool   { return v[0] == byte(parley.GroupEntry) }
+func copied(_, v []byte) bool { return v[0] == byte(journal.CopyEntry) }
+func told(_, v []byte) bool   { return v[0] == byte(journal.GroupEntry) }
 
 // groupEvent fits events of groups that are of type E.
 func groupEvent[E group.Event](e group.Event) bool { _, ok := e.(E); return ok }
@@ -21,19 +21,19 @@ func groupEvent[E group.Event](e group.Event) bool { _, ok := e.(E); return ok }
 // groupControls plant faults in what groups keep.
 var groupControls = map[string]control{
 	"a seat was taken out of turn": {func(x *tamper) {
-		retell(x, parley.GroupStream, soleRules, groupEvent[*group.Seated], func(e group.Event) { e.(*group.Seated).Seat = 77 })
+		retell(x, journal.GroupStream, soleRules, groupEvent[*group.Seated], func(e group.Event) { e.(*group.Seated).Seat = 77 })
 	}, []string{"group-history"}, true},
 	"a vote of a stranger": {func(x *tamper) {
-		retell(x, parley.GroupStream, soleRules, groupEvent[*group.Voted], func(e group.Event) { e.(*group.Voted).Seat = 77 })
+		retell(x, journal.GroupStream, soleRules, groupEvent[*group.Voted], func(e group.Event) { e.(*group.Voted).Seat = 77 })
 	}, []string{"group-history"}, true},
 	"a request was settled that never was": {func(x *tamper) {
-		retell(x, parley.GroupStream, soleRules, groupEvent[*group.Resolved], func(e group.Event) { e.(*group.Resolved).Request.Id = nobody[:] })
+		retell(x, journal.GroupStream, soleRules, groupEvent[*group.Resolved], func(e group.Event) { e.(*group.Resolved).Request.Id = nobody[:] })
 	}, []string{"group-history", "request-rows"}, true},
 	"a group was founded as another": {func(x *tamper) {
-		retell(x, parley.GroupStream, soleRules, groupEvent[*group.Founded], func(e group.Event) { e.(*group.Founded).Id = nobody[:] })
+		retell(x, journal.GroupStream, soleRules, groupEvent[*group.Founded], func(e group.Event) { e.(*group.Founded).Id = nobody[:] })
 	}, []string{"stream-begin"}, true},
 	"a group convened another conversation": {func(x *tamper) {
-		retell(x, parley.GroupStream, soleRules, groupEvent[*group.Convened], func(e group.Event) { e.(*group.Convened).Conversation = nobody[:] })
+		retell(x, journal.GroupStream, soleRules, groupEvent[*group.Convened], func(e group.Event) { e.(*group.Convened).Conversation = nobody[:] })
 	}, []string{"conversation-lists", "group-conversations"}, true},
 	"a word about a seat that nobody keeps": {func(x *tamper) {
 		s := agentStream(x.agents[1])
@@ -67,7 +67,7 @@ var groupControls = map[string]control{
 		rewrite(x, func(_ []byte, r *Record) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *Record) { r.Host = nobody[:] })
 	}, []string{"message-record"}, false},
 	"a move by one who was no admin": {func(x *tamper) {
-		retell(x, parley.ConversationStream, conversationRules, func(e conversation.Event) bool {
+		retell(x, journal.ConversationStream, conversationRules, func(e conversation.Event) bool {
 			m, ok := e.(*conversation.StatusChanged)
 			return ok && m.GetStatus() == conversation.Paused
 		}, func(e conversation.Event) { e.(*conversation.StatusChanged).By = x.agents[2].Bytes() })
@@ -77,44 +77,44 @@ var groupControls = map[string]control{
 	}, []string{"status-entries"}, false},
 	"one who came later was told of more": {func(x *tamper) { x.tellLate() }, []string{"status-entries"}, false},
 	"an agent was in two groups, one of them isolated": {func(x *tamper) {
-		retell(x, parley.AgentStream, agentRules, func(e agent.Event) bool {
+		retell(x, journal.AgentStream, agentRules, func(e agent.Event) bool {
 			m, ok := e.(*agent.Entered)
 			return ok && bytes.Equal(m.GetGroup(), x.first.GetGroup())
 		}, func(e agent.Event) { e.(*agent.Entered).Isolated = true })
 	}, []string{"isolation"}, true},
 	"an agent believes to have another seat": {func(x *tamper) {
-		retell(x, parley.AgentStream, agentRules, func(e agent.Event) bool { m, ok := e.(*agent.Entered); return ok && m.GetIsolated() },
+		retell(x, journal.AgentStream, agentRules, func(e agent.Event) bool { m, ok := e.(*agent.Entered); return ok && m.GetIsolated() },
 			func(e agent.Event) { e.(*agent.Entered).Offer = 9 })
 	}, []string{"memberships", "state"}, false},
-	"a group's name finds nobody":      {func(x *tamper) { x.lose('R', ofTable(parley.GroupNameTable)) }, []string{"group-name-rows"}, false},
-	"a group is off the list":          {func(x *tamper) { x.lose('R', ofTable(parley.GroupRosterTable)) }, []string{"group-roster-rows"}, false},
-	"a settled request cannot be read": {func(x *tamper) { x.lose('R', ofTable(parley.RequestTable)) }, []string{"request-rows"}, false},
+	"a group's name finds nobody":      {func(x *tamper) { x.lose('R', ofTable(journal.GroupNameTable)) }, []string{"group-name-rows"}, false},
+	"a group is off the list":          {func(x *tamper) { x.lose('R', ofTable(journal.GroupRosterTable)) }, []string{"group-roster-rows"}, false},
+	"a settled request cannot be read": {func(x *tamper) { x.lose('R', ofTable(journal.RequestTable)) }, []string{"request-rows"}, false},
 	"a settled request reads otherwise": {func(x *tamper) {
-		x.alter('R', ofTable(parley.RequestTable), func(v []byte) []byte { return append(v, 0xFA, 0x01, 0) })
+		x.alter('R', ofTable(journal.RequestTable), func(v []byte) []byte { return append(v, 0xFA, 0x01, 0) })
 	}, []string{"request-rows"}, false},
-	"an agent does not know of a request": {func(x *tamper) { x.lose('R', ofTable(parley.ConcernTable)) }, []string{"concern-rows"}, false},
+	"an agent does not know of a request": {func(x *tamper) { x.lose('R', ofTable(journal.ConcernTable)) }, []string{"concern-rows"}, false},
 	"a request is noted that is not live": {func(x *tamper) {
-		x.move('R', ofTable(parley.ConcernTable), func(k []byte) []byte { return append(k[:len(k)-16], nobody[:]...) })
+		x.move('R', ofTable(journal.ConcernTable), func(k []byte) []byte { return append(k[:len(k)-16], nobody[:]...) })
 	}, []string{"concern-rows"}, false},
-	"a place is not noted":    {func(x *tamper) { x.lose('R', ofTable(parley.PlaceTable)) }, []string{"place-rows"}, false},
-	"a place has other seats": {func(x *tamper) { x.alter('R', ofTable(parley.PlaceTable), flipLast) }, []string{"place-rows"}, false},
+	"a place is not noted":    {func(x *tamper) { x.lose('R', ofTable(journal.PlaceTable)) }, []string{"place-rows"}, false},
+	"a place has other seats": {func(x *tamper) { x.alter('R', ofTable(journal.PlaceTable), flipLast) }, []string{"place-rows"}, false},
 	"a feed tells of no new member": {func(x *tamper) {
 		x.lose('F', func(k, v []byte) bool { return told(k, v) && v[25] == memberJoined })
 	}, []string{"group-news"}, false},
 	"a feed tells of another request": {func(x *tamper) {
 		x.alter('F', func(k, v []byte) bool { return told(k, v) && v[25] == requestResolved }, flipLast)
 	}, []string{"group-news"}, false},
-	"the directory shows nothing": {func(x *tamper) { x.lose('R', ofTable(parley.PublicTable)) }, []string{"directory-rows"}, false},
+	"the directory shows nothing": {func(x *tamper) { x.lose('R', ofTable(journal.PublicTable)) }, []string{"directory-rows"}, false},
 	"the directory shows what is not public": {func(x *tamper) {
-		_, v := x.find('R', ofTable(parley.PublicTable))
-		x.set(slotted(parley.DirectorySlot, 'R', []byte{byte(parley.PublicTable)}, nobody[:]), v)
+		_, v := x.find('R', ofTable(journal.PublicTable))
+		x.set(slotted(journal.DirectorySlot, 'R', []byte{byte(journal.PublicTable)}, nobody[:]), v)
 	}, []string{"directory-rows"}, false},
 	"a group that its organization does not know": {func(x *tamper) {
-		retell(x, parley.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.GroupAdded); return ok },
+		retell(x, journal.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.GroupAdded); return ok },
 			func(e org.Event) { e.(*org.GroupAdded).GroupId = nobody[:] })
 	}, []string{"group-roster-rows", "groups"}, false},
 	"a group is counted out that exists": {func(x *tamper) {
-		retell(x, parley.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.GroupRetired); return ok },
+		retell(x, journal.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.GroupRetired); return ok },
 			func(e org.Event) { e.(*org.GroupRetired).GroupId = x.first.GetGroup() })
 	}, []string{"group-endings"}, false},
 	"a live request will never end": {func(x *tamper) {
@@ -126,21 +126,21 @@ var groupControls = map[string]control{
 		}
 	}, []string{"timers-due"}, false},
 	"a timer that no request needs": {func(x *tamper) {
-		k, v := x.find('t', func(k, _ []byte) bool { return k[13] == byte(parley.GroupStream) })
+		k, v := x.find('t', func(k, _ []byte) bool { return k[13] == byte(journal.GroupStream) })
 		binary.BigEndian.PutUint64(k[5:], binary.BigEndian.Uint64(k[5:])+1)
 		x.set(k, v)
 	}, []string{"timers-due"}, false},
 	"a key stands for another broadcast": {func(x *tamper) {
 		x.alter('R', func(k, v []byte) bool {
-			return ofTable(parley.OnceTable)(k, v) && bytes.Equal(v[16:32], x.first.GetGroup())
+			return ofTable(journal.OnceTable)(k, v) && bytes.Equal(v[16:32], x.first.GetGroup())
 		},
 			func(v []byte) []byte { return append(x.talks[1].MessageID().Broadcast().Bytes(), v[16:]...) })
 	}, []string{"once-rows"}, false},
 	"a key stands for another group": {func(x *tamper) {
-		x.alter('R', func(k, v []byte) bool { return ofTable(parley.OnceTable)(k, v) && bytes.Equal(v[16:32], x.owner[:]) },
+		x.alter('R', func(k, v []byte) bool { return ofTable(journal.OnceTable)(k, v) && bytes.Equal(v[16:32], x.owner[:]) },
 			func(v []byte) []byte { return append(nobody.Bytes(), v[16:]...) })
 	}, []string{"once-rows"}, false},
-	"a list misses a group's conversation": {func(x *tamper) { x.lose('R', ofTable(parley.ConversationTable)) }, []string{"conversation-lists"}, false},
+	"a list misses a group's conversation": {func(x *tamper) { x.lose('R', ofTable(journal.ConversationTable)) }, []string{"conversation-lists"}, false},
 	"marks of a broadcast": {func(x *tamper) {
 		id := x.first.MessageID().Broadcast()
 		x.set(slotted(id.Slot(), 'M', id[:]), make([]byte, 16))

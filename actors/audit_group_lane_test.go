@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 // underwayVillage has groups that live in one journal say all sorts of words to
@@ -84,16 +85,16 @@ func (v *village) at2(journal int, policy group.Policy) *club {
 func saidUnderwayIn(t *testing.T, v *village) (kinds []string) {
 	archive := v.store.Archive()
 	defer func() { _ = archive.Close() }()
-	err := archive.Underway(func(w parley.Word) error {
+	err := archive.Underway(func(w journal.Word) error {
 		switch w := w.(type) {
-		case parley.Tell:
+		case journal.Tell:
 			said := &Said{}
 			if said.UnmarshalVT(w.Data) == nil {
 				kinds = append(kinds, said.GetKind().String())
 			}
-		case parley.Fanout:
-			kinds = append(kinds, map[parley.FeedKind]string{
-				parley.StatusEntry: "statuses", parley.CopyEntry: "copies", parley.GroupEntry: "news",
+		case journal.Fanout:
+			kinds = append(kinds, map[journal.FeedKind]string{
+				journal.StatusEntry: "statuses", journal.CopyEntry: "copies", journal.GroupEntry: "news",
 			}[w.Kind])
 		}
 		return nil

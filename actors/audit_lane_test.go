@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/journal"
 )
 
 // hold stops the writers of all journals but one, so that what is said to the
@@ -23,7 +24,7 @@ func (w *town) hold(but int) (release func()) {
 			continue
 		}
 		stopped := make(chan struct{})
-		w.store.Append(&parley.Entry{Slot: parley.Slot(n), At: w.clock(), Applied: func() { close(stopped); <-gate }})
+		w.store.Append(&journal.Entry{Slot: parley.Slot(n), At: w.clock(), Applied: func() { close(stopped); <-gate }})
 		<-stopped
 	}
 	return func() { close(gate) }
@@ -79,8 +80,8 @@ func underwayTown(t *testing.T) (w *town, release func()) {
 		Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
 		Conversation: out.Conversation(), From: here[0], To: there[0], Original: out.MessageID(),
 	}))(t)
-	mark := parley.Mark{Recipient: here[1], Message: in.MessageID(), Position: got.Position, Marks: parley.Marks{Delivered: w.clock().UnixMilli()}}
-	if err := w.node.Mark(ctx, here[1], []parley.Mark{mark}); err != nil {
+	mark := journal.Mark{Recipient: here[1], Message: in.MessageID(), Position: got.Position, Marks: journal.Marks{Delivered: w.clock().UnixMilli()}}
+	if err := w.node.Mark(ctx, here[1], []journal.Mark{mark}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 8 {
@@ -96,23 +97,23 @@ func spokenUnderway(t *testing.T, w *town) []string {
 	sorts := map[string]bool{}
 	archive := w.store.Archive()
 	defer func() { _ = archive.Close() }()
-	err := archive.Underway(func(word parley.Word) error {
+	err := archive.Underway(func(word journal.Word) error {
 		sort := ""
 		switch word := word.(type) {
-		case parley.Announce:
-			sort = map[parley.FeedKind]string{parley.MessageEntry: "message", parley.StatusEntry: "status"}[word.Kind]
-		case parley.Mark:
+		case journal.Announce:
+			sort = map[journal.FeedKind]string{journal.MessageEntry: "message", journal.StatusEntry: "status"}[word.Kind]
+		case journal.Mark:
 			sort = "mark for the recipient"
 			if word.Recipient.Zero() {
 				sort = "mark for the sender"
 			}
-		case parley.Tell:
+		case journal.Tell:
 			sort = "tell"
-		case parley.Put:
+		case journal.Put:
 			sort = "put"
-		case parley.Enlist:
+		case journal.Enlist:
 			sort = "enlist"
-		case parley.Bear:
+		case journal.Bear:
 			sort = "bear"
 		}
 		sorts[sort] = true

@@ -5,6 +5,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/journal"
 )
 
 // saidUnderway is what words between groups, agents and owners are about to bring about,
@@ -34,31 +35,31 @@ func newSaidUnderway() saidUnderway {
 }
 
 // said takes in a word to an actor that can be understood.
-func (x *auditor) said(to parley.Stream, w *Said) {
+func (x *auditor) said(to journal.Stream, w *Said) {
 	u := &x.underway
 	id, who := parley.IDFromBytes[parley.GroupID](w.GetGroup()), parley.AgentID(to.ID)
 	about := string(to.ID[:]) + string(w.GetRequest())
 	switch k := w.GetKind(); {
-	case to.Kind == parley.AgentStream && k == Said_offer:
+	case to.Kind == journal.AgentStream && k == Said_offer:
 		u.offer(id, w.GetNumber())
-	case to.Kind == parley.AgentStream && k == Said_depart:
+	case to.Kind == journal.AgentStream && k == Said_depart:
 		at := pair(parley.AnyID(who), parley.AnyID(id))
 		u.departs[at] = max(u.departs[at], w.GetNumber())
-	case to.Kind == parley.AgentStream && k == Said_concern:
+	case to.Kind == journal.AgentStream && k == Said_concern:
 		u.concerns[about] = id
-	case to.Kind == parley.AgentStream && k == Said_settled:
+	case to.Kind == journal.AgentStream && k == Said_settled:
 		u.settled[about] = true
-	case to.Kind == parley.GroupStream && k == Said_answer:
+	case to.Kind == journal.GroupStream && k == Said_answer:
 		u.offer(parley.GroupID(to.ID), w.GetNumber())
 		if w.GetReason() == "" {
 			of := parley.IDFromBytes[parley.AgentID](w.GetAgent())
 			u.entered[string(membership(of, parley.GroupID(to.ID), w.GetNumber(), false))] = true
 		}
-	case to.Kind == parley.GroupStream && k == Said_forget:
+	case to.Kind == journal.GroupStream && k == Said_forget:
 		u.forgets[pair(parley.IDFromBytes[parley.AnyID](w.GetAgent()), to.ID)] = true
-	case to.Kind == parley.OrgStream && k == Said_ended:
+	case to.Kind == journal.OrgStream && k == Said_ended:
 		x.endings.Find(to.Slot(), 1, to.ID[:], id[:])
-	case to.Kind == parley.OrgStream && k == Said_retired:
+	case to.Kind == journal.OrgStream && k == Said_retired:
 		x.retired.Find(to.Slot(), 1, to.ID[:], w.GetAgent())
 	}
 }

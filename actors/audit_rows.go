@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 
 	"parley"
+	"parley/journal"
 )
 
 // conversationsAtOnce bounds how many conversations of one feed are followed in
@@ -25,7 +26,7 @@ func (x *auditor) readFeeds() error {
 		of, statuses = agent, 0
 		return err
 	}
-	err := x.Feeds(func(agent parley.AgentID, e parley.FeedEntry) error {
+	err := x.Feeds(func(agent parley.AgentID, e journal.FeedEntry) error {
 		x.progress("feeds")
 		if agent != of {
 			if err := next(agent); err != nil {
@@ -34,9 +35,9 @@ func (x *auditor) readFeeds() error {
 		}
 		last = e.Position
 		switch {
-		case e.Kind == parley.MarkEntry:
+		case e.Kind == journal.MarkEntry:
 			return nil
-		case e.Kind == parley.GroupEntry:
+		case e.Kind == journal.GroupEntry:
 			x.notices.Find(agent.Slot(), 1, agent[:], e.Ref[:], e.Note)
 			return nil
 		case !e.Kind.Carries():
@@ -66,8 +67,8 @@ func (x *auditor) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses 
 	for part := range parts {
 		seen := map[parley.ConversationID]int{}
 		var bad error
-		err := x.Feed(agent, 0, upTo, func(e parley.FeedEntry) bool {
-			if e.Kind != parley.StatusEntry || parts > 1 && int(maphash.Bytes(seed, e.Ref[:])%uint64(parts)) != part {
+		err := x.Feed(agent, 0, upTo, func(e journal.FeedEntry) bool {
+			if e.Kind != journal.StatusEntry || parts > 1 && int(maphash.Bytes(seed, e.Ref[:])%uint64(parts)) != part {
 				return true
 			}
 			c := parley.ConversationID(e.Ref)
@@ -94,67 +95,67 @@ func (x *auditor) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses 
 
 // readTables looks at every member of a row-backed set.
 func (x *auditor) readTables() error {
-	err := x.Tables(func(slot parley.Slot, table parley.Table, key, value []byte) error {
+	err := x.Tables(func(slot parley.Slot, table journal.Table, key, value []byte) error {
 		x.progress("tables")
 		x.tables.Checked++
 		return x.member(slot, table, key, value)
 	})
 	for k, value := range x.underway.rows {
 		if err == nil && value != nil {
-			err = x.member(parley.Slots, parley.Table(k[0]), []byte(k[1:]), value)
+			err = x.member(parley.Slots, journal.Table(k[0]), []byte(k[1:]), value)
 		}
 	}
 	return err
 }
 
 // member judges one row; slot is beyond all slots for one that is on its way.
-func (x *auditor) member(slot parley.Slot, table parley.Table, key, value []byte) error {
+func (x *auditor) member(slot parley.Slot, table journal.Table, key, value []byte) error {
 	switch {
-	case table == parley.SlugTable:
+	case table == journal.SlugTable:
 		x.slugs.Find(slot, 1, value, key)
-	case table == parley.NameTable && len(key) > 16:
+	case table == journal.NameTable && len(key) > 16:
 		x.names.Find(slot, 1, key[:16], value, key[16:])
-	case table == parley.RosterTable && len(key) == 24:
+	case table == journal.RosterTable && len(key) == 24:
 		x.roster.Find(slot, 1, key, value)
-	case table == parley.ClientTable:
+	case table == journal.ClientTable:
 		x.clients.Find(slot, 1, key, value)
-	case table == parley.ConversationTable && len(key) == 24:
+	case table == journal.ConversationTable && len(key) == 24:
 		x.lists.Find(slot, 1, key[:16], value)
-	case table == parley.GroupNameTable && len(key) > 16:
+	case table == journal.GroupNameTable && len(key) > 16:
 		x.groupNames.Find(slot, 1, key[:16], value, key[16:])
-	case table == parley.GroupRosterTable && len(key) == 24:
+	case table == journal.GroupRosterTable && len(key) == 24:
 		x.groupRoster.Find(slot, 1, key, value)
-	case table == parley.RequestTable && len(key) == 32:
+	case table == journal.RequestTable && len(key) == 32:
 		x.requests.Find(slot, 1, key, value)
-	case table == parley.PlaceTable && len(key) == 32:
+	case table == journal.PlaceTable && len(key) == 32:
 		x.places.Find(slot, 1, key, value)
-	case table == parley.HolderTable && len(key) == 32 && len(value) == 16: // groups from before the table have none
-	case table == parley.ConcernTable && len(key) == 32:
+	case table == journal.HolderTable && len(key) == 32 && len(value) == 16: // groups from before the table have none
+	case table == journal.ConcernTable && len(key) == 32:
 		if !x.underway.settled[string(key)] {
 			x.concerns.Find(slot, 1, key, value)
 		}
-	case table == parley.PublicTable && len(key) == 16:
+	case table == journal.PublicTable && len(key) == 16:
 		if _, replaced := x.underway.rows[string(byte(table))+string(key)]; !replaced || slot == parley.Slots {
-			x.directory.Find(parley.DirectorySlot, 1, key, value)
+			x.directory.Find(journal.DirectorySlot, 1, key, value)
 		}
-	case table == parley.CarriedTable && len(key) == 16 && len(value) == 8: // what it may not pass over is judged with the feeds
-	case table == parley.ReadTable && len(key) == 16 && len(value) == 8: // of what it passes over the marks tell
-	case table == parley.WebhookTable && len(key) == 32:
+	case table == journal.CarriedTable && len(key) == 16 && len(value) == 8: // what it may not pass over is judged with the feeds
+	case table == journal.ReadTable && len(key) == 16 && len(value) == 8: // of what it passes over the marks tell
+	case table == journal.WebhookTable && len(key) == 32:
 		x.hooks.Find(slot, 1, key, value)
-	case table == parley.DeliveryTable && len(key) == 24:
+	case table == journal.DeliveryTable && len(key) == 24:
 		return x.deliveryRow(slot, key, value)
-	case table == parley.RetryTable && len(key) == 32:
+	case table == journal.RetryTable && len(key) == 32:
 		x.retries.Find(slot, 1, key[:16], key[24:], key[16:24])
-	case table == parley.QuarantineTable && len(key) == 25 && len(value) >= 8:
+	case table == journal.QuarantineTable && len(key) == 25 && len(value) >= 8:
 		x.quarantine.Checked++
 		x.quarantined(slot, key, value)
-	case table == parley.SpentTable && len(key) > 4 && len(value) == 16:
+	case table == journal.SpentTable && len(key) > 4 && len(value) == 16:
 		return x.spentRow(slot, key, value)
-	case table == parley.KidTable:
+	case table == journal.KidTable:
 		return x.kidRow(key, value)
-	case table == parley.PollTable:
+	case table == journal.PollTable:
 		return x.pollRow(key, value)
-	case table == parley.OnceTable && len(key) > 20:
+	case table == journal.OnceTable && len(key) > 20:
 		return x.onceRow(slot, key, value)
 	default:
 		x.tables.Fault(fmt.Sprintf("table %d, key %x", table, key), "nobody reads such rows")
@@ -194,7 +195,7 @@ func (x *auditor) pollRow(key, value []byte) error {
 	x.poll.Checked++
 	self := parley.IDFromBytes[parley.AgentID](value)
 	had := false
-	look := func(_ uint64, _ int64, f parley.Fact) bool {
+	look := func(_ uint64, _ int64, f journal.Fact) bool {
 		e, err := agentRules.decode(f)
 		if err != nil {
 			return true
@@ -249,7 +250,7 @@ func (x *auditor) onceRow(slot parley.Slot, key, value []byte) error {
 	}
 	before := bytes.Clone(key)
 	binary.BigEndian.PutUint32(before, binary.BigEndian.Uint32(key)-1)
-	earlier, twice, err := x.Row(slot, parley.OnceTable, before)
+	earlier, twice, err := x.Row(slot, journal.OnceTable, before)
 	if err == nil && twice {
 		x.once.Fault(where, "the day before it stood for message %x: one key has made two messages", earlier[:min(16, len(earlier))])
 	}

@@ -10,35 +10,36 @@ import (
 	"parley/actors/issuer"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/journal"
 )
 
 func big(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // teller is who replays a stream of that kind.
-func (x *auditor) teller(s parley.Stream) teller {
+func (x *auditor) teller(s journal.Stream) teller {
 	switch s.Kind {
-	case parley.RegistrationStream:
+	case journal.RegistrationStream:
 		return x.registrationTelling(s)
-	case parley.OrgStream:
+	case journal.OrgStream:
 		return x.orgTelling(s)
-	case parley.AgentStream:
+	case journal.AgentStream:
 		return x.agentTelling(s)
-	case parley.ConversationStream:
+	case journal.ConversationStream:
 		return x.conversationTelling(s)
-	case parley.IssuerStream:
+	case journal.IssuerStream:
 		return x.issuerTelling(s)
-	case parley.GroupStream:
+	case journal.GroupStream:
 		return x.groupTelling(s)
-	case parley.WebhookStream:
+	case journal.WebhookStream:
 		return x.webhookTelling(s)
-	case parley.SlugStream:
+	case journal.SlugStream:
 		return claim{x, s}
 	}
 	return unknown{}
 }
 
 // begins judges an event that makes a stream.
-func (x *auditor) begins(s parley.Stream, seq uint64, self []byte) {
+func (x *auditor) begins(s journal.Stream, seq uint64, self []byte) {
 	if seq != 1 {
 		x.begin.Fault(streamName(s), "event %d makes it once more", seq)
 	}
@@ -49,7 +50,7 @@ func (x *auditor) begins(s parley.Stream, seq uint64, self []byte) {
 
 // replay is the stream that is being read.
 type replay struct {
-	stream parley.Stream
+	stream journal.Stream
 	teller teller
 	events uint64
 	// stored is the stored state, of the first storedAt events.
@@ -62,7 +63,7 @@ type replay struct {
 // readStreams replays every stream.
 func (x *auditor) readStreams() error {
 	r := &replay{broken: true}
-	err := x.Streams(func(s parley.Stream, seq uint64, f parley.Fact) error {
+	err := x.Streams(func(s journal.Stream, seq uint64, f journal.Fact) error {
 		x.progress("streams")
 		if s != r.stream {
 			if err := x.finish(r); err != nil {
@@ -88,7 +89,7 @@ func (x *auditor) readStreams() error {
 }
 
 // replayed plays one more event.
-func (x *auditor) replayed(r *replay, seq uint64, f parley.Fact) error {
+func (x *auditor) replayed(r *replay, seq uint64, f journal.Fact) error {
 	r.events = seq
 	if r.broken {
 		return nil
@@ -131,7 +132,7 @@ func (x *auditor) finish(r *replay) error {
 	return r.teller.done(r.events)
 }
 
-func (x *auditor) registrationTelling(s parley.Stream) teller {
+func (x *auditor) registrationTelling(s journal.Stream) teller {
 	t := &telling[*registration.State, any, registration.Event]{
 		rules: registrationRules, state: &registration.State{}, blank: func() *registration.State { return &registration.State{} },
 	}
@@ -152,7 +153,7 @@ func (x *auditor) registrationTelling(s parley.Stream) teller {
 }
 
 // solvedBy judges what a solution has made.
-func (x *auditor) solvedBy(s parley.Stream, slug string, made parley.OrgID) error {
+func (x *auditor) solvedBy(s journal.Stream, slug string, made parley.OrgID) error {
 	x.registered.Checked++
 	_, stored, err := x.State(orgStream(made))
 	if err != nil {
@@ -165,7 +166,7 @@ func (x *auditor) solvedBy(s parley.Stream, slug string, made parley.OrgID) erro
 	return nil
 }
 
-func (x *auditor) issuerTelling(s parley.Stream) teller {
+func (x *auditor) issuerTelling(s journal.Stream) teller {
 	t := &telling[*issuer.State, issuer.Command, issuer.Event]{
 		rules: issuerRules, state: &issuer.State{}, blank: func() *issuer.State { return &issuer.State{} },
 	}
@@ -179,7 +180,7 @@ func (x *auditor) issuerTelling(s parley.Stream) teller {
 	return t
 }
 
-func (x *auditor) agentTelling(s parley.Stream) teller {
+func (x *auditor) agentTelling(s journal.Stream) teller {
 	t := &telling[*agent.State, agent.Command, agent.Event]{
 		rules: agentRules, state: &agent.State{}, blank: func() *agent.State { return &agent.State{} },
 	}
@@ -220,7 +221,7 @@ func (x *auditor) findable(self parley.AgentID, s *agent.State) error {
 		}
 		kid := parley.Thumbprint(k.GetCurve(), k.GetRaw())
 		x.keys.Checked++
-		if there, err := x.found(parley.SlotOf(kid), parley.KidTable, []byte(kid)); err != nil {
+		if there, err := x.found(parley.SlotOf(kid), journal.KidTable, []byte(kid)); err != nil {
 			return err
 		} else if !there {
 			x.keys.Fault("agent "+self.String(), "its key %s finds nobody: what it signed cannot be verified", kid)
@@ -231,7 +232,7 @@ func (x *auditor) findable(self parley.AgentID, s *agent.State) error {
 		return nil
 	}
 	x.poll.Checked++
-	if there, err := x.found(parley.SlotOf(string(hash)), parley.PollTable, hash); err != nil {
+	if there, err := x.found(parley.SlotOf(string(hash)), journal.PollTable, hash); err != nil {
 		return err
 	} else if !there {
 		x.poll.Fault("agent "+self.String(), "its poll token finds nobody: polling answers as if it were unknown")
@@ -240,7 +241,7 @@ func (x *auditor) findable(self parley.AgentID, s *agent.State) error {
 }
 
 // found reports whether a row is there, or on its way.
-func (x *auditor) found(slot parley.Slot, table parley.Table, key []byte) (bool, error) {
+func (x *auditor) found(slot parley.Slot, table journal.Table, key []byte) (bool, error) {
 	if _, ok := x.underway.rows[string(byte(table))+string(key)]; ok {
 		return true, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -210,27 +211,27 @@ func slotted(slot parley.Slot, family byte, parts ...[]byte) []byte {
 	return append(k, bytes.Join(parts, nil)...)
 }
 
-func streamPart(s parley.Stream) []byte { return append([]byte{byte(s.Kind)}, s.ID[:]...) }
+func streamPart(s journal.Stream) []byte { return append([]byte{byte(s.Kind)}, s.ID[:]...) }
 
 // Rows that fit.
 
-func ofKind(kind parley.StreamKind) func(k, v []byte) bool {
+func ofKind(kind journal.StreamKind) func(k, v []byte) bool {
 	return func(k, _ []byte) bool { return k[3] == byte(kind) }
 }
 
-func ofTable(table parley.Table) func(k, v []byte) bool {
+func ofTable(table journal.Table) func(k, v []byte) bool {
 	return func(k, _ []byte) bool { return k[3] == byte(table) }
 }
 
 // message fits feed entries of messages, status those of status changes.
-func message(_, v []byte) bool { return v[0] == byte(parley.MessageEntry) }
-func status(_, v []byte) bool  { return v[0] == byte(parley.StatusEntry) }
+func message(_, v []byte) bool { return v[0] == byte(journal.MessageEntry) }
+func status(_, v []byte) bool  { return v[0] == byte(journal.StatusEntry) }
 
 // retell replaces the encoding of the first event that fits.
-func retell[S state, C any, E event](x *tamper, kind parley.StreamKind, r rules[S, C, E], fits func(E) bool, change func(E)) {
+func retell[S state, C any, E event](x *tamper, kind journal.StreamKind, r rules[S, C, E], fits func(E) bool, change func(E)) {
 	x.t.Helper()
 	decode := func(v []byte) E {
-		e, err := r.decode(parley.Fact{Tag: v[0], Data: v[9:]})
+		e, err := r.decode(journal.Fact{Tag: v[0], Data: v[9:]})
 		if err != nil {
 			x.t.Fatal(err)
 		}

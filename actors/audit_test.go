@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/issuer"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -117,8 +118,8 @@ func (w *town) answer(m *Record, n int) {
 	at := w.clock().UnixMilli()
 	for _, got := range w.inbox(reply.Recipient()) {
 		if got.Marks.Delivered == 0 {
-			mark := parley.Mark{Recipient: reply.Recipient(), Message: got.Record.MessageID(), Position: got.Position, Marks: parley.Marks{Delivered: at}}
-			if err := w.node.Mark(context.Background(), reply.Recipient(), []parley.Mark{mark}); err != nil {
+			mark := journal.Mark{Recipient: reply.Recipient(), Message: got.Record.MessageID(), Position: got.Position, Marks: journal.Marks{Delivered: at}}
+			if err := w.node.Mark(context.Background(), reply.Recipient(), []journal.Mark{mark}); err != nil {
 				w.t.Fatal(err)
 			}
 		}

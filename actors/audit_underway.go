@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 // underway is what words in lanes are about to bring about, by what it explains.
@@ -17,7 +18,7 @@ type underway struct {
 	// statuses that will be told, by participant and conversation, in order.
 	statuses map[[32]byte][]string
 	// marks on their way to a recipient's home, and to a conversation's.
-	marksNear, marksFar map[parley.MessageID]parley.Marks
+	marksNear, marksFar map[parley.MessageID]journal.Marks
 	// agents that will be made.
 	agents map[parley.AgentID]*bornAgent
 	// rows that will be there, by table and key; nil for one that will not.
@@ -30,7 +31,7 @@ type underway struct {
 // bornAgent is an agent whose beginning is underway.
 type bornAgent struct {
 	state *agent.State
-	facts []parley.Fact
+	facts []journal.Fact
 }
 
 func pair(a, b parley.AnyID) (k [32]byte) {
@@ -44,34 +45,34 @@ func pair(a, b parley.AnyID) (k [32]byte) {
 func (x *auditor) readUnderway() error {
 	x.underway = underway{
 		announced: map[[32]byte]bool{}, statuses: map[[32]byte][]string{}, rows: map[string][]byte{},
-		marksNear: map[parley.MessageID]parley.Marks{}, marksFar: map[parley.MessageID]parley.Marks{},
+		marksNear: map[parley.MessageID]journal.Marks{}, marksFar: map[parley.MessageID]journal.Marks{},
 		agents: map[parley.AgentID]*bornAgent{}, fans: map[parley.MessageID][]parley.Seat{}, saidUnderway: newSaidUnderway(),
 	}
-	var born []parley.Bear
-	err := x.Underway(func(w parley.Word) error {
+	var born []journal.Bear
+	err := x.Underway(func(w journal.Word) error {
 		x.progress("words underway")
 		switch w := w.(type) {
-		case parley.Announce:
+		case journal.Announce:
 			x.announce(w)
-		case parley.Fanout:
+		case journal.Fanout:
 			x.fan(w)
-		case parley.Mark:
+		case journal.Mark:
 			to := x.underway.marksNear
 			if w.Recipient.Zero() {
 				to = x.underway.marksFar
 			}
 			to[w.Message] = to[w.Message].Earliest(w.Marks)
-		case parley.Tell:
+		case journal.Tell:
 			return x.word(w.To, w.Data)
-		case parley.Put:
+		case journal.Put:
 			row := []byte(nil)
 			if !w.Delete {
 				row = append([]byte{}, w.Value...)
 			}
 			x.underway.rows[string(byte(w.Table))+string(w.Key)] = row
-		case parley.Enlist:
+		case journal.Enlist:
 			x.lists.Find(w.Agent.Slot(), 1, w.Agent[:], w.Conversation[:])
-		case parley.Bear:
+		case journal.Bear:
 			born = append(born, w)
 		}
 		return nil
@@ -88,17 +89,17 @@ func (x *auditor) readUnderway() error {
 	return err
 }
 
-func (x *auditor) announce(w parley.Announce) {
+func (x *auditor) announce(w journal.Announce) {
 	k := pair(parley.AnyID(w.To), w.Ref)
 	if w.Kind.Carries() {
 		x.underway.announced[k] = true
 		x.feeds.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
 		return
 	}
-	if w.Kind == parley.MarkEntry {
+	if w.Kind == journal.MarkEntry {
 		return // what became of a message is told beside its marks, and at least once
 	}
-	if w.Kind == parley.GroupEntry {
+	if w.Kind == journal.GroupEntry {
 		x.notices.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
 		return
 	}
@@ -107,14 +108,14 @@ func (x *auditor) announce(w parley.Announce) {
 }
 
 // fan takes in a word to many: for each what it would have brought alone.
-func (x *auditor) fan(w parley.Fanout) {
-	if w.Kind == parley.CopyEntry {
+func (x *auditor) fan(w journal.Fanout) {
+	if w.Kind == journal.CopyEntry {
 		id := parley.MessageID(w.Ref)
 		x.underway.fans[id] = append(x.underway.fans[id], w.To...)
 	}
 	for _, seat := range w.To {
-		one := parley.Announce{To: seat.Agent, Kind: w.Kind, Ref: w.Ref, Note: w.Note}
-		if w.Kind == parley.CopyEntry {
+		one := journal.Announce{To: seat.Agent, Kind: w.Kind, Ref: w.Ref, Note: w.Note}
+		if w.Kind == journal.CopyEntry {
 			one.Ref = parley.AnyID(parley.Copy(parley.MessageID(w.Ref), seat.Number))
 		}
 		x.announce(one)
@@ -125,7 +126,7 @@ func (x *auditor) fan(w parley.Fanout) {
 }
 
 // bear takes in a stream that a word underway begins.
-func (x *auditor) bear(w parley.Bear) error {
+func (x *auditor) bear(w journal.Bear) error {
 	told := x.teller(w.Stream)
 	for n, f := range w.Facts {
 		if err := told.play(uint64(n)+1, f); err != nil {
@@ -140,7 +141,7 @@ func (x *auditor) bear(w parley.Bear) error {
 }
 
 // word judges what waits in a tray, or is on its way to one.
-func (x *auditor) word(to parley.Stream, word []byte) error {
+func (x *auditor) word(to journal.Stream, word []byte) error {
 	x.trays.Checked++
 	said, err := decodeWord(to.Kind, word)
 	if err != nil {
@@ -153,7 +154,7 @@ func (x *auditor) word(to parley.Stream, word []byte) error {
 
 // quarantined tells of a word that was put aside because it could not be decoded.
 func (x *auditor) quarantined(slot parley.Slot, key, value []byte) {
-	s := parley.Stream{Kind: parley.StreamKind(key[0]), ID: parley.IDFromBytes[parley.AnyID](key[1:17])}
+	s := journal.Stream{Kind: journal.StreamKind(key[0]), ID: parley.IDFromBytes[parley.AnyID](key[1:17])}
 	where := fmt.Sprintf("%s, word %d of its tray", streamName(s), binary.BigEndian.Uint64(key[17:]))
 	if slot != s.Slot() {
 		x.quarantine.Fault(where, "its row lies in slot %d, and nobody looks for it there", slot)
@@ -170,11 +171,11 @@ func (x *auditor) quarantined(slot parley.Slot, key, value []byte) {
 // quarantineTold is how many bytes of a word in quarantine are told.
 const quarantineTold = 128
 
-func streamName(s parley.Stream) string {
-	kinds := map[parley.StreamKind]string{
-		parley.RegistrationStream: "registration", parley.OrgStream: "organization", parley.AgentStream: "agent",
-		parley.ConversationStream: "conversation", parley.IssuerStream: "signing keys", parley.SlugStream: "slug",
-		parley.GroupStream: "group", parley.WebhookStream: "webhook",
+func streamName(s journal.Stream) string {
+	kinds := map[journal.StreamKind]string{
+		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
+		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
+		journal.GroupStream: "group", journal.WebhookStream: "webhook",
 	}
 	if kind, ok := kinds[s.Kind]; ok {
 		return kind + " " + s.ID.String()
@@ -185,7 +186,7 @@ func streamName(s parley.Stream) string {
 // teller replays one stream and judges what it tells.
 type teller interface {
 	// play decodes an event, judges it and folds it.
-	play(seq uint64, f parley.Fact) error
+	play(seq uint64, f journal.Fact) error
 	// encode is the state so far, and of stored what it decodes to, encoded anew.
 	encode() ([]byte, error)
 	recode(stored []byte) ([]byte, error)
@@ -208,7 +209,7 @@ type telling[S state, C any, E event] struct {
 	lags  bool
 }
 
-func (t *telling[S, C, E]) play(seq uint64, f parley.Fact) (err error) {
+func (t *telling[S, C, E]) play(seq uint64, f journal.Fact) (err error) {
 	e, err := t.rules.decode(f)
 	if err != nil {
 		return err
@@ -243,10 +244,10 @@ func (t *telling[S, C, E]) recode(stored []byte) ([]byte, error) {
 // claim is a teller of a slug's one event.
 type claim struct {
 	x      *auditor
-	stream parley.Stream
+	stream journal.Stream
 }
 
-func (c claim) play(seq uint64, f parley.Fact) error {
+func (c claim) play(seq uint64, f journal.Fact) error {
 	if seq != 1 || f.Tag != 1 || len(f.Data) != 16 {
 		return fmt.Errorf("event %d of kind %d is no claim", seq, f.Tag)
 	}
@@ -262,12 +263,12 @@ func (claim) done(uint64) error             { return nil }
 // unknown is a teller of a stream of which nothing is known.
 type unknown struct{ claim }
 
-func (unknown) play(uint64, parley.Fact) error {
+func (unknown) play(uint64, journal.Fact) error {
 	return fmt.Errorf("no streams of this kind are known")
 }
 
 // orgTelling plays an organization.
-func (x *auditor) orgTelling(s parley.Stream) teller {
+func (x *auditor) orgTelling(s journal.Stream) teller {
 	t := &telling[*org.State, org.Command, org.Event]{rules: orgRules, state: &org.State{}, blank: func() *org.State { return &org.State{} }}
 	self := parley.OrgID(s.ID)
 	t.judge = func(seq uint64, e org.Event) error {

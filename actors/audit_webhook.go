@@ -6,6 +6,7 @@ import (
 
 	"parley"
 	"parley/actors/webhook"
+	"parley/journal"
 )
 
 // webhookLedgers hold webhooks against the rows of their jobs.
@@ -36,7 +37,7 @@ func newsAt(x webhook.What, position uint64, ref []byte) []byte {
 }
 
 // webhookTelling replays a webhook. One that was deleted has no rows.
-func (x *auditor) webhookTelling(s parley.Stream) teller {
+func (x *auditor) webhookTelling(s journal.Stream) teller {
 	t := &telling[*hook, webhook.Command, webhook.Event]{
 		rules: webhookRules, state: &hook{State: &webhook.State{}}, blank: func() *hook { return &hook{State: &webhook.State{}} }, lags: true,
 	}
@@ -51,7 +52,7 @@ func (x *auditor) webhookTelling(s parley.Stream) teller {
 		switch e := e.(type) {
 		case *webhook.Created:
 			x.begins(s, seq, e.GetId())
-			_, lives, err = x.Row(s.Slot(), parley.WebhookTable, append(append([]byte{}, e.GetAgent()...), s.ID[:]...))
+			_, lives, err = x.Row(s.Slot(), journal.WebhookTable, append(append([]byte{}, e.GetAgent()...), s.ID[:]...))
 			return err
 		case *webhook.Collected:
 			if err := x.collected(t.state.State, e); err != nil {
@@ -87,7 +88,7 @@ func (x *auditor) collected(s *webhook.State, e *webhook.Collected) error {
 		return nil
 	}
 	var want []*webhook.News
-	err := x.Feed(s.Watched(), s.GetCursor(), e.GetUpto(), func(line parley.FeedEntry) bool {
+	err := x.Feed(s.Watched(), s.GetCursor(), e.GetUpto(), func(line journal.FeedEntry) bool {
 		for _, n := range newsOf(line) {
 			if s.Wants(n.GetEvent()) {
 				want = append(want, n)

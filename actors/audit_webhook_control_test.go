@@ -3,12 +3,12 @@ package actors
 import (
 	"testing"
 
-	"parley"
 	"parley/actors/webhook"
+	"parley/journal"
 )
 
 // rowOf fits rows of a table.
-func rowOf(table parley.Table) func(k, _ []byte) bool {
+func rowOf(table journal.Table) func(k, _ []byte) bool {
 	return func(k, _ []byte) bool { return k[3] == byte(table) }
 }
 
@@ -22,7 +22,7 @@ func jobAs(x *tamper, status webhook.Status, change func(*webhook.Job)) {
 		return j
 	}
 	x.alter('R', func(k, v []byte) bool {
-		return k[3] == byte(parley.DeliveryTable) && read(v).GetStatus() == status
+		return k[3] == byte(journal.DeliveryTable) && read(v).GetStatus() == status
 	}, func(v []byte) []byte {
 		j := read(v)
 		change(j)
@@ -38,7 +38,7 @@ var soleWebhookRules = rules[*webhook.State, webhook.Command, webhook.Event]{web
 
 // webhookControls plant faults in what webhooks keep.
 var webhookControls = map[string]control{
-	"a job is gone": {func(x *tamper) { x.lose('R', rowOf(parley.DeliveryTable)) }, []string{"delivery-counts", "delivery-rows"}, true},
+	"a job is gone": {func(x *tamper) { x.lose('R', rowOf(journal.DeliveryTable)) }, []string{"delivery-counts", "delivery-rows"}, true},
 	"a job waits that was delivered": {func(x *tamper) {
 		jobAs(x, webhook.Delivered, func(j *webhook.Job) { j.Status, j.NextMs = webhook.Failed, 9 })
 	}, []string{"delivery-counts", "retry-rows"}, true},
@@ -48,19 +48,19 @@ var webhookControls = map[string]control{
 	"a job is another": {func(x *tamper) {
 		jobAs(x, webhook.Delivered, func(j *webhook.Job) { j.Number = 99 })
 	}, []string{"delivery-counts", "delivery-rows", "tables"}, true},
-	"nobody finds a job that waits": {func(x *tamper) { x.lose('R', rowOf(parley.RetryTable)) }, []string{"retry-rows"}, true},
+	"nobody finds a job that waits": {func(x *tamper) { x.lose('R', rowOf(journal.RetryTable)) }, []string{"retry-rows"}, true},
 	"nobody wakes a webhook": {func(x *tamper) {
-		x.alter('R', rowOf(parley.WebhookTable), func(v []byte) []byte { v[0] ^= 1; return v })
+		x.alter('R', rowOf(journal.WebhookTable), func(v []byte) []byte { v[0] ^= 1; return v })
 	}, []string{"webhook-rows"}, true},
-	"a webhook is forgotten": {func(x *tamper) { x.lose('R', rowOf(parley.WebhookTable)) }, []string{"delivery-rows", "webhook-rows"}, false},
+	"a webhook is forgotten": {func(x *tamper) { x.lose('R', rowOf(journal.WebhookTable)) }, []string{"delivery-rows", "webhook-rows"}, false},
 	"a line of the feed was passed over": {func(x *tamper) {
-		retell(x, parley.WebhookStream, soleWebhookRules, func(e webhook.Event) bool {
+		retell(x, journal.WebhookStream, soleWebhookRules, func(e webhook.Event) bool {
 			c, ok := e.(*webhook.Collected)
 			return ok && len(c.GetNews()) > 0
 		}, func(e webhook.Event) { c := e.(*webhook.Collected); c.News = c.News[1:] })
 	}, []string{"deliveries", "delivery-rows"}, false},
 	"a line became another job": {func(x *tamper) {
-		retell(x, parley.WebhookStream, soleWebhookRules, func(e webhook.Event) bool {
+		retell(x, journal.WebhookStream, soleWebhookRules, func(e webhook.Event) bool {
 			c, ok := e.(*webhook.Collected)
 			return ok && len(c.GetNews()) > 0
 		}, func(e webhook.Event) { e.(*webhook.Collected).News[0].Ref = nobody[:] })

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"parley"
+	"parley/journal"
 )
 
 // UnreadMax is as far as what was not read is counted.
@@ -54,7 +55,7 @@ type newer struct {
 func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
 	n := a.node
 	edge := n.Edge(a.agent) // the view shows all up to it
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		lines, last, looked, err := marked(v, a.agent, a.beyond, ^uint64(0), n.waitRows, limit)
 		if err != nil {
 			return err
@@ -98,7 +99,7 @@ type uncarried struct {
 func (a *uncarried) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
 	n := a.node
 	edge, noted, told := n.Edge(a.agent), uint64(0), uint64(0)
-	err = n.view(ctx, func(v View) (err error) {
+	err = n.view(ctx, func(v journal.View) (err error) {
 		if noted, err = readCarried(v, a.agent); err != nil {
 			return err
 		}
@@ -148,7 +149,7 @@ func (w *Waiting) last(otherwise uint64) uint64 {
 }
 
 // countUnread counts the messages without a read mark that follow what was found.
-func (n *Node) countUnread(v View, agent parley.AgentID, w *Waiting) error {
+func (n *Node) countUnread(v journal.View, agent parley.AgentID, w *Waiting) error {
 	if len(w.Items) == 0 {
 		return nil
 	}

@@ -11,15 +11,16 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 // odometer counts the rows that are read through a journal.
 type odometer struct {
-	Journal
+	journal.Journal
 	rows atomic.Int64
 }
 
-func (j *odometer) View() View { return &odometerView{j.Journal.View(), &j.rows} }
+func (j *odometer) View() journal.View { return &odometerView{j.Journal.View(), &j.rows} }
 
 // reads is how many rows fn has read.
 func (j *odometer) reads(fn func()) int {
@@ -29,38 +30,38 @@ func (j *odometer) reads(fn func()) int {
 }
 
 type odometerView struct {
-	View
+	journal.View
 	rows *atomic.Int64
 }
 
-func (v *odometerView) Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error {
-	return v.View.Feed(agent, from, upTo, func(e parley.FeedEntry) bool {
+func (v *odometerView) Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
+	return v.View.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 		v.rows.Add(1)
 		return fn(e)
 	})
 }
 
-func (v *odometerView) FeedMarks(agent parley.AgentID, low, high uint64, fn func(uint64, parley.Marks)) error {
-	return v.View.FeedMarks(agent, low, high, func(position uint64, m parley.Marks) {
+func (v *odometerView) FeedMarks(agent parley.AgentID, low, high uint64, fn func(uint64, journal.Marks)) error {
+	return v.View.FeedMarks(agent, low, high, func(position uint64, m journal.Marks) {
 		v.rows.Add(1)
 		fn(position, m)
 	})
 }
 
-func (v *odometerView) Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error) {
+func (v *odometerView) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
 	v.rows.Add(1)
 	return v.View.Row(slot, table, key)
 }
 
-func (v *odometerView) Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error {
+func (v *odometerView) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error {
 	return v.View.Rows(slot, table, prefix, beyond, reverse, func(key, value []byte) bool {
 		v.rows.Add(1)
 		return fn(key, value)
 	})
 }
 
-func (v *odometerView) Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error {
-	return v.View.Events(s, from, reverse, func(seq uint64, at int64, f parley.Fact) bool {
+func (v *odometerView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.Fact) bool) error {
+	return v.View.Events(s, from, reverse, func(seq uint64, at int64, f journal.Fact) bool {
 		v.rows.Add(1)
 		return fn(seq, at, f)
 	})
@@ -77,7 +78,7 @@ func (v *odometerView) Unseen(agent parley.AgentID, from uint64, rows int, fn fu
 	if err != nil {
 		return told, err
 	}
-	return told, v.View.Feed(agent, max(noted, max(from, 1)-1), told, func(parley.FeedEntry) bool {
+	return told, v.View.Feed(agent, max(noted, max(from, 1)-1), told, func(journal.FeedEntry) bool {
 		v.rows.Add(1)
 		return true
 	})
@@ -86,7 +87,7 @@ func (v *odometerView) Unseen(agent parley.AgentID, from uint64, rows int, fn fu
 // flooded is a rig with a member whose feed has n copies, all carried by pages.
 func flooded(t *testing.T, n int, tune func(*Node)) (*rig, *odometer, *club, []parley.AgentID) {
 	o := &odometer{}
-	r := newRig(t, withTuning(tune), withWrap(func(j Journal) Journal { o.Journal = j; return o }))
+	r := newRig(t, withTuning(tune), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	owner, ids := r.agents("acme", 2)
 	c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
 	must(c.join(ids[1]))(t)
@@ -94,7 +95,7 @@ func flooded(t *testing.T, n int, tune func(*Node)) (*rig, *odometer, *club, []p
 		must(c.say(ids[0], fmt.Sprint(i), ""))(t)
 	}
 	for _, m := range r.inbox(ids[1]) {
-		r.markOne(m, parley.Marks{Delivered: 1, By: parley.InboxChannel})
+		r.markOne(m, journal.Marks{Delivered: 1, By: journal.InboxChannel})
 	}
 	return r, o, c, ids
 }
@@ -125,7 +126,7 @@ func TestWaitLooksThroughAFeedOnce(t *testing.T) {
 		t.Fatalf("%d looks came to the end", looks)
 	}
 	eventually(t, "what was passed by is noted", func() bool {
-		value, found, err := r.store.Row(to.Slot(), parley.CarriedTable, to[:])
+		value, found, err := r.store.Row(to.Slot(), journal.CarriedTable, to[:])
 		return err == nil && found && binary.BigEndian.Uint64(value) > r.inbox(to)[floodedRows].Position
 	})
 	for i := range 5 {
@@ -139,7 +140,7 @@ func TestWaitLooksThroughAFeedOnce(t *testing.T) {
 		}); read > 3*floodedRows {
 			t.Errorf("a wait has read %d rows of %d", read, floodedCopies)
 		}
-		r.markOne(r.inbox(to)[0], parley.Marks{Delivered: 1, By: parley.WaitChannel})
+		r.markOne(r.inbox(to)[0], journal.Marks{Delivered: 1, By: journal.WaitChannel})
 	}
 }
 

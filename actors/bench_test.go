@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 // replying has callers reply into conversations for as long as the benchmark
@@ -85,10 +86,10 @@ func BenchmarkReply(b *testing.B) {
 func BenchmarkIdleActor(b *testing.B) {
 	const actors = 100_000
 	e, _ := tallies(b, 1)
-	streams := make([]parley.Stream, actors)
+	streams := make([]journal.Stream, actors)
 	for i := range streams {
-		streams[i] = parley.Stream{Kind: parley.OrgStream, ID: parley.AnyID{0: byte(i >> 16), 6: 0x70, 8: 0x80, 14: byte(i >> 8), 15: byte(i)}}
-		e.journal.(*ledger).stream(streams[i]).facts = []parley.Fact{{Tag: 1, Data: []byte{7: 1}}}
+		streams[i] = journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID{0: byte(i >> 16), 6: 0x70, 8: 0x80, 14: byte(i >> 8), 15: byte(i)}}
+		e.journal.(*ledger).stream(streams[i]).facts = []journal.Fact{{Tag: 1, Data: []byte{7: 1}}}
 	}
 	before := inUse()
 	for _, s := range streams {

@@ -9,6 +9,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 // GroupSend is a message from a member to all other members of its group.
@@ -92,7 +93,7 @@ func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*Record, err
 	to := t.state.Recipients(s.From)
 	first, _ := t.state.Member(to[0].Agent)
 	s.ToOrg = first.Org
-	fan := parley.Fanout{Kind: parley.CopyEntry, Note: parley.TypeHash(s.Type), To: to}
+	fan := journal.Fanout{Kind: journal.CopyEntry, Note: journal.TypeHash(s.Type), To: to}
 	id := t.state.Conversation
 	var message parley.MessageID
 	if current != nil {
@@ -113,7 +114,7 @@ func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*Record, err
 		}
 		bear.Fresh, bear.State = true, nil // of one event it is as quick to fold
 		t.state.keep(id, k)
-		t.say(bear, parley.Enlist{Agent: s.From, Conversation: id})
+		t.say(bear, journal.Enlist{Agent: s.From, Conversation: id})
 		fan.Enlist = id
 	}
 	record := newRecord(message, id, s.From, to[0].Agent, &s.Content)
@@ -123,7 +124,7 @@ func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*Record, err
 	if err != nil {
 		return nil, err
 	}
-	t.entry.Records = append(t.entry.Records, parley.Record{ID: message, Data: data})
+	t.entry.Records = append(t.entry.Records, journal.Record{ID: message, Data: data})
 	fan.Ref = parley.AnyID(message)
 	t.say(fan)
 	t.count(s.FromOrg)
@@ -177,9 +178,9 @@ func announceInHall(t *groupTurn, k *hosted) {
 	ref, status := parley.AnyID(k.state.ConversationID()), k.state.GetStatus()
 	to := slices.DeleteFunc(everybody(t.state.State), func(s parley.Seat) bool { return s.Agent == k.mover })
 	if len(to) > 0 {
-		t.say(parley.Fanout{Kind: parley.StatusEntry, Ref: ref, Note: statusNote(status, false), To: to})
+		t.say(journal.Fanout{Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, false), To: to})
 	}
 	if _, member := t.state.Member(k.mover); member {
-		t.say(parley.Announce{To: k.mover, Kind: parley.StatusEntry, Ref: ref, Note: statusNote(status, true)})
+		t.say(journal.Announce{To: k.mover, Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, true)})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 // SeatHolder is an agent of an organization that is, or ever was, a member of a
@@ -29,15 +30,15 @@ func (n *Node) SeatHolder(ctx context.Context, id parley.GroupID, org parley.Org
 func (n *Node) seatHolders(ctx context.Context, id parley.GroupID, org parley.OrgID, fn func(of parley.AgentID, seats []uint32) bool) error {
 	var noted parley.AgentID
 	more := true
-	held := func(v View, a parley.AgentID) error {
-		place, found, err := v.Row(id.Slot(), parley.PlaceTable, placeKey(id, a))
+	held := func(v journal.View, a parley.AgentID) error {
+		place, found, err := v.Row(id.Slot(), journal.PlaceTable, placeKey(id, a))
 		if err == nil && found {
 			more = fn(a, seatsOf(place))
 		}
 		return err
 	}
-	err := n.view(ctx, func(v View) error {
-		row, found, err := v.Row(id.Slot(), parley.HolderTable, holderKey(id, org))
+	err := n.view(ctx, func(v journal.View) error {
+		row, found, err := v.Row(id.Slot(), journal.HolderTable, holderKey(id, org))
 		if err != nil || !found {
 			return err
 		}
@@ -45,9 +46,9 @@ func (n *Node) seatHolders(ctx context.Context, id parley.GroupID, org parley.Or
 		return held(v, noted)
 	})
 	for beyond := []byte(nil); err == nil && more; err = cmp.Or(err, ctx.Err()) {
-		err = n.view(ctx, func(v View) error {
+		err = n.view(ctx, func(v journal.View) error {
 			var page []parley.AgentID
-			err := v.Rows(org.Slot(), parley.RosterTable, org[:], beyond, false, func(key, value []byte) bool {
+			err := v.Rows(org.Slot(), journal.RosterTable, org[:], beyond, false, func(key, value []byte) bool {
 				page, beyond = append(page, parley.IDFromBytes[parley.AgentID](value)), append(beyond[:0], key...)
 				return len(page) < rosterPage
 			})
@@ -120,9 +121,9 @@ func (n *Node) Company(ctx context.Context, id parley.ConversationID, host parle
 	if err != nil {
 		return nil, err
 	}
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		var bad error
-		scan := v.Events(conversationStream(id), ^uint64(0), true, func(_ uint64, _ int64, f parley.Fact) bool {
+		scan := v.Events(conversationStream(id), ^uint64(0), true, func(_ uint64, _ int64, f journal.Fact) bool {
 			if !c.afford(1) {
 				return false
 			}
@@ -155,7 +156,7 @@ func (c *company) afford(rows int) bool {
 	return c.left >= 0
 }
 
-func (c *company) see(v View, f parley.Fact) error {
+func (c *company) see(v journal.View, f journal.Fact) error {
 	e, err := conversationRules.decode(f)
 	if err != nil {
 		return err
@@ -181,7 +182,7 @@ func (c *company) meet(atMs int64, agents ...parley.AgentID) {
 	}
 }
 
-func (c *company) broadcast(v View, by, message []byte, atMs int64) error {
+func (c *company) broadcast(v journal.View, by, message []byte, atMs int64) error {
 	from, id := parley.IDFromBytes[parley.AgentID](by), parley.IDFromBytes[parley.MessageID](message)
 	if c.of[from] {
 		c.meet(atMs, from)

@@ -13,6 +13,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 // TestCompanyIsBounded: an agent that asks for those with whom it shared rows has a
@@ -28,7 +29,7 @@ func TestCompanyIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &odometer{}
-			r := newRig(t, withTuning(func(n *Node) { n.companyRows = row.rows }), withWrap(func(j Journal) Journal { o.Journal = j; return o }))
+			r := newRig(t, withTuning(func(n *Node) { n.companyRows = row.rows }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 			owner, ids := r.agents("acme", 3)
 			other, strangers := r.agents("other", 1)
 			c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
@@ -57,7 +58,7 @@ func TestCompanyIsBounded(t *testing.T) {
 // where none is noted, among all its agents.
 func TestSeatHolder(t *testing.T) {
 	o := &odometer{}
-	r := newRig(t, withWrap(func(j Journal) Journal { o.Journal = j; return o }))
+	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	const many = 1100
 	owner, ids := r.agents("acme", 2)
 	other, strangers := r.agents("other", many)
@@ -86,7 +87,7 @@ func TestSeatHolder(t *testing.T) {
 		t.Errorf("nobody's holder is %v", got)
 	}
 	// As it was before seats were noted by organization.
-	r.forgetRow(parley.Row{Slot: c.id.Slot(), Table: parley.HolderTable, Key: holderKey(c.id, other)})
+	r.forgetRow(journal.Row{Slot: c.id.Slot(), Table: journal.HolderTable, Key: holderKey(c.id, other)})
 	holds(last, 2*many+many/rosterPage+2)
 }
 
@@ -127,7 +128,7 @@ func TestAnyAgentMayHaveBeenElector(t *testing.T) {
 			t.Errorf("the vote is answered with %v, want %v", err, want)
 		}
 	}
-	note := parley.Row{Slot: c.id.Slot(), Table: parley.HolderTable, Key: holderKey(c.id, other)}
+	note := journal.Row{Slot: c.id.Slot(), Table: journal.HolderTable, Key: holderKey(c.id, other)}
 	votes(other, group.ErrElectorateEmpty)
 	votes(third, group.ErrNotInElectorate)
 	r.forgetRow(note) // as in a directory from before holders were noted
@@ -138,17 +139,17 @@ func TestAnyAgentMayHaveBeenElector(t *testing.T) {
 }
 
 // forgetRow takes a row away.
-func (r *rig) forgetRow(row parley.Row) {
+func (r *rig) forgetRow(row journal.Row) {
 	r.t.Helper()
 	row.Delete = true
 	r.putRow(row)
 }
 
 // putRow stores a row behind the actors' backs.
-func (r *rig) putRow(row parley.Row) {
+func (r *rig) putRow(row journal.Row) {
 	r.t.Helper()
 	done := make(chan error, 1)
-	r.store.Append(&parley.Entry{Slot: row.Slot, Rows: []parley.Row{row}, At: r.clock(), Release: func(err error) { done <- err }})
+	r.store.Append(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: r.clock(), Release: func(err error) { done <- err }})
 	if err := <-done; err != nil {
 		r.t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func (r *rig) putRow(row parley.Row) {
 // are looked up.
 func TestRosterIsReadInPages(t *testing.T) {
 	o := &odometer{}
-	r := newRig(t, withWrap(func(j Journal) Journal { o.Journal = j; return o }))
+	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	owner, ids := r.agents("acme", 3*rosterPage)
 	var first parley.AgentID
 	read := o.reads(func() { first = must(r.node.FirstActive(context.Background(), owner))(t).AgentID() })

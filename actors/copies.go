@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"parley"
+	"parley/journal"
 )
 
 // Copied reports whether the record is a broadcast's, or that of one of its
@@ -47,7 +48,7 @@ func (n *Node) addressed(ctx context.Context, r *Record) error {
 
 // readCopy reads the copy of a broadcast for a reader at slot. Its position is
 // where its recipient's feed has it, wherever that is; 0 while it is on its way.
-func readCopy(v View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
+func readCopy(v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
 	to, position, found, err := v.Copy(reader, id)
 	if err != nil {
 		return m, err
@@ -69,7 +70,7 @@ func readCopy(v View, reader parley.Slot, id parley.MessageID) (m Message, err e
 
 // readBroadcast reads the record that all copies of a broadcast share, as kept
 // for a reader at slot.
-func readBroadcast(v View, reader parley.Slot, id parley.MessageID) (*Record, error) {
+func readBroadcast(v journal.View, reader parley.Slot, id parley.MessageID) (*Record, error) {
 	r := &Record{}
 	found, err := v.Broadcast(reader, id, r.UnmarshalVT)
 	if err == nil && !found {
@@ -80,7 +81,7 @@ func readBroadcast(v View, reader parley.Slot, id parley.MessageID) (*Record, er
 
 // readOwn reads a message of a group's conversation for an agent with these
 // seats, if it sent it or got it.
-func readOwn(v View, id parley.MessageID, of parley.AgentID, seats []uint32) (m Message, fits bool, err error) {
+func readOwn(v journal.View, id parley.MessageID, of parley.AgentID, seats []uint32) (m Message, fits bool, err error) {
 	m, err = readMessage(v, id.Slot(), id)
 	if err != nil {
 		return m, false, err
@@ -105,12 +106,12 @@ func readOwn(v View, id parley.MessageID, of parley.AgentID, seats []uint32) (m 
 }
 
 // liveRecord is the message that a live feed entry brings along.
-func liveRecord(e parley.FeedEntry, to parley.AgentID) (*Record, error) {
+func liveRecord(e journal.FeedEntry, to parley.AgentID) (*Record, error) {
 	r := &Record{}
 	if err := r.UnmarshalVT(e.Record); err != nil {
 		return nil, err
 	}
-	if e.Kind == parley.CopyEntry {
+	if e.Kind == journal.CopyEntry {
 		r = r.copyFor(parley.MessageID(e.Ref), to)
 	}
 	return r, nil
@@ -118,9 +119,9 @@ func liveRecord(e parley.FeedEntry, to parley.AgentID) (*Record, error) {
 
 // carried is the message that an entry of an agent's feed brings. It is shared:
 // nobody changes it.
-func (n *Node) carried(ctx context.Context, v View, to parley.AgentID, e parley.FeedEntry) (*Record, error) {
+func (n *Node) carried(ctx context.Context, v journal.View, to parley.AgentID, e journal.FeedEntry) (*Record, error) {
 	id := parley.MessageID(e.Ref)
-	if e.Kind != parley.CopyEntry {
+	if e.Kind != journal.CopyEntry {
 		return n.shown.record(v, to.Slot(), id)
 	}
 	r, err := n.shown.broadcast(v, to.Slot(), id.Broadcast())

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -51,17 +52,17 @@ func (f metered) Sync() error     { f.meter.syncs.Add(1); return f.File.Sync() }
 func (f metered) SyncData() error { f.meter.syncs.Add(1); return f.File.SyncData() }
 
 // wordy is a journal before which each record is put into a row as well.
-type wordy struct{ Journal }
+type wordy struct{ journal.Journal }
 
-func (j wordy) Append(e *parley.Entry) {
+func (j wordy) Append(e *journal.Entry) {
 	if len(e.Records) > 0 {
-		e.Rows = append(e.Rows, parley.Row{Slot: e.Slot, Table: 99, Key: e.Records[0].ID.Bytes(), Value: e.Records[0].Data})
+		e.Rows = append(e.Rows, journal.Row{Slot: e.Slot, Table: 99, Key: e.Records[0].ID.Bytes(), Value: e.Records[0].Data})
 	}
 	j.Journal.Append(e)
 }
 
 // metering is a node over a disk with a meter.
-func metering(t *testing.T, journals int, wrap func(Journal) Journal) (*rig, *meter) {
+func metering(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (*rig, *meter) {
 	t.Helper()
 	r, disk := &rig{t: t, clock: time.Now, entropy: parley.CountingEntropy()}, &meter{FS: vfs.NewMem()}
 	logger := slog.New(slog.DiscardHandler)
@@ -71,7 +72,7 @@ func metering(t *testing.T, journals int, wrap func(Journal) Journal) (*rig, *me
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.store, r.node = store, New(Options{Journal: wrap(stored{store}), Clock: r.clock, Entropy: r.entropy, Logger: logger})
+	r.store, r.node = store, New(Options{Journal: wrap(store), Clock: r.clock, Entropy: r.entropy, Logger: logger})
 	if err := r.node.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (m *meter) each(t *testing.T, write func() (Posted, error)) written {
 
 // messageCosts has a direct message and replies be written, each with 1 KiB of
 // rendered content, and gives what each costs.
-func messageCosts(t *testing.T, journals int, wrap func(Journal) Journal) (sent, replied written) {
+func messageCosts(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (sent, replied written) {
 	r, disk := metering(t, journals, wrap)
 	owner, ids := r.agents("acme", 16)
 	from, to := ids[0], ids[1]
@@ -139,7 +140,7 @@ var messageBounds = []struct {
 func TestBytesOfAMessage(t *testing.T) {
 	for _, b := range messageBounds {
 		t.Run(fmt.Sprint(b.journals, " journals"), func(t *testing.T) {
-			sent, replied := messageCosts(t, b.journals, func(j Journal) Journal { return j })
+			sent, replied := messageCosts(t, b.journals, func(j journal.Journal) journal.Journal { return j })
 			t.Logf("send %+v, reply %+v", sent, replied)
 			if !sent.within(b.sent) || !replied.within(b.reply) {
 				t.Errorf("a message takes %+v, at most %+v is allowed; a reply %+v, at most %+v", sent, b.sent, replied, b.reply)
@@ -152,7 +153,7 @@ func TestBytesOfAMessage(t *testing.T) {
 func TestBytesOfAMessageControl(t *testing.T) {
 	for _, b := range messageBounds {
 		t.Run(fmt.Sprint(b.journals, " journals"), func(t *testing.T) {
-			sent, replied := messageCosts(t, b.journals, func(j Journal) Journal { return wordy{j} })
+			sent, replied := messageCosts(t, b.journals, func(j journal.Journal) journal.Journal { return wordy{j} })
 			if sent.within(b.sent) || replied.within(b.reply) {
 				t.Errorf("twice written, a message takes %+v and a reply %+v: within %+v and %+v", sent, replied, b.sent, b.reply)
 			}

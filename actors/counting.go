@@ -11,6 +11,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"parley"
+	"parley/journal"
 )
 
 const (
@@ -89,7 +90,7 @@ func (n *Node) CountSince(ctx context.Context, agent parley.AgentID, since int64
 			return count, nil
 		}
 	}
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		count, err = n.counts.since(ctx, v, x, edge, since)
 		return err
 	})
@@ -105,7 +106,7 @@ func (c *pollIndex) of(agent parley.AgentID) *feedIndex {
 }
 
 // since counts what a view shows, which has all that is durable up to edge.
-func (c *pollIndex) since(ctx context.Context, v View, x *feedIndex, edge uint64, since int64) (int, error) {
+func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, edge uint64, since int64) (int, error) {
 	had := x.size.Load()
 	t, upTo, err := x.count(ctx, v, edge, since)
 	if x.size.Load() != had {
@@ -122,7 +123,7 @@ func (c *pollIndex) since(ctx context.Context, v View, x *feedIndex, edge uint64
 		t.sure += looked.since(since)
 	}
 	// What the view has beyond the index is durable once the view is.
-	err = v.Feed(x.agent, upTo, math.MaxUint64, func(e parley.FeedEntry) bool {
+	err = v.Feed(x.agent, upTo, math.MaxUint64, func(e journal.FeedEntry) bool {
 		if e.Kind.Carries() && createdAt(e) > since {
 			t.sure++
 		}
@@ -132,7 +133,7 @@ func (c *pollIndex) since(ctx context.Context, v View, x *feedIndex, edge uint64
 }
 
 // createdAt is when the message of a line that carries one was created.
-func createdAt(e parley.FeedEntry) int64 { return e.Ref.Time().UnixMilli() }
+func createdAt(e journal.FeedEntry) int64 { return e.Ref.Time().UnixMilli() }
 
 // polled is what an index knows of the messages created after an instant: how many
 // there are for sure, and the blocks that have some of both.
@@ -162,7 +163,7 @@ func (x *feedIndex) known(edge uint64, since int64) (count int, known bool) {
 
 // count brings the index up to edge, and down to what came by an instant, and
 // counts what was created after that. upTo is where the index ends.
-func (x *feedIndex) count(ctx context.Context, v View, edge uint64, since int64) (t polled, upTo uint64, err error) {
+func (x *feedIndex) count(ctx context.Context, v journal.View, edge uint64, since int64) (t polled, upTo uint64, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	err = x.extend(ctx, v, edge)
@@ -213,14 +214,14 @@ func (x *feedIndex) until() int64 {
 }
 
 // extend takes in what the feed has beyond the index, up to edge.
-func (x *feedIndex) extend(ctx context.Context, v View, edge uint64) error {
+func (x *feedIndex) extend(ctx context.Context, v journal.View, edge uint64) error {
 	if len(x.blocks) == 0 && !x.whole { // it begins where this view has all
 		x.upTo = edge
 	}
 	if x.upTo >= edge {
 		return nil
 	}
-	err := v.Feed(x.agent, x.upTo, edge, func(e parley.FeedEntry) bool {
+	err := v.Feed(x.agent, x.upTo, edge, func(e journal.FeedEntry) bool {
 		n := len(x.blocks)
 		if n == 0 || int(x.blocks[n-1].lines) == x.lines {
 			if ctx.Err() != nil {
@@ -248,7 +249,7 @@ func (x *feedIndex) extend(ctx context.Context, v View, edge uint64) error {
 
 // reach takes in what the feed has below the index, until a block begins with a
 // line that arrived by an instant.
-func (x *feedIndex) reach(ctx context.Context, v View, since int64) error {
+func (x *feedIndex) reach(ctx context.Context, v journal.View, since int64) error {
 	if x.reaches(since) {
 		return nil
 	}
@@ -258,7 +259,7 @@ func (x *feedIndex) reach(ctx context.Context, v View, since int64) error {
 	}
 	var below []feedBlock // newest first
 	b, whole := newBlock(until), true
-	err := v.FeedBefore(x.agent, before, func(e parley.FeedEntry) bool {
+	err := v.FeedBefore(x.agent, before, func(e journal.FeedEntry) bool {
 		if int(b.lines) == x.lines {
 			below = append(below, b)
 			if whole = b.began > since && ctx.Err() == nil; !whole {
@@ -288,7 +289,7 @@ func (x *feedIndex) reach(ctx context.Context, v View, since int64) error {
 func newBlock(until int64) feedBlock { return feedBlock{oldest: math.MaxInt64, until: until} }
 
 // take counts a line in a block and gives how many messages it brings.
-func (x *feedIndex) take(b *feedBlock, e parley.FeedEntry) int32 {
+func (x *feedIndex) take(b *feedBlock, e journal.FeedEntry) int32 {
 	b.lines++
 	if !e.Kind.Carries() {
 		return 0
@@ -300,12 +301,12 @@ func (x *feedIndex) take(b *feedBlock, e parley.FeedEntry) int32 {
 
 // look gives when the messages of a block were created, which is at hand if it
 // was asked for last.
-func (x *feedIndex) look(v View, b *feedBlock) (*lookedBlock, error) {
+func (x *feedIndex) look(v journal.View, b *feedBlock) (*lookedBlock, error) {
 	if looked := x.looked.Load(); looked != nil && looked.at(b) {
 		return looked, nil
 	}
 	looked := &lookedBlock{first: b.first, last: b.last, created: make([]int64, 0, b.messages)}
-	err := v.Feed(x.agent, b.first-1, b.last, func(e parley.FeedEntry) bool {
+	err := v.Feed(x.agent, b.first-1, b.last, func(e journal.FeedEntry) bool {
 		if e.Kind.Carries() {
 			looked.created = append(looked.created, createdAt(e))
 		}

@@ -15,16 +15,17 @@ import (
 	"pgregory.net/rapid"
 
 	"parley"
+	"parley/journal"
 )
 
 // feedView shows one feed, and nothing else.
 type feedView struct {
-	View
-	lines []parley.FeedEntry
+	journal.View
+	lines []journal.FeedEntry
 	read  *int
 }
 
-func (v feedView) Feed(_ parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error {
+func (v feedView) Feed(_ parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
 	for _, e := range v.lines {
 		if e.Position > from && e.Position <= upTo {
 			if *v.read++; !fn(e) {
@@ -35,7 +36,7 @@ func (v feedView) Feed(_ parley.AgentID, from, upTo uint64, fn func(parley.FeedE
 	return nil
 }
 
-func (v feedView) FeedBefore(_ parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error {
+func (v feedView) FeedBefore(_ parley.AgentID, before uint64, fn func(journal.FeedEntry) bool) error {
 	for _, e := range slices.Backward(v.lines) {
 		if e.Position < before {
 			if *v.read++; !fn(e) {
@@ -47,7 +48,7 @@ func (v feedView) FeedBefore(_ parley.AgentID, before uint64, fn func(parley.Fee
 }
 
 // counted is the number by the definition.
-func counted(lines []parley.FeedEntry, since int64) (n int) {
+func counted(lines []journal.FeedEntry, since int64) (n int) {
 	for _, e := range lines {
 		if e.Kind.Carries() && e.Ref.Time().UnixMilli() > since {
 			n++
@@ -59,7 +60,7 @@ func counted(lines []parley.FeedEntry, since int64) (n int) {
 // growing is a feed that grows, with messages that took any time to arrive.
 type growing struct {
 	t     *rapid.T
-	lines []parley.FeedEntry
+	lines []journal.FeedEntry
 	at    int64
 }
 
@@ -67,8 +68,8 @@ func (g *growing) grow() {
 	for range rapid.IntRange(0, 12).Draw(g.t, "new lines") {
 		g.at += rapid.SampledFrom([]int64{0, 0, 1, 3, 50}).Draw(g.t, "after")
 		created := g.at - rapid.SampledFrom([]int64{0, 0, 0, 1, 7, 200}).Draw(g.t, "late")
-		e := parley.FeedEntry{
-			Position: 1, At: g.at, Kind: rapid.SampledFrom([]parley.FeedKind{1, 1, 3, 2, 4, 5}).Draw(g.t, "kind"),
+		e := journal.FeedEntry{
+			Position: 1, At: g.at, Kind: rapid.SampledFrom([]journal.FeedKind{1, 1, 3, 2, 4, 5}).Draw(g.t, "kind"),
 			Ref: parley.NewID[parley.AnyID](1, time.UnixMilli(created), [10]byte{byte(len(g.lines))}),
 		}
 		if n := len(g.lines); n > 0 {
@@ -174,8 +175,8 @@ func TestAPollReadsNextToNothing(t *testing.T) {
 	v := feedView{read: &read}
 	for n := range 20 * countLines {
 		at := int64(1_000_000 + n)
-		v.lines = append(v.lines, parley.FeedEntry{
-			Position: uint64(n + 1), Kind: parley.MessageEntry, At: at, Ref: parley.NewID[parley.AnyID](1, time.UnixMilli(at), [10]byte{}),
+		v.lines = append(v.lines, journal.FeedEntry{
+			Position: uint64(n + 1), Kind: journal.MessageEntry, At: at, Ref: parley.NewID[parley.AnyID](1, time.UnixMilli(at), [10]byte{}),
 		})
 	}
 	ask := func(since int64, most int) {

@@ -14,6 +14,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/journal"
 )
 
 // client does one thing after another.
@@ -412,7 +413,7 @@ func (c *client) reply(r ReplyTo) {
 	default:
 		c.posted(p, attemptKey{r.From, r.Conversation, r.Key})
 		if r.Reads && !p.Repeated {
-			mine.Marks = parley.Marks{Delivered: p.Message.CreatedAt().UnixMilli() + 1, Read: p.Message.CreatedAt().UnixMilli() + 1}
+			mine.Marks = journal.Marks{Delivered: p.Message.CreatedAt().UnixMilli() + 1, Read: p.Message.CreatedAt().UnixMilli() + 1}
 			c.saw(mine)
 		}
 	}

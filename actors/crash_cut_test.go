@@ -16,6 +16,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/journal"
 	"parley/persistence/crashtest"
 )
 
@@ -25,13 +26,13 @@ var errCut = errors.New("the process is dead")
 // cutter passes a number of entries on; with the next the process is dead as
 // far as its actors are concerned. What the journal was given, it goes on with.
 type cutter struct {
-	Journal
+	journal.Journal
 	mu      sync.Mutex
 	passing int
 	cut     bool
 }
 
-func (c *cutter) Append(e *parley.Entry) {
+func (c *cutter) Append(e *journal.Entry) {
 	c.mu.Lock()
 	dead := c.passing == 0
 	c.cut = c.cut || dead
@@ -152,7 +153,7 @@ func (c *client) replies() {
 
 // run does one saga, cut after so many entries, on a disk under the camera; it
 // reports whether there was anything to cut.
-func (s saga) run(t testing.TB, v *crashVerdict, journals, drawn, passing int, wrap func(Journal) Journal) bool {
+func (s saga) run(t testing.TB, v *crashVerdict, journals, drawn, passing int, wrap func(journal.Journal) journal.Journal) bool {
 	t.Helper()
 	w := newCrashWorld(t, journals)
 	if v.brief {
@@ -167,7 +168,7 @@ func (s saga) run(t testing.TB, v *crashVerdict, journals, drawn, passing int, w
 		disk := crashtest.NewDisk(mem, crashDir, uint64(passing), w.told)
 		v.film(w, disk, func() {
 			w.r = w.rigOn()
-			w.r.fs, w.r.wrap = disk.FS(), func(j Journal) Journal { knife.Journal = wrap(j); return knife }
+			w.r.fs, w.r.wrap = disk.FS(), func(j journal.Journal) journal.Journal { knife.Journal = wrap(j); return knife }
 			disk.Roll(s.later && knife.passing >= 0)
 			if err := w.r.begin(crashDir); err != nil {
 				t.Fatal(err)
@@ -231,16 +232,16 @@ func TestSagasAreCutAnywhere(t *testing.T) {
 }
 
 // whole is a journal as it is.
-func whole(j Journal) Journal { return j }
+func whole(j journal.Journal) journal.Journal { return j }
 
 // mute leaves words of one kind out of the entries that it is given.
 type mute struct {
-	Journal
-	forgets parley.Word
+	journal.Journal
+	forgets journal.Word
 }
 
-func (j mute) Append(e *parley.Entry) {
-	e.Words = slices.DeleteFunc(e.Words, func(w parley.Word) bool { return reflect.TypeOf(w) == reflect.TypeOf(j.forgets) })
+func (j mute) Append(e *journal.Entry) {
+	e.Words = slices.DeleteFunc(e.Words, func(w journal.Word) bool { return reflect.TypeOf(w) == reflect.TypeOf(j.forgets) })
 	j.Journal.Append(e)
 }
 
@@ -252,12 +253,12 @@ func (lenient) Errorf(string, ...any) {}
 // TestSagaControls leaves one part of sagas out: it must be seen to be missing.
 func TestSagaControls(t *testing.T) {
 	unraced(t)
-	for _, forgets := range []parley.Word{parley.Announce{}, parley.Mark{}, parley.Tell{}, parley.Put{}, parley.Enlist{}, parley.Bear{}, parley.Fanout{}} {
+	for _, forgets := range []journal.Word{journal.Announce{}, journal.Mark{}, journal.Tell{}, journal.Put{}, journal.Enlist{}, journal.Bear{}, journal.Fanout{}} {
 		t.Run(fmt.Sprintf("%T", forgets), func(t *testing.T) {
 			v := &crashVerdict{brief: true}
 			for _, s := range slices.Concat(sagas, groupSagas) {
 				if v.broken == 0 {
-					s.run(lenient{t}, v, 1, 0, -1, func(j Journal) Journal { return mute{j, forgets} })
+					s.run(lenient{t}, v, 1, 0, -1, func(j journal.Journal) journal.Journal { return mute{j, forgets} })
 				}
 			}
 			if v.broken == 0 {

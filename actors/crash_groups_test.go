@@ -12,6 +12,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 // noticeType is that of messages that tell of an invitation: they use no quota.
@@ -240,8 +241,8 @@ func (c *client) answerAll() {
 func (x *crashSight) calm() {
 	x.eventually("all words are heard", func() bool {
 		archive, still := x.r.store.Archive(), true
-		err := archive.Underway(func(parley.Word) error { still = false; return nil })
-		heard := archive.Trays(func(parley.Stream, []byte) error { still = false; return nil })
+		err := archive.Underway(func(journal.Word) error { still = false; return nil })
+		heard := archive.Trays(func(journal.Stream, []byte) error { still = false; return nil })
 		return errors.Join(err, heard, archive.Close()) == nil && still
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/journal"
 )
 
 // assurance is something that an answer said and that no crash may take back.
@@ -25,7 +26,7 @@ type knowledge struct {
 	messages map[parley.MessageID]*knownMessage
 	talks    map[parley.ConversationID]*knownTalk
 	// feeds are shown from the first entry on, without a gap.
-	feeds map[parley.AgentID][]parley.FeedEntry
+	feeds map[parley.AgentID][]journal.FeedEntry
 	// counted are the messages that a poll has told of.
 	counted map[parley.AgentID]int
 	keys    map[attemptKey]parley.MessageID
@@ -49,7 +50,7 @@ type knownMessage struct {
 	record   *Record
 	position uint64
 	// marks as the recipient sees them, sent as the conversation does.
-	marks, sent parley.Marks
+	marks, sent journal.Marks
 }
 
 type knownTalk struct {
@@ -68,7 +69,7 @@ func newKnowledge() *knowledge {
 		used: map[string]parley.OrgID{}, agents: map[parley.AgentID]int{},
 		revoked:  map[parley.AgentID]bool{},
 		messages: map[parley.MessageID]*knownMessage{}, talks: map[parley.ConversationID]*knownTalk{},
-		feeds: map[parley.AgentID][]parley.FeedEntry{}, counted: map[parley.AgentID]int{}, keys: map[attemptKey]parley.MessageID{},
+		feeds: map[parley.AgentID][]journal.FeedEntry{}, counted: map[parley.AgentID]int{}, keys: map[attemptKey]parley.MessageID{},
 		knownGroups: newKnownGroups(),
 	}
 }
@@ -146,8 +147,8 @@ func (k *knowledge) sent(m Message) {
 	had.sent = earliest(had.sent, m.Marks)
 }
 
-func earliest(a, b parley.Marks) parley.Marks {
-	return parley.Marks{Delivered: earlier(a.Delivered, b.Delivered), Read: earlier(a.Read, b.Read)}
+func earliest(a, b journal.Marks) journal.Marks {
+	return journal.Marks{Delivered: earlier(a.Delivered, b.Delivered), Read: earlier(a.Read, b.Read)}
 }
 
 // earlier of two instants, of which zero is none.
@@ -201,13 +202,13 @@ func (k *knowledge) transcript(id parley.ConversationID, rows []parley.MessageID
 }
 
 // entry of a feed was shown, after all before it.
-func (k *knowledge) entry(agent parley.AgentID, e parley.FeedEntry) {
+func (k *knowledge) entry(agent parley.AgentID, e journal.FeedEntry) {
 	feed := k.feeds[agent]
 	if len(feed) == 0 || feed[len(feed)-1].Position < e.Position {
 		k.feeds[agent] = append(feed, e)
 		return
 	}
-	at, found := slices.BinarySearchFunc(feed, e.Position, func(x parley.FeedEntry, p uint64) int { return int(x.Position) - int(p) })
+	at, found := slices.BinarySearchFunc(feed, e.Position, func(x journal.FeedEntry, p uint64) int { return int(x.Position) - int(p) })
 	if !found || feed[at].Ref != e.Ref || feed[at].Kind != e.Kind || string(feed[at].Note) != string(e.Note) {
 		k.fault("the feed of %s was shown with and without entry %d", agent, e.Position)
 	}

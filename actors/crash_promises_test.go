@@ -11,6 +11,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/registration"
+	"parley/journal"
 )
 
 // keepsPromises demands what was answered, now that it has had time to arrive.
@@ -60,7 +61,7 @@ func (x *crashSight) keepsPromises() {
 }
 
 // later reports whether a mark is missing or not as early as it was.
-func later(was, is parley.Marks) bool {
+func later(was, is journal.Marks) bool {
 	return earliest(was, is) != is
 }
 
@@ -68,7 +69,7 @@ func later(was, is parley.Marks) bool {
 func (x *crashSight) madeBy(c *registration.Challenge) parley.OrgID {
 	v := x.r.store.View()
 	defer v.Close()
-	made, _, err := v.Row(parley.SlotOf(c.GetSlug()), parley.SpentTable, spentKey(c))
+	made, _, err := v.Row(parley.SlotOf(c.GetSlug()), journal.SpentTable, spentKey(c))
 	x.check(err, "challenge %v", c)
 	return parley.IDFromBytes[parley.OrgID](made)
 }
@@ -244,7 +245,7 @@ func (x *crashSight) participates(id parley.ConversationID, talk *talkSight, p p
 	}
 	var told, moved []string
 	for _, e := range x.feeds[p] {
-		if e.Kind == parley.StatusEntry && e.Ref == parley.AnyID(id) {
+		if e.Kind == journal.StatusEntry && e.Ref == parley.AnyID(id) {
 			status, _ := StatusNews(e.Note)
 			told = append(told, status)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/journal"
 )
 
 // readOn shows pages of all kinds, and marks what some show, until the writers
@@ -57,17 +58,17 @@ func (c *client) page(a *crashAgent, mark bool) {
 			return
 		}
 		c.saw(page...)
-		var marks []parley.Mark
+		var marks []journal.Mark
 		at := c.clock().UnixMilli()
 		for i := range page {
 			if i > 0 && c.rng.IntN(2) == 0 {
 				continue
 			}
-			page[i].Marks = parley.Marks{Delivered: at}
+			page[i].Marks = journal.Marks{Delivered: at}
 			if c.rng.IntN(2) == 0 {
 				page[i].Marks.Read = at
 			}
-			marks = append(marks, parley.Mark{Recipient: a.id, Message: page[i].Record.MessageID(), Position: page[i].Position, Marks: page[i].Marks, Copy: page[i].Record.Copied()})
+			marks = append(marks, journal.Mark{Recipient: a.id, Message: page[i].Record.MessageID(), Position: page[i].Position, Marks: page[i].Marks, Copy: page[i].Record.Copied()})
 		}
 		if mark && c.answered(c.node().Mark(ctx, a.id, marks)) {
 			c.saw(page...)

@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/journal"
 	"parley/persistence/crashtest"
 )
 
@@ -25,7 +26,7 @@ type crashSight struct {
 	// newest first.
 	inbox   map[parley.MessageID]Message
 	inboxes map[parley.AgentID][]Message
-	feeds   map[parley.AgentID][]parley.FeedEntry
+	feeds   map[parley.AgentID][]journal.FeedEntry
 	lists   map[parley.AgentID][]parley.ConversationID
 	talks   map[parley.ConversationID]*talkSight
 	faults  []string
@@ -87,20 +88,20 @@ func (w *crashWorld) inspect(i crashtest.Image) []string {
 
 // rest waits until every lane is empty: a row sent through each has arrived.
 func (x *crashSight) rest() {
-	const table = parley.Table(200)
+	const table = journal.Table(200)
 	journals := x.r.store.Journals()
 	if journals == 1 {
 		return
 	}
 	stamp := []byte(fmt.Sprint(x.w.next()))
-	var sent, swept []*parley.Entry
+	var sent, swept []*journal.Entry
 	for source := range journals {
-		e := &parley.Entry{Slot: parley.Slot(source), At: x.r.clock()}
+		e := &journal.Entry{Slot: parley.Slot(source), At: x.r.clock()}
 		for target := range journals {
-			row := parley.Row{Slot: parley.Slot(target), Table: table, Key: []byte{byte(source)}, Value: stamp}
-			e.Words = append(e.Words, parley.Put{Row: row})
+			row := journal.Row{Slot: parley.Slot(target), Table: table, Key: []byte{byte(source)}, Value: stamp}
+			e.Words = append(e.Words, journal.Put{Row: row})
 			row.Delete = true
-			swept = append(swept, &parley.Entry{Slot: row.Slot, Rows: []parley.Row{row}, At: x.r.clock()})
+			swept = append(swept, &journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: x.r.clock()})
 		}
 		sent = append(sent, e)
 	}
@@ -116,7 +117,7 @@ func (x *crashSight) rest() {
 }
 
 // append gives entries to the journal and waits until they are released.
-func (x *crashSight) append(entries []*parley.Entry) {
+func (x *crashSight) append(entries []*journal.Entry) {
 	released := make(chan error, len(entries))
 	for _, e := range entries {
 		e.Release = func(err error) { released <- err }
@@ -142,7 +143,7 @@ func (x *crashSight) look() {
 	ctx := context.Background()
 	x.orgs, x.agents = map[parley.OrgID]bool{}, map[parley.AgentID]*agent.State{}
 	x.inbox, x.inboxes = map[parley.MessageID]Message{}, map[parley.AgentID][]Message{}
-	x.feeds, x.lists = map[parley.AgentID][]parley.FeedEntry{}, map[parley.AgentID][]parley.ConversationID{}
+	x.feeds, x.lists = map[parley.AgentID][]journal.FeedEntry{}, map[parley.AgentID][]parley.ConversationID{}
 	x.talks = map[parley.ConversationID]*talkSight{}
 	x.w.mu.Lock()
 	slugs := slices.Clone(x.w.slugs)
@@ -236,7 +237,7 @@ func (x *crashSight) history(id parley.ConversationID, talk *talkSight) {
 	defer v.Close()
 	replayed := &conversation.State{}
 	last := uint64(0)
-	err := v.Events(conversationStream(id), 1, false, func(seq uint64, _ int64, f parley.Fact) bool {
+	err := v.Events(conversationStream(id), 1, false, func(seq uint64, _ int64, f journal.Fact) bool {
 		e, err := conversationRules.decode(f)
 		if !x.check(err, "event %d of %s", seq, id) {
 			return false

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/crashtest"
 )
@@ -21,7 +22,7 @@ import (
 type crashTrial struct {
 	journals, lives, rounds int
 	seed                    uint64
-	wrap                    func(Journal) Journal
+	wrap                    func(journal.Journal) journal.Journal
 	keep                    func(*persistence.Options)
 }
 
@@ -196,9 +197,9 @@ func TestCrash(t *testing.T) {
 }
 
 // hasty releases entries when they are visible, before they are durable.
-type hasty struct{ Journal }
+type hasty struct{ journal.Journal }
 
-func (j hasty) Append(e *parley.Entry) {
+func (j hasty) Append(e *journal.Entry) {
 	release, applied := e.Release, e.Applied
 	if release != nil {
 		once := sync.Once{}
@@ -214,34 +215,34 @@ func (j hasty) Append(e *parley.Entry) {
 }
 
 // trusting has views that do not wait for the disk.
-type trusting struct{ Journal }
+type trusting struct{ journal.Journal }
 
-func (j trusting) View() View   { return trustingView{j.Journal.View()} }
-func (j trusting) Latest() View { return trustingView{j.Journal.Latest()} }
+func (j trusting) View() journal.View   { return trustingView{j.Journal.View()} }
+func (j trusting) Latest() journal.View { return trustingView{j.Journal.Latest()} }
 
-type trustingView struct{ View }
+type trustingView struct{ journal.View }
 
 func (trustingView) Durable(context.Context) error { return nil }
 
 // eager has streams that do not wait for the disk: whenever there is something
 // new they show all rows that there are.
-type eager struct{ Journal }
+type eager struct{ journal.Journal }
 
-func (j eager) Follow(id parley.AgentID, after uint64, notify func()) Subscription {
+func (j eager) Follow(id parley.AgentID, after uint64, notify func()) journal.Subscription {
 	return &eagerStream{Subscription: j.Journal.Follow(id, after, notify), journal: j, agent: id, position: after}
 }
 
 type eagerStream struct {
-	Subscription
-	journal  Journal
+	journal.Subscription
+	journal  journal.Journal
 	agent    parley.AgentID
 	position uint64
 }
 
-func (s *eagerStream) Next(limit int) (entries []parley.FeedEntry, err error) {
+func (s *eagerStream) Next(limit int) (entries []journal.FeedEntry, err error) {
 	v := s.journal.View()
 	defer v.Close()
-	err = v.Feed(s.agent, s.position, ^uint64(0), func(e parley.FeedEntry) bool {
+	err = v.Feed(s.agent, s.position, ^uint64(0), func(e journal.FeedEntry) bool {
 		entries = append(entries, e)
 		s.position = e.Position
 		return len(entries) < limit
@@ -256,10 +257,10 @@ func TestCrashControls(t *testing.T) {
 	for name, x := range map[string]crashTrial{
 		"commits are not synced":                {journals: 1, keep: unsynced},
 		"commits are not synced, four journals": {journals: 4, keep: unsynced},
-		"readers do not wait for Durable":       {journals: 1, wrap: func(j Journal) Journal { return trusting{j} }},
-		"streams do not wait":                   {journals: 1, wrap: func(j Journal) Journal { return eager{j} }},
-		"answers leave before their sync":       {journals: 1, wrap: func(j Journal) Journal { return hasty{j} }},
-		"answers leave, four journals":          {journals: 4, wrap: func(j Journal) Journal { return hasty{j} }},
+		"readers do not wait for Durable":       {journals: 1, wrap: func(j journal.Journal) journal.Journal { return trusting{j} }},
+		"streams do not wait":                   {journals: 1, wrap: func(j journal.Journal) journal.Journal { return eager{j} }},
+		"answers leave before their sync":       {journals: 1, wrap: func(j journal.Journal) journal.Journal { return hasty{j} }},
+		"answers leave, four journals":          {journals: 4, wrap: func(j journal.Journal) journal.Journal { return hasty{j} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &crashVerdict{brief: true}

@@ -16,6 +16,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/registration"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -206,7 +207,7 @@ func (w *crashWorld) sawAgent(s *agent.State) {
 type shownOnce struct {
 	id       parley.MessageID
 	position uint64
-	marks    parley.Marks
+	marks    journal.Marks
 	sent     bool
 }
 
@@ -287,13 +288,13 @@ func (w *crashWorld) follow(id parley.AgentID, done chan struct{}) {
 }
 
 // stream shows the messages of entries and has them marked.
-func (w *crashWorld) stream(id parley.AgentID, entries []parley.FeedEntry) {
-	err := w.r.node.Entries(context.Background(), id, entries, func(e parley.FeedEntry, m Message) error {
+func (w *crashWorld) stream(id parley.AgentID, entries []journal.FeedEntry) {
+	err := w.r.node.Entries(context.Background(), id, entries, func(e journal.FeedEntry, m Message) error {
 		if e.Kind.Carries() {
 			w.saw(m)
-			w.r.node.MarkSoon(parley.Mark{
+			w.r.node.MarkSoon(journal.Mark{
 				Recipient: id, Message: m.Record.MessageID(), Position: e.Position, Copy: m.Record.Copied(),
-				Marks: parley.Marks{Delivered: w.clock().UnixMilli()},
+				Marks: journal.Marks{Delivered: w.clock().UnixMilli()},
 			})
 		}
 		return nil

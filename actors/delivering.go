@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/webhook"
+	"parley/journal"
 )
 
 const (
@@ -115,7 +116,7 @@ func (n *Node) collect(t *webhookTurn) (more bool, err error) {
 	c, lines, wanted := webhook.Collect{Upto: edge}, 0, false
 	v := n.journal.View()
 	defer v.Close()
-	err = v.Feed(s.Watched(), from, edge, func(e parley.FeedEntry) bool {
+	err = v.Feed(s.Watched(), from, edge, func(e journal.FeedEntry) bool {
 		for _, news := range newsOf(e) {
 			wanted = wanted || s.Wants(news.GetEvent())
 			c.News = append(c.News, webhook.Entry{Position: e.Position, News: news})
@@ -137,20 +138,20 @@ func (n *Node) collect(t *webhookTurn) (more bool, err error) {
 
 // newsOf is what a line of a feed tells webhooks of. The note of a message is
 // whether it is a copy.
-func newsOf(e parley.FeedEntry) (all []*webhook.News) {
+func newsOf(e journal.FeedEntry) (all []*webhook.News) {
 	add := func(x webhook.What, ref, note []byte) {
 		all = append(all, &webhook.News{Event: x, Ref: ref, Note: note, HappenedMs: e.At, Position: e.Position})
 	}
 	switch e.Kind {
-	case parley.MessageEntry:
+	case journal.MessageEntry:
 		add(webhook.MessageReceived, e.Ref.Bytes(), nil)
-	case parley.CopyEntry:
+	case journal.CopyEntry:
 		add(webhook.MessageReceived, e.Ref.Bytes(), []byte{1})
-	case parley.StatusEntry:
+	case journal.StatusEntry:
 		if _, own := StatusNews(e.Note); !own {
 			add(webhook.ConversationUpdated, e.Ref.Bytes(), nil)
 		}
-	case parley.GroupEntry:
+	case journal.GroupEntry:
 		kind, request := GroupNews(e.Note)
 		if x, known := webhook.ParseEvent("group." + kind); known {
 			var note []byte
@@ -159,7 +160,7 @@ func newsOf(e parley.FeedEntry) (all []*webhook.News) {
 			}
 			add(x, e.Ref.Bytes(), note)
 		}
-	case parley.MarkEntry:
+	case journal.MarkEntry:
 		delivered, read := MarkNews(e.Note)
 		if delivered {
 			add(webhook.MessageDelivered, e.Ref.Bytes(), nil)
@@ -223,7 +224,7 @@ func retriesOf(t *webhookTurn) ([][]byte, error) {
 	if s.GetFailed() == 0 {
 		return nil, nil
 	}
-	return t.least(parley.RetryTable, s.GetId(), s.Room(t.now, attemptsAtOnce)+1)
+	return t.least(journal.RetryTable, s.GetId(), s.Room(t.now, attemptsAtOnce)+1)
 }
 
 // touched are the jobs that a turn changes, and the retry lines that they had.
@@ -257,14 +258,14 @@ func (n *Node) foldJobs(t *webhookTurn) (touched, error) {
 		if err != nil {
 			return x, err
 		}
-		t.keep(parley.DeliveryTable, jobKey(id, number), row)
+		t.keep(journal.DeliveryTable, jobKey(id, number), row)
 		had := x.lines[number]
 		at, waits := j.Retry()
 		if had != 0 && (!waits || at.UnixMilli() != had) {
-			t.strike(parley.RetryTable, retryKey(id, had, number))
+			t.strike(journal.RetryTable, retryKey(id, had, number))
 		}
 		if waits && at.UnixMilli() != had {
-			t.keep(parley.RetryTable, retryKey(id, at.UnixMilli(), number), nil)
+			t.keep(journal.RetryTable, retryKey(id, at.UnixMilli(), number), nil)
 		}
 	}
 	return x, nil
@@ -298,7 +299,7 @@ func (n *Node) setTimer(t *webhookTurn, lines [][]byte, jobs touched) {
 		n.dispatch.again(s.Watched())
 	case s.due.IsZero() || at.Before(s.due):
 		s.due = latest(at, t.now)
-		t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: s.due, Stream: t.entry.Stream})
+		t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: s.due, Stream: t.entry.Stream})
 	}
 }
 
@@ -360,9 +361,9 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 // and does not carry it. // docs: delivery.md
 func (n *Node) announced(t *webhookTurn, j *webhook.Job) error {
 	agent := t.state.Watched()
-	mark := parley.Mark{
+	mark := journal.Mark{
 		Recipient: agent, Message: parley.IDFromBytes[parley.MessageID](j.GetRef()), Position: j.GetPosition(),
-		Marks: parley.Marks{Announced: t.now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
+		Marks: journal.Marks{Announced: t.now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
 	}
 	if n.dispatch.anybodyWants(webhook.MessageDelivered) {
 		v := n.journal.View()
@@ -383,7 +384,7 @@ func (n *Node) announced(t *webhookTurn, j *webhook.Job) error {
 // jobOf is a job as it stands, what is on its way included.
 func jobOf(t *webhookTurn, number uint64) (*webhook.Job, error) {
 	id := t.state.WebhookID()
-	value, found, err := t.row(parley.DeliveryTable, jobKey(id, number))
+	value, found, err := t.row(journal.DeliveryTable, jobKey(id, number))
 	if err == nil && !found {
 		err = fmt.Errorf("webhook %s has no job %d", id, number)
 	}
@@ -398,7 +399,7 @@ func retryOf(key []byte) (atMs int64, number uint64) {
 
 // least gives the keys of the actor's own rows that begin with prefix, in order,
 // its unapplied ones included, at most limit of them.
-func (t *turn[S, C, E]) least(table parley.Table, prefix []byte, limit int) (keys [][]byte, err error) {
+func (t *turn[S, C, E]) least(table journal.Table, prefix []byte, limit int) (keys [][]byte, err error) {
 	v := t.entity.engine.journal.View()
 	defer v.Close()
 	over := t.entity.overlay

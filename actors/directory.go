@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 // PublicGroups calls look, once, with the groups that the directory shows and
@@ -19,11 +20,11 @@ import (
 // seen must not be shown.
 func (n *Node) PublicGroups(ctx context.Context, beyond parley.GroupID, look func(iter.Seq2[*PublicGroup, string])) error {
 	owners := slugs{facts: n.facts, missed: map[parley.OrgID]string{}}
-	err := n.view(ctx, func(v View) error {
+	err := n.view(ctx, func(v journal.View) error {
 		owners.view = v
 		var failed error
 		look(func(yield func(*PublicGroup, string) bool) {
-			scan := v.Rows(parley.DirectorySlot, parley.PublicTable, nil, beyond.Bytes(), false, func(_, value []byte) bool {
+			scan := v.Rows(journal.DirectorySlot, journal.PublicTable, nil, beyond.Bytes(), false, func(_, value []byte) bool {
 				g := &PublicGroup{}
 				if failed = g.UnmarshalVT(value); failed != nil {
 					return false
@@ -46,7 +47,7 @@ func (n *Node) PublicGroups(ctx context.Context, beyond parley.GroupID, look fun
 // wait for the disk to sync: whoever uses it waits for the view.
 type slugs struct {
 	facts  *facts
-	view   View
+	view   journal.View
 	missed map[parley.OrgID]string // slugs that had to be read
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/actors/webhook"
+	"parley/journal"
 )
 
 // gatherFor is how long news are gathered before webhooks look for them: what
@@ -108,7 +109,7 @@ func newDispatcher(n *Node, demand Demand) *dispatcher {
 func (d *dispatcher) start() error {
 	v := d.node.journal.View()
 	defer v.Close()
-	err := v.Table(parley.WebhookTable, func(key, value []byte) bool {
+	err := v.Table(journal.WebhookTable, func(key, value []byte) bool {
 		d.know(parley.IDFromBytes[parley.AgentID](key[:16]), parley.IDFromBytes[webhook.ID](key[16:]), decodeWish(value))
 		return true
 	})
@@ -388,7 +389,7 @@ func (d *dispatcher) run() {
 
 // round takes the attempts that are to be carried and the webhooks that are to be
 // woken, and says whether others step back.
-func (d *dispatcher) round() (out []Delivery, streams []parley.Stream, left bool) {
+func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left bool) {
 	now := d.node.clock()
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"parley"
+	"parley/journal"
 )
 
 const (
@@ -28,7 +29,7 @@ type sweep struct{}
 
 // handle is a live actor: the table's entry, and what others may touch of it.
 type handle struct {
-	stream  parley.Stream
+	stream  journal.Stream
 	mailbox *mailbox
 	pid     *actor.PID
 	used    atomic.Int64 // Unix nanoseconds of the last message
@@ -37,13 +38,13 @@ type handle struct {
 
 // engine gives every stream that is spoken to one live actor.
 type engine struct {
-	journal Journal
+	journal journal.Journal
 	clock   parley.Clock
 	logger  *slog.Logger
 	system  *actor.ActorSystem
 	// shared: the system is not the engine's own, and outlives it.
 	shared   bool
-	produce  map[parley.StreamKind]func(*engine, *handle) actor.Actor
+	produce  map[journal.StreamKind]func(*engine, *handle) actor.Actor
 	patience time.Duration
 	idleFor  time.Duration
 	asks     askPool
@@ -55,7 +56,7 @@ type engine struct {
 
 	shards [handleShards]struct {
 		mu      sync.Mutex
-		handles map[parley.Stream]*handle
+		handles map[journal.Stream]*handle
 	}
 	live     atomic.Int64
 	begun    atomic.Uint64 // lives of actors
@@ -65,11 +66,11 @@ type engine struct {
 }
 
 // newEngine makes an engine in an actor system, of its own if that is nil.
-func newEngine(j Journal, clock parley.Clock, logger *slog.Logger, system *actor.ActorSystem) *engine {
+func newEngine(j journal.Journal, clock parley.Clock, logger *slog.Logger, system *actor.ActorSystem) *engine {
 	e := &engine{
 		journal: j, clock: clock, logger: logger, patience: askPatience, idleFor: idleAfter,
 		system: system, shared: system != nil,
-		produce: map[parley.StreamKind]func(*engine, *handle) actor.Actor{},
+		produce: map[journal.StreamKind]func(*engine, *handle) actor.Actor{},
 		stop:    make(chan struct{}),
 		retries: retries{first: hearAgainMin, after: time.AfterFunc}, trayEntries: trayEntries,
 	}
@@ -77,7 +78,7 @@ func newEngine(j Journal, clock parley.Clock, logger *slog.Logger, system *actor
 		e.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return logger }))
 	}
 	for i := range e.shards {
-		e.shards[i].handles = map[parley.Stream]*handle{}
+		e.shards[i].handles = map[journal.Stream]*handle{}
 	}
 	return e
 }
@@ -113,12 +114,12 @@ func (e *engine) close() {
 	e.crew.close()
 }
 
-func (e *engine) shard(s parley.Stream) int {
+func (e *engine) shard(s journal.Stream) int {
 	return int(s.ID[15]^s.ID[14]^s.ID[7]) % handleShards
 }
 
 // actor gives the live actor of a stream, bringing it to life if need be.
-func (e *engine) actor(s parley.Stream) *handle {
+func (e *engine) actor(s journal.Stream) *handle {
 	shard := &e.shards[e.shard(s)]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -164,7 +165,7 @@ func (e *engine) drop(h *handle, reason error) {
 // ask puts a request to a stream's actor and waits for the answer. room is the
 // space that was taken in the journal: it goes back when the request is
 // answered, even where nobody waits for that any more.
-func (e *engine) ask(s parley.Stream, request any, room func()) (any, error) {
+func (e *engine) ask(s journal.Stream, request any, room func()) (any, error) {
 	deadline := e.clock().Add(e.patience)
 	for {
 		patience := deadline.Sub(e.clock())
@@ -184,11 +185,11 @@ func (e *engine) ask(s parley.Stream, request any, room func()) (any, error) {
 }
 
 // hint makes a stream's actor look into its tray.
-func (e *engine) hint(s parley.Stream) { e.nudge(s, toHear) }
+func (e *engine) hint(s journal.Stream) { e.nudge(s, toHear) }
 
 // nudge gives a stream's actor a hint. An actor that is just going gets it in its
 // next life.
-func (e *engine) nudge(s parley.Stream, what hint) {
+func (e *engine) nudge(s journal.Stream, what hint) {
 	for e.produce[s.Kind] != nil && !e.draining.Load() {
 		if e.actor(s).mailbox.hint(what) {
 			return
@@ -198,7 +199,7 @@ func (e *engine) nudge(s parley.Stream, what hint) {
 
 // fire tells a stream's actor that its time has come. The journal does so again
 // until the actor cancels the timer.
-func (e *engine) fire(s parley.Stream, due time.Time) {
+func (e *engine) fire(s journal.Stream, due time.Time) {
 	if e.produce[s.Kind] != nil && !e.draining.Load() {
 		e.actor(s).mailbox.PostUserMessage(&ask{command: timerFired{due}, silent: true})
 	}

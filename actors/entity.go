@@ -10,13 +10,14 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"parley"
+	"parley/journal"
 )
 
 // kind is a sort of actor: how to load one, and what it does with a command.
 // C is the aggregate's sum of commands, but what comes through the mailbox are
 // the node's own requests: a turn may judge more than one aggregate.
 type kind[S state, C any, E event] struct {
-	stream parley.StreamKind
+	stream journal.StreamKind
 	rules  rules[S, C, E]
 	blank  func() S
 	// handle takes one request. What it adds to the turn is kept whole, also
@@ -138,7 +139,7 @@ func (e *entity[S, C, E]) activate() {
 	e.epoch = e.engine.journal.NextEpoch()
 	tk := &ticket{}
 	e.last = tk
-	e.engine.journal.Append(&parley.Entry{
+	e.engine.journal.Append(&journal.Entry{
 		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Activate: true,
 		At:      e.engine.clock(),
 		Applied: e.handle.mailbox.open,
@@ -194,7 +195,7 @@ func (e *entity[S, C, E]) serve(m *ask) {
 			switch {
 			case failure == nil:
 				m.complete(reply, err)
-			case errors.Is(failure, parley.ErrExists) && t.exists != nil:
+			case errors.Is(failure, journal.ErrExists) && t.exists != nil:
 				m.complete(nil, t.exists)
 			default:
 				m.complete(nil, parley.ErrOutcomeUnknown)
@@ -287,7 +288,7 @@ func (e *entity[S, C, E]) retire() error {
 	if e.last != nil && !e.last.released() {
 		return nil
 	}
-	e.engine.journal.Append(&parley.Entry{
+	e.engine.journal.Append(&journal.Entry{
 		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Expect: e.seq,
 		Retire: true, At: e.engine.clock(),
 	})

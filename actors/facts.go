@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 // factsMax is how many records of each kind are kept at hand.
@@ -20,7 +21,7 @@ const factsMax = 100_000
 // durable ones only. The acker puts a changed record here before the answer
 // that changed it is released, so that a later request never sees the old one.
 type facts struct {
-	journal Journal
+	journal journal.Journal
 	agents  *shelf[parley.AgentID, *agent.State]
 	orgs    *shelf[parley.OrgID, *org.State]
 	// firsts is the first active agent of an organization: right for as long as
@@ -36,7 +37,7 @@ type facts struct {
 // nameOf is a name in a table, among those of an owner if they are not unique
 // without. Its row is found by the owner's bytes and the text after them.
 type nameOf struct {
-	table parley.Table
+	table journal.Table
 	owner parley.AnyID
 	text  string
 }
@@ -48,7 +49,7 @@ type fact[S state] struct {
 	state S
 }
 
-func newFacts(j Journal) *facts {
+func newFacts(j journal.Journal) *facts {
 	return &facts{
 		journal: j,
 		agents:  newShelf[parley.AgentID, *agent.State](factsMax),
@@ -89,7 +90,7 @@ func (h *shelf[K, S]) put(key K, f fact[S], still func() bool) {
 	})
 }
 
-func known[K ~[16]byte, S state](ctx context.Context, j Journal, h *shelf[K, S], key K, s parley.Stream, blank func() S) (state S, err error) {
+func known[K ~[16]byte, S state](ctx context.Context, j journal.Journal, h *shelf[K, S], key K, s journal.Stream, blank func() S) (state S, err error) {
 	if f, ok := h.cache.GetIfPresent(key); ok {
 		return f.state, nil
 	}
@@ -145,26 +146,26 @@ func (n *Node) Org(ctx context.Context, id parley.OrgID) (*org.State, error) {
 
 // OrgBySlug finds an organization by its slug.
 func (n *Node) OrgBySlug(ctx context.Context, slug string) (parley.OrgID, error) {
-	id, err := n.name(ctx, parley.SlotOf(slug), nameOf{table: parley.SlugTable, text: slug})
+	id, err := n.name(ctx, parley.SlotOf(slug), nameOf{table: journal.SlugTable, text: slug})
 	return parley.OrgID(id), err
 }
 
 // AgentByName finds an agent, active or revoked, by organization and name.
 func (n *Node) AgentByName(ctx context.Context, owner parley.OrgID, name string) (parley.AgentID, error) {
-	id, err := n.name(ctx, owner.Slot(), nameOf{parley.NameTable, parley.AnyID(owner), name})
+	id, err := n.name(ctx, owner.Slot(), nameOf{journal.NameTable, parley.AnyID(owner), name})
 	return parley.AgentID(id), err
 }
 
 // AgentByKid finds the agent that has, or had, the key of this thumbprint.
 func (n *Node) AgentByKid(ctx context.Context, kid string) (parley.AgentID, error) {
-	id, err := n.lookup(ctx, parley.SlotOf(kid), parley.KidTable, []byte(kid))
+	id, err := n.lookup(ctx, parley.SlotOf(kid), journal.KidTable, []byte(kid))
 	return parley.AgentID(id), err
 }
 
 // AgentByPollToken finds the active agent whose poll token has this SHA-256.
 func (n *Node) AgentByPollToken(ctx context.Context, hash []byte) (parley.AgentID, error) {
 	// The row never names another agent; whether the token holds the agent tells.
-	id, err := n.name(ctx, parley.SlotOf(string(hash)), nameOf{table: parley.PollTable, text: string(hash)})
+	id, err := n.name(ctx, parley.SlotOf(string(hash)), nameOf{table: journal.PollTable, text: string(hash)})
 	if err != nil {
 		return parley.AgentID{}, err
 	}
@@ -178,7 +179,7 @@ func (n *Node) AgentByPollToken(ctx context.Context, hash []byte) (parley.AgentI
 // OrgByClient finds the organization that a credential was made for. It reads the
 // row each time: how long it takes does not tell which clients there are.
 func (n *Node) OrgByClient(ctx context.Context, client parley.ClientID) (parley.OrgID, error) {
-	id, err := n.lookup(ctx, client.Slot(), parley.ClientTable, client.Bytes())
+	id, err := n.lookup(ctx, client.Slot(), journal.ClientTable, client.Bytes())
 	return parley.OrgID(id), err
 }
 
@@ -199,8 +200,8 @@ func (n *Node) name(ctx context.Context, slot parley.Slot, name nameOf) (parley.
 	return id, err
 }
 
-func (n *Node) lookup(ctx context.Context, slot parley.Slot, table parley.Table, key []byte) (id parley.AnyID, err error) {
-	err = n.row(ctx, func(v View) error {
+func (n *Node) lookup(ctx context.Context, slot parley.Slot, table journal.Table, key []byte) (id parley.AnyID, err error) {
+	err = n.row(ctx, func(v journal.View) error {
 		value, found, err := v.Row(slot, table, key)
 		if err == nil && !found {
 			return parley.ErrNotFound
@@ -240,8 +241,8 @@ func (n *Node) roster(ctx context.Context, owner parley.OrgID, from uint64, fn f
 		var ids []parley.AgentID
 		var places []uint64
 		more = false
-		err := n.view(ctx, func(v View) error {
-			return v.Rows(owner.Slot(), parley.RosterTable, owner[:], beyond, false, func(key, value []byte) bool {
+		err := n.view(ctx, func(v journal.View) error {
+			return v.Rows(owner.Slot(), journal.RosterTable, owner[:], beyond, false, func(key, value []byte) bool {
 				if more = len(ids) == rosterPage; more {
 					return false
 				}

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/journal"
 )
 
 // numbered is a key that carries a number.
@@ -70,7 +71,7 @@ func TestAChangeIsSeenByWhoComesAfter(t *testing.T) {
 // record changes and leaves the cache.
 func TestASlowReaderDoesNotBringThePastBack(t *testing.T) {
 	slow := &slowViews{}
-	r := newRig(t, withWrap(func(j Journal) Journal { slow.Journal = j; return slow }))
+	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { slow.Journal = j; return slow }))
 	_, ids := r.agents("acme", 1)
 	cache := r.node.facts.agents.cache
 	cache.Invalidate(ids[0])
@@ -90,11 +91,11 @@ func TestASlowReaderDoesNotBringThePastBack(t *testing.T) {
 
 // slowViews has the next view's Durable wait.
 type slowViews struct {
-	Journal
+	journal.Journal
 	next atomic.Pointer[slowView]
 }
 
-func (j *slowViews) Latest() View {
+func (j *slowViews) Latest() journal.View {
 	v := j.next.Swap(nil)
 	if v == nil {
 		return j.Journal.Latest()
@@ -104,7 +105,7 @@ func (j *slowViews) Latest() View {
 }
 
 type slowView struct {
-	View
+	journal.View
 	entered, leave chan struct{}
 }
 
@@ -163,7 +164,7 @@ func TestARevokedCredentialIsSeenAtOnce(t *testing.T) {
 // TestTheFirstActiveAgentIsTheOldest, whoever asks in the moment of creation.
 func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
 	late := &lateStates{}
-	r := newRig(t, withWrap(func(j Journal) Journal { late.Journal = j; return late }))
+	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { late.Journal = j; return late }))
 	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
 	older, younger := r.agent(owner, "older"), r.agent(owner, "younger")
 	// The older one is on its way to its own home still.
@@ -184,21 +185,21 @@ func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
 
 // lateStates shows no state of one agent.
 type lateStates struct {
-	Journal
+	journal.Journal
 	hidden atomic.Value
 }
 
-func (j *lateStates) Latest() View {
+func (j *lateStates) Latest() journal.View {
 	hidden, _ := j.hidden.Load().(parley.AgentID)
 	return lateView{j.Journal.Latest(), hidden}
 }
 
 type lateView struct {
-	View
+	journal.View
 	hidden parley.AgentID
 }
 
-func (v lateView) State(s parley.Stream) (uint64, []byte, error) {
+func (v lateView) State(s journal.Stream) (uint64, []byte, error) {
 	if !v.hidden.Zero() && s == agentStream(v.hidden) {
 		return 0, nil, nil
 	}

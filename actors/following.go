@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"parley"
+	"parley/journal"
 )
 
 // Start of a stream: where to read on, and what to tell the client it has.
@@ -33,7 +34,7 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 	// Before the view: what the edge covers, the view shows. What comes later is
 	// followed.
 	edge, passed := n.journal.Edge(agent), uint64(0)
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		if resume {
 			m, err := readMessage(v, agent.Slot(), last)
 			if err == nil && m.Record.Recipient() == agent && m.Position != 0 {
@@ -54,7 +55,7 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 		}); err != nil {
 			return err
 		}
-		return v.FeedBefore(agent, s.After+1, func(e parley.FeedEntry) bool {
+		return v.FeedBefore(agent, s.After+1, func(e journal.FeedEntry) bool {
 			if e.Kind.Carries() {
 				s.Last = parley.MessageID(e.Ref)
 			}
@@ -72,8 +73,8 @@ const carriedStep = 4096
 
 // readCarried is the position up to which it is noted that an agent has been
 // carried everything.
-func readCarried(v View, agent parley.AgentID) (uint64, error) {
-	value, found, err := v.Row(agent.Slot(), parley.CarriedTable, agent[:])
+func readCarried(v journal.View, agent parley.AgentID) (uint64, error) {
+	value, found, err := v.Row(agent.Slot(), journal.CarriedTable, agent[:])
 	if err != nil || !found {
 		return 0, err
 	}
@@ -83,21 +84,21 @@ func readCarried(v View, agent parley.AgentID) (uint64, error) {
 // keepCarried notes it, so that nobody looks through what is before that again.
 // Nothing waits for it, and nothing is lost without it.
 func (n *Node) keepCarried(agent parley.AgentID, upTo uint64) {
-	n.keepPlace(parley.CarriedTable, agent, upTo)
+	n.keepPlace(journal.CarriedTable, agent, upTo)
 }
 
 // keepPlace keeps a position of an agent's feed in a row, without anybody waiting.
-func (n *Node) keepPlace(table parley.Table, agent parley.AgentID, upTo uint64) {
+func (n *Node) keepPlace(table journal.Table, agent parley.AgentID, upTo uint64) {
 	room, err := n.journal.Admit(agent.Slot(), 0)
 	if err != nil {
 		return
 	}
-	row := parley.Row{Slot: agent.Slot(), Table: table, Key: agent.Bytes(), Value: binary.BigEndian.AppendUint64(nil, upTo)}
-	n.journal.Append(&parley.Entry{Slot: row.Slot, Rows: []parley.Row{row}, At: n.clock(), Release: func(error) { room() }})
+	row := journal.Row{Slot: agent.Slot(), Table: table, Key: agent.Bytes(), Value: binary.BigEndian.AppendUint64(nil, upTo)}
+	n.journal.Append(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: n.clock(), Release: func(error) { room() }})
 }
 
 // Follow gives an agent's feed beyond a position, then what is new in it.
-func (n *Node) Follow(agent parley.AgentID, after uint64, notify func()) Subscription {
+func (n *Node) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
 	return n.journal.Follow(agent, after, notify)
 }
 
@@ -113,9 +114,9 @@ func (n *Node) Edge(agent parley.AgentID) uint64 { return n.journal.Edge(agent) 
 // Entries calls fn with the messages that feed entries announce, in their order,
 // and with the entries themselves. What fn is told of is durable, marks
 // included. A live entry brings its message along.
-func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []parley.FeedEntry, fn func(parley.FeedEntry, Message) error) error {
+func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []journal.FeedEntry, fn func(journal.FeedEntry, Message) error) error {
 	messages := make([]Message, len(entries))
-	var v View
+	var v journal.View
 	for i, e := range entries {
 		if !e.Kind.Carries() {
 			continue
@@ -141,7 +142,7 @@ func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []parl
 		}
 	}
 	for i, e := range entries {
-		if e.Kind == parley.CopyEntry {
+		if e.Kind == journal.CopyEntry {
 			if err := n.addressed(ctx, messages[i].Record); err != nil {
 				return err
 			}
@@ -158,13 +159,13 @@ func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []parl
 // and with none after those whose messages have size bytes. It gives the position
 // that it came to. What fn is told of is durable, marks included, and the
 // messages are shared: nobody changes them.
-func (n *Node) Backlog(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit, size int, fn func(parley.FeedEntry, Message) error) (to uint64, err error) {
+func (n *Node) Backlog(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit, size int, fn func(journal.FeedEntry, Message) error) (to uint64, err error) {
 	var lines []feedLine
 	var records []*Record // of lines
 	to = upTo
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		var bad error
-		scan := v.Feed(agent, from, upTo, func(e parley.FeedEntry) bool {
+		scan := v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 			var record *Record
 			if e.Kind.Carries() {
 				if record, bad = n.carried(ctx, v, agent, e); bad != nil {

@@ -6,15 +6,16 @@ import (
 	"testing"
 
 	"parley"
+	"parley/journal"
 )
 
 // meanwhile does something between the opening of a view and its use.
 type meanwhile struct {
-	Journal
+	journal.Journal
 	do atomic.Pointer[func()]
 }
 
-func (m *meanwhile) View() View {
+func (m *meanwhile) View() journal.View {
 	v := m.Journal.View()
 	if do := m.do.Swap(nil); do != nil {
 		(*do)()
@@ -27,7 +28,7 @@ func (m *meanwhile) View() View {
 // same.
 func TestWhatArrivesWhileAReaderLooksIsFollowed(t *testing.T) {
 	m := &meanwhile{}
-	r := newRig(t, withWrap(func(j Journal) Journal { m.Journal = j; return m }))
+	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { m.Journal = j; return m }))
 	owner, ids := r.agents("acme", 2)
 	var sent *Record
 	send := func() { sent = must(r.send(direct(owner, ids[0], ids[1], "now", "")))(t).Message }

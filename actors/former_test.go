@@ -6,11 +6,12 @@ import (
 
 	"parley"
 	"parley/actors/registration"
+	"parley/journal"
 )
 
 // former stores a challenge as former releases did: as a stream, with the timer
 // that removes it. It is solved if made is an organization.
-func former(t testing.TB, n *Node, slug string, made parley.OrgID) parley.Stream {
+func former(t testing.TB, n *Node, slug string, made parley.OrgID) journal.Stream {
 	t.Helper()
 	s, _, err := formerly(n, slug, made)
 	if err != nil {
@@ -20,9 +21,9 @@ func former(t testing.TB, n *Node, slug string, made parley.OrgID) parley.Stream
 }
 
 // formerly is former; it gives the instant of the timer too.
-func formerly(n *Node, slug string, made parley.OrgID) (parley.Stream, time.Time, error) {
+func formerly(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Time, error) {
 	now := n.clock()
-	s := parley.Stream{Kind: parley.RegistrationStream, ID: parley.NewID[parley.AnyID](parley.SlotOf(slug), now, n.entropy())}
+	s := journal.Stream{Kind: journal.RegistrationStream, ID: parley.NewID[parley.AnyID](parley.SlotOf(slug), now, n.entropy())}
 	expires := now.Add(time.Hour)
 	due := expires.Add(challengeKept)
 	events := []registration.Event{&registration.Issued{
@@ -43,9 +44,9 @@ func formerly(n *Node, slug string, made parley.OrgID) (parley.Stream, time.Time
 	if err != nil {
 		return s, due, err
 	}
-	return s, due, n.keep(&parley.Entry{
-		Slot: s.Slot(), At: now, Words: []parley.Word{parley.Bear{Stream: s, Facts: facts, State: stored}},
-		Timers: []parley.Timer{{Due: due, Stream: s}},
+	return s, due, n.keep(&journal.Entry{
+		Slot: s.Slot(), At: now, Words: []journal.Word{journal.Bear{Stream: s, Facts: facts, State: stored}},
+		Timers: []journal.Timer{{Due: due, Stream: s}},
 	})
 }
 
@@ -54,7 +55,7 @@ func formerly(n *Node, slug string, made parley.OrgID) (parley.Stream, time.Time
 func TestFormerChallengesAreForgotten(t *testing.T) {
 	r := newRig(t)
 	owner := r.org("acme").Org.OrgID()
-	streams := []parley.Stream{former(t, r.node, "acme", owner), former(t, r.node, "globex", parley.OrgID{})}
+	streams := []journal.Stream{former(t, r.node, "acme", owner), former(t, r.node, "globex", parley.OrgID{})}
 	r.restart()
 	r.audit()
 	for _, s := range streams {

@@ -6,6 +6,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 // What a feed says of a group: a kind, and the request that it is about, if any.
@@ -39,7 +40,7 @@ func (t *turn[S, C, E]) announce(kind byte, request parley.JoinRequestID, about 
 		note = append(note, request[:]...)
 	}
 	ref := t.entry.Stream.ID
-	t.say(parley.Announce{To: about, Kind: parley.GroupEntry, Ref: ref, Note: note})
+	t.say(journal.Announce{To: about, Kind: journal.GroupEntry, Ref: ref, Note: note})
 	to := others[:0:0]
 	for _, o := range others {
 		if o.Agent != about {
@@ -47,13 +48,13 @@ func (t *turn[S, C, E]) announce(kind byte, request parley.JoinRequestID, about 
 		}
 	}
 	if len(to) > 0 {
-		t.say(parley.Fanout{Kind: parley.GroupEntry, Ref: ref, Note: note, To: to})
+		t.say(journal.Fanout{Kind: journal.GroupEntry, Ref: ref, Note: note, To: to})
 	}
 }
 
 // wake has the actor woken at an instant in Unix milliseconds.
 func (t *turn[S, C, E]) wake(atMs int64) {
-	t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: time.UnixMilli(atMs), Stream: t.entry.Stream})
+	t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: time.UnixMilli(atMs), Stream: t.entry.Stream})
 }
 
 // admins are the seats of the group's admins. A large group is looked through
@@ -134,7 +135,7 @@ func showDirectory(t *groupTurn, was shownGroup) {
 	if now == was {
 		return
 	}
-	row := parley.Row{Slot: parley.DirectorySlot, Table: parley.PublicTable, Key: s.ID.Bytes(), Delete: !now.shown}
+	row := journal.Row{Slot: journal.DirectorySlot, Table: journal.PublicTable, Key: s.ID.Bytes(), Delete: !now.shown}
 	if now.shown {
 		profile := PublicGroup{
 			Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy.String(),
@@ -142,5 +143,5 @@ func showDirectory(t *groupTurn, was shownGroup) {
 		}
 		row.Value, _ = profile.MarshalVT() // no field of it can fail
 	}
-	t.say(parley.Put{Row: row})
+	t.say(journal.Put{Row: row})
 }

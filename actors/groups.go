@@ -11,6 +11,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 var errGroupKeyMismatch = parley.Refuse(parley.Conflict, "idempotency_mismatch", "The Idempotency-Key was used for a group of another name.")
@@ -91,7 +92,7 @@ func (f *facts) group(ctx context.Context, id parley.GroupID) (owner parley.OrgI
 	v := f.journal.Latest()
 	defer v.Close()
 	var bad error
-	err = v.Events(groupStream(id), 1, false, func(_ uint64, _ int64, fact parley.Fact) bool {
+	err = v.Events(groupStream(id), 1, false, func(_ uint64, _ int64, fact journal.Fact) bool {
 		var e group.Event
 		e, bad = groupRules.decode(fact)
 		if founded, ok := e.(*group.Founded); ok {
@@ -122,7 +123,7 @@ func askGroup[R any](ctx context.Context, n *Node, id parley.GroupID, size int, 
 
 // GroupByName finds a group, deleted or not, by its owner and name.
 func (n *Node) GroupByName(ctx context.Context, owner parley.OrgID, name string) (parley.GroupID, error) {
-	id, err := n.name(ctx, owner.Slot(), nameOf{parley.GroupNameTable, parley.AnyID(owner), name})
+	id, err := n.name(ctx, owner.Slot(), nameOf{journal.GroupNameTable, parley.AnyID(owner), name})
 	return parley.GroupID(id), err
 }
 
@@ -194,7 +195,7 @@ func (n *Node) foundGroup(t *orgTurn, r foundGroup) (any, error) {
 		return nil, group.ErrIsolationConflict
 	}
 	name := append(c.Org.Bytes(), c.Name...)
-	_, taken, err := t.row(parley.GroupNameTable, name)
+	_, taken, err := t.row(journal.GroupNameTable, name)
 	if err != nil {
 		return nil, err
 	}
@@ -205,9 +206,9 @@ func (n *Node) foundGroup(t *orgTurn, r foundGroup) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.keep(parley.GroupNameTable, name, c.ID.Bytes())
+	t.keep(journal.GroupNameTable, name, c.ID.Bytes())
 	place := t.entity.seq + uint64(len(t.entry.Facts))
-	t.keep(parley.GroupRosterTable, binary.BigEndian.AppendUint64(c.Org.Bytes(), place), c.ID.Bytes())
+	t.keep(journal.GroupRosterTable, binary.BigEndian.AppendUint64(c.Org.Bytes(), place), c.ID.Bytes())
 	t.say(bear)
 	t.tell(agentStream(c.Founder), &Said{Kind: Said_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})
 	t.remember(scope, r.Key, remembered{parley.MessageID(c.ID), c.Org, c.Name})
@@ -396,9 +397,9 @@ func (n *Node) OwnedGroups(ctx context.Context, owner parley.OrgID, after uint64
 	if after != 0 {
 		beyond = binary.BigEndian.AppendUint64(owner.Bytes(), after)
 	}
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		last := uint64(0)
-		return v.Rows(owner.Slot(), parley.GroupRosterTable, owner[:], beyond, false, func(key, value []byte) bool {
+		return v.Rows(owner.Slot(), journal.GroupRosterTable, owner[:], beyond, false, func(key, value []byte) bool {
 			if len(ids) == limit {
 				next = last
 				return false
@@ -417,8 +418,8 @@ func (n *Node) Concerns(ctx context.Context, of parley.AgentID) (all []Concern, 
 	if _, err := inquire[*agent.State](n, agentStream(of), lookAt{}); err != nil {
 		return nil, err
 	}
-	err = n.view(ctx, func(v View) error {
-		return v.Rows(of.Slot(), parley.ConcernTable, of[:], nil, false, func(key, value []byte) bool {
+	err = n.view(ctx, func(v journal.View) error {
+		return v.Rows(of.Slot(), journal.ConcernTable, of[:], nil, false, func(key, value []byte) bool {
 			all = append(all, Concern{
 				parley.IDFromBytes[parley.JoinRequestID](key[len(of):]), parley.IDFromBytes[parley.GroupID](value),
 			})
@@ -431,9 +432,9 @@ func (n *Node) Concerns(ctx context.Context, of parley.AgentID) (all []Concern, 
 // SettledRequests are a group's requests that are settled, in the order of
 // their ids, beyond the id after.
 func (n *Node) SettledRequests(ctx context.Context, id parley.GroupID, after parley.JoinRequestID, limit int) (page []*group.Request, more bool, err error) {
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		var bad error
-		scan := v.Rows(id.Slot(), parley.RequestTable, id[:], append(id.Bytes(), after[:]...), false, func(_, value []byte) bool {
+		scan := v.Rows(id.Slot(), journal.RequestTable, id[:], append(id.Bytes(), after[:]...), false, func(_, value []byte) bool {
 			if more = len(page) == limit; more {
 				return false
 			}
@@ -451,8 +452,8 @@ func (n *Node) SettledRequests(ctx context.Context, id parley.GroupID, after par
 
 // SettledRequest is a request that is settled.
 func (n *Node) SettledRequest(ctx context.Context, id parley.GroupID, request parley.JoinRequestID) (r *group.Request, err error) {
-	err = n.row(ctx, func(v View) error {
-		value, found, err := v.Row(id.Slot(), parley.RequestTable, append(id.Bytes(), request[:]...))
+	err = n.row(ctx, func(v journal.View) error {
+		value, found, err := v.Row(id.Slot(), journal.RequestTable, append(id.Bytes(), request[:]...))
 		if err == nil && !found {
 			return group.ErrUnknownRequest
 		}
@@ -467,8 +468,8 @@ func (n *Node) SettledRequest(ctx context.Context, id parley.GroupID, request pa
 
 // HadSeat reports whether an agent is, or ever was, a member of a group.
 func (n *Node) HadSeat(ctx context.Context, id parley.GroupID, of parley.AgentID) (had bool, err error) {
-	err = n.row(ctx, func(v View) error {
-		_, had, err = v.Row(id.Slot(), parley.PlaceTable, append(id.Bytes(), of[:]...))
+	err = n.row(ctx, func(v journal.View) error {
+		_, had, err = v.Row(id.Slot(), journal.PlaceTable, append(id.Bytes(), of[:]...))
 		return err
 	})
 	return had, err

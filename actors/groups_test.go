@@ -12,6 +12,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 // club is a group in a rig.
@@ -194,8 +195,8 @@ func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
 	t.Helper()
 	r, owner := c.rig, c.owner
 	mine := r.inbox(a[7])[1]
-	if err := r.node.Mark(context.Background(), a[7], []parley.Mark{{
-		Recipient: a[7], Message: mine.Record.MessageID(), Position: mine.Position, Marks: parley.Marks{Delivered: 5, Read: 6}, Copy: true,
+	if err := r.node.Mark(context.Background(), a[7], []journal.Mark{{
+		Recipient: a[7], Message: mine.Record.MessageID(), Position: mine.Position, Marks: journal.Marks{Delivered: 5, Read: 6}, Copy: true,
 	}}); err != nil {
 		t.Fatal(err)
 	}
@@ -233,8 +234,8 @@ func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
 	must(c.join(a[1]))(t)
 	mark := func(m Message) {
 		t.Helper()
-		if err := r.node.Mark(context.Background(), a[1], []parley.Mark{{
-			Recipient: a[1], Message: m.Record.MessageID(), Position: m.Position, Marks: parley.Marks{Delivered: 1}, Copy: true,
+		if err := r.node.Mark(context.Background(), a[1], []journal.Mark{{
+			Recipient: a[1], Message: m.Record.MessageID(), Position: m.Position, Marks: journal.Marks{Delivered: 1}, Copy: true,
 		}}); err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +247,7 @@ func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
 			t.Fatalf("a stream begins after %d, not %d", s.After, want)
 		}
 		eventually(t, "it is noted", func() bool {
-			value, found, err := r.store.Row(a[1].Slot(), parley.CarriedTable, a[1][:])
+			value, found, err := r.store.Row(a[1].Slot(), journal.CarriedTable, a[1][:])
 			return err == nil && found && binary.BigEndian.Uint64(value) == want
 		})
 	}

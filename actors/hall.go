@@ -8,6 +8,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 type groupTurn = turn[*hall, group.Command, group.Event]
@@ -60,7 +61,7 @@ type (
 
 func (n *Node) groupKind() *kind[*hall, group.Command, group.Event] {
 	return &kind[*hall, group.Command, group.Event]{
-		stream: parley.GroupStream, rules: groupRules, stateEvery: groupStateEvery,
+		stream: journal.GroupStream, rules: groupRules, stateEvery: groupStateEvery,
 		weight: func(h *hall) uint64 { return uint64((len(h.Members()) + h.Live()) / groupStateMembers) },
 		blank:  func() *hall { return &hall{State: &group.State{}} },
 		handle: func(t *groupTurn, request any) (any, error) {
@@ -161,7 +162,7 @@ func (n *Node) expire(t *groupTurn, r timerFired) error {
 	if t.now.Before(r.due) {
 		return nil
 	}
-	t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
+	t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
 	return heard(n.judge(t, group.Expire{}))
 }
 
@@ -229,7 +230,7 @@ func continueTalk(t *groupTurn, k *hosted, c conversation.Command, grant func() 
 		conversation.Evolve(k.state, e)
 	}
 	k.mover = moverIn(events)
-	chapter := parley.Chapter{Stream: conversationStream(k.state.ConversationID()), Expect: k.seq, Facts: facts}
+	chapter := journal.Chapter{Stream: conversationStream(k.state.ConversationID()), Expect: k.seq, Facts: facts}
 	k.seq += uint64(len(facts))
 	if k.stored += uint64(len(facts)); k.stored >= conversationStateEvery {
 		if chapter.State, err = k.state.MarshalVT(); err != nil {

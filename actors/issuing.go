@@ -5,11 +5,12 @@ import (
 
 	"parley"
 	"parley/actors/issuer"
+	"parley/journal"
 )
 
 // SigningKeyStream is the one stream of the platform's signing keys. Its state is
 // stored with each event.
-var SigningKeyStream = parley.Stream{Kind: parley.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
+var SigningKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
 
 type issuerTurn = turn[*issuer.State, issuer.Command, issuer.Event]
 
@@ -26,7 +27,7 @@ func (n *Node) SigningKeys(context.Context) (*issuer.State, error) {
 
 func (n *Node) issuerKind() *kind[*issuer.State, issuer.Command, issuer.Event] {
 	return &kind[*issuer.State, issuer.Command, issuer.Event]{
-		stream: parley.IssuerStream, rules: issuerRules, stateEvery: 1,
+		stream: journal.IssuerStream, rules: issuerRules, stateEvery: 1,
 		blank: func() *issuer.State { return &issuer.State{} },
 		handle: func(t *issuerTurn, request any) (any, error) {
 			switch r := request.(type) {

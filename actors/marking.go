@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 // markEvery is how long stream writes are gathered before they are marked.
@@ -19,7 +20,7 @@ const marksPerEntry = 256
 // Mark notes that messages were delivered to, or read by, agent, who received
 // them. It returns when that is on stable storage. More than fit into one entry
 // are not noted all at once: it may be repeated where it fails.
-func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []parley.Mark) error {
+func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []journal.Mark) error {
 	if len(marks) == 0 {
 		return nil
 	}
@@ -55,17 +56,17 @@ func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []parley.Mark
 	return bad
 }
 
-func (n *Node) markEntry(agent parley.AgentID, marks []parley.Mark, release func(error)) *parley.Entry {
-	words := make([]parley.Word, 0, len(marks))
+func (n *Node) markEntry(agent parley.AgentID, marks []journal.Mark, release func(error)) *journal.Entry {
+	words := make([]journal.Word, 0, len(marks))
 	for _, m := range marks {
 		words = n.appendMark(words, m)
 	}
-	return &parley.Entry{Slot: agent.Slot(), Words: words, At: n.clock(), Release: release}
+	return &journal.Entry{Slot: agent.Slot(), Words: words, At: n.clock(), Release: release}
 }
 
 // MarkSoon notes what a stream has written out, together with what other
 // streams of the moment have. Nothing waits for it.
-func (n *Node) MarkSoon(m parley.Mark) { n.marker.add(m) }
+func (n *Node) MarkSoon(m journal.Mark) { n.marker.add(m) }
 
 // marker gathers marks for a moment, so that a busy stream costs one entry
 // where it would cost hundreds.
@@ -74,18 +75,18 @@ type marker struct {
 	logger *slog.Logger
 
 	mu      sync.Mutex
-	waiting map[parley.AgentID][]parley.Mark
+	waiting map[parley.AgentID][]journal.Mark
 	timer   *time.Timer
 	closed  bool
 }
 
 func newMarker(n *Node, logger *slog.Logger) *marker { return &marker{node: n, logger: logger} }
 
-func (k *marker) add(m parley.Mark) {
+func (k *marker) add(m journal.Mark) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.waiting == nil {
-		k.waiting = map[parley.AgentID][]parley.Mark{}
+		k.waiting = map[parley.AgentID][]journal.Mark{}
 		if !k.closed {
 			k.timer = time.AfterFunc(markEvery, k.flush)
 		}
@@ -107,7 +108,7 @@ func (k *marker) flush() {
 
 // keep appends marks, or leaves them: then their messages stay unseen and are
 // carried again, which is at least once.
-func (k *marker) keep(agent parley.AgentID, marks []parley.Mark) {
+func (k *marker) keep(agent parley.AgentID, marks []journal.Mark) {
 	room, err := k.node.journal.Admit(agent.Slot(), entrySize*len(marks)/8)
 	if err != nil {
 		k.logger.Warn("marks of a stream were not kept", "agent", agent.String(), "error", err)

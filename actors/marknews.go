@@ -3,6 +3,7 @@ package actors
 import (
 	"parley"
 	"parley/actors/webhook"
+	"parley/journal"
 )
 
 // What the feed of a sender says of a message of its own, as bits of one byte.
@@ -22,9 +23,9 @@ func MarkNews(note []byte) (delivered, read bool) {
 
 // markWords are what there is to say of a mark: the mark, and where a webhook of
 // the sender's wants to know, what is new in it to the sender's feed.
-func (n *Node) markWords(m parley.Mark) []parley.Word { return n.appendMark(nil, m) }
+func (n *Node) markWords(m journal.Mark) []journal.Word { return n.appendMark(nil, m) }
 
-func (n *Node) appendMark(words []parley.Word, m parley.Mark) []parley.Word {
+func (n *Node) appendMark(words []journal.Word, m journal.Mark) []journal.Word {
 	sender := m.Sender
 	m.Sender = parley.AgentID{}
 	words = append(words, m)
@@ -41,13 +42,13 @@ func (n *Node) appendMark(words []parley.Word, m parley.Mark) []parley.Word {
 	if note == 0 {
 		return words
 	}
-	return append(words, parley.Announce{To: sender, Kind: parley.MarkEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
+	return append(words, journal.Announce{To: sender, Kind: journal.MarkEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
 }
 
 // knownNews is what the marks of a message have said already. Two that mark it in
 // the same moment may both bring the news: what rests on it is told at least
 // once. Where the marks cannot be read nothing is known.
-func (n *Node) knownNews(m parley.Mark) (note byte) {
+func (n *Node) knownNews(m journal.Mark) (note byte) {
 	v := n.journal.Latest()
 	defer v.Close()
 	marks, err := v.Marks(m)

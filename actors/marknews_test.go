@@ -8,6 +8,7 @@ import (
 
 	"parley"
 	"parley/actors/webhook"
+	"parley/journal"
 )
 
 // markLines are what an agent's feed says of messages that it sent.
@@ -15,8 +16,8 @@ func (r *rig) markLines(of parley.AgentID) (all []string) {
 	r.t.Helper()
 	v := r.store.View()
 	defer v.Close()
-	err := v.Feed(of, 0, ^uint64(0), func(e parley.FeedEntry) bool {
-		if e.Kind == parley.MarkEntry {
+	err := v.Feed(of, 0, ^uint64(0), func(e journal.FeedEntry) bool {
+		if e.Kind == journal.MarkEntry {
 			delivered, read := MarkNews(e.Note)
 			all = append(all, fmt.Sprint(parley.MessageID(e.Ref), delivered, read))
 		}
@@ -29,7 +30,7 @@ func (r *rig) markLines(of parley.AgentID) (all []string) {
 }
 
 // marked marks the newest message of an agent's inbox.
-func (r *rig) marked(of parley.AgentID, marks parley.Marks) {
+func (r *rig) marked(of parley.AgentID, marks journal.Marks) {
 	r.t.Helper()
 	r.markOne(r.inbox(of)[0], marks)
 }
@@ -43,19 +44,19 @@ func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
 				return must(h.send(direct(h.owner, sender, to, "m", "")))(t).Message.MessageID().String()
 			}
 			say()
-			h.marked(to, parley.Marks{Delivered: 5, By: parley.StreamChannel, Read: 6})
+			h.marked(to, journal.Marks{Delivered: 5, By: journal.StreamChannel, Read: 6})
 			if told := h.markLines(sender); len(told) != 0 {
 				t.Errorf("nobody asked, and was told %q", told)
 			}
 			h.watch(sender, "https://sink.example/s", webhook.MessageDelivered, webhook.MessageRead)
 			first := say()
-			h.marked(to, parley.Marks{Delivered: 7, By: parley.StreamChannel})
-			h.marked(to, parley.Marks{Delivered: 8, By: parley.InboxChannel})
-			h.marked(to, parley.Marks{Delivered: 9, By: parley.InboxChannel, Read: 9})
-			h.marked(to, parley.Marks{Read: 10})
+			h.marked(to, journal.Marks{Delivered: 7, By: journal.StreamChannel})
+			h.marked(to, journal.Marks{Delivered: 8, By: journal.InboxChannel})
+			h.marked(to, journal.Marks{Delivered: 9, By: journal.InboxChannel, Read: 9})
+			h.marked(to, journal.Marks{Read: 10})
 			second := say()
-			h.marked(to, parley.Marks{Announced: 7})
-			h.marked(to, parley.Marks{Delivered: 8, By: parley.WaitChannel})
+			h.marked(to, journal.Marks{Announced: 7})
+			h.marked(to, journal.Marks{Delivered: 8, By: journal.WaitChannel})
 			third := must(h.send(direct(h.owner, sender, to, "m", "")))(t).Message
 			reply := answerTo(h.owner, third, "r", "")
 			reply.Reads, reply.Position = true, h.inbox(to)[0].Position
@@ -63,9 +64,9 @@ func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
 			want := []string{first + " true false", first + " false true", second + " true false", third.MessageID().String() + " true true"}
 			h.until("the news", func() bool { return slices.Equal(h.markLines(sender), want) })
 			fourth := say()
-			h.node.MarkSoon(parley.Mark{
+			h.node.MarkSoon(journal.Mark{
 				Recipient: to, Message: h.inbox(to)[0].Record.MessageID(), Position: h.inbox(to)[0].Position, Sender: sender,
-				Marks: parley.Marks{Delivered: 7, By: parley.StreamChannel},
+				Marks: journal.Marks{Delivered: 7, By: journal.StreamChannel},
 			})
 			want = append(want, fourth+" true false")
 			h.until("the news from a stream", func() bool { return slices.Equal(h.markLines(sender), want) })
@@ -97,7 +98,7 @@ func TestReadersPassOverMarkLines(t *testing.T) {
 	sender, to := h.ids[0], h.ids[2]
 	h.watch(sender, "https://sink.example/s", webhook.MessageRead)
 	must(h.send(direct(h.owner, sender, to, "out", "")))(t)
-	h.marked(to, parley.Marks{Delivered: 7, Read: 7})
+	h.marked(to, journal.Marks{Delivered: 7, Read: 7})
 	must(h.send(direct(h.owner, to, sender, "in", "")))(t)
 	if len(h.markLines(sender)) != 1 {
 		t.Fatal("there is no line to pass over")
@@ -116,7 +117,7 @@ func TestReadersPassOverMarkLines(t *testing.T) {
 	follow := h.node.Follow(sender, start.After, func() {})
 	defer follow.Close()
 	entries := must(follow.Next(10))(t)
-	if err := h.node.Entries(ctx, sender, entries, func(e parley.FeedEntry, m Message) error {
+	if err := h.node.Entries(ctx, sender, entries, func(e journal.FeedEntry, m Message) error {
 		if (m.Record != nil) != e.Kind.Carries() {
 			t.Errorf("an entry of kind %d brings a message: %v", e.Kind, m.Record != nil)
 		}

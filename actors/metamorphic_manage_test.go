@@ -12,6 +12,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/issuer"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 // register asks for challenges and solves them, more or less.
@@ -205,7 +206,7 @@ func (p *player) feed(id parley.AgentID) {
 		}
 		for _, e := range entries {
 			line := fmt.Sprintf("feed of %s: %d %s %x\n", id, e.Kind, e.Ref, e.Note)
-			if e.Kind == parley.GroupEntry {
+			if e.Kind == journal.GroupEntry {
 				news = append(news, line)
 				continue
 			}

@@ -17,6 +17,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -175,14 +176,14 @@ func (p *player) interrupt() {
 // settle waits until every lane is empty: a row sent through each has arrived,
 // and whoever was told something has been hinted.
 func (p *player) settle() {
-	const table = parley.Table(200)
+	const table = journal.Table(200)
 	p.settled++
 	journals := p.rig.journals
 	released := make(chan error, journals)
 	for source := range journals {
-		e := &parley.Entry{Slot: parley.Slot(source), At: p.clock(), Release: func(err error) { released <- err }}
+		e := &journal.Entry{Slot: parley.Slot(source), At: p.clock(), Release: func(err error) { released <- err }}
 		for target := range journals {
-			e.Words = append(e.Words, parley.Put{Row: parley.Row{
+			e.Words = append(e.Words, journal.Put{Row: journal.Row{
 				Slot: parley.Slot(target), Table: table, Key: []byte{byte(source)}, Value: []byte{p.settled},
 			}})
 		}
@@ -342,9 +343,9 @@ func (p *player) move(ctx context.Context) {
 func (p *player) markSome(ctx context.Context) {
 	id := one(p, p.ids)
 	page, _, err := p.node.Inbox(ctx, id, 0, 3, "", nil)
-	at, marks := p.clock().UnixMilli(), []parley.Mark(nil)
+	at, marks := p.clock().UnixMilli(), []journal.Mark(nil)
 	for i, m := range page {
-		mark := parley.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: parley.Marks{Delivered: at}, Copy: m.Record.Copied()}
+		mark := journal.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: journal.Marks{Delivered: at}, Copy: m.Record.Copied()}
 		if i%2 == 0 {
 			mark.Marks.Read = at
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"parley"
+	"parley/journal"
 )
 
 // book is a list that a client leafs through, page by page. The cursor lies in
@@ -73,7 +74,7 @@ func (p *player) book(ctx context.Context) *book {
 // listener is a client at an agent's stream.
 type listener struct {
 	agent parley.AgentID
-	sub   Subscription
+	sub   journal.Subscription
 	// unseenUpTo is where the stream passes over what was carried before.
 	unseenUpTo uint64
 	// last is the id that the client resumes from, since what came after it: that
@@ -124,8 +125,8 @@ func (p *player) upTo(l *listener, position uint64) (lines []string) {
 	start := must(p.node.Resume(context.Background(), l.agent, l.last, true))(p.t)
 	v := p.store.View()
 	defer v.Close()
-	var entries []parley.FeedEntry
-	err := v.Feed(l.agent, start.After, position, func(e parley.FeedEntry) bool { entries = append(entries, e); return true })
+	var entries []journal.FeedEntry
+	err := v.Feed(l.agent, start.After, position, func(e journal.FeedEntry) bool { entries = append(entries, e); return true })
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func (p *player) upTo(l *listener, position uint64) (lines []string) {
 }
 
 // listen notes what a stream carries, and marks it.
-func (p *player) listen(l *listener, entries []parley.FeedEntry) {
+func (p *player) listen(l *listener, entries []journal.FeedEntry) {
 	for _, e := range entries {
 		line := p.line(l, e)
 		l.since = append(l.since, line)
@@ -151,8 +152,8 @@ func (p *player) listen(l *listener, entries []parley.FeedEntry) {
 		p.note("a stream carries %s\n", line)
 		l.last, l.since = m.Record.MessageID(), nil
 		if m.Marks.Delivered == 0 {
-			p.node.MarkSoon(parley.Mark{
-				Recipient: l.agent, Message: l.last, Position: e.Position, Marks: parley.Marks{Delivered: p.clock().UnixMilli()},
+			p.node.MarkSoon(journal.Mark{
+				Recipient: l.agent, Message: l.last, Position: e.Position, Marks: journal.Marks{Delivered: p.clock().UnixMilli()},
 				Copy: m.Record.Copied(),
 			})
 			eventually(p.t, "the mark is there", func() bool { return p.asStored(e).Marks.Delivered != 0 })
@@ -162,13 +163,13 @@ func (p *player) listen(l *listener, entries []parley.FeedEntry) {
 }
 
 // newEntries are those of the feed that l was not given yet.
-func (p *player) newEntries(l *listener) (all []parley.FeedEntry) {
+func (p *player) newEntries(l *listener) (all []journal.FeedEntry) {
 	newest := uint64(0)
 	v := p.store.View()
-	err := v.FeedBefore(l.agent, 0, func(e parley.FeedEntry) bool { newest = e.Position; return false })
+	err := v.FeedBefore(l.agent, 0, func(e journal.FeedEntry) bool { newest = e.Position; return false })
 	v.Close()
 	eventually(p.t, "the stream has caught up", func() bool {
-		entries := []parley.FeedEntry(nil)
+		entries := []journal.FeedEntry(nil)
 		if err == nil {
 			entries, err = l.sub.Next(3)
 		}
@@ -183,19 +184,19 @@ func (p *player) newEntries(l *listener) (all []parley.FeedEntry) {
 
 // withoutNews leaves out what groups tell of their members: what several tell at
 // the same time has no order among each other. All of it is noted at the end.
-func withoutNews(entries []parley.FeedEntry) []parley.FeedEntry {
-	return slices.DeleteFunc(entries, func(e parley.FeedEntry) bool { return e.Kind == parley.GroupEntry })
+func withoutNews(entries []journal.FeedEntry) []journal.FeedEntry {
+	return slices.DeleteFunc(entries, func(e journal.FeedEntry) bool { return e.Kind == journal.GroupEntry })
 }
 
-func (p *player) asStored(e parley.FeedEntry) Message {
+func (p *player) asStored(e journal.FeedEntry) Message {
 	id := parley.MessageID(e.Ref)
 	r := must(p.node.Message(context.Background(), id))(p.t).Record
 	return must(p.node.MessageFor(context.Background(), r.Recipient().Slot(), id))(p.t)
 }
 
 // line is a feed entry as a stream tells of it.
-func (p *player) line(l *listener, e parley.FeedEntry) (line string) {
-	err := p.node.Entries(context.Background(), l.agent, []parley.FeedEntry{e}, func(e parley.FeedEntry, m Message) error {
+func (p *player) line(l *listener, e journal.FeedEntry) (line string) {
+	err := p.node.Entries(context.Background(), l.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m Message) error {
 		status, _ := StatusNews(e.Note)
 		line = fmt.Sprintf("%d %s %s", e.Kind, e.Ref, status)
 		if e.Kind.Carries() {

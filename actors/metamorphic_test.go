@@ -13,6 +13,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -99,7 +100,7 @@ var wordsOfTheScripts = []string{
 // flaw is a defect that must show in one of the ways.
 type flaw struct {
 	way  way
-	wrap func(openings int, j Journal) Journal
+	wrap func(openings int, j journal.Journal) journal.Journal
 	keep func(*persistence.Options)
 	tune func(*Node)
 }
@@ -115,19 +116,19 @@ func TestHowItRunsControls(t *testing.T) {
 			way: way{journals: 1, crash: 15}, keep: func(o *persistence.Options) { o.Unsynced = true },
 		},
 		"keys of former openings are forgotten": {
-			way: way{journals: 1, restart: 15}, wrap: func(openings int, j Journal) Journal { return keyless{j, openings > 1} },
+			way: way{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return keyless{j, openings > 1} },
 		},
 		"a snapshot that does not count messages": {
 			way: way{journals: 1, stateEvery: 1, passivate: true}, tune: uncounted,
 		},
 		"an actor that begins with all but the last event": {
-			way: way{journals: 1, stateEvery: never, passivate: true}, wrap: func(_ int, j Journal) Journal { return lapsing{j} },
+			way: way{journals: 1, stateEvery: never, passivate: true}, wrap: func(_ int, j journal.Journal) journal.Journal { return lapsing{j} },
 		},
 		"no marks for other homes": {
-			way: way{journals: 4}, wrap: func(_ int, j Journal) Journal { return unmarking{j} },
+			way: way{journals: 4}, wrap: func(_ int, j journal.Journal) journal.Journal { return unmarking{j} },
 		},
 		"streams that begin anew with each opening": {
-			way: way{journals: 1, restart: 15}, wrap: func(openings int, j Journal) Journal { return doubling{j, openings > 1} },
+			way: way{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return doubling{j, openings > 1} },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +156,7 @@ func (f flaw) play(t *testing.T, seed uint64, commands int) (said string, interr
 			r.tune = func(n *Node) { tune(n); f.tune(n) }
 		}
 		if f.wrap != nil {
-			r.wrap = func(j Journal) Journal { openings++; return f.wrap(openings, j) }
+			r.wrap = func(j journal.Journal) journal.Journal { openings++; return f.wrap(openings, j) }
 		}
 	})
 	defer func() {
@@ -183,12 +184,12 @@ func (s stumbling) Errorf(f string, args ...any) { s.Logf(f, args...) }
 
 // keyless journals do not know what idempotency keys stand for.
 type keyless struct {
-	Journal
+	journal.Journal
 	now bool
 }
 
-func (j keyless) Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error) {
-	if j.now && table == parley.OnceTable {
+func (j keyless) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
+	if j.now && table == journal.OnceTable {
 		return nil, false, nil
 	}
 	return j.Journal.Row(slot, table, key)
@@ -210,13 +211,13 @@ func uncounted(n *Node) {
 }
 
 // lapsing journals show an actor that loads its state all but its last event.
-type lapsing struct{ Journal }
+type lapsing struct{ journal.Journal }
 
-func (j lapsing) View() View { return lapsingView{j.Journal.View()} }
+func (j lapsing) View() journal.View { return lapsingView{j.Journal.View()} }
 
-type lapsingView struct{ View }
+type lapsingView struct{ journal.View }
 
-func (v lapsingView) Events(s parley.Stream, from uint64, reverse bool, fn func(uint64, int64, parley.Fact) bool) error {
+func (v lapsingView) Events(s journal.Stream, from uint64, reverse bool, fn func(uint64, int64, journal.Fact) bool) error {
 	// Actors load conversations in a turn of their own: who reads does not come
 	// from there.
 	if stack := make([]byte, 4096); !strings.Contains(string(stack[:runtime.Stack(stack, false)]), ").serve") {
@@ -225,10 +226,10 @@ func (v lapsingView) Events(s parley.Stream, from uint64, reverse bool, fn func(
 	type event struct {
 		seq uint64
 		at  int64
-		f   parley.Fact
+		f   journal.Fact
 	}
 	var all []event
-	err := v.View.Events(s, from, reverse, func(seq uint64, at int64, f parley.Fact) bool {
+	err := v.View.Events(s, from, reverse, func(seq uint64, at int64, f journal.Fact) bool {
 		all = append(all, event{seq, at, f})
 		return true
 	})
@@ -241,12 +242,12 @@ func (v lapsingView) Events(s parley.Stream, from uint64, reverse bool, fn func(
 }
 
 // unmarking journals lose marks on their way to another home.
-type unmarking struct{ Journal }
+type unmarking struct{ journal.Journal }
 
-func (j unmarking) Append(e *parley.Entry) {
+func (j unmarking) Append(e *journal.Entry) {
 	words := e.Words[:0:0]
 	for _, w := range e.Words {
-		if _, mark := w.(parley.Mark); !mark || w.Home()%4 == e.Slot%4 {
+		if _, mark := w.(journal.Mark); !mark || w.Home()%4 == e.Slot%4 {
 			words = append(words, w)
 		}
 	}
@@ -256,11 +257,11 @@ func (j unmarking) Append(e *parley.Entry) {
 
 // doubling journals give the first entry of what is followed twice.
 type doubling struct {
-	Journal
+	journal.Journal
 	now bool
 }
 
-func (j doubling) Follow(agent parley.AgentID, after uint64, notify func()) Subscription {
+func (j doubling) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
 	if j.now && after > 0 {
 		after--
 	}

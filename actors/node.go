@@ -15,11 +15,12 @@ import (
 	"parley/actors/issuer"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/journal"
 )
 
 // Options of a Node. Journal, Clock, Entropy and Logger are required.
 type Options struct {
-	Journal Journal
+	Journal journal.Journal
 	Clock   parley.Clock
 	Entropy parley.Entropy
 	Logger  *slog.Logger
@@ -43,7 +44,7 @@ type Options struct {
 // defects that a caller is told nothing of.
 type Node struct {
 	engine  *engine
-	journal Journal
+	journal journal.Journal
 	clock   parley.Clock
 	entropy parley.Entropy
 	facts   *facts
@@ -142,27 +143,27 @@ var (
 	issuerRules = rules[*issuer.State, issuer.Command, issuer.Event]{issuer.Decide, issuer.Evolve, issuer.Tag, issuer.New}
 )
 
-func orgStream(id parley.OrgID) parley.Stream {
-	return parley.Stream{Kind: parley.OrgStream, ID: parley.AnyID(id)}
+func orgStream(id parley.OrgID) journal.Stream {
+	return journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID(id)}
 }
 
-func agentStream(id parley.AgentID) parley.Stream {
-	return parley.Stream{Kind: parley.AgentStream, ID: parley.AnyID(id)}
+func agentStream(id parley.AgentID) journal.Stream {
+	return journal.Stream{Kind: journal.AgentStream, ID: parley.AnyID(id)}
 }
 
-func conversationStream(id parley.ConversationID) parley.Stream {
-	return parley.Stream{Kind: parley.ConversationStream, ID: parley.AnyID(id)}
+func conversationStream(id parley.ConversationID) journal.Stream {
+	return journal.Stream{Kind: journal.ConversationStream, ID: parley.AnyID(id)}
 }
 
-func groupStream(id parley.GroupID) parley.Stream {
-	return parley.Stream{Kind: parley.GroupStream, ID: parley.AnyID(id)}
+func groupStream(id parley.GroupID) journal.Stream {
+	return journal.Stream{Kind: journal.GroupStream, ID: parley.AnyID(id)}
 }
 
 // entrySize is about what an entry costs besides what the caller brings.
 const entrySize = 1024
 
 // question takes room for an entry of about size bytes and asks an actor.
-func question[R any](n *Node, s parley.Stream, size int, request any) (R, error) {
+func question[R any](n *Node, s journal.Stream, size int, request any) (R, error) {
 	var none R
 	release, err := n.journal.Admit(s.Slot(), entrySize+size)
 	if err != nil {
@@ -191,7 +192,7 @@ const glancesMax = mailboxMax / 2
 
 // inquire asks an actor for what it knows. That takes no room in the journal, and
 // goes on while there is none: coming to life writes nothing either.
-func inquire[R any](n *Node, s parley.Stream, g glance) (R, error) {
+func inquire[R any](n *Node, s journal.Stream, g glance) (R, error) {
 	var none R
 	if n.glances.Add(1) > glancesMax {
 		n.glanced()
@@ -206,16 +207,16 @@ func inquire[R any](n *Node, s parley.Stream, g glance) (R, error) {
 }
 
 // view runs a read and answers only when all that it saw is durable.
-func (n *Node) view(ctx context.Context, read func(View) error) error {
+func (n *Node) view(ctx context.Context, read func(journal.View) error) error {
 	return durably(ctx, n.journal.View(), read)
 }
 
 // row is view for a read of one row.
-func (n *Node) row(ctx context.Context, read func(View) error) error {
+func (n *Node) row(ctx context.Context, read func(journal.View) error) error {
 	return durably(ctx, n.journal.Latest(), read)
 }
 
-func durably(ctx context.Context, v View, read func(View) error) error {
+func durably(ctx context.Context, v journal.View, read func(journal.View) error) error {
 	defer v.Close()
 	if err := read(v); err != nil {
 		if isRefusal(err) {

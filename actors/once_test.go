@@ -9,17 +9,18 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/journal"
 )
 
 // gate keeps entries from the journal for as long as it is shut.
 type gate struct {
-	Journal
+	journal.Journal
 	mu   sync.Mutex
 	shut bool
-	held []*parley.Entry
+	held []*journal.Entry
 }
 
-func (g *gate) Append(e *parley.Entry) {
+func (g *gate) Append(e *journal.Entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut && !e.Activate {
@@ -70,7 +71,7 @@ func inBackground(do func() (Posted, error)) <-chan posting {
 // although the journal has not seen it yet, and is not answered before it.
 func TestAKeyIsKnownBeforeItsRowIs(t *testing.T) {
 	g := &gate{}
-	r := newRig(t, withWrap(func(j Journal) Journal { g.Journal = j; return g }))
+	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
 	owner, ids := r.agents("acme", 2)
 	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t).Message
 	for name, do := range map[string]func(text string) (Posted, error){
@@ -136,7 +137,7 @@ func TestAKeyIsForgottenByTheThirdDay(t *testing.T) {
 	owner, ids := r.agents("acme", 2)
 	send := func() Posted { t.Helper(); return must(r.send(direct(owner, ids[0], ids[1], "hello", "k")))(t) }
 	first := send()
-	row := onceKey(parley.Day(clock.now()), ids[0][:], "k")
+	row := onceKey(journal.Day(clock.now()), ids[0][:], "k")
 	for _, at := range []time.Duration{0, time.Second, 23*time.Hour + 59*time.Minute + 58*time.Second} {
 		clock.nanos.Store(midnight.Add(at).UnixNano())
 		if p := send(); !p.Repeated || p.Message.MessageID() != first.Message.MessageID() {
@@ -153,7 +154,7 @@ func TestAKeyIsForgottenByTheThirdDay(t *testing.T) {
 		t.Error("the new use of the key is not known")
 	}
 	eventually(t, "the row of the first day is gone", func() bool {
-		_, found, err := r.store.Row(ids[0].Slot(), parley.OnceTable, row)
+		_, found, err := r.store.Row(ids[0].Slot(), journal.OnceTable, row)
 		return err == nil && !found
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 type orgTurn = turn[*org.State, org.Command, org.Event]
@@ -66,7 +67,7 @@ func (n *Node) CreateAgent(_ context.Context, c NewAgent) (*agent.State, error) 
 
 func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
 	return &kind[*org.State, org.Command, org.Event]{
-		stream: parley.OrgStream, rules: orgRules, stateEvery: 1,
+		stream: journal.OrgStream, rules: orgRules, stateEvery: 1,
 		blank: func() *org.State { return &org.State{} },
 		handle: func(t *orgTurn, request any) (any, error) {
 			defer n.publishOrgAfter(t)
@@ -83,10 +84,10 @@ func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
 				}
 				for _, e := range t.events {
 					for _, client := range e.(*org.CredentialAdded).GetForgotten() {
-						t.strike(parley.ClientTable, client)
+						t.strike(journal.ClientTable, client)
 					}
 				}
-				t.keep(parley.ClientTable, r.ClientID.Bytes(), t.state.GetId())
+				t.keep(journal.ClientTable, r.ClientID.Bytes(), t.state.GetId())
 				return cloned(t.state, &org.State{}), nil
 			case org.Command:
 				err := t.decide(r)
@@ -122,7 +123,7 @@ func (n *Node) publishOrgAfter(t *orgTurn) {
 // wherever that lives.
 func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	c := r.Create
-	_, taken, err := t.row(parley.NameTable, nameKey(c.OrgID, c.Name))
+	_, taken, err := t.row(journal.NameTable, nameKey(c.OrgID, c.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -135,10 +136,10 @@ func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.keep(parley.NameTable, nameKey(c.OrgID, c.Name), c.ID.Bytes())
+	t.keep(journal.NameTable, nameKey(c.OrgID, c.Name), c.ID.Bytes())
 	// The organization's own count orders the roster: clocks may repeat.
 	place := t.entity.seq + uint64(len(t.entry.Facts))
-	t.keep(parley.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
+	t.keep(journal.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
 	t.say(bear)
 	t.say(keyWords(c.ID, c.SigningKey, c.EncryptionKey)...)
 	t.say(pollWord(c.ID, c.PollTokenHash))
@@ -147,8 +148,8 @@ func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
 }
 
 // keyWords make keys findable by their thumbprints.
-func keyWords(id parley.AgentID, signing, encryption []byte) []parley.Word {
-	var words []parley.Word
+func keyWords(id parley.AgentID, signing, encryption []byte) []journal.Word {
+	var words []journal.Word
 	for _, k := range []struct {
 		curve string
 		raw   []byte
@@ -157,8 +158,8 @@ func keyWords(id parley.AgentID, signing, encryption []byte) []parley.Word {
 			continue
 		}
 		kid := parley.Thumbprint(k.curve, k.raw)
-		words = append(words, parley.Put{Row: parley.Row{
-			Slot: parley.SlotOf(kid), Table: parley.KidTable, Key: []byte(kid), Value: id.Bytes(),
+		words = append(words, journal.Put{Row: journal.Row{
+			Slot: parley.SlotOf(kid), Table: journal.KidTable, Key: []byte(kid), Value: id.Bytes(),
 		}})
 	}
 	return words
@@ -166,8 +167,8 @@ func keyWords(id parley.AgentID, signing, encryption []byte) []parley.Word {
 
 // pollWord makes an agent findable by its poll token. Rows of former tokens
 // stay: the agent's own record says which one counts.
-func pollWord(id parley.AgentID, hash []byte) parley.Word {
-	return parley.Put{Row: parley.Row{
-		Slot: parley.SlotOf(string(hash)), Table: parley.PollTable, Key: hash, Value: id.Bytes(),
+func pollWord(id parley.AgentID, hash []byte) journal.Word {
+	return journal.Put{Row: journal.Row{
+		Slot: parley.SlotOf(string(hash)), Table: journal.PollTable, Key: hash, Value: id.Bytes(),
 	}}
 }

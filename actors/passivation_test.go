@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 // restless has actors leave memory as soon as nobody speaks to them, and counts
@@ -18,16 +19,16 @@ import (
 func restless(activations *atomic.Int64) []option {
 	return []option{
 		withTuning(func(n *Node) { n.engine.idleFor = time.Nanosecond }),
-		withWrap(func(j Journal) Journal { return &counting{Journal: j, activations: activations} }),
+		withWrap(func(j journal.Journal) journal.Journal { return &counting{Journal: j, activations: activations} }),
 	}
 }
 
 type counting struct {
-	Journal
+	journal.Journal
 	activations *atomic.Int64
 }
 
-func (c *counting) Append(e *parley.Entry) {
+func (c *counting) Append(e *journal.Entry) {
 	if e.Activate {
 		c.activations.Add(1)
 	}
@@ -126,7 +127,7 @@ func checkSaid(t *testing.T, r *rig, first *Record, said map[string]parley.Messa
 	v := r.store.View()
 	defer v.Close()
 	next := uint64(1)
-	if err := v.Events(conversationStream(first.Conversation()), 1, false, func(seq uint64, _ int64, _ parley.Fact) bool {
+	if err := v.Events(conversationStream(first.Conversation()), 1, false, func(seq uint64, _ int64, _ journal.Fact) bool {
 		if seq != next {
 			t.Errorf("event %d where %d should be", seq, next)
 		}

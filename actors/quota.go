@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 // ErrQuotaExceeded carries quota, limit, used and resets_at.
@@ -44,8 +45,8 @@ const sumsMax = 1 << 16
 // that the refusal rests on; limit nil grants any number, and entry is not called
 // then. It runs inside the turn, after all other rules, and waits for no disk but
 // at an organization's first message of a day. // spec: Organization quotas
-func (q *dayQuota) take(j Journal, org parley.OrgID, limit *int, now time.Time, entry func() *ticket) (rests []*ticket, err error) {
-	day := parley.Day(now)
+func (q *dayQuota) take(j journal.Journal, org parley.OrgID, limit *int, now time.Time, entry func() *ticket) (rests []*ticket, err error) {
+	day := journal.Day(now)
 	u := q.of(org, day)
 	defer u.mu.Unlock()
 	// Turns around midnight may come in either order: the day never goes back.

@@ -8,18 +8,19 @@ import (
 
 	"parley"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 // countsElse is a journal that says something else of what was used than what is.
 type countsElse struct {
-	Journal
-	used func(v View, org parley.OrgID, day uint32) (int64, error)
+	journal.Journal
+	used func(v journal.View, org parley.OrgID, day uint32) (int64, error)
 }
 
-func (j *countsElse) View() View { return &viewElse{j.Journal.View(), j} }
+func (j *countsElse) View() journal.View { return &viewElse{j.Journal.View(), j} }
 
 type viewElse struct {
-	View
+	journal.View
 	of *countsElse
 }
 
@@ -29,27 +30,27 @@ func (v *viewElse) Used(org parley.OrgID, day uint32) (int64, error) {
 
 // TestTheDaysQuotaIsExactControl plants one defect of counting at a time.
 func TestTheDaysQuotaIsExactControl(t *testing.T) {
-	truth := func(v View, org parley.OrgID, day uint32) (int64, error) { return v.Used(org, day) }
+	truth := func(v journal.View, org parley.OrgID, day uint32) (int64, error) { return v.Used(org, day) }
 	for defect, c := range map[string]struct {
-		used  func(v View, org parley.OrgID, day uint32) (int64, error)
+		used  func(v journal.View, org parley.OrgID, day uint32) (int64, error)
 		shift time.Duration // by which the day rolls early
 	}{
 		"": {used: truth},
-		"never counts": {used: func(View, parley.OrgID, uint32) (int64, error) {
+		"never counts": {used: func(journal.View, parley.OrgID, uint32) (int64, error) {
 			return -1000, nil
 		}},
-		"forgets at a restart": {used: func(View, parley.OrgID, uint32) (int64, error) {
+		"forgets at a restart": {used: func(journal.View, parley.OrgID, uint32) (int64, error) {
 			return 0, nil
 		}},
-		"counts twice": {used: func(v View, org parley.OrgID, day uint32) (int64, error) {
+		"counts twice": {used: func(v journal.View, org parley.OrgID, day uint32) (int64, error) {
 			n, err := v.Used(org, day)
 			return 2 * n, err
 		}},
-		"loses one": {used: func(v View, org parley.OrgID, day uint32) (int64, error) {
+		"loses one": {used: func(v journal.View, org parley.OrgID, day uint32) (int64, error) {
 			n, err := v.Used(org, day)
 			return max(0, n-1), err
 		}},
-		"counts yesterday too": {used: func(v View, org parley.OrgID, day uint32) (int64, error) {
+		"counts yesterday too": {used: func(v journal.View, org parley.OrgID, day uint32) (int64, error) {
 			n, err := v.Used(org, day)
 			before, _ := v.Used(org, day-1)
 			return n + before, err
@@ -60,7 +61,7 @@ func TestTheDaysQuotaIsExactControl(t *testing.T) {
 	} {
 		t.Run(defect, func(t *testing.T) {
 			clock := newHand(noon)
-			r := newRig(t, withClock(func() time.Time { return clock.now().Add(c.shift) }), withWrap(func(j Journal) Journal { return &countsElse{j, c.used} }))
+			r := newRig(t, withClock(func() time.Time { return clock.now().Add(c.shift) }), withWrap(func(j journal.Journal) journal.Journal { return &countsElse{j, c.used} }))
 			r.wheel = time.Now
 			if faults := dayFaults(newDay(t, r), clock); (len(faults) == 0) != (defect == "") {
 				t.Errorf("%q", faults)

@@ -15,6 +15,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 // dayOf is an organization whose agents send under a limit, and the agent that
@@ -303,7 +304,7 @@ func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
 	limit := 3
 	d.rush(&limit)
 	q := &r.node.quota
-	today := parley.Day(noon)
+	today := journal.Day(noon)
 	q.sweep(today)
 	if q.used[d.owner] == nil {
 		t.Fatal("a sum of today was forgotten")

@@ -8,12 +8,13 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/journal"
 )
 
 // Message is a stored message with what has become of it.
 type Message struct {
 	Record *Record
-	Marks  parley.Marks
+	Marks  journal.Marks
 	// Position in the recipient's feed, where the reader lives with it.
 	Position uint64
 }
@@ -35,8 +36,8 @@ func (n *Node) UnmarkedFor(ctx context.Context, reader parley.Slot, id parley.Me
 	return n.message(ctx, reader, id, readRecord)
 }
 
-func (n *Node) message(ctx context.Context, reader parley.Slot, id parley.MessageID, read func(View, parley.Slot, parley.MessageID) (Message, error)) (m Message, err error) {
-	err = n.view(ctx, func(v View) error {
+func (n *Node) message(ctx context.Context, reader parley.Slot, id parley.MessageID, read func(journal.View, parley.Slot, parley.MessageID) (Message, error)) (m Message, err error) {
+	err = n.view(ctx, func(v journal.View) error {
 		m, err = read(v, reader, id)
 		if errors.Is(err, parley.ErrNotFound) && reader != id.Slot() { // still on its way there
 			m, err = read(v, id.Slot(), id)
@@ -53,12 +54,12 @@ func (n *Node) message(ctx context.Context, reader parley.Slot, id parley.Messag
 }
 
 // readMessage reads a message with its marks.
-func readMessage(v View, reader parley.Slot, id parley.MessageID) (Message, error) {
+func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Message, error) {
 	m, err := readRecord(v, reader, id)
 	if err != nil {
 		return m, err
 	}
-	of := parley.Mark{Message: id}
+	of := journal.Mark{Message: id}
 	switch {
 	case m.Position != 0:
 		of.Recipient, of.Position = m.Record.Recipient(), m.Position
@@ -70,7 +71,7 @@ func readMessage(v View, reader parley.Slot, id parley.MessageID) (Message, erro
 }
 
 // readRecord reads a message without its marks.
-func readRecord(v View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
+func readRecord(v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
 	m.Position, err = v.Message(reader, id, func(record []byte) error {
 		m.Record = &Record{}
 		return m.Record.UnmarshalVT(record)
@@ -87,12 +88,12 @@ func readRecord(v View, reader parley.Slot, id parley.MessageID) (m Message, err
 }
 
 // readMarks completes a page of an agent's feed, newest first.
-func readMarks(v View, agent parley.AgentID, page []Message) error {
+func readMarks(v journal.View, agent parley.AgentID, page []Message) error {
 	if len(page) == 0 {
 		return nil
 	}
 	i := len(page) - 1
-	return v.FeedMarks(agent, page[i].Position, page[0].Position, func(position uint64, marks parley.Marks) {
+	return v.FeedMarks(agent, page[i].Position, page[0].Position, func(position uint64, marks journal.Marks) {
 		for i > 0 && page[i].Position < position {
 			i--
 		}
@@ -122,10 +123,10 @@ const scanMax = 2000
 // before (0: from the newest), of one type only unless that is "". A filtered
 // page may be short while there is more. // spec: Messaging
 func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, limit int, only string, fits Fits) (page []Message, next uint64, err error) {
-	note := parley.TypeHash(only)
-	err = n.view(ctx, func(v View) error {
+	note := journal.TypeHash(only)
+	err = n.view(ctx, func(v journal.View) error {
 		seen, last, bad := 0, uint64(0), error(nil)
-		scan := v.FeedBefore(agent, before, func(e parley.FeedEntry) bool {
+		scan := v.FeedBefore(agent, before, func(e journal.FeedEntry) bool {
 			if len(page) == limit || seen == scanMax {
 				next = last
 				return false
@@ -162,11 +163,11 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 // Conversation is a conversation as last durable.
 func (n *Node) Conversation(ctx context.Context, id parley.ConversationID) (*conversation.State, error) {
 	s := &conversation.State{}
-	err := n.view(ctx, func(v View) error { return readConversation(v, id, s) })
+	err := n.view(ctx, func(v journal.View) error { return readConversation(v, id, s) })
 	return s, err
 }
 
-func readConversation(v View, id parley.ConversationID, into *conversation.State) error {
+func readConversation(v journal.View, id parley.ConversationID, into *conversation.State) error {
 	_, _, err := conversationRules.load(v, conversationStream(id), into)
 	if err == nil && !into.Exists() {
 		err = conversation.ErrUnknown
@@ -178,7 +179,7 @@ func readConversation(v View, id parley.ConversationID, into *conversation.State
 // descending, newest first, beyond the event from (0: from the end where the
 // order begins). next is where it goes on, 0 at its end.
 func (n *Node) Transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
-	return n.transcript(ctx, id, from, limit, descending, fits, func(v View, message parley.MessageID) (Message, bool, error) {
+	return n.transcript(ctx, id, from, limit, descending, fits, func(v journal.View, message parley.MessageID) (Message, bool, error) {
 		m, err := readMessage(v, id.Slot(), message)
 		return m, true, err
 	})
@@ -190,9 +191,9 @@ func (n *Node) Transcript(ctx context.Context, id parley.ConversationID, from ui
 func (n *Node) TranscriptOf(ctx context.Context, id parley.ConversationID, host parley.GroupID, of parley.AgentID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
 	var seats []uint32
 	looked, seen := false, 0
-	page, next, err = n.transcript(ctx, id, from, limit, descending, fits, func(v View, message parley.MessageID) (m Message, shown bool, err error) {
+	page, next, err = n.transcript(ctx, id, from, limit, descending, fits, func(v journal.View, message parley.MessageID) (m Message, shown bool, err error) {
 		if !looked {
-			row, _, err := v.Row(host.Slot(), parley.PlaceTable, placeKey(host, of))
+			row, _, err := v.Row(host.Slot(), journal.PlaceTable, placeKey(host, of))
 			if err != nil {
 				return m, false, err
 			}
@@ -215,7 +216,7 @@ func (n *Node) TranscriptOf(ctx context.Context, id parley.ConversationID, host 
 var errScanned = errors.New("enough rows were looked through")
 
 // transcript reads the messages of a conversation's events that read shows.
-func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits, read func(View, parley.MessageID) (Message, bool, error)) (page []Message, next uint64, err error) {
+func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits, read func(journal.View, parley.MessageID) (Message, bool, error)) (page []Message, next uint64, err error) {
 	first := from + 1
 	if descending {
 		if first = from - 1; from == 0 {
@@ -224,9 +225,9 @@ func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from ui
 			return nil, 0, nil
 		}
 	}
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		last, bad := from, error(nil)
-		scan := v.Events(conversationStream(id), first, descending, func(seq uint64, _ int64, f parley.Fact) bool {
+		scan := v.Events(conversationStream(id), first, descending, func(seq uint64, _ int64, f journal.Fact) bool {
 			message, err := messageOf(f)
 			if err != nil || message.Zero() {
 				bad = err
@@ -257,7 +258,7 @@ func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from ui
 }
 
 // messageOf is the message that an event of a conversation tells of, if any.
-func messageOf(f parley.Fact) (id parley.MessageID, err error) {
+func messageOf(f journal.Fact) (id parley.MessageID, err error) {
 	e, err := conversationRules.decode(f)
 	switch e := e.(type) {
 	case *conversation.Started:
@@ -279,10 +280,10 @@ func (n *Node) Conversations(ctx context.Context, agent parley.AgentID, before u
 	if before != 0 {
 		beyond = binary.BigEndian.AppendUint64(agent.Bytes(), before)
 	}
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		var ids []parley.ConversationID
 		last := uint64(0)
-		err := v.Rows(agent.Slot(), parley.ConversationTable, agent[:], beyond, true, func(key, value []byte) bool {
+		err := v.Rows(agent.Slot(), journal.ConversationTable, agent[:], beyond, true, func(key, value []byte) bool {
 			if len(ids) == limit {
 				next = last
 				return false
@@ -306,8 +307,8 @@ func (n *Node) Conversations(ctx context.Context, agent parley.AgentID, before u
 
 // Used is how many message slots an organization has used today.
 func (n *Node) Used(ctx context.Context, id parley.OrgID) (used int64, err error) {
-	err = n.view(ctx, func(v View) error {
-		used, err = v.Used(id, parley.Day(n.clock()))
+	err = n.view(ctx, func(v journal.View) error {
+		used, err = v.Used(id, journal.Day(n.clock()))
 		return err
 	})
 	return used, err
@@ -316,9 +317,9 @@ func (n *Node) Used(ctx context.Context, id parley.OrgID) (used int64, err error
 // ReplyAfter finds the first message of a conversation that came after another
 // one, to the agent that sent that one.
 func (n *Node) ReplyAfter(ctx context.Context, id parley.ConversationID, after parley.MessageID, to parley.AgentID) (reply Message, found bool, err error) {
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		bad := error(nil)
-		scan := v.Events(conversationStream(id), 1, false, func(_ uint64, _ int64, f parley.Fact) bool {
+		scan := v.Events(conversationStream(id), 1, false, func(_ uint64, _ int64, f journal.Fact) bool {
 			message, err := messageOf(f)
 			if err == nil && !message.Zero() && bytes.Compare(message[:], after[:]) > 0 {
 				reply, err = readMessage(v, id.Slot(), message)

@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/journal"
 )
 
 // challengeKept is how long former releases remembered a challenge after it had
@@ -47,7 +48,7 @@ func (n *Node) Solve(ctx context.Context, s Solution) (Registered, error) {
 		return Registered{}, err
 	}
 	err = n.keep(entry)
-	if errors.Is(err, parley.ErrExists) { // another was faster: with this challenge, or with this slug
+	if errors.Is(err, journal.ErrExists) { // another was faster: with this challenge, or with this slug
 		err = cmp.Or(n.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
 	}
 	return made, err
@@ -59,11 +60,11 @@ func (n *Node) judgeSolution(ctx context.Context, s Solution, now time.Time) err
 	v := n.journal.View()
 	defer v.Close()
 	slot := parley.SlotOf(s.Challenge.GetSlug())
-	_, used, err := v.Row(slot, parley.SpentTable, spentKey(s.Challenge))
+	_, used, err := v.Row(slot, journal.SpentTable, spentKey(s.Challenge))
 	if err != nil {
 		return err
 	}
-	_, taken, err := v.Row(slot, parley.SlugTable, []byte(s.Challenge.GetSlug()))
+	_, taken, err := v.Row(slot, journal.SlugTable, []byte(s.Challenge.GetSlug()))
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func (n *Node) judgeSolution(ctx context.Context, s Solution, now time.Time) err
 // registration is the entry that makes an organization and uses its challenge up.
 // No actor speaks it: the slug is claimed by beginning its stream, and of several
 // that try, with one challenge or with many, the journal refuses all but the first.
-func (n *Node) registration(s Solution, now time.Time) (Registered, *parley.Entry, error) {
+func (n *Node) registration(s Solution, now time.Time) (Registered, *journal.Entry, error) {
 	slug := s.Challenge.GetSlug()
 	slot := parley.SlotOf(slug)
 	id, client := parley.NewID[parley.OrgID](slot, now, n.entropy()), parley.NewID[parley.ClientID](slot, now, n.entropy())
@@ -84,14 +85,14 @@ func (n *Node) registration(s Solution, now time.Time) (Registered, *parley.Entr
 		ID: id, Name: s.Challenge.GetOrgName(), Slug: slug, Email: s.Challenge.GetEmail(),
 		Tier: s.Tier, ClientID: client, SecretHash: s.SecretHash,
 	}, now)
-	row := func(table parley.Table, key []byte) parley.Row {
-		return parley.Row{Slot: slot, Table: table, Key: key, Value: id.Bytes()}
+	row := func(table journal.Table, key []byte) journal.Row {
+		return journal.Row{Slot: slot, Table: table, Key: key, Value: id.Bytes()}
 	}
-	return Registered{Org: made, ClientID: client}, &parley.Entry{
+	return Registered{Org: made, ClientID: client}, &journal.Entry{
 		Slot: slot, At: now,
-		Words: []parley.Word{bear, parley.Bear{Stream: slugStream(slug), Facts: []parley.Fact{{Tag: 1, Data: id.Bytes()}}}},
-		Rows: []parley.Row{
-			row(parley.SlugTable, []byte(slug)), row(parley.ClientTable, client.Bytes()), row(parley.SpentTable, spentKey(s.Challenge)),
+		Words: []journal.Word{bear, journal.Bear{Stream: slugStream(slug), Facts: []journal.Fact{{Tag: 1, Data: id.Bytes()}}}},
+		Rows: []journal.Row{
+			row(journal.SlugTable, []byte(slug)), row(journal.ClientTable, client.Bytes()), row(journal.SpentTable, spentKey(s.Challenge)),
 		},
 	}, err
 }
@@ -99,12 +100,12 @@ func (n *Node) registration(s Solution, now time.Time) (Registered, *parley.Entr
 // spentKey is where it is noted that a challenge is used: under the day on which
 // it expires, so that it is forgotten some time after.
 func spentKey(c *registration.Challenge) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, parley.Day(c.ExpiresAt())), c.GetText()...)
+	return append(binary.BigEndian.AppendUint32(nil, journal.Day(c.ExpiresAt())), c.GetText()...)
 }
 
 // keep appends an entry that no actor speaks and returns when it is durable, or
 // why it was refused.
-func (n *Node) keep(e *parley.Entry) error {
+func (n *Node) keep(e *journal.Entry) error {
 	room, err := n.journal.Admit(e.Slot, entrySize)
 	if err != nil {
 		return err
@@ -119,7 +120,7 @@ func (n *Node) keep(e *parley.Entry) error {
 	case <-late.C:
 		return parley.ErrOutcomeUnknown
 	}
-	if err == nil || isRefusal(err) || errors.Is(err, parley.ErrExists) {
+	if err == nil || isRefusal(err) || errors.Is(err, journal.ErrExists) {
 		return err
 	}
 	return parley.ErrOutcomeUnknown
@@ -127,11 +128,11 @@ func (n *Node) keep(e *parley.Entry) error {
 
 // slugStream is the stream whose existence is the claim to a slug. Its id is
 // the slug's, in the slug's slot.
-func slugStream(slug string) parley.Stream {
+func slugStream(slug string) journal.Stream {
 	sum := sha256.Sum256([]byte(slug))
 	id := parley.AnyID(sum[:16])
 	binary.BigEndian.PutUint16(id[6:], 0x7000|uint16(parley.SlotOf(slug)))
-	return parley.Stream{Kind: parley.SlugStream, ID: id}
+	return journal.Stream{Kind: journal.SlugStream, ID: id}
 }
 
 type registrationTurn = turn[*registration.State, any, registration.Event]
@@ -139,7 +140,7 @@ type registrationTurn = turn[*registration.State, any, registration.Event]
 // registrationKind only forgets challenges that former releases stored.
 func (n *Node) registrationKind() *kind[*registration.State, any, registration.Event] {
 	return &kind[*registration.State, any, registration.Event]{
-		stream: parley.RegistrationStream, rules: registrationRules, stateEvery: 1,
+		stream: journal.RegistrationStream, rules: registrationRules, stateEvery: 1,
 		blank: func() *registration.State { return &registration.State{} },
 		handle: func(t *registrationTurn, request any) (any, error) {
 			if due, ok := request.(timerFired); ok {
@@ -153,12 +154,12 @@ func (n *Node) registrationKind() *kind[*registration.State, any, registration.E
 
 // forget removes a stream whose time is over, with the timer that said so.
 func (t *turn[S, C, E]) forget(r timerFired) {
-	t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
+	t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
 	t.entry.Purge, t.entry.Retire = true, true
 	t.after = append(t.after, func() { t.entity.engine.drop(t.entity.handle, errStopped) })
 }
 
-func bearOrg(c org.Register, now time.Time) (parley.Bear, *org.State, error) {
+func bearOrg(c org.Register, now time.Time) (journal.Bear, *org.State, error) {
 	made := &org.State{}
 	bear, err := begin(orgRules, orgStream(c.ID), made, org.Command(c), now)
 	return bear, made, err
@@ -166,15 +167,15 @@ func bearOrg(c org.Register, now time.Time) (parley.Bear, *org.State, error) {
 
 // begin judges the first command of an aggregate that does not exist yet and
 // gives the word that makes it, with its state, which is folded into blank.
-func begin[S state, C any, E event](r rules[S, C, E], s parley.Stream, blank S, c C, now time.Time) (parley.Bear, error) {
+func begin[S state, C any, E event](r rules[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.Bear, error) {
 	events, err := r.decide(blank, c, now)
 	if err != nil {
-		return parley.Bear{}, err
+		return journal.Bear{}, err
 	}
 	for _, e := range events {
 		r.evolve(blank, e)
 	}
-	bear := parley.Bear{Stream: s}
+	bear := journal.Bear{Stream: s}
 	if bear.Facts, err = r.encode(events); err == nil {
 		bear.State, err = blank.MarshalVT()
 	}
@@ -182,13 +183,13 @@ func begin[S state, C any, E event](r rules[S, C, E], s parley.Stream, blank S, 
 }
 
 // beginBare is begin without the state: of one event it is as quick to fold.
-func beginBare[S state, C any, E event](r rules[S, C, E], s parley.Stream, blank S, c C, now time.Time) (parley.Bear, error) {
+func beginBare[S state, C any, E event](r rules[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.Bear, error) {
 	events, err := r.decide(blank, c, now)
 	if err != nil {
-		return parley.Bear{}, err
+		return journal.Bear{}, err
 	}
 	facts, err := r.encode(events)
-	return parley.Bear{Stream: s, Facts: facts}, err
+	return journal.Bear{Stream: s, Facts: facts}, err
 }
 
 // cloned copies a state, so that it can leave its actor.

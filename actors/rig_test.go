@@ -16,6 +16,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/registration"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -33,16 +34,6 @@ func (h *hand) advance(d time.Duration) { h.nanos.Add(int64(d)) }
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// stored is a Store as the actors see a journal.
-type stored struct{ *persistence.Store }
-
-func (j stored) View() View   { return j.Store.View() }
-func (j stored) Latest() View { return j.Store.Latest() }
-
-func (j stored) Follow(agent parley.AgentID, after uint64, notify func()) Subscription {
-	return j.Subscribe(agent, after, notify)
-}
-
 // rig is a node over a journal in memory.
 type rig struct {
 	t        testing.TB
@@ -53,7 +44,7 @@ type rig struct {
 	wheel   parley.Clock
 	entropy parley.Entropy
 	tune    func(*Node)
-	wrap    func(Journal) Journal
+	wrap    func(journal.Journal) journal.Journal
 	// keep alters how the journal keeps things.
 	keep func(*persistence.Options)
 	// system is the actor system to live in, nil for one of its own.
@@ -67,9 +58,10 @@ type rig struct {
 // option alters a rig before it is opened.
 type option func(*rig)
 
-func withJournals(n int) option               { return func(r *rig) { r.journals = n } }
-func withClock(c parley.Clock) option         { return func(r *rig) { r.clock = c } }
-func withWrap(f func(Journal) Journal) option { return func(r *rig) { r.wrap = f } }
+func withJournals(n int) option { return func(r *rig) { r.journals = n } }
+
+func withClock(c parley.Clock) option                         { return func(r *rig) { r.clock = c } }
+func withWrap(f func(journal.Journal) journal.Journal) option { return func(r *rig) { r.wrap = f } }
 
 // withTuning changes a node before it starts, as those given before it do.
 func withTuning(f func(*Node)) option {
@@ -122,7 +114,7 @@ func (r *rig) begin(dir string) error {
 	if err != nil {
 		return err
 	}
-	j := Journal(stored{store})
+	j := journal.Journal(store)
 	if r.wrap != nil {
 		j = r.wrap(j)
 	}

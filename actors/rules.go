@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"parley"
+	"parley/journal"
 )
 
 // event is what every aggregate's events can do.
@@ -30,20 +30,20 @@ type rules[S state, C any, E event] struct {
 }
 
 // encode turns events into facts.
-func (r rules[S, C, E]) encode(events []E) ([]parley.Fact, error) {
-	facts := make([]parley.Fact, 0, len(events))
+func (r rules[S, C, E]) encode(events []E) ([]journal.Fact, error) {
+	facts := make([]journal.Fact, 0, len(events))
 	for _, e := range events {
 		data, err := e.MarshalVT()
 		if err != nil {
 			return nil, fmt.Errorf("encode %T: %w", e, err)
 		}
-		facts = append(facts, parley.Fact{Tag: r.tag(e), Data: data})
+		facts = append(facts, journal.Fact{Tag: r.tag(e), Data: data})
 	}
 	return facts, nil
 }
 
 // decode turns a fact back into an event.
-func (r rules[S, C, E]) decode(f parley.Fact) (E, error) {
+func (r rules[S, C, E]) decode(f journal.Fact) (E, error) {
 	e, ok := r.blank(f.Tag)
 	if !ok {
 		return e, fmt.Errorf("event of unknown kind %d", f.Tag)
@@ -56,7 +56,7 @@ func (r rules[S, C, E]) decode(f parley.Fact) (E, error) {
 
 // load folds a stream: its stored state, then the folded events after it. seq is
 // the number of the last.
-func (r rules[S, C, E]) load(v View, s parley.Stream, into S) (seq, folded uint64, err error) {
+func (r rules[S, C, E]) load(v journal.View, s journal.Stream, into S) (seq, folded uint64, err error) {
 	seq, stored, err := v.State(s)
 	if err != nil {
 		return 0, 0, err
@@ -67,7 +67,7 @@ func (r rules[S, C, E]) load(v View, s parley.Stream, into S) (seq, folded uint6
 		}
 	}
 	var bad error
-	err = v.Events(s, seq+1, false, func(n uint64, _ int64, f parley.Fact) bool {
+	err = v.Events(s, seq+1, false, func(n uint64, _ int64, f journal.Fact) bool {
 		var e E
 		if n != seq+1 {
 			bad = fmt.Errorf("stream %d/%s: event %d follows %d", s.Kind, s.ID, n, seq)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 // groupSagas are those of groups and their members.
@@ -66,7 +66,7 @@ func (c *client) goes(n int) {
 // crowded makes a group that is larger than what goes out at once.
 func (c *client) crowded() {
 	c.gathered()
-	for n := range parley.FanoutChunk + 20 {
+	for n := range journal.FanoutChunk + 20 {
 		c.create(c.orgs[0], fmt.Sprint("crowd", n))
 		c.come(n + 1)
 	}

@@ -16,6 +16,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/journal"
 )
 
 // TestOneOfManyGetsTheName has fifty create an agent of one name at once.
@@ -110,7 +111,7 @@ func TestOneOfManyGetsTheSlug(t *testing.T) {
 // and leaves when that is durable.
 func TestASlugThatIsNotDurableRefusesNobodyYet(t *testing.T) {
 	g := &undurable{durable: make(chan struct{})}
-	r := newRig(t, withWrap(func(j Journal) Journal { g.releases.Journal = j; return g }))
+	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { g.releases.Journal = j; return g }))
 	first, second := must(r.challenge("acme"))(t), must(r.challenge("acme"))(t)
 	g.hold(true)
 	solve := func(c *registration.Challenge) <-chan error {
@@ -147,10 +148,10 @@ type undurable struct {
 	asked   atomic.Int32
 }
 
-func (u *undurable) View() View { return undurableView{u.releases.Journal.View(), u} }
+func (u *undurable) View() journal.View { return undurableView{u.releases.Journal.View(), u} }
 
 type undurableView struct {
-	View
+	journal.View
 	of *undurable
 }
 
@@ -173,7 +174,7 @@ func (g *releases) releasesHeld() bool {
 func TestAQuotaRefusalRestsOnWhatUsedItUp(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		g := &gate{}
-		r := newRig(t, withJournals(journals), withWrap(func(j Journal) Journal { g.Journal = j; return g }))
+		r := newRig(t, withJournals(journals), withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
 		owner, ids := r.agents("acme", 5)
 		limit := 1
 		send := func(from parley.AgentID) <-chan posting {
@@ -208,13 +209,13 @@ func TestAQuotaRefusalRestsOnWhatUsedItUp(t *testing.T) {
 
 // releases passes entries on and keeps what is released, in its order.
 type releases struct {
-	Journal
+	journal.Journal
 	mu      sync.Mutex
 	holding bool
 	held    []func()
 }
 
-func (g *releases) Append(e *parley.Entry) {
+func (g *releases) Append(e *journal.Entry) {
 	if release := e.Release; release != nil && !e.Activate {
 		e.Release = func(err error) {
 			g.mu.Lock()
@@ -348,7 +349,7 @@ func checkFinished(t *testing.T, owner parley.OrgID, disk *vfs.MemFS, promised m
 	ctx := context.Background()
 	names := map[string]parley.AgentID{}
 	v := r.store.View()
-	if err := v.Rows(owner.Slot(), parley.NameTable, owner[:], nil, false, func(key, value []byte) bool {
+	if err := v.Rows(owner.Slot(), journal.NameTable, owner[:], nil, false, func(key, value []byte) bool {
 		names[string(key[len(owner):])] = parley.IDFromBytes[parley.AgentID](value)
 		return true
 	}); err != nil {

@@ -14,11 +14,12 @@ import (
 	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/org"
+	"parley/journal"
 )
 
 // scarce is a journal that can be without room, and holds back what it is told.
 type scarce struct {
-	Journal
+	journal.Journal
 	full atomic.Bool
 	// wrote counts entries that wrote something while there was no room.
 	wrote atomic.Int64
@@ -28,7 +29,7 @@ type scarce struct {
 	held    []func()
 }
 
-func (j *scarce) under(journal Journal) Journal {
+func (j *scarce) under(journal journal.Journal) journal.Journal {
 	j.Journal = journal
 	return j
 }
@@ -40,7 +41,7 @@ func (j *scarce) Admit(slot parley.Slot, size int) (func(), error) {
 	return j.Journal.Admit(slot, size)
 }
 
-func (j *scarce) Append(e *parley.Entry) {
+func (j *scarce) Append(e *journal.Entry) {
 	if j.full.Load() && len(e.Facts)+len(e.Records)+len(e.Rows)+len(e.Words)+len(e.Handled)+len(e.Timers)+len(e.Hosted)+len(e.Counts) > 0 {
 		j.wrote.Add(1)
 	}

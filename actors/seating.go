@@ -6,6 +6,7 @@ import (
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/journal"
 )
 
 // keptSeat is the outcome of asking for a seat: one that is kept until the agent
@@ -67,14 +68,14 @@ func (n *Node) notify(t *groupTurn, r *group.Request, content Content) error {
 	if err := t.carry(newRecord(message, id, by.Agent, r.AgentID(), &content), r.AgentID()); err != nil {
 		return err
 	}
-	t.say(parley.Enlist{Agent: by.Agent, Conversation: id}, parley.Enlist{Agent: r.AgentID(), Conversation: id})
+	t.say(journal.Enlist{Agent: by.Agent, Conversation: id}, journal.Enlist{Agent: r.AgentID(), Conversation: id})
 	return nil
 }
 
 func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
 	t.state.hold(c.SeatLimit)
 	if t.state.Request(c.Request) == nil {
-		_, settled, err := t.row(parley.RequestTable, append(t.state.ID.Bytes(), c.Request[:]...))
+		_, settled, err := t.row(journal.RequestTable, append(t.state.ID.Bytes(), c.Request[:]...))
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +103,7 @@ func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
 
 // satBy reports whether an agent ever had a seat numbered up to a mark.
 func satBy(t *groupTurn, agent parley.AgentID, mark uint32) (bool, error) {
-	row, _, err := t.row(parley.PlaceTable, placeKey(t.state.ID, agent))
+	row, _, err := t.row(journal.PlaceTable, placeKey(t.state.ID, agent))
 	return slices.ContainsFunc(seatsOf(row), func(seat uint32) bool { return seat <= mark }), err
 }
 
@@ -208,7 +209,7 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 		if err != nil {
 			return err
 		}
-		t.keep(parley.RequestTable, append(s.ID.Bytes(), r.GetId()...), data)
+		t.keep(journal.RequestTable, append(s.ID.Bytes(), r.GetId()...), data)
 		t.tell(agentStream(r.AgentID()), &Said{Kind: Said_settled, Group: s.ID.Bytes(), Request: r.GetId()})
 		t.announce(requestResolved, r.RequestID(), r.AgentID(), s.admins()...)
 	case *group.Left:
@@ -240,7 +241,7 @@ func holderKey(id parley.GroupID, org parley.OrgID) []byte { return append(id.By
 func (n *Node) settle(t *groupTurn, e *group.Seated) error {
 	s := t.state
 	m := s.MembersFrom(e.GetSeat() - 1)[0]
-	row, _, err := t.row(parley.PlaceTable, placeKey(s.ID, m.Agent))
+	row, _, err := t.row(journal.PlaceTable, placeKey(s.ID, m.Agent))
 	if err != nil {
 		return err
 	}
@@ -249,14 +250,14 @@ func (n *Node) settle(t *groupTurn, e *group.Seated) error {
 	}
 	row = appendSeat(row, e.GetSeat())
 	if talk := parley.ConversationID(row[:16]); !s.Conversation.Zero() && talk != s.Conversation {
-		t.say(parley.Enlist{Agent: m.Agent, Conversation: s.Conversation})
+		t.say(journal.Enlist{Agent: m.Agent, Conversation: s.Conversation})
 		copy(row, s.Conversation[:])
 	}
-	t.keep(parley.PlaceTable, placeKey(s.ID, m.Agent), row)
-	if _, known, err := t.row(parley.HolderTable, holderKey(s.ID, m.Org)); err != nil {
+	t.keep(journal.PlaceTable, placeKey(s.ID, m.Agent), row)
+	if _, known, err := t.row(journal.HolderTable, holderKey(s.ID, m.Org)); err != nil {
 		return err
 	} else if !known {
-		t.keep(parley.HolderTable, holderKey(s.ID, m.Org), m.Agent.Bytes())
+		t.keep(journal.HolderTable, holderKey(s.ID, m.Org), m.Agent.Bytes())
 	}
 	t.announce(memberJoined, parley.JoinRequestID{}, m.Agent, s.admins()...)
 	return nil
@@ -264,12 +265,12 @@ func (n *Node) settle(t *groupTurn, e *group.Seated) error {
 
 // rise notes for a member that leaves which conversation it is on the list of.
 func (n *Node) rise(t *groupTurn, of parley.AgentID) error {
-	row, found, err := t.row(parley.PlaceTable, placeKey(t.state.ID, of))
+	row, found, err := t.row(journal.PlaceTable, placeKey(t.state.ID, of))
 	if err != nil || !found || parley.ConversationID(row[:16]) == t.state.Conversation {
 		return err
 	}
 	row = append([]byte(nil), row...)
 	copy(row, t.state.Conversation[:])
-	t.keep(parley.PlaceTable, placeKey(t.state.ID, of), row)
+	t.keep(journal.PlaceTable, placeKey(t.state.ID, of), row)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/journal"
 )
 
 // Content is what a sender says, as the door has judged and rendered it.
@@ -79,7 +80,7 @@ type ChangeStatus struct {
 // Posted is a message that is stored.
 type Posted struct {
 	Message *Record
-	Marks   parley.Marks
+	Marks   journal.Marks
 	// Repeated: it was stored by an earlier request with the same key.
 	Repeated bool
 }
@@ -113,7 +114,7 @@ func (n *Node) ChangeStatus(_ context.Context, c ChangeStatus) (*conversation.St
 
 // judgeOf is the actor that judges what happens in a conversation: its own, or
 // that of the group that hosts it.
-func judgeOf(id parley.ConversationID, host parley.GroupID) parley.Stream {
+func judgeOf(id parley.ConversationID, host parley.GroupID) journal.Stream {
 	if host.Zero() {
 		return conversationStream(id)
 	}
@@ -144,8 +145,8 @@ func (t *turn[S, C, E]) recall(scope []byte, key string) (*remembered, error) {
 	if key == "" {
 		return nil, nil
 	}
-	for ago := range uint32(parley.OnceDays) {
-		value, found, err := t.row(parley.OnceTable, onceKey(parley.Day(t.now)-ago, scope, key))
+	for ago := range uint32(journal.OnceDays) {
+		value, found, err := t.row(journal.OnceTable, onceKey(journal.Day(t.now)-ago, scope, key))
 		if err != nil {
 			return nil, err
 		}
@@ -169,7 +170,7 @@ func (t *turn[S, C, E]) recalled(scope []byte, c *Content) (*remembered, error) 
 // remember keeps what an idempotency key has made.
 func (t *turn[S, C, E]) remember(scope []byte, key string, r remembered) {
 	if key != "" {
-		t.keep(parley.OnceTable, onceKey(parley.Day(t.now), scope, key), r.encode())
+		t.keep(journal.OnceTable, onceKey(journal.Day(t.now), scope, key), r.encode())
 	}
 }
 
@@ -213,7 +214,7 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 		return nil, err
 	}
 	t.count(s.FromOrg)
-	t.say(parley.Enlist{Agent: s.From, Conversation: id}, parley.Enlist{Agent: s.To, Conversation: id})
+	t.say(journal.Enlist{Agent: s.From, Conversation: id}, journal.Enlist{Agent: s.To, Conversation: id})
 	t.remember(s.From[:], s.Key, remembered{message, s.To, s.Type})
 	return Posted{Message: record}, nil
 }
@@ -240,14 +241,14 @@ func (t *turn[S, C, E]) carry(record *Record, to parley.AgentID) error {
 		return err
 	}
 	id := parley.IDFromBytes[parley.MessageID](record.Id)
-	t.entry.Records = append(t.entry.Records, parley.Record{ID: id, Data: data})
-	t.say(parley.Announce{To: to, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: parley.TypeHash(record.Type)})
+	t.entry.Records = append(t.entry.Records, journal.Record{ID: id, Data: data})
+	t.say(journal.Announce{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash(record.Type)})
 	return nil
 }
 
 // count uses one slot of an organization's day.
 func (t *turn[S, C, E]) count(org parley.OrgID) {
-	t.entry.Counts = append(t.entry.Counts, parley.Count{Org: org, Day: parley.Day(t.now), N: 1})
+	t.entry.Counts = append(t.entry.Counts, journal.Count{Org: org, Day: journal.Day(t.now), N: 1})
 }
 
 type conversationTurn = turn[*conversation.State, conversation.Command, conversation.Event]
@@ -258,7 +259,7 @@ const conversationStateEvery = 32
 
 func (n *Node) conversationKind() *kind[*conversation.State, conversation.Command, conversation.Event] {
 	return &kind[*conversation.State, conversation.Command, conversation.Event]{
-		stream: parley.ConversationStream, rules: conversationRules, stateEvery: conversationStateEvery,
+		stream: journal.ConversationStream, rules: conversationRules, stateEvery: conversationStateEvery,
 		blank: func() *conversation.State { return &conversation.State{} },
 		handle: func(t *conversationTurn, request any) (any, error) {
 			if !t.state.GroupID().Zero() { // its group speaks for it
@@ -312,8 +313,8 @@ func reply[S state, C any, E event](n *Node, t *turn[S, C, E], r *ReplyTo, in *c
 	t.count(r.FromOrg)
 	if r.Reads {
 		at := t.now.UnixMilli()
-		t.say(n.markWords(parley.Mark{
-			Recipient: r.From, Message: r.Original, Position: r.Position, Marks: parley.Marks{Delivered: at, Read: at}, Copy: r.Copy, Sender: r.To,
+		t.say(n.markWords(journal.Mark{
+			Recipient: r.From, Message: r.Original, Position: r.Position, Marks: journal.Marks{Delivered: at, Read: at}, Copy: r.Copy, Sender: r.To,
 		})...)
 	}
 	t.remember(scope, r.Key, remembered{ask.MessageID, r.Original, r.Type})
@@ -333,8 +334,8 @@ func (n *Node) changeStatus(t *conversationTurn, c ChangeStatus) (any, error) {
 func announceStatus(t *conversationTurn) {
 	by := moverIn(t.events)
 	for _, p := range t.state.GetParticipants() {
-		t.say(parley.Announce{
-			To: p.Agent(), Kind: parley.StatusEntry, Ref: t.entry.Stream.ID, Note: statusNote(t.state.GetStatus(), p.Agent() == by),
+		t.say(journal.Announce{
+			To: p.Agent(), Kind: journal.StatusEntry, Ref: t.entry.Stream.ID, Note: statusNote(t.state.GetStatus(), p.Agent() == by),
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"parley"
+	"parley/journal"
 )
 
 // shown keeps messages at hand that pages of inboxes have shown: agents look at
@@ -29,7 +30,7 @@ func newShown(bytes int64) *shown {
 }
 
 // record reads a message for a reader at slot. It is shared: nobody changes it.
-func (s *shown) record(v View, slot parley.Slot, id parley.MessageID) (*Record, error) {
+func (s *shown) record(v journal.View, slot parley.Slot, id parley.MessageID) (*Record, error) {
 	if s.records != nil {
 		if r, ok := s.records.GetIfPresent(id); ok {
 			return r, nil
@@ -44,7 +45,7 @@ func (s *shown) record(v View, slot parley.Slot, id parley.MessageID) (*Record, 
 
 // broadcast reads the record of a broadcast for a reader at slot, as record does:
 // all its copies share it.
-func (s *shown) broadcast(v View, slot parley.Slot, id parley.MessageID) (*Record, error) {
+func (s *shown) broadcast(v journal.View, slot parley.Slot, id parley.MessageID) (*Record, error) {
 	if s.records != nil {
 		if r, ok := s.records.GetIfPresent(id); ok {
 			return r, nil

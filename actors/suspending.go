@@ -8,6 +8,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/org"
 	"parley/actors/webhook"
+	"parley/journal"
 )
 
 // SuspendOrg stops what an organization does, until ResumeOrg: its webhooks begin no
@@ -35,13 +36,13 @@ func (n *Node) ResumeOrg(ctx context.Context, id parley.OrgID) (*org.State, erro
 // slug after, at most limit of them, and whether there are more.
 func (n *Node) Orgs(ctx context.Context, after string, limit int) (page []*org.State, more bool, err error) {
 	var ids []parley.OrgID
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		slot, beyond := parley.Slot(0), []byte(nil)
 		if after != "" {
 			slot, beyond = parley.SlotOf(after), []byte(after)
 		}
 		for ; slot < parley.Slots && len(ids) <= limit; slot++ {
-			err := v.Rows(slot, parley.SlugTable, nil, beyond, false, func(_, value []byte) bool {
+			err := v.Rows(slot, journal.SlugTable, nil, beyond, false, func(_, value []byte) bool {
 				ids = append(ids, parley.IDFromBytes[parley.OrgID](value))
 				return len(ids) <= limit
 			})

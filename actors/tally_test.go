@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 // tally is the smallest aggregate: a sum.
@@ -39,7 +40,7 @@ var errOdd = parley.Refuse(parley.Unprocessable, "odd", "The tally does not like
 // tallyKind refuses to add 13, and takes words to be numbers to add.
 func tallyKind(stateEvery uint64) *kind[*tally, add, *tally] {
 	return &kind[*tally, add, *tally]{
-		stream: parley.OrgStream, stateEvery: stateEvery,
+		stream: journal.OrgStream, stateEvery: stateEvery,
 		blank: func() *tally { return &tally{} },
 		rules: rules[*tally, add, *tally]{
 			decide: func(_ *tally, c add, _ time.Time) ([]*tally, error) {
@@ -72,37 +73,37 @@ func tallyKind(stateEvery uint64) *kind[*tally, add, *tally] {
 
 // ledger is a journal in memory that lets entries go only when it is told to.
 type ledger struct {
-	Journal // what a tally does not need
+	journal.Journal // what a tally does not need
 
 	mu      sync.Mutex
 	epoch   uint64
-	streams map[parley.Stream]*ledgerStream
+	streams map[journal.Stream]*ledgerStream
 	held    []func()
 	holding bool
 	// fail, if set, refuses the next entry that says something.
 	fail   error
-	onTray func(parley.Stream)
+	onTray func(journal.Stream)
 }
 
 type ledgerStream struct {
 	epoch  uint64
-	facts  []parley.Fact
+	facts  []journal.Fact
 	state  []byte
 	stored uint64
-	tray   []parley.TrayRow
+	tray   []journal.TrayRow
 	words  uint64
 }
 
-func newLedger() *ledger { return &ledger{streams: map[parley.Stream]*ledgerStream{}} }
+func newLedger() *ledger { return &ledger{streams: map[journal.Stream]*ledgerStream{}} }
 
-func (l *ledger) stream(s parley.Stream) *ledgerStream {
+func (l *ledger) stream(s journal.Stream) *ledgerStream {
 	if l.streams[s] == nil {
 		l.streams[s] = &ledgerStream{}
 	}
 	return l.streams[s]
 }
 
-func (l *ledger) Append(e *parley.Entry) {
+func (l *ledger) Append(e *journal.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := l.apply(e, l.stream(e.Stream))
@@ -119,13 +120,13 @@ func (l *ledger) Append(e *parley.Entry) {
 	}
 }
 
-func (l *ledger) apply(e *parley.Entry, s *ledgerStream) error {
+func (l *ledger) apply(e *journal.Entry, s *ledgerStream) error {
 	switch {
 	case e.Activate:
 		s.epoch = e.Epoch
 		return nil
 	case e.Epoch != s.epoch || e.Expect != uint64(len(s.facts)):
-		return parley.ErrStale
+		return journal.ErrStale
 	case l.fail != nil && !e.Retire:
 		err := l.fail
 		l.fail = nil
@@ -164,19 +165,19 @@ func (l *ledger) hold(on bool) {
 }
 
 // tell puts a word into an actor's tray, without a hint.
-func (l *ledger) tell(s parley.Stream, n byte) {
+func (l *ledger) tell(s journal.Stream, n byte) {
 	said := &Said{Kind: Said_ended, Group: s.ID.Bytes(), Number: uint32(n)}
 	word, _ := said.MarshalVT()
 	l.put(s, word)
 }
 
 // put puts any bytes there.
-func (l *ledger) put(s parley.Stream, word []byte) {
+func (l *ledger) put(s journal.Stream, word []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	to := l.stream(s)
 	to.words++
-	to.tray = append(to.tray, parley.TrayRow{Number: to.words, Data: word})
+	to.tray = append(to.tray, journal.TrayRow{Number: to.words, Data: word})
 }
 
 func (l *ledger) NextEpoch() uint64 {
@@ -186,30 +187,30 @@ func (l *ledger) NextEpoch() uint64 {
 	return l.epoch
 }
 
-func (l *ledger) Start(onTray func(parley.Stream), _ func(parley.Stream, time.Time)) error {
+func (l *ledger) Start(onTray func(journal.Stream), _ func(journal.Stream, time.Time)) error {
 	l.onTray = onTray
 	return nil
 }
 
-func (l *ledger) View() View   { return &ledgerView{of: l} }
-func (l *ledger) Latest() View { return &ledgerView{of: l} }
+func (l *ledger) View() journal.View   { return &ledgerView{of: l} }
+func (l *ledger) Latest() journal.View { return &ledgerView{of: l} }
 
 type ledgerView struct {
-	View
+	journal.View
 	of *ledger
 }
 
 func (v *ledgerView) Close()                        {}
 func (v *ledgerView) Durable(context.Context) error { return nil }
 
-func (v *ledgerView) State(s parley.Stream) (uint64, []byte, error) {
+func (v *ledgerView) State(s journal.Stream) (uint64, []byte, error) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
 	of := v.of.stream(s)
 	return of.stored, of.state, nil
 }
 
-func (v *ledgerView) Events(s parley.Stream, from uint64, _ bool, fn func(uint64, int64, parley.Fact) bool) error {
+func (v *ledgerView) Events(s journal.Stream, from uint64, _ bool, fn func(uint64, int64, journal.Fact) bool) error {
 	v.of.mu.Lock()
 	facts := v.of.stream(s).facts
 	v.of.mu.Unlock()
@@ -219,7 +220,7 @@ func (v *ledgerView) Events(s parley.Stream, from uint64, _ bool, fn func(uint64
 	return nil
 }
 
-func (v *ledgerView) Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error {
+func (v *ledgerView) Tray(s journal.Stream, beyond uint64, fn func(journal.TrayRow) bool) error {
 	v.of.mu.Lock()
 	rows := v.of.stream(s).tray
 	v.of.mu.Unlock()
@@ -247,8 +248,8 @@ func tallies(t testing.TB, stateEvery uint64, tune ...func(*engine)) (*engine, *
 }
 
 // streamOf is the stream of tally n.
-func streamOf(n byte) parley.Stream {
-	return parley.Stream{Kind: parley.OrgStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: n}}
+func streamOf(n byte) journal.Stream {
+	return journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: n}}
 }
 
 // answer is what an ask came to.
@@ -258,7 +259,7 @@ type answer struct {
 }
 
 // asking puts a request to a tally and gives the place where its answer will be.
-func asking(e *engine, s parley.Stream, request any) <-chan answer {
+func asking(e *engine, s journal.Stream, request any) <-chan answer {
 	to := make(chan answer, 1)
 	go func() {
 		reply, err := e.ask(s, request, func() {})

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"parley"
+	"parley/journal"
 )
 
 const (
@@ -24,8 +24,8 @@ const (
 // decodeWord reads a word as it lies in the tray of an actor of that kind. An
 // error says that the word can never be understood, by this release: that it is no
 // word, one of an unknown kind, one for others, or one without the ids it is about.
-func decodeWord(to parley.StreamKind, data []byte) (*Said, error) {
-	if to == parley.OrgStream && len(data) == 17 && data[0] == retired {
+func decodeWord(to journal.StreamKind, data []byte) (*Said, error) {
+	if to == journal.OrgStream && len(data) == 17 && data[0] == retired {
 		return &Said{Kind: Said_retired, Agent: data[1:]}, nil
 	}
 	said := &Said{}
@@ -34,15 +34,15 @@ func decodeWord(to parley.StreamKind, data []byte) (*Said, error) {
 	}
 	var ids [][]byte
 	switch k := said.GetKind(); {
-	case to == parley.AgentStream && (k == Said_offer || k == Said_depart):
+	case to == journal.AgentStream && (k == Said_offer || k == Said_depart):
 		ids = [][]byte{said.GetGroup()}
-	case to == parley.AgentStream && (k == Said_concern || k == Said_settled):
+	case to == journal.AgentStream && (k == Said_concern || k == Said_settled):
 		ids = [][]byte{said.GetGroup(), said.GetRequest()}
-	case to == parley.GroupStream && (k == Said_answer || k == Said_forget):
+	case to == journal.GroupStream && (k == Said_answer || k == Said_forget):
 		ids = [][]byte{said.GetAgent()}
-	case to == parley.WebhookStream && k == Said_forget:
+	case to == journal.WebhookStream && k == Said_forget:
 		ids = [][]byte{said.GetAgent()}
-	case to == parley.OrgStream && k == Said_ended:
+	case to == journal.OrgStream && k == Said_ended:
 		ids = [][]byte{said.GetGroup()}
 	default:
 		return nil, fmt.Errorf("a word of kind %d, which it is never told", k)
@@ -83,11 +83,11 @@ func (e *entity[S, C, E]) hear() error {
 }
 
 // trayPage reads the words that follow those that were heard.
-func (e *entity[S, C, E]) trayPage() (page []parley.TrayRow, more bool, err error) {
+func (e *entity[S, C, E]) trayPage() (page []journal.TrayRow, more bool, err error) {
 	v := e.engine.journal.Latest()
 	defer v.Close()
 	size := 0
-	err = v.Tray(e.handle.stream, e.heard, func(r parley.TrayRow) bool {
+	err = v.Tray(e.handle.stream, e.heard, func(r journal.TrayRow) bool {
 		if more = len(page) == e.engine.trayEntries || len(page) > 0 && size+len(r.Data) > trayBytes; more {
 			return false
 		}
@@ -100,7 +100,7 @@ func (e *entity[S, C, E]) trayPage() (page []parley.TrayRow, more bool, err erro
 
 // hearWord takes one word. Where that fails nothing is struck out and nothing kept
 // of the turn: the actor is dropped, and its next life hears the word again.
-func (e *entity[S, C, E]) hearWord(r *parley.TrayRow, then func(error)) error {
+func (e *entity[S, C, E]) hearWord(r *journal.TrayRow, then func(error)) error {
 	t := e.begin()
 	defer t.abandon()
 	said, err := decodeWord(e.handle.stream.Kind, r.Data)
@@ -118,9 +118,9 @@ func (e *entity[S, C, E]) hearWord(r *parley.TrayRow, then func(error)) error {
 // quarantine keeps a word aside that cannot be decoded, byte for byte, in the
 // entry that strikes it from the tray: no later word waits for it, and `parley
 // verify` names it.
-func (e *entity[S, C, E]) quarantine(t *turn[S, C, E], r *parley.TrayRow, why error) {
+func (e *entity[S, C, E]) quarantine(t *turn[S, C, E], r *journal.TrayRow, why error) {
 	s := e.handle.stream
-	t.keep(parley.QuarantineTable, quarantineKey(s, r.Number), quarantineRow(t.now, r.Data))
+	t.keep(journal.QuarantineTable, quarantineKey(s, r.Number), quarantineRow(t.now, r.Data))
 	t.after = append(t.after, func() {
 		e.engine.quarantined.Add(1)
 		e.engine.logger.Error("a stored word cannot be decoded and was put into quarantine: its effect is missing",
@@ -128,7 +128,7 @@ func (e *entity[S, C, E]) quarantine(t *turn[S, C, E], r *parley.TrayRow, why er
 	})
 }
 
-func quarantineKey(s parley.Stream, number uint64) []byte {
+func quarantineKey(s journal.Stream, number uint64) []byte {
 	k := append(make([]byte, 0, 25), byte(s.Kind))
 	return binary.BigEndian.AppendUint64(append(k, s.ID[:]...), number)
 }
@@ -145,7 +145,7 @@ func quarantineRow(at time.Time, word []byte) []byte {
 // its actor fails meanwhile.
 type retries struct {
 	mu      sync.Mutex
-	streams map[parley.Stream]*retry
+	streams map[journal.Stream]*retry
 	count   atomic.Int64
 	first   time.Duration
 	// after is time.AfterFunc, unless a test has another.
@@ -160,11 +160,11 @@ type retry struct {
 }
 
 // failed has a stream's actor hinted again after a pause.
-func (r *retries) failed(s parley.Stream, what hint, nudge func(parley.Stream, hint)) {
+func (r *retries) failed(s journal.Stream, what hint, nudge func(journal.Stream, hint)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.streams == nil {
-		r.streams = map[parley.Stream]*retry{}
+		r.streams = map[journal.Stream]*retry{}
 	}
 	next, known := r.streams[s]
 	if !known {
@@ -185,7 +185,7 @@ func (r *retries) failed(s parley.Stream, what hint, nudge func(parley.Stream, h
 }
 
 // due takes what an attempt is to hint at; 0 if the stream's actor has passed.
-func (r *retries) due(s parley.Stream, next *retry) (owes hint) {
+func (r *retries) due(s journal.Stream, next *retry) (owes hint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.streams[s] == next {
@@ -195,7 +195,7 @@ func (r *retries) due(s parley.Stream, next *retry) (owes hint) {
 }
 
 // passed forgets that a stream's actor ever failed. It has done all it owed.
-func (r *retries) passed(s parley.Stream) {
+func (r *retries) passed(s journal.Stream) {
 	if r.count.Load() == 0 {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/crashtest"
 )
@@ -26,12 +27,12 @@ import (
 var garble = []byte("\xff\xffthis is no word")
 
 // tell stores words for an actor, as another actor's turn would.
-func tell(t testing.TB, s *persistence.Store, to parley.Stream, words ...[]byte) {
+func tell(t testing.TB, s *persistence.Store, to journal.Stream, words ...[]byte) {
 	t.Helper()
 	stored := make(chan error, 1)
-	e := &parley.Entry{Slot: to.Slot(), At: noon, Release: func(err error) { stored <- err }}
+	e := &journal.Entry{Slot: to.Slot(), At: noon, Release: func(err error) { stored <- err }}
 	for _, word := range words {
-		e.Words = append(e.Words, parley.Tell{To: to, Data: word})
+		e.Words = append(e.Words, journal.Tell{To: to, Data: word})
 	}
 	s.Append(e)
 	if err := <-stored; err != nil {
@@ -40,11 +41,11 @@ func tell(t testing.TB, s *persistence.Store, to parley.Stream, words ...[]byte)
 }
 
 // kept are the words that lie in an actor's tray and in quarantine.
-func kept(t testing.TB, v View, s parley.Stream) (tray, quarantine [][]byte) {
+func kept(t testing.TB, v journal.View, s journal.Stream) (tray, quarantine [][]byte) {
 	t.Helper()
-	err := v.Tray(s, 0, func(r parley.TrayRow) bool { tray = append(tray, r.Data); return true })
+	err := v.Tray(s, 0, func(r journal.TrayRow) bool { tray = append(tray, r.Data); return true })
 	prefix := append([]byte{byte(s.Kind)}, s.ID[:]...)
-	err = errors.Join(err, v.Rows(s.Slot(), parley.QuarantineTable, prefix, nil, false, func(_, value []byte) bool {
+	err = errors.Join(err, v.Rows(s.Slot(), journal.QuarantineTable, prefix, nil, false, func(_, value []byte) bool {
 		quarantine = append(quarantine, bytes.Clone(value[8:]))
 		return true
 	}))
@@ -118,7 +119,7 @@ func TestRetriesComeLaterEachTime(t *testing.T) {
 	a := &armed{}
 	r := &retries{first: time.Second, after: a.after}
 	var hints []hint
-	nudge := func(_ parley.Stream, what hint) { hints = append(hints, what) }
+	nudge := func(_ journal.Stream, what hint) { hints = append(hints, what) }
 	s := streamOf(1)
 	for range 8 {
 		r.failed(s, toHear, nudge)
@@ -173,25 +174,25 @@ func TestFailuresShareOneTimer(t *testing.T) {
 func TestWordsThatCannotBeDecoded(t *testing.T) {
 	id := make([]byte, 16)
 	for name, x := range map[string]struct {
-		to   parley.StreamKind
+		to   journal.StreamKind
 		said *Said
 		fine bool
 	}{
-		"an offer":                   {parley.AgentStream, &Said{Kind: Said_offer, Group: id}, true},
-		"an offer of no group":       {parley.AgentStream, &Said{Kind: Said_offer}, false},
-		"an offer to a group":        {parley.GroupStream, &Said{Kind: Said_offer, Group: id}, false},
-		"an answer":                  {parley.GroupStream, &Said{Kind: Said_answer, Agent: id}, true},
-		"an answer of half an agent": {parley.GroupStream, &Said{Kind: Said_answer, Agent: id[:8]}, false},
-		"a concern":                  {parley.AgentStream, &Said{Kind: Said_concern, Group: id, Request: id}, true},
+		"an offer":                   {journal.AgentStream, &Said{Kind: Said_offer, Group: id}, true},
+		"an offer of no group":       {journal.AgentStream, &Said{Kind: Said_offer}, false},
+		"an offer to a group":        {journal.GroupStream, &Said{Kind: Said_offer, Group: id}, false},
+		"an answer":                  {journal.GroupStream, &Said{Kind: Said_answer, Agent: id}, true},
+		"an answer of half an agent": {journal.GroupStream, &Said{Kind: Said_answer, Agent: id[:8]}, false},
+		"a concern":                  {journal.AgentStream, &Said{Kind: Said_concern, Group: id, Request: id}, true},
 		"a concern without a request": {
-			parley.AgentStream, &Said{Kind: Said_concern, Group: id}, false,
+			journal.AgentStream, &Said{Kind: Said_concern, Group: id}, false,
 		},
-		"the end of a group":     {parley.OrgStream, &Said{Kind: Said_ended, Group: id}, true},
-		"a retirement as a word": {parley.OrgStream, &Said{Kind: Said_retired, Agent: id}, false},
-		"a word of a new kind":   {parley.AgentStream, &Said{Kind: 99, Group: id}, false},
-		"the end of a webhook":   {parley.WebhookStream, &Said{Kind: Said_forget, Agent: id}, true},
+		"the end of a group":     {journal.OrgStream, &Said{Kind: Said_ended, Group: id}, true},
+		"a retirement as a word": {journal.OrgStream, &Said{Kind: Said_retired, Agent: id}, false},
+		"a word of a new kind":   {journal.AgentStream, &Said{Kind: 99, Group: id}, false},
+		"the end of a webhook":   {journal.WebhookStream, &Said{Kind: Said_forget, Agent: id}, true},
 		"a word for a conversation": {
-			parley.ConversationStream, &Said{Kind: Said_forget, Agent: id}, false,
+			journal.ConversationStream, &Said{Kind: Said_forget, Agent: id}, false,
 		},
 	} {
 		word, err := x.said.MarshalVT()
@@ -202,10 +203,10 @@ func TestWordsThatCannotBeDecoded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if said, err := decodeWord(parley.OrgStream, append([]byte{retired}, id...)); err != nil || said.GetKind() != Said_retired {
+	if said, err := decodeWord(journal.OrgStream, append([]byte{retired}, id...)); err != nil || said.GetKind() != Said_retired {
 		t.Errorf("a retirement: %v, %v", said, err)
 	}
-	if _, err := decodeWord(parley.OrgStream, garble); err == nil {
+	if _, err := decodeWord(journal.OrgStream, garble); err == nil {
 		t.Error("what is no word was decoded")
 	}
 }
@@ -269,25 +270,25 @@ func (l *lockedBuffer) String() string {
 
 // trayReader counts what is read of trays, and what of it is not durable yet.
 type trayReader struct {
-	Journal
+	journal.Journal
 	page, underway, underwayMost, handled atomic.Int64
 }
 
-func (j *trayReader) Latest() View { return trayView{j.Journal.Latest(), j} }
+func (j *trayReader) Latest() journal.View { return trayView{j.Journal.Latest(), j} }
 
 type trayView struct {
-	View
+	journal.View
 	of *trayReader
 }
 
-func (v trayView) Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error {
+func (v trayView) Tray(s journal.Stream, beyond uint64, fn func(journal.TrayRow) bool) error {
 	n := int64(0)
-	err := v.View.Tray(s, beyond, func(r parley.TrayRow) bool { n++; return fn(r) })
+	err := v.View.Tray(s, beyond, func(r journal.TrayRow) bool { n++; return fn(r) })
 	v.of.page.Store(max(v.of.page.Load(), n))
 	return err
 }
 
-func (j *trayReader) Append(e *parley.Entry) {
+func (j *trayReader) Append(e *journal.Entry) {
 	if n := int64(len(e.Handled)); n > 0 {
 		release := e.Release
 		j.underwayMost.Store(max(j.underwayMost.Load(), j.underway.Add(n)))
@@ -323,7 +324,7 @@ func longTray(t *testing.T, words int, tune func(*Node)) (page, underway, before
 		t.Fatal(err)
 	}
 	j := &trayReader{}
-	r.wrap, r.tune = func(under Journal) Journal { j.Journal = under; return j }, tune
+	r.wrap, r.tune = func(under journal.Journal) journal.Journal { j.Journal = under; return j }, tune
 	r.open()
 	if _, err := question[*agent.State](r.node, s, 0, lookAt{}); err != nil {
 		t.Fatal(err)
@@ -378,7 +379,7 @@ func TestAPageOfATrayIsBoundedInBytes(t *testing.T) {
 
 // quarantineTrial takes the disk away while words that nobody can decode go to
 // quarantine, and gives what is wrong on the images.
-func quarantineTrial(t *testing.T, journals int, wrap func(Journal) Journal) (v *crashVerdict) {
+func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (v *crashVerdict) {
 	t.Helper()
 	var told atomic.Int64 // words that are stored, as their speaker was told
 	disk := crashtest.NewDisk(vfs.NewCrashableMem(), crashDir, uint64(journals), func() int { return int(told.Load()) })
@@ -416,7 +417,7 @@ func quarantineTrial(t *testing.T, journals int, wrap func(Journal) Journal) (v 
 
 // inspectQuarantine opens an image: each word that its speaker knows to be stored is
 // either in the tray or in quarantine, and after a while in quarantine, as it was.
-func inspectQuarantine(t *testing.T, i crashtest.Image, to parley.Stream, words func(int) []byte, journals int) (faults []string) {
+func inspectQuarantine(t *testing.T, i crashtest.Image, to journal.Stream, words func(int) []byte, journals int) (faults []string) {
 	r := &rig{t: t, journals: journals, clock: time.Now, wheel: time.Now, entropy: parley.CountingEntropy(), fs: i.FS, keep: small}
 	look := func() (tray, quarantine [][]byte) {
 		v := r.store.View()
@@ -464,11 +465,11 @@ func inspectQuarantine(t *testing.T, i crashtest.Image, to parley.Stream, words 
 
 // strikingFirst strikes words from the tray in an entry of its own, before the entry
 // that keeps them.
-type strikingFirst struct{ Journal }
+type strikingFirst struct{ journal.Journal }
 
-func (j strikingFirst) Append(e *parley.Entry) {
+func (j strikingFirst) Append(e *journal.Entry) {
 	if len(e.Handled) > 0 && len(e.Rows) > 0 {
-		j.Journal.Append(&parley.Entry{Slot: e.Slot, Stream: e.Stream, Epoch: e.Epoch, Expect: e.Expect, At: e.At, Handled: e.Handled})
+		j.Journal.Append(&journal.Entry{Slot: e.Slot, Stream: e.Stream, Epoch: e.Epoch, Expect: e.Expect, At: e.At, Handled: e.Handled})
 		e.Handled = nil
 		time.Sleep(5 * time.Millisecond) // the two are not in one batch
 	}
@@ -486,7 +487,7 @@ func TestQuarantineSurvivesACrash(t *testing.T) {
 	}
 	t.Run("control: struck out before it is kept", func(t *testing.T) {
 		unraced(t)
-		v := quarantineTrial(t, 1, func(j Journal) Journal { return strikingFirst{j} })
+		v := quarantineTrial(t, 1, func(j journal.Journal) journal.Journal { return strikingFirst{j} })
 		if !v.lost() {
 			t.Errorf("%v, and no loss was seen", v.tally)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 // turn is one message's passage through an actor: what it decides, and the
@@ -14,7 +15,7 @@ type turn[S state, C any, E event] struct {
 	entity *entity[S, C, E]
 	state  S
 	now    time.Time
-	entry  *parley.Entry
+	entry  *journal.Entry
 	// exists is the refusal to answer with if a stream that the entry begins
 	// turns out to exist.
 	exists error
@@ -37,7 +38,7 @@ func (e *entity[S, C, E]) begin() *turn[S, C, E] {
 	now := e.engine.clock()
 	return &turn[S, C, E]{
 		entity: e, state: e.state, now: now,
-		entry: &parley.Entry{
+		entry: &journal.Entry{
 			Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Expect: e.seq, At: now,
 		},
 	}
@@ -72,26 +73,26 @@ func (t *turn[S, C, E]) decideIf(c C, grant func() error) error {
 }
 
 // say adds words for others.
-func (t *turn[S, C, E]) say(words ...parley.Word) { t.entry.Words = append(t.entry.Words, words...) }
+func (t *turn[S, C, E]) say(words ...journal.Word) { t.entry.Words = append(t.entry.Words, words...) }
 
 // keep adds a row of the actor's own.
-func (t *turn[S, C, E]) keep(table parley.Table, key, value []byte) {
-	t.entry.Rows = append(t.entry.Rows, parley.Row{Slot: t.entry.Slot, Table: table, Key: key, Value: value})
+func (t *turn[S, C, E]) keep(table journal.Table, key, value []byte) {
+	t.entry.Rows = append(t.entry.Rows, journal.Row{Slot: t.entry.Slot, Table: table, Key: key, Value: value})
 }
 
 // strike removes a row of the actor's own.
-func (t *turn[S, C, E]) strike(table parley.Table, key []byte) {
-	t.entry.Rows = append(t.entry.Rows, parley.Row{Slot: t.entry.Slot, Table: table, Key: key, Delete: true})
+func (t *turn[S, C, E]) strike(table journal.Table, key []byte) {
+	t.entry.Rows = append(t.entry.Rows, journal.Row{Slot: t.entry.Slot, Table: table, Key: key, Delete: true})
 }
 
 // tell puts a word into the tray of another actor.
-func (t *turn[S, C, E]) tell(to parley.Stream, said *Said) {
+func (t *turn[S, C, E]) tell(to journal.Stream, said *Said) {
 	data, _ := said.MarshalVT() // no field of it can fail
-	t.say(parley.Tell{To: to, Data: data})
+	t.say(journal.Tell{To: to, Data: data})
 }
 
 // row reads one of the actor's own rows, its unapplied ones included.
-func (t *turn[S, C, E]) row(table parley.Table, key []byte) ([]byte, bool, error) {
+func (t *turn[S, C, E]) row(table journal.Table, key []byte) ([]byte, bool, error) {
 	if o, ok := t.entity.overlay[overlayKey(table, key)]; ok {
 		t.rests = o.ticket
 		return o.value, !o.gone, nil
@@ -101,7 +102,7 @@ func (t *turn[S, C, E]) row(table parley.Table, key []byte) ([]byte, bool, error
 
 // rows calls fn with the actor's own rows whose keys begin with prefix, its
 // unapplied ones included, in no order.
-func (t *turn[S, C, E]) rows(table parley.Table, prefix []byte, fn func(key, value []byte)) error {
+func (t *turn[S, C, E]) rows(table journal.Table, prefix []byte, fn func(key, value []byte)) error {
 	v := t.entity.engine.journal.View()
 	defer v.Close()
 	over := t.entity.overlay
@@ -120,7 +121,7 @@ func (t *turn[S, C, E]) rows(table parley.Table, prefix []byte, fn func(key, val
 	return err
 }
 
-func overlayKey(table parley.Table, key []byte) string { return string(byte(table)) + string(key) }
+func overlayKey(table journal.Table, key []byte) string { return string(byte(table)) + string(key) }
 
 func (t *turn[S, C, E]) empty() bool {
 	e := t.entry
@@ -213,7 +214,7 @@ func (t *turn[S, C, E]) restOn(tk *ticket, release func(error)) {
 
 // remember lays rows over what is applied until their entry is released, and
 // forgets those whose entries have been.
-func (e *entity[S, C, E]) remember(rows []parley.Row, tk *ticket) {
+func (e *entity[S, C, E]) remember(rows []journal.Row, tk *ticket) {
 	for len(e.recent) > 0 && e.recent[0].released() {
 		for _, k := range e.recent[0].keys {
 			if e.overlay[k].ticket == e.recent[0] {

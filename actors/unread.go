@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"parley"
+	"parley/journal"
 )
 
 // unreadLines is how many lines of a feed are held against its marks at once.
@@ -18,14 +19,14 @@ var errEnough = errors.New("enough was found")
 
 // feedLine is a message of a feed with its marks, its record not read.
 type feedLine struct {
-	parley.FeedEntry
-	marks parley.Marks
+	journal.FeedEntry
+	marks journal.Marks
 }
 
 // walkUnread calls fn with the messages of an agent's feed beyond a position, up
 // to another, that have no read mark, oldest first, until fn fails or rows entries
 // of the feed were looked at.
-func walkUnread(v View, agent parley.AgentID, from, upTo uint64, rows int, fn func(feedLine) error) error {
+func walkUnread(v journal.View, agent parley.AgentID, from, upTo uint64, rows int, fn func(feedLine) error) error {
 	passed, err := readUpTo(v, agent)
 	if err != nil {
 		return err
@@ -49,9 +50,9 @@ func walkUnread(v View, agent parley.AgentID, from, upTo uint64, rows int, fn fu
 // marked are the messages among the entries of a feed beyond a position, up to
 // another, with their marks: at most limit of them, of at most rows entries. It
 // gives how far that goes and how many entries it looked at.
-func marked(v View, agent parley.AgentID, from, upTo uint64, rows, limit int) (lines []feedLine, last uint64, looked int, err error) {
+func marked(v journal.View, agent parley.AgentID, from, upTo uint64, rows, limit int) (lines []feedLine, last uint64, looked int, err error) {
 	last = upTo
-	err = v.Feed(agent, from, upTo, func(e parley.FeedEntry) bool {
+	err = v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 		if e.Kind.Carries() {
 			e.Note = nil // the feed's memory
 			lines = append(lines, feedLine{FeedEntry: e})
@@ -70,12 +71,12 @@ func marked(v View, agent parley.AgentID, from, upTo uint64, rows, limit int) (l
 }
 
 // markLines completes lines, oldest first, with their marks.
-func markLines(v View, agent parley.AgentID, lines []feedLine) error {
+func markLines(v journal.View, agent parley.AgentID, lines []feedLine) error {
 	if len(lines) == 0 {
 		return nil
 	}
 	i := 0
-	return v.FeedMarks(agent, lines[0].Position, lines[len(lines)-1].Position, func(position uint64, marks parley.Marks) {
+	return v.FeedMarks(agent, lines[0].Position, lines[len(lines)-1].Position, func(position uint64, marks journal.Marks) {
 		for i < len(lines)-1 && lines[i].Position < position {
 			i++
 		}
@@ -87,8 +88,8 @@ func markLines(v View, agent parley.AgentID, lines []feedLine) error {
 
 // readUpTo is the position up to which it is noted that an agent has read
 // everything.
-func readUpTo(v View, agent parley.AgentID) (uint64, error) {
-	value, found, err := v.Row(agent.Slot(), parley.ReadTable, agent[:])
+func readUpTo(v journal.View, agent parley.AgentID) (uint64, error) {
+	value, found, err := v.Row(agent.Slot(), journal.ReadTable, agent[:])
 	if err != nil || !found || len(value) != 8 {
 		return 0, err
 	}
@@ -98,7 +99,7 @@ func readUpTo(v View, agent parley.AgentID) (uint64, error) {
 // PlaceIn is the position of a message in an agent's inbox; parley.ErrNotFound
 // where there is no such message or it is somebody else's.
 func (n *Node) PlaceIn(ctx context.Context, agent parley.AgentID, id parley.MessageID) (position uint64, err error) {
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		m, err := readRecord(v, agent.Slot(), id)
 		if err != nil {
 			return err
@@ -115,7 +116,7 @@ func (n *Node) PlaceIn(ctx context.Context, agent parley.AgentID, id parley.Mess
 // MessagesIn are messages of an agent's inbox by their ids, each once;
 // parley.ErrNotFound where one is not there.
 func (n *Node) MessagesIn(ctx context.Context, agent parley.AgentID, ids []parley.MessageID) (all []Message, err error) {
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		known := map[parley.MessageID]bool{}
 		for _, id := range ids {
 			if known[id] {
@@ -172,22 +173,22 @@ func (n *Node) ReadUpTo(ctx context.Context, agent parley.AgentID, upTo uint64, 
 // nobody looks through that again. Nothing waits for it, and nothing is lost
 // without it.
 func (n *Node) keepRead(agent parley.AgentID, upTo uint64) {
-	n.keepPlace(parley.ReadTable, agent, upTo)
+	n.keepPlace(journal.ReadTable, agent, upTo)
 }
 
 // unreadMarks are marks for the first messages of a feed within (from, upTo]
 // that were not read, and how far that goes.
-func (n *Node) unreadMarks(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit int) (marks []parley.Mark, last uint64, err error) {
+func (n *Node) unreadMarks(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit int) (marks []journal.Mark, last uint64, err error) {
 	at := n.clock().UnixMilli()
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		last = upTo
 		err := walkUnread(v, agent, from, upTo, math.MaxInt, func(l feedLine) error {
 			if len(marks) == limit {
 				return errEnough
 			}
-			m := parley.Mark{
-				Recipient: agent, Message: parley.MessageID(l.Ref), Position: l.Position, Copy: l.Kind == parley.CopyEntry,
-				Marks: parley.Marks{Read: at},
+			m := journal.Mark{
+				Recipient: agent, Message: parley.MessageID(l.Ref), Position: l.Position, Copy: l.Kind == journal.CopyEntry,
+				Marks: journal.Marks{Read: at},
 			}
 			if l.marks.Delivered == 0 {
 				m.Marks.Delivered = at
@@ -208,7 +209,7 @@ func (n *Node) unreadMarks(ctx context.Context, agent parley.AgentID, from, upTo
 
 // nameSenders completes marks with the senders of their messages, where any of
 // them has a webhook that may ask for it.
-func (n *Node) nameSenders(agent parley.AgentID, marks []parley.Mark) error {
+func (n *Node) nameSenders(agent parley.AgentID, marks []journal.Mark) error {
 	if len(marks) == 0 || !n.watching() {
 		return nil
 	}

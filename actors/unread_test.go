@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"parley"
+	"parley/journal"
 )
 
 // unreadOf are the numbers of an agent's messages without a read mark, oldest
@@ -79,11 +80,11 @@ func TestReadUpTo(t *testing.T) {
 			slices.Reverse(inbox)
 			random := rand.New(rand.NewPCG(1, 2))
 			read := func(i int) {
-				mark := parley.Mark{
+				mark := journal.Mark{
 					Recipient: to, Message: inbox[i].Record.MessageID(), Position: inbox[i].Position, Sender: ids[0],
-					Marks: parley.Marks{Delivered: 3, Read: 3},
+					Marks: journal.Marks{Delivered: 3, Read: 3},
 				}
-				if err := r.node.Mark(ctx, to, []parley.Mark{mark}); err != nil {
+				if err := r.node.Mark(ctx, to, []journal.Mark{mark}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -154,9 +155,9 @@ func TestWaitingForWhatWasNotCarried(t *testing.T) {
 	for i := range 5 {
 		must(r.send(direct(owner, ids[0], to, fmt.Sprint(i), "")))(t)
 	}
-	r.marked(to, parley.Marks{Announced: 3})                              // 4: told of, not carried
-	r.markOne(r.inbox(to)[2], parley.Marks{Delivered: 3, By: 1})          // 2: carried, not read
-	r.markOne(r.inbox(to)[4], parley.Marks{Delivered: 3, By: 1, Read: 3}) // 0
+	r.marked(to, journal.Marks{Announced: 3})                              // 4: told of, not carried
+	r.markOne(r.inbox(to)[2], journal.Marks{Delivered: 3, By: 1})          // 2: carried, not read
+	r.markOne(r.inbox(to)[4], journal.Marks{Delivered: 3, By: 1, Read: 3}) // 0
 	place := r.node.Uncarried(to)
 	w := r.look(place, 2)
 	if got := contents(w); !slices.Equal(got, []string{"1", "3"}) || w.Unread != 1 {
@@ -168,9 +169,9 @@ func TestWaitingForWhatWasNotCarried(t *testing.T) {
 	}
 }
 
-func (r *rig) markOne(m Message, marks parley.Marks) {
+func (r *rig) markOne(m Message, marks journal.Marks) {
 	r.t.Helper()
-	if err := r.node.Mark(context.Background(), m.Record.Recipient(), []parley.Mark{{
+	if err := r.node.Mark(context.Background(), m.Record.Recipient(), []journal.Mark{{
 		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Marks: marks, Sender: m.Record.Sender(),
 		Copy: m.Record.Copied(),
 	}}); err != nil {

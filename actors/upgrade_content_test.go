@@ -20,6 +20,7 @@ import (
 	"parley/actors/org"
 	"parley/actors/registration"
 	"parley/actors/webhook"
+	"parley/journal"
 	"parley/persistence/journaltest"
 )
 
@@ -46,14 +47,14 @@ func aggregateOf[S stateMessage, E event](name string, zero func() S, blank func
 	}
 }
 
-var aggregates = map[parley.StreamKind]aggregate{
-	parley.RegistrationStream: aggregateOf("registration", func() *registration.State { return &registration.State{} }, registration.New, registration.Evolve),
-	parley.OrgStream:          aggregateOf("org", func() *org.State { return &org.State{} }, org.New, org.Evolve),
-	parley.AgentStream:        aggregateOf("agent", func() *agent.State { return &agent.State{} }, agent.New, agent.Evolve),
-	parley.ConversationStream: aggregateOf("conversation", func() *conversation.State { return &conversation.State{} }, conversation.New, conversation.Evolve),
-	parley.GroupStream:        aggregateOf("group", func() *foldedGroup { return &foldedGroup{} }, group.New, func(s *foldedGroup, e group.Event) { s.fold(e) }),
-	parley.WebhookStream:      aggregateOf("webhook", func() *webhook.State { return &webhook.State{} }, webhook.New, webhook.Evolve),
-	parley.IssuerStream:       aggregateOf("issuer", func() *issuer.State { return &issuer.State{} }, issuer.New, issuer.Evolve),
+var aggregates = map[journal.StreamKind]aggregate{
+	journal.RegistrationStream: aggregateOf("registration", func() *registration.State { return &registration.State{} }, registration.New, registration.Evolve),
+	journal.OrgStream:          aggregateOf("org", func() *org.State { return &org.State{} }, org.New, org.Evolve),
+	journal.AgentStream:        aggregateOf("agent", func() *agent.State { return &agent.State{} }, agent.New, agent.Evolve),
+	journal.ConversationStream: aggregateOf("conversation", func() *conversation.State { return &conversation.State{} }, conversation.New, conversation.Evolve),
+	journal.GroupStream:        aggregateOf("group", func() *foldedGroup { return &foldedGroup{} }, group.New, func(s *foldedGroup, e group.Event) { s.fold(e) }),
+	journal.WebhookStream:      aggregateOf("webhook", func() *webhook.State { return &webhook.State{} }, webhook.New, webhook.Evolve),
+	journal.IssuerStream:       aggregateOf("issuer", func() *issuer.State { return &issuer.State{} }, issuer.New, issuer.Evolve),
 }
 
 // foldedGroup is a group in the form in which it is stored.
@@ -119,8 +120,8 @@ func place(p journaltest.Pair) (slot uint16, family byte, rest []byte) {
 	return binary.BigEndian.Uint16(p.Key), p.Key[2], p.Key[3:]
 }
 
-func streamIn(rest []byte) parley.Stream {
-	return parley.Stream{Kind: parley.StreamKind(rest[0]), ID: parley.IDFromBytes[parley.AnyID](rest[1:17])}
+func streamIn(rest []byte) journal.Stream {
+	return journal.Stream{Kind: journal.StreamKind(rest[0]), ID: parley.IDFromBytes[parley.AnyID](rest[1:17])}
 }
 
 func meaning(t testing.TB, p journaltest.Pair) string {
@@ -156,7 +157,7 @@ func meaning(t testing.TB, p journaltest.Pair) string {
 	return fmt.Sprintf("family %c", family)
 }
 
-func eventMeaning(t testing.TB, s parley.Stream, seq, value []byte) string {
+func eventMeaning(t testing.TB, s journal.Stream, seq, value []byte) string {
 	t.Helper()
 	at := time.UnixMilli(int64(binary.BigEndian.Uint64(value[1:]))).UTC().Format(time.RFC3339)
 	about, known := aggregates[s.Kind]
@@ -189,8 +190,8 @@ func decodeAgain(t testing.TB, m interface {
 // folded replays each stream and compares with the state that is stored of it.
 func folded(t *testing.T, pairs []journaltest.Pair) {
 	t.Helper()
-	live := map[parley.Stream]stateMessage{}
-	seen := map[parley.Stream]uint64{}
+	live := map[journal.Stream]stateMessage{}
+	seen := map[journal.Stream]uint64{}
 	for _, p := range pairs {
 		slot, family, rest := place(p)
 		if slot == metaSlot || family != 'E' {
@@ -255,7 +256,7 @@ func covers(p journaltest.Pair) []string {
 func uncovered(pairs []journaltest.Pair) []string {
 	wanted := []string{
 		"family E", "family S", "family B", "family F", "family U", "family R", "family C", "marks of 24 bytes", "marks of 16 bytes",
-		"meta m", "meta h", "meta c", "meta i", "meta t", "meta q", fmt.Sprintf("stream of kind %d", parley.SlugStream),
+		"meta m", "meta h", "meta c", "meta i", "meta t", "meta q", fmt.Sprintf("stream of kind %d", journal.SlugStream),
 	}
 	for _, about := range aggregates {
 		for tag := range 256 {
@@ -264,15 +265,15 @@ func uncovered(pairs []journaltest.Pair) []string {
 			}
 		}
 	}
-	for kind := parley.MessageEntry; kind <= parley.MarkEntry; kind++ {
+	for kind := journal.MessageEntry; kind <= journal.MarkEntry; kind++ {
 		wanted = append(wanted, fmt.Sprintf("feed entry of kind %d", kind))
 	}
-	for kind := parley.RegistrationStream; kind <= parley.WebhookStream; kind++ {
-		if kind != parley.SlugStream && kind != parley.ConversationStream {
+	for kind := journal.RegistrationStream; kind <= journal.WebhookStream; kind++ {
+		if kind != journal.SlugStream && kind != journal.ConversationStream {
 			wanted = append(wanted, fmt.Sprintf("state of a stream of kind %d", kind))
 		}
 	}
-	for table := parley.SlugTable; table <= parley.ReadTable; table++ {
+	for table := journal.SlugTable; table <= journal.ReadTable; table++ {
 		wanted = append(wanted, fmt.Sprintf("table %d", table))
 	}
 	have := map[string]bool{}

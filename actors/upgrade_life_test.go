@@ -17,6 +17,7 @@ import (
 	"parley/actors/issuer"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -153,9 +154,9 @@ func (l *life) live() {
 func (l *life) mark(id parley.AgentID) {
 	page := must2(l.node.Inbox(context.Background(), id, 0, 10, "", nil))(l.t)
 	at := l.clock.now().UnixMilli()
-	var marks []parley.Mark
+	var marks []journal.Mark
 	for i, m := range page[1:] {
-		mark := parley.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: parley.Marks{Delivered: at}}
+		mark := journal.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: journal.Marks{Delivered: at}}
 		if i == len(page)-2 {
 			mark.Marks.Read = at + 1
 		}
@@ -176,13 +177,13 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	streams := streamsOf(t, store)
 	say("signing keys: %s", words(must(node.SigningKeys(context.Background()))(t)))
-	for _, s := range streams[parley.OrgStream] {
+	for _, s := range streams[journal.OrgStream] {
 		answersOf(t, node, parley.OrgID(s.ID), say)
 	}
-	for _, s := range streams[parley.AgentStream] {
+	for _, s := range streams[journal.AgentStream] {
 		answersTo(t, node, parley.AgentID(s.ID), say)
 	}
-	for _, s := range streams[parley.ConversationStream] {
+	for _, s := range streams[journal.ConversationStream] {
 		id := parley.ConversationID(s.ID)
 		say("conversation %s: %s", id, words(must(node.Conversation(context.Background(), id))(t)))
 		page := must2(node.Transcript(context.Background(), id, 0, 100, false, nil))(t)
@@ -190,17 +191,17 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 			say("  %s", messageWords(m))
 		}
 	}
-	for _, s := range streams[parley.GroupStream] {
+	for _, s := range streams[journal.GroupStream] {
 		answersIn(t, node, parley.GroupID(s.ID), say)
 	}
 	return out.String()
 }
 
-func streamsOf(t testing.TB, store *persistence.Store) map[parley.StreamKind][]parley.Stream {
+func streamsOf(t testing.TB, store *persistence.Store) map[journal.StreamKind][]journal.Stream {
 	t.Helper()
-	streams := map[parley.StreamKind][]parley.Stream{}
+	streams := map[journal.StreamKind][]journal.Stream{}
 	archive := store.Archive()
-	err := archive.Streams(func(s parley.Stream, seq uint64, _ parley.Fact) error {
+	err := archive.Streams(func(s journal.Stream, seq uint64, _ journal.Fact) error {
 		if seq == 1 {
 			streams[s.Kind] = append(streams[s.Kind], s)
 		}

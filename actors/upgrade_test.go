@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"parley"
+	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/journaltest"
 )
@@ -154,7 +155,7 @@ func openRelease(t testing.TB, dir string, journals int, clock parley.Clock, acc
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := New(Options{Journal: stored{store}, Clock: clock, Entropy: drawn(at), Logger: logger})
+	node := New(Options{Journal: store, Clock: clock, Entropy: drawn(at), Logger: logger})
 	if err := node.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -257,8 +258,8 @@ func awaitQuiet(t testing.TB, store *persistence.Store) {
 	t.Helper()
 	eventually(t, "nothing is underway", func() bool {
 		archive, still := store.Archive(), true
-		err := archive.Underway(func(parley.Word) error { still = false; return nil })
-		heard := archive.Trays(func(parley.Stream, []byte) error { still = false; return nil })
+		err := archive.Underway(func(journal.Word) error { still = false; return nil })
+		heard := archive.Trays(func(journal.Stream, []byte) error { still = false; return nil })
 		return errors.Join(err, heard, archive.Close()) == nil && still
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/actors/org"
 	"parley/actors/webhook"
+	"parley/journal"
 )
 
 // deliver does once whatever leaves something of webhooks, and of an operator's
@@ -39,9 +40,9 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	until("it is delivered", hook, func(s *webhook.State) bool { return s.GetDelivered() == 1 })
 	sent := l.send(directBetween(owner, theirs, watched, other, "marked", ""))
 	in := must2(l.node.Inbox(ctx, other, 0, 1, "", nil))(l.t)[0]
-	if err := l.node.Mark(ctx, other, []parley.Mark{{
+	if err := l.node.Mark(ctx, other, []journal.Mark{{
 		Recipient: other, Message: sent.MessageID(), Position: in.Position, Sender: watched,
-		Marks: parley.Marks{Delivered: l.clock.now().UnixMilli(), By: parley.InboxChannel},
+		Marks: journal.Marks{Delivered: l.clock.now().UnixMilli(), By: journal.InboxChannel},
 	}}); err != nil {
 		l.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/webhook"
+	"parley/journal"
 )
 
 type webhookTurn = turn[*hook, webhook.Command, webhook.Event]
@@ -37,8 +38,8 @@ var webhookRules = rules[*hook, webhook.Command, webhook.Event]{
 	webhook.Tag, webhook.New,
 }
 
-func webhookStream(id webhook.ID) parley.Stream {
-	return parley.Stream{Kind: parley.WebhookStream, ID: parley.AnyID(id)}
+func webhookStream(id webhook.ID) journal.Stream {
+	return journal.Stream{Kind: journal.WebhookStream, ID: parley.AnyID(id)}
 }
 
 // CreateWebhook asks for a webhook of an agent. The id is drawn before, because
@@ -92,7 +93,7 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 		return nil, parley.ErrGone
 	}
 	taken, count := false, 0
-	err := t.rows(parley.WebhookTable, c.Agent[:], func(_, value []byte) {
+	err := t.rows(journal.WebhookTable, c.Agent[:], func(_, value []byte) {
 		count++
 		taken = taken || string(value[wishBytes:]) == c.URL
 	})
@@ -118,29 +119,29 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.say(parley.Bear{Stream: webhookStream(c.ID), Fresh: true, Facts: facts})
-	t.keep(parley.WebhookTable, webhookKey(made), wishOf(made).encode(c.URL))
+	t.say(journal.Bear{Stream: webhookStream(c.ID), Fresh: true, Facts: facts})
+	t.keep(journal.WebhookTable, webhookKey(made), wishOf(made).encode(c.URL))
 	t.after = append(t.after, func() { n.dispatch.set(made) })
 	return made, nil
 }
 
 // retireWebhooks tells an agent's webhooks that it acts no more.
 func (n *Node) retireWebhooks(t *agentTurn, self parley.AgentID) error {
-	return t.rows(parley.WebhookTable, self[:], func(key, _ []byte) {
+	return t.rows(journal.WebhookTable, self[:], func(key, _ []byte) {
 		t.tell(webhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &Said{Kind: Said_forget, Agent: self.Bytes()})
 	})
 }
 
 // Webhook is a webhook as its owner sees it; webhook.ErrUnknown to all others.
 func (n *Node) Webhook(ctx context.Context, id webhook.ID, by parley.OrgID) (s *webhook.State, err error) {
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		s, err = webhookOf(v, id, by)
 		return err
 	})
 	return s, err
 }
 
-func webhookOf(v View, id webhook.ID, by parley.OrgID) (*webhook.State, error) {
+func webhookOf(v journal.View, id webhook.ID, by parley.OrgID) (*webhook.State, error) {
 	h := &hook{State: &webhook.State{}}
 	_, _, err := webhookRules.load(v, webhookStream(id), h)
 	if err == nil && (!h.Exists() || h.Deleted() || h.Owner() != by) {
@@ -158,9 +159,9 @@ func (n *Node) WebhooksOf(ctx context.Context, of parley.AgentID) (all []*webhoo
 
 // EachWebhook calls fn with what WebhooksOf gives, one at a time.
 func (n *Node) EachWebhook(ctx context.Context, of parley.AgentID, fn func(*webhook.State)) error {
-	return n.view(ctx, func(v View) error {
-		var streams []parley.Stream
-		err := v.Rows(of.Slot(), parley.WebhookTable, of[:], nil, false, func(key, _ []byte) bool {
+	return n.view(ctx, func(v journal.View) error {
+		var streams []journal.Stream
+		err := v.Rows(of.Slot(), journal.WebhookTable, of[:], nil, false, func(key, _ []byte) bool {
 			streams = append(streams, webhookStream(parley.IDFromBytes[webhook.ID](key[16:])))
 			return true
 		})
@@ -224,7 +225,7 @@ const webhooksRead = 100_000
 // Deliveries are a webhook's jobs, the newest first: those of a status, or all if
 // that is zero, and how many there are. // spec: Webhooks
 func (n *Node) Deliveries(ctx context.Context, id webhook.ID, by parley.OrgID, status webhook.Status, offset, limit int) (page []WebhookJob, total int, err error) {
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		s, err := webhookOf(v, id, by)
 		if err != nil {
 			return err
@@ -236,7 +237,7 @@ func (n *Node) Deliveries(ctx context.Context, id webhook.ID, by parley.OrgID, s
 	return page, total, err
 }
 
-func deliveriesOf(v View, s *webhook.State, status webhook.Status, offset, limit int) (page []WebhookJob, err error) {
+func deliveriesOf(v journal.View, s *webhook.State, status webhook.Status, offset, limit int) (page []WebhookJob, err error) {
 	id := s.WebhookID()
 	before := binary.BigEndian.AppendUint64(id.Bytes(), s.GetLastJob()+1)
 	if status == 0 {
@@ -245,7 +246,7 @@ func deliveriesOf(v View, s *webhook.State, status webhook.Status, offset, limit
 	}
 	var bad error
 	looked := 0
-	err = v.Rows(id.Slot(), parley.DeliveryTable, id[:], before, true, func(_, value []byte) bool {
+	err = v.Rows(id.Slot(), journal.DeliveryTable, id[:], before, true, func(_, value []byte) bool {
 		var j webhook.Job
 		if bad = j.UnmarshalVT(value); bad != nil {
 			return false
@@ -279,7 +280,7 @@ func (n *Node) AnnouncementsOf(ctx context.Context, of parley.AgentID, m Message
 		return nil, err
 	}
 	var all []WebhookJob
-	err = n.view(ctx, func(v View) error {
+	err = n.view(ctx, func(v journal.View) error {
 		for _, s := range hooks {
 			j, err := jobAt(v, s, m.Position)
 			if err != nil {
@@ -297,7 +298,7 @@ func (n *Node) AnnouncementsOf(ctx context.Context, of parley.AgentID, m Message
 // jobAt is the job that the entry at a position of the feed became, nil if it
 // became none. Jobs are numbered in the order of the feed; those that it did not
 // tell of stand where the cursor was.
-func jobAt(v View, s *webhook.State, position uint64) (*webhook.Job, error) {
+func jobAt(v journal.View, s *webhook.State, position uint64) (*webhook.Job, error) {
 	id := s.WebhookID()
 	low, high := uint64(1), s.GetLastJob()+1
 	for low < high {
@@ -324,8 +325,8 @@ func jobAt(v View, s *webhook.State, position uint64) (*webhook.Job, error) {
 	return nil, nil
 }
 
-func readJob(v View, id webhook.ID, number uint64) (*webhook.Job, error) {
-	value, found, err := v.Row(id.Slot(), parley.DeliveryTable, jobKey(id, number))
+func readJob(v journal.View, id webhook.ID, number uint64) (*webhook.Job, error) {
+	value, found, err := v.Row(id.Slot(), journal.DeliveryTable, jobKey(id, number))
 	if err != nil || !found {
 		return nil, err
 	}
@@ -346,7 +347,7 @@ func webhookKey(s *webhook.State) []byte { return slices.Concat(s.GetAgent(), s.
 
 func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
 	return &kind[*hook, webhook.Command, webhook.Event]{
-		stream: parley.WebhookStream, rules: webhookRules, stateEvery: webhookStateEvery,
+		stream: journal.WebhookStream, rules: webhookRules, stateEvery: webhookStateEvery,
 		blank: func() *hook { return &hook{State: &webhook.State{}} },
 		handle: func(t *webhookTurn, request any) (any, error) {
 			switch r := request.(type) {
@@ -356,7 +357,7 @@ func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
 				if t.now.Before(r.due) {
 					return nil, nil // it comes again
 				}
-				t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
+				t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
 				if t.state.due.Equal(r.due) {
 					t.state.due = time.Time{}
 				}
@@ -408,12 +409,12 @@ func (n *Node) changeWebhook(t *webhookTurn, c webhook.Command) (any, error) {
 // endWebhook removes everything but the answer.
 func (n *Node) endWebhook(t *webhookTurn) {
 	id := t.state.WebhookID()
-	for _, table := range []parley.Table{parley.DeliveryTable, parley.RetryTable} {
-		t.entry.Rows = append(t.entry.Rows, parley.Row{Slot: t.entry.Slot, Table: table, Key: id.Bytes(), Delete: true, Beneath: true})
+	for _, table := range []journal.Table{journal.DeliveryTable, journal.RetryTable} {
+		t.entry.Rows = append(t.entry.Rows, journal.Row{Slot: t.entry.Slot, Table: table, Key: id.Bytes(), Delete: true, Beneath: true})
 	}
-	t.say(parley.Put{Row: parley.Row{Slot: t.entry.Slot, Table: parley.WebhookTable, Key: webhookKey(t.state.State), Delete: true}})
+	t.say(journal.Put{Row: journal.Row{Slot: t.entry.Slot, Table: journal.WebhookTable, Key: webhookKey(t.state.State), Delete: true}})
 	if !t.state.due.IsZero() {
-		t.entry.Timers = append(t.entry.Timers, parley.Timer{Due: t.state.due, Stream: t.entry.Stream, Cancel: true})
+		t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: t.state.due, Stream: t.entry.Stream, Cancel: true})
 		t.state.due = time.Time{}
 	}
 	gone := cloned(t.state.State, &webhook.State{})
@@ -426,8 +427,8 @@ func (n *Node) noteWebhook(t *webhookTurn) {
 	if !s.Exists() || s.Deleted() {
 		return
 	}
-	t.say(parley.Put{Row: parley.Row{
-		Slot: t.entry.Slot, Table: parley.WebhookTable, Key: webhookKey(s.State), Value: wishOf(s.State).encode(s.GetUrl()),
+	t.say(journal.Put{Row: journal.Row{
+		Slot: t.entry.Slot, Table: journal.WebhookTable, Key: webhookKey(s.State), Value: wishOf(s.State).encode(s.GetUrl()),
 	}})
 	now := cloned(s.State, &webhook.State{})
 	t.after = append(t.after, func() { n.dispatch.set(now) })
@@ -477,8 +478,8 @@ func (n *Node) DisabledWebhooks(ctx context.Context, a *agent.State) ([]*webhook
 		return nil, nil
 	}
 	id, ailing := a.AgentID(), false
-	err := n.view(ctx, func(v View) error {
-		return v.Rows(id.Slot(), parley.WebhookTable, id[:], nil, false, func(_, value []byte) bool {
+	err := n.view(ctx, func(v journal.View) error {
+		return v.Rows(id.Slot(), journal.WebhookTable, id[:], nil, false, func(_, value []byte) bool {
 			ailing = decodeWish(value).disabled
 			return !ailing
 		})

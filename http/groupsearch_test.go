@@ -12,6 +12,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/journal"
 )
 
 // TestSearchScore has queries find what they should, the better before the worse.
@@ -113,7 +114,7 @@ func TestGroupDirectory(t *testing.T) {
 func (g *groupHall) walk(query string) (names []string, looked []int) {
 	g.t.Helper()
 	rows := 0
-	g.journal.sight = func(v actors.View) actors.View { return &countedView{v, &rows} }
+	g.journal.sight = func(v journal.View) journal.View { return &countedView{v, &rows} }
 	defer func() { g.journal.sight = nil }()
 	for cursor := ""; len(looked) < 100; {
 		rows = 0
@@ -133,13 +134,13 @@ func (g *groupHall) walk(query string) (names []string, looked []int) {
 
 // countedView counts the rows of the directory that are looked at.
 type countedView struct {
-	actors.View
+	journal.View
 	rows *int
 }
 
-func (v *countedView) Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error {
+func (v *countedView) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error {
 	return v.View.Rows(slot, table, prefix, beyond, reverse, func(key, value []byte) bool {
-		if table == parley.PublicTable {
+		if table == journal.PublicTable {
 			*v.rows++
 		}
 		return fn(key, value)

@@ -25,6 +25,7 @@ import (
 	"parley/http/auth"
 	"parley/http/egress"
 	"parley/http/limit"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -55,12 +56,12 @@ type hallJournal struct {
 	// full: there is no room for anything.
 	full atomic.Bool
 	// sight, if set, makes views what a test wants.
-	sight func(actors.View) actors.View
+	sight func(journal.View) journal.View
 	// dress, if set, makes subscriptions what a test wants.
-	dress func(actors.Subscription) actors.Subscription
+	dress func(journal.Subscription) journal.Subscription
 }
 
-func (j *hallJournal) View() actors.View {
+func (j *hallJournal) View() journal.View {
 	j.views.Add(1)
 	if j.sight != nil {
 		return j.sight(j.Store.View())
@@ -68,7 +69,7 @@ func (j *hallJournal) View() actors.View {
 	return j.Store.View()
 }
 
-func (j *hallJournal) Latest() actors.View {
+func (j *hallJournal) Latest() journal.View {
 	j.views.Add(1)
 	return j.Store.Latest()
 }
@@ -80,8 +81,8 @@ func (j *hallJournal) Admit(slot parley.Slot, size int) (func(), error) {
 	return j.Store.Admit(slot, size)
 }
 
-func (j *hallJournal) Follow(agent parley.AgentID, after uint64, notify func()) actors.Subscription {
-	if sub := j.Subscribe(agent, after, notify); j.dress == nil {
+func (j *hallJournal) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
+	if sub := j.Store.Follow(agent, after, notify); j.dress == nil {
 		return sub
 	} else {
 		return j.dress(sub)

@@ -13,6 +13,7 @@ import (
 
 	"parley"
 	"parley/http/limit"
+	"parley/journal"
 )
 
 // heldPerAnswer asks for the same thing on many connections of which none takes
@@ -320,7 +321,7 @@ func TestSlowReadersOfStreamsHaveABudget(t *testing.T) {
 // TestAStreamThatWaitsHoldsNoMessages: what it keeps of them is where they lie, and
 // what it shares with others stays as it was.
 func TestAStreamThatWaitsHoldsNoMessages(t *testing.T) {
-	shared := []parley.FeedEntry{{Position: 1, Record: []byte("a")}, {Position: 2, Record: []byte("b")}}
+	shared := []journal.FeedEntry{{Position: 1, Record: []byte("a")}, {Position: 2, Record: []byte("b")}}
 	st := &agentStream{}
 	if err := st.leave(errFull, shared); err != errFull || shared[1].Record == nil {
 		t.Errorf("%v, %v", err, shared)

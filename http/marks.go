@@ -9,11 +9,12 @@ import (
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/http/api"
+	"parley/journal"
 )
 
 // carry marks a message as delivered to its recipient by a channel, 0 for none
 // that carries, and as read if so.
-func (s *Service) carry(c *Call, m actors.Message, by parley.Channel, reads bool) (actors.Message, error) {
+func (s *Service) carry(c *Call, m actors.Message, by journal.Channel, reads bool) (actors.Message, error) {
 	if m.Marks.Read != 0 || (m.Marks.Delivered != 0 && !reads) {
 		return m, nil
 	}
@@ -30,7 +31,7 @@ func (s *Service) carry(c *Call, m actors.Message, by parley.Channel, reads bool
 		return m, nil
 	}
 	unmarked := m.Marks
-	if err = s.Node.Mark(c.Context(), to, []parley.Mark{mark}); err != nil && s.unmarkable(err) {
+	if err = s.Node.Mark(c.Context(), to, []journal.Mark{mark}); err != nil && s.unmarkable(err) {
 		m.Marks, err = unmarked, nil
 	}
 	return m, err
@@ -44,8 +45,8 @@ func (s *Service) unmarkable(err error) bool {
 }
 
 // markOf updates a message's marks and gives the mark to keep, if any.
-func markOf(m *actors.Message, by parley.Channel, reads bool, now time.Time) (mark parley.Mark, fresh bool) {
-	at, marks := now.UnixMilli(), parley.Marks{}
+func markOf(m *actors.Message, by journal.Channel, reads bool, now time.Time) (mark journal.Mark, fresh bool) {
+	at, marks := now.UnixMilli(), journal.Marks{}
 	if m.Marks.Delivered == 0 {
 		marks.Delivered, marks.By = at, by
 	}
@@ -53,17 +54,17 @@ func markOf(m *actors.Message, by parley.Channel, reads bool, now time.Time) (ma
 		marks.Read = at
 	}
 	m.Marks = m.Marks.Earliest(marks)
-	return parley.Mark{
+	return journal.Mark{
 		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Marks: marks,
 		Copy: m.Record.Copied(), Sender: m.Record.Sender(),
-	}, marks != parley.Marks{}
+	}, marks != journal.Marks{}
 }
 
 // markPage marks a page of an agent's messages. What cannot be marked because the
 // disk takes no writes is shown all the same, as not carried yet.
-func (s *Service) markPage(c *Call, agent parley.AgentID, page []actors.Message, by parley.Channel) error {
-	var marks []parley.Mark
-	var before []parley.Marks
+func (s *Service) markPage(c *Call, agent parley.AgentID, page []actors.Message, by journal.Channel) error {
+	var marks []journal.Mark
+	var before []journal.Marks
 	for i := range page {
 		was := page[i].Marks
 		if mark, fresh := markOf(&page[i], by, false, c.Now()); fresh {
@@ -76,7 +77,7 @@ func (s *Service) markPage(c *Call, agent parley.AgentID, page []actors.Message,
 	}
 	for i := range page {
 		id := page[i].Record.MessageID()
-		if k := slices.IndexFunc(marks, func(m parley.Mark) bool { return m.Message == id }); k >= 0 {
+		if k := slices.IndexFunc(marks, func(m journal.Mark) bool { return m.Message == id }); k >= 0 {
 			page[i].Marks = before[k]
 		}
 	}
@@ -114,7 +115,7 @@ func (s *Service) readMessage(c *Call, in *api.ReadMessage) (Rendered, error) {
 			return Rendered{}, parley.ErrOverloaded
 		}
 		if mark, fresh := markOf(&m, 0, true, c.Now()); fresh {
-			if err := s.Node.Mark(c.Context(), to, []parley.Mark{mark}); err != nil {
+			if err := s.Node.Mark(c.Context(), to, []journal.Mark{mark}); err != nil {
 				return Rendered{}, err
 			}
 		}
@@ -153,7 +154,7 @@ func (s *Service) ackNamed(c *Call, in *api.Ack) (int, error) {
 	if err != nil {
 		return 0, notTheirs(err)
 	}
-	var marks []parley.Mark
+	var marks []journal.Mark
 	for i := range messages {
 		if messages[i].Marks.Read != 0 {
 			continue

@@ -10,6 +10,7 @@ import (
 	"parley/actors/agent"
 	"parley/http/api"
 	"parley/http/auth"
+	"parley/journal"
 )
 
 var (
@@ -380,7 +381,7 @@ func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
 		if acting != nil {
 			reads = acting.AgentID() == r.Recipient()
 		}
-		if m, err = s.carry(c, m, parley.InboxChannel, reads); err != nil {
+		if m, err = s.carry(c, m, journal.InboxChannel, reads); err != nil {
 			return Rendered{}, err
 		}
 	}
@@ -408,7 +409,7 @@ func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
 		return Rendered{}, err
 	}
 	if !c.Head() {
-		if err := s.markPage(c, in.ID, page, parley.InboxChannel); err != nil {
+		if err := s.markPage(c, in.ID, page, journal.InboxChannel); err != nil {
 			return Rendered{}, err
 		}
 	}

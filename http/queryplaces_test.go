@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"parley/actors"
 	"parley/http/limit"
+	"parley/journal"
 )
 
 func address(name string) limit.Account { return limit.Account{Name: name, Stranger: true} }
@@ -130,7 +130,7 @@ func TestSearchesOfOneCallerTakeTurns(t *testing.T) {
 
 // stalledView is a view of a disk that stands still.
 type stalledView struct {
-	actors.View
+	journal.View
 	waits, goesOn chan struct{}
 }
 
@@ -148,7 +148,7 @@ func TestAPlaceIsFreeWhileTheDiskIsWaitedFor(t *testing.T) {
 			g := newSearchHall(t, 1)
 			g.service.queriesLinger = linger
 			waits, goesOn := make(chan struct{}), make(chan struct{})
-			g.journal.sight = func(v actors.View) actors.View { return &stalledView{v, waits, goesOn} }
+			g.journal.sight = func(v journal.View) journal.View { return &stalledView{v, waits, goesOn} }
 			var working sync.WaitGroup
 			working.Go(func() { g.searchFrom("a").want(200) })
 			<-waits

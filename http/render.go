@@ -11,6 +11,7 @@ import (
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/http/api"
+	"parley/journal"
 )
 
 // A message on the wire is three parts: its ids, what never changes (rendered
@@ -230,7 +231,7 @@ func (v viewer) appendRecipient(b []byte, r *actors.Record) []byte {
 }
 
 // statusOf is a message's status. // spec: Message status
-func statusOf(m parley.Marks) string {
+func statusOf(m journal.Marks) string {
 	switch {
 	case m.Read != 0:
 		return api.MessageRead

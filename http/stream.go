@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/http/api"
+	"parley/journal"
 )
 
 // streamWriteWait is how long a reader may take nothing before it is cut off; it
@@ -94,7 +95,7 @@ type agentStream struct {
 	conn       net.Conn
 	line       *line           // that conn was; nil if it was none
 	socket     syscall.RawConn // nil where conn is not the kernel's
-	feed       actors.Subscription
+	feed       journal.Subscription
 	unseenUpTo uint64
 	since      uint64 // the last page that was begun before it was asked for
 	pumping    atomic.Int32

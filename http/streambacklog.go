@@ -4,8 +4,8 @@ import (
 	"context"
 	"net"
 
-	"parley"
 	"parley/actors"
+	"parley/journal"
 )
 
 // backlogPumps per processor read rows: some of them wait for the disk.
@@ -67,7 +67,7 @@ func (st *agentStream) page(g *gathering, from, upTo uint64) (p *page, err error
 // makes a page.
 func (st *agentStream) readPage(p *page, from, upTo uint64) (to uint64, err error) {
 	p.events = make([]pageEvent, 0, min(streamBatch, upTo-from))
-	return st.streams.service.Node.Backlog(context.Background(), st.agent, from, upTo, streamBatch, streamBuffer, func(e parley.FeedEntry, m actors.Message) error {
+	return st.streams.service.Node.Backlog(context.Background(), st.agent, from, upTo, streamBatch, streamBuffer, func(e journal.FeedEntry, m actors.Message) error {
 		if m.Marks.Carried() && e.Position <= st.unseenUpTo {
 			return nil // before this stream began
 		}

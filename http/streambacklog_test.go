@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"parley"
-	"parley/actors"
+	"parley/journal"
 )
 
 // asked is how often pages are read that a hundred streams ask for, who are at so
@@ -149,11 +149,11 @@ func TestStreamsShareWhatTheyReadBehind(t *testing.T) {
 
 // bare has some live entries come without their message, as after a restart.
 type bare struct {
-	actors.Subscription
+	journal.Subscription
 	given int
 }
 
-func (b *bare) Live(limit int) (entries []parley.FeedEntry, behind bool) {
+func (b *bare) Live(limit int) (entries []journal.FeedEntry, behind bool) {
 	entries, behind = b.Subscription.Live(limit)
 	for i := range entries {
 		if b.given++; b.given%5 >= 3 {
@@ -168,7 +168,7 @@ func TestAnEntryWithoutItsMessageLosesNothing(t *testing.T) {
 	for _, streams := range []int{1, 2} {
 		const events = 40
 		h := wireHall(t, 1)
-		h.journal.dress = func(s actors.Subscription) actors.Subscription { return &bare{Subscription: s} }
+		h.journal.dress = func(s journal.Subscription) journal.Subscription { return &bare{Subscription: s} }
 		e := newEars(true)
 		open := h.held(e, streams)
 		for range events {

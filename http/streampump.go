@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/http/limit"
+	"parley/journal"
 )
 
 const (
@@ -110,7 +111,7 @@ type gathering struct {
 
 // carried is a message among what is gathered.
 type carried struct {
-	mark parley.Mark
+	mark journal.Mark
 	// once is set by the first of several streams that mark the message.
 	once *atomic.Bool
 }
@@ -129,7 +130,7 @@ func (g *gathering) empty() {
 // that the feed has given already.
 type late struct {
 	rest    gathering
-	entries []parley.FeedEntry
+	entries []journal.FeedEntry
 	// hold is what rest counts for the stream's organization.
 	hold limit.Hold
 }
@@ -211,7 +212,7 @@ func (st *agentStream) drain(g *gathering) error {
 
 // send writes entries that came live. Those that it cannot write at once it
 // keeps as late.
-func (st *agentStream) send(g *gathering, entries []parley.FeedEntry) error {
+func (st *agentStream) send(g *gathering, entries []journal.FeedEntry) error {
 	g.empty()
 	for i, e := range entries {
 		alone := e.Kind.Carries() && e.Record == nil && !g.reads
@@ -231,7 +232,7 @@ func (st *agentStream) send(g *gathering, entries []parley.FeedEntry) error {
 }
 
 // leave keeps entries for who goes on after err.
-func (st *agentStream) leave(err error, entries []parley.FeedEntry) error {
+func (st *agentStream) leave(err error, entries []journal.FeedEntry) error {
 	if st.late == nil {
 		st.late = &late{}
 	}
@@ -243,7 +244,7 @@ func (st *agentStream) leave(err error, entries []parley.FeedEntry) error {
 }
 
 // gather renders one entry of the feed that came live.
-func (st *agentStream) gather(g *gathering, e parley.FeedEntry, m actors.Message) {
+func (st *agentStream) gather(g *gathering, e journal.FeedEntry, m actors.Message) {
 	before := len(g.bytes)
 	if g.bytes = st.appendEvent(g.bytes, e, m); len(g.bytes) == before {
 		return
@@ -255,27 +256,27 @@ func (st *agentStream) gather(g *gathering, e parley.FeedEntry, m actors.Message
 }
 
 // appendEvent appends what an entry of the feed is told as, perhaps nothing.
-func (st *agentStream) appendEvent(b []byte, e parley.FeedEntry, m actors.Message) []byte {
+func (st *agentStream) appendEvent(b []byte, e journal.FeedEntry, m actors.Message) []byte {
 	switch e.Kind {
-	case parley.StatusEntry:
+	case journal.StatusEntry:
 		return appendStatusEvent(b, e)
-	case parley.GroupEntry:
+	case journal.GroupEntry:
 		return appendGroupEvent(b, e)
-	case parley.MessageEntry, parley.CopyEntry:
+	case journal.MessageEntry, journal.CopyEntry:
 		return appendMessageEvent(b, m, viewer{st.caller.Org, st.agent, st.streams.service})
 	}
 	return b
 }
 
-func (st *agentStream) markOf(e parley.FeedEntry, sender parley.AgentID) parley.Mark {
-	return parley.Mark{
-		Recipient: st.agent, Message: parley.MessageID(e.Ref), Position: e.Position, Copy: e.Kind == parley.CopyEntry, Sender: sender,
+func (st *agentStream) markOf(e journal.FeedEntry, sender parley.AgentID) journal.Mark {
+	return journal.Mark{
+		Recipient: st.agent, Message: parley.MessageID(e.Ref), Position: e.Position, Copy: e.Kind == journal.CopyEntry, Sender: sender,
 	}
 }
 
 // gatherLive gathers one entry that came live. What goes to several streams is
 // rendered for the first of them.
-func (st *agentStream) gatherLive(g *gathering, e parley.FeedEntry) error {
+func (st *agentStream) gatherLive(g *gathering, e journal.FeedEntry) error {
 	if !e.Kind.Carries() || st.audience.size.Load() == 1 || e.Record == nil {
 		return st.render(g, e)
 	}
@@ -296,8 +297,8 @@ func (st *agentStream) gatherLive(g *gathering, e parley.FeedEntry) error {
 	return nil
 }
 
-func (st *agentStream) render(g *gathering, e parley.FeedEntry) error {
-	return st.streams.service.Node.Entries(context.Background(), st.agent, []parley.FeedEntry{e}, func(e parley.FeedEntry, m actors.Message) error {
+func (st *agentStream) render(g *gathering, e journal.FeedEntry) error {
+	return st.streams.service.Node.Entries(context.Background(), st.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m actors.Message) error {
 		st.gather(g, e, m)
 		return nil
 	})
@@ -352,7 +353,7 @@ func (st *agentStream) written(g *gathering) error {
 		if at == 0 {
 			at = st.streams.service.Clock().UnixMilli()
 		}
-		c.mark.Marks.Delivered, c.mark.Marks.By = at, parley.StreamChannel
+		c.mark.Marks.Delivered, c.mark.Marks.By = at, journal.StreamChannel
 		st.streams.service.Node.MarkSoon(c.mark)
 	}
 	return nil
@@ -370,7 +371,7 @@ func (st *agentStream) heartbeat(g *gathering) error {
 	return st.put(g, g.bytes)
 }
 
-func appendStatusEvent(b []byte, e parley.FeedEntry) []byte {
+func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {
 	b = appendID(append(b, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
 	status, _ := actors.StatusNews(e.Note)
 	b = appendText(append(b, `,"status":`...), status)
@@ -379,7 +380,7 @@ func appendStatusEvent(b []byte, e parley.FeedEntry) []byte {
 
 // appendGroupEvent appends what became of a group. What is not known here is not
 // told.
-func appendGroupEvent(b []byte, e parley.FeedEntry) []byte {
+func appendGroupEvent(b []byte, e journal.FeedEntry) []byte {
 	kind, request := actors.GroupNews(e.Note)
 	if kind == "" {
 		return b

@@ -9,6 +9,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/http/api"
+	"parley/journal"
 )
 
 // syncBatch is how many feed entries a waiter looks at in one go.
@@ -54,7 +55,7 @@ type waiter struct {
 	call    *Call
 	from    *agent.State
 	message *actors.Record
-	feed    actors.Subscription
+	feed    journal.Subscription
 	wake    <-chan struct{}
 
 	reply  *actors.Message
@@ -111,11 +112,11 @@ func (w *waiter) lookBack() error {
 }
 
 // see looks at one entry of the sender's feed, until one has settled the matter.
-func (w *waiter) see(e parley.FeedEntry, m actors.Message) error {
+func (w *waiter) see(e journal.FeedEntry, m actors.Message) error {
 	if w.reply != nil || w.closed != "" {
 		return nil
 	}
-	if e.Kind == parley.StatusEntry {
+	if e.Kind == journal.StatusEntry {
 		word, _ := actors.StatusNews(e.Note)
 		status, known := conversation.ParseStatus(word)
 		if known && status.Terminal() && parley.ConversationID(e.Ref) == w.message.Conversation() {
@@ -134,7 +135,7 @@ func (w *waiter) take(m actors.Message) error {
 	if w.call.holds(w.sizeBound(w.message)+w.sizeBound(m.Record)) != nil { // before it is marked
 		return parley.ErrOutcomeUnknown
 	}
-	m, err := w.service.carry(w.call, m, parley.SyncChannel, false)
+	m, err := w.service.carry(w.call, m, journal.SyncChannel, false)
 	w.reply = &m
 	return err
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/webhook"
 	"parley/http/api"
+	"parley/journal"
 )
 
 // traceMessage tells what was done to bring a message to its recipient, and why
@@ -59,17 +59,17 @@ func (s *Service) traceMessage(c *Call, in *api.Trace) (*api.Traced, error) {
 func reason(text string) *string { return &text }
 
 // channels are the wire names of what carries, with what to tell of it.
-var channels = map[parley.Channel][2]string{
-	parley.InboxChannel:  {api.ChannelInbox, "A page of the inbox, or a request for the message, was answered with it."},
-	parley.StreamChannel: {api.ChannelStream, "It was written to a stream of the agent."},
-	parley.SyncChannel:   {api.ChannelSync, "It was the reply that a request waited for."},
-	parley.WaitChannel:   {api.ChannelWait, "A request that waited was answered with it."},
-	parley.BridgeChannel: {api.ChannelA2A, "It was carried over the A2A bridge."},
+var channels = map[journal.Channel][2]string{
+	journal.InboxChannel:  {api.ChannelInbox, "A page of the inbox, or a request for the message, was answered with it."},
+	journal.StreamChannel: {api.ChannelStream, "It was written to a stream of the agent."},
+	journal.SyncChannel:   {api.ChannelSync, "It was the reply that a request waited for."},
+	journal.WaitChannel:   {api.ChannelWait, "A request that waited was answered with it."},
+	journal.BridgeChannel: {api.ChannelA2A, "It was carried over the A2A bridge."},
 }
 
 // carriage is the attempt that brought the message's body, if one did. A message
 // that its recipient has said to have read may have come by none.
-func carriage(m parley.Marks, detailed bool) []api.Attempt {
+func carriage(m journal.Marks, detailed bool) []api.Attempt {
 	names, known := channels[m.By]
 	if m.Delivered == 0 || !known {
 		return []api.Attempt{}

@@ -9,6 +9,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/http/api"
+	"parley/journal"
 )
 
 const (
@@ -119,7 +120,7 @@ func (w *expectation) look() (found actors.Waiting, more bool, err error) {
 	if err != nil || len(found.Items) == 0 || w.call.gone() {
 		return found, more, err
 	}
-	return found, more, w.service.markPage(w.call, w.agent, found.Items, parley.WaitChannel)
+	return found, more, w.service.markPage(w.call, w.agent, found.Items, journal.WaitChannel)
 }
 
 func appendWaited(b []byte, w actors.Waiting, v viewer, after *parley.MessageID) []byte {

@@ -9,16 +9,17 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"parley"
+	"parley/journal"
 )
 
 // application turns items into one batch. It is the only place that gives
 // positions, checks epochs and sequences, and writes.
 type application struct {
-	j     *journal
+	j     *journalState
 	batch *pebble.Batch
 	// lengths are those of streams that this batch began or let go: the store
 	// does not show them yet.
-	lengths map[parley.Stream]uint64
+	lengths map[journal.Stream]uint64
 	counts  map[string]uint64
 	counter uint64
 	lanesIn []bool
@@ -27,7 +28,7 @@ type application struct {
 	order []uint32
 }
 
-func newApplication(j *journal) *application {
+func newApplication(j *journalState) *application {
 	return &application{j: j, batch: j.store.db.NewBatch(), counter: j.counter}
 }
 
@@ -49,25 +50,25 @@ func (a *application) apply(it *item) error {
 
 // check judges an entry: does its speaker still speak for the stream, and do
 // the streams it begins not exist yet.
-func (a *application) check(e *parley.Entry) (refusal, err error) {
+func (a *application) check(e *journal.Entry) (refusal, err error) {
 	have, known := a.j.activations[e.Stream]
 	switch {
 	case e.Activate && known && have.epoch > e.Epoch:
-		return parley.ErrStale, nil
+		return journal.ErrStale, nil
 	case e.Activate || e.Stream.Zero():
 	case !known || have.epoch != e.Epoch || !have.unknown && have.seq != e.Expect:
-		return parley.ErrStale, nil
+		return journal.ErrStale, nil
 	case have.unknown:
 		if agrees, err := a.ends(e.Stream, e.Expect); err != nil || !agrees {
-			return parley.ErrStale, err
+			return journal.ErrStale, err
 		}
 		a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: e.Expect}
 	}
 	if agrees, err := a.continues(e.Hosted); err != nil || !agrees {
-		return parley.ErrStale, err
+		return journal.ErrStale, err
 	}
 	for i, w := range e.Words {
-		bear, ok := w.(parley.Bear)
+		bear, ok := w.(journal.Bear)
 		if !ok || bear.Fresh || !a.j.store.SameHome(e.Slot, bear.Stream.Slot()) {
 			continue
 		}
@@ -76,7 +77,7 @@ func (a *application) check(e *parley.Entry) (refusal, err error) {
 			return nil, err
 		}
 		if seq != 0 || slices.ContainsFunc(e.Words[:i], begins(bear.Stream)) {
-			return parley.ErrExists, nil
+			return journal.ErrExists, nil
 		}
 	}
 	if e.Activate {
@@ -87,10 +88,10 @@ func (a *application) check(e *parley.Entry) (refusal, err error) {
 }
 
 // continues reports whether chapters begin where their streams end.
-func (a *application) continues(hosted []parley.Chapter) (bool, error) {
+func (a *application) continues(hosted []journal.Chapter) (bool, error) {
 	for i := range hosted {
 		c := &hosted[i]
-		if again := slices.IndexFunc(hosted[:i], func(x parley.Chapter) bool { return x.Stream == c.Stream }); again >= 0 {
+		if again := slices.IndexFunc(hosted[:i], func(x journal.Chapter) bool { return x.Stream == c.Stream }); again >= 0 {
 			return false, nil // one breath, one chapter
 		}
 		if agrees, err := a.ends(c.Stream, c.Expect); err != nil || !agrees {
@@ -101,15 +102,15 @@ func (a *application) continues(hosted []parley.Chapter) (bool, error) {
 }
 
 // begins recognizes the word that begins s.
-func begins(s parley.Stream) func(parley.Word) bool {
-	return func(w parley.Word) bool {
-		bear, ok := w.(parley.Bear)
+func begins(s journal.Stream) func(journal.Word) bool {
+	return func(w journal.Word) bool {
+		bear, ok := w.(journal.Bear)
 		return ok && bear.Stream == s
 	}
 }
 
 // length is the number of events of a stream, this batch included.
-func (a *application) length(s parley.Stream) (uint64, error) {
+func (a *application) length(s journal.Stream) (uint64, error) {
 	if have, ok := a.j.activations[s]; ok && !have.unknown {
 		return have.seq, nil
 	}
@@ -121,7 +122,7 @@ func (a *application) length(s parley.Stream) (uint64, error) {
 
 // ends reports whether a stream has n events, this batch included. The speaker
 // who says so has just read it: two look-ups show whether it is so.
-func (a *application) ends(s parley.Stream, n uint64) (bool, error) {
+func (a *application) ends(s journal.Stream, n uint64) (bool, error) {
 	if have, ok := a.lengths[s]; ok {
 		return have == n, nil
 	}
@@ -133,16 +134,16 @@ func (a *application) ends(s parley.Stream, n uint64) (bool, error) {
 }
 
 // remember keeps the length of a stream for the rest of the batch.
-func (a *application) remember(s parley.Stream, n uint64) {
+func (a *application) remember(s journal.Stream, n uint64) {
 	if a.lengths == nil {
-		a.lengths = map[parley.Stream]uint64{}
+		a.lengths = map[journal.Stream]uint64{}
 	}
 	a.lengths[s] = n
 }
 
 // streamLength reads the number of the last event of a stream. A stream that
 // does not exist is the usual question: one filtered lookup answers it.
-func streamLength(r pebble.Reader, s parley.Stream) (uint64, error) {
+func streamLength(r pebble.Reader, s journal.Stream) (uint64, error) {
 	_, found, err := get(r, eventKey(s, 1))
 	if err != nil || !found {
 		return 0, err
@@ -215,7 +216,7 @@ func (a *application) next() uint64 {
 	return a.counter
 }
 
-func (a *application) writeStream(e *parley.Entry, at int64) error {
+func (a *application) writeStream(e *journal.Entry, at int64) error {
 	if e.Stream.Zero() || e.Activate {
 		return nil
 	}
@@ -236,7 +237,7 @@ func (a *application) writeStream(e *parley.Entry, at int64) error {
 	return a.batch.Delete(stateKey(e.Stream), nil)
 }
 
-func (a *application) writeFacts(s parley.Stream, seq uint64, facts []parley.Fact, state []byte, at int64) error {
+func (a *application) writeFacts(s journal.Stream, seq uint64, facts []journal.Fact, state []byte, at int64) error {
 	for _, f := range facts {
 		seq++
 		value := make([]byte, 0, 9+len(f.Data))
@@ -253,7 +254,7 @@ func (a *application) writeFacts(s parley.Stream, seq uint64, facts []parley.Fac
 	return a.batch.Set(stateKey(s), append(value, state...), nil)
 }
 
-func (a *application) writeRow(r *parley.Row) error {
+func (a *application) writeRow(r *journal.Row) error {
 	if r.Beneath {
 		low := rowKey(r.Slot, r.Table, r.Key)
 		return a.batch.DeleteRange(low, after(low), nil)
@@ -274,7 +275,7 @@ func (a *application) writeWords(it *item, at int64) error {
 		}
 		// A mark is kept where the recipient reads it and, if that is another
 		// home, where the conversation does; that of a copy only there.
-		if m, ok := w.(parley.Mark); ok && !m.Copy && !a.j.store.SameHome(m.Home(), m.Message.Slot()) {
+		if m, ok := w.(journal.Mark); ok && !m.Copy && !a.j.store.SameHome(m.Home(), m.Message.Slot()) {
 			m.Recipient = parley.AgentID{}
 			if err := a.say(it, m, at); err != nil {
 				return err
@@ -289,8 +290,8 @@ func (a *application) writeWords(it *item, at int64) error {
 	return a.ship(it, at)
 }
 
-func (a *application) say(it *item, w parley.Word, at int64) error {
-	if many, ok := w.(parley.Fanout); ok {
+func (a *application) say(it *item, w journal.Word, at int64) error {
+	if many, ok := w.(journal.Fanout); ok {
 		return a.fanOut(it, many, at)
 	}
 	home := a.j.store.home(w.Home())
@@ -299,7 +300,7 @@ func (a *application) say(it *item, w parley.Word, at int64) error {
 		return nil
 	}
 	// What a stream says to feeds comes after what it said to them before.
-	if say, ok := w.(parley.Announce); ok && (it.behind || it.packed(home.number)) {
+	if say, ok := w.(journal.Announce); ok && (it.behind || it.packed(home.number)) {
 		it.behind = true
 		it.pack(a.j.number, home.number, say)
 		return nil
@@ -308,22 +309,22 @@ func (a *application) say(it *item, w parley.Word, at int64) error {
 }
 
 // perform carries out one word at this home.
-func (a *application) perform(it *item, w parley.Word, at int64) error {
+func (a *application) perform(it *item, w journal.Word, at int64) error {
 	switch w := w.(type) {
-	case parley.Announce:
+	case journal.Announce:
 		return a.announce(it, w, at)
-	case parley.Fanout:
+	case journal.Fanout:
 		return a.fan(it, w, at)
-	case parley.Mark:
+	case journal.Mark:
 		return a.mark(w)
-	case parley.Tell:
+	case journal.Tell:
 		it.told = append(it.told, w.To)
 		return a.batch.Set(trayKey(w.To, a.next()), w.Data, nil)
-	case parley.Put:
+	case journal.Put:
 		return a.writeRow(&w.Row)
-	case parley.Enlist:
+	case journal.Enlist:
 		return a.enlist(w.Agent, w.Conversation)
-	case parley.Bear:
+	case journal.Bear:
 		return a.bear(it, w, at)
 	}
 	return fmt.Errorf("persistence: unknown word %T", w)
@@ -332,20 +333,20 @@ func (a *application) perform(it *item, w parley.Word, at int64) error {
 // enlist appends to the list of an agent's conversations.
 func (a *application) enlist(agent parley.AgentID, conversation parley.ConversationID) error {
 	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), agent[:]...), a.next())
-	return a.batch.Set(rowKey(agent.Slot(), parley.ConversationTable, k), conversation[:], nil)
+	return a.batch.Set(rowKey(agent.Slot(), journal.ConversationTable, k), conversation[:], nil)
 }
 
-func (a *application) announce(it *item, w parley.Announce, at int64) error {
+func (a *application) announce(it *item, w journal.Announce, at int64) error {
 	n := a.next()
-	entry := parley.FeedEntry{Position: n, Kind: w.Kind, Ref: w.Ref, Note: w.Note, At: at}
-	if w.Kind == parley.MessageEntry {
+	entry := journal.FeedEntry{Position: n, Kind: w.Kind, Ref: w.Ref, Note: w.Note, At: at}
+	if w.Kind == journal.MessageEntry {
 		entry.Record = it.record(parley.MessageID(w.Ref))
 	}
 	it.announced = append(it.announced, announced{w.To, entry})
 	if err := a.batch.Set(feedKey(feedFamily, w.To, n), encodeFeed(entry), nil); err != nil {
 		return err
 	}
-	if w.Kind != parley.MessageEntry {
+	if w.Kind != journal.MessageEntry {
 		return nil
 	}
 	return a.batch.Set(feedKey(unseenFamily, w.To, n), w.Ref[:], nil)
@@ -353,7 +354,7 @@ func (a *application) announce(it *item, w parley.Announce, at int64) error {
 
 // writeRecord keeps a message for those who live in this home; position is
 // where its recipient's feed has it, 0 if that is elsewhere.
-func (a *application) writeRecord(slot parley.Slot, r parley.Record, position uint64) error {
+func (a *application) writeRecord(slot parley.Slot, r journal.Record, position uint64) error {
 	k := residentKey(recordFamily, slot, r.ID)
 	op := a.batch.SetDeferred(len(k), 8+len(r.Data))
 	copy(op.Key, k)
@@ -363,7 +364,7 @@ func (a *application) writeRecord(slot parley.Slot, r parley.Record, position ui
 }
 
 // mark merges marks and strikes the message from what its recipient has not seen.
-func (a *application) mark(w parley.Mark) error {
+func (a *application) mark(w journal.Mark) error {
 	if err := a.batch.Merge(markKey(w), encodeMarks(w.Marks), nil); err != nil {
 		return err
 	}
@@ -375,7 +376,7 @@ func (a *application) mark(w parley.Mark) error {
 
 // bear begins a stream. Whether it exists was judged with the entry, but for a
 // word that came by lane: too late to refuse, it leaves what exists as it is.
-func (a *application) bear(it *item, w parley.Bear, at int64) error {
+func (a *application) bear(it *item, w journal.Bear, at int64) error {
 	if it.lane != nil {
 		if n, err := a.length(w.Stream); err != nil || n != 0 {
 			return err
@@ -389,7 +390,7 @@ func (a *application) bear(it *item, w parley.Bear, at int64) error {
 	return a.writeFacts(w.Stream, 0, w.Facts, w.State, at)
 }
 
-func (a *application) writeTimers(e *parley.Entry) error {
+func (a *application) writeTimers(e *journal.Entry) error {
 	for _, t := range e.Timers {
 		k := timerKey(a.j.number, uint64(t.Due.UnixMilli()), t.Stream)
 		var err error
@@ -426,27 +427,27 @@ func (a *application) finish() error {
 // feedBytes is the length of a feed entry without its note.
 const feedBytes = 25
 
-func encodeFeed(e parley.FeedEntry) []byte {
+func encodeFeed(e journal.FeedEntry) []byte {
 	b := make([]byte, feedBytes+len(e.Note))
 	putFeed(b, e.Kind, e.At, e.Ref, e.Note)
 	return b
 }
 
 // putFeed writes kind, milliseconds, reference, note.
-func putFeed(b []byte, kind parley.FeedKind, at int64, ref parley.AnyID, note []byte) {
+func putFeed(b []byte, kind journal.FeedKind, at int64, ref parley.AnyID, note []byte) {
 	b[0] = byte(kind)
 	binary.BigEndian.PutUint64(b[1:], uint64(at))
 	copy(b[9:], ref[:])
 	copy(b[feedBytes:], note)
 }
 
-func decodeFeed(position uint64, b []byte) (parley.FeedEntry, error) {
+func decodeFeed(position uint64, b []byte) (journal.FeedEntry, error) {
 	if len(b) < feedBytes {
-		return parley.FeedEntry{}, fmt.Errorf("feed entry of %d bytes", len(b))
+		return journal.FeedEntry{}, fmt.Errorf("feed entry of %d bytes", len(b))
 	}
-	return parley.FeedEntry{
+	return journal.FeedEntry{
 		Position: position,
-		Kind:     parley.FeedKind(b[0]),
+		Kind:     journal.FeedKind(b[0]),
 		At:       int64(binary.BigEndian.Uint64(b[1:])),
 		Ref:      parley.IDFromBytes[parley.AnyID](b[9:25]),
 		Note:     append([]byte(nil), b[feedBytes:]...),

@@ -12,12 +12,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // Archive is everything a store holds at one instant, family by family, for
 // those who audit it. It shows what is applied, durable or not.
 type Archive struct {
-	*View
+	*storeView
 	// closes what was opened for the archive alone.
 	closes func() error
 	// said is what the witness of a directory at rest says; nil for an open
@@ -28,7 +29,7 @@ type Archive struct {
 // Archive shows all that the store holds now. It must be closed. The store goes
 // on meanwhile.
 func (s *Store) Archive() *Archive {
-	return &Archive{View: s.View(), closes: func() error { return nil }}
+	return &Archive{storeView: s.view(), closes: func() error { return nil }}
 }
 
 // OpenArchive opens a directory to read all of it, and changes nothing on the
@@ -49,7 +50,7 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.db.Close(), s.lock.Close())
 	}
-	return &Archive{View: s.View(), said: said, closes: func() error {
+	return &Archive{storeView: s.view(), said: said, closes: func() error {
 		return errors.Join(s.db.Close(), s.lock.Close())
 	}}, nil
 }
@@ -86,7 +87,7 @@ func (s *Store) readUnchanged() (*head, error) {
 	}
 	s.count = journals
 	for n := range journals {
-		s.journals = append(s.journals, &journal{store: s, number: n})
+		s.journals = append(s.journals, &journalState{store: s, number: n})
 	}
 	said, err := readWitness(s.opts.FS, s.dir)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Store) readUnchanged() (*head, error) {
 
 // Close lets the archive go.
 func (a *Archive) Close() error {
-	a.View.Close()
+	a.storeView.Close()
 	return a.closes()
 }
 
@@ -142,7 +143,7 @@ func (fs unchanged) Unwrap() vfs.FS { return fs.FS }
 // valid during the call. It seeks once or twice per slot that holds anything.
 func (a *Archive) family(letter byte, fn func(slot parley.Slot, k, value []byte) error) error {
 	if a.rows == nil {
-		return parley.ErrClosed
+		return journal.ErrClosed
 	}
 	iter, err := a.rows.NewIter(nil)
 	if err != nil {

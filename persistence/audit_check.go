@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"parley"
+	"parley/journal"
 )
 
 // inspection is one reading of an archive.
@@ -20,10 +21,10 @@ type inspection struct {
 	arrivals []int64
 	lanes    map[lane]*laneRows
 	// born are streams whose beginning is in a lane.
-	born map[parley.Stream]bool
+	born map[journal.Stream]bool
 
 	// Where the reading is: the stream and the feed it goes through.
-	stream  parley.Stream
+	stream  journal.Stream
 	seq     uint64
 	feed    parley.AgentID
 	arrival int64
@@ -46,14 +47,14 @@ type laneRows struct {
 
 // Audit reads every key of the archive and holds it against the laws of the
 // journal, which know nothing of what the rows mean. What is found lands in
-// audit; the only error is parley.ErrClosed.
+// audit; the only error is journal.ErrClosed.
 //
 // Everything that is checked holds at every instant of an open store, also while
 // entries are on their way, and after every crash. Where the disk is damaged, that
 // is a fault, and what can be read is examined all the same.
 func (a *Archive) Audit(audit *parley.Audit) error {
 	if a.rows == nil {
-		return parley.ErrClosed
+		return journal.ErrClosed
 	}
 	in := newInspection(a, audit)
 	in.checkEngine()
@@ -91,7 +92,7 @@ func (a *Archive) Audit(audit *parley.Audit) error {
 }
 
 func newInspection(a *Archive, audit *parley.Audit) *inspection {
-	in := &inspection{Archive: a, audit: audit, lanes: map[lane]*laneRows{}, born: map[parley.Stream]bool{}}
+	in := &inspection{Archive: a, audit: audit, lanes: map[lane]*laneRows{}, born: map[journal.Stream]bool{}}
 	if a.said != nil {
 		audit.Check("witness", "the journal holds every commit that was acknowledged")
 	}
@@ -177,7 +178,7 @@ func (in *inspection) readFrom(low []byte, rows *uint64) (last []byte, err error
 func (in *inspection) prepare() error {
 	var bad error
 	for n := range in.store.count {
-		value, _, err := in.View.get(metaKey(counterFamily, n, 0))
+		value, _, err := in.storeView.get(metaKey(counterFamily, n, 0))
 		bad = errors.Join(bad, err)
 		in.counters = append(in.counters, number64(value, 0))
 		in.arrivals = append(in.arrivals, int64(number64(value, 8)))
@@ -185,17 +186,17 @@ func (in *inspection) prepare() error {
 	if bad != nil {
 		return bad
 	}
-	return in.Underway(func(w parley.Word) error {
+	return in.Underway(func(w journal.Word) error {
 		switch w := w.(type) {
-		case parley.Bear:
+		case journal.Bear:
 			in.born[w.Stream] = true
-		case parley.Fanout:
+		case journal.Fanout:
 			for _, seat := range w.To {
-				if w.Kind == parley.CopyEntry {
+				if w.Kind == journal.CopyEntry {
 					in.oweElsewhere(parley.Copy(parley.MessageID(w.Ref), seat.Number), seat.Agent)
 				}
 			}
-		case parley.Announce, parley.Enlist, parley.Mark, parley.Put, parley.Tell: // what they make is judged when it is there
+		case journal.Announce, journal.Enlist, journal.Mark, journal.Put, journal.Tell: // what they make is judged when it is there
 		}
 		return nil
 	})
@@ -265,7 +266,7 @@ func (in *inspection) position(slot parley.Slot, n uint64, where string) {
 	}
 }
 
-func (in *inspection) event(slot parley.Slot, s parley.Stream, seq uint64) {
+func (in *inspection) event(slot parley.Slot, s journal.Stream, seq uint64) {
 	in.events.Checked++
 	if s != in.stream {
 		in.stream, in.seq = s, 0
@@ -277,10 +278,10 @@ func (in *inspection) event(slot parley.Slot, s parley.Stream, seq uint64) {
 	in.seq = seq
 }
 
-func (in *inspection) state(slot parley.Slot, s parley.Stream, seq uint64) {
+func (in *inspection) state(slot parley.Slot, s journal.Stream, seq uint64) {
 	in.states.Checked++
 	in.owned(slot, s.Slot(), "state of "+streamName(s))
-	if _, found, err := in.View.get(eventKey(s, seq)); err == nil && (!found || seq == 0) {
+	if _, found, err := in.storeView.get(eventKey(s, seq)); err == nil && (!found || seq == 0) {
 		in.states.Fault(streamName(s), "its stored state folds %d events, and there are fewer: what it shows did not happen", seq)
 	}
 }
@@ -320,15 +321,15 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 		in.feeds.Fault(feedName(agent, position), "it arrived %d ms after the last arrival its journal knows", at-latest)
 	}
 	in.arrival = at
-	switch kind := parley.FeedKind(value[0]); kind {
-	case parley.MessageEntry:
+	switch kind := journal.FeedKind(value[0]); kind {
+	case journal.MessageEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
 		in.place(in.store.residence(slot, id), id, position, in.places.Owe)
-	case parley.CopyEntry:
+	case journal.CopyEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
 		in.copyAt(in.store.home(slot).lodges(id), id, agent, position, in.copied.Owe)
 		in.oweElsewhere(id, agent)
-	case parley.StatusEntry, parley.GroupEntry, parley.MarkEntry:
+	case journal.StatusEntry, journal.GroupEntry, journal.MarkEntry:
 	default:
 		in.values.Fault(feedName(agent, position), "an entry of unknown kind %d", kind)
 	}
@@ -345,12 +346,12 @@ func (in *inspection) placed(slot parley.Slot, k []byte) {
 	in.position(slot, position, feedName(agent, position))
 }
 
-func (in *inspection) exists(s parley.Stream) bool {
-	_, found, err := in.View.get(eventKey(s, 1))
+func (in *inspection) exists(s journal.Stream) bool {
+	_, found, err := in.storeView.get(eventKey(s, 1))
 	return found || err != nil || in.born[s]
 }
 
-func (in *inspection) tray(slot parley.Slot, s parley.Stream, n uint64) {
+func (in *inspection) tray(slot parley.Slot, s journal.Stream, n uint64) {
 	in.trays.Checked++
 	where := "tray of " + streamName(s)
 	in.owned(slot, s.Slot(), where)
@@ -363,7 +364,7 @@ func (in *inspection) tray(slot parley.Slot, s parley.Stream, n uint64) {
 // member judges a row of a set. Only the list of conversations has places that
 // the journal itself gives.
 func (in *inspection) member(slot parley.Slot, k, value []byte) {
-	if parley.Table(k[3]) != parley.ConversationTable {
+	if journal.Table(k[3]) != journal.ConversationTable {
 		return
 	}
 	where := fmt.Sprintf("list of conversations, key %x", k[4:])
@@ -456,9 +457,9 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 	entry, marked, waits := has[0], has[1], has[2]
 	if entry {
 		value := rows[0].Value()
-		message := len(value) >= 25 && parley.FeedKind(value[0]).Carries()
+		message := len(value) >= 25 && journal.FeedKind(value[0]).Carries()
 		had := marked && !announcedOnly(rows[1].Value()) // a webhook's mark alone is none of carriage
-		copied := message && parley.FeedKind(value[0]) == parley.CopyEntry
+		copied := message && journal.FeedKind(value[0]) == journal.CopyEntry
 		switch {
 		case copied && waits:
 			in.unseen.Fault(where, "a copy is noted as not carried yet")
@@ -481,6 +482,6 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 
 // passed is the position up to which an agent's copies count as carried.
 func (in *inspection) passed(agent parley.AgentID) uint64 {
-	value, _, _ := get(in.rows, rowKey(agent.Slot(), parley.CarriedTable, agent[:])) // what cannot be read is told of elsewhere
+	value, _, _ := get(in.rows, rowKey(agent.Slot(), journal.CarriedTable, agent[:])) // what cannot be read is told of elsewhere
 	return number(value)
 }

@@ -38,7 +38,7 @@ func (in *inspection) chunk(slot parley.Slot, k, value []byte) {
 		return
 	}
 	in.owned(slot, in.store.home(slot).lodges(broadcast), where)
-	if _, found, err := in.View.get(residentKey(recordFamily, slot, broadcast)); err == nil && !found {
+	if _, found, err := in.storeView.get(residentKey(recordFamily, slot, broadcast)); err == nil && !found {
 		in.copies.Fault(where, "the broadcast's record is not there: those who live here cannot read their copies")
 	}
 	last := first.Seat()

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // circulated makes a directory in which a group has sent one message to many.
@@ -189,7 +190,7 @@ var vandalism = []struct {
 	{"a copy without marks counts as carried", func(x *vandal) {
 		k, _ := x.rows(feedFamily, nil)
 		agent := parley.AgentID(k[7][3:19])
-		x.set(rowKey(agent.Slot(), parley.CarriedTable, agent[:]), encodeNumber(number(k[7][19:])))
+		x.set(rowKey(agent.Slot(), journal.CarriedTable, agent[:]), encodeNumber(number(k[7][19:])))
 	}, []string{"unseen"}, "passes over it"},
 	{"a copy is noted as not carried", func(x *vandal) {
 		k, v := x.rows(feedFamily, nil)
@@ -247,7 +248,7 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 	astray := func(target int) func(x *vandal) {
 		return func(x *vandal) {
 			k, _ := x.rows(feedFamily, nil)
-			many := parley.Fanout{Kind: parley.CopyEntry, Ref: parley.AnyID(x.id), To: []parley.Seat{
+			many := journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(x.id), To: []parley.Seat{
 				{Number: 700, Agent: parley.IDFromBytes[parley.AgentID](k[0][3:19])}, // of journal 0
 			}}
 			last, err := lastParcel(x.db, 0, target)
@@ -258,7 +259,7 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 			if err != nil {
 				x.t.Fatal(err)
 			}
-			x.set(laneKey(0, target, max(last, number(value))+1), encodeParcel(&parcel{source: 0, target: target, words: []parley.Word{many}}))
+			x.set(laneKey(0, target, max(last, number(value))+1), encodeParcel(&parcel{source: 0, target: target, words: []journal.Word{many}}))
 		}
 	}
 	if _, said, _ := examined(t, wrecked(t, fs, id, astray(0))); said != "" {

@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 // The archive family by family, for those who know what the rows mean. Byte
 // strings are only valid during a call of fn, which ends the reading by an error.
 
 // Streams tells of every event of every stream, stream by stream in order.
-func (a *Archive) Streams(fn func(s parley.Stream, seq uint64, f parley.Fact) error) error {
+func (a *Archive) Streams(fn func(s journal.Stream, seq uint64, f journal.Fact) error) error {
 	return a.family(eventFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 || len(value) < 9 {
 			return nil // what does not parse, Audit tells of
 		}
-		return fn(streamOf(k), number(k[20:]), parley.Fact{Tag: value[0], Data: value[9:]})
+		return fn(streamOf(k), number(k[20:]), journal.Fact{Tag: value[0], Data: value[9:]})
 	})
 }
 
@@ -32,7 +33,7 @@ func (a *Archive) Records(fn func(under parley.Slot, id parley.MessageID, positi
 }
 
 // Feeds tells of every feed, entry by entry in order.
-func (a *Archive) Feeds(fn func(agent parley.AgentID, e parley.FeedEntry) error) error {
+func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error {
 	return a.family(feedFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 27 || len(value) < 25 {
 			return nil
@@ -66,7 +67,7 @@ func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parl
 
 // FarMarks tells of the marks that are kept by message, where the conversation
 // lives and its recipient does not.
-func (a *Archive) FarMarks(fn func(id parley.MessageID, m parley.Marks) error) error {
+func (a *Archive) FarMarks(fn func(id parley.MessageID, m journal.Marks) error) error {
 	return a.family(markFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 19 {
 			return nil // beside a feed
@@ -80,17 +81,17 @@ func (a *Archive) FarMarks(fn func(id parley.MessageID, m parley.Marks) error) e
 }
 
 // Tables tells of every member of every row-backed set.
-func (a *Archive) Tables(fn func(slot parley.Slot, table parley.Table, k, value []byte) error) error {
+func (a *Archive) Tables(fn func(slot parley.Slot, table journal.Table, k, value []byte) error) error {
 	return a.family(rowFamily, func(slot parley.Slot, k, value []byte) error {
 		if len(k) < 4 {
 			return nil
 		}
-		return fn(slot, parley.Table(k[3]), k[4:], value)
+		return fn(slot, journal.Table(k[3]), k[4:], value)
 	})
 }
 
 // Trays tells of every word that waits for an actor.
-func (a *Archive) Trays(fn func(s parley.Stream, word []byte) error) error {
+func (a *Archive) Trays(fn func(s journal.Stream, word []byte) error) error {
 	return a.family(trayFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 {
 			return nil
@@ -100,12 +101,12 @@ func (a *Archive) Trays(fn func(s parley.Stream, word []byte) error) error {
 }
 
 // Timers tells of every timer that is set.
-func (a *Archive) Timers(fn func(s parley.Stream, due time.Time) error) error {
+func (a *Archive) Timers(fn func(s journal.Stream, due time.Time) error) error {
 	return a.meta(timerFamily, func(k, _ []byte) error {
 		if len(k) != 30 {
 			return nil
 		}
-		s := parley.Stream{Kind: parley.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:])}
+		s := journal.Stream{Kind: journal.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:])}
 		return fn(s, time.UnixMilli(int64(binary.BigEndian.Uint64(k[5:]))).UTC())
 	})
 }
@@ -122,7 +123,7 @@ func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, used
 
 // Underway tells of every word in a lane that its target has not applied yet,
 // in the order of each lane.
-func (a *Archive) Underway(fn func(w parley.Word) error) error {
+func (a *Archive) Underway(fn func(w journal.Word) error) error {
 	return a.meta(laneOutFamily, func(k, value []byte) error {
 		lane, ok := laneOf(k)
 		if !ok {
@@ -162,20 +163,20 @@ func laneOf(k []byte) (lane, bool) {
 
 // applied is the last number of a lane that its target has applied.
 func (a *Archive) applied(l lane) (uint64, error) {
-	value, _, err := a.View.get(laneInKey(l.target, l.source))
+	value, _, err := a.storeView.get(laneInKey(l.target, l.source))
 	return number(value), err
 }
 
 // streamOf is the stream in the key of an event, a state or a word in a tray.
-func streamOf(k []byte) parley.Stream {
-	return parley.Stream{Kind: parley.StreamKind(k[3]), ID: parley.IDFromBytes[parley.AnyID](k[4:20])}
+func streamOf(k []byte) journal.Stream {
+	return journal.Stream{Kind: journal.StreamKind(k[3]), ID: parley.IDFromBytes[parley.AnyID](k[4:20])}
 }
 
-func streamName(s parley.Stream) string {
-	kind := map[parley.StreamKind]string{
-		parley.RegistrationStream: "registration", parley.OrgStream: "organization", parley.AgentStream: "agent",
-		parley.ConversationStream: "conversation", parley.IssuerStream: "signing keys", parley.SlugStream: "slug",
-		parley.GroupStream: "group", parley.WebhookStream: "webhook",
+func streamName(s journal.Stream) string {
+	kind := map[journal.StreamKind]string{
+		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
+		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
+		journal.GroupStream: "group", journal.WebhookStream: "webhook",
 	}[s.Kind]
 	if kind == "" {
 		kind = fmt.Sprintf("stream of kind %d", s.Kind)

@@ -5,17 +5,18 @@ import (
 	"fmt"
 
 	"parley"
+	"parley/journal"
 )
 
 // metaRow judges a row of journal metadata.
 func (in *inspection) metaRow(family byte, k, value []byte) {
 	where := fmt.Sprintf("key %x", k)
-	journal := -1
+	number := -1
 	if len(k) >= 5 {
-		journal = int(binary.BigEndian.Uint16(k[3:]))
+		number = int(binary.BigEndian.Uint16(k[3:]))
 	}
-	if journal < 0 || journal >= in.store.count {
-		in.keys.Fault(where, "it names journal %d, and there are %d", journal, in.store.count)
+	if number < 0 || number >= in.store.count {
+		in.keys.Fault(where, "it names journal %d, and there are %d", number, in.store.count)
 		return
 	}
 	switch {
@@ -29,10 +30,10 @@ func (in *inspection) metaRow(family byte, k, value []byte) {
 		in.whole(where, value, 8)
 	case family == timerFamily && len(k) == 30:
 		in.whole(where, value, 0)
-		in.timer(journal, parley.Stream{Kind: parley.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:])})
+		in.timer(number, journal.Stream{Kind: journal.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:])})
 	case family == laneInFamily && len(k) == 7:
 		in.whole(where, value, 8)
-		in.laneIn(lane{int(binary.BigEndian.Uint16(k[5:])), journal}, where)
+		in.laneIn(lane{int(binary.BigEndian.Uint16(k[5:])), number}, where)
 	case family == laneOutFamily && len(k) == 15:
 		in.parcel(k, value)
 	default:
@@ -48,11 +49,11 @@ func (in *inspection) whole(where string, value []byte, size int) {
 	}
 }
 
-func (in *inspection) timer(journal int, s parley.Stream) {
+func (in *inspection) timer(number int, s journal.Stream) {
 	in.timers.Checked++
 	switch {
-	case in.Home(s.Slot()) != journal:
-		in.timers.Fault(streamName(s), "its timer is in journal %d, where it does not live: it cannot be cancelled", journal)
+	case in.Home(s.Slot()) != number:
+		in.timers.Fault(streamName(s), "its timer is in journal %d, where it does not live: it cannot be cancelled", number)
 	case !in.exists(s):
 		in.timers.Fault(streamName(s), "a timer is set for a stream that does not exist: it is woken in vain for ever")
 	}
@@ -97,8 +98,8 @@ func (in *inspection) parcel(k, value []byte) {
 }
 
 // homesOf are the journals that a word is for.
-func (in *inspection) homesOf(w parley.Word) []int {
-	many, ok := w.(parley.Fanout)
+func (in *inspection) homesOf(w journal.Word) []int {
+	many, ok := w.(journal.Fanout)
 	if !ok {
 		return []int{in.Home(w.Home())}
 	}

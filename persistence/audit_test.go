@@ -12,28 +12,29 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // inhabited makes a store with a little of everything in it, and gives its agent.
 func inhabited(t *testing.T, dir string, opts Options) *Store {
 	t.Helper()
 	s := mustOpen(t, dir, opts)
-	if err := s.Start(func(parley.Stream) {}, nil); err != nil {
+	if err := s.Start(func(journal.Stream) {}, nil); err != nil {
 		t.Fatal(err)
 	}
 	agent := parley.NewID[parley.AgentID](3, testStart, testEntropy())
 	for n := range 20 {
 		id := parley.NewID[parley.MessageID](parley.Slot(n), testStart, testEntropy())
 		done := make(chan error, 1)
-		s.Append(&parley.Entry{
+		s.Append(&journal.Entry{
 			Slot: id.Slot(), At: testStart, Release: func(err error) { done <- err },
-			Records: []parley.Record{{ID: id, Data: []byte("text")}},
-			Words: []parley.Word{
-				parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: []byte("note")},
-				parley.Bear{Stream: newStream(id.Slot()), Facts: []parley.Fact{{Tag: 1}, {Tag: 2}}, State: []byte("state")},
-				parley.Enlist{Agent: agent, Conversation: parley.ConversationID(id)},
+			Records: []journal.Record{{ID: id, Data: []byte("text")}},
+			Words: []journal.Word{
+				journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: []byte("note")},
+				journal.Bear{Stream: newStream(id.Slot()), Facts: []journal.Fact{{Tag: 1}, {Tag: 2}}, State: []byte("state")},
+				journal.Enlist{Agent: agent, Conversation: parley.ConversationID(id)},
 			},
-			Counts: []parley.Count{{Org: parley.NewID[parley.OrgID](5, testStart, testEntropy()), Day: 1, N: 2}},
+			Counts: []journal.Count{{Org: parley.NewID[parley.OrgID](5, testStart, testEntropy()), Day: 1, N: 2}},
 		})
 		if err := <-done; err != nil {
 			t.Fatal(err)
@@ -177,7 +178,7 @@ func TestArchiveAfterAKill(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := (&Archive{View: &View{}}).Audit(&parley.Audit{}); !errors.Is(err, parley.ErrClosed) {
+	if err := (&Archive{storeView: &storeView{}}).Audit(&parley.Audit{}); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("of a closed store: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/journal"
 )
 
 // checkpointPrefix begins the names of what Backup lays aside in the store's
@@ -41,7 +41,7 @@ func (s *Store) lastCommit() head {
 // copy taken while it is written may have a hole that looks like rot.
 func (s *Store) layAside(ctx context.Context, aside string) error {
 	if !s.enter() {
-		return parley.ErrClosed
+		return journal.ErrClosed
 	}
 	defer s.readers.Add(-1)
 	if err := s.roomAside(); err != nil {
@@ -54,7 +54,7 @@ func (s *Store) layAside(ctx context.Context, aside string) error {
 	select {
 	case <-flushed:
 	case <-s.closing:
-		return parley.ErrClosed
+		return journal.ErrClosed
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

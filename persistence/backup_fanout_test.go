@@ -7,7 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/journal"
 )
 
 // TestBackupOfAFanoutUnderWay takes snapshots while a group says things to many:
@@ -20,7 +20,7 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 		epoch, sent := activated(t, s, group), uint64(0)
 		say := func() <-chan error {
 			e := broadcast(group, epoch, to, 9)
-			e.Expect, e.Facts = sent, []parley.Fact{{Tag: 1}}
+			e.Expect, e.Facts = sent, []journal.Fact{{Tag: 1}}
 			sent++
 			return handOver(s, e)
 		}
@@ -40,14 +40,14 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 			for lanesBusy(again) {
 				time.Sleep(time.Millisecond)
 			}
-			v := again.View()
+			v := again.view()
 			said, err := streamLength(v.rows, group)
 			if err != nil || said < uint64(11*(i+1)) {
 				t.Errorf("%d broadcasts of %d (%v)", said, 11*(i+1), err)
 			}
 			for _, seat := range to {
 				got := uint64(0)
-				err := v.Feed(seat.Agent, 0, ^uint64(0), func(parley.FeedEntry) bool { got++; return true })
+				err := v.Feed(seat.Agent, 0, ^uint64(0), func(journal.FeedEntry) bool { got++; return true })
 				if got != said || err != nil {
 					t.Fatalf("seat %d has %d copies of %d (%v)", seat.Number, got, said, err)
 				}

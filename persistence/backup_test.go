@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // scribe writes rows 1, 2, 3, … under its own name, each after the one before was
@@ -27,21 +28,21 @@ type scribe struct {
 	acked atomic.Uint64
 }
 
-const scribeTable = parley.Table(100)
+const scribeTable = journal.Table(100)
 
-func (c *scribe) row(n uint64) parley.Row {
+func (c *scribe) row(n uint64) journal.Row {
 	value := binary.BigEndian.AppendUint64(nil, n)
 	for random := rand.New(rand.NewPCG(n, uint64(c.slot))); len(value) < 300; {
 		value = binary.BigEndian.AppendUint64(value, random.Uint64())
 	}
-	return parley.Row{Slot: c.slot, Table: scribeTable, Key: binary.BigEndian.AppendUint64([]byte(c.name), n), Value: value}
+	return journal.Row{Slot: c.slot, Table: scribeTable, Key: binary.BigEndian.AppendUint64([]byte(c.name), n), Value: value}
 }
 
 func (c *scribe) write(t testing.TB, s *Store) {
 	t.Helper()
 	n := c.acked.Load() + 1
 	released := make(chan error, 1)
-	s.Append(&parley.Entry{Slot: c.slot, At: testStart, Rows: []parley.Row{c.row(n)}, Release: func(err error) { released <- err }})
+	s.Append(&journal.Entry{Slot: c.slot, At: testStart, Rows: []journal.Row{c.row(n)}, Release: func(err error) { released <- err }})
 	if err := <-released; err != nil {
 		t.Error(err)
 		return
@@ -52,7 +53,7 @@ func (c *scribe) write(t testing.TB, s *Store) {
 // found is how many rows of the scribe a store has; gaps and wrong values are faults.
 func (c *scribe) found(t testing.TB, s *Store) uint64 {
 	t.Helper()
-	v := s.View()
+	v := s.view()
 	defer v.Close()
 	n := uint64(0)
 	err := v.Rows(c.slot, scribeTable, []byte(c.name), nil, false, func(k, value []byte) bool {

@@ -12,18 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
 	"parley/persistence/journaltest"
 )
-
-// conforming shows a Store as actors see it.
-type conforming struct{ *Store }
-
-func (c conforming) View() journaltest.View { return c.Store.View() }
-
-func (c conforming) Follow(agent parley.AgentID, after uint64, notify func()) journaltest.Subscription {
-	return c.Subscribe(agent, after, notify)
-}
 
 // surroundings are the disk and the clock of one journal under test.
 type surroundings struct {
@@ -50,7 +40,7 @@ func (s *surroundings) open() journaltest.Journal {
 	if s.store = store; s.shown != nil {
 		return s.shown(store)
 	}
-	return conforming{store}
+	return store
 }
 
 func (s *surroundings) close() {

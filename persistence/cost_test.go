@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // applyBatch is how many messages the batches below hold.
@@ -89,7 +90,7 @@ func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
 	t.Cleanup(func() { mustClose(t, s) })
 	j, group := s.journals[0], newGroup(0)
 	j.activations[group] = activation{epoch: 1}
-	it := item{Entry: broadcast(group, 1, crew(parley.FanoutChunk), 500)}
+	it := item{Entry: broadcast(group, 1, crew(journal.FanoutChunk), 500)}
 	return func() {
 		a := newApplication(j)
 		it = item{Entry: it.Entry, fanned: it.fanned[:0]}
@@ -99,7 +100,7 @@ func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
 		for _, seat := range it.fanned[0].To {
 			careless(seat)
 		}
-		if n := a.batch.Count(); n < parley.FanoutChunk {
+		if n := a.batch.Count(); n < journal.FanoutChunk {
 			t.Fatalf("%d rows are written", n)
 		}
 		if err := a.batch.Close(); err != nil {
@@ -118,7 +119,7 @@ const (
 
 func TestCostOfFanning(t *testing.T) {
 	skipUnderRace(t)
-	got := testing.AllocsPerRun(50, fanning(t, func(parley.Seat) {})) / parley.FanoutChunk
+	got := testing.AllocsPerRun(50, fanning(t, func(parley.Seat) {})) / journal.FanoutChunk
 	if t.Logf("%.3f allocations", got); got > fanMost {
 		t.Errorf("a copy takes %.3f allocations, at most %.3f are allowed", got, fanMost)
 	}
@@ -127,8 +128,8 @@ func TestCostOfFanning(t *testing.T) {
 // TestCostOfFanningControl has each feed entry be made on the heap.
 func TestCostOfFanningControl(t *testing.T) {
 	skipUnderRace(t)
-	var kept *parley.FeedEntry
-	got := testing.AllocsPerRun(50, fanning(t, func(seat parley.Seat) { kept = &parley.FeedEntry{Ref: parley.AnyID(seat.Agent)} })) / parley.FanoutChunk
+	var kept *journal.FeedEntry
+	got := testing.AllocsPerRun(50, fanning(t, func(seat parley.Seat) { kept = &journal.FeedEntry{Ref: parley.AnyID(seat.Agent)} })) / journal.FanoutChunk
 	if got <= fanMost || kept == nil {
 		t.Errorf("with an entry made for each, a copy takes %.3f allocations, and %.3f are allowed", got, fanMost)
 	}
@@ -139,7 +140,7 @@ func TestCostOfFanningControl(t *testing.T) {
 func TestCostOfFanningInTheLog(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	defer mustClose(t, s)
-	group, seats := newGroup(0), crew(parley.FanoutChunk)
+	group, seats := newGroup(0), crew(journal.FanoutChunk)
 	s.journals[0].activations[group] = activation{epoch: 1}
 	size := func(n int) int {
 		a := newApplication(s.journals[0])

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 	"parley/persistence/crashtest"
 )
 
 // sight is what an opened image shows, gathered by scanning all of it.
 type sight struct {
 	store *Store
-	view  *View
+	view  *storeView
 	// events are the deeds whose events are there, with their places.
-	events  map[uint64]parley.Stream
+	events  map[uint64]journal.Stream
 	tray    map[uint64]int // per deed: words that lie in a tray
 	heard   map[uint64]int // per deed: events that took its words
 	rows    map[uint64]int
@@ -33,11 +34,11 @@ func (s *sight) fault(format string, args ...any) {
 // inspect holds an image against what clients knew when it was taken. With
 // settled, lanes have come to rest: what was said elsewhere must be there too.
 func inspect(w *world, s *Store, known []claim, settled bool) []string {
-	v := s.View()
+	v := s.view()
 	defer v.Close()
 	x := &sight{
 		store: s, view: v, settled: settled,
-		events: map[uint64]parley.Stream{}, tray: map[uint64]int{}, heard: map[uint64]int{},
+		events: map[uint64]journal.Stream{}, tray: map[uint64]int{}, heard: map[uint64]int{},
 		rows: map[uint64]int{}, puts: map[uint64]int{},
 		feeds: map[parley.AgentID]map[uint64]parley.AnyID{}, refs: map[parley.AnyID]int{}, hosted: map[uint64]int{},
 	}
@@ -47,8 +48,8 @@ func inspect(w *world, s *Store, known []claim, settled bool) []string {
 		x.seeHosted(w.hosted[stream])
 	}
 	for slot := range parley.Slot(8) {
-		x.seeRows(slot, parley.RosterTable, x.rows)
-		x.seeRows(slot, parley.ClientTable, x.puts)
+		x.seeRows(slot, journal.RosterTable, x.rows)
+		x.seeRows(slot, journal.ClientTable, x.puts)
 	}
 	for _, a := range w.agents {
 		x.seeFeed(a, deeds)
@@ -72,9 +73,9 @@ func inspect(w *world, s *Store, known []claim, settled bool) []string {
 }
 
 // seeStream reads a stream: its events without a gap, its state not ahead of them.
-func (s *sight) seeStream(stream parley.Stream, deeds []*deed) {
+func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
 	last := uint64(0)
-	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f parley.Fact) bool {
+	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f journal.Fact) bool {
 		if seq != last+1 {
 			s.fault("event %d follows event %d", seq, last)
 		}
@@ -97,7 +98,7 @@ func (s *sight) seeStream(stream parley.Stream, deeds []*deed) {
 	if err != nil || stateErr != nil || seq > last || (state != nil && number(state) != seq) {
 		s.fault("state of %d events says %v, the last event is %d (%v, %v)", seq, state, last, err, stateErr)
 	}
-	err = s.view.Tray(stream, 0, func(r parley.TrayRow) bool {
+	err = s.view.Tray(stream, 0, func(r journal.TrayRow) bool {
 		s.tray[number(r.Data)]++
 		if edge := s.store.home(stream.Slot()).edge.level.Load(); r.Number > edge {
 			s.fault("word %d lies in a tray beyond the edge %d", r.Number, edge)
@@ -110,9 +111,9 @@ func (s *sight) seeStream(stream parley.Stream, deeds []*deed) {
 }
 
 // seeHosted reads the stream that another hosts.
-func (s *sight) seeHosted(stream parley.Stream) {
+func (s *sight) seeHosted(stream journal.Stream) {
 	last := uint64(0)
-	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f parley.Fact) bool {
+	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f journal.Fact) bool {
 		if last++; seq != last {
 			s.fault("event %d of a hosted stream stands at place %d", seq, last)
 		}
@@ -125,7 +126,7 @@ func (s *sight) seeHosted(stream parley.Stream) {
 	}
 }
 
-func (s *sight) seeRows(slot parley.Slot, table parley.Table, into map[uint64]int) {
+func (s *sight) seeRows(slot parley.Slot, table journal.Table, into map[uint64]int) {
 	err := s.view.Rows(slot, table, nil, nil, false, func(k, value []byte) bool {
 		if number(k) != ^number(value) {
 			s.fault("row %x has value %x", k, value)
@@ -141,7 +142,7 @@ func (s *sight) seeRows(slot parley.Slot, table parley.Table, into map[uint64]in
 // seeFeed reads an agent's feed. A message is unseen until it is marked: both
 // are written together.
 func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
-	spoken := map[parley.Stream]uint64{}
+	spoken := map[journal.Stream]uint64{}
 	unseen := map[uint64]parley.MessageID{}
 	_, err := s.view.Unseen(agent, 0, math.MaxInt, func(position uint64, id parley.MessageID) bool {
 		unseen[position] = id
@@ -150,7 +151,7 @@ func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 	feed := map[uint64]parley.AnyID{}
 	s.feeds[agent] = feed
 	arrival := int64(0)
-	feedErr := s.view.Feed(agent, 0, ^uint64(0), func(e parley.FeedEntry) bool {
+	feedErr := s.view.Feed(agent, 0, ^uint64(0), func(e journal.FeedEntry) bool {
 		feed[e.Position] = e.Ref
 		s.refs[e.Ref]++
 		if e.At < arrival || e.Position > s.store.Edge(agent) {
@@ -166,7 +167,7 @@ func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 		if err != nil || len(record) < 8 || number(record) != number(e.Note) || position != e.Position {
 			s.fault("entry %d: record of %d bytes at %d (%v)", e.Position, len(record), position, err)
 		}
-		marks, err := s.view.Marks(parley.Mark{Recipient: agent, Position: e.Position})
+		marks, err := s.view.Marks(journal.Mark{Recipient: agent, Position: e.Position})
 		if _, waits := unseen[e.Position]; waits == (marks.Delivered != 0) || err != nil {
 			s.fault("entry %d: unseen %v with marks %v (%v)", e.Position, waits, marks, err)
 		}
@@ -180,9 +181,9 @@ func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 
 // carried is what a feed entry brings: the record of a message or of the
 // broadcast that it is a copy of.
-func (s *sight) carried(agent parley.AgentID, e parley.FeedEntry) (record []byte, position uint64, err error) {
+func (s *sight) carried(agent parley.AgentID, e journal.FeedEntry) (record []byte, position uint64, err error) {
 	id := parley.MessageID(e.Ref)
-	if e.Kind != parley.CopyEntry {
+	if e.Kind != journal.CopyEntry {
 		return recordOf(s.view, agent.Slot(), id)
 	}
 	for _, reader := range []parley.Slot{agent.Slot(), id.Slot()} {
@@ -227,7 +228,7 @@ func (s *sight) judge(w *world, d *deed) {
 	}
 	if !d.born.Zero() {
 		n := 0
-		err := s.view.Events(d.born, 1, false, func(uint64, int64, parley.Fact) bool { n++; return true })
+		err := s.view.Events(d.born, 1, false, func(uint64, int64, journal.Fact) bool { n++; return true })
 		seq, state, stateErr := s.view.State(d.born)
 		s.expect(d, "the stream it began", done, s.store.home(d.born.Slot()) == home, n)
 		if err != nil || stateErr != nil || int(seq) != n || (n > 0 && number(state) != d.number) {
@@ -257,7 +258,7 @@ func (s *sight) expect(d *deed, part string, done, near bool, n int) {
 }
 
 // recordOf copies what reader has of a message.
-func recordOf(v *View, reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
+func recordOf(v *storeView, reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
 	position, err = v.Message(reader, id, func(b []byte) error {
 		record = append([]byte{}, b...)
 		return nil
@@ -279,9 +280,9 @@ func (s *sight) keepsPromise(c claim) {
 	if c.message.Zero() {
 		return
 	}
-	of := []parley.Mark{{Recipient: c.agent, Position: c.entry.Position}}
+	of := []journal.Mark{{Recipient: c.agent, Position: c.entry.Position}}
 	if s.settled && !c.copied && !s.store.SameHome(c.agent.Slot(), c.message.Slot()) {
-		of = append(of, parley.Mark{Message: c.message})
+		of = append(of, journal.Mark{Message: c.message})
 	}
 	for _, m := range of {
 		if marks, err := s.view.Marks(m); err != nil || marks.Delivered != 1000 {

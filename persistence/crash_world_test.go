@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // testStart is the instant at which the clocks of tests stand.
@@ -42,13 +43,13 @@ func testOptions(fs vfs.FS, journals int) Options {
 // disk must show whole or not at all. Its number is the content of its event.
 type deed struct {
 	number  uint64
-	stream  parley.Stream
+	stream  journal.Stream
 	message parley.MessageID // announced to agent
 	agent   parley.AgentID
-	tell    parley.Stream
+	tell    journal.Stream
 	put     parley.Slot // where a row was put elsewhere, if far
 	far     bool
-	born    parley.Stream
+	born    journal.Stream
 	due     time.Time
 	// broadcast went to all agents, block by block.
 	broadcast parley.MessageID
@@ -67,9 +68,9 @@ type claim struct {
 	deed    uint64 // its entry was released, or its event shown
 	told    bool   // deed is set
 	agent   parley.AgentID
-	entry   parley.FeedEntry // shown in agent's feed
-	message parley.MessageID // marked by agent
-	copied  bool             // it is a copy of a broadcast
+	entry   journal.FeedEntry // shown in agent's feed
+	message parley.MessageID  // marked by agent
+	copied  bool              // it is a copy of a broadcast
 }
 
 // world is a workload and what its clients know.
@@ -77,10 +78,10 @@ type world struct {
 	t       testing.TB
 	store   *Store
 	agents  []parley.AgentID
-	streams []parley.Stream
+	streams []journal.Stream
 	// seats of the agents, in blocks of their own; hosted are the streams' second ones.
 	seats  []parley.Seat
-	hosted map[parley.Stream]parley.Stream
+	hosted map[journal.Stream]journal.Stream
 	org    parley.OrgID
 	// trusting readers do not wait for View.Durable: a control.
 	trusting bool
@@ -91,7 +92,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, org: parley.NewID[parley.OrgID](0, testStart, testEntropy()), hosted: map[parley.Stream]parley.Stream{}}
+	w := &world{t: t, org: parley.NewID[parley.OrgID](0, testStart, testEntropy()), hosted: map[journal.Stream]journal.Stream{}}
 	for slot, seat := range []uint32{1, 257, 2, 300, 513, 1025} {
 		agent := parley.NewID[parley.AgentID](parley.Slot(slot), testStart, testEntropy())
 		w.agents = append(w.agents, agent)
@@ -103,13 +104,13 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-func newStream(slot parley.Slot) parley.Stream {
-	return parley.Stream{Kind: parley.ConversationStream, ID: parley.NewID[parley.AnyID](slot, testStart, testEntropy())}
+func newStream(slot parley.Slot) journal.Stream {
+	return journal.Stream{Kind: journal.ConversationStream, ID: parley.NewID[parley.AnyID](slot, testStart, testEntropy())}
 }
 
 // circulates reports whether a stream says things to many. What it says to feeds
 // of its own home may then be late as well.
-func circulates(s parley.Stream) bool { return s.Slot()%2 == 1 }
+func circulates(s journal.Stream) bool { return s.Slot()%2 == 1 }
 
 func (w *world) claim(c ...claim) {
 	w.mu.Lock()
@@ -163,7 +164,7 @@ func (w *world) run(rounds int, seed uint64) {
 // waits for the disk but to begin anew.
 type performer struct {
 	*world
-	stream parley.Stream
+	stream journal.Stream
 	rng    *rand.Rand
 	room   chan struct{}
 	epoch  uint64
@@ -178,7 +179,7 @@ func (a *performer) perform(rounds int) {
 	for range rounds {
 		switch a.rng.IntN(10) {
 		case 0:
-			a.append(nil, &parley.Entry{Expect: a.seq, Retire: true})
+			a.append(nil, &journal.Entry{Expect: a.seq, Retire: true})
 			a.activate()
 		case 1:
 			a.listen()
@@ -198,23 +199,23 @@ func (a *performer) perform(rounds int) {
 func (a *performer) activate() {
 	a.epoch = a.store.NextEpoch()
 	passed := make(chan error, 1)
-	a.store.Append(&parley.Entry{
+	a.store.Append(&journal.Entry{
 		Slot: a.stream.Slot(), Stream: a.stream, Epoch: a.epoch, Activate: true, At: testStart,
 		Release: func(err error) { passed <- err },
 	})
 	if err := <-passed; err != nil {
 		a.t.Errorf("activation refused: %v", err)
 	}
-	v := a.store.View()
+	v := a.store.view()
 	defer v.Close()
 	last := uint64(0)
-	err := v.Events(a.stream, ^uint64(0), true, func(seq uint64, _ int64, _ parley.Fact) bool { last = seq; return false })
+	err := v.Events(a.stream, ^uint64(0), true, func(seq uint64, _ int64, _ journal.Fact) bool { last = seq; return false })
 	if err != nil || last != a.seq {
 		a.t.Errorf("an incarnation finds %d events, the last one had said %d (%v)", last, a.seq, err)
 	}
 }
 
-func (a *performer) append(d *deed, e *parley.Entry) {
+func (a *performer) append(d *deed, e *journal.Entry) {
 	e.Slot, e.Stream, e.At = a.stream.Slot(), a.stream, testStart
 	if e.Epoch == 0 {
 		e.Epoch = a.epoch
@@ -239,21 +240,21 @@ func (a *performer) append(d *deed, e *parley.Entry) {
 
 // devise makes a deed and the part of its entry that every deed has: an event,
 // a row of its own, a count.
-func (a *performer) devise(d *deed) (*deed, *parley.Entry) {
+func (a *performer) devise(d *deed) (*deed, *journal.Entry) {
 	a.mu.Lock()
 	d.stream, d.number = a.stream, uint64(len(a.deeds))
 	a.deeds = append(a.deeds, nil)
 	a.mu.Unlock()
-	return d, &parley.Entry{
+	return d, &journal.Entry{
 		Expect: a.seq,
-		Facts:  []parley.Fact{{Tag: 7, Data: encodeNumber(d.number)}},
-		Rows:   []parley.Row{deedRow(a.stream.Slot(), parley.RosterTable, d.number)},
-		Counts: []parley.Count{{Org: a.org, Day: 1, N: 1}},
+		Facts:  []journal.Fact{{Tag: 7, Data: encodeNumber(d.number)}},
+		Rows:   []journal.Row{deedRow(a.stream.Slot(), journal.RosterTable, d.number)},
+		Counts: []journal.Count{{Org: a.org, Day: 1, N: 1}},
 	}
 }
 
-func deedRow(slot parley.Slot, table parley.Table, number uint64) parley.Row {
-	return parley.Row{Slot: slot, Table: table, Key: encodeNumber(number), Value: encodeNumber(^number)}
+func deedRow(slot parley.Slot, table journal.Table, number uint64) journal.Row {
+	return journal.Row{Slot: slot, Table: table, Key: encodeNumber(number), Value: encodeNumber(^number)}
 }
 
 func (a *performer) speak() {
@@ -263,37 +264,37 @@ func (a *performer) speak() {
 		d.message = parley.NewID[parley.MessageID](a.stream.Slot(), testStart, testEntropy())
 		body := make([]byte, 20+a.rng.IntN(1500))
 		binary.BigEndian.PutUint64(body, d.number)
-		e.Records = []parley.Record{{ID: d.message, Data: body}}
-		e.Words = append(e.Words, parley.Announce{To: d.agent, Kind: parley.MessageEntry, Ref: parley.AnyID(d.message), Note: encodeNumber(d.number)})
+		e.Records = []journal.Record{{ID: d.message, Data: body}}
+		e.Words = append(e.Words, journal.Announce{To: d.agent, Kind: journal.MessageEntry, Ref: parley.AnyID(d.message), Note: encodeNumber(d.number)})
 	}
 	if circulates(a.stream) && a.rng.IntN(3) == 0 {
 		d.broadcast = newBroadcast(a.stream.Slot())
-		e.Records = append(e.Records, parley.Record{ID: d.broadcast, Data: encodeNumber(d.number)})
-		e.Words = append(e.Words, parley.Fanout{Kind: parley.CopyEntry, Ref: parley.AnyID(d.broadcast), Note: encodeNumber(d.number), To: a.seats})
+		e.Records = append(e.Records, journal.Record{ID: d.broadcast, Data: encodeNumber(d.number)})
+		e.Words = append(e.Words, journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(d.broadcast), Note: encodeNumber(d.number), To: a.seats})
 	}
 	if a.rng.IntN(3) == 0 {
 		d.hosted = true
-		e.Hosted = []parley.Chapter{{
+		e.Hosted = []journal.Chapter{{
 			Stream: a.world.hosted[a.stream], Expect: a.chapters,
-			Facts: []parley.Fact{{Tag: 8, Data: encodeNumber(d.number)}}, State: encodeNumber(a.chapters + 1),
+			Facts: []journal.Fact{{Tag: 8, Data: encodeNumber(d.number)}}, State: encodeNumber(a.chapters + 1),
 		}}
 		a.chapters++
 	}
 	if a.rng.IntN(3) == 0 {
 		d.tell = a.streams[a.rng.IntN(len(a.streams))]
-		e.Words = append(e.Words, parley.Tell{To: d.tell, Data: encodeNumber(d.number)})
+		e.Words = append(e.Words, journal.Tell{To: d.tell, Data: encodeNumber(d.number)})
 	}
 	if a.rng.IntN(3) == 0 {
 		d.put, d.far = parley.Slot(a.rng.IntN(8)), true
-		e.Words = append(e.Words, parley.Put{Row: deedRow(d.put, parley.ClientTable, d.number)})
+		e.Words = append(e.Words, journal.Put{Row: deedRow(d.put, journal.ClientTable, d.number)})
 	}
 	if a.rng.IntN(4) == 0 {
 		d.born = newStream(parley.Slot(a.rng.IntN(8)))
-		e.Words = append(e.Words, parley.Bear{Stream: d.born, Facts: []parley.Fact{{Tag: 9, Data: encodeNumber(d.number)}}, State: encodeNumber(d.number)})
+		e.Words = append(e.Words, journal.Bear{Stream: d.born, Facts: []journal.Fact{{Tag: 9, Data: encodeNumber(d.number)}}, State: encodeNumber(d.number)})
 	}
 	if a.rng.IntN(4) == 0 {
 		d.due = testStart.Add(time.Hour + time.Duration(d.number)*time.Millisecond)
-		e.Timers = append(e.Timers, parley.Timer{Due: d.due, Stream: a.stream})
+		e.Timers = append(e.Timers, journal.Timer{Due: d.due, Stream: a.stream})
 	}
 	a.seq++
 	if a.rng.IntN(2) == 0 {
@@ -305,9 +306,9 @@ func (a *performer) speak() {
 // listen takes what is in the tray, as an actor does: rows that are not
 // durable yet included.
 func (a *performer) listen() {
-	v := a.store.View()
-	var rows []parley.TrayRow
-	err := v.Tray(a.stream, 0, func(r parley.TrayRow) bool {
+	v := a.store.view()
+	var rows []journal.TrayRow
+	err := v.Tray(a.stream, 0, func(r journal.TrayRow) bool {
 		if r.Number > a.heard {
 			rows = append(rows, r)
 		}
@@ -329,10 +330,10 @@ func (a *performer) listen() {
 // trespass says what must be refused: with a wrong number, by a former
 // incarnation, or beginning what exists.
 func (a *performer) trespass() {
-	d, e := a.devise(&deed{doomed: parley.ErrStale})
+	d, e := a.devise(&deed{doomed: journal.ErrStale})
 	switch a.rng.IntN(4) {
 	case 3:
-		e.Hosted = []parley.Chapter{{Stream: a.world.hosted[a.stream], Expect: a.chapters + 1, Facts: e.Facts}}
+		e.Hosted = []journal.Chapter{{Stream: a.world.hosted[a.stream], Expect: a.chapters + 1, Facts: e.Facts}}
 	case 0:
 		e.Expect++
 	case 1:
@@ -342,8 +343,8 @@ func (a *performer) trespass() {
 			e.Expect++
 			break
 		}
-		d.doomed = parley.ErrExists
-		e.Words = []parley.Word{parley.Bear{Stream: a.stream, Facts: e.Facts}}
+		d.doomed = journal.ErrExists
+		e.Words = []journal.Word{journal.Bear{Stream: a.stream, Facts: e.Facts}}
 	}
 	a.append(d, e)
 }
@@ -353,10 +354,10 @@ func (a *performer) trespass() {
 func (w *world) read(agent parley.AgentID, done chan struct{}) {
 	var marked atomic.Int64
 	for from := uint64(0); ; {
-		v := w.store.View()
+		v := w.store.view()
 		var shown []claim
-		err := v.Feed(agent, from, ^uint64(0), func(e parley.FeedEntry) bool {
-			shown = append(shown, claim{agent: agent, entry: e, copied: e.Kind == parley.CopyEntry})
+		err := v.Feed(agent, from, ^uint64(0), func(e journal.FeedEntry) bool {
+			shown = append(shown, claim{agent: agent, entry: e, copied: e.Kind == journal.CopyEntry})
 			return len(shown) < 20
 		})
 		if err == nil && !w.trusting {
@@ -390,9 +391,9 @@ func (w *world) read(agent parley.AgentID, done chan struct{}) {
 func (w *world) mark(c claim, pending *atomic.Int64) {
 	id := parley.MessageID(c.entry.Ref)
 	pending.Add(1)
-	w.store.Append(&parley.Entry{
+	w.store.Append(&journal.Entry{
 		Slot: c.agent.Slot(), At: testStart,
-		Words: []parley.Word{parley.Mark{Recipient: c.agent, Message: id, Position: c.entry.Position, Marks: parley.Marks{Delivered: 1000}, Copy: c.copied}},
+		Words: []journal.Word{journal.Mark{Recipient: c.agent, Message: id, Position: c.entry.Position, Marks: journal.Marks{Delivered: 1000}, Copy: c.copied}},
 		Release: func(err error) {
 			if err != nil {
 				w.t.Errorf("mark: %v", err)
@@ -407,7 +408,7 @@ func (w *world) mark(c claim, pending *atomic.Int64) {
 // follow claims what a subscription gives: that is durable without asking.
 func (w *world) follow(agent parley.AgentID, done chan struct{}) {
 	news := make(chan struct{}, 1)
-	sub := w.store.Subscribe(agent, 0, func() {
+	sub := w.store.subscribe(agent, 0, func() {
 		select {
 		case news <- struct{}{}:
 		default:

@@ -7,31 +7,32 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"parley"
+	"parley/journal"
 )
 
 // A parcel that is read is read the same once more after being written. Any
 // damage is one and the same error.
 func FuzzDecodeParcel(f *testing.F) {
 	f.Add([]byte{})
-	whole := encodeParcel(&parcel{at: 1, words: []parley.Word{
-		parley.Announce{Kind: parley.StatusEntry, Note: []byte("note")},
-		parley.Mark{Position: 3, Marks: parley.Marks{Delivered: 4, Read: 5}},
-		parley.Tell{Data: []byte("told")},
-		parley.Put{Row: parley.Row{Key: []byte("k"), Delete: true}},
-		parley.Put{Row: parley.Row{Slot: 4095, Table: parley.SlugTable, Key: []byte("k"), Value: []byte("v")}},
-		parley.Enlist{},
-		parley.Bear{Facts: []parley.Fact{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
-	}, records: []parley.Record{{Data: []byte("body")}}})
+	whole := encodeParcel(&parcel{at: 1, words: []journal.Word{
+		journal.Announce{Kind: journal.StatusEntry, Note: []byte("note")},
+		journal.Mark{Position: 3, Marks: journal.Marks{Delivered: 4, Read: 5}},
+		journal.Tell{Data: []byte("told")},
+		journal.Put{Row: journal.Row{Key: []byte("k"), Delete: true}},
+		journal.Put{Row: journal.Row{Slot: 4095, Table: journal.SlugTable, Key: []byte("k"), Value: []byte("v")}},
+		journal.Enlist{},
+		journal.Bear{Facts: []journal.Fact{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
+	}, records: []journal.Record{{Data: []byte("body")}}})
 	f.Add(whole)
 	f.Add(append(whole, 0))
 	f.Add(whole[:len(whole)-1])
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01b\x04iiiiiiiiiiiiiiii\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01?\x00"))
-	many := parley.Fanout{Kind: parley.CopyEntry, Note: []byte("note"), To: []parley.Seat{{Number: 1}, {Number: 7}}}
+	many := journal.Fanout{Kind: journal.CopyEntry, Note: []byte("note"), To: []parley.Seat{{Number: 1}, {Number: 7}}}
 	for _, seats := range [][]parley.Seat{many.To, many.To[:1], nil, {{Number: 7}, {Number: 1}}, {{Number: 1}, {Number: 1}}} {
 		many.To = seats
-		f.Add(encodeParcel(&parcel{words: []parley.Word{many, parley.Mark{Copy: true}}}))
+		f.Add(encodeParcel(&parcel{words: []journal.Word{many, journal.Mark{Copy: true}}}))
 	}
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01f\x03iiiiiiiiiiiiiiiieeeeeeeeeeeeeeee\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -54,14 +55,14 @@ func FuzzDecodeParcel(f *testing.F) {
 
 // A feed entry that is read is written as the very bytes it was read from.
 func FuzzDecodeFeed(f *testing.F) {
-	whole := encodeFeed(parley.FeedEntry{Kind: parley.MessageEntry, At: 1, Ref: parley.AnyID{6: 0x70, 15: 1}, Note: parley.TypeHash("a.b.c")})
+	whole := encodeFeed(journal.FeedEntry{Kind: journal.MessageEntry, At: 1, Ref: parley.AnyID{6: 0x70, 15: 1}, Note: journal.TypeHash("a.b.c")})
 	for _, b := range [][]byte{whole, whole[:25], whole[:24], {}, bytes.Repeat([]byte{0xff}, 64)} {
 		f.Add(uint64(7), b)
 	}
 	f.Fuzz(func(t *testing.T, position uint64, b []byte) {
 		e, err := decodeFeed(position, b)
 		if err != nil {
-			if diff := cmp.Diff(parley.FeedEntry{}, e); diff != "" || len(b) >= 25 {
+			if diff := cmp.Diff(journal.FeedEntry{}, e); diff != "" || len(b) >= 25 {
 				t.Fatalf("%x: %v, %v", b, e, err)
 			}
 			return
@@ -104,14 +105,14 @@ func FuzzDecodeChunk(f *testing.F) {
 // Marks are 16 bytes, or 24 of which the last 8 are not all zero; they merge into the same whatever the
 // order and grouping, and merging is what the engine's merger does.
 func FuzzMarks(f *testing.F) {
-	f.Add(encodeMarks(parley.Marks{Delivered: 5}), encodeMarks(parley.Marks{Delivered: 3, Read: 9}), encodeMarks(parley.Marks{}))
-	f.Add(encodeMarks(parley.Marks{Delivered: -1, Read: -1}), bytes.Repeat([]byte{0xff}, 16), bytes.Repeat([]byte{0x7f}, 16))
+	f.Add(encodeMarks(journal.Marks{Delivered: 5}), encodeMarks(journal.Marks{Delivered: 3, Read: 9}), encodeMarks(journal.Marks{}))
+	f.Add(encodeMarks(journal.Marks{Delivered: -1, Read: -1}), bytes.Repeat([]byte{0xff}, 16), bytes.Repeat([]byte{0x7f}, 16))
 	f.Add([]byte{}, make([]byte, 15), make([]byte, 17))
-	f.Add(encodeMarks(parley.Marks{Announced: 5}), encodeMarks(parley.Marks{Delivered: 3, By: 2}), encodeMarks(parley.Marks{Delivered: 3, By: 1, Announced: 2}))
+	f.Add(encodeMarks(journal.Marks{Announced: 5}), encodeMarks(journal.Marks{Delivered: 3, By: 2}), encodeMarks(journal.Marks{Delivered: 3, By: 1, Announced: 2}))
 	f.Fuzz(func(t *testing.T, a, b, c []byte) {
 		for _, raw := range [][]byte{a, b, c} {
 			m, err := decodeMarks(raw)
-			if (err == nil) != (len(raw) == 16 || len(raw) == 24 && number(raw[16:]) != 0) || err == nil && !bytes.Equal(encodeMarks(m), raw) || err != nil && m != (parley.Marks{}) {
+			if (err == nil) != (len(raw) == 16 || len(raw) == 24 && number(raw[16:]) != 0) || err == nil && !bytes.Equal(encodeMarks(m), raw) || err != nil && m != (journal.Marks{}) {
 				t.Fatalf("%x: %+v, %v", raw, m, err)
 			}
 			if err != nil {

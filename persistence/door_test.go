@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // Every write is a batch that application built and commitBatch committed: what
@@ -133,15 +134,15 @@ func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted u
 	s := mustOpen(t, "d", opts)
 	defer mustClose(t, s)
 	before := s.db.Metrics().WAL.BytesIn
-	if err := s.Start(func(parley.Stream) {}, func(parley.Stream, time.Time) {}); err != nil {
+	if err := s.Start(func(journal.Stream) {}, func(journal.Stream, time.Time) {}); err != nil {
 		t.Fatal(err)
 	}
-	today := parley.Day(opts.Clock())
+	today := journal.Day(opts.Clock())
 	for slot := parley.Slot(0); slot < 200; slot++ {
 		stored := make(chan error, 1)
-		e := &parley.Entry{Slot: slot, At: opts.Clock(), Release: func(err error) { stored <- err }}
+		e := &journal.Entry{Slot: slot, At: opts.Clock(), Release: func(err error) { stored <- err }}
 		for _, day := range []uint32{today - 1, today, today + 1} {
-			e.Rows = append(e.Rows, parley.Row{Slot: slot, Table: parley.OnceTable, Key: onceKey(day), Value: []byte("x")})
+			e.Rows = append(e.Rows, journal.Row{Slot: slot, Table: journal.OnceTable, Key: onceKey(day), Value: []byte("x")})
 		}
 		s.Append(e)
 		if err := <-stored; err != nil {
@@ -150,7 +151,7 @@ func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted u
 	}
 	now.Add(int64(24 * time.Hour))
 	have := func(slot parley.Slot, day uint32) bool {
-		_, found, err := s.Row(slot, parley.OnceTable, onceKey(day))
+		_, found, err := s.Row(slot, journal.OnceTable, onceKey(day))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +173,7 @@ func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted u
 	for slot := range parley.Slot(journals) {
 		for range 2 {
 			passed := make(chan error, 1)
-			s.Append(&parley.Entry{Slot: slot, Release: func(err error) { passed <- err }})
+			s.Append(&journal.Entry{Slot: slot, Release: func(err error) { passed <- err }})
 			if err := <-passed; err != nil {
 				t.Fatal(err)
 			}

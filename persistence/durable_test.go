@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // valve is a disk whose syncs of the write-ahead log are counted and can be
@@ -68,17 +69,17 @@ func behindValve(t testing.TB, journals int, change func(*Options)) (*Store, *va
 }
 
 // handOver appends an entry and gives what becomes of it.
-func handOver(s *Store, e *parley.Entry) <-chan error {
+func handOver(s *Store, e *journal.Entry) <-chan error {
 	released := make(chan error, 2)
 	e.Release, e.At = func(err error) { released <- err }, testStart
 	s.Append(e)
 	return released
 }
 
-func activated(t testing.TB, s *Store, stream parley.Stream) uint64 {
+func activated(t testing.TB, s *Store, stream journal.Stream) uint64 {
 	t.Helper()
 	epoch := s.NextEpoch()
-	if err := <-handOver(s, &parley.Entry{Slot: stream.Slot(), Stream: stream, Epoch: epoch, Activate: true}); err != nil {
+	if err := <-handOver(s, &journal.Entry{Slot: stream.Slot(), Stream: stream, Epoch: epoch, Activate: true}); err != nil {
 		t.Fatal(err)
 	}
 	return epoch
@@ -90,13 +91,13 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	s, disk := behindValve(t, 1, nil)
 	agent := parley.NewID[parley.AgentID](0, testStart, testEntropy())
 	var told atomic.Int64
-	sub := s.Subscribe(agent, 0, func() { told.Add(1) })
+	sub := s.subscribe(agent, 0, func() { told.Add(1) })
 	open := disk.hold()
-	released := handOver(s, &parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}})
+	released := handOver(s, &journal.Entry{Words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}}})
 	seen := func() (n int) {
-		v := s.View()
+		v := s.view()
 		defer v.Close()
-		if err := v.Feed(agent, 0, 99, func(parley.FeedEntry) bool { n++; return true }); err != nil {
+		if err := v.Feed(agent, 0, 99, func(journal.FeedEntry) bool { n++; return true }); err != nil {
 			t.Error(err)
 		}
 		return n
@@ -104,7 +105,7 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	for seen() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	v := s.View()
+	v := s.view()
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := v.Durable(hurried); !errors.Is(err, parley.ErrOverloaded) {
@@ -143,7 +144,7 @@ func TestFailedSyncIsFatal(t *testing.T) {
 		}
 	})
 	disk.broken.Store(true)
-	released := handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte("k")}}})
+	released := handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("k")}}})
 	if err := <-ended; !strings.Contains(err.Error(), "the disk is gone") {
 		t.Errorf("the reason is %v", err)
 	}
@@ -160,7 +161,7 @@ func TestSettlingHasItsTime(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, "d", testOptions(fs, 2))
 	s.onTray, s.onTimer = ignoreTray, ignoreTimer
-	start := func(j *journal) {
+	start := func(j *journalState) {
 		s.loops.Add(2)
 		go j.write()
 		go j.acknowledge()
@@ -171,7 +172,7 @@ func TestSettlingHasItsTime(t *testing.T) {
 	const entries = 20
 	var released []<-chan error
 	for range entries {
-		released = append(released, handOver(s, &parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}}))
+		released = append(released, handOver(s, &journal.Entry{Words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}}}))
 	}
 	for _, r := range released {
 		if err := <-r; err != nil {
@@ -190,9 +191,9 @@ func TestSettlingHasItsTime(t *testing.T) {
 		}
 	}
 	s = mustOpen(t, "d", testOptions(fs, 2))
-	v := s.View()
+	v := s.view()
 	n := 0
-	if err := v.Feed(agent, 0, 1<<40, func(parley.FeedEntry) bool { n++; return true }); err != nil || n != entries {
+	if err := v.Feed(agent, 0, 1<<40, func(journal.FeedEntry) bool { n++; return true }); err != nil || n != entries {
 		t.Errorf("%d of %d entries followed (%v)", n, entries, err)
 	}
 	v.Close()
@@ -201,22 +202,22 @@ func TestSettlingHasItsTime(t *testing.T) {
 
 // directMessage is what a sender's turn says of a first, keyed direct message:
 // it has no events of its own, but begins a conversation.
-func directMessage(stream parley.Stream, to parley.AgentID, epoch, number uint64) *parley.Entry {
+func directMessage(stream journal.Stream, to parley.AgentID, epoch, number uint64) *journal.Entry {
 	id := parley.NewID[parley.MessageID](stream.Slot(), testStart, testEntropy())
 	talk := parley.NewID[parley.ConversationID](stream.Slot(), testStart, testEntropy())
 	slot := stream.Slot()
-	return &parley.Entry{
+	return &journal.Entry{
 		Slot: slot, Stream: stream, Epoch: epoch,
-		Rows:    []parley.Row{deedRow(slot, parley.OnceTable, number)},
-		Records: []parley.Record{{ID: id, Data: make([]byte, 500)}},
-		Words: []parley.Word{
-			parley.Bear{
-				Stream: parley.Stream{Kind: parley.ConversationStream, ID: parley.AnyID(talk)}, Fresh: true,
-				Facts: []parley.Fact{{Tag: 1, Data: id.Bytes()}},
+		Rows:    []journal.Row{deedRow(slot, journal.OnceTable, number)},
+		Records: []journal.Record{{ID: id, Data: make([]byte, 500)}},
+		Words: []journal.Word{
+			journal.Bear{
+				Stream: journal.Stream{Kind: journal.ConversationStream, ID: parley.AnyID(talk)}, Fresh: true,
+				Facts: []journal.Fact{{Tag: 1, Data: id.Bytes()}},
 			},
-			parley.Announce{To: to, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: parley.TypeHash("text")},
-			parley.Enlist{Agent: parley.AgentID(stream.ID), Conversation: talk},
-			parley.Enlist{Agent: to, Conversation: talk},
+			journal.Announce{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash("text")},
+			journal.Enlist{Agent: parley.AgentID(stream.ID), Conversation: talk},
+			journal.Enlist{Agent: to, Conversation: talk},
 		},
 	}
 }
@@ -272,11 +273,11 @@ func TestRowsOfAMessage(t *testing.T) {
 // cancels any; all of them fire.
 func TestTimersTakeTurns(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
-	e := &parley.Entry{}
+	e := &journal.Entry{}
 	const due = 2*timersPerTick + 10
 	for i := range due {
 		at := testStart.Add(-time.Duration(i) * time.Second)
-		e.Timers = append(e.Timers, parley.Timer{Due: at, Stream: newStream(0)})
+		e.Timers = append(e.Timers, journal.Timer{Due: at, Stream: newStream(0)})
 	}
 	if err := startQuietly(s); err != nil {
 		t.Fatal(err)
@@ -284,8 +285,8 @@ func TestTimersTakeTurns(t *testing.T) {
 	if err := <-handOver(s, e); err != nil {
 		t.Fatal(err)
 	}
-	fired := map[parley.Stream]int{}
-	s.onTimer = func(stream parley.Stream, _ time.Time) { fired[stream]++ }
+	fired := map[journal.Stream]int{}
+	s.onTimer = func(stream journal.Stream, _ time.Time) { fired[stream]++ }
 	for tick := range 6 {
 		if err := s.journals[0].fireTimers(testStart); err != nil {
 			t.Fatal(err)
@@ -313,13 +314,13 @@ func TestLanesAreSwept(t *testing.T) {
 	agent := parley.NewID[parley.AgentID](1, testStart, testEntropy())
 	say := func(n int) {
 		for range n {
-			if err := <-handOver(s, &parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}}); err != nil {
+			if err := <-handOver(s, &journal.Entry{Words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	left := func() (n int) {
-		v := s.View()
+		v := s.view()
 		defer v.Close()
 		prefix := laneKey(0, 1, 0)[:7]
 		if err := v.scan(prefix, after(prefix), false, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
@@ -328,7 +329,7 @@ func TestLanesAreSwept(t *testing.T) {
 		return n
 	}
 	rideAlong := func() {
-		if err := <-handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte("ride along")}}}); err != nil {
+		if err := <-handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("ride along")}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -363,8 +364,8 @@ func TestParcelsAreAppliedOnce(t *testing.T) {
 		number, rows uint64
 		early        bool
 	}{{1, 1, false}, {1, 1, false}, {3, 1, true}, {2, 2, false}, {1, 2, false}} {
-		p := &parcel{source: 0, target: 1, number: c.number, words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}}
-		err := a.apply(&item{Entry: &parley.Entry{}, lane: p})
+		p := &parcel{source: 0, target: 1, number: c.number, words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}}}
+		err := a.apply(&item{Entry: &journal.Entry{}, lane: p})
 		if (err != nil) != c.early || uint64(a.batch.Count()) != c.rows {
 			t.Errorf("parcel %d: %d rows, want %d (%v)", c.number, a.batch.Count(), c.rows, err)
 		}
@@ -378,15 +379,15 @@ func TestParcelsAreAppliedOnce(t *testing.T) {
 // TestOfferKnowsWhatRowsHold: an entry that was durable when the subscription
 // began is read from rows and must not come live too.
 func TestOfferKnowsWhatRowsHold(t *testing.T) {
-	sub := &Subscription{position: 2, backlog: 5, notify: func() {}}
+	sub := &subscription{position: 2, backlog: 5, notify: func() {}}
 	for position := uint64(3); position <= 7; position++ {
-		sub.offer(parley.FeedEntry{Position: position})
+		sub.offer(journal.FeedEntry{Position: position})
 	}
 	if len(sub.live) != 2 || sub.live[0].Position != 6 || sub.backlog != 5 {
 		t.Errorf("live are %v beyond %d", sub.live, sub.backlog)
 	}
 	for position := uint64(8); position <= 6+subscriptionRing; position++ {
-		sub.offer(parley.FeedEntry{Position: position})
+		sub.offer(journal.FeedEntry{Position: position})
 	}
 	if sub.live != nil || sub.backlog != 6+subscriptionRing {
 		t.Errorf("a subscriber that lags has %d live and rows up to %d", len(sub.live), sub.backlog)
@@ -404,7 +405,7 @@ func BenchmarkAppend(b *testing.B) {
 		streams := x.streams
 		b.Run(x.name, func(b *testing.B) {
 			s, _ := behindValve(b, x.journals, func(o *Options) { o.MemTableBytes = 32 << 20 })
-			speakers, epochs := make([]parley.Stream, streams), make([]uint64, streams)
+			speakers, epochs := make([]journal.Stream, streams), make([]uint64, streams)
 			for i := range speakers {
 				speakers[i] = newStream(parley.Slot(i % parley.Slots))
 				epochs[i] = activated(b, s, speakers[i])

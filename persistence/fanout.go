@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"parley"
+	"parley/journal"
 )
 
 const (
@@ -19,21 +20,21 @@ const (
 // fanned is what a part of a word to many has put into feeds: from the position
 // first on, in the order of seats.
 type fanned struct {
-	parley.Fanout
+	journal.Fanout
 	first  uint64
 	at     int64
 	record []byte // of the broadcast, where it is at hand
 }
 
 // entry is the line in the feed of the reader of the seat at place i.
-func (f *fanned) entry(i int) parley.FeedEntry {
-	return parley.FeedEntry{
+func (f *fanned) entry(i int) journal.FeedEntry {
+	return journal.FeedEntry{
 		Position: f.first + uint64(i), Kind: f.Kind, Ref: refOf(&f.Fanout, f.To[i]), Note: f.Note, At: f.at, Record: f.record,
 	}
 }
 
-func refOf(w *parley.Fanout, seat parley.Seat) parley.AnyID {
-	if w.Kind == parley.CopyEntry {
+func refOf(w *journal.Fanout, seat parley.Seat) parley.AnyID {
+	if w.Kind == journal.CopyEntry {
 		return parley.AnyID(parley.Copy(parley.MessageID(w.Ref), seat.Number))
 	}
 	return w.Ref
@@ -41,7 +42,7 @@ func refOf(w *parley.Fanout, seat parley.Seat) parley.AnyID {
 
 // blockOf is the block that a seat belongs to. It is the same in whatever is
 // said to it, and so is the path that it takes.
-func blockOf(seat uint32) uint32 { return (seat - 1) / parley.FanoutChunk }
+func blockOf(seat uint32) uint32 { return (seat - 1) / journal.FanoutChunk }
 
 // blockIn is how many of the first seats are of one block.
 func blockIn(to []parley.Seat) int {
@@ -55,8 +56,8 @@ func blockIn(to []parley.Seat) int {
 
 // fanOut carries out a word to many: the first block of those who live here in
 // this batch, all else by lanes, block by block.
-func (a *application) fanOut(it *item, w parley.Fanout, at int64) error {
-	broadcast := w.Kind == parley.CopyEntry
+func (a *application) fanOut(it *item, w journal.Fanout, at int64) error {
+	broadcast := w.Kind == journal.CopyEntry
 	for to := w.To; len(to) > 0; {
 		n := blockIn(to)
 		block := blockOf(to[0].Number)
@@ -124,10 +125,10 @@ func (it *item) directly(block uint32) bool {
 
 // fan writes what a part of a word to many is for those who live here: all of
 // one block.
-func (a *application) fan(it *item, w parley.Fanout, at int64) error {
+func (a *application) fan(it *item, w journal.Fanout, at int64) error {
 	f := fanned{Fanout: w, first: a.counter + 1, at: at}
 	a.counter += uint64(len(w.To))
-	if w.Kind == parley.CopyEntry {
+	if w.Kind == journal.CopyEntry {
 		if err := a.keepBroadcast(it, &f); err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ func (a *application) keepBroadcast(it *item, f *fanned) error {
 	f.record = it.record(id)
 	if it.lane != nil {
 		if f.record != nil {
-			if err := a.writeRecord(slot, parley.Record{ID: id, Data: f.record}, 0); err != nil {
+			if err := a.writeRecord(slot, journal.Record{ID: id, Data: f.record}, 0); err != nil {
 				return err
 			}
 		} else {
@@ -270,7 +271,7 @@ func (c chunk) find(seat uint32) int {
 
 // lodges is the slot under which this home keeps a broadcast and what is known
 // of its copies: the message's own where it lives here, else the same for all.
-func (j *journal) lodges(broadcast parley.MessageID) parley.Slot {
+func (j *journalState) lodges(broadcast parley.MessageID) parley.Slot {
 	if j.store.home(broadcast.Slot()) == j {
 		return broadcast.Slot()
 	}
@@ -279,9 +280,9 @@ func (j *journal) lodges(broadcast parley.MessageID) parley.Slot {
 
 // Broadcast calls read with a broadcast's record as kept at reader's home. The
 // record is only valid during the call, which is not made where there is none.
-func (v *View) Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error) {
+func (v *storeView) Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error) {
 	if v.rows == nil {
-		return false, parley.ErrClosed
+		return false, journal.ErrClosed
 	}
 	return v.record(v.store.home(reader).lodges(id), id, func(_ uint64, record []byte) error { return read(record) })
 }
@@ -289,14 +290,14 @@ func (v *View) Broadcast(reader parley.Slot, id parley.MessageID, read func(reco
 // Copies calls fn with those to whom copies of a broadcast went, as kept at
 // reader's home, block by block, until it returns false. The broadcast's home
 // knows of all copies. The seats are only valid during the call.
-func (v *View) Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error {
+func (v *storeView) Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error {
 	if v.rows == nil {
-		return parley.ErrClosed
+		return journal.ErrClosed
 	}
 	slot := v.store.home(reader).lodges(broadcast)
 	low := residentKey(chunkFamily, slot, broadcast)
 	high := after(residentKey(chunkFamily, slot, parley.Copy(broadcast, ^uint32(0))))
-	seats := make([]parley.Seat, 0, parley.FanoutChunk)
+	seats := make([]parley.Seat, 0, journal.FanoutChunk)
 	return v.scan(low, high, false, func(_, value []byte) (bool, error) {
 		c, err := decodeChunk(value)
 		if err != nil {
@@ -313,16 +314,16 @@ func (v *View) Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to
 // Copy tells to whom a copy of a broadcast went, as kept at reader's home, and
 // where it is in that agent's feed: position 0 if that lives elsewhere. The
 // broadcast's home knows of all copies, others of those to who lives there.
-func (v *View) Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error) {
+func (v *storeView) Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error) {
 	if v.rows == nil {
-		return to, 0, false, parley.ErrClosed
+		return to, 0, false, journal.ErrClosed
 	}
 	broadcast, seat := id.Broadcast(), id.Seat()
 	if seat == 0 { // which nobody has
 		return to, 0, false, nil
 	}
 	slot := v.store.home(reader).lodges(broadcast)
-	low := residentKey(chunkFamily, slot, parley.Copy(broadcast, blockOf(seat)*parley.FanoutChunk+1))
+	low := residentKey(chunkFamily, slot, parley.Copy(broadcast, blockOf(seat)*journal.FanoutChunk+1))
 	high := after(residentKey(chunkFamily, slot, id))
 	// Of one block there is a row of those who live here and perhaps another.
 	err = v.scan(low, high, true, func(_, value []byte) (bool, error) {

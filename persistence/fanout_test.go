@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"parley"
+	"parley/journal"
 )
 
 // crew makes agents with seats from 1 on, over all slots.
@@ -26,8 +27,8 @@ func crew(n int) []parley.Seat {
 	return seats
 }
 
-func newGroup(slot parley.Slot) parley.Stream {
-	return parley.Stream{Kind: parley.GroupStream, ID: parley.NewID[parley.AnyID](slot, testStart, testEntropy())}
+func newGroup(slot parley.Slot) journal.Stream {
+	return journal.Stream{Kind: journal.GroupStream, ID: parley.NewID[parley.AnyID](slot, testStart, testEntropy())}
 }
 
 func newBroadcast(slot parley.Slot) parley.MessageID {
@@ -37,12 +38,12 @@ func newBroadcast(slot parley.Slot) parley.MessageID {
 }
 
 // broadcast is an entry of a group that sends one message to all of to.
-func broadcast(group parley.Stream, epoch uint64, to []parley.Seat, body int) *parley.Entry {
+func broadcast(group journal.Stream, epoch uint64, to []parley.Seat, body int) *journal.Entry {
 	id := newBroadcast(group.Slot())
-	return &parley.Entry{
+	return &journal.Entry{
 		Slot: group.Slot(), Stream: group, Epoch: epoch, At: testStart,
-		Records: []parley.Record{{ID: id, Data: make([]byte, body)}},
-		Words:   []parley.Word{parley.Fanout{Kind: parley.CopyEntry, Ref: parley.AnyID(id), Note: parley.TypeHash("text"), To: to}},
+		Records: []journal.Record{{ID: id, Data: make([]byte, body)}},
+		Words:   []journal.Word{journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(id), Note: journal.TypeHash("text"), To: to}},
 	}
 }
 
@@ -109,7 +110,7 @@ func closeAtRest(t testing.TB, s *Store) {
 }
 
 // applied judges an entry of a store that is not started, as the next of a batch.
-func applied(t testing.TB, a *application, e *parley.Entry) *item {
+func applied(t testing.TB, a *application, e *journal.Entry) *item {
 	t.Helper()
 	it := &item{Entry: e}
 	if err := a.apply(it); err != nil || it.err != nil {
@@ -130,7 +131,7 @@ func layout(it *item) (text []string) {
 	for _, p := range it.parcels {
 		said := ""
 		for _, w := range p.words {
-			if many, ok := w.(parley.Fanout); ok {
+			if many, ok := w.(journal.Fanout); ok {
 				said += fmt.Sprintf(", %d from %d", len(many.To), many.To[0].Number)
 			} else {
 				said += fmt.Sprintf(", %T", w)
@@ -154,7 +155,7 @@ func arrive(t testing.TB, a *application, it *item, n int) {
 	for _, p := range it.parcels {
 		if p.target == a.j.number && n > 0 {
 			n--
-			if err := a.apply(&item{Entry: &parley.Entry{}, lane: p}); err != nil {
+			if err := a.apply(&item{Entry: &journal.Entry{}, lane: p}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -170,37 +171,37 @@ func TestFanoutGoesByBlocks(t *testing.T) {
 	defer func() { _ = a.batch.Close() }()
 	s.journals[0].activations[group], s.journals[0].activations[other] = activation{epoch: 1}, activation{epoch: 1}
 	seats := crew(600)
-	say := parley.Announce{To: seats[1].Agent, Kind: parley.StatusEntry}
+	say := journal.Announce{To: seats[1].Agent, Kind: journal.StatusEntry}
 
 	small := applied(t, a, broadcast(group, 1, seats[:200], 9))
 	expectLayout(t, small, "200 from 1")
 	late := applied(t, a, broadcast(group, 1, seats[300:400], 9)) // whatever block comes first
 	expectLayout(t, late, "100 from 301")
 	e := broadcast(group, 1, seats, 9)
-	e.Words = append([]parley.Word{say}, append(e.Words, parley.Fanout{Kind: parley.StatusEntry, To: seats[:300]}, say)...)
+	e.Words = append([]journal.Word{say}, append(e.Words, journal.Fanout{Kind: journal.StatusEntry, To: seats[:300]}, say)...)
 	big := applied(t, a, e)
 	expectLayout(t, big, "256 from 1", "256 from 1", "to 7",
 		"journal 0, number 1, awaited false, records 0, 256 from 257, 44 from 257",
-		"journal 0, number 2, awaited false, records 0, 88 from 513, parley.Announce")
+		"journal 0, number 2, awaited false, records 0, 88 from 513, journal.Announce")
 	behind := applied(t, a, broadcast(group, 1, seats[:300], 9))
 	expectLayout(t, behind,
 		"journal 0, number 3, awaited true, records 0, 256 from 1",
 		"journal 0, number 4, awaited false, records 0, 44 from 257")
-	reply := parley.Announce{To: seats[9].Agent, Kind: parley.MessageEntry, Ref: parley.AnyID(newBroadcast(0))}
-	answer := applied(t, a, &parley.Entry{
-		Stream: group, Epoch: 1, Words: []parley.Word{reply, parley.Tell{To: other}},
-		Records: []parley.Record{{ID: parley.MessageID(reply.Ref), Data: []byte("reply")}},
+	reply := journal.Announce{To: seats[9].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(newBroadcast(0))}
+	answer := applied(t, a, &journal.Entry{
+		Stream: group, Epoch: 1, Words: []journal.Word{reply, journal.Tell{To: other}},
+		Records: []journal.Record{{ID: parley.MessageID(reply.Ref), Data: []byte("reply")}},
 	})
-	expectLayout(t, answer, "journal 0, number 5, awaited true, records 1, parley.Announce")
+	expectLayout(t, answer, "journal 0, number 5, awaited true, records 1, journal.Announce")
 	// Others have said nothing that is under way.
-	expectLayout(t, applied(t, a, &parley.Entry{Stream: other, Epoch: 1, Words: []parley.Word{say}}), "to 7")
+	expectLayout(t, applied(t, a, &journal.Entry{Stream: other, Epoch: 1, Words: []journal.Word{say}}), "to 7")
 	arrive(t, a, big, 2)
 	arrive(t, a, behind, 2)
-	expectLayout(t, applied(t, a, &parley.Entry{Stream: group, Epoch: 1, Words: []parley.Word{say}}),
-		"journal 0, number 6, awaited true, records 0, parley.Announce")
+	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Epoch: 1, Words: []journal.Word{say}}),
+		"journal 0, number 6, awaited true, records 0, journal.Announce")
 	arrive(t, a, answer, 1)
 	s.journals[0].lanesIn[0]++ // number 6
-	expectLayout(t, applied(t, a, &parley.Entry{Stream: group, Epoch: 1, Words: []parley.Word{say}}), "to 7")
+	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Epoch: 1, Words: []journal.Word{say}}), "to 7")
 	if n := len(s.journals[0].laned); n != 1 { // the one whose parcel was not applied, only counted
 		t.Errorf("%d streams count as having something under way", n)
 	}
@@ -217,14 +218,14 @@ func TestFanoutGoesToOtherHomes(t *testing.T) {
 	seats := crew(600)
 	far := seats[1].Agent // in slot 7
 	e := broadcast(group, 1, seats, 9)
-	e.Words = append([]parley.Word{parley.Enlist{Agent: far}}, e.Words...)
-	e.Words = append(e.Words, parley.Fanout{Kind: parley.StatusEntry, To: seats}, parley.Enlist{Agent: far}, parley.Announce{To: far, Kind: parley.StatusEntry}, parley.Fanout{Kind: parley.GroupEntry, To: seats[:2]})
+	e.Words = append([]journal.Word{journal.Enlist{Agent: far}}, e.Words...)
+	e.Words = append(e.Words, journal.Fanout{Kind: journal.StatusEntry, To: seats}, journal.Enlist{Agent: far}, journal.Announce{To: far, Kind: journal.StatusEntry}, journal.Fanout{Kind: journal.GroupEntry, To: seats[:2]})
 	expectLayout(t, applied(t, a, e), "128 from 1", "128 from 1", "1 from 1",
-		"journal 1, number 1, awaited true, records 1, parley.Enlist, 128 from 2, 128 from 2, parley.Enlist",
+		"journal 1, number 1, awaited true, records 1, journal.Enlist, 128 from 2, 128 from 2, journal.Enlist",
 		"journal 0, number 1, awaited false, records 0, 128 from 257, 128 from 257",
 		"journal 1, number 2, awaited false, records 0, 128 from 258, 128 from 258",
 		"journal 0, number 2, awaited false, records 0, 44 from 513, 44 from 513",
-		"journal 1, number 3, awaited false, records 0, 44 from 514, 44 from 514, parley.Announce",
+		"journal 1, number 3, awaited false, records 0, 44 from 514, 44 from 514, journal.Announce",
 		"journal 1, number 4, awaited false, records 0, 1 from 2")
 	// To nobody is no word at all.
 	e = broadcast(group, 1, nil, 9)

@@ -13,7 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"parley"
+	"parley/journal"
 )
 
 // slowDisk takes 2 ms to 2 s for a write or a sync, most of them little.
@@ -77,8 +77,8 @@ func (c *slowClients) insist(t *testing.T) {
 		}
 		c.most.Store(max(c.most.Load(), c.under.Add(1)))
 		began := time.Now()
-		row := parley.Row{Table: 1, Key: append(stream.ID[:], encodeNumber(seq)...), Value: make([]byte, payload)}
-		if err := <-handOver(c.store, &parley.Entry{Rows: []parley.Row{row}}); err != nil {
+		row := journal.Row{Table: 1, Key: append(stream.ID[:], encodeNumber(seq)...), Value: make([]byte, payload)}
+		if err := <-handOver(c.store, &journal.Entry{Rows: []journal.Row{row}}); err != nil {
 			t.Error(err)
 		}
 		release()
@@ -135,7 +135,7 @@ func TestSlowDisk(t *testing.T) {
 		if c.most.Load() > 256 || c.refused.Load() == 0 || troubles == 0 || late > time.Second || took[len(took)*99/100] < 500*time.Millisecond {
 			t.Error("the queue is not bounded, nobody is refused, trouble is not told of in time, or the disk was not slow")
 		}
-		v := s.View()
+		v := s.view()
 		rows := int64(0)
 		if err := v.Rows(0, 1, nil, nil, false, func(_, _ []byte) bool { rows++; return true }); err != nil || rows != c.acked.Load() {
 			t.Errorf("%d entries were acknowledged, %d are there (%v)", c.acked.Load(), rows, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"parley"
+	"parley/journal"
 )
 
 func seeded(n uint64) *rand.Rand { return rand.New(rand.NewPCG(n, n)) }
@@ -39,8 +39,8 @@ func faultPlaces(n int64) []int64 {
 type trials struct {
 	journals int
 	base     *vfs.MemFS
-	streams  []parley.Stream
-	acked    map[parley.Stream]uint64
+	streams  []journal.Stream
+	acked    map[journal.Stream]uint64
 }
 
 func newTrials(t testing.TB, journals int) *trials {
@@ -201,7 +201,7 @@ func TestWitnessCannotBeWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		disk.mended.Store(false)
-		if err := <-handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
+		if err := <-handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
 			t.Error(err)
 		}
 		if s.Trouble() != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // failing is a kind of operation on a kind of file, as `write of log`.
@@ -96,14 +97,14 @@ type ordeal struct {
 
 	mu sync.Mutex
 	// acked are the deeds that were answered in time: before the process ended.
-	acked map[parley.Stream]uint64
+	acked map[journal.Stream]uint64
 	// ended is closed with the process; reason and left are why, and its files.
 	ended  chan struct{}
 	reason error
 	left   *vfs.MemFS
 	over   atomic.Bool
 
-	streams []parley.Stream
+	streams []journal.Stream
 	clients sync.WaitGroup
 	undone  atomic.Int64
 	// change makes a control of it.
@@ -117,9 +118,9 @@ const (
 )
 
 // ordealBase is a directory with tables, logs and a manifest that faults are tried on.
-func ordealBase(t testing.TB, journals int) (*vfs.MemFS, []parley.Stream, map[parley.Stream]uint64) {
+func ordealBase(t testing.TB, journals int) (*vfs.MemFS, []journal.Stream, map[journal.Stream]uint64) {
 	t.Helper()
-	o := &ordeal{t: t, mem: vfs.NewCrashableMem(), disk: &faulty{}, acked: map[parley.Stream]uint64{}, ended: make(chan struct{})}
+	o := &ordeal{t: t, mem: vfs.NewCrashableMem(), disk: &faulty{}, acked: map[journal.Stream]uint64{}, ended: make(chan struct{})}
 	for i := range ordealClients {
 		o.streams = append(o.streams, newStream(parley.Slot(i)))
 	}
@@ -179,16 +180,16 @@ func (o *ordeal) let() {
 	for i, stream := range o.streams {
 		o.clients.Go(func() {
 			epoch := o.store.NextEpoch()
-			o.tell(&parley.Entry{Activate: true}, stream, epoch)
+			o.tell(&journal.Entry{Activate: true}, stream, epoch)
 			to := parley.NewID[parley.AgentID](parley.Slot(i+1), testStart, testEntropy())
 			for range ordealDeeds {
 				o.mu.Lock()
 				n := o.acked[stream]
 				o.mu.Unlock()
-				e := &parley.Entry{
+				e := &journal.Entry{
 					Expect: n,
-					Facts:  []parley.Fact{{Tag: 7, Data: append(encodeNumber(n), make([]byte, ordealBytes)...)}},
-					Words:  []parley.Word{parley.Announce{To: to, Kind: parley.StatusEntry}},
+					Facts:  []journal.Fact{{Tag: 7, Data: append(encodeNumber(n), make([]byte, ordealBytes)...)}},
+					Words:  []journal.Word{journal.Announce{To: to, Kind: journal.StatusEntry}},
 				}
 				if !o.tell(e, stream, epoch) {
 					return
@@ -204,7 +205,7 @@ func (o *ordeal) let() {
 }
 
 // tell appends an entry and reports whether it is kept.
-func (o *ordeal) tell(e *parley.Entry, stream parley.Stream, epoch uint64) bool {
+func (o *ordeal) tell(e *journal.Entry, stream journal.Stream, epoch uint64) bool {
 	e.Slot, e.Stream, e.Epoch = stream.Slot(), stream, epoch
 	o.undone.Add(1)
 	defer o.undone.Add(-1)
@@ -325,10 +326,10 @@ func (o *ordeal) survivors(journals int) {
 			o.t.Errorf("%v: what is left with %d%% of the unsynced cannot be opened: %v", o.disk.fault, kept, err)
 			continue
 		}
-		v := s.View()
+		v := s.view()
 		for stream, n := range acked {
 			found := uint64(0)
-			err := v.Events(stream, 1, false, func(_ uint64, _ int64, f parley.Fact) bool {
+			err := v.Events(stream, 1, false, func(_ uint64, _ int64, f journal.Fact) bool {
 				if number(f.Data) == found {
 					found++
 				}

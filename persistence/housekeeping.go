@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // housekeeping hints actors that were left with words unheard, fires due
 // timers, and forgets what is kept for a time only. Nothing waits for it.
-func (j *journal) housekeeping() {
+func (j *journalState) housekeeping() {
 	defer j.store.loops.Done()
 	if err := j.hintTrays(); err != nil {
 		j.store.opts.Logger.Error("looking for words unheard", "journal", j.number, "error", err)
@@ -50,7 +51,7 @@ func (j *journal) housekeeping() {
 }
 
 // slots calls fn for every slot of the journal until the store closes.
-func (j *journal) slots(fn func(parley.Slot) error) error {
+func (j *journalState) slots(fn func(parley.Slot) error) error {
 	for slot := j.number; slot < parley.Slots; slot += j.store.count {
 		select {
 		case <-j.store.closing:
@@ -66,7 +67,7 @@ func (j *journal) slots(fn func(parley.Slot) error) error {
 
 // hintTrays hints every actor that has words in its tray. Hints are lost with
 // the process that gave them; the words are not.
-func (j *journal) hintTrays() error {
+func (j *journalState) hintTrays() error {
 	iter, err := j.store.db.NewIter(nil)
 	if err != nil {
 		return err
@@ -83,19 +84,19 @@ func (j *journal) hintTrays() error {
 	return errors.Join(err, iter.Close())
 }
 
-func (j *journal) fireTimers(now time.Time) error {
-	v := j.store.View()
+func (j *journalState) fireTimers(now time.Time) error {
+	v := j.store.view()
 	defer v.Close()
 	low := metaKey(timerFamily, j.number, 0)
 	if j.fired != nil {
 		low = append(j.fired, 0) // those before have had their turn
 	}
-	high := timerKey(j.number, uint64(now.UnixMilli())+1, parley.Stream{})
+	high := timerKey(j.number, uint64(now.UnixMilli())+1, journal.Stream{})
 	fired := 0
 	j.fired = nil
 	return v.scan(low, high, false, func(k, _ []byte) (bool, error) {
 		due := int64(binary.BigEndian.Uint64(k[5:]))
-		s := parley.Stream{Kind: parley.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:30])}
+		s := journal.Stream{Kind: journal.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:30])}
 		j.store.onTimer(s, time.UnixMilli(due).UTC())
 		if fired++; fired == timersPerTick {
 			j.fired = append([]byte(nil), k...)
@@ -108,26 +109,26 @@ func (j *journal) fireTimers(now time.Time) error {
 const forgetRows = 64
 
 // datedTables are those whose keys begin with a day, and whose rows are looked up
-// for parley.OnceDays.
-var datedTables = [...]parley.Table{parley.OnceTable, parley.SpentTable}
+// for journal.OnceDays.
+var datedTables = [...]journal.Table{journal.OnceTable, journal.SpentTable}
 
 // forgetKeys drops the rows of days that are looked up no more. It does so by an
 // entry, as every writer does, so that a follower of the journal's batches drops
 // the same rows.
-func (j *journal) forgetKeys(now time.Time) error {
-	today := parley.Day(now)
-	if today < parley.OnceDays {
+func (j *journalState) forgetKeys(now time.Time) error {
+	today := journal.Day(now)
+	if today < journal.OnceDays {
 		return nil
 	}
-	kept := today - parley.OnceDays + 1
+	kept := today - journal.OnceDays + 1
 	iter, err := j.store.db.NewIter(nil)
 	if err != nil {
 		return err
 	}
-	var rows []parley.Row
+	var rows []journal.Row
 	forget := func() {
 		if len(rows) > 0 {
-			j.append(&item{Entry: &parley.Entry{Slot: rows[0].Slot, Rows: rows, At: now}})
+			j.append(&item{Entry: &journal.Entry{Slot: rows[0].Slot, Rows: rows, At: now}})
 			rows = nil
 		}
 	}
@@ -139,7 +140,7 @@ func (j *journal) forgetKeys(now time.Time) error {
 				if binary.BigEndian.Uint32(day) >= kept {
 					break
 				}
-				rows = append(rows, parley.Row{Slot: slot, Table: table, Key: day, Delete: true, Beneath: true})
+				rows = append(rows, journal.Row{Slot: slot, Table: table, Key: day, Delete: true, Beneath: true})
 				if len(rows) == forgetRows {
 					forget()
 				}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"parley"
+	"parley/journal"
 )
 
 // hubShards spreads subscribers over locks.
@@ -36,8 +37,8 @@ type hubShard struct {
 // Invariant, under the shard's mu: while spreading, entries reach subscribers
 // through pending only; so they reach each of them in order.
 type topic struct {
-	subs      []*Subscription
-	pending   []parley.FeedEntry
+	subs      []*subscription
+	pending   []journal.FeedEntry
 	spreading bool
 }
 
@@ -56,7 +57,7 @@ func (h *hub) shard(agent parley.AgentID) *hubShard { return &h.shards[uint(agen
 //
 // Invariant, under mu: entries up to backlog are read from rows, entries beyond
 // it are in live; live is ascending and lies wholly beyond backlog.
-type Subscription struct {
+type subscription struct {
 	store  *Store
 	agent  parley.AgentID
 	notify func()
@@ -67,20 +68,24 @@ type Subscription struct {
 	closed   bool
 	position uint64 // of the last entry given
 	backlog  uint64
-	live     []parley.FeedEntry
+	live     []journal.FeedEntry
 }
 
-// Subscribe follows agent's feed beyond the position after. notify is called,
+// Follow follows agent's feed beyond the position after. notify is called,
 // under a lock and perhaps from the acker, when there may be something new: it
 // must not block and must not call back.
-func (s *Store) Subscribe(agent parley.AgentID, after uint64, notify func()) *Subscription {
-	sub := &Subscription{store: s, agent: agent, notify: notify, position: after}
+func (s *Store) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
+	return s.subscribe(agent, after, notify)
+}
+
+func (s *Store) subscribe(agent parley.AgentID, after uint64, notify func()) *subscription {
+	sub := &subscription{store: s, agent: agent, notify: notify, position: after}
 	sub.enter()
 	return sub
 }
 
 // enter joins those who follow the feed.
-func (sub *Subscription) enter() {
+func (sub *subscription) enter() {
 	shard := sub.store.hub.shard(sub.agent)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -99,7 +104,7 @@ func (sub *Subscription) enter() {
 // Watch calls notify when there is something new in agent's feed, until stop is
 // called. notify must not block and must not call back.
 func (s *Store) Watch(agent parley.AgentID, notify func()) (stop func()) {
-	sub := &Subscription{store: s, agent: agent, notify: notify, deaf: true}
+	sub := &subscription{store: s, agent: agent, notify: notify, deaf: true}
 	sub.enter()
 	return sub.Close
 }
@@ -112,7 +117,7 @@ func (s *Store) Edge(agent parley.AgentID) uint64 { return s.home(agent.Slot()).
 func (s *Store) Tip(agent parley.AgentID) uint64 { return s.home(agent.Slot()).tip.Load() }
 
 // publish gives a durable entry to all who follow agent.
-func (h *hub) publish(agent parley.AgentID, e parley.FeedEntry) {
+func (h *hub) publish(agent parley.AgentID, e journal.FeedEntry) {
 	shard := h.shard(agent)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -136,7 +141,7 @@ func (h *hub) publishMany(f *fanned) {
 }
 
 // publish gives an entry to a topic's subscribers. The shard is locked.
-func (h *hubShard) publish(t *topic, e parley.FeedEntry) {
+func (h *hubShard) publish(t *topic, e journal.FeedEntry) {
 	switch {
 	case t.spreading:
 		t.keep(e)
@@ -145,7 +150,7 @@ func (h *hubShard) publish(t *topic, e parley.FeedEntry) {
 		t.spreading = true
 		go h.spread(t)
 	default:
-		entries := []parley.FeedEntry{e}
+		entries := []journal.FeedEntry{e}
 		for _, sub := range t.subs {
 			sub.offer(entries...)
 		}
@@ -154,7 +159,7 @@ func (h *hubShard) publish(t *topic, e parley.FeedEntry) {
 
 // keep has an entry wait to be spread. When more wait than a subscription takes,
 // the rows up to the last are what subscribers are pointed to.
-func (t *topic) keep(e parley.FeedEntry) {
+func (t *topic) keep(e journal.FeedEntry) {
 	if len(t.pending) > subscriptionRing {
 		t.pending[subscriptionRing] = e
 		return
@@ -165,7 +170,7 @@ func (t *topic) keep(e parley.FeedEntry) {
 // spread tells a topic's subscribers until nothing is pending. One that comes
 // meanwhile finds in the rows what was pending when it came.
 func (h *hubShard) spread(t *topic) {
-	var subs []*Subscription
+	var subs []*subscription
 	for {
 		h.mu.Lock()
 		entries := t.pending
@@ -184,7 +189,7 @@ func (h *hubShard) spread(t *topic) {
 
 // offer takes entries in and notifies, unless the subscription has ended. It
 // keeps the slice, which is shared, and changes nothing in it.
-func (sub *Subscription) offer(entries ...parley.FeedEntry) {
+func (sub *subscription) offer(entries ...journal.FeedEntry) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	if sub.closed {
@@ -196,7 +201,7 @@ func (sub *Subscription) offer(entries ...parley.FeedEntry) {
 	sub.notify()
 }
 
-func (sub *Subscription) take(entries []parley.FeedEntry) {
+func (sub *subscription) take(entries []journal.FeedEntry) {
 	last, many := entries[len(entries)-1].Position, len(entries) > subscriptionRing
 	for len(entries) > 0 && entries[0].Position <= sub.backlog {
 		entries = entries[1:]
@@ -213,7 +218,7 @@ func (sub *Subscription) take(entries []parley.FeedEntry) {
 }
 
 // bytes are those of the messages that would lie here with some more.
-func (sub *Subscription) bytes(more []parley.FeedEntry) (n int) {
+func (sub *subscription) bytes(more []journal.FeedEntry) (n int) {
 	for _, e := range sub.live {
 		n += len(e.Record)
 	}
@@ -225,7 +230,7 @@ func (sub *Subscription) bytes(more []parley.FeedEntry) (n int) {
 
 // Live gives what Next would, but for what is to be read from rows: then it is
 // behind, and Next has to read, which may wait for the disk.
-func (sub *Subscription) Live(limit int) (entries []parley.FeedEntry, behind bool) {
+func (sub *subscription) Live(limit int) (entries []journal.FeedEntry, behind bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	if sub.position < sub.backlog {
@@ -246,7 +251,7 @@ func (sub *Subscription) Live(limit int) (entries []parley.FeedEntry, behind boo
 
 // Next gives the entries that follow those given before, at most limit; none
 // means that the subscriber has all that is durable.
-func (sub *Subscription) Next(limit int) ([]parley.FeedEntry, error) {
+func (sub *subscription) Next(limit int) ([]journal.FeedEntry, error) {
 	for {
 		entries, behind := sub.Live(limit)
 		if !behind {
@@ -261,11 +266,11 @@ func (sub *Subscription) Next(limit int) ([]parley.FeedEntry, error) {
 }
 
 // read gives rows of (from, upTo]; all of them are durable.
-func (sub *Subscription) read(from, upTo uint64, limit int) ([]parley.FeedEntry, error) {
-	v := sub.store.View()
+func (sub *subscription) read(from, upTo uint64, limit int) ([]journal.FeedEntry, error) {
+	v := sub.store.view()
 	defer v.Close()
-	var entries []parley.FeedEntry
-	err := v.Feed(sub.agent, from, upTo, func(e parley.FeedEntry) bool {
+	var entries []journal.FeedEntry
+	err := v.Feed(sub.agent, from, upTo, func(e journal.FeedEntry) bool {
 		entries = append(entries, e)
 		return len(entries) < limit
 	})
@@ -281,28 +286,28 @@ func (sub *Subscription) read(from, upTo uint64, limit int) ([]parley.FeedEntry,
 
 // Behind is what is to be read from rows: the entries beyond from, up to upTo,
 // all of them durable; the same position twice if there are none.
-func (sub *Subscription) Behind() (from, upTo uint64) {
+func (sub *subscription) Behind() (from, upTo uint64) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	return sub.position, max(sub.position, sub.backlog)
 }
 
 // Pass has what follows begin beyond a position that lies within Behind.
-func (sub *Subscription) Pass(position uint64) {
+func (sub *subscription) Pass(position uint64) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	sub.position = position
 }
 
 // Position is that of the last entry given.
-func (sub *Subscription) Position() uint64 {
+func (sub *subscription) Position() uint64 {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	return sub.position
 }
 
 // Close ends the subscription; notify is not called again.
-func (sub *Subscription) Close() {
+func (sub *subscription) Close() {
 	sub.mu.Lock()
 	closed := sub.closed
 	sub.closed, sub.live = true, nil

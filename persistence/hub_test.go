@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // held reports whether publishing to so many subscribers waits for what they do
@@ -21,13 +22,13 @@ func held(t *testing.T, subscribers int) bool {
 	agent := parley.NewID[parley.AgentID](0, testStart, testEntropy())
 	gate, told := make(chan struct{}), atomic.Int64{}
 	for range subscribers {
-		sub := s.Subscribe(agent, 0, func() { <-gate; told.Add(1) })
+		sub := s.subscribe(agent, 0, func() { <-gate; told.Add(1) })
 		defer sub.Close()
 	}
 	published := make(chan struct{})
 	go func() {
 		for position := range uint64(3) {
-			s.hub.publish(agent, parley.FeedEntry{Position: position + 1})
+			s.hub.publish(agent, journal.FeedEntry{Position: position + 1})
 		}
 		close(published)
 	}()
@@ -72,7 +73,7 @@ func TestHubGivesACrowdEverythingOnce(t *testing.T) {
 		following.Go(func() { got[i] = followAll(t, s, agent, i, entries) })
 	}
 	for i := range entries {
-		released := handOver(s, &parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}}})
+		released := handOver(s, &journal.Entry{Words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}}})
 		if i%50 == 0 {
 			<-released
 		}
@@ -90,10 +91,10 @@ func TestHubGivesACrowdEverythingOnce(t *testing.T) {
 
 func followAll(t *testing.T, s *Store, agent parley.AgentID, manner, total int) (got []uint64) {
 	news, closed := make(chan struct{}, 1), &atomic.Bool{}
-	follow := func(after uint64) *Subscription {
+	follow := func(after uint64) *subscription {
 		closed = &atomic.Bool{}
 		over := closed
-		return s.Subscribe(agent, after, func() {
+		return s.subscribe(agent, after, func() {
 			if over.Load() {
 				t.Errorf("follower %d is told after it left", manner)
 			}
@@ -142,11 +143,11 @@ func BenchmarkHubCrowd(b *testing.B) {
 	t := &topic{}
 	h.shard(agent).topics[agent] = t
 	for range crowd {
-		t.subs = append(t.subs, &Subscription{agent: agent, notify: func() { told <- struct{}{} }})
+		t.subs = append(t.subs, &subscription{agent: agent, notify: func() { told <- struct{}{} }})
 	}
 	b.ReportAllocs()
 	for position := uint64(1); b.Loop(); position++ {
-		h.publish(agent, parley.FeedEntry{Position: position})
+		h.publish(agent, journal.FeedEntry{Position: position})
 		for range crowd {
 			<-told
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/journal"
 )
 
 // tableless is a disk on which no table finds room, once that is switched on: so
@@ -54,9 +54,9 @@ func killedWithLogs(t testing.TB, orderly bool) *ruin {
 	}
 	for logs() < 3 && len(r.acked) < 400 {
 		n := uint64(len(r.acked))
-		e := &parley.Entry{
+		e := &journal.Entry{
 			Slot: r.s.Slot(), Stream: r.s, Epoch: epoch, Expect: n,
-			Facts: []parley.Fact{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 20_000)...)}},
+			Facts: []journal.Fact{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 20_000)...)}},
 		}
 		if err := <-handOver(s, e); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func killedWithLogs(t testing.TB, orderly bool) *ruin {
 		r.acked = append(r.acked, n)
 	}
 	for range headsKept {
-		if err := <-handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
+		if err := <-handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -236,7 +236,7 @@ func TestAcceptedLossIsOver(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i := range 10 {
-					if err := <-handOver(s, &parley.Entry{Rows: []parley.Row{{Table: 1, Key: []byte{byte(i)}}}}); err != nil {
+					if err := <-handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte{byte(i)}}}}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"parley"
+	"parley/journal"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 )
 
 // journal is one writer and one acker over a share of the slots.
-type journal struct {
+type journalState struct {
 	store    *Store
 	number   int
 	queue    *queue
@@ -30,15 +31,15 @@ type journal struct {
 	inFlight chan *flight
 
 	// The writer's own. Nobody else touches these.
-	counter     uint64                       // last position given
-	arrival     int64                        // last arrival stamped, milliseconds
-	activations map[parley.Stream]activation // who may speak for a stream
-	lanesOut    []uint64                     // per target: last number given
-	lanesIn     []uint64                     // per source: last number applied
-	acked       []laneAck                    // per target: applied there, rows not yet deleted
+	counter     uint64                        // last position given
+	arrival     int64                         // last arrival stamped, milliseconds
+	activations map[journal.Stream]activation // who may speak for a stream
+	lanesOut    []uint64                      // per target: last number given
+	lanesIn     []uint64                      // per source: last number applied
+	acked       []laneAck                     // per target: applied there, rows not yet deleted
 	// laned streams have said something to feeds here that is under way in the
 	// journal's lane to itself: up to that number. Before resumed, anybody may.
-	laned   map[parley.Stream]uint64
+	laned   map[journal.Stream]uint64
 	resumed uint64
 
 	// committing is since when the writer is at a commit, syncing since when the
@@ -70,12 +71,12 @@ type flight struct {
 	items []*item
 }
 
-func openJournal(s *Store, number int) (*journal, error) {
-	j := &journal{
+func openJournal(s *Store, number int) (*journalState, error) {
+	j := &journalState{
 		store: s, number: number, queue: newQueue(),
 		inFlight:    make(chan *flight, inFlightMax-2),
-		activations: map[parley.Stream]activation{},
-		laned:       map[parley.Stream]uint64{},
+		activations: map[journal.Stream]activation{},
+		laned:       map[journal.Stream]uint64{},
 	}
 	j.gate = newGate(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
 	value, found, err := get(s.db, metaKey(counterFamily, number, 0))
@@ -97,14 +98,14 @@ func number64(b []byte, at int) uint64 {
 	return binary.BigEndian.Uint64(b[at:])
 }
 
-func (j *journal) append(it *item) {
+func (j *journalState) append(it *item) {
 	it.cost += entryCost(it.Entry)
 	if !j.queue.push(it) && it.Release != nil {
-		it.Release(parley.ErrClosed)
+		it.Release(journal.ErrClosed)
 	}
 }
 
-func entryCost(e *parley.Entry) int {
+func entryCost(e *journal.Entry) int {
 	n := len(e.State)
 	for _, f := range e.Facts {
 		n += len(f.Data)
@@ -123,19 +124,19 @@ func entryCost(e *parley.Entry) int {
 	}
 	for _, w := range e.Words {
 		switch w := w.(type) {
-		case parley.Tell:
+		case journal.Tell:
 			n += len(w.Data)
-		case parley.Put:
+		case journal.Put:
 			n += len(w.Key) + len(w.Value)
-		case parley.Fanout:
+		case journal.Fanout:
 			// The first block is written with the entry, of the others a parcel.
-			n += copyCost*min(len(w.To), parley.FanoutChunk) + seatBytes*len(w.To)
-		case parley.Bear:
+			n += copyCost*min(len(w.To), journal.FanoutChunk) + seatBytes*len(w.To)
+		case journal.Bear:
 			n += len(w.State)
 			for _, f := range w.Facts {
 				n += len(f.Data)
 			}
-		case parley.Announce, parley.Enlist, parley.Mark: // as much as any word
+		case journal.Announce, journal.Enlist, journal.Mark: // as much as any word
 		}
 	}
 	return n + 64*(1+len(e.Facts)+len(e.Rows)+len(e.Words))
@@ -143,7 +144,7 @@ func entryCost(e *parley.Entry) int {
 
 // write drains the queue into batches for as long as the journal is open. A
 // batch has no linger time: what waits while one is being committed is the next.
-func (j *journal) write() {
+func (j *journalState) write() {
 	defer j.store.loops.Done()
 	defer close(j.inFlight)
 	var items []*item
@@ -164,7 +165,7 @@ func (j *journal) write() {
 }
 
 // commit applies items to one batch and commits it without waiting for the disk.
-func (j *journal) commit(items []*item) (*flight, error) {
+func (j *journalState) commit(items []*item) (*flight, error) {
 	a := newApplication(j)
 	for _, it := range items {
 		if err := a.apply(it); err != nil {
@@ -198,7 +199,7 @@ func (f *flight) tell() {
 
 // acknowledge waits for each batch to be synced and then lets go what rests on
 // it, in order. It never blocks on anything but the disk.
-func (j *journal) acknowledge() {
+func (j *journalState) acknowledge() {
 	defer j.store.loops.Done()
 	for f := range j.inFlight {
 		if f.head.number != 0 {
@@ -219,7 +220,7 @@ func (j *journal) acknowledge() {
 }
 
 // sync waits for the disk, and has others see since when.
-func (j *journal) sync(f *flight) error {
+func (j *journalState) sync(f *flight) error {
 	if j.store.opts.Unsynced {
 		return nil
 	}
@@ -232,7 +233,7 @@ func (j *journal) sync(f *flight) error {
 }
 
 // release publishes what a durable item said and answers its speaker.
-func (j *journal) release(it *item) {
+func (j *journalState) release(it *item) {
 	for _, a := range it.announced {
 		j.store.hub.publish(a.agent, a.entry)
 	}

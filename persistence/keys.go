@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"parley"
+	"parley/journal"
 )
 
 // Key layout. Every key begins with the slot it belongs to, big endian, and
@@ -64,18 +65,18 @@ func metaKey(family byte, journal int, size int) []byte {
 	return k
 }
 
-func streamKey(family byte, s parley.Stream, size int) []byte {
+func streamKey(family byte, s journal.Stream, size int) []byte {
 	k := key(s.Slot(), family, 17+size)
 	return append(append(k, byte(s.Kind)), s.ID[:]...)
 }
 
-func eventKey(s parley.Stream, seq uint64) []byte {
+func eventKey(s journal.Stream, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(streamKey(eventFamily, s, 8), seq)
 }
 
-func stateKey(s parley.Stream) []byte { return streamKey(stateFamily, s, 0) }
+func stateKey(s journal.Stream) []byte { return streamKey(stateFamily, s, 0) }
 
-func trayKey(s parley.Stream, number uint64) []byte {
+func trayKey(s journal.Stream, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(streamKey(trayFamily, s, 8), number)
 }
 
@@ -98,7 +99,7 @@ func putFeedKey(k []byte, family byte, agent parley.AgentID, position uint64) {
 // markKey is where a mark is kept: beside the recipient's feed, in its order, so
 // that a page of the feed finds them all in one place; or by message, where only
 // the conversation lives.
-func markKey(m parley.Mark) []byte {
+func markKey(m journal.Mark) []byte {
 	if m.Recipient.Zero() {
 		return residentKey(markFamily, m.Message.Slot(), m.Message)
 	}
@@ -111,7 +112,7 @@ func residentKey(family byte, slot parley.Slot, m parley.MessageID) []byte {
 	return append(key(slot, family, 16), m[:]...)
 }
 
-func rowKey(slot parley.Slot, table parley.Table, k []byte) []byte {
+func rowKey(slot parley.Slot, table journal.Table, k []byte) []byte {
 	return append(append(key(slot, rowFamily, 1+len(k)), byte(table)), k...)
 }
 
@@ -124,7 +125,7 @@ func laneInKey(target, source int) []byte {
 	return binary.BigEndian.AppendUint16(metaKey(laneInFamily, target, 2), uint16(source))
 }
 
-func timerKey(journal int, due uint64, s parley.Stream) []byte {
+func timerKey(journal int, due uint64, s journal.Stream) []byte {
 	k := binary.BigEndian.AppendUint64(metaKey(timerFamily, journal, 25), due)
 	return append(append(k, byte(s.Kind)), s.ID[:]...)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"parley"
+	"parley/journal"
 )
 
 const (
@@ -27,8 +28,8 @@ type parcel struct {
 	source, target int
 	number         uint64
 	at             int64
-	words          []parley.Word
-	records        []parley.Record
+	words          []journal.Word
+	records        []journal.Record
 	// awaited: the answer to the speaker waits for it.
 	awaited bool
 	// block of a word to many that it brings; open: it takes more of that block.
@@ -36,7 +37,7 @@ type parcel struct {
 	open  bool
 	// speaker and text are known until the next opening only: who says it, and
 	// the record of the broadcast of which it brings copies.
-	speaker parley.Stream
+	speaker journal.Stream
 	text    []byte
 	// arrived is called when the target has it on stable storage.
 	arrived func()
@@ -71,8 +72,8 @@ func (s *settlement) arrived() {
 
 // pack adds a word to the item's parcel for target: to the first, but for what
 // goes to a feed, which comes after all that was said to feeds there before.
-func (it *item) pack(source, target int, w parley.Word) {
-	say, feeds := w.(parley.Announce)
+func (it *item) pack(source, target int, w journal.Word) {
+	say, feeds := w.(journal.Announce)
 	var p *parcel
 	for _, have := range it.parcels {
 		if have.target != target || p != nil && !feeds {
@@ -87,14 +88,14 @@ func (it *item) pack(source, target int, w parley.Word) {
 		p = it.newParcel(source, target, true)
 	}
 	p.words = append(p.words, w)
-	if feeds && say.Kind == parley.MessageEntry {
+	if feeds && say.Kind == journal.MessageEntry {
 		it.enclose(p, parley.MessageID(say.Ref))
 	}
 }
 
 // packMany adds a part of a word to many, all of one block, to the item's parcel
 // of that block for target.
-func (it *item) packMany(source, target int, block uint32, w parley.Fanout) {
+func (it *item) packMany(source, target int, block uint32, w journal.Fanout) {
 	var p, last *parcel
 	text := true // must be enclosed: nothing before it has brought the record
 	for _, have := range it.parcels {
@@ -119,7 +120,7 @@ func (it *item) packMany(source, target int, block uint32, w parley.Fanout) {
 	}
 	p.block, p.open = block, true
 	p.words = append(p.words, w)
-	if w.Kind == parley.CopyEntry {
+	if w.Kind == journal.CopyEntry {
 		p.text = it.record(parley.MessageID(w.Ref))
 		if text && source != target {
 			it.enclose(p, parley.MessageID(w.Ref))
@@ -141,18 +142,18 @@ func (it *item) packed(target int) bool {
 // enclose has the parcel bring a message's record.
 func (it *item) enclose(p *parcel, id parley.MessageID) {
 	if !p.has(id) {
-		p.records = append(p.records, parley.Record{ID: id, Data: it.record(id)})
+		p.records = append(p.records, journal.Record{ID: id, Data: it.record(id)})
 	}
 }
 
 // has reports whether the parcel brings a message's record.
 func (p *parcel) has(id parley.MessageID) bool {
-	return slices.ContainsFunc(p.records, func(r parley.Record) bool { return r.ID == id })
+	return slices.ContainsFunc(p.records, func(r journal.Record) bool { return r.ID == id })
 }
 
 // many reports whether the parcel brings a part of a word to many.
 func (p *parcel) many() bool {
-	return slices.ContainsFunc(p.words, func(w parley.Word) bool { _, ok := w.(parley.Fanout); return ok })
+	return slices.ContainsFunc(p.words, func(w journal.Word) bool { _, ok := w.(journal.Fanout); return ok })
 }
 
 // ship writes the item's parcels into their lanes.
@@ -174,7 +175,7 @@ func (a *application) ship(it *item, at int64) error {
 
 // dispatch sends a durable item's parcels on and lets the item go when they
 // have arrived.
-func (j *journal) dispatch(it *item) {
+func (j *journalState) dispatch(it *item) {
 	s := &settlement{release: it.Release}
 	if s.release == nil {
 		s.release = func(error) {}
@@ -203,7 +204,7 @@ func follows() {}
 
 // send hands a durable parcel to its target. A target that is closing takes no
 // more: the parcel lies in its lane and is sent again at the next opening.
-func (j *journal) send(p *parcel, settled func()) {
+func (j *journalState) send(p *parcel, settled func()) {
 	ack := &j.acked[p.target]
 	p.arrived = func() {
 		ack.arrived.Store(p.number)
@@ -215,11 +216,11 @@ func (j *journal) send(p *parcel, settled func()) {
 		cost += len(r.Data)
 	}
 	for _, w := range p.words {
-		if many, ok := w.(parley.Fanout); ok {
+		if many, ok := w.(journal.Fanout); ok {
 			cost += copyCost * len(many.To)
 		}
 	}
-	if !j.store.journals[p.target].queue.push(&item{Entry: &parley.Entry{}, lane: p, late: !p.awaited, cost: cost}) {
+	if !j.store.journals[p.target].queue.push(&item{Entry: &journal.Entry{}, lane: p, late: !p.awaited, cost: cost}) {
 		settled()
 	}
 }
@@ -254,7 +255,7 @@ func (a *application) applyParcel(it *item) error {
 		}
 		id := parley.MessageID(x.entry.Ref)
 		slot := a.j.store.residence(x.agent.Slot(), id)
-		if err := a.writeRecord(slot, parley.Record{ID: id, Data: x.entry.Record}, x.entry.Position); err != nil {
+		if err := a.writeRecord(slot, journal.Record{ID: id, Data: x.entry.Record}, x.entry.Position); err != nil {
 			return err
 		}
 	}
@@ -288,7 +289,7 @@ func (a *application) finishLanes() error {
 }
 
 // openLanes reads how far this journal's lanes have come.
-func (j *journal) openLanes() error {
+func (j *journalState) openLanes() error {
 	n := j.store.count
 	j.lanesIn, j.lanesOut, j.acked = make([]uint64, n), make([]uint64, n), make([]laneAck, n)
 	for other := range n {
@@ -318,7 +319,7 @@ func (j *journal) openLanes() error {
 
 // behind reports whether something that a stream said to feeds here is under way
 // in the journal's lane to itself.
-func (j *journal) behind(s parley.Stream) bool {
+func (j *journalState) behind(s journal.Stream) bool {
 	return max(j.resumed, j.laned[s]) > j.lanesIn[j.number]
 }
 
@@ -337,7 +338,7 @@ func lastParcel(r pebble.Reader, source, target int) (uint64, error) {
 
 // resumeLanes sends again what was on its way when the directory was closed,
 // and drops what had arrived. Called before anything new is appended.
-func (j *journal) resumeLanes() error {
+func (j *journalState) resumeLanes() error {
 	for target := range j.acked {
 		if j.store.opts.forgetful && target == j.number {
 			continue
@@ -369,7 +370,7 @@ func (j *journal) resumeLanes() error {
 	return nil
 }
 
-func (s *Store) lanesFull(j *journal) bool {
+func (s *Store) lanesFull(j *journalState) bool {
 	for i := range j.acked {
 		if j.acked[i].depth.Load() > laneDepthMax {
 			return true

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 	"parley/persistence/journaltest"
 )
 
@@ -16,11 +17,11 @@ import (
 // was opened; like a view, it is not answered from before that is synced.
 func TestLatestWaitsForWhatItShowed(t *testing.T) {
 	s, disk := behindValve(t, 1, nil)
-	view, latest := s.View(), s.Latest()
+	view, latest := s.view(), s.latest()
 	open := disk.hold()
-	released := handOver(s, &parley.Entry{Rows: []parley.Row{{Table: parley.SlugTable, Key: []byte("acme"), Value: []byte("1")}}})
-	sees := func(v *View) bool {
-		_, found, err := v.Row(0, parley.SlugTable, []byte("acme"))
+	released := handOver(s, &journal.Entry{Rows: []journal.Row{{Table: journal.SlugTable, Key: []byte("acme"), Value: []byte("1")}}})
+	sees := func(v *storeView) bool {
+		_, found, err := v.Row(0, journal.SlugTable, []byte("acme"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,22 +51,22 @@ func TestLatestWaitsForWhatItShowed(t *testing.T) {
 		t.Errorf("%d readers are left", n)
 	}
 	mustClose(t, s)
-	if _, _, err := s.Latest().State(newStream(1)); !errors.Is(err, parley.ErrClosed) {
+	if _, _, err := s.latest().State(newStream(1)); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("of a closed store: %v", err)
 	}
 }
 
 // newest is a journal all of whose views are by Latest.
-type newest struct{ conforming }
+type newest struct{ *Store }
 
-func (n newest) View() journaltest.View { return n.Store.Latest() }
+func (n newest) View() journal.View { return n.Store.latest() }
 
 // TestLatestConforms: who asks one thing at a time cannot tell it from a view.
 func TestLatestConforms(t *testing.T) {
 	unraced(t)
 	journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {
 		disk := vfs.NewCrashableMem()
-		s := &surroundings{t: t, journals: journals, dir: "journal", fs: disk, shown: func(s *Store) journaltest.Journal { return newest{conforming{s}} }}
+		s := &surroundings{t: t, journals: journals, dir: "journal", fs: disk, shown: func(s *Store) journaltest.Journal { return newest{s} }}
 		return s.harness(func() {
 			disk = disk.CrashClone(vfs.CrashCloneCfg{})
 			s.fs = disk

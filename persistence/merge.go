@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"parley"
+	"parley/journal"
 )
 
 // Marks and counters change by commutative merges, so that no turn has to read
@@ -39,7 +39,7 @@ const (
 	instantBits = 56
 )
 
-func encodeMarks(m parley.Marks) []byte {
+func encodeMarks(m journal.Marks) []byte {
 	b := make([]byte, marksBytes, announcedBytes)
 	binary.BigEndian.PutUint64(b, uint64(m.Delivered)|uint64(m.By)<<instantBits)
 	binary.BigEndian.PutUint64(b[8:], uint64(m.Read))
@@ -49,23 +49,23 @@ func encodeMarks(m parley.Marks) []byte {
 	return b
 }
 
-func decodeMarks(b []byte) (parley.Marks, error) {
+func decodeMarks(b []byte) (journal.Marks, error) {
 	if len(b) != marksBytes && len(b) != announcedBytes {
-		return parley.Marks{}, fmt.Errorf("marks of %d bytes", len(b))
+		return journal.Marks{}, fmt.Errorf("marks of %d bytes", len(b))
 	}
 	delivered := number(b)
-	m := parley.Marks{
-		Delivered: int64(delivered & (1<<instantBits - 1)), By: parley.Channel(delivered >> instantBits), Read: int64(number(b[8:16])),
+	m := journal.Marks{
+		Delivered: int64(delivered & (1<<instantBits - 1)), By: journal.Channel(delivered >> instantBits), Read: int64(number(b[8:16])),
 	}
 	if len(b) == announcedBytes {
 		if m.Announced = int64(number(b[16:])); m.Announced == 0 {
-			return parley.Marks{}, errors.New("marks that say a webhook's was none")
+			return journal.Marks{}, errors.New("marks that say a webhook's was none")
 		}
 	}
 	return m, nil
 }
 
-type marksMerger struct{ marks parley.Marks }
+type marksMerger struct{ marks journal.Marks }
 
 func (m *marksMerger) add(value []byte) error {
 	marks, err := decodeMarks(value)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"parley"
+	"parley/journal"
 )
 
 // A parcel on disk: milliseconds, number of words, words; number of records,
@@ -36,7 +37,7 @@ func appendBytes(b, x []byte) []byte {
 func encodeParcel(p *parcel) []byte {
 	size := 256
 	for _, w := range p.words {
-		if many, ok := w.(parley.Fanout); ok {
+		if many, ok := w.(journal.Fanout); ok {
 			size += seatBytes*len(many.To) + 64
 		}
 	}
@@ -52,12 +53,12 @@ func encodeParcel(p *parcel) []byte {
 	return b
 }
 
-func appendWord(b []byte, w parley.Word) []byte {
+func appendWord(b []byte, w journal.Word) []byte {
 	switch w := w.(type) {
-	case parley.Announce:
+	case journal.Announce:
 		b = append(append(append(b, announceWord), w.To[:]...), byte(w.Kind))
 		return appendBytes(append(b, w.Ref[:]...), w.Note)
-	case parley.Mark:
+	case journal.Mark:
 		letter := byte(markWord)
 		switch announced := w.Marks.Announced != 0; {
 		case announced && w.Copy:
@@ -70,9 +71,9 @@ func appendWord(b []byte, w parley.Word) []byte {
 		b = append(append(append(b, letter), w.Recipient[:]...), w.Message[:]...)
 		b = binary.BigEndian.AppendUint64(b, w.Position)
 		return append(b, encodeMarks(w.Marks)...)
-	case parley.Tell:
+	case journal.Tell:
 		return appendBytes(appendStream(append(b, tellWord), w.To), w.Data)
-	case parley.Put:
+	case journal.Put:
 		b = binary.BigEndian.AppendUint16(append(b, putWord), uint16(w.Slot))
 		gone := byte(0)
 		if w.Delete {
@@ -80,13 +81,13 @@ func appendWord(b []byte, w parley.Word) []byte {
 		}
 		b = append(b, byte(w.Table), gone)
 		return appendBytes(appendBytes(b, w.Key), w.Value)
-	case parley.Enlist:
+	case journal.Enlist:
 		return append(append(append(b, enlistWord), w.Agent[:]...), w.Conversation[:]...)
-	case parley.Fanout:
+	case journal.Fanout:
 		b = append(append(append(b, fanoutWord, byte(w.Kind)), w.Ref[:]...), w.Enlist[:]...)
 		b = binary.AppendUvarint(appendBytes(b, w.Note), uint64(len(w.To)))
 		return appendSeats(b, w.To)
-	case parley.Bear:
+	case journal.Bear:
 		b = appendStream(append(b, bearWord), w.Stream)
 		b = binary.AppendUvarint(b, uint64(len(w.Facts)))
 		for _, f := range w.Facts {
@@ -97,7 +98,7 @@ func appendWord(b []byte, w parley.Word) []byte {
 	panic(fmt.Sprintf("persistence: unknown word %T", w))
 }
 
-func appendStream(b []byte, s parley.Stream) []byte {
+func appendStream(b []byte, s journal.Stream) []byte {
 	return append(append(b, byte(s.Kind)), s.ID[:]...)
 }
 
@@ -132,9 +133,9 @@ func (r *reader) byte() byte     { return r.take(1)[0] }
 func (r *reader) id() [16]byte   { return [16]byte(r.take(16)) }
 func (r *reader) number() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
 
-func (r *reader) stream() parley.Stream {
-	kind := parley.StreamKind(r.byte())
-	return parley.Stream{Kind: kind, ID: parley.AnyID(r.id())}
+func (r *reader) stream() journal.Stream {
+	kind := journal.StreamKind(r.byte())
+	return journal.Stream{Kind: kind, ID: parley.AnyID(r.id())}
 }
 
 // seats are at least one, in ascending order of their numbers.
@@ -166,7 +167,7 @@ func decodeParcel(b []byte) (*parcel, error) {
 	}
 	for range r.count() {
 		id := parley.MessageID(r.id())
-		p.records = append(p.records, parley.Record{ID: id, Data: r.bytes()})
+		p.records = append(p.records, journal.Record{ID: id, Data: r.bytes()})
 	}
 	if r.bad || len(r.b) != 0 {
 		return nil, errParcel
@@ -174,31 +175,31 @@ func decodeParcel(b []byte) (*parcel, error) {
 	return p, nil
 }
 
-func (r *reader) word() parley.Word {
+func (r *reader) word() journal.Word {
 	switch letter := r.byte(); letter {
 	case announceWord:
-		return parley.Announce{To: r.id(), Kind: parley.FeedKind(r.byte()), Ref: r.id(), Note: r.bytes()}
+		return journal.Announce{To: r.id(), Kind: journal.FeedKind(r.byte()), Ref: r.id(), Note: r.bytes()}
 	case markWord, copyMarkWord:
 		return r.mark(letter == copyMarkWord, marksBytes)
 	case announcedWord, announcedCopyWord:
 		return r.mark(letter == announcedCopyWord, announcedBytes)
 	case tellWord:
-		return parley.Tell{To: r.stream(), Data: r.bytes()}
+		return journal.Tell{To: r.stream(), Data: r.bytes()}
 	case putWord:
 		slot := parley.Slot(binary.BigEndian.Uint16(r.take(2)))
-		row := parley.Row{Slot: slot, Table: parley.Table(r.byte()), Delete: r.byte() == 1}
+		row := journal.Row{Slot: slot, Table: journal.Table(r.byte()), Delete: r.byte() == 1}
 		row.Key, row.Value = r.bytes(), r.bytes()
-		return parley.Put{Row: row}
+		return journal.Put{Row: row}
 	case enlistWord:
-		return parley.Enlist{Agent: r.id(), Conversation: r.id()}
+		return journal.Enlist{Agent: r.id(), Conversation: r.id()}
 	case fanoutWord:
-		w := parley.Fanout{Kind: parley.FeedKind(r.byte()), Ref: r.id(), Enlist: r.id(), Note: r.bytes()}
+		w := journal.Fanout{Kind: journal.FeedKind(r.byte()), Ref: r.id(), Enlist: r.id(), Note: r.bytes()}
 		w.To = r.seats()
 		return w
 	case bearWord:
-		w := parley.Bear{Stream: r.stream()}
+		w := journal.Bear{Stream: r.stream()}
 		for range r.count() {
-			w.Facts = append(w.Facts, parley.Fact{Tag: r.byte(), Data: r.bytes()})
+			w.Facts = append(w.Facts, journal.Fact{Tag: r.byte(), Data: r.bytes()})
 		}
 		if w.State = r.bytes(); len(w.State) == 0 {
 			w.State = nil
@@ -209,8 +210,8 @@ func (r *reader) word() parley.Word {
 	return nil
 }
 
-func (r *reader) mark(copied bool, size int) parley.Mark {
-	m := parley.Mark{Recipient: r.id(), Message: r.id(), Position: r.number(), Copy: copied}
+func (r *reader) mark(copied bool, size int) journal.Mark {
+	m := journal.Mark{Recipient: r.id(), Message: r.id(), Position: r.number(), Copy: copied}
 	marks, err := decodeMarks(r.take(size))
 	m.Marks, r.bad = marks, r.bad || err != nil
 	return m

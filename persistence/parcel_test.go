@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"parley"
+	"parley/journal"
 )
 
 func drawBytes(t *rapid.T) []byte {
@@ -21,31 +22,31 @@ func drawID(t *rapid.T) [16]byte {
 	return [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
 }
 
-func drawStream(t *rapid.T) parley.Stream {
-	return parley.Stream{Kind: parley.StreamKind(rapid.Byte().Draw(t, "kind")), ID: drawID(t)}
+func drawStream(t *rapid.T) journal.Stream {
+	return journal.Stream{Kind: journal.StreamKind(rapid.Byte().Draw(t, "kind")), ID: drawID(t)}
 }
 
-func drawWord(t *rapid.T) parley.Word {
+func drawWord(t *rapid.T) journal.Word {
 	switch rapid.IntRange(0, 6).Draw(t, "word") {
 	case 0:
-		return parley.Announce{To: drawID(t), Kind: parley.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
+		return journal.Announce{To: drawID(t), Kind: journal.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
 	case 1:
-		marks := parley.Marks{
-			Delivered: rapid.Int64Range(0, 1<<55).Draw(t, "delivered"), By: parley.Channel(rapid.Byte().Draw(t, "by")),
+		marks := journal.Marks{
+			Delivered: rapid.Int64Range(0, 1<<55).Draw(t, "delivered"), By: journal.Channel(rapid.Byte().Draw(t, "by")),
 			Announced: rapid.Int64Range(0, 1<<40).Draw(t, "announced"), Read: rapid.Int64().Draw(t, "read"),
 		}
-		return parley.Mark{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Marks: marks, Copy: rapid.Bool().Draw(t, "copy")}
+		return journal.Mark{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Marks: marks, Copy: rapid.Bool().Draw(t, "copy")}
 	case 2:
-		return parley.Tell{To: drawStream(t), Data: drawBytes(t)}
+		return journal.Tell{To: drawStream(t), Data: drawBytes(t)}
 	case 3:
-		return parley.Put{Row: parley.Row{
-			Slot: parley.Slot(rapid.Uint16().Draw(t, "slot")), Table: parley.Table(rapid.Byte().Draw(t, "table")),
+		return journal.Put{Row: journal.Row{
+			Slot: parley.Slot(rapid.Uint16().Draw(t, "slot")), Table: journal.Table(rapid.Byte().Draw(t, "table")),
 			Key: drawBytes(t), Value: drawBytes(t), Delete: rapid.Bool().Draw(t, "delete"),
 		}}
 	case 4:
-		return parley.Enlist{Agent: drawID(t), Conversation: drawID(t)}
+		return journal.Enlist{Agent: drawID(t), Conversation: drawID(t)}
 	case 5:
-		many := parley.Fanout{Kind: parley.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t), Enlist: drawID(t)}
+		many := journal.Fanout{Kind: journal.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t), Enlist: drawID(t)}
 		number := rapid.Uint32Range(0, 3).Draw(t, "first")
 		for range rapid.IntRange(1, 4).Draw(t, "seats") {
 			many.To = append(many.To, parley.Seat{Agent: drawID(t), Number: number})
@@ -53,9 +54,9 @@ func drawWord(t *rapid.T) parley.Word {
 		}
 		return many
 	default:
-		bear := parley.Bear{Stream: drawStream(t), State: drawBytes(t)}
+		bear := journal.Bear{Stream: drawStream(t), State: drawBytes(t)}
 		for range rapid.IntRange(0, 3).Draw(t, "facts") {
-			bear.Facts = append(bear.Facts, parley.Fact{Tag: rapid.Byte().Draw(t, "tag"), Data: drawBytes(t)})
+			bear.Facts = append(bear.Facts, journal.Fact{Tag: rapid.Byte().Draw(t, "tag"), Data: drawBytes(t)})
 		}
 		return bear
 	}
@@ -72,7 +73,7 @@ func TestParcelRoundTrip(t *testing.T) {
 			p.words = append(p.words, drawWord(t))
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "records") {
-			p.records = append(p.records, parley.Record{ID: drawID(t), Data: drawBytes(t)})
+			p.records = append(p.records, journal.Record{ID: drawID(t), Data: drawBytes(t)})
 		}
 		b := encodeParcel(p)
 		got, err := decodeParcel(b)
@@ -99,7 +100,7 @@ func TestDecodeParcelGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "garbage")
 		if rapid.Bool().Draw(t, "flipped") {
-			b = encodeParcel(&parcel{words: []parley.Word{drawWord(t), drawWord(t)}, records: []parley.Record{{Data: []byte("body")}}})
+			b = encodeParcel(&parcel{words: []journal.Word{drawWord(t), drawWord(t)}, records: []journal.Record{{Data: []byte("body")}}})
 			b[rapid.IntRange(0, len(b)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		}
 		if p, err := decodeParcel(b); err == nil && len(b) < 10 {

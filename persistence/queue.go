@@ -4,11 +4,12 @@ import (
 	"sync"
 
 	"parley"
+	"parley/journal"
 )
 
 // item is an entry on its way, or the part of one that a lane carries.
 type item struct {
-	*parley.Entry
+	*journal.Entry
 	// lane is set on parts that came by lane.
 	lane *parcel
 	// late: it may come after what is not, see queue.
@@ -25,7 +26,7 @@ type item struct {
 	// announced are the feed entries the item made, to be published.
 	announced []announced
 	fanned    []fanned
-	told      []parley.Stream
+	told      []journal.Stream
 }
 
 // record is the text of a message that the item carries.
@@ -42,7 +43,7 @@ func (it *item) record(id parley.MessageID) []byte {
 // feed, 0 if that feed is elsewhere.
 func (it *item) position(id parley.MessageID) uint64 {
 	for _, a := range it.announced {
-		if a.entry.Kind == parley.MessageEntry && parley.MessageID(a.entry.Ref) == id {
+		if a.entry.Kind == journal.MessageEntry && parley.MessageID(a.entry.Ref) == id {
 			return a.entry.Position
 		}
 	}
@@ -51,7 +52,7 @@ func (it *item) position(id parley.MessageID) uint64 {
 
 type announced struct {
 	agent parley.AgentID
-	entry parley.FeedEntry
+	entry journal.FeedEntry
 }
 
 // lateBytesMax of late items go into one batch, so that a word to very many

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/journal"
 )
 
 // ruin is a directory as a process that was killed left it, and what it had
@@ -19,7 +19,7 @@ import (
 type ruin struct {
 	files map[string][]byte
 	acked []uint64 // deeds: their numbers are the contents of their events
-	s     parley.Stream
+	s     journal.Stream
 }
 
 // killed runs a journal over fs, has it acknowledge batches of events one by
@@ -36,9 +36,9 @@ func killed(t testing.TB, lives, events int) *ruin {
 		epoch := activated(t, s, r.s)
 		for range events {
 			n := uint64(len(r.acked))
-			e := &parley.Entry{
+			e := &journal.Entry{
 				Slot: r.s.Slot(), Stream: r.s, Epoch: epoch, Expect: n,
-				Facts: []parley.Fact{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 900)...)}},
+				Facts: []journal.Fact{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 900)...)}},
 			}
 			if err := <-handOver(s, e); err != nil {
 				t.Fatal(err)
@@ -147,10 +147,10 @@ func (r *ruin) try(fs vfs.FS, witnessed bool) (verdict string, reason error) {
 		return rotRefused, err
 	}
 	defer func() { _ = s.Close() }()
-	v := s.View()
+	v := s.view()
 	defer v.Close()
 	var found []uint64
-	err = v.Events(r.s, 1, false, func(_ uint64, _ int64, f parley.Fact) bool {
+	err = v.Events(r.s, 1, false, func(_ uint64, _ int64, f journal.Fact) bool {
 		found = append(found, number(f.Data))
 		return true
 	})

@@ -133,7 +133,7 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
-func (j *journal) stats() JournalStats {
+func (j *journalState) stats() JournalStats {
 	queued, late := j.queue.length()
 	stats := JournalStats{
 		Entries: j.wrote.entries.Load(), Batches: j.wrote.batches.Load(), Bytes: j.wrote.bytes.Load(),

@@ -6,13 +6,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/journal"
 )
 
 func TestStatsCountWhatIsWritten(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 2))
 	defer mustClose(t, s)
-	if err := s.Start(func(parley.Stream) {}, func(parley.Stream, time.Time) {}); err != nil {
+	if err := s.Start(func(journal.Stream) {}, func(journal.Stream, time.Time) {}); err != nil {
 		t.Fatal(err)
 	}
 	leave, err := s.Admit(1, 1000)
@@ -24,8 +24,8 @@ func TestStatsCountWhatIsWritten(t *testing.T) {
 		t.Errorf("one entry is admitted: %+v", j)
 	}
 	done := make(chan error, 1)
-	row := parley.Row{Slot: 1, Table: parley.WebhookTable, Key: []byte("k"), Value: []byte("v")}
-	s.Append(&parley.Entry{Slot: 1, Rows: []parley.Row{row}, Release: func(err error) { leave(); done <- err }})
+	row := journal.Row{Slot: 1, Table: journal.WebhookTable, Key: []byte("k"), Value: []byte("v")}
+	s.Append(&journal.Entry{Slot: 1, Rows: []journal.Row{row}, Release: func(err error) { leave(); done <- err }})
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

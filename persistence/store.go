@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // formatVersion is the layout of the directory that this code reads and writes.
@@ -103,14 +104,14 @@ type Store struct {
 	lock     *pebble.Lock
 	dir      string
 	opts     Options
-	journals []*journal
+	journals []*journalState
 	count    int // of journals
 	hub      *hub
 	// epoch numbers activations; it starts above every one given out before.
 	epoch atomic.Uint64
 	// onTray and onTimer are told of actors that have something to do. Set by Start.
-	onTray  func(parley.Stream)
-	onTimer func(parley.Stream, time.Time)
+	onTray  func(journal.Stream)
+	onTimer func(journal.Stream, time.Time)
 
 	// commit serializes commits of all journals, so that applied counts batches
 	// in the order in which the shared write-ahead log holds them. The engine logs a
@@ -211,7 +212,7 @@ func encodeFormat(journals int, incarnation uint64) []byte {
 
 // Start begins to hand out in-tray hints and due timers. onTray must not block;
 // onTimer may be called again for a timer that its actor has not cancelled.
-func (s *Store) Start(onTray func(parley.Stream), onTimer func(parley.Stream, time.Time)) error {
+func (s *Store) Start(onTray func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
 	s.onTray, s.onTimer = onTray, onTimer
 	for _, j := range s.journals {
 		if err := j.resumeLanes(); err != nil {
@@ -248,7 +249,7 @@ func (s *Store) Journals() int { return len(s.journals) }
 func (s *Store) NextEpoch() uint64 { return s.epoch.Add(1) }
 
 // home is the journal in which a slot lives.
-func (s *Store) home(slot parley.Slot) *journal {
+func (s *Store) home(slot parley.Slot) *journalState {
 	return s.journals[int(slot)%len(s.journals)]
 }
 
@@ -257,7 +258,7 @@ func (s *Store) SameHome(a, b parley.Slot) bool { return s.home(a) == s.home(b) 
 
 // Append hands an entry to its journal. It never blocks and never fails at
 // once: what becomes of the entry is told through its Release.
-func (s *Store) Append(e *parley.Entry) { s.home(e.Slot).append(&item{Entry: e}) }
+func (s *Store) Append(e *journal.Entry) { s.home(e.Slot).append(&item{Entry: e}) }
 
 // readersWait is how many milliseconds a closing store waits for open views.
 const readersWait = 5000

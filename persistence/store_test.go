@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"parley"
+	"parley/journal"
 )
 
 func mustOpen(t testing.TB, dir string, opts Options) *Store {
@@ -198,7 +198,7 @@ func rot(t *testing.T, open func(vfs.FS) *Store) (flips, seen int) {
 	}
 	for i := range 60 {
 		released := make(chan error, 1)
-		s.Append(&parley.Entry{Rows: []parley.Row{{Table: 1, Key: fmt.Append(nil, i), Value: bytes.Repeat([]byte{byte(i)}, 2000)}}, Release: func(err error) { released <- err }})
+		s.Append(&journal.Entry{Rows: []journal.Row{{Table: 1, Key: fmt.Append(nil, i), Value: bytes.Repeat([]byte{byte(i)}, 2000)}}, Release: func(err error) { released <- err }})
 		if err := <-released; err != nil {
 			t.Fatal(err)
 		}

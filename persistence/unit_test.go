@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"parley"
+	"parley/journal"
 )
 
 func TestWatermark(t *testing.T) {
@@ -203,14 +204,14 @@ func TestMergeOrder(t *testing.T) {
 	sumKey := quotaKey(2, parley.OrgID{}, 9)
 	rapid.Check(t, func(t *rapid.T) {
 		var marks, sums [][]byte
-		want, sum := parley.Marks{}, uint64(0)
+		want, sum := journal.Marks{}, uint64(0)
 		for range rapid.IntRange(1, 12).Draw(t, "operands") {
-			m := parley.Marks{
+			m := journal.Marks{
 				Delivered: rapid.Int64Range(0, 9).Draw(t, "delivered"), Read: rapid.Int64Range(0, 9).Draw(t, "read"),
 				Announced: rapid.Int64Range(0, 9).Draw(t, "announced"),
 			}
 			if m.Delivered != 0 {
-				m.By = parley.Channel(rapid.IntRange(0, 2).Draw(t, "channel"))
+				m.By = journal.Channel(rapid.IntRange(0, 2).Draw(t, "channel"))
 			}
 			marks = append(marks, encodeMarks(m))
 			if m.Delivered != 0 && (want.Delivered == 0 || m.Delivered < want.Delivered) {
@@ -305,14 +306,14 @@ func TestKeysAreApart(t *testing.T) {
 	agent := parley.AgentID(s.ID)
 	ranges := map[string][]byte{
 		"events": streamKey(eventFamily, s, 0), "tray": streamKey(trayFamily, s, 0),
-		"feed": append(key(7, feedFamily, 0), agent[:]...), "rows": rowKey(7, parley.NameTable, nil),
+		"feed": append(key(7, feedFamily, 0), agent[:]...), "rows": rowKey(7, journal.NameTable, nil),
 		"lane": laneKey(1, 2, 0)[:7], "timers": metaKey(timerFamily, 1, 0),
 	}
 	keys := map[string][]byte{
 		"events": eventKey(s, 1<<40), "tray": trayKey(s, 9), "feed": feedKey(feedFamily, agent, 3),
-		"rows": rowKey(7, parley.NameTable, []byte{0xFF, 0xFF}), "lane": laneKey(1, 2, 1<<50), "timers": timerKey(1, 1<<60, s),
+		"rows": rowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "lane": laneKey(1, 2, 1<<50), "timers": timerKey(1, 1<<60, s),
 		"another stream": eventKey(longer, 1), "state": stateKey(s), "unseen": feedKey(unseenFamily, agent, 3),
-		"another table": rowKey(7, parley.RosterTable, nil), "another lane": laneKey(1, 3, 1), "a lane back": laneKey(2, 1, 1),
+		"another table": rowKey(7, journal.RosterTable, nil), "another lane": laneKey(1, 3, 1), "a lane back": laneKey(2, 1, 1),
 		"lane in": laneInKey(1, 2), "another journal's timers": timerKey(2, 0, s), "quota": quotaKey(1, parley.OrgID(s.ID), 1),
 		"counter": metaKey(counterFamily, 1, 0), "format": metaKey(formatFamily, 0, 0),
 		"copies": residentKey(chunkFamily, 7, parley.MessageID(s.ID)),

@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"parley"
+	"parley/journal"
 )
 
 // A message to one agent that was not carried to it yet has a row that says so. A
@@ -16,8 +17,8 @@ import (
 // their positions from position from on, oldest first, until fn returns false or
 // rows entries of the feed were looked at. It gives the position up to which fn
 // has been told of all of them: the last there can be at the end of the feed.
-func (v *View) Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error) {
-	carried, _, err := v.get(rowKey(agent.Slot(), parley.CarriedTable, agent[:]))
+func (v *storeView) Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error) {
+	carried, _, err := v.get(rowKey(agent.Slot(), journal.CarriedTable, agent[:]))
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +103,7 @@ func (u *unmarked) find(ok bool) bool {
 		at := placeOf(u.lines)
 		u.rows, u.passed = u.rows-1, at
 		value := u.lines.Value()
-		if len(value) < feedBytes || parley.FeedKind(value[0]) != parley.CopyEntry {
+		if len(value) < feedBytes || journal.FeedKind(value[0]) != journal.CopyEntry {
 			continue
 		}
 		for u.marked && placeOf(u.marks) < at {

@@ -11,12 +11,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"parley"
+	"parley/journal"
 )
 
 // View is the store as it was at one instant, across all journals, or for a view by
 // Latest as it is at each read. What it shows may not be synced yet: call Durable
 // before answering from it.
-type View struct {
+type storeView struct {
 	store *Store
 	// rows is a snapshot, or the engine itself; nil where the store is closed.
 	rows pebble.Reader
@@ -28,27 +29,31 @@ type View struct {
 const durablePatience = 5 * time.Second
 
 // View opens a view. It must be closed. One of a closed store shows nothing but
-// parley.ErrClosed.
-func (s *Store) View() *View {
+// journal.ErrClosed.
+func (s *Store) View() journal.View { return s.view() }
+
+func (s *Store) view() *storeView {
 	if !s.enter() {
-		return &View{store: s}
+		return &storeView{store: s}
 	}
 	snap := s.db.NewSnapshot()
-	return &View{store: s, rows: snap, applied: s.applied.Load()}
+	return &storeView{store: s, rows: snap, applied: s.applied.Load()}
 }
 
 // Latest opens a view that shows with each read what is applied by then: two reads
 // may show two instants. It suits a caller that reads one row, or scans once, and
 // spares the snapshot.
-func (s *Store) Latest() *View {
+func (s *Store) Latest() journal.View { return s.latest() }
+
+func (s *Store) latest() *storeView {
 	if !s.enter() {
-		return &View{store: s}
+		return &storeView{store: s}
 	}
-	return &View{store: s, rows: s.db}
+	return &storeView{store: s, rows: s.db}
 }
 
 // Close lets the view go.
-func (v *View) Close() {
+func (v *storeView) Close() {
 	if v.rows == nil {
 		return
 	}
@@ -68,15 +73,15 @@ func (s *Store) enter() bool {
 	return true
 }
 
-func (v *View) get(k []byte) ([]byte, bool, error) {
+func (v *storeView) get(k []byte) ([]byte, bool, error) {
 	if v.rows == nil {
-		return nil, false, parley.ErrClosed
+		return nil, false, journal.ErrClosed
 	}
 	return get(v.rows, k)
 }
 
 // Durable returns once everything that the view shows is on stable storage.
-func (v *View) Durable(ctx context.Context) error {
+func (v *storeView) Durable(ctx context.Context) error {
 	applied := v.applied
 	if _, instant := v.rows.(*pebble.Snapshot); !instant {
 		applied = v.store.applied.Load() // not before anything that was read
@@ -91,7 +96,7 @@ func (v *View) Durable(ctx context.Context) error {
 }
 
 // shows reports whether the view has the commit of that number.
-func (v *View) shows(number uint64) bool {
+func (v *storeView) shows(number uint64) bool {
 	value, found, err := v.get(headKey(number))
 	if err != nil || !found {
 		return err != nil
@@ -102,9 +107,9 @@ func (v *View) shows(number uint64) bool {
 
 // scan calls fn for each key within [low, high), last first if reverse, until
 // fn returns false. Key and value are only valid during the call.
-func (v *View) scan(low, high []byte, reverse bool, fn func(k, value []byte) (bool, error)) error {
+func (v *storeView) scan(low, high []byte, reverse bool, fn func(k, value []byte) (bool, error)) error {
 	if v.rows == nil {
-		return parley.ErrClosed
+		return journal.ErrClosed
 	}
 	iter, err := v.rows.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
 	if err != nil {
@@ -126,7 +131,7 @@ func (v *View) scan(low, high []byte, reverse bool, fn func(k, value []byte) (bo
 
 // State gives a stream's stored state and the number of events folded into it;
 // nil if there is none.
-func (v *View) State(s parley.Stream) (seq uint64, state []byte, err error) {
+func (v *storeView) State(s journal.Stream) (seq uint64, state []byte, err error) {
 	value, found, err := v.get(stateKey(s))
 	if err != nil || !found {
 		return 0, nil, err
@@ -139,7 +144,7 @@ func (v *View) State(s parley.Stream) (seq uint64, state []byte, err error) {
 
 // Events calls fn with the stream's events from number from on (from 1), in
 // order, or from the last down if reverse, until fn returns false.
-func (v *View) Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error {
+func (v *storeView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.Fact) bool) error {
 	low, high := eventKey(s, from), after(streamKey(eventFamily, s, 0))
 	if reverse {
 		low, high = eventKey(s, 1), after(eventKey(s, from))
@@ -148,7 +153,7 @@ func (v *View) Events(s parley.Stream, from uint64, reverse bool, fn func(seq ui
 		if len(value) < 9 {
 			return false, fmt.Errorf("event of %d bytes", len(value))
 		}
-		f := parley.Fact{Tag: value[0], Data: append([]byte(nil), value[9:]...)}
+		f := journal.Fact{Tag: value[0], Data: append([]byte(nil), value[9:]...)}
 		return fn(number(k[len(k)-8:]), int64(number64(value, 1)), f), nil
 	})
 }
@@ -156,9 +161,9 @@ func (v *View) Events(s parley.Stream, from uint64, reverse bool, fn func(seq ui
 // Message calls read with a message's record as kept for a reader at slot, and
 // gives its position in the feed of a recipient who lives there. The record is
 // only valid during the call, which is not made where there is none.
-func (v *View) Message(slot parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error) {
+func (v *storeView) Message(slot parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error) {
 	if v.rows == nil {
-		return 0, parley.ErrClosed
+		return 0, journal.ErrClosed
 	}
 	_, err = v.record(v.store.residence(slot, id), id, func(at uint64, record []byte) error {
 		position = at
@@ -168,7 +173,7 @@ func (v *View) Message(slot parley.Slot, id parley.MessageID, read func(record [
 }
 
 // record calls read with the record of a message that is kept under slot, if there is one.
-func (v *View) record(slot parley.Slot, id parley.MessageID, read func(position uint64, record []byte) error) (found bool, err error) {
+func (v *storeView) record(slot parley.Slot, id parley.MessageID, read func(position uint64, record []byte) error) (found bool, err error) {
 	value, closer, err := v.rows.Get(residentKey(recordFamily, slot, id))
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
@@ -186,17 +191,17 @@ func (v *View) record(slot parley.Slot, id parley.MessageID, read func(position 
 // Marks gives what marks like m have left: those of a recipient's message by
 // position, or without a recipient those that are known where the conversation
 // lives.
-func (v *View) Marks(m parley.Mark) (parley.Marks, error) {
+func (v *storeView) Marks(m journal.Mark) (journal.Marks, error) {
 	value, found, err := v.get(markKey(m))
 	if err != nil || !found {
-		return parley.Marks{}, err
+		return journal.Marks{}, err
 	}
 	return decodeMarks(value)
 }
 
 // FeedMarks calls fn with the marks of agent's messages of positions from low to
 // high, oldest first. Messages without marks are not told of.
-func (v *View) FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m parley.Marks)) error {
+func (v *storeView) FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m journal.Marks)) error {
 	lowKey, highKey := feedKey(markFamily, agent, low), after(feedKey(markFamily, agent, high))
 	return v.scan(lowKey, highKey, false, func(k, value []byte) (bool, error) {
 		marks, err := decodeMarks(value)
@@ -209,7 +214,7 @@ func (v *View) FeedMarks(agent parley.AgentID, low, high uint64, fn func(positio
 
 // Feed calls fn with agent's feed entries of positions (from, upTo], oldest
 // first, until fn returns false.
-func (v *View) Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error {
+func (v *storeView) Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
 	if from >= upTo {
 		return nil
 	}
@@ -218,11 +223,11 @@ func (v *View) Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.Feed
 
 // FeedBefore calls fn with agent's feed entries of positions below before,
 // newest first, until fn returns false. before 0 is the end of the feed.
-func (v *View) FeedBefore(agent parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error {
+func (v *storeView) FeedBefore(agent parley.AgentID, before uint64, fn func(journal.FeedEntry) bool) error {
 	return v.feed(agent, 0, before-1, true, fn)
 }
 
-func (v *View) feed(agent parley.AgentID, low, high uint64, reverse bool, fn func(parley.FeedEntry) bool) error {
+func (v *storeView) feed(agent parley.AgentID, low, high uint64, reverse bool, fn func(journal.FeedEntry) bool) error {
 	lowKey, highKey := feedKey(feedFamily, agent, low), after(feedKey(feedFamily, agent, high))
 	return v.scan(lowKey, highKey, reverse, func(k, value []byte) (bool, error) {
 		e, err := decodeFeed(number(k[len(k)-8:]), value)
@@ -231,13 +236,13 @@ func (v *View) feed(agent parley.AgentID, low, high uint64, reverse bool, fn fun
 }
 
 // Row gives one row's value.
-func (v *View) Row(slot parley.Slot, table parley.Table, k []byte) ([]byte, bool, error) {
+func (v *storeView) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte, bool, error) {
 	return v.get(rowKey(slot, table, k))
 }
 
 // Rows calls fn with the rows whose keys begin with prefix, beyond the key
 // beyond (nil: from the first, or if reverse the last), until fn returns false.
-func (v *View) Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(k, value []byte) bool) error {
+func (v *storeView) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(k, value []byte) bool) error {
 	low, head := rowKey(slot, table, prefix), len(rowKey(slot, table, nil))
 	high := after(low)
 	switch {
@@ -251,7 +256,7 @@ func (v *View) Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte,
 
 // Table calls fn with all rows of a table, wherever they live, until fn returns
 // false.
-func (v *View) Table(table parley.Table, fn func(k, value []byte) bool) error {
+func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) error {
 	iter, err := v.rows.NewIter(nil)
 	if err != nil {
 		return err
@@ -278,14 +283,14 @@ func (v *View) Table(table parley.Table, fn func(k, value []byte) bool) error {
 // Tray calls fn with the words waiting for an actor, oldest first, of those that
 // came after the one of a number. An actor that says how far it has heard spares
 // stepping over all that it has struck out.
-func (v *View) Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error {
+func (v *storeView) Tray(s journal.Stream, beyond uint64, fn func(journal.TrayRow) bool) error {
 	return v.scan(trayKey(s, beyond+1), after(streamKey(trayFamily, s, 0)), false, func(k, value []byte) (bool, error) {
-		return fn(parley.TrayRow{Number: number(k[len(k)-8:]), Data: append([]byte(nil), value...)}), nil
+		return fn(journal.TrayRow{Number: number(k[len(k)-8:]), Data: append([]byte(nil), value...)}), nil
 	})
 }
 
 // Used is what an organization has used on a day, over all journals.
-func (v *View) Used(org parley.OrgID, day uint32) (int64, error) {
+func (v *storeView) Used(org parley.OrgID, day uint32) (int64, error) {
 	sum := uint64(0)
 	for _, j := range v.store.journals {
 		value, _, err := v.get(quotaKey(j.number, org, day))
@@ -298,9 +303,9 @@ func (v *View) Used(org parley.OrgID, day uint32) (int64, error) {
 }
 
 // Row reads one row as last applied, durable or not.
-func (s *Store) Row(slot parley.Slot, table parley.Table, k []byte) ([]byte, bool, error) {
+func (s *Store) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte, bool, error) {
 	if !s.enter() {
-		return nil, false, parley.ErrClosed
+		return nil, false, journal.ErrClosed
 	}
 	defer s.readers.Add(-1)
 	return get(s.db, rowKey(slot, table, k))

@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/journal"
 )
 
 // BenchmarkRead reads one row, while nothing is written: through a view, which is a
@@ -15,21 +16,21 @@ func BenchmarkRead(b *testing.B) {
 	opts.CacheBytes, opts.MemTableBytes = 64<<20, 8<<20
 	s := mustOpen(b, "d", opts)
 	defer mustClose(b, s)
-	if err := s.Start(func(parley.Stream) {}, nil); err != nil {
+	if err := s.Start(func(journal.Stream) {}, nil); err != nil {
 		b.Fatal(err)
 	}
-	streams := make([]parley.Stream, 2000)
+	streams := make([]journal.Stream, 2000)
 	for i := range streams {
 		streams[i] = newStream(parley.Slot(i))
 		stored := make(chan error, 1)
-		s.Append(&parley.Entry{Slot: streams[i].Slot(), Words: []parley.Word{
-			parley.Bear{Stream: streams[i], Facts: []parley.Fact{{Tag: 1, Data: []byte("x")}}, State: make([]byte, 200)},
+		s.Append(&journal.Entry{Slot: streams[i].Slot(), Words: []journal.Word{
+			journal.Bear{Stream: streams[i], Facts: []journal.Fact{{Tag: 1, Data: []byte("x")}}, State: make([]byte, 200)},
 		}, Release: func(err error) { stored <- err }})
 		if err := <-stored; err != nil {
 			b.Fatal(err)
 		}
 	}
-	read := func(b *testing.B, open func() *View) {
+	read := func(b *testing.B, open func() *storeView) {
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			for i := 0; pb.Next(); i++ {
@@ -41,6 +42,6 @@ func BenchmarkRead(b *testing.B) {
 			}
 		})
 	}
-	b.Run("view", func(b *testing.B) { read(b, s.View) })
-	b.Run("latest", func(b *testing.B) { read(b, s.Latest) })
+	b.Run("view", func(b *testing.B) { read(b, s.view) })
+	b.Run("latest", func(b *testing.B) { read(b, s.latest) })
 }

@@ -3,12 +3,12 @@ package persistence
 import (
 	"time"
 
-	"parley"
+	"parley/journal"
 )
 
-func ignoreTray(parley.Stream) {}
+func ignoreTray(journal.Stream) {}
 
-func ignoreTimer(parley.Stream, time.Time) {}
+func ignoreTimer(journal.Stream, time.Time) {}
 
 // startQuietly starts a store without its housekeeping, which costs more than
 // the rest of a short life.

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"parley"
 	"parley/actors"
 	"parley/actors/issuer"
 	"parley/http/auth"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -48,7 +48,7 @@ type masterKey struct {
 
 // states is where stored states are read.
 type states interface {
-	State(parley.Stream) (seq uint64, state []byte, err error)
+	State(journal.Stream) (seq uint64, state []byte, err error)
 }
 
 // findMasterKey takes the key that secrets are sealed under from the

@@ -14,6 +14,7 @@ import (
 	"parley/actors"
 	"parley/actors/issuer"
 	"parley/http/auth"
+	"parley/journal"
 	"parley/persistence"
 )
 
@@ -79,7 +80,7 @@ func TestAFirstStartMayBeCutShort(t *testing.T) {
 // sealedState is a journal that holds signing keys and nothing else.
 type sealedState issuer.State
 
-func (s *sealedState) State(of parley.Stream) (uint64, []byte, error) {
+func (s *sealedState) State(of journal.Stream) (uint64, []byte, error) {
 	if of != actors.SigningKeyStream {
 		return 0, nil, errors.New("another stream was asked for")
 	}

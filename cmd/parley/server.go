@@ -31,18 +31,6 @@ const (
 	finishWait = 6 * time.Second
 )
 
-// journal is a Store as the actors see a journal.
-type journal struct{ *persistence.Store }
-
-func (j journal) View() actors.View { return j.Store.View() }
-
-// Latest shows with each read what is applied by then.
-func (j journal) Latest() actors.View { return j.Store.Latest() }
-
-func (j journal) Follow(agent parley.AgentID, after uint64, notify func()) actors.Subscription {
-	return j.Subscribe(agent, after, notify)
-}
-
 // runServer opens the journal, the actors and the doors, calls ready with the
 // bound public address, and returns when ctx is done and all is drained.
 func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
@@ -178,7 +166,7 @@ func (h *house) openActors(cfg Config) (err error) {
 	h.traces.watching(h.out)
 	h.meter = newRequestMeter()
 	h.node = actors.New(actors.Options{
-		Journal: h.traces.keeping(journal{h.store}), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
+		Journal: h.traces.keeping(h.store), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, SeatLimit: quotas.Seats, Courier: h.out.courier,
 		Demand: h.demand(),
 	})

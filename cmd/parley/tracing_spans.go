@@ -16,6 +16,7 @@ import (
 	"parley/actors"
 	parleyhttp "parley/http"
 	"parley/http/egress"
+	"parley/journal"
 )
 
 // rootOf is the first span of a message's trace: what made the message.
@@ -160,20 +161,20 @@ func (t *traces) appended(id parley.MessageID, called bool, request trace.SpanCo
 // tracedJournal notes when messages were handed to the journal and when they were
 // durable, which is when their entries are released.
 type tracedJournal struct {
-	journal
+	journal.Journal
 	traces *traces
 }
 
 // Append takes an entry.
-func (j tracedJournal) Append(e *parley.Entry) {
+func (j tracedJournal) Append(e *journal.Entry) {
 	if len(e.Records) > 0 {
 		j.traces.follow(e)
 	}
-	j.journal.Append(e)
+	j.Journal.Append(e)
 }
 
 // follow notes an entry's time before it is answered for.
-func (t *traces) follow(e *parley.Entry) {
+func (t *traces) follow(e *journal.Entry) {
 	ids := make([]parley.MessageID, 0, len(e.Records))
 	for i := range e.Records {
 		ids = append(ids, e.Records[i].ID)
@@ -190,7 +191,7 @@ func (t *traces) follow(e *parley.Entry) {
 }
 
 // keeping is the journal as the actors are to see it.
-func (t *traces) keeping(j journal) actors.Journal {
+func (t *traces) keeping(j journal.Journal) journal.Journal {
 	if t == nil {
 		return j
 	}

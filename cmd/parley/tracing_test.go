@@ -18,6 +18,8 @@ import (
 	"parley/actors/webhook"
 	parleyhttp "parley/http"
 	"parley/http/egress"
+	"parley/journal"
+	"parley/persistence"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -134,7 +136,7 @@ func TestOffIsNothing(t *testing.T) {
 	var off *traces
 	o := &outbound{courier: parleyhttp.NewCourier(parleyhttp.CourierOptions{})}
 	off.watching(o)
-	if j, bare := off.keeping(journal{}).(journal); !bare || o.courier.Watch != nil {
+	if j, bare := off.keeping(&persistence.Store{}).(*persistence.Store); !bare || o.courier.Watch != nil {
 		t.Errorf("the journal is %T, the courier tells %v", j, o.courier.Watch != nil)
 	}
 	off.at("http://x")
@@ -161,7 +163,7 @@ func TestSpansOfAMessage(t *testing.T) {
 	tr, spans := traced(1)
 	id := messageIDs(1)[0]
 	released := false
-	e := &parley.Entry{Records: []parley.Record{{ID: id}}, Release: func(error) { released = true }}
+	e := &journal.Entry{Records: []journal.Record{{ID: id}}, Release: func(error) { released = true }}
 	tr.follow(e)
 	e.Release(nil)
 	if !released {
@@ -179,7 +181,7 @@ func TestSpansOfAMessage(t *testing.T) {
 	// What the journal refused is no way into it.
 	spans.Reset()
 	refused := messageIDs(2)[1]
-	e = &parley.Entry{Records: []parley.Record{{ID: refused}}}
+	e = &journal.Entry{Records: []journal.Record{{ID: refused}}}
 	tr.follow(e)
 	e.Release(errors.New("refused"))
 	tr.tell(&answer, trace.SpanContext{}, &post{refused, true})
@@ -195,7 +197,7 @@ func TestTheCallerDecides(t *testing.T) {
 	tr, spans := traced(0)
 	id := messageIDs(1)[0]
 	follow := func() {
-		e := &parley.Entry{Records: []parley.Record{{ID: id}}}
+		e := &journal.Entry{Records: []journal.Record{{ID: id}}}
 		tr.follow(e)
 		e.Release(nil)
 	}

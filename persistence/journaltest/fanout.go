@@ -6,10 +6,11 @@ import (
 	"slices"
 
 	"parley"
+	"parley/journal"
 )
 
-func (r *rig) group(slot parley.Slot) parley.Stream {
-	return parley.Stream{Kind: parley.GroupStream, ID: parley.NewID[parley.AnyID](slot, r.Clock(), r.entropy())}
+func (r *rig) group(slot parley.Slot) journal.Stream {
+	return journal.Stream{Kind: journal.GroupStream, ID: parley.NewID[parley.AnyID](slot, r.Clock(), r.entropy())}
 }
 
 // seats are of n agents who live all over, but for the first at near. Some
@@ -33,10 +34,10 @@ func (r *rig) broadcast() parley.MessageID {
 }
 
 // circular is an entry that sends one message to many.
-func circular(id parley.MessageID, text string, to []parley.Seat) *parley.Entry {
-	return &parley.Entry{
-		Records: []parley.Record{{ID: id, Data: []byte(text)}},
-		Words:   []parley.Word{parley.Fanout{Kind: parley.CopyEntry, Ref: parley.AnyID(id), Note: []byte(text), To: to}},
+func circular(id parley.MessageID, text string, to []parley.Seat) *journal.Entry {
+	return &journal.Entry{
+		Records: []journal.Record{{ID: id, Data: []byte(text)}},
+		Words:   []journal.Word{journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(id), Note: []byte(text), To: to}},
 	}
 }
 
@@ -55,10 +56,10 @@ func (r *rig) have(to []parley.Seat, n int) {
 	r.Helper()
 	next := 0
 	r.until(line(n, "entries for everybody"), func() bool {
-		r.view(func(v View) {
+		r.view(func(v journal.View) {
 			for ; next < len(to); next++ {
 				got := 0
-				r.must(v.Feed(to[next].Agent, 0, ^uint64(0), func(parley.FeedEntry) bool { got++; return true }))
+				r.must(v.Feed(to[next].Agent, 0, ^uint64(0), func(journal.FeedEntry) bool { got++; return true }))
 				if got > n {
 					r.Fatalf("seat %d has %d entries, want %d", to[next].Number, got, n)
 				}
@@ -77,9 +78,9 @@ func testFanout(r *rig) {
 		talk := parley.ConversationID(r.message(near))
 		a := r.speaker(r.group(near), 0)
 		e := circular(id, "body", to)
-		many := e.Words[0].(parley.Fanout)
+		many := e.Words[0].(journal.Fanout)
 		many.Enlist = talk
-		e.Words = []parley.Word{many, parley.Fanout{Kind: parley.StatusEntry, Ref: parley.AnyID(talk), Note: []byte("open"), To: to}}
+		e.Words = []journal.Word{many, journal.Fanout{Kind: journal.StatusEntry, Ref: parley.AnyID(talk), Note: []byte("open"), To: to}}
 		a.say(e)
 		r.have(to, 2)
 		r.copied(id, talk, to)
@@ -101,9 +102,9 @@ func (r *rig) copied(id parley.MessageID, talk parley.ConversationID, to []parle
 		}
 		mine := parley.Copy(id, seat.Number)
 		feed := r.feed(seat.Agent)
-		r.expect("the feed", r.lines(seat.Agent), []string{line(parley.CopyEntry, mine, "body"), line(parley.StatusEntry, talk, "open")})
+		r.expect("the feed", r.lines(seat.Agent), []string{line(journal.CopyEntry, mine, "body"), line(journal.StatusEntry, talk, "open")})
 		r.expect("unseen", r.unseen(seat.Agent, 0), []string{line(feed[0].Position, mine)})
-		r.view(func(v View) {
+		r.view(func(v journal.View) {
 			for _, reader := range []parley.Slot{seat.Agent.Slot(), near} {
 				to, position, found, err := v.Copy(reader, mine)
 				if reader == near && position == 0 && r.homes > 1 && int(seat.Agent.Slot())%r.homes != 0 {
@@ -113,7 +114,7 @@ func (r *rig) copied(id parley.MessageID, talk parley.ConversationID, to []parle
 				r.expect("the record", r.text(v, reader, id), "body true <nil>")
 			}
 			var listed []string
-			r.must(v.Rows(seat.Agent.Slot(), parley.ConversationTable, seat.Agent[:], nil, false, func(_, value []byte) bool {
+			r.must(v.Rows(seat.Agent.Slot(), journal.ConversationTable, seat.Agent[:], nil, false, func(_, value []byte) bool {
 				listed = append(listed, line(parley.ConversationID(value)))
 				return true
 			}))
@@ -121,8 +122,8 @@ func (r *rig) copied(id parley.MessageID, talk parley.ConversationID, to []parle
 		})
 	}
 	last := to[len(to)-1].Number
-	r.view(func(v View) {
-		for _, n := range []uint32{0, last + 1, last + 3*parley.FanoutChunk, 51} {
+	r.view(func(v journal.View) {
+		for _, n := range []uint32{0, last + 1, last + 3*journal.FanoutChunk, 51} {
 			if slices.ContainsFunc(to, func(s parley.Seat) bool { return s.Number == n }) {
 				continue
 			}
@@ -135,7 +136,7 @@ func (r *rig) copied(id parley.MessageID, talk parley.ConversationID, to []parle
 	})
 }
 
-func (r *rig) text(v View, reader parley.Slot, id parley.MessageID) string {
+func (r *rig) text(v journal.View, reader parley.Slot, id parley.MessageID) string {
 	text := ""
 	found, err := v.Broadcast(reader, id, func(record []byte) error { text = string(record); return nil })
 	return line(text, found, err)
@@ -146,35 +147,35 @@ func testFanoutOrder(r *rig) {
 	to := r.seats(560)
 	a := r.speaker(r.group(near), 0)
 	want := make([][]string, len(to))
-	every := func(kind parley.FeedKind, ref parley.MessageID, note string) {
+	every := func(kind journal.FeedKind, ref parley.MessageID, note string) {
 		for i, seat := range to {
 			mine := ref
-			if kind == parley.CopyEntry {
+			if kind == journal.CopyEntry {
 				mine = parley.Copy(ref, seat.Number)
 			}
 			want[i] = append(want[i], line(kind, mine, note))
 		}
 	}
-	one := func(i int, n int) *parley.Entry {
+	one := func(i int, n int) *journal.Entry {
 		id := r.message(near)
-		want[i] = append(want[i], line(parley.MessageEntry, id, n))
-		return &parley.Entry{
-			Records: []parley.Record{{ID: id, Data: []byte("reply")}},
-			Words:   []parley.Word{parley.Announce{To: to[i].Agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: fmt.Append(nil, n)}},
+		want[i] = append(want[i], line(journal.MessageEntry, id, n))
+		return &journal.Entry{
+			Records: []journal.Record{{ID: id, Data: []byte("reply")}},
+			Words:   []journal.Word{journal.Announce{To: to[i].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: fmt.Append(nil, n)}},
 		}
 	}
 	const rounds = 6
 	for n := range rounds {
 		id := r.broadcast()
-		every(parley.CopyEntry, id, line(n))
+		every(journal.CopyEntry, id, line(n))
 		e := circular(id, line(n), to)
 		if n%2 == 0 { // all in one entry: what was said first comes first
-			every(parley.StatusEntry, id, "changed")
-			e.Words = append(e.Words, parley.Fanout{Kind: parley.StatusEntry, Ref: parley.AnyID(id), Note: []byte("changed"), To: to})
+			every(journal.StatusEntry, id, "changed")
+			e.Words = append(e.Words, journal.Fanout{Kind: journal.StatusEntry, Ref: parley.AnyID(id), Note: []byte("changed"), To: to})
 			answer := one(len(to)-1, n)
 			e.Records, e.Words = append(e.Records, answer.Records...), append(e.Words, answer.Words...)
-			every(parley.GroupEntry, id, "again")
-			e.Words = append(e.Words, parley.Fanout{Kind: parley.GroupEntry, Ref: parley.AnyID(id), Note: []byte("again"), To: to})
+			every(journal.GroupEntry, id, "again")
+			e.Words = append(e.Words, journal.Fanout{Kind: journal.GroupEntry, Ref: parley.AnyID(id), Note: []byte("again"), To: to})
 		}
 		a.begin(e)
 		for _, i := range []int{0, 1, 2, 3, 299, 300, 301, 302, 550} {
@@ -185,7 +186,7 @@ func testFanoutOrder(r *rig) {
 			r.reopen()
 			a = r.speaker(a.stream, 0)
 		case 4:
-			r.must(r.await(a.begin(&parley.Entry{})))
+			r.must(r.await(a.begin(&journal.Entry{})))
 			r.crash()
 			a = r.speaker(a.stream, 0)
 		}
@@ -198,8 +199,8 @@ func testFanoutOrder(r *rig) {
 	}
 	for _, i := range []int{0, 300, 550} { // a late reply has its place in its record
 		for _, e := range r.feed(to[i].Agent) {
-			if e.Kind == parley.MessageEntry {
-				r.view(func(v View) {
+			if e.Kind == journal.MessageEntry {
+				r.view(func(v journal.View) {
 					record, position, err := recordOf(v, to[i].Agent.Slot(), parley.MessageID(e.Ref))
 					r.expect("a reply", line(string(record), position, err), line("reply", e.Position, nil))
 				})
@@ -240,7 +241,7 @@ func testFanoutCrash(r *rig) {
 		var released []<-chan error
 		for range 3 {
 			e := circular(r.broadcast(), "body", to)
-			e.Facts = []parley.Fact{fact("sent")}
+			e.Facts = []journal.Fact{fact("sent")}
 			released = append(released, a.begin(e))
 		}
 		for _, c := range released[:round] {
@@ -319,7 +320,7 @@ func testFanoutFollowing(r *rig) {
 	for range following {
 		all := <-got
 		for n, text := range all[:rounds] {
-			r.expect("what a follower gets", text, line(parley.CopyEntry, all[rounds], n))
+			r.expect("what a follower gets", text, line(journal.CopyEntry, all[rounds], n))
 		}
 	}
 }
@@ -334,29 +335,29 @@ func testCopyMarks(r *rig) {
 		for i, seat := range to {
 			at := r.positions(seat.Agent)[0]
 			mine := parley.Copy(id, seat.Number)
-			want, unseen := parley.Marks{Delivered: 5, Read: 7}, 0
+			want, unseen := journal.Marks{Delivered: 5, Read: 7}, 0
 			if i == 0 {
-				want, unseen = parley.Marks{}, 1
+				want, unseen = journal.Marks{}, 1
 			}
 			r.expect("unseen", len(r.unseen(seat.Agent, 0)), unseen)
-			r.view(func(v View) {
-				got, err := v.Marks(parley.Mark{Recipient: seat.Agent, Position: at})
+			r.view(func(v journal.View) {
+				got, err := v.Marks(journal.Mark{Recipient: seat.Agent, Position: at})
 				r.expect("marks", line(got, err), line(want, nil))
-				got, err = v.Marks(parley.Mark{Message: mine})
-				r.expect("marks where the broadcast lives", line(got, err), line(parley.Marks{}, nil))
+				got, err = v.Marks(journal.Mark{Message: mine})
+				r.expect("marks where the broadcast lives", line(got, err), line(journal.Marks{}, nil))
 			})
 		}
 	}
 	for _, seat := range to[1:] {
-		mark := parley.Mark{Recipient: seat.Agent, Message: parley.Copy(id, seat.Number), Position: r.positions(seat.Agent)[0], Copy: true}
-		mark.Marks = parley.Marks{Delivered: 9}
+		mark := journal.Mark{Recipient: seat.Agent, Message: parley.Copy(id, seat.Number), Position: r.positions(seat.Agent)[0], Copy: true}
+		mark.Marks = journal.Marks{Delivered: 9}
 		r.mark(mark)
-		mark.Marks = parley.Marks{Delivered: 5, Read: 7}
-		a.say(&parley.Entry{Words: []parley.Word{mark}}) // from the broadcast's home
+		mark.Marks = journal.Marks{Delivered: 5, Read: 7}
+		a.say(&journal.Entry{Words: []journal.Word{mark}}) // from the broadcast's home
 		r.until("the mark", func() bool {
 			read := false
-			r.view(func(v View) {
-				m, _ := v.Marks(parley.Mark{Recipient: seat.Agent, Position: mark.Position})
+			r.view(func(v journal.View) {
+				m, _ := v.Marks(journal.Mark{Recipient: seat.Agent, Position: mark.Position})
 				read = m.Read != 0
 			})
 			return read
@@ -377,9 +378,9 @@ func testUnseenCopies(r *rig) {
 	}
 	for n := range 4 {
 		a.say(circular(r.broadcast(), "body", to))
-		a.say(&parley.Entry{Words: []parley.Word{
-			parley.Announce{To: to[1].Agent, Kind: parley.MessageEntry, Ref: parley.AnyID(r.message(near))},
-			parley.Announce{To: to[7].Agent, Kind: parley.MessageEntry, Ref: parley.AnyID(r.message(near))},
+		a.say(&journal.Entry{Words: []journal.Word{
+			journal.Announce{To: to[1].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(r.message(near))},
+			journal.Announce{To: to[7].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(r.message(near))},
 		}})
 		r.have(to[7:], 2*n+2)
 		r.have(to[1:2], 2*n+2)
@@ -392,20 +393,20 @@ func testUnseenCopies(r *rig) {
 		}
 		r.expect("all", r.unseen(seat.Agent, 0), want)
 		for _, i := range []int{2, 5} { // a copy, a message
-			r.mark(parley.Mark{
+			r.mark(journal.Mark{
 				Recipient: seat.Agent, Message: parley.MessageID(feed[i].Ref), Position: feed[i].Position,
-				Marks: parley.Marks{Delivered: 5}, Copy: feed[i].Kind == parley.CopyEntry,
+				Marks: journal.Marks{Delivered: 5}, Copy: feed[i].Kind == journal.CopyEntry,
 			})
 		}
 		want = slices.Concat(want[:2], want[3:5], want[6:])
 		r.expect("all but the marked", r.unseen(seat.Agent, 0), want)
 		r.expect("from the fourth entry on", r.unseen(seat.Agent, feed[3].Position), want[2:])
-		r.mark(parley.Mark{
-			Recipient: seat.Agent, Message: parley.MessageID(feed[0].Ref), Position: feed[0].Position, Marks: parley.Marks{Delivered: 5}, Copy: true,
+		r.mark(journal.Mark{
+			Recipient: seat.Agent, Message: parley.MessageID(feed[0].Ref), Position: feed[0].Position, Marks: journal.Marks{Delivered: 5}, Copy: true,
 		})
 		upTo := binary.BigEndian.AppendUint64(nil, feed[3].Position)
-		done := r.append(&parley.Entry{Slot: seat.Agent.Slot(), Rows: []parley.Row{{
-			Slot: seat.Agent.Slot(), Table: parley.CarriedTable, Key: seat.Agent.Bytes(), Value: upTo,
+		done := r.append(&journal.Entry{Slot: seat.Agent.Slot(), Rows: []journal.Row{{
+			Slot: seat.Agent.Slot(), Table: journal.CarriedTable, Key: seat.Agent.Bytes(), Value: upTo,
 		}}})
 		r.must(r.await(done))
 		r.expect("beyond what counts as carried", r.unseen(seat.Agent, 0), want[1:])

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 func (r *rig) positions(agent parley.AgentID) []uint64 {
@@ -25,15 +26,15 @@ func testFeed(r *rig) {
 		var want []string
 		highest := uint64(0)
 		for i := range 12 {
-			kind, note := parley.MessageEntry, parley.TypeHash("type")
+			kind, note := journal.MessageEntry, journal.TypeHash("type")
 			if i%3 == 0 {
-				kind, note = parley.StatusEntry, []byte(line("status", i))
+				kind, note = journal.StatusEntry, []byte(line("status", i))
 			}
 			ref := parley.AnyID(r.message(near))
 			a := speakers[i%2]
 			// The clock of who speaks goes back and forth.
 			at := r.Clock().Add(time.Duration(i%5) * time.Minute)
-			a.say(&parley.Entry{At: at, Words: []parley.Word{parley.Announce{To: agent, Kind: kind, Ref: ref, Note: note}}})
+			a.say(&journal.Entry{At: at, Words: []journal.Word{journal.Announce{To: agent, Kind: kind, Ref: ref, Note: note}}})
 			want = append(want, line(kind, ref, note))
 			r.until("the entry", func() bool { return len(r.feed(agent)) == i+1 })
 			last := r.feed(agent)[i]
@@ -69,7 +70,7 @@ func testFeedPages(r *rig) {
 	a := r.speaker(r.stream(near), 0)
 	for range 9 {
 		for _, to := range []parley.AgentID{agent, other} {
-			a.say(&parley.Entry{Words: []parley.Word{parley.Announce{To: to, Kind: parley.StatusEntry, Ref: parley.AnyID(agent)}}})
+			a.say(&journal.Entry{Words: []journal.Word{journal.Announce{To: to, Kind: journal.StatusEntry, Ref: parley.AnyID(agent)}}})
 		}
 	}
 	p := r.positions(agent)
@@ -86,20 +87,20 @@ func testFeedPages(r *rig) {
 		{p[8], ^uint64(0), nil},
 		{^uint64(0), ^uint64(0), nil},
 	}
-	r.view(func(v View) {
+	r.view(func(v journal.View) {
 		for _, page := range pages {
 			var got []uint64
-			r.must(v.Feed(agent, page.from, page.upTo, func(e parley.FeedEntry) bool { got = append(got, e.Position); return true }))
+			r.must(v.Feed(agent, page.from, page.upTo, func(e journal.FeedEntry) bool { got = append(got, e.Position); return true }))
 			r.expect(line("feed from", page.from, "to", page.upTo), got, page.want)
 		}
 		slices.Reverse(p)
 		for before, want := range map[uint64][]uint64{0: p, ^uint64(0): p, p[0]: p[1:], p[4]: p[5:], p[8]: nil, 1: nil} {
 			var got []uint64
-			r.must(v.FeedBefore(agent, before, func(e parley.FeedEntry) bool { got = append(got, e.Position); return true }))
+			r.must(v.FeedBefore(agent, before, func(e journal.FeedEntry) bool { got = append(got, e.Position); return true }))
 			r.expect(line("feed before", before), got, want)
 		}
 		var got []uint64
-		r.must(v.FeedBefore(agent, 0, func(e parley.FeedEntry) bool { got = append(got, e.Position); return len(got) < 3 }))
+		r.must(v.FeedBefore(agent, 0, func(e journal.FeedEntry) bool { got = append(got, e.Position); return len(got) < 3 }))
 		r.expect("the newest three", got, p[:3])
 	})
 }
@@ -108,9 +109,9 @@ func testRecords(r *rig) {
 	a := r.speaker(r.stream(near), 0)
 	same, away, away2 := r.agent(near2), r.agent(far), r.agent(far)
 	send := func(id parley.MessageID, to ...parley.AgentID) {
-		e := &parley.Entry{Records: []parley.Record{{ID: id, Data: []byte("body of " + id.String())}}}
+		e := &journal.Entry{Records: []journal.Record{{ID: id, Data: []byte("body of " + id.String())}}}
 		for _, agent := range to {
-			e.Words = append(e.Words, parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)})
+			e.Words = append(e.Words, journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)})
 		}
 		a.say(e)
 	}
@@ -122,7 +123,7 @@ func testRecords(r *rig) {
 	r.until("the far feed", func() bool { return len(r.feed(away2)) == 1 })
 	check := func() {
 		r.Helper()
-		r.view(func(v View) {
+		r.view(func(v journal.View) {
 			for _, c := range []struct {
 				reader   parley.Slot
 				id       parley.MessageID
@@ -157,7 +158,7 @@ func testRecords(r *rig) {
 
 func (r *rig) unseen(agent parley.AgentID, from uint64) []string {
 	var all []string
-	r.view(func(v View) {
+	r.view(func(v journal.View) {
 		told, err := v.Unseen(agent, from, math.MaxInt, func(position uint64, id parley.MessageID) bool {
 			all = append(all, line(position, id))
 			return true
@@ -173,7 +174,7 @@ func (r *rig) unseen(agent parley.AgentID, from uint64) []string {
 // where it ended, against one that sees all at once.
 func (r *rig) inPieces(agent parley.AgentID, from uint64, want []string) {
 	r.Helper()
-	r.view(func(v View) {
+	r.view(func(v journal.View) {
 		for _, rows := range []int{1, 2, 3} {
 			var all []string
 			for at, pieces := from, 0; ; pieces++ {
@@ -187,7 +188,7 @@ func (r *rig) inPieces(agent parley.AgentID, from uint64, want []string) {
 					break
 				}
 				looked := 0
-				r.must(v.Feed(agent, max(at, 1)-1, told, func(parley.FeedEntry) bool { looked++; return true }))
+				r.must(v.Feed(agent, max(at, 1)-1, told, func(journal.FeedEntry) bool { looked++; return true }))
 				r.expect("a piece ends where all before is told", last <= told && told >= at, true)
 				if at > 0 && looked != rows || pieces > 1000 {
 					r.Fatalf("a piece of %d entries from %d goes up to %d, which are %d", rows, at, told, looked)
@@ -205,9 +206,9 @@ func testUnseen(r *rig) {
 		var want []string
 		for i := range 5 {
 			id := r.message(near)
-			a.say(&parley.Entry{Words: []parley.Word{
-				parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)},
-				parley.Announce{To: agent, Kind: parley.StatusEntry, Ref: parley.AnyID(id)},
+			a.say(&journal.Entry{Words: []journal.Word{
+				journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
+				journal.Announce{To: agent, Kind: journal.StatusEntry, Ref: parley.AnyID(id)},
 			}})
 			r.until("the entries", func() bool { return len(r.feed(agent)) == 2*i+2 })
 			want = append(want, line(r.feed(agent)[2*i].Position, id))
@@ -216,16 +217,16 @@ func testUnseen(r *rig) {
 		feed := r.feed(agent)
 		r.expect("unseen from the third on", r.unseen(agent, feed[4].Position), want[2:])
 		r.expect("unseen beyond the third", r.unseen(agent, feed[4].Position+1), want[3:])
-		r.mark(parley.Mark{Recipient: agent, Message: parley.MessageID(feed[2].Ref), Position: feed[2].Position, Marks: parley.Marks{Delivered: 5}})
+		r.mark(journal.Mark{Recipient: agent, Message: parley.MessageID(feed[2].Ref), Position: feed[2].Position, Marks: journal.Marks{Delivered: 5}})
 		want = slices.Delete(want, 1, 2)
 		r.expect("unseen after a mark", r.unseen(agent, 0), want)
 	}
 }
 
 // mark hands marks over that no actor judged.
-func (r *rig) mark(m parley.Mark) {
+func (r *rig) mark(m journal.Mark) {
 	r.Helper()
-	if err := r.await(r.append(&parley.Entry{Slot: m.Recipient.Slot(), Words: []parley.Word{m}})); err != nil {
+	if err := r.await(r.append(&journal.Entry{Slot: m.Recipient.Slot(), Words: []journal.Word{m}})); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -237,18 +238,18 @@ func testAnnounced(r *rig) {
 	id, mass := r.message(near), r.broadcast()
 	direct, seats := []parley.AgentID{r.agent(near2), r.agent(far)}, r.seats(2)
 	for _, agent := range direct {
-		a.say(&parley.Entry{Words: []parley.Word{parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)}}})
+		a.say(&journal.Entry{Words: []journal.Word{journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}}})
 	}
 	g.say(circular(mass, "body", seats))
 	r.have(seats, 1)
-	marks := []parley.Mark{}
+	marks := []journal.Mark{}
 	for _, agent := range direct {
 		r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
-		marks = append(marks, parley.Mark{Recipient: agent, Message: id, Position: r.positions(agent)[0]})
+		marks = append(marks, journal.Mark{Recipient: agent, Message: id, Position: r.positions(agent)[0]})
 	}
 	for _, seat := range seats {
 		mine := parley.Copy(mass, seat.Number)
-		marks = append(marks, parley.Mark{Recipient: seat.Agent, Message: mine, Position: r.positions(seat.Agent)[0], Copy: true})
+		marks = append(marks, journal.Mark{Recipient: seat.Agent, Message: mine, Position: r.positions(seat.Agent)[0], Copy: true})
 	}
 	unseen := func(when string, want int) {
 		r.Helper()
@@ -256,44 +257,44 @@ func testAnnounced(r *rig) {
 			r.expect("unseen by "+m.Recipient.String()+" "+when, len(r.unseen(m.Recipient, 0)), want)
 		}
 	}
-	say := func(made parley.Marks) {
+	say := func(made journal.Marks) {
 		for _, m := range marks {
 			m.Marks = made
 			r.mark(m)
 		}
 	}
-	say(parley.Marks{Announced: 5})
+	say(journal.Marks{Announced: 5})
 	unseen("after the news of it", 1)
 	r.crash()
 	unseen("after a crash", 1)
-	say(parley.Marks{Delivered: 9, By: parley.StreamChannel})
+	say(journal.Marks{Delivered: 9, By: journal.StreamChannel})
 	unseen("after it was carried", 0)
-	say(parley.Marks{Announced: 3})
+	say(journal.Marks{Announced: 3})
 	unseen("after more news", 0)
-	r.view(func(v View) {
+	r.view(func(v journal.View) {
 		for _, m := range marks {
 			got, err := v.Marks(m)
-			r.expect("marks", line(got, err), line(parley.Marks{Delivered: 9, By: parley.StreamChannel, Announced: 3}, nil))
+			r.expect("marks", line(got, err), line(journal.Marks{Delivered: 9, By: journal.StreamChannel, Announced: 3}, nil))
 		}
 	})
 }
 
 func testMarks(r *rig) {
-	steps := []parley.Marks{
-		{Delivered: 70, By: parley.InboxChannel},
-		{Delivered: 50, By: parley.SyncChannel, Read: 90},
+	steps := []journal.Marks{
+		{Delivered: 70, By: journal.InboxChannel},
+		{Delivered: 50, By: journal.SyncChannel, Read: 90},
 		{Read: 60},
 		{Announced: 40},
-		{Delivered: 80, By: parley.StreamChannel, Read: 95},
-		{Delivered: 50, By: parley.StreamChannel, Announced: 45},
+		{Delivered: 80, By: journal.StreamChannel, Read: 95},
+		{Delivered: 50, By: journal.StreamChannel, Announced: 45},
 	}
 	a := r.speaker(r.stream(near), 0)
-	all := parley.Marks{Delivered: 50, By: parley.StreamChannel, Announced: 40, Read: 60}
+	all := journal.Marks{Delivered: 50, By: journal.StreamChannel, Announced: 40, Read: 60}
 	check := func(reader parley.Slot, to parley.AgentID, id parley.MessageID) {
 		r.Helper()
 		r.until("marks", func() bool {
-			var marks parley.Marks
-			r.view(func(v View) { marks, _ = marksOf(v, reader, to, id) })
+			var marks journal.Marks
+			r.view(func(v journal.View) { marks, _ = marksOf(v, reader, to, id) })
 			return marks == all
 		})
 	}
@@ -306,28 +307,28 @@ func testMarks(r *rig) {
 		order := rand.New(rand.NewPCG(1, uint64(round))).Perm(len(steps))
 		for _, agent := range []parley.AgentID{r.agent(near2), r.agent(far)} {
 			id := r.message(near)
-			a.say(&parley.Entry{
-				Records: []parley.Record{{ID: id, Data: []byte("body")}},
-				Words:   []parley.Word{parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)}},
+			a.say(&journal.Entry{
+				Records: []journal.Record{{ID: id, Data: []byte("body")}},
+				Words:   []journal.Word{journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 			})
 			r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
 			at := r.positions(agent)[0]
-			r.view(func(v View) {
+			r.view(func(v journal.View) {
 				marks, err := marksOf(v, agent.Slot(), agent, id)
-				r.expect("no marks yet", line(marks, err), line(parley.Marks{}, nil))
+				r.expect("no marks yet", line(marks, err), line(journal.Marks{}, nil))
 			})
 			for _, i := range order {
-				r.mark(parley.Mark{Recipient: agent, Message: id, Position: at, Marks: steps[i]})
+				r.mark(journal.Mark{Recipient: agent, Message: id, Position: at, Marks: steps[i]})
 			}
 			check(agent.Slot(), agent, id)
 			check(near, agent, id) // where the conversation lives
 			marked = append(marked, message{agent, id})
 			// Marks may be said from the conversation's home too.
-			a.say(&parley.Entry{Words: []parley.Word{parley.Mark{Recipient: agent, Message: id, Position: at, Marks: parley.Marks{Delivered: 60}}}})
-			r.view(func(v View) {
+			a.say(&journal.Entry{Words: []journal.Word{journal.Mark{Recipient: agent, Message: id, Position: at, Marks: journal.Marks{Delivered: 60}}}})
+			r.view(func(v journal.View) {
 				var beside []string
-				r.must(v.FeedMarks(agent, at, at, func(position uint64, m parley.Marks) { beside = append(beside, line(position, m)) }))
-				r.must(v.FeedMarks(agent, at+1, ^uint64(0), func(position uint64, m parley.Marks) { beside = append(beside, line("beyond", position, m)) }))
+				r.must(v.FeedMarks(agent, at, at, func(position uint64, m journal.Marks) { beside = append(beside, line(position, m)) }))
+				r.must(v.FeedMarks(agent, at+1, ^uint64(0), func(position uint64, m journal.Marks) { beside = append(beside, line("beyond", position, m)) }))
 				r.expect("marks beside the feed", beside, []string{line(at, all)})
 			})
 		}
@@ -354,9 +355,9 @@ func testFollowing(r *rig) {
 		a := r.speaker(r.stream(parley.Slot(p)), 0)
 		publishing.Go(func() {
 			for i := range each {
-				released := a.begin(&parley.Entry{Words: []parley.Word{
-					parley.Announce{To: agents[i%2], Kind: parley.StatusEntry, Ref: a.stream.ID},
-					parley.Announce{To: agents[1-i%2], Kind: parley.MessageEntry, Ref: a.stream.ID},
+				released := a.begin(&journal.Entry{Words: []journal.Word{
+					journal.Announce{To: agents[i%2], Kind: journal.StatusEntry, Ref: a.stream.ID},
+					journal.Announce{To: agents[1-i%2], Kind: journal.MessageEntry, Ref: a.stream.ID},
 				}})
 				if i%40 == 0 {
 					<-released
@@ -433,9 +434,9 @@ func testFollowingFrom(r *rig) {
 	a := r.speaker(r.stream(near), 0)
 	announce := func(text string) {
 		id := r.message(near)
-		a.say(&parley.Entry{
-			Records: []parley.Record{{ID: id, Data: []byte(text)}},
-			Words:   []parley.Word{parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)}},
+		a.say(&journal.Entry{
+			Records: []journal.Record{{ID: id, Data: []byte(text)}},
+			Words:   []journal.Word{journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 		})
 	}
 	announce("1")
@@ -446,7 +447,7 @@ func testFollowingFrom(r *rig) {
 	all := r.Journal.Follow(agent, 0, func() { notified <- struct{}{} })
 	some := r.Journal.Follow(agent, p[1], func() {})
 	none := r.Journal.Follow(agent, r.Journal.Edge(agent), func() {})
-	next := func(s Subscription, limit int) []uint64 {
+	next := func(s journal.Subscription, limit int) []uint64 {
 		entries, err := s.Next(limit)
 		r.must(err)
 		var got []uint64

@@ -1,10 +1,13 @@
 package journaltest
 
-import "parley"
+import (
+	"parley"
+	"parley/journal"
+)
 
 // chapter continues a stream that has so many events.
-func chapter(s parley.Stream, expect uint64, texts ...string) parley.Chapter {
-	c := parley.Chapter{Stream: s, Expect: expect}
+func chapter(s journal.Stream, expect uint64, texts ...string) journal.Chapter {
+	c := journal.Chapter{Stream: s, Expect: expect}
 	for _, text := range texts {
 		c.Facts = append(c.Facts, fact(text))
 		c.State = []byte(text)
@@ -15,19 +18,19 @@ func chapter(s parley.Stream, expect uint64, texts ...string) parley.Chapter {
 func testHosted(r *rig) {
 	a := r.speaker(r.group(near), 0)
 	first, second := r.stream(near), r.stream(near)
-	bear := func(s parley.Stream) parley.Word {
-		return parley.Bear{Stream: s, Fresh: true, Facts: []parley.Fact{fact("born")}, State: []byte("born")}
+	bear := func(s journal.Stream) journal.Word {
+		return journal.Bear{Stream: s, Fresh: true, Facts: []journal.Fact{fact("born")}, State: []byte("born")}
 	}
 	// In one breath: begun and gone on with.
-	a.begin(&parley.Entry{Facts: []parley.Fact{fact("host")}, Words: []parley.Word{bear(first)}})
-	a.begin(&parley.Entry{Facts: []parley.Fact{fact("host")}, Words: []parley.Word{bear(second)}, Hosted: []parley.Chapter{chapter(first, 1, "a", "b")}})
-	a.begin(&parley.Entry{Hosted: []parley.Chapter{chapter(first, 3, "c"), chapter(second, 1, "x")}})
-	a.say(&parley.Entry{Hosted: []parley.Chapter{chapter(second, 2, "y")}})
+	a.begin(&journal.Entry{Facts: []journal.Fact{fact("host")}, Words: []journal.Word{bear(first)}})
+	a.begin(&journal.Entry{Facts: []journal.Fact{fact("host")}, Words: []journal.Word{bear(second)}, Hosted: []journal.Chapter{chapter(first, 1, "a", "b")}})
+	a.begin(&journal.Entry{Hosted: []journal.Chapter{chapter(first, 3, "c"), chapter(second, 1, "x")}})
+	a.say(&journal.Entry{Hosted: []journal.Chapter{chapter(second, 2, "y")}})
 	check := func(one, two string) {
 		r.Helper()
 		r.expect("the first", r.events(first), one)
 		r.expect("the second", r.events(second), two)
-		r.view(func(v View) {
+		r.view(func(v journal.View) {
 			seq, state, err := v.State(first)
 			r.expect("state of the first", line(seq, string(state), err), "4 c <nil>")
 			seq, state, err = v.State(second)
@@ -41,7 +44,7 @@ func testHosted(r *rig) {
 	// Without a state the stored one stays.
 	bare := chapter(second, 3, "z")
 	bare.State = nil
-	a.say(&parley.Entry{Facts: []parley.Fact{fact("host")}, Hosted: []parley.Chapter{bare}})
+	a.say(&journal.Entry{Facts: []journal.Fact{fact("host")}, Hosted: []journal.Chapter{bare}})
 	r.crash()
 	check("[born a b c]", "[born x y z]")
 	r.expect("the host", r.events(a.stream), "[host host host]")
@@ -50,10 +53,10 @@ func testHosted(r *rig) {
 func testHostedRefused(r *rig) {
 	a := r.speaker(r.group(near), 0)
 	one, two, none := r.stream(near), r.stream(near), r.stream(near)
-	a.say(&parley.Entry{Facts: []parley.Fact{fact("host")}, Words: []parley.Word{
-		parley.Bear{Stream: one, Facts: []parley.Fact{fact("1")}}, parley.Bear{Stream: two, Facts: []parley.Fact{fact("1")}},
+	a.say(&journal.Entry{Facts: []journal.Fact{fact("host")}, Words: []journal.Word{
+		journal.Bear{Stream: one, Facts: []journal.Fact{fact("1")}}, journal.Bear{Stream: two, Facts: []journal.Fact{fact("1")}},
 	}})
-	wrong := map[string][]parley.Chapter{
+	wrong := map[string][]journal.Chapter{
 		"too few":                   {chapter(one, 0, "x")},
 		"too many":                  {chapter(one, 2, "x")},
 		"one of two":                {chapter(one, 1, "x"), chapter(two, 2, "x")},
@@ -65,26 +68,26 @@ func testHostedRefused(r *rig) {
 		e := r.everything(r.agent(near2), r.agent(far), r.stream(near), r.stream(near), r.stream(far), parley.OrgID(none.ID))
 		e.Timers = nil
 		e.Hosted = hosted
-		r.refused(a.begin(e), parley.ErrStale)
+		r.refused(a.begin(e), journal.ErrStale)
 		a.seq--
-		r.expect(name+": rows", r.row(near, parley.RosterTable, "everything"), "-")
+		r.expect(name+": rows", r.row(near, journal.RosterTable, "everything"), "-")
 		r.expect(name+": events", line(r.events(a.stream), r.events(one), r.events(two), r.events(none)), "[host] [1] [1] []")
 	}
 	// What is refused in a batch counts for nothing of what follows in it.
 	b := r.begin3(a, one)
 	r.refused(b[0], nil)
-	r.refused(b[1], parley.ErrStale)
+	r.refused(b[1], journal.ErrStale)
 	r.refused(b[2], nil)
 	r.expect("the stream", r.events(one), "[1 2 3]")
 	// A stream that nobody began is begun by its first chapter.
-	a.say(&parley.Entry{Hosted: []parley.Chapter{chapter(none, 0, "n")}})
+	a.say(&journal.Entry{Hosted: []journal.Chapter{chapter(none, 0, "n")}})
 	r.expect("a new stream", r.events(none), "[n]")
 }
 
 // begin3 hands three chapters over, the second of which is wrong.
-func (r *rig) begin3(a *speaker, s parley.Stream) (released [3]<-chan error) {
-	for i, c := range []parley.Chapter{chapter(s, 1, "2"), chapter(s, 1, "x"), chapter(s, 2, "3")} {
-		released[i] = a.begin(&parley.Entry{Hosted: []parley.Chapter{c}})
+func (r *rig) begin3(a *speaker, s journal.Stream) (released [3]<-chan error) {
+	for i, c := range []journal.Chapter{chapter(s, 1, "2"), chapter(s, 1, "x"), chapter(s, 2, "3")} {
+		released[i] = a.begin(&journal.Entry{Hosted: []journal.Chapter{c}})
 	}
 	return released
 }

@@ -3,7 +3,6 @@
 package journaltest
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,47 +12,13 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
-// Journal is a journal as actors use it.
+// Journal is a journal that can be closed.
 type Journal interface {
-	Append(*parley.Entry)
-	Admit(slot parley.Slot, size int) (release func(), err error)
-	NextEpoch() uint64
-	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
-	View() View
-	Follow(agent parley.AgentID, after uint64, notify func()) Subscription
-	Edge(agent parley.AgentID) uint64
-	Trouble() *parley.Refusal
-	Start(onTray func(parley.Stream), onTimer func(parley.Stream, time.Time)) error
+	journal.Journal
 	Close() error
-}
-
-// View is what a journal shows of one instant.
-type View interface {
-	Close()
-	Durable(context.Context) error
-	State(parley.Stream) (seq uint64, state []byte, err error)
-	Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error
-	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
-	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
-	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
-	Marks(parley.Mark) (parley.Marks, error)
-	FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m parley.Marks)) error
-	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
-	FeedBefore(agent parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error
-	Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error)
-	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
-	Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
-	Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error
-	Used(org parley.OrgID, day uint32) (int64, error)
-}
-
-// Subscription follows a feed.
-type Subscription interface {
-	Next(limit int) ([]parley.FeedEntry, error)
-	Position() uint64
-	Close()
 }
 
 // Harness is a journal under test with its surroundings.
@@ -143,22 +108,22 @@ type rig struct {
 	mu    sync.Mutex
 	ids   uint64
 	last  parley.MessageID // that was broadcast
-	hints []parley.Stream
+	hints []journal.Stream
 	fired []firing
 }
 
 type firing struct {
-	stream parley.Stream
+	stream journal.Stream
 	due    time.Time
 }
 
 func (r *rig) start() {
 	r.Helper()
-	err := r.Journal.Start(func(s parley.Stream) {
+	err := r.Journal.Start(func(s journal.Stream) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.hints = append(r.hints, s)
-	}, func(s parley.Stream, due time.Time) {
+	}, func(s journal.Stream, due time.Time) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.fired = append(r.fired, firing{s, due})
@@ -225,12 +190,12 @@ func (r *rig) message(slot parley.Slot) parley.MessageID {
 	return parley.NewID[parley.MessageID](slot, r.Clock(), r.entropy())
 }
 
-func (r *rig) stream(slot parley.Slot) parley.Stream {
-	return parley.Stream{Kind: parley.ConversationStream, ID: parley.NewID[parley.AnyID](slot, r.Clock(), r.entropy())}
+func (r *rig) stream(slot parley.Slot) journal.Stream {
+	return journal.Stream{Kind: journal.ConversationStream, ID: parley.NewID[parley.AnyID](slot, r.Clock(), r.entropy())}
 }
 
 // append hands an entry over and gives what becomes of it.
-func (r *rig) append(e *parley.Entry) <-chan error {
+func (r *rig) append(e *journal.Entry) <-chan error {
 	released := make(chan error, 2)
 	if e.At.IsZero() {
 		e.At = r.Clock()
@@ -252,7 +217,7 @@ func (r *rig) await(released <-chan error) error {
 }
 
 // view looks at the journal as it is.
-func (r *rig) view(look func(View)) {
+func (r *rig) view(look func(journal.View)) {
 	v := r.Journal.View()
 	defer v.Close()
 	look(v)
@@ -261,43 +226,43 @@ func (r *rig) view(look func(View)) {
 // speaker is an actor: one activation of a stream and its count of events.
 type speaker struct {
 	*rig
-	stream parley.Stream
+	stream journal.Stream
 	epoch  uint64
 	seq    uint64
 }
 
 // speaker activates a stream that has seq events.
-func (r *rig) speaker(s parley.Stream, seq uint64) *speaker {
+func (r *rig) speaker(s journal.Stream, seq uint64) *speaker {
 	r.Helper()
 	a := &speaker{rig: r, stream: s, epoch: r.Journal.NextEpoch(), seq: seq}
-	if err := r.await(r.append(&parley.Entry{Slot: s.Slot(), Stream: s, Epoch: a.epoch, Activate: true})); err != nil {
+	if err := r.await(r.append(&journal.Entry{Slot: s.Slot(), Stream: s, Epoch: a.epoch, Activate: true})); err != nil {
 		r.Fatalf("activation: %v", err)
 	}
 	return a
 }
 
 // begin hands an entry over in the name of the stream.
-func (a *speaker) begin(e *parley.Entry) <-chan error {
+func (a *speaker) begin(e *journal.Entry) <-chan error {
 	e.Slot, e.Stream, e.Epoch, e.Expect = a.stream.Slot(), a.stream, a.epoch, a.seq
 	a.seq += uint64(len(e.Facts))
 	return a.append(e)
 }
 
 // say hands an entry over and waits until it is released without fault.
-func (a *speaker) say(e *parley.Entry) {
+func (a *speaker) say(e *journal.Entry) {
 	a.Helper()
 	if err := a.await(a.begin(e)); err != nil {
 		a.Fatalf("refused: %v", err)
 	}
 }
 
-func fact(text string) parley.Fact { return parley.Fact{Tag: 3, Data: []byte(text)} }
+func fact(text string) journal.Fact { return journal.Fact{Tag: 3, Data: []byte(text)} }
 
-func (r *rig) events(s parley.Stream) []string {
+func (r *rig) events(s journal.Stream) []string {
 	r.Helper()
 	var all []string
-	r.view(func(v View) {
-		r.must(v.Events(s, 1, false, func(seq uint64, _ int64, f parley.Fact) bool {
+	r.view(func(v journal.View) {
+		r.must(v.Events(s, 1, false, func(seq uint64, _ int64, f journal.Fact) bool {
 			if seq != uint64(len(all)+1) {
 				r.Errorf("event %d stands at place %d", seq, len(all)+1)
 			}
@@ -309,7 +274,7 @@ func (r *rig) events(s parley.Stream) []string {
 }
 
 // recordOf copies what reader has of a message.
-func recordOf(v View, reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
+func recordOf(v journal.View, reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
 	position, err = v.Message(reader, id, func(b []byte) error {
 		record = append([]byte{}, b...)
 		return nil
@@ -319,35 +284,35 @@ func recordOf(v View, reader parley.Slot, id parley.MessageID) (record []byte, p
 
 // marksOf reads the marks of a message to recipient as reader does: by position
 // where it has one, else by message.
-func marksOf(v View, reader parley.Slot, recipient parley.AgentID, id parley.MessageID) (parley.Marks, error) {
+func marksOf(v journal.View, reader parley.Slot, recipient parley.AgentID, id parley.MessageID) (journal.Marks, error) {
 	_, position, err := recordOf(v, reader, id)
 	if err != nil || position == 0 {
-		return v.Marks(parley.Mark{Message: id})
+		return v.Marks(journal.Mark{Message: id})
 	}
-	return v.Marks(parley.Mark{Recipient: recipient, Position: position})
+	return v.Marks(journal.Mark{Recipient: recipient, Position: position})
 }
 
-func (r *rig) feed(agent parley.AgentID) []parley.FeedEntry {
+func (r *rig) feed(agent parley.AgentID) []journal.FeedEntry {
 	r.Helper()
-	var all []parley.FeedEntry
-	r.view(func(v View) {
-		r.must(v.Feed(agent, 0, ^uint64(0), func(e parley.FeedEntry) bool { all = append(all, e); return true }))
+	var all []journal.FeedEntry
+	r.view(func(v journal.View) {
+		r.must(v.Feed(agent, 0, ^uint64(0), func(e journal.FeedEntry) bool { all = append(all, e); return true }))
 	})
 	return all
 }
 
-func (r *rig) tray(s parley.Stream) []parley.TrayRow { return r.trayBeyond(s, 0) }
+func (r *rig) tray(s journal.Stream) []journal.TrayRow { return r.trayBeyond(s, 0) }
 
-func (r *rig) trayBeyond(s parley.Stream, number uint64) []parley.TrayRow {
+func (r *rig) trayBeyond(s journal.Stream, number uint64) []journal.TrayRow {
 	r.Helper()
-	var all []parley.TrayRow
-	r.view(func(v View) {
-		r.must(v.Tray(s, number, func(row parley.TrayRow) bool { all = append(all, row); return true }))
+	var all []journal.TrayRow
+	r.view(func(v journal.View) {
+		r.must(v.Tray(s, number, func(row journal.TrayRow) bool { all = append(all, row); return true }))
 	})
 	return all
 }
 
-func (r *rig) row(slot parley.Slot, table parley.Table, key string) string {
+func (r *rig) row(slot parley.Slot, table journal.Table, key string) string {
 	r.Helper()
 	value, found, err := r.Journal.Row(slot, table, []byte(key))
 	r.must(err)
@@ -357,8 +322,8 @@ func (r *rig) row(slot parley.Slot, table parley.Table, key string) string {
 	return string(value)
 }
 
-func row(slot parley.Slot, table parley.Table, key, value string) parley.Row {
-	return parley.Row{Slot: slot, Table: table, Key: []byte(key), Value: []byte(value)}
+func row(slot parley.Slot, table journal.Table, key, value string) journal.Row {
+	return journal.Row{Slot: slot, Table: table, Key: []byte(key), Value: []byte(value)}
 }
 
 // line puts what it is given on one line, a blank between any two.

@@ -7,34 +7,35 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 func testDurable(r *rig) {
 	a := r.speaker(r.stream(near), 0)
 	agent, id := r.agent(near), r.message(near)
 	for i := range 20 {
-		a.say(&parley.Entry{
-			Facts: []parley.Fact{fact(line(i))},
-			Rows:  []parley.Row{row(near, parley.RosterTable, line(i), "kept")},
+		a.say(&journal.Entry{
+			Facts: []journal.Fact{fact(line(i))},
+			Rows:  []journal.Row{row(near, journal.RosterTable, line(i), "kept")},
 		})
 	}
-	a.say(&parley.Entry{
-		Records: []parley.Record{{ID: id, Data: []byte("body")}},
-		Words:   []parley.Word{parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)}},
+	a.say(&journal.Entry{
+		Records: []journal.Record{{ID: id, Data: []byte("body")}},
+		Words:   []journal.Word{journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 	})
 	seen := r.feed(agent)[0]
-	r.mark(parley.Mark{Recipient: agent, Message: id, Position: seen.Position, Marks: parley.Marks{Delivered: 4}})
+	r.mark(journal.Mark{Recipient: agent, Message: id, Position: seen.Position, Marks: journal.Marks{Delivered: 4}})
 	r.crash()
 	r.expect("events", r.events(a.stream), numbers(20))
 	for i := range 20 {
-		r.expect("a row", r.row(near, parley.RosterTable, line(i)), "kept")
+		r.expect("a row", r.row(near, journal.RosterTable, line(i)), "kept")
 	}
 	r.expect("the feed", r.positions(agent), []uint64{seen.Position})
 	r.expect("unseen", len(r.unseen(agent, 0)), 0)
-	r.view(func(v View) {
+	r.view(func(v journal.View) {
 		marks, err := marksOf(v, near, agent, id)
 		record, position, messageErr := recordOf(v, near, id)
-		r.expect("marks", line(marks, err), line(parley.Marks{Delivered: 4}, nil))
+		r.expect("marks", line(marks, err), line(journal.Marks{Delivered: 4}, nil))
 		r.expect("record", line(string(record), position, messageErr), line("body", seen.Position, nil))
 	})
 	if edge := r.Journal.Edge(agent); edge < seen.Position {
@@ -61,9 +62,9 @@ func testTimers(r *rig) {
 	}
 	tomorrow := firing{r.stream(near), r.Clock().Add(24 * time.Hour)}
 	for _, i := range []int{2, 0, 3, 1} {
-		owner.say(&parley.Entry{Timers: []parley.Timer{{Due: want[i].due, Stream: want[i].stream}}})
+		owner.say(&journal.Entry{Timers: []journal.Timer{{Due: want[i].due, Stream: want[i].stream}}})
 	}
-	owner.say(&parley.Entry{Timers: []parley.Timer{{Due: tomorrow.due, Stream: tomorrow.stream}}})
+	owner.say(&journal.Entry{Timers: []journal.Timer{{Due: tomorrow.due, Stream: tomorrow.stream}}})
 	time.Sleep(1200 * time.Millisecond)
 	r.expect("fired before they are due", r.firings(), "[]")
 	r.Advance(2 * time.Hour)
@@ -75,9 +76,9 @@ func testTimers(r *rig) {
 	r.until("timers that nobody cancelled", func() bool { got = append(got, r.firings()...); return len(got) >= 4 })
 	r.expect("fired again", got[:4], want)
 	owner = r.speaker(owner.stream, 0)
-	e := &parley.Entry{}
+	e := &journal.Entry{}
 	for _, f := range want[:3] {
-		e.Timers = append(e.Timers, parley.Timer{Due: f.due, Stream: f.stream, Cancel: true})
+		e.Timers = append(e.Timers, journal.Timer{Due: f.due, Stream: f.stream, Cancel: true})
 	}
 	owner.say(e)
 	time.Sleep(50 * time.Millisecond) // a tick may be under way
@@ -93,13 +94,13 @@ func testCounts(r *rig) {
 	for _, slot := range []parley.Slot{near, near2, far, farther} {
 		a := r.speaker(r.stream(slot), 0)
 		for range 5 {
-			a.begin(&parley.Entry{Counts: []parley.Count{{Org: org, Day: 7, N: 2}, {Org: org, Day: 8, N: 1}}})
+			a.begin(&journal.Entry{Counts: []journal.Count{{Org: org, Day: 7, N: 2}, {Org: org, Day: 8, N: 1}}})
 		}
-		a.say(&parley.Entry{Counts: []parley.Count{{Org: org, Day: 7, N: -3}, {Org: other, Day: 7, N: 1}}})
+		a.say(&journal.Entry{Counts: []journal.Count{{Org: org, Day: 7, N: -3}, {Org: other, Day: 7, N: 1}}})
 	}
 	check := func() {
 		r.Helper()
-		r.view(func(v View) {
+		r.view(func(v journal.View) {
 			for day, want := range map[uint32]int64{6: 0, 7: 28, 8: 20} {
 				used, err := v.Used(org, day)
 				r.expect(line("used on day", day), line(used, err), line(want, nil))
@@ -141,7 +142,7 @@ func testAdmit(r *rig) {
 			release()
 		}
 		// What is admitted is for clients: the journal itself still takes entries.
-		r.speaker(r.stream(near), 0).say(&parley.Entry{Facts: []parley.Fact{fact("x")}})
+		r.speaker(r.stream(near), 0).say(&journal.Entry{Facts: []journal.Fact{fact("x")}})
 		held[0]()
 		again, err := r.Journal.Admit(near, size)
 		r.must(err)
@@ -165,16 +166,16 @@ func testAdmit(r *rig) {
 
 func testRows(r *rig) {
 	a := r.speaker(r.stream(near), 0)
-	e := &parley.Entry{}
+	e := &journal.Entry{}
 	for _, key := range []string{"a", "b", "ba", "bb", "bbb", "bc", "b\xff", "b\xff\xff", "c", ""} {
-		e.Rows = append(e.Rows, row(near, parley.NameTable, key, "="+key))
+		e.Rows = append(e.Rows, row(near, journal.NameTable, key, "="+key))
 	}
-	e.Rows = append(e.Rows, row(near, parley.SlugTable, "bz", "x"), row(near, parley.RosterTable, "bz", "x"), row(near2, parley.NameTable, "bz", "x"))
-	e.Rows = append(e.Rows, row(near, parley.NameTable, "bd", "x"), parley.Row{Slot: near, Table: parley.NameTable, Key: []byte("bd"), Delete: true})
+	e.Rows = append(e.Rows, row(near, journal.SlugTable, "bz", "x"), row(near, journal.RosterTable, "bz", "x"), row(near2, journal.NameTable, "bz", "x"))
+	e.Rows = append(e.Rows, row(near, journal.NameTable, "bd", "x"), journal.Row{Slot: near, Table: journal.NameTable, Key: []byte("bd"), Delete: true})
 	a.say(e)
-	r.expect("a row", r.row(near, parley.NameTable, "bb"), "=bb")
-	r.expect("a row taken away", r.row(near, parley.NameTable, "bd"), "-")
-	r.expect("a row that is not", r.row(far, parley.NameTable, "bb"), "-")
+	r.expect("a row", r.row(near, journal.NameTable, "bb"), "=bb")
+	r.expect("a row taken away", r.row(near, journal.NameTable, "bd"), "-")
+	r.expect("a row that is not", r.row(far, journal.NameTable, "bb"), "-")
 	scans := []struct {
 		prefix, beyond string
 		reverse        bool
@@ -196,14 +197,14 @@ func testRows(r *rig) {
 		{"", "", false, []string{"a", "b", "ba", "bb", "bbb", "bc", "b\xff", "b\xff\xff", "c"}},
 		{"x", "-", false, nil},
 	}
-	r.view(func(v View) {
+	r.view(func(v journal.View) {
 		for _, s := range scans {
 			beyond := []byte(s.beyond)
 			if s.beyond == "-" {
 				beyond = nil
 			}
 			var got []string
-			r.must(v.Rows(near, parley.NameTable, []byte(s.prefix), beyond, s.reverse, func(k, value []byte) bool {
+			r.must(v.Rows(near, journal.NameTable, []byte(s.prefix), beyond, s.reverse, func(k, value []byte) bool {
 				if string(value) != "="+string(k) {
 					r.Errorf("row %q has value %q", k, value)
 				}
@@ -215,15 +216,15 @@ func testRows(r *rig) {
 			}
 		}
 		n := 0
-		r.must(v.Rows(near, parley.NameTable, nil, nil, false, func(_, _ []byte) bool { n++; return n < 3 }))
+		r.must(v.Rows(near, journal.NameTable, nil, nil, false, func(_, _ []byte) bool { n++; return n < 3 }))
 		r.expect("a scan that is stopped", n, 3)
-		value, found, err := v.Row(near, parley.NameTable, []byte("ba"))
+		value, found, err := v.Row(near, journal.NameTable, []byte("ba"))
 		r.expect("a row in the view", line(string(value), found, err), "=ba true <nil>")
 	})
 }
 
 func testForgetting(r *rig) {
-	today := parley.Day(r.Clock())
+	today := journal.Day(r.Clock())
 	key := func(day uint32) string {
 		return string(binary.BigEndian.AppendUint32(nil, day)) + "key"
 	}
@@ -231,7 +232,7 @@ func testForgetting(r *rig) {
 		out := ""
 		for d := from; d <= to; d++ {
 			for _, slot := range []parley.Slot{near, near2, far} {
-				once, spent := r.row(slot, parley.OnceTable, key(uint32(int(today)+d))), r.row(slot, parley.SpentTable, key(uint32(int(today)+d)))
+				once, spent := r.row(slot, journal.OnceTable, key(uint32(int(today)+d))), r.row(slot, journal.SpentTable, key(uint32(int(today)+d)))
 				if out += once; once != spent {
 					out += " and " + spent
 				}
@@ -243,12 +244,12 @@ func testForgetting(r *rig) {
 	// found when the journal is opened again.
 	for _, slot := range []parley.Slot{near, near2, far} {
 		a := r.speaker(r.stream(slot), 0)
-		e := &parley.Entry{}
+		e := &journal.Entry{}
 		for d := -5; d <= 1; d++ {
 			e.Rows = append(e.Rows,
-				row(slot, parley.OnceTable, key(uint32(int(today)+d)), "y"), row(slot, parley.SpentTable, key(uint32(int(today)+d)), "y"))
+				row(slot, journal.OnceTable, key(uint32(int(today)+d)), "y"), row(slot, journal.SpentTable, key(uint32(int(today)+d)), "y"))
 		}
-		e.Rows = append(e.Rows, row(slot, parley.RosterTable, key(today-4), "other table"))
+		e.Rows = append(e.Rows, row(slot, journal.RosterTable, key(today-4), "other table"))
 		a.say(e)
 	}
 	r.reopen()
@@ -257,5 +258,5 @@ func testForgetting(r *rig) {
 	r.Advance(24 * time.Hour)
 	r.until("keys of the day before yesterday", func() bool { return known(-1, -1) == "---" })
 	r.expect("keys of two days", known(0, 1), "yyyyyy")
-	r.expect("another table", r.row(near, parley.RosterTable, key(today-4)), "other table")
+	r.expect("another table", r.row(near, journal.RosterTable, key(today-4)), "other table")
 }

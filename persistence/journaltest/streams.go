@@ -4,79 +4,80 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
 // everything is an entry with a part of every sort, for a stream at near.
 // Nothing of it may be seen if it is refused.
-func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar parley.Stream, org parley.OrgID) *parley.Entry {
+func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar journal.Stream, org parley.OrgID) *journal.Entry {
 	id, idFar := r.message(near), r.message(near)
-	return &parley.Entry{
-		Facts:   []parley.Fact{fact("x")},
+	return &journal.Entry{
+		Facts:   []journal.Fact{fact("x")},
 		State:   []byte("state"),
-		Rows:    []parley.Row{row(near, parley.RosterTable, "everything", "there")},
-		Records: []parley.Record{{ID: id, Data: []byte("body")}, {ID: idFar, Data: []byte("body")}},
-		Words: []parley.Word{
-			parley.Announce{To: reader, Kind: parley.MessageEntry, Ref: parley.AnyID(id)},
-			parley.Announce{To: stranger, Kind: parley.MessageEntry, Ref: parley.AnyID(idFar)},
-			parley.Mark{Recipient: reader, Message: id, Marks: parley.Marks{Delivered: 9}},
-			parley.Tell{To: tell, Data: []byte("x")},
-			parley.Put{Row: row(far, parley.ClientTable, "everything", "there")},
-			parley.Bear{Stream: born, Facts: []parley.Fact{fact("x")}},
-			parley.Bear{Stream: bornFar, Facts: []parley.Fact{fact("x")}},
+		Rows:    []journal.Row{row(near, journal.RosterTable, "everything", "there")},
+		Records: []journal.Record{{ID: id, Data: []byte("body")}, {ID: idFar, Data: []byte("body")}},
+		Words: []journal.Word{
+			journal.Announce{To: reader, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
+			journal.Announce{To: stranger, Kind: journal.MessageEntry, Ref: parley.AnyID(idFar)},
+			journal.Mark{Recipient: reader, Message: id, Marks: journal.Marks{Delivered: 9}},
+			journal.Tell{To: tell, Data: []byte("x")},
+			journal.Put{Row: row(far, journal.ClientTable, "everything", "there")},
+			journal.Bear{Stream: born, Facts: []journal.Fact{fact("x")}},
+			journal.Bear{Stream: bornFar, Facts: []journal.Fact{fact("x")}},
 		},
-		Timers: []parley.Timer{{Due: r.Clock().Add(-time.Hour), Stream: tell}},
-		Counts: []parley.Count{{Org: org, Day: 3, N: 5}},
+		Timers: []journal.Timer{{Due: r.Clock().Add(-time.Hour), Stream: tell}},
+		Counts: []journal.Count{{Org: org, Day: 3, N: 5}},
 	}
 }
 
 func testSequence(r *rig) {
 	a := r.speaker(r.stream(near), 0)
-	a.say(&parley.Entry{Facts: []parley.Fact{fact("1"), fact("2")}, State: []byte("two")})
+	a.say(&journal.Entry{Facts: []journal.Fact{fact("1"), fact("2")}, State: []byte("two")})
 	other := r.speaker(r.stream(near), 0)
-	other.say(&parley.Entry{Words: []parley.Word{parley.Tell{To: a.stream, Data: []byte("wait")}}})
+	other.say(&journal.Entry{Words: []journal.Word{journal.Tell{To: a.stream, Data: []byte("wait")}}})
 	waiting := r.tray(a.stream)
 	if len(waiting) != 1 {
 		r.Fatalf("tray: %v", waiting)
 	}
 	reader, stranger, tell := r.agent(near2), r.agent(far), r.stream(near)
 	born, bornFar, org := r.stream(near), r.stream(far), parley.NewID[parley.OrgID](near, r.Clock(), r.entropy())
-	wrong := map[string]func(*parley.Entry){
-		"an event too few":  func(e *parley.Entry) { e.Expect = 1 },
-		"an event too many": func(e *parley.Entry) { e.Expect = 3 },
-		"an older epoch":    func(e *parley.Entry) { e.Epoch-- },
-		"a later epoch":     func(e *parley.Entry) { e.Epoch++ },
-		"never activated":   func(e *parley.Entry) { e.Stream = r.stream(near); e.Expect = 0 },
-		"a stream exists": func(e *parley.Entry) {
-			e.Words = append(e.Words, parley.Bear{Stream: a.stream, Facts: []parley.Fact{fact("y")}})
+	wrong := map[string]func(*journal.Entry){
+		"an event too few":  func(e *journal.Entry) { e.Expect = 1 },
+		"an event too many": func(e *journal.Entry) { e.Expect = 3 },
+		"an older epoch":    func(e *journal.Entry) { e.Epoch-- },
+		"a later epoch":     func(e *journal.Entry) { e.Epoch++ },
+		"never activated":   func(e *journal.Entry) { e.Stream = r.stream(near); e.Expect = 0 },
+		"a stream exists": func(e *journal.Entry) {
+			e.Words = append(e.Words, journal.Bear{Stream: a.stream, Facts: []journal.Fact{fact("y")}})
 		},
 	}
 	for name, spoil := range wrong {
 		e := r.everything(reader, stranger, tell, born, bornFar, org)
 		e.Slot, e.Stream, e.Epoch, e.Expect, e.Handled = near, a.stream, a.epoch, a.seq, []uint64{waiting[0].Number}
 		spoil(e)
-		want := parley.ErrStale
+		want := journal.ErrStale
 		if name == "a stream exists" {
-			want = parley.ErrExists
+			want = journal.ErrExists
 		}
 		r.refused(r.append(e), want)
-		message := parley.MessageID(e.Words[0].(parley.Announce).Ref)
-		r.view(func(v View) {
+		message := parley.MessageID(e.Words[0].(journal.Announce).Ref)
+		r.view(func(v journal.View) {
 			record, _, _ := recordOf(v, near, message)
-			marks, _ := v.Marks(parley.Mark{Message: message})
+			marks, _ := v.Marks(journal.Mark{Message: message})
 			used, _ := v.Used(org, 3)
 			_, state, _ := v.State(a.stream)
-			r.expect(name+": records, marks, counts", line(record, marks, used), line([]byte{}, parley.Marks{}, 0))
+			r.expect(name+": records, marks, counts", line(record, marks, used), line([]byte{}, journal.Marks{}, 0))
 			r.expect(name+": state", string(state), "two")
 		})
 	}
 	// What was said elsewhere would have to pass behind this.
-	a.say(&parley.Entry{Facts: []parley.Fact{fact("3")}, Words: []parley.Word{parley.Put{Row: row(far, parley.ClientTable, "last", "there")}}})
-	r.until("words to the far home", func() bool { return r.row(far, parley.ClientTable, "last") == "there" })
+	a.say(&journal.Entry{Facts: []journal.Fact{fact("3")}, Words: []journal.Word{journal.Put{Row: row(far, journal.ClientTable, "last", "there")}}})
+	r.until("words to the far home", func() bool { return r.row(far, journal.ClientTable, "last") == "there" })
 	r.expect("events", r.events(a.stream), "[1 2 3]")
 	r.expect("streams begun", line(r.events(born), r.events(bornFar)), "[] []")
 	r.expect("feeds", line(r.feed(reader), r.feed(stranger)), "[] []")
 	r.expect("trays", line(len(r.tray(a.stream)), len(r.tray(tell))), "1 0")
-	r.expect("rows", r.row(near, parley.RosterTable, "everything")+r.row(far, parley.ClientTable, "everything"), "--")
+	r.expect("rows", r.row(near, journal.RosterTable, "everything")+r.row(far, journal.ClientTable, "everything"), "--")
 	time.Sleep(1100 * time.Millisecond)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,25 +87,25 @@ func testSequence(r *rig) {
 func testEpochs(r *rig) {
 	s := r.stream(near)
 	first := r.speaker(s, 0)
-	first.say(&parley.Entry{Facts: []parley.Fact{fact("1")}})
+	first.say(&journal.Entry{Facts: []journal.Fact{fact("1")}})
 	second := r.speaker(s, 1)
-	r.refused(first.begin(&parley.Entry{Facts: []parley.Fact{fact("x")}}), parley.ErrStale)
-	r.refused(r.append(&parley.Entry{Slot: near, Stream: s, Epoch: first.epoch, Activate: true}), parley.ErrStale)
+	r.refused(first.begin(&journal.Entry{Facts: []journal.Fact{fact("x")}}), journal.ErrStale)
+	r.refused(r.append(&journal.Entry{Slot: near, Stream: s, Epoch: first.epoch, Activate: true}), journal.ErrStale)
 	first.seq = 1
-	r.refused(first.begin(&parley.Entry{Retire: true}), parley.ErrStale)
-	second.say(&parley.Entry{Facts: []parley.Fact{fact("2")}})
-	second.say(&parley.Entry{Facts: []parley.Fact{fact("3")}, Rows: []parley.Row{row(near, parley.RosterTable, "last", "word")}, Retire: true})
-	r.expect("a last word", r.row(near, parley.RosterTable, "last"), "word")
-	r.refused(second.begin(&parley.Entry{Facts: []parley.Fact{fact("x")}}), parley.ErrStale)
+	r.refused(first.begin(&journal.Entry{Retire: true}), journal.ErrStale)
+	second.say(&journal.Entry{Facts: []journal.Fact{fact("2")}})
+	second.say(&journal.Entry{Facts: []journal.Fact{fact("3")}, Rows: []journal.Row{row(near, journal.RosterTable, "last", "word")}, Retire: true})
+	r.expect("a last word", r.row(near, journal.RosterTable, "last"), "word")
+	r.refused(second.begin(&journal.Entry{Facts: []journal.Fact{fact("x")}}), journal.ErrStale)
 	third := r.speaker(s, 3)
-	third.say(&parley.Entry{Facts: []parley.Fact{fact("4")}})
+	third.say(&journal.Entry{Facts: []journal.Fact{fact("4")}})
 	r.expect("events", r.events(s), "[1 2 3 4]")
 	r.reopen()
 	fourth := r.speaker(s, 4)
 	if fourth.epoch <= third.epoch {
 		r.Errorf("epoch %d after opening again, %d before", fourth.epoch, third.epoch)
 	}
-	fourth.say(&parley.Entry{Facts: []parley.Fact{fact("5")}})
+	fourth.say(&journal.Entry{Facts: []journal.Fact{fact("5")}})
 	r.expect("events", r.events(s), "[1 2 3 4 5]")
 }
 
@@ -112,11 +113,11 @@ func testActivation(r *rig) {
 	s := r.stream(near)
 	a := r.speaker(s, 0)
 	for range 200 {
-		a.begin(&parley.Entry{Facts: []parley.Fact{fact("x")}})
+		a.begin(&journal.Entry{Facts: []journal.Fact{fact("x")}})
 	}
 	r.speaker(s, 200)
 	r.expect("events that the next activation finds", len(r.events(s)), 200)
-	r.view(func(v View) {
+	r.view(func(v journal.View) {
 		if v.Durable(r.Context()) != nil {
 			r.Error("not durable")
 		}
@@ -130,18 +131,18 @@ func testRebirth(r *rig) {
 	var last []<-chan error
 	keep := func(released <-chan error) { last = append(last, released) }
 	for i := range 50 {
-		keep(a.begin(&parley.Entry{Facts: []parley.Fact{fact(line(i))}}))
-		keep(a.begin(&parley.Entry{Retire: true}))
+		keep(a.begin(&journal.Entry{Facts: []journal.Fact{fact(line(i))}}))
+		keep(a.begin(&journal.Entry{Retire: true}))
 		a.epoch = r.Journal.NextEpoch()
-		keep(r.append(&parley.Entry{Slot: near, Stream: s, Epoch: a.epoch, Activate: true}))
+		keep(r.append(&journal.Entry{Slot: near, Stream: s, Epoch: a.epoch, Activate: true}))
 	}
-	keep(parent.begin(&parley.Entry{Words: []parley.Word{parley.Bear{Stream: born, Facts: []parley.Fact{fact("0"), fact("1")}}}}))
+	keep(parent.begin(&journal.Entry{Words: []journal.Word{journal.Bear{Stream: born, Facts: []journal.Fact{fact("0"), fact("1")}}}}))
 	child := &speaker{rig: r, stream: born, epoch: r.Journal.NextEpoch(), seq: 2}
-	keep(r.append(&parley.Entry{Slot: near, Stream: born, Epoch: child.epoch, Activate: true}))
-	keep(child.begin(&parley.Entry{Facts: []parley.Fact{fact("2")}, Retire: true}))
+	keep(r.append(&journal.Entry{Slot: near, Stream: born, Epoch: child.epoch, Activate: true}))
+	keep(child.begin(&journal.Entry{Facts: []journal.Fact{fact("2")}, Retire: true}))
 	child.epoch = r.Journal.NextEpoch()
-	keep(r.append(&parley.Entry{Slot: near, Stream: born, Epoch: child.epoch, Activate: true}))
-	keep(child.begin(&parley.Entry{Facts: []parley.Fact{fact("3")}}))
+	keep(r.append(&journal.Entry{Slot: near, Stream: born, Epoch: child.epoch, Activate: true}))
+	keep(child.begin(&journal.Entry{Facts: []journal.Fact{fact("3")}}))
 	for i, released := range last {
 		if err := r.await(released); err != nil {
 			r.Fatalf("entry %d: %v", i, err)
@@ -155,15 +156,15 @@ func testReplay(r *rig) {
 	a := r.speaker(r.stream(far), 0)
 	check := func() {
 		r.Helper()
-		r.view(func(v View) {
+		r.view(func(v journal.View) {
 			seq, state, err := v.State(a.stream)
 			r.expect("state", line(seq, string(state), err), "3 three <nil>")
 			var from, back []string
-			r.must(v.Events(a.stream, 2, false, func(seq uint64, at int64, f parley.Fact) bool {
+			r.must(v.Events(a.stream, 2, false, func(seq uint64, at int64, f journal.Fact) bool {
 				from = append(from, line(seq, f.Tag, string(f.Data), at == r.Clock().UnixMilli()))
 				return len(from) < 2
 			}))
-			r.must(v.Events(a.stream, 3, true, func(seq uint64, _ int64, f parley.Fact) bool {
+			r.must(v.Events(a.stream, 3, true, func(seq uint64, _ int64, f journal.Fact) bool {
 				back = append(back, string(f.Data))
 				return true
 			}))
@@ -174,9 +175,9 @@ func testReplay(r *rig) {
 		})
 		r.expect("all", len(r.events(a.stream)), 4)
 	}
-	a.say(&parley.Entry{Facts: []parley.Fact{{Tag: 7, Data: []byte("a")}, {Tag: 7, Data: []byte("b")}}, State: []byte("two")})
-	a.say(&parley.Entry{Facts: []parley.Fact{{Tag: 7}}, State: []byte("three")})
-	a.say(&parley.Entry{Facts: []parley.Fact{{Tag: 8, Data: []byte("d")}}})
+	a.say(&journal.Entry{Facts: []journal.Fact{{Tag: 7, Data: []byte("a")}, {Tag: 7, Data: []byte("b")}}, State: []byte("two")})
+	a.say(&journal.Entry{Facts: []journal.Fact{{Tag: 7}}, State: []byte("three")})
+	a.say(&journal.Entry{Facts: []journal.Fact{{Tag: 8, Data: []byte("d")}}})
 	check()
 	r.reopen()
 	check()
@@ -187,55 +188,55 @@ func testReplay(r *rig) {
 func testBear(r *rig) {
 	a := r.speaker(r.stream(near), 0)
 	child, foreign := r.stream(near2), r.stream(far)
-	bear := func(s parley.Stream, text string) *parley.Entry {
-		return &parley.Entry{
-			Facts: []parley.Fact{fact(text)},
-			Words: []parley.Word{parley.Bear{Stream: s, Facts: []parley.Fact{fact(text), fact(text)}, State: []byte(text)}},
+	bear := func(s journal.Stream, text string) *journal.Entry {
+		return &journal.Entry{
+			Facts: []journal.Fact{fact(text)},
+			Words: []journal.Word{journal.Bear{Stream: s, Facts: []journal.Fact{fact(text), fact(text)}, State: []byte(text)}},
 		}
 	}
 	// Two in one breath: the second finds what the first began.
 	first, second := a.begin(bear(child, "a")), a.begin(bear(child, "b"))
 	a.seq--
-	third := a.begin(&parley.Entry{Facts: []parley.Fact{fact("c")}})
+	third := a.begin(&journal.Entry{Facts: []journal.Fact{fact("c")}})
 	r.refused(first, nil)
-	r.refused(second, parley.ErrExists)
+	r.refused(second, journal.ErrExists)
 	r.refused(third, nil)
 	twice := bear(r.stream(near), "d")
 	twice.Words = append(twice.Words, twice.Words[0])
-	r.refused(a.begin(twice), parley.ErrExists)
+	r.refused(a.begin(twice), journal.ErrExists)
 	a.seq--
-	r.refused(a.begin(bear(child, "e")), parley.ErrExists)
+	r.refused(a.begin(bear(child, "e")), journal.ErrExists)
 	a.seq--
 	r.expect("the stream that began", r.events(child), "[a a]")
 	r.expect("events of who began it", r.events(a.stream), "[a c]")
-	r.view(func(v View) {
+	r.view(func(v journal.View) {
 		seq, state, err := v.State(child)
 		r.expect("its state", line(seq, string(state), err), "2 a <nil>")
 	})
-	r.speaker(child, 2).say(&parley.Entry{Facts: []parley.Fact{fact("f")}})
+	r.speaker(child, 2).say(&journal.Entry{Facts: []journal.Fact{fact("f")}})
 	r.expect("the stream goes on", r.events(child), "[a a f]")
 
 	a.say(bear(foreign, "g"))
 	r.until("a stream in another home", func() bool { return len(r.events(foreign)) == 2 })
-	r.speaker(foreign, 2).say(&parley.Entry{Facts: []parley.Fact{fact("h")}})
+	r.speaker(foreign, 2).say(&journal.Entry{Facts: []journal.Fact{fact("h")}})
 	// Another home cannot refuse any more; what exists must be as it was.
 	_ = r.await(a.begin(bear(foreign, "i")))
-	r.speaker(r.stream(near), 0).say(&parley.Entry{Words: []parley.Word{parley.Put{Row: row(far, parley.ClientTable, "behind", "there")}}})
-	r.until("what was said after", func() bool { return r.row(far, parley.ClientTable, "behind") == "there" })
+	r.speaker(r.stream(near), 0).say(&journal.Entry{Words: []journal.Word{journal.Put{Row: row(far, journal.ClientTable, "behind", "there")}}})
+	r.until("what was said after", func() bool { return r.row(far, journal.ClientTable, "behind") == "there" })
 	r.expect("a stream that existed", r.events(foreign), "[g g h]")
 }
 
 func testPurge(r *rig) {
 	due := r.Clock().Add(-time.Minute)
 	a, neighbour := r.speaker(r.stream(near), 0), r.speaker(r.stream(near), 0)
-	neighbour.say(&parley.Entry{Facts: []parley.Fact{fact("stays")}, State: []byte("stays")})
-	a.say(&parley.Entry{Facts: []parley.Fact{fact("1"), fact("2")}, State: []byte("two"), Timers: []parley.Timer{{Due: due, Stream: a.stream}}})
-	a.say(&parley.Entry{Purge: true, Timers: []parley.Timer{{Due: due, Stream: a.stream, Cancel: true}}})
+	neighbour.say(&journal.Entry{Facts: []journal.Fact{fact("stays")}, State: []byte("stays")})
+	a.say(&journal.Entry{Facts: []journal.Fact{fact("1"), fact("2")}, State: []byte("two"), Timers: []journal.Timer{{Due: due, Stream: a.stream}}})
+	a.say(&journal.Entry{Purge: true, Timers: []journal.Timer{{Due: due, Stream: a.stream, Cancel: true}}})
 	a.seq = 0
 	gone := func() {
 		r.Helper()
 		r.expect("events", r.events(a.stream), "[]")
-		r.view(func(v View) {
+		r.view(func(v journal.View) {
 			seq, state, err := v.State(a.stream)
 			r.expect("state", line(seq, state, err), "0 [] <nil>")
 		})
@@ -243,10 +244,10 @@ func testPurge(r *rig) {
 	}
 	gone()
 	other := r.speaker(r.stream(near), 0)
-	other.say(&parley.Entry{Facts: []parley.Fact{fact("1"), fact("2")}})
-	other.say(&parley.Entry{Purge: true})
+	other.say(&journal.Entry{Facts: []journal.Fact{fact("1"), fact("2")}})
+	other.say(&journal.Entry{Purge: true})
 	other.seq = 0
-	other.say(&parley.Entry{Facts: []parley.Fact{fact("anew")}})
+	other.say(&journal.Entry{Facts: []journal.Fact{fact("anew")}})
 	r.expect("the same incarnation goes on", r.events(other.stream), "[anew]")
 	r.reopen()
 	gone()
@@ -258,6 +259,6 @@ func testPurge(r *rig) {
 	r.expect("timers", r.fired, "[]")
 	r.mu.Unlock()
 	parent := r.speaker(r.stream(near), 0)
-	parent.say(&parley.Entry{Words: []parley.Word{parley.Bear{Stream: a.stream, Facts: []parley.Fact{fact("again")}}}})
+	parent.say(&journal.Entry{Words: []journal.Word{journal.Bear{Stream: a.stream, Facts: []journal.Fact{fact("again")}}}})
 	r.expect("begun anew", r.events(a.stream), "[again]")
 }

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"parley"
+	"parley/journal"
 )
 
-func (r *rig) heard(s parley.Stream) []string {
+func (r *rig) heard(s journal.Stream) []string {
 	var all []string
 	for _, row := range r.tray(s) {
 		all = append(all, string(row.Data))
@@ -23,24 +24,24 @@ func testTray(r *rig) {
 	for _, slot := range []parley.Slot{near2, far} {
 		b := r.speaker(r.stream(slot), 0)
 		for i := range 6 {
-			a.say(&parley.Entry{Words: []parley.Word{
-				parley.Tell{To: b.stream, Data: fmt.Append(nil, 2*i)},
-				parley.Tell{To: b.stream, Data: fmt.Append(nil, 2*i+1)},
+			a.say(&journal.Entry{Words: []journal.Word{
+				journal.Tell{To: b.stream, Data: fmt.Append(nil, 2*i)},
+				journal.Tell{To: b.stream, Data: fmt.Append(nil, 2*i+1)},
 			}})
 		}
 		r.until("all words", func() bool { return len(r.tray(b.stream)) == 12 })
 		r.expect("the tray", r.heard(b.stream), "[0 1 2 3 4 5 6 7 8 9 10 11]")
 		rows := r.tray(b.stream)
-		if !slices.IsSortedFunc(rows, func(x, y parley.TrayRow) int { return int(x.Number) - int(y.Number) }) {
+		if !slices.IsSortedFunc(rows, func(x, y journal.TrayRow) int { return int(x.Number) - int(y.Number) }) {
 			r.Errorf("numbers do not grow: %v", rows)
 		}
-		b.say(&parley.Entry{Facts: []parley.Fact{fact("heard")}, Handled: []uint64{rows[0].Number, rows[1].Number, rows[7].Number}})
+		b.say(&journal.Entry{Facts: []journal.Fact{fact("heard")}, Handled: []uint64{rows[0].Number, rows[1].Number, rows[7].Number}})
 		r.expect("what is left", r.heard(b.stream), "[2 3 4 5 6 8 9 10 11]")
 		r.expect("what came after the seventh", len(r.trayBeyond(b.stream, rows[6].Number)), 4)
 		r.crash()
 		r.expect("what is left after a crash", r.heard(b.stream), "[2 3 4 5 6 8 9 10 11]")
 		a = r.speaker(a.stream, 0)
-		a.say(&parley.Entry{Words: []parley.Word{parley.Tell{To: b.stream, Data: []byte("new")}}})
+		a.say(&journal.Entry{Words: []journal.Word{journal.Tell{To: b.stream, Data: []byte("new")}}})
 		r.until("a new word", func() bool { return len(r.tray(b.stream)) == 10 })
 		if now := r.tray(b.stream); string(now[9].Data) != "new" || now[9].Number <= rows[11].Number {
 			r.Errorf("a new word has number %d, the last one had %d", now[9].Number, rows[11].Number)
@@ -48,7 +49,7 @@ func testTray(r *rig) {
 	}
 }
 
-func (r *rig) hinted(s parley.Stream) bool {
+func (r *rig) hinted(s journal.Stream) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Contains(r.hints, s)
@@ -56,17 +57,17 @@ func (r *rig) hinted(s parley.Stream) bool {
 
 func testHints(r *rig) {
 	a := r.speaker(r.stream(near), 0)
-	told := []parley.Stream{r.stream(near), r.stream(near2), r.stream(far), r.stream(parley.Slots - 1)}
+	told := []journal.Stream{r.stream(near), r.stream(near2), r.stream(far), r.stream(parley.Slots - 1)}
 	quiet := r.speaker(r.stream(far), 0)
-	e := &parley.Entry{Words: []parley.Word{parley.Tell{To: quiet.stream, Data: []byte("x")}}}
+	e := &journal.Entry{Words: []journal.Word{journal.Tell{To: quiet.stream, Data: []byte("x")}}}
 	for _, s := range told {
-		e.Words = append(e.Words, parley.Tell{To: s, Data: []byte("1")}, parley.Tell{To: s, Data: []byte("2")})
+		e.Words = append(e.Words, journal.Tell{To: s, Data: []byte("1")}, journal.Tell{To: s, Data: []byte("2")})
 	}
 	a.say(e)
 	for _, s := range append(told, quiet.stream) {
 		r.until("a hint", func() bool { return r.hinted(s) })
 	}
-	quiet.say(&parley.Entry{Handled: []uint64{r.tray(quiet.stream)[0].Number}})
+	quiet.say(&journal.Entry{Handled: []uint64{r.tray(quiet.stream)[0].Number}})
 	for _, again := range []func(){r.reopen, r.crash} {
 		r.mu.Lock()
 		r.hints = nil
@@ -99,14 +100,14 @@ func numbers(n int) []string {
 }
 
 // errand is an entry with number n, of a speaker at slot, for every agent.
-func (r *rig) errand(slot parley.Slot, n int, agents []parley.AgentID) *parley.Entry {
+func (r *rig) errand(slot parley.Slot, n int, agents []parley.AgentID) *journal.Entry {
 	id := r.message(slot)
-	e := &parley.Entry{
-		Facts:   []parley.Fact{fact(line(n))},
-		Records: []parley.Record{{ID: id, Data: fmt.Append(nil, "body ", n)}},
+	e := &journal.Entry{
+		Facts:   []journal.Fact{fact(line(n))},
+		Records: []journal.Record{{ID: id, Data: fmt.Append(nil, "body ", n)}},
 	}
 	for _, to := range agents {
-		e.Words = append(e.Words, parley.Announce{To: to, Kind: parley.MessageEntry, Ref: parley.AnyID(id), Note: fmt.Append(nil, n)})
+		e.Words = append(e.Words, journal.Announce{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: fmt.Append(nil, n)})
 	}
 	return e
 }
@@ -114,7 +115,7 @@ func (r *rig) errand(slot parley.Slot, n int, agents []parley.AgentID) *parley.E
 func testLanes(r *rig) {
 	const each = 120
 	agents := []parley.AgentID{r.agent(near), r.agent(far), r.agent(farther), r.agent(parley.Slots - 1)}
-	streams := []parley.Stream{r.stream(near), r.stream(far), r.stream(farther)}
+	streams := []journal.Stream{r.stream(near), r.stream(far), r.stream(farther)}
 	said := 0
 	for round := range 3 {
 		var talk sync.WaitGroup
@@ -124,7 +125,7 @@ func testLanes(r *rig) {
 				for i := range each {
 					e := r.errand(s.Slot(), said+i, agents)
 					for w := range e.Words {
-						say := e.Words[w].(parley.Announce)
+						say := e.Words[w].(journal.Announce)
 						say.Note = fmt.Append(nil, s.Slot(), said+i)
 						e.Words[w] = say
 					}
@@ -149,8 +150,8 @@ func testLanes(r *rig) {
 		for _, s := range streams {
 			r.expect(line("words from", s.Slot(), "to", agent.Slot()), by[line(s.Slot())], numbers(said))
 		}
-		r.view(func(v View) {
-			r.must(v.Feed(agent, 0, ^uint64(0), func(e parley.FeedEntry) bool {
+		r.view(func(v journal.View) {
+			r.must(v.Feed(agent, 0, ^uint64(0), func(e journal.FeedEntry) bool {
 				if record, _, err := recordOf(v, agent.Slot(), parley.MessageID(e.Ref)); len(record) == 0 || err != nil {
 					r.Errorf("an entry without its record: %v", err)
 				}
@@ -210,18 +211,18 @@ func testSettled(r *rig) {
 	for i := range 30 {
 		agent, born, tell, id := r.agent(far), r.stream(farther), r.stream(far), r.message(near)
 		key := line(i)
-		e := &parley.Entry{
-			Records: []parley.Record{{ID: id, Data: []byte("body")}},
-			Words: []parley.Word{
-				parley.Announce{To: agent, Kind: parley.MessageEntry, Ref: parley.AnyID(id)},
-				parley.Bear{Stream: born, Facts: []parley.Fact{fact("born")}},
-				parley.Tell{To: tell, Data: []byte("told")},
-				parley.Put{Row: row(farther, parley.ClientTable, key, "put")},
+		e := &journal.Entry{
+			Records: []journal.Record{{ID: id, Data: []byte("body")}},
+			Words: []journal.Word{
+				journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
+				journal.Bear{Stream: born, Facts: []journal.Fact{fact("born")}},
+				journal.Tell{To: tell, Data: []byte("told")},
+				journal.Put{Row: row(farther, journal.ClientTable, key, "put")},
 			},
 		}
 		look := func() string {
-			out := line(len(r.feed(agent)), r.events(born), r.heard(tell), r.row(farther, parley.ClientTable, key))
-			r.view(func(v View) {
+			out := line(len(r.feed(agent)), r.events(born), r.heard(tell), r.row(farther, journal.ClientTable, key))
+			r.view(func(v journal.View) {
 				record, position, err := recordOf(v, far, id)
 				out = line(out, string(record), position > 0, err)
 			})
@@ -233,18 +234,18 @@ func testSettled(r *rig) {
 			inTime++
 		}
 		r.until("the effect", func() bool { return look() == effect })
-		mark := parley.Mark{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Marks: parley.Marks{Read: 7}}
+		mark := journal.Mark{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Marks: journal.Marks{Read: 7}}
 		if r.inTime(func() { r.mark(mark) }) {
-			r.view(func(v View) {
+			r.view(func(v journal.View) {
 				marks, err := marksOf(v, near, agent, id)
-				r.expect("marks where the conversation lives", line(marks, err), line(parley.Marks{Read: 7}, nil))
+				r.expect("marks where the conversation lives", line(marks, err), line(journal.Marks{Read: 7}, nil))
 			})
 		}
 		// A row there can be taken away from here too.
-		gone := row(farther, parley.ClientTable, key, "")
+		gone := row(farther, journal.ClientTable, key, "")
 		gone.Delete = true
-		a.say(&parley.Entry{Words: []parley.Word{parley.Put{Row: gone}}})
-		r.until("the row taken away", func() bool { return r.row(farther, parley.ClientTable, key) == "-" })
+		a.say(&journal.Entry{Words: []journal.Word{journal.Put{Row: gone}}})
+		r.until("the row taken away", func() bool { return r.row(farther, journal.ClientTable, key) == "-" })
 	}
 	if inTime == 0 {
 		r.Skipf("this disk is too slow to tell: no answer came within %v", parley.SettleWait)
@@ -279,9 +280,9 @@ func testReleases(r *rig) {
 	const total = 600
 	for i := range total {
 		a := speakers[i%2]
-		e := &parley.Entry{
+		e := &journal.Entry{
 			Slot: a.stream.Slot(), Stream: a.stream, Epoch: a.epoch, Expect: a.seq, At: r.Clock(), Release: log.note(i),
-			Words: []parley.Word{parley.Announce{To: agent, Kind: parley.StatusEntry}},
+			Words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}},
 		}
 		switch i % 7 {
 		case 3:
@@ -290,7 +291,7 @@ func testReleases(r *rig) {
 			// nothing is written, and it is still released in its place
 			e.Words = nil
 		default:
-			e.Facts = []parley.Fact{fact("x")}
+			e.Facts = []journal.Fact{fact("x")}
 			a.seq++
 		}
 		r.Journal.Append(e)
@@ -324,7 +325,7 @@ func testClosing(r *rig) {
 			r.Fatalf("entry %d: %v", log.order[i], err)
 		}
 	}
-	r.refused(r.append(&parley.Entry{Slot: near}), parley.ErrClosed)
+	r.refused(r.append(&journal.Entry{Slot: near}), journal.ErrClosed)
 	r.must(r.Journal.Close())
 	r.reopen()
 	for _, agent := range agents {

@@ -1,4 +1,4 @@
-package actors
+package journal
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 // persistence has one for a single node.
 type Journal interface {
 	// Append takes an entry; what becomes of it is told through its Release.
-	Append(*parley.Entry)
+	Append(*Entry)
 	// Admit takes room for one entry of about size bytes in the journal of
 	// slot, or refuses with parley.ErrOverloaded before anything has happened.
 	Admit(slot parley.Slot, size int) (release func(), err error)
 	// NextEpoch numbers an activation.
 	NextEpoch() uint64
 	// Row reads one row as the journal last applied it, durable or not.
-	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
+	Row(slot parley.Slot, table Table, key []byte) ([]byte, bool, error)
 	// View shows all that is applied, at one instant.
 	View() View
 	// Latest shows with each read what is applied by then. It is cheaper, and
@@ -43,38 +43,38 @@ type Journal interface {
 	Damage() string
 	// Start begins to call onTray for actors with words in their tray and
 	// onTimer for those whose time has come.
-	Start(onTray func(parley.Stream), onTimer func(parley.Stream, time.Time)) error
+	Start(onTray func(Stream), onTimer func(Stream, time.Time)) error
 }
 
 // View is what is stored, at one instant. Whoever answers from it calls Durable first.
 type View interface {
 	Close()
 	Durable(context.Context) error
-	State(parley.Stream) (seq uint64, state []byte, err error)
-	Events(s parley.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f parley.Fact) bool) error
+	State(Stream) (seq uint64, state []byte, err error)
+	Events(s Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f Fact) bool) error
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
 	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
 	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
 	Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error
-	Marks(parley.Mark) (parley.Marks, error)
-	FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m parley.Marks)) error
-	Feed(agent parley.AgentID, from, upTo uint64, fn func(parley.FeedEntry) bool) error
-	FeedBefore(agent parley.AgentID, before uint64, fn func(parley.FeedEntry) bool) error
+	Marks(Mark) (Marks, error)
+	FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m Marks)) error
+	Feed(agent parley.AgentID, from, upTo uint64, fn func(FeedEntry) bool) error
+	FeedBefore(agent parley.AgentID, before uint64, fn func(FeedEntry) bool) error
 	Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error)
-	Row(slot parley.Slot, table parley.Table, key []byte) ([]byte, bool, error)
-	Rows(slot parley.Slot, table parley.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
-	Table(table parley.Table, fn func(key, value []byte) bool) error
-	Tray(s parley.Stream, beyond uint64, fn func(parley.TrayRow) bool) error
+	Row(slot parley.Slot, table Table, key []byte) ([]byte, bool, error)
+	Rows(slot parley.Slot, table Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
+	Table(table Table, fn func(key, value []byte) bool) error
+	Tray(s Stream, beyond uint64, fn func(TrayRow) bool) error
 	Used(org parley.OrgID, day uint32) (int64, error)
 }
 
 // Subscription follows a feed: every entry once, in order.
 type Subscription interface {
 	// Next gives the entries that follow, at most limit; none: not yet.
-	Next(limit int) ([]parley.FeedEntry, error)
+	Next(limit int) ([]FeedEntry, error)
 	// Live gives what Next would as far as that does not wait for the disk;
 	// behind: Next has to.
-	Live(limit int) (entries []parley.FeedEntry, behind bool)
+	Live(limit int) (entries []FeedEntry, behind bool)
 	// Behind is what is to be read from rows: the entries beyond from, up to upTo;
 	// the same position twice if there are none.
 	Behind() (from, upTo uint64)

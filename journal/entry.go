@@ -1,8 +1,10 @@
-package parley
+package journal
 
 import (
 	"errors"
 	"time"
+
+	"parley"
 )
 
 // StreamKind tells what sort of actor a stream belongs to. It is written to
@@ -24,14 +26,14 @@ const (
 // Stream names the ordered events of one actor.
 type Stream struct {
 	Kind StreamKind
-	ID   AnyID
+	ID   parley.AnyID
 }
 
 // Zero reports whether s names nothing.
 func (s Stream) Zero() bool { return s.Kind == 0 }
 
 // Slot is where the stream lives.
-func (s Stream) Slot() Slot { return s.ID.Slot() }
+func (s Stream) Slot() parley.Slot { return s.ID.Slot() }
 
 // Fact is one event as the journal keeps it: the aggregate's own number for
 // its type, and its encoding.
@@ -105,7 +107,7 @@ const (
 )
 
 // DirectorySlot is where the directory's rows live.
-var DirectorySlot = SlotOf("directory")
+var DirectorySlot = parley.SlotOf("directory")
 
 // OnceDays is how many days an idempotency key is looked up for, today
 // included: a key written in the last second of a day is known for 24 hours.
@@ -134,7 +136,7 @@ type FeedEntry struct {
 	// Position grows along the feed, with holes.
 	Position uint64
 	Kind     FeedKind
-	Ref      AnyID
+	Ref      parley.AnyID
 	// Note is a few bytes whose meaning Kind tells: TypeHash of a message, the
 	// status word of a conversation.
 	Note []byte
@@ -219,7 +221,7 @@ func (m Marks) Carried() bool { return m.Delivered != 0 || m.Read != 0 }
 //sumtype:decl
 type Word interface {
 	// Home is the slot the word is addressed to.
-	Home() Slot
+	Home() parley.Slot
 	word()
 }
 
@@ -234,9 +236,9 @@ func (Bear) word()     {}
 // Announce appends to an agent's feed. For a MessageEntry the record is found
 // in the entry's Records under Ref.
 type Announce struct {
-	To   AgentID
+	To   parley.AgentID
 	Kind FeedKind
-	Ref  AnyID
+	Ref  parley.AnyID
 	Note []byte
 }
 
@@ -245,8 +247,8 @@ type Announce struct {
 type Mark struct {
 	// Recipient whose feed has the message; zero when the mark is only brought
 	// to where the conversation lives.
-	Recipient AgentID
-	Message   MessageID
+	Recipient parley.AgentID
+	Message   parley.MessageID
 	// Position of the message in the recipient's feed.
 	Position uint64
 	Marks    Marks
@@ -254,7 +256,7 @@ type Mark struct {
 	// recipient only.
 	Copy bool
 	// Sender of the message, for whoever makes the entry. It is not stored.
-	Sender AgentID
+	Sender parley.AgentID
 }
 
 // Tell puts Data into the in-tray of an actor, which handles it in a later turn.
@@ -268,8 +270,8 @@ type Put struct{ Row }
 
 // Enlist appends to the list of an agent's conversations.
 type Enlist struct {
-	Agent        AgentID
-	Conversation ConversationID
+	Agent        parley.AgentID
+	Conversation parley.ConversationID
 }
 
 // Bear begins a stream that must not exist yet.
@@ -282,12 +284,6 @@ type Bear struct {
 	State []byte
 }
 
-// Seat is an agent in a group, and the number of its place there.
-type Seat struct {
-	Agent  AgentID
-	Number uint32
-}
-
 // Fanout appends to the feeds of many agents. Its Ref is theirs in common, but
 // for a CopyEntry: there each gets the copy of Ref, a broadcast, that its seat
 // numbers. The broadcast's record is found in the entry's Records under Ref and
@@ -298,25 +294,25 @@ type Seat struct {
 // feeds later comes after it.
 type Fanout struct {
 	Kind FeedKind
-	Ref  AnyID
+	Ref  parley.AnyID
 	Note []byte
 	// To is in ascending order of numbers.
-	To []Seat
+	To []parley.Seat
 	// Enlist, unless zero, appends to the agents' lists of conversations.
-	Enlist ConversationID
+	Enlist parley.ConversationID
 }
 
 // FanoutChunk is how many agents a Fanout reaches at one home in one batch.
 const FanoutChunk = 256
 
 // Home of a word to many is that of the first.
-func (w Fanout) Home() Slot { return w.To[0].Agent.Slot() }
+func (w Fanout) Home() parley.Slot { return w.To[0].Agent.Slot() }
 
 // Home is where the feed's agent lives.
-func (w Announce) Home() Slot { return w.To.Slot() }
+func (w Announce) Home() parley.Slot { return w.To.Slot() }
 
 // Home is where the recipient lives, or else the conversation.
-func (w Mark) Home() Slot {
+func (w Mark) Home() parley.Slot {
 	if w.Recipient.Zero() {
 		return w.Message.Slot()
 	}
@@ -324,20 +320,20 @@ func (w Mark) Home() Slot {
 }
 
 // Home is where the actor lives.
-func (w Tell) Home() Slot { return w.To.Slot() }
+func (w Tell) Home() parley.Slot { return w.To.Slot() }
 
 // Home is where the row lives.
-func (w Put) Home() Slot { return w.Slot }
+func (w Put) Home() parley.Slot { return w.Slot }
 
 // Home is where the agent lives.
-func (w Enlist) Home() Slot { return w.Agent.Slot() }
+func (w Enlist) Home() parley.Slot { return w.Agent.Slot() }
 
 // Home is where the stream will live.
-func (w Bear) Home() Slot { return w.Stream.Slot() }
+func (w Bear) Home() parley.Slot { return w.Stream.Slot() }
 
 // Row is one member of a row-backed set.
 type Row struct {
-	Slot   Slot
+	Slot   parley.Slot
 	Table  Table
 	Key    []byte
 	Value  []byte
@@ -348,7 +344,7 @@ type Row struct {
 
 // Record is a message as stored: written once per home that needs it.
 type Record struct {
-	ID   MessageID
+	ID   parley.MessageID
 	Data []byte
 }
 
@@ -362,7 +358,7 @@ type Timer struct {
 
 // Count adds N to what an organization used on a day.
 type Count struct {
-	Org OrgID
+	Org parley.OrgID
 	Day uint32
 	N   int64
 }
@@ -371,7 +367,7 @@ type Count struct {
 // nothing.
 type Entry struct {
 	// Slot says whose journal this is for; Stream's slot where there is one.
-	Slot Slot
+	Slot parley.Slot
 	// Stream speaks; zero for words that no actor judged (marks).
 	Stream Stream
 	// Epoch is the activation that speaks. A smaller one than the stream's
@@ -430,7 +426,7 @@ var (
 	// ErrExists: a stream that the entry begins exists already.
 	ErrExists = errors.New("the stream exists already")
 	// ErrClosed: the journal takes no more entries and shows no more rows.
-	ErrClosed = ErrOverloaded.Saying("The server is stopping; nothing was done.")
+	ErrClosed = parley.ErrOverloaded.Saying("The server is stopping; nothing was done.")
 )
 
 // TrayRow is one word waiting for an actor.
