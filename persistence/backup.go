@@ -115,9 +115,9 @@ func (s *Store) backup(w *backupWriter, o BackupOptions) (*Snapshot, error) {
 		return nil, err
 	}
 	if o.Keep > 0 {
-		return snapshot, w.prune(o.Owner, o.Keep)
+		_, err = w.prune(o.Owner, o.Keep)
 	}
-	return snapshot, nil
+	return snapshot, err
 }
 
 // backupWriter is a backup directory while it is written.
@@ -352,43 +352,4 @@ func (w *backupWriter) list(snapshot *Snapshot, now time.Time) error {
 		return err
 	}
 	return syncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots))
-}
-
-// prune deletes all but the newest snapshots of an owner and every content that
-// no snapshot that is left names. Other owners' snapshots stay, and so does what
-// no backup has written. An index that cannot be read stops it: nobody knows what
-// that one needs.
-func (w *backupWriter) prune(owner string, keep int) error {
-	snapshots, err := Snapshots(w.fs, w.dir)
-	if err != nil {
-		return fmt.Errorf("nothing was pruned: %w", err)
-	}
-	var own, old []*Snapshot
-	for _, s := range snapshots {
-		if s.Owner == owner {
-			own = append(own, s)
-		}
-	}
-	old = own[:max(0, len(own)-keep)]
-	for _, s := range old {
-		if err := w.fs.Remove(w.fs.PathJoin(w.dir, backupSnapshots, s.ID)); err != nil {
-			return err
-		}
-	}
-	if err := syncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots)); err != nil {
-		return err
-	}
-	needed := map[string]bool{}
-	for _, s := range snapshots {
-		for _, f := range s.Files {
-			needed[f.Sum] = needed[f.Sum] || !slices.Contains(old, s)
-		}
-	}
-	names, err := w.fs.List(w.fs.PathJoin(w.dir, backupFiles))
-	for _, name := range names {
-		if isSum(name) && !needed[name] {
-			err = errors.Join(err, w.fs.Remove(contentPath(w.fs, w.dir, name)))
-		}
-	}
-	return err
 }

@@ -2,6 +2,7 @@ package persistence
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,5 +67,70 @@ func TestBackupKeepsOthersControl(t *testing.T) {
 	mustClose(t, s)
 	if left, err := Snapshots(fs, "backup"); err != nil || len(left) != 1 {
 		t.Errorf("%d snapshots are left (%v)", len(left), err)
+	}
+}
+
+// TestPruneBackups: pruning without a backup deletes the owner's oldest snapshots
+// and what only they needed, and refuses what it cannot do.
+func TestPruneBackups(t *testing.T) {
+	fs := vfs.NewMem()
+	s, c := filled(t, fs, 10)
+	var ids []string
+	for _, owner := range []string{"mine", "other", "mine", "", "mine"} {
+		c.write(t, s)
+		ids = append(ids, mustBackup(t, s, BackupOptions{To: "backup", Owner: owner}).ID)
+	}
+	mustClose(t, s)
+	prune := func(dir, owner string, keep int) (*Pruned, error) {
+		return PruneBackups(t.Context(), fs, dir, owner, keep)
+	}
+	for what, try := range map[string]func() (*Pruned, error){
+		"of nobody": func() (*Pruned, error) { return prune("backup", "", 1) },
+		"all":       func() (*Pruned, error) { return prune("backup", "mine", 0) },
+		"elsewhere": func() (*Pruned, error) { return prune("data", "mine", 1) },
+		"nowhere":   func() (*Pruned, error) { return prune("new", "mine", 1) },
+		"busy": func() (*Pruned, error) {
+			w, err := openBackup(t.Context(), fs, "backup", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = w.close() }()
+			return prune("backup", "mine", 1)
+		},
+	} {
+		if p, err := try(); err == nil {
+			t.Errorf("%s: %+v", what, p)
+		}
+	}
+	if names, err := fs.List("new"); err == nil {
+		t.Errorf("a directory was made, with %q", names)
+	}
+	before := len(files(t, fs, "backup/files"))
+	for _, step := range []struct {
+		owner   string
+		keep    int
+		removed int
+		left    []string
+	}{
+		{"stranger", 1, 0, ids},
+		{"mine", 3, 0, ids},
+		{"mine", 1, 2, []string{ids[1], ids[3], ids[4]}},
+		{"mine", 1, 0, []string{ids[1], ids[3], ids[4]}},
+	} {
+		p, err := prune("backup", step.owner, step.keep)
+		if err != nil || len(p.Removed) != step.removed || (p.Freed > 0) != (step.removed > 0) {
+			t.Fatalf("%+v: %+v, %v", step, p, err)
+		}
+		if left, err := snapshotNames(fs, "backup"); err != nil || !slices.Equal(left, step.left) {
+			t.Errorf("%+v: %q are left (%v)", step, left, err)
+		}
+		for _, id := range step.left {
+			if _, err := CheckBackup(t.Context(), fs, "backup", id, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if after := len(files(t, fs, "backup/files")); after >= before {
+		t.Errorf("%d contents before, %d after", before, after)
 	}
 }

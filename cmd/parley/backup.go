@@ -24,6 +24,7 @@ type backupCmd struct {
 	Take  backupTakeCmd  `cmd:"" default:"withargs" help:"Write a snapshot; default subcommand."`
 	List  backupListCmd  `cmd:"" help:"List the snapshots of a backup directory, oldest first."`
 	Check backupCheckCmd `cmd:"" help:"Read a snapshot through and compare every file with its hash."`
+	Prune backupPruneCmd `cmd:"" help:"Delete all but the newest snapshots of one server, without making a new one."`
 }
 
 type backupTakeCmd struct {

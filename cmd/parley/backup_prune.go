@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"parley/persistence"
+)
+
+type backupPruneCmd struct {
+	Dir  string `arg:"" help:"Backup directory."`
+	Keep int    `required:"" placeholder:"N" help:"How many of the server's newest snapshots stay; at least 1. Snapshots of other servers always stay."`
+	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server whose snapshots are meant, running or not. Its master.key, or PARLEY_MASTER_KEY, tells which they are. Default: ${default}."`
+}
+
+// prunedJSON is what `backup prune --json` tells.
+type prunedJSON struct {
+	Dir     string   `json:"dir"`
+	Removed []string `json:"removed"`
+	Kept    []string `json:"kept"`
+	// Others is how many snapshots of other servers there are.
+	Others int   `json:"others"`
+	Freed  int64 `json:"freed_bytes"`
+}
+
+func (c *backupPruneCmd) Validate() error {
+	if c.Keep < 1 {
+		return fmt.Errorf("--keep: %d is less than 1", c.Keep)
+	}
+	return nil
+}
+
+// Run deletes the server's oldest snapshots and what only they needed.
+func (c *backupPruneCmd) Run(ctx context.Context, std *streams) error {
+	found, err := findMasterKey(c.Data)
+	if err != nil {
+		return err
+	}
+	owner, err := backupOwner(found.key)
+	if err != nil {
+		return err
+	}
+	if owner == "" {
+		return exitError{code: exitNotFound, err: fmt.Errorf("there is no %s, by which the server's snapshots are known: name its data directory with --data, or give the key in %s", found.file, masterKeyVariable)}
+	}
+	pruned, err := persistence.PruneBackups(ctx, nil, c.Dir, owner, c.Keep)
+	if err != nil {
+		return err
+	}
+	if len(pruned.Removed)+len(pruned.Kept) == 0 {
+		return exitError{code: exitNotFound, err: fmt.Errorf("%s holds no snapshot of the server of %s, and %d of others: name the server's data directory with --data", c.Dir, c.Data, pruned.Others)}
+	}
+	told := prunedJSON{Dir: c.Dir, Removed: snapshotIDs(pruned.Removed), Kept: snapshotIDs(pruned.Kept), Others: pruned.Others, Freed: pruned.Freed}
+	if std.json {
+		return std.value(told)
+	}
+	lines := []string{fmt.Sprintf("removed %d of %d snapshots of this server from %s: %s freed", len(told.Removed), len(told.Removed)+len(told.Kept), c.Dir, size(told.Freed))}
+	for _, id := range told.Removed {
+		lines = append(lines, "  "+id)
+	}
+	if told.Others > 0 {
+		lines = append(lines, fmt.Sprintf("%d snapshots of others stay", told.Others))
+	}
+	return std.say("%s", strings.Join(lines, "\n"))
+}
+
+func snapshotIDs(snapshots []*persistence.Snapshot) []string {
+	ids := []string{}
+	for _, s := range snapshots {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}

@@ -1,0 +1,93 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Pruned is what came of pruning a backup directory.
+type Pruned struct {
+	// Removed and Kept are the owner's snapshots, oldest first; Others is how many
+	// snapshots of other owners, or of none, there are.
+	Removed []*Snapshot
+	Kept    []*Snapshot
+	Others  int
+	// Freed is how many bytes of contents no snapshot needed any more.
+	Freed int64
+}
+
+// PruneBackups deletes all but the keep newest snapshots of an owner, and the
+// contents that no snapshot needs any more. The owner is not empty and keep at least
+// 1. A directory that is no backup directory is refused and left as it is, one that
+// is being written is ErrBackupBusy, one with an index that cannot be read is
+// ErrBackupDamaged. Where the owner has no snapshot nothing is deleted. A nil disk is the operating system's.
+// docs: operations.md
+func PruneBackups(ctx context.Context, disk vfs.FS, dir, owner string, keep int) (*Pruned, error) {
+	if owner == "" || keep < 1 {
+		return nil, errors.New("snapshots are pruned of an owner, who keeps one at least")
+	}
+	disk = orDefault(disk)
+	if _, err := snapshotNames(disk, dir); err != nil {
+		return nil, err
+	}
+	w, err := openBackup(ctx, disk, dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	pruned, err := w.prune(owner, keep)
+	return pruned, errors.Join(err, w.close())
+}
+
+// prune deletes all but the newest snapshots of an owner and every content that
+// no snapshot that is left names. Other owners' snapshots stay, and so does what
+// no backup has written. An index that cannot be read stops it: nobody knows what
+// that one needs.
+func (w *backupWriter) prune(owner string, keep int) (*Pruned, error) {
+	snapshots, err := Snapshots(w.fs, w.dir)
+	if err != nil {
+		return nil, fmt.Errorf("nothing was pruned: %w", err)
+	}
+	var own []*Snapshot
+	for _, s := range snapshots {
+		if s.Owner == owner {
+			own = append(own, s)
+		}
+	}
+	old := max(0, len(own)-keep)
+	p := &Pruned{Removed: own[:old], Kept: own[old:], Others: len(snapshots) - len(own)}
+	if len(own) == 0 {
+		return p, nil
+	}
+	for _, s := range p.Removed {
+		if err := w.fs.Remove(w.fs.PathJoin(w.dir, backupSnapshots, s.ID)); err != nil {
+			return nil, err
+		}
+	}
+	if err := syncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots)); err != nil {
+		return nil, err
+	}
+	needed := map[string]bool{}
+	for _, s := range snapshots {
+		for _, f := range s.Files {
+			needed[f.Sum] = needed[f.Sum] || !slices.Contains(p.Removed, s)
+		}
+	}
+	names, err := w.fs.List(w.fs.PathJoin(w.dir, backupFiles))
+	for _, name := range names {
+		if !isSum(name) || needed[name] {
+			continue
+		}
+		path := contentPath(w.fs, w.dir, name)
+		info, unknown := w.fs.Stat(path)
+		if removed := w.fs.Remove(path); removed != nil {
+			err = errors.Join(err, removed)
+		} else if unknown == nil {
+			p.Freed += info.Size()
+		}
+	}
+	return p, err
+}
