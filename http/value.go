@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -234,7 +235,7 @@ func isInstant(text string) bool {
 // proves an address.
 func isEmail(text string) bool {
 	local, domain, ok := strings.Cut(text, "@")
-	return ok && local != "" && domain != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f })
+	return ok && local != "" && domain != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || unicode.IsSpace(r) })
 }
 
 // setRaw keeps a JSON value as compact bytes of its own, with escapes resolved:

@@ -1,11 +1,6 @@
 package api
 
-import (
-	"strings"
-	"unicode"
-
-	"parley"
-)
+import "parley"
 
 // valueError is a fault that no single field's schema can state.
 const valueError = "value_error"
@@ -32,26 +27,3 @@ func (in *Send) Check() []FieldError {
 	}
 	return faults
 }
-
-// Check keeps characters out of the name and the address that a reader cannot see.
-func (in *Register) Check() []FieldError {
-	return append(checkPlain("email", &in.Email), checkPlain("org_name", in.OrgName)...)
-}
-
-// Check does so for a change of them.
-func (in *OrgPatch) Check() []FieldError {
-	return append(checkPlain("name", in.Name), checkPlain("contact_email", &in.ContactEmail.Value)...)
-}
-
-// checkPlain finds control characters and those that turn the direction of
-// writing: with them a name can show as another one. nil is no text.
-func checkPlain(field string, text *string) []FieldError {
-	if text == nil || !strings.ContainsFunc(*text, hidden) {
-		return nil
-	}
-	return []FieldError{{
-		Loc: []any{"body", field}, Msg: "Value error, control and bidirectional formatting characters are not allowed", Type: valueError,
-	}}
-}
-
-func hidden(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }

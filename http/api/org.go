@@ -19,7 +19,7 @@ type Org struct {
 // OrgPatch changes the organization: PATCH /org.
 type OrgPatch struct {
 	Name         *string           `json:"name,omitzero" minLength:"1" maxLength:"200" example:"Acme"`
-	ContactEmail Clearable[string] `json:"contact_email,omitzero" minLength:"3" maxLength:"254" pattern:"^[^@\\s]+@[^@\\s]+$" words:"an email address: something@something" format:"email"`
+	ContactEmail Clearable[string] `json:"contact_email,omitzero" minLength:"3" maxLength:"254" pattern:"^[^@\\s<>(),;\"\\\\]+@[^@\\s<>(),;\"\\\\]+$" words:"a bare email address: something@something, without a display name" format:"email"`
 	// CountryCode is accepted in either case and kept upper-cased.
 	CountryCode Clearable[string] `json:"country_code,omitzero" pattern:"^[A-Za-z]{2}$" words:"a country code of two letters"`
 	// Slug is accepted with the value it has; any other is a conflict.

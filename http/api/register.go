@@ -5,10 +5,10 @@ import "parley"
 // Register asks for a proof-of-work challenge: POST /auth/register.
 type Register struct {
 	// Email becomes the organization's contact_email.
-	Email string `json:"email" required:"true" minLength:"3" maxLength:"254" pattern:"^[^@\\s]+@[^@\\s]+$" words:"an email address: something@something" format:"email" example:"ada@acme.example"`
+	Email string `json:"email" required:"true" minLength:"3" maxLength:"254" pattern:"^[^@\\s<>(),;\"\\\\]+@[^@\\s<>(),;\"\\\\]+$" words:"a bare email address: something@something, without a display name" format:"email" example:"ada@acme.example"`
 	// OrgSlug becomes part of every handle and can never change.
 	OrgSlug string `json:"org_slug" required:"true" minLength:"2" maxLength:"32" pattern:"^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$" words:"2 to 32 lowercase letters, digits and interior hyphens" example:"acme"`
-	// OrgName defaults to the slug.
+	// OrgName defaults to the slug. It has no invisible characters.
 	OrgName *string `json:"org_name,omitzero" minLength:"1" maxLength:"200" example:"Acme"`
 }
 

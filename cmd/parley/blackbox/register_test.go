@@ -84,12 +84,12 @@ func TestRegisterReservedSlugs(t *testing.T) {
 	})
 }
 
-// TestNamesShowWhatTheyAre: a control character or one that turns the direction
-// of writing makes a name look like another one.
+// TestNamesShowWhatTheyAre: a control character, one that turns the direction of
+// writing or an invisible one makes a name look like another one.
 func TestNamesShowWhatTheyAre(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
-		for _, r := range []rune{0, '\n', 0x1b, 0x7f, 0x85, 0x061c, 0x200e, 0x200f, 0x202a, 0x202e, 0x2066, 0x2069} {
+		for _, r := range []rune{0, '\n', 0x1b, 0x7f, 0x85, 0x061c, 0x200b, 0x200d, 0x200e, 0x200f, 0x2028, 0x202a, 0x202e, 0x2060, 0x2066, 0x2069, 0xfe0f, 0xfeff, 0xe0041} {
 			name, email := "Ac"+string(r)+"me", "ops"+string(r)+"@acme.example"
 			register := func(more obj) *answer {
 				return s.call(t, "", "POST", "/auth/register", merged(obj{"email": "a@b.c", "org_slug": freshSlug()}, more)).as("%U", r)
@@ -98,6 +98,13 @@ func TestNamesShowWhatTheyAre(t *testing.T) {
 			register(obj{"email": email}).invalid("body.email", "")
 			o.patch("/org", obj{"name": name}).as("%U", r).invalid("body.name", "value_error")
 			o.patch("/org", obj{"contact_email": email}).as("%U", r).invalid("body.contact_email", "")
+		}
+		for _, email := range []string{"<x@y>", "Ada<x@y.example>", "\"Ada\"<x@y.example>", "x@y(Ada)", "a,b@y", "x@y;z", "x\u00a0@y", "x@\u3000y"} {
+			s.call(t, "", "POST", "/auth/register", obj{"email": email, "org_slug": freshSlug()}).as("%q", email).invalid("body.email", "")
+			o.patch("/org", obj{"contact_email": email}).as("%q", email).invalid("body.contact_email", "")
+		}
+		for _, email := range []string{"o'brien+svc@acme.example", "ops@[192.0.2.1]", "ops@[IPv6:2001:db8::1]", "büro@müller.example", "x@y"} {
+			o.patch("/org", obj{"contact_email": email}).as("%q", email).want(200).is("contact_email", email)
 		}
 		// What scripts need to be written with stays: joiners, right-to-left letters.
 		for _, name := range []string{"אחד שתיים", "می\u200cخواهم", "👩\u200d💻 & Söhne"} {

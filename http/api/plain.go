@@ -1,0 +1,117 @@
+package api
+
+import "unicode"
+
+// Check keeps characters out of the name and the address that a reader cannot see.
+// docs: limits.md
+func (in *Register) Check() []FieldError {
+	return append(checkPlain("email", &in.Email), checkPlain("org_name", in.OrgName)...)
+}
+
+// Check does so for a change of them. docs: limits.md
+func (in *OrgPatch) Check() []FieldError {
+	return append(checkPlain("name", in.Name), checkPlain("contact_email", &in.ContactEmail.Value)...)
+}
+
+// checkPlain finds characters that a reader does not see: with them a name can show
+// as another one. nil is no text.
+func checkPlain(field string, text *string) []FieldError {
+	if text == nil || plain([]rune(*text)) {
+		return nil
+	}
+	return []FieldError{{
+		Loc: []any{"body", field}, Msg: "Value error, control, bidirectional formatting and other invisible characters are not allowed", Type: valueError,
+	}}
+}
+
+// plain reports whether a text shows all of its characters. Joiners and variation
+// selectors show nothing themselves; they count as shown where a script or an emoji
+// is written with them.
+func plain(text []rune) bool {
+	for i, r := range text {
+		switch {
+		case !invisible(r):
+		case r == nonJoiner || r == joiner:
+			if !joins(text[:i], text[i+1:], r) {
+				return false
+			}
+		case !unicode.Is(unicode.Variation_Selector, r) || !varies(text[:i], text[i+1:]):
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	nonJoiner = '\u200c'
+	joiner    = '\u200d'
+	keycap    = '\u20e3'
+)
+
+// invisible reports whether a character shows nothing: controls, format characters
+// (those of directions, joiners and tags among them) but for the few that show a
+// sign, separators of lines, and all else that Unicode says is ignored in display.
+func invisible(r rune) bool {
+	if unicode.Is(unicode.Cf, r) {
+		return !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
+	}
+	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// joinScripts are the scripts of today that are written with joiners: those whose
+// letters connect, and those of India and its neighbours.
+var joinScripts = []*unicode.RangeTable{
+	unicode.Arabic, unicode.Syriac, unicode.Mandaic, unicode.Mongolian, unicode.Nko, unicode.Adlam, unicode.Hanifi_Rohingya, unicode.Phags_Pa,
+	unicode.Devanagari, unicode.Bengali, unicode.Gurmukhi, unicode.Gujarati, unicode.Oriya, unicode.Tamil, unicode.Telugu, unicode.Kannada,
+	unicode.Malayalam, unicode.Sinhala, unicode.Myanmar, unicode.Khmer, unicode.Tibetan, unicode.Balinese, unicode.Javanese, unicode.Sundanese,
+	unicode.Meetei_Mayek, unicode.Newa, unicode.Chakma, unicode.Limbu, unicode.Lepcha, unicode.Tai_Tham,
+}
+
+// joins reports whether a joiner between two texts has a use there: between two
+// letters of a script that is written with joiners, after a mark of one, such as a
+// virama, or, a joiner only, between two emoji.
+func joins(before, after []rune, r rune) bool {
+	base := len(before) - 1
+	for base >= 0 && (unicode.Is(unicode.Mn, before[base]) && unicode.Is(unicode.Inherited, before[base]) || skinTone(before[base])) {
+		base-- // vowel signs of several scripts, the style and the skin of an emoji
+	}
+	if base < 0 {
+		return false
+	}
+	switch last := before[base]; {
+	case unicode.In(last, joinScripts...) && unicode.Is(unicode.M, last):
+		return true
+	case unicode.In(last, joinScripts...) && unicode.Is(unicode.L, last):
+		return len(after) > 0 && unicode.In(after[0], joinScripts...) && unicode.In(after[0], unicode.L, unicode.M)
+	default:
+		return r == joiner && pictorial(last) && len(after) > 0 && pictorial(after[0])
+	}
+}
+
+// varies reports whether a variation selector between two texts has a use there:
+// after a symbol, in a keycap, or after a letter of a script that has variants.
+func varies(before, after []rune) bool {
+	if len(before) == 0 {
+		return false
+	}
+	switch last := before[len(before)-1]; {
+	case pictorial(last):
+		return true
+	case last == '#' || last == '*' || '0' <= last && last <= '9':
+		return len(after) > 0 && after[0] == keycap
+	default:
+		return unicode.In(last, unicode.Han, unicode.Mongolian, unicode.Myanmar, unicode.Phags_Pa)
+	}
+}
+
+// pictorial reports whether a character is a symbol as emoji are. Four emoji are
+// letters or punctuation to Unicode.
+func pictorial(r rune) bool {
+	switch r {
+	case '‼', '⁉', '〰', 'ℹ':
+		return true
+	}
+	return r > unicode.MaxASCII && unicode.In(r, unicode.So, unicode.Sm)
+}
+
+func skinTone(r rune) bool { return '\U0001f3fb' <= r && r <= '\U0001f3ff' }
