@@ -49,6 +49,7 @@ func newPlan(in reflect.Type, brand string) (*plan, error) {
 	}
 	if p.bodied = len(body.fields) > 0 || body.closed || p.form; p.bodied {
 		p.body = body
+		body.most = extraMembers + body.capacity()
 	}
 	for _, f := range body.fields {
 		if p.form && !f.shape.textual() {

@@ -22,6 +22,10 @@ var errTooDeep = errors.New("too deep")
 // said of the body.
 func decodeBody(body []byte, plan *members, in reflect.Value, faults *schemaError) {
 	root := place{name: "body"}
+	if most := plan.most; tooManyMembers(body, most) {
+		faults.add(&root, faultValue, msgMembers(most))
+		return
+	}
 	before := len(faults.faults)
 	d := &decoder{plan: plan, into: in, root: &root, faults: faults}
 	err := json.Unmarshal(body, d)

@@ -122,7 +122,7 @@ func (r *Route) prepare(brand string) (err error) {
 		return fmt.Errorf("%s %s: %w", r.Method, r.Path, err)
 	}
 	if r.plan.body == nil && (r.Method == fasthttp.MethodPost || r.Method == fasthttp.MethodPut || r.Method == fasthttp.MethodPatch) {
-		r.plan.body = &members{} // an object of which nothing is wanted, and nothing else
+		r.plan.body = &members{most: extraMembers} // an object of which nothing is wanted, and nothing else
 	}
 	bound := map[string]bool{}
 	for _, f := range r.plan.path {

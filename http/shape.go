@@ -73,6 +73,7 @@ type members struct {
 	fields []field
 	byName map[string]nameOf
 	closed bool // other names are refused
+	most   int  // members of a body that these are the root of, see tooManyMembers
 }
 
 // nameOf says which field a name belongs to and how good a name it is: the
