@@ -146,7 +146,7 @@ func (x *auditor) member(slot parley.Slot, table journal.Table, key, value []byt
 		return x.deliveryRow(slot, key, value)
 	case table == journal.RetryTable && len(key) == 32:
 		x.retries.Find(slot, 1, key[:16], key[24:], key[16:24])
-	case table == journal.QuarantineTable && len(key) == 25 && len(value) >= 8:
+	case table == journal.QuarantineTable && isQuarantine(key, value):
 		x.quarantine.Checked++
 		x.quarantined(slot, key, value)
 	case table == journal.SpentTable && len(key) > 4 && len(value) == 16:

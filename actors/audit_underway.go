@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -154,18 +153,13 @@ func (x *auditor) word(to journal.Stream, word []byte) error {
 
 // quarantined tells of a word that was put aside because it could not be decoded.
 func (x *auditor) quarantined(slot parley.Slot, key, value []byte) {
-	s := journal.Stream{Kind: journal.StreamKind(key[0]), ID: parley.IDFromBytes[parley.AnyID](key[1:17])}
-	where := fmt.Sprintf("%s, word %d of its tray", streamName(s), binary.BigEndian.Uint64(key[17:]))
-	if slot != s.Slot() {
+	q := quarantinedOf(key, value)
+	where := fmt.Sprintf("%s, word %d of its tray", q.Actor(), q.Number)
+	if slot != q.To.Slot() {
 		x.quarantine.Fault(where, "its row lies in slot %d, and nobody looks for it there", slot)
 	}
-	at, word := time.UnixMilli(int64(binary.BigEndian.Uint64(value))).UTC(), value[8:]
-	why := "this release can decode it"
-	if _, err := decodeWord(s.Kind, word); err != nil {
-		why = err.Error()
-	}
 	x.quarantine.Fault(where, "%d bytes that could not be decoded at %s (%s), so that they had no effect: %x",
-		len(word), at.Format(time.RFC3339), why, word[:min(len(word), quarantineTold)])
+		len(q.Word), q.At.Format(time.RFC3339), q.Why, q.Word[:min(len(q.Word), quarantineTold)])
 }
 
 // quarantineTold is how many bytes of a word in quarantine are told.

@@ -56,8 +56,11 @@ func lockError(err error, advice string) error {
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || noRoom(err) {
 		return fmt.Errorf("cannot be locked: %w", err)
 	}
-	return fmt.Errorf("is in use by another process%s (%w)", advice, err)
+	return fmt.Errorf("%w%s (%w)", ErrInUse, advice, err)
 }
+
+// ErrInUse: another process has the data directory open.
+var ErrInUse = errors.New("is in use by another process")
 
 // makeDirectory makes dir and what it lies in, and syncs every directory that
 // got an entry by that: a loss of power must not take away the path to the data.

@@ -109,19 +109,12 @@ func (c *backupTakeCmd) Run(ctx context.Context, std *streams) error {
 }
 
 func (c *backupTakeCmd) offline(ctx context.Context, std *streams) (*snapshotJSON, error) {
-	dir, err := journalOf(c.Data)
+	store, err := openAtRest(c.Data, std)
+	if errors.Is(err, persistence.ErrInUse) {
+		return nil, fmt.Errorf("%w\nIf a server runs on it, name its admin address with --admin, or leave out --data: the server makes the backup itself", err)
+	}
 	if err != nil {
 		return nil, err
-	}
-	store, err := persistence.Open(dir, persistence.Options{
-		Clock: time.Now, Logger: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelWarn})), CacheBytes: 8 << 20,
-		Fatal: func(err error) { os.Exit(std.fail(err)) }, Existing: true,
-	})
-	if errors.Is(err, persistence.ErrDamaged) {
-		return nil, advised(err, c.Data)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w\nIf a server runs on it, name its admin address with --admin, or leave out --data: the server makes the backup itself", err)
 	}
 	found, _ := findMasterKey(c.Data) // one that is amiss is met again where it matters
 	owner, err := backupOwner(found.key)
@@ -131,6 +124,19 @@ func (c *backupTakeCmd) offline(ctx context.Context, std *streams) (*snapshotJSO
 	to := &backupDoor{store: store, data: c.Data, owner: owner}
 	made, err := to.take(ctx, backupRequest{To: c.To, Keep: c.Keep, WithoutKey: c.WithoutKey}, std.progress())
 	return made, errors.Join(err, store.Close())
+}
+
+// openAtRest opens the store of a data directory that no server has open.
+func openAtRest(data string, std *streams) (*persistence.Store, error) {
+	dir, err := journalOf(data)
+	if err != nil {
+		return nil, err
+	}
+	store, err := persistence.Open(dir, persistence.Options{
+		Clock: time.Now, Logger: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelWarn})), CacheBytes: 8 << 20,
+		Fatal: func(err error) { os.Exit(std.fail(err)) }, Existing: true,
+	})
+	return store, advised(err, data)
 }
 
 func (c *backupTakeCmd) online(ctx context.Context, std *streams) (*snapshotJSON, error) {

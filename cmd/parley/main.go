@@ -43,6 +43,8 @@ type commands struct {
 	Restore restoreCmd `cmd:"" help:"Make a data directory of a snapshot."`
 	Verify  verifyCmd  `cmd:"" help:"Examine a data directory: files, rows, and what they mean."`
 
+	Quarantine quarantineCmd `cmd:"" help:"List and drop stored effects that could not be decoded, of a data directory at rest."`
+
 	Bench benchCmd `cmd:"" passthrough:"" help:"Measure a server, and peers beside it, by parley-bench; bench --help lists what it can do."`
 
 	Config     configCmd     `cmd:"" help:"Print the effective settings of serve and where each came from."`

@@ -70,7 +70,7 @@ func (c *verifyCmd) Run(std *streams) error {
 	case locked && v.Faults == 1 && unread == nil:
 		return exitError{code: exitUnexpected, err: fmt.Errorf("no server can start on %s: put right its master key; the rest of it is in order", c.Data)}
 	case v.Faults > 0 && v.Faults == v.faultsOf("quarantine") && unread == nil:
-		return exitError{code: exitUnexpected, err: fmt.Errorf("%d words in %s could not be decoded and had no effect (see Quarantine in docs/operations.md); the rest of it is in order", v.Faults, c.Data)}
+		return exitError{code: exitUnexpected, err: fmt.Errorf("%d stored effects in %s could not be decoded and had no effect; the rest of it is in order.\nLook at them with \"%s\", then drop them (see Quarantine in docs/operations.md)", v.Faults, c.Data, typed("quarantine list --data "+c.Data))}
 	case v.Faults > 0:
 		return exitError{code: exitUnexpected, err: fmt.Errorf("%d faults in %s; keep a copy of the directory, then restore the last backup with \"%s\"", v.Faults, c.Data, typed("restore"))}
 	case unread != nil:

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"parley/actors"
+	"parley/http/api"
+	"parley/journal"
+	"parley/persistence"
+)
+
+type quarantineCmd struct {
+	List quarantineListCmd `cmd:"" default:"withargs" help:"List what is in quarantine; changes nothing; default subcommand."`
+	Drop quarantineDropCmd `cmd:"" help:"Delete rows of the quarantine for good, so that verify finds the directory in order."`
+}
+
+type quarantineListCmd struct {
+	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory, which no server has open. Default: ${default}."`
+}
+
+type quarantineDropCmd struct {
+	quarantineListCmd
+	All bool     `help:"Drop all rows."`
+	Row []string `arg:"" optional:"" help:"Rows to drop, named as \"quarantine list\" names them."`
+}
+
+// quarantineRow is a row of the quarantine, as --json tells it.
+type quarantineRow struct {
+	Row string `json:"row"`
+	// Actor is whom the data was for.
+	Actor string   `json:"actor"`
+	At    api.Time `json:"put_aside_at"`
+	Why   string   `json:"why"`
+	Bytes int      `json:"bytes"`
+	SHA   string   `json:"sha256"`
+	Data  []byte   `json:"data"`
+}
+
+func (r *quarantineRow) String() string {
+	const told = 128
+	text := hex.EncodeToString(r.Data[:min(len(r.Data), told)])
+	if len(r.Data) > told {
+		text += "..."
+	}
+	return fmt.Sprintf("%s\n  for          %s\n  put aside    %s\n  why          %s\n  %5d bytes  %s", r.Row, r.Actor, clock(r.At), printable(r.Why), r.Bytes, text)
+}
+
+// quarantined reads all rows of the quarantine.
+func quarantined(v interface {
+	Table(table journal.Table, fn func(key, value []byte) bool) error
+},
+) (all []actors.Quarantined, rows []*quarantineRow, err error) {
+	err = actors.Quarantine(v, func(q actors.Quarantined) bool {
+		sum := sha256.Sum256(q.Word)
+		all = append(all, q)
+		rows = append(rows, &quarantineRow{
+			Row: q.Name(), Actor: q.Actor(), At: api.At(q.At), Why: q.Why, Bytes: len(q.Word), SHA: hex.EncodeToString(sum[:]), Data: q.Word,
+		})
+		return true
+	})
+	return all, rows, err
+}
+
+// Run reads the directory and changes nothing.
+func (c *quarantineListCmd) Run(std *streams) error {
+	dir, err := journalOf(c.Data)
+	if err != nil {
+		return err
+	}
+	archive, err := persistence.OpenArchive(dir, persistence.Options{
+		Clock: time.Now, CacheBytes: 8 << 20, Logger: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelError})),
+		Fatal: func(err error) { os.Exit(std.fail(err)) },
+	})
+	if err != nil {
+		return advised(err, c.Data)
+	}
+	_, rows, err := quarantined(archive)
+	if err = errors.Join(err, archive.Close()); err != nil {
+		return err
+	}
+	if std.json {
+		return list(std, rows)
+	}
+	if len(rows) == 0 {
+		return std.say("nothing is in quarantine in %s", c.Data)
+	}
+	return std.rows(rows)
+}
+
+// rows tells rows of the quarantine to a person.
+func (s *streams) rows(rows []*quarantineRow) error {
+	var texts []string
+	for _, r := range rows {
+		texts = append(texts, r.String())
+	}
+	return s.say("%s", strings.Join(texts, "\n"))
+}
+
+func (c *quarantineDropCmd) Validate() error {
+	if c.All == (len(c.Row) > 0) {
+		return errors.New("name the rows to drop, or --all")
+	}
+	return nil
+}
+
+// Run deletes rows through the journal. All that are named must be there, else none
+// is deleted. Each is told, and logged with its hash.
+func (c *quarantineDropCmd) Run(ctx context.Context, std *streams) error {
+	store, err := openAtRest(c.Data, std)
+	if errors.Is(err, persistence.ErrInUse) {
+		return fmt.Errorf("%w\nStop the server first", err)
+	}
+	if err != nil {
+		return err
+	}
+	dropped, err := c.drop(ctx, store, quarantineLog(std))
+	if err = errors.Join(err, store.Close()); err != nil {
+		return err
+	}
+	if std.json {
+		return list(std, dropped)
+	}
+	if len(dropped) == 0 {
+		return std.say("nothing is in quarantine in %s", c.Data)
+	}
+	return errors.Join(std.rows(dropped), std.say("dropped %d", len(dropped)))
+}
+
+// quarantineLog is where a drop is noted: standard error, in lines that a log
+// collector reads.
+func quarantineLog(std *streams) *slog.Logger {
+	if std.json {
+		return slog.New(slog.NewJSONHandler(std.err, nil))
+	}
+	return slog.New(slog.NewTextHandler(std.err, nil))
+}
+
+func (c *quarantineDropCmd) drop(ctx context.Context, store *persistence.Store, log *slog.Logger) (dropped []*quarantineRow, err error) {
+	view := store.View()
+	all, rows, err := quarantined(view)
+	view.Close()
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]bool{}
+	for _, r := range rows {
+		there[r.Row] = true
+	}
+	for _, name := range c.Row {
+		if !there[name] {
+			return nil, exitError{code: exitNotFound, err: fmt.Errorf("%q is not in quarantine, and nothing was dropped; \"%s\" lists what is", name, typed("quarantine list --data "+c.Data))}
+		}
+	}
+	if err := store.Start(func(journal.Stream) {}, func(journal.Stream, time.Time) {}); err != nil {
+		return nil, err
+	}
+	for i, r := range rows {
+		if !c.All && !slices.Contains(c.Row, r.Row) {
+			continue
+		}
+		done := make(chan error, 1)
+		store.Append(all[i].Drop(time.Now(), func(err error) { done <- err }))
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return dropped, fmt.Errorf("%s: %w", r.Row, err)
+		}
+		log.Warn("an effect in quarantine was dropped", "data", c.Data, "row", r.Row, "put_aside_at", r.At.Time, "why", r.Why, "bytes", r.Bytes, "sha256", r.SHA)
+		dropped = append(dropped, r)
+	}
+	return dropped, nil
+}
