@@ -1,15 +1,12 @@
 package http
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,11 +18,17 @@ import (
 // included, in all and of one address, and whose connections streams can take from
 // the engine.
 //
-// Where there is no room for a newcomer, the connection goes that has waited
-// longest for a request, of the newcomer's address if that has as many as it may.
-// Where none waits, the newcomer is refused at once: the process must never run out
-// of descriptors, of which the journal needs some too, and the engine takes a
-// failure to accept for its end.
+// Where there is no room for a newcomer, a connection of the address goes that has by
+// far the most of them, whatever it waits for: whoever holds many places cannot keep
+// others out. If no address has, the connection goes that has waited longest for a
+// request, or else for its client to take an answer; of the newcomer's address if that
+// has as many as it may, or has many itself. Where none may go, the newcomer is refused
+// at once: the process must never run out of descriptors, of which the journal needs
+// some too, and the engine takes a failure to accept for its end.
+//
+// The engine gets connections a few at a time, one address after the other: in a
+// flood of newcomers from one address those of others do not wait, nor do requests on
+// connections that the engine has.
 //
 // The engine can leave a connection to a handler too, but then it never uses
 // the connection's buffers again: 16 KiB of garbage for every stream that
@@ -40,11 +43,19 @@ type lines struct {
 	// refusing has room for those that are being told.
 	refusing chan struct{}
 
+	accepting sync.Once
 	mu        sync.Mutex
 	all       lineSet
 	addresses map[string]*lineSet
 	served    int // that no stream has taken
+	ranks     [ranksMade]rank
 	count     LineCount
+	// turns are addresses with connections that the engine does not have yet, the
+	// next first; starting is how many it has got and not begun to read.
+	some     sync.Cond
+	turns    []*lineSet
+	starting int
+	failed   error // of the listener
 }
 
 // lineBounds are how many connections may be open.
@@ -54,13 +65,15 @@ type lineBounds struct {
 	most, served, each int
 	// exempt are addresses that each does not hold for.
 	exempt func(netip.Addr) bool
+	// many and starting are manyLines and startingMost; tests set others.
+	many, starting int
 	// settled has no connection make room for another: so it was before, for tests.
 	settled bool
 }
 
 // LineCount counts what became of connections for which there was no room.
 type LineCount struct {
-	// Evicted had waited for a request and made room, Refused found none.
+	// Evicted made room, Refused found none.
 	Evicted, Refused uint64
 }
 
@@ -72,40 +85,123 @@ const (
 	// the others are cut off.
 	refusalsAtOnce = 64
 	refusalWait    = time.Second
+	// startingMost bounds the connections that the engine has not begun to read: each
+	// wants the processor.
+	startingMost = 8
+	// An address with manyLines connections, and manyTimes as many as a newcomer's
+	// has, makes room for it.
+	manyLines = 8
+	manyTimes = 2
+	// stalledLeast is how long a client has taken nothing of its answer before its
+	// connection makes room, unless its address has by far the most.
+	stalledLeast = time.Second
 	// refusalReads bounds what is read of one that is refused: to close with its
 	// request unread would take the refusal away from it.
 	refusalReads = 2 << 20
 )
 
 func newLines(ln net.Listener, bounds lineBounds, clock parley.Clock, refusal func() []byte) *lines {
-	return &lines{
+	l := &lines{
 		Listener: ln, bounds: bounds, clock: clock, began: clock(), refusal: refusal,
 		refusing: make(chan struct{}, refusalsAtOnce), addresses: map[string]*lineSet{},
 	}
+	l.some.L = &l.mu
+	if l.bounds.many == 0 {
+		l.bounds.many = manyLines
+	}
+	if l.bounds.starting == 0 {
+		l.bounds.starting = startingMost
+	}
+	for i := range l.ranks {
+		l.ranks[i].which = i
+	}
+	return l
 }
 
 // Accept gives the next connection for which there is room.
 func (l *lines) Accept() (net.Conn, error) {
+	l.accepting.Do(func() { go l.acceptAll() })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.failed == nil {
+		if l.starting < l.bounds.starting {
+			if n := l.next(); n != nil {
+				l.starting++
+				n.starts.Store(true)
+				return n, nil
+			}
+		}
+		l.some.Wait()
+	}
+	return nil, l.failed
+}
+
+// acceptAll takes connections from the kernel until the listener fails.
+func (l *lines) acceptAll() {
 	for {
 		conn, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			if admitted := l.admit(conn); admitted != nil {
-				return admitted, nil
+			if l.admit(conn) == nil {
+				l.refuse(conn)
 			}
-			l.refuse(conn)
 		case isScarcity(err):
 			time.Sleep(acceptPause)
 		default:
-			return nil, err
+			l.fail(err)
+			return
 		}
 	}
 }
 
-// admit counts a connection, nil if there is no room for it.
+// fail ends Accept, and the connections that the engine will not get.
+func (l *lines) fail(err error) {
+	l.mu.Lock()
+	l.failed = err
+	var left []*line
+	for n := l.next(); n != nil; n = l.next() {
+		l.forget(n)
+		left = append(left, n)
+	}
+	l.mu.Unlock()
+	l.some.Broadcast()
+	for _, n := range left {
+		_ = n.Conn.Close()
+	}
+}
+
+// next takes the next connection for the engine, one address after the other. The
+// caller holds mu.
+func (l *lines) next() *line {
+	for len(l.turns) > 0 {
+		own := l.turns[0]
+		n := own.queued[0]
+		own.queued[0] = nil
+		own.queued = own.queued[1:]
+		l.turns[0] = nil
+		l.turns = l.turns[1:]
+		if len(own.queued) > 0 {
+			l.turns = append(l.turns, own)
+		}
+		if !n.closed {
+			return n
+		}
+	}
+	return nil
+}
+
+// started has the engine get another connection.
+func (l *lines) started() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.starting--
+	l.some.Signal()
+}
+
+// admit counts a connection and has the engine get it, nil if there is no room for it.
 func (l *lines) admit(conn net.Conn) *line {
 	n := &line{Conn: conn, of: l}
-	n.idle.Store(l.now())
+	n.state.Store(n.since(lineWaits))
 	exempt := true
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		address := tcp.AddrPort().Addr().Unmap()
@@ -115,33 +211,21 @@ func (l *lines) admit(conn net.Conn) *line {
 	l.mu.Lock()
 	own := l.addresses[n.address]
 	if own == nil {
-		own = &lineSet{place: 1}
+		own = &lineSet{place: 1, bounded: !exempt}
 	}
-	goes, room := (*line)(nil), true
-	switch {
-	case !exempt && len(own.lines) >= l.bounds.each:
-		goes = l.makesRoom(own)
-		room = goes != nil
-	case len(l.all.lines) >= l.bounds.most || l.served >= l.bounds.served:
-		goes = l.makesRoom(&l.all)
-		room = goes != nil
-	}
+	goes, room := l.makeRoom(own)
 	if goes != nil {
 		l.forget(goes)
 		l.count.Evicted++
 	}
 	if room {
-		n.own = own
-		l.all.add(n)
-		own.add(n)
-		l.addresses[n.address] = own
-		l.served++
+		l.place(n, own)
 	} else {
 		l.count.Refused++
 	}
 	l.mu.Unlock()
 	if goes != nil {
-		_ = goes.Conn.Close() // the engine's reader notices
+		goes.end()
 	}
 	if !room {
 		return nil
@@ -149,13 +233,51 @@ func (l *lines) admit(conn net.Conn) *line {
 	return n
 }
 
-// makesRoom is the connection among these that a newcomer takes the place of, nil
-// for none. The caller holds mu.
-func (l *lines) makesRoom(among *lineSet) *line {
-	if l.bounds.settled {
-		return nil
+// makeRoom reports whether there is room for one more connection of an address, and
+// which other one goes for it. The caller holds mu.
+func (l *lines) makeRoom(own *lineSet) (goes *line, room bool) {
+	full, servedFull := len(l.all.lines) >= l.bounds.most, l.served >= l.bounds.served
+	stalled, now := mayGo{departing: stalledLeast}, l.now()
+	switch {
+	case l.bounds.settled:
+		return nil, !full && !servedFull && len(own.lines) < l.bounds.each
+	case own.bounded && len(own.lines) >= l.bounds.each:
+		goes = own.longest(stalled, now)
+		return goes, goes != nil
+	case !full && !servedFull:
+		return nil, true
 	}
-	return among.longestIdle()
+	which, any := servedRank, mayGo{resting: true}
+	if !servedFull {
+		which, any.streams = allRank, true
+	}
+	mine := own.weight[which]
+	if h := l.ranks[which].heaviest(); h != nil && h.weight[which] >= max(l.bounds.many, manyTimes*(mine+1)) {
+		goes = h.longest(any, now)
+	}
+	switch {
+	case goes != nil:
+	case mine >= l.bounds.many:
+		goes = own.longest(stalled, now)
+	default:
+		goes = l.all.longest(stalled, now)
+	}
+	return goes, goes != nil
+}
+
+// place counts a connection. The caller holds mu.
+func (l *lines) place(n *line, own *lineSet) {
+	n.own = own
+	l.all.add(n)
+	own.add(n)
+	l.addresses[n.address] = own
+	l.served++
+	l.ranks[allRank].add(own, 1)
+	l.ranks[servedRank].add(own, 1)
+	if own.queued = append(own.queued, n); len(own.queued) == 1 {
+		l.turns = append(l.turns, own)
+	}
+	l.some.Signal()
 }
 
 // forget gives up the place of a connection. The caller holds mu.
@@ -168,9 +290,16 @@ func (l *lines) forget(n *line) {
 	if n.own.remove(n); len(n.own.lines) == 0 {
 		delete(l.addresses, n.address)
 	}
+	l.ranks[allRank].add(n.own, -1)
 	if !n.taken.Load() {
 		l.served--
+		l.ranks[servedRank].add(n.own, -1)
 	}
+	if n.starts.Swap(false) {
+		l.starting--
+		l.some.Signal()
+	}
+	n.answered()
 }
 
 // open is how many connections there are, and what became of others.
@@ -182,91 +311,6 @@ func (l *lines) stats() (open, addresses int, count LineCount) {
 
 // now is the time since the listener began, never 0.
 func (l *lines) now() int64 { return int64(l.clock().Sub(l.began)) + 1 }
-
-// lineSet are connections of which the longest idle one can be found.
-type lineSet struct {
-	lines []*line
-	// place is which of a line's places is that in lines.
-	place int
-	// oldest are the longest idle as they were found last, with how long, the longest
-	// last. Those that became idle since are behind all of them.
-	oldest []idleLine
-	// unseen: one may be idle that is not among them. While it is not so, nobody
-	// looks: a newcomer costs no look at all lines where all of them are at work.
-	unseen atomic.Bool
-	looks  int // at all lines
-}
-
-type idleLine struct {
-	line  *line
-	since int64
-}
-
-// oldestKept is how many idle connections are found at once: a newcomer costs a
-// look at all connections once in so many times.
-const oldestKept = 64
-
-func (s *lineSet) add(n *line) {
-	n.places[s.place] = len(s.lines)
-	s.lines = append(s.lines, n)
-	s.waits()
-}
-
-// waits notes that a line has begun to wait. It writes only if that is news: every
-// request comes by here.
-func (s *lineSet) waits() {
-	if !s.unseen.Load() {
-		s.unseen.Store(true)
-	}
-}
-
-func (s *lineSet) remove(n *line) {
-	i, last := n.places[s.place], len(s.lines)-1
-	s.lines[i] = s.lines[last]
-	s.lines[i].places[s.place] = i
-	s.lines[last] = nil
-	s.lines = s.lines[:last]
-}
-
-// longestIdle takes the connection that has waited longest for a request; from then
-// on it serves none. nil: none waits.
-func (s *lineSet) longestIdle() *line {
-	for looked := false; ; looked = true {
-		for n := len(s.oldest) - 1; n >= 0; n-- {
-			o := s.oldest[n]
-			if s.oldest = s.oldest[:n]; !o.line.closed && o.line.idle.CompareAndSwap(o.since, lineGone) {
-				return o.line
-			}
-		}
-		if looked || !s.unseen.Load() {
-			return nil
-		}
-		s.look()
-	}
-}
-
-// look finds the longest idle connections.
-func (s *lineSet) look() {
-	s.looks++
-	s.unseen.Store(false) // before any is looked at: who begins to wait meanwhile says so again
-	s.oldest = s.oldest[:0]
-	for _, n := range s.lines {
-		since := n.idle.Load()
-		if since <= 0 {
-			continue
-		}
-		if len(s.oldest) == oldestKept {
-			s.waits() // one of these is left out
-			if since >= s.oldest[0].since {
-				continue
-			}
-		}
-		at, _ := slices.BinarySearchFunc(s.oldest, since, func(o idleLine, since int64) int { return cmp.Compare(since, o.since) })
-		if s.oldest = slices.Insert(s.oldest, at, idleLine{n, since}); len(s.oldest) > oldestKept {
-			s.oldest = slices.Delete(s.oldest, 0, 1)
-		}
-	}
-}
 
 // isScarcity reports whether an accept failed for want of what others may give
 // back.
@@ -319,88 +363,4 @@ func (s *Server) crowded() []byte {
 		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nX-Request-Id: " + id +
 		"\r\nRetry-After: " + strconv.Itoa(wholeSeconds(p.extra["retry_after"])) + "\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n")
 	return append(b, body...)
-}
-
-// line is a connection as the engine sees it.
-type line struct {
-	net.Conn
-	of      *lines
-	address string
-	own     *lineSet // those of its address
-	places  [2]int   // among all lines, and among those of its address; under mu of lines
-	closed  bool     // its place is given up; under mu of lines
-	taken   atomic.Bool
-	// lingers: the client may be sending still what was refused.
-	lingers atomic.Bool
-	// idle is since when it waits for a request, 0 while it serves one, lineGone
-	// when it has made room for another. A request that is not whole is waited for.
-	idle atomic.Int64
-}
-
-const lineGone = -1
-
-// serves notes that a request has come, and reports whether it may be served: not
-// if the connection has made room for another, since its answer would be lost.
-func (l *line) serves() bool {
-	since := l.idle.Load()
-	return since == 0 || since != lineGone && l.idle.CompareAndSwap(since, 0)
-}
-
-func serves(conn net.Conn) bool {
-	l, ok := conn.(*line)
-	return !ok || l.serves()
-}
-
-// SetReadDeadline is what the engine does when it begins to wait for a request.
-func (l *line) SetReadDeadline(t time.Time) error {
-	if l.idle.CompareAndSwap(0, l.of.now()) {
-		l.of.all.waits()
-		l.own.waits()
-	}
-	return l.Conn.SetReadDeadline(t)
-}
-
-// Close closes the connection unless a stream has it.
-func (l *line) Close() error {
-	if l.taken.Load() {
-		return nil
-	}
-	if l.lingers.Load() {
-		linger(l.Conn)
-	}
-	err := l.Conn.Close()
-	l.leave()
-	return err
-}
-
-// leave gives the connection's place to another, once it is closed.
-func (l *line) leave() {
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
-	l.of.forget(l)
-}
-
-// take has a stream take the connection.
-func (l *line) take() {
-	l.idle.Store(0)
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
-	if !l.taken.Swap(true) && !l.closed {
-		l.of.served--
-	}
-}
-
-// takeOver gives the connection below what the engine hands to a hijack
-// handler, and the line that it was, nil if there was none. From then on both are
-// the caller's to close and to leave.
-func takeOver(conn net.Conn) (net.Conn, *line) {
-	if hijacked, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
-		conn = hijacked.UnsafeConn()
-	}
-	l, ok := conn.(*line)
-	if !ok {
-		return conn, nil
-	}
-	l.take()
-	return l.Conn, l
 }

@@ -176,7 +176,7 @@ type addressed struct {
 
 func (a addressed) RemoteAddr() net.Addr { return a.address }
 
-func gone(l *line) bool { return l.idle.Load() == lineGone }
+func gone(l *line) bool { return l.state.Load() == lineGone }
 
 // TestSilentConnectionsMakeRoom opens all connections that there may be over real
 // sockets and says nothing: every request of others is served. In the control silent
@@ -365,7 +365,7 @@ func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
 		l := h.server.lines.Load()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.all.longestIdle() == nil {
+		if l.all.longest(mayGo{}, l.now()) == nil {
 			t.Error("no line waits")
 		}
 		return name()

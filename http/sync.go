@@ -70,8 +70,9 @@ func (w *waiter) wait(patience time.Duration, repeated bool) error {
 			return err
 		}
 	}
-	timer := time.NewTimer(patience)
+	timer, look := time.NewTimer(patience), time.NewTicker(goneLook)
 	defer timer.Stop()
+	defer look.Stop()
 	for w.reply == nil && w.closed == "" {
 		entries, err := w.feed.Next(syncBatch)
 		if err != nil {
@@ -83,15 +84,30 @@ func (w *waiter) wait(patience time.Duration, repeated bool) error {
 		if len(entries) > 0 {
 			continue
 		}
-		select {
-		case <-w.wake:
-		case <-timer.C:
-			return nil
-		case <-w.call.Draining():
+		if !w.rest(timer.C, look.C) {
 			return nil
 		}
 	}
 	return nil
+}
+
+// rest waits until there may be something in the feed, and reports whether to look.
+func (w *waiter) rest(late, look <-chan time.Time) bool {
+	defer w.call.rest()()
+	for {
+		select {
+		case <-w.wake:
+			return true
+		case <-late:
+			return false
+		case <-look:
+			if w.call.evicted() {
+				return false
+			}
+		case <-w.call.Draining():
+			return false
+		}
+	}
 }
 
 // lookBack looks for a reply, or the end, that came before this request.

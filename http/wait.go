@@ -96,19 +96,27 @@ func (w *expectation) expect(patience time.Duration) (actors.Waiting, error) {
 		default:
 			looks = 0
 		}
-		for waiting := true; waiting; {
-			select {
-			case <-timer.C:
-				return found, nil
-			case <-w.call.Draining():
-				return found, nil
-			case <-look.C:
-				if w.call.gone() {
-					return found, nil
-				}
-			case <-wake:
-				waiting = false
+		if !w.rest(timer.C, look.C, wake) {
+			return found, nil
+		}
+	}
+}
+
+// rest waits until there may be something, and reports whether anybody still waits.
+func (w *expectation) rest(late, look <-chan time.Time, wake <-chan struct{}) bool {
+	defer w.call.rest()()
+	for {
+		select {
+		case <-late:
+			return false
+		case <-w.call.Draining():
+			return false
+		case <-look:
+			if w.call.gone() {
+				return false
 			}
+		case <-wake:
+			return true
 		}
 	}
 }
@@ -148,7 +156,7 @@ func (c *Call) gone() bool {
 	if l, ok := conn.(*line); ok {
 		conn = l.Conn
 	}
-	return isGone(conn)
+	return c.evicted() || isGone(conn)
 }
 
 func isGone(conn net.Conn) bool {

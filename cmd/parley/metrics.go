@@ -104,7 +104,7 @@ func doorSheet(doors *parleyhttp.Server) prometheus.Collector {
 		gauge("parley_http_connections_max", "Connections that may be open.", func(l parleyhttp.Load) int { return l.ConnectionsMax }),
 		gauge("parley_http_connections_per_address_max", "Connections that one address may have.", func(l parleyhttp.Load) int { return l.PerAddressMax }),
 		gauge("parley_http_addresses", "Addresses that connections come from.", func(l parleyhttp.Load) int { return l.Addresses }),
-		counter("parley_http_connections_evicted_total", "Idle connections that were closed for others.", func(l parleyhttp.Load) uint64 { return l.Lines.Evicted }),
+		counter("parley_http_connections_evicted_total", "Connections that were closed for others.", func(l parleyhttp.Load) uint64 { return l.Lines.Evicted }),
 		counter("parley_http_connections_refused_total", "Connections that were refused because there was no room.", func(l parleyhttp.Load) uint64 { return l.Lines.Refused }),
 		gauge("parley_http_held_bytes", "Bytes that large bodies and answers hold which are under way.", func(l parleyhttp.Load) int64 { return l.Held.Held }),
 		gauge("parley_http_held_bytes_peak", "The most bytes that they have held since the start.", func(l parleyhttp.Load) int64 { return l.Held.Peak }),

@@ -1,0 +1,131 @@
+package blackbox
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// from connects to the server from 127.0.0.n, with little room for what is not read.
+func (s *server) from(n byte) (net.Conn, error) {
+	d := net.Dialer{
+		Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, n)},
+		Control: func(_, _ string, c syscall.RawConn) error {
+			return c.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+		},
+	}
+	return d.DialContext(context.Background(), "tcp", s.addr)
+}
+
+// keepPlaces has two addresses hold so many connections, ask for the same on each,
+// read nothing, and open one again as soon as the server has closed it.
+func keepPlaces(t *testing.T, s *server, places int, ask string) {
+	stop := make(chan struct{})
+	var keeping, opened sync.WaitGroup
+	t.Cleanup(func() { close(stop); keeping.Wait() })
+	opened.Add(places)
+	for i := range places {
+		keeping.Go(func() {
+			for first := true; ; first = false {
+				conn, err := s.from(byte(2 + i%2))
+				if err == nil {
+					_, _ = io.WriteString(conn, ask)
+				}
+				if first {
+					opened.Done()
+				}
+				if err == nil {
+					awaitReset(conn, stop)
+					_ = conn.Close()
+				}
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+		})
+	}
+	opened.Wait()
+	time.Sleep(300 * time.Millisecond) // what was asked for last has come, too
+}
+
+// awaitReset waits until the server has closed a connection or stop is closed,
+// without reading what was sent.
+func awaitReset(conn net.Conn, stop <-chan struct{}) {
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	for over := false; err == nil && !over; {
+		err = raw.Control(func(fd uintptr) {
+			info, e := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO)
+			over = e != nil || info&0xff != tcpEstablished // its first byte is the state
+		})
+		select {
+		case <-stop:
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+const tcpEstablished = 1
+
+// TestTwoAddressesKeepNobodyOut has two addresses hold all places with connections of
+// which none is idle, and take each place again as soon as it is lost. Newcomers from
+// another address are served all the same, and an idle connection of theirs stays.
+func TestTwoAddressesKeepNobodyOut(t *testing.T) {
+	get := func(token, path string) string {
+		return "GET " + path + " HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + token + "\r\n\r\n"
+	}
+	for name, ask := range map[string]func(g *agent) string{
+		"unread answers": func(g *agent) string { // more than sockets hold
+			return strings.Repeat(get(g.token, "/docs/swagger-ui-bundle.js"), 8)
+		},
+		"bodies that lack a byte": func(g *agent) string {
+			return "POST /auth/register HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("x", 999)
+		},
+		"waits":   func(g *agent) string { return get(g.token, g.path("/wait?timeout_ms=60000")) },
+		"streams": func(g *agent) string { return get(g.token, g.path("/stream")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startThrough(t, []string{"sh", "-c", `ulimit -n 512 && exec "$0" "$@"`}) // 256 places
+			request := ask(s.org(t).agent("holder"))
+			client.CloseIdleConnections()
+			idle, err := s.from(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = idle.Close() }()
+			served := func(conn net.Conn) bool {
+				_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+				_, _ = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: h\r\n\r\n")
+				answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				return err == nil && answer.StatusCode == 200
+			}
+			if !served(idle) {
+				t.Fatal("the first connection is not served")
+			}
+			keepPlaces(t, s, 260, request)
+			failed := 0
+			for range 40 {
+				if conn, err := s.from(1); err != nil || !served(conn) {
+					failed++
+				} else {
+					_ = conn.Close()
+				}
+			}
+			if failed > 0 {
+				t.Errorf("%d of 40 newcomers were turned away", failed)
+			}
+			if !served(idle) {
+				t.Error("an idle connection of an address with few was closed for others")
+			}
+		})
+	}
+}

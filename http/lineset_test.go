@@ -1,0 +1,322 @@
+package http
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// ways are what a connection of which none waits for a request may wait for.
+var ways = map[string]func(t *testing.T, l *line){
+	"for its client to take an answer": func(t *testing.T, l *line) {
+		l.serves()
+		done := make(chan struct{})
+		go func() { defer close(done); _, _ = l.Write([]byte("answer")) }()
+		t.Cleanup(func() { _ = l.Conn.Close(); <-done })
+		await(t, "nothing is written", func() bool { return l.state.Load() > lineServes })
+	},
+	"for a message":   func(_ *testing.T, l *line) { l.serves(); l.rest() },
+	"for a request":   func(_ *testing.T, _ *line) {},
+	"with a stream":   func(_ *testing.T, l *line) { l.serves(); l.take() },
+	"for a slow body": func(_ *testing.T, l *line) { _ = l.SetReadDeadline(time.Time{}) },
+}
+
+// twoHold has two addresses hold all places, each with the same kind of connection.
+func twoHold(t *testing.T, bounds lineBounds, way func(*testing.T, *line)) (a *among, held []*line) {
+	a = newAmong(t, bounds)
+	for i := range bounds.most {
+		l := a.from("192.0.2." + strconv.Itoa(1+i%2))
+		way(t, l)
+		held = append(held, l)
+	}
+	return a, held
+}
+
+// TestHeavyAddressesMakeRoom: whatever the connections wait for with which two
+// addresses hold all places, newcomers from others get some, until each of them has
+// half as many as the two.
+func TestHeavyAddressesMakeRoom(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			a, held := twoHold(t, lineBounds{most: 40, served: 40, each: 20}, way)
+			idle := a.from("198.51.100.1")
+			for i := range 5 {
+				l := a.from("203.0.113.1")
+				if l == nil {
+					t.Fatalf("newcomer %d finds no room", i)
+				}
+				l.serves()
+			}
+			if gone(idle) {
+				t.Error("a connection goes whose address has no other")
+			}
+			left := 0
+			for _, l := range held {
+				if !gone(l) {
+					left++
+				}
+			}
+			if left != 34 {
+				t.Errorf("of 40 that two addresses had %d are left, want 34", left)
+			}
+		})
+	}
+}
+
+// TestHeavyAddressesMakeRoomControl: where no address counts as one with many, only
+// those that wait for a request make room.
+func TestHeavyAddressesMakeRoomControl(t *testing.T) {
+	for name, way := range ways {
+		a, _ := twoHold(t, lineBounds{most: 40, served: 40, each: 20, many: math.MaxInt}, way)
+		if room := a.from("203.0.113.1") != nil; room != (name == "for a request" || name == "for a slow body") {
+			t.Errorf("%s: room %v", name, room)
+		}
+	}
+}
+
+// TestWhoHasManyTakesFromItself: the newcomers of an address with many connections
+// make none go of an address with few.
+func TestWhoHasManyTakesFromItself(t *testing.T) {
+	for name, bounds := range map[string]lineBounds{
+		"many":           {most: 40, served: 40, each: 40},
+		"control: never": {most: 40, served: 40, each: 40, many: math.MaxInt},
+	} {
+		a := newAmong(t, bounds)
+		few := []*line{a.from("198.51.100.1"), a.from("198.51.100.2")}
+		for range 50 {
+			a.from("192.0.2.1")
+		}
+		lost := slices.ContainsFunc(few, gone)
+		if lost != (bounds.many == math.MaxInt) {
+			t.Errorf("%s: others lost a connection: %v", name, lost)
+		}
+	}
+}
+
+// TestStalledAnswersMakeRoom: where no address has many connections, an answer goes
+// that nobody has taken for a second, and no sooner.
+func TestStalledAnswersMakeRoom(t *testing.T) {
+	a := newAmong(t, atMost(4))
+	var lines []*line
+	for i := range 4 {
+		l := a.from(fmt.Sprint("192.0.2.", i))
+		ways["for its client to take an answer"](t, l)
+		lines = append(lines, l)
+	}
+	if a.from("203.0.113.1") != nil {
+		t.Error("an answer that began just now goes")
+	}
+	a.n += int64(stalledLeast)
+	if a.from("203.0.113.2") == nil || !gone(lines[0]) {
+		t.Error("an answer stays that nobody has taken for a second")
+	}
+	if a.from("203.0.113.3") == nil || !gone(lines[1]) || gone(lines[2]) {
+		t.Error("not the one that was taken for the longest time goes")
+	}
+}
+
+// TestRanks: of random comings and goings the heaviest is always right.
+func TestRanks(t *testing.T) {
+	a := newAmong(t, atMost(1000))
+	open := map[string][]*line{}
+	for i := range 3000 {
+		address := "192.0.2." + strconv.Itoa(i*i%7)
+		if i%5 < 3 || len(open[address]) == 0 {
+			open[address] = append(open[address], a.from(address))
+		} else {
+			n := len(open[address]) - 1
+			open[address][n].leave()
+			open[address] = open[address][:n]
+		}
+		most := 0
+		for _, lines := range open {
+			most = max(most, len(lines))
+		}
+		for which := range ranksMade {
+			if h := a.l.ranks[which].heaviest(); h == nil || len(h.lines) != most || h.weight[which] != most {
+				t.Fatalf("after %d the heaviest has %v, not %d", i, h, most)
+			}
+		}
+	}
+}
+
+// fed is a listener that gives connections of addresses as they are named.
+type fed struct {
+	net.Listener
+	from chan string
+}
+
+func (f *fed) Accept() (net.Conn, error) {
+	address, open := <-f.from
+	if !open {
+		return nil, net.ErrClosed
+	}
+	_, server := net.Pipe()
+	return addressed{server, &net.TCPAddr{IP: net.ParseIP(address), Port: 1}}, nil
+}
+
+// accepted is how many connections the engine gets before it begins to read the
+// first, and after how many it gets the one from an address of its own.
+func accepted(t *testing.T, bounds lineBounds) (atOnce, until int) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fed{from: make(chan string)}
+		l := newLines(f, bounds, time.Now, func() []byte { return nil })
+		got := make(chan *line)
+		go func() {
+			defer close(got)
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				got <- conn.(*line)
+			}
+		}()
+		var all []*line
+		take := func() {
+			for synctest.Wait(); ; synctest.Wait() {
+				select {
+				case n, open := <-got:
+					if !open {
+						return
+					}
+					all = append(all, n)
+				default:
+					return
+				}
+			}
+		}
+		go func() {
+			for range 100 {
+				f.from <- "192.0.2.1"
+			}
+			f.from <- "198.51.100.1"
+		}()
+		take()
+		atOnce = len(all)
+		for i := 0; i < len(all); i++ {
+			_ = all[i].SetReadDeadline(time.Time{})
+			take()
+		}
+		until = slices.IndexFunc(all, func(n *line) bool { return n.address == string(net.ParseIP("198.51.100.1").To4()) })
+		if len(all) != 101 {
+			t.Errorf("the engine gets %d of 101", len(all))
+		}
+		close(f.from)
+	})
+	return atOnce, until
+}
+
+// TestAddressesTakeTurns: of a hundred newcomers from one address and one from
+// another the engine gets a few at once, and the one among the first.
+func TestAddressesTakeTurns(t *testing.T) {
+	bounds := atMost(1000)
+	if atOnce, until := accepted(t, bounds); atOnce > startingMost+1 || until > startingMost+2 {
+		t.Errorf("the engine gets %d at once, and another address after %d", atOnce, until)
+	}
+	bounds.starting = math.MaxInt // control: it gets all as they come
+	if atOnce, _ := accepted(t, bounds); atOnce != 101 {
+		t.Errorf("without a bound the engine gets %d at once", atOnce)
+	}
+}
+
+// TestAClosedListenerClosesWhatWaits: connections that the engine did not get end
+// with the listener.
+func TestAClosedListenerClosesWhatWaits(t *testing.T) {
+	f := &fed{from: make(chan string)}
+	bounds := atMost(100)
+	bounds.starting = 1
+	l := newLines(f, bounds, time.Now, func() []byte { return nil })
+	go func() {
+		for range 10 {
+			f.from <- "192.0.2.1"
+		}
+	}()
+	if _, err := l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "not all are admitted", func() bool { open, _, _ := l.stats(); return open == 10 })
+	close(f.from)
+	await(t, "the listener is open", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.failed != nil })
+	if _, err := l.Accept(); err == nil {
+		t.Error("a closed listener accepts")
+	}
+	if open, _, _ := l.stats(); open != 1 {
+		t.Errorf("%d connections are open", open)
+	}
+}
+
+// TestAnEvictedAnswerIsForgotten: the kernel does not keep what the client of a
+// connection that made room has not taken.
+func TestAnEvictedAnswerIsForgotten(t *testing.T) {
+	for name, end := range map[string]func(*line){
+		"makes room":             (*line).end,
+		"control: is but closed": func(l *line) { _ = l.Conn.Close() },
+	} {
+		ln, dial := lineIn(t)
+		l := newLines(ln, atMost(1), time.Now, func() []byte { return nil })
+		client := dial()
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, done := serving(conn).(*line), make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = n.Conn.Write(make([]byte, 64<<20))
+		}()
+		n.departs.Store(true)
+		first := make([]byte, 1)
+		if _, err := io.ReadFull(client, first); err != nil {
+			t.Fatal(err)
+		}
+		end(n)
+		<-done
+		_ = client.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.Copy(io.Discard, client); (err == nil) != (name != "makes room") {
+			t.Errorf("%s: the client reads on until %v", name, err)
+		}
+	}
+}
+
+// TestAnEvictedRequestEnds: what waits for a message ends soon when its connection
+// makes room for another.
+func TestAnEvictedRequestEnds(t *testing.T) {
+	h := wireHall(t, 1)
+	defer h.close()
+	send := h.sendRequest()
+	for what, request := range map[string][]byte{
+		"wait": h.request("GET", "/agents/"+h.from.String()+"/wait?timeout_ms=60000", nil),
+		"sync": bytes.Replace(send, []byte("POST /messages "), []byte("POST /messages/sync?timeout_ms=60000 "), 1),
+	} {
+		w := newWire(newEars(false))
+		defer w.Close()
+		h.conns <- w
+		w.asked <- request
+		l, goes := h.server.lines.Load(), (*line)(nil)
+		await(t, what+" does not wait", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if goes = l.all.longest(mayGo{resting: true}, l.now()); goes != nil {
+				l.forget(goes)
+			}
+			return goes != nil
+		})
+		if h.server.inFlight.Load() != 1 {
+			t.Errorf("%s: %d requests are under way", what, h.server.inFlight.Load())
+		}
+		goes.end()
+		began := time.Now()
+		await(t, what+" goes on", func() bool { return h.server.inFlight.Load() == 0 })
+		if took := time.Since(began); took > 10*goneLook {
+			t.Errorf("%s ends after %v", what, took)
+		}
+	}
+}
