@@ -35,6 +35,9 @@ type Refusal struct {
 	Text string
 	// Extra are facts sent beside the sentence, such as current_status.
 	Extra map[string]any
+	// OfOne: a bound of one caller, agent or list was met. It says nothing of how
+	// busy the server is.
+	OfOne bool
 }
 
 // Refuse declares a refusal.
@@ -66,6 +69,13 @@ func (r *Refusal) With(key string, value any) *Refusal {
 func (r *Refusal) Saying(text string) *Refusal {
 	c := *r
 	c.Text = text
+	return &c
+}
+
+// ForOne is the refusal where a bound of one caller, agent or list is met.
+func (r *Refusal) ForOne() *Refusal {
+	c := *r
+	c.OfOne = true
 	return &c
 }
 

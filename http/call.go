@@ -46,10 +46,10 @@ type Call struct {
 	id     string
 	status int
 	sheets []*sheet
-	// hold is what counts for the caller, taken what it is for by now: the body and
-	// the large sheets.
-	hold  limit.Hold
-	taken int
+	// hold is what counts for the caller, taken what it is for by now: the body, and
+	// beside it the large sheets.
+	hold        limit.Hold
+	taken, body int
 	// Caller is the zero Caller on routes that need no bearer token.
 	Caller Caller
 }
@@ -119,6 +119,13 @@ func (c *Call) account() limit.Account {
 		return c.Caller.account()
 	}
 	return limit.Account{Name: c.server.source(c), Stranger: true}
+}
+
+// releaseAnswer gives back what the call holds for its answer: it is refused, which
+// may take a while.
+func (c *Call) releaseAnswer() {
+	c.sheets = nil // somebody may not have finished with them
+	c.hold.Shrink(c.body)
 }
 
 // release gives back what the call holds and its answer does not.

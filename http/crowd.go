@@ -3,6 +3,7 @@ package http
 import (
 	"errors"
 	"math/rand/v2"
+	"net"
 	"runtime/metrics"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,10 @@ const (
 	crowdLeast      = 640
 	crowdFlood      = 64
 	crowdFloodShare = 8
+	// An address with at most crowdFew requests under way is refused none before
+	// crowdFewMost wait: those who flood have more.
+	crowdFew     = 8
+	crowdFewMost = 4 * crowdLeast
 	// crowdRoom is how few wait for the processor when refusals that are held are
 	// let go before their time: crowdLetGo with each answer.
 	crowdRoom  = 16
@@ -43,8 +48,12 @@ const (
 type crowd struct {
 	look                  func() int
 	window, came, refused atomic.Int64
-	flood                 atomic.Bool
-	looked, waiting       atomic.Int64
+	// narrow counts the refusals that are of one caller: they are held like others
+	// where they come thick, but a caller that has used up its own share must not
+	// make a flood for all.
+	narrow          atomic.Int64
+	flood           atomic.Bool
+	looked, waiting atomic.Int64
 	// held is for how many nanoseconds a refusal is held back, holding how many
 	// are, and room lets one of them go.
 	held, holding atomic.Int64
@@ -65,14 +74,15 @@ func Runnable() int {
 	return int(sample[0].Value.Uint64())
 }
 
-// over counts one more request and reports whether too many wait already.
-func (k *crowd) over(now time.Time) bool {
+// over counts one more request and reports whether too many wait already; few: it
+// is one of few from its address.
+func (k *crowd) over(now time.Time, few bool) bool {
 	if k.look == nil {
 		return false
 	}
 	k.turn(now)
 	k.came.Add(1)
-	return k.wanting(now) > k.most()
+	return k.wanting(now) > k.most(few)
 }
 
 // wanting is how many waited for the processor a moment ago.
@@ -98,8 +108,11 @@ func (k *crowd) answered(clock parley.Clock) {
 	}
 }
 
-func (k *crowd) most() int64 {
-	if k.flood.Load() {
+func (k *crowd) most(few bool) int64 {
+	switch {
+	case few:
+		return crowdFewMost
+	case k.flood.Load():
 		return crowdFlood
 	}
 	return crowdLeast
@@ -112,6 +125,7 @@ func (k *crowd) turn(now time.Time) {
 		return // a clock that was read a moment earlier begins nothing anew
 	}
 	refused, came := k.refused.Swap(0), k.came.Swap(0)
+	k.narrow.Store(0)
 	k.flood.Store(refused > crowdFreely && refused > came/crowdFloodShare)
 	held := k.held.Load()
 	if refused > crowdMany {
@@ -123,14 +137,25 @@ func (k *crowd) turn(now time.Time) {
 }
 
 // thick counts one more refusal and reports whether it is to be held.
-func (k *crowd) thick(now time.Time) bool {
+func (k *crowd) thick(now time.Time, ofOne bool) bool {
 	k.turn(now)
+	if ofOne {
+		return k.narrow.Add(1) > crowdFreely
+	}
 	return k.refused.Add(1) > crowdFreely
 }
 
+// fewBeside reports whether few requests are under way on all connections of an
+// address, this one's included. It is not known of proxies.
+func fewBeside(conn net.Conn) bool {
+	l, ok := conn.(*line)
+	return ok && l.own.bounded && l.own.busy.Load() <= crowdFew
+}
+
 // hold keeps a refusal for want of room back where they come thick.
-func (s *Server) hold(err error) {
-	if !errors.Is(err, parley.ErrOverloaded) || !s.crowd.thick(s.clock()) {
+func (s *Server) hold(conn net.Conn, err error) {
+	refusal := (*parley.Refusal)(nil)
+	if !errors.As(err, &refusal) || !refusal.Is(parley.ErrOverloaded) || !s.crowd.thick(s.clock(), refusal.OfOne) {
 		return
 	}
 	held := time.Duration(s.crowd.held.Load())
@@ -138,6 +163,7 @@ func (s *Server) hold(err error) {
 	defer late.Stop()
 	s.crowd.holding.Add(1)
 	defer s.crowd.holding.Add(-1)
+	defer rest(conn)()
 	select {
 	case <-late.C:
 	case <-s.crowd.room:

@@ -22,10 +22,10 @@ func TestAFloodIsTold(t *testing.T) {
 		k.turn(now)
 		k.came.Add(int64(c.came))
 		for range c.refused {
-			k.thick(now)
+			k.thick(now, false)
 		}
-		if k.over(now.Add(crowdWindow)); k.most() != c.most {
-			t.Errorf("of %d %d were refused: %d may wait, want %d", c.came, c.refused, k.most(), c.most)
+		if k.over(now.Add(crowdWindow), false); k.most(false) != c.most {
+			t.Errorf("of %d %d were refused: %d may wait, want %d", c.came, c.refused, k.most(false), c.most)
 		}
 	}
 }
@@ -47,12 +47,12 @@ func TestWaitingForTheProcessorIsSeen(t *testing.T) {
 			}
 		})
 	}
-	if !k.over(now.Add(time.Second)) {
+	if !k.over(now.Add(time.Second), false) {
 		t.Errorf("%d goroutines want to run, and %d are seen to wait", 4*crowdLeast, k.waiting.Load())
 	}
 	close(done)
 	ready.Wait()
-	if k.over(now.Add(2 * time.Second)) {
+	if k.over(now.Add(2*time.Second), false) {
 		t.Errorf("%d still wait", k.waiting.Load())
 	}
 }
@@ -64,7 +64,7 @@ func TestRefusalsAreHeldWhereTheyComeThick(t *testing.T) {
 		s := &Server{clock: time.Now, crowd: newCrowd(nil), draining: make(chan struct{})}
 		took := func(err error) time.Duration {
 			began := time.Now()
-			s.hold(err)
+			s.hold(nil, err)
 			return time.Since(began)
 		}
 		for range 2 { // each window anew
@@ -103,7 +103,7 @@ func TestRefusalsAreHeldLongerTheMoreTheyAre(t *testing.T) {
 	after := func(windows, refused int) time.Duration {
 		for range windows {
 			for range refused {
-				k.thick(now)
+				k.thick(now, false)
 			}
 			now = now.Add(crowdWindow)
 		}
@@ -127,10 +127,10 @@ func TestRefusalsAreLetGoWhereThereIsRoom(t *testing.T) {
 		waiting := 0
 		s := &Server{clock: time.Now, crowd: newCrowd(func() int { return waiting }), draining: make(chan struct{})}
 		for range crowdFreely {
-			s.hold(parley.ErrOverloaded)
+			s.hold(nil, parley.ErrOverloaded)
 		}
 		for range 5 {
-			go s.hold(parley.ErrOverloaded)
+			go s.hold(nil, parley.ErrOverloaded)
 		}
 		for _, c := range []struct {
 			waiting int

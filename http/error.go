@@ -56,7 +56,7 @@ func (e *protocolError) Error() string { return e.code + ": " + e.text }
 var (
 	errNoRoute     = parley.ErrNotFound
 	errTier        = parley.Refuse(parley.Forbidden, "trust_tier_required", "Your organization needs trust tier 1 for this.")
-	errHeld        = parley.ErrOverloaded.Saying("What is under way for you holds as much of the server's memory as it may; nothing was done. Try again shortly.")
+	errHeld        = parley.ErrOverloaded.ForOne().Saying("What is under way for you holds as much of the server's memory as it may; nothing was done. Try again shortly.")
 	errSuspended   = parley.Refuse(parley.Forbidden, "suspended", "The operator has suspended your organization. It can read, and do nothing else.")
 	errMethod      = &protocolError{fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The resource does not take this method."}
 	errMediaType   = &protocolError{fasthttp.StatusUnsupportedMediaType, "unsupported_media_type", "The body must be application/json."}

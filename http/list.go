@@ -11,7 +11,7 @@ import (
 )
 
 // errLongArray refuses an array that is too long to be answered whole.
-var errLongArray = parley.ErrOverloaded.Saying("The list has more than 8 MiB. Ask for it in pages: with limit, then with cursor.")
+var errLongArray = parley.ErrOverloaded.ForOne().Saying("The list has more than 8 MiB. Ask for it in pages: with limit, then with cursor.")
 
 // arrayOrPage is what a list answers that is a plain array unless its caller asks
 // for pages.

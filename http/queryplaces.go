@@ -16,7 +16,7 @@ const (
 	queriesWaiting = 16
 )
 
-var errQueries = parley.ErrOverloaded.Saying("Other searches from your address are under way; nothing was done. Try again shortly.")
+var errQueries = parley.ErrOverloaded.ForOne().Saying("Other searches from your address are under way; nothing was done. Try again shortly.")
 
 // queryPlaces are the places of searches that run at once. Anybody may search, and
 // each search keeps a processor busy. So there are few places, and one caller has
@@ -63,7 +63,7 @@ func (q *queryPlaces) enter(caller limit.Account, draining <-chan struct{}) (lea
 	}
 	if !fill(q.places, late.C, draining) {
 		ended()
-		return nil, parley.ErrOverloaded
+		return nil, parley.ErrOverloaded.ForOne()
 	}
 	return sync.OnceFunc(func() { <-q.places; ended() }), nil
 }

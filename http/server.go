@@ -381,7 +381,7 @@ func (s *Server) call(ctx *fasthttp.RequestCtx, r *Route) {
 	c := &Call{ctx: ctx, server: s, route: r, id: idOf(ctx)}
 	defer c.release()
 	if held, ok := ctx.UserValue(heldKey).(*limit.Hold); ok {
-		c.hold, c.taken, *held = *held, held.Bytes(), limit.Hold{}
+		c.hold, c.taken, c.body, *held = *held, held.Bytes(), held.Bytes(), limit.Hold{}
 	}
 	err := c.admit()
 	if err == nil && ctx.UserValue(unreadKey) != nil {
@@ -391,7 +391,8 @@ func (s *Server) call(ctx *fasthttp.RequestCtx, r *Route) {
 		err = r.handle(c, r.plan)
 	}
 	if err != nil {
-		s.hold(err)
+		c.releaseAnswer()
+		s.hold(ctx.Conn(), err)
 		s.refuse(ctx, r, c.id, err)
 	}
 }
@@ -410,7 +411,7 @@ func (s *Server) dress(ctx *fasthttp.RequestCtx, r *Route) {
 // admit asks who calls and whether that suffices for the route.
 func (c *Call) admit() (err error) {
 	if c.route.Access == bearer || c.route.Access == tier1 {
-		if c.server.crowd.over(c.server.clock()) {
+		if c.server.crowd.over(c.server.clock(), fewBeside(c.ctx.Conn())) {
 			return parley.ErrOverloaded
 		}
 		if c.Caller, err = c.server.auth.Bearer(c.ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err != nil {
