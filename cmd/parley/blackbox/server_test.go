@@ -191,7 +191,7 @@ func (s *server) kill() {
 // that tokens, whose issuer is the base address, stay valid.
 func (s *server) restart(t testing.TB) {
 	t.Helper()
-	again, err := launch(s.addr, s.dir, s.flags...)
+	again, err := (&server{dir: s.dir, flags: s.flags, through: s.through}).launched(s.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
