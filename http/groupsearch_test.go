@@ -290,6 +290,32 @@ func TestAWalkFindsEachGroupOnce(t *testing.T) {
 	})
 }
 
+// TestAWalkThroughTextsThatGrow: within a stretch whose texts have grown, the work
+// ends before a group that fits better than what the page shows.
+func TestAWalkThroughTextsThatGrow(t *testing.T) {
+	var rows []modelGroup
+	for i, score := range []float64{2, 1, 1, 2} {
+		r := modelGroup{score: score}
+		r.id[15] = byte(1 + i)
+		rows = append(rows, r)
+	}
+	var order []byte
+	w, more := groupWalk{}, true
+	for _, work := range []int{4, 3, 3, 3, 3, 3} { // groups that a request may look at
+		var page []parley.GroupID
+		page, w, more, _ = walkOf(w, rows, 1, 1, work*searchStep)
+		for _, id := range page {
+			order = append(order, id[15])
+		}
+		if !more {
+			break
+		}
+	}
+	if !slices.Equal(order, []byte{1, 2, 4, 3}) || more {
+		t.Errorf("the walk shows %v, goes on: %v", order, more)
+	}
+}
+
 // TestAWalkIsRanked: what one request can look at comes best first, however short
 // its pages are.
 func TestAWalkIsRanked(t *testing.T) {

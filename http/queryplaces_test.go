@@ -92,6 +92,9 @@ func TestPlacesAreBounded(t *testing.T) {
 		defer q.mu.Unlock()
 		return q.callers[address("1")].underWay == queriesWaiting
 	})
+	if q.arrive(address("1")) != nil {
+		t.Fatalf("one more than %d searches of a caller wait", queriesWaiting)
+	}
 	g.searchFrom("1").want(503, "overloaded")
 	g.searchFrom("b").want(200)
 	close(stop)
