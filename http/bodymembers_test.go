@@ -111,7 +111,8 @@ func TestAllThatTheSchemaAllowsIsRead(t *testing.T) {
 	g.first.ask("POST", "/groups/"+g.group("ops", "")+"/invite", asked+strings.Repeat(" ", 200_000), as("ann")).want(200).is(map[string]any{"invited": 1, "skipped": 99})
 }
 
-// BenchmarkMembers reads 80,000 members, with the bound and without.
+// BenchmarkMembers reads 80,000 members, with the bound and without. Its figures are
+// in docs/guarantees.md.
 func BenchmarkMembers(b *testing.B) {
 	for _, bounded := range []bool{true, false} {
 		for _, what := range []string{"beside", "in metadata"} {

@@ -60,7 +60,7 @@ func nextOf(page []byte) string {
 
 // BenchmarkGroupSearch has queries be asked of 2,000 public groups, and tells the
 // time of the processor that one request takes, and a walk to the end that no group
-// fits.
+// fits. Its figures are in docs/guarantees.md.
 func BenchmarkGroupSearch(b *testing.B) {
 	h, w := manyGroups(b)
 	defer h.close()
