@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -142,26 +143,35 @@ func (s *Service) Proxy(addr netip.Addr) bool {
 	return false
 }
 
-// forwardedMax bounds the addresses that are read of one request.
-const forwardedMax = 32
+const (
+	// forwardedMax bounds the addresses that are read of one request, forwardedBytes
+	// each of them, with the spaces around it.
+	forwardedMax   = 32
+	forwardedBytes = 256
+)
 
 // behind is who stands before our proxies. Each proxy has added the address that
 // it was called from, so the last that is none of ours is the client's; what
-// stands before it anybody may have written. Something that is no address ends
-// the search: the proxy that passed it on is the client.
+// stands before it anybody may have written, and is not looked at. Something that
+// is no address ends the search: the proxy that passed it on is the client.
 func (s *Service) behind(peer netip.Addr, forwarded [][]byte) netip.Addr {
-	var all []string
-	for _, line := range forwarded {
-		all = append(all, strings.Split(string(line), ",")...)
-	}
-	all = all[max(0, len(all)-forwardedMax):]
-	for i := len(all) - 1; i >= 0; i-- {
-		addr, ok := parseForwarded(strings.TrimSpace(all[i]))
-		if !ok {
-			return peer
-		}
-		if peer = addr; !s.Proxy(peer) {
-			return peer
+	for read, n := 0, len(forwarded)-1; n >= 0; n-- {
+		for line, more := forwarded[n], true; more; read++ {
+			entry := line
+			at := bytes.LastIndexByte(line, ',')
+			if more = at >= 0; more {
+				line, entry = line[:at], line[at+1:]
+			}
+			if read == forwardedMax || len(entry) > forwardedBytes {
+				return peer
+			}
+			addr, ok := parseForwarded(string(bytes.TrimSpace(entry)))
+			if !ok {
+				return peer
+			}
+			if peer = addr; !s.Proxy(peer) {
+				return peer
+			}
 		}
 	}
 	return peer
@@ -171,8 +181,8 @@ func (s *Service) behind(peer netip.Addr, forwarded [][]byte) netip.Addr {
 // write them.
 func parseForwarded(text string) (netip.Addr, bool) {
 	if addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")); err == nil {
-		return addr.Unmap(), true
+		return addr.Unmap().WithZone(""), true
 	}
 	with, err := netip.ParseAddrPort(text)
-	return with.Addr().Unmap(), err == nil
+	return with.Addr().Unmap().WithZone(""), err == nil
 }

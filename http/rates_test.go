@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -192,6 +194,16 @@ func TestForwardedAddresses(t *testing.T) {
 		{[]string{"[2001:db8::1]:4711"}, "2001:db8::1"},
 		{[]string{"192.0.2.7:99"}, "192.0.2.7"},
 		{[]string{"::ffff:192.0.2.7"}, "192.0.2.7"},
+		{[]string{"198.51.100.1,\t 192.0.2.7 \t"}, "192.0.2.7"},
+		{[]string{"192.0.2.7, "}, "10.0.0.1"},
+		{[]string{`"192.0.2.7"`}, "10.0.0.1"},
+		{[]string{"2001:db8::1%eth0"}, "2001:db8::1"},
+		{[]string{"192.0.2.7, fd00::1%eth0"}, "192.0.2.7"},
+		{[]string{"192.0.2.7, 10.2.2.2", "[fd00::1]:80 , 10.3.3.3:1"}, "192.0.2.7"},
+		{[]string{strings.Repeat("198.51.100.1,", 1200) + "192.0.2.7"}, "192.0.2.7"},
+		{[]string{"192.0.2.7" + strings.Repeat(", 10.2.2.2", forwardedMax-1)}, "192.0.2.7"},
+		{[]string{"192.0.2.7" + strings.Repeat(", 10.2.2.2", forwardedMax)}, "10.2.2.2"}, // too many to look at
+		{[]string{"192.0.2.7," + strings.Repeat(" ", 9000) + "10.2.2.2"}, "10.0.0.1"},
 	} {
 		var lines [][]byte
 		for _, l := range c.lines {
@@ -203,6 +215,30 @@ func TestForwardedAddresses(t *testing.T) {
 	}
 	if s.Proxy(netip.MustParseAddr("192.0.2.7")) {
 		t.Error("a stranger is a proxy")
+	}
+}
+
+// TestForwardedAddressesCostLittle: what strangers wrote into a header of 16 KB is
+// not looked at, and takes no memory.
+func TestForwardedAddressesCostLittle(t *testing.T) {
+	s := &Service{ServiceOptions: ServiceOptions{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
+	header := [][]byte{[]byte(strings.Repeat(",", 16<<10) + "192.0.2.7")}
+	takes := func(read func()) uint64 {
+		const times = 100
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range times {
+			read()
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / times
+	}
+	if n := takes(func() { s.behind(netip.MustParseAddr("10.0.0.1"), header) }); n > 1<<10 {
+		t.Errorf("it takes %d bytes", n)
+	}
+	var all []string // control: so it was read before
+	if n := takes(func() { all = strings.Split(string(header[0]), ",") }); n < 100<<10 || len(all) != 16<<10+1 {
+		t.Errorf("control: to read all takes %d bytes", n)
 	}
 }
 

@@ -204,7 +204,7 @@ func (l *lines) admit(conn net.Conn) *line {
 	n.state.Store(n.since(lineWaits))
 	exempt := true
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		address := tcp.AddrPort().Addr().Unmap()
+		address := tcp.AddrPort().Addr().Unmap().WithZone("") // networks have none
 		n.address = limit.AddressKey(address)
 		exempt = l.bounds.exempt != nil && l.bounds.exempt(address)
 	}

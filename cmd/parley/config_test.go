@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -138,9 +139,15 @@ func TestConfigRefusals(t *testing.T) {
 		{[]string{"--data", ""}, "--data"},
 		{[]string{"--base-url", "parley.example"}, "--base-url"},
 		{[]string{"--base-url", "https://u@parley.example"}, "--base-url"},
+		{[]string{"--base-url", `https://parley.example/"><script>alert(1)</script>`}, "--base-url"},
+		{[]string{"--base-url", "https://parley.example/';id;'"}, "--base-url"},
+		{[]string{"--base-url", "https://parley.example/\r\nX: y"}, "--base-url"},
 		{[]string{"--domain", "Parley.Example"}, "--domain"},
 		{[]string{"--domain", "parley..example"}, "--domain"},
 		{[]string{"--brand", "X"}, "--brand"},
+		{[]string{"--brand", "x\n"}, "--brand"},
+		{[]string{"--brand", "<b>"}, "--brand"},
+		{[]string{"--brand", `x"`}, "--brand"},
 		{[]string{"--pow-bits", "-1"}, "pow-bits"},
 		{[]string{"--pow-bits", "41"}, "--pow-bits"},
 		{[]string{"--journals", "0"}, "--journals"},
@@ -199,7 +206,7 @@ func TestAddressesAreJudged(t *testing.T) {
 // TestTermsOfEveryLayer: numbers of the file stand unless the same number is named
 // above it.
 func TestTermsOfEveryLayer(t *testing.T) {
-	path := configFile(t, "quota-profile = \"public\"\ntrusted-proxies = [\"10.0.0.0/8\", \"192.0.2.1\"]\n[quotas.tier1]\nagents = 5\ngroups = \"none\"\n[rates]\nwrites = 7\nreads = \"none\"")
+	path := configFile(t, "quota-profile = \"public\"\ntrusted-proxies = [\"10.0.0.0/8\", \"192.0.2.1\", \"::ffff:172.16.0.0/108\", \"fe80::1%eth0\"]\n[quotas.tier1]\nagents = 5\ngroups = \"none\"\n[rates]\nwrites = 7\nreads = \"none\"")
 	cfg, err := parseServe(t, "--config", path, "--quota", "tier1.agents=6", "--rate", "public=9", "--smtp-url", "smtp://u:hush@mail.example")
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +221,7 @@ func TestTermsOfEveryLayer(t *testing.T) {
 	if rates, err := cfg.rates(); err != nil || rates.Writes != 7 || rates.Reads != 0 || rates.Public != 9 || rates.Token != 60 {
 		t.Errorf("rates %v, %v", rates, err)
 	}
-	if got := cfg.proxies(); len(got) != 2 || got[1].Bits() != 32 {
+	if got := fmt.Sprint(cfg.proxies()); got != "[10.0.0.0/8 192.0.2.1/32 172.16.0.0/12 fe80::1/128]" {
 		t.Errorf("proxies %v", got)
 	}
 	if strings.Contains(cfg.SMTPURL.String(), "hush") {
@@ -228,6 +235,9 @@ func TestTermsOfEveryLayer(t *testing.T) {
 		{"--rate", "cakes=1"},
 		{"--rate", "writes=x"},
 		{"--trusted-proxies", "proxy"},
+		{"--trusted-proxies", "0.0.0.0/0"},
+		{"--trusted-proxies", "::/0"},
+		{"--trusted-proxies", "::ffff:0.0.0.0/96"},
 		{"--smtp-url", "http://x"},
 		{"--config", configFile(t, "[quotas.tier1]\ncakes = 1")},
 		{"--config", configFile(t, "[rates]\nwrites = true")},

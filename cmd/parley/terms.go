@@ -110,8 +110,17 @@ func (n *network) UnmarshalText(text []byte) (err error) {
 	if n.Prefix, err = netip.ParsePrefix(string(text)); err != nil {
 		return fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", text)
 	}
+	if n.Addr().Is4In6() && n.Bits() >= mappedBits { // addresses are compared as IPv4
+		n.Prefix = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-mappedBits)
+	}
+	if n.Bits() == 0 {
+		return fmt.Errorf("%q is every address: whoever calls could claim to be anybody", text)
+	}
 	return nil
 }
+
+// mappedBits is how many bits come before an IPv4 address that is mapped into IPv6.
+const mappedBits = 96
 
 // MarshalText writes what UnmarshalText reads.
 func (n network) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
