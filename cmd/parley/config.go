@@ -180,7 +180,7 @@ func (c *Config) Validate() error {
 	case c.Data == "":
 		return errors.New("--data: a directory must be named")
 	case c.BaseURL != "" && !isBaseURL(c.BaseURL):
-		return fmt.Errorf("--base-url: %q is not an http or https address such as https://parley.example:8443, without user and query", redacted(c.BaseURL))
+		return fmt.Errorf("--base-url: %q is not an http or https address such as https://parley.example:8443, of letters, digits and -._~:/[]%% alone", redacted(c.BaseURL))
 	case !parley.ValidDomain(c.Domain):
 		return fmt.Errorf("--domain: %q is not a lowercase domain name", c.Domain)
 	case !brandPattern.MatchString(c.Brand):
@@ -261,9 +261,13 @@ func isAddress(text string) bool {
 	return err == nil
 }
 
+// baseURLPattern has the characters of an address that mean nothing in HTML, in a
+// shell and in a header: the base URL is shown in all of them.
+var baseURLPattern = regexp.MustCompile(`^[A-Za-z0-9:/\[\]._~%-]+$`)
+
 func isBaseURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && parley.Dialable(u) && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+	return err == nil && baseURLPattern.MatchString(text) && (u.Scheme == "http" || u.Scheme == "https") && parley.Dialable(u) && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 type configCmd struct{ Config }
