@@ -129,3 +129,71 @@ func TestTwoAddressesKeepNobodyOut(t *testing.T) {
 		})
 	}
 }
+
+// ending is a connection that tells when it has ended.
+type ending struct {
+	net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (e *ending) Read(b []byte) (int, error) {
+	n, err := e.Conn.Read(b)
+	if err != nil {
+		e.once.Do(func() { close(e.ended) })
+	}
+	return n, err
+}
+
+// TestAnEvictedClientRecovers takes away the idle connection of a client by silent
+// ones from as many addresses as there are places: its next request, a send that
+// names no key, is served at once.
+func TestAnEvictedClientRecovers(t *testing.T) {
+	s := startThrough(t, []string{"sh", "-c", `ulimit -n 512 && exec "$0" "$@"`}) // 256 places
+	alice, bob := pair(t, s)
+	client.CloseIdleConnections()
+	dialled := make(chan *ending, 10)
+	own := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			e := &ending{Conn: conn, ended: make(chan struct{})}
+			dialled <- e
+			return e, err
+		},
+	}}
+	send := func() {
+		t.Helper()
+		r, err := s.request(alice.token, "POST", "/messages", message(bob))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := own.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		if _ = answer.Body.Close(); answer.StatusCode != 201 {
+			t.Errorf("a send is answered %s", answer.Status)
+		}
+	}
+	send()
+	send()
+	first := <-dialled
+	if len(dialled) != 0 {
+		t.Fatal("the client does not keep its connection")
+	}
+	for i := range 300 {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i>>8), byte(i))}}
+		conn, err := d.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	select {
+	case <-first.ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the longest idle connection was not closed")
+	}
+	send()
+}
