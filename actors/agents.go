@@ -142,7 +142,7 @@ func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
 	case agent.IssuePollToken:
 		t.say(pollWord(id, c.Hash))
 	case agent.Revoke:
-		t.say(journal.Tell{To: orgStream(now.Owner()), Data: append([]byte{retired}, id[:]...)})
+		t.say(journal.EnqueueFor{To: orgStream(now.Owner()), Data: append([]byte{retired}, id[:]...)})
 		if err := n.quit(t, id, groups); err != nil {
 			return nil, err
 		}

@@ -36,7 +36,7 @@ type Archive interface {
 	Timers(fn func(s journal.Stream, due time.Time) error) error
 	Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error
 	// Underway tells of words that are in a lane and have not taken effect.
-	Underway(fn func(w journal.Word) error) error
+	Underway(fn func(w journal.Effect) error) error
 	// Home is the number of the journal in which a slot lives.
 	Home(slot parley.Slot) int
 }

@@ -85,9 +85,9 @@ func (v *village) at2(journal int, policy group.Policy) *club {
 func saidUnderwayIn(t *testing.T, v *village) (kinds []string) {
 	archive := v.store.Archive()
 	defer func() { _ = archive.Close() }()
-	err := archive.Underway(func(w journal.Word) error {
+	err := archive.Underway(func(w journal.Effect) error {
 		switch w := w.(type) {
-		case journal.Tell:
+		case journal.EnqueueFor:
 			said := &Said{}
 			if said.UnmarshalVT(w.Data) == nil {
 				kinds = append(kinds, said.GetKind().String())

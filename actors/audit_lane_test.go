@@ -97,23 +97,23 @@ func spokenUnderway(t *testing.T, w *town) []string {
 	sorts := map[string]bool{}
 	archive := w.store.Archive()
 	defer func() { _ = archive.Close() }()
-	err := archive.Underway(func(word journal.Word) error {
+	err := archive.Underway(func(word journal.Effect) error {
 		sort := ""
 		switch word := word.(type) {
-		case journal.Announce:
+		case journal.AppendFeed:
 			sort = map[journal.FeedKind]string{journal.MessageEntry: "message", journal.StatusEntry: "status"}[word.Kind]
 		case journal.Mark:
 			sort = "mark for the recipient"
 			if word.Recipient.Zero() {
 				sort = "mark for the sender"
 			}
-		case journal.Tell:
+		case journal.EnqueueFor:
 			sort = "tell"
-		case journal.Put:
+		case journal.PutRow:
 			sort = "put"
-		case journal.Enlist:
+		case journal.AddToList:
 			sort = "enlist"
-		case journal.Bear:
+		case journal.CreateStream:
 			sort = "bear"
 		}
 		sorts[sort] = true

@@ -47,11 +47,11 @@ func (x *auditor) readUnderway() error {
 		marksNear: map[parley.MessageID]journal.Marks{}, marksFar: map[parley.MessageID]journal.Marks{},
 		agents: map[parley.AgentID]*bornAgent{}, fans: map[parley.MessageID][]parley.Seat{}, saidUnderway: newSaidUnderway(),
 	}
-	var born []journal.Bear
-	err := x.Underway(func(w journal.Word) error {
+	var born []journal.CreateStream
+	err := x.Underway(func(w journal.Effect) error {
 		x.progress("words underway")
 		switch w := w.(type) {
-		case journal.Announce:
+		case journal.AppendFeed:
 			x.announce(w)
 		case journal.Fanout:
 			x.fan(w)
@@ -61,23 +61,23 @@ func (x *auditor) readUnderway() error {
 				to = x.underway.marksFar
 			}
 			to[w.Message] = to[w.Message].Earliest(w.Marks)
-		case journal.Tell:
-			return x.word(w.To, w.Data)
-		case journal.Put:
+		case journal.EnqueueFor:
+			return x.effect(w.To, w.Data)
+		case journal.PutRow:
 			row := []byte(nil)
 			if !w.Delete {
 				row = append([]byte{}, w.Value...)
 			}
 			x.underway.rows[string(byte(w.Table))+string(w.Key)] = row
-		case journal.Enlist:
+		case journal.AddToList:
 			x.lists.Find(w.Agent.Slot(), 1, w.Agent[:], w.Conversation[:])
-		case journal.Bear:
+		case journal.CreateStream:
 			born = append(born, w)
 		}
 		return nil
 	})
 	if err == nil {
-		err = x.Trays(x.word)
+		err = x.Trays(x.effect)
 	}
 	x.concerned()
 	for _, w := range born {
@@ -88,7 +88,7 @@ func (x *auditor) readUnderway() error {
 	return err
 }
 
-func (x *auditor) announce(w journal.Announce) {
+func (x *auditor) announce(w journal.AppendFeed) {
 	k := pair(parley.AnyID(w.To), w.Ref)
 	if w.Kind.Carries() {
 		x.underway.announced[k] = true
@@ -113,19 +113,19 @@ func (x *auditor) fan(w journal.Fanout) {
 		x.underway.fans[id] = append(x.underway.fans[id], w.To...)
 	}
 	for _, seat := range w.To {
-		one := journal.Announce{To: seat.Agent, Kind: w.Kind, Ref: w.Ref, Note: w.Note}
+		one := journal.AppendFeed{To: seat.Agent, Kind: w.Kind, Ref: w.Ref, Note: w.Note}
 		if w.Kind == journal.CopyEntry {
 			one.Ref = parley.AnyID(parley.Copy(parley.MessageID(w.Ref), seat.Number))
 		}
 		x.announce(one)
-		if !w.Enlist.Zero() {
-			x.lists.Find(seat.Agent.Slot(), 1, seat.Agent[:], w.Enlist[:])
+		if !w.AddToList.Zero() {
+			x.lists.Find(seat.Agent.Slot(), 1, seat.Agent[:], w.AddToList[:])
 		}
 	}
 }
 
 // bear takes in a stream that a word underway begins.
-func (x *auditor) bear(w journal.Bear) error {
+func (x *auditor) bear(w journal.CreateStream) error {
 	told := x.teller(w.Stream)
 	for n, f := range w.Facts {
 		if err := told.play(uint64(n)+1, f); err != nil {
@@ -139,8 +139,8 @@ func (x *auditor) bear(w journal.Bear) error {
 	return told.done(uint64(len(w.Facts)))
 }
 
-// word judges what waits in a tray, or is on its way to one.
-func (x *auditor) word(to journal.Stream, word []byte) error {
+// effect judges what waits in a tray, or is on its way to one.
+func (x *auditor) effect(to journal.Stream, word []byte) error {
 	x.trays.Checked++
 	said, err := decodeWord(to.Kind, word)
 	if err != nil {

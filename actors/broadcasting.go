@@ -114,8 +114,8 @@ func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*Record, err
 		}
 		bear.Fresh, bear.State = true, nil // of one event it is as quick to fold
 		t.state.keep(id, k)
-		t.say(bear, journal.Enlist{Agent: s.From, Conversation: id})
-		fan.Enlist = id
+		t.say(bear, journal.AddToList{Agent: s.From, Conversation: id})
+		fan.AddToList = id
 	}
 	record := newRecord(message, id, s.From, to[0].Agent, &s.Content)
 	record.Group, record.Host = s.Group.Bytes(), s.Group.Bytes()
@@ -181,6 +181,6 @@ func announceInHall(t *groupTurn, k *hosted) {
 		t.say(journal.Fanout{Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, false), To: to})
 	}
 	if _, member := t.state.Member(k.mover); member {
-		t.say(journal.Announce{To: k.mover, Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, true)})
+		t.say(journal.AppendFeed{To: k.mover, Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, true)})
 	}
 }

@@ -237,11 +237,11 @@ func whole(j journal.Journal) journal.Journal { return j }
 // mute leaves words of one kind out of the entries that it is given.
 type mute struct {
 	journal.Journal
-	forgets journal.Word
+	forgets journal.Effect
 }
 
 func (j mute) Append(e *journal.Entry) {
-	e.Words = slices.DeleteFunc(e.Words, func(w journal.Word) bool { return reflect.TypeOf(w) == reflect.TypeOf(j.forgets) })
+	e.Effects = slices.DeleteFunc(e.Effects, func(w journal.Effect) bool { return reflect.TypeOf(w) == reflect.TypeOf(j.forgets) })
 	j.Journal.Append(e)
 }
 
@@ -253,7 +253,7 @@ func (lenient) Errorf(string, ...any) {}
 // TestSagaControls leaves one part of sagas out: it must be seen to be missing.
 func TestSagaControls(t *testing.T) {
 	unraced(t)
-	for _, forgets := range []journal.Word{journal.Announce{}, journal.Mark{}, journal.Tell{}, journal.Put{}, journal.Enlist{}, journal.Bear{}, journal.Fanout{}} {
+	for _, forgets := range []journal.Effect{journal.AppendFeed{}, journal.Mark{}, journal.EnqueueFor{}, journal.PutRow{}, journal.AddToList{}, journal.CreateStream{}, journal.Fanout{}} {
 		t.Run(fmt.Sprintf("%T", forgets), func(t *testing.T) {
 			v := &crashVerdict{brief: true}
 			for _, s := range slices.Concat(sagas, groupSagas) {

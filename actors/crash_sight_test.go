@@ -99,7 +99,7 @@ func (x *crashSight) rest() {
 		e := &journal.Entry{Slot: parley.Slot(source), At: x.r.clock()}
 		for target := range journals {
 			row := journal.Row{Slot: parley.Slot(target), Table: table, Key: []byte{byte(source)}, Value: stamp}
-			e.Words = append(e.Words, journal.Put{Row: row})
+			e.Effects = append(e.Effects, journal.PutRow{Row: row})
 			row.Delete = true
 			swept = append(swept, &journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: x.r.clock()})
 		}

@@ -40,7 +40,7 @@ func (t *turn[S, C, E]) announce(kind byte, request parley.JoinRequestID, about 
 		note = append(note, request[:]...)
 	}
 	ref := t.entry.Stream.ID
-	t.say(journal.Announce{To: about, Kind: journal.GroupEntry, Ref: ref, Note: note})
+	t.say(journal.AppendFeed{To: about, Kind: journal.GroupEntry, Ref: ref, Note: note})
 	to := others[:0:0]
 	for _, o := range others {
 		if o.Agent != about {
@@ -143,5 +143,5 @@ func showDirectory(t *groupTurn, was shownGroup) {
 		}
 		row.Value, _ = profile.MarshalVT() // no field of it can fail
 	}
-	t.say(journal.Put{Row: row})
+	t.say(journal.PutRow{Row: row})
 }

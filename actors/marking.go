@@ -57,11 +57,11 @@ func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []journal.Mar
 }
 
 func (n *Node) markEntry(agent parley.AgentID, marks []journal.Mark, release func(error)) *journal.Entry {
-	words := make([]journal.Word, 0, len(marks))
+	words := make([]journal.Effect, 0, len(marks))
 	for _, m := range marks {
 		words = n.appendMark(words, m)
 	}
-	return &journal.Entry{Slot: agent.Slot(), Words: words, At: n.clock(), Release: release}
+	return &journal.Entry{Slot: agent.Slot(), Effects: words, At: n.clock(), Release: release}
 }
 
 // MarkSoon notes what a stream has written out, together with what other

@@ -23,9 +23,9 @@ func MarkNews(note []byte) (delivered, read bool) {
 
 // markWords are what there is to say of a mark: the mark, and where a webhook of
 // the sender's wants to know, what is new in it to the sender's feed.
-func (n *Node) markWords(m journal.Mark) []journal.Word { return n.appendMark(nil, m) }
+func (n *Node) markWords(m journal.Mark) []journal.Effect { return n.appendMark(nil, m) }
 
-func (n *Node) appendMark(words []journal.Word, m journal.Mark) []journal.Word {
+func (n *Node) appendMark(words []journal.Effect, m journal.Mark) []journal.Effect {
 	sender := m.Sender
 	m.Sender = parley.AgentID{}
 	words = append(words, m)
@@ -42,7 +42,7 @@ func (n *Node) appendMark(words []journal.Word, m journal.Mark) []journal.Word {
 	if note == 0 {
 		return words
 	}
-	return append(words, journal.Announce{To: sender, Kind: journal.MarkEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
+	return append(words, journal.AppendFeed{To: sender, Kind: journal.MarkEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
 }
 
 // knownNews is what the marks of a message have said already. Two that mark it in

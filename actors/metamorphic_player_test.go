@@ -183,7 +183,7 @@ func (p *player) settle() {
 	for source := range journals {
 		e := &journal.Entry{Slot: parley.Slot(source), At: p.clock(), Release: func(err error) { released <- err }}
 		for target := range journals {
-			e.Words = append(e.Words, journal.Put{Row: journal.Row{
+			e.Effects = append(e.Effects, journal.PutRow{Row: journal.Row{
 				Slot: parley.Slot(target), Table: table, Key: []byte{byte(source)}, Value: []byte{p.settled},
 			}})
 		}

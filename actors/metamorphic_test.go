@@ -245,13 +245,13 @@ func (v lapsingView) Events(s journal.Stream, from uint64, reverse bool, fn func
 type unmarking struct{ journal.Journal }
 
 func (j unmarking) Append(e *journal.Entry) {
-	words := e.Words[:0:0]
-	for _, w := range e.Words {
+	words := e.Effects[:0:0]
+	for _, w := range e.Effects {
 		if _, mark := w.(journal.Mark); !mark || w.Home()%4 == e.Slot%4 {
 			words = append(words, w)
 		}
 	}
-	e.Words = words
+	e.Effects = words
 	j.Journal.Append(e)
 }
 

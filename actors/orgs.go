@@ -148,8 +148,8 @@ func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
 }
 
 // keyWords make keys findable by their thumbprints.
-func keyWords(id parley.AgentID, signing, encryption []byte) []journal.Word {
-	var words []journal.Word
+func keyWords(id parley.AgentID, signing, encryption []byte) []journal.Effect {
+	var words []journal.Effect
 	for _, k := range []struct {
 		curve string
 		raw   []byte
@@ -158,7 +158,7 @@ func keyWords(id parley.AgentID, signing, encryption []byte) []journal.Word {
 			continue
 		}
 		kid := parley.Thumbprint(k.curve, k.raw)
-		words = append(words, journal.Put{Row: journal.Row{
+		words = append(words, journal.PutRow{Row: journal.Row{
 			Slot: parley.SlotOf(kid), Table: journal.KidTable, Key: []byte(kid), Value: id.Bytes(),
 		}})
 	}
@@ -167,8 +167,8 @@ func keyWords(id parley.AgentID, signing, encryption []byte) []journal.Word {
 
 // pollWord makes an agent findable by its poll token. Rows of former tokens
 // stay: the agent's own record says which one counts.
-func pollWord(id parley.AgentID, hash []byte) journal.Word {
-	return journal.Put{Row: journal.Row{
+func pollWord(id parley.AgentID, hash []byte) journal.Effect {
+	return journal.PutRow{Row: journal.Row{
 		Slot: parley.SlotOf(string(hash)), Table: journal.PollTable, Key: hash, Value: id.Bytes(),
 	}}
 }

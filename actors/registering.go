@@ -90,7 +90,7 @@ func (n *Node) registration(s Solution, now time.Time) (Registered, *journal.Ent
 	}
 	return Registered{Org: made, ClientID: client}, &journal.Entry{
 		Slot: slot, At: now,
-		Words: []journal.Word{bear, journal.Bear{Stream: slugStream(slug), Facts: []journal.Fact{{Tag: 1, Data: id.Bytes()}}}},
+		Effects: []journal.Effect{bear, journal.CreateStream{Stream: slugStream(slug), Facts: []journal.Fact{{Tag: 1, Data: id.Bytes()}}}},
 		Rows: []journal.Row{
 			row(journal.SlugTable, []byte(slug)), row(journal.ClientTable, client.Bytes()), row(journal.SpentTable, spentKey(s.Challenge)),
 		},
@@ -159,7 +159,7 @@ func (t *turn[S, C, E]) forget(r timerFired) {
 	t.after = append(t.after, func() { t.entity.engine.drop(t.entity.handle, errStopped) })
 }
 
-func bearOrg(c org.Register, now time.Time) (journal.Bear, *org.State, error) {
+func bearOrg(c org.Register, now time.Time) (journal.CreateStream, *org.State, error) {
 	made := &org.State{}
 	bear, err := begin(orgRules, orgStream(c.ID), made, org.Command(c), now)
 	return bear, made, err
@@ -167,15 +167,15 @@ func bearOrg(c org.Register, now time.Time) (journal.Bear, *org.State, error) {
 
 // begin judges the first command of an aggregate that does not exist yet and
 // gives the word that makes it, with its state, which is folded into blank.
-func begin[S state, C any, E event](r rules[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.Bear, error) {
+func begin[S state, C any, E event](r rules[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
 	events, err := r.decide(blank, c, now)
 	if err != nil {
-		return journal.Bear{}, err
+		return journal.CreateStream{}, err
 	}
 	for _, e := range events {
 		r.evolve(blank, e)
 	}
-	bear := journal.Bear{Stream: s}
+	bear := journal.CreateStream{Stream: s}
 	if bear.Facts, err = r.encode(events); err == nil {
 		bear.State, err = blank.MarshalVT()
 	}
@@ -183,13 +183,13 @@ func begin[S state, C any, E event](r rules[S, C, E], s journal.Stream, blank S,
 }
 
 // beginBare is begin without the state: of one event it is as quick to fold.
-func beginBare[S state, C any, E event](r rules[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.Bear, error) {
+func beginBare[S state, C any, E event](r rules[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
 	events, err := r.decide(blank, c, now)
 	if err != nil {
-		return journal.Bear{}, err
+		return journal.CreateStream{}, err
 	}
 	facts, err := r.encode(events)
-	return journal.Bear{Stream: s, Facts: facts}, err
+	return journal.CreateStream{Stream: s, Facts: facts}, err
 }
 
 // cloned copies a state, so that it can leave its actor.

@@ -68,7 +68,7 @@ func (n *Node) notify(t *groupTurn, r *group.Request, content Content) error {
 	if err := t.carry(newRecord(message, id, by.Agent, r.AgentID(), &content), r.AgentID()); err != nil {
 		return err
 	}
-	t.say(journal.Enlist{Agent: by.Agent, Conversation: id}, journal.Enlist{Agent: r.AgentID(), Conversation: id})
+	t.say(journal.AddToList{Agent: by.Agent, Conversation: id}, journal.AddToList{Agent: r.AgentID(), Conversation: id})
 	return nil
 }
 
@@ -250,7 +250,7 @@ func (n *Node) settle(t *groupTurn, e *group.Seated) error {
 	}
 	row = appendSeat(row, e.GetSeat())
 	if talk := parley.ConversationID(row[:16]); !s.Conversation.Zero() && talk != s.Conversation {
-		t.say(journal.Enlist{Agent: m.Agent, Conversation: s.Conversation})
+		t.say(journal.AddToList{Agent: m.Agent, Conversation: s.Conversation})
 		copy(row, s.Conversation[:])
 	}
 	t.keep(journal.PlaceTable, placeKey(s.ID, m.Agent), row)

@@ -214,7 +214,7 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 		return nil, err
 	}
 	t.count(s.FromOrg)
-	t.say(journal.Enlist{Agent: s.From, Conversation: id}, journal.Enlist{Agent: s.To, Conversation: id})
+	t.say(journal.AddToList{Agent: s.From, Conversation: id}, journal.AddToList{Agent: s.To, Conversation: id})
 	t.remember(s.From[:], s.Key, remembered{message, s.To, s.Type})
 	return Posted{Message: record}, nil
 }
@@ -242,7 +242,7 @@ func (t *turn[S, C, E]) carry(record *Record, to parley.AgentID) error {
 	}
 	id := parley.IDFromBytes[parley.MessageID](record.Id)
 	t.entry.Records = append(t.entry.Records, journal.Record{ID: id, Data: data})
-	t.say(journal.Announce{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash(record.Type)})
+	t.say(journal.AppendFeed{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash(record.Type)})
 	return nil
 }
 
@@ -334,7 +334,7 @@ func (n *Node) changeStatus(t *conversationTurn, c ChangeStatus) (any, error) {
 func announceStatus(t *conversationTurn) {
 	by := moverIn(t.events)
 	for _, p := range t.state.GetParticipants() {
-		t.say(journal.Announce{
+		t.say(journal.AppendFeed{
 			To: p.Agent(), Kind: journal.StatusEntry, Ref: t.entry.Stream.ID, Note: statusNote(t.state.GetStatus(), p.Agent() == by),
 		})
 	}

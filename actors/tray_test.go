@@ -32,7 +32,7 @@ func tell(t testing.TB, s *persistence.Store, to journal.Stream, words ...[]byte
 	stored := make(chan error, 1)
 	e := &journal.Entry{Slot: to.Slot(), At: noon, Release: func(err error) { stored <- err }}
 	for _, word := range words {
-		e.Words = append(e.Words, journal.Tell{To: to, Data: word})
+		e.Effects = append(e.Effects, journal.EnqueueFor{To: to, Data: word})
 	}
 	s.Append(e)
 	if err := <-stored; err != nil {

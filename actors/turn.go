@@ -73,7 +73,9 @@ func (t *turn[S, C, E]) decideIf(c C, grant func() error) error {
 }
 
 // say adds words for others.
-func (t *turn[S, C, E]) say(words ...journal.Word) { t.entry.Words = append(t.entry.Words, words...) }
+func (t *turn[S, C, E]) say(words ...journal.Effect) {
+	t.entry.Effects = append(t.entry.Effects, words...)
+}
 
 // keep adds a row of the actor's own.
 func (t *turn[S, C, E]) keep(table journal.Table, key, value []byte) {
@@ -88,7 +90,7 @@ func (t *turn[S, C, E]) strike(table journal.Table, key []byte) {
 // tell puts a word into the tray of another actor.
 func (t *turn[S, C, E]) tell(to journal.Stream, said *Said) {
 	data, _ := said.MarshalVT() // no field of it can fail
-	t.say(journal.Tell{To: to, Data: data})
+	t.say(journal.EnqueueFor{To: to, Data: data})
 }
 
 // row reads one of the actor's own rows, its unapplied ones included.
@@ -125,7 +127,7 @@ func overlayKey(table journal.Table, key []byte) string { return string(byte(tab
 
 func (t *turn[S, C, E]) empty() bool {
 	e := t.entry
-	return len(e.Facts) == 0 && len(e.Rows) == 0 && len(e.Words) == 0 && len(e.Handled) == 0 &&
+	return len(e.Facts) == 0 && len(e.Rows) == 0 && len(e.Effects) == 0 && len(e.Handled) == 0 &&
 		len(e.Timers) == 0 && len(e.Hosted) == 0 && !e.Purge && !t.behind
 }
 

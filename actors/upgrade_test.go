@@ -258,7 +258,7 @@ func awaitQuiet(t testing.TB, store *persistence.Store) {
 	t.Helper()
 	eventually(t, "nothing is underway", func() bool {
 		archive, still := store.Archive(), true
-		err := archive.Underway(func(journal.Word) error { still = false; return nil })
+		err := archive.Underway(func(journal.Effect) error { still = false; return nil })
 		heard := archive.Trays(func(journal.Stream, []byte) error { still = false; return nil })
 		return errors.Join(err, heard, archive.Close()) == nil && still
 	})

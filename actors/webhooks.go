@@ -119,7 +119,7 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.say(journal.Bear{Stream: webhookStream(c.ID), Fresh: true, Facts: facts})
+	t.say(journal.CreateStream{Stream: webhookStream(c.ID), Fresh: true, Facts: facts})
 	t.keep(journal.WebhookTable, webhookKey(made), wishOf(made).encode(c.URL))
 	t.after = append(t.after, func() { n.dispatch.set(made) })
 	return made, nil
@@ -412,7 +412,7 @@ func (n *Node) endWebhook(t *webhookTurn) {
 	for _, table := range []journal.Table{journal.DeliveryTable, journal.RetryTable} {
 		t.entry.Rows = append(t.entry.Rows, journal.Row{Slot: t.entry.Slot, Table: table, Key: id.Bytes(), Delete: true, Beneath: true})
 	}
-	t.say(journal.Put{Row: journal.Row{Slot: t.entry.Slot, Table: journal.WebhookTable, Key: webhookKey(t.state.State), Delete: true}})
+	t.say(journal.PutRow{Row: journal.Row{Slot: t.entry.Slot, Table: journal.WebhookTable, Key: webhookKey(t.state.State), Delete: true}})
 	if !t.state.due.IsZero() {
 		t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: t.state.due, Stream: t.entry.Stream, Cancel: true})
 		t.state.due = time.Time{}
@@ -427,7 +427,7 @@ func (n *Node) noteWebhook(t *webhookTurn) {
 	if !s.Exists() || s.Deleted() {
 		return
 	}
-	t.say(journal.Put{Row: journal.Row{
+	t.say(journal.PutRow{Row: journal.Row{
 		Slot: t.entry.Slot, Table: journal.WebhookTable, Key: webhookKey(s.State), Value: wishOf(s.State).encode(s.GetUrl()),
 	}})
 	now := cloned(s.State, &webhook.State{})

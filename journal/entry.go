@@ -214,28 +214,28 @@ func earliest(a, b int64) int64 {
 // Carried reports whether the message's body has reached its recipient.
 func (m Marks) Carried() bool { return m.Delivered != 0 || m.Read != 0 }
 
-// Word is something said to an actor or its rows, wherever they live. Words to
+// Effect is something said to an actor or its rows, wherever they live. Words to
 // the speaker's own home take effect in the same batch; others travel in a
 // lane that loses and doubles nothing.
 //
 //sumtype:decl
-type Word interface {
+type Effect interface {
 	// Home is the slot the word is addressed to.
 	Home() parley.Slot
-	word()
+	effect()
 }
 
-func (Announce) word() {}
-func (Fanout) word()   {}
-func (Mark) word()     {}
-func (Tell) word()     {}
-func (Put) word()      {}
-func (Enlist) word()   {}
-func (Bear) word()     {}
+func (AppendFeed) effect()   {}
+func (Fanout) effect()       {}
+func (Mark) effect()         {}
+func (EnqueueFor) effect()   {}
+func (PutRow) effect()       {}
+func (AddToList) effect()    {}
+func (CreateStream) effect() {}
 
-// Announce appends to an agent's feed. For a MessageEntry the record is found
+// AppendFeed appends to an agent's feed. For a MessageEntry the record is found
 // in the entry's Records under Ref.
-type Announce struct {
+type AppendFeed struct {
 	To   parley.AgentID
 	Kind FeedKind
 	Ref  parley.AnyID
@@ -259,23 +259,23 @@ type Mark struct {
 	Sender parley.AgentID
 }
 
-// Tell puts Data into the in-tray of an actor, which handles it in a later turn.
-type Tell struct {
+// EnqueueFor puts Data into the in-tray of an actor, which handles it in a later turn.
+type EnqueueFor struct {
 	To   Stream
 	Data []byte
 }
 
-// Put sets or deletes a row of a set that lives elsewhere than the speaker.
-type Put struct{ Row }
+// PutRow sets or deletes a row of a set that lives elsewhere than the speaker.
+type PutRow struct{ Row }
 
-// Enlist appends to the list of an agent's conversations.
-type Enlist struct {
+// AddToList appends to the list of an agent's conversations.
+type AddToList struct {
 	Agent        parley.AgentID
 	Conversation parley.ConversationID
 }
 
-// Bear begins a stream that must not exist yet.
-type Bear struct {
+// CreateStream begins a stream that must not exist yet.
+type CreateStream struct {
 	Stream Stream
 	// Fresh says that the stream's id was drawn at random just now: that it
 	// does not exist need not be looked up.
@@ -298,8 +298,8 @@ type Fanout struct {
 	Note []byte
 	// To is in ascending order of numbers.
 	To []parley.Seat
-	// Enlist, unless zero, appends to the agents' lists of conversations.
-	Enlist parley.ConversationID
+	// AddToList, unless zero, appends to the agents' lists of conversations.
+	AddToList parley.ConversationID
 }
 
 // FanoutChunk is how many agents a Fanout reaches at one home in one batch.
@@ -309,7 +309,7 @@ const FanoutChunk = 256
 func (w Fanout) Home() parley.Slot { return w.To[0].Agent.Slot() }
 
 // Home is where the feed's agent lives.
-func (w Announce) Home() parley.Slot { return w.To.Slot() }
+func (w AppendFeed) Home() parley.Slot { return w.To.Slot() }
 
 // Home is where the recipient lives, or else the conversation.
 func (w Mark) Home() parley.Slot {
@@ -320,16 +320,16 @@ func (w Mark) Home() parley.Slot {
 }
 
 // Home is where the actor lives.
-func (w Tell) Home() parley.Slot { return w.To.Slot() }
+func (w EnqueueFor) Home() parley.Slot { return w.To.Slot() }
 
 // Home is where the row lives.
-func (w Put) Home() parley.Slot { return w.Slot }
+func (w PutRow) Home() parley.Slot { return w.Slot }
 
 // Home is where the agent lives.
-func (w Enlist) Home() parley.Slot { return w.Agent.Slot() }
+func (w AddToList) Home() parley.Slot { return w.Agent.Slot() }
 
 // Home is where the stream will live.
-func (w Bear) Home() parley.Slot { return w.Stream.Slot() }
+func (w CreateStream) Home() parley.Slot { return w.Stream.Slot() }
 
 // Row is one member of a row-backed set.
 type Row struct {
@@ -392,7 +392,7 @@ type Entry struct {
 	// Rows are the speaker's own.
 	Rows    []Row
 	Records []Record
-	Words   []Word
+	Effects []Effect
 	Timers  []Timer
 	Counts  []Count
 	// Handled are in-tray rows that this turn has dealt with.

@@ -67,8 +67,8 @@ func (a *application) check(e *journal.Entry) (refusal, err error) {
 	if agrees, err := a.continues(e.Hosted); err != nil || !agrees {
 		return journal.ErrStale, err
 	}
-	for i, w := range e.Words {
-		bear, ok := w.(journal.Bear)
+	for i, w := range e.Effects {
+		bear, ok := w.(journal.CreateStream)
 		if !ok || bear.Fresh || !a.j.store.SameHome(e.Slot, bear.Stream.Slot()) {
 			continue
 		}
@@ -76,7 +76,7 @@ func (a *application) check(e *journal.Entry) (refusal, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if seq != 0 || slices.ContainsFunc(e.Words[:i], begins(bear.Stream)) {
+		if seq != 0 || slices.ContainsFunc(e.Effects[:i], begins(bear.Stream)) {
 			return journal.ErrExists, nil
 		}
 	}
@@ -102,9 +102,9 @@ func (a *application) continues(hosted []journal.Chapter) (bool, error) {
 }
 
 // begins recognizes the word that begins s.
-func begins(s journal.Stream) func(journal.Word) bool {
-	return func(w journal.Word) bool {
-		bear, ok := w.(journal.Bear)
+func begins(s journal.Stream) func(journal.Effect) bool {
+	return func(w journal.Effect) bool {
+		bear, ok := w.(journal.CreateStream)
 		return ok && bear.Stream == s
 	}
 }
@@ -183,7 +183,7 @@ func (a *application) write(it *item) error {
 			return err
 		}
 	}
-	if err := a.writeWords(it, stamp); err != nil {
+	if err := a.writeEffects(it, stamp); err != nil {
 		return err
 	}
 	if err := a.writeTimers(e); err != nil {
@@ -265,11 +265,11 @@ func (a *application) writeRow(r *journal.Row) error {
 	return a.batch.Set(rowKey(r.Slot, r.Table, r.Key), r.Value, nil)
 }
 
-// writeWords carries out the words addressed to this home and packs the others
+// writeEffects carries out the words addressed to this home and packs the others
 // into one parcel per home.
-func (a *application) writeWords(it *item, at int64) error {
+func (a *application) writeEffects(it *item, at int64) error {
 	it.behind = a.j.behind(it.Stream)
-	for _, w := range it.Words {
+	for _, w := range it.Effects {
 		if err := a.say(it, w, at); err != nil {
 			return err
 		}
@@ -290,7 +290,7 @@ func (a *application) writeWords(it *item, at int64) error {
 	return a.ship(it, at)
 }
 
-func (a *application) say(it *item, w journal.Word, at int64) error {
+func (a *application) say(it *item, w journal.Effect, at int64) error {
 	if many, ok := w.(journal.Fanout); ok {
 		return a.fanOut(it, many, at)
 	}
@@ -300,7 +300,7 @@ func (a *application) say(it *item, w journal.Word, at int64) error {
 		return nil
 	}
 	// What a stream says to feeds comes after what it said to them before.
-	if say, ok := w.(journal.Announce); ok && (it.behind || it.packed(home.number)) {
+	if say, ok := w.(journal.AppendFeed); ok && (it.behind || it.packed(home.number)) {
 		it.behind = true
 		it.pack(a.j.number, home.number, say)
 		return nil
@@ -309,22 +309,22 @@ func (a *application) say(it *item, w journal.Word, at int64) error {
 }
 
 // perform carries out one word at this home.
-func (a *application) perform(it *item, w journal.Word, at int64) error {
+func (a *application) perform(it *item, w journal.Effect, at int64) error {
 	switch w := w.(type) {
-	case journal.Announce:
+	case journal.AppendFeed:
 		return a.announce(it, w, at)
 	case journal.Fanout:
 		return a.fan(it, w, at)
 	case journal.Mark:
 		return a.mark(w)
-	case journal.Tell:
+	case journal.EnqueueFor:
 		it.told = append(it.told, w.To)
 		return a.batch.Set(trayKey(w.To, a.next()), w.Data, nil)
-	case journal.Put:
+	case journal.PutRow:
 		return a.writeRow(&w.Row)
-	case journal.Enlist:
+	case journal.AddToList:
 		return a.enlist(w.Agent, w.Conversation)
-	case journal.Bear:
+	case journal.CreateStream:
 		return a.bear(it, w, at)
 	}
 	return fmt.Errorf("persistence: unknown word %T", w)
@@ -336,7 +336,7 @@ func (a *application) enlist(agent parley.AgentID, conversation parley.Conversat
 	return a.batch.Set(rowKey(agent.Slot(), journal.ConversationTable, k), conversation[:], nil)
 }
 
-func (a *application) announce(it *item, w journal.Announce, at int64) error {
+func (a *application) announce(it *item, w journal.AppendFeed, at int64) error {
 	n := a.next()
 	entry := journal.FeedEntry{Position: n, Kind: w.Kind, Ref: w.Ref, Note: w.Note, At: at}
 	if w.Kind == journal.MessageEntry {
@@ -376,7 +376,7 @@ func (a *application) mark(w journal.Mark) error {
 
 // bear begins a stream. Whether it exists was judged with the entry, but for a
 // word that came by lane: too late to refuse, it leaves what exists as it is.
-func (a *application) bear(it *item, w journal.Bear, at int64) error {
+func (a *application) bear(it *item, w journal.CreateStream, at int64) error {
 	if it.lane != nil {
 		if n, err := a.length(w.Stream); err != nil || n != 0 {
 			return err

@@ -186,9 +186,9 @@ func (in *inspection) prepare() error {
 	if bad != nil {
 		return bad
 	}
-	return in.Underway(func(w journal.Word) error {
+	return in.Underway(func(w journal.Effect) error {
 		switch w := w.(type) {
-		case journal.Bear:
+		case journal.CreateStream:
 			in.born[w.Stream] = true
 		case journal.Fanout:
 			for _, seat := range w.To {
@@ -196,7 +196,7 @@ func (in *inspection) prepare() error {
 					in.oweElsewhere(parley.Copy(parley.MessageID(w.Ref), seat.Number), seat.Agent)
 				}
 			}
-		case journal.Announce, journal.Enlist, journal.Mark, journal.Put, journal.Tell: // what they make is judged when it is there
+		case journal.AppendFeed, journal.AddToList, journal.Mark, journal.PutRow, journal.EnqueueFor: // what they make is judged when it is there
 		}
 		return nil
 	})

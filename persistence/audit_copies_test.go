@@ -259,7 +259,7 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 			if err != nil {
 				x.t.Fatal(err)
 			}
-			x.set(laneKey(0, target, max(last, number(value))+1), encodeParcel(&parcel{source: 0, target: target, words: []journal.Word{many}}))
+			x.set(laneKey(0, target, max(last, number(value))+1), encodeParcel(&parcel{source: 0, target: target, words: []journal.Effect{many}}))
 		}
 	}
 	if _, said, _ := examined(t, wrecked(t, fs, id, astray(0))); said != "" {

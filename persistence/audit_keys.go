@@ -123,7 +123,7 @@ func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, used
 
 // Underway tells of every word in a lane that its target has not applied yet,
 // in the order of each lane.
-func (a *Archive) Underway(fn func(w journal.Word) error) error {
+func (a *Archive) Underway(fn func(w journal.Effect) error) error {
 	return a.meta(laneOutFamily, func(k, value []byte) error {
 		lane, ok := laneOf(k)
 		if !ok {

@@ -98,7 +98,7 @@ func (in *inspection) parcel(k, value []byte) {
 }
 
 // homesOf are the journals that a word is for.
-func (in *inspection) homesOf(w journal.Word) []int {
+func (in *inspection) homesOf(w journal.Effect) []int {
 	many, ok := w.(journal.Fanout)
 	if !ok {
 		return []int{in.Home(w.Home())}

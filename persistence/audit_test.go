@@ -29,10 +29,10 @@ func inhabited(t *testing.T, dir string, opts Options) *Store {
 		s.Append(&journal.Entry{
 			Slot: id.Slot(), At: testStart, Release: func(err error) { done <- err },
 			Records: []journal.Record{{ID: id, Data: []byte("text")}},
-			Words: []journal.Word{
-				journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: []byte("note")},
-				journal.Bear{Stream: newStream(id.Slot()), Facts: []journal.Fact{{Tag: 1}, {Tag: 2}}, State: []byte("state")},
-				journal.Enlist{Agent: agent, Conversation: parley.ConversationID(id)},
+			Effects: []journal.Effect{
+				journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: []byte("note")},
+				journal.CreateStream{Stream: newStream(id.Slot()), Facts: []journal.Fact{{Tag: 1}, {Tag: 2}}, State: []byte("state")},
+				journal.AddToList{Agent: agent, Conversation: parley.ConversationID(id)},
 			},
 			Counts: []journal.Count{{Org: parley.NewID[parley.OrgID](5, testStart, testEntropy()), Day: 1, N: 2}},
 		})

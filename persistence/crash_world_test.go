@@ -265,12 +265,12 @@ func (a *performer) speak() {
 		body := make([]byte, 20+a.rng.IntN(1500))
 		binary.BigEndian.PutUint64(body, d.number)
 		e.Records = []journal.Record{{ID: d.message, Data: body}}
-		e.Words = append(e.Words, journal.Announce{To: d.agent, Kind: journal.MessageEntry, Ref: parley.AnyID(d.message), Note: encodeNumber(d.number)})
+		e.Effects = append(e.Effects, journal.AppendFeed{To: d.agent, Kind: journal.MessageEntry, Ref: parley.AnyID(d.message), Note: encodeNumber(d.number)})
 	}
 	if circulates(a.stream) && a.rng.IntN(3) == 0 {
 		d.broadcast = newBroadcast(a.stream.Slot())
 		e.Records = append(e.Records, journal.Record{ID: d.broadcast, Data: encodeNumber(d.number)})
-		e.Words = append(e.Words, journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(d.broadcast), Note: encodeNumber(d.number), To: a.seats})
+		e.Effects = append(e.Effects, journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(d.broadcast), Note: encodeNumber(d.number), To: a.seats})
 	}
 	if a.rng.IntN(3) == 0 {
 		d.hosted = true
@@ -282,15 +282,15 @@ func (a *performer) speak() {
 	}
 	if a.rng.IntN(3) == 0 {
 		d.tell = a.streams[a.rng.IntN(len(a.streams))]
-		e.Words = append(e.Words, journal.Tell{To: d.tell, Data: encodeNumber(d.number)})
+		e.Effects = append(e.Effects, journal.EnqueueFor{To: d.tell, Data: encodeNumber(d.number)})
 	}
 	if a.rng.IntN(3) == 0 {
 		d.put, d.far = parley.Slot(a.rng.IntN(8)), true
-		e.Words = append(e.Words, journal.Put{Row: deedRow(d.put, journal.ClientTable, d.number)})
+		e.Effects = append(e.Effects, journal.PutRow{Row: deedRow(d.put, journal.ClientTable, d.number)})
 	}
 	if a.rng.IntN(4) == 0 {
 		d.born = newStream(parley.Slot(a.rng.IntN(8)))
-		e.Words = append(e.Words, journal.Bear{Stream: d.born, Facts: []journal.Fact{{Tag: 9, Data: encodeNumber(d.number)}}, State: encodeNumber(d.number)})
+		e.Effects = append(e.Effects, journal.CreateStream{Stream: d.born, Facts: []journal.Fact{{Tag: 9, Data: encodeNumber(d.number)}}, State: encodeNumber(d.number)})
 	}
 	if a.rng.IntN(4) == 0 {
 		d.due = testStart.Add(time.Hour + time.Duration(d.number)*time.Millisecond)
@@ -344,7 +344,7 @@ func (a *performer) trespass() {
 			break
 		}
 		d.doomed = journal.ErrExists
-		e.Words = []journal.Word{journal.Bear{Stream: a.stream, Facts: e.Facts}}
+		e.Effects = []journal.Effect{journal.CreateStream{Stream: a.stream, Facts: e.Facts}}
 	}
 	a.append(d, e)
 }
@@ -393,7 +393,7 @@ func (w *world) mark(c claim, pending *atomic.Int64) {
 	pending.Add(1)
 	w.store.Append(&journal.Entry{
 		Slot: c.agent.Slot(), At: testStart,
-		Words: []journal.Word{journal.Mark{Recipient: c.agent, Message: id, Position: c.entry.Position, Marks: journal.Marks{Delivered: 1000}, Copy: c.copied}},
+		Effects: []journal.Effect{journal.Mark{Recipient: c.agent, Message: id, Position: c.entry.Position, Marks: journal.Marks{Delivered: 1000}, Copy: c.copied}},
 		Release: func(err error) {
 			if err != nil {
 				w.t.Errorf("mark: %v", err)

@@ -14,14 +14,14 @@ import (
 // damage is one and the same error.
 func FuzzDecodeParcel(f *testing.F) {
 	f.Add([]byte{})
-	whole := encodeParcel(&parcel{at: 1, words: []journal.Word{
-		journal.Announce{Kind: journal.StatusEntry, Note: []byte("note")},
+	whole := encodeParcel(&parcel{at: 1, words: []journal.Effect{
+		journal.AppendFeed{Kind: journal.StatusEntry, Note: []byte("note")},
 		journal.Mark{Position: 3, Marks: journal.Marks{Delivered: 4, Read: 5}},
-		journal.Tell{Data: []byte("told")},
-		journal.Put{Row: journal.Row{Key: []byte("k"), Delete: true}},
-		journal.Put{Row: journal.Row{Slot: 4095, Table: journal.SlugTable, Key: []byte("k"), Value: []byte("v")}},
-		journal.Enlist{},
-		journal.Bear{Facts: []journal.Fact{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
+		journal.EnqueueFor{Data: []byte("told")},
+		journal.PutRow{Row: journal.Row{Key: []byte("k"), Delete: true}},
+		journal.PutRow{Row: journal.Row{Slot: 4095, Table: journal.SlugTable, Key: []byte("k"), Value: []byte("v")}},
+		journal.AddToList{},
+		journal.CreateStream{Facts: []journal.Fact{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
 	}, records: []journal.Record{{Data: []byte("body")}}})
 	f.Add(whole)
 	f.Add(append(whole, 0))
@@ -32,7 +32,7 @@ func FuzzDecodeParcel(f *testing.F) {
 	many := journal.Fanout{Kind: journal.CopyEntry, Note: []byte("note"), To: []parley.Seat{{Number: 1}, {Number: 7}}}
 	for _, seats := range [][]parley.Seat{many.To, many.To[:1], nil, {{Number: 7}, {Number: 1}}, {{Number: 1}, {Number: 1}}} {
 		many.To = seats
-		f.Add(encodeParcel(&parcel{words: []journal.Word{many, journal.Mark{Copy: true}}}))
+		f.Add(encodeParcel(&parcel{words: []journal.Effect{many, journal.Mark{Copy: true}}}))
 	}
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01f\x03iiiiiiiiiiiiiiiieeeeeeeeeeeeeeee\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -93,7 +93,7 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	var told atomic.Int64
 	sub := s.subscribe(agent, 0, func() { told.Add(1) })
 	open := disk.hold()
-	released := handOver(s, &journal.Entry{Words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}}})
+	released := handOver(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}})
 	seen := func() (n int) {
 		v := s.view()
 		defer v.Close()
@@ -172,7 +172,7 @@ func TestSettlingHasItsTime(t *testing.T) {
 	const entries = 20
 	var released []<-chan error
 	for range entries {
-		released = append(released, handOver(s, &journal.Entry{Words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}}}))
+		released = append(released, handOver(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}))
 	}
 	for _, r := range released {
 		if err := <-r; err != nil {
@@ -210,14 +210,14 @@ func directMessage(stream journal.Stream, to parley.AgentID, epoch, number uint6
 		Slot: slot, Stream: stream, Epoch: epoch,
 		Rows:    []journal.Row{deedRow(slot, journal.OnceTable, number)},
 		Records: []journal.Record{{ID: id, Data: make([]byte, 500)}},
-		Words: []journal.Word{
-			journal.Bear{
+		Effects: []journal.Effect{
+			journal.CreateStream{
 				Stream: journal.Stream{Kind: journal.ConversationStream, ID: parley.AnyID(talk)}, Fresh: true,
 				Facts: []journal.Fact{{Tag: 1, Data: id.Bytes()}},
 			},
-			journal.Announce{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash("text")},
-			journal.Enlist{Agent: parley.AgentID(stream.ID), Conversation: talk},
-			journal.Enlist{Agent: to, Conversation: talk},
+			journal.AppendFeed{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash("text")},
+			journal.AddToList{Agent: parley.AgentID(stream.ID), Conversation: talk},
+			journal.AddToList{Agent: to, Conversation: talk},
 		},
 	}
 }
@@ -314,7 +314,7 @@ func TestLanesAreSwept(t *testing.T) {
 	agent := parley.NewID[parley.AgentID](1, testStart, testEntropy())
 	say := func(n int) {
 		for range n {
-			if err := <-handOver(s, &journal.Entry{Words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}}}); err != nil {
+			if err := <-handOver(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -364,7 +364,7 @@ func TestParcelsAreAppliedOnce(t *testing.T) {
 		number, rows uint64
 		early        bool
 	}{{1, 1, false}, {1, 1, false}, {3, 1, true}, {2, 2, false}, {1, 2, false}} {
-		p := &parcel{source: 0, target: 1, number: c.number, words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}}}
+		p := &parcel{source: 0, target: 1, number: c.number, words: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}
 		err := a.apply(&item{Entry: &journal.Entry{}, lane: p})
 		if (err != nil) != c.early || uint64(a.batch.Count()) != c.rows {
 			t.Errorf("parcel %d: %d rows, want %d (%v)", c.number, a.batch.Count(), c.rows, err)

@@ -139,11 +139,11 @@ func (a *application) fan(it *item, w journal.Fanout, at int64) error {
 		}
 	}
 	it.fanned = append(it.fanned, f)
-	if w.Enlist.Zero() {
+	if w.AddToList.Zero() {
 		return nil
 	}
 	for i := range w.To {
-		if err := a.enlist(w.To[i].Agent, w.Enlist); err != nil {
+		if err := a.enlist(w.To[i].Agent, w.AddToList); err != nil {
 			return err
 		}
 	}

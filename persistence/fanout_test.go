@@ -43,7 +43,7 @@ func broadcast(group journal.Stream, epoch uint64, to []parley.Seat, body int) *
 	return &journal.Entry{
 		Slot: group.Slot(), Stream: group, Epoch: epoch, At: testStart,
 		Records: []journal.Record{{ID: id, Data: make([]byte, body)}},
-		Words:   []journal.Word{journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(id), Note: journal.TypeHash("text"), To: to}},
+		Effects: []journal.Effect{journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(id), Note: journal.TypeHash("text"), To: to}},
 	}
 }
 
@@ -171,37 +171,37 @@ func TestFanoutGoesByBlocks(t *testing.T) {
 	defer func() { _ = a.batch.Close() }()
 	s.journals[0].activations[group], s.journals[0].activations[other] = activation{epoch: 1}, activation{epoch: 1}
 	seats := crew(600)
-	say := journal.Announce{To: seats[1].Agent, Kind: journal.StatusEntry}
+	say := journal.AppendFeed{To: seats[1].Agent, Kind: journal.StatusEntry}
 
 	small := applied(t, a, broadcast(group, 1, seats[:200], 9))
 	expectLayout(t, small, "200 from 1")
 	late := applied(t, a, broadcast(group, 1, seats[300:400], 9)) // whatever block comes first
 	expectLayout(t, late, "100 from 301")
 	e := broadcast(group, 1, seats, 9)
-	e.Words = append([]journal.Word{say}, append(e.Words, journal.Fanout{Kind: journal.StatusEntry, To: seats[:300]}, say)...)
+	e.Effects = append([]journal.Effect{say}, append(e.Effects, journal.Fanout{Kind: journal.StatusEntry, To: seats[:300]}, say)...)
 	big := applied(t, a, e)
 	expectLayout(t, big, "256 from 1", "256 from 1", "to 7",
 		"journal 0, number 1, awaited false, records 0, 256 from 257, 44 from 257",
-		"journal 0, number 2, awaited false, records 0, 88 from 513, journal.Announce")
+		"journal 0, number 2, awaited false, records 0, 88 from 513, journal.AppendFeed")
 	behind := applied(t, a, broadcast(group, 1, seats[:300], 9))
 	expectLayout(t, behind,
 		"journal 0, number 3, awaited true, records 0, 256 from 1",
 		"journal 0, number 4, awaited false, records 0, 44 from 257")
-	reply := journal.Announce{To: seats[9].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(newBroadcast(0))}
+	reply := journal.AppendFeed{To: seats[9].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(newBroadcast(0))}
 	answer := applied(t, a, &journal.Entry{
-		Stream: group, Epoch: 1, Words: []journal.Word{reply, journal.Tell{To: other}},
+		Stream: group, Epoch: 1, Effects: []journal.Effect{reply, journal.EnqueueFor{To: other}},
 		Records: []journal.Record{{ID: parley.MessageID(reply.Ref), Data: []byte("reply")}},
 	})
-	expectLayout(t, answer, "journal 0, number 5, awaited true, records 1, journal.Announce")
+	expectLayout(t, answer, "journal 0, number 5, awaited true, records 1, journal.AppendFeed")
 	// Others have said nothing that is under way.
-	expectLayout(t, applied(t, a, &journal.Entry{Stream: other, Epoch: 1, Words: []journal.Word{say}}), "to 7")
+	expectLayout(t, applied(t, a, &journal.Entry{Stream: other, Epoch: 1, Effects: []journal.Effect{say}}), "to 7")
 	arrive(t, a, big, 2)
 	arrive(t, a, behind, 2)
-	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Epoch: 1, Words: []journal.Word{say}}),
-		"journal 0, number 6, awaited true, records 0, journal.Announce")
+	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Epoch: 1, Effects: []journal.Effect{say}}),
+		"journal 0, number 6, awaited true, records 0, journal.AppendFeed")
 	arrive(t, a, answer, 1)
 	s.journals[0].lanesIn[0]++ // number 6
-	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Epoch: 1, Words: []journal.Word{say}}), "to 7")
+	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Epoch: 1, Effects: []journal.Effect{say}}), "to 7")
 	if n := len(s.journals[0].laned); n != 1 { // the one whose parcel was not applied, only counted
 		t.Errorf("%d streams count as having something under way", n)
 	}
@@ -218,14 +218,14 @@ func TestFanoutGoesToOtherHomes(t *testing.T) {
 	seats := crew(600)
 	far := seats[1].Agent // in slot 7
 	e := broadcast(group, 1, seats, 9)
-	e.Words = append([]journal.Word{journal.Enlist{Agent: far}}, e.Words...)
-	e.Words = append(e.Words, journal.Fanout{Kind: journal.StatusEntry, To: seats}, journal.Enlist{Agent: far}, journal.Announce{To: far, Kind: journal.StatusEntry}, journal.Fanout{Kind: journal.GroupEntry, To: seats[:2]})
+	e.Effects = append([]journal.Effect{journal.AddToList{Agent: far}}, e.Effects...)
+	e.Effects = append(e.Effects, journal.Fanout{Kind: journal.StatusEntry, To: seats}, journal.AddToList{Agent: far}, journal.AppendFeed{To: far, Kind: journal.StatusEntry}, journal.Fanout{Kind: journal.GroupEntry, To: seats[:2]})
 	expectLayout(t, applied(t, a, e), "128 from 1", "128 from 1", "1 from 1",
-		"journal 1, number 1, awaited true, records 1, journal.Enlist, 128 from 2, 128 from 2, journal.Enlist",
+		"journal 1, number 1, awaited true, records 1, journal.AddToList, 128 from 2, 128 from 2, journal.AddToList",
 		"journal 0, number 1, awaited false, records 0, 128 from 257, 128 from 257",
 		"journal 1, number 2, awaited false, records 0, 128 from 258, 128 from 258",
 		"journal 0, number 2, awaited false, records 0, 44 from 513, 44 from 513",
-		"journal 1, number 3, awaited false, records 0, 44 from 514, 44 from 514, journal.Announce",
+		"journal 1, number 3, awaited false, records 0, 44 from 514, 44 from 514, journal.AppendFeed",
 		"journal 1, number 4, awaited false, records 0, 1 from 2")
 	// To nobody is no word at all.
 	e = broadcast(group, 1, nil, 9)

@@ -187,9 +187,9 @@ func (o *ordeal) let() {
 				n := o.acked[stream]
 				o.mu.Unlock()
 				e := &journal.Entry{
-					Expect: n,
-					Facts:  []journal.Fact{{Tag: 7, Data: append(encodeNumber(n), make([]byte, ordealBytes)...)}},
-					Words:  []journal.Word{journal.Announce{To: to, Kind: journal.StatusEntry}},
+					Expect:  n,
+					Facts:   []journal.Fact{{Tag: 7, Data: append(encodeNumber(n), make([]byte, ordealBytes)...)}},
+					Effects: []journal.Effect{journal.AppendFeed{To: to, Kind: journal.StatusEntry}},
 				}
 				if !o.tell(e, stream, epoch) {
 					return

@@ -73,7 +73,7 @@ func TestHubGivesACrowdEverythingOnce(t *testing.T) {
 		following.Go(func() { got[i] = followAll(t, s, agent, i, entries) })
 	}
 	for i := range entries {
-		released := handOver(s, &journal.Entry{Words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}}})
+		released := handOver(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}})
 		if i%50 == 0 {
 			<-released
 		}

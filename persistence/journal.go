@@ -122,24 +122,24 @@ func entryCost(e *journal.Entry) int {
 	for _, r := range e.Rows {
 		n += len(r.Key) + len(r.Value)
 	}
-	for _, w := range e.Words {
+	for _, w := range e.Effects {
 		switch w := w.(type) {
-		case journal.Tell:
+		case journal.EnqueueFor:
 			n += len(w.Data)
-		case journal.Put:
+		case journal.PutRow:
 			n += len(w.Key) + len(w.Value)
 		case journal.Fanout:
 			// The first block is written with the entry, of the others a parcel.
 			n += copyCost*min(len(w.To), journal.FanoutChunk) + seatBytes*len(w.To)
-		case journal.Bear:
+		case journal.CreateStream:
 			n += len(w.State)
 			for _, f := range w.Facts {
 				n += len(f.Data)
 			}
-		case journal.Announce, journal.Enlist, journal.Mark: // as much as any word
+		case journal.AppendFeed, journal.AddToList, journal.Mark: // as much as any word
 		}
 	}
-	return n + 64*(1+len(e.Facts)+len(e.Rows)+len(e.Words))
+	return n + 64*(1+len(e.Facts)+len(e.Rows)+len(e.Effects))
 }
 
 // write drains the queue into batches for as long as the journal is open. A

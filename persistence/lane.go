@@ -28,7 +28,7 @@ type parcel struct {
 	source, target int
 	number         uint64
 	at             int64
-	words          []journal.Word
+	words          []journal.Effect
 	records        []journal.Record
 	// awaited: the answer to the speaker waits for it.
 	awaited bool
@@ -72,8 +72,8 @@ func (s *settlement) arrived() {
 
 // pack adds a word to the item's parcel for target: to the first, but for what
 // goes to a feed, which comes after all that was said to feeds there before.
-func (it *item) pack(source, target int, w journal.Word) {
-	say, feeds := w.(journal.Announce)
+func (it *item) pack(source, target int, w journal.Effect) {
+	say, feeds := w.(journal.AppendFeed)
 	var p *parcel
 	for _, have := range it.parcels {
 		if have.target != target || p != nil && !feeds {
@@ -153,7 +153,7 @@ func (p *parcel) has(id parley.MessageID) bool {
 
 // many reports whether the parcel brings a part of a word to many.
 func (p *parcel) many() bool {
-	return slices.ContainsFunc(p.words, func(w journal.Word) bool { _, ok := w.(journal.Fanout); return ok })
+	return slices.ContainsFunc(p.words, func(w journal.Effect) bool { _, ok := w.(journal.Fanout); return ok })
 }
 
 // ship writes the item's parcels into their lanes.
@@ -243,7 +243,7 @@ func (a *application) applyParcel(it *item) error {
 	if p.source == p.target && a.j.laned[p.speaker] == p.number {
 		delete(a.j.laned, p.speaker)
 	}
-	it.Words, it.Records = p.words, p.records
+	it.Effects, it.Records = p.words, p.records
 	for _, w := range p.words {
 		if err := a.perform(it, w, at); err != nil {
 			return err

@@ -44,7 +44,7 @@ func encodeParcel(p *parcel) []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, size), uint64(p.at))
 	b = binary.AppendUvarint(b, uint64(len(p.words)))
 	for _, w := range p.words {
-		b = appendWord(b, w)
+		b = appendEffect(b, w)
 	}
 	b = binary.AppendUvarint(b, uint64(len(p.records)))
 	for _, r := range p.records {
@@ -53,9 +53,9 @@ func encodeParcel(p *parcel) []byte {
 	return b
 }
 
-func appendWord(b []byte, w journal.Word) []byte {
+func appendEffect(b []byte, w journal.Effect) []byte {
 	switch w := w.(type) {
-	case journal.Announce:
+	case journal.AppendFeed:
 		b = append(append(append(b, announceWord), w.To[:]...), byte(w.Kind))
 		return appendBytes(append(b, w.Ref[:]...), w.Note)
 	case journal.Mark:
@@ -71,9 +71,9 @@ func appendWord(b []byte, w journal.Word) []byte {
 		b = append(append(append(b, letter), w.Recipient[:]...), w.Message[:]...)
 		b = binary.BigEndian.AppendUint64(b, w.Position)
 		return append(b, encodeMarks(w.Marks)...)
-	case journal.Tell:
+	case journal.EnqueueFor:
 		return appendBytes(appendStream(append(b, tellWord), w.To), w.Data)
-	case journal.Put:
+	case journal.PutRow:
 		b = binary.BigEndian.AppendUint16(append(b, putWord), uint16(w.Slot))
 		gone := byte(0)
 		if w.Delete {
@@ -81,13 +81,13 @@ func appendWord(b []byte, w journal.Word) []byte {
 		}
 		b = append(b, byte(w.Table), gone)
 		return appendBytes(appendBytes(b, w.Key), w.Value)
-	case journal.Enlist:
+	case journal.AddToList:
 		return append(append(append(b, enlistWord), w.Agent[:]...), w.Conversation[:]...)
 	case journal.Fanout:
-		b = append(append(append(b, fanoutWord, byte(w.Kind)), w.Ref[:]...), w.Enlist[:]...)
+		b = append(append(append(b, fanoutWord, byte(w.Kind)), w.Ref[:]...), w.AddToList[:]...)
 		b = binary.AppendUvarint(appendBytes(b, w.Note), uint64(len(w.To)))
 		return appendSeats(b, w.To)
-	case journal.Bear:
+	case journal.CreateStream:
 		b = appendStream(append(b, bearWord), w.Stream)
 		b = binary.AppendUvarint(b, uint64(len(w.Facts)))
 		for _, f := range w.Facts {
@@ -159,7 +159,7 @@ func decodeParcel(b []byte) (*parcel, error) {
 	r := &reader{b: b}
 	p := &parcel{at: int64(r.number())}
 	for range r.count() {
-		w := r.word()
+		w := r.effect()
 		if r.bad {
 			return nil, errParcel
 		}
@@ -175,29 +175,29 @@ func decodeParcel(b []byte) (*parcel, error) {
 	return p, nil
 }
 
-func (r *reader) word() journal.Word {
+func (r *reader) effect() journal.Effect {
 	switch letter := r.byte(); letter {
 	case announceWord:
-		return journal.Announce{To: r.id(), Kind: journal.FeedKind(r.byte()), Ref: r.id(), Note: r.bytes()}
+		return journal.AppendFeed{To: r.id(), Kind: journal.FeedKind(r.byte()), Ref: r.id(), Note: r.bytes()}
 	case markWord, copyMarkWord:
 		return r.mark(letter == copyMarkWord, marksBytes)
 	case announcedWord, announcedCopyWord:
 		return r.mark(letter == announcedCopyWord, announcedBytes)
 	case tellWord:
-		return journal.Tell{To: r.stream(), Data: r.bytes()}
+		return journal.EnqueueFor{To: r.stream(), Data: r.bytes()}
 	case putWord:
 		slot := parley.Slot(binary.BigEndian.Uint16(r.take(2)))
 		row := journal.Row{Slot: slot, Table: journal.Table(r.byte()), Delete: r.byte() == 1}
 		row.Key, row.Value = r.bytes(), r.bytes()
-		return journal.Put{Row: row}
+		return journal.PutRow{Row: row}
 	case enlistWord:
-		return journal.Enlist{Agent: r.id(), Conversation: r.id()}
+		return journal.AddToList{Agent: r.id(), Conversation: r.id()}
 	case fanoutWord:
-		w := journal.Fanout{Kind: journal.FeedKind(r.byte()), Ref: r.id(), Enlist: r.id(), Note: r.bytes()}
+		w := journal.Fanout{Kind: journal.FeedKind(r.byte()), Ref: r.id(), AddToList: r.id(), Note: r.bytes()}
 		w.To = r.seats()
 		return w
 	case bearWord:
-		w := journal.Bear{Stream: r.stream()}
+		w := journal.CreateStream{Stream: r.stream()}
 		for range r.count() {
 			w.Facts = append(w.Facts, journal.Fact{Tag: r.byte(), Data: r.bytes()})
 		}

@@ -26,10 +26,10 @@ func drawStream(t *rapid.T) journal.Stream {
 	return journal.Stream{Kind: journal.StreamKind(rapid.Byte().Draw(t, "kind")), ID: drawID(t)}
 }
 
-func drawWord(t *rapid.T) journal.Word {
+func drawWord(t *rapid.T) journal.Effect {
 	switch rapid.IntRange(0, 6).Draw(t, "word") {
 	case 0:
-		return journal.Announce{To: drawID(t), Kind: journal.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
+		return journal.AppendFeed{To: drawID(t), Kind: journal.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
 	case 1:
 		marks := journal.Marks{
 			Delivered: rapid.Int64Range(0, 1<<55).Draw(t, "delivered"), By: journal.Channel(rapid.Byte().Draw(t, "by")),
@@ -37,16 +37,16 @@ func drawWord(t *rapid.T) journal.Word {
 		}
 		return journal.Mark{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Marks: marks, Copy: rapid.Bool().Draw(t, "copy")}
 	case 2:
-		return journal.Tell{To: drawStream(t), Data: drawBytes(t)}
+		return journal.EnqueueFor{To: drawStream(t), Data: drawBytes(t)}
 	case 3:
-		return journal.Put{Row: journal.Row{
+		return journal.PutRow{Row: journal.Row{
 			Slot: parley.Slot(rapid.Uint16().Draw(t, "slot")), Table: journal.Table(rapid.Byte().Draw(t, "table")),
 			Key: drawBytes(t), Value: drawBytes(t), Delete: rapid.Bool().Draw(t, "delete"),
 		}}
 	case 4:
-		return journal.Enlist{Agent: drawID(t), Conversation: drawID(t)}
+		return journal.AddToList{Agent: drawID(t), Conversation: drawID(t)}
 	case 5:
-		many := journal.Fanout{Kind: journal.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t), Enlist: drawID(t)}
+		many := journal.Fanout{Kind: journal.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t), AddToList: drawID(t)}
 		number := rapid.Uint32Range(0, 3).Draw(t, "first")
 		for range rapid.IntRange(1, 4).Draw(t, "seats") {
 			many.To = append(many.To, parley.Seat{Agent: drawID(t), Number: number})
@@ -54,7 +54,7 @@ func drawWord(t *rapid.T) journal.Word {
 		}
 		return many
 	default:
-		bear := journal.Bear{Stream: drawStream(t), State: drawBytes(t)}
+		bear := journal.CreateStream{Stream: drawStream(t), State: drawBytes(t)}
 		for range rapid.IntRange(0, 3).Draw(t, "facts") {
 			bear.Facts = append(bear.Facts, journal.Fact{Tag: rapid.Byte().Draw(t, "tag"), Data: drawBytes(t)})
 		}
@@ -100,7 +100,7 @@ func TestDecodeParcelGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "garbage")
 		if rapid.Bool().Draw(t, "flipped") {
-			b = encodeParcel(&parcel{words: []journal.Word{drawWord(t), drawWord(t)}, records: []journal.Record{{Data: []byte("body")}}})
+			b = encodeParcel(&parcel{words: []journal.Effect{drawWord(t), drawWord(t)}, records: []journal.Record{{Data: []byte("body")}}})
 			b[rapid.IntRange(0, len(b)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		}
 		if p, err := decodeParcel(b); err == nil && len(b) < 10 {

@@ -37,7 +37,7 @@ func (r *rig) broadcast() parley.MessageID {
 func circular(id parley.MessageID, text string, to []parley.Seat) *journal.Entry {
 	return &journal.Entry{
 		Records: []journal.Record{{ID: id, Data: []byte(text)}},
-		Words:   []journal.Word{journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(id), Note: []byte(text), To: to}},
+		Effects: []journal.Effect{journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(id), Note: []byte(text), To: to}},
 	}
 }
 
@@ -78,9 +78,9 @@ func testFanout(r *rig) {
 		talk := parley.ConversationID(r.message(near))
 		a := r.speaker(r.group(near), 0)
 		e := circular(id, "body", to)
-		many := e.Words[0].(journal.Fanout)
-		many.Enlist = talk
-		e.Words = []journal.Word{many, journal.Fanout{Kind: journal.StatusEntry, Ref: parley.AnyID(talk), Note: []byte("open"), To: to}}
+		many := e.Effects[0].(journal.Fanout)
+		many.AddToList = talk
+		e.Effects = []journal.Effect{many, journal.Fanout{Kind: journal.StatusEntry, Ref: parley.AnyID(talk), Note: []byte("open"), To: to}}
 		a.say(e)
 		r.have(to, 2)
 		r.copied(id, talk, to)
@@ -161,7 +161,7 @@ func testFanoutOrder(r *rig) {
 		want[i] = append(want[i], line(journal.MessageEntry, id, n))
 		return &journal.Entry{
 			Records: []journal.Record{{ID: id, Data: []byte("reply")}},
-			Words:   []journal.Word{journal.Announce{To: to[i].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: fmt.Append(nil, n)}},
+			Effects: []journal.Effect{journal.AppendFeed{To: to[i].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: fmt.Append(nil, n)}},
 		}
 	}
 	const rounds = 6
@@ -171,11 +171,11 @@ func testFanoutOrder(r *rig) {
 		e := circular(id, line(n), to)
 		if n%2 == 0 { // all in one entry: what was said first comes first
 			every(journal.StatusEntry, id, "changed")
-			e.Words = append(e.Words, journal.Fanout{Kind: journal.StatusEntry, Ref: parley.AnyID(id), Note: []byte("changed"), To: to})
+			e.Effects = append(e.Effects, journal.Fanout{Kind: journal.StatusEntry, Ref: parley.AnyID(id), Note: []byte("changed"), To: to})
 			answer := one(len(to)-1, n)
-			e.Records, e.Words = append(e.Records, answer.Records...), append(e.Words, answer.Words...)
+			e.Records, e.Effects = append(e.Records, answer.Records...), append(e.Effects, answer.Effects...)
 			every(journal.GroupEntry, id, "again")
-			e.Words = append(e.Words, journal.Fanout{Kind: journal.GroupEntry, Ref: parley.AnyID(id), Note: []byte("again"), To: to})
+			e.Effects = append(e.Effects, journal.Fanout{Kind: journal.GroupEntry, Ref: parley.AnyID(id), Note: []byte("again"), To: to})
 		}
 		a.begin(e)
 		for _, i := range []int{0, 1, 2, 3, 299, 300, 301, 302, 550} {
@@ -353,7 +353,7 @@ func testCopyMarks(r *rig) {
 		mark.Marks = journal.Marks{Delivered: 9}
 		r.mark(mark)
 		mark.Marks = journal.Marks{Delivered: 5, Read: 7}
-		a.say(&journal.Entry{Words: []journal.Word{mark}}) // from the broadcast's home
+		a.say(&journal.Entry{Effects: []journal.Effect{mark}}) // from the broadcast's home
 		r.until("the mark", func() bool {
 			read := false
 			r.view(func(v journal.View) {
@@ -378,9 +378,9 @@ func testUnseenCopies(r *rig) {
 	}
 	for n := range 4 {
 		a.say(circular(r.broadcast(), "body", to))
-		a.say(&journal.Entry{Words: []journal.Word{
-			journal.Announce{To: to[1].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(r.message(near))},
-			journal.Announce{To: to[7].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(r.message(near))},
+		a.say(&journal.Entry{Effects: []journal.Effect{
+			journal.AppendFeed{To: to[1].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(r.message(near))},
+			journal.AppendFeed{To: to[7].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(r.message(near))},
 		}})
 		r.have(to[7:], 2*n+2)
 		r.have(to[1:2], 2*n+2)

@@ -34,7 +34,7 @@ func testFeed(r *rig) {
 			a := speakers[i%2]
 			// The clock of who speaks goes back and forth.
 			at := r.Clock().Add(time.Duration(i%5) * time.Minute)
-			a.say(&journal.Entry{At: at, Words: []journal.Word{journal.Announce{To: agent, Kind: kind, Ref: ref, Note: note}}})
+			a.say(&journal.Entry{At: at, Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: kind, Ref: ref, Note: note}}})
 			want = append(want, line(kind, ref, note))
 			r.until("the entry", func() bool { return len(r.feed(agent)) == i+1 })
 			last := r.feed(agent)[i]
@@ -70,7 +70,7 @@ func testFeedPages(r *rig) {
 	a := r.speaker(r.stream(near), 0)
 	for range 9 {
 		for _, to := range []parley.AgentID{agent, other} {
-			a.say(&journal.Entry{Words: []journal.Word{journal.Announce{To: to, Kind: journal.StatusEntry, Ref: parley.AnyID(agent)}}})
+			a.say(&journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: to, Kind: journal.StatusEntry, Ref: parley.AnyID(agent)}}})
 		}
 	}
 	p := r.positions(agent)
@@ -111,7 +111,7 @@ func testRecords(r *rig) {
 	send := func(id parley.MessageID, to ...parley.AgentID) {
 		e := &journal.Entry{Records: []journal.Record{{ID: id, Data: []byte("body of " + id.String())}}}
 		for _, agent := range to {
-			e.Words = append(e.Words, journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)})
+			e.Effects = append(e.Effects, journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)})
 		}
 		a.say(e)
 	}
@@ -206,9 +206,9 @@ func testUnseen(r *rig) {
 		var want []string
 		for i := range 5 {
 			id := r.message(near)
-			a.say(&journal.Entry{Words: []journal.Word{
-				journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
-				journal.Announce{To: agent, Kind: journal.StatusEntry, Ref: parley.AnyID(id)},
+			a.say(&journal.Entry{Effects: []journal.Effect{
+				journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
+				journal.AppendFeed{To: agent, Kind: journal.StatusEntry, Ref: parley.AnyID(id)},
 			}})
 			r.until("the entries", func() bool { return len(r.feed(agent)) == 2*i+2 })
 			want = append(want, line(r.feed(agent)[2*i].Position, id))
@@ -226,7 +226,7 @@ func testUnseen(r *rig) {
 // mark hands marks over that no actor judged.
 func (r *rig) mark(m journal.Mark) {
 	r.Helper()
-	if err := r.await(r.append(&journal.Entry{Slot: m.Recipient.Slot(), Words: []journal.Word{m}})); err != nil {
+	if err := r.await(r.append(&journal.Entry{Slot: m.Recipient.Slot(), Effects: []journal.Effect{m}})); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -238,7 +238,7 @@ func testAnnounced(r *rig) {
 	id, mass := r.message(near), r.broadcast()
 	direct, seats := []parley.AgentID{r.agent(near2), r.agent(far)}, r.seats(2)
 	for _, agent := range direct {
-		a.say(&journal.Entry{Words: []journal.Word{journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}}})
+		a.say(&journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}}})
 	}
 	g.say(circular(mass, "body", seats))
 	r.have(seats, 1)
@@ -309,7 +309,7 @@ func testMarks(r *rig) {
 			id := r.message(near)
 			a.say(&journal.Entry{
 				Records: []journal.Record{{ID: id, Data: []byte("body")}},
-				Words:   []journal.Word{journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
+				Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 			})
 			r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
 			at := r.positions(agent)[0]
@@ -324,7 +324,7 @@ func testMarks(r *rig) {
 			check(near, agent, id) // where the conversation lives
 			marked = append(marked, message{agent, id})
 			// Marks may be said from the conversation's home too.
-			a.say(&journal.Entry{Words: []journal.Word{journal.Mark{Recipient: agent, Message: id, Position: at, Marks: journal.Marks{Delivered: 60}}}})
+			a.say(&journal.Entry{Effects: []journal.Effect{journal.Mark{Recipient: agent, Message: id, Position: at, Marks: journal.Marks{Delivered: 60}}}})
 			r.view(func(v journal.View) {
 				var beside []string
 				r.must(v.FeedMarks(agent, at, at, func(position uint64, m journal.Marks) { beside = append(beside, line(position, m)) }))
@@ -355,9 +355,9 @@ func testFollowing(r *rig) {
 		a := r.speaker(r.stream(parley.Slot(p)), 0)
 		publishing.Go(func() {
 			for i := range each {
-				released := a.begin(&journal.Entry{Words: []journal.Word{
-					journal.Announce{To: agents[i%2], Kind: journal.StatusEntry, Ref: a.stream.ID},
-					journal.Announce{To: agents[1-i%2], Kind: journal.MessageEntry, Ref: a.stream.ID},
+				released := a.begin(&journal.Entry{Effects: []journal.Effect{
+					journal.AppendFeed{To: agents[i%2], Kind: journal.StatusEntry, Ref: a.stream.ID},
+					journal.AppendFeed{To: agents[1-i%2], Kind: journal.MessageEntry, Ref: a.stream.ID},
 				}})
 				if i%40 == 0 {
 					<-released
@@ -436,7 +436,7 @@ func testFollowingFrom(r *rig) {
 		id := r.message(near)
 		a.say(&journal.Entry{
 			Records: []journal.Record{{ID: id, Data: []byte(text)}},
-			Words:   []journal.Word{journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
+			Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 		})
 	}
 	announce("1")

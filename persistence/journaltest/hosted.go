@@ -18,12 +18,12 @@ func chapter(s journal.Stream, expect uint64, texts ...string) journal.Chapter {
 func testHosted(r *rig) {
 	a := r.speaker(r.group(near), 0)
 	first, second := r.stream(near), r.stream(near)
-	bear := func(s journal.Stream) journal.Word {
-		return journal.Bear{Stream: s, Fresh: true, Facts: []journal.Fact{fact("born")}, State: []byte("born")}
+	bear := func(s journal.Stream) journal.Effect {
+		return journal.CreateStream{Stream: s, Fresh: true, Facts: []journal.Fact{fact("born")}, State: []byte("born")}
 	}
 	// In one breath: begun and gone on with.
-	a.begin(&journal.Entry{Facts: []journal.Fact{fact("host")}, Words: []journal.Word{bear(first)}})
-	a.begin(&journal.Entry{Facts: []journal.Fact{fact("host")}, Words: []journal.Word{bear(second)}, Hosted: []journal.Chapter{chapter(first, 1, "a", "b")}})
+	a.begin(&journal.Entry{Facts: []journal.Fact{fact("host")}, Effects: []journal.Effect{bear(first)}})
+	a.begin(&journal.Entry{Facts: []journal.Fact{fact("host")}, Effects: []journal.Effect{bear(second)}, Hosted: []journal.Chapter{chapter(first, 1, "a", "b")}})
 	a.begin(&journal.Entry{Hosted: []journal.Chapter{chapter(first, 3, "c"), chapter(second, 1, "x")}})
 	a.say(&journal.Entry{Hosted: []journal.Chapter{chapter(second, 2, "y")}})
 	check := func(one, two string) {
@@ -53,8 +53,8 @@ func testHosted(r *rig) {
 func testHostedRefused(r *rig) {
 	a := r.speaker(r.group(near), 0)
 	one, two, none := r.stream(near), r.stream(near), r.stream(near)
-	a.say(&journal.Entry{Facts: []journal.Fact{fact("host")}, Words: []journal.Word{
-		journal.Bear{Stream: one, Facts: []journal.Fact{fact("1")}}, journal.Bear{Stream: two, Facts: []journal.Fact{fact("1")}},
+	a.say(&journal.Entry{Facts: []journal.Fact{fact("host")}, Effects: []journal.Effect{
+		journal.CreateStream{Stream: one, Facts: []journal.Fact{fact("1")}}, journal.CreateStream{Stream: two, Facts: []journal.Fact{fact("1")}},
 	}})
 	wrong := map[string][]journal.Chapter{
 		"too few":                   {chapter(one, 0, "x")},

@@ -21,7 +21,7 @@ func testDurable(r *rig) {
 	}
 	a.say(&journal.Entry{
 		Records: []journal.Record{{ID: id, Data: []byte("body")}},
-		Words:   []journal.Word{journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
+		Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 	})
 	seen := r.feed(agent)[0]
 	r.mark(journal.Mark{Recipient: agent, Message: id, Position: seen.Position, Marks: journal.Marks{Delivered: 4}})

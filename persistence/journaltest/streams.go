@@ -16,14 +16,14 @@ func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar jo
 		State:   []byte("state"),
 		Rows:    []journal.Row{row(near, journal.RosterTable, "everything", "there")},
 		Records: []journal.Record{{ID: id, Data: []byte("body")}, {ID: idFar, Data: []byte("body")}},
-		Words: []journal.Word{
-			journal.Announce{To: reader, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
-			journal.Announce{To: stranger, Kind: journal.MessageEntry, Ref: parley.AnyID(idFar)},
+		Effects: []journal.Effect{
+			journal.AppendFeed{To: reader, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
+			journal.AppendFeed{To: stranger, Kind: journal.MessageEntry, Ref: parley.AnyID(idFar)},
 			journal.Mark{Recipient: reader, Message: id, Marks: journal.Marks{Delivered: 9}},
-			journal.Tell{To: tell, Data: []byte("x")},
-			journal.Put{Row: row(far, journal.ClientTable, "everything", "there")},
-			journal.Bear{Stream: born, Facts: []journal.Fact{fact("x")}},
-			journal.Bear{Stream: bornFar, Facts: []journal.Fact{fact("x")}},
+			journal.EnqueueFor{To: tell, Data: []byte("x")},
+			journal.PutRow{Row: row(far, journal.ClientTable, "everything", "there")},
+			journal.CreateStream{Stream: born, Facts: []journal.Fact{fact("x")}},
+			journal.CreateStream{Stream: bornFar, Facts: []journal.Fact{fact("x")}},
 		},
 		Timers: []journal.Timer{{Due: r.Clock().Add(-time.Hour), Stream: tell}},
 		Counts: []journal.Count{{Org: org, Day: 3, N: 5}},
@@ -34,7 +34,7 @@ func testSequence(r *rig) {
 	a := r.speaker(r.stream(near), 0)
 	a.say(&journal.Entry{Facts: []journal.Fact{fact("1"), fact("2")}, State: []byte("two")})
 	other := r.speaker(r.stream(near), 0)
-	other.say(&journal.Entry{Words: []journal.Word{journal.Tell{To: a.stream, Data: []byte("wait")}}})
+	other.say(&journal.Entry{Effects: []journal.Effect{journal.EnqueueFor{To: a.stream, Data: []byte("wait")}}})
 	waiting := r.tray(a.stream)
 	if len(waiting) != 1 {
 		r.Fatalf("tray: %v", waiting)
@@ -48,7 +48,7 @@ func testSequence(r *rig) {
 		"a later epoch":     func(e *journal.Entry) { e.Epoch++ },
 		"never activated":   func(e *journal.Entry) { e.Stream = r.stream(near); e.Expect = 0 },
 		"a stream exists": func(e *journal.Entry) {
-			e.Words = append(e.Words, journal.Bear{Stream: a.stream, Facts: []journal.Fact{fact("y")}})
+			e.Effects = append(e.Effects, journal.CreateStream{Stream: a.stream, Facts: []journal.Fact{fact("y")}})
 		},
 	}
 	for name, spoil := range wrong {
@@ -60,7 +60,7 @@ func testSequence(r *rig) {
 			want = journal.ErrExists
 		}
 		r.refused(r.append(e), want)
-		message := parley.MessageID(e.Words[0].(journal.Announce).Ref)
+		message := parley.MessageID(e.Effects[0].(journal.AppendFeed).Ref)
 		r.view(func(v journal.View) {
 			record, _, _ := recordOf(v, near, message)
 			marks, _ := v.Marks(journal.Mark{Message: message})
@@ -71,7 +71,7 @@ func testSequence(r *rig) {
 		})
 	}
 	// What was said elsewhere would have to pass behind this.
-	a.say(&journal.Entry{Facts: []journal.Fact{fact("3")}, Words: []journal.Word{journal.Put{Row: row(far, journal.ClientTable, "last", "there")}}})
+	a.say(&journal.Entry{Facts: []journal.Fact{fact("3")}, Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "last", "there")}}})
 	r.until("words to the far home", func() bool { return r.row(far, journal.ClientTable, "last") == "there" })
 	r.expect("events", r.events(a.stream), "[1 2 3]")
 	r.expect("streams begun", line(r.events(born), r.events(bornFar)), "[] []")
@@ -136,7 +136,7 @@ func testRebirth(r *rig) {
 		a.epoch = r.Journal.NextEpoch()
 		keep(r.append(&journal.Entry{Slot: near, Stream: s, Epoch: a.epoch, Activate: true}))
 	}
-	keep(parent.begin(&journal.Entry{Words: []journal.Word{journal.Bear{Stream: born, Facts: []journal.Fact{fact("0"), fact("1")}}}}))
+	keep(parent.begin(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: born, Facts: []journal.Fact{fact("0"), fact("1")}}}}))
 	child := &speaker{rig: r, stream: born, epoch: r.Journal.NextEpoch(), seq: 2}
 	keep(r.append(&journal.Entry{Slot: near, Stream: born, Epoch: child.epoch, Activate: true}))
 	keep(child.begin(&journal.Entry{Facts: []journal.Fact{fact("2")}, Retire: true}))
@@ -190,8 +190,8 @@ func testBear(r *rig) {
 	child, foreign := r.stream(near2), r.stream(far)
 	bear := func(s journal.Stream, text string) *journal.Entry {
 		return &journal.Entry{
-			Facts: []journal.Fact{fact(text)},
-			Words: []journal.Word{journal.Bear{Stream: s, Facts: []journal.Fact{fact(text), fact(text)}, State: []byte(text)}},
+			Facts:   []journal.Fact{fact(text)},
+			Effects: []journal.Effect{journal.CreateStream{Stream: s, Facts: []journal.Fact{fact(text), fact(text)}, State: []byte(text)}},
 		}
 	}
 	// Two in one breath: the second finds what the first began.
@@ -202,7 +202,7 @@ func testBear(r *rig) {
 	r.refused(second, journal.ErrExists)
 	r.refused(third, nil)
 	twice := bear(r.stream(near), "d")
-	twice.Words = append(twice.Words, twice.Words[0])
+	twice.Effects = append(twice.Effects, twice.Effects[0])
 	r.refused(a.begin(twice), journal.ErrExists)
 	a.seq--
 	r.refused(a.begin(bear(child, "e")), journal.ErrExists)
@@ -221,7 +221,7 @@ func testBear(r *rig) {
 	r.speaker(foreign, 2).say(&journal.Entry{Facts: []journal.Fact{fact("h")}})
 	// Another home cannot refuse any more; what exists must be as it was.
 	_ = r.await(a.begin(bear(foreign, "i")))
-	r.speaker(r.stream(near), 0).say(&journal.Entry{Words: []journal.Word{journal.Put{Row: row(far, journal.ClientTable, "behind", "there")}}})
+	r.speaker(r.stream(near), 0).say(&journal.Entry{Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "behind", "there")}}})
 	r.until("what was said after", func() bool { return r.row(far, journal.ClientTable, "behind") == "there" })
 	r.expect("a stream that existed", r.events(foreign), "[g g h]")
 }
@@ -259,6 +259,6 @@ func testPurge(r *rig) {
 	r.expect("timers", r.fired, "[]")
 	r.mu.Unlock()
 	parent := r.speaker(r.stream(near), 0)
-	parent.say(&journal.Entry{Words: []journal.Word{journal.Bear{Stream: a.stream, Facts: []journal.Fact{fact("again")}}}})
+	parent.say(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: a.stream, Facts: []journal.Fact{fact("again")}}}})
 	r.expect("begun anew", r.events(a.stream), "[again]")
 }

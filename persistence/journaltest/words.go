@@ -24,9 +24,9 @@ func testTray(r *rig) {
 	for _, slot := range []parley.Slot{near2, far} {
 		b := r.speaker(r.stream(slot), 0)
 		for i := range 6 {
-			a.say(&journal.Entry{Words: []journal.Word{
-				journal.Tell{To: b.stream, Data: fmt.Append(nil, 2*i)},
-				journal.Tell{To: b.stream, Data: fmt.Append(nil, 2*i+1)},
+			a.say(&journal.Entry{Effects: []journal.Effect{
+				journal.EnqueueFor{To: b.stream, Data: fmt.Append(nil, 2*i)},
+				journal.EnqueueFor{To: b.stream, Data: fmt.Append(nil, 2*i+1)},
 			}})
 		}
 		r.until("all words", func() bool { return len(r.tray(b.stream)) == 12 })
@@ -41,7 +41,7 @@ func testTray(r *rig) {
 		r.crash()
 		r.expect("what is left after a crash", r.heard(b.stream), "[2 3 4 5 6 8 9 10 11]")
 		a = r.speaker(a.stream, 0)
-		a.say(&journal.Entry{Words: []journal.Word{journal.Tell{To: b.stream, Data: []byte("new")}}})
+		a.say(&journal.Entry{Effects: []journal.Effect{journal.EnqueueFor{To: b.stream, Data: []byte("new")}}})
 		r.until("a new word", func() bool { return len(r.tray(b.stream)) == 10 })
 		if now := r.tray(b.stream); string(now[9].Data) != "new" || now[9].Number <= rows[11].Number {
 			r.Errorf("a new word has number %d, the last one had %d", now[9].Number, rows[11].Number)
@@ -59,9 +59,9 @@ func testHints(r *rig) {
 	a := r.speaker(r.stream(near), 0)
 	told := []journal.Stream{r.stream(near), r.stream(near2), r.stream(far), r.stream(parley.Slots - 1)}
 	quiet := r.speaker(r.stream(far), 0)
-	e := &journal.Entry{Words: []journal.Word{journal.Tell{To: quiet.stream, Data: []byte("x")}}}
+	e := &journal.Entry{Effects: []journal.Effect{journal.EnqueueFor{To: quiet.stream, Data: []byte("x")}}}
 	for _, s := range told {
-		e.Words = append(e.Words, journal.Tell{To: s, Data: []byte("1")}, journal.Tell{To: s, Data: []byte("2")})
+		e.Effects = append(e.Effects, journal.EnqueueFor{To: s, Data: []byte("1")}, journal.EnqueueFor{To: s, Data: []byte("2")})
 	}
 	a.say(e)
 	for _, s := range append(told, quiet.stream) {
@@ -107,7 +107,7 @@ func (r *rig) errand(slot parley.Slot, n int, agents []parley.AgentID) *journal.
 		Records: []journal.Record{{ID: id, Data: fmt.Append(nil, "body ", n)}},
 	}
 	for _, to := range agents {
-		e.Words = append(e.Words, journal.Announce{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: fmt.Append(nil, n)})
+		e.Effects = append(e.Effects, journal.AppendFeed{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: fmt.Append(nil, n)})
 	}
 	return e
 }
@@ -124,10 +124,10 @@ func testLanes(r *rig) {
 			talk.Go(func() {
 				for i := range each {
 					e := r.errand(s.Slot(), said+i, agents)
-					for w := range e.Words {
-						say := e.Words[w].(journal.Announce)
+					for w := range e.Effects {
+						say := e.Effects[w].(journal.AppendFeed)
 						say.Note = fmt.Append(nil, s.Slot(), said+i)
-						e.Words[w] = say
+						e.Effects[w] = say
 					}
 					a.begin(e)
 				}
@@ -213,11 +213,11 @@ func testSettled(r *rig) {
 		key := line(i)
 		e := &journal.Entry{
 			Records: []journal.Record{{ID: id, Data: []byte("body")}},
-			Words: []journal.Word{
-				journal.Announce{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
-				journal.Bear{Stream: born, Facts: []journal.Fact{fact("born")}},
-				journal.Tell{To: tell, Data: []byte("told")},
-				journal.Put{Row: row(farther, journal.ClientTable, key, "put")},
+			Effects: []journal.Effect{
+				journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
+				journal.CreateStream{Stream: born, Facts: []journal.Fact{fact("born")}},
+				journal.EnqueueFor{To: tell, Data: []byte("told")},
+				journal.PutRow{Row: row(farther, journal.ClientTable, key, "put")},
 			},
 		}
 		look := func() string {
@@ -244,7 +244,7 @@ func testSettled(r *rig) {
 		// A row there can be taken away from here too.
 		gone := row(farther, journal.ClientTable, key, "")
 		gone.Delete = true
-		a.say(&journal.Entry{Words: []journal.Word{journal.Put{Row: gone}}})
+		a.say(&journal.Entry{Effects: []journal.Effect{journal.PutRow{Row: gone}}})
 		r.until("the row taken away", func() bool { return r.row(farther, journal.ClientTable, key) == "-" })
 	}
 	if inTime == 0 {
@@ -282,14 +282,14 @@ func testReleases(r *rig) {
 		a := speakers[i%2]
 		e := &journal.Entry{
 			Slot: a.stream.Slot(), Stream: a.stream, Epoch: a.epoch, Expect: a.seq, At: r.Clock(), Release: log.note(i),
-			Words: []journal.Word{journal.Announce{To: agent, Kind: journal.StatusEntry}},
+			Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}},
 		}
 		switch i % 7 {
 		case 3:
 			e.Expect += 5 // refused, in its place
 		case 5:
 			// nothing is written, and it is still released in its place
-			e.Words = nil
+			e.Effects = nil
 		default:
 			e.Facts = []journal.Fact{fact("x")}
 			a.seq++
