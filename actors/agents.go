@@ -103,10 +103,10 @@ func (n *Node) hearAgent(t *agentTurn, said *Said) error {
 
 // publishAgentAfter makes the turn's outcome known when it is released.
 func (n *Node) publishAgentAfter(t *agentTurn) {
-	if len(t.entry.Facts) == 0 {
+	if len(t.entry.Events) == 0 {
 		return
 	}
-	seq, now := t.entity.seq+uint64(len(t.entry.Facts)), cloned(t.state, &agent.State{})
+	seq, now := t.entity.seq+uint64(len(t.entry.Events)), cloned(t.state, &agent.State{})
 	t.after = append(t.after, func() { n.facts.agents.publish(now.AgentID(), fact[*agent.State]{seq, now}) })
 }
 
@@ -127,12 +127,12 @@ func (n *Node) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) e
 }
 
 func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
-	before, groups := len(t.entry.Facts), t.state.GetGroups()
+	before, groups := len(t.entry.Events), t.state.GetGroups()
 	if err := t.decide(c); err != nil {
 		return nil, err
 	}
 	now := cloned(t.state, &agent.State{})
-	if len(t.entry.Facts) == before {
+	if len(t.entry.Events) == before {
 		return now, nil
 	}
 	id := now.AgentID()

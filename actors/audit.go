@@ -16,7 +16,7 @@ import (
 // Byte strings given to functions are only valid during the call.
 type Archive interface {
 	State(journal.Stream) (seq uint64, state []byte, err error)
-	Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.Fact) bool) error
+	Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
 	Marks(journal.Mark) (journal.Marks, error)
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error
@@ -27,7 +27,7 @@ type Archive interface {
 	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
 	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
 	// Each of these tells of everything of its sort.
-	Streams(fn func(s journal.Stream, seq uint64, f journal.Fact) error) error
+	Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error
 	Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error
 	Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error
 	FarMarks(fn func(id parley.MessageID, m journal.Marks) error) error

@@ -54,7 +54,7 @@ func (x *auditor) chronicleOf(id parley.GroupID) (*chronicle, error) {
 		latest: map[parley.AgentID]uint32{}, stewards: map[parley.AgentID]bool{},
 	}
 	offers := map[uint32]*group.Offer{}
-	err := x.Events(groupStream(id), 1, false, func(_ uint64, _ int64, f journal.Fact) bool {
+	err := x.Events(groupStream(id), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
 		if e, err := soleRules.decode(f); err == nil { // what cannot be read its own replay names
 			c.add(e, offers)
 		}

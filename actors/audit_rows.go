@@ -195,7 +195,7 @@ func (x *auditor) pollRow(key, value []byte) error {
 	x.poll.Checked++
 	self := parley.IDFromBytes[parley.AgentID](value)
 	had := false
-	look := func(_ uint64, _ int64, f journal.Fact) bool {
+	look := func(_ uint64, _ int64, f journal.StoredEvent) bool {
 		e, err := agentRules.decode(f)
 		if err != nil {
 			return true

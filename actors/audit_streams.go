@@ -63,7 +63,7 @@ type replay struct {
 // readStreams replays every stream.
 func (x *auditor) readStreams() error {
 	r := &replay{broken: true}
-	err := x.Streams(func(s journal.Stream, seq uint64, f journal.Fact) error {
+	err := x.Streams(func(s journal.Stream, seq uint64, f journal.StoredEvent) error {
 		x.progress("streams")
 		if s != r.stream {
 			if err := x.finish(r); err != nil {
@@ -89,7 +89,7 @@ func (x *auditor) readStreams() error {
 }
 
 // replayed plays one more event.
-func (x *auditor) replayed(r *replay, seq uint64, f journal.Fact) error {
+func (x *auditor) replayed(r *replay, seq uint64, f journal.StoredEvent) error {
 	r.events = seq
 	if r.broken {
 		return nil

@@ -231,7 +231,7 @@ func status(_, v []byte) bool  { return v[0] == byte(journal.StatusEntry) }
 func retell[S state, C any, E event](x *tamper, kind journal.StreamKind, r rules[S, C, E], fits func(E) bool, change func(E)) {
 	x.t.Helper()
 	decode := func(v []byte) E {
-		e, err := r.decode(journal.Fact{Tag: v[0], Data: v[9:]})
+		e, err := r.decode(journal.StoredEvent{Tag: v[0], Data: v[9:]})
 		if err != nil {
 			x.t.Fatal(err)
 		}

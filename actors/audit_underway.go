@@ -30,7 +30,7 @@ type underway struct {
 // bornAgent is an agent whose beginning is underway.
 type bornAgent struct {
 	state *agent.State
-	facts []journal.Fact
+	facts []journal.StoredEvent
 }
 
 func pair(a, b parley.AnyID) (k [32]byte) {
@@ -127,16 +127,16 @@ func (x *auditor) fan(w journal.Fanout) {
 // bear takes in a stream that a word underway begins.
 func (x *auditor) bear(w journal.CreateStream) error {
 	told := x.teller(w.Stream)
-	for n, f := range w.Facts {
+	for n, f := range w.Events {
 		if err := told.play(uint64(n)+1, f); err != nil {
 			x.decode.Fault(streamName(w.Stream), "it is on its way and cannot be made: %v", err)
 			return nil
 		}
 	}
 	if t, ok := told.(*telling[*agent.State, agent.Command, agent.Event]); ok {
-		x.underway.agents[t.state.AgentID()] = &bornAgent{t.state, w.Facts}
+		x.underway.agents[t.state.AgentID()] = &bornAgent{t.state, w.Events}
 	}
-	return told.done(uint64(len(w.Facts)))
+	return told.done(uint64(len(w.Events)))
 }
 
 // effect judges what waits in a tray, or is on its way to one.
@@ -180,7 +180,7 @@ func streamName(s journal.Stream) string {
 // teller replays one stream and judges what it tells.
 type teller interface {
 	// play decodes an event, judges it and folds it.
-	play(seq uint64, f journal.Fact) error
+	play(seq uint64, f journal.StoredEvent) error
 	// encode is the state so far, and of stored what it decodes to, encoded anew.
 	encode() ([]byte, error)
 	recode(stored []byte) ([]byte, error)
@@ -203,7 +203,7 @@ type telling[S state, C any, E event] struct {
 	lags  bool
 }
 
-func (t *telling[S, C, E]) play(seq uint64, f journal.Fact) (err error) {
+func (t *telling[S, C, E]) play(seq uint64, f journal.StoredEvent) (err error) {
 	e, err := t.rules.decode(f)
 	if err != nil {
 		return err
@@ -241,7 +241,7 @@ type claim struct {
 	stream journal.Stream
 }
 
-func (c claim) play(seq uint64, f journal.Fact) error {
+func (c claim) play(seq uint64, f journal.StoredEvent) error {
 	if seq != 1 || f.Tag != 1 || len(f.Data) != 16 {
 		return fmt.Errorf("event %d of kind %d is no claim", seq, f.Tag)
 	}
@@ -257,7 +257,7 @@ func (claim) done(uint64) error             { return nil }
 // unknown is a teller of a stream of which nothing is known.
 type unknown struct{ claim }
 
-func (unknown) play(uint64, journal.Fact) error {
+func (unknown) play(uint64, journal.StoredEvent) error {
 	return fmt.Errorf("no streams of this kind are known")
 }
 

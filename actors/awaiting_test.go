@@ -60,8 +60,8 @@ func (v *odometerView) Rows(slot parley.Slot, table journal.Table, prefix, beyon
 	})
 }
 
-func (v *odometerView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.Fact) bool) error {
-	return v.View.Events(s, from, reverse, func(seq uint64, at int64, f journal.Fact) bool {
+func (v *odometerView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
+	return v.View.Events(s, from, reverse, func(seq uint64, at int64, f journal.StoredEvent) bool {
 		v.rows.Add(1)
 		return fn(seq, at, f)
 	})

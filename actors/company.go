@@ -123,7 +123,7 @@ func (n *Node) Company(ctx context.Context, id parley.ConversationID, host parle
 	}
 	err = n.view(ctx, func(v journal.View) error {
 		var bad error
-		scan := v.Events(conversationStream(id), ^uint64(0), true, func(_ uint64, _ int64, f journal.Fact) bool {
+		scan := v.Events(conversationStream(id), ^uint64(0), true, func(_ uint64, _ int64, f journal.StoredEvent) bool {
 			if !c.afford(1) {
 				return false
 			}
@@ -156,7 +156,7 @@ func (c *company) afford(rows int) bool {
 	return c.left >= 0
 }
 
-func (c *company) see(v journal.View, f journal.Fact) error {
+func (c *company) see(v journal.View, f journal.StoredEvent) error {
 	e, err := conversationRules.decode(f)
 	if err != nil {
 		return err

@@ -237,7 +237,7 @@ func (x *crashSight) history(id parley.ConversationID, talk *talkSight) {
 	defer v.Close()
 	replayed := &conversation.State{}
 	last := uint64(0)
-	err := v.Events(conversationStream(id), 1, false, func(seq uint64, _ int64, f journal.Fact) bool {
+	err := v.Events(conversationStream(id), 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 		e, err := conversationRules.decode(f)
 		if !x.check(err, "event %d of %s", seq, id) {
 			return false

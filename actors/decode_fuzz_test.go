@@ -66,7 +66,7 @@ func lawOf[S state, C any, E event](name string, events byte, r rules[S, C, E], 
 	return law{
 		name: name, events: events,
 		event: func(t *testing.T, tag byte, b []byte) {
-			e, err := r.decode(journal.Fact{Tag: tag, Data: b})
+			e, err := r.decode(journal.StoredEvent{Tag: tag, Data: b})
 			if known := 1 <= tag && tag <= events; !known {
 				if err == nil {
 					t.Fatalf("%s: an event of kind %d is read as %v", name, tag, e)

@@ -45,7 +45,7 @@ func formerly(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Tim
 		return s, due, err
 	}
 	return s, due, n.keep(&journal.Entry{
-		Slot: s.Slot(), At: now, Effects: []journal.Effect{journal.CreateStream{Stream: s, Facts: facts, State: stored}},
+		Slot: s.Slot(), At: now, Effects: []journal.Effect{journal.CreateStream{Stream: s, Events: facts, State: stored}},
 		Timers: []journal.Timer{{Due: due, Stream: s}},
 	})
 }

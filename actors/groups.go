@@ -92,7 +92,7 @@ func (f *facts) group(ctx context.Context, id parley.GroupID) (owner parley.OrgI
 	v := f.journal.Latest()
 	defer v.Close()
 	var bad error
-	err = v.Events(groupStream(id), 1, false, func(_ uint64, _ int64, fact journal.Fact) bool {
+	err = v.Events(groupStream(id), 1, false, func(_ uint64, _ int64, fact journal.StoredEvent) bool {
 		var e group.Event
 		e, bad = groupRules.decode(fact)
 		if founded, ok := e.(*group.Founded); ok {
@@ -207,7 +207,7 @@ func (n *Node) foundGroup(t *orgTurn, r foundGroup) (any, error) {
 		return nil, err
 	}
 	t.keep(journal.GroupNameTable, name, c.ID.Bytes())
-	place := t.entity.seq + uint64(len(t.entry.Facts))
+	place := t.entity.seq + uint64(len(t.entry.Events))
 	t.keep(journal.GroupRosterTable, binary.BigEndian.AppendUint64(c.Org.Bytes(), place), c.ID.Bytes())
 	t.say(bear)
 	t.tell(agentStream(c.Founder), &Said{Kind: Said_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})

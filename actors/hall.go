@@ -230,7 +230,7 @@ func continueTalk(t *groupTurn, k *hosted, c conversation.Command, grant func() 
 		conversation.Evolve(k.state, e)
 	}
 	k.mover = moverIn(events)
-	chapter := journal.Chapter{Stream: conversationStream(k.state.ConversationID()), Expect: k.seq, Facts: facts}
+	chapter := journal.StreamAppend{Stream: conversationStream(k.state.ConversationID()), Expect: k.seq, Events: facts}
 	k.seq += uint64(len(facts))
 	if k.stored += uint64(len(facts)); k.stored >= conversationStateEvery {
 		if chapter.State, err = k.state.MarshalVT(); err != nil {

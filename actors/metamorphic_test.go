@@ -217,7 +217,7 @@ func (j lapsing) View() journal.View { return lapsingView{j.Journal.View()} }
 
 type lapsingView struct{ journal.View }
 
-func (v lapsingView) Events(s journal.Stream, from uint64, reverse bool, fn func(uint64, int64, journal.Fact) bool) error {
+func (v lapsingView) Events(s journal.Stream, from uint64, reverse bool, fn func(uint64, int64, journal.StoredEvent) bool) error {
 	// Actors load conversations in a turn of their own: who reads does not come
 	// from there.
 	if stack := make([]byte, 4096); !strings.Contains(string(stack[:runtime.Stack(stack, false)]), ").serve") {
@@ -226,10 +226,10 @@ func (v lapsingView) Events(s journal.Stream, from uint64, reverse bool, fn func
 	type event struct {
 		seq uint64
 		at  int64
-		f   journal.Fact
+		f   journal.StoredEvent
 	}
 	var all []event
-	err := v.View.Events(s, from, reverse, func(seq uint64, at int64, f journal.Fact) bool {
+	err := v.View.Events(s, from, reverse, func(seq uint64, at int64, f journal.StoredEvent) bool {
 		all = append(all, event{seq, at, f})
 		return true
 	})

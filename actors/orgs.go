@@ -107,10 +107,10 @@ func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
 
 // publishOrgAfter makes the turn's outcome known when it is released.
 func (n *Node) publishOrgAfter(t *orgTurn) {
-	if len(t.entry.Facts) == 0 {
+	if len(t.entry.Events) == 0 {
 		return
 	}
-	seq, stored := t.entity.seq+uint64(len(t.entry.Facts)), cloned(t.state, &org.State{})
+	seq, stored := t.entity.seq+uint64(len(t.entry.Events)), cloned(t.state, &org.State{})
 	t.after = append(t.after, func() {
 		n.facts.orgs.publish(stored.OrgID(), fact[*org.State]{seq, stored})
 		if !stored.Suspended() {
@@ -138,12 +138,12 @@ func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	}
 	t.keep(journal.NameTable, nameKey(c.OrgID, c.Name), c.ID.Bytes())
 	// The organization's own count orders the roster: clocks may repeat.
-	place := t.entity.seq + uint64(len(t.entry.Facts))
+	place := t.entity.seq + uint64(len(t.entry.Events))
 	t.keep(journal.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
 	t.say(bear)
 	t.say(keyWords(c.ID, c.SigningKey, c.EncryptionKey)...)
 	t.say(pollWord(c.ID, c.PollTokenHash))
-	t.after = append(t.after, func() { publishAgent(n.facts, uint64(len(bear.Facts)), bear.State) })
+	t.after = append(t.after, func() { publishAgent(n.facts, uint64(len(bear.Events)), bear.State) })
 	return made, nil
 }
 

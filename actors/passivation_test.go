@@ -127,7 +127,7 @@ func checkSaid(t *testing.T, r *rig, first *Record, said map[string]parley.Messa
 	v := r.store.View()
 	defer v.Close()
 	next := uint64(1)
-	if err := v.Events(conversationStream(first.Conversation()), 1, false, func(seq uint64, _ int64, _ journal.Fact) bool {
+	if err := v.Events(conversationStream(first.Conversation()), 1, false, func(seq uint64, _ int64, _ journal.StoredEvent) bool {
 		if seq != next {
 			t.Errorf("event %d where %d should be", seq, next)
 		}

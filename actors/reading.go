@@ -227,7 +227,7 @@ func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from ui
 	}
 	err = n.view(ctx, func(v journal.View) error {
 		last, bad := from, error(nil)
-		scan := v.Events(conversationStream(id), first, descending, func(seq uint64, _ int64, f journal.Fact) bool {
+		scan := v.Events(conversationStream(id), first, descending, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 			message, err := messageOf(f)
 			if err != nil || message.Zero() {
 				bad = err
@@ -258,7 +258,7 @@ func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from ui
 }
 
 // messageOf is the message that an event of a conversation tells of, if any.
-func messageOf(f journal.Fact) (id parley.MessageID, err error) {
+func messageOf(f journal.StoredEvent) (id parley.MessageID, err error) {
 	e, err := conversationRules.decode(f)
 	switch e := e.(type) {
 	case *conversation.Started:
@@ -319,7 +319,7 @@ func (n *Node) Used(ctx context.Context, id parley.OrgID) (used int64, err error
 func (n *Node) ReplyAfter(ctx context.Context, id parley.ConversationID, after parley.MessageID, to parley.AgentID) (reply Message, found bool, err error) {
 	err = n.view(ctx, func(v journal.View) error {
 		bad := error(nil)
-		scan := v.Events(conversationStream(id), 1, false, func(_ uint64, _ int64, f journal.Fact) bool {
+		scan := v.Events(conversationStream(id), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
 			message, err := messageOf(f)
 			if err == nil && !message.Zero() && bytes.Compare(message[:], after[:]) > 0 {
 				reply, err = readMessage(v, id.Slot(), message)

@@ -90,7 +90,7 @@ func (n *Node) registration(s Solution, now time.Time) (Registered, *journal.Ent
 	}
 	return Registered{Org: made, ClientID: client}, &journal.Entry{
 		Slot: slot, At: now,
-		Effects: []journal.Effect{bear, journal.CreateStream{Stream: slugStream(slug), Facts: []journal.Fact{{Tag: 1, Data: id.Bytes()}}}},
+		Effects: []journal.Effect{bear, journal.CreateStream{Stream: slugStream(slug), Events: []journal.StoredEvent{{Tag: 1, Data: id.Bytes()}}}},
 		Rows: []journal.Row{
 			row(journal.SlugTable, []byte(slug)), row(journal.ClientTable, client.Bytes()), row(journal.SpentTable, spentKey(s.Challenge)),
 		},
@@ -176,7 +176,7 @@ func begin[S state, C any, E event](r rules[S, C, E], s journal.Stream, blank S,
 		r.evolve(blank, e)
 	}
 	bear := journal.CreateStream{Stream: s}
-	if bear.Facts, err = r.encode(events); err == nil {
+	if bear.Events, err = r.encode(events); err == nil {
 		bear.State, err = blank.MarshalVT()
 	}
 	return bear, err
@@ -189,7 +189,7 @@ func beginBare[S state, C any, E event](r rules[S, C, E], s journal.Stream, blan
 		return journal.CreateStream{}, err
 	}
 	facts, err := r.encode(events)
-	return journal.CreateStream{Stream: s, Facts: facts}, err
+	return journal.CreateStream{Stream: s, Events: facts}, err
 }
 
 // cloned copies a state, so that it can leave its actor.

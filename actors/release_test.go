@@ -142,7 +142,7 @@ func TestDamagedRowsAreInternal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := tallies(t, 1)
 		l.stream(streamOf(1)).state = []byte("rot")
-		l.stream(streamOf(2)).facts = []journal.Fact{{Tag: 1, Data: []byte("rot")}}
+		l.stream(streamOf(2)).facts = []journal.StoredEvent{{Tag: 1, Data: []byte("rot")}}
 		for n := byte(1); n <= 2; n++ {
 			for range 3 {
 				if a := <-asking(e, streamOf(n), look{}); !errors.Is(a.err, parley.ErrInternal) {
@@ -255,7 +255,7 @@ func TestAnActorBornLateIsFound(t *testing.T) {
 		t.Fatalf("an unborn tally answers %v, %v", sum, err)
 	}
 	l.mu.Lock() // as another's entry does
-	l.stream(s).facts = []journal.Fact{{Tag: 1, Data: []byte{7: 9}}}
+	l.stream(s).facts = []journal.StoredEvent{{Tag: 1, Data: []byte{7: 9}}}
 	l.mu.Unlock()
 	if sum, err := e.ask(s, add(1), func() {}); sum != uint64(10) || err != nil {
 		t.Errorf("born meanwhile, it answers %v, %v", sum, err)

@@ -30,20 +30,20 @@ type rules[S state, C any, E event] struct {
 }
 
 // encode turns events into facts.
-func (r rules[S, C, E]) encode(events []E) ([]journal.Fact, error) {
-	facts := make([]journal.Fact, 0, len(events))
+func (r rules[S, C, E]) encode(events []E) ([]journal.StoredEvent, error) {
+	facts := make([]journal.StoredEvent, 0, len(events))
 	for _, e := range events {
 		data, err := e.MarshalVT()
 		if err != nil {
 			return nil, fmt.Errorf("encode %T: %w", e, err)
 		}
-		facts = append(facts, journal.Fact{Tag: r.tag(e), Data: data})
+		facts = append(facts, journal.StoredEvent{Tag: r.tag(e), Data: data})
 	}
 	return facts, nil
 }
 
 // decode turns a fact back into an event.
-func (r rules[S, C, E]) decode(f journal.Fact) (E, error) {
+func (r rules[S, C, E]) decode(f journal.StoredEvent) (E, error) {
 	e, ok := r.blank(f.Tag)
 	if !ok {
 		return e, fmt.Errorf("event of unknown kind %d", f.Tag)
@@ -67,7 +67,7 @@ func (r rules[S, C, E]) load(v journal.View, s journal.Stream, into S) (seq, fol
 		}
 	}
 	var bad error
-	err = v.Events(s, seq+1, false, func(n uint64, _ int64, f journal.Fact) bool {
+	err = v.Events(s, seq+1, false, func(n uint64, _ int64, f journal.StoredEvent) bool {
 		var e E
 		if n != seq+1 {
 			bad = fmt.Errorf("stream %d/%s: event %d follows %d", s.Kind, s.ID, n, seq)

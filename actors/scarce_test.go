@@ -42,7 +42,7 @@ func (j *scarce) Admit(slot parley.Slot, size int) (func(), error) {
 }
 
 func (j *scarce) Append(e *journal.Entry) {
-	if j.full.Load() && len(e.Facts)+len(e.Records)+len(e.Rows)+len(e.Effects)+len(e.Handled)+len(e.Timers)+len(e.Hosted)+len(e.Counts) > 0 {
+	if j.full.Load() && len(e.Events)+len(e.Records)+len(e.Rows)+len(e.Effects)+len(e.Handled)+len(e.Timers)+len(e.Hosted)+len(e.Counts) > 0 {
 		j.wrote.Add(1)
 	}
 	j.mu.Lock()

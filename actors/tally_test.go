@@ -87,7 +87,7 @@ type ledger struct {
 
 type ledgerStream struct {
 	epoch  uint64
-	facts  []journal.Fact
+	facts  []journal.StoredEvent
 	state  []byte
 	stored uint64
 	tray   []journal.TrayRow
@@ -132,7 +132,7 @@ func (l *ledger) apply(e *journal.Entry, s *ledgerStream) error {
 		l.fail = nil
 		return err
 	}
-	s.facts = append(s.facts, e.Facts...)
+	s.facts = append(s.facts, e.Events...)
 	if e.State != nil {
 		s.state, s.stored = e.State, uint64(len(s.facts))
 	}
@@ -210,7 +210,7 @@ func (v *ledgerView) State(s journal.Stream) (uint64, []byte, error) {
 	return of.stored, of.state, nil
 }
 
-func (v *ledgerView) Events(s journal.Stream, from uint64, _ bool, fn func(uint64, int64, journal.Fact) bool) error {
+func (v *ledgerView) Events(s journal.Stream, from uint64, _ bool, fn func(uint64, int64, journal.StoredEvent) bool) error {
 	v.of.mu.Lock()
 	facts := v.of.stream(s).facts
 	v.of.mu.Unlock()

@@ -67,7 +67,7 @@ func (t *turn[S, C, E]) decideIf(c C, grant func() error) error {
 	for _, e := range events {
 		t.entity.kind.rules.evolve(t.state, e)
 	}
-	t.entry.Facts = append(t.entry.Facts, facts...)
+	t.entry.Events = append(t.entry.Events, facts...)
 	t.events = append(t.events, events...)
 	return refusal
 }
@@ -127,7 +127,7 @@ func overlayKey(table journal.Table, key []byte) string { return string(byte(tab
 
 func (t *turn[S, C, E]) empty() bool {
 	e := t.entry
-	return len(e.Facts) == 0 && len(e.Rows) == 0 && len(e.Effects) == 0 && len(e.Handled) == 0 &&
+	return len(e.Events) == 0 && len(e.Rows) == 0 && len(e.Effects) == 0 && len(e.Handled) == 0 &&
 		len(e.Timers) == 0 && len(e.Hosted) == 0 && !e.Purge && !t.behind
 }
 
@@ -147,9 +147,9 @@ func (t *turn[S, C, E]) finish(release func(error)) {
 		})
 		return
 	}
-	e.seq += uint64(len(t.entry.Facts))
-	e.stored += uint64(len(t.entry.Facts))
-	if len(t.entry.Facts) > 0 && e.stored >= e.kind.storeAfter(t.state) {
+	e.seq += uint64(len(t.entry.Events))
+	e.stored += uint64(len(t.entry.Events))
+	if len(t.entry.Events) > 0 && e.stored >= e.kind.storeAfter(t.state) {
 		stored, err := t.state.MarshalVT()
 		if err == nil {
 			t.entry.State, e.stored = stored, 0

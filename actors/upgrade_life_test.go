@@ -201,7 +201,7 @@ func streamsOf(t testing.TB, store *persistence.Store) map[journal.StreamKind][]
 	t.Helper()
 	streams := map[journal.StreamKind][]journal.Stream{}
 	archive := store.Archive()
-	err := archive.Streams(func(s journal.Stream, seq uint64, _ journal.Fact) error {
+	err := archive.Streams(func(s journal.Stream, seq uint64, _ journal.StoredEvent) error {
 		if seq == 1 {
 			streams[s.Kind] = append(streams[s.Kind], s)
 		}

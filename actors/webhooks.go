@@ -119,7 +119,7 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.say(journal.CreateStream{Stream: webhookStream(c.ID), Fresh: true, Facts: facts})
+	t.say(journal.CreateStream{Stream: webhookStream(c.ID), Fresh: true, Events: facts})
 	t.keep(journal.WebhookTable, webhookKey(made), wishOf(made).encode(c.URL))
 	t.after = append(t.after, func() { n.dispatch.set(made) })
 	return made, nil

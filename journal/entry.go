@@ -35,9 +35,9 @@ func (s Stream) Zero() bool { return s.Kind == 0 }
 // Slot is where the stream lives.
 func (s Stream) Slot() parley.Slot { return s.ID.Slot() }
 
-// Fact is one event as the journal keeps it: the aggregate's own number for
+// StoredEvent is one event as the journal keeps it: the aggregate's own number for
 // its type, and its encoding.
-type Fact struct {
+type StoredEvent struct {
 	Tag  byte
 	Data []byte
 }
@@ -279,9 +279,9 @@ type CreateStream struct {
 	Stream Stream
 	// Fresh says that the stream's id was drawn at random just now: that it
 	// does not exist need not be looked up.
-	Fresh bool
-	Facts []Fact
-	State []byte
+	Fresh  bool
+	Events []StoredEvent
+	State  []byte
 }
 
 // Fanout appends to the feeds of many agents. Its Ref is theirs in common, but
@@ -380,12 +380,12 @@ type Entry struct {
 	Retire bool
 	// Expect is the number of events the stream must have before Facts.
 	Expect uint64
-	Facts  []Fact
+	Events []StoredEvent
 	// State is the folded state after Facts; nil leaves the stored one.
 	State []byte
 	// Hosted continues streams that the speaker keeps besides its own. They live
 	// in its slot, and nobody else ever speaks for them.
-	Hosted []Chapter
+	Hosted []StreamAppend
 	// Purge removes the stream's events and state for good. Its timers are
 	// cancelled in the same entry.
 	Purge bool
@@ -408,12 +408,12 @@ type Entry struct {
 	Release func(error)
 }
 
-// Chapter continues a stream that another one hosts.
-type Chapter struct {
+// StreamAppend continues a stream that another one hosts.
+type StreamAppend struct {
 	Stream Stream
 	// Expect is the number of events the stream has before Facts.
 	Expect uint64
-	Facts  []Fact
+	Events []StoredEvent
 	// State is the folded state after Facts; nil leaves the stored one.
 	State []byte
 }

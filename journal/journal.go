@@ -51,7 +51,7 @@ type View interface {
 	Close()
 	Durable(context.Context) error
 	State(Stream) (seq uint64, state []byte, err error)
-	Events(s Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f Fact) bool) error
+	Events(s Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f StoredEvent) bool) error
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
 	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
 	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)

@@ -88,10 +88,10 @@ func (a *application) check(e *journal.Entry) (refusal, err error) {
 }
 
 // continues reports whether chapters begin where their streams end.
-func (a *application) continues(hosted []journal.Chapter) (bool, error) {
+func (a *application) continues(hosted []journal.StreamAppend) (bool, error) {
 	for i := range hosted {
 		c := &hosted[i]
-		if again := slices.IndexFunc(hosted[:i], func(x journal.Chapter) bool { return x.Stream == c.Stream }); again >= 0 {
+		if again := slices.IndexFunc(hosted[:i], func(x journal.StreamAppend) bool { return x.Stream == c.Stream }); again >= 0 {
 			return false, nil // one breath, one chapter
 		}
 		if agrees, err := a.ends(c.Stream, c.Expect); err != nil || !agrees {
@@ -168,8 +168,8 @@ func (a *application) write(it *item) error {
 	}
 	for i := range e.Hosted {
 		c := &e.Hosted[i]
-		a.remember(c.Stream, c.Expect+uint64(len(c.Facts)))
-		if err := a.writeFacts(c.Stream, c.Expect, c.Facts, c.State, stamp); err != nil {
+		a.remember(c.Stream, c.Expect+uint64(len(c.Events)))
+		if err := a.writeEvents(c.Stream, c.Expect, c.Events, c.State, stamp); err != nil {
 			return err
 		}
 	}
@@ -221,10 +221,10 @@ func (a *application) writeStream(e *journal.Entry, at int64) error {
 		return nil
 	}
 	have := a.j.activations[e.Stream]
-	if err := a.writeFacts(e.Stream, have.seq, e.Facts, e.State, at); err != nil {
+	if err := a.writeEvents(e.Stream, have.seq, e.Events, e.State, at); err != nil {
 		return err
 	}
-	have.seq += uint64(len(e.Facts))
+	have.seq += uint64(len(e.Events))
 	a.j.activations[e.Stream] = have
 	if !e.Purge {
 		return nil
@@ -237,7 +237,7 @@ func (a *application) writeStream(e *journal.Entry, at int64) error {
 	return a.batch.Delete(stateKey(e.Stream), nil)
 }
 
-func (a *application) writeFacts(s journal.Stream, seq uint64, facts []journal.Fact, state []byte, at int64) error {
+func (a *application) writeEvents(s journal.Stream, seq uint64, facts []journal.StoredEvent, state []byte, at int64) error {
 	for _, f := range facts {
 		seq++
 		value := make([]byte, 0, 9+len(f.Data))
@@ -383,11 +383,11 @@ func (a *application) bear(it *item, w journal.CreateStream, at int64) error {
 		}
 	}
 	if have, ok := a.j.activations[w.Stream]; ok {
-		have.seq, have.unknown = uint64(len(w.Facts)), false
+		have.seq, have.unknown = uint64(len(w.Events)), false
 		a.j.activations[w.Stream] = have
 	}
-	a.remember(w.Stream, uint64(len(w.Facts)))
-	return a.writeFacts(w.Stream, 0, w.Facts, w.State, at)
+	a.remember(w.Stream, uint64(len(w.Events)))
+	return a.writeEvents(w.Stream, 0, w.Events, w.State, at)
 }
 
 func (a *application) writeTimers(e *journal.Entry) error {

@@ -13,12 +13,12 @@ import (
 // strings are only valid during a call of fn, which ends the reading by an error.
 
 // Streams tells of every event of every stream, stream by stream in order.
-func (a *Archive) Streams(fn func(s journal.Stream, seq uint64, f journal.Fact) error) error {
+func (a *Archive) Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error {
 	return a.family(eventFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 || len(value) < 9 {
 			return nil // what does not parse, Audit tells of
 		}
-		return fn(streamOf(k), number(k[20:]), journal.Fact{Tag: value[0], Data: value[9:]})
+		return fn(streamOf(k), number(k[20:]), journal.StoredEvent{Tag: value[0], Data: value[9:]})
 	})
 }
 

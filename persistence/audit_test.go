@@ -31,7 +31,7 @@ func inhabited(t *testing.T, dir string, opts Options) *Store {
 			Records: []journal.Record{{ID: id, Data: []byte("text")}},
 			Effects: []journal.Effect{
 				journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: []byte("note")},
-				journal.CreateStream{Stream: newStream(id.Slot()), Facts: []journal.Fact{{Tag: 1}, {Tag: 2}}, State: []byte("state")},
+				journal.CreateStream{Stream: newStream(id.Slot()), Events: []journal.StoredEvent{{Tag: 1}, {Tag: 2}}, State: []byte("state")},
 				journal.AddToList{Agent: agent, Conversation: parley.ConversationID(id)},
 			},
 			Counts: []journal.Count{{Org: parley.NewID[parley.OrgID](5, testStart, testEntropy()), Day: 1, N: 2}},

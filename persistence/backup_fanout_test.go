@@ -20,7 +20,7 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 		epoch, sent := activated(t, s, group), uint64(0)
 		say := func() <-chan error {
 			e := broadcast(group, epoch, to, 9)
-			e.Expect, e.Facts = sent, []journal.Fact{{Tag: 1}}
+			e.Expect, e.Events = sent, []journal.StoredEvent{{Tag: 1}}
 			sent++
 			return handOver(s, e)
 		}

@@ -75,7 +75,7 @@ func inspect(w *world, s *Store, known []claim, settled bool) []string {
 // seeStream reads a stream: its events without a gap, its state not ahead of them.
 func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
 	last := uint64(0)
-	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f journal.Fact) bool {
+	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 		if seq != last+1 {
 			s.fault("event %d follows event %d", seq, last)
 		}
@@ -113,7 +113,7 @@ func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
 // seeHosted reads the stream that another hosts.
 func (s *sight) seeHosted(stream journal.Stream) {
 	last := uint64(0)
-	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f journal.Fact) bool {
+	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 		if last++; seq != last {
 			s.fault("event %d of a hosted stream stands at place %d", seq, last)
 		}
@@ -228,7 +228,7 @@ func (s *sight) judge(w *world, d *deed) {
 	}
 	if !d.born.Zero() {
 		n := 0
-		err := s.view.Events(d.born, 1, false, func(uint64, int64, journal.Fact) bool { n++; return true })
+		err := s.view.Events(d.born, 1, false, func(uint64, int64, journal.StoredEvent) bool { n++; return true })
 		seq, state, stateErr := s.view.State(d.born)
 		s.expect(d, "the stream it began", done, s.store.home(d.born.Slot()) == home, n)
 		if err != nil || stateErr != nil || int(seq) != n || (n > 0 && number(state) != d.number) {

@@ -209,7 +209,7 @@ func (a *performer) activate() {
 	v := a.store.view()
 	defer v.Close()
 	last := uint64(0)
-	err := v.Events(a.stream, ^uint64(0), true, func(seq uint64, _ int64, _ journal.Fact) bool { last = seq; return false })
+	err := v.Events(a.stream, ^uint64(0), true, func(seq uint64, _ int64, _ journal.StoredEvent) bool { last = seq; return false })
 	if err != nil || last != a.seq {
 		a.t.Errorf("an incarnation finds %d events, the last one had said %d (%v)", last, a.seq, err)
 	}
@@ -247,7 +247,7 @@ func (a *performer) devise(d *deed) (*deed, *journal.Entry) {
 	a.mu.Unlock()
 	return d, &journal.Entry{
 		Expect: a.seq,
-		Facts:  []journal.Fact{{Tag: 7, Data: encodeNumber(d.number)}},
+		Events: []journal.StoredEvent{{Tag: 7, Data: encodeNumber(d.number)}},
 		Rows:   []journal.Row{deedRow(a.stream.Slot(), journal.RosterTable, d.number)},
 		Counts: []journal.Count{{Org: a.org, Day: 1, N: 1}},
 	}
@@ -274,9 +274,9 @@ func (a *performer) speak() {
 	}
 	if a.rng.IntN(3) == 0 {
 		d.hosted = true
-		e.Hosted = []journal.Chapter{{
+		e.Hosted = []journal.StreamAppend{{
 			Stream: a.world.hosted[a.stream], Expect: a.chapters,
-			Facts: []journal.Fact{{Tag: 8, Data: encodeNumber(d.number)}}, State: encodeNumber(a.chapters + 1),
+			Events: []journal.StoredEvent{{Tag: 8, Data: encodeNumber(d.number)}}, State: encodeNumber(a.chapters + 1),
 		}}
 		a.chapters++
 	}
@@ -290,7 +290,7 @@ func (a *performer) speak() {
 	}
 	if a.rng.IntN(4) == 0 {
 		d.born = newStream(parley.Slot(a.rng.IntN(8)))
-		e.Effects = append(e.Effects, journal.CreateStream{Stream: d.born, Facts: []journal.Fact{{Tag: 9, Data: encodeNumber(d.number)}}, State: encodeNumber(d.number)})
+		e.Effects = append(e.Effects, journal.CreateStream{Stream: d.born, Events: []journal.StoredEvent{{Tag: 9, Data: encodeNumber(d.number)}}, State: encodeNumber(d.number)})
 	}
 	if a.rng.IntN(4) == 0 {
 		d.due = testStart.Add(time.Hour + time.Duration(d.number)*time.Millisecond)
@@ -333,7 +333,7 @@ func (a *performer) trespass() {
 	d, e := a.devise(&deed{doomed: journal.ErrStale})
 	switch a.rng.IntN(4) {
 	case 3:
-		e.Hosted = []journal.Chapter{{Stream: a.world.hosted[a.stream], Expect: a.chapters + 1, Facts: e.Facts}}
+		e.Hosted = []journal.StreamAppend{{Stream: a.world.hosted[a.stream], Expect: a.chapters + 1, Events: e.Events}}
 	case 0:
 		e.Expect++
 	case 1:
@@ -344,7 +344,7 @@ func (a *performer) trespass() {
 			break
 		}
 		d.doomed = journal.ErrExists
-		e.Effects = []journal.Effect{journal.CreateStream{Stream: a.stream, Facts: e.Facts}}
+		e.Effects = []journal.Effect{journal.CreateStream{Stream: a.stream, Events: e.Events}}
 	}
 	a.append(d, e)
 }

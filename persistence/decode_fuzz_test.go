@@ -21,7 +21,7 @@ func FuzzDecodeParcel(f *testing.F) {
 		journal.PutRow{Row: journal.Row{Key: []byte("k"), Delete: true}},
 		journal.PutRow{Row: journal.Row{Slot: 4095, Table: journal.SlugTable, Key: []byte("k"), Value: []byte("v")}},
 		journal.AddToList{},
-		journal.CreateStream{Facts: []journal.Fact{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
+		journal.CreateStream{Events: []journal.StoredEvent{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
 	}, records: []journal.Record{{Data: []byte("body")}}})
 	f.Add(whole)
 	f.Add(append(whole, 0))

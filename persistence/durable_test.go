@@ -213,7 +213,7 @@ func directMessage(stream journal.Stream, to parley.AgentID, epoch, number uint6
 		Effects: []journal.Effect{
 			journal.CreateStream{
 				Stream: journal.Stream{Kind: journal.ConversationStream, ID: parley.AnyID(talk)}, Fresh: true,
-				Facts: []journal.Fact{{Tag: 1, Data: id.Bytes()}},
+				Events: []journal.StoredEvent{{Tag: 1, Data: id.Bytes()}},
 			},
 			journal.AppendFeed{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash("text")},
 			journal.AddToList{Agent: parley.AgentID(stream.ID), Conversation: talk},

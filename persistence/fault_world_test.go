@@ -188,7 +188,7 @@ func (o *ordeal) let() {
 				o.mu.Unlock()
 				e := &journal.Entry{
 					Expect:  n,
-					Facts:   []journal.Fact{{Tag: 7, Data: append(encodeNumber(n), make([]byte, ordealBytes)...)}},
+					Events:  []journal.StoredEvent{{Tag: 7, Data: append(encodeNumber(n), make([]byte, ordealBytes)...)}},
 					Effects: []journal.Effect{journal.AppendFeed{To: to, Kind: journal.StatusEntry}},
 				}
 				if !o.tell(e, stream, epoch) {
@@ -329,7 +329,7 @@ func (o *ordeal) survivors(journals int) {
 		v := s.view()
 		for stream, n := range acked {
 			found := uint64(0)
-			err := v.Events(stream, 1, false, func(_ uint64, _ int64, f journal.Fact) bool {
+			err := v.Events(stream, 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
 				if number(f.Data) == found {
 					found++
 				}

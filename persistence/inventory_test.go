@@ -56,7 +56,7 @@ func killedWithLogs(t testing.TB, orderly bool) *ruin {
 		n := uint64(len(r.acked))
 		e := &journal.Entry{
 			Slot: r.s.Slot(), Stream: r.s, Epoch: epoch, Expect: n,
-			Facts: []journal.Fact{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 20_000)...)}},
+			Events: []journal.StoredEvent{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 20_000)...)}},
 		}
 		if err := <-handOver(s, e); err != nil {
 			t.Fatal(err)

@@ -107,12 +107,12 @@ func (j *journalState) append(it *item) {
 
 func entryCost(e *journal.Entry) int {
 	n := len(e.State)
-	for _, f := range e.Facts {
+	for _, f := range e.Events {
 		n += len(f.Data)
 	}
 	for _, c := range e.Hosted {
-		n += 64*len(c.Facts) + len(c.State)
-		for _, f := range c.Facts {
+		n += 64*len(c.Events) + len(c.State)
+		for _, f := range c.Events {
 			n += len(f.Data)
 		}
 	}
@@ -133,13 +133,13 @@ func entryCost(e *journal.Entry) int {
 			n += copyCost*min(len(w.To), journal.FanoutChunk) + seatBytes*len(w.To)
 		case journal.CreateStream:
 			n += len(w.State)
-			for _, f := range w.Facts {
+			for _, f := range w.Events {
 				n += len(f.Data)
 			}
 		case journal.AppendFeed, journal.AddToList, journal.Mark: // as much as any word
 		}
 	}
-	return n + 64*(1+len(e.Facts)+len(e.Rows)+len(e.Effects))
+	return n + 64*(1+len(e.Events)+len(e.Rows)+len(e.Effects))
 }
 
 // write drains the queue into batches for as long as the journal is open. A

@@ -89,8 +89,8 @@ func appendEffect(b []byte, w journal.Effect) []byte {
 		return appendSeats(b, w.To)
 	case journal.CreateStream:
 		b = appendStream(append(b, bearWord), w.Stream)
-		b = binary.AppendUvarint(b, uint64(len(w.Facts)))
-		for _, f := range w.Facts {
+		b = binary.AppendUvarint(b, uint64(len(w.Events)))
+		for _, f := range w.Events {
 			b = appendBytes(append(b, f.Tag), f.Data)
 		}
 		return appendBytes(b, w.State)
@@ -199,7 +199,7 @@ func (r *reader) effect() journal.Effect {
 	case bearWord:
 		w := journal.CreateStream{Stream: r.stream()}
 		for range r.count() {
-			w.Facts = append(w.Facts, journal.Fact{Tag: r.byte(), Data: r.bytes()})
+			w.Events = append(w.Events, journal.StoredEvent{Tag: r.byte(), Data: r.bytes()})
 		}
 		if w.State = r.bytes(); len(w.State) == 0 {
 			w.State = nil

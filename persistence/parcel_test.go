@@ -56,7 +56,7 @@ func drawWord(t *rapid.T) journal.Effect {
 	default:
 		bear := journal.CreateStream{Stream: drawStream(t), State: drawBytes(t)}
 		for range rapid.IntRange(0, 3).Draw(t, "facts") {
-			bear.Facts = append(bear.Facts, journal.Fact{Tag: rapid.Byte().Draw(t, "tag"), Data: drawBytes(t)})
+			bear.Events = append(bear.Events, journal.StoredEvent{Tag: rapid.Byte().Draw(t, "tag"), Data: drawBytes(t)})
 		}
 		return bear
 	}

@@ -38,7 +38,7 @@ func killed(t testing.TB, lives, events int) *ruin {
 			n := uint64(len(r.acked))
 			e := &journal.Entry{
 				Slot: r.s.Slot(), Stream: r.s, Epoch: epoch, Expect: n,
-				Facts: []journal.Fact{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 900)...)}},
+				Events: []journal.StoredEvent{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 900)...)}},
 			}
 			if err := <-handOver(s, e); err != nil {
 				t.Fatal(err)
@@ -150,7 +150,7 @@ func (r *ruin) try(fs vfs.FS, witnessed bool) (verdict string, reason error) {
 	v := s.view()
 	defer v.Close()
 	var found []uint64
-	err = v.Events(r.s, 1, false, func(_ uint64, _ int64, f journal.Fact) bool {
+	err = v.Events(r.s, 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
 		found = append(found, number(f.Data))
 		return true
 	})

@@ -144,7 +144,7 @@ func (v *storeView) State(s journal.Stream) (seq uint64, state []byte, err error
 
 // Events calls fn with the stream's events from number from on (from 1), in
 // order, or from the last down if reverse, until fn returns false.
-func (v *storeView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.Fact) bool) error {
+func (v *storeView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
 	low, high := eventKey(s, from), after(streamKey(eventFamily, s, 0))
 	if reverse {
 		low, high = eventKey(s, 1), after(eventKey(s, from))
@@ -153,7 +153,7 @@ func (v *storeView) Events(s journal.Stream, from uint64, reverse bool, fn func(
 		if len(value) < 9 {
 			return false, fmt.Errorf("event of %d bytes", len(value))
 		}
-		f := journal.Fact{Tag: value[0], Data: append([]byte(nil), value[9:]...)}
+		f := journal.StoredEvent{Tag: value[0], Data: append([]byte(nil), value[9:]...)}
 		return fn(number(k[len(k)-8:]), int64(number64(value, 1)), f), nil
 	})
 }

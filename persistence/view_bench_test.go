@@ -24,7 +24,7 @@ func BenchmarkRead(b *testing.B) {
 		streams[i] = newStream(parley.Slot(i))
 		stored := make(chan error, 1)
 		s.Append(&journal.Entry{Slot: streams[i].Slot(), Effects: []journal.Effect{
-			journal.CreateStream{Stream: streams[i], Facts: []journal.Fact{{Tag: 1, Data: []byte("x")}}, State: make([]byte, 200)},
+			journal.CreateStream{Stream: streams[i], Events: []journal.StoredEvent{{Tag: 1, Data: []byte("x")}}, State: make([]byte, 200)},
 		}, Release: func(err error) { stored <- err }})
 		if err := <-stored; err != nil {
 			b.Fatal(err)

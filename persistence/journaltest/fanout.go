@@ -241,7 +241,7 @@ func testFanoutCrash(r *rig) {
 		var released []<-chan error
 		for range 3 {
 			e := circular(r.broadcast(), "body", to)
-			e.Facts = []journal.Fact{fact("sent")}
+			e.Events = []journal.StoredEvent{fact("sent")}
 			released = append(released, a.begin(e))
 		}
 		for _, c := range released[:round] {

@@ -6,10 +6,10 @@ import (
 )
 
 // chapter continues a stream that has so many events.
-func chapter(s journal.Stream, expect uint64, texts ...string) journal.Chapter {
-	c := journal.Chapter{Stream: s, Expect: expect}
+func chapter(s journal.Stream, expect uint64, texts ...string) journal.StreamAppend {
+	c := journal.StreamAppend{Stream: s, Expect: expect}
 	for _, text := range texts {
-		c.Facts = append(c.Facts, fact(text))
+		c.Events = append(c.Events, fact(text))
 		c.State = []byte(text)
 	}
 	return c
@@ -19,13 +19,13 @@ func testHosted(r *rig) {
 	a := r.speaker(r.group(near), 0)
 	first, second := r.stream(near), r.stream(near)
 	bear := func(s journal.Stream) journal.Effect {
-		return journal.CreateStream{Stream: s, Fresh: true, Facts: []journal.Fact{fact("born")}, State: []byte("born")}
+		return journal.CreateStream{Stream: s, Fresh: true, Events: []journal.StoredEvent{fact("born")}, State: []byte("born")}
 	}
 	// In one breath: begun and gone on with.
-	a.begin(&journal.Entry{Facts: []journal.Fact{fact("host")}, Effects: []journal.Effect{bear(first)}})
-	a.begin(&journal.Entry{Facts: []journal.Fact{fact("host")}, Effects: []journal.Effect{bear(second)}, Hosted: []journal.Chapter{chapter(first, 1, "a", "b")}})
-	a.begin(&journal.Entry{Hosted: []journal.Chapter{chapter(first, 3, "c"), chapter(second, 1, "x")}})
-	a.say(&journal.Entry{Hosted: []journal.Chapter{chapter(second, 2, "y")}})
+	a.begin(&journal.Entry{Events: []journal.StoredEvent{fact("host")}, Effects: []journal.Effect{bear(first)}})
+	a.begin(&journal.Entry{Events: []journal.StoredEvent{fact("host")}, Effects: []journal.Effect{bear(second)}, Hosted: []journal.StreamAppend{chapter(first, 1, "a", "b")}})
+	a.begin(&journal.Entry{Hosted: []journal.StreamAppend{chapter(first, 3, "c"), chapter(second, 1, "x")}})
+	a.say(&journal.Entry{Hosted: []journal.StreamAppend{chapter(second, 2, "y")}})
 	check := func(one, two string) {
 		r.Helper()
 		r.expect("the first", r.events(first), one)
@@ -44,7 +44,7 @@ func testHosted(r *rig) {
 	// Without a state the stored one stays.
 	bare := chapter(second, 3, "z")
 	bare.State = nil
-	a.say(&journal.Entry{Facts: []journal.Fact{fact("host")}, Hosted: []journal.Chapter{bare}})
+	a.say(&journal.Entry{Events: []journal.StoredEvent{fact("host")}, Hosted: []journal.StreamAppend{bare}})
 	r.crash()
 	check("[born a b c]", "[born x y z]")
 	r.expect("the host", r.events(a.stream), "[host host host]")
@@ -53,10 +53,10 @@ func testHosted(r *rig) {
 func testHostedRefused(r *rig) {
 	a := r.speaker(r.group(near), 0)
 	one, two, none := r.stream(near), r.stream(near), r.stream(near)
-	a.say(&journal.Entry{Facts: []journal.Fact{fact("host")}, Effects: []journal.Effect{
-		journal.CreateStream{Stream: one, Facts: []journal.Fact{fact("1")}}, journal.CreateStream{Stream: two, Facts: []journal.Fact{fact("1")}},
+	a.say(&journal.Entry{Events: []journal.StoredEvent{fact("host")}, Effects: []journal.Effect{
+		journal.CreateStream{Stream: one, Events: []journal.StoredEvent{fact("1")}}, journal.CreateStream{Stream: two, Events: []journal.StoredEvent{fact("1")}},
 	}})
-	wrong := map[string][]journal.Chapter{
+	wrong := map[string][]journal.StreamAppend{
 		"too few":                   {chapter(one, 0, "x")},
 		"too many":                  {chapter(one, 2, "x")},
 		"one of two":                {chapter(one, 1, "x"), chapter(two, 2, "x")},
@@ -80,14 +80,14 @@ func testHostedRefused(r *rig) {
 	r.refused(b[2], nil)
 	r.expect("the stream", r.events(one), "[1 2 3]")
 	// A stream that nobody began is begun by its first chapter.
-	a.say(&journal.Entry{Hosted: []journal.Chapter{chapter(none, 0, "n")}})
+	a.say(&journal.Entry{Hosted: []journal.StreamAppend{chapter(none, 0, "n")}})
 	r.expect("a new stream", r.events(none), "[n]")
 }
 
 // begin3 hands three chapters over, the second of which is wrong.
 func (r *rig) begin3(a *speaker, s journal.Stream) (released [3]<-chan error) {
-	for i, c := range []journal.Chapter{chapter(s, 1, "2"), chapter(s, 1, "x"), chapter(s, 2, "3")} {
-		released[i] = a.begin(&journal.Entry{Hosted: []journal.Chapter{c}})
+	for i, c := range []journal.StreamAppend{chapter(s, 1, "2"), chapter(s, 1, "x"), chapter(s, 2, "3")} {
+		released[i] = a.begin(&journal.Entry{Hosted: []journal.StreamAppend{c}})
 	}
 	return released
 }

@@ -244,7 +244,7 @@ func (r *rig) speaker(s journal.Stream, seq uint64) *speaker {
 // begin hands an entry over in the name of the stream.
 func (a *speaker) begin(e *journal.Entry) <-chan error {
 	e.Slot, e.Stream, e.Epoch, e.Expect = a.stream.Slot(), a.stream, a.epoch, a.seq
-	a.seq += uint64(len(e.Facts))
+	a.seq += uint64(len(e.Events))
 	return a.append(e)
 }
 
@@ -256,13 +256,13 @@ func (a *speaker) say(e *journal.Entry) {
 	}
 }
 
-func fact(text string) journal.Fact { return journal.Fact{Tag: 3, Data: []byte(text)} }
+func fact(text string) journal.StoredEvent { return journal.StoredEvent{Tag: 3, Data: []byte(text)} }
 
 func (r *rig) events(s journal.Stream) []string {
 	r.Helper()
 	var all []string
 	r.view(func(v journal.View) {
-		r.must(v.Events(s, 1, false, func(seq uint64, _ int64, f journal.Fact) bool {
+		r.must(v.Events(s, 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 			if seq != uint64(len(all)+1) {
 				r.Errorf("event %d stands at place %d", seq, len(all)+1)
 			}

@@ -15,8 +15,8 @@ func testDurable(r *rig) {
 	agent, id := r.agent(near), r.message(near)
 	for i := range 20 {
 		a.say(&journal.Entry{
-			Facts: []journal.Fact{fact(line(i))},
-			Rows:  []journal.Row{row(near, journal.RosterTable, line(i), "kept")},
+			Events: []journal.StoredEvent{fact(line(i))},
+			Rows:   []journal.Row{row(near, journal.RosterTable, line(i), "kept")},
 		})
 	}
 	a.say(&journal.Entry{
@@ -142,7 +142,7 @@ func testAdmit(r *rig) {
 			release()
 		}
 		// What is admitted is for clients: the journal itself still takes entries.
-		r.speaker(r.stream(near), 0).say(&journal.Entry{Facts: []journal.Fact{fact("x")}})
+		r.speaker(r.stream(near), 0).say(&journal.Entry{Events: []journal.StoredEvent{fact("x")}})
 		held[0]()
 		again, err := r.Journal.Admit(near, size)
 		r.must(err)

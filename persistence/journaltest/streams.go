@@ -12,7 +12,7 @@ import (
 func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar journal.Stream, org parley.OrgID) *journal.Entry {
 	id, idFar := r.message(near), r.message(near)
 	return &journal.Entry{
-		Facts:   []journal.Fact{fact("x")},
+		Events:  []journal.StoredEvent{fact("x")},
 		State:   []byte("state"),
 		Rows:    []journal.Row{row(near, journal.RosterTable, "everything", "there")},
 		Records: []journal.Record{{ID: id, Data: []byte("body")}, {ID: idFar, Data: []byte("body")}},
@@ -22,8 +22,8 @@ func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar jo
 			journal.Mark{Recipient: reader, Message: id, Marks: journal.Marks{Delivered: 9}},
 			journal.EnqueueFor{To: tell, Data: []byte("x")},
 			journal.PutRow{Row: row(far, journal.ClientTable, "everything", "there")},
-			journal.CreateStream{Stream: born, Facts: []journal.Fact{fact("x")}},
-			journal.CreateStream{Stream: bornFar, Facts: []journal.Fact{fact("x")}},
+			journal.CreateStream{Stream: born, Events: []journal.StoredEvent{fact("x")}},
+			journal.CreateStream{Stream: bornFar, Events: []journal.StoredEvent{fact("x")}},
 		},
 		Timers: []journal.Timer{{Due: r.Clock().Add(-time.Hour), Stream: tell}},
 		Counts: []journal.Count{{Org: org, Day: 3, N: 5}},
@@ -32,7 +32,7 @@ func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar jo
 
 func testSequence(r *rig) {
 	a := r.speaker(r.stream(near), 0)
-	a.say(&journal.Entry{Facts: []journal.Fact{fact("1"), fact("2")}, State: []byte("two")})
+	a.say(&journal.Entry{Events: []journal.StoredEvent{fact("1"), fact("2")}, State: []byte("two")})
 	other := r.speaker(r.stream(near), 0)
 	other.say(&journal.Entry{Effects: []journal.Effect{journal.EnqueueFor{To: a.stream, Data: []byte("wait")}}})
 	waiting := r.tray(a.stream)
@@ -48,7 +48,7 @@ func testSequence(r *rig) {
 		"a later epoch":     func(e *journal.Entry) { e.Epoch++ },
 		"never activated":   func(e *journal.Entry) { e.Stream = r.stream(near); e.Expect = 0 },
 		"a stream exists": func(e *journal.Entry) {
-			e.Effects = append(e.Effects, journal.CreateStream{Stream: a.stream, Facts: []journal.Fact{fact("y")}})
+			e.Effects = append(e.Effects, journal.CreateStream{Stream: a.stream, Events: []journal.StoredEvent{fact("y")}})
 		},
 	}
 	for name, spoil := range wrong {
@@ -71,7 +71,7 @@ func testSequence(r *rig) {
 		})
 	}
 	// What was said elsewhere would have to pass behind this.
-	a.say(&journal.Entry{Facts: []journal.Fact{fact("3")}, Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "last", "there")}}})
+	a.say(&journal.Entry{Events: []journal.StoredEvent{fact("3")}, Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "last", "there")}}})
 	r.until("words to the far home", func() bool { return r.row(far, journal.ClientTable, "last") == "there" })
 	r.expect("events", r.events(a.stream), "[1 2 3]")
 	r.expect("streams begun", line(r.events(born), r.events(bornFar)), "[] []")
@@ -87,25 +87,25 @@ func testSequence(r *rig) {
 func testEpochs(r *rig) {
 	s := r.stream(near)
 	first := r.speaker(s, 0)
-	first.say(&journal.Entry{Facts: []journal.Fact{fact("1")}})
+	first.say(&journal.Entry{Events: []journal.StoredEvent{fact("1")}})
 	second := r.speaker(s, 1)
-	r.refused(first.begin(&journal.Entry{Facts: []journal.Fact{fact("x")}}), journal.ErrStale)
+	r.refused(first.begin(&journal.Entry{Events: []journal.StoredEvent{fact("x")}}), journal.ErrStale)
 	r.refused(r.append(&journal.Entry{Slot: near, Stream: s, Epoch: first.epoch, Activate: true}), journal.ErrStale)
 	first.seq = 1
 	r.refused(first.begin(&journal.Entry{Retire: true}), journal.ErrStale)
-	second.say(&journal.Entry{Facts: []journal.Fact{fact("2")}})
-	second.say(&journal.Entry{Facts: []journal.Fact{fact("3")}, Rows: []journal.Row{row(near, journal.RosterTable, "last", "word")}, Retire: true})
+	second.say(&journal.Entry{Events: []journal.StoredEvent{fact("2")}})
+	second.say(&journal.Entry{Events: []journal.StoredEvent{fact("3")}, Rows: []journal.Row{row(near, journal.RosterTable, "last", "word")}, Retire: true})
 	r.expect("a last word", r.row(near, journal.RosterTable, "last"), "word")
-	r.refused(second.begin(&journal.Entry{Facts: []journal.Fact{fact("x")}}), journal.ErrStale)
+	r.refused(second.begin(&journal.Entry{Events: []journal.StoredEvent{fact("x")}}), journal.ErrStale)
 	third := r.speaker(s, 3)
-	third.say(&journal.Entry{Facts: []journal.Fact{fact("4")}})
+	third.say(&journal.Entry{Events: []journal.StoredEvent{fact("4")}})
 	r.expect("events", r.events(s), "[1 2 3 4]")
 	r.reopen()
 	fourth := r.speaker(s, 4)
 	if fourth.epoch <= third.epoch {
 		r.Errorf("epoch %d after opening again, %d before", fourth.epoch, third.epoch)
 	}
-	fourth.say(&journal.Entry{Facts: []journal.Fact{fact("5")}})
+	fourth.say(&journal.Entry{Events: []journal.StoredEvent{fact("5")}})
 	r.expect("events", r.events(s), "[1 2 3 4 5]")
 }
 
@@ -113,7 +113,7 @@ func testActivation(r *rig) {
 	s := r.stream(near)
 	a := r.speaker(s, 0)
 	for range 200 {
-		a.begin(&journal.Entry{Facts: []journal.Fact{fact("x")}})
+		a.begin(&journal.Entry{Events: []journal.StoredEvent{fact("x")}})
 	}
 	r.speaker(s, 200)
 	r.expect("events that the next activation finds", len(r.events(s)), 200)
@@ -131,18 +131,18 @@ func testRebirth(r *rig) {
 	var last []<-chan error
 	keep := func(released <-chan error) { last = append(last, released) }
 	for i := range 50 {
-		keep(a.begin(&journal.Entry{Facts: []journal.Fact{fact(line(i))}}))
+		keep(a.begin(&journal.Entry{Events: []journal.StoredEvent{fact(line(i))}}))
 		keep(a.begin(&journal.Entry{Retire: true}))
 		a.epoch = r.Journal.NextEpoch()
 		keep(r.append(&journal.Entry{Slot: near, Stream: s, Epoch: a.epoch, Activate: true}))
 	}
-	keep(parent.begin(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: born, Facts: []journal.Fact{fact("0"), fact("1")}}}}))
+	keep(parent.begin(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: born, Events: []journal.StoredEvent{fact("0"), fact("1")}}}}))
 	child := &speaker{rig: r, stream: born, epoch: r.Journal.NextEpoch(), seq: 2}
 	keep(r.append(&journal.Entry{Slot: near, Stream: born, Epoch: child.epoch, Activate: true}))
-	keep(child.begin(&journal.Entry{Facts: []journal.Fact{fact("2")}, Retire: true}))
+	keep(child.begin(&journal.Entry{Events: []journal.StoredEvent{fact("2")}, Retire: true}))
 	child.epoch = r.Journal.NextEpoch()
 	keep(r.append(&journal.Entry{Slot: near, Stream: born, Epoch: child.epoch, Activate: true}))
-	keep(child.begin(&journal.Entry{Facts: []journal.Fact{fact("3")}}))
+	keep(child.begin(&journal.Entry{Events: []journal.StoredEvent{fact("3")}}))
 	for i, released := range last {
 		if err := r.await(released); err != nil {
 			r.Fatalf("entry %d: %v", i, err)
@@ -160,11 +160,11 @@ func testReplay(r *rig) {
 			seq, state, err := v.State(a.stream)
 			r.expect("state", line(seq, string(state), err), "3 three <nil>")
 			var from, back []string
-			r.must(v.Events(a.stream, 2, false, func(seq uint64, at int64, f journal.Fact) bool {
+			r.must(v.Events(a.stream, 2, false, func(seq uint64, at int64, f journal.StoredEvent) bool {
 				from = append(from, line(seq, f.Tag, string(f.Data), at == r.Clock().UnixMilli()))
 				return len(from) < 2
 			}))
-			r.must(v.Events(a.stream, 3, true, func(seq uint64, _ int64, f journal.Fact) bool {
+			r.must(v.Events(a.stream, 3, true, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 				back = append(back, string(f.Data))
 				return true
 			}))
@@ -175,9 +175,9 @@ func testReplay(r *rig) {
 		})
 		r.expect("all", len(r.events(a.stream)), 4)
 	}
-	a.say(&journal.Entry{Facts: []journal.Fact{{Tag: 7, Data: []byte("a")}, {Tag: 7, Data: []byte("b")}}, State: []byte("two")})
-	a.say(&journal.Entry{Facts: []journal.Fact{{Tag: 7}}, State: []byte("three")})
-	a.say(&journal.Entry{Facts: []journal.Fact{{Tag: 8, Data: []byte("d")}}})
+	a.say(&journal.Entry{Events: []journal.StoredEvent{{Tag: 7, Data: []byte("a")}, {Tag: 7, Data: []byte("b")}}, State: []byte("two")})
+	a.say(&journal.Entry{Events: []journal.StoredEvent{{Tag: 7}}, State: []byte("three")})
+	a.say(&journal.Entry{Events: []journal.StoredEvent{{Tag: 8, Data: []byte("d")}}})
 	check()
 	r.reopen()
 	check()
@@ -190,14 +190,14 @@ func testBear(r *rig) {
 	child, foreign := r.stream(near2), r.stream(far)
 	bear := func(s journal.Stream, text string) *journal.Entry {
 		return &journal.Entry{
-			Facts:   []journal.Fact{fact(text)},
-			Effects: []journal.Effect{journal.CreateStream{Stream: s, Facts: []journal.Fact{fact(text), fact(text)}, State: []byte(text)}},
+			Events:  []journal.StoredEvent{fact(text)},
+			Effects: []journal.Effect{journal.CreateStream{Stream: s, Events: []journal.StoredEvent{fact(text), fact(text)}, State: []byte(text)}},
 		}
 	}
 	// Two in one breath: the second finds what the first began.
 	first, second := a.begin(bear(child, "a")), a.begin(bear(child, "b"))
 	a.seq--
-	third := a.begin(&journal.Entry{Facts: []journal.Fact{fact("c")}})
+	third := a.begin(&journal.Entry{Events: []journal.StoredEvent{fact("c")}})
 	r.refused(first, nil)
 	r.refused(second, journal.ErrExists)
 	r.refused(third, nil)
@@ -213,12 +213,12 @@ func testBear(r *rig) {
 		seq, state, err := v.State(child)
 		r.expect("its state", line(seq, string(state), err), "2 a <nil>")
 	})
-	r.speaker(child, 2).say(&journal.Entry{Facts: []journal.Fact{fact("f")}})
+	r.speaker(child, 2).say(&journal.Entry{Events: []journal.StoredEvent{fact("f")}})
 	r.expect("the stream goes on", r.events(child), "[a a f]")
 
 	a.say(bear(foreign, "g"))
 	r.until("a stream in another home", func() bool { return len(r.events(foreign)) == 2 })
-	r.speaker(foreign, 2).say(&journal.Entry{Facts: []journal.Fact{fact("h")}})
+	r.speaker(foreign, 2).say(&journal.Entry{Events: []journal.StoredEvent{fact("h")}})
 	// Another home cannot refuse any more; what exists must be as it was.
 	_ = r.await(a.begin(bear(foreign, "i")))
 	r.speaker(r.stream(near), 0).say(&journal.Entry{Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "behind", "there")}}})
@@ -229,8 +229,8 @@ func testBear(r *rig) {
 func testPurge(r *rig) {
 	due := r.Clock().Add(-time.Minute)
 	a, neighbour := r.speaker(r.stream(near), 0), r.speaker(r.stream(near), 0)
-	neighbour.say(&journal.Entry{Facts: []journal.Fact{fact("stays")}, State: []byte("stays")})
-	a.say(&journal.Entry{Facts: []journal.Fact{fact("1"), fact("2")}, State: []byte("two"), Timers: []journal.Timer{{Due: due, Stream: a.stream}}})
+	neighbour.say(&journal.Entry{Events: []journal.StoredEvent{fact("stays")}, State: []byte("stays")})
+	a.say(&journal.Entry{Events: []journal.StoredEvent{fact("1"), fact("2")}, State: []byte("two"), Timers: []journal.Timer{{Due: due, Stream: a.stream}}})
 	a.say(&journal.Entry{Purge: true, Timers: []journal.Timer{{Due: due, Stream: a.stream, Cancel: true}}})
 	a.seq = 0
 	gone := func() {
@@ -244,10 +244,10 @@ func testPurge(r *rig) {
 	}
 	gone()
 	other := r.speaker(r.stream(near), 0)
-	other.say(&journal.Entry{Facts: []journal.Fact{fact("1"), fact("2")}})
+	other.say(&journal.Entry{Events: []journal.StoredEvent{fact("1"), fact("2")}})
 	other.say(&journal.Entry{Purge: true})
 	other.seq = 0
-	other.say(&journal.Entry{Facts: []journal.Fact{fact("anew")}})
+	other.say(&journal.Entry{Events: []journal.StoredEvent{fact("anew")}})
 	r.expect("the same incarnation goes on", r.events(other.stream), "[anew]")
 	r.reopen()
 	gone()
@@ -259,6 +259,6 @@ func testPurge(r *rig) {
 	r.expect("timers", r.fired, "[]")
 	r.mu.Unlock()
 	parent := r.speaker(r.stream(near), 0)
-	parent.say(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: a.stream, Facts: []journal.Fact{fact("again")}}}})
+	parent.say(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: a.stream, Events: []journal.StoredEvent{fact("again")}}}})
 	r.expect("begun anew", r.events(a.stream), "[again]")
 }

@@ -35,7 +35,7 @@ func testTray(r *rig) {
 		if !slices.IsSortedFunc(rows, func(x, y journal.TrayRow) int { return int(x.Number) - int(y.Number) }) {
 			r.Errorf("numbers do not grow: %v", rows)
 		}
-		b.say(&journal.Entry{Facts: []journal.Fact{fact("heard")}, Handled: []uint64{rows[0].Number, rows[1].Number, rows[7].Number}})
+		b.say(&journal.Entry{Events: []journal.StoredEvent{fact("heard")}, Handled: []uint64{rows[0].Number, rows[1].Number, rows[7].Number}})
 		r.expect("what is left", r.heard(b.stream), "[2 3 4 5 6 8 9 10 11]")
 		r.expect("what came after the seventh", len(r.trayBeyond(b.stream, rows[6].Number)), 4)
 		r.crash()
@@ -103,7 +103,7 @@ func numbers(n int) []string {
 func (r *rig) errand(slot parley.Slot, n int, agents []parley.AgentID) *journal.Entry {
 	id := r.message(slot)
 	e := &journal.Entry{
-		Facts:   []journal.Fact{fact(line(n))},
+		Events:  []journal.StoredEvent{fact(line(n))},
 		Records: []journal.Record{{ID: id, Data: fmt.Append(nil, "body ", n)}},
 	}
 	for _, to := range agents {
@@ -215,7 +215,7 @@ func testSettled(r *rig) {
 			Records: []journal.Record{{ID: id, Data: []byte("body")}},
 			Effects: []journal.Effect{
 				journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
-				journal.CreateStream{Stream: born, Facts: []journal.Fact{fact("born")}},
+				journal.CreateStream{Stream: born, Events: []journal.StoredEvent{fact("born")}},
 				journal.EnqueueFor{To: tell, Data: []byte("told")},
 				journal.PutRow{Row: row(farther, journal.ClientTable, key, "put")},
 			},
@@ -291,7 +291,7 @@ func testReleases(r *rig) {
 			// nothing is written, and it is still released in its place
 			e.Effects = nil
 		default:
-			e.Facts = []journal.Fact{fact("x")}
+			e.Events = []journal.StoredEvent{fact("x")}
 			a.seq++
 		}
 		r.Journal.Append(e)
