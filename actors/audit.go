@@ -18,7 +18,7 @@ type Archive interface {
 	State(journal.Stream) (seq uint64, state []byte, err error)
 	Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
-	Marks(journal.Mark) (journal.Marks, error)
+	Receipts(journal.RecordReceipt) (journal.Receipts, error)
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error
 	Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error)
 
@@ -30,7 +30,7 @@ type Archive interface {
 	Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error
 	Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error
 	Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error
-	FarMarks(fn func(id parley.MessageID, m journal.Marks) error) error
+	FarMarks(fn func(id parley.MessageID, m journal.Receipts) error) error
 	Tables(fn func(slot parley.Slot, table journal.Table, key, value []byte) error) error
 	Trays(fn func(s journal.Stream, word []byte) error) error
 	Timers(fn func(s journal.Stream, due time.Time) error) error

@@ -222,15 +222,15 @@ func (k *talk) far(id parley.MessageID, to parley.AgentID) (position uint64, err
 		x.copied.Fault(where, "recipient and sender do not read the same")
 	}
 	x.marks.Checked++
-	near, err := x.Marks(journal.Mark{Recipient: to, Message: id, Position: position})
+	near, err := x.Receipts(journal.RecordReceipt{Recipient: to, Message: id, Position: position})
 	if err != nil {
 		return position, err
 	}
-	far, err := x.Marks(journal.Mark{Message: id})
+	far, err := x.Receipts(journal.RecordReceipt{Message: id})
 	near, far = near.Earliest(x.underway.marksNear[id]), far.Earliest(x.underway.marksFar[id])
 	// A mark on its way to the recipient has been made where the conversation is.
 	if near != far {
-		x.marks.Fault(where, "its recipient's home says delivered %d, read %d; its sender is told %d and %d", near.Delivered, near.Read, far.Delivered, far.Read)
+		x.marks.Fault(where, "its recipient's home says delivered %d, read %d; its sender is told %d and %d", near.TransferredAt, near.ReadAt, far.TransferredAt, far.ReadAt)
 	}
 	return position, err
 }
@@ -289,7 +289,7 @@ func statusKey(agent parley.AgentID, c parley.ConversationID, n int, word string
 
 // readFarMarks looks at marks that are kept by message.
 func (x *auditor) readFarMarks() error {
-	return x.FarMarks(func(id parley.MessageID, _ journal.Marks) error {
+	return x.FarMarks(func(id parley.MessageID, _ journal.Receipts) error {
 		x.progress("marks")
 		x.farMarks.Checked++
 		r, _, err := x.recordAt(id.Slot(), id)

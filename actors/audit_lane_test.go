@@ -80,8 +80,8 @@ func underwayTown(t *testing.T) (w *town, release func()) {
 		Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
 		Conversation: out.Conversation(), From: here[0], To: there[0], Original: out.MessageID(),
 	}))(t)
-	mark := journal.Mark{Recipient: here[1], Message: in.MessageID(), Position: got.Position, Marks: journal.Marks{Delivered: w.clock().UnixMilli()}}
-	if err := w.node.Mark(ctx, here[1], []journal.Mark{mark}); err != nil {
+	mark := journal.RecordReceipt{Recipient: here[1], Message: in.MessageID(), Position: got.Position, Receipts: journal.Receipts{TransferredAt: w.clock().UnixMilli()}}
+	if err := w.node.Mark(ctx, here[1], []journal.RecordReceipt{mark}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 8 {
@@ -102,7 +102,7 @@ func spokenUnderway(t *testing.T, w *town) []string {
 		switch word := word.(type) {
 		case journal.AppendFeed:
 			sort = map[journal.FeedKind]string{journal.MessageEntry: "message", journal.StatusEntry: "status"}[word.Kind]
-		case journal.Mark:
+		case journal.RecordReceipt:
 			sort = "mark for the recipient"
 			if word.Recipient.Zero() {
 				sort = "mark for the sender"

@@ -35,12 +35,12 @@ func (x *auditor) readFeeds() error {
 		}
 		last = e.Position
 		switch {
-		case e.Kind == journal.MarkEntry:
+		case e.Kind == journal.ReceiptEntry:
 			return nil
 		case e.Kind == journal.GroupEntry:
 			x.notices.Find(agent.Slot(), 1, agent[:], e.Ref[:], e.Note)
 			return nil
-		case !e.Kind.Carries():
+		case !e.Kind.BringsMessage():
 			statuses++
 			return nil
 		}
@@ -138,7 +138,7 @@ func (x *auditor) member(slot parley.Slot, table journal.Table, key, value []byt
 		if _, replaced := x.underway.rows[string(byte(table))+string(key)]; !replaced || slot == parley.Slots {
 			x.directory.Find(journal.DirectorySlot, 1, key, value)
 		}
-	case table == journal.CarriedTable && len(key) == 16 && len(value) == 8: // what it may not pass over is judged with the feeds
+	case table == journal.TransferredTable && len(key) == 16 && len(value) == 8: // what it may not pass over is judged with the feeds
 	case table == journal.ReadTable && len(key) == 16 && len(value) == 8: // of what it passes over the marks tell
 	case table == journal.WebhookTable && len(key) == 32:
 		x.hooks.Find(slot, 1, key, value)

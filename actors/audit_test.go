@@ -117,9 +117,9 @@ func (w *town) answer(m *Record, n int) {
 	}
 	at := w.clock().UnixMilli()
 	for _, got := range w.inbox(reply.Recipient()) {
-		if got.Marks.Delivered == 0 {
-			mark := journal.Mark{Recipient: reply.Recipient(), Message: got.Record.MessageID(), Position: got.Position, Marks: journal.Marks{Delivered: at}}
-			if err := w.node.Mark(context.Background(), reply.Recipient(), []journal.Mark{mark}); err != nil {
+		if got.Marks.TransferredAt == 0 {
+			mark := journal.RecordReceipt{Recipient: reply.Recipient(), Message: got.Record.MessageID(), Position: got.Position, Receipts: journal.Receipts{TransferredAt: at}}
+			if err := w.node.Mark(context.Background(), reply.Recipient(), []journal.RecordReceipt{mark}); err != nil {
 				w.t.Fatal(err)
 			}
 		}

@@ -17,7 +17,7 @@ type underway struct {
 	// statuses that will be told, by participant and conversation, in order.
 	statuses map[[32]byte][]string
 	// marks on their way to a recipient's home, and to a conversation's.
-	marksNear, marksFar map[parley.MessageID]journal.Marks
+	marksNear, marksFar map[parley.MessageID]journal.Receipts
 	// agents that will be made.
 	agents map[parley.AgentID]*bornAgent
 	// rows that will be there, by table and key; nil for one that will not.
@@ -44,7 +44,7 @@ func pair(a, b parley.AnyID) (k [32]byte) {
 func (x *auditor) readUnderway() error {
 	x.underway = underway{
 		announced: map[[32]byte]bool{}, statuses: map[[32]byte][]string{}, rows: map[string][]byte{},
-		marksNear: map[parley.MessageID]journal.Marks{}, marksFar: map[parley.MessageID]journal.Marks{},
+		marksNear: map[parley.MessageID]journal.Receipts{}, marksFar: map[parley.MessageID]journal.Receipts{},
 		agents: map[parley.AgentID]*bornAgent{}, fans: map[parley.MessageID][]parley.Seat{}, saidUnderway: newSaidUnderway(),
 	}
 	var born []journal.CreateStream
@@ -55,12 +55,12 @@ func (x *auditor) readUnderway() error {
 			x.announce(w)
 		case journal.Fanout:
 			x.fan(w)
-		case journal.Mark:
+		case journal.RecordReceipt:
 			to := x.underway.marksNear
 			if w.Recipient.Zero() {
 				to = x.underway.marksFar
 			}
-			to[w.Message] = to[w.Message].Earliest(w.Marks)
+			to[w.Message] = to[w.Message].Earliest(w.Receipts)
 		case journal.EnqueueFor:
 			return x.effect(w.To, w.Data)
 		case journal.PutRow:
@@ -90,12 +90,12 @@ func (x *auditor) readUnderway() error {
 
 func (x *auditor) announce(w journal.AppendFeed) {
 	k := pair(parley.AnyID(w.To), w.Ref)
-	if w.Kind.Carries() {
+	if w.Kind.BringsMessage() {
 		x.underway.announced[k] = true
 		x.feeds.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
 		return
 	}
-	if w.Kind == journal.MarkEntry {
+	if w.Kind == journal.ReceiptEntry {
 		return // what became of a message is told beside its marks, and at least once
 	}
 	if w.Kind == journal.GroupEntry {

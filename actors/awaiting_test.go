@@ -41,8 +41,8 @@ func (v *odometerView) Feed(agent parley.AgentID, from, upTo uint64, fn func(jou
 	})
 }
 
-func (v *odometerView) FeedMarks(agent parley.AgentID, low, high uint64, fn func(uint64, journal.Marks)) error {
-	return v.View.FeedMarks(agent, low, high, func(position uint64, m journal.Marks) {
+func (v *odometerView) FeedReceipts(agent parley.AgentID, low, high uint64, fn func(uint64, journal.Receipts)) error {
+	return v.View.FeedReceipts(agent, low, high, func(position uint64, m journal.Receipts) {
 		v.rows.Add(1)
 		fn(position, m)
 	})
@@ -95,7 +95,7 @@ func flooded(t *testing.T, n int, tune func(*Node)) (*rig, *odometer, *club, []p
 		must(c.say(ids[0], fmt.Sprint(i), ""))(t)
 	}
 	for _, m := range r.inbox(ids[1]) {
-		r.markOne(m, journal.Marks{Delivered: 1, By: journal.InboxChannel})
+		r.markOne(m, journal.Receipts{TransferredAt: 1, TransferredBy: journal.InboxChannel})
 	}
 	return r, o, c, ids
 }
@@ -126,7 +126,7 @@ func TestWaitLooksThroughAFeedOnce(t *testing.T) {
 		t.Fatalf("%d looks came to the end", looks)
 	}
 	eventually(t, "what was passed by is noted", func() bool {
-		value, found, err := r.store.Row(to.Slot(), journal.CarriedTable, to[:])
+		value, found, err := r.store.Row(to.Slot(), journal.TransferredTable, to[:])
 		return err == nil && found && binary.BigEndian.Uint64(value) > r.inbox(to)[floodedRows].Position
 	})
 	for i := range 5 {
@@ -140,7 +140,7 @@ func TestWaitLooksThroughAFeedOnce(t *testing.T) {
 		}); read > 3*floodedRows {
 			t.Errorf("a wait has read %d rows of %d", read, floodedCopies)
 		}
-		r.markOne(r.inbox(to)[0], journal.Marks{Delivered: 1, By: journal.WaitChannel})
+		r.markOne(r.inbox(to)[0], journal.Receipts{TransferredAt: 1, TransferredBy: journal.WaitChannel})
 	}
 }
 

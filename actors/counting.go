@@ -124,7 +124,7 @@ func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, edg
 	}
 	// What the view has beyond the index is durable once the view is.
 	err = v.Feed(x.agent, upTo, math.MaxUint64, func(e journal.FeedEntry) bool {
-		if e.Kind.Carries() && createdAt(e) > since {
+		if e.Kind.BringsMessage() && createdAt(e) > since {
 			t.sure++
 		}
 		return true
@@ -291,7 +291,7 @@ func newBlock(until int64) feedBlock { return feedBlock{oldest: math.MaxInt64, u
 // take counts a line in a block and gives how many messages it brings.
 func (x *feedIndex) take(b *feedBlock, e journal.FeedEntry) int32 {
 	b.lines++
-	if !e.Kind.Carries() {
+	if !e.Kind.BringsMessage() {
 		return 0
 	}
 	created := createdAt(e)
@@ -307,7 +307,7 @@ func (x *feedIndex) look(v journal.View, b *feedBlock) (*lookedBlock, error) {
 	}
 	looked := &lookedBlock{first: b.first, last: b.last, created: make([]int64, 0, b.messages)}
 	err := v.Feed(x.agent, b.first-1, b.last, func(e journal.FeedEntry) bool {
-		if e.Kind.Carries() {
+		if e.Kind.BringsMessage() {
 			looked.created = append(looked.created, createdAt(e))
 		}
 		return true

@@ -50,7 +50,7 @@ func (v feedView) FeedBefore(_ parley.AgentID, before uint64, fn func(journal.Fe
 // counted is the number by the definition.
 func counted(lines []journal.FeedEntry, since int64) (n int) {
 	for _, e := range lines {
-		if e.Kind.Carries() && e.Ref.Time().UnixMilli() > since {
+		if e.Kind.BringsMessage() && e.Ref.Time().UnixMilli() > since {
 			n++
 		}
 	}

@@ -413,7 +413,7 @@ func (c *client) reply(r ReplyTo) {
 	default:
 		c.posted(p, attemptKey{r.From, r.Conversation, r.Key})
 		if r.Reads && !p.Repeated {
-			mine.Marks = journal.Marks{Delivered: p.Message.CreatedAt().UnixMilli() + 1, Read: p.Message.CreatedAt().UnixMilli() + 1}
+			mine.Marks = journal.Receipts{TransferredAt: p.Message.CreatedAt().UnixMilli() + 1, ReadAt: p.Message.CreatedAt().UnixMilli() + 1}
 			c.saw(mine)
 		}
 	}

@@ -253,7 +253,7 @@ func (lenient) Errorf(string, ...any) {}
 // TestSagaControls leaves one part of sagas out: it must be seen to be missing.
 func TestSagaControls(t *testing.T) {
 	unraced(t)
-	for _, forgets := range []journal.Effect{journal.AppendFeed{}, journal.Mark{}, journal.EnqueueFor{}, journal.PutRow{}, journal.AddToList{}, journal.CreateStream{}, journal.Fanout{}} {
+	for _, forgets := range []journal.Effect{journal.AppendFeed{}, journal.RecordReceipt{}, journal.EnqueueFor{}, journal.PutRow{}, journal.AddToList{}, journal.CreateStream{}, journal.Fanout{}} {
 		t.Run(fmt.Sprintf("%T", forgets), func(t *testing.T) {
 			v := &crashVerdict{brief: true}
 			for _, s := range slices.Concat(sagas, groupSagas) {

@@ -50,7 +50,7 @@ type knownMessage struct {
 	record   *Record
 	position uint64
 	// marks as the recipient sees them, sent as the conversation does.
-	marks, sent journal.Marks
+	marks, sent journal.Receipts
 }
 
 type knownTalk struct {
@@ -147,8 +147,8 @@ func (k *knowledge) sent(m Message) {
 	had.sent = earliest(had.sent, m.Marks)
 }
 
-func earliest(a, b journal.Marks) journal.Marks {
-	return journal.Marks{Delivered: earlier(a.Delivered, b.Delivered), Read: earlier(a.Read, b.Read)}
+func earliest(a, b journal.Receipts) journal.Receipts {
+	return journal.Receipts{TransferredAt: earlier(a.TransferredAt, b.TransferredAt), ReadAt: earlier(a.ReadAt, b.ReadAt)}
 }
 
 // earlier of two instants, of which zero is none.

@@ -61,7 +61,7 @@ func (x *crashSight) keepsPromises() {
 }
 
 // later reports whether a mark is missing or not as early as it was.
-func later(was, is journal.Marks) bool {
+func later(was, is journal.Receipts) bool {
 	return earliest(was, is) != is
 }
 
@@ -265,14 +265,14 @@ func (x *crashSight) feedAgrees(id parley.AgentID) {
 	at := len(inbox)
 	unseen := x.r.node.Edge(id)
 	for _, e := range x.feeds[id] {
-		if !e.Kind.Carries() {
+		if !e.Kind.BringsMessage() {
 			continue
 		}
 		if at--; at < 0 || inbox[at].Record.MessageID() != parley.MessageID(e.Ref) || inbox[at].Position != e.Position {
 			x.fault("half: entry %d of the feed of %s is not in its place in the inbox", e.Position, id)
 			return
 		}
-		if inbox[at].Marks.Delivered == 0 {
+		if inbox[at].Marks.TransferredAt == 0 {
 			unseen = min(unseen, e.Position-1)
 		}
 	}

@@ -58,17 +58,17 @@ func (c *client) page(a *crashAgent, mark bool) {
 			return
 		}
 		c.saw(page...)
-		var marks []journal.Mark
+		var marks []journal.RecordReceipt
 		at := c.clock().UnixMilli()
 		for i := range page {
 			if i > 0 && c.rng.IntN(2) == 0 {
 				continue
 			}
-			page[i].Marks = journal.Marks{Delivered: at}
+			page[i].Marks = journal.Receipts{TransferredAt: at}
 			if c.rng.IntN(2) == 0 {
-				page[i].Marks.Read = at
+				page[i].Marks.ReadAt = at
 			}
-			marks = append(marks, journal.Mark{Recipient: a.id, Message: page[i].Record.MessageID(), Position: page[i].Position, Marks: page[i].Marks, Copy: page[i].Record.Copied()})
+			marks = append(marks, journal.RecordReceipt{Recipient: a.id, Message: page[i].Record.MessageID(), Position: page[i].Position, Receipts: page[i].Marks, Copy: page[i].Record.Copied()})
 		}
 		if mark && c.answered(c.node().Mark(ctx, a.id, marks)) {
 			c.saw(page...)

@@ -207,7 +207,7 @@ func (w *crashWorld) sawAgent(s *agent.State) {
 type shownOnce struct {
 	id       parley.MessageID
 	position uint64
-	marks    journal.Marks
+	marks    journal.Receipts
 	sent     bool
 }
 
@@ -290,11 +290,11 @@ func (w *crashWorld) follow(id parley.AgentID, done chan struct{}) {
 // stream shows the messages of entries and has them marked.
 func (w *crashWorld) stream(id parley.AgentID, entries []journal.FeedEntry) {
 	err := w.r.node.Entries(context.Background(), id, entries, func(e journal.FeedEntry, m Message) error {
-		if e.Kind.Carries() {
+		if e.Kind.BringsMessage() {
 			w.saw(m)
-			w.r.node.MarkSoon(journal.Mark{
+			w.r.node.MarkSoon(journal.RecordReceipt{
 				Recipient: id, Message: m.Record.MessageID(), Position: e.Position, Copy: m.Record.Copied(),
-				Marks: journal.Marks{Delivered: w.clock().UnixMilli()},
+				Receipts: journal.Receipts{TransferredAt: w.clock().UnixMilli()},
 			})
 		}
 		return nil

@@ -160,7 +160,7 @@ func newsOf(e journal.FeedEntry) (all []*webhook.News) {
 			}
 			add(x, e.Ref.Bytes(), note)
 		}
-	case journal.MarkEntry:
+	case journal.ReceiptEntry:
 		delivered, read := MarkNews(e.Note)
 		if delivered {
 			add(webhook.MessageDelivered, e.Ref.Bytes(), nil)
@@ -361,9 +361,9 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 // and does not carry it. // docs: delivery.md
 func (n *Node) announced(t *webhookTurn, j *webhook.Job) error {
 	agent := t.state.Watched()
-	mark := journal.Mark{
+	mark := journal.RecordReceipt{
 		Recipient: agent, Message: parley.IDFromBytes[parley.MessageID](j.GetRef()), Position: j.GetPosition(),
-		Marks: journal.Marks{Announced: t.now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
+		Receipts: journal.Receipts{AnnouncedAt: t.now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
 	}
 	if n.dispatch.anybodyWants(webhook.MessageDelivered) {
 		v := n.journal.View()

@@ -56,10 +56,10 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 			return err
 		}
 		return v.FeedBefore(agent, s.After+1, func(e journal.FeedEntry) bool {
-			if e.Kind.Carries() {
+			if e.Kind.BringsMessage() {
 				s.Last = parley.MessageID(e.Ref)
 			}
-			return !e.Kind.Carries()
+			return !e.Kind.BringsMessage()
 		})
 	})
 	if err == nil && s.OnlyUnseen && s.After >= passed+n.carriedStep {
@@ -74,7 +74,7 @@ const carriedStep = 4096
 // readCarried is the position up to which it is noted that an agent has been
 // carried everything.
 func readCarried(v journal.View, agent parley.AgentID) (uint64, error) {
-	value, found, err := v.Row(agent.Slot(), journal.CarriedTable, agent[:])
+	value, found, err := v.Row(agent.Slot(), journal.TransferredTable, agent[:])
 	if err != nil || !found {
 		return 0, err
 	}
@@ -84,7 +84,7 @@ func readCarried(v journal.View, agent parley.AgentID) (uint64, error) {
 // keepCarried notes it, so that nobody looks through what is before that again.
 // Nothing waits for it, and nothing is lost without it.
 func (n *Node) keepCarried(agent parley.AgentID, upTo uint64) {
-	n.keepPlace(journal.CarriedTable, agent, upTo)
+	n.keepPlace(journal.TransferredTable, agent, upTo)
 }
 
 // keepPlace keeps a position of an agent's feed in a row, without anybody waiting.
@@ -118,7 +118,7 @@ func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []jour
 	messages := make([]Message, len(entries))
 	var v journal.View
 	for i, e := range entries {
-		if !e.Kind.Carries() {
+		if !e.Kind.BringsMessage() {
 			continue
 		}
 		var err error
@@ -167,7 +167,7 @@ func (n *Node) Backlog(ctx context.Context, agent parley.AgentID, from, upTo uin
 		var bad error
 		scan := v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 			var record *Record
-			if e.Kind.Carries() {
+			if e.Kind.BringsMessage() {
 				if record, bad = n.carried(ctx, v, agent, e); bad != nil {
 					return false
 				}

@@ -195,12 +195,12 @@ func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
 	t.Helper()
 	r, owner := c.rig, c.owner
 	mine := r.inbox(a[7])[1]
-	if err := r.node.Mark(context.Background(), a[7], []journal.Mark{{
-		Recipient: a[7], Message: mine.Record.MessageID(), Position: mine.Position, Marks: journal.Marks{Delivered: 5, Read: 6}, Copy: true,
+	if err := r.node.Mark(context.Background(), a[7], []journal.RecordReceipt{{
+		Recipient: a[7], Message: mine.Record.MessageID(), Position: mine.Position, Receipts: journal.Receipts{TransferredAt: 5, ReadAt: 6}, Copy: true,
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if m := must(r.node.Message(context.Background(), mine.Record.MessageID()))(t); m.Marks.Read != 6 {
+	if m := must(r.node.Message(context.Background(), mine.Record.MessageID()))(t); m.Marks.ReadAt != 6 {
 		t.Fatalf("the marks of a copy: %+v", m.Marks)
 	}
 	answer := answerTo(owner, mine.Record, "hi", "")
@@ -234,8 +234,8 @@ func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
 	must(c.join(a[1]))(t)
 	mark := func(m Message) {
 		t.Helper()
-		if err := r.node.Mark(context.Background(), a[1], []journal.Mark{{
-			Recipient: a[1], Message: m.Record.MessageID(), Position: m.Position, Marks: journal.Marks{Delivered: 1}, Copy: true,
+		if err := r.node.Mark(context.Background(), a[1], []journal.RecordReceipt{{
+			Recipient: a[1], Message: m.Record.MessageID(), Position: m.Position, Receipts: journal.Receipts{TransferredAt: 1}, Copy: true,
 		}}); err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +247,7 @@ func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
 			t.Fatalf("a stream begins after %d, not %d", s.After, want)
 		}
 		eventually(t, "it is noted", func() bool {
-			value, found, err := r.store.Row(a[1].Slot(), journal.CarriedTable, a[1][:])
+			value, found, err := r.store.Row(a[1].Slot(), journal.TransferredTable, a[1][:])
 			return err == nil && found && binary.BigEndian.Uint64(value) == want
 		})
 	}

@@ -17,10 +17,10 @@ const markEvery = 5 * time.Millisecond
 // marksPerEntry bounds one entry of marks.
 const marksPerEntry = 256
 
-// Mark notes that messages were delivered to, or read by, agent, who received
+// RecordReceipt notes that messages were delivered to, or read by, agent, who received
 // them. It returns when that is on stable storage. More than fit into one entry
 // are not noted all at once: it may be repeated where it fails.
-func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []journal.Mark) error {
+func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []journal.RecordReceipt) error {
 	if len(marks) == 0 {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []journal.Mar
 	return bad
 }
 
-func (n *Node) markEntry(agent parley.AgentID, marks []journal.Mark, release func(error)) *journal.Entry {
+func (n *Node) markEntry(agent parley.AgentID, marks []journal.RecordReceipt, release func(error)) *journal.Entry {
 	words := make([]journal.Effect, 0, len(marks))
 	for _, m := range marks {
 		words = n.appendMark(words, m)
@@ -66,7 +66,7 @@ func (n *Node) markEntry(agent parley.AgentID, marks []journal.Mark, release fun
 
 // MarkSoon notes what a stream has written out, together with what other
 // streams of the moment have. Nothing waits for it.
-func (n *Node) MarkSoon(m journal.Mark) { n.marker.add(m) }
+func (n *Node) MarkSoon(m journal.RecordReceipt) { n.marker.add(m) }
 
 // marker gathers marks for a moment, so that a busy stream costs one entry
 // where it would cost hundreds.
@@ -75,18 +75,18 @@ type marker struct {
 	logger *slog.Logger
 
 	mu      sync.Mutex
-	waiting map[parley.AgentID][]journal.Mark
+	waiting map[parley.AgentID][]journal.RecordReceipt
 	timer   *time.Timer
 	closed  bool
 }
 
 func newMarker(n *Node, logger *slog.Logger) *marker { return &marker{node: n, logger: logger} }
 
-func (k *marker) add(m journal.Mark) {
+func (k *marker) add(m journal.RecordReceipt) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.waiting == nil {
-		k.waiting = map[parley.AgentID][]journal.Mark{}
+		k.waiting = map[parley.AgentID][]journal.RecordReceipt{}
 		if !k.closed {
 			k.timer = time.AfterFunc(markEvery, k.flush)
 		}
@@ -108,7 +108,7 @@ func (k *marker) flush() {
 
 // keep appends marks, or leaves them: then their messages stay unseen and are
 // carried again, which is at least once.
-func (k *marker) keep(agent parley.AgentID, marks []journal.Mark) {
+func (k *marker) keep(agent parley.AgentID, marks []journal.RecordReceipt) {
 	room, err := k.node.journal.Admit(agent.Slot(), entrySize*len(marks)/8)
 	if err != nil {
 		k.logger.Warn("marks of a stream were not kept", "agent", agent.String(), "error", err)

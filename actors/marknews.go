@@ -12,7 +12,7 @@ const (
 	newsRead
 )
 
-// MarkNews reads the note of a MarkEntry: what the message's recipient did with
+// MarkNews reads the note of a ReceiptEntry: what the message's recipient did with
 // it, for the first time. Of a note that is not known it is neither.
 func MarkNews(note []byte) (delivered, read bool) {
 	if len(note) == 0 {
@@ -23,17 +23,17 @@ func MarkNews(note []byte) (delivered, read bool) {
 
 // markWords are what there is to say of a mark: the mark, and where a webhook of
 // the sender's wants to know, what is new in it to the sender's feed.
-func (n *Node) markWords(m journal.Mark) []journal.Effect { return n.appendMark(nil, m) }
+func (n *Node) markWords(m journal.RecordReceipt) []journal.Effect { return n.appendMark(nil, m) }
 
-func (n *Node) appendMark(words []journal.Effect, m journal.Mark) []journal.Effect {
+func (n *Node) appendMark(words []journal.Effect, m journal.RecordReceipt) []journal.Effect {
 	sender := m.Sender
 	m.Sender = parley.AgentID{}
 	words = append(words, m)
 	var note byte
-	if m.Marks.DeliveredAt() != 0 && n.watched(sender, webhook.MessageDelivered) {
+	if m.Receipts.DeliveredAt() != 0 && n.watched(sender, webhook.MessageDelivered) {
 		note |= newsDelivered
 	}
-	if m.Marks.Read != 0 && n.watched(sender, webhook.MessageRead) {
+	if m.Receipts.ReadAt != 0 && n.watched(sender, webhook.MessageRead) {
 		note |= newsRead
 	}
 	if note != 0 {
@@ -42,23 +42,23 @@ func (n *Node) appendMark(words []journal.Effect, m journal.Mark) []journal.Effe
 	if note == 0 {
 		return words
 	}
-	return append(words, journal.AppendFeed{To: sender, Kind: journal.MarkEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
+	return append(words, journal.AppendFeed{To: sender, Kind: journal.ReceiptEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
 }
 
 // knownNews is what the marks of a message have said already. Two that mark it in
 // the same moment may both bring the news: what rests on it is told at least
 // once. Where the marks cannot be read nothing is known.
-func (n *Node) knownNews(m journal.Mark) (note byte) {
+func (n *Node) knownNews(m journal.RecordReceipt) (note byte) {
 	v := n.journal.Latest()
 	defer v.Close()
-	marks, err := v.Marks(m)
+	marks, err := v.Receipts(m)
 	if err != nil {
 		return 0
 	}
 	if marks.DeliveredAt() != 0 {
 		note |= newsDelivered
 	}
-	if marks.Read != 0 {
+	if marks.ReadAt != 0 {
 		note |= newsRead
 	}
 	return note

@@ -17,7 +17,7 @@ func (r *rig) markLines(of parley.AgentID) (all []string) {
 	v := r.store.View()
 	defer v.Close()
 	err := v.Feed(of, 0, ^uint64(0), func(e journal.FeedEntry) bool {
-		if e.Kind == journal.MarkEntry {
+		if e.Kind == journal.ReceiptEntry {
 			delivered, read := MarkNews(e.Note)
 			all = append(all, fmt.Sprint(parley.MessageID(e.Ref), delivered, read))
 		}
@@ -30,7 +30,7 @@ func (r *rig) markLines(of parley.AgentID) (all []string) {
 }
 
 // marked marks the newest message of an agent's inbox.
-func (r *rig) marked(of parley.AgentID, marks journal.Marks) {
+func (r *rig) marked(of parley.AgentID, marks journal.Receipts) {
 	r.t.Helper()
 	r.markOne(r.inbox(of)[0], marks)
 }
@@ -44,19 +44,19 @@ func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
 				return must(h.send(direct(h.owner, sender, to, "m", "")))(t).Message.MessageID().String()
 			}
 			say()
-			h.marked(to, journal.Marks{Delivered: 5, By: journal.StreamChannel, Read: 6})
+			h.marked(to, journal.Receipts{TransferredAt: 5, TransferredBy: journal.StreamChannel, ReadAt: 6})
 			if told := h.markLines(sender); len(told) != 0 {
 				t.Errorf("nobody asked, and was told %q", told)
 			}
 			h.watch(sender, "https://sink.example/s", webhook.MessageDelivered, webhook.MessageRead)
 			first := say()
-			h.marked(to, journal.Marks{Delivered: 7, By: journal.StreamChannel})
-			h.marked(to, journal.Marks{Delivered: 8, By: journal.InboxChannel})
-			h.marked(to, journal.Marks{Delivered: 9, By: journal.InboxChannel, Read: 9})
-			h.marked(to, journal.Marks{Read: 10})
+			h.marked(to, journal.Receipts{TransferredAt: 7, TransferredBy: journal.StreamChannel})
+			h.marked(to, journal.Receipts{TransferredAt: 8, TransferredBy: journal.InboxChannel})
+			h.marked(to, journal.Receipts{TransferredAt: 9, TransferredBy: journal.InboxChannel, ReadAt: 9})
+			h.marked(to, journal.Receipts{ReadAt: 10})
 			second := say()
-			h.marked(to, journal.Marks{Announced: 7})
-			h.marked(to, journal.Marks{Delivered: 8, By: journal.WaitChannel})
+			h.marked(to, journal.Receipts{AnnouncedAt: 7})
+			h.marked(to, journal.Receipts{TransferredAt: 8, TransferredBy: journal.WaitChannel})
 			third := must(h.send(direct(h.owner, sender, to, "m", "")))(t).Message
 			reply := answerTo(h.owner, third, "r", "")
 			reply.Reads, reply.Position = true, h.inbox(to)[0].Position
@@ -64,9 +64,9 @@ func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
 			want := []string{first + " true false", first + " false true", second + " true false", third.MessageID().String() + " true true"}
 			h.until("the news", func() bool { return slices.Equal(h.markLines(sender), want) })
 			fourth := say()
-			h.node.MarkSoon(journal.Mark{
+			h.node.MarkSoon(journal.RecordReceipt{
 				Recipient: to, Message: h.inbox(to)[0].Record.MessageID(), Position: h.inbox(to)[0].Position, Sender: sender,
-				Marks: journal.Marks{Delivered: 7, By: journal.StreamChannel},
+				Receipts: journal.Receipts{TransferredAt: 7, TransferredBy: journal.StreamChannel},
 			})
 			want = append(want, fourth+" true false")
 			h.until("the news from a stream", func() bool { return slices.Equal(h.markLines(sender), want) })
@@ -98,7 +98,7 @@ func TestReadersPassOverMarkLines(t *testing.T) {
 	sender, to := h.ids[0], h.ids[2]
 	h.watch(sender, "https://sink.example/s", webhook.MessageRead)
 	must(h.send(direct(h.owner, sender, to, "out", "")))(t)
-	h.marked(to, journal.Marks{Delivered: 7, Read: 7})
+	h.marked(to, journal.Receipts{TransferredAt: 7, ReadAt: 7})
 	must(h.send(direct(h.owner, to, sender, "in", "")))(t)
 	if len(h.markLines(sender)) != 1 {
 		t.Fatal("there is no line to pass over")
@@ -118,7 +118,7 @@ func TestReadersPassOverMarkLines(t *testing.T) {
 	defer follow.Close()
 	entries := must(follow.Next(10))(t)
 	if err := h.node.Entries(ctx, sender, entries, func(e journal.FeedEntry, m Message) error {
-		if (m.Record != nil) != e.Kind.Carries() {
+		if (m.Record != nil) != e.Kind.BringsMessage() {
 			t.Errorf("an entry of kind %d brings a message: %v", e.Kind, m.Record != nil)
 		}
 		return nil

@@ -343,11 +343,11 @@ func (p *player) move(ctx context.Context) {
 func (p *player) markSome(ctx context.Context) {
 	id := one(p, p.ids)
 	page, _, err := p.node.Inbox(ctx, id, 0, 3, "", nil)
-	at, marks := p.clock().UnixMilli(), []journal.Mark(nil)
+	at, marks := p.clock().UnixMilli(), []journal.RecordReceipt(nil)
 	for i, m := range page {
-		mark := journal.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: journal.Marks{Delivered: at}, Copy: m.Record.Copied()}
+		mark := journal.RecordReceipt{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Receipts: journal.Receipts{TransferredAt: at}, Copy: m.Record.Copied()}
 		if i%2 == 0 {
-			mark.Marks.Read = at
+			mark.Receipts.ReadAt = at
 		}
 		marks = append(marks, mark)
 	}

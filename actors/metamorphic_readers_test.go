@@ -141,22 +141,22 @@ func (p *player) listen(l *listener, entries []journal.FeedEntry) {
 	for _, e := range entries {
 		line := p.line(l, e)
 		l.since = append(l.since, line)
-		if !e.Kind.Carries() {
+		if !e.Kind.BringsMessage() {
 			p.note("a stream carries %s\n", line)
 			continue
 		}
 		m := p.asStored(e)
-		if m.Marks.Delivered != 0 && e.Position <= l.unseenUpTo {
+		if m.Marks.TransferredAt != 0 && e.Position <= l.unseenUpTo {
 			continue
 		}
 		p.note("a stream carries %s\n", line)
 		l.last, l.since = m.Record.MessageID(), nil
-		if m.Marks.Delivered == 0 {
-			p.node.MarkSoon(journal.Mark{
-				Recipient: l.agent, Message: l.last, Position: e.Position, Marks: journal.Marks{Delivered: p.clock().UnixMilli()},
+		if m.Marks.TransferredAt == 0 {
+			p.node.MarkSoon(journal.RecordReceipt{
+				Recipient: l.agent, Message: l.last, Position: e.Position, Receipts: journal.Receipts{TransferredAt: p.clock().UnixMilli()},
 				Copy: m.Record.Copied(),
 			})
-			eventually(p.t, "the mark is there", func() bool { return p.asStored(e).Marks.Delivered != 0 })
+			eventually(p.t, "the mark is there", func() bool { return p.asStored(e).Marks.TransferredAt != 0 })
 			p.settle()
 		}
 	}
@@ -199,7 +199,7 @@ func (p *player) line(l *listener, e journal.FeedEntry) (line string) {
 	err := p.node.Entries(context.Background(), l.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m Message) error {
 		status, _ := StatusNews(e.Note)
 		line = fmt.Sprintf("%d %s %s", e.Kind, e.Ref, status)
-		if e.Kind.Carries() {
+		if e.Kind.BringsMessage() {
 			line = "message " + wording(m.Record)
 		}
 		return nil

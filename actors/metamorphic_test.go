@@ -247,7 +247,7 @@ type unmarking struct{ journal.Journal }
 func (j unmarking) Append(e *journal.Entry) {
 	words := e.Effects[:0:0]
 	for _, w := range e.Effects {
-		if _, mark := w.(journal.Mark); !mark || w.Home()%4 == e.Slot%4 {
+		if _, mark := w.(journal.RecordReceipt); !mark || w.Home()%4 == e.Slot%4 {
 			words = append(words, w)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // Message is a stored message with what has become of it.
 type Message struct {
 	Record *Record
-	Marks  journal.Marks
+	Marks  journal.Receipts
 	// Position in the recipient's feed, where the reader lives with it.
 	Position uint64
 }
@@ -59,14 +59,14 @@ func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Messa
 	if err != nil {
 		return m, err
 	}
-	of := journal.Mark{Message: id}
+	of := journal.RecordReceipt{Message: id}
 	switch {
 	case m.Position != 0:
 		of.Recipient, of.Position = m.Record.Recipient(), m.Position
 	case m.Record.Copied(): // on its way: nobody can have marked it
 		return m, nil
 	}
-	m.Marks, err = v.Marks(of)
+	m.Marks, err = v.Receipts(of)
 	return m, err
 }
 
@@ -93,7 +93,7 @@ func readMarks(v journal.View, agent parley.AgentID, page []Message) error {
 		return nil
 	}
 	i := len(page) - 1
-	return v.FeedMarks(agent, page[i].Position, page[0].Position, func(position uint64, marks journal.Marks) {
+	return v.FeedReceipts(agent, page[i].Position, page[0].Position, func(position uint64, marks journal.Receipts) {
 		for i > 0 && page[i].Position < position {
 			i--
 		}
@@ -133,7 +133,7 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 			}
 			before := last
 			seen, last = seen+1, e.Position
-			if !e.Kind.Carries() || only != "" && !bytes.Equal(e.Note, note) {
+			if !e.Kind.BringsMessage() || only != "" && !bytes.Equal(e.Note, note) {
 				return true
 			}
 			record, err := n.carried(ctx, v, agent, e)

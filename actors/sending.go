@@ -80,7 +80,7 @@ type ChangeStatus struct {
 // Posted is a message that is stored.
 type Posted struct {
 	Message *Record
-	Marks   journal.Marks
+	Marks   journal.Receipts
 	// Repeated: it was stored by an earlier request with the same key.
 	Repeated bool
 }
@@ -313,8 +313,8 @@ func reply[S state, C any, E event](n *Node, t *turn[S, C, E], r *ReplyTo, in *c
 	t.count(r.FromOrg)
 	if r.Reads {
 		at := t.now.UnixMilli()
-		t.say(n.markWords(journal.Mark{
-			Recipient: r.From, Message: r.Original, Position: r.Position, Marks: journal.Marks{Delivered: at, Read: at}, Copy: r.Copy, Sender: r.To,
+		t.say(n.markWords(journal.RecordReceipt{
+			Recipient: r.From, Message: r.Original, Position: r.Position, Receipts: journal.Receipts{TransferredAt: at, ReadAt: at}, Copy: r.Copy, Sender: r.To,
 		})...)
 	}
 	t.remember(scope, r.Key, remembered{ask.MessageID, r.Original, r.Type})

@@ -39,7 +39,7 @@ func TestStatsCountActorsAndMarks(t *testing.T) {
 		t.Errorf("after an agent was created: %+v", after)
 	}
 	r.node.marker.mu.Lock()
-	r.node.marker.waiting = map[parley.AgentID][]journal.Mark{{1}: make([]journal.Mark, 2), {2}: make([]journal.Mark, 1)}
+	r.node.marker.waiting = map[parley.AgentID][]journal.RecordReceipt{{1}: make([]journal.RecordReceipt, 2), {2}: make([]journal.RecordReceipt, 1)}
 	r.node.marker.mu.Unlock()
 	if n := r.node.marker.length(); n != 3 {
 		t.Errorf("%d marks wait, not 3", n)

@@ -20,7 +20,7 @@ var errEnough = errors.New("enough was found")
 // feedLine is a message of a feed with its marks, its record not read.
 type feedLine struct {
 	journal.FeedEntry
-	marks journal.Marks
+	marks journal.Receipts
 }
 
 // walkUnread calls fn with the messages of an agent's feed beyond a position, up
@@ -35,7 +35,7 @@ func walkUnread(v journal.View, agent parley.AgentID, from, upTo uint64, rows in
 		lines, last, looked, err := marked(v, agent, from, upTo, min(rows, unreadLines), unreadLines)
 		rows -= looked
 		for i := 0; i < len(lines) && err == nil; i++ {
-			if lines[i].marks.Read == 0 {
+			if lines[i].marks.ReadAt == 0 {
 				err = fn(lines[i])
 			}
 		}
@@ -53,7 +53,7 @@ func walkUnread(v journal.View, agent parley.AgentID, from, upTo uint64, rows in
 func marked(v journal.View, agent parley.AgentID, from, upTo uint64, rows, limit int) (lines []feedLine, last uint64, looked int, err error) {
 	last = upTo
 	err = v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
-		if e.Kind.Carries() {
+		if e.Kind.BringsMessage() {
 			e.Note = nil // the feed's memory
 			lines = append(lines, feedLine{FeedEntry: e})
 		}
@@ -76,7 +76,7 @@ func markLines(v journal.View, agent parley.AgentID, lines []feedLine) error {
 		return nil
 	}
 	i := 0
-	return v.FeedMarks(agent, lines[0].Position, lines[len(lines)-1].Position, func(position uint64, marks journal.Marks) {
+	return v.FeedReceipts(agent, lines[0].Position, lines[len(lines)-1].Position, func(position uint64, marks journal.Receipts) {
 		for i < len(lines)-1 && lines[i].Position < position {
 			i++
 		}
@@ -178,7 +178,7 @@ func (n *Node) keepRead(agent parley.AgentID, upTo uint64) {
 
 // unreadMarks are marks for the first messages of a feed within (from, upTo]
 // that were not read, and how far that goes.
-func (n *Node) unreadMarks(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit int) (marks []journal.Mark, last uint64, err error) {
+func (n *Node) unreadMarks(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit int) (marks []journal.RecordReceipt, last uint64, err error) {
 	at := n.clock().UnixMilli()
 	err = n.view(ctx, func(v journal.View) error {
 		last = upTo
@@ -186,12 +186,12 @@ func (n *Node) unreadMarks(ctx context.Context, agent parley.AgentID, from, upTo
 			if len(marks) == limit {
 				return errEnough
 			}
-			m := journal.Mark{
+			m := journal.RecordReceipt{
 				Recipient: agent, Message: parley.MessageID(l.Ref), Position: l.Position, Copy: l.Kind == journal.CopyEntry,
-				Marks: journal.Marks{Read: at},
+				Receipts: journal.Receipts{ReadAt: at},
 			}
-			if l.marks.Delivered == 0 {
-				m.Marks.Delivered = at
+			if l.marks.TransferredAt == 0 {
+				m.Receipts.TransferredAt = at
 			}
 			marks = append(marks, m)
 			return nil
@@ -209,7 +209,7 @@ func (n *Node) unreadMarks(ctx context.Context, agent parley.AgentID, from, upTo
 
 // nameSenders completes marks with the senders of their messages, where any of
 // them has a webhook that may ask for it.
-func (n *Node) nameSenders(agent parley.AgentID, marks []journal.Mark) error {
+func (n *Node) nameSenders(agent parley.AgentID, marks []journal.RecordReceipt) error {
 	if len(marks) == 0 || !n.watching() {
 		return nil
 	}

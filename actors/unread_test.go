@@ -16,7 +16,7 @@ import (
 // first, as its inbox shows them.
 func (r *rig) unreadOf(of parley.AgentID) (all []string) {
 	for _, m := range slices.Backward(r.inbox(of)) {
-		if m.Marks.Read == 0 {
+		if m.Marks.ReadAt == 0 {
 			all = append(all, string(m.Record.GetContent()))
 		}
 	}
@@ -55,7 +55,7 @@ func (r *rig) waitingAgrees(of parley.AgentID, limit int) error {
 		}
 		given, unread := rest[:min(limit, len(rest))], 0
 		for _, m := range rest[len(given):] {
-			if m.Marks.Read == 0 {
+			if m.Marks.ReadAt == 0 {
 				unread++
 			}
 		}
@@ -80,11 +80,11 @@ func TestReadUpTo(t *testing.T) {
 			slices.Reverse(inbox)
 			random := rand.New(rand.NewPCG(1, 2))
 			read := func(i int) {
-				mark := journal.Mark{
+				mark := journal.RecordReceipt{
 					Recipient: to, Message: inbox[i].Record.MessageID(), Position: inbox[i].Position, Sender: ids[0],
-					Marks: journal.Marks{Delivered: 3, Read: 3},
+					Receipts: journal.Receipts{TransferredAt: 3, ReadAt: 3},
 				}
-				if err := r.node.Mark(ctx, to, []journal.Mark{mark}); err != nil {
+				if err := r.node.Mark(ctx, to, []journal.RecordReceipt{mark}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -94,7 +94,7 @@ func TestReadUpTo(t *testing.T) {
 			for _, upTo := range []int{0, 33, 12, 33, 34, 59, 59} {
 				want := 0
 				for _, m := range r.inbox(to) {
-					if m.Position <= inbox[upTo].Position && m.Marks.Read == 0 {
+					if m.Position <= inbox[upTo].Position && m.Marks.ReadAt == 0 {
 						want++
 					}
 				}
@@ -102,7 +102,7 @@ func TestReadUpTo(t *testing.T) {
 					t.Errorf("up to %d: %d were read, want %d", upTo, n, want)
 				}
 				for i, m := range slices.Backward(r.inbox(to)) {
-					if i := 59 - i; i <= upTo && (m.Marks.Read == 0 || m.Marks.DeliveredAt() == 0) {
+					if i := 59 - i; i <= upTo && (m.Marks.ReadAt == 0 || m.Marks.DeliveredAt() == 0) {
 						t.Errorf("up to %d: message %d has marks %+v", upTo, i, m.Marks)
 					}
 				}
@@ -155,9 +155,9 @@ func TestWaitingForWhatWasNotCarried(t *testing.T) {
 	for i := range 5 {
 		must(r.send(direct(owner, ids[0], to, fmt.Sprint(i), "")))(t)
 	}
-	r.marked(to, journal.Marks{Announced: 3})                              // 4: told of, not carried
-	r.markOne(r.inbox(to)[2], journal.Marks{Delivered: 3, By: 1})          // 2: carried, not read
-	r.markOne(r.inbox(to)[4], journal.Marks{Delivered: 3, By: 1, Read: 3}) // 0
+	r.marked(to, journal.Receipts{AnnouncedAt: 3})                                             // 4: told of, not carried
+	r.markOne(r.inbox(to)[2], journal.Receipts{TransferredAt: 3, TransferredBy: 1})            // 2: carried, not read
+	r.markOne(r.inbox(to)[4], journal.Receipts{TransferredAt: 3, TransferredBy: 1, ReadAt: 3}) // 0
 	place := r.node.Uncarried(to)
 	w := r.look(place, 2)
 	if got := contents(w); !slices.Equal(got, []string{"1", "3"}) || w.Unread != 1 {
@@ -169,10 +169,10 @@ func TestWaitingForWhatWasNotCarried(t *testing.T) {
 	}
 }
 
-func (r *rig) markOne(m Message, marks journal.Marks) {
+func (r *rig) markOne(m Message, marks journal.Receipts) {
 	r.t.Helper()
-	if err := r.node.Mark(context.Background(), m.Record.Recipient(), []journal.Mark{{
-		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Marks: marks, Sender: m.Record.Sender(),
+	if err := r.node.Mark(context.Background(), m.Record.Recipient(), []journal.RecordReceipt{{
+		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Receipts: marks, Sender: m.Record.Sender(),
 		Copy: m.Record.Copied(),
 	}}); err != nil {
 		r.t.Fatal(err)

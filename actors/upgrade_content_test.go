@@ -265,7 +265,7 @@ func uncovered(pairs []journaltest.Pair) []string {
 			}
 		}
 	}
-	for kind := journal.MessageEntry; kind <= journal.MarkEntry; kind++ {
+	for kind := journal.MessageEntry; kind <= journal.ReceiptEntry; kind++ {
 		wanted = append(wanted, fmt.Sprintf("feed entry of kind %d", kind))
 	}
 	for kind := journal.RegistrationStream; kind <= journal.WebhookStream; kind++ {

@@ -154,11 +154,11 @@ func (l *life) live() {
 func (l *life) mark(id parley.AgentID) {
 	page := must2(l.node.Inbox(context.Background(), id, 0, 10, "", nil))(l.t)
 	at := l.clock.now().UnixMilli()
-	var marks []journal.Mark
+	var marks []journal.RecordReceipt
 	for i, m := range page[1:] {
-		mark := journal.Mark{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Marks: journal.Marks{Delivered: at}}
+		mark := journal.RecordReceipt{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Receipts: journal.Receipts{TransferredAt: at}}
 		if i == len(page)-2 {
-			mark.Marks.Read = at + 1
+			mark.Receipts.ReadAt = at + 1
 		}
 		marks = append(marks, mark)
 	}
@@ -273,7 +273,7 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 }
 
 func messageWords(m Message) string {
-	return fmt.Sprintf("%s, marks {%d %d}", words(m.Record), m.Marks.Delivered, m.Marks.Read)
+	return fmt.Sprintf("%s, marks {%d %d}", words(m.Record), m.Marks.TransferredAt, m.Marks.ReadAt)
 }
 
 // words is a message of any aggregate in one line, its fields in their order.

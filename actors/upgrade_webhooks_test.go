@@ -40,9 +40,9 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	until("it is delivered", hook, func(s *webhook.State) bool { return s.GetDelivered() == 1 })
 	sent := l.send(directBetween(owner, theirs, watched, other, "marked", ""))
 	in := must2(l.node.Inbox(ctx, other, 0, 1, "", nil))(l.t)[0]
-	if err := l.node.Mark(ctx, other, []journal.Mark{{
+	if err := l.node.Mark(ctx, other, []journal.RecordReceipt{{
 		Recipient: other, Message: sent.MessageID(), Position: in.Position, Sender: watched,
-		Marks: journal.Marks{Delivered: l.clock.now().UnixMilli(), By: journal.InboxChannel},
+		Receipts: journal.Receipts{TransferredAt: l.clock.now().UnixMilli(), TransferredBy: journal.InboxChannel},
 	}}); err != nil {
 		l.t.Fatal(err)
 	}

@@ -156,7 +156,7 @@ func TestAWebhookIsToldOfWhatComes(t *testing.T) {
 				}
 			}
 			for i, m := range h.inbox(h.ids[1]) {
-				if m.Marks.Announced == 0 || m.Marks.Carried() {
+				if m.Marks.AnnouncedAt == 0 || m.Marks.Transferred() {
 					t.Errorf("message %d has marks %+v", i, m.Marks)
 				}
 				found := must(h.node.AnnouncementsOf(context.Background(), h.ids[1], m))(t)

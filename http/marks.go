@@ -15,7 +15,7 @@ import (
 // carry marks a message as delivered to its recipient by a channel, 0 for none
 // that carries, and as read if so.
 func (s *Service) carry(c *Call, m actors.Message, by journal.Channel, reads bool) (actors.Message, error) {
-	if m.Marks.Read != 0 || (m.Marks.Delivered != 0 && !reads) {
+	if m.Marks.ReadAt != 0 || (m.Marks.TransferredAt != 0 && !reads) {
 		return m, nil
 	}
 	to := m.Record.Recipient()
@@ -31,7 +31,7 @@ func (s *Service) carry(c *Call, m actors.Message, by journal.Channel, reads boo
 		return m, nil
 	}
 	unmarked := m.Marks
-	if err = s.Node.Mark(c.Context(), to, []journal.Mark{mark}); err != nil && s.unmarkable(err) {
+	if err = s.Node.Mark(c.Context(), to, []journal.RecordReceipt{mark}); err != nil && s.unmarkable(err) {
 		m.Marks, err = unmarked, nil
 	}
 	return m, err
@@ -45,26 +45,26 @@ func (s *Service) unmarkable(err error) bool {
 }
 
 // markOf updates a message's marks and gives the mark to keep, if any.
-func markOf(m *actors.Message, by journal.Channel, reads bool, now time.Time) (mark journal.Mark, fresh bool) {
-	at, marks := now.UnixMilli(), journal.Marks{}
-	if m.Marks.Delivered == 0 {
-		marks.Delivered, marks.By = at, by
+func markOf(m *actors.Message, by journal.Channel, reads bool, now time.Time) (mark journal.RecordReceipt, fresh bool) {
+	at, marks := now.UnixMilli(), journal.Receipts{}
+	if m.Marks.TransferredAt == 0 {
+		marks.TransferredAt, marks.TransferredBy = at, by
 	}
-	if reads && m.Marks.Read == 0 {
-		marks.Read = at
+	if reads && m.Marks.ReadAt == 0 {
+		marks.ReadAt = at
 	}
 	m.Marks = m.Marks.Earliest(marks)
-	return journal.Mark{
-		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Marks: marks,
+	return journal.RecordReceipt{
+		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Receipts: marks,
 		Copy: m.Record.Copied(), Sender: m.Record.Sender(),
-	}, marks != journal.Marks{}
+	}, marks != journal.Receipts{}
 }
 
 // markPage marks a page of an agent's messages. What cannot be marked because the
 // disk takes no writes is shown all the same, as not carried yet.
 func (s *Service) markPage(c *Call, agent parley.AgentID, page []actors.Message, by journal.Channel) error {
-	var marks []journal.Mark
-	var before []journal.Marks
+	var marks []journal.RecordReceipt
+	var before []journal.Receipts
 	for i := range page {
 		was := page[i].Marks
 		if mark, fresh := markOf(&page[i], by, false, c.Now()); fresh {
@@ -77,7 +77,7 @@ func (s *Service) markPage(c *Call, agent parley.AgentID, page []actors.Message,
 	}
 	for i := range page {
 		id := page[i].Record.MessageID()
-		if k := slices.IndexFunc(marks, func(m journal.Mark) bool { return m.Message == id }); k >= 0 {
+		if k := slices.IndexFunc(marks, func(m journal.RecordReceipt) bool { return m.Message == id }); k >= 0 {
 			page[i].Marks = before[k]
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Service) readMessage(c *Call, in *api.ReadMessage) (Rendered, error) {
 	if m.Record.RecipientOrg() != c.Caller.Org || acting != nil && acting.AgentID() != to {
 		return Rendered{}, errNotRecipient
 	}
-	if m.Marks.Read == 0 {
+	if m.Marks.ReadAt == 0 {
 		if m, err = s.Node.MessageFor(c.Context(), to.Slot(), m.Record.MessageID()); err != nil {
 			return Rendered{}, err
 		}
@@ -115,7 +115,7 @@ func (s *Service) readMessage(c *Call, in *api.ReadMessage) (Rendered, error) {
 			return Rendered{}, parley.ErrOverloaded
 		}
 		if mark, fresh := markOf(&m, 0, true, c.Now()); fresh {
-			if err := s.Node.Mark(c.Context(), to, []journal.Mark{mark}); err != nil {
+			if err := s.Node.Mark(c.Context(), to, []journal.RecordReceipt{mark}); err != nil {
 				return Rendered{}, err
 			}
 		}
@@ -154,9 +154,9 @@ func (s *Service) ackNamed(c *Call, in *api.Ack) (int, error) {
 	if err != nil {
 		return 0, notTheirs(err)
 	}
-	var marks []journal.Mark
+	var marks []journal.RecordReceipt
 	for i := range messages {
-		if messages[i].Marks.Read != 0 {
+		if messages[i].Marks.ReadAt != 0 {
 			continue
 		}
 		if mark, fresh := markOf(&messages[i], 0, true, c.Now()); fresh {

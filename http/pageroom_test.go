@@ -24,7 +24,7 @@ func TestSizeBoundHolds(t *testing.T) {
 			Content: []byte(`"c":"` + strings.Repeat("c", 1000) + `"`), SelfPayload: strings.Repeat("Q", 2000), Group: group, Recipients: math.MaxUint32,
 		}
 	}
-	read := journal.Marks{Delivered: 1, Read: 2}
+	read := journal.Receipts{TransferredAt: 1, ReadAt: 2}
 	for what, c := range map[string]struct {
 		record *actors.Record
 		slack  int

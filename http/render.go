@@ -200,7 +200,7 @@ func appendMessage(b []byte, m actors.Message, v viewer) []byte {
 	}
 	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt())
 	b = appendInstant(append(b, `,"delivered_at":`...), m.Marks.DeliveredAt())
-	b = appendInstant(append(b, `,"read_at":`...), m.Marks.Read)
+	b = appendInstant(append(b, `,"read_at":`...), m.Marks.ReadAt)
 	direction := api.Sent
 	if v.received(r) {
 		direction = api.Received
@@ -231,9 +231,9 @@ func (v viewer) appendRecipient(b []byte, r *actors.Record) []byte {
 }
 
 // statusOf is a message's status. // spec: Message status
-func statusOf(m journal.Marks) string {
+func statusOf(m journal.Receipts) string {
 	switch {
-	case m.Read != 0:
+	case m.ReadAt != 0:
 		return api.MessageRead
 	case m.DeliveredAt() != 0:
 		return api.MessageDelivered

@@ -82,7 +82,7 @@ func (h *hall) carried(id parley.AgentID, messages int) bool {
 	if err != nil {
 		h.t.Error(err)
 	}
-	return len(page) == messages && !slices.ContainsFunc(page, func(m actors.Message) bool { return m.Marks.Delivered == 0 })
+	return len(page) == messages && !slices.ContainsFunc(page, func(m actors.Message) bool { return m.Marks.TransferredAt == 0 })
 }
 
 // hear takes what comes on one connection: messages in order, each once, each

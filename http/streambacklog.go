@@ -68,7 +68,7 @@ func (st *agentStream) page(g *gathering, from, upTo uint64) (p *page, err error
 func (st *agentStream) readPage(p *page, from, upTo uint64) (to uint64, err error) {
 	p.events = make([]pageEvent, 0, min(streamBatch, upTo-from))
 	return st.streams.service.Node.Backlog(context.Background(), st.agent, from, upTo, streamBatch, streamBuffer, func(e journal.FeedEntry, m actors.Message) error {
-		if m.Marks.Carried() && e.Position <= st.unseenUpTo {
+		if m.Marks.Transferred() && e.Position <= st.unseenUpTo {
 			return nil // before this stream began
 		}
 		before := len(p.bytes)
@@ -76,7 +76,7 @@ func (st *agentStream) readPage(p *page, from, upTo uint64) (to uint64, err erro
 			return nil
 		}
 		p.events = append(p.events, pageEvent{position: e.Position, end: len(p.bytes)})
-		if e.Kind.Carries() && !m.Marks.Carried() {
+		if e.Kind.BringsMessage() && !m.Marks.Transferred() {
 			p.events[len(p.events)-1].mark = st.markOf(e, m.Record.Sender())
 		}
 		return nil

@@ -50,7 +50,7 @@ type pageEvent struct {
 	end      int // in the page's bytes
 	// mark is what a message is to be noted as carried with, unless it is already
 	// (it names no message then); marked is set by the first stream that does so.
-	mark   journal.Mark
+	mark   journal.RecordReceipt
 	marked atomic.Bool
 }
 

@@ -111,7 +111,7 @@ type gathering struct {
 
 // carried is a message among what is gathered.
 type carried struct {
-	mark journal.Mark
+	mark journal.RecordReceipt
 	// once is set by the first of several streams that mark the message.
 	once *atomic.Bool
 }
@@ -215,7 +215,7 @@ func (st *agentStream) drain(g *gathering) error {
 func (st *agentStream) send(g *gathering, entries []journal.FeedEntry) error {
 	g.empty()
 	for i, e := range entries {
-		alone := e.Kind.Carries() && e.Record == nil && !g.reads
+		alone := e.Kind.BringsMessage() && e.Record == nil && !g.reads
 		if alone || len(g.bytes) >= streamBuffer {
 			if err := st.put(g, g.bytes); err != nil {
 				return st.leave(err, entries[i:])
@@ -250,7 +250,7 @@ func (st *agentStream) gather(g *gathering, e journal.FeedEntry, m actors.Messag
 		return
 	}
 	g.events++
-	if e.Kind.Carries() && !m.Marks.Carried() {
+	if e.Kind.BringsMessage() && !m.Marks.Transferred() {
 		g.carried = append(g.carried, carried{mark: st.markOf(e, m.Record.Sender())})
 	}
 }
@@ -268,8 +268,8 @@ func (st *agentStream) appendEvent(b []byte, e journal.FeedEntry, m actors.Messa
 	return b
 }
 
-func (st *agentStream) markOf(e journal.FeedEntry, sender parley.AgentID) journal.Mark {
-	return journal.Mark{
+func (st *agentStream) markOf(e journal.FeedEntry, sender parley.AgentID) journal.RecordReceipt {
+	return journal.RecordReceipt{
 		Recipient: st.agent, Message: parley.MessageID(e.Ref), Position: e.Position, Copy: e.Kind == journal.CopyEntry, Sender: sender,
 	}
 }
@@ -277,7 +277,7 @@ func (st *agentStream) markOf(e journal.FeedEntry, sender parley.AgentID) journa
 // gatherLive gathers one entry that came live. What goes to several streams is
 // rendered for the first of them.
 func (st *agentStream) gatherLive(g *gathering, e journal.FeedEntry) error {
-	if !e.Kind.Carries() || st.audience.size.Load() == 1 || e.Record == nil {
+	if !e.Kind.BringsMessage() || st.audience.size.Load() == 1 || e.Record == nil {
 		return st.render(g, e)
 	}
 	shared, err := st.streams.shelf.event(st.agent, e.Position, func() (b []byte, sender parley.AgentID, err error) {
@@ -353,7 +353,7 @@ func (st *agentStream) written(g *gathering) error {
 		if at == 0 {
 			at = st.streams.service.Clock().UnixMilli()
 		}
-		c.mark.Marks.Delivered, c.mark.Marks.By = at, journal.StreamChannel
+		c.mark.Receipts.TransferredAt, c.mark.Receipts.TransferredBy = at, journal.StreamChannel
 		st.streams.service.Node.MarkSoon(c.mark)
 	}
 	return nil

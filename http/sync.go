@@ -140,7 +140,7 @@ func (w *waiter) see(e journal.FeedEntry, m actors.Message) error {
 		}
 		return nil
 	}
-	if !e.Kind.Carries() || m.Record.Conversation() != w.message.Conversation() {
+	if !e.Kind.BringsMessage() || m.Record.Conversation() != w.message.Conversation() {
 		return nil
 	}
 	return w.take(m)

@@ -26,9 +26,9 @@ func (s *Service) traceMessage(c *Call, in *api.Trace) (*api.Traced, error) {
 	}
 	out := &api.Traced{
 		MessageID: id, AcceptedAt: api.At(m.Record.CreatedAt()),
-		DeliveredAt: instant(m.Marks.DeliveredAt()), ReadAt: instant(m.Marks.Read),
+		DeliveredAt: instant(m.Marks.DeliveredAt()), ReadAt: instant(m.Marks.ReadAt),
 	}
-	delivered := m.Marks.DeliveredAt() != 0 || m.Marks.Read != 0
+	delivered := m.Marks.DeliveredAt() != 0 || m.Marks.ReadAt != 0
 	if m.Record.RecipientOrg() != c.Caller.Org {
 		out.Attempts = carriage(m.Marks, false)
 		if !delivered {
@@ -69,12 +69,12 @@ var channels = map[journal.Channel][2]string{
 
 // carriage is the attempt that brought the message's body, if one did. A message
 // that its recipient has said to have read may have come by none.
-func carriage(m journal.Marks, detailed bool) []api.Attempt {
-	names, known := channels[m.By]
-	if m.Delivered == 0 || !known {
+func carriage(m journal.Receipts, detailed bool) []api.Attempt {
+	names, known := channels[m.TransferredBy]
+	if m.TransferredAt == 0 || !known {
 		return []api.Attempt{}
 	}
-	a := api.Attempt{Channel: names[0], At: api.At(time.UnixMilli(m.Delivered)), Outcome: api.OutcomeCarried}
+	a := api.Attempt{Channel: names[0], At: api.At(time.UnixMilli(m.TransferredAt)), Outcome: api.OutcomeCarried}
 	if detailed {
 		a.Detail = &names[1]
 	}

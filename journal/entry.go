@@ -80,9 +80,9 @@ const (
 	// PublicTable: group id → what the directory shows of a public group. All of
 	// them live in the slot that DirectorySlot names.
 	PublicTable Table = 14
-	// CarriedTable: agent id → a position of its feed (8 bytes) up to which all
+	// TransferredTable: agent id → a position of its feed (8 bytes) up to which all
 	// copies of broadcasts were carried to it.
-	CarriedTable Table = 15
+	TransferredTable Table = 15
 	// WebhookTable: agent id, webhook id → what is to be known of the webhook at
 	// hand. Webhooks live in the slot of their agent.
 	WebhookTable Table = 16
@@ -125,11 +125,11 @@ const (
 	StatusEntry  FeedKind = 2 // Ref is the conversation, Note its new status
 	CopyEntry    FeedKind = 3 // Ref is the agent's copy of a broadcast, see Copy
 	GroupEntry   FeedKind = 4 // Ref is the group, Note what became of what
-	MarkEntry    FeedKind = 5 // Ref is a message of the agent's, Note what its recipient did with it
+	ReceiptEntry FeedKind = 5 // Ref is a message of the agent's, Note what its recipient did with it
 )
 
-// Carries reports whether an entry of this kind brings a message.
-func (k FeedKind) Carries() bool { return k == MessageEntry || k == CopyEntry }
+// BringsMessage reports whether an entry of this kind brings a message.
+func (k FeedKind) BringsMessage() bool { return k == MessageEntry || k == CopyEntry }
 
 // FeedEntry is one line of an agent's append-only feed.
 type FeedEntry struct {
@@ -171,36 +171,36 @@ const (
 	BridgeChannel Channel = 5
 )
 
-// Marks are the instants, in Unix milliseconds, at which something first
+// Receipts are the instants, in Unix milliseconds, at which something first
 // happened to a message; zero is "not yet".
-type Marks struct {
-	// Delivered is when its body was carried to its recipient, By what carried it.
-	Delivered int64
-	By        Channel
-	// Announced is when the target of a webhook took the news of it, which
+type Receipts struct {
+	// TransferredAt is when its body was carried to its recipient, By what carried it.
+	TransferredAt int64
+	TransferredBy Channel
+	// AnnouncedAt is when the target of a webhook took the news of it, which
 	// delivers it too, but does not carry it.
-	Announced int64
-	Read      int64
+	AnnouncedAt int64
+	ReadAt      int64
 }
 
 // DeliveredAt is when the message was delivered, whichever way.
-func (m Marks) DeliveredAt() int64 {
-	if m.Delivered == 0 || m.Announced != 0 && m.Announced < m.Delivered {
-		return m.Announced
+func (m Receipts) DeliveredAt() int64 {
+	if m.TransferredAt == 0 || m.AnnouncedAt != 0 && m.AnnouncedAt < m.TransferredAt {
+		return m.AnnouncedAt
 	}
-	return m.Delivered
+	return m.TransferredAt
 }
 
 // Earliest gives the earlier of each instant. Of two deliveries in one millisecond
 // the lower channel's counts: the order of merging does not show.
-func (m Marks) Earliest(o Marks) Marks {
+func (m Receipts) Earliest(o Receipts) Receipts {
 	switch {
-	case m.Delivered == o.Delivered:
-		m.By = min(m.By, o.By)
-	case m.Delivered == 0 || o.Delivered != 0 && o.Delivered < m.Delivered:
-		m.Delivered, m.By = o.Delivered, o.By
+	case m.TransferredAt == o.TransferredAt:
+		m.TransferredBy = min(m.TransferredBy, o.TransferredBy)
+	case m.TransferredAt == 0 || o.TransferredAt != 0 && o.TransferredAt < m.TransferredAt:
+		m.TransferredAt, m.TransferredBy = o.TransferredAt, o.TransferredBy
 	}
-	m.Announced, m.Read = earliest(m.Announced, o.Announced), earliest(m.Read, o.Read)
+	m.AnnouncedAt, m.ReadAt = earliest(m.AnnouncedAt, o.AnnouncedAt), earliest(m.ReadAt, o.ReadAt)
 	return m
 }
 
@@ -211,8 +211,8 @@ func earliest(a, b int64) int64 {
 	return a
 }
 
-// Carried reports whether the message's body has reached its recipient.
-func (m Marks) Carried() bool { return m.Delivered != 0 || m.Read != 0 }
+// Transferred reports whether the message's body has reached its recipient.
+func (m Receipts) Transferred() bool { return m.TransferredAt != 0 || m.ReadAt != 0 }
 
 // Effect is something said to an actor or its rows, wherever they live. Words to
 // the speaker's own home take effect in the same batch; others travel in a
@@ -225,13 +225,13 @@ type Effect interface {
 	effect()
 }
 
-func (AppendFeed) effect()   {}
-func (Fanout) effect()       {}
-func (Mark) effect()         {}
-func (EnqueueFor) effect()   {}
-func (PutRow) effect()       {}
-func (AddToList) effect()    {}
-func (CreateStream) effect() {}
+func (AppendFeed) effect()    {}
+func (Fanout) effect()        {}
+func (RecordReceipt) effect() {}
+func (EnqueueFor) effect()    {}
+func (PutRow) effect()        {}
+func (AddToList) effect()     {}
+func (CreateStream) effect()  {}
 
 // AppendFeed appends to an agent's feed. For a MessageEntry the record is found
 // in the entry's Records under Ref.
@@ -242,16 +242,16 @@ type AppendFeed struct {
 	Note []byte
 }
 
-// Mark notes that a message was delivered to, or read by, its recipient. The
+// RecordReceipt notes that a message was delivered to, or read by, its recipient. The
 // earliest instant wins, whatever the order in which marks arrive.
-type Mark struct {
+type RecordReceipt struct {
 	// Recipient whose feed has the message; zero when the mark is only brought
 	// to where the conversation lives.
 	Recipient parley.AgentID
 	Message   parley.MessageID
 	// Position of the message in the recipient's feed.
 	Position uint64
-	Marks    Marks
+	Receipts Receipts
 	// Copy: the message is a copy of a broadcast, whose marks are kept with its
 	// recipient only.
 	Copy bool
@@ -312,7 +312,7 @@ func (w Fanout) Home() parley.Slot { return w.To[0].Agent.Slot() }
 func (w AppendFeed) Home() parley.Slot { return w.To.Slot() }
 
 // Home is where the recipient lives, or else the conversation.
-func (w Mark) Home() parley.Slot {
+func (w RecordReceipt) Home() parley.Slot {
 	if w.Recipient.Zero() {
 		return w.Message.Slot()
 	}

@@ -56,8 +56,8 @@ type View interface {
 	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
 	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
 	Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error
-	Marks(Mark) (Marks, error)
-	FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m Marks)) error
+	Receipts(RecordReceipt) (Receipts, error)
+	FeedReceipts(agent parley.AgentID, low, high uint64, fn func(position uint64, m Receipts)) error
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(FeedEntry) bool) error
 	FeedBefore(agent parley.AgentID, before uint64, fn func(FeedEntry) bool) error
 	Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error)

@@ -275,7 +275,7 @@ func (a *application) writeEffects(it *item, at int64) error {
 		}
 		// A mark is kept where the recipient reads it and, if that is another
 		// home, where the conversation does; that of a copy only there.
-		if m, ok := w.(journal.Mark); ok && !m.Copy && !a.j.store.SameHome(m.Home(), m.Message.Slot()) {
+		if m, ok := w.(journal.RecordReceipt); ok && !m.Copy && !a.j.store.SameHome(m.Home(), m.Message.Slot()) {
 			m.Recipient = parley.AgentID{}
 			if err := a.say(it, m, at); err != nil {
 				return err
@@ -315,7 +315,7 @@ func (a *application) perform(it *item, w journal.Effect, at int64) error {
 		return a.announce(it, w, at)
 	case journal.Fanout:
 		return a.fan(it, w, at)
-	case journal.Mark:
+	case journal.RecordReceipt:
 		return a.mark(w)
 	case journal.EnqueueFor:
 		it.told = append(it.told, w.To)
@@ -364,11 +364,11 @@ func (a *application) writeRecord(slot parley.Slot, r journal.Record, position u
 }
 
 // mark merges marks and strikes the message from what its recipient has not seen.
-func (a *application) mark(w journal.Mark) error {
-	if err := a.batch.Merge(markKey(w), encodeMarks(w.Marks), nil); err != nil {
+func (a *application) mark(w journal.RecordReceipt) error {
+	if err := a.batch.Merge(receiptKey(w), encodeReceipts(w.Receipts), nil); err != nil {
 		return err
 	}
-	if w.Recipient.Zero() || w.Copy || w.Marks.Announced != 0 && !w.Marks.Carried() {
+	if w.Recipient.Zero() || w.Copy || w.Receipts.AnnouncedAt != 0 && !w.Receipts.Transferred() {
 		return nil
 	}
 	return a.batch.Delete(feedKey(unseenFamily, w.Recipient, w.Position), nil)

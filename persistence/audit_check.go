@@ -196,7 +196,7 @@ func (in *inspection) prepare() error {
 					in.oweElsewhere(parley.Copy(parley.MessageID(w.Ref), seat.Number), seat.Agent)
 				}
 			}
-		case journal.AppendFeed, journal.AddToList, journal.Mark, journal.PutRow, journal.EnqueueFor: // what they make is judged when it is there
+		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt, journal.PutRow, journal.EnqueueFor: // what they make is judged when it is there
 		}
 		return nil
 	})
@@ -220,12 +220,12 @@ func (in *inspection) row(k, value []byte) {
 var shapes = map[byte]struct{ keys, least, most int }{
 	eventFamily: {28, 9, -1}, stateFamily: {20, 8, -1}, recordFamily: {19, 8, -1}, feedFamily: {27, 25, -1},
 	chunkFamily:  {19, 8 + seatBytes, -1},
-	unseenFamily: {27, 16, 16}, markFamily: {-1, marksBytes, announcedBytes}, trayFamily: {28, 0, -1}, rowFamily: {-1, 0, -1},
+	unseenFamily: {27, 16, 16}, receiptFamily: {-1, marksBytes, announcedBytes}, trayFamily: {28, 0, -1}, rowFamily: {-1, 0, -1},
 }
 
 func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
 	shape, known := shapes[family]
-	if !known || shape.keys >= 0 && len(k) != shape.keys || len(k) < 4 || family == markFamily && len(k) != 19 && len(k) != 27 {
+	if !known || shape.keys >= 0 && len(k) != shape.keys || len(k) < 4 || family == receiptFamily && len(k) != 19 && len(k) != 27 {
 		in.keys.Fault(fmt.Sprintf("key %x", k), "no family has such keys: the row is read by nobody")
 		return
 	}
@@ -329,7 +329,7 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
 		in.copyAt(in.store.home(slot).lodges(id), id, agent, position, in.copied.Owe)
 		in.oweElsewhere(id, agent)
-	case journal.StatusEntry, journal.GroupEntry, journal.MarkEntry:
+	case journal.StatusEntry, journal.GroupEntry, journal.ReceiptEntry:
 	default:
 		in.values.Fault(feedName(agent, position), "an entry of unknown kind %d", kind)
 	}
@@ -410,7 +410,7 @@ func (in *inspection) readMarks() error {
 // marksOf does so for one slot.
 func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error {
 	var at [3][]byte
-	letters := [3]byte{feedFamily, markFamily, unseenFamily}
+	letters := [3]byte{feedFamily, receiptFamily, unseenFamily}
 	show := func(i int, ok bool) {
 		for ; ok; ok = rows[i].Next() {
 			if s, f := familyOf(rows[i].Key()); s != slot || f != letters[i] {
@@ -457,7 +457,7 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 	entry, marked, waits := has[0], has[1], has[2]
 	if entry {
 		value := rows[0].Value()
-		message := len(value) >= 25 && journal.FeedKind(value[0]).Carries()
+		message := len(value) >= 25 && journal.FeedKind(value[0]).BringsMessage()
 		had := marked && !announcedOnly(rows[1].Value()) // a webhook's mark alone is none of carriage
 		copied := message && journal.FeedKind(value[0]) == journal.CopyEntry
 		switch {
@@ -482,6 +482,6 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 
 // passed is the position up to which an agent's copies count as carried.
 func (in *inspection) passed(agent parley.AgentID) uint64 {
-	value, _, _ := get(in.rows, rowKey(agent.Slot(), journal.CarriedTable, agent[:])) // what cannot be read is told of elsewhere
+	value, _, _ := get(in.rows, rowKey(agent.Slot(), journal.TransferredTable, agent[:])) // what cannot be read is told of elsewhere
 	return number(value)
 }

@@ -190,7 +190,7 @@ var vandalism = []struct {
 	{"a copy without marks counts as carried", func(x *vandal) {
 		k, _ := x.rows(feedFamily, nil)
 		agent := parley.AgentID(k[7][3:19])
-		x.set(rowKey(agent.Slot(), journal.CarriedTable, agent[:]), encodeNumber(number(k[7][19:])))
+		x.set(rowKey(agent.Slot(), journal.TransferredTable, agent[:]), encodeNumber(number(k[7][19:])))
 	}, []string{"unseen"}, "passes over it"},
 	{"a copy is noted as not carried", func(x *vandal) {
 		k, v := x.rows(feedFamily, nil)

@@ -67,12 +67,12 @@ func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parl
 
 // FarMarks tells of the marks that are kept by message, where the conversation
 // lives and its recipient does not.
-func (a *Archive) FarMarks(fn func(id parley.MessageID, m journal.Marks) error) error {
-	return a.family(markFamily, func(_ parley.Slot, k, value []byte) error {
+func (a *Archive) FarMarks(fn func(id parley.MessageID, m journal.Receipts) error) error {
+	return a.family(receiptFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 19 {
 			return nil // beside a feed
 		}
-		m, err := decodeMarks(value)
+		m, err := decodeReceipts(value)
 		if err != nil {
 			return nil
 		}

@@ -167,8 +167,8 @@ func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 		if err != nil || len(record) < 8 || number(record) != number(e.Note) || position != e.Position {
 			s.fault("entry %d: record of %d bytes at %d (%v)", e.Position, len(record), position, err)
 		}
-		marks, err := s.view.Marks(journal.Mark{Recipient: agent, Position: e.Position})
-		if _, waits := unseen[e.Position]; waits == (marks.Delivered != 0) || err != nil {
+		marks, err := s.view.Receipts(journal.RecordReceipt{Recipient: agent, Position: e.Position})
+		if _, waits := unseen[e.Position]; waits == (marks.TransferredAt != 0) || err != nil {
 			s.fault("entry %d: unseen %v with marks %v (%v)", e.Position, waits, marks, err)
 		}
 		delete(unseen, e.Position)
@@ -280,12 +280,12 @@ func (s *sight) keepsPromise(c claim) {
 	if c.message.Zero() {
 		return
 	}
-	of := []journal.Mark{{Recipient: c.agent, Position: c.entry.Position}}
+	of := []journal.RecordReceipt{{Recipient: c.agent, Position: c.entry.Position}}
 	if s.settled && !c.copied && !s.store.SameHome(c.agent.Slot(), c.message.Slot()) {
-		of = append(of, journal.Mark{Message: c.message})
+		of = append(of, journal.RecordReceipt{Message: c.message})
 	}
 	for _, m := range of {
-		if marks, err := s.view.Marks(m); err != nil || marks.Delivered != 1000 {
+		if marks, err := s.view.Receipts(m); err != nil || marks.TransferredAt != 1000 {
 			s.fault("lost: marks of message at %d are %v (%v)", c.entry.Position, marks, err)
 		}
 	}

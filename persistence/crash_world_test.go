@@ -393,7 +393,7 @@ func (w *world) mark(c claim, pending *atomic.Int64) {
 	pending.Add(1)
 	w.store.Append(&journal.Entry{
 		Slot: c.agent.Slot(), At: testStart,
-		Effects: []journal.Effect{journal.Mark{Recipient: c.agent, Message: id, Position: c.entry.Position, Marks: journal.Marks{Delivered: 1000}, Copy: c.copied}},
+		Effects: []journal.Effect{journal.RecordReceipt{Recipient: c.agent, Message: id, Position: c.entry.Position, Receipts: journal.Receipts{TransferredAt: 1000}, Copy: c.copied}},
 		Release: func(err error) {
 			if err != nil {
 				w.t.Errorf("mark: %v", err)

@@ -16,7 +16,7 @@ func FuzzDecodeParcel(f *testing.F) {
 	f.Add([]byte{})
 	whole := encodeParcel(&parcel{at: 1, words: []journal.Effect{
 		journal.AppendFeed{Kind: journal.StatusEntry, Note: []byte("note")},
-		journal.Mark{Position: 3, Marks: journal.Marks{Delivered: 4, Read: 5}},
+		journal.RecordReceipt{Position: 3, Receipts: journal.Receipts{TransferredAt: 4, ReadAt: 5}},
 		journal.EnqueueFor{Data: []byte("told")},
 		journal.PutRow{Row: journal.Row{Key: []byte("k"), Delete: true}},
 		journal.PutRow{Row: journal.Row{Slot: 4095, Table: journal.SlugTable, Key: []byte("k"), Value: []byte("v")}},
@@ -32,7 +32,7 @@ func FuzzDecodeParcel(f *testing.F) {
 	many := journal.Fanout{Kind: journal.CopyEntry, Note: []byte("note"), To: []parley.Seat{{Number: 1}, {Number: 7}}}
 	for _, seats := range [][]parley.Seat{many.To, many.To[:1], nil, {{Number: 7}, {Number: 1}}, {{Number: 1}, {Number: 1}}} {
 		many.To = seats
-		f.Add(encodeParcel(&parcel{words: []journal.Effect{many, journal.Mark{Copy: true}}}))
+		f.Add(encodeParcel(&parcel{words: []journal.Effect{many, journal.RecordReceipt{Copy: true}}}))
 	}
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01f\x03iiiiiiiiiiiiiiiieeeeeeeeeeeeeeee\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -105,14 +105,14 @@ func FuzzDecodeChunk(f *testing.F) {
 // Marks are 16 bytes, or 24 of which the last 8 are not all zero; they merge into the same whatever the
 // order and grouping, and merging is what the engine's merger does.
 func FuzzMarks(f *testing.F) {
-	f.Add(encodeMarks(journal.Marks{Delivered: 5}), encodeMarks(journal.Marks{Delivered: 3, Read: 9}), encodeMarks(journal.Marks{}))
-	f.Add(encodeMarks(journal.Marks{Delivered: -1, Read: -1}), bytes.Repeat([]byte{0xff}, 16), bytes.Repeat([]byte{0x7f}, 16))
+	f.Add(encodeReceipts(journal.Receipts{TransferredAt: 5}), encodeReceipts(journal.Receipts{TransferredAt: 3, ReadAt: 9}), encodeReceipts(journal.Receipts{}))
+	f.Add(encodeReceipts(journal.Receipts{TransferredAt: -1, ReadAt: -1}), bytes.Repeat([]byte{0xff}, 16), bytes.Repeat([]byte{0x7f}, 16))
 	f.Add([]byte{}, make([]byte, 15), make([]byte, 17))
-	f.Add(encodeMarks(journal.Marks{Announced: 5}), encodeMarks(journal.Marks{Delivered: 3, By: 2}), encodeMarks(journal.Marks{Delivered: 3, By: 1, Announced: 2}))
+	f.Add(encodeReceipts(journal.Receipts{AnnouncedAt: 5}), encodeReceipts(journal.Receipts{TransferredAt: 3, TransferredBy: 2}), encodeReceipts(journal.Receipts{TransferredAt: 3, TransferredBy: 1, AnnouncedAt: 2}))
 	f.Fuzz(func(t *testing.T, a, b, c []byte) {
 		for _, raw := range [][]byte{a, b, c} {
-			m, err := decodeMarks(raw)
-			if (err == nil) != (len(raw) == 16 || len(raw) == 24 && number(raw[16:]) != 0) || err == nil && !bytes.Equal(encodeMarks(m), raw) || err != nil && m != (journal.Marks{}) {
+			m, err := decodeReceipts(raw)
+			if (err == nil) != (len(raw) == 16 || len(raw) == 24 && number(raw[16:]) != 0) || err == nil && !bytes.Equal(encodeReceipts(m), raw) || err != nil && m != (journal.Receipts{}) {
 				t.Fatalf("%x: %+v, %v", raw, m, err)
 			}
 			if err != nil {
@@ -134,7 +134,7 @@ func FuzzMarks(f *testing.F) {
 
 func mergeMarks(t *testing.T, first []byte, rest ...[]byte) []byte {
 	t.Helper()
-	m, err := merger.Merge([]byte{0, 0, markFamily}, first)
+	m, err := merger.Merge([]byte{0, 0, receiptFamily}, first)
 	for i, value := range rest {
 		if err != nil {
 			t.Fatal(err)
@@ -155,10 +155,10 @@ func mergeMarks(t *testing.T, first []byte, rest ...[]byte) []byte {
 
 func refusesToMerge(t *testing.T, value []byte) {
 	t.Helper()
-	if _, err := merger.Merge([]byte{0, 0, markFamily}, value); err == nil {
+	if _, err := merger.Merge([]byte{0, 0, receiptFamily}, value); err == nil {
 		t.Fatalf("%x is merged", value)
 	}
-	m, err := merger.Merge([]byte{0, 0, markFamily}, make([]byte, 16))
+	m, err := merger.Merge([]byte{0, 0, receiptFamily}, make([]byte, 16))
 	if err != nil {
 		t.Fatal(err)
 	}

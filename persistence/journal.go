@@ -136,7 +136,7 @@ func entryCost(e *journal.Entry) int {
 			for _, f := range w.Events {
 				n += len(f.Data)
 			}
-		case journal.AppendFeed, journal.AddToList, journal.Mark: // as much as any word
+		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt: // as much as any word
 		}
 	}
 	return n + 64*(1+len(e.Events)+len(e.Rows)+len(e.Effects))

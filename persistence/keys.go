@@ -29,15 +29,15 @@ import (
 //	FFFF t journal due stream    timer
 //	FFFF q journal org day       used quota
 const (
-	eventFamily  = 'E'
-	stateFamily  = 'S'
-	recordFamily = 'B'
-	chunkFamily  = 'C'
-	feedFamily   = 'F'
-	unseenFamily = 'U'
-	markFamily   = 'M'
-	trayFamily   = 'T'
-	rowFamily    = 'R'
+	eventFamily   = 'E'
+	stateFamily   = 'S'
+	recordFamily  = 'B'
+	chunkFamily   = 'C'
+	feedFamily    = 'F'
+	unseenFamily  = 'U'
+	receiptFamily = 'M'
+	trayFamily    = 'T'
+	rowFamily     = 'R'
 
 	formatFamily  = 'm'
 	headFamily    = 'h'
@@ -96,14 +96,14 @@ func putFeedKey(k []byte, family byte, agent parley.AgentID, position uint64) {
 	binary.BigEndian.PutUint64(k[19:], position)
 }
 
-// markKey is where a mark is kept: beside the recipient's feed, in its order, so
+// receiptKey is where a mark is kept: beside the recipient's feed, in its order, so
 // that a page of the feed finds them all in one place; or by message, where only
 // the conversation lives.
-func markKey(m journal.Mark) []byte {
+func receiptKey(m journal.RecordReceipt) []byte {
 	if m.Recipient.Zero() {
-		return residentKey(markFamily, m.Message.Slot(), m.Message)
+		return residentKey(receiptFamily, m.Message.Slot(), m.Message)
 	}
-	return feedKey(markFamily, m.Recipient, m.Position)
+	return feedKey(receiptFamily, m.Recipient, m.Position)
 }
 
 // residentKey is the key of a message's record or marks as kept for a reader

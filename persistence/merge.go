@@ -20,7 +20,7 @@ var merger = &pebble.Merger{
 			return nil, fmt.Errorf("merge of a key of %d bytes", len(key))
 		}
 		switch key[2] {
-		case markFamily:
+		case receiptFamily:
 			m := &marksMerger{}
 			return m, m.add(value)
 		case quotaFamily:
@@ -39,36 +39,36 @@ const (
 	instantBits = 56
 )
 
-func encodeMarks(m journal.Marks) []byte {
+func encodeReceipts(m journal.Receipts) []byte {
 	b := make([]byte, marksBytes, announcedBytes)
-	binary.BigEndian.PutUint64(b, uint64(m.Delivered)|uint64(m.By)<<instantBits)
-	binary.BigEndian.PutUint64(b[8:], uint64(m.Read))
-	if m.Announced != 0 {
-		b = binary.BigEndian.AppendUint64(b, uint64(m.Announced))
+	binary.BigEndian.PutUint64(b, uint64(m.TransferredAt)|uint64(m.TransferredBy)<<instantBits)
+	binary.BigEndian.PutUint64(b[8:], uint64(m.ReadAt))
+	if m.AnnouncedAt != 0 {
+		b = binary.BigEndian.AppendUint64(b, uint64(m.AnnouncedAt))
 	}
 	return b
 }
 
-func decodeMarks(b []byte) (journal.Marks, error) {
+func decodeReceipts(b []byte) (journal.Receipts, error) {
 	if len(b) != marksBytes && len(b) != announcedBytes {
-		return journal.Marks{}, fmt.Errorf("marks of %d bytes", len(b))
+		return journal.Receipts{}, fmt.Errorf("marks of %d bytes", len(b))
 	}
 	delivered := number(b)
-	m := journal.Marks{
-		Delivered: int64(delivered & (1<<instantBits - 1)), By: journal.Channel(delivered >> instantBits), Read: int64(number(b[8:16])),
+	m := journal.Receipts{
+		TransferredAt: int64(delivered & (1<<instantBits - 1)), TransferredBy: journal.Channel(delivered >> instantBits), ReadAt: int64(number(b[8:16])),
 	}
 	if len(b) == announcedBytes {
-		if m.Announced = int64(number(b[16:])); m.Announced == 0 {
-			return journal.Marks{}, errors.New("marks that say a webhook's was none")
+		if m.AnnouncedAt = int64(number(b[16:])); m.AnnouncedAt == 0 {
+			return journal.Receipts{}, errors.New("marks that say a webhook's was none")
 		}
 	}
 	return m, nil
 }
 
-type marksMerger struct{ marks journal.Marks }
+type marksMerger struct{ marks journal.Receipts }
 
 func (m *marksMerger) add(value []byte) error {
-	marks, err := decodeMarks(value)
+	marks, err := decodeReceipts(value)
 	m.marks = m.marks.Earliest(marks)
 	return err
 }
@@ -76,7 +76,9 @@ func (m *marksMerger) add(value []byte) error {
 func (m *marksMerger) MergeNewer(value []byte) error { return m.add(value) }
 func (m *marksMerger) MergeOlder(value []byte) error { return m.add(value) }
 
-func (m *marksMerger) Finish(bool) ([]byte, io.Closer, error) { return encodeMarks(m.marks), nil, nil }
+func (m *marksMerger) Finish(bool) ([]byte, io.Closer, error) {
+	return encodeReceipts(m.marks), nil, nil
+}
 
 type sumMerger struct{ sum uint64 }
 

@@ -58,9 +58,9 @@ func appendEffect(b []byte, w journal.Effect) []byte {
 	case journal.AppendFeed:
 		b = append(append(append(b, announceWord), w.To[:]...), byte(w.Kind))
 		return appendBytes(append(b, w.Ref[:]...), w.Note)
-	case journal.Mark:
+	case journal.RecordReceipt:
 		letter := byte(markWord)
-		switch announced := w.Marks.Announced != 0; {
+		switch announced := w.Receipts.AnnouncedAt != 0; {
 		case announced && w.Copy:
 			letter = announcedCopyWord
 		case announced:
@@ -70,7 +70,7 @@ func appendEffect(b []byte, w journal.Effect) []byte {
 		}
 		b = append(append(append(b, letter), w.Recipient[:]...), w.Message[:]...)
 		b = binary.BigEndian.AppendUint64(b, w.Position)
-		return append(b, encodeMarks(w.Marks)...)
+		return append(b, encodeReceipts(w.Receipts)...)
 	case journal.EnqueueFor:
 		return appendBytes(appendStream(append(b, tellWord), w.To), w.Data)
 	case journal.PutRow:
@@ -210,9 +210,9 @@ func (r *reader) effect() journal.Effect {
 	return nil
 }
 
-func (r *reader) mark(copied bool, size int) journal.Mark {
-	m := journal.Mark{Recipient: r.id(), Message: r.id(), Position: r.number(), Copy: copied}
-	marks, err := decodeMarks(r.take(size))
-	m.Marks, r.bad = marks, r.bad || err != nil
+func (r *reader) mark(copied bool, size int) journal.RecordReceipt {
+	m := journal.RecordReceipt{Recipient: r.id(), Message: r.id(), Position: r.number(), Copy: copied}
+	marks, err := decodeReceipts(r.take(size))
+	m.Receipts, r.bad = marks, r.bad || err != nil
 	return m
 }

@@ -31,11 +31,11 @@ func drawWord(t *rapid.T) journal.Effect {
 	case 0:
 		return journal.AppendFeed{To: drawID(t), Kind: journal.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
 	case 1:
-		marks := journal.Marks{
-			Delivered: rapid.Int64Range(0, 1<<55).Draw(t, "delivered"), By: journal.Channel(rapid.Byte().Draw(t, "by")),
-			Announced: rapid.Int64Range(0, 1<<40).Draw(t, "announced"), Read: rapid.Int64().Draw(t, "read"),
+		marks := journal.Receipts{
+			TransferredAt: rapid.Int64Range(0, 1<<55).Draw(t, "delivered"), TransferredBy: journal.Channel(rapid.Byte().Draw(t, "by")),
+			AnnouncedAt: rapid.Int64Range(0, 1<<40).Draw(t, "announced"), ReadAt: rapid.Int64().Draw(t, "read"),
 		}
-		return journal.Mark{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Marks: marks, Copy: rapid.Bool().Draw(t, "copy")}
+		return journal.RecordReceipt{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Receipts: marks, Copy: rapid.Bool().Draw(t, "copy")}
 	case 2:
 		return journal.EnqueueFor{To: drawStream(t), Data: drawBytes(t)}
 	case 3:

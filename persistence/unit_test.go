@@ -200,37 +200,37 @@ func TestGateSetsItselfAnew(t *testing.T) {
 
 // TestMergeOrder folds operands in any order and grouping, as compactions do.
 func TestMergeOrder(t *testing.T) {
-	marksKey := residentKey(markFamily, 3, parley.MessageID{})
+	marksKey := residentKey(receiptFamily, 3, parley.MessageID{})
 	sumKey := quotaKey(2, parley.OrgID{}, 9)
 	rapid.Check(t, func(t *rapid.T) {
 		var marks, sums [][]byte
-		want, sum := journal.Marks{}, uint64(0)
+		want, sum := journal.Receipts{}, uint64(0)
 		for range rapid.IntRange(1, 12).Draw(t, "operands") {
-			m := journal.Marks{
-				Delivered: rapid.Int64Range(0, 9).Draw(t, "delivered"), Read: rapid.Int64Range(0, 9).Draw(t, "read"),
-				Announced: rapid.Int64Range(0, 9).Draw(t, "announced"),
+			m := journal.Receipts{
+				TransferredAt: rapid.Int64Range(0, 9).Draw(t, "delivered"), ReadAt: rapid.Int64Range(0, 9).Draw(t, "read"),
+				AnnouncedAt: rapid.Int64Range(0, 9).Draw(t, "announced"),
 			}
-			if m.Delivered != 0 {
-				m.By = journal.Channel(rapid.IntRange(0, 2).Draw(t, "channel"))
+			if m.TransferredAt != 0 {
+				m.TransferredBy = journal.Channel(rapid.IntRange(0, 2).Draw(t, "channel"))
 			}
-			marks = append(marks, encodeMarks(m))
-			if m.Delivered != 0 && (want.Delivered == 0 || m.Delivered < want.Delivered) {
-				want.Delivered, want.By = m.Delivered, m.By
+			marks = append(marks, encodeReceipts(m))
+			if m.TransferredAt != 0 && (want.TransferredAt == 0 || m.TransferredAt < want.TransferredAt) {
+				want.TransferredAt, want.TransferredBy = m.TransferredAt, m.TransferredBy
 			}
-			if m.Delivered != 0 && m.Delivered == want.Delivered {
-				want.By = min(want.By, m.By)
+			if m.TransferredAt != 0 && m.TransferredAt == want.TransferredAt {
+				want.TransferredBy = min(want.TransferredBy, m.TransferredBy)
 			}
-			if m.Announced != 0 && (want.Announced == 0 || m.Announced < want.Announced) {
-				want.Announced = m.Announced
+			if m.AnnouncedAt != 0 && (want.AnnouncedAt == 0 || m.AnnouncedAt < want.AnnouncedAt) {
+				want.AnnouncedAt = m.AnnouncedAt
 			}
-			if m.Read != 0 && (want.Read == 0 || m.Read < want.Read) {
-				want.Read = m.Read
+			if m.ReadAt != 0 && (want.ReadAt == 0 || m.ReadAt < want.ReadAt) {
+				want.ReadAt = m.ReadAt
 			}
 			n := rapid.Int64Range(-5, 5).Draw(t, "count")
 			sum += uint64(n)
 			sums = append(sums, encodeNumber(uint64(n)))
 		}
-		if got := fold(t, marksKey, marks); !bytes.Equal(got, encodeMarks(want)) {
+		if got := fold(t, marksKey, marks); !bytes.Equal(got, encodeReceipts(want)) {
 			t.Errorf("marks: got %x, want %v", got, want)
 		}
 		if got := fold(t, sumKey, sums); number(got) != sum {
@@ -270,7 +270,7 @@ func fold(t *rapid.T, key []byte, operands [][]byte) []byte {
 
 func TestMergeRefusesDamage(t *testing.T) {
 	for name, c := range map[string]struct{ key, value []byte }{
-		"marks of 8 bytes":   {residentKey(markFamily, 1, parley.MessageID{}), make([]byte, 8)},
+		"marks of 8 bytes":   {residentKey(receiptFamily, 1, parley.MessageID{}), make([]byte, 8)},
 		"a sum of 16 bytes":  {quotaKey(1, parley.OrgID{}, 1), make([]byte, 16)},
 		"a family of others": {residentKey(recordFamily, 1, parley.MessageID{}), make([]byte, 16)},
 		"a key of no family": {[]byte{0}, make([]byte, 16)},
@@ -317,7 +317,7 @@ func TestKeysAreApart(t *testing.T) {
 		"lane in": laneInKey(1, 2), "another journal's timers": timerKey(2, 0, s), "quota": quotaKey(1, parley.OrgID(s.ID), 1),
 		"counter": metaKey(counterFamily, 1, 0), "format": metaKey(formatFamily, 0, 0),
 		"copies": residentKey(chunkFamily, 7, parley.MessageID(s.ID)),
-		"record": residentKey(recordFamily, 7, parley.MessageID(s.ID)), "marks": residentKey(markFamily, 7, parley.MessageID(s.ID)),
+		"record": residentKey(recordFamily, 7, parley.MessageID(s.ID)), "marks": residentKey(receiptFamily, 7, parley.MessageID(s.ID)),
 	}
 	for scan, low := range ranges {
 		for name, k := range keys {

@@ -18,7 +18,7 @@ import (
 // rows entries of the feed were looked at. It gives the position up to which fn
 // has been told of all of them: the last there can be at the end of the feed.
 func (v *storeView) Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error) {
-	carried, _, err := v.get(rowKey(agent.Slot(), journal.CarriedTable, agent[:]))
+	carried, _, err := v.get(rowKey(agent.Slot(), journal.TransferredTable, agent[:]))
 	if err != nil {
 		return 0, err
 	}
@@ -29,7 +29,7 @@ func (v *storeView) Unseen(agent parley.AgentID, from uint64, rows int, fn func(
 		iter   **pebble.Iterator
 		family byte
 		from   uint64
-	}{{noted, unseenFamily, from}, {lines, feedFamily, start}, {marks, markFamily, start}} {
+	}{{noted, unseenFamily, from}, {lines, feedFamily, start}, {marks, receiptFamily, start}} {
 		low, high := feedKey(r.family, agent, r.from), after(feedKey(r.family, agent, ^uint64(0)))
 		if *r.iter, err = v.rows.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high}); err != nil {
 			break
@@ -119,6 +119,6 @@ func (u *unmarked) find(ok bool) bool {
 // announcedOnly reports whether marks say of a message that a webhook told of it,
 // and nothing else.
 func announcedOnly(value []byte) bool {
-	m, err := decodeMarks(value)
-	return err == nil && m.Announced != 0 && !m.Carried()
+	m, err := decodeReceipts(value)
+	return err == nil && m.AnnouncedAt != 0 && !m.Transferred()
 }

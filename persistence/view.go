@@ -188,23 +188,23 @@ func (v *storeView) record(slot parley.Slot, id parley.MessageID, read func(posi
 	return true, errors.Join(err, closer.Close())
 }
 
-// Marks gives what marks like m have left: those of a recipient's message by
+// Receipts gives what marks like m have left: those of a recipient's message by
 // position, or without a recipient those that are known where the conversation
 // lives.
-func (v *storeView) Marks(m journal.Mark) (journal.Marks, error) {
-	value, found, err := v.get(markKey(m))
+func (v *storeView) Receipts(m journal.RecordReceipt) (journal.Receipts, error) {
+	value, found, err := v.get(receiptKey(m))
 	if err != nil || !found {
-		return journal.Marks{}, err
+		return journal.Receipts{}, err
 	}
-	return decodeMarks(value)
+	return decodeReceipts(value)
 }
 
-// FeedMarks calls fn with the marks of agent's messages of positions from low to
+// FeedReceipts calls fn with the marks of agent's messages of positions from low to
 // high, oldest first. Messages without marks are not told of.
-func (v *storeView) FeedMarks(agent parley.AgentID, low, high uint64, fn func(position uint64, m journal.Marks)) error {
-	lowKey, highKey := feedKey(markFamily, agent, low), after(feedKey(markFamily, agent, high))
+func (v *storeView) FeedReceipts(agent parley.AgentID, low, high uint64, fn func(position uint64, m journal.Receipts)) error {
+	lowKey, highKey := feedKey(receiptFamily, agent, low), after(feedKey(receiptFamily, agent, high))
 	return v.scan(lowKey, highKey, false, func(k, value []byte) (bool, error) {
-		marks, err := decodeMarks(value)
+		marks, err := decodeReceipts(value)
 		if err == nil {
 			fn(number(k[len(k)-8:]), marks)
 		}

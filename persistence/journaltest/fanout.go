@@ -335,30 +335,30 @@ func testCopyMarks(r *rig) {
 		for i, seat := range to {
 			at := r.positions(seat.Agent)[0]
 			mine := parley.Copy(id, seat.Number)
-			want, unseen := journal.Marks{Delivered: 5, Read: 7}, 0
+			want, unseen := journal.Receipts{TransferredAt: 5, ReadAt: 7}, 0
 			if i == 0 {
-				want, unseen = journal.Marks{}, 1
+				want, unseen = journal.Receipts{}, 1
 			}
 			r.expect("unseen", len(r.unseen(seat.Agent, 0)), unseen)
 			r.view(func(v journal.View) {
-				got, err := v.Marks(journal.Mark{Recipient: seat.Agent, Position: at})
+				got, err := v.Receipts(journal.RecordReceipt{Recipient: seat.Agent, Position: at})
 				r.expect("marks", line(got, err), line(want, nil))
-				got, err = v.Marks(journal.Mark{Message: mine})
-				r.expect("marks where the broadcast lives", line(got, err), line(journal.Marks{}, nil))
+				got, err = v.Receipts(journal.RecordReceipt{Message: mine})
+				r.expect("marks where the broadcast lives", line(got, err), line(journal.Receipts{}, nil))
 			})
 		}
 	}
 	for _, seat := range to[1:] {
-		mark := journal.Mark{Recipient: seat.Agent, Message: parley.Copy(id, seat.Number), Position: r.positions(seat.Agent)[0], Copy: true}
-		mark.Marks = journal.Marks{Delivered: 9}
+		mark := journal.RecordReceipt{Recipient: seat.Agent, Message: parley.Copy(id, seat.Number), Position: r.positions(seat.Agent)[0], Copy: true}
+		mark.Receipts = journal.Receipts{TransferredAt: 9}
 		r.mark(mark)
-		mark.Marks = journal.Marks{Delivered: 5, Read: 7}
+		mark.Receipts = journal.Receipts{TransferredAt: 5, ReadAt: 7}
 		a.say(&journal.Entry{Effects: []journal.Effect{mark}}) // from the broadcast's home
 		r.until("the mark", func() bool {
 			read := false
 			r.view(func(v journal.View) {
-				m, _ := v.Marks(journal.Mark{Recipient: seat.Agent, Position: mark.Position})
-				read = m.Read != 0
+				m, _ := v.Receipts(journal.RecordReceipt{Recipient: seat.Agent, Position: mark.Position})
+				read = m.ReadAt != 0
 			})
 			return read
 		})
@@ -393,20 +393,20 @@ func testUnseenCopies(r *rig) {
 		}
 		r.expect("all", r.unseen(seat.Agent, 0), want)
 		for _, i := range []int{2, 5} { // a copy, a message
-			r.mark(journal.Mark{
+			r.mark(journal.RecordReceipt{
 				Recipient: seat.Agent, Message: parley.MessageID(feed[i].Ref), Position: feed[i].Position,
-				Marks: journal.Marks{Delivered: 5}, Copy: feed[i].Kind == journal.CopyEntry,
+				Receipts: journal.Receipts{TransferredAt: 5}, Copy: feed[i].Kind == journal.CopyEntry,
 			})
 		}
 		want = slices.Concat(want[:2], want[3:5], want[6:])
 		r.expect("all but the marked", r.unseen(seat.Agent, 0), want)
 		r.expect("from the fourth entry on", r.unseen(seat.Agent, feed[3].Position), want[2:])
-		r.mark(journal.Mark{
-			Recipient: seat.Agent, Message: parley.MessageID(feed[0].Ref), Position: feed[0].Position, Marks: journal.Marks{Delivered: 5}, Copy: true,
+		r.mark(journal.RecordReceipt{
+			Recipient: seat.Agent, Message: parley.MessageID(feed[0].Ref), Position: feed[0].Position, Receipts: journal.Receipts{TransferredAt: 5}, Copy: true,
 		})
 		upTo := binary.BigEndian.AppendUint64(nil, feed[3].Position)
 		done := r.append(&journal.Entry{Slot: seat.Agent.Slot(), Rows: []journal.Row{{
-			Slot: seat.Agent.Slot(), Table: journal.CarriedTable, Key: seat.Agent.Bytes(), Value: upTo,
+			Slot: seat.Agent.Slot(), Table: journal.TransferredTable, Key: seat.Agent.Bytes(), Value: upTo,
 		}}})
 		r.must(r.await(done))
 		r.expect("beyond what counts as carried", r.unseen(seat.Agent, 0), want[1:])

@@ -217,14 +217,14 @@ func testUnseen(r *rig) {
 		feed := r.feed(agent)
 		r.expect("unseen from the third on", r.unseen(agent, feed[4].Position), want[2:])
 		r.expect("unseen beyond the third", r.unseen(agent, feed[4].Position+1), want[3:])
-		r.mark(journal.Mark{Recipient: agent, Message: parley.MessageID(feed[2].Ref), Position: feed[2].Position, Marks: journal.Marks{Delivered: 5}})
+		r.mark(journal.RecordReceipt{Recipient: agent, Message: parley.MessageID(feed[2].Ref), Position: feed[2].Position, Receipts: journal.Receipts{TransferredAt: 5}})
 		want = slices.Delete(want, 1, 2)
 		r.expect("unseen after a mark", r.unseen(agent, 0), want)
 	}
 }
 
 // mark hands marks over that no actor judged.
-func (r *rig) mark(m journal.Mark) {
+func (r *rig) mark(m journal.RecordReceipt) {
 	r.Helper()
 	if err := r.await(r.append(&journal.Entry{Slot: m.Recipient.Slot(), Effects: []journal.Effect{m}})); err != nil {
 		r.Fatal(err)
@@ -242,14 +242,14 @@ func testAnnounced(r *rig) {
 	}
 	g.say(circular(mass, "body", seats))
 	r.have(seats, 1)
-	marks := []journal.Mark{}
+	marks := []journal.RecordReceipt{}
 	for _, agent := range direct {
 		r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
-		marks = append(marks, journal.Mark{Recipient: agent, Message: id, Position: r.positions(agent)[0]})
+		marks = append(marks, journal.RecordReceipt{Recipient: agent, Message: id, Position: r.positions(agent)[0]})
 	}
 	for _, seat := range seats {
 		mine := parley.Copy(mass, seat.Number)
-		marks = append(marks, journal.Mark{Recipient: seat.Agent, Message: mine, Position: r.positions(seat.Agent)[0], Copy: true})
+		marks = append(marks, journal.RecordReceipt{Recipient: seat.Agent, Message: mine, Position: r.positions(seat.Agent)[0], Copy: true})
 	}
 	unseen := func(when string, want int) {
 		r.Helper()
@@ -257,43 +257,43 @@ func testAnnounced(r *rig) {
 			r.expect("unseen by "+m.Recipient.String()+" "+when, len(r.unseen(m.Recipient, 0)), want)
 		}
 	}
-	say := func(made journal.Marks) {
+	say := func(made journal.Receipts) {
 		for _, m := range marks {
-			m.Marks = made
+			m.Receipts = made
 			r.mark(m)
 		}
 	}
-	say(journal.Marks{Announced: 5})
+	say(journal.Receipts{AnnouncedAt: 5})
 	unseen("after the news of it", 1)
 	r.crash()
 	unseen("after a crash", 1)
-	say(journal.Marks{Delivered: 9, By: journal.StreamChannel})
+	say(journal.Receipts{TransferredAt: 9, TransferredBy: journal.StreamChannel})
 	unseen("after it was carried", 0)
-	say(journal.Marks{Announced: 3})
+	say(journal.Receipts{AnnouncedAt: 3})
 	unseen("after more news", 0)
 	r.view(func(v journal.View) {
 		for _, m := range marks {
-			got, err := v.Marks(m)
-			r.expect("marks", line(got, err), line(journal.Marks{Delivered: 9, By: journal.StreamChannel, Announced: 3}, nil))
+			got, err := v.Receipts(m)
+			r.expect("marks", line(got, err), line(journal.Receipts{TransferredAt: 9, TransferredBy: journal.StreamChannel, AnnouncedAt: 3}, nil))
 		}
 	})
 }
 
 func testMarks(r *rig) {
-	steps := []journal.Marks{
-		{Delivered: 70, By: journal.InboxChannel},
-		{Delivered: 50, By: journal.SyncChannel, Read: 90},
-		{Read: 60},
-		{Announced: 40},
-		{Delivered: 80, By: journal.StreamChannel, Read: 95},
-		{Delivered: 50, By: journal.StreamChannel, Announced: 45},
+	steps := []journal.Receipts{
+		{TransferredAt: 70, TransferredBy: journal.InboxChannel},
+		{TransferredAt: 50, TransferredBy: journal.SyncChannel, ReadAt: 90},
+		{ReadAt: 60},
+		{AnnouncedAt: 40},
+		{TransferredAt: 80, TransferredBy: journal.StreamChannel, ReadAt: 95},
+		{TransferredAt: 50, TransferredBy: journal.StreamChannel, AnnouncedAt: 45},
 	}
 	a := r.speaker(r.stream(near), 0)
-	all := journal.Marks{Delivered: 50, By: journal.StreamChannel, Announced: 40, Read: 60}
+	all := journal.Receipts{TransferredAt: 50, TransferredBy: journal.StreamChannel, AnnouncedAt: 40, ReadAt: 60}
 	check := func(reader parley.Slot, to parley.AgentID, id parley.MessageID) {
 		r.Helper()
 		r.until("marks", func() bool {
-			var marks journal.Marks
+			var marks journal.Receipts
 			r.view(func(v journal.View) { marks, _ = marksOf(v, reader, to, id) })
 			return marks == all
 		})
@@ -315,20 +315,20 @@ func testMarks(r *rig) {
 			at := r.positions(agent)[0]
 			r.view(func(v journal.View) {
 				marks, err := marksOf(v, agent.Slot(), agent, id)
-				r.expect("no marks yet", line(marks, err), line(journal.Marks{}, nil))
+				r.expect("no marks yet", line(marks, err), line(journal.Receipts{}, nil))
 			})
 			for _, i := range order {
-				r.mark(journal.Mark{Recipient: agent, Message: id, Position: at, Marks: steps[i]})
+				r.mark(journal.RecordReceipt{Recipient: agent, Message: id, Position: at, Receipts: steps[i]})
 			}
 			check(agent.Slot(), agent, id)
 			check(near, agent, id) // where the conversation lives
 			marked = append(marked, message{agent, id})
-			// Marks may be said from the conversation's home too.
-			a.say(&journal.Entry{Effects: []journal.Effect{journal.Mark{Recipient: agent, Message: id, Position: at, Marks: journal.Marks{Delivered: 60}}}})
+			// Receipts may be said from the conversation's home too.
+			a.say(&journal.Entry{Effects: []journal.Effect{journal.RecordReceipt{Recipient: agent, Message: id, Position: at, Receipts: journal.Receipts{TransferredAt: 60}}}})
 			r.view(func(v journal.View) {
 				var beside []string
-				r.must(v.FeedMarks(agent, at, at, func(position uint64, m journal.Marks) { beside = append(beside, line(position, m)) }))
-				r.must(v.FeedMarks(agent, at+1, ^uint64(0), func(position uint64, m journal.Marks) { beside = append(beside, line("beyond", position, m)) }))
+				r.must(v.FeedReceipts(agent, at, at, func(position uint64, m journal.Receipts) { beside = append(beside, line(position, m)) }))
+				r.must(v.FeedReceipts(agent, at+1, ^uint64(0), func(position uint64, m journal.Receipts) { beside = append(beside, line("beyond", position, m)) }))
 				r.expect("marks beside the feed", beside, []string{line(at, all)})
 			})
 		}

@@ -284,12 +284,12 @@ func recordOf(v journal.View, reader parley.Slot, id parley.MessageID) (record [
 
 // marksOf reads the marks of a message to recipient as reader does: by position
 // where it has one, else by message.
-func marksOf(v journal.View, reader parley.Slot, recipient parley.AgentID, id parley.MessageID) (journal.Marks, error) {
+func marksOf(v journal.View, reader parley.Slot, recipient parley.AgentID, id parley.MessageID) (journal.Receipts, error) {
 	_, position, err := recordOf(v, reader, id)
 	if err != nil || position == 0 {
-		return v.Marks(journal.Mark{Message: id})
+		return v.Receipts(journal.RecordReceipt{Message: id})
 	}
-	return v.Marks(journal.Mark{Recipient: recipient, Position: position})
+	return v.Receipts(journal.RecordReceipt{Recipient: recipient, Position: position})
 }
 
 func (r *rig) feed(agent parley.AgentID) []journal.FeedEntry {

@@ -24,7 +24,7 @@ func testDurable(r *rig) {
 		Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 	})
 	seen := r.feed(agent)[0]
-	r.mark(journal.Mark{Recipient: agent, Message: id, Position: seen.Position, Marks: journal.Marks{Delivered: 4}})
+	r.mark(journal.RecordReceipt{Recipient: agent, Message: id, Position: seen.Position, Receipts: journal.Receipts{TransferredAt: 4}})
 	r.crash()
 	r.expect("events", r.events(a.stream), numbers(20))
 	for i := range 20 {
@@ -35,7 +35,7 @@ func testDurable(r *rig) {
 	r.view(func(v journal.View) {
 		marks, err := marksOf(v, near, agent, id)
 		record, position, messageErr := recordOf(v, near, id)
-		r.expect("marks", line(marks, err), line(journal.Marks{Delivered: 4}, nil))
+		r.expect("marks", line(marks, err), line(journal.Receipts{TransferredAt: 4}, nil))
 		r.expect("record", line(string(record), position, messageErr), line("body", seen.Position, nil))
 	})
 	if edge := r.Journal.Edge(agent); edge < seen.Position {

@@ -19,7 +19,7 @@ func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar jo
 		Effects: []journal.Effect{
 			journal.AppendFeed{To: reader, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
 			journal.AppendFeed{To: stranger, Kind: journal.MessageEntry, Ref: parley.AnyID(idFar)},
-			journal.Mark{Recipient: reader, Message: id, Marks: journal.Marks{Delivered: 9}},
+			journal.RecordReceipt{Recipient: reader, Message: id, Receipts: journal.Receipts{TransferredAt: 9}},
 			journal.EnqueueFor{To: tell, Data: []byte("x")},
 			journal.PutRow{Row: row(far, journal.ClientTable, "everything", "there")},
 			journal.CreateStream{Stream: born, Events: []journal.StoredEvent{fact("x")}},
@@ -63,10 +63,10 @@ func testSequence(r *rig) {
 		message := parley.MessageID(e.Effects[0].(journal.AppendFeed).Ref)
 		r.view(func(v journal.View) {
 			record, _, _ := recordOf(v, near, message)
-			marks, _ := v.Marks(journal.Mark{Message: message})
+			marks, _ := v.Receipts(journal.RecordReceipt{Message: message})
 			used, _ := v.Used(org, 3)
 			_, state, _ := v.State(a.stream)
-			r.expect(name+": records, marks, counts", line(record, marks, used), line([]byte{}, journal.Marks{}, 0))
+			r.expect(name+": records, marks, counts", line(record, marks, used), line([]byte{}, journal.Receipts{}, 0))
 			r.expect(name+": state", string(state), "two")
 		})
 	}

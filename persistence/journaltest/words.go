@@ -234,11 +234,11 @@ func testSettled(r *rig) {
 			inTime++
 		}
 		r.until("the effect", func() bool { return look() == effect })
-		mark := journal.Mark{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Marks: journal.Marks{Read: 7}}
+		mark := journal.RecordReceipt{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Receipts: journal.Receipts{ReadAt: 7}}
 		if r.inTime(func() { r.mark(mark) }) {
 			r.view(func(v journal.View) {
 				marks, err := marksOf(v, near, agent, id)
-				r.expect("marks where the conversation lives", line(marks, err), line(journal.Marks{Read: 7}, nil))
+				r.expect("marks where the conversation lives", line(marks, err), line(journal.Receipts{ReadAt: 7}, nil))
 			})
 		}
 		// A row there can be taken away from here too.
