@@ -40,9 +40,9 @@ func (n *Node) After(agent parley.AgentID, position uint64) Awaited {
 	return &newer{node: n, agent: agent, beyond: position}
 }
 
-// Uncarried is where the messages are that were not carried to an agent yet.
-func (n *Node) Uncarried(agent parley.AgentID) Awaited {
-	return &uncarried{node: n, agent: agent}
+// Untransferred is where the messages are that were not carried to an agent yet.
+func (n *Node) Untransferred(agent parley.AgentID) Awaited {
+	return &untransferred{node: n, agent: agent}
 }
 
 // newer are all messages beyond a position.
@@ -61,7 +61,7 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 			return err
 		}
 		for _, l := range lines {
-			record, err := n.carried(ctx, v, a.agent, l.FeedEntry)
+			record, err := n.transferred(ctx, v, a.agent, l.FeedEntry)
 			if err != nil {
 				return err
 			}
@@ -86,9 +86,9 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 	return w, more, err
 }
 
-// uncarried are those of the messages beyond a position that were not carried.
+// untransferred are those of the messages beyond a position that were not carried.
 // All up to it were, or have been given.
-type uncarried struct {
+type untransferred struct {
 	node   *Node
 	agent  parley.AgentID
 	beyond uint64
@@ -96,15 +96,15 @@ type uncarried struct {
 	given bool
 }
 
-func (a *uncarried) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
+func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
 	n := a.node
 	edge, noted, told := n.Edge(a.agent), uint64(0), uint64(0)
 	err = n.view(ctx, func(v journal.View) (err error) {
-		if noted, err = readCarried(v, a.agent); err != nil {
+		if noted, err = readTransferred(v, a.agent); err != nil {
 			return err
 		}
 		var bad error
-		told, err = v.Unseen(a.agent, a.beyond+1, n.waitRows, func(position uint64, id parley.MessageID) bool {
+		told, err = v.Untransferred(a.agent, a.beyond+1, n.waitRows, func(position uint64, id parley.MessageID) bool {
 			var m Message
 			if m, bad = readMessage(v, a.agent.Slot(), id); bad == nil {
 				bad = n.addressed(ctx, m.Record)
@@ -133,8 +133,8 @@ func (a *uncarried) Look(ctx context.Context, limit int, fits Fits) (w Waiting, 
 	} else {
 		more = told < edge
 	}
-	if !a.given && told >= noted+n.carriedStep {
-		n.keepCarried(a.agent, told)
+	if !a.given && told >= noted+n.transferredStep {
+		n.keepTransferred(a.agent, told)
 	}
 	a.beyond, a.given = max(told, w.last(0)), a.given || len(w.Items) > 0
 	return w, more, nil

@@ -67,14 +67,14 @@ func (v *odometerView) Events(s journal.Stream, from uint64, reverse bool, fn fu
 	})
 }
 
-// Unseen counts the entries of the feed that were looked at: all from where the
+// Untransferred counts the entries of the feed that were looked at: all from where the
 // note of what was carried ends, up to where the look did.
-func (v *odometerView) Unseen(agent parley.AgentID, from uint64, rows int, fn func(uint64, parley.MessageID) bool) (uint64, error) {
-	told, err := v.View.Unseen(agent, from, rows, fn)
+func (v *odometerView) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(uint64, parley.MessageID) bool) (uint64, error) {
+	told, err := v.View.Untransferred(agent, from, rows, fn)
 	if err != nil {
 		return told, err
 	}
-	noted, err := readCarried(v.View, agent)
+	noted, err := readTransferred(v.View, agent)
 	if err != nil {
 		return told, err
 	}
@@ -108,9 +108,9 @@ const (
 // TestWaitLooksThroughAFeedOnce: a look passes by a bounded number of entries,
 // and those that were found to be carried are not looked at again by later waits.
 func TestWaitLooksThroughAFeedOnce(t *testing.T) {
-	r, o, c, ids := flooded(t, floodedCopies, func(n *Node) { n.waitRows, n.carriedStep = floodedRows, floodedRows })
+	r, o, c, ids := flooded(t, floodedCopies, func(n *Node) { n.waitRows, n.transferredStep = floodedRows, floodedRows })
 	to, ctx := ids[1], context.Background()
-	place, looks := r.node.Uncarried(to), 0
+	place, looks := r.node.Untransferred(to), 0
 	for more := true; more; looks++ {
 		if read := o.reads(func() {
 			var w Waiting
@@ -134,7 +134,7 @@ func TestWaitLooksThroughAFeedOnce(t *testing.T) {
 		must(c.say(ids[0], text, ""))(t)
 		// Two pieces at most: what is not noted yet, and what follows what was found.
 		if read := o.reads(func() {
-			if w := r.look(r.node.Uncarried(to), 20); !slices.Equal(contents(w), []string{text}) {
+			if w := r.look(r.node.Untransferred(to), 20); !slices.Equal(contents(w), []string{text}) {
 				t.Errorf("given: %v", contents(w))
 			}
 		}); read > 3*floodedRows {
@@ -147,9 +147,9 @@ func TestWaitLooksThroughAFeedOnce(t *testing.T) {
 // TestWaitLooksThroughAFeedOnceControl: where nothing is noted, each wait reads
 // the whole feed.
 func TestWaitLooksThroughAFeedOnceControl(t *testing.T) {
-	r, o, _, ids := flooded(t, floodedCopies, func(n *Node) { n.waitRows, n.carriedStep = math.MaxInt, math.MaxInt })
+	r, o, _, ids := flooded(t, floodedCopies, func(n *Node) { n.waitRows, n.transferredStep = math.MaxInt, math.MaxInt })
 	for range 3 {
-		if read := o.reads(func() { r.look(r.node.Uncarried(ids[1]), 20) }); read < floodedCopies {
+		if read := o.reads(func() { r.look(r.node.Untransferred(ids[1]), 20) }); read < floodedCopies {
 			t.Errorf("a wait has read %d rows of %d", read, floodedCopies)
 		}
 	}

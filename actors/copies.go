@@ -117,9 +117,9 @@ func liveRecord(e journal.FeedEntry, to parley.AgentID) (*Record, error) {
 	return r, nil
 }
 
-// carried is the message that an entry of an agent's feed brings. It is shared:
+// transferred is the message that an entry of an agent's feed brings. It is shared:
 // nobody changes it.
-func (n *Node) carried(ctx context.Context, v journal.View, to parley.AgentID, e journal.FeedEntry) (*Record, error) {
+func (n *Node) transferred(ctx context.Context, v journal.View, to parley.AgentID, e journal.FeedEntry) (*Record, error) {
 	id := parley.MessageID(e.Ref)
 	if e.Kind != journal.CopyEntry {
 		return n.shown.record(v, to.Slot(), id)

@@ -17,9 +17,9 @@ type Start struct {
 	// Last is the newest message before that, which the client can resume
 	// from; zero if there is none.
 	Last parley.MessageID
-	// OnlyUnseen: of the messages up to the feed's edge only those not carried
+	// OnlyUntransferred: of the messages up to the feed's edge only those not carried
 	// yet are wanted.
-	OnlyUnseen bool
+	OnlyUntransferred bool
 	// Gap: the message to resume from is not in the agent's feed.
 	Gap bool
 }
@@ -45,11 +45,11 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 				return err
 			}
 		}
-		s = Start{OnlyUnseen: true, Gap: resume, After: edge}
-		if passed, err = readCarried(v, agent); err != nil {
+		s = Start{OnlyUntransferred: true, Gap: resume, After: edge}
+		if passed, err = readTransferred(v, agent); err != nil {
 			return err
 		}
-		if _, err := v.Unseen(agent, 0, math.MaxInt, func(position uint64, _ parley.MessageID) bool {
+		if _, err := v.Untransferred(agent, 0, math.MaxInt, func(position uint64, _ parley.MessageID) bool {
 			s.After = min(s.After, position-1)
 			return false
 		}); err != nil {
@@ -62,18 +62,18 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 			return !e.Kind.BringsMessage()
 		})
 	})
-	if err == nil && s.OnlyUnseen && s.After >= passed+n.carriedStep {
-		n.keepCarried(agent, s.After)
+	if err == nil && s.OnlyUntransferred && s.After >= passed+n.transferredStep {
+		n.keepTransferred(agent, s.After)
 	}
 	return s, err
 }
 
-// carriedStep is a node's, unless a test has another.
-const carriedStep = 4096
+// transferredStep is a node's, unless a test has another.
+const transferredStep = 4096
 
-// readCarried is the position up to which it is noted that an agent has been
+// readTransferred is the position up to which it is noted that an agent has been
 // carried everything.
-func readCarried(v journal.View, agent parley.AgentID) (uint64, error) {
+func readTransferred(v journal.View, agent parley.AgentID) (uint64, error) {
 	value, found, err := v.Row(agent.Slot(), journal.TransferredTable, agent[:])
 	if err != nil || !found {
 		return 0, err
@@ -81,9 +81,9 @@ func readCarried(v journal.View, agent parley.AgentID) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// keepCarried notes it, so that nobody looks through what is before that again.
+// keepTransferred notes it, so that nobody looks through what is before that again.
 // Nothing waits for it, and nothing is lost without it.
-func (n *Node) keepCarried(agent parley.AgentID, upTo uint64) {
+func (n *Node) keepTransferred(agent parley.AgentID, upTo uint64) {
 	n.keepPlace(journal.TransferredTable, agent, upTo)
 }
 
@@ -168,7 +168,7 @@ func (n *Node) Backlog(ctx context.Context, agent parley.AgentID, from, upTo uin
 		scan := v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 			var record *Record
 			if e.Kind.BringsMessage() {
-				if record, bad = n.carried(ctx, v, agent, e); bad != nil {
+				if record, bad = n.transferred(ctx, v, agent, e); bad != nil {
 					return false
 				}
 				size -= len(record.GetContent()) + len(record.GetSelfPayload())

@@ -228,7 +228,7 @@ func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
 // that was not carried; how far all were is noted, and nothing that comes later
 // is passed over because of that.
 func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
-	r := newRig(t, withTuning(func(n *Node) { n.carriedStep = 1 }))
+	r := newRig(t, withTuning(func(n *Node) { n.transferredStep = 1 }))
 	owner, a := r.agents("acme", 2)
 	c := must(r.club(owner, a[0], "board", group.Open, false))(t)
 	must(c.join(a[1]))(t)
@@ -264,6 +264,6 @@ func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
 	begins(r.inbox(a[1])[0].Position - 1)
 	must(c.say(a[0], "all again", ""))(t)
 	r.restart()
-	r.node.carriedStep = 1
+	r.node.transferredStep = 1
 	begins(r.inbox(a[1])[1].Position - 1)
 }

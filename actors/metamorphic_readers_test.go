@@ -105,14 +105,14 @@ func (p *player) tuneIn(ctx context.Context) {
 	}
 	start, err := p.node.Resume(ctx, l.agent, last, resume)
 	if err == nil {
-		if l.last = start.Last; start.OnlyUnseen {
+		if l.last = start.Last; start.OnlyUntransferred {
 			l.unseenUpTo = p.node.Edge(l.agent)
 		}
 		l.since = p.upTo(l, start.After)
 		l.sub = p.node.Follow(l.agent, start.After, func() {})
 		p.listeners = append(p.listeners, l)
 	}
-	p.say(err, "a stream of %s after %s, only unseen %v, gap %v", l.agent, start.Last, start.OnlyUnseen, start.Gap)
+	p.say(err, "a stream of %s after %s, only unseen %v, gap %v", l.agent, start.Last, start.OnlyUntransferred, start.Gap)
 	if err == nil { // what is there already: resumed before that, it would not be passed over
 		p.settle()
 		p.listen(l, p.newEntries(l))

@@ -58,9 +58,9 @@ type Node struct {
 	began    time.Time
 	courier  Courier
 	dispatch *dispatcher
-	// carriedStep is how much a journal has to grow before it is noted anew how
+	// transferredStep is how much a journal has to grow before it is noted anew how
 	// far an agent of it has been carried everything.
-	carriedStep uint64
+	transferredStep uint64
 	// waitRows is how many entries of a feed one look for messages passes by.
 	waitRows int
 	// queue bounds the join requests of groups.
@@ -82,7 +82,7 @@ func New(o Options) *Node {
 	n := &Node{
 		engine: newEngine(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal,
 		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
-		shown: newShown(o.PageBytes), counts: newPollIndex(), seats: o.SeatLimit, carriedStep: carriedStep, waitRows: waitRows, companyRows: companyRows, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg}, ackStep: ackStep,
+		shown: newShown(o.PageBytes), counts: newPollIndex(), seats: o.SeatLimit, transferredStep: transferredStep, waitRows: waitRows, companyRows: companyRows, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg}, ackStep: ackStep,
 		suspends: (*org.State).Suspended,
 	}
 	n.began, n.courier, n.dispatch = o.Clock(), o.Courier, newDispatcher(n, o.Demand)

@@ -136,7 +136,7 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 			if !e.Kind.BringsMessage() || only != "" && !bytes.Equal(e.Note, note) {
 				return true
 			}
-			record, err := n.carried(ctx, v, agent, e)
+			record, err := n.transferred(ctx, v, agent, e)
 			if err != nil || only != "" && record.GetType() != only {
 				bad = err
 				return err == nil

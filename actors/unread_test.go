@@ -158,7 +158,7 @@ func TestWaitingForWhatWasNotCarried(t *testing.T) {
 	r.marked(to, journal.Receipts{AnnouncedAt: 3})                                             // 4: told of, not carried
 	r.markOne(r.inbox(to)[2], journal.Receipts{TransferredAt: 3, TransferredBy: 1})            // 2: carried, not read
 	r.markOne(r.inbox(to)[4], journal.Receipts{TransferredAt: 3, TransferredBy: 1, ReadAt: 3}) // 0
-	place := r.node.Uncarried(to)
+	place := r.node.Untransferred(to)
 	w := r.look(place, 2)
 	if got := contents(w); !slices.Equal(got, []string{"1", "3"}) || w.Unread != 1 {
 		t.Errorf("first: %v and %d more", got, w.Unread)

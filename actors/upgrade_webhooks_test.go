@@ -83,7 +83,7 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	change(hook, webhook.Toggle{By: owner}) // whoever opens the store later attempts nothing
 	change(busy, webhook.Toggle{By: owner})
 	until("nothing is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) == 0 })
-	l.node.carriedStep = 1
+	l.node.transferredStep = 1
 	must(l.node.Resume(ctx, watched, parley.MessageID{}, false))(l.t)
 	l.pass()
 	l.terms(theirs)

@@ -170,7 +170,7 @@ func TestAWebhookIsToldOfWhatComes(t *testing.T) {
 				return m.Marks.DeliveredAt() != 0
 			})
 			start := must(h.node.Resume(context.Background(), h.ids[1], parley.MessageID{}, false))(t)
-			if !start.OnlyUnseen || start.After >= h.inbox(h.ids[1])[4].Position {
+			if !start.OnlyUntransferred || start.After >= h.inbox(h.ids[1])[4].Position {
 				t.Errorf("a stream begins after %d", start.After)
 			}
 		})

@@ -43,7 +43,7 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 	st := &agentStream{
 		streams: s.streams, agent: in.ID, caller: c.Caller, audience: audience, since: s.streams.pages.now(),
 	}
-	if start.OnlyUnseen {
+	if start.OnlyUntransferred {
 		st.unseenUpTo = s.Node.Edge(in.ID)
 	}
 	opening := newSheet(0)

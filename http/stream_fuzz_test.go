@@ -33,7 +33,7 @@ func FuzzLastEventID(f *testing.F) {
 		id, malformed := parley.ParseID[parley.MessageID](text)
 		switch {
 		case text == "":
-			if start.Gap || !start.OnlyUnseen {
+			if start.Gap || !start.OnlyUntransferred {
 				t.Fatalf("without an id: %+v", start)
 			}
 		case malformed == nil && id == own:
@@ -41,7 +41,7 @@ func FuzzLastEventID(f *testing.F) {
 				t.Fatalf("after the last message: %+v", start)
 			}
 		case malformed == nil && id.Zero():
-			if start.Gap || start.After != 0 || start.OnlyUnseen {
+			if start.Gap || start.After != 0 || start.OnlyUntransferred {
 				t.Fatalf("from the first on: %+v", start)
 			}
 		default:

@@ -32,7 +32,7 @@ func (s *Service) wait(c *Call, in *api.Wait) (Rendered, error) {
 	if a.Revoked() {
 		return Rendered{}, errRevokedAgent
 	}
-	w := expectation{service: s, call: c, agent: in.ID, awaited: s.Node.Uncarried(in.ID), looks: waitLooks}
+	w := expectation{service: s, call: c, agent: in.ID, awaited: s.Node.Untransferred(in.ID), looks: waitLooks}
 	if in.After != nil {
 		place := uint64(0)
 		if !in.After.Zero() {

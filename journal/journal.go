@@ -60,7 +60,7 @@ type View interface {
 	FeedReceipts(agent parley.AgentID, low, high uint64, fn func(position uint64, m Receipts)) error
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(FeedEntry) bool) error
 	FeedBefore(agent parley.AgentID, before uint64, fn func(FeedEntry) bool) error
-	Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error)
+	Untransferred(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error)
 	Row(slot parley.Slot, table Table, key []byte) ([]byte, bool, error)
 	Rows(slot parley.Slot, table Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
 	Table(table Table, fn func(key, value []byte) bool) error

@@ -349,7 +349,7 @@ func (a *application) announce(it *item, w journal.AppendFeed, at int64) error {
 	if w.Kind != journal.MessageEntry {
 		return nil
 	}
-	return a.batch.Set(feedKey(unseenFamily, w.To, n), w.Ref[:], nil)
+	return a.batch.Set(feedKey(untransferredFamily, w.To, n), w.Ref[:], nil)
 }
 
 // writeRecord keeps a message for those who live in this home; position is
@@ -371,7 +371,7 @@ func (a *application) mark(w journal.RecordReceipt) error {
 	if w.Recipient.Zero() || w.Copy || w.Receipts.AnnouncedAt != 0 && !w.Receipts.Transferred() {
 		return nil
 	}
-	return a.batch.Delete(feedKey(unseenFamily, w.Recipient, w.Position), nil)
+	return a.batch.Delete(feedKey(untransferredFamily, w.Recipient, w.Position), nil)
 }
 
 // bear begins a stream. Whether it exists was judged with the entry, but for a

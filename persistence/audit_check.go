@@ -219,8 +219,8 @@ func (in *inspection) row(k, value []byte) {
 // shapes are the lengths of keys and the least and greatest lengths of values, by family; -1 is any.
 var shapes = map[byte]struct{ keys, least, most int }{
 	eventFamily: {28, 9, -1}, stateFamily: {20, 8, -1}, recordFamily: {19, 8, -1}, feedFamily: {27, 25, -1},
-	chunkFamily:  {19, 8 + seatBytes, -1},
-	unseenFamily: {27, 16, 16}, receiptFamily: {-1, marksBytes, announcedBytes}, trayFamily: {28, 0, -1}, rowFamily: {-1, 0, -1},
+	chunkFamily:         {19, 8 + seatBytes, -1},
+	untransferredFamily: {27, 16, 16}, receiptFamily: {-1, marksBytes, announcedBytes}, trayFamily: {28, 0, -1}, rowFamily: {-1, 0, -1},
 }
 
 func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
@@ -410,7 +410,7 @@ func (in *inspection) readMarks() error {
 // marksOf does so for one slot.
 func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error {
 	var at [3][]byte
-	letters := [3]byte{feedFamily, receiptFamily, unseenFamily}
+	letters := [3]byte{feedFamily, receiptFamily, untransferredFamily}
 	show := func(i int, ok bool) {
 		for ; ok; ok = rows[i].Next() {
 			if s, f := familyOf(rows[i].Key()); s != slot || f != letters[i] {

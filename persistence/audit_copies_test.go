@@ -194,7 +194,7 @@ var vandalism = []struct {
 	}, []string{"unseen"}, "passes over it"},
 	{"a copy is noted as not carried", func(x *vandal) {
 		k, v := x.rows(feedFamily, nil)
-		k[7][2] = unseenFamily
+		k[7][2] = untransferredFamily
 		x.set(k[7], v[7][9:feedBytes])
 	}, []string{"unseen"}, "noted as not carried"},
 }

@@ -144,7 +144,7 @@ func (s *sight) seeRows(slot parley.Slot, table journal.Table, into map[uint64]i
 func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 	spoken := map[journal.Stream]uint64{}
 	unseen := map[uint64]parley.MessageID{}
-	_, err := s.view.Unseen(agent, 0, math.MaxInt, func(position uint64, id parley.MessageID) bool {
+	_, err := s.view.Untransferred(agent, 0, math.MaxInt, func(position uint64, id parley.MessageID) bool {
 		unseen[position] = id
 		return true
 	})

@@ -29,15 +29,15 @@ import (
 //	FFFF t journal due stream    timer
 //	FFFF q journal org day       used quota
 const (
-	eventFamily   = 'E'
-	stateFamily   = 'S'
-	recordFamily  = 'B'
-	chunkFamily   = 'C'
-	feedFamily    = 'F'
-	unseenFamily  = 'U'
-	receiptFamily = 'M'
-	trayFamily    = 'T'
-	rowFamily     = 'R'
+	eventFamily         = 'E'
+	stateFamily         = 'S'
+	recordFamily        = 'B'
+	chunkFamily         = 'C'
+	feedFamily          = 'F'
+	untransferredFamily = 'U'
+	receiptFamily       = 'M'
+	trayFamily          = 'T'
+	rowFamily           = 'R'
 
 	formatFamily  = 'm'
 	headFamily    = 'h'

@@ -312,7 +312,7 @@ func TestKeysAreApart(t *testing.T) {
 	keys := map[string][]byte{
 		"events": eventKey(s, 1<<40), "tray": trayKey(s, 9), "feed": feedKey(feedFamily, agent, 3),
 		"rows": rowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "lane": laneKey(1, 2, 1<<50), "timers": timerKey(1, 1<<60, s),
-		"another stream": eventKey(longer, 1), "state": stateKey(s), "unseen": feedKey(unseenFamily, agent, 3),
+		"another stream": eventKey(longer, 1), "state": stateKey(s), "unseen": feedKey(untransferredFamily, agent, 3),
 		"another table": rowKey(7, journal.RosterTable, nil), "another lane": laneKey(1, 3, 1), "a lane back": laneKey(2, 1, 1),
 		"lane in": laneInKey(1, 2), "another journal's timers": timerKey(2, 0, s), "quota": quotaKey(1, parley.OrgID(s.ID), 1),
 		"counter": metaKey(counterFamily, 1, 0), "format": metaKey(formatFamily, 0, 0),

@@ -13,11 +13,11 @@ import (
 // copy of a broadcast has none: there are many of them, and its marks tell as
 // well. Looking for copies without marks begins where an earlier look ended.
 
-// Unseen calls fn with the messages that were not carried to agent yet, with
+// Untransferred calls fn with the messages that were not carried to agent yet, with
 // their positions from position from on, oldest first, until fn returns false or
 // rows entries of the feed were looked at. It gives the position up to which fn
 // has been told of all of them: the last there can be at the end of the feed.
-func (v *storeView) Unseen(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error) {
+func (v *storeView) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error) {
 	carried, _, err := v.get(rowKey(agent.Slot(), journal.TransferredTable, agent[:]))
 	if err != nil {
 		return 0, err
@@ -29,14 +29,14 @@ func (v *storeView) Unseen(agent parley.AgentID, from uint64, rows int, fn func(
 		iter   **pebble.Iterator
 		family byte
 		from   uint64
-	}{{noted, unseenFamily, from}, {lines, feedFamily, start}, {marks, receiptFamily, start}} {
+	}{{noted, untransferredFamily, from}, {lines, feedFamily, start}, {marks, receiptFamily, start}} {
 		low, high := feedKey(r.family, agent, r.from), after(feedKey(r.family, agent, ^uint64(0)))
 		if *r.iter, err = v.rows.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high}); err != nil {
 			break
 		}
 	}
 	if err == nil {
-		told = tellUnseen(*noted, &unmarked{lines: *lines, marks: *marks, rows: rows, passed: start - 1}, fn)
+		told = reportUntransferred(*noted, &unmarked{lines: *lines, marks: *marks, rows: rows, passed: start - 1}, fn)
 	}
 	for _, iter := range iters {
 		if iter != nil {
@@ -46,8 +46,8 @@ func (v *storeView) Unseen(agent parley.AgentID, from uint64, rows int, fn func(
 	return told, err
 }
 
-// tellUnseen merges what is noted with the copies that have no marks.
-func tellUnseen(noted *pebble.Iterator, copies *unmarked, fn func(position uint64, id parley.MessageID) bool) (told uint64) {
+// reportUntransferred merges what is noted with the copies that have no marks.
+func reportUntransferred(noted *pebble.Iterator, copies *unmarked, fn func(position uint64, id parley.MessageID) bool) (told uint64) {
 	one, other := noted.First(), copies.first()
 	for one || other {
 		if one && (!other || placeOf(noted) < placeOf(copies.lines)) {

@@ -159,7 +159,7 @@ func testRecords(r *rig) {
 func (r *rig) unseen(agent parley.AgentID, from uint64) []string {
 	var all []string
 	r.view(func(v journal.View) {
-		told, err := v.Unseen(agent, from, math.MaxInt, func(position uint64, id parley.MessageID) bool {
+		told, err := v.Untransferred(agent, from, math.MaxInt, func(position uint64, id parley.MessageID) bool {
 			all = append(all, line(position, id))
 			return true
 		})
@@ -179,7 +179,7 @@ func (r *rig) inPieces(agent parley.AgentID, from uint64, want []string) {
 			var all []string
 			for at, pieces := from, 0; ; pieces++ {
 				last := uint64(0)
-				told, err := v.Unseen(agent, at, rows, func(position uint64, id parley.MessageID) bool {
+				told, err := v.Untransferred(agent, at, rows, func(position uint64, id parley.MessageID) bool {
 					all, last = append(all, line(position, id)), position
 					return true
 				})
