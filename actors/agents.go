@@ -61,13 +61,13 @@ func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
 			}
 			panic("agent: unknown request")
 		},
-		hear: n.hearAgent,
+		handleQueued: n.agentQueued,
 	}
 }
 
-// hearAgent takes what groups tell an agent: of a seat that is kept for it, which
+// agentQueued takes what groups tell an agent: of a seat that is kept for it, which
 // it answers, of the end of one, and of requests about it.
-func (n *Node) hearAgent(t *agentTurn, said *Said) error {
+func (n *Node) agentQueued(t *agentTurn, said *Said) error {
 	id := parley.IDFromBytes[parley.GroupID](said.GetGroup())
 	self := parley.AgentID(t.entry.Stream.ID)
 	concern := append(self.Bytes(), said.GetRequest()...)

@@ -242,7 +242,7 @@ func (x *crashSight) calm() {
 	x.eventually("all words are heard", func() bool {
 		archive, still := x.r.store.Archive(), true
 		err := archive.Underway(func(journal.Effect) error { still = false; return nil })
-		heard := archive.Trays(func(journal.Stream, []byte) error { still = false; return nil })
+		heard := archive.Queues(func(journal.Stream, []byte) error { still = false; return nil })
 		return errors.Join(err, heard, archive.Close()) == nil && still
 	})
 }

@@ -50,9 +50,9 @@ type engine struct {
 	asks     askPool
 	crew     crew
 	retries  retries
-	// trayEntries are the words of a tray that are in memory at once.
-	trayEntries int
-	quarantined atomic.Uint64 // words
+	// queueEntries are the words of a tray that are in memory at once.
+	queueEntries int
+	quarantined  atomic.Uint64 // words
 
 	shards [handleShards]struct {
 		mu      sync.Mutex
@@ -72,7 +72,7 @@ func newEngine(j journal.Journal, clock parley.Clock, logger *slog.Logger, syste
 		system: system, shared: system != nil,
 		produce: map[journal.StreamKind]func(*engine, *handle) actor.Actor{},
 		stop:    make(chan struct{}),
-		retries: retries{first: hearAgainMin, after: time.AfterFunc}, trayEntries: trayEntries,
+		retries: retries{first: drainAgainMin, after: time.AfterFunc}, queueEntries: queueEntries,
 	}
 	if !e.shared {
 		e.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return logger }))
@@ -185,7 +185,7 @@ func (e *engine) ask(s journal.Stream, request any, room func()) (any, error) {
 }
 
 // hint makes a stream's actor look into its tray.
-func (e *engine) hint(s journal.Stream) { e.nudge(s, toHear) }
+func (e *engine) hint(s journal.Stream) { e.nudge(s, toDrain) }
 
 // nudge gives a stream's actor a hint. An actor that is just going gets it in its
 // next life.

@@ -23,9 +23,9 @@ type kind[S state, C any, E event] struct {
 	// handle takes one request. What it adds to the turn is kept whole, also
 	// where it answers with a refusal.
 	handle func(*turn[S, C, E], any) (reply any, err error)
-	// hear takes one word from the tray; nil where nobody says any to its like. An
+	// handleQueued takes one word from the tray; nil where nobody says any to its like. An
 	// error, also a refusal, says that the word cannot be handled now: it stays.
-	hear func(*turn[S, C, E], *Said) error
+	handleQueued func(*turn[S, C, E], *Said) error
 	// wake, if set, looks for what is to be done whenever the actor is hinted, after
 	// the words in its tray.
 	wake func(*turn[S, C, E]) error
@@ -166,7 +166,7 @@ func (e *entity[S, C, E]) load() error {
 		return err
 	}
 	e.seq, e.stored, e.loaded = seq, folded, true
-	e.owes |= toHear
+	e.owes |= toDrain
 	return e.listen()
 }
 
@@ -211,8 +211,8 @@ func (e *entity[S, C, E]) listen() error {
 	if !e.loaded {
 		return e.load() // which listens
 	}
-	if e.owes&toHear != 0 && e.kind.hear != nil {
-		if err := e.hear(); err != nil {
+	if e.owes&toDrain != 0 && e.kind.handleQueued != nil {
+		if err := e.drainQueue(); err != nil {
 			return err
 		}
 	}

@@ -98,12 +98,12 @@ func (n *Node) groupKind() *kind[*hall, group.Command, group.Event] {
 			}
 			panic("group: unknown request")
 		},
-		hear: n.hearGroup,
+		handleQueued: n.groupQueued,
 	}
 }
 
-// hearGroup takes what an agent says of a seat, and that one acts no more.
-func (n *Node) hearGroup(t *groupTurn, said *Said) error {
+// groupQueued takes what an agent says of a seat, and that one acts no more.
+func (n *Node) groupQueued(t *groupTurn, said *Said) error {
 	agent := parley.IDFromBytes[parley.AgentID](said.GetAgent())
 	switch said.GetKind() {
 	case Said_answer:

@@ -36,8 +36,8 @@ type mailbox struct {
 type hint uint8
 
 const (
-	// toHear: there are words in its tray.
-	toHear hint = 1 << iota
+	// toDrain: there are words in its tray.
+	toDrain hint = 1 << iota
 	// toWork: there is something else to do for a kind that is woken.
 	toWork
 )

@@ -65,7 +65,7 @@ func TestAFullMailboxRefusesAtOnce(t *testing.T) {
 			t.Fatal("one that was taken has been answered")
 		}
 	}
-	if !m.hint(toHear) {
+	if !m.hint(toDrain) {
 		t.Error("a full mailbox takes no hint")
 	}
 	close(k.pause)
@@ -87,9 +87,9 @@ func TestAClosedMailboxRefusesWhatWaitsAndWhatComes(t *testing.T) {
 		waiting = append(waiting, post(m, pool))
 	}
 	m.PostUserMessage(sweep{})
-	m.hint(toHear)
+	m.hint(toDrain)
 	m.hint(toWork)
-	if m.close(errStopped) != toHear|toWork {
+	if m.close(errStopped) != toDrain|toWork {
 		t.Error("a hint that nobody took is forgotten")
 	}
 	for _, a := range append(waiting, post(m, pool)) {
@@ -97,7 +97,7 @@ func TestAClosedMailboxRefusesWhatWaitsAndWhatComes(t *testing.T) {
 			t.Fatalf("refused with %v", err)
 		}
 	}
-	if m.hint(toHear) || m.close(errStopped) != 0 {
+	if m.hint(toDrain) || m.close(errStopped) != 0 {
 		t.Error("a closed mailbox takes hints")
 	}
 	m.open()

@@ -95,7 +95,7 @@ func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
 			}
 			panic("org: unknown request")
 		},
-		hear: func(t *orgTurn, said *Said) error {
+		handleQueued: func(t *orgTurn, said *Said) error {
 			defer n.publishOrgAfter(t)
 			if said.GetKind() == Said_retired {
 				return heard(t.decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](said.GetAgent())}))

@@ -67,7 +67,7 @@ func tallyKind(stateEvery uint64) *kind[*tally, add, *tally] {
 			}
 			return t.state.sum, nil
 		},
-		hear: func(t *turn[*tally, add, *tally], said *Said) error { return t.decide(add(said.GetNumber())) },
+		handleQueued: func(t *turn[*tally, add, *tally], said *Said) error { return t.decide(add(said.GetNumber())) },
 	}
 }
 
@@ -90,7 +90,7 @@ type ledgerStream struct {
 	facts  []journal.StoredEvent
 	state  []byte
 	stored uint64
-	tray   []journal.TrayRow
+	tray   []journal.QueuedMessage
 	words  uint64
 }
 
@@ -177,7 +177,7 @@ func (l *ledger) put(s journal.Stream, word []byte) {
 	defer l.mu.Unlock()
 	to := l.stream(s)
 	to.words++
-	to.tray = append(to.tray, journal.TrayRow{Number: to.words, Data: word})
+	to.tray = append(to.tray, journal.QueuedMessage{Number: to.words, Data: word})
 }
 
 func (l *ledger) NextEpoch() uint64 {
@@ -220,7 +220,7 @@ func (v *ledgerView) Events(s journal.Stream, from uint64, _ bool, fn func(uint6
 	return nil
 }
 
-func (v *ledgerView) Tray(s journal.Stream, beyond uint64, fn func(journal.TrayRow) bool) error {
+func (v *ledgerView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
 	v.of.mu.Lock()
 	rows := v.of.stream(s).tray
 	v.of.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// trayEntries and trayBytes bound how much of a tray is in memory, and on its
+	// queueEntries and queueBytes bound how much of a tray is in memory, and on its
 	// way to the disk, at once.
-	trayEntries = 256
-	trayBytes   = 1 << 20
-	// hearAgainMin is the pause before an actor that failed to hear its words tries
-	// again. It doubles with each failure, up to hearAgainMax.
-	hearAgainMin = time.Second
-	hearAgainMax = time.Minute
+	queueEntries = 256
+	queueBytes   = 1 << 20
+	// drainAgainMin is the pause before an actor that failed to hear its words tries
+	// again. It doubles with each failure, up to drainAgainMax.
+	drainAgainMin = time.Second
+	drainAgainMax = time.Minute
 )
 
 // decodeWord reads a word as it lies in the tray of an actor of that kind. An
@@ -55,15 +55,15 @@ func decodeWord(to journal.StreamKind, data []byte) (*Said, error) {
 	return said, nil
 }
 
-// hear takes the words in the tray, each in a turn of its own that also strikes it
+// drainQueue takes the words in the tray, each in a turn of its own that also strikes it
 // out. It takes one page; if there is more, the actor is hinted again once the
 // page is durable, so that a long tray fills neither memory nor the journal, and
 // requests are served in between.
-func (e *entity[S, C, E]) hear() error {
+func (e *entity[S, C, E]) drainQueue() error {
 	if e.page != nil && !e.page.released() {
 		return nil // its release hints
 	}
-	page, more, err := e.trayPage()
+	page, more, err := e.queuePage()
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (e *entity[S, C, E]) hear() error {
 		if more && i == len(page)-1 {
 			then = func(error) { e.engine.hint(e.handle.stream) }
 		}
-		if err := e.hearWord(&page[i], then); err != nil {
+		if err := e.handleQueued(&page[i], then); err != nil {
 			return err
 		}
 	}
@@ -82,13 +82,13 @@ func (e *entity[S, C, E]) hear() error {
 	return nil
 }
 
-// trayPage reads the words that follow those that were heard.
-func (e *entity[S, C, E]) trayPage() (page []journal.TrayRow, more bool, err error) {
+// queuePage reads the words that follow those that were heard.
+func (e *entity[S, C, E]) queuePage() (page []journal.QueuedMessage, more bool, err error) {
 	v := e.engine.journal.Latest()
 	defer v.Close()
 	size := 0
-	err = v.Tray(e.handle.stream, e.heard, func(r journal.TrayRow) bool {
-		if more = len(page) == e.engine.trayEntries || len(page) > 0 && size+len(r.Data) > trayBytes; more {
+	err = v.Queue(e.handle.stream, e.heard, func(r journal.QueuedMessage) bool {
+		if more = len(page) == e.engine.queueEntries || len(page) > 0 && size+len(r.Data) > queueBytes; more {
 			return false
 		}
 		size += len(r.Data)
@@ -98,15 +98,15 @@ func (e *entity[S, C, E]) trayPage() (page []journal.TrayRow, more bool, err err
 	return page, more, err
 }
 
-// hearWord takes one word. Where that fails nothing is struck out and nothing kept
+// handleQueued takes one word. Where that fails nothing is struck out and nothing kept
 // of the turn: the actor is dropped, and its next life hears the word again.
-func (e *entity[S, C, E]) hearWord(r *journal.TrayRow, then func(error)) error {
+func (e *entity[S, C, E]) handleQueued(r *journal.QueuedMessage, then func(error)) error {
 	t := e.begin()
 	defer t.abandon()
 	said, err := decodeWord(e.handle.stream.Kind, r.Data)
 	if err != nil {
 		e.quarantine(t, r, err)
-	} else if err := e.kind.hear(t, said); err != nil {
+	} else if err := e.kind.handleQueued(t, said); err != nil {
 		return err
 	}
 	t.entry.Handled = append(t.entry.Handled, r.Number)
@@ -118,7 +118,7 @@ func (e *entity[S, C, E]) hearWord(r *journal.TrayRow, then func(error)) error {
 // quarantine keeps a word aside that cannot be decoded, byte for byte, in the
 // entry that strikes it from the tray: no later word waits for it, and `parley
 // verify` names it.
-func (e *entity[S, C, E]) quarantine(t *turn[S, C, E], r *journal.TrayRow, why error) {
+func (e *entity[S, C, E]) quarantine(t *turn[S, C, E], r *journal.QueuedMessage, why error) {
 	s := e.handle.stream
 	t.keep(journal.QuarantineTable, quarantineKey(s, r.Number), quarantineRow(t.now, r.Data))
 	t.after = append(t.after, func() {
@@ -176,7 +176,7 @@ func (r *retries) failed(s journal.Stream, what hint, nudge func(journal.Stream,
 	if next.owes |= what; armed {
 		return
 	}
-	next.pause = max(r.first, min(2*next.pause, hearAgainMax))
+	next.pause = max(r.first, min(2*next.pause, drainAgainMax))
 	next.timer = r.after(next.pause, func() {
 		if owes := r.due(s, next); owes != 0 {
 			nudge(s, owes)

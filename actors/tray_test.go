@@ -43,7 +43,7 @@ func tell(t testing.TB, s *persistence.Store, to journal.Stream, words ...[]byte
 // kept are the words that lie in an actor's tray and in quarantine.
 func kept(t testing.TB, v journal.View, s journal.Stream) (tray, quarantine [][]byte) {
 	t.Helper()
-	err := v.Tray(s, 0, func(r journal.TrayRow) bool { tray = append(tray, r.Data); return true })
+	err := v.Queue(s, 0, func(r journal.QueuedMessage) bool { tray = append(tray, r.Data); return true })
 	prefix := append([]byte{byte(s.Kind)}, s.ID[:]...)
 	err = errors.Join(err, v.Rows(s.Slot(), journal.QuarantineTable, prefix, nil, false, func(_, value []byte) bool {
 		quarantine = append(quarantine, bytes.Clone(value[8:]))
@@ -63,7 +63,7 @@ func TestAWordThatFailsIsHeardAgain(t *testing.T) {
 	e, l := tallies(t, 1, func(e *engine) {
 		e.retries.first = time.Millisecond
 		k := tallyKind(1)
-		k.hear = func(t *turn[*tally, add, *tally], said *Said) error {
+		k.handleQueued = func(t *turn[*tally, add, *tally], said *Said) error {
 			if err := t.decide(add(said.GetNumber())); err != nil {
 				return err
 			}
@@ -122,13 +122,13 @@ func TestRetriesComeLaterEachTime(t *testing.T) {
 	nudge := func(_ journal.Stream, what hint) { hints = append(hints, what) }
 	s := streamOf(1)
 	for range 8 {
-		r.failed(s, toHear, nudge)
+		r.failed(s, toDrain, nudge)
 		r.failed(s, toWork, nudge) // goes with the timer that is armed
 		a.last()()
 	}
 	stale := a.last()
 	r.passed(s)
-	r.failed(s, toHear, nudge)
+	r.failed(s, toDrain, nudge)
 	stale()
 	var want []time.Duration
 	for _, n := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 1} {
@@ -137,7 +137,7 @@ func TestRetriesComeLaterEachTime(t *testing.T) {
 	if !slices.Equal(a.pauses, want) {
 		t.Errorf("the pauses are %v, want %v", a.pauses, want)
 	}
-	if !slices.Equal(hints, slices.Repeat([]hint{toHear | toWork}, 8)) {
+	if !slices.Equal(hints, slices.Repeat([]hint{toDrain | toWork}, 8)) {
 		t.Errorf("the hints are %v", hints)
 	}
 }
@@ -150,7 +150,7 @@ func TestFailuresShareOneTimer(t *testing.T) {
 	e, l := tallies(t, 1, func(e *engine) {
 		e.retries.after = a.after
 		k := tallyKind(1)
-		k.hear = func(*turn[*tally, add, *tally], *Said) error {
+		k.handleQueued = func(*turn[*tally, add, *tally], *Said) error {
 			tries.Add(1)
 			return errors.New("the disk cannot be read")
 		}
@@ -281,9 +281,9 @@ type trayView struct {
 	of *trayReader
 }
 
-func (v trayView) Tray(s journal.Stream, beyond uint64, fn func(journal.TrayRow) bool) error {
+func (v trayView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
 	n := int64(0)
-	err := v.View.Tray(s, beyond, func(r journal.TrayRow) bool { n++; return fn(r) })
+	err := v.View.Queue(s, beyond, func(r journal.QueuedMessage) bool { n++; return fn(r) })
 	v.of.page.Store(max(v.of.page.Load(), n))
 	return err
 }
@@ -348,13 +348,13 @@ func TestALongTrayIsReadInPages(t *testing.T) {
 	}
 	page, underway, before := longTray(t, words, nil)
 	t.Logf("of %d words at most %d were read at once, %d under way; %d were handled before a request", words, page, underway, before)
-	if page > trayEntries+1 || underway > trayEntries || before >= int64(words) {
+	if page > queueEntries+1 || underway > queueEntries || before >= int64(words) {
 		t.Error("that is not bounded")
 	}
 	t.Run("control: one page for all", func(t *testing.T) {
 		const few = 5000
-		page, underway, before := longTray(t, few, func(n *Node) { n.engine.trayEntries = 1 << 30 })
-		if page <= trayEntries+1 || underway <= trayEntries || before < few/2 {
+		page, underway, before := longTray(t, few, func(n *Node) { n.engine.queueEntries = 1 << 30 })
+		if page <= queueEntries+1 || underway <= queueEntries || before < few/2 {
 			t.Errorf("without pages %d words of %d were read at once, %d were under way, %d before a request: the test measures nothing", page, few, underway, before)
 		}
 	})
@@ -365,14 +365,14 @@ func TestAPageOfATrayIsBoundedInBytes(t *testing.T) {
 	e, l := tallies(t, 1)
 	s := streamOf(1)
 	for range 10 {
-		l.put(s, make([]byte, trayBytes/4))
+		l.put(s, make([]byte, queueBytes/4))
 	}
 	x := &entity[*tally, add, *tally]{kind: tallyKind(1), engine: e, handle: &handle{stream: s}}
-	if page, more, err := x.trayPage(); err != nil || len(page) != 4 || !more {
+	if page, more, err := x.queuePage(); err != nil || len(page) != 4 || !more {
 		t.Errorf("a page of %d words, more: %v, %v", len(page), more, err)
 	}
 	x.heard = 9
-	if page, more, err := x.trayPage(); err != nil || len(page) != 1 || more {
+	if page, more, err := x.queuePage(); err != nil || len(page) != 1 || more {
 		t.Errorf("the last page of %d words, more: %v, %v", len(page), more, err)
 	}
 }

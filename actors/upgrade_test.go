@@ -259,7 +259,7 @@ func awaitQuiet(t testing.TB, store *persistence.Store) {
 	eventually(t, "nothing is underway", func() bool {
 		archive, still := store.Archive(), true
 		err := archive.Underway(func(journal.Effect) error { still = false; return nil })
-		heard := archive.Trays(func(journal.Stream, []byte) error { still = false; return nil })
+		heard := archive.Queues(func(journal.Stream, []byte) error { still = false; return nil })
 		return errors.Join(err, heard, archive.Close()) == nil && still
 	})
 }

@@ -369,7 +369,7 @@ func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
 			}
 			panic("webhook: unknown request")
 		},
-		hear: func(t *webhookTurn, _ *Said) error { // its agent acts no more
+		handleQueued: func(t *webhookTurn, _ *Said) error { // its agent acts no more
 			if err := t.decide(webhook.Retire{}); err != nil {
 				return heard(err)
 			}

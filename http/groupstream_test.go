@@ -43,7 +43,7 @@ func TestGroupEventsOnTheStream(t *testing.T) {
 	}
 }
 
-// hearGroup takes events until the agent has left, and gives their kinds.
+// groupQueued takes events until the agent has left, and gives their kinds.
 func hearGroup(t *testing.T, l *listener, conversation string) string {
 	t.Helper()
 	_ = l.conn.SetReadDeadline(time.Now().Add(10 * time.Second))

@@ -429,8 +429,8 @@ var (
 	ErrClosed = parley.ErrOverloaded.Saying("The server is stopping; nothing was done.")
 )
 
-// TrayRow is one word waiting for an actor.
-type TrayRow struct {
+// QueuedMessage is one word waiting for an actor.
+type QueuedMessage struct {
 	Number uint64
 	Data   []byte
 }

@@ -41,7 +41,7 @@ type Journal interface {
 	Crowded() *parley.Refusal
 	// Damage is the file in which rot was met, empty if none was.
 	Damage() string
-	// Start begins to call onTray for actors with words in their tray and
+	// Start begins to call onQueue for actors with words in their tray and
 	// onTimer for those whose time has come.
 	Start(onTray func(Stream), onTimer func(Stream, time.Time)) error
 }
@@ -64,7 +64,7 @@ type View interface {
 	Row(slot parley.Slot, table Table, key []byte) ([]byte, bool, error)
 	Rows(slot parley.Slot, table Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
 	Table(table Table, fn func(key, value []byte) bool) error
-	Tray(s Stream, beyond uint64, fn func(TrayRow) bool) error
+	Queue(s Stream, beyond uint64, fn func(QueuedMessage) bool) error
 	Used(org parley.OrgID, day uint32) (int64, error)
 }
 

@@ -179,7 +179,7 @@ func (a *application) write(it *item) error {
 		}
 	}
 	for _, n := range e.Handled {
-		if err := a.batch.Delete(trayKey(e.Stream, n), nil); err != nil {
+		if err := a.batch.Delete(actorQueueKey(e.Stream, n), nil); err != nil {
 			return err
 		}
 	}
@@ -319,7 +319,7 @@ func (a *application) perform(it *item, w journal.Effect, at int64) error {
 		return a.mark(w)
 	case journal.EnqueueFor:
 		it.told = append(it.told, w.To)
-		return a.batch.Set(trayKey(w.To, a.next()), w.Data, nil)
+		return a.batch.Set(actorQueueKey(w.To, a.next()), w.Data, nil)
 	case journal.PutRow:
 		return a.writeRow(&w.Row)
 	case journal.AddToList:

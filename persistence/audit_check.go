@@ -220,7 +220,7 @@ func (in *inspection) row(k, value []byte) {
 var shapes = map[byte]struct{ keys, least, most int }{
 	eventFamily: {28, 9, -1}, stateFamily: {20, 8, -1}, recordFamily: {19, 8, -1}, feedFamily: {27, 25, -1},
 	chunkFamily:         {19, 8 + seatBytes, -1},
-	untransferredFamily: {27, 16, 16}, receiptFamily: {-1, marksBytes, announcedBytes}, trayFamily: {28, 0, -1}, rowFamily: {-1, 0, -1},
+	untransferredFamily: {27, 16, 16}, receiptFamily: {-1, marksBytes, announcedBytes}, actorQueueFamily: {28, 0, -1}, rowFamily: {-1, 0, -1},
 }
 
 func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
@@ -244,7 +244,7 @@ func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
 		in.feedEntry(slot, k, value)
 	case chunkFamily:
 		in.chunk(slot, k, value)
-	case trayFamily:
+	case actorQueueFamily:
 		in.tray(slot, streamOf(k), number(k[20:]))
 	case rowFamily:
 		in.member(slot, k, value)

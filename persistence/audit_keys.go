@@ -90,9 +90,9 @@ func (a *Archive) Tables(fn func(slot parley.Slot, table journal.Table, k, value
 	})
 }
 
-// Trays tells of every word that waits for an actor.
-func (a *Archive) Trays(fn func(s journal.Stream, word []byte) error) error {
-	return a.family(trayFamily, func(_ parley.Slot, k, value []byte) error {
+// Queues tells of every word that waits for an actor.
+func (a *Archive) Queues(fn func(s journal.Stream, word []byte) error) error {
+	return a.family(actorQueueFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 {
 			return nil
 		}

@@ -98,7 +98,7 @@ func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
 	if err != nil || stateErr != nil || seq > last || (state != nil && number(state) != seq) {
 		s.fault("state of %d events says %v, the last event is %d (%v, %v)", seq, state, last, err, stateErr)
 	}
-	err = s.view.Tray(stream, 0, func(r journal.TrayRow) bool {
+	err = s.view.Queue(stream, 0, func(r journal.QueuedMessage) bool {
 		s.tray[number(r.Data)]++
 		if edge := s.store.home(stream.Slot()).edge.level.Load(); r.Number > edge {
 			s.fault("word %d lies in a tray beyond the edge %d", r.Number, edge)

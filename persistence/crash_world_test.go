@@ -307,8 +307,8 @@ func (a *performer) speak() {
 // durable yet included.
 func (a *performer) listen() {
 	v := a.store.view()
-	var rows []journal.TrayRow
-	err := v.Tray(a.stream, 0, func(r journal.TrayRow) bool {
+	var rows []journal.QueuedMessage
+	err := v.Queue(a.stream, 0, func(r journal.QueuedMessage) bool {
 		if r.Number > a.heard {
 			rows = append(rows, r)
 		}

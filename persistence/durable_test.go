@@ -160,7 +160,7 @@ func TestFailedSyncIsFatal(t *testing.T) {
 func TestSettlingHasItsTime(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, "d", testOptions(fs, 2))
-	s.onTray, s.onTimer = ignoreTray, ignoreTimer
+	s.onQueue, s.onTimer = ignoreTray, ignoreTimer
 	start := func(j *journalState) {
 		s.loops.Add(2)
 		go j.write()

@@ -25,7 +25,7 @@ const (
 // timers, and forgets what is kept for a time only. Nothing waits for it.
 func (j *journalState) housekeeping() {
 	defer j.store.loops.Done()
-	if err := j.hintTrays(); err != nil {
+	if err := j.hintQueues(); err != nil {
 		j.store.opts.Logger.Error("looking for words unheard", "journal", j.number, "error", err)
 	}
 	tick := time.NewTicker(cmp.Or(j.store.opts.TimerEvery, timerEvery))
@@ -65,19 +65,19 @@ func (j *journalState) slots(fn func(parley.Slot) error) error {
 	return nil
 }
 
-// hintTrays hints every actor that has words in its tray. Hints are lost with
+// hintQueues hints every actor that has words in its tray. Hints are lost with
 // the process that gave them; the words are not.
-func (j *journalState) hintTrays() error {
+func (j *journalState) hintQueues() error {
 	iter, err := j.store.db.NewIter(nil)
 	if err != nil {
 		return err
 	}
 	err = j.slots(func(slot parley.Slot) error {
-		low := key(slot, trayFamily, 0)
+		low := key(slot, actorQueueFamily, 0)
 		for ok := iter.SeekGE(low); ok && bytes.HasPrefix(iter.Key(), low); {
 			s := streamOf(iter.Key())
-			j.store.onTray(s)
-			ok = iter.SeekGE(after(streamKey(trayFamily, s, 0))) // past its other words
+			j.store.onQueue(s)
+			ok = iter.SeekGE(after(streamKey(actorQueueFamily, s, 0))) // past its other words
 		}
 		return iter.Error()
 	})

@@ -241,7 +241,7 @@ func (j *journalState) release(it *item) {
 		j.store.hub.publishMany(&it.fanned[i])
 	}
 	for _, s := range it.told {
-		j.store.onTray(s)
+		j.store.onQueue(s)
 	}
 	if it.lane != nil {
 		it.lane.arrived()

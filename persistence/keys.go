@@ -36,7 +36,7 @@ const (
 	feedFamily          = 'F'
 	untransferredFamily = 'U'
 	receiptFamily       = 'M'
-	trayFamily          = 'T'
+	actorQueueFamily    = 'T'
 	rowFamily           = 'R'
 
 	formatFamily  = 'm'
@@ -76,8 +76,8 @@ func eventKey(s journal.Stream, seq uint64) []byte {
 
 func stateKey(s journal.Stream) []byte { return streamKey(stateFamily, s, 0) }
 
-func trayKey(s journal.Stream, number uint64) []byte {
-	return binary.BigEndian.AppendUint64(streamKey(trayFamily, s, 8), number)
+func actorQueueKey(s journal.Stream, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(streamKey(actorQueueFamily, s, 8), number)
 }
 
 // feedKeyBytes is the length of the keys of a place in a feed.

@@ -109,8 +109,8 @@ type Store struct {
 	hub      *hub
 	// epoch numbers activations; it starts above every one given out before.
 	epoch atomic.Uint64
-	// onTray and onTimer are told of actors that have something to do. Set by Start.
-	onTray  func(journal.Stream)
+	// onQueue and onTimer are told of actors that have something to do. Set by Start.
+	onQueue func(journal.Stream)
 	onTimer func(journal.Stream, time.Time)
 
 	// commit serializes commits of all journals, so that applied counts batches
@@ -210,10 +210,10 @@ func encodeFormat(journals int, incarnation uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, incarnation)
 }
 
-// Start begins to hand out in-tray hints and due timers. onTray must not block;
+// Start begins to hand out in-tray hints and due timers. onQueue must not block;
 // onTimer may be called again for a timer that its actor has not cancelled.
 func (s *Store) Start(onTray func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
-	s.onTray, s.onTimer = onTray, onTimer
+	s.onQueue, s.onTimer = onTray, onTimer
 	for _, j := range s.journals {
 		if err := j.resumeLanes(); err != nil {
 			return err

@@ -305,12 +305,12 @@ func TestKeysAreApart(t *testing.T) {
 	s, longer := newStream(7), newStream(7)
 	agent := parley.AgentID(s.ID)
 	ranges := map[string][]byte{
-		"events": streamKey(eventFamily, s, 0), "tray": streamKey(trayFamily, s, 0),
+		"events": streamKey(eventFamily, s, 0), "tray": streamKey(actorQueueFamily, s, 0),
 		"feed": append(key(7, feedFamily, 0), agent[:]...), "rows": rowKey(7, journal.NameTable, nil),
 		"lane": laneKey(1, 2, 0)[:7], "timers": metaKey(timerFamily, 1, 0),
 	}
 	keys := map[string][]byte{
-		"events": eventKey(s, 1<<40), "tray": trayKey(s, 9), "feed": feedKey(feedFamily, agent, 3),
+		"events": eventKey(s, 1<<40), "tray": actorQueueKey(s, 9), "feed": feedKey(feedFamily, agent, 3),
 		"rows": rowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "lane": laneKey(1, 2, 1<<50), "timers": timerKey(1, 1<<60, s),
 		"another stream": eventKey(longer, 1), "state": stateKey(s), "unseen": feedKey(untransferredFamily, agent, 3),
 		"another table": rowKey(7, journal.RosterTable, nil), "another lane": laneKey(1, 3, 1), "a lane back": laneKey(2, 1, 1),

@@ -280,12 +280,12 @@ func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) er
 	return errors.Join(iter.Error(), iter.Close())
 }
 
-// Tray calls fn with the words waiting for an actor, oldest first, of those that
+// Queue calls fn with the words waiting for an actor, oldest first, of those that
 // came after the one of a number. An actor that says how far it has heard spares
 // stepping over all that it has struck out.
-func (v *storeView) Tray(s journal.Stream, beyond uint64, fn func(journal.TrayRow) bool) error {
-	return v.scan(trayKey(s, beyond+1), after(streamKey(trayFamily, s, 0)), false, func(k, value []byte) (bool, error) {
-		return fn(journal.TrayRow{Number: number(k[len(k)-8:]), Data: append([]byte(nil), value...)}), nil
+func (v *storeView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
+	return v.scan(actorQueueKey(s, beyond+1), after(streamKey(actorQueueFamily, s, 0)), false, func(k, value []byte) (bool, error) {
+		return fn(journal.QueuedMessage{Number: number(k[len(k)-8:]), Data: append([]byte(nil), value...)}), nil
 	})
 }
 

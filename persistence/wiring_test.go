@@ -13,7 +13,7 @@ func ignoreTimer(journal.Stream, time.Time) {}
 // startQuietly starts a store without its housekeeping, which costs more than
 // the rest of a short life.
 func startQuietly(s *Store) error {
-	s.onTray, s.onTimer = ignoreTray, ignoreTimer
+	s.onQueue, s.onTimer = ignoreTray, ignoreTimer
 	for _, j := range s.journals {
 		if err := j.resumeLanes(); err != nil {
 			return err

@@ -301,13 +301,13 @@ func (r *rig) feed(agent parley.AgentID) []journal.FeedEntry {
 	return all
 }
 
-func (r *rig) tray(s journal.Stream) []journal.TrayRow { return r.trayBeyond(s, 0) }
+func (r *rig) tray(s journal.Stream) []journal.QueuedMessage { return r.trayBeyond(s, 0) }
 
-func (r *rig) trayBeyond(s journal.Stream, number uint64) []journal.TrayRow {
+func (r *rig) trayBeyond(s journal.Stream, number uint64) []journal.QueuedMessage {
 	r.Helper()
-	var all []journal.TrayRow
+	var all []journal.QueuedMessage
 	r.view(func(v journal.View) {
-		r.must(v.Tray(s, number, func(row journal.TrayRow) bool { all = append(all, row); return true }))
+		r.must(v.Queue(s, number, func(row journal.QueuedMessage) bool { all = append(all, row); return true }))
 	})
 	return all
 }

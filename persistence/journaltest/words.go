@@ -32,7 +32,7 @@ func testTray(r *rig) {
 		r.until("all words", func() bool { return len(r.tray(b.stream)) == 12 })
 		r.expect("the tray", r.heard(b.stream), "[0 1 2 3 4 5 6 7 8 9 10 11]")
 		rows := r.tray(b.stream)
-		if !slices.IsSortedFunc(rows, func(x, y journal.TrayRow) int { return int(x.Number) - int(y.Number) }) {
+		if !slices.IsSortedFunc(rows, func(x, y journal.QueuedMessage) int { return int(x.Number) - int(y.Number) }) {
 			r.Errorf("numbers do not grow: %v", rows)
 		}
 		b.say(&journal.Entry{Events: []journal.StoredEvent{fact("heard")}, Handled: []uint64{rows[0].Number, rows[1].Number, rows[7].Number}})
