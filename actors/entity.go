@@ -53,13 +53,13 @@ type entity[S state, C any, E event] struct {
 	engine *engine
 	handle *handle
 
-	state  S
-	loaded bool
-	seq    uint64
-	epoch  uint64
-	stored uint64 // events since the state was last stored
-	heard  uint64 // number of the last word taken from the tray
-	owes   hint   // what it was hinted at and has not done
+	state      S
+	loaded     bool
+	seq        uint64
+	activation uint64
+	stored     uint64 // events since the state was last stored
+	heard      uint64 // number of the last word taken from the tray
+	owes       hint   // what it was hinted at and has not done
 	// page is the last entry of the newest page of the tray, where there is more.
 	page *ticket
 	// last is the newest entry appended; what follows rests on it.
@@ -136,11 +136,11 @@ func (e *entity[S, C, E]) Receive(ctx actor.Context) {
 // it is applied: everything that former incarnations said is then in its rows.
 // What is answered from them rests on the entry, and so on all before it.
 func (e *entity[S, C, E]) activate() {
-	e.epoch = e.engine.journal.NextEpoch()
+	e.activation = e.engine.journal.NextActivation()
 	tk := &ticket{}
 	e.last = tk
 	e.engine.journal.Append(&journal.Entry{
-		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Activate: true,
+		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Activation: e.activation, Activate: true,
 		At:      e.engine.clock(),
 		Applied: e.handle.mailbox.open,
 		Release: func(err error) {
@@ -289,7 +289,7 @@ func (e *entity[S, C, E]) retire() error {
 		return nil
 	}
 	e.engine.journal.Append(&journal.Entry{
-		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Expect: e.seq,
+		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Activation: e.activation, Expect: e.seq,
 		Retire: true, At: e.engine.clock(),
 	})
 	e.engine.drop(e.handle, errStopped)

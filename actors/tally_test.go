@@ -123,9 +123,9 @@ func (l *ledger) Append(e *journal.Entry) {
 func (l *ledger) apply(e *journal.Entry, s *ledgerStream) error {
 	switch {
 	case e.Activate:
-		s.epoch = e.Epoch
+		s.epoch = e.Activation
 		return nil
-	case e.Epoch != s.epoch || e.Expect != uint64(len(s.facts)):
+	case e.Activation != s.epoch || e.Expect != uint64(len(s.facts)):
 		return journal.ErrStale
 	case l.fail != nil && !e.Retire:
 		err := l.fail
@@ -180,7 +180,7 @@ func (l *ledger) put(s journal.Stream, word []byte) {
 	to.tray = append(to.tray, journal.QueuedMessage{Number: to.words, Data: word})
 }
 
-func (l *ledger) NextEpoch() uint64 {
+func (l *ledger) NextActivation() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.epoch++

@@ -469,7 +469,7 @@ type strikingFirst struct{ journal.Journal }
 
 func (j strikingFirst) Append(e *journal.Entry) {
 	if len(e.Handled) > 0 && len(e.Rows) > 0 {
-		j.Journal.Append(&journal.Entry{Slot: e.Slot, Stream: e.Stream, Epoch: e.Epoch, Expect: e.Expect, At: e.At, Handled: e.Handled})
+		j.Journal.Append(&journal.Entry{Slot: e.Slot, Stream: e.Stream, Activation: e.Activation, Expect: e.Expect, At: e.At, Handled: e.Handled})
 		e.Handled = nil
 		time.Sleep(5 * time.Millisecond) // the two are not in one batch
 	}

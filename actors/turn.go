@@ -39,7 +39,7 @@ func (e *entity[S, C, E]) begin() *turn[S, C, E] {
 	return &turn[S, C, E]{
 		entity: e, state: e.state, now: now,
 		entry: &journal.Entry{
-			Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Epoch: e.epoch, Expect: e.seq, At: now,
+			Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Activation: e.activation, Expect: e.seq, At: now,
 		},
 	}
 }

@@ -370,9 +370,9 @@ type Entry struct {
 	Slot parley.Slot
 	// Stream speaks; zero for words that no actor judged (marks).
 	Stream Stream
-	// Epoch is the activation that speaks. A smaller one than the stream's
+	// Activation is the activation that speaks. A smaller one than the stream's
 	// latest is refused.
-	Epoch uint64
+	Activation uint64
 	// Activate begins an activation: the entry passes behind everything that
 	// earlier ones said.
 	Activate bool

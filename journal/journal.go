@@ -15,8 +15,8 @@ type Journal interface {
 	// Admit takes room for one entry of about size bytes in the journal of
 	// slot, or refuses with parley.ErrOverloaded before anything has happened.
 	Admit(slot parley.Slot, size int) (release func(), err error)
-	// NextEpoch numbers an activation.
-	NextEpoch() uint64
+	// NextActivation numbers an activation.
+	NextActivation() uint64
 	// Row reads one row as the journal last applied it, durable or not.
 	Row(slot parley.Slot, table Table, key []byte) ([]byte, bool, error)
 	// View shows all that is applied, at one instant.

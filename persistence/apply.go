@@ -53,16 +53,16 @@ func (a *application) apply(it *item) error {
 func (a *application) check(e *journal.Entry) (refusal, err error) {
 	have, known := a.j.activations[e.Stream]
 	switch {
-	case e.Activate && known && have.epoch > e.Epoch:
+	case e.Activate && known && have.number > e.Activation:
 		return journal.ErrStale, nil
 	case e.Activate || e.Stream.Zero():
-	case !known || have.epoch != e.Epoch || !have.unknown && have.seq != e.Expect:
+	case !known || have.number != e.Activation || !have.unknown && have.seq != e.Expect:
 		return journal.ErrStale, nil
 	case have.unknown:
 		if agrees, err := a.ends(e.Stream, e.Expect); err != nil || !agrees {
 			return journal.ErrStale, err
 		}
-		a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: e.Expect}
+		a.j.activations[e.Stream] = activation{number: e.Activation, seq: e.Expect}
 	}
 	if agrees, err := a.continues(e.Hosted); err != nil || !agrees {
 		return journal.ErrStale, err
@@ -82,7 +82,7 @@ func (a *application) check(e *journal.Entry) (refusal, err error) {
 	}
 	if e.Activate {
 		// A reborn stream keeps the sequence its predecessor reached.
-		a.j.activations[e.Stream] = activation{epoch: e.Epoch, seq: have.seq, unknown: !known || have.unknown}
+		a.j.activations[e.Stream] = activation{number: e.Activation, seq: have.seq, unknown: !known || have.unknown}
 	}
 	return nil, nil
 }
@@ -233,7 +233,7 @@ func (a *application) writeStream(e *journal.Entry, at int64) error {
 	if err := a.batch.DeleteRange(prefix, after(prefix), nil); err != nil {
 		return err
 	}
-	a.j.activations[e.Stream] = activation{epoch: have.epoch}
+	a.j.activations[e.Stream] = activation{number: have.number}
 	return a.batch.Delete(stateKey(e.Stream), nil)
 }
 

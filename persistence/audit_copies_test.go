@@ -223,7 +223,7 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 		fs := vfs.NewMem()
 		s := mustOpen(t, "d", testOptions(fs, journals)) // not started: nothing is sent on
 		j, group := s.journals[0], newGroup(0)
-		j.activations[group] = activation{epoch: 1}
+		j.activations[group] = activation{number: 1}
 		e := broadcast(group, 1, crew(600), 9)
 		f, err := j.commit([]*item{{Entry: e}})
 		if err != nil {

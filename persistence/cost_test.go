@@ -24,7 +24,7 @@ func applying(t testing.TB, careless func(*item)) (operation func()) {
 	items := make([]item, applyBatch)
 	for i := range items {
 		stream := newStream(parley.Slot(i))
-		j.activations[stream] = activation{epoch: 1}
+		j.activations[stream] = activation{number: 1}
 		items[i].Entry = directMessage(stream, to, 1, uint64(i))
 	}
 	return func() {
@@ -89,7 +89,7 @@ func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	t.Cleanup(func() { mustClose(t, s) })
 	j, group := s.journals[0], newGroup(0)
-	j.activations[group] = activation{epoch: 1}
+	j.activations[group] = activation{number: 1}
 	it := item{Entry: broadcast(group, 1, crew(journal.FanoutChunk), 500)}
 	return func() {
 		a := newApplication(j)
@@ -141,7 +141,7 @@ func TestCostOfFanningInTheLog(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	defer mustClose(t, s)
 	group, seats := newGroup(0), crew(journal.FanoutChunk)
-	s.journals[0].activations[group] = activation{epoch: 1}
+	s.journals[0].activations[group] = activation{number: 1}
 	size := func(n int) int {
 		a := newApplication(s.journals[0])
 		if err := a.apply(&item{Entry: broadcast(group, 1, seats[:n], 500)}); err != nil {

@@ -197,10 +197,10 @@ func (a *performer) perform(rounds int) {
 
 // activate begins an incarnation, which must find all that the last one said.
 func (a *performer) activate() {
-	a.epoch = a.store.NextEpoch()
+	a.epoch = a.store.NextActivation()
 	passed := make(chan error, 1)
 	a.store.Append(&journal.Entry{
-		Slot: a.stream.Slot(), Stream: a.stream, Epoch: a.epoch, Activate: true, At: testStart,
+		Slot: a.stream.Slot(), Stream: a.stream, Activation: a.epoch, Activate: true, At: testStart,
 		Release: func(err error) { passed <- err },
 	})
 	if err := <-passed; err != nil {
@@ -217,8 +217,8 @@ func (a *performer) activate() {
 
 func (a *performer) append(d *deed, e *journal.Entry) {
 	e.Slot, e.Stream, e.At = a.stream.Slot(), a.stream, testStart
-	if e.Epoch == 0 {
-		e.Epoch = a.epoch
+	if e.Activation == 0 {
+		e.Activation = a.epoch
 	}
 	if d != nil {
 		a.mu.Lock()
@@ -337,7 +337,7 @@ func (a *performer) trespass() {
 	case 0:
 		e.Expect++
 	case 1:
-		e.Epoch = a.epoch - 1
+		e.Activation = a.epoch - 1
 	case 2:
 		if a.seq == 0 {
 			e.Expect++

@@ -78,8 +78,8 @@ func handOver(s *Store, e *journal.Entry) <-chan error {
 
 func activated(t testing.TB, s *Store, stream journal.Stream) uint64 {
 	t.Helper()
-	epoch := s.NextEpoch()
-	if err := <-handOver(s, &journal.Entry{Slot: stream.Slot(), Stream: stream, Epoch: epoch, Activate: true}); err != nil {
+	epoch := s.NextActivation()
+	if err := <-handOver(s, &journal.Entry{Slot: stream.Slot(), Stream: stream, Activation: epoch, Activate: true}); err != nil {
 		t.Fatal(err)
 	}
 	return epoch
@@ -207,7 +207,7 @@ func directMessage(stream journal.Stream, to parley.AgentID, epoch, number uint6
 	talk := parley.NewID[parley.ConversationID](stream.Slot(), testStart, testEntropy())
 	slot := stream.Slot()
 	return &journal.Entry{
-		Slot: slot, Stream: stream, Epoch: epoch,
+		Slot: slot, Stream: stream, Activation: epoch,
 		Rows:    []journal.Row{deedRow(slot, journal.OnceTable, number)},
 		Records: []journal.Record{{ID: id, Data: make([]byte, 500)}},
 		Effects: []journal.Effect{
@@ -252,7 +252,7 @@ func TestRowsOfAMessage(t *testing.T) {
 	}{{1, 7}, {4, 5}} {
 		s := mustOpen(t, "d", testOptions(vfs.NewMem(), c.journals))
 		j, stream := s.journals[0], newStream(0)
-		j.activations[stream] = activation{epoch: 1}
+		j.activations[stream] = activation{number: 1}
 		a := newApplication(j)
 		it := &item{Entry: directMessage(stream, parley.NewID[parley.AgentID](1, testStart, testEntropy()), 1, 0)}
 		if err := errors.Join(a.apply(it), it.err, a.finish()); err != nil {

@@ -41,7 +41,7 @@ func newBroadcast(slot parley.Slot) parley.MessageID {
 func broadcast(group journal.Stream, epoch uint64, to []parley.Seat, body int) *journal.Entry {
 	id := newBroadcast(group.Slot())
 	return &journal.Entry{
-		Slot: group.Slot(), Stream: group, Epoch: epoch, At: testStart,
+		Slot: group.Slot(), Stream: group, Activation: epoch, At: testStart,
 		Records: []journal.Record{{ID: id, Data: make([]byte, body)}},
 		Effects: []journal.Effect{journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(id), Note: journal.TypeHash("text"), To: to}},
 	}
@@ -169,7 +169,7 @@ func TestFanoutGoesByBlocks(t *testing.T) {
 	defer closeAtRest(t, s)
 	a, group, other := newApplication(s.journals[0]), newGroup(0), newGroup(0)
 	defer func() { _ = a.batch.Close() }()
-	s.journals[0].activations[group], s.journals[0].activations[other] = activation{epoch: 1}, activation{epoch: 1}
+	s.journals[0].activations[group], s.journals[0].activations[other] = activation{number: 1}, activation{number: 1}
 	seats := crew(600)
 	say := journal.AppendFeed{To: seats[1].Agent, Kind: journal.StatusEntry}
 
@@ -189,19 +189,19 @@ func TestFanoutGoesByBlocks(t *testing.T) {
 		"journal 0, number 4, awaited false, records 0, 44 from 257")
 	reply := journal.AppendFeed{To: seats[9].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(newBroadcast(0))}
 	answer := applied(t, a, &journal.Entry{
-		Stream: group, Epoch: 1, Effects: []journal.Effect{reply, journal.EnqueueFor{To: other}},
+		Stream: group, Activation: 1, Effects: []journal.Effect{reply, journal.EnqueueFor{To: other}},
 		Records: []journal.Record{{ID: parley.MessageID(reply.Ref), Data: []byte("reply")}},
 	})
 	expectLayout(t, answer, "journal 0, number 5, awaited true, records 1, journal.AppendFeed")
 	// Others have said nothing that is under way.
-	expectLayout(t, applied(t, a, &journal.Entry{Stream: other, Epoch: 1, Effects: []journal.Effect{say}}), "to 7")
+	expectLayout(t, applied(t, a, &journal.Entry{Stream: other, Activation: 1, Effects: []journal.Effect{say}}), "to 7")
 	arrive(t, a, big, 2)
 	arrive(t, a, behind, 2)
-	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Epoch: 1, Effects: []journal.Effect{say}}),
+	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Activation: 1, Effects: []journal.Effect{say}}),
 		"journal 0, number 6, awaited true, records 0, journal.AppendFeed")
 	arrive(t, a, answer, 1)
 	s.journals[0].lanesIn[0]++ // number 6
-	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Epoch: 1, Effects: []journal.Effect{say}}), "to 7")
+	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Activation: 1, Effects: []journal.Effect{say}}), "to 7")
 	if n := len(s.journals[0].laned); n != 1 { // the one whose parcel was not applied, only counted
 		t.Errorf("%d streams count as having something under way", n)
 	}
@@ -214,7 +214,7 @@ func TestFanoutGoesToOtherHomes(t *testing.T) {
 	defer closeAtRest(t, s)
 	a, group := newApplication(s.journals[0]), newGroup(0)
 	defer func() { _ = a.batch.Close() }()
-	s.journals[0].activations[group] = activation{epoch: 1}
+	s.journals[0].activations[group] = activation{number: 1}
 	seats := crew(600)
 	far := seats[1].Agent // in slot 7
 	e := broadcast(group, 1, seats, 9)

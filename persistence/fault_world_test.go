@@ -179,7 +179,7 @@ func (o *ordeal) end(err error) {
 func (o *ordeal) let() {
 	for i, stream := range o.streams {
 		o.clients.Go(func() {
-			epoch := o.store.NextEpoch()
+			epoch := o.store.NextActivation()
 			o.tell(&journal.Entry{Activate: true}, stream, epoch)
 			to := parley.NewID[parley.AgentID](parley.Slot(i+1), testStart, testEntropy())
 			for range ordealDeeds {
@@ -206,7 +206,7 @@ func (o *ordeal) let() {
 
 // tell appends an entry and reports whether it is kept.
 func (o *ordeal) tell(e *journal.Entry, stream journal.Stream, epoch uint64) bool {
-	e.Slot, e.Stream, e.Epoch = stream.Slot(), stream, epoch
+	e.Slot, e.Stream, e.Activation = stream.Slot(), stream, epoch
 	o.undone.Add(1)
 	defer o.undone.Add(-1)
 	select {

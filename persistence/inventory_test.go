@@ -55,7 +55,7 @@ func killedWithLogs(t testing.TB, orderly bool) *ruin {
 	for logs() < 3 && len(r.acked) < 400 {
 		n := uint64(len(r.acked))
 		e := &journal.Entry{
-			Slot: r.s.Slot(), Stream: r.s, Epoch: epoch, Expect: n,
+			Slot: r.s.Slot(), Stream: r.s, Activation: epoch, Expect: n,
 			Events: []journal.StoredEvent{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 20_000)...)}},
 		}
 		if err := <-handOver(s, e); err != nil {

@@ -58,7 +58,7 @@ type journalState struct {
 // activation is who speaks for a stream. Its sequence is unknown until the
 // stream is begun or first spoken for.
 type activation struct {
-	epoch   uint64
+	number  uint64
 	seq     uint64
 	unknown bool
 }

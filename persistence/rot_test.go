@@ -37,7 +37,7 @@ func killed(t testing.TB, lives, events int) *ruin {
 		for range events {
 			n := uint64(len(r.acked))
 			e := &journal.Entry{
-				Slot: r.s.Slot(), Stream: r.s, Epoch: epoch, Expect: n,
+				Slot: r.s.Slot(), Stream: r.s, Activation: epoch, Expect: n,
 				Events: []journal.StoredEvent{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 900)...)}},
 			}
 			if err := <-handOver(s, e); err != nil {

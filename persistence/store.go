@@ -107,8 +107,8 @@ type Store struct {
 	journals []*journalState
 	count    int // of journals
 	hub      *hub
-	// epoch numbers activations; it starts above every one given out before.
-	epoch atomic.Uint64
+	// activation numbers activations; it starts above every one given out before.
+	activation atomic.Uint64
 	// onQueue and onTimer are told of actors that have something to do. Set by Start.
 	onQueue func(journal.Stream)
 	onTimer func(journal.Stream, time.Time)
@@ -168,7 +168,7 @@ func (s *Store) openJournals() error {
 	if err := s.db.Set(metaKey(formatFamily, 0, 0), encodeFormat(journals, incarnation), pebble.Sync); err != nil {
 		return err
 	}
-	s.epoch.Store(incarnation << 40)
+	s.activation.Store(incarnation << 40)
 	s.count = journals
 	for i := range journals {
 		j, err := openJournal(s, i)
@@ -245,8 +245,8 @@ func (s *Store) watch() {
 // Journals is the number of journals.
 func (s *Store) Journals() int { return len(s.journals) }
 
-// NextEpoch numbers a new activation.
-func (s *Store) NextEpoch() uint64 { return s.epoch.Add(1) }
+// NextActivation numbers a new activation.
+func (s *Store) NextActivation() uint64 { return s.activation.Add(1) }
 
 // home is the journal in which a slot lives.
 func (s *Store) home(slot parley.Slot) *journalState {

@@ -131,7 +131,7 @@ func TestEpochsGrowOverOpenings(t *testing.T) {
 	for range 4 {
 		s := mustOpen(t, "d", testOptions(fs, 1))
 		for range 3 {
-			epoch := s.NextEpoch()
+			epoch := s.NextActivation()
 			if epoch <= last {
 				t.Errorf("epoch %d follows %d", epoch, last)
 			}

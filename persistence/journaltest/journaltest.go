@@ -234,8 +234,8 @@ type speaker struct {
 // speaker activates a stream that has seq events.
 func (r *rig) speaker(s journal.Stream, seq uint64) *speaker {
 	r.Helper()
-	a := &speaker{rig: r, stream: s, epoch: r.Journal.NextEpoch(), seq: seq}
-	if err := r.await(r.append(&journal.Entry{Slot: s.Slot(), Stream: s, Epoch: a.epoch, Activate: true})); err != nil {
+	a := &speaker{rig: r, stream: s, epoch: r.Journal.NextActivation(), seq: seq}
+	if err := r.await(r.append(&journal.Entry{Slot: s.Slot(), Stream: s, Activation: a.epoch, Activate: true})); err != nil {
 		r.Fatalf("activation: %v", err)
 	}
 	return a
@@ -243,7 +243,7 @@ func (r *rig) speaker(s journal.Stream, seq uint64) *speaker {
 
 // begin hands an entry over in the name of the stream.
 func (a *speaker) begin(e *journal.Entry) <-chan error {
-	e.Slot, e.Stream, e.Epoch, e.Expect = a.stream.Slot(), a.stream, a.epoch, a.seq
+	e.Slot, e.Stream, e.Activation, e.Expect = a.stream.Slot(), a.stream, a.epoch, a.seq
 	a.seq += uint64(len(e.Events))
 	return a.append(e)
 }

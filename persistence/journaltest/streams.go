@@ -44,8 +44,8 @@ func testSequence(r *rig) {
 	wrong := map[string]func(*journal.Entry){
 		"an event too few":  func(e *journal.Entry) { e.Expect = 1 },
 		"an event too many": func(e *journal.Entry) { e.Expect = 3 },
-		"an older epoch":    func(e *journal.Entry) { e.Epoch-- },
-		"a later epoch":     func(e *journal.Entry) { e.Epoch++ },
+		"an older epoch":    func(e *journal.Entry) { e.Activation-- },
+		"a later epoch":     func(e *journal.Entry) { e.Activation++ },
 		"never activated":   func(e *journal.Entry) { e.Stream = r.stream(near); e.Expect = 0 },
 		"a stream exists": func(e *journal.Entry) {
 			e.Effects = append(e.Effects, journal.CreateStream{Stream: a.stream, Events: []journal.StoredEvent{fact("y")}})
@@ -53,7 +53,7 @@ func testSequence(r *rig) {
 	}
 	for name, spoil := range wrong {
 		e := r.everything(reader, stranger, tell, born, bornFar, org)
-		e.Slot, e.Stream, e.Epoch, e.Expect, e.Handled = near, a.stream, a.epoch, a.seq, []uint64{waiting[0].Number}
+		e.Slot, e.Stream, e.Activation, e.Expect, e.Handled = near, a.stream, a.epoch, a.seq, []uint64{waiting[0].Number}
 		spoil(e)
 		want := journal.ErrStale
 		if name == "a stream exists" {
@@ -90,7 +90,7 @@ func testEpochs(r *rig) {
 	first.say(&journal.Entry{Events: []journal.StoredEvent{fact("1")}})
 	second := r.speaker(s, 1)
 	r.refused(first.begin(&journal.Entry{Events: []journal.StoredEvent{fact("x")}}), journal.ErrStale)
-	r.refused(r.append(&journal.Entry{Slot: near, Stream: s, Epoch: first.epoch, Activate: true}), journal.ErrStale)
+	r.refused(r.append(&journal.Entry{Slot: near, Stream: s, Activation: first.epoch, Activate: true}), journal.ErrStale)
 	first.seq = 1
 	r.refused(first.begin(&journal.Entry{Retire: true}), journal.ErrStale)
 	second.say(&journal.Entry{Events: []journal.StoredEvent{fact("2")}})
@@ -133,15 +133,15 @@ func testRebirth(r *rig) {
 	for i := range 50 {
 		keep(a.begin(&journal.Entry{Events: []journal.StoredEvent{fact(line(i))}}))
 		keep(a.begin(&journal.Entry{Retire: true}))
-		a.epoch = r.Journal.NextEpoch()
-		keep(r.append(&journal.Entry{Slot: near, Stream: s, Epoch: a.epoch, Activate: true}))
+		a.epoch = r.Journal.NextActivation()
+		keep(r.append(&journal.Entry{Slot: near, Stream: s, Activation: a.epoch, Activate: true}))
 	}
 	keep(parent.begin(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: born, Events: []journal.StoredEvent{fact("0"), fact("1")}}}}))
-	child := &speaker{rig: r, stream: born, epoch: r.Journal.NextEpoch(), seq: 2}
-	keep(r.append(&journal.Entry{Slot: near, Stream: born, Epoch: child.epoch, Activate: true}))
+	child := &speaker{rig: r, stream: born, epoch: r.Journal.NextActivation(), seq: 2}
+	keep(r.append(&journal.Entry{Slot: near, Stream: born, Activation: child.epoch, Activate: true}))
 	keep(child.begin(&journal.Entry{Events: []journal.StoredEvent{fact("2")}, Retire: true}))
-	child.epoch = r.Journal.NextEpoch()
-	keep(r.append(&journal.Entry{Slot: near, Stream: born, Epoch: child.epoch, Activate: true}))
+	child.epoch = r.Journal.NextActivation()
+	keep(r.append(&journal.Entry{Slot: near, Stream: born, Activation: child.epoch, Activate: true}))
 	keep(child.begin(&journal.Entry{Events: []journal.StoredEvent{fact("3")}}))
 	for i, released := range last {
 		if err := r.await(released); err != nil {
