@@ -54,7 +54,7 @@ type newer struct {
 
 func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
 	n := a.node
-	edge := n.Edge(a.agent) // the view shows all up to it
+	edge := n.DurablePosition(a.agent) // the view shows all up to it
 	err = n.view(ctx, func(v journal.View) error {
 		lines, last, looked, err := marked(v, a.agent, a.beyond, ^uint64(0), n.waitRows, limit)
 		if err != nil {
@@ -98,7 +98,7 @@ type untransferred struct {
 
 func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
 	n := a.node
-	edge, noted, told := n.Edge(a.agent), uint64(0), uint64(0)
+	edge, noted, told := n.DurablePosition(a.agent), uint64(0), uint64(0)
 	err = n.view(ctx, func(v journal.View) (err error) {
 		if noted, err = readTransferred(v, a.agent); err != nil {
 			return err

@@ -83,7 +83,7 @@ type lookedBlock struct {
 func (n *Node) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
 	// Asked for in this order: where they meet, whatever could be seen before is
 	// durable. And before the view opens, so that it has all up to the edge.
-	tip, edge := n.journal.Tip(agent), n.journal.Edge(agent)
+	tip, edge := n.journal.AssignedPosition(agent), n.journal.DurablePosition(agent)
 	x := n.counts.of(agent)
 	if tip <= edge {
 		if count, known := x.known(edge, since); known {

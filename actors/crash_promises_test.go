@@ -263,7 +263,7 @@ func (x *crashSight) participates(id parley.ConversationID, talk *talkSight, p p
 func (x *crashSight) feedAgrees(id parley.AgentID) {
 	inbox := x.inboxes[id]
 	at := len(inbox)
-	unseen := x.r.node.Edge(id)
+	unseen := x.r.node.DurablePosition(id)
 	for _, e := range x.feeds[id] {
 		if !e.Kind.BringsMessage() {
 			continue

@@ -108,7 +108,7 @@ func (n *Node) work(t *webhookTurn) error {
 // whether there is more.
 func (n *Node) collect(t *webhookTurn) (more bool, err error) {
 	s := t.state
-	edge := n.journal.Edge(s.Watched())
+	edge := n.journal.DurablePosition(s.Watched())
 	from := max(s.GetCursor(), s.looked)
 	if !s.GetActive() || edge <= from {
 		return false, nil

@@ -33,7 +33,7 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 	}
 	// Before the view: what the edge covers, the view shows. What comes later is
 	// followed.
-	edge, passed := n.journal.Edge(agent), uint64(0)
+	edge, passed := n.journal.DurablePosition(agent), uint64(0)
 	err = n.view(ctx, func(v journal.View) error {
 		if resume {
 			m, err := readMessage(v, agent.Slot(), last)
@@ -108,8 +108,8 @@ func (n *Node) Watch(agent parley.AgentID, notify func()) (stop func()) {
 	return n.journal.Watch(agent, notify)
 }
 
-// Edge is the position up to which an agent's feed is durable.
-func (n *Node) Edge(agent parley.AgentID) uint64 { return n.journal.Edge(agent) }
+// DurablePosition is the position up to which an agent's feed is durable.
+func (n *Node) DurablePosition(agent parley.AgentID) uint64 { return n.journal.DurablePosition(agent) }
 
 // Entries calls fn with the messages that feed entries announce, in their order,
 // and with the entries themselves. What fn is told of is durable, marks

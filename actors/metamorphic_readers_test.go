@@ -106,7 +106,7 @@ func (p *player) tuneIn(ctx context.Context) {
 	start, err := p.node.Resume(ctx, l.agent, last, resume)
 	if err == nil {
 		if l.last = start.Last; start.OnlyUntransferred {
-			l.unseenUpTo = p.node.Edge(l.agent)
+			l.unseenUpTo = p.node.DurablePosition(l.agent)
 		}
 		l.since = p.upTo(l, start.After)
 		l.sub = p.node.Follow(l.agent, start.After, func() {})

@@ -104,7 +104,7 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 	made := &webhook.State{}
 	events, err := webhook.Decide(made, webhook.Create{
 		ID: c.ID, Agent: c.Agent, Org: c.Org, URL: c.URL, SentURL: c.SentURL, Events: c.Events, Description: c.Description,
-		SealedSecret: c.SealedSecret, Edge: n.journal.Edge(c.Agent), Taken: taken,
+		SealedSecret: c.SealedSecret, Edge: n.journal.DurablePosition(c.Agent), Taken: taken,
 	}, t.now)
 	if err != nil {
 		return nil, err
@@ -384,7 +384,7 @@ func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
 // what the feed has so far is collected.
 func (n *Node) changeWebhook(t *webhookTurn, c webhook.Command) (any, error) {
 	if toggle, ok := c.(webhook.Toggle); ok {
-		toggle.Edge = n.journal.Edge(t.state.Watched())
+		toggle.Edge = n.journal.DurablePosition(t.state.Watched())
 		c = toggle
 		for more := !toggle.Active && toggle.By == t.state.Owner(); more; {
 			var err error

@@ -44,7 +44,7 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 		streams: s.streams, agent: in.ID, caller: c.Caller, audience: audience, since: s.streams.pages.now(),
 	}
 	if start.OnlyUntransferred {
-		st.unseenUpTo = s.Node.Edge(in.ID)
+		st.unseenUpTo = s.Node.DurablePosition(in.ID)
 	}
 	opening := newSheet(0)
 	opening.b = appendOpening(opening.b[:0], c, start)

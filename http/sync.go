@@ -30,7 +30,7 @@ func (s *Service) syncMessage(c *Call, in *api.Sync) (Rendered, error) {
 		return Rendered{}, err
 	}
 	wake := make(chan struct{}, 1)
-	feed := s.Node.Follow(from.AgentID(), s.Node.Edge(from.AgentID()), func() {
+	feed := s.Node.Follow(from.AgentID(), s.Node.DurablePosition(from.AgentID()), func() {
 		select {
 		case wake <- struct{}{}:
 		default:

@@ -30,11 +30,11 @@ type Journal interface {
 	// Watch calls notify, which must not block, when there is something new in an
 	// agent's feed, until stop is called.
 	Watch(agent parley.AgentID, notify func()) (stop func())
-	// Edge is the position up to which an agent's feed is durable.
-	Edge(agent parley.AgentID) uint64
-	// Tip is a position beyond which no view opened so far shows a line of an
+	// DurablePosition is the position up to which an agent's feed is durable.
+	DurablePosition(agent parley.AgentID) uint64
+	// AssignedPosition is a position beyond which no view opened so far shows a line of an
 	// agent's feed.
-	Tip(agent parley.AgentID) uint64
+	AssignedPosition(agent parley.AgentID) uint64
 	// Trouble is why no writes are taken, nil if they are.
 	Trouble() *parley.Refusal
 	// Crowded is why Admit would refuse whoever comes now, nil if it would not.

@@ -154,8 +154,8 @@ func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 	feedErr := s.view.Feed(agent, 0, ^uint64(0), func(e journal.FeedEntry) bool {
 		feed[e.Position] = e.Ref
 		s.refs[e.Ref]++
-		if e.At < arrival || e.Position > s.store.Edge(agent) {
-			s.fault("entry %d of %d arrived at %d, edge %d", e.Position, e.At, arrival, s.store.Edge(agent))
+		if e.At < arrival || e.Position > s.store.DurablePosition(agent) {
+			s.fault("entry %d of %d arrived at %d, edge %d", e.Position, e.At, arrival, s.store.DurablePosition(agent))
 		}
 		arrival = e.At
 		by := deeds[number(e.Note)].stream

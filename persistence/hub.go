@@ -91,7 +91,7 @@ func (sub *subscription) enter() {
 	defer shard.mu.Unlock()
 	// The edge is set before its entries are published: what it covers is read
 	// from rows, and what is published later lies beyond it or is recognized.
-	sub.backlog = max(sub.position, sub.store.Edge(sub.agent))
+	sub.backlog = max(sub.position, sub.store.DurablePosition(sub.agent))
 	t := shard.topics[sub.agent]
 	if t == nil {
 		t = &topic{}
@@ -109,12 +109,14 @@ func (s *Store) Watch(agent parley.AgentID, notify func()) (stop func()) {
 	return sub.Close
 }
 
-// Edge is the position up to which agent's feed is durable.
-func (s *Store) Edge(agent parley.AgentID) uint64 { return s.home(agent.Slot()).edge.level.Load() }
+// DurablePosition is the position up to which agent's feed is durable.
+func (s *Store) DurablePosition(agent parley.AgentID) uint64 {
+	return s.home(agent.Slot()).edge.level.Load()
+}
 
-// Tip is a position beyond which no view opened so far shows a line of agent's
+// AssignedPosition is a position beyond which no view opened so far shows a line of agent's
 // feed: where the edge has come to it, nothing is on its way.
-func (s *Store) Tip(agent parley.AgentID) uint64 { return s.home(agent.Slot()).tip.Load() }
+func (s *Store) AssignedPosition(agent parley.AgentID) uint64 { return s.home(agent.Slot()).tip.Load() }
 
 // publish gives a durable entry to all who follow agent.
 func (h *hub) publish(agent parley.AgentID, e journal.FeedEntry) {

@@ -38,8 +38,8 @@ func testFeed(r *rig) {
 			want = append(want, line(kind, ref, note))
 			r.until("the entry", func() bool { return len(r.feed(agent)) == i+1 })
 			last := r.feed(agent)[i]
-			if last.Position <= highest || last.At < at.UnixMilli() || r.Journal.Edge(agent) < last.Position {
-				r.Errorf("entry %d at %d of %d, after %d, edge %d", i, last.Position, last.At, highest, r.Journal.Edge(agent))
+			if last.Position <= highest || last.At < at.UnixMilli() || r.Journal.DurablePosition(agent) < last.Position {
+				r.Errorf("entry %d at %d of %d, after %d, edge %d", i, last.Position, last.At, highest, r.Journal.DurablePosition(agent))
 			}
 			highest = last.Position
 			switch i {
@@ -446,7 +446,7 @@ func testFollowingFrom(r *rig) {
 	notified := make(chan struct{}, 100)
 	all := r.Journal.Follow(agent, 0, func() { notified <- struct{}{} })
 	some := r.Journal.Follow(agent, p[1], func() {})
-	none := r.Journal.Follow(agent, r.Journal.Edge(agent), func() {})
+	none := r.Journal.Follow(agent, r.Journal.DurablePosition(agent), func() {})
 	next := func(s journal.Subscription, limit int) []uint64 {
 		entries, err := s.Next(limit)
 		r.must(err)

@@ -38,7 +38,7 @@ func testDurable(r *rig) {
 		r.expect("marks", line(marks, err), line(journal.Receipts{TransferredAt: 4}, nil))
 		r.expect("record", line(string(record), position, messageErr), line("body", seen.Position, nil))
 	})
-	if edge := r.Journal.Edge(agent); edge < seen.Position {
+	if edge := r.Journal.DurablePosition(agent); edge < seen.Position {
 		r.Errorf("edge %d, but position %d was given", edge, seen.Position)
 	}
 	if r.Journal.Trouble() != nil {
