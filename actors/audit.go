@@ -32,7 +32,7 @@ type Archive interface {
 	Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error
 	FarMarks(fn func(id parley.MessageID, m journal.Receipts) error) error
 	Tables(fn func(slot parley.Slot, table journal.Table, key, value []byte) error) error
-	Trays(fn func(s journal.Stream, word []byte) error) error
+	Queues(fn func(s journal.Stream, word []byte) error) error
 	Timers(fn func(s journal.Stream, due time.Time) error) error
 	Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error
 	// Underway tells of words that are in a lane and have not taken effect.

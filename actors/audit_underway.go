@@ -77,7 +77,7 @@ func (x *auditor) readUnderway() error {
 		return nil
 	})
 	if err == nil {
-		err = x.Trays(x.effect)
+		err = x.Queues(x.effect)
 	}
 	x.concerned()
 	for _, w := range born {

@@ -123,9 +123,9 @@ func (n *Node) Live() int { return int(n.engine.live.Load()) }
 // Trouble is why the journal takes no writes, nil if it does.
 func (n *Node) Trouble() *parley.Refusal { return n.journal.Trouble() }
 
-// Crowded is why a request that writes would be refused just now, nil if it
+// Overloaded is why a request that writes would be refused just now, nil if it
 // would not: it need not be read.
-func (n *Node) Crowded() *parley.Refusal { return n.journal.Crowded() }
+func (n *Node) Overloaded() *parley.Refusal { return n.journal.Overloaded() }
 
 // Damage is the file of the journal in which rot was met, empty if none was.
 func (n *Node) Damage() string { return n.journal.Damage() }

@@ -73,7 +73,7 @@ func (s *Service) Admit(c *Call) error {
 	r := c.Route()
 	reading := r.Method == fasthttp.MethodGet
 	if !reading && r.Access != basic { // tokens write nothing
-		if crowded := s.Node.Crowded(); crowded != nil {
+		if crowded := s.Node.Overloaded(); crowded != nil {
 			return crowded
 		}
 	}

@@ -37,8 +37,8 @@ type Journal interface {
 	AssignedPosition(agent parley.AgentID) uint64
 	// Trouble is why no writes are taken, nil if they are.
 	Trouble() *parley.Refusal
-	// Crowded is why Admit would refuse whoever comes now, nil if it would not.
-	Crowded() *parley.Refusal
+	// Overloaded is why Admit would refuse whoever comes now, nil if it would not.
+	Overloaded() *parley.Refusal
 	// Damage is the file in which rot was met, empty if none was.
 	Damage() string
 	// Start begins to call onQueue for actors with words in their tray and

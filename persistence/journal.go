@@ -270,9 +270,9 @@ func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 	return func() { j.gate.leave(size, came, s.age()) }, nil
 }
 
-// Crowded is a refusal where no journal has room for one more entry of a client
+// Overloaded is a refusal where no journal has room for one more entry of a client
 // at present, nil where one has. It spares reading a request that Admit would refuse.
-func (s *Store) Crowded() *parley.Refusal {
+func (s *Store) Overloaded() *parley.Refusal {
 	if trouble := s.Trouble(); trouble != nil {
 		return trouble
 	}
