@@ -6,28 +6,28 @@ import (
 )
 
 const (
-	// gateLeast entries of clients may be under way in a journal however slow it
+	// admissionLeast entries of clients may be under way in a journal however slow it
 	// is: that many callers may wait for one answer each and are refused nothing.
-	gateLeast = 640
-	// gateFlood is the least where gateFloodShare of those who come are refused
+	admissionLeast = 640
+	// admissionFlood is the least where admissionFloodShare of those who come are refused
 	// anyhow: no fewer callers would be refused by a longer queue.
-	gateFlood      = 128
-	gateFloodShare = 8
-	// gateWindow is how often the gate is set anew.
-	gateWindow = 50 * time.Millisecond
-	// gateGoal is how long an entry may be under way, on the mean: where it takes
+	admissionFlood      = 128
+	admissionFloodShare = 8
+	// admissionWindow is how often the gate is set anew.
+	admissionWindow = 50 * time.Millisecond
+	// admissionGoal is how long an entry may be under way, on the mean: where it takes
 	// longer, fewer are let in.
-	gateGoal = 20 * time.Millisecond
+	admissionGoal = 20 * time.Millisecond
 )
 
-// gate bounds what clients have under way in a journal. Bytes have a fixed
+// admissionLimiter bounds what clients have under way in a journal. Bytes have a fixed
 // bound. How many entries are let in follows from how long they take: a queue
 // that stands makes nobody's answer come sooner, so what would only lengthen it
 // is refused before anything happened, and what is let in is answered soon.
-type gate struct {
+type admissionLimiter struct {
 	entries, bytes       atomic.Int64
 	entriesMax, bytesMax int64
-	// limit of entries, between gateLeast, or in a flood gateFlood, and entriesMax.
+	// limit of entries, between admissionLeast, or in a flood admissionFlood, and entriesMax.
 	limit atomic.Int64
 	// pressed tells that the limit was met in this window.
 	pressed atomic.Bool
@@ -38,14 +38,14 @@ type gate struct {
 	turned  atomic.Uint64 // entries that ever found no room
 }
 
-func newGate(entriesMax, bytesMax int64) *gate {
-	g := &gate{entriesMax: entriesMax, bytesMax: bytesMax}
-	g.limit.Store(min(2*gateLeast, entriesMax))
+func newAdmissionLimiter(entriesMax, bytesMax int64) *admissionLimiter {
+	g := &admissionLimiter{entriesMax: entriesMax, bytesMax: bytesMax}
+	g.limit.Store(min(2*admissionLeast, entriesMax))
 	return g
 }
 
 // admit takes room for one entry of size bytes, or refuses.
-func (g *gate) admit(size int) bool {
+func (g *admissionLimiter) admit(size int) bool {
 	entries, bytes := g.entries.Add(1), g.bytes.Add(int64(size))
 	if limit := g.limit.Load(); entries > limit || bytes > g.bytesMax {
 		g.press()
@@ -55,23 +55,23 @@ func (g *gate) admit(size int) bool {
 	return true
 }
 
-func (g *gate) free(size int) {
+func (g *admissionLimiter) free(size int) {
 	g.entries.Add(-1)
 	g.bytes.Add(int64(-size))
 }
 
-func (g *gate) press() {
+func (g *admissionLimiter) press() {
 	g.pressed.Store(true)
 	g.refused.Add(1)
 	g.turned.Add(1)
 }
 
 // full reports whether one more entry would be refused.
-func (g *gate) full() bool { return g.entries.Load() >= g.limit.Load() }
+func (g *admissionLimiter) full() bool { return g.entries.Load() >= g.limit.Load() }
 
 // leave gives the room of an entry back that came in at came, and sets the gate
 // anew when the window is over. Both times are ages.
-func (g *gate) leave(size int, came, now int64) {
+func (g *admissionLimiter) leave(size int, came, now int64) {
 	if g.entries.Load() >= g.limit.Load()*3/4 {
 		g.pressed.Store(true)
 	}
@@ -79,22 +79,22 @@ func (g *gate) leave(size int, came, now int64) {
 	g.took.Add(now - came)
 	g.left.Add(1)
 	began := g.began.Load()
-	if now-began < int64(gateWindow) || !g.began.CompareAndSwap(began, now) {
+	if now-began < int64(admissionWindow) || !g.began.CompareAndSwap(began, now) {
 		return
 	}
 	left, took, refused := g.left.Swap(0), g.took.Swap(0), g.refused.Swap(0)
-	g.set(time.Duration(took/max(left, 1)), g.pressed.Swap(false), refused > left/gateFloodShare)
+	g.set(time.Duration(took/max(left, 1)), g.pressed.Swap(false), refused > left/admissionFloodShare)
 }
 
 // set moves the limit: down where entries take too long, up where it was met
 // and they do not.
-func (g *gate) set(mean time.Duration, pressed, flooded bool) {
-	limit, least := g.limit.Load(), int64(gateLeast)
+func (g *admissionLimiter) set(mean time.Duration, pressed, flooded bool) {
+	limit, least := g.limit.Load(), int64(admissionLeast)
 	if flooded {
-		least = gateFlood
+		least = admissionFlood
 	}
 	switch {
-	case mean > gateGoal:
+	case mean > admissionGoal:
 		limit -= limit / 8
 	case pressed:
 		limit += limit/16 + 1

@@ -27,7 +27,7 @@ type journalState struct {
 	store    *Store
 	number   int
 	queue    *queue
-	gate     *gate
+	admission     *admissionLimiter
 	inFlight chan *flight
 
 	// The writer's own. Nobody else touches these.
@@ -78,7 +78,7 @@ func openJournal(s *Store, number int) (*journalState, error) {
 		activations: map[journal.Stream]activation{},
 		laned:       map[journal.Stream]uint64{},
 	}
-	j.gate = newGate(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
+	j.admission = newAdmissionLimiter(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
 	value, found, err := get(s.db, metaKey(counterFamily, number, 0))
 	if err != nil {
 		return nil, err
@@ -263,11 +263,11 @@ func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 	if trouble := s.Trouble(); trouble != nil {
 		return nil, trouble
 	}
-	if s.lanesFull(j) || !j.gate.admit(size) {
+	if s.lanesFull(j) || !j.admission.admit(size) {
 		return nil, parley.ErrOverloaded
 	}
 	came := s.age()
-	return func() { j.gate.leave(size, came, s.age()) }, nil
+	return func() { j.admission.leave(size, came, s.age()) }, nil
 }
 
 // Overloaded is a refusal where no journal has room for one more entry of a client
@@ -277,12 +277,12 @@ func (s *Store) Overloaded() *parley.Refusal {
 		return trouble
 	}
 	for _, j := range s.journals {
-		if !j.gate.full() {
+		if !j.admission.full() {
 			return nil
 		}
 	}
 	for _, j := range s.journals {
-		j.gate.press()
+		j.admission.press()
 	}
 	return parley.ErrOverloaded
 }

@@ -138,9 +138,9 @@ func (j *journalState) stats() JournalStats {
 	stats := JournalStats{
 		Entries: j.wrote.entries.Load(), Batches: j.wrote.batches.Load(), Bytes: j.wrote.bytes.Load(),
 		Syncs: j.wrote.syncs.read(), Queued: queued + late, Late: late,
-		Admitted: int(j.gate.entries.Load()), AdmittedMax: int(j.gate.limit.Load()),
-		AdmittedBytes: j.gate.bytes.Load(), AdmittedBytesMax: j.gate.bytesMax,
-		Refused: j.gate.turned.Load(), Edge: j.edge.level.Load(),
+		Admitted: int(j.admission.entries.Load()), AdmittedMax: int(j.admission.limit.Load()),
+		AdmittedBytes: j.admission.bytes.Load(), AdmittedBytesMax: j.admission.bytesMax,
+		Refused: j.admission.turned.Load(), Edge: j.edge.level.Load(),
 	}
 	for i := range j.acked {
 		stats.Backlog += int(j.acked[i].depth.Load())

@@ -64,7 +64,7 @@ func TestStatsPutSyncsIntoBuckets(t *testing.T) {
 }
 
 func TestStatsCountWhoFindsNoRoom(t *testing.T) {
-	g := newGate(gateLeast, 100)
+	g := newAdmissionLimiter(admissionLeast, 100)
 	if g.admit(101) || !g.admit(100) {
 		t.Fatal("the bound of bytes does not hold")
 	}

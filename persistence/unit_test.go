@@ -129,7 +129,7 @@ func TestQueueLosesNothing(t *testing.T) {
 }
 
 func TestGateHasRoom(t *testing.T) {
-	b := newGate(2, 100)
+	b := newAdmissionLimiter(2, 100)
 	steps := []struct {
 		size  int
 		admit bool
@@ -150,13 +150,13 @@ func TestGateHasRoom(t *testing.T) {
 // to the bound where the limit is met and they do not, still where nobody presses.
 func TestGateFollowsHowLongEntriesTake(t *testing.T) {
 	const most = 5000
-	turn := func(g *gate, mean time.Duration, pressed, flooded bool) int64 {
+	turn := func(g *admissionLimiter, mean time.Duration, pressed, flooded bool) int64 {
 		for range 200 {
 			g.set(mean, pressed, flooded)
 		}
 		return g.limit.Load()
 	}
-	g := newGate(most, 1)
+	g := newAdmissionLimiter(most, 1)
 	start := g.limit.Load()
 	for _, step := range []struct {
 		why     string
@@ -167,9 +167,9 @@ func TestGateFollowsHowLongEntriesTake(t *testing.T) {
 	}{
 		{"quick and nobody presses", time.Millisecond, false, false, start},
 		{"quick and pressed", time.Millisecond, true, false, most},
-		{"slow", 2 * gateGoal, true, false, gateLeast},
-		{"slow in a flood", 2 * gateGoal, true, true, gateFlood},
-		{"the flood is over", 2 * gateGoal, false, false, gateLeast},
+		{"slow", 2 * admissionGoal, true, false, admissionLeast},
+		{"slow in a flood", 2 * admissionGoal, true, true, admissionFlood},
+		{"the flood is over", 2 * admissionGoal, false, false, admissionLeast},
 	} {
 		if got := turn(g, step.mean, step.pressed, step.flooded); got != step.want {
 			t.Errorf("%s: %d are let in, want %d", step.why, got, step.want)
@@ -179,21 +179,21 @@ func TestGateFollowsHowLongEntriesTake(t *testing.T) {
 
 // TestGateSetsItselfAnew lets entries come and go: windows end by their leaving.
 func TestGateSetsItselfAnew(t *testing.T) {
-	g, now := newGate(5000, 1<<40), int64(1)
+	g, now := newAdmissionLimiter(5000, 1<<40), int64(1)
 	for range 400 {
 		came := now
 		for g.admit(1) {
 			now++
 		}
 		g.refused.Store(0) // few come
-		if now += int64(gateGoal) * 3; !g.full() {
+		if now += int64(admissionGoal) * 3; !g.full() {
 			t.Fatal("not full, and yet nobody more is let in")
 		}
 		for g.entries.Load() > 0 {
 			g.leave(1, came, now)
 		}
 	}
-	if got := g.limit.Load(); got != gateLeast {
+	if got := g.limit.Load(); got != admissionLeast {
 		t.Errorf("entries take three times the goal, and %d are let in", got)
 	}
 }

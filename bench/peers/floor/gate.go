@@ -22,7 +22,7 @@ type gate struct {
 	known  sync.Map // [sha256.Size]byte to the time.Time of expiry
 }
 
-// newGate makes a key and one token that is good for a day.
+// newAdmissionLimiter makes a key and one token that is good for a day.
 func newGate() (*gate, string, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
