@@ -21,9 +21,9 @@ type Archive struct {
 	*storeView
 	// closes what was opened for the archive alone.
 	closes func() error
-	// said is what the witness of a directory at rest says; nil for an open
+	// witness is what the witness of a directory at rest says; nil for an open
 	// store, whose witness follows.
-	said *head
+	witness *head
 }
 
 // Archive shows all that the store holds now. It must be closed. The store goes
@@ -50,7 +50,7 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.db.Close(), s.lock.Close())
 	}
-	return &Archive{storeView: s.view(), said: said, closes: func() error {
+	return &Archive{storeView: s.view(), witness: said, closes: func() error {
 		return errors.Join(s.db.Close(), s.lock.Close())
 	}}, nil
 }

@@ -93,7 +93,7 @@ func (a *Archive) Audit(audit *parley.Audit) error {
 
 func newInspection(a *Archive, audit *parley.Audit) *inspection {
 	in := &inspection{Archive: a, audit: audit, lanes: map[lane]*laneRows{}, born: map[journal.Stream]bool{}}
-	if a.said != nil {
+	if a.witness != nil {
 		audit.Check("witness", "the journal holds every commit that was acknowledged")
 	}
 	in.engine = audit.Check("engine", "every table, block and level of the storage engine is intact")

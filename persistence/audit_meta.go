@@ -131,8 +131,8 @@ func (in *inspection) judgeLanes() {
 // rest, against the witness.
 func (in *inspection) judgeHeads() {
 	said := head{}
-	if in.said != nil {
-		said = *in.said
+	if in.witness != nil {
+		said = *in.witness
 	}
 	last, at, whole, err := lastHead(in.rows, said.number)
 	if err != nil {
@@ -142,7 +142,7 @@ func (in *inspection) judgeHeads() {
 	if !whole {
 		in.format.Fault("commits", "some are missing among the newest, up to %d", last.number)
 	}
-	if in.said == nil {
+	if in.witness == nil {
 		return
 	}
 	witness := in.audit.Check("witness", "")

@@ -54,7 +54,7 @@ func (s *Store) examine() (fresh bool, err error) {
 
 // neverThere refuses a directory without a manifest in which there was one: the
 // engine would begin anew, and remove what it does not know.
-func (s *Store) neverThere(said *testimony) error {
+func (s *Store) neverThere(said *witnessCopy) error {
 	was := s.opts.Existing || said != nil && (said.head.number > 0 || said.files.known())
 	names, err := s.opts.FS.List(s.dir)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Store) neverOpened(missing error) error {
 // compareFiles holds the directory's files against what the witness says of
 // them. Where it says nothing of the newest log, as after a crash, its end is
 // looked for.
-func (s *Store) compareFiles(said *testimony, manifest string) error {
+func (s *Store) compareFiles(said *witnessCopy, manifest string) error {
 	if said.files.known() {
 		whole, err := said.files.check(s.opts.FS, s.dir, s.opts.FS.PathBase(manifest))
 		if err != nil || whole {

@@ -25,26 +25,26 @@ import (
 // and a manifest counts as the one in use only when its marker cannot get lost
 // any more: so a loss of power at any moment leaves nothing amiss.
 
-// marksMax is how many files of one kind the witness can tell of. The engine
+// fileHashesMax is how many files of one kind the witness can tell of. The engine
 // keeps a handful.
-const marksMax = 72
+const fileHashesMax = 72
 
-// markBytes is the size of a mark in the witness.
-const markBytes = 24
+// fileHashBytes is the size of a mark in the witness.
+const fileHashBytes = 24
 
-// mark is how far a file was written: its first bytes, and their hash.
-type mark struct {
+// fileHash is how far a file was written: its first bytes, and their hash.
+type fileHash struct {
 	number, bytes, sum uint64
 }
 
-// inventory is what the engine's files have to hold at the least.
-type inventory struct {
+// fileChecksums is what the engine's files have to hold at the least.
+type fileChecksums struct {
 	mu sync.Mutex
 	// current is the manifest in use, 0 where that is not known: then nothing is
 	// said of manifests.
 	current uint64
 	// manifests up to the last sync, and logs that are finished.
-	manifests, logs []mark
+	manifests, logs []fileHash
 	// open is the log that is being written, 0 after an orderly stop.
 	open uint64
 	// moving is the manifest of a marker whose directory was not synced yet.
@@ -52,28 +52,28 @@ type inventory struct {
 }
 
 // set puts a mark in the place of one of the same file.
-func set(marks []mark, m mark) []mark {
+func set(marks []fileHash, m fileHash) []fileHash {
 	marks = strike(marks, m.number)
-	if len(marks) == marksMax {
+	if len(marks) == fileHashesMax {
 		marks = marks[1:]
 	}
 	return append(marks, m)
 }
 
-func strike(marks []mark, number uint64) []mark {
-	return slices.DeleteFunc(slices.Clone(marks), func(m mark) bool { return m.number == number })
+func strike(marks []fileHash, number uint64) []fileHash {
+	return slices.DeleteFunc(slices.Clone(marks), func(m fileHash) bool { return m.number == number })
 }
 
-func find(marks []mark, number uint64) (mark, bool) {
-	i := slices.IndexFunc(marks, func(m mark) bool { return m.number == number })
+func find(marks []fileHash, number uint64) (fileHash, bool) {
+	i := slices.IndexFunc(marks, func(m fileHash) bool { return m.number == number })
 	if i < 0 {
-		return mark{}, false
+		return fileHash{}, false
 	}
 	return marks[i], true
 }
 
 // synced notes how far a manifest is on the disk.
-func (v *inventory) synced(m mark) {
+func (v *fileChecksums) synced(m fileHash) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.manifests = set(v.manifests, m)
@@ -81,13 +81,13 @@ func (v *inventory) synced(m mark) {
 
 // begun notes the log that is written from now on, finished one that is written
 // to its end.
-func (v *inventory) begun(number uint64) {
+func (v *fileChecksums) begun(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.open = number
 }
 
-func (v *inventory) finished(m mark) {
+func (v *fileChecksums) finished(m fileHash) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.logs = set(v.logs, m)
@@ -97,7 +97,7 @@ func (v *inventory) finished(m mark) {
 }
 
 // forget strikes a log out, and reports whether it was there.
-func (v *inventory) forget(number uint64) bool {
+func (v *fileChecksums) forget(number uint64) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before := len(v.logs)
@@ -106,20 +106,20 @@ func (v *inventory) forget(number uint64) bool {
 }
 
 // drop strikes out a manifest that is no more.
-func (v *inventory) drop(number uint64) {
+func (v *fileChecksums) drop(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.manifests = strike(v.manifests, number)
 }
 
 // move notes that a marker names a manifest, settle that it cannot get lost.
-func (v *inventory) move(number uint64) {
+func (v *fileChecksums) move(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.moving = number
 }
 
-func (v *inventory) settle() (news bool) {
+func (v *fileChecksums) settle() (news bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	news = v.moving != 0
@@ -130,18 +130,18 @@ func (v *inventory) settle() (news bool) {
 }
 
 // reset says that nothing is known.
-func (v *inventory) reset() {
+func (v *fileChecksums) reset() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.current, v.moving, v.open, v.manifests, v.logs = 0, 0, 0, nil, nil
 }
 
-func (v *inventory) append(b []byte) []byte {
+func (v *fileChecksums) append(b []byte) []byte {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	b = binary.BigEndian.AppendUint64(b, v.current)
 	b = binary.BigEndian.AppendUint64(b, v.open)
-	for _, marks := range [][]mark{v.manifests, v.logs} {
+	for _, marks := range [][]fileHash{v.manifests, v.logs} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(marks)))
 		for _, m := range marks {
 			b = binary.BigEndian.AppendUint64(b, m.number)
@@ -153,34 +153,34 @@ func (v *inventory) append(b []byte) []byte {
 }
 
 // decode reads what append wrote and gives what follows it.
-func (v *inventory) decode(b []byte) (rest []byte, ok bool) {
+func (v *fileChecksums) decode(b []byte) (rest []byte, ok bool) {
 	if len(b) < 16 {
 		return nil, false
 	}
 	v.current, v.open, b = number64(b, 0), number64(b, 8), b[16:]
-	for _, marks := range []*[]mark{&v.manifests, &v.logs} {
-		if len(b) < 8 || number64(b, 0) > marksMax {
+	for _, marks := range []*[]fileHash{&v.manifests, &v.logs} {
+		if len(b) < 8 || number64(b, 0) > fileHashesMax {
 			return nil, false
 		}
 		n := int(number64(b, 0))
-		if b = b[8:]; len(b) < n*markBytes {
+		if b = b[8:]; len(b) < n*fileHashBytes {
 			return nil, false
 		}
 		for ; n > 0; n-- {
-			*marks = append(*marks, mark{number64(b, 0), number64(b, 8), number64(b, 16)})
-			b = b[markBytes:]
+			*marks = append(*marks, fileHash{number64(b, 0), number64(b, 8), number64(b, 16)})
+			b = b[fileHashBytes:]
 		}
 	}
 	return b, true
 }
 
 // known reports whether anything was ever noted.
-func (v *inventory) known() bool { return v.current != 0 }
+func (v *fileChecksums) known() bool { return v.current != 0 }
 
 // check holds the files of a directory against the inventory. manifest is the
 // name of the one that the marker names. It reports whether every log that there
 // is is finished and whole, so that its end need not be looked for.
-func (v *inventory) check(fs vfs.FS, dir, manifest string) (whole bool, err error) {
+func (v *fileChecksums) check(fs vfs.FS, dir, manifest string) (whole bool, err error) {
 	number, _, ok := fileOf(manifest)
 	m, listed := find(v.manifests, number)
 	switch {
@@ -211,7 +211,7 @@ func (v *inventory) check(fs vfs.FS, dir, manifest string) (whole bool, err erro
 }
 
 // check reads as much of a file as was written.
-func (m mark) check(fs vfs.FS, path string) error {
+func (m fileHash) check(fs vfs.FS, path string) error {
 	f, err := fs.Open(path)
 	if err != nil {
 		return fmt.Errorf("%w: %s cannot be read: %w", ErrDamaged, path, err)
@@ -263,24 +263,24 @@ func fileOf(name string) (number uint64, kind fileKind, ok bool) {
 	return number, kind, err == nil
 }
 
-// pen follows what is written to a file from its beginning.
-type pen struct {
+// hashingWriter follows what is written to a file from its beginning.
+type hashingWriter struct {
 	kind fileKind
-	mark
+	fileHash
 	digest *xxhash.Digest
 }
 
-func newPen(number uint64, kind fileKind) *pen {
-	return &pen{kind: kind, mark: mark{number: number}, digest: xxhash.New()}
+func newHashingWriter(number uint64, kind fileKind) *hashingWriter {
+	return &hashingWriter{kind: kind, fileHash: fileHash{number: number}, digest: xxhash.New()}
 }
 
-func (p *pen) wrote(b []byte) {
+func (p *hashingWriter) wrote(b []byte) {
 	_, _ = p.digest.Write(b)
 	p.bytes += uint64(len(b))
 }
 
 // now is how far the file is written.
-func (p *pen) now() mark {
+func (p *hashingWriter) now() fileHash {
 	p.sum = p.digest.Sum64()
-	return p.mark
+	return p.fileHash
 }

@@ -150,7 +150,7 @@ func (p patient) followed(f vfs.File, path string) vfs.File {
 		p.s.witness.files.begun(number)
 		p.s.witness.again()
 	}
-	f.(*patientFile).pen = newPen(number, kind)
+	f.(*patientFile).hash = newHashingWriter(number, kind)
 	return f
 }
 
@@ -205,7 +205,7 @@ type patientFile struct {
 	fs   patient
 	path string
 	use  fileUse
-	pen  *pen // nil where nobody follows
+	hash  *hashingWriter // nil where nobody follows
 }
 
 func (f *patientFile) Write(b []byte) (n int, err error) {
@@ -213,8 +213,8 @@ func (f *patientFile) Write(b []byte) (n int, err error) {
 		f.fs.s.failed(f.use, f.path, errReserved)
 		return 0, errReserved
 	}
-	if f.pen != nil {
-		f.pen.wrote(b) // before a file system may use the bytes for something else
+	if f.hash != nil {
+		f.hash.wrote(b) // before a file system may use the bytes for something else
 	}
 	err = f.fs.try(f.use, f.path, func() error {
 		m, err := f.File.Write(b[n:]) // what found room stays
@@ -222,7 +222,7 @@ func (f *patientFile) Write(b []byte) (n int, err error) {
 		return err
 	})
 	if err != nil {
-		f.pen = nil // nobody knows what is there
+		f.hash = nil // nobody knows what is there
 	}
 	f.fs.s.disk.spend(n)
 	return n, err
@@ -259,9 +259,9 @@ func (f *patientFile) Close() error {
 		f.fs.s.failed(f.use, f.path, err)
 		return err
 	}
-	if f.pen != nil && f.pen.kind == logFile {
+	if f.hash != nil && f.hash.kind == logFile {
 		w := f.fs.s.witness
-		w.files.finished(f.pen.now())
+		w.files.finished(f.hash.now())
 		if err := w.write(); err != nil {
 			w.again()
 		}
@@ -279,8 +279,8 @@ func (f *patientFile) synced(err error) error {
 	}
 	w := f.fs.s.witness
 	switch {
-	case f.pen != nil && f.pen.kind == manifestFile:
-		w.files.synced(f.pen.now())
+	case f.hash != nil && f.hash.kind == manifestFile:
+		w.files.synced(f.hash.now())
 		w.again()
 	case f.use == directoryUse && w != nil && w.files.settle():
 		w.again()

@@ -119,7 +119,7 @@ type witness struct {
 	file vfs.File
 	// files is what the next write says of the engine's files. It is shared with
 	// those who write them.
-	files *inventory
+	files *fileChecksums
 
 	// generation counts writes; its parity chooses the copy. Whoever writes has
 	// the turn.
@@ -131,16 +131,16 @@ type witness struct {
 	news chan struct{}
 }
 
-// testimony is what one copy says.
-type testimony struct {
+// witnessCopy is what one copy says.
+type witnessCopy struct {
 	generation uint64
 	head       head
-	files      *inventory
+	files      *fileChecksums
 }
 
 // readWitness gives what the witness of a directory says: the newer of its sound
 // copies. ErrDamaged says that there is none.
-func readWitness(fs vfs.FS, dir string) (*testimony, error) {
+func readWitness(fs vfs.FS, dir string) (*witnessCopy, error) {
 	path := fs.PathJoin(dir, witnessName)
 	file, err := fs.Open(path)
 	if err != nil {
@@ -151,7 +151,7 @@ func readWitness(fs vfs.FS, dir string) (*testimony, error) {
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
-	newest := (*testimony)(nil)
+	newest := (*witnessCopy)(nil)
 	for _, copied := range [][]byte{b[:min(n, witnessSlot)], b[min(n, witnessSlot):n]} {
 		if said, ok := decodeWitness(copied); ok && (newest == nil || said.generation >= newest.generation) {
 			newest = said
@@ -164,7 +164,7 @@ func readWitness(fs vfs.FS, dir string) (*testimony, error) {
 }
 
 // openWitness opens a witness for writing that goes on from what it said.
-func openWitness(fs vfs.FS, dir string, said *testimony) (*witness, error) {
+func openWitness(fs vfs.FS, dir string, said *witnessCopy) (*witness, error) {
 	file, err := fs.OpenReadWrite(fs.PathJoin(dir, witnessName), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func openWitness(fs vfs.FS, dir string, said *testimony) (*witness, error) {
 	return newWitness(file, *said), nil
 }
 
-func newWitness(file vfs.File, said testimony) *witness {
+func newWitness(file vfs.File, said witnessCopy) *witness {
 	return &witness{
 		file: file, files: said.files, generation: said.generation, head: said.head,
 		turn: make(chan struct{}, 1), news: make(chan struct{}, 1),
@@ -186,7 +186,7 @@ func makeWitness(fs vfs.FS, dir string, h head) (*witness, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWitness(file, testimony{head: h, files: &inventory{}})
+	w := newWitness(file, witnessCopy{head: h, files: &fileChecksums{}})
 	// Both copies, whole: later writes change no file's size.
 	_, err = file.WriteAt(make([]byte, 2*witnessSlot), 0)
 	for range 2 {
@@ -235,11 +235,11 @@ func (w *witness) write() error {
 }
 
 // decodeWitness reads a copy. Behind it may stand what a longer one left.
-func decodeWitness(b []byte) (*testimony, bool) {
+func decodeWitness(b []byte) (*witnessCopy, bool) {
 	if len(b) < formerBytes {
 		return nil, false
 	}
-	said, end := &testimony{generation: number64(b, 8), head: head{number64(b, 16), number64(b, 24)}, files: &inventory{}}, 32
+	said, end := &witnessCopy{generation: number64(b, 8), head: head{number64(b, 16), number64(b, 24)}, files: &fileChecksums{}}, 32
 	switch string(b[:8]) {
 	case formerMagic:
 	case witnessMagic:

@@ -38,8 +38,8 @@ func FuzzWitness(f *testing.F) {
 	}
 	w.files.move(5)
 	w.files.settle()
-	w.files.synced(mark{5, 100, 77})
-	w.files.finished(mark{4, 1 << 20, 78})
+	w.files.synced(fileHash{5, 100, 77})
+	w.files.finished(fileHash{4, 1 << 20, 78})
 	if err := errors.Join(w.write(), w.write(), w.file.Close()); err != nil {
 		f.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func FuzzWitness(f *testing.F) {
 }
 
 // said reports whether the copy at a place is sound and says what w does.
-func said(b []byte, at int, w *testimony) bool {
+func said(b []byte, at int, w *witnessCopy) bool {
 	if len(b) < at {
 		return false
 	}
