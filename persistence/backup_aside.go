@@ -24,7 +24,7 @@ var checkpoints atomic.Uint64
 // plain is the file system below the one that the engine sees: a backup that
 // finds no room fails at once, and costs the store nothing.
 func (s *Store) plain() vfs.FS {
-	if p, ok := s.opts.FS.(patient); ok {
+	if p, ok := s.opts.FS.(retryingFS); ok {
 		return p.FS
 	}
 	return s.opts.FS

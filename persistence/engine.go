@@ -89,7 +89,7 @@ func makeDirectory(fs vfs.FS, dir string) error {
 
 func (s *Store) engineOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS:                          orderly{s.opts.FS},
+		FS:                          dirSyncFS{s.opts.FS},
 		Lock:                        s.lock,
 		FormatMajorVersion:          pebble.FormatNewest,
 		Merger:                      merger,

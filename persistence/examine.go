@@ -45,7 +45,7 @@ func (s *Store) examine() (fresh bool, err error) {
 			return false, err
 		}
 	}
-	if s.opts.hasty { // nobody follows what is written
+	if s.opts.noRetries { // nobody follows what is written
 		said.files.reset()
 	}
 	s.witness, err = openWitness(s.opts.FS, s.dir, said)

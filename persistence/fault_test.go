@@ -172,7 +172,7 @@ func TestPatienceControl(t *testing.T) {
 	x := newTrials(t, 1)
 	f := fault{"write of log", 6, false, errNoRoom}
 	for hasty, want := range map[bool]string{true: faultEnded, false: faultHarmless} {
-		verdict, hits := x.run(t, f, nil, func(o *Options) { o.hasty = hasty })
+		verdict, hits := x.run(t, f, nil, func(o *Options) { o.noRetries = hasty })
 		if verdict == faultRecovered {
 			verdict = faultHarmless // it was seen while it waited
 		}
@@ -182,7 +182,7 @@ func TestPatienceControl(t *testing.T) {
 	}
 	f = fault{"create of table", 3, true, errIO}
 	_, patient := x.run(t, f, nil, nil)
-	_, hasty := x.run(t, f, nil, func(o *Options) { o.hasty = true })
+	_, hasty := x.run(t, f, nil, func(o *Options) { o.noRetries = true })
 	t.Logf("a table that cannot be made is tried %d times until trouble is seen, by a hasty engine %d times", patient, hasty)
 	if patient > 40 || hasty < 10*patient {
 		t.Error("either the engine is not slowed down or it needs not be")

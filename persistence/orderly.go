@@ -6,17 +6,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// orderly is a file system on which the engine's markers never outrun what they
+// dirSyncFS is a file system on which the engine's markers never outrun what they
 // name. The engine makes a file, then a marker that names it, and syncs the
 // directory once for both: a loss of power in between may leave the marker
 // without the file, and then nothing can be opened. It may as well lose the new
 // marker and keep the removal of the old one. Markers move at openings only, so
 // that syncing before each step costs nothing that counts.
-type orderly struct{ vfs.FS }
+type dirSyncFS struct{ vfs.FS }
 
 func isMarker(fs vfs.FS, path string) bool { return strings.HasPrefix(fs.PathBase(path), "marker.") }
 
-func (o orderly) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (o dirSyncFS) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if isMarker(o, path) {
 		if err := syncDirectory(o.FS, o.PathDir(path)); err != nil {
 			return nil, err
@@ -25,7 +25,7 @@ func (o orderly) Create(path string, category vfs.DiskWriteCategory) (vfs.File, 
 	return o.FS.Create(path, category)
 }
 
-func (o orderly) Remove(path string) error {
+func (o dirSyncFS) Remove(path string) error {
 	if isMarker(o, path) {
 		if err := syncDirectory(o.FS, o.PathDir(path)); err != nil {
 			return err
@@ -35,4 +35,4 @@ func (o orderly) Remove(path string) error {
 }
 
 // Unwrap is part of the engine's contract with file systems.
-func (o orderly) Unwrap() vfs.FS { return o.FS }
+func (o dirSyncFS) Unwrap() vfs.FS { return o.FS }

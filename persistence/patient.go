@@ -22,7 +22,7 @@ const (
 	compactionPause = 5 * time.Second
 )
 
-// patient is the disk as the engine sees it. The engine cannot go on when its
+// retryingFS is the disk as the engine sees it. The engine cannot go on when its
 // log or its manifest finds no room: it ends the process. Here such a write
 // waits until there is room and is done again; meanwhile Trouble speaks. What
 // a table needs is not waited for, because giving it up is what makes room: it
@@ -30,19 +30,19 @@ const (
 //
 // Nothing but want of room is ever tried again, and never a sync: after one
 // that failed nobody knows what is stored.
-type patient struct {
+type retryingFS struct {
 	vfs.FS
 	s *Store
 	// dir is the store's directory, spelled as paths in it are.
 	dir string
 }
 
-func newPatient(fs vfs.FS, s *Store) patient {
-	return patient{FS: fs, s: s, dir: fs.PathJoin(s.dir)}
+func newRetryingFS(fs vfs.FS, s *Store) retryingFS {
+	return retryingFS{FS: fs, s: s, dir: fs.PathJoin(s.dir)}
 }
 
 // Unwrap is part of the engine's contract with file systems.
-func (p patient) Unwrap() vfs.FS { return p.FS }
+func (p retryingFS) Unwrap() vfs.FS { return p.FS }
 
 // fileUse is what a file is for, as far as a failure to write it is concerned.
 type fileUse int
@@ -61,7 +61,7 @@ const (
 )
 
 // use of a file in the store's directory. Those of a backup lie elsewhere.
-func (p patient) use(path string, category vfs.DiskWriteCategory) fileUse {
+func (p retryingFS) use(path string, category vfs.DiskWriteCategory) fileUse {
 	name := p.PathBase(path)
 	switch {
 	case p.PathDir(path) != p.dir || name == witnessName:
@@ -79,7 +79,7 @@ func noRoom(err error) bool {
 }
 
 // try does what may find no room, again where that is worth waiting for.
-func (p patient) try(use fileUse, path string, do func() error) error {
+func (p retryingFS) try(use fileUse, path string, do func() error) error {
 	err := do()
 	if err == nil {
 		return nil
@@ -94,7 +94,7 @@ func (p patient) try(use fileUse, path string, do func() error) error {
 }
 
 // file gives a file that was made in the same way.
-func (p patient) file(path string, category vfs.DiskWriteCategory, do func() (vfs.File, error)) (f vfs.File, err error) {
+func (p retryingFS) file(path string, category vfs.DiskWriteCategory, do func() (vfs.File, error)) (f vfs.File, err error) {
 	use := p.use(path, category)
 	err = p.try(use, path, func() (err error) {
 		f, err = do()
@@ -103,20 +103,20 @@ func (p patient) file(path string, category vfs.DiskWriteCategory, do func() (vf
 	if err != nil {
 		return nil, err
 	}
-	return &patientFile{File: f, fs: p, path: path, use: use}, nil
+	return &retryingFile{File: f, fs: p, path: path, use: use}, nil
 }
 
-func (p patient) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (p retryingFS) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	p.s.holdOff(p.use(path, category))
 	f, err := p.file(path, category, func() (vfs.File, error) { return p.FS.Create(path, category) })
 	return p.followed(f, path), err
 }
 
-func (p patient) OpenReadWrite(path string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+func (p retryingFS) OpenReadWrite(path string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	return p.file(path, category, func() (vfs.File, error) { return p.FS.OpenReadWrite(path, category, opts...) })
 }
 
-func (p patient) ReuseForWrite(old, path string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (p retryingFS) ReuseForWrite(old, path string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	err := p.letGo(old)
 	if err != nil && p.s.disk.watched.Load() {
 		err = p.s.awaitWitness(err)
@@ -128,7 +128,7 @@ func (p patient) ReuseForWrite(old, path string, category vfs.DiskWriteCategory)
 	return p.followed(f, path), err
 }
 
-func (p patient) Remove(path string) error {
+func (p retryingFS) Remove(path string) error {
 	if err := p.letGo(path); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (p patient) Remove(path string) error {
 
 // followed has what is written to a file noted, where the inventory tells of its
 // kind.
-func (p patient) followed(f vfs.File, path string) vfs.File {
+func (p retryingFS) followed(f vfs.File, path string) vfs.File {
 	number, kind, ok := fileOf(p.PathBase(path))
 	if f == nil || !ok || p.PathDir(path) != p.dir {
 		return f
@@ -150,13 +150,13 @@ func (p patient) followed(f vfs.File, path string) vfs.File {
 		p.s.witness.files.begun(number)
 		p.s.witness.again()
 	}
-	f.(*patientFile).hash = newHashingWriter(number, kind)
+	f.(*retryingFile).hash = newHashingWriter(number, kind)
 	return f
 }
 
 // letGo strikes a file out of the inventory before it is removed. A log that was
 // struck out nowhere but here would be missed after a crash.
-func (p patient) letGo(path string) error {
+func (p retryingFS) letGo(path string) error {
 	number, kind, ok := fileOf(p.PathBase(path))
 	switch {
 	case !ok || p.PathDir(path) != p.dir:
@@ -170,7 +170,7 @@ func (p patient) letGo(path string) error {
 
 // Open is watched while the store is being opened: what cannot be read then is
 // the reason why it fails.
-func (p patient) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
+func (p retryingFS) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := p.FS.Open(path, opts...)
 	if p.s.disk.watched.Load() {
 		return f, err
@@ -180,35 +180,35 @@ func (p patient) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 		p.s.failed(otherUse, path, err)
 		return nil, err
 	}
-	return &patientFile{File: f, fs: p, path: path}, nil
+	return &retryingFile{File: f, fs: p, path: path}, nil
 }
 
-func (p patient) OpenDir(path string) (vfs.File, error) {
+func (p retryingFS) OpenDir(path string) (vfs.File, error) {
 	f, err := p.FS.OpenDir(path)
 	if err != nil || p.PathJoin(path) != p.dir {
 		return f, err
 	}
-	return &patientFile{File: f, fs: p, path: path, use: directoryUse}, nil
+	return &retryingFile{File: f, fs: p, path: path, use: directoryUse}, nil
 }
 
-func (p patient) Rename(old, path string) error {
+func (p retryingFS) Rename(old, path string) error {
 	return p.try(p.use(path, vfs.WriteCategoryUnspecified), path, func() error { return p.FS.Rename(old, path) })
 }
 
-func (p patient) Link(old, path string) error {
+func (p retryingFS) Link(old, path string) error {
 	return p.try(p.use(path, vfs.WriteCategoryUnspecified), path, func() error { return p.FS.Link(old, path) })
 }
 
-// patientFile is a file of a patient disk.
-type patientFile struct {
+// retryingFile is a file of a patient disk.
+type retryingFile struct {
 	vfs.File
-	fs   patient
+	fs   retryingFS
 	path string
 	use  fileUse
 	hash  *hashingWriter // nil where nobody follows
 }
 
-func (f *patientFile) Write(b []byte) (n int, err error) {
+func (f *retryingFile) Write(b []byte) (n int, err error) {
 	if f.use == compactionUse && f.fs.s.disk.scarce() {
 		f.fs.s.failed(f.use, f.path, errReserved)
 		return 0, errReserved
@@ -228,24 +228,24 @@ func (f *patientFile) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-func (f *patientFile) Read(b []byte) (int, error) {
+func (f *retryingFile) Read(b []byte) (int, error) {
 	n, err := f.File.Read(b)
 	return n, f.seen(err)
 }
 
-func (f *patientFile) ReadAt(b []byte, at int64) (int, error) {
+func (f *retryingFile) ReadAt(b []byte, at int64) (int, error) {
 	n, err := f.File.ReadAt(b, at)
 	return n, f.seen(err)
 }
 
-func (f *patientFile) seen(err error) error {
+func (f *retryingFile) seen(err error) error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		f.fs.s.failed(otherUse, f.path, err)
 	}
 	return err
 }
 
-func (f *patientFile) Stat() (vfs.FileInfo, error) {
+func (f *retryingFile) Stat() (vfs.FileInfo, error) {
 	info, err := f.File.Stat()
 	if err != nil {
 		f.fs.s.failed(f.use, f.path, err)
@@ -253,7 +253,7 @@ func (f *patientFile) Stat() (vfs.FileInfo, error) {
 	return info, err
 }
 
-func (f *patientFile) Close() error {
+func (f *retryingFile) Close() error {
 	err := f.File.Close()
 	if err != nil {
 		f.fs.s.failed(f.use, f.path, err)
@@ -269,10 +269,10 @@ func (f *patientFile) Close() error {
 	return nil
 }
 
-func (f *patientFile) Sync() error     { return f.synced(f.File.Sync()) }
-func (f *patientFile) SyncData() error { return f.synced(f.File.SyncData()) }
+func (f *retryingFile) Sync() error     { return f.synced(f.File.Sync()) }
+func (f *retryingFile) SyncData() error { return f.synced(f.File.SyncData()) }
 
-func (f *patientFile) synced(err error) error {
+func (f *retryingFile) synced(err error) error {
 	if err != nil {
 		f.fs.s.failed(f.use, f.path, err)
 		return err

@@ -60,8 +60,8 @@ type Options struct {
 	// Existing says that there has to be a journal: none is made, and its want is
 	// ErrDamaged.
 	Existing bool
-	// hasty has the engine see the disk as it is. Only controls set it.
-	hasty bool
+	// noRetries has the engine see the disk as it is. Only controls set it.
+	noRetries bool
 	// forgetful leaves what was under way in the lanes of journals to themselves
 	// where it lies. Only controls set it.
 	forgetful bool
@@ -142,8 +142,8 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	s := &Store{opts: opts, dir: dir, hub: newHub(), closing: make(chan struct{})}
 	s.disk.began, s.disk.look = opts.Clock(), make(chan struct{}, 1)
-	if !opts.hasty {
-		s.opts.FS = newPatient(opts.FS, s)
+	if !opts.noRetries {
+		s.opts.FS = newRetryingFS(opts.FS, s)
 	}
 	if err := s.openEngine(); err != nil {
 		return nil, err

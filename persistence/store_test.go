@@ -96,7 +96,7 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 func reopenEngine(t *testing.T, fs vfs.FS) *Store {
 	t.Helper()
 	s := &Store{opts: testOptions(fs, 0), dir: "d", closing: make(chan struct{})}
-	s.opts.hasty = true
+	s.opts.noRetries = true
 	if err := s.opts.ensureDefaults(); err != nil {
 		t.Fatal(err)
 	}
