@@ -22,7 +22,7 @@ type application struct {
 	lengths map[journal.Stream]uint64
 	counts  map[string]uint64
 	counter uint64
-	lanesIn []bool
+	received []bool
 	// homes are the parts of one block of a word to many, reused.
 	homes [][]parley.Seat
 	order []uint32
@@ -35,8 +35,8 @@ func newApplication(j *journalState) *application {
 // apply judges one item and, if nothing speaks against it, writes all of it.
 // An error is the engine's, not the item's: that is kept in it.err.
 func (a *application) apply(it *item) error {
-	if it.lane != nil {
-		return a.applyParcel(it)
+	if it.outbox != nil {
+		return a.applyOutboxMessage(it)
 	}
 	refusal, err := a.check(it.Entry)
 	if err != nil {
@@ -377,7 +377,7 @@ func (a *application) mark(w journal.RecordReceipt) error {
 // bear begins a stream. Whether it exists was judged with the entry, but for a
 // word that came by lane: too late to refuse, it leaves what exists as it is.
 func (a *application) bear(it *item, w journal.CreateStream, at int64) error {
-	if it.lane != nil {
+	if it.outbox != nil {
 		if n, err := a.length(w.Stream); err != nil || n != 0 {
 			return err
 		}
@@ -421,7 +421,7 @@ func (a *application) finish() error {
 			return err
 		}
 	}
-	return a.finishLanes()
+	return a.finishOutboxes()
 }
 
 // feedBytes is the length of a feed entry without its note.

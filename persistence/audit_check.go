@@ -19,7 +19,7 @@ type inspection struct {
 	// counters and arrivals are what the journals count up to.
 	counters []uint64
 	arrivals []int64
-	lanes    map[lane]*laneRows
+	outboxes    map[outbox]*outboxRows
 	// born are streams whose beginning is in a lane.
 	born map[journal.Stream]bool
 
@@ -30,7 +30,7 @@ type inspection struct {
 	arrival int64
 
 	engine, keys, values, positions, events, states, feeds, records *parley.Check
-	unseen, trays, timers, laneOrder, format                        *parley.Check
+	unseen, trays, timers, outboxOrder, format                        *parley.Check
 	// places: where feeds say their messages are, and where records are.
 	places *parley.Ledger
 	// copied: where feeds say their copies of broadcasts are listed, and where
@@ -39,8 +39,8 @@ type inspection struct {
 	copied *parley.Ledger
 }
 
-// laneRows is what lies in a lane.
-type laneRows struct {
+// outboxRows is what lies in a lane.
+type outboxRows struct {
 	first, last uint64
 	holes       uint64
 }
@@ -59,7 +59,7 @@ func (a *Archive) Audit(audit *parley.Audit) error {
 	in := newInspection(a, audit)
 	in.checkEngine()
 	in.read()
-	in.judgeLanes()
+	in.checkOutboxes()
 	in.judgeHeads()
 	places, copied := in.places.Reread(), in.copied.Reread()
 	if !places && !copied {
@@ -92,7 +92,7 @@ func (a *Archive) Audit(audit *parley.Audit) error {
 }
 
 func newInspection(a *Archive, audit *parley.Audit) *inspection {
-	in := &inspection{Archive: a, audit: audit, lanes: map[lane]*laneRows{}, born: map[journal.Stream]bool{}}
+	in := &inspection{Archive: a, audit: audit, outboxes: map[outbox]*outboxRows{}, born: map[journal.Stream]bool{}}
 	if a.witness != nil {
 		audit.Check("witness", "the journal holds every commit that was acknowledged")
 	}
@@ -108,7 +108,7 @@ func newInspection(a *Archive, audit *parley.Audit) *inspection {
 	in.unseen = audit.Check("unseen", "a message of a feed is either noted as not carried yet or has marks, never both; a copy has no note, and marks where it is passed over")
 	in.trays = audit.Check("trays", "words wait for streams that exist")
 	in.timers = audit.Check("timers", "timers are set for streams that exist")
-	in.laneOrder = audit.Check("lanes", "parcels of a lane follow each other and what their target has applied")
+	in.outboxOrder = audit.Check("lanes", "parcels of a lane follow each other and what their target has applied")
 	in.places = in.records.Ledger()
 	in.copies = audit.Check("copies", "each copy of a broadcast is listed where it is looked for, as it is in its reader's feed, and the broadcast's record is there")
 	in.copied = in.copies.Ledger()

@@ -251,15 +251,15 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 			many := journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(x.id), To: []parley.Seat{
 				{Number: 700, Agent: parley.IDFromBytes[parley.AgentID](k[0][3:19])}, // of journal 0
 			}}
-			last, err := lastParcel(x.db, 0, target)
+			last, err := lastOutboxMessage(x.db, 0, target)
 			if err != nil {
 				x.t.Fatal(err)
 			}
-			value, _, err := get(x.db, laneInKey(target, 0))
+			value, _, err := get(x.db, outboxReceivedKey(target, 0))
 			if err != nil {
 				x.t.Fatal(err)
 			}
-			x.set(laneKey(0, target, max(last, number(value))+1), encodeParcel(&parcel{source: 0, target: target, words: []journal.Effect{many}}))
+			x.set(outboxKey(0, target, max(last, number(value))+1), encodeOutboxMessage(&outboxMessage{source: 0, target: target, words: []journal.Effect{many}}))
 		}
 	}
 	if _, said, _ := examined(t, wrecked(t, fs, id, astray(0))); said != "" {

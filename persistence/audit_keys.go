@@ -124,8 +124,8 @@ func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, used
 // Underway tells of every word in a lane that its target has not applied yet,
 // in the order of each lane.
 func (a *Archive) Underway(fn func(w journal.Effect) error) error {
-	return a.meta(laneOutFamily, func(k, value []byte) error {
-		lane, ok := laneOf(k)
+	return a.meta(outboxFamily, func(k, value []byte) error {
+		lane, ok := outboxOf(k)
 		if !ok {
 			return nil
 		}
@@ -133,7 +133,7 @@ func (a *Archive) Underway(fn func(w journal.Effect) error) error {
 		if err != nil || number(k[7:]) <= applied {
 			return err
 		}
-		p, err := decodeParcel(value)
+		p, err := decodeOutboxMessage(value)
 		if err != nil {
 			return nil
 		}
@@ -149,21 +149,21 @@ func (a *Archive) Underway(fn func(w journal.Effect) error) error {
 // Home is the number of the journal in which a slot lives.
 func (a *Archive) Home(slot parley.Slot) int { return a.store.home(slot).number }
 
-// lane is a pair of journals.
-type lane struct{ source, target int }
+// outbox is a pair of journals.
+type outbox struct{ source, target int }
 
-func (l lane) String() string { return fmt.Sprintf("lane from journal %d to %d", l.source, l.target) }
+func (l outbox) String() string { return fmt.Sprintf("lane from journal %d to %d", l.source, l.target) }
 
-func laneOf(k []byte) (lane, bool) {
+func outboxOf(k []byte) (outbox, bool) {
 	if len(k) != 15 {
-		return lane{}, false
+		return outbox{}, false
 	}
-	return lane{int(binary.BigEndian.Uint16(k[3:])), int(binary.BigEndian.Uint16(k[5:]))}, true
+	return outbox{int(binary.BigEndian.Uint16(k[3:])), int(binary.BigEndian.Uint16(k[5:]))}, true
 }
 
 // applied is the last number of a lane that its target has applied.
-func (a *Archive) applied(l lane) (uint64, error) {
-	value, _, err := a.storeView.get(laneInKey(l.target, l.source))
+func (a *Archive) applied(l outbox) (uint64, error) {
+	value, _, err := a.storeView.get(outboxReceivedKey(l.target, l.source))
 	return number(value), err
 }
 

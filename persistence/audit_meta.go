@@ -31,11 +31,11 @@ func (in *inspection) metaRow(family byte, k, value []byte) {
 	case family == timerFamily && len(k) == 30:
 		in.whole(where, value, 0)
 		in.timer(number, journal.Stream{Kind: journal.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:])})
-	case family == laneInFamily && len(k) == 7:
+	case family == outboxReceivedFamily && len(k) == 7:
 		in.whole(where, value, 8)
-		in.laneIn(lane{int(binary.BigEndian.Uint16(k[5:])), number}, where)
-	case family == laneOutFamily && len(k) == 15:
-		in.parcel(k, value)
+		in.outboxReceived(outbox{int(binary.BigEndian.Uint16(k[5:])), number}, where)
+	case family == outboxFamily && len(k) == 15:
+		in.outboxMessage(k, value)
 	default:
 		in.keys.Fault(where, "no family has such keys: the row is read by nobody")
 	}
@@ -59,31 +59,31 @@ func (in *inspection) timer(number int, s journal.Stream) {
 	}
 }
 
-// laneIn judges a mark of a lane: which lane it is of.
-func (in *inspection) laneIn(l lane, where string) {
+// outboxReceived judges a mark of a lane: which lane it is of.
+func (in *inspection) outboxReceived(l outbox, where string) {
 	if l.source >= in.store.count {
 		in.keys.Fault(where, "there is no %s", l)
 	}
 }
 
-// parcel judges one row of a lane and notes how the lane goes on.
-func (in *inspection) parcel(k, value []byte) {
-	l, _ := laneOf(k)
+// outboxMessage judges one row of a lane and notes how the lane goes on.
+func (in *inspection) outboxMessage(k, value []byte) {
+	l, _ := outboxOf(k)
 	n := number(k[7:])
 	where := fmt.Sprintf("%s, parcel %d", l, n)
 	if l.target >= in.store.count {
 		in.keys.Fault(where, "there is no such lane")
 		return
 	}
-	in.laneOrder.Checked++
-	have := in.lanes[l]
+	in.outboxOrder.Checked++
+	have := in.outboxes[l]
 	if have == nil {
-		have = &laneRows{first: n, last: n - 1}
-		in.lanes[l] = have
+		have = &outboxRows{first: n, last: n - 1}
+		in.outboxes[l] = have
 	}
 	have.holes += n - have.last - 1
 	have.last = n
-	p, err := decodeParcel(value)
+	p, err := decodeOutboxMessage(value)
 	if err != nil {
 		in.values.Fault(where, "it cannot be read: what it brings never arrives, and the server does not start")
 		return
@@ -91,7 +91,7 @@ func (in *inspection) parcel(k, value []byte) {
 	for _, w := range p.words {
 		for _, home := range in.homesOf(w) {
 			if home != l.target {
-				in.laneOrder.Fault(where, "it brings a word for journal %d", home)
+				in.outboxOrder.Fault(where, "it brings a word for journal %d", home)
 			}
 		}
 	}
@@ -110,19 +110,19 @@ func (in *inspection) homesOf(w journal.Effect) []int {
 	return homes
 }
 
-// judgeLanes holds what lies in each lane against what its target has applied.
-func (in *inspection) judgeLanes() {
-	for l, rows := range in.lanes {
+// checkOutboxes holds what lies in each lane against what its target has applied.
+func (in *inspection) checkOutboxes() {
+	for l, rows := range in.outboxes {
 		applied, err := in.applied(l)
 		switch {
 		case err != nil:
-			in.laneOrder.Fault(l.String(), "%v", err)
+			in.outboxOrder.Fault(l.String(), "%v", err)
 		case rows.holes > 0:
-			in.laneOrder.Fault(l.String(), "of parcels %d to %d %d are missing: the target refuses what follows, and the server does not start", rows.first, rows.last, rows.holes)
+			in.outboxOrder.Fault(l.String(), "of parcels %d to %d %d are missing: the target refuses what follows, and the server does not start", rows.first, rows.last, rows.holes)
 		case rows.first > applied+1:
-			in.laneOrder.Fault(l.String(), "parcels up to %d were applied and the next is %d: %d are lost", applied, rows.first, rows.first-applied-1)
+			in.outboxOrder.Fault(l.String(), "parcels up to %d were applied and the next is %d: %d are lost", applied, rows.first, rows.first-applied-1)
 		case rows.last < applied:
-			in.laneOrder.Fault(l.String(), "parcels up to %d count as applied, and the last that was sent is %d: what is sent next is passed over", applied, rows.last)
+			in.outboxOrder.Fault(l.String(), "parcels up to %d count as applied, and the last that was sent is %d: what is sent next is passed over", applied, rows.last)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // damage is one and the same error.
 func FuzzDecodeParcel(f *testing.F) {
 	f.Add([]byte{})
-	whole := encodeParcel(&parcel{at: 1, words: []journal.Effect{
+	whole := encodeOutboxMessage(&outboxMessage{at: 1, words: []journal.Effect{
 		journal.AppendFeed{Kind: journal.StatusEntry, Note: []byte("note")},
 		journal.RecordReceipt{Position: 3, Receipts: journal.Receipts{TransferredAt: 4, ReadAt: 5}},
 		journal.EnqueueFor{Data: []byte("told")},
@@ -32,18 +32,18 @@ func FuzzDecodeParcel(f *testing.F) {
 	many := journal.Fanout{Kind: journal.CopyEntry, Note: []byte("note"), To: []parley.Seat{{Number: 1}, {Number: 7}}}
 	for _, seats := range [][]parley.Seat{many.To, many.To[:1], nil, {{Number: 7}, {Number: 1}}, {{Number: 1}, {Number: 1}}} {
 		many.To = seats
-		f.Add(encodeParcel(&parcel{words: []journal.Effect{many, journal.RecordReceipt{Copy: true}}}))
+		f.Add(encodeOutboxMessage(&outboxMessage{words: []journal.Effect{many, journal.RecordReceipt{Copy: true}}}))
 	}
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01f\x03iiiiiiiiiiiiiiiieeeeeeeeeeeeeeee\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := decodeParcel(b)
+		p, err := decodeOutboxMessage(b)
 		if err != nil {
-			if err != errParcel || p != nil {
+			if err != errOutboxMessage || p != nil {
 				t.Fatalf("%x: %v, %v", b, p, err)
 			}
 			return
 		}
-		again, err := decodeParcel(encodeParcel(p))
+		again, err := decodeOutboxMessage(encodeOutboxMessage(p))
 		if err != nil {
 			t.Fatalf("%x was read, and not read again: %v", b, err)
 		}

@@ -322,7 +322,7 @@ func TestLanesAreSwept(t *testing.T) {
 	left := func() (n int) {
 		v := s.view()
 		defer v.Close()
-		prefix := laneKey(0, 1, 0)[:7]
+		prefix := outboxKey(0, 1, 0)[:7]
 		if err := v.scan(prefix, after(prefix), false, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
 			t.Error(err)
 		}
@@ -364,8 +364,8 @@ func TestParcelsAreAppliedOnce(t *testing.T) {
 		number, rows uint64
 		early        bool
 	}{{1, 1, false}, {1, 1, false}, {3, 1, true}, {2, 2, false}, {1, 2, false}} {
-		p := &parcel{source: 0, target: 1, number: c.number, words: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}
-		err := a.apply(&item{Entry: &journal.Entry{}, lane: p})
+		p := &outboxMessage{source: 0, target: 1, number: c.number, words: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}
+		err := a.apply(&item{Entry: &journal.Entry{}, outbox: p})
 		if (err != nil) != c.early || uint64(a.batch.Count()) != c.rows {
 			t.Errorf("parcel %d: %d rows, want %d (%v)", c.number, a.batch.Count(), c.rows, err)
 		}

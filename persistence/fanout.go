@@ -177,13 +177,13 @@ func (a *application) keepBroadcast(it *item, f *fanned) error {
 	id := parley.MessageID(f.Ref)
 	slot := a.j.lodges(id)
 	f.record = it.record(id)
-	if it.lane != nil {
+	if it.outbox != nil {
 		if f.record != nil {
 			if err := a.writeRecord(slot, journal.Record{ID: id, Data: f.record}, 0); err != nil {
 				return err
 			}
 		} else {
-			f.record = it.lane.text
+			f.record = it.outbox.text
 		}
 	}
 	return a.writeChunk(slot, id, f.first, f.To)

@@ -128,7 +128,7 @@ func layout(it *item) (text []string) {
 	for _, a := range it.announced {
 		text = append(text, fmt.Sprintf("to %v", a.agent.Slot()))
 	}
-	for _, p := range it.parcels {
+	for _, p := range it.outgoing {
 		said := ""
 		for _, w := range p.words {
 			if many, ok := w.(journal.Fanout); ok {
@@ -152,10 +152,10 @@ func expectLayout(t *testing.T, it *item, want ...string) {
 // arrive applies the first n parcels of an item for a journal.
 func arrive(t testing.TB, a *application, it *item, n int) {
 	t.Helper()
-	for _, p := range it.parcels {
+	for _, p := range it.outgoing {
 		if p.target == a.j.number && n > 0 {
 			n--
-			if err := a.apply(&item{Entry: &journal.Entry{}, lane: p}); err != nil {
+			if err := a.apply(&item{Entry: &journal.Entry{}, outbox: p}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -200,9 +200,9 @@ func TestFanoutGoesByBlocks(t *testing.T) {
 	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Activation: 1, Effects: []journal.Effect{say}}),
 		"journal 0, number 6, awaited true, records 0, journal.AppendFeed")
 	arrive(t, a, answer, 1)
-	s.journals[0].lanesIn[0]++ // number 6
+	s.journals[0].received[0]++ // number 6
 	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Activation: 1, Effects: []journal.Effect{say}}), "to 7")
-	if n := len(s.journals[0].laned); n != 1 { // the one whose parcel was not applied, only counted
+	if n := len(s.journals[0].outboxed); n != 1 { // the one whose parcel was not applied, only counted
 		t.Errorf("%d streams count as having something under way", n)
 	}
 }
@@ -238,8 +238,8 @@ func TestQueueLetsOthersPass(t *testing.T) {
 	q := newQueue()
 	push := func(source, number int, late bool) {
 		it := &item{cost: lateBytesMax / 2, late: late}
-		if it.lane = (&parcel{source: source, number: uint64(number)}); source < 0 {
-			it.lane = nil
+		if it.outbox = (&outboxMessage{source: source, number: uint64(number)}); source < 0 {
+			it.outbox = nil
 		}
 		q.push(it)
 	}
@@ -254,11 +254,11 @@ func TestQueueLetsOthersPass(t *testing.T) {
 	take := func(count int) (text string) {
 		taken, _ := q.take(nil, count, 1<<30)
 		for _, it := range taken {
-			if it.lane == nil {
+			if it.outbox == nil {
 				text += "entry "
 				continue
 			}
-			text += fmt.Sprint(it.lane.source, ".", it.lane.number, " ")
+			text += fmt.Sprint(it.outbox.source, ".", it.outbox.number, " ")
 		}
 		return text
 	}
@@ -284,7 +284,7 @@ func TestFanoutOverload(t *testing.T) {
 	depth := &s.journals[0].acked[0].depth
 	for n, full := range map[int64]bool{selfDepthMax: false, selfDepthMax + 1: true} {
 		depth.Store(n)
-		if s.lanesFull(s.journals[0]) != full || s.lanesFull(s.journals[1]) {
+		if s.outboxesFull(s.journals[0]) != full || s.outboxesFull(s.journals[1]) {
 			t.Errorf("with %d parcels under way", n)
 		}
 	}

@@ -34,12 +34,12 @@ type journalState struct {
 	counter     uint64                        // last position given
 	arrival     int64                         // last arrival stamped, milliseconds
 	activations map[journal.Stream]activation // who may speak for a stream
-	lanesOut    []uint64                      // per target: last number given
-	lanesIn     []uint64                      // per source: last number applied
-	acked       []laneAck                     // per target: applied there, rows not yet deleted
-	// laned streams have said something to feeds here that is under way in the
+	outboxes    []uint64                      // per target: last number given
+	received     []uint64                      // per source: last number applied
+	acked       []outboxAck                     // per target: applied there, rows not yet deleted
+	// outboxed streams have said something to feeds here that is under way in the
 	// journal's lane to itself: up to that number. Before resumed, anybody may.
-	laned   map[journal.Stream]uint64
+	outboxed   map[journal.Stream]uint64
 	resumed uint64
 
 	// committing is since when the writer is at a commit, syncing since when the
@@ -76,7 +76,7 @@ func openJournal(s *Store, number int) (*journalState, error) {
 		store: s, number: number, queue: newQueue(),
 		inFlight:    make(chan *flight, inFlightMax-2),
 		activations: map[journal.Stream]activation{},
-		laned:       map[journal.Stream]uint64{},
+		outboxed:       map[journal.Stream]uint64{},
 	}
 	j.admission = newAdmissionLimiter(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
 	value, found, err := get(s.db, metaKey(counterFamily, number, 0))
@@ -88,7 +88,7 @@ func openJournal(s *Store, number int) (*journalState, error) {
 	}
 	j.edge.raise(j.counter)
 	j.tip.Store(j.counter)
-	return j, j.openLanes()
+	return j, j.openOutboxes()
 }
 
 func number64(b []byte, at int) uint64 {
@@ -243,11 +243,11 @@ func (j *journalState) release(it *item) {
 	for _, s := range it.told {
 		j.store.onQueue(s)
 	}
-	if it.lane != nil {
-		it.lane.arrived()
+	if it.outbox != nil {
+		it.outbox.arrived()
 		return
 	}
-	if len(it.parcels) > 0 {
+	if len(it.outgoing) > 0 {
 		j.dispatch(it)
 		return
 	}
@@ -263,7 +263,7 @@ func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 	if trouble := s.Trouble(); trouble != nil {
 		return nil, trouble
 	}
-	if s.lanesFull(j) || !j.admission.admit(size) {
+	if s.outboxesFull(j) || !j.admission.admit(size) {
 		return nil, parley.ErrOverloaded
 	}
 	came := s.age()

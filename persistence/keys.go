@@ -42,8 +42,8 @@ const (
 	formatFamily  = 'm'
 	headFamily    = 'h'
 	counterFamily = 'c'
-	laneOutFamily = 'o'
-	laneInFamily  = 'i'
+	outboxFamily = 'o'
+	outboxReceivedFamily  = 'i'
 	timerFamily   = 't'
 	quotaFamily   = 'q'
 
@@ -116,13 +116,13 @@ func rowKey(slot parley.Slot, table journal.Table, k []byte) []byte {
 	return append(append(key(slot, rowFamily, 1+len(k)), byte(table)), k...)
 }
 
-func laneKey(source, target int, number uint64) []byte {
-	k := binary.BigEndian.AppendUint16(metaKey(laneOutFamily, source, 10), uint16(target))
+func outboxKey(source, target int, number uint64) []byte {
+	k := binary.BigEndian.AppendUint16(metaKey(outboxFamily, source, 10), uint16(target))
 	return binary.BigEndian.AppendUint64(k, number)
 }
 
-func laneInKey(target, source int) []byte {
-	return binary.BigEndian.AppendUint16(metaKey(laneInFamily, target, 2), uint16(source))
+func outboxReceivedKey(target, source int) []byte {
+	return binary.BigEndian.AppendUint16(metaKey(outboxReceivedFamily, target, 2), uint16(source))
 }
 
 func timerKey(journal int, due uint64, s journal.Stream) []byte {

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// laneDepthMax is how many parcels may be on their way in one lane before the
+	// outboxDepthMax is how many parcels may be on their way in one lane before the
 	// doors refuse entries of its source.
-	laneDepthMax = 8192
+	outboxDepthMax = 8192
 	// selfDepthMax is that for the lane of a journal to itself, which takes the
 	// rest of what was said to many: about as many as arrive within a second.
 	selfDepthMax = 1024
 )
 
-// parcel is what one entry says to another home. Parcels of a lane are
+// outboxMessage is what one entry says to another home. Parcels of a lane are
 // numbered densely; the target applies each number once, in order.
-type parcel struct {
+type outboxMessage struct {
 	source, target int
 	number         uint64
 	at             int64
@@ -43,8 +43,8 @@ type parcel struct {
 	arrived func()
 }
 
-// laneAck is how far a lane has been applied by its target.
-type laneAck struct {
+// outboxAck is how far a lane has been applied by its target.
+type outboxAck struct {
 	// arrived is the last number on stable storage at the target.
 	arrived atomic.Uint64
 	// swept is the last number whose row is deleted here. The writer's own.
@@ -52,18 +52,18 @@ type laneAck struct {
 	depth atomic.Int64
 }
 
-// settlement counts an entry's parcels down and releases it when all have
+// crossJournalLatch counts an entry's parcels down and releases it when all have
 // arrived, or after SettleWait: then the effect follows.
-type settlement struct {
+type crossJournalLatch struct {
 	once    sync.Once
 	left    atomic.Int32
 	timer   *time.Timer
 	release func(error)
 }
 
-func (s *settlement) done() { s.once.Do(func() { s.release(nil) }) }
+func (s *crossJournalLatch) done() { s.once.Do(func() { s.release(nil) }) }
 
-func (s *settlement) arrived() {
+func (s *crossJournalLatch) arrived() {
 	if s.left.Add(-1) == 0 {
 		s.timer.Stop()
 		s.done()
@@ -74,8 +74,8 @@ func (s *settlement) arrived() {
 // goes to a feed, which comes after all that was said to feeds there before.
 func (it *item) pack(source, target int, w journal.Effect) {
 	say, feeds := w.(journal.AppendFeed)
-	var p *parcel
-	for _, have := range it.parcels {
+	var p *outboxMessage
+	for _, have := range it.outgoing {
 		if have.target != target || p != nil && !feeds {
 			continue
 		}
@@ -85,7 +85,7 @@ func (it *item) pack(source, target int, w journal.Effect) {
 		p = have
 	}
 	if p == nil {
-		p = it.newParcel(source, target, true)
+		p = it.newOutboxMessage(source, target, true)
 	}
 	p.words = append(p.words, w)
 	if feeds && say.Kind == journal.MessageEntry {
@@ -96,9 +96,9 @@ func (it *item) pack(source, target int, w journal.Effect) {
 // packMany adds a part of a word to many, all of one block, to the item's parcel
 // of that block for target.
 func (it *item) packMany(source, target int, block uint32, w journal.Fanout) {
-	var p, last *parcel
+	var p, last *outboxMessage
 	text := true // must be enclosed: nothing before it has brought the record
-	for _, have := range it.parcels {
+	for _, have := range it.outgoing {
 		if have.target != target {
 			continue
 		}
@@ -112,11 +112,11 @@ func (it *item) packMany(source, target int, block uint32, w journal.Fanout) {
 	case last == nil:
 		// Nothing at this home was written with the entry, so this is awaited;
 		// else it is what follows.
-		p = it.newParcel(source, target, source != target || !it.began)
+		p = it.newOutboxMessage(source, target, source != target || !it.began)
 	case !last.open && last.awaited && !last.many():
 		p = last
 	default:
-		p = it.newParcel(source, target, false)
+		p = it.newOutboxMessage(source, target, false)
 	}
 	p.block, p.open = block, true
 	p.words = append(p.words, w)
@@ -128,45 +128,45 @@ func (it *item) packMany(source, target int, block uint32, w journal.Fanout) {
 	}
 }
 
-func (it *item) newParcel(source, target int, awaited bool) *parcel {
-	p := &parcel{source: source, target: target, awaited: awaited}
-	it.parcels = append(it.parcels, p)
+func (it *item) newOutboxMessage(source, target int, awaited bool) *outboxMessage {
+	p := &outboxMessage{source: source, target: target, awaited: awaited}
+	it.outgoing = append(it.outgoing, p)
 	return p
 }
 
 // packed reports whether the item has something for target.
 func (it *item) packed(target int) bool {
-	return slices.ContainsFunc(it.parcels, func(p *parcel) bool { return p.target == target })
+	return slices.ContainsFunc(it.outgoing, func(p *outboxMessage) bool { return p.target == target })
 }
 
 // enclose has the parcel bring a message's record.
-func (it *item) enclose(p *parcel, id parley.MessageID) {
+func (it *item) enclose(p *outboxMessage, id parley.MessageID) {
 	if !p.has(id) {
 		p.records = append(p.records, journal.Record{ID: id, Data: it.record(id)})
 	}
 }
 
 // has reports whether the parcel brings a message's record.
-func (p *parcel) has(id parley.MessageID) bool {
+func (p *outboxMessage) has(id parley.MessageID) bool {
 	return slices.ContainsFunc(p.records, func(r journal.Record) bool { return r.ID == id })
 }
 
 // many reports whether the parcel brings a part of a word to many.
-func (p *parcel) many() bool {
+func (p *outboxMessage) many() bool {
 	return slices.ContainsFunc(p.words, func(w journal.Effect) bool { _, ok := w.(journal.Fanout); return ok })
 }
 
 // ship writes the item's parcels into their lanes.
 func (a *application) ship(it *item, at int64) error {
-	for _, p := range it.parcels {
-		a.j.lanesOut[p.target]++
-		p.number, p.at = a.j.lanesOut[p.target], at
+	for _, p := range it.outgoing {
+		a.j.outboxes[p.target]++
+		p.number, p.at = a.j.outboxes[p.target], at
 		if p.target == a.j.number {
 			p.speaker = it.Stream
-			a.j.laned[it.Stream] = p.number
+			a.j.outboxed[it.Stream] = p.number
 		}
 		a.j.acked[p.target].depth.Add(1)
-		if err := a.batch.Set(laneKey(p.source, p.target, p.number), encodeParcel(p), nil); err != nil {
+		if err := a.batch.Set(outboxKey(p.source, p.target, p.number), encodeOutboxMessage(p), nil); err != nil {
 			return err
 		}
 	}
@@ -176,11 +176,11 @@ func (a *application) ship(it *item, at int64) error {
 // dispatch sends a durable item's parcels on and lets the item go when they
 // have arrived.
 func (j *journalState) dispatch(it *item) {
-	s := &settlement{release: it.Release}
+	s := &crossJournalLatch{release: it.Release}
 	if s.release == nil {
 		s.release = func(error) {}
 	}
-	for _, p := range it.parcels {
+	for _, p := range it.outgoing {
 		if p.awaited {
 			s.left.Add(1)
 		}
@@ -190,7 +190,7 @@ func (j *journalState) dispatch(it *item) {
 	} else {
 		s.timer = time.AfterFunc(parley.SettleWait, s.done)
 	}
-	for _, p := range it.parcels {
+	for _, p := range it.outgoing {
 		if p.awaited {
 			j.send(p, s.arrived)
 		} else {
@@ -204,7 +204,7 @@ func follows() {}
 
 // send hands a durable parcel to its target. A target that is closing takes no
 // more: the parcel lies in its lane and is sent again at the next opening.
-func (j *journalState) send(p *parcel, settled func()) {
+func (j *journalState) send(p *outboxMessage, settled func()) {
 	ack := &j.acked[p.target]
 	p.arrived = func() {
 		ack.arrived.Store(p.number)
@@ -220,28 +220,28 @@ func (j *journalState) send(p *parcel, settled func()) {
 			cost += copyCost * len(many.To)
 		}
 	}
-	if !j.store.journals[p.target].queue.push(&item{Entry: &journal.Entry{}, lane: p, late: !p.awaited, cost: cost}) {
+	if !j.store.journals[p.target].queue.push(&item{Entry: &journal.Entry{}, outbox: p, late: !p.awaited, cost: cost}) {
 		settled()
 	}
 }
 
-// applyParcel applies a parcel that came by lane, unless it was applied before.
-func (a *application) applyParcel(it *item) error {
-	p := it.lane
-	switch last := a.j.lanesIn[p.source]; {
+// applyOutboxMessage applies a parcel that came by lane, unless it was applied before.
+func (a *application) applyOutboxMessage(it *item) error {
+	p := it.outbox
+	switch last := a.j.received[p.source]; {
 	case p.number <= last:
 		return nil
 	case p.number != last+1:
 		return fmt.Errorf("persistence: lane %d to %d: parcel %d follows %d", p.source, p.target, p.number, last)
 	}
-	a.j.lanesIn[p.source] = p.number
-	if a.lanesIn == nil {
-		a.lanesIn = make([]bool, len(a.j.lanesIn))
+	a.j.received[p.source] = p.number
+	if a.received == nil {
+		a.received = make([]bool, len(a.j.received))
 	}
-	a.lanesIn[p.source] = true
+	a.received[p.source] = true
 	at := a.arrival(time.UnixMilli(p.at))
-	if p.source == p.target && a.j.laned[p.speaker] == p.number {
-		delete(a.j.laned, p.speaker)
+	if p.source == p.target && a.j.outboxed[p.speaker] == p.number {
+		delete(a.j.outboxed, p.speaker)
 	}
 	it.Effects, it.Records = p.words, p.records
 	for _, w := range p.words {
@@ -262,14 +262,14 @@ func (a *application) applyParcel(it *item) error {
 	return nil
 }
 
-// finishLanes remembers what this batch applied and sweeps what targets have.
-func (a *application) finishLanes() error {
-	for source, touched := range a.lanesIn {
+// finishOutboxes remembers what this batch applied and sweeps what targets have.
+func (a *application) finishOutboxes() error {
+	for source, touched := range a.received {
 		if !touched {
 			continue
 		}
-		value := encodeNumber(a.j.lanesIn[source])
-		if err := a.batch.Set(laneInKey(a.j.number, source), value, nil); err != nil {
+		value := encodeNumber(a.j.received[source])
+		if err := a.batch.Set(outboxReceivedKey(a.j.number, source), value, nil); err != nil {
 			return err
 		}
 	}
@@ -280,7 +280,7 @@ func (a *application) finishLanes() error {
 		ack := &a.j.acked[target]
 		for arrived := ack.arrived.Load(); ack.swept < arrived; {
 			ack.swept++
-			if err := a.batch.Delete(laneKey(a.j.number, target, ack.swept), nil); err != nil {
+			if err := a.batch.Delete(outboxKey(a.j.number, target, ack.swept), nil); err != nil {
 				return err
 			}
 		}
@@ -288,17 +288,17 @@ func (a *application) finishLanes() error {
 	return nil
 }
 
-// openLanes reads how far this journal's lanes have come.
-func (j *journalState) openLanes() error {
+// openOutboxes reads how far this journal's lanes have come.
+func (j *journalState) openOutboxes() error {
 	n := j.store.count
-	j.lanesIn, j.lanesOut, j.acked = make([]uint64, n), make([]uint64, n), make([]laneAck, n)
+	j.received, j.outboxes, j.acked = make([]uint64, n), make([]uint64, n), make([]outboxAck, n)
 	for other := range n {
-		value, _, err := get(j.store.db, laneInKey(j.number, other))
+		value, _, err := get(j.store.db, outboxReceivedKey(j.number, other))
 		if err != nil {
 			return err
 		}
-		j.lanesIn[other] = number(value)
-		value, _, err = get(j.store.db, laneInKey(other, j.number))
+		j.received[other] = number(value)
+		value, _, err = get(j.store.db, outboxReceivedKey(other, j.number))
 		if err != nil {
 			return err
 		}
@@ -307,24 +307,24 @@ func (j *journalState) openLanes() error {
 		applied := number(value)
 		j.acked[other].arrived.Store(applied)
 		j.acked[other].swept = applied
-		last, err := lastParcel(j.store.db, j.number, other)
+		last, err := lastOutboxMessage(j.store.db, j.number, other)
 		if err != nil {
 			return err
 		}
-		j.lanesOut[other] = max(applied, last)
+		j.outboxes[other] = max(applied, last)
 	}
-	j.resumed = j.lanesOut[j.number]
+	j.resumed = j.outboxes[j.number]
 	return nil
 }
 
 // behind reports whether something that a stream said to feeds here is under way
 // in the journal's lane to itself.
 func (j *journalState) behind(s journal.Stream) bool {
-	return max(j.resumed, j.laned[s]) > j.lanesIn[j.number]
+	return max(j.resumed, j.outboxed[s]) > j.received[j.number]
 }
 
-func lastParcel(r pebble.Reader, source, target int) (uint64, error) {
-	prefix := laneKey(source, target, 0)[:7]
+func lastOutboxMessage(r pebble.Reader, source, target int) (uint64, error) {
+	prefix := outboxKey(source, target, 0)[:7]
 	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
 		return 0, err
@@ -336,14 +336,14 @@ func lastParcel(r pebble.Reader, source, target int) (uint64, error) {
 	return last, iter.Close()
 }
 
-// resumeLanes sends again what was on its way when the directory was closed,
+// resumeOutboxes sends again what was on its way when the directory was closed,
 // and drops what had arrived. Called before anything new is appended.
-func (j *journalState) resumeLanes() error {
+func (j *journalState) resumeOutboxes() error {
 	for target := range j.acked {
 		if j.store.opts.forgetful && target == j.number {
 			continue
 		}
-		prefix := laneKey(j.number, target, 0)[:7]
+		prefix := outboxKey(j.number, target, 0)[:7]
 		iter, err := j.store.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 		if err != nil {
 			return err
@@ -355,7 +355,7 @@ func (j *journalState) resumeLanes() error {
 				j.acked[target].swept = min(j.acked[target].swept, n-1)
 				continue
 			}
-			p, err := decodeParcel(iter.Value())
+			p, err := decodeOutboxMessage(iter.Value())
 			if err != nil {
 				return fmt.Errorf("lane %d to %d, parcel %d: %w", j.number, target, n, err)
 			}
@@ -370,18 +370,18 @@ func (j *journalState) resumeLanes() error {
 	return nil
 }
 
-func (s *Store) lanesFull(j *journalState) bool {
+func (s *Store) outboxesFull(j *journalState) bool {
 	for i := range j.acked {
-		if j.acked[i].depth.Load() > laneDepthMax {
+		if j.acked[i].depth.Load() > outboxDepthMax {
 			return true
 		}
 	}
 	return j.acked[j.number].depth.Load() > selfDepthMax
 }
 
-// drainLanes waits, for a short while, until what is on its way has arrived.
+// drainOutboxes waits, for a short while, until what is on its way has arrived.
 // What has not is sent again at the next opening.
-func (s *Store) drainLanes() {
+func (s *Store) drainOutboxes() {
 	for range 200 {
 		busy := false
 		for _, j := range s.journals {

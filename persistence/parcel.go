@@ -26,7 +26,7 @@ const (
 	announcedCopyWord = 'o'
 )
 
-var errParcel = errors.New("damaged parcel")
+var errOutboxMessage = errors.New("damaged parcel")
 
 func encodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
@@ -34,7 +34,7 @@ func appendBytes(b, x []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(x))), x...)
 }
 
-func encodeParcel(p *parcel) []byte {
+func encodeOutboxMessage(p *outboxMessage) []byte {
 	size := 256
 	for _, w := range p.words {
 		if many, ok := w.(journal.Fanout); ok {
@@ -155,13 +155,13 @@ func (r *reader) seats() []parley.Seat {
 	return to
 }
 
-func decodeParcel(b []byte) (*parcel, error) {
+func decodeOutboxMessage(b []byte) (*outboxMessage, error) {
 	r := &reader{b: b}
-	p := &parcel{at: int64(r.number())}
+	p := &outboxMessage{at: int64(r.number())}
 	for range r.count() {
 		w := r.effect()
 		if r.bad {
-			return nil, errParcel
+			return nil, errOutboxMessage
 		}
 		p.words = append(p.words, w)
 	}
@@ -170,7 +170,7 @@ func decodeParcel(b []byte) (*parcel, error) {
 		p.records = append(p.records, journal.Record{ID: id, Data: r.bytes()})
 	}
 	if r.bad || len(r.b) != 0 {
-		return nil, errParcel
+		return nil, errOutboxMessage
 	}
 	return p, nil
 }

@@ -10,8 +10,8 @@ import (
 // item is an entry on its way, or the part of one that a lane carries.
 type item struct {
 	*journal.Entry
-	// lane is set on parts that came by lane.
-	lane *parcel
+	// outbox is set on parts that came by lane.
+	outbox *outboxMessage
 	// late: it may come after what is not, see queue.
 	late bool
 	// cost in bytes, for batching.
@@ -21,8 +21,8 @@ type item struct {
 	// Else began tells that block of a word to many is written with the entry.
 	behind, began bool
 	block         uint32
-	// parcels are the parts for other homes, numbered by apply.
-	parcels []*parcel
+	// outgoing are the parts for other homes, numbered by apply.
+	outgoing []*outboxMessage
 	// announced are the feed entries the item made, to be published.
 	announced []announced
 	fanned    []fanned
@@ -90,8 +90,8 @@ func (q *queue) push(it *item) bool {
 		q.mu.Unlock()
 		return false
 	}
-	if it.lane != nil && (it.late || q.lateFrom[it.lane.source] > 0) {
-		q.lateFrom[it.lane.source]++
+	if it.outbox != nil && (it.late || q.lateFrom[it.outbox.source] > 0) {
+		q.lateFrom[it.outbox.source]++
 		q.late = append(q.late, lateItem{it, q.pushed})
 	} else {
 		q.pushed++
@@ -152,7 +152,7 @@ func (q *queue) takeLate(dst []*item) []*item {
 		if bytes += q.late[n].cost; n > 0 && bytes > lateBytesMax {
 			break
 		}
-		source := q.late[n].lane.source
+		source := q.late[n].outbox.source
 		if q.lateFrom[source]--; q.lateFrom[source] == 0 {
 			delete(q.lateFrom, source)
 		}

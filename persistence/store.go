@@ -215,7 +215,7 @@ func encodeFormat(journals int, incarnation uint64) []byte {
 func (s *Store) Start(onTray func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
 	s.onQueue, s.onTimer = onTray, onTimer
 	for _, j := range s.journals {
-		if err := j.resumeLanes(); err != nil {
+		if err := j.resumeOutboxes(); err != nil {
 			return err
 		}
 	}
@@ -267,7 +267,7 @@ const readersWait = 5000
 func (s *Store) Close() error {
 	s.closed.Do(func() {
 		close(s.closing)
-		s.drainLanes()
+		s.drainOutboxes()
 		for _, j := range s.journals {
 			j.queue.close()
 		}

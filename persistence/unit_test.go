@@ -307,14 +307,14 @@ func TestKeysAreApart(t *testing.T) {
 	ranges := map[string][]byte{
 		"events": streamKey(eventFamily, s, 0), "tray": streamKey(actorQueueFamily, s, 0),
 		"feed": append(key(7, feedFamily, 0), agent[:]...), "rows": rowKey(7, journal.NameTable, nil),
-		"lane": laneKey(1, 2, 0)[:7], "timers": metaKey(timerFamily, 1, 0),
+		"lane": outboxKey(1, 2, 0)[:7], "timers": metaKey(timerFamily, 1, 0),
 	}
 	keys := map[string][]byte{
 		"events": eventKey(s, 1<<40), "tray": actorQueueKey(s, 9), "feed": feedKey(feedFamily, agent, 3),
-		"rows": rowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "lane": laneKey(1, 2, 1<<50), "timers": timerKey(1, 1<<60, s),
+		"rows": rowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "lane": outboxKey(1, 2, 1<<50), "timers": timerKey(1, 1<<60, s),
 		"another stream": eventKey(longer, 1), "state": stateKey(s), "unseen": feedKey(untransferredFamily, agent, 3),
-		"another table": rowKey(7, journal.RosterTable, nil), "another lane": laneKey(1, 3, 1), "a lane back": laneKey(2, 1, 1),
-		"lane in": laneInKey(1, 2), "another journal's timers": timerKey(2, 0, s), "quota": quotaKey(1, parley.OrgID(s.ID), 1),
+		"another table": rowKey(7, journal.RosterTable, nil), "another lane": outboxKey(1, 3, 1), "a lane back": outboxKey(2, 1, 1),
+		"lane in": outboxReceivedKey(1, 2), "another journal's timers": timerKey(2, 0, s), "quota": quotaKey(1, parley.OrgID(s.ID), 1),
 		"counter": metaKey(counterFamily, 1, 0), "format": metaKey(formatFamily, 0, 0),
 		"copies": residentKey(chunkFamily, 7, parley.MessageID(s.ID)),
 		"record": residentKey(recordFamily, 7, parley.MessageID(s.ID)), "marks": residentKey(receiptFamily, 7, parley.MessageID(s.ID)),

@@ -15,7 +15,7 @@ func ignoreTimer(journal.Stream, time.Time) {}
 func startQuietly(s *Store) error {
 	s.onQueue, s.onTimer = ignoreTray, ignoreTimer
 	for _, j := range s.journals {
-		if err := j.resumeLanes(); err != nil {
+		if err := j.resumeOutboxes(); err != nil {
 			return err
 		}
 	}
