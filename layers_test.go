@@ -32,7 +32,8 @@ var lattice = map[string]place{
 	"parley": {tests: []string{"parley/http"}, pure: false, why: "the ground everything stands on has nothing below it"},
 
 	// What actors and storage agree on.
-	"parley/journal": {may: ground, why: "the contract between actors and storage knows neither of them"},
+	"parley/journal/verify": {may: ground, why: "a report of an examination knows neither who examines nor what"},
+	"parley/journal":        {may: ground, why: "the contract between actors and storage knows neither of them"},
 
 	// Rules.
 	"parley/actors/org":          {may: ground, tests: stories, pure: true, why: strangers},
@@ -107,7 +108,7 @@ const strangers = "rules know the ground only; another aggregate is an id"
 
 var (
 	ground     = []string{"parley"}
-	agreed     = []string{"parley/journal"}
+	agreed     = []string{"parley/journal", "parley/journal/verify"}
 	rules      = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group", "parley/actors/webhook"}
 	stories    = []string{"parley/actors/actorstest"}
 	everything = []string{"parley", "parley/..."}

@@ -9,6 +9,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/journal"
+	"parley/journal/verify"
 )
 
 // Archive is everything that is stored, at one instant: what an audit reads. The
@@ -53,7 +54,7 @@ type Archive interface {
 // Memory is bounded by the words underway, by the timers of groups and those of
 // their conversations whose status ever changed, by one stream's and one feed's
 // worth of small state, and by caches, however many messages there are.
-func Audit(a Archive, audit *parley.Audit) error {
+func Audit(a Archive, audit *verify.Report) error {
 	x := newAuditor(a, audit)
 	if err := x.read(); err != nil {
 		return err
@@ -67,7 +68,7 @@ func Audit(a Archive, audit *parley.Audit) error {
 	if !reread {
 		return nil
 	}
-	again := newAuditor(a, &parley.Audit{})
+	again := newAuditor(a, &verify.Report{})
 	again.ledgers = x.ledgers
 	if err := again.read(); err != nil {
 		return err
@@ -81,7 +82,7 @@ func Audit(a Archive, audit *parley.Audit) error {
 // auditor is one reading of an archive.
 type auditor struct {
 	Archive
-	audit *parley.Audit
+	audit *verify.Report
 	checks
 	groupChecks
 	ledgers
@@ -101,32 +102,32 @@ type auditor struct {
 
 // checks are the statements that are put to one row at a time.
 type checks struct {
-	decode, state, begin, lawful, order        *parley.Check
-	record, place, copied, owner, marks        *parley.Check
-	arrival, keys, poll, once, tables, trays   *parley.Check
-	orgSlot, registered, farMarks, statusWords *parley.Check
-	collectedAll, quarantine                   *parley.Check
+	decode, state, begin, lawful, order        *verify.Check
+	record, place, copied, owner, marks        *verify.Check
+	arrival, keys, poll, once, tables, trays   *verify.Check
+	orgSlot, registered, farMarks, statusWords *verify.Check
+	collectedAll, quarantine                   *verify.Check
 }
 
 // ledgers are the statements that hold two sets against each other.
 type ledgers struct {
-	records, copies, feeds, statuses, lists, quota *parley.Ledger
-	slugs, claims, clients                         *parley.Ledger
-	names, roster, agents, retired, timersDue      *parley.Ledger
+	records, copies, feeds, statuses, lists, quota *verify.Multiset
+	slugs, claims, clients                         *verify.Multiset
+	names, roster, agents, retired, timersDue      *verify.Multiset
 	groupLedgers
 	webhookLedgers
 }
 
 // account is a ledger with the words for what is on one side of it only.
 type account struct {
-	ledger *parley.Ledger
+	ledger *verify.Multiset
 	tell   func(member []byte, n int64) (where, means string)
 }
 
 // ownersMax bounds the owners that are remembered.
 const ownersMax = 1 << 17
 
-func newAuditor(a Archive, audit *parley.Audit) *auditor {
+func newAuditor(a Archive, audit *verify.Report) *auditor {
 	x := &auditor{
 		Archive: a, audit: audit, owners: map[parley.AgentID]parley.OrgID{}, groupTimers: map[parley.GroupID][]int64{},
 		chronicles: map[parley.GroupID]*chronicle{}, moved: map[parley.ConversationID]*movedTalk{},
@@ -162,8 +163,8 @@ func newAuditor(a Archive, audit *parley.Audit) *auditor {
 
 // open makes the ledgers, each with the words for its faults.
 func (x *auditor) open() {
-	open := func(name, says, missing, unfounded string, key func([]byte) string) *parley.Ledger {
-		l := x.audit.Check(name, says).Ledger()
+	open := func(name, says, missing, unfounded string, key func([]byte) string) *verify.Multiset {
+		l := x.audit.Check(name, says).Multiset()
 		x.accounts = append(x.accounts, account{l, func(member []byte, n int64) (where, means string) {
 			defer func() {
 				if recover() != nil { // a damaged row may be too short for its name
@@ -226,11 +227,11 @@ func (x *auditor) read() error {
 		{"quotas", x.readQuotas},
 	} {
 		x.rows = 0
-		x.audit.Report(pass.what, 0)
+		x.audit.Tell(pass.what, 0)
 		if err := pass.run(); err != nil {
 			return fmt.Errorf("reading %s: %w", pass.what, err)
 		}
-		x.audit.Report(pass.what, x.rows)
+		x.audit.Tell(pass.what, x.rows)
 	}
 	return nil
 }
@@ -240,7 +241,7 @@ const progressEvery = 1 << 16
 
 func (x *auditor) progress(what string) {
 	if x.rows++; x.rows%progressEvery == 0 {
-		x.audit.Report(what, x.rows)
+		x.audit.Tell(what, x.rows)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/actors/conversation"
 	"parley/journal"
+	"parley/journal/verify"
 )
 
 // hosted takes in a conversation that a group hosts, and its first message.
@@ -36,7 +37,7 @@ func (k *talk) broadcast(e *conversation.Broadcasted, first bool) error {
 	if id.Slot() != k.stream.Slot() || bytes.Compare(id[:], last[:]) <= 0 || id.Seat() != 0 {
 		x.order.Fault(where, "it does not follow %s in conversation %s, or is a copy", last, k.stream.ID)
 	}
-	x.ledgers.records.Owe(id.Slot(), 1, id[:])
+	x.ledgers.records.Expect(id.Slot(), 1, id[:])
 	x.record.Checked++
 	r, _, err := x.recordAt(id.Slot(), id)
 	if err != nil {
@@ -85,7 +86,7 @@ func (k *talk) delivered(id parley.MessageID, r *Record, to []parley.Seat) error
 	brought := map[int]bool{x.Home(id.Slot()): true}
 	for _, seat := range to {
 		one := parley.Copy(id, seat.Number)
-		x.feeds.Owe(seat.Agent.Slot(), 1, seat.Agent[:], one[:], note)
+		x.feeds.Expect(seat.Agent.Slot(), 1, seat.Agent[:], one[:], note)
 		if x.underway.announced[pair(parley.AnyID(seat.Agent), parley.AnyID(one))] {
 			k.inOrder("broadcast "+id.String(), seat.Agent, onTheWay)
 			continue
@@ -110,7 +111,7 @@ func (k *talk) delivered(id parley.MessageID, r *Record, to []parley.Seat) error
 // lodged holds a broadcast's record in a home of readers against its own.
 func (k *talk) lodged(id parley.MessageID, reader parley.Slot, home int) error {
 	x := k.x
-	x.copies.Owe(parley.Slot(home), 1, copyKey(parley.Slot(home), id))
+	x.copies.Expect(parley.Slot(home), 1, copyKey(parley.Slot(home), id))
 	x.copied.Checked++
 	var there []byte
 	found, err := x.Broadcast(reader, id, func(record []byte) error {
@@ -190,4 +191,4 @@ func (x *auditor) later(agent parley.AgentID, c parley.ConversationID, m *movedT
 	return passed
 }
 
-func (x *auditor) statusChecks() *parley.Check { return x.audit.Check("status-entries", "") }
+func (x *auditor) statusChecks() *verify.Check { return x.audit.Check("status-entries", "") }

@@ -18,6 +18,7 @@ import (
 	"parley/actors/org"
 	"parley/actors/registration"
 	"parley/journal"
+	"parley/journal/verify"
 )
 
 // control is a fault and the checks that must find it: these and no others. What
@@ -332,7 +333,7 @@ func plantAll(t *testing.T, w *town, controls map[string]control, heard map[stri
 }
 
 // judgeControl holds the checks that spoke against those that had to.
-func judgeControl(t *testing.T, audit *parley.Audit, c control, heard map[string]bool) {
+func judgeControl(t *testing.T, audit *verify.Report, c control, heard map[string]bool) {
 	t.Helper()
 	got := spoke(audit)
 	for _, name := range got {
@@ -352,7 +353,7 @@ func judgeControl(t *testing.T, audit *parley.Audit, c control, heard map[string
 }
 
 // rotten examines files of which one byte has changed.
-func (w *town) rotten(t *testing.T) *parley.Audit {
+func (w *town) rotten(t *testing.T) *verify.Report {
 	t.Helper()
 	fs := vfs.NewMem()
 	w.tamperedInto(t, fs, func(*tamper) {})

@@ -57,7 +57,7 @@ func (k *talk) judge(seq uint64, e conversation.Event) error {
 		}
 		self := parley.ConversationID(k.stream.ID)
 		for _, p := range [][]byte{e.GetInitiator(), e.GetResponder()} {
-			k.x.lists.Owe(parley.IDFromBytes[parley.AgentID](p).Slot(), 1, p, self[:])
+			k.x.lists.Expect(parley.IDFromBytes[parley.AgentID](p).Slot(), 1, p, self[:])
 		}
 		return k.message(&conversation.Posted{MessageId: e.GetMessageId(), From: e.GetInitiator(), To: e.GetResponder(), AtMs: e.GetAtMs()})
 	case *conversation.Broadcasted:
@@ -116,7 +116,7 @@ func (k *talk) message(e *conversation.Posted) error {
 	if id.Slot() != k.stream.Slot() || bytes.Compare(id[:], last[:]) <= 0 {
 		x.order.Fault(where, "it does not follow %s in conversation %s", last, k.stream.ID)
 	}
-	x.ledgers.records.Owe(id.Slot(), 1, id[:])
+	x.ledgers.records.Expect(id.Slot(), 1, id[:])
 	x.record.Checked++
 	r, position, err := x.recordAt(id.Slot(), id)
 	if err != nil {
@@ -140,7 +140,7 @@ func (k *talk) message(e *conversation.Posted) error {
 	}
 	sender := r.SenderOrg()
 	k.counted(sender, e.GetAtMs())
-	x.feeds.Owe(to.Slot(), 1, to[:], id[:], journal.TypeHash(r.GetType()))
+	x.feeds.Expect(to.Slot(), 1, to[:], id[:], journal.TypeHash(r.GetType()))
 	if err := k.owners(where, r); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (k *talk) message(e *conversation.Posted) error {
 // counted owes a slot of an organization's day.
 func (k *talk) counted(sender parley.OrgID, atMs int64) {
 	day := journal.Day(time.UnixMilli(atMs))
-	k.x.quota.Owe(sender.Slot(), 1, usedKey(k.x.Home(k.stream.Slot()), sender, day))
+	k.x.quota.Expect(sender.Slot(), 1, usedKey(k.x.Home(k.stream.Slot()), sender, day))
 }
 
 // recordAt reads a record as kept for a reader at slot; nil if it is not there
@@ -209,7 +209,7 @@ func (k *talk) far(id parley.MessageID, to parley.AgentID) (position uint64, err
 		return onTheWay, nil
 	}
 	x.copied.Checked++
-	x.copies.Owe(to.Slot(), 1, copyKey(to.Slot(), id))
+	x.copies.Expect(to.Slot(), 1, copyKey(to.Slot(), id))
 	received, position, err := x.bytesAt(to.Slot(), id)
 	if err != nil || received == nil {
 		return 0, err
@@ -277,7 +277,7 @@ func (k *talk) told(agent parley.AgentID) {
 		}
 	}
 	for n, status := range k.statuses[:max(there, 0)] {
-		k.x.statuses.Owe(agent.Slot(), 1, statusKey(agent, parley.ConversationID(k.stream.ID), n, status.String()))
+		k.x.statuses.Expect(agent.Slot(), 1, statusKey(agent, parley.ConversationID(k.stream.ID), n, status.String()))
 	}
 }
 

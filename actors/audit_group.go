@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/actors/group"
 	"parley/journal"
+	"parley/journal/verify"
 )
 
 // soleRules are a group's own, without the conversations that it hosts.
@@ -15,17 +16,17 @@ var soleRules = rules[*group.State, group.Command, group.Event]{group.Decide, gr
 
 // groupChecks are the statements about groups that are put to one row at a time.
 type groupChecks struct {
-	groupLaw, seatWords, reached, confined *parley.Check
+	groupLaw, seatWords, reached, confined *verify.Check
 }
 
 // groupLedgers are those that hold two sets against each other.
 type groupLedgers struct {
-	groupNames, groupRoster, groups, endings     *parley.Ledger
-	members, concerns, requests, places, notices *parley.Ledger
-	directory, talks                             *parley.Ledger
+	groupNames, groupRoster, groups, endings     *verify.Multiset
+	members, concerns, requests, places, notices *verify.Multiset
+	directory, talks                             *verify.Multiset
 }
 
-func groupChecksOf(audit *parley.Audit) groupChecks {
+func groupChecksOf(audit *verify.Report) groupChecks {
 	return groupChecks{
 		groupLaw:  audit.Check("group-history", "each group's history is one that its rules allow: seats, requests and votes follow from each other"),
 		seatWords: audit.Check("seats-underway", "each seat that is kept is being asked or answered for, and no other is"),
@@ -35,7 +36,7 @@ func groupChecksOf(audit *parley.Audit) groupChecks {
 }
 
 // opener makes a ledger with the words for its faults.
-type opener func(name, says, missing, unfounded string, key func([]byte) string) *parley.Ledger
+type opener func(name, says, missing, unfounded string, key func([]byte) string) *verify.Multiset
 
 func openGroups(open opener) groupLedgers {
 	return groupLedgers{
@@ -113,7 +114,7 @@ func (g *assembly) judge(seq uint64, e group.Event) error {
 	case *group.Founded:
 		x.begins(g.stream, seq, e.GetId())
 		owner := parley.IDFromBytes[parley.OrgID](e.GetOrg())
-		x.groupNames.Owe(owner.Slot(), 1, owner[:], g.id[:], []byte(e.GetName()))
+		x.groupNames.Expect(owner.Slot(), 1, owner[:], g.id[:], []byte(e.GetName()))
 		x.groups.Find(owner.Slot(), 1, owner[:], g.id[:])
 	case *group.Filed:
 		g.filed(e.GetRequest())
@@ -129,7 +130,7 @@ func (g *assembly) judge(seq uint64, e group.Event) error {
 		if err != nil {
 			return err
 		}
-		x.requests.Owe(g.stream.Slot(), 1, g.id[:], r.GetId(), data)
+		x.requests.Expect(g.stream.Slot(), 1, g.id[:], r.GetId(), data)
 		g.news(r.AgentID(), requestResolved, r.GetId())
 	case *group.Left:
 		if m := g.sitting(e.GetSeat()); m != nil {
@@ -137,7 +138,7 @@ func (g *assembly) judge(seq uint64, e group.Event) error {
 			g.news(m.Agent, memberLeft, nil)
 		}
 	case *group.Deleted:
-		x.endings.Owe(g.state.Org.Slot(), 1, g.state.Org[:], g.id[:])
+		x.endings.Expect(g.state.Org.Slot(), 1, g.state.Org[:], g.id[:])
 	case *group.Changed, *group.Consented, *group.Convened, *group.Offered, *group.RoleChanged, *group.Seated, *group.Voted, *group.Withdrawn: // what they mean for seats and conversations follows from the state after them
 	}
 	return nil
@@ -175,9 +176,9 @@ func (g *assembly) follows(e group.Event) {
 		}
 	case *group.Convened:
 		now := g.state.Conversation
-		g.x.talks.Owe(g.stream.Slot(), 1, g.id[:], now[:])
+		g.x.talks.Expect(g.stream.Slot(), 1, g.id[:], now[:])
 		for _, m := range g.state.Members() {
-			g.x.lists.Owe(m.Agent.Slot(), 1, m.Agent[:], now[:])
+			g.x.lists.Expect(m.Agent.Slot(), 1, m.Agent[:], now[:])
 		}
 	case *group.Carried, *group.Changed, *group.Consented, *group.Deleted, *group.Filed, *group.Founded, *group.Left, *group.Resolved, *group.RoleChanged, *group.Voted: // judged before they are folded
 	}
@@ -190,7 +191,7 @@ func (g *assembly) seated(m group.Member) {
 	g.seats[m.Agent] = appendSeat(g.seats[m.Agent], m.Seat)
 	g.news(m.Agent, memberJoined, nil)
 	if now := g.state.Conversation; !now.Zero() && g.listed[m.Agent] != now {
-		g.x.lists.Owe(m.Agent.Slot(), 1, m.Agent[:], now[:])
+		g.x.lists.Expect(m.Agent.Slot(), 1, m.Agent[:], now[:])
 		g.listed[m.Agent] = now
 	}
 }
@@ -202,10 +203,10 @@ func (g *assembly) news(about parley.AgentID, kind byte, request []byte) {
 // tell owes what happened to the feeds of all whom it concerns.
 func (g *assembly) tell() {
 	for _, h := range g.unsaid {
-		g.x.notices.Owe(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
+		g.x.notices.Expect(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
 		for _, a := range admins(g.state) {
 			if a.Agent != h.about {
-				g.x.notices.Owe(a.Agent.Slot(), 1, a.Agent[:], g.id[:], h.note)
+				g.x.notices.Expect(a.Agent.Slot(), 1, a.Agent[:], g.id[:], h.note)
 			}
 		}
 	}
@@ -215,7 +216,7 @@ func (g *assembly) tell() {
 // tellOne owes the last that happened to the feed of the agent alone.
 func (g *assembly) tellOne() {
 	h := g.unsaid[len(g.unsaid)-1]
-	g.x.notices.Owe(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
+	g.x.notices.Expect(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
 	g.unsaid = g.unsaid[:len(g.unsaid)-1]
 }
 
@@ -236,12 +237,12 @@ func (g *assembly) end() error {
 	}
 	for _, m := range s.Members() {
 		if !s.Deleted() && !x.underway.forgets[pair(parley.AnyID(m.Agent), g.stream.ID)] {
-			x.members.Owe(m.Agent.Slot(), 1, membership(m.Agent, g.id, m.Offer, s.Isolated))
+			x.members.Expect(m.Agent.Slot(), 1, membership(m.Agent, g.id, m.Offer, s.Isolated))
 		}
 	}
 	for agent, seats := range g.seats {
 		talk := g.listed[agent]
-		x.places.Owe(g.stream.Slot(), 1, g.id[:], agent[:], talk[:], seats)
+		x.places.Expect(g.stream.Slot(), 1, g.id[:], agent[:], talk[:], seats)
 	}
 	for _, r := range s.Requests() {
 		if err := g.live(r); err != nil {
@@ -249,7 +250,7 @@ func (g *assembly) end() error {
 		}
 	}
 	if row := shownRow(s); row != nil {
-		x.directory.Owe(journal.DirectorySlot, 1, g.id[:], row)
+		x.directory.Expect(journal.DirectorySlot, 1, g.id[:], row)
 	}
 	g.timers()
 	g.awaited()
@@ -275,7 +276,7 @@ func (g *assembly) live(r *group.Request) error {
 			return err
 		}
 	}
-	x.concerns.Owe(agent.Slot(), 1, key, g.id[:])
+	x.concerns.Expect(agent.Slot(), 1, key, g.id[:])
 	return nil
 }
 
@@ -289,7 +290,7 @@ func (g *assembly) timers() {
 		settling := o != nil && bytes.Equal(o.GetRequest(), r.GetId())
 		if due := r.GetExpiresMs(); !settling && !owed[due] {
 			owed[due] = true
-			x.timersDue.Owe(g.stream.Slot(), 1, timerKey(g.stream, time.UnixMilli(due)))
+			x.timersDue.Expect(g.stream.Slot(), 1, timerKey(g.stream, time.UnixMilli(due)))
 		}
 	}
 	for _, due := range x.groupTimers[g.id] {

@@ -141,7 +141,7 @@ func (x *auditor) registrationTelling(s journal.Stream) teller {
 		case *registration.Issued:
 			x.begins(s, seq, e.GetId())
 			due := time.UnixMilli(e.GetExpiresMs()).Add(challengeKept)
-			x.timersDue.Owe(s.Slot(), 1, timerKey(s, due))
+			x.timersDue.Expect(s.Slot(), 1, timerKey(s, due))
 		case *registration.Solved:
 			return x.solvedBy(s, t.state.GetSlug(), parley.IDFromBytes[parley.OrgID](e.GetOrgId()))
 		case *registration.Missed: // it makes nothing
@@ -190,11 +190,11 @@ func (x *auditor) agentTelling(s journal.Stream) teller {
 		case *agent.Created:
 			x.begins(s, seq, e.GetId())
 			owner := parley.IDFromBytes[parley.OrgID](e.GetOrgId())
-			x.names.Owe(owner.Slot(), 1, owner[:], self[:], []byte(e.GetName()))
+			x.names.Expect(owner.Slot(), 1, owner[:], self[:], []byte(e.GetName()))
 			x.agents.Find(owner.Slot(), 1, owner[:], self[:])
 		case *agent.Revoked:
 			owner := t.state.Owner()
-			x.retired.Owe(owner.Slot(), 1, owner[:], self[:])
+			x.retired.Expect(owner.Slot(), 1, owner[:], self[:])
 		case *agent.Entered:
 			x.entered(self, t.state, e)
 		case *agent.KeyDistrusted, *agent.KeysBound, *agent.Changed, *agent.Departed, *agent.KeysRotated, *agent.PollTokenIssued, *agent.PollTokenRevoked: // what they change is judged at the end

@@ -14,6 +14,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/journal/verify"
 	"parley/persistence"
 )
 
@@ -26,7 +27,7 @@ type tamper struct {
 }
 
 // tampered copies the files of a town, plants a fault and examines what is left.
-func (w *town) tampered(t testing.TB, plant func(*tamper)) *parley.Audit {
+func (w *town) tampered(t testing.TB, plant func(*tamper)) *verify.Report {
 	t.Helper()
 	fs := vfs.NewMem()
 	w.tamperedInto(t, fs, plant)
@@ -61,7 +62,7 @@ func (w *town) frozen() *town {
 }
 
 // auditFiles examines a directory at rest.
-func auditFiles(t testing.TB, fs vfs.FS) *parley.Audit {
+func auditFiles(t testing.TB, fs vfs.FS) *verify.Report {
 	t.Helper()
 	archive, err := persistence.OpenArchive("data", persistence.Options{FS: fs, Clock: newHand(noon).now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -72,7 +73,7 @@ func auditFiles(t testing.TB, fs vfs.FS) *parley.Audit {
 			t.Error(err)
 		}
 	}()
-	audit := &parley.Audit{}
+	audit := &verify.Report{}
 	if err := archive.Audit(audit); err != nil {
 		t.Error(err)
 	}
@@ -83,7 +84,7 @@ func auditFiles(t testing.TB, fs vfs.FS) *parley.Audit {
 }
 
 // spoke are the names of the checks that found something.
-func spoke(audit *parley.Audit) (names []string) {
+func spoke(audit *verify.Report) (names []string) {
 	for _, c := range audit.Checks() {
 		if c.Faults > 0 {
 			names = append(names, c.Name)

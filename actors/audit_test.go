@@ -12,13 +12,14 @@ import (
 	"parley/actors/agent"
 	"parley/actors/issuer"
 	"parley/journal"
+	"parley/journal/verify"
 	"parley/persistence"
 )
 
 // auditOf examines a store: its bytes and what they mean.
-func auditOf(t testing.TB, s *persistence.Store) *parley.Audit {
+func auditOf(t testing.TB, s *persistence.Store) *verify.Report {
 	t.Helper()
-	audit := &parley.Audit{}
+	audit := &verify.Report{}
 	archive := s.Archive()
 	defer func() {
 		if err := archive.Close(); err != nil {

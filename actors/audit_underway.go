@@ -271,18 +271,18 @@ func (x *auditor) orgTelling(s journal.Stream) teller {
 			x.begins(s, seq, e.GetId())
 			x.registeredOrg(self, e)
 		case *org.CredentialAdded:
-			x.clients.Owe(s.Slot(), 1, e.GetClientId(), self[:])
+			x.clients.Expect(s.Slot(), 1, e.GetClientId(), self[:])
 			for _, client := range e.GetForgotten() {
 				if e.GetCleared() {
 					x.clients.Find(s.Slot(), 1, client, self[:])
 				}
 			}
 		case *org.AgentAdded:
-			x.agents.Owe(s.Slot(), 1, self[:], e.GetAgentId())
-			x.roster.Owe(s.Slot(), 1, self[:], big(seq), e.GetAgentId())
+			x.agents.Expect(s.Slot(), 1, self[:], e.GetAgentId())
+			x.roster.Expect(s.Slot(), 1, self[:], big(seq), e.GetAgentId())
 		case *org.GroupAdded:
-			x.groups.Owe(s.Slot(), 1, self[:], e.GetGroupId())
-			x.groupRoster.Owe(s.Slot(), 1, self[:], big(seq), e.GetGroupId())
+			x.groups.Expect(s.Slot(), 1, self[:], e.GetGroupId())
+			x.groupRoster.Expect(s.Slot(), 1, self[:], big(seq), e.GetGroupId())
 		case *org.GroupRetired:
 			x.endings.Find(s.Slot(), 1, self[:], e.GetGroupId())
 		case *org.AgentRetired:
@@ -302,8 +302,8 @@ func (x *auditor) registeredOrg(self parley.OrgID, e *org.Registered) {
 	if parley.SlotOf(slug) != self.Slot() {
 		x.orgSlot.Fault("organization "+self.String(), "its slug %q is looked for in slot %d", slug, parley.SlotOf(slug))
 	}
-	x.slugs.Owe(self.Slot(), 1, self[:], []byte(slug))
+	x.slugs.Expect(self.Slot(), 1, self[:], []byte(slug))
 	claimed := slugStream(slug)
-	x.claims.Owe(claimed.Slot(), 1, claimed.ID[:], self[:])
-	x.clients.Owe(self.Slot(), 1, e.GetClientId(), self[:])
+	x.claims.Expect(claimed.Slot(), 1, claimed.ID[:], self[:])
+	x.clients.Expect(self.Slot(), 1, e.GetClientId(), self[:])
 }

@@ -7,11 +7,12 @@ import (
 	"parley"
 	"parley/actors/webhook"
 	"parley/journal"
+	"parley/journal/verify"
 )
 
 // webhookLedgers hold webhooks against the rows of their jobs.
 type webhookLedgers struct {
-	hooks, jobs, statuses, retries *parley.Ledger
+	hooks, jobs, statuses, retries *verify.Multiset
 }
 
 func openWebhooks(open opener) webhookLedgers {
@@ -45,7 +46,7 @@ func (x *auditor) webhookTelling(s journal.Stream) teller {
 	lives := false
 	owe := func(number uint64, news []byte) {
 		if lives {
-			x.jobs.Owe(s.Slot(), 1, jobKey(id, number), news)
+			x.jobs.Expect(s.Slot(), 1, jobKey(id, number), news)
 		}
 	}
 	t.judge = func(seq uint64, e webhook.Event) (err error) {
@@ -71,10 +72,10 @@ func (x *auditor) webhookTelling(s journal.Stream) teller {
 		if t.state.Deleted() {
 			return nil
 		}
-		x.hooks.Owe(s.Slot(), 1, webhookKey(t.state.State), wishOf(t.state.State).encode(t.state.GetUrl()))
+		x.hooks.Expect(s.Slot(), 1, webhookKey(t.state.State), wishOf(t.state.State).encode(t.state.GetUrl()))
 		for _, status := range []webhook.Status{webhook.Pending, webhook.Processing, webhook.Failed, webhook.Delivered, webhook.Dead} {
 			if n := countOf(t.state.State, status); n > 0 {
-				x.webhookLedgers.statuses.Owe(s.Slot(), uint64(n), s.ID[:], []byte{byte(status)})
+				x.webhookLedgers.statuses.Expect(s.Slot(), uint64(n), s.ID[:], []byte{byte(status)})
 			}
 		}
 		return nil
@@ -123,7 +124,7 @@ func (x *auditor) deliveryRow(slot parley.Slot, key, value []byte) error {
 	x.jobs.Find(slot, 1, key, newsAt(j.GetEvent(), j.GetPosition(), j.GetRef()))
 	x.webhookLedgers.statuses.Find(slot, 1, key[:16], []byte{byte(j.GetStatus())})
 	if at, waits := j.Retry(); waits {
-		x.retries.Owe(slot, 1, key, big(uint64(at.UnixMilli())))
+		x.retries.Expect(slot, 1, key, big(uint64(at.UnixMilli())))
 	}
 	return nil
 }

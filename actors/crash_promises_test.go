@@ -12,6 +12,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/registration"
 	"parley/journal"
+	"parley/journal/verify"
 )
 
 // keepsPromises demands what was answered, now that it has had time to arrive.
@@ -285,7 +286,7 @@ func (x *crashSight) feedAgrees(id parley.AgentID) {
 // audit has the audit look at all that is stored.
 func (x *crashSight) audit(when string) {
 	archive := x.r.store.Archive()
-	audit := &parley.Audit{}
+	audit := &verify.Report{}
 	err := archive.Audit(audit)
 	if err == nil {
 		err = Audit(archive, audit)

@@ -10,16 +10,17 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/journal/verify"
 )
 
 // inspection is one reading of an archive.
 type inspection struct {
 	*Archive
-	audit *parley.Audit
+	audit *verify.Report
 	// counters and arrivals are what the journals count up to.
 	counters []uint64
 	arrivals []int64
-	outboxes    map[outbox]*outboxRows
+	outboxes map[outbox]*outboxRows
 	// born are streams whose beginning is in a lane.
 	born map[journal.Stream]bool
 
@@ -29,14 +30,14 @@ type inspection struct {
 	feed    parley.AgentID
 	arrival int64
 
-	engine, keys, values, positions, events, states, feeds, records *parley.Check
-	unseen, trays, timers, outboxOrder, format                        *parley.Check
+	engine, keys, values, positions, events, states, feeds, records *verify.Check
+	unseen, trays, timers, outboxOrder, format                      *verify.Check
 	// places: where feeds say their messages are, and where records are.
-	places *parley.Ledger
+	places *verify.Multiset
 	// copied: where feeds say their copies of broadcasts are listed, and where
 	// lists are.
-	copies *parley.Check
-	copied *parley.Ledger
+	copies *verify.Check
+	copied *verify.Multiset
 }
 
 // outboxRows is what lies in a lane.
@@ -52,7 +53,7 @@ type outboxRows struct {
 // Everything that is checked holds at every instant of an open store, also while
 // entries are on their way, and after every crash. Where the disk is damaged, that
 // is a fault, and what can be read is examined all the same.
-func (a *Archive) Audit(audit *parley.Audit) error {
+func (a *Archive) Audit(audit *verify.Report) error {
 	if a.rows == nil {
 		return journal.ErrClosed
 	}
@@ -65,7 +66,7 @@ func (a *Archive) Audit(audit *parley.Audit) error {
 	if !places && !copied {
 		return nil
 	}
-	again := newInspection(a, &parley.Audit{})
+	again := newInspection(a, &verify.Report{})
 	if places {
 		again.places = in.places
 	}
@@ -91,7 +92,7 @@ func (a *Archive) Audit(audit *parley.Audit) error {
 	return nil
 }
 
-func newInspection(a *Archive, audit *parley.Audit) *inspection {
+func newInspection(a *Archive, audit *verify.Report) *inspection {
 	in := &inspection{Archive: a, audit: audit, outboxes: map[outbox]*outboxRows{}, born: map[journal.Stream]bool{}}
 	if a.witness != nil {
 		audit.Check("witness", "the journal holds every commit that was acknowledged")
@@ -109,15 +110,15 @@ func newInspection(a *Archive, audit *parley.Audit) *inspection {
 	in.trays = audit.Check("trays", "words wait for streams that exist")
 	in.timers = audit.Check("timers", "timers are set for streams that exist")
 	in.outboxOrder = audit.Check("lanes", "parcels of a lane follow each other and what their target has applied")
-	in.places = in.records.Ledger()
+	in.places = in.records.Multiset()
 	in.copies = audit.Check("copies", "each copy of a broadcast is listed where it is looked for, as it is in its reader's feed, and the broadcast's record is there")
-	in.copied = in.copies.Ledger()
+	in.copied = in.copies.Multiset()
 	return in
 }
 
 // checkEngine has the storage engine check itself.
 func (in *inspection) checkEngine() {
-	in.audit.Report("storage engine", 0)
+	in.audit.Tell("storage engine", 0)
 	var stats pebble.CheckLevelsStats
 	err := in.store.db.CheckLevels(&stats)
 	in.engine.Checked += uint64(stats.NumPoints)
@@ -168,7 +169,7 @@ func (in *inspection) readFrom(low []byte, rows *uint64) (last []byte, err error
 		in.row(iter.Key(), value)
 		last = append(last[:0], iter.Key()...)
 		if *rows++; *rows%(1<<17) == 0 {
-			in.audit.Report("keys and values", *rows)
+			in.audit.Tell("keys and values", *rows)
 		}
 	}
 	return last, errors.Join(iter.Error(), iter.Close())
@@ -324,10 +325,10 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 	switch kind := journal.FeedKind(value[0]); kind {
 	case journal.MessageEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
-		in.place(in.store.residence(slot, id), id, position, in.places.Owe)
+		in.place(in.store.residence(slot, id), id, position, in.places.Expect)
 	case journal.CopyEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
-		in.copyAt(in.store.home(slot).lodges(id), id, agent, position, in.copied.Owe)
+		in.copyAt(in.store.home(slot).lodges(id), id, agent, position, in.copied.Expect)
 		in.oweElsewhere(id, agent)
 	case journal.StatusEntry, journal.GroupEntry, journal.ReceiptEntry:
 	default:

@@ -22,7 +22,7 @@ func (in *inspection) copyAt(slot parley.Slot, id parley.MessageID, agent parley
 // to another.
 func (in *inspection) oweElsewhere(id parley.MessageID, agent parley.AgentID) {
 	if !in.store.SameHome(id.Slot(), agent.Slot()) {
-		in.copyAt(id.Slot(), id, agent, 0, in.copied.Owe)
+		in.copyAt(id.Slot(), id, agent, 0, in.copied.Expect)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/journal/verify"
 )
 
 // circulated makes a directory in which a group has sent one message to many.
@@ -41,7 +42,7 @@ func examined(t testing.TB, fs vfs.FS) (names []string, said string, checked uin
 
 func audited(t testing.TB, a *Archive) (names []string, said string, checked uint64) {
 	t.Helper()
-	audit := &parley.Audit{}
+	audit := &verify.Report{}
 	if err := a.Audit(audit); err != nil {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/journal/verify"
 )
 
 // inhabited makes a store with a little of everything in it, and gives its agent.
@@ -53,7 +54,7 @@ func inhabited(t *testing.T, dir string, opts Options) *Store {
 // inOrder expects an audit without faults that has looked at something.
 func inOrder(t *testing.T, a *Archive) {
 	t.Helper()
-	audit := &parley.Audit{}
+	audit := &verify.Report{}
 	if err := a.Audit(audit); err != nil {
 		t.Error(err)
 	}
@@ -178,7 +179,7 @@ func TestArchiveAfterAKill(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := (&Archive{storeView: &storeView{}}).Audit(&parley.Audit{}); !errors.Is(err, journal.ErrClosed) {
+	if err := (&Archive{storeView: &storeView{}}).Audit(&verify.Report{}); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("of a closed store: %v", err)
 	}
 }

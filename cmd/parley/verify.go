@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"parley"
 	"parley/actors"
+	"parley/journal/verify"
 	"parley/persistence"
 )
 
@@ -26,7 +26,7 @@ type verdict struct {
 	Seconds float64        `json:"seconds"`
 	Checks  []checkJSON    `json:"checks"`
 	Faults  uint64         `json:"faults"`
-	First   []parley.Fault `json:"first"`
+	First   []verify.Fault `json:"first"`
 	// Unread says what could not be examined to the end, and why.
 	Unread string `json:"unread,omitzero"`
 }
@@ -57,7 +57,7 @@ func (c *verifyCmd) Run(std *streams) error {
 	if err != nil {
 		return advised(err, c.Data)
 	}
-	audit := &parley.Audit{Progress: std.reading()}
+	audit := &verify.Report{Progress: std.reading()}
 	unread := errors.Join(archive.Audit(audit), actors.Audit(archive, audit))
 	locked := auditKey(c.Data, archive, audit)
 	std.rewind()
@@ -82,7 +82,7 @@ func (c *verifyCmd) Run(std *streams) error {
 // auditKey holds the master key against what is sealed under it, and reports
 // whether it found fault. The key is no part of the archive: it may be in the
 // environment, and a backup may be without it.
-func auditKey(data string, v states, audit *parley.Audit) bool {
+func auditKey(data string, v states, audit *verify.Report) bool {
 	check := audit.Check("master-key", "the master key is there, for its owner alone, and opens the keys that sign access tokens")
 	check.Checked++
 	found, err := findMasterKey(data)
@@ -95,13 +95,13 @@ func auditKey(data string, v states, audit *parley.Audit) bool {
 	return err != nil
 }
 
-func verdictOf(data string, audit *parley.Audit, unread error) *verdict {
+func verdictOf(data string, audit *verify.Report, unread error) *verdict {
 	v := &verdict{Data: data, Faults: audit.Faults(), First: audit.First(faultsTold)}
 	for _, c := range audit.Checks() {
 		v.Checks = append(v.Checks, checkJSON{Name: c.Name, Says: c.Says, Checked: c.Checked, Faults: c.Faults})
 	}
 	if v.First == nil {
-		v.First = []parley.Fault{}
+		v.First = []verify.Fault{}
 	}
 	if unread != nil {
 		v.Unread = unread.Error()

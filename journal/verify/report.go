@@ -1,19 +1,24 @@
-package parley
+// Package verify reports what an examination of stored data found: which
+// statements were checked, how often, and where they did not hold. Those who
+// examine bytes and those who examine their meaning share one Report.
+package verify
 
 import (
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
+
+	"parley"
 )
 
 // faultsKept is how many faults of one check are kept in words; all are counted.
 const faultsKept = 20
 
-// Audit is the record of an examination of stored data: what was checked, how
+// Report is the record of an examination of stored data: what was checked, how
 // often, and what was found wrong. The floors that examine share it, so that one
 // report tells of bytes and of meaning. It is filled by one goroutine.
-type Audit struct {
+type Report struct {
 	// Progress, if set, is called now and then with what is being read and how
 	// many rows of it have been.
 	Progress func(what string, rows uint64)
@@ -45,7 +50,7 @@ type Fault struct {
 func (f Fault) String() string { return f.Check + ": " + f.Where + ": " + f.Means }
 
 // Check gives the check of that name, which is made at its first mention.
-func (a *Audit) Check(name, says string) *Check {
+func (a *Report) Check(name, says string) *Check {
 	for _, c := range a.checks {
 		if c.Name == name {
 			return c
@@ -57,10 +62,10 @@ func (a *Audit) Check(name, says string) *Check {
 }
 
 // Checks are all checks, in the order in which they were made.
-func (a *Audit) Checks() []*Check { return a.checks }
+func (a *Report) Checks() []*Check { return a.checks }
 
 // Faults is how many faults were found.
-func (a *Audit) Faults() (n uint64) {
+func (a *Report) Faults() (n uint64) {
 	for _, c := range a.checks {
 		n += c.Faults
 	}
@@ -69,7 +74,7 @@ func (a *Audit) Faults() (n uint64) {
 
 // First are the first faults of each check, at most limit of them together and
 // as many of each check as there is room for.
-func (a *Audit) First(limit int) []Fault {
+func (a *Report) First(limit int) []Fault {
 	var first []Fault
 	for n := 0; n < faultsKept; n++ {
 		for _, c := range a.checks {
@@ -82,26 +87,26 @@ func (a *Audit) First(limit int) []Fault {
 	return first
 }
 
-func (a *Audit) place(f Fault) int {
+func (a *Report) place(f Fault) int {
 	return slices.IndexFunc(a.checks, func(c *Check) bool { return c.Name == f.Check })
 }
 
-// Err is nil for an audit without faults, and else names the first of them. It
+// Err is nil for a report without faults, and else names the first of them. It
 // is what a test wants to know.
-func (a *Audit) Err() error {
+func (a *Report) Err() error {
 	n := a.Faults()
 	if n == 0 {
 		return nil
 	}
-	all := []error{fmt.Errorf("the audit found %d faults", n)}
+	all := []error{fmt.Errorf("verification found %d faults", n)}
 	for _, f := range a.First(faultsKept) {
 		all = append(all, errors.New(f.String()))
 	}
 	return errors.Join(all...)
 }
 
-// Report calls Progress, if anybody wants to know.
-func (a *Audit) Report(what string, rows uint64) {
+// Tell calls Progress, if anybody wants to know.
+func (a *Report) Tell(what string, rows uint64) {
 	if a.Progress != nil {
 		a.Progress(what, rows)
 	}
@@ -115,33 +120,33 @@ func (c *Check) Fault(where, means string, args ...any) {
 	}
 }
 
-// ledgerSlotsRead is how many slots of a ledger that do not balance are looked
+// multisetSlotsRead is how many slots of a ledger that do not balance are looked
 // into one by one.
-const ledgerSlotsRead = 16
+const multisetSlotsRead = 16
 
-// Ledger holds two accounts of one set against each other, however large the
+// Multiset holds two accounts of one set against each other, however large the
 // set and in whatever order its members come: what some rows say there must be
-// (Owe), and what other rows are (Find). It remembers one sum of hashes per slot.
+// (Expect), and what other rows are (Find). It remembers one sum of hashes per slot.
 //
 // Where sums differ, the same rows have to be read once more after Reread, which
 // reports whether that is needed; then Settle names the members that are missing
 // and those that nothing accounts for.
-type Ledger struct {
+type Multiset struct {
 	check *Check
 	seed  maphash.Seed
-	sums  [Slots]uint64
+	sums  [parley.Slots]uint64
 	// exact has the members of the slots of interest, in the second reading.
 	exact map[string]int64
-	of    map[Slot]bool
+	of    map[parley.Slot]bool
 	key   []byte
 }
 
-// Ledger makes a ledger whose faults are those of c.
-func (c *Check) Ledger() *Ledger { return &Ledger{check: c, seed: maphash.MakeSeed()} }
+// Multiset makes a ledger whose faults are those of c.
+func (c *Check) Multiset() *Multiset { return &Multiset{check: c, seed: maphash.MakeSeed()} }
 
-// Owe says that the member named by parts must be found, n times. Members live
+// Expect says that the member named by parts must be found, n times. Members live
 // in slots so that a fault is found without reading everything again.
-func (l *Ledger) Owe(slot Slot, n uint64, parts ...[]byte) {
+func (l *Multiset) Expect(slot parley.Slot, n uint64, parts ...[]byte) {
 	if l.exact == nil {
 		l.check.Checked += n
 	}
@@ -149,10 +154,10 @@ func (l *Ledger) Owe(slot Slot, n uint64, parts ...[]byte) {
 }
 
 // Find says that the member is there, n times.
-func (l *Ledger) Find(slot Slot, n uint64, parts ...[]byte) { l.enter(slot, -int64(n), parts) }
+func (l *Multiset) Find(slot parley.Slot, n uint64, parts ...[]byte) { l.enter(slot, -int64(n), parts) }
 
-func (l *Ledger) enter(slot Slot, n int64, parts [][]byte) {
-	slot %= Slots
+func (l *Multiset) enter(slot parley.Slot, n int64, parts [][]byte) {
+	slot %= parley.Slots
 	if l.exact != nil && !l.of[slot] {
 		return
 	}
@@ -172,15 +177,15 @@ func (l *Ledger) enter(slot Slot, n int64, parts [][]byte) {
 }
 
 // Reread reports whether the accounts differ, and prepares for reading again.
-func (l *Ledger) Reread() bool {
-	l.of = map[Slot]bool{}
+func (l *Multiset) Reread() bool {
+	l.of = map[parley.Slot]bool{}
 	for slot, sum := range l.sums {
 		switch {
 		case sum == 0:
-		case len(l.of) < ledgerSlotsRead:
-			l.of[Slot(slot)] = true
+		case len(l.of) < multisetSlotsRead:
+			l.of[parley.Slot(slot)] = true
 		default:
-			l.check.Fault(fmt.Sprintf("slot %d", slot), "the accounts differ here as well; the first %d slots are looked into one by one", ledgerSlotsRead)
+			l.check.Fault(fmt.Sprintf("slot %d", slot), "the accounts differ here as well; the first %d slots are looked into one by one", multisetSlotsRead)
 		}
 	}
 	if len(l.of) == 0 {
@@ -192,7 +197,7 @@ func (l *Ledger) Reread() bool {
 
 // Settle notes a fault for each member that is on one account only, in the words
 // of tell: n is how often it is missing, negative for what nothing accounts for.
-func (l *Ledger) Settle(tell func(member []byte, n int64) (where, means string)) {
+func (l *Multiset) Settle(tell func(member []byte, n int64) (where, means string)) {
 	members := make([]string, 0, len(l.exact))
 	for member := range l.exact {
 		members = append(members, member)
