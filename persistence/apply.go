@@ -19,9 +19,9 @@ type application struct {
 	batch *pebble.Batch
 	// lengths are those of streams that this batch began or let go: the store
 	// does not show them yet.
-	lengths map[journal.Stream]uint64
-	counts  map[string]uint64
-	counter uint64
+	lengths  map[journal.Stream]uint64
+	counts   map[string]uint64
+	counter  uint64
 	received []bool
 	// homes are the parts of one block of a word to many, reused.
 	homes [][]parley.Seat

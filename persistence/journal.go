@@ -24,23 +24,23 @@ const (
 
 // journal is one writer and one acker over a share of the slots.
 type journalState struct {
-	store    *Store
-	number   int
-	queue    *queue
-	admission     *admissionLimiter
-	inFlight chan *flight
+	store     *Store
+	number    int
+	queue     *queue
+	admission *admissionLimiter
+	inFlight  chan *flight
 
 	// The writer's own. Nobody else touches these.
 	counter     uint64                        // last position given
 	arrival     int64                         // last arrival stamped, milliseconds
 	activations map[journal.Stream]activation // who may speak for a stream
 	outboxes    []uint64                      // per target: last number given
-	received     []uint64                      // per source: last number applied
-	acked       []outboxAck                     // per target: applied there, rows not yet deleted
+	received    []uint64                      // per source: last number applied
+	acked       []outboxAck                   // per target: applied there, rows not yet deleted
 	// outboxed streams have said something to feeds here that is under way in the
 	// journal's lane to itself: up to that number. Before resumed, anybody may.
-	outboxed   map[journal.Stream]uint64
-	resumed uint64
+	outboxed map[journal.Stream]uint64
+	resumed  uint64
 
 	// committing is since when the writer is at a commit, syncing since when the
 	// acker waits for the disk, see Store.age; 0 if they do not.
@@ -76,7 +76,7 @@ func openJournal(s *Store, number int) (*journalState, error) {
 		store: s, number: number, queue: newQueue(),
 		inFlight:    make(chan *flight, inFlightMax-2),
 		activations: map[journal.Stream]activation{},
-		outboxed:       map[journal.Stream]uint64{},
+		outboxed:    map[journal.Stream]uint64{},
 	}
 	j.admission = newAdmissionLimiter(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
 	value, found, err := get(s.db, metaKey(counterFamily, number, 0))

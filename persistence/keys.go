@@ -39,13 +39,13 @@ const (
 	actorQueueFamily    = 'T'
 	rowFamily           = 'R'
 
-	formatFamily  = 'm'
-	headFamily    = 'h'
-	counterFamily = 'c'
-	outboxFamily = 'o'
-	outboxReceivedFamily  = 'i'
-	timerFamily   = 't'
-	quotaFamily   = 'q'
+	formatFamily         = 'm'
+	headFamily           = 'h'
+	counterFamily        = 'c'
+	outboxFamily         = 'o'
+	outboxReceivedFamily = 'i'
+	timerFamily          = 't'
+	quotaFamily          = 'q'
 
 	metaSlot = 0xFFFF
 )

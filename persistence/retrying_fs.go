@@ -205,7 +205,7 @@ type retryingFile struct {
 	fs   retryingFS
 	path string
 	use  fileUse
-	hash  *hashingWriter // nil where nobody follows
+	hash *hashingWriter // nil where nobody follows
 }
 
 func (f *retryingFile) Write(b []byte) (n int, err error) {
