@@ -48,9 +48,13 @@ const (
 	RevokedCredentialsMax  = 100
 	SigningKeyLifetime     = 90 * 24 * time.Hour
 	SigningKeyAfterlife    = 24 * time.Hour
-	// FormerKeysMax and KeyBindingsMax bound what an agent's state accumulates.
-	FormerKeysMax  = 1000
-	KeyBindingsMax = 1000
+	// FormerKeysMax and KeyBindingsMax bound what an agent's state accumulates of
+	// its owner's, ForeignKeysMax and ForeignBindingsMax what it accumulates beside
+	// that: keys that no binding names, and bindings that no signed steps lead to.
+	FormerKeysMax      = 1000
+	KeyBindingsMax     = 1000
+	ForeignKeysMax     = 250
+	ForeignBindingsMax = 250
 	// KeyBindingAhead is how far ahead of the server's clock a binding may be dated.
 	KeyBindingAhead = 5 * time.Minute
 	// JoinRequestsMax is how many join requests of a group may be pending, and

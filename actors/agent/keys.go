@@ -154,6 +154,7 @@ var (
 	ErrKeyRetired        = parley.Refuse(parley.Conflict, "invalid_transition", "The key was retired and cannot come into use again.")
 	ErrKeyUnlinked       = parley.Refuse(parley.Conflict, "invalid_transition", "No chain of signed key bindings leads from this key to the current signing key, so it cannot be retired. First bind the current keys with a previous_signature by this key, or make this key current again.")
 	errTooManyKeys       = parley.Refuse(parley.Forbidden, "quota_exceeded", "The agent has as many former keys as it may have. Create another agent.")
+	errTooManyForeign    = parley.Refuse(parley.Forbidden, "quota_exceeded", "The agent has as many former keys as it may have that no signed binding names. Rotate with a key_binding that the former signing key signs too.")
 	errTooManyBindings   = parley.Refuse(parley.Forbidden, "quota_exceeded", "The agent has as many key bindings as it may have. Create another agent.")
 )
 
@@ -178,7 +179,7 @@ func decideRotateKeys(s *State, c RotateKeys, now time.Time) ([]Event, error) {
 			return nil, err
 		}
 	}
-	if err := s.mayRotate(rotated, binding != nil); err != nil {
+	if err := s.mayRotate(rotated, binding); err != nil {
 		return nil, err
 	}
 	if binding == nil {
@@ -204,29 +205,6 @@ func first(fresh, current []byte) []byte {
 		return fresh
 	}
 	return current
-}
-
-// mayRotate refuses keys that were retired, and more former keys than an agent
-// may have. A retired encryption key may come back if a binding comes with it: an
-// organization's token is enough to retire it, and the signing key outweighs that.
-func (s *State) mayRotate(e *KeysRotated, bound bool) error {
-	grows := 0
-	for curve, fresh := range map[string][]byte{parley.Ed25519: e.SigningKey, parley.X25519: e.EncryptionKey} {
-		if fresh == nil {
-			continue
-		}
-		back := s.former(curve, fresh)
-		if back.GetDistrustedMs() != 0 && !(bound && curve == parley.X25519) {
-			return ErrKeyRetired
-		}
-		if back == nil {
-			grows++
-		}
-	}
-	if n := len(s.GetFormerKeys()); n+grows > parley.FormerKeysMax {
-		return errTooManyKeys.OverQuota("former_keys", parley.FormerKeysMax, n, nil)
-	}
-	return nil
 }
 
 func decideBindKeys(s *State, c BindKeys, now time.Time) ([]Event, error) {
@@ -303,34 +281,6 @@ func (s *State) predecessor(signing []byte) []byte {
 		return key
 	}
 	return nil
-}
-
-// bound is what binds the keys, unless the binding is dated ahead, or not later
-// than all former ones, or finds no room. Where an agent has as many bindings as
-// it may have, the oldest that no signed steps lead to from the first makes room:
-// so that nobody without the agent's signing keys can use up the room of its owner.
-func (s *State) bound(b *KeyBinding, now time.Time) (*KeysBound, error) {
-	at, err := parley.ParseSignedAt(b.SignedAt)
-	if err != nil || at.After(now.Add(parley.KeyBindingAhead)) {
-		return nil, ErrBindingAhead
-	}
-	n := len(s.GetBindings())
-	if n > 0 {
-		if last, err := parley.ParseSignedAt(s.Bindings[n-1].SignedAt); err != nil || !at.After(last) {
-			return nil, ErrBindingStale
-		}
-	}
-	bound := &KeysBound{Binding: b, AtMs: now.UnixMilli()}
-	if n < parley.KeyBindingsMax {
-		return bound, nil
-	}
-	linked := s.linked(s.Bindings[0].SigningKey)
-	foreign := slices.IndexFunc(s.Bindings, func(b *KeyBinding) bool { return !linked[string(b.SigningKey)] })
-	if foreign < 0 {
-		return nil, errTooManyBindings.OverQuota("key_bindings", parley.KeyBindingsMax, n, nil)
-	}
-	bound.Drop = uint32(foreign)
-	return bound, nil
 }
 
 // vouchers are, by place, the signing keys that the bindings' previous signatures

@@ -101,14 +101,14 @@ func TestForeignBindingsMakeRoom(t *testing.T) {
 				bound("ed3", "")
 			}
 			bound("ed1", "")
-			if n := len(l.State.GetBindings()); n != parley.KeyBindingsMax {
+			if n := len(l.State.GetBindings()); n != parley.ForeignBindingsMax+2 {
 				t.Errorf("%d bindings", n)
 			}
 			if first := l.State.Bindings[0]; !bytes.Equal(first.SigningKey, key("ed1")) {
 				t.Error("the owner's first binding made room")
 			}
 			bound("ed4", "ed1")
-			if got := l.State.Continuity(parley.KeyBindingsMax - 1); got != agent.Signed {
+			if got := l.State.Continuity(len(l.State.GetBindings()) - 1); got != agent.Signed {
 				t.Errorf("the owner's rotation is %s", got)
 			}
 			retire := func(name string) error {
