@@ -48,8 +48,10 @@ func (c *demoCmd) Run(ctx context.Context, std *streams) (err error) {
 	if std.json {
 		return exitError{code: exitUsage, err: errors.New("demo is for people: it has no --json")}
 	}
-	if err := checkTransport(c.URL, c.AllowHTTP); err != nil {
-		return err
+	if c.URL != "" { // else it is a server of its own
+		if err := checkTransport(c.URL, c.AllowHTTP); err != nil {
+			return err
+		}
 	}
 	dir, err := os.MkdirTemp("", "parley-demo-")
 	if err != nil {
