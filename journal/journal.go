@@ -1,3 +1,7 @@
+// Package journal is the contract between actors and storage: what a turn of an
+// actor appends (Entry), what it changes elsewhere (Effect), and what can be read
+// back (View, Subscription). Package persistence implements it; package
+// persistence/journaltest is the suite that every implementation passes.
 package journal
 
 import (
@@ -7,46 +11,48 @@ import (
 	"parley"
 )
 
-// Journal keeps what actors say and shows what is kept. The package
-// persistence has one for a single node.
+// Journal stores entries and reads them back.
 type Journal interface {
-	// Append takes an entry; what becomes of it is told through its Release.
+	// Append takes an entry. It never blocks and never fails at once: the outcome is
+	// passed to the entry's Release.
 	Append(*Entry)
-	// Admit takes room for one entry of about size bytes in the journal of
-	// slot, or refuses with parley.ErrOverloaded before anything has happened.
+	// Admit reserves room for one entry of about size bytes in the journal of slot,
+	// or fails with parley.ErrOverloaded before anything has happened.
 	Admit(slot parley.Slot, size int) (release func(), err error)
-	// NextActivation numbers an activation.
+	// NextActivation returns the number of a new activation.
 	NextActivation() uint64
-	// Row reads one row as the journal last applied it, durable or not.
+	// Row reads one row as it was last applied, durable or not.
 	Row(slot parley.Slot, table Table, key []byte) ([]byte, bool, error)
-	// View shows all that is applied, at one instant.
+	// View returns a consistent view of everything that is applied.
 	View() View
-	// Latest shows with each read what is applied by then. It is cheaper, and
-	// suits a caller that reads one row, or scans once.
+	// Latest returns a view in which each read sees what is applied by then. It is
+	// cheaper, for a caller that reads one row or scans once.
 	Latest() View
-	// Follow gives an agent's feed beyond the position after, then what is new.
-	// notify is called, and must not block, when Next may have more.
+	// Follow subscribes to an agent's feed beyond the position after. notify is
+	// called when Next may have more; it must not block.
 	Follow(agent parley.AgentID, after uint64, notify func()) Subscription
-	// Watch calls notify, which must not block, when there is something new in an
-	// agent's feed, until stop is called.
+	// Watch calls notify when there is something new in an agent's feed, until stop
+	// is called. notify must not block.
 	Watch(agent parley.AgentID, notify func()) (stop func())
 	// DurablePosition is the position up to which an agent's feed is durable.
 	DurablePosition(agent parley.AgentID) uint64
-	// AssignedPosition is a position beyond which no view opened so far shows a line of an
-	// agent's feed.
+	// AssignedPosition is a position beyond which no view opened so far has an entry
+	// of an agent's feed.
 	AssignedPosition(agent parley.AgentID) uint64
-	// Trouble is why no writes are taken, nil if they are.
+	// Trouble is the reason why the journal takes no writes, nil if it does.
 	Trouble() *parley.Refusal
-	// Overloaded is why Admit would refuse whoever comes now, nil if it would not.
+	// Overloaded is the error that Admit would return now, nil if it would admit.
 	Overloaded() *parley.Refusal
-	// Damage is the file in which rot was met, empty if none was.
+	// Damage names the file in which a read found corruption, empty if none did.
 	Damage() string
-	// Start begins to call onQueue for actors with words in their tray and
-	// onTimer for those whose time has come.
-	Start(onTray func(Stream), onTimer func(Stream, time.Time)) error
+	// Start begins to call onQueue for actors with queued messages and onTimer for
+	// those with due timers. Neither must block; onTimer is called again until the
+	// timer is cancelled.
+	Start(onQueue func(Stream), onTimer func(Stream, time.Time)) error
 }
 
-// View is what is stored, at one instant. Whoever answers from it calls Durable first.
+// View reads what is stored. A caller that answers from it calls Durable first, so
+// that nothing is shown that a crash could take back.
 type View interface {
 	Close()
 	Durable(context.Context) error
@@ -68,18 +74,18 @@ type View interface {
 	Used(org parley.OrgID, day uint32) (int64, error)
 }
 
-// Subscription follows a feed: every entry once, in order.
+// Subscription follows a feed: it returns every entry once, in order.
 type Subscription interface {
-	// Next gives the entries that follow, at most limit; none: not yet.
+	// Next returns the entries that follow, at most limit; none if there are none yet.
 	Next(limit int) ([]FeedEntry, error)
-	// Live gives what Next would as far as that does not wait for the disk;
-	// behind: Next has to.
+	// Live returns what Next would as far as it is in memory; behind says that Next
+	// has to read from the disk.
 	Live(limit int) (entries []FeedEntry, behind bool)
-	// Behind is what is to be read from rows: the entries beyond from, up to upTo;
-	// the same position twice if there are none.
+	// Behind is the range that has to be read from rows: beyond from, up to upTo. The
+	// two are equal if there is none.
 	Behind() (from, upTo uint64)
-	// Pass has what follows begin beyond a position within that: entries up to it
-	// were read elsewhere.
+	// Pass skips entries up to a position within that range, which were read
+	// elsewhere.
 	Pass(position uint64)
 	Position() uint64
 	Close()

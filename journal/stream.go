@@ -1,0 +1,117 @@
+package journal
+
+import (
+	"time"
+
+	"parley"
+)
+
+// StreamKind is the kind of actor that a stream belongs to. The number is
+// stored: kinds are added, never renumbered.
+type StreamKind byte
+
+// Stream kinds.
+const (
+	RegistrationStream StreamKind = 1
+	OrgStream          StreamKind = 2
+	AgentStream        StreamKind = 3
+	ConversationStream StreamKind = 4
+	IssuerStream       StreamKind = 5
+	SlugStream         StreamKind = 6
+	GroupStream        StreamKind = 7
+	WebhookStream      StreamKind = 8
+)
+
+// Stream identifies the ordered events of one actor.
+type Stream struct {
+	Kind StreamKind
+	ID   parley.AnyID
+}
+
+// Zero reports whether s identifies no stream.
+func (s Stream) Zero() bool { return s.Kind == 0 }
+
+// Slot is the slot that the stream lives in.
+func (s Stream) Slot() parley.Slot { return s.ID.Slot() }
+
+// StoredEvent is one event as the journal stores it: the aggregate's number for
+// the event's type, and the encoded event.
+type StoredEvent struct {
+	Tag  byte
+	Data []byte
+}
+
+// Table identifies a set of rows that is too large to be kept in an actor's
+// memory. The number is stored: tables are added, never renumbered.
+type Table byte
+
+// Tables, as key → value. A row lives in the slot of the id or the name that its
+// key begins with.
+const (
+	// SlugTable: slug → organization id.
+	SlugTable Table = 1
+	// NameTable: organization id, agent name → agent id. Names are never freed.
+	NameTable Table = 2
+	// RosterTable: organization id, place (8 bytes) → agent id. In order of creation.
+	RosterTable Table = 3
+	// ClientTable: client id → organization id.
+	ClientTable Table = 4
+	// PollTable: SHA-256 of a poll token → agent id.
+	PollTable Table = 5
+	// KidTable: key id (RFC 7638 thumbprint) → agent id.
+	KidTable Table = 6
+	// ConversationTable: agent id, position (8 bytes) → conversation id. In the
+	// order in which conversations came to the agent.
+	ConversationTable Table = 7
+	// OnceTable: day, scope, idempotency key → the message it made.
+	// Rows of past days are forgotten, see OnceDays.
+	OnceTable Table = 8
+	// GroupNameTable: organization id, group name → group id. Names are never freed.
+	GroupNameTable Table = 9
+	// GroupRosterTable: organization id, place (8 bytes) → group id. In order of creation.
+	GroupRosterTable Table = 10
+	// RequestTable: group id, join request id → the request as it was settled.
+	RequestTable Table = 11
+	// ConcernTable: agent id, join request id → group id. Live requests about the agent.
+	ConcernTable Table = 12
+	// PlaceTable: group id, agent id → the numbers of the seats that it ever had
+	// there, 4 bytes each.
+	PlaceTable Table = 13
+	// PublicTable: group id → what the directory shows of a public group. All of
+	// them live in the slot that DirectorySlot names.
+	PublicTable Table = 14
+	// TransferredTable: agent id → position of its feed (8 bytes) up to which all
+	// copies of broadcasts were transferred to it.
+	TransferredTable Table = 15
+	// WebhookTable: agent id, webhook id → what is to be known of the webhook at
+	// hand. Webhooks live in the slot of their agent.
+	WebhookTable Table = 16
+	// DeliveryTable: webhook id, job number (8 bytes) → the delivery job.
+	DeliveryTable Table = 17
+	// RetryTable: webhook id, due instant in milliseconds (8 bytes), job number (8
+	// bytes) → nothing. Jobs that wait for another attempt.
+	RetryTable Table = 18
+	// ReadTable: agent id → a position of its feed (8 bytes) up to which all
+	// messages were read.
+	ReadTable Table = 19
+	// QuarantineTable: kind of a stream, its id, number in its queue (8 bytes) → the
+	// instant in milliseconds (8 bytes) and the queued message that its actor could
+	// not decode, byte for byte.
+	QuarantineTable Table = 20
+	// HolderTable: group id, organization id → the first agent of the organization
+	// that had a seat in the group.
+	HolderTable Table = 21
+	// SpentTable: day of expiry, challenge → the organization that it made.
+	// Rows of past days are forgotten as those of OnceTable.
+	SpentTable Table = 22
+)
+
+// DirectorySlot is the slot of the directory's rows.
+var DirectorySlot = parley.SlotOf("directory")
+
+// OnceDays is how many days an idempotency key is looked up for, today
+// included: a key written in the last second of a day is known for 24 hours.
+const OnceDays = 2
+
+// Day is the number of the UTC day of t, counted from 1970-01-01.
+func Day(t time.Time) uint32 { return uint32(t.Unix() / 86400) }
