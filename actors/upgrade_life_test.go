@@ -1,8 +1,10 @@
 package actors
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -62,17 +64,25 @@ func (l *life) change(id parley.AgentID, c agent.Command) {
 	l.pass()
 }
 
-// bindNewKeys rotates both keys with a binding and retires the former signing key.
+// bindNewKeys rotates both keys with a binding, then with another that the signing
+// key before vouches for, and retires that one.
 func (l *life) bindNewKeys(id parley.AgentID) {
 	l.t.Helper()
-	private := ed25519.NewKeyFromSeed(key(5, "bound"))
-	was, signing, encryption := must(l.node.Agent(context.Background(), id))(l.t), private.Public().(ed25519.PublicKey), key(6, "bound")
-	signedAt := l.clock.now().UTC().Format("2006-01-02T15:04:05.000000Z")
-	text := parley.KeyBindingText("svc", id, "carol@acme.example", parley.Thumbprint(parley.Ed25519, signing), parley.Thumbprint(parley.X25519, encryption), signedAt)
-	l.change(id, agent.RotateKeys{Signing: signing, Encryption: encryption, Proof: &agent.Proof{
-		Brand: "svc", Handle: "carol@acme.example", Signature: ed25519.Sign(private, text), SignedAt: signedAt,
-	}})
-	l.change(id, agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, was.GetSigningKey())})
+	var former ed25519.PrivateKey
+	for _, name := range []string{"bound", "bound again"} {
+		private := ed25519.NewKeyFromSeed(key(5, name))
+		signing, encryption := private.Public().(ed25519.PublicKey), key(6, name)
+		signedAt := l.clock.now().UTC().Format("2006-01-02T15:04:05.000000Z")
+		text := parley.KeyBindingText("svc", id, "carol@acme.example", parley.Thumbprint(parley.Ed25519, signing), parley.Thumbprint(parley.X25519, encryption), signedAt)
+		proof := agent.Proof{Brand: "svc", Handle: "carol@acme.example", Signature: ed25519.Sign(private, text), SignedAt: signedAt}
+		if former != nil {
+			proof.PreviousSignature = ed25519.Sign(former, text)
+		}
+		l.change(id, agent.RotateKeys{Signing: signing, Encryption: encryption, Proof: &proof})
+		former = private
+	}
+	retired := ed25519.NewKeyFromSeed(key(5, "bound")).Public().(ed25519.PublicKey)
+	l.change(id, agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, retired)})
 }
 
 func (l *life) send(s DirectSend) *Record {
@@ -148,6 +158,10 @@ func (l *life) live() {
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
 	l.gather(acme, globex, alice, carol, bob, erin)
 	l.deliver(acme, alice, bob, globex)
+	tell(l.t, l.store, orgStream(acme), garble)
+	l.node.engine.hint(orgStream(acme))
+	eventually(l.t, "it is in quarantine", func() bool { return l.node.Stats().Quarantined == 1 })
+	l.pass()
 }
 
 // mark delivers what an agent received but for the newest, and reads the oldest.
@@ -195,6 +209,52 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 		answersIn(t, node, parley.GroupID(s.ID), say)
 	}
 	return out.String()
+}
+
+// rowAnswers is what is told by rows that no reader of answers needs: who of an
+// organization sat in a group, which challenges are used, what is in quarantine.
+func rowAnswers(t testing.TB, store *persistence.Store, node *Node) string {
+	t.Helper()
+	var out strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
+	ctx := context.Background()
+	type row struct{ key, value []byte }
+	rows := map[journal.Table][]row{}
+	v := store.View()
+	for _, table := range []journal.Table{journal.HolderTable, journal.SpentTable} {
+		err := v.Table(table, func(key, value []byte) bool {
+			rows[table] = append(rows[table], row{bytes.Clone(key), bytes.Clone(value)})
+			return true
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	aside := quarantined(t, v)
+	v.Close()
+	for _, r := range rows[journal.HolderTable] {
+		group, owner := parley.IDFromBytes[parley.GroupID](r.key[:16]), parley.IDFromBytes[parley.OrgID](r.key[16:])
+		say("of organization %s sat in %s: %s", owner, group, must(node.SeatHolder(ctx, group, owner))(t))
+	}
+	for _, r := range rows[journal.SpentTable] {
+		o := must(node.OrgNow(ctx, parley.IDFromBytes[parley.OrgID](r.value)))(t)
+		_, err := node.Solve(ctx, Solution{Nonce: "n", Challenge: &registration.Challenge{
+			Text: string(r.key[4:]), Slug: o.GetSlug(), ExpiresMs: (int64(binary.BigEndian.Uint32(r.key))+1)*86_400_000 - 1,
+		}})
+		say("challenge %q of %s: %v", r.key[4:], o.GetSlug(), err)
+	}
+	for _, q := range aside {
+		say("in quarantine: %s since %s: %x, %s", q.Name(), q.At.Format(time.RFC3339), q.Word, q.Why)
+	}
+	return out.String()
+}
+
+func quarantined(t testing.TB, v journal.View) (all []Quarantined) {
+	t.Helper()
+	if err := Quarantine(v, func(q Quarantined) bool { all = append(all, q); return true }); err != nil {
+		t.Error(err)
+	}
+	return all
 }
 
 func streamsOf(t testing.TB, store *persistence.Store) map[journal.StreamKind][]journal.Stream {

@@ -33,6 +33,7 @@ import (
 //
 //	content.txt    every key and value, with what they mean
 //	answers.txt    what readers were answered
+//	rows.txt       what single rows say; releases before quarantine have none
 //	data.tar.gz    the directory itself
 //
 // They are made once, and are then what is on users' disks: they never change. What
@@ -84,7 +85,7 @@ func TestUpgradeContent(t *testing.T) {
 			if err := journaltest.Fill(data, pairs); err != nil {
 				t.Fatal(err)
 			}
-			answered(t, data, true, string(fileOf(t, dir, "answers.txt")))
+			answered(t, data, true, dir)
 		})
 	}
 }
@@ -103,13 +104,24 @@ func allPairs(t testing.TB) []journaltest.Pair {
 // stored anything would not be noticed to change.
 func TestUpgradeCoverage(t *testing.T) {
 	pairs := allPairs(t)
-	for _, lack := range uncovered(pairs) {
+	for _, lack := range uncovered(t, pairs) {
 		t.Errorf("nothing is stored of %s: make the life in upgrade_life_test.go do it", lack)
 	}
+	told := ""
+	for _, dir := range storedReleases(t) {
+		if text, err := os.ReadFile(filepath.Join(dir, "rows.txt")); err == nil {
+			told += string(text)
+		}
+	}
+	for _, line := range []string{"of organization ", "challenge ", "in quarantine: "} {
+		if !strings.Contains(told, line) {
+			t.Errorf("no release's rows.txt says %q", line)
+		}
+	}
 	// The control: without one kind of event that is what is found.
-	for _, without := range []string{"conversation event 3", "table 8", "family U"} {
+	for _, without := range []string{"conversation event 3", "table 8", "table 20", "table 21", "table 22", "family U"} {
 		fewer := slices.DeleteFunc(slices.Clone(pairs), func(p journaltest.Pair) bool { return slices.Contains(covers(p), without) })
-		if lacks := uncovered(fewer); len(fewer) == len(pairs) || !slices.Contains(lacks, without) {
+		if lacks := uncovered(t, fewer); len(fewer) == len(pairs) || !slices.Contains(lacks, without) {
 			t.Errorf("%s is left out, and what is missed is %q", without, lacks)
 		}
 	}
@@ -136,7 +148,7 @@ func TestUpgradeDirectory(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			data := t.TempDir()
 			unpack(t, fileOf(t, dir, "data.tar.gz"), data)
-			answered(t, filepath.Join(data, "journal"), false, string(fileOf(t, dir, "answers.txt")))
+			answered(t, filepath.Join(data, "journal"), false, dir)
 		})
 	}
 }
@@ -176,16 +188,27 @@ func drawn(at time.Time) parley.Entropy {
 }
 
 // answered verifies a directory, compares what readers get with what they got
-// then, and lets life go on in it.
-func answered(t *testing.T, dir string, acceptLoss bool, want string) {
+// then, which release has, and lets life go on in it.
+func answered(t *testing.T, dir string, acceptLoss bool, release string) {
 	t.Helper()
 	clock := newHand(lifeEnds)
 	store, node := openRelease(t, dir, 0, clock.now, acceptLoss)
 	audit := auditOf(t, store)
+	v := store.View()
+	aside := len(quarantined(t, v))
+	v.Close()
 	for _, f := range audit.First(10) {
-		t.Errorf("verify: %v", f)
+		if f.Check != "quarantine" {
+			t.Errorf("verify: %v", f)
+		}
 	}
-	sameText(t, answers(t, store, node), want)
+	if n := audit.Faults(); n != uint64(aside) {
+		t.Errorf("verify: %d faults, and %d rows are in quarantine", n, aside)
+	}
+	sameText(t, answers(t, store, node), string(fileOf(t, release, "answers.txt")))
+	if _, err := os.Stat(filepath.Join(release, "rows.txt")); err == nil {
+		sameText(t, rowAnswers(t, store, node), string(fileOf(t, release, "rows.txt")))
+	}
 	goesOn(t, store, node)
 	node.Close()
 	if err := store.Close(); err != nil {
@@ -221,7 +244,7 @@ func writeRelease(t *testing.T, dir string) {
 	clock := newHand(noon)
 	store, node := openRelease(t, filepath.Join(data, "journal"), 2, clock.now, false)
 	(&life{t: t, store: store, node: node, clock: clock}).live()
-	said := answers(t, store, node)
+	said, told := answers(t, store, node), rowAnswers(t, store, node)
 	pairs := pairsOf(t, store)
 	node.Close()
 	if err := store.Close(); err != nil {
@@ -231,7 +254,7 @@ func writeRelease(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string][]byte{
-		"content.txt": []byte(renderContent(t, pairs)), "answers.txt": []byte(said), "data.tar.gz": pack(t, data),
+		"content.txt": []byte(renderContent(t, pairs)), "answers.txt": []byte(said), "rows.txt": []byte(told), "data.tar.gz": pack(t, data),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil { //nolint:gosec // committed
 			t.Fatal(err)
