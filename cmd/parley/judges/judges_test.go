@@ -83,11 +83,19 @@ func node(t *testing.T, stdin string, args ...string) string {
 	return string(out)
 }
 
-// serve builds the binary, starts it on free ports with a fresh data directory
-// and gives its address. At the end it is told to go and has to go well.
+// serve starts a server as serveBinary does and returns its address.
 func serve(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "parley")
+	url, _ := serveBinary(t)
+	return url
+}
+
+// serveBinary builds the binary, starts it on free ports with a fresh data
+// directory, and returns its address and the binary. At the end of the test the
+// server is stopped with SIGTERM and must exit without an error.
+func serveBinary(t *testing.T) (url, binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "parley")
 	build, cancel := context.WithTimeout(t.Context(), buildWait)
 	defer cancel()
 	if out, err := exec.CommandContext(build, "go", "build", "-trimpath", "-o", binary, "parley/cmd/parley").CombinedOutput(); err != nil {
@@ -129,15 +137,15 @@ func serve(t *testing.T) string {
 		}
 	})
 	select {
-	case url := <-address:
-		return url
+	case url = <-address:
+		return url, binary
 	case err := <-ended:
 		ended <- err
 		t.Fatalf("the server ended at once: %v\n%s", err, stderr.String())
 	case <-time.After(startWait):
 		t.Fatalf("the server did not listen within %v", startWait)
 	}
-	return ""
+	return "", ""
 }
 
 // withoutSettings keeps a developer's own settings away from the server.
