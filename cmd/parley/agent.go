@@ -14,11 +14,11 @@ import (
 )
 
 type agentCmd struct {
-	Create     agentCreateCmd `cmd:"" help:"Make an agent and its keys; the private ones never leave the profile."`
+	Create     agentCreateCmd `cmd:"" help:"Create an agent and its keys; the private keys never leave the profile."`
 	List       agentListCmd   `cmd:"" help:"List the organization's agents, oldest first."`
 	Show       agentShowCmd   `cmd:"" help:"Show one of the organization's agents."`
 	Keys       agentKeysCmd   `cmd:"" help:"Show the public keys of any agent, of any organization."`
-	RotateKeys agentRotateCmd `cmd:"" help:"Give an agent new keys; mail sealed to the old ones can still be opened."`
+	RotateKeys agentRotateCmd `cmd:"" help:"Replace an agent's keys; messages sealed to the old ones can still be opened."`
 	Revoke     agentRevokeCmd `cmd:"" help:"Revoke an agent for good. Its handle is never given again."`
 }
 

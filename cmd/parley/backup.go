@@ -32,7 +32,7 @@ type backupTakeCmd struct {
 	Admin      string `placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
 	Data       string `placeholder:"DIR" help:"With --admin: data directory of that server, where its admin.token lies. Alone: back up this directory itself, which no server has open."`
 	Keep       int    `placeholder:"N" help:"Afterwards delete all but the N newest snapshots and what only they needed; default: keep all."`
-	WithoutKey bool   `help:"Leave out master.key, which seals the keys that sign access tokens. Whoever has a backup with it can sign tokens; a backup without it can be served only with the key from elsewhere."`
+	WithoutKey bool   `help:"Leave out master.key, which seals the keys that sign access tokens. With the key, anyone who can read the backup can sign tokens; without it, a restored server needs the key from elsewhere."`
 }
 
 // backupRequest is the body of POST /backup at the operator's address.

@@ -11,7 +11,7 @@ import (
 type backupPruneCmd struct {
 	Dir  string `arg:"" help:"Backup directory."`
 	Keep int    `required:"" placeholder:"N" help:"How many of the server's newest snapshots stay; at least 1. Snapshots of other servers always stay."`
-	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server whose snapshots are meant, running or not. Its master.key, or PARLEY_MASTER_KEY, tells which they are. Default: ${default}."`
+	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server whose snapshots to prune, running or not. Its master.key, or PARLEY_MASTER_KEY, identifies them. Default: ${default}."`
 }
 
 // prunedJSON is what `backup prune --json` tells.

@@ -33,18 +33,18 @@ type Config struct {
 	Data                  string    `env:"PARLEY_DATA" default:"./parley-data" help:"Data directory; one process at a time."`
 	BaseURL               string    `name:"base-url" env:"PARLEY_BASE_URL" placeholder:"URL" help:"Public address of the service; default: the bound address."`
 	Domain                string    `env:"PARLEY_DOMAIN" default:"localhost" help:"Public domain that handles are built on."`
-	Brand                 string    `env:"PARLEY_BRAND" default:"svc" help:"Neutral word in header names and in the reserved message types."`
-	Dev                   bool      `env:"PARLEY_DEV" help:"For a developer's machine: proof of work of 8 bits, readable log."`
+	Brand                 string    `env:"PARLEY_BRAND" default:"svc" help:"Word in header names (X-Svc-Agent) and in reserved message types (svc.v1.dm)."`
+	Dev                   bool      `env:"PARLEY_DEV" help:"For a developer's machine: proof of work of 8 bits, webhook targets may be http and loopback, readable log."`
 	PowBits               int       `env:"PARLEY_POW_BITS" default:"20" help:"Leading zero bits of the proof of work at registration; 8 with --dev."`
 	SigningKeyDays        int       `env:"PARLEY_SIGNING_KEY_DAYS" default:"90" help:"Days after which the key that signs access tokens is replaced."`
 	QuotaProfile          string    `env:"PARLEY_QUOTA_PROFILE" default:"open" enum:"open,public" help:"Quotas and rate limits: ${enum}."`
 	Tier1                 string    `name:"tier1" env:"PARLEY_TIER1" default:"pow" enum:"pow,email,approval" help:"What raises an organization to trust tier 1: ${enum}."`
 	PollLimit             PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls a minute per address / per token; 0 lifts a limit."`
 	Journals              int       `env:"PARLEY_JOURNALS" default:"1" help:"Journals (1 to 64), fixed when the data directory is made."`
-	ConnectionsPerAddress int       `name:"connections-per-address" env:"PARLEY_CONNECTIONS_PER_ADDRESS" default:"0" help:"Connections that one client address (of IPv6 a /64 network) may have open, streams included; 0 is half of all there may be. Trusted proxies are exempt."`
-	DiskReserve           byteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Free space of the data directory's disk below which writes are refused; at most an eighth of the disk; 0 is none."`
+	ConnectionsPerAddress int       `name:"connections-per-address" env:"PARLEY_CONNECTIONS_PER_ADDRESS" default:"0" help:"Maximum of open connections for one client address (IPv6: /64 network), streams included; 0 is half of all connections. Trusted proxies are exempt."`
+	DiskReserve           byteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Reject writes when the data directory's disk has less free space than this; at most an eighth of the disk; 0 is no reserve."`
 	LogFormat             string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
-	LogLevel              string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe line to log: ${enum}."`
+	LogLevel              string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Lowest level to log: ${enum}."`
 	AccessLog             bool      `name:"access-log" env:"PARLEY_ACCESS_LOG" help:"Log a line for each answer: request id, method, route, status, time; never a path, which may be a secret."`
 	Memory
 	Terms

@@ -18,7 +18,7 @@ type conversationCmd struct {
 
 type conversationListCmd struct {
 	agentFlags
-	Limit int `short:"n" default:"20" help:"At most so many; 0 lists all."`
+	Limit int `short:"n" default:"20" help:"List at most this many; 0 lists all."`
 }
 
 func (c *conversationListCmd) Run(ctx context.Context, std *streams) error {
@@ -111,7 +111,7 @@ func participants(ctx context.Context, from *client.Client, id parley.Conversati
 type conversationTranscriptCmd struct {
 	sealingFlags
 	ID    parley.ConversationID `arg:"" help:"Id of the conversation."`
-	Limit int                   `short:"n" placeholder:"N" help:"At most so many messages; default: all."`
+	Limit int                   `short:"n" placeholder:"N" help:"Show at most this many messages; default: all."`
 }
 
 type transcriptJSON struct {

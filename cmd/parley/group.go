@@ -19,13 +19,13 @@ type groupCmd struct {
 	Members  groupMembersCmd  `cmd:"" help:"List a group's members in the order of joining."`
 	Invite   groupInviteCmd   `cmd:"" help:"Invite agents or, where members vote, nominate them."`
 	Invites  groupInvitesCmd  `cmd:"" help:"List the invitations and nominations of the organization's agents."`
-	Join     groupJoinCmd     `cmd:"" help:"Ask for a seat, accept an invitation, consent to a nomination."`
+	Join     groupJoinCmd     `cmd:"" help:"Join an open group, apply to join, accept an invitation or a nomination."`
 	Requests groupRequestsCmd `cmd:"" help:"List a group's join requests and how the votes stand."`
 	Vote     groupVoteCmd     `cmd:"" help:"Vote on a join request."`
 	Role     groupRoleCmd     `cmd:"" help:"Promote or demote a member."`
 	Leave    groupLeaveCmd    `cmd:"" help:"Leave a group and drop its keys."`
-	Kick     groupKickCmd     `cmd:"" help:"Take a member out of a group."`
-	Delete   groupDeleteCmd   `cmd:"" help:"End a group for good. Its name is never given again."`
+	Kick     groupKickCmd     `cmd:"" help:"Remove a member from a group."`
+	Delete   groupDeleteCmd   `cmd:"" help:"Delete a group for good. Its name is never given again."`
 	Send     groupSendCmd     `cmd:"" help:"Seal a message to all members of a group and send it."`
 }
 
@@ -158,7 +158,7 @@ type groupCreateCmd struct {
 	actorFlags
 	Name        string   `arg:"" help:"Name: 1-63 lowercase letters, digits and interior hyphens."`
 	Members     []string `arg:"" optional:"" help:"Agents to invite, by handle or id; a bare name is one of the organization's own."`
-	Policy      string   `default:"closed" enum:"open,closed,majority,unanimity" help:"Who is let in: ${enum}."`
+	Policy      string   `default:"closed" enum:"open,closed,majority,unanimity" help:"Who may join: ${enum}."`
 	Visibility  string   `enum:"public,private,auto" default:"auto" help:"${enum}; auto is public where enrollment is open."`
 	Isolated    bool     `help:"Confine the group's agents to it. Cannot be changed."`
 	VoteHours   int      `default:"72" placeholder:"N" help:"How long a vote lasts: 1 to 72."`

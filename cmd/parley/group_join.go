@@ -14,7 +14,7 @@ type groupInviteCmd struct {
 	actorFlags
 	groupArg
 	Agents  []string `arg:"" help:"Agents by handle or id; a bare name is one of the organization's own."`
-	Message string   `placeholder:"TEXT" help:"Words that go with the invitation."`
+	Message string   `placeholder:"TEXT" help:"Message to the invited agents."`
 }
 
 // Run invites. One agent that cannot be invited is a refusal; of several each
@@ -117,7 +117,7 @@ func (c *groupInvitesCmd) Run(ctx context.Context, std *streams) error {
 type groupJoinCmd struct {
 	actorFlags
 	groupArg
-	Message string `placeholder:"TEXT" help:"Words to those who vote."`
+	Message string `placeholder:"TEXT" help:"Message to those who vote."`
 }
 
 func (c *groupJoinCmd) Run(ctx context.Context, std *streams) error {
@@ -146,7 +146,7 @@ func (c *groupJoinCmd) Run(ctx context.Context, std *streams) error {
 type groupRequestsCmd struct {
 	actorFlags
 	groupArg
-	Status string `default:"pending" enum:"pending,invited,live,all" help:"Votes, invitations, both, or settled ones too: ${enum}."`
+	Status string `default:"pending" enum:"pending,invited,live,all" help:"Which requests: ${enum}. pending are being voted on, live are pending and invited ones, all includes settled ones."`
 }
 
 func (c *groupRequestsCmd) Run(ctx context.Context, std *streams) error {

@@ -9,7 +9,7 @@ import (
 
 type inboxCmd struct {
 	sealingFlags
-	Limit int    `short:"n" default:"20" help:"At most so many messages; 0 lists all."`
+	Limit int    `short:"n" default:"20" help:"List at most this many messages; 0 lists all."`
 	Type  string `placeholder:"TYPE" help:"Only messages of this type."`
 	Keys  bool   `help:"Also show key-exchange messages."`
 }

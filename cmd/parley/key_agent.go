@@ -15,15 +15,15 @@ import (
 )
 
 type keyCmd struct {
-	Show    keyShowCmd    `cmd:"" help:"Show an agent's keys, what binds them, and whether this profile has pinned them."`
-	Retire  keyRetireCmd  `cmd:"" help:"Declare a former key of one of the organization's agents untrustworthy."`
-	Rotate  keyRotateCmd  `cmd:"" help:"Replace the server's key that signs access tokens, as its operator. For an agent's own keys: agent rotate-keys."`
-	Restore keyRestoreCmd `cmd:"" help:"Publish the keys of a key ring again, after somebody else has published others."`
+	Show    keyShowCmd    `cmd:"" help:"Show an agent's keys and their binding, and whether this profile has pinned them."`
+	Retire  keyRetireCmd  `cmd:"" help:"Retire a former key of one of the organization's agents: what is signed with it from now on does not verify."`
+	Rotate  keyRotateCmd  `cmd:"" help:"Replace the server's key that signs access tokens; for its operator. To replace an agent's keys, use agent rotate-keys."`
+	Restore keyRestoreCmd `cmd:"" help:"Publish an agent's own keys again after somebody else has replaced them."`
 }
 
 type keyShowCmd struct {
 	profileFlags
-	Former bool   `help:"List the former keys that are known of the agent too, newest first, with the time in which each was valid."`
+	Former bool   `help:"Also list the agent's former keys, newest first, with the time in which each was valid."`
 	Agent  string `arg:"" help:"Handle or id; a bare name is one of the organization's own."`
 }
 

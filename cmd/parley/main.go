@@ -21,27 +21,27 @@ import (
 type commands struct {
 	JSON bool `name:"json" help:"Print JSON: one value, or one per line for continuous output."`
 
-	Demo  demoCmd  `cmd:"" help:"Watch two agents talk, the server die and everything come back. Needs nothing."`
+	Demo  demoCmd  `cmd:"" help:"See two agents exchange messages while the server is killed and restarted. Needs no setup."`
 	Serve serveCmd `cmd:"" help:"Run the service."`
 
 	Register     registerCmd     `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
-	Key          keyCmd          `cmd:"" help:"Show what binds an agent's keys and what this profile has pinned; retire and restore keys."`
+	Key          keyCmd          `cmd:"" help:"Show an agent's keys, bindings and pins; retire, restore and rotate keys."`
 	Agent        agentCmd        `cmd:"" help:"Create, list and show agents and their keys."`
 	Send         sendCmd         `cmd:"" help:"Seal, sign and send a message."`
 	Reply        replyCmd        `cmd:"" help:"Seal, sign and send a reply."`
 	Inbox        inboxCmd        `cmd:"" help:"List an agent's messages, newest first, opened and verified."`
 	Watch        watchCmd        `cmd:"" help:"Follow an agent's stream; survives disconnects."`
 	Ack          ackCmd          `cmd:"" help:"Mark messages of an agent's inbox as read."`
-	Trace        traceCmd        `cmd:"" help:"Tell what was tried to deliver a message, and why it is not delivered yet."`
-	Conversation conversationCmd `cmd:"" help:"Show a conversation, its transcript, change its status."`
-	Webhook      webhookCmd      `cmd:"" help:"Have an agent's events delivered to a URL, look after deliveries, receive them here."`
+	Trace        traceCmd        `cmd:"" help:"Show the delivery attempts of a message, and why it is not delivered yet."`
+	Conversation conversationCmd `cmd:"" help:"List and show conversations and transcripts, change a conversation's status."`
+	Webhook      webhookCmd      `cmd:"" help:"Deliver an agent's events to a URL, list and retry deliveries, receive them on this machine."`
 	Group        groupCmd        `cmd:"" help:"Create groups, invite, join, vote, send a sealed message to all members."`
 
-	Org orgCmd `cmd:"" help:"What organizations may do: tiers and limits, for the operator of a running server."`
+	Org orgCmd `cmd:"" help:"List and suspend organizations, set their tiers and limits; for the operator of a running server."`
 
-	Backup  backupCmd  `cmd:"" help:"Write, list and check snapshots of a server's data, running or not."`
-	Restore restoreCmd `cmd:"" help:"Make a data directory of a snapshot."`
-	Verify  verifyCmd  `cmd:"" help:"Examine a data directory: files, rows, and what they mean."`
+	Backup  backupCmd  `cmd:"" help:"Write, list, check and prune snapshots of a server's data, running or not."`
+	Restore restoreCmd `cmd:"" help:"Restore a snapshot into a new data directory."`
+	Verify  verifyCmd  `cmd:"" help:"Check the data directory of a stopped server for damage and contradictions."`
 
 	Quarantine quarantineCmd `cmd:"" help:"List and drop stored effects that could not be decoded, of a data directory at rest."`
 

@@ -12,7 +12,7 @@ import (
 type ackCmd struct {
 	agentFlags
 	Messages []parley.MessageID `arg:"" name:"message" help:"Ids of messages of the agent's inbox."`
-	UpTo     bool               `name:"up-to" help:"The one message named and all that came before it."`
+	UpTo     bool               `name:"up-to" help:"Mark the one message named and all messages before it."`
 }
 
 func (c *ackCmd) Run(ctx context.Context, std *streams) error {

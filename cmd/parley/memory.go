@@ -51,8 +51,8 @@ func (s byteSize) String() string {
 type Memory struct {
 	Cache byteSize `env:"PARLEY_CACHE" default:"256MiB" help:"Cache of stored data, filled as it is read."`
 	// A small heap doubles within milliseconds of load, and is collected as often.
-	GCHeadroom  byteSize    `name:"gc-headroom" env:"PARLEY_GC_HEADROOM" default:"128MiB" help:"Garbage that may pile up, at least, before it is collected: more takes less CPU and more memory. GOGC in the environment overrules it."`
-	MemoryLimit memoryLimit `name:"memory-limit" env:"PARLEY_MEMORY_LIMIT" default:"auto" help:"Memory that the process tries to stay below by collecting garbage sooner: a size, 0 for no limit, or auto for nine tenths of what its container may use. GOMEMLIMIT in the environment overrules it."`
+	GCHeadroom  byteSize    `name:"gc-headroom" env:"PARLEY_GC_HEADROOM" default:"128MiB" help:"Memory allocated between two garbage collections, at least: more saves CPU and costs memory. GOGC in the environment overrides it."`
+	MemoryLimit memoryLimit `name:"memory-limit" env:"PARLEY_MEMORY_LIMIT" default:"auto" help:"Soft memory limit of the process: a size, 0 for none, or auto for nine tenths of the container's limit. GOMEMLIMIT in the environment overrides it."`
 }
 
 // cacheLeast is what a store can work with.

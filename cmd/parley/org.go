@@ -21,8 +21,8 @@ type orgCmd struct {
 	Show    orgShowCmd    `cmd:"" help:"Show what an organization may do and what of it is used."`
 	Approve orgApproveCmd `cmd:"" help:"Raise an organization to trust tier 1, if it is not there yet."`
 	Tier    orgTierCmd    `cmd:"" help:"Give an organization a trust tier, higher or lower."`
-	Suspend orgSuspendCmd `cmd:"" help:"Refuse all that an organization does but reading, end its streams, hold its webhooks."`
-	Resume  orgResumeCmd  `cmd:"" help:"End a suspension; webhooks go on with what has gathered."`
+	Suspend orgSuspendCmd `cmd:"" help:"Let an organization only read: end its streams, pause its webhooks, reject all other calls."`
+	Resume  orgResumeCmd  `cmd:"" help:"End a suspension; webhooks deliver what has gathered."`
 	Quota   orgQuotaCmd   `cmd:"" help:"Set a limit for one organization, whatever its tier gives."`
 }
 

@@ -20,7 +20,7 @@ import (
 // Outbound are the settings of how webhooks are delivered.
 type Outbound struct {
 	WebhookCA          string `name:"webhook-ca" env:"PARLEY_WEBHOOK_CA" placeholder:"FILE" help:"PEM file of certificates that webhook targets may be signed by, beside the system's."`
-	WebhookConcurrency int    `name:"webhook-concurrency" env:"PARLEY_WEBHOOK_CONCURRENCY" default:"128" help:"Deliveries under way at once to targets that answer in time; half as many each to new and to slow ones."`
+	WebhookConcurrency int    `name:"webhook-concurrency" env:"PARLEY_WEBHOOK_CONCURRENCY" default:"128" help:"Maximum of concurrent webhook deliveries to targets that answer in time; half as many each to new and to slow targets."`
 }
 
 // deliveriesMax is more connections than a process should hold to strangers.

@@ -172,7 +172,7 @@ func (f *agentFlags) session(ctx context.Context, may func(parley.AgentID) bool)
 // they wrote.
 type sealingFlags struct {
 	agentFlags
-	AcceptKey []string `name:"accept-key" placeholder:"KID" help:"Accept exactly this key of another agent from now on, where it would be refused; repeat for several."`
+	AcceptKey []string `name:"accept-key" placeholder:"KID" help:"Accept this key of another agent from now on although the client refuses it; repeat for several keys."`
 }
 
 func (f *sealingFlags) session(ctx context.Context, may func(parley.AgentID) bool) (*client.Agent, error) {

@@ -20,7 +20,7 @@ import (
 
 type quarantineCmd struct {
 	List quarantineListCmd `cmd:"" default:"withargs" help:"List what is in quarantine; changes nothing; default subcommand."`
-	Drop quarantineDropCmd `cmd:"" help:"Delete rows of the quarantine for good, so that verify finds the directory in order."`
+	Drop quarantineDropCmd `cmd:"" help:"Delete rows of the quarantine for good; verify then no longer reports them."`
 }
 
 type quarantineListCmd struct {

@@ -8,7 +8,7 @@ import (
 
 type restoreCmd struct {
 	From string `required:"" placeholder:"DIR[@SNAPSHOT]" help:"Backup directory, and which of its snapshots; default: the newest."`
-	Data string `required:"" placeholder:"DIR" help:"Data directory to make; there must be nothing in it."`
+	Data string `required:"" placeholder:"DIR" help:"Data directory to create; an existing one must be empty."`
 }
 
 // Run makes a data directory of a snapshot. It says yes only when every file

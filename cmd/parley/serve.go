@@ -16,8 +16,8 @@ import (
 
 type serveCmd struct {
 	Config
-	AcceptLoss bool `help:"Open a data directory that does not hold all that was acknowledged, and give up what is missing. For when there is no backup."`
-	Hints      bool `help:"Say on standard error what to do next, even where standard output is no terminal."`
+	AcceptLoss bool `help:"Open a data directory that lacks acknowledged data, and give up what is missing. Use it only if there is no backup."`
+	Hints      bool `help:"Print next steps on standard error even if standard output is not a terminal."`
 }
 
 // Run serves until the first SIGTERM or SIGINT, drains and returns. Standard

@@ -20,11 +20,11 @@ import (
 // Terms are the settings of what callers may do, beyond the profile's: every
 // number of it can be set.
 type Terms struct {
-	Quota          []quotaTerm `env:"PARLEY_QUOTA" placeholder:"tierT.NAME=N" help:"Another limit than the profile's, such as tier1.agents=5 or tier2.groups=none; repeated, or in the file as the tables [quotas.tier0] to [quotas.tier3]."`
-	Rate           []rateTerm  `env:"PARLEY_RATE" placeholder:"NAME=N" help:"Another rate than the profile's: register an hour and address, token a minute and client, token_failures (wrong secrets) a minute and address, writes and reads a minute and organization, public a minute and address; none lifts one. Repeated, or in the file as the table [rates]."`
-	TrustedProxies []network   `name:"trusted-proxies" env:"PARLEY_TRUSTED_PROXIES" placeholder:"NETWORK" help:"Addresses or networks of the proxies in front, whose X-Forwarded-For is believed; separated by commas. Default: none."`
-	SMTPURL        secretURL   `name:"smtp-url" env:"PARLEY_SMTP_URL" placeholder:"URL" help:"Server that carries the letters of --tier1 email, as smtp://user:password@host:port or smtps://; default: none, tokens are logged."`
-	SMTPFrom       string      `name:"smtp-from" env:"PARLEY_SMTP_FROM" placeholder:"ADDRESS" help:"Sender of these letters; default: parley@ the domain."`
+	Quota          []quotaTerm `env:"PARLEY_QUOTA" placeholder:"tierT.NAME=N" help:"Override a limit of the profile, such as tier1.agents=5 or tier2.groups=none; repeated, or in the file as the tables [quotas.tier0] to [quotas.tier3]."`
+	Rate           []rateTerm  `env:"PARLEY_RATE" placeholder:"NAME=N" help:"Override a rate of the profile: register (an hour and address), token (a minute and client), token_failures (wrong secrets, a minute and address), writes and reads (a minute and organization), public (a minute and address); none lifts one. Repeated, or in the file as the table [rates]."`
+	TrustedProxies []network   `name:"trusted-proxies" env:"PARLEY_TRUSTED_PROXIES" placeholder:"NETWORK" help:"Addresses or networks of the proxies in front, whose X-Forwarded-For is trusted; separated by commas. Default: none."`
+	SMTPURL        secretURL   `name:"smtp-url" env:"PARLEY_SMTP_URL" placeholder:"URL" help:"Mail server for the emails of --tier1 email, as smtp://user:password@host:port or smtps://; default: none, tokens are logged."`
+	SMTPFrom       string      `name:"smtp-from" env:"PARLEY_SMTP_FROM" placeholder:"ADDRESS" help:"Sender address of these emails; default: parley@ the domain."`
 }
 
 // unlimitedWord stands for no limit.

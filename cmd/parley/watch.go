@@ -13,10 +13,10 @@ import (
 
 type watchCmd struct {
 	sealingFlags
-	After      string        `placeholder:"ID" help:"Begin after this message; default: with everything not carried before."`
-	Count      int           `short:"n" placeholder:"N" help:"End after so many messages."`
+	After      string        `placeholder:"ID" help:"Begin after this message; default: with all messages not transferred before."`
+	Count      int           `short:"n" placeholder:"N" help:"End after this many messages."`
 	Timeout    time.Duration `placeholder:"DURATION" help:"Fail unless --count messages came within this time."`
-	Heartbeats bool          `help:"Tell heartbeats too."`
+	Heartbeats bool          `help:"Print heartbeats, too."`
 	Keys       bool          `help:"Also show key-exchange messages."`
 }
 

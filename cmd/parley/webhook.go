@@ -13,7 +13,7 @@ import (
 )
 
 type webhookCmd struct {
-	Create     webhookCreateCmd     `cmd:"" help:"Have an agent's events delivered to a URL; shows the secret once."`
+	Create     webhookCreateCmd     `cmd:"" help:"Deliver an agent's events to a URL; shows the secret once."`
 	List       webhookListCmd       `cmd:"" help:"List webhooks, oldest first, those that are switched off included."`
 	Pause      webhookPauseCmd      `cmd:"" help:"Switch a webhook off; what happens meanwhile is not delivered."`
 	Resume     webhookResumeCmd     `cmd:"" help:"Switch a webhook on again."`
@@ -22,7 +22,7 @@ type webhookCmd struct {
 	Test       webhookTestCmd       `cmd:"" help:"Send a test event."`
 	Retry      webhookRetryCmd      `cmd:"" help:"Attempt a delivery now, also a dead one."`
 	Rotate     webhookRotateCmd     `cmd:"" help:"Replace a webhook's secret. The former one signs beside it for 24 hours."`
-	Listen     webhookListenCmd     `cmd:"" help:"Receive deliveries on this machine and check both signatures."`
+	Listen     webhookListenCmd     `cmd:"" help:"Receive deliveries on this machine and check their signatures."`
 }
 
 // webhookArg names a webhook.
@@ -66,7 +66,7 @@ func (w *watchedFlags) watched(ctx context.Context, from *client.Client) (*api.A
 
 type webhookCreateCmd struct {
 	watchedFlags
-	URL         string   `arg:"" help:"Where to: https and public; on a server with --dev also http and this machine."`
+	URL         string   `arg:"" help:"Target: https and a public address; on a server with --dev also http and this machine."`
 	Event       []string `placeholder:"NAME" help:"Events to deliver, repeated or separated by commas; default: message.received."`
 	Description string   `placeholder:"TEXT" help:"What it is for."`
 }
@@ -212,7 +212,7 @@ type webhookDeliveriesCmd struct {
 	webhookArg
 	Status string `enum:",pending,processing,failed,delivered,dead" default:"" placeholder:"STATUS" help:"Only those that are pending, processing, failed, delivered or dead."`
 	Limit  int    `default:"20" help:"How many, at most 100."`
-	Offset int    `default:"0" help:"How many of the newest to pass over."`
+	Offset int    `default:"0" help:"How many of the newest to skip."`
 }
 
 func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *streams) error {
