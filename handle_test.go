@@ -2,6 +2,7 @@ package parley_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,9 @@ func TestSlugs(t *testing.T) {
 			t.Errorf("%q: %v", slug, !want)
 		}
 	}
+	// The control: the former list lets these be taken for the service itself.
+	former := []string{"www", "api", "admin", "docs", "well-known", "a2a", "localhost"}
+	passed := 0
 	for slug, want := range map[string]bool{
 		"well-known": true, "parley": true, "root": true, "support": true, "svc": true, "xn--80ak6aa92e": true,
 		"acme": false, "svc2": false, "xn-a": false, "a-xn--b": false, "supporters": false,
@@ -63,6 +67,12 @@ func TestSlugs(t *testing.T) {
 		if parley.ReservedSlug(slug, "svc") != want {
 			t.Errorf("%q is reserved: %v", slug, !want)
 		}
+		if want && !slices.Contains(former, slug) {
+			passed++
+		}
+	}
+	if passed != 5 {
+		t.Errorf("control: the former list lets %d slugs pass", passed)
 	}
 	if parley.ReservedSlug("svc", "relay") || !parley.ReservedSlug("relay", "relay") {
 		t.Error("not the brand is reserved, but a word")

@@ -1,6 +1,11 @@
 package main
 
-import "testing"
+import (
+	"errors"
+	"testing"
+
+	"parley/http/egress"
+)
 
 func TestOutboundSettings(t *testing.T) {
 	for n, ok := range map[int]bool{1: false, 2: true, 128: true, 8192: true, 8193: false} {
@@ -10,5 +15,27 @@ func TestOutboundSettings(t *testing.T) {
 	}
 	if _, err := openOutbound(&Config{Outbound: Outbound{WebhookCA: "/dev/null", WebhookConcurrency: 2}}, nil); exitCode(err) != exitUsage {
 		t.Errorf("a file without certificates: %v", err)
+	}
+}
+
+// TestOwnAddressIsNoTarget: webhooks do not lead to the service itself, however its
+// address is written. The control is a guard that does not know it.
+func TestOwnAddressIsNoTarget(t *testing.T) {
+	for base, own := range map[string][]string{
+		"https://parley.unknown.invalid": {"parley.unknown.invalid", "PARLEY.unknown.invalid.", "parley.unknown.invalid:8443", "p%61rley.unknown.invalid"},
+		"https://93.184.216.34:8443":     {"93.184.216.34", "0x5d.184.0xd822", "1572395042:8443"},
+	} {
+		cfg, err := parseServe(t, "--base-url", base, "--listen", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range own {
+			if _, err := newGuard(&cfg).Parse("https://" + host + "/hook"); !errors.Is(err, egress.ErrBlocked) {
+				t.Errorf("%s at %s: %v", host, base, err)
+			}
+			if _, err := egress.NewGuard(egress.Allow{}, nil).Parse("https://" + host + "/hook"); err != nil {
+				t.Errorf("control: %s at %s: %v", host, base, err)
+			}
+		}
 	}
 }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +22,20 @@ func testAccount(url string) *account {
 	return &account{URL: url, Brand: "svc", Credentials: client.Credentials{ClientID: parley.ClientID{1}, ClientSecret: "not for others"}}
 }
 
+// formerOpen opens a profile as it was done before: whatever the mode of its file,
+// for whichever server, over plain http too.
+func formerOpen(directory, server string) (*client.Client, error) {
+	text, err := os.ReadFile(filepath.Join(directory, credentialsFile))
+	if err != nil {
+		return nil, err
+	}
+	var a account
+	if err := json.Unmarshal(text, &a); err != nil {
+		return nil, err
+	}
+	return client.New(cmp.Or(server, a.URL), client.WithBrand(a.Brand), client.WithCredentials(a.Credentials), client.WithRetries(1, 0))
+}
+
 func saved(t *testing.T, a *account) string {
 	t.Helper()
 	directory := filepath.Join(t.TempDir(), "acme")
@@ -30,8 +47,13 @@ func saved(t *testing.T, a *account) string {
 
 // A stored secret goes to the server that gave it, whatever --url says.
 func TestSecretGoesToItsServerOnly(t *testing.T) {
-	var asked atomic.Int32
-	trap := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked.Add(1) }))
+	var asked, shown atomic.Int32
+	trap := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if _, secret, _ := r.BasicAuth(); secret == url.QueryEscape("not for others") {
+			shown.Add(1)
+		}
+	}))
 	defer trap.Close()
 	directory := saved(t, testAccount("http://127.0.0.1:8080"))
 	for _, command := range [][]string{
@@ -46,6 +68,12 @@ func TestSecretGoesToItsServerOnly(t *testing.T) {
 	}
 	if asked.Load() != 0 {
 		t.Fatal("another server was asked")
+	}
+	// The control: the former way shows it to the trap.
+	if c, err := formerOpen(directory, trap.URL); err != nil {
+		t.Error(err)
+	} else if _, err := c.Org(t.Context()); err == nil || shown.Load() == 0 {
+		t.Errorf("control: another server was not shown the secret (%v)", err)
 	}
 	for _, same := range []string{"http://127.0.0.1:8080", "HTTP://127.0.0.1:8080/", ""} {
 		if _, _, err := (&profileFlags{Profile: directory, URL: same}).open(); err != nil {
@@ -65,6 +93,9 @@ func TestPlainHTTPNeedsAFlag(t *testing.T) {
 		_, _, err := (&profileFlags{Profile: directory}).open()
 		if errors.Is(err, errPlainHTTP) != refused || err != nil && exitCode(err) != exitUsage {
 			t.Errorf("%s: %v", server, err)
+		}
+		if _, err := formerOpen(directory, ""); err != nil {
+			t.Errorf("control: %s: %v", server, err)
 		}
 		if _, _, err := (&profileFlags{Profile: directory, AllowHTTP: true}).open(); err != nil {
 			t.Errorf("%s with --allow-http: %v", server, err)
@@ -94,6 +125,9 @@ func TestReadableCredentialsAreRefused(t *testing.T) {
 		}
 		if _, _, err := (&profileFlags{Profile: directory}).open(); !errors.Is(err, client.ErrKeyFileOpen) || !strings.Contains(err.Error(), "chmod 600 "+path) {
 			t.Errorf("mode %o: %v", mode, err)
+		}
+		if _, err := formerOpen(directory, ""); err != nil {
+			t.Errorf("control: mode %o: %v", mode, err)
 		}
 	}
 	if err := os.Chmod(path, 0o600); err != nil {

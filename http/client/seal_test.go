@@ -173,6 +173,19 @@ func TestForeignMailFails(t *testing.T) {
 	}
 }
 
+// TestTheRecipientIsSignedControl: what is signed as before, for a key and not for an
+// agent, opens at another agent that publishes that key too.
+func TestTheRecipientIsSignedControl(t *testing.T) {
+	ann, bob, _ := cast(t)
+	id, signing := ann.signer()
+	former := signedText{sealVersion1, id, parley.AgentID{}, bob.EncryptionKey().Kid, []byte("for Bob alone")}
+	text := relabel(t, sealPlain(t, bob.EncryptionKey(), string(signing.signed(former.bytes(), former.payload))), sealVersion1)
+	got, err := Open(twinOf(t, bob), ann.AgentID(), text, published(ann))
+	if err != nil || string(got.Payload) != "for Bob alone" || got.RecipientSigned {
+		t.Errorf("%v %+v", err, got)
+	}
+}
+
 // impostor has one's keys and another's name.
 func impostor(keys *KeyRing, name parley.AgentID) *KeyRing {
 	return &KeyRing{agent: name, current: keys.current}

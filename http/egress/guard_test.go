@@ -97,16 +97,19 @@ func TestOwnNamesAreFollowed(t *testing.T) {
 	guard.DenyNames("one.test", "two.test", "last.test")
 	ctx, cancel := context.WithCancel(t.Context())
 	tick, ended := make(chan time.Time), make(chan struct{})
-	go func() { defer close(ended); guard.FollowNames(ctx, tick) }()
-	learnt := func() { // two ticks: the second is taken when the first is done
-		for range 2 {
-			tick <- time.Time{}
-		}
-	}
 	expect := func(address string, want error) {
 		t.Helper()
 		if err := guard.Admit(t.Context(), target(t, "https://"+address+"/")); !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", address, err, want)
+		}
+	}
+	// The control: before they are learnt, the service's own addresses are like others.
+	expect("93.184.216.1", nil)
+	expect("93.184.216.2", nil)
+	go func() { defer close(ended); guard.FollowNames(ctx, tick) }()
+	learnt := func() { // two ticks: the second is taken when the first is done
+		for range 2 {
+			tick <- time.Time{}
 		}
 	}
 	learnt()

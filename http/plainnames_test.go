@@ -1,0 +1,59 @@
+package http
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// hiddenFaults gives an organization names with a character that turns the direction
+// of writing, and tells what is answered.
+func hiddenFaults(t *testing.T, checked bool) (answers []string) {
+	t.Helper()
+	h := hallInMemory(t, 1)
+	defer h.close()
+	for i := range h.server.routes {
+		h.server.routes[i].plan.checked = checked
+	}
+	p := h.party("first")
+	for _, c := range []struct{ method, path, body string }{
+		{"PATCH", "/org", `{"name":"Ac%sme"}`},
+		{"PATCH", "/org", `{"contact_email":"ops%s@acme.example"}`},
+		{"POST", "/auth/register", `{"email":"a@b.example","org_slug":"globex","org_name":"Ac%sme"}`},
+		{"POST", "/auth/register", `{"email":"ops%s@acme.example","org_slug":"globex"}`},
+	} {
+		answers = append(answers, fmt.Sprint(p.ask(c.method, c.path, fmt.Sprintf(c.body, "\u202e")).status))
+		if plain := p.ask(c.method, c.path, fmt.Sprintf(c.body, "")); plain.status/100 != 2 {
+			t.Errorf("%s: answered %d %s", plain.what, plain.status, plain.raw)
+		}
+	}
+	return answers
+}
+
+// TestHiddenCharactersAreRefused. In the control requests are held against their
+// schemas alone: a name then shows as another one.
+func TestHiddenCharactersAreRefused(t *testing.T) {
+	if got := hiddenFaults(t, true); !slices.Equal(got, []string{"422", "422", "422", "422"}) {
+		t.Errorf("answered %v", got)
+	}
+	if got := hiddenFaults(t, false); !slices.Equal(got, []string{"200", "200", "201", "201"}) {
+		t.Errorf("control: answered %v", got)
+	}
+}
+
+// TestAnEmptySignatureIsOne: a header without a value is there. In the control it
+// counts as none, and the message is taken as one that nobody signed.
+func TestAnEmptySignatureIsOne(t *testing.T) {
+	h := hallInMemory(t, 1)
+	defer h.close()
+	p := h.party("first")
+	p.agent("ann")
+	body := `{"to_agent_id":"` + p.agent("bob") + `","type":"svc.v1.dm","encrypted_payload":"AA"}`
+	const header = "X-Svc-Message-Signature"
+	p.ask("POST", "/messages", body, as("ann"), header+": ").want(403, "signature_invalid")
+	for i := range h.server.routes {
+		plan := h.server.routes[i].plan
+		plan.header = slices.DeleteFunc(plan.header, func(f field) bool { return f.name == header })
+	}
+	p.ask("POST", "/messages", body, as("ann"), header+": ").want(201)
+}
