@@ -10,6 +10,27 @@ import (
 	"parley/journal"
 )
 
+// TestAPageHasRoomForItsFirst: however long that is, and for nothing beside it.
+func TestAPageHasRoomForItsFirst(t *testing.T) {
+	h := hallInMemory(t, 1)
+	defer h.close()
+	c := &Call{server: h.server, route: &Route{Access: bearer}}
+	long := &actors.Record{Content: make([]byte, parley.PageBytesMax)}
+	for what, page := range map[string][]*actors.Record{"the first": {long}, "a second": {{}, long}, "beside it": {long, {}}} {
+		room := pageRoom{call: c, viewer: viewer{service: h.service}}
+		for i, r := range page {
+			if fits, err := room.fits(r); err != nil || fits != (i == 0) {
+				t.Errorf("%s, message %d: fits %v, %v", what, i+1, fits, err)
+			}
+		}
+	}
+	l := &list{service: h.service, call: c, limit: 2}
+	row := strings.Repeat("r", parley.PageBytesMax)
+	if !l.add([]byte{1}, row, nil) || l.add([]byte{2}, row, nil) || l.err != nil || l.rows != 1 || !l.more {
+		t.Errorf("of long rows a page has %d, more %v, %v", l.rows, l.more, l.err)
+	}
+}
+
 // TestSizeBoundHolds renders the longest message of each kind: what is counted for
 // it is enough, and not much more than it takes.
 func TestSizeBoundHolds(t *testing.T) {

@@ -102,7 +102,7 @@ func (m *Memory) served() int { return int(m.limit() / servedShare / connectionB
 // limit is the memory limit that holds, 0 if there is none.
 func (m *Memory) limit() int64 {
 	if _, set := os.LookupEnv("GOMEMLIMIT"); !set {
-		return m.MemoryLimit.bytes()
+		return m.MemoryLimit.bytes(os.DirFS("/"))
 	}
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		return limit

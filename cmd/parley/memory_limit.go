@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -44,12 +43,12 @@ func (m memoryLimit) String() string {
 
 // bytes is the limit that the runtime is to keep to, 0 for none. The rest of a
 // container's is for what the runtime does not count: stacks of the kernel, pages
-// of files that are being written.
-func (m memoryLimit) bytes() int64 {
+// of files that are being written. root is the machine's file system.
+func (m memoryLimit) bytes(root fs.FS) int64 {
 	if m != autoLimit {
 		return int64(m)
 	}
-	return containerLimit(os.DirFS("/")) / 10 * 9
+	return containerLimit(root) / 10 * 9
 }
 
 // containerLimit is the memory that the control groups of this process allow it,

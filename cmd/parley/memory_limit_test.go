@@ -36,6 +36,20 @@ func TestContainerLimit(t *testing.T) {
 	}
 }
 
+// TestAutoLimitIsTheContainers: nine tenths of what the container allows, and what
+// an operator names as it is.
+func TestAutoLimitIsTheContainers(t *testing.T) {
+	container := fstest.MapFS{
+		"proc/self/cgroup":         &fstest.MapFile{Data: []byte("0::/\n")},
+		"sys/fs/cgroup/memory.max": &fstest.MapFile{Data: []byte("1000000\n")},
+	}
+	for limit, want := range map[memoryLimit][2]int64{autoLimit: {900_000, 0}, 0: {0, 0}, 5_000_000: {5_000_000, 5_000_000}} {
+		if inside, outside := limit.bytes(container), limit.bytes(fstest.MapFS{}); inside != want[0] || outside != want[1] {
+			t.Errorf("%v: %d in a container and %d outside, want %v", limit, inside, outside, want)
+		}
+	}
+}
+
 func TestMemoryLimitIsASizeOrAuto(t *testing.T) {
 	for _, text := range []string{"auto", "0", "512MiB"} {
 		cfg, err := parseServe(t, "--memory-limit", text)

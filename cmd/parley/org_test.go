@@ -1,0 +1,43 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"parley"
+)
+
+// TestOrgListWalksAllPages: the command asks until there is no cursor, and sorts what
+// it has by slug.
+func TestOrgListWalksAllPages(t *testing.T) {
+	cursor := "m&m"
+	pages := map[string]orgPage{
+		"":     {Items: []orgJSON{{Slug: "zeta"}, {Slug: "mid"}}, NextCursor: &cursor, HasMore: true},
+		cursor: {Items: []orgJSON{{Slug: "alpha"}}},
+	}
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page, known := pages[r.URL.Query().Get("cursor")]
+		if !known || r.URL.Path != "/orgs" {
+			refuseOrder(w, parley.ErrNotFound)
+			return
+		}
+		writeOrder(w, http.StatusOK, page)
+	}))
+	defer admin.Close()
+	t.Setenv(adminTokenVariable, "a token of the test's")
+	var out, said strings.Builder
+	args := []string{"org", "list", "--json", "--admin", admin.URL}
+	if code := run(t.Context(), func() {}, args, &streams{in: strings.NewReader(""), out: &out, err: &said}); code != exitOK {
+		t.Fatalf("exit %d: %s", code, said.String())
+	}
+	last := -1
+	for _, slug := range []string{"alpha", "mid", "zeta"} {
+		at := strings.Index(out.String(), `"slug":"`+slug+`"`)
+		if at <= last {
+			t.Errorf("%s is not in its place: %s", slug, out.String())
+		}
+		last = at
+	}
+}

@@ -1,0 +1,50 @@
+package http
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley"
+	"parley/actors"
+	"parley/http/auth"
+	"parley/persistence"
+)
+
+// TestSigningKeysHaveTheLifetimeThatIsSet: a key is replaced at the age that the
+// operator chose, and by default not that soon.
+func TestSigningKeysHaveTheLifetimeThatIsSet(t *testing.T) {
+	const month = 30 * 24 * time.Hour
+	for lifetime, replaced := range map[time.Duration]bool{month: true, 0: false} {
+		entropy, logger, began := parley.CountingEntropy(), slog.New(slog.DiscardHandler), time.Now()
+		now := began
+		clock := func() time.Time { return now }
+		store, err := persistence.Open("data", persistence.Options{FS: vfs.NewMem(), Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := actors.New(actors.Options{Journal: &hallJournal{Store: store}, Clock: clock, Entropy: entropy, Logger: logger})
+		if err := n.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.Close(); _ = store.Close() })
+		master, err := auth.NewMasterKey(make([]byte, 32))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kids := map[string]bool{}
+		for _, age := range []time.Duration{0, month - time.Hour, month + time.Hour, month + time.Hour + keyPublication} {
+			now = began.Add(age)
+			keys, err := SigningKeys(t.Context(), n, master, lifetime, clock, entropy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kids[keys.Current.Kid] = true
+			if want := age > month+time.Hour && replaced; (len(kids) == 2) != want {
+				t.Errorf("with a lifetime of %v, after %v, %d keys have signed", lifetime, age, len(kids))
+			}
+		}
+	}
+}
