@@ -54,10 +54,31 @@ func TestOneOfManyGetsTheName(t *testing.T) {
 	}
 }
 
-// TestOneOfManyGetsTheSlug has twenty solve challenges of one slug at once.
+// crowding holds entries back until there are as many as it has room for, so that all
+// of them were judged before the first was kept.
+type crowding struct {
+	journal.Journal
+	most    int64
+	came    atomic.Int64
+	allHere chan struct{}
+}
+
+func (c *crowding) Append(e *journal.Entry) {
+	switch n := c.came.Add(1); {
+	case n == c.most:
+		close(c.allHere)
+	case n < c.most:
+		<-c.allHere
+	}
+	c.Journal.Append(e)
+}
+
+// TestOneOfManyGetsTheSlug has twenty solve challenges of one slug at once: none sees
+// another's solution before its own is on its way.
 func TestOneOfManyGetsTheSlug(t *testing.T) {
-	r := newRig(t, withJournals(4))
 	challenges := make([]*registration.Challenge, 20)
+	all := &crowding{most: int64(len(challenges)), allHere: make(chan struct{})}
+	r := newRig(t, withJournals(4), withWrap(func(j journal.Journal) journal.Journal { all.Journal = j; return all }))
 	for i := range challenges {
 		challenges[i] = must(r.challenge("acme"))(t)
 	}

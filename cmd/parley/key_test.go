@@ -129,3 +129,11 @@ func keyOf(t *testing.T, letter byte) *auth.MasterKey {
 	}
 	return key
 }
+
+// TestServerKeepsTheKeyLifetimeThatIsSet: what the operator sets in days is what the
+// service replaces keys by.
+func TestServerKeepsTheKeyLifetimeThatIsSet(t *testing.T) {
+	if got := testHouse(t, "--signing-key-days", "30").service.KeyLifetime; got != 30*24*time.Hour {
+		t.Errorf("30 days are %v", got)
+	}
+}
