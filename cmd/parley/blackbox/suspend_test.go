@@ -89,6 +89,29 @@ func TestSuspension(t *testing.T) {
 	})
 }
 
+// TestReadsOutliveASuspension: a wait is a read, which a suspended organization may
+// make, and a sync that was accepted before gets its reply.
+func TestReadsOutliveASuspension(t *testing.T) {
+	own(t, func(t *testing.T, journals string) {
+		admin := freeAddress(t)
+		s := start(t, "--journals", journals, "--admin-listen", admin)
+		a, b := pair(t, s)
+		asked := b.ask(a, "?timeout_ms=20000", nil)
+		question := a.arrival(1)
+		waited := make(chan *answer, 1)
+		go func() { waited <- b.get(b.path("/wait?timeout_ms=20000")) }()
+		succeeds(t, "org", "suspend", b.slug, "--admin", "http://"+admin, "--data", s.dir)
+		b.post("/messages", message(a, nil)).refused(403, "suspended")
+		a.reply(question)
+		judged(<-asked, "replied")
+		a.send(b)
+		if got := (<-waited).want(200); len(got.body["items"].([]any)) == 0 {
+			got.errorf("the wait gives nothing")
+		}
+		b.get(b.path("/wait?timeout_ms=1000")).want(200)
+	})
+}
+
 // TestOrgList: all organizations, page by page, each once.
 func TestOrgList(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
