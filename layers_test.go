@@ -44,6 +44,8 @@ var lattice = map[string]place{
 	"parley/actors/group":        {may: ground, tests: stories, pure: true, why: strangers},
 	"parley/actors/webhook":      {may: ground, tests: stories, pure: true, why: strangers},
 
+	"parley/actors/record": {may: ground, why: "what is stored beside events is data without rules"},
+
 	// Rooms. Roommates never import each other: actors declares the interfaces
 	// it needs and the others satisfy them.
 	"parley/actors": {
@@ -109,7 +111,7 @@ const strangers = "rules know the ground only; another aggregate is an id"
 var (
 	ground     = []string{"parley"}
 	agreed     = []string{"parley/journal", "parley/journal/verify"}
-	rules      = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group", "parley/actors/webhook"}
+	rules      = []string{"parley/actors/record", "parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group", "parley/actors/webhook"}
 	stories    = []string{"parley/actors/actorstest"}
 	everything = []string{"parley", "parley/..."}
 )

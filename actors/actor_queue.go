@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -24,25 +25,25 @@ const (
 // decodeWord reads a word as it lies in the tray of an actor of that kind. An
 // error says that the word can never be understood, by this release: that it is no
 // word, one of an unknown kind, one for others, or one without the ids it is about.
-func decodeWord(to journal.StreamKind, data []byte) (*Said, error) {
+func decodeWord(to journal.StreamKind, data []byte) (*record.SagaMessage, error) {
 	if to == journal.OrgStream && len(data) == 17 && data[0] == retired {
-		return &Said{Kind: Said_retired, Agent: data[1:]}, nil
+		return &record.SagaMessage{Kind: record.SagaMessage_retired, Agent: data[1:]}, nil
 	}
-	said := &Said{}
+	said := &record.SagaMessage{}
 	if err := said.UnmarshalVT(data); err != nil {
 		return nil, err
 	}
 	var ids [][]byte
 	switch k := said.GetKind(); {
-	case to == journal.AgentStream && (k == Said_offer || k == Said_depart):
+	case to == journal.AgentStream && (k == record.SagaMessage_offer || k == record.SagaMessage_depart):
 		ids = [][]byte{said.GetGroup()}
-	case to == journal.AgentStream && (k == Said_concern || k == Said_settled):
+	case to == journal.AgentStream && (k == record.SagaMessage_concern || k == record.SagaMessage_settled):
 		ids = [][]byte{said.GetGroup(), said.GetRequest()}
-	case to == journal.GroupStream && (k == Said_answer || k == Said_forget):
+	case to == journal.GroupStream && (k == record.SagaMessage_answer || k == record.SagaMessage_forget):
 		ids = [][]byte{said.GetAgent()}
-	case to == journal.WebhookStream && k == Said_forget:
+	case to == journal.WebhookStream && k == record.SagaMessage_forget:
 		ids = [][]byte{said.GetAgent()}
-	case to == journal.OrgStream && k == Said_ended:
+	case to == journal.OrgStream && k == record.SagaMessage_ended:
 		ids = [][]byte{said.GetGroup()}
 	default:
 		return nil, fmt.Errorf("a word of kind %d, which it is never told", k)

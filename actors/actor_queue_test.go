@@ -18,6 +18,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/record"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/crashtest"
@@ -63,7 +64,7 @@ func TestAWordThatFailsIsHeardAgain(t *testing.T) {
 	e, l := tallies(t, 1, func(e *engine) {
 		e.retries.first = time.Millisecond
 		k := tallyKind(1)
-		k.handleQueued = func(t *turn[*tally, add, *tally], said *Said) error {
+		k.handleQueued = func(t *turn[*tally, add, *tally], said *record.SagaMessage) error {
 			if err := t.decide(add(said.GetNumber())); err != nil {
 				return err
 			}
@@ -150,7 +151,7 @@ func TestFailuresShareOneTimer(t *testing.T) {
 	e, l := tallies(t, 1, func(e *engine) {
 		e.retries.after = a.after
 		k := tallyKind(1)
-		k.handleQueued = func(*turn[*tally, add, *tally], *Said) error {
+		k.handleQueued = func(*turn[*tally, add, *tally], *record.SagaMessage) error {
 			tries.Add(1)
 			return errors.New("the disk cannot be read")
 		}
@@ -175,24 +176,24 @@ func TestWordsThatCannotBeDecoded(t *testing.T) {
 	id := make([]byte, 16)
 	for name, x := range map[string]struct {
 		to   journal.StreamKind
-		said *Said
+		said *record.SagaMessage
 		fine bool
 	}{
-		"an offer":                   {journal.AgentStream, &Said{Kind: Said_offer, Group: id}, true},
-		"an offer of no group":       {journal.AgentStream, &Said{Kind: Said_offer}, false},
-		"an offer to a group":        {journal.GroupStream, &Said{Kind: Said_offer, Group: id}, false},
-		"an answer":                  {journal.GroupStream, &Said{Kind: Said_answer, Agent: id}, true},
-		"an answer of half an agent": {journal.GroupStream, &Said{Kind: Said_answer, Agent: id[:8]}, false},
-		"a concern":                  {journal.AgentStream, &Said{Kind: Said_concern, Group: id, Request: id}, true},
+		"an offer":                   {journal.AgentStream, &record.SagaMessage{Kind: record.SagaMessage_offer, Group: id}, true},
+		"an offer of no group":       {journal.AgentStream, &record.SagaMessage{Kind: record.SagaMessage_offer}, false},
+		"an offer to a group":        {journal.GroupStream, &record.SagaMessage{Kind: record.SagaMessage_offer, Group: id}, false},
+		"an answer":                  {journal.GroupStream, &record.SagaMessage{Kind: record.SagaMessage_answer, Agent: id}, true},
+		"an answer of half an agent": {journal.GroupStream, &record.SagaMessage{Kind: record.SagaMessage_answer, Agent: id[:8]}, false},
+		"a concern":                  {journal.AgentStream, &record.SagaMessage{Kind: record.SagaMessage_concern, Group: id, Request: id}, true},
 		"a concern without a request": {
-			journal.AgentStream, &Said{Kind: Said_concern, Group: id}, false,
+			journal.AgentStream, &record.SagaMessage{Kind: record.SagaMessage_concern, Group: id}, false,
 		},
-		"the end of a group":     {journal.OrgStream, &Said{Kind: Said_ended, Group: id}, true},
-		"a retirement as a word": {journal.OrgStream, &Said{Kind: Said_retired, Agent: id}, false},
-		"a word of a new kind":   {journal.AgentStream, &Said{Kind: 99, Group: id}, false},
-		"the end of a webhook":   {journal.WebhookStream, &Said{Kind: Said_forget, Agent: id}, true},
+		"the end of a group":     {journal.OrgStream, &record.SagaMessage{Kind: record.SagaMessage_ended, Group: id}, true},
+		"a retirement as a word": {journal.OrgStream, &record.SagaMessage{Kind: record.SagaMessage_retired, Agent: id}, false},
+		"a word of a new kind":   {journal.AgentStream, &record.SagaMessage{Kind: 99, Group: id}, false},
+		"the end of a webhook":   {journal.WebhookStream, &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: id}, true},
 		"a word for a conversation": {
-			journal.ConversationStream, &Said{Kind: Said_forget, Agent: id}, false,
+			journal.ConversationStream, &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: id}, false,
 		},
 	} {
 		word, err := x.said.MarshalVT()
@@ -203,7 +204,7 @@ func TestWordsThatCannotBeDecoded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if said, err := decodeWord(journal.OrgStream, append([]byte{retired}, id...)); err != nil || said.GetKind() != Said_retired {
+	if said, err := decodeWord(journal.OrgStream, append([]byte{retired}, id...)); err != nil || said.GetKind() != record.SagaMessage_retired {
 		t.Errorf("a retirement: %v, %v", said, err)
 	}
 	if _, err := decodeWord(journal.OrgStream, garble); err == nil {
@@ -315,7 +316,7 @@ func longTray(t *testing.T, words int, tune func(*Node)) (page, underway, before
 		var batch [][]byte
 		for ; len(batch) < 1000 && sent < words; sent++ {
 			binary.BigEndian.PutUint64(request[8:], uint64(sent))
-			word := must((&Said{Kind: Said_settled, Group: make([]byte, 16), Request: request}).MarshalVT())(t)
+			word := must((&record.SagaMessage{Kind: record.SagaMessage_settled, Group: make([]byte, 16), Request: request}).MarshalVT())(t)
 			batch = append(batch, word)
 		}
 		tell(t, r.store, s, batch...)

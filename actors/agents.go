@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -67,13 +68,13 @@ func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
 
 // agentQueued takes what groups tell an agent: of a seat that is kept for it, which
 // it answers, of the end of one, and of requests about it.
-func (n *Node) agentQueued(t *agentTurn, said *Said) error {
+func (n *Node) agentQueued(t *agentTurn, said *record.SagaMessage) error {
 	id := parley.IDFromBytes[parley.GroupID](said.GetGroup())
 	self := parley.AgentID(t.entry.Stream.ID)
 	concern := append(self.Bytes(), said.GetRequest()...)
 	switch said.GetKind() {
-	case Said_offer:
-		answer := &Said{Kind: Said_answer, Group: said.GetGroup(), Agent: self.Bytes(), Number: said.GetNumber()}
+	case record.SagaMessage_offer:
+		answer := &record.SagaMessage{Kind: record.SagaMessage_answer, Group: said.GetGroup(), Agent: self.Bytes(), Number: said.GetNumber()}
 		err := t.decide(agent.Enter{Group: id, Offer: said.GetNumber(), Isolated: said.GetIsolated()})
 		switch {
 		case errors.Is(err, agent.ErrIsolationConflict):
@@ -84,17 +85,17 @@ func (n *Node) agentQueued(t *agentTurn, said *Said) error {
 			return err
 		}
 		t.tell(groupStream(id), answer)
-	case Said_depart:
+	case record.SagaMessage_depart:
 		if err := t.decide(agent.Depart{Group: id, Offer: said.GetNumber()}); err != nil {
 			return heard(err)
 		}
-	case Said_concern:
+	case record.SagaMessage_concern:
 		if t.state.Revoked() {
-			t.tell(groupStream(id), &Said{Kind: Said_forget, Agent: self.Bytes()})
+			t.tell(groupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 			return nil
 		}
 		t.keep(journal.ConcernTable, concern, said.GetGroup())
-	case Said_settled:
+	case record.SagaMessage_settled:
 		t.strike(journal.ConcernTable, concern)
 	}
 	n.publishAgentAfter(t)
@@ -121,7 +122,7 @@ func (n *Node) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) e
 		concerned[parley.IDFromBytes[parley.GroupID](value)] = true
 	})
 	for id := range concerned {
-		t.tell(groupStream(id), &Said{Kind: Said_forget, Agent: self.Bytes()})
+		t.tell(groupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/journal"
 	"parley/journal/verify"
 )
@@ -81,7 +82,7 @@ func (k *talk) readers(id parley.MessageID) (to []parley.Seat, err error) {
 
 // delivered demands each copy in its reader's feed, in the conversation's order,
 // and the record in each home where one is.
-func (k *talk) delivered(id parley.MessageID, r *Record, to []parley.Seat) error {
+func (k *talk) delivered(id parley.MessageID, r *record.Message, to []parley.Seat) error {
 	x, note := k.x, journal.TypeHash(r.GetType())
 	brought := map[int]bool{x.Home(id.Slot()): true}
 	for _, seat := range to {
@@ -130,7 +131,7 @@ func (k *talk) lodged(id parley.MessageID, reader parley.Slot, home int) error {
 
 // answers reports whether a reply in a group's conversation is one to a message
 // of it, between who sent that and who got it.
-func (k *talk) answers(r *Record) (bool, error) {
+func (k *talk) answers(r *record.Message) (bool, error) {
 	id := parley.IDFromBytes[parley.MessageID](r.GetInReplyTo())
 	original, _, err := k.x.recordAt(id.Slot(), id)
 	if err != nil {
@@ -149,7 +150,7 @@ func (k *talk) answers(r *Record) (bool, error) {
 
 // between reports whether a reply goes to and fro between the sender of a message
 // of its conversation and one who got that.
-func (k *talk) between(r, original *Record, to parley.AgentID) bool {
+func (k *talk) between(r, original *record.Message, to parley.AgentID) bool {
 	from := original.Sender()
 	return original.Conversation() == r.Conversation() &&
 		(r.Sender() == from && r.Recipient() == to || r.Sender() == to && r.Recipient() == from)

@@ -16,6 +16,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
 	"parley/journal/verify"
@@ -33,7 +34,7 @@ var nobody = parley.NewID[parley.AnyID](7, noon, [10]byte{0: 9, 9: 9})
 
 func flipLast(v []byte) []byte { v[len(v)-1] ^= 1; return v }
 
-func anyRecord([]byte, *Record) bool { return true }
+func anyRecord([]byte, *record.Message) bool { return true }
 
 // rowControls plant faults that the laws of the journal forbid.
 var rowControls = map[string]control{
@@ -153,14 +154,16 @@ var meaningControls = map[string]control{
 			func(e conversation.Event) { e.(*conversation.Posted).MessageId = nobody[:] })
 	}, []string{"feed-entries", "message-order", "message-record", "message-records", "quota"}, false},
 	"a record is of another sender": {func(x *tamper) {
-		rewrite(x, func(_ []byte, r *Record) bool { return len(r.InReplyTo) == 0 && bytes.Equal(r.From, x.agents[0][:]) },
-			func(r *Record) { r.From = x.agents[4].Bytes() })
+		rewrite(x, func(_ []byte, r *record.Message) bool {
+			return len(r.InReplyTo) == 0 && bytes.Equal(r.From, x.agents[0][:])
+		},
+			func(r *record.Message) { r.From = x.agents[4].Bytes() })
 	}, []string{"message-record", "once-rows"}, false},
 	"a record is of another organization": {func(x *tamper) {
-		rewrite(x, anyRecord, func(r *Record) { r.ToOrg = nobody[:] })
+		rewrite(x, anyRecord, func(r *record.Message) { r.ToOrg = nobody[:] })
 	}, []string{"message-owner"}, false},
 	"a record is of another type": {func(x *tamper) {
-		rewrite(x, anyRecord, func(r *Record) { r.Type = "svc.v1.other" })
+		rewrite(x, anyRecord, func(r *record.Message) { r.Type = "svc.v1.other" })
 	}, []string{"feed-entries", "once-rows"}, false},
 	"a record is gone": {
 		func(x *tamper) { x.lose('B', nil) },
@@ -252,7 +255,7 @@ func swapPlaces(x *tamper) {
 			return false
 		}
 		_, b := x.find('B', func(k, _ []byte) bool { return bytes.Equal(k[3:], v[9:25]) })
-		r := &Record{}
+		r := &record.Message{}
 		if err := r.UnmarshalVT(b[8:]); err != nil {
 			x.t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -161,10 +162,10 @@ func (k *talk) counted(sender parley.OrgID, atMs int64) {
 
 // recordAt reads a record as kept for a reader at slot; nil if it is not there
 // or cannot be read.
-func (x *auditor) recordAt(slot parley.Slot, id parley.MessageID) (r *Record, position uint64, err error) {
-	position, err = x.Message(slot, id, func(record []byte) error {
-		have := &Record{}
-		if have.UnmarshalVT(record) == nil {
+func (x *auditor) recordAt(slot parley.Slot, id parley.MessageID) (r *record.Message, position uint64, err error) {
+	position, err = x.Message(slot, id, func(stored []byte) error {
+		have := &record.Message{}
+		if have.UnmarshalVT(stored) == nil {
 			r = have
 		}
 		return nil
@@ -182,7 +183,7 @@ func (x *auditor) bytesAt(slot parley.Slot, id parley.MessageID) (data []byte, p
 }
 
 // owners holds the organizations that a record names against the agents'.
-func (k *talk) owners(where string, r *Record) error {
+func (k *talk) owners(where string, r *record.Message) error {
 	x := k.x
 	for _, end := range []struct {
 		agent parley.AgentID

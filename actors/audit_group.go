@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/record"
 	"parley/journal"
 	"parley/journal/verify"
 )
@@ -306,7 +307,7 @@ func shownRow(s *group.State) []byte {
 	if !s.Public || s.Deleted() || s.LastSeat == 0 {
 		return nil
 	}
-	row, _ := (&PublicGroup{
+	row, _ := (&record.PublicGroup{
 		Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy.String(),
 		VoteHours: int32(s.VoteHours), Members: int32(len(s.Members())), CreatedMs: s.CreatedMs,
 	}).MarshalVT()

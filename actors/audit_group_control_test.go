@@ -9,6 +9,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -37,34 +38,34 @@ var groupControls = map[string]control{
 	}, []string{"conversation-lists", "group-conversations"}, true},
 	"a word about a seat that nobody keeps": {func(x *tamper) {
 		s := agentStream(x.agents[1])
-		word, _ := (&Said{Kind: Said_offer, Group: x.first.GetGroup(), Number: 99}).MarshalVT()
+		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: x.first.GetGroup(), Number: 99}).MarshalVT()
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), word)
 	}, []string{"seats-underway"}, false},
 	"a word about a seat in no group": {func(x *tamper) {
 		s := agentStream(x.agents[1])
-		word, _ := (&Said{Kind: Said_offer, Group: nobody[:], Number: 1}).MarshalVT()
+		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: nobody[:], Number: 1}).MarshalVT()
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), word)
 	}, []string{"seats-underway"}, false},
 	"a word of groups for whom it is not": {func(x *tamper) {
 		s := orgStream(x.owner)
-		word, _ := (&Said{Kind: Said_offer, Group: x.first.GetGroup(), Number: 1}).MarshalVT()
+		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: x.first.GetGroup(), Number: 1}).MarshalVT()
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), word)
 	}, []string{"tray-words"}, false},
 	"a broadcast says that it has fewer copies": {func(x *tamper) {
-		rewrite(x, func(_ []byte, r *Record) bool { return r.GetRecipients() > 1 }, func(r *Record) { r.Recipients-- })
+		rewrite(x, func(_ []byte, r *record.Message) bool { return r.GetRecipients() > 1 }, func(r *record.Message) { r.Recipients-- })
 	}, []string{"broadcast-readers"}, false},
 	"a broadcast went to one less":       {func(x *tamper) { x.forgetCopy() }, []string{"broadcast-readers", "copies", "feed-entries"}, false},
 	"a broadcast went to who was not in": {func(x *tamper) { x.redirectCopy() }, []string{"broadcast-readers"}, true},
 	"a broadcast is of another group": {func(x *tamper) {
-		rewrite(x, func(_ []byte, r *Record) bool { return r.Copied() }, func(r *Record) { r.Group = nobody[:] })
+		rewrite(x, func(_ []byte, r *record.Message) bool { return r.Copied() }, func(r *record.Message) { r.Group = nobody[:] })
 	}, []string{"message-record"}, true},
 	"a copy is in no feed":                           {func(x *tamper) { x.lose('F', copied) }, []string{"copies", "feed-entries"}, false},
 	"a copy lies before another of its conversation": {(*tamper).swapCopies, []string{"feed-order"}, true},
 	"a reply to what was not said": {func(x *tamper) {
-		rewrite(x, func(_ []byte, r *Record) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *Record) { r.InReplyTo = nobody[:] })
+		rewrite(x, func(_ []byte, r *record.Message) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *record.Message) { r.InReplyTo = nobody[:] })
 	}, []string{"message-record", "once-rows"}, false},
 	"a reply in another group": {func(x *tamper) {
-		rewrite(x, func(_ []byte, r *Record) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *Record) { r.Host = nobody[:] })
+		rewrite(x, func(_ []byte, r *record.Message) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *record.Message) { r.Host = nobody[:] })
 	}, []string{"message-record"}, false},
 	"a move by one who was no admin": {func(x *tamper) {
 		retell(x, journal.ConversationStream, conversationRules, func(e conversation.Event) bool {

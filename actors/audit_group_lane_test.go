@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -88,7 +89,7 @@ func saidUnderwayIn(t *testing.T, v *village) (kinds []string) {
 	err := archive.Underway(func(w journal.Effect) error {
 		switch w := w.(type) {
 		case journal.EnqueueFor:
-			said := &Said{}
+			said := &record.SagaMessage{}
 			if said.UnmarshalVT(w.Data) == nil {
 				kinds = append(kinds, said.GetKind().String())
 			}

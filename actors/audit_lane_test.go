@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -56,7 +57,7 @@ func underwayTown(t *testing.T) (w *town, release func()) {
 	}
 	here, there := w.at(w.owner, home, 2)
 	guests, _ := w.at(far, home, 1)
-	settled := func(what string, m *Record) Message {
+	settled := func(what string, m *record.Message) Message {
 		var got Message
 		eventually(t, what, func() bool {
 			got, _ = w.node.MessageFor(ctx, m.Recipient().Slot(), m.MessageID())
@@ -142,8 +143,8 @@ var laneControls = map[string]control{
 		x.alter('o', nil, func(v []byte) []byte { return v[:len(v)-3] })
 	}, []string{"values"}, true},
 	"a copy says something else": {func(x *tamper) {
-		rewrite(x, func(k []byte, _ *Record) bool { return isCopy(k) },
-			func(r *Record) { r.Content = []byte("something else") })
+		rewrite(x, func(k []byte, _ *record.Message) bool { return isCopy(k) },
+			func(r *record.Message) { r.Content = []byte("something else") })
 	}, []string{"record-copy"}, false},
 	"a copy is gone": {func(x *tamper) {
 		x.lose('B', func(k, _ []byte) bool { return isCopy(k) })

@@ -5,12 +5,13 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/record"
 	"parley/journal"
 )
 
-// saidUnderway is what words between groups, agents and owners are about to bring about,
+// sagaMessages is what words between groups, agents and owners are about to bring about,
 // by what it explains.
-type saidUnderway struct {
+type sagaMessages struct {
 	// offers counts the words that settle each offer of a group: the question and
 	// its answer.
 	offers map[parley.GroupID]map[uint32]int
@@ -27,39 +28,39 @@ type saidUnderway struct {
 	settled  map[string]bool
 }
 
-func newSaidUnderway() saidUnderway {
-	return saidUnderway{
+func newSagaMessages() sagaMessages {
+	return sagaMessages{
 		offers: map[parley.GroupID]map[uint32]int{}, entered: map[string]bool{}, departs: map[[32]byte]uint32{},
 		forgets: map[[32]byte]bool{}, concerns: map[string]parley.GroupID{}, settled: map[string]bool{},
 	}
 }
 
 // said takes in a word to an actor that can be understood.
-func (x *auditor) said(to journal.Stream, w *Said) {
+func (x *auditor) said(to journal.Stream, w *record.SagaMessage) {
 	u := &x.underway
 	id, who := parley.IDFromBytes[parley.GroupID](w.GetGroup()), parley.AgentID(to.ID)
 	about := string(to.ID[:]) + string(w.GetRequest())
 	switch k := w.GetKind(); {
-	case to.Kind == journal.AgentStream && k == Said_offer:
+	case to.Kind == journal.AgentStream && k == record.SagaMessage_offer:
 		u.offer(id, w.GetNumber())
-	case to.Kind == journal.AgentStream && k == Said_depart:
+	case to.Kind == journal.AgentStream && k == record.SagaMessage_depart:
 		at := pair(parley.AnyID(who), parley.AnyID(id))
 		u.departs[at] = max(u.departs[at], w.GetNumber())
-	case to.Kind == journal.AgentStream && k == Said_concern:
+	case to.Kind == journal.AgentStream && k == record.SagaMessage_concern:
 		u.concerns[about] = id
-	case to.Kind == journal.AgentStream && k == Said_settled:
+	case to.Kind == journal.AgentStream && k == record.SagaMessage_settled:
 		u.settled[about] = true
-	case to.Kind == journal.GroupStream && k == Said_answer:
+	case to.Kind == journal.GroupStream && k == record.SagaMessage_answer:
 		u.offer(parley.GroupID(to.ID), w.GetNumber())
 		if w.GetReason() == "" {
 			of := parley.IDFromBytes[parley.AgentID](w.GetAgent())
 			u.entered[string(membership(of, parley.GroupID(to.ID), w.GetNumber(), false))] = true
 		}
-	case to.Kind == journal.GroupStream && k == Said_forget:
+	case to.Kind == journal.GroupStream && k == record.SagaMessage_forget:
 		u.forgets[pair(parley.IDFromBytes[parley.AnyID](w.GetAgent()), to.ID)] = true
-	case to.Kind == journal.OrgStream && k == Said_ended:
+	case to.Kind == journal.OrgStream && k == record.SagaMessage_ended:
 		x.endings.Find(to.Slot(), 1, to.ID[:], id[:])
-	case to.Kind == journal.OrgStream && k == Said_retired:
+	case to.Kind == journal.OrgStream && k == record.SagaMessage_retired:
 		x.retired.Find(to.Slot(), 1, to.ID[:], w.GetAgent())
 	}
 }
@@ -75,7 +76,7 @@ func (x *auditor) concerned() {
 	}
 }
 
-func (u *saidUnderway) offer(id parley.GroupID, number uint32) {
+func (u *sagaMessages) offer(id parley.GroupID, number uint32) {
 	if u.offers[id] == nil {
 		u.offers[id] = map[uint32]int{}
 	}

@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -258,7 +259,7 @@ func (x *auditor) onceRow(slot parley.Slot, key, value []byte) error {
 }
 
 // founding reports whether a key stands for a group, which it made.
-func (x *auditor) founding(slot parley.Slot, r *Record, scope, value []byte) (bool, error) {
+func (x *auditor) founding(slot parley.Slot, r *record.Message, scope, value []byte) (bool, error) {
 	if r != nil {
 		return false, nil
 	}
@@ -271,7 +272,7 @@ func (x *auditor) founding(slot parley.Slot, r *Record, scope, value []byte) (bo
 }
 
 // scoped reports whether a message is what a key of that scope made.
-func (x *auditor) scoped(slot parley.Slot, r *Record, scope, about []byte) bool {
+func (x *auditor) scoped(slot parley.Slot, r *record.Message, scope, about []byte) bool {
 	if slot != r.MessageID().Slot() {
 		return false
 	}

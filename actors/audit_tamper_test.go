@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 	"parley/journal/verify"
 	"parley/persistence"
@@ -249,10 +250,10 @@ func retell[S state, C any, E event](x *tamper, kind journal.StreamKind, r rules
 }
 
 // rewrite replaces the first record that fits.
-func rewrite(x *tamper, fits func(k []byte, r *Record) bool, change func(*Record)) {
+func rewrite(x *tamper, fits func(k []byte, r *record.Message) bool, change func(*record.Message)) {
 	x.t.Helper()
-	decode := func(v []byte) *Record {
-		r := &Record{}
+	decode := func(v []byte) *record.Message {
+		r := &record.Message{}
 		if err := r.UnmarshalVT(v[8:]); err != nil {
 			x.t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/issuer"
+	"parley/actors/record"
 	"parley/journal"
 	"parley/journal/verify"
 	"parley/persistence"
@@ -54,8 +55,8 @@ type town struct {
 	hand   *hand
 	owner  parley.OrgID
 	agents []parley.AgentID
-	first  *Record // of a conversation of agents 0 and 1
-	talks  []*Record
+	first  *record.Message // of a conversation of agents 0 and 1
+	talks  []*record.Message
 }
 
 // newTown runs a day's work.
@@ -102,7 +103,7 @@ func newTown(t testing.TB, journals int) *town {
 }
 
 // answer has the recipient read and reply, and the sender page.
-func (w *town) answer(m *Record, n int) {
+func (w *town) answer(m *record.Message, n int) {
 	w.t.Helper()
 	var mine Message
 	eventually(w.t, "the message has arrived", func() bool {

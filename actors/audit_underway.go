@@ -24,7 +24,7 @@ type underway struct {
 	rows map[string][]byte
 	// fans are the seats whose copies of a broadcast are on their way.
 	fans map[parley.MessageID][]parley.Seat
-	saidUnderway
+	sagaMessages
 }
 
 // bornAgent is an agent whose beginning is underway.
@@ -45,7 +45,7 @@ func (x *auditor) readUnderway() error {
 	x.underway = underway{
 		announced: map[[32]byte]bool{}, statuses: map[[32]byte][]string{}, rows: map[string][]byte{},
 		marksNear: map[parley.MessageID]journal.Receipts{}, marksFar: map[parley.MessageID]journal.Receipts{},
-		agents: map[parley.AgentID]*bornAgent{}, fans: map[parley.MessageID][]parley.Seat{}, saidUnderway: newSaidUnderway(),
+		agents: map[parley.AgentID]*bornAgent{}, fans: map[parley.MessageID][]parley.Seat{}, sagaMessages: newSagaMessages(),
 	}
 	var born []journal.CreateStream
 	err := x.Underway(func(w journal.Effect) error {

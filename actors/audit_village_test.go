@@ -9,6 +9,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/actors/record"
 )
 
 // village is a town of groups.
@@ -75,7 +76,7 @@ func (v *village) enrolls() {
 // talks sends, answers and moves.
 func (v *village) talks() {
 	t, a := v.t, v.agents
-	say := func(c *club, from parley.AgentID, text, key string) *Record {
+	say := func(c *club, from parley.AgentID, text, key string) *record.Message {
 		v.hand.advance(time.Second)
 		return must(c.say(from, text, key))(t).Message
 	}

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
 // replying has callers reply into conversations for as long as the benchmark
 // runs, each to the conversation that pick names.
-func replying(b *testing.B, r *rig, owner parley.OrgID, firsts []*Record, callers int, pick func(n int64) int) {
+func replying(b *testing.B, r *rig, owner parley.OrgID, firsts []*record.Message, callers int, pick func(n int64) int) {
 	var n atomic.Int64
 	var working sync.WaitGroup
 	b.ResetTimer()
@@ -37,8 +38,8 @@ func replying(b *testing.B, r *rig, owner parley.OrgID, firsts []*Record, caller
 }
 
 // conversations starts n of them.
-func (r *rig) conversations(owner parley.OrgID, ids []parley.AgentID, n int) []*Record {
-	firsts := make([]*Record, n)
+func (r *rig) conversations(owner parley.OrgID, ids []parley.AgentID, n int) []*record.Message {
+	firsts := make([]*record.Message, n)
 	var starting sync.WaitGroup
 	for i := range firsts {
 		starting.Go(func() {

@@ -9,6 +9,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -73,7 +74,7 @@ func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 		return nil, err
 	}
 	t.remember(scope, s.Key, remembered{parley.IDFromBytes[parley.MessageID](record.Id), s.Group, s.Type})
-	return Posted{Message: record.firstCopy()}, nil
+	return Posted{Message: record.FirstCopy()}, nil
 }
 
 // judgeParent judges the conversation that a new one is to be a part of.
@@ -89,7 +90,7 @@ func judgeParent(p agent.ParentFact) error {
 
 // spread posts the message into the group's conversation, a new one if current
 // is nil, and to all members but the sender.
-func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*Record, error) {
+func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*record.Message, error) {
 	to := t.state.Recipients(s.From)
 	first, _ := t.state.Member(to[0].Agent)
 	s.ToOrg = first.Org

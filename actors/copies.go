@@ -4,37 +4,12 @@ import (
 	"context"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
-// Copied reports whether the record is a broadcast's, or that of one of its
-// copies.
-func (r *Record) Copied() bool { return len(r.GetGroup()) > 0 }
-
-// GroupID is the group that a broadcast went to, zero for any other message.
-func (r *Record) GroupID() parley.GroupID { return parley.IDFromBytes[parley.GroupID](r.GetGroup()) }
-
-// HostID is the group in whose conversation the message is, zero for any other.
-func (r *Record) HostID() parley.GroupID { return parley.IDFromBytes[parley.GroupID](r.GetHost()) }
-
-// copyFor is the copy of a broadcast that goes to an agent. Whose agent that is
-// remains to be said, see Node.addressed.
-func (r *Record) copyFor(id parley.MessageID, to parley.AgentID) *Record {
-	return &Record{
-		Id: id.Bytes(), ConversationId: r.ConversationId, From: r.From, To: to.Bytes(), FromOrg: r.FromOrg, Type: r.Type,
-		Content: r.Content, SelfPayload: r.SelfPayload, Group: r.Group, Host: r.Host, Recipients: r.Recipients, FirstSeat: r.FirstSeat,
-	}
-}
-
-// firstCopy is a broadcast as its sender sees it.
-func (r *Record) firstCopy() *Record {
-	c := r.copyFor(parley.Copy(r.MessageID(), r.GetFirstSeat()), r.Recipient())
-	c.ToOrg = r.ToOrg
-	return c
-}
-
 // addressed completes a copy with the organization that owns its recipient.
-func (n *Node) addressed(ctx context.Context, r *Record) error {
+func (n *Node) addressed(ctx context.Context, r *record.Message) error {
 	if r == nil || !r.Copied() || len(r.GetToOrg()) > 0 {
 		return nil
 	}
@@ -65,13 +40,13 @@ func readCopy(v journal.View, reader parley.Slot, id parley.MessageID) (m Messag
 			return m, err
 		}
 	}
-	return Message{Record: r.copyFor(id, to), Position: position}, nil
+	return Message{Record: r.CopyFor(id, to), Position: position}, nil
 }
 
 // readBroadcast reads the record that all copies of a broadcast share, as kept
 // for a reader at slot.
-func readBroadcast(v journal.View, reader parley.Slot, id parley.MessageID) (*Record, error) {
-	r := &Record{}
+func readBroadcast(v journal.View, reader parley.Slot, id parley.MessageID) (*record.Message, error) {
+	r := &record.Message{}
 	found, err := v.Broadcast(reader, id, r.UnmarshalVT)
 	if err == nil && !found {
 		err = parley.ErrNotFound
@@ -106,20 +81,20 @@ func readOwn(v journal.View, id parley.MessageID, of parley.AgentID, seats []uin
 }
 
 // liveRecord is the message that a live feed entry brings along.
-func liveRecord(e journal.FeedEntry, to parley.AgentID) (*Record, error) {
-	r := &Record{}
+func liveRecord(e journal.FeedEntry, to parley.AgentID) (*record.Message, error) {
+	r := &record.Message{}
 	if err := r.UnmarshalVT(e.Record); err != nil {
 		return nil, err
 	}
 	if e.Kind == journal.CopyEntry {
-		r = r.copyFor(parley.MessageID(e.Ref), to)
+		r = r.CopyFor(parley.MessageID(e.Ref), to)
 	}
 	return r, nil
 }
 
 // transferred is the message that an entry of an agent's feed brings. It is shared:
 // nobody changes it.
-func (n *Node) transferred(ctx context.Context, v journal.View, to parley.AgentID, e journal.FeedEntry) (*Record, error) {
+func (n *Node) transferred(ctx context.Context, v journal.View, to parley.AgentID, e journal.FeedEntry) (*record.Message, error) {
 	id := parley.MessageID(e.Ref)
 	if e.Kind != journal.CopyEntry {
 		return n.shown.record(v, to.Slot(), id)
@@ -128,6 +103,6 @@ func (n *Node) transferred(ctx context.Context, v journal.View, to parley.AgentI
 	if err != nil {
 		return nil, err
 	}
-	r = r.copyFor(id, to)
+	r = r.CopyFor(id, to)
 	return r, n.addressed(ctx, r)
 }

@@ -13,6 +13,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
 )
@@ -375,7 +376,7 @@ func (c *client) posted(p Posted, a attemptKey) {
 }
 
 // answer replies to a message, which shows that it was read.
-func (c *client) answer(original *Record) {
+func (c *client) answer(original *record.Message) {
 	n := c.next()
 	r := answerTo(original.RecipientOrg(), original, c.text(n), "")
 	r.ToOrg, r.DayLimit = original.SenderOrg(), dayLimit(r.FromOrg)
@@ -420,13 +421,13 @@ func (c *client) reply(r ReplyTo) {
 }
 
 // move changes a conversation's status.
-func (c *client) move(m *Record) {
+func (c *client) move(m *record.Message) {
 	words := []string{"open", "paused", "input_required", "paused", "input_required", "completed", "failed", "canceled", "rejected"}
 	c.moveTo(m, words[c.rng.IntN(len(words))])
 }
 
 // moveTo gives a reason that none else does.
-func (c *client) moveTo(m *Record, word string) {
+func (c *client) moveTo(m *record.Message, word string) {
 	change := ChangeStatus{
 		Conversation: m.Conversation(), By: []parley.AgentID{m.Sender(), m.Recipient()},
 		Status: word, Reason: fmt.Sprint("r", c.next()),

@@ -12,6 +12,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -22,7 +23,7 @@ const noticeType = "svc.v1.group_invite"
 type crashGroups struct {
 	clubs    []*crashClub
 	requests []filedRequest
-	heardAll []*Record // broadcasts that were answered
+	heardAll []*record.Message // broadcasts that were answered
 }
 
 // crashClub is a group that was answered.

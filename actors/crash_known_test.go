@@ -6,6 +6,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -47,7 +48,7 @@ type knownOrg struct {
 }
 
 type knownMessage struct {
-	record   *Record
+	record   *record.Message
 	position uint64
 	// marks as the recipient sees them, sent as the conversation does.
 	marks, sent journal.Receipts

@@ -15,6 +15,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
 	"parley/persistence"
@@ -49,7 +50,7 @@ type crashWorld struct {
 	orgs   []parley.OrgID
 	agents map[parley.AgentID]*crashAgent
 	active []*crashAgent
-	pool   []*Record
+	pool   []*record.Message
 	serial int
 	crashGroups
 }

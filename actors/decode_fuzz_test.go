@@ -10,6 +10,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -159,7 +160,7 @@ func FuzzState(f *testing.F) {
 // FuzzRecord is FuzzEvent for stored messages, whose ids are of the right
 // length or none.
 func FuzzRecord(f *testing.F) {
-	whole := &Record{
+	whole := &record.Message{
 		Id: make([]byte, 16), ConversationId: make([]byte, 16), From: make([]byte, 16), To: make([]byte, 16), FromOrg: make([]byte, 16), ToOrg: make([]byte, 16),
 		Type: "a.b.c", InReplyTo: make([]byte, 16), Content: []byte(`"type":"a.b.c"`), SelfPayload: "QQ",
 	}
@@ -171,8 +172,8 @@ func FuzzRecord(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := &Record{}
-		if !rereads(t, b, r, &Record{}, &Record{}) {
+		r := &record.Message{}
+		if !rereads(t, b, r, &record.Message{}, &record.Message{}) {
 			return
 		}
 		if len(r.Id) != 16 && !r.MessageID().Zero() || len(r.To) != 16 && !r.Recipient().Zero() || len(r.FromOrg) != 16 && !r.SenderOrg().Zero() {

@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -18,14 +19,14 @@ import (
 // on stable storage. Nothing else in it waits for the disk to sync, so look may
 // hold what others are waiting for. If PublicGroups returns an error, what look has
 // seen must not be shown.
-func (n *Node) PublicGroups(ctx context.Context, beyond parley.GroupID, look func(iter.Seq2[*PublicGroup, string])) error {
+func (n *Node) PublicGroups(ctx context.Context, beyond parley.GroupID, look func(iter.Seq2[*record.PublicGroup, string])) error {
 	owners := slugs{facts: n.facts, missed: map[parley.OrgID]string{}}
 	err := n.view(ctx, func(v journal.View) error {
 		owners.view = v
 		var failed error
-		look(func(yield func(*PublicGroup, string) bool) {
+		look(func(yield func(*record.PublicGroup, string) bool) {
 			scan := v.Rows(journal.DirectorySlot, journal.PublicTable, nil, beyond.Bytes(), false, func(_, value []byte) bool {
-				g := &PublicGroup{}
+				g := &record.PublicGroup{}
 				if failed = g.UnmarshalVT(value); failed != nil {
 					return false
 				}
@@ -88,9 +89,3 @@ func (s *slugs) keep(ctx context.Context, n *Node) {
 		kept++
 	}
 }
-
-// GroupID is the group's id.
-func (g *PublicGroup) GroupID() parley.GroupID { return parley.IDFromBytes[parley.GroupID](g.GetId()) }
-
-// Owner is the organization that made it.
-func (g *PublicGroup) Owner() parley.OrgID { return parley.IDFromBytes[parley.OrgID](g.GetOrg()) }

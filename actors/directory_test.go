@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/record"
 )
 
 // TestPublicGroups: they come oldest first, from any of them on, each with its
@@ -37,7 +38,7 @@ func TestPublicGroups(t *testing.T) {
 					beyond = ids[from]
 				}
 				var got []string
-				err := r.node.PublicGroups(context.Background(), beyond, func(all iter.Seq2[*PublicGroup, string]) {
+				err := r.node.PublicGroups(context.Background(), beyond, func(all iter.Seq2[*record.PublicGroup, string]) {
 					for g, slug := range all {
 						got = append(got, g.GetName()+" of "+slug)
 					}

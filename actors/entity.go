@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -25,7 +26,7 @@ type kind[S state, C any, E event] struct {
 	handle func(*turn[S, C, E], any) (reply any, err error)
 	// handleQueued takes one word from the tray; nil where nobody says any to its like. An
 	// error, also a refusal, says that the word cannot be handled now: it stays.
-	handleQueued func(*turn[S, C, E], *Said) error
+	handleQueued func(*turn[S, C, E], *record.SagaMessage) error
 	// wake, if set, looks for what is to be done whenever the actor is hinted, after
 	// the words in its tray.
 	wake func(*turn[S, C, E]) error

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -161,12 +162,12 @@ func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []jour
 // messages are shared: nobody changes them.
 func (n *Node) Backlog(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit, size int, fn func(journal.FeedEntry, Message) error) (to uint64, err error) {
 	var lines []feedLine
-	var records []*Record // of lines
+	var records []*record.Message // of lines
 	to = upTo
 	err = n.view(ctx, func(v journal.View) error {
 		var bad error
 		scan := v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
-			var record *Record
+			var record *record.Message
 			if e.Kind.BringsMessage() {
 				if record, bad = n.transferred(ctx, v, agent, e); bad != nil {
 					return false

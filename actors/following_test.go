@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -30,7 +31,7 @@ func TestWhatArrivesWhileAReaderLooksIsFollowed(t *testing.T) {
 	m := &meanwhile{}
 	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { m.Journal = j; return m }))
 	owner, ids := r.agents("acme", 2)
-	var sent *Record
+	var sent *record.Message
 	send := func() { sent = must(r.send(direct(owner, ids[0], ids[1], "now", "")))(t).Message }
 	m.do.Store(&send)
 	start := must(r.node.Resume(context.Background(), ids[1], parley.MessageID{}, false))(t)

@@ -6,6 +6,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -137,7 +138,7 @@ func showDirectory(t *groupTurn, was shownGroup) {
 	}
 	row := journal.Row{Slot: journal.DirectorySlot, Table: journal.PublicTable, Key: s.ID.Bytes(), Delete: !now.shown}
 	if now.shown {
-		profile := PublicGroup{
+		profile := record.PublicGroup{
 			Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy.String(),
 			VoteHours: int32(s.VoteHours), Members: int32(now.members), CreatedMs: s.CreatedMs,
 		}

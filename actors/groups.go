@@ -11,6 +11,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -210,7 +211,7 @@ func (n *Node) foundGroup(t *orgTurn, r foundGroup) (any, error) {
 	place := t.entity.seq + uint64(len(t.entry.Events))
 	t.keep(journal.GroupRosterTable, binary.BigEndian.AppendUint64(c.Org.Bytes(), place), c.ID.Bytes())
 	t.say(bear)
-	t.tell(agentStream(c.Founder), &Said{Kind: Said_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})
+	t.tell(agentStream(c.Founder), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})
 	t.remember(scope, r.Key, remembered{parley.MessageID(c.ID), c.Org, c.Name})
 	return GroupMade{ID: c.ID}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -103,16 +104,16 @@ func (n *Node) groupKind() *kind[*hall, group.Command, group.Event] {
 }
 
 // groupQueued takes what an agent says of a seat, and that one acts no more.
-func (n *Node) groupQueued(t *groupTurn, said *Said) error {
+func (n *Node) groupQueued(t *groupTurn, said *record.SagaMessage) error {
 	agent := parley.IDFromBytes[parley.AgentID](said.GetAgent())
 	switch said.GetKind() {
-	case Said_answer:
+	case record.SagaMessage_answer:
 		err := n.judge(t, group.Answer{Offer: said.GetNumber(), Refusal: said.GetReason()})
 		if said.GetReason() == "" && (t.state.Deleted() || t.state.Stale(said.GetNumber(), agent)) {
 			t.tell(agentStream(agent), departure(t.state.ID, said.GetNumber()))
 		}
 		return heard(err)
-	case Said_forget:
+	case record.SagaMessage_forget:
 		limit, err := n.ceiling(t)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/record"
 )
 
 // playerGroups are the groups of a script.
@@ -16,7 +17,7 @@ type playerGroups struct {
 	founders map[parley.GroupID]group.Caller
 	filed    map[parley.JoinRequestID]parley.GroupID
 	requests []parley.JoinRequestID
-	heard    []*Record // in conversations of groups
+	heard    []*record.Message // in conversations of groups
 	// restless: words of groups may be on their way.
 	restless bool
 }
@@ -253,7 +254,7 @@ func (p *player) readGroup(ctx context.Context, id parley.GroupID) {
 		}
 		p.say(err, "end of what %s sees", m.Recipient())
 	}
-	p.say(p.node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*PublicGroup, string]) {
+	p.say(p.node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, string]) {
 		for g := range all {
 			p.note("  shown: %s\n", words(g))
 		}

@@ -16,6 +16,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
 	"parley/persistence"
@@ -39,7 +40,7 @@ type player struct {
 	metered    parley.OrgID
 	owners     map[parley.AgentID]parley.OrgID
 	ids        []parley.AgentID
-	messages   []*Record
+	messages   []*record.Message
 	sends      []DirectSend // with a key
 	clients    map[parley.OrgID][]parley.ClientID
 	challenges []*registration.Challenge
@@ -220,7 +221,7 @@ func (p *player) say(err error, format string, args ...any) {
 }
 
 // wording is a message as it never changes.
-func wording(r *Record) string {
+func wording(r *record.Message) string {
 	return fmt.Sprintf("%s in %s from %s of %s to %s of %s after %x: %s %s", r.MessageID(), r.Conversation(), r.Sender(), r.SenderOrg(),
 		r.Recipient(), r.RecipientOrg(), r.InReplyTo, r.Type, r.Content)
 }

@@ -9,6 +9,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -163,14 +164,14 @@ func TestAKeyIsForgottenByTheThirdDay(t *testing.T) {
 func TestKeysAreApart(t *testing.T) {
 	r := newRig(t, withJournals(4))
 	owner, ids := r.agents("acme", 3)
-	fresh := func(what string, p Posted, err error) *Record {
+	fresh := func(what string, p Posted, err error) *record.Message {
 		t.Helper()
 		if err != nil || p.Repeated {
 			t.Fatalf("%s: %+v, %v", what, p, err)
 		}
 		return p.Message
 	}
-	same := func(what string, m *Record, p Posted, err error) {
+	same := func(what string, m *record.Message, p Posted, err error) {
 		t.Helper()
 		if err != nil || !p.Repeated || p.Message.MessageID() != m.MessageID() {
 			t.Errorf("%s: %+v, %v", what, p, err)

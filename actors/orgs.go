@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -95,9 +96,9 @@ func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
 			}
 			panic("org: unknown request")
 		},
-		handleQueued: func(t *orgTurn, said *Said) error {
+		handleQueued: func(t *orgTurn, said *record.SagaMessage) error {
 			defer n.publishOrgAfter(t)
-			if said.GetKind() == Said_retired {
+			if said.GetKind() == record.SagaMessage_retired {
 				return heard(t.decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](said.GetAgent())}))
 			}
 			return heard(t.decide(org.RetireGroup{GroupID: parley.IDFromBytes[parley.GroupID](said.GetGroup())}))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -64,7 +65,7 @@ func TestPassivationLosesNothing(t *testing.T) {
 	var activations atomic.Int64
 	r := newRig(t, restless(&activations)...)
 	owner, ids := r.agents("acme", 100)
-	firsts := make([]*Record, conversations)
+	firsts := make([]*record.Message, conversations)
 	for i := range firsts {
 		firsts[i] = must(r.send(direct(owner, ids[i%100], ids[(i+1)%100], fmt.Sprintf("first %d", i), "")))(t).Message
 	}
@@ -109,7 +110,7 @@ func TestPassivationLosesNothing(t *testing.T) {
 
 // checkSaid holds a transcript against what was acknowledged: the first
 // message, then each of the others once, ids ascending.
-func checkSaid(t *testing.T, r *rig, first *Record, said map[string]parley.MessageID) {
+func checkSaid(t *testing.T, r *rig, first *record.Message, said map[string]parley.MessageID) {
 	t.Helper()
 	list := r.transcript(first.Conversation())
 	if len(list) != len(said)+1 {

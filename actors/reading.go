@@ -8,12 +8,13 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/journal"
 )
 
 // Message is a stored message with what has become of it.
 type Message struct {
-	Record *Record
+	Record *record.Message
 	Marks  journal.Receipts
 	// Position in the recipient's feed, where the reader lives with it.
 	Position uint64
@@ -72,9 +73,9 @@ func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Messa
 
 // readRecord reads a message without its marks.
 func readRecord(v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
-	m.Position, err = v.Message(reader, id, func(record []byte) error {
-		m.Record = &Record{}
-		return m.Record.UnmarshalVT(record)
+	m.Position, err = v.Message(reader, id, func(stored []byte) error {
+		m.Record = &record.Message{}
+		return m.Record.UnmarshalVT(stored)
 	})
 	switch {
 	case err != nil:
@@ -107,9 +108,9 @@ func readMarks(v journal.View, agent parley.AgentID, page []Message) error {
 // first for which it has none. It is asked for each message in the order of the
 // page, and must accept the first. An error refuses the page. nil: every message
 // fits.
-type Fits func(*Record) (bool, error)
+type Fits func(*record.Message) (bool, error)
 
-func (f Fits) ask(r *Record) (bool, error) {
+func (f Fits) ask(r *record.Message) (bool, error) {
 	if f == nil {
 		return true, nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
 	"parley/persistence"
@@ -236,7 +237,7 @@ func direct(owner parley.OrgID, from, to parley.AgentID, text, key string) Direc
 }
 
 // answerTo is a reply to a message by the agent that it was sent to.
-func answerTo(owner parley.OrgID, m *Record, text, key string) ReplyTo {
+func answerTo(owner parley.OrgID, m *record.Message, text, key string) ReplyTo {
 	return ReplyTo{
 		Content:      Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: owner, ToOrg: owner},
 		Conversation: m.Conversation(), From: m.Recipient(), To: m.Sender(), Original: m.MessageID(),

@@ -6,6 +6,7 @@ import (
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -187,10 +188,10 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 	case *group.Offered:
 		o := e.GetOffer()
 		to := parley.IDFromBytes[parley.AgentID](o.GetAgent())
-		t.tell(agentStream(to), &Said{Kind: Said_offer, Group: s.ID.Bytes(), Number: o.GetNumber(), Isolated: s.Isolated})
+		t.tell(agentStream(to), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: s.ID.Bytes(), Number: o.GetNumber(), Isolated: s.Isolated})
 	case *group.Filed:
 		r := e.GetRequest()
-		t.tell(agentStream(r.AgentID()), &Said{Kind: Said_concern, Group: s.ID.Bytes(), Request: r.GetId()})
+		t.tell(agentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_concern, Group: s.ID.Bytes(), Request: r.GetId()})
 		t.wake(r.GetExpiresMs())
 		if r.GetStatus() == group.Invited {
 			t.announce(invited, r.RequestID(), r.AgentID())
@@ -210,7 +211,7 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 			return err
 		}
 		t.keep(journal.RequestTable, append(s.ID.Bytes(), r.GetId()...), data)
-		t.tell(agentStream(r.AgentID()), &Said{Kind: Said_settled, Group: s.ID.Bytes(), Request: r.GetId()})
+		t.tell(agentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_settled, Group: s.ID.Bytes(), Request: r.GetId()})
 		t.announce(requestResolved, r.RequestID(), r.AgentID(), s.admins()...)
 	case *group.Left:
 		t.tell(agentStream(leaver.Agent), departure(s.ID, leaver.Offer))
@@ -220,14 +221,14 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 		for _, m := range s.Members() {
 			t.tell(agentStream(m.Agent), departure(s.ID, m.Offer))
 		}
-		t.tell(orgStream(s.Org), &Said{Kind: Said_ended, Group: s.ID.Bytes()})
+		t.tell(orgStream(s.Org), &record.SagaMessage{Kind: record.SagaMessage_ended, Group: s.ID.Bytes()})
 	case *group.Changed, *group.Consented, *group.Convened, *group.Founded, *group.RoleChanged, *group.Voted, *group.Withdrawn: // nothing follows elsewhere
 	}
 	return nil
 }
 
-func departure(id parley.GroupID, offer uint32) *Said {
-	return &Said{Kind: Said_depart, Group: id.Bytes(), Number: offer}
+func departure(id parley.GroupID, offer uint32) *record.SagaMessage {
+	return &record.SagaMessage{Kind: record.SagaMessage_depart, Group: id.Bytes(), Number: offer}
 }
 
 // place is a member's row at the group: the conversation that it was put on the

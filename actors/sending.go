@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"time"
 
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -79,7 +79,7 @@ type ChangeStatus struct {
 
 // Posted is a message that is stored.
 type Posted struct {
-	Message *Record
+	Message *record.Message
 	Marks   journal.Receipts
 	// Repeated: it was stored by an earlier request with the same key.
 	Repeated bool
@@ -175,7 +175,7 @@ func (t *turn[S, C, E]) remember(scope []byte, key string, r remembered) {
 }
 
 func repeatOf(r *remembered) Posted {
-	return Posted{Message: &Record{Id: r.message.Bytes()}, Repeated: true}
+	return Posted{Message: &record.Message{Id: r.message.Bytes()}, Repeated: true}
 }
 
 // send judges a direct send by the sender's rules and starts the conversation
@@ -220,13 +220,13 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 }
 
 // newRecord is a message to be stored. It shares the memory of what was rendered.
-func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.AgentID, c *Content) *Record {
+func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.AgentID, c *Content) *record.Message {
 	ids := make([]byte, 0, 6*len(id)) // one piece of memory for all of them
 	next := func(id parley.AnyID) []byte {
 		ids = append(ids, id[:]...)
 		return ids[len(ids)-len(id) : len(ids) : len(ids)]
 	}
-	return &Record{
+	return &record.Message{
 		Id: next(parley.AnyID(id)), ConversationId: next(parley.AnyID(in)), From: next(parley.AnyID(from)), To: next(parley.AnyID(to)),
 		FromOrg: next(parley.AnyID(c.FromOrg)), ToOrg: next(parley.AnyID(c.ToOrg)),
 		Type: c.Type, Content: c.Rendered, SelfPayload: c.SelfPayload,
@@ -235,7 +235,7 @@ func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.Ag
 
 // carry adds a message to the entry: its record, and its line in the recipient's
 // feed.
-func (t *turn[S, C, E]) carry(record *Record, to parley.AgentID) error {
+func (t *turn[S, C, E]) carry(record *record.Message, to parley.AgentID) error {
 	data, err := record.MarshalVT()
 	if err != nil {
 		return err
@@ -369,26 +369,3 @@ func StatusNews(note []byte) (status string, own bool) {
 	}
 	return string(note), false
 }
-
-// CreatedAt is when the message was accepted: the instant in its id.
-func (r *Record) CreatedAt() time.Time { return r.MessageID().Time() }
-
-// MessageID is the message's id.
-func (r *Record) MessageID() parley.MessageID { return parley.IDFromBytes[parley.MessageID](r.GetId()) }
-
-// Conversation is the id of the conversation it belongs to.
-func (r *Record) Conversation() parley.ConversationID {
-	return parley.IDFromBytes[parley.ConversationID](r.GetConversationId())
-}
-
-// Sender is the agent that sent it.
-func (r *Record) Sender() parley.AgentID { return parley.IDFromBytes[parley.AgentID](r.GetFrom()) }
-
-// Recipient is the agent it is for.
-func (r *Record) Recipient() parley.AgentID { return parley.IDFromBytes[parley.AgentID](r.GetTo()) }
-
-// SenderOrg owns the sender.
-func (r *Record) SenderOrg() parley.OrgID { return parley.IDFromBytes[parley.OrgID](r.GetFromOrg()) }
-
-// RecipientOrg owns the recipient.
-func (r *Record) RecipientOrg() parley.OrgID { return parley.IDFromBytes[parley.OrgID](r.GetToOrg()) }

@@ -4,6 +4,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -11,7 +12,7 @@ import (
 // their newest page again and again. A record never changes once it is there, so
 // that nothing here is ever out of date; marks are not part of it.
 type shown struct {
-	records *otter.Cache[parley.MessageID, *Record]
+	records *otter.Cache[parley.MessageID, *record.Message]
 }
 
 // recordOverhead is about what a record takes besides its content.
@@ -21,16 +22,16 @@ func newShown(bytes int64) *shown {
 	if bytes <= 0 {
 		return &shown{}
 	}
-	return &shown{otter.Must(&otter.Options[parley.MessageID, *Record]{
+	return &shown{otter.Must(&otter.Options[parley.MessageID, *record.Message]{
 		MaximumWeight: uint64(bytes),
-		Weigher: func(_ parley.MessageID, r *Record) uint32 {
+		Weigher: func(_ parley.MessageID, r *record.Message) uint32 {
 			return uint32(recordOverhead + len(r.GetContent()) + len(r.GetSelfPayload()))
 		},
 	})}
 }
 
 // record reads a message for a reader at slot. It is shared: nobody changes it.
-func (s *shown) record(v journal.View, slot parley.Slot, id parley.MessageID) (*Record, error) {
+func (s *shown) record(v journal.View, slot parley.Slot, id parley.MessageID) (*record.Message, error) {
 	if s.records != nil {
 		if r, ok := s.records.GetIfPresent(id); ok {
 			return r, nil
@@ -45,7 +46,7 @@ func (s *shown) record(v journal.View, slot parley.Slot, id parley.MessageID) (*
 
 // broadcast reads the record of a broadcast for a reader at slot, as record does:
 // all its copies share it.
-func (s *shown) broadcast(v journal.View, slot parley.Slot, id parley.MessageID) (*Record, error) {
+func (s *shown) broadcast(v journal.View, slot parley.Slot, id parley.MessageID) (*record.Message, error) {
 	if s.records != nil {
 		if r, ok := s.records.GetIfPresent(id); ok {
 			return r, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -67,7 +68,9 @@ func tallyKind(stateEvery uint64) *kind[*tally, add, *tally] {
 			}
 			return t.state.sum, nil
 		},
-		handleQueued: func(t *turn[*tally, add, *tally], said *Said) error { return t.decide(add(said.GetNumber())) },
+		handleQueued: func(t *turn[*tally, add, *tally], said *record.SagaMessage) error {
+			return t.decide(add(said.GetNumber()))
+		},
 	}
 }
 
@@ -166,7 +169,7 @@ func (l *ledger) hold(on bool) {
 
 // tell puts a word into an actor's tray, without a hint.
 func (l *ledger) tell(s journal.Stream, n byte) {
-	said := &Said{Kind: Said_ended, Group: s.ID.Bytes(), Number: uint32(n)}
+	said := &record.SagaMessage{Kind: record.SagaMessage_ended, Group: s.ID.Bytes(), Number: uint32(n)}
 	word, _ := said.MarshalVT()
 	l.put(s, word)
 }

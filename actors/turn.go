@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -88,7 +89,7 @@ func (t *turn[S, C, E]) strike(table journal.Table, key []byte) {
 }
 
 // tell puts a word into the tray of another actor.
-func (t *turn[S, C, E]) tell(to journal.Stream, said *Said) {
+func (t *turn[S, C, E]) tell(to journal.Stream, said *record.SagaMessage) {
 	data, _ := said.MarshalVT() // no field of it can fail
 	t.say(journal.EnqueueFor{To: to, Data: data})
 }

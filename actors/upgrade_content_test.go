@@ -22,6 +22,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/issuer"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -143,7 +144,7 @@ func meaning(t testing.TB, p journaltest.Pair) string {
 		decodeAgain(t, into, p.Value[8:])
 		return fmt.Sprintf("state of %s after %d: %s", s.ID, binary.BigEndian.Uint64(p.Value), words(into))
 	case family == 'B':
-		r := &Record{}
+		r := &record.Message{}
 		decodeAgain(t, r, p.Value[8:])
 		return fmt.Sprintf("record at %d under %d: %s", binary.BigEndian.Uint64(p.Value), slot, words(r))
 	case family == 'F':
@@ -294,7 +295,7 @@ func uncovered(t testing.TB, pairs []journaltest.Pair) []string {
 // that is added is wanted from then on.
 func declaredTables(t testing.TB) (tables []int) {
 	t.Helper()
-	tree, err := parser.ParseFile(token.NewFileSet(), "../journal/entry.go", nil, 0)
+	tree, err := parser.ParseFile(token.NewFileSet(), "../journal/stream.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/record"
 )
 
 // gather does once whatever leaves something of groups on the disk.
@@ -34,7 +35,7 @@ func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.
 		must(l.node.Vote(ctx, id, group.CastVote{Request: request, By: group.Caller{Org: owners[by], Agent: by}, Approve: approve}))(l.t)
 		l.pass()
 	}
-	say := func(id parley.GroupID, from parley.AgentID, text, key string) *Record {
+	say := func(id parley.GroupID, from parley.AgentID, text, key string) *record.Message {
 		posted := must(l.node.Broadcast(ctx, GroupSend{
 			Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), SelfPayload: "QQ", Key: key, FromOrg: owners[from]}, Group: id, From: from, Metadata: []byte("{}"),
 		}))(l.t)
@@ -124,7 +125,7 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 	for _, r := range settled {
 		say("  settled %s", words(r))
 	}
-	err := node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*PublicGroup, string]) {
+	err := node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, string]) {
 		for g := range all {
 			if g.GroupID() == id {
 				say("  shown as %s", words(g))

@@ -18,6 +18,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/issuer"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
 	"parley/persistence"
@@ -85,14 +86,14 @@ func (l *life) bindNewKeys(id parley.AgentID) {
 	l.change(id, agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, retired)})
 }
 
-func (l *life) send(s DirectSend) *Record {
+func (l *life) send(s DirectSend) *record.Message {
 	l.t.Helper()
 	posted := must(l.node.Send(context.Background(), s))(l.t)
 	l.pass()
 	return posted.Message
 }
 
-func (l *life) reply(from, to parley.OrgID, m *Record, text string) *Record {
+func (l *life) reply(from, to parley.OrgID, m *record.Message, text string) *record.Message {
 	l.t.Helper()
 	a := answerTo(from, m, text, "")
 	a.ToOrg = to
@@ -101,7 +102,7 @@ func (l *life) reply(from, to parley.OrgID, m *Record, text string) *Record {
 	return posted.Message
 }
 
-func (l *life) status(m *Record, word string) {
+func (l *life) status(m *record.Message, word string) {
 	l.t.Helper()
 	must(l.node.ChangeStatus(context.Background(), ChangeStatus{
 		Conversation: m.Conversation(), By: []parley.AgentID{m.Sender(), m.Recipient()}, Status: word, Reason: "because",

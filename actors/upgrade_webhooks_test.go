@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/webhook"
 	"parley/journal"
 )
@@ -32,7 +33,7 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 		l.t.Helper()
 		eventually(l.t, what, func() bool { return done(must(l.node.Webhook(ctx, s.WebhookID(), owner))(l.t)) })
 	}
-	say := func(text string) *Record {
+	say := func(text string) *record.Message {
 		return l.send(directBetween(theirs, owner, other, watched, text, ""))
 	}
 	hook := create(watched, "https://sink.example/a", webhook.MessageReceived, webhook.MessageDelivered, webhook.MessageRead)

@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/record"
 	"parley/actors/webhook"
 	"parley/journal"
 )
@@ -128,7 +129,7 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 // retireWebhooks tells an agent's webhooks that it acts no more.
 func (n *Node) retireWebhooks(t *agentTurn, self parley.AgentID) error {
 	return t.rows(journal.WebhookTable, self[:], func(key, _ []byte) {
-		t.tell(webhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &Said{Kind: Said_forget, Agent: self.Bytes()})
+		t.tell(webhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 	})
 }
 
@@ -369,7 +370,7 @@ func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
 			}
 			panic("webhook: unknown request")
 		},
-		handleQueued: func(t *webhookTurn, _ *Said) error { // its agent acts no more
+		handleQueued: func(t *webhookTurn, _ *record.SagaMessage) error { // its agent acts no more
 			if err := t.decide(webhook.Retire{}); err != nil {
 				return heard(err)
 			}

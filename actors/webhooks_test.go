@@ -13,6 +13,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/actors/webhook"
 	"parley/persistence"
 )
@@ -104,9 +105,9 @@ func (h *hooked) watch(of parley.AgentID, url string, events ...webhook.What) *w
 	}))(h.t)
 }
 
-func (h *hooked) say(n int) []*Record {
+func (h *hooked) say(n int) []*record.Message {
 	h.t.Helper()
-	var all []*Record
+	var all []*record.Message
 	for i := range n {
 		all = append(all, must(h.send(direct(h.owner, h.ids[0], h.ids[1], fmt.Sprint("m", i), "")))(h.t).Message)
 	}

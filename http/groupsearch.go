@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"parley/actors"
+	"parley/actors/record"
 	"parley/http/api"
 )
 
@@ -48,7 +48,7 @@ func (s *Service) findGroups(c *Call, in *api.FindGroups) (api.Page[api.GroupPro
 	}
 	defer leave()
 	l := newGroupLook(groupWalkOf(position), newSearch(query), in.Limit, s.searchWork)
-	err = s.Node.PublicGroups(c.Context(), l.walk.beyond, func(groups iter.Seq2[*actors.PublicGroup, string]) {
+	err = s.Node.PublicGroups(c.Context(), l.walk.beyond, func(groups iter.Seq2[*record.PublicGroup, string]) {
 		l.look(groups, s.Domain)
 		if !s.queriesLinger {
 			leave() // before the disk is waited for, and the socket
@@ -63,7 +63,7 @@ func (s *Service) findGroups(c *Call, in *api.FindGroups) (api.Page[api.GroupPro
 	return page, err
 }
 
-func profileOf(g *actors.PublicGroup, handle string) api.GroupProfile {
+func profileOf(g *record.PublicGroup, handle string) api.GroupProfile {
 	return api.GroupProfile{
 		ID: g.GroupID(), Name: g.GetName(), Handle: handle, OrgID: g.Owner(), Description: orNull(g.GetDescription()),
 		EnrollmentPolicy: g.GetPolicy(), VoteDurationHours: int(g.GetVoteHours()), MemberCount: int(g.GetMembers()),

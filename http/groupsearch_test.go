@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -346,10 +346,10 @@ func TestAWalkIsRanked(t *testing.T) {
 func TestComparingIsWork(t *testing.T) {
 	looked := func(query, text string) (n int) {
 		l := newGroupLook(groupWalk{}, newSearch(query), 20, searchWork)
-		l.look(func(yield func(*actors.PublicGroup, string) bool) {
+		l.look(func(yield func(*record.PublicGroup, string) bool) {
 			for n = 0; ; n++ {
 				id := binary.BigEndian.AppendUint64(make([]byte, 8), uint64(1+n))
-				if !yield(&actors.PublicGroup{Id: id, Org: id, Name: "team", Description: text}, "first") {
+				if !yield(&record.PublicGroup{Id: id, Org: id, Name: "team", Description: text}, "first") {
 					return
 				}
 			}

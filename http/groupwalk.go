@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/record"
 	"parley/http/api"
 )
 
@@ -88,7 +88,7 @@ func newGroupLook(w groupWalk, sought *search, limit, work int) *groupLook {
 }
 
 // look goes through groups until they, the work or the page end.
-func (l *groupLook) look(groups iter.Seq2[*actors.PublicGroup, string], domain string) {
+func (l *groupLook) look(groups iter.Seq2[*record.PublicGroup, string], domain string) {
 	for g, slug := range groups {
 		if !l.begin(g.GroupID(), len(g.GetName())+len(g.GetDescription())) {
 			break

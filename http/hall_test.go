@@ -21,6 +21,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/http/auth"
 	"parley/http/egress"
@@ -215,7 +216,7 @@ func (h *hall) token(client parley.ClientID) string {
 }
 
 // send has from tell to a number.
-func (h *hall) send(from, to parley.AgentID, n int) *actors.Record {
+func (h *hall) send(from, to parley.AgentID, n int) *record.Message {
 	h.t.Helper()
 	p, err := h.node.Send(context.Background(), actors.DirectSend{
 		Content: actors.Content{Type: "svc.v1.dm", Rendered: fmt.Appendf(nil, `"n":%d`, n), FromOrg: h.owner, ToOrg: h.owner},

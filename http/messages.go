@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/record"
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/journal"
@@ -318,7 +319,7 @@ func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
 
 // ends are who replies and to whom: the named agent, else the caller's agent
 // that received the message, else the one that sent it; and the other party.
-func (s *Service) ends(c *Call, r *actors.Record, named *agent.State) (from, to *agent.State, err error) {
+func (s *Service) ends(c *Call, r *record.Message, named *agent.State) (from, to *agent.State, err error) {
 	mine := r.Sender()
 	if r.RecipientOrg() == c.Caller.Org {
 		mine = r.Recipient()

@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/actors/record"
 	"parley/http/limit"
 )
 
@@ -52,7 +53,7 @@ func (a *Answer) Posted() (id parley.MessageID, repeated, posted bool) {
 	if a.ctx == nil {
 		return id, false, false
 	}
-	p, posted := a.ctx.UserValue(postedKey).(*actors.Record)
+	p, posted := a.ctx.UserValue(postedKey).(*record.Message)
 	if !posted {
 		return id, false, false
 	}

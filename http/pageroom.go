@@ -2,7 +2,7 @@ package http
 
 import (
 	"parley"
-	"parley/actors"
+	"parley/actors/record"
 )
 
 // What a message takes in a page besides its stored content, at most: its ids,
@@ -25,7 +25,7 @@ type pageRoom struct {
 
 // fits reports whether the page has room for one more message. A page has room for
 // its first, however long.
-func (p *pageRoom) fits(r *actors.Record) (bool, error) {
+func (p *pageRoom) fits(r *record.Message) (bool, error) {
 	n := p.viewer.sizeBound(r)
 	if p.used > 0 && pageFrame+p.used+n > parley.PageBytesMax {
 		return false, nil
@@ -38,7 +38,7 @@ func (p *pageRoom) fits(r *actors.Record) (bool, error) {
 func (p *pageRoom) size() int { return pageFrame + p.used }
 
 // sizeBound is at least as many bytes as appendMessage takes for the viewer.
-func (v viewer) sizeBound(r *actors.Record) int {
+func (v viewer) sizeBound(r *record.Message) int {
 	n := messageFrame + len(r.GetContent())
 	if v.org == r.SenderOrg() {
 		n += len(r.GetSelfPayload()) // its alphabet needs no escapes

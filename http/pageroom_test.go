@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -15,8 +16,8 @@ func TestAPageHasRoomForItsFirst(t *testing.T) {
 	h := hallInMemory(t, 1)
 	defer h.close()
 	c := &Call{server: h.server, route: &Route{Access: bearer}}
-	long := &actors.Record{Content: make([]byte, parley.PageBytesMax)}
-	for what, page := range map[string][]*actors.Record{"the first": {long}, "a second": {{}, long}, "beside it": {long, {}}} {
+	long := &record.Message{Content: make([]byte, parley.PageBytesMax)}
+	for what, page := range map[string][]*record.Message{"the first": {long}, "a second": {{}, long}, "beside it": {long, {}}} {
 		room := pageRoom{call: c, viewer: viewer{service: h.service}}
 		for i, r := range page {
 			if fits, err := room.fits(r); err != nil || fits != (i == 0) {
@@ -39,21 +40,21 @@ func TestSizeBoundHolds(t *testing.T) {
 	long := h.agent(strings.Repeat("n", parley.AgentNameMax))
 	other := parley.IDFromBytes[parley.OrgID](long.Bytes())
 	id := parley.Copy(parley.IDFromBytes[parley.MessageID](long.Bytes()), math.MaxUint32>>16)
-	record := func(from, to parley.OrgID, group []byte) *actors.Record {
-		return &actors.Record{
+	stored := func(from, to parley.OrgID, group []byte) *record.Message {
+		return &record.Message{
 			Id: id.Bytes(), ConversationId: long.Bytes(), From: long.Bytes(), To: long.Bytes(), FromOrg: from.Bytes(), ToOrg: to.Bytes(),
 			Content: []byte(`"c":"` + strings.Repeat("c", 1000) + `"`), SelfPayload: strings.Repeat("Q", 2000), Group: group, Recipients: math.MaxUint32,
 		}
 	}
 	read := journal.Receipts{TransferredAt: 1, ReadAt: 2}
 	for what, c := range map[string]struct {
-		record *actors.Record
+		record *record.Message
 		slack  int
 	}{
-		"sent":      {record(h.owner, other, nil), 40},
-		"received":  {record(other, h.owner, nil), 40},
-		"broadcast": {record(h.owner, other, long.Bytes()), 460},
-		"copy":      {record(other, h.owner, long.Bytes()), 460},
+		"sent":      {stored(h.owner, other, nil), 40},
+		"received":  {stored(other, h.owner, nil), 40},
+		"broadcast": {stored(h.owner, other, long.Bytes()), 460},
+		"copy":      {stored(other, h.owner, long.Bytes()), 460},
 	} {
 		v := viewer{org: h.owner, service: h.service}
 		takes := len(appendMessage(nil, actors.Message{Record: c.record, Marks: read}, v))

@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/record"
 	"parley/http/api"
 	"parley/journal"
 )
@@ -182,7 +183,7 @@ func (s *Service) viewerOf(c *Call, acting *agent.State) viewer {
 }
 
 // received reports whether the viewer sees the message from the recipient's side.
-func (v viewer) received(r *actors.Record) bool {
+func (v viewer) received(r *record.Message) bool {
 	if r.SenderOrg() == r.RecipientOrg() {
 		return v.agent == r.Recipient() && !v.agent.Zero()
 	}
@@ -221,7 +222,7 @@ func appendMessage(b []byte, m actors.Message, v viewer) []byte {
 }
 
 // appendRecipient appends the members in which the copies of a broadcast differ.
-func (v viewer) appendRecipient(b []byte, r *actors.Record) []byte {
+func (v viewer) appendRecipient(b []byte, r *record.Message) []byte {
 	b = appendID(append(b, `,"to_agent_id":`...), parley.AnyID(r.Recipient()))
 	handle, err := v.service.handleOf(context.Background(), r.Recipient())
 	if err != nil {

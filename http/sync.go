@@ -8,6 +8,7 @@ import (
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/http/api"
 	"parley/journal"
 )
@@ -54,7 +55,7 @@ type waiter struct {
 	service *Service
 	call    *Call
 	from    *agent.State
-	message *actors.Record
+	message *record.Message
 	feed    journal.Subscription
 	wake    <-chan struct{}
 
@@ -169,7 +170,7 @@ func (w *waiter) render(posted actors.Posted) (Rendered, error) {
 	return w.call.render(size, func(b []byte) []byte { return w.appendResult(b, current, v) }), nil
 }
 
-func (w *waiter) sizeBound(r *actors.Record) int {
+func (w *waiter) sizeBound(r *record.Message) int {
 	return pageFrame + w.service.viewerOf(w.call, w.from).sizeBound(r)
 }
 

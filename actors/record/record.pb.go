@@ -2,17 +2,16 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        v3.21.12
-// source: actors/record.proto
+// source: actors/record/record.proto
 
-package actors
+package record
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -22,31 +21,31 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type Said_Kind int32
+type SagaMessage_Kind int32
 
 const (
-	Said_nothing Said_Kind = 0
+	SagaMessage_nothing SagaMessage_Kind = 0
 	// To an agent: a seat is kept for it. It answers.
-	Said_offer Said_Kind = 1
+	SagaMessage_offer SagaMessage_Kind = 1
 	// To a group: what an agent says of a seat; reason is why it cannot take it.
-	Said_answer Said_Kind = 2
+	SagaMessage_answer SagaMessage_Kind = 2
 	// To an agent: it is no member any more.
-	Said_depart Said_Kind = 3
+	SagaMessage_depart SagaMessage_Kind = 3
 	// To an agent: a request about it is live, or is settled.
-	Said_concern Said_Kind = 4
-	Said_settled Said_Kind = 5
+	SagaMessage_concern SagaMessage_Kind = 4
+	SagaMessage_settled SagaMessage_Kind = 5
 	// To a group: the agent acts no more.
-	Said_forget Said_Kind = 6
+	SagaMessage_forget SagaMessage_Kind = 6
 	// To an organization: the group is over.
-	Said_ended Said_Kind = 7
-	// To an organization: an agent of it acts no more. It lies in the tray as the
+	SagaMessage_ended SagaMessage_Kind = 7
+	// To an organization: an agent of it acts no more. It lies in the queue as the
 	// letter r and the agent's id.
-	Said_retired Said_Kind = 8
+	SagaMessage_retired SagaMessage_Kind = 8
 )
 
-// Enum value maps for Said_Kind.
+// Enum value maps for SagaMessage_Kind.
 var (
-	Said_Kind_name = map[int32]string{
+	SagaMessage_Kind_name = map[int32]string{
 		0: "nothing",
 		1: "offer",
 		2: "answer",
@@ -57,7 +56,7 @@ var (
 		7: "ended",
 		8: "retired",
 	}
-	Said_Kind_value = map[string]int32{
+	SagaMessage_Kind_value = map[string]int32{
 		"nothing": 0,
 		"offer":   1,
 		"answer":  2,
@@ -70,36 +69,36 @@ var (
 	}
 )
 
-func (x Said_Kind) Enum() *Said_Kind {
-	p := new(Said_Kind)
+func (x SagaMessage_Kind) Enum() *SagaMessage_Kind {
+	p := new(SagaMessage_Kind)
 	*p = x
 	return p
 }
 
-func (x Said_Kind) String() string {
+func (x SagaMessage_Kind) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (Said_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_actors_record_proto_enumTypes[0].Descriptor()
+func (SagaMessage_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_actors_record_record_proto_enumTypes[0].Descriptor()
 }
 
-func (Said_Kind) Type() protoreflect.EnumType {
-	return &file_actors_record_proto_enumTypes[0]
+func (SagaMessage_Kind) Type() protoreflect.EnumType {
+	return &file_actors_record_record_proto_enumTypes[0]
 }
 
-func (x Said_Kind) Number() protoreflect.EnumNumber {
+func (x SagaMessage_Kind) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use Said_Kind.Descriptor instead.
-func (Said_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_actors_record_proto_rawDescGZIP(), []int{1, 0}
+// Deprecated: Use SagaMessage_Kind.Descriptor instead.
+func (SagaMessage_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_actors_record_record_proto_rawDescGZIP(), []int{1, 0}
 }
 
-// Record is a message as stored: what its readers may see, once per home.
-// Field numbers are on disk: they are never changed or reused.
-type Record struct {
+// Message is a message as stored: what its readers may see. Each home keeps it once.
+// Field numbers are stored: they are never changed or reused.
+type Message struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Id             []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ConversationId []byte                 `protobuf:"bytes,2,opt,name=conversation_id,json=conversationId,proto3" json:"conversation_id,omitempty"`
@@ -111,7 +110,7 @@ type Record struct {
 	Type    string `protobuf:"bytes,7,opt,name=type,proto3" json:"type,omitempty"`
 	// The message that this one replies to; empty for the first of a conversation.
 	InReplyTo []byte `protobuf:"bytes,8,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
-	// The members of the message's JSON object that never change, as the door
+	// The members of the message's JSON object that never change, as the HTTP layer
 	// rendered them; actors do not look inside.
 	Content []byte `protobuf:"bytes,9,opt,name=content,proto3" json:"content,omitempty"`
 	// The sender's own sealed copy, for its organization only.
@@ -128,21 +127,21 @@ type Record struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Record) Reset() {
-	*x = Record{}
-	mi := &file_actors_record_proto_msgTypes[0]
+func (x *Message) Reset() {
+	*x = Message{}
+	mi := &file_actors_record_record_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Record) String() string {
+func (x *Message) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Record) ProtoMessage() {}
+func (*Message) ProtoMessage() {}
 
-func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_record_proto_msgTypes[0]
+func (x *Message) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_record_record_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -153,114 +152,114 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Record.ProtoReflect.Descriptor instead.
-func (*Record) Descriptor() ([]byte, []int) {
-	return file_actors_record_proto_rawDescGZIP(), []int{0}
+// Deprecated: Use Message.ProtoReflect.Descriptor instead.
+func (*Message) Descriptor() ([]byte, []int) {
+	return file_actors_record_record_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *Record) GetId() []byte {
+func (x *Message) GetId() []byte {
 	if x != nil {
 		return x.Id
 	}
 	return nil
 }
 
-func (x *Record) GetConversationId() []byte {
+func (x *Message) GetConversationId() []byte {
 	if x != nil {
 		return x.ConversationId
 	}
 	return nil
 }
 
-func (x *Record) GetFrom() []byte {
+func (x *Message) GetFrom() []byte {
 	if x != nil {
 		return x.From
 	}
 	return nil
 }
 
-func (x *Record) GetTo() []byte {
+func (x *Message) GetTo() []byte {
 	if x != nil {
 		return x.To
 	}
 	return nil
 }
 
-func (x *Record) GetFromOrg() []byte {
+func (x *Message) GetFromOrg() []byte {
 	if x != nil {
 		return x.FromOrg
 	}
 	return nil
 }
 
-func (x *Record) GetToOrg() []byte {
+func (x *Message) GetToOrg() []byte {
 	if x != nil {
 		return x.ToOrg
 	}
 	return nil
 }
 
-func (x *Record) GetType() string {
+func (x *Message) GetType() string {
 	if x != nil {
 		return x.Type
 	}
 	return ""
 }
 
-func (x *Record) GetInReplyTo() []byte {
+func (x *Message) GetInReplyTo() []byte {
 	if x != nil {
 		return x.InReplyTo
 	}
 	return nil
 }
 
-func (x *Record) GetContent() []byte {
+func (x *Message) GetContent() []byte {
 	if x != nil {
 		return x.Content
 	}
 	return nil
 }
 
-func (x *Record) GetSelfPayload() string {
+func (x *Message) GetSelfPayload() string {
 	if x != nil {
 		return x.SelfPayload
 	}
 	return ""
 }
 
-func (x *Record) GetGroup() []byte {
+func (x *Message) GetGroup() []byte {
 	if x != nil {
 		return x.Group
 	}
 	return nil
 }
 
-func (x *Record) GetRecipients() uint32 {
+func (x *Message) GetRecipients() uint32 {
 	if x != nil {
 		return x.Recipients
 	}
 	return 0
 }
 
-func (x *Record) GetFirstSeat() uint32 {
+func (x *Message) GetFirstSeat() uint32 {
 	if x != nil {
 		return x.FirstSeat
 	}
 	return 0
 }
 
-func (x *Record) GetHost() []byte {
+func (x *Message) GetHost() []byte {
 	if x != nil {
 		return x.Host
 	}
 	return nil
 }
 
-// Said is a word between a group, its agents and its owner, as it lies in a tray.
-// What a kind does not speak of is empty.
-type Said struct {
+// SagaMessage is one step between a group, its agents and its owner, as it lies in
+// an actor's durable queue. Fields that a kind does not use are empty.
+type SagaMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Kind  Said_Kind              `protobuf:"varint,1,opt,name=kind,proto3,enum=parley.v1.message.Said_Kind" json:"kind,omitempty"`
+	Kind  SagaMessage_Kind       `protobuf:"varint,1,opt,name=kind,proto3,enum=parley.v1.message.SagaMessage_Kind" json:"kind,omitempty"`
 	Group []byte                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	Agent []byte                 `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
 	// Number of the offer.
@@ -272,21 +271,21 @@ type Said struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Said) Reset() {
-	*x = Said{}
-	mi := &file_actors_record_proto_msgTypes[1]
+func (x *SagaMessage) Reset() {
+	*x = SagaMessage{}
+	mi := &file_actors_record_record_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Said) String() string {
+func (x *SagaMessage) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Said) ProtoMessage() {}
+func (*SagaMessage) ProtoMessage() {}
 
-func (x *Said) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_record_proto_msgTypes[1]
+func (x *SagaMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_actors_record_record_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -297,54 +296,54 @@ func (x *Said) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Said.ProtoReflect.Descriptor instead.
-func (*Said) Descriptor() ([]byte, []int) {
-	return file_actors_record_proto_rawDescGZIP(), []int{1}
+// Deprecated: Use SagaMessage.ProtoReflect.Descriptor instead.
+func (*SagaMessage) Descriptor() ([]byte, []int) {
+	return file_actors_record_record_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *Said) GetKind() Said_Kind {
+func (x *SagaMessage) GetKind() SagaMessage_Kind {
 	if x != nil {
 		return x.Kind
 	}
-	return Said_nothing
+	return SagaMessage_nothing
 }
 
-func (x *Said) GetGroup() []byte {
+func (x *SagaMessage) GetGroup() []byte {
 	if x != nil {
 		return x.Group
 	}
 	return nil
 }
 
-func (x *Said) GetAgent() []byte {
+func (x *SagaMessage) GetAgent() []byte {
 	if x != nil {
 		return x.Agent
 	}
 	return nil
 }
 
-func (x *Said) GetNumber() uint32 {
+func (x *SagaMessage) GetNumber() uint32 {
 	if x != nil {
 		return x.Number
 	}
 	return 0
 }
 
-func (x *Said) GetIsolated() bool {
+func (x *SagaMessage) GetIsolated() bool {
 	if x != nil {
 		return x.Isolated
 	}
 	return false
 }
 
-func (x *Said) GetRequest() []byte {
+func (x *SagaMessage) GetRequest() []byte {
 	if x != nil {
 		return x.Request
 	}
 	return nil
 }
 
-func (x *Said) GetReason() string {
+func (x *SagaMessage) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
@@ -368,7 +367,7 @@ type PublicGroup struct {
 
 func (x *PublicGroup) Reset() {
 	*x = PublicGroup{}
-	mi := &file_actors_record_proto_msgTypes[2]
+	mi := &file_actors_record_record_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +379,7 @@ func (x *PublicGroup) String() string {
 func (*PublicGroup) ProtoMessage() {}
 
 func (x *PublicGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_actors_record_proto_msgTypes[2]
+	mi := &file_actors_record_record_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +392,7 @@ func (x *PublicGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicGroup.ProtoReflect.Descriptor instead.
 func (*PublicGroup) Descriptor() ([]byte, []int) {
-	return file_actors_record_proto_rawDescGZIP(), []int{2}
+	return file_actors_record_record_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PublicGroup) GetId() []byte {
@@ -452,12 +451,12 @@ func (x *PublicGroup) GetCreatedMs() int64 {
 	return 0
 }
 
-var File_actors_record_proto protoreflect.FileDescriptor
+var File_actors_record_record_proto protoreflect.FileDescriptor
 
-const file_actors_record_proto_rawDesc = "" +
+const file_actors_record_record_proto_rawDesc = "" +
 	"\n" +
-	"\x13actors/record.proto\x12\x11parley.v1.message\"\xf1\x02\n" +
-	"\x06Record\x12\x0e\n" +
+	"\x1aactors/record/record.proto\x12\x11parley.v1.message\"\xf2\x02\n" +
+	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12'\n" +
 	"\x0fconversation_id\x18\x02 \x01(\fR\x0econversationId\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\fR\x04from\x12\x0e\n" +
@@ -475,9 +474,9 @@ const file_actors_record_proto_rawDesc = "" +
 	"recipients\x12\x1d\n" +
 	"\n" +
 	"first_seat\x18\r \x01(\rR\tfirstSeat\x12\x12\n" +
-	"\x04host\x18\x0e \x01(\fR\x04host\"\xc0\x02\n" +
-	"\x04Said\x120\n" +
-	"\x04kind\x18\x01 \x01(\x0e2\x1c.parley.v1.message.Said.KindR\x04kind\x12\x14\n" +
+	"\x04host\x18\x0e \x01(\fR\x04host\"\xce\x02\n" +
+	"\vSagaMessage\x127\n" +
+	"\x04kind\x18\x01 \x01(\x0e2#.parley.v1.message.SagaMessage.KindR\x04kind\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\fR\x05group\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\fR\x05agent\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\rR\x06number\x12\x1a\n" +
@@ -507,33 +506,30 @@ const file_actors_record_proto_rawDesc = "" +
 	"vote_hours\x18\x06 \x01(\x05R\tvoteHours\x12\x18\n" +
 	"\amembers\x18\a \x01(\x05R\amembers\x12\x1d\n" +
 	"\n" +
-	"created_ms\x18\b \x01(\x03R\tcreatedMsB\x0fZ\rparley/actorsb\x06proto3"
+	"created_ms\x18\b \x01(\x03R\tcreatedMsB\x16Z\x14parley/actors/recordb\x06proto3"
 
 var (
-	file_actors_record_proto_rawDescOnce sync.Once
-	file_actors_record_proto_rawDescData []byte
+	file_actors_record_record_proto_rawDescOnce sync.Once
+	file_actors_record_record_proto_rawDescData []byte
 )
 
-func file_actors_record_proto_rawDescGZIP() []byte {
-	file_actors_record_proto_rawDescOnce.Do(func() {
-		file_actors_record_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_actors_record_proto_rawDesc), len(file_actors_record_proto_rawDesc)))
+func file_actors_record_record_proto_rawDescGZIP() []byte {
+	file_actors_record_record_proto_rawDescOnce.Do(func() {
+		file_actors_record_record_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_actors_record_record_proto_rawDesc), len(file_actors_record_record_proto_rawDesc)))
 	})
-	return file_actors_record_proto_rawDescData
+	return file_actors_record_record_proto_rawDescData
 }
 
-var (
-	file_actors_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-	file_actors_record_proto_msgTypes  = make([]protoimpl.MessageInfo, 3)
-	file_actors_record_proto_goTypes   = []any{
-		Said_Kind(0),        // 0: parley.v1.message.Said.Kind
-		(*Record)(nil),      // 1: parley.v1.message.Record
-		(*Said)(nil),        // 2: parley.v1.message.Said
-		(*PublicGroup)(nil), // 3: parley.v1.message.PublicGroup
-	}
-)
-
-var file_actors_record_proto_depIdxs = []int32{
-	0, // 0: parley.v1.message.Said.kind:type_name -> parley.v1.message.Said.Kind
+var file_actors_record_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_actors_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_actors_record_record_proto_goTypes = []any{
+	(SagaMessage_Kind)(0), // 0: parley.v1.message.SagaMessage.Kind
+	(*Message)(nil),       // 1: parley.v1.message.Message
+	(*SagaMessage)(nil),   // 2: parley.v1.message.SagaMessage
+	(*PublicGroup)(nil),   // 3: parley.v1.message.PublicGroup
+}
+var file_actors_record_record_proto_depIdxs = []int32{
+	0, // 0: parley.v1.message.SagaMessage.kind:type_name -> parley.v1.message.SagaMessage.Kind
 	1, // [1:1] is the sub-list for method output_type
 	1, // [1:1] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
@@ -541,27 +537,27 @@ var file_actors_record_proto_depIdxs = []int32{
 	0, // [0:1] is the sub-list for field type_name
 }
 
-func init() { file_actors_record_proto_init() }
-func file_actors_record_proto_init() {
-	if File_actors_record_proto != nil {
+func init() { file_actors_record_record_proto_init() }
+func file_actors_record_record_proto_init() {
+	if File_actors_record_record_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_record_proto_rawDesc), len(file_actors_record_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_actors_record_record_proto_rawDesc), len(file_actors_record_record_proto_rawDesc)),
 			NumEnums:      1,
 			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_actors_record_proto_goTypes,
-		DependencyIndexes: file_actors_record_proto_depIdxs,
-		EnumInfos:         file_actors_record_proto_enumTypes,
-		MessageInfos:      file_actors_record_proto_msgTypes,
+		GoTypes:           file_actors_record_record_proto_goTypes,
+		DependencyIndexes: file_actors_record_record_proto_depIdxs,
+		EnumInfos:         file_actors_record_record_proto_enumTypes,
+		MessageInfos:      file_actors_record_record_proto_msgTypes,
 	}.Build()
-	File_actors_record_proto = out.File
-	file_actors_record_proto_goTypes = nil
-	file_actors_record_proto_depIdxs = nil
+	File_actors_record_record_proto = out.File
+	file_actors_record_record_proto_goTypes = nil
+	file_actors_record_record_proto_depIdxs = nil
 }
