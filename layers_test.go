@@ -46,6 +46,8 @@ var lattice = map[string]place{
 
 	"parley/actors/record": {may: ground, why: "what is stored beside events is data without rules"},
 
+	"parley/actors/rules": {may: slices.Concat(ground, agreed, aggregates), why: "what runs aggregates sees each through one type"},
+
 	// Rooms. Roommates never import each other: actors declares the interfaces
 	// it needs and the others satisfy them.
 	"parley/actors": {
@@ -111,7 +113,8 @@ const strangers = "rules know the ground only; another aggregate is an id"
 var (
 	ground     = []string{"parley"}
 	agreed     = []string{"parley/journal", "parley/journal/verify"}
-	rules      = []string{"parley/actors/record", "parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group", "parley/actors/webhook"}
+	aggregates = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group", "parley/actors/webhook"}
+	rules      = slices.Concat(aggregates, []string{"parley/actors/record", "parley/actors/rules"})
 	stories    = []string{"parley/actors/actorstest"}
 	everything = []string{"parley", "parley/..."}
 )

@@ -19,6 +19,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 	"parley/persistence"
 	"parley/persistence/crashtest"
@@ -218,7 +219,7 @@ func TestAWordThatCannotBeDecodedIsKept(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		r := newRig(t, withJournals(journals))
 		owner, ids := r.agents("acme", 2)
-		to := orgStream(owner)
+		to := rules.OrgStream(owner)
 		log := &lockedBuffer{}
 		r.node.engine.logger = slog.New(slog.NewTextHandler(log, nil))
 		tell(t, r.store, to, garble, []byte{}, garble)
@@ -309,7 +310,7 @@ func longTray(t *testing.T, words int, tune func(*Node)) (page, underway, before
 	t.Helper()
 	r := newRig(t)
 	_, ids := r.agents("acme", 1)
-	s := agentStream(ids[0])
+	s := rules.AgentStream(ids[0])
 	r.node.Close()
 	request := make([]byte, 16)
 	for sent := 0; sent < words; {
@@ -390,7 +391,7 @@ func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) jour
 		t.Fatal(err)
 	}
 	owner, ids := r.agents("acme", 5)
-	to := orgStream(owner)
+	to := rules.OrgStream(owner)
 	words := func(n int) []byte { return append(bytes.Clone(garble), byte(n)) }
 	v = &crashVerdict{}
 	var judging sync.WaitGroup

@@ -9,6 +9,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -19,13 +20,13 @@ type agentTurn = turn[*agent.State, agent.Command, agent.Event]
 func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
 	var in []*agent.Membership
 	if _, ends := c.(agent.Revoke); ends {
-		a, err := inquire[*agent.State](n, agentStream(id), lookAt{})
+		a, err := inquire[*agent.State](n, rules.AgentStream(id), lookAt{})
 		if err != nil {
 			return nil, err
 		}
 		in = a.GetGroups()
 	}
-	changed, err := question[*agent.State](n, agentStream(id), 0, c)
+	changed, err := question[*agent.State](n, rules.AgentStream(id), 0, c)
 	if err == nil {
 		together(in, func(m *agent.Membership) { n.awaitLoss(ctx, m.GroupID(), id) })
 	}
@@ -35,7 +36,7 @@ func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Comma
 // awaitLoss waits until a group knows that an agent is no member any more.
 func (n *Node) awaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		member, err := inquire[bool](n, groupStream(id), early(func(s *group.State) any {
+		member, err := inquire[bool](n, rules.GroupStream(id), early(func(s *group.State) any {
 			_, member := s.Member(of)
 			return member && !s.Deleted()
 		}))
@@ -47,7 +48,7 @@ func (n *Node) awaitLoss(ctx context.Context, id parley.GroupID, of parley.Agent
 
 func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
 	return &kind[*agent.State, agent.Command, agent.Event]{
-		stream: journal.AgentStream, rules: agentRules, stateEvery: 1,
+		stream: journal.AgentStream, rules: rules.Agent, stateEvery: 1,
 		blank: func() *agent.State { return &agent.State{} },
 		handle: func(t *agentTurn, request any) (any, error) {
 			switch r := request.(type) {
@@ -84,14 +85,14 @@ func (n *Node) agentQueued(t *agentTurn, said *record.SagaMessage) error {
 		case err != nil:
 			return err
 		}
-		t.tell(groupStream(id), answer)
+		t.tell(rules.GroupStream(id), answer)
 	case record.SagaMessage_depart:
 		if err := t.decide(agent.Depart{Group: id, Offer: said.GetNumber()}); err != nil {
 			return heard(err)
 		}
 	case record.SagaMessage_concern:
 		if t.state.Revoked() {
-			t.tell(groupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
+			t.tell(rules.GroupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 			return nil
 		}
 		t.keep(journal.ConcernTable, concern, said.GetGroup())
@@ -122,7 +123,7 @@ func (n *Node) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) e
 		concerned[parley.IDFromBytes[parley.GroupID](value)] = true
 	})
 	for id := range concerned {
-		t.tell(groupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
+		t.tell(rules.GroupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 	}
 	return err
 }
@@ -143,7 +144,7 @@ func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
 	case agent.IssuePollToken:
 		t.say(pollWord(id, c.Hash))
 	case agent.Revoke:
-		t.say(journal.EnqueueFor{To: orgStream(now.Owner()), Data: append([]byte{retired}, id[:]...)})
+		t.say(journal.EnqueueFor{To: rules.OrgStream(now.Owner()), Data: append([]byte{retired}, id[:]...)})
 		if err := n.quit(t, id, groups); err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/rules"
 	"parley/journal"
 	"parley/journal/verify"
 )
@@ -300,7 +301,7 @@ func (x *auditor) agentNow(id parley.AgentID) (*agent.State, error) {
 	if born := x.underway.agents[id]; born != nil {
 		return born.state, nil
 	}
-	_, stored, err := x.State(agentStream(id))
+	_, stored, err := x.State(rules.AgentStream(id))
 	if err != nil || stored == nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -54,8 +55,8 @@ func (x *auditor) chronicleOf(id parley.GroupID) (*chronicle, error) {
 		latest: map[parley.AgentID]uint32{}, stewards: map[parley.AgentID]bool{},
 	}
 	offers := map[uint32]*group.Offer{}
-	err := x.Events(groupStream(id), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
-		if e, err := soleRules.decode(f); err == nil { // what cannot be read its own replay names
+	err := x.Events(rules.GroupStream(id), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
+		if e, err := rules.Group.Decode(f); err == nil { // what cannot be read its own replay names
 			c.add(e, offers)
 		}
 		return true

@@ -18,6 +18,7 @@ import (
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/actors/rules"
 	"parley/journal"
 	"parley/journal/verify"
 )
@@ -82,11 +83,11 @@ var rowControls = map[string]control{
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), append([]byte{retired}, nobody[:]...))
 	}, []string{"retirements", "trays"}, false},
 	"a word that nobody understands": {func(x *tamper) {
-		s := orgStream(x.owner)
+		s := rules.OrgStream(x.owner)
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), []byte("hello"))
 	}, []string{"tray-words"}, false},
 	"a word in quarantine": {func(x *tamper) {
-		s := orgStream(x.owner)
+		s := rules.OrgStream(x.owner)
 		x.set(slotted(s.Slot(), 'R', []byte{byte(journal.QuarantineTable)}, quarantineKey(s, 1)), quarantineRow(noon, []byte("hello")))
 	}, []string{"quarantine"}, false},
 	"a timer for nobody": {func(x *tamper) {
@@ -129,19 +130,19 @@ var meaningControls = map[string]control{
 		x.move('S', ofKind(journal.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
 	}, []string{"stream-begin"}, false},
 	"a challenge was made as another": {func(x *tamper) {
-		retell(x, journal.RegistrationStream, registrationRules, func(e registration.Event) bool { i, ok := e.(*registration.Issued); return ok && i.Slug == "unsolved" },
+		retell(x, journal.RegistrationStream, rules.Registration, func(e registration.Event) bool { i, ok := e.(*registration.Issued); return ok && i.Slug == "unsolved" },
 			func(e registration.Event) { e.(*registration.Issued).Id = nobody[:] })
 		x.lose('S', func(k, v []byte) bool { return k[3] == 1 && bytes.Contains(v, []byte("unsolved")) })
 	}, []string{"state", "stream-begin"}, false},
 	"a move that the table does not have": {func(x *tamper) {
-		retell(x, journal.ConversationStream, conversationRules, func(e conversation.Event) bool {
+		retell(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool {
 			s, ok := e.(*conversation.StatusChanged)
 			return ok && s.Status == conversation.Paused
 		},
 			func(e conversation.Event) { e.(*conversation.StatusChanged).Status = conversation.Completed })
 	}, []string{"history", "status-entries"}, false},
 	"a stranger posted": {func(x *tamper) {
-		retell(x, journal.ConversationStream, conversationRules, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
+		retell(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
 			func(e conversation.Event) { e.(*conversation.Posted).From = nobody[:] })
 	}, []string{"history", "message-record"}, false},
 	"a first reply did not open": {func(x *tamper) {
@@ -150,7 +151,7 @@ var meaningControls = map[string]control{
 		})
 	}, []string{"history", "status-entries"}, false},
 	"an event says another message": {func(x *tamper) {
-		retell(x, journal.ConversationStream, conversationRules, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
+		retell(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
 			func(e conversation.Event) { e.(*conversation.Posted).MessageId = nobody[:] })
 	}, []string{"feed-entries", "message-order", "message-record", "message-records", "quota"}, false},
 	"a record is of another sender": {func(x *tamper) {
@@ -227,19 +228,19 @@ var meaningControls = map[string]control{
 		x.alter('R', ofTable(journal.SpentTable), flipLast)
 	}, []string{"registrations"}, false},
 	"a challenge of a former release made nobody": {func(x *tamper) {
-		retell(x, journal.RegistrationStream, registrationRules, func(e registration.Event) bool { _, ok := e.(*registration.Solved); return ok },
+		retell(x, journal.RegistrationStream, rules.Registration, func(e registration.Event) bool { _, ok := e.(*registration.Solved); return ok },
 			func(e registration.Event) { e.(*registration.Solved).OrgId = nobody[:] })
 	}, []string{"registrations", "state"}, false},
 	"an organization lives elsewhere than its slug": {func(x *tamper) {
-		retell(x, journal.OrgStream, orgRules, func(e org.Event) bool { r, ok := e.(*org.Registered); return ok && r.Slug == "hard" },
+		retell(x, journal.OrgStream, rules.Org, func(e org.Event) bool { r, ok := e.(*org.Registered); return ok && r.Slug == "hard" },
 			func(e org.Event) { e.(*org.Registered).Slug = "soft" })
 	}, []string{"organization-home", "slug-claims", "slug-rows", "state"}, false},
 	"an agent that its organization does not know": {func(x *tamper) {
-		retell(x, journal.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.AgentAdded); return ok },
+		retell(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.AgentAdded); return ok },
 			func(e org.Event) { e.(*org.AgentAdded).AgentId = nobody[:] })
 	}, []string{"agents", "roster-rows"}, false},
 	"an agent is counted out that is active": {func(x *tamper) {
-		retell(x, journal.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.AgentRetired); return ok },
+		retell(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.AgentRetired); return ok },
 			func(e org.Event) { e.(*org.AgentRetired).AgentId = x.agents[0].Bytes() })
 	}, []string{"retirements"}, false},
 }

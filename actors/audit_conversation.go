@@ -9,6 +9,7 @@ import (
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -34,7 +35,7 @@ const onTheWay = ^uint64(0)
 
 func (x *auditor) conversationTelling(s journal.Stream) teller {
 	t := &telling[*conversation.State, conversation.Command, conversation.Event]{
-		rules: conversationRules, state: &conversation.State{}, lags: true,
+		rules: rules.Conversation, state: &conversation.State{}, lags: true,
 		blank: func() *conversation.State { return &conversation.State{} },
 	}
 	k := &talk{x: x, stream: s, state: t.state, places: map[parley.AgentID]uint64{}}

@@ -8,12 +8,10 @@ import (
 	"parley"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 	"parley/journal/verify"
 )
-
-// soleRules are a group's own, without the conversations that it hosts.
-var soleRules = rules[*group.State, group.Command, group.Event]{group.Decide, group.Evolve, group.Tag, group.New}
 
 // groupChecks are the statements about groups that are put to one row at a time.
 type groupChecks struct {
@@ -87,7 +85,7 @@ type headline struct {
 
 func (x *auditor) groupTelling(s journal.Stream) teller {
 	t := &telling[*group.State, group.Command, group.Event]{
-		rules: soleRules, state: &group.State{}, blank: func() *group.State { return &group.State{} }, lags: true,
+		rules: rules.Group, state: &group.State{}, blank: func() *group.State { return &group.State{} }, lags: true,
 	}
 	g := &assembly{
 		x: x, stream: s, id: parley.GroupID(s.ID), state: t.state,

@@ -10,6 +10,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/org"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -22,32 +23,32 @@ func groupEvent[E group.Event](e group.Event) bool { _, ok := e.(E); return ok }
 // groupControls plant faults in what groups keep.
 var groupControls = map[string]control{
 	"a seat was taken out of turn": {func(x *tamper) {
-		retell(x, journal.GroupStream, soleRules, groupEvent[*group.Seated], func(e group.Event) { e.(*group.Seated).Seat = 77 })
+		retell(x, journal.GroupStream, rules.Group, groupEvent[*group.Seated], func(e group.Event) { e.(*group.Seated).Seat = 77 })
 	}, []string{"group-history"}, true},
 	"a vote of a stranger": {func(x *tamper) {
-		retell(x, journal.GroupStream, soleRules, groupEvent[*group.Voted], func(e group.Event) { e.(*group.Voted).Seat = 77 })
+		retell(x, journal.GroupStream, rules.Group, groupEvent[*group.Voted], func(e group.Event) { e.(*group.Voted).Seat = 77 })
 	}, []string{"group-history"}, true},
 	"a request was settled that never was": {func(x *tamper) {
-		retell(x, journal.GroupStream, soleRules, groupEvent[*group.Resolved], func(e group.Event) { e.(*group.Resolved).Request.Id = nobody[:] })
+		retell(x, journal.GroupStream, rules.Group, groupEvent[*group.Resolved], func(e group.Event) { e.(*group.Resolved).Request.Id = nobody[:] })
 	}, []string{"group-history", "request-rows"}, true},
 	"a group was founded as another": {func(x *tamper) {
-		retell(x, journal.GroupStream, soleRules, groupEvent[*group.Founded], func(e group.Event) { e.(*group.Founded).Id = nobody[:] })
+		retell(x, journal.GroupStream, rules.Group, groupEvent[*group.Founded], func(e group.Event) { e.(*group.Founded).Id = nobody[:] })
 	}, []string{"stream-begin"}, true},
 	"a group convened another conversation": {func(x *tamper) {
-		retell(x, journal.GroupStream, soleRules, groupEvent[*group.Convened], func(e group.Event) { e.(*group.Convened).Conversation = nobody[:] })
+		retell(x, journal.GroupStream, rules.Group, groupEvent[*group.Convened], func(e group.Event) { e.(*group.Convened).Conversation = nobody[:] })
 	}, []string{"conversation-lists", "group-conversations"}, true},
 	"a word about a seat that nobody keeps": {func(x *tamper) {
-		s := agentStream(x.agents[1])
+		s := rules.AgentStream(x.agents[1])
 		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: x.first.GetGroup(), Number: 99}).MarshalVT()
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), word)
 	}, []string{"seats-underway"}, false},
 	"a word about a seat in no group": {func(x *tamper) {
-		s := agentStream(x.agents[1])
+		s := rules.AgentStream(x.agents[1])
 		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: nobody[:], Number: 1}).MarshalVT()
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), word)
 	}, []string{"seats-underway"}, false},
 	"a word of groups for whom it is not": {func(x *tamper) {
-		s := orgStream(x.owner)
+		s := rules.OrgStream(x.owner)
 		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: x.first.GetGroup(), Number: 1}).MarshalVT()
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), word)
 	}, []string{"tray-words"}, false},
@@ -68,7 +69,7 @@ var groupControls = map[string]control{
 		rewrite(x, func(_ []byte, r *record.Message) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *record.Message) { r.Host = nobody[:] })
 	}, []string{"message-record"}, false},
 	"a move by one who was no admin": {func(x *tamper) {
-		retell(x, journal.ConversationStream, conversationRules, func(e conversation.Event) bool {
+		retell(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool {
 			m, ok := e.(*conversation.StatusChanged)
 			return ok && m.GetStatus() == conversation.Paused
 		}, func(e conversation.Event) { e.(*conversation.StatusChanged).By = x.agents[2].Bytes() })
@@ -78,13 +79,13 @@ var groupControls = map[string]control{
 	}, []string{"status-entries"}, false},
 	"one who came later was told of more": {func(x *tamper) { x.tellLate() }, []string{"status-entries"}, false},
 	"an agent was in two groups, one of them isolated": {func(x *tamper) {
-		retell(x, journal.AgentStream, agentRules, func(e agent.Event) bool {
+		retell(x, journal.AgentStream, rules.Agent, func(e agent.Event) bool {
 			m, ok := e.(*agent.Entered)
 			return ok && bytes.Equal(m.GetGroup(), x.first.GetGroup())
 		}, func(e agent.Event) { e.(*agent.Entered).Isolated = true })
 	}, []string{"isolation"}, true},
 	"an agent believes to have another seat": {func(x *tamper) {
-		retell(x, journal.AgentStream, agentRules, func(e agent.Event) bool { m, ok := e.(*agent.Entered); return ok && m.GetIsolated() },
+		retell(x, journal.AgentStream, rules.Agent, func(e agent.Event) bool { m, ok := e.(*agent.Entered); return ok && m.GetIsolated() },
 			func(e agent.Event) { e.(*agent.Entered).Offer = 9 })
 	}, []string{"memberships", "state"}, false},
 	"a group's name finds nobody":      {func(x *tamper) { x.lose('R', ofTable(journal.GroupNameTable)) }, []string{"group-name-rows"}, false},
@@ -111,11 +112,11 @@ var groupControls = map[string]control{
 		x.set(slotted(journal.DirectorySlot, 'R', []byte{byte(journal.PublicTable)}, nobody[:]), v)
 	}, []string{"directory-rows"}, false},
 	"a group that its organization does not know": {func(x *tamper) {
-		retell(x, journal.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.GroupAdded); return ok },
+		retell(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.GroupAdded); return ok },
 			func(e org.Event) { e.(*org.GroupAdded).GroupId = nobody[:] })
 	}, []string{"group-roster-rows", "groups"}, false},
 	"a group is counted out that exists": {func(x *tamper) {
-		retell(x, journal.OrgStream, orgRules, func(e org.Event) bool { _, ok := e.(*org.GroupRetired); return ok },
+		retell(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.GroupRetired); return ok },
 			func(e org.Event) { e.(*org.GroupRetired).GroupId = x.first.GetGroup() })
 	}, []string{"group-endings"}, false},
 	"a live request will never end": {func(x *tamper) {

@@ -6,6 +6,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -90,7 +91,7 @@ func (x *auditor) leftOver() {
 	}
 	for id, due := range x.groupTimers {
 		for _, at := range due {
-			s := groupStream(id)
+			s := rules.GroupStream(id)
 			x.timersDue.Find(s.Slot(), 1, timerKey(s, timeOf(at)))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -168,7 +169,7 @@ func (x *auditor) member(slot parley.Slot, table journal.Table, key, value []byt
 func (x *auditor) spentRow(slot parley.Slot, key, value []byte) error {
 	x.registered.Checked++
 	made := parley.IDFromBytes[parley.OrgID](value)
-	_, stored, err := x.State(orgStream(made))
+	_, stored, err := x.State(rules.OrgStream(made))
 	if err == nil && (stored == nil || made.Slot() != slot) {
 		x.registered.Fault(fmt.Sprintf("challenge %q", key[4:]), "it was solved for organization %s, which is not there", made)
 	}
@@ -197,7 +198,7 @@ func (x *auditor) pollRow(key, value []byte) error {
 	self := parley.IDFromBytes[parley.AgentID](value)
 	had := false
 	look := func(_ uint64, _ int64, f journal.StoredEvent) bool {
-		e, err := agentRules.decode(f)
+		e, err := rules.Agent.Decode(f)
 		if err != nil {
 			return true
 		}
@@ -214,7 +215,7 @@ func (x *auditor) pollRow(key, value []byte) error {
 			look(0, 0, f)
 		}
 	}
-	if err := x.Events(agentStream(self), 1, false, look); err != nil {
+	if err := x.Events(rules.AgentStream(self), 1, false, look); err != nil {
 		return err
 	}
 	if !had {

@@ -10,6 +10,7 @@ import (
 	"parley/actors/issuer"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -134,7 +135,7 @@ func (x *auditor) finish(r *replay) error {
 
 func (x *auditor) registrationTelling(s journal.Stream) teller {
 	t := &telling[*registration.State, any, registration.Event]{
-		rules: registrationRules, state: &registration.State{}, blank: func() *registration.State { return &registration.State{} },
+		rules: rules.Registration, state: &registration.State{}, blank: func() *registration.State { return &registration.State{} },
 	}
 	t.judge = func(seq uint64, e registration.Event) error {
 		switch e := e.(type) {
@@ -155,7 +156,7 @@ func (x *auditor) registrationTelling(s journal.Stream) teller {
 // solvedBy judges what a solution has made.
 func (x *auditor) solvedBy(s journal.Stream, slug string, made parley.OrgID) error {
 	x.registered.Checked++
-	_, stored, err := x.State(orgStream(made))
+	_, stored, err := x.State(rules.OrgStream(made))
 	if err != nil {
 		return err
 	}
@@ -168,11 +169,11 @@ func (x *auditor) solvedBy(s journal.Stream, slug string, made parley.OrgID) err
 
 func (x *auditor) issuerTelling(s journal.Stream) teller {
 	t := &telling[*issuer.State, issuer.Command, issuer.Event]{
-		rules: issuerRules, state: &issuer.State{}, blank: func() *issuer.State { return &issuer.State{} },
+		rules: rules.Issuer, state: &issuer.State{}, blank: func() *issuer.State { return &issuer.State{} },
 	}
 	t.judge = func(uint64, issuer.Event) error { return nil }
 	t.end = func() error {
-		if s != SigningKeyStream {
+		if s != rules.SigningKeyStream {
 			x.begin.Fault(streamName(s), "there is one issuer of keys, and this is another")
 		}
 		return nil
@@ -182,7 +183,7 @@ func (x *auditor) issuerTelling(s journal.Stream) teller {
 
 func (x *auditor) agentTelling(s journal.Stream) teller {
 	t := &telling[*agent.State, agent.Command, agent.Event]{
-		rules: agentRules, state: &agent.State{}, blank: func() *agent.State { return &agent.State{} },
+		rules: rules.Agent, state: &agent.State{}, blank: func() *agent.State { return &agent.State{} },
 	}
 	self := parley.AgentID(s.ID)
 	t.judge = func(seq uint64, e agent.Event) error {

@@ -14,6 +14,7 @@ import (
 
 	"parley"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 	"parley/journal/verify"
 	"parley/persistence"
@@ -230,10 +231,10 @@ func message(_, v []byte) bool { return v[0] == byte(journal.MessageEntry) }
 func status(_, v []byte) bool  { return v[0] == byte(journal.StatusEntry) }
 
 // retell replaces the encoding of the first event that fits.
-func retell[S state, C any, E event](x *tamper, kind journal.StreamKind, r rules[S, C, E], fits func(E) bool, change func(E)) {
+func retell[S rules.State, C any, E rules.Event](x *tamper, kind journal.StreamKind, r rules.Aggregate[S, C, E], fits func(E) bool, change func(E)) {
 	x.t.Helper()
 	decode := func(v []byte) E {
-		e, err := r.decode(journal.StoredEvent{Tag: v[0], Data: v[9:]})
+		e, err := r.Decode(journal.StoredEvent{Tag: v[0], Data: v[9:]})
 		if err != nil {
 			x.t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -191,8 +192,8 @@ type teller interface {
 }
 
 // telling is a teller of an aggregate's events.
-type telling[S state, C any, E event] struct {
-	rules rules[S, C, E]
+type telling[S rules.State, C any, E rules.Event] struct {
+	rules rules.Aggregate[S, C, E]
 	state S
 	blank func() S
 	// judge looks at an event before it is folded, end at the whole.
@@ -204,7 +205,7 @@ type telling[S state, C any, E event] struct {
 }
 
 func (t *telling[S, C, E]) play(seq uint64, f journal.StoredEvent) (err error) {
-	e, err := t.rules.decode(f)
+	e, err := t.rules.Decode(f)
 	if err != nil {
 		return err
 	}
@@ -216,7 +217,7 @@ func (t *telling[S, C, E]) play(seq uint64, f journal.StoredEvent) (err error) {
 	if err := t.judge(seq, e); err != nil {
 		return err
 	}
-	t.rules.evolve(t.state, e)
+	t.rules.Evolve(t.state, e)
 	if t.after != nil {
 		t.after(e)
 	}
@@ -263,7 +264,7 @@ func (unknown) play(uint64, journal.StoredEvent) error {
 
 // orgTelling plays an organization.
 func (x *auditor) orgTelling(s journal.Stream) teller {
-	t := &telling[*org.State, org.Command, org.Event]{rules: orgRules, state: &org.State{}, blank: func() *org.State { return &org.State{} }}
+	t := &telling[*org.State, org.Command, org.Event]{rules: rules.Org, state: &org.State{}, blank: func() *org.State { return &org.State{} }}
 	self := parley.OrgID(s.ID)
 	t.judge = func(seq uint64, e org.Event) error {
 		switch e := e.(type) {
@@ -303,7 +304,7 @@ func (x *auditor) registeredOrg(self parley.OrgID, e *org.Registered) {
 		x.orgSlot.Fault("organization "+self.String(), "its slug %q is looked for in slot %d", slug, parley.SlotOf(slug))
 	}
 	x.slugs.Expect(self.Slot(), 1, self[:], []byte(slug))
-	claimed := slugStream(slug)
+	claimed := rules.SlugStream(slug)
 	x.claims.Expect(claimed.Slot(), 1, claimed.ID[:], self[:])
 	x.clients.Expect(self.Slot(), 1, e.GetClientId(), self[:])
 }

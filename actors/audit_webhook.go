@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"parley"
+	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
 	"parley/journal/verify"
@@ -39,8 +40,8 @@ func newsAt(x webhook.What, position uint64, ref []byte) []byte {
 
 // webhookTelling replays a webhook. One that was deleted has no rows.
 func (x *auditor) webhookTelling(s journal.Stream) teller {
-	t := &telling[*hook, webhook.Command, webhook.Event]{
-		rules: webhookRules, state: &hook{State: &webhook.State{}}, blank: func() *hook { return &hook{State: &webhook.State{}} }, lags: true,
+	t := &telling[*webhook.State, webhook.Command, webhook.Event]{
+		rules: rules.Webhook, state: &webhook.State{}, blank: func() *webhook.State { return &webhook.State{} }, lags: true,
 	}
 	id := webhook.ID(s.ID)
 	lives := false
@@ -56,7 +57,7 @@ func (x *auditor) webhookTelling(s journal.Stream) teller {
 			_, lives, err = x.Row(s.Slot(), journal.WebhookTable, append(append([]byte{}, e.GetAgent()...), s.ID[:]...))
 			return err
 		case *webhook.Collected:
-			if err := x.collected(t.state.State, e); err != nil {
+			if err := x.collected(t.state, e); err != nil {
 				return err
 			}
 			for i, n := range e.GetNews() {
@@ -72,9 +73,9 @@ func (x *auditor) webhookTelling(s journal.Stream) teller {
 		if t.state.Deleted() {
 			return nil
 		}
-		x.hooks.Expect(s.Slot(), 1, webhookKey(t.state.State), wishOf(t.state.State).encode(t.state.GetUrl()))
+		x.hooks.Expect(s.Slot(), 1, webhookKey(t.state), wishOf(t.state).encode(t.state.GetUrl()))
 		for _, status := range []webhook.Status{webhook.Pending, webhook.Processing, webhook.Failed, webhook.Delivered, webhook.Dead} {
-			if n := countOf(t.state.State, status); n > 0 {
+			if n := countOf(t.state, status); n > 0 {
 				x.webhookLedgers.statuses.Expect(s.Slot(), uint64(n), s.ID[:], []byte{byte(status)})
 			}
 		}

@@ -3,6 +3,7 @@ package actors
 import (
 	"testing"
 
+	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
 )
@@ -34,8 +35,6 @@ func jobAs(x *tamper, status webhook.Status, change func(*webhook.Job)) {
 	})
 }
 
-var soleWebhookRules = rules[*webhook.State, webhook.Command, webhook.Event]{webhook.Decide, webhook.Evolve, webhook.Tag, webhook.New}
-
 // webhookControls plant faults in what webhooks keep.
 var webhookControls = map[string]control{
 	"a job is gone": {func(x *tamper) { x.lose('R', rowOf(journal.DeliveryTable)) }, []string{"delivery-counts", "delivery-rows"}, true},
@@ -54,13 +53,13 @@ var webhookControls = map[string]control{
 	}, []string{"webhook-rows"}, true},
 	"a webhook is forgotten": {func(x *tamper) { x.lose('R', rowOf(journal.WebhookTable)) }, []string{"delivery-rows", "webhook-rows"}, false},
 	"a line of the feed was passed over": {func(x *tamper) {
-		retell(x, journal.WebhookStream, soleWebhookRules, func(e webhook.Event) bool {
+		retell(x, journal.WebhookStream, rules.Webhook, func(e webhook.Event) bool {
 			c, ok := e.(*webhook.Collected)
 			return ok && len(c.GetNews()) > 0
 		}, func(e webhook.Event) { c := e.(*webhook.Collected); c.News = c.News[1:] })
 	}, []string{"deliveries", "delivery-rows"}, false},
 	"a line became another job": {func(x *tamper) {
-		retell(x, journal.WebhookStream, soleWebhookRules, func(e webhook.Event) bool {
+		retell(x, journal.WebhookStream, rules.Webhook, func(e webhook.Event) bool {
 			c, ok := e.(*webhook.Collected)
 			return ok && len(c.GetNews()) > 0
 		}, func(e webhook.Event) { e.(*webhook.Collected).News[0].Ref = nobody[:] })

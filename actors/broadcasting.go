@@ -10,6 +10,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -109,7 +110,7 @@ func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*record.Mess
 			ID: id, Initiator: s.From, Group: s.Group, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
 		}
 		k := &hosted{state: &conversation.State{}, seq: 1, stored: 1}
-		bear, err := begin(conversationRules, conversationStream(id), k.state, conversation.Command(start), t.now)
+		bear, err := begin(rules.Conversation, rules.ConversationStream(id), k.state, conversation.Command(start), t.now)
 		if err != nil {
 			return nil, err
 		}

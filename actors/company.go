@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -123,7 +124,7 @@ func (n *Node) Company(ctx context.Context, id parley.ConversationID, host parle
 	}
 	err = n.view(ctx, func(v journal.View) error {
 		var bad error
-		scan := v.Events(conversationStream(id), ^uint64(0), true, func(_ uint64, _ int64, f journal.StoredEvent) bool {
+		scan := v.Events(rules.ConversationStream(id), ^uint64(0), true, func(_ uint64, _ int64, f journal.StoredEvent) bool {
 			if !c.afford(1) {
 				return false
 			}
@@ -157,7 +158,7 @@ func (c *company) afford(rows int) bool {
 }
 
 func (c *company) see(v journal.View, f journal.StoredEvent) error {
-	e, err := conversationRules.decode(f)
+	e, err := rules.Conversation.Decode(f)
 	if err != nil {
 		return err
 	}

@@ -171,7 +171,7 @@ func (k *knowledge) key(a attemptKey, id parley.MessageID) {
 	}
 }
 
-// state of a conversation was shown.
+// State of a conversation was shown.
 func (k *knowledge) state(s *conversation.State) {
 	x := k.talk(s.ConversationID())
 	x.messages = max(x.messages, s.GetMessages())

@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/rules"
 	"parley/journal"
 	"parley/persistence/crashtest"
 )
@@ -237,8 +238,8 @@ func (x *crashSight) history(id parley.ConversationID, talk *talkSight) {
 	defer v.Close()
 	replayed := &conversation.State{}
 	last := uint64(0)
-	err := v.Events(conversationStream(id), 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
-		e, err := conversationRules.decode(f)
+	err := v.Events(rules.ConversationStream(id), 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
+		e, err := rules.Conversation.Decode(f)
 		if !x.check(err, "event %d of %s", seq, id) {
 			return false
 		}
@@ -252,7 +253,7 @@ func (x *crashSight) history(id parley.ConversationID, talk *talkSight) {
 			x.fault("event %d of %s follows event %d", seq, id, last)
 		}
 		last = seq
-		conversationRules.evolve(replayed, e)
+		rules.Conversation.Evolve(replayed, e)
 		return true
 	})
 	x.check(err, "events of %s", id)

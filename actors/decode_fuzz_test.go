@@ -12,6 +12,7 @@ import (
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
 )
@@ -59,15 +60,15 @@ type law struct {
 
 // lawOf takes the rules, an empty state, and an empty message in the form in
 // which states are stored.
-func lawOf[S state, C any, E event](name string, events byte, r rules[S, C, E], zero func() S, form func() encoding) law {
+func lawOf[S rules.State, C any, E rules.Event](name string, events byte, r rules.Aggregate[S, C, E], zero func() S, form func() encoding) law {
 	blank := func(tag byte) (E, encoding) {
-		e, _ := r.blank(tag)
+		e, _ := r.New(tag)
 		return e, any(e).(encoding)
 	}
 	return law{
 		name: name, events: events,
 		event: func(t *testing.T, tag byte, b []byte) {
-			e, err := r.decode(journal.StoredEvent{Tag: tag, Data: b})
+			e, err := r.Decode(journal.StoredEvent{Tag: tag, Data: b})
 			if known := 1 <= tag && tag <= events; !known {
 				if err == nil {
 					t.Fatalf("%s: an event of kind %d is read as %v", name, tag, e)
@@ -85,9 +86,9 @@ func lawOf[S state, C any, E event](name string, events byte, r rules[S, C, E], 
 			// An event is a fact: whatever it says, folding it cannot fail, and
 			// what comes of it can be kept and read again.
 			s := zero()
-			r.evolve(s, e)
-			r.evolve(s, e)
-			facts, err := r.encode([]E{e})
+			r.Evolve(s, e)
+			r.Evolve(s, e)
+			facts, err := r.Encode([]E{e})
 			if err != nil || facts[0].Tag != tag {
 				t.Fatalf("%s: %v becomes %v, %v", name, e, facts, err)
 			}
@@ -106,15 +107,13 @@ func lawOf[S state, C any, E event](name string, events byte, r rules[S, C, E], 
 }
 
 var laws = []law{
-	lawOf("registration", 3, registrationRules, blankOf[registration.State], formOf[registration.State]),
-	lawOf("org", 14, orgRules, blankOf[org.State], formOf[org.State]),
-	lawOf("agent", 10, agentRules, blankOf[agent.State], formOf[agent.State]),
-	lawOf("conversation", 4, conversationRules, blankOf[conversation.State], formOf[conversation.State]),
-	lawOf("issuer", 1, issuerRules, blankOf[issuer.State], formOf[issuer.State]),
-	lawOf("group", 14, soleRules, blankOf[group.State], formOf[group.Snapshot]),
-	lawOf("webhook", 13, rules[*webhook.State, webhook.Command, webhook.Event]{
-		webhook.Decide, webhook.Evolve, webhook.Tag, webhook.New,
-	}, blankOf[webhook.State], formOf[webhook.State]),
+	lawOf("registration", 3, rules.Registration, blankOf[registration.State], formOf[registration.State]),
+	lawOf("org", 14, rules.Org, blankOf[org.State], formOf[org.State]),
+	lawOf("agent", 10, rules.Agent, blankOf[agent.State], formOf[agent.State]),
+	lawOf("conversation", 4, rules.Conversation, blankOf[conversation.State], formOf[conversation.State]),
+	lawOf("issuer", 1, rules.Issuer, blankOf[issuer.State], formOf[issuer.State]),
+	lawOf("group", 14, rules.Group, blankOf[group.State], formOf[group.Snapshot]),
+	lawOf("webhook", 13, rules.Webhook, blankOf[webhook.State], formOf[webhook.State]),
 }
 
 func blankOf[T any]() *T { return new(T) }

@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/actors/org"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -60,7 +61,7 @@ func (s *slugs) of(id parley.OrgID) (string, error) {
 	if slug, ok := s.missed[id]; ok {
 		return slug, nil
 	}
-	_, stored, err := s.view.State(orgStream(id))
+	_, stored, err := s.view.State(rules.OrgStream(id))
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
 )
@@ -396,7 +397,7 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 	out, d.out = d.out, nil
 	d.pace.look(now)
 	for id := range d.told {
-		streams = append(streams, webhookStream(id))
+		streams = append(streams, rules.WebhookStream(id))
 	}
 	clear(d.told)
 	late := 0
@@ -408,7 +409,7 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 		delete(d.news, w.agent)
 		if a := d.agents[w.agent]; a != nil {
 			for id := range a.wishes {
-				streams = append(streams, webhookStream(id))
+				streams = append(streams, rules.WebhookStream(id))
 				d.granted[id] = struct{}{}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"parley"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -84,7 +85,7 @@ func newEngine(j journal.Journal, clock parley.Clock, logger *slog.Logger, syste
 }
 
 // register makes a kind known. Called before start.
-func register[S state, C any, E event](e *engine, k *kind[S, C, E]) {
+func register[S rules.State, C any, E rules.Event](e *engine, k *kind[S, C, E]) {
 	e.produce[k.stream] = func(e *engine, h *handle) actor.Actor {
 		return &entity[S, C, E]{kind: k, engine: e, handle: h}
 	}

@@ -11,15 +11,16 @@ import (
 
 	"parley"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
 // kind is a sort of actor: how to load one, and what it does with a command.
 // C is the aggregate's sum of commands, but what comes through the mailbox are
 // the node's own requests: a turn may judge more than one aggregate.
-type kind[S state, C any, E event] struct {
+type kind[S rules.State, C any, E rules.Event] struct {
 	stream journal.StreamKind
-	rules  rules[S, C, E]
+	rules  rules.Aggregate[S, C, E]
 	blank  func() S
 	// handle takes one request. What it adds to the turn is kept whole, also
 	// where it answers with a refusal.
@@ -49,7 +50,7 @@ func (k *kind[S, C, E]) storeAfter(s S) uint64 {
 type timerFired struct{ due time.Time }
 
 // entity is one actor of a kind.
-type entity[S state, C any, E event] struct {
+type entity[S rules.State, C any, E rules.Event] struct {
 	kind   *kind[S, C, E]
 	engine *engine
 	handle *handle
@@ -162,7 +163,7 @@ func (e *entity[S, C, E]) load() error {
 	v := e.engine.journal.View()
 	defer v.Close()
 	e.state = e.kind.blank()
-	seq, folded, err := e.kind.rules.load(v, e.handle.stream, e.state)
+	seq, folded, err := e.kind.rules.Load(v, e.handle.stream, e.state)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -44,7 +45,7 @@ type nameOf struct {
 
 // fact is a record and the number of events folded into it. It is shared:
 // nobody changes it.
-type fact[S state] struct {
+type fact[S rules.State] struct {
 	seq   uint64
 	state S
 }
@@ -62,7 +63,7 @@ func newFacts(j journal.Journal) *facts {
 
 // shelf holds the records of one kind that are at hand. A record may leave it
 // at any time.
-type shelf[K ~[16]byte, S state] struct {
+type shelf[K ~[16]byte, S rules.State] struct {
 	cache *otter.Cache[K, fact[S]]
 	// changes counts what was published, by the last byte of its key. Whoever
 	// has read rows shelves them only if nothing was published meanwhile: what
@@ -70,7 +71,7 @@ type shelf[K ~[16]byte, S state] struct {
 	changes [256]atomic.Uint64
 }
 
-func newShelf[K ~[16]byte, S state](size int) *shelf[K, S] {
+func newShelf[K ~[16]byte, S rules.State](size int) *shelf[K, S] {
 	return &shelf[K, S]{cache: otter.Must(&otter.Options[K, fact[S]]{MaximumSize: size})}
 }
 
@@ -90,7 +91,7 @@ func (h *shelf[K, S]) put(key K, f fact[S], still func() bool) {
 	})
 }
 
-func known[K ~[16]byte, S state](ctx context.Context, j journal.Journal, h *shelf[K, S], key K, s journal.Stream, blank func() S) (state S, err error) {
+func known[K ~[16]byte, S rules.State](ctx context.Context, j journal.Journal, h *shelf[K, S], key K, s journal.Stream, blank func() S) (state S, err error) {
 	if f, ok := h.cache.GetIfPresent(key); ok {
 		return f.state, nil
 	}
@@ -116,11 +117,11 @@ func known[K ~[16]byte, S state](ctx context.Context, j journal.Journal, h *shel
 }
 
 func (f *facts) agent(ctx context.Context, id parley.AgentID) (*agent.State, error) {
-	return known(ctx, f.journal, f.agents, id, agentStream(id), func() *agent.State { return &agent.State{} })
+	return known(ctx, f.journal, f.agents, id, rules.AgentStream(id), func() *agent.State { return &agent.State{} })
 }
 
 func (f *facts) org(ctx context.Context, id parley.OrgID) (*org.State, error) {
-	return known(ctx, f.journal, f.orgs, id, orgStream(id), func() *org.State { return &org.State{} })
+	return known(ctx, f.journal, f.orgs, id, rules.OrgStream(id), func() *org.State { return &org.State{} })
 }
 
 // publishAgent makes an agent's stored state known to others. seq counts the

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -200,7 +201,7 @@ type lateView struct {
 }
 
 func (v lateView) State(s journal.Stream) (uint64, []byte, error) {
-	if !v.hidden.Zero() && s == agentStream(v.hidden) {
+	if !v.hidden.Zero() && s == rules.AgentStream(v.hidden) {
 		return 0, nil, nil
 	}
 	return v.View.State(s)

@@ -6,6 +6,7 @@ import (
 
 	"parley"
 	"parley/actors/registration"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -36,7 +37,7 @@ func formerly(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Tim
 	for _, e := range events {
 		registration.Evolve(state, e)
 	}
-	facts, err := registrationRules.encode(events)
+	facts, err := rules.Registration.Encode(events)
 	if err != nil {
 		return s, due, err
 	}
@@ -60,7 +61,7 @@ func TestFormerChallengesAreForgotten(t *testing.T) {
 	r.audit()
 	for _, s := range streams {
 		state, v := &registration.State{}, r.store.View()
-		seq, _, err := registrationRules.load(v, s, state)
+		seq, _, err := rules.Registration.Load(v, s, state)
 		v.Close()
 		if err != nil || seq == 0 || state.GetSlug() == "" {
 			t.Fatalf("%v is not there: %d events, %v", s, seq, err)
@@ -69,7 +70,7 @@ func TestFormerChallengesAreForgotten(t *testing.T) {
 		eventually(t, "the challenge is forgotten", func() bool {
 			v := r.store.View()
 			defer v.Close()
-			seq, _, err := registrationRules.load(v, s, &registration.State{})
+			seq, _, err := rules.Registration.Load(v, s, &registration.State{})
 			return err == nil && seq == 0
 		})
 	}

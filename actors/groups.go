@@ -12,6 +12,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/org"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -76,7 +77,7 @@ func ReadGroup[R any](ctx context.Context, n *Node, id parley.GroupID, read func
 	if err := n.groupExists(ctx, id); err != nil {
 		return r, err
 	}
-	return inquire[R](n, groupStream(id), sight(func(s *group.State, now time.Time) any { return read(s, now) }))
+	return inquire[R](n, rules.GroupStream(id), sight(func(s *group.State, now time.Time) any { return read(s, now) }))
 }
 
 // groupExists keeps ids that name no group from becoming actors.
@@ -93,9 +94,9 @@ func (f *facts) group(ctx context.Context, id parley.GroupID) (owner parley.OrgI
 	v := f.journal.Latest()
 	defer v.Close()
 	var bad error
-	err = v.Events(groupStream(id), 1, false, func(_ uint64, _ int64, fact journal.StoredEvent) bool {
+	err = v.Events(rules.GroupStream(id), 1, false, func(_ uint64, _ int64, fact journal.StoredEvent) bool {
 		var e group.Event
-		e, bad = groupRules.decode(fact)
+		e, bad = groupRules.Decode(fact)
 		if founded, ok := e.(*group.Founded); ok {
 			owner = parley.IDFromBytes[parley.OrgID](founded.GetOrg())
 		}
@@ -119,7 +120,7 @@ func askGroup[R any](ctx context.Context, n *Node, id parley.GroupID, size int, 
 	if err := n.groupExists(ctx, id); err != nil {
 		return r, err
 	}
-	return question[R](n, groupStream(id), size, request)
+	return question[R](n, rules.GroupStream(id), size, request)
 }
 
 // GroupByName finds a group, deleted or not, by its owner and name.
@@ -139,7 +140,7 @@ func (n *Node) CreateGroup(ctx context.Context, c NewGroup) (GroupMade, error) {
 	random := n.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
 	c.Found.ID = parley.NewID[parley.GroupID](slot, n.clock(), n.entropy())
-	made, err := question[GroupMade](n, orgStream(c.Found.Org), len(c.Found.Description), foundGroup{c, confined || in && c.Found.Isolated})
+	made, err := question[GroupMade](n, rules.OrgStream(c.Found.Org), len(c.Found.Description), foundGroup{c, confined || in && c.Found.Isolated})
 	if err != nil {
 		return made, err
 	}
@@ -167,7 +168,7 @@ func (n *Node) elsewhere(ctx context.Context, of parley.AgentID, than parley.Gro
 		if !in || again {
 			return in, confined, nil
 		}
-		if a, err = inquire[*agent.State](n, agentStream(of), lookAt{}); err != nil {
+		if a, err = inquire[*agent.State](n, rules.AgentStream(of), lookAt{}); err != nil {
 			return false, false, err
 		}
 	}
@@ -203,7 +204,7 @@ func (n *Node) foundGroup(t *orgTurn, r foundGroup) (any, error) {
 	if err := t.decide(org.AddGroup{GroupID: c.ID, Name: c.Name, NameTaken: taken, GroupLimit: r.Limit}); err != nil {
 		return nil, err
 	}
-	bear, err := begin(groupRules, groupStream(c.ID), &hall{State: &group.State{}}, group.Command(c), t.now)
+	bear, err := begin(groupRules, rules.GroupStream(c.ID), &hall{State: &group.State{}}, group.Command(c), t.now)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +212,7 @@ func (n *Node) foundGroup(t *orgTurn, r foundGroup) (any, error) {
 	place := t.entity.seq + uint64(len(t.entry.Events))
 	t.keep(journal.GroupRosterTable, binary.BigEndian.AppendUint64(c.Org.Bytes(), place), c.ID.Bytes())
 	t.say(bear)
-	t.tell(agentStream(c.Founder), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})
+	t.tell(rules.AgentStream(c.Founder), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})
 	t.remember(scope, r.Key, remembered{parley.MessageID(c.ID), c.Org, c.Name})
 	return GroupMade{ID: c.ID}, nil
 }
@@ -230,11 +231,11 @@ func (n *Node) seated(ctx context.Context, id parley.GroupID, of parley.AgentID,
 		reason             string
 	}
 	for pause := time.Millisecond; ; pause *= 2 {
-		_, err := inquire[*agent.State](n, agentStream(of), lookAt{})
+		_, err := inquire[*agent.State](n, rules.AgentStream(of), lookAt{})
 		if err != nil {
 			return group.Member{}, unlooked(err)
 		}
-		f, err := inquire[fate](n, groupStream(id), early(func(s *group.State) any {
+		f, err := inquire[fate](n, rules.GroupStream(id), early(func(s *group.State) any {
 			f := fate{}
 			f.member, f.seated, f.reason, f.kept = s.Fate(offer)
 			f.over = s.Deleted()
@@ -356,7 +357,7 @@ func (n *Node) RemoveMember(ctx context.Context, id parley.GroupID, c group.Remo
 // for as long as words may be on their way: it is none, whether it knows or not.
 func (n *Node) awaitDeparture(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		a, err := inquire[*agent.State](n, agentStream(of), lookAt{})
+		a, err := inquire[*agent.State](n, rules.AgentStream(of), lookAt{})
 		if err != nil || !a.In(id) || n.pause(ctx, pause) != nil {
 			return
 		}
@@ -416,7 +417,7 @@ func (n *Node) OwnedGroups(ctx context.Context, owner parley.OrgID, after uint64
 // Concerns are the live requests about an agent as it knows of them, in the
 // order of their ids.
 func (n *Node) Concerns(ctx context.Context, of parley.AgentID) (all []Concern, err error) {
-	if _, err := inquire[*agent.State](n, agentStream(of), lookAt{}); err != nil {
+	if _, err := inquire[*agent.State](n, rules.AgentStream(of), lookAt{}); err != nil {
 		return nil, err
 	}
 	err = n.view(ctx, func(v journal.View) error {

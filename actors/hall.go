@@ -9,6 +9,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/org"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -45,12 +46,12 @@ const (
 	talksMax = 64
 )
 
-var groupRules = rules[*hall, group.Command, group.Event]{
-	func(h *hall, c group.Command, now time.Time) ([]group.Event, error) {
+var groupRules = rules.Aggregate[*hall, group.Command, group.Event]{
+	Decide: func(h *hall, c group.Command, now time.Time) ([]group.Event, error) {
 		return group.Decide(h.State, c, now)
 	},
-	func(h *hall, e group.Event) { group.Evolve(h.State, e) },
-	group.Tag, group.New,
+	Evolve: func(h *hall, e group.Event) { group.Evolve(h.State, e) },
+	Tag:    group.Tag, New: group.New,
 }
 
 // sight is a look at a group, in its own turn; early one that may come before
@@ -110,7 +111,7 @@ func (n *Node) groupQueued(t *groupTurn, said *record.SagaMessage) error {
 	case record.SagaMessage_answer:
 		err := n.judge(t, group.Answer{Offer: said.GetNumber(), Refusal: said.GetReason()})
 		if said.GetReason() == "" && (t.state.Deleted() || t.state.Stale(said.GetNumber(), agent)) {
-			t.tell(agentStream(agent), departure(t.state.ID, said.GetNumber()))
+			t.tell(rules.AgentStream(agent), departure(t.state.ID, said.GetNumber()))
 		}
 		return heard(err)
 	case record.SagaMessage_forget:
@@ -143,7 +144,7 @@ func (n *Node) ceiling(t *groupTurn) (*int, error) {
 	}
 	v := n.journal.Latest()
 	defer v.Close()
-	_, stored, err := v.State(orgStream(t.state.Org))
+	_, stored, err := v.State(rules.OrgStream(t.state.Org))
 	owner := &org.State{}
 	if err == nil {
 		err = owner.UnmarshalVT(stored)
@@ -180,7 +181,7 @@ func (n *Node) talk(t *groupTurn, id parley.ConversationID) (*hosted, error) {
 	defer v.Close()
 	k := &hosted{state: &conversation.State{}}
 	var err error
-	if k.seq, k.stored, err = conversationRules.load(v, conversationStream(id), k.state); err != nil {
+	if k.seq, k.stored, err = rules.Conversation.Load(v, rules.ConversationStream(id), k.state); err != nil {
 		return nil, err
 	}
 	if k.state.GroupID() != h.ID {
@@ -223,7 +224,7 @@ func continueTalk(t *groupTurn, k *hosted, c conversation.Command, grant func() 
 			return err
 		}
 	}
-	facts, err := conversationRules.encode(events)
+	facts, err := rules.Conversation.Encode(events)
 	if err != nil {
 		return err
 	}
@@ -231,7 +232,7 @@ func continueTalk(t *groupTurn, k *hosted, c conversation.Command, grant func() 
 		conversation.Evolve(k.state, e)
 	}
 	k.mover = moverIn(events)
-	chapter := journal.StreamAppend{Stream: conversationStream(k.state.ConversationID()), Expect: k.seq, Events: facts}
+	chapter := journal.StreamAppend{Stream: rules.ConversationStream(k.state.ConversationID()), Expect: k.seq, Events: facts}
 	k.seq += uint64(len(facts))
 	if k.stored += uint64(len(facts)); k.stored >= conversationStateEvery {
 		if chapter.State, err = k.state.MarshalVT(); err != nil {

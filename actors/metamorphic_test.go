@@ -200,7 +200,7 @@ func uncounted(n *Node) {
 	k := n.conversationKind()
 	k.stateEvery = 1
 	seen := map[*conversation.State]int64{}
-	k.rules.evolve = func(s *conversation.State, e conversation.Event) {
+	k.rules.Evolve = func(s *conversation.State, e conversation.Event) {
 		conversation.Evolve(s, e)
 		if _, ok := e.(*conversation.Posted); ok {
 			seen[s]++

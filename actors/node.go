@@ -9,12 +9,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"parley"
-	"parley/actors/agent"
-	"parley/actors/conversation"
 	"parley/actors/group"
-	"parley/actors/issuer"
 	"parley/actors/org"
-	"parley/actors/registration"
 	"parley/journal"
 )
 
@@ -129,35 +125,6 @@ func (n *Node) Overloaded() *parley.Refusal { return n.journal.Overloaded() }
 
 // Damage is the file of the journal in which rot was met, empty if none was.
 func (n *Node) Damage() string { return n.journal.Damage() }
-
-// The aggregates' laws, as the host needs them.
-var (
-	registrationRules = rules[*registration.State, any, registration.Event]{
-		nil, registration.Evolve, registration.Tag, registration.New, // nothing is decided about those any more
-	}
-	orgRules          = rules[*org.State, org.Command, org.Event]{org.Decide, org.Evolve, org.Tag, org.New}
-	agentRules        = rules[*agent.State, agent.Command, agent.Event]{agent.Decide, agent.Evolve, agent.Tag, agent.New}
-	conversationRules = rules[*conversation.State, conversation.Command, conversation.Event]{
-		conversation.Decide, conversation.Evolve, conversation.Tag, conversation.New,
-	}
-	issuerRules = rules[*issuer.State, issuer.Command, issuer.Event]{issuer.Decide, issuer.Evolve, issuer.Tag, issuer.New}
-)
-
-func orgStream(id parley.OrgID) journal.Stream {
-	return journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID(id)}
-}
-
-func agentStream(id parley.AgentID) journal.Stream {
-	return journal.Stream{Kind: journal.AgentStream, ID: parley.AnyID(id)}
-}
-
-func conversationStream(id parley.ConversationID) journal.Stream {
-	return journal.Stream{Kind: journal.ConversationStream, ID: parley.AnyID(id)}
-}
-
-func groupStream(id parley.GroupID) journal.Stream {
-	return journal.Stream{Kind: journal.GroupStream, ID: parley.AnyID(id)}
-}
 
 // entrySize is about what an entry costs besides what the caller brings.
 const entrySize = 1024

@@ -8,6 +8,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/org"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -21,12 +22,12 @@ const retired = 'r'
 
 // OrgNow is the organization's record with every count up to date.
 func (n *Node) OrgNow(_ context.Context, id parley.OrgID) (*org.State, error) {
-	return inquire[*org.State](n, orgStream(id), lookAt{})
+	return inquire[*org.State](n, rules.OrgStream(id), lookAt{})
 }
 
 // ChangeOrg alters an organization's record. // spec: Organization
 func (n *Node) ChangeOrg(_ context.Context, id parley.OrgID, c org.Change) (*org.State, error) {
-	return question[*org.State](n, orgStream(id), 0, c)
+	return question[*org.State](n, rules.OrgStream(id), 0, c)
 }
 
 // SetTerms changes what an organization is entitled to: org.GrantTier,
@@ -34,19 +35,19 @@ func (n *Node) ChangeOrg(_ context.Context, id parley.OrgID, c org.Change) (*org
 // calls of their own. The next request of
 // the organization is judged by it.
 func (n *Node) SetTerms(_ context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
-	return question[*org.State](n, orgStream(id), 0, c)
+	return question[*org.State](n, rules.OrgStream(id), 0, c)
 }
 
 // AddCredential gives an organization another credential.
 func (n *Node) AddCredential(_ context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
 	client := parley.NewID[parley.ClientID](id.Slot(), n.clock(), n.entropy())
-	_, err := question[*org.State](n, orgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
+	_, err := question[*org.State](n, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
 	return client, err
 }
 
 // RevokeCredential takes a credential away: its tokens count no more.
 func (n *Node) RevokeCredential(_ context.Context, id parley.OrgID, client parley.ClientID) error {
-	_, err := question[*org.State](n, orgStream(id), 0, org.RevokeCredential{ClientID: client})
+	_, err := question[*org.State](n, rules.OrgStream(id), 0, org.RevokeCredential{ClientID: client})
 	return err
 }
 
@@ -63,12 +64,12 @@ func (n *Node) CreateAgent(_ context.Context, c NewAgent) (*agent.State, error) 
 	random := n.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
 	c.Create.ID = parley.NewID[parley.AgentID](slot, n.clock(), n.entropy())
-	return question[*agent.State](n, orgStream(c.Create.OrgID), 0, c)
+	return question[*agent.State](n, rules.OrgStream(c.Create.OrgID), 0, c)
 }
 
 func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
 	return &kind[*org.State, org.Command, org.Event]{
-		stream: journal.OrgStream, rules: orgRules, stateEvery: 1,
+		stream: journal.OrgStream, rules: rules.Org, stateEvery: 1,
 		blank: func() *org.State { return &org.State{} },
 		handle: func(t *orgTurn, request any) (any, error) {
 			defer n.publishOrgAfter(t)
@@ -133,7 +134,7 @@ func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
 		return nil, err
 	}
 	made := &agent.State{}
-	bear, err := begin(agentRules, agentStream(c.ID), made, agent.Command(c), t.now)
+	bear, err := begin(rules.Agent, rules.AgentStream(c.ID), made, agent.Command(c), t.now)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"parley"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -128,7 +129,7 @@ func checkSaid(t *testing.T, r *rig, first *record.Message, said map[string]parl
 	v := r.store.View()
 	defer v.Close()
 	next := uint64(1)
-	if err := v.Events(conversationStream(first.Conversation()), 1, false, func(seq uint64, _ int64, _ journal.StoredEvent) bool {
+	if err := v.Events(rules.ConversationStream(first.Conversation()), 1, false, func(seq uint64, _ int64, _ journal.StoredEvent) bool {
 		if seq != next {
 			t.Errorf("event %d where %d should be", seq, next)
 		}

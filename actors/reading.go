@@ -9,6 +9,7 @@ import (
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -169,7 +170,7 @@ func (n *Node) Conversation(ctx context.Context, id parley.ConversationID) (*con
 }
 
 func readConversation(v journal.View, id parley.ConversationID, into *conversation.State) error {
-	_, _, err := conversationRules.load(v, conversationStream(id), into)
+	_, _, err := rules.Conversation.Load(v, rules.ConversationStream(id), into)
 	if err == nil && !into.Exists() {
 		err = conversation.ErrUnknown
 	}
@@ -228,7 +229,7 @@ func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from ui
 	}
 	err = n.view(ctx, func(v journal.View) error {
 		last, bad := from, error(nil)
-		scan := v.Events(conversationStream(id), first, descending, func(seq uint64, _ int64, f journal.StoredEvent) bool {
+		scan := v.Events(rules.ConversationStream(id), first, descending, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 			message, err := messageOf(f)
 			if err != nil || message.Zero() {
 				bad = err
@@ -260,7 +261,7 @@ func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from ui
 
 // messageOf is the message that an event of a conversation tells of, if any.
 func messageOf(f journal.StoredEvent) (id parley.MessageID, err error) {
-	e, err := conversationRules.decode(f)
+	e, err := rules.Conversation.Decode(f)
 	switch e := e.(type) {
 	case *conversation.Started:
 		id = parley.IDFromBytes[parley.MessageID](e.GetMessageId())
@@ -320,7 +321,7 @@ func (n *Node) Used(ctx context.Context, id parley.OrgID) (used int64, err error
 func (n *Node) ReplyAfter(ctx context.Context, id parley.ConversationID, after parley.MessageID, to parley.AgentID) (reply Message, found bool, err error) {
 	err = n.view(ctx, func(v journal.View) error {
 		bad := error(nil)
-		scan := v.Events(conversationStream(id), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
+		scan := v.Events(rules.ConversationStream(id), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
 			message, err := messageOf(f)
 			if err == nil && !message.Zero() && bytes.Compare(message[:], after[:]) > 0 {
 				reply, err = readMessage(v, id.Slot(), message)

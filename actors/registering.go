@@ -3,7 +3,6 @@ package actors
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"parley"
 	"parley/actors/org"
 	"parley/actors/registration"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -90,7 +90,7 @@ func (n *Node) registration(s Solution, now time.Time) (Registered, *journal.Ent
 	}
 	return Registered{Org: made, ClientID: client}, &journal.Entry{
 		Slot: slot, At: now,
-		Effects: []journal.Effect{bear, journal.CreateStream{Stream: slugStream(slug), Events: []journal.StoredEvent{{Tag: 1, Data: id.Bytes()}}}},
+		Effects: []journal.Effect{bear, journal.CreateStream{Stream: rules.SlugStream(slug), Events: []journal.StoredEvent{{Tag: 1, Data: id.Bytes()}}}},
 		Rows: []journal.Row{
 			row(journal.SlugTable, []byte(slug)), row(journal.ClientTable, client.Bytes()), row(journal.SpentTable, spentKey(s.Challenge)),
 		},
@@ -126,21 +126,12 @@ func (n *Node) keep(e *journal.Entry) error {
 	return parley.ErrOutcomeUnknown
 }
 
-// slugStream is the stream whose existence is the claim to a slug. Its id is
-// the slug's, in the slug's slot.
-func slugStream(slug string) journal.Stream {
-	sum := sha256.Sum256([]byte(slug))
-	id := parley.AnyID(sum[:16])
-	binary.BigEndian.PutUint16(id[6:], 0x7000|uint16(parley.SlotOf(slug)))
-	return journal.Stream{Kind: journal.SlugStream, ID: id}
-}
-
 type registrationTurn = turn[*registration.State, any, registration.Event]
 
 // registrationKind only forgets challenges that former releases stored.
 func (n *Node) registrationKind() *kind[*registration.State, any, registration.Event] {
 	return &kind[*registration.State, any, registration.Event]{
-		stream: journal.RegistrationStream, rules: registrationRules, stateEvery: 1,
+		stream: journal.RegistrationStream, rules: rules.Registration, stateEvery: 1,
 		blank: func() *registration.State { return &registration.State{} },
 		handle: func(t *registrationTurn, request any) (any, error) {
 			if due, ok := request.(timerFired); ok {
@@ -161,39 +152,39 @@ func (t *turn[S, C, E]) forget(r timerFired) {
 
 func bearOrg(c org.Register, now time.Time) (journal.CreateStream, *org.State, error) {
 	made := &org.State{}
-	bear, err := begin(orgRules, orgStream(c.ID), made, org.Command(c), now)
+	bear, err := begin(rules.Org, rules.OrgStream(c.ID), made, org.Command(c), now)
 	return bear, made, err
 }
 
 // begin judges the first command of an aggregate that does not exist yet and
 // gives the word that makes it, with its state, which is folded into blank.
-func begin[S state, C any, E event](r rules[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
-	events, err := r.decide(blank, c, now)
+func begin[S rules.State, C any, E rules.Event](r rules.Aggregate[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
+	events, err := r.Decide(blank, c, now)
 	if err != nil {
 		return journal.CreateStream{}, err
 	}
 	for _, e := range events {
-		r.evolve(blank, e)
+		r.Evolve(blank, e)
 	}
 	bear := journal.CreateStream{Stream: s}
-	if bear.Events, err = r.encode(events); err == nil {
+	if bear.Events, err = r.Encode(events); err == nil {
 		bear.State, err = blank.MarshalVT()
 	}
 	return bear, err
 }
 
 // beginBare is begin without the state: of one event it is as quick to fold.
-func beginBare[S state, C any, E event](r rules[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
-	events, err := r.decide(blank, c, now)
+func beginBare[S rules.State, C any, E rules.Event](r rules.Aggregate[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
+	events, err := r.Decide(blank, c, now)
 	if err != nil {
 		return journal.CreateStream{}, err
 	}
-	facts, err := r.encode(events)
+	facts, err := r.Encode(events)
 	return journal.CreateStream{Stream: s, Events: facts}, err
 }
 
 // cloned copies a state, so that it can leave its actor.
-func cloned[S state](from, into S) S {
+func cloned[S rules.State](from, into S) S {
 	if b, err := from.MarshalVT(); err == nil {
 		_ = into.UnmarshalVT(b)
 	}

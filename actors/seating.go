@@ -7,6 +7,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -60,7 +61,7 @@ func (n *Node) notify(t *groupTurn, r *group.Request, content Content) error {
 	id := parley.NewID[parley.ConversationID](t.entry.Slot, t.now, n.entropy())
 	message := conversation.FirstMessageID(id, t.now, n.entropy())
 	start := conversation.Start{ID: id, Initiator: by.Agent, Responder: r.AgentID(), MessageID: message}
-	bear, err := beginBare(conversationRules, conversationStream(id), &conversation.State{}, conversation.Command(start), t.now)
+	bear, err := beginBare(rules.Conversation, rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.now)
 	if err != nil {
 		return err
 	}
@@ -188,10 +189,10 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 	case *group.Offered:
 		o := e.GetOffer()
 		to := parley.IDFromBytes[parley.AgentID](o.GetAgent())
-		t.tell(agentStream(to), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: s.ID.Bytes(), Number: o.GetNumber(), Isolated: s.Isolated})
+		t.tell(rules.AgentStream(to), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: s.ID.Bytes(), Number: o.GetNumber(), Isolated: s.Isolated})
 	case *group.Filed:
 		r := e.GetRequest()
-		t.tell(agentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_concern, Group: s.ID.Bytes(), Request: r.GetId()})
+		t.tell(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_concern, Group: s.ID.Bytes(), Request: r.GetId()})
 		t.wake(r.GetExpiresMs())
 		if r.GetStatus() == group.Invited {
 			t.announce(invited, r.RequestID(), r.AgentID())
@@ -211,17 +212,17 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 			return err
 		}
 		t.keep(journal.RequestTable, append(s.ID.Bytes(), r.GetId()...), data)
-		t.tell(agentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_settled, Group: s.ID.Bytes(), Request: r.GetId()})
+		t.tell(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_settled, Group: s.ID.Bytes(), Request: r.GetId()})
 		t.announce(requestResolved, r.RequestID(), r.AgentID(), s.admins()...)
 	case *group.Left:
-		t.tell(agentStream(leaver.Agent), departure(s.ID, leaver.Offer))
+		t.tell(rules.AgentStream(leaver.Agent), departure(s.ID, leaver.Offer))
 		t.announce(memberLeft, parley.JoinRequestID{}, leaver.Agent, s.admins()...)
 		return n.rise(t, leaver.Agent)
 	case *group.Deleted:
 		for _, m := range s.Members() {
-			t.tell(agentStream(m.Agent), departure(s.ID, m.Offer))
+			t.tell(rules.AgentStream(m.Agent), departure(s.ID, m.Offer))
 		}
-		t.tell(orgStream(s.Org), &record.SagaMessage{Kind: record.SagaMessage_ended, Group: s.ID.Bytes()})
+		t.tell(rules.OrgStream(s.Org), &record.SagaMessage{Kind: record.SagaMessage_ended, Group: s.ID.Bytes()})
 	case *group.Changed, *group.Consented, *group.Convened, *group.Founded, *group.RoleChanged, *group.Voted, *group.Withdrawn: // nothing follows elsewhere
 	}
 	return nil

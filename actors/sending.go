@@ -9,6 +9,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -97,7 +98,7 @@ type remembered struct {
 // Send starts a conversation with a first message. It is answered when the
 // message is on stable storage. // spec: Messaging
 func (n *Node) Send(ctx context.Context, s DirectSend) (Posted, error) {
-	p, err := question[Posted](n, agentStream(s.From), len(s.Rendered)+len(s.SelfPayload), s)
+	p, err := question[Posted](n, rules.AgentStream(s.From), len(s.Rendered)+len(s.SelfPayload), s)
 	return n.stored(ctx, p, err)
 }
 
@@ -116,9 +117,9 @@ func (n *Node) ChangeStatus(_ context.Context, c ChangeStatus) (*conversation.St
 // that of the group that hosts it.
 func judgeOf(id parley.ConversationID, host parley.GroupID) journal.Stream {
 	if host.Zero() {
-		return conversationStream(id)
+		return rules.ConversationStream(id)
 	}
-	return groupStream(host)
+	return rules.GroupStream(host)
 }
 
 // stored completes the answer to a repeat with the message as it stands.
@@ -203,7 +204,7 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 	start := conversation.Start{
 		ID: id, Initiator: s.From, Responder: s.To, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
 	}
-	bear, err := beginBare(conversationRules, conversationStream(id), &conversation.State{}, conversation.Command(start), t.now)
+	bear, err := beginBare(rules.Conversation, rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.now)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +260,7 @@ const conversationStateEvery = 32
 
 func (n *Node) conversationKind() *kind[*conversation.State, conversation.Command, conversation.Event] {
 	return &kind[*conversation.State, conversation.Command, conversation.Event]{
-		stream: journal.ConversationStream, rules: conversationRules, stateEvery: conversationStateEvery,
+		stream: journal.ConversationStream, rules: rules.Conversation, stateEvery: conversationStateEvery,
 		blank: func() *conversation.State { return &conversation.State{} },
 		handle: func(t *conversationTurn, request any) (any, error) {
 			if !t.state.GroupID().Zero() { // its group speaks for it
@@ -283,7 +284,7 @@ func (n *Node) conversationKind() *kind[*conversation.State, conversation.Comman
 
 // reply judges a reply in a conversation as it stands, and posts it. judge asks
 // the rules, with a last judgement for a reply that nothing else speaks against.
-func reply[S state, C any, E event](n *Node, t *turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
+func reply[S rules.State, C any, E rules.Event](n *Node, t *turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
 	scope := append(r.Conversation.Bytes(), r.From[:]...)
 	known, err := t.recalled(scope, &r.Content)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -43,16 +44,16 @@ func tallyKind(stateEvery uint64) *kind[*tally, add, *tally] {
 	return &kind[*tally, add, *tally]{
 		stream: journal.OrgStream, stateEvery: stateEvery,
 		blank: func() *tally { return &tally{} },
-		rules: rules[*tally, add, *tally]{
-			decide: func(_ *tally, c add, _ time.Time) ([]*tally, error) {
+		rules: rules.Aggregate[*tally, add, *tally]{
+			Decide: func(_ *tally, c add, _ time.Time) ([]*tally, error) {
 				if c == 13 {
 					return nil, errOdd
 				}
 				return []*tally{{sum: uint64(c)}}, nil
 			},
-			evolve: func(s, e *tally) { s.sum += e.sum },
-			tag:    func(*tally) byte { return 1 },
-			blank:  func(byte) (*tally, bool) { return &tally{}, true },
+			Evolve: func(s, e *tally) { s.sum += e.sum },
+			Tag:    func(*tally) byte { return 1 },
+			New:    func(byte) (*tally, bool) { return &tally{}, true },
 		},
 		handle: func(t *turn[*tally, add, *tally], request any) (any, error) {
 			switch r := request.(type) {

@@ -7,12 +7,13 @@ import (
 
 	"parley"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
 // turn is one message's passage through an actor: what it decides, and the
 // entry that will keep it.
-type turn[S state, C any, E event] struct {
+type turn[S rules.State, C any, E rules.Event] struct {
 	entity *entity[S, C, E]
 	state  S
 	now    time.Time
@@ -52,7 +53,7 @@ func (t *turn[S, C, E]) decide(c C) error { return t.decideIf(c, nil) }
 // decideIf is decide with a last judgement that only a command that nothing
 // else speaks against comes to, such as a quota that it would use up.
 func (t *turn[S, C, E]) decideIf(c C, grant func() error) error {
-	events, refusal := t.entity.kind.rules.decide(t.state, c, t.now)
+	events, refusal := t.entity.kind.rules.Decide(t.state, c, t.now)
 	if refusal == nil && grant != nil {
 		if err := grant(); err != nil {
 			return err
@@ -61,12 +62,12 @@ func (t *turn[S, C, E]) decideIf(c C, grant func() error) error {
 	if len(events) == 0 {
 		return refusal
 	}
-	facts, err := t.entity.kind.rules.encode(events)
+	facts, err := t.entity.kind.rules.Encode(events)
 	if err != nil {
 		return err
 	}
 	for _, e := range events {
-		t.entity.kind.rules.evolve(t.state, e)
+		t.entity.kind.rules.Evolve(t.state, e)
 	}
 	t.entry.Events = append(t.entry.Events, facts...)
 	t.events = append(t.events, events...)

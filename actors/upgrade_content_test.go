@@ -24,6 +24,7 @@ import (
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
 	"parley/persistence/journaltest"
@@ -32,23 +33,23 @@ import (
 // aggregate is what the rules of one kind of stream can do with bytes.
 type aggregate struct {
 	name  string
-	blank func(tag byte) (event, bool)
+	blank func(tag byte) (rules.Event, bool)
 	zero  func() stateMessage
-	fold  func(stateMessage, event)
+	fold  func(stateMessage, rules.Event)
 }
 
 type stateMessage interface {
-	state
+	rules.State
 	proto.Message
 }
 
 // aggregateOf brings an aggregate's functions into one form.
-func aggregateOf[S stateMessage, E event](name string, zero func() S, blank func(byte) (E, bool), fold func(S, E)) aggregate {
+func aggregateOf[S stateMessage, E rules.Event](name string, zero func() S, blank func(byte) (E, bool), fold func(S, E)) aggregate {
 	return aggregate{
 		name:  name,
-		blank: func(tag byte) (event, bool) { return blank(tag) },
+		blank: func(tag byte) (rules.Event, bool) { return blank(tag) },
 		zero:  func() stateMessage { return zero() },
-		fold:  func(s stateMessage, e event) { fold(s.(S), e.(E)) },
+		fold:  func(s stateMessage, e rules.Event) { fold(s.(S), e.(E)) },
 	}
 }
 

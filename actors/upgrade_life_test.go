@@ -20,6 +20,7 @@ import (
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/actors/rules"
 	"parley/journal"
 	"parley/persistence"
 )
@@ -159,8 +160,8 @@ func (l *life) live() {
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
 	l.gather(acme, globex, alice, carol, bob, erin)
 	l.deliver(acme, alice, bob, globex)
-	tell(l.t, l.store, orgStream(acme), garble)
-	l.node.engine.hint(orgStream(acme))
+	tell(l.t, l.store, rules.OrgStream(acme), garble)
+	l.node.engine.hint(rules.OrgStream(acme))
 	eventually(l.t, "it is in quarantine", func() bool { return l.node.Stats().Quarantined == 1 })
 	l.pass()
 }

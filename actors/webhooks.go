@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/record"
+	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
 )
@@ -31,16 +32,12 @@ type hook struct {
 // webhookStateEvery is after how many events a webhook's state is stored.
 const webhookStateEvery = 64
 
-var webhookRules = rules[*hook, webhook.Command, webhook.Event]{
-	func(h *hook, c webhook.Command, now time.Time) ([]webhook.Event, error) {
+var webhookRules = rules.Aggregate[*hook, webhook.Command, webhook.Event]{
+	Decide: func(h *hook, c webhook.Command, now time.Time) ([]webhook.Event, error) {
 		return webhook.Decide(h.State, c, now)
 	},
-	func(h *hook, e webhook.Event) { webhook.Evolve(h.State, e) },
-	webhook.Tag, webhook.New,
-}
-
-func webhookStream(id webhook.ID) journal.Stream {
-	return journal.Stream{Kind: journal.WebhookStream, ID: parley.AnyID(id)}
+	Evolve: func(h *hook, e webhook.Event) { webhook.Evolve(h.State, e) },
+	Tag:    webhook.Tag, New: webhook.New,
 }
 
 // CreateWebhook asks for a webhook of an agent. The id is drawn before, because
@@ -82,7 +79,7 @@ func (n *Node) NewWebhookID(of parley.AgentID) webhook.ID {
 // refuses with webhook.ErrDuplicate, ErrQuotaExceeded and, of a revoked agent,
 // parley.ErrGone. // spec: Webhooks
 func (n *Node) CreateWebhook(_ context.Context, c CreateWebhook) (*webhook.State, error) {
-	return question[*webhook.State](n, agentStream(c.Agent), len(c.URL)+len(c.SentURL)+len(c.Description), c)
+	return question[*webhook.State](n, rules.AgentStream(c.Agent), len(c.URL)+len(c.SentURL)+len(c.Description), c)
 }
 
 // createWebhook is judged by the agent: it alone knows all of its webhooks.
@@ -116,11 +113,11 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 	for _, e := range events {
 		webhook.Evolve(made, e)
 	}
-	facts, err := rules[*webhook.State, webhook.Command, webhook.Event]{tag: webhook.Tag}.encode(events)
+	facts, err := rules.Webhook.Encode(events)
 	if err != nil {
 		return nil, err
 	}
-	t.say(journal.CreateStream{Stream: webhookStream(c.ID), Fresh: true, Events: facts})
+	t.say(journal.CreateStream{Stream: rules.WebhookStream(c.ID), Fresh: true, Events: facts})
 	t.keep(journal.WebhookTable, webhookKey(made), wishOf(made).encode(c.URL))
 	t.after = append(t.after, func() { n.dispatch.set(made) })
 	return made, nil
@@ -129,7 +126,7 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 // retireWebhooks tells an agent's webhooks that it acts no more.
 func (n *Node) retireWebhooks(t *agentTurn, self parley.AgentID) error {
 	return t.rows(journal.WebhookTable, self[:], func(key, _ []byte) {
-		t.tell(webhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
+		t.tell(rules.WebhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 	})
 }
 
@@ -144,7 +141,7 @@ func (n *Node) Webhook(ctx context.Context, id webhook.ID, by parley.OrgID) (s *
 
 func webhookOf(v journal.View, id webhook.ID, by parley.OrgID) (*webhook.State, error) {
 	h := &hook{State: &webhook.State{}}
-	_, _, err := webhookRules.load(v, webhookStream(id), h)
+	_, _, err := webhookRules.Load(v, rules.WebhookStream(id), h)
 	if err == nil && (!h.Exists() || h.Deleted() || h.Owner() != by) {
 		err = webhook.ErrUnknown
 	}
@@ -163,7 +160,7 @@ func (n *Node) EachWebhook(ctx context.Context, of parley.AgentID, fn func(*webh
 	return n.view(ctx, func(v journal.View) error {
 		var streams []journal.Stream
 		err := v.Rows(of.Slot(), journal.WebhookTable, of[:], nil, false, func(key, _ []byte) bool {
-			streams = append(streams, webhookStream(parley.IDFromBytes[webhook.ID](key[16:])))
+			streams = append(streams, rules.WebhookStream(parley.IDFromBytes[webhook.ID](key[16:])))
 			return true
 		})
 		for _, stream := range streams {
@@ -171,7 +168,7 @@ func (n *Node) EachWebhook(ctx context.Context, of parley.AgentID, fn func(*webh
 				return err
 			}
 			h := &hook{State: &webhook.State{}}
-			if _, _, err = webhookRules.load(v, stream, h); err == nil && h.Exists() {
+			if _, _, err = webhookRules.Load(v, stream, h); err == nil && h.Exists() {
 				fn(h.State)
 			}
 		}
@@ -186,7 +183,7 @@ func (n *Node) ChangeWebhook(ctx context.Context, id webhook.ID, c webhook.Comma
 			return nil, err
 		}
 	}
-	changed, err := question[*webhook.State](n, webhookStream(id), 0, c)
+	changed, err := question[*webhook.State](n, rules.WebhookStream(id), 0, c)
 	if err == nil && !changed.GetActive() {
 		n.courier.Drop(id)
 	}
@@ -208,7 +205,7 @@ func (n *Node) TestWebhook(ctx context.Context, id webhook.ID, by parley.OrgID) 
 	if err := n.releaseTarget(ctx, id, by); err != nil {
 		return WebhookJob{}, err
 	}
-	return question[WebhookJob](n, webhookStream(id), 0, webhookDeed{command: webhook.Test{By: by}})
+	return question[WebhookJob](n, rules.WebhookStream(id), 0, webhookDeed{command: webhook.Test{By: by}})
 }
 
 // RetryDelivery attempts a job now: one that waits for its next attempt, or a
@@ -217,7 +214,7 @@ func (n *Node) RetryDelivery(ctx context.Context, id webhook.ID, by parley.OrgID
 	if err := n.releaseTarget(ctx, id, by); err != nil {
 		return WebhookJob{}, err
 	}
-	return question[WebhookJob](n, webhookStream(id), 0, webhookDeed{command: webhook.Retry{By: by}, job: job})
+	return question[WebhookJob](n, rules.WebhookStream(id), 0, webhookDeed{command: webhook.Retry{By: by}, job: job})
 }
 
 // webhooksRead is how many jobs are looked through for one page at most.

@@ -85,7 +85,7 @@ func appendOpening(b []byte, c *Call, start actors.Start) []byte {
 	return b
 }
 
-// agentStream is one connection. An idle one costs this struct, a subscription
+// AgentStream is one connection. An idle one costs this struct, a subscription
 // and the small stack of its reader.
 type agentStream struct {
 	streams    *streams

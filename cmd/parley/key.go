@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"parley/actors"
 	"parley/actors/issuer"
+	"parley/actors/rules"
 	"parley/http/auth"
 	"parley/journal"
 	"parley/persistence"
@@ -140,7 +140,7 @@ func (m masterKey) helped(err error) error {
 // none before the first start came so far. They are read before there are actors
 // to ask, who need the master key themselves.
 func sealedKeys(v states) ([]*issuer.Key, error) {
-	_, stored, err := v.State(actors.SigningKeyStream)
+	_, stored, err := v.State(rules.SigningKeyStream)
 	if err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"parley"
-	"parley/actors"
 	"parley/actors/issuer"
+	"parley/actors/rules"
 	"parley/http/auth"
 	"parley/journal"
 	"parley/persistence"
@@ -81,7 +81,7 @@ func TestAFirstStartMayBeCutShort(t *testing.T) {
 type sealedState issuer.State
 
 func (s *sealedState) State(of journal.Stream) (uint64, []byte, error) {
-	if of != actors.SigningKeyStream {
+	if of != rules.SigningKeyStream {
 		return 0, nil, errors.New("another stream was asked for")
 	}
 	stored, err := (*issuer.State)(s).MarshalVT()

@@ -1,0 +1,96 @@
+// Package rules adapts the pure aggregates to what runs them: one Aggregate each,
+// with the encoding of its events and the stream that it is stored in.
+package rules
+
+import (
+	"fmt"
+	"time"
+
+	"parley/journal"
+)
+
+// Event is an event of any aggregate.
+type Event interface {
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+}
+
+// State is the state of any aggregate.
+type State interface {
+	MarshalVT() ([]byte, error)
+	UnmarshalVT([]byte) error
+	Exists() bool
+}
+
+// Aggregate is the pure functions of one aggregate: S is its state, C its commands,
+// E its events.
+type Aggregate[S State, C any, E Event] struct {
+	// Decide judges a command at an instant. It returns the events that follow, or a
+	// refusal.
+	Decide func(S, C, time.Time) ([]E, error)
+	// Evolve applies an event to a state.
+	Evolve func(S, E)
+	// Tag is the number under which an event's type is stored, and New an empty event
+	// of that type, false for a number that was never used.
+	Tag func(E) byte
+	New func(byte) (E, bool)
+}
+
+// Encode encodes events for storage.
+func (r Aggregate[S, C, E]) Encode(events []E) ([]journal.StoredEvent, error) {
+	encoded := make([]journal.StoredEvent, 0, len(events))
+	for _, e := range events {
+		data, err := e.MarshalVT()
+		if err != nil {
+			return nil, fmt.Errorf("encode %T: %w", e, err)
+		}
+		encoded = append(encoded, journal.StoredEvent{Tag: r.Tag(e), Data: data})
+	}
+	return encoded, nil
+}
+
+// Decode decodes a stored event.
+func (r Aggregate[S, C, E]) Decode(f journal.StoredEvent) (E, error) {
+	e, ok := r.New(f.Tag)
+	if !ok {
+		return e, fmt.Errorf("event of unknown kind %d", f.Tag)
+	}
+	if err := e.UnmarshalVT(f.Data); err != nil {
+		return e, fmt.Errorf("decode %T: %w", e, err)
+	}
+	return e, nil
+}
+
+// Load reads a stream into a blank state: the stored state, then the events after
+// it. seq is the number of the last event, folded how many were applied.
+func (r Aggregate[S, C, E]) Load(v journal.View, s journal.Stream, into S) (seq, folded uint64, err error) {
+	seq, stored, err := v.State(s)
+	if err != nil {
+		return 0, 0, err
+	}
+	if stored != nil {
+		if err := into.UnmarshalVT(stored); err != nil {
+			return 0, 0, fmt.Errorf("state of stream %d/%s: %w", s.Kind, s.ID, err)
+		}
+	}
+	var bad error
+	err = v.Events(s, seq+1, false, func(n uint64, _ int64, f journal.StoredEvent) bool {
+		var e E
+		if n != seq+1 {
+			bad = fmt.Errorf("stream %d/%s: event %d follows %d", s.Kind, s.ID, n, seq)
+			return false
+		}
+		if e, bad = r.Decode(f); bad != nil {
+			bad = fmt.Errorf("stream %d/%s: %w", s.Kind, s.ID, bad)
+			return false
+		}
+		r.Evolve(into, e)
+		seq = n
+		folded++
+		return true
+	})
+	if err == nil {
+		err = bad
+	}
+	return seq, folded, err
+}

@@ -1,0 +1,70 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/conversation"
+	"parley/actors/group"
+	"parley/actors/issuer"
+	"parley/actors/org"
+	"parley/actors/registration"
+	"parley/actors/webhook"
+	"parley/journal"
+)
+
+// The aggregates. Nothing is decided about a Registration any more: a challenge is
+// stateless, and only former releases stored any.
+var (
+	Registration = Aggregate[*registration.State, any, registration.Event]{
+		nil, registration.Evolve, registration.Tag, registration.New,
+	}
+	Org          = Aggregate[*org.State, org.Command, org.Event]{org.Decide, org.Evolve, org.Tag, org.New}
+	Agent        = Aggregate[*agent.State, agent.Command, agent.Event]{agent.Decide, agent.Evolve, agent.Tag, agent.New}
+	Conversation = Aggregate[*conversation.State, conversation.Command, conversation.Event]{
+		conversation.Decide, conversation.Evolve, conversation.Tag, conversation.New,
+	}
+	Issuer  = Aggregate[*issuer.State, issuer.Command, issuer.Event]{issuer.Decide, issuer.Evolve, issuer.Tag, issuer.New}
+	Group   = Aggregate[*group.State, group.Command, group.Event]{group.Decide, group.Evolve, group.Tag, group.New}
+	Webhook = Aggregate[*webhook.State, webhook.Command, webhook.Event]{webhook.Decide, webhook.Evolve, webhook.Tag, webhook.New}
+)
+
+// OrgStream is the stream of an organization.
+func OrgStream(id parley.OrgID) journal.Stream {
+	return journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID(id)}
+}
+
+// AgentStream is the stream of an agent.
+func AgentStream(id parley.AgentID) journal.Stream {
+	return journal.Stream{Kind: journal.AgentStream, ID: parley.AnyID(id)}
+}
+
+// ConversationStream is the stream of a conversation.
+func ConversationStream(id parley.ConversationID) journal.Stream {
+	return journal.Stream{Kind: journal.ConversationStream, ID: parley.AnyID(id)}
+}
+
+// GroupStream is the stream of a group.
+func GroupStream(id parley.GroupID) journal.Stream {
+	return journal.Stream{Kind: journal.GroupStream, ID: parley.AnyID(id)}
+}
+
+// WebhookStream is the stream of a webhook.
+func WebhookStream(id webhook.ID) journal.Stream {
+	return journal.Stream{Kind: journal.WebhookStream, ID: parley.AnyID(id)}
+}
+
+// SlugStream is the stream whose existence claims a slug. Its id is derived from the
+// slug and lies in the slug's slot.
+func SlugStream(slug string) journal.Stream {
+	sum := sha256.Sum256([]byte(slug))
+	id := parley.AnyID(sum[:16])
+	binary.BigEndian.PutUint16(id[6:], 0x7000|uint16(parley.SlotOf(slug)))
+	return journal.Stream{Kind: journal.SlugStream, ID: id}
+}
+
+// SigningKeyStream is the one stream of the platform's signing keys. Its state is
+// stored with each event.
+var SigningKeyStream = journal.Stream{Kind: journal.IssuerStream, ID: parley.AnyID{6: 0x70, 8: 0x80, 15: 1}}
