@@ -57,10 +57,11 @@ var lattice = map[string]place{
 	},
 	"parley/actors/actorstest": {may: ground, why: "it tells the stories of any aggregate and so knows none"},
 	"parley/persistence": {
-		may:   slices.Concat(ground, agreed),
+		may:   slices.Concat(ground, agreed, []string{"parley/persistence/disk"}),
 		tests: []string{"parley/persistence/journaltest", "parley/persistence/crashtest"},
 		why:   "a journal keeps bytes; what they mean is the actors' business",
 	},
+	"parley/persistence/disk": {may: ground, why: "the disk knows files and commits, never what the rows in them mean"},
 	"parley/persistence/journaltest": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence"}),
 		why: "the suite that every journal must pass knows journals only",
@@ -131,7 +132,7 @@ type lock struct {
 var locks = []lock{
 	{"github.com/asynkron/protoactor-go", []string{"parley/actors"}, "mailboxes are the body's; rules and doors must outlive the engine"},
 	{"github.com/cockroachdb/pebble/v2", []string{"parley/persistence", "parley/persistence/..."}, "one floor knows how bytes reach the disk"},
-	{"github.com/cespare/xxhash/v2", []string{"parley/persistence"}, "checksums are for bytes on the disk, never for what is secret"},
+	{"github.com/cespare/xxhash/v2", []string{"parley/persistence/disk"}, "checksums are for bytes on the disk, never for what is secret"},
 	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the door lives with that"},
 	{"github.com/fasthttp/router", []string{"parley/http"}, "routes are declared in one table"},
 	{"github.com/golang-jwt/jwt/v5", []string{"parley/http/auth"}, "one place decides which tokens are good"},

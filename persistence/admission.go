@@ -31,7 +31,7 @@ type admissionLimiter struct {
 	limit atomic.Int64
 	// pressed tells that the limit was met in this window.
 	pressed atomic.Bool
-	began   atomic.Int64  // of the window, see Store.age
+	began   atomic.Int64  // of the window, as an age, see disk.Monitor
 	refused atomic.Int64  // entries that found no room within it
 	left    atomic.Int64  // entries that left
 	took    atomic.Int64  // nanoseconds that they were under way, together

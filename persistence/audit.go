@@ -4,15 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/disk"
 )
 
 // Archive is everything a store holds at one instant, family by family, for
@@ -23,7 +20,7 @@ type Archive struct {
 	closes func() error
 	// witness is what the witness of a directory at rest says; nil for an open
 	// store, whose witness follows.
-	witness *head
+	witness *disk.Head
 }
 
 // Archive shows all that the store holds now. It must be closed. The store goes
@@ -40,9 +37,9 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 	if err := opts.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	opts.FS = unchanged{opts.FS}
+	opts.FS = disk.ReadOnlyFS{FS: opts.FS}
 	s := &Store{opts: opts, dir: dir, hub: newHub(), closing: make(chan struct{})}
-	s.disk.began = opts.Clock()
+	s.disk = s.newMonitor()
 	if err := s.openUnchanged(); err != nil {
 		return nil, err
 	}
@@ -77,7 +74,7 @@ func (s *Store) openUnchanged() error {
 }
 
 // readUnchanged reads how the directory is laid out and what its witness says.
-func (s *Store) readUnchanged() (*head, error) {
+func (s *Store) readUnchanged() (*disk.Head, error) {
 	journals, openings, err := s.readFormat()
 	if err != nil {
 		return nil, err
@@ -89,11 +86,11 @@ func (s *Store) readUnchanged() (*head, error) {
 	for n := range journals {
 		s.journals = append(s.journals, &journalState{store: s, number: n})
 	}
-	said, err := readWitness(s.opts.FS, s.dir)
+	said, err := disk.ReadWitness(s.opts.FS, s.dir)
 	if err != nil {
-		return &head{}, nil //nolint:nilerr // the audit says so
+		return &disk.Head{}, nil //nolint:nilerr // the audit says so
 	}
-	return &said.head, nil
+	return &said.Head, nil
 }
 
 // Close lets the archive go.
@@ -101,43 +98,6 @@ func (a *Archive) Close() error {
 	a.storeView.Close()
 	return a.closes()
 }
-
-// errUnchanged is what a file system says that is only read.
-var errUnchanged = errors.New("the directory is only read")
-
-// unchanged is a file system that lets nothing be changed.
-type unchanged struct{ vfs.FS }
-
-func (unchanged) Create(string, vfs.DiskWriteCategory) (vfs.File, error) { return nil, errUnchanged }
-func (unchanged) Link(string, string) error                              { return errUnchanged }
-func (unchanged) MkdirAll(string, os.FileMode) error                     { return errUnchanged }
-func (unchanged) Remove(string) error                                    { return errUnchanged }
-func (unchanged) RemoveAll(string) error                                 { return errUnchanged }
-func (unchanged) Rename(string, string) error                            { return errUnchanged }
-
-func (unchanged) OpenReadWrite(string, vfs.DiskWriteCategory, ...vfs.OpenOption) (vfs.File, error) {
-	return nil, errUnchanged
-}
-
-func (unchanged) ReuseForWrite(string, string, vfs.DiskWriteCategory) (vfs.File, error) {
-	return nil, errUnchanged
-}
-
-// Lock takes the lock of a directory that has one. Where there is none, as in a
-// backup, nobody has the directory open, and none is made.
-func (fs unchanged) Lock(name string) (io.Closer, error) {
-	if _, err := fs.Stat(name); err != nil {
-		return io.NopCloser(nil), nil //nolint:nilerr // it is not there
-	}
-	lock, err := fs.FS.Lock(name)
-	if errors.Is(err, syscall.EROFS) {
-		return io.NopCloser(nil), nil // nobody can write there
-	}
-	return lock, err
-}
-
-// Unwrap is the file system below.
-func (fs unchanged) Unwrap() vfs.FS { return fs.FS }
 
 // family calls fn for every key of a family, in order. Key and value are only
 // valid during the call. It seeks once or twice per slot that holds anything.

@@ -6,6 +6,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/disk"
 )
 
 // metaRow judges a row of journal metadata.
@@ -130,17 +131,17 @@ func (in *inspection) checkOutboxes() {
 // judgeHeads holds the newest commits against each other and, in a directory at
 // rest, against the witness.
 func (in *inspection) judgeHeads() {
-	said := head{}
+	said := disk.Head{}
 	if in.witness != nil {
 		said = *in.witness
 	}
-	last, at, whole, err := lastHead(in.rows, said.number)
+	last, at, whole, err := lastHead(in.rows, said.Number)
 	if err != nil {
 		in.damaged("commits", err)
 		return
 	}
 	if !whole {
-		in.format.Fault("commits", "some are missing among the newest, up to %d", last.number)
+		in.format.Fault("commits", "some are missing among the newest, up to %d", last.Number)
 	}
 	if in.witness == nil {
 		return
@@ -148,11 +149,11 @@ func (in *inspection) judgeHeads() {
 	witness := in.audit.Check("witness", "")
 	witness.Checked++
 	switch {
-	case said.number == 0:
-		witness.Fault("file "+witnessName, "it is missing or unreadable: whether the end of the journal is there cannot be told")
-	case last.number < said.number:
-		witness.Fault("commits", "the journal ends at %d, and commits up to %d were acknowledged: %d are lost, restore a backup", last.number, said.number, said.number-last.number)
-	case last.number-said.number < headsKept && at != said:
-		witness.Fault("commits", "commit %d is not the one that was acknowledged", said.number)
+	case said.Number == 0:
+		witness.Fault("file "+disk.WitnessName, "it is missing or unreadable: whether the end of the journal is there cannot be told")
+	case last.Number < said.Number:
+		witness.Fault("commits", "the journal ends at %d, and commits up to %d were acknowledged: %d are lost, restore a backup", last.Number, said.Number, said.Number-last.Number)
+	case last.Number-said.Number < headsKept && at != said:
+		witness.Fault("commits", "commit %d is not the one that was acknowledged", said.Number)
 	}
 }

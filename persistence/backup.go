@@ -16,6 +16,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/persistence/disk"
 )
 
 // A backup directory holds snapshots of one or more stores:
@@ -85,7 +87,7 @@ func (s *Store) Backup(ctx context.Context, o BackupOptions) (*Snapshot, error) 
 	if file := s.Damage(); file != "" {
 		return nil, fmt.Errorf("%w: %s; restore what was backed up before", ErrDamaged, file)
 	}
-	w, err := openBackup(ctx, s.plain(), o.To, o.Progress)
+	w, err := openBackup(ctx, s.plain, o.To, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -104,10 +106,10 @@ func (s *Store) backup(w *backupWriter, o BackupOptions) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if last.number < began.number {
-		return nil, fmt.Errorf("%w: a snapshot ends at commit %d, and there were %d", ErrDamaged, last.number, began.number)
+	if last.Number < began.Number {
+		return nil, fmt.Errorf("%w: a snapshot ends at commit %d, and there were %d", ErrDamaged, last.Number, began.Number)
 	}
-	snapshot := &Snapshot{Owner: o.Owner, Journals: journals, Commits: last.number}
+	snapshot := &Snapshot{Owner: o.Owner, Journals: journals, Commits: last.Number}
 	if err := w.take(snapshot, aside, o.Beside); err != nil {
 		return nil, err
 	}
@@ -131,23 +133,23 @@ type backupWriter struct {
 
 // openBackup makes the directory where there is none, locks it and removes what
 // a crash left half written.
-func openBackup(ctx context.Context, disk vfs.FS, dir string, progress func(BackupProgress)) (*backupWriter, error) {
-	w := &backupWriter{ctx: ctx, fs: disk, dir: dir, progress: progress}
-	for _, path := range []string{dir, disk.PathJoin(dir, backupFiles), disk.PathJoin(dir, backupSnapshots)} {
-		if err := makeDirectory(disk, path); err != nil {
+func openBackup(ctx context.Context, fsys vfs.FS, dir string, progress func(BackupProgress)) (*backupWriter, error) {
+	w := &backupWriter{ctx: ctx, fs: fsys, dir: dir, progress: progress}
+	for _, path := range []string{dir, fsys.PathJoin(dir, backupFiles), fsys.PathJoin(dir, backupSnapshots)} {
+		if err := disk.MakeDirectory(fsys, path); err != nil {
 			return nil, fmt.Errorf("backup directory %s: %w", path, err)
 		}
 	}
-	lock, err := pebble.LockDirectory(dir, disk)
+	lock, err := pebble.LockDirectory(dir, fsys)
 	if err != nil {
 		return nil, fmt.Errorf("backup directory %s: %w (%w)", dir, ErrBackupBusy, err)
 	}
 	w.lock = lock
-	for _, path := range []string{disk.PathJoin(dir, backupFiles), disk.PathJoin(dir, backupSnapshots)} {
-		names, err := disk.List(path)
+	for _, path := range []string{fsys.PathJoin(dir, backupFiles), fsys.PathJoin(dir, backupSnapshots)} {
+		names, err := fsys.List(path)
 		for _, name := range names {
 			if whole, cut := strings.CutSuffix(name, unfinished); cut && (isSum(whole) || isSnapshotName(whole)) {
-				err = errors.Join(err, disk.Remove(disk.PathJoin(path, name)))
+				err = errors.Join(err, fsys.Remove(fsys.PathJoin(path, name)))
 			}
 		}
 		if err != nil {
@@ -193,7 +195,7 @@ func (w *backupWriter) take(snapshot *Snapshot, aside string, beside map[string]
 		}
 	}
 	snapshot.Copied = need
-	return syncDirectory(w.fs, w.fs.PathJoin(w.dir, backupFiles))
+	return disk.SyncDirectory(w.fs, w.fs.PathJoin(w.dir, backupFiles))
 }
 
 // read notes all files of aside with their hashes.
@@ -246,8 +248,8 @@ func (w *backupWriter) missing(files []BackupFile) (lacking []BackupFile, need i
 	return lacking, need
 }
 
-func contentPath(disk vfs.FS, dir, sum string) string {
-	return disk.PathJoin(dir, backupFiles, sum)
+func contentPath(fsys vfs.FS, dir, sum string) string {
+	return fsys.PathJoin(dir, backupFiles, sum)
 }
 
 // bring writes one content under its hash: whole and synced, or not at all.
@@ -283,8 +285,8 @@ func hashed(h hash.Hash, want string) error {
 // create creates a file that is brought to the disk as it grows, not all at the
 // end. That only its owner may read it is the umask's doing: a mode that is set
 // afterwards comes too late for who waits for the file.
-func create(disk vfs.FS, path string) (vfs.File, error) {
-	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
+func create(fsys vfs.FS, path string) (vfs.File, error) {
+	f, err := fsys.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return nil, err
 	}
@@ -351,5 +353,5 @@ func (w *backupWriter) list(snapshot *Snapshot, now time.Time) error {
 	if err := w.fs.Rename(path+unfinished, path); err != nil {
 		return err
 	}
-	return syncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots))
+	return disk.SyncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley/journal"
+	"parley/persistence/disk"
 )
 
 // checkpointPrefix begins the names of what Backup lays aside in the store's
@@ -21,16 +22,7 @@ const checkpointPrefix = "checkpoint."
 // time do not meet.
 var checkpoints atomic.Uint64
 
-// plain is the file system below the one that the engine sees: a backup that
-// finds no room fails at once, and costs the store nothing.
-func (s *Store) plain() vfs.FS {
-	if p, ok := s.opts.FS.(retryingFS); ok {
-		return p.FS
-	}
-	return s.opts.FS
-}
-
-func (s *Store) lastCommit() head {
+func (s *Store) lastCommit() disk.Head {
 	s.commit.Lock()
 	defer s.commit.Unlock()
 	return s.head
@@ -61,14 +53,14 @@ func (s *Store) layAside(ctx context.Context, aside string) error {
 	if err := s.db.Checkpoint(aside); err != nil {
 		return err
 	}
-	disk := s.plain()
-	names, err := disk.List(aside)
+	fsys := s.plain
+	names, err := fsys.List(aside)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if strings.HasSuffix(name, ".log") {
-			err = errors.Join(err, disk.Remove(disk.PathJoin(aside, name)))
+			err = errors.Join(err, fsys.Remove(fsys.PathJoin(aside, name)))
 		}
 	}
 	return err
@@ -77,26 +69,26 @@ func (s *Store) layAside(ctx context.Context, aside string) error {
 // roomAside refuses a backup for which the store's own disk is too full: laying
 // aside copies the log and what the engine notes of its tables.
 func (s *Store) roomAside() error {
-	disk := s.plain()
-	names, err := disk.List(s.dir)
+	fsys := s.plain
+	names, err := fsys.List(s.dir)
 	if err != nil {
 		return err
 	}
 	need := int64(0)
 	for _, name := range names {
 		if strings.HasSuffix(name, ".log") || strings.HasPrefix(name, "MANIFEST-") {
-			if info, err := disk.Stat(disk.PathJoin(s.dir, name)); err == nil {
+			if info, err := fsys.Stat(fsys.PathJoin(s.dir, name)); err == nil {
 				need += 2 * info.Size() // the log is flushed to a table besides
 			}
 		}
 	}
-	return room(disk, s.dir, need)
+	return room(fsys, s.dir, need)
 }
 
 // room refuses what would not fit. Where the file system does not tell, the
 // write that fails will.
-func room(disk vfs.FS, dir string, need int64) error {
-	usage, err := disk.GetDiskUsage(dir)
+func room(fsys vfs.FS, dir string, need int64) error {
+	usage, err := fsys.GetDiskUsage(dir)
 	if err != nil || uint64(need) <= usage.AvailBytes {
 		return nil
 	}
@@ -105,13 +97,13 @@ func room(disk vfs.FS, dir string, need int64) error {
 
 // headIn opens what was laid aside or restored, for reading only, and gives its
 // last commit and how many journals it has.
-func headIn(disk vfs.FS, dir string) (last head, journals int, err error) {
+func headIn(fsys vfs.FS, dir string) (last disk.Head, journals int, err error) {
 	db, err := pebble.Open(dir, &pebble.Options{
-		FS: disk, ReadOnly: true, Merger: merger, FormatMajorVersion: pebble.FormatNewest,
+		FS: fsys, ReadOnly: true, Merger: merger, FormatMajorVersion: pebble.FormatNewest,
 		CacheSize: 1 << 20, Logger: silent{}, EventListener: &pebble.EventListener{},
 	})
 	if err != nil {
-		return head{}, 0, err
+		return disk.Head{}, 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	quiet := &Store{db: db}
@@ -130,14 +122,14 @@ func (silent) Errorf(string, ...any)        {}
 func (silent) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
 
 // removeCheckpoints removes what backups that were cut short laid aside.
-func removeCheckpoints(disk vfs.FS, dir string) error {
-	names, err := disk.List(dir)
+func removeCheckpoints(fsys vfs.FS, dir string) error {
+	names, err := fsys.List(dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, checkpointPrefix) {
-			err = errors.Join(err, disk.RemoveAll(disk.PathJoin(dir, name)))
+			err = errors.Join(err, fsys.RemoveAll(fsys.PathJoin(dir, name)))
 		}
 	}
 	return err

@@ -150,8 +150,8 @@ func isSnapshotName(text string) bool {
 }
 
 // snapshotNames are the names of all snapshots of a backup directory, oldest first.
-func snapshotNames(disk vfs.FS, dir string) ([]string, error) {
-	names, err := disk.List(disk.PathJoin(dir, backupSnapshots))
+func snapshotNames(fsys vfs.FS, dir string) ([]string, error) {
+	names, err := fsys.List(fsys.PathJoin(dir, backupSnapshots))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is not a backup directory", dir)
 	}
@@ -164,14 +164,14 @@ func snapshotNames(disk vfs.FS, dir string) ([]string, error) {
 }
 
 // Snapshots gives the snapshots of a backup directory, oldest first. An index
-// that cannot be read is an error beside those that can. A nil disk is the
+// that cannot be read is an error beside those that can. A nil fsys is the
 // operating system's.
-func Snapshots(disk vfs.FS, dir string) ([]*Snapshot, error) {
-	disk = orDefault(disk)
-	names, err := snapshotNames(disk, dir)
+func Snapshots(fsys vfs.FS, dir string) ([]*Snapshot, error) {
+	fsys = orDefault(fsys)
+	names, err := snapshotNames(fsys, dir)
 	var all []*Snapshot
 	for _, name := range names {
-		s, broken := readSnapshot(disk, dir, name)
+		s, broken := readSnapshot(fsys, dir, name)
 		if broken != nil {
 			err = errors.Join(err, broken)
 			continue
@@ -184,17 +184,17 @@ func Snapshots(disk vfs.FS, dir string) ([]*Snapshot, error) {
 // BackupAt gives the path of the backup directory that dir is, or whose folder of
 // contents or of indexes dir is; "" where it is neither. A folder that was copied
 // alone counts, and so does a backup directory without a snapshot. Where dir has
-// journals it is a data directory, whatever else lies there. A nil disk is the
+// journals it is a data directory, whatever else lies there. A nil fsys is the
 // operating system's.
-func BackupAt(disk vfs.FS, dir string) string {
-	disk = orDefault(disk)
-	names, _ := disk.List(dir) // what is not there, or cannot be read, is no backup
+func BackupAt(fsys vfs.FS, dir string) string {
+	fsys = orDefault(fsys)
+	names, _ := fsys.List(dir) // what is not there, or cannot be read, is no backup
 	holds := func(folder string, ours func(string) bool) bool {
-		names, _ := disk.List(disk.PathJoin(dir, folder))
+		names, _ := fsys.List(fsys.PathJoin(dir, folder))
 		return slices.ContainsFunc(names, func(name string) bool { return ours(strings.TrimSuffix(name, unfinished)) })
 	}
 	has := func(folder string) bool {
-		info, err := disk.Stat(disk.PathJoin(dir, folder))
+		info, err := fsys.Stat(fsys.PathJoin(dir, folder))
 		return err == nil && info.IsDir()
 	}
 	switch {
@@ -203,29 +203,29 @@ func BackupAt(disk vfs.FS, dir string) string {
 	case has(backupFiles) && has(backupSnapshots), holds(backupFiles, isSum), holds(backupSnapshots, isSnapshotName):
 		return dir
 	case holds("", isSum), holds("", isSnapshotName):
-		return disk.PathDir(disk.PathJoin(dir, ".")) // without a slash at the end
+		return fsys.PathDir(fsys.PathJoin(dir, ".")) // without a slash at the end
 	}
 	return ""
 }
 
 // RestoreCutShort reports whether dir is what a restore has left that did not come
-// to its end. A nil disk is the operating system's.
-func RestoreCutShort(disk vfs.FS, dir string) bool {
-	info, err := orDefault(disk).Stat(orDefault(disk).PathJoin(dir, restoring))
+// to its end. A nil fsys is the operating system's.
+func RestoreCutShort(fsys vfs.FS, dir string) bool {
+	info, err := orDefault(fsys).Stat(orDefault(fsys).PathJoin(dir, restoring))
 	return err == nil && info.IsDir()
 }
 
-func orDefault(disk vfs.FS) vfs.FS {
-	if disk == nil {
+func orDefault(fsys vfs.FS) vfs.FS {
+	if fsys == nil {
 		return vfs.Default
 	}
-	return disk
+	return fsys
 }
 
 // readSnapshot reads one index.
-func readSnapshot(disk vfs.FS, dir, name string) (*Snapshot, error) {
-	path := disk.PathJoin(dir, backupSnapshots, name)
-	text, err := readFile(disk, path)
+func readSnapshot(fsys vfs.FS, dir, name string) (*Snapshot, error) {
+	path := fsys.PathJoin(dir, backupSnapshots, name)
+	text, err := readFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the backup directory %s has no snapshot %s", dir, name)
 	}
@@ -242,8 +242,8 @@ func readSnapshot(disk vfs.FS, dir, name string) (*Snapshot, error) {
 	return s, nil
 }
 
-func readFile(disk vfs.FS, path string) ([]byte, error) {
-	f, err := disk.Open(path)
+func readFile(fsys vfs.FS, path string) ([]byte, error) {
+	f, err := fsys.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -252,9 +252,9 @@ func readFile(disk vfs.FS, path string) ([]byte, error) {
 }
 
 // chooseSnapshot gives the snapshot of a name, the newest for none.
-func chooseSnapshot(disk vfs.FS, dir, name string) (*Snapshot, error) {
+func chooseSnapshot(fsys vfs.FS, dir, name string) (*Snapshot, error) {
 	if name == "" {
-		names, err := snapshotNames(disk, dir)
+		names, err := snapshotNames(fsys, dir)
 		if err != nil {
 			return nil, err
 		}
@@ -263,5 +263,5 @@ func chooseSnapshot(disk vfs.FS, dir, name string) (*Snapshot, error) {
 		}
 		name = names[len(names)-1]
 	}
-	return readSnapshot(disk, dir, name)
+	return readSnapshot(fsys, dir, name)
 }

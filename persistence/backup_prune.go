@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/persistence/disk"
 )
 
 // Pruned is what came of pruning a backup directory.
@@ -24,17 +26,17 @@ type Pruned struct {
 // contents that no snapshot needs any more. The owner is not empty and keep at least
 // 1. A directory that is no backup directory is refused and left as it is, one that
 // is being written is ErrBackupBusy, one with an index that cannot be read is
-// ErrBackupDamaged. Where the owner has no snapshot nothing is deleted. A nil disk is the operating system's.
+// ErrBackupDamaged. Where the owner has no snapshot nothing is deleted. A nil fsys is the operating system's.
 // docs: operations.md
-func PruneBackups(ctx context.Context, disk vfs.FS, dir, owner string, keep int) (*Pruned, error) {
+func PruneBackups(ctx context.Context, fsys vfs.FS, dir, owner string, keep int) (*Pruned, error) {
 	if owner == "" || keep < 1 {
 		return nil, errors.New("snapshots are pruned of an owner, who keeps one at least")
 	}
-	disk = orDefault(disk)
-	if _, err := snapshotNames(disk, dir); err != nil {
+	fsys = orDefault(fsys)
+	if _, err := snapshotNames(fsys, dir); err != nil {
 		return nil, err
 	}
-	w, err := openBackup(ctx, disk, dir, nil)
+	w, err := openBackup(ctx, fsys, dir, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +69,7 @@ func (w *backupWriter) prune(owner string, keep int) (*Pruned, error) {
 			return nil, err
 		}
 	}
-	if err := syncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots)); err != nil {
+	if err := disk.SyncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots)); err != nil {
 		return nil, err
 	}
 	needed := map[string]bool{}

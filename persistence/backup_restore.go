@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/persistence/disk"
 )
 
 // restoring is what the journals' directory is called until all of it is there.
@@ -33,42 +35,42 @@ type RestoreOptions struct {
 // file's hash is checked; what is damaged or missing is named, and then nothing
 // is left behind.
 func Restore(ctx context.Context, o RestoreOptions) (*Snapshot, error) {
-	disk := orDefault(o.FS)
-	s, err := chooseSnapshot(disk, o.From, o.Snapshot)
+	fsys := orDefault(o.FS)
+	s, err := chooseSnapshot(fsys, o.From, o.Snapshot)
 	if err != nil {
 		return nil, err
 	}
-	if err := empty(disk, o.To); err != nil {
+	if err := empty(fsys, o.To); err != nil {
 		return nil, err
 	}
-	made := missingDirectories(disk, o.To)
-	err = makeDirectory(disk, o.To)
+	made := missingDirectories(fsys, o.To)
+	err = disk.MakeDirectory(fsys, o.To)
 	if err == nil {
-		err = room(disk, o.To, s.Bytes())
+		err = room(fsys, o.To, s.Bytes())
 	}
 	if err == nil {
-		err = restore(ctx, disk, s, o)
+		err = restore(ctx, fsys, s, o)
 	}
 	if err == nil {
 		return s, nil
 	}
-	_ = disk.RemoveAll(disk.PathJoin(o.To, restoring))
+	_ = fsys.RemoveAll(fsys.PathJoin(o.To, restoring))
 	for _, f := range s.Files {
 		if !strings.HasPrefix(f.Name, journalPrefix) {
-			_ = disk.Remove(disk.PathJoin(o.To, f.Name))
+			_ = fsys.Remove(fsys.PathJoin(o.To, f.Name))
 		}
 	}
 	for _, dir := range made {
-		_ = disk.Remove(dir) // one that others have put something into stays
+		_ = fsys.Remove(dir) // one that others have put something into stays
 	}
 	return nil, err
 }
 
 // missingDirectories are dir and what it lies in as far as it is not there, the
 // innermost first.
-func missingDirectories(disk vfs.FS, dir string) (missing []string) {
-	for dir = disk.PathJoin(dir, "."); ; dir = disk.PathDir(dir) {
-		if _, err := disk.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == disk.PathDir(dir) {
+func missingDirectories(fsys vfs.FS, dir string) (missing []string) {
+	for dir = fsys.PathJoin(dir, "."); ; dir = fsys.PathDir(dir) {
+		if _, err := fsys.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == fsys.PathDir(dir) {
 			return missing
 		}
 		missing = append(missing, dir)
@@ -77,8 +79,8 @@ func missingDirectories(disk vfs.FS, dir string) (missing []string) {
 
 // empty refuses a directory that has something in it, but for what makers of
 // file systems leave there.
-func empty(disk vfs.FS, dir string) error {
-	names, err := disk.List(dir)
+func empty(fsys vfs.FS, dir string) error {
+	names, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -90,19 +92,19 @@ func empty(disk vfs.FS, dir string) error {
 	return err
 }
 
-func restore(ctx context.Context, disk vfs.FS, s *Snapshot, o RestoreOptions) error {
-	aside := disk.PathJoin(o.To, restoring)
-	if err := disk.MkdirAll(aside, 0o700); err != nil {
+func restore(ctx context.Context, fsys vfs.FS, s *Snapshot, o RestoreOptions) error {
+	aside := fsys.PathJoin(o.To, restoring)
+	if err := fsys.MkdirAll(aside, 0o700); err != nil {
 		return err
 	}
-	w := &backupWriter{ctx: ctx, fs: disk, dir: o.From, progress: o.Progress}
+	w := &backupWriter{ctx: ctx, fs: fsys, dir: o.From, progress: o.Progress}
 	done := int64(0)
 	for _, f := range s.Files {
-		path := disk.PathJoin(o.To, f.Name)
+		path := fsys.PathJoin(o.To, f.Name)
 		if base, ok := strings.CutPrefix(f.Name, journalPrefix); ok {
-			path = disk.PathJoin(aside, base)
+			path = fsys.PathJoin(aside, base)
 		}
-		target, err := create(disk, path)
+		target, err := create(fsys, path)
 		if err != nil {
 			return err
 		}
@@ -114,36 +116,36 @@ func restore(ctx context.Context, disk vfs.FS, s *Snapshot, o RestoreOptions) er
 			return err
 		}
 	}
-	if err := witnessRestored(disk, aside, s); err != nil {
+	if err := witnessRestored(fsys, aside, s); err != nil {
 		return err
 	}
 	for _, dir := range []string{aside, o.To} {
-		if err := syncDirectory(disk, dir); err != nil {
+		if err := disk.SyncDirectory(fsys, dir); err != nil {
 			return err
 		}
 	}
-	if err := disk.Rename(aside, disk.PathJoin(o.To, "journal")); err != nil {
+	if err := fsys.Rename(aside, fsys.PathJoin(o.To, "journal")); err != nil {
 		return err
 	}
-	return syncDirectory(disk, o.To)
+	return disk.SyncDirectory(fsys, o.To)
 }
 
 // witnessRestored opens what was restored, sees that it is what the index says,
 // and gives it a witness of its own: from here on it lives another life than the
 // store that it is a copy of.
-func witnessRestored(disk vfs.FS, dir string, s *Snapshot) error {
-	last, journals, err := headIn(disk, dir)
+func witnessRestored(fsys vfs.FS, dir string, s *Snapshot) error {
+	last, journals, err := headIn(fsys, dir)
 	if err != nil {
 		return fmt.Errorf("%w: snapshot %s: %w", ErrBackupDamaged, s.ID, err)
 	}
-	if last.number != s.Commits || journals != s.Journals {
-		return fmt.Errorf("%w: snapshot %s has %d commits in %d journals, its index says %d in %d", ErrBackupDamaged, s.ID, last.number, journals, s.Commits, s.Journals)
+	if last.Number != s.Commits || journals != s.Journals {
+		return fmt.Errorf("%w: snapshot %s has %d commits in %d journals, its index says %d in %d", ErrBackupDamaged, s.ID, last.Number, journals, s.Commits, s.Journals)
 	}
-	w, err := makeWitness(disk, dir, last)
+	w, err := disk.MakeWitness(fsys, dir, last)
 	if err != nil {
 		return err
 	}
-	return errors.Join(w.file.Close(), disk.Remove(disk.PathJoin(dir, "LOCK")))
+	return errors.Join(w.Close(), fsys.Remove(fsys.PathJoin(dir, "LOCK")))
 }
 
 // fetch reads a content of the backup directory and checks it.
@@ -172,15 +174,15 @@ func (w *backupWriter) fetch(to io.Writer, f BackupFile, stage string, done *int
 }
 
 // CheckBackup reads all that a snapshot of a backup directory needs, the newest
-// if it is not named, and refuses what is not as it was written. A nil disk is
+// if it is not named, and refuses what is not as it was written. A nil fsys is
 // the operating system's.
-func CheckBackup(ctx context.Context, disk vfs.FS, dir, snapshot string, progress func(BackupProgress)) (*Snapshot, error) {
-	disk = orDefault(disk)
-	s, err := chooseSnapshot(disk, dir, snapshot)
+func CheckBackup(ctx context.Context, fsys vfs.FS, dir, snapshot string, progress func(BackupProgress)) (*Snapshot, error) {
+	fsys = orDefault(fsys)
+	s, err := chooseSnapshot(fsys, dir, snapshot)
 	if err != nil {
 		return nil, err
 	}
-	w := &backupWriter{ctx: ctx, fs: disk, dir: dir, progress: progress}
+	w := &backupWriter{ctx: ctx, fs: fsys, dir: dir, progress: progress}
 	done := int64(0)
 	for _, f := range s.Files {
 		err = errors.Join(err, w.fetch(io.Discard, f, "check", &done, s.Bytes()))

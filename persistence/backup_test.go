@@ -413,7 +413,7 @@ func TestBackupRefusals(t *testing.T) {
 	_, err = s.Backup(ctx, BackupOptions{To: "backup", Keep: 1})
 	said(err, "nothing was pruned", snapshot.ID)
 	rotten := "000007.sst"
-	s.disk.damage.Store(&rotten)
+	s.disk.FoundDamage(rotten)
 	if _, err = s.Backup(ctx, BackupOptions{To: "backup"}); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a damaged store: %v", err)
 	}

@@ -9,7 +9,19 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
-	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/persistence/disk"
+)
+
+const (
+	// tableShare of a small disk is what the engine may gather in memory before
+	// a flush: it keeps several times that in log files, made in advance.
+	tableShare  = 64
+	tableLeast  = 128 << 10
+	targetLeast = 64 << 10
+	// queueShare of what is kept free is what may wait in the queues of a small disk.
+	queueShare = 4
+	queueLeast = 2 << 20
 )
 
 // openEngine opens Pebble. A new database is closed and opened once more: only
@@ -17,10 +29,10 @@ import (
 func (s *Store) openEngine() (err error) {
 	defer func() {
 		if reason := recover(); reason != nil { // the engine does not always mind its manners when it cannot open
-			err = s.disk.why(fmt.Errorf("data directory %s cannot be opened: %v", s.dir, reason))
+			err = s.disk.Explain(fmt.Errorf("data directory %s cannot be opened: %v", s.dir, reason))
 		}
 	}()
-	if err := makeDirectory(s.opts.FS, s.dir); err != nil {
+	if err := disk.MakeDirectory(s.opts.FS, s.dir); err != nil {
 		return fmt.Errorf("data directory %s: %w", s.dir, err)
 	}
 	s.fitDisk()
@@ -45,7 +57,7 @@ func (s *Store) openEngine() (err error) {
 		s.db, err = pebble.Open(s.dir, s.engineOptions())
 	}
 	if err != nil {
-		return errors.Join(s.damaged(err), s.witness.file.Close(), lock.Close())
+		return errors.Join(s.damaged(err), s.witness.Close(), lock.Close())
 	}
 	return nil
 }
@@ -53,43 +65,22 @@ func (s *Store) openEngine() (err error) {
 // lockError tells a lock that somebody has, with advice, from one that cannot be
 // taken.
 func lockError(err error, advice string) error {
-	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || noRoom(err) {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || disk.NoSpace(err) {
 		return fmt.Errorf("cannot be locked: %w", err)
 	}
 	return fmt.Errorf("%w%s (%w)", ErrInUse, advice, err)
 }
 
+// ErrDamaged: the directory does not hold what was acknowledged, or a file that
+// is needed cannot be read. The directory is not opened.
+var ErrDamaged = disk.ErrDamaged
+
 // ErrInUse: another process has the data directory open.
 var ErrInUse = errors.New("is in use by another process")
 
-// makeDirectory makes dir and what it lies in, and syncs every directory that
-// got an entry by that: a loss of power must not take away the path to the data.
-func makeDirectory(fs vfs.FS, dir string) error {
-	parents := []string{fs.PathDir(dir)}
-	for p := parents[0]; p != fs.PathDir(p); p = fs.PathDir(p) {
-		if _, err := fs.Stat(p); err == nil {
-			break
-		}
-		parents = append(parents, fs.PathDir(p))
-	}
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	for _, p := range parents {
-		parent, err := fs.OpenDir(p)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(parent.Sync(), parent.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *Store) engineOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS:                          dirSyncFS{s.opts.FS},
+		FS:                          disk.DirSyncFS{FS: s.opts.FS},
 		Lock:                        s.lock,
 		FormatMajorVersion:          pebble.FormatNewest,
 		Merger:                      merger,
@@ -99,7 +90,7 @@ func (s *Store) engineOptions() *pebble.Options {
 		// Compactions take whole cores for seconds: half of them are left to answers.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
 		Logger:                     engineLogger{s},
-		EventListener:              s.watchEngine(),
+		EventListener:              s.disk.Listener(),
 	}
 	if s.small { // compactions, too, in pieces that find room
 		o.LBaseMaxBytes = int64(s.opts.MemTableBytes)
@@ -121,7 +112,21 @@ func (l engineLogger) Errorf(format string, args ...any) {
 }
 
 func (l engineLogger) Fatalf(format string, args ...any) {
-	err := l.s.disk.why(fmt.Errorf("storage engine: "+format, args...))
+	err := l.s.disk.Explain(fmt.Errorf("storage engine: "+format, args...))
 	l.s.opts.Fatal(err)
 	panic(err) // Fatal should have ended the process; the engine must not go on
+}
+
+// fitDisk makes memtables, and what may wait to be written, fit a small disk.
+func (s *Store) fitDisk() {
+	usage, err := s.opts.FS.GetDiskUsage(s.dir)
+	if err != nil || usage.TotalBytes == 0 {
+		return
+	}
+	if fit := max(usage.TotalBytes/tableShare, tableLeast); fit < s.opts.MemTableBytes {
+		s.opts.MemTableBytes, s.small = fit, true
+	}
+	if floor := usage.TotalBytes / disk.FloorShare; floor < uint64(max(s.opts.FreeBytesMin, 0)) {
+		s.opts.QueueBytes = min(s.opts.QueueBytes, int(max(floor/queueShare, queueLeast)))
+	}
 }

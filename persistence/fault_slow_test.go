@@ -157,7 +157,7 @@ func TestStoppedProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		syncing := &s.journals[0].syncing
-		syncing.Store(s.age())
+		syncing.Store(s.disk.Age())
 		for _, c := range []struct {
 			stop, run time.Duration
 			told      bool

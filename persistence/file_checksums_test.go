@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley/journal"
+	"parley/persistence/disk"
 )
 
 // tableless is a disk on which no table finds room, once that is switched on: so
@@ -171,30 +172,30 @@ func TestMissingFilesAreNeverSilent(t *testing.T) {
 	}
 }
 
-// TestMissingFilesAreNeverSilentControl: a witness that tells of commits alone
-// overlooks some of it.
+// TestMissingFilesAreNeverSilentControl: a witness that records commits only
+// misses some of it.
 func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()
 	silent := map[string]int{}
 	for _, r := range ruins(t) {
 		fs := r.with(t, "", nil)
-		said, err := readWitness(fs, "d")
+		said, err := disk.ReadWitness(fs, "d")
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := makeWitness(fs, "d", said.head)
+		w, err := disk.MakeWitness(fs, "d", said.Head)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.file.Close(); err != nil {
+		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		file, err := fs.Open("d/" + witnessName)
+		file, err := fs.Open("d/" + disk.WitnessName)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.files[witnessName], err = io.ReadAll(file); err != nil {
+		if r.files[disk.WitnessName], err = io.ReadAll(file); err != nil {
 			t.Fatal(err)
 		}
 		_ = file.Close()
@@ -203,9 +204,9 @@ func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 			silent[kindOf(h.name)] += count(verdict == rotSilent)
 		}
 	}
-	t.Logf("without an inventory silent: %v", silent)
+	t.Logf("without file checksums silent: %v", silent)
 	if silent["log"] == 0 {
-		t.Error("the inventory has nothing to do")
+		t.Error("the file checksums have nothing to do")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/disk"
 )
 
 const (
@@ -43,7 +44,7 @@ type journalState struct {
 	resumed  uint64
 
 	// committing is since when the writer is at a commit, syncing since when the
-	// acker waits for the disk, see Store.age; 0 if they do not.
+	// acker waits for the disk, as ages of the disk monitor; 0 if they do not.
 	committing, syncing atomic.Int64
 	// fired is the timer at which the last tick stopped. Housekeeping's own.
 	fired []byte
@@ -66,7 +67,7 @@ type activation struct {
 // flight is a batch between commit and sync.
 type flight struct {
 	batch *pebble.Batch
-	head  head // of the commit; zero if nothing was written
+	head  disk.Head // of the commit; zero if nothing was written
 	edge  uint64
 	items []*item
 }
@@ -180,7 +181,7 @@ func (j *journalState) commit(items []*item) (*flight, error) {
 	if a.batch.Empty() {
 		return f, nil
 	}
-	j.committing.Store(j.store.age())
+	j.committing.Store(j.store.disk.Age())
 	defer j.committing.Store(0)
 	h, bytes, err := j.store.commitBatch(a.batch)
 	f.head = h
@@ -202,14 +203,14 @@ func (f *flight) tell() {
 func (j *journalState) acknowledge() {
 	defer j.store.loops.Done()
 	for f := range j.inFlight {
-		if f.head.number != 0 {
+		if f.head.Number != 0 {
 			if err := j.sync(f); err != nil {
 				j.store.opts.Fatal(err)
 				return
 			}
 			// One write-ahead log: what was committed before is durable too.
-			j.store.durable.raise(f.head.number)
-			j.store.witness.note(f.head)
+			j.store.durable.raise(f.head.Number)
+			j.store.witness.Note(f.head)
 		}
 		j.edge.raise(f.edge)
 		for _, it := range f.items {
@@ -224,11 +225,11 @@ func (j *journalState) sync(f *flight) error {
 	if j.store.opts.Unsynced {
 		return nil
 	}
-	began := j.store.age()
+	began := j.store.disk.Age()
 	j.syncing.Store(began)
 	defer j.syncing.Store(0)
 	err := f.batch.SyncWait()
-	j.wrote.syncs.note(time.Duration(j.store.age() - began))
+	j.wrote.syncs.note(time.Duration(j.store.disk.Age() - began))
 	return err
 }
 
@@ -266,8 +267,8 @@ func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 	if s.outboxesFull(j) || !j.admission.admit(size) {
 		return nil, parley.ErrOverloaded
 	}
-	came := s.age()
-	return func() { j.admission.leave(size, came, s.age()) }, nil
+	came := s.disk.Age()
+	return func() { j.admission.leave(size, came, s.disk.Age()) }, nil
 }
 
 // Overloaded is a refusal where no journal has room for one more entry of a client

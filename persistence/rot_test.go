@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley/journal"
+	"parley/persistence/disk"
 )
 
 // ruin is a directory as a process that was killed left it, and what it had
@@ -58,11 +59,11 @@ func killed(t testing.TB, lives, events int) *ruin {
 func waitForWitness(t testing.TB, s *Store) {
 	t.Helper()
 	for range 2000 {
-		w, err := readWitness(s.opts.FS, s.dir)
+		w, err := disk.ReadWitness(s.opts.FS, s.dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.head.number == s.durable.level.Load() {
+		if w.Head.Number == s.durable.level.Load() {
 			return
 		}
 		time.Sleep(time.Millisecond)
@@ -92,7 +93,7 @@ func filesOf(t testing.TB, fs vfs.FS) map[string][]byte {
 
 // kindOf names what sort of file it is.
 func kindOf(name string) string {
-	for part, kind := range map[string]string{".log": "log", ".sst": "table", "MANIFEST": "manifest", "OPTIONS": "options", "marker": "marker", witnessName: "witness"} {
+	for part, kind := range map[string]string{".log": "log", ".sst": "table", "MANIFEST": "manifest", "OPTIONS": "options", "marker": "marker", disk.WitnessName: "witness"} {
 		if strings.Contains(name, part) {
 			return kind
 		}

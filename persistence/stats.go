@@ -123,8 +123,9 @@ func (s *Store) Stats() Stats {
 	if s.shut.Load() {
 		return Stats{}
 	}
+	free, floor := s.disk.Space()
 	stats := Stats{
-		Engine: engineStats(s.db.Metrics()), FreeBytes: s.disk.room.Load(), FreeBytesMin: s.disk.floor.Load(),
+		Engine: engineStats(s.db.Metrics()), FreeBytes: free, FreeBytesMin: floor,
 		Views: int(s.readers.Load()) - 1, // this is none
 	}
 	for _, j := range s.journals {

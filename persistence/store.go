@@ -14,6 +14,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/disk"
 )
 
 // formatVersion is the layout of the directory that this code reads and writes.
@@ -60,7 +61,8 @@ type Options struct {
 	// Existing says that there has to be a journal: none is made, and its want is
 	// ErrDamaged.
 	Existing bool
-	// noRetries has the engine see the disk as it is. Only controls set it.
+	// noRetries gives the engine the file system without retries. Only controls of
+	// tests set it.
 	noRetries bool
 	// forgetful leaves what was under way in the lanes of journals to themselves
 	// where it lies. Only controls set it.
@@ -117,12 +119,15 @@ type Store struct {
 	// in the order in which the shared write-ahead log holds them. The engine logs a
 	// batch and inserts it into memory in one call, so that both are under the lock.
 	commit  sync.Mutex
-	head    head // of the last commit; under commit
+	head    disk.Head // of the last commit; under commit
 	applied atomic.Uint64
 	durable watermark
-	witness *witness
+	witness *disk.Witness
 
-	disk disk
+	disk *disk.Monitor
+	// plain is the file system below the one that the engine sees: a backup that
+	// finds no space fails at once, and costs the store nothing.
+	plain vfs.FS
 	// small is set where the disk is: all that the engine writes is made to fit.
 	small bool
 	// readers counts open views; once shut, no more are opened.
@@ -141,15 +146,15 @@ func Open(dir string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{opts: opts, dir: dir, hub: newHub(), closing: make(chan struct{})}
-	s.disk.began, s.disk.look = opts.Clock(), make(chan struct{}, 1)
+	s.plain, s.disk = opts.FS, s.newMonitor()
 	if !opts.noRetries {
-		s.opts.FS = newRetryingFS(opts.FS, s)
+		s.opts.FS = s.disk.RetryingFS()
 	}
 	if err := s.openEngine(); err != nil {
 		return nil, err
 	}
 	if err := s.openJournals(); err != nil {
-		return nil, errors.Join(err, s.db.Close(), s.witness.file.Close(), s.lock.Close())
+		return nil, errors.Join(err, s.db.Close(), s.witness.Close(), s.lock.Close())
 	}
 	return s, nil
 }
@@ -161,7 +166,7 @@ func (s *Store) openJournals() error {
 	if err != nil {
 		return err
 	}
-	if err := s.testify(); err != nil {
+	if err := s.checkHeads(); err != nil {
 		return err
 	}
 	incarnation++
@@ -225,22 +230,39 @@ func (s *Store) Start(onTray func(journal.Stream), onTimer func(journal.Stream, 
 		go j.acknowledge()
 		go j.housekeeping()
 	}
-	s.watch()
+	s.disk.Watch(&s.loops, !s.opts.Unsynced)
 	return nil
 }
 
-// watch begins to look after the disk, and the witness after what is synced.
-func (s *Store) watch() {
-	s.disk.pulse.Store(s.age())
-	s.disk.watched.Store(true)
-	s.loops.Go(s.feelPulse)
-	if s.lookAtSpace() { // before anything is taken in
-		s.loops.Go(s.watchSpace)
-	}
-	if !s.opts.Unsynced {
-		s.loops.Go(s.keepWitness)
-	}
+// newMonitor makes the monitor of the store's directory, on the file system below
+// the engine's.
+func (s *Store) newMonitor() *disk.Monitor {
+	return disk.NewMonitor(disk.Options{
+		FS: s.opts.FS, Dir: s.dir, Clock: s.opts.Clock, Logger: s.opts.Logger, Fatal: s.opts.Fatal,
+		FreeBytesMin: s.opts.FreeBytesMin, Closing: s.closing,
+	})
 }
+
+// record has the file systems keep the witness up to date.
+func (s *Store) record(w *disk.Witness) {
+	s.witness = w
+	s.disk.Record(w)
+}
+
+// Trouble is why no writes are taken, nil if they are: the engine stalls writes
+// or a sync hangs, or the disk is nearly full. It passes when its cause does.
+func (s *Store) Trouble() *parley.Refusal {
+	busy := int64(0)
+	for _, j := range s.journals {
+		busy = disk.Earliest(busy, disk.Earliest(j.committing.Load(), j.syncing.Load()))
+	}
+	return s.disk.Trouble(busy)
+}
+
+// Damage is the first file that was found damaged since the directory was opened,
+// empty if none was. Reads that need the damaged part get an error, never an
+// incomplete result; everything else is served.
+func (s *Store) Damage() string { return s.disk.Damage() }
 
 // Journals is the number of journals.
 func (s *Store) Journals() int { return len(s.journals) }
@@ -276,23 +298,31 @@ func (s *Store) Close() error {
 		for tries := 0; s.readers.Load() > 0 && tries < readersWait; tries++ {
 			time.Sleep(time.Millisecond)
 		}
-		s.closeErr = errors.Join(s.db.Close(), s.witness.close(!s.opts.Unsynced), s.lock.Close())
+		s.closeErr = errors.Join(s.db.Close(), s.closeWitness(), s.lock.Close())
 	})
 	return s.closeErr
 }
 
+// closeWitness leaves no window of undetected damage, unless nothing was synced.
+func (s *Store) closeWitness() error {
+	if s.opts.Unsynced {
+		return s.witness.Close()
+	}
+	return s.witness.Finish()
+}
+
 // commitBatch numbers a batch and applies it, and gives how many bytes it was. The
 // number is known first: a view that sees the batch never believes in a smaller one.
-func (s *Store) commitBatch(b *pebble.Batch) (h head, bytes int, err error) {
+func (s *Store) commitBatch(b *pebble.Batch) (h disk.Head, bytes int, err error) {
 	s.commit.Lock()
 	defer s.commit.Unlock()
 	defer s.endOfEngine()
-	h = s.head.next(b.Repr())
-	if err := b.Set(headKey(h.number), h.append(nil), nil); err != nil {
-		return head{}, 0, err
+	h = s.head.Next(b.Repr())
+	if err := b.Set(headKey(h.Number), h.Append(nil), nil); err != nil {
+		return disk.Head{}, 0, err
 	}
 	s.head, bytes = h, b.Len() // a large batch is the engine's once it is applied
-	s.applied.Store(h.number)
+	s.applied.Store(h.Number)
 	if s.opts.Unsynced {
 		return h, bytes, s.db.Apply(b, pebble.NoSync)
 	}
@@ -303,7 +333,7 @@ func (s *Store) commitBatch(b *pebble.Batch) (h head, bytes int, err error) {
 // does where it cannot begin another log.
 func (s *Store) endOfEngine() {
 	if reason := recover(); reason != nil {
-		s.opts.Fatal(s.disk.why(fmt.Errorf("storage engine: %v", reason)))
+		s.opts.Fatal(s.disk.Explain(fmt.Errorf("storage engine: %v", reason)))
 		panic(reason) // Fatal should have ended the process
 	}
 }

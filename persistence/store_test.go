@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley/journal"
+	"parley/persistence/disk"
 )
 
 func mustOpen(t testing.TB, dir string, opts Options) *Store {
@@ -100,7 +101,8 @@ func reopenEngine(t *testing.T, fs vfs.FS) *Store {
 	if err := s.opts.ensureDefaults(); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.openEngine(), s.testify()); err != nil {
+	s.disk = s.newMonitor()
+	if err := errors.Join(s.openEngine(), s.checkHeads()); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -162,8 +164,10 @@ func TestEngineSeesRotControl(t *testing.T) {
 		if err == nil {
 			s.lock, err = pebble.LockDirectory("d", fs)
 		}
+		s.disk = s.newMonitor()
 		if err == nil {
-			s.witness, err = makeWitness(fs, "d", head{})
+			s.witness, err = disk.MakeWitness(fs, "d", disk.Head{})
+			s.record(s.witness)
 		}
 		if err == nil {
 			s.db, err = pebble.Open("d", s.engineOptions())

@@ -12,6 +12,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/disk"
 )
 
 // View is the store as it was at one instant, across all journals, or for a view by
@@ -101,8 +102,8 @@ func (v *storeView) shows(number uint64) bool {
 	if err != nil || !found {
 		return err != nil
 	}
-	h, err := decodeHead(value)
-	return err != nil || h.number == number
+	h, err := disk.DecodeHead(value)
+	return err != nil || h.Number == number
 }
 
 // scan calls fn for each key within [low, high), last first if reverse, until

@@ -24,6 +24,6 @@ func startQuietly(s *Store) error {
 		go j.write()
 		go j.acknowledge()
 	}
-	s.watch()
+	s.disk.Watch(&s.loops, !s.opts.Unsynced)
 	return nil
 }

@@ -1,4 +1,4 @@
-package persistence
+package disk
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ func witnessFile(t testing.TB, b []byte) vfs.FS {
 	if err := fs.MkdirAll("d", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	file, err := fs.Create("d/"+witnessName, vfs.WriteCategoryUnspecified)
+	file, err := fs.Create("d/"+WitnessName, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func witnessFile(t testing.TB, b []byte) vfs.FS {
 // changed at will.
 func FuzzWitness(f *testing.F) {
 	fs := witnessFile(f, nil)
-	w, err := makeWitness(fs, "d", head{number: 7, chain: 9})
+	w, err := MakeWitness(fs, "d", Head{Number: 7, Chain: 9})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -40,10 +40,10 @@ func FuzzWitness(f *testing.F) {
 	w.files.settle()
 	w.files.synced(fileHash{5, 100, 77})
 	w.files.finished(fileHash{4, 1 << 20, 78})
-	if err := errors.Join(w.write(), w.write(), w.file.Close()); err != nil {
+	if err := errors.Join(w.Write(), w.Write(), w.Close()); err != nil {
 		f.Fatal(err)
 	}
-	file, err := fs.Open("d/" + witnessName)
+	file, err := fs.Open("d/" + WitnessName)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -59,51 +59,51 @@ func FuzzWitness(f *testing.F) {
 	f.Add([]byte{}, uint16(0xffff))
 	f.Add([]byte(witnessMagic), uint16(63))
 	f.Fuzz(func(t *testing.T, b []byte, bit uint16) {
-		w, err := readWitness(witnessFile(t, b), "d")
+		w, err := ReadWitness(witnessFile(t, b), "d")
 		switch {
 		case err != nil:
 			if !errors.Is(err, ErrDamaged) {
 				t.Fatalf("%x: %v", b, err)
 			}
 		case !said(b, 0, w) && !said(b, witnessSlot, w):
-			t.Fatalf("%x is read as %+v of generation %d", b, w.head, w.generation)
+			t.Fatalf("%x is read as %+v of generation %d", b, w.Head, w.generation)
 		}
 		changed := bytes.Clone(whole)
 		changed[int(bit/8)%witnessSlot] ^= 1 << (bit % 8)
-		w, err = readWitness(witnessFile(t, changed), "d")
-		if err != nil || w.head != (head{7, 9}) {
+		w, err = ReadWitness(witnessFile(t, changed), "d")
+		if err != nil || w.Head != (Head{7, 9}) {
 			t.Fatalf("with bit %d of one copy changed: %+v, %v", bit, w, err)
 		}
 	})
 }
 
 // said reports whether the copy at a place is sound and says what w does.
-func said(b []byte, at int, w *witnessCopy) bool {
+func said(b []byte, at int, w *Testimony) bool {
 	if len(b) < at {
 		return false
 	}
-	is, ok := decodeWitness(b[at:min(len(b), at+witnessSlot)])
-	return ok && is.generation == w.generation && is.head == w.head
+	is, ok := decodeTestimony(b[at:min(len(b), at+witnessSlot)])
+	return ok && is.generation == w.generation && is.Head == w.Head
 }
 
 // FuzzHead: a commit's head is 16 bytes, which are written back as they were
 // read; anything else is damage.
 func FuzzHead(f *testing.F) {
-	f.Add(head{number: 1, chain: 2}.append(nil), []byte("batch"))
+	f.Add(Head{Number: 1, Chain: 2}.Append(nil), []byte("batch"))
 	f.Add([]byte{}, []byte{})
 	f.Add(make([]byte, 17), []byte{0})
 	f.Fuzz(func(t *testing.T, b, batch []byte) {
-		h, err := decodeHead(b)
-		if (err == nil) != (len(b) == 16) || err != nil && (!errors.Is(err, ErrDamaged) || h != (head{})) {
+		h, err := DecodeHead(b)
+		if (err == nil) != (len(b) == 16) || err != nil && (!errors.Is(err, ErrDamaged) || h != (Head{})) {
 			t.Fatalf("%x: %+v, %v", b, h, err)
 		}
 		if err != nil {
 			return
 		}
-		if !bytes.Equal(h.append(nil), b) || h.next(batch).number != h.number+1 {
-			t.Fatalf("%x is read as %+v, after which comes %+v", b, h, h.next(batch))
+		if !bytes.Equal(h.Append(nil), b) || h.Next(batch).Number != h.Number+1 {
+			t.Fatalf("%x is read as %+v, after which comes %+v", b, h, h.Next(batch))
 		}
-		if other := h.next(append(bytes.Clone(batch), 0)); other == h.next(batch) {
+		if other := h.Next(append(bytes.Clone(batch), 0)); other == h.Next(batch) {
 			t.Fatalf("two batches after %+v have one hash", h)
 		}
 	})

@@ -1,4 +1,4 @@
-package persistence
+package disk
 
 import (
 	"encoding/binary"
@@ -13,35 +13,34 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The engine goes by the files that it finds. A log that is gone, or ends where
-// a record ends, looks to it like one that never held more; a manifest is read up
-// to the first byte that makes no sense; and without the marker that names the
-// manifest it begins anew. So the witness also says of these files how far they
-// were written when that was last on the disk, and with what hash: a directory
-// that holds less is not opened.
+// The engine trusts the files that it finds. A log that is missing, or that ends
+// at the end of a record, looks to it like a log that never held more; a manifest
+// is read up to the first invalid byte; without the marker that names the manifest
+// the engine starts a new database. So the witness also records how many bytes of
+// these files were last known to be synced, and their hash. A directory that
+// holds less is not opened.
 //
-// What is said of a log is said when it is finished; the end of the newest one is
-// the business of the commits' heads. A log is struck out before it is removed,
-// and a manifest counts as the one in use only when its marker cannot get lost
-// any more: so a loss of power at any moment leaves nothing amiss.
+// A log is recorded when it is finished; the commit heads cover the end of the
+// newest one. A log is removed from the list before the file is removed, and a
+// manifest counts as the one in use only once its marker is durable. So a power
+// failure at any moment leaves the list consistent with the files.
 
-// fileHashesMax is how many files of one kind the witness can tell of. The engine
+// fileHashesMax is how many files of one kind the witness can record. The engine
 // keeps a handful.
 const fileHashesMax = 72
 
-// fileHashBytes is the size of a mark in the witness.
+// fileHashBytes is the size of a fileHash in the witness.
 const fileHashBytes = 24
 
-// fileHash is how far a file was written: its first bytes, and their hash.
+// fileHash covers the first bytes of a file: their count and their hash.
 type fileHash struct {
 	number, bytes, sum uint64
 }
 
-// fileChecksums is what the engine's files have to hold at the least.
+// fileChecksums is what the engine's files must hold at the least.
 type fileChecksums struct {
 	mu sync.Mutex
-	// current is the manifest in use, 0 where that is not known: then nothing is
-	// said of manifests.
+	// current is the manifest in use, 0 if unknown: then no manifest is checked.
 	current uint64
 	// manifests up to the last sync, and logs that are finished.
 	manifests, logs []fileHash
@@ -51,36 +50,36 @@ type fileChecksums struct {
 	moving uint64
 }
 
-// set puts a mark in the place of one of the same file.
-func set(marks []fileHash, m fileHash) []fileHash {
-	marks = strike(marks, m.number)
-	if len(marks) == fileHashesMax {
-		marks = marks[1:]
+// set replaces the hash of the same file, or adds it.
+func set(hashes []fileHash, m fileHash) []fileHash {
+	hashes = strike(hashes, m.number)
+	if len(hashes) == fileHashesMax {
+		hashes = hashes[1:]
 	}
-	return append(marks, m)
+	return append(hashes, m)
 }
 
-func strike(marks []fileHash, number uint64) []fileHash {
-	return slices.DeleteFunc(slices.Clone(marks), func(m fileHash) bool { return m.number == number })
+func strike(hashes []fileHash, number uint64) []fileHash {
+	return slices.DeleteFunc(slices.Clone(hashes), func(m fileHash) bool { return m.number == number })
 }
 
-func find(marks []fileHash, number uint64) (fileHash, bool) {
-	i := slices.IndexFunc(marks, func(m fileHash) bool { return m.number == number })
+func find(hashes []fileHash, number uint64) (fileHash, bool) {
+	i := slices.IndexFunc(hashes, func(m fileHash) bool { return m.number == number })
 	if i < 0 {
 		return fileHash{}, false
 	}
-	return marks[i], true
+	return hashes[i], true
 }
 
-// synced notes how far a manifest is on the disk.
+// synced records the part of a manifest that is durable.
 func (v *fileChecksums) synced(m fileHash) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.manifests = set(v.manifests, m)
 }
 
-// begun notes the log that is written from now on, finished one that is written
-// to its end.
+// begun records the log that is written from now on, finished a log that is
+// complete.
 func (v *fileChecksums) begun(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -96,7 +95,7 @@ func (v *fileChecksums) finished(m fileHash) {
 	}
 }
 
-// forget strikes a log out, and reports whether it was there.
+// forget removes a log from the list, and reports whether it was there.
 func (v *fileChecksums) forget(number uint64) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -105,14 +104,14 @@ func (v *fileChecksums) forget(number uint64) bool {
 	return len(v.logs) < before
 }
 
-// drop strikes out a manifest that is no more.
+// drop removes a manifest from the list.
 func (v *fileChecksums) drop(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.manifests = strike(v.manifests, number)
 }
 
-// move notes that a marker names a manifest, settle that it cannot get lost.
+// move records that a marker names a manifest, settle that the marker is durable.
 func (v *fileChecksums) move(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -129,7 +128,7 @@ func (v *fileChecksums) settle() (news bool) {
 	return news
 }
 
-// reset says that nothing is known.
+// reset forgets everything.
 func (v *fileChecksums) reset() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -141,9 +140,9 @@ func (v *fileChecksums) append(b []byte) []byte {
 	defer v.mu.Unlock()
 	b = binary.BigEndian.AppendUint64(b, v.current)
 	b = binary.BigEndian.AppendUint64(b, v.open)
-	for _, marks := range [][]fileHash{v.manifests, v.logs} {
-		b = binary.BigEndian.AppendUint64(b, uint64(len(marks)))
-		for _, m := range marks {
+	for _, hashes := range [][]fileHash{v.manifests, v.logs} {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(hashes)))
+		for _, m := range hashes {
 			b = binary.BigEndian.AppendUint64(b, m.number)
 			b = binary.BigEndian.AppendUint64(b, m.bytes)
 			b = binary.BigEndian.AppendUint64(b, m.sum)
@@ -157,29 +156,27 @@ func (v *fileChecksums) decode(b []byte) (rest []byte, ok bool) {
 	if len(b) < 16 {
 		return nil, false
 	}
-	v.current, v.open, b = number64(b, 0), number64(b, 8), b[16:]
-	for _, marks := range []*[]fileHash{&v.manifests, &v.logs} {
-		if len(b) < 8 || number64(b, 0) > fileHashesMax {
+	v.current, v.open, b = binary.BigEndian.Uint64(b[0:]), binary.BigEndian.Uint64(b[8:]), b[16:]
+	for _, hashes := range []*[]fileHash{&v.manifests, &v.logs} {
+		if len(b) < 8 || binary.BigEndian.Uint64(b[0:]) > fileHashesMax {
 			return nil, false
 		}
-		n := int(number64(b, 0))
+		n := int(binary.BigEndian.Uint64(b[0:]))
 		if b = b[8:]; len(b) < n*fileHashBytes {
 			return nil, false
 		}
 		for ; n > 0; n-- {
-			*marks = append(*marks, fileHash{number64(b, 0), number64(b, 8), number64(b, 16)})
+			*hashes = append(*hashes, fileHash{binary.BigEndian.Uint64(b[0:]), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])})
 			b = b[fileHashBytes:]
 		}
 	}
 	return b, true
 }
 
-// known reports whether anything was ever noted.
+// known reports whether a manifest was ever recorded as the one in use.
 func (v *fileChecksums) known() bool { return v.current != 0 }
 
-// check holds the files of a directory against the inventory. manifest is the
-// name of the one that the marker names. It reports whether every log that there
-// is is finished and whole, so that its end need not be looked for.
+// check compares the files of a directory with the list; see Testimony.CheckFiles.
 func (v *fileChecksums) check(fs vfs.FS, dir, manifest string) (whole bool, err error) {
 	number, _, ok := fileOf(manifest)
 	m, listed := find(v.manifests, number)
@@ -190,7 +187,7 @@ func (v *fileChecksums) check(fs vfs.FS, dir, manifest string) (whole bool, err 
 		if err := m.check(fs, fs.PathJoin(dir, manifest)); err != nil {
 			return false, err
 		}
-	} // else it is so new that the witness had not followed
+	} // else it is so new that the witness had not recorded it
 	for _, m := range v.logs {
 		if err := m.check(fs, fs.PathJoin(dir, logName(m.number))); err != nil {
 			return false, err
@@ -210,7 +207,7 @@ func (v *fileChecksums) check(fs vfs.FS, dir, manifest string) (whole bool, err 
 	return whole, nil
 }
 
-// check reads as much of a file as was written.
+// check compares the first bytes of a file with their hash.
 func (m fileHash) check(fs vfs.FS, path string) error {
 	f, err := fs.Open(path)
 	if err != nil {
@@ -229,7 +226,7 @@ func (m fileHash) check(fs vfs.FS, path string) error {
 	return nil
 }
 
-// fileKind is what sort of the engine's files it is, of those that are followed.
+// fileKind is the kind of an engine file whose checksum is kept.
 type fileKind uint8
 
 const (
@@ -263,7 +260,7 @@ func fileOf(name string) (number uint64, kind fileKind, ok bool) {
 	return number, kind, err == nil
 }
 
-// hashingWriter follows what is written to a file from its beginning.
+// hashingWriter hashes what is written to a file from its beginning.
 type hashingWriter struct {
 	kind fileKind
 	fileHash
@@ -279,8 +276,14 @@ func (p *hashingWriter) wrote(b []byte) {
 	p.bytes += uint64(len(b))
 }
 
-// now is how far the file is written.
+// now covers all that was written so far.
 func (p *hashingWriter) now() fileHash {
 	p.sum = p.digest.Sum64()
 	return p.fileHash
+}
+
+// IsLog reports whether a file of this name is one of the engine's logs.
+func IsLog(name string) bool {
+	_, kind, ok := fileOf(name)
+	return ok && kind == logFile
 }
