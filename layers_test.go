@@ -57,11 +57,15 @@ var lattice = map[string]place{
 	},
 	"parley/actors/actorstest": {may: ground, why: "it tells the stories of any aggregate and so knows none"},
 	"parley/persistence": {
-		may:   slices.Concat(ground, agreed, []string{"parley/persistence/disk"}),
+		may:   slices.Concat(ground, agreed, []string{"parley/persistence/disk", "parley/persistence/layout"}),
 		tests: []string{"parley/persistence/journaltest", "parley/persistence/crashtest"},
 		why:   "a journal keeps bytes; what they mean is the actors' business",
 	},
 	"parley/persistence/disk": {may: ground, why: "the disk knows files and commits, never what the rows in them mean"},
+	"parley/persistence/layout": {
+		may: slices.Concat(ground, agreed, []string{"parley/persistence/disk"}),
+		why: "how rows lie on the disk is one decision; who writes, reads or verifies them shares it",
+	},
 	"parley/persistence/journaltest": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence"}),
 		why: "the suite that every journal must pass knows journals only",

@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 // application turns items into one batch. It is the only place that gives
@@ -23,8 +24,8 @@ type application struct {
 	counts   map[string]uint64
 	counter  uint64
 	received []bool
-	// homes are the parts of one block of a word to many, reused.
-	homes [][]parley.Seat
+	// parts of one block of a fan-out, by home; reused.
+	parts [][]parley.Seat
 	order []uint32
 }
 
@@ -126,10 +127,10 @@ func (a *application) ends(s journal.Stream, n uint64) (bool, error) {
 	if have, ok := a.lengths[s]; ok {
 		return have == n, nil
 	}
-	if _, next, err := get(a.j.store.db, eventKey(s, n+1)); err != nil || next || n == 0 {
+	if _, next, err := layout.Get(a.j.store.db, layout.EventKey(s, n+1)); err != nil || next || n == 0 {
 		return !next, err
 	}
-	_, last, err := get(a.j.store.db, eventKey(s, n))
+	_, last, err := layout.Get(a.j.store.db, layout.EventKey(s, n))
 	return last, err
 }
 
@@ -144,18 +145,18 @@ func (a *application) remember(s journal.Stream, n uint64) {
 // streamLength reads the number of the last event of a stream. A stream that
 // does not exist is the usual question: one filtered lookup answers it.
 func streamLength(r pebble.Reader, s journal.Stream) (uint64, error) {
-	_, found, err := get(r, eventKey(s, 1))
+	_, found, err := layout.Get(r, layout.EventKey(s, 1))
 	if err != nil || !found {
 		return 0, err
 	}
-	prefix := streamKey(eventFamily, s, 0)
-	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	prefix := layout.StreamKey(layout.EventFamily, s, 0)
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: layout.After(prefix)})
 	if err != nil {
 		return 0, err
 	}
 	seq := uint64(0)
 	if iter.Last() {
-		seq = number(iter.Key()[len(prefix):])
+		seq = layout.Number(iter.Key()[len(prefix):])
 	}
 	return seq, iter.Close()
 }
@@ -179,7 +180,7 @@ func (a *application) write(it *item) error {
 		}
 	}
 	for _, n := range e.Handled {
-		if err := a.batch.Delete(actorQueueKey(e.Stream, n), nil); err != nil {
+		if err := a.batch.Delete(layout.QueueKey(e.Stream, n), nil); err != nil {
 			return err
 		}
 	}
@@ -193,7 +194,7 @@ func (a *application) write(it *item) error {
 		if a.counts == nil {
 			a.counts = map[string]uint64{}
 		}
-		a.counts[string(quotaKey(a.j.number, c.Org, c.Day))] += uint64(c.N)
+		a.counts[string(layout.QuotaKey(a.j.number, c.Org, c.Day))] += uint64(c.N)
 	}
 	if e.Retire {
 		if have := a.j.activations[e.Stream]; !have.unknown {
@@ -229,12 +230,12 @@ func (a *application) writeStream(e *journal.Entry, at int64) error {
 	if !e.Purge {
 		return nil
 	}
-	prefix := streamKey(eventFamily, e.Stream, 0)
-	if err := a.batch.DeleteRange(prefix, after(prefix), nil); err != nil {
+	prefix := layout.StreamKey(layout.EventFamily, e.Stream, 0)
+	if err := a.batch.DeleteRange(prefix, layout.After(prefix), nil); err != nil {
 		return err
 	}
 	a.j.activations[e.Stream] = activation{number: have.number}
-	return a.batch.Delete(stateKey(e.Stream), nil)
+	return a.batch.Delete(layout.StateKey(e.Stream), nil)
 }
 
 func (a *application) writeEvents(s journal.Stream, seq uint64, facts []journal.StoredEvent, state []byte, at int64) error {
@@ -243,7 +244,7 @@ func (a *application) writeEvents(s journal.Stream, seq uint64, facts []journal.
 		value := make([]byte, 0, 9+len(f.Data))
 		value = append(value, f.Tag)
 		value = binary.BigEndian.AppendUint64(value, uint64(at))
-		if err := a.batch.Set(eventKey(s, seq), append(value, f.Data...), nil); err != nil {
+		if err := a.batch.Set(layout.EventKey(s, seq), append(value, f.Data...), nil); err != nil {
 			return err
 		}
 	}
@@ -251,18 +252,18 @@ func (a *application) writeEvents(s journal.Stream, seq uint64, facts []journal.
 		return nil
 	}
 	value := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(state)), seq)
-	return a.batch.Set(stateKey(s), append(value, state...), nil)
+	return a.batch.Set(layout.StateKey(s), append(value, state...), nil)
 }
 
 func (a *application) writeRow(r *journal.Row) error {
 	if r.Beneath {
-		low := rowKey(r.Slot, r.Table, r.Key)
-		return a.batch.DeleteRange(low, after(low), nil)
+		low := layout.RowKey(r.Slot, r.Table, r.Key)
+		return a.batch.DeleteRange(low, layout.After(low), nil)
 	}
 	if r.Delete {
-		return a.batch.Delete(rowKey(r.Slot, r.Table, r.Key), nil)
+		return a.batch.Delete(layout.RowKey(r.Slot, r.Table, r.Key), nil)
 	}
-	return a.batch.Set(rowKey(r.Slot, r.Table, r.Key), r.Value, nil)
+	return a.batch.Set(layout.RowKey(r.Slot, r.Table, r.Key), r.Value, nil)
 }
 
 // writeEffects carries out the words addressed to this home and packs the others
@@ -319,7 +320,7 @@ func (a *application) perform(it *item, w journal.Effect, at int64) error {
 		return a.mark(w)
 	case journal.EnqueueFor:
 		it.told = append(it.told, w.To)
-		return a.batch.Set(actorQueueKey(w.To, a.next()), w.Data, nil)
+		return a.batch.Set(layout.QueueKey(w.To, a.next()), w.Data, nil)
 	case journal.PutRow:
 		return a.writeRow(&w.Row)
 	case journal.AddToList:
@@ -333,7 +334,7 @@ func (a *application) perform(it *item, w journal.Effect, at int64) error {
 // enlist appends to the list of an agent's conversations.
 func (a *application) enlist(agent parley.AgentID, conversation parley.ConversationID) error {
 	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), agent[:]...), a.next())
-	return a.batch.Set(rowKey(agent.Slot(), journal.ConversationTable, k), conversation[:], nil)
+	return a.batch.Set(layout.RowKey(agent.Slot(), journal.ConversationTable, k), conversation[:], nil)
 }
 
 func (a *application) announce(it *item, w journal.AppendFeed, at int64) error {
@@ -343,19 +344,19 @@ func (a *application) announce(it *item, w journal.AppendFeed, at int64) error {
 		entry.Record = it.record(parley.MessageID(w.Ref))
 	}
 	it.announced = append(it.announced, announced{w.To, entry})
-	if err := a.batch.Set(feedKey(feedFamily, w.To, n), encodeFeed(entry), nil); err != nil {
+	if err := a.batch.Set(layout.FeedKey(layout.FeedFamily, w.To, n), layout.EncodeFeed(entry), nil); err != nil {
 		return err
 	}
 	if w.Kind != journal.MessageEntry {
 		return nil
 	}
-	return a.batch.Set(feedKey(untransferredFamily, w.To, n), w.Ref[:], nil)
+	return a.batch.Set(layout.FeedKey(layout.UntransferredFamily, w.To, n), w.Ref[:], nil)
 }
 
 // writeRecord keeps a message for those who live in this home; position is
 // where its recipient's feed has it, 0 if that is elsewhere.
 func (a *application) writeRecord(slot parley.Slot, r journal.Record, position uint64) error {
-	k := residentKey(recordFamily, slot, r.ID)
+	k := layout.MessageKey(layout.RecordFamily, slot, r.ID)
 	op := a.batch.SetDeferred(len(k), 8+len(r.Data))
 	copy(op.Key, k)
 	binary.BigEndian.PutUint64(op.Value, position)
@@ -365,13 +366,13 @@ func (a *application) writeRecord(slot parley.Slot, r journal.Record, position u
 
 // mark merges marks and strikes the message from what its recipient has not seen.
 func (a *application) mark(w journal.RecordReceipt) error {
-	if err := a.batch.Merge(receiptKey(w), encodeReceipts(w.Receipts), nil); err != nil {
+	if err := a.batch.Merge(layout.ReceiptKey(w), layout.EncodeReceipts(w.Receipts), nil); err != nil {
 		return err
 	}
 	if w.Recipient.Zero() || w.Copy || w.Receipts.AnnouncedAt != 0 && !w.Receipts.Transferred() {
 		return nil
 	}
-	return a.batch.Delete(feedKey(untransferredFamily, w.Recipient, w.Position), nil)
+	return a.batch.Delete(layout.FeedKey(layout.UntransferredFamily, w.Recipient, w.Position), nil)
 }
 
 // bear begins a stream. Whether it exists was judged with the entry, but for a
@@ -392,7 +393,7 @@ func (a *application) bear(it *item, w journal.CreateStream, at int64) error {
 
 func (a *application) writeTimers(e *journal.Entry) error {
 	for _, t := range e.Timers {
-		k := timerKey(a.j.number, uint64(t.Due.UnixMilli()), t.Stream)
+		k := layout.TimerKey(a.j.number, uint64(t.Due.UnixMilli()), t.Stream)
 		var err error
 		if t.Cancel {
 			err = a.batch.Delete(k, nil)
@@ -412,7 +413,7 @@ func (a *application) finish() error {
 		a.j.counter = a.counter
 		value := binary.BigEndian.AppendUint64(make([]byte, 0, 16), a.counter)
 		value = binary.BigEndian.AppendUint64(value, uint64(a.j.arrival))
-		if err := a.batch.Set(metaKey(counterFamily, a.j.number, 0), value, nil); err != nil {
+		if err := a.batch.Set(layout.MetaKey(layout.CounterFamily, a.j.number, 0), value, nil); err != nil {
 			return err
 		}
 	}
@@ -422,34 +423,4 @@ func (a *application) finish() error {
 		}
 	}
 	return a.finishOutboxes()
-}
-
-// feedBytes is the length of a feed entry without its note.
-const feedBytes = 25
-
-func encodeFeed(e journal.FeedEntry) []byte {
-	b := make([]byte, feedBytes+len(e.Note))
-	putFeed(b, e.Kind, e.At, e.Ref, e.Note)
-	return b
-}
-
-// putFeed writes kind, milliseconds, reference, note.
-func putFeed(b []byte, kind journal.FeedKind, at int64, ref parley.AnyID, note []byte) {
-	b[0] = byte(kind)
-	binary.BigEndian.PutUint64(b[1:], uint64(at))
-	copy(b[9:], ref[:])
-	copy(b[feedBytes:], note)
-}
-
-func decodeFeed(position uint64, b []byte) (journal.FeedEntry, error) {
-	if len(b) < feedBytes {
-		return journal.FeedEntry{}, fmt.Errorf("feed entry of %d bytes", len(b))
-	}
-	return journal.FeedEntry{
-		Position: position,
-		Kind:     journal.FeedKind(b[0]),
-		At:       int64(binary.BigEndian.Uint64(b[1:])),
-		Ref:      parley.IDFromBytes[parley.AnyID](b[9:25]),
-		Note:     append([]byte(nil), b[feedBytes:]...),
-	}, nil
 }

@@ -1,7 +1,6 @@
 package persistence
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -10,6 +9,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 // Archive is everything a store holds at one instant, family by family, for
@@ -82,7 +82,7 @@ func (s *Store) readUnchanged() (*disk.Head, error) {
 	if openings == 0 {
 		return nil, fmt.Errorf("%s was never opened by a server to the end: it holds nothing", s.dir)
 	}
-	s.count = journals
+	s.homes = layout.Homes(journals)
 	for n := range journals {
 		s.journals = append(s.journals, &journalState{store: s, number: n})
 	}
@@ -115,10 +115,10 @@ func (a *Archive) family(letter byte, fn func(slot parley.Slot, k, value []byte)
 
 func eachOfFamily(iter *pebble.Iterator, letter byte, fn func(slot parley.Slot, k, value []byte) error) error {
 	for slot := parley.Slot(0); slot < parley.Slots; {
-		if !iter.SeekGE(key(slot, letter, 0)) {
+		if !iter.SeekGE(layout.Key(slot, letter, 0)) {
 			return iter.Error()
 		}
-		at, has := familyOf(iter.Key())
+		at, has := layout.FamilyOf(iter.Key())
 		if at >= parley.Slots {
 			return nil
 		}
@@ -131,7 +131,7 @@ func eachOfFamily(iter *pebble.Iterator, letter byte, fn func(slot parley.Slot, 
 		}
 		for ok := true; ok; ok = iter.Next() {
 			k := iter.Key()
-			if at, has := familyOf(k); at != slot || has != letter {
+			if at, has := layout.FamilyOf(k); at != slot || has != letter {
 				break
 			}
 			if err := fn(slot, k, iter.Value()); err != nil {
@@ -146,19 +146,10 @@ func eachOfFamily(iter *pebble.Iterator, letter byte, fn func(slot parley.Slot, 
 	return nil
 }
 
-// familyOf is the slot and the letter a key begins with; no family for what is
-// too short to have one.
-func familyOf(k []byte) (parley.Slot, byte) {
-	if len(k) < 3 {
-		return parley.Slots, 0
-	}
-	return parley.Slot(binary.BigEndian.Uint16(k)), k[2]
-}
-
 // meta calls fn for every key of a family of journal metadata, in order.
 func (a *Archive) meta(letter byte, fn func(k, value []byte) error) error {
-	low := key(metaSlot, letter, 0)
-	return a.scan(low, after(low), false, func(k, value []byte) (bool, error) {
+	low := layout.Key(layout.MetaSlot, letter, 0)
+	return a.scan(low, layout.After(low), false, func(k, value []byte) (bool, error) {
 		err := fn(k, value)
 		return err == nil, err
 	})

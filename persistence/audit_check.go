@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/journal/verify"
+	"parley/persistence/layout"
 )
 
 // inspection is one reading of an archive.
@@ -20,7 +21,7 @@ type inspection struct {
 	// counters and arrivals are what the journals count up to.
 	counters []uint64
 	arrivals []int64
-	outboxes map[outbox]*outboxRows
+	outboxes map[layout.Outbox]*outboxRows
 	// born are streams whose beginning is in a lane.
 	born map[journal.Stream]bool
 
@@ -82,7 +83,7 @@ func (a *Archive) Audit(audit *verify.Report) error {
 	}
 	in.places.Settle(func(member []byte, n int64) (where, means string) {
 		slot := parley.Slot(binary.BigEndian.Uint16(member))
-		id, position := parley.IDFromBytes[parley.MessageID](member[2:18]), number(member[18:])
+		id, position := parley.IDFromBytes[parley.MessageID](member[2:18]), layout.Number(member[18:])
 		where = fmt.Sprintf("message %s, slot %d", id, slot)
 		if n > 0 {
 			return where, fmt.Sprintf("a feed has it at position %d, and its record is not there or does not say so: its recipient cannot read it", position)
@@ -93,7 +94,7 @@ func (a *Archive) Audit(audit *verify.Report) error {
 }
 
 func newInspection(a *Archive, audit *verify.Report) *inspection {
-	in := &inspection{Archive: a, audit: audit, outboxes: map[outbox]*outboxRows{}, born: map[journal.Stream]bool{}}
+	in := &inspection{Archive: a, audit: audit, outboxes: map[layout.Outbox]*outboxRows{}, born: map[journal.Stream]bool{}}
 	if a.witness != nil {
 		audit.Check("witness", "the journal holds every commit that was acknowledged")
 	}
@@ -137,12 +138,12 @@ func (in *inspection) read() {
 			break
 		}
 		// Damage: what lies beyond is read from the next slot on.
-		slot, _ := familyOf(append(last, 0, 0, 0))
+		slot, _ := layout.FamilyOf(append(last, 0, 0, 0))
 		in.damaged(fmt.Sprintf("slot %d", slot), err)
 		if slot >= parley.Slots {
 			break
 		}
-		low = key(slot+1, 0, 0)[:2]
+		low = layout.Key(slot+1, 0, 0)[:2]
 	}
 	in.damaged("feeds and marks", in.readMarks())
 }
@@ -178,11 +179,11 @@ func (in *inspection) readFrom(low []byte, rows *uint64) (last []byte, err error
 // prepare reads what rows are judged by: counters, and what begins in lanes.
 func (in *inspection) prepare() error {
 	var bad error
-	for n := range in.store.count {
-		value, _, err := in.storeView.get(metaKey(counterFamily, n, 0))
+	for n := range int(in.store.homes) {
+		value, _, err := in.storeView.get(layout.MetaKey(layout.CounterFamily, n, 0))
 		bad = errors.Join(bad, err)
-		in.counters = append(in.counters, number64(value, 0))
-		in.arrivals = append(in.arrivals, int64(number64(value, 8)))
+		in.counters = append(in.counters, layout.NumberAt(value, 0))
+		in.arrivals = append(in.arrivals, int64(layout.NumberAt(value, 8)))
 	}
 	if bad != nil {
 		return bad
@@ -206,9 +207,9 @@ func (in *inspection) prepare() error {
 func (in *inspection) row(k, value []byte) {
 	in.keys.Checked++
 	in.values.Checked++
-	slot, family := familyOf(k)
+	slot, family := layout.FamilyOf(k)
 	switch {
-	case slot == metaSlot:
+	case slot == layout.MetaSlot:
 		in.metaRow(family, k, value)
 	case slot >= parley.Slots:
 		in.keys.Fault(fmt.Sprintf("key %x", k), "no slot has this number: the row belongs to nobody")
@@ -219,14 +220,14 @@ func (in *inspection) row(k, value []byte) {
 
 // shapes are the lengths of keys and the least and greatest lengths of values, by family; -1 is any.
 var shapes = map[byte]struct{ keys, least, most int }{
-	eventFamily: {28, 9, -1}, stateFamily: {20, 8, -1}, recordFamily: {19, 8, -1}, feedFamily: {27, 25, -1},
-	chunkFamily:         {19, 8 + seatBytes, -1},
-	untransferredFamily: {27, 16, 16}, receiptFamily: {-1, marksBytes, announcedBytes}, actorQueueFamily: {28, 0, -1}, rowFamily: {-1, 0, -1},
+	layout.EventFamily: {28, 9, -1}, layout.StateFamily: {20, 8, -1}, layout.RecordFamily: {19, 8, -1}, layout.FeedFamily: {27, 25, -1},
+	layout.CopiesFamily:        {19, 8 + layout.SeatBytes, -1},
+	layout.UntransferredFamily: {27, 16, 16}, layout.ReceiptFamily: {-1, layout.ReceiptBytes, layout.AnnouncedReceiptBytes}, layout.QueueFamily: {28, 0, -1}, layout.RowFamily: {-1, 0, -1},
 }
 
 func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
 	shape, known := shapes[family]
-	if !known || shape.keys >= 0 && len(k) != shape.keys || len(k) < 4 || family == receiptFamily && len(k) != 19 && len(k) != 27 {
+	if !known || shape.keys >= 0 && len(k) != shape.keys || len(k) < 4 || family == layout.ReceiptFamily && len(k) != 19 && len(k) != 27 {
 		in.keys.Fault(fmt.Sprintf("key %x", k), "no family has such keys: the row is read by nobody")
 		return
 	}
@@ -235,19 +236,19 @@ func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
 		return
 	}
 	switch family {
-	case eventFamily:
-		in.event(slot, streamOf(k), number(k[20:]))
-	case stateFamily:
-		in.state(slot, streamOf(k), number(value))
-	case recordFamily:
-		in.record(slot, parley.IDFromBytes[parley.MessageID](k[3:]), number(value))
-	case feedFamily:
+	case layout.EventFamily:
+		in.event(slot, layout.StreamOf(k), layout.Number(k[20:]))
+	case layout.StateFamily:
+		in.state(slot, layout.StreamOf(k), layout.Number(value))
+	case layout.RecordFamily:
+		in.record(slot, parley.IDFromBytes[parley.MessageID](k[3:]), layout.Number(value))
+	case layout.FeedFamily:
 		in.feedEntry(slot, k, value)
-	case chunkFamily:
+	case layout.CopiesFamily:
 		in.chunk(slot, k, value)
-	case actorQueueFamily:
-		in.tray(slot, streamOf(k), number(k[20:]))
-	case rowFamily:
+	case layout.QueueFamily:
+		in.tray(slot, layout.StreamOf(k), layout.Number(k[20:]))
+	case layout.RowFamily:
 		in.member(slot, k, value)
 	default:
 		in.placed(slot, k)
@@ -282,14 +283,14 @@ func (in *inspection) event(slot parley.Slot, s journal.Stream, seq uint64) {
 func (in *inspection) state(slot parley.Slot, s journal.Stream, seq uint64) {
 	in.states.Checked++
 	in.owned(slot, s.Slot(), "state of "+streamName(s))
-	if _, found, err := in.storeView.get(eventKey(s, seq)); err == nil && (!found || seq == 0) {
+	if _, found, err := in.storeView.get(layout.EventKey(s, seq)); err == nil && (!found || seq == 0) {
 		in.states.Fault(streamName(s), "its stored state folds %d events, and there are fewer: what it shows did not happen", seq)
 	}
 }
 
 func (in *inspection) record(slot parley.Slot, id parley.MessageID, position uint64) {
 	where := fmt.Sprintf("record of message %s", id)
-	if slot != id.Slot() && in.store.SameHome(slot, id.Slot()) {
+	if slot != id.Slot() && in.store.homes.Same(slot, id.Slot()) {
 		in.owned(slot, id.Slot(), where)
 	}
 	if position != 0 {
@@ -308,13 +309,13 @@ func (in *inspection) place(slot parley.Slot, id parley.MessageID, position uint
 }
 
 func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
-	agent, position := parley.IDFromBytes[parley.AgentID](k[3:19]), number(k[19:])
+	agent, position := parley.IDFromBytes[parley.AgentID](k[3:19]), layout.Number(k[19:])
 	in.feeds.Checked++
 	in.placed(slot, k)
 	if agent != in.feed {
 		in.feed, in.arrival = agent, 0
 	}
-	at, latest := int64(number64(value, 1)), in.arrivals[in.Home(slot)]
+	at, latest := int64(layout.NumberAt(value, 1)), in.arrivals[in.Home(slot)]
 	switch {
 	case at < in.arrival:
 		in.feeds.Fault(feedName(agent, position), "it arrived %d ms before the entry before it: counts since an instant are wrong", in.arrival-at)
@@ -325,10 +326,10 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 	switch kind := journal.FeedKind(value[0]); kind {
 	case journal.MessageEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
-		in.place(in.store.residence(slot, id), id, position, in.places.Expect)
+		in.place(in.store.homes.Residence(slot, id), id, position, in.places.Expect)
 	case journal.CopyEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
-		in.copyAt(in.store.home(slot).lodges(id), id, agent, position, in.copied.Expect)
+		in.copyAt(in.store.homes.BroadcastSlot(in.Home(slot), id), id, agent, position, in.copied.Expect)
 		in.oweElsewhere(id, agent)
 	case journal.StatusEntry, journal.GroupEntry, journal.ReceiptEntry:
 	default:
@@ -342,13 +343,13 @@ func (in *inspection) placed(slot parley.Slot, k []byte) {
 		in.owned(slot, parley.IDFromBytes[parley.MessageID](k[3:]).Slot(), fmt.Sprintf("marks of message %x", k[3:]))
 		return
 	}
-	agent, position := parley.IDFromBytes[parley.AgentID](k[3:19]), number(k[19:])
+	agent, position := parley.IDFromBytes[parley.AgentID](k[3:19]), layout.Number(k[19:])
 	in.owned(slot, agent.Slot(), feedName(agent, position))
 	in.position(slot, position, feedName(agent, position))
 }
 
 func (in *inspection) exists(s journal.Stream) bool {
-	_, found, err := in.storeView.get(eventKey(s, 1))
+	_, found, err := in.storeView.get(layout.EventKey(s, 1))
 	return found || err != nil || in.born[s]
 }
 
@@ -374,7 +375,7 @@ func (in *inspection) member(slot parley.Slot, k, value []byte) {
 		return
 	}
 	in.owned(slot, parley.IDFromBytes[parley.AgentID](k[4:20]).Slot(), where)
-	in.position(slot, number(k[20:]), where)
+	in.position(slot, layout.Number(k[20:]), where)
 }
 
 // readMarks holds feeds against what was carried of them: three families in one
@@ -390,11 +391,11 @@ func (in *inspection) readMarks() error {
 	}
 	var err error
 	for slot := parley.Slot(0); slot < parley.Slots && err == nil; slot++ {
-		if !rows[0].SeekGE(key(slot, 0, 0)[:2]) {
+		if !rows[0].SeekGE(layout.Key(slot, 0, 0)[:2]) {
 			err = rows[0].Error()
 			break
 		}
-		if at, _ := familyOf(rows[0].Key()); at > slot { // nothing lives between
+		if at, _ := layout.FamilyOf(rows[0].Key()); at > slot { // nothing lives between
 			if at >= parley.Slots {
 				break
 			}
@@ -411,10 +412,10 @@ func (in *inspection) readMarks() error {
 // marksOf does so for one slot.
 func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error {
 	var at [3][]byte
-	letters := [3]byte{feedFamily, receiptFamily, untransferredFamily}
+	letters := [3]byte{layout.FeedFamily, layout.ReceiptFamily, layout.UntransferredFamily}
 	show := func(i int, ok bool) {
 		for ; ok; ok = rows[i].Next() {
-			if s, f := familyOf(rows[i].Key()); s != slot || f != letters[i] {
+			if s, f := layout.FamilyOf(rows[i].Key()); s != slot || f != letters[i] {
 				break
 			}
 			if len(rows[i].Key()) == 27 {
@@ -425,7 +426,7 @@ func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error 
 		at[i] = nil
 	}
 	for i := range rows {
-		show(i, rows[i].SeekGE(key(slot, letters[i], 0)))
+		show(i, rows[i].SeekGE(layout.Key(slot, letters[i], 0)))
 	}
 	for {
 		var place []byte
@@ -454,7 +455,7 @@ func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error 
 // carried judges one place of a feed: its entry, its marks, its unseen row.
 func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterator) {
 	in.unseen.Checked++
-	where := feedName(parley.IDFromBytes[parley.AgentID](place), number(place[16:]))
+	where := feedName(parley.IDFromBytes[parley.AgentID](place), layout.Number(place[16:]))
 	entry, marked, waits := has[0], has[1], has[2]
 	if entry {
 		value := rows[0].Value()
@@ -464,7 +465,7 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 		switch {
 		case copied && waits:
 			in.unseen.Fault(where, "a copy is noted as not carried yet")
-		case copied && !had && number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
+		case copied && !had && layout.Number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
 			in.unseen.Fault(where, "a copy has no marks and counts as carried: a stream that resumes passes over it")
 		case copied:
 		case message && had && waits:
@@ -483,6 +484,6 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 
 // passed is the position up to which an agent's copies count as carried.
 func (in *inspection) passed(agent parley.AgentID) uint64 {
-	value, _, _ := get(in.rows, rowKey(agent.Slot(), journal.TransferredTable, agent[:])) // what cannot be read is told of elsewhere
-	return number(value)
+	value, _, _ := layout.Get(in.rows, layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:])) // what cannot be read is told of elsewhere
+	return layout.Number(value)
 }

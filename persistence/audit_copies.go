@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"parley"
+	"parley/persistence/layout"
 )
 
 // copyAt enters a copy of a broadcast in one of the two accounts: its place in
@@ -21,7 +22,7 @@ func (in *inspection) copyAt(slot parley.Slot, id parley.MessageID, agent parley
 // oweElsewhere demands of the broadcast's home that it knows of a copy that went
 // to another.
 func (in *inspection) oweElsewhere(id parley.MessageID, agent parley.AgentID) {
-	if !in.store.SameHome(id.Slot(), agent.Slot()) {
+	if !in.store.homes.Same(id.Slot(), agent.Slot()) {
 		in.copyAt(id.Slot(), id, agent, 0, in.copied.Expect)
 	}
 }
@@ -32,33 +33,33 @@ func (in *inspection) chunk(slot parley.Slot, k, value []byte) {
 	first := parley.IDFromBytes[parley.MessageID](k[3:])
 	broadcast := first.Broadcast()
 	where := fmt.Sprintf("copies of broadcast %s, slot %d, from seat %d", broadcast, slot, first.Seat())
-	c, err := decodeChunk(value)
+	c, err := layout.DecodeCopies(value)
 	if err != nil {
 		in.values.Fault(where, "%v cannot be read", err)
 		return
 	}
-	in.owned(slot, in.store.home(slot).lodges(broadcast), where)
-	if _, found, err := in.storeView.get(residentKey(recordFamily, slot, broadcast)); err == nil && !found {
+	in.owned(slot, in.store.homes.BroadcastSlot(in.Home(slot), broadcast), where)
+	if _, found, err := in.storeView.get(layout.MessageKey(layout.RecordFamily, slot, broadcast)); err == nil && !found {
 		in.copies.Fault(where, "the broadcast's record is not there: those who live here cannot read their copies")
 	}
 	last := first.Seat()
-	for i := range c.len() {
-		seat := c.seat(i)
-		if i == 0 != (seat.Number == last) || seat.Number < last || blockOf(seat.Number) != blockOf(first.Seat()) {
+	for i := range c.Len() {
+		seat := c.Seat(i)
+		if i == 0 != (seat.Number == last) || seat.Number < last || layout.Chunk(seat.Number) != layout.Chunk(first.Seat()) {
 			in.copies.Fault(where, "seat %d stands at place %d: it is not found where it is looked for", seat.Number, i)
 		}
 		last = seat.Number
-		if c.first != 0 {
-			in.position(slot, c.position(i), where)
+		if c.First != 0 {
+			in.position(slot, c.Position(i), where)
 		}
-		in.copyAt(slot, parley.Copy(broadcast, seat.Number), seat.Agent, c.position(i), in.copied.Find)
+		in.copyAt(slot, parley.Copy(broadcast, seat.Number), seat.Agent, c.Position(i), in.copied.Find)
 	}
 }
 
 // settleCopies names the copies that are on one account only.
 func (in *inspection) settleCopies() {
 	in.copied.Settle(func(member []byte, n int64) (where, means string) {
-		slot, position := binary.BigEndian.Uint16(member), number(member[34:])
+		slot, position := binary.BigEndian.Uint16(member), layout.Number(member[34:])
 		id, agent := parley.IDFromBytes[parley.MessageID](member[2:18]), parley.IDFromBytes[parley.AgentID](member[18:34])
 		where = fmt.Sprintf("copy %s for agent %s, slot %d", id, agent, slot)
 		switch {
@@ -78,15 +79,15 @@ func (in *inspection) settleCopies() {
 // of their positions where their readers live with it, 0 for others. Of those that
 // are on their way to readers who live there it knows nothing yet.
 func (a *Archive) CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error {
-	low := residentKey(chunkFamily, broadcast.Slot(), broadcast)
-	high := after(residentKey(chunkFamily, broadcast.Slot(), parley.Copy(broadcast, ^uint32(0))))
+	low := layout.MessageKey(layout.CopiesFamily, broadcast.Slot(), broadcast)
+	high := layout.After(layout.MessageKey(layout.CopiesFamily, broadcast.Slot(), parley.Copy(broadcast, ^uint32(0))))
 	return a.scan(low, high, false, func(_, value []byte) (bool, error) {
-		c, err := decodeChunk(value)
+		c, err := layout.DecodeCopies(value)
 		if err != nil {
 			return true, nil //nolint:nilerr // whoever judges rows says so
 		}
-		for i := range c.len() {
-			fn(c.seat(i), c.position(i))
+		for i := range c.Len() {
+			fn(c.Seat(i), c.Position(i))
 		}
 		return true, nil
 	})

@@ -13,6 +13,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/journal/verify"
+	"parley/persistence/layout"
 )
 
 // circulated makes a directory in which a group has sent one message to many.
@@ -109,7 +110,7 @@ func wrecked(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*vanda
 	if ok, err := vfs.Clone(fs, to, "d", "d"); err != nil || !ok {
 		t.Fatalf("copied: %v, %v", ok, err)
 	}
-	db, err := pebble.Open("d", &pebble.Options{FS: to, Merger: merger, FormatMajorVersion: pebble.FormatNewest, Logger: engineLogger{&Store{opts: testOptions(nil, 1)}}})
+	db, err := pebble.Open("d", &pebble.Options{FS: to, Merger: layout.Merger, FormatMajorVersion: pebble.FormatNewest, Logger: engineLogger{&Store{opts: testOptions(nil, 1)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +121,8 @@ func wrecked(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*vanda
 	return to
 }
 
-func here(_, v []byte) bool      { return number(v) != 0 }
-func elsewhere(_, v []byte) bool { return number(v) == 0 }
+func here(_, v []byte) bool      { return layout.Number(v) != 0 }
+func elsewhere(_, v []byte) bool { return layout.Number(v) == 0 }
 
 // vandalism are the faults, the checks that must find each, and what they say.
 var vandalism = []struct {
@@ -131,72 +132,72 @@ var vandalism = []struct {
 	says  string
 }{
 	{"a list is lost", func(x *vandal) {
-		k, _ := x.rows(chunkFamily, here)
+		k, _ := x.rows(layout.CopiesFamily, here)
 		x.remove(k[1])
 	}, []string{"copies"}, "whoever names it does not find it"},
 	{"the sender's list of those elsewhere is lost", func(x *vandal) {
-		k, _ := x.rows(chunkFamily, elsewhere)
+		k, _ := x.rows(layout.CopiesFamily, elsewhere)
 		x.remove(k[1])
 	}, []string{"copies"}, "its sender does not find it"},
 	{"the sender's list has one more", func(x *vandal) {
-		k, v := x.rows(chunkFamily, elsewhere)
-		at := slices.IndexFunc(k, func(k []byte) bool { return number(k[11:])&0xFFFFFFFF < 256 })
-		last := seatIn(v[at][len(v[at])-seatBytes:])
-		x.set(k[at], append(v[at], appendSeats(nil, []parley.Seat{{Number: last.Number + 1, Agent: last.Agent}})...))
+		k, v := x.rows(layout.CopiesFamily, elsewhere)
+		at := slices.IndexFunc(k, func(k []byte) bool { return layout.Number(k[11:])&0xFFFFFFFF < 256 })
+		last := layout.SeatIn(v[at][len(v[at])-layout.SeatBytes:])
+		x.set(k[at], append(v[at], layout.AppendSeats(nil, []parley.Seat{{Number: last.Number + 1, Agent: last.Agent}})...))
 	}, []string{"copies"}, "neither is it there nor on its way"},
 	{"a copy is lost", func(x *vandal) {
-		k, _ := x.rows(feedFamily, nil)
+		k, _ := x.rows(layout.FeedFamily, nil)
 		x.remove(k[7])
 	}, []string{"copies"}, "it was never delivered"},
 	{"a copy is another's", func(x *vandal) {
-		k, v := x.rows(feedFamily, nil)
+		k, v := x.rows(layout.FeedFamily, nil)
 		v[7][24]++
 		x.set(k[7], v[7])
 	}, []string{"copies"}, "is not listed so"},
 	{"positions are one too many", func(x *vandal) {
-		k, v := x.rows(chunkFamily, here)
-		binary.BigEndian.PutUint64(v[0], number(v[0])+1)
+		k, v := x.rows(layout.CopiesFamily, here)
+		binary.BigEndian.PutUint64(v[0], layout.Number(v[0])+1)
 		x.set(k[0], v[0])
 	}, []string{"copies"}, "the feed does not have it there"},
 	{"positions are beyond all", func(x *vandal) {
-		k, v := x.rows(chunkFamily, here)
+		k, v := x.rows(layout.CopiesFamily, here)
 		binary.BigEndian.PutUint64(v[0], 1<<40)
 		x.set(k[0], v[0])
 	}, []string{"positions", "copies"}, "the number will be given again"},
 	{"seats are out of order", func(x *vandal) {
-		k, v := x.rows(chunkFamily, elsewhere)
+		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		swapped := slices.Concat(v[0][:8], v[0][28:48], v[0][8:28], v[0][48:])
 		x.set(k[0], swapped)
 	}, []string{"copies"}, "stands at place 1"},
 	{"a list begins with another seat", func(x *vandal) {
-		k, v := x.rows(chunkFamily, elsewhere)
+		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		x.remove(k[0])
 		k[0][18]--
 		x.set(k[0], v[0])
 	}, []string{"copies"}, "stands at place 0"},
 	{"a list lies elsewhere", func(x *vandal) {
-		k, v := x.rows(chunkFamily, elsewhere)
+		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		x.remove(k[0])
 		k[0][1] += 4
 		x.set(k[0], v[0])
 	}, []string{"keys", "copies"}, "where it is looked for"},
 	{"a list is cut", func(x *vandal) {
-		k, v := x.rows(chunkFamily, here)
+		k, v := x.rows(layout.CopiesFamily, here)
 		x.set(k[0], v[0][:len(v[0])-1])
 	}, []string{"values", "copies"}, "cannot be read"},
 	{"a record is lost in another home", func(x *vandal) {
-		k, _ := x.rows(recordFamily, nil)
+		k, _ := x.rows(layout.RecordFamily, nil)
 		x.remove(k[2])
 	}, []string{"copies"}, "cannot read their copies"},
 	{"a copy without marks counts as carried", func(x *vandal) {
-		k, _ := x.rows(feedFamily, nil)
+		k, _ := x.rows(layout.FeedFamily, nil)
 		agent := parley.AgentID(k[7][3:19])
-		x.set(rowKey(agent.Slot(), journal.TransferredTable, agent[:]), encodeNumber(number(k[7][19:])))
+		x.set(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]), layout.EncodeNumber(layout.Number(k[7][19:])))
 	}, []string{"unseen"}, "passes over it"},
 	{"a copy is noted as not carried", func(x *vandal) {
-		k, v := x.rows(feedFamily, nil)
-		k[7][2] = untransferredFamily
-		x.set(k[7], v[7][9:feedBytes])
+		k, v := x.rows(layout.FeedFamily, nil)
+		k[7][2] = layout.UntransferredFamily
+		x.set(k[7], v[7][9:layout.FeedBytes])
 	}, []string{"unseen"}, "noted as not carried"},
 }
 
@@ -248,7 +249,7 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 	fs, id := circulated(t, 4, 600)
 	astray := func(target int) func(x *vandal) {
 		return func(x *vandal) {
-			k, _ := x.rows(feedFamily, nil)
+			k, _ := x.rows(layout.FeedFamily, nil)
 			many := journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(x.id), To: []parley.Seat{
 				{Number: 700, Agent: parley.IDFromBytes[parley.AgentID](k[0][3:19])}, // of journal 0
 			}}
@@ -256,11 +257,11 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 			if err != nil {
 				x.t.Fatal(err)
 			}
-			value, _, err := get(x.db, outboxReceivedKey(target, 0))
+			value, _, err := layout.Get(x.db, layout.OutboxReceivedKey(target, 0))
 			if err != nil {
 				x.t.Fatal(err)
 			}
-			x.set(outboxKey(0, target, max(last, number(value))+1), encodeOutboxMessage(&outboxMessage{source: 0, target: target, words: []journal.Effect{many}}))
+			x.set(layout.OutboxKey(0, target, max(last, layout.Number(value))+1), layout.EncodeOutboxMessage(&layout.OutboxMessage{Effects: []journal.Effect{many}}))
 		}
 	}
 	if _, said, _ := examined(t, wrecked(t, fs, id, astray(0))); said != "" {

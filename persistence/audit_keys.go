@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 // The archive family by family, for those who know what the rows mean. Byte
@@ -14,31 +15,31 @@ import (
 
 // Streams tells of every event of every stream, stream by stream in order.
 func (a *Archive) Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error {
-	return a.family(eventFamily, func(_ parley.Slot, k, value []byte) error {
+	return a.family(layout.EventFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 || len(value) < 9 {
 			return nil // what does not parse, Audit tells of
 		}
-		return fn(streamOf(k), number(k[20:]), journal.StoredEvent{Tag: value[0], Data: value[9:]})
+		return fn(layout.StreamOf(k), layout.Number(k[20:]), journal.StoredEvent{Tag: value[0], Data: value[9:]})
 	})
 }
 
 // Records tells of every message record, and of the slot it is kept under.
 func (a *Archive) Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error {
-	return a.family(recordFamily, func(slot parley.Slot, k, value []byte) error {
+	return a.family(layout.RecordFamily, func(slot parley.Slot, k, value []byte) error {
 		if len(k) != 19 || len(value) < 8 {
 			return nil
 		}
-		return fn(slot, parley.IDFromBytes[parley.MessageID](k[3:]), number(value), value[8:])
+		return fn(slot, parley.IDFromBytes[parley.MessageID](k[3:]), layout.Number(value), value[8:])
 	})
 }
 
 // Feeds tells of every feed, entry by entry in order.
 func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error {
-	return a.family(feedFamily, func(_ parley.Slot, k, value []byte) error {
+	return a.family(layout.FeedFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 27 || len(value) < 25 {
 			return nil
 		}
-		e, err := decodeFeed(number(k[19:]), value)
+		e, err := layout.DecodeFeed(layout.Number(k[19:]), value)
 		if err != nil {
 			return err
 		}
@@ -49,15 +50,15 @@ func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error
 // Copies tells of every copy of a broadcast, and of the slot under which it is
 // kept to whom it went: its position there, 0 where its reader lives elsewhere.
 func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parley.AgentID, position uint64) error) error {
-	return a.family(chunkFamily, func(slot parley.Slot, k, value []byte) error {
-		c, err := decodeChunk(value)
+	return a.family(layout.CopiesFamily, func(slot parley.Slot, k, value []byte) error {
+		c, err := layout.DecodeCopies(value)
 		if len(k) != 19 || err != nil {
 			return nil
 		}
 		broadcast := parley.IDFromBytes[parley.MessageID](k[3:]).Broadcast()
-		for i := range c.len() {
-			seat := c.seat(i)
-			if err := fn(slot, parley.Copy(broadcast, seat.Number), seat.Agent, c.position(i)); err != nil {
+		for i := range c.Len() {
+			seat := c.Seat(i)
+			if err := fn(slot, parley.Copy(broadcast, seat.Number), seat.Agent, c.Position(i)); err != nil {
 				return err
 			}
 		}
@@ -68,11 +69,11 @@ func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parl
 // FarMarks tells of the marks that are kept by message, where the conversation
 // lives and its recipient does not.
 func (a *Archive) FarMarks(fn func(id parley.MessageID, m journal.Receipts) error) error {
-	return a.family(receiptFamily, func(_ parley.Slot, k, value []byte) error {
+	return a.family(layout.ReceiptFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 19 {
 			return nil // beside a feed
 		}
-		m, err := decodeReceipts(value)
+		m, err := layout.DecodeReceipts(value)
 		if err != nil {
 			return nil
 		}
@@ -82,7 +83,7 @@ func (a *Archive) FarMarks(fn func(id parley.MessageID, m journal.Receipts) erro
 
 // Tables tells of every member of every row-backed set.
 func (a *Archive) Tables(fn func(slot parley.Slot, table journal.Table, k, value []byte) error) error {
-	return a.family(rowFamily, func(slot parley.Slot, k, value []byte) error {
+	return a.family(layout.RowFamily, func(slot parley.Slot, k, value []byte) error {
 		if len(k) < 4 {
 			return nil
 		}
@@ -92,17 +93,17 @@ func (a *Archive) Tables(fn func(slot parley.Slot, table journal.Table, k, value
 
 // Queues tells of every word that waits for an actor.
 func (a *Archive) Queues(fn func(s journal.Stream, word []byte) error) error {
-	return a.family(actorQueueFamily, func(_ parley.Slot, k, value []byte) error {
+	return a.family(layout.QueueFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 {
 			return nil
 		}
-		return fn(streamOf(k), value)
+		return fn(layout.StreamOf(k), value)
 	})
 }
 
 // Timers tells of every timer that is set.
 func (a *Archive) Timers(fn func(s journal.Stream, due time.Time) error) error {
-	return a.meta(timerFamily, func(k, _ []byte) error {
+	return a.meta(layout.TimerFamily, func(k, _ []byte) error {
 		if len(k) != 30 {
 			return nil
 		}
@@ -113,31 +114,31 @@ func (a *Archive) Timers(fn func(s journal.Stream, due time.Time) error) error {
 
 // Quotas tells what each organization used on each day, as each journal counted.
 func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error {
-	return a.meta(quotaFamily, func(k, value []byte) error {
+	return a.meta(layout.QuotaFamily, func(k, value []byte) error {
 		if len(k) != 25 || len(value) != 8 {
 			return nil
 		}
-		return fn(int(binary.BigEndian.Uint16(k[3:])), parley.IDFromBytes[parley.OrgID](k[5:21]), binary.BigEndian.Uint32(k[21:]), number(value))
+		return fn(int(binary.BigEndian.Uint16(k[3:])), parley.IDFromBytes[parley.OrgID](k[5:21]), binary.BigEndian.Uint32(k[21:]), layout.Number(value))
 	})
 }
 
 // Underway tells of every word in a lane that its target has not applied yet,
 // in the order of each lane.
 func (a *Archive) Underway(fn func(w journal.Effect) error) error {
-	return a.meta(outboxFamily, func(k, value []byte) error {
-		lane, ok := outboxOf(k)
+	return a.meta(layout.OutboxFamily, func(k, value []byte) error {
+		lane, ok := layout.OutboxOf(k)
 		if !ok {
 			return nil
 		}
 		applied, err := a.applied(lane)
-		if err != nil || number(k[7:]) <= applied {
+		if err != nil || layout.Number(k[7:]) <= applied {
 			return err
 		}
-		p, err := decodeOutboxMessage(value)
+		p, err := layout.DecodeOutboxMessage(value)
 		if err != nil {
 			return nil
 		}
-		for _, w := range p.words {
+		for _, w := range p.Effects {
 			if err := fn(w); err != nil {
 				return err
 			}
@@ -147,29 +148,12 @@ func (a *Archive) Underway(fn func(w journal.Effect) error) error {
 }
 
 // Home is the number of the journal in which a slot lives.
-func (a *Archive) Home(slot parley.Slot) int { return a.store.home(slot).number }
-
-// outbox is a pair of journals.
-type outbox struct{ source, target int }
-
-func (l outbox) String() string { return fmt.Sprintf("lane from journal %d to %d", l.source, l.target) }
-
-func outboxOf(k []byte) (outbox, bool) {
-	if len(k) != 15 {
-		return outbox{}, false
-	}
-	return outbox{int(binary.BigEndian.Uint16(k[3:])), int(binary.BigEndian.Uint16(k[5:]))}, true
-}
+func (a *Archive) Home(slot parley.Slot) int { return a.store.homes.Of(slot) }
 
 // applied is the last number of a lane that its target has applied.
-func (a *Archive) applied(l outbox) (uint64, error) {
-	value, _, err := a.storeView.get(outboxReceivedKey(l.target, l.source))
-	return number(value), err
-}
-
-// streamOf is the stream in the key of an event, a state or a word in a tray.
-func streamOf(k []byte) journal.Stream {
-	return journal.Stream{Kind: journal.StreamKind(k[3]), ID: parley.IDFromBytes[parley.AnyID](k[4:20])}
+func (a *Archive) applied(l layout.Outbox) (uint64, error) {
+	value, _, err := a.storeView.get(layout.OutboxReceivedKey(l.Target, l.Source))
+	return layout.Number(value), err
 }
 
 func streamName(s journal.Stream) string {

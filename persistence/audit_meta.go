@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 // metaRow judges a row of journal metadata.
@@ -16,26 +17,26 @@ func (in *inspection) metaRow(family byte, k, value []byte) {
 	if len(k) >= 5 {
 		number = int(binary.BigEndian.Uint16(k[3:]))
 	}
-	if number < 0 || number >= in.store.count {
-		in.keys.Fault(where, "it names journal %d, and there are %d", number, in.store.count)
+	if number < 0 || number >= int(in.store.homes) {
+		in.keys.Fault(where, "it names journal %d, and there are %d", number, int(in.store.homes))
 		return
 	}
 	switch {
-	case family == formatFamily && len(k) == 5:
+	case family == layout.FormatFamily && len(k) == 5:
 		in.whole(where, value, 18)
-	case family == counterFamily && len(k) == 5:
+	case family == layout.CounterFamily && len(k) == 5:
 		in.whole(where, value, 16)
-	case family == headFamily && len(k) == 7:
+	case family == layout.HeadFamily && len(k) == 7:
 		in.whole(where, value, 16)
-	case family == quotaFamily && len(k) == 25:
+	case family == layout.QuotaFamily && len(k) == 25:
 		in.whole(where, value, 8)
-	case family == timerFamily && len(k) == 30:
+	case family == layout.TimerFamily && len(k) == 30:
 		in.whole(where, value, 0)
 		in.timer(number, journal.Stream{Kind: journal.StreamKind(k[13]), ID: parley.IDFromBytes[parley.AnyID](k[14:])})
-	case family == outboxReceivedFamily && len(k) == 7:
+	case family == layout.OutboxReceivedFamily && len(k) == 7:
 		in.whole(where, value, 8)
-		in.outboxReceived(outbox{int(binary.BigEndian.Uint16(k[5:])), number}, where)
-	case family == outboxFamily && len(k) == 15:
+		in.outboxReceived(layout.Outbox{Source: int(binary.BigEndian.Uint16(k[5:])), Target: number}, where)
+	case family == layout.OutboxFamily && len(k) == 15:
 		in.outboxMessage(k, value)
 	default:
 		in.keys.Fault(where, "no family has such keys: the row is read by nobody")
@@ -61,18 +62,18 @@ func (in *inspection) timer(number int, s journal.Stream) {
 }
 
 // outboxReceived judges a mark of a lane: which lane it is of.
-func (in *inspection) outboxReceived(l outbox, where string) {
-	if l.source >= in.store.count {
+func (in *inspection) outboxReceived(l layout.Outbox, where string) {
+	if l.Source >= int(in.store.homes) {
 		in.keys.Fault(where, "there is no %s", l)
 	}
 }
 
 // outboxMessage judges one row of a lane and notes how the lane goes on.
 func (in *inspection) outboxMessage(k, value []byte) {
-	l, _ := outboxOf(k)
-	n := number(k[7:])
+	l, _ := layout.OutboxOf(k)
+	n := layout.Number(k[7:])
 	where := fmt.Sprintf("%s, parcel %d", l, n)
-	if l.target >= in.store.count {
+	if l.Target >= int(in.store.homes) {
 		in.keys.Fault(where, "there is no such lane")
 		return
 	}
@@ -84,14 +85,14 @@ func (in *inspection) outboxMessage(k, value []byte) {
 	}
 	have.holes += n - have.last - 1
 	have.last = n
-	p, err := decodeOutboxMessage(value)
+	p, err := layout.DecodeOutboxMessage(value)
 	if err != nil {
 		in.values.Fault(where, "it cannot be read: what it brings never arrives, and the server does not start")
 		return
 	}
-	for _, w := range p.words {
+	for _, w := range p.Effects {
 		for _, home := range in.homesOf(w) {
-			if home != l.target {
+			if home != l.Target {
 				in.outboxOrder.Fault(where, "it brings a word for journal %d", home)
 			}
 		}
@@ -135,7 +136,7 @@ func (in *inspection) judgeHeads() {
 	if in.witness != nil {
 		said = *in.witness
 	}
-	last, at, whole, err := lastHead(in.rows, said.Number)
+	last, at, whole, err := layout.LastHead(in.rows, said.Number)
 	if err != nil {
 		in.damaged("commits", err)
 		return
@@ -153,7 +154,7 @@ func (in *inspection) judgeHeads() {
 		witness.Fault("file "+disk.WitnessName, "it is missing or unreadable: whether the end of the journal is there cannot be told")
 	case last.Number < said.Number:
 		witness.Fault("commits", "the journal ends at %d, and commits up to %d were acknowledged: %d are lost, restore a backup", last.Number, said.Number, said.Number-last.Number)
-	case last.Number-said.Number < headsKept && at != said:
+	case last.Number-said.Number < layout.HeadsKept && at != said:
 		witness.Fault("commits", "commit %d is not the one that was acknowledged", said.Number)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"parley/journal"
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 // checkpointPrefix begins the names of what Backup lays aside in the store's
@@ -99,7 +100,7 @@ func room(fsys vfs.FS, dir string, need int64) error {
 // last commit and how many journals it has.
 func headIn(fsys vfs.FS, dir string) (last disk.Head, journals int, err error) {
 	db, err := pebble.Open(dir, &pebble.Options{
-		FS: fsys, ReadOnly: true, Merger: merger, FormatMajorVersion: pebble.FormatNewest,
+		FS: fsys, ReadOnly: true, Merger: layout.Merger, FormatMajorVersion: pebble.FormatNewest,
 		CacheSize: 1 << 20, Logger: silent{}, EventListener: &pebble.EventListener{},
 	})
 	if err != nil {
@@ -108,7 +109,7 @@ func headIn(fsys vfs.FS, dir string) (last disk.Head, journals int, err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	quiet := &Store{db: db}
 	if journals, _, err = quiet.readFormat(); err == nil {
-		last, _, _, err = lastHead(db, 0)
+		last, _, _, err = layout.LastHead(db, 0)
 	}
 	return last, journals, err
 }

@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/crashtest"
+	"parley/persistence/layout"
 )
 
 // sight is what an opened image shows, gathered by scanning all of it.
@@ -80,7 +81,7 @@ func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
 			s.fault("event %d follows event %d", seq, last)
 		}
 		last = seq
-		n := number(f.Data)
+		n := layout.Number(f.Data)
 		if n >= uint64(len(deeds)) || deeds[n] == nil || deeds[n].stream != stream {
 			s.fault("event %d tells of deed %d, which this stream did not do", seq, n)
 			return true
@@ -95,11 +96,11 @@ func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
 		return true
 	})
 	seq, state, stateErr := s.view.State(stream)
-	if err != nil || stateErr != nil || seq > last || (state != nil && number(state) != seq) {
+	if err != nil || stateErr != nil || seq > last || (state != nil && layout.Number(state) != seq) {
 		s.fault("state of %d events says %v, the last event is %d (%v, %v)", seq, state, last, err, stateErr)
 	}
 	err = s.view.Queue(stream, 0, func(r journal.QueuedMessage) bool {
-		s.tray[number(r.Data)]++
+		s.tray[layout.Number(r.Data)]++
 		if edge := s.store.home(stream.Slot()).edge.level.Load(); r.Number > edge {
 			s.fault("word %d lies in a tray beyond the edge %d", r.Number, edge)
 		}
@@ -117,21 +118,21 @@ func (s *sight) seeHosted(stream journal.Stream) {
 		if last++; seq != last {
 			s.fault("event %d of a hosted stream stands at place %d", seq, last)
 		}
-		s.hosted[number(f.Data)]++
+		s.hosted[layout.Number(f.Data)]++
 		return true
 	})
 	seq, state, stateErr := s.view.State(stream)
-	if err != nil || stateErr != nil || seq != last || state != nil && number(state) != last {
+	if err != nil || stateErr != nil || seq != last || state != nil && layout.Number(state) != last {
 		s.fault("state of %d events of a hosted stream says %v, there are %d (%v, %v)", seq, state, last, err, stateErr)
 	}
 }
 
 func (s *sight) seeRows(slot parley.Slot, table journal.Table, into map[uint64]int) {
 	err := s.view.Rows(slot, table, nil, nil, false, func(k, value []byte) bool {
-		if number(k) != ^number(value) {
+		if layout.Number(k) != ^layout.Number(value) {
 			s.fault("row %x has value %x", k, value)
 		}
-		into[number(k)]++
+		into[layout.Number(k)]++
 		return true
 	})
 	if err != nil {
@@ -158,13 +159,13 @@ func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 			s.fault("entry %d of %d arrived at %d, edge %d", e.Position, e.At, arrival, s.store.DurablePosition(agent))
 		}
 		arrival = e.At
-		by := deeds[number(e.Note)].stream
-		if n := number(e.Note); n < spoken[by] {
+		by := deeds[layout.Number(e.Note)].stream
+		if n := layout.Number(e.Note); n < spoken[by] {
 			s.fault("entry %d: deed %d after deed %d of the same stream", e.Position, n, spoken[by])
 		}
-		spoken[by] = number(e.Note)
+		spoken[by] = layout.Number(e.Note)
 		record, position, err := s.carried(agent, e)
-		if err != nil || len(record) < 8 || number(record) != number(e.Note) || position != e.Position {
+		if err != nil || len(record) < 8 || layout.Number(record) != layout.Number(e.Note) || position != e.Position {
 			s.fault("entry %d: record of %d bytes at %d (%v)", e.Position, len(record), position, err)
 		}
 		marks, err := s.view.Receipts(journal.RecordReceipt{Recipient: agent, Position: e.Position})
@@ -213,7 +214,7 @@ func (s *sight) judge(w *world, d *deed) {
 	if !d.message.Zero() {
 		s.expect(d, "the feed entry", done, s.store.home(d.agent.Slot()) == home && !circulates(d.stream), s.refs[parley.AnyID(d.message)])
 		record, _, err := recordOf(s.view, d.message.Slot(), d.message)
-		s.expect(d, "the record", done, true, count(err == nil && len(record) > 8 && number(record) == d.number))
+		s.expect(d, "the record", done, true, count(err == nil && len(record) > 8 && layout.Number(record) == d.number))
 	}
 	for _, seat := range w.seats {
 		if !d.broadcast.Zero() {
@@ -231,12 +232,12 @@ func (s *sight) judge(w *world, d *deed) {
 		err := s.view.Events(d.born, 1, false, func(uint64, int64, journal.StoredEvent) bool { n++; return true })
 		seq, state, stateErr := s.view.State(d.born)
 		s.expect(d, "the stream it began", done, s.store.home(d.born.Slot()) == home, n)
-		if err != nil || stateErr != nil || int(seq) != n || (n > 0 && number(state) != d.number) {
+		if err != nil || stateErr != nil || int(seq) != n || (n > 0 && layout.Number(state) != d.number) {
 			s.fault("deed %d: began a stream of %d events with state %d %v (%v, %v)", d.number, n, seq, state, err, stateErr)
 		}
 	}
 	if !d.due.IsZero() {
-		_, found, err := get(s.view.rows, timerKey(home.number, uint64(d.due.UnixMilli()), d.stream))
+		_, found, err := layout.Get(s.view.rows, layout.TimerKey(home.number, uint64(d.due.UnixMilli()), d.stream))
 		s.expect(d, "the timer", done, true, count(found && err == nil))
 	}
 }

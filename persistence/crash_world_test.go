@@ -16,6 +16,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 // testStart is the instant at which the clocks of tests stand.
@@ -247,14 +248,14 @@ func (a *performer) devise(d *deed) (*deed, *journal.Entry) {
 	a.mu.Unlock()
 	return d, &journal.Entry{
 		Expect: a.seq,
-		Events: []journal.StoredEvent{{Tag: 7, Data: encodeNumber(d.number)}},
+		Events: []journal.StoredEvent{{Tag: 7, Data: layout.EncodeNumber(d.number)}},
 		Rows:   []journal.Row{deedRow(a.stream.Slot(), journal.RosterTable, d.number)},
 		Counts: []journal.Count{{Org: a.org, Day: 1, N: 1}},
 	}
 }
 
 func deedRow(slot parley.Slot, table journal.Table, number uint64) journal.Row {
-	return journal.Row{Slot: slot, Table: table, Key: encodeNumber(number), Value: encodeNumber(^number)}
+	return journal.Row{Slot: slot, Table: table, Key: layout.EncodeNumber(number), Value: layout.EncodeNumber(^number)}
 }
 
 func (a *performer) speak() {
@@ -265,24 +266,24 @@ func (a *performer) speak() {
 		body := make([]byte, 20+a.rng.IntN(1500))
 		binary.BigEndian.PutUint64(body, d.number)
 		e.Records = []journal.Record{{ID: d.message, Data: body}}
-		e.Effects = append(e.Effects, journal.AppendFeed{To: d.agent, Kind: journal.MessageEntry, Ref: parley.AnyID(d.message), Note: encodeNumber(d.number)})
+		e.Effects = append(e.Effects, journal.AppendFeed{To: d.agent, Kind: journal.MessageEntry, Ref: parley.AnyID(d.message), Note: layout.EncodeNumber(d.number)})
 	}
 	if circulates(a.stream) && a.rng.IntN(3) == 0 {
 		d.broadcast = newBroadcast(a.stream.Slot())
-		e.Records = append(e.Records, journal.Record{ID: d.broadcast, Data: encodeNumber(d.number)})
-		e.Effects = append(e.Effects, journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(d.broadcast), Note: encodeNumber(d.number), To: a.seats})
+		e.Records = append(e.Records, journal.Record{ID: d.broadcast, Data: layout.EncodeNumber(d.number)})
+		e.Effects = append(e.Effects, journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(d.broadcast), Note: layout.EncodeNumber(d.number), To: a.seats})
 	}
 	if a.rng.IntN(3) == 0 {
 		d.hosted = true
 		e.Hosted = []journal.StreamAppend{{
 			Stream: a.world.hosted[a.stream], Expect: a.chapters,
-			Events: []journal.StoredEvent{{Tag: 8, Data: encodeNumber(d.number)}}, State: encodeNumber(a.chapters + 1),
+			Events: []journal.StoredEvent{{Tag: 8, Data: layout.EncodeNumber(d.number)}}, State: layout.EncodeNumber(a.chapters + 1),
 		}}
 		a.chapters++
 	}
 	if a.rng.IntN(3) == 0 {
 		d.tell = a.streams[a.rng.IntN(len(a.streams))]
-		e.Effects = append(e.Effects, journal.EnqueueFor{To: d.tell, Data: encodeNumber(d.number)})
+		e.Effects = append(e.Effects, journal.EnqueueFor{To: d.tell, Data: layout.EncodeNumber(d.number)})
 	}
 	if a.rng.IntN(3) == 0 {
 		d.put, d.far = parley.Slot(a.rng.IntN(8)), true
@@ -290,7 +291,7 @@ func (a *performer) speak() {
 	}
 	if a.rng.IntN(4) == 0 {
 		d.born = newStream(parley.Slot(a.rng.IntN(8)))
-		e.Effects = append(e.Effects, journal.CreateStream{Stream: d.born, Events: []journal.StoredEvent{{Tag: 9, Data: encodeNumber(d.number)}}, State: encodeNumber(d.number)})
+		e.Effects = append(e.Effects, journal.CreateStream{Stream: d.born, Events: []journal.StoredEvent{{Tag: 9, Data: layout.EncodeNumber(d.number)}}, State: layout.EncodeNumber(d.number)})
 	}
 	if a.rng.IntN(4) == 0 {
 		d.due = testStart.Add(time.Hour + time.Duration(d.number)*time.Millisecond)
@@ -298,7 +299,7 @@ func (a *performer) speak() {
 	}
 	a.seq++
 	if a.rng.IntN(2) == 0 {
-		e.State = encodeNumber(a.seq)
+		e.State = layout.EncodeNumber(a.seq)
 	}
 	a.append(d, e)
 }
@@ -320,7 +321,7 @@ func (a *performer) listen() {
 	}
 	for _, r := range rows {
 		a.heard = r.Number
-		d, e := a.devise(&deed{heard: true, hears: number(r.Data)})
+		d, e := a.devise(&deed{heard: true, hears: layout.Number(r.Data)})
 		e.Handled = []uint64{r.Number}
 		a.seq++
 		a.append(d, e)

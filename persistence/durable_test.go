@@ -14,6 +14,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 // valve is a disk whose syncs of the write-ahead log are counted and can be
@@ -322,8 +323,8 @@ func TestLanesAreSwept(t *testing.T) {
 	left := func() (n int) {
 		v := s.view()
 		defer v.Close()
-		prefix := outboxKey(0, 1, 0)[:7]
-		if err := v.scan(prefix, after(prefix), false, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
+		prefix := layout.OutboxKey(0, 1, 0)[:7]
+		if err := v.scan(prefix, layout.After(prefix), false, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
 			t.Error(err)
 		}
 		return n
@@ -364,7 +365,7 @@ func TestParcelsAreAppliedOnce(t *testing.T) {
 		number, rows uint64
 		early        bool
 	}{{1, 1, false}, {1, 1, false}, {3, 1, true}, {2, 2, false}, {1, 2, false}} {
-		p := &outboxMessage{source: 0, target: 1, number: c.number, words: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}
+		p := &outboxMessage{source: 0, target: 1, number: c.number, OutboxMessage: layout.OutboxMessage{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}}
 		err := a.apply(&item{Entry: &journal.Entry{}, outbox: p})
 		if (err != nil) != c.early || uint64(a.batch.Count()) != c.rows {
 			t.Errorf("parcel %d: %d rows, want %d (%v)", c.number, a.batch.Count(), c.rows, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 const (
@@ -83,7 +84,7 @@ func (s *Store) engineOptions() *pebble.Options {
 		FS:                          disk.DirSyncFS{FS: s.opts.FS},
 		Lock:                        s.lock,
 		FormatMajorVersion:          pebble.FormatNewest,
-		Merger:                      merger,
+		Merger:                      layout.Merger,
 		CacheSize:                   s.opts.CacheBytes,
 		MemTableSize:                s.opts.MemTableBytes,
 		MemTableStopWritesThreshold: 4,

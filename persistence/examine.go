@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 // examine looks at a directory before the engine may change anything in it: what
@@ -104,7 +105,7 @@ func (s *Store) compareFiles(said *disk.Testimony, manifest string) error {
 		}
 	}
 	return s.lookInto(func(look *Store) error {
-		last, at, whole, err := lastHead(look.db, said.Head.Number)
+		last, at, whole, err := layout.LastHead(look.db, said.Head.Number)
 		if err != nil {
 			return err
 		}

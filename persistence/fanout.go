@@ -2,16 +2,14 @@ package persistence
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 const (
-	// seatBytes are a seat's in a row or a parcel: its number, its agent.
-	seatBytes = 20
 	// copyCost is what one reader of a word to many counts for in a batch: about
 	// as many bytes as are written in the time that its rows take.
 	copyCost = 512
@@ -40,14 +38,10 @@ func refOf(w *journal.Fanout, seat parley.Seat) parley.AnyID {
 	return w.Ref
 }
 
-// blockOf is the block that a seat belongs to. It is the same in whatever is
-// said to it, and so is the path that it takes.
-func blockOf(seat uint32) uint32 { return (seat - 1) / journal.FanoutChunk }
-
 // blockIn is how many of the first seats are of one block.
 func blockIn(to []parley.Seat) int {
 	for i := range to {
-		if blockOf(to[i].Number) != blockOf(to[0].Number) {
+		if layout.Chunk(to[i].Number) != layout.Chunk(to[0].Number) {
 			return i
 		}
 	}
@@ -60,7 +54,7 @@ func (a *application) fanOut(it *item, w journal.Fanout, at int64) error {
 	broadcast := w.Kind == journal.CopyEntry
 	for to := w.To; len(to) > 0; {
 		n := blockIn(to)
-		block := blockOf(to[0].Number)
+		block := layout.Chunk(to[0].Number)
 		for home, seats := range a.split(to[:n]) {
 			if len(seats) == 0 {
 				continue
@@ -75,7 +69,7 @@ func (a *application) fanOut(it *item, w journal.Fanout, at int64) error {
 				return err
 			}
 		}
-		if broadcast && a.j.store.count > 1 {
+		if broadcast && a.j.store.homes > 1 {
 			if err := a.noteElsewhere(parley.MessageID(w.Ref), to[:n]); err != nil {
 				return err
 			}
@@ -88,26 +82,26 @@ func (a *application) fanOut(it *item, w journal.Fanout, at int64) error {
 // split sorts seats by the homes of their agents.
 func (a *application) split(to []parley.Seat) [][]parley.Seat {
 	s := a.j.store
-	if a.homes == nil {
-		a.homes = make([][]parley.Seat, s.count)
+	if a.parts == nil {
+		a.parts = make([][]parley.Seat, s.homes)
 	}
-	if s.count == 1 {
-		a.homes[0] = to
-		return a.homes
+	if s.homes == 1 {
+		a.parts[0] = to
+		return a.parts
 	}
-	sizes := make([]int, s.count)
+	sizes := make([]int, s.homes)
 	for i := range to {
-		sizes[int(to[i].Agent.Slot())%s.count]++
+		sizes[s.homes.Of(to[i].Agent.Slot())]++
 	}
 	all := make([]parley.Seat, len(to))
 	for home, n := range sizes {
-		a.homes[home], all = all[:0:n], all[n:]
+		a.parts[home], all = all[:0:n], all[n:]
 	}
 	for _, seat := range to {
-		home := int(seat.Agent.Slot()) % s.count
-		a.homes[home] = append(a.homes[home], seat)
+		home := s.homes.Of(seat.Agent.Slot())
+		a.parts[home] = append(a.parts[home], seat)
 	}
-	return a.homes
+	return a.parts
 }
 
 // directly reports whether a block of those who live here is written in the
@@ -165,9 +159,9 @@ func (a *application) bySlot(to []parley.Seat) []uint32 {
 // noted nowhere: it has no marks.
 func (a *application) fanOne(f *fanned, i int) error {
 	agent, position, ref := f.To[i].Agent, f.first+uint64(i), refOf(&f.Fanout, f.To[i])
-	op := a.batch.SetDeferred(feedKeyBytes, feedBytes+len(f.Note))
-	putFeedKey(op.Key, feedFamily, agent, position)
-	putFeed(op.Value, f.Kind, f.at, ref, f.Note)
+	op := a.batch.SetDeferred(layout.FeedKeyBytes, layout.FeedBytes+len(f.Note))
+	layout.PutFeedKey(op.Key, layout.FeedFamily, agent, position)
+	layout.PutFeed(op.Value, f.Kind, f.at, ref, f.Note)
 	return op.Finish()
 }
 
@@ -175,7 +169,7 @@ func (a *application) fanOne(f *fanned, i int) error {
 // broadcast's record if it came with them by lane.
 func (a *application) keepBroadcast(it *item, f *fanned) error {
 	id := parley.MessageID(f.Ref)
-	slot := a.j.lodges(id)
+	slot := a.j.store.homes.BroadcastSlot(a.j.number, id)
 	f.record = it.record(id)
 	if it.outbox != nil {
 		if f.record != nil {
@@ -201,81 +195,16 @@ func (a *application) noteElsewhere(id parley.MessageID, block []parley.Seat) er
 	if len(far) == 0 {
 		return nil
 	}
-	return a.writeChunk(a.j.lodges(id), id, 0, far)
+	return a.writeChunk(a.j.store.homes.BroadcastSlot(a.j.number, id), id, 0, far)
 }
 
 func (a *application) writeChunk(slot parley.Slot, id parley.MessageID, first uint64, to []parley.Seat) error {
-	k := residentKey(chunkFamily, slot, parley.Copy(id, to[0].Number))
-	op := a.batch.SetDeferred(len(k), 8+seatBytes*len(to))
+	k := layout.MessageKey(layout.CopiesFamily, slot, parley.Copy(id, to[0].Number))
+	op := a.batch.SetDeferred(len(k), 8+layout.SeatBytes*len(to))
 	copy(op.Key, k)
 	binary.BigEndian.PutUint64(op.Value, first)
-	appendSeats(op.Value[:8], to)
+	layout.AppendSeats(op.Value[:8], to)
 	return op.Finish()
-}
-
-func appendSeats(b []byte, to []parley.Seat) []byte {
-	for i := range to {
-		b = binary.BigEndian.AppendUint32(b, to[i].Number)
-		b = append(b, to[i].Agent[:]...)
-	}
-	return b
-}
-
-func seatIn(b []byte) parley.Seat {
-	return parley.Seat{Number: binary.BigEndian.Uint32(b), Agent: parley.AgentID(b[4:seatBytes])}
-}
-
-// chunk is a row that tells to whom some copies of one block of a broadcast went.
-type chunk struct {
-	// first is the position of the first of them in its reader's feed, those of
-	// the others follow it; 0 where the readers live elsewhere.
-	first uint64
-	seats []byte
-}
-
-func decodeChunk(value []byte) (chunk, error) {
-	if len(value) < 8+seatBytes || (len(value)-8)%seatBytes != 0 {
-		return chunk{}, fmt.Errorf("copies in %d bytes", len(value))
-	}
-	return chunk{first: number(value), seats: value[8:]}, nil
-}
-
-func (c chunk) len() int { return len(c.seats) / seatBytes }
-
-func (c chunk) seat(i int) parley.Seat { return seatIn(c.seats[i*seatBytes:]) }
-
-// position is where the copy at place i is in its reader's feed, 0 if that is elsewhere.
-func (c chunk) position(i int) uint64 {
-	if c.first == 0 {
-		return 0
-	}
-	return c.first + uint64(i)
-}
-
-// find is the place of a seat; not found is -1.
-func (c chunk) find(seat uint32) int {
-	low, high := 0, c.len()
-	for low < high {
-		mid := (low + high) / 2
-		switch n := c.seat(mid).Number; {
-		case n == seat:
-			return mid
-		case n < seat:
-			low = mid + 1
-		default:
-			high = mid
-		}
-	}
-	return -1
-}
-
-// lodges is the slot under which this home keeps a broadcast and what is known
-// of its copies: the message's own where it lives here, else the same for all.
-func (j *journalState) lodges(broadcast parley.MessageID) parley.Slot {
-	if j.store.home(broadcast.Slot()) == j {
-		return broadcast.Slot()
-	}
-	return parley.Slot(j.number)
 }
 
 // Broadcast calls read with a broadcast's record as kept at reader's home. The
@@ -284,7 +213,7 @@ func (v *storeView) Broadcast(reader parley.Slot, id parley.MessageID, read func
 	if v.rows == nil {
 		return false, journal.ErrClosed
 	}
-	return v.record(v.store.home(reader).lodges(id), id, func(_ uint64, record []byte) error { return read(record) })
+	return v.record(v.store.homes.BroadcastSlot(v.store.homes.Of(reader), id), id, func(_ uint64, record []byte) error { return read(record) })
 }
 
 // Copies calls fn with those to whom copies of a broadcast went, as kept at
@@ -294,18 +223,18 @@ func (v *storeView) Copies(reader parley.Slot, broadcast parley.MessageID, fn fu
 	if v.rows == nil {
 		return journal.ErrClosed
 	}
-	slot := v.store.home(reader).lodges(broadcast)
-	low := residentKey(chunkFamily, slot, broadcast)
-	high := after(residentKey(chunkFamily, slot, parley.Copy(broadcast, ^uint32(0))))
+	slot := v.store.homes.BroadcastSlot(v.store.homes.Of(reader), broadcast)
+	low := layout.MessageKey(layout.CopiesFamily, slot, broadcast)
+	high := layout.After(layout.MessageKey(layout.CopiesFamily, slot, parley.Copy(broadcast, ^uint32(0))))
 	seats := make([]parley.Seat, 0, journal.FanoutChunk)
 	return v.scan(low, high, false, func(_, value []byte) (bool, error) {
-		c, err := decodeChunk(value)
+		c, err := layout.DecodeCopies(value)
 		if err != nil {
 			return false, err
 		}
 		seats = seats[:0]
-		for i := range c.len() {
-			seats = append(seats, c.seat(i))
+		for i := range c.Len() {
+			seats = append(seats, c.Seat(i))
 		}
 		return fn(seats), nil
 	})
@@ -322,17 +251,17 @@ func (v *storeView) Copy(reader parley.Slot, id parley.MessageID) (to parley.Age
 	if seat == 0 { // which nobody has
 		return to, 0, false, nil
 	}
-	slot := v.store.home(reader).lodges(broadcast)
-	low := residentKey(chunkFamily, slot, parley.Copy(broadcast, blockOf(seat)*journal.FanoutChunk+1))
-	high := after(residentKey(chunkFamily, slot, id))
+	slot := v.store.homes.BroadcastSlot(v.store.homes.Of(reader), broadcast)
+	low := layout.MessageKey(layout.CopiesFamily, slot, parley.Copy(broadcast, layout.Chunk(seat)*journal.FanoutChunk+1))
+	high := layout.After(layout.MessageKey(layout.CopiesFamily, slot, id))
 	// Of one block there is a row of those who live here and perhaps another.
 	err = v.scan(low, high, true, func(_, value []byte) (bool, error) {
-		c, err := decodeChunk(value)
+		c, err := layout.DecodeCopies(value)
 		if err != nil {
 			return false, err
 		}
-		if i := c.find(seat); i >= 0 {
-			to, position, found = c.seat(i).Agent, c.position(i), true
+		if i := c.Find(seat); i >= 0 {
+			to, position, found = c.Seat(i).Agent, c.Position(i), true
 		}
 		return !found, nil
 	})

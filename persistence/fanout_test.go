@@ -13,6 +13,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 // crew makes agents with seats from 1 on, over all slots.
@@ -119,9 +120,9 @@ func applied(t testing.TB, a *application, e *journal.Entry) *item {
 	return it
 }
 
-// layout says what goes where: what is written at once, and each parcel with
+// placement says what goes where: what is written at once, and each outbox message with
 // its target, whether it is awaited, what it says, and how many records it has.
-func layout(it *item) (text []string) {
+func placement(it *item) (text []string) {
 	for _, f := range it.fanned {
 		text = append(text, fmt.Sprintf("%d from %d", len(f.To), f.To[0].Number))
 	}
@@ -130,21 +131,21 @@ func layout(it *item) (text []string) {
 	}
 	for _, p := range it.outgoing {
 		said := ""
-		for _, w := range p.words {
+		for _, w := range p.Effects {
 			if many, ok := w.(journal.Fanout); ok {
 				said += fmt.Sprintf(", %d from %d", len(many.To), many.To[0].Number)
 			} else {
 				said += fmt.Sprintf(", %T", w)
 			}
 		}
-		text = append(text, fmt.Sprintf("journal %d, number %d, awaited %v, records %d%s", p.target, p.number, p.awaited, len(p.records), said))
+		text = append(text, fmt.Sprintf("journal %d, number %d, awaited %v, records %d%s", p.target, p.number, p.awaited, len(p.Records), said))
 	}
 	return text
 }
 
 func expectLayout(t *testing.T, it *item, want ...string) {
 	t.Helper()
-	if got := layout(it); !slices.Equal(got, want) {
+	if got := placement(it); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
@@ -301,18 +302,22 @@ func TestChunkIsSearched(t *testing.T) {
 			to = append(to, parley.Seat{Number: n, Agent: drawID(t)})
 		}
 		first := rapid.Uint64Range(0, 3).Draw(t, "first")
-		c, err := decodeChunk(appendSeats(encodeNumber(first), to))
-		if err != nil || c.len() != len(to) {
+		c, err := layout.DecodeCopies(layout.AppendSeats(layout.EncodeNumber(first), to))
+		if err != nil || c.Len() != len(to) {
 			t.Fatal(c, err)
 		}
 		for n := range uint32(258) {
 			i := slices.Index(numbers, n)
-			if got := c.find(n); got != i {
+			if got := c.Find(n); got != i {
 				t.Fatalf("seat %d is found at %d, want %d", n, got, i)
 			}
-			if i >= 0 && (c.seat(i) != to[i] || first > 0 && c.position(i) != first+uint64(i) || first == 0 && c.position(i) != 0) {
-				t.Fatalf("place %d: %v at %d", i, c.seat(i), c.position(i))
+			if i >= 0 && (c.Seat(i) != to[i] || first > 0 && c.Position(i) != first+uint64(i) || first == 0 && c.Position(i) != 0) {
+				t.Fatalf("place %d: %v at %d", i, c.Seat(i), c.Position(i))
 			}
 		}
 	})
+}
+
+func drawID(t *rapid.T) [16]byte {
+	return [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 // slowDisk takes 2 ms to 2 s for a write or a sync, most of them little.
@@ -77,7 +78,7 @@ func (c *slowClients) insist(t *testing.T) {
 		}
 		c.most.Store(max(c.most.Load(), c.under.Add(1)))
 		began := time.Now()
-		row := journal.Row{Table: 1, Key: append(stream.ID[:], encodeNumber(seq)...), Value: make([]byte, payload)}
+		row := journal.Row{Table: 1, Key: append(stream.ID[:], layout.EncodeNumber(seq)...), Value: make([]byte, payload)}
 		if err := <-handOver(c.store, &journal.Entry{Rows: []journal.Row{row}}); err != nil {
 			t.Error(err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 // failing is a kind of operation on a kind of file, as `write of log`.
@@ -188,7 +189,7 @@ func (o *ordeal) let() {
 				o.mu.Unlock()
 				e := &journal.Entry{
 					Expect:  n,
-					Events:  []journal.StoredEvent{{Tag: 7, Data: append(encodeNumber(n), make([]byte, ordealBytes)...)}},
+					Events:  []journal.StoredEvent{{Tag: 7, Data: append(layout.EncodeNumber(n), make([]byte, ordealBytes)...)}},
 					Effects: []journal.Effect{journal.AppendFeed{To: to, Kind: journal.StatusEntry}},
 				}
 				if !o.tell(e, stream, epoch) {
@@ -330,7 +331,7 @@ func (o *ordeal) survivors(journals int) {
 		for stream, n := range acked {
 			found := uint64(0)
 			err := v.Events(stream, 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
-				if number(f.Data) == found {
+				if layout.Number(f.Data) == found {
 					found++
 				}
 				return true

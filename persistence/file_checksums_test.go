@@ -16,6 +16,7 @@ import (
 
 	"parley/journal"
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 // tableless is a disk on which no table finds room, once that is switched on: so
@@ -57,14 +58,14 @@ func killedWithLogs(t testing.TB, orderly bool) *ruin {
 		n := uint64(len(r.acked))
 		e := &journal.Entry{
 			Slot: r.s.Slot(), Stream: r.s, Activation: epoch, Expect: n,
-			Events: []journal.StoredEvent{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 20_000)...)}},
+			Events: []journal.StoredEvent{{Tag: 1, Data: append(layout.EncodeNumber(n), make([]byte, 20_000)...)}},
 		}
 		if err := <-handOver(s, e); err != nil {
 			t.Fatal(err)
 		}
 		r.acked = append(r.acked, n)
 	}
-	for range headsKept {
+	for range layout.HeadsKept {
 		if err := <-handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
 			t.Fatal(err)
 		}

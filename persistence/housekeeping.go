@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 const (
@@ -52,7 +53,7 @@ func (j *journalState) housekeeping() {
 
 // slots calls fn for every slot of the journal until the store closes.
 func (j *journalState) slots(fn func(parley.Slot) error) error {
-	for slot := j.number; slot < parley.Slots; slot += j.store.count {
+	for slot := j.number; slot < parley.Slots; slot += int(j.store.homes) {
 		select {
 		case <-j.store.closing:
 			return nil
@@ -73,11 +74,11 @@ func (j *journalState) hintQueues() error {
 		return err
 	}
 	err = j.slots(func(slot parley.Slot) error {
-		low := key(slot, actorQueueFamily, 0)
+		low := layout.Key(slot, layout.QueueFamily, 0)
 		for ok := iter.SeekGE(low); ok && bytes.HasPrefix(iter.Key(), low); {
-			s := streamOf(iter.Key())
+			s := layout.StreamOf(iter.Key())
 			j.store.onQueue(s)
-			ok = iter.SeekGE(after(streamKey(actorQueueFamily, s, 0))) // past its other words
+			ok = iter.SeekGE(layout.After(layout.StreamKey(layout.QueueFamily, s, 0))) // past its other words
 		}
 		return iter.Error()
 	})
@@ -87,11 +88,11 @@ func (j *journalState) hintQueues() error {
 func (j *journalState) fireTimers(now time.Time) error {
 	v := j.store.view()
 	defer v.Close()
-	low := metaKey(timerFamily, j.number, 0)
+	low := layout.MetaKey(layout.TimerFamily, j.number, 0)
 	if j.fired != nil {
 		low = append(j.fired, 0) // those before have had their turn
 	}
-	high := timerKey(j.number, uint64(now.UnixMilli())+1, journal.Stream{})
+	high := layout.TimerKey(j.number, uint64(now.UnixMilli())+1, journal.Stream{})
 	fired := 0
 	j.fired = nil
 	return v.scan(low, high, false, func(k, _ []byte) (bool, error) {
@@ -134,7 +135,7 @@ func (j *journalState) forgetKeys(now time.Time) error {
 	}
 	err = j.slots(func(slot parley.Slot) error {
 		for _, table := range datedTables {
-			low := rowKey(slot, table, nil)
+			low := layout.RowKey(slot, table, nil)
 			for ok := iter.SeekGE(low); ok && bytes.HasPrefix(iter.Key(), low) && len(iter.Key()) >= len(low)+4; {
 				day := bytes.Clone(iter.Key()[len(low) : len(low)+4])
 				if binary.BigEndian.Uint32(day) >= kept {
@@ -144,7 +145,7 @@ func (j *journalState) forgetKeys(now time.Time) error {
 				if len(rows) == forgetRows {
 					forget()
 				}
-				ok = iter.SeekGE(after(rowKey(slot, table, day)))
+				ok = iter.SeekGE(layout.After(layout.RowKey(slot, table, day)))
 			}
 		}
 		return iter.Error()

@@ -1,7 +1,6 @@
 package persistence
 
 import (
-	"encoding/binary"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 const (
@@ -80,23 +80,16 @@ func openJournal(s *Store, number int) (*journalState, error) {
 		outboxed:    map[journal.Stream]uint64{},
 	}
 	j.admission = newAdmissionLimiter(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
-	value, found, err := get(s.db, metaKey(counterFamily, number, 0))
+	value, found, err := layout.Get(s.db, layout.MetaKey(layout.CounterFamily, number, 0))
 	if err != nil {
 		return nil, err
 	}
 	if found {
-		j.counter, j.arrival = number64(value, 0), int64(number64(value, 8))
+		j.counter, j.arrival = layout.NumberAt(value, 0), int64(layout.NumberAt(value, 8))
 	}
 	j.edge.raise(j.counter)
 	j.tip.Store(j.counter)
 	return j, j.openOutboxes()
-}
-
-func number64(b []byte, at int) uint64 {
-	if len(b) < at+8 {
-		return 0
-	}
-	return binary.BigEndian.Uint64(b[at:])
 }
 
 func (j *journalState) append(it *item) {
@@ -131,7 +124,7 @@ func entryCost(e *journal.Entry) int {
 			n += len(w.Key) + len(w.Value)
 		case journal.Fanout:
 			// The first block is written with the entry, of the others a parcel.
-			n += copyCost*min(len(w.To), journal.FanoutChunk) + seatBytes*len(w.To)
+			n += copyCost*min(len(w.To), journal.FanoutChunk) + layout.SeatBytes*len(w.To)
 		case journal.CreateStream:
 			n += len(w.State)
 			for _, f := range w.Events {

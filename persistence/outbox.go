@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 const (
@@ -27,9 +28,7 @@ const (
 type outboxMessage struct {
 	source, target int
 	number         uint64
-	at             int64
-	words          []journal.Effect
-	records        []journal.Record
+	layout.OutboxMessage
 	// awaited: the answer to the speaker waits for it.
 	awaited bool
 	// block of a word to many that it brings; open: it takes more of that block.
@@ -87,7 +86,7 @@ func (it *item) pack(source, target int, w journal.Effect) {
 	if p == nil {
 		p = it.newOutboxMessage(source, target, true)
 	}
-	p.words = append(p.words, w)
+	p.Effects = append(p.Effects, w)
 	if feeds && say.Kind == journal.MessageEntry {
 		it.enclose(p, parley.MessageID(say.Ref))
 	}
@@ -119,7 +118,7 @@ func (it *item) packMany(source, target int, block uint32, w journal.Fanout) {
 		p = it.newOutboxMessage(source, target, false)
 	}
 	p.block, p.open = block, true
-	p.words = append(p.words, w)
+	p.Effects = append(p.Effects, w)
 	if w.Kind == journal.CopyEntry {
 		p.text = it.record(parley.MessageID(w.Ref))
 		if text && source != target {
@@ -142,31 +141,31 @@ func (it *item) packed(target int) bool {
 // enclose has the parcel bring a message's record.
 func (it *item) enclose(p *outboxMessage, id parley.MessageID) {
 	if !p.has(id) {
-		p.records = append(p.records, journal.Record{ID: id, Data: it.record(id)})
+		p.Records = append(p.Records, journal.Record{ID: id, Data: it.record(id)})
 	}
 }
 
 // has reports whether the parcel brings a message's record.
 func (p *outboxMessage) has(id parley.MessageID) bool {
-	return slices.ContainsFunc(p.records, func(r journal.Record) bool { return r.ID == id })
+	return slices.ContainsFunc(p.Records, func(r journal.Record) bool { return r.ID == id })
 }
 
 // many reports whether the parcel brings a part of a word to many.
 func (p *outboxMessage) many() bool {
-	return slices.ContainsFunc(p.words, func(w journal.Effect) bool { _, ok := w.(journal.Fanout); return ok })
+	return slices.ContainsFunc(p.Effects, func(w journal.Effect) bool { _, ok := w.(journal.Fanout); return ok })
 }
 
 // ship writes the item's parcels into their lanes.
 func (a *application) ship(it *item, at int64) error {
 	for _, p := range it.outgoing {
 		a.j.outboxes[p.target]++
-		p.number, p.at = a.j.outboxes[p.target], at
+		p.number, p.At = a.j.outboxes[p.target], at
 		if p.target == a.j.number {
 			p.speaker = it.Stream
 			a.j.outboxed[it.Stream] = p.number
 		}
 		a.j.acked[p.target].depth.Add(1)
-		if err := a.batch.Set(outboxKey(p.source, p.target, p.number), encodeOutboxMessage(p), nil); err != nil {
+		if err := a.batch.Set(layout.OutboxKey(p.source, p.target, p.number), layout.EncodeOutboxMessage(&p.OutboxMessage), nil); err != nil {
 			return err
 		}
 	}
@@ -212,10 +211,10 @@ func (j *journalState) send(p *outboxMessage, settled func()) {
 		settled()
 	}
 	cost := 64
-	for _, r := range p.records {
+	for _, r := range p.Records {
 		cost += len(r.Data)
 	}
-	for _, w := range p.words {
+	for _, w := range p.Effects {
 		if many, ok := w.(journal.Fanout); ok {
 			cost += copyCost * len(many.To)
 		}
@@ -239,12 +238,12 @@ func (a *application) applyOutboxMessage(it *item) error {
 		a.received = make([]bool, len(a.j.received))
 	}
 	a.received[p.source] = true
-	at := a.arrival(time.UnixMilli(p.at))
+	at := a.arrival(time.UnixMilli(p.At))
 	if p.source == p.target && a.j.outboxed[p.speaker] == p.number {
 		delete(a.j.outboxed, p.speaker)
 	}
-	it.Effects, it.Records = p.words, p.records
-	for _, w := range p.words {
+	it.Effects, it.Records = p.Effects, p.Records
+	for _, w := range p.Effects {
 		if err := a.perform(it, w, at); err != nil {
 			return err
 		}
@@ -254,7 +253,7 @@ func (a *application) applyOutboxMessage(it *item) error {
 			continue
 		}
 		id := parley.MessageID(x.entry.Ref)
-		slot := a.j.store.residence(x.agent.Slot(), id)
+		slot := a.j.store.homes.Residence(x.agent.Slot(), id)
 		if err := a.writeRecord(slot, journal.Record{ID: id, Data: x.entry.Record}, x.entry.Position); err != nil {
 			return err
 		}
@@ -268,8 +267,8 @@ func (a *application) finishOutboxes() error {
 		if !touched {
 			continue
 		}
-		value := encodeNumber(a.j.received[source])
-		if err := a.batch.Set(outboxReceivedKey(a.j.number, source), value, nil); err != nil {
+		value := layout.EncodeNumber(a.j.received[source])
+		if err := a.batch.Set(layout.OutboxReceivedKey(a.j.number, source), value, nil); err != nil {
 			return err
 		}
 	}
@@ -280,7 +279,7 @@ func (a *application) finishOutboxes() error {
 		ack := &a.j.acked[target]
 		for arrived := ack.arrived.Load(); ack.swept < arrived; {
 			ack.swept++
-			if err := a.batch.Delete(outboxKey(a.j.number, target, ack.swept), nil); err != nil {
+			if err := a.batch.Delete(layout.OutboxKey(a.j.number, target, ack.swept), nil); err != nil {
 				return err
 			}
 		}
@@ -290,21 +289,21 @@ func (a *application) finishOutboxes() error {
 
 // openOutboxes reads how far this journal's lanes have come.
 func (j *journalState) openOutboxes() error {
-	n := j.store.count
+	n := int(j.store.homes)
 	j.received, j.outboxes, j.acked = make([]uint64, n), make([]uint64, n), make([]outboxAck, n)
 	for other := range n {
-		value, _, err := get(j.store.db, outboxReceivedKey(j.number, other))
+		value, _, err := layout.Get(j.store.db, layout.OutboxReceivedKey(j.number, other))
 		if err != nil {
 			return err
 		}
-		j.received[other] = number(value)
-		value, _, err = get(j.store.db, outboxReceivedKey(other, j.number))
+		j.received[other] = layout.Number(value)
+		value, _, err = layout.Get(j.store.db, layout.OutboxReceivedKey(other, j.number))
 		if err != nil {
 			return err
 		}
 		// What the target has may have been swept: the next number is beyond
 		// both what it applied and what still lies in the lane.
-		applied := number(value)
+		applied := layout.Number(value)
 		j.acked[other].arrived.Store(applied)
 		j.acked[other].swept = applied
 		last, err := lastOutboxMessage(j.store.db, j.number, other)
@@ -324,14 +323,14 @@ func (j *journalState) behind(s journal.Stream) bool {
 }
 
 func lastOutboxMessage(r pebble.Reader, source, target int) (uint64, error) {
-	prefix := outboxKey(source, target, 0)[:7]
-	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	prefix := layout.OutboxKey(source, target, 0)[:7]
+	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: layout.After(prefix)})
 	if err != nil {
 		return 0, err
 	}
 	last := uint64(0)
 	if iter.Last() {
-		last = number(iter.Key()[len(prefix):])
+		last = layout.Number(iter.Key()[len(prefix):])
 	}
 	return last, iter.Close()
 }
@@ -343,23 +342,23 @@ func (j *journalState) resumeOutboxes() error {
 		if j.store.opts.forgetful && target == j.number {
 			continue
 		}
-		prefix := outboxKey(j.number, target, 0)[:7]
-		iter, err := j.store.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+		prefix := layout.OutboxKey(j.number, target, 0)[:7]
+		iter, err := j.store.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: layout.After(prefix)})
 		if err != nil {
 			return err
 		}
 		applied := j.acked[target].arrived.Load()
 		for ok := iter.First(); ok; ok = iter.Next() {
-			n := number(iter.Key()[len(prefix):])
+			n := layout.Number(iter.Key()[len(prefix):])
 			if n <= applied {
 				j.acked[target].swept = min(j.acked[target].swept, n-1)
 				continue
 			}
-			p, err := decodeOutboxMessage(iter.Value())
+			content, err := layout.DecodeOutboxMessage(iter.Value())
 			if err != nil {
 				return fmt.Errorf("lane %d to %d, parcel %d: %w", j.number, target, n, err)
 			}
-			p.source, p.target, p.number = j.number, target, n
+			p := &outboxMessage{source: j.number, target: target, number: n, OutboxMessage: *content}
 			j.acked[target].depth.Add(1)
 			j.send(p, follows)
 		}
@@ -394,13 +393,4 @@ func (s *Store) drainOutboxes() {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-// residence is the slot under which a reader at slot finds a message: the
-// message's own where both share a home.
-func (s *Store) residence(slot parley.Slot, m parley.MessageID) parley.Slot {
-	if s.SameHome(slot, m.Slot()) {
-		return m.Slot()
-	}
-	return slot
 }

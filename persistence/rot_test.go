@@ -13,6 +13,7 @@ import (
 
 	"parley/journal"
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 // ruin is a directory as a process that was killed left it, and what it had
@@ -39,7 +40,7 @@ func killed(t testing.TB, lives, events int) *ruin {
 			n := uint64(len(r.acked))
 			e := &journal.Entry{
 				Slot: r.s.Slot(), Stream: r.s, Activation: epoch, Expect: n,
-				Events: []journal.StoredEvent{{Tag: 1, Data: append(encodeNumber(n), make([]byte, 900)...)}},
+				Events: []journal.StoredEvent{{Tag: 1, Data: append(layout.EncodeNumber(n), make([]byte, 900)...)}},
 			}
 			if err := <-handOver(s, e); err != nil {
 				t.Fatal(err)
@@ -152,7 +153,7 @@ func (r *ruin) try(fs vfs.FS, witnessed bool) (verdict string, reason error) {
 	defer v.Close()
 	var found []uint64
 	err = v.Events(r.s, 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
-		found = append(found, number(f.Data))
+		found = append(found, layout.Number(f.Data))
 		return true
 	})
 	switch {

@@ -15,6 +15,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 // formatVersion is the layout of the directory that this code reads and writes.
@@ -107,7 +108,7 @@ type Store struct {
 	dir      string
 	opts     Options
 	journals []*journalState
-	count    int // of journals
+	homes    layout.Homes // the number of journals
 	hub      *hub
 	// activation numbers activations; it starts above every one given out before.
 	activation atomic.Uint64
@@ -170,11 +171,11 @@ func (s *Store) openJournals() error {
 		return err
 	}
 	incarnation++
-	if err := s.db.Set(metaKey(formatFamily, 0, 0), encodeFormat(journals, incarnation), pebble.Sync); err != nil {
+	if err := s.db.Set(layout.MetaKey(layout.FormatFamily, 0, 0), encodeFormat(journals, incarnation), pebble.Sync); err != nil {
 		return err
 	}
 	s.activation.Store(incarnation << 40)
-	s.count = journals
+	s.homes = layout.Homes(journals)
 	for i := range journals {
 		j, err := openJournal(s, i)
 		if err != nil {
@@ -188,7 +189,7 @@ func (s *Store) openJournals() error {
 // readFormat gives the number of journals, and of openings before this one.
 func (s *Store) readFormat() (journals int, incarnation uint64, err error) {
 	journals = s.opts.Journals
-	value, found, err := get(s.db, metaKey(formatFamily, 0, 0))
+	value, found, err := layout.Get(s.db, layout.MetaKey(layout.FormatFamily, 0, 0))
 	switch {
 	case err != nil:
 		return 0, 0, err
@@ -272,11 +273,11 @@ func (s *Store) NextActivation() uint64 { return s.activation.Add(1) }
 
 // home is the journal in which a slot lives.
 func (s *Store) home(slot parley.Slot) *journalState {
-	return s.journals[int(slot)%len(s.journals)]
+	return s.journals[s.homes.Of(slot)]
 }
 
 // SameHome reports whether two slots live in one journal.
-func (s *Store) SameHome(a, b parley.Slot) bool { return s.home(a) == s.home(b) }
+func (s *Store) SameHome(a, b parley.Slot) bool { return s.homes.Same(a, b) }
 
 // Append hands an entry to its journal. It never blocks and never fails at
 // once: what becomes of the entry is told through its Release.
@@ -318,7 +319,7 @@ func (s *Store) commitBatch(b *pebble.Batch) (h disk.Head, bytes int, err error)
 	defer s.commit.Unlock()
 	defer s.endOfEngine()
 	h = s.head.Next(b.Repr())
-	if err := b.Set(headKey(h.Number), h.Append(nil), nil); err != nil {
+	if err := b.Set(layout.HeadKey(h.Number), h.Append(nil), nil); err != nil {
 		return disk.Head{}, 0, err
 	}
 	s.head, bytes = h, b.Len() // a large batch is the engine's once it is applied
@@ -336,16 +337,4 @@ func (s *Store) endOfEngine() {
 		s.opts.Fatal(s.disk.Explain(fmt.Errorf("storage engine: %v", reason)))
 		panic(reason) // Fatal should have ended the process
 	}
-}
-
-func get(r pebble.Reader, key []byte) ([]byte, bool, error) {
-	value, closer, err := r.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	owned := append(make([]byte, 0, len(value)), value...)
-	return owned, true, closer.Close()
 }

@@ -14,6 +14,7 @@ import (
 
 	"parley/journal"
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 func mustOpen(t testing.TB, dir string, opts Options) *Store {
@@ -67,8 +68,8 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 	if got := s.Journals(); got != 4 {
 		t.Errorf("made with 4 journals, opened with %d", got)
 	}
-	formatKey := metaKey(formatFamily, 0, 0)
-	made, _, err := get(s.db, formatKey)
+	formatKey := layout.MetaKey(layout.FormatFamily, 0, 0)
+	made, _, err := layout.Get(s.db, formatKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 		value []byte
 		want  string
 	}{
-		{append(encodeNumber(formatVersion+1), made[8:]...), fmt.Sprintf("format %d; this program reads format %d", formatVersion+1, formatVersion)},
+		{append(layout.EncodeNumber(formatVersion+1), made[8:]...), fmt.Sprintf("format %d; this program reads format %d", formatVersion+1, formatVersion)},
 		{made[:10], "not made by this program"},
 	} {
 		if err := s.db.Set(formatKey, c.value, pebble.Sync); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 func TestWatermark(t *testing.T) {
@@ -200,8 +201,8 @@ func TestGateSetsItselfAnew(t *testing.T) {
 
 // TestMergeOrder folds operands in any order and grouping, as compactions do.
 func TestMergeOrder(t *testing.T) {
-	marksKey := residentKey(receiptFamily, 3, parley.MessageID{})
-	sumKey := quotaKey(2, parley.OrgID{}, 9)
+	marksKey := layout.MessageKey(layout.ReceiptFamily, 3, parley.MessageID{})
+	sumKey := layout.QuotaKey(2, parley.OrgID{}, 9)
 	rapid.Check(t, func(t *rapid.T) {
 		var marks, sums [][]byte
 		want, sum := journal.Receipts{}, uint64(0)
@@ -213,7 +214,7 @@ func TestMergeOrder(t *testing.T) {
 			if m.TransferredAt != 0 {
 				m.TransferredBy = journal.Channel(rapid.IntRange(0, 2).Draw(t, "channel"))
 			}
-			marks = append(marks, encodeReceipts(m))
+			marks = append(marks, layout.EncodeReceipts(m))
 			if m.TransferredAt != 0 && (want.TransferredAt == 0 || m.TransferredAt < want.TransferredAt) {
 				want.TransferredAt, want.TransferredBy = m.TransferredAt, m.TransferredBy
 			}
@@ -228,13 +229,13 @@ func TestMergeOrder(t *testing.T) {
 			}
 			n := rapid.Int64Range(-5, 5).Draw(t, "count")
 			sum += uint64(n)
-			sums = append(sums, encodeNumber(uint64(n)))
+			sums = append(sums, layout.EncodeNumber(uint64(n)))
 		}
-		if got := fold(t, marksKey, marks); !bytes.Equal(got, encodeReceipts(want)) {
+		if got := fold(t, marksKey, marks); !bytes.Equal(got, layout.EncodeReceipts(want)) {
 			t.Errorf("marks: got %x, want %v", got, want)
 		}
-		if got := fold(t, sumKey, sums); number(got) != sum {
-			t.Errorf("sum: got %d, want %d", number(got), sum)
+		if got := fold(t, sumKey, sums); layout.Number(got) != sum {
+			t.Errorf("sum: got %d, want %d", layout.Number(got), sum)
 		}
 	})
 }
@@ -246,7 +247,7 @@ func fold(t *rapid.T, key []byte, operands [][]byte) []byte {
 		from := rapid.IntRange(0, len(operands)-2).Draw(t, "from")
 		to := rapid.IntRange(from+2, len(operands)).Draw(t, "to")
 		start := rapid.IntRange(from, to-1).Draw(t, "start")
-		m, err := merger.Merge(key, operands[start])
+		m, err := layout.Merger.Merge(key, operands[start])
 		for low, high := start-1, start+1; err == nil && (low >= from || high < to); {
 			if high < to && (low < from || rapid.Bool().Draw(t, "newer")) {
 				err = m.MergeNewer(operands[high])
@@ -270,26 +271,26 @@ func fold(t *rapid.T, key []byte, operands [][]byte) []byte {
 
 func TestMergeRefusesDamage(t *testing.T) {
 	for name, c := range map[string]struct{ key, value []byte }{
-		"marks of 8 bytes":   {residentKey(receiptFamily, 1, parley.MessageID{}), make([]byte, 8)},
-		"a sum of 16 bytes":  {quotaKey(1, parley.OrgID{}, 1), make([]byte, 16)},
-		"a family of others": {residentKey(recordFamily, 1, parley.MessageID{}), make([]byte, 16)},
+		"marks of 8 bytes":   {layout.MessageKey(layout.ReceiptFamily, 1, parley.MessageID{}), make([]byte, 8)},
+		"a sum of 16 bytes":  {layout.QuotaKey(1, parley.OrgID{}, 1), make([]byte, 16)},
+		"a family of others": {layout.MessageKey(layout.RecordFamily, 1, parley.MessageID{}), make([]byte, 16)},
 		"a key of no family": {[]byte{0}, make([]byte, 16)},
 	} {
-		if _, err := merger.Merge(c.key, c.value); err == nil {
+		if _, err := layout.Merger.Merge(c.key, c.value); err == nil {
 			t.Errorf("%s: merged", name)
 		}
 	}
 }
 
 func TestAfter(t *testing.T) {
-	if got := after([]byte{0xFF, 0xFF}); got != nil {
+	if got := layout.After([]byte{0xFF, 0xFF}); got != nil {
 		t.Errorf("beyond the last prefix is %x", got)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		prefix := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0x7F, 0xFE, 0xFF}), 1, 6).Draw(t, "prefix")
 		other := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 0x7F, 0xFE, 0xFF}), 0, 9).Draw(t, "other")
 		kept := slices.Clone(prefix)
-		end := after(prefix)
+		end := layout.After(prefix)
 		if !bytes.Equal(kept, prefix) {
 			t.Fatalf("the prefix was changed to %x", prefix)
 		}
@@ -305,23 +306,23 @@ func TestKeysAreApart(t *testing.T) {
 	s, longer := newStream(7), newStream(7)
 	agent := parley.AgentID(s.ID)
 	ranges := map[string][]byte{
-		"events": streamKey(eventFamily, s, 0), "tray": streamKey(actorQueueFamily, s, 0),
-		"feed": append(key(7, feedFamily, 0), agent[:]...), "rows": rowKey(7, journal.NameTable, nil),
-		"lane": outboxKey(1, 2, 0)[:7], "timers": metaKey(timerFamily, 1, 0),
+		"events": layout.StreamKey(layout.EventFamily, s, 0), "tray": layout.StreamKey(layout.QueueFamily, s, 0),
+		"feed": append(layout.Key(7, layout.FeedFamily, 0), agent[:]...), "rows": layout.RowKey(7, journal.NameTable, nil),
+		"lane": layout.OutboxKey(1, 2, 0)[:7], "timers": layout.MetaKey(layout.TimerFamily, 1, 0),
 	}
 	keys := map[string][]byte{
-		"events": eventKey(s, 1<<40), "tray": actorQueueKey(s, 9), "feed": feedKey(feedFamily, agent, 3),
-		"rows": rowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "lane": outboxKey(1, 2, 1<<50), "timers": timerKey(1, 1<<60, s),
-		"another stream": eventKey(longer, 1), "state": stateKey(s), "unseen": feedKey(untransferredFamily, agent, 3),
-		"another table": rowKey(7, journal.RosterTable, nil), "another lane": outboxKey(1, 3, 1), "a lane back": outboxKey(2, 1, 1),
-		"lane in": outboxReceivedKey(1, 2), "another journal's timers": timerKey(2, 0, s), "quota": quotaKey(1, parley.OrgID(s.ID), 1),
-		"counter": metaKey(counterFamily, 1, 0), "format": metaKey(formatFamily, 0, 0),
-		"copies": residentKey(chunkFamily, 7, parley.MessageID(s.ID)),
-		"record": residentKey(recordFamily, 7, parley.MessageID(s.ID)), "marks": residentKey(receiptFamily, 7, parley.MessageID(s.ID)),
+		"events": layout.EventKey(s, 1<<40), "tray": layout.QueueKey(s, 9), "feed": layout.FeedKey(layout.FeedFamily, agent, 3),
+		"rows": layout.RowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "lane": layout.OutboxKey(1, 2, 1<<50), "timers": layout.TimerKey(1, 1<<60, s),
+		"another stream": layout.EventKey(longer, 1), "state": layout.StateKey(s), "unseen": layout.FeedKey(layout.UntransferredFamily, agent, 3),
+		"another table": layout.RowKey(7, journal.RosterTable, nil), "another lane": layout.OutboxKey(1, 3, 1), "a lane back": layout.OutboxKey(2, 1, 1),
+		"lane in": layout.OutboxReceivedKey(1, 2), "another journal's timers": layout.TimerKey(2, 0, s), "quota": layout.QuotaKey(1, parley.OrgID(s.ID), 1),
+		"counter": layout.MetaKey(layout.CounterFamily, 1, 0), "format": layout.MetaKey(layout.FormatFamily, 0, 0),
+		"copies": layout.MessageKey(layout.CopiesFamily, 7, parley.MessageID(s.ID)),
+		"record": layout.MessageKey(layout.RecordFamily, 7, parley.MessageID(s.ID)), "marks": layout.MessageKey(layout.ReceiptFamily, 7, parley.MessageID(s.ID)),
 	}
 	for scan, low := range ranges {
 		for name, k := range keys {
-			in := bytes.Compare(k, low) >= 0 && bytes.Compare(k, after(low)) < 0
+			in := bytes.Compare(k, low) >= 0 && bytes.Compare(k, layout.After(low)) < 0
 			if in != (name == scan) {
 				t.Errorf("%s lies in the range of %s: %v", name, scan, in)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/layout"
 )
 
 // A message to one agent that was not carried to it yet has a row that says so. A
@@ -18,19 +19,19 @@ import (
 // rows entries of the feed were looked at. It gives the position up to which fn
 // has been told of all of them: the last there can be at the end of the feed.
 func (v *storeView) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error) {
-	carried, _, err := v.get(rowKey(agent.Slot(), journal.TransferredTable, agent[:]))
+	carried, _, err := v.get(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]))
 	if err != nil {
 		return 0, err
 	}
 	var iters [3]*pebble.Iterator
 	noted, lines, marks := &iters[0], &iters[1], &iters[2]
-	start := max(from, number(carried)+1)
+	start := max(from, layout.Number(carried)+1)
 	for _, r := range []struct {
 		iter   **pebble.Iterator
 		family byte
 		from   uint64
-	}{{noted, untransferredFamily, from}, {lines, feedFamily, start}, {marks, receiptFamily, start}} {
-		low, high := feedKey(r.family, agent, r.from), after(feedKey(r.family, agent, ^uint64(0)))
+	}{{noted, layout.UntransferredFamily, from}, {lines, layout.FeedFamily, start}, {marks, layout.ReceiptFamily, start}} {
+		low, high := layout.FeedKey(r.family, agent, r.from), layout.After(layout.FeedKey(r.family, agent, ^uint64(0)))
 		if *r.iter, err = v.rows.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high}); err != nil {
 			break
 		}
@@ -61,7 +62,7 @@ func reportUntransferred(noted *pebble.Iterator, copies *unmarked, fn func(posit
 			one = noted.Next()
 			continue
 		}
-		if !fn(placeOf(copies.lines), parley.MessageID(copies.lines.Value()[9:feedBytes])) {
+		if !fn(placeOf(copies.lines), parley.MessageID(copies.lines.Value()[9:layout.FeedBytes])) {
 			return placeOf(copies.lines)
 		}
 		other = copies.next()
@@ -75,7 +76,7 @@ func reportUntransferred(noted *pebble.Iterator, copies *unmarked, fn func(posit
 // placeOf is the position in a feed that an iterator stands at.
 func placeOf(iter *pebble.Iterator) uint64 {
 	k := iter.Key()
-	return number(k[len(k)-8:])
+	return layout.Number(k[len(k)-8:])
 }
 
 // unmarked walks over the copies of a feed that have no marks.
@@ -103,7 +104,7 @@ func (u *unmarked) find(ok bool) bool {
 		at := placeOf(u.lines)
 		u.rows, u.passed = u.rows-1, at
 		value := u.lines.Value()
-		if len(value) < feedBytes || journal.FeedKind(value[0]) != journal.CopyEntry {
+		if len(value) < layout.FeedBytes || journal.FeedKind(value[0]) != journal.CopyEntry {
 			continue
 		}
 		for u.marked && placeOf(u.marks) < at {
@@ -119,6 +120,6 @@ func (u *unmarked) find(ok bool) bool {
 // announcedOnly reports whether marks say of a message that a webhook told of it,
 // and nothing else.
 func announcedOnly(value []byte) bool {
-	m, err := decodeReceipts(value)
+	m, err := layout.DecodeReceipts(value)
 	return err == nil && m.AnnouncedAt != 0 && !m.Transferred()
 }

@@ -13,6 +13,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/persistence/disk"
+	"parley/persistence/layout"
 )
 
 // View is the store as it was at one instant, across all journals, or for a view by
@@ -78,7 +79,7 @@ func (v *storeView) get(k []byte) ([]byte, bool, error) {
 	if v.rows == nil {
 		return nil, false, journal.ErrClosed
 	}
-	return get(v.rows, k)
+	return layout.Get(v.rows, k)
 }
 
 // Durable returns once everything that the view shows is on stable storage.
@@ -98,7 +99,7 @@ func (v *storeView) Durable(ctx context.Context) error {
 
 // shows reports whether the view has the commit of that number.
 func (v *storeView) shows(number uint64) bool {
-	value, found, err := v.get(headKey(number))
+	value, found, err := v.get(layout.HeadKey(number))
 	if err != nil || !found {
 		return err != nil
 	}
@@ -133,29 +134,29 @@ func (v *storeView) scan(low, high []byte, reverse bool, fn func(k, value []byte
 // State gives a stream's stored state and the number of events folded into it;
 // nil if there is none.
 func (v *storeView) State(s journal.Stream) (seq uint64, state []byte, err error) {
-	value, found, err := v.get(stateKey(s))
+	value, found, err := v.get(layout.StateKey(s))
 	if err != nil || !found {
 		return 0, nil, err
 	}
 	if len(value) < 8 {
 		return 0, nil, fmt.Errorf("state of %d bytes", len(value))
 	}
-	return number(value), value[8:], nil
+	return layout.Number(value), value[8:], nil
 }
 
 // Events calls fn with the stream's events from number from on (from 1), in
 // order, or from the last down if reverse, until fn returns false.
 func (v *storeView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
-	low, high := eventKey(s, from), after(streamKey(eventFamily, s, 0))
+	low, high := layout.EventKey(s, from), layout.After(layout.StreamKey(layout.EventFamily, s, 0))
 	if reverse {
-		low, high = eventKey(s, 1), after(eventKey(s, from))
+		low, high = layout.EventKey(s, 1), layout.After(layout.EventKey(s, from))
 	}
 	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) {
 		if len(value) < 9 {
 			return false, fmt.Errorf("event of %d bytes", len(value))
 		}
 		f := journal.StoredEvent{Tag: value[0], Data: append([]byte(nil), value[9:]...)}
-		return fn(number(k[len(k)-8:]), int64(number64(value, 1)), f), nil
+		return fn(layout.Number(k[len(k)-8:]), int64(layout.NumberAt(value, 1)), f), nil
 	})
 }
 
@@ -166,7 +167,7 @@ func (v *storeView) Message(slot parley.Slot, id parley.MessageID, read func(rec
 	if v.rows == nil {
 		return 0, journal.ErrClosed
 	}
-	_, err = v.record(v.store.residence(slot, id), id, func(at uint64, record []byte) error {
+	_, err = v.record(v.store.homes.Residence(slot, id), id, func(at uint64, record []byte) error {
 		position = at
 		return read(record)
 	})
@@ -175,7 +176,7 @@ func (v *storeView) Message(slot parley.Slot, id parley.MessageID, read func(rec
 
 // record calls read with the record of a message that is kept under slot, if there is one.
 func (v *storeView) record(slot parley.Slot, id parley.MessageID, read func(position uint64, record []byte) error) (found bool, err error) {
-	value, closer, err := v.rows.Get(residentKey(recordFamily, slot, id))
+	value, closer, err := v.rows.Get(layout.MessageKey(layout.RecordFamily, slot, id))
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
 		return false, nil
@@ -184,7 +185,7 @@ func (v *storeView) record(slot parley.Slot, id parley.MessageID, read func(posi
 	case len(value) < 8:
 		err = fmt.Errorf("record of %d bytes", len(value))
 	default:
-		err = read(number(value), value[8:])
+		err = read(layout.Number(value), value[8:])
 	}
 	return true, errors.Join(err, closer.Close())
 }
@@ -193,21 +194,21 @@ func (v *storeView) record(slot parley.Slot, id parley.MessageID, read func(posi
 // position, or without a recipient those that are known where the conversation
 // lives.
 func (v *storeView) Receipts(m journal.RecordReceipt) (journal.Receipts, error) {
-	value, found, err := v.get(receiptKey(m))
+	value, found, err := v.get(layout.ReceiptKey(m))
 	if err != nil || !found {
 		return journal.Receipts{}, err
 	}
-	return decodeReceipts(value)
+	return layout.DecodeReceipts(value)
 }
 
 // FeedReceipts calls fn with the marks of agent's messages of positions from low to
 // high, oldest first. Messages without marks are not told of.
 func (v *storeView) FeedReceipts(agent parley.AgentID, low, high uint64, fn func(position uint64, m journal.Receipts)) error {
-	lowKey, highKey := feedKey(receiptFamily, agent, low), after(feedKey(receiptFamily, agent, high))
+	lowKey, highKey := layout.FeedKey(layout.ReceiptFamily, agent, low), layout.After(layout.FeedKey(layout.ReceiptFamily, agent, high))
 	return v.scan(lowKey, highKey, false, func(k, value []byte) (bool, error) {
-		marks, err := decodeReceipts(value)
+		marks, err := layout.DecodeReceipts(value)
 		if err == nil {
-			fn(number(k[len(k)-8:]), marks)
+			fn(layout.Number(k[len(k)-8:]), marks)
 		}
 		return true, err
 	})
@@ -229,28 +230,28 @@ func (v *storeView) FeedBefore(agent parley.AgentID, before uint64, fn func(jour
 }
 
 func (v *storeView) feed(agent parley.AgentID, low, high uint64, reverse bool, fn func(journal.FeedEntry) bool) error {
-	lowKey, highKey := feedKey(feedFamily, agent, low), after(feedKey(feedFamily, agent, high))
+	lowKey, highKey := layout.FeedKey(layout.FeedFamily, agent, low), layout.After(layout.FeedKey(layout.FeedFamily, agent, high))
 	return v.scan(lowKey, highKey, reverse, func(k, value []byte) (bool, error) {
-		e, err := decodeFeed(number(k[len(k)-8:]), value)
+		e, err := layout.DecodeFeed(layout.Number(k[len(k)-8:]), value)
 		return err == nil && fn(e), err
 	})
 }
 
 // Row gives one row's value.
 func (v *storeView) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte, bool, error) {
-	return v.get(rowKey(slot, table, k))
+	return v.get(layout.RowKey(slot, table, k))
 }
 
 // Rows calls fn with the rows whose keys begin with prefix, beyond the key
 // beyond (nil: from the first, or if reverse the last), until fn returns false.
 func (v *storeView) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(k, value []byte) bool) error {
-	low, head := rowKey(slot, table, prefix), len(rowKey(slot, table, nil))
-	high := after(low)
+	low, head := layout.RowKey(slot, table, prefix), len(layout.RowKey(slot, table, nil))
+	high := layout.After(low)
 	switch {
 	case beyond != nil && reverse:
-		high = slices.MinFunc([][]byte{high, rowKey(slot, table, beyond)}, bytes.Compare)
+		high = slices.MinFunc([][]byte{high, layout.RowKey(slot, table, beyond)}, bytes.Compare)
 	case beyond != nil:
-		low = slices.MaxFunc([][]byte{low, append(rowKey(slot, table, beyond), 0)}, bytes.Compare)
+		low = slices.MaxFunc([][]byte{low, append(layout.RowKey(slot, table, beyond), 0)}, bytes.Compare)
 	}
 	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) { return fn(k[head:], value), nil })
 }
@@ -263,7 +264,7 @@ func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) er
 		return err
 	}
 	for slot := parley.Slot(0); slot < parley.Slots; {
-		low := rowKey(slot, table, nil)
+		low := layout.RowKey(slot, table, nil)
 		ok := iter.SeekGE(low)
 		for ; ok && bytes.HasPrefix(iter.Key(), low); ok = iter.Next() {
 			if !fn(iter.Key()[len(low):], iter.Value()) {
@@ -274,7 +275,7 @@ func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) er
 			break
 		}
 		slot++
-		if next, _ := familyOf(iter.Key()); next > slot { // nothing lives between
+		if next, _ := layout.FamilyOf(iter.Key()); next > slot { // nothing lives between
 			slot = next
 		}
 	}
@@ -285,8 +286,8 @@ func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) er
 // came after the one of a number. An actor that says how far it has heard spares
 // stepping over all that it has struck out.
 func (v *storeView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
-	return v.scan(actorQueueKey(s, beyond+1), after(streamKey(actorQueueFamily, s, 0)), false, func(k, value []byte) (bool, error) {
-		return fn(journal.QueuedMessage{Number: number(k[len(k)-8:]), Data: append([]byte(nil), value...)}), nil
+	return v.scan(layout.QueueKey(s, beyond+1), layout.After(layout.StreamKey(layout.QueueFamily, s, 0)), false, func(k, value []byte) (bool, error) {
+		return fn(journal.QueuedMessage{Number: layout.Number(k[len(k)-8:]), Data: append([]byte(nil), value...)}), nil
 	})
 }
 
@@ -294,11 +295,11 @@ func (v *storeView) Queue(s journal.Stream, beyond uint64, fn func(journal.Queue
 func (v *storeView) Used(org parley.OrgID, day uint32) (int64, error) {
 	sum := uint64(0)
 	for _, j := range v.store.journals {
-		value, _, err := v.get(quotaKey(j.number, org, day))
+		value, _, err := v.get(layout.QuotaKey(j.number, org, day))
 		if err != nil {
 			return 0, err
 		}
-		sum += number(value)
+		sum += layout.Number(value)
 	}
 	return int64(sum), nil
 }
@@ -309,5 +310,5 @@ func (s *Store) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte, bo
 		return nil, false, journal.ErrClosed
 	}
 	defer s.readers.Add(-1)
-	return get(s.db, rowKey(slot, table, k))
+	return layout.Get(s.db, layout.RowKey(slot, table, k))
 }

@@ -1,4 +1,4 @@
-package persistence
+package layout
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 // damage is one and the same error.
 func FuzzDecodeParcel(f *testing.F) {
 	f.Add([]byte{})
-	whole := encodeOutboxMessage(&outboxMessage{at: 1, words: []journal.Effect{
+	whole := EncodeOutboxMessage(&OutboxMessage{At: 1, Effects: []journal.Effect{
 		journal.AppendFeed{Kind: journal.StatusEntry, Note: []byte("note")},
 		journal.RecordReceipt{Position: 3, Receipts: journal.Receipts{TransferredAt: 4, ReadAt: 5}},
 		journal.EnqueueFor{Data: []byte("told")},
@@ -22,7 +22,7 @@ func FuzzDecodeParcel(f *testing.F) {
 		journal.PutRow{Row: journal.Row{Slot: 4095, Table: journal.SlugTable, Key: []byte("k"), Value: []byte("v")}},
 		journal.AddToList{},
 		journal.CreateStream{Events: []journal.StoredEvent{{Tag: 1, Data: []byte("x")}, {}}, State: []byte("s")},
-	}, records: []journal.Record{{Data: []byte("body")}}})
+	}, Records: []journal.Record{{Data: []byte("body")}}})
 	f.Add(whole)
 	f.Add(append(whole, 0))
 	f.Add(whole[:len(whole)-1])
@@ -32,18 +32,18 @@ func FuzzDecodeParcel(f *testing.F) {
 	many := journal.Fanout{Kind: journal.CopyEntry, Note: []byte("note"), To: []parley.Seat{{Number: 1}, {Number: 7}}}
 	for _, seats := range [][]parley.Seat{many.To, many.To[:1], nil, {{Number: 7}, {Number: 1}}, {{Number: 1}, {Number: 1}}} {
 		many.To = seats
-		f.Add(encodeOutboxMessage(&outboxMessage{words: []journal.Effect{many, journal.RecordReceipt{Copy: true}}}))
+		f.Add(EncodeOutboxMessage(&OutboxMessage{Effects: []journal.Effect{many, journal.RecordReceipt{Copy: true}}}))
 	}
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x00\x01f\x03iiiiiiiiiiiiiiiieeeeeeeeeeeeeeee\x00\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := decodeOutboxMessage(b)
+		p, err := DecodeOutboxMessage(b)
 		if err != nil {
 			if err != errOutboxMessage || p != nil {
 				t.Fatalf("%x: %v, %v", b, p, err)
 			}
 			return
 		}
-		again, err := decodeOutboxMessage(encodeOutboxMessage(p))
+		again, err := DecodeOutboxMessage(EncodeOutboxMessage(p))
 		if err != nil {
 			t.Fatalf("%x was read, and not read again: %v", b, err)
 		}
@@ -55,19 +55,19 @@ func FuzzDecodeParcel(f *testing.F) {
 
 // A feed entry that is read is written as the very bytes it was read from.
 func FuzzDecodeFeed(f *testing.F) {
-	whole := encodeFeed(journal.FeedEntry{Kind: journal.MessageEntry, At: 1, Ref: parley.AnyID{6: 0x70, 15: 1}, Note: journal.TypeHash("a.b.c")})
+	whole := EncodeFeed(journal.FeedEntry{Kind: journal.MessageEntry, At: 1, Ref: parley.AnyID{6: 0x70, 15: 1}, Note: journal.TypeHash("a.b.c")})
 	for _, b := range [][]byte{whole, whole[:25], whole[:24], {}, bytes.Repeat([]byte{0xff}, 64)} {
 		f.Add(uint64(7), b)
 	}
 	f.Fuzz(func(t *testing.T, position uint64, b []byte) {
-		e, err := decodeFeed(position, b)
+		e, err := DecodeFeed(position, b)
 		if err != nil {
 			if diff := cmp.Diff(journal.FeedEntry{}, e); diff != "" || len(b) >= 25 {
 				t.Fatalf("%x: %v, %v", b, e, err)
 			}
 			return
 		}
-		if e.Position != position || !bytes.Equal(encodeFeed(e), b) {
+		if e.Position != position || !bytes.Equal(EncodeFeed(e), b) {
 			t.Fatalf("%x is read as %+v", b, e)
 		}
 	})
@@ -76,25 +76,25 @@ func FuzzDecodeFeed(f *testing.F) {
 // A list of copies that is read is made of whole seats, and looking anything up
 // in it comes to an end.
 func FuzzDecodeChunk(f *testing.F) {
-	whole := appendSeats(encodeNumber(9), []parley.Seat{{Number: 1}, {Number: 3}, {Number: 256}})
+	whole := AppendSeats(EncodeNumber(9), []parley.Seat{{Number: 1}, {Number: 3}, {Number: 256}})
 	f.Add(whole, uint32(3))
 	f.Add(whole[:len(whole)-1], uint32(1))
 	f.Add(whole[:8], uint32(0))
-	f.Add(bytes.Repeat([]byte{0xff}, 8+3*seatBytes), ^uint32(0))
+	f.Add(bytes.Repeat([]byte{0xff}, 8+3*SeatBytes), ^uint32(0))
 	f.Fuzz(func(t *testing.T, b []byte, seat uint32) {
-		c, err := decodeChunk(b)
+		c, err := DecodeCopies(b)
 		if err != nil {
-			if c.len() != 0 || len(b) >= 8+seatBytes && (len(b)-8)%seatBytes == 0 {
+			if c.Len() != 0 || len(b) >= 8+SeatBytes && (len(b)-8)%SeatBytes == 0 {
 				t.Fatalf("%x: %v", b, err)
 			}
 			return
 		}
-		if i := c.find(seat); i >= 0 && (i >= c.len() || c.seat(i).Number != seat) {
+		if i := c.Find(seat); i >= 0 && (i >= c.Len() || c.Seat(i).Number != seat) {
 			t.Fatalf("seat %d is found at place %d of %x", seat, i, b)
 		}
-		again := encodeNumber(c.first)
-		for i := range c.len() {
-			again = appendSeats(again, []parley.Seat{c.seat(i)})
+		again := EncodeNumber(c.First)
+		for i := range c.Len() {
+			again = AppendSeats(again, []parley.Seat{c.Seat(i)})
 		}
 		if !bytes.Equal(again, b) {
 			t.Fatalf("%x is written again as %x", b, again)
@@ -105,14 +105,14 @@ func FuzzDecodeChunk(f *testing.F) {
 // Marks are 16 bytes, or 24 of which the last 8 are not all zero; they merge into the same whatever the
 // order and grouping, and merging is what the engine's merger does.
 func FuzzMarks(f *testing.F) {
-	f.Add(encodeReceipts(journal.Receipts{TransferredAt: 5}), encodeReceipts(journal.Receipts{TransferredAt: 3, ReadAt: 9}), encodeReceipts(journal.Receipts{}))
-	f.Add(encodeReceipts(journal.Receipts{TransferredAt: -1, ReadAt: -1}), bytes.Repeat([]byte{0xff}, 16), bytes.Repeat([]byte{0x7f}, 16))
+	f.Add(EncodeReceipts(journal.Receipts{TransferredAt: 5}), EncodeReceipts(journal.Receipts{TransferredAt: 3, ReadAt: 9}), EncodeReceipts(journal.Receipts{}))
+	f.Add(EncodeReceipts(journal.Receipts{TransferredAt: -1, ReadAt: -1}), bytes.Repeat([]byte{0xff}, 16), bytes.Repeat([]byte{0x7f}, 16))
 	f.Add([]byte{}, make([]byte, 15), make([]byte, 17))
-	f.Add(encodeReceipts(journal.Receipts{AnnouncedAt: 5}), encodeReceipts(journal.Receipts{TransferredAt: 3, TransferredBy: 2}), encodeReceipts(journal.Receipts{TransferredAt: 3, TransferredBy: 1, AnnouncedAt: 2}))
+	f.Add(EncodeReceipts(journal.Receipts{AnnouncedAt: 5}), EncodeReceipts(journal.Receipts{TransferredAt: 3, TransferredBy: 2}), EncodeReceipts(journal.Receipts{TransferredAt: 3, TransferredBy: 1, AnnouncedAt: 2}))
 	f.Fuzz(func(t *testing.T, a, b, c []byte) {
 		for _, raw := range [][]byte{a, b, c} {
-			m, err := decodeReceipts(raw)
-			if (err == nil) != (len(raw) == 16 || len(raw) == 24 && number(raw[16:]) != 0) || err == nil && !bytes.Equal(encodeReceipts(m), raw) || err != nil && m != (journal.Receipts{}) {
+			m, err := DecodeReceipts(raw)
+			if (err == nil) != (len(raw) == 16 || len(raw) == 24 && Number(raw[16:]) != 0) || err == nil && !bytes.Equal(EncodeReceipts(m), raw) || err != nil && m != (journal.Receipts{}) {
 				t.Fatalf("%x: %+v, %v", raw, m, err)
 			}
 			if err != nil {
@@ -134,7 +134,7 @@ func FuzzMarks(f *testing.F) {
 
 func mergeMarks(t *testing.T, first []byte, rest ...[]byte) []byte {
 	t.Helper()
-	m, err := merger.Merge([]byte{0, 0, receiptFamily}, first)
+	m, err := Merger.Merge([]byte{0, 0, ReceiptFamily}, first)
 	for i, value := range rest {
 		if err != nil {
 			t.Fatal(err)
@@ -155,10 +155,10 @@ func mergeMarks(t *testing.T, first []byte, rest ...[]byte) []byte {
 
 func refusesToMerge(t *testing.T, value []byte) {
 	t.Helper()
-	if _, err := merger.Merge([]byte{0, 0, receiptFamily}, value); err == nil {
+	if _, err := Merger.Merge([]byte{0, 0, ReceiptFamily}, value); err == nil {
 		t.Fatalf("%x is merged", value)
 	}
-	m, err := merger.Merge([]byte{0, 0, receiptFamily}, make([]byte, 16))
+	m, err := Merger.Merge([]byte{0, 0, ReceiptFamily}, make([]byte, 16))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package persistence
+package layout
 
 import (
 	"encoding/binary"
@@ -9,45 +9,53 @@ import (
 	"parley/journal"
 )
 
-// A parcel on disk: milliseconds, number of words, words; number of records,
-// records. Byte strings carry their length as a uvarint. The letters of words
-// are only ever added to.
+// An outbox message on disk: milliseconds, number of effects, effects; number of
+// records, records. Byte strings carry their length as a uvarint. Letters of
+// effects may be added, never changed.
 const (
-	announceWord = 'a'
-	markWord     = 'm'
-	tellWord     = 't'
-	putWord      = 'p'
-	bearWord     = 'b'
-	enlistWord   = 'l'
-	fanoutWord   = 'f'
-	copyMarkWord = 'k'
-	// Of marks with a webhook's.
-	announcedWord     = 'n'
-	announcedCopyWord = 'o'
+	appendFeedLetter   = 'a'
+	receiptLetter      = 'm'
+	enqueueLetter      = 't'
+	putRowLetter       = 'p'
+	createStreamLetter = 'b'
+	addToListLetter    = 'l'
+	fanoutLetter       = 'f'
+	copyReceiptLetter  = 'k'
+	// Receipts that a webhook announced.
+	announcedReceiptLetter     = 'n'
+	announcedCopyReceiptLetter = 'o'
 )
 
-var errOutboxMessage = errors.New("damaged parcel")
-
-func encodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+var errOutboxMessage = errors.New("damaged outbox message")
 
 func appendBytes(b, x []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(x))), x...)
 }
 
-func encodeOutboxMessage(p *outboxMessage) []byte {
+// OutboxMessage is what one entry has to do at another home, or later at its own:
+// effects, with the records that they need.
+type OutboxMessage struct {
+	// At is when the entry was applied, in Unix milliseconds.
+	At      int64
+	Effects []journal.Effect
+	Records []journal.Record
+}
+
+// EncodeOutboxMessage encodes a message.
+func EncodeOutboxMessage(p *OutboxMessage) []byte {
 	size := 256
-	for _, w := range p.words {
+	for _, w := range p.Effects {
 		if many, ok := w.(journal.Fanout); ok {
-			size += seatBytes*len(many.To) + 64
+			size += SeatBytes*len(many.To) + 64
 		}
 	}
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, size), uint64(p.at))
-	b = binary.AppendUvarint(b, uint64(len(p.words)))
-	for _, w := range p.words {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, size), uint64(p.At))
+	b = binary.AppendUvarint(b, uint64(len(p.Effects)))
+	for _, w := range p.Effects {
 		b = appendEffect(b, w)
 	}
-	b = binary.AppendUvarint(b, uint64(len(p.records)))
-	for _, r := range p.records {
+	b = binary.AppendUvarint(b, uint64(len(p.Records)))
+	for _, r := range p.Records {
 		b = appendBytes(append(b, r.ID[:]...), r.Data)
 	}
 	return b
@@ -56,25 +64,25 @@ func encodeOutboxMessage(p *outboxMessage) []byte {
 func appendEffect(b []byte, w journal.Effect) []byte {
 	switch w := w.(type) {
 	case journal.AppendFeed:
-		b = append(append(append(b, announceWord), w.To[:]...), byte(w.Kind))
+		b = append(append(append(b, appendFeedLetter), w.To[:]...), byte(w.Kind))
 		return appendBytes(append(b, w.Ref[:]...), w.Note)
 	case journal.RecordReceipt:
-		letter := byte(markWord)
+		letter := byte(receiptLetter)
 		switch announced := w.Receipts.AnnouncedAt != 0; {
 		case announced && w.Copy:
-			letter = announcedCopyWord
+			letter = announcedCopyReceiptLetter
 		case announced:
-			letter = announcedWord
+			letter = announcedReceiptLetter
 		case w.Copy:
-			letter = copyMarkWord
+			letter = copyReceiptLetter
 		}
 		b = append(append(append(b, letter), w.Recipient[:]...), w.Message[:]...)
 		b = binary.BigEndian.AppendUint64(b, w.Position)
-		return append(b, encodeReceipts(w.Receipts)...)
+		return append(b, EncodeReceipts(w.Receipts)...)
 	case journal.EnqueueFor:
-		return appendBytes(appendStream(append(b, tellWord), w.To), w.Data)
+		return appendBytes(appendStream(append(b, enqueueLetter), w.To), w.Data)
 	case journal.PutRow:
-		b = binary.BigEndian.AppendUint16(append(b, putWord), uint16(w.Slot))
+		b = binary.BigEndian.AppendUint16(append(b, putRowLetter), uint16(w.Slot))
 		gone := byte(0)
 		if w.Delete {
 			gone = 1
@@ -82,27 +90,27 @@ func appendEffect(b []byte, w journal.Effect) []byte {
 		b = append(b, byte(w.Table), gone)
 		return appendBytes(appendBytes(b, w.Key), w.Value)
 	case journal.AddToList:
-		return append(append(append(b, enlistWord), w.Agent[:]...), w.Conversation[:]...)
+		return append(append(append(b, addToListLetter), w.Agent[:]...), w.Conversation[:]...)
 	case journal.Fanout:
-		b = append(append(append(b, fanoutWord, byte(w.Kind)), w.Ref[:]...), w.AddToList[:]...)
+		b = append(append(append(b, fanoutLetter, byte(w.Kind)), w.Ref[:]...), w.AddToList[:]...)
 		b = binary.AppendUvarint(appendBytes(b, w.Note), uint64(len(w.To)))
-		return appendSeats(b, w.To)
+		return AppendSeats(b, w.To)
 	case journal.CreateStream:
-		b = appendStream(append(b, bearWord), w.Stream)
+		b = appendStream(append(b, createStreamLetter), w.Stream)
 		b = binary.AppendUvarint(b, uint64(len(w.Events)))
 		for _, f := range w.Events {
 			b = appendBytes(append(b, f.Tag), f.Data)
 		}
 		return appendBytes(b, w.State)
 	}
-	panic(fmt.Sprintf("persistence: unknown word %T", w))
+	panic(fmt.Sprintf("layout: unknown effect %T", w))
 }
 
 func appendStream(b []byte, s journal.Stream) []byte {
 	return append(append(b, byte(s.Kind)), s.ID[:]...)
 }
 
-// reader reads a parcel; after the first fault everything it gives is empty.
+// reader reads a message; after the first fault everything that it returns is empty.
 type reader struct {
 	b   []byte
 	bad bool
@@ -141,33 +149,34 @@ func (r *reader) stream() journal.Stream {
 // seats are at least one, in ascending order of their numbers.
 func (r *reader) seats() []parley.Seat {
 	n := r.count()
-	raw := r.take(n * seatBytes)
+	raw := r.take(n * SeatBytes)
 	if r.bad || n == 0 {
 		r.bad = true
 		return nil
 	}
 	to := make([]parley.Seat, n)
 	for i := range to {
-		if to[i] = seatIn(raw[i*seatBytes:]); i > 0 && to[i].Number <= to[i-1].Number {
+		if to[i] = SeatIn(raw[i*SeatBytes:]); i > 0 && to[i].Number <= to[i-1].Number {
 			r.bad = true
 		}
 	}
 	return to
 }
 
-func decodeOutboxMessage(b []byte) (*outboxMessage, error) {
+// DecodeOutboxMessage reads what EncodeOutboxMessage wrote.
+func DecodeOutboxMessage(b []byte) (*OutboxMessage, error) {
 	r := &reader{b: b}
-	p := &outboxMessage{at: int64(r.number())}
+	p := &OutboxMessage{At: int64(r.number())}
 	for range r.count() {
 		w := r.effect()
 		if r.bad {
 			return nil, errOutboxMessage
 		}
-		p.words = append(p.words, w)
+		p.Effects = append(p.Effects, w)
 	}
 	for range r.count() {
 		id := parley.MessageID(r.id())
-		p.records = append(p.records, journal.Record{ID: id, Data: r.bytes()})
+		p.Records = append(p.Records, journal.Record{ID: id, Data: r.bytes()})
 	}
 	if r.bad || len(r.b) != 0 {
 		return nil, errOutboxMessage
@@ -177,26 +186,26 @@ func decodeOutboxMessage(b []byte) (*outboxMessage, error) {
 
 func (r *reader) effect() journal.Effect {
 	switch letter := r.byte(); letter {
-	case announceWord:
+	case appendFeedLetter:
 		return journal.AppendFeed{To: r.id(), Kind: journal.FeedKind(r.byte()), Ref: r.id(), Note: r.bytes()}
-	case markWord, copyMarkWord:
-		return r.mark(letter == copyMarkWord, marksBytes)
-	case announcedWord, announcedCopyWord:
-		return r.mark(letter == announcedCopyWord, announcedBytes)
-	case tellWord:
+	case receiptLetter, copyReceiptLetter:
+		return r.receipt(letter == copyReceiptLetter, ReceiptBytes)
+	case announcedReceiptLetter, announcedCopyReceiptLetter:
+		return r.receipt(letter == announcedCopyReceiptLetter, AnnouncedReceiptBytes)
+	case enqueueLetter:
 		return journal.EnqueueFor{To: r.stream(), Data: r.bytes()}
-	case putWord:
+	case putRowLetter:
 		slot := parley.Slot(binary.BigEndian.Uint16(r.take(2)))
 		row := journal.Row{Slot: slot, Table: journal.Table(r.byte()), Delete: r.byte() == 1}
 		row.Key, row.Value = r.bytes(), r.bytes()
 		return journal.PutRow{Row: row}
-	case enlistWord:
+	case addToListLetter:
 		return journal.AddToList{Agent: r.id(), Conversation: r.id()}
-	case fanoutWord:
+	case fanoutLetter:
 		w := journal.Fanout{Kind: journal.FeedKind(r.byte()), Ref: r.id(), AddToList: r.id(), Note: r.bytes()}
 		w.To = r.seats()
 		return w
-	case bearWord:
+	case createStreamLetter:
 		w := journal.CreateStream{Stream: r.stream()}
 		for range r.count() {
 			w.Events = append(w.Events, journal.StoredEvent{Tag: r.byte(), Data: r.bytes()})
@@ -210,9 +219,9 @@ func (r *reader) effect() journal.Effect {
 	return nil
 }
 
-func (r *reader) mark(copied bool, size int) journal.RecordReceipt {
+func (r *reader) receipt(copied bool, size int) journal.RecordReceipt {
 	m := journal.RecordReceipt{Recipient: r.id(), Message: r.id(), Position: r.number(), Copy: copied}
-	marks, err := decodeReceipts(r.take(size))
+	marks, err := DecodeReceipts(r.take(size))
 	m.Receipts, r.bad = marks, r.bad || err != nil
 	return m
 }

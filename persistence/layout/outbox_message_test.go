@@ -1,4 +1,4 @@
-package persistence
+package layout
 
 import (
 	"testing"
@@ -62,21 +62,21 @@ func drawWord(t *rapid.T) journal.Effect {
 	}
 }
 
-func sameParcel(a, b *outboxMessage) string {
-	return cmp.Diff([]any{a.at, a.words, a.records}, []any{b.at, b.words, b.records})
+func sameParcel(a, b *OutboxMessage) string {
+	return cmp.Diff([]any{a.At, a.Effects, a.Records}, []any{b.At, b.Effects, b.Records})
 }
 
 func TestParcelRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := &outboxMessage{at: rapid.Int64().Draw(t, "at")}
+		p := &OutboxMessage{At: rapid.Int64().Draw(t, "at")}
 		for range rapid.IntRange(0, 5).Draw(t, "words") {
-			p.words = append(p.words, drawWord(t))
+			p.Effects = append(p.Effects, drawWord(t))
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "records") {
-			p.records = append(p.records, journal.Record{ID: drawID(t), Data: drawBytes(t)})
+			p.Records = append(p.Records, journal.Record{ID: drawID(t), Data: drawBytes(t)})
 		}
-		b := encodeOutboxMessage(p)
-		got, err := decodeOutboxMessage(b)
+		b := EncodeOutboxMessage(p)
+		got, err := DecodeOutboxMessage(b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,11 +85,11 @@ func TestParcelRoundTrip(t *testing.T) {
 		}
 		if len(b) > 8 {
 			cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
-			if _, err := decodeOutboxMessage(b[:cut]); err == nil {
+			if _, err := DecodeOutboxMessage(b[:cut]); err == nil {
 				t.Errorf("%d bytes of %d are taken for a parcel", cut, len(b))
 			}
 		}
-		if _, err := decodeOutboxMessage(append(b, 0)); err == nil {
+		if _, err := DecodeOutboxMessage(append(b, 0)); err == nil {
 			t.Error("a parcel with a byte too many is read")
 		}
 	})
@@ -100,10 +100,10 @@ func TestDecodeParcelGarbage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "garbage")
 		if rapid.Bool().Draw(t, "flipped") {
-			b = encodeOutboxMessage(&outboxMessage{words: []journal.Effect{drawWord(t), drawWord(t)}, records: []journal.Record{{Data: []byte("body")}}})
+			b = EncodeOutboxMessage(&OutboxMessage{Effects: []journal.Effect{drawWord(t), drawWord(t)}, Records: []journal.Record{{Data: []byte("body")}}})
 			b[rapid.IntRange(0, len(b)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		}
-		if p, err := decodeOutboxMessage(b); err == nil && len(b) < 10 {
+		if p, err := DecodeOutboxMessage(b); err == nil && len(b) < 10 {
 			t.Errorf("%d bytes are taken for parcel %v", len(b), p)
 		}
 	})
