@@ -304,6 +304,9 @@ func TestAnEvictedRequestEnds(t *testing.T) {
 		await(t, what+" does not wait", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
+			if len(l.all.lines) == 0 || l.all.lines[0].state.Load()&^sinceMask != lineRests {
+				return false
+			}
 			if goes = l.all.longest(mayGo{resting: true}, l.now()); goes != nil {
 				l.forget(goes)
 			}
