@@ -105,7 +105,7 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *sheet, err
 func (s *Server) grow(ctx *fasthttp.RequestCtx, on **sheet, room int) error {
 	hold := &(*on).hold
 	if room > limit.Small && *hold == (limit.Hold{}) {
-		*hold = s.budget.Hold(s.account(ctx))
+		*hold = s.budget.Hold(s.account(ctx), yields(ctx.Conn()))
 	}
 	if !hold.Grow(sheetBytes(room)) {
 		return errHeld

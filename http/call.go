@@ -104,8 +104,11 @@ func (c *Call) holds(bytes int) error {
 
 // grow has so many bytes in all count for the caller.
 func (c *Call) grow(to int) error {
+	if c.server.budget == nil {
+		return nil
+	}
 	if c.hold == (limit.Hold{}) {
-		c.hold = c.server.budget.Hold(c.account())
+		c.hold = c.server.budget.Hold(c.account(), yields(c.ctx.Conn()))
 	}
 	if !c.hold.Grow(to) {
 		return errHeld

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -330,5 +331,62 @@ func TestAStreamThatWaitsHoldsNoMessages(t *testing.T) {
 		if e.Record != nil || e.Position != shared[i].Position {
 			t.Errorf("kept %+v", e)
 		}
+	}
+}
+
+// crowdedBudget has organizations let bodies arrive that are never whole until the
+// budget gives them no more, and gives how a send of another one is answered then.
+// yields: requests may be ended for others.
+func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
+	h := wireHall(t, 1)
+	defer h.close()
+	h.server.budget = limit.NewBudget(48 << 20)
+	own := h.bearer
+	probe := newWire(newEars(false))
+	defer probe.Close()
+	h.conns <- probe
+	probe.ask(t, h.request("GET", "/org", nil), 200)
+	l := h.server.lines.Load()
+	l.bounds.settled = !yields
+	settled := func() { // none of them will take more
+		await(t, "bodies arrive without end", func() bool {
+			n := h.server.budget.Stats().Held
+			time.Sleep(8 * time.Millisecond)
+			return n == h.server.budget.Stats().Held
+		})
+	}
+	var wires []*wire
+	defer func() { closeAll(wires) }()
+	for i := range 32 {
+		h.bearer = h.party("org" + strconv.Itoa(i)).token
+		some := h.arriving(6, 600_000>>(i/8)) // they hold 1 MiB each, then less
+		settled()
+		wires = append(wires, some...)
+	}
+	h.bearer, h.payload = own, bytes.Repeat([]byte("Q"), parley.PayloadCharsMax)
+	w := newWire(newEars(false))
+	defer w.Close()
+	h.conns <- w
+	w.asked <- h.sendRequest()
+	await(t, "the send is not answered", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		var whole bool
+		status, _, whole = wholeAnswer(w.answer)
+		return whole
+	})
+	_, _, count := l.stats()
+	await(t, "what was ended stays", func() bool { return h.server.budget.Stats().Leaving == 0 })
+	return status, count.Evicted
+}
+
+// TestManyOrganizationsMakeRoom: 32 organizations whose bodies never end cannot
+// keep another one from sending a large message.
+func TestManyOrganizationsMakeRoom(t *testing.T) {
+	if status, evicted := crowdedBudget(t, true); status != 201 || evicted == 0 {
+		t.Errorf("a large send is answered %d, and %d requests were ended", status, evicted)
+	}
+	if status, evicted := crowdedBudget(t, false); status != 503 || evicted != 0 {
+		t.Errorf("control: without that it is answered %d, and %d requests were ended", status, evicted)
 	}
 }

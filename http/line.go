@@ -124,6 +124,33 @@ func (l *line) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// yields is how a connection makes room for a request of another, nil if it cannot.
+func yields(conn net.Conn) func() (finish func()) {
+	if l, ok := conn.(*line); ok {
+		return l.yield
+	}
+	return nil
+}
+
+// yield has the connection make room, unless it serves a request just now or is gone.
+// The connection is to be closed then, which is left to finish.
+func (l *line) yield() (finish func()) {
+	for {
+		state := l.state.Load()
+		if state <= lineServes || l.of.bounds.settled {
+			return nil
+		}
+		if l.state.CompareAndSwap(state, lineGone) {
+			break
+		}
+	}
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	l.of.forget(l)
+	l.of.count.Evicted++
+	return l.end
+}
+
 // end closes a connection that makes room: who waits for it notices.
 func (l *line) end() {
 	if l.departs.Load() {

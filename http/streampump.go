@@ -320,7 +320,7 @@ func (st *agentStream) put(g *gathering, b []byte) error {
 	if n < len(b) {
 		st.late = &late{
 			rest: gathering{bytes: b[n:], carried: g.carried, events: g.events, beat: g.beat},
-			hold: st.streams.service.Budget.Hold(st.caller.account()),
+			hold: st.streams.service.Budget.Hold(st.caller.account(), nil),
 		}
 		g.bytes, g.carried = nil, nil
 		if !st.late.hold.Grow(cap(b)) {

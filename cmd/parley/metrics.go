@@ -110,6 +110,7 @@ func doorSheet(doors *parleyhttp.Server) prometheus.Collector {
 		gauge("parley_http_held_bytes_peak", "The most bytes that they have held since the start.", func(l parleyhttp.Load) int64 { return l.Held.Peak }),
 		gauge("parley_http_held_bytes_max", "Bytes that they may hold.", func(l parleyhttp.Load) int64 { return l.Held.Total }),
 		gauge("parley_http_held_callers", "Organizations and addresses that they are for.", func(l parleyhttp.Load) int { return l.Held.Callers }),
+		counter("parley_http_held_ended_total", "Requests that were ended because they held much and others wanted some of it.", func(l parleyhttp.Load) uint64 { return l.Held.Ended }),
 		counter("parley_http_held_refusals_total", "Bodies and answers that were refused because their caller, or all together, held too much.", func(l parleyhttp.Load) uint64 { return l.Held.Refused }),
 	)
 }

@@ -16,7 +16,7 @@ func org(name string) limit.Account { return limit.Account{Name: name} }
 
 // fill has a caller take pieces until it is refused, and gives what it holds.
 func fill(b *limit.Budget, caller limit.Account, piece int) (held int) {
-	h := b.Hold(caller)
+	h := b.Hold(caller, nil)
 	for h.Grow(held + piece) {
 		held += piece
 	}
@@ -39,7 +39,7 @@ func TestGreedyCallersLeaveRoom(t *testing.T) {
 	b := limit.NewBudget(256 * mib)
 	for i := range 20 {
 		fill(b, org(strconv.Itoa(i)), 64<<10)
-		h := b.Hold(org("next"))
+		h := b.Hold(org("next"), nil)
 		if !h.Grow(mib) {
 			t.Fatalf("after %d greedy callers the next gets nothing: %+v", i+1, b.Stats())
 		}
@@ -71,9 +71,103 @@ func TestStrangersShareAQuarterControl(t *testing.T) {
 	}
 }
 
+// crowd has so many organizations take all that they get in requests of a size,
+// each of which may be ended if mayEnd says so, and gives back what it held then.
+func crowd(b *limit.Budget, callers, size int, mayEnd bool) {
+	for i := range callers {
+		for {
+			var h limit.Hold
+			var end func() func()
+			if mayEnd {
+				end = func() func() { return func() { h.Release() } }
+			}
+			if h = b.Hold(org(strconv.Itoa(i)), end); !h.Grow(size) {
+				break
+			}
+		}
+	}
+}
+
+// TestManyCallersMakeRoom: where 64 organizations hold all that they get, the next
+// one gets half as much as a fair share all the same.
+func TestManyCallersMakeRoom(t *testing.T) {
+	for _, mayEnd := range []bool{true, false} { // false is the control
+		b := limit.NewBudget(256 * mib)
+		crowd(b, 64, 64<<10, mayEnd)
+		before := b.Stats()
+		if before.Held < 240*mib {
+			t.Fatalf("64 organizations hold %d MiB only", before.Held/mib)
+		}
+		mine := fill(b, org("mine"), mib)
+		after := b.Stats()
+		if mayEnd && mine < 2*mib || !mayEnd && mine > 0 {
+			t.Errorf("requests may be ended: %v; the next organization gets %d MiB", mayEnd, mine/mib)
+		}
+		if after.Leaving != 0 || after.Held > after.Total || mayEnd != (after.Ended > 0) {
+			t.Errorf("%+v", after)
+		}
+	}
+}
+
+// TestTheOldestGoes: of the greediest caller, unless it may not be ended now.
+func TestTheOldestGoes(t *testing.T) {
+	b := limit.NewBudget(64 * mib)
+	var ended []int
+	armed := false
+	holds := make([]limit.Hold, 7)
+	for i := range holds {
+		holds[i] = b.Hold(org("greedy"), func() func() {
+			if i == 0 || !armed {
+				return nil
+			}
+			return func() { ended = append(ended, i) }
+		})
+		holds[i].Grow(mib)
+	}
+	for i := range 40 {
+		fill(b, org(strconv.Itoa(i)), mib/2)
+	}
+	armed = true
+	h := b.Hold(org("mine"), nil)
+	if !h.Grow(3*mib/2) || len(ended) != 2 || ended[0] != 1 || ended[1] != 2 {
+		t.Errorf("ended were %v", ended)
+	}
+	if s := b.Stats(); s.Leaving != 2*mib {
+		t.Errorf("%+v", s)
+	}
+	if holds[1].Grow(2*mib) || holds[1].Bytes() != mib {
+		t.Error("a request that was ended takes more")
+	}
+	holds[1].Release()
+	holds[2].Shrink(mib / 2)
+	if s := b.Stats(); s.Leaving != mib/2 {
+		t.Errorf("%+v", s)
+	}
+	if h := b.Hold(org("large"), nil); h.Grow(3 * mib) {
+		t.Error("a caller gets more than half of what the greediest has left")
+	}
+}
+
+// TestStrangersEndStrangers: what organizations hold is not ended for an address.
+func TestStrangersEndStrangers(t *testing.T) {
+	b := limit.NewBudget(64 * mib)
+	ended := 0
+	for i := range 20 {
+		h := b.Hold(org(strconv.Itoa(i)), func() func() { ended++; return func() {} })
+		h.Grow(2 * mib)
+	}
+	for i := range 40 {
+		fill(b, limit.Account{Name: strconv.Itoa(i), Stranger: true}, mib/4)
+	}
+	before := ended
+	if h := b.Hold(limit.Account{Name: "mine", Stranger: true}, nil); h.Grow(mib) || ended != before {
+		t.Errorf("%d requests of organizations were ended for an address", ended-before)
+	}
+}
+
 func TestSmallIsNotCounted(t *testing.T) {
 	b := limit.NewBudget(4 * mib)
-	h := b.Hold(org("a"))
+	h := b.Hold(org("a"), nil)
 	if !h.Grow(limit.Small) || b.Stats().Held != 0 {
 		t.Errorf("small: %+v", b.Stats())
 	}
@@ -90,7 +184,7 @@ func TestSmallIsNotCounted(t *testing.T) {
 
 func TestNoBudgetRefusesNothing(t *testing.T) {
 	var zero limit.Hold
-	none := limit.NewBudget(0).Hold(org("a"))
+	none := limit.NewBudget(0).Hold(org("a"), nil)
 	for _, h := range []*limit.Hold{&zero, &none} {
 		if !h.Grow(1 << 40) {
 			t.Error("refused")
@@ -109,7 +203,7 @@ func TestABudgetIsKept(t *testing.T) {
 		b := limit.NewBudget(8 * mib)
 		holds, bytes := make([]limit.Hold, 6), make([]int, 6)
 		for i := range holds {
-			holds[i] = b.Hold(limit.Account{Name: strconv.Itoa(i % 3), Stranger: i >= 3})
+			holds[i] = b.Hold(limit.Account{Name: strconv.Itoa(i % 3), Stranger: i >= 3}, nil)
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			i := rapid.IntRange(0, 5).Draw(t, "hold")
@@ -145,13 +239,70 @@ func TestABudgetIsKept(t *testing.T) {
 	})
 }
 
+// TestABudgetIsKeptWhereRequestsAreEnded: in any order of growing, shrinking and
+// ending, what is held and what leaves are the sum of what requests have.
+func TestABudgetIsKeptWhereRequestsAreEnded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := limit.NewBudget(8 * mib)
+		holds, ended := make([]limit.Hold, 12), make([]bool, 12)
+		begin := func(i int) {
+			ended[i] = false
+			holds[i] = b.Hold(limit.Account{Name: strconv.Itoa(i % 6), Stranger: i%6 >= 4}, func() func() {
+				if i%4 == 3 {
+					return nil
+				}
+				return func() { ended[i] = true }
+			})
+		}
+		for i := range holds {
+			begin(i)
+		}
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			i := rapid.IntRange(0, 11).Draw(t, "hold")
+			h, n := &holds[i], rapid.IntRange(0, mib).Draw(t, "bytes")
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0:
+				h.Shrink(n)
+			case 1:
+				h.Release()
+				begin(i)
+			default:
+				if was := ended[i]; h.Grow(n) && was && n > h.Bytes() && n > limit.Small {
+					t.Fatal("a request that was ended takes more")
+				}
+			}
+			held, leaving, public := 0, 0, 0
+			for i := range holds {
+				switch n := holds[i].Bytes(); {
+				case ended[i]:
+					leaving += n
+				case i%6 >= 4:
+					public += n
+					held += n
+				default:
+					held += n
+				}
+			}
+			if s := b.Stats(); s.Held != int64(held) || s.Leaving != int64(leaving) || s.Held > s.Total || s.Leaving > s.Total/8+mib || public > 2*mib {
+				t.Fatalf("%+v, of which %d are held, %d leave, %d are public", s, held, leaving, public)
+			}
+		}
+		for i := range holds {
+			holds[i].Release()
+		}
+		if s := b.Stats(); s.Held != 0 || s.Leaving != 0 || s.Callers != 0 {
+			t.Fatalf("after all was given back: %+v", s)
+		}
+	})
+}
+
 func TestABudgetHoldsUnderContention(t *testing.T) {
 	b := limit.NewBudget(4 * mib)
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
 			for range 2000 {
-				h := b.Hold(org(strconv.Itoa(i)))
+				h := b.Hold(org(strconv.Itoa(i)), nil)
 				h.Grow(256 << 10)
 				h.Grow(512 << 10)
 				h.Release()
