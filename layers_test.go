@@ -52,19 +52,23 @@ var lattice = map[string]place{
 	// it needs and the others satisfy them.
 	"parley/actors": {
 		may:   slices.Concat(ground, agreed, rules),
-		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/journaltest"},
+		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/journaltest", "parley/persistence/verify"},
 		why:   "the body runs the rules; it sees journals through their contract",
 	},
 	"parley/actors/actorstest": {may: ground, why: "it tells the stories of any aggregate and so knows none"},
 	"parley/persistence": {
 		may:   slices.Concat(ground, agreed, []string{"parley/persistence/disk", "parley/persistence/layout"}),
-		tests: []string{"parley/persistence/journaltest", "parley/persistence/crashtest"},
+		tests: []string{"parley/persistence/journaltest", "parley/persistence/crashtest", "parley/persistence/verify"},
 		why:   "a journal keeps bytes; what they mean is the actors' business",
 	},
 	"parley/persistence/disk": {may: ground, why: "the disk knows files and commits, never what the rows in them mean"},
 	"parley/persistence/layout": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence/disk"}),
 		why: "how rows lie on the disk is one decision; who writes, reads or verifies them shares it",
+	},
+	"parley/persistence/verify": {
+		may: slices.Concat(ground, agreed, []string{"parley/persistence/disk", "parley/persistence/layout"}),
+		why: "rows are verified as they lie on the disk, whatever wrote them; the store's own tests use it as their oracle",
 	},
 	"parley/persistence/journaltest": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence"}),

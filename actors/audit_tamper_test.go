@@ -18,6 +18,7 @@ import (
 	"parley/journal"
 	"parley/journal/verify"
 	"parley/persistence"
+	rowverify "parley/persistence/verify"
 )
 
 // tamper changes rows behind the back of everybody.
@@ -76,7 +77,7 @@ func auditFiles(t testing.TB, fs vfs.FS) *verify.Report {
 		}
 	}()
 	audit := &verify.Report{}
-	if err := archive.Audit(audit); err != nil {
+	if err := rowverify.Rows(archive, audit); err != nil {
 		t.Error(err)
 	}
 	if err := Audit(archive, audit); err != nil && audit.Faults() == 0 {

@@ -15,6 +15,7 @@ import (
 	"parley/journal"
 	"parley/journal/verify"
 	"parley/persistence"
+	rowverify "parley/persistence/verify"
 )
 
 // auditOf examines a store: its bytes and what they mean.
@@ -27,7 +28,7 @@ func auditOf(t testing.TB, s *persistence.Store) *verify.Report {
 			t.Error(err)
 		}
 	}()
-	if err := archive.Audit(audit); err != nil {
+	if err := rowverify.Rows(archive, audit); err != nil {
 		t.Error(err)
 	}
 	if err := Audit(archive, audit); err != nil {

@@ -13,6 +13,7 @@ import (
 	"parley/actors/registration"
 	"parley/journal"
 	"parley/journal/verify"
+	rowverify "parley/persistence/verify"
 )
 
 // keepsPromises demands what was answered, now that it has had time to arrive.
@@ -287,7 +288,7 @@ func (x *crashSight) feedAgrees(id parley.AgentID) {
 func (x *crashSight) audit(when string) {
 	archive := x.r.store.Archive()
 	audit := &verify.Report{}
-	err := archive.Audit(audit)
+	err := rowverify.Rows(archive, audit)
 	if err == nil {
 		err = Audit(archive, audit)
 	}

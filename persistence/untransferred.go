@@ -110,16 +110,9 @@ func (u *unmarked) find(ok bool) bool {
 		for u.marked && placeOf(u.marks) < at {
 			u.marked = u.marks.Next()
 		}
-		if !u.marked || placeOf(u.marks) != at || announcedOnly(u.marks.Value()) {
+		if !u.marked || placeOf(u.marks) != at || layout.AnnouncedOnly(u.marks.Value()) {
 			return true
 		}
 	}
 	return false
-}
-
-// announcedOnly reports whether marks say of a message that a webhook told of it,
-// and nothing else.
-func announcedOnly(value []byte) bool {
-	m, err := layout.DecodeReceipts(value)
-	return err == nil && m.AnnouncedAt != 0 && !m.Transferred()
 }

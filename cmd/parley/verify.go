@@ -11,6 +11,7 @@ import (
 	"parley/actors"
 	"parley/journal/verify"
 	"parley/persistence"
+	rowverify "parley/persistence/verify"
 )
 
 type verifyCmd struct {
@@ -58,7 +59,7 @@ func (c *verifyCmd) Run(std *streams) error {
 		return advised(err, c.Data)
 	}
 	audit := &verify.Report{Progress: std.reading()}
-	unread := errors.Join(archive.Audit(audit), actors.Audit(archive, audit))
+	unread := errors.Join(rowverify.Rows(archive, audit), actors.Audit(archive, audit))
 	locked := auditKey(c.Data, archive, audit)
 	std.rewind()
 	v := verdictOf(c.Data, audit, unread)

@@ -149,3 +149,10 @@ func Chunk(seat uint32) uint32 { return (seat - 1) / journal.FanoutChunk }
 
 // SeatBytes is the size of a seat in a row or a message: its number, its agent.
 const SeatBytes = 20
+
+// AnnouncedOnly reports whether encoded receipts say that a webhook announced a
+// message, and nothing else.
+func AnnouncedOnly(value []byte) bool {
+	m, err := DecodeReceipts(value)
+	return err == nil && m.AnnouncedAt != 0 && !m.Transferred()
+}

@@ -1,4 +1,4 @@
-package persistence
+package verify
 
 import (
 	"encoding/binary"
@@ -17,8 +17,8 @@ func (in *inspection) metaRow(family byte, k, value []byte) {
 	if len(k) >= 5 {
 		number = int(binary.BigEndian.Uint16(k[3:]))
 	}
-	if number < 0 || number >= int(in.store.homes) {
-		in.keys.Fault(where, "it names journal %d, and there are %d", number, int(in.store.homes))
+	if number < 0 || number >= int(in.homes) {
+		in.keys.Fault(where, "it names journal %d, and there are %d", number, int(in.homes))
 		return
 	}
 	switch {
@@ -54,7 +54,7 @@ func (in *inspection) whole(where string, value []byte, size int) {
 func (in *inspection) timer(number int, s journal.Stream) {
 	in.timers.Checked++
 	switch {
-	case in.Home(s.Slot()) != number:
+	case in.homes.Of(s.Slot()) != number:
 		in.timers.Fault(streamName(s), "its timer is in journal %d, where it does not live: it cannot be cancelled", number)
 	case !in.exists(s):
 		in.timers.Fault(streamName(s), "a timer is set for a stream that does not exist: it is woken in vain for ever")
@@ -63,7 +63,7 @@ func (in *inspection) timer(number int, s journal.Stream) {
 
 // outboxReceived judges a mark of a lane: which lane it is of.
 func (in *inspection) outboxReceived(l layout.Outbox, where string) {
-	if l.Source >= int(in.store.homes) {
+	if l.Source >= int(in.homes) {
 		in.keys.Fault(where, "there is no %s", l)
 	}
 }
@@ -73,7 +73,7 @@ func (in *inspection) outboxMessage(k, value []byte) {
 	l, _ := layout.OutboxOf(k)
 	n := layout.Number(k[7:])
 	where := fmt.Sprintf("%s, parcel %d", l, n)
-	if l.Target >= int(in.store.homes) {
+	if l.Target >= int(in.homes) {
 		in.keys.Fault(where, "there is no such lane")
 		return
 	}
@@ -103,11 +103,11 @@ func (in *inspection) outboxMessage(k, value []byte) {
 func (in *inspection) homesOf(w journal.Effect) []int {
 	many, ok := w.(journal.Fanout)
 	if !ok {
-		return []int{in.Home(w.Home())}
+		return []int{in.homes.Of(w.Home())}
 	}
 	homes := make([]int, 0, len(many.To))
 	for _, seat := range many.To {
-		homes = append(homes, in.Home(seat.Agent.Slot()))
+		homes = append(homes, in.homes.Of(seat.Agent.Slot()))
 	}
 	return homes
 }
@@ -147,7 +147,7 @@ func (in *inspection) judgeHeads() {
 	if in.witness == nil {
 		return
 	}
-	witness := in.audit.Check("witness", "")
+	witness := in.report.Check("witness", "")
 	witness.Checked++
 	switch {
 	case said.Number == 0:
@@ -157,4 +157,10 @@ func (in *inspection) judgeHeads() {
 	case last.Number-said.Number < layout.HeadsKept && at != said:
 		witness.Fault("commits", "commit %d is not the one that was acknowledged", said.Number)
 	}
+}
+
+// applied is the last number of an outbox that its target has applied.
+func (in *inspection) applied(l layout.Outbox) (uint64, error) {
+	value, _, err := layout.Get(in.rows, layout.OutboxReceivedKey(l.Target, l.Source))
+	return layout.Number(value), err
 }

@@ -1,4 +1,4 @@
-package persistence
+package verify
 
 import (
 	"encoding/binary"
@@ -22,7 +22,7 @@ func (in *inspection) copyAt(slot parley.Slot, id parley.MessageID, agent parley
 // oweElsewhere demands of the broadcast's home that it knows of a copy that went
 // to another.
 func (in *inspection) oweElsewhere(id parley.MessageID, agent parley.AgentID) {
-	if !in.store.homes.Same(id.Slot(), agent.Slot()) {
+	if !in.homes.Same(id.Slot(), agent.Slot()) {
 		in.copyAt(id.Slot(), id, agent, 0, in.copied.Expect)
 	}
 }
@@ -38,8 +38,8 @@ func (in *inspection) chunk(slot parley.Slot, k, value []byte) {
 		in.values.Fault(where, "%v cannot be read", err)
 		return
 	}
-	in.owned(slot, in.store.homes.BroadcastSlot(in.Home(slot), broadcast), where)
-	if _, found, err := in.storeView.get(layout.MessageKey(layout.RecordFamily, slot, broadcast)); err == nil && !found {
+	in.owned(slot, in.homes.BroadcastSlot(in.homes.Of(slot), broadcast), where)
+	if _, found, err := layout.Get(in.rows, layout.MessageKey(layout.RecordFamily, slot, broadcast)); err == nil && !found {
 		in.copies.Fault(where, "the broadcast's record is not there: those who live here cannot read their copies")
 	}
 	last := first.Seat()
@@ -72,23 +72,5 @@ func (in *inspection) settleCopies() {
 		default:
 			return where, "it is listed as sent to another home, and neither is it there nor on its way: it was never delivered"
 		}
-	})
-}
-
-// CopiesOf tells to whom the copies of a broadcast went, as its home has them, and
-// of their positions where their readers live with it, 0 for others. Of those that
-// are on their way to readers who live there it knows nothing yet.
-func (a *Archive) CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error {
-	low := layout.MessageKey(layout.CopiesFamily, broadcast.Slot(), broadcast)
-	high := layout.After(layout.MessageKey(layout.CopiesFamily, broadcast.Slot(), parley.Copy(broadcast, ^uint32(0))))
-	return a.scan(low, high, false, func(_, value []byte) (bool, error) {
-		c, err := layout.DecodeCopies(value)
-		if err != nil {
-			return true, nil //nolint:nilerr // whoever judges rows says so
-		}
-		for i := range c.Len() {
-			fn(c.Seat(i), c.Position(i))
-		}
-		return true, nil
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"parley/journal"
 	"parley/journal/verify"
 	"parley/persistence/layout"
+	rowverify "parley/persistence/verify"
 )
 
 // circulated makes a directory in which a group has sent one message to many.
@@ -44,7 +45,7 @@ func examined(t testing.TB, fs vfs.FS) (names []string, said string, checked uin
 func audited(t testing.TB, a *Archive) (names []string, said string, checked uint64) {
 	t.Helper()
 	audit := &verify.Report{}
-	if err := a.Audit(audit); err != nil {
+	if err := rowverify.Rows(a, audit); err != nil {
 		t.Error(err)
 	}
 	for _, c := range audit.Checks() {

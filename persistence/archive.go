@@ -12,26 +12,25 @@ import (
 	"parley/persistence/layout"
 )
 
-// Archive is everything a store holds at one instant, family by family, for
-// those who audit it. It shows what is applied, durable or not.
+// Archive shows all rows of a store at one instant, family by family, to verify or
+// export them. It shows what is applied, durable or not.
 type Archive struct {
 	*storeView
-	// closes what was opened for the archive alone.
+	// closes what was opened for the archive only.
 	closes func() error
-	// witness is what the witness of a directory at rest says; nil for an open
-	// store, whose witness follows.
+	// witness, see Witness.
 	witness *disk.Head
 }
 
-// Archive shows all that the store holds now. It must be closed. The store goes
-// on meanwhile.
+// Archive shows all rows that the store holds now. The caller closes it. The store
+// keeps serving meanwhile.
 func (s *Store) Archive() *Archive {
 	return &Archive{storeView: s.view(), closes: func() error { return nil }}
 }
 
-// OpenArchive opens a directory to read all of it, and changes nothing on the
-// disk. A directory that a server has open is refused, and so is one that holds
-// no journal. Of opts it heeds FS, Logger, Clock, Fatal and CacheBytes.
+// OpenArchive opens a directory for reading and changes nothing on the disk. It
+// refuses a directory that a server has open (ErrInUse) and one that holds no
+// journal. Of opts it uses FS, Logger, Clock, Fatal and CacheBytes.
 func OpenArchive(dir string, opts Options) (*Archive, error) {
 	opts.Journals = 0
 	if err := opts.ensureDefaults(); err != nil {
@@ -52,8 +51,7 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 	}}, nil
 }
 
-// openUnchanged opens the engine for reading. The log is read into memory and
-// stays as it is.
+// openUnchanged opens the engine for reading. The log is replayed into memory only.
 func (s *Store) openUnchanged() error {
 	desc, err := pebble.Peek(s.dir, s.opts.FS)
 	if err != nil {
@@ -88,12 +86,27 @@ func (s *Store) readUnchanged() (*disk.Head, error) {
 	}
 	said, err := disk.ReadWitness(s.opts.FS, s.dir)
 	if err != nil {
-		return &disk.Head{}, nil //nolint:nilerr // the audit says so
+		return &disk.Head{}, nil //nolint:nilerr // verification reports it
 	}
 	return &said.Head, nil
 }
 
-// Close lets the archive go.
+// Reader shows all rows; nil of a closed store.
+func (a *Archive) Reader() pebble.Reader { return a.rows }
+
+// CheckLevels has the storage engine check itself.
+func (a *Archive) CheckLevels(stats *pebble.CheckLevelsStats) error {
+	return a.store.db.CheckLevels(stats)
+}
+
+// Homes is the number of journals.
+func (a *Archive) Homes() layout.Homes { return a.store.homes }
+
+// Witness is the commit in the durability witness of a directory at rest, zero if
+// the witness cannot be read; nil of an open store, whose witness follows.
+func (a *Archive) Witness() *disk.Head { return a.witness }
+
+// Close releases the archive.
 func (a *Archive) Close() error {
 	a.storeView.Close()
 	return a.closes()

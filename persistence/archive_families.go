@@ -2,8 +2,9 @@ package persistence
 
 import (
 	"encoding/binary"
-	"fmt"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"parley"
 	"parley/journal"
@@ -156,18 +157,37 @@ func (a *Archive) applied(l layout.Outbox) (uint64, error) {
 	return layout.Number(value), err
 }
 
-func streamName(s journal.Stream) string {
-	kind := map[journal.StreamKind]string{
-		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
-		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
-		journal.GroupStream: "group", journal.WebhookStream: "webhook",
-	}[s.Kind]
-	if kind == "" {
-		kind = fmt.Sprintf("stream of kind %d", s.Kind)
-	}
-	return kind + " " + s.ID.String()
+// CopiesOf tells to whom the copies of a broadcast went, as its home has them, and
+// of their positions where their readers live with it, 0 for others. Of those that
+// are on their way to readers who live there it knows nothing yet.
+func (a *Archive) CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error {
+	low := layout.MessageKey(layout.CopiesFamily, broadcast.Slot(), broadcast)
+	high := layout.After(layout.MessageKey(layout.CopiesFamily, broadcast.Slot(), parley.Copy(broadcast, ^uint32(0))))
+	return a.scan(low, high, false, func(_, value []byte) (bool, error) {
+		c, err := layout.DecodeCopies(value)
+		if err != nil {
+			return true, nil //nolint:nilerr // whoever judges rows says so
+		}
+		for i := range c.Len() {
+			fn(c.Seat(i), c.Position(i))
+		}
+		return true, nil
+	})
 }
 
-func feedName(agent parley.AgentID, position uint64) string {
-	return fmt.Sprintf("feed of agent %s, position %d", agent, position)
+// Pairs tells of everything as it lies: every key with its value, in order. What
+// one release has written so, the next must read. Byte strings are only valid
+// during a call of fn, which ends the reading by an error.
+func (a *Archive) Pairs(fn func(key, value []byte) error) error {
+	iter, err := a.rows.NewIter(&pebble.IterOptions{})
+	if err != nil {
+		return err
+	}
+	for ok := iter.First(); ok && err == nil; ok = iter.Next() {
+		err = fn(iter.Key(), iter.Value())
+	}
+	if closeErr := iter.Close(); err == nil {
+		err = closeErr
+	}
+	return err
 }

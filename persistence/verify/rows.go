@@ -1,7 +1,6 @@
-package persistence
+package verify
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,14 +9,34 @@ import (
 
 	"parley"
 	"parley/journal"
-	"parley/journal/verify"
+	report "parley/journal/verify"
+	"parley/persistence/disk"
 	"parley/persistence/layout"
 )
 
-// inspection is one reading of an archive.
+// Source is a store to verify, open or at rest. persistence.Archive is one.
+type Source interface {
+	// Reader shows all rows as they were at one instant; nil of a closed store.
+	Reader() pebble.Reader
+	// CheckLevels has the storage engine check itself.
+	CheckLevels(*pebble.CheckLevelsStats) error
+	// Homes is the number of journals.
+	Homes() layout.Homes
+	// Witness is the commit in the durability witness of a directory at rest, zero
+	// if the witness cannot be read; nil of an open store, whose witness follows.
+	Witness() *disk.Head
+	// Underway calls fn with the effects in outboxes that their targets have not
+	// applied yet.
+	Underway(fn func(journal.Effect) error) error
+}
+
+// inspection is one pass over the rows of a source.
 type inspection struct {
-	*Archive
-	audit *verify.Report
+	source  Source
+	rows    pebble.Reader
+	homes   layout.Homes
+	witness *disk.Head
+	report  *report.Report
 	// counters and arrivals are what the journals count up to.
 	counters []uint64
 	arrivals []int64
@@ -31,14 +50,14 @@ type inspection struct {
 	feed    parley.AgentID
 	arrival int64
 
-	engine, keys, values, positions, events, states, feeds, records *verify.Check
-	unseen, trays, timers, outboxOrder, format                      *verify.Check
+	engine, keys, values, positions, events, states, feeds, records *report.Check
+	unseen, trays, timers, outboxOrder, format                      *report.Check
 	// places: where feeds say their messages are, and where records are.
-	places *verify.Multiset
+	places *report.Multiset
 	// copied: where feeds say their copies of broadcasts are listed, and where
 	// lists are.
-	copies *verify.Check
-	copied *verify.Multiset
+	copies *report.Check
+	copied *report.Multiset
 }
 
 // outboxRows is what lies in a lane.
@@ -47,18 +66,18 @@ type outboxRows struct {
 	holes       uint64
 }
 
-// Audit reads every key of the archive and holds it against the laws of the
-// journal, which know nothing of what the rows mean. What is found lands in
-// audit; the only error is journal.ErrClosed.
+// Rows reads every key of a store and checks it against the rules of the journal,
+// which know nothing of what the rows mean. Findings go into r; the only error is
+// journal.ErrClosed.
 //
-// Everything that is checked holds at every instant of an open store, also while
-// entries are on their way, and after every crash. Where the disk is damaged, that
-// is a fault, and what can be read is examined all the same.
-func (a *Archive) Audit(audit *verify.Report) error {
-	if a.rows == nil {
+// Every check holds at every instant of an open store, also while entries are
+// under way, and after every crash. Damage of the disk is reported as a fault, and
+// everything that can be read is checked all the same.
+func Rows(source Source, r *report.Report) error {
+	if source.Reader() == nil {
 		return journal.ErrClosed
 	}
-	in := newInspection(a, audit)
+	in := newInspection(source, r)
 	in.checkEngine()
 	in.read()
 	in.checkOutboxes()
@@ -67,7 +86,7 @@ func (a *Archive) Audit(audit *verify.Report) error {
 	if !places && !copied {
 		return nil
 	}
-	again := newInspection(a, &verify.Report{})
+	again := newInspection(source, &report.Report{})
 	if places {
 		again.places = in.places
 	}
@@ -93,35 +112,35 @@ func (a *Archive) Audit(audit *verify.Report) error {
 	return nil
 }
 
-func newInspection(a *Archive, audit *verify.Report) *inspection {
-	in := &inspection{Archive: a, audit: audit, outboxes: map[layout.Outbox]*outboxRows{}, born: map[journal.Stream]bool{}}
-	if a.witness != nil {
-		audit.Check("witness", "the journal holds every commit that was acknowledged")
+func newInspection(source Source, r *report.Report) *inspection {
+	in := &inspection{source: source, rows: source.Reader(), homes: source.Homes(), witness: source.Witness(), report: r, outboxes: map[layout.Outbox]*outboxRows{}, born: map[journal.Stream]bool{}}
+	if in.witness != nil {
+		r.Check("witness", "the journal holds every commit that was acknowledged")
 	}
-	in.engine = audit.Check("engine", "every table, block and level of the storage engine is intact")
-	in.format = audit.Check("format", "the directory's own rows are whole, and its commits follow each other")
-	in.keys = audit.Check("keys", "every key is of a known family and lies in the slot of its owner")
-	in.values = audit.Check("values", "every value can be read")
-	in.positions = audit.Check("positions", "no position is beyond what its journal has counted")
-	in.events = audit.Check("events", "the events of a stream are numbered from 1 without a gap")
-	in.states = audit.Check("states", "a stored state folds no more events than there are")
-	in.feeds = audit.Check("feeds", "along a feed no arrival is before the one before it")
-	in.records = audit.Check("record-places", "each message of a feed has its record where its reader looks, with its position")
-	in.unseen = audit.Check("unseen", "a message of a feed is either noted as not carried yet or has marks, never both; a copy has no note, and marks where it is passed over")
-	in.trays = audit.Check("trays", "words wait for streams that exist")
-	in.timers = audit.Check("timers", "timers are set for streams that exist")
-	in.outboxOrder = audit.Check("lanes", "parcels of a lane follow each other and what their target has applied")
+	in.engine = r.Check("engine", "every table, block and level of the storage engine is intact")
+	in.format = r.Check("format", "the directory's own rows are whole, and its commits follow each other")
+	in.keys = r.Check("keys", "every key is of a known family and lies in the slot of its owner")
+	in.values = r.Check("values", "every value can be read")
+	in.positions = r.Check("positions", "no position is beyond what its journal has counted")
+	in.events = r.Check("events", "the events of a stream are numbered from 1 without a gap")
+	in.states = r.Check("states", "a stored state folds no more events than there are")
+	in.feeds = r.Check("feeds", "along a feed no arrival is before the one before it")
+	in.records = r.Check("record-places", "each message of a feed has its record where its reader looks, with its position")
+	in.unseen = r.Check("unseen", "a message of a feed is either noted as not carried yet or has marks, never both; a copy has no note, and marks where it is passed over")
+	in.trays = r.Check("trays", "words wait for streams that exist")
+	in.timers = r.Check("timers", "timers are set for streams that exist")
+	in.outboxOrder = r.Check("lanes", "parcels of a lane follow each other and what their target has applied")
 	in.places = in.records.Multiset()
-	in.copies = audit.Check("copies", "each copy of a broadcast is listed where it is looked for, as it is in its reader's feed, and the broadcast's record is there")
+	in.copies = r.Check("copies", "each copy of a broadcast is listed where it is looked for, as it is in its reader's feed, and the broadcast's record is there")
 	in.copied = in.copies.Multiset()
 	return in
 }
 
 // checkEngine has the storage engine check itself.
 func (in *inspection) checkEngine() {
-	in.audit.Tell("storage engine", 0)
+	in.report.Tell("storage engine", 0)
 	var stats pebble.CheckLevelsStats
-	err := in.store.db.CheckLevels(&stats)
+	err := in.source.CheckLevels(&stats)
 	in.engine.Checked += uint64(stats.NumPoints)
 	if err != nil {
 		in.engine.Fault("storage engine", "%v: restore a backup", err)
@@ -170,7 +189,7 @@ func (in *inspection) readFrom(low []byte, rows *uint64) (last []byte, err error
 		in.row(iter.Key(), value)
 		last = append(last[:0], iter.Key()...)
 		if *rows++; *rows%(1<<17) == 0 {
-			in.audit.Tell("keys and values", *rows)
+			in.report.Tell("keys and values", *rows)
 		}
 	}
 	return last, errors.Join(iter.Error(), iter.Close())
@@ -179,8 +198,8 @@ func (in *inspection) readFrom(low []byte, rows *uint64) (last []byte, err error
 // prepare reads what rows are judged by: counters, and what begins in lanes.
 func (in *inspection) prepare() error {
 	var bad error
-	for n := range int(in.store.homes) {
-		value, _, err := in.storeView.get(layout.MetaKey(layout.CounterFamily, n, 0))
+	for n := range int(in.homes) {
+		value, _, err := layout.Get(in.rows, layout.MetaKey(layout.CounterFamily, n, 0))
 		bad = errors.Join(bad, err)
 		in.counters = append(in.counters, layout.NumberAt(value, 0))
 		in.arrivals = append(in.arrivals, int64(layout.NumberAt(value, 8)))
@@ -188,7 +207,7 @@ func (in *inspection) prepare() error {
 	if bad != nil {
 		return bad
 	}
-	return in.Underway(func(w journal.Effect) error {
+	return in.source.Underway(func(w journal.Effect) error {
 		switch w := w.(type) {
 		case journal.CreateStream:
 			in.born[w.Stream] = true
@@ -263,7 +282,7 @@ func (in *inspection) owned(slot, owner parley.Slot, where string) {
 
 func (in *inspection) position(slot parley.Slot, n uint64, where string) {
 	in.positions.Checked++
-	if home := in.Home(slot); n > in.counters[home] {
+	if home := in.homes.Of(slot); n > in.counters[home] {
 		in.positions.Fault(where, "number %d, but journal %d has counted to %d only: the number will be given again", n, home, in.counters[home])
 	}
 }
@@ -283,14 +302,14 @@ func (in *inspection) event(slot parley.Slot, s journal.Stream, seq uint64) {
 func (in *inspection) state(slot parley.Slot, s journal.Stream, seq uint64) {
 	in.states.Checked++
 	in.owned(slot, s.Slot(), "state of "+streamName(s))
-	if _, found, err := in.storeView.get(layout.EventKey(s, seq)); err == nil && (!found || seq == 0) {
+	if _, found, err := layout.Get(in.rows, layout.EventKey(s, seq)); err == nil && (!found || seq == 0) {
 		in.states.Fault(streamName(s), "its stored state folds %d events, and there are fewer: what it shows did not happen", seq)
 	}
 }
 
 func (in *inspection) record(slot parley.Slot, id parley.MessageID, position uint64) {
 	where := fmt.Sprintf("record of message %s", id)
-	if slot != id.Slot() && in.store.homes.Same(slot, id.Slot()) {
+	if slot != id.Slot() && in.homes.Same(slot, id.Slot()) {
 		in.owned(slot, id.Slot(), where)
 	}
 	if position != 0 {
@@ -315,7 +334,7 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 	if agent != in.feed {
 		in.feed, in.arrival = agent, 0
 	}
-	at, latest := int64(layout.NumberAt(value, 1)), in.arrivals[in.Home(slot)]
+	at, latest := int64(layout.NumberAt(value, 1)), in.arrivals[in.homes.Of(slot)]
 	switch {
 	case at < in.arrival:
 		in.feeds.Fault(feedName(agent, position), "it arrived %d ms before the entry before it: counts since an instant are wrong", in.arrival-at)
@@ -326,10 +345,10 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 	switch kind := journal.FeedKind(value[0]); kind {
 	case journal.MessageEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
-		in.place(in.store.homes.Residence(slot, id), id, position, in.places.Expect)
+		in.place(in.homes.Residence(slot, id), id, position, in.places.Expect)
 	case journal.CopyEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
-		in.copyAt(in.store.homes.BroadcastSlot(in.Home(slot), id), id, agent, position, in.copied.Expect)
+		in.copyAt(in.homes.BroadcastSlot(in.homes.Of(slot), id), id, agent, position, in.copied.Expect)
 		in.oweElsewhere(id, agent)
 	case journal.StatusEntry, journal.GroupEntry, journal.ReceiptEntry:
 	default:
@@ -349,7 +368,7 @@ func (in *inspection) placed(slot parley.Slot, k []byte) {
 }
 
 func (in *inspection) exists(s journal.Stream) bool {
-	_, found, err := in.storeView.get(layout.EventKey(s, 1))
+	_, found, err := layout.Get(in.rows, layout.EventKey(s, 1))
 	return found || err != nil || in.born[s]
 }
 
@@ -376,114 +395,4 @@ func (in *inspection) member(slot parley.Slot, k, value []byte) {
 	}
 	in.owned(slot, parley.IDFromBytes[parley.AgentID](k[4:20]).Slot(), where)
 	in.position(slot, layout.Number(k[20:]), where)
-}
-
-// readMarks holds feeds against what was carried of them: three families in one
-// order, read side by side.
-func (in *inspection) readMarks() error {
-	var rows [3]*pebble.Iterator
-	for i := range rows {
-		iter, err := in.rows.NewIter(nil)
-		if err != nil {
-			return err
-		}
-		rows[i] = iter
-	}
-	var err error
-	for slot := parley.Slot(0); slot < parley.Slots && err == nil; slot++ {
-		if !rows[0].SeekGE(layout.Key(slot, 0, 0)[:2]) {
-			err = rows[0].Error()
-			break
-		}
-		if at, _ := layout.FamilyOf(rows[0].Key()); at > slot { // nothing lives between
-			if at >= parley.Slots {
-				break
-			}
-			slot = at
-		}
-		err = in.marksOf(slot, rows)
-	}
-	for _, iter := range rows {
-		err = errors.Join(err, iter.Close())
-	}
-	return err
-}
-
-// marksOf does so for one slot.
-func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error {
-	var at [3][]byte
-	letters := [3]byte{layout.FeedFamily, layout.ReceiptFamily, layout.UntransferredFamily}
-	show := func(i int, ok bool) {
-		for ; ok; ok = rows[i].Next() {
-			if s, f := layout.FamilyOf(rows[i].Key()); s != slot || f != letters[i] {
-				break
-			}
-			if len(rows[i].Key()) == 27 {
-				at[i] = rows[i].Key()[3:]
-				return
-			}
-		}
-		at[i] = nil
-	}
-	for i := range rows {
-		show(i, rows[i].SeekGE(layout.Key(slot, letters[i], 0)))
-	}
-	for {
-		var place []byte
-		for _, p := range at {
-			if p != nil && (place == nil || bytes.Compare(p, place) < 0) {
-				place = p
-			}
-		}
-		if place == nil {
-			return errors.Join(rows[0].Error(), rows[1].Error(), rows[2].Error())
-		}
-		place = bytes.Clone(place)
-		var has [3]bool
-		for i := range at {
-			has[i] = bytes.Equal(at[i], place)
-		}
-		in.carried(place, has, rows)
-		for i := range at {
-			if has[i] {
-				show(i, rows[i].Next())
-			}
-		}
-	}
-}
-
-// carried judges one place of a feed: its entry, its marks, its unseen row.
-func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterator) {
-	in.unseen.Checked++
-	where := feedName(parley.IDFromBytes[parley.AgentID](place), layout.Number(place[16:]))
-	entry, marked, waits := has[0], has[1], has[2]
-	if entry {
-		value := rows[0].Value()
-		message := len(value) >= 25 && journal.FeedKind(value[0]).BringsMessage()
-		had := marked && !announcedOnly(rows[1].Value()) // a webhook's mark alone is none of carriage
-		copied := message && journal.FeedKind(value[0]) == journal.CopyEntry
-		switch {
-		case copied && waits:
-			in.unseen.Fault(where, "a copy is noted as not carried yet")
-		case copied && !had && layout.Number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
-			in.unseen.Fault(where, "a copy has no marks and counts as carried: a stream that resumes passes over it")
-		case copied:
-		case message && had && waits:
-			in.unseen.Fault(where, "the message has marks and counts as not carried yet: it is carried once more")
-		case message && !had && !waits:
-			in.unseen.Fault(where, "the message has no marks and is not noted as not carried yet: a stream that resumes passes over it")
-		case message && waits && !bytes.Equal(value[9:25], rows[2].Value()):
-			in.unseen.Fault(where, "what is noted as not carried yet is another message")
-		case !message && (marked || waits):
-			in.unseen.Fault(where, "what is noted here is no message")
-		}
-		return
-	}
-	in.unseen.Fault(where, "marks or a note of a message that the feed does not have")
-}
-
-// passed is the position up to which an agent's copies count as carried.
-func (in *inspection) passed(agent parley.AgentID) uint64 {
-	value, _, _ := layout.Get(in.rows, layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:])) // what cannot be read is told of elsewhere
-	return layout.Number(value)
 }

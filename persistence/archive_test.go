@@ -14,6 +14,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/journal/verify"
+	rowverify "parley/persistence/verify"
 )
 
 // inhabited makes a store with a little of everything in it, and gives its agent.
@@ -55,7 +56,7 @@ func inhabited(t *testing.T, dir string, opts Options) *Store {
 func inOrder(t *testing.T, a *Archive) {
 	t.Helper()
 	audit := &verify.Report{}
-	if err := a.Audit(audit); err != nil {
+	if err := rowverify.Rows(a, audit); err != nil {
 		t.Error(err)
 	}
 	if err := audit.Err(); err != nil {
@@ -179,7 +180,7 @@ func TestArchiveAfterAKill(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := (&Archive{storeView: &storeView{}}).Audit(&verify.Report{}); !errors.Is(err, journal.ErrClosed) {
+	if err := rowverify.Rows(&Archive{storeView: &storeView{}}, &verify.Report{}); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("of a closed store: %v", err)
 	}
 }

@@ -1,0 +1,122 @@
+package verify
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"parley"
+	"parley/journal"
+	"parley/persistence/layout"
+)
+
+// readMarks holds feeds against what was carried of them: three families in one
+// order, read side by side.
+func (in *inspection) readMarks() error {
+	var rows [3]*pebble.Iterator
+	for i := range rows {
+		iter, err := in.rows.NewIter(nil)
+		if err != nil {
+			return err
+		}
+		rows[i] = iter
+	}
+	var err error
+	for slot := parley.Slot(0); slot < parley.Slots && err == nil; slot++ {
+		if !rows[0].SeekGE(layout.Key(slot, 0, 0)[:2]) {
+			err = rows[0].Error()
+			break
+		}
+		if at, _ := layout.FamilyOf(rows[0].Key()); at > slot { // nothing lives between
+			if at >= parley.Slots {
+				break
+			}
+			slot = at
+		}
+		err = in.marksOf(slot, rows)
+	}
+	for _, iter := range rows {
+		err = errors.Join(err, iter.Close())
+	}
+	return err
+}
+
+// marksOf does so for one slot.
+func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error {
+	var at [3][]byte
+	letters := [3]byte{layout.FeedFamily, layout.ReceiptFamily, layout.UntransferredFamily}
+	show := func(i int, ok bool) {
+		for ; ok; ok = rows[i].Next() {
+			if s, f := layout.FamilyOf(rows[i].Key()); s != slot || f != letters[i] {
+				break
+			}
+			if len(rows[i].Key()) == 27 {
+				at[i] = rows[i].Key()[3:]
+				return
+			}
+		}
+		at[i] = nil
+	}
+	for i := range rows {
+		show(i, rows[i].SeekGE(layout.Key(slot, letters[i], 0)))
+	}
+	for {
+		var place []byte
+		for _, p := range at {
+			if p != nil && (place == nil || bytes.Compare(p, place) < 0) {
+				place = p
+			}
+		}
+		if place == nil {
+			return errors.Join(rows[0].Error(), rows[1].Error(), rows[2].Error())
+		}
+		place = bytes.Clone(place)
+		var has [3]bool
+		for i := range at {
+			has[i] = bytes.Equal(at[i], place)
+		}
+		in.carried(place, has, rows)
+		for i := range at {
+			if has[i] {
+				show(i, rows[i].Next())
+			}
+		}
+	}
+}
+
+// carried judges one place of a feed: its entry, its marks, its unseen row.
+func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterator) {
+	in.unseen.Checked++
+	where := feedName(parley.IDFromBytes[parley.AgentID](place), layout.Number(place[16:]))
+	entry, marked, waits := has[0], has[1], has[2]
+	if entry {
+		value := rows[0].Value()
+		message := len(value) >= 25 && journal.FeedKind(value[0]).BringsMessage()
+		had := marked && !layout.AnnouncedOnly(rows[1].Value()) // a webhook's mark alone is none of carriage
+		copied := message && journal.FeedKind(value[0]) == journal.CopyEntry
+		switch {
+		case copied && waits:
+			in.unseen.Fault(where, "a copy is noted as not carried yet")
+		case copied && !had && layout.Number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
+			in.unseen.Fault(where, "a copy has no marks and counts as carried: a stream that resumes passes over it")
+		case copied:
+		case message && had && waits:
+			in.unseen.Fault(where, "the message has marks and counts as not carried yet: it is carried once more")
+		case message && !had && !waits:
+			in.unseen.Fault(where, "the message has no marks and is not noted as not carried yet: a stream that resumes passes over it")
+		case message && waits && !bytes.Equal(value[9:25], rows[2].Value()):
+			in.unseen.Fault(where, "what is noted as not carried yet is another message")
+		case !message && (marked || waits):
+			in.unseen.Fault(where, "what is noted here is no message")
+		}
+		return
+	}
+	in.unseen.Fault(where, "marks or a note of a message that the feed does not have")
+}
+
+// passed is the position up to which an agent's copies count as carried.
+func (in *inspection) passed(agent parley.AgentID) uint64 {
+	value, _, _ := layout.Get(in.rows, layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:])) // what cannot be read is told of elsewhere
+	return layout.Number(value)
+}
