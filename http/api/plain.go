@@ -24,15 +24,19 @@ func checkPlain(field string, text *string) []FieldError {
 	}}
 }
 
-// plain reports whether a text shows all of its characters. Joiners and variation
-// selectors show nothing themselves; they count as shown where a script or an emoji
-// is written with them.
+// plain reports whether a text shows all of its characters. Joiners, separators and
+// variation selectors show nothing themselves; they count as shown where a script or
+// an emoji is written with them.
 func plain(text []rune) bool {
 	for i, r := range text {
 		switch {
 		case !invisible(r):
 		case r == nonJoiner || r == joiner:
 			if !joins(text[:i], text[i+1:], r) {
+				return false
+			}
+		case r == zeroSpace || r == vowelSeparator:
+			if !parts(text[:i], text[i+1:], r) {
 				return false
 			}
 		case !unicode.Is(unicode.Variation_Selector, r) || !varies(text[:i], text[i+1:]):
@@ -46,6 +50,9 @@ const (
 	nonJoiner = '\u200c'
 	joiner    = '\u200d'
 	keycap    = '\u20e3'
+	// zeroSpace is the space without width, vowelSeparator that of Mongolian.
+	zeroSpace      = '\u200b'
+	vowelSeparator = '\u180e'
 )
 
 // invisible reports whether a character shows nothing: controls, format characters
@@ -69,7 +76,8 @@ var joinScripts = []*unicode.RangeTable{
 
 // joins reports whether a joiner between two texts has a use there: between two
 // letters of a script that is written with joiners, after a mark of one, such as a
-// virama, or, a joiner only, between two emoji.
+// virama; a non-joiner also between a foreign word or a number and such a letter, as
+// Persian joins its endings to them; a joiner also between two emoji.
 func joins(before, after []rune, r rune) bool {
 	base := len(before) - 1
 	for base >= 0 && (unicode.Is(unicode.Mn, before[base]) && unicode.Is(unicode.Inherited, before[base]) || skinTone(before[base])) {
@@ -83,9 +91,31 @@ func joins(before, after []rune, r rune) bool {
 		return true
 	case unicode.In(last, joinScripts...) && unicode.Is(unicode.L, last):
 		return len(after) > 0 && unicode.In(after[0], joinScripts...) && unicode.In(after[0], unicode.L, unicode.M)
+	case r == nonJoiner && unicode.In(last, unicode.L, unicode.Nd):
+		return len(after) > 0 && unicode.In(after[0], joinScripts...) && unicode.Is(unicode.L, after[0])
 	default:
 		return r == joiner && pictorial(last) && len(after) > 0 && pictorial(after[0])
 	}
+}
+
+// spacelessScripts are written without spaces between words. Keyboards for them
+// write zeroSpace there, which shows where a line may end.
+var spacelessScripts = []*unicode.RangeTable{
+	unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tai_Le, unicode.New_Tai_Lue, unicode.Tai_Tham, unicode.Tai_Viet, unicode.Balinese, unicode.Javanese,
+}
+
+// parts reports whether a separator between two texts has a use there: between two
+// letters of a script that is written with it.
+func parts(before, after []rune, r rune) bool {
+	if len(before) == 0 || len(after) == 0 {
+		return false
+	}
+	scripts := spacelessScripts
+	if r == vowelSeparator {
+		scripts = []*unicode.RangeTable{unicode.Mongolian}
+	}
+	last, next := before[len(before)-1], after[0]
+	return unicode.In(last, scripts...) && unicode.In(last, unicode.L, unicode.M) && unicode.In(next, scripts...) && unicode.Is(unicode.L, next)
 }
 
 // varies reports whether a variation selector between two texts has a use there:
@@ -104,11 +134,11 @@ func varies(before, after []rune) bool {
 	}
 }
 
-// pictorial reports whether a character is a symbol as emoji are. Four emoji are
+// pictorial reports whether a character is a symbol as emoji are. Five emoji are
 // letters or punctuation to Unicode.
 func pictorial(r rune) bool {
 	switch r {
-	case '‼', '⁉', '〰', 'ℹ':
+	case '‼', '⁉', '〰', '〽', 'ℹ':
 		return true
 	}
 	return r > unicode.MaxASCII && unicode.In(r, unicode.So, unicode.Sm)

@@ -12,6 +12,8 @@ var shownNames = []string{
 	"Acme", "Söhne & Co. KG", "אחד שתיים", "شركة", "می\u200cخواهم", "مُ\u200cن", // Persian, also after a vowel sign
 	"क्\u200dष", "क्\u200c", "ക\u0d4d\u200d", "ശ്രീലങ്ക", "ශ්\u200dරී ලංකා", "র\u200d্যাম", // virama and joiner, also at the end
 	"👩\u200d💻 & Söhne", "👩🏽\u200d🚀", "❤\ufe0f\u200d🔥", "🏳\ufe0f\u200d🌈", "🙂\u200d↔\ufe0f", "👨\u200d👩\u200d👧", "1\ufe0f\u20e3 Place", "ℹ\ufe0f Desk", "™\ufe0e",
+	"PDF\u200cها", "۲۰\u200cساله", "٢٠\u200cسال", "مـ\u200cن", // Persian endings of foreign words and of numbers
+	"ភាសា\u200bខ្មែរ", "ไทย\u200bแลนด์", "ລາວ\u200bລາວ", "မြန်မာ\u200bစာ", "ᠬᠠᠷ\u180eᠠ", "〽\ufe0f Music",
 	"葛\U000e0100城", "ᠮᠣᠩᠭᠣᠯ\u180b", "\u0600١٢", // variants, and a sign that is a format character
 }
 
@@ -54,6 +56,7 @@ func hides(judge func(string) bool) (passed []string) {
 	}
 	for _, name := range []string{ // joiners and selectors where they do nothing
 		"خ\u200c", "خ\u200d خ", "م\u200c\u200cم", "क\u200c ", "👩\u200d", "\u200d👩", "👩\u200c💻", "👩\u200dA", "A\u200d👩", "❤\ufe0f\ufe0f", "+\ufe0f", "1\ufe0f", "漢\u200d字",
+		"Acme\u200cשתיים", "A\u200dخ", "1\u200c خ", "ไทย\u200b", "\u200bไทย", "ไทย\u200b\u200bไทย", "ไทย\u200bA", "A\u200bไทย", "ᠠ\u180e", "\u180eᠠ", "ᠠ\u180e\u180eᠠ",
 		"🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
 	} {
 		if judge(name) {
