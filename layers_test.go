@@ -44,7 +44,7 @@ var lattice = map[string]place{
 	"parley/actors/group":        {may: ground, tests: stories, pure: true, why: strangers},
 	"parley/actors/webhook":      {may: ground, tests: stories, pure: true, why: strangers},
 
-	"parley/actors/record": {may: ground, why: "what is stored beside events is data without rules"},
+	"parley/actors/record": {may: slices.Concat(ground, agreed, aggregates), why: "what is stored beside events is encoded in one place"},
 
 	"parley/actors/rules": {may: slices.Concat(ground, agreed, aggregates), why: "what runs aggregates sees each through one type"},
 

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"encoding/binary"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,40 +20,6 @@ const (
 	drainAgainMin = time.Second
 	drainAgainMax = time.Minute
 )
-
-// decodeWord reads a word as it lies in the tray of an actor of that kind. An
-// error says that the word can never be understood, by this release: that it is no
-// word, one of an unknown kind, one for others, or one without the ids it is about.
-func decodeWord(to journal.StreamKind, data []byte) (*record.SagaMessage, error) {
-	if to == journal.OrgStream && len(data) == 17 && data[0] == retired {
-		return &record.SagaMessage{Kind: record.SagaMessage_retired, Agent: data[1:]}, nil
-	}
-	said := &record.SagaMessage{}
-	if err := said.UnmarshalVT(data); err != nil {
-		return nil, err
-	}
-	var ids [][]byte
-	switch k := said.GetKind(); {
-	case to == journal.AgentStream && (k == record.SagaMessage_offer || k == record.SagaMessage_depart):
-		ids = [][]byte{said.GetGroup()}
-	case to == journal.AgentStream && (k == record.SagaMessage_concern || k == record.SagaMessage_settled):
-		ids = [][]byte{said.GetGroup(), said.GetRequest()}
-	case to == journal.GroupStream && (k == record.SagaMessage_answer || k == record.SagaMessage_forget):
-		ids = [][]byte{said.GetAgent()}
-	case to == journal.WebhookStream && k == record.SagaMessage_forget:
-		ids = [][]byte{said.GetAgent()}
-	case to == journal.OrgStream && k == record.SagaMessage_ended:
-		ids = [][]byte{said.GetGroup()}
-	default:
-		return nil, fmt.Errorf("a word of kind %d, which it is never told", k)
-	}
-	for _, id := range ids {
-		if len(id) != 16 {
-			return nil, fmt.Errorf("a word of kind %d with an id of %d bytes", said.GetKind(), len(id))
-		}
-	}
-	return said, nil
-}
 
 // drainQueue takes the words in the tray, each in a turn of its own that also strikes it
 // out. It takes one page; if there is more, the actor is hinted again once the
@@ -104,7 +69,7 @@ func (e *entity[S, C, E]) queuePage() (page []journal.QueuedMessage, more bool, 
 func (e *entity[S, C, E]) handleQueued(r *journal.QueuedMessage, then func(error)) error {
 	t := e.begin()
 	defer t.abandon()
-	said, err := decodeWord(e.handle.stream.Kind, r.Data)
+	said, err := record.DecodeSagaMessage(e.handle.stream.Kind, r.Data)
 	if err != nil {
 		e.quarantine(t, r, err)
 	} else if err := e.kind.handleQueued(t, said); err != nil {
@@ -121,17 +86,12 @@ func (e *entity[S, C, E]) handleQueued(r *journal.QueuedMessage, then func(error
 // verify` names it.
 func (e *entity[S, C, E]) quarantine(t *turn[S, C, E], r *journal.QueuedMessage, why error) {
 	s := e.handle.stream
-	t.keep(journal.QuarantineTable, quarantineKey(s, r.Number), quarantineRow(t.now, r.Data))
+	t.keep(journal.QuarantineTable, record.QuarantineKey(s, r.Number), quarantineRow(t.now, r.Data))
 	t.after = append(t.after, func() {
 		e.engine.quarantined.Add(1)
 		e.engine.logger.Error("a stored word cannot be decoded and was put into quarantine: its effect is missing",
-			"stream", streamName(s), "number", r.Number, "bytes", len(r.Data), "error", why)
+			"stream", record.StreamName(s), "number", r.Number, "bytes", len(r.Data), "error", why)
 	})
-}
-
-func quarantineKey(s journal.Stream, number uint64) []byte {
-	k := append(make([]byte, 0, 25), byte(s.Kind))
-	return binary.BigEndian.AppendUint64(append(k, s.ID[:]...), number)
 }
 
 // quarantineRow is the instant in milliseconds, and the word.

@@ -201,14 +201,14 @@ func TestWordsThatCannotBeDecoded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := decodeWord(x.to, word); (err == nil) != x.fine {
+		if _, err := record.DecodeSagaMessage(x.to, word); (err == nil) != x.fine {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if said, err := decodeWord(journal.OrgStream, append([]byte{retired}, id...)); err != nil || said.GetKind() != record.SagaMessage_retired {
+	if said, err := record.DecodeSagaMessage(journal.OrgStream, append([]byte{record.Retired}, id...)); err != nil || said.GetKind() != record.SagaMessage_retired {
 		t.Errorf("a retirement: %v, %v", said, err)
 	}
-	if _, err := decodeWord(journal.OrgStream, garble); err == nil {
+	if _, err := record.DecodeSagaMessage(journal.OrgStream, garble); err == nil {
 		t.Error("what is no word was decoded")
 	}
 }

@@ -144,7 +144,7 @@ func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
 	case agent.IssuePollToken:
 		t.say(pollWord(id, c.Hash))
 	case agent.Revoke:
-		t.say(journal.EnqueueFor{To: rules.OrgStream(now.Owner()), Data: append([]byte{retired}, id[:]...)})
+		t.say(journal.EnqueueFor{To: rules.OrgStream(now.Owner()), Data: append([]byte{record.Retired}, id[:]...)})
 		if err := n.quit(t, id, groups); err != nil {
 			return nil, err
 		}

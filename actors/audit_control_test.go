@@ -80,7 +80,7 @@ var rowControls = map[string]control{
 	}, []string{"keys"}, false},
 	"a word for nobody": {func(x *tamper) {
 		s := journal.Stream{Kind: journal.OrgStream, ID: nobody}
-		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), append([]byte{retired}, nobody[:]...))
+		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), append([]byte{record.Retired}, nobody[:]...))
 	}, []string{"retirements", "trays"}, false},
 	"a word that nobody understands": {func(x *tamper) {
 		s := rules.OrgStream(x.owner)
@@ -88,7 +88,7 @@ var rowControls = map[string]control{
 	}, []string{"tray-words"}, false},
 	"a word in quarantine": {func(x *tamper) {
 		s := rules.OrgStream(x.owner)
-		x.set(slotted(s.Slot(), 'R', []byte{byte(journal.QuarantineTable)}, quarantineKey(s, 1)), quarantineRow(noon, []byte("hello")))
+		x.set(slotted(s.Slot(), 'R', []byte{byte(journal.QuarantineTable)}, record.QuarantineKey(s, 1)), quarantineRow(noon, []byte("hello")))
 	}, []string{"quarantine"}, false},
 	"a timer for nobody": {func(x *tamper) {
 		s := journal.Stream{Kind: journal.RegistrationStream, ID: nobody}

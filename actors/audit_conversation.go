@@ -105,7 +105,7 @@ func (k *talk) lawful(seq uint64, e conversation.Event, atMs int64, c conversati
 }
 
 func (k *talk) unlawful(seq uint64, why string) {
-	k.x.lawful.Fault(streamName(k.stream), "event %d: %s", seq, why)
+	k.x.lawful.Fault(record.StreamName(k.stream), "event %d: %s", seq, why)
 }
 
 // message holds a message event against its record and what follows from it.
@@ -254,7 +254,7 @@ func (k *talk) inOrder(where string, to parley.AgentID, position uint64) {
 // end judges the conversation as a whole.
 func (k *talk) end() error {
 	if k.opens {
-		k.x.lawful.Fault(streamName(k.stream), "its last reply had to open it, and did not")
+		k.x.lawful.Fault(record.StreamName(k.stream), "its last reply had to open it, and did not")
 	}
 	if !k.host.Zero() {
 		k.toldAll()
@@ -274,7 +274,7 @@ func (k *talk) told(agent parley.AgentID) {
 	there := len(k.statuses) - len(awaited)
 	for n, word := range awaited {
 		if there < 0 || k.statuses[there+n].String() != word {
-			k.x.statusWords.Fault(streamName(k.stream), "a change to %s is on its way to agent %s, which did not happen then", word, agent)
+			k.x.statusWords.Fault(record.StreamName(k.stream), "a change to %s is on its way to agent %s, which did not happen then", word, agent)
 			return
 		}
 	}

@@ -54,7 +54,7 @@ func openGroups(open opener) groupLedgers {
 }
 
 func newsMember(m []byte) string {
-	kind, request := GroupNews(m[32:])
+	kind, request := record.GroupNews(m[32:])
 	return fmt.Sprintf("feed of agent %s, group %s, %s %s", idText(m), idText(m[16:]), kind, request)
 }
 
@@ -107,7 +107,7 @@ func (g *assembly) judge(seq uint64, e group.Event) error {
 	}
 	x.groupLaw.Checked++
 	if why := g.unlawful(e); why != "" {
-		x.groupLaw.Fault(streamName(g.stream), "event %d: %s", seq, why)
+		x.groupLaw.Fault(record.StreamName(g.stream), "event %d: %s", seq, why)
 	}
 	switch e := e.(type) {
 	case *group.Founded:
@@ -120,7 +120,7 @@ func (g *assembly) judge(seq uint64, e group.Event) error {
 	case *group.Carried:
 		g.due[e.GetExpiresMs()] = true
 		if r := g.state.Request(parley.IDFromBytes[parley.JoinRequestID](e.GetRequest())); r != nil {
-			g.news(r.AgentID(), invited, r.GetId())
+			g.news(r.AgentID(), record.Invited, r.GetId())
 			g.tellOne() // of the admins nobody is told
 		}
 	case *group.Resolved:
@@ -130,11 +130,11 @@ func (g *assembly) judge(seq uint64, e group.Event) error {
 			return err
 		}
 		x.requests.Expect(g.stream.Slot(), 1, g.id[:], r.GetId(), data)
-		g.news(r.AgentID(), requestResolved, r.GetId())
+		g.news(r.AgentID(), record.RequestResolved, r.GetId())
 	case *group.Left:
 		if m := g.sitting(e.GetSeat()); m != nil {
 			g.listed[m.Agent] = g.state.Conversation
-			g.news(m.Agent, memberLeft, nil)
+			g.news(m.Agent, record.MemberLeft, nil)
 		}
 	case *group.Deleted:
 		x.endings.Expect(g.state.Org.Slot(), 1, g.state.Org[:], g.id[:])
@@ -154,11 +154,11 @@ func (g *assembly) filed(r *group.Request) {
 		g.x.quota.Find(by.Org.Slot(), 1, usedKey(g.x.Home(g.stream.Slot()), by.Org, day))
 	}
 	if r.GetStatus() == group.Invited {
-		g.news(r.AgentID(), invited, r.GetId())
+		g.news(r.AgentID(), record.Invited, r.GetId())
 		g.tellOne()
 		return
 	}
-	g.news(r.AgentID(), requestCreated, r.GetId())
+	g.news(r.AgentID(), record.RequestCreated, r.GetId())
 }
 
 // follows looks at what an event has made of the group.
@@ -181,14 +181,14 @@ func (g *assembly) follows(e group.Event) {
 		}
 	case *group.Carried, *group.Changed, *group.Consented, *group.Deleted, *group.Filed, *group.Founded, *group.Left, *group.Resolved, *group.RoleChanged, *group.Voted: // judged before they are folded
 	}
-	if len(g.unsaid) > 0 && (len(admins(g.state)) > 0 || g.state.Deleted()) {
+	if len(g.unsaid) > 0 && (len(record.Admins(g.state)) > 0 || g.state.Deleted()) {
 		g.tell()
 	}
 }
 
 func (g *assembly) seated(m group.Member) {
-	g.seats[m.Agent] = appendSeat(g.seats[m.Agent], m.Seat)
-	g.news(m.Agent, memberJoined, nil)
+	g.seats[m.Agent] = record.AppendSeat(g.seats[m.Agent], m.Seat)
+	g.news(m.Agent, record.MemberJoined, nil)
 	if now := g.state.Conversation; !now.Zero() && g.listed[m.Agent] != now {
 		g.x.lists.Expect(m.Agent.Slot(), 1, m.Agent[:], now[:])
 		g.listed[m.Agent] = now
@@ -203,7 +203,7 @@ func (g *assembly) news(about parley.AgentID, kind byte, request []byte) {
 func (g *assembly) tell() {
 	for _, h := range g.unsaid {
 		g.x.notices.Expect(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
-		for _, a := range admins(g.state) {
+		for _, a := range record.Admins(g.state) {
 			if a.Agent != h.about {
 				g.x.notices.Expect(a.Agent.Slot(), 1, a.Agent[:], g.id[:], h.note)
 			}
@@ -231,8 +231,8 @@ func (g *assembly) sitting(seat uint32) *group.Member {
 func (g *assembly) end() error {
 	g.tell()
 	x, s := g.x, g.state
-	if len(s.Members()) > 0 && len(admins(s)) == 0 && !s.Deleted() {
-		x.groupLaw.Fault(streamName(g.stream), "it has members and no admin")
+	if len(s.Members()) > 0 && len(record.Admins(s)) == 0 && !s.Deleted() {
+		x.groupLaw.Fault(record.StreamName(g.stream), "it has members and no admin")
 	}
 	for _, m := range s.Members() {
 		if !s.Deleted() && !x.underway.forgets[pair(parley.AnyID(m.Agent), g.stream.ID)] {
@@ -258,7 +258,7 @@ func (g *assembly) end() error {
 
 // membership names an agent's seat, by the offer that it was taken by.
 func membership(agent parley.AgentID, id parley.GroupID, offer uint32, isolated bool) []byte {
-	m := appendSeat(append(append(make([]byte, 0, 37), agent[:]...), id[:]...), offer)
+	m := record.AppendSeat(append(append(make([]byte, 0, 37), agent[:]...), id[:]...), offer)
 	if isolated {
 		return append(m, 1)
 	}
@@ -315,7 +315,7 @@ func shownRow(s *group.State) []byte {
 // awaited judges the seats that are kept: each is being asked for, or answered for.
 // A word about another one can only be left over from an agent that was revoked.
 func (g *assembly) awaited() {
-	x, where := g.x, streamName(g.stream)
+	x, where := g.x, record.StreamName(g.stream)
 	words := x.underway.offers[g.id]
 	for number := range g.kept {
 		x.seatWords.Checked++

@@ -101,10 +101,10 @@ var groupControls = map[string]control{
 	"a place is not noted":    {func(x *tamper) { x.lose('R', ofTable(journal.PlaceTable)) }, []string{"place-rows"}, false},
 	"a place has other seats": {func(x *tamper) { x.alter('R', ofTable(journal.PlaceTable), flipLast) }, []string{"place-rows"}, false},
 	"a feed tells of no new member": {func(x *tamper) {
-		x.lose('F', func(k, v []byte) bool { return told(k, v) && v[25] == memberJoined })
+		x.lose('F', func(k, v []byte) bool { return told(k, v) && v[25] == record.MemberJoined })
 	}, []string{"group-news"}, false},
 	"a feed tells of another request": {func(x *tamper) {
-		x.alter('F', func(k, v []byte) bool { return told(k, v) && v[25] == requestResolved }, flipLast)
+		x.alter('F', func(k, v []byte) bool { return told(k, v) && v[25] == record.RequestResolved }, flipLast)
 	}, []string{"group-news"}, false},
 	"the directory shows nothing": {func(x *tamper) { x.lose('R', ofTable(journal.PublicTable)) }, []string{"directory-rows"}, false},
 	"the directory shows what is not public": {func(x *tamper) {

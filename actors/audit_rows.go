@@ -74,7 +74,7 @@ func (x *auditor) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses 
 				return true
 			}
 			c := parley.ConversationID(e.Ref)
-			status, _ := StatusNews(e.Note)
+			status, _ := record.StatusNews(e.Note)
 			if moved := x.moved[c]; moved != nil {
 				var there bool
 				if there, bad = x.witnessed(agent, moved); bad != nil {
@@ -148,7 +148,7 @@ func (x *auditor) member(slot parley.Slot, table journal.Table, key, value []byt
 		return x.deliveryRow(slot, key, value)
 	case table == journal.RetryTable && len(key) == 32:
 		x.retries.Find(slot, 1, key[:16], key[24:], key[16:24])
-	case table == journal.QuarantineTable && isQuarantine(key, value):
+	case table == journal.QuarantineTable && record.IsQuarantine(key, value):
 		x.quarantine.Checked++
 		x.quarantined(slot, key, value)
 	case table == journal.SpentTable && len(key) > 4 && len(value) == 16:
@@ -268,7 +268,7 @@ func (x *auditor) founding(slot parley.Slot, r *record.Message, scope, value []b
 	if err != nil || c == nil {
 		return false, err
 	}
-	return slot == c.owner.Slot() && bytes.HasPrefix(scope, foundingScope(c.founder)) &&
+	return slot == c.owner.Slot() && bytes.HasPrefix(scope, record.FoundingScope(c.founder)) &&
 		bytes.Equal(value[16:32], c.owner[:]) && c.name == string(value[32:]), nil
 }
 

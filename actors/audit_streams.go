@@ -9,6 +9,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/issuer"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/actors/rules"
 	"parley/journal"
@@ -42,10 +43,10 @@ func (x *auditor) teller(s journal.Stream) teller {
 // begins judges an event that makes a stream.
 func (x *auditor) begins(s journal.Stream, seq uint64, self []byte) {
 	if seq != 1 {
-		x.begin.Fault(streamName(s), "event %d makes it once more", seq)
+		x.begin.Fault(record.StreamName(s), "event %d makes it once more", seq)
 	}
 	if !bytes.Equal(self, s.ID[:]) {
-		x.begin.Fault(streamName(s), "it was made as %x: nobody finds it", self)
+		x.begin.Fault(record.StreamName(s), "it was made as %x: nobody finds it", self)
 	}
 }
 
@@ -97,10 +98,10 @@ func (x *auditor) replayed(r *replay, seq uint64, f journal.StoredEvent) error {
 	}
 	x.decode.Checked++
 	if seq == 1 && f.Tag != 1 {
-		x.begin.Fault(streamName(r.stream), "its first event is not the one that makes it")
+		x.begin.Fault(record.StreamName(r.stream), "its first event is not the one that makes it")
 	}
 	if err := r.teller.play(seq, f); err != nil {
-		x.decode.Fault(streamName(r.stream), "event %d: %v: whoever asks for it gets an error", seq, err)
+		x.decode.Fault(record.StreamName(r.stream), "event %d: %v: whoever asks for it gets an error", seq, err)
 		r.broken = true
 		return nil
 	}
@@ -115,9 +116,9 @@ func (x *auditor) replayed(r *replay, seq uint64, f journal.StoredEvent) error {
 	stored, err := r.teller.recode(r.stored)
 	switch {
 	case err != nil:
-		x.state.Fault(streamName(r.stream), "its stored state cannot be read: %v", err)
+		x.state.Fault(record.StreamName(r.stream), "its stored state cannot be read: %v", err)
 	case !bytes.Equal(folded, stored):
-		x.state.Fault(streamName(r.stream), "its stored state is not what its first %d events give: what it shows did not happen", seq)
+		x.state.Fault(record.StreamName(r.stream), "its stored state is not what its first %d events give: what it shows did not happen", seq)
 	}
 	return nil
 }
@@ -128,7 +129,7 @@ func (x *auditor) finish(r *replay) error {
 		return nil
 	}
 	if r.teller.current() && (r.stored == nil || r.storedAt < r.events) {
-		x.state.Fault(streamName(r.stream), "its stored state is of %d events, and it has %d: others see it as it was", r.storedAt, r.events)
+		x.state.Fault(record.StreamName(r.stream), "its stored state is of %d events, and it has %d: others see it as it was", r.storedAt, r.events)
 	}
 	return r.teller.done(r.events)
 }
@@ -141,7 +142,7 @@ func (x *auditor) registrationTelling(s journal.Stream) teller {
 		switch e := e.(type) {
 		case *registration.Issued:
 			x.begins(s, seq, e.GetId())
-			due := time.UnixMilli(e.GetExpiresMs()).Add(challengeKept)
+			due := time.UnixMilli(e.GetExpiresMs()).Add(registration.ChallengeKept)
 			x.timersDue.Expect(s.Slot(), 1, timerKey(s, due))
 		case *registration.Solved:
 			return x.solvedBy(s, t.state.GetSlug(), parley.IDFromBytes[parley.OrgID](e.GetOrgId()))
@@ -162,7 +163,7 @@ func (x *auditor) solvedBy(s journal.Stream, slug string, made parley.OrgID) err
 	}
 	o := &org.State{}
 	if stored == nil || o.UnmarshalVT(stored) != nil || o.GetSlug() != slug {
-		x.registered.Fault(streamName(s), "it was solved for %q, and organization %s is not there or has another slug", slug, made)
+		x.registered.Fault(record.StreamName(s), "it was solved for %q, and organization %s is not there or has another slug", slug, made)
 	}
 	return nil
 }
@@ -174,7 +175,7 @@ func (x *auditor) issuerTelling(s journal.Stream) teller {
 	t.judge = func(uint64, issuer.Event) error { return nil }
 	t.end = func() error {
 		if s != rules.SigningKeyStream {
-			x.begin.Fault(streamName(s), "there is one issuer of keys, and this is another")
+			x.begin.Fault(record.StreamName(s), "there is one issuer of keys, and this is another")
 		}
 		return nil
 	}

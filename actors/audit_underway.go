@@ -7,6 +7,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/org"
+	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
 )
@@ -103,7 +104,7 @@ func (x *auditor) announce(w journal.AppendFeed) {
 		x.notices.Find(w.To.Slot(), 1, w.To[:], w.Ref[:], w.Note)
 		return
 	}
-	status, _ := StatusNews(w.Note)
+	status, _ := record.StatusNews(w.Note)
 	x.underway.statuses[k] = append(x.underway.statuses[k], status)
 }
 
@@ -130,7 +131,7 @@ func (x *auditor) bear(w journal.CreateStream) error {
 	told := x.teller(w.Stream)
 	for n, f := range w.Events {
 		if err := told.play(uint64(n)+1, f); err != nil {
-			x.decode.Fault(streamName(w.Stream), "it is on its way and cannot be made: %v", err)
+			x.decode.Fault(record.StreamName(w.Stream), "it is on its way and cannot be made: %v", err)
 			return nil
 		}
 	}
@@ -143,9 +144,9 @@ func (x *auditor) bear(w journal.CreateStream) error {
 // effect judges what waits in a tray, or is on its way to one.
 func (x *auditor) effect(to journal.Stream, word []byte) error {
 	x.trays.Checked++
-	said, err := decodeWord(to.Kind, word)
+	said, err := record.DecodeSagaMessage(to.Kind, word)
 	if err != nil {
-		x.trays.Fault(streamName(to), "a word of %d bytes that cannot be decoded (%v): it will be put into quarantine", len(word), err)
+		x.trays.Fault(record.StreamName(to), "a word of %d bytes that cannot be decoded (%v): it will be put into quarantine", len(word), err)
 		return nil
 	}
 	x.said(to, said)
@@ -154,7 +155,7 @@ func (x *auditor) effect(to journal.Stream, word []byte) error {
 
 // quarantined tells of a word that was put aside because it could not be decoded.
 func (x *auditor) quarantined(slot parley.Slot, key, value []byte) {
-	q := quarantinedOf(key, value)
+	q := record.QuarantinedOf(key, value)
 	where := fmt.Sprintf("%s, word %d of its tray", q.Actor(), q.Number)
 	if slot != q.To.Slot() {
 		x.quarantine.Fault(where, "its row lies in slot %d, and nobody looks for it there", slot)
@@ -165,18 +166,6 @@ func (x *auditor) quarantined(slot parley.Slot, key, value []byte) {
 
 // quarantineTold is how many bytes of a word in quarantine are told.
 const quarantineTold = 128
-
-func streamName(s journal.Stream) string {
-	kinds := map[journal.StreamKind]string{
-		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
-		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
-		journal.GroupStream: "group", journal.WebhookStream: "webhook",
-	}
-	if kind, ok := kinds[s.Kind]; ok {
-		return kind + " " + s.ID.String()
-	}
-	return fmt.Sprintf("stream %d/%s", s.Kind, s.ID)
-}
 
 // teller replays one stream and judges what it tells.
 type teller interface {

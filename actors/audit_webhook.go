@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"parley"
+	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -47,7 +48,7 @@ func (x *auditor) webhookTelling(s journal.Stream) teller {
 	lives := false
 	owe := func(number uint64, news []byte) {
 		if lives {
-			x.jobs.Expect(s.Slot(), 1, jobKey(id, number), news)
+			x.jobs.Expect(s.Slot(), 1, record.JobKey(id, number), news)
 		}
 	}
 	t.judge = func(seq uint64, e webhook.Event) (err error) {
@@ -73,9 +74,9 @@ func (x *auditor) webhookTelling(s journal.Stream) teller {
 		if t.state.Deleted() {
 			return nil
 		}
-		x.hooks.Expect(s.Slot(), 1, webhookKey(t.state), wishOf(t.state).encode(t.state.GetUrl()))
+		x.hooks.Expect(s.Slot(), 1, record.WebhookKey(t.state), record.EventFilterOf(t.state).Encode(t.state.GetUrl()))
 		for _, status := range []webhook.Status{webhook.Pending, webhook.Processing, webhook.Failed, webhook.Delivered, webhook.Dead} {
-			if n := countOf(t.state, status); n > 0 {
+			if n := record.JobCount(t.state, status); n > 0 {
 				x.webhookLedgers.statuses.Expect(s.Slot(), uint64(n), s.ID[:], []byte{byte(status)})
 			}
 		}
@@ -91,7 +92,7 @@ func (x *auditor) collected(s *webhook.State, e *webhook.Collected) error {
 	}
 	var want []*webhook.News
 	err := x.Feed(s.Watched(), s.GetCursor(), e.GetUpto(), func(line journal.FeedEntry) bool {
-		for _, n := range newsOf(line) {
+		for _, n := range record.WebhookNews(line) {
 			if s.Wants(n.GetEvent()) {
 				want = append(want, n)
 			}

@@ -178,7 +178,7 @@ func (n *Node) changeStatusInHall(t *groupTurn, c ChangeStatus) (any, error) {
 // and that of who asked for it that it did.
 func announceInHall(t *groupTurn, k *hosted) {
 	ref, status := parley.AnyID(k.state.ConversationID()), k.state.GetStatus()
-	to := slices.DeleteFunc(everybody(t.state.State), func(s parley.Seat) bool { return s.Agent == k.mover })
+	to := slices.DeleteFunc(record.Everybody(t.state.State), func(s parley.Seat) bool { return s.Agent == k.mover })
 	if len(to) > 0 {
 		t.say(journal.Fanout{Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, false), To: to})
 	}

@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
 )
@@ -34,7 +35,7 @@ func (n *Node) seatHolders(ctx context.Context, id parley.GroupID, org parley.Or
 	held := func(v journal.View, a parley.AgentID) error {
 		place, found, err := v.Row(id.Slot(), journal.PlaceTable, placeKey(id, a))
 		if err == nil && found {
-			more = fn(a, seatsOf(place))
+			more = fn(a, record.SeatsOf(place))
 		}
 		return err
 	}

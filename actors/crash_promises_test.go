@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
 	"parley/journal/verify"
@@ -248,7 +249,7 @@ func (x *crashSight) participates(id parley.ConversationID, talk *talkSight, p p
 	var told, moved []string
 	for _, e := range x.feeds[p] {
 		if e.Kind == journal.StatusEntry && e.Ref == parley.AnyID(id) {
-			status, _ := StatusNews(e.Note)
+			status, _ := record.StatusNews(e.Note)
 			told = append(told, status)
 		}
 	}

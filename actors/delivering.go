@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/record"
 	"parley/actors/webhook"
 	"parley/journal"
 )
@@ -117,7 +118,7 @@ func (n *Node) collect(t *webhookTurn) (more bool, err error) {
 	v := n.journal.View()
 	defer v.Close()
 	err = v.Feed(s.Watched(), from, edge, func(e journal.FeedEntry) bool {
-		for _, news := range newsOf(e) {
+		for _, news := range record.WebhookNews(e) {
 			wanted = wanted || s.Wants(news.GetEvent())
 			c.News = append(c.News, webhook.Entry{Position: e.Position, News: news})
 		}
@@ -134,42 +135,6 @@ func (n *Node) collect(t *webhookTurn) (more bool, err error) {
 		err = t.decide(c)
 	}
 	return lines == collectMax, err
-}
-
-// newsOf is what a line of a feed tells webhooks of. The note of a message is
-// whether it is a copy.
-func newsOf(e journal.FeedEntry) (all []*webhook.News) {
-	add := func(x webhook.What, ref, note []byte) {
-		all = append(all, &webhook.News{Event: x, Ref: ref, Note: note, HappenedMs: e.At, Position: e.Position})
-	}
-	switch e.Kind {
-	case journal.MessageEntry:
-		add(webhook.MessageReceived, e.Ref.Bytes(), nil)
-	case journal.CopyEntry:
-		add(webhook.MessageReceived, e.Ref.Bytes(), []byte{1})
-	case journal.StatusEntry:
-		if _, own := StatusNews(e.Note); !own {
-			add(webhook.ConversationUpdated, e.Ref.Bytes(), nil)
-		}
-	case journal.GroupEntry:
-		kind, request := GroupNews(e.Note)
-		if x, known := webhook.ParseEvent("group." + kind); known {
-			var note []byte
-			if !request.Zero() {
-				note = request.Bytes()
-			}
-			add(x, e.Ref.Bytes(), note)
-		}
-	case journal.ReceiptEntry:
-		delivered, read := MarkNews(e.Note)
-		if delivered {
-			add(webhook.MessageDelivered, e.Ref.Bytes(), nil)
-		}
-		if read {
-			add(webhook.MessageRead, e.Ref.Bytes(), nil)
-		}
-	}
-	return all
 }
 
 // attempt begins what attempts there is room for, if so many may be under way, and
@@ -258,14 +223,14 @@ func (n *Node) foldJobs(t *webhookTurn) (touched, error) {
 		if err != nil {
 			return x, err
 		}
-		t.keep(journal.DeliveryTable, jobKey(id, number), row)
+		t.keep(journal.DeliveryTable, record.JobKey(id, number), row)
 		had := x.lines[number]
 		at, waits := j.Retry()
 		if had != 0 && (!waits || at.UnixMilli() != had) {
-			t.strike(journal.RetryTable, retryKey(id, had, number))
+			t.strike(journal.RetryTable, record.RetryKey(id, had, number))
 		}
 		if waits && at.UnixMilli() != had {
-			t.keep(journal.RetryTable, retryKey(id, at.UnixMilli(), number), nil)
+			t.keep(journal.RetryTable, record.RetryKey(id, at.UnixMilli(), number), nil)
 		}
 	}
 	return x, nil
@@ -384,7 +349,7 @@ func (n *Node) announced(t *webhookTurn, j *webhook.Job) error {
 // jobOf is a job as it stands, what is on its way included.
 func jobOf(t *webhookTurn, number uint64) (*webhook.Job, error) {
 	id := t.state.WebhookID()
-	value, found, err := t.row(journal.DeliveryTable, jobKey(id, number))
+	value, found, err := t.row(journal.DeliveryTable, record.JobKey(id, number))
 	if err == nil && !found {
 		err = fmt.Errorf("webhook %s has no job %d", id, number)
 	}

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"encoding/binary"
 	"maps"
 	"slices"
 	"sync"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -17,42 +17,6 @@ import (
 // gatherFor is how long news are gathered before webhooks look for them: what
 // comes within it becomes jobs in one turn.
 const gatherFor = 2 * time.Millisecond
-
-// wish is what is known at hand of a webhook: whether it is active, what it
-// wants, a bit for each event, and whether somebody else switched it off.
-type wish struct {
-	active, disabled bool
-	events           uint32
-}
-
-// wishBytes is the head of a webhook's row; the url follows.
-const wishBytes = 5
-
-func wishOf(s *webhook.State) wish {
-	w := wish{active: s.GetActive(), disabled: s.GetDisabledMs() != 0}
-	for _, x := range s.GetEvents() {
-		w.events |= 1 << x
-	}
-	return w
-}
-
-func (w wish) encode(url string) []byte {
-	flags := byte(0)
-	if w.active {
-		flags |= 1
-	}
-	if w.disabled {
-		flags |= 2
-	}
-	return append(binary.BigEndian.AppendUint32([]byte{flags}, w.events), url...)
-}
-
-func decodeWish(row []byte) wish {
-	if len(row) < wishBytes {
-		return wish{}
-	}
-	return wish{active: row[0]&1 != 0, disabled: row[0]&2 != 0, events: binary.BigEndian.Uint32(row[1:])}
-}
 
 // dispatcher knows which agents have webhooks, wakes these when there is
 // something new for them, and hands attempts to the courier and their outcomes
@@ -95,8 +59,8 @@ type waiter struct {
 // watchedAgent is an agent with webhooks. Its feed is watched while one of them
 // is active.
 type watchedAgent struct {
-	wishes map[webhook.ID]wish
-	stop   func()
+	filters map[webhook.ID]record.EventFilter
+	stop    func()
 }
 
 func newDispatcher(n *Node, demand Demand) *dispatcher {
@@ -111,7 +75,7 @@ func (d *dispatcher) start() error {
 	v := d.node.journal.View()
 	defer v.Close()
 	err := v.Table(journal.WebhookTable, func(key, value []byte) bool {
-		d.know(parley.IDFromBytes[parley.AgentID](key[:16]), parley.IDFromBytes[webhook.ID](key[16:]), decodeWish(value))
+		d.know(parley.IDFromBytes[parley.AgentID](key[:16]), parley.IDFromBytes[webhook.ID](key[16:]), record.DecodeEventFilter(value))
 		return true
 	})
 	if err != nil {
@@ -154,17 +118,17 @@ func (d *dispatcher) close() {
 
 // set notes how a webhook is.
 func (d *dispatcher) set(s *webhook.State) {
-	w := wishOf(s)
+	w := record.EventFilterOf(s)
 	if s.Deleted() {
-		w = wish{}
+		w = record.EventFilter{}
 	}
 	d.know(s.Watched(), s.WebhookID(), w)
-	if w.active {
+	if w.Active {
 		d.again(s.Watched())
 	}
 }
 
-func (d *dispatcher) know(agent parley.AgentID, id webhook.ID, w wish) {
+func (d *dispatcher) know(agent parley.AgentID, id webhook.ID, w record.EventFilter) {
 	d.knowing.Lock()
 	defer d.knowing.Unlock()
 	watch, stop := d.note(agent, id, w)
@@ -181,39 +145,39 @@ func (d *dispatcher) know(agent parley.AgentID, id webhook.ID, w wish) {
 
 // note does so but for watching: it says whether the agent's feed is to be
 // watched from now on, or how to stop that.
-func (d *dispatcher) note(agent parley.AgentID, id webhook.ID, w wish) (watch bool, stop func()) {
+func (d *dispatcher) note(agent parley.AgentID, id webhook.ID, w record.EventFilter) (watch bool, stop func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a := d.agents[agent]
 	if a == nil {
-		a = &watchedAgent{wishes: map[webhook.ID]wish{}}
+		a = &watchedAgent{filters: map[webhook.ID]record.EventFilter{}}
 		d.agents[agent] = a
 	}
-	d.reckon(a.wishes[id], -1)
+	d.reckon(a.filters[id], -1)
 	d.reckon(w, 1)
-	a.wishes[id] = w
-	if w == (wish{}) {
-		delete(a.wishes, id)
+	a.filters[id] = w
+	if w == (record.EventFilter{}) {
+		delete(a.filters, id)
 		delete(d.granted, id)
 		delete(d.told, id)
 	}
 	active := false
-	for _, w := range a.wishes {
-		active = active || w.active
+	for _, w := range a.filters {
+		active = active || w.Active
 	}
 	if !active {
 		stop, a.stop = a.stop, nil
 	}
-	if len(a.wishes) == 0 {
+	if len(a.filters) == 0 {
 		delete(d.agents, agent)
 	}
 	return active && a.stop == nil && !d.closed, stop
 }
 
 // reckon counts what an active webhook wants.
-func (d *dispatcher) reckon(w wish, by int) {
+func (d *dispatcher) reckon(w record.EventFilter, by int) {
 	for x := range d.wanted {
-		if w.active && w.events&(1<<x) != 0 {
+		if w.Active && w.Events&(1<<x) != 0 {
 			d.wanted[x] += by
 		}
 	}
@@ -233,8 +197,8 @@ func (d *dispatcher) wants(agent parley.AgentID, x webhook.What) bool {
 	if d.wanted[x] == 0 || d.agents[agent] == nil {
 		return false
 	}
-	for _, w := range d.agents[agent].wishes {
-		if w.active && w.events&(1<<x) != 0 {
+	for _, w := range d.agents[agent].filters {
+		if w.Active && w.Events&(1<<x) != 0 {
 			return true
 		}
 	}
@@ -261,7 +225,7 @@ func (d *dispatcher) webhooksOf(agent parley.AgentID) (all []webhook.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a := d.agents[agent]; a != nil {
-		all = slices.Collect(maps.Keys(a.wishes))
+		all = slices.Collect(maps.Keys(a.filters))
 	}
 	return all
 }
@@ -330,7 +294,7 @@ func (d *dispatcher) send(out []Delivery) {
 func (d *dispatcher) report(agent parley.AgentID, id webhook.ID, o webhook.Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a := d.agents[agent]; a == nil || a.wishes[id] == (wish{}) {
+	if a := d.agents[agent]; a == nil || a.filters[id] == (record.EventFilter{}) {
 		return // it was deleted meanwhile
 	}
 	d.outcomes[id] = append(d.outcomes[id], o)
@@ -408,7 +372,7 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 	for _, w := range d.queue[:turn] {
 		delete(d.news, w.agent)
 		if a := d.agents[w.agent]; a != nil {
-			for id := range a.wishes {
+			for id := range a.filters {
 				streams = append(streams, rules.WebhookStream(id))
 				d.granted[id] = struct{}{}
 			}

@@ -26,7 +26,7 @@ func formerly(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Tim
 	now := n.clock()
 	s := journal.Stream{Kind: journal.RegistrationStream, ID: parley.NewID[parley.AnyID](parley.SlotOf(slug), now, n.entropy())}
 	expires := now.Add(time.Hour)
-	due := expires.Add(challengeKept)
+	due := expires.Add(registration.ChallengeKept)
 	events := []registration.Event{&registration.Issued{
 		Id: s.ID.Bytes(), Email: slug + "@example.org", Slug: slug, OrgName: slug, Challenge: "00", ExpiresMs: expires.UnixMilli(), AtMs: now.UnixMilli(),
 	}}
@@ -66,7 +66,7 @@ func TestFormerChallengesAreForgotten(t *testing.T) {
 		if err != nil || seq == 0 || state.GetSlug() == "" {
 			t.Fatalf("%v is not there: %d events, %v", s, seq, err)
 		}
-		r.node.engine.fire(s, state.ExpiresAt().Add(challengeKept))
+		r.node.engine.fire(s, state.ExpiresAt().Add(registration.ChallengeKept))
 		eventually(t, "the challenge is forgotten", func() bool {
 			v := r.store.View()
 			defer v.Close()

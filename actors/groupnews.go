@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"encoding/binary"
 	"time"
 
 	"parley"
@@ -9,30 +8,6 @@ import (
 	"parley/actors/record"
 	"parley/journal"
 )
-
-// What a feed says of a group: a kind, and the request that it is about, if any.
-const (
-	invited byte = iota + 1
-	requestCreated
-	requestResolved
-	memberJoined
-	memberLeft
-)
-
-// news are the words for it, by kind. // docs: webhooks.md
-var news = [...]string{
-	invited: "invited", requestCreated: "request.created", requestResolved: "request.resolved",
-	memberJoined: "member.joined", memberLeft: "member.left",
-}
-
-// GroupNews reads the note of a GroupEntry: what happened, and the request that
-// it happened to, zero for none. Of a kind that is not known it is "".
-func GroupNews(note []byte) (kind string, request parley.JoinRequestID) {
-	if len(note) == 0 || int(note[0]) >= len(news) {
-		return "", request
-	}
-	return news[note[0]], parley.IDFromBytes[parley.JoinRequestID](note[1:])
-}
 
 // announce tells the feed of an agent, and those of others, once each.
 func (t *turn[S, C, E]) announce(kind byte, request parley.JoinRequestID, about parley.AgentID, others ...parley.Seat) {
@@ -62,14 +37,9 @@ func (t *turn[S, C, E]) wake(atMs int64) {
 // only when they have changed.
 func (h *hall) admins() []parley.Seat {
 	if h.chairs == nil {
-		h.chairs = admins(h.State)
+		h.chairs = record.Admins(h.State)
 	}
 	return h.chairs
-}
-
-// admins are the seats of a group's admins.
-func admins(s *group.State) []parley.Seat {
-	return seats(s, func(m group.Member) bool { return m.Role == group.Admin })
 }
 
 // noteAdmins forgets who the admins are where an event has changed that.
@@ -87,30 +57,6 @@ func (h *hall) noteAdmins(e group.Event, leaver group.Member) {
 		}
 	case *group.Carried, *group.Changed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Offered, *group.Resolved, *group.Voted, *group.Withdrawn: // they change no admin
 	}
-}
-
-// everybody are the seats of all members.
-func everybody(s *group.State) []parley.Seat {
-	return seats(s, func(group.Member) bool { return true })
-}
-
-func seats(s *group.State, suits func(group.Member) bool) (all []parley.Seat) {
-	for _, m := range s.Members() {
-		if suits(m) {
-			all = append(all, parley.Seat{Agent: m.Agent, Number: m.Seat})
-		}
-	}
-	return all
-}
-
-func appendSeat(b []byte, seat uint32) []byte { return binary.BigEndian.AppendUint32(b, seat) }
-
-// seatsOf are the seat numbers of a place's row, oldest first.
-func seatsOf(row []byte) (all []uint32) {
-	for i := 16; i+4 <= len(row); i += 4 {
-		all = append(all, binary.BigEndian.Uint32(row[i:]))
-	}
-	return all
 }
 
 // shown is what the directory shows of a group; the zero value is nothing.

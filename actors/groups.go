@@ -184,7 +184,7 @@ type foundGroup struct {
 // lives, and has the founder asked whether it may take the first seat.
 func (n *Node) foundGroup(t *orgTurn, r foundGroup) (any, error) {
 	c := r.Found
-	scope := foundingScope(c.Founder)
+	scope := record.FoundingScope(c.Founder)
 	known, err := t.recall(scope, r.Key)
 	switch {
 	case err != nil:
@@ -216,10 +216,6 @@ func (n *Node) foundGroup(t *orgTurn, r foundGroup) (any, error) {
 	t.remember(scope, r.Key, remembered{parley.MessageID(c.ID), c.Org, c.Name})
 	return GroupMade{ID: c.ID}, nil
 }
-
-// foundingScope is that of the keys of groups. Where the organization lives with
-// the founder, those of its messages lie beside them: no key begins with a zero.
-func foundingScope(founder parley.AgentID) []byte { return append(founder.Bytes(), 0) }
 
 // seated waits until it is settled who has the seat that was kept: its agent
 // decides, and the group seats it. Both are told by words that are not lost;

@@ -2,24 +2,10 @@ package actors
 
 import (
 	"parley"
+	"parley/actors/record"
 	"parley/actors/webhook"
 	"parley/journal"
 )
-
-// What the feed of a sender says of a message of its own, as bits of one byte.
-const (
-	newsDelivered byte = 1 << iota
-	newsRead
-)
-
-// MarkNews reads the note of a ReceiptEntry: what the message's recipient did with
-// it, for the first time. Of a note that is not known it is neither.
-func MarkNews(note []byte) (delivered, read bool) {
-	if len(note) == 0 {
-		return false, false
-	}
-	return note[0]&newsDelivered != 0, note[0]&newsRead != 0
-}
 
 // markWords are what there is to say of a mark: the mark, and where a webhook of
 // the sender's wants to know, what is new in it to the sender's feed.
@@ -31,10 +17,10 @@ func (n *Node) appendMark(words []journal.Effect, m journal.RecordReceipt) []jou
 	words = append(words, m)
 	var note byte
 	if m.Receipts.DeliveredAt() != 0 && n.watched(sender, webhook.MessageDelivered) {
-		note |= newsDelivered
+		note |= record.ReceiptDelivered
 	}
 	if m.Receipts.ReadAt != 0 && n.watched(sender, webhook.MessageRead) {
-		note |= newsRead
+		note |= record.ReceiptRead
 	}
 	if note != 0 {
 		note &^= n.knownNews(m)
@@ -56,10 +42,10 @@ func (n *Node) knownNews(m journal.RecordReceipt) (note byte) {
 		return 0
 	}
 	if marks.DeliveredAt() != 0 {
-		note |= newsDelivered
+		note |= record.ReceiptDelivered
 	}
 	if marks.ReadAt != 0 {
-		note |= newsRead
+		note |= record.ReceiptRead
 	}
 	return note
 }

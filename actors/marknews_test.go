@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"parley"
+	"parley/actors/record"
 	"parley/actors/webhook"
 	"parley/journal"
 )
@@ -18,7 +19,7 @@ func (r *rig) markLines(of parley.AgentID) (all []string) {
 	defer v.Close()
 	err := v.Feed(of, 0, ^uint64(0), func(e journal.FeedEntry) bool {
 		if e.Kind == journal.ReceiptEntry {
-			delivered, read := MarkNews(e.Note)
+			delivered, read := record.ReceiptNews(e.Note)
 			all = append(all, fmt.Sprint(parley.MessageID(e.Ref), delivered, read))
 		}
 		return true
@@ -85,7 +86,7 @@ func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
 
 func TestMarkNewsPassesOverWhatItDoesNotKnow(t *testing.T) {
 	for note, want := range map[string][2]bool{"": {}, "\x00": {}, "\x01": {true, false}, "\x02": {false, true}, "\x03more": {true, true}, "\xfc": {}} {
-		if delivered, read := MarkNews([]byte(note)); delivered != want[0] || read != want[1] {
+		if delivered, read := record.ReceiptNews([]byte(note)); delivered != want[0] || read != want[1] {
 			t.Errorf("note %q: %v %v, want %v", note, delivered, read, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"parley"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -197,7 +198,7 @@ func (p *player) asStored(e journal.FeedEntry) Message {
 // line is a feed entry as a stream tells of it.
 func (p *player) line(l *listener, e journal.FeedEntry) (line string) {
 	err := p.node.Entries(context.Background(), l.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m Message) error {
-		status, _ := StatusNews(e.Note)
+		status, _ := record.StatusNews(e.Note)
 		line = fmt.Sprintf("%d %s %s", e.Kind, e.Ref, status)
 		if e.Kind.BringsMessage() {
 			line = "message " + wording(m.Record)

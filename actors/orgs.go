@@ -17,9 +17,6 @@ type orgTurn = turn[*org.State, org.Command, org.Event]
 // lookAt asks an actor for its state, after all that it was told before.
 type lookAt struct{}
 
-// retired is the word of an agent to its organization that it acts no more.
-const retired = 'r'
-
 // OrgNow is the organization's record with every count up to date.
 func (n *Node) OrgNow(_ context.Context, id parley.OrgID) (*org.State, error) {
 	return inquire[*org.State](n, rules.OrgStream(id), lookAt{})

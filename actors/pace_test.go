@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/record"
 )
 
 // street is a processor that requests and deliveries share: each gets a part by
@@ -207,7 +208,7 @@ func TestATurnOnceGivenHolds(t *testing.T) {
 	h := newHooked(t, 1)
 	d := newDispatcher(h.node, nil)
 	id := h.hook.WebhookID()
-	d.note(h.ids[1], id, wish{active: true, events: 1})
+	d.note(h.ids[1], id, record.EventFilter{Active: true, Events: 1})
 	d.enqueue(h.ids[1])
 	if _, streams, left := d.round(); len(streams) != 1 || left {
 		t.Fatalf("%d are woken, more are left: %v", len(streams), left)

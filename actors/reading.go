@@ -199,7 +199,7 @@ func (n *Node) TranscriptOf(ctx context.Context, id parley.ConversationID, host 
 			if err != nil {
 				return m, false, err
 			}
-			looked, seats = true, seatsOf(row)
+			looked, seats = true, record.SeatsOf(row)
 		}
 		if seen++; seen > scanMax {
 			return m, false, errScanned

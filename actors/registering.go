@@ -14,10 +14,6 @@ import (
 	"parley/journal"
 )
 
-// challengeKept is how long former releases remembered a challenge after it had
-// expired.
-const challengeKept = 24 * time.Hour
-
 // Solution is an attempt at a challenge, and the credential it is to earn.
 type Solution struct {
 	Challenge  *registration.Challenge

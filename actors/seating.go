@@ -106,7 +106,7 @@ func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
 // satBy reports whether an agent ever had a seat numbered up to a mark.
 func satBy(t *groupTurn, agent parley.AgentID, mark uint32) (bool, error) {
 	row, _, err := t.row(journal.PlaceTable, placeKey(t.state.ID, agent))
-	return slices.ContainsFunc(seatsOf(row), func(seat uint32) bool { return seat <= mark }), err
+	return slices.ContainsFunc(record.SeatsOf(row), func(seat uint32) bool { return seat <= mark }), err
 }
 
 // settledNow is a request that this turn has settled.
@@ -195,14 +195,14 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 		t.tell(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_concern, Group: s.ID.Bytes(), Request: r.GetId()})
 		t.wake(r.GetExpiresMs())
 		if r.GetStatus() == group.Invited {
-			t.announce(invited, r.RequestID(), r.AgentID())
+			t.announce(record.Invited, r.RequestID(), r.AgentID())
 		} else {
-			t.announce(requestCreated, r.RequestID(), r.AgentID(), s.admins()...)
+			t.announce(record.RequestCreated, r.RequestID(), r.AgentID(), s.admins()...)
 		}
 	case *group.Carried:
 		id := parley.IDFromBytes[parley.JoinRequestID](e.GetRequest())
 		t.wake(e.GetExpiresMs())
-		t.announce(invited, id, s.Request(id).AgentID())
+		t.announce(record.Invited, id, s.Request(id).AgentID())
 	case *group.Seated:
 		return n.settle(t, e)
 	case *group.Resolved:
@@ -213,10 +213,10 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 		}
 		t.keep(journal.RequestTable, append(s.ID.Bytes(), r.GetId()...), data)
 		t.tell(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_settled, Group: s.ID.Bytes(), Request: r.GetId()})
-		t.announce(requestResolved, r.RequestID(), r.AgentID(), s.admins()...)
+		t.announce(record.RequestResolved, r.RequestID(), r.AgentID(), s.admins()...)
 	case *group.Left:
 		t.tell(rules.AgentStream(leaver.Agent), departure(s.ID, leaver.Offer))
-		t.announce(memberLeft, parley.JoinRequestID{}, leaver.Agent, s.admins()...)
+		t.announce(record.MemberLeft, parley.JoinRequestID{}, leaver.Agent, s.admins()...)
 		return n.rise(t, leaver.Agent)
 	case *group.Deleted:
 		for _, m := range s.Members() {
@@ -250,7 +250,7 @@ func (n *Node) settle(t *groupTurn, e *group.Seated) error {
 	if len(row) == 0 {
 		row = make([]byte, len(parley.ConversationID{}))
 	}
-	row = appendSeat(row, e.GetSeat())
+	row = record.AppendSeat(row, e.GetSeat())
 	if talk := parley.ConversationID(row[:16]); !s.Conversation.Zero() && talk != s.Conversation {
 		t.say(journal.AddToList{Agent: m.Agent, Conversation: s.Conversation})
 		copy(row, s.Conversation[:])
@@ -261,7 +261,7 @@ func (n *Node) settle(t *groupTurn, e *group.Seated) error {
 	} else if !known {
 		t.keep(journal.HolderTable, holderKey(s.ID, m.Org), m.Agent.Bytes())
 	}
-	t.announce(memberJoined, parley.JoinRequestID{}, m.Agent, s.admins()...)
+	t.announce(record.MemberJoined, parley.JoinRequestID{}, m.Agent, s.admins()...)
 	return nil
 }
 

@@ -351,22 +351,10 @@ func moverIn(events []conversation.Event) (by parley.AgentID) {
 	return by
 }
 
-// ownStatus follows a status in the feed of the agent that asked for it.
-const ownStatus = 0
-
 func statusNote(status conversation.Status, own bool) []byte {
 	note := []byte(status.String())
 	if own {
-		note = append(note, ownStatus)
+		note = append(note, record.OwnStatus)
 	}
 	return note
-}
-
-// StatusNews reads the note of a StatusEntry: the conversation's new status, and
-// whether the feed's agent itself asked for it.
-func StatusNews(note []byte) (status string, own bool) {
-	if last := len(note) - 1; last >= 0 && note[last] == ownStatus {
-		return string(note[:last]), true
-	}
-	return string(note), false
 }

@@ -251,9 +251,9 @@ func rowAnswers(t testing.TB, store *persistence.Store, node *Node) string {
 	return out.String()
 }
 
-func quarantined(t testing.TB, v journal.View) (all []Quarantined) {
+func quarantined(t testing.TB, v journal.View) (all []record.Quarantined) {
 	t.Helper()
-	if err := Quarantine(v, func(q Quarantined) bool { all = append(all, q); return true }); err != nil {
+	if err := record.Quarantine(v, func(q record.Quarantined) bool { all = append(all, q); return true }); err != nil {
 		t.Error(err)
 	}
 	return all

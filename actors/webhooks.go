@@ -93,7 +93,7 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 	taken, count := false, 0
 	err := t.rows(journal.WebhookTable, c.Agent[:], func(_, value []byte) {
 		count++
-		taken = taken || string(value[wishBytes:]) == c.URL
+		taken = taken || string(value[record.EventFilterBytes:]) == c.URL
 	})
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 		return nil, err
 	}
 	t.say(journal.CreateStream{Stream: rules.WebhookStream(c.ID), Fresh: true, Events: facts})
-	t.keep(journal.WebhookTable, webhookKey(made), wishOf(made).encode(c.URL))
+	t.keep(journal.WebhookTable, record.WebhookKey(made), record.EventFilterOf(made).Encode(c.URL))
 	t.after = append(t.after, func() { n.dispatch.set(made) })
 	return made, nil
 }
@@ -228,7 +228,7 @@ func (n *Node) Deliveries(ctx context.Context, id webhook.ID, by parley.OrgID, s
 		if err != nil {
 			return err
 		}
-		total = countOf(s, status)
+		total = record.JobCount(s, status)
 		page, err = deliveriesOf(v, s, status, offset, limit)
 		return err
 	})
@@ -258,16 +258,6 @@ func deliveriesOf(v journal.View, s *webhook.State, status webhook.Status, offse
 		return len(page) < limit && looked < webhooksRead
 	})
 	return page, errors.Join(err, bad)
-}
-
-// countOf is how many jobs a webhook has of a status, 0 for any.
-func countOf(s *webhook.State, status webhook.Status) int {
-	sum := s.Summary()
-	n := map[webhook.Status]uint64{
-		0: sum.Total, webhook.Pending: s.Unattempted(), webhook.Processing: uint64(len(s.GetUnderWay())),
-		webhook.Failed: sum.Failed, webhook.Delivered: sum.Delivered, webhook.Dead: sum.Dead,
-	}
-	return int(n[status])
 }
 
 // AnnouncementsOf are the jobs that tell of a message's arrival, of each webhook
@@ -324,24 +314,13 @@ func jobAt(v journal.View, s *webhook.State, position uint64) (*webhook.Job, err
 }
 
 func readJob(v journal.View, id webhook.ID, number uint64) (*webhook.Job, error) {
-	value, found, err := v.Row(id.Slot(), journal.DeliveryTable, jobKey(id, number))
+	value, found, err := v.Row(id.Slot(), journal.DeliveryTable, record.JobKey(id, number))
 	if err != nil || !found {
 		return nil, err
 	}
 	j := &webhook.Job{}
 	return j, j.UnmarshalVT(value)
 }
-
-func jobKey(id webhook.ID, number uint64) []byte {
-	return binary.BigEndian.AppendUint64(id.Bytes(), number)
-}
-
-// retryKey is the line of a job that waits for another attempt.
-func retryKey(id webhook.ID, atMs int64, number uint64) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(id.Bytes(), uint64(atMs)), number)
-}
-
-func webhookKey(s *webhook.State) []byte { return slices.Concat(s.GetAgent(), s.GetId()) }
 
 func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
 	return &kind[*hook, webhook.Command, webhook.Event]{
@@ -410,7 +389,7 @@ func (n *Node) endWebhook(t *webhookTurn) {
 	for _, table := range []journal.Table{journal.DeliveryTable, journal.RetryTable} {
 		t.entry.Rows = append(t.entry.Rows, journal.Row{Slot: t.entry.Slot, Table: table, Key: id.Bytes(), Delete: true, Beneath: true})
 	}
-	t.say(journal.PutRow{Row: journal.Row{Slot: t.entry.Slot, Table: journal.WebhookTable, Key: webhookKey(t.state.State), Delete: true}})
+	t.say(journal.PutRow{Row: journal.Row{Slot: t.entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(t.state.State), Delete: true}})
 	if !t.state.due.IsZero() {
 		t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: t.state.due, Stream: t.entry.Stream, Cancel: true})
 		t.state.due = time.Time{}
@@ -426,7 +405,7 @@ func (n *Node) noteWebhook(t *webhookTurn) {
 		return
 	}
 	t.say(journal.PutRow{Row: journal.Row{
-		Slot: t.entry.Slot, Table: journal.WebhookTable, Key: webhookKey(s.State), Value: wishOf(s.State).encode(s.GetUrl()),
+		Slot: t.entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.EventFilterOf(s.State).Encode(s.GetUrl()),
 	}})
 	now := cloned(s.State, &webhook.State{})
 	t.after = append(t.after, func() { n.dispatch.set(now) })
@@ -478,7 +457,7 @@ func (n *Node) DisabledWebhooks(ctx context.Context, a *agent.State) ([]*webhook
 	id, ailing := a.AgentID(), false
 	err := n.view(ctx, func(v journal.View) error {
 		return v.Rows(id.Slot(), journal.WebhookTable, id[:], nil, false, func(_, value []byte) bool {
-			ailing = decodeWish(value).disabled
+			ailing = record.DecodeEventFilter(value).Disabled
 			return !ailing
 		})
 	})

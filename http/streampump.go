@@ -10,6 +10,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/actors/record"
 	"parley/http/limit"
 	"parley/journal"
 )
@@ -373,7 +374,7 @@ func (st *agentStream) heartbeat(g *gathering) error {
 
 func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {
 	b = appendID(append(b, "event: status\ndata: {\"conversation_id\":"...), e.Ref)
-	status, _ := actors.StatusNews(e.Note)
+	status, _ := record.StatusNews(e.Note)
 	b = appendText(append(b, `,"status":`...), status)
 	return append(b, "}\n\n"...)
 }
@@ -381,7 +382,7 @@ func appendStatusEvent(b []byte, e journal.FeedEntry) []byte {
 // appendGroupEvent appends what became of a group. What is not known here is not
 // told.
 func appendGroupEvent(b []byte, e journal.FeedEntry) []byte {
-	kind, request := actors.GroupNews(e.Note)
+	kind, request := record.GroupNews(e.Note)
 	if kind == "" {
 		return b
 	}

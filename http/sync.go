@@ -134,7 +134,7 @@ func (w *waiter) see(e journal.FeedEntry, m actors.Message) error {
 		return nil
 	}
 	if e.Kind == journal.StatusEntry {
-		word, _ := actors.StatusNews(e.Note)
+		word, _ := record.StatusNews(e.Note)
 		status, known := conversation.ParseStatus(word)
 		if known && status.Terminal() && parley.ConversationID(e.Ref) == w.message.Conversation() {
 			w.closed = status.String()

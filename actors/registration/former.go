@@ -9,6 +9,10 @@ import (
 // This file reads what former releases stored: each challenge as a stream of its
 // own, which a timer removes. None are begun any more.
 
+// ChallengeKept is how long former releases remembered a challenge after it had
+// expired.
+const ChallengeKept = 24 * time.Hour
+
 // Exists reports whether the challenge was ever issued.
 func (s *State) Exists() bool { return len(s.GetId()) > 0 }
 

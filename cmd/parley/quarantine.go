@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"parley/actors"
+	"parley/actors/record"
 	"parley/http/api"
 	"parley/journal"
 	"parley/persistence"
@@ -58,8 +58,8 @@ func (r *quarantineRow) String() string {
 func quarantined(v interface {
 	Table(table journal.Table, fn func(key, value []byte) bool) error
 },
-) (all []actors.Quarantined, rows []*quarantineRow, err error) {
-	err = actors.Quarantine(v, func(q actors.Quarantined) bool {
+) (all []record.Quarantined, rows []*quarantineRow, err error) {
+	err = record.Quarantine(v, func(q record.Quarantined) bool {
 		sum := sha256.Sum256(q.Word)
 		all = append(all, q)
 		rows = append(rows, &quarantineRow{

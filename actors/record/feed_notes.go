@@ -1,0 +1,95 @@
+package record
+
+import (
+	"parley"
+	"parley/actors/webhook"
+	"parley/journal"
+)
+
+// OwnStatus follows a status in the feed of the agent that asked for it.
+const OwnStatus = 0
+
+// StatusNews reads the note of a StatusEntry: the conversation's new status, and
+// whether the feed's agent itself asked for it.
+func StatusNews(note []byte) (status string, own bool) {
+	if last := len(note) - 1; last >= 0 && note[last] == OwnStatus {
+		return string(note[:last]), true
+	}
+	return string(note), false
+}
+
+// Kinds of group events in feeds, the first byte of the note of a GroupEntry. The id
+// of the join request follows, if the event has one.
+const (
+	Invited byte = iota + 1
+	RequestCreated
+	RequestResolved
+	MemberJoined
+	MemberLeft
+)
+
+// groupNews are their names on the wire. // docs: webhooks.md
+var groupNews = [...]string{
+	Invited: "invited", RequestCreated: "request.created", RequestResolved: "request.resolved",
+	MemberJoined: "member.joined", MemberLeft: "member.left",
+}
+
+// GroupNews reads the note of a GroupEntry: the event, "" if its kind is unknown, and
+// the join request that it is about, zero if there is none.
+func GroupNews(note []byte) (kind string, request parley.JoinRequestID) {
+	if len(note) == 0 || int(note[0]) >= len(groupNews) {
+		return "", request
+	}
+	return groupNews[note[0]], parley.IDFromBytes[parley.JoinRequestID](note[1:])
+}
+
+// What the feed of a sender says of a message of its own, as bits of one byte.
+const (
+	ReceiptDelivered byte = 1 << iota
+	ReceiptRead
+)
+
+// ReceiptNews reads the note of a ReceiptEntry: whether the message was delivered and
+// whether it was read, for the first time.
+func ReceiptNews(note []byte) (delivered, read bool) {
+	if len(note) == 0 {
+		return false, false
+	}
+	return note[0]&ReceiptDelivered != 0, note[0]&ReceiptRead != 0
+}
+
+// WebhookNews are the webhook events that follow from a feed entry. The note of a
+// message says whether it is a copy.
+func WebhookNews(e journal.FeedEntry) (all []*webhook.News) {
+	add := func(x webhook.What, ref, note []byte) {
+		all = append(all, &webhook.News{Event: x, Ref: ref, Note: note, HappenedMs: e.At, Position: e.Position})
+	}
+	switch e.Kind {
+	case journal.MessageEntry:
+		add(webhook.MessageReceived, e.Ref.Bytes(), nil)
+	case journal.CopyEntry:
+		add(webhook.MessageReceived, e.Ref.Bytes(), []byte{1})
+	case journal.StatusEntry:
+		if _, own := StatusNews(e.Note); !own {
+			add(webhook.ConversationUpdated, e.Ref.Bytes(), nil)
+		}
+	case journal.GroupEntry:
+		kind, request := GroupNews(e.Note)
+		if x, known := webhook.ParseEvent("group." + kind); known {
+			var note []byte
+			if !request.Zero() {
+				note = request.Bytes()
+			}
+			add(x, e.Ref.Bytes(), note)
+		}
+	case journal.ReceiptEntry:
+		delivered, read := ReceiptNews(e.Note)
+		if delivered {
+			add(webhook.MessageDelivered, e.Ref.Bytes(), nil)
+		}
+		if read {
+			add(webhook.MessageRead, e.Ref.Bytes(), nil)
+		}
+	}
+	return all
+}

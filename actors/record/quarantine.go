@@ -1,0 +1,90 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	fmt "fmt"
+	"strings"
+	"time"
+
+	"parley"
+	"parley/journal"
+)
+
+// Quarantined is a message that an actor could not decode. It was put aside as it was
+// and had no effect. // docs: operations.md
+type Quarantined struct {
+	// To is the actor that it was for, Number its number in the actor's queue.
+	To     journal.Stream
+	Number uint64
+	// At is when it was put aside.
+	At   time.Time
+	Word []byte
+	// Why this release cannot decode it, or that it can.
+	Why string
+}
+
+// Quarantine calls fn with all that is in quarantine, until fn returns false.
+func Quarantine(v interface {
+	Table(table journal.Table, fn func(key, value []byte) bool) error
+}, fn func(Quarantined) bool,
+) error {
+	return v.Table(journal.QuarantineTable, func(key, value []byte) bool {
+		if !IsQuarantine(key, value) { // `parley verify` names it
+			return true
+		}
+		q := QuarantinedOf(key, value)
+		q.Word = bytes.Clone(q.Word)
+		return fn(q)
+	})
+}
+
+// IsQuarantine reports whether a row of the quarantine can be read.
+func IsQuarantine(key, value []byte) bool { return len(key) == 25 && len(value) >= 8 }
+
+// QuarantinedOf reads such a row. Word aliases value.
+func QuarantinedOf(key, value []byte) Quarantined {
+	q := Quarantined{
+		To:     journal.Stream{Kind: journal.StreamKind(key[0]), ID: parley.IDFromBytes[parley.AnyID](key[1:17])},
+		Number: binary.BigEndian.Uint64(key[17:]), At: time.UnixMilli(int64(binary.BigEndian.Uint64(value))).UTC(), Word: value[8:],
+	}
+	q.Why = "this release can decode it"
+	if _, err := DecodeSagaMessage(q.To.Kind, q.Word); err != nil {
+		q.Why = err.Error()
+	}
+	return q
+}
+
+// Actor names the actor that the message was for.
+func (q *Quarantined) Actor() string { return StreamName(q.To) }
+
+// Name is the row's own, by which an operator drops it.
+func (q *Quarantined) Name() string {
+	return fmt.Sprintf("%s/%d", strings.ReplaceAll(q.Actor(), " ", "-"), q.Number)
+}
+
+// Drop is the entry that deletes the row.
+func (q *Quarantined) Drop(at time.Time, release func(error)) *journal.Entry {
+	return &journal.Entry{Slot: q.To.Slot(), At: at, Release: release, Rows: []journal.Row{{
+		Slot: q.To.Slot(), Table: journal.QuarantineTable, Key: QuarantineKey(q.To, q.Number), Delete: true,
+	}}}
+}
+
+// QuarantineKey is the key of a row of journal.QuarantineTable.
+func QuarantineKey(s journal.Stream, number uint64) []byte {
+	k := append(make([]byte, 0, 25), byte(s.Kind))
+	return binary.BigEndian.AppendUint64(append(k, s.ID[:]...), number)
+}
+
+// StreamName names a stream for people: the kind of its actor and its id.
+func StreamName(s journal.Stream) string {
+	kinds := map[journal.StreamKind]string{
+		journal.RegistrationStream: "registration", journal.OrgStream: "organization", journal.AgentStream: "agent",
+		journal.ConversationStream: "conversation", journal.IssuerStream: "signing keys", journal.SlugStream: "slug",
+		journal.GroupStream: "group", journal.WebhookStream: "webhook",
+	}
+	if kind, ok := kinds[s.Kind]; ok {
+		return kind + " " + s.ID.String()
+	}
+	return fmt.Sprintf("stream %d/%s", s.Kind, s.ID)
+}

@@ -1,0 +1,44 @@
+package record
+
+import (
+	fmt "fmt"
+
+	"parley/journal"
+)
+
+// Retired begins the message of an agent to its organization that it was revoked.
+const Retired = 'r'
+
+// DecodeSagaMessage decodes a message from the durable queue of an actor of that
+// kind. An error says that this release can never handle it: it cannot be parsed, its
+// kind is unknown or not for such an actor, or an id is missing.
+func DecodeSagaMessage(to journal.StreamKind, data []byte) (*SagaMessage, error) {
+	if to == journal.OrgStream && len(data) == 17 && data[0] == Retired {
+		return &SagaMessage{Kind: SagaMessage_retired, Agent: data[1:]}, nil
+	}
+	said := &SagaMessage{}
+	if err := said.UnmarshalVT(data); err != nil {
+		return nil, err
+	}
+	var ids [][]byte
+	switch k := said.GetKind(); {
+	case to == journal.AgentStream && (k == SagaMessage_offer || k == SagaMessage_depart):
+		ids = [][]byte{said.GetGroup()}
+	case to == journal.AgentStream && (k == SagaMessage_concern || k == SagaMessage_settled):
+		ids = [][]byte{said.GetGroup(), said.GetRequest()}
+	case to == journal.GroupStream && (k == SagaMessage_answer || k == SagaMessage_forget):
+		ids = [][]byte{said.GetAgent()}
+	case to == journal.WebhookStream && k == SagaMessage_forget:
+		ids = [][]byte{said.GetAgent()}
+	case to == journal.OrgStream && k == SagaMessage_ended:
+		ids = [][]byte{said.GetGroup()}
+	default:
+		return nil, fmt.Errorf("a message of kind %d, which is never sent to it", k)
+	}
+	for _, id := range ids {
+		if len(id) != 16 {
+			return nil, fmt.Errorf("a message of kind %d with an id of %d bytes", said.GetKind(), len(id))
+		}
+	}
+	return said, nil
+}
