@@ -15,6 +15,7 @@ import (
 	"parley"
 	"parley/actors/record"
 	"parley/actors/rules"
+	actorsverify "parley/actors/verify"
 	"parley/journal"
 	"parley/journal/verify"
 	"parley/persistence"
@@ -80,7 +81,7 @@ func auditFiles(t testing.TB, fs vfs.FS) *verify.Report {
 	if err := rowverify.Rows(archive, audit); err != nil {
 		t.Error(err)
 	}
-	if err := Audit(archive, audit); err != nil && audit.Faults() == 0 {
+	if err := actorsverify.Run(archive, audit); err != nil && audit.Faults() == 0 {
 		t.Error(err)
 	}
 	return audit
@@ -270,3 +271,5 @@ func rewrite(x *tamper, fits func(k []byte, r *record.Message) bool, change func
 	}
 	x.set(k, append(v[:8:8], data...))
 }
+
+func big(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -12,6 +12,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/issuer"
 	"parley/actors/record"
+	actorsverify "parley/actors/verify"
 	"parley/journal"
 	"parley/journal/verify"
 	"parley/persistence"
@@ -31,7 +32,7 @@ func auditOf(t testing.TB, s *persistence.Store) *verify.Report {
 	if err := rowverify.Rows(archive, audit); err != nil {
 		t.Error(err)
 	}
-	if err := Audit(archive, audit); err != nil {
+	if err := actorsverify.Run(archive, audit); err != nil {
 		t.Error(err)
 	}
 	return audit

@@ -12,6 +12,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/record"
 	"parley/actors/registration"
+	actorsverify "parley/actors/verify"
 	"parley/journal"
 	"parley/journal/verify"
 	rowverify "parley/persistence/verify"
@@ -291,7 +292,7 @@ func (x *crashSight) audit(when string) {
 	audit := &verify.Report{}
 	err := rowverify.Rows(archive, audit)
 	if err == nil {
-		err = Audit(archive, audit)
+		err = actorsverify.Run(archive, audit)
 	}
 	x.check(errors.Join(err, archive.Close()), "audit, %s", when)
 	for _, f := range audit.First(3) {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"parley/actors"
+	actorsverify "parley/actors/verify"
 	"parley/journal/verify"
 	"parley/persistence"
 	rowverify "parley/persistence/verify"
@@ -59,7 +59,7 @@ func (c *verifyCmd) Run(std *streams) error {
 		return advised(err, c.Data)
 	}
 	audit := &verify.Report{Progress: std.reading()}
-	unread := errors.Join(rowverify.Rows(archive, audit), actors.Audit(archive, audit))
+	unread := errors.Join(rowverify.Rows(archive, audit), actorsverify.Run(archive, audit))
 	locked := auditKey(c.Data, archive, audit)
 	std.rewind()
 	v := verdictOf(c.Data, audit, unread)

@@ -1,4 +1,4 @@
-package actors
+package verify
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ func newSagaMessages() sagaMessages {
 }
 
 // said takes in a word to an actor that can be understood.
-func (x *auditor) said(to journal.Stream, w *record.SagaMessage) {
+func (x *verifier) said(to journal.Stream, w *record.SagaMessage) {
 	u := &x.underway
 	id, who := parley.IDFromBytes[parley.GroupID](w.GetGroup()), parley.AgentID(to.ID)
 	about := string(to.ID[:]) + string(w.GetRequest())
@@ -68,7 +68,7 @@ func (x *auditor) said(to journal.Stream, w *record.SagaMessage) {
 
 // concerned says which requests agents are about to note: those that they are about
 // to hear of, and not of their end.
-func (x *auditor) concerned() {
+func (x *verifier) concerned() {
 	for about, id := range x.underway.concerns {
 		if !x.underway.settled[about] {
 			of := parley.IDFromBytes[parley.AgentID]([]byte(about[:16]))
@@ -85,7 +85,7 @@ func (u *sagaMessages) offer(id parley.GroupID, number uint32) {
 }
 
 // leftOver judges what was said to or of groups that no stream told of.
-func (x *auditor) leftOver() {
+func (x *verifier) leftOver() {
 	for id := range x.underway.offers {
 		x.seatWords.Fault("group "+id.String(), "words are on their way about its seats, and there is no such group")
 	}
@@ -98,7 +98,7 @@ func (x *auditor) leftOver() {
 }
 
 // entered judges a seat that an agent took, before that is folded.
-func (x *auditor) entered(self parley.AgentID, s *agent.State, e *agent.Entered) {
+func (x *verifier) entered(self parley.AgentID, s *agent.State, e *agent.Entered) {
 	x.confined.Checked++
 	for _, m := range s.GetGroups() {
 		if !bytes.Equal(m.GetGroup(), e.GetGroup()) && (m.GetIsolated() || e.GetIsolated()) {
@@ -109,7 +109,7 @@ func (x *auditor) entered(self parley.AgentID, s *agent.State, e *agent.Entered)
 
 // belongs says which groups an agent believes to be in. One that it is about to
 // leave, or that is about to hear of it, need not agree.
-func (x *auditor) belongs(self parley.AgentID, s *agent.State) {
+func (x *verifier) belongs(self parley.AgentID, s *agent.State) {
 	for _, m := range s.GetGroups() {
 		x.confined.Checked++
 		if m.GetIsolated() && len(s.GetGroups()) > 1 {

@@ -1,4 +1,4 @@
-package actors
+package verify
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 func big(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // teller is who replays a stream of that kind.
-func (x *auditor) teller(s journal.Stream) teller {
+func (x *verifier) teller(s journal.Stream) teller {
 	switch s.Kind {
 	case journal.RegistrationStream:
 		return x.registrationTelling(s)
@@ -41,7 +41,7 @@ func (x *auditor) teller(s journal.Stream) teller {
 }
 
 // begins judges an event that makes a stream.
-func (x *auditor) begins(s journal.Stream, seq uint64, self []byte) {
+func (x *verifier) begins(s journal.Stream, seq uint64, self []byte) {
 	if seq != 1 {
 		x.begin.Fault(record.StreamName(s), "event %d makes it once more", seq)
 	}
@@ -63,7 +63,7 @@ type replay struct {
 }
 
 // readStreams replays every stream.
-func (x *auditor) readStreams() error {
+func (x *verifier) readStreams() error {
 	r := &replay{broken: true}
 	err := x.Streams(func(s journal.Stream, seq uint64, f journal.StoredEvent) error {
 		x.progress("streams")
@@ -91,7 +91,7 @@ func (x *auditor) readStreams() error {
 }
 
 // replayed plays one more event.
-func (x *auditor) replayed(r *replay, seq uint64, f journal.StoredEvent) error {
+func (x *verifier) replayed(r *replay, seq uint64, f journal.StoredEvent) error {
 	r.events = seq
 	if r.broken {
 		return nil
@@ -124,7 +124,7 @@ func (x *auditor) replayed(r *replay, seq uint64, f journal.StoredEvent) error {
 }
 
 // finish judges a stream that was played to its end.
-func (x *auditor) finish(r *replay) error {
+func (x *verifier) finish(r *replay) error {
 	if r.broken {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (x *auditor) finish(r *replay) error {
 	return r.teller.done(r.events)
 }
 
-func (x *auditor) registrationTelling(s journal.Stream) teller {
+func (x *verifier) registrationTelling(s journal.Stream) teller {
 	t := &telling[*registration.State, any, registration.Event]{
 		rules: rules.Registration, state: &registration.State{}, blank: func() *registration.State { return &registration.State{} },
 	}
@@ -155,7 +155,7 @@ func (x *auditor) registrationTelling(s journal.Stream) teller {
 }
 
 // solvedBy judges what a solution has made.
-func (x *auditor) solvedBy(s journal.Stream, slug string, made parley.OrgID) error {
+func (x *verifier) solvedBy(s journal.Stream, slug string, made parley.OrgID) error {
 	x.registered.Checked++
 	_, stored, err := x.State(rules.OrgStream(made))
 	if err != nil {
@@ -168,7 +168,7 @@ func (x *auditor) solvedBy(s journal.Stream, slug string, made parley.OrgID) err
 	return nil
 }
 
-func (x *auditor) issuerTelling(s journal.Stream) teller {
+func (x *verifier) issuerTelling(s journal.Stream) teller {
 	t := &telling[*issuer.State, issuer.Command, issuer.Event]{
 		rules: rules.Issuer, state: &issuer.State{}, blank: func() *issuer.State { return &issuer.State{} },
 	}
@@ -182,7 +182,7 @@ func (x *auditor) issuerTelling(s journal.Stream) teller {
 	return t
 }
 
-func (x *auditor) agentTelling(s journal.Stream) teller {
+func (x *verifier) agentTelling(s journal.Stream) teller {
 	t := &telling[*agent.State, agent.Command, agent.Event]{
 		rules: rules.Agent, state: &agent.State{}, blank: func() *agent.State { return &agent.State{} },
 	}
@@ -213,7 +213,7 @@ func (x *auditor) agentTelling(s journal.Stream) teller {
 // findable judges how an agent is found: by each key it has or had, and by the
 // token that counts. That the rows found are its own, or of another agent that
 // has the same key, readTables judges.
-func (x *auditor) findable(self parley.AgentID, s *agent.State) error {
+func (x *verifier) findable(self parley.AgentID, s *agent.State) error {
 	keys := s.GetFormerKeys()
 	keys = append(keys[:len(keys):len(keys)],
 		&agent.FormerKey{Curve: parley.Ed25519, Raw: s.GetSigningKey()}, &agent.FormerKey{Curve: parley.X25519, Raw: s.GetEncryptionKey()})
@@ -243,7 +243,7 @@ func (x *auditor) findable(self parley.AgentID, s *agent.State) error {
 }
 
 // found reports whether a row is there, or on its way.
-func (x *auditor) found(slot parley.Slot, table journal.Table, key []byte) (bool, error) {
+func (x *verifier) found(slot parley.Slot, table journal.Table, key []byte) (bool, error) {
 	if _, ok := x.underway.rows[string(byte(table))+string(key)]; ok {
 		return true, nil
 	}

@@ -1,4 +1,7 @@
-package actors
+// Package verify examines everything that actors stored: it replays every stream,
+// and holds the rows, feeds and records that follow from the events against the
+// events, in both directions. `parley verify` runs it.
+package verify
 
 import (
 	"bytes"
@@ -13,9 +16,9 @@ import (
 	"parley/journal/verify"
 )
 
-// Archive is everything that is stored, at one instant: what an audit reads. The
-// package persistence has one of an open store and one of a directory at rest.
-// Byte strings given to functions are only valid during the call.
+// Archive reads everything that is stored, at one instant. Package persistence has
+// one of an open store and one of a directory at rest. Byte strings that it passes to
+// functions are valid only during the call.
 type Archive interface {
 	State(journal.Stream) (seq uint64, state []byte, err error)
 	Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error
@@ -24,11 +27,11 @@ type Archive interface {
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error
 	Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error)
 
-	// CopiesOf tells to whom the copies of a broadcast went, as its home has them.
+	// CopiesOf lists the recipients of a broadcast's copies, as its home has them.
 	CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error
 	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
 	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
-	// Each of these tells of everything of its sort.
+	// The following list everything of their kind.
 	Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error
 	Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error
 	Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error
@@ -37,58 +40,60 @@ type Archive interface {
 	Queues(fn func(s journal.Stream, word []byte) error) error
 	Timers(fn func(s journal.Stream, due time.Time) error) error
 	Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error
-	// Underway tells of words that are in a lane and have not taken effect.
+	// Underway lists effects that are in an outbox and not applied yet.
 	Underway(fn func(w journal.Effect) error) error
 	// Home is the number of the journal in which a slot lives.
 	Home(slot parley.Slot) int
 }
 
-// Audit holds everything that is stored against what the events mean: truth
-// against truth, and derived rows against truth, in both directions. What is
-// found lands in audit; the error says that the archive could not be read to the
-// end. persistence.Archive.Audit judges the rows that carry all this.
+// Run compares everything that is stored with what the events mean: each row with
+// the events that it follows from, and each event with the rows that it must have
+// left. Violations go into report; the error says that the archive could not be read
+// to its end. persistence.Archive.Audit checks the rows themselves.
 //
-// What is checked holds at every instant of an open store and after every crash,
-// with one exception that is accounted for exactly: a word that lies in a lane
-// or in a tray explains the effect that it is about to have, and nothing else.
+// What is checked holds at every instant of an open store and after every crash. One
+// exception is accounted for exactly: an effect that still lies in an outbox, or a
+// message in an actor's queue, explains the change that it is about to make, and
+// nothing else.
 //
-// Memory is bounded by the words underway, by the timers of groups and those of
-// their conversations whose status ever changed, by one stream's and one feed's
-// worth of small state, and by caches, however many messages there are.
-func Audit(a Archive, audit *verify.Report) error {
-	x := newAuditor(a, audit)
+// Memory is bounded by the effects under way, the timers of groups, the timers of
+// those of their conversations whose status ever changed, the small state of one
+// stream and one feed, and caches of fixed size. It does not grow with the number of
+// messages.
+func Run(a Archive, report *verify.Report) error {
+	x := newVerifier(a, report)
 	if err := x.read(); err != nil {
 		return err
 	}
 	reread := false
-	for _, account := range x.accounts {
-		if account.ledger.Reread() {
+	for _, account := range x.comparisons {
+		if account.multiset.Reread() {
 			reread = true
 		}
 	}
 	if !reread {
 		return nil
 	}
-	again := newAuditor(a, &verify.Report{})
-	again.ledgers = x.ledgers
+	again := newVerifier(a, &verify.Report{})
+	again.multisets = x.multisets
 	if err := again.read(); err != nil {
 		return err
 	}
-	for _, account := range x.accounts {
-		account.ledger.Settle(account.tell)
+	for _, account := range x.comparisons {
+		account.multiset.Settle(account.tell)
 	}
 	return nil
 }
 
-// auditor is one reading of an archive.
-type auditor struct {
+// verifier is one pass over an archive.
+type verifier struct {
 	Archive
-	audit *verify.Report
+	report *verify.Report
 	checks
 	groupChecks
-	ledgers
-	accounts []account
-	underway underway
+	multisets
+	comparisons []comparison
+	underway    underway
 	// groupTimers are those set for groups that were not judged yet.
 	groupTimers map[parley.GroupID][]int64
 	// chronicles of groups, as many as fit, and how many seats they tell of.
@@ -105,68 +110,68 @@ type auditor struct {
 type checks struct {
 	decode, state, begin, lawful, order        *verify.Check
 	record, place, copied, owner, marks        *verify.Check
-	arrival, keys, poll, once, tables, trays   *verify.Check
+	arrival, keys, poll, once, tables, queues  *verify.Check
 	orgSlot, registered, farMarks, statusWords *verify.Check
 	collectedAll, quarantine                   *verify.Check
 }
 
-// ledgers are the statements that hold two sets against each other.
-type ledgers struct {
+// multisets are the statements that hold two sets against each other.
+type multisets struct {
 	records, copies, feeds, statuses, lists, quota *verify.Multiset
 	slugs, claims, clients                         *verify.Multiset
 	names, roster, agents, retired, timersDue      *verify.Multiset
-	groupLedgers
-	webhookLedgers
+	groupMultisets
+	webhookMultisets
 }
 
-// account is a ledger with the words for what is on one side of it only.
-type account struct {
-	ledger *verify.Multiset
-	tell   func(member []byte, n int64) (where, means string)
+// comparison is a multiset with the words for what is on one side of it only.
+type comparison struct {
+	multiset *verify.Multiset
+	tell     func(member []byte, n int64) (where, means string)
 }
 
 // ownersMax bounds the owners that are remembered.
 const ownersMax = 1 << 17
 
-func newAuditor(a Archive, audit *verify.Report) *auditor {
-	x := &auditor{
-		Archive: a, audit: audit, owners: map[parley.AgentID]parley.OrgID{}, groupTimers: map[parley.GroupID][]int64{},
+func newVerifier(a Archive, report *verify.Report) *verifier {
+	x := &verifier{
+		Archive: a, report: report, owners: map[parley.AgentID]parley.OrgID{}, groupTimers: map[parley.GroupID][]int64{},
 		chronicles: map[parley.GroupID]*chronicle{}, moved: map[parley.ConversationID]*movedTalk{},
 	}
 	x.checks = checks{
-		decode:       audit.Check("event-decode", "every event is of a known kind and can be read"),
-		state:        audit.Check("state", "each stored state is what replaying its events gives, and is there where others read it"),
-		begin:        audit.Check("stream-begin", "each stream begins with the event that makes it, under its own id"),
-		lawful:       audit.Check("history", "each conversation's history is one that the rules allow: a path of the status table, one ending, nothing after it"),
-		order:        audit.Check("message-order", "messages of a conversation ascend by id and live with it"),
-		record:       audit.Check("message-record", "each message event has its record, which says the same"),
-		place:        audit.Check("feed-order", "a conversation's messages lie in each feed in the conversation's order"),
-		copied:       audit.Check("record-copy", "a recipient who lives elsewhere has the same record there"),
-		owner:        audit.Check("message-owner", "a record names the organizations that own its agents"),
-		marks:        audit.Check("marks", "marks are the same at both homes that keep them"),
-		farMarks:     audit.Check("marks-place", "marks kept by message are of messages whose recipient lives elsewhere"),
-		arrival:      audit.Check("feed-arrival", "nothing arrives before it was said"),
-		statusWords:  audit.Check("status-underway", "status changes underway are the newest of their conversation"),
-		keys:         audit.Check("kid-rows", "each key of an agent is found by its thumbprint"),
-		poll:         audit.Check("poll-rows", "each poll token is found by its hash"),
-		once:         audit.Check("once-rows", "each idempotency key stands for one message, which it made"),
-		tables:       audit.Check("tables", "every row is of a known table"),
-		trays:        audit.Check("tray-words", "words in trays can be understood by whom they are for"),
-		quarantine:   audit.Check("quarantine", "every word in a tray could be decoded by whom it was for"),
-		orgSlot:      audit.Check("organization-home", "an organization lives where its slug is looked for"),
-		collectedAll: audit.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
-		registered:   audit.Check("registrations", "a solved challenge has made its organization"),
+		decode:       report.Check("event-decode", "every event is of a known kind and can be read"),
+		state:        report.Check("state", "each stored state is what replaying its events gives, and is there where others read it"),
+		begin:        report.Check("stream-begin", "each stream begins with the event that makes it, under its own id"),
+		lawful:       report.Check("history", "each conversation's history is one that the rules allow: a path of the status table, one ending, nothing after it"),
+		order:        report.Check("message-order", "messages of a conversation ascend by id and live with it"),
+		record:       report.Check("message-record", "each message event has its record, which says the same"),
+		place:        report.Check("feed-order", "a conversation's messages lie in each feed in the conversation's order"),
+		copied:       report.Check("record-copy", "a recipient who lives elsewhere has the same record there"),
+		owner:        report.Check("message-owner", "a record names the organizations that own its agents"),
+		marks:        report.Check("marks", "marks are the same at both homes that keep them"),
+		farMarks:     report.Check("marks-place", "marks kept by message are of messages whose recipient lives elsewhere"),
+		arrival:      report.Check("feed-arrival", "nothing arrives before it was said"),
+		statusWords:  report.Check("status-underway", "status changes underway are the newest of their conversation"),
+		keys:         report.Check("kid-rows", "each key of an agent is found by its thumbprint"),
+		poll:         report.Check("poll-rows", "each poll token is found by its hash"),
+		once:         report.Check("once-rows", "each idempotency key stands for one message, which it made"),
+		tables:       report.Check("tables", "every row is of a known table"),
+		queues:       report.Check("tray-words", "words in trays can be understood by whom they are for"),
+		quarantine:   report.Check("quarantine", "every word in a tray could be decoded by whom it was for"),
+		orgSlot:      report.Check("organization-home", "an organization lives where its slug is looked for"),
+		collectedAll: report.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
+		registered:   report.Check("registrations", "a solved challenge has made its organization"),
 	}
-	x.groupChecks = groupChecksOf(audit)
+	x.groupChecks = groupChecksOf(report)
 	x.open()
 	return x
 }
 
 // open makes the ledgers, each with the words for its faults.
-func (x *auditor) open() {
+func (x *verifier) open() {
 	open := func(name, says, missing, unfounded string, key func([]byte) string) *verify.Multiset {
-		l := x.audit.Check(name, says).Multiset()
-		x.accounts = append(x.accounts, account{l, func(member []byte, n int64) (where, means string) {
+		l := x.report.Check(name, says).Multiset()
+		x.comparisons = append(x.comparisons, comparison{l, func(member []byte, n int64) (where, means string) {
 			defer func() {
 				if recover() != nil { // a damaged row may be too short for its name
 					where = fmt.Sprintf("%x", member)
@@ -183,7 +188,7 @@ func (x *auditor) open() {
 		}})
 		return l
 	}
-	x.ledgers = ledgers{
+	x.multisets = multisets{
 		records: open("message-records", "each message record belongs to a message event",
 			"the conversation has the message and its record is not there: it cannot be read", "a record of a message that no conversation has", idAt("message")),
 		copies: open("far-records", "each copy of a record belongs to a message for somebody who lives there",
@@ -207,13 +212,13 @@ func (x *auditor) open() {
 		retired: open("retirements", "an organization counts each revoked agent out once", "a revoked agent is counted as active", "an agent is counted out that was not revoked, or twice", idsAt("organization", "agent")),
 		timersDue: open("timers-due", "each challenge has the timer that forgets it, each live request the one that ends it",
 			"nothing will ever remove the challenge, or end the request", "a timer that nobody set", timerMember),
-		groupLedgers:   openGroups(open),
-		webhookLedgers: openWebhooks(open),
+		groupMultisets:   openGroups(open),
+		webhookMultisets: openWebhooks(open),
 	}
 }
 
 // read goes once through everything.
-func (x *auditor) read() error {
+func (x *verifier) read() error {
 	for _, pass := range []struct {
 		what string
 		run  func() error
@@ -228,11 +233,11 @@ func (x *auditor) read() error {
 		{"quotas", x.readQuotas},
 	} {
 		x.rows = 0
-		x.audit.Tell(pass.what, 0)
+		x.report.Tell(pass.what, 0)
 		if err := pass.run(); err != nil {
 			return fmt.Errorf("reading %s: %w", pass.what, err)
 		}
-		x.audit.Tell(pass.what, x.rows)
+		x.report.Tell(pass.what, x.rows)
 	}
 	return nil
 }
@@ -240,17 +245,17 @@ func (x *auditor) read() error {
 // progressEvery is after how many rows progress is told.
 const progressEvery = 1 << 16
 
-func (x *auditor) progress(what string) {
+func (x *verifier) progress(what string) {
 	if x.rows++; x.rows%progressEvery == 0 {
-		x.audit.Tell(what, x.rows)
+		x.report.Tell(what, x.rows)
 	}
 }
 
-func (x *auditor) readRecords() error {
+func (x *verifier) readRecords() error {
 	return x.Records(func(under parley.Slot, id parley.MessageID, _ uint64, _ []byte) error {
 		x.progress("records")
 		if under == id.Slot() {
-			x.ledgers.records.Find(under, 1, id[:])
+			x.multisets.records.Find(under, 1, id[:])
 			return nil
 		}
 		x.copies.Find(under, 1, copyKey(under, id))
@@ -262,7 +267,7 @@ func copyKey(under parley.Slot, id parley.MessageID) []byte {
 	return append(binary.BigEndian.AppendUint16(make([]byte, 0, 18), uint16(under)), id[:]...)
 }
 
-func (x *auditor) readTimers() error {
+func (x *verifier) readTimers() error {
 	return x.Timers(func(s journal.Stream, due time.Time) error {
 		x.progress("timers")
 		if s.Kind == journal.GroupStream {
@@ -283,7 +288,7 @@ func timerKey(s journal.Stream, due time.Time) []byte {
 	return binary.BigEndian.AppendUint64(append(k, s.ID[:]...), uint64(due.UnixMilli()))
 }
 
-func (x *auditor) readQuotas() error {
+func (x *verifier) readQuotas() error {
 	return x.Quotas(func(journal int, org parley.OrgID, day uint32, used uint64) error {
 		x.quota.Find(org.Slot(), used, usedKey(journal, org, day))
 		return nil
@@ -297,7 +302,7 @@ func usedKey(journal int, org parley.OrgID, day uint32) []byte {
 
 // agentNow is an agent as stored, or as a word underway will make it; nil if
 // there is none.
-func (x *auditor) agentNow(id parley.AgentID) (*agent.State, error) {
+func (x *verifier) agentNow(id parley.AgentID) (*agent.State, error) {
 	if born := x.underway.agents[id]; born != nil {
 		return born.state, nil
 	}
@@ -310,7 +315,7 @@ func (x *auditor) agentNow(id parley.AgentID) (*agent.State, error) {
 }
 
 // ownerOf is the organization that owns an agent, zero if there is no such agent.
-func (x *auditor) ownerOf(id parley.AgentID) (parley.OrgID, error) {
+func (x *verifier) ownerOf(id parley.AgentID) (parley.OrgID, error) {
 	if owner, ok := x.owners[id]; ok {
 		return owner, nil
 	}

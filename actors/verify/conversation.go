@@ -1,4 +1,4 @@
-package actors
+package verify
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 
 // talk is what is remembered of a conversation while its events are replayed.
 type talk struct {
-	x      *auditor
+	x      *verifier
 	stream journal.Stream
 	state  *conversation.State
 	// places are the last positions of its messages in its participants' feeds;
@@ -33,7 +33,7 @@ type talk struct {
 
 const onTheWay = ^uint64(0)
 
-func (x *auditor) conversationTelling(s journal.Stream) teller {
+func (x *verifier) conversationTelling(s journal.Stream) teller {
 	t := &telling[*conversation.State, conversation.Command, conversation.Event]{
 		rules: rules.Conversation, state: &conversation.State{}, lags: true,
 		blank: func() *conversation.State { return &conversation.State{} },
@@ -118,7 +118,7 @@ func (k *talk) message(e *conversation.Posted) error {
 	if id.Slot() != k.stream.Slot() || bytes.Compare(id[:], last[:]) <= 0 {
 		x.order.Fault(where, "it does not follow %s in conversation %s", last, k.stream.ID)
 	}
-	x.ledgers.records.Expect(id.Slot(), 1, id[:])
+	x.multisets.records.Expect(id.Slot(), 1, id[:])
 	x.record.Checked++
 	r, position, err := x.recordAt(id.Slot(), id)
 	if err != nil {
@@ -163,7 +163,7 @@ func (k *talk) counted(sender parley.OrgID, atMs int64) {
 
 // recordAt reads a record as kept for a reader at slot; nil if it is not there
 // or cannot be read.
-func (x *auditor) recordAt(slot parley.Slot, id parley.MessageID) (r *record.Message, position uint64, err error) {
+func (x *verifier) recordAt(slot parley.Slot, id parley.MessageID) (r *record.Message, position uint64, err error) {
 	position, err = x.Message(slot, id, func(stored []byte) error {
 		have := &record.Message{}
 		if have.UnmarshalVT(stored) == nil {
@@ -175,7 +175,7 @@ func (x *auditor) recordAt(slot parley.Slot, id parley.MessageID) (r *record.Mes
 }
 
 // bytesAt reads a record without looking into it.
-func (x *auditor) bytesAt(slot parley.Slot, id parley.MessageID) (data []byte, position uint64, err error) {
+func (x *verifier) bytesAt(slot parley.Slot, id parley.MessageID) (data []byte, position uint64, err error) {
 	position, err = x.Message(slot, id, func(record []byte) error {
 		data = bytes.Clone(record)
 		return nil
@@ -290,7 +290,7 @@ func statusKey(agent parley.AgentID, c parley.ConversationID, n int, word string
 }
 
 // readFarMarks looks at marks that are kept by message.
-func (x *auditor) readFarMarks() error {
+func (x *verifier) readFarMarks() error {
 	return x.FarMarks(func(id parley.MessageID, _ journal.Receipts) error {
 		x.progress("marks")
 		x.farMarks.Checked++

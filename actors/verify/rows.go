@@ -1,4 +1,4 @@
-package actors
+package verify
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ const conversationsAtOnce = 1 << 20
 
 // readFeeds looks at every feed: at each message as it comes, and at the status
 // changes, whose order matters, once the feed's length is known.
-func (x *auditor) readFeeds() error {
+func (x *verifier) readFeeds() error {
 	var of parley.AgentID
 	var statuses int
 	var last uint64
@@ -61,7 +61,7 @@ func (x *auditor) readFeeds() error {
 
 // statusesOf numbers the status changes of each conversation in a feed, a part
 // of the conversations at a time.
-func (x *auditor) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses int) error {
+func (x *verifier) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses int) error {
 	if statuses == 0 {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (x *auditor) statusesOf(agent parley.AgentID, upTo uint64, parts, statuses 
 }
 
 // readTables looks at every member of a row-backed set.
-func (x *auditor) readTables() error {
+func (x *verifier) readTables() error {
 	err := x.Tables(func(slot parley.Slot, table journal.Table, key, value []byte) error {
 		x.progress("tables")
 		x.tables.Checked++
@@ -111,7 +111,7 @@ func (x *auditor) readTables() error {
 }
 
 // member judges one row; slot is beyond all slots for one that is on its way.
-func (x *auditor) member(slot parley.Slot, table journal.Table, key, value []byte) error {
+func (x *verifier) member(slot parley.Slot, table journal.Table, key, value []byte) error {
 	switch {
 	case table == journal.SlugTable:
 		x.slugs.Find(slot, 1, value, key)
@@ -166,7 +166,7 @@ func (x *auditor) member(slot parley.Slot, table journal.Table, key, value []byt
 }
 
 // spentRow judges what a used challenge has made.
-func (x *auditor) spentRow(slot parley.Slot, key, value []byte) error {
+func (x *verifier) spentRow(slot parley.Slot, key, value []byte) error {
 	x.registered.Checked++
 	made := parley.IDFromBytes[parley.OrgID](value)
 	_, stored, err := x.State(rules.OrgStream(made))
@@ -176,7 +176,7 @@ func (x *auditor) spentRow(slot parley.Slot, key, value []byte) error {
 	return err
 }
 
-func (x *auditor) kidRow(key, value []byte) error {
+func (x *verifier) kidRow(key, value []byte) error {
 	x.keys.Checked++
 	s, err := x.agentNow(parley.IDFromBytes[parley.AgentID](value))
 	if err != nil {
@@ -193,7 +193,7 @@ func (x *auditor) kidRow(key, value []byte) error {
 }
 
 // pollRow judges a poll token's row. Rows of former tokens stay.
-func (x *auditor) pollRow(key, value []byte) error {
+func (x *verifier) pollRow(key, value []byte) error {
 	x.poll.Checked++
 	self := parley.IDFromBytes[parley.AgentID](value)
 	had := false
@@ -226,7 +226,7 @@ func (x *auditor) pollRow(key, value []byte) error {
 
 // onceRow judges what an idempotency key stands for. Which messages were sent
 // with a key only these rows know.
-func (x *auditor) onceRow(slot parley.Slot, key, value []byte) error {
+func (x *verifier) onceRow(slot parley.Slot, key, value []byte) error {
 	x.once.Checked++
 	where := fmt.Sprintf("slot %d, day %d, key %x", slot, binary.BigEndian.Uint32(key), key[4:])
 	if len(value) < 32 {
@@ -260,7 +260,7 @@ func (x *auditor) onceRow(slot parley.Slot, key, value []byte) error {
 }
 
 // founding reports whether a key stands for a group, which it made.
-func (x *auditor) founding(slot parley.Slot, r *record.Message, scope, value []byte) (bool, error) {
+func (x *verifier) founding(slot parley.Slot, r *record.Message, scope, value []byte) (bool, error) {
 	if r != nil {
 		return false, nil
 	}
@@ -273,7 +273,7 @@ func (x *auditor) founding(slot parley.Slot, r *record.Message, scope, value []b
 }
 
 // scoped reports whether a message is what a key of that scope made.
-func (x *auditor) scoped(slot parley.Slot, r *record.Message, scope, about []byte) bool {
+func (x *verifier) scoped(slot parley.Slot, r *record.Message, scope, about []byte) bool {
 	if slot != r.MessageID().Slot() {
 		return false
 	}

@@ -1,4 +1,4 @@
-package actors
+package verify
 
 import (
 	"math"
@@ -46,7 +46,7 @@ const stillThere = math.MaxInt
 const chronicledMax = 1 << 18
 
 // chronicleOf replays a group's stream; nil if there is none.
-func (x *auditor) chronicleOf(id parley.GroupID) (*chronicle, error) {
+func (x *verifier) chronicleOf(id parley.GroupID) (*chronicle, error) {
 	if c := x.chronicles[id]; c != nil {
 		return c, nil
 	}

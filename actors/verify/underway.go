@@ -1,4 +1,4 @@
-package actors
+package verify
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func pair(a, b parley.AnyID) (k [32]byte) {
 
 // readUnderway takes in every word in a lane. Each counts as the effect that it
 // will have: so a word that nothing accounts for is found as well.
-func (x *auditor) readUnderway() error {
+func (x *verifier) readUnderway() error {
 	x.underway = underway{
 		announced: map[[32]byte]bool{}, statuses: map[[32]byte][]string{}, rows: map[string][]byte{},
 		marksNear: map[parley.MessageID]journal.Receipts{}, marksFar: map[parley.MessageID]journal.Receipts{},
@@ -90,7 +90,7 @@ func (x *auditor) readUnderway() error {
 	return err
 }
 
-func (x *auditor) announce(w journal.AppendFeed) {
+func (x *verifier) announce(w journal.AppendFeed) {
 	k := pair(parley.AnyID(w.To), w.Ref)
 	if w.Kind.BringsMessage() {
 		x.underway.announced[k] = true
@@ -109,7 +109,7 @@ func (x *auditor) announce(w journal.AppendFeed) {
 }
 
 // fan takes in a word to many: for each what it would have brought alone.
-func (x *auditor) fan(w journal.Fanout) {
+func (x *verifier) fan(w journal.Fanout) {
 	if w.Kind == journal.CopyEntry {
 		id := parley.MessageID(w.Ref)
 		x.underway.fans[id] = append(x.underway.fans[id], w.To...)
@@ -127,7 +127,7 @@ func (x *auditor) fan(w journal.Fanout) {
 }
 
 // bear takes in a stream that a word underway begins.
-func (x *auditor) bear(w journal.CreateStream) error {
+func (x *verifier) bear(w journal.CreateStream) error {
 	told := x.teller(w.Stream)
 	for n, f := range w.Events {
 		if err := told.play(uint64(n)+1, f); err != nil {
@@ -142,11 +142,11 @@ func (x *auditor) bear(w journal.CreateStream) error {
 }
 
 // effect judges what waits in a tray, or is on its way to one.
-func (x *auditor) effect(to journal.Stream, word []byte) error {
-	x.trays.Checked++
+func (x *verifier) effect(to journal.Stream, word []byte) error {
+	x.queues.Checked++
 	said, err := record.DecodeSagaMessage(to.Kind, word)
 	if err != nil {
-		x.trays.Fault(record.StreamName(to), "a word of %d bytes that cannot be decoded (%v): it will be put into quarantine", len(word), err)
+		x.queues.Fault(record.StreamName(to), "a word of %d bytes that cannot be decoded (%v): it will be put into quarantine", len(word), err)
 		return nil
 	}
 	x.said(to, said)
@@ -154,7 +154,7 @@ func (x *auditor) effect(to journal.Stream, word []byte) error {
 }
 
 // quarantined tells of a word that was put aside because it could not be decoded.
-func (x *auditor) quarantined(slot parley.Slot, key, value []byte) {
+func (x *verifier) quarantined(slot parley.Slot, key, value []byte) {
 	q := record.QuarantinedOf(key, value)
 	where := fmt.Sprintf("%s, word %d of its tray", q.Actor(), q.Number)
 	if slot != q.To.Slot() {
@@ -227,7 +227,7 @@ func (t *telling[S, C, E]) recode(stored []byte) ([]byte, error) {
 
 // claim is a teller of a slug's one event.
 type claim struct {
-	x      *auditor
+	x      *verifier
 	stream journal.Stream
 }
 
@@ -252,7 +252,7 @@ func (unknown) play(uint64, journal.StoredEvent) error {
 }
 
 // orgTelling plays an organization.
-func (x *auditor) orgTelling(s journal.Stream) teller {
+func (x *verifier) orgTelling(s journal.Stream) teller {
 	t := &telling[*org.State, org.Command, org.Event]{rules: rules.Org, state: &org.State{}, blank: func() *org.State { return &org.State{} }}
 	self := parley.OrgID(s.ID)
 	t.judge = func(seq uint64, e org.Event) error {
@@ -286,7 +286,7 @@ func (x *auditor) orgTelling(s journal.Stream) teller {
 	return t
 }
 
-func (x *auditor) registeredOrg(self parley.OrgID, e *org.Registered) {
+func (x *verifier) registeredOrg(self parley.OrgID, e *org.Registered) {
 	slug := e.GetSlug()
 	x.orgSlot.Checked++
 	if parley.SlotOf(slug) != self.Slot() {

@@ -1,4 +1,4 @@
-package actors
+package verify
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ func (k *talk) broadcast(e *conversation.Broadcasted, first bool) error {
 	if id.Slot() != k.stream.Slot() || bytes.Compare(id[:], last[:]) <= 0 || id.Seat() != 0 {
 		x.order.Fault(where, "it does not follow %s in conversation %s, or is a copy", last, k.stream.ID)
 	}
-	x.ledgers.records.Expect(id.Slot(), 1, id[:])
+	x.multisets.records.Expect(id.Slot(), 1, id[:])
 	x.record.Checked++
 	r, _, err := x.recordAt(id.Slot(), id)
 	if err != nil {
@@ -174,7 +174,7 @@ func (k *talk) toldAll() {
 }
 
 // witnessed reports whether an agent has been a member ever since a conversation began.
-func (x *auditor) witnessed(agent parley.AgentID, m *movedTalk) (bool, error) {
+func (x *verifier) witnessed(agent parley.AgentID, m *movedTalk) (bool, error) {
 	c, err := x.chronicleOf(m.host)
 	return c != nil && c.stayed(agent, m.since), err
 }
@@ -182,7 +182,7 @@ func (x *auditor) witnessed(agent parley.AgentID, m *movedTalk) (bool, error) {
 // later judges a status change in the feed of one who was not a member all the
 // time: it comes after those that the feed had before. It gives how many have
 // passed.
-func (x *auditor) later(agent parley.AgentID, c parley.ConversationID, m *movedTalk, passed int, status string) int {
+func (x *verifier) later(agent parley.AgentID, c parley.ConversationID, m *movedTalk, passed int, status string) int {
 	for n := passed; n < len(m.statuses); n++ {
 		if m.statuses[n].String() == status {
 			return n + 1
@@ -192,4 +192,4 @@ func (x *auditor) later(agent parley.AgentID, c parley.ConversationID, m *movedT
 	return passed
 }
 
-func (x *auditor) statusChecks() *verify.Check { return x.audit.Check("status-entries", "") }
+func (x *verifier) statusChecks() *verify.Check { return x.report.Check("status-entries", "") }

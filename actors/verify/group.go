@@ -1,4 +1,4 @@
-package actors
+package verify
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ type groupChecks struct {
 	groupLaw, seatWords, reached, confined *verify.Check
 }
 
-// groupLedgers are those that hold two sets against each other.
-type groupLedgers struct {
+// groupMultisets are those that hold two sets against each other.
+type groupMultisets struct {
 	groupNames, groupRoster, groups, endings     *verify.Multiset
 	members, concerns, requests, places, notices *verify.Multiset
 	directory, talks                             *verify.Multiset
@@ -37,8 +37,8 @@ func groupChecksOf(audit *verify.Report) groupChecks {
 // opener makes a ledger with the words for its faults.
 type opener func(name, says, missing, unfounded string, key func([]byte) string) *verify.Multiset
 
-func openGroups(open opener) groupLedgers {
-	return groupLedgers{
+func openGroups(open opener) groupMultisets {
+	return groupMultisets{
 		groupNames:  open("group-name-rows", "each group is found by its name", "the name does not find the group: it can be given twice", "a name that its group does not have", textAt(32, "name")),
 		groupRoster: open("group-roster-rows", "each group is on its organization's list, in order of creation", "the group is missing from the list", "a place on the list that the organization did not give", rosterMember),
 		groups:      open("groups", "an organization's groups are those that exist", "the organization counts a group that does not exist", "a group that its organization does not know", idsAt("organization", "group")),
@@ -60,7 +60,7 @@ func newsMember(m []byte) string {
 
 // assembly is what is remembered of a group while its events are replayed.
 type assembly struct {
-	x      *auditor
+	x      *verifier
 	stream journal.Stream
 	id     parley.GroupID
 	state  *group.State
@@ -83,7 +83,7 @@ type headline struct {
 	note  []byte
 }
 
-func (x *auditor) groupTelling(s journal.Stream) teller {
+func (x *verifier) groupTelling(s journal.Stream) teller {
 	t := &telling[*group.State, group.Command, group.Event]{
 		rules: rules.Group, state: &group.State{}, blank: func() *group.State { return &group.State{} }, lags: true,
 	}

@@ -1,4 +1,4 @@
-package actors
+package verify
 
 import (
 	"encoding/binary"
@@ -12,13 +12,13 @@ import (
 	"parley/journal/verify"
 )
 
-// webhookLedgers hold webhooks against the rows of their jobs.
-type webhookLedgers struct {
+// webhookMultisets hold webhooks against the rows of their jobs.
+type webhookMultisets struct {
 	hooks, jobs, statuses, retries *verify.Multiset
 }
 
-func openWebhooks(open opener) webhookLedgers {
-	return webhookLedgers{
+func openWebhooks(open opener) webhookMultisets {
+	return webhookMultisets{
 		hooks:    open("webhook-rows", "each webhook is noted with its agent, as it is", "the webhook is not noted so: nobody wakes it", "a note of a webhook that is not so", idsAt("agent", "webhook")),
 		jobs:     open("delivery-rows", "each delivery job that a webhook has made can be read", "the job is not there: it is never attempted", "a job that its webhook did not make", jobMember),
 		statuses: open("delivery-counts", "a webhook counts its jobs as they are", "the webhook counts a job that is not so", "a job that its webhook does not count so", countMember),
@@ -40,7 +40,7 @@ func newsAt(x webhook.What, position uint64, ref []byte) []byte {
 }
 
 // webhookTelling replays a webhook. One that was deleted has no rows.
-func (x *auditor) webhookTelling(s journal.Stream) teller {
+func (x *verifier) webhookTelling(s journal.Stream) teller {
 	t := &telling[*webhook.State, webhook.Command, webhook.Event]{
 		rules: rules.Webhook, state: &webhook.State{}, blank: func() *webhook.State { return &webhook.State{} }, lags: true,
 	}
@@ -77,7 +77,7 @@ func (x *auditor) webhookTelling(s journal.Stream) teller {
 		x.hooks.Expect(s.Slot(), 1, record.WebhookKey(t.state), record.EventFilterOf(t.state).Encode(t.state.GetUrl()))
 		for _, status := range []webhook.Status{webhook.Pending, webhook.Processing, webhook.Failed, webhook.Delivered, webhook.Dead} {
 			if n := record.JobCount(t.state, status); n > 0 {
-				x.webhookLedgers.statuses.Expect(s.Slot(), uint64(n), s.ID[:], []byte{byte(status)})
+				x.webhookMultisets.statuses.Expect(s.Slot(), uint64(n), s.ID[:], []byte{byte(status)})
 			}
 		}
 		return nil
@@ -86,7 +86,7 @@ func (x *auditor) webhookTelling(s journal.Stream) teller {
 }
 
 // collected judges that what a webhook read of its feed and wanted became jobs.
-func (x *auditor) collected(s *webhook.State, e *webhook.Collected) error {
+func (x *verifier) collected(s *webhook.State, e *webhook.Collected) error {
 	if s.Deleted() {
 		return nil
 	}
@@ -117,14 +117,14 @@ func (x *auditor) collected(s *webhook.State, e *webhook.Collected) error {
 }
 
 // deliveryRow takes in a job as it is stored.
-func (x *auditor) deliveryRow(slot parley.Slot, key, value []byte) error {
+func (x *verifier) deliveryRow(slot parley.Slot, key, value []byte) error {
 	j := &webhook.Job{}
 	if err := j.UnmarshalVT(value); err != nil || j.GetNumber() != binary.BigEndian.Uint64(key[16:]) {
 		x.tables.Fault("delivery "+jobMember(key), "it cannot be read, or is another's (%v)", err)
 		return nil
 	}
 	x.jobs.Find(slot, 1, key, newsAt(j.GetEvent(), j.GetPosition(), j.GetRef()))
-	x.webhookLedgers.statuses.Find(slot, 1, key[:16], []byte{byte(j.GetStatus())})
+	x.webhookMultisets.statuses.Find(slot, 1, key[:16], []byte{byte(j.GetStatus())})
 	if at, waits := j.Retry(); waits {
 		x.retries.Expect(slot, 1, key, big(uint64(at.UnixMilli())))
 	}
