@@ -26,7 +26,19 @@ func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Comma
 		}
 		in = a.GetGroups()
 	}
-	changed, err := question[*agent.State](n, rules.AgentStream(id), 0, c)
+	request := any(c)
+	if r, rotates := c.(agent.RotateKeys); rotates {
+		a, err := n.Agent(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		kids, err := n.freeKids(ctx, id, a.Owner(), r.Signing, r.Encryption)
+		if err != nil {
+			return nil, err
+		}
+		request = rotateKeys{r, kids}
+	}
+	changed, err := question[*agent.State](n, rules.AgentStream(id), 0, request)
 	if err == nil {
 		together(in, func(m *agent.Membership) { n.awaitLoss(ctx, m.GroupID(), id) })
 	}
@@ -58,6 +70,8 @@ func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
 				return n.createWebhook(t, r)
 			case lookAt:
 				return cloned(t.state, &agent.State{}), nil
+			case rotateKeys:
+				return n.changeAgent(t, r.RotateKeys, r.kids...)
 			case agent.Command:
 				return n.changeAgent(t, r)
 			}
@@ -128,7 +142,7 @@ func (n *Node) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) e
 	return err
 }
 
-func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
+func (n *Node) changeAgent(t *agentTurn, c agent.Command, kids ...journal.Effect) (any, error) {
 	before, groups := len(t.entry.Events), t.state.GetGroups()
 	if err := t.decide(c); err != nil {
 		return nil, err
@@ -140,7 +154,7 @@ func (n *Node) changeAgent(t *agentTurn, c agent.Command) (any, error) {
 	id := now.AgentID()
 	switch c := c.(type) {
 	case agent.RotateKeys:
-		t.say(keyWords(id, c.Signing, c.Encryption)...)
+		t.say(kids...)
 	case agent.IssuePollToken:
 		t.say(pollWord(id, c.Hash))
 	case agent.Revoke:

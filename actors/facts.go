@@ -157,12 +157,6 @@ func (n *Node) AgentByName(ctx context.Context, owner parley.OrgID, name string)
 	return parley.AgentID(id), err
 }
 
-// AgentByKid finds the agent that has, or had, the key of this thumbprint.
-func (n *Node) AgentByKid(ctx context.Context, kid string) (parley.AgentID, error) {
-	id, err := n.lookup(ctx, parley.SlotOf(kid), journal.KidTable, []byte(kid))
-	return parley.AgentID(id), err
-}
-
 // AgentByPollToken finds the active agent whose poll token has this SHA-256.
 func (n *Node) AgentByPollToken(ctx context.Context, hash []byte) (parley.AgentID, error) {
 	// The row never names another agent; whether the token holds the agent tells.

@@ -66,6 +66,9 @@ type Node struct {
 	// companyRows is how many events of a conversation one look for those who share
 	// rows of it passes by.
 	companyRows int
+	// kidsMove, which only a test sets: the latest agent that has a key, not the
+	// first, is found by its thumbprint.
+	kidsMove bool
 	// ackStep is how many marks of one request are on their way at once.
 	ackStep int
 	// glances counts those under way, glanced ends one.

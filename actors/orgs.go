@@ -53,14 +53,20 @@ type NewAgent struct {
 	Create agent.Create
 	// Limit is how many active agents the organization may have; nil: any number.
 	Limit *int
+	// kids are the rows by which its keys are found.
+	kids []journal.Effect
 }
 
 // CreateAgent makes an agent. Its id, if zero, is given here.
-func (n *Node) CreateAgent(_ context.Context, c NewAgent) (*agent.State, error) {
+func (n *Node) CreateAgent(ctx context.Context, c NewAgent) (*agent.State, error) {
 	// An agent lives anywhere: its organization is not its home.
 	random := n.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
 	c.Create.ID = parley.NewID[parley.AgentID](slot, n.clock(), n.entropy())
+	var err error
+	if c.kids, err = n.freeKids(ctx, c.Create.ID, c.Create.OrgID, c.Create.SigningKey, c.Create.EncryptionKey); err != nil {
+		return nil, err
+	}
 	return question[*agent.State](n, rules.OrgStream(c.Create.OrgID), 0, c)
 }
 
@@ -140,28 +146,10 @@ func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	place := t.entity.seq + uint64(len(t.entry.Events))
 	t.keep(journal.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
 	t.say(bear)
-	t.say(keyWords(c.ID, c.SigningKey, c.EncryptionKey)...)
+	t.say(r.kids...)
 	t.say(pollWord(c.ID, c.PollTokenHash))
 	t.after = append(t.after, func() { publishAgent(n.facts, uint64(len(bear.Events)), bear.State) })
 	return made, nil
-}
-
-// keyWords make keys findable by their thumbprints.
-func keyWords(id parley.AgentID, signing, encryption []byte) []journal.Effect {
-	var words []journal.Effect
-	for _, k := range []struct {
-		curve string
-		raw   []byte
-	}{{parley.Ed25519, signing}, {parley.X25519, encryption}} {
-		if len(k.raw) == 0 {
-			continue
-		}
-		kid := parley.Thumbprint(k.curve, k.raw)
-		words = append(words, journal.PutRow{Row: journal.Row{
-			Slot: parley.SlotOf(kid), Table: journal.KidTable, Key: []byte(kid), Value: id.Bytes(),
-		}})
-	}
-	return words
 }
 
 // pollWord makes an agent findable by its poll token. Rows of former tokens

@@ -228,6 +228,29 @@ func TestKeyValidityAndRetirement(t *testing.T) {
 	})
 }
 
+// TestAKeyIsRetiredByItsOwner: another organization that uploads an agent's public
+// key neither retires it for the server nor, once it is retired, brings it back.
+func TestAKeyIsRetiredByItsOwner(t *testing.T) {
+	each(t, func(t *testing.T, s *server) {
+		g, thief, b := s.org(t).agent("signer"), s.org(t).agent("thief"), s.org(t).agent("bob")
+		kid, _ := g.pair().kids()
+		attest := obj{"sender_attestations": []any{attested(g.sign, kid, false, false)}}
+		upload := func(by *agent, k pairOfKeys) {
+			by.post(by.path("/keys"), obj{"signing_public_key": signJWK(k.sign)}).want(200)
+		}
+		upload(thief, g.pair())
+		upload(thief, newPair())
+		thief.post(thief.path("/keys/retire"), obj{"kid": kid}).want(200)
+		g.try(b, attest).as("by a key that another organization retired").want(201)
+
+		upload(g, newPair())
+		g.post(g.path("/keys/retire"), obj{"kid": kid}).want(200)
+		robber := thief.org.agent("robber")
+		upload(robber, g.pair())
+		robber.try(b, attest).as("by a retired key that another organization uploaded").refused(403, "signature_invalid")
+	})
+}
+
 // TestStolenTokenCannotEndContinuity: a thief who has the organization's token and
 // none of the agent's keys retires neither of them for good, and fills no room that
 // the owner needs.

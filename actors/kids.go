@@ -1,0 +1,71 @@
+package actors
+
+import (
+	"context"
+	"errors"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/journal"
+)
+
+// AgentByKid finds the agent that was the first to have the key of this thumbprint.
+func (n *Node) AgentByKid(ctx context.Context, kid string) (parley.AgentID, error) {
+	id, err := n.lookup(ctx, parley.SlotOf(kid), journal.KidTable, []byte(kid))
+	return parley.AgentID(id), err
+}
+
+// rotateKeys is agent.RotateKeys with the rows by which the new keys are found.
+type rotateKeys struct {
+	agent.RotateKeys
+	kids []journal.Effect
+}
+
+// freeKids are the rows by which an agent's new keys are found by their
+// thumbprints. A key that another agent had before stays that agent's: anybody may
+// upload the public key of anybody, and who is found by a thumbprint decides
+// whether the key is retired.
+func (n *Node) freeKids(ctx context.Context, id parley.AgentID, owner parley.OrgID, signing, encryption []byte) ([]journal.Effect, error) {
+	var free []journal.Effect
+	for _, k := range []struct {
+		curve string
+		raw   []byte
+	}{{parley.Ed25519, signing}, {parley.X25519, encryption}} {
+		if len(k.raw) == 0 {
+			continue
+		}
+		kid := parley.Thumbprint(k.curve, k.raw)
+		held, err := n.kidHeld(ctx, kid, owner)
+		if err != nil {
+			return nil, err
+		}
+		if !held || n.kidsMove {
+			free = append(free, journal.PutRow{Row: journal.Row{
+				Slot: parley.SlotOf(kid), Table: journal.KidTable, Key: []byte(kid), Value: id.Bytes(),
+			}})
+		}
+	}
+	return free, nil
+}
+
+// kidHeld reports whether the agent that is found by a thumbprint stays the one.
+// An organization that revoked the agent may go on with the key in another one,
+// which can retire it then. A retired key stays with the agent that retired it.
+func (n *Node) kidHeld(ctx context.Context, kid string, owner parley.OrgID) (bool, error) {
+	first, err := n.AgentByKid(ctx, kid)
+	if errors.Is(err, parley.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	a, err := n.Agent(ctx, first)
+	switch {
+	case errors.Is(err, parley.ErrNotFound): // its first entry is on the way to its home
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	key, _ := a.KeyByKid(kid)
+	return a.Owner() != owner || !a.Revoked() || !key.Retired.IsZero(), nil
+}

@@ -1,0 +1,76 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"parley"
+	"parley/actors/agent"
+)
+
+// keysOfOthers has agents take keys that other agents had before them, and reports
+// who is wrongly found by a thumbprint.
+func keysOfOthers(t *testing.T, r *rig) (faults []string) {
+	ctx := context.Background()
+	rotate := func(id parley.AgentID, signing []byte) {
+		t.Helper()
+		must(r.node.ChangeAgent(ctx, id, agent.RotateKeys{Signing: signing}))(t)
+	}
+	create := func(owner parley.OrgID, name string, signing []byte) parley.AgentID {
+		t.Helper()
+		a := must(r.node.CreateAgent(ctx, NewAgent{Create: agent.Create{
+			OrgID: owner, Name: name, SigningKey: signing, EncryptionKey: key(2, name), PollTokenHash: key(3, name),
+		}}))(t)
+		return a.AgentID()
+	}
+	finds := func(when string, signing []byte, want parley.AgentID) {
+		t.Helper()
+		if got := must(r.node.AgentByKid(ctx, parley.Thumbprint(parley.Ed25519, signing)))(t); got != want {
+			faults = append(faults, when+" another agent is found")
+		}
+	}
+	owner, ids := r.agents("acme", 2)
+	thief, robbers := r.agents("thieves", 1)
+	victim, other, robber := ids[0], ids[1], robbers[0]
+	first, second, third := numbered(1), numbered(2), numbered(3)
+
+	rotate(victim, first)
+	rotate(robber, first)
+	finds("after another organization uploaded the key", first, victim)
+	create(thief, "copy", first)
+	finds("after another organization made an agent with the key", first, victim)
+	rotate(other, first)
+	finds("after another agent of the organization took the key", first, victim)
+
+	rotate(victim, second)
+	rotate(victim, third)
+	must(r.node.ChangeAgent(ctx, victim, agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, first)}))(t)
+	must(r.node.ChangeAgent(ctx, victim, agent.Revoke{}))(t)
+	create(owner, "again", first)
+	finds("after its organization took a retired key of a revoked agent", first, victim)
+	create(thief, "late", second)
+	finds("after another organization took a key of a revoked agent", second, victim)
+	heir := create(owner, "heir", second)
+	finds("after its organization went on with a key of a revoked agent", second, heir)
+	return faults
+}
+
+// TestAKeyStaysWithItsFirstAgent: who is found by a thumbprint decides whether the
+// key is retired, and anybody may upload anybody's public key.
+func TestAKeyStaysWithItsFirstAgent(t *testing.T) {
+	onOneAndFour(t, func(t *testing.T, journals int) {
+		r := newRig(t, withJournals(journals))
+		for _, fault := range keysOfOthers(t, r) {
+			t.Error(fault)
+		}
+		r.audit()
+	})
+	t.Run("control", func(t *testing.T) {
+		r := newRig(t)
+		r.node.kidsMove = true
+		if faults := keysOfOthers(t, r); len(faults) != 5 {
+			t.Error("where the last agent has the key, this is seen:", fmt.Sprintf("%q", faults))
+		}
+	})
+}
