@@ -59,7 +59,7 @@ var lattice = map[string]place{
 	"parley/actors/actorstest": {may: ground, why: "it tells the stories of any aggregate and so knows none"},
 	"parley/persistence": {
 		may:   slices.Concat(ground, agreed, []string{"parley/persistence/disk", "parley/persistence/layout"}),
-		tests: []string{"parley/persistence/journaltest", "parley/persistence/crashtest", "parley/persistence/verify"},
+		tests: []string{"parley/persistence/backup", "parley/persistence/journaltest", "parley/persistence/crashtest", "parley/persistence/verify"},
 		why:   "a journal keeps bytes; what they mean is the actors' business",
 	},
 	"parley/persistence/disk": {may: ground, why: "the disk knows files and commits, never what the rows in them mean"},
@@ -70,6 +70,10 @@ var lattice = map[string]place{
 	"parley/persistence/verify": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence/disk", "parley/persistence/layout"}),
 		why: "rows are verified as they lie on the disk, whatever wrote them; the store's own tests use it as their oracle",
+	},
+	"parley/persistence/backup": {
+		may: slices.Concat(ground, []string{"parley/persistence/disk", "parley/persistence/layout"}),
+		why: "a backup copies the files of a checkpoint; which journals they hold is the store's business",
 	},
 	"parley/persistence/journaltest": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence"}),

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/persistence/backup"
 )
 
 // TestBackupAt tells backups and their parts from data directories and from
@@ -13,13 +15,13 @@ import (
 func TestBackupAt(t *testing.T) {
 	fs := vfs.NewMem()
 	s, _ := filled(t, fs, 10)
-	snapshot := mustBackup(t, s, BackupOptions{To: "all/backup"})
+	snapshot := mustBackup(t, s, backup.Options{To: "all/backup"})
 	mustClose(t, s)
 	content := snapshot.Files[0].Sum
 	for _, path := range []string{
-		"bare/files/x", "bare/snapshots/x", "contents/files/" + content, "cut/files/" + content + unfinished, "indexes/snapshots/" + snapshot.ID,
+		"bare/files/x", "bare/snapshots/x", "contents/files/" + content, "cut/files/" + content + ".tmp", "indexes/snapshots/" + snapshot.ID,
 		"served/files/" + content, "served/snapshots/" + snapshot.ID, "served/journal/x",
-		"pictures/files/cat.jpeg", "cloud/snapshots/monday", "restored/" + restoring + "/x", "new/",
+		"pictures/files/cat.jpeg", "cloud/snapshots/monday", "restored/journal.tmp/x", "new/",
 	} {
 		if err := fs.MkdirAll(fs.PathDir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -36,10 +38,10 @@ func TestBackupAt(t *testing.T) {
 		"bare": "bare", "contents": "contents", "cut": "cut", "indexes": "indexes",
 		"data": "", "served": "", "pictures": "", "cloud": "", "restored": "", "new": "", "all": "", "nowhere": "",
 	} {
-		if got := BackupAt(fs, dir); got != want {
+		if got := backup.At(fs, dir); got != want {
 			t.Errorf("%s: the backup is at %q, want %q", dir, got, want)
 		}
-		if got := RestoreCutShort(fs, dir); got != (dir == "restored") {
+		if got := backup.RestoreCutShort(fs, dir); got != (dir == "restored") {
 			t.Errorf("%s: a restore was cut short: %t", dir, got)
 		}
 	}
@@ -50,14 +52,14 @@ func TestBackupAt(t *testing.T) {
 func TestRestoreThatFailsLeavesDirectories(t *testing.T) {
 	fs := vfs.NewMem()
 	s, _ := filled(t, fs, 10)
-	mustBackup(t, s, BackupOptions{To: "backup"})
+	mustBackup(t, s, backup.Options{To: "backup"})
 	mustClose(t, s)
 	if err := fs.MkdirAll("there/empty", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 100, TotalBytes: 1 << 40})
 	for _, to := range []string{"there/empty", "there/new", "new", "new/a/b"} {
-		if _, err := Restore(t.Context(), RestoreOptions{FS: fs, From: "backup", To: to}); err == nil {
+		if _, err := backup.Restore(t.Context(), backup.RestoreOptions{FS: fs, From: "backup", To: to}); err == nil {
 			t.Fatalf("%s: restored without room", to)
 		}
 	}

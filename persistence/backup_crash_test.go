@@ -11,6 +11,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"parley/persistence/backup"
 )
 
 // bystander takes an image of the disk at every change of a backup directory.
@@ -87,12 +89,12 @@ func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults
 	b := &bystander{disk: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(1, 2))}
 	fs := around(errorfs.Wrap(steady{b.disk, b}, b))
 	s, c := filled(t, fs, 200)
-	first := mustBackup(t, s, BackupOptions{To: "backup"})
+	first := mustBackup(t, s, backup.Options{To: "backup"})
 	for range 100 {
 		c.write(t, s)
 	}
 	b.on = true
-	second := mustBackup(t, s, BackupOptions{To: "backup", Keep: 1})
+	second := mustBackup(t, s, backup.Options{To: "backup", Keep: 1})
 	b.mu.Lock()
 	b.on = false
 	b.mu.Unlock()
@@ -102,13 +104,13 @@ func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults
 		complain := func(format string, args ...any) {
 			faults = append(faults, b.ops[i]+": "+fmt.Sprintf(format, args...))
 		}
-		left, err := Snapshots(image, "backup")
+		left, err := backup.List(image, "backup")
 		if err != nil || len(left) == 0 {
 			complain("%d snapshots (%v)", len(left), err)
 		}
 		for _, snapshot := range left {
 			to := "r" + snapshot.ID
-			if _, err := Restore(context.Background(), RestoreOptions{FS: image, From: "backup", Snapshot: snapshot.ID, To: to}); err != nil {
+			if _, err := backup.Restore(context.Background(), backup.RestoreOptions{FS: image, From: "backup", Snapshot: snapshot.ID, To: to}); err != nil {
 				complain("listed, and yet %v", err)
 				continue
 			}

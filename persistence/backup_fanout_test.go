@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley/journal"
+	"parley/persistence/backup"
 )
 
 // TestBackupOfAFanoutUnderWay takes snapshots while a group says things to many:
@@ -24,7 +25,7 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 			sent++
 			return handOver(s, e)
 		}
-		var snapshots []*Snapshot
+		var snapshots []*backup.Snapshot
 		for range 3 {
 			for range 10 {
 				say()
@@ -32,7 +33,7 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 			if err := <-say(); err != nil {
 				t.Fatal(err)
 			}
-			snapshots = append(snapshots, mustBackup(t, s, BackupOptions{To: "backup"}))
+			snapshots = append(snapshots, mustBackup(t, s, backup.Options{To: "backup"}))
 		}
 		mustClose(t, s)
 		for i, snapshot := range snapshots {

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/persistence/backup"
 )
 
 // TestBackupKeepsOthers: pruning touches neither the snapshots of another owner, nor
@@ -14,10 +17,10 @@ import (
 func TestBackupKeepsOthers(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 10)
-	var others []*Snapshot
+	var others []*backup.Snapshot
 	for _, owner := range []string{"", "other", "other"} {
 		c.write(t, s)
-		others = append(others, mustBackup(t, s, BackupOptions{To: "backup", Owner: owner}))
+		others = append(others, mustBackup(t, s, backup.Options{To: "backup", Owner: owner}))
 	}
 	foreign := []string{"backup/files/letter.txt", "backup/files/letter.tmp", "backup/files/" + strings.Repeat("A", 64)}
 	for _, path := range foreign {
@@ -29,13 +32,13 @@ func TestBackupKeepsOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var last *Snapshot
+	var last *backup.Snapshot
 	for range 3 {
 		c.write(t, s)
-		last = mustBackup(t, s, BackupOptions{To: "backup", Owner: "mine", Keep: 1})
+		last = mustBackup(t, s, backup.Options{To: "backup", Owner: "mine", Keep: 1})
 	}
 	mustClose(t, s)
-	left, err := Snapshots(fs, "backup")
+	left, err := backup.List(fs, "backup")
 	if err != nil || len(left) != len(others)+1 || left[3].ID != last.ID || left[3].Owner != "mine" {
 		t.Fatalf("%d snapshots are left (%v)", len(left), err)
 	}
@@ -43,7 +46,7 @@ func TestBackupKeepsOthers(t *testing.T) {
 		if i < len(others) && (snapshot.ID != others[i].ID || snapshot.Owner != others[i].Owner) {
 			t.Errorf("%v is left, and %v was taken", snapshot, others[i])
 		}
-		if _, err := CheckBackup(context.Background(), fs, "backup", snapshot.ID, nil); err != nil {
+		if _, err := backup.Check(context.Background(), fs, "backup", snapshot.ID, nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -61,11 +64,11 @@ func TestBackupKeepsOthersControl(t *testing.T) {
 	s, c := filled(t, fs, 10)
 	for range 3 {
 		c.write(t, s)
-		mustBackup(t, s, BackupOptions{To: "backup", Owner: "anybody"})
+		mustBackup(t, s, backup.Options{To: "backup", Owner: "anybody"})
 	}
-	mustBackup(t, s, BackupOptions{To: "backup", Owner: "anybody", Keep: 1})
+	mustBackup(t, s, backup.Options{To: "backup", Owner: "anybody", Keep: 1})
 	mustClose(t, s)
-	if left, err := Snapshots(fs, "backup"); err != nil || len(left) != 1 {
+	if left, err := backup.List(fs, "backup"); err != nil || len(left) != 1 {
 		t.Errorf("%d snapshots are left (%v)", len(left), err)
 	}
 }
@@ -78,23 +81,23 @@ func TestPruneBackups(t *testing.T) {
 	var ids []string
 	for _, owner := range []string{"mine", "other", "mine", "", "mine"} {
 		c.write(t, s)
-		ids = append(ids, mustBackup(t, s, BackupOptions{To: "backup", Owner: owner}).ID)
+		ids = append(ids, mustBackup(t, s, backup.Options{To: "backup", Owner: owner}).ID)
 	}
 	mustClose(t, s)
-	prune := func(dir, owner string, keep int) (*Pruned, error) {
-		return PruneBackups(t.Context(), fs, dir, owner, keep)
+	prune := func(dir, owner string, keep int) (*backup.Pruned, error) {
+		return backup.Prune(t.Context(), fs, dir, owner, keep)
 	}
-	for what, try := range map[string]func() (*Pruned, error){
-		"of nobody": func() (*Pruned, error) { return prune("backup", "", 1) },
-		"all":       func() (*Pruned, error) { return prune("backup", "mine", 0) },
-		"elsewhere": func() (*Pruned, error) { return prune("data", "mine", 1) },
-		"nowhere":   func() (*Pruned, error) { return prune("new", "mine", 1) },
-		"busy": func() (*Pruned, error) {
-			w, err := openBackup(t.Context(), fs, "backup", nil)
+	for what, try := range map[string]func() (*backup.Pruned, error){
+		"of nobody": func() (*backup.Pruned, error) { return prune("backup", "", 1) },
+		"all":       func() (*backup.Pruned, error) { return prune("backup", "mine", 0) },
+		"elsewhere": func() (*backup.Pruned, error) { return prune("data", "mine", 1) },
+		"nowhere":   func() (*backup.Pruned, error) { return prune("new", "mine", 1) },
+		"busy": func() (*backup.Pruned, error) {
+			lock, err := pebble.LockDirectory("backup", fs)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = w.close() }()
+			defer func() { _ = lock.Close() }()
 			return prune("backup", "mine", 1)
 		},
 	} {
@@ -121,11 +124,11 @@ func TestPruneBackups(t *testing.T) {
 		if err != nil || len(p.Removed) != step.removed || (p.Freed > 0) != (step.removed > 0) {
 			t.Fatalf("%+v: %+v, %v", step, p, err)
 		}
-		if left, err := snapshotNames(fs, "backup"); err != nil || !slices.Equal(left, step.left) {
-			t.Errorf("%+v: %q are left (%v)", step, left, err)
+		if left := files(t, fs, "backup/snapshots"); !slices.Equal(left, step.left) {
+			t.Errorf("%+v: %q are left", step, left)
 		}
 		for _, id := range step.left {
-			if _, err := CheckBackup(t.Context(), fs, "backup", id, nil); err != nil {
+			if _, err := backup.Check(t.Context(), fs, "backup", id, nil); err != nil {
 				t.Error(err)
 			}
 		}

@@ -1,7 +1,6 @@
 package persistence
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,9 +16,6 @@ import (
 	"parley/persistence/disk"
 	"parley/persistence/layout"
 )
-
-// formatVersion is the layout of the directory that this code reads and writes.
-const formatVersion = 3
 
 // JournalsMax is how many journals a directory can be made with.
 const JournalsMax = 64
@@ -171,7 +167,7 @@ func (s *Store) openJournals() error {
 		return err
 	}
 	incarnation++
-	if err := s.db.Set(layout.MetaKey(layout.FormatFamily, 0, 0), encodeFormat(journals, incarnation), pebble.Sync); err != nil {
+	if err := s.db.Set(layout.MetaKey(layout.FormatFamily, 0, 0), layout.Format{Journals: journals, Openings: incarnation}.Encode(), pebble.Sync); err != nil {
 		return err
 	}
 	s.activation.Store(incarnation << 40)
@@ -189,31 +185,16 @@ func (s *Store) openJournals() error {
 // readFormat gives the number of journals, and of openings before this one.
 func (s *Store) readFormat() (journals int, incarnation uint64, err error) {
 	journals = s.opts.Journals
-	value, found, err := layout.Get(s.db, layout.MetaKey(layout.FormatFamily, 0, 0))
+	format, found, err := layout.ReadFormat(s.db)
 	switch {
 	case err != nil:
 		return 0, 0, err
-	case found && len(value) != 18:
-		return 0, 0, errors.New("the data directory was not made by this program")
+	case found && journals != 0 && journals != format.Journals:
+		return 0, 0, fmt.Errorf("the data directory was made with %d journals and cannot be opened with %d: the number is fixed when a directory is made", format.Journals, journals)
 	case found:
-		if v := binary.BigEndian.Uint64(value); v != formatVersion {
-			return 0, 0, fmt.Errorf("the data directory has format %d; this program reads format %d", v, formatVersion)
-		}
-		made := int(binary.BigEndian.Uint16(value[8:]))
-		if journals != 0 && journals != made {
-			return 0, 0, fmt.Errorf("the data directory was made with %d journals and cannot be opened with %d: the number is fixed when a directory is made", made, journals)
-		}
-		journals, incarnation = made, binary.BigEndian.Uint64(value[10:])
-	case journals == 0:
-		journals = 1
+		return format.Journals, format.Openings, nil
 	}
-	return journals, incarnation, nil
-}
-
-func encodeFormat(journals int, incarnation uint64) []byte {
-	b := binary.BigEndian.AppendUint64(nil, formatVersion)
-	b = binary.BigEndian.AppendUint16(b, uint16(journals))
-	return binary.BigEndian.AppendUint64(b, incarnation)
+	return max(journals, 1), 0, nil
 }
 
 // Start begins to hand out in-tray hints and due timers. onQueue must not block;

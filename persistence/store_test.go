@@ -77,7 +77,7 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 		value []byte
 		want  string
 	}{
-		{append(layout.EncodeNumber(formatVersion+1), made[8:]...), fmt.Sprintf("format %d; this program reads format %d", formatVersion+1, formatVersion)},
+		{append(layout.EncodeNumber(layout.FormatVersion+1), made[8:]...), fmt.Sprintf("format %d; this program reads format %d", layout.FormatVersion+1, layout.FormatVersion)},
 		{made[:10], "not made by this program"},
 	} {
 		if err := s.db.Set(formatKey, c.value, pebble.Sync); err != nil {

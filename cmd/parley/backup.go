@@ -18,6 +18,7 @@ import (
 
 	"parley/http/api"
 	"parley/persistence"
+	"parley/persistence/backup"
 )
 
 type backupCmd struct {
@@ -71,7 +72,7 @@ type snapshotJSON struct {
 	Data string `json:"data,omitzero"`
 }
 
-func snapshotOf(dir string, s *persistence.Snapshot) *snapshotJSON {
+func snapshotOf(dir string, s *backup.Snapshot) *snapshotJSON {
 	return &snapshotJSON{
 		Dir: dir, Snapshot: s.ID, TakenAt: api.At(s.Taken), Commits: s.Commits,
 		Files: len(s.Files), Bytes: s.Bytes(), Copied: s.Copied, MasterKey: s.Has(masterKeyFile),
@@ -163,7 +164,7 @@ func (c *backupTakeCmd) online(ctx context.Context, std *streams) (*snapshotJSON
 }
 
 // readBackup follows the lines of an answer to its end.
-func readBackup(answer *http.Response, progress func(persistence.BackupProgress)) (*snapshotJSON, error) {
+func readBackup(answer *http.Response, progress func(backup.Progress)) (*snapshotJSON, error) {
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
 		var line backupLine
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
@@ -175,7 +176,7 @@ func readBackup(answer *http.Response, progress func(persistence.BackupProgress)
 		case line.Snapshot != nil:
 			return line.Snapshot, nil
 		case line.Progress != nil:
-			progress(persistence.BackupProgress(*line.Progress))
+			progress(backup.Progress(*line.Progress))
 		}
 	}
 	return nil, exitError{code: exitNetwork, err: errors.New("the connection broke before the backup was done; it is not listed")}
@@ -186,7 +187,7 @@ type backupListCmd struct {
 }
 
 func (c *backupListCmd) Run(std *streams) error {
-	snapshots, err := persistence.Snapshots(nil, c.Dir)
+	snapshots, err := backup.List(nil, c.Dir)
 	all := []*snapshotJSON{}
 	rows := [][]string{{"SNAPSHOT", "BYTES", "NEW", "FILES", "COMMITS", "KEY"}}
 	for _, s := range snapshots {
@@ -209,7 +210,7 @@ type backupCheckCmd struct {
 
 func (c *backupCheckCmd) Run(ctx context.Context, std *streams) error {
 	dir, snapshot := splitSnapshot(c.From)
-	checked, err := persistence.CheckBackup(ctx, nil, dir, snapshot, std.progress())
+	checked, err := backup.Check(ctx, nil, dir, snapshot, std.progress())
 	if err != nil {
 		return err
 	}
@@ -233,9 +234,9 @@ func splitSnapshot(text string) (dir, snapshot string) {
 const progressEvery = 2 * time.Second
 
 // progress notes on standard error how far something is, now and then.
-func (s *streams) progress() func(persistence.BackupProgress) {
+func (s *streams) progress() func(backup.Progress) {
 	next := time.Now().Add(progressEvery)
-	return func(p persistence.BackupProgress) {
+	return func(p backup.Progress) {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(progressEvery)
 			s.note("%s: %s of %s", p.Stage, size(p.Done), size(p.Total))

@@ -18,6 +18,7 @@ import (
 	"parley"
 	"parley/http/auth"
 	"parley/persistence"
+	"parley/persistence/backup"
 )
 
 // backupDoor makes backups of an open store: for the operator's address of a
@@ -79,7 +80,7 @@ func (d *backupDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = flush.Flush()
 	}
 	next := time.Now()
-	made, err := d.take(r.Context(), request, func(p persistence.BackupProgress) {
+	made, err := d.take(r.Context(), request, func(p backup.Progress) {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(progressEvery)
 			line := progressJSON(p)
@@ -129,7 +130,7 @@ func (d *backupDoor) prepare(to string) (string, error) {
 	return made, err
 }
 
-func (d *backupDoor) take(ctx context.Context, r backupRequest, progress func(persistence.BackupProgress)) (*snapshotJSON, error) {
+func (d *backupDoor) take(ctx context.Context, r backupRequest, progress func(backup.Progress)) (*snapshotJSON, error) {
 	within, err := contains(d.data, r.To)
 	if err != nil {
 		return nil, exitError{code: exitUsage, err: fmt.Errorf("%s cannot be a backup directory: %w", r.To, err)}
@@ -140,7 +141,7 @@ func (d *backupDoor) take(ctx context.Context, r backupRequest, progress func(pe
 	if r.Keep > 0 && d.owner == "" {
 		return nil, exitError{code: exitUsage, err: fmt.Errorf("--keep: without the master key it is not known which snapshots are this server's")}
 	}
-	options := persistence.BackupOptions{Owner: d.owner, Keep: r.Keep, Progress: progress}
+	options := backup.Options{Owner: d.owner, Keep: r.Keep, Progress: progress}
 	if !r.WithoutKey {
 		key, err := d.key()
 		if err != nil {
@@ -151,7 +152,7 @@ func (d *backupDoor) take(ctx context.Context, r backupRequest, progress func(pe
 	if options.To, err = d.prepare(r.To); err != nil {
 		return nil, err
 	}
-	made, err := d.store.Backup(ctx, options)
+	made, err := backup.Take(ctx, d.store, options)
 	if err != nil {
 		return nil, err
 	}

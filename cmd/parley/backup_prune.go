@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"parley/persistence"
+	"parley/persistence/backup"
 )
 
 type backupPruneCmd struct {
@@ -44,7 +44,7 @@ func (c *backupPruneCmd) Run(ctx context.Context, std *streams) error {
 	if owner == "" {
 		return exitError{code: exitNotFound, err: fmt.Errorf("there is no %s, by which the server's snapshots are known: name its data directory with --data, or give the key in %s", found.file, masterKeyVariable)}
 	}
-	pruned, err := persistence.PruneBackups(ctx, nil, c.Dir, owner, c.Keep)
+	pruned, err := backup.Prune(ctx, nil, c.Dir, owner, c.Keep)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (c *backupPruneCmd) Run(ctx context.Context, std *streams) error {
 	return std.say("%s", strings.Join(lines, "\n"))
 }
 
-func snapshotIDs(snapshots []*persistence.Snapshot) []string {
+func snapshotIDs(snapshots []*backup.Snapshot) []string {
 	ids := []string{}
 	for _, s := range snapshots {
 		ids = append(ids, s.ID)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"parley/persistence"
+	"parley/persistence/backup"
 )
 
 // damagedHelp follows the reason why a data directory is not opened.
@@ -43,11 +44,11 @@ func checkNoBackup(data string) error {
 	if err != nil {
 		return err
 	}
-	if from := persistence.BackupAt(nil, whole); from != "" {
+	if from := backup.At(nil, whole); from != "" {
 		return exitError{code: exitUsage, err: fmt.Errorf("%s is a backup directory or a part of one, not a data directory\n"+
 			"  make a data directory of it  %s", data, typed("restore --from "+from+" --data NEW-DIRECTORY"))}
 	}
-	if persistence.RestoreCutShort(nil, data) {
+	if backup.RestoreCutShort(nil, data) {
 		return exitError{code: exitUsage, err: fmt.Errorf("%s holds a part of a backup: a restore into it was cut short\n"+
 			"  remove it and restore again  %s", data, typed("restore --from BACKUP --data NEW-DIRECTORY"))}
 	}

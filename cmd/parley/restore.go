@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"parley/persistence"
+	"parley/persistence/backup"
 )
 
 type restoreCmd struct {
@@ -15,7 +15,7 @@ type restoreCmd struct {
 // was compared with its hash and lies on the disk.
 func (c *restoreCmd) Run(ctx context.Context, std *streams) error {
 	dir, snapshot := splitSnapshot(c.From)
-	restored, err := persistence.Restore(ctx, persistence.RestoreOptions{From: dir, Snapshot: snapshot, To: c.Data, Progress: std.progress()})
+	restored, err := backup.Restore(ctx, backup.RestoreOptions{From: dir, Snapshot: snapshot, To: c.Data, Progress: std.progress()})
 	if err != nil {
 		return err
 	}

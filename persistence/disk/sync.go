@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -34,4 +35,14 @@ func MakeDirectory(fs vfs.FS, dir string) error {
 		}
 	}
 	return nil
+}
+
+// NeedSpace returns an error if need bytes do not fit on the disk of dir. Where the
+// file system does not report its space there is no error: the write will fail.
+func NeedSpace(fsys vfs.FS, dir string, need int64) error {
+	usage, err := fsys.GetDiskUsage(dir)
+	if err != nil || uint64(need) <= usage.AvailBytes {
+		return nil
+	}
+	return fmt.Errorf("%s: %d bytes are needed and %d are free", dir, need, usage.AvailBytes)
 }

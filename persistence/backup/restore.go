@@ -1,4 +1,4 @@
-package persistence
+package backup
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"parley/persistence/disk"
 )
 
-// restoring is what the journals' directory is called until all of it is there.
+// restoring is the name of the journals' directory until it is complete.
 const restoring = "journal" + unfinished
 
 // RestoreOptions say what goes where.
@@ -26,14 +26,14 @@ type RestoreOptions struct {
 	From, Snapshot string
 	// To is the data directory to make. There must be nothing in it.
 	To string
-	// Progress, if set, is told how far the restore is.
-	Progress func(BackupProgress)
+	// Progress, if set, is called as the restore proceeds. It must not block.
+	Progress func(Progress)
 }
 
-// Restore makes a data directory of a snapshot: its journals in the folder
-// journal, ready to be opened, what travelled beside them next to it. Every
-// file's hash is checked; what is damaged or missing is named, and then nothing
-// is left behind.
+// Restore makes a data directory from a snapshot: its journals in the folder
+// journal, ready to be opened, and the files of Options.Beside next to it. It checks
+// the hash of every file. On an error, which names the damaged or missing file, it
+// leaves nothing behind.
 func Restore(ctx context.Context, o RestoreOptions) (*Snapshot, error) {
 	fsys := orDefault(o.FS)
 	s, err := chooseSnapshot(fsys, o.From, o.Snapshot)
@@ -46,7 +46,7 @@ func Restore(ctx context.Context, o RestoreOptions) (*Snapshot, error) {
 	made := missingDirectories(fsys, o.To)
 	err = disk.MakeDirectory(fsys, o.To)
 	if err == nil {
-		err = room(fsys, o.To, s.Bytes())
+		err = disk.NeedSpace(fsys, o.To, s.Bytes())
 	}
 	if err == nil {
 		err = restore(ctx, fsys, s, o)
@@ -97,7 +97,7 @@ func restore(ctx context.Context, fsys vfs.FS, s *Snapshot, o RestoreOptions) er
 	if err := fsys.MkdirAll(aside, 0o700); err != nil {
 		return err
 	}
-	w := &backupWriter{ctx: ctx, fs: fsys, dir: o.From, progress: o.Progress}
+	w := &writer{ctx: ctx, fs: fsys, dir: o.From, progress: o.Progress}
 	done := int64(0)
 	for _, f := range s.Files {
 		path := fsys.PathJoin(o.To, f.Name)
@@ -130,16 +130,16 @@ func restore(ctx context.Context, fsys vfs.FS, s *Snapshot, o RestoreOptions) er
 	return disk.SyncDirectory(fsys, o.To)
 }
 
-// witnessRestored opens what was restored, sees that it is what the index says,
-// and gives it a witness of its own: from here on it lives another life than the
-// store that it is a copy of.
+// witnessRestored checks that the restored journals are what the index says, and
+// gives them a witness of their own: from here on they diverge from the store that
+// was backed up.
 func witnessRestored(fsys vfs.FS, dir string, s *Snapshot) error {
 	last, journals, err := headIn(fsys, dir)
 	if err != nil {
-		return fmt.Errorf("%w: snapshot %s: %w", ErrBackupDamaged, s.ID, err)
+		return fmt.Errorf("%w: snapshot %s: %w", ErrDamaged, s.ID, err)
 	}
 	if last.Number != s.Commits || journals != s.Journals {
-		return fmt.Errorf("%w: snapshot %s has %d commits in %d journals, its index says %d in %d", ErrBackupDamaged, s.ID, last.Number, journals, s.Commits, s.Journals)
+		return fmt.Errorf("%w: snapshot %s has %d commits in %d journals, its index says %d in %d", ErrDamaged, s.ID, last.Number, journals, s.Commits, s.Journals)
 	}
 	w, err := disk.MakeWitness(fsys, dir, last)
 	if err != nil {
@@ -149,9 +149,9 @@ func witnessRestored(fsys vfs.FS, dir string, s *Snapshot) error {
 }
 
 // fetch reads a content of the backup directory and checks it.
-func (w *backupWriter) fetch(to io.Writer, f BackupFile, stage string, done *int64, total int64) error {
+func (w *writer) fetch(to io.Writer, f File, stage string, done *int64, total int64) error {
 	path := contentPath(w.fs, w.dir, f.Sum)
-	damaged := func(err error) error { return fmt.Errorf("%w: %s (%s): %w", ErrBackupDamaged, path, f.Name, err) }
+	damaged := func(err error) error { return fmt.Errorf("%w: %s (%s): %w", ErrDamaged, path, f.Name, err) }
 	source, err := w.fs.Open(path, vfs.SequentialReadsOption)
 	if errors.Is(err, fs.ErrNotExist) {
 		return damaged(errors.New("it is missing"))
@@ -173,16 +173,16 @@ func (w *backupWriter) fetch(to io.Writer, f BackupFile, stage string, done *int
 	return nil
 }
 
-// CheckBackup reads all that a snapshot of a backup directory needs, the newest
+// Check reads all that a snapshot of a backup directory needs, the newest
 // if it is not named, and refuses what is not as it was written. A nil fsys is
 // the operating system's.
-func CheckBackup(ctx context.Context, fsys vfs.FS, dir, snapshot string, progress func(BackupProgress)) (*Snapshot, error) {
+func Check(ctx context.Context, fsys vfs.FS, dir, snapshot string, progress func(Progress)) (*Snapshot, error) {
 	fsys = orDefault(fsys)
 	s, err := chooseSnapshot(fsys, dir, snapshot)
 	if err != nil {
 		return nil, err
 	}
-	w := &backupWriter{ctx: ctx, fs: fsys, dir: dir, progress: progress}
+	w := &writer{ctx: ctx, fs: fsys, dir: dir, progress: progress}
 	done := int64(0)
 	for _, f := range s.Files {
 		err = errors.Join(err, w.fetch(io.Discard, f, "check", &done, s.Bytes()))

@@ -1,4 +1,4 @@
-package persistence
+package backup
 
 import (
 	"context"
@@ -22,13 +22,13 @@ type Pruned struct {
 	Freed int64
 }
 
-// PruneBackups deletes all but the keep newest snapshots of an owner, and the
+// Prune deletes all but the keep newest snapshots of an owner, and the
 // contents that no snapshot needs any more. The owner is not empty and keep at least
 // 1. A directory that is no backup directory is refused and left as it is, one that
-// is being written is ErrBackupBusy, one with an index that cannot be read is
-// ErrBackupDamaged. Where the owner has no snapshot nothing is deleted. A nil fsys is the operating system's.
+// is being written is ErrBusy, one with an index that cannot be read is
+// ErrDamaged. Where the owner has no snapshot nothing is deleted. A nil fsys is the operating system's.
 // docs: operations.md
-func PruneBackups(ctx context.Context, fsys vfs.FS, dir, owner string, keep int) (*Pruned, error) {
+func Prune(ctx context.Context, fsys vfs.FS, dir, owner string, keep int) (*Pruned, error) {
 	if owner == "" || keep < 1 {
 		return nil, errors.New("snapshots are pruned of an owner, who keeps one at least")
 	}
@@ -36,7 +36,7 @@ func PruneBackups(ctx context.Context, fsys vfs.FS, dir, owner string, keep int)
 	if _, err := snapshotNames(fsys, dir); err != nil {
 		return nil, err
 	}
-	w, err := openBackup(ctx, fsys, dir, nil)
+	w, err := openWriter(ctx, fsys, dir, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func PruneBackups(ctx context.Context, fsys vfs.FS, dir, owner string, keep int)
 // no snapshot that is left names. Other owners' snapshots stay, and so does what
 // no backup has written. An index that cannot be read stops it: nobody knows what
 // that one needs.
-func (w *backupWriter) prune(owner string, keep int) (*Pruned, error) {
-	snapshots, err := Snapshots(w.fs, w.dir)
+func (w *writer) prune(owner string, keep int) (*Pruned, error) {
+	snapshots, err := List(w.fs, w.dir)
 	if err != nil {
 		return nil, fmt.Errorf("nothing was pruned: %w", err)
 	}
@@ -65,11 +65,11 @@ func (w *backupWriter) prune(owner string, keep int) (*Pruned, error) {
 		return p, nil
 	}
 	for _, s := range p.Removed {
-		if err := w.fs.Remove(w.fs.PathJoin(w.dir, backupSnapshots, s.ID)); err != nil {
+		if err := w.fs.Remove(w.fs.PathJoin(w.dir, indexFolder, s.ID)); err != nil {
 			return nil, err
 		}
 	}
-	if err := disk.SyncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots)); err != nil {
+	if err := disk.SyncDirectory(w.fs, w.fs.PathJoin(w.dir, indexFolder)); err != nil {
 		return nil, err
 	}
 	needed := map[string]bool{}
@@ -78,7 +78,7 @@ func (w *backupWriter) prune(owner string, keep int) (*Pruned, error) {
 			needed[f.Sum] = needed[f.Sum] || !slices.Contains(p.Removed, s)
 		}
 	}
-	names, err := w.fs.List(w.fs.PathJoin(w.dir, backupFiles))
+	names, err := w.fs.List(w.fs.PathJoin(w.dir, contentFolder))
 	for _, name := range names {
 		if !isSum(name) || needed[name] {
 			continue

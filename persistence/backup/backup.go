@@ -1,4 +1,4 @@
-package persistence
+package backup
 
 import (
 	"bytes"
@@ -26,16 +26,16 @@ import (
 //	snapshots/TIME      index of one snapshot: name, size and hash of its files
 //	LOCK                held by whoever writes
 //
-// A store's tables never change once they are written, so what one snapshot has
-// the next needs not copy. Contents go by their hash and never by their name: a
-// store that was restored and went on gives old names to new bytes. The price is
-// that every backup reads the whole store; it writes only what is new.
+// A store's tables never change once they are written, so a snapshot copies only
+// what earlier snapshots lack. Contents are named by their hash, never by their file
+// name: a store that was restored gives old names to new bytes. The price is that
+// every backup reads the whole store; it writes only what is new.
 //
-// An index is written last and appears whole: what is listed is complete.
+// An index is written last and atomically: a snapshot that is listed is complete.
 const (
-	backupFiles     = "files"
-	backupSnapshots = "snapshots"
-	// unfinished ends the names of files that are still being written.
+	contentFolder = "files"
+	indexFolder   = "snapshots"
+	// unfinished is the suffix of files that are still being written.
 	unfinished = ".tmp"
 	// journalPrefix is where a snapshot has the store's files.
 	journalPrefix = "journal/"
@@ -43,33 +43,45 @@ const (
 	copyBytes = 1 << 20
 )
 
-// Refusals of backups.
+// Errors of backups.
 var (
-	// ErrBackupDamaged: a file of the backup directory is missing or is not what
+	// ErrDamaged: a file of the backup directory is missing or is not what
 	// its index says.
-	ErrBackupDamaged = errors.New("the backup is damaged")
-	// ErrBackupBusy: another backup is being written into the directory.
-	ErrBackupBusy = errors.New("another backup is being written there")
+	ErrDamaged = errors.New("the backup is damaged")
+	// ErrBusy: another backup is being written into the directory.
+	ErrBusy = errors.New("another backup is being written there")
 )
 
-// BackupOptions say what goes where.
-type BackupOptions struct {
+// Source is an open store. persistence.Store is one.
+type Source interface {
+	// Damage names a file that was found damaged, empty if none was.
+	Damage() string
+	// FS holds the store and the backup directory.
+	FS() vfs.FS
+	// Checkpoint makes a directory with everything committed before the call.
+	Checkpoint(ctx context.Context) (*disk.Checkpoint, error)
+	// Now is the instant of the store's clock.
+	Now() time.Time
+}
+
+// Options say what goes where.
+type Options struct {
 	// To is the backup directory, on the store's file system interface. It is
 	// made if it is not there.
 	To string
 	// Owner names whose snapshot it is: Keep deletes no other's.
 	Owner string
-	// Keep is how many of the newest snapshots of the Owner stay; 0 keeps all. What
-	// no snapshot needs any more is deleted with the others.
+	// Keep is how many of the newest snapshots of the Owner stay; 0 keeps all.
+	// Contents that no snapshot needs any more are deleted with the others.
 	Keep int
 	// Beside are small files that travel with the journals, by name.
 	Beside map[string][]byte
-	// Progress, if set, is told how far the backup is. It must not block.
-	Progress func(BackupProgress)
+	// Progress, if set, is called as the backup proceeds. It must not block.
+	Progress func(Progress)
 }
 
-// BackupProgress is how far a backup or a restore is, in bytes of its stage.
-type BackupProgress struct {
+// Progress is how far a backup or a restore is, in bytes of its stage.
+type Progress struct {
 	// Stage is "read" while files are compared with what the backup directory
 	// has, then "copy"; "restore" and "check" when they come back.
 	Stage string
@@ -77,43 +89,42 @@ type BackupProgress struct {
 	Total int64
 }
 
-// Backup writes a snapshot of the store into a backup directory while the store
-// goes on. All that was acknowledged before the call is in it, and of what came
-// later a part without gaps.
+// Take writes a snapshot of the store into a backup directory while the store keeps
+// serving. The snapshot holds everything that was acknowledged before the call, and
+// perhaps some of what was acknowledged later, without gaps.
 //
-// A store in which rot was met is not backed up: it would take the place of
-// snapshots that are whole.
-func (s *Store) Backup(ctx context.Context, o BackupOptions) (*Snapshot, error) {
+// A store with a damaged file is not backed up: its snapshot would push out intact
+// ones.
+func Take(ctx context.Context, s Source, o Options) (*Snapshot, error) {
 	if file := s.Damage(); file != "" {
-		return nil, fmt.Errorf("%w: %s; restore what was backed up before", ErrDamaged, file)
+		return nil, fmt.Errorf("%w: %s; restore what was backed up before", disk.ErrDamaged, file)
 	}
-	w, err := openBackup(ctx, s.plain, o.To, o.Progress)
+	w, err := openWriter(ctx, s.FS(), o.To, o.Progress)
 	if err != nil {
 		return nil, err
 	}
-	snapshot, err := s.backup(w, o)
+	snapshot, err := w.backup(s, o)
 	return snapshot, errors.Join(err, w.close())
 }
 
-func (s *Store) backup(w *backupWriter, o BackupOptions) (*Snapshot, error) {
-	aside := w.fs.PathJoin(s.dir, fmt.Sprint(checkpointPrefix, checkpoints.Add(1)))
-	defer func() { _ = w.fs.RemoveAll(aside) }()
-	began := s.lastCommit()
-	if err := s.layAside(w.ctx, aside); err != nil {
-		return nil, err
-	}
-	last, journals, err := headIn(w.fs, aside)
+func (w *writer) backup(s Source, o Options) (*Snapshot, error) {
+	aside, err := s.Checkpoint(w.ctx)
 	if err != nil {
 		return nil, err
 	}
-	if last.Number < began.Number {
-		return nil, fmt.Errorf("%w: a snapshot ends at commit %d, and there were %d", ErrDamaged, last.Number, began.Number)
-	}
-	snapshot := &Snapshot{Owner: o.Owner, Journals: journals, Commits: last.Number}
-	if err := w.take(snapshot, aside, o.Beside); err != nil {
+	defer func() { _ = aside.Remove() }()
+	last, journals, err := headIn(w.fs, aside.Dir)
+	if err != nil {
 		return nil, err
 	}
-	if err := w.list(snapshot, s.opts.Clock()); err != nil {
+	if last.Number < aside.Commits {
+		return nil, fmt.Errorf("%w: a snapshot ends at commit %d, and there were %d", disk.ErrDamaged, last.Number, aside.Commits)
+	}
+	snapshot := &Snapshot{Owner: o.Owner, Journals: journals, Commits: last.Number}
+	if err := w.take(snapshot, aside.Dir, o.Beside); err != nil {
+		return nil, err
+	}
+	if err := w.list(snapshot, s.Now()); err != nil {
 		return nil, err
 	}
 	if o.Keep > 0 {
@@ -122,30 +133,30 @@ func (s *Store) backup(w *backupWriter, o BackupOptions) (*Snapshot, error) {
 	return snapshot, err
 }
 
-// backupWriter is a backup directory while it is written.
-type backupWriter struct {
+// writer is a backup directory while it is written.
+type writer struct {
 	ctx      context.Context
 	fs       vfs.FS
 	dir      string
 	lock     *pebble.Lock
-	progress func(BackupProgress)
+	progress func(Progress)
 }
 
-// openBackup makes the directory where there is none, locks it and removes what
+// openWriter makes the directory where there is none, locks it and removes what
 // a crash left half written.
-func openBackup(ctx context.Context, fsys vfs.FS, dir string, progress func(BackupProgress)) (*backupWriter, error) {
-	w := &backupWriter{ctx: ctx, fs: fsys, dir: dir, progress: progress}
-	for _, path := range []string{dir, fsys.PathJoin(dir, backupFiles), fsys.PathJoin(dir, backupSnapshots)} {
+func openWriter(ctx context.Context, fsys vfs.FS, dir string, progress func(Progress)) (*writer, error) {
+	w := &writer{ctx: ctx, fs: fsys, dir: dir, progress: progress}
+	for _, path := range []string{dir, fsys.PathJoin(dir, contentFolder), fsys.PathJoin(dir, indexFolder)} {
 		if err := disk.MakeDirectory(fsys, path); err != nil {
 			return nil, fmt.Errorf("backup directory %s: %w", path, err)
 		}
 	}
 	lock, err := pebble.LockDirectory(dir, fsys)
 	if err != nil {
-		return nil, fmt.Errorf("backup directory %s: %w (%w)", dir, ErrBackupBusy, err)
+		return nil, fmt.Errorf("backup directory %s: %w (%w)", dir, ErrBusy, err)
 	}
 	w.lock = lock
-	for _, path := range []string{fsys.PathJoin(dir, backupFiles), fsys.PathJoin(dir, backupSnapshots)} {
+	for _, path := range []string{fsys.PathJoin(dir, contentFolder), fsys.PathJoin(dir, indexFolder)} {
 		names, err := fsys.List(path)
 		for _, name := range names {
 			if whole, cut := strings.CutSuffix(name, unfinished); cut && (isSum(whole) || isSnapshotName(whole)) {
@@ -159,25 +170,25 @@ func openBackup(ctx context.Context, fsys vfs.FS, dir string, progress func(Back
 	return w, nil
 }
 
-func (w *backupWriter) close() error { return w.lock.Close() }
+func (w *writer) close() error { return w.lock.Close() }
 
-func (w *backupWriter) tell(stage string, done, total int64) {
+func (w *writer) tell(stage string, done, total int64) {
 	if w.progress != nil {
-		w.progress(BackupProgress{Stage: stage, Done: done, Total: total})
+		w.progress(Progress{Stage: stage, Done: done, Total: total})
 	}
 }
 
 // take brings the files of aside, and those beside, into the backup directory
 // and notes them in the snapshot.
-func (w *backupWriter) take(snapshot *Snapshot, aside string, beside map[string][]byte) error {
+func (w *writer) take(snapshot *Snapshot, aside string, beside map[string][]byte) error {
 	if err := w.read(snapshot, aside); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(beside)) {
-		snapshot.Files = append(snapshot.Files, BackupFile{Name: name, Size: int64(len(beside[name])), Sum: sum(beside[name])})
+		snapshot.Files = append(snapshot.Files, File{Name: name, Size: int64(len(beside[name])), Sum: sum(beside[name])})
 	}
 	missing, need := w.missing(snapshot.Files)
-	if err := room(w.fs, w.dir, need); err != nil {
+	if err := disk.NeedSpace(w.fs, w.dir, need); err != nil {
 		return err
 	}
 	done := int64(0)
@@ -195,11 +206,11 @@ func (w *backupWriter) take(snapshot *Snapshot, aside string, beside map[string]
 		}
 	}
 	snapshot.Copied = need
-	return disk.SyncDirectory(w.fs, w.fs.PathJoin(w.dir, backupFiles))
+	return disk.SyncDirectory(w.fs, w.fs.PathJoin(w.dir, contentFolder))
 }
 
 // read notes all files of aside with their hashes.
-func (w *backupWriter) read(snapshot *Snapshot, aside string) error {
+func (w *writer) read(snapshot *Snapshot, aside string) error {
 	names, err := w.fs.List(aside)
 	if err != nil {
 		return err
@@ -213,7 +224,7 @@ func (w *backupWriter) read(snapshot *Snapshot, aside string) error {
 		}
 		if name != "LOCK" {
 			total += info.Size()
-			snapshot.Files = append(snapshot.Files, BackupFile{Name: journalPrefix + name, Size: info.Size()})
+			snapshot.Files = append(snapshot.Files, File{Name: journalPrefix + name, Size: info.Size()})
 		}
 	}
 	for i := range snapshot.Files {
@@ -234,7 +245,7 @@ func (w *backupWriter) read(snapshot *Snapshot, aside string) error {
 
 // missing are those of files that the backup directory does not hold, each
 // content once, and how large they are.
-func (w *backupWriter) missing(files []BackupFile) (lacking []BackupFile, need int64) {
+func (w *writer) missing(files []File) (lacking []File, need int64) {
 	seen := map[string]bool{}
 	for _, f := range files {
 		info, err := w.fs.Stat(contentPath(w.fs, w.dir, f.Sum))
@@ -249,11 +260,11 @@ func (w *backupWriter) missing(files []BackupFile) (lacking []BackupFile, need i
 }
 
 func contentPath(fsys vfs.FS, dir, sum string) string {
-	return fsys.PathJoin(dir, backupFiles, sum)
+	return fsys.PathJoin(dir, contentFolder, sum)
 }
 
-// bring writes one content under its hash: whole and synced, or not at all.
-func (w *backupWriter) bring(source io.Reader, want string, done *int64, total int64) error {
+// bring writes one content under its hash: complete and synced, or not at all.
+func (w *writer) bring(source io.Reader, want string, done *int64, total int64) error {
 	path := contentPath(w.fs, w.dir, want)
 	target, err := create(w.fs, path+unfinished)
 	if err != nil {
@@ -274,7 +285,7 @@ func (w *backupWriter) bring(source io.Reader, want string, done *int64, total i
 	return w.fs.Rename(path+unfinished, path)
 }
 
-// hashed refuses what has another hash than it had or should have.
+// hashed returns an error unless the content has the expected hash.
 func hashed(h hash.Hash, want string) error {
 	if got := hex.EncodeToString(h.Sum(nil)); got != want {
 		return fmt.Errorf("its hash is %s and should be %s", got, want)
@@ -282,9 +293,9 @@ func hashed(h hash.Hash, want string) error {
 	return nil
 }
 
-// create creates a file that is brought to the disk as it grows, not all at the
-// end. That only its owner may read it is the umask's doing: a mode that is set
-// afterwards comes too late for who waits for the file.
+// create makes a file that is synced as it grows, not all at the end. The umask
+// makes it readable by its owner only: setting the mode afterwards would leave a
+// moment in which others can open the file.
 func create(fsys vfs.FS, path string) (vfs.File, error) {
 	f, err := fsys.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -293,8 +304,8 @@ func create(fsys vfs.FS, path string) (vfs.File, error) {
 	return vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: copyBytes}), nil
 }
 
-// pour copies and tells how far it is, until it is cancelled.
-func (w *backupWriter) pour(to io.Writer, from io.Reader, stage string, done *int64, total int64) (int64, error) {
+// pour copies and reports its progress, until it is cancelled.
+func (w *writer) pour(to io.Writer, from io.Reader, stage string, done *int64, total int64) (int64, error) {
 	buffer := make([]byte, copyBytes)
 	copied := int64(0)
 	for {
@@ -323,9 +334,9 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// list writes the index, by which the snapshot begins to exist. Names are times
-// that grow, whatever the clock does.
-func (w *backupWriter) list(snapshot *Snapshot, now time.Time) error {
+// list writes the index, which makes the snapshot visible. Names are instants that
+// always increase, even if the clock goes back.
+func (w *writer) list(snapshot *Snapshot, now time.Time) error {
 	names, err := snapshotNames(w.fs, w.dir)
 	if err != nil {
 		return err
@@ -338,7 +349,7 @@ func (w *backupWriter) list(snapshot *Snapshot, now time.Time) error {
 		}
 	}
 	snapshot.Taken, snapshot.ID = now, now.Format(snapshotName)
-	path := w.fs.PathJoin(w.dir, backupSnapshots, snapshot.ID)
+	path := w.fs.PathJoin(w.dir, indexFolder, snapshot.ID)
 	f, err := create(w.fs, path+unfinished)
 	if err != nil {
 		return err
@@ -353,5 +364,5 @@ func (w *backupWriter) list(snapshot *Snapshot, now time.Time) error {
 	if err := w.fs.Rename(path+unfinished, path); err != nil {
 		return err
 	}
-	return disk.SyncDirectory(w.fs, w.fs.PathJoin(w.dir, backupSnapshots))
+	return disk.SyncDirectory(w.fs, w.fs.PathJoin(w.dir, indexFolder))
 }

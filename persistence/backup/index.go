@@ -1,4 +1,4 @@
-package persistence
+package backup
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ const snapshotName = "20060102T150405.000Z"
 // indexFormat begins every index; another number is another layout.
 const indexFormat = "parley backup 1"
 
-// BackupFile is one file of a snapshot.
-type BackupFile struct {
+// File is one file of a snapshot.
+type File struct {
 	// Name is where a restore puts it, below the data directory.
 	Name string
 	Size int64
@@ -44,7 +44,7 @@ type Snapshot struct {
 	// Copied is how many bytes came into the backup directory with it; the rest
 	// was there.
 	Copied int64
-	Files  []BackupFile
+	Files  []File
 }
 
 // Bytes is what a restore writes.
@@ -58,7 +58,7 @@ func (s *Snapshot) Bytes() int64 {
 
 // Has reports whether the snapshot holds a file.
 func (s *Snapshot) Has(name string) bool {
-	return slices.ContainsFunc(s.Files, func(f BackupFile) bool { return f.Name == name })
+	return slices.ContainsFunc(s.Files, func(f File) bool { return f.Name == name })
 }
 
 // encode gives the index: lines that a person can read and sha256sum can check,
@@ -111,7 +111,7 @@ func (s *Snapshot) decodeLine(line string) (err error) {
 	case "copied":
 		_, err = fmt.Sscanf(rest, "%d", &s.Copied)
 	case "file":
-		var f BackupFile
+		var f File
 		f.Sum, rest, _ = strings.Cut(rest, " ")
 		size, name, _ := strings.Cut(rest, " ")
 		f.Name = name
@@ -127,7 +127,7 @@ func (s *Snapshot) decodeLine(line string) (err error) {
 
 // check refuses names that lead out of the directory that is restored, and sums
 // that are none.
-func (f BackupFile) check() error {
+func (f File) check() error {
 	base := strings.TrimPrefix(f.Name, journalPrefix)
 	if base == "" || base == "." || base == ".." || base == "journal" || strings.ContainsAny(base, `/\`) {
 		return errors.New("not the name of a file in a data directory")
@@ -151,7 +151,7 @@ func isSnapshotName(text string) bool {
 
 // snapshotNames are the names of all snapshots of a backup directory, oldest first.
 func snapshotNames(fsys vfs.FS, dir string) ([]string, error) {
-	names, err := fsys.List(fsys.PathJoin(dir, backupSnapshots))
+	names, err := fsys.List(fsys.PathJoin(dir, indexFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is not a backup directory", dir)
 	}
@@ -163,10 +163,10 @@ func snapshotNames(fsys vfs.FS, dir string) ([]string, error) {
 	return names, nil
 }
 
-// Snapshots gives the snapshots of a backup directory, oldest first. An index
+// List gives the snapshots of a backup directory, oldest first. An index
 // that cannot be read is an error beside those that can. A nil fsys is the
 // operating system's.
-func Snapshots(fsys vfs.FS, dir string) ([]*Snapshot, error) {
+func List(fsys vfs.FS, dir string) ([]*Snapshot, error) {
 	fsys = orDefault(fsys)
 	names, err := snapshotNames(fsys, dir)
 	var all []*Snapshot
@@ -181,12 +181,12 @@ func Snapshots(fsys vfs.FS, dir string) ([]*Snapshot, error) {
 	return all, err
 }
 
-// BackupAt gives the path of the backup directory that dir is, or whose folder of
+// At gives the path of the backup directory that dir is, or whose folder of
 // contents or of indexes dir is; "" where it is neither. A folder that was copied
 // alone counts, and so does a backup directory without a snapshot. Where dir has
 // journals it is a data directory, whatever else lies there. A nil fsys is the
 // operating system's.
-func BackupAt(fsys vfs.FS, dir string) string {
+func At(fsys vfs.FS, dir string) string {
 	fsys = orDefault(fsys)
 	names, _ := fsys.List(dir) // what is not there, or cannot be read, is no backup
 	holds := func(folder string, ours func(string) bool) bool {
@@ -200,7 +200,7 @@ func BackupAt(fsys vfs.FS, dir string) string {
 	switch {
 	case slices.Contains(names, strings.TrimSuffix(journalPrefix, "/")):
 		return ""
-	case has(backupFiles) && has(backupSnapshots), holds(backupFiles, isSum), holds(backupSnapshots, isSnapshotName):
+	case has(contentFolder) && has(indexFolder), holds(contentFolder, isSum), holds(indexFolder, isSnapshotName):
 		return dir
 	case holds("", isSum), holds("", isSnapshotName):
 		return fsys.PathDir(fsys.PathJoin(dir, ".")) // without a slash at the end
@@ -224,7 +224,7 @@ func orDefault(fsys vfs.FS) vfs.FS {
 
 // readSnapshot reads one index.
 func readSnapshot(fsys vfs.FS, dir, name string) (*Snapshot, error) {
-	path := fsys.PathJoin(dir, backupSnapshots, name)
+	path := fsys.PathJoin(dir, indexFolder, name)
 	text, err := readFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the backup directory %s has no snapshot %s", dir, name)
@@ -237,7 +237,7 @@ func readSnapshot(fsys vfs.FS, dir, name string) (*Snapshot, error) {
 		err = fmt.Errorf("it is the index of %s", s.ID)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrBackupDamaged, path, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	}
 	return s, nil
 }

@@ -1,0 +1,120 @@
+package persistence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"parley/journal"
+	"parley/persistence/disk"
+)
+
+// checkpointPrefix begins the names of checkpoints in the store's own directory,
+// where links cost nothing. Open removes what a crash left.
+const checkpointPrefix = "checkpoint."
+
+// checkpoints numbers checkpoints, so that two backups of a store at the same time
+// use different directories.
+var checkpoints atomic.Uint64
+
+func (s *Store) lastCommit() disk.Head {
+	s.commit.Lock()
+	defer s.commit.Unlock()
+	return s.head
+}
+
+// FS is the file system below the one that the engine sees: who is short of space
+// there fails at once, and costs the store nothing.
+func (s *Store) FS() vfs.FS { return s.plain }
+
+// Now is the instant of the store's clock.
+func (s *Store) Now() time.Time { return s.opts.Clock() }
+
+// Checkpoint makes a directory of links to the tables that hold everything
+// committed before the call, and perhaps later commits, without gaps. The store
+// keeps serving meanwhile. The caller removes the checkpoint, after an error none is left.
+func (s *Store) Checkpoint(ctx context.Context) (*disk.Checkpoint, error) {
+	dir := s.plain.PathJoin(s.dir, fmt.Sprint(checkpointPrefix, checkpoints.Add(1)))
+	c := &disk.Checkpoint{FS: s.plain, Dir: dir, Commits: s.lastCommit().Number}
+	if err := s.layAside(ctx, dir); err != nil {
+		_ = c.Remove()
+		return nil, err
+	}
+	return c, nil
+}
+
+// layAside makes the directory. The log is left out: its content is flushed to
+// tables first, and a copy taken while the log is written may have a hole that
+// looks like damage.
+func (s *Store) layAside(ctx context.Context, aside string) error {
+	if !s.enter() {
+		return journal.ErrClosed
+	}
+	defer s.readers.Add(-1)
+	if err := s.roomAside(); err != nil {
+		return err
+	}
+	flushed, err := s.db.AsyncFlush()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-flushed:
+	case <-s.closing:
+		return journal.ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := s.db.Checkpoint(aside); err != nil {
+		return err
+	}
+	fsys := s.plain
+	names, err := fsys.List(aside)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") {
+			err = errors.Join(err, fsys.Remove(fsys.PathJoin(aside, name)))
+		}
+	}
+	return err
+}
+
+// roomAside refuses a checkpoint for which the store's own disk is too full: it
+// copies the log and the manifest.
+func (s *Store) roomAside() error {
+	fsys := s.plain
+	names, err := fsys.List(s.dir)
+	if err != nil {
+		return err
+	}
+	need := int64(0)
+	for _, name := range names {
+		if strings.HasSuffix(name, ".log") || strings.HasPrefix(name, "MANIFEST-") {
+			if info, err := fsys.Stat(fsys.PathJoin(s.dir, name)); err == nil {
+				need += 2 * info.Size() // the log is flushed to a table besides
+			}
+		}
+	}
+	return disk.NeedSpace(fsys, s.dir, need)
+}
+
+// removeCheckpoints removes the checkpoints of interrupted backups.
+func removeCheckpoints(fsys vfs.FS, dir string) error {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, checkpointPrefix) {
+			err = errors.Join(err, fsys.RemoveAll(fsys.PathJoin(dir, name)))
+		}
+	}
+	return err
+}
