@@ -12,28 +12,36 @@ import (
 	"parley/journal"
 )
 
+// GroupOwner is the organization that made a group.
+type GroupOwner struct {
+	// Slug is empty if there is no such organization.
+	Slug string
+	// Read: its state had to be read and decoded, which takes some thirty times as
+	// long as a group whose owner is at hand.
+	Read bool
+}
+
 // PublicGroups calls look, once, with the groups that the directory shows and
-// whose ids are greater than beyond, oldest first. Each comes with the slug of the
-// organization that made it, which is empty if there is no such organization.
+// whose ids are greater than beyond, oldest first, each with its owner.
 //
 // When look has returned, PublicGroups waits until everything that look has seen is
 // on stable storage. Nothing else in it waits for the disk to sync, so look may
 // hold what others are waiting for. If PublicGroups returns an error, what look has
 // seen must not be shown.
-func (n *Node) PublicGroups(ctx context.Context, beyond parley.GroupID, look func(iter.Seq2[*record.PublicGroup, string])) error {
+func (n *Node) PublicGroups(ctx context.Context, beyond parley.GroupID, look func(iter.Seq2[*record.PublicGroup, GroupOwner])) error {
 	owners := slugs{facts: n.facts, missed: map[parley.OrgID]string{}}
 	err := n.view(ctx, func(v journal.View) error {
 		owners.view = v
 		var failed error
-		look(func(yield func(*record.PublicGroup, string) bool) {
+		look(func(yield func(*record.PublicGroup, GroupOwner) bool) {
 			scan := v.Rows(journal.DirectorySlot, journal.PublicTable, nil, beyond.Bytes(), false, func(_, value []byte) bool {
 				g := &record.PublicGroup{}
 				if failed = g.UnmarshalVT(value); failed != nil {
 					return false
 				}
-				var slug string
-				slug, failed = owners.of(g.Owner())
-				return failed == nil && yield(g, slug)
+				var owner GroupOwner
+				owner, failed = owners.of(g.Owner())
+				return failed == nil && yield(g, owner)
 			})
 			failed = errors.Join(failed, scan)
 		})
@@ -53,24 +61,23 @@ type slugs struct {
 	missed map[parley.OrgID]string // slugs that had to be read
 }
 
-// of is the slug of an organization, empty if there is no such organization.
-func (s *slugs) of(id parley.OrgID) (string, error) {
+func (s *slugs) of(id parley.OrgID) (GroupOwner, error) {
 	if f, ok := s.facts.orgs.cache.GetIfPresent(id); ok {
-		return f.state.GetSlug(), nil
+		return GroupOwner{Slug: f.state.GetSlug()}, nil
 	}
 	if slug, ok := s.missed[id]; ok {
-		return slug, nil
+		return GroupOwner{Slug: slug}, nil
 	}
 	_, stored, err := s.view.State(rules.OrgStream(id))
 	if err != nil {
-		return "", err
+		return GroupOwner{}, err
 	}
 	state := &org.State{}
 	if err := state.UnmarshalVT(stored); err != nil {
-		return "", err
+		return GroupOwner{}, err
 	}
 	s.missed[id] = state.GetSlug()
-	return s.missed[id], nil
+	return GroupOwner{Slug: state.GetSlug(), Read: true}, nil
 }
 
 // slugsKept is how many of the organizations that had to be read are put where the

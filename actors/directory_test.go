@@ -29,6 +29,7 @@ func TestPublicGroups(t *testing.T) {
 			}
 		}
 		for _, restart := range []bool{false, true} {
+			read := 0
 			if restart {
 				r.restart()
 			}
@@ -38,14 +39,20 @@ func TestPublicGroups(t *testing.T) {
 					beyond = ids[from]
 				}
 				var got []string
-				err := r.node.PublicGroups(context.Background(), beyond, func(all iter.Seq2[*record.PublicGroup, string]) {
-					for g, slug := range all {
-						got = append(got, g.GetName()+" of "+slug)
+				err := r.node.PublicGroups(context.Background(), beyond, func(all iter.Seq2[*record.PublicGroup, GroupOwner]) {
+					for g, owner := range all {
+						got = append(got, g.GetName()+" of "+owner.Slug)
+						if owner.Read {
+							read++
+						}
 					}
 				})
 				if err != nil || !slices.Equal(got, want[from+1:]) {
 					t.Errorf("beyond %d there are %v, %v", from, got, err)
 				}
+			}
+			if restart != (read == 2) || !restart && read != 0 {
+				t.Errorf("after a restart (%v) owners were read %d times", restart, read)
 			}
 			atHand := 0
 			for range r.node.facts.orgs.cache.All() {

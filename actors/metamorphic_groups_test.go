@@ -254,7 +254,7 @@ func (p *player) readGroup(ctx context.Context, id parley.GroupID) {
 		}
 		p.say(err, "end of what %s sees", m.Recipient())
 	}
-	p.say(p.node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, string]) {
+	p.say(p.node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, GroupOwner]) {
 		for g := range all {
 			p.note("  shown: %s\n", words(g))
 		}

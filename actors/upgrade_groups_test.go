@@ -125,7 +125,7 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 	for _, r := range settled {
 		say("  settled %s", words(r))
 	}
-	err := node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, string]) {
+	err := node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, GroupOwner]) {
 		for g := range all {
 			if g.GroupID() == id {
 				say("  shown as %s", words(g))

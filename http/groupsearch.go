@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"parley/actors"
 	"parley/actors/record"
 	"parley/http/api"
 )
@@ -48,7 +49,7 @@ func (s *Service) findGroups(c *Call, in *api.FindGroups) (api.Page[api.GroupPro
 	}
 	defer leave()
 	l := newGroupLook(groupWalkOf(position), newSearch(query), in.Limit, s.searchWork)
-	err = s.Node.PublicGroups(c.Context(), l.walk.beyond, func(groups iter.Seq2[*record.PublicGroup, string]) {
+	err = s.Node.PublicGroups(c.Context(), l.walk.beyond, func(groups iter.Seq2[*record.PublicGroup, actors.GroupOwner]) {
 		l.look(groups, s.Domain)
 		if !s.queriesLinger {
 			leave() // before the disk is waited for, and the socket

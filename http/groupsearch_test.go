@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"parley"
+	"parley/actors"
 	"parley/actors/record"
 	"parley/journal"
 )
@@ -341,28 +342,35 @@ func TestAWalkIsRanked(t *testing.T) {
 }
 
 // TestComparingIsWork: words that look like those of the query take longer to
-// compare, and non-ASCII text longer to read, so that a request looks at fewer
-// groups with them.
+// compare, non-ASCII text and the state of an owner longer to read, so that a request
+// looks at fewer groups with them.
 func TestComparingIsWork(t *testing.T) {
-	looked := func(query, text string) (n int) {
+	looked := func(query, text string, owner actors.GroupOwner) (n int) {
 		l := newGroupLook(groupWalk{}, newSearch(query), 20, searchWork)
-		l.look(func(yield func(*record.PublicGroup, string) bool) {
+		l.look(func(yield func(*record.PublicGroup, actors.GroupOwner) bool) {
 			for n = 0; ; n++ {
 				id := binary.BigEndian.AppendUint64(make([]byte, 8), uint64(1+n))
-				if !yield(&record.PublicGroup{Id: id, Org: id, Name: "team", Description: text}, "first") {
+				if !yield(&record.PublicGroup{Id: id, Org: id, Name: "team", Description: text}, owner) {
 					return
 				}
 			}
 		}, "hall.example")
 		return n
 	}
+	first := actors.GroupOwner{Slug: "first"}
 	for what, c := range map[string]struct{ query, plain, costly string }{
 		"misspelt":  {"abcdefgz", strings.Repeat("stuvwxyz ", 200), strings.Repeat("abcdefgh ", 200)},
 		"not ASCII": {"abcdefgz", strings.Repeat("stuvwxyz ", 200), strings.Repeat("αβγδ ", 200)},
 	} {
-		plain, costly := looked(c.query, c.plain), looked(c.query, c.costly)
+		plain, costly := looked(c.query, c.plain, first), looked(c.query, c.costly, first)
 		if plain < 2*costly || costly < 10 {
 			t.Errorf("%s: a request looks at %d groups, at %d that take less", what, costly, plain)
+		}
+	}
+	for _, slug := range []string{"first", ""} { // also of owners that are no more
+		plain, costly := looked("abc", "", actors.GroupOwner{Slug: slug}), looked("abc", "", actors.GroupOwner{Slug: slug, Read: true})
+		if plain < 2*costly || costly < 10 {
+			t.Errorf("a request looks at %d groups whose owners are read, at %d whose owners are at hand", costly, plain)
 		}
 	}
 }

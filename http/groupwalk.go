@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"parley"
+	"parley/actors"
 	"parley/actors/record"
 	"parley/http/api"
 )
@@ -16,14 +17,16 @@ import (
 // searchWork bounds what one request of a search does, in units of 3 ns at most:
 // searchStep for each group, and of its name and description each byte searchRead
 // times and once more for each word of the query; searchFold more for each byte
-// where there are others than ASCII, and what comparing with misspellings takes.
-// That is some 10 ms. A request looks at one group at least.
+// where there are others than ASCII, searchOwner for an owner who is not at hand, and
+// what comparing with misspellings takes. That is some 10 ms. A request looks at one group at least.
 const (
 	searchWork = 3 << 20
 	searchStep = 1 << 10
 	searchRead = 3
 	searchFold = 16
 	searchLike = 16
+
+	searchOwner = 8 << 10
 )
 
 // groupWalk is how far a walk through the public groups has come. Its cursor stands
@@ -88,15 +91,18 @@ func newGroupLook(w groupWalk, sought *search, limit, work int) *groupLook {
 }
 
 // look goes through groups until they, the work or the page end.
-func (l *groupLook) look(groups iter.Seq2[*record.PublicGroup, string], domain string) {
-	for g, slug := range groups {
+func (l *groupLook) look(groups iter.Seq2[*record.PublicGroup, actors.GroupOwner], domain string) {
+	for g, owner := range groups {
 		if !l.begin(g.GroupID(), len(g.GetName())+len(g.GetDescription())) {
 			break
 		}
-		if slug == "" {
+		if owner.Read {
+			l.work -= searchOwner
+		}
+		if owner.Slug == "" {
 			continue
 		}
-		handle := parley.Handle{Name: g.GetName(), Slug: slug, Domain: domain, Group: true}.String()
+		handle := parley.Handle{Name: g.GetName(), Slug: owner.Slug, Domain: domain, Group: true}.String()
 		at := foundAt{score: l.sought.score(g.GetName(), handle, g.GetDescription()), id: g.GroupID()}
 		l.work -= l.sought.taken()
 		if l.wants(at) {
