@@ -23,6 +23,45 @@ func TestDocs(t *testing.T) {
 	}
 }
 
+// TestThePictureHasEveryPackage holds the picture of docs/architecture.md against
+// the lattice of layers_test.go.
+func TestThePictureHasEveryPackage(t *testing.T) {
+	picture := packagesIn(readFile(t, os.DirFS("."), "docs/architecture.md"))
+	for name := range lattice {
+		if short := strings.TrimPrefix(name, "parley/"); !picture[short] {
+			t.Errorf("%s is not in the picture of docs/architecture.md", short)
+		}
+	}
+	drawn := packagesIn("actors ── http/client\n  bench/{load,\n wire} rest\n")
+	for _, name := range []string{"actors", "http/client", "bench/load", "bench/wire"} {
+		if !drawn[name] {
+			t.Errorf("%s is drawn and was not found", name)
+		}
+	}
+	if drawn["http"] || drawn["bench/rest"] {
+		t.Error("packages were found that are not drawn")
+	}
+}
+
+var (
+	pathWord   = regexp.MustCompile(`[a-z]+(?:[/-][a-z]+)*`)
+	pathBraces = regexp.MustCompile(`([a-z/]+)/\{([^}]*)\}`)
+)
+
+// packagesIn lists the words of a page that are paths; a/{b, c} is a/b and a/c.
+func packagesIn(page string) map[string]bool {
+	all := map[string]bool{}
+	for _, braces := range pathBraces.FindAllStringSubmatch(page, -1) {
+		for _, name := range pathWord.FindAllString(braces[2], -1) {
+			all[braces[1]+"/"+name] = true
+		}
+	}
+	for _, name := range pathWord.FindAllString(page, -1) {
+		all[name] = true
+	}
+	return all
+}
+
 func TestDocsControl(t *testing.T) {
 	sound := "# A page\n\n[itself](#a-page), [the other](docs/b.md#second-part), `run` (`cmd/main.go`), `cmd/main.go`, `cmd/<name>`\n"
 	for page, want := range map[string]string{
