@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"encoding/binary"
 	"strings"
 	"sync/atomic"
 
@@ -27,7 +26,8 @@ type facts struct {
 	orgs    *shelf[parley.OrgID, *org.State]
 	// firsts is the first active agent of an organization: right for as long as
 	// that agent is active, for later ones are younger.
-	firsts *otter.Cache[parley.OrgID, parley.AgentID]
+	firsts  *otter.Cache[parley.OrgID, parley.AgentID]
+	rosters *otter.Cache[parley.OrgID, *activeRoster]
 	// names are rows that never change once they are there: slugs, names of
 	// agents, poll tokens. That there is none is never kept.
 	names *otter.Cache[nameOf, parley.AnyID]
@@ -56,6 +56,7 @@ func newFacts(j journal.Journal) *facts {
 		agents:  newShelf[parley.AgentID, *agent.State](factsMax),
 		orgs:    newShelf[parley.OrgID, *org.State](factsMax),
 		firsts:  otter.Must(&otter.Options[parley.OrgID, parley.AgentID]{MaximumSize: factsMax}),
+		rosters: newRosters(),
 		names:   otter.Must(&otter.Options[nameOf, parley.AnyID]{MaximumSize: factsMax}),
 		groups:  otter.Must(&otter.Options[parley.GroupID, parley.OrgID]{MaximumSize: factsMax}),
 	}
@@ -222,48 +223,6 @@ func (n *Node) AgentsFrom(ctx context.Context, owner parley.OrgID, from uint64, 
 	return err
 }
 
-// rosterPage is how many places of an organization's list are read at once.
-const rosterPage = 64
-
-// roster is AgentsFrom, and tells whether an agent was passed over that is promised
-// to the roster and on its way to its own home.
-func (n *Node) roster(ctx context.Context, owner parley.OrgID, from uint64, fn func(uint64, *agent.State) bool) (awaited bool, err error) {
-	var beyond []byte
-	if from > 0 {
-		beyond = binary.BigEndian.AppendUint64(owner.Bytes(), from-1)
-	}
-	for more := true; more; {
-		var ids []parley.AgentID
-		var places []uint64
-		more = false
-		err := n.view(ctx, func(v journal.View) error {
-			return v.Rows(owner.Slot(), journal.RosterTable, owner[:], beyond, false, func(key, value []byte) bool {
-				if more = len(ids) == rosterPage; more {
-					return false
-				}
-				ids, beyond = append(ids, parley.IDFromBytes[parley.AgentID](value)), append(beyond[:0], key...)
-				places = append(places, binary.BigEndian.Uint64(key[len(owner):]))
-				return true
-			})
-		})
-		if err != nil {
-			return awaited, err
-		}
-		for i, id := range ids {
-			a, unknown := n.Agent(ctx, id)
-			switch {
-			case unknown != nil && !isRefusal(unknown):
-				return awaited, unknown
-			case unknown != nil:
-				awaited = true
-			case !fn(places[i], a):
-				return awaited, nil
-			}
-		}
-	}
-	return awaited, nil
-}
-
 // FirstActive is the organization's oldest active agent, which acts where none
 // is named. // spec: Messaging
 func (n *Node) FirstActive(ctx context.Context, owner parley.OrgID) (*agent.State, error) {
@@ -273,11 +232,9 @@ func (n *Node) FirstActive(ctx context.Context, owner parley.OrgID) (*agent.Stat
 		}
 	}
 	var first *agent.State
-	awaited, err := n.roster(ctx, owner, 0, func(_ uint64, a *agent.State) bool {
-		if !a.Revoked() {
-			first = a
-		}
-		return first == nil
+	awaited, err := n.activeRoster(ctx, owner, 0, func(_ uint64, a *agent.State) bool {
+		first = a
+		return false
 	})
 	if err == nil && first == nil {
 		err = parley.ErrNotFound

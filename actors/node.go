@@ -69,6 +69,9 @@ type Node struct {
 	// kidsMove, which only a test sets: the latest agent that has a key, not the
 	// first, is found by its thumbprint.
 	kidsMove bool
+	// forgetsRosters, which only a test sets: each request looks at all agents that
+	// an organization ever had.
+	forgetsRosters bool
 	// ackStep is how many marks of one request are on their way at once.
 	ackStep int
 	// glances counts those under way, glanced ends one.

@@ -25,10 +25,11 @@ func (s *Service) listAgents(c *Call, in *api.ListAgents) (Rendered, error) {
 	if l.after != nil {
 		from = binary.BigEndian.Uint64(l.after) // add knows that it was in an earlier page
 	}
-	return l.answer(s.Node.AgentsFrom(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
-		if a.Revoked() && !in.IncludeRevoked {
-			return true
-		}
+	agents := s.Node.ActiveAgents
+	if in.IncludeRevoked {
+		agents = s.Node.AgentsFrom
+	}
+	return l.answer(agents(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
 		one, err := s.agentOf(c.Context(), a)
 		return l.add(binary.BigEndian.AppendUint64(nil, place), one, err)
 	}))

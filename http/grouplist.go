@@ -132,7 +132,7 @@ func (l *groupList) seated(position []byte) (next []byte, err error) {
 
 // seats are the groups that the caller's agents are in, in the order of their ids.
 func (s *Service) seats(c *Call) (ids []parley.GroupID, err error) {
-	err = s.Node.Agents(c.Context(), c.Caller.Org, func(a *agent.State) bool {
+	err = s.Node.ActiveAgents(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
 		for _, m := range a.GetGroups() {
 			ids = append(ids, m.GroupID())
 		}

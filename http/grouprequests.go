@@ -213,8 +213,8 @@ func (s *Service) listInvites(c *Call, in *api.ListInvites) (Rendered, error) {
 	if l.after != nil {
 		from = binary.BigEndian.Uint64(l.after)
 	}
-	return l.answer(s.Node.AgentsFrom(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
-		return a.Revoked() || s.addInvites(l, place, a.AgentID())
+	return l.answer(s.Node.ActiveAgents(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
+		return s.addInvites(l, place, a.AgentID())
 	}))
 }
 

@@ -96,10 +96,8 @@ func (s *Service) soleAgent(c *Call, name string) (*agent.State, error) {
 	}
 	var sole *agent.State
 	candidates := []string{}
-	err := s.Node.Agents(c.Context(), c.Caller.Org, func(a *agent.State) bool {
-		if !a.Revoked() {
-			sole, candidates = a, append(candidates, a.AgentID().String())
-		}
+	err := s.Node.ActiveAgents(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
+		sole, candidates = a, append(candidates, a.AgentID().String())
 		return len(candidates) < candidatesMax
 	})
 	if err == nil && len(candidates) != 1 {

@@ -129,9 +129,13 @@ func (s *Service) hookKeys(l *list, in *api.ListWebhooks) (keys [][]byte, err er
 		}
 		return err == nil
 	}
+	agents := s.Node.ActiveAgents // those of revoked agents are inactive
+	if in.IncludeInactive {
+		agents = s.Node.AgentsFrom
+	}
 	if in.AgentID != nil {
 		of(0, *in.AgentID)
-	} else if failed := s.Node.AgentsFrom(l.call.Context(), l.call.Caller.Org, 0, func(place uint64, a *agent.State) bool {
+	} else if failed := agents(l.call.Context(), l.call.Caller.Org, 0, func(place uint64, a *agent.State) bool {
 		return of(place, a.AgentID())
 	}); failed != nil {
 		return nil, failed

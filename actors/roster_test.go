@@ -1,0 +1,91 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/journal"
+)
+
+// some are at most so many active agents from a place on.
+func (r *rig) some(list func(context.Context, parley.OrgID, uint64, func(uint64, *agent.State) bool) error, owner parley.OrgID, from uint64, most int) (found []string) {
+	r.t.Helper()
+	if err := list(context.Background(), owner, from, func(place uint64, a *agent.State) bool {
+		if !a.Revoked() {
+			found = append(found, fmt.Sprint(place, " ", a.GetName()))
+		}
+		return len(found) < most
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	return found
+}
+
+// TestActiveAgentsAreThoseOfTheRoster: agents come and go, and are listed from any
+// place and up to any number.
+func TestActiveAgentsAreThoseOfTheRoster(t *testing.T) {
+	onOneAndFour(t, func(t *testing.T, journals int) {
+		r, draw := newRig(t, withJournals(journals)), rand.New(rand.NewPCG(1, 2))
+		owner := r.org("acme").Org.OrgID()
+		var active []parley.AgentID
+		for i := range 400 {
+			if len(active) > 0 && draw.IntN(9) < 4 {
+				at := draw.IntN(len(active))
+				must(r.node.ChangeAgent(context.Background(), active[at], agent.Revoke{}))(t)
+				active = slices.Delete(active, at, at+1)
+			} else {
+				active = append(active, r.agent(owner, fmt.Sprint("agent-", i)))
+			}
+			if draw.IntN(3) > 0 {
+				continue
+			}
+			from, most := uint64(draw.IntN(500)*draw.IntN(2)), 1+draw.IntN(60)
+			want, got := r.some(r.node.AgentsFrom, owner, from, most), r.some(r.node.ActiveAgents, owner, from, most)
+			if !slices.Equal(want, got) {
+				t.Fatalf("after %d steps, from %d: %v, want %v", i, from, got, want)
+			}
+		}
+	})
+}
+
+// TestRevokedAgentsAreLookedAtOnce: who makes and revokes agents again and again
+// does not have each request look at all of them.
+func TestRevokedAgentsAreLookedAtOnce(t *testing.T) {
+	const many = 3 * rosterRevokedMax
+	for name, forgets := range map[string]bool{"known": false, "control": true} {
+		t.Run(name, func(t *testing.T) {
+			o := &odometer{}
+			r := newRig(t, withTuning(func(n *Node) { n.forgetsRosters = forgets }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+			owner, ids := r.agents("acme", many)
+			for _, id := range ids[:many-1] {
+				must(r.node.ChangeAgent(context.Background(), id, agent.Revoke{}))(t)
+			}
+			look := func() { r.some(r.node.ActiveAgents, owner, 0, many) }
+			look()
+			read := o.reads(look)
+			if !forgets && read > 0 || forgets && read < many {
+				t.Errorf("the second look reads %d rows", read)
+			}
+			if known, ok := r.node.facts.rosters.GetIfPresent(owner); ok && len(known.agents) > 1 {
+				t.Errorf("%d agents are kept", len(known.agents))
+			}
+		})
+	}
+	t.Run("revoked since", func(t *testing.T) {
+		r := newRig(t)
+		owner, ids := r.agents("acme", many)
+		r.some(r.node.ActiveAgents, owner, 0, many)
+		for _, id := range ids {
+			must(r.node.ChangeAgent(context.Background(), id, agent.Revoke{}))(t)
+		}
+		r.some(r.node.ActiveAgents, owner, 0, many)
+		if known, _ := r.node.facts.rosters.GetIfPresent(owner); len(known.agents) > rosterRevokedMax {
+			t.Errorf("%d agents are kept", len(known.agents))
+		}
+	})
+}
