@@ -61,19 +61,19 @@ var rowControls = map[string]control{
 	"a counter went back": {func(x *tamper) {
 		x.alter('c', nil, func(v []byte) []byte { binary.BigEndian.PutUint64(v, 1); return v })
 	}, []string{"positions"}, false},
-	"a note of an unseen message is gone": {func(x *tamper) { x.lose('U', nil) }, []string{"unseen"}, false},
+	"a note of an unseen message is gone": {func(x *tamper) { x.lose('U', nil) }, []string{"untransferred"}, false},
 	"a carried message is noted as unseen": {func(x *tamper) {
 		k, _ := x.find('M', nil)
 		x.set(slotted(parley.Slot(binary.BigEndian.Uint16(k)), 'U', k[3:]), nobody[:])
-	}, []string{"unseen"}, false},
-	"marks are gone":          {func(x *tamper) { x.lose('M', nil) }, []string{"unseen"}, false},
+	}, []string{"untransferred"}, false},
+	"marks are gone":          {func(x *tamper) { x.lose('M', nil) }, []string{"untransferred"}, false},
 	"marks of another length": {func(x *tamper) { k, _ := x.find('M', nil); x.set(k, []byte("short")) }, []string{"values"}, false},
 	"a record's position is another": {func(x *tamper) {
 		x.alter('B', nil, func(v []byte) []byte { v[7] ^= 1; return v })
 	}, []string{"record-places"}, false},
 	"a row in a slot where nobody looks": {func(x *tamper) {
 		x.move('M', nil, func(k []byte) []byte { k[1] ^= 1; return k })
-	}, []string{"keys", "unseen"}, false},
+	}, []string{"keys", "untransferred"}, false},
 	"a row of a family that does not exist": {func(x *tamper) { x.set(slotted(3, 'Z', nobody[:]), nil) }, []string{"keys"}, false},
 	"a row of a journal that does not exist": {func(x *tamper) {
 		x.set(slotted(0xFFFF, 'c', []byte{0, 63}), make([]byte, 16))
@@ -81,7 +81,7 @@ var rowControls = map[string]control{
 	"a word for nobody": {func(x *tamper) {
 		s := journal.Stream{Kind: journal.OrgStream, ID: nobody}
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), append([]byte{record.Retired}, nobody[:]...))
-	}, []string{"retirements", "trays"}, false},
+	}, []string{"queues", "retirements"}, false},
 	"a word that nobody understands": {func(x *tamper) {
 		s := rules.OrgStream(x.owner)
 		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), []byte("hello"))
@@ -175,7 +175,7 @@ var meaningControls = map[string]control{
 	"a message lies before another of its conversation": {swapPlaces, []string{"feed-arrival", "feed-order"}, false},
 	"a feed entry is gone": {func(x *tamper) {
 		x.lose('F', message)
-	}, []string{"feed-entries", "record-places", "unseen"}, false},
+	}, []string{"feed-entries", "record-places", "untransferred"}, false},
 	"a status entry is gone": {func(x *tamper) { x.lose('F', status) }, []string{"status-entries"}, false},
 	"two status entries changed places": {func(x *tamper) {
 		k, v := x.find('F', func(_, v []byte) bool { return v[0] == 2 && string(v[25:]) == "paused" })

@@ -128,8 +128,8 @@ func spokenUnderway(t *testing.T, w *town) []string {
 
 // laneControls plant faults in what is underway, and in what lives in two homes.
 var laneControls = map[string]control{
-	"a lane's mark is beyond what was sent": {func(x *tamper) { x.laneMark(func(n uint64) uint64 { return 1 << 40 }) }, []string{"lanes"}, true},
-	"a lane's mark forgot":                  {func(x *tamper) { x.laneMark(func(n uint64) uint64 { return 0 }) }, []string{"lanes"}, true},
+	"a lane's mark is beyond what was sent": {func(x *tamper) { x.laneMark(func(n uint64) uint64 { return 1 << 40 }) }, []string{"outboxes"}, true},
+	"a lane's mark forgot":                  {func(x *tamper) { x.laneMark(func(n uint64) uint64 { return 0 }) }, []string{"outboxes"}, true},
 	"a parcel between others is gone": {func(x *tamper) {
 		source, target := byte(0), byte(0)
 		k, _ := x.find('o', func(k, _ []byte) bool {
@@ -138,7 +138,7 @@ var laneControls = map[string]control{
 			return again
 		})
 		x.drop(k)
-	}, []string{"lanes"}, true},
+	}, []string{"outboxes"}, true},
 	"a parcel is damaged": {func(x *tamper) {
 		x.alter('o', nil, func(v []byte) []byte { return v[:len(v)-3] })
 	}, []string{"values"}, true},

@@ -149,9 +149,9 @@ func TestAuditOfWork(t *testing.T) {
 					t.Errorf("after a restart: %v", err)
 				}
 			}
-			idle := []string{"status-underway", "seats-underway", "tray-words", "trays", "quarantine"}
+			idle := []string{"status-underway", "seats-underway", "tray-words", "queues", "quarantine"}
 			if journals == 1 {
-				idle = append(idle, "record-copy", "marks", "marks-place", "lanes", "far-records")
+				idle = append(idle, "record-copy", "marks", "marks-place", "outboxes", "far-records")
 			}
 			for name, n := range checked {
 				if n == 0 && !slices.Contains(idle, name) && !webhookNamesOfChecks[name] {

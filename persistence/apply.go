@@ -13,12 +13,12 @@ import (
 	"parley/persistence/layout"
 )
 
-// application turns items into one batch. It is the only place that gives
-// positions, checks epochs and sequences, and writes.
+// application turns items into one batch. It is the only place that assigns
+// positions, checks activations and sequences, and writes.
 type application struct {
 	j     *journalState
 	batch *pebble.Batch
-	// lengths are those of streams that this batch began or let go: the store
+	// lengths are those of streams that this batch created or retired: the store
 	// does not show them yet.
 	lengths  map[journal.Stream]uint64
 	counts   map[string]uint64
@@ -33,8 +33,8 @@ func newApplication(j *journalState) *application {
 	return &application{j: j, batch: j.store.db.NewBatch(), counter: j.counter}
 }
 
-// apply judges one item and, if nothing speaks against it, writes all of it.
-// An error is the engine's, not the item's: that is kept in it.err.
+// apply checks one item and, unless it is refused, writes all of it. The refusal is
+// kept in it.err; an error is the engine's.
 func (a *application) apply(it *item) error {
 	if it.outbox != nil {
 		return a.applyOutboxMessage(it)
@@ -49,8 +49,8 @@ func (a *application) apply(it *item) error {
 	return a.write(it)
 }
 
-// check judges an entry: does its speaker still speak for the stream, and do
-// the streams it begins not exist yet.
+// check refuses an entry whose sender is no longer the current activation of its
+// stream, and one that creates a stream that exists.
 func (a *application) check(e *journal.Entry) (refusal, err error) {
 	have, known := a.j.activations[e.Stream]
 	switch {
@@ -88,12 +88,12 @@ func (a *application) check(e *journal.Entry) (refusal, err error) {
 	return nil, nil
 }
 
-// continues reports whether chapters begin where their streams end.
+// continues reports whether the appends to hosted streams begin where those end.
 func (a *application) continues(hosted []journal.StreamAppend) (bool, error) {
 	for i := range hosted {
 		c := &hosted[i]
 		if again := slices.IndexFunc(hosted[:i], func(x journal.StreamAppend) bool { return x.Stream == c.Stream }); again >= 0 {
-			return false, nil // one breath, one chapter
+			return false, nil // one append to a stream per entry
 		}
 		if agrees, err := a.ends(c.Stream, c.Expect); err != nil || !agrees {
 			return false, err
@@ -102,7 +102,7 @@ func (a *application) continues(hosted []journal.StreamAppend) (bool, error) {
 	return true, nil
 }
 
-// begins recognizes the word that begins s.
+// begins recognizes the effect that creates s.
 func begins(s journal.Stream) func(journal.Effect) bool {
 	return func(w journal.Effect) bool {
 		bear, ok := w.(journal.CreateStream)
@@ -121,8 +121,8 @@ func (a *application) length(s journal.Stream) (uint64, error) {
 	return streamLength(a.j.store.db, s)
 }
 
-// ends reports whether a stream has n events, this batch included. The speaker
-// who says so has just read it: two look-ups show whether it is so.
+// ends reports whether a stream has n events, this batch included. Usually it has:
+// two look-ups confirm it.
 func (a *application) ends(s journal.Stream, n uint64) (bool, error) {
 	if have, ok := a.lengths[s]; ok {
 		return have == n, nil
@@ -266,19 +266,19 @@ func (a *application) writeRow(r *journal.Row) error {
 	return a.batch.Set(layout.RowKey(r.Slot, r.Table, r.Key), r.Value, nil)
 }
 
-// writeEffects carries out the words addressed to this home and packs the others
-// into one parcel per home.
+// writeEffects performs the effects at this home and packs the others into one
+// outbox message per home.
 func (a *application) writeEffects(it *item, at int64) error {
 	it.behind = a.j.behind(it.Stream)
 	for _, w := range it.Effects {
-		if err := a.say(it, w, at); err != nil {
+		if err := a.route(it, w, at); err != nil {
 			return err
 		}
 		// A mark is kept where the recipient reads it and, if that is another
 		// home, where the conversation does; that of a copy only there.
 		if m, ok := w.(journal.RecordReceipt); ok && !m.Copy && !a.j.store.SameHome(m.Home(), m.Message.Slot()) {
 			m.Recipient = parley.AgentID{}
-			if err := a.say(it, m, at); err != nil {
+			if err := a.route(it, m, at); err != nil {
 				return err
 			}
 		}
@@ -291,7 +291,7 @@ func (a *application) writeEffects(it *item, at int64) error {
 	return a.ship(it, at)
 }
 
-func (a *application) say(it *item, w journal.Effect, at int64) error {
+func (a *application) route(it *item, w journal.Effect, at int64) error {
 	if many, ok := w.(journal.Fanout); ok {
 		return a.fanOut(it, many, at)
 	}
@@ -300,7 +300,7 @@ func (a *application) say(it *item, w journal.Effect, at int64) error {
 		it.pack(a.j.number, home.number, w)
 		return nil
 	}
-	// What a stream says to feeds comes after what it said to them before.
+	// Feed entries of a stream keep their order.
 	if say, ok := w.(journal.AppendFeed); ok && (it.behind || it.packed(home.number)) {
 		it.behind = true
 		it.pack(a.j.number, home.number, say)
@@ -309,35 +309,35 @@ func (a *application) say(it *item, w journal.Effect, at int64) error {
 	return a.perform(it, w, at)
 }
 
-// perform carries out one word at this home.
+// perform performs one effect at this home.
 func (a *application) perform(it *item, w journal.Effect, at int64) error {
 	switch w := w.(type) {
 	case journal.AppendFeed:
-		return a.announce(it, w, at)
+		return a.appendFeed(it, w, at)
 	case journal.Fanout:
 		return a.fan(it, w, at)
 	case journal.RecordReceipt:
-		return a.mark(w)
+		return a.recordReceipt(w)
 	case journal.EnqueueFor:
-		it.told = append(it.told, w.To)
+		it.queued = append(it.queued, w.To)
 		return a.batch.Set(layout.QueueKey(w.To, a.next()), w.Data, nil)
 	case journal.PutRow:
 		return a.writeRow(&w.Row)
 	case journal.AddToList:
-		return a.enlist(w.Agent, w.Conversation)
+		return a.addToList(w.Agent, w.Conversation)
 	case journal.CreateStream:
-		return a.bear(it, w, at)
+		return a.createStream(it, w, at)
 	}
-	return fmt.Errorf("persistence: unknown word %T", w)
+	return fmt.Errorf("persistence: unknown effect %T", w)
 }
 
 // enlist appends to the list of an agent's conversations.
-func (a *application) enlist(agent parley.AgentID, conversation parley.ConversationID) error {
+func (a *application) addToList(agent parley.AgentID, conversation parley.ConversationID) error {
 	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), agent[:]...), a.next())
 	return a.batch.Set(layout.RowKey(agent.Slot(), journal.ConversationTable, k), conversation[:], nil)
 }
 
-func (a *application) announce(it *item, w journal.AppendFeed, at int64) error {
+func (a *application) appendFeed(it *item, w journal.AppendFeed, at int64) error {
 	n := a.next()
 	entry := journal.FeedEntry{Position: n, Kind: w.Kind, Ref: w.Ref, Note: w.Note, At: at}
 	if w.Kind == journal.MessageEntry {
@@ -365,7 +365,7 @@ func (a *application) writeRecord(slot parley.Slot, r journal.Record, position u
 }
 
 // mark merges marks and strikes the message from what its recipient has not seen.
-func (a *application) mark(w journal.RecordReceipt) error {
+func (a *application) recordReceipt(w journal.RecordReceipt) error {
 	if err := a.batch.Merge(layout.ReceiptKey(w), layout.EncodeReceipts(w.Receipts), nil); err != nil {
 		return err
 	}
@@ -377,7 +377,7 @@ func (a *application) mark(w journal.RecordReceipt) error {
 
 // bear begins a stream. Whether it exists was judged with the entry, but for a
 // word that came by lane: too late to refuse, it leaves what exists as it is.
-func (a *application) bear(it *item, w journal.CreateStream, at int64) error {
+func (a *application) createStream(it *item, w journal.CreateStream, at int64) error {
 	if it.outbox != nil {
 		if n, err := a.length(w.Stream); err != nil || n != 0 {
 			return err
@@ -407,7 +407,7 @@ func (a *application) writeTimers(e *journal.Entry) error {
 	return nil
 }
 
-// finish writes what the batch holds once: counters, lane numbers, quotas.
+// finish writes what the batch holds once: counters, outbox numbers, quotas.
 func (a *application) finish() error {
 	if a.counter != a.j.counter {
 		a.j.counter = a.counter

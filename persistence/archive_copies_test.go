@@ -194,12 +194,12 @@ var vandalism = []struct {
 		k, _ := x.rows(layout.FeedFamily, nil)
 		agent := parley.AgentID(k[7][3:19])
 		x.set(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]), layout.EncodeNumber(layout.Number(k[7][19:])))
-	}, []string{"unseen"}, "passes over it"},
+	}, []string{"untransferred"}, "passes over it"},
 	{"a copy is noted as not carried", func(x *vandal) {
 		k, v := x.rows(layout.FeedFamily, nil)
 		k[7][2] = layout.UntransferredFamily
 		x.set(k[7], v[7][9:layout.FeedBytes])
-	}, []string{"unseen"}, "noted as not carried"},
+	}, []string{"untransferred"}, "noted as not carried"},
 }
 
 func TestAuditOfCopies(t *testing.T) {
@@ -268,7 +268,7 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 	if _, said, _ := examined(t, wrecked(t, fs, id, astray(0))); said != "" {
 		t.Errorf("a parcel of a journal to itself:\n%s", said)
 	}
-	if names, said, _ := examined(t, wrecked(t, fs, id, astray(1))); !slices.Contains(names, "lanes") || !strings.Contains(said, "a word for journal 0") {
+	if names, said, _ := examined(t, wrecked(t, fs, id, astray(1))); !slices.Contains(names, "outboxes") || !strings.Contains(said, "a word for journal 0") {
 		t.Errorf("a parcel gone astray: %q\n%s", names, said)
 	}
 }

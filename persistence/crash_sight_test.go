@@ -101,7 +101,7 @@ func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
 	}
 	err = s.view.Queue(stream, 0, func(r journal.QueuedMessage) bool {
 		s.tray[layout.Number(r.Data)]++
-		if edge := s.store.home(stream.Slot()).edge.level.Load(); r.Number > edge {
+		if edge := s.store.home(stream.Slot()).durable.level.Load(); r.Number > edge {
 			s.fault("word %d lies in a tray beyond the edge %d", r.Number, edge)
 		}
 		return true

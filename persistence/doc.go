@@ -1,19 +1,24 @@
-// Package persistence keeps what the actors say: events, message records,
-// feeds, marks, in-trays, lanes, timers and row-backed sets, all in one Pebble.
+// Package persistence stores what the actors append: events, message records,
+// feeds, receipts, durable queues, outboxes, timers and row-backed sets, all in one
+// Pebble database.
 //
-// A Store holds one or more journals; each is home to a share of the slots. An
-// actor hands its journal an entry and goes on. The journal's writer drains its
-// queue into one batch (apply), commits it without waiting, and its acker waits
-// for the sync, publishes to feeds, hints in-trays, forwards lanes and releases
-// what the entries promised, in order.
+// A Store holds one or more journals; each is the home of a share of the slots. An
+// actor hands its journal an entry and continues. The journal's writer drains its
+// queue into one batch (apply), commits it without waiting, and its acknowledger
+// waits for the sync, publishes to feeds, hints actors with queued messages,
+// forwards outbox messages and releases the entries, in order.
 //
 // Invariants:
 //   - nothing is released before the batch that holds it is synced;
-//   - an entry takes effect whole or not at all, but that a word to many goes on
-//     block by block, by lanes, of which each journal has one to itself;
-//   - positions of feeds and in-trays grow, given by apply from the journal's
+//   - an entry takes effect completely or not at all, except that a fan-out is
+//     applied chunk by chunk, through outboxes, of which each journal has one to
+//     itself;
+//   - positions of feeds and queues increase, assigned by apply from the journal's
 //     own counter;
-//   - the target of a lane remembers one number, written in the same batch as
+//   - the target of an outbox remembers one number, written in the same batch as
 //     what it applied: nothing is applied twice, nothing skipped;
 //   - what a View shows is answered only after View.Durable.
+//
+// The packages below it: disk (the file system under the engine and its health),
+// layout (how rows lie), verify (checks rows), backup (copies and restores).
 package persistence

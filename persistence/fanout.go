@@ -137,7 +137,7 @@ func (a *application) fan(it *item, w journal.Fanout, at int64) error {
 		return nil
 	}
 	for i := range w.To {
-		if err := a.enlist(w.To[i].Agent, w.AddToList); err != nil {
+		if err := a.addToList(w.To[i].Agent, w.AddToList); err != nil {
 			return err
 		}
 	}

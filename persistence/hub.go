@@ -111,12 +111,14 @@ func (s *Store) Watch(agent parley.AgentID, notify func()) (stop func()) {
 
 // DurablePosition is the position up to which agent's feed is durable.
 func (s *Store) DurablePosition(agent parley.AgentID) uint64 {
-	return s.home(agent.Slot()).edge.level.Load()
+	return s.home(agent.Slot()).durable.level.Load()
 }
 
 // AssignedPosition is a position beyond which no view opened so far shows a line of agent's
 // feed: where the edge has come to it, nothing is on its way.
-func (s *Store) AssignedPosition(agent parley.AgentID) uint64 { return s.home(agent.Slot()).tip.Load() }
+func (s *Store) AssignedPosition(agent parley.AgentID) uint64 {
+	return s.home(agent.Slot()).assigned.Load()
+}
 
 // publish gives a durable entry to all who follow agent.
 func (h *hub) publish(agent parley.AgentID, e journal.FeedEntry) {

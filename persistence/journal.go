@@ -18,8 +18,8 @@ const (
 	// inFlightMax batches are committed and not yet synced at any time, the
 	// writer's own included.
 	inFlightMax = 4
-	// clientShare of the bounds is open to clients; the rest is kept for lanes
-	// and timers, so that load at the doors cannot starve deliveries.
+	// clientShare of the bounds is open to clients; the rest is reserved for outboxes
+	// and timers, so that client load cannot starve deliveries.
 	clientShare = 0.75
 )
 
@@ -34,12 +34,12 @@ type journalState struct {
 	// The writer's own. Nobody else touches these.
 	counter     uint64                        // last position given
 	arrival     int64                         // last arrival stamped, milliseconds
-	activations map[journal.Stream]activation // who may speak for a stream
+	activations map[journal.Stream]activation // the one that may append to a stream
 	outboxes    []uint64                      // per target: last number given
 	received    []uint64                      // per source: last number applied
 	acked       []outboxAck                   // per target: applied there, rows not yet deleted
-	// outboxed streams have said something to feeds here that is under way in the
-	// journal's lane to itself: up to that number. Before resumed, anybody may.
+	// outboxed streams have feed entries for agents here under way in the journal's
+	// outbox to itself: up to that number. Up to resumed, any stream may have.
 	outboxed map[journal.Stream]uint64
 	resumed  uint64
 
@@ -49,15 +49,15 @@ type journalState struct {
 	// fired is the timer at which the last tick stopped. Housekeeping's own.
 	fired []byte
 	// edge is the last position that is durable, set before it is published.
-	edge watermark
+	durable watermark
 	// tip is the last position given, set before its row shows.
-	tip atomic.Uint64
+	assigned atomic.Uint64
 	// wrote counts what the journal has written.
 	wrote tally
 }
 
-// activation is who speaks for a stream. Its sequence is unknown until the
-// stream is begun or first spoken for.
+// activation is the incarnation of an actor that may append to a stream. Its
+// sequence is unknown until it creates the stream or first appends to it.
 type activation struct {
 	number  uint64
 	seq     uint64
@@ -66,10 +66,10 @@ type activation struct {
 
 // flight is a batch between commit and sync.
 type flight struct {
-	batch *pebble.Batch
-	head  disk.Head // of the commit; zero if nothing was written
-	edge  uint64
-	items []*item
+	batch    *pebble.Batch
+	head     disk.Head // of the commit; zero if nothing was written
+	position uint64
+	items    []*item
 }
 
 func openJournal(s *Store, number int) (*journalState, error) {
@@ -87,8 +87,8 @@ func openJournal(s *Store, number int) (*journalState, error) {
 	if found {
 		j.counter, j.arrival = layout.NumberAt(value, 0), int64(layout.NumberAt(value, 8))
 	}
-	j.edge.raise(j.counter)
-	j.tip.Store(j.counter)
+	j.durable.raise(j.counter)
+	j.assigned.Store(j.counter)
 	return j, j.openOutboxes()
 }
 
@@ -123,21 +123,21 @@ func entryCost(e *journal.Entry) int {
 		case journal.PutRow:
 			n += len(w.Key) + len(w.Value)
 		case journal.Fanout:
-			// The first block is written with the entry, of the others a parcel.
+			// The first chunk is written with the entry, the others as outbox messages.
 			n += copyCost*min(len(w.To), journal.FanoutChunk) + layout.SeatBytes*len(w.To)
 		case journal.CreateStream:
 			n += len(w.State)
 			for _, f := range w.Events {
 				n += len(f.Data)
 			}
-		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt: // as much as any word
+		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt: // as much as any effect
 		}
 	}
 	return n + 64*(1+len(e.Events)+len(e.Rows)+len(e.Effects))
 }
 
-// write drains the queue into batches for as long as the journal is open. A
-// batch has no linger time: what waits while one is being committed is the next.
+// write drains the queue into batches while the journal is open. A batch has no
+// linger time: the next one takes what arrived while this one was being committed.
 func (j *journalState) write() {
 	defer j.store.loops.Done()
 	defer close(j.inFlight)
@@ -152,7 +152,7 @@ func (j *journalState) write() {
 			j.store.opts.Fatal(err)
 			return
 		}
-		f.tell()
+		f.notifyApplied()
 		j.inFlight <- f
 		items = make([]*item, 0, len(taken))
 	}
@@ -169,8 +169,8 @@ func (j *journalState) commit(items []*item) (*flight, error) {
 	if err := a.finish(); err != nil {
 		return nil, err
 	}
-	f := &flight{batch: a.batch, items: items, edge: j.counter}
-	j.tip.Store(j.counter)
+	f := &flight{batch: a.batch, items: items, position: j.counter}
+	j.assigned.Store(j.counter)
 	if a.batch.Empty() {
 		return f, nil
 	}
@@ -182,8 +182,8 @@ func (j *journalState) commit(items []*item) (*flight, error) {
 	return f, err
 }
 
-// tell lets go what waits only for its entry to be visible.
-func (f *flight) tell() {
+// tell calls Applied of the entries: they are visible now.
+func (f *flight) notifyApplied() {
 	for _, it := range f.items {
 		if it.Applied != nil && it.err == nil {
 			it.Applied()
@@ -191,8 +191,8 @@ func (f *flight) tell() {
 	}
 }
 
-// acknowledge waits for each batch to be synced and then lets go what rests on
-// it, in order. It never blocks on anything but the disk.
+// acknowledge waits for each batch to be synced and then releases its entries, in
+// order. It never blocks on anything but the disk.
 func (j *journalState) acknowledge() {
 	defer j.store.loops.Done()
 	for f := range j.inFlight {
@@ -205,7 +205,7 @@ func (j *journalState) acknowledge() {
 			j.store.durable.raise(f.head.Number)
 			j.store.witness.Note(f.head)
 		}
-		j.edge.raise(f.edge)
+		j.durable.raise(f.position)
 		for _, it := range f.items {
 			j.release(it)
 		}
@@ -213,7 +213,7 @@ func (j *journalState) acknowledge() {
 	}
 }
 
-// sync waits for the disk, and has others see since when.
+// sync waits for the disk. Trouble sees since when.
 func (j *journalState) sync(f *flight) error {
 	if j.store.opts.Unsynced {
 		return nil
@@ -226,7 +226,7 @@ func (j *journalState) sync(f *flight) error {
 	return err
 }
 
-// release publishes what a durable item said and answers its speaker.
+// release publishes the feed entries of a durable item and answers its sender.
 func (j *journalState) release(it *item) {
 	for _, a := range it.announced {
 		j.store.hub.publish(a.agent, a.entry)
@@ -234,7 +234,7 @@ func (j *journalState) release(it *item) {
 	for i := range it.fanned {
 		j.store.hub.publishMany(&it.fanned[i])
 	}
-	for _, s := range it.told {
+	for _, s := range it.queued {
 		j.store.onQueue(s)
 	}
 	if it.outbox != nil {
@@ -250,8 +250,8 @@ func (j *journalState) release(it *item) {
 	}
 }
 
-// Admit takes room for one entry of about size bytes in the journal of slot,
-// and gives the function that returns it. Without room nothing has happened.
+// Admit reserves space for one entry of about size bytes in the journal of slot, and
+// returns the function that frees it. The error is a refusal: nothing has happened.
 func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 	j := s.home(slot)
 	if trouble := s.Trouble(); trouble != nil {
@@ -264,8 +264,8 @@ func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 	return func() { j.admission.leave(size, came, s.disk.Age()) }, nil
 }
 
-// Overloaded is a refusal where no journal has room for one more entry of a client
-// at present, nil where one has. It spares reading a request that Admit would refuse.
+// Overloaded is a refusal if no journal has space for one more entry of a client at
+// present, nil if one has. It spares reading a request that Admit would refuse.
 func (s *Store) Overloaded() *parley.Refusal {
 	if trouble := s.Trouble(); trouble != nil {
 		return trouble

@@ -15,34 +15,35 @@ import (
 )
 
 const (
-	// outboxDepthMax is how many parcels may be on their way in one lane before the
-	// doors refuse entries of its source.
+	// outboxDepthMax is how many messages may be under way in one outbox before
+	// Admit refuses entries of its source.
 	outboxDepthMax = 8192
-	// selfDepthMax is that for the lane of a journal to itself, which takes the
-	// rest of what was said to many: about as many as arrive within a second.
+	// selfDepthMax is that for the outbox of a journal to itself, which holds the
+	// later chunks of fan-outs: about as many as arrive within a second.
 	selfDepthMax = 1024
 )
 
-// outboxMessage is what one entry says to another home. Parcels of a lane are
-// numbered densely; the target applies each number once, in order.
+// outboxMessage carries effects of one entry to another home. The messages of an
+// outbox are numbered densely; the target applies each number once, in order.
 type outboxMessage struct {
 	source, target int
 	number         uint64
 	layout.OutboxMessage
-	// awaited: the answer to the speaker waits for it.
+	// awaited: the answer to the sender waits for it.
 	awaited bool
-	// block of a word to many that it brings; open: it takes more of that block.
+	// block is the chunk of a fan-out that it carries; open: it takes more of that
+	// chunk.
 	block uint32
 	open  bool
-	// speaker and text are known until the next opening only: who says it, and
-	// the record of the broadcast of which it brings copies.
-	speaker journal.Stream
-	text    []byte
+	// sender and text, the record of the broadcast whose copies it carries, are not
+	// stored: they are unknown after the next opening.
+	sender journal.Stream
+	text   []byte
 	// arrived is called when the target has it on stable storage.
 	arrived func()
 }
 
-// outboxAck is how far a lane has been applied by its target.
+// outboxAck is how far the target of an outbox has applied it.
 type outboxAck struct {
 	// arrived is the last number on stable storage at the target.
 	arrived atomic.Uint64
@@ -51,8 +52,8 @@ type outboxAck struct {
 	depth atomic.Int64
 }
 
-// crossJournalLatch counts an entry's parcels down and releases it when all have
-// arrived, or after SettleWait: then the effect follows.
+// crossJournalLatch releases an entry when all its awaited messages have arrived, or
+// after parley.SettleWait: then the effects follow later.
 type crossJournalLatch struct {
 	once    sync.Once
 	left    atomic.Int32
@@ -155,13 +156,13 @@ func (p *outboxMessage) many() bool {
 	return slices.ContainsFunc(p.Effects, func(w journal.Effect) bool { _, ok := w.(journal.Fanout); return ok })
 }
 
-// ship writes the item's parcels into their lanes.
+// ship writes the item's messages into their outboxes.
 func (a *application) ship(it *item, at int64) error {
 	for _, p := range it.outgoing {
 		a.j.outboxes[p.target]++
 		p.number, p.At = a.j.outboxes[p.target], at
 		if p.target == a.j.number {
-			p.speaker = it.Stream
+			p.sender = it.Stream
 			a.j.outboxed[it.Stream] = p.number
 		}
 		a.j.acked[p.target].depth.Add(1)
@@ -172,8 +173,8 @@ func (a *application) ship(it *item, at int64) error {
 	return nil
 }
 
-// dispatch sends a durable item's parcels on and lets the item go when they
-// have arrived.
+// dispatch sends a durable item's messages to their targets and releases the item
+// when the awaited ones have arrived.
 func (j *journalState) dispatch(it *item) {
 	s := &crossJournalLatch{release: it.Release}
 	if s.release == nil {
@@ -198,11 +199,11 @@ func (j *journalState) dispatch(it *item) {
 	}
 }
 
-// follows is called for what nobody waits for.
+// follows is called for messages that no answer waits for.
 func follows() {}
 
-// send hands a durable parcel to its target. A target that is closing takes no
-// more: the parcel lies in its lane and is sent again at the next opening.
+// send hands a durable message to its target. A target that is closing takes no
+// more: the message stays in its outbox and is sent again at the next opening.
 func (j *journalState) send(p *outboxMessage, settled func()) {
 	ack := &j.acked[p.target]
 	p.arrived = func() {
@@ -224,14 +225,14 @@ func (j *journalState) send(p *outboxMessage, settled func()) {
 	}
 }
 
-// applyOutboxMessage applies a parcel that came by lane, unless it was applied before.
+// applyOutboxMessage applies a message, unless it was applied before.
 func (a *application) applyOutboxMessage(it *item) error {
 	p := it.outbox
 	switch last := a.j.received[p.source]; {
 	case p.number <= last:
 		return nil
 	case p.number != last+1:
-		return fmt.Errorf("persistence: lane %d to %d: parcel %d follows %d", p.source, p.target, p.number, last)
+		return fmt.Errorf("persistence: outbox %d to %d: message %d follows %d", p.source, p.target, p.number, last)
 	}
 	a.j.received[p.source] = p.number
 	if a.received == nil {
@@ -239,8 +240,8 @@ func (a *application) applyOutboxMessage(it *item) error {
 	}
 	a.received[p.source] = true
 	at := a.arrival(time.UnixMilli(p.At))
-	if p.source == p.target && a.j.outboxed[p.speaker] == p.number {
-		delete(a.j.outboxed, p.speaker)
+	if p.source == p.target && a.j.outboxed[p.sender] == p.number {
+		delete(a.j.outboxed, p.sender)
 	}
 	it.Effects, it.Records = p.Effects, p.Records
 	for _, w := range p.Effects {
@@ -261,7 +262,8 @@ func (a *application) applyOutboxMessage(it *item) error {
 	return nil
 }
 
-// finishOutboxes remembers what this batch applied and sweeps what targets have.
+// finishOutboxes records what this batch applied and deletes messages that their
+// targets have.
 func (a *application) finishOutboxes() error {
 	for source, touched := range a.received {
 		if !touched {
@@ -287,7 +289,7 @@ func (a *application) finishOutboxes() error {
 	return nil
 }
 
-// openOutboxes reads how far this journal's lanes have come.
+// openOutboxes reads how far this journal's outboxes have come.
 func (j *journalState) openOutboxes() error {
 	n := int(j.store.homes)
 	j.received, j.outboxes, j.acked = make([]uint64, n), make([]uint64, n), make([]outboxAck, n)
@@ -316,8 +318,8 @@ func (j *journalState) openOutboxes() error {
 	return nil
 }
 
-// behind reports whether something that a stream said to feeds here is under way
-// in the journal's lane to itself.
+// behind reports whether feed entries of a stream for agents here are under way in
+// the journal's outbox to itself.
 func (j *journalState) behind(s journal.Stream) bool {
 	return max(j.resumed, j.outboxed[s]) > j.received[j.number]
 }
@@ -335,8 +337,8 @@ func lastOutboxMessage(r pebble.Reader, source, target int) (uint64, error) {
 	return last, iter.Close()
 }
 
-// resumeOutboxes sends again what was on its way when the directory was closed,
-// and drops what had arrived. Called before anything new is appended.
+// resumeOutboxes sends again what was under way when the directory was closed, and
+// drops what had arrived. Called before anything new is appended.
 func (j *journalState) resumeOutboxes() error {
 	for target := range j.acked {
 		if j.store.opts.forgetful && target == j.number {
@@ -356,7 +358,7 @@ func (j *journalState) resumeOutboxes() error {
 			}
 			content, err := layout.DecodeOutboxMessage(iter.Value())
 			if err != nil {
-				return fmt.Errorf("lane %d to %d, parcel %d: %w", j.number, target, n, err)
+				return fmt.Errorf("outbox %d to %d, message %d: %w", j.number, target, n, err)
 			}
 			p := &outboxMessage{source: j.number, target: target, number: n, OutboxMessage: *content}
 			j.acked[target].depth.Add(1)
@@ -378,8 +380,8 @@ func (s *Store) outboxesFull(j *journalState) bool {
 	return j.acked[j.number].depth.Load() > selfDepthMax
 }
 
-// drainOutboxes waits, for a short while, until what is on its way has arrived.
-// What has not is sent again at the next opening.
+// drainOutboxes waits up to a second until all messages have arrived. The rest is
+// sent again at the next opening.
 func (s *Store) drainOutboxes() {
 	for range 200 {
 		busy := false

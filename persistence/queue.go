@@ -7,26 +7,26 @@ import (
 	"parley/journal"
 )
 
-// item is an entry on its way, or the part of one that a lane carries.
+// item is an entry in the queue, or an outbox message that arrived from a journal.
 type item struct {
 	*journal.Entry
-	// outbox is set on parts that came by lane.
+	// outbox is set on outbox messages.
 	outbox *outboxMessage
-	// late: it may come after what is not, see queue.
+	// late: items that are not late may pass it, see queue.
 	late bool
 	// cost in bytes, for batching.
 	cost int
 	err  error
-	// behind: something that the stream said to feeds here is under way still.
-	// Else began tells that block of a word to many is written with the entry.
+	// behind: earlier feed entries of the stream for agents here are still under
+	// way. Else began says that chunk block of a fan-out is written with the entry.
 	behind, began bool
 	block         uint32
-	// outgoing are the parts for other homes, numbered by apply.
+	// outgoing are the outbox messages of the entry, numbered by apply.
 	outgoing []*outboxMessage
 	// announced are the feed entries the item made, to be published.
 	announced []announced
 	fanned    []fanned
-	told      []journal.Stream
+	queued    []journal.Stream
 }
 
 // record is the text of a message that the item carries.
@@ -55,20 +55,20 @@ type announced struct {
 	entry journal.FeedEntry
 }
 
-// lateBytesMax of late items go into one batch, so that a word to very many
-// holds up nothing else.
+// lateBytesMax of late items go into one batch, so that a fan-out to very many
+// agents delays nothing else.
 const lateBytesMax = 1024 * copyCost
 
-// queue holds what waits for the writer. It does not refuse: space in it is
-// admitted at the doors, before anything happens.
+// queue holds the items that wait for the writer. It does not refuse: space in it is
+// reserved by Admit, before anything happens.
 //
-// Parcels that nobody waits for are late: others pass them, but for those of
-// the same lane, and none of them passes what was there before it.
+// Outbox messages that no answer waits for are late: other items pass them, except
+// messages of the same outbox. A late item never passes an item before it.
 type queue struct {
 	mu    sync.Mutex
 	items []*item
 	late  []lateItem
-	// lateFrom counts, per lane, what is late.
+	// lateFrom counts the late messages by source.
 	lateFrom map[int]int
 	// pushed and taken count what is not late.
 	pushed, taken uint64

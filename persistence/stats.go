@@ -76,7 +76,7 @@ type JournalStats struct {
 	// Backlog are the parcels that are on their way to other homes.
 	Backlog int
 	// Edge is the last position that is durable.
-	Edge uint64
+	Durable uint64
 }
 
 // EngineStats are the key figures of the storage engine.
@@ -141,7 +141,7 @@ func (j *journalState) stats() JournalStats {
 		Syncs: j.wrote.syncs.read(), Queued: queued + late, Late: late,
 		Admitted: int(j.admission.entries.Load()), AdmittedMax: int(j.admission.limit.Load()),
 		AdmittedBytes: j.admission.bytes.Load(), AdmittedBytesMax: j.admission.bytesMax,
-		Refused: j.admission.turned.Load(), Edge: j.edge.level.Load(),
+		Refused: j.admission.turned.Load(), Durable: j.durable.level.Load(),
 	}
 	for i := range j.acked {
 		stats.Backlog += int(j.acked[i].depth.Load())

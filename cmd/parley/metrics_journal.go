@@ -28,7 +28,7 @@ func journalSheet(store *persistence.Store) prometheus.Collector {
 		gauge("parley_journal_admitted_bytes_max", "Bytes of clients that are let in.", func(j journal) int64 { return j.AdmittedBytesMax }),
 		counter("parley_journal_refusals_total", "Entries that found no room.", func(j journal) uint64 { return j.Refused }),
 		gauge("parley_journal_lane_backlog", "Parcels on their way to other homes.", func(j journal) int { return j.Backlog }),
-		gauge("parley_journal_position", "Last position that is durable.", func(j journal) uint64 { return j.Edge }),
+		gauge("parley_journal_position", "Last position that is durable.", func(j journal) uint64 { return j.Durable }),
 	)
 }
 

@@ -72,7 +72,7 @@ func (in *inspection) outboxReceived(l layout.Outbox, where string) {
 func (in *inspection) outboxMessage(k, value []byte) {
 	l, _ := layout.OutboxOf(k)
 	n := layout.Number(k[7:])
-	where := fmt.Sprintf("%s, parcel %d", l, n)
+	where := fmt.Sprintf("%s, message %d", l, n)
 	if l.Target >= int(in.homes) {
 		in.keys.Fault(where, "there is no such lane")
 		return

@@ -87,7 +87,7 @@ func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error 
 
 // carried judges one place of a feed: its entry, its marks, its unseen row.
 func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterator) {
-	in.unseen.Checked++
+	in.untransferred.Checked++
 	where := feedName(parley.IDFromBytes[parley.AgentID](place), layout.Number(place[16:]))
 	entry, marked, waits := has[0], has[1], has[2]
 	if entry {
@@ -97,22 +97,22 @@ func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterato
 		copied := message && journal.FeedKind(value[0]) == journal.CopyEntry
 		switch {
 		case copied && waits:
-			in.unseen.Fault(where, "a copy is noted as not carried yet")
+			in.untransferred.Fault(where, "a copy is noted as not carried yet")
 		case copied && !had && layout.Number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
-			in.unseen.Fault(where, "a copy has no marks and counts as carried: a stream that resumes passes over it")
+			in.untransferred.Fault(where, "a copy has no marks and counts as carried: a stream that resumes passes over it")
 		case copied:
 		case message && had && waits:
-			in.unseen.Fault(where, "the message has marks and counts as not carried yet: it is carried once more")
+			in.untransferred.Fault(where, "the message has marks and counts as not carried yet: it is carried once more")
 		case message && !had && !waits:
-			in.unseen.Fault(where, "the message has no marks and is not noted as not carried yet: a stream that resumes passes over it")
+			in.untransferred.Fault(where, "the message has no marks and is not noted as not carried yet: a stream that resumes passes over it")
 		case message && waits && !bytes.Equal(value[9:25], rows[2].Value()):
-			in.unseen.Fault(where, "what is noted as not carried yet is another message")
+			in.untransferred.Fault(where, "what is noted as not carried yet is another message")
 		case !message && (marked || waits):
-			in.unseen.Fault(where, "what is noted here is no message")
+			in.untransferred.Fault(where, "what is noted here is no message")
 		}
 		return
 	}
-	in.unseen.Fault(where, "marks or a note of a message that the feed does not have")
+	in.untransferred.Fault(where, "marks or a note of a message that the feed does not have")
 }
 
 // passed is the position up to which an agent's copies count as carried.

@@ -41,7 +41,7 @@ type inspection struct {
 	counters []uint64
 	arrivals []int64
 	outboxes map[layout.Outbox]*outboxRows
-	// born are streams whose beginning is in a lane.
+	// born are streams whose creation is in an outbox.
 	born map[journal.Stream]bool
 
 	// Where the reading is: the stream and the feed it goes through.
@@ -51,7 +51,7 @@ type inspection struct {
 	arrival int64
 
 	engine, keys, values, positions, events, states, feeds, records *report.Check
-	unseen, trays, timers, outboxOrder, format                      *report.Check
+	untransferred, queues, timers, outboxOrder, format              *report.Check
 	// places: where feeds say their messages are, and where records are.
 	places *report.Multiset
 	// copied: where feeds say their copies of broadcasts are listed, and where
@@ -60,7 +60,7 @@ type inspection struct {
 	copied *report.Multiset
 }
 
-// outboxRows is what lies in a lane.
+// outboxRows are the rows of an outbox.
 type outboxRows struct {
 	first, last uint64
 	holes       uint64
@@ -126,10 +126,10 @@ func newInspection(source Source, r *report.Report) *inspection {
 	in.states = r.Check("states", "a stored state folds no more events than there are")
 	in.feeds = r.Check("feeds", "along a feed no arrival is before the one before it")
 	in.records = r.Check("record-places", "each message of a feed has its record where its reader looks, with its position")
-	in.unseen = r.Check("unseen", "a message of a feed is either noted as not carried yet or has marks, never both; a copy has no note, and marks where it is passed over")
-	in.trays = r.Check("trays", "words wait for streams that exist")
+	in.untransferred = r.Check("untransferred", "a message of a feed is either noted as not transferred yet or has receipts, never both; a copy has no note, and has receipts where the cursor is beyond it")
+	in.queues = r.Check("queues", "queued messages wait for streams that exist")
 	in.timers = r.Check("timers", "timers are set for streams that exist")
-	in.outboxOrder = r.Check("lanes", "parcels of a lane follow each other and what their target has applied")
+	in.outboxOrder = r.Check("outboxes", "the messages of an outbox follow each other and what their target has applied")
 	in.places = in.records.Multiset()
 	in.copies = r.Check("copies", "each copy of a broadcast is listed where it is looked for, as it is in its reader's feed, and the broadcast's record is there")
 	in.copied = in.copies.Multiset()
@@ -266,7 +266,7 @@ func (in *inspection) slotRow(slot parley.Slot, family byte, k, value []byte) {
 	case layout.CopiesFamily:
 		in.chunk(slot, k, value)
 	case layout.QueueFamily:
-		in.tray(slot, layout.StreamOf(k), layout.Number(k[20:]))
+		in.queued(slot, layout.StreamOf(k), layout.Number(k[20:]))
 	case layout.RowFamily:
 		in.member(slot, k, value)
 	default:
@@ -372,13 +372,13 @@ func (in *inspection) exists(s journal.Stream) bool {
 	return found || err != nil || in.born[s]
 }
 
-func (in *inspection) tray(slot parley.Slot, s journal.Stream, n uint64) {
-	in.trays.Checked++
-	where := "tray of " + streamName(s)
+func (in *inspection) queued(slot parley.Slot, s journal.Stream, n uint64) {
+	in.queues.Checked++
+	where := "queue of " + streamName(s)
 	in.owned(slot, s.Slot(), where)
 	in.position(slot, n, where)
 	if !in.exists(s) {
-		in.trays.Fault(where, "word %d waits for a stream that does not exist: nobody will ever hear it", n)
+		in.queues.Fault(where, "message %d waits for a stream that does not exist: no actor will ever handle it", n)
 	}
 }
 
