@@ -38,7 +38,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 	ids := strings.NewReplacer("MESSAGE_ID", firstID("inbox"),
 		"GROUP_ID", firstID("group list --profile ~/.parley/acme"), "REQUEST_ID", firstID("group requests board -a alice"))
-	script := "set -e\n" + ids.Replace(scriptOf(t, "README.md", "talk")+scriptOf(t, "README.md", "group")) + "kill %1\n"
+	script := "set -e\ntrap 'kill $(jobs -p)' EXIT\n" + ids.Replace(scriptOf(t, "README.md", "talk")+scriptOf(t, "README.md", "group"))
 	out := runScript(t, script, home, "PARLEY_URL="+url, "HOME="+home)
 	wantIn(t, out, "Hello, Bob!", "Hello, Alice!", "verified", "the request is approved", "Welcome, Bob.")
 }
@@ -65,7 +65,7 @@ func runScript(t *testing.T, script, dir string, settings ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), judgeWait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-uo", "pipefail", "-c", script)
-	cmd.Dir = dir
+	cmd.Dir, cmd.WaitDelay = dir, drainWait // a program in the background may hold the output
 	cmd.Env = append(withoutSettings(os.Environ()), settings...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
