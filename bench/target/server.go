@@ -94,13 +94,17 @@ func healthy(ctx context.Context, base string) (version string, err error) {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	var refused error // the server's last answer, or why there was none
 	for {
 		if _, err = c.Health(ctx); err == nil {
 			break
 		}
+		if refused == nil || ctx.Err() == nil {
+			refused = err
+		}
 		select {
 		case <-ctx.Done():
-			return "", fmt.Errorf("%s is not healthy: %w", base, err)
+			return "", fmt.Errorf("%s is not healthy: %w", base, refused)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
