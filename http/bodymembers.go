@@ -46,13 +46,20 @@ func (s *shape) capacity() int {
 }
 
 // tooManyMembers judges a body before it is read. It counts the colons outside of
-// texts, of which sound JSON has one for each member.
+// texts, of which sound JSON has one for each member. Where a body nests too deep it
+// stops counting: that is what the reader says of it, and it reads no further.
 func tooManyMembers(body []byte, most int) bool {
 	if len(body) < memberBytesMin*most {
 		return false
 	}
-	for n := 0; len(body) > 0; body = body[1:] {
+	for n, depth := 0, 0; len(body) > 0; body = body[1:] {
 		switch body[0] {
+		case '{', '[':
+			if depth++; depth > depthMax {
+				return false
+			}
+		case '}', ']':
+			depth--
 		case ':':
 			if n++; n > most {
 				return true
