@@ -83,6 +83,9 @@ func TestTheFilesOfThePageAreShared(t *testing.T) {
 
 // TestTheFilesOfThePageAreSharedControl inflates the file for each answer.
 func TestTheFilesOfThePageAreSharedControl(t *testing.T) {
+	if raceDetector {
+		t.Skip("to inflate hundreds of files takes too long, and connections end")
+	}
 	h := wireHall(t, 1)
 	defer h.close()
 	packed, err := pageFiles.ReadFile("docs/swagger-ui-bundle.js.gz")

@@ -2,6 +2,7 @@ package http
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,8 @@ func TestSigningKeysHaveTheLifetimeThatIsSet(t *testing.T) {
 	const month = 30 * 24 * time.Hour
 	for lifetime, replaced := range map[time.Duration]bool{month: true, 0: false} {
 		entropy, logger, began := parley.CountingEntropy(), slog.New(slog.DiscardHandler), time.Now()
-		now := began
-		clock := func() time.Time { return now }
+		var age atomic.Int64 // the node's own goroutines read the clock too
+		clock := func() time.Time { return began.Add(time.Duration(age.Load())) }
 		store, err := persistence.Open("data", persistence.Options{FS: vfs.NewMem(), Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20})
 		if err != nil {
 			t.Fatal(err)
@@ -35,15 +36,15 @@ func TestSigningKeysHaveTheLifetimeThatIsSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		kids := map[string]bool{}
-		for _, age := range []time.Duration{0, month - time.Hour, month + time.Hour, month + time.Hour + keyPublication} {
-			now = began.Add(age)
+		for _, old := range []time.Duration{0, month - time.Hour, month + time.Hour, month + time.Hour + keyPublication} {
+			age.Store(int64(old))
 			keys, err := SigningKeys(t.Context(), n, master, lifetime, clock, entropy)
 			if err != nil {
 				t.Fatal(err)
 			}
 			kids[keys.Current.Kid] = true
-			if want := age > month+time.Hour && replaced; (len(kids) == 2) != want {
-				t.Errorf("with a lifetime of %v, after %v, %d keys have signed", lifetime, age, len(kids))
+			if want := old > month+time.Hour && replaced; (len(kids) == 2) != want {
+				t.Errorf("with a lifetime of %v, after %v, %d keys have signed", lifetime, old, len(kids))
 			}
 		}
 	}
