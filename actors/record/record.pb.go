@@ -7,12 +7,11 @@
 package record
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -521,17 +520,14 @@ func file_actors_record_record_proto_rawDescGZIP() []byte {
 	return file_actors_record_record_proto_rawDescData
 }
 
-var (
-	file_actors_record_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-	file_actors_record_record_proto_msgTypes  = make([]protoimpl.MessageInfo, 3)
-	file_actors_record_record_proto_goTypes   = []any{
-		SagaMessage_Kind(0), // 0: parley.v1.message.SagaMessage.Kind
-		(*Message)(nil),     // 1: parley.v1.message.Message
-		(*SagaMessage)(nil), // 2: parley.v1.message.SagaMessage
-		(*PublicGroup)(nil), // 3: parley.v1.message.PublicGroup
-	}
-)
-
+var file_actors_record_record_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_actors_record_record_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_actors_record_record_proto_goTypes = []any{
+	(SagaMessage_Kind)(0), // 0: parley.v1.message.SagaMessage.Kind
+	(*Message)(nil),       // 1: parley.v1.message.Message
+	(*SagaMessage)(nil),   // 2: parley.v1.message.SagaMessage
+	(*PublicGroup)(nil),   // 3: parley.v1.message.PublicGroup
+}
 var file_actors_record_record_proto_depIdxs = []int32{
 	0, // 0: parley.v1.message.SagaMessage.kind:type_name -> parley.v1.message.SagaMessage.Kind
 	1, // [1:1] is the sub-list for method output_type

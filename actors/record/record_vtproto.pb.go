@@ -6,10 +6,9 @@ package record
 
 import (
 	fmt "fmt"
-	io "io"
-
 	protohelpers "github.com/planetscale/vtprotobuf/protohelpers"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	io "io"
 )
 
 const (
@@ -941,7 +940,6 @@ func (m *Message) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *SagaMessage) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
@@ -1185,7 +1183,6 @@ func (m *SagaMessage) UnmarshalVT(dAtA []byte) error {
 	}
 	return nil
 }
-
 func (m *PublicGroup) UnmarshalVT(dAtA []byte) error {
 	l := len(dAtA)
 	iNdEx := 0
