@@ -54,7 +54,7 @@ func (n *Node) PublicGroups(ctx context.Context, beyond parley.GroupID, look fun
 }
 
 // slugs finds the slugs of organizations within a view. Unlike Node.Org it does not
-// wait for the disk to sync: whoever uses it waits for the view.
+// wait for the disk to sync: the caller waits for the view.
 type slugs struct {
 	facts  *facts
 	view   journal.View

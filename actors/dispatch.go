@@ -385,8 +385,8 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 }
 
 // carry hands one attempt to the courier, unless the organization was suspended
-// since it was judged. Whoever is suspended while the courier takes it may have
-// dropped what waits there too early: then it is dropped here.
+// since the attempt was decided. A suspension while the courier takes the attempt
+// may drop the webhook's attempts before this one arrives, so it drops them again.
 func (d *dispatcher) carry(x *Delivery) {
 	agent, id, lease := x.Agent, x.Webhook, x.lease
 	if suspended, err := d.node.suspended(x.owner); suspended || err != nil {

@@ -11,9 +11,9 @@ import (
 	"parley/journal"
 )
 
-// SuspendOrg stops what an organization does, until ResumeOrg: its webhooks begin no
-// more attempts, and what waits for one is kept. That its requests are refused and
-// its streams end is the door's to see to.
+// SuspendOrg suspends an organization until ResumeOrg: its webhooks begin no more
+// attempts, and pending jobs are kept. Rejecting its requests and ending its streams
+// is up to the HTTP layer.
 func (n *Node) SuspendOrg(ctx context.Context, id parley.OrgID) (*org.State, error) {
 	suspended, err := n.SetTerms(ctx, id, org.Suspend{})
 	if err != nil {
@@ -27,7 +27,7 @@ func (n *Node) SuspendOrg(ctx context.Context, id parley.OrgID) (*org.State, err
 	})
 }
 
-// ResumeOrg ends a suspension. Webhooks go on with what has gathered.
+// ResumeOrg ends a suspension. Webhooks continue with their pending jobs.
 func (n *Node) ResumeOrg(ctx context.Context, id parley.OrgID) (*org.State, error) {
 	return n.SetTerms(ctx, id, org.Resume{})
 }

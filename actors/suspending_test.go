@@ -8,8 +8,8 @@ import (
 	"parley/actors/webhook"
 )
 
-// TestWebhooksPauseWhileSuspended: what comes meanwhile is delivered afterwards, in
-// order. The control does not look at the suspension, and delivers at once.
+// TestWebhooksPauseWhileSuspended: events of the meantime are delivered afterwards,
+// in order. The control ignores the suspension and delivers at once.
 func TestWebhooksPauseWhileSuspended(t *testing.T) {
 	for name, suspends := range map[string]func(*org.State) bool{
 		"suspended": (*org.State).Suspended,

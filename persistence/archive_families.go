@@ -14,17 +14,17 @@ import (
 // The archive family by family, for those who know what the rows mean. Byte
 // strings are only valid during a call of fn, which ends the reading by an error.
 
-// Streams tells of every event of every stream, stream by stream in order.
+// Streams lists every event of every stream, stream by stream in order.
 func (a *Archive) Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error {
 	return a.family(layout.EventFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 || len(value) < 9 {
-			return nil // what does not parse, Audit tells of
+			return nil // verify.Rows reports what does not parse
 		}
 		return fn(layout.StreamOf(k), layout.Number(k[20:]), journal.StoredEvent{Tag: value[0], Data: value[9:]})
 	})
 }
 
-// Records tells of every message record, and of the slot it is kept under.
+// Records lists every message record, with the slot that keeps it.
 func (a *Archive) Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error {
 	return a.family(layout.RecordFamily, func(slot parley.Slot, k, value []byte) error {
 		if len(k) != 19 || len(value) < 8 {
@@ -34,7 +34,7 @@ func (a *Archive) Records(fn func(under parley.Slot, id parley.MessageID, positi
 	})
 }
 
-// Feeds tells of every feed, entry by entry in order.
+// Feeds lists every feed, entry by entry in order.
 func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error {
 	return a.family(layout.FeedFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 27 || len(value) < 25 {
@@ -48,7 +48,7 @@ func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error
 	})
 }
 
-// Copies tells of every copy of a broadcast, and of the slot under which it is
+// Copies lists every copy of a broadcast, with the slot under which it is
 // kept to whom it went: its position there, 0 where its reader lives elsewhere.
 func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parley.AgentID, position uint64) error) error {
 	return a.family(layout.CopiesFamily, func(slot parley.Slot, k, value []byte) error {
@@ -67,7 +67,7 @@ func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parl
 	})
 }
 
-// FarMarks tells of the marks that are kept by message, where the conversation
+// FarMarks lists the receipts that are kept by message, where the conversation
 // lives and its recipient does not.
 func (a *Archive) FarMarks(fn func(id parley.MessageID, m journal.Receipts) error) error {
 	return a.family(layout.ReceiptFamily, func(_ parley.Slot, k, value []byte) error {
@@ -82,7 +82,7 @@ func (a *Archive) FarMarks(fn func(id parley.MessageID, m journal.Receipts) erro
 	})
 }
 
-// Tables tells of every member of every row-backed set.
+// Tables lists every row of every table.
 func (a *Archive) Tables(fn func(slot parley.Slot, table journal.Table, k, value []byte) error) error {
 	return a.family(layout.RowFamily, func(slot parley.Slot, k, value []byte) error {
 		if len(k) < 4 {
@@ -92,7 +92,7 @@ func (a *Archive) Tables(fn func(slot parley.Slot, table journal.Table, k, value
 	})
 }
 
-// Queues tells of every word that waits for an actor.
+// Queues lists every message in an actor's queue.
 func (a *Archive) Queues(fn func(s journal.Stream, word []byte) error) error {
 	return a.family(layout.QueueFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 {
@@ -102,7 +102,7 @@ func (a *Archive) Queues(fn func(s journal.Stream, word []byte) error) error {
 	})
 }
 
-// Timers tells of every timer that is set.
+// Timers lists every timer that is set.
 func (a *Archive) Timers(fn func(s journal.Stream, due time.Time) error) error {
 	return a.meta(layout.TimerFamily, func(k, _ []byte) error {
 		if len(k) != 30 {
@@ -123,15 +123,15 @@ func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, used
 	})
 }
 
-// Underway tells of every word in a lane that its target has not applied yet,
-// in the order of each lane.
+// Underway lists every effect in an outbox that its target has not applied yet, in
+// the order of each outbox.
 func (a *Archive) Underway(fn func(w journal.Effect) error) error {
 	return a.meta(layout.OutboxFamily, func(k, value []byte) error {
-		lane, ok := layout.OutboxOf(k)
+		from, ok := layout.OutboxOf(k)
 		if !ok {
 			return nil
 		}
-		applied, err := a.applied(lane)
+		applied, err := a.applied(from)
 		if err != nil || layout.Number(k[7:]) <= applied {
 			return err
 		}
@@ -151,7 +151,7 @@ func (a *Archive) Underway(fn func(w journal.Effect) error) error {
 // Home is the number of the journal in which a slot lives.
 func (a *Archive) Home(slot parley.Slot) int { return a.store.homes.Of(slot) }
 
-// applied is the last number of a lane that its target has applied.
+// applied is the last number of an outbox that its target has applied.
 func (a *Archive) applied(l layout.Outbox) (uint64, error) {
 	value, _, err := a.storeView.get(layout.OutboxReceivedKey(l.Target, l.Source))
 	return layout.Number(value), err
@@ -166,7 +166,7 @@ func (a *Archive) CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, p
 	return a.scan(low, high, false, func(_, value []byte) (bool, error) {
 		c, err := layout.DecodeCopies(value)
 		if err != nil {
-			return true, nil //nolint:nilerr // whoever judges rows says so
+			return true, nil //nolint:nilerr // verify.Rows reports it
 		}
 		for i := range c.Len() {
 			fn(c.Seat(i), c.Position(i))
@@ -175,7 +175,7 @@ func (a *Archive) CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, p
 	})
 }
 
-// Pairs tells of everything as it lies: every key with its value, in order. What
+// Pairs lists everything as it is stored: every key with its value, in order. What
 // one release has written so, the next must read. Byte strings are only valid
 // during a call of fn, which ends the reading by an error.
 func (a *Archive) Pairs(fn func(key, value []byte) error) error {

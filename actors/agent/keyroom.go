@@ -8,10 +8,11 @@ import (
 	"parley"
 )
 
-// An organization's token is enough to upload keys and to bind them, and it may be
-// stolen. So an agent's owner has room of its own for former keys and bindings: the
-// owner is whoever holds the signing key of the first binding, or one that signed
-// steps lead to from there. All else is foreign and has room beside that.
+// An organization's token is enough to upload and to bind keys, and it may be stolen.
+// So the former keys and bindings of an agent's owner have limits of their own. The
+// owner is the holder of the signing key of the first binding, or of a key that the
+// chain of signed rotations from there leads to. All other keys and bindings are
+// foreign and have limits of their own too.
 
 // owned are the owner's signing keys, with a binding that is about to be made.
 func (s *State) owned(next *KeyBinding) map[string]bool {

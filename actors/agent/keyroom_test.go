@@ -53,10 +53,9 @@ func begun(t *testing.T, n int) *pairs {
 	return p
 }
 
-// TestUploadsLeaveTheOwnersRoom: whoever has the organization's token uploads keys
-// until there is no room, without bindings or with ones of his own. The owner
-// restores and rotates all the same, and the keys that the owner's bindings name are
-// there.
+// TestUploadsLeaveTheOwnersRoom: a thief of the organization's token uploads keys up
+// to the limit, without bindings or with the thief's own. The owner can still restore
+// and rotate, and the keys that the owner's bindings name are kept.
 func TestUploadsLeaveTheOwnersRoom(t *testing.T) {
 	for name, foreign := range map[string]func(t *testing.T, p *pairs, n int) error{
 		"without bindings": func(t *testing.T, p *pairs, n int) error { return p.upload(t, n) },

@@ -2,8 +2,8 @@
 // of work: what a challenge asks for, what solves it, and when it is over. It does
 // no I/O and reads no clock.
 //
-// A challenge is stored nowhere: whoever asked for it carries it, sealed. What
-// remains of it once it is solved is that it is used.
+// The server stores no challenge: the client that asked for one holds it, sealed in
+// its id. The server stores only that a solved challenge was used.
 package registration
 
 import (

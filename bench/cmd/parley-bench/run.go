@@ -23,7 +23,7 @@ type runCmd struct {
 	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
 	URL      string   `name:"url" placeholder:"URL" help:"Measure this server, on which the bench registers organizations; default: one of its own."`
-	AdminURL string   `name:"admin-url" placeholder:"URL" help:"The operator's door of that server, for its metrics."`
+	AdminURL string   `name:"admin-url" placeholder:"URL" help:"Admin listener of that server, for its metrics."`
 	PID      int      `name:"pid" help:"Process of that server if it runs here, for its CPU and memory."`
 	Beside   []string `placeholder:"FILE" help:"Peers to measure in turn with ours, each a program."`
 	Serve    string   `name:"serve-args" placeholder:"FLAGS" help:"Further flags of the bench's own server, as in --serve-args=\"--journals 4\"."`

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestUploadsDoNotLockTheOwner: whoever has the organization's token uploads keys a
-// thousand times. Bob restores his keys and rotates them all the same, and Alice
-// verifies what he signed with a former key.
+// TestUploadsDoNotLockTheOwner: a thief of the organization's token uploads keys a
+// thousand times. Bob can still restore and rotate his keys, and Alice verifies what
+// he signed with a former key.
 func TestUploadsDoNotLockTheOwner(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		alice, bob := s.profileAt(t, s.base, "alice"), s.profileAt(t, s.base, "bob")
