@@ -22,8 +22,12 @@ var errTooDeep = errors.New("too deep")
 // said of the body.
 func decodeBody(body []byte, plan *members, in reflect.Value, faults *schemaError) {
 	root := place{name: "body"}
-	if most := plan.most; tooManyMembers(body, most) {
-		faults.add(&root, faultValue, msgMembers(most))
+	switch many, deep := tooManyMembers(body, plan.most); {
+	case many && deep:
+		faults.add(&root, faultJSON, msgTooDeep)
+		return
+	case many:
+		faults.add(&root, faultValue, msgMembers(plan.most))
 		return
 	}
 	before := len(faults.faults)

@@ -46,32 +46,31 @@ func (s *shape) capacity() int {
 }
 
 // tooManyMembers judges a body before it is read. It counts the colons outside of
-// texts, of which sound JSON has one for each member. Where a body nests too deep it
-// stops counting: that is what the reader says of it, and it reads no further.
-func tooManyMembers(body []byte, most int) bool {
+// texts, of which sound JSON has one for each member. deep says that the body nests
+// deeper than depthMax before its members are too many.
+func tooManyMembers(body []byte, most int) (many, deep bool) {
 	if len(body) < memberBytesMin*most {
-		return false
+		return false, false
 	}
 	for n, depth := 0, 0; len(body) > 0; body = body[1:] {
 		switch body[0] {
 		case '{', '[':
-			if depth++; depth > depthMax {
-				return false
-			}
+			depth++
+			deep = deep || depth > depthMax
 		case '}', ']':
 			depth--
 		case ':':
 			if n++; n > most {
-				return true
+				return true, deep
 			}
 		case '"':
 			body = body[textEnd(body):]
 			if len(body) == 0 {
-				return false
+				return false, deep
 			}
 		}
 	}
-	return false
+	return false, deep
 }
 
 // textEnd is where the closing quote stands of a text that b begins with, len(b) if

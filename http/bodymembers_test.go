@@ -70,6 +70,13 @@ func TestMembersAreBounded(t *testing.T) {
 			t.Errorf("80,000 members %s: %v allocations", what, n)
 		}
 	}
+	deep := sendBody(`"metadata":{"deep":`+strings.Repeat("[", 40)+strings.Repeat("]", 40)+`,`+manyMembers(80_000)+`}`, 1<<20)
+	if got := fmt.Sprint(faultsIn(p, deep)); !strings.Contains(got, msgTooDeep) {
+		t.Errorf("80,000 members behind what nests too deep: %s", got)
+	}
+	if n := testing.AllocsPerRun(1, func() { faultsIn(p, deep) }); n > bodyAllocs {
+		t.Errorf("80,000 members behind what nests too deep: %v allocations", n)
+	}
 	g := newGroupHall(t)
 	g.first.ask("POST", "/messages", string(floods()["beside"])).want(422, "validation_error")
 	g.first.ask("POST", "/agents/"+g.ann+"/messages/ack", `{"up_to":null,`+manyMembers(1100)+`}`).want(422, "validation_error")
