@@ -32,7 +32,7 @@ var lattice = map[string]place{
 	"parley": {tests: []string{"parley/http"}, pure: false, why: "the ground everything stands on has nothing below it"},
 
 	// What actors and storage agree on.
-	"parley/journal/verify": {may: ground, why: "a report of an examination knows neither who examines nor what"},
+	"parley/journal/report": {may: ground, why: "the result of a verification knows neither who verifies nor what"},
 	"parley/journal":        {may: ground, why: "the contract between actors and storage knows neither of them"},
 
 	// Rules.
@@ -126,7 +126,7 @@ const strangers = "rules know the ground only; another aggregate is an id"
 
 var (
 	ground     = []string{"parley"}
-	agreed     = []string{"parley/journal", "parley/journal/verify"}
+	agreed     = []string{"parley/journal", "parley/journal/report"}
 	aggregates = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group", "parley/actors/webhook"}
 	rules      = slices.Concat(aggregates, []string{"parley/actors/record", "parley/actors/rules"})
 	stories    = []string{"parley/actors/actorstest"}

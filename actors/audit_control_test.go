@@ -20,7 +20,7 @@ import (
 	"parley/actors/registration"
 	"parley/actors/rules"
 	"parley/journal"
-	"parley/journal/verify"
+	"parley/journal/report"
 )
 
 // control is a fault and the checks that must find it: these and no others. What
@@ -337,7 +337,7 @@ func plantAll(t *testing.T, w *town, controls map[string]control, heard map[stri
 }
 
 // judgeControl holds the checks that spoke against those that had to.
-func judgeControl(t *testing.T, audit *verify.Report, c control, heard map[string]bool) {
+func judgeControl(t *testing.T, audit *report.Verification, c control, heard map[string]bool) {
 	t.Helper()
 	got := spoke(audit)
 	for _, name := range got {
@@ -357,7 +357,7 @@ func judgeControl(t *testing.T, audit *verify.Report, c control, heard map[strin
 }
 
 // rotten examines files of which one byte has changed.
-func (w *town) rotten(t *testing.T) *verify.Report {
+func (w *town) rotten(t *testing.T) *report.Verification {
 	t.Helper()
 	fs := vfs.NewMem()
 	w.tamperedInto(t, fs, func(*tamper) {})

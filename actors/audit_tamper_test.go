@@ -17,7 +17,7 @@ import (
 	"parley/actors/rules"
 	actorsverify "parley/actors/verify"
 	"parley/journal"
-	"parley/journal/verify"
+	"parley/journal/report"
 	"parley/persistence"
 	rowverify "parley/persistence/verify"
 )
@@ -31,7 +31,7 @@ type tamper struct {
 }
 
 // tampered copies the files of a town, plants a fault and examines what is left.
-func (w *town) tampered(t testing.TB, plant func(*tamper)) *verify.Report {
+func (w *town) tampered(t testing.TB, plant func(*tamper)) *report.Verification {
 	t.Helper()
 	fs := vfs.NewMem()
 	w.tamperedInto(t, fs, plant)
@@ -66,7 +66,7 @@ func (w *town) frozen() *town {
 }
 
 // auditFiles examines a directory at rest.
-func auditFiles(t testing.TB, fs vfs.FS) *verify.Report {
+func auditFiles(t testing.TB, fs vfs.FS) *report.Verification {
 	t.Helper()
 	archive, err := persistence.OpenArchive("data", persistence.Options{FS: fs, Clock: newHand(noon).now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -77,7 +77,7 @@ func auditFiles(t testing.TB, fs vfs.FS) *verify.Report {
 			t.Error(err)
 		}
 	}()
-	audit := &verify.Report{}
+	audit := &report.Verification{}
 	if err := rowverify.Rows(archive, audit); err != nil {
 		t.Error(err)
 	}
@@ -88,7 +88,7 @@ func auditFiles(t testing.TB, fs vfs.FS) *verify.Report {
 }
 
 // spoke are the names of the checks that found something.
-func spoke(audit *verify.Report) (names []string) {
+func spoke(audit *report.Verification) (names []string) {
 	for _, c := range audit.Checks() {
 		if c.Faults > 0 {
 			names = append(names, c.Name)

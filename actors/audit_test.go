@@ -14,15 +14,15 @@ import (
 	"parley/actors/record"
 	actorsverify "parley/actors/verify"
 	"parley/journal"
-	"parley/journal/verify"
+	"parley/journal/report"
 	"parley/persistence"
 	rowverify "parley/persistence/verify"
 )
 
 // auditOf examines a store: its bytes and what they mean.
-func auditOf(t testing.TB, s *persistence.Store) *verify.Report {
+func auditOf(t testing.TB, s *persistence.Store) *report.Verification {
 	t.Helper()
-	audit := &verify.Report{}
+	audit := &report.Verification{}
 	archive := s.Archive()
 	defer func() {
 		if err := archive.Close(); err != nil {

@@ -14,7 +14,7 @@ import (
 	"parley/actors/registration"
 	actorsverify "parley/actors/verify"
 	"parley/journal"
-	"parley/journal/verify"
+	"parley/journal/report"
 	rowverify "parley/persistence/verify"
 )
 
@@ -289,7 +289,7 @@ func (x *crashSight) feedAgrees(id parley.AgentID) {
 // audit has the audit look at all that is stored.
 func (x *crashSight) audit(when string) {
 	archive := x.r.store.Archive()
-	audit := &verify.Report{}
+	audit := &report.Verification{}
 	err := rowverify.Rows(archive, audit)
 	if err == nil {
 		err = actorsverify.Run(archive, audit)

@@ -12,9 +12,9 @@ import (
 
 	"parley"
 	"parley/journal"
-	"parley/journal/verify"
+	"parley/journal/report"
 	"parley/persistence/layout"
-	rowverify "parley/persistence/verify"
+	"parley/persistence/verify"
 )
 
 // circulated makes a directory in which a group has sent one message to many.
@@ -44,11 +44,11 @@ func examined(t testing.TB, fs vfs.FS) (names []string, said string, checked uin
 
 func audited(t testing.TB, a *Archive) (names []string, said string, checked uint64) {
 	t.Helper()
-	audit := &verify.Report{}
-	if err := rowverify.Rows(a, audit); err != nil {
+	result := &report.Verification{}
+	if err := verify.Rows(a, result); err != nil {
 		t.Error(err)
 	}
-	for _, c := range audit.Checks() {
+	for _, c := range result.Checks() {
 		if c.Faults > 0 {
 			names = append(names, c.Name)
 		}
@@ -56,7 +56,7 @@ func audited(t testing.TB, a *Archive) (names []string, said string, checked uin
 			checked = c.Checked
 		}
 	}
-	for _, f := range audit.First(100) {
+	for _, f := range result.First(100) {
 		said += f.String() + "\n"
 	}
 	if err := a.Close(); err != nil {

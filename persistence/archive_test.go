@@ -13,8 +13,8 @@ import (
 
 	"parley"
 	"parley/journal"
-	"parley/journal/verify"
-	rowverify "parley/persistence/verify"
+	"parley/journal/report"
+	"parley/persistence/verify"
 )
 
 // inhabited makes a store with a little of everything in it, and gives its agent.
@@ -55,14 +55,14 @@ func inhabited(t *testing.T, dir string, opts Options) *Store {
 // inOrder expects an audit without faults that has looked at something.
 func inOrder(t *testing.T, a *Archive) {
 	t.Helper()
-	audit := &verify.Report{}
-	if err := rowverify.Rows(a, audit); err != nil {
+	result := &report.Verification{}
+	if err := verify.Rows(a, result); err != nil {
 		t.Error(err)
 	}
-	if err := audit.Err(); err != nil {
+	if err := result.Err(); err != nil {
 		t.Error(err)
 	}
-	for _, c := range audit.Checks() {
+	for _, c := range result.Checks() {
 		if c.Checked < 20 && (c.Name == "events" || c.Name == "record-places" || c.Name == "copies" || c.Name == "untransferred") {
 			t.Errorf("%s was put to %d rows", c.Name, c.Checked)
 		}
@@ -180,7 +180,7 @@ func TestArchiveAfterAKill(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := rowverify.Rows(&Archive{storeView: &storeView{}}, &verify.Report{}); !errors.Is(err, journal.ErrClosed) {
+	if err := verify.Rows(&Archive{storeView: &storeView{}}, &report.Verification{}); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("of a closed store: %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/record"
 	"parley/journal"
-	"parley/journal/verify"
+	"parley/journal/report"
 )
 
 // hosted takes in a conversation that a group hosts, and its first message.
@@ -192,4 +192,4 @@ func (x *verifier) later(agent parley.AgentID, c parley.ConversationID, m *moved
 	return passed
 }
 
-func (x *verifier) statusChecks() *verify.Check { return x.report.Check("status-entries", "") }
+func (x *verifier) statusChecks() *report.Check { return x.report.Check("status-entries", "") }

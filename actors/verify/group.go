@@ -10,22 +10,22 @@ import (
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
-	"parley/journal/verify"
+	"parley/journal/report"
 )
 
 // groupChecks are the statements about groups that are put to one row at a time.
 type groupChecks struct {
-	groupLaw, seatWords, reached, confined *verify.Check
+	groupLaw, seatWords, reached, confined *report.Check
 }
 
 // groupMultisets are those that hold two sets against each other.
 type groupMultisets struct {
-	groupNames, groupRoster, groups, endings     *verify.Multiset
-	members, concerns, requests, places, notices *verify.Multiset
-	directory, talks                             *verify.Multiset
+	groupNames, groupRoster, groups, endings     *report.Multiset
+	members, concerns, requests, places, notices *report.Multiset
+	directory, talks                             *report.Multiset
 }
 
-func groupChecksOf(audit *verify.Report) groupChecks {
+func groupChecksOf(audit *report.Verification) groupChecks {
 	return groupChecks{
 		groupLaw:  audit.Check("group-history", "each group's history is one that its rules allow: seats, requests and votes follow from each other"),
 		seatWords: audit.Check("seats-underway", "each seat that is kept is being asked or answered for, and no other is"),
@@ -35,7 +35,7 @@ func groupChecksOf(audit *verify.Report) groupChecks {
 }
 
 // opener makes a ledger with the words for its faults.
-type opener func(name, says, missing, unfounded string, key func([]byte) string) *verify.Multiset
+type opener func(name, says, missing, unfounded string, key func([]byte) string) *report.Multiset
 
 func openGroups(open opener) groupMultisets {
 	return groupMultisets{

@@ -13,7 +13,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/rules"
 	"parley/journal"
-	"parley/journal/verify"
+	"parley/journal/report"
 )
 
 // Archive reads everything that is stored, at one instant. Package persistence has
@@ -48,7 +48,7 @@ type Archive interface {
 
 // Run compares everything that is stored with what the events mean: each row with
 // the events that it follows from, and each event with the rows that it must have
-// left. Violations go into report; the error says that the archive could not be read
+// left. Violations go into result; the error says that the archive could not be read
 // to its end. persistence.Archive.Audit checks the rows themselves.
 //
 // What is checked holds at every instant of an open store and after every crash. One
@@ -60,8 +60,8 @@ type Archive interface {
 // those of their conversations whose status ever changed, the small state of one
 // stream and one feed, and caches of fixed size. It does not grow with the number of
 // messages.
-func Run(a Archive, report *verify.Report) error {
-	x := newVerifier(a, report)
+func Run(a Archive, result *report.Verification) error {
+	x := newVerifier(a, result)
 	if err := x.read(); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func Run(a Archive, report *verify.Report) error {
 	if !reread {
 		return nil
 	}
-	again := newVerifier(a, &verify.Report{})
+	again := newVerifier(a, &report.Verification{})
 	again.multisets = x.multisets
 	if err := again.read(); err != nil {
 		return err
@@ -88,7 +88,7 @@ func Run(a Archive, report *verify.Report) error {
 // verifier is one pass over an archive.
 type verifier struct {
 	Archive
-	report *verify.Report
+	report *report.Verification
 	checks
 	groupChecks
 	multisets
@@ -108,68 +108,68 @@ type verifier struct {
 
 // checks are the statements that are put to one row at a time.
 type checks struct {
-	decode, state, begin, lawful, order        *verify.Check
-	record, place, copied, owner, marks        *verify.Check
-	arrival, keys, poll, once, tables, queues  *verify.Check
-	orgSlot, registered, farMarks, statusWords *verify.Check
-	collectedAll, quarantine                   *verify.Check
+	decode, state, begin, lawful, order        *report.Check
+	record, place, copied, owner, marks        *report.Check
+	arrival, keys, poll, once, tables, queues  *report.Check
+	orgSlot, registered, farMarks, statusWords *report.Check
+	collectedAll, quarantine                   *report.Check
 }
 
 // multisets are the statements that hold two sets against each other.
 type multisets struct {
-	records, copies, feeds, statuses, lists, quota *verify.Multiset
-	slugs, claims, clients                         *verify.Multiset
-	names, roster, agents, retired, timersDue      *verify.Multiset
+	records, copies, feeds, statuses, lists, quota *report.Multiset
+	slugs, claims, clients                         *report.Multiset
+	names, roster, agents, retired, timersDue      *report.Multiset
 	groupMultisets
 	webhookMultisets
 }
 
 // comparison is a multiset with the words for what is on one side of it only.
 type comparison struct {
-	multiset *verify.Multiset
+	multiset *report.Multiset
 	tell     func(member []byte, n int64) (where, means string)
 }
 
 // ownersMax bounds the owners that are remembered.
 const ownersMax = 1 << 17
 
-func newVerifier(a Archive, report *verify.Report) *verifier {
+func newVerifier(a Archive, result *report.Verification) *verifier {
 	x := &verifier{
-		Archive: a, report: report, owners: map[parley.AgentID]parley.OrgID{}, groupTimers: map[parley.GroupID][]int64{},
+		Archive: a, report: result, owners: map[parley.AgentID]parley.OrgID{}, groupTimers: map[parley.GroupID][]int64{},
 		chronicles: map[parley.GroupID]*chronicle{}, moved: map[parley.ConversationID]*movedTalk{},
 	}
 	x.checks = checks{
-		decode:       report.Check("event-decode", "every event is of a known kind and can be read"),
-		state:        report.Check("state", "each stored state is what replaying its events gives, and is there where others read it"),
-		begin:        report.Check("stream-begin", "each stream begins with the event that makes it, under its own id"),
-		lawful:       report.Check("history", "each conversation's history is one that the rules allow: a path of the status table, one ending, nothing after it"),
-		order:        report.Check("message-order", "messages of a conversation ascend by id and live with it"),
-		record:       report.Check("message-record", "each message event has its record, which says the same"),
-		place:        report.Check("feed-order", "a conversation's messages lie in each feed in the conversation's order"),
-		copied:       report.Check("record-copy", "a recipient who lives elsewhere has the same record there"),
-		owner:        report.Check("message-owner", "a record names the organizations that own its agents"),
-		marks:        report.Check("marks", "marks are the same at both homes that keep them"),
-		farMarks:     report.Check("marks-place", "marks kept by message are of messages whose recipient lives elsewhere"),
-		arrival:      report.Check("feed-arrival", "nothing arrives before it was said"),
-		statusWords:  report.Check("status-underway", "status changes underway are the newest of their conversation"),
-		keys:         report.Check("kid-rows", "each key of an agent is found by its thumbprint"),
-		poll:         report.Check("poll-rows", "each poll token is found by its hash"),
-		once:         report.Check("once-rows", "each idempotency key stands for one message, which it made"),
-		tables:       report.Check("tables", "every row is of a known table"),
-		queues:       report.Check("tray-words", "words in trays can be understood by whom they are for"),
-		quarantine:   report.Check("quarantine", "every word in a tray could be decoded by whom it was for"),
-		orgSlot:      report.Check("organization-home", "an organization lives where its slug is looked for"),
-		collectedAll: report.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
-		registered:   report.Check("registrations", "a solved challenge has made its organization"),
+		decode:       result.Check("event-decode", "every event is of a known kind and can be read"),
+		state:        result.Check("state", "each stored state is what replaying its events gives, and is there where others read it"),
+		begin:        result.Check("stream-begin", "each stream begins with the event that makes it, under its own id"),
+		lawful:       result.Check("history", "each conversation's history is one that the rules allow: a path of the status table, one ending, nothing after it"),
+		order:        result.Check("message-order", "messages of a conversation ascend by id and live with it"),
+		record:       result.Check("message-record", "each message event has its record, which says the same"),
+		place:        result.Check("feed-order", "a conversation's messages lie in each feed in the conversation's order"),
+		copied:       result.Check("record-copy", "a recipient who lives elsewhere has the same record there"),
+		owner:        result.Check("message-owner", "a record names the organizations that own its agents"),
+		marks:        result.Check("marks", "marks are the same at both homes that keep them"),
+		farMarks:     result.Check("marks-place", "marks kept by message are of messages whose recipient lives elsewhere"),
+		arrival:      result.Check("feed-arrival", "nothing arrives before it was said"),
+		statusWords:  result.Check("status-underway", "status changes underway are the newest of their conversation"),
+		keys:         result.Check("kid-rows", "each key of an agent is found by its thumbprint"),
+		poll:         result.Check("poll-rows", "each poll token is found by its hash"),
+		once:         result.Check("once-rows", "each idempotency key stands for one message, which it made"),
+		tables:       result.Check("tables", "every row is of a known table"),
+		queues:       result.Check("tray-words", "words in trays can be understood by whom they are for"),
+		quarantine:   result.Check("quarantine", "every word in a tray could be decoded by whom it was for"),
+		orgSlot:      result.Check("organization-home", "an organization lives where its slug is looked for"),
+		collectedAll: result.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
+		registered:   result.Check("registrations", "a solved challenge has made its organization"),
 	}
-	x.groupChecks = groupChecksOf(report)
+	x.groupChecks = groupChecksOf(result)
 	x.open()
 	return x
 }
 
 // open makes the ledgers, each with the words for its faults.
 func (x *verifier) open() {
-	open := func(name, says, missing, unfounded string, key func([]byte) string) *verify.Multiset {
+	open := func(name, says, missing, unfounded string, key func([]byte) string) *report.Multiset {
 		l := x.report.Check(name, says).Multiset()
 		x.comparisons = append(x.comparisons, comparison{l, func(member []byte, n int64) (where, means string) {
 			defer func() {

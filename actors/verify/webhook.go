@@ -9,12 +9,12 @@ import (
 	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
-	"parley/journal/verify"
+	"parley/journal/report"
 )
 
 // webhookMultisets hold webhooks against the rows of their jobs.
 type webhookMultisets struct {
-	hooks, jobs, statuses, retries *verify.Multiset
+	hooks, jobs, statuses, retries *report.Multiset
 }
 
 func openWebhooks(open opener) webhookMultisets {

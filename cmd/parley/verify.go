@@ -9,7 +9,7 @@ import (
 	"time"
 
 	actorsverify "parley/actors/verify"
-	"parley/journal/verify"
+	"parley/journal/report"
 	"parley/persistence"
 	rowverify "parley/persistence/verify"
 )
@@ -27,7 +27,7 @@ type verdict struct {
 	Seconds float64        `json:"seconds"`
 	Checks  []checkJSON    `json:"checks"`
 	Faults  uint64         `json:"faults"`
-	First   []verify.Fault `json:"first"`
+	First   []report.Fault `json:"first"`
 	// Unread says what could not be examined to the end, and why.
 	Unread string `json:"unread,omitzero"`
 }
@@ -58,7 +58,7 @@ func (c *verifyCmd) Run(std *streams) error {
 	if err != nil {
 		return advised(err, c.Data)
 	}
-	audit := &verify.Report{Progress: std.reading()}
+	audit := &report.Verification{Progress: std.reading()}
 	unread := errors.Join(rowverify.Rows(archive, audit), actorsverify.Run(archive, audit))
 	locked := auditKey(c.Data, archive, audit)
 	std.rewind()
@@ -83,7 +83,7 @@ func (c *verifyCmd) Run(std *streams) error {
 // auditKey holds the master key against what is sealed under it, and reports
 // whether it found fault. The key is no part of the archive: it may be in the
 // environment, and a backup may be without it.
-func auditKey(data string, v states, audit *verify.Report) bool {
+func auditKey(data string, v states, audit *report.Verification) bool {
 	check := audit.Check("master-key", "the master key is there, for its owner alone, and opens the keys that sign access tokens")
 	check.Checked++
 	found, err := findMasterKey(data)
@@ -96,13 +96,13 @@ func auditKey(data string, v states, audit *verify.Report) bool {
 	return err != nil
 }
 
-func verdictOf(data string, audit *verify.Report, unread error) *verdict {
+func verdictOf(data string, audit *report.Verification, unread error) *verdict {
 	v := &verdict{Data: data, Faults: audit.Faults(), First: audit.First(faultsTold)}
 	for _, c := range audit.Checks() {
 		v.Checks = append(v.Checks, checkJSON{Name: c.Name, Says: c.Says, Checked: c.Checked, Faults: c.Faults})
 	}
 	if v.First == nil {
-		v.First = []verify.Fault{}
+		v.First = []report.Fault{}
 	}
 	if unread != nil {
 		v.Unread = unread.Error()

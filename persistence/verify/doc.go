@@ -4,8 +4,8 @@
 // record and every copy is listed, outboxes continue where their targets stopped,
 // and the newest commits are all there.
 //
-// It reads rows and changes nothing. What the rows mean is checked by the actors;
-// both fill one report (journal/verify). The store is seen through a small
-// interface, Source, so that the store's own tests can use this package as their
-// oracle.
+// It reads rows and changes nothing. Package actors/verify checks what the rows
+// mean; both fill one report.Verification. This package reads the store through the
+// interface Source and does not import it, so that the store's own tests can check
+// with it.
 package verify

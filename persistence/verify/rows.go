@@ -9,7 +9,7 @@ import (
 
 	"parley"
 	"parley/journal"
-	report "parley/journal/verify"
+	"parley/journal/report"
 	"parley/persistence/disk"
 	"parley/persistence/layout"
 )
@@ -36,7 +36,7 @@ type inspection struct {
 	rows    pebble.Reader
 	homes   layout.Homes
 	witness *disk.Head
-	report  *report.Report
+	report  *report.Verification
 	// counters and arrivals are what the journals count up to.
 	counters []uint64
 	arrivals []int64
@@ -73,7 +73,7 @@ type outboxRows struct {
 // Every check holds at every instant of an open store, also while entries are
 // under way, and after every crash. Damage of the disk is reported as a fault, and
 // everything that can be read is checked all the same.
-func Rows(source Source, r *report.Report) error {
+func Rows(source Source, r *report.Verification) error {
 	if source.Reader() == nil {
 		return journal.ErrClosed
 	}
@@ -86,7 +86,7 @@ func Rows(source Source, r *report.Report) error {
 	if !places && !copied {
 		return nil
 	}
-	again := newInspection(source, &report.Report{})
+	again := newInspection(source, &report.Verification{})
 	if places {
 		again.places = in.places
 	}
@@ -112,7 +112,7 @@ func Rows(source Source, r *report.Report) error {
 	return nil
 }
 
-func newInspection(source Source, r *report.Report) *inspection {
+func newInspection(source Source, r *report.Verification) *inspection {
 	in := &inspection{source: source, rows: source.Reader(), homes: source.Homes(), witness: source.Witness(), report: r, outboxes: map[layout.Outbox]*outboxRows{}, born: map[journal.Stream]bool{}}
 	if in.witness != nil {
 		r.Check("witness", "the journal holds every commit that was acknowledged")
