@@ -39,7 +39,7 @@ build: server ## Build ./parley and ./parley-bench, static binaries
 .PHONY: server
 server: ## Build ./parley alone
 	@[ -x parley ] || echo "building ./parley: the first time takes a minute or two"
-	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o parley ./cmd/parley
+	$(GO) build -trimpath -ldflags "-s -w -X parley/cmd/parley/program.version=$(VERSION)" -o parley ./cmd/parley
 
 .PHONY: run
 run: server ## Start a server for development on ./parley-data

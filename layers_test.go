@@ -117,6 +117,7 @@ var lattice = map[string]place{
 
 	// Roof.
 	"parley/cmd/parley":          {may: everything, why: "the roof is where all names meet"},
+	"parley/cmd/parley/program":  {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
 	"parley/cmd/parley/blackbox": {tests: []string{"parley/cmd/parley/history"}, why: "who sees the binary from outside knows nothing of what is inside"},
 	"parley/cmd/parley/history":  {why: "what clients were told is judged without knowing who told them"},
 	"parley/cmd/parley/judges":   {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "the judges see the binary as a user of the client does"},
@@ -154,7 +155,7 @@ var locks = []lock{
 	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one place decides which addresses are public"},
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one place decides which host a text names"},
 	{"github.com/maypok86/otter/v2", []string{"parley/actors", "parley/http", "parley/http/auth", "parley/http/limit"}, "caches belong to those who ask, never to rules or to the journal"},
-	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley"}, "rules and journal do not speak JSON"},
+	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/program"}, "rules and journal do not speak JSON"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "distributions are recorded by workers and leave as plain values"},
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; doors speak JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; doors speak JSON"},

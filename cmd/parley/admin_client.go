@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/client"
 )
 
@@ -30,7 +31,7 @@ func (f *operatorFlags) address() (*url.URL, error) {
 	text := cmp.Or(f.Admin, defaultAdmin)
 	admin, err := url.Parse(text)
 	if err != nil || !parley.Dialable(admin) || admin.Scheme != "http" && admin.Scheme != "https" {
-		return nil, exitError{code: exitUsage, err: fmt.Errorf("--admin: %q is not an http or https address such as %s", redacted(text), defaultAdmin)}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--admin: %q is not an http or https address such as %s", redacted(text), defaultAdmin)}
 	}
 	return admin, nil
 }
@@ -77,7 +78,7 @@ func (f *operatorFlags) do(ctx context.Context, path string, body any) (*http.Re
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode == http.StatusUnauthorized {
-		return nil, exitError{code: exitForbidden, err: fmt.Errorf("the server at %s does not accept the admin token of %s: is that the data directory of this server?", admin, origin)}
+		return nil, program.ExitError{Code: program.ExitForbidden, Err: fmt.Errorf("the server at %s does not accept the admin token of %s: is that the data directory of this server?", admin, origin)}
 	}
 	said, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
 	return nil, errors.Join(refusedOrder(answer.StatusCode, said), err)
@@ -107,7 +108,7 @@ func refusedOrder(status int, body []byte) error {
 		Code   client.Code `json:"code"`
 	}
 	if json.Unmarshal(body, &said) != nil || said.Detail == "" {
-		return exitError{code: refusalCode(status), err: fmt.Errorf("the server answered %d", status)}
+		return program.ExitError{Code: program.RefusalCode(status), Err: fmt.Errorf("the server answered %d", status)}
 	}
-	return exitError{code: refusalCode(status), err: errors.New(said.Detail)}
+	return program.ExitError{Code: program.RefusalCode(status), Err: errors.New(said.Detail)}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 	"parley/http/auth"
 )
@@ -44,13 +45,13 @@ func (k *signingKeys) mount(mux *http.ServeMux) {
 type keyRotateCmd struct{ operatorFlags }
 
 // Run replaces the key.
-func (c *keyRotateCmd) Run(ctx context.Context, std *streams) error {
+func (c *keyRotateCmd) Run(ctx context.Context, std *program.Streams) error {
 	var rotated rotatedKey
 	if err := c.get(ctx, "signing-keys/rotate", struct{}{}, &rotated); err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(rotated)
+	if std.JSON {
+		return std.Value(rotated)
 	}
-	return std.say("new tokens are signed with key %s; the former key stays published for a day", rotated.Kid)
+	return std.Say("new tokens are signed with key %s; the former key stays published for a day", rotated.Kid)
 }

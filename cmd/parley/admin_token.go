@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"parley/cmd/parley/program"
 )
 
 // adminTokenFile is the file of the data directory with the token that operator
@@ -114,7 +116,7 @@ func findAdminToken(data string) (token, origin string, err error) {
 			"  run this as the user that the server runs as, or put the token into %s", err, adminTokenVariable)
 	}
 	if err != nil {
-		return "", path, exitError{code: exitForbidden, err: err}
+		return "", path, program.ExitError{Code: program.ExitForbidden, Err: err}
 	}
 	return token, path, nil
 }

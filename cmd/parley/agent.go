@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -29,9 +30,9 @@ type agentCreateCmd struct {
 	HumanOversight bool   `default:"true" negatable:"" help:"Whether a person supervises the agent."`
 }
 
-func (c *agentCreateCmd) Run(ctx context.Context, std *streams) error {
+func (c *agentCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !parley.ValidAgentName(c.Name) {
-		return exitError{code: exitUsage, err: fmt.Errorf("%q cannot be an agent's name: it has to be 1 to 200 lowercase letters, digits and interior hyphens", c.Name)}
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q cannot be an agent's name: it has to be 1 to 200 lowercase letters, digits and interior hyphens", c.Name)}
 	}
 	to, directory, err := c.open()
 	if err != nil {
@@ -43,12 +44,12 @@ func (c *agentCreateCmd) Run(ctx context.Context, std *streams) error {
 		return err
 	}
 	if agent.BindError != nil {
-		std.note("the keys are not bound yet; the agent's next command tries again: %v", agent.BindError)
+		std.Note("the keys are not bound yet; the agent's next command tries again: %v", agent.BindError)
 	}
-	if std.json {
-		return std.value(agent.Record)
+	if std.JSON {
+		return std.Value(agent.Record)
 	}
-	return std.say("created %s\nkeys in %s\n%s", agent.Handle(), agent.Keys.Path(), agentDetails(&agent.Record))
+	return std.Say("created %s\nkeys in %s\n%s", agent.Handle(), agent.Keys.Path(), agentDetails(&agent.Record))
 }
 
 // createAgent keeps the keys before the service learns of them. Keys that an
@@ -64,7 +65,7 @@ func createAgent(ctx context.Context, to *client.Client, path string, in api.Cre
 		return nil, err
 	}
 	if !ring.AgentID().Zero() {
-		return nil, exitError{code: exitConflict, err: fmt.Errorf("%s already holds the keys of %s", path, ring.Handle())}
+		return nil, program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s already holds the keys of %s", path, ring.Handle())}
 	}
 	agent, err := to.NewAgent(ctx, in, ring)
 	var refused *client.Error
@@ -79,7 +80,7 @@ type agentListCmd struct {
 	Revoked bool `help:"List revoked agents too."`
 }
 
-func (c *agentListCmd) Run(ctx context.Context, std *streams) error {
+func (c *agentListCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -88,8 +89,8 @@ func (c *agentListCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return list(std, agents)
+	if std.JSON {
+		return program.List(std, agents)
 	}
 	rows := [][]string{{"HANDLE", "ID", "CREATED", "STATE"}}
 	for _, a := range agents {
@@ -97,9 +98,9 @@ func (c *agentListCmd) Run(ctx context.Context, std *streams) error {
 		if a.RevokedAt != nil {
 			state = "revoked"
 		}
-		rows = append(rows, []string{text(a.Handle), a.ID.String(), clock(a.CreatedAt), state})
+		rows = append(rows, []string{program.Text(a.Handle), a.ID.String(), program.Clock(a.CreatedAt), state})
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }
 
 type agentShowCmd struct {
@@ -107,7 +108,7 @@ type agentShowCmd struct {
 	Agent string `arg:"" help:"Name, handle or id."`
 }
 
-func (c *agentShowCmd) Run(ctx context.Context, std *streams) error {
+func (c *agentShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -116,10 +117,10 @@ func (c *agentShowCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(agent)
+	if std.JSON {
+		return std.Value(agent)
 	}
-	return std.say("%s\n%s", text(agent.Handle), agentDetails(agent))
+	return std.Say("%s\n%s", program.Text(agent.Handle), agentDetails(agent))
 }
 
 // findAgent is the organization's agent of a name, handle or id.
@@ -129,11 +130,11 @@ func findAgent(ctx context.Context, from *client.Client, name string) (*api.Agen
 		return nil, err
 	}
 	for _, a := range agents {
-		if a.Name == name || strings.EqualFold(text(a.Handle), name) || a.ID.String() == name {
+		if a.Name == name || strings.EqualFold(program.Text(a.Handle), name) || a.ID.String() == name {
 			return &a, nil
 		}
 	}
-	return nil, exitError{code: exitNotFound, err: fmt.Errorf("the organization has no agent %q; %s", name, agentsThereAre(agents))}
+	return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the organization has no agent %q; %s", name, agentsThereAre(agents))}
 }
 
 // agentsThereAre names the organization's active agents, a few of them where
@@ -148,7 +149,7 @@ func agentsThereAre(agents []api.Agent) string {
 	}
 	switch n := len(names); {
 	case n == 0:
-		return "it has none: create one with \"" + typed("agent create NAME") + "\""
+		return "it has none: create one with \"" + program.Typed("agent create NAME") + "\""
 	case n > few:
 		return fmt.Sprintf("it has %s and %d more", strings.Join(names[:few], ", "), n-few)
 	}
@@ -161,7 +162,7 @@ type agentKeysCmd struct {
 }
 
 // Run needs no credentials unless the agent is named by a bare name.
-func (c *agentKeysCmd) Run(ctx context.Context, std *streams) error {
+func (c *agentKeysCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, err := c.anyClient()
 	if err != nil {
 		return err
@@ -170,10 +171,10 @@ func (c *agentKeysCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(keys)
+	if std.JSON {
+		return std.Value(keys)
 	}
-	return std.say("%s\n  id          %s\n  signing     %s\n  encryption  %s", text(keys.Handle), keys.AgentID, key(keys.SigningPublicKey), key(keys.EncryptionPublicKey))
+	return std.Say("%s\n  id          %s\n  signing     %s\n  encryption  %s", program.Text(keys.Handle), keys.AgentID, key(keys.SigningPublicKey), key(keys.EncryptionPublicKey))
 }
 
 // keysOf are the public keys of an agent by its handle, id or, if it is one of the
@@ -195,8 +196,8 @@ func keysOf(ctx context.Context, from *client.Client, name string) (*api.AgentKe
 // one of the server named.
 func (c *agentKeysCmd) anyClient() (*client.Client, error) {
 	from, _, err := c.open()
-	var known exitError
-	if c.URL != "" && errors.As(err, &known) && known.code == exitForbidden {
+	var known program.ExitError
+	if c.URL != "" && errors.As(err, &known) && known.Code == program.ExitForbidden {
 		if err := checkTransport(c.URL, c.AllowHTTP); err != nil {
 			return nil, err
 		}
@@ -210,7 +211,7 @@ type agentRotateCmd struct {
 	Name string `arg:"" help:"Name of an agent whose keys the profile holds."`
 }
 
-func (c *agentRotateCmd) Run(ctx context.Context, std *streams) error {
+func (c *agentRotateCmd) Run(ctx context.Context, std *program.Streams) error {
 	named := agentFlags{profileFlags: c.profileFlags, Agent: c.Name}
 	agent, err := named.session(ctx, nil)
 	if err != nil {
@@ -223,10 +224,10 @@ func (c *agentRotateCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(record)
+	if std.JSON {
+		return std.Value(record)
 	}
-	return std.say("new keys for %s\n%s", text(record.Handle), agentDetails(record))
+	return std.Say("new keys for %s\n%s", program.Text(record.Handle), agentDetails(record))
 }
 
 type agentRevokeCmd struct {
@@ -235,9 +236,9 @@ type agentRevokeCmd struct {
 	Yes   bool   `help:"Do it: there is no way back."`
 }
 
-func (c *agentRevokeCmd) Run(ctx context.Context, std *streams) error {
+func (c *agentRevokeCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !c.Yes {
-		return exitError{code: exitUsage, err: errors.New("revoking cannot be undone; say --yes")}
+		return program.ExitError{Code: program.ExitUsage, Err: errors.New("revoking cannot be undone; say --yes")}
 	}
 	from, directory, err := c.open()
 	if err != nil {
@@ -253,10 +254,10 @@ func (c *agentRevokeCmd) Run(ctx context.Context, std *streams) error {
 	if err := setAside(directory, agent.ID); err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(map[string]any{"agent_id": agent.ID, "revoked": true})
+	if std.JSON {
+		return std.Value(map[string]any{"agent_id": agent.ID, "revoked": true})
 	}
-	return std.say("revoked %s", text(agent.Handle))
+	return std.Say("revoked %s", program.Text(agent.Handle))
 }
 
 // setAside keeps the key ring of a revoked agent under another name, so that the
@@ -278,7 +279,7 @@ func setAside(directory string, id parley.AgentID) error {
 func agentDetails(a *api.Agent) string {
 	lines := []string{
 		"  id          " + a.ID.String(),
-		"  words       " + text(a.VerificationWords),
+		"  words       " + program.Text(a.VerificationWords),
 		"  signing     " + key(a.SigningPublicKey),
 		"  encryption  " + key(a.EncryptionPublicKey),
 	}
@@ -286,10 +287,10 @@ func agentDetails(a *api.Agent) string {
 		lines = append(lines, "  poll        "+*a.PollURL+"  (shown once)")
 	}
 	if a.RevokedAt != nil {
-		lines = append(lines, "  revoked     "+clock(*a.RevokedAt))
+		lines = append(lines, "  revoked     "+program.Clock(*a.RevokedAt))
 	}
 	for _, warning := range a.Warnings {
-		lines = append(lines, "  warning     "+printable(warning))
+		lines = append(lines, "  warning     "+program.Printable(warning))
 	}
 	return strings.Join(lines, "\n")
 }

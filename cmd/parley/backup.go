@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/persistence"
 	"parley/persistence/backup"
@@ -88,7 +89,7 @@ func (c *backupTakeCmd) Validate() error {
 
 // Run has the running server write the snapshot, or writes one of a data
 // directory at rest.
-func (c *backupTakeCmd) Run(ctx context.Context, std *streams) error {
+func (c *backupTakeCmd) Run(ctx context.Context, std *program.Streams) error {
 	var made *snapshotJSON
 	var err error
 	if c.Data != "" && c.Admin == "" {
@@ -99,17 +100,17 @@ func (c *backupTakeCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(made)
+	if std.JSON {
+		return std.Value(made)
 	}
 	note := ""
 	if !made.MasterKey {
 		note = "\n  master.key is not in it: keep that file elsewhere, or no server can be started on a restored directory"
 	}
-	return std.say("snapshot %s in %s\n  %d files, %s, of which %s are new%s", made.Snapshot, made.Dir, made.Files, size(made.Bytes), size(made.Copied), note)
+	return std.Say("snapshot %s in %s\n  %d files, %s, of which %s are new%s", made.Snapshot, made.Dir, made.Files, size(made.Bytes), size(made.Copied), note)
 }
 
-func (c *backupTakeCmd) offline(ctx context.Context, std *streams) (*snapshotJSON, error) {
+func (c *backupTakeCmd) offline(ctx context.Context, std *program.Streams) (*snapshotJSON, error) {
 	store, err := openAtRest(c.Data, std)
 	if errors.Is(err, persistence.ErrInUse) {
 		return nil, fmt.Errorf("%w\nIf a server runs on it, name its admin address with --admin, or leave out --data: the server makes the backup itself", err)
@@ -123,24 +124,24 @@ func (c *backupTakeCmd) offline(ctx context.Context, std *streams) (*snapshotJSO
 		return nil, errors.Join(err, store.Close())
 	}
 	to := &backupDoor{store: store, data: c.Data, owner: owner}
-	made, err := to.take(ctx, backupRequest{To: c.To, Keep: c.Keep, WithoutKey: c.WithoutKey}, std.progress())
+	made, err := to.take(ctx, backupRequest{To: c.To, Keep: c.Keep, WithoutKey: c.WithoutKey}, progress(std))
 	return made, errors.Join(err, store.Close())
 }
 
 // openAtRest opens the store of a data directory that no server has open.
-func openAtRest(data string, std *streams) (*persistence.Store, error) {
+func openAtRest(data string, std *program.Streams) (*persistence.Store, error) {
 	dir, err := journalOf(data)
 	if err != nil {
 		return nil, err
 	}
 	store, err := persistence.Open(dir, persistence.Options{
-		Clock: time.Now, Logger: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelWarn})), CacheBytes: 8 << 20,
-		Fatal: func(err error) { os.Exit(std.fail(err)) }, Existing: true,
+		Clock: time.Now, Logger: slog.New(slog.NewTextHandler(std.Err, &slog.HandlerOptions{Level: slog.LevelWarn})), CacheBytes: 8 << 20,
+		Fatal: func(err error) { os.Exit(std.Fail(err)) }, Existing: true,
 	})
 	return store, advised(err, data)
 }
 
-func (c *backupTakeCmd) online(ctx context.Context, std *streams) (*snapshotJSON, error) {
+func (c *backupTakeCmd) online(ctx context.Context, std *program.Streams) (*snapshotJSON, error) {
 	server := operatorFlags{Admin: c.Admin, Data: cmp.Or(c.Data, os.Getenv("PARLEY_DATA"), defaultData)}
 	admin, err := server.address()
 	if err != nil {
@@ -149,7 +150,7 @@ func (c *backupTakeCmd) online(ctx context.Context, std *streams) (*snapshotJSON
 	to := c.To
 	if !filepath.IsAbs(to) {
 		if !isLoopback(admin.Hostname()) {
-			return nil, exitError{code: exitUsage, err: fmt.Errorf("--to: %q is not absolute, and the server is on another machine", to)}
+			return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--to: %q is not absolute, and the server is on another machine", to)}
 		}
 		if to, err = filepath.Abs(to); err != nil {
 			return nil, err
@@ -160,7 +161,7 @@ func (c *backupTakeCmd) online(ctx context.Context, std *streams) (*snapshotJSON
 		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	return readBackup(answer, std.progress())
+	return readBackup(answer, progress(std))
 }
 
 // readBackup follows the lines of an answer to its end.
@@ -179,14 +180,14 @@ func readBackup(answer *http.Response, progress func(backup.Progress)) (*snapsho
 			progress(backup.Progress(*line.Progress))
 		}
 	}
-	return nil, exitError{code: exitNetwork, err: errors.New("the connection broke before the backup was done; it is not listed")}
+	return nil, program.ExitError{Code: program.ExitNetwork, Err: errors.New("the connection broke before the backup was done; it is not listed")}
 }
 
 type backupListCmd struct {
 	Dir string `arg:"" help:"Backup directory."`
 }
 
-func (c *backupListCmd) Run(std *streams) error {
+func (c *backupListCmd) Run(std *program.Streams) error {
 	snapshots, err := backup.List(nil, c.Dir)
 	all := []*snapshotJSON{}
 	rows := [][]string{{"SNAPSHOT", "BYTES", "NEW", "FILES", "COMMITS", "KEY"}}
@@ -198,26 +199,26 @@ func (c *backupListCmd) Run(std *streams) error {
 	if err != nil && len(all) == 0 {
 		return err
 	}
-	if std.json {
-		return errors.Join(list(std, all), err)
+	if std.JSON {
+		return errors.Join(program.List(std, all), err)
 	}
-	return errors.Join(std.table(rows), err)
+	return errors.Join(std.Table(rows), err)
 }
 
 type backupCheckCmd struct {
 	From string `arg:"" placeholder:"DIR[@SNAPSHOT]" help:"Backup directory, and which of its snapshots; default: the newest."`
 }
 
-func (c *backupCheckCmd) Run(ctx context.Context, std *streams) error {
+func (c *backupCheckCmd) Run(ctx context.Context, std *program.Streams) error {
 	dir, snapshot := splitSnapshot(c.From)
-	checked, err := backup.Check(ctx, nil, dir, snapshot, std.progress())
+	checked, err := backup.Check(ctx, nil, dir, snapshot, progress(std))
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(snapshotOf(dir, checked))
+	if std.JSON {
+		return std.Value(snapshotOf(dir, checked))
 	}
-	return std.say("snapshot %s is whole: %d files, %s", checked.ID, len(checked.Files), size(checked.Bytes()))
+	return std.Say("snapshot %s is whole: %d files, %s", checked.ID, len(checked.Files), size(checked.Bytes()))
 }
 
 // splitSnapshot reads DIR[@SNAPSHOT]. A directory whose own name has an @ is
@@ -234,12 +235,12 @@ func splitSnapshot(text string) (dir, snapshot string) {
 const progressEvery = 2 * time.Second
 
 // progress notes on standard error how far something is, now and then.
-func (s *streams) progress() func(backup.Progress) {
+func progress(s *program.Streams) func(backup.Progress) {
 	next := time.Now().Add(progressEvery)
 	return func(p backup.Progress) {
 		if now := time.Now(); now.After(next) {
 			next = now.Add(progressEvery)
-			s.note("%s: %s of %s", p.Stage, size(p.Done), size(p.Total))
+			s.Note("%s: %s of %s", p.Stage, size(p.Done), size(p.Total))
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/auth"
 	"parley/persistence"
 	"parley/persistence/backup"
@@ -133,13 +134,13 @@ func (d *backupDoor) prepare(to string) (string, error) {
 func (d *backupDoor) take(ctx context.Context, r backupRequest, progress func(backup.Progress)) (*snapshotJSON, error) {
 	within, err := contains(d.data, r.To)
 	if err != nil {
-		return nil, exitError{code: exitUsage, err: fmt.Errorf("%s cannot be a backup directory: %w", r.To, err)}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s cannot be a backup directory: %w", r.To, err)}
 	}
 	if within {
-		return nil, exitError{code: exitUsage, err: fmt.Errorf("%s lies in the data directory: a backup there would be lost with it", r.To)}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s lies in the data directory: a backup there would be lost with it", r.To)}
 	}
 	if r.Keep > 0 && d.owner == "" {
-		return nil, exitError{code: exitUsage, err: fmt.Errorf("--keep: without the master key it is not known which snapshots are this server's")}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--keep: without the master key it is not known which snapshots are this server's")}
 	}
 	options := backup.Options{Owner: d.owner, Keep: r.Keep, Progress: progress}
 	if !r.WithoutKey {

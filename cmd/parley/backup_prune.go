@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"parley/cmd/parley/program"
 	"parley/persistence/backup"
 )
 
@@ -32,7 +33,7 @@ func (c *backupPruneCmd) Validate() error {
 }
 
 // Run deletes the server's oldest snapshots and what only they needed.
-func (c *backupPruneCmd) Run(ctx context.Context, std *streams) error {
+func (c *backupPruneCmd) Run(ctx context.Context, std *program.Streams) error {
 	found, err := findMasterKey(c.Data)
 	if err != nil {
 		return err
@@ -42,18 +43,18 @@ func (c *backupPruneCmd) Run(ctx context.Context, std *streams) error {
 		return err
 	}
 	if owner == "" {
-		return exitError{code: exitNotFound, err: fmt.Errorf("there is no %s, by which the server's snapshots are known: name its data directory with --data, or give the key in %s", found.file, masterKeyVariable)}
+		return program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("there is no %s, by which the server's snapshots are known: name its data directory with --data, or give the key in %s", found.file, masterKeyVariable)}
 	}
 	pruned, err := backup.Prune(ctx, nil, c.Dir, owner, c.Keep)
 	if err != nil {
 		return err
 	}
 	if len(pruned.Removed)+len(pruned.Kept) == 0 {
-		return exitError{code: exitNotFound, err: fmt.Errorf("%s holds no snapshot of the server of %s, and %d of others: name the server's data directory with --data", c.Dir, c.Data, pruned.Others)}
+		return program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("%s holds no snapshot of the server of %s, and %d of others: name the server's data directory with --data", c.Dir, c.Data, pruned.Others)}
 	}
 	told := prunedJSON{Dir: c.Dir, Removed: snapshotIDs(pruned.Removed), Kept: snapshotIDs(pruned.Kept), Others: pruned.Others, Freed: pruned.Freed}
-	if std.json {
-		return std.value(told)
+	if std.JSON {
+		return std.Value(told)
 	}
 	lines := []string{fmt.Sprintf("removed %d of %d snapshots of this server from %s: %s freed", len(told.Removed), len(told.Removed)+len(told.Kept), c.Dir, size(told.Freed))}
 	for _, id := range told.Removed {
@@ -62,7 +63,7 @@ func (c *backupPruneCmd) Run(ctx context.Context, std *streams) error {
 	if told.Others > 0 {
 		lines = append(lines, fmt.Sprintf("%d snapshots of others stay", told.Others))
 	}
-	return std.say("%s", strings.Join(lines, "\n"))
+	return std.Say("%s", strings.Join(lines, "\n"))
 }
 
 func snapshotIDs(snapshots []*backup.Snapshot) []string {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"time"
+
+	"parley/cmd/parley/program"
 )
 
 // benchCmd starts parley-bench, which is a program of its own: nothing that
@@ -22,7 +24,7 @@ const benchProgram = "parley-bench"
 
 // Run hands the arguments to parley-bench, together with this program as the
 // server to measure, and exits as it does.
-func (c *benchCmd) Run(ctx context.Context, std *streams) error {
+func (c *benchCmd) Run(ctx context.Context, std *program.Streams) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -32,17 +34,17 @@ func (c *benchCmd) Run(ctx context.Context, std *streams) error {
 		return err
 	}
 	args := []string{"--server", self}
-	if std.json {
+	if std.JSON {
 		args = append(args, "--json")
 	}
 	cmd := exec.CommandContext(ctx, tool, append(args, c.Args...)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, std.out, std.err
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.In, std.Out, std.Err
 	// It saves what it has measured before it ends.
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(os.Interrupt) }, time.Minute
 	err = cmd.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return exitError{code: exit.ExitCode(), err: toldError{err}} // parley-bench has said why
+		return program.ExitError{Code: exit.ExitCode(), Err: program.LoggedError{Err: err}} // parley-bench has said why
 	}
 	return err
 }
@@ -58,7 +60,7 @@ func findBench(self string) (string, error) {
 	}
 	found, err := exec.LookPath(name)
 	if err != nil {
-		return "", exitError{code: exitUsage, err: fmt.Errorf("%s is neither beside %s nor on PATH; in a checkout, build it:\n  make build", name, self)}
+		return "", program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s is neither beside %s nor on PATH; in a checkout, build it:\n  make build", name, self)}
 	}
 	return found, nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"parley/cmd/parley/program"
 )
 
 type completionCmd struct {
@@ -40,8 +42,8 @@ complete -c parley -a '(__parley)'
 `,
 }
 
-func (c *completionCmd) Run(std *streams) error {
-	_, err := fmt.Fprint(std.out, completionScripts[c.Shell])
+func (c *completionCmd) Run(std *program.Streams) error {
+	_, err := fmt.Fprint(std.Out, completionScripts[c.Shell])
 	return err
 }
 
@@ -50,7 +52,7 @@ type completeCmd struct {
 	Words []string `arg:"" optional:"" passthrough:""`
 }
 
-func (c *completeCmd) Run(std *streams, app *kong.Kong) error {
+func (c *completeCmd) Run(std *program.Streams, app *kong.Kong) error {
 	words := c.Words
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
@@ -59,7 +61,7 @@ func (c *completeCmd) Run(std *streams, app *kong.Kong) error {
 		words = []string{""}
 	}
 	for _, candidate := range candidates(app.Model.Node, words) {
-		if _, err := fmt.Fprintln(std.out, candidate); err != nil {
+		if _, err := fmt.Fprintln(std.Out, candidate); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/knadh/koanf/v2"
 
 	"parley"
+	"parley/cmd/parley/program"
 )
 
 // Config is everything an operator may set, and the only place where flags,
@@ -280,7 +281,7 @@ type setting struct {
 
 // Run prints the effective values and where each came from, as serve would
 // see them with the same flags, environment and file.
-func (c *configCmd) Run(ctx *kong.Context, std *streams) error {
+func (c *configCmd) Run(ctx *kong.Context, std *program.Streams) error {
 	rows := [][]string{{"SETTING", "VALUE", "FROM"}}
 	all := map[string]setting{}
 	for _, flag := range settings(ctx) {
@@ -291,8 +292,8 @@ func (c *configCmd) Run(ctx *kong.Context, std *streams) error {
 		all[flag.Name] = setting{Value: value, From: c.origins[flag.Name]}
 		rows = append(rows, []string{flag.Name, fmt.Sprint(value), c.origins[flag.Name]})
 	}
-	if std.json {
-		return std.value(all)
+	if std.JSON {
+		return std.Value(all)
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }

@@ -10,13 +10,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"parley/cmd/parley/program"
 )
 
 // parseServe is the configuration that serve would run with.
 func parseServe(t *testing.T, args ...string) (Config, error) {
 	t.Helper()
 	var chosen commands
-	parser, err := newParser(&chosen, &streams{out: io.Discard, err: io.Discard}, func(int) { t.Error("the parser wants to exit") })
+	parser, err := newParser(&chosen, &program.Streams{Out: io.Discard, Err: io.Discard}, func(int) { t.Error("the parser wants to exit") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,11 +192,11 @@ func TestAddressesAreJudged(t *testing.T) {
 		for i, value := range slices.Concat(c.bad, c.good) {
 			var out, said strings.Builder
 			args := append(slices.Clone(c.args), c.flag, c.before+value)
-			code := run(t.Context(), func() {}, args, &streams{in: strings.NewReader(""), out: &out, err: &said})
+			code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &out, Err: &said})
 			switch {
 			case i >= len(c.bad) && code != 0:
 				t.Errorf("%q: exit %d, %s", args, code, said.String())
-			case i < len(c.bad) && (code != exitUsage || strings.Contains(said.String(), "hush")):
+			case i < len(c.bad) && (code != program.ExitUsage || strings.Contains(said.String(), "hush")):
 				t.Errorf("%q: exit %d, %s", args, code, said.String())
 			case i < len(c.bad) && !strings.Contains(said.String(), c.flag) && !strings.Contains(said.String(), "such as https://"):
 				t.Errorf("%q does not name the flag: %s", args, said.String())
@@ -275,7 +277,7 @@ func TestPollLimit(t *testing.T) {
 // TestEverySettingHasItsVariable keeps flag and variable spelled alike.
 func TestEverySettingHasItsVariable(t *testing.T) {
 	var chosen commands
-	parser, err := newParser(&chosen, &streams{out: io.Discard, err: io.Discard}, func(int) {})
+	parser, err := newParser(&chosen, &program.Streams{Out: io.Discard, Err: io.Discard}, func(int) {})
 	if err != nil {
 		t.Fatal(err)
 	}

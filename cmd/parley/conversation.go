@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -21,7 +22,7 @@ type conversationListCmd struct {
 	Limit int `short:"n" default:"20" help:"List at most this many; 0 lists all."`
 }
 
-func (c *conversationListCmd) Run(ctx context.Context, std *streams) error {
+func (c *conversationListCmd) Run(ctx context.Context, std *program.Streams) error {
 	agent, err := c.session(ctx, nil)
 	if err != nil {
 		return err
@@ -36,14 +37,14 @@ func (c *conversationListCmd) Run(ctx context.Context, std *streams) error {
 			break
 		}
 	}
-	if std.json {
-		return list(std, found)
+	if std.JSON {
+		return program.List(std, found)
 	}
 	rows := [][]string{{"CONVERSATION", "STATUS", "CREATED"}}
 	for _, conversation := range found {
-		rows = append(rows, []string{conversation.ID.String(), printable(conversation.Status), clock(conversation.CreatedAt)})
+		rows = append(rows, []string{conversation.ID.String(), program.Printable(conversation.Status), program.Clock(conversation.CreatedAt)})
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }
 
 type conversationShowCmd struct {
@@ -62,7 +63,7 @@ type conversationJSON struct {
 	Participants []participant `json:"participants"`
 }
 
-func (c *conversationShowCmd) Run(ctx context.Context, std *streams) error {
+func (c *conversationShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -75,17 +76,17 @@ func (c *conversationShowCmd) Run(ctx context.Context, std *streams) error {
 	if out.Participants, err = participants(ctx, from, c.ID); err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(out)
+	if std.JSON {
+		return std.Value(out)
 	}
-	if err := std.say("conversation %s is %s, since %s\n", out.ID, printable(out.Status), clock(out.CreatedAt)); err != nil {
+	if err := std.Say("conversation %s is %s, since %s\n", out.ID, program.Printable(out.Status), program.Clock(out.CreatedAt)); err != nil {
 		return err
 	}
 	rows := [][]string{{"ROLE", "AGENT", "ID"}}
 	for _, p := range out.Participants {
-		rows = append(rows, []string{printable(p.Role), text(p.Handle), p.AgentID.String()})
+		rows = append(rows, []string{program.Printable(p.Role), program.Text(p.Handle), p.AgentID.String()})
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }
 
 func participants(ctx context.Context, from *client.Client, id parley.ConversationID) ([]participant, error) {
@@ -119,7 +120,7 @@ type transcriptJSON struct {
 	Items []*shown `json:"items"`
 }
 
-func (c *conversationTranscriptCmd) Run(ctx context.Context, std *streams) error {
+func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Streams) error {
 	agent, err := c.participating(ctx, c.ID)
 	if err != nil {
 		return err
@@ -136,8 +137,8 @@ func (c *conversationTranscriptCmd) Run(ctx context.Context, std *streams) error
 			return err
 		}
 		out.Items = append(out.Items, s)
-		if !std.json {
-			if err := std.say("%s\n", s); err != nil {
+		if !std.JSON {
+			if err := std.Say("%s\n", s); err != nil {
 				return err
 			}
 		}
@@ -145,8 +146,8 @@ func (c *conversationTranscriptCmd) Run(ctx context.Context, std *streams) error
 			break
 		}
 	}
-	if std.json {
-		return std.value(out)
+	if std.JSON {
+		return std.Value(out)
 	}
 	return nil
 }
@@ -164,13 +165,13 @@ func (f *agentFlags) participating(ctx context.Context, id parley.ConversationID
 	}
 	for _, p := range found {
 		agent, err := f.session(ctx, func(id parley.AgentID) bool { return id == p.AgentID })
-		var known exitError
-		if errors.As(err, &known) && known.code == exitForbidden {
+		var known program.ExitError
+		if errors.As(err, &known) && known.Code == program.ExitForbidden {
 			continue
 		}
 		return agent, err
 	}
-	return nil, exitError{code: exitForbidden, err: errors.New("the profile has the keys of none who takes part")}
+	return nil, program.ExitError{Code: program.ExitForbidden, Err: errors.New("the profile has the keys of none who takes part")}
 }
 
 type conversationStatusCmd struct {
@@ -181,7 +182,7 @@ type conversationStatusCmd struct {
 	Reason string                `placeholder:"TEXT" help:"Why; the other side sees it."`
 }
 
-func (c *conversationStatusCmd) Run(ctx context.Context, std *streams) error {
+func (c *conversationStatusCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -194,8 +195,8 @@ func (c *conversationStatusCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(conversation)
+	if std.JSON {
+		return std.Value(conversation)
 	}
-	return std.say("conversation %s is %s", conversation.ID, printable(conversation.Status))
+	return std.Say("conversation %s is %s", conversation.ID, program.Printable(conversation.Status))
 }

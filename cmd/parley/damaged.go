@@ -6,14 +6,15 @@ import (
 	"os"
 	"path/filepath"
 
+	"parley/cmd/parley/program"
 	"parley/persistence"
 	"parley/persistence/backup"
 )
 
 // damagedHelp follows the reason why a data directory is not opened.
-var damagedHelp = "  restore the last backup      " + program + " restore --from BACKUP --data NEW-DIRECTORY\n" +
-	"  see what is left             " + program + " verify --data DIRECTORY\n" +
-	"  give up what is missing      " + program + " serve --accept-loss (where the end of the log is missing)"
+var damagedHelp = "  restore the last backup      " + program.Name + " restore --from BACKUP --data NEW-DIRECTORY\n" +
+	"  see what is left             " + program.Name + " verify --data DIRECTORY\n" +
+	"  give up what is missing      " + program.Name + " serve --accept-loss (where the end of the log is missing)"
 
 // goneHelp follows it where there is nothing left to look at: it names the file
 // that says that there was a journal, and without which there is none to miss.
@@ -28,7 +29,7 @@ func advised(err error, data string) error {
 	case !errors.Is(err, persistence.ErrDamaged):
 		return err
 	case journalGone(data):
-		return fmt.Errorf("%[1]w\n"+goneHelp, err, filepath.Join(data, masterKeyFile), program)
+		return fmt.Errorf("%[1]w\n"+goneHelp, err, filepath.Join(data, masterKeyFile), program.Name)
 	}
 	return fmt.Errorf("%w\n%s", err, damagedHelp)
 }
@@ -45,12 +46,12 @@ func checkNoBackup(data string) error {
 		return err
 	}
 	if from := backup.At(nil, whole); from != "" {
-		return exitError{code: exitUsage, err: fmt.Errorf("%s is a backup directory or a part of one, not a data directory\n"+
-			"  make a data directory of it  %s", data, typed("restore --from "+from+" --data NEW-DIRECTORY"))}
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s is a backup directory or a part of one, not a data directory\n"+
+			"  make a data directory of it  %s", data, program.Typed("restore --from "+from+" --data NEW-DIRECTORY"))}
 	}
 	if backup.RestoreCutShort(nil, data) {
-		return exitError{code: exitUsage, err: fmt.Errorf("%s holds a part of a backup: a restore into it was cut short\n"+
-			"  remove it and restore again  %s", data, typed("restore --from BACKUP --data NEW-DIRECTORY"))}
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s holds a part of a backup: a restore into it was cut short\n"+
+			"  remove it and restore again  %s", data, program.Typed("restore --from BACKUP --data NEW-DIRECTORY"))}
 	}
 	return nil
 }
@@ -66,7 +67,7 @@ func journalOf(data string) (string, error) {
 		return "", advised(fmt.Errorf("%w: there is no journal in %s, and there was one", persistence.ErrDamaged, dir), data)
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return "", exitError{code: exitNotFound, err: fmt.Errorf("%s is not a data directory: %w", data, err)}
+		return "", program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("%s is not a data directory: %w", data, err)}
 	}
 	return dir, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -44,9 +45,9 @@ const demoPatience = 10 * time.Second
 
 // Run tells the story in a directory that is removed if all went well and kept,
 // for a look at the log, if not.
-func (c *demoCmd) Run(ctx context.Context, std *streams) (err error) {
-	if std.json {
-		return exitError{code: exitUsage, err: errors.New("demo is for people: it has no --json")}
+func (c *demoCmd) Run(ctx context.Context, std *program.Streams) (err error) {
+	if std.JSON {
+		return program.ExitError{Code: program.ExitUsage, Err: errors.New("demo is for people: it has no --json")}
 	}
 	if c.URL != "" { // else it is a server of its own
 		if err := checkTransport(c.URL, c.AllowHTTP); err != nil {
@@ -59,7 +60,7 @@ func (c *demoCmd) Run(ctx context.Context, std *streams) (err error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &story{narrator: newNarrator(std.out), ctx: ctx, dir: dir, url: c.URL}
+	s := &story{narrator: newNarrator(std.Out), ctx: ctx, dir: dir, url: c.URL}
 	start := time.Now()
 	defer func() {
 		err = s.end(recover(), time.Since(start))
@@ -90,7 +91,7 @@ func (s *story) end(trouble any, took time.Duration) error {
 	}
 	if trouble == nil {
 		s.line("\n%d facts checked in %.1f s; all of them hold.", s.facts, took.Seconds())
-		s.line("\nYour turn:  %[1]s serve --dev\n            %[1]s register my-org --email you@my-org.example\n            %[1]s agent create alice\n            %[1]s --help", program)
+		s.line("\nYour turn:  %[1]s serve --dev\n            %[1]s register my-org --email you@my-org.example\n            %[1]s agent create alice\n            %[1]s --help", program.Name)
 		return os.RemoveAll(s.dir)
 	}
 	err, ok := trouble.(error)

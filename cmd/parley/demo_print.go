@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"parley/cmd/parley/program"
 )
 
 // narrator tells the demonstration: numbered steps, and below each a line for
@@ -25,7 +27,7 @@ const (
 )
 
 func newNarrator(out io.Writer) *narrator {
-	return &narrator{out: out, color: isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	return &narrator{out: out, color: program.IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
 func (n *narrator) paint(style, text string) string {
@@ -52,7 +54,7 @@ func (n *narrator) aside(format string, args ...any) {
 
 // quote shows what an agent wrote.
 func (n *narrator) quote(who, text string) {
-	n.line("      %s %s", n.paint(faint, who+":"), "“"+printable(text)+"”")
+	n.line("      %s %s", n.paint(faint, who+":"), "“"+program.Printable(text)+"”")
 }
 
 // mismatch is a fact that did not hold.

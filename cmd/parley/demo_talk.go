@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -44,7 +45,7 @@ func (s *story) register(name string) {
 	a := &account{URL: s.url, Brand: about.Brand, Credentials: *credentials}
 	must(0, a.save(s.profile(name).Profile))
 	org := must(c.Authenticated(*credentials).Org(s.ctx))
-	s.check(text(org.Slug) == slug && org.TrustTier >= 1,
+	s.check(program.Text(org.Slug) == slug && org.TrustTier >= 1,
 		"%s found a nonce that hashes to %d zero bits in %s and may now act (trust tier %d)", slug, challenge.Difficulty, millis(took), org.TrustTier)
 }
 
@@ -65,7 +66,7 @@ func (s *story) create(profile, name string) *client.Agent {
 	agent := must(createAgent(s.ctx, c, ringPath(directory, name), api.CreateAgent{Name: name}))
 	published := must(c.Keys(s.ctx, agent.Handle(), ""))
 	s.check(published.AgentID == agent.ID() && published.EncryptionPublicKey.X == agent.Keys.EncryptionKey().X,
-		"%s, found by its handle; key in words: %s", agent.Handle(), text(agent.Record.VerificationWords))
+		"%s, found by its handle; key in words: %s", agent.Handle(), program.Text(agent.Record.VerificationWords))
 	return agent
 }
 

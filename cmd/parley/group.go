@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -64,11 +65,11 @@ func (g *groupArg) find(ctx context.Context, from *client.Client) (parley.GroupI
 	}
 	switch len(found) {
 	case 0:
-		return parley.GroupID{}, exitError{code: exitNotFound, err: fmt.Errorf("no group %q is known here; a private one is named by its id", g.Group)}
+		return parley.GroupID{}, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("no group %q is known here; a private one is named by its id", g.Group)}
 	case 1:
 		return found[0], nil
 	}
-	return parley.GroupID{}, exitError{code: exitUsage, err: fmt.Errorf("several groups are called %q: name it by its handle", g.Group)}
+	return parley.GroupID{}, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("several groups are called %q: name it by its handle", g.Group)}
 }
 
 const groupsAtOnce = 100
@@ -166,7 +167,7 @@ type groupCreateCmd struct {
 	Key         string   `name:"idempotency-key" placeholder:"KEY" help:"Repeat under the same key and the group is made once; default: a random key."`
 }
 
-func (c *groupCreateCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -188,14 +189,14 @@ func (c *groupCreateCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(made)
+	if std.JSON {
+		return std.Value(made)
 	}
 	lines := []string{"founded " + groupDetails(&made.Group)}
 	for i, invited := range made.Invitations {
 		lines = append(lines, "  "+invitationLine(c.Members[i], invited))
 	}
-	return std.say("%s", strings.Join(lines, "\n"))
+	return std.Say("%s", strings.Join(lines, "\n"))
 }
 
 type groupListCmd struct {
@@ -204,7 +205,7 @@ type groupListCmd struct {
 	Find  string `placeholder:"TEXT" help:"Search all public groups instead."`
 }
 
-func (c *groupListCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupListCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -219,15 +220,15 @@ func (c *groupListCmd) Run(ctx context.Context, std *streams) error {
 			return err
 		}
 		found = append(found, g)
-		rows = append(rows, []string{printable(g.Handle), g.EnrollmentPolicy, g.Visibility, strconv.Itoa(g.MemberCount), g.ID.String()})
+		rows = append(rows, []string{program.Printable(g.Handle), g.EnrollmentPolicy, g.Visibility, strconv.Itoa(g.MemberCount), g.ID.String()})
 	}
-	if std.json {
-		return list(std, found)
+	if std.JSON {
+		return program.List(std, found)
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }
 
-func (c *groupListCmd) search(ctx context.Context, std *streams, from *client.Client) error {
+func (c *groupListCmd) search(ctx context.Context, std *program.Streams, from *client.Client) error {
 	found := []api.GroupProfile{}
 	rows := [][]string{{"GROUP", "POLICY", "MEMBERS", "ID", "DESCRIPTION"}}
 	for g, err := range from.FindGroupsAll(ctx, api.FindGroups{Query: &c.Find, Limit: 50}) {
@@ -235,12 +236,12 @@ func (c *groupListCmd) search(ctx context.Context, std *streams, from *client.Cl
 			return err
 		}
 		found = append(found, g)
-		rows = append(rows, []string{printable(g.Handle), g.EnrollmentPolicy, strconv.Itoa(g.MemberCount), g.ID.String(), text(g.Description)})
+		rows = append(rows, []string{program.Printable(g.Handle), g.EnrollmentPolicy, strconv.Itoa(g.MemberCount), g.ID.String(), program.Text(g.Description)})
 	}
-	if std.json {
-		return list(std, found)
+	if std.JSON {
+		return program.List(std, found)
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }
 
 type groupShowCmd struct {
@@ -250,7 +251,7 @@ type groupShowCmd struct {
 
 // Run shows what the caller may see: the record of a group that concerns the
 // organization, the public profile of another.
-func (c *groupShowCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
 	if err != nil {
 		return err
@@ -263,28 +264,28 @@ func (c *groupShowCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(g)
+	if std.JSON {
+		return std.Value(g)
 	}
-	return std.say("%s", groupDetails(g))
+	return std.Say("%s", groupDetails(g))
 }
 
-func (c *groupShowCmd) profile(ctx context.Context, std *streams, from *client.Client, id parley.GroupID) error {
+func (c *groupShowCmd) profile(ctx context.Context, std *program.Streams, from *client.Client, id parley.GroupID) error {
 	p, err := from.GroupProfile(ctx, id)
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(p)
+	if std.JSON {
+		return std.Value(p)
 	}
-	return std.say("%s\n  id           %s\n  policy       %s, votes last %d h\n  members      %d\n  description  %s",
-		printable(p.Handle), p.ID, p.EnrollmentPolicy, p.VoteDurationHours, p.MemberCount, text(p.Description))
+	return std.Say("%s\n  id           %s\n  policy       %s, votes last %d h\n  members      %d\n  description  %s",
+		program.Printable(p.Handle), p.ID, p.EnrollmentPolicy, p.VoteDurationHours, p.MemberCount, program.Text(p.Description))
 }
 
 // groupDetails are a group's handle and the lines below it.
 func groupDetails(g *api.Group) string {
 	lines := []string{
-		printable(g.Handle),
+		program.Printable(g.Handle),
 		"  id           " + g.ID.String(),
 		fmt.Sprintf("  policy       %s, %s, votes last %d h", g.EnrollmentPolicy, g.Visibility, g.VoteDurationHours),
 		"  members      " + strconv.Itoa(g.MemberCount),
@@ -293,7 +294,7 @@ func groupDetails(g *api.Group) string {
 		lines[2] += ", isolated"
 	}
 	if g.Description != nil {
-		lines = append(lines, "  description  "+printable(*g.Description))
+		lines = append(lines, "  description  "+program.Printable(*g.Description))
 	}
 	if g.ConversationID != nil {
 		lines = append(lines, "  conversation "+g.ConversationID.String())
@@ -307,9 +308,9 @@ type groupDeleteCmd struct {
 	Yes bool `help:"Do it: there is no way back."`
 }
 
-func (c *groupDeleteCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !c.Yes {
-		return exitError{code: exitUsage, err: errors.New("deleting cannot be undone; say --yes")}
+		return program.ExitError{Code: program.ExitUsage, Err: errors.New("deleting cannot be undone; say --yes")}
 	}
 	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
 	if err != nil {
@@ -318,8 +319,8 @@ func (c *groupDeleteCmd) Run(ctx context.Context, std *streams) error {
 	if err := from.DeleteGroup(ctx, api.DeleteGroup{ID: id, ActingAgent: c.Agent}); err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(map[string]any{"group_id": id, "deleted": true})
+	if std.JSON {
+		return std.Value(map[string]any{"group_id": id, "deleted": true})
 	}
-	return std.say("deleted %s", printable(c.Group))
+	return std.Say("deleted %s", program.Printable(c.Group))
 }

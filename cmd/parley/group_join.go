@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -19,7 +20,7 @@ type groupInviteCmd struct {
 
 // Run invites. One agent that cannot be invited is a refusal; of several each
 // has its line.
-func (c *groupInviteCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupInviteCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
 	if err != nil {
 		return err
@@ -40,13 +41,13 @@ func (c *groupInviteCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(result)
+	if std.JSON {
+		return std.Value(result)
 	}
-	return std.say("%s", invitationLine(c.Agents[0], api.Invitation{RequestID: result.RequestID, Status: result.Status}))
+	return std.Say("%s", invitationLine(c.Agents[0], api.Invitation{RequestID: result.RequestID, Status: result.Status}))
 }
 
-func (c *groupInviteCmd) several(ctx context.Context, std *streams, from *client.Client, in api.Invite) error {
+func (c *groupInviteCmd) several(ctx context.Context, std *program.Streams, from *client.Client, in api.Invite) error {
 	var err error
 	if in.Agents, err = targets(ctx, from, c.Agents); err != nil {
 		return err
@@ -55,14 +56,14 @@ func (c *groupInviteCmd) several(ctx context.Context, std *streams, from *client
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(results)
+	if std.JSON {
+		return std.Value(results)
 	}
 	lines := make([]string, len(results.Results))
 	for i, invited := range results.Results {
 		lines[i] = invitationLine(c.Agents[i], invited)
 	}
-	return std.say("%s", strings.Join(lines, "\n"))
+	return std.Say("%s", strings.Join(lines, "\n"))
 }
 
 // invitationLine says what became of one invitation.
@@ -72,12 +73,12 @@ func invitationLine(name string, in api.Invitation) string {
 	}
 	line := map[string]string{
 		api.Invited: "invited", api.InvitePending: "nominated", api.NotRequired: "needs no invitation", api.Skipped: "not invited",
-	}[in.Status] + " " + printable(name)
+	}[in.Status] + " " + program.Printable(name)
 	if in.Status == api.NotRequired {
-		line = printable(name) + " needs no invitation: the group is open"
+		line = program.Printable(name) + " needs no invitation: the group is open"
 	}
 	if in.Reason != nil {
-		line += ": " + printable(*in.Reason)
+		line += ": " + program.Printable(*in.Reason)
 	}
 	if in.RequestID != nil {
 		line += "  request " + in.RequestID.String()
@@ -87,7 +88,7 @@ func invitationLine(name string, in api.Invitation) string {
 
 type groupInvitesCmd struct{ actorFlags }
 
-func (c *groupInvitesCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupInvitesCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -96,8 +97,8 @@ func (c *groupInvitesCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return list(std, found)
+	if std.JSON {
+		return program.List(std, found)
 	}
 	names, err := handles(ctx, from, found)
 	if err != nil {
@@ -109,9 +110,9 @@ func (c *groupInvitesCmd) Run(ctx context.Context, std *streams) error {
 		if r.InvitedBy != nil {
 			by = names.of(*r.InvitedBy)
 		}
-		rows = append(rows, []string{text(r.GroupHandle), r.Status, names.of(r.AgentID), by, oneLine(r.Message), r.GroupID.String()})
+		rows = append(rows, []string{program.Text(r.GroupHandle), r.Status, names.of(r.AgentID), by, oneLine(r.Message), r.GroupID.String()})
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }
 
 type groupJoinCmd struct {
@@ -120,7 +121,7 @@ type groupJoinCmd struct {
 	Message string `placeholder:"TEXT" help:"Message to those who vote."`
 }
 
-func (c *groupJoinCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupJoinCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
 	if err != nil {
 		return err
@@ -133,14 +134,14 @@ func (c *groupJoinCmd) Run(ctx context.Context, std *streams) error {
 	switch {
 	case err != nil:
 		return err
-	case std.json:
-		return std.value(result)
+	case std.JSON:
+		return std.Value(result)
 	case result.Member != nil:
-		return std.say("joined: %s is %s", text(result.Member.AgentHandle), result.Member.Role)
+		return std.Say("joined: %s is %s", program.Text(result.Member.AgentHandle), result.Member.Role)
 	case result.Request == nil:
-		return std.say("%s", printable(result.Status))
+		return std.Say("%s", program.Printable(result.Status))
 	}
-	return std.say("%s\n  request %s", standing(result.Request), result.Request.ID)
+	return std.Say("%s\n  request %s", standing(result.Request), result.Request.ID)
 }
 
 type groupRequestsCmd struct {
@@ -149,7 +150,7 @@ type groupRequestsCmd struct {
 	Status string `default:"pending" enum:"pending,invited,live,all" help:"Which requests: ${enum}. pending are being voted on, live are pending and invited ones, all includes settled ones."`
 }
 
-func (c *groupRequestsCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupRequestsCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
 	if err != nil {
 		return err
@@ -161,8 +162,8 @@ func (c *groupRequestsCmd) Run(ctx context.Context, std *streams) error {
 		}
 		found = append(found, r)
 	}
-	if std.json {
-		return list(std, found)
+	if std.JSON {
+		return program.List(std, found)
 	}
 	names, err := handles(ctx, from, found)
 	if err != nil {
@@ -174,7 +175,7 @@ func (c *groupRequestsCmd) Run(ctx context.Context, std *streams) error {
 			r.ID.String(), names.of(r.AgentID), r.Status, count(r.Approvals, r.ApprovalsNeeded), count(r.Denials, r.DenialsNeeded), you(&r), oneLine(r.Message),
 		})
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }
 
 type groupVoteCmd struct {
@@ -184,7 +185,7 @@ type groupVoteCmd struct {
 	Vote    string               `arg:"" enum:"approve,deny" help:"${enum}."`
 }
 
-func (c *groupVoteCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupVoteCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
 	if err != nil {
 		return err
@@ -193,18 +194,18 @@ func (c *groupVoteCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(result)
+	if std.JSON {
+		return std.Value(result)
 	}
-	return std.say("voted %s; the request is %s", result.YourVote, result.Status)
+	return std.Say("voted %s; the request is %s", result.YourVote, result.Status)
 }
 
 // standing is how a request stands, in words.
 func standing(r *api.JoinRequest) string {
 	if r.Approvals == nil {
-		return printable(r.Status)
+		return program.Printable(r.Status)
 	}
-	return fmt.Sprintf("%s: %s for, %s against", printable(r.Status), count(r.Approvals, r.ApprovalsNeeded), count(r.Denials, r.DenialsNeeded))
+	return fmt.Sprintf("%s: %s for, %s against", program.Printable(r.Status), count(r.Approvals, r.ApprovalsNeeded), count(r.Denials, r.DenialsNeeded))
 }
 
 // count is votes of those needed.
@@ -222,22 +223,22 @@ func count(votes, needed *int) string {
 func you(r *api.JoinRequest) string {
 	switch {
 	case r.YourVote != nil:
-		return printable(*r.YourVote)
+		return program.Printable(*r.YourVote)
 	case r.YouMayVote:
 		return "may vote"
 	}
-	return printable(strings.ReplaceAll(r.YouMayVoteReason, "_", " "))
+	return program.Printable(strings.ReplaceAll(r.YouMayVoteReason, "_", " "))
 }
 
 // oneLine is an optional text for a table.
-func oneLine(s *string) string { return strings.Join(strings.Fields(text(s)), " ") }
+func oneLine(s *string) string { return strings.Join(strings.Fields(program.Text(s)), " ") }
 
 // names are agents' handles, where they have one.
 type names map[parley.AgentID]api.AgentKeys
 
 func (n names) of(id parley.AgentID) string {
 	if handle := n[id].Handle; handle != nil {
-		return printable(*handle)
+		return program.Printable(*handle)
 	}
 	return id.String()
 }

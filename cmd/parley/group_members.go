@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -15,7 +16,7 @@ type groupMembersCmd struct {
 	groupArg
 }
 
-func (c *groupMembersCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupMembersCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
 	if err != nil {
 		return err
@@ -27,12 +28,12 @@ func (c *groupMembersCmd) Run(ctx context.Context, std *streams) error {
 			return err
 		}
 		found = append(found, m)
-		rows = append(rows, []string{text(m.AgentHandle), printable(m.Role), clock(m.JoinedAt), m.AgentID.String()})
+		rows = append(rows, []string{program.Text(m.AgentHandle), program.Printable(m.Role), program.Clock(m.JoinedAt), m.AgentID.String()})
 	}
-	if std.json {
-		return list(std, found)
+	if std.JSON {
+		return program.List(std, found)
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }
 
 type groupRoleCmd struct {
@@ -42,7 +43,7 @@ type groupRoleCmd struct {
 	Role   string `arg:"" enum:"admin,member" help:"${enum}."`
 }
 
-func (c *groupRoleCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupRoleCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
 	if err != nil {
 		return err
@@ -55,10 +56,10 @@ func (c *groupRoleCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(member)
+	if std.JSON {
+		return std.Value(member)
 	}
-	return std.say("%s is %s", text(member.AgentHandle), printable(member.Role))
+	return std.Say("%s is %s", program.Text(member.AgentHandle), program.Printable(member.Role))
 }
 
 type groupLeaveCmd struct {
@@ -67,7 +68,7 @@ type groupLeaveCmd struct {
 }
 
 // Run leaves as the acting agent and drops the keys that only members need.
-func (c *groupLeaveCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupLeaveCmd) Run(ctx context.Context, std *program.Streams) error {
 	agent, err := c.session(ctx, nil)
 	if err != nil {
 		return err
@@ -79,10 +80,10 @@ func (c *groupLeaveCmd) Run(ctx context.Context, std *streams) error {
 	if err := agent.LeaveGroup(ctx, id); err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(map[string]any{"group_id": id, "agent_id": agent.ID(), "left": true})
+	if std.JSON {
+		return std.Value(map[string]any{"group_id": id, "agent_id": agent.ID(), "left": true})
 	}
-	return std.say("%s has left %s", agent.Handle(), printable(c.Group))
+	return std.Say("%s has left %s", agent.Handle(), program.Printable(c.Group))
 }
 
 type groupKickCmd struct {
@@ -93,7 +94,7 @@ type groupKickCmd struct {
 
 // Run leaves it to the server which admin acts, where none is named. An agent
 // that is named to take itself out leaves; its keys for the group stay on disk.
-func (c *groupKickCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupKickCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
 	if err != nil {
 		return err
@@ -105,10 +106,10 @@ func (c *groupKickCmd) Run(ctx context.Context, std *streams) error {
 	if err := from.RemoveMember(ctx, api.RemoveMember{ID: id, AgentID: agent, ActingAgent: c.Agent}); err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(map[string]any{"group_id": id, "agent_id": agent, "removed": true})
+	if std.JSON {
+		return std.Value(map[string]any{"group_id": id, "agent_id": agent, "removed": true})
 	}
-	return std.say("%s is no longer in %s", printable(c.Member), printable(c.Group))
+	return std.Say("%s is no longer in %s", program.Printable(c.Member), program.Printable(c.Group))
 }
 
 type groupSendCmd struct {
@@ -128,7 +129,7 @@ type broadcastJSON struct {
 	Unbound []string `json:"unbound"`
 }
 
-func (c *groupSendCmd) Run(ctx context.Context, std *streams) error {
+func (c *groupSendCmd) Run(ctx context.Context, std *program.Streams) error {
 	metadata, err := c.metadata()
 	if err != nil {
 		return err
@@ -161,8 +162,8 @@ func (c *groupSendCmd) Run(ctx context.Context, std *streams) error {
 	return showBroadcast(ctx, std, agent, group, sent)
 }
 
-func showBroadcast(ctx context.Context, std *streams, agent *client.Agent, group *api.Group, sent *client.SentBroadcast) error {
-	if std.json {
+func showBroadcast(ctx context.Context, std *program.Streams, agent *client.Agent, group *api.Group, sent *client.SentBroadcast) error {
+	if std.JSON {
 		own, err := showOwn(ctx, agent, &sent.SentMessage)
 		if err != nil {
 			return err
@@ -174,10 +175,10 @@ func showBroadcast(ctx context.Context, std *streams, agent *client.Agent, group
 		for id, err := range sent.Missed {
 			out.Missed[id.String()] = err.Error()
 		}
-		return std.value(out)
+		return std.Value(out)
 	}
 	for id, err := range sent.Missed {
-		std.note("%s was not given the key: %s", id, printable(err.Error()))
+		std.Note("%s was not given the key: %s", id, program.Printable(err.Error()))
 	}
 	noteUnbound(std, agent, sent.Given...)
 	word, to := "sent", ""
@@ -193,11 +194,11 @@ func showBroadcast(ctx context.Context, std *streams, agent *client.Agent, group
 	if n := len(sent.Given); n > 0 {
 		to += fmt.Sprintf(", key given to %d", n)
 	}
-	return std.say("%s to %s%s\n  message %s  conversation %s", word, printable(group.Handle), to, sent.ID, sent.ConversationID)
+	return std.Say("%s to %s%s\n  message %s  conversation %s", word, program.Printable(group.Handle), to, sent.ID, sent.ConversationID)
 }
 
 // answerKeyRequests gives members the keys that they asked for since.
-func answerKeyRequests(ctx context.Context, std *streams, agent *client.Agent) error {
+func answerKeyRequests(ctx context.Context, std *program.Streams, agent *client.Agent) error {
 	kind := agent.Client.MessageType("sender_key_request")
 	page, err := agent.Client.Inbox(ctx, api.Inbox{ID: agent.ID(), Type: &kind, Limit: parley.InboxLimitMax})
 	if err != nil {
@@ -205,7 +206,7 @@ func answerKeyRequests(ctx context.Context, std *streams, agent *client.Agent) e
 	}
 	for _, m := range page.Items {
 		if _, err := agent.HandleKeyExchange(ctx, m); err != nil {
-			std.note("a key that %s asked for was not given: %s", sender(m), strings.TrimSpace(err.Error()))
+			std.Note("a key that %s asked for was not given: %s", sender(m), strings.TrimSpace(err.Error()))
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 )
 
@@ -20,7 +21,7 @@ type inboxJSON struct {
 	Items []*shown `json:"items"`
 }
 
-func (c *inboxCmd) Run(ctx context.Context, std *streams) error {
+func (c *inboxCmd) Run(ctx context.Context, std *program.Streams) error {
 	agent, err := c.session(ctx, nil)
 	if err != nil {
 		return err
@@ -45,8 +46,8 @@ func (c *inboxCmd) Run(ctx context.Context, std *streams) error {
 			continue
 		}
 		out.Items = append(out.Items, s)
-		if !std.json {
-			if err := std.say("%s\n", s); err != nil {
+		if !std.JSON {
+			if err := std.Say("%s\n", s); err != nil {
 				return err
 			}
 		}
@@ -55,10 +56,10 @@ func (c *inboxCmd) Run(ctx context.Context, std *streams) error {
 		}
 	}
 	switch {
-	case std.json:
-		return std.value(out)
+	case std.JSON:
+		return std.Value(out)
 	case len(out.Items) == 0:
-		return std.say("no messages for %s", agent.Handle())
+		return std.Say("no messages for %s", agent.Handle())
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"parley/actors/issuer"
 	"parley/actors/rules"
+	"parley/cmd/parley/program"
 	"parley/http/auth"
 	"parley/journal"
 	"parley/persistence"
@@ -72,7 +73,7 @@ func findMasterKey(data string) (masterKey, error) {
 		found.key, err = auth.NewMasterKey(raw)
 	}
 	if err != nil {
-		return found, exitError{code: exitUsage, err: errMasterKey}
+		return found, program.ExitError{Code: program.ExitUsage, Err: errMasterKey}
 	}
 	return found, os.Unsetenv(masterKeyVariable)
 }
@@ -133,7 +134,7 @@ func (m masterKey) helped(err error) error {
 	return fmt.Errorf("%w\n"+
 		"  put the key back             %s (mode 600); it is the same in every backup that has one\n"+
 		"  find it in a backup          %s restore --from BACKUP --data NEW-DIRECTORY\n"+
-		"  or hold it elsewhere         %s, in base64", err, m.file, program, masterKeyVariable)
+		"  or hold it elsewhere         %s, in base64", err, m.file, program.Name, masterKeyVariable)
 }
 
 // sealedKeys are the signing keys that a server which starts now has to open;

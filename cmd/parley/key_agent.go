@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/auth"
 	"parley/http/client"
@@ -59,7 +60,7 @@ type shownKeys struct {
 }
 
 // Run compares and changes nothing: it is no first contact.
-func (c *keyShowCmd) Run(ctx context.Context, std *streams) error {
+func (c *keyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, directory, err := c.open()
 	if err != nil {
 		return err
@@ -92,10 +93,10 @@ func (c *keyShowCmd) Run(ctx context.Context, std *streams) error {
 		}
 		out.Former, out.FormerOlder = &found, older
 	}
-	if std.json {
-		return std.value(out)
+	if std.JSON {
+		return std.Value(out)
 	}
-	return std.say("%s", &out)
+	return std.Say("%s", &out)
 }
 
 // compare holds the published keys against the profile's pins and key rings. It
@@ -139,7 +140,7 @@ func describe(key *api.JWK) (words, kid string, err error) {
 // String is the answer for a person.
 func (s *shownKeys) String() string {
 	lines := []string{
-		text(s.Handle),
+		program.Text(s.Handle),
 		"  id          " + s.AgentID.String(),
 		"  words       " + s.Words,
 		"  signing     " + s.SigningKid,
@@ -152,7 +153,7 @@ func (s *shownKeys) String() string {
 	case *s.Own:
 		lines = append(lines, "  key ring    the same keys")
 	default:
-		lines = append(lines, "  key ring    OTHER KEYS: somebody else has published these; see \""+typed("key restore --help")+"\"")
+		lines = append(lines, "  key ring    OTHER KEYS: somebody else has published these; see \""+program.Typed("key restore --help")+"\"")
 	}
 	if s.Problem != nil && s.Own == nil {
 		lines = append(lines, "  REFUSED     "+strings.ReplaceAll(*s.Problem, "_", " ")+". "+s.advice)
@@ -174,11 +175,11 @@ func (s *shownKeys) String() string {
 func (s *shownKeys) binding() string {
 	switch {
 	case s.State == keysBound:
-		return fmt.Sprintf("bound by the signing key at %s (%s)", printable(s.KeyBinding.SignedAt), printable(s.KeyBinding.Continuity))
+		return fmt.Sprintf("bound by the signing key at %s (%s)", program.Printable(s.KeyBinding.SignedAt), program.Printable(s.KeyBinding.Continuity))
 	case s.State == keysBroken:
 		return "BROKEN: not signed by the signing key"
 	case s.UnboundSince != nil:
-		return "UNBOUND since " + clock(*s.UnboundSince) + ": a key was changed without a binding"
+		return "UNBOUND since " + program.Clock(*s.UnboundSince) + ": a key was changed without a binding"
 	}
 	return "unbound: only the server's word says that the encryption key is this agent's"
 }
@@ -200,7 +201,7 @@ type keyRetireCmd struct {
 }
 
 // Run retires the key from now on: what is signed with it later verifies nowhere.
-func (c *keyRetireCmd) Run(ctx context.Context, std *streams) error {
+func (c *keyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -213,10 +214,10 @@ func (c *keyRetireCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(record)
+	if std.JSON {
+		return std.Value(record)
 	}
-	return std.say("retired key %s of %s", printable(c.Kid), text(agent.Handle))
+	return std.Say("retired key %s of %s", program.Printable(c.Kid), program.Text(agent.Handle))
 }
 
 type keyRestoreCmd struct {
@@ -224,7 +225,7 @@ type keyRestoreCmd struct {
 	Name string `arg:"" help:"Name of an agent whose key ring the profile has."`
 }
 
-func (c *keyRestoreCmd) Run(ctx context.Context, std *streams) error {
+func (c *keyRestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, directory, err := c.open()
 	if err != nil {
 		return err
@@ -250,16 +251,16 @@ func (c *keyRestoreCmd) Run(ctx context.Context, std *streams) error {
 		return err
 	}
 	if b := keys.KeyBinding; b != nil && b.Continuity == api.ContinuityBroken {
-		std.note("the signing key had been replaced too: agents that meet this one for the first time refuse its keys until you run \"%s\"", typed("agent rotate-keys "+c.Name))
+		std.Note("the signing key had been replaced too: agents that meet this one for the first time refuse its keys until you run \"%s\"", program.Typed("agent rotate-keys "+c.Name))
 	}
-	if std.json {
-		return std.value(restoredKeys{Agent: record, Replaced: replaced(was)})
+	if std.JSON {
+		return std.Value(restoredKeys{Agent: record, Replaced: replaced(was)})
 	}
 	if was == (client.Restored{}) {
-		return std.say("nothing was replaced: the published keys of %s are the key ring's\n%s", text(record.Handle), agentDetails(record))
+		return std.Say("nothing was replaced: the published keys of %s are the key ring's\n%s", program.Text(record.Handle), agentDetails(record))
 	}
-	return std.say("replaced the published keys (%s) of %s by the key ring's\n%s\nSomebody used the organization's credentials to publish the others: replace the credentials too.",
-		strings.Join(replaced(was), ", "), text(record.Handle), agentDetails(record))
+	return std.Say("replaced the published keys (%s) of %s by the key ring's\n%s\nSomebody used the organization's credentials to publish the others: replace the credentials too.",
+		strings.Join(replaced(was), ", "), program.Text(record.Handle), agentDetails(record))
 }
 
 // restoredKeys is what `key restore --json` tells: the agent, and which of its
@@ -292,8 +293,8 @@ func unbound(agent *client.Agent, ids ...parley.AgentID) (found []*client.Pin) {
 
 // noteUnbound tells a person that nothing but the server's word ties an encryption
 // key to its agent.
-func noteUnbound(std *streams, agent *client.Agent, ids ...parley.AgentID) {
+func noteUnbound(std *program.Streams, agent *client.Agent, ids ...parley.AgentID) {
 	for _, pin := range unbound(agent, ids...) {
-		std.note("the keys of %s are unbound: only the server's word says that the encryption key is this agent's", printable(pin.Handle))
+		std.Note("the keys of %s are unbound: only the server's word says that the encryption key is this agent's", program.Printable(pin.Handle))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -27,9 +28,9 @@ type formerKey struct {
 }
 
 func (k *formerKey) String() string {
-	line := fmt.Sprintf("%-10s  %s  %s to %s", k.Use, k.Kid, clock(k.ValidFrom), clock(*k.ValidUntil))
+	line := fmt.Sprintf("%-10s  %s  %s to %s", k.Use, k.Kid, program.Clock(k.ValidFrom), program.Clock(*k.ValidUntil))
 	if k.RetiredAt != nil {
-		line += ", retired " + clock(*k.RetiredAt)
+		line += ", retired " + program.Clock(*k.RetiredAt)
 	}
 	return line
 }

@@ -13,6 +13,7 @@ import (
 	"parley"
 	"parley/actors/issuer"
 	"parley/actors/rules"
+	"parley/cmd/parley/program"
 	"parley/http/auth"
 	"parley/journal"
 	"parley/persistence"
@@ -41,7 +42,7 @@ func TestTheMasterKeyMayComeFromTheEnvironment(t *testing.T) {
 	}
 	for _, text := range []string{"canary", base64.StdEncoding.EncodeToString([]byte("canary canary canary")), strings.Repeat("A", 45)} {
 		t.Setenv(masterKeyVariable, text)
-		if _, err := findMasterKey(data); err == nil || strings.Contains(err.Error(), text) || exitCode(err) != exitUsage {
+		if _, err := findMasterKey(data); err == nil || strings.Contains(err.Error(), text) || program.ExitCode(err) != program.ExitUsage {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

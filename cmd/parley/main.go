@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"regexp"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"parley/cmd/parley/program"
 )
 
 // commands is the command line, in the order in which help lists it.
@@ -63,31 +64,31 @@ func main() {
 	keepFilesPrivate()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, stop, os.Args[1:], &streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+	os.Exit(run(ctx, stop, os.Args[1:], &program.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
 // run is one execution of the program and gives its exit code. stop makes the
 // next signal deadly again.
-func run(ctx context.Context, stop func(), args []string, std *streams) int {
+func run(ctx context.Context, stop func(), args []string, std *program.Streams) int {
 	context.AfterFunc(ctx, stop)
 	var chosen commands
 	code, left := 0, false
 	args = usual(args)
 	parser, err := newParser(&chosen, std, func(c int) { code, left = c, true })
 	if err != nil {
-		return std.fail(err)
+		return std.Fail(err)
 	}
 	selected, err := parser.Parse(args)
 	if left { // --help has said everything
 		return code
 	}
-	std.json = chosen.JSON || err != nil && slices.Contains(args, "--json")
+	std.JSON = chosen.JSON || err != nil && slices.Contains(args, "--json")
 	if err != nil {
-		return std.fail(usageError(err))
+		return std.Fail(usageError(err))
 	}
 	selected.BindTo(ctx, (*context.Context)(nil))
 	if err := selected.Run(std); err != nil {
-		return std.fail(explained(err, selected))
+		return std.Fail(explained(err, selected))
 	}
 	return 0
 }
@@ -129,11 +130,11 @@ func withKids(args []string) []string {
 	return append(read, last...)
 }
 
-func newParser(chosen *commands, std *streams, exit func(int)) (*kong.Kong, error) {
+func newParser(chosen *commands, std *program.Streams, exit func(int)) (*kong.Kong, error) {
 	return kong.New(chosen,
-		kong.Name(program),
+		kong.Name(program.Name),
 		kong.Description(description),
-		kong.Writers(std.out, std.err),
+		kong.Writers(std.Out, std.Err),
 		kong.Exit(exit),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 	)
@@ -144,16 +145,19 @@ func usageError(err error) error {
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {
 		if command := parse.Context.Selected(); command != nil {
-			return exitError{code: exitUsage, err: fmt.Errorf("%w\nRun \"%s --help\" for usage", err, command.FullPath())}
+			return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%w\nRun \"%s --help\" for usage", err, command.FullPath())}
 		}
 	}
-	return exitError{code: exitUsage, err: fmt.Errorf("%w\nRun \"%s\" for usage", err, typed("--help"))}
+	return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%w\nRun \"%s\" for usage", err, program.Typed("--help"))}
 }
 
-// streams are where a command reads and writes, and how it is to speak.
-type streams struct {
-	in   io.Reader
-	out  io.Writer
-	err  io.Writer
-	json bool
+// explained adds to an error what the command knows of its circumstances, such
+// as which server and which profile it used.
+func explained(err error, selected *kong.Context) error {
+	if command := selected.Selected(); command != nil && command.Target.CanAddr() {
+		if c, ok := command.Target.Addr().Interface().(interface{ Explain(error) error }); ok {
+			return c.Explain(err)
+		}
+	}
+	return err
 }

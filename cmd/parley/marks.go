@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 )
 
@@ -15,9 +16,9 @@ type ackCmd struct {
 	UpTo     bool               `name:"up-to" help:"Mark the one message named and all messages before it."`
 }
 
-func (c *ackCmd) Run(ctx context.Context, std *streams) error {
+func (c *ackCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.UpTo && len(c.Messages) != 1 {
-		return exitError{code: exitUsage, err: errors.New("--up-to takes one message")}
+		return program.ExitError{Code: program.ExitUsage, Err: errors.New("--up-to takes one message")}
 	}
 	agent, err := c.session(ctx, nil)
 	if err != nil {
@@ -31,10 +32,10 @@ func (c *ackCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(out)
+	if std.JSON {
+		return std.Value(out)
 	}
-	return std.say("%d marked as read\n", out.Acked)
+	return std.Say("%d marked as read\n", out.Acked)
 }
 
 type traceCmd struct {
@@ -42,7 +43,7 @@ type traceCmd struct {
 	Message parley.MessageID `arg:"" help:"Id of the message."`
 }
 
-func (c *traceCmd) Run(ctx context.Context, std *streams) error {
+func (c *traceCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -51,23 +52,23 @@ func (c *traceCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(out)
+	if std.JSON {
+		return std.Value(out)
 	}
-	rows := [][]string{{"WHEN", "WHAT", "BY", "DETAIL"}, {clock(out.AcceptedAt), "accepted", "-", "-"}}
+	rows := [][]string{{"WHEN", "WHAT", "BY", "DETAIL"}, {program.Clock(out.AcceptedAt), "accepted", "-", "-"}}
 	for _, a := range out.Attempts {
-		rows = append(rows, []string{clock(a.At), printable(a.Outcome), printable(a.Channel), text(a.Detail)})
+		rows = append(rows, []string{program.Clock(a.At), program.Printable(a.Outcome), program.Printable(a.Channel), program.Text(a.Detail)})
 	}
 	for _, mark := range []struct {
 		at   *api.Time
 		what string
 	}{{out.DeliveredAt, "delivered"}, {out.ReadAt, "read"}} {
 		if mark.at != nil {
-			rows = append(rows, []string{clock(*mark.at), mark.what, "-", "-"})
+			rows = append(rows, []string{program.Clock(*mark.at), mark.what, "-", "-"})
 		}
 	}
-	if err := std.table(rows); err != nil || out.PendingReason == nil {
+	if err := std.Table(rows); err != nil || out.PendingReason == nil {
 		return err
 	}
-	return std.say("not delivered yet: %s\n", strings.TrimSuffix(printable(*out.PendingReason), "\n"))
+	return std.Say("not delivered yet: %s\n", strings.TrimSuffix(program.Printable(*out.PendingReason), "\n"))
 }

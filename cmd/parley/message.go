@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -54,7 +54,7 @@ func show(ctx context.Context, agent *client.Agent, m api.Message) (*shown, erro
 	} else {
 		opened, err = agent.OpenMessage(ctx, m)
 	}
-	if code := exitCode(err); err != nil && (code == exitNetwork || code == exitUnavailable || ctx.Err() != nil) {
+	if code := program.ExitCode(err); err != nil && (code == program.ExitNetwork || code == program.ExitUnavailable || ctx.Err() != nil) {
 		return nil, err
 	}
 	return showOpened(m, opened, news, err), nil
@@ -94,18 +94,18 @@ func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, 
 // who they say, the text, and the ids that further commands want.
 func (s *shown) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s -> %s  %s  %s  %s\n", clock(s.CreatedAt), sender(s.Message), recipient(s.Message), printable(s.Type), s.Status, s.verdict())
+	fmt.Fprintf(&b, "%s  %s -> %s  %s  %s  %s\n", program.Clock(s.CreatedAt), sender(s.Message), recipient(s.Message), program.Printable(s.Type), s.Status, s.verdict())
 	switch {
 	case s.notice != "":
 		fmt.Fprintf(&b, "  %s\n", s.notice)
 	case s.KeyExchange != nil:
 		fmt.Fprintf(&b, "  (%s)\n", *s.KeyExchange)
 	case s.Payload != nil:
-		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(strings.TrimRight(printable(*s.Payload), "\n"), "\n", "\n  "))
+		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(strings.TrimRight(program.Printable(*s.Payload), "\n"), "\n", "\n  "))
 	case s.PayloadBase64 != nil:
-		fmt.Fprintf(&b, "  (%s, %d characters of base64)\n", printable(s.ContentType), len(*s.PayloadBase64))
+		fmt.Fprintf(&b, "  (%s, %d characters of base64)\n", program.Printable(s.ContentType), len(*s.PayloadBase64))
 	default:
-		fmt.Fprintf(&b, "  (%s)\n", printable(*s.OpenError))
+		fmt.Fprintf(&b, "  (%s)\n", program.Printable(*s.OpenError))
 	}
 	fmt.Fprintf(&b, "  message %s  conversation %s", s.ID, s.ConversationID)
 	return b.String()
@@ -154,7 +154,7 @@ func invitationNotice(m api.Message) string {
 	if in.Message != nil {
 		said = " “" + oneLine(in.Message) + "”"
 	}
-	return fmt.Sprintf("%s %s%s: %s", word, printable(in.GroupHandle), said, typed("group join "+in.GroupID.String()))
+	return fmt.Sprintf("%s %s%s: %s", word, program.Printable(in.GroupHandle), said, program.Typed("group join "+in.GroupID.String()))
 }
 
 func sender(m api.Message) string {
@@ -172,15 +172,4 @@ func recipient(m api.Message) string {
 		return *m.RecipientHandle
 	}
 	return m.ToAgentID.String()
-}
-
-// clock is a time as a person in their own zone reads it.
-func clock(t api.Time) string { return t.Local().Format(time.DateTime) }
-
-// text is an optional text, or a dash.
-func text(s *string) string {
-	if s == nil || *s == "" {
-		return "-"
-	}
-	return printable(*s)
 }

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
-	"parley"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -32,19 +28,5 @@ func TestShownVerdict(t *testing.T) {
 	refused := showOpened(api.Message{}, nil, nil, client.ErrKeyReplaced)
 	if refused.Verified || refused.verdict() != "NOT verified" || refused.Payload != nil || *refused.OpenError != client.ErrKeyReplaced.Error() {
 		t.Errorf("%s", refused)
-	}
-}
-
-// Scripts tell changed keys from other failures, and which keys to accept.
-func TestChangedKeysHaveAnExitCode(t *testing.T) {
-	var out strings.Builder
-	changed := &client.KeyChangedError{Handle: "bob@globex.localhost", AgentID: parley.AgentID{1}, Problem: client.KeysChanged, Accept: []string{"kid-1", "kid-2"}}
-	code := (&streams{out: &out, err: &out, json: true}).fail(fmt.Errorf("send: %w", changed))
-	var f failure
-	if err := json.Unmarshal([]byte(out.String()), &f); err != nil || code != exitKeys || f.Exit != exitKeys || f.Code != "keys_changed" || fmt.Sprint(f.Accept) != "[kid-1 kid-2]" {
-		t.Errorf("exit %d, %s", code, out.String())
-	}
-	if !strings.Contains(changed.Error(), "--accept-key kid-1 --accept-key kid-2") || exitCode(errors.New("x")) != exitUnexpected {
-		t.Error(changed)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"parley/actors"
+	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 )
 
@@ -73,7 +74,7 @@ func (s *sheet[S]) Collect(to chan<- prometheus.Metric) {
 // metricsOf is all that the operator's door tells of what runs.
 func metricsOf(h *house) *prometheus.Registry {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "parley_build_info", Help: "1; which software runs.", ConstLabels: prometheus.Labels{"version": thisBuild().Version},
+		Name: "parley_build_info", Help: "1; which software runs.", ConstLabels: prometheus.Labels{"version": program.ThisBuild().Version},
 	})
 	build.Set(1)
 	r := prometheus.NewRegistry()

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley/actors/org"
+	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 )
 
@@ -34,12 +35,12 @@ type orgFlags struct {
 
 // ask makes a call at the admin address and prints the organization as it is
 // then; nil asks to see only.
-func (f *orgFlags) ask(ctx context.Context, std *streams, call string, order any) error {
+func (f *orgFlags) ask(ctx context.Context, std *program.Streams, call string, order any) error {
 	shown, err := f.call(ctx, call, order)
 	if err != nil {
 		return err
 	}
-	return std.terms(shown)
+	return printTerms(std, shown)
 }
 
 func (f *orgFlags) call(ctx context.Context, call string, order any) (*termsJSON, error) {
@@ -48,15 +49,15 @@ func (f *orgFlags) call(ctx context.Context, call string, order any) (*termsJSON
 }
 
 // terms tells what an organization may do.
-func (s *streams) terms(t *termsJSON) error {
-	if s.json {
-		return s.value(t)
+func printTerms(s *program.Streams, t *termsJSON) error {
+	if s.JSON {
+		return s.Value(t)
 	}
-	if err := s.say("%s (%s), trust tier %d, registered %s by %s", t.Slug, t.ID, t.TrustTier, t.CreatedAt.Format("2006-01-02"), printable(cmp.Or(t.ContactEmail, "nobody"))); err != nil {
+	if err := s.Say("%s (%s), trust tier %d, registered %s by %s", t.Slug, t.ID, t.TrustTier, t.CreatedAt.Format("2006-01-02"), program.Printable(cmp.Or(t.ContactEmail, "nobody"))); err != nil {
 		return err
 	}
 	if t.SuspendedAt != nil {
-		if err := s.say("suspended since %s", t.SuspendedAt.Format(time.RFC3339)); err != nil {
+		if err := s.Say("suspended since %s", t.SuspendedAt.Format(time.RFC3339)); err != nil {
 			return err
 		}
 	}
@@ -72,13 +73,13 @@ func (s *streams) terms(t *termsJSON) error {
 		}
 		rows = append(rows, []string{name, limit, used, q.From})
 	}
-	return s.table(rows)
+	return s.Table(rows)
 }
 
 type orgListCmd struct{ operatorFlags }
 
 // Run lists page by page, and sorts by slug.
-func (c *orgListCmd) Run(ctx context.Context, std *streams) error {
+func (c *orgListCmd) Run(ctx context.Context, std *program.Streams) error {
 	all := []orgJSON{}
 	for cursor := ""; ; {
 		var page orgPage
@@ -92,8 +93,8 @@ func (c *orgListCmd) Run(ctx context.Context, std *streams) error {
 		cursor = *page.NextCursor
 	}
 	slices.SortFunc(all, func(a, b orgJSON) int { return cmp.Compare(a.Slug, b.Slug) })
-	if std.json {
-		return list(std, all)
+	if std.JSON {
+		return program.List(std, all)
 	}
 	rows := [][]string{{"SLUG", "ID", "TIER", "AGENTS", "CREATED", "SUSPENDED"}}
 	for _, o := range all {
@@ -103,38 +104,40 @@ func (c *orgListCmd) Run(ctx context.Context, std *streams) error {
 		}
 		rows = append(rows, []string{o.Slug, o.ID.String(), strconv.Itoa(o.TrustTier), strconv.FormatInt(o.AgentCount, 10), o.CreatedAt.Format(time.RFC3339), suspended})
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }
 
 type orgSuspendCmd struct{ orgFlags }
 
 // Run suspends the organization.
-func (c *orgSuspendCmd) Run(ctx context.Context, std *streams) error {
+func (c *orgSuspendCmd) Run(ctx context.Context, std *program.Streams) error {
 	return c.ask(ctx, std, "suspend", struct{}{})
 }
 
 type orgResumeCmd struct{ orgFlags }
 
 // Run ends the suspension.
-func (c *orgResumeCmd) Run(ctx context.Context, std *streams) error {
+func (c *orgResumeCmd) Run(ctx context.Context, std *program.Streams) error {
 	return c.ask(ctx, std, "resume", struct{}{})
 }
 
 type orgShowCmd struct{ orgFlags }
 
 // Run shows the organization.
-func (c *orgShowCmd) Run(ctx context.Context, std *streams) error { return c.ask(ctx, std, "", nil) }
+func (c *orgShowCmd) Run(ctx context.Context, std *program.Streams) error {
+	return c.ask(ctx, std, "", nil)
+}
 
 type orgApproveCmd struct{ orgFlags }
 
 // Run lifts nobody down: who is higher already stays there.
-func (c *orgApproveCmd) Run(ctx context.Context, std *streams) error {
+func (c *orgApproveCmd) Run(ctx context.Context, std *program.Streams) error {
 	has, err := c.call(ctx, "", nil)
 	if err != nil {
 		return err
 	}
 	if has.TrustTier >= 1 {
-		return std.terms(has)
+		return printTerms(std, has)
 	}
 	return c.ask(ctx, std, "tier", tierRequest{Tier: new(1)})
 }
@@ -153,7 +156,7 @@ func (c *orgTierCmd) Validate() error {
 }
 
 // Run gives the tier.
-func (c *orgTierCmd) Run(ctx context.Context, std *streams) error {
+func (c *orgTierCmd) Run(ctx context.Context, std *program.Streams) error {
 	return c.ask(ctx, std, "tier", tierRequest{Tier: &c.Tier})
 }
 
@@ -164,7 +167,7 @@ type orgQuotaCmd struct {
 }
 
 // Run sets the limit.
-func (c *orgQuotaCmd) Run(ctx context.Context, std *streams) error {
+func (c *orgQuotaCmd) Run(ctx context.Context, std *program.Streams) error {
 	limit := jsontext.Value("null")
 	switch n, err := strconv.Atoi(c.Limit); {
 	case c.Limit == defaultLimit:
@@ -172,7 +175,7 @@ func (c *orgQuotaCmd) Run(ctx context.Context, std *streams) error {
 	case err == nil && n >= 0:
 		limit = jsontext.Value(strconv.Itoa(n))
 	case c.Limit != unlimitedWord:
-		return exitError{code: exitUsage, err: fmt.Errorf("%q is neither a number nor %s nor %s", c.Limit, unlimitedWord, defaultLimit)}
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is neither a number nor %s nor %s", c.Limit, unlimitedWord, defaultLimit)}
 	}
 	return c.ask(ctx, std, "quota", quotaRequest{Name: c.Name, Limit: limit})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"parley"
+	"parley/cmd/parley/program"
 )
 
 // TestOrgListWalksAllPages: the command asks until there is no cursor, and sorts what
@@ -29,7 +30,7 @@ func TestOrgListWalksAllPages(t *testing.T) {
 	t.Setenv(adminTokenVariable, "a token of the test's")
 	var out, said strings.Builder
 	args := []string{"org", "list", "--json", "--admin", admin.URL}
-	if code := run(t.Context(), func() {}, args, &streams{in: strings.NewReader(""), out: &out, err: &said}); code != exitOK {
+	if code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &out, Err: &said}); code != program.ExitOK {
 		t.Fatalf("exit %d: %s", code, said.String())
 	}
 	last := -1

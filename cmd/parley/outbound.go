@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 	"parley/http/auth"
 	"parley/http/egress"
@@ -62,7 +63,7 @@ func openOutbound(cfg *Config, master *auth.MasterKey) (*outbound, error) {
 		Quick: cfg.WebhookConcurrency, Fresh: cfg.WebhookConcurrency / 2, Slow: cfg.WebhookConcurrency / 2,
 	})
 	if errors.Is(err, egress.ErrRoots) {
-		return nil, exitError{code: exitUsage, err: fmt.Errorf("--webhook-ca: %s holds no PEM certificate", cfg.WebhookCA)}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--webhook-ca: %s holds no PEM certificate", cfg.WebhookCA)}
 	}
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"parley/cmd/parley/program"
 	"parley/http/egress"
 )
 
@@ -13,7 +14,7 @@ func TestOutboundSettings(t *testing.T) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
-	if _, err := openOutbound(&Config{Outbound: Outbound{WebhookCA: "/dev/null", WebhookConcurrency: 2}}, nil); exitCode(err) != exitUsage {
+	if _, err := openOutbound(&Config{Outbound: Outbound{WebhookCA: "/dev/null", WebhookConcurrency: 2}}, nil); program.ExitCode(err) != program.ExitUsage {
 		t.Errorf("a file without certificates: %v", err)
 	}
 }

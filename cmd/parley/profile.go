@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/client"
 )
 
@@ -68,7 +69,7 @@ func (p *profileFlags) load() (*account, string, error) {
 	path := filepath.Join(directory, credentialsFile)
 	text, err := client.ReadPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", exitError{code: exitForbidden, err: fmt.Errorf("no credentials in %s: run \"%s\" first", directory, typed("register"))}
+		return nil, "", program.ExitError{Code: program.ExitForbidden, Err: fmt.Errorf("no credentials in %s: run \"%s\" first", directory, program.Typed("register"))}
 	}
 	if err != nil {
 		return nil, "", err
@@ -95,11 +96,11 @@ func (p *profileFlags) open() (*client.Client, string, error) {
 	return c, directory, err
 }
 
-// explain says which server and which profile a command used, where that is
+// Explain says which server and which profile a command used, where that is
 // what the user has to change.
-func (p *profileFlags) explain(err error) error {
+func (p *profileFlags) Explain(err error) error {
 	stale := errors.Is(err, client.InvalidClient)
-	if !stale && !networkFailure(err) {
+	if !stale && !program.NetworkFailure(err) {
 		return err
 	}
 	directory, unknown := p.directory()
@@ -115,7 +116,7 @@ func (p *profileFlags) explain(err error) error {
 	}
 	if stale {
 		return fmt.Errorf("%w\nThe server at %s does not know the credentials in %s: they are another server's, revoked, or its data is new.\n"+
-			"To register there: %s", err, url, directory, typed("register SLUG --email ADDRESS --url "+url+" --profile OTHER-DIRECTORY"))
+			"To register there: %s", err, url, directory, program.Typed("register SLUG --email ADDRESS --url "+url+" --profile OTHER-DIRECTORY"))
 	}
 	return fmt.Errorf("%w\nNo server answers at %s (profile %s). Start one there, or choose another server's profile with --profile", err, url, directory)
 }
@@ -162,8 +163,8 @@ func (f *agentFlags) session(ctx context.Context, may func(parley.AgentID) bool)
 	}
 	agent, err := c.Session(ctx, ring)
 	if errors.Is(err, client.ErrKeysNotPublished) {
-		return nil, exitError{code: exitKeys, err: fmt.Errorf("%w.\nAnyone who has the organization's credentials could have replaced them. To publish the key ring's own keys again: %s",
-			err, typed("key restore "+ringName(ring)))}
+		return nil, program.ExitError{Code: program.ExitKeys, Err: fmt.Errorf("%w.\nAnyone who has the organization's credentials could have replaced them. To publish the key ring's own keys again: %s",
+			err, program.Typed("key restore "+ringName(ring)))}
 	}
 	return agent, err
 }
@@ -197,20 +198,20 @@ func (f *agentFlags) choose(rings []*client.KeyRing, may func(parley.AgentID) bo
 	}
 	switch {
 	case f.Agent != "":
-		return nil, exitError{code: exitNotFound, err: fmt.Errorf("the profile holds no keys of an agent %q; %s", f.Agent, ringsThereAre(names))}
+		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the profile holds no keys of an agent %q; %s", f.Agent, ringsThereAre(names))}
 	case len(rings) == 0:
-		return nil, exitError{code: exitNotFound, err: fmt.Errorf("the profile has no agent: run \"%s\" first", typed("agent create NAME"))}
+		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the profile has no agent: run \"%s\" first", program.Typed("agent create NAME"))}
 	case len(fit) == 0:
-		return nil, exitError{code: exitForbidden, err: errors.New("none of the profile's agents takes part in that")}
+		return nil, program.ExitError{Code: program.ExitForbidden, Err: errors.New("none of the profile's agents takes part in that")}
 	case len(fit) > 1 && may == nil:
-		return nil, exitError{code: exitUsage, err: fmt.Errorf("name the acting agent with --agent: %s", strings.Join(names, ", "))}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("name the acting agent with --agent: %s", strings.Join(names, ", "))}
 	}
 	return fit[0], nil
 }
 
 func ringsThereAre(names []string) string {
 	if len(names) == 0 {
-		return "it holds none: create an agent with \"" + typed("agent create NAME") + "\""
+		return "it holds none: create an agent with \"" + program.Typed("agent create NAME") + "\""
 	}
 	return "it holds those of " + strings.Join(names, ", ")
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"parley/cmd/parley/program"
 	"parley/http/client"
 )
 
@@ -25,7 +26,7 @@ func checkTransport(server string, allowed bool) error {
 	if allowed || u.Scheme != "http" || isLoopback(u.Hostname()) {
 		return nil
 	}
-	return exitError{code: exitUsage, err: fmt.Errorf("%s: %w", server, errPlainHTTP)}
+	return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s: %w", server, errPlainHTTP)}
 }
 
 // sameServer reports whether two addresses are spellings of one server's.
@@ -53,7 +54,7 @@ func canonicalServer(server string) (string, error) {
 // nowhere else: another address on the command line is a mistake or a trap.
 func (p *profileFlags) server(a *account, directory string) (string, error) {
 	if p.URL != "" && !sameServer(p.URL, a.URL) {
-		return "", exitError{code: exitUsage, err: fmt.Errorf("the profile %s belongs to %s, and its secret is not sent to %s: choose another with --profile (or, if the server has moved, change \"url\" in %s)",
+		return "", program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("the profile %s belongs to %s, and its secret is not sent to %s: choose another with --profile (or, if the server has moved, change \"url\" in %s)",
 			directory, a.URL, p.URL, credentialsFile)}
 	}
 	return a.URL, checkTransport(a.URL, a.AllowHTTP || p.AllowHTTP)

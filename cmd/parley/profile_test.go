@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/client"
 )
 
@@ -61,8 +62,8 @@ func TestSecretGoesToItsServerOnly(t *testing.T) {
 	} {
 		var out, err strings.Builder
 		args := append(command, "--profile", directory, "--url", trap.URL)
-		code := run(t.Context(), func() {}, args, &streams{in: strings.NewReader(""), out: &out, err: &err})
-		if code != exitUsage || !strings.Contains(err.String(), "belongs to http://127.0.0.1:8080") || strings.Contains(err.String(), "not for others") {
+		code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &out, Err: &err})
+		if code != program.ExitUsage || !strings.Contains(err.String(), "belongs to http://127.0.0.1:8080") || strings.Contains(err.String(), "not for others") {
 			t.Errorf("%v: exit %d, %s", command, code, err.String())
 		}
 	}
@@ -91,7 +92,7 @@ func TestPlainHTTPNeedsAFlag(t *testing.T) {
 	} {
 		directory := saved(t, testAccount(server))
 		_, _, err := (&profileFlags{Profile: directory}).open()
-		if errors.Is(err, errPlainHTTP) != refused || err != nil && exitCode(err) != exitUsage {
+		if errors.Is(err, errPlainHTTP) != refused || err != nil && program.ExitCode(err) != program.ExitUsage {
 			t.Errorf("%s: %v", server, err)
 		}
 		if _, err := formerOpen(directory, ""); err != nil {
@@ -108,7 +109,7 @@ func TestPlainHTTPNeedsAFlag(t *testing.T) {
 	}
 	var err strings.Builder
 	args := []string{"register", "acme", "--email", "a@b.example", "--url", "http://192.0.2.1:1", "--profile", t.TempDir()}
-	if code := run(t.Context(), func() {}, args, &streams{in: strings.NewReader(""), out: &err, err: &err}); code != exitUsage || !strings.Contains(err.String(), "--allow-http") {
+	if code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &err, Err: &err}); code != program.ExitUsage || !strings.Contains(err.String(), "--allow-http") {
 		t.Errorf("register: exit %d, %s", code, err.String())
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"parley/actors/record"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/journal"
 	"parley/persistence"
@@ -51,7 +52,7 @@ func (r *quarantineRow) String() string {
 	if len(r.Data) > told {
 		text += "..."
 	}
-	return fmt.Sprintf("%s\n  for          %s\n  put aside    %s\n  why          %s\n  %5d bytes  %s", r.Row, r.Actor, clock(r.At), printable(r.Why), r.Bytes, text)
+	return fmt.Sprintf("%s\n  for          %s\n  put aside    %s\n  why          %s\n  %5d bytes  %s", r.Row, r.Actor, program.Clock(r.At), program.Printable(r.Why), r.Bytes, text)
 }
 
 // quarantined reads all rows of the quarantine.
@@ -71,14 +72,14 @@ func quarantined(v interface {
 }
 
 // Run reads the directory and changes nothing.
-func (c *quarantineListCmd) Run(std *streams) error {
+func (c *quarantineListCmd) Run(std *program.Streams) error {
 	dir, err := journalOf(c.Data)
 	if err != nil {
 		return err
 	}
 	archive, err := persistence.OpenArchive(dir, persistence.Options{
-		Clock: time.Now, CacheBytes: 8 << 20, Logger: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelError})),
-		Fatal: func(err error) { os.Exit(std.fail(err)) },
+		Clock: time.Now, CacheBytes: 8 << 20, Logger: slog.New(slog.NewTextHandler(std.Err, &slog.HandlerOptions{Level: slog.LevelError})),
+		Fatal: func(err error) { os.Exit(std.Fail(err)) },
 	})
 	if err != nil {
 		return advised(err, c.Data)
@@ -87,22 +88,22 @@ func (c *quarantineListCmd) Run(std *streams) error {
 	if err = errors.Join(err, archive.Close()); err != nil {
 		return err
 	}
-	if std.json {
-		return list(std, rows)
+	if std.JSON {
+		return program.List(std, rows)
 	}
 	if len(rows) == 0 {
-		return std.say("nothing is in quarantine in %s", c.Data)
+		return std.Say("nothing is in quarantine in %s", c.Data)
 	}
-	return std.rows(rows)
+	return printRows(std, rows)
 }
 
 // rows tells rows of the quarantine to a person.
-func (s *streams) rows(rows []*quarantineRow) error {
+func printRows(s *program.Streams, rows []*quarantineRow) error {
 	var texts []string
 	for _, r := range rows {
 		texts = append(texts, r.String())
 	}
-	return s.say("%s", strings.Join(texts, "\n"))
+	return s.Say("%s", strings.Join(texts, "\n"))
 }
 
 func (c *quarantineDropCmd) Validate() error {
@@ -114,7 +115,7 @@ func (c *quarantineDropCmd) Validate() error {
 
 // Run deletes rows through the journal. All that are named must be there, else none
 // is deleted. Each is told, and logged with its hash.
-func (c *quarantineDropCmd) Run(ctx context.Context, std *streams) error {
+func (c *quarantineDropCmd) Run(ctx context.Context, std *program.Streams) error {
 	store, err := openAtRest(c.Data, std)
 	if errors.Is(err, persistence.ErrInUse) {
 		return fmt.Errorf("%w\nStop the server first", err)
@@ -126,22 +127,22 @@ func (c *quarantineDropCmd) Run(ctx context.Context, std *streams) error {
 	if err = errors.Join(err, store.Close()); err != nil {
 		return err
 	}
-	if std.json {
-		return list(std, dropped)
+	if std.JSON {
+		return program.List(std, dropped)
 	}
 	if len(dropped) == 0 {
-		return std.say("nothing is in quarantine in %s", c.Data)
+		return std.Say("nothing is in quarantine in %s", c.Data)
 	}
-	return errors.Join(std.rows(dropped), std.say("dropped %d", len(dropped)))
+	return errors.Join(printRows(std, dropped), std.Say("dropped %d", len(dropped)))
 }
 
 // quarantineLog is where a drop is noted: standard error, in lines that a log
 // collector reads.
-func quarantineLog(std *streams) *slog.Logger {
-	if std.json {
-		return slog.New(slog.NewJSONHandler(std.err, nil))
+func quarantineLog(std *program.Streams) *slog.Logger {
+	if std.JSON {
+		return slog.New(slog.NewJSONHandler(std.Err, nil))
 	}
-	return slog.New(slog.NewTextHandler(std.err, nil))
+	return slog.New(slog.NewTextHandler(std.Err, nil))
 }
 
 func (c *quarantineDropCmd) drop(ctx context.Context, store *persistence.Store, log *slog.Logger) (dropped []*quarantineRow, err error) {
@@ -157,7 +158,7 @@ func (c *quarantineDropCmd) drop(ctx context.Context, store *persistence.Store, 
 	}
 	for _, name := range c.Row {
 		if !there[name] {
-			return nil, exitError{code: exitNotFound, err: fmt.Errorf("%q is not in quarantine, and nothing was dropped; \"%s\" lists what is", name, typed("quarantine list --data "+c.Data))}
+			return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("%q is not in quarantine, and nothing was dropped; \"%s\" lists what is", name, program.Typed("quarantine list --data "+c.Data))}
 		}
 	}
 	if err := store.Start(func(journal.Stream) {}, func(journal.Stream, time.Time) {}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/journal"
 	"parley/persistence"
 )
@@ -48,7 +49,7 @@ func withQuarantine(t *testing.T) (data string, owner parley.AnyID) {
 func ran(t *testing.T, args ...string) (code int, out, said string) {
 	t.Helper()
 	var o, e strings.Builder
-	code = run(t.Context(), func() {}, args, &streams{in: strings.NewReader(""), out: &o, err: &e})
+	code = run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &o, Err: &e})
 	return code, o.String(), e.String()
 }
 
@@ -63,7 +64,7 @@ func TestQuarantineIsAcknowledged(t *testing.T) {
 			t.Fatalf("verify: exit %d, want %d\n%s%s", code, want, out, said)
 		}
 	}
-	verify(exitUnexpected, "2 stored effects in "+data+" could not be decoded")
+	verify(program.ExitUnexpected, "2 stored effects in "+data+" could not be decoded")
 	first, second := "organization-"+owner.String()+"/0", "organization-"+owner.String()+"/1"
 	code, out, said := ran(t, "quarantine", "--data", data)
 	for _, word := range []string{first, second, "for          organization " + owner.String(), "5 bytes  68656c6c6f", "2 bytes  ffff"} {
@@ -72,16 +73,16 @@ func TestQuarantineIsAcknowledged(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{first, "organization-" + owner.String() + "/7"}, {"*"}} {
-		if code, out, said := ran(t, append([]string{"quarantine", "drop", "--data", data}, args...)...); code != exitNotFound || out != "" || !strings.Contains(said, "nothing was dropped") {
+		if code, out, said := ran(t, append([]string{"quarantine", "drop", "--data", data}, args...)...); code != program.ExitNotFound || out != "" || !strings.Contains(said, "nothing was dropped") {
 			t.Errorf("%q: exit %d, %s%s", args, code, out, said)
 		}
 	}
 	for _, args := range [][]string{nil, {"--all", first}} {
-		if code, _, said := ran(t, append([]string{"quarantine", "drop", "--data", data}, args...)...); code != exitUsage {
+		if code, _, said := ran(t, append([]string{"quarantine", "drop", "--data", data}, args...)...); code != program.ExitUsage {
 			t.Errorf("%q: exit %d, %s", args, code, said)
 		}
 	}
-	verify(exitUnexpected, "2 stored effects")
+	verify(program.ExitUnexpected, "2 stored effects")
 	code, out, said = ran(t, "quarantine", "drop", "--data", data, first, first)
 	if code != 0 || !strings.Contains(out, "68656c6c6f") || !strings.Contains(out, "dropped 1") || strings.Contains(out, second) {
 		t.Errorf("drop: exit %d\n%s%s", code, out, said)
@@ -90,7 +91,7 @@ func TestQuarantineIsAcknowledged(t *testing.T) {
 	if strings.Count(said, "level=WARN") != 1 || !strings.Contains(said, "row="+first) || !strings.Contains(said, "sha256=2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824") {
 		t.Errorf("the log says\n%s", said)
 	}
-	verify(exitUnexpected, "1 stored effects")
+	verify(program.ExitUnexpected, "1 stored effects")
 	code, out, said = ran(t, "quarantine", "drop", "--data", data, "--all", "--json")
 	var listed struct{ Items []quarantineRow }
 	if err := json.Unmarshal([]byte(out), &listed); err != nil || code != 0 || len(listed.Items) != 1 || listed.Items[0].Row != second || string(listed.Items[0].Data) != "\xff\xff" || !json.Valid([]byte(said)) {
@@ -106,12 +107,12 @@ func TestQuarantineIsAcknowledged(t *testing.T) {
 // open.
 func TestQuarantineNeedsTheDirectory(t *testing.T) {
 	data, _ := withQuarantine(t)
-	store, err := openAtRest(data, &streams{err: &strings.Builder{}})
+	store, err := openAtRest(data, &program.Streams{Err: &strings.Builder{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"list"}, {"drop", "--all"}} {
-		if code, out, said := ran(t, append(append([]string{"quarantine"}, args...), "--data", data)...); code != exitUnexpected || out != "" || !strings.Contains(strings.ToLower(said), "stop the server first") {
+		if code, out, said := ran(t, append(append([]string{"quarantine"}, args...), "--data", data)...); code != program.ExitUnexpected || out != "" || !strings.Contains(strings.ToLower(said), "stop the server first") {
 			t.Errorf("%q: exit %d, %s%s", args, code, out, said)
 		}
 	}

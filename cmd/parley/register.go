@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -32,9 +33,9 @@ type registered struct {
 
 // Run registers the organization and keeps its credentials. A profile that has
 // some is left alone: they could not be had again.
-func (c *registerCmd) Run(ctx context.Context, std *streams) error {
+func (c *registerCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !parley.ValidSlug(c.Slug) {
-		return exitError{code: exitUsage, err: fmt.Errorf("%q cannot be a slug: it has to be 2 to 32 lowercase letters, digits and interior hyphens", c.Slug)}
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q cannot be a slug: it has to be 2 to 32 lowercase letters, digits and interior hyphens", c.Slug)}
 	}
 	directory, err := c.directory()
 	if err != nil {
@@ -42,7 +43,7 @@ func (c *registerCmd) Run(ctx context.Context, std *streams) error {
 	}
 	path := filepath.Join(directory, credentialsFile)
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		return exitError{code: exitConflict, err: fmt.Errorf("%s is there already; choose another directory with --profile", path)}
+		return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s is there already; choose another directory with --profile", path)}
 	}
 	in := api.Register{Email: c.Email, OrgSlug: c.Slug}
 	if c.Name != "" {
@@ -58,10 +59,10 @@ func (c *registerCmd) Run(ctx context.Context, std *streams) error {
 	if err := a.save(directory); err != nil {
 		return fmt.Errorf("registered as client %s with secret %s, which could not be kept: %w", a.ClientID, a.ClientSecret, err)
 	}
-	if std.json {
-		return std.value(registered{a.OrgID.String(), a.OrgSlug, a.ClientID.String(), a.TrustTier, a.URL, directory})
+	if std.JSON {
+		return std.Value(registered{a.OrgID.String(), a.OrgSlug, a.ClientID.String(), a.TrustTier, a.URL, directory})
 	}
-	return std.say("registered %s at %s (trust tier %d)\ncredentials in %s", a.OrgSlug, a.URL, a.TrustTier, path)
+	return std.Say("registered %s at %s (trust tier %d)\ncredentials in %s", a.OrgSlug, a.URL, a.TrustTier, path)
 }
 
 // register does the proof of work at the server and gives the account. The
@@ -90,12 +91,12 @@ func register(ctx context.Context, p *profileFlags, in api.Register, progress fu
 }
 
 // proofProgress keeps a person company through a long proof, once a second.
-func proofProgress(std *streams) func(client.ProofProgress) {
+func proofProgress(std *program.Streams) func(client.ProofProgress) {
 	told := time.Now()
 	return func(p client.ProofProgress) {
-		if time.Since(told) >= time.Second && isTerminal(std.err) {
+		if time.Since(told) >= time.Second && program.IsTerminal(std.Err) {
 			told = time.Now()
-			std.note("proof of work of %d bits: %d tried, about %d needed", p.Difficulty, p.Tried, uint64(1)<<p.Difficulty)
+			std.Note("proof of work of %d bits: %d tried, about %d needed", p.Difficulty, p.Tried, uint64(1)<<p.Difficulty)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"parley/cmd/parley/program"
 	"parley/persistence/backup"
 )
 
@@ -13,20 +14,20 @@ type restoreCmd struct {
 
 // Run makes a data directory of a snapshot. It says yes only when every file
 // was compared with its hash and lies on the disk.
-func (c *restoreCmd) Run(ctx context.Context, std *streams) error {
+func (c *restoreCmd) Run(ctx context.Context, std *program.Streams) error {
 	dir, snapshot := splitSnapshot(c.From)
-	restored, err := backup.Restore(ctx, backup.RestoreOptions{From: dir, Snapshot: snapshot, To: c.Data, Progress: std.progress()})
+	restored, err := backup.Restore(ctx, backup.RestoreOptions{From: dir, Snapshot: snapshot, To: c.Data, Progress: progress(std)})
 	if err != nil {
 		return err
 	}
-	if std.json {
+	if std.JSON {
 		line := snapshotOf(dir, restored)
 		line.Data = c.Data
-		return std.value(line)
+		return std.Value(line)
 	}
 	note := ""
 	if !restored.Has(masterKeyFile) {
 		note = "\n  the backup has no master.key: put the key into the directory (mode 600) before a server is started on it"
 	}
-	return std.say("restored snapshot %s into %s: %d files, %s%s\n  %s", restored.ID, c.Data, len(restored.Files), size(restored.Bytes()), note, typed("serve --data "+c.Data))
+	return std.Say("restored snapshot %s into %s: %d files, %s%s\n  %s", restored.ID, c.Data, len(restored.Files), size(restored.Bytes()), note, program.Typed("serve --data "+c.Data))
 }

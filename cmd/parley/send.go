@@ -8,7 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -22,21 +25,21 @@ type payloadFlags struct {
 }
 
 // payload is the text given, or what standard input has.
-func payload(std *streams, text string) ([]byte, error) {
+func payload(std *program.Streams, text string) ([]byte, error) {
 	if text != "" && text != "-" {
 		return []byte(text), nil
 	}
-	if isTerminal(std.in) {
-		std.note("reading the message from standard input; end with Ctrl-D")
+	if program.IsTerminal(std.In) {
+		std.Note("reading the message from standard input; end with Ctrl-D")
 	}
-	body, err := io.ReadAll(io.LimitReader(std.in, client.PayloadBytesMax+1))
+	body, err := io.ReadAll(io.LimitReader(std.In, client.PayloadBytesMax+1))
 	switch {
 	case err != nil:
 		return nil, err
 	case len(body) == 0:
-		return nil, exitError{code: exitUsage, err: errors.New("the message is empty")}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: errors.New("the message is empty")}
 	case len(body) > client.PayloadBytesMax:
-		return nil, exitError{code: exitUsage, err: fmt.Errorf("the message on standard input is longer than %d bytes, the most that one message carries", client.PayloadBytesMax)}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("the message on standard input is longer than %d bytes, the most that one message carries", client.PayloadBytesMax)}
 	}
 	return body, nil
 }
@@ -54,10 +57,13 @@ func (f *payloadFlags) metadata() (api.Object, error) {
 		return nil, nil
 	}
 	if err := object.UnmarshalJSON([]byte(f.Metadata)); err != nil || !jsonValid(f.Metadata) {
-		return nil, exitError{code: exitUsage, err: errors.New("--metadata should be a JSON object")}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: errors.New("--metadata should be a JSON object")}
 	}
 	return object, nil
 }
+
+// jsonValid reports whether text is one JSON value.
+func jsonValid(text string) bool { return jsontext.Value(text).IsValid() }
 
 type sendCmd struct {
 	sealingFlags
@@ -68,9 +74,9 @@ type sendCmd struct {
 	Parent *parley.ConversationID `placeholder:"ID" help:"Start a sub-conversation of this one."`
 }
 
-func (c *sendCmd) Run(ctx context.Context, std *streams) error {
+func (c *sendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.Wait != 0 && (c.Wait < parley.SyncTimeoutMin || c.Wait > parley.SyncTimeoutMax) {
-		return exitError{code: exitUsage, err: fmt.Errorf("--wait: %v is not between %v and %v", c.Wait, parley.SyncTimeoutMin, parley.SyncTimeoutMax)}
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--wait: %v is not between %v and %v", c.Wait, parley.SyncTimeoutMin, parley.SyncTimeoutMax)}
 	}
 	metadata, err := c.metadata()
 	if err != nil {
@@ -109,7 +115,7 @@ func (c *sendCmd) Run(ctx context.Context, std *streams) error {
 // is, a bare name as the id of the organization's own agent of that name.
 func sendTarget(ctx context.Context, from *client.Client, to string) (string, error) {
 	if strings.HasPrefix(to, "#") {
-		return "", exitError{code: exitUsage, err: fmt.Errorf("%s is a group: send to it with \"%s\"", to, typed("group send '"+to+"' TEXT"))}
+		return "", program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s is a group: send to it with \"%s\"", to, program.Typed("group send '"+to+"' TEXT"))}
 	}
 	if _, err := parley.ParseID[parley.AgentID](to); err == nil || strings.Contains(to, "@") {
 		return to, nil
@@ -130,13 +136,13 @@ type syncResult struct {
 	ConversationStatus *string `json:"conversation_status,omitzero"`
 }
 
-func (c *sendCmd) showResult(ctx context.Context, std *streams, agent *client.Agent, result *api.SyncResult) error {
+func (c *sendCmd) showResult(ctx context.Context, std *program.Streams, agent *client.Agent, result *api.SyncResult) error {
 	message, err := show(ctx, agent, result.Message)
 	if err != nil {
 		return err
 	}
 	message.RecipientUnbound = len(unbound(agent, result.Message.ToAgentID)) > 0
-	if !std.json {
+	if !std.JSON {
 		noteUnbound(std, agent, result.Message.ToAgentID)
 	}
 	out := syncResult{Message: message, Status: result.Status, ConversationStatus: result.ConversationStatus}
@@ -146,17 +152,17 @@ func (c *sendCmd) showResult(ctx context.Context, std *streams, agent *client.Ag
 		}
 	}
 	switch {
-	case std.json:
-		err = std.value(out)
+	case std.JSON:
+		err = std.Value(out)
 	case out.Reply != nil:
-		return std.say("%s", out.Reply)
+		return std.Say("%s", out.Reply)
 	case result.ConversationStatus != nil:
-		return std.say("no reply: the conversation is %s\n  message %s  conversation %s", *result.ConversationStatus, result.Message.ID, result.ConversationID)
+		return std.Say("no reply: the conversation is %s\n  message %s  conversation %s", *result.ConversationStatus, result.Message.ID, result.ConversationID)
 	default:
-		err = std.say("sent to %s\n  message %s  conversation %s", recipient(result.Message), result.Message.ID, result.ConversationID)
+		err = std.Say("sent to %s\n  message %s  conversation %s", recipient(result.Message), result.Message.ID, result.ConversationID)
 	}
 	if err == nil && result.Reply == nil && result.ConversationStatus == nil {
-		err = exitError{code: exitTimeout, err: fmt.Errorf("no reply within %v; the message was sent, and a later reply comes to the inbox", c.Wait)}
+		err = program.ExitError{Code: program.ExitTimeout, Err: fmt.Errorf("no reply within %v; the message was sent, and a later reply comes to the inbox", c.Wait)}
 	}
 	return err
 }
@@ -171,20 +177,20 @@ func showOwn(ctx context.Context, agent *client.Agent, sent *client.SentMessage)
 	return s, err
 }
 
-func showSent(ctx context.Context, std *streams, agent *client.Agent, sent *client.SentMessage) error {
-	if std.json {
+func showSent(ctx context.Context, std *program.Streams, agent *client.Agent, sent *client.SentMessage) error {
+	if std.JSON {
 		s, err := showOwn(ctx, agent, sent)
 		if err != nil {
 			return err
 		}
-		return std.value(s)
+		return std.Value(s)
 	}
 	noteUnbound(std, agent, sent.ToAgentID)
 	word := "sent"
 	if sent.Replayed {
 		word = "sent before, under this key,"
 	}
-	return std.say("%s to %s\n  message %s  conversation %s", word, recipient(sent.Message), sent.ID, sent.ConversationID)
+	return std.Say("%s to %s\n  message %s  conversation %s", word, recipient(sent.Message), sent.ID, sent.ConversationID)
 }
 
 type replyCmd struct {
@@ -196,7 +202,7 @@ type replyCmd struct {
 
 // Run replies as the agent that received the message, or else as the one that
 // sent it, whichever the profile has the keys of.
-func (c *replyCmd) Run(ctx context.Context, std *streams) error {
+func (c *replyCmd) Run(ctx context.Context, std *program.Streams) error {
 	metadata, err := c.metadata()
 	if err != nil {
 		return err
@@ -214,8 +220,8 @@ func (c *replyCmd) Run(ctx context.Context, std *streams) error {
 		return err
 	}
 	agent, err := c.session(ctx, func(id parley.AgentID) bool { return id == original.ToAgentID })
-	var known exitError
-	if errors.As(err, &known) && known.code == exitForbidden {
+	var known program.ExitError
+	if errors.As(err, &known) && known.Code == program.ExitForbidden {
 		agent, err = c.session(ctx, func(id parley.AgentID) bool { return id == original.FromAgentID })
 	}
 	if err != nil {

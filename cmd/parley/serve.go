@@ -12,6 +12,7 @@ import (
 	"github.com/lmittmann/tint"
 
 	"parley"
+	"parley/cmd/parley/program"
 )
 
 type serveCmd struct {
@@ -24,22 +25,22 @@ type serveCmd struct {
 // output gets one line, once connections are accepted; whoever starts the
 // server may wait for it. Everything else is log, on standard error: lines of JSON
 // are not mixed with others.
-func (c *serveCmd) Run(ctx context.Context, std *streams) error {
+func (c *serveCmd) Run(ctx context.Context, std *program.Streams) error {
 	c.acceptLoss = c.AcceptLoss
-	slog.SetDefault(newLogger(&c.Config, std.err))
+	slog.SetDefault(newLogger(&c.Config, std.Err))
 	err := c.serve(ctx, std)
-	if err == nil || c.readableLog(std.err) {
+	if err == nil || c.readableLog(std.Err) {
 		return err
 	}
-	slog.Error("the server ended", "error", err.Error(), "exit", exitCode(err))
-	return toldError{err}
+	slog.Error("the server ended", "error", err.Error(), "exit", program.ExitCode(err))
+	return program.LoggedError{Err: err}
 }
 
-func (c *serveCmd) serve(ctx context.Context, std *streams) error {
+func (c *serveCmd) serve(ctx context.Context, std *program.Streams) error {
 	ready := func(address string) {
-		_, _ = fmt.Fprintf(std.out, "parley: listening on http://%s\n", address)
-		if c.readableLog(std.err) && (c.Hints || isTerminal(std.out)) {
-			c.hint(std.err, address)
+		_, _ = fmt.Fprintf(std.Out, "parley: listening on http://%s\n", address)
+		if c.readableLog(std.Err) && (c.Hints || program.IsTerminal(std.Out)) {
+			c.hint(std.Err, address)
 		}
 	}
 	done := make(chan error, 1)
@@ -63,8 +64,8 @@ func (c *serveCmd) hint(w io.Writer, address string) {
 		url = "http://" + address
 	}
 	for _, line := range []string{
-		"see it work    " + typed("demo --url "+url),
-		"take part      " + typed("register my-org --email you@my-org.example --url "+url),
+		"see it work    " + program.Typed("demo --url "+url),
+		"take part      " + program.Typed("register my-org --email you@my-org.example --url "+url),
 		"read about it  " + url + "/docs",
 	} {
 		_, _ = fmt.Fprintln(w, "  "+line)
@@ -73,7 +74,7 @@ func (c *serveCmd) hint(w io.Writer, address string) {
 
 // readableLog reports whether the log is for a person.
 func (c *Config) readableLog(w io.Writer) bool {
-	return c.LogFormat == "text" || c.LogFormat == "auto" && (c.Dev || isTerminal(w))
+	return c.LogFormat == "text" || c.LogFormat == "auto" && (c.Dev || program.IsTerminal(w))
 }
 
 // newLogger writes lines for a person on a terminal and under --dev, else JSON.
@@ -86,6 +87,6 @@ func newLogger(c *Config, w io.Writer) *slog.Logger {
 	return slog.New(tint.NewTextHandler(w, &tint.Options{
 		Level:      level,
 		TimeFormat: time.TimeOnly + ".000",
-		NoColor:    !isTerminal(w) || os.Getenv("NO_COLOR") != "",
+		NoColor:    !program.IsTerminal(w) || os.Getenv("NO_COLOR") != "",
 	}))
 }

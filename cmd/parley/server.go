@@ -17,6 +17,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 	"parley/http/auth"
 	"parley/http/limit"
@@ -64,7 +65,7 @@ func (h *house) tellStarted(cfg *Config) {
 	if h.metrics != nil {
 		metrics = h.metrics.Addr().String()
 	}
-	slog.Info("the server has started", "version", thisBuild().Version, "data", cfg.Data, "listen", h.public.Addr().String(),
+	slog.Info("the server has started", "version", program.ThisBuild().Version, "data", cfg.Data, "listen", h.public.Addr().String(),
 		"admin_listen", h.private.Addr().String(), "metrics_listen", metrics, "base_url", h.service.BaseURL, "domain", cfg.Domain,
 		"quota_profile", cfg.QuotaProfile, "tier1", cfg.Tier1, "dev", cfg.Dev, "memory_limit", byteSize(cfg.limit()).String())
 }
@@ -144,7 +145,7 @@ func (h *house) openActors(cfg Config) (err error) {
 		Existing: found.filed, // the key's file is made after the journal
 		Fatal: func(err error) {
 			slog.Error("the journal cannot go on; what was answered is on disk", "error", err)
-			os.Exit(exitUnexpected)
+			os.Exit(program.ExitUnexpected)
 		},
 	})
 	if err != nil {
@@ -205,14 +206,14 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	h.service = parleyhttp.NewService(parleyhttp.ServiceOptions{
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand,
-		Version: thisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
+		Version: program.ThisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
 		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.mailer(keeping, base),
 		Guard: h.out.guard, Vault: h.master, Logger: slog.Default(),
 	})
 	h.doors, err = parleyhttp.New(parleyhttp.Options{
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
-		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: thisBuild().Version,
+		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: program.ThisBuild().Version,
 		Concurrency: connectionsMax(filesMax()), Served: cfg.served(), PerAddress: cfg.ConnectionsPerAddress,
 		Exempt: h.service.Proxy, Waiting: parleyhttp.Runnable,
 		Observe: h.observer(cfg), Budget: budget, Source: h.service.Source,

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"parley"
+	"parley/cmd/parley/program"
 )
 
 // Tracing are the settings of traces. What else there is to set, such as headers
@@ -166,7 +167,7 @@ func openTraces(ctx context.Context, cfg *Config) (*traces, error) {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
-		attribute.String("service.name", "parley"), attribute.String("service.version", thisBuild().Version),
+		attribute.String("service.name", "parley"), attribute.String("service.version", program.ThisBuild().Version),
 	), resource.WithFromEnv())
 	if err != nil {
 		slog.Warn("some attributes of traces are not as the environment says", "error", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	actorsverify "parley/actors/verify"
+	"parley/cmd/parley/program"
 	"parley/journal/report"
 	"parley/persistence"
 	rowverify "parley/persistence/verify"
@@ -44,7 +45,7 @@ const faultsTold = 20
 
 // Run examines a data directory at rest: the engine's files, every row, what the
 // rows mean, and whether the key is there that opens them.
-func (c *verifyCmd) Run(std *streams) error {
+func (c *verifyCmd) Run(std *program.Streams) error {
 	began := time.Now()
 	dir, err := journalOf(c.Data)
 	if err != nil {
@@ -52,30 +53,30 @@ func (c *verifyCmd) Run(std *streams) error {
 	}
 	archive, err := persistence.OpenArchive(dir, persistence.Options{
 		Clock: time.Now, CacheBytes: verifyCache,
-		Logger: slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelError})),
-		Fatal:  func(err error) { os.Exit(std.fail(err)) },
+		Logger: slog.New(slog.NewTextHandler(std.Err, &slog.HandlerOptions{Level: slog.LevelError})),
+		Fatal:  func(err error) { os.Exit(std.Fail(err)) },
 	})
 	if err != nil {
 		return advised(err, c.Data)
 	}
-	audit := &report.Verification{Progress: std.reading()}
+	audit := &report.Verification{Progress: readProgress(std)}
 	unread := errors.Join(rowverify.Rows(archive, audit), actorsverify.Run(archive, audit))
 	locked := auditKey(c.Data, archive, audit)
-	std.rewind()
+	clearLine(std)
 	v := verdictOf(c.Data, audit, unread)
 	v.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
-	if err := errors.Join(archive.Close(), std.verdict(v)); err != nil {
+	if err := errors.Join(archive.Close(), printVerdict(std, v)); err != nil {
 		return err
 	}
 	switch {
 	case locked && v.Faults == 1 && unread == nil:
-		return exitError{code: exitUnexpected, err: fmt.Errorf("no server can start on %s: put right its master key; the rest of it is in order", c.Data)}
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("no server can start on %s: put right its master key; the rest of it is in order", c.Data)}
 	case v.Faults > 0 && v.Faults == v.faultsOf("quarantine") && unread == nil:
-		return exitError{code: exitUnexpected, err: fmt.Errorf("%d stored effects in %s could not be decoded and had no effect; the rest of it is in order.\nLook at them with \"%s\", then drop them (see Quarantine in docs/operations.md)", v.Faults, c.Data, typed("quarantine list --data "+c.Data))}
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%d stored effects in %s could not be decoded and had no effect; the rest of it is in order.\nLook at them with \"%s\", then drop them (see Quarantine in docs/operations.md)", v.Faults, c.Data, program.Typed("quarantine list --data "+c.Data))}
 	case v.Faults > 0:
-		return exitError{code: exitUnexpected, err: fmt.Errorf("%d faults in %s; keep a copy of the directory, then restore the last backup with \"%s\"", v.Faults, c.Data, typed("restore"))}
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%d faults in %s; keep a copy of the directory, then restore the last backup with \"%s\"", v.Faults, c.Data, program.Typed("restore"))}
 	case unread != nil:
-		return exitError{code: exitUnexpected, err: fmt.Errorf("%s could not be examined to the end: %w", c.Data, unread)}
+		return program.ExitError{Code: program.ExitUnexpected, Err: fmt.Errorf("%s could not be examined to the end: %w", c.Data, unread)}
 	}
 	return nil
 }
@@ -122,9 +123,9 @@ func (v *verdict) faultsOf(check string) (n uint64) {
 
 // verdict tells what was examined, and of the first faults where they are and
 // what they mean.
-func (s *streams) verdict(v *verdict) error {
-	if s.json {
-		return s.value(v)
+func printVerdict(s *program.Streams, v *verdict) error {
+	if s.JSON {
+		return s.Value(v)
 	}
 	rows := [][]string{{"CHECK", "CHECKED", "FAULTS", "WHAT MUST HOLD"}}
 	checked := uint64(0)
@@ -132,40 +133,40 @@ func (s *streams) verdict(v *verdict) error {
 		checked += c.Checked
 		rows = append(rows, []string{c.Name, strconv.FormatUint(c.Checked, 10), strconv.FormatUint(c.Faults, 10), c.Says})
 	}
-	err := s.table(rows)
+	err := s.Table(rows)
 	for _, f := range v.First {
-		err = errors.Join(err, s.say("\n%s: %s\n  %s", f.Check, printable(f.Where), printable(f.Means)))
+		err = errors.Join(err, s.Say("\n%s: %s\n  %s", f.Check, program.Printable(f.Where), program.Printable(f.Means)))
 	}
 	if more := v.Faults - uint64(len(v.First)); more > 0 {
-		err = errors.Join(err, s.say("\nand %d more", more))
+		err = errors.Join(err, s.Say("\nand %d more", more))
 	}
 	if v.Unread != "" {
-		return errors.Join(err, s.say("\nnot examined to the end: %s", printable(v.Unread)))
+		return errors.Join(err, s.Say("\nnot examined to the end: %s", program.Printable(v.Unread)))
 	}
 	if v.Faults == 0 {
-		err = errors.Join(err, s.say("\n%s is in order: %d checks held %d times, in %.1f s", v.Data, len(v.Checks), checked, v.Seconds))
+		err = errors.Join(err, s.Say("\n%s is in order: %d checks held %d times, in %.1f s", v.Data, len(v.Checks), checked, v.Seconds))
 	}
 	return err
 }
 
 // reading notes what is being read, in one line of a terminal that is written
 // over; elsewhere nothing.
-func (s *streams) reading() func(what string, rows uint64) {
-	if !isTerminal(s.err) {
+func readProgress(s *program.Streams) func(what string, rows uint64) {
+	if !program.IsTerminal(s.Err) {
 		return nil
 	}
 	var told time.Time
 	return func(what string, rows uint64) {
 		if now := time.Now(); now.Sub(told) >= 100*time.Millisecond {
 			told = now
-			_, _ = fmt.Fprintf(s.err, "\r\033[Kreading %s, %d rows", what, rows)
+			_, _ = fmt.Fprintf(s.Err, "\r\033[Kreading %s, %d rows", what, rows)
 		}
 	}
 }
 
 // rewind clears the line that reading has written.
-func (s *streams) rewind() {
-	if isTerminal(s.err) {
-		_, _ = fmt.Fprint(s.err, "\r\033[K")
+func clearLine(s *program.Streams) {
+	if program.IsTerminal(s.Err) {
+		_, _ = fmt.Fprint(s.Err, "\r\033[K")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -21,7 +22,7 @@ type watchCmd struct {
 }
 
 // errWatchTimeout says that fewer messages came than were asked for.
-var errWatchTimeout = exitError{code: exitTimeout, err: errors.New("the messages asked for did not come in time")}
+var errWatchTimeout = program.ExitError{Code: program.ExitTimeout, Err: errors.New("the messages asked for did not come in time")}
 
 // watched is one line of `watch --json`.
 type watched struct {
@@ -39,10 +40,10 @@ type watched struct {
 
 // Run follows the stream until it is interrupted, which is its natural end.
 // Connections that break are made again and resume where they stopped.
-func (c *watchCmd) Run(ctx context.Context, std *streams) error {
+func (c *watchCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.After != "" {
 		if _, err := parley.ParseID[parley.MessageID](c.After); err != nil {
-			return exitError{code: exitUsage, err: fmt.Errorf("--after: %q is %w", c.After, err)}
+			return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--after: %q is %w", c.After, err)}
 		}
 	}
 	agent, err := c.session(ctx, nil)
@@ -67,13 +68,13 @@ func (c *watchCmd) Run(ctx context.Context, std *streams) error {
 	return err
 }
 
-func (c *watchCmd) follow(ctx context.Context, std *streams, agent *client.Agent) error {
+func (c *watchCmd) follow(ctx context.Context, std *program.Streams, agent *client.Agent) error {
 	options := client.StreamOptions{
 		LastEventID: c.After,
 		Heartbeats:  c.Heartbeats,
-		OnConnect:   func() { std.note("watching %s", agent.Handle()) },
+		OnConnect:   func() { std.Note("watching %s", agent.Handle()) },
 		OnReconnect: func(cause error, pause time.Duration) {
-			std.note("disconnected (%v), again in %v", cause, pause.Round(time.Millisecond))
+			std.Note("disconnected (%v), again in %v", cause, pause.Round(time.Millisecond))
 		},
 	}
 	messages := 0
@@ -84,7 +85,7 @@ func (c *watchCmd) follow(ctx context.Context, std *streams, agent *client.Agent
 		exchange := event.Message != nil && agent.IsKeyExchange(*event.Message)
 		if exchange && !c.Keys {
 			if event.OpenError != nil {
-				std.note("a group key from %s: %v", sender(*event.Message), event.OpenError)
+				std.Note("a group key from %s: %v", sender(*event.Message), event.OpenError)
 			}
 			continue
 		}
@@ -102,26 +103,26 @@ func (c *watchCmd) follow(ctx context.Context, std *streams, agent *client.Agent
 	return nil
 }
 
-func (c *watchCmd) tell(std *streams, in client.Incoming) error {
+func (c *watchCmd) tell(std *program.Streams, in client.Incoming) error {
 	line := watched{Event: in.Type, LastEventID: in.LastEventID, Status: in.Status, Heartbeat: in.Heartbeat, Gap: in.Gap, Group: in.Group, Late: in.Late}
 	if in.Message != nil {
 		line.Message = showOpened(*in.Message, in.Opened, in.KeyExchange, in.OpenError)
 	}
 	switch {
-	case std.json:
-		return std.value(line)
+	case std.JSON:
+		return std.Value(line)
 	case line.Message != nil:
-		return std.say("%s\n", line.Message)
+		return std.Say("%s\n", line.Message)
 	case line.Status != nil:
-		return std.say("conversation %s is %s\n", line.Status.ConversationID, printable(line.Status.Status))
+		return std.Say("conversation %s is %s\n", line.Status.ConversationID, program.Printable(line.Status.Status))
 	case line.Heartbeat != nil:
-		return std.say("heartbeat %s\n", clock(line.Heartbeat.Timestamp))
+		return std.Say("heartbeat %s\n", program.Clock(line.Heartbeat.Timestamp))
 	case line.Group != nil && line.Group.RequestID != nil:
-		return std.say("group %s: %s, request %s\n", line.Group.GroupID, printable(line.Group.Kind), *line.Group.RequestID)
+		return std.Say("group %s: %s, request %s\n", line.Group.GroupID, program.Printable(line.Group.Kind), *line.Group.RequestID)
 	case line.Group != nil:
-		return std.say("group %s: %s\n", line.Group.GroupID, printable(line.Group.Kind))
+		return std.Say("group %s: %s\n", line.Group.GroupID, program.Printable(line.Group.Kind))
 	case line.Gap != nil:
-		return std.say("gap: %s; what was not carried before follows\n", printable(line.Gap.Reason))
+		return std.Say("gap: %s; what was not carried before follows\n", program.Printable(line.Gap.Reason))
 	}
 	return nil
 }

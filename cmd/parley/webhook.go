@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -35,7 +36,7 @@ type webhookArg struct {
 func (w *webhookArg) open() (*client.Client, parley.AnyID, error) {
 	id, err := parley.ParseID[parley.AnyID](w.Webhook)
 	if err != nil {
-		return nil, id, exitError{code: exitUsage, err: fmt.Errorf("%q is %w", w.Webhook, err)}
+		return nil, id, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is %w", w.Webhook, err)}
 	}
 	from, _, err := w.profileFlags.open()
 	return from, id, err
@@ -57,9 +58,9 @@ func (w *watchedFlags) watched(ctx context.Context, from *client.Client) (*api.A
 	case err != nil:
 		return nil, err
 	case len(agents) == 0:
-		return nil, exitError{code: exitNotFound, err: fmt.Errorf("the organization has no agent: run \"%s\" first", typed("agent create NAME"))}
+		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the organization has no agent: run \"%s\" first", program.Typed("agent create NAME"))}
 	case len(agents) > 1:
-		return nil, exitError{code: exitUsage, err: errors.New("the organization has several agents: name one with --agent")}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: errors.New("the organization has several agents: name one with --agent")}
 	}
 	return &agents[0], nil
 }
@@ -71,7 +72,7 @@ type webhookCreateCmd struct {
 	Description string   `placeholder:"TEXT" help:"What it is for."`
 }
 
-func (c *webhookCreateCmd) Run(ctx context.Context, std *streams) error {
+func (c *webhookCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -92,19 +93,19 @@ func (c *webhookCreateCmd) Run(ctx context.Context, std *streams) error {
 }
 
 // showSecret shows a webhook with its secret, which is never shown again.
-func showSecret(std *streams, what string, made *api.WebhookSecret) error {
-	if std.json {
-		return std.value(made)
+func showSecret(std *program.Streams, what string, made *api.WebhookSecret) error {
+	if std.JSON {
+		return std.Value(made)
 	}
-	return std.say("%s %s\n  secret  %s  (shown once)", what, webhookLine(&made.Webhook), made.Secret)
+	return std.Say("%s %s\n  secret  %s  (shown once)", what, webhookLine(&made.Webhook), made.Secret)
 }
 
 // webhookLine is a webhook and why it is off, if it is.
 func webhookLine(w *api.Webhook) string {
-	line := fmt.Sprintf("%s\n  url     %s\n  events  %s", w.ID, printable(w.URL), printable(strings.Join(w.Events, ", ")))
+	line := fmt.Sprintf("%s\n  url     %s\n  events  %s", w.ID, program.Printable(w.URL), program.Printable(strings.Join(w.Events, ", ")))
 	switch {
 	case w.DisabledAt != nil:
-		line += fmt.Sprintf("\n  off     since %s: %s", clock(*w.DisabledAt), text(w.DisabledReason))
+		line += fmt.Sprintf("\n  off     since %s: %s", program.Clock(*w.DisabledAt), program.Text(w.DisabledReason))
 	case !w.Active:
 		line += "\n  off     switched off"
 	}
@@ -116,7 +117,7 @@ type webhookListCmd struct {
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Only this agent's, by name, handle or id."`
 }
 
-func (c *webhookListCmd) Run(ctx context.Context, std *streams) error {
+func (c *webhookListCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.open()
 	if err != nil {
 		return err
@@ -133,8 +134,8 @@ func (c *webhookListCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return list(std, found)
+	if std.JSON {
+		return program.List(std, found)
 	}
 	rows := [][]string{{"ID", "STATE", "URL", "EVENTS", "AGENT"}}
 	for _, w := range found {
@@ -143,27 +144,27 @@ func (c *webhookListCmd) Run(ctx context.Context, std *streams) error {
 			state = "off"
 		}
 		if w.DisabledReason != nil {
-			state += ": " + printable(*w.DisabledReason)
+			state += ": " + program.Printable(*w.DisabledReason)
 		}
-		rows = append(rows, []string{w.ID.String(), state, printable(w.URL), printable(strings.Join(w.Events, ",")), w.AgentID.String()})
+		rows = append(rows, []string{w.ID.String(), state, program.Printable(w.URL), program.Printable(strings.Join(w.Events, ",")), w.AgentID.String()})
 	}
-	return std.table(rows)
+	return std.Table(rows)
 }
 
 type webhookPauseCmd struct{ webhookArg }
 
-func (c *webhookPauseCmd) Run(ctx context.Context, std *streams) error {
+func (c *webhookPauseCmd) Run(ctx context.Context, std *program.Streams) error {
 	return c.turn(ctx, std, false)
 }
 
 type webhookResumeCmd struct{ webhookArg }
 
-func (c *webhookResumeCmd) Run(ctx context.Context, std *streams) error {
+func (c *webhookResumeCmd) Run(ctx context.Context, std *program.Streams) error {
 	return c.turn(ctx, std, true)
 }
 
 // turn switches the webhook on or off.
-func (w *webhookArg) turn(ctx context.Context, std *streams, on bool) error {
+func (w *webhookArg) turn(ctx context.Context, std *program.Streams, on bool) error {
 	from, id, err := w.open()
 	if err != nil {
 		return err
@@ -172,15 +173,15 @@ func (w *webhookArg) turn(ctx context.Context, std *streams, on bool) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(changed)
+	if std.JSON {
+		return std.Value(changed)
 	}
-	return std.say("%s", webhookLine(changed))
+	return std.Say("%s", webhookLine(changed))
 }
 
 type webhookDeleteCmd struct{ webhookArg }
 
-func (c *webhookDeleteCmd) Run(ctx context.Context, std *streams) error {
+func (c *webhookDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.open()
 	if err != nil {
 		return err
@@ -188,15 +189,15 @@ func (c *webhookDeleteCmd) Run(ctx context.Context, std *streams) error {
 	if err := from.DeleteWebhook(ctx, id); err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(map[string]any{"id": id, "deleted": true})
+	if std.JSON {
+		return std.Value(map[string]any{"id": id, "deleted": true})
 	}
-	return std.say("deleted %s", id)
+	return std.Say("deleted %s", id)
 }
 
 type webhookRotateCmd struct{ webhookArg }
 
-func (c *webhookRotateCmd) Run(ctx context.Context, std *streams) error {
+func (c *webhookRotateCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.open()
 	if err != nil {
 		return err
@@ -215,7 +216,7 @@ type webhookDeliveriesCmd struct {
 	Offset int    `default:"0" help:"How many of the newest to skip."`
 }
 
-func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *streams) error {
+func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.open()
 	if err != nil {
 		return err
@@ -228,28 +229,28 @@ func (c *webhookDeliveriesCmd) Run(ctx context.Context, std *streams) error {
 	if err != nil {
 		return err
 	}
-	if std.json {
-		return std.value(page)
+	if std.JSON {
+		return std.Value(page)
 	}
 	rows := [][]string{{"JOB", "EVENT", "STATUS", "ATTEMPTS", "LAST", "NEXT"}}
 	for _, d := range page.Items {
-		rows = append(rows, []string{d.ID.String(), printable(d.Event), printable(d.Status), fmt.Sprintf("%d/%d", d.Attempts, d.MaxAttempts), lastOf(&d), when(d.NextAttemptAt)})
+		rows = append(rows, []string{d.ID.String(), program.Printable(d.Event), program.Printable(d.Status), fmt.Sprintf("%d/%d", d.Attempts, d.MaxAttempts), lastOf(&d), when(d.NextAttemptAt)})
 	}
-	if err := std.table(rows); err != nil {
+	if err := std.Table(rows); err != nil {
 		return err
 	}
 	sum, err := from.DeliverySummary(ctx, id)
 	if err != nil {
 		return err
 	}
-	return std.say("%d in all: %d delivered, %d pending, %d failed, %d dead", sum.Total, sum.Delivered, sum.Pending, sum.Failed, sum.Dead)
+	return std.Say("%d in all: %d delivered, %d pending, %d failed, %d dead", sum.Total, sum.Delivered, sum.Pending, sum.Failed, sum.Dead)
 }
 
 // lastOf is how the last attempt of a delivery ended.
 func lastOf(d *api.Delivery) string {
 	switch {
 	case d.LastError != nil:
-		return printable(*d.LastError)
+		return program.Printable(*d.LastError)
 	case d.LastStatusCode != nil:
 		return strconv.Itoa(*d.LastStatusCode)
 	}
@@ -260,12 +261,12 @@ func when(t *api.Time) string {
 	if t == nil {
 		return "-"
 	}
-	return clock(*t)
+	return program.Clock(*t)
 }
 
 type webhookTestCmd struct{ webhookArg }
 
-func (c *webhookTestCmd) Run(ctx context.Context, std *streams) error {
+func (c *webhookTestCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, id, err := c.open()
 	if err != nil {
 		return err
@@ -282,10 +283,10 @@ type webhookRetryCmd struct {
 	Job string `arg:"" help:"Id of the delivery."`
 }
 
-func (c *webhookRetryCmd) Run(ctx context.Context, std *streams) error {
+func (c *webhookRetryCmd) Run(ctx context.Context, std *program.Streams) error {
 	job, err := parley.ParseID[parley.AnyID](c.Job)
 	if err != nil {
-		return exitError{code: exitUsage, err: fmt.Errorf("%q is %w", c.Job, err)}
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is %w", c.Job, err)}
 	}
 	from, id, err := c.open()
 	if err != nil {
@@ -298,9 +299,9 @@ func (c *webhookRetryCmd) Run(ctx context.Context, std *streams) error {
 	return showJob(std, tried)
 }
 
-func showJob(std *streams, d *api.Delivery) error {
-	if std.json {
-		return std.value(d)
+func showJob(std *program.Streams, d *api.Delivery) error {
+	if std.JSON {
+		return std.Value(d)
 	}
-	return std.say("%s %s, job %s", printable(d.Event), printable(d.Status), d.ID)
+	return std.Say("%s %s, job %s", program.Printable(d.Event), program.Printable(d.Status), d.ID)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -29,7 +30,7 @@ type webhookListenCmd struct {
 const deliveryBytesMax = 64 << 10
 
 // errNoDelivery says that nothing came in time.
-var errNoDelivery = exitError{code: exitTimeout, err: errors.New("no delivery came in time")}
+var errNoDelivery = program.ExitError{Code: program.ExitTimeout, Err: errors.New("no delivery came in time")}
 
 // heardDelivery is one line of `webhook listen --json`.
 type heardDelivery struct {
@@ -53,10 +54,10 @@ func (c *webhookListenCmd) Validate() error {
 }
 
 // Run receives until it is interrupted, which is its natural end.
-func (c *webhookListenCmd) Run(ctx context.Context, std *streams) (err error) {
+func (c *webhookListenCmd) Run(ctx context.Context, std *program.Streams) (err error) {
 	ln, err := net.Listen("tcp", c.Addr)
 	if err != nil {
-		return exitError{code: exitNetwork, err: err}
+		return program.ExitError{Code: program.ExitNetwork, Err: err}
 	}
 	defer func() { _ = ln.Close() }()
 	ear := &webhookEar{secret: c.Secret, brand: "svc", heard: make(chan heardDelivery), ready: make(chan struct{})}
@@ -73,12 +74,12 @@ func (c *webhookListenCmd) Run(ctx context.Context, std *streams) (err error) {
 		ear.brand = a.Brand
 	}
 	close(ear.ready)
-	std.note("listening on http://%s", ln.Addr())
+	std.Note("listening on http://%s", ln.Addr())
 	return c.follow(ctx, std, ear)
 }
 
 // create makes a webhook that leads here, and gives what deletes it.
-func (c *webhookListenCmd) create(ctx context.Context, std *streams, ear *webhookEar, here string) (forget func() error, err error) {
+func (c *webhookListenCmd) create(ctx context.Context, std *program.Streams, ear *webhookEar, here string) (forget func() error, err error) {
 	from, _, err := c.open()
 	if err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (c *webhookListenCmd) create(ctx context.Context, std *streams, ear *webhoo
 		return nil, err
 	}
 	ear.secret, ear.brand = made.Secret, from.Brand()
-	std.note("made webhook %s of %s", made.ID, text(agent.Handle))
+	std.Note("made webhook %s of %s", made.ID, program.Text(agent.Handle))
 	return func() error { return forgetWebhook(ctx, from, made.ID) }, nil
 }
 
@@ -106,7 +107,7 @@ func forgetWebhook(ctx context.Context, from *client.Client, id parley.AnyID) er
 	return from.DeleteWebhook(ctx, id)
 }
 
-func (c *webhookListenCmd) follow(ctx context.Context, std *streams, ear *webhookEar) error {
+func (c *webhookListenCmd) follow(ctx context.Context, std *program.Streams, ear *webhookEar) error {
 	var over <-chan time.Time
 	if c.Once && c.Timeout > 0 {
 		over = time.After(c.Timeout)
@@ -122,7 +123,7 @@ func (c *webhookListenCmd) follow(ctx context.Context, std *streams, ear *webhoo
 				return err
 			}
 			if c.Once && !d.Verified {
-				return exitError{code: exitForbidden, err: errors.New(d.Error)}
+				return program.ExitError{Code: program.ExitForbidden, Err: errors.New(d.Error)}
 			}
 			if c.Once {
 				return nil
@@ -131,14 +132,14 @@ func (c *webhookListenCmd) follow(ctx context.Context, std *streams, ear *webhoo
 	}
 }
 
-func tellDelivery(std *streams, d *heardDelivery) error {
+func tellDelivery(std *program.Streams, d *heardDelivery) error {
 	switch {
-	case std.json:
-		return std.value(d)
+	case std.JSON:
+		return std.Value(d)
 	case !d.Verified:
-		return std.say("REFUSED %s: %s", printable(d.ID), printable(d.Error))
+		return std.Say("REFUSED %s: %s", program.Printable(d.ID), program.Printable(d.Error))
 	}
-	line := fmt.Sprintf("%s  verified  %s", printable(d.Payload.Event), clock(d.Payload.Timestamp))
+	line := fmt.Sprintf("%s  verified  %s", program.Printable(d.Payload.Event), program.Clock(d.Payload.Timestamp))
 	if id := d.Payload.MessageID; id != nil {
 		line += "  message " + id.String()
 	}
@@ -148,7 +149,7 @@ func tellDelivery(std *streams, d *heardDelivery) error {
 	if id := d.Payload.GroupID; id != nil {
 		line += "  group " + id.String()
 	}
-	return std.say("%s", line)
+	return std.Say("%s", line)
 }
 
 // webhookEar receives deliveries and hands each on once it is judged and answered.

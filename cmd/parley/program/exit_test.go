@@ -1,7 +1,8 @@
-package main
+package program
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"parley"
 	"parley/http/client"
 )
 
@@ -24,7 +26,7 @@ func TestExitCodes(t *testing.T) {
 		{errors.New("anything"), 1},
 		{refused(500), 1},
 		{context.Canceled, 1},
-		{exitError{code: 2, err: errors.New("usage")}, 2},
+		{ExitError{Code: 2, Err: errors.New("usage")}, 2},
 		{fmt.Errorf("seal: %w", client.ErrPayloadTooLong), 2},
 		{refused(400), 3},
 		{refused(413), 3},
@@ -40,12 +42,11 @@ func TestExitCodes(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, 8},
 		{fmt.Errorf("read: %w", io.ErrUnexpectedEOF), 8},
 		{context.DeadlineExceeded, 9},
-		{errWatchTimeout, 9},
 		{&net.DNSError{Err: "no such host"}, 8},
 		{&net.OpError{Op: "listen", Err: syscall.EADDRINUSE}, 1},
 		{fmt.Errorf("lock: %w", syscall.EAGAIN), 1},
 	} {
-		if got := exitCode(c.err); got != c.want {
+		if got := ExitCode(c.err); got != c.want {
 			t.Errorf("%v: exit code %d, want %d", c.err, got, c.want)
 		}
 	}
@@ -54,8 +55,8 @@ func TestExitCodes(t *testing.T) {
 // TestFailureAsJSON pins what scripts read from standard error.
 func TestFailureAsJSON(t *testing.T) {
 	var text strings.Builder
-	std := &streams{err: &text, json: true}
-	code := std.fail(&client.Error{Status: 409, Code: "slug_taken", Detail: "Taken.", RequestID: "r1"})
+	std := &Streams{Err: &text, JSON: true}
+	code := std.Fail(&client.Error{Status: 409, Code: "slug_taken", Detail: "Taken.", RequestID: "r1"})
 	want := `{"error":"409 slug_taken: Taken. (request r1)","exit":6,"status":409,"code":"slug_taken","request_id":"r1"}` + "\n"
 	if code != 6 || text.String() != want {
 		t.Errorf("exit code %d, standard error %q, want %q", code, text.String(), want)
@@ -73,27 +74,23 @@ func TestPrintable(t *testing.T) {
 		"right\u202eto left":       "right\uFFFDto left",
 		"bell\a and delete \u007f": "bell\uFFFD and delete \uFFFD",
 	} {
-		if got := printable(in); got != want {
+		if got := Printable(in); got != want {
 			t.Errorf("printable(%q) is %q, want %q", in, got, want)
 		}
 	}
 }
 
-// TestNarratorStopsAtMismatch keeps the demonstration honest: a fact that does
-// not hold is told as such and ends it.
-func TestNarratorStopsAtMismatch(t *testing.T) {
+// TestChangedKeysHaveAnExitCode: a script can distinguish changed keys from other
+// failures and read which keys it may accept.
+func TestChangedKeysHaveAnExitCode(t *testing.T) {
 	var out strings.Builder
-	n := newNarrator(&out)
-	n.check(true, "two and two are four")
-	trouble := func() (trouble any) {
-		defer func() { trouble = recover() }()
-		n.check(false, "two and two are five")
-		return nil
-	}()
-	if trouble != mismatch("two and two are five") || n.facts != 1 {
-		t.Errorf("the demonstration went on: %v, %d facts", trouble, n.facts)
+	changed := &client.KeyChangedError{Handle: "bob@globex.localhost", AgentID: parley.AgentID{1}, Problem: client.KeysChanged, Accept: []string{"kid-1", "kid-2"}}
+	code := (&Streams{Out: &out, Err: &out, JSON: true}).Fail(fmt.Errorf("send: %w", changed))
+	var f failure
+	if err := json.Unmarshal([]byte(out.String()), &f); err != nil || code != ExitKeys || f.Exit != ExitKeys || f.Code != "keys_changed" || fmt.Sprint(f.Accept) != "[kid-1 kid-2]" {
+		t.Errorf("exit %d, %s", code, out.String())
 	}
-	if want := "    ✓ two and two are four\n    ✗ two and two are five\n"; out.String() != want {
-		t.Errorf("told %q, want %q", out.String(), want)
+	if !strings.Contains(changed.Error(), "--accept-key kid-1 --accept-key kid-2") || ExitCode(errors.New("x")) != ExitUnexpected {
+		t.Error(changed)
 	}
 }

@@ -1,0 +1,103 @@
+package program
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+
+	"parley/http/api"
+)
+
+// Streams are a command's standard input, output and error.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+	// JSON reports whether --json was given.
+	JSON bool
+}
+
+// Value writes v as one line of JSON.
+func (s *Streams) Value(v any) error {
+	text, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	_, err = s.Out.Write(append(text, '\n'))
+	return err
+}
+
+// List writes items as {"items": [...]}, the one form in which commands print
+// lists under --json. An object can get more fields later.
+func List[T any](s *Streams, items []T) error {
+	if items == nil {
+		items = []T{}
+	}
+	return s.Value(struct {
+		Items []T `json:"items"`
+	}{items})
+}
+
+// Say writes a line for a person on standard output.
+func (s *Streams) Say(format string, args ...any) error {
+	_, err := fmt.Fprintf(s.Out, format+"\n", args...)
+	return err
+}
+
+// Note writes a line on standard error: progress and hints, never results.
+func (s *Streams) Note(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.Err, format+"\n", args...)
+}
+
+// Table writes rows in aligned columns; the first row is the heading.
+func (s *Streams) Table(rows [][]string) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// Printable makes text from another organization safe for a terminal: it replaces
+// control characters, which could move the cursor or forge output.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text)
+}
+
+// IsTerminal reports whether a stream is a character device other than /dev/null.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}
+
+// Clock formats a time in the local time zone.
+func Clock(t api.Time) string { return t.Local().Format(time.DateTime) }
+
+// Text returns an optional text for a terminal, or a dash if there is none.
+func Text(s *string) string {
+	if s == nil || *s == "" {
+		return "-"
+	}
+	return Printable(*s)
+}
