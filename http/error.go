@@ -3,6 +3,7 @@ package http
 import (
 	"errors"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,6 +173,14 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *Route, id string, err error
 	ctx.SetStatusCode(p.status)
 	ctx.SetContentType(jsonMedia)
 	ctx.SetBody(p.body(id))
+}
+
+// delay returns when the refusal is to be answered: at once, unless there are many.
+func (s *Server) delay(conn net.Conn, err error) {
+	if s.overload.ToDelay(s.clock(), err) {
+		defer rest(conn)()
+		s.overload.Delay(s.draining)
+	}
 }
 
 // challenge is the WWW-Authenticate of a 401: RFC 6750 for tokens, where the

@@ -4,6 +4,8 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"parley/http/overload"
 )
 
 // line is a connection as the engine sees it.
@@ -83,6 +85,13 @@ func rest(conn net.Conn) (resume func()) {
 		return l.rest()
 	}
 	return func() {}
+}
+
+// fewBeside reports whether few requests are under way on all connections of an
+// address, this one's included. It is not known of proxies.
+func fewBeside(conn net.Conn) bool {
+	l, ok := conn.(*line)
+	return ok && l.own.bounded && l.own.busy.Load() <= overload.Few
 }
 
 // rest is that of the call's connection.

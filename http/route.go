@@ -142,3 +142,6 @@ func (r *Route) prepare(brand string) (err error) {
 	}
 	return nil
 }
+
+// headerWord is a brand as it stands in header names: Svc.
+func headerWord(brand string) string { return strings.ToUpper(brand[:1]) + brand[1:] }

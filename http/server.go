@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"parley"
 	"parley/http/limit"
+	"parley/http/overload"
 )
 
 // Options are what a Server is made of.
@@ -65,9 +65,9 @@ type Options struct {
 	// Source is the address that a public request counts for, as limit.AddressKey
 	// gives it; by default that of the connection.
 	Source func(*Call) string
-	// Waiting counts what waits for the processor just now, see Runnable; where
-	// that is too much, requests are refused. nil: nothing is ever too much.
-	Waiting func() int
+	// Overload rejects requests while too many goroutines wait for a processor.
+	// nil: none is rejected.
+	Overload *overload.Limiter
 }
 
 const (
@@ -95,6 +95,9 @@ func (o *Options) ensureDefaults() error {
 		if *d.value == 0 {
 			*d.value = d.preset
 		}
+	}
+	if o.Overload == nil {
+		o.Overload = overload.New(nil)
 	}
 	if o.Source == nil {
 		o.Source = func(c *Call) string { return limit.AddressKey(c.Peer()) }
@@ -129,7 +132,7 @@ type Server struct {
 	document     []byte
 	bounds       lineBounds
 	single       []string // headers that must not come twice
-	crowd        *crowd
+	overload     *overload.Limiter
 	budget       *limit.Budget
 	inFlight     atomic.Int64
 	lines        atomic.Pointer[lines]
@@ -155,7 +158,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
 		source: o.Source, judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), bounds: o.lineBounds(),
-		crowd: newCrowd(o.Waiting), budget: o.Budget,
+		overload: o.Overload, budget: o.Budget,
 	}
 	s.running, s.halt = context.WithCancel(context.Background())
 	s.routes = append(slices.Clone(o.Routes), documentationRoutes(s)...)
@@ -188,9 +191,6 @@ func New(o Options) (*Server, error) {
 	}
 	return s, nil
 }
-
-// headerWord is a brand as it stands in header names: Svc.
-func headerWord(brand string) string { return strings.ToUpper(brand[:1]) + brand[1:] }
 
 // engineLog carries the engine's complaints, which are about connections, not
 // about us.
@@ -308,7 +308,7 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	}
 	s.dispatch(ctx, id)
 	if ctx.Response.StatusCode() != fasthttp.StatusServiceUnavailable { // those would let each other go
-		s.crowd.answered(s.clock)
+		s.overload.Answered(s.clock)
 	}
 	select {
 	case <-s.draining:
@@ -392,7 +392,7 @@ func (s *Server) call(ctx *fasthttp.RequestCtx, r *Route) {
 	}
 	if err != nil {
 		c.releaseAnswer()
-		s.hold(ctx.Conn(), err)
+		s.delay(ctx.Conn(), err)
 		s.refuse(ctx, r, c.id, err)
 	}
 }
@@ -411,7 +411,7 @@ func (s *Server) dress(ctx *fasthttp.RequestCtx, r *Route) {
 // admit asks who calls and whether that suffices for the route.
 func (c *Call) admit() (err error) {
 	if c.route.Access == bearer || c.route.Access == tier1 {
-		if c.server.crowd.over(c.server.clock(), fewBeside(c.ctx.Conn())) {
+		if c.server.overload.Reject(c.server.clock(), fewBeside(c.ctx.Conn())) {
 			return parley.ErrOverloaded
 		}
 		if c.Caller, err = c.server.auth.Bearer(c.ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err != nil {

@@ -7,26 +7,25 @@ import (
 
 	"parley"
 	"parley/http/limit"
+	"parley/http/overload"
 )
 
-// TestOwnRefusalsMakeNoFlood: a caller that has used up its own share is held back
-// like others, and fewer may not wait for the processor because of it.
+// TestOwnRefusalsMakeNoFlood: refusals for which one caller is responsible are delayed
+// like others, and no more requests of others are rejected because of them.
 func TestOwnRefusalsMakeNoFlood(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		err    *parley.Refusal
 		floods bool
 	}{{"its own bytes", errHeld, false}, {"a long list", errLongArray, false}, {"searches", errQueries, false}, {"control: no room", parley.ErrOverloaded, true}} {
-		k, now, held := newCrowd(Runnable), time.Unix(1000, 0), 0
-		k.turn(now)
-		for range 10 * crowdFreely {
-			if k.thick(now, c.err.OfOne) {
-				held++
+		l, now, delayed := overload.New(func() int { return 100 }), time.Unix(1000, 0), 0
+		for range 500 {
+			if l.ToDelay(now, c.err) {
+				delayed++
 			}
 		}
-		k.turn(now.Add(crowdWindow))
-		if held != 9*crowdFreely || k.flood.Load() != c.floods {
-			t.Errorf("%s: %d of %d are held, flood %v", c.what, held, 10*crowdFreely, k.flood.Load())
+		if floods := l.Reject(now.Add(time.Second), false); delayed != 450 || floods != c.floods {
+			t.Errorf("%s: %d of 500 are delayed, flood %v", c.what, delayed, floods)
 		}
 	}
 }
@@ -38,18 +37,22 @@ func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
 	defer h.close()
 	page := h.longInbox(t)
 	h.server.budget = limit.NewBudget(5 << 20) // half a page
-	h.server.crowd.window.Store(math.MaxInt64) // it never ends
-	h.server.crowd.narrow.Store(crowdFreely)
+	limiter := overload.New(func() int { return 0 })
+	h.server.overload = limiter
+	for later := time.Now().Add(time.Hour); !limiter.ToDelay(later, errHeld); { // a window that does not end
+	}
 	w := newWire(newEars(false))
 	defer w.Close()
 	h.conns <- w
 	w.asked <- page
-	await(t, "no refusal is held", func() bool { return h.server.crowd.holding.Load() == 1 })
+	await(t, "no refusal is held", func() bool { return limiter.Delayed() == 1 })
 	if s := h.server.budget.Stats(); s.Held != 0 || s.Peak < 128<<10 {
 		t.Errorf("%d bytes are held, at most %d were", s.Held, s.Peak)
 	}
-	h.server.crowd.room <- struct{}{}
-	await(t, "it is held for ever", func() bool { return h.server.crowd.holding.Load() == 0 })
+	await(t, "it is held for ever", func() bool {
+		limiter.Answered(time.Now)
+		return limiter.Delayed() == 0
+	})
 }
 
 // TestFewRequestsAreSpared: where too many wait for the processor, the address that
@@ -58,7 +61,7 @@ func TestFewRequestsAreSpared(t *testing.T) {
 	h := wireHall(t, 1)
 	defer h.close()
 	waiting := 0
-	h.server.crowd = newCrowd(func() int { return waiting })
+	h.server.overload = overload.New(func() int { return waiting })
 	w := newWire(newEars(false))
 	defer w.Close()
 	h.conns <- w
@@ -67,15 +70,15 @@ func TestFewRequestsAreSpared(t *testing.T) {
 	for _, c := range []struct {
 		waiting, beside, status int
 	}{
-		{crowdLeast, math.MaxInt32, 200},
-		{crowdLeast + 1, crowdFew, 503},
-		{crowdLeast + 1, crowdFew - 1, 200},
-		{crowdFewMost, 0, 200},
-		{crowdFewMost + 1, 0, 503},
+		{640, math.MaxInt32, 200},
+		{641, overload.Few, 503},
+		{641, overload.Few - 1, 200},
+		{2560, 0, 200},
+		{2561, 0, 503},
 	} {
 		waiting = c.waiting
 		own.busy.Add(int64(c.beside))
-		time.Sleep(2 * crowdLook)
+		time.Sleep(time.Millisecond)
 		w.ask(t, page, c.status)
 		own.busy.Add(-int64(c.beside))
 	}

@@ -21,6 +21,7 @@ import (
 	parleyhttp "parley/http"
 	"parley/http/auth"
 	"parley/http/limit"
+	"parley/http/overload"
 	"parley/persistence"
 )
 
@@ -215,7 +216,7 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: program.ThisBuild().Version,
 		Concurrency: connectionsMax(filesMax()), Served: cfg.served(), PerAddress: cfg.ConnectionsPerAddress,
-		Exempt: h.service.Proxy, Waiting: parleyhttp.Runnable,
+		Exempt: h.service.Proxy, Overload: overload.New(overload.Runnable),
 		Observe: h.observer(cfg), Budget: budget, Source: h.service.Source,
 	})
 	if err != nil {
