@@ -1,6 +1,7 @@
 package parley
 
 import (
+	"net/netip"
 	"net/url"
 	"strings"
 )
@@ -10,4 +11,20 @@ import (
 // colon.
 func Dialable(u *url.URL) bool {
 	return u.Hostname() != "" && !strings.HasSuffix(u.Host, ":") && (u.Port() == "" || validPort(u.Port()))
+}
+
+// IsLoopback reports whether a host, which is a name or an IP address without a
+// port, is this machine. It asks no resolver: localhost and every name below it
+// are reserved. // source: RFC 6761 section 6.3
+func IsLoopback(host string) bool {
+	if host = strings.TrimSuffix(strings.ToLower(host), "."); host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(BareHost(host))
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// BareHost returns a host without the brackets of an IPv6 address.
+func BareHost(host string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }

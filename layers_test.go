@@ -119,6 +119,7 @@ var lattice = map[string]place{
 	// Roof.
 	"parley/cmd/parley":          {may: everything, why: "the roof is where all names meet"},
 	"parley/cmd/parley/program":  {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
+	"parley/cmd/parley/profile":  {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
 	"parley/cmd/parley/blackbox": {tests: []string{"parley/cmd/parley/history"}, why: "who sees the binary from outside knows nothing of what is inside"},
 	"parley/cmd/parley/history":  {why: "what clients were told is judged without knowing who told them"},
 	"parley/cmd/parley/judges":   {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "the judges see the binary as a user of the client does"},

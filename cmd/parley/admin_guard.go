@@ -3,7 +3,6 @@ package main
 import (
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -63,21 +62,6 @@ func (g adminGuard) answersTo(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	host = bareHost(host)
-	return isLoopback(host) || slices.ContainsFunc(g.hosts, func(allowed string) bool { return strings.EqualFold(bareHost(allowed), host) })
-}
-
-// bareHost is a host without the brackets of an IPv6 address.
-func bareHost(host string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-}
-
-// isLoopback reports whether a host, a name or an address without a port, is this
-// machine, without asking a resolver: RFC 6761 reserves localhost and all below it.
-func isLoopback(host string) bool {
-	if host = strings.TrimSuffix(strings.ToLower(host), "."); host == "localhost" || strings.HasSuffix(host, ".localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(bareHost(host))
-	return err == nil && addr.Unmap().IsLoopback()
+	host = parley.BareHost(host)
+	return parley.IsLoopback(host) || slices.ContainsFunc(g.hosts, func(allowed string) bool { return strings.EqualFold(parley.BareHost(allowed), host) })
 }

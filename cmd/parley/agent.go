@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
@@ -24,7 +23,7 @@ type agentCmd struct {
 }
 
 type agentCreateCmd struct {
-	profileFlags
+	profile.Flags
 	Name           string `arg:"" help:"Name: 1-200 lowercase letters, digits and interior hyphens."`
 	Unlisted       bool   `help:"Keep the agent out of the public directory."`
 	HumanOversight bool   `default:"true" negatable:"" help:"Whether a person supervises the agent."`
@@ -34,12 +33,12 @@ func (c *agentCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !parley.ValidAgentName(c.Name) {
 		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q cannot be an agent's name: it has to be 1 to 200 lowercase letters, digits and interior hyphens", c.Name)}
 	}
-	to, directory, err := c.open()
+	to, directory, err := c.Open()
 	if err != nil {
 		return err
 	}
 	in := api.CreateAgent{Name: c.Name, Unlisted: &c.Unlisted, HumanOversight: &c.HumanOversight}
-	agent, err := createAgent(ctx, to, ringPath(directory, c.Name), in)
+	agent, err := profile.CreateAgent(ctx, to, profile.RingPath(directory, c.Name), in)
 	if err != nil {
 		return err
 	}
@@ -52,36 +51,13 @@ func (c *agentCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("created %s\nkeys in %s\n%s", agent.Handle(), agent.Keys.Path(), agentDetails(&agent.Record))
 }
 
-// createAgent keeps the keys before the service learns of them. Keys that an
-// earlier try left behind are used, since their agent may exist; fresh ones of
-// a refused agent are not kept.
-func createAgent(ctx context.Context, to *client.Client, path string, in api.CreateAgent) (*client.Agent, error) {
-	ring, err := client.CreateKeyRing(path)
-	fresh := err == nil
-	if errors.Is(err, fs.ErrExist) {
-		ring, err = client.OpenKeyRing(path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !ring.AgentID().Zero() {
-		return nil, program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s already holds the keys of %s", path, ring.Handle())}
-	}
-	agent, err := to.NewAgent(ctx, in, ring)
-	var refused *client.Error
-	if fresh && errors.As(err, &refused) && refused.Status < 500 {
-		return nil, errors.Join(err, os.Remove(path))
-	}
-	return agent, err
-}
-
 type agentListCmd struct {
-	profileFlags
+	profile.Flags
 	Revoked bool `help:"List revoked agents too."`
 }
 
 func (c *agentListCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -104,12 +80,12 @@ func (c *agentListCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 type agentShowCmd struct {
-	profileFlags
+	profile.Flags
 	Agent string `arg:"" help:"Name, handle or id."`
 }
 
 func (c *agentShowCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -157,7 +133,7 @@ func agentsThereAre(agents []api.Agent) string {
 }
 
 type agentKeysCmd struct {
-	profileFlags
+	profile.Flags
 	Agent string `arg:"" help:"Handle or id; a bare name is one of the organization's own."`
 }
 
@@ -195,10 +171,10 @@ func keysOf(ctx context.Context, from *client.Client, name string) (*api.AgentKe
 // anyClient is the organization's client or, without a profile, an anonymous
 // one of the server named.
 func (c *agentKeysCmd) anyClient() (*client.Client, error) {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	var known program.ExitError
 	if c.URL != "" && errors.As(err, &known) && known.Code == program.ExitForbidden {
-		if err := checkTransport(c.URL, c.AllowHTTP); err != nil {
+		if err := profile.CheckTransport(c.URL, c.AllowHTTP); err != nil {
 			return nil, err
 		}
 		return client.New(c.URL)
@@ -207,13 +183,13 @@ func (c *agentKeysCmd) anyClient() (*client.Client, error) {
 }
 
 type agentRotateCmd struct {
-	profileFlags
+	profile.Flags
 	Name string `arg:"" help:"Name of an agent whose keys the profile holds."`
 }
 
 func (c *agentRotateCmd) Run(ctx context.Context, std *program.Streams) error {
-	named := agentFlags{profileFlags: c.profileFlags, Agent: c.Name}
-	agent, err := named.session(ctx, nil)
+	named := profile.AgentFlags{Flags: c.Flags, Agent: c.Name}
+	agent, err := named.Session(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -231,7 +207,7 @@ func (c *agentRotateCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 type agentRevokeCmd struct {
-	profileFlags
+	profile.Flags
 	Agent string `arg:"" help:"Name, handle or id."`
 	Yes   bool   `help:"Do it: there is no way back."`
 }
@@ -240,7 +216,7 @@ func (c *agentRevokeCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !c.Yes {
 		return program.ExitError{Code: program.ExitUsage, Err: errors.New("revoking cannot be undone; say --yes")}
 	}
-	from, directory, err := c.open()
+	from, directory, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -251,28 +227,13 @@ func (c *agentRevokeCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err := from.RevokeAgent(ctx, agent.ID); err != nil {
 		return err
 	}
-	if err := setAside(directory, agent.ID); err != nil {
+	if err := profile.SetAside(directory, agent.ID); err != nil {
 		return err
 	}
 	if std.JSON {
 		return std.Value(map[string]any{"agent_id": agent.ID, "revoked": true})
 	}
 	return std.Say("revoked %s", program.Text(agent.Handle))
-}
-
-// setAside keeps the key ring of a revoked agent under another name, so that the
-// agent is not offered for acting any more and its old mail can still be opened.
-func setAside(directory string, id parley.AgentID) error {
-	rings, err := openRings(directory)
-	if err != nil {
-		return err
-	}
-	for _, ring := range rings {
-		if ring.AgentID() == id {
-			return os.Rename(ring.Path(), ring.Path()+".revoked")
-		}
-	}
-	return nil
 }
 
 // agentDetails are the lines below an agent's handle.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"parley"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/persistence"
@@ -149,7 +150,7 @@ func (c *backupTakeCmd) online(ctx context.Context, std *program.Streams) (*snap
 	}
 	to := c.To
 	if !filepath.IsAbs(to) {
-		if !isLoopback(admin.Hostname()) {
+		if !parley.IsLoopback(admin.Hostname()) {
 			return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--to: %q is not absolute, and the server is on another machine", to)}
 		}
 		if to, err = filepath.Abs(to); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
@@ -18,12 +19,12 @@ type conversationCmd struct {
 }
 
 type conversationListCmd struct {
-	agentFlags
+	profile.AgentFlags
 	Limit int `short:"n" default:"20" help:"List at most this many; 0 lists all."`
 }
 
 func (c *conversationListCmd) Run(ctx context.Context, std *program.Streams) error {
-	agent, err := c.session(ctx, nil)
+	agent, err := c.Session(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (c *conversationListCmd) Run(ctx context.Context, std *program.Streams) err
 }
 
 type conversationShowCmd struct {
-	profileFlags
+	profile.Flags
 	ID parley.ConversationID `arg:"" help:"Id of the conversation."`
 }
 
@@ -64,7 +65,7 @@ type conversationJSON struct {
 }
 
 func (c *conversationShowCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func participants(ctx context.Context, from *client.Client, id parley.Conversati
 }
 
 type conversationTranscriptCmd struct {
-	sealingFlags
+	profile.SealingFlags
 	ID    parley.ConversationID `arg:"" help:"Id of the conversation."`
 	Limit int                   `short:"n" placeholder:"N" help:"Show at most this many messages; default: all."`
 }
@@ -121,7 +122,7 @@ type transcriptJSON struct {
 }
 
 func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Streams) error {
-	agent, err := c.participating(ctx, c.ID)
+	agent, err := participating(ctx, &c.AgentFlags, c.ID)
 	if err != nil {
 		return err
 	}
@@ -152,10 +153,10 @@ func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Stream
 	return nil
 }
 
-// participating begins a session of an agent that takes part: the one named,
-// else the first participant whose keys the profile has.
-func (f *agentFlags) participating(ctx context.Context, id parley.ConversationID) (*client.Agent, error) {
-	from, _, err := f.open()
+// participating begins a session of an agent that takes part in the conversation:
+// the one that f names, else the first participant whose keys the profile has.
+func participating(ctx context.Context, f *profile.AgentFlags, id parley.ConversationID) (*client.Agent, error) {
+	from, _, err := f.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func (f *agentFlags) participating(ctx context.Context, id parley.ConversationID
 		return nil, err
 	}
 	for _, p := range found {
-		agent, err := f.session(ctx, func(id parley.AgentID) bool { return id == p.AgentID })
+		agent, err := f.Session(ctx, func(id parley.AgentID) bool { return id == p.AgentID })
 		var known program.ExitError
 		if errors.As(err, &known) && known.Code == program.ExitForbidden {
 			continue
@@ -175,7 +176,7 @@ func (f *agentFlags) participating(ctx context.Context, id parley.ConversationID
 }
 
 type conversationStatusCmd struct {
-	profileFlags
+	profile.Flags
 	Agent  string                `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent; default: one that takes part and may."`
 	ID     parley.ConversationID `arg:"" help:"Id of the conversation."`
 	Status string                `arg:"" enum:"open,paused,input_required,completed,failed,canceled,rejected" help:"${enum}."`
@@ -183,7 +184,7 @@ type conversationStatusCmd struct {
 }
 
 func (c *conversationStatusCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
@@ -50,7 +51,7 @@ func (c *demoCmd) Run(ctx context.Context, std *program.Streams) (err error) {
 		return program.ExitError{Code: program.ExitUsage, Err: errors.New("demo is for people: it has no --json")}
 	}
 	if c.URL != "" { // else it is a server of its own
-		if err := checkTransport(c.URL, c.AllowHTTP); err != nil {
+		if err := profile.CheckTransport(c.URL, c.AllowHTTP); err != nil {
 			return err
 		}
 	}
@@ -133,8 +134,8 @@ func (s *story) slug(name string) string {
 }
 
 // profile is where an organization keeps its credentials and keys.
-func (s *story) profile(name string) *profileFlags {
-	return &profileFlags{Profile: filepath.Join(s.dir, name), AllowHTTP: true} // Run has judged the address
+func (s *story) profile(name string) *profile.Flags {
+	return &profile.Flags{Profile: filepath.Join(s.dir, name), AllowHTTP: true} // Run has judged the address
 }
 
 // eventually waits for something that follows by itself.

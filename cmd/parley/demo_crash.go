@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/http/api"
 	"parley/http/client"
 )
@@ -44,8 +45,8 @@ func (s *story) serverDies() {
 // is in the two profiles on disk.
 func (s *story) returns(before []api.Message, inbox []parley.MessageID, missed *client.SentMessage, lastSeen string) {
 	alice, bob := s.alice.ID(), s.bob.ID()
-	s.alice = must((&agentFlags{profileFlags: *s.profile("acme")}).session(s.ctx, nil))
-	s.bob = must((&agentFlags{profileFlags: *s.profile("globex")}).session(s.ctx, nil))
+	s.alice = must((&profile.AgentFlags{Flags: *s.profile("acme")}).Session(s.ctx, nil))
+	s.bob = must((&profile.AgentFlags{Flags: *s.profile("globex")}).Session(s.ctx, nil))
 	s.check(s.alice.ID() == alice && s.bob.ID() == bob, "both organizations sign in, both agents are there with their keys")
 	after := s.transcript()
 	s.check(len(after) == 2 && slices.EqualFunc(before, after, sameRow), "the first conversation is the same, row for row (%d rows)", len(after))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
@@ -42,8 +43,8 @@ func (s *story) register(name string) {
 	nonce := must(client.SolveProof(s.ctx, challenge.Challenge, challenge.Difficulty, nil))
 	took := time.Since(start)
 	credentials := must(c.Solve(s.ctx, api.Solve{ChallengeID: challenge.ChallengeID, Nonce: nonce}))
-	a := &account{URL: s.url, Brand: about.Brand, Credentials: *credentials}
-	must(0, a.save(s.profile(name).Profile))
+	a := &profile.Account{URL: s.url, Brand: about.Brand, Credentials: *credentials}
+	must(0, a.Save(s.profile(name).Profile))
 	org := must(c.Authenticated(*credentials).Org(s.ctx))
 	s.check(program.Text(org.Slug) == slug && org.TrustTier >= 1,
 		"%s found a nonce that hashes to %d zero bits in %s and may now act (trust tier %d)", slug, challenge.Difficulty, millis(took), org.TrustTier)
@@ -59,11 +60,11 @@ func (s *story) agentsAppear() {
 	s.check(private, "the private keys are in files that only their owner may read")
 }
 
-// create makes an agent of the organization whose profile it is.
-func (s *story) create(profile, name string) *client.Agent {
-	c, directory, err := s.profile(profile).open()
+// create makes an agent of an organization, with the keys in its profile.
+func (s *story) create(organization, name string) *client.Agent {
+	c, directory, err := s.profile(organization).Open()
 	must(0, err)
-	agent := must(createAgent(s.ctx, c, ringPath(directory, name), api.CreateAgent{Name: name}))
+	agent := must(profile.CreateAgent(s.ctx, c, profile.RingPath(directory, name), api.CreateAgent{Name: name}))
 	published := must(c.Keys(s.ctx, agent.Handle(), ""))
 	s.check(published.AgentID == agent.ID() && published.EncryptionPublicKey.X == agent.Keys.EncryptionKey().X,
 		"%s, found by its handle; key in words: %s", agent.Handle(), program.Text(agent.Record.VerificationWords))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
@@ -33,7 +34,7 @@ type groupCmd struct {
 // actorFlags are a profile's flags and who of the organization acts. Unlike
 // agentFlags they leave the choice to the server where it has a rule.
 type actorFlags struct {
-	profileFlags
+	profile.Flags
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; default: the one the server finds fit."`
 }
 
@@ -109,8 +110,8 @@ func (g *groupArg) means(name, handle string) bool {
 }
 
 // open gives the organization's client and the group's id.
-func (g *groupArg) open(ctx context.Context, p *profileFlags) (*client.Client, parley.GroupID, error) {
-	from, _, err := p.open()
+func (g *groupArg) open(ctx context.Context, p *profile.Flags) (*client.Client, parley.GroupID, error) {
+	from, _, err := p.Open()
 	if err != nil {
 		return nil, parley.GroupID{}, err
 	}
@@ -168,7 +169,7 @@ type groupCreateCmd struct {
 }
 
 func (c *groupCreateCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -200,13 +201,13 @@ func (c *groupCreateCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 type groupListCmd struct {
-	profileFlags
+	profile.Flags
 	Scope string `default:"all" enum:"owned,seated,all" help:"Groups owned, groups an agent is in, or both: ${enum}."`
 	Find  string `placeholder:"TEXT" help:"Search all public groups instead."`
 }
 
 func (c *groupListCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -245,14 +246,14 @@ func (c *groupListCmd) search(ctx context.Context, std *program.Streams, from *c
 }
 
 type groupShowCmd struct {
-	profileFlags
+	profile.Flags
 	groupArg
 }
 
 // Run shows what the caller may see: the record of a group that concerns the
 // organization, the public profile of another.
 func (c *groupShowCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
 		return err
 	}
@@ -312,7 +313,7 @@ func (c *groupDeleteCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !c.Yes {
 		return program.ExitError{Code: program.ExitUsage, Err: errors.New("deleting cannot be undone; say --yes")}
 	}
-	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type groupInviteCmd struct {
 // Run invites. One agent that cannot be invited is a refusal; of several each
 // has its line.
 func (c *groupInviteCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func invitationLine(name string, in api.Invitation) string {
 type groupInvitesCmd struct{ actorFlags }
 
 func (c *groupInvitesCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ type groupJoinCmd struct {
 }
 
 func (c *groupJoinCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ type groupRequestsCmd struct {
 }
 
 func (c *groupRequestsCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ type groupVoteCmd struct {
 }
 
 func (c *groupVoteCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
 		return err
 	}

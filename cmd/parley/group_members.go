@@ -6,18 +6,19 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
 
 type groupMembersCmd struct {
-	profileFlags
+	profile.Flags
 	groupArg
 }
 
 func (c *groupMembersCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ type groupRoleCmd struct {
 }
 
 func (c *groupRoleCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
 		return err
 	}
@@ -63,13 +64,13 @@ func (c *groupRoleCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 type groupLeaveCmd struct {
-	agentFlags
+	profile.AgentFlags
 	groupArg
 }
 
 // Run leaves as the acting agent and drops the keys that only members need.
 func (c *groupLeaveCmd) Run(ctx context.Context, std *program.Streams) error {
-	agent, err := c.session(ctx, nil)
+	agent, err := c.Session(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ type groupKickCmd struct {
 // Run leaves it to the server which admin acts, where none is named. An agent
 // that is named to take itself out leaves; its keys for the group stay on disk.
 func (c *groupKickCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, id, err := c.groupArg.open(ctx, &c.profileFlags)
+	from, id, err := c.groupArg.open(ctx, &c.Flags)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (c *groupKickCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 type groupSendCmd struct {
-	sealingFlags
+	profile.SealingFlags
 	payloadFlags
 	groupArg
 	Text string `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
@@ -138,7 +139,7 @@ func (c *groupSendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	agent, err := c.session(ctx, nil)
+	agent, err := c.Session(ctx, nil)
 	if err != nil {
 		return err
 	}

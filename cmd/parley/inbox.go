@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 )
 
 type inboxCmd struct {
-	sealingFlags
+	profile.SealingFlags
 	Limit int    `short:"n" default:"20" help:"List at most this many messages; 0 lists all."`
 	Type  string `placeholder:"TYPE" help:"Only messages of this type."`
 	Keys  bool   `help:"Also show key-exchange messages."`
@@ -22,7 +23,7 @@ type inboxJSON struct {
 }
 
 func (c *inboxCmd) Run(ctx context.Context, std *program.Streams) error {
-	agent, err := c.session(ctx, nil)
+	agent, err := c.Session(ctx, nil)
 	if err != nil {
 		return err
 	}

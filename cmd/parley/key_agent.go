@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/auth"
@@ -23,7 +24,7 @@ type keyCmd struct {
 }
 
 type keyShowCmd struct {
-	profileFlags
+	profile.Flags
 	Former bool   `help:"Also list the agent's former keys, newest first, with the time in which each was valid."`
 	Agent  string `arg:"" help:"Handle or id; a bare name is one of the organization's own."`
 }
@@ -61,7 +62,7 @@ type shownKeys struct {
 
 // Run compares and changes nothing: it is no first contact.
 func (c *keyShowCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, directory, err := c.open()
+	from, directory, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (c *keyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 // gives the agent's own ring, nil where the profile has none.
 func (c *keyShowCmd) compare(ctx context.Context, from *client.Client, directory string, out *shownKeys) (own *client.KeyRing, err error) {
 	var changed *client.KeyChangedError
-	pin, err := from.CheckKeys(ctx, client.OpenPins(filepath.Join(directory, keysDirectory)), out.AgentKeys)
+	pin, err := from.CheckKeys(ctx, client.OpenPins(filepath.Join(directory, profile.KeysDirectory)), out.AgentKeys)
 	if err != nil && !errors.As(err, &changed) {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (c *keyShowCmd) compare(ctx context.Context, from *client.Client, directory
 		problem := string(changed.Problem)
 		out.Problem, out.Accept, out.advice = &problem, changed.Accept, changed.Advice()
 	}
-	rings, err := openRings(directory)
+	rings, err := profile.OpenRings(directory)
 	if err != nil {
 		return nil, err
 	}
@@ -195,14 +196,14 @@ func (s *shownKeys) pinned() string {
 }
 
 type keyRetireCmd struct {
-	profileFlags
+	profile.Flags
 	Agent string `arg:"" help:"Name, handle or id of one of the organization's agents."`
 	Kid   string `arg:"" help:"Id of a former key."`
 }
 
 // Run retires the key from now on: what is signed with it later verifies nowhere.
 func (c *keyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -221,20 +222,20 @@ func (c *keyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 type keyRestoreCmd struct {
-	profileFlags
+	profile.Flags
 	Name string `arg:"" help:"Name of an agent whose key ring the profile has."`
 }
 
 func (c *keyRestoreCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, directory, err := c.open()
+	from, directory, err := c.Open()
 	if err != nil {
 		return err
 	}
-	rings, err := openRings(directory)
+	rings, err := profile.OpenRings(directory)
 	if err != nil {
 		return err
 	}
-	ring, err := (&agentFlags{Agent: c.Name}).choose(rings, nil)
+	ring, err := (&profile.AgentFlags{Agent: c.Name}).Choose(rings, nil)
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 )
 
 type ackCmd struct {
-	agentFlags
+	profile.AgentFlags
 	Messages []parley.MessageID `arg:"" name:"message" help:"Ids of messages of the agent's inbox."`
 	UpTo     bool               `name:"up-to" help:"Mark the one message named and all messages before it."`
 }
@@ -20,7 +21,7 @@ func (c *ackCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.UpTo && len(c.Messages) != 1 {
 		return program.ExitError{Code: program.ExitUsage, Err: errors.New("--up-to takes one message")}
 	}
-	agent, err := c.session(ctx, nil)
+	agent, err := c.Session(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -39,12 +40,12 @@ func (c *ackCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 type traceCmd struct {
-	profileFlags
+	profile.Flags
 	Message parley.MessageID `arg:"" help:"Id of the message."`
 }
 
 func (c *traceCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
 
 type registerCmd struct {
-	profileFlags
+	profile.Flags
 	Slug  string `arg:"" help:"Short name of the organization, part of every handle: 2-32 lowercase letters, digits, hyphens."`
 	Email string `required:"" placeholder:"ADDRESS" help:"Contact address."`
 	Name  string `placeholder:"TEXT" help:"Full name; default: the slug."`
@@ -37,11 +38,11 @@ func (c *registerCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !parley.ValidSlug(c.Slug) {
 		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q cannot be a slug: it has to be 2 to 32 lowercase letters, digits and interior hyphens", c.Slug)}
 	}
-	directory, err := c.directory()
+	directory, err := c.Directory()
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(directory, credentialsFile)
+	path := filepath.Join(directory, profile.CredentialsFile)
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return program.ExitError{Code: program.ExitConflict, Err: fmt.Errorf("%s is there already; choose another directory with --profile", path)}
 	}
@@ -49,45 +50,20 @@ func (c *registerCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.Name != "" {
 		in.OrgName = &c.Name
 	}
-	a, err := register(ctx, &c.profileFlags, in, proofProgress(std))
+	a, err := profile.Register(ctx, &c.Flags, in, proofProgress(std))
 	if errors.Is(err, client.SlugTaken) {
 		return fmt.Errorf("%w\nIf you registered it, its credentials are in another profile: name that with --profile. Otherwise choose another slug", err)
 	}
 	if err != nil {
 		return err
 	}
-	if err := a.save(directory); err != nil {
+	if err := a.Save(directory); err != nil {
 		return fmt.Errorf("registered as client %s with secret %s, which could not be kept: %w", a.ClientID, a.ClientSecret, err)
 	}
 	if std.JSON {
 		return std.Value(registered{a.OrgID.String(), a.OrgSlug, a.ClientID.String(), a.TrustTier, a.URL, directory})
 	}
 	return std.Say("registered %s at %s (trust tier %d)\ncredentials in %s", a.OrgSlug, a.URL, a.TrustTier, path)
-}
-
-// register does the proof of work at the server and gives the account. The
-// server tells its brand, which clients need for its headers.
-func register(ctx context.Context, p *profileFlags, in api.Register, progress func(client.ProofProgress)) (*account, error) {
-	url := p.URL
-	if url == "" {
-		url = defaultURL
-	}
-	if err := checkTransport(url, p.AllowHTTP); err != nil {
-		return nil, err
-	}
-	c, err := client.New(url, client.WithProofProgress(progress))
-	if err != nil {
-		return nil, err
-	}
-	about, err := c.Version(ctx)
-	if err != nil {
-		return nil, err
-	}
-	credentials, err := c.Register(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	return &account{URL: c.BaseURL(), Brand: about.Brand, AllowHTTP: p.AllowHTTP, Credentials: *credentials}, nil
 }
 
 // proofProgress keeps a person company through a long proof, once a second.

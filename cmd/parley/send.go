@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
@@ -66,7 +67,7 @@ func (f *payloadFlags) metadata() (api.Object, error) {
 func jsonValid(text string) bool { return jsontext.Value(text).IsValid() }
 
 type sendCmd struct {
-	sealingFlags
+	profile.SealingFlags
 	payloadFlags
 	To     string                 `arg:"" help:"Recipient: handle or id; a bare name is one of the organization's own agents."`
 	Text   string                 `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
@@ -86,7 +87,7 @@ func (c *sendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	agent, err := c.session(ctx, nil)
+	agent, err := c.Session(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func showSent(ctx context.Context, std *program.Streams, agent *client.Agent, se
 }
 
 type replyCmd struct {
-	sealingFlags
+	profile.SealingFlags
 	payloadFlags
 	Message parley.MessageID `arg:"" help:"Id of the message to reply to."`
 	Text    string           `arg:"" optional:"" help:"Text to seal; left out or -, standard input."`
@@ -211,7 +212,7 @@ func (c *replyCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -219,10 +220,10 @@ func (c *replyCmd) Run(ctx context.Context, std *program.Streams) error {
 	if err != nil {
 		return err
 	}
-	agent, err := c.session(ctx, func(id parley.AgentID) bool { return id == original.ToAgentID })
+	agent, err := c.Session(ctx, func(id parley.AgentID) bool { return id == original.ToAgentID })
 	var known program.ExitError
 	if errors.As(err, &known) && known.Code == program.ExitForbidden {
-		agent, err = c.session(ctx, func(id parley.AgentID) bool { return id == original.FromAgentID })
+		agent, err = c.Session(ctx, func(id parley.AgentID) bool { return id == original.FromAgentID })
 	}
 	if err != nil {
 		return err

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+
+	"parley"
 )
 
 // warning is a setting that lets in more than most operators want.
@@ -13,7 +15,7 @@ type warning struct{ flag, text string }
 func (c *Config) warnings() (all []warning) {
 	exposed := beyondLoopback(c.Listen)
 	base, err := url.Parse(c.BaseURL)
-	published := err == nil && base.Host != "" && !isLoopback(base.Hostname())
+	published := err == nil && base.Host != "" && !parley.IsLoopback(base.Hostname())
 	for _, w := range []struct {
 		applies bool
 		warning
@@ -42,5 +44,5 @@ func (c *Config) warn() {
 // machines; one without a host is all of this machine's.
 func beyondLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	return err == nil && !isLoopback(host)
+	return err == nil && !parley.IsLoopback(host)
 }

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
 )
 
 type watchCmd struct {
-	sealingFlags
+	profile.SealingFlags
 	After      string        `placeholder:"ID" help:"Begin after this message; default: with all messages not transferred before."`
 	Count      int           `short:"n" placeholder:"N" help:"End after this many messages."`
 	Timeout    time.Duration `placeholder:"DURATION" help:"Fail unless --count messages came within this time."`
@@ -46,7 +47,7 @@ func (c *watchCmd) Run(ctx context.Context, std *program.Streams) error {
 			return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--after: %q is %w", c.After, err)}
 		}
 	}
-	agent, err := c.session(ctx, nil)
+	agent, err := c.Session(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/profile"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/http/client"
@@ -28,7 +29,7 @@ type webhookCmd struct {
 
 // webhookArg names a webhook.
 type webhookArg struct {
-	profileFlags
+	profile.Flags
 	Webhook string `arg:"" help:"Id of the webhook."`
 }
 
@@ -38,13 +39,13 @@ func (w *webhookArg) open() (*client.Client, parley.AnyID, error) {
 	if err != nil {
 		return nil, id, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is %w", w.Webhook, err)}
 	}
-	from, _, err := w.profileFlags.open()
+	from, _, err := w.Flags.Open()
 	return from, id, err
 }
 
 // watchedFlags say whose events are delivered.
 type watchedFlags struct {
-	profileFlags
+	profile.Flags
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Agent whose events are delivered, by name, handle or id; default: the organization's only one."`
 }
 
@@ -73,7 +74,7 @@ type webhookCreateCmd struct {
 }
 
 func (c *webhookCreateCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -113,12 +114,12 @@ func webhookLine(w *api.Webhook) string {
 }
 
 type webhookListCmd struct {
-	profileFlags
+	profile.Flags
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Only this agent's, by name, handle or id."`
 }
 
 func (c *webhookListCmd) Run(ctx context.Context, std *program.Streams) error {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return err
 	}

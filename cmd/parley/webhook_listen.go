@@ -70,7 +70,7 @@ func (c *webhookListenCmd) Run(ctx context.Context, std *program.Streams) (err e
 			return created
 		}
 		defer func() { err = errors.Join(err, forget()) }()
-	} else if a, _, err := c.load(); err == nil {
+	} else if a, _, err := c.Load(); err == nil {
 		ear.brand = a.Brand
 	}
 	close(ear.ready)
@@ -80,7 +80,7 @@ func (c *webhookListenCmd) Run(ctx context.Context, std *program.Streams) (err e
 
 // create makes a webhook that leads here, and gives what deletes it.
 func (c *webhookListenCmd) create(ctx context.Context, std *program.Streams, ear *webhookEar, here string) (forget func() error, err error) {
-	from, _, err := c.open()
+	from, _, err := c.Open()
 	if err != nil {
 		return nil, err
 	}

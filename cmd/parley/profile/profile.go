@@ -1,4 +1,4 @@
-package main
+package profile
 
 import (
 	"context"
@@ -17,38 +17,39 @@ import (
 	"parley/http/client"
 )
 
-// profileFlags name the directory that holds one organization's credentials
+// Flags name the directory that holds one organization's credentials
 // and its agents' keys, and the server they are for.
-type profileFlags struct {
+type Flags struct {
 	Profile string `env:"PARLEY_PROFILE" placeholder:"DIR" help:"Directory with credentials and keys; default: parley in the user's configuration directory."`
 	URL     string `name:"url" env:"PARLEY_URL" placeholder:"URL" help:"Server to register at, by default http://127.0.0.1:8080. A profile belongs to its server; another one is refused."`
-	// AllowHTTP is kept in the profile when it was given at registration.
+	// AllowHTTP is stored in the profile if it is given at registration.
 	AllowHTTP bool `name:"allow-http" env:"PARLEY_ALLOW_HTTP" help:"Allow http:// to another machine, unencrypted."`
 }
 
 const (
 	defaultURL      = "http://127.0.0.1:8080"
-	credentialsFile = "credentials.json"
+	CredentialsFile = "credentials.json"
 	// tokenFile keeps the access token, which commands share while it lives.
 	tokenFile     = "token.json"
-	keysDirectory = "keys"
+	KeysDirectory = "keys"
 
-	// A person waits: better to say soon that nobody answers.
+	// Few and short retries: a person waits for the command.
 	clientTries = 3
 	clientPause = 100 * time.Millisecond
 )
 
-// account is the content of credentials.json: the credentials, and what a
-// client must know of the server that gave them.
-type account struct {
+// Account is the content of credentials.json: an organization's credentials, and
+// what a client must know about the server that issued them.
+type Account struct {
 	URL   string `json:"url"`
 	Brand string `json:"brand"`
-	// AllowHTTP tells that plain http to this server was allowed.
+	// AllowHTTP allows unencrypted http to this server.
 	AllowHTTP bool `json:"allow_http,omitzero"`
 	client.Credentials
 }
 
-func (p *profileFlags) directory() (string, error) {
+// Directory returns the directory of the profile, which need not exist.
+func (p *Flags) Directory() (string, error) {
 	if p.Profile != "" {
 		return p.Profile, nil
 	}
@@ -59,14 +60,15 @@ func (p *profileFlags) directory() (string, error) {
 	return filepath.Join(base, "parley"), nil
 }
 
-// load reads the account, from a file that others may not read. Without one the
-// caller has to register first.
-func (p *profileFlags) load() (*account, string, error) {
-	directory, err := p.directory()
+// Load reads the account and returns it with the profile's directory. It refuses a
+// file that other users can read. Without credentials the exit code is
+// program.ExitForbidden.
+func (p *Flags) Load() (*Account, string, error) {
+	directory, err := p.Directory()
 	if err != nil {
 		return nil, "", err
 	}
-	path := filepath.Join(directory, credentialsFile)
+	path := filepath.Join(directory, CredentialsFile)
 	text, err := client.ReadPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "", program.ExitError{Code: program.ExitForbidden, Err: fmt.Errorf("no credentials in %s: run \"%s\" first", directory, program.Typed("register"))}
@@ -74,16 +76,17 @@ func (p *profileFlags) load() (*account, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	var a account
+	var a Account
 	if err := json.Unmarshal(text, &a); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", path, err)
 	}
 	return &a, directory, nil
 }
 
-// open gives the organization's client of its server, and the profile's directory.
-func (p *profileFlags) open() (*client.Client, string, error) {
-	a, directory, err := p.load()
+// Open returns a client of the profile's server with the organization's
+// credentials, and the profile's directory.
+func (p *Flags) Open() (*client.Client, string, error) {
+	a, directory, err := p.Load()
 	if err != nil {
 		return nil, "", err
 	}
@@ -96,19 +99,19 @@ func (p *profileFlags) open() (*client.Client, string, error) {
 	return c, directory, err
 }
 
-// Explain says which server and which profile a command used, where that is
-// what the user has to change.
-func (p *profileFlags) Explain(err error) error {
+// Explain adds the server and the profile that a command used to an error that the
+// user resolves by choosing another one.
+func (p *Flags) Explain(err error) error {
 	stale := errors.Is(err, client.InvalidClient)
 	if !stale && !program.NetworkFailure(err) {
 		return err
 	}
-	directory, unknown := p.directory()
+	directory, unknown := p.Directory()
 	if unknown != nil {
 		return err
 	}
 	url := p.URL
-	if a, _, missing := p.load(); url == "" && missing == nil {
+	if a, _, missing := p.Load(); url == "" && missing == nil {
 		url = a.URL
 	}
 	if url == "" {
@@ -121,9 +124,9 @@ func (p *profileFlags) Explain(err error) error {
 	return fmt.Errorf("%w\nNo server answers at %s (profile %s). Start one there, or choose another server's profile with --profile", err, url, directory)
 }
 
-// save writes the account where only the user may read it. It never replaces
-// another: credentials are shown once.
-func (a *account) save(directory string) error {
+// Save writes the account to a file that only the user can read. It fails if the
+// directory has credentials: they cannot be obtained again.
+func (a *Account) Save(directory string) error {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return err
 	}
@@ -131,7 +134,7 @@ func (a *account) save(directory string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(directory, credentialsFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(filepath.Join(directory, CredentialsFile), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -139,25 +142,25 @@ func (a *account) save(directory string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// agentFlags are a profile's flags and which of its agents is to act.
-type agentFlags struct {
-	profileFlags
+// AgentFlags name a profile and which of its agents acts.
+type AgentFlags struct {
+	Flags
 	Agent string `short:"a" env:"PARLEY_AGENT" placeholder:"NAME" help:"Acting agent by name, handle or id; required if the profile has more than one agent."`
 }
 
-// session begins a session of the acting agent: the one named, else the first
-// of the profile's agents that may is true of, if that leaves no doubt. May nil
-// means any, of which there must be one.
-func (f *agentFlags) session(ctx context.Context, may func(parley.AgentID) bool) (*client.Agent, error) {
-	c, directory, err := f.open()
+// Session begins a session of the acting agent. If the flags name none, it is the
+// first agent of the profile for which may returns true. If may is nil, the profile
+// must have exactly one agent.
+func (f *AgentFlags) Session(ctx context.Context, may func(parley.AgentID) bool) (*client.Agent, error) {
+	c, directory, err := f.Open()
 	if err != nil {
 		return nil, err
 	}
-	rings, err := openRings(directory)
+	rings, err := OpenRings(directory)
 	if err != nil {
 		return nil, err
 	}
-	ring, err := f.choose(rings, may)
+	ring, err := f.Choose(rings, may)
 	if err != nil {
 		return nil, err
 	}
@@ -169,22 +172,25 @@ func (f *agentFlags) session(ctx context.Context, may func(parley.AgentID) bool)
 	return agent, err
 }
 
-// sealingFlags are those of a command that seals to other agents or verifies what
-// they wrote.
-type sealingFlags struct {
-	agentFlags
+// SealingFlags are the flags of a command that seals messages to other agents or
+// verifies theirs.
+type SealingFlags struct {
+	AgentFlags
 	AcceptKey []string `name:"accept-key" placeholder:"KID" help:"Accept this key of another agent from now on although the client refuses it; repeat for several keys."`
 }
 
-func (f *sealingFlags) session(ctx context.Context, may func(parley.AgentID) bool) (*client.Agent, error) {
-	agent, err := f.agentFlags.session(ctx, may)
+// Session begins a session of the acting agent, which accepts the keys of
+// --accept-key.
+func (f *SealingFlags) Session(ctx context.Context, may func(parley.AgentID) bool) (*client.Agent, error) {
+	agent, err := f.AgentFlags.Session(ctx, may)
 	if err == nil {
 		agent.AcceptKeys(f.AcceptKey...)
 	}
 	return agent, err
 }
 
-func (f *agentFlags) choose(rings []*client.KeyRing, may func(parley.AgentID) bool) (*client.KeyRing, error) {
+// Choose returns the key ring of the acting agent, by the rule of Session.
+func (f *AgentFlags) Choose(rings []*client.KeyRing, may func(parley.AgentID) bool) (*client.KeyRing, error) {
 	var names []string
 	var fit []*client.KeyRing
 	for _, ring := range rings {
@@ -198,7 +204,7 @@ func (f *agentFlags) choose(rings []*client.KeyRing, may func(parley.AgentID) bo
 	}
 	switch {
 	case f.Agent != "":
-		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the profile holds no keys of an agent %q; %s", f.Agent, ringsThereAre(names))}
+		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the profile holds no keys of an agent %q; %s", f.Agent, describeRings(names))}
 	case len(rings) == 0:
 		return nil, program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("the profile has no agent: run \"%s\" first", program.Typed("agent create NAME"))}
 	case len(fit) == 0:
@@ -209,17 +215,17 @@ func (f *agentFlags) choose(rings []*client.KeyRing, may func(parley.AgentID) bo
 	return fit[0], nil
 }
 
-func ringsThereAre(names []string) string {
+func describeRings(names []string) string {
 	if len(names) == 0 {
 		return "it holds none: create an agent with \"" + program.Typed("agent create NAME") + "\""
 	}
 	return "it holds those of " + strings.Join(names, ", ")
 }
 
-// openRings opens the key rings of all agents of a profile, by name. Rings that
-// never got an agent are left out.
-func openRings(directory string) ([]*client.KeyRing, error) {
-	paths, err := filepath.Glob(filepath.Join(directory, keysDirectory, "*.json"))
+// OpenRings opens the key rings of all agents of a profile, sorted by name. It
+// leaves out rings whose agent was never created.
+func OpenRings(directory string) ([]*client.KeyRing, error) {
+	paths, err := filepath.Glob(filepath.Join(directory, KeysDirectory, "*.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -237,8 +243,9 @@ func openRings(directory string) ([]*client.KeyRing, error) {
 	return rings, nil
 }
 
-func ringPath(directory, agent string) string {
-	return filepath.Join(directory, keysDirectory, agent+".json")
+// RingPath returns the path of the key ring of an agent of that name.
+func RingPath(directory, agent string) string {
+	return filepath.Join(directory, KeysDirectory, agent+".json")
 }
 
 func ringName(ring *client.KeyRing) string {
