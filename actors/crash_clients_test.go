@@ -80,6 +80,33 @@ func (c *client) solve(one *registration.Challenge, slug string) {
 	}
 }
 
+// meetRefusals provokes every refusal once, and repeats a key, so that no test
+// has to wait until random clients do. It runs before other clients begin.
+func (c *client) meetRefusals() {
+	c.register("contested") // a wrong proof of work, a taken slug, a used challenge
+	if len(c.orgs) == 0 {
+		return // the outcome is unknown
+	}
+	owner := c.orgs[0]
+	for _, name := range []string{"alice", "alice", "bob", "carol"} { // a taken name
+		c.create(owner, name)
+	}
+	if len(c.active) < 3 {
+		return
+	}
+	c.opens() // and repeats
+	if len(c.pool) > 0 {
+		c.moveTo(c.pool[0], "completed")
+		c.moveTo(c.pool[0], "open") // a completed conversation stays so
+	}
+	alice, bob, carol := c.active[0].id, c.active[1].id, c.active[2].id
+	beyond, limit := direct(owner, alice, bob, "0:beyond the quota", ""), 1
+	beyond.DayLimit = &limit
+	c.post(beyond)
+	c.alter(2, agent.Revoke{}, func(s *agent.State) { s.RevokedMs, s.PollTokenHash = 1, nil })
+	c.post(direct(owner, alice, carol, "0:to nobody", ""))
+}
+
 // register asks for a slug twice, solves both at once, and then once more.
 func (c *client) register(slug string) {
 	note(c.crashWorld, &c.slugs, slug)
