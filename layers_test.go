@@ -58,11 +58,16 @@ var lattice = map[string]place{
 	},
 	"parley/actors/actorstest": {may: ground, why: "it tells the stories of any aggregate and so knows none"},
 	"parley/persistence": {
-		may:   slices.Concat(ground, agreed, []string{"parley/persistence/disk", "parley/persistence/layout"}),
+		may:   slices.Concat(ground, agreed, []string{"parley/persistence/apply", "parley/persistence/disk", "parley/persistence/layout"}),
 		tests: []string{"parley/persistence/backup", "parley/persistence/journaltest", "parley/persistence/crashtest", "parley/persistence/verify"},
 		why:   "a journal keeps bytes; what they mean is the actors' business",
 	},
 	"parley/persistence/disk": {may: ground, why: "the disk knows files and commits, never what the rows in them mean"},
+	"parley/persistence/apply": {
+		may:  slices.Concat(ground, agreed, []string{"parley/persistence/layout"}),
+		pure: true,
+		why:  "the outcome of an entry depends on the state of its journal alone, so that one node can decide for others",
+	},
 	"parley/persistence/layout": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence/disk"}),
 		why: "how rows lie on the disk is one decision; who writes, reads or verifies them shares it",

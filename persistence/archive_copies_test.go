@@ -13,6 +13,7 @@ import (
 	"parley"
 	"parley/journal"
 	"parley/journal/report"
+	"parley/persistence/apply"
 	"parley/persistence/layout"
 	"parley/persistence/verify"
 )
@@ -226,9 +227,9 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 		fs := vfs.NewMem()
 		s := mustOpen(t, "d", testOptions(fs, journals)) // not started: nothing is sent on
 		j, group := s.journals[0], newGroup(0)
-		j.activations[group] = activation{number: 1}
+		activate(t, j, group)
 		e := broadcast(group, 1, crew(600), 9)
-		f, err := j.commit([]*item{{Entry: e}})
+		f, err := j.commit([]*item{{Item: apply.Item{Entry: e}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,15 +255,11 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 			many := journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(x.id), To: []parley.Seat{
 				{Number: 700, Agent: parley.IDFromBytes[parley.AgentID](k[0][3:19])}, // of journal 0
 			}}
-			last, err := lastOutboxMessage(x.db, 0, target)
-			if err != nil {
-				x.t.Fatal(err)
-			}
 			value, _, err := layout.Get(x.db, layout.OutboxReceivedKey(target, 0))
 			if err != nil {
 				x.t.Fatal(err)
 			}
-			x.set(layout.OutboxKey(0, target, max(last, layout.Number(value))+1), layout.EncodeOutboxMessage(&layout.OutboxMessage{Effects: []journal.Effect{many}}))
+			x.set(layout.OutboxKey(0, target, layout.Number(value)+1), layout.EncodeOutboxMessage(&layout.OutboxMessage{Effects: []journal.Effect{many}}))
 		}
 	}
 	if _, said, _ := examined(t, wrecked(t, fs, id, astray(0))); said != "" {

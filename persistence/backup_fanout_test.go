@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley/journal"
+	"parley/persistence/apply"
 	"parley/persistence/backup"
 )
 
@@ -42,7 +43,7 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			v := again.view()
-			said, err := streamLength(v.rows, group)
+			said, err := apply.Stored{Reader: v.rows}.Length(group)
 			if err != nil || said < uint64(11*(i+1)) {
 				t.Errorf("%d broadcasts of %d (%v)", said, 11*(i+1), err)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/apply"
 )
 
 // applyBatch is how many messages the batches below hold.
@@ -17,26 +18,27 @@ const applyBatch = 64
 // applying gives an operation that applies a batch of direct messages, each of a
 // speaker of its own, and throws the batch away. careless does with each message
 // what a careless writer might.
-func applying(t testing.TB, careless func(*item)) (operation func()) {
+func applying(t testing.TB, careless func(*apply.Item)) (operation func()) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	t.Cleanup(func() { mustClose(t, s) })
 	j, to := s.journals[0], parley.NewID[parley.AgentID](1, testStart, testEntropy())
-	items := make([]item, applyBatch)
+	items := make([]apply.Item, applyBatch)
 	for i := range items {
 		stream := newStream(parley.Slot(i))
-		j.activations[stream] = activation{number: 1}
+		activate(t, j, stream)
 		items[i].Entry = directMessage(stream, to, 1, uint64(i))
 	}
 	return func() {
-		a := newApplication(j)
+		batch := s.db.NewBatch()
+		ev := j.state.Begin(j.rows, batch)
 		for i := range items {
-			items[i] = item{Entry: items[i].Entry, announced: items[i].announced[:0]}
-			if err := errors.Join(a.apply(&items[i]), items[i].err); err != nil {
+			items[i] = apply.Item{Entry: items[i].Entry, Appended: items[i].Appended[:0]}
+			if err := errors.Join(ev.Apply(&items[i]), items[i].Refusal); err != nil {
 				t.Fatal(err)
 			}
 			careless(&items[i])
 		}
-		if err := errors.Join(a.finish(), a.batch.Close()); err != nil {
+		if err := errors.Join(ev.Finish(j.arrived), batch.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +60,7 @@ func TestCostOfApplying(t *testing.T) {
 func TestCostOfApplyingControl(t *testing.T) {
 	skipUnderRace(t)
 	var kept []byte
-	got := testing.AllocsPerRun(50, applying(t, func(it *item) { kept = slices.Clone(it.Records[0].Data) })) / applyBatch
+	got := testing.AllocsPerRun(50, applying(t, func(it *apply.Item) { kept = slices.Clone(it.Records[0].Data) })) / applyBatch
 	if got <= applyMost {
 		t.Errorf("with %d bytes copied a message takes %.1f allocations, and %.1f are allowed", len(kept), got, applyMost)
 	}
@@ -71,15 +73,15 @@ func skipUnderRace(t *testing.T) {
 	}
 }
 
-func ignoreItem(*item) {}
+func ignoreItem(*apply.Item) {}
 
 // BenchmarkApply applies batches of 64 direct messages.
 func BenchmarkApply(b *testing.B) {
-	apply := applying(b, ignoreItem)
+	batch := applying(b, ignoreItem)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
-		apply()
+		batch()
 	}
 }
 
@@ -89,21 +91,22 @@ func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	t.Cleanup(func() { mustClose(t, s) })
 	j, group := s.journals[0], newGroup(0)
-	j.activations[group] = activation{number: 1}
-	it := item{Entry: broadcast(group, 1, crew(journal.FanoutChunk), 500)}
+	activate(t, j, group)
+	it := apply.Item{Entry: broadcast(group, 1, crew(journal.FanoutChunk), 500)}
 	return func() {
-		a := newApplication(j)
-		it = item{Entry: it.Entry, fanned: it.fanned[:0]}
-		if err := errors.Join(a.apply(&it), it.err, a.finish()); err != nil {
+		batch := s.db.NewBatch()
+		ev := j.state.Begin(j.rows, batch)
+		it = apply.Item{Entry: it.Entry, Fanouts: it.Fanouts[:0]}
+		if err := errors.Join(ev.Apply(&it), it.Refusal, ev.Finish(j.arrived)); err != nil {
 			t.Fatal(err)
 		}
-		for _, seat := range it.fanned[0].To {
+		for _, seat := range it.Fanouts[0].To {
 			careless(seat)
 		}
-		if n := a.batch.Count(); n < journal.FanoutChunk {
+		if n := batch.Count(); n < journal.FanoutChunk {
 			t.Fatalf("%d rows are written", n)
 		}
-		if err := a.batch.Close(); err != nil {
+		if err := batch.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,14 +144,14 @@ func TestCostOfFanningInTheLog(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	defer mustClose(t, s)
 	group, seats := newGroup(0), crew(journal.FanoutChunk)
-	s.journals[0].activations[group] = activation{number: 1}
+	activate(t, s.journals[0], group)
 	size := func(n int) int {
-		a := newApplication(s.journals[0])
-		if err := a.apply(&item{Entry: broadcast(group, 1, seats[:n], 500)}); err != nil {
+		batch := s.db.NewBatch()
+		defer func() { _ = batch.Close() }()
+		if err := s.journals[0].state.Begin(s.journals[0].rows, batch).Apply(&apply.Item{Entry: broadcast(group, 1, seats[:n], 500)}); err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = a.batch.Close() }()
-		return a.batch.Len()
+		return batch.Len()
 	}
 	one, all := size(1), size(len(seats))
 	each := (all - one) / (len(seats) - 1)

@@ -322,8 +322,8 @@ func reopened(w *world, x trial, i crashtest.Image) []string {
 
 func lanesBusy(s *Store) bool {
 	for _, j := range s.journals {
-		for i := range j.acked {
-			if j.acked[i].depth.Load() > 0 {
+		for i := range j.outboxes {
+			if j.outboxes[i].depth.Load() > 0 {
 				return true
 			}
 		}

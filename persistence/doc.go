@@ -4,21 +4,22 @@
 //
 // A Store holds one or more journals; each is the home of a share of the slots. An
 // actor hands its journal an entry and continues. The journal's writer drains its
-// queue into one batch (apply), commits it without waiting, and its acknowledger
-// waits for the sync, publishes to feeds, hints actors with queued messages,
-// forwards outbox messages and releases the entries, in order.
+// queue into one batch (package apply), commits it without waiting, and its
+// acknowledger waits for the sync, publishes to feeds, wakes actors with queued
+// messages, sends outbox messages and releases the entries, in order.
 //
 // Invariants:
 //   - nothing is released before the batch that holds it is synced;
 //   - an entry takes effect completely or not at all, except that a fan-out is
 //     applied chunk by chunk, through outboxes, of which each journal has one to
 //     itself;
-//   - positions of feeds and queues increase, assigned by apply from the journal's
+//   - positions of feeds and queues increase, assigned from the journal's
 //     own counter;
 //   - the target of an outbox remembers one number, written in the same batch as
 //     what it applied: nothing is applied twice, nothing skipped;
 //   - what a View shows is answered only after View.Durable.
 //
-// The packages below it: disk (the file system under the engine and its health),
-// layout (how rows lie), verify (checks rows), backup (copies and restores).
+// The packages below it: apply (decides what becomes of entries), disk (the file
+// system under the engine and its health), layout (keys and values of rows), verify
+// (checks rows), backup (copies and restores).
 package persistence

@@ -19,7 +19,7 @@ import (
 	"parley/journal"
 )
 
-// Every write is a batch that application built and commitBatch committed: what
+// Every write is a batch that package apply built and commitBatch committed: what
 // follows a journal sees batches and nothing else.
 
 // mayWrite are the functions that write to the storage engine, and why.
@@ -105,6 +105,9 @@ func TestOneWayToTheEngine(t *testing.T) {
 		if mayWrite[w] == "" {
 			t.Errorf("%s writes past the journal: have it append an entry", w)
 		}
+	}
+	if w := writersIn(t, os.DirFS("apply")); len(w) > 0 {
+		t.Errorf("%v in package apply write to the engine: the evaluator only fills a batch", w)
 	}
 	for w := range mayWrite {
 		if !slices.Contains(writers, w) {

@@ -14,6 +14,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/apply"
 	"parley/persistence/layout"
 )
 
@@ -253,17 +254,18 @@ func TestRowsOfAMessage(t *testing.T) {
 	}{{1, 7}, {4, 5}} {
 		s := mustOpen(t, "d", testOptions(vfs.NewMem(), c.journals))
 		j, stream := s.journals[0], newStream(0)
-		j.activations[stream] = activation{number: 1}
-		a := newApplication(j)
-		it := &item{Entry: directMessage(stream, parley.NewID[parley.AgentID](1, testStart, testEntropy()), 1, 0)}
-		if err := errors.Join(a.apply(it), it.err, a.finish()); err != nil {
+		activate(t, j, stream)
+		batch := s.db.NewBatch()
+		ev := j.state.Begin(j.rows, batch)
+		it := &apply.Item{Entry: directMessage(stream, parley.NewID[parley.AgentID](1, testStart, testEntropy()), 1, 0)}
+		if err := errors.Join(ev.Apply(it), it.Refusal, ev.Finish(j.arrived)); err != nil {
 			t.Fatal(err)
 		}
-		rows := int(a.batch.Count()) - 1 // the counter, once per batch
+		rows := int(batch.Count()) - 1 // the counter, once per batch
 		if rows != c.rows {
 			t.Errorf("%d journals: %d rows, want %d", c.journals, rows, c.rows)
 		}
-		if err := a.batch.Close(); err != nil {
+		if err := batch.Close(); err != nil {
 			t.Error(err)
 		}
 		mustClose(t, s)
@@ -323,7 +325,7 @@ func TestLanesAreSwept(t *testing.T) {
 	left := func() (n int) {
 		v := s.view()
 		defer v.Close()
-		prefix := layout.OutboxKey(0, 1, 0)[:7]
+		prefix := layout.OutboxPrefix(0, 1)
 		if err := v.scan(prefix, layout.After(prefix), false, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
 			t.Error(err)
 		}
@@ -351,28 +353,6 @@ func TestLanesAreSwept(t *testing.T) {
 	rideAlong()
 	if n := left(); n != 0 {
 		t.Errorf("%d parcels that arrived before the last closing are kept", n)
-	}
-	mustClose(t, s)
-}
-
-// TestParcelsAreAppliedOnce: one that comes again changes nothing, one that
-// comes too early is a defect.
-func TestParcelsAreAppliedOnce(t *testing.T) {
-	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 2))
-	agent := parley.NewID[parley.AgentID](1, testStart, testEntropy())
-	a := newApplication(s.journals[1])
-	for _, c := range []struct {
-		number, rows uint64
-		early        bool
-	}{{1, 1, false}, {1, 1, false}, {3, 1, true}, {2, 2, false}, {1, 2, false}} {
-		p := &outboxMessage{source: 0, target: 1, number: c.number, OutboxMessage: layout.OutboxMessage{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}}
-		err := a.apply(&item{Entry: &journal.Entry{}, outbox: p})
-		if (err != nil) != c.early || uint64(a.batch.Count()) != c.rows {
-			t.Errorf("parcel %d: %d rows, want %d (%v)", c.number, a.batch.Count(), c.rows, err)
-		}
-	}
-	if err := a.batch.Close(); err != nil {
-		t.Error(err)
 	}
 	mustClose(t, s)
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/apply"
 	"parley/persistence/layout"
 )
 
@@ -92,8 +92,8 @@ func benchmarkFanout(b *testing.B, journals, members int) {
 
 func laneDepth(s *Store) (deepest int64) {
 	for _, j := range s.journals {
-		for i := range j.acked {
-			deepest = max(deepest, j.acked[i].depth.Load())
+		for i := range j.outboxes {
+			deepest = max(deepest, j.outboxes[i].depth.Load())
 		}
 	}
 	return deepest
@@ -103,134 +103,11 @@ func laneDepth(s *Store) (deepest int64) {
 func closeAtRest(t testing.TB, s *Store) {
 	t.Helper()
 	for _, j := range s.journals {
-		for i := range j.acked {
-			j.acked[i].depth.Store(0)
+		for i := range j.outboxes {
+			j.outboxes[i].depth.Store(0)
 		}
 	}
 	mustClose(t, s)
-}
-
-// applied judges an entry of a store that is not started, as the next of a batch.
-func applied(t testing.TB, a *application, e *journal.Entry) *item {
-	t.Helper()
-	it := &item{Entry: e}
-	if err := a.apply(it); err != nil || it.err != nil {
-		t.Fatal(err, it.err)
-	}
-	return it
-}
-
-// placement says what goes where: what is written at once, and each outbox message with
-// its target, whether it is awaited, what it says, and how many records it has.
-func placement(it *item) (text []string) {
-	for _, f := range it.fanned {
-		text = append(text, fmt.Sprintf("%d from %d", len(f.To), f.To[0].Number))
-	}
-	for _, a := range it.announced {
-		text = append(text, fmt.Sprintf("to %v", a.agent.Slot()))
-	}
-	for _, p := range it.outgoing {
-		said := ""
-		for _, w := range p.Effects {
-			if many, ok := w.(journal.Fanout); ok {
-				said += fmt.Sprintf(", %d from %d", len(many.To), many.To[0].Number)
-			} else {
-				said += fmt.Sprintf(", %T", w)
-			}
-		}
-		text = append(text, fmt.Sprintf("journal %d, number %d, awaited %v, records %d%s", p.target, p.number, p.awaited, len(p.Records), said))
-	}
-	return text
-}
-
-func expectLayout(t *testing.T, it *item, want ...string) {
-	t.Helper()
-	if got := placement(it); !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-// arrive applies the first n parcels of an item for a journal.
-func arrive(t testing.TB, a *application, it *item, n int) {
-	t.Helper()
-	for _, p := range it.outgoing {
-		if p.target == a.j.number && n > 0 {
-			n--
-			if err := a.apply(&item{Entry: &journal.Entry{}, outbox: p}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-// TestFanoutGoesByBlocks: the first block of those who live here with the entry,
-// all else by lanes; what the same stream says to feeds meanwhile comes behind.
-func TestFanoutGoesByBlocks(t *testing.T) {
-	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
-	defer closeAtRest(t, s)
-	a, group, other := newApplication(s.journals[0]), newGroup(0), newGroup(0)
-	defer func() { _ = a.batch.Close() }()
-	s.journals[0].activations[group], s.journals[0].activations[other] = activation{number: 1}, activation{number: 1}
-	seats := crew(600)
-	say := journal.AppendFeed{To: seats[1].Agent, Kind: journal.StatusEntry}
-
-	small := applied(t, a, broadcast(group, 1, seats[:200], 9))
-	expectLayout(t, small, "200 from 1")
-	late := applied(t, a, broadcast(group, 1, seats[300:400], 9)) // whatever block comes first
-	expectLayout(t, late, "100 from 301")
-	e := broadcast(group, 1, seats, 9)
-	e.Effects = append([]journal.Effect{say}, append(e.Effects, journal.Fanout{Kind: journal.StatusEntry, To: seats[:300]}, say)...)
-	big := applied(t, a, e)
-	expectLayout(t, big, "256 from 1", "256 from 1", "to 7",
-		"journal 0, number 1, awaited false, records 0, 256 from 257, 44 from 257",
-		"journal 0, number 2, awaited false, records 0, 88 from 513, journal.AppendFeed")
-	behind := applied(t, a, broadcast(group, 1, seats[:300], 9))
-	expectLayout(t, behind,
-		"journal 0, number 3, awaited true, records 0, 256 from 1",
-		"journal 0, number 4, awaited false, records 0, 44 from 257")
-	reply := journal.AppendFeed{To: seats[9].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(newBroadcast(0))}
-	answer := applied(t, a, &journal.Entry{
-		Stream: group, Activation: 1, Effects: []journal.Effect{reply, journal.EnqueueFor{To: other}},
-		Records: []journal.Record{{ID: parley.MessageID(reply.Ref), Data: []byte("reply")}},
-	})
-	expectLayout(t, answer, "journal 0, number 5, awaited true, records 1, journal.AppendFeed")
-	// Others have said nothing that is under way.
-	expectLayout(t, applied(t, a, &journal.Entry{Stream: other, Activation: 1, Effects: []journal.Effect{say}}), "to 7")
-	arrive(t, a, big, 2)
-	arrive(t, a, behind, 2)
-	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Activation: 1, Effects: []journal.Effect{say}}),
-		"journal 0, number 6, awaited true, records 0, journal.AppendFeed")
-	arrive(t, a, answer, 1)
-	s.journals[0].received[0]++ // number 6
-	expectLayout(t, applied(t, a, &journal.Entry{Stream: group, Activation: 1, Effects: []journal.Effect{say}}), "to 7")
-	if n := len(s.journals[0].outboxed); n != 1 { // the one whose parcel was not applied, only counted
-		t.Errorf("%d streams count as having something under way", n)
-	}
-}
-
-// TestFanoutGoesToOtherHomes: a parcel for each block, the first of which brings
-// the record and is awaited.
-func TestFanoutGoesToOtherHomes(t *testing.T) {
-	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 2))
-	defer closeAtRest(t, s)
-	a, group := newApplication(s.journals[0]), newGroup(0)
-	defer func() { _ = a.batch.Close() }()
-	s.journals[0].activations[group] = activation{number: 1}
-	seats := crew(600)
-	far := seats[1].Agent // in slot 7
-	e := broadcast(group, 1, seats, 9)
-	e.Effects = append([]journal.Effect{journal.AddToList{Agent: far}}, e.Effects...)
-	e.Effects = append(e.Effects, journal.Fanout{Kind: journal.StatusEntry, To: seats}, journal.AddToList{Agent: far}, journal.AppendFeed{To: far, Kind: journal.StatusEntry}, journal.Fanout{Kind: journal.GroupEntry, To: seats[:2]})
-	expectLayout(t, applied(t, a, e), "128 from 1", "128 from 1", "1 from 1",
-		"journal 1, number 1, awaited true, records 1, journal.AddToList, 128 from 2, 128 from 2, journal.AddToList",
-		"journal 0, number 1, awaited false, records 0, 128 from 257, 128 from 257",
-		"journal 1, number 2, awaited false, records 0, 128 from 258, 128 from 258",
-		"journal 0, number 2, awaited false, records 0, 44 from 513, 44 from 513",
-		"journal 1, number 3, awaited false, records 0, 44 from 514, 44 from 514, journal.AppendFeed",
-		"journal 1, number 4, awaited false, records 0, 1 from 2")
-	// To nobody is no word at all.
-	e = broadcast(group, 1, nil, 9)
-	expectLayout(t, applied(t, a, e))
 }
 
 // TestQueueLetsOthersPass: late parcels are taken few at a time, never before
@@ -239,8 +116,8 @@ func TestQueueLetsOthersPass(t *testing.T) {
 	q := newQueue()
 	push := func(source, number int, late bool) {
 		it := &item{cost: lateBytesMax / 2, late: late}
-		if it.outbox = (&outboxMessage{source: source, number: uint64(number)}); source < 0 {
-			it.outbox = nil
+		if source >= 0 {
+			it.Message = &apply.Message{Source: source, Number: uint64(number)}
 		}
 		q.push(it)
 	}
@@ -255,11 +132,11 @@ func TestQueueLetsOthersPass(t *testing.T) {
 	take := func(count int) (text string) {
 		taken, _ := q.take(nil, count, 1<<30)
 		for _, it := range taken {
-			if it.outbox == nil {
+			if it.Message == nil {
 				text += "entry "
 				continue
 			}
-			text += fmt.Sprint(it.outbox.source, ".", it.outbox.number, " ")
+			text += fmt.Sprint(it.Message.Source, ".", it.Message.Number, " ")
 		}
 		return text
 	}
@@ -282,7 +159,7 @@ func TestQueueLetsOthersPass(t *testing.T) {
 func TestFanoutOverload(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 2))
 	defer mustClose(t, s)
-	depth := &s.journals[0].acked[0].depth
+	depth := &s.journals[0].outboxes[0].depth
 	for n, full := range map[int64]bool{selfDepthMax: false, selfDepthMax + 1: true} {
 		depth.Store(n)
 		if s.outboxesFull(s.journals[0]) != full || s.outboxesFull(s.journals[1]) {

@@ -129,7 +129,7 @@ func (j *journalState) forgetKeys(now time.Time) error {
 	var rows []journal.Row
 	forget := func() {
 		if len(rows) > 0 {
-			j.append(&item{Entry: &journal.Entry{Slot: rows[0].Slot, Rows: rows, At: now}})
+			j.store.Append(&journal.Entry{Slot: rows[0].Slot, Rows: rows, At: now})
 			rows = nil
 		}
 	}

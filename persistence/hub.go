@@ -6,6 +6,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/apply"
 )
 
 // hubShards spreads subscribers over locks.
@@ -130,15 +131,15 @@ func (h *hub) publish(agent parley.AgentID, e journal.FeedEntry) {
 	}
 }
 
-// publishMany gives what is durable of a word to many to all who follow one of
-// its readers. Most of them nobody follows.
-func (h *hub) publishMany(f *fanned) {
+// publishMany gives the durable entries of a fan-out to those who follow one of its
+// agents. Most agents nobody follows.
+func (h *hub) publishMany(f *apply.FanoutPart) {
 	for i := range f.To {
 		agent := f.To[i].Agent
 		shard := h.shard(agent)
 		shard.mu.Lock()
 		if t := shard.topics[agent]; t != nil {
-			shard.publish(t, f.entry(i))
+			shard.publish(t, f.Entry(i))
 		}
 		shard.mu.Unlock()
 	}

@@ -8,8 +8,8 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/apply"
 	"parley/persistence/disk"
-	"parley/persistence/layout"
 )
 
 const (
@@ -31,17 +31,11 @@ type journalState struct {
 	admission *admissionLimiter
 	inFlight  chan *flight
 
-	// The writer's own. Nobody else touches these.
-	counter     uint64                        // last position given
-	arrival     int64                         // last arrival stamped, milliseconds
-	activations map[journal.Stream]activation // the one that may append to a stream
-	outboxes    []uint64                      // per target: last number given
-	received    []uint64                      // per source: last number applied
-	acked       []outboxAck                   // per target: applied there, rows not yet deleted
-	// outboxed streams have feed entries for agents here under way in the journal's
-	// outbox to itself: up to that number. Up to resumed, any stream may have.
-	outboxed map[journal.Stream]uint64
-	resumed  uint64
+	// state and rows are what the writer judges entries by. Only the writer uses them.
+	state *apply.State
+	rows  apply.Rows
+	// outboxes are those of this journal, by target.
+	outboxes []outboxProgress
 
 	// committing is since when the writer is at a commit, syncing since when the
 	// acker waits for the disk, as ages of the disk monitor; 0 if they do not.
@@ -56,14 +50,6 @@ type journalState struct {
 	wrote tally
 }
 
-// activation is the incarnation of an actor that may append to a stream. Its
-// sequence is unknown until it creates the stream or first appends to it.
-type activation struct {
-	number  uint64
-	seq     uint64
-	unknown bool
-}
-
 // flight is a batch between commit and sync.
 type flight struct {
 	batch    *pebble.Batch
@@ -73,23 +59,22 @@ type flight struct {
 }
 
 func openJournal(s *Store, number int) (*journalState, error) {
-	j := &journalState{
-		store: s, number: number, queue: newQueue(),
-		inFlight:    make(chan *flight, inFlightMax-2),
-		activations: map[journal.Stream]activation{},
-		outboxed:    map[journal.Stream]uint64{},
-	}
-	j.admission = newAdmissionLimiter(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
-	value, found, err := layout.Get(s.db, layout.MetaKey(layout.CounterFamily, number, 0))
+	state, arrived, err := apply.Load(s.db, s.homes, number)
 	if err != nil {
 		return nil, err
 	}
-	if found {
-		j.counter, j.arrival = layout.NumberAt(value, 0), int64(layout.NumberAt(value, 8))
+	j := &journalState{
+		store: s, number: number, queue: newQueue(),
+		inFlight: make(chan *flight, inFlightMax-2),
+		state:    state, rows: apply.Stored{Reader: s.db}, outboxes: make([]outboxProgress, len(arrived)),
 	}
-	j.durable.raise(j.counter)
-	j.assigned.Store(j.counter)
-	return j, j.openOutboxes()
+	for target, n := range arrived {
+		j.outboxes[target].arrived.Store(n)
+	}
+	j.admission = newAdmissionLimiter(int64(float64(s.opts.QueueEntries)*clientShare), int64(float64(s.opts.QueueBytes)*clientShare))
+	j.durable.raise(state.Position())
+	j.assigned.Store(state.Position())
+	return j, nil
 }
 
 func (j *journalState) append(it *item) {
@@ -97,43 +82,6 @@ func (j *journalState) append(it *item) {
 	if !j.queue.push(it) && it.Release != nil {
 		it.Release(journal.ErrClosed)
 	}
-}
-
-func entryCost(e *journal.Entry) int {
-	n := len(e.State)
-	for _, f := range e.Events {
-		n += len(f.Data)
-	}
-	for _, c := range e.Hosted {
-		n += 64*len(c.Events) + len(c.State)
-		for _, f := range c.Events {
-			n += len(f.Data)
-		}
-	}
-	for _, r := range e.Records {
-		n += len(r.Data)
-	}
-	for _, r := range e.Rows {
-		n += len(r.Key) + len(r.Value)
-	}
-	for _, w := range e.Effects {
-		switch w := w.(type) {
-		case journal.EnqueueFor:
-			n += len(w.Data)
-		case journal.PutRow:
-			n += len(w.Key) + len(w.Value)
-		case journal.Fanout:
-			// The first chunk is written with the entry, the others as outbox messages.
-			n += copyCost*min(len(w.To), journal.FanoutChunk) + layout.SeatBytes*len(w.To)
-		case journal.CreateStream:
-			n += len(w.State)
-			for _, f := range w.Events {
-				n += len(f.Data)
-			}
-		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt: // as much as any effect
-		}
-	}
-	return n + 64*(1+len(e.Events)+len(e.Rows)+len(e.Effects))
 }
 
 // write drains the queue into batches while the journal is open. A batch has no
@@ -160,23 +108,27 @@ func (j *journalState) write() {
 
 // commit applies items to one batch and commits it without waiting for the disk.
 func (j *journalState) commit(items []*item) (*flight, error) {
-	a := newApplication(j)
+	batch := j.store.db.NewBatch()
+	ev := j.state.Begin(j.rows, batch)
 	for _, it := range items {
-		if err := a.apply(it); err != nil {
+		if err := ev.Apply(&it.Item); err != nil {
 			return nil, err
 		}
+		for _, m := range it.Outgoing {
+			j.outboxes[m.Target].depth.Add(1)
+		}
 	}
-	if err := a.finish(); err != nil {
+	if err := ev.Finish(j.arrived); err != nil {
 		return nil, err
 	}
-	f := &flight{batch: a.batch, items: items, position: j.counter}
-	j.assigned.Store(j.counter)
-	if a.batch.Empty() {
+	f := &flight{batch: batch, items: items, position: j.state.Position()}
+	j.assigned.Store(f.position)
+	if batch.Empty() {
 		return f, nil
 	}
 	j.committing.Store(j.store.disk.Age())
 	defer j.committing.Store(0)
-	h, bytes, err := j.store.commitBatch(a.batch)
+	h, bytes, err := j.store.commitBatch(batch)
 	f.head = h
 	j.wrote.batch(len(items), bytes)
 	return f, err
@@ -185,7 +137,7 @@ func (j *journalState) commit(items []*item) (*flight, error) {
 // tell calls Applied of the entries: they are visible now.
 func (f *flight) notifyApplied() {
 	for _, it := range f.items {
-		if it.Applied != nil && it.err == nil {
+		if it.Applied != nil && it.Refusal == nil {
 			it.Applied()
 		}
 	}
@@ -228,25 +180,25 @@ func (j *journalState) sync(f *flight) error {
 
 // release publishes the feed entries of a durable item and answers its sender.
 func (j *journalState) release(it *item) {
-	for _, a := range it.announced {
-		j.store.hub.publish(a.agent, a.entry)
+	for i := range it.Appended {
+		j.store.hub.publish(it.Appended[i].Agent, it.Appended[i].Entry)
 	}
-	for i := range it.fanned {
-		j.store.hub.publishMany(&it.fanned[i])
+	for i := range it.Fanouts {
+		j.store.hub.publishMany(&it.Fanouts[i])
 	}
-	for _, s := range it.queued {
+	for _, s := range it.Queued {
 		j.store.onQueue(s)
 	}
-	if it.outbox != nil {
-		it.outbox.arrived()
+	if it.arrived != nil {
+		it.arrived()
 		return
 	}
-	if len(it.outgoing) > 0 {
+	if len(it.Outgoing) > 0 {
 		j.dispatch(it)
 		return
 	}
 	if it.Release != nil {
-		it.Release(it.err)
+		it.Release(it.Refusal)
 	}
 }
 

@@ -3,57 +3,25 @@ package persistence
 import (
 	"sync"
 
-	"parley"
 	"parley/journal"
+	"parley/persistence/apply"
+	"parley/persistence/layout"
 )
 
-// item is an entry in the queue, or an outbox message that arrived from a journal.
+// item is a journal entry, or an outbox message that arrived, in the queue.
 type item struct {
-	*journal.Entry
-	// outbox is set on outbox messages.
-	outbox *outboxMessage
+	apply.Item
 	// late: items that are not late may pass it, see queue.
 	late bool
 	// cost in bytes, for batching.
 	cost int
-	err  error
-	// behind: earlier feed entries of the stream for agents here are still under
-	// way. Else began says that chunk block of a fan-out is written with the entry.
-	behind, began bool
-	block         uint32
-	// outgoing are the outbox messages of the entry, numbered by apply.
-	outgoing []*outboxMessage
-	// announced are the feed entries the item made, to be published.
-	announced []announced
-	fanned    []fanned
-	queued    []journal.Stream
+	// arrived is called when an outbox message is durable here, nil for an entry.
+	arrived func()
 }
 
-// record is the text of a message that the item carries.
-func (it *item) record(id parley.MessageID) []byte {
-	for _, r := range it.Records {
-		if r.ID == id {
-			return r.Data
-		}
-	}
-	return nil
-}
-
-// position is where a message that the item carries went in its recipient's
-// feed, 0 if that feed is elsewhere.
-func (it *item) position(id parley.MessageID) uint64 {
-	for _, a := range it.announced {
-		if a.entry.Kind == journal.MessageEntry && parley.MessageID(a.entry.Ref) == id {
-			return a.entry.Position
-		}
-	}
-	return 0
-}
-
-type announced struct {
-	agent parley.AgentID
-	entry journal.FeedEntry
-}
+// copyCost is the cost of one feed entry of a fan-out: about as many bytes as are
+// written in the time that its rows take.
+const copyCost = 512
 
 // lateBytesMax of late items go into one batch, so that a fan-out to very many
 // agents delays nothing else.
@@ -90,8 +58,8 @@ func (q *queue) push(it *item) bool {
 		q.mu.Unlock()
 		return false
 	}
-	if it.outbox != nil && (it.late || q.lateFrom[it.outbox.source] > 0) {
-		q.lateFrom[it.outbox.source]++
+	if it.Message != nil && (it.late || q.lateFrom[it.Message.Source] > 0) {
+		q.lateFrom[it.Message.Source]++
 		q.late = append(q.late, lateItem{it, q.pushed})
 	} else {
 		q.pushed++
@@ -152,7 +120,7 @@ func (q *queue) takeLate(dst []*item) []*item {
 		if bytes += q.late[n].cost; n > 0 && bytes > lateBytesMax {
 			break
 		}
-		source := q.late[n].outbox.source
+		source := q.late[n].Message.Source
 		if q.lateFrom[source]--; q.lateFrom[source] == 0 {
 			delete(q.lateFrom, source)
 		}
@@ -168,4 +136,41 @@ func shift[T any](all []T, n int) []T {
 	rest := copy(all, all[n:])
 	clear(all[rest:])
 	return all[:rest]
+}
+
+func entryCost(e *journal.Entry) int {
+	n := len(e.State)
+	for _, f := range e.Events {
+		n += len(f.Data)
+	}
+	for _, c := range e.Hosted {
+		n += 64*len(c.Events) + len(c.State)
+		for _, f := range c.Events {
+			n += len(f.Data)
+		}
+	}
+	for _, r := range e.Records {
+		n += len(r.Data)
+	}
+	for _, r := range e.Rows {
+		n += len(r.Key) + len(r.Value)
+	}
+	for _, w := range e.Effects {
+		switch w := w.(type) {
+		case journal.EnqueueFor:
+			n += len(w.Data)
+		case journal.PutRow:
+			n += len(w.Key) + len(w.Value)
+		case journal.Fanout:
+			// The first chunk is written with the entry, the others as outbox messages.
+			n += copyCost*min(len(w.To), journal.FanoutChunk) + layout.SeatBytes*len(w.To)
+		case journal.CreateStream:
+			n += len(w.State)
+			for _, f := range w.Events {
+				n += len(f.Data)
+			}
+		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt: // as much as any effect
+		}
+	}
+	return n + 64*(1+len(e.Events)+len(e.Rows)+len(e.Effects))
 }

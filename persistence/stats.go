@@ -143,8 +143,8 @@ func (j *journalState) stats() JournalStats {
 		AdmittedBytes: j.admission.bytes.Load(), AdmittedBytesMax: j.admission.bytesMax,
 		Refused: j.admission.turned.Load(), Durable: j.durable.level.Load(),
 	}
-	for i := range j.acked {
-		stats.Backlog += int(j.acked[i].depth.Load())
+	for i := range j.outboxes {
+		stats.Backlog += int(j.outboxes[i].depth.Load())
 	}
 	return stats
 }

@@ -13,6 +13,7 @@ import (
 
 	"parley"
 	"parley/journal"
+	"parley/persistence/apply"
 	"parley/persistence/disk"
 	"parley/persistence/layout"
 )
@@ -262,7 +263,7 @@ func (s *Store) SameHome(a, b parley.Slot) bool { return s.homes.Same(a, b) }
 
 // Append hands an entry to its journal. It never blocks and never fails at
 // once: what becomes of the entry is told through its Release.
-func (s *Store) Append(e *journal.Entry) { s.home(e.Slot).append(&item{Entry: e}) }
+func (s *Store) Append(e *journal.Entry) { s.home(e.Slot).append(&item{Item: apply.Item{Entry: e}}) }
 
 // readersWait is how many milliseconds a closing store waits for open views.
 const readersWait = 5000

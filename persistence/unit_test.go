@@ -308,7 +308,7 @@ func TestKeysAreApart(t *testing.T) {
 	ranges := map[string][]byte{
 		"events": layout.StreamKey(layout.EventFamily, s, 0), "tray": layout.StreamKey(layout.QueueFamily, s, 0),
 		"feed": append(layout.Key(7, layout.FeedFamily, 0), agent[:]...), "rows": layout.RowKey(7, journal.NameTable, nil),
-		"lane": layout.OutboxKey(1, 2, 0)[:7], "timers": layout.MetaKey(layout.TimerFamily, 1, 0),
+		"lane": layout.OutboxPrefix(1, 2), "timers": layout.MetaKey(layout.TimerFamily, 1, 0),
 	}
 	keys := map[string][]byte{
 		"events": layout.EventKey(s, 1<<40), "tray": layout.QueueKey(s, 9), "feed": layout.FeedKey(layout.FeedFamily, agent, 3),

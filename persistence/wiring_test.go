@@ -1,9 +1,12 @@
 package persistence
 
 import (
+	"errors"
+	"testing"
 	"time"
 
 	"parley/journal"
+	"parley/persistence/apply"
 )
 
 func ignoreTray(journal.Stream) {}
@@ -26,4 +29,20 @@ func startQuietly(s *Store) error {
 	}
 	s.disk.Watch(&s.loops, !s.opts.Unsynced)
 	return nil
+}
+
+// activate has activation 1 of streams pass through a journal that is not started.
+func activate(t testing.TB, j *journalState, streams ...journal.Stream) {
+	t.Helper()
+	batch := j.store.db.NewBatch()
+	ev := j.state.Begin(j.rows, batch)
+	for _, stream := range streams {
+		it := apply.Item{Entry: &journal.Entry{Slot: stream.Slot(), Stream: stream, Activation: 1, Activate: true}}
+		if err := errors.Join(ev.Apply(&it), it.Refusal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := batch.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -135,6 +135,9 @@ func OutboxKey(source, target int, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(k, number)
 }
 
+// OutboxPrefix is what the keys of an outbox's messages begin with.
+func OutboxPrefix(source, target int) []byte { return OutboxKey(source, target, 0)[:7] }
+
 // OutboxReceivedKey is where a target keeps the last number that it applied of
 // the outbox from source.
 func OutboxReceivedKey(target, source int) []byte {

@@ -1,0 +1,161 @@
+package apply
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"parley"
+	"parley/journal"
+	"parley/persistence/layout"
+)
+
+// Evaluator builds one batch. It changes the state with each item: items are judged
+// as if the earlier ones of the batch were stored.
+type Evaluator struct {
+	state *State
+	rows  Rows
+	batch *pebble.Batch
+	// first is the position of the state when the batch began.
+	first uint64
+	// lengths of streams that this batch created, extended as hosted, or retired:
+	// rows does not show them yet.
+	lengths  map[journal.Stream]uint64
+	counts   map[string]uint64
+	received []bool // per source: this batch applied messages of it
+	// parts of one chunk of a fan-out, by home, and the order in which its feeds are
+	// written; reused.
+	parts [][]parley.Seat
+	order []uint32
+}
+
+// Begin starts a batch.
+func (s *State) Begin(rows Rows, batch *pebble.Batch) *Evaluator {
+	return &Evaluator{state: s, rows: rows, batch: batch, first: s.position}
+}
+
+// Apply checks one item and, unless it refuses it, adds all of it to the batch. It
+// sets the item's outcome. An error is a failed read, a message out of order, or a
+// batch that takes no more: the batch must not be committed.
+func (ev *Evaluator) Apply(it *Item) error {
+	if it.Message != nil {
+		return ev.applyMessage(it)
+	}
+	refusal, err := ev.check(it.Entry)
+	if err != nil {
+		return err
+	}
+	if it.Refusal = refusal; refusal != nil {
+		return nil
+	}
+	return ev.write(it)
+}
+
+// Finish adds what a batch holds once: the journal's counter, outbox numbers and
+// quotas. arrived tells, per target, the last message that is durable there; rows
+// of messages up to it are deleted.
+func (ev *Evaluator) Finish(arrived func(target int) uint64) error {
+	s := ev.state
+	if s.position != ev.first {
+		value := binary.BigEndian.AppendUint64(make([]byte, 0, 16), s.position)
+		value = binary.BigEndian.AppendUint64(value, uint64(s.arrival))
+		if err := ev.batch.Set(layout.MetaKey(layout.CounterFamily, s.journal, 0), value, nil); err != nil {
+			return err
+		}
+	}
+	for k, n := range ev.counts {
+		if err := ev.batch.Merge([]byte(k), binary.BigEndian.AppendUint64(nil, n), nil); err != nil {
+			return err
+		}
+	}
+	return ev.finishOutboxes(arrived)
+}
+
+// check refuses an entry of an activation that is not the newest of its stream or
+// does not know its stream's length, and one that creates a stream that exists.
+func (ev *Evaluator) check(e *journal.Entry) (refusal, err error) {
+	have, known := ev.state.activations[e.Stream]
+	switch {
+	case e.Activate && known && have.number > e.Activation:
+		return journal.ErrStale, nil
+	case e.Activate || e.Stream.Zero():
+	case !known || have.number != e.Activation || !have.unknown && have.seq != e.Expect:
+		return journal.ErrStale, nil
+	case have.unknown:
+		if agrees, err := ev.ends(e.Stream, e.Expect); err != nil || !agrees {
+			return journal.ErrStale, err
+		}
+		ev.state.activations[e.Stream] = activation{number: e.Activation, seq: e.Expect}
+	}
+	if agrees, err := ev.continues(e.Hosted); err != nil || !agrees {
+		return journal.ErrStale, err
+	}
+	for i, w := range e.Effects {
+		create, ok := w.(journal.CreateStream)
+		if !ok || create.Fresh || !ev.state.homes.Same(e.Slot, create.Stream.Slot()) {
+			continue
+		}
+		seq, err := ev.length(create.Stream)
+		if err != nil {
+			return nil, err
+		}
+		if seq != 0 || slices.ContainsFunc(e.Effects[:i], begins(create.Stream)) {
+			return journal.ErrExists, nil
+		}
+	}
+	if e.Activate {
+		// The new activation continues where its predecessor stopped.
+		ev.state.activations[e.Stream] = activation{number: e.Activation, seq: have.seq, unknown: !known || have.unknown}
+	}
+	return nil, nil
+}
+
+// continues reports whether the appends to hosted streams begin where those end.
+func (ev *Evaluator) continues(hosted []journal.StreamAppend) (bool, error) {
+	for i := range hosted {
+		c := &hosted[i]
+		if again := slices.IndexFunc(hosted[:i], func(x journal.StreamAppend) bool { return x.Stream == c.Stream }); again >= 0 {
+			return false, nil // one append to a stream per entry
+		}
+		if agrees, err := ev.ends(c.Stream, c.Expect); err != nil || !agrees {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// begins recognizes the effect that creates s.
+func begins(s journal.Stream) func(journal.Effect) bool {
+	return func(w journal.Effect) bool {
+		create, ok := w.(journal.CreateStream)
+		return ok && create.Stream == s
+	}
+}
+
+// length is the number of events of a stream, this batch included.
+func (ev *Evaluator) length(s journal.Stream) (uint64, error) {
+	if have, ok := ev.state.activations[s]; ok && !have.unknown {
+		return have.seq, nil
+	}
+	if n, ok := ev.lengths[s]; ok {
+		return n, nil
+	}
+	return ev.rows.Length(s)
+}
+
+// ends reports whether a stream has n events, this batch included.
+func (ev *Evaluator) ends(s journal.Stream, n uint64) (bool, error) {
+	if have, ok := ev.lengths[s]; ok {
+		return have == n, nil
+	}
+	return ev.rows.Ends(s, n)
+}
+
+// remember keeps the length of a stream for the rest of the batch.
+func (ev *Evaluator) remember(s journal.Stream, n uint64) {
+	if ev.lengths == nil {
+		ev.lengths = map[journal.Stream]uint64{}
+	}
+	ev.lengths[s] = n
+}

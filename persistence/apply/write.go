@@ -1,0 +1,262 @@
+package apply
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"parley"
+	"parley/journal"
+	"parley/persistence/layout"
+)
+
+// write adds an accepted entry to the batch.
+func (ev *Evaluator) write(it *Item) error {
+	e := it.Entry
+	stamp := ev.arrival(e.At)
+	if err := ev.writeStream(e, stamp); err != nil {
+		return err
+	}
+	for i := range e.Hosted {
+		c := &e.Hosted[i]
+		ev.remember(c.Stream, c.Expect+uint64(len(c.Events)))
+		if err := ev.writeEvents(c.Stream, c.Expect, c.Events, c.State, stamp); err != nil {
+			return err
+		}
+	}
+	for i := range e.Rows {
+		if err := ev.writeRow(&e.Rows[i]); err != nil {
+			return err
+		}
+	}
+	for _, n := range e.Handled {
+		if err := ev.batch.Delete(layout.QueueKey(e.Stream, n), nil); err != nil {
+			return err
+		}
+	}
+	if err := ev.writeEffects(it, stamp); err != nil {
+		return err
+	}
+	if err := ev.writeTimers(e); err != nil {
+		return err
+	}
+	for _, c := range e.Counts {
+		if ev.counts == nil {
+			ev.counts = map[string]uint64{}
+		}
+		ev.counts[string(layout.QuotaKey(ev.state.journal, c.Org, c.Day))] += uint64(c.N)
+	}
+	if e.Retire {
+		if have := ev.state.activations[e.Stream]; !have.unknown {
+			ev.remember(e.Stream, have.seq)
+		}
+		delete(ev.state.activations, e.Stream)
+	}
+	return nil
+}
+
+// arrival stamps feed entries: not before the entry was appended, and not before
+// the last arrival.
+func (ev *Evaluator) arrival(at time.Time) int64 {
+	ev.state.arrival = max(ev.state.arrival, at.UnixMilli())
+	return ev.state.arrival
+}
+
+// next assigns a position.
+func (ev *Evaluator) next() uint64 {
+	ev.state.position++
+	return ev.state.position
+}
+
+func (ev *Evaluator) writeStream(e *journal.Entry, at int64) error {
+	if e.Stream.Zero() || e.Activate {
+		return nil
+	}
+	have := ev.state.activations[e.Stream]
+	if err := ev.writeEvents(e.Stream, have.seq, e.Events, e.State, at); err != nil {
+		return err
+	}
+	have.seq += uint64(len(e.Events))
+	ev.state.activations[e.Stream] = have
+	if !e.Purge {
+		return nil
+	}
+	prefix := layout.StreamKey(layout.EventFamily, e.Stream, 0)
+	if err := ev.batch.DeleteRange(prefix, layout.After(prefix), nil); err != nil {
+		return err
+	}
+	ev.state.activations[e.Stream] = activation{number: have.number}
+	return ev.batch.Delete(layout.StateKey(e.Stream), nil)
+}
+
+func (ev *Evaluator) writeEvents(s journal.Stream, seq uint64, events []journal.StoredEvent, state []byte, at int64) error {
+	for _, e := range events {
+		seq++
+		value := make([]byte, 0, 9+len(e.Data))
+		value = append(value, e.Tag)
+		value = binary.BigEndian.AppendUint64(value, uint64(at))
+		if err := ev.batch.Set(layout.EventKey(s, seq), append(value, e.Data...), nil); err != nil {
+			return err
+		}
+	}
+	if state == nil {
+		return nil
+	}
+	value := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(state)), seq)
+	return ev.batch.Set(layout.StateKey(s), append(value, state...), nil)
+}
+
+func (ev *Evaluator) writeRow(r *journal.Row) error {
+	if r.Beneath {
+		low := layout.RowKey(r.Slot, r.Table, r.Key)
+		return ev.batch.DeleteRange(low, layout.After(low), nil)
+	}
+	if r.Delete {
+		return ev.batch.Delete(layout.RowKey(r.Slot, r.Table, r.Key), nil)
+	}
+	return ev.batch.Set(layout.RowKey(r.Slot, r.Table, r.Key), r.Value, nil)
+}
+
+// writeEffects performs the effects at this home and packs the others into one
+// outbox message per home.
+func (ev *Evaluator) writeEffects(it *Item, at int64) error {
+	it.viaOutbox = ev.state.feedsPending(it.Stream)
+	for _, w := range it.Effects {
+		if err := ev.route(it, w, at); err != nil {
+			return err
+		}
+		// A receipt is stored where the recipient reads it and, if that is another
+		// home, where the conversation lives; that of a copy only with the recipient.
+		if m, ok := w.(journal.RecordReceipt); ok && !m.Copy && !ev.state.homes.Same(m.Home(), m.Message.Slot()) {
+			m.Recipient = parley.AgentID{}
+			if err := ev.route(it, m, at); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range it.Records {
+		if err := ev.writeRecord(r.ID.Slot(), r, it.position(r.ID)); err != nil {
+			return err
+		}
+	}
+	return ev.writeOutgoing(it, at)
+}
+
+func (ev *Evaluator) route(it *Item, w journal.Effect, at int64) error {
+	if many, ok := w.(journal.Fanout); ok {
+		return ev.fanOut(it, many, at)
+	}
+	s := ev.state
+	home := s.homes.Of(w.Home())
+	if home != s.journal {
+		it.pack(s.journal, home, w)
+		return nil
+	}
+	// Feed entries of a stream keep their order.
+	if feed, ok := w.(journal.AppendFeed); ok && (it.viaOutbox || it.packed(home)) {
+		it.viaOutbox = true
+		it.pack(s.journal, home, feed)
+		return nil
+	}
+	return ev.perform(it, w, at)
+}
+
+// perform performs one effect at this home.
+func (ev *Evaluator) perform(it *Item, w journal.Effect, at int64) error {
+	switch w := w.(type) {
+	case journal.AppendFeed:
+		return ev.appendFeed(it, w, at)
+	case journal.Fanout:
+		return ev.appendPart(it, w, at)
+	case journal.RecordReceipt:
+		return ev.recordReceipt(w)
+	case journal.EnqueueFor:
+		it.Queued = append(it.Queued, w.To)
+		return ev.batch.Set(layout.QueueKey(w.To, ev.next()), w.Data, nil)
+	case journal.PutRow:
+		return ev.writeRow(&w.Row)
+	case journal.AddToList:
+		return ev.addToList(w.Agent, w.Conversation)
+	case journal.CreateStream:
+		return ev.createStream(it, w, at)
+	}
+	return fmt.Errorf("persistence: unknown effect %T", w)
+}
+
+// addToList appends to the list of an agent's conversations.
+func (ev *Evaluator) addToList(agent parley.AgentID, conversation parley.ConversationID) error {
+	k := binary.BigEndian.AppendUint64(append(make([]byte, 0, 24), agent[:]...), ev.next())
+	return ev.batch.Set(layout.RowKey(agent.Slot(), journal.ConversationTable, k), conversation[:], nil)
+}
+
+func (ev *Evaluator) appendFeed(it *Item, w journal.AppendFeed, at int64) error {
+	n := ev.next()
+	entry := journal.FeedEntry{Position: n, Kind: w.Kind, Ref: w.Ref, Note: w.Note, At: at}
+	if w.Kind == journal.MessageEntry {
+		entry.Record = it.record(parley.MessageID(w.Ref))
+	}
+	it.Appended = append(it.Appended, Appended{w.To, entry})
+	if err := ev.batch.Set(layout.FeedKey(layout.FeedFamily, w.To, n), layout.EncodeFeed(entry), nil); err != nil {
+		return err
+	}
+	if w.Kind != journal.MessageEntry {
+		return nil
+	}
+	return ev.batch.Set(layout.FeedKey(layout.UntransferredFamily, w.To, n), w.Ref[:], nil)
+}
+
+// writeRecord stores a message for the agents of this home. position is its
+// position in the recipient's feed, 0 if that feed is in another journal.
+func (ev *Evaluator) writeRecord(slot parley.Slot, r journal.Record, position uint64) error {
+	k := layout.MessageKey(layout.RecordFamily, slot, r.ID)
+	op := ev.batch.SetDeferred(len(k), 8+len(r.Data))
+	copy(op.Key, k)
+	binary.BigEndian.PutUint64(op.Value, position)
+	copy(op.Value[8:], r.Data)
+	return op.Finish()
+}
+
+// recordReceipt merges receipts and, if the message was transferred, deletes its
+// untransferred row.
+func (ev *Evaluator) recordReceipt(w journal.RecordReceipt) error {
+	if err := ev.batch.Merge(layout.ReceiptKey(w), layout.EncodeReceipts(w.Receipts), nil); err != nil {
+		return err
+	}
+	if w.Recipient.Zero() || w.Copy || w.Receipts.AnnouncedAt != 0 && !w.Receipts.Transferred() {
+		return nil
+	}
+	return ev.batch.Delete(layout.FeedKey(layout.UntransferredFamily, w.Recipient, w.Position), nil)
+}
+
+// createStream begins a stream. Whether it exists was checked with the entry. An
+// effect that came through an outbox can no longer be refused: it does nothing if
+// the stream exists.
+func (ev *Evaluator) createStream(it *Item, w journal.CreateStream, at int64) error {
+	if it.Message != nil {
+		if n, err := ev.length(w.Stream); err != nil || n != 0 {
+			return err
+		}
+	}
+	if have, ok := ev.state.activations[w.Stream]; ok {
+		have.seq, have.unknown = uint64(len(w.Events)), false
+		ev.state.activations[w.Stream] = have
+	}
+	ev.remember(w.Stream, uint64(len(w.Events)))
+	return ev.writeEvents(w.Stream, 0, w.Events, w.State, at)
+}
+
+func (ev *Evaluator) writeTimers(e *journal.Entry) error {
+	for _, t := range e.Timers {
+		k := layout.TimerKey(ev.state.journal, uint64(t.Due.UnixMilli()), t.Stream)
+		var err error
+		if t.Cancel {
+			err = ev.batch.Delete(k, nil)
+		} else {
+			err = ev.batch.Set(k, nil, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

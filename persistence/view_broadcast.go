@@ -1,0 +1,68 @@
+package persistence
+
+import (
+	"parley"
+	"parley/journal"
+	"parley/persistence/layout"
+)
+
+// Broadcast calls read with a broadcast's record as kept at reader's home. The
+// record is only valid during the call, which is not made where there is none.
+func (v *storeView) Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error) {
+	if v.rows == nil {
+		return false, journal.ErrClosed
+	}
+	return v.record(v.store.homes.BroadcastSlot(v.store.homes.Of(reader), id), id, func(_ uint64, record []byte) error { return read(record) })
+}
+
+// Copies calls fn with those to whom copies of a broadcast went, as kept at
+// reader's home, block by block, until it returns false. The broadcast's home
+// knows of all copies. The seats are only valid during the call.
+func (v *storeView) Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error {
+	if v.rows == nil {
+		return journal.ErrClosed
+	}
+	slot := v.store.homes.BroadcastSlot(v.store.homes.Of(reader), broadcast)
+	low := layout.MessageKey(layout.CopiesFamily, slot, broadcast)
+	high := layout.After(layout.MessageKey(layout.CopiesFamily, slot, parley.Copy(broadcast, ^uint32(0))))
+	seats := make([]parley.Seat, 0, journal.FanoutChunk)
+	return v.scan(low, high, false, func(_, value []byte) (bool, error) {
+		c, err := layout.DecodeCopies(value)
+		if err != nil {
+			return false, err
+		}
+		seats = seats[:0]
+		for i := range c.Len() {
+			seats = append(seats, c.Seat(i))
+		}
+		return fn(seats), nil
+	})
+}
+
+// Copy tells to whom a copy of a broadcast went, as kept at reader's home, and
+// where it is in that agent's feed: position 0 if that lives elsewhere. The
+// broadcast's home knows of all copies, others of those to who lives there.
+func (v *storeView) Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error) {
+	if v.rows == nil {
+		return to, 0, false, journal.ErrClosed
+	}
+	broadcast, seat := id.Broadcast(), id.Seat()
+	if seat == 0 { // which nobody has
+		return to, 0, false, nil
+	}
+	slot := v.store.homes.BroadcastSlot(v.store.homes.Of(reader), broadcast)
+	low := layout.MessageKey(layout.CopiesFamily, slot, parley.Copy(broadcast, layout.Chunk(seat)*journal.FanoutChunk+1))
+	high := layout.After(layout.MessageKey(layout.CopiesFamily, slot, id))
+	// Of one block there is a row of those who live here and perhaps another.
+	err = v.scan(low, high, true, func(_, value []byte) (bool, error) {
+		c, err := layout.DecodeCopies(value)
+		if err != nil {
+			return false, err
+		}
+		if i := c.Find(seat); i >= 0 {
+			to, position, found = c.Seat(i).Agent, c.Position(i), true
+		}
+		return !found, nil
+	})
+	return to, position, found, err
+}
