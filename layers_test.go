@@ -88,16 +88,17 @@ var lattice = map[string]place{
 
 	// Doors.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors", "parley/http/api", "parley/http/auth", "parley/http/egress", "parley/http/limit", "parley/http/overload"}),
+		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors", "parley/http/api", "parley/http/auth", "parley/http/connlimit", "parley/http/egress", "parley/http/limit", "parley/http/overload"}),
 		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/http/client"},
 		why:   "the door asks actors; it never touches a journal",
 	},
-	"parley/http/api":      {may: ground, why: "wire structs are shared with clients, who must not link the server"},
-	"parley/http/auth":     {may: ground, why: "tokens and proofs are judged without knowing who asks for what"},
-	"parley/http/limit":    {may: ground, why: "a rate limit counts keys and knows nothing else"},
-	"parley/http/egress":   {may: ground, why: "what reaches strangers knows where to and what, never why"},
-	"parley/http/overload": {may: ground, why: "whether to serve is decided by what waits for a processor, whatever is asked"},
-	"parley/http/client":   {may: []string{"parley", "parley/http/api"}, tests: []string{"parley/http/api"}, why: "a user of the client must not link Pebble or the server"},
+	"parley/http/api":       {may: ground, why: "wire structs are shared with clients, who must not link the server"},
+	"parley/http/auth":      {may: ground, why: "tokens and proofs are judged without knowing who asks for what"},
+	"parley/http/limit":     {may: ground, why: "a rate limit counts keys and knows nothing else"},
+	"parley/http/egress":    {may: ground, why: "what reaches strangers knows where to and what, never why"},
+	"parley/http/connlimit": {may: []string{"parley", "parley/http/limit", "parley/http/overload"}, why: "which connections stay open is decided by who holds them, whatever they ask for"},
+	"parley/http/overload":  {may: ground, why: "whether to serve is decided by what waits for a processor, whatever is asked"},
+	"parley/http/client":    {may: []string{"parley", "parley/http/api"}, tests: []string{"parley/http/api"}, why: "a user of the client must not link Pebble or the server"},
 
 	// The bench stands beside the house: it sees it as a user of the client does
 	// and measures it as one process among others.

@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/http/connlimit"
 	"parley/http/limit"
 )
 
@@ -105,7 +106,7 @@ func (s *Server) receive(ctx *fasthttp.RequestCtx, chunked bool) (on *sheet, err
 func (s *Server) grow(ctx *fasthttp.RequestCtx, on **sheet, room int) error {
 	hold := &(*on).hold
 	if room > limit.Small && *hold == (limit.Hold{}) {
-		*hold = s.budget.Hold(s.account(ctx), yields(ctx.Conn()))
+		*hold = s.budget.Hold(s.account(ctx), connlimit.Evict(ctx.Conn()))
 	}
 	if !hold.Grow(sheetBytes(room)) {
 		return errHeld
@@ -162,9 +163,7 @@ func (s *Server) refuseUnread(ctx *fasthttp.RequestCtx, id string, err error) {
 	}
 	ctx.SetConnectionClose()
 	ctx.Response.SkipBody = ctx.IsHead()
-	if l, ok := ctx.Conn().(*line); ok {
-		l.lingers.Store(true)
-	}
+	connlimit.Linger(ctx.Conn())
 }
 
 // unread is what a failure to read a request is told as.

@@ -12,6 +12,7 @@ import (
 
 	"parley"
 	"parley/actors/org"
+	"parley/http/connlimit"
 	"parley/http/limit"
 )
 
@@ -108,7 +109,7 @@ func (c *Call) grow(to int) error {
 		return nil
 	}
 	if c.hold == (limit.Hold{}) {
-		c.hold = c.server.budget.Hold(c.account(), yields(c.ctx.Conn()))
+		c.hold = c.server.budget.Hold(c.account(), connlimit.Evict(c.ctx.Conn()))
 	}
 	if !c.hold.Grow(to) {
 		return errHeld
@@ -174,6 +175,16 @@ func (c *Call) Draining() <-chan struct{} { return c.server.draining }
 // Context ends when the server has stopped waiting for its requests. The end
 // of one request's connection does not end it: it is seen only in the writing.
 func (c *Call) Context() context.Context { return c.server.running }
+
+// Park records that the handler begins to wait for an event: until it calls resume, its
+// connection may be closed for another one.
+func (c *Call) Park() (resume func()) { return connlimit.Park(c.ctx.Conn()) }
+
+// Evicted reports whether the call's connection was closed for another one.
+func (c *Call) Evicted() bool { return connlimit.Evicted(c.ctx.Conn()) }
+
+// Gone reports whether nobody waits for the answer any more.
+func (c *Call) Gone() bool { return connlimit.Closed(c.ctx.Conn()) }
 
 // answer sends what a handler returned.
 func (c *Call) answer(out any) error {

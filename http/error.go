@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"parley/http/connlimit"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/valyala/fasthttp"
@@ -178,7 +180,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *Route, id string, err error
 // delay returns when the refusal is to be answered: at once, unless there are many.
 func (s *Server) delay(conn net.Conn, err error) {
 	if s.overload.ToDelay(s.clock(), err) {
-		defer rest(conn)()
+		defer connlimit.Park(conn)()
 		s.overload.Delay(s.draining)
 	}
 }
@@ -256,4 +258,14 @@ func routeLabel(r *Route) string {
 		return "none"
 	}
 	return r.Path
+}
+
+// noRoom is the whole answer to a connection that is refused.
+func (s *Server) noRoom() []byte {
+	id, p := s.newRequestID(), problemOf(parley.ErrOverloaded)
+	body := p.body(id)
+	b := []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: " + jsonMedia + "\r\nConnection: close\r\n" +
+		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nX-Request-Id: " + id +
+		"\r\nRetry-After: " + strconv.Itoa(wholeSeconds(p.extra["retry_after"])) + "\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n")
+	return append(b, body...)
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"parley"
-	"parley/persistence"
 )
 
 // badDisk is a disk that holds the syncs of the log back, or refuses tables.
@@ -133,7 +132,7 @@ func TestStalledDisk(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := &badDisk{}
 				ln := fasthttputil.NewInmemoryListener()
-				h := newHall(t, journals, ln, ln.Dial, func(o *persistence.Options) { o.FS = errorfs.Wrap(vfs.NewMem(), disk) })
+				h := newHall(t, journals, ln, ln.Dial, func(o *hallOptions) { o.Store.FS = errorfs.Wrap(vfs.NewMem(), disk) })
 				from, to := h.agent("from"), h.agent("to")
 				token := h.token(h.client)
 				act := []string{"X-Svc-Agent", from.String(), "Idempotency-Key", "one"}
@@ -170,8 +169,8 @@ func TestTablesCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &badDisk{}
 		ln := fasthttputil.NewInmemoryListener()
-		h := newHall(t, 1, ln, ln.Dial, func(o *persistence.Options) {
-			o.FS, o.MemTableBytes = errorfs.Wrap(vfs.NewMem(), disk), 64<<10
+		h := newHall(t, 1, ln, ln.Dial, func(o *hallOptions) {
+			o.Store.FS, o.Store.MemTableBytes = errorfs.Wrap(vfs.NewMem(), disk), 64<<10
 		})
 		from, to := h.agent("from"), h.agent("to")
 		token := h.token(h.client)

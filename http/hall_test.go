@@ -94,16 +94,24 @@ func (j *hallJournal) Follow(agent parley.AgentID, after uint64, notify func()) 
 // that tells the time for headers never ends.
 var theEngineClock = sync.OnceFunc(func() { _ = new(fasthttp.ResponseHeader).Header() })
 
-func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn, error), change ...func(*persistence.Options)) *hall {
+// hallOptions are what tests change of a hall.
+type hallOptions struct {
+	Store  persistence.Options
+	Server Options
+}
+
+func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn, error), change ...func(*hallOptions)) *hall {
 	t.Helper()
 	entropy, logger := parley.CountingEntropy(), slog.New(slog.DiscardHandler)
 	options := persistence.Options{
 		FS: vfs.NewMem(), Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
 	}
+	var ids atomic.Int64
+	o := &hallOptions{Store: options, Server: Options{Clock: time.Now, NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) }}}
 	for _, c := range change {
-		c(&options)
+		c(o)
 	}
-	store, err := persistence.Open("data", options)
+	store, err := persistence.Open("data", o.Store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +133,8 @@ func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn,
 		Difficulty: auth.NewDifficulty(0, false, time.Now), TierAtSolve: 1, Poll: limit.PollDefault, Quotas: Quotas("open"),
 		Guard: h.guard, Vault: h.vault,
 	})
-	var ids atomic.Int64
-	h.server, err = New(Options{
-		Routes: h.service.Routes(), Authenticator: h.service, Clock: time.Now,
-		NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) },
-	})
+	o.Server.Routes, o.Server.Authenticator = h.service.Routes(), h.service
+	h.server, err = New(o.Server)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -341,7 +341,7 @@ func TestAStreamThatWaitsHoldsNoMessages(t *testing.T) {
 // budget gives them no more, and gives how a send of another one is answered then.
 // yields: requests may be ended for others.
 func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
-	h := wireHall(t, 1)
+	h := wireHall(t, 1, func(o *hallOptions) { o.Server.Connections.Fixed = !yields })
 	defer h.close()
 	h.server.budget = limit.NewBudget(48 << 20)
 	own := h.bearer
@@ -349,8 +349,6 @@ func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 	defer probe.Close()
 	h.conns <- probe
 	probe.ask(t, h.request("GET", "/org", nil), 200)
-	l := h.server.lines.Load()
-	l.bounds.settled = !yields
 	settled := func() { // none of them will take more
 		await(t, "bodies arrive without end", func() bool {
 			n := h.server.budget.Stats().Held
@@ -378,7 +376,7 @@ func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 		status, _, whole = wholeAnswer(w.answer)
 		return whole
 	})
-	_, _, count := l.stats()
+	count := h.server.Load().Lines
 	await(t, "what was ended stays", func() bool { return h.server.budget.Stats().Leaving == 0 })
 	return status, count.Evicted
 }

@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/actors/record"
+	"parley/http/connlimit"
 	"parley/http/limit"
 )
 
@@ -112,7 +113,7 @@ type Load struct {
 	// Addresses that they come from, and how many connections one of them may have.
 	Addresses, PerAddressMax int
 	// Lines is what became of connections for which there was no room.
-	Lines LineCount
+	Lines connlimit.Count
 	// InFlight are the requests that are being answered.
 	InFlight int
 	// Held is what large bodies and answers hold.
@@ -121,9 +122,9 @@ type Load struct {
 
 // Load counts.
 func (s *Server) Load() Load {
-	l := Load{ConnectionsMax: s.bounds.most, PerAddressMax: s.bounds.each, InFlight: int(s.inFlight.Load()), Held: s.budget.Stats()}
+	l := Load{ConnectionsMax: s.bounds.Total, PerAddressMax: s.bounds.PerAddress, InFlight: int(s.inFlight.Load()), Held: s.budget.Stats()}
 	if lines := s.lines.Load(); lines != nil {
-		l.Connections, l.Addresses, l.Lines = lines.stats()
+		l.Connections, l.Addresses, l.Lines = lines.Stats()
 	}
 	return l
 }

@@ -1,12 +1,12 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -17,6 +17,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"parley"
+	"parley/http/connlimit"
 	"parley/http/limit"
 	"parley/http/overload"
 )
@@ -49,15 +50,9 @@ type Options struct {
 	// IdleTimeout the pause between two requests of a connection. Defaults:
 	// 30 s, 30 s, 120 s.
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
-	// Concurrency bounds the connections that are open at once, streams included;
-	// 262,144 by default. More are refused.
-	Concurrency int
-	// Served bounds those of them that no stream has taken, whose buffers are larger;
-	// PerAddress those of one address (of IPv6, of a /64 network), half of all by
-	// default; Exempt are addresses that it does not hold for, such as proxies.
-	// Where there is no room, the longest idle connection is closed.
-	Served, PerAddress int
-	Exempt             func(netip.Addr) bool
+	// Connections bounds the connections that are open at once. Defaults: 262,144 in
+	// total, as many served, half of the total per address.
+	Connections connlimit.Bounds
 	// Budget bounds the bytes of large bodies and answers that are under way, by the
 	// organizations that they are for; of public answers, by addresses, see Source.
 	// nil: nothing is bounded.
@@ -72,9 +67,9 @@ type Options struct {
 
 const (
 	readBufferBytes    = 16 << 10
-	concurrencyDefault = 256 << 10
-	// concurrencySlack is for connections that are closed already and whose worker
-	// does not know it yet: the engine itself refuses nobody.
+	connectionsDefault = 256 << 10
+	// concurrencySlack is for closed connections whose worker has not ended yet: only
+	// the listener refuses connections, never fasthttp.
 	concurrencySlack = 1 << 10
 )
 
@@ -102,21 +97,11 @@ func (o *Options) ensureDefaults() error {
 	if o.Source == nil {
 		o.Source = func(c *Call) string { return limit.AddressKey(c.Peer()) }
 	}
-	if o.Concurrency == 0 {
-		o.Concurrency = concurrencyDefault
-	}
+	b := &o.Connections
+	b.Total = cmp.Or(b.Total, connectionsDefault)
+	b.Served = cmp.Or(b.Served, b.Total)
+	b.PerAddress = cmp.Or(b.PerAddress, max(b.Total/2, 1))
 	return nil
-}
-
-func (o *Options) lineBounds() lineBounds {
-	b := lineBounds{most: o.Concurrency, served: o.Served, each: o.PerAddress, exempt: o.Exempt}
-	if b.served <= 0 {
-		b.served = b.most
-	}
-	if b.each <= 0 {
-		b.each = max(b.most/2, 1)
-	}
-	return b
 }
 
 // Server serves the table of routes.
@@ -130,12 +115,12 @@ type Server struct {
 	judge        func(*Call) error
 	observe      func(Answer)
 	document     []byte
-	bounds       lineBounds
+	bounds       connlimit.Bounds
 	single       []string // headers that must not come twice
 	overload     *overload.Limiter
 	budget       *limit.Budget
 	inFlight     atomic.Int64
-	lines        atomic.Pointer[lines]
+	lines        atomic.Pointer[connlimit.Listener]
 
 	router *router.Router
 	gets   *router.Router          // tells which route a GET of a path would meet
@@ -157,7 +142,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
-		source: o.Source, judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), bounds: o.lineBounds(),
+		source: o.Source, judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), bounds: o.Connections,
 		overload: o.Overload, budget: o.Budget,
 	}
 	s.running, s.halt = context.WithCancel(context.Background())
@@ -176,7 +161,7 @@ func New(o Options) (*Server, error) {
 		HeaderReceived:               s.arriving,
 		ExpectHandler:                s.expected,
 		StreamRequestBody:            true,
-		Concurrency:                  o.Concurrency + concurrencySlack,
+		Concurrency:                  o.Connections.Total + concurrencySlack,
 		ReadBufferSize:               readBufferBytes,
 		ReadTimeout:                  o.ReadTimeout,
 		WriteTimeout:                 o.WriteTimeout,
@@ -336,7 +321,7 @@ func (s *Server) dispatch(ctx *fasthttp.RequestCtx, id string) {
 		s.refuseUnread(ctx, id, err)
 		return
 	}
-	if !serves(ctx.Conn()) {
+	if !connlimit.Serve(ctx.Conn()) {
 		s.refuse(ctx, nil, id, parley.ErrOverloaded)
 		ctx.SetConnectionClose()
 		return
@@ -411,7 +396,7 @@ func (s *Server) dress(ctx *fasthttp.RequestCtx, r *Route) {
 // admit asks who calls and whether that suffices for the route.
 func (c *Call) admit() (err error) {
 	if c.route.Access == bearer || c.route.Access == tier1 {
-		if c.server.overload.Reject(c.server.clock(), fewBeside(c.ctx.Conn())) {
+		if c.server.overload.Reject(c.server.clock(), connlimit.Few(c.ctx.Conn())) {
 			return parley.ErrOverloaded
 		}
 		if c.Caller, err = c.server.auth.Bearer(c.ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err != nil {
@@ -452,7 +437,7 @@ func (s *Server) options(ctx *fasthttp.RequestCtx) {
 
 // Serve accepts connections until Shutdown.
 func (s *Server) Serve(ln net.Listener) error {
-	l := newLines(ln, s.bounds, s.clock, s.crowded)
+	l := connlimit.Limit(ln, s.bounds, s.clock, s.noRoom)
 	s.lines.Store(l)
 	return s.engine.Serve(l)
 }

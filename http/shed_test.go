@@ -1,7 +1,7 @@
 package http
 
 import (
-	"math"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,29 +58,34 @@ func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
 // TestFewRequestsAreSpared: where too many wait for the processor, the address that
 // has few requests under way is refused nothing, unless far too many wait.
 func TestFewRequestsAreSpared(t *testing.T) {
-	h := wireHall(t, 1)
+	var waiting atomic.Int64
+	h := wireHall(t, 1, func(o *hallOptions) { o.Server.Overload = overload.New(func() int { return int(waiting.Load()) }) })
 	defer h.close()
-	waiting := 0
-	h.server.overload = overload.New(func() int { return waiting })
 	w := newWire(newEars(false))
 	defer w.Close()
 	h.conns <- w
 	page := h.inboxRequest(w)
-	own := h.server.lines.Load().addresses[limit.AddressKey(peerOf(wireAddress.IP))]
+	beside := 0
 	for _, c := range []struct {
 		waiting, beside, status int
 	}{
-		{640, math.MaxInt32, 200},
-		{641, overload.Few, 503},
-		{641, overload.Few - 1, 200},
 		{2560, 0, 200},
 		{2561, 0, 503},
+		{641, overload.Few - 1, 200},
+		{641, overload.Few, 503},
+		{640, overload.Few, 200},
 	} {
-		waiting = c.waiting
-		own.busy.Add(int64(c.beside))
+		waiting.Store(0)
+		time.Sleep(time.Millisecond)
+		for ; beside < c.beside; beside++ {
+			other := newWire(newEars(false))
+			defer other.Close()
+			h.conns <- other
+			other.asked <- h.request("GET", "/agents/"+h.from.String()+"/wait?timeout_ms=60000", nil)
+		}
+		await(t, "the others do not wait", func() bool { return h.server.Load().InFlight == beside })
+		waiting.Store(int64(c.waiting))
 		time.Sleep(time.Millisecond)
 		w.ask(t, page, c.status)
-		own.busy.Add(-int64(c.beside))
 	}
-	await(t, "an answered request counts as under way", func() bool { return own.busy.Load() == 0 })
 }

@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/http/api"
+	"parley/http/connlimit"
 	"parley/journal"
 )
 
@@ -93,7 +94,7 @@ type agentStream struct {
 	agent      parley.AgentID
 	caller     Caller
 	conn       net.Conn
-	line       *line           // that conn was; nil if it was none
+	line       *connlimit.Conn // that conn was; nil if it was none
 	socket     syscall.RawConn // nil where conn is not the kernel's
 	feed       journal.Subscription
 	unseenUpTo uint64
@@ -120,7 +121,7 @@ const (
 // open writes the opening and begins to follow. It runs in the engine's hijack
 // goroutine, which ends with it.
 func (st *agentStream) open(conn net.Conn, opening *sheet, after uint64) {
-	st.conn, st.line = takeOver(conn)
+	st.conn, st.line = connlimit.Hijack(conn)
 	defer st.contain()
 	_ = st.conn.SetDeadline(time.Time{})
 	if kernel, ok := st.conn.(syscall.Conn); ok {
@@ -206,6 +207,6 @@ func (st *agentStream) end() {
 	}
 	_ = st.conn.Close()
 	if st.line != nil {
-		st.line.leave()
+		st.line.Leave()
 	}
 }

@@ -94,7 +94,7 @@ func (w *waiter) wait(patience time.Duration, repeated bool) error {
 
 // rest waits until there may be something in the feed, and reports whether to look.
 func (w *waiter) rest(late, look <-chan time.Time) bool {
-	defer w.call.rest()()
+	defer w.call.Park()()
 	for {
 		select {
 		case <-w.wake:
@@ -102,7 +102,7 @@ func (w *waiter) rest(late, look <-chan time.Time) bool {
 		case <-late:
 			return false
 		case <-look:
-			if w.call.evicted() {
+			if w.call.Evicted() {
 				return false
 			}
 		case <-w.call.Draining():

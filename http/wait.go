@@ -2,8 +2,6 @@ package http
 
 import (
 	"math"
-	"net"
-	"syscall"
 	"time"
 
 	"parley"
@@ -104,7 +102,7 @@ func (w *expectation) expect(patience time.Duration) (actors.Waiting, error) {
 
 // rest waits until there may be something, and reports whether anybody still waits.
 func (w *expectation) rest(late, look <-chan time.Time, wake <-chan struct{}) bool {
-	defer w.call.rest()()
+	defer w.call.Park()()
 	for {
 		select {
 		case <-late:
@@ -112,7 +110,7 @@ func (w *expectation) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 		case <-w.call.Draining():
 			return false
 		case <-look:
-			if w.call.gone() {
+			if w.call.Gone() {
 				return false
 			}
 		case <-wake:
@@ -125,7 +123,7 @@ func (w *expectation) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 func (w *expectation) look() (found actors.Waiting, more bool, err error) {
 	w.room = pageRoom{call: w.call, viewer: viewer{w.call.Caller.Org, w.agent, w.service}}
 	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.room.fits)
-	if err != nil || len(found.Items) == 0 || w.call.gone() {
+	if err != nil || len(found.Items) == 0 || w.call.Gone() {
 		return found, more, err
 	}
 	return found, more, w.service.markPage(w.call, w.agent, found.Items, journal.WaitChannel)
@@ -147,23 +145,4 @@ func appendWaited(b []byte, w actors.Waiting, v viewer, after *parley.MessageID)
 	}
 	b = appendInt(append(b, `,"unread":`...), w.Unread)
 	return append(b, '}')
-}
-
-// gone reports whether the client has closed its end of the connection. It is
-// not known of one that has sent more already.
-func (c *Call) gone() bool {
-	conn := c.ctx.Conn()
-	if l, ok := conn.(*line); ok {
-		conn = l.Conn
-	}
-	return c.evicted() || isGone(conn)
-}
-
-func isGone(conn net.Conn) bool {
-	kernel, ok := conn.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	socket, err := kernel.SyscallConn()
-	return err != nil || atEnd(socket)
 }

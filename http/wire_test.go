@@ -170,9 +170,9 @@ type wired struct {
 }
 
 // wireHall has two agents, from and to.
-func wireHall(t testing.TB, journals int) *wired {
+func wireHall(t testing.TB, journals int, change ...func(*hallOptions)) *wired {
 	ln := &silent{conns: make(chan net.Conn), done: make(chan struct{})}
-	h := &wired{hall: newHall(t, journals, ln, nil), conns: ln.conns, payload: bytes.Repeat([]byte("Q"), 1024)}
+	h := &wired{hall: newHall(t, journals, ln, nil, change...), conns: ln.conns, payload: bytes.Repeat([]byte("Q"), 1024)}
 	h.bearer, h.from, h.to = h.token(h.client), h.agent("from"), h.agent("to")
 	return h
 }

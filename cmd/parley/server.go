@@ -20,6 +20,7 @@ import (
 	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 	"parley/http/auth"
+	"parley/http/connlimit"
 	"parley/http/limit"
 	"parley/http/overload"
 	"parley/persistence"
@@ -215,9 +216,11 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	h.doors, err = parleyhttp.New(parleyhttp.Options{
 		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: program.ThisBuild().Version,
-		Concurrency: connectionsMax(filesMax()), Served: cfg.served(), PerAddress: cfg.ConnectionsPerAddress,
-		Exempt: h.service.Proxy, Overload: overload.New(overload.Runnable),
-		Observe: h.observer(cfg), Budget: budget, Source: h.service.Source,
+		Connections: connlimit.Bounds{
+			Total: connectionsMax(filesMax()), Served: cfg.served(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
+		},
+		Overload: overload.New(overload.Runnable),
+		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source,
 	})
 	if err != nil {
 		return err

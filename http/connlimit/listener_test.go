@@ -1,8 +1,7 @@
-package http
+package connlimit
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -13,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // moody is a listener that fails in turn with what it is told, and then accepts.
@@ -32,11 +29,11 @@ func (m *moody) Accept() (net.Conn, error) {
 	return nil, err
 }
 
-func atMost(n int) lineBounds { return lineBounds{most: n, served: n, each: n} }
+func atMost(n int) Bounds { return Bounds{Total: n, Served: n, PerAddress: n} }
 
 // serving is a connection on which a request has come.
 func serving(conn net.Conn) net.Conn {
-	conn.(*line).serves()
+	conn.(*Conn).serve()
 	return conn
 }
 
@@ -64,13 +61,13 @@ func TestScarcityIsWaitedFor(t *testing.T) {
 	wrapped := func(e syscall.Errno) error {
 		return &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", e)}
 	}
-	l := newLines(&moody{ln, []error{wrapped(syscall.EMFILE), wrapped(syscall.ENFILE), wrapped(syscall.ENOMEM)}}, atMost(1), time.Now, nil)
+	l := Limit(&moody{ln, []error{wrapped(syscall.EMFILE), wrapped(syscall.ENFILE), wrapped(syscall.ENOMEM)}}, atMost(1), time.Now, nil)
 	dial()
 	if conn, err := l.Accept(); err != nil || conn == nil {
 		t.Errorf("without descriptors for a while: %v", err)
 	}
 	for _, fatal := range []error{net.ErrClosed, io.ErrUnexpectedEOF, wrapped(syscall.EINVAL)} {
-		if _, err := newLines(&moody{ln, []error{fatal}}, atMost(1), time.Now, nil).Accept(); !errors.Is(err, fatal) {
+		if _, err := Limit(&moody{ln, []error{fatal}}, atMost(1), time.Now, nil).Accept(); !errors.Is(err, fatal) {
 			t.Errorf("%v became %v", fatal, err)
 		}
 	}
@@ -80,7 +77,7 @@ func TestScarcityIsWaitedFor(t *testing.T) {
 // closed twice, makes room for one.
 func TestLinesAreBounded(t *testing.T) {
 	ln, dial := lineIn(t)
-	l := newLines(ln, atMost(2), time.Now, func() []byte { return []byte("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") })
+	l := Limit(ln, atMost(2), time.Now, func() []byte { return []byte("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n") })
 	accepted := make(chan net.Conn)
 	go func() {
 		for {
@@ -111,40 +108,19 @@ func TestLinesAreBounded(t *testing.T) {
 	third := serving(<-accepted)
 	refused()
 	// A stream keeps the place of its connection after the engine let go of it.
-	below, line := takeOver(second)
+	below, line := Hijack(second)
 	if _ = second.Close(); line == nil {
 		t.Fatal("no line below")
 	}
 	refused()
 	_ = below.Close()
-	line.leave()
-	line.leave()
+	line.Leave()
+	line.Leave()
 	dial()
 	_ = (<-accepted).Close()
 	_ = third.Close()
-	if n, addresses, _ := l.stats(); n != 0 || addresses != 0 || l.served != 0 {
+	if n, addresses, _ := l.Stats(); n != 0 || addresses != 0 || l.served != 0 {
 		t.Errorf("%d are counted and none is open", n)
-	}
-}
-
-// TestTheCrowdedAreAnsweredLikeOthers: a whole answer in the shape of errors.
-func TestTheCrowdedAreAnsweredLikeOthers(t *testing.T) {
-	s := &Server{newRequestID: func() string { return "r1" }}
-	client, server := net.Pipe()
-	go func() { _, _ = server.Write(s.crowded()) }()
-	answer, err := stdhttp.ReadResponse(bufio.NewReader(client), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := make([]byte, answer.ContentLength)
-	_, err = io.ReadFull(answer.Body, body)
-	seconds, badly := strconv.Atoi(answer.Header.Get("Retry-After"))
-	if err != nil || badly != nil || seconds < 1 || answer.StatusCode != 503 || !answer.Close || answer.Header.Get("X-Request-Id") != "r1" {
-		t.Errorf("%v %v", err, answer)
-	}
-	want := `{"detail":"The server is at capacity; nothing was done. Try again shortly.","error":"UnavailableError","code":"overloaded","request_id":"r1","retry_after":1}`
-	if string(body) != want {
-		t.Errorf("%s", body)
 	}
 }
 
@@ -152,18 +128,18 @@ func TestTheCrowdedAreAnsweredLikeOthers(t *testing.T) {
 // were admitted; refused ones are nil.
 type among struct {
 	t *testing.T
-	l *lines
+	l *Listener
 	n int64
 }
 
-func newAmong(t *testing.T, bounds lineBounds) *among {
+func newAmong(t *testing.T, bounds Bounds) *among {
 	a := &among{t: t}
 	began := time.Now()
-	a.l = newLines(nil, bounds, func() time.Time { a.n++; return began.Add(time.Duration(a.n)) }, nil)
+	a.l = Limit(nil, bounds, func() time.Time { a.n++; return began.Add(time.Duration(a.n)) }, nil)
 	return a
 }
 
-func (a *among) from(address string) *line {
+func (a *among) from(address string) *Conn {
 	client, server := net.Pipe()
 	a.t.Cleanup(func() { _, _ = client.Close(), server.Close() })
 	return a.l.admit(addressed{server, &net.TCPAddr{IP: net.ParseIP(address), Port: 1}})
@@ -176,46 +152,16 @@ type addressed struct {
 
 func (a addressed) RemoteAddr() net.Addr { return a.address }
 
-func gone(l *line) bool { return l.state.Load() == lineGone }
-
-// TestSilentConnectionsMakeRoom opens all connections that there may be over real
-// sockets and says nothing: every request of others is served. In the control silent
-// connections keep their places, and each request is turned away.
-func TestSilentConnectionsMakeRoom(t *testing.T) {
-	const places = 8
-	for name, want := range map[string]int{"bounded": 200, "control": 503} {
-		t.Run(name, func(t *testing.T) {
-			s := newToyTCP(t, func(o *Options) { o.Concurrency, o.PerAddress = places, places })
-			await(t, "it serves", func() bool { return s.lines.Load() != nil })
-			l := s.lines.Load()
-			l.mu.Lock()
-			l.bounds.settled = name == "control"
-			l.mu.Unlock()
-			for n := range places {
-				conn, err := s.dial()
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = conn.Close() }()
-				await(t, "a connection is not counted", func() bool { open, _, _ := l.stats(); return open == n+1 })
-			}
-			for range 4 {
-				if a := s.ask(t, "GET", "/things/public", "", "Connection: close"); a.StatusCode != want {
-					t.Errorf("a request among silent connections: %s", a.Status)
-				}
-			}
-		})
-	}
-}
+func gone(l *Conn) bool { return l.state.Load() == stateEvicted }
 
 // TestAnAddressKeepsNoOtherOut: one that serves as many requests as it may leaves
 // room for others. The control lets it have all connections.
 func TestAnAddressKeepsNoOtherOut(t *testing.T) {
 	for each, want := range map[int]bool{4: true, 8: false} {
-		a := newAmong(t, lineBounds{most: 8, served: 8, each: each})
+		a := newAmong(t, Bounds{Total: 8, Served: 8, PerAddress: each})
 		for range 8 {
 			if l := a.from("192.0.2.1"); l != nil {
-				l.serves()
+				l.serve()
 			}
 		}
 		if admitted := a.from("192.0.2.2") != nil; admitted != want {
@@ -227,8 +173,8 @@ func TestAnAddressKeepsNoOtherOut(t *testing.T) {
 func TestTheLongestIdleMakesRoom(t *testing.T) {
 	a := newAmong(t, atMost(4))
 	first, second, third, fourth := a.from("192.0.2.1"), a.from("192.0.2.2"), a.from("192.0.2.3"), a.from("192.0.2.4")
-	first.serves()
-	second.serves()
+	first.serve()
+	second.serve()
 	_ = second.SetReadDeadline(time.Time{}) // its request was answered: it waits again, since the fourth came
 	if a.from("192.0.2.5") == nil || !gone(third) {
 		t.Fatal("the longest idle stays")
@@ -236,19 +182,19 @@ func TestTheLongestIdleMakesRoom(t *testing.T) {
 	if a.from("192.0.2.6") == nil || !gone(fourth) || gone(second) {
 		t.Fatal("the next longest idle stays")
 	}
-	fourth.leave() // its engine's worker notices
+	fourth.Leave() // its engine's worker notices
 	if a.from("192.0.2.7") == nil || !gone(second) || gone(first) {
 		t.Fatal("one that has answered long ago stays, or one goes that serves a request")
 	}
-	if open, _, count := a.l.stats(); open != 4 || count != (LineCount{Evicted: 3}) {
+	if open, _, count := a.l.Stats(); open != 4 || count != (Count{Evicted: 3}) {
 		t.Errorf("%d open, %+v", open, count)
 	}
 }
 
 func TestAnAddressHasABound(t *testing.T) {
-	a := newAmong(t, lineBounds{most: 100, served: 100, each: 3, exempt: func(a netip.Addr) bool { return a.String() == "10.0.0.1" }})
+	a := newAmong(t, Bounds{Total: 100, Served: 100, PerAddress: 3, Exempt: func(a netip.Addr) bool { return a.String() == "10.0.0.1" }})
 	other := a.from("192.0.2.1")
-	var own []*line
+	var own []*Conn
 	for i := range 5 { // of one network
 		own = append(own, a.from("2001:db8::"+strconv.Itoa(i+1)))
 	}
@@ -256,7 +202,7 @@ func TestAnAddressHasABound(t *testing.T) {
 		t.Error("not the longest idle of the address goes")
 	}
 	for _, l := range own[2:] {
-		l.serves()
+		l.serve()
 	}
 	if a.from("2001:db8::9") != nil || a.from("2001:db8:0:1::9") == nil || a.from("192.0.2.1") == nil {
 		t.Error("an address that serves as many requests as it may gets one more, or another gets none")
@@ -266,30 +212,30 @@ func TestAnAddressHasABound(t *testing.T) {
 		if l == nil {
 			t.Fatal("a proxy is bounded")
 		}
-		l.serves() // and so makes room for nobody
+		l.serve() // and so makes room for nobody
 	}
 }
 
 // TestStreamsLeaveRoomForRequests: what a stream has taken counts among all only.
 func TestStreamsLeaveRoomForRequests(t *testing.T) {
-	a := newAmong(t, lineBounds{most: 4, served: 1, each: 4})
+	a := newAmong(t, Bounds{Total: 4, Served: 1, PerAddress: 4})
 	for range 3 {
 		l := a.from("192.0.2.1")
-		if _, taken := takeOver(l); taken != l {
+		if _, taken := Hijack(l); taken != l {
 			t.Fatal("a stream was closed for another")
 		}
 	}
 	last := a.from("192.0.2.1")
-	if last.serves(); a.from("192.0.2.2") != nil {
+	if last.serve(); a.from("192.0.2.2") != nil {
 		t.Error("one too many")
 	}
 }
 
 // TestIdleLinesAreFoundCheaply: a newcomer looks at all lines once in a while only.
 func TestIdleLinesAreFoundCheaply(t *testing.T) {
-	const most = 4 * oldestKept
+	const most = 4 * candidatesMost
 	a := newAmong(t, atMost(most))
-	var want []*line
+	var want []*Conn
 	for range 3 * most {
 		want = append(want, a.from("192.0.2.1"))
 	}
@@ -298,17 +244,17 @@ func TestIdleLinesAreFoundCheaply(t *testing.T) {
 			t.Fatalf("line %d of %d: gone %v", i, len(want), gone(l))
 		}
 	}
-	if looks := a.l.all.looks; looks > 2*most/oldestKept+1 {
+	if looks := a.l.all.scans; looks > 2*most/candidatesMost+1 {
 		t.Errorf("%d newcomers cost %d looks at all lines", len(want), looks)
 	}
 }
 
 // busy has as many lines as there may be, all of which serve a request.
-func busy(t *testing.T, most int) (a *among, lines []*line) {
+func busy(t *testing.T, most int) (a *among, lines []*Conn) {
 	a = newAmong(t, atMost(most))
 	for range most {
 		lines = append(lines, a.from("192.0.2.1"))
-		lines[len(lines)-1].serves()
+		lines[len(lines)-1].serve()
 	}
 	return a, lines
 }
@@ -331,11 +277,11 @@ func TestNewcomersOfABusyServerLookOnce(t *testing.T) {
 	if late := a.from("192.0.2.1"); late == nil || !gone(lines[3]) {
 		t.Fatal("one that waits again makes no room")
 	} else {
-		late.serves()
+		late.serve()
 	}
 	turnedAway(1000)
-	if own.looks > 4 || a.l.all.looks > 4 {
-		t.Errorf("2,000 newcomers cost %d and %d looks at all lines", own.looks, a.l.all.looks)
+	if own.scans > 4 || a.l.all.scans > 4 {
+		t.Errorf("2,000 newcomers cost %d and %d looks at all lines", own.scans, a.l.all.scans)
 	}
 }
 
@@ -344,46 +290,19 @@ func TestNewcomersOfABusyServerLookOnceControl(t *testing.T) {
 	a, lines := busy(t, 10)
 	own := a.l.addresses[lines[0].address]
 	for range 1000 {
-		own.waits()
+		own.change()
 		a.from("192.0.2.1")
 	}
-	if own.looks < 1000 {
-		t.Errorf("a thousand newcomers that each look cost %d looks", own.looks)
+	if own.scans < 1000 {
+		t.Errorf("a thousand newcomers that each look cost %d looks", own.scans)
 	}
 }
 
-// TestARequestWhoseAnswerWouldBeLostIsNotServed: a connection that has made room for
-// another after its request was read, and before it was served, ends unserved.
-func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
-	h := wireHall(t, 1)
-	defer h.close()
-	w := newWire(newEars(false))
-	defer w.Close()
-	h.conns <- w
-	w.ask(t, h.sendRequest(), 201)
-	name, handle, handled := h.server.newRequestID, h.server.handle, 0
-	h.server.handle = func(ctx *fasthttp.RequestCtx) { handled++; handle(ctx) }
-	h.server.newRequestID = func() string { // the request is read, and not served yet
-		l := h.server.lines.Load()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.all.longest(mayGo{}, l.now()) == nil {
-			t.Error("no line waits")
+func await(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for until := time.Now().Add(20 * time.Second); !happened(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("after 20 s: %s", what)
 		}
-		return name()
 	}
-	if body := w.ask(t, h.sendRequest(), 503); !bytes.Contains(body, []byte(`"overloaded"`)) {
-		t.Errorf("%s", body)
-	}
-	if handled != 0 {
-		t.Error("a request was served whose connection is gone")
-	}
-	await(t, "the connection is open", func() bool {
-		select {
-		case <-w.closed:
-			return true
-		default:
-			return false
-		}
-	})
 }

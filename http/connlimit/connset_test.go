@@ -1,7 +1,6 @@
-package http
+package connlimit
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -14,24 +13,24 @@ import (
 )
 
 // ways are what a connection of which none waits for a request may wait for.
-var ways = map[string]func(t *testing.T, l *line){
-	"for its client to take an answer": func(t *testing.T, l *line) {
-		l.serves()
+var ways = map[string]func(t *testing.T, l *Conn){
+	"for its client to take an answer": func(t *testing.T, l *Conn) {
+		l.serve()
 		done := make(chan struct{})
 		go func() { defer close(done); _, _ = l.Write([]byte("answer")) }()
 		t.Cleanup(func() { _ = l.Conn.Close(); <-done })
-		await(t, "nothing is written", func() bool { return l.state.Load() > lineServes })
+		await(t, "nothing is written", func() bool { return l.state.Load() > stateServing })
 	},
-	"for a message":   func(_ *testing.T, l *line) { l.serves(); l.rest() },
-	"for a request":   func(_ *testing.T, _ *line) {},
-	"with a stream":   func(_ *testing.T, l *line) { l.serves(); l.take() },
-	"for a slow body": func(_ *testing.T, l *line) { _ = l.SetReadDeadline(time.Time{}) },
+	"for a message":   func(_ *testing.T, l *Conn) { l.serve(); l.park() },
+	"for a request":   func(_ *testing.T, _ *Conn) {},
+	"with a stream":   func(_ *testing.T, l *Conn) { l.serve(); l.hijack() },
+	"for a slow body": func(_ *testing.T, l *Conn) { _ = l.SetReadDeadline(time.Time{}) },
 }
 
 // twoHold has two addresses hold all places, each with the same kind of connection.
-func twoHold(t *testing.T, bounds lineBounds, way func(*testing.T, *line)) (a *among, held []*line) {
+func twoHold(t *testing.T, bounds Bounds, way func(*testing.T, *Conn)) (a *among, held []*Conn) {
 	a = newAmong(t, bounds)
-	for i := range bounds.most {
+	for i := range bounds.Total {
 		l := a.from("192.0.2." + strconv.Itoa(1+i%2))
 		way(t, l)
 		held = append(held, l)
@@ -45,14 +44,14 @@ func twoHold(t *testing.T, bounds lineBounds, way func(*testing.T, *line)) (a *a
 func TestHeavyAddressesMakeRoom(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
-			a, held := twoHold(t, lineBounds{most: 40, served: 40, each: 20}, way)
+			a, held := twoHold(t, Bounds{Total: 40, Served: 40, PerAddress: 20}, way)
 			idle := a.from("198.51.100.1")
 			for i := range 5 {
 				l := a.from("203.0.113.1")
 				if l == nil {
 					t.Fatalf("newcomer %d finds no room", i)
 				}
-				l.serves()
+				l.serve()
 			}
 			if gone(idle) {
 				t.Error("a connection goes whose address has no other")
@@ -74,7 +73,7 @@ func TestHeavyAddressesMakeRoom(t *testing.T) {
 // those that wait for a request make room.
 func TestHeavyAddressesMakeRoomControl(t *testing.T) {
 	for name, way := range ways {
-		a, _ := twoHold(t, lineBounds{most: 40, served: 40, each: 20, many: math.MaxInt}, way)
+		a, _ := twoHold(t, Bounds{Total: 40, Served: 40, PerAddress: 20, many: math.MaxInt}, way)
 		if room := a.from("203.0.113.1") != nil; room != (name == "for a request" || name == "for a slow body") {
 			t.Errorf("%s: room %v", name, room)
 		}
@@ -84,12 +83,12 @@ func TestHeavyAddressesMakeRoomControl(t *testing.T) {
 // TestWhoHasManyTakesFromItself: the newcomers of an address with many connections
 // make none go of an address with few.
 func TestWhoHasManyTakesFromItself(t *testing.T) {
-	for name, bounds := range map[string]lineBounds{
-		"many":           {most: 40, served: 40, each: 40},
-		"control: never": {most: 40, served: 40, each: 40, many: math.MaxInt},
+	for name, bounds := range map[string]Bounds{
+		"many":           {Total: 40, Served: 40, PerAddress: 40},
+		"control: never": {Total: 40, Served: 40, PerAddress: 40, many: math.MaxInt},
 	} {
 		a := newAmong(t, bounds)
-		few := []*line{a.from("198.51.100.1"), a.from("198.51.100.2")}
+		few := []*Conn{a.from("198.51.100.1"), a.from("198.51.100.2")}
 		for range 50 {
 			a.from("192.0.2.1")
 		}
@@ -104,7 +103,7 @@ func TestWhoHasManyTakesFromItself(t *testing.T) {
 // that nobody has taken for a second, and no sooner.
 func TestStalledAnswersMakeRoom(t *testing.T) {
 	a := newAmong(t, atMost(4))
-	var lines []*line
+	var lines []*Conn
 	for i := range 4 {
 		l := a.from(fmt.Sprint("192.0.2.", i))
 		ways["for its client to take an answer"](t, l)
@@ -125,22 +124,22 @@ func TestStalledAnswersMakeRoom(t *testing.T) {
 // TestRanks: of random comings and goings the heaviest is always right.
 func TestRanks(t *testing.T) {
 	a := newAmong(t, atMost(1000))
-	open := map[string][]*line{}
+	open := map[string][]*Conn{}
 	for i := range 3000 {
 		address := "192.0.2." + strconv.Itoa(i*i%7)
 		if i%5 < 3 || len(open[address]) == 0 {
 			open[address] = append(open[address], a.from(address))
 		} else {
 			n := len(open[address]) - 1
-			open[address][n].leave()
+			open[address][n].Leave()
 			open[address] = open[address][:n]
 		}
 		most := 0
 		for _, lines := range open {
 			most = max(most, len(lines))
 		}
-		for which := range ranksMade {
-			if h := a.l.ranks[which].heaviest(); h == nil || len(h.lines) != most || h.weight[which] != most {
+		for which := range ranks {
+			if h := a.l.ranks[which].largest(); h == nil || len(h.conns) != most || h.counts[which] != most {
 				t.Fatalf("after %d the heaviest has %v, not %d", i, h, most)
 			}
 		}
@@ -164,11 +163,11 @@ func (f *fed) Accept() (net.Conn, error) {
 
 // accepted is how many connections the engine gets before it begins to read the
 // first, and after how many it gets the one from an address of its own.
-func accepted(t *testing.T, bounds lineBounds) (atOnce, until int) {
+func accepted(t *testing.T, bounds Bounds) (atOnce, until int) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fed{from: make(chan string)}
-		l := newLines(f, bounds, time.Now, func() []byte { return nil })
-		got := make(chan *line)
+		l := Limit(f, bounds, time.Now, func() []byte { return nil })
+		got := make(chan *Conn)
 		go func() {
 			defer close(got)
 			for {
@@ -176,10 +175,10 @@ func accepted(t *testing.T, bounds lineBounds) (atOnce, until int) {
 				if err != nil {
 					return
 				}
-				got <- conn.(*line)
+				got <- conn.(*Conn)
 			}
 		}()
-		var all []*line
+		var all []*Conn
 		take := func() {
 			for synctest.Wait(); ; synctest.Wait() {
 				select {
@@ -205,7 +204,7 @@ func accepted(t *testing.T, bounds lineBounds) (atOnce, until int) {
 			_ = all[i].SetReadDeadline(time.Time{})
 			take()
 		}
-		until = slices.IndexFunc(all, func(n *line) bool { return n.address == string(net.ParseIP("198.51.100.1").To4()) })
+		until = slices.IndexFunc(all, func(n *Conn) bool { return n.address == string(net.ParseIP("198.51.100.1").To4()) })
 		if len(all) != 101 {
 			t.Errorf("the engine gets %d of 101", len(all))
 		}
@@ -233,7 +232,7 @@ func TestAClosedListenerClosesWhatWaits(t *testing.T) {
 	f := &fed{from: make(chan string)}
 	bounds := atMost(100)
 	bounds.starting = 1
-	l := newLines(f, bounds, time.Now, func() []byte { return nil })
+	l := Limit(f, bounds, time.Now, func() []byte { return nil })
 	go func() {
 		for range 10 {
 			f.from <- "192.0.2.1"
@@ -242,13 +241,13 @@ func TestAClosedListenerClosesWhatWaits(t *testing.T) {
 	if _, err := l.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "not all are admitted", func() bool { open, _, _ := l.stats(); return open == 10 })
+	await(t, "not all are admitted", func() bool { open, _, _ := l.Stats(); return open == 10 })
 	close(f.from)
 	await(t, "the listener is open", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.failed != nil })
 	if _, err := l.Accept(); err == nil {
 		t.Error("a closed listener accepts")
 	}
-	if open, _, _ := l.stats(); open != 1 {
+	if open, _, _ := l.Stats(); open != 1 {
 		t.Errorf("%d connections are open", open)
 	}
 }
@@ -256,23 +255,23 @@ func TestAClosedListenerClosesWhatWaits(t *testing.T) {
 // TestAnEvictedAnswerIsForgotten: the kernel does not keep what the client of a
 // connection that made room has not taken.
 func TestAnEvictedAnswerIsForgotten(t *testing.T) {
-	for name, end := range map[string]func(*line){
-		"makes room":             (*line).end,
-		"control: is but closed": func(l *line) { _ = l.Conn.Close() },
+	for name, end := range map[string]func(*Conn){
+		"makes room":             (*Conn).end,
+		"control: is but closed": func(l *Conn) { _ = l.Conn.Close() },
 	} {
 		ln, dial := lineIn(t)
-		l := newLines(ln, atMost(1), time.Now, func() []byte { return nil })
+		l := Limit(ln, atMost(1), time.Now, func() []byte { return nil })
 		client := dial()
 		conn, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, done := serving(conn).(*line), make(chan struct{})
+		n, done := serving(conn).(*Conn), make(chan struct{})
 		go func() {
 			defer close(done)
 			_, _ = n.Conn.Write(make([]byte, 64<<20))
 		}()
-		n.departs.Store(true)
+		n.writing.Store(true)
 		first := make([]byte, 1)
 		if _, err := io.ReadFull(client, first); err != nil {
 			t.Fatal(err)
@@ -282,44 +281,6 @@ func TestAnEvictedAnswerIsForgotten(t *testing.T) {
 		_ = client.SetReadDeadline(time.Now().Add(5 * time.Second))
 		if _, err := io.Copy(io.Discard, client); (err == nil) != (name != "makes room") {
 			t.Errorf("%s: the client reads on until %v", name, err)
-		}
-	}
-}
-
-// TestAnEvictedRequestEnds: what waits for a message ends soon when its connection
-// makes room for another.
-func TestAnEvictedRequestEnds(t *testing.T) {
-	h := wireHall(t, 1)
-	defer h.close()
-	send := h.sendRequest()
-	for what, request := range map[string][]byte{
-		"wait": h.request("GET", "/agents/"+h.from.String()+"/wait?timeout_ms=60000", nil),
-		"sync": bytes.Replace(send, []byte("POST /messages "), []byte("POST /messages/sync?timeout_ms=60000 "), 1),
-	} {
-		w := newWire(newEars(false))
-		defer w.Close()
-		h.conns <- w
-		w.asked <- request
-		l, goes := h.server.lines.Load(), (*line)(nil)
-		await(t, what+" does not wait", func() bool {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if len(l.all.lines) == 0 || l.all.lines[0].state.Load()&^sinceMask != lineRests {
-				return false
-			}
-			if goes = l.all.longest(mayGo{resting: true}, l.now()); goes != nil {
-				l.forget(goes)
-			}
-			return goes != nil
-		})
-		if h.server.inFlight.Load() != 1 {
-			t.Errorf("%s: %d requests are under way", what, h.server.inFlight.Load())
-		}
-		goes.end()
-		began := time.Now()
-		await(t, what+" goes on", func() bool { return h.server.inFlight.Load() == 0 })
-		if took := time.Since(began); took > 10*goneLook {
-			t.Errorf("%s ends after %v", what, took)
 		}
 	}
 }
