@@ -21,7 +21,7 @@ JUDGES := ./cmd/parley/judges
 INSIDE = $$($(GO) list ./... | grep -v -e /blackbox$$ -e /judges$$)
 # Where goroutines meet, and where secrets are judged. What is long only because it
 # tries much is left to the unit tests.
-RACED := ./actors ./persistence ./http ./http/auth ./http/connlimit ./http/egress ./http/limit ./http/overload
+RACED := ./actors ./actors/host ./persistence ./http ./http/auth ./http/connlimit ./http/egress ./http/limit ./http/overload
 # A step says what it is about to do, so that a log reads as a list.
 SAY = printf '\n== %s\n'
 # What is left out is said so that nobody can overlook it; in CI it is a failure.

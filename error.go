@@ -85,7 +85,14 @@ func (r *Refusal) OverQuota(quota string, limit, used int, resets any) *Refusal 
 	return r.With("quota", quota).With("limit", limit).With("used", used).With("resets_at", resets)
 }
 
-// Refusals that more than one floor raises.
+// IsRefusal reports whether an error is a Refusal, which may be told to the caller.
+// Any other error is a defect of the server.
+func IsRefusal(err error) bool {
+	refusal := (*Refusal)(nil)
+	return errors.As(err, &refusal)
+}
+
+// Refusals that more than one package raises.
 var (
 	// ErrOverloaded means that nothing happened; it is safe to try again later.
 	ErrOverloaded = Refuse(Unavailable, "overloaded", "The server is at capacity; nothing was done. Try again shortly.")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
@@ -57,162 +57,6 @@ func kept(t testing.TB, v journal.View, s journal.Stream) (tray, quarantine [][]
 	return tray, quarantine
 }
 
-// TestAWordThatFailsIsHeardAgain: where a word cannot be handled, it stays where it
-// is and nothing of the turn is kept; it is tried again without being asked for.
-func TestAWordThatFailsIsHeardAgain(t *testing.T) {
-	var broken atomic.Bool
-	var tries atomic.Int64
-	e, l := tallies(t, 1, func(e *engine) {
-		e.retries.first = time.Millisecond
-		k := tallyKind(1)
-		k.handleQueued = func(t *turn[*tally, add, *tally], said *record.SagaMessage) error {
-			if err := t.decide(add(said.GetNumber())); err != nil {
-				return err
-			}
-			if tries.Add(1); broken.Load() {
-				return errors.New("the disk cannot be read")
-			}
-			return nil
-		}
-		register(e, k)
-	})
-	s := streamOf(1)
-	if a := <-asking(e, s, add(1)); a.err != nil {
-		t.Fatal(a.err)
-	}
-	broken.Store(true)
-	l.tell(s, 5)
-	l.tell(s, 7)
-	l.onTray(s)
-	eventually(t, "the word is tried three times", func() bool { return tries.Load() >= 3 })
-	l.mu.Lock()
-	if st := l.stream(s); len(st.tray) != 2 || len(st.facts) != 1 {
-		t.Errorf("after a failure %d of 2 words are left, and there are %d events", len(st.tray), len(st.facts))
-	}
-	l.mu.Unlock()
-	broken.Store(false)
-	eventually(t, "the tray is empty", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.stream(s).tray) == 0 })
-	if a := <-asking(e, s, look{}); a.err != nil || a.reply != uint64(13) {
-		t.Errorf("the sum is %v (%v), not 13", a.reply, a.err)
-	}
-	eventually(t, "the failures are forgotten", func() bool { return e.retries.count.Load() == 0 })
-}
-
-// armed keeps what a test fires itself.
-type armed struct {
-	mu     sync.Mutex
-	pauses []time.Duration
-	fire   []func()
-}
-
-func (a *armed) after(d time.Duration, f func()) *time.Timer {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.pauses, a.fire = append(a.pauses, d), append(a.fire, f)
-	return time.NewTimer(time.Hour)
-}
-
-func (a *armed) count() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.fire) }
-
-func (a *armed) last() func() { a.mu.Lock(); defer a.mu.Unlock(); return a.fire[len(a.fire)-1] }
-
-// TestRetriesComeLaterEachTime until one succeeds.
-func TestRetriesComeLaterEachTime(t *testing.T) {
-	a := &armed{}
-	r := &retries{first: time.Second, after: a.after}
-	var hints []hint
-	nudge := func(_ journal.Stream, what hint) { hints = append(hints, what) }
-	s := streamOf(1)
-	for range 8 {
-		r.failed(s, toDrain, nudge)
-		r.failed(s, toWork, nudge) // goes with the timer that is armed
-		a.last()()
-	}
-	stale := a.last()
-	r.passed(s)
-	r.failed(s, toDrain, nudge)
-	stale()
-	var want []time.Duration
-	for _, n := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 1} {
-		want = append(want, n*time.Second)
-	}
-	if !slices.Equal(a.pauses, want) {
-		t.Errorf("the pauses are %v, want %v", a.pauses, want)
-	}
-	if !slices.Equal(hints, slices.Repeat([]hint{toDrain | toWork}, 8)) {
-		t.Errorf("the hints are %v", hints)
-	}
-}
-
-// TestFailuresShareOneTimer: an actor that fails at each of many asks has one retry
-// pending, and the next is armed when that has failed too.
-func TestFailuresShareOneTimer(t *testing.T) {
-	a := &armed{}
-	var tries atomic.Int64
-	e, l := tallies(t, 1, func(e *engine) {
-		e.retries.after = a.after
-		k := tallyKind(1)
-		k.handleQueued = func(*turn[*tally, add, *tally], *record.SagaMessage) error {
-			tries.Add(1)
-			return errors.New("the disk cannot be read")
-		}
-		register(e, k)
-	})
-	s := streamOf(1)
-	l.tell(s, 5)
-	const asks = 300
-	for range asks {
-		<-asking(e, s, look{})
-	}
-	if n := a.count(); n != 1 || tries.Load() < asks/2 {
-		t.Fatalf("%d failures armed %d timers", tries.Load(), n)
-	}
-	before := tries.Load()
-	a.last()()
-	eventually(t, "the retry fails and arms the next", func() bool { return tries.Load() == before+1 && a.count() == 2 })
-}
-
-// TestWordsThatCannotBeDecoded lists what no actor understands.
-func TestWordsThatCannotBeDecoded(t *testing.T) {
-	id := make([]byte, 16)
-	for name, x := range map[string]struct {
-		to   journal.StreamKind
-		said *record.SagaMessage
-		fine bool
-	}{
-		"an offer":                   {journal.AgentStream, &record.SagaMessage{Kind: record.SagaMessage_offer, Group: id}, true},
-		"an offer of no group":       {journal.AgentStream, &record.SagaMessage{Kind: record.SagaMessage_offer}, false},
-		"an offer to a group":        {journal.GroupStream, &record.SagaMessage{Kind: record.SagaMessage_offer, Group: id}, false},
-		"an answer":                  {journal.GroupStream, &record.SagaMessage{Kind: record.SagaMessage_answer, Agent: id}, true},
-		"an answer of half an agent": {journal.GroupStream, &record.SagaMessage{Kind: record.SagaMessage_answer, Agent: id[:8]}, false},
-		"a concern":                  {journal.AgentStream, &record.SagaMessage{Kind: record.SagaMessage_concern, Group: id, Request: id}, true},
-		"a concern without a request": {
-			journal.AgentStream, &record.SagaMessage{Kind: record.SagaMessage_concern, Group: id}, false,
-		},
-		"the end of a group":     {journal.OrgStream, &record.SagaMessage{Kind: record.SagaMessage_ended, Group: id}, true},
-		"a retirement as a word": {journal.OrgStream, &record.SagaMessage{Kind: record.SagaMessage_retired, Agent: id}, false},
-		"a word of a new kind":   {journal.AgentStream, &record.SagaMessage{Kind: 99, Group: id}, false},
-		"the end of a webhook":   {journal.WebhookStream, &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: id}, true},
-		"a word for a conversation": {
-			journal.ConversationStream, &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: id}, false,
-		},
-	} {
-		word, err := x.said.MarshalVT()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := record.DecodeSagaMessage(x.to, word); (err == nil) != x.fine {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if said, err := record.DecodeSagaMessage(journal.OrgStream, append([]byte{record.Retired}, id...)); err != nil || said.GetKind() != record.SagaMessage_retired {
-		t.Errorf("a retirement: %v, %v", said, err)
-	}
-	if _, err := record.DecodeSagaMessage(journal.OrgStream, garble); err == nil {
-		t.Error("what is no word was decoded")
-	}
-}
-
 // TestAWordThatCannotBeDecodedIsKept: it goes to quarantine, the next ones are
 // heard, and the log, the count and an audit say so.
 func TestAWordThatCannotBeDecodedIsKept(t *testing.T) {
@@ -221,7 +65,7 @@ func TestAWordThatCannotBeDecodedIsKept(t *testing.T) {
 		owner, ids := r.agents("acme", 2)
 		to := rules.OrgStream(owner)
 		log := &lockedBuffer{}
-		r.node.engine.logger = slog.New(slog.NewTextHandler(log, nil))
+		r.node.engine.Logger = slog.New(slog.NewTextHandler(log, nil))
 		tell(t, r.store, to, garble, []byte{}, garble)
 		must(r.node.ChangeAgent(context.Background(), ids[0], agent.Revoke{}))(t)
 		eventually(t, "the revoked agent is counted out", func() bool { return must(r.node.OrgNow(context.Background(), owner))(t).GetActiveAgents() == 1 })
@@ -233,7 +77,7 @@ func TestAWordThatCannotBeDecodedIsKept(t *testing.T) {
 		if len(tray) != 0 || len(quarantine) != 3 || !bytes.Equal(quarantine[0], garble) || len(quarantine[1]) != 0 || !bytes.Equal(quarantine[2], garble) {
 			t.Errorf("in the tray: %q, in quarantine: %q", tray, quarantine)
 		}
-		if n := strings.Count(log.String(), "level=ERROR msg=\"a stored word cannot be decoded and was put into quarantine"); n != 3 || !strings.Contains(log.String(), owner.String()) {
+		if n := strings.Count(log.String(), "level=ERROR msg=\"a message between actors cannot be decoded and was put into quarantine"); n != 3 || !strings.Contains(log.String(), owner.String()) {
 			t.Errorf("the log says so %d times:\n%s", n, log)
 		}
 		audit := auditOf(t, r.store)
@@ -328,7 +172,7 @@ func longTray(t *testing.T, words int, tune func(*Node)) (page, underway, before
 	j := &trayReader{}
 	r.wrap, r.tune = func(under journal.Journal) journal.Journal { j.Journal = under; return j }, tune
 	r.open()
-	if _, err := question[*agent.State](r.node, s, 0, lookAt{}); err != nil {
+	if _, err := host.Ask[*agent.State](r.node.engine, s, 0, host.GetState{}); err != nil {
 		t.Fatal(err)
 	}
 	before = j.handled.Load()
@@ -350,33 +194,16 @@ func TestALongTrayIsReadInPages(t *testing.T) {
 	}
 	page, underway, before := longTray(t, words, nil)
 	t.Logf("of %d words at most %d were read at once, %d under way; %d were handled before a request", words, page, underway, before)
-	if page > queueEntries+1 || underway > queueEntries || before >= int64(words) {
+	if page > host.QueueMessages+1 || underway > host.QueueMessages || before >= int64(words) {
 		t.Error("that is not bounded")
 	}
 	t.Run("control: one page for all", func(t *testing.T) {
 		const few = 5000
-		page, underway, before := longTray(t, few, func(n *Node) { n.engine.queueEntries = 1 << 30 })
-		if page <= queueEntries+1 || underway <= queueEntries || before < few/2 {
+		page, underway, before := longTray(t, few, func(n *Node) { n.engine.QueueMessages = 1 << 30 })
+		if page <= host.QueueMessages+1 || underway <= host.QueueMessages || before < few/2 {
 			t.Errorf("without pages %d words of %d were read at once, %d were under way, %d before a request: the test measures nothing", page, few, underway, before)
 		}
 	})
-}
-
-// TestAPageOfATrayIsBoundedInBytes too.
-func TestAPageOfATrayIsBoundedInBytes(t *testing.T) {
-	e, l := tallies(t, 1)
-	s := streamOf(1)
-	for range 10 {
-		l.put(s, make([]byte, queueBytes/4))
-	}
-	x := &entity[*tally, add, *tally]{kind: tallyKind(1), engine: e, handle: &handle{stream: s}}
-	if page, more, err := x.queuePage(); err != nil || len(page) != 4 || !more {
-		t.Errorf("a page of %d words, more: %v, %v", len(page), more, err)
-	}
-	x.heard = 9
-	if page, more, err := x.queuePage(); err != nil || len(page) != 1 || more {
-		t.Errorf("the last page of %d words, more: %v, %v", len(page), more, err)
-	}
 }
 
 // quarantineTrial takes the disk away while words that nobody can decode go to

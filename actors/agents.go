@@ -8,19 +8,20 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
 )
 
-type agentTurn = turn[*agent.State, agent.Command, agent.Event]
+type agentTurn = host.Turn[*agent.State, agent.Command, agent.Event]
 
 // ChangeAgent alters an agent: agent.Change, RotateKeys, BindKeys, RetireKey,
 // IssuePollToken, RevokePollToken or Revoke. // spec: Agents
 func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
 	var in []*agent.Membership
 	if _, ends := c.(agent.Revoke); ends {
-		a, err := inquire[*agent.State](n, rules.AgentStream(id), lookAt{})
+		a, err := host.Query[*agent.State](n.engine, rules.AgentStream(id), host.GetState{})
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +39,7 @@ func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Comma
 		}
 		request = rotateKeys{r, kids}
 	}
-	changed, err := question[*agent.State](n, rules.AgentStream(id), 0, request)
+	changed, err := host.Ask[*agent.State](n.engine, rules.AgentStream(id), 0, request)
 	if err == nil {
 		together(in, func(m *agent.Membership) { n.awaitLoss(ctx, m.GroupID(), id) })
 	}
@@ -48,7 +49,7 @@ func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Comma
 // awaitLoss waits until a group knows that an agent is no member any more.
 func (n *Node) awaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		member, err := inquire[bool](n, rules.GroupStream(id), early(func(s *group.State) any {
+		member, err := host.Query[bool](n.engine, rules.GroupStream(id), early(func(s *group.State) any {
 			_, member := s.Member(of)
 			return member && !s.Deleted()
 		}))
@@ -58,18 +59,18 @@ func (n *Node) awaitLoss(ctx context.Context, id parley.GroupID, of parley.Agent
 	}
 }
 
-func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
-	return &kind[*agent.State, agent.Command, agent.Event]{
-		stream: journal.AgentStream, rules: rules.Agent, stateEvery: 1,
-		blank: func() *agent.State { return &agent.State{} },
-		handle: func(t *agentTurn, request any) (any, error) {
+func (n *Node) agentKind() *host.Kind[*agent.State, agent.Command, agent.Event] {
+	return &host.Kind[*agent.State, agent.Command, agent.Event]{
+		Stream: journal.AgentStream, Rules: rules.Agent, StateEvery: 1,
+		Blank: func() *agent.State { return &agent.State{} },
+		Handle: func(t *agentTurn, request any) (any, error) {
 			switch r := request.(type) {
 			case DirectSend:
 				return n.send(t, &r)
 			case CreateWebhook:
 				return n.createWebhook(t, r)
-			case lookAt:
-				return cloned(t.state, &agent.State{}), nil
+			case host.GetState:
+				return cloned(t.State, &agent.State{}), nil
 			case rotateKeys:
 				return n.changeAgent(t, r.RotateKeys, r.kids...)
 			case agent.Command:
@@ -77,7 +78,7 @@ func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
 			}
 			panic("agent: unknown request")
 		},
-		handleQueued: n.agentQueued,
+		HandleQueued: n.agentQueued,
 	}
 }
 
@@ -85,33 +86,33 @@ func (n *Node) agentKind() *kind[*agent.State, agent.Command, agent.Event] {
 // it answers, of the end of one, and of requests about it.
 func (n *Node) agentQueued(t *agentTurn, said *record.SagaMessage) error {
 	id := parley.IDFromBytes[parley.GroupID](said.GetGroup())
-	self := parley.AgentID(t.entry.Stream.ID)
+	self := parley.AgentID(t.Entry.Stream.ID)
 	concern := append(self.Bytes(), said.GetRequest()...)
 	switch said.GetKind() {
 	case record.SagaMessage_offer:
 		answer := &record.SagaMessage{Kind: record.SagaMessage_answer, Group: said.GetGroup(), Agent: self.Bytes(), Number: said.GetNumber()}
-		err := t.decide(agent.Enter{Group: id, Offer: said.GetNumber(), Isolated: said.GetIsolated()})
+		err := t.Decide(agent.Enter{Group: id, Offer: said.GetNumber(), Isolated: said.GetIsolated()})
 		switch {
 		case errors.Is(err, agent.ErrIsolationConflict):
 			answer.Reason = group.ReasonIsolation
-		case isRefusal(err):
+		case parley.IsRefusal(err):
 			answer.Reason = group.ReasonRevoked
 		case err != nil:
 			return err
 		}
-		t.tell(rules.GroupStream(id), answer)
+		t.Enqueue(rules.GroupStream(id), answer)
 	case record.SagaMessage_depart:
-		if err := t.decide(agent.Depart{Group: id, Offer: said.GetNumber()}); err != nil {
+		if err := t.Decide(agent.Depart{Group: id, Offer: said.GetNumber()}); err != nil {
 			return heard(err)
 		}
 	case record.SagaMessage_concern:
-		if t.state.Revoked() {
-			t.tell(rules.GroupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
+		if t.State.Revoked() {
+			t.Enqueue(rules.GroupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 			return nil
 		}
-		t.keep(journal.ConcernTable, concern, said.GetGroup())
+		t.PutRow(journal.ConcernTable, concern, said.GetGroup())
 	case record.SagaMessage_settled:
-		t.strike(journal.ConcernTable, concern)
+		t.DeleteRow(journal.ConcernTable, concern)
 	}
 	n.publishAgentAfter(t)
 	return nil
@@ -119,11 +120,11 @@ func (n *Node) agentQueued(t *agentTurn, said *record.SagaMessage) error {
 
 // publishAgentAfter makes the turn's outcome known when it is released.
 func (n *Node) publishAgentAfter(t *agentTurn) {
-	if len(t.entry.Events) == 0 {
+	if len(t.Entry.Events) == 0 {
 		return
 	}
-	seq, now := t.entity.seq+uint64(len(t.entry.Events)), cloned(t.state, &agent.State{})
-	t.after = append(t.after, func() { n.facts.agents.publish(now.AgentID(), fact[*agent.State]{seq, now}) })
+	seq, now := t.Seq(), cloned(t.State, &agent.State{})
+	t.OnDurable(func() { n.facts.agents.publish(now.AgentID(), fact[*agent.State]{seq, now}) })
 }
 
 // quit tells all groups that an agent is in, or is to be let into, that it acts
@@ -133,32 +134,32 @@ func (n *Node) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) e
 	for _, m := range in {
 		concerned[m.GroupID()] = true
 	}
-	err := t.rows(journal.ConcernTable, self[:], func(_, value []byte) {
+	err := t.Rows(journal.ConcernTable, self[:], func(_, value []byte) {
 		concerned[parley.IDFromBytes[parley.GroupID](value)] = true
 	})
 	for id := range concerned {
-		t.tell(rules.GroupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
+		t.Enqueue(rules.GroupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 	}
 	return err
 }
 
 func (n *Node) changeAgent(t *agentTurn, c agent.Command, kids ...journal.Effect) (any, error) {
-	before, groups := len(t.entry.Events), t.state.GetGroups()
-	if err := t.decide(c); err != nil {
+	before, groups := len(t.Entry.Events), t.State.GetGroups()
+	if err := t.Decide(c); err != nil {
 		return nil, err
 	}
-	now := cloned(t.state, &agent.State{})
-	if len(t.entry.Events) == before {
+	now := cloned(t.State, &agent.State{})
+	if len(t.Entry.Events) == before {
 		return now, nil
 	}
 	id := now.AgentID()
 	switch c := c.(type) {
 	case agent.RotateKeys:
-		t.say(kids...)
+		t.AddEffects(kids...)
 	case agent.IssuePollToken:
-		t.say(pollWord(id, c.Hash))
+		t.AddEffects(pollWord(id, c.Hash))
 	case agent.Revoke:
-		t.say(journal.EnqueueFor{To: rules.OrgStream(now.Owner()), Data: append([]byte{record.Retired}, id[:]...)})
+		t.AddEffects(journal.EnqueueFor{To: rules.OrgStream(now.Owner()), Data: append([]byte{record.Retired}, id[:]...)})
 		if err := n.quit(t, id, groups); err != nil {
 			return nil, err
 		}

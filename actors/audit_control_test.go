@@ -88,7 +88,7 @@ var rowControls = map[string]control{
 	}, []string{"tray-words"}, false},
 	"a word in quarantine": {func(x *tamper) {
 		s := rules.OrgStream(x.owner)
-		x.set(slotted(s.Slot(), 'R', []byte{byte(journal.QuarantineTable)}, record.QuarantineKey(s, 1)), quarantineRow(noon, []byte("hello")))
+		x.set(slotted(s.Slot(), 'R', []byte{byte(journal.QuarantineTable)}, record.QuarantineKey(s, 1)), record.QuarantineRow(noon, []byte("hello")))
 	}, []string{"quarantine"}, false},
 	"a timer for nobody": {func(x *tamper) {
 		s := journal.Stream{Kind: journal.RegistrationStream, ID: nobody}

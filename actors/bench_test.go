@@ -1,8 +1,6 @@
 package actors
 
 import (
-	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,7 +8,6 @@ import (
 
 	"parley"
 	"parley/actors/record"
-	"parley/journal"
 )
 
 // replying has callers reply into conversations for as long as the benchmark
@@ -73,45 +70,11 @@ func BenchmarkReply(b *testing.B) {
 		replying(b, r, owner, firsts, callers, func(n int64) int { return int(n % 10_000) })
 	})
 	b.Run("10000 cold", func(b *testing.B) {
-		r := newRig(b, withTuning(func(n *Node) { n.engine.idleFor = time.Nanosecond }))
+		r := newRig(b, withTuning(func(n *Node) { n.engine.IdleFor = time.Nanosecond }))
 		owner, ids := r.agents("acme", 100)
 		firsts := r.conversations(owner, ids, 10_000)
 		stop := r.sweeping()
 		defer stop()
 		replying(b, r, owner, firsts, callers, func(n int64) int { return int(n % 10_000) })
 	})
-}
-
-// BenchmarkIdleActor tells how many bytes an actor costs that nobody speaks to,
-// besides its state. It measures once, whatever b.N.
-func BenchmarkIdleActor(b *testing.B) {
-	const actors = 100_000
-	e, _ := tallies(b, 1)
-	streams := make([]journal.Stream, actors)
-	for i := range streams {
-		streams[i] = journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID{0: byte(i >> 16), 6: 0x70, 8: 0x80, 14: byte(i >> 8), 15: byte(i)}}
-		e.journal.(*ledger).stream(streams[i]).facts = []journal.StoredEvent{{Tag: 1, Data: []byte{7: 1}}}
-	}
-	before := inUse()
-	for _, s := range streams {
-		if sum, err := e.ask(s, look{}, func() {}); sum != uint64(1) || err != nil {
-			b.Fatal(fmt.Sprint(sum, err))
-		}
-	}
-	time.Sleep(100 * time.Millisecond) // the last of them stop running
-	b.ReportMetric((inUse()-before)/actors, "B/actor")
-	if n := e.live.Load(); n != actors {
-		b.Fatalf("%d actors are in memory", n)
-	}
-	runtime.KeepAlive(streams)
-}
-
-// inUse is what heap and stacks hold after a collection.
-func inUse() float64 {
-	for range 3 {
-		runtime.GC()
-	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc + m.StackInuse)
 }

@@ -37,12 +37,12 @@ func (n *Node) Broadcast(ctx context.Context, s GroupSend) (Posted, error) {
 // It is one event of the group's conversation and one record, however many they are.
 func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	scope := append(s.From.Bytes(), s.Group[:]...)
-	known, err := t.recalled(scope, &s.Content)
+	known, err := recalled(t, scope, &s.Content)
 	if err != nil {
 		return nil, err
 	}
 	var current *hosted
-	if id := t.state.Conversation; !id.Zero() {
+	if id := t.State.Conversation; !id.Zero() {
 		if current, err = n.talk(t, id); err != nil {
 			return nil, err
 		}
@@ -52,7 +52,7 @@ func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	}
 	ask := group.Send{
 		From: s.From, Type: s.Type, Over: current == nil,
-		Conversation: parley.NewID[parley.ConversationID](t.entry.Slot, t.now, n.entropy()),
+		Conversation: parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, n.entropy()),
 	}
 	if known != nil {
 		ask.Prior = &group.Prior{MessageID: known.message, Type: known.kind}
@@ -63,9 +63,9 @@ func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 				return err
 			}
 		}
-		return t.grant(&n.quota, s.FromOrg, s.DayLimit)
+		return grant(t, &n.quota, s.FromOrg, s.DayLimit)
 	}
-	if err := t.decideIf(ask, grant); errors.Is(err, group.ErrRepeated) {
+	if err := t.DecideIf(ask, grant); errors.Is(err, group.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.remember(scope, s.Key, remembered{parley.IDFromBytes[parley.MessageID](record.Id), s.Group, s.Type})
+	remember(t, scope, s.Key, remembered{parley.IDFromBytes[parley.MessageID](record.Id), s.Group, s.Type})
 	return Posted{Message: record.FirstCopy()}, nil
 }
 
@@ -92,31 +92,31 @@ func judgeParent(p agent.ParentFact) error {
 // spread posts the message into the group's conversation, a new one if current
 // is nil, and to all members but the sender.
 func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*record.Message, error) {
-	to := t.state.Recipients(s.From)
-	first, _ := t.state.Member(to[0].Agent)
+	to := t.State.Recipients(s.From)
+	first, _ := t.State.Member(to[0].Agent)
 	s.ToOrg = first.Org
 	fan := journal.Fanout{Kind: journal.CopyEntry, Note: journal.TypeHash(s.Type), To: to}
-	id := t.state.Conversation
+	id := t.State.Conversation
 	var message parley.MessageID
 	if current != nil {
-		message = parley.NextBroadcastID(current.state.LastMessage(), t.now, n.entropy())
+		message = parley.NextBroadcastID(current.state.LastMessage(), t.Now, n.entropy())
 		c := conversation.Broadcast{MessageID: message, From: s.From}
 		if err := continueTalk(t, current, c, nil); err != nil {
 			return nil, err
 		}
 	} else {
-		message = parley.NextBroadcastID(parley.MessageID(id), t.now, n.entropy())
+		message = parley.NextBroadcastID(parley.MessageID(id), t.Now, n.entropy())
 		start := conversation.Start{
 			ID: id, Initiator: s.From, Group: s.Group, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
 		}
 		k := &hosted{state: &conversation.State{}, seq: 1, stored: 1}
-		bear, err := begin(rules.Conversation, rules.ConversationStream(id), k.state, conversation.Command(start), t.now)
+		bear, err := begin(rules.Conversation, rules.ConversationStream(id), k.state, conversation.Command(start), t.Now)
 		if err != nil {
 			return nil, err
 		}
 		bear.Fresh, bear.State = true, nil // of one event it is as quick to fold
-		t.state.keep(id, k)
-		t.say(bear, journal.AddToList{Agent: s.From, Conversation: id})
+		t.State.keep(id, k)
+		t.AddEffects(bear, journal.AddToList{Agent: s.From, Conversation: id})
 		fan.AddToList = id
 	}
 	record := newRecord(message, id, s.From, to[0].Agent, &s.Content)
@@ -126,10 +126,10 @@ func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*record.Mess
 	if err != nil {
 		return nil, err
 	}
-	t.entry.Records = append(t.entry.Records, journal.Record{ID: message, Data: data})
+	t.Entry.Records = append(t.Entry.Records, journal.Record{ID: message, Data: data})
 	fan.Ref = parley.AnyID(message)
-	t.say(fan)
-	t.count(s.FromOrg)
+	t.AddEffects(fan)
+	countMessage(t.Entry, s.FromOrg)
 	return record, nil
 }
 
@@ -159,7 +159,7 @@ func (n *Node) changeStatusInHall(t *groupTurn, c ChangeStatus) (any, error) {
 	}
 	move := conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason}
 	for _, by := range c.By {
-		m, member := t.state.Member(by)
+		m, member := t.State.Member(by)
 		if member {
 			move.Members = append(move.Members, by)
 		}
@@ -178,11 +178,11 @@ func (n *Node) changeStatusInHall(t *groupTurn, c ChangeStatus) (any, error) {
 // and that of who asked for it that it did.
 func announceInHall(t *groupTurn, k *hosted) {
 	ref, status := parley.AnyID(k.state.ConversationID()), k.state.GetStatus()
-	to := slices.DeleteFunc(record.Everybody(t.state.State), func(s parley.Seat) bool { return s.Agent == k.mover })
+	to := slices.DeleteFunc(record.Everybody(t.State.State), func(s parley.Seat) bool { return s.Agent == k.mover })
 	if len(to) > 0 {
-		t.say(journal.Fanout{Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, false), To: to})
+		t.AddEffects(journal.Fanout{Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, false), To: to})
 	}
-	if _, member := t.state.Member(k.mover); member {
-		t.say(journal.AppendFeed{To: k.mover, Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, true)})
+	if _, member := t.State.Member(k.mover); member {
+		t.AddEffects(journal.AppendFeed{To: k.mover, Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, true)})
 	}
 }

@@ -114,7 +114,7 @@ func (c *client) forget(slug string) {
 	if !c.answered(err) {
 		return
 	}
-	c.node().engine.fire(s, due)
+	c.node().engine.Fire(s, due)
 }
 
 // alter changes an agent, if it is there.

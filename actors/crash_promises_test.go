@@ -329,7 +329,7 @@ func (x *crashSight) retry(a attempt) {
 		x.fault("lost: the key %v stood for %s, a retry came to %v %v", a.attemptKey, id, p, err)
 		return
 	case err != nil:
-		if !isRefusal(err) {
+		if !parley.IsRefusal(err) {
 			x.fault("a retry under %v: %v", a.attemptKey, err)
 		}
 		return

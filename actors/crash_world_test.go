@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
-
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
@@ -30,7 +29,7 @@ type crashWorld struct {
 	journals int
 	clock    parley.Clock
 	entropy  parley.Entropy
-	system   *actor.ActorSystem
+	system   *host.System
 	// patience is how long what follows by itself is waited for.
 	patience time.Duration
 	r        *rig // of the present life
@@ -87,7 +86,7 @@ func newCrashWorld(t testing.TB, journals int) *crashWorld {
 		t: t, journals: journals, entropy: parley.CountingEntropy(), agents: map[parley.AgentID]*crashAgent{}, heard: map[any]bool{}, answers: map[string]int{},
 		patience: 10 * time.Second,
 		clock:    func() time.Time { return noon.Add(time.Since(began)) },
-		system:   actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) })),
+		system:   host.NewSystem(slog.New(slog.DiscardHandler)),
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"parley"
@@ -67,17 +66,17 @@ func (noCourier) Drop(webhook.ID)  {}
 // keeps how attempts ended, makes jobs of what is new in the feed, and begins
 // attempts, all in one entry.
 func (n *Node) work(t *webhookTurn) error {
-	s := t.state
-	outcomes := n.dispatch.take(webhook.ID(t.entry.Stream.ID))
+	s := t.State
+	outcomes := n.dispatch.take(webhook.ID(t.Entry.Stream.ID))
 	if !s.Exists() || s.Deleted() {
 		return nil
 	}
 	was := s.GetActive()
-	if err := t.decide(webhook.Expire{Process: n.began}); err != nil {
+	if err := t.Decide(webhook.Expire{Process: n.began}); err != nil {
 		return err
 	}
 	if len(outcomes) > 0 {
-		if err := t.decide(webhook.Report{Outcomes: outcomes}); err != nil {
+		if err := t.Decide(webhook.Report{Outcomes: outcomes}); err != nil {
 			return err
 		}
 	}
@@ -108,7 +107,7 @@ func (n *Node) work(t *webhookTurn) error {
 // collect makes jobs of what is new and durable in the agent's feed, and reports
 // whether there is more.
 func (n *Node) collect(t *webhookTurn) (more bool, err error) {
-	s := t.state
+	s := t.State
 	edge := n.journal.DurablePosition(s.Watched())
 	from := max(s.GetCursor(), s.looked)
 	if !s.GetActive() || edge <= from {
@@ -132,7 +131,7 @@ func (n *Node) collect(t *webhookTurn) (more bool, err error) {
 	}
 	s.looked = c.Upto
 	if wanted || c.Upto-s.GetCursor() >= cursorStep {
-		err = t.decide(c)
+		err = t.Decide(c)
 	}
 	return lines == collectMax, err
 }
@@ -140,7 +139,7 @@ func (n *Node) collect(t *webhookTurn) (more bool, err error) {
 // attempt begins what attempts there is room for, if so many may be under way, and
 // keeps the rows of all jobs that the turn has touched, which it gives.
 func (n *Node) attempt(t *webhookTurn, places int) (map[uint64]*webhook.Job, error) {
-	paused, err := n.paused(t.state.State)
+	paused, err := n.paused(t.State.State)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +162,7 @@ func (n *Node) attemptUnless(t *webhookTurn, paused bool, places int) (map[uint6
 	}
 	lease := webhook.Lease{Max: places}
 	for _, line := range lines {
-		if at, number := retryOf(line); at <= t.now.UnixMilli() {
+		if at, number := retryOf(line); at <= t.Now.UnixMilli() {
 			j, err := jobOf(t, number)
 			if err != nil {
 				return nil, err
@@ -171,7 +170,7 @@ func (n *Node) attemptUnless(t *webhookTurn, paused bool, places int) (map[uint6
 			lease.Due = append(lease.Due, j)
 		}
 	}
-	if err := t.decide(lease); err != nil {
+	if err := t.Decide(lease); err != nil {
 		return nil, err
 	}
 	jobs, err := n.foldJobs(t)
@@ -185,11 +184,11 @@ func (n *Node) attemptUnless(t *webhookTurn, paused bool, places int) (map[uint6
 // retriesOf are the keys of the webhook's retry lines, the soonest first: as many
 // as may be attempted now, and one more to be woken for.
 func retriesOf(t *webhookTurn) ([][]byte, error) {
-	s := t.state
+	s := t.State
 	if s.GetFailed() == 0 {
 		return nil, nil
 	}
-	return t.least(journal.RetryTable, s.GetId(), s.Room(t.now, attemptsAtOnce)+1)
+	return t.FirstKeys(journal.RetryTable, s.GetId(), s.Room(t.Now, attemptsAtOnce)+1)
 }
 
 // touched are the jobs that a turn changes, and the retry lines that they had.
@@ -201,7 +200,7 @@ type touched struct {
 // foldJobs folds the turn's events into the rows that they concern.
 func (n *Node) foldJobs(t *webhookTurn) (touched, error) {
 	x := touched{map[uint64]*webhook.Job{}, map[uint64]int64{}}
-	for _, e := range t.events {
+	for _, e := range t.Events {
 		for _, number := range webhook.Concerned(e) {
 			if x.rows[number] != nil {
 				continue
@@ -217,20 +216,20 @@ func (n *Node) foldJobs(t *webhookTurn) (touched, error) {
 		}
 		webhook.Fold(x.rows, e)
 	}
-	id := t.state.WebhookID()
+	id := t.State.WebhookID()
 	for number, j := range x.rows {
 		row, err := j.MarshalVT()
 		if err != nil {
 			return x, err
 		}
-		t.keep(journal.DeliveryTable, record.JobKey(id, number), row)
+		t.PutRow(journal.DeliveryTable, record.JobKey(id, number), row)
 		had := x.lines[number]
 		at, waits := j.Retry()
 		if had != 0 && (!waits || at.UnixMilli() != had) {
-			t.strike(journal.RetryTable, record.RetryKey(id, had, number))
+			t.DeleteRow(journal.RetryTable, record.RetryKey(id, had, number))
 		}
 		if waits && at.UnixMilli() != had {
-			t.keep(journal.RetryTable, record.RetryKey(id, at.UnixMilli(), number), nil)
+			t.PutRow(journal.RetryTable, record.RetryKey(id, at.UnixMilli(), number), nil)
 		}
 	}
 	return x, nil
@@ -238,8 +237,8 @@ func (n *Node) foldJobs(t *webhookTurn) (touched, error) {
 
 // setTimer has the webhook woken when time alone gives it something to do.
 func (n *Node) setTimer(t *webhookTurn, lines [][]byte, jobs touched) {
-	s := t.state
-	at, wakes := s.Wake(t.now)
+	s := t.State
+	at, wakes := s.Wake(t.Now)
 	soonest := func(ms int64) {
 		if next := time.UnixMilli(ms).UTC(); s.GetActive() && (!wakes || next.Before(at)) {
 			at, wakes = next, true
@@ -257,14 +256,14 @@ func (n *Node) setTimer(t *webhookTurn, lines [][]byte, jobs touched) {
 		}
 	}
 	// What waits for room is gone on with when an attempt ends.
-	full := s.Room(t.now, attemptsAtOnce) == 0
+	full := s.Room(t.Now, attemptsAtOnce) == 0
 	switch {
 	case !wakes:
-	case !at.After(t.now) && !full:
+	case !at.After(t.Now) && !full:
 		n.dispatch.again(s.Watched())
 	case s.due.IsZero() || at.Before(s.due):
-		s.due = latest(at, t.now)
-		t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: s.due, Stream: t.entry.Stream})
+		s.due = latest(at, t.Now)
+		t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: s.due, Stream: t.Entry.Stream})
 	}
 }
 
@@ -278,13 +277,13 @@ func latest(a, b time.Time) time.Time {
 // sendOut has the attempts that the turn began carried when they are durable,
 // and says of what was taken that it is delivered.
 func (n *Node) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) error {
-	s := t.state
+	s := t.State
 	var out []Delivery
-	for _, e := range t.events {
+	for _, e := range t.Events {
 		switch e := e.(type) {
 		case *webhook.Leased:
 			for _, a := range e.Attempts {
-				out = append(out, deliveryOf(s.State, rows[a.Job], a.Lease, t.now))
+				out = append(out, deliveryOf(s.State, rows[a.Job], a.Lease, t.Now))
 			}
 		case *webhook.Reported:
 			for _, r := range e.Results {
@@ -299,7 +298,7 @@ func (n *Node) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) error {
 		}
 	}
 	if len(out) > 0 {
-		t.after = append(t.after, func() { n.dispatch.send(out) })
+		t.OnDurable(func() { n.dispatch.send(out) })
 	}
 	return nil
 }
@@ -325,16 +324,16 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 // announced notes that a target took the news of a message: that delivers it,
 // and does not carry it. // docs: delivery.md
 func (n *Node) announced(t *webhookTurn, j *webhook.Job) error {
-	agent := t.state.Watched()
+	agent := t.State.Watched()
 	mark := journal.RecordReceipt{
 		Recipient: agent, Message: parley.IDFromBytes[parley.MessageID](j.GetRef()), Position: j.GetPosition(),
-		Receipts: journal.Receipts{AnnouncedAt: t.now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
+		Receipts: journal.Receipts{AnnouncedAt: t.Now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
 	}
 	if n.dispatch.anybodyWants(webhook.MessageDelivered) {
 		v := n.journal.View()
 		defer v.Close()
 		m, err := readRecord(v, agent.Slot(), mark.Message)
-		if isRefusal(err) { // it is gone
+		if parley.IsRefusal(err) { // it is gone
 			return nil
 		}
 		if err != nil {
@@ -342,14 +341,14 @@ func (n *Node) announced(t *webhookTurn, j *webhook.Job) error {
 		}
 		mark.Sender = m.Record.Sender()
 	}
-	t.say(n.markWords(mark)...)
+	t.AddEffects(n.markWords(mark)...)
 	return nil
 }
 
 // jobOf is a job as it stands, what is on its way included.
 func jobOf(t *webhookTurn, number uint64) (*webhook.Job, error) {
-	id := t.state.WebhookID()
-	value, found, err := t.row(journal.DeliveryTable, record.JobKey(id, number))
+	id := t.State.WebhookID()
+	value, found, err := t.Row(journal.DeliveryTable, record.JobKey(id, number))
 	if err == nil && !found {
 		err = fmt.Errorf("webhook %s has no job %d", id, number)
 	}
@@ -360,26 +359,4 @@ func jobOf(t *webhookTurn, number uint64) (*webhook.Job, error) {
 // retryOf reads the key of a retry line.
 func retryOf(key []byte) (atMs int64, number uint64) {
 	return int64(binary.BigEndian.Uint64(key[16:])), binary.BigEndian.Uint64(key[24:])
-}
-
-// least gives the keys of the actor's own rows that begin with prefix, in order,
-// its unapplied ones included, at most limit of them.
-func (t *turn[S, C, E]) least(table journal.Table, prefix []byte, limit int) (keys [][]byte, err error) {
-	v := t.entity.engine.journal.View()
-	defer v.Close()
-	over := t.entity.overlay
-	err = v.Rows(t.entry.Slot, table, prefix, nil, false, func(key, _ []byte) bool {
-		if _, laid := over[overlayKey(table, key)]; !laid {
-			keys = append(keys, slices.Clone(key))
-		}
-		return len(keys) < limit
-	})
-	head := overlayKey(table, prefix)
-	for key, o := range over {
-		if !o.gone && len(key) >= len(head) && key[:len(head)] == head {
-			keys = append(keys, []byte(key)[1:])
-		}
-	}
-	slices.SortFunc(keys, slices.Compare)
-	return keys[:min(limit, len(keys))], err
 }

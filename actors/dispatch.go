@@ -340,7 +340,7 @@ func (d *dispatcher) run() {
 			d.carry(&out[i])
 		}
 		for _, s := range streams {
-			d.node.engine.nudge(s, toWork)
+			d.node.engine.Wake(s)
 		}
 		switch {
 		case left:

@@ -42,7 +42,7 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 				s = Start{After: m.Position, Last: last}
 				return nil
 			}
-			if err != nil && !isRefusal(err) {
+			if err != nil && !parley.IsRefusal(err) {
 				return err
 			}
 		}

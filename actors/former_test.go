@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/host"
 	"parley/actors/registration"
 	"parley/actors/rules"
 	"parley/journal"
@@ -45,7 +46,7 @@ func formerly(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Tim
 	if err != nil {
 		return s, due, err
 	}
-	return s, due, n.keep(&journal.Entry{
+	return s, due, host.Append(n.journal, &journal.Entry{
 		Slot: s.Slot(), At: now, Effects: []journal.Effect{journal.CreateStream{Stream: s, Events: facts, State: stored}},
 		Timers: []journal.Timer{{Due: due, Stream: s}},
 	})
@@ -66,7 +67,7 @@ func TestFormerChallengesAreForgotten(t *testing.T) {
 		if err != nil || seq == 0 || state.GetSlug() == "" {
 			t.Fatalf("%v is not there: %d events, %v", s, seq, err)
 		}
-		r.node.engine.fire(s, state.ExpiresAt().Add(registration.ChallengeKept))
+		r.node.engine.Fire(s, state.ExpiresAt().Add(registration.ChallengeKept))
 		eventually(t, "the challenge is forgotten", func() bool {
 			v := r.store.View()
 			defer v.Close()

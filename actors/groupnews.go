@@ -10,13 +10,13 @@ import (
 )
 
 // announce tells the feed of an agent, and those of others, once each.
-func (t *turn[S, C, E]) announce(kind byte, request parley.JoinRequestID, about parley.AgentID, others ...parley.Seat) {
+func announce(t *groupTurn, kind byte, request parley.JoinRequestID, about parley.AgentID, others ...parley.Seat) {
 	note := []byte{kind}
 	if !request.Zero() {
 		note = append(note, request[:]...)
 	}
-	ref := t.entry.Stream.ID
-	t.say(journal.AppendFeed{To: about, Kind: journal.GroupEntry, Ref: ref, Note: note})
+	ref := t.Entry.Stream.ID
+	t.AddEffects(journal.AppendFeed{To: about, Kind: journal.GroupEntry, Ref: ref, Note: note})
 	to := others[:0:0]
 	for _, o := range others {
 		if o.Agent != about {
@@ -24,13 +24,13 @@ func (t *turn[S, C, E]) announce(kind byte, request parley.JoinRequestID, about 
 		}
 	}
 	if len(to) > 0 {
-		t.say(journal.Fanout{Kind: journal.GroupEntry, Ref: ref, Note: note, To: to})
+		t.AddEffects(journal.Fanout{Kind: journal.GroupEntry, Ref: ref, Note: note, To: to})
 	}
 }
 
-// wake has the actor woken at an instant in Unix milliseconds.
-func (t *turn[S, C, E]) wake(atMs int64) {
-	t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: time.UnixMilli(atMs), Stream: t.entry.Stream})
+// wakeAt has the actor woken at an instant in Unix milliseconds.
+func wakeAt(t *groupTurn, atMs int64) {
+	t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: time.UnixMilli(atMs), Stream: t.Entry.Stream})
 }
 
 // admins are the seats of the group's admins. A large group is looked through
@@ -77,7 +77,7 @@ func shownAs(s *group.State) shownGroup {
 
 // showDirectory keeps the directory's row of a public group as the group is.
 func showDirectory(t *groupTurn, was shownGroup) {
-	s := t.state
+	s := t.State
 	now := shownAs(s.State)
 	if now == was {
 		return
@@ -90,5 +90,5 @@ func showDirectory(t *groupTurn, was shownGroup) {
 		}
 		row.Value, _ = profile.MarshalVT() // no field of it can fail
 	}
-	t.say(journal.PutRow{Row: row})
+	t.AddEffects(journal.PutRow{Row: row})
 }

@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
@@ -77,7 +78,7 @@ func ReadGroup[R any](ctx context.Context, n *Node, id parley.GroupID, read func
 	if err := n.groupExists(ctx, id); err != nil {
 		return r, err
 	}
-	return inquire[R](n, rules.GroupStream(id), sight(func(s *group.State, now time.Time) any { return read(s, now) }))
+	return host.Query[R](n.engine, rules.GroupStream(id), sight(func(s *group.State, now time.Time) any { return read(s, now) }))
 }
 
 // groupExists keeps ids that name no group from becoming actors.
@@ -120,7 +121,7 @@ func askGroup[R any](ctx context.Context, n *Node, id parley.GroupID, size int, 
 	if err := n.groupExists(ctx, id); err != nil {
 		return r, err
 	}
-	return question[R](n, rules.GroupStream(id), size, request)
+	return host.Ask[R](n.engine, rules.GroupStream(id), size, request)
 }
 
 // GroupByName finds a group, deleted or not, by its owner and name.
@@ -140,7 +141,7 @@ func (n *Node) CreateGroup(ctx context.Context, c NewGroup) (GroupMade, error) {
 	random := n.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
 	c.Found.ID = parley.NewID[parley.GroupID](slot, n.clock(), n.entropy())
-	made, err := question[GroupMade](n, rules.OrgStream(c.Found.Org), len(c.Found.Description), foundGroup{c, confined || in && c.Found.Isolated})
+	made, err := host.Ask[GroupMade](n.engine, rules.OrgStream(c.Found.Org), len(c.Found.Description), foundGroup{c, confined || in && c.Found.Isolated})
 	if err != nil {
 		return made, err
 	}
@@ -168,7 +169,7 @@ func (n *Node) elsewhere(ctx context.Context, of parley.AgentID, than parley.Gro
 		if !in || again {
 			return in, confined, nil
 		}
-		if a, err = inquire[*agent.State](n, rules.AgentStream(of), lookAt{}); err != nil {
+		if a, err = host.Query[*agent.State](n.engine, rules.AgentStream(of), host.GetState{}); err != nil {
 			return false, false, err
 		}
 	}
@@ -185,7 +186,7 @@ type foundGroup struct {
 func (n *Node) foundGroup(t *orgTurn, r foundGroup) (any, error) {
 	c := r.Found
 	scope := record.FoundingScope(c.Founder)
-	known, err := t.recall(scope, r.Key)
+	known, err := recall(t, scope, r.Key)
 	switch {
 	case err != nil:
 		return nil, err
@@ -197,23 +198,23 @@ func (n *Node) foundGroup(t *orgTurn, r foundGroup) (any, error) {
 		return nil, group.ErrIsolationConflict
 	}
 	name := append(c.Org.Bytes(), c.Name...)
-	_, taken, err := t.row(journal.GroupNameTable, name)
+	_, taken, err := t.Row(journal.GroupNameTable, name)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.decide(org.AddGroup{GroupID: c.ID, Name: c.Name, NameTaken: taken, GroupLimit: r.Limit}); err != nil {
+	if err := t.Decide(org.AddGroup{GroupID: c.ID, Name: c.Name, NameTaken: taken, GroupLimit: r.Limit}); err != nil {
 		return nil, err
 	}
-	bear, err := begin(groupRules, rules.GroupStream(c.ID), &hall{State: &group.State{}}, group.Command(c), t.now)
+	bear, err := begin(groupRules, rules.GroupStream(c.ID), &hall{State: &group.State{}}, group.Command(c), t.Now)
 	if err != nil {
 		return nil, err
 	}
-	t.keep(journal.GroupNameTable, name, c.ID.Bytes())
-	place := t.entity.seq + uint64(len(t.entry.Events))
-	t.keep(journal.GroupRosterTable, binary.BigEndian.AppendUint64(c.Org.Bytes(), place), c.ID.Bytes())
-	t.say(bear)
-	t.tell(rules.AgentStream(c.Founder), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})
-	t.remember(scope, r.Key, remembered{parley.MessageID(c.ID), c.Org, c.Name})
+	t.PutRow(journal.GroupNameTable, name, c.ID.Bytes())
+	place := t.Seq()
+	t.PutRow(journal.GroupRosterTable, binary.BigEndian.AppendUint64(c.Org.Bytes(), place), c.ID.Bytes())
+	t.AddEffects(bear)
+	t.Enqueue(rules.AgentStream(c.Founder), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})
+	remember(t, scope, r.Key, remembered{parley.MessageID(c.ID), c.Org, c.Name})
 	return GroupMade{ID: c.ID}, nil
 }
 
@@ -227,11 +228,11 @@ func (n *Node) seated(ctx context.Context, id parley.GroupID, of parley.AgentID,
 		reason             string
 	}
 	for pause := time.Millisecond; ; pause *= 2 {
-		_, err := inquire[*agent.State](n, rules.AgentStream(of), lookAt{})
+		_, err := host.Query[*agent.State](n.engine, rules.AgentStream(of), host.GetState{})
 		if err != nil {
 			return group.Member{}, unlooked(err)
 		}
-		f, err := inquire[fate](n, rules.GroupStream(id), early(func(s *group.State) any {
+		f, err := host.Query[fate](n.engine, rules.GroupStream(id), early(func(s *group.State) any {
 			f := fate{}
 			f.member, f.seated, f.reason, f.kept = s.Fate(offer)
 			f.over = s.Deleted()
@@ -327,7 +328,7 @@ func (n *Node) Vote(ctx context.Context, id parley.GroupID, c group.CastVote) (V
 	if err != nil || v.offer == 0 {
 		return v.Voted, err
 	}
-	if _, err := n.seated(ctx, id, v.Request.AgentID(), v.offer); err != nil && !isRefusal(err) {
+	if _, err := n.seated(ctx, id, v.Request.AgentID(), v.offer); err != nil && !parley.IsRefusal(err) {
 		return v.Voted, err
 	}
 	settled, err := n.SettledRequest(ctx, id, c.Request)
@@ -353,7 +354,7 @@ func (n *Node) RemoveMember(ctx context.Context, id parley.GroupID, c group.Remo
 // for as long as words may be on their way: it is none, whether it knows or not.
 func (n *Node) awaitDeparture(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		a, err := inquire[*agent.State](n, rules.AgentStream(of), lookAt{})
+		a, err := host.Query[*agent.State](n.engine, rules.AgentStream(of), host.GetState{})
 		if err != nil || !a.In(id) || n.pause(ctx, pause) != nil {
 			return
 		}
@@ -413,7 +414,7 @@ func (n *Node) OwnedGroups(ctx context.Context, owner parley.OrgID, after uint64
 // Concerns are the live requests about an agent as it knows of them, in the
 // order of their ids.
 func (n *Node) Concerns(ctx context.Context, of parley.AgentID) (all []Concern, err error) {
-	if _, err := inquire[*agent.State](n, rules.AgentStream(of), lookAt{}); err != nil {
+	if _, err := host.Query[*agent.State](n.engine, rules.AgentStream(of), host.GetState{}); err != nil {
 		return nil, err
 	}
 	err = n.view(ctx, func(v journal.View) error {

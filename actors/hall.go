@@ -7,13 +7,14 @@ import (
 	"parley"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
 )
 
-type groupTurn = turn[*hall, group.Command, group.Event]
+type groupTurn = host.Turn[*hall, group.Command, group.Event]
 
 // hall is a group with the conversations that it hosts: what concerns its
 // members is judged in one mailbox, so that joining, leaving and sending have
@@ -54,6 +55,9 @@ var groupRules = rules.Aggregate[*hall, group.Command, group.Event]{
 	Tag:    group.Tag, New: group.New,
 }
 
+func (sight) ReadOnly() {}
+func (early) ReadOnly() {}
+
 // sight is a look at a group, in its own turn; early one that may come before
 // its founder has a seat.
 type (
@@ -61,20 +65,20 @@ type (
 	early func(*group.State) any
 )
 
-func (n *Node) groupKind() *kind[*hall, group.Command, group.Event] {
-	return &kind[*hall, group.Command, group.Event]{
-		stream: journal.GroupStream, rules: groupRules, stateEvery: groupStateEvery,
-		weight: func(h *hall) uint64 { return uint64((len(h.Members()) + h.Live()) / groupStateMembers) },
-		blank:  func() *hall { return &hall{State: &group.State{}} },
-		handle: func(t *groupTurn, request any) (any, error) {
+func (n *Node) groupKind() *host.Kind[*hall, group.Command, group.Event] {
+	return &host.Kind[*hall, group.Command, group.Event]{
+		Stream: journal.GroupStream, Rules: groupRules, StateEvery: groupStateEvery,
+		Weight: func(h *hall) uint64 { return uint64((len(h.Members()) + h.Live()) / groupStateMembers) },
+		Blank:  func() *hall { return &hall{State: &group.State{}} },
+		Handle: func(t *groupTurn, request any) (any, error) {
 			switch r := request.(type) {
 			case sight:
-				if t.state.LastSeat == 0 {
+				if t.State.LastSeat == 0 {
 					return nil, group.ErrUnknown
 				}
-				return r(t.state.State, t.now), nil
+				return r(t.State.State, t.Now), nil
 			case early:
-				return r(t.state.State), nil
+				return r(t.State.State), nil
 			case joining:
 				return n.join(t, r)
 			case Invitation:
@@ -93,14 +97,14 @@ func (n *Node) groupKind() *kind[*hall, group.Command, group.Event] {
 				return n.replyInHall(t, &r)
 			case ChangeStatus:
 				return n.changeStatusInHall(t, r)
-			case timerFired:
+			case host.TimerDue:
 				return nil, n.expire(t, r)
 			case group.Command: // what only changes the group's own record, or ends it
 				return nil, n.judge(t, r)
 			}
 			panic("group: unknown request")
 		},
-		handleQueued: n.groupQueued,
+		HandleQueued: n.groupQueued,
 	}
 }
 
@@ -110,8 +114,8 @@ func (n *Node) groupQueued(t *groupTurn, said *record.SagaMessage) error {
 	switch said.GetKind() {
 	case record.SagaMessage_answer:
 		err := n.judge(t, group.Answer{Offer: said.GetNumber(), Refusal: said.GetReason()})
-		if said.GetReason() == "" && (t.state.Deleted() || t.state.Stale(said.GetNumber(), agent)) {
-			t.tell(rules.AgentStream(agent), departure(t.state.ID, said.GetNumber()))
+		if said.GetReason() == "" && (t.State.Deleted() || t.State.Stale(said.GetNumber(), agent)) {
+			t.Enqueue(rules.AgentStream(agent), departure(t.State.ID, said.GetNumber()))
 		}
 		return heard(err)
 	case record.SagaMessage_forget:
@@ -127,7 +131,7 @@ func (n *Node) groupQueued(t *groupTurn, said *record.SagaMessage) error {
 // heard passes over a refusal of the rules: nobody is there to take it. That of a
 // journal which is closing is none: the word is heard after the next start.
 func heard(err error) error {
-	if isRefusal(err) && !errors.Is(err, parley.ErrOverloaded) {
+	if parley.IsRefusal(err) && !errors.Is(err, parley.ErrOverloaded) {
 		return nil
 	}
 	return err
@@ -137,14 +141,14 @@ func heard(err error) error {
 // limit is known of owners, as the last request brought it.
 func (n *Node) ceiling(t *groupTurn) (*int, error) {
 	if n.seats == nil {
-		return t.state.ceiling, nil
+		return t.State.ceiling, nil
 	}
-	if owner, atHand := n.facts.orgs.cache.GetIfPresent(t.state.Org); atHand {
+	if owner, atHand := n.facts.orgs.cache.GetIfPresent(t.State.Org); atHand {
 		return n.seats(owner.state), nil
 	}
 	v := n.journal.Latest()
 	defer v.Close()
-	_, stored, err := v.State(rules.OrgStream(t.state.Org))
+	_, stored, err := v.State(rules.OrgStream(t.State.Org))
 	owner := &org.State{}
 	if err == nil {
 		err = owner.UnmarshalVT(stored)
@@ -160,21 +164,21 @@ func (h *hall) hold(limit *int) { h.ceiling = limit }
 
 // expire settles what is past its time. The timer goes; one that was set for
 // another request is still there. One that comes early comes again.
-func (n *Node) expire(t *groupTurn, r timerFired) error {
-	if t.now.Before(r.due) {
+func (n *Node) expire(t *groupTurn, r host.TimerDue) error {
+	if t.Now.Before(r.Due) {
 		return nil
 	}
-	t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
+	t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: r.Due, Stream: t.Entry.Stream, Cancel: true})
 	return heard(n.judge(t, group.Expire{}))
 }
 
 // talk is a conversation of the hall as it stands, what is on its way included.
 func (n *Node) talk(t *groupTurn, id parley.ConversationID) (*hosted, error) {
-	h := t.state
+	h := t.State
 	if have := h.talks[id]; have != nil {
 		return have, nil
 	}
-	if t.entity.last == nil || t.entity.last.released() {
+	if t.Idle() {
 		h.tidy()
 	}
 	v := n.journal.View()
@@ -215,7 +219,7 @@ func (h *hall) tidy() {
 // continueTalk judges a command of a hosted conversation and adds what follows
 // to the entry.
 func continueTalk(t *groupTurn, k *hosted, c conversation.Command, grant func() error) error {
-	events, refusal := conversation.Decide(k.state, c, t.now)
+	events, refusal := conversation.Decide(k.state, c, t.Now)
 	if refusal != nil {
 		return refusal
 	}
@@ -240,6 +244,6 @@ func continueTalk(t *groupTurn, k *hosted, c conversation.Command, grant func() 
 		}
 		k.stored = 0
 	}
-	t.entry.Hosted = append(t.entry.Hosted, chapter)
+	t.Entry.Hosted = append(t.Entry.Hosted, chapter)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/actors/host"
 	"parley/actors/rules"
 )
 
@@ -97,7 +98,7 @@ func (x *rivals) race() (both, neither int, won [2]int) {
 // groups do not say the same.
 func (x *rivals) confused() (n int) {
 	for i, c := range x.pairs {
-		a := must(inquire[*agent.State](x.node, rules.AgentStream(x.agents[i]), lookAt{}))(x.t)
+		a := must(host.Query[*agent.State](x.node.engine, rules.AgentStream(x.agents[i]), host.GetState{}))(x.t)
 		for _, one := range c {
 			member := must(ReadGroup(context.Background(), x.node, one.id, func(s *group.State, _ time.Time) bool {
 				_, ok := s.Member(x.agents[i])
@@ -146,15 +147,15 @@ func TestIsolationControl(t *testing.T) {
 	unraced(t)
 	careless := func(n *Node) {
 		k := n.agentKind()
-		decide := k.rules.Decide
-		k.rules.Decide = func(s *agent.State, c agent.Command, now time.Time) ([]agent.Event, error) {
+		decide := k.Rules.Decide
+		k.Rules.Decide = func(s *agent.State, c agent.Command, now time.Time) ([]agent.Event, error) {
 			if _, enters := c.(agent.Enter); enters {
 				s = cloned(s, &agent.State{})
 				s.Groups = nil
 			}
 			return decide(s, c, now)
 		}
-		register(n.engine, k)
+		host.Register(n.engine, k)
 	}
 	r := newRig(t, withJournals(4), withTuning(careless))
 	x := newRivals(r, 20)

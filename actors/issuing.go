@@ -3,39 +3,40 @@ package actors
 import (
 	"context"
 
+	"parley/actors/host"
 	"parley/actors/issuer"
 	"parley/actors/rules"
 	"parley/journal"
 )
 
-type issuerTurn = turn[*issuer.State, issuer.Command, issuer.Event]
+type issuerTurn = host.Turn[*issuer.State, issuer.Command, issuer.Event]
 
 // MintKey offers a signing key. It is taken if the current one is due to be
 // replaced; the answer is what holds then.
 func (n *Node) MintKey(_ context.Context, c issuer.Mint) (*issuer.State, error) {
-	return question[*issuer.State](n, rules.SigningKeyStream, 0, c)
+	return host.Ask[*issuer.State](n.engine, rules.SigningKeyStream, 0, c)
 }
 
 // SigningKeys are the platform's signing keys as they hold now.
 func (n *Node) SigningKeys(context.Context) (*issuer.State, error) {
-	return inquire[*issuer.State](n, rules.SigningKeyStream, lookAt{})
+	return host.Query[*issuer.State](n.engine, rules.SigningKeyStream, host.GetState{})
 }
 
-func (n *Node) issuerKind() *kind[*issuer.State, issuer.Command, issuer.Event] {
-	return &kind[*issuer.State, issuer.Command, issuer.Event]{
-		stream: journal.IssuerStream, rules: rules.Issuer, stateEvery: 1,
-		blank: func() *issuer.State { return &issuer.State{} },
-		handle: func(t *issuerTurn, request any) (any, error) {
+func (n *Node) issuerKind() *host.Kind[*issuer.State, issuer.Command, issuer.Event] {
+	return &host.Kind[*issuer.State, issuer.Command, issuer.Event]{
+		Stream: journal.IssuerStream, Rules: rules.Issuer, StateEvery: 1,
+		Blank: func() *issuer.State { return &issuer.State{} },
+		Handle: func(t *issuerTurn, request any) (any, error) {
 			switch r := request.(type) {
-			case lookAt:
+			case host.GetState:
 			case issuer.Mint:
-				if err := t.decide(r); err != nil {
+				if err := t.Decide(r); err != nil {
 					return nil, err
 				}
 			default:
 				panic("issuer: unknown request")
 			}
-			return cloned(t.state, &issuer.State{}), nil
+			return cloned(t.State, &issuer.State{}), nil
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/host"
 	"parley/journal"
 )
 
@@ -27,7 +28,7 @@ func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []journal.Rec
 	entries := 0
 	done := make(chan error, (len(marks)+marksPerEntry-1)/marksPerEntry)
 	for chunk := range slices.Chunk(marks, marksPerEntry) {
-		room, err := n.journal.Admit(agent.Slot(), entrySize*len(chunk)/8)
+		room, err := n.journal.Admit(agent.Slot(), host.EntryBytes*len(chunk)/8)
 		if err != nil && entries == 0 {
 			return err
 		}
@@ -40,7 +41,7 @@ func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []journal.Rec
 			break
 		}
 	}
-	late := time.NewTimer(askPatience)
+	late := time.NewTimer(host.AnswerTimeout)
 	defer late.Stop()
 	bad := error(nil)
 	for range entries {
@@ -109,7 +110,7 @@ func (k *marker) flush() {
 // keep appends marks, or leaves them: then their messages stay unseen and are
 // carried again, which is at least once.
 func (k *marker) keep(agent parley.AgentID, marks []journal.RecordReceipt) {
-	room, err := k.node.journal.Admit(agent.Slot(), entrySize*len(marks)/8)
+	room, err := k.node.journal.Admit(agent.Slot(), host.EntryBytes*len(marks)/8)
 	if err != nil {
 		k.logger.Warn("marks of a stream were not kept", "agent", agent.String(), "error", err)
 		return

@@ -15,6 +15,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/registration"
@@ -106,21 +107,21 @@ func (p *player) joined(owner parley.OrgID, id parley.AgentID) {
 }
 
 func (p *player) tune(n *Node) {
-	n.engine.idleFor = time.Hour
+	n.engine.IdleFor = time.Hour
 	if p.passivate {
-		n.engine.idleFor = 0
+		n.engine.IdleFor = 0
 	}
 	if p.stateEvery == 0 {
 		return
 	}
 	talks, keys, challenges := n.conversationKind(), n.issuerKind(), n.registrationKind()
-	talks.stateEvery, keys.stateEvery, challenges.stateEvery = p.stateEvery, p.stateEvery, p.stateEvery
-	register(n.engine, talks)
-	register(n.engine, keys)
-	register(n.engine, challenges)
+	talks.StateEvery, keys.StateEvery, challenges.StateEvery = p.stateEvery, p.stateEvery, p.stateEvery
+	host.Register(n.engine, talks)
+	host.Register(n.engine, keys)
+	host.Register(n.engine, challenges)
 	groups := n.groupKind()
-	groups.stateEvery, groups.weight = p.stateEvery, nil
-	register(n.engine, groups)
+	groups.StateEvery, groups.Weight = p.stateEvery, nil
+	host.Register(n.engine, groups)
 }
 
 // between lets streams have what is new, and brings about what must not show:
@@ -135,7 +136,7 @@ func (p *player) between() {
 		p.listen(l, p.newEntries(l))
 	}
 	if p.passivate {
-		eventually(p.t, "all actors have left", func() bool { p.node.engine.sweepOnce(); return p.node.Live() == 0 })
+		eventually(p.t, "all actors have left", func() bool { p.node.engine.Sweep(); return p.node.Live() == 0 })
 	}
 	if !early {
 		p.interrupt()

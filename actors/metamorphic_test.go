@@ -13,6 +13,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/host"
 	"parley/journal"
 	"parley/persistence"
 )
@@ -198,16 +199,16 @@ func (j keyless) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte,
 // uncounted has conversations count what they have seen themselves.
 func uncounted(n *Node) {
 	k := n.conversationKind()
-	k.stateEvery = 1
+	k.StateEvery = 1
 	seen := map[*conversation.State]int64{}
-	k.rules.Evolve = func(s *conversation.State, e conversation.Event) {
+	k.Rules.Evolve = func(s *conversation.State, e conversation.Event) {
 		conversation.Evolve(s, e)
 		if _, ok := e.(*conversation.Posted); ok {
 			seen[s]++
 			s.Messages = 1 + seen[s]
 		}
 	}
-	register(n.engine, k)
+	host.Register(n.engine, k)
 }
 
 // lapsing journals show an actor that loads its state all but its last event.

@@ -3,13 +3,11 @@ package actors
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
-
-	"github.com/asynkron/protoactor-go/actor"
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/host"
 	"parley/actors/org"
 	"parley/journal"
 )
@@ -32,14 +30,14 @@ type Options struct {
 	Demand Demand
 	// system is the actor system to live in; nil is one of its own, which is
 	// what costs most in making a node.
-	system *actor.ActorSystem
+	system *host.System
 }
 
 // Node runs the actors over one journal set and is what doors talk to. Its
 // methods may be called from any goroutine; errors are parley.Refusals, or
 // defects that a caller is told nothing of.
 type Node struct {
-	engine  *engine
+	engine  *host.Engine
 	journal journal.Journal
 	clock   parley.Clock
 	entropy parley.Entropy
@@ -74,15 +72,12 @@ type Node struct {
 	forgetsRosters bool
 	// ackStep is how many marks of one request are on their way at once.
 	ackStep int
-	// glances counts those under way, glanced ends one.
-	glances atomic.Int64
-	glanced func()
 }
 
 // New makes a node. Start brings it to life.
 func New(o Options) *Node {
 	n := &Node{
-		engine: newEngine(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal,
+		engine: host.New(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal,
 		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
 		shown: newShown(o.PageBytes), counts: newPollIndex(), seats: o.SeatLimit, transferredStep: transferredStep, waitRows: waitRows, companyRows: companyRows, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg}, ackStep: ackStep,
 		suspends: (*org.State).Suspended,
@@ -92,20 +87,19 @@ func New(o Options) *Node {
 		n.courier = noCourier{}
 	}
 	n.marker = newMarker(n, o.Logger)
-	n.glanced = func() { n.glances.Add(-1) }
-	register(n.engine, n.registrationKind())
-	register(n.engine, n.orgKind())
-	register(n.engine, n.agentKind())
-	register(n.engine, n.conversationKind())
-	register(n.engine, n.issuerKind())
-	register(n.engine, n.groupKind())
-	register(n.engine, n.webhookKind())
+	host.Register(n.engine, n.registrationKind())
+	host.Register(n.engine, n.orgKind())
+	host.Register(n.engine, n.agentKind())
+	host.Register(n.engine, n.conversationKind())
+	host.Register(n.engine, n.issuerKind())
+	host.Register(n.engine, n.groupKind())
+	host.Register(n.engine, n.webhookKind())
 	return n
 }
 
 // Start begins to handle what was left to do and to take requests.
 func (n *Node) Start() error {
-	if err := n.engine.start(); err != nil {
+	if err := n.engine.Start(); err != nil {
 		return err
 	}
 	return n.dispatch.start()
@@ -116,11 +110,11 @@ func (n *Node) Start() error {
 func (n *Node) Close() {
 	n.marker.close()
 	n.dispatch.close()
-	n.engine.close()
+	n.engine.Close()
 }
 
 // Live is the number of actors in memory.
-func (n *Node) Live() int { return int(n.engine.live.Load()) }
+func (n *Node) Live() int { return n.engine.Stats().Live }
 
 // Trouble is why the journal takes no writes, nil if it does.
 func (n *Node) Trouble() *parley.Refusal { return n.journal.Trouble() }
@@ -132,72 +126,12 @@ func (n *Node) Overloaded() *parley.Refusal { return n.journal.Overloaded() }
 // Damage is the file of the journal in which rot was met, empty if none was.
 func (n *Node) Damage() string { return n.journal.Damage() }
 
-// entrySize is about what an entry costs besides what the caller brings.
-const entrySize = 1024
-
-// question takes room for an entry of about size bytes and asks an actor.
-func question[R any](n *Node, s journal.Stream, size int, request any) (R, error) {
-	var none R
-	release, err := n.journal.Admit(s.Slot(), entrySize+size)
-	if err != nil {
-		return none, err
-	}
-	reply, err := n.engine.ask(s, request, release)
-	if err != nil {
-		return none, err
-	}
-	r, _ := reply.(R)
-	return r, nil
-}
-
-// glance is a request that only looks: its turn adds nothing to the journal. What
-// writes, be it in passing, is none.
-type glance interface{ glance() }
-
-func (lookAt) glance() {}
-func (sight) glance()  {}
-func (early) glance()  {}
-
-// glancesMax is how many may be under way. One counts until it is answered, also
-// where nobody waits for that any more: a disk that stands still must not gather
-// them. They never fill a mailbox by themselves.
-const glancesMax = mailboxMax / 2
-
-// inquire asks an actor for what it knows. That takes no room in the journal, and
-// goes on while there is none: coming to life writes nothing either.
-func inquire[R any](n *Node, s journal.Stream, g glance) (R, error) {
-	var none R
-	if n.glances.Add(1) > glancesMax {
-		n.glanced()
-		return none, parley.ErrOverloaded
-	}
-	reply, err := n.engine.ask(s, g, n.glanced)
-	if err != nil {
-		return none, err
-	}
-	r, _ := reply.(R)
-	return r, nil
-}
-
 // view runs a read and answers only when all that it saw is durable.
 func (n *Node) view(ctx context.Context, read func(journal.View) error) error {
-	return durably(ctx, n.journal.View(), read)
+	return journal.Durably(ctx, n.journal.View(), read)
 }
 
 // row is view for a read of one row.
 func (n *Node) row(ctx context.Context, read func(journal.View) error) error {
-	return durably(ctx, n.journal.Latest(), read)
-}
-
-func durably(ctx context.Context, v journal.View, read func(journal.View) error) error {
-	defer v.Close()
-	if err := read(v); err != nil {
-		if isRefusal(err) {
-			if durable := v.Durable(ctx); durable != nil {
-				return durable
-			}
-		}
-		return err
-	}
-	return v.Durable(ctx)
+	return journal.Durably(ctx, n.journal.Latest(), read)
 }

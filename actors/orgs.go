@@ -6,25 +6,23 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
 )
 
-type orgTurn = turn[*org.State, org.Command, org.Event]
-
-// lookAt asks an actor for its state, after all that it was told before.
-type lookAt struct{}
+type orgTurn = host.Turn[*org.State, org.Command, org.Event]
 
 // OrgNow is the organization's record with every count up to date.
 func (n *Node) OrgNow(_ context.Context, id parley.OrgID) (*org.State, error) {
-	return inquire[*org.State](n, rules.OrgStream(id), lookAt{})
+	return host.Query[*org.State](n.engine, rules.OrgStream(id), host.GetState{})
 }
 
 // ChangeOrg alters an organization's record. // spec: Organization
 func (n *Node) ChangeOrg(_ context.Context, id parley.OrgID, c org.Change) (*org.State, error) {
-	return question[*org.State](n, rules.OrgStream(id), 0, c)
+	return host.Ask[*org.State](n.engine, rules.OrgStream(id), 0, c)
 }
 
 // SetTerms changes what an organization is entitled to: org.GrantTier,
@@ -32,19 +30,19 @@ func (n *Node) ChangeOrg(_ context.Context, id parley.OrgID, c org.Change) (*org
 // calls of their own. The next request of
 // the organization is judged by it.
 func (n *Node) SetTerms(_ context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
-	return question[*org.State](n, rules.OrgStream(id), 0, c)
+	return host.Ask[*org.State](n.engine, rules.OrgStream(id), 0, c)
 }
 
 // AddCredential gives an organization another credential.
 func (n *Node) AddCredential(_ context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
 	client := parley.NewID[parley.ClientID](id.Slot(), n.clock(), n.entropy())
-	_, err := question[*org.State](n, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
+	_, err := host.Ask[*org.State](n.engine, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
 	return client, err
 }
 
 // RevokeCredential takes a credential away: its tokens count no more.
 func (n *Node) RevokeCredential(_ context.Context, id parley.OrgID, client parley.ClientID) error {
-	_, err := question[*org.State](n, rules.OrgStream(id), 0, org.RevokeCredential{ClientID: client})
+	_, err := host.Ask[*org.State](n.engine, rules.OrgStream(id), 0, org.RevokeCredential{ClientID: client})
 	return err
 }
 
@@ -67,56 +65,56 @@ func (n *Node) CreateAgent(ctx context.Context, c NewAgent) (*agent.State, error
 	if c.kids, err = n.freeKids(ctx, c.Create.ID, c.Create.OrgID, c.Create.SigningKey, c.Create.EncryptionKey); err != nil {
 		return nil, err
 	}
-	return question[*agent.State](n, rules.OrgStream(c.Create.OrgID), 0, c)
+	return host.Ask[*agent.State](n.engine, rules.OrgStream(c.Create.OrgID), 0, c)
 }
 
-func (n *Node) orgKind() *kind[*org.State, org.Command, org.Event] {
-	return &kind[*org.State, org.Command, org.Event]{
-		stream: journal.OrgStream, rules: rules.Org, stateEvery: 1,
-		blank: func() *org.State { return &org.State{} },
-		handle: func(t *orgTurn, request any) (any, error) {
+func (n *Node) orgKind() *host.Kind[*org.State, org.Command, org.Event] {
+	return &host.Kind[*org.State, org.Command, org.Event]{
+		Stream: journal.OrgStream, Rules: rules.Org, StateEvery: 1,
+		Blank: func() *org.State { return &org.State{} },
+		Handle: func(t *orgTurn, request any) (any, error) {
 			defer n.publishOrgAfter(t)
 			switch r := request.(type) {
-			case lookAt:
-				return cloned(t.state, &org.State{}), nil
+			case host.GetState:
+				return cloned(t.State, &org.State{}), nil
 			case NewAgent:
 				return n.createAgent(t, r)
 			case foundGroup:
 				return n.foundGroup(t, r)
 			case org.AddCredential:
-				if err := t.decide(r); err != nil {
+				if err := t.Decide(r); err != nil {
 					return nil, err
 				}
-				for _, e := range t.events {
+				for _, e := range t.Events {
 					for _, client := range e.(*org.CredentialAdded).GetForgotten() {
-						t.strike(journal.ClientTable, client)
+						t.DeleteRow(journal.ClientTable, client)
 					}
 				}
-				t.keep(journal.ClientTable, r.ClientID.Bytes(), t.state.GetId())
-				return cloned(t.state, &org.State{}), nil
+				t.PutRow(journal.ClientTable, r.ClientID.Bytes(), t.State.GetId())
+				return cloned(t.State, &org.State{}), nil
 			case org.Command:
-				err := t.decide(r)
-				return cloned(t.state, &org.State{}), err
+				err := t.Decide(r)
+				return cloned(t.State, &org.State{}), err
 			}
 			panic("org: unknown request")
 		},
-		handleQueued: func(t *orgTurn, said *record.SagaMessage) error {
+		HandleQueued: func(t *orgTurn, said *record.SagaMessage) error {
 			defer n.publishOrgAfter(t)
 			if said.GetKind() == record.SagaMessage_retired {
-				return heard(t.decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](said.GetAgent())}))
+				return heard(t.Decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](said.GetAgent())}))
 			}
-			return heard(t.decide(org.RetireGroup{GroupID: parley.IDFromBytes[parley.GroupID](said.GetGroup())}))
+			return heard(t.Decide(org.RetireGroup{GroupID: parley.IDFromBytes[parley.GroupID](said.GetGroup())}))
 		},
 	}
 }
 
 // publishOrgAfter makes the turn's outcome known when it is released.
 func (n *Node) publishOrgAfter(t *orgTurn) {
-	if len(t.entry.Events) == 0 {
+	if len(t.Entry.Events) == 0 {
 		return
 	}
-	seq, stored := t.entity.seq+uint64(len(t.entry.Events)), cloned(t.state, &org.State{})
-	t.after = append(t.after, func() {
+	seq, stored := t.Seq(), cloned(t.State, &org.State{})
+	t.OnDurable(func() {
 		n.facts.orgs.publish(stored.OrgID(), fact[*org.State]{seq, stored})
 		if !stored.Suspended() {
 			n.dispatch.unpark(stored.OrgID())
@@ -128,27 +126,27 @@ func (n *Node) publishOrgAfter(t *orgTurn) {
 // wherever that lives.
 func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	c := r.Create
-	_, taken, err := t.row(journal.NameTable, nameKey(c.OrgID, c.Name))
+	_, taken, err := t.Row(journal.NameTable, nameKey(c.OrgID, c.Name))
 	if err != nil {
 		return nil, err
 	}
 	add := org.AddAgent{AgentID: c.ID, Name: c.Name, NameTaken: taken, AgentLimit: r.Limit}
-	if err := t.decide(add); err != nil {
+	if err := t.Decide(add); err != nil {
 		return nil, err
 	}
 	made := &agent.State{}
-	bear, err := begin(rules.Agent, rules.AgentStream(c.ID), made, agent.Command(c), t.now)
+	bear, err := begin(rules.Agent, rules.AgentStream(c.ID), made, agent.Command(c), t.Now)
 	if err != nil {
 		return nil, err
 	}
-	t.keep(journal.NameTable, nameKey(c.OrgID, c.Name), c.ID.Bytes())
+	t.PutRow(journal.NameTable, nameKey(c.OrgID, c.Name), c.ID.Bytes())
 	// The organization's own count orders the roster: clocks may repeat.
-	place := t.entity.seq + uint64(len(t.entry.Events))
-	t.keep(journal.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
-	t.say(bear)
-	t.say(r.kids...)
-	t.say(pollWord(c.ID, c.PollTokenHash))
-	t.after = append(t.after, func() { publishAgent(n.facts, uint64(len(bear.Events)), bear.State) })
+	place := t.Seq()
+	t.PutRow(journal.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
+	t.AddEffects(bear)
+	t.AddEffects(r.kids...)
+	t.AddEffects(pollWord(c.ID, c.PollTokenHash))
+	t.OnDurable(func() { publishAgent(n.facts, uint64(len(bear.Events)), bear.State) })
 	return made, nil
 }
 

@@ -20,7 +20,7 @@ import (
 // how often they come to life.
 func restless(activations *atomic.Int64) []option {
 	return []option{
-		withTuning(func(n *Node) { n.engine.idleFor = time.Nanosecond }),
+		withTuning(func(n *Node) { n.engine.IdleFor = time.Nanosecond }),
 		withWrap(func(j journal.Journal) journal.Journal { return &counting{Journal: j, activations: activations} }),
 	}
 }
@@ -47,7 +47,7 @@ func (r *rig) sweeping() (stop func()) {
 			case <-done:
 				return
 			default:
-				r.node.engine.sweepOnce()
+				r.node.engine.Sweep()
 			}
 		}
 	}()
@@ -138,28 +138,4 @@ func checkSaid(t *testing.T, r *rig, first *record.Message, said map[string]parl
 	}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// TestPassivationLeavesNothingBehind looks at what stays in memory when all
-// actors have left.
-func TestPassivationLeavesNothingBehind(t *testing.T) {
-	var activations atomic.Int64
-	r := newRig(t, restless(&activations)...)
-	owner, ids := r.agents("acme", 50)
-	for i := range 200 {
-		must(r.send(direct(owner, ids[i%50], ids[(i+7)%50], "hello", "")))(t)
-	}
-	eventually(t, "all actors have left", func() bool { r.node.engine.sweepOnce(); return r.node.Live() == 0 })
-	for i := range r.node.engine.shards {
-		if n := len(r.node.engine.handlesOf(i)); n != 0 {
-			t.Errorf("shard %d still has %d handles", i, n)
-		}
-	}
-	eventually(t, "the actor system has forgotten them", func() bool {
-		processes := 0
-		for _, bucket := range r.node.engine.system.ProcessRegistry.LocalPIDs.LocalPIDs {
-			processes += bucket.Count()
-		}
-		return processes < 10 // its own
-	})
 }

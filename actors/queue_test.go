@@ -48,14 +48,14 @@ func TestJoinRequestsAreBounded(t *testing.T) {
 func TestGroupWeighsItsRequests(t *testing.T) {
 	r := newRig(t)
 	kind := r.node.groupKind()
-	h := kind.blank()
-	light := kind.weight(h)
+	h := kind.Blank()
+	light := kind.Weight(h)
 	for range 800 {
 		id := parley.NewID[parley.JoinRequestID](1, r.clock(), r.entropy())
 		agent := parley.NewID[parley.AgentID](1, r.clock(), r.entropy())
 		group.Evolve(h.State, &group.Filed{Request: &group.Request{Id: id.Bytes(), Agent: agent.Bytes(), Status: group.Pending}})
 	}
-	if heavy := kind.weight(h); light != 0 || heavy != 800/groupStateMembers {
+	if heavy := kind.Weight(h); light != 0 || heavy != 800/groupStateMembers {
 		t.Errorf("it weighs %d, and %d with 800 requests", light, heavy)
 	}
 }

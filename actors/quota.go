@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/host"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -32,7 +34,7 @@ type usedToday struct {
 	n   int64
 	// granted are the entries that slots of a limit were granted to and that may
 	// not be durable yet: a refusal rests on all of them.
-	granted []*ticket
+	granted []*host.Pending
 	// forgotten says that this sum is no longer the organization's.
 	forgotten bool
 }
@@ -45,7 +47,7 @@ const sumsMax = 1 << 16
 // that the refusal rests on; limit nil grants any number, and entry is not called
 // then. It runs inside the turn, after all other rules, and waits for no disk but
 // at an organization's first message of a day. // spec: Organization quotas
-func (q *dayQuota) take(j journal.Journal, org parley.OrgID, limit *int, now time.Time, entry func() *ticket) (rests []*ticket, err error) {
+func (q *dayQuota) take(j journal.Journal, org parley.OrgID, limit *int, now time.Time, entry func() *host.Pending) (rests []*host.Pending, err error) {
 	day := journal.Day(now)
 	u := q.of(org, day)
 	defer u.mu.Unlock()
@@ -63,7 +65,7 @@ func (q *dayQuota) take(j journal.Journal, org parley.OrgID, limit *int, now tim
 		u.n++
 		return nil, nil
 	}
-	u.granted = slices.DeleteFunc(u.granted, (*ticket).released)
+	u.granted = slices.DeleteFunc(u.granted, (*host.Pending).Released)
 	if u.n >= int64(*limit) {
 		midnight := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 		return slices.Clone(u.granted), ErrQuotaExceeded.OverQuota("messages_per_day", *limit, int(u.n),
@@ -120,4 +122,12 @@ func (q *dayQuota) sweep(day uint32) {
 		u.forgotten = u.day < day
 		return u.forgotten
 	})
+}
+
+// grant takes a slot of the organization's day for the turn's entry. The answer
+// depends on the entries that a refusal counts.
+func grant[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], q *dayQuota, org parley.OrgID, limit *int) error {
+	counted, err := q.take(t.Journal(), org, limit, t.Now, t.Pending)
+	t.DependOn(counted)
+	return err
 }

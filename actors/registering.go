@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/host"
 	"parley/actors/org"
 	"parley/actors/registration"
 	"parley/actors/rules"
@@ -43,7 +44,7 @@ func (n *Node) Solve(ctx context.Context, s Solution) (Registered, error) {
 	if err != nil {
 		return Registered{}, err
 	}
-	err = n.keep(entry)
+	err = host.Append(n.journal, entry)
 	if errors.Is(err, journal.ErrExists) { // another was faster: with this challenge, or with this slug
 		err = cmp.Or(n.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
 	}
@@ -99,51 +100,21 @@ func spentKey(c *registration.Challenge) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, journal.Day(c.ExpiresAt())), c.GetText()...)
 }
 
-// keep appends an entry that no actor speaks and returns when it is durable, or
-// why it was refused.
-func (n *Node) keep(e *journal.Entry) error {
-	room, err := n.journal.Admit(e.Slot, entrySize)
-	if err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	e.Release = func(err error) { room(); done <- err }
-	n.journal.Append(e)
-	late := time.NewTimer(askPatience)
-	defer late.Stop()
-	select {
-	case err = <-done:
-	case <-late.C:
-		return parley.ErrOutcomeUnknown
-	}
-	if err == nil || isRefusal(err) || errors.Is(err, journal.ErrExists) {
-		return err
-	}
-	return parley.ErrOutcomeUnknown
-}
-
-type registrationTurn = turn[*registration.State, any, registration.Event]
+type registrationTurn = host.Turn[*registration.State, any, registration.Event]
 
 // registrationKind only forgets challenges that former releases stored.
-func (n *Node) registrationKind() *kind[*registration.State, any, registration.Event] {
-	return &kind[*registration.State, any, registration.Event]{
-		stream: journal.RegistrationStream, rules: rules.Registration, stateEvery: 1,
-		blank: func() *registration.State { return &registration.State{} },
-		handle: func(t *registrationTurn, request any) (any, error) {
-			if due, ok := request.(timerFired); ok {
-				t.forget(due)
+func (n *Node) registrationKind() *host.Kind[*registration.State, any, registration.Event] {
+	return &host.Kind[*registration.State, any, registration.Event]{
+		Stream: journal.RegistrationStream, Rules: rules.Registration, StateEvery: 1,
+		Blank: func() *registration.State { return &registration.State{} },
+		Handle: func(t *registrationTurn, request any) (any, error) {
+			if due, ok := request.(host.TimerDue); ok {
+				t.Purge(due)
 				return nil, nil
 			}
 			panic("registration: unknown request")
 		},
 	}
-}
-
-// forget removes a stream whose time is over, with the timer that said so.
-func (t *turn[S, C, E]) forget(r timerFired) {
-	t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
-	t.entry.Purge, t.entry.Retire = true, true
-	t.after = append(t.after, func() { t.entity.engine.drop(t.entity.handle, errStopped) })
 }
 
 func bearOrg(c org.Register, now time.Time) (journal.CreateStream, *org.State, error) {

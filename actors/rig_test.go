@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/asynkron/protoactor-go/actor"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
@@ -49,7 +49,7 @@ type rig struct {
 	// keep alters how the journal keeps things.
 	keep func(*persistence.Options)
 	// system is the actor system to live in, nil for one of its own.
-	system *actor.ActorSystem
+	system *host.System
 
 	fs    vfs.FS
 	store *persistence.Store

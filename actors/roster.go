@@ -61,7 +61,7 @@ func (n *Node) activeRoster(ctx context.Context, owner parley.OrgID, from uint64
 	for i := first; i < len(known.agents); i++ {
 		a, err := n.Agent(ctx, known.agents[i].id)
 		switch {
-		case isRefusal(err): // it was seen before its own home had it
+		case parley.IsRefusal(err): // it was seen before its own home had it
 			awaited = true
 		case err != nil:
 			return awaited, err
@@ -142,7 +142,7 @@ func (n *Node) rosterPlaces(ctx context.Context, owner parley.OrgID, from uint64
 		for i, id := range ids {
 			a, unknown := n.Agent(ctx, id)
 			switch {
-			case unknown != nil && !isRefusal(unknown):
+			case unknown != nil && !parley.IsRefusal(unknown):
 				return awaited, unknown
 			case unknown != nil:
 				awaited = true

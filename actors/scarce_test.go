@@ -194,10 +194,10 @@ func TestLooksAreBounded(t *testing.T) {
 	j := &scarce{}
 	v := newScarceVillage(t, withWrap(j.under))
 	v.restart()
-	v.node.engine.patience = 200 * time.Millisecond
+	v.node.engine.Timeout, v.node.engine.QueriesMax = 200*time.Millisecond, 64
 	j.hold()
 	var waiting sync.WaitGroup
-	for range glancesMax {
+	for range v.node.engine.QueriesMax {
 		waiting.Go(func() {
 			if _, err := v.node.OrgNow(t.Context(), v.owner); !errors.Is(err, parley.ErrOutcomeUnknown) {
 				t.Errorf("withheld, a look came to %v", err)
@@ -214,7 +214,7 @@ func TestLooksAreBounded(t *testing.T) {
 		t.Errorf("beside them, a change came to %v", err)
 	}
 	j.letGo()
-	eventually(t, "no look is under way", func() bool { return v.node.glances.Load() == 0 })
+	eventually(t, "no look is under way", func() bool { return v.node.engine.Stats().Queries == 0 })
 	for _, look := range v.looks() {
 		if err := look.do(); err != nil {
 			t.Errorf("afterwards, %s: %v", look.what, err)
@@ -228,10 +228,11 @@ func TestALookBehindADeed(t *testing.T) {
 	r := newRig(t)
 	owner, a := r.agents("acme", 2)
 	c := must(r.club(owner, a[0], "open", group.Open, false))(t)
-	r.node.glances.Store(glancesMax)
+	most := r.node.engine.QueriesMax
+	r.node.engine.QueriesMax = 0
 	if _, err := c.join(a[1]); !errors.Is(err, parley.ErrOutcomeUnknown) {
 		t.Errorf("a seat that nobody could look for came to %v", err)
 	}
-	r.node.glances.Store(0)
+	r.node.engine.QueriesMax = most
 	eventually(t, "it is taken", func() bool { return len(c.members()) == 2 })
 }

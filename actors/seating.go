@@ -25,28 +25,28 @@ type votedSeat struct {
 }
 
 func (n *Node) join(t *groupTurn, c joining) (any, error) {
-	t.state.hold(c.SeatLimit)
-	c.RequestID = t.state.NextRequestID(t.now, n.entropy())
-	c.Confined, c.Queue = c.confined || c.in && t.state.Isolated, n.queue
+	t.State.hold(c.SeatLimit)
+	c.RequestID = t.State.NextRequestID(t.Now, n.entropy())
+	c.Confined, c.Queue = c.confined || c.in && t.State.Isolated, n.queue
 	if err := n.judge(t, c.Join); err != nil {
 		return nil, err
 	}
-	if o := t.state.OfferTo(c.Agent); o != nil {
+	if o := t.State.OfferTo(c.Agent); o != nil {
 		return keptSeat{offer: o.GetNumber()}, nil
 	}
-	return keptSeat{request: t.state.RequestOf(c.Agent)}, nil
+	return keptSeat{request: t.State.RequestOf(c.Agent)}, nil
 }
 
 // invite judges an invitation and, if one comes of it, puts the message that
 // says so into the agent's inbox.
 func (n *Node) invite(t *groupTurn, c Invitation) (any, error) {
-	t.state.hold(c.SeatLimit)
-	c.RequestID = t.state.NextRequestID(t.now, n.entropy())
-	c.Confined, c.Queue = c.confined || c.in && t.state.Isolated, n.queue
+	t.State.hold(c.SeatLimit)
+	c.RequestID = t.State.NextRequestID(t.Now, n.entropy())
+	c.Confined, c.Queue = c.confined || c.in && t.State.Isolated, n.queue
 	if err := n.judge(t, c.Invite); err != nil {
 		return nil, err
 	}
-	r := t.state.Request(c.RequestID)
+	r := t.State.Request(c.RequestID)
 	if r == nil { // whoever wants to come may come
 		return r, nil
 	}
@@ -56,33 +56,33 @@ func (n *Node) invite(t *groupTurn, c Invitation) (any, error) {
 // notify posts the message that tells of an invitation, from the member that
 // invites, in a conversation of its own. It takes no slot of any quota.
 func (n *Node) notify(t *groupTurn, r *group.Request, content Content) error {
-	by, _ := t.state.Member(r.Inviter())
+	by, _ := t.State.Member(r.Inviter())
 	content.FromOrg, content.ToOrg = by.Org, parley.IDFromBytes[parley.OrgID](r.GetOrg())
-	id := parley.NewID[parley.ConversationID](t.entry.Slot, t.now, n.entropy())
-	message := conversation.FirstMessageID(id, t.now, n.entropy())
+	id := parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, n.entropy())
+	message := conversation.FirstMessageID(id, t.Now, n.entropy())
 	start := conversation.Start{ID: id, Initiator: by.Agent, Responder: r.AgentID(), MessageID: message}
-	bear, err := beginBare(rules.Conversation, rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.now)
+	bear, err := beginBare(rules.Conversation, rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
 	if err != nil {
 		return err
 	}
 	bear.Fresh = true
-	t.say(bear)
-	if err := t.carry(newRecord(message, id, by.Agent, r.AgentID(), &content), r.AgentID()); err != nil {
+	t.AddEffects(bear)
+	if err := carry(t, newRecord(message, id, by.Agent, r.AgentID(), &content), r.AgentID()); err != nil {
 		return err
 	}
-	t.say(journal.AddToList{Agent: by.Agent, Conversation: id}, journal.AddToList{Agent: r.AgentID(), Conversation: id})
+	t.AddEffects(journal.AddToList{Agent: by.Agent, Conversation: id}, journal.AddToList{Agent: r.AgentID(), Conversation: id})
 	return nil
 }
 
 func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
-	t.state.hold(c.SeatLimit)
-	if t.state.Request(c.Request) == nil {
-		_, settled, err := t.row(journal.RequestTable, append(t.state.ID.Bytes(), c.Request[:]...))
+	t.State.hold(c.SeatLimit)
+	if t.State.Request(c.Request) == nil {
+		_, settled, err := t.Row(journal.RequestTable, append(t.State.ID.Bytes(), c.Request[:]...))
 		if err != nil {
 			return nil, err
 		}
 		c.Settled = settled
-	} else if r := t.state.Request(c.Request); r.GetElectorate() == 0 && !c.By.Agent.Zero() {
+	} else if r := t.State.Request(c.Request); r.GetElectorate() == 0 && !c.By.Agent.Zero() {
 		var err error
 		if c.Former, err = satBy(t, c.By.Agent, r.GetMark()); err != nil {
 			return nil, err
@@ -91,13 +91,13 @@ func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
 	if err := n.judge(t, c); err != nil {
 		return nil, err
 	}
-	v := votedSeat{Voted: Voted{Request: t.state.Request(c.Request), Vote: group.Deny}}
+	v := votedSeat{Voted: Voted{Request: t.State.Request(c.Request), Vote: group.Deny}}
 	if c.Approve {
 		v.Vote = group.Approve
 	}
 	if v.Request == nil {
 		v.Request = settledNow(t, c.Request)
-	} else if o := t.state.OfferTo(v.Request.AgentID()); o != nil {
+	} else if o := t.State.OfferTo(v.Request.AgentID()); o != nil {
 		v.offer = o.GetNumber()
 	}
 	return v, nil
@@ -105,13 +105,13 @@ func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
 
 // satBy reports whether an agent ever had a seat numbered up to a mark.
 func satBy(t *groupTurn, agent parley.AgentID, mark uint32) (bool, error) {
-	row, _, err := t.row(journal.PlaceTable, placeKey(t.state.ID, agent))
+	row, _, err := t.Row(journal.PlaceTable, placeKey(t.State.ID, agent))
 	return slices.ContainsFunc(record.SeatsOf(row), func(seat uint32) bool { return seat <= mark }), err
 }
 
 // settledNow is a request that this turn has settled.
 func settledNow(t *groupTurn, id parley.JoinRequestID) *group.Request {
-	for _, e := range t.events {
+	for _, e := range t.Events {
 		if r, ok := e.(*group.Resolved); ok && r.GetRequest().RequestID() == id {
 			return r.GetRequest()
 		}
@@ -122,10 +122,10 @@ func settledNow(t *groupTurn, id parley.JoinRequestID) *group.Request {
 // remove takes a member out and gives the seats that are kept for others because
 // of it, by the numbers of their offers.
 func (n *Node) remove(t *groupTurn, c group.Remove) (any, error) {
-	t.state.hold(c.SeatLimit)
+	t.State.hold(c.SeatLimit)
 	err := n.judge(t, c)
 	var given []parley.Seat
-	for _, e := range t.events {
+	for _, e := range t.Events {
 		if o, ok := e.(*group.Offered); ok {
 			given = append(given, parley.Seat{Agent: parley.IDFromBytes[parley.AgentID](o.GetOffer().GetAgent()), Number: o.GetOffer().GetNumber()})
 		}
@@ -139,7 +139,7 @@ func (n *Node) end(t *groupTurn, c group.Delete) (any, error) {
 		return nil, err
 	}
 	var ids []parley.AgentID
-	for _, m := range t.state.Members() {
+	for _, m := range t.State.Members() {
 		ids = append(ids, m.Agent)
 	}
 	return ids, nil
@@ -149,19 +149,19 @@ func (n *Node) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
 	if err := n.judge(t, c); err != nil {
 		return nil, err
 	}
-	m, _ := t.state.Member(c.Agent)
+	m, _ := t.State.Member(c.Agent)
 	return m, nil
 }
 
 // judge judges a command and tells all whom its events concern, in the same
 // entry. Events are kept also where the answer is a refusal.
 func (n *Node) judge(t *groupTurn, c group.Command) error {
-	leaver := leaving(t.state.State, c)
-	was := shownAs(t.state.State)
-	before := len(t.events)
-	refusal := t.decide(c)
-	for _, e := range t.events[before:] {
-		t.state.noteAdmins(e, leaver)
+	leaver := leaving(t.State.State, c)
+	was := shownAs(t.State.State)
+	before := len(t.Events)
+	refusal := t.Decide(c)
+	for _, e := range t.Events[before:] {
+		t.State.noteAdmins(e, leaver)
 		if err := n.follow(t, e, leaver); err != nil {
 			return err
 		}
@@ -184,25 +184,25 @@ func leaving(s *group.State, c group.Command) (m group.Member) {
 
 // follow does what an event asks for elsewhere.
 func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
-	s := t.state
+	s := t.State
 	switch e := e.(type) {
 	case *group.Offered:
 		o := e.GetOffer()
 		to := parley.IDFromBytes[parley.AgentID](o.GetAgent())
-		t.tell(rules.AgentStream(to), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: s.ID.Bytes(), Number: o.GetNumber(), Isolated: s.Isolated})
+		t.Enqueue(rules.AgentStream(to), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: s.ID.Bytes(), Number: o.GetNumber(), Isolated: s.Isolated})
 	case *group.Filed:
 		r := e.GetRequest()
-		t.tell(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_concern, Group: s.ID.Bytes(), Request: r.GetId()})
-		t.wake(r.GetExpiresMs())
+		t.Enqueue(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_concern, Group: s.ID.Bytes(), Request: r.GetId()})
+		wakeAt(t, r.GetExpiresMs())
 		if r.GetStatus() == group.Invited {
-			t.announce(record.Invited, r.RequestID(), r.AgentID())
+			announce(t, record.Invited, r.RequestID(), r.AgentID())
 		} else {
-			t.announce(record.RequestCreated, r.RequestID(), r.AgentID(), s.admins()...)
+			announce(t, record.RequestCreated, r.RequestID(), r.AgentID(), s.admins()...)
 		}
 	case *group.Carried:
 		id := parley.IDFromBytes[parley.JoinRequestID](e.GetRequest())
-		t.wake(e.GetExpiresMs())
-		t.announce(record.Invited, id, s.Request(id).AgentID())
+		wakeAt(t, e.GetExpiresMs())
+		announce(t, record.Invited, id, s.Request(id).AgentID())
 	case *group.Seated:
 		return n.settle(t, e)
 	case *group.Resolved:
@@ -211,18 +211,18 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 		if err != nil {
 			return err
 		}
-		t.keep(journal.RequestTable, append(s.ID.Bytes(), r.GetId()...), data)
-		t.tell(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_settled, Group: s.ID.Bytes(), Request: r.GetId()})
-		t.announce(record.RequestResolved, r.RequestID(), r.AgentID(), s.admins()...)
+		t.PutRow(journal.RequestTable, append(s.ID.Bytes(), r.GetId()...), data)
+		t.Enqueue(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_settled, Group: s.ID.Bytes(), Request: r.GetId()})
+		announce(t, record.RequestResolved, r.RequestID(), r.AgentID(), s.admins()...)
 	case *group.Left:
-		t.tell(rules.AgentStream(leaver.Agent), departure(s.ID, leaver.Offer))
-		t.announce(record.MemberLeft, parley.JoinRequestID{}, leaver.Agent, s.admins()...)
+		t.Enqueue(rules.AgentStream(leaver.Agent), departure(s.ID, leaver.Offer))
+		announce(t, record.MemberLeft, parley.JoinRequestID{}, leaver.Agent, s.admins()...)
 		return n.rise(t, leaver.Agent)
 	case *group.Deleted:
 		for _, m := range s.Members() {
-			t.tell(rules.AgentStream(m.Agent), departure(s.ID, m.Offer))
+			t.Enqueue(rules.AgentStream(m.Agent), departure(s.ID, m.Offer))
 		}
-		t.tell(rules.OrgStream(s.Org), &record.SagaMessage{Kind: record.SagaMessage_ended, Group: s.ID.Bytes()})
+		t.Enqueue(rules.OrgStream(s.Org), &record.SagaMessage{Kind: record.SagaMessage_ended, Group: s.ID.Bytes()})
 	case *group.Changed, *group.Consented, *group.Convened, *group.Founded, *group.RoleChanged, *group.Voted, *group.Withdrawn: // nothing follows elsewhere
 	}
 	return nil
@@ -241,9 +241,9 @@ func holderKey(id parley.GroupID, org parley.OrgID) []byte { return append(id.By
 // settle tells of a new member, notes its seat, and puts the group's
 // conversation on its list unless it was there already.
 func (n *Node) settle(t *groupTurn, e *group.Seated) error {
-	s := t.state
+	s := t.State
 	m := s.MembersFrom(e.GetSeat() - 1)[0]
-	row, _, err := t.row(journal.PlaceTable, placeKey(s.ID, m.Agent))
+	row, _, err := t.Row(journal.PlaceTable, placeKey(s.ID, m.Agent))
 	if err != nil {
 		return err
 	}
@@ -252,27 +252,27 @@ func (n *Node) settle(t *groupTurn, e *group.Seated) error {
 	}
 	row = record.AppendSeat(row, e.GetSeat())
 	if talk := parley.ConversationID(row[:16]); !s.Conversation.Zero() && talk != s.Conversation {
-		t.say(journal.AddToList{Agent: m.Agent, Conversation: s.Conversation})
+		t.AddEffects(journal.AddToList{Agent: m.Agent, Conversation: s.Conversation})
 		copy(row, s.Conversation[:])
 	}
-	t.keep(journal.PlaceTable, placeKey(s.ID, m.Agent), row)
-	if _, known, err := t.row(journal.HolderTable, holderKey(s.ID, m.Org)); err != nil {
+	t.PutRow(journal.PlaceTable, placeKey(s.ID, m.Agent), row)
+	if _, known, err := t.Row(journal.HolderTable, holderKey(s.ID, m.Org)); err != nil {
 		return err
 	} else if !known {
-		t.keep(journal.HolderTable, holderKey(s.ID, m.Org), m.Agent.Bytes())
+		t.PutRow(journal.HolderTable, holderKey(s.ID, m.Org), m.Agent.Bytes())
 	}
-	t.announce(record.MemberJoined, parley.JoinRequestID{}, m.Agent, s.admins()...)
+	announce(t, record.MemberJoined, parley.JoinRequestID{}, m.Agent, s.admins()...)
 	return nil
 }
 
 // rise notes for a member that leaves which conversation it is on the list of.
 func (n *Node) rise(t *groupTurn, of parley.AgentID) error {
-	row, found, err := t.row(journal.PlaceTable, placeKey(t.state.ID, of))
-	if err != nil || !found || parley.ConversationID(row[:16]) == t.state.Conversation {
+	row, found, err := t.Row(journal.PlaceTable, placeKey(t.State.ID, of))
+	if err != nil || !found || parley.ConversationID(row[:16]) == t.State.Conversation {
 		return err
 	}
 	row = append([]byte(nil), row...)
-	copy(row, t.state.Conversation[:])
-	t.keep(journal.PlaceTable, placeKey(t.state.ID, of), row)
+	copy(row, t.State.Conversation[:])
+	t.PutRow(journal.PlaceTable, placeKey(t.State.ID, of), row)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/journal"
@@ -98,19 +99,19 @@ type remembered struct {
 // Send starts a conversation with a first message. It is answered when the
 // message is on stable storage. // spec: Messaging
 func (n *Node) Send(ctx context.Context, s DirectSend) (Posted, error) {
-	p, err := question[Posted](n, rules.AgentStream(s.From), len(s.Rendered)+len(s.SelfPayload), s)
+	p, err := host.Ask[Posted](n.engine, rules.AgentStream(s.From), len(s.Rendered)+len(s.SelfPayload), s)
 	return n.stored(ctx, p, err)
 }
 
 // Reply continues a conversation.
 func (n *Node) Reply(ctx context.Context, r ReplyTo) (Posted, error) {
-	p, err := question[Posted](n, judgeOf(r.Conversation, r.Host), len(r.Rendered)+len(r.SelfPayload), r)
+	p, err := host.Ask[Posted](n.engine, judgeOf(r.Conversation, r.Host), len(r.Rendered)+len(r.SelfPayload), r)
 	return n.stored(ctx, p, err)
 }
 
 // ChangeStatus moves a conversation to another status.
 func (n *Node) ChangeStatus(_ context.Context, c ChangeStatus) (*conversation.State, error) {
-	return question[*conversation.State](n, judgeOf(c.Conversation, c.Host), 0, c)
+	return host.Ask[*conversation.State](n.engine, judgeOf(c.Conversation, c.Host), 0, c)
 }
 
 // judgeOf is the actor that judges what happens in a conversation: its own, or
@@ -142,12 +143,12 @@ func (r remembered) encode() []byte {
 }
 
 // recall looks an idempotency key up among those of today and yesterday.
-func (t *turn[S, C, E]) recall(scope []byte, key string) (*remembered, error) {
+func recall[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string) (*remembered, error) {
 	if key == "" {
 		return nil, nil
 	}
 	for ago := range uint32(journal.OnceDays) {
-		value, found, err := t.row(journal.OnceTable, onceKey(journal.Day(t.now)-ago, scope, key))
+		value, found, err := t.Row(journal.OnceTable, onceKey(journal.Day(t.Now)-ago, scope, key))
 		if err != nil {
 			return nil, err
 		}
@@ -160,8 +161,8 @@ func (t *turn[S, C, E]) recall(scope []byte, key string) (*remembered, error) {
 
 // recalled looks the idempotency key of a send up. A send that is no repeat is
 // refused here if its signatures do not verify.
-func (t *turn[S, C, E]) recalled(scope []byte, c *Content) (*remembered, error) {
-	known, err := t.recall(scope, c.Key)
+func recalled[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, c *Content) (*remembered, error) {
+	known, err := recall(t, scope, c.Key)
 	if err == nil && known == nil {
 		err = c.Forged
 	}
@@ -169,9 +170,9 @@ func (t *turn[S, C, E]) recalled(scope []byte, c *Content) (*remembered, error) 
 }
 
 // remember keeps what an idempotency key has made.
-func (t *turn[S, C, E]) remember(scope []byte, key string, r remembered) {
+func remember[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string, r remembered) {
 	if key != "" {
-		t.keep(journal.OnceTable, onceKey(journal.Day(t.now), scope, key), r.encode())
+		t.PutRow(journal.OnceTable, onceKey(journal.Day(t.Now), scope, key), r.encode())
 	}
 }
 
@@ -182,7 +183,7 @@ func repeatOf(r *remembered) Posted {
 // send judges a direct send by the sender's rules and starts the conversation
 // in the same entry: two aggregates, one mailbox, one batch.
 func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
-	known, err := t.recalled(s.From[:], &s.Content)
+	known, err := recalled(t, s.From[:], &s.Content)
 	if err != nil {
 		return nil, err
 	}
@@ -193,30 +194,30 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 	if known != nil {
 		ask.Prior = &agent.Prior{MessageID: known.message, Recipient: known.about, Type: known.kind}
 	}
-	grant := func() error { return t.grant(&n.quota, s.FromOrg, s.DayLimit) }
-	if err := t.decideIf(ask, grant); errors.Is(err, agent.ErrRepeated) {
+	grant := func() error { return grant(t, &n.quota, s.FromOrg, s.DayLimit) }
+	if err := t.DecideIf(ask, grant); errors.Is(err, agent.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {
 		return nil, err
 	}
-	id := parley.NewID[parley.ConversationID](t.entry.Slot, t.now, n.entropy())
-	message := conversation.FirstMessageID(id, t.now, n.entropy())
+	id := parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, n.entropy())
+	message := conversation.FirstMessageID(id, t.Now, n.entropy())
 	start := conversation.Start{
 		ID: id, Initiator: s.From, Responder: s.To, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
 	}
-	bear, err := beginBare(rules.Conversation, rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.now)
+	bear, err := beginBare(rules.Conversation, rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
 	if err != nil {
 		return nil, err
 	}
 	bear.Fresh = true
 	record := newRecord(message, id, s.From, s.To, &s.Content)
-	t.say(bear)
-	if err := t.carry(record, s.To); err != nil {
+	t.AddEffects(bear)
+	if err := carry(t, record, s.To); err != nil {
 		return nil, err
 	}
-	t.count(s.FromOrg)
-	t.say(journal.AddToList{Agent: s.From, Conversation: id}, journal.AddToList{Agent: s.To, Conversation: id})
-	t.remember(s.From[:], s.Key, remembered{message, s.To, s.Type})
+	countMessage(t.Entry, s.FromOrg)
+	t.AddEffects(journal.AddToList{Agent: s.From, Conversation: id}, journal.AddToList{Agent: s.To, Conversation: id})
+	remember(t, s.From[:], s.Key, remembered{message, s.To, s.Type})
 	return Posted{Message: record}, nil
 }
 
@@ -236,41 +237,41 @@ func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.Ag
 
 // carry adds a message to the entry: its record, and its line in the recipient's
 // feed.
-func (t *turn[S, C, E]) carry(record *record.Message, to parley.AgentID) error {
+func carry[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], record *record.Message, to parley.AgentID) error {
 	data, err := record.MarshalVT()
 	if err != nil {
 		return err
 	}
 	id := parley.IDFromBytes[parley.MessageID](record.Id)
-	t.entry.Records = append(t.entry.Records, journal.Record{ID: id, Data: data})
-	t.say(journal.AppendFeed{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash(record.Type)})
+	t.Entry.Records = append(t.Entry.Records, journal.Record{ID: id, Data: data})
+	t.AddEffects(journal.AppendFeed{To: to, Kind: journal.MessageEntry, Ref: parley.AnyID(id), Note: journal.TypeHash(record.Type)})
 	return nil
 }
 
-// count uses one slot of an organization's day.
-func (t *turn[S, C, E]) count(org parley.OrgID) {
-	t.entry.Counts = append(t.entry.Counts, journal.Count{Org: org, Day: journal.Day(t.now), N: 1})
+// countMessage uses one slot of an organization's day.
+func countMessage(e *journal.Entry, org parley.OrgID) {
+	e.Counts = append(e.Counts, journal.Count{Org: org, Day: journal.Day(e.At), N: 1})
 }
 
-type conversationTurn = turn[*conversation.State, conversation.Command, conversation.Event]
+type conversationTurn = host.Turn[*conversation.State, conversation.Command, conversation.Event]
 
 // conversationStateEvery bounds the events that a reader of a conversation's
 // status folds.
 const conversationStateEvery = 32
 
-func (n *Node) conversationKind() *kind[*conversation.State, conversation.Command, conversation.Event] {
-	return &kind[*conversation.State, conversation.Command, conversation.Event]{
-		stream: journal.ConversationStream, rules: rules.Conversation, stateEvery: conversationStateEvery,
-		blank: func() *conversation.State { return &conversation.State{} },
-		handle: func(t *conversationTurn, request any) (any, error) {
-			if !t.state.GroupID().Zero() { // its group speaks for it
+func (n *Node) conversationKind() *host.Kind[*conversation.State, conversation.Command, conversation.Event] {
+	return &host.Kind[*conversation.State, conversation.Command, conversation.Event]{
+		Stream: journal.ConversationStream, Rules: rules.Conversation, StateEvery: conversationStateEvery,
+		Blank: func() *conversation.State { return &conversation.State{} },
+		Handle: func(t *conversationTurn, request any) (any, error) {
+			if !t.State.GroupID().Zero() { // its group speaks for it
 				return nil, conversation.ErrUnknown
 			}
 			switch r := request.(type) {
 			case ReplyTo:
-				before := t.state.GetStatus()
-				answer, err := reply(n, t, &r, t.state, t.decideIf)
-				if t.state.GetStatus() != before {
+				before := t.State.GetStatus()
+				answer, err := reply(n, t, &r, t.State, t.DecideIf)
+				if t.State.GetStatus() != before {
 					announceStatus(t)
 				}
 				return answer, err
@@ -284,20 +285,20 @@ func (n *Node) conversationKind() *kind[*conversation.State, conversation.Comman
 
 // reply judges a reply in a conversation as it stands, and posts it. judge asks
 // the rules, with a last judgement for a reply that nothing else speaks against.
-func reply[S rules.State, C any, E rules.Event](n *Node, t *turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
+func reply[S rules.State, C any, E rules.Event](n *Node, t *host.Turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
 	scope := append(r.Conversation.Bytes(), r.From[:]...)
-	known, err := t.recalled(scope, &r.Content)
+	known, err := recalled(t, scope, &r.Content)
 	if err != nil {
 		return nil, err
 	}
 	ask := conversation.Reply{
 		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart,
-		MessageID: in.NextMessageID(t.now, n.entropy()),
+		MessageID: in.NextMessageID(t.Now, n.entropy()),
 	}
 	if known != nil {
 		ask.Prior = &conversation.Prior{MessageID: known.message, InReplyTo: known.about, Type: known.kind}
 	}
-	grant := func() error { return t.grant(&n.quota, r.FromOrg, r.DayLimit) }
+	grant := func() error { return grant(t, &n.quota, r.FromOrg, r.DayLimit) }
 	if err := judge(ask, grant); errors.Is(err, conversation.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {
@@ -308,35 +309,35 @@ func reply[S rules.State, C any, E rules.Event](n *Node, t *turn[S, C, E], r *Re
 	if !r.Host.Zero() {
 		record.Host = r.Host.Bytes()
 	}
-	if err := t.carry(record, r.To); err != nil {
+	if err := carry(t, record, r.To); err != nil {
 		return nil, err
 	}
-	t.count(r.FromOrg)
+	countMessage(t.Entry, r.FromOrg)
 	if r.Reads {
-		at := t.now.UnixMilli()
-		t.say(n.markWords(journal.RecordReceipt{
+		at := t.Now.UnixMilli()
+		t.AddEffects(n.markWords(journal.RecordReceipt{
 			Recipient: r.From, Message: r.Original, Position: r.Position, Receipts: journal.Receipts{TransferredAt: at, ReadAt: at}, Copy: r.Copy, Sender: r.To,
 		})...)
 	}
-	t.remember(scope, r.Key, remembered{ask.MessageID, r.Original, r.Type})
+	remember(t, scope, r.Key, remembered{ask.MessageID, r.Original, r.Type})
 	return Posted{Message: record}, nil
 }
 
 func (n *Node) changeStatus(t *conversationTurn, c ChangeStatus) (any, error) {
-	if err := t.decide(conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason}); err != nil {
+	if err := t.Decide(conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason}); err != nil {
 		return nil, err
 	}
 	announceStatus(t)
-	return cloned(t.state, &conversation.State{}), nil
+	return cloned(t.State, &conversation.State{}), nil
 }
 
 // announceStatus tells every participant's feed the conversation's status, and
 // that of who asked for it that it did. // spec: Agent stream
 func announceStatus(t *conversationTurn) {
-	by := moverIn(t.events)
-	for _, p := range t.state.GetParticipants() {
-		t.say(journal.AppendFeed{
-			To: p.Agent(), Kind: journal.StatusEntry, Ref: t.entry.Stream.ID, Note: statusNote(t.state.GetStatus(), p.Agent() == by),
+	by := moverIn(t.Events)
+	for _, p := range t.State.GetParticipants() {
+		t.AddEffects(journal.AppendFeed{
+			To: p.Agent(), Kind: journal.StatusEntry, Ref: t.Entry.Stream.ID, Note: statusNote(t.State.GetStatus(), p.Agent() == by),
 		})
 	}
 }

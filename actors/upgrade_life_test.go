@@ -161,7 +161,7 @@ func (l *life) live() {
 	l.gather(acme, globex, alice, carol, bob, erin)
 	l.deliver(acme, alice, bob, globex)
 	tell(l.t, l.store, rules.OrgStream(acme), garble)
-	l.node.engine.hint(rules.OrgStream(acme))
+	l.node.engine.Drain(rules.OrgStream(acme))
 	eventually(l.t, "it is in quarantine", func() bool { return l.node.Stats().Quarantined == 1 })
 	l.pass()
 }

@@ -10,13 +10,14 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/host"
 	"parley/actors/record"
 	"parley/actors/rules"
 	"parley/actors/webhook"
 	"parley/journal"
 )
 
-type webhookTurn = turn[*hook, webhook.Command, webhook.Event]
+type webhookTurn = host.Turn[*hook, webhook.Command, webhook.Event]
 
 // hook is a webhook as its actor holds it.
 type hook struct {
@@ -79,31 +80,31 @@ func (n *Node) NewWebhookID(of parley.AgentID) webhook.ID {
 // refuses with webhook.ErrDuplicate, ErrQuotaExceeded and, of a revoked agent,
 // parley.ErrGone. // spec: Webhooks
 func (n *Node) CreateWebhook(_ context.Context, c CreateWebhook) (*webhook.State, error) {
-	return question[*webhook.State](n, rules.AgentStream(c.Agent), len(c.URL)+len(c.SentURL)+len(c.Description), c)
+	return host.Ask[*webhook.State](n.engine, rules.AgentStream(c.Agent), len(c.URL)+len(c.SentURL)+len(c.Description), c)
 }
 
 // createWebhook is judged by the agent: it alone knows all of its webhooks.
 func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 	switch {
-	case !t.state.Exists():
+	case !t.State.Exists():
 		return nil, parley.ErrNotFound
-	case t.state.Revoked():
+	case t.State.Revoked():
 		return nil, parley.ErrGone
 	}
 	taken, count := false, 0
-	err := t.rows(journal.WebhookTable, c.Agent[:], func(_, value []byte) {
+	err := t.Rows(journal.WebhookTable, c.Agent[:], func(_, value []byte) {
 		count++
 		taken = taken || string(value[record.EventFilterBytes:]) == c.URL
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.behind = true // a refusal rests on rows that webhooks keep too
+	t.DependOnJournal() // a refusal depends on rows that webhooks write too
 	made := &webhook.State{}
 	events, err := webhook.Decide(made, webhook.Create{
 		ID: c.ID, Agent: c.Agent, Org: c.Org, URL: c.URL, SentURL: c.SentURL, Events: c.Events, Description: c.Description,
 		SealedSecret: c.SealedSecret, Edge: n.journal.DurablePosition(c.Agent), Taken: taken,
-	}, t.now)
+	}, t.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -117,16 +118,16 @@ func (n *Node) createWebhook(t *agentTurn, c CreateWebhook) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.say(journal.CreateStream{Stream: rules.WebhookStream(c.ID), Fresh: true, Events: facts})
-	t.keep(journal.WebhookTable, record.WebhookKey(made), record.EventFilterOf(made).Encode(c.URL))
-	t.after = append(t.after, func() { n.dispatch.set(made) })
+	t.AddEffects(journal.CreateStream{Stream: rules.WebhookStream(c.ID), Fresh: true, Events: facts})
+	t.PutRow(journal.WebhookTable, record.WebhookKey(made), record.EventFilterOf(made).Encode(c.URL))
+	t.OnDurable(func() { n.dispatch.set(made) })
 	return made, nil
 }
 
 // retireWebhooks tells an agent's webhooks that it acts no more.
 func (n *Node) retireWebhooks(t *agentTurn, self parley.AgentID) error {
-	return t.rows(journal.WebhookTable, self[:], func(key, _ []byte) {
-		t.tell(rules.WebhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
+	return t.Rows(journal.WebhookTable, self[:], func(key, _ []byte) {
+		t.Enqueue(rules.WebhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 	})
 }
 
@@ -183,7 +184,7 @@ func (n *Node) ChangeWebhook(ctx context.Context, id webhook.ID, c webhook.Comma
 			return nil, err
 		}
 	}
-	changed, err := question[*webhook.State](n, rules.WebhookStream(id), 0, c)
+	changed, err := host.Ask[*webhook.State](n.engine, rules.WebhookStream(id), 0, c)
 	if err == nil && !changed.GetActive() {
 		n.courier.Drop(id)
 	}
@@ -205,7 +206,7 @@ func (n *Node) TestWebhook(ctx context.Context, id webhook.ID, by parley.OrgID) 
 	if err := n.releaseTarget(ctx, id, by); err != nil {
 		return WebhookJob{}, err
 	}
-	return question[WebhookJob](n, rules.WebhookStream(id), 0, webhookDeed{command: webhook.Test{By: by}})
+	return host.Ask[WebhookJob](n.engine, rules.WebhookStream(id), 0, webhookDeed{command: webhook.Test{By: by}})
 }
 
 // RetryDelivery attempts a job now: one that waits for its next attempt, or a
@@ -214,7 +215,7 @@ func (n *Node) RetryDelivery(ctx context.Context, id webhook.ID, by parley.OrgID
 	if err := n.releaseTarget(ctx, id, by); err != nil {
 		return WebhookJob{}, err
 	}
-	return question[WebhookJob](n, rules.WebhookStream(id), 0, webhookDeed{command: webhook.Retry{By: by}, job: job})
+	return host.Ask[WebhookJob](n.engine, rules.WebhookStream(id), 0, webhookDeed{command: webhook.Retry{By: by}, job: job})
 }
 
 // webhooksRead is how many jobs are looked through for one page at most.
@@ -322,21 +323,21 @@ func readJob(v journal.View, id webhook.ID, number uint64) (*webhook.Job, error)
 	return j, j.UnmarshalVT(value)
 }
 
-func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
-	return &kind[*hook, webhook.Command, webhook.Event]{
-		stream: journal.WebhookStream, rules: webhookRules, stateEvery: webhookStateEvery,
-		blank: func() *hook { return &hook{State: &webhook.State{}} },
-		handle: func(t *webhookTurn, request any) (any, error) {
+func (n *Node) webhookKind() *host.Kind[*hook, webhook.Command, webhook.Event] {
+	return &host.Kind[*hook, webhook.Command, webhook.Event]{
+		Stream: journal.WebhookStream, Rules: webhookRules, StateEvery: webhookStateEvery,
+		Blank: func() *hook { return &hook{State: &webhook.State{}} },
+		Handle: func(t *webhookTurn, request any) (any, error) {
 			switch r := request.(type) {
-			case lookAt:
-				return cloned(t.state.State, &webhook.State{}), nil
-			case timerFired:
-				if t.now.Before(r.due) {
+			case host.GetState:
+				return cloned(t.State.State, &webhook.State{}), nil
+			case host.TimerDue:
+				if t.Now.Before(r.Due) {
 					return nil, nil // it comes again
 				}
-				t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: r.due, Stream: t.entry.Stream, Cancel: true})
-				if t.state.due.Equal(r.due) {
-					t.state.due = time.Time{}
+				t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: r.Due, Stream: t.Entry.Stream, Cancel: true})
+				if t.State.due.Equal(r.Due) {
+					t.State.due = time.Time{}
 				}
 				return nil, n.work(t)
 			case webhookDeed:
@@ -346,14 +347,14 @@ func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
 			}
 			panic("webhook: unknown request")
 		},
-		handleQueued: func(t *webhookTurn, _ *record.SagaMessage) error { // its agent acts no more
-			if err := t.decide(webhook.Retire{}); err != nil {
+		HandleQueued: func(t *webhookTurn, _ *record.SagaMessage) error { // its agent acts no more
+			if err := t.Decide(webhook.Retire{}); err != nil {
 				return heard(err)
 			}
 			n.noteWebhook(t)
 			return nil
 		},
-		wake: n.work,
+		Work: n.work,
 	}
 }
 
@@ -361,20 +362,20 @@ func (n *Node) webhookKind() *kind[*hook, webhook.Command, webhook.Event] {
 // what the feed has so far is collected.
 func (n *Node) changeWebhook(t *webhookTurn, c webhook.Command) (any, error) {
 	if toggle, ok := c.(webhook.Toggle); ok {
-		toggle.Edge = n.journal.DurablePosition(t.state.Watched())
+		toggle.Edge = n.journal.DurablePosition(t.State.Watched())
 		c = toggle
-		for more := !toggle.Active && toggle.By == t.state.Owner(); more; {
+		for more := !toggle.Active && toggle.By == t.State.Owner(); more; {
 			var err error
 			if more, err = n.collect(t); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if err := t.decide(c); err != nil {
+	if err := t.Decide(c); err != nil {
 		return nil, err
 	}
-	changed := cloned(t.state.State, &webhook.State{})
-	if t.state.Deleted() {
+	changed := cloned(t.State.State, &webhook.State{})
+	if t.State.Deleted() {
 		n.endWebhook(t)
 		return changed, nil
 	}
@@ -385,35 +386,35 @@ func (n *Node) changeWebhook(t *webhookTurn, c webhook.Command) (any, error) {
 
 // endWebhook removes everything but the answer.
 func (n *Node) endWebhook(t *webhookTurn) {
-	id := t.state.WebhookID()
+	id := t.State.WebhookID()
 	for _, table := range []journal.Table{journal.DeliveryTable, journal.RetryTable} {
-		t.entry.Rows = append(t.entry.Rows, journal.Row{Slot: t.entry.Slot, Table: table, Key: id.Bytes(), Delete: true, Beneath: true})
+		t.Entry.Rows = append(t.Entry.Rows, journal.Row{Slot: t.Entry.Slot, Table: table, Key: id.Bytes(), Delete: true, Beneath: true})
 	}
-	t.say(journal.PutRow{Row: journal.Row{Slot: t.entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(t.state.State), Delete: true}})
-	if !t.state.due.IsZero() {
-		t.entry.Timers = append(t.entry.Timers, journal.Timer{Due: t.state.due, Stream: t.entry.Stream, Cancel: true})
-		t.state.due = time.Time{}
+	t.AddEffects(journal.PutRow{Row: journal.Row{Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(t.State.State), Delete: true}})
+	if !t.State.due.IsZero() {
+		t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: t.State.due, Stream: t.Entry.Stream, Cancel: true})
+		t.State.due = time.Time{}
 	}
-	gone := cloned(t.state.State, &webhook.State{})
-	t.after = append(t.after, func() { n.dispatch.set(gone) })
+	gone := cloned(t.State.State, &webhook.State{})
+	t.OnDurable(func() { n.dispatch.set(gone) })
 }
 
 // noteWebhook keeps at hand whether the webhook is active.
 func (n *Node) noteWebhook(t *webhookTurn) {
-	s := t.state
+	s := t.State
 	if !s.Exists() || s.Deleted() {
 		return
 	}
-	t.say(journal.PutRow{Row: journal.Row{
-		Slot: t.entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.EventFilterOf(s.State).Encode(s.GetUrl()),
+	t.AddEffects(journal.PutRow{Row: journal.Row{
+		Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.EventFilterOf(s.State).Encode(s.GetUrl()),
 	}})
 	now := cloned(s.State, &webhook.State{})
-	t.after = append(t.after, func() { n.dispatch.set(now) })
+	t.OnDurable(func() { n.dispatch.set(now) })
 }
 
 // doWebhook judges a test or a retry and answers with its job.
 func (n *Node) doWebhook(t *webhookTurn, d webhookDeed) (any, error) {
-	s := t.state
+	s := t.State
 	number := s.GetLastJob() + 1
 	command := d.command
 	if retry, ok := command.(webhook.Retry); ok {
@@ -429,7 +430,7 @@ func (n *Node) doWebhook(t *webhookTurn, d webhookDeed) (any, error) {
 		}
 		command = retry
 	}
-	if err := t.decide(command); err != nil {
+	if err := t.Decide(command); err != nil {
 		return nil, err
 	}
 	rows, err := n.attempt(t, attemptsAtOnce)

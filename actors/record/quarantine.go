@@ -88,3 +88,9 @@ func StreamName(s journal.Stream) string {
 	}
 	return fmt.Sprintf("stream %d/%s", s.Kind, s.ID)
 }
+
+// QuarantineRow is the instant in milliseconds, and the word.
+func QuarantineRow(at time.Time, word []byte) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(word)), uint64(at.UnixMilli()))
+	return append(b, word...)
+}

@@ -90,11 +90,11 @@ func metricsOf(h *house) *prometheus.Registry {
 func actorSheet(node *actors.Node) prometheus.Collector {
 	return newPage(node.Stats,
 		gauge("parley_actors_live", "Actors in memory.", func(s actors.Stats) int { return s.Live }),
-		counter("parley_actors_begun_total", "Lives of actors that began.", func(s actors.Stats) uint64 { return s.Begun }),
+		counter("parley_actors_begun_total", "Lives of actors that began.", func(s actors.Stats) uint64 { return s.Activations }),
 		counter("parley_mailbox_refusals_total", "Requests that the full mailbox of an actor did not take.", func(s actors.Stats) uint64 { return s.Refused }),
 		counter("parley_ask_timeouts_total", "Requests whose caller was told that the outcome is not known.", func(s actors.Stats) uint64 { return s.Overdue }),
 		counter("parley_words_quarantined_total", "Stored words to actors that could not be decoded and were put into quarantine.", func(s actors.Stats) uint64 { return s.Quarantined }),
-		gauge("parley_marks_waiting", "Marks of streams that are gathered and not yet written.", func(s actors.Stats) int { return s.Marks }),
+		gauge("parley_marks_waiting", "Marks of streams that are gathered and not yet written.", func(s actors.Stats) int { return s.Receipts }),
 	)
 }
 

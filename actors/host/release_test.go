@@ -1,4 +1,4 @@
-package actors
+package host
 
 import (
 	"errors"
@@ -171,7 +171,7 @@ func TestALateAnswerLeavesTheOutcomeOpen(t *testing.T) {
 		l.hold(true)
 		began := time.Now()
 		late := asking(e, s, add(2))
-		if a := <-late; !errors.Is(a.err, parley.ErrOutcomeUnknown) || time.Since(began) != askPatience {
+		if a := <-late; !errors.Is(a.err, parley.ErrOutcomeUnknown) || time.Since(began) != AnswerTimeout {
 			t.Errorf("after %v the ask came to %v", time.Since(began), a)
 		}
 		entered, leave := make(chan struct{}), make(chan struct{})
@@ -194,7 +194,7 @@ func TestALateAnswerLeavesTheOutcomeOpen(t *testing.T) {
 // TestWordsAreHeardOnceWhateverBecomesOfTheHint tells numbers to a tally while
 // it comes and goes.
 func TestWordsAreHeardOnceWhateverBecomesOfTheHint(t *testing.T) {
-	e, l := tallies(t, 3, func(e *engine) { e.idleFor = time.Nanosecond })
+	e, l := tallies(t, 3, func(e *Engine) { e.IdleFor = time.Nanosecond })
 	s := streamOf(1)
 	stop, swept := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -204,14 +204,14 @@ func TestWordsAreHeardOnceWhateverBecomesOfTheHint(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				e.sweepOnce()
+				e.Sweep()
 			}
 		}
 	}()
 	const words = 2000
 	for n := 1; n <= words; n++ {
 		l.tell(s, 1)
-		e.hint(s)
+		e.Drain(s)
 		// Nobody asks: the hint alone must have it heard.
 		eventually(t, "the tray is empty", func() bool {
 			l.mu.Lock()

@@ -1,4 +1,4 @@
-package actors
+package host
 
 import (
 	"context"
@@ -40,11 +40,11 @@ type (
 var errOdd = parley.Refuse(parley.Unprocessable, "odd", "The tally does not like this number.")
 
 // tallyKind refuses to add 13, and takes words to be numbers to add.
-func tallyKind(stateEvery uint64) *kind[*tally, add, *tally] {
-	return &kind[*tally, add, *tally]{
-		stream: journal.OrgStream, stateEvery: stateEvery,
-		blank: func() *tally { return &tally{} },
-		rules: rules.Aggregate[*tally, add, *tally]{
+func tallyKind(stateEvery uint64) *Kind[*tally, add, *tally] {
+	return &Kind[*tally, add, *tally]{
+		Stream: journal.OrgStream, StateEvery: stateEvery,
+		Blank: func() *tally { return &tally{} },
+		Rules: rules.Aggregate[*tally, add, *tally]{
 			Decide: func(_ *tally, c add, _ time.Time) ([]*tally, error) {
 				if c == 13 {
 					return nil, errOdd
@@ -55,22 +55,22 @@ func tallyKind(stateEvery uint64) *kind[*tally, add, *tally] {
 			Tag:    func(*tally) byte { return 1 },
 			New:    func(byte) (*tally, bool) { return &tally{}, true },
 		},
-		handle: func(t *turn[*tally, add, *tally], request any) (any, error) {
+		Handle: func(t *Turn[*tally, add, *tally], request any) (any, error) {
 			switch r := request.(type) {
 			case add:
-				err := t.decide(r)
-				return t.state.sum, err
+				err := t.Decide(r)
+				return t.State.sum, err
 			case hold:
 				close(r.entered)
 				<-r.leave
 			case spoil:
-				t.state.sum = 999
+				t.State.sum = 999
 				panic("spoiled")
 			}
-			return t.state.sum, nil
+			return t.State.sum, nil
 		},
-		handleQueued: func(t *turn[*tally, add, *tally], said *record.SagaMessage) error {
-			return t.decide(add(said.GetNumber()))
+		HandleQueued: func(t *Turn[*tally, add, *tally], said *record.SagaMessage) error {
+			return t.Decide(add(said.GetNumber()))
 		},
 	}
 }
@@ -237,17 +237,17 @@ func (v *ledgerView) Queue(s journal.Stream, beyond uint64, fn func(journal.Queu
 }
 
 // tallies is an engine with tallies over a ledger.
-func tallies(t testing.TB, stateEvery uint64, tune ...func(*engine)) (*engine, *ledger) {
+func tallies(t testing.TB, stateEvery uint64, tune ...func(*Engine)) (*Engine, *ledger) {
 	l := newLedger()
-	e := newEngine(l, time.Now, slog.New(slog.DiscardHandler), nil)
-	register(e, tallyKind(stateEvery))
+	e := New(l, time.Now, slog.New(slog.DiscardHandler), nil)
+	Register(e, tallyKind(stateEvery))
 	for _, f := range tune {
 		f(e)
 	}
-	if err := e.start(); err != nil {
+	if err := e.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.close)
+	t.Cleanup(e.Close)
 	return e, l
 }
 
@@ -263,7 +263,7 @@ type answer struct {
 }
 
 // asking puts a request to a tally and gives the place where its answer will be.
-func asking(e *engine, s journal.Stream, request any) <-chan answer {
+func asking(e *Engine, s journal.Stream, request any) <-chan answer {
 	to := make(chan answer, 1)
 	go func() {
 		reply, err := e.ask(s, request, func() {})
@@ -280,4 +280,13 @@ func none(places ...<-chan answer) bool {
 		}
 	}
 	return true
+}
+
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after ten seconds still not: %s", what)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package actors
+package host
 
 import (
 	"runtime"
@@ -13,10 +13,10 @@ import (
 const mailboxMax = 4096
 
 // mailbox queues messages for one actor. It never blocks the sender and never
-// drops an ask: what it cannot take it refuses back to the asker.
+// drops an ask: one that it cannot take it answers with a refusal.
 //
-// It starts shut: messages wait until the actor's activation has passed its
-// journal.
+// It starts shut: messages wait until the journal has applied the actor's
+// activation.
 type mailbox struct {
 	invoker    actor.MessageInvoker
 	dispatcher actor.Dispatcher
@@ -28,28 +28,28 @@ type mailbox struct {
 	running bool
 	shut    bool
 	closed  bool
-	// hinted is what the actor has not looked for yet.
+	// hinted is what the actor has not done yet.
 	hinted hint
 }
 
-// hint is what an actor is to look for.
+// hint is what an actor is to do besides handling requests.
 type hint uint8
 
 const (
-	// toDrain: there are words in its tray.
+	// toDrain: there are messages in its durable queue.
 	toDrain hint = 1 << iota
-	// toWork: there is something else to do for a kind that is woken.
+	// toWork: its kind's Work has something to do.
 	toWork
 )
 
 func newMailbox() *mailbox { return &mailbox{shut: true} }
 
-// RegisterHandlers is called by the actor system before anything is posted.
+// RegisterHandlers implements actor.Mailbox. It is called before anything is posted.
 func (m *mailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
 	m.invoker, m.dispatcher = invoker, dispatcher
 }
 
-// Start is called by the actor system; there is nothing to start.
+// Start implements actor.Mailbox; there is nothing to start.
 func (m *mailbox) Start() {}
 
 // UserMessageCount is how many messages wait.
@@ -59,7 +59,7 @@ func (m *mailbox) UserMessageCount() int {
 	return len(m.user) - m.head
 }
 
-// PostUserMessage queues message, or refuses it.
+// PostUserMessage queues a message, or refuses it.
 func (m *mailbox) PostUserMessage(message any) {
 	m.mu.Lock()
 	switch {
@@ -70,7 +70,7 @@ func (m *mailbox) PostUserMessage(message any) {
 	case len(m.user)-m.head >= mailboxMax:
 		m.mu.Unlock()
 		if a, ok := message.(*ask); ok && !a.silent {
-			a.pool.turned.Add(1)
+			a.pool.refused.Add(1)
 		}
 		refuse(message, parley.ErrOverloaded)
 		return
@@ -84,15 +84,15 @@ func (m *mailbox) PostUserMessage(message any) {
 	m.schedule()
 }
 
-// PostSystemMessage queues a message of the actor system itself.
+// PostSystemMessage queues a message of the actor system.
 func (m *mailbox) PostSystemMessage(message any) {
 	m.mu.Lock()
 	m.system = append(m.system, message)
 	m.schedule()
 }
 
-// hint makes the actor look before it takes another message, and reports whether
-// there is an actor to do so.
+// hint has the actor do something before it takes another message. It reports false
+// if the mailbox is closed.
 func (m *mailbox) hint(what hint) bool {
 	m.mu.Lock()
 	if m.closed {
@@ -111,8 +111,8 @@ func (m *mailbox) open() {
 	m.schedule()
 }
 
-// close refuses everything that waits and everything that comes, and gives what
-// the actor was still to look for.
+// close refuses all messages, queued and later ones, and gives the hints that the
+// actor has not taken.
 func (m *mailbox) close(reason error) (hinted hint) {
 	m.mu.Lock()
 	hinted, m.closed, m.hinted = m.hinted, true, 0
@@ -125,7 +125,7 @@ func (m *mailbox) close(reason error) (hinted hint) {
 	return hinted
 }
 
-// schedule unlocks and, unless that is under way, lets the actor run.
+// schedule unlocks and has the actor run, unless it runs already.
 func (m *mailbox) schedule() {
 	start := !m.running && (len(m.system) > 0 || (!m.shut && (m.hinted != 0 || m.head < len(m.user))))
 	if start {
@@ -144,7 +144,7 @@ func (m *mailbox) run() {
 		switch message.(type) {
 		case nil:
 			return
-		case *actor.SuspendMailbox, *actor.ResumeMailbox: // no failure escalates here
+		case *actor.SuspendMailbox, *actor.ResumeMailbox: // a failing actor is dropped, never suspended
 		default:
 			if system {
 				m.invoker.InvokeSystemMessage(message)
@@ -184,7 +184,7 @@ func (m *mailbox) next() (message any, system bool) {
 	return nil, false
 }
 
-// rewind reuses the emptied queue, unless a burst has made it large.
+// rewind reuses the empty queue, unless a burst has made it large.
 func (m *mailbox) rewind() {
 	if m.head = 0; cap(m.user) > 64 {
 		m.user = nil
@@ -193,7 +193,7 @@ func (m *mailbox) rewind() {
 	m.user = m.user[:0]
 }
 
-// refuse answers an ask that no actor will; other messages are hints.
+// refuse answers an ask that no actor will answer. Other messages need no answer.
 func refuse(message any, reason error) {
 	if a, ok := message.(*ask); ok {
 		a.complete(nil, reason)

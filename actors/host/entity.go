@@ -1,0 +1,295 @@
+package host
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"parley"
+	"parley/actors/record"
+	"parley/actors/rules"
+	"parley/journal"
+)
+
+// Kind describes the actors of one kind of stream: how to load one, and how it
+// handles requests. S, C and E are the state, commands and events of its aggregate. A
+// request may be of another type than C: a turn may decide about several aggregates.
+type Kind[S rules.State, C any, E rules.Event] struct {
+	Stream journal.StreamKind
+	Rules  rules.Aggregate[S, C, E]
+	Blank  func() S
+	// Handle handles one request. Everything that it adds to the turn is stored, also
+	// if it answers with a refusal. Any other error is a defect: nothing is stored.
+	Handle func(*Turn[S, C, E], any) (reply any, err error)
+	// HandleQueued handles one message of the actor's durable queue; nil if the kind
+	// gets none. After an error, also a refusal, the message stays in the queue.
+	HandleQueued func(*Turn[S, C, E], *record.SagaMessage) error
+	// Work, if set, is called after the queue is drained, whenever the actor is hinted.
+	Work func(*Turn[S, C, E]) error
+	// StateEvery is after how many events the folded state is stored. With 1 the
+	// stored state is always the current one.
+	StateEvery uint64
+	// Weight, if set, raises StateEvery for large states.
+	Weight func(S) uint64
+}
+
+func (k *Kind[S, C, E]) storeAfter(s S) uint64 {
+	if k.Weight == nil {
+		return k.StateEvery
+	}
+	return max(k.StateEvery, k.Weight(s))
+}
+
+// TimerDue is the request of a timer that is due.
+type TimerDue struct{ Due time.Time }
+
+// entity is one actor of a kind.
+type entity[S rules.State, C any, E rules.Event] struct {
+	kind   *Kind[S, C, E]
+	engine *Engine
+	handle *activeActor
+
+	state      S
+	loaded     bool
+	seq        uint64
+	activation uint64
+	stored     uint64 // events since the state was last stored
+	handled    uint64 // number of the last queued message that was handled
+	owed       hint   // hints that are not done yet
+	// page is the last entry of the newest page of the queue, if there is more.
+	page *Pending
+	// last is the newest entry appended; all later answers depend on it.
+	last *Pending
+	// overlay holds rows that were appended and may not be applied yet, by key.
+	overlay map[string]overlaidRow
+	recent  []*Pending
+}
+
+type overlaidRow struct {
+	value   []byte
+	deleted bool
+	pending *Pending
+}
+
+// Pending is an entry that was appended and may not be durable yet.
+type Pending struct {
+	// keys of its rows in the actor's overlay.
+	keys    []string
+	mu      sync.Mutex
+	done    bool
+	err     error
+	waiting []func(error)
+}
+
+// then calls fn when the entry is released, at once if it was. The error is why the
+// entry is not stored.
+func (t *Pending) then(fn func(error)) {
+	t.mu.Lock()
+	if !t.done {
+		t.waiting = append(t.waiting, fn)
+		t.mu.Unlock()
+		return
+	}
+	err := t.err
+	t.mu.Unlock()
+	fn(err)
+}
+
+func (t *Pending) release(err error) {
+	t.mu.Lock()
+	t.done, t.err = true, err
+	waiting := t.waiting
+	t.waiting = nil
+	t.mu.Unlock()
+	for _, fn := range waiting {
+		fn(err)
+	}
+}
+
+func (t *Pending) Released() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.done
+}
+
+// Receive implements actor.Actor. It handles one message.
+func (e *entity[S, C, E]) Receive(ctx actor.Context) {
+	switch m := ctx.Message().(type) {
+	case *actor.Started:
+		e.activate()
+	case *actor.Stopping: // by us, or by a fault of the actor system
+		e.engine.drop(e.handle, errStopped)
+	case *ask:
+		e.serve(m)
+	case hint:
+		e.owed |= m
+		e.guard(nil, e.catchUp)
+	case sweep:
+		e.guard(nil, e.passivate)
+	}
+}
+
+// activate appends an empty entry and opens the mailbox when that is applied. The
+// actor's rows then have everything that earlier activations appended, and the journal
+// rejects later entries with their activation numbers. All answers depend on the entry,
+// and so on everything before it.
+func (e *entity[S, C, E]) activate() {
+	e.activation = e.engine.journal.NextActivation()
+	own := &Pending{}
+	e.last = own
+	e.engine.journal.Append(&journal.Entry{
+		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Activation: e.activation, Activate: true,
+		At:      e.engine.clock(),
+		Applied: e.handle.mailbox.open,
+		Release: func(err error) {
+			if err != nil {
+				e.engine.drop(e.handle, parley.ErrOverloaded)
+			}
+			own.release(err)
+		},
+	})
+}
+
+// load reads the actor's state at its first message, and again for as long as there
+// is none: another actor's entry begins the stream, and may not be applied yet.
+func (e *entity[S, C, E]) load() error {
+	if e.loaded && e.state.Exists() {
+		return nil
+	}
+	v := e.engine.journal.View()
+	defer v.Close()
+	e.state = e.kind.Blank()
+	seq, folded, err := e.kind.Rules.Load(v, e.handle.stream, e.state)
+	if err != nil {
+		return err
+	}
+	e.seq, e.stored, e.loaded = seq, folded, true
+	e.owed |= toDrain
+	return e.catchUp()
+}
+
+// serve answers one ask.
+func (e *entity[S, C, E]) serve(m *ask) {
+	if e.handle.dropped.Load() {
+		m.complete(nil, errStopped)
+		return
+	}
+	if !m.silent && e.engine.clock().After(m.deadline) {
+		m.complete(nil, parley.ErrOverloaded) // the caller has given up; nothing was done
+		return
+	}
+	e.guard(m, func() error {
+		if err := e.load(); err != nil {
+			return err
+		}
+		e.handle.used.Store(e.engine.clock().UnixNano())
+		t := e.begin()
+		defer t.abandon()
+		reply, err := e.kind.Handle(t, m.command)
+		if err != nil && !parley.IsRefusal(err) {
+			return err
+		}
+		t.commit(func(failure error) {
+			if failure != nil {
+				m.complete(nil, parley.ErrOutcomeUnknown)
+				return
+			}
+			m.complete(reply, err)
+		})
+		return nil
+	})
+}
+
+// catchUp does what the actor was hinted at: it drains its queue and runs its kind's
+// Work.
+func (e *entity[S, C, E]) catchUp() error {
+	if !e.loaded {
+		return e.load() // which catches up
+	}
+	if e.owed&toDrain != 0 && e.kind.HandleQueued != nil {
+		if err := e.drainQueue(); err != nil {
+			return err
+		}
+	}
+	if e.kind.Work != nil {
+		if err := e.work(); err != nil {
+			return err
+		}
+	}
+	e.owed = 0
+	e.engine.retries.passed(e.handle.stream)
+	return nil
+}
+
+// work runs its kind's Work in a turn.
+func (e *entity[S, C, E]) work() error {
+	t := e.begin()
+	defer t.abandon()
+	e.handle.used.Store(t.Now.UnixNano())
+	if err := e.kind.Work(t); err != nil {
+		return err
+	}
+	t.commit(func(error) {})
+	return nil
+}
+
+// guard runs one turn. A defect (a panic, a damaged row) is answered with "internal" and
+// drops the actor, whose memory may be half changed: the next message loads it anew.
+// Its next activation gets the hints that are not done.
+func (e *entity[S, C, E]) guard(m *ask, run func() error) {
+	failed := func(err error, stack []byte) {
+		e.engine.Logger.Error("actor failed", "stream", e.handle.stream.Kind, "id", e.handle.stream.ID.String(),
+			"error", err, "stack", string(stack))
+		if m != nil {
+			m.complete(nil, parley.ErrInternal)
+		}
+		e.abort()
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			failed(fmt.Errorf("panic: %v", r), debug.Stack())
+		}
+	}()
+	err := run()
+	switch {
+	case err == nil:
+	case parley.IsRefusal(err): // no defect: the journal is closing
+		if m != nil {
+			m.complete(nil, err)
+		}
+		e.abort()
+	default:
+		failed(err, nil)
+	}
+}
+
+// abort drops the actor in the middle of a turn.
+func (e *entity[S, C, E]) abort() {
+	e.engine.drop(e.handle, errStopped)
+	if e.owed != 0 {
+		e.engine.retries.failed(e.handle.stream, e.owed, e.engine.nudge)
+	}
+}
+
+// passivate drops an actor that is idle, if everything that it appended is durable.
+func (e *entity[S, C, E]) passivate() error {
+	if e.handle.dropped.Load() || !e.engine.idle(e.handle) {
+		return nil
+	}
+	// An actor that has handled no request does not know its sequence number yet.
+	if err := e.load(); err != nil {
+		return err
+	}
+	if e.last != nil && !e.last.Released() {
+		return nil
+	}
+	e.engine.journal.Append(&journal.Entry{
+		Slot: e.handle.stream.Slot(), Stream: e.handle.stream, Activation: e.activation, Expect: e.seq,
+		Retire: true, At: e.engine.clock(),
+	})
+	e.engine.drop(e.handle, errStopped)
+	return nil
+}

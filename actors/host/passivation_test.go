@@ -1,0 +1,30 @@
+package host
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPassivatedActorsAreForgotten looks at what stays in memory when all actors
+// have been passivated.
+func TestPassivatedActorsAreForgotten(t *testing.T) {
+	e, _ := tallies(t, 1, func(e *Engine) { e.IdleFor = time.Nanosecond })
+	for n := range byte(200) {
+		if a := <-asking(e, streamOf(n), add(n)); a.err != nil && n != 13 {
+			t.Fatal(a.err)
+		}
+	}
+	eventually(t, "all actors have left", func() bool { e.Sweep(); return e.Stats().Live == 0 })
+	for i := range e.shards {
+		if n := len(e.handlesOf(i)); n != 0 {
+			t.Errorf("shard %d still has %d actors", i, n)
+		}
+	}
+	eventually(t, "the actor system has forgotten them", func() bool {
+		processes := 0
+		for _, bucket := range e.system.ProcessRegistry.LocalPIDs.LocalPIDs {
+			processes += bucket.Count()
+		}
+		return processes < 10 // its own
+	})
+}

@@ -1,0 +1,145 @@
+package host
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"parley/actors/record"
+	"parley/journal"
+)
+
+// TestAWordThatFailsIsHeardAgain: where a word cannot be handled, it stays where it
+// is and nothing of the turn is kept; it is tried again without being asked for.
+func TestAWordThatFailsIsHeardAgain(t *testing.T) {
+	var broken atomic.Bool
+	var tries atomic.Int64
+	e, l := tallies(t, 1, func(e *Engine) {
+		e.retries.first = time.Millisecond
+		k := tallyKind(1)
+		k.HandleQueued = func(t *Turn[*tally, add, *tally], said *record.SagaMessage) error {
+			if err := t.Decide(add(said.GetNumber())); err != nil {
+				return err
+			}
+			if tries.Add(1); broken.Load() {
+				return errors.New("the disk cannot be read")
+			}
+			return nil
+		}
+		Register(e, k)
+	})
+	s := streamOf(1)
+	if a := <-asking(e, s, add(1)); a.err != nil {
+		t.Fatal(a.err)
+	}
+	broken.Store(true)
+	l.tell(s, 5)
+	l.tell(s, 7)
+	l.onTray(s)
+	eventually(t, "the word is tried three times", func() bool { return tries.Load() >= 3 })
+	l.mu.Lock()
+	if st := l.stream(s); len(st.tray) != 2 || len(st.facts) != 1 {
+		t.Errorf("after a failure %d of 2 words are left, and there are %d events", len(st.tray), len(st.facts))
+	}
+	l.mu.Unlock()
+	broken.Store(false)
+	eventually(t, "the tray is empty", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.stream(s).tray) == 0 })
+	if a := <-asking(e, s, look{}); a.err != nil || a.reply != uint64(13) {
+		t.Errorf("the sum is %v (%v), not 13", a.reply, a.err)
+	}
+	eventually(t, "the failures are forgotten", func() bool { return e.retries.count.Load() == 0 })
+}
+
+// armed keeps what a test fires itself.
+type armed struct {
+	mu     sync.Mutex
+	pauses []time.Duration
+	fire   []func()
+}
+
+func (a *armed) after(d time.Duration, f func()) *time.Timer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pauses, a.fire = append(a.pauses, d), append(a.fire, f)
+	return time.NewTimer(time.Hour)
+}
+
+func (a *armed) count() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.fire) }
+
+func (a *armed) last() func() { a.mu.Lock(); defer a.mu.Unlock(); return a.fire[len(a.fire)-1] }
+
+// TestRetriesComeLaterEachTime until one succeeds.
+func TestRetriesComeLaterEachTime(t *testing.T) {
+	a := &armed{}
+	r := &retries{first: time.Second, after: a.after}
+	var hints []hint
+	nudge := func(_ journal.Stream, what hint) { hints = append(hints, what) }
+	s := streamOf(1)
+	for range 8 {
+		r.failed(s, toDrain, nudge)
+		r.failed(s, toWork, nudge) // goes with the timer that is armed
+		a.last()()
+	}
+	stale := a.last()
+	r.passed(s)
+	r.failed(s, toDrain, nudge)
+	stale()
+	var want []time.Duration
+	for _, n := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60, 1} {
+		want = append(want, n*time.Second)
+	}
+	if !slices.Equal(a.pauses, want) {
+		t.Errorf("the pauses are %v, want %v", a.pauses, want)
+	}
+	if !slices.Equal(hints, slices.Repeat([]hint{toDrain | toWork}, 8)) {
+		t.Errorf("the hints are %v", hints)
+	}
+}
+
+// TestFailuresShareOneTimer: an actor that fails at each of many asks has one retry
+// pending, and the next is armed when that has failed too.
+func TestFailuresShareOneTimer(t *testing.T) {
+	a := &armed{}
+	var tries atomic.Int64
+	e, l := tallies(t, 1, func(e *Engine) {
+		e.retries.after = a.after
+		k := tallyKind(1)
+		k.HandleQueued = func(*Turn[*tally, add, *tally], *record.SagaMessage) error {
+			tries.Add(1)
+			return errors.New("the disk cannot be read")
+		}
+		Register(e, k)
+	})
+	s := streamOf(1)
+	l.tell(s, 5)
+	const asks = 300
+	for range asks {
+		<-asking(e, s, look{})
+	}
+	if n := a.count(); n != 1 || tries.Load() < asks/2 {
+		t.Fatalf("%d failures armed %d timers", tries.Load(), n)
+	}
+	before := tries.Load()
+	a.last()()
+	eventually(t, "the retry fails and arms the next", func() bool { return tries.Load() == before+1 && a.count() == 2 })
+}
+
+// TestAPageOfATrayIsBoundedInBytes too.
+func TestAPageOfATrayIsBoundedInBytes(t *testing.T) {
+	e, l := tallies(t, 1)
+	s := streamOf(1)
+	for range 10 {
+		l.put(s, make([]byte, queueBytes/4))
+	}
+	x := &entity[*tally, add, *tally]{kind: tallyKind(1), engine: e, handle: &activeActor{stream: s}}
+	if page, more, err := x.queuePage(); err != nil || len(page) != 4 || !more {
+		t.Errorf("a page of %d words, more: %v, %v", len(page), more, err)
+	}
+	x.handled = 9
+	if page, more, err := x.queuePage(); err != nil || len(page) != 1 || more {
+		t.Errorf("the last page of %d words, more: %v, %v", len(page), more, err)
+	}
+}

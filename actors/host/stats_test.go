@@ -1,0 +1,27 @@
+package host
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"parley"
+)
+
+func TestStatsCountWhatIsRefused(t *testing.T) {
+	k, pool := &taker{pause: make(chan struct{})}, &askPool{}
+	defer close(k.pause)
+	m := openMailbox(k)
+	late := post(m, pool)
+	eventually(t, "the first is being handled", func() bool { return m.UserMessageCount() == 0 })
+	for range mailboxMax + 3 {
+		post(m, pool)
+	}
+	m.PostUserMessage(&ask{command: TimerDue{}, silent: true}) // nobody is refused by that
+	if _, err := late.wait(time.Nanosecond); !errors.Is(err, parley.ErrOutcomeUnknown) {
+		t.Fatalf("an answer that never came: %v", err)
+	}
+	if turned, overdue := pool.refused.Load(), pool.overdue.Load(); turned != 3 || overdue != 1 {
+		t.Errorf("%d were refused and %d overdue, not 3 and 1", turned, overdue)
+	}
+}
