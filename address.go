@@ -1,8 +1,10 @@
 package parley
 
 import (
+	"net"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -27,4 +29,15 @@ func IsLoopback(host string) bool {
 // BareHost returns a host without the brackets of an IPv6 address.
 func BareHost(host string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+// IsHostPort reports whether text is an address to listen on: host:port with a port
+// from 0 to 65535. The host may be empty.
+func IsHostPort(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
 }

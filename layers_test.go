@@ -125,6 +125,7 @@ var lattice = map[string]place{
 
 	// Roof.
 	"parley/cmd/parley":          {may: everything, why: "the roof is where all names meet"},
+	"parley/cmd/parley/cli":      {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
 	"parley/cmd/parley/program":  {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
 	"parley/cmd/parley/profile":  {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
 	"parley/cmd/parley/blackbox": {tests: []string{"parley/cmd/parley/history"}, why: "who sees the binary from outside knows nothing of what is inside"},
@@ -164,7 +165,7 @@ var locks = []lock{
 	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one place decides which addresses are public"},
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one place decides which host a text names"},
 	{"github.com/maypok86/otter/v2", []string{"parley/actors", "parley/http", "parley/http/auth", "parley/http/limit"}, "caches belong to those who ask, never to rules or to the journal"},
-	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/program"}, "rules and journal do not speak JSON"},
+	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journal do not speak JSON"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "distributions are recorded by workers and leave as plain values"},
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; doors speak JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; doors speak JSON"},

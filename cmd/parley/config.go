@@ -170,11 +170,11 @@ func hasPort(host string) bool {
 // Validate judges what a type or an enumeration cannot.
 func (c *Config) Validate() error {
 	switch {
-	case !isAddress(c.Listen):
+	case !parley.IsHostPort(c.Listen):
 		return fmt.Errorf("--listen: %q is not host:port", c.Listen)
-	case !isAddress(c.AdminListen):
+	case !parley.IsHostPort(c.AdminListen):
 		return fmt.Errorf("--admin-listen: %q is not host:port", c.AdminListen)
-	case c.MetricsListen != "" && !isAddress(c.MetricsListen):
+	case c.MetricsListen != "" && !parley.IsHostPort(c.MetricsListen):
 		return fmt.Errorf("--metrics-listen: %q is not host:port", c.MetricsListen)
 	case slices.ContainsFunc(c.AdminHosts, func(host string) bool { return strings.ContainsAny(host, "/* ") || host == "" || hasPort(host) }):
 		return fmt.Errorf("--admin-hosts: %q are not names of hosts, each without a port", c.AdminHosts)
@@ -251,15 +251,6 @@ func environmentOf(flag *kong.Flag) string {
 		}
 	}
 	return ""
-}
-
-func isAddress(text string) bool {
-	_, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return false
-	}
-	_, err = strconv.ParseUint(port, 10, 16)
-	return err == nil
 }
 
 // baseURLPattern has the characters of an address that mean nothing in HTML, in a

@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"parley/cmd/parley/cli"
 	"parley/cmd/parley/program"
 )
 
@@ -25,18 +26,18 @@ type commands struct {
 	Demo  demoCmd  `cmd:"" help:"See two agents exchange messages while the server is killed and restarted. Needs no setup."`
 	Serve serveCmd `cmd:"" help:"Run the service."`
 
-	Register     registerCmd     `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
-	Key          keyCmd          `cmd:"" help:"Show an agent's keys, bindings and pins; retire, restore and rotate keys."`
-	Agent        agentCmd        `cmd:"" help:"Create, list and show agents and their keys."`
-	Send         sendCmd         `cmd:"" help:"Seal, sign and send a message."`
-	Reply        replyCmd        `cmd:"" help:"Seal, sign and send a reply."`
-	Inbox        inboxCmd        `cmd:"" help:"List an agent's messages, newest first, opened and verified."`
-	Watch        watchCmd        `cmd:"" help:"Follow an agent's stream; survives disconnects."`
-	Ack          ackCmd          `cmd:"" help:"Mark messages of an agent's inbox as read."`
-	Trace        traceCmd        `cmd:"" help:"Show the delivery attempts of a message, and why it is not delivered yet."`
-	Conversation conversationCmd `cmd:"" help:"List and show conversations and transcripts, change a conversation's status."`
-	Webhook      webhookCmd      `cmd:"" help:"Deliver an agent's events to a URL, list and retry deliveries, receive them on this machine."`
-	Group        groupCmd        `cmd:"" help:"Create groups, invite, join, vote, send a sealed message to all members."`
+	Register     cli.RegisterCmd     `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
+	Key          keyCmd              `cmd:"" help:"Show an agent's keys, bindings and pins; retire, restore and rotate keys."`
+	Agent        cli.AgentCmd        `cmd:"" help:"Create, list and show agents and their keys."`
+	Send         cli.SendCmd         `cmd:"" help:"Seal, sign and send a message."`
+	Reply        cli.ReplyCmd        `cmd:"" help:"Seal, sign and send a reply."`
+	Inbox        cli.InboxCmd        `cmd:"" help:"List an agent's messages, newest first, opened and verified."`
+	Watch        cli.WatchCmd        `cmd:"" help:"Follow an agent's stream; survives disconnects."`
+	Ack          cli.AckCmd          `cmd:"" help:"Mark messages of an agent's inbox as read."`
+	Trace        cli.TraceCmd        `cmd:"" help:"Show the delivery attempts of a message, and why it is not delivered yet."`
+	Conversation cli.ConversationCmd `cmd:"" help:"List and show conversations and transcripts, change a conversation's status."`
+	Webhook      cli.WebhookCmd      `cmd:"" help:"Deliver an agent's events to a URL, list and retry deliveries, receive them on this machine."`
+	Group        cli.GroupCmd        `cmd:"" help:"Create groups, invite, join, vote, send a sealed message to all members."`
 
 	Org orgCmd `cmd:"" help:"List and suspend organizations, set their tiers and limits; for the operator of a running server."`
 
@@ -52,6 +53,13 @@ type commands struct {
 	Version    versionCmd    `cmd:"" help:"Print the version."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for bash, zsh or fish."`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
+}
+
+type keyCmd struct {
+	Show    cli.KeyShowCmd    `cmd:"" help:"Show an agent's keys and their binding, and whether this profile has pinned them."`
+	Retire  cli.KeyRetireCmd  `cmd:"" help:"Retire a former key of one of the organization's agents: what is signed with it from now on does not verify."`
+	Rotate  keyRotateCmd      `cmd:"" help:"Replace the server's key that signs access tokens; for its operator. To replace an agent's keys, use agent rotate-keys."`
+	Restore cli.KeyRestoreCmd `cmd:"" help:"Publish an agent's own keys again after somebody else has replaced them."`
 }
 
 const description = `Parley: agents of different organizations exchange sealed messages, durably and live.

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"parley/http/client"
 )
 
-type agentCmd struct {
+type AgentCmd struct {
 	Create     agentCreateCmd `cmd:"" help:"Create an agent and its keys; the private keys never leave the profile."`
 	List       agentListCmd   `cmd:"" help:"List the organization's agents, oldest first."`
 	Show       agentShowCmd   `cmd:"" help:"Show one of the organization's agents."`

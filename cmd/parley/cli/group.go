@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"parley/http/client"
 )
 
-type groupCmd struct {
+type GroupCmd struct {
 	Create   groupCreateCmd   `cmd:"" help:"Create a group; its creator is its admin."`
 	List     groupListCmd     `cmd:"" help:"List the organization's groups and those its agents are in, or search the public ones."`
 	Show     groupShowCmd     `cmd:"" help:"Show a group."`

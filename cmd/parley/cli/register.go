@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"parley/http/client"
 )
 
-type registerCmd struct {
+type RegisterCmd struct {
 	profile.Flags
 	Slug  string `arg:"" help:"Short name of the organization, part of every handle: 2-32 lowercase letters, digits, hyphens."`
 	Email string `required:"" placeholder:"ADDRESS" help:"Contact address."`
@@ -34,7 +34,7 @@ type registered struct {
 
 // Run registers the organization and keeps its credentials. A profile that has
 // some is left alone: they could not be had again.
-func (c *registerCmd) Run(ctx context.Context, std *program.Streams) error {
+func (c *RegisterCmd) Run(ctx context.Context, std *program.Streams) error {
 	if !parley.ValidSlug(c.Slug) {
 		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q cannot be a slug: it has to be 2 to 32 lowercase letters, digits and interior hyphens", c.Slug)}
 	}

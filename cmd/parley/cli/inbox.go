@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"parley/http/api"
 )
 
-type inboxCmd struct {
+type InboxCmd struct {
 	profile.SealingFlags
 	Limit int    `short:"n" default:"20" help:"List at most this many messages; 0 lists all."`
 	Type  string `placeholder:"TYPE" help:"Only messages of this type."`
@@ -22,7 +22,7 @@ type inboxJSON struct {
 	Items []*shown `json:"items"`
 }
 
-func (c *inboxCmd) Run(ctx context.Context, std *program.Streams) error {
+func (c *InboxCmd) Run(ctx context.Context, std *program.Streams) error {
 	agent, err := c.Session(ctx, nil)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -16,14 +16,7 @@ import (
 	"parley/http/client"
 )
 
-type keyCmd struct {
-	Show    keyShowCmd    `cmd:"" help:"Show an agent's keys and their binding, and whether this profile has pinned them."`
-	Retire  keyRetireCmd  `cmd:"" help:"Retire a former key of one of the organization's agents: what is signed with it from now on does not verify."`
-	Rotate  keyRotateCmd  `cmd:"" help:"Replace the server's key that signs access tokens; for its operator. To replace an agent's keys, use agent rotate-keys."`
-	Restore keyRestoreCmd `cmd:"" help:"Publish an agent's own keys again after somebody else has replaced them."`
-}
-
-type keyShowCmd struct {
+type KeyShowCmd struct {
 	profile.Flags
 	Former bool   `help:"Also list the agent's former keys, newest first, with the time in which each was valid."`
 	Agent  string `arg:"" help:"Handle or id; a bare name is one of the organization's own."`
@@ -61,7 +54,7 @@ type shownKeys struct {
 }
 
 // Run compares and changes nothing: it is no first contact.
-func (c *keyShowCmd) Run(ctx context.Context, std *program.Streams) error {
+func (c *KeyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, directory, err := c.Open()
 	if err != nil {
 		return err
@@ -102,7 +95,7 @@ func (c *keyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 
 // compare holds the published keys against the profile's pins and key rings. It
 // gives the agent's own ring, nil where the profile has none.
-func (c *keyShowCmd) compare(ctx context.Context, from *client.Client, directory string, out *shownKeys) (own *client.KeyRing, err error) {
+func (c *KeyShowCmd) compare(ctx context.Context, from *client.Client, directory string, out *shownKeys) (own *client.KeyRing, err error) {
 	var changed *client.KeyChangedError
 	pin, err := from.CheckKeys(ctx, client.OpenPins(filepath.Join(directory, profile.KeysDirectory)), out.AgentKeys)
 	if err != nil && !errors.As(err, &changed) {
@@ -195,14 +188,14 @@ func (s *shownKeys) pinned() string {
 	return fmt.Sprintf("other keys: signing %s, encryption %s", s.Pinned.SigningKid, s.Pinned.EncryptionKid)
 }
 
-type keyRetireCmd struct {
+type KeyRetireCmd struct {
 	profile.Flags
 	Agent string `arg:"" help:"Name, handle or id of one of the organization's agents."`
 	Kid   string `arg:"" help:"Id of a former key."`
 }
 
 // Run retires the key from now on: what is signed with it later verifies nowhere.
-func (c *keyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
+func (c *KeyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.Open()
 	if err != nil {
 		return err
@@ -221,12 +214,12 @@ func (c *keyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("retired key %s of %s", program.Printable(c.Kid), program.Text(agent.Handle))
 }
 
-type keyRestoreCmd struct {
+type KeyRestoreCmd struct {
 	profile.Flags
 	Name string `arg:"" help:"Name of an agent whose key ring the profile has."`
 }
 
-func (c *keyRestoreCmd) Run(ctx context.Context, std *program.Streams) error {
+func (c *KeyRestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, directory, err := c.Open()
 	if err != nil {
 		return err

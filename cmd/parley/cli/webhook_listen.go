@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -44,7 +44,7 @@ type heardDelivery struct {
 }
 
 func (c *webhookListenCmd) Validate() error {
-	if !isAddress(c.Addr) {
+	if !parley.IsHostPort(c.Addr) {
 		return fmt.Errorf("--addr: %q is not host:port", c.Addr)
 	}
 	if u, err := url.Parse(c.As); c.As != "" && (err != nil || !parley.Dialable(u)) {

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	"parley/http/api"
 )
 
-type ackCmd struct {
+type AckCmd struct {
 	profile.AgentFlags
 	Messages []parley.MessageID `arg:"" name:"message" help:"Ids of messages of the agent's inbox."`
 	UpTo     bool               `name:"up-to" help:"Mark the one message named and all messages before it."`
 }
 
-func (c *ackCmd) Run(ctx context.Context, std *program.Streams) error {
+func (c *AckCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.UpTo && len(c.Messages) != 1 {
 		return program.ExitError{Code: program.ExitUsage, Err: errors.New("--up-to takes one message")}
 	}
@@ -39,12 +39,12 @@ func (c *ackCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("%d marked as read\n", out.Acked)
 }
 
-type traceCmd struct {
+type TraceCmd struct {
 	profile.Flags
 	Message parley.MessageID `arg:"" help:"Id of the message."`
 }
 
-func (c *traceCmd) Run(ctx context.Context, std *program.Streams) error {
+func (c *TraceCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.Open()
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"parley/http/client"
 )
 
-type watchCmd struct {
+type WatchCmd struct {
 	profile.SealingFlags
 	After      string        `placeholder:"ID" help:"Begin after this message; default: with all messages not transferred before."`
 	Count      int           `short:"n" placeholder:"N" help:"End after this many messages."`
@@ -41,7 +41,7 @@ type watched struct {
 
 // Run follows the stream until it is interrupted, which is its natural end.
 // Connections that break are made again and resume where they stopped.
-func (c *watchCmd) Run(ctx context.Context, std *program.Streams) error {
+func (c *WatchCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.After != "" {
 		if _, err := parley.ParseID[parley.MessageID](c.After); err != nil {
 			return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--after: %q is %w", c.After, err)}
@@ -69,7 +69,7 @@ func (c *watchCmd) Run(ctx context.Context, std *program.Streams) error {
 	return err
 }
 
-func (c *watchCmd) follow(ctx context.Context, std *program.Streams, agent *client.Agent) error {
+func (c *WatchCmd) follow(ctx context.Context, std *program.Streams, agent *client.Agent) error {
 	options := client.StreamOptions{
 		LastEventID: c.After,
 		Heartbeats:  c.Heartbeats,
@@ -104,7 +104,7 @@ func (c *watchCmd) follow(ctx context.Context, std *program.Streams, agent *clie
 	return nil
 }
 
-func (c *watchCmd) tell(std *program.Streams, in client.Incoming) error {
+func (c *WatchCmd) tell(std *program.Streams, in client.Incoming) error {
 	line := watched{Event: in.Type, LastEventID: in.LastEventID, Status: in.Status, Heartbeat: in.Heartbeat, Gap: in.Gap, Group: in.Group, Late: in.Late}
 	if in.Message != nil {
 		line.Message = showOpened(*in.Message, in.Opened, in.KeyExchange, in.OpenError)

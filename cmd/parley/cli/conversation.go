@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"parley/http/client"
 )
 
-type conversationCmd struct {
+type ConversationCmd struct {
 	List       conversationListCmd       `cmd:"" help:"List an agent's conversations, newest first."`
 	Show       conversationShowCmd       `cmd:"" help:"Show a conversation and who takes part."`
 	Transcript conversationTranscriptCmd `cmd:"" help:"Show both sides of a conversation, oldest first, opened and verified."`

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -66,7 +66,7 @@ func (f *payloadFlags) metadata() (api.Object, error) {
 // jsonValid reports whether text is one JSON value.
 func jsonValid(text string) bool { return jsontext.Value(text).IsValid() }
 
-type sendCmd struct {
+type SendCmd struct {
 	profile.SealingFlags
 	payloadFlags
 	To     string                 `arg:"" help:"Recipient: handle or id; a bare name is one of the organization's own agents."`
@@ -75,7 +75,7 @@ type sendCmd struct {
 	Parent *parley.ConversationID `placeholder:"ID" help:"Start a sub-conversation of this one."`
 }
 
-func (c *sendCmd) Run(ctx context.Context, std *program.Streams) error {
+func (c *SendCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.Wait != 0 && (c.Wait < parley.SyncTimeoutMin || c.Wait > parley.SyncTimeoutMax) {
 		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--wait: %v is not between %v and %v", c.Wait, parley.SyncTimeoutMin, parley.SyncTimeoutMax)}
 	}
@@ -137,7 +137,7 @@ type syncResult struct {
 	ConversationStatus *string `json:"conversation_status,omitzero"`
 }
 
-func (c *sendCmd) showResult(ctx context.Context, std *program.Streams, agent *client.Agent, result *api.SyncResult) error {
+func (c *SendCmd) showResult(ctx context.Context, std *program.Streams, agent *client.Agent, result *api.SyncResult) error {
 	message, err := show(ctx, agent, result.Message)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func showSent(ctx context.Context, std *program.Streams, agent *client.Agent, se
 	return std.Say("%s to %s\n  message %s  conversation %s", word, recipient(sent.Message), sent.ID, sent.ConversationID)
 }
 
-type replyCmd struct {
+type ReplyCmd struct {
 	profile.SealingFlags
 	payloadFlags
 	Message parley.MessageID `arg:"" help:"Id of the message to reply to."`
@@ -203,7 +203,7 @@ type replyCmd struct {
 
 // Run replies as the agent that received the message, or else as the one that
 // sent it, whichever the profile has the keys of.
-func (c *replyCmd) Run(ctx context.Context, std *program.Streams) error {
+func (c *ReplyCmd) Run(ctx context.Context, std *program.Streams) error {
 	metadata, err := c.metadata()
 	if err != nil {
 		return err

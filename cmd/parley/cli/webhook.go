@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"parley/http/client"
 )
 
-type webhookCmd struct {
+type WebhookCmd struct {
 	Create     webhookCreateCmd     `cmd:"" help:"Deliver an agent's events to a URL; shows the secret once."`
 	List       webhookListCmd       `cmd:"" help:"List webhooks, oldest first, those that are switched off included."`
 	Pause      webhookPauseCmd      `cmd:"" help:"Switch a webhook off; what happens meanwhile is not delivered."`
