@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestCitationsAreHere: a comment that cites a page of docs names one that there
-// is, and none cites a contract that is not in the repository.
-func TestCitationsAreHere(t *testing.T) {
+// TestCitationsExist checks that the pages of docs that comments cite exist, and that
+// no comment cites a contract, which is not in the repository.
+func TestCitationsExist(t *testing.T) {
 	page, cited := regexp.MustCompile(`// docs: ([a-z.-]+)`), 0
 	elsewhere := "// con" + "tract:"
 	for name := range goFiles(t) {
@@ -19,7 +19,7 @@ func TestCitationsAreHere(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(source), elsewhere) {
-			t.Errorf("%s cites a contract: state the rule, or cite a page of docs", name)
+			t.Errorf("%s cites a contract: state the rule or cite a page of docs", name)
 		}
 		for _, m := range page.FindAllStringSubmatch(string(source), -1) {
 			cited++
@@ -29,6 +29,6 @@ func TestCitationsAreHere(t *testing.T) {
 		}
 	}
 	if cited == 0 {
-		t.Error("no page is cited")
+		t.Error("no comment cites a page: citations are not being read")
 	}
 }

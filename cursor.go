@@ -11,23 +11,23 @@ import (
 	"errors"
 )
 
-// ErrInvalidCursor says that a cursor was not given out by this service for
-// this list with these filters.
+// ErrInvalidCursor is the refusal of a cursor that this service did not issue for this
+// list with these filters.
 var ErrInvalidCursor = Refuse(Invalid, "invalid_cursor", "The cursor is not one that this list has given out.")
 
-// cursorCharsMax bounds what is worth opening: the longest is a challenge of
-// registration, with an address and a name of four bytes a character.
+// cursorCharsMax is the longest text that Open decrypts. The longest cursor is the
+// challenge of a registration, with an address and a name of four bytes per character.
 const cursorCharsMax = 4096
 
-// Cursors seals positions in lists, so that a client can hand them back but
-// neither read nor make them.
+// Cursors encrypts positions in lists, so that clients can return them but neither
+// read nor forge them.
 type Cursors struct {
 	aead cipher.AEAD
 	mac  []byte
 }
 
-// NewCursors takes the secret that all nodes share and that survives restarts,
-// of at least 16 bytes.
+// NewCursors returns cursors for a secret of at least 16 bytes. A cursor can be opened
+// as long as the secret is the same, so the secret must survive restarts.
 func NewCursors(secret []byte) (*Cursors, error) {
 	if len(secret) < 16 {
 		return nil, errors.New("parley: a cursor secret needs 16 bytes")
@@ -44,16 +44,16 @@ func NewCursors(secret []byte) (*Cursors, error) {
 	return &Cursors{aead: aead, mac: keys[32:]}, err
 }
 
-// Seal makes a cursor of a position. The same text must be given as aad to open
-// it: the route and all filters of the list.
+// Seal returns the cursor of a position, in base64url. aad is the route and all filters
+// of the list; Open needs the same text.
 func (k *Cursors) Seal(aad string, position []byte) string {
 	nonce := k.nonce(aad, position)
 	sealed := k.aead.Seal(nonce, nonce, position, []byte(aad))
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// nonce is made from what it protects, so that it repeats only with it and no
-// randomness is needed.
+// nonce returns a nonce derived from the plaintext and aad, so that it repeats only for
+// the same input and needs no randomness.
 func (k *Cursors) nonce(aad string, position []byte) []byte {
 	h := hmac.New(sha256.New, k.mac)
 	_ = binary.Write(h, binary.BigEndian, uint64(len(aad)))
@@ -62,7 +62,7 @@ func (k *Cursors) nonce(aad string, position []byte) []byte {
 	return h.Sum(nil)[:k.aead.NonceSize():k.aead.NonceSize()]
 }
 
-// Open gives the position back, or ErrInvalidCursor.
+// Open returns the position that a cursor was made of, or ErrInvalidCursor.
 func (k *Cursors) Open(aad, text string) ([]byte, error) {
 	if len(text) > cursorCharsMax {
 		return nil, ErrInvalidCursor

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A cursor opens for the list it was sealed for and no other, and a text that
-// opens is the very one that Seal gives out: there is no second spelling.
+// A cursor opens only for the list that it was sealed for, and only in the spelling
+// that Seal returned.
 func FuzzCursor(f *testing.F) {
 	k, err := NewCursors([]byte("a secret of sixteen"))
 	if err != nil {

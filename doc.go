@@ -1,7 +1,6 @@
-// Package parley is the ground every other package stands on: typed ids that
-// say where their owner lives, handles, refusals, limits, cursors, and the
-// vocabulary in which actors speak to the journal that keeps their words.
+// Package parley is the base that every other package imports: typed ids that
+// contain the slot of their owner, handles, refusals, limits and cursors.
 //
-// It does no I/O, starts no goroutine and reads no clock. Everything above it
-// is laid out in docs/architecture.md.
+// It does no I/O, starts no goroutine and reads no clock. docs/architecture.md
+// describes the packages above it.
 package parley

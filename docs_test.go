@@ -6,26 +6,26 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 )
 
-// TestDocs: what the pages link to exists, headings included, and so do the files
-// and functions that they name.
+// TestDocs checks that the targets of links exist, headings included, and so do the
+// files and functions that the pages name.
 func TestDocs(t *testing.T) {
 	complaints, checked := surveyDocs(t, os.DirFS("."))
 	for _, complaint := range complaints {
 		t.Error(complaint)
 	}
 	if checked < 100 {
-		t.Errorf("only %d links and names were found: the pages are not being read", checked)
+		t.Errorf("found only %d links and names: the pages are not being read", checked)
 	}
 }
 
-// TestThePictureHasEveryPackage holds the picture of docs/architecture.md against
-// the lattice of layers_test.go.
-func TestThePictureHasEveryPackage(t *testing.T) {
+// TestPictureHasEveryPackage compares the picture in docs/architecture.md with lattice.
+func TestPictureHasEveryPackage(t *testing.T) {
 	picture := packagesIn(readFile(t, os.DirFS("."), "docs/architecture.md"))
 	for name := range lattice {
 		if short := strings.TrimPrefix(name, "parley/"); !picture[short] {
@@ -35,11 +35,11 @@ func TestThePictureHasEveryPackage(t *testing.T) {
 	drawn := packagesIn("actors ── http/client\n  bench/{load,\n wire} rest\n")
 	for _, name := range []string{"actors", "http/client", "bench/load", "bench/wire"} {
 		if !drawn[name] {
-			t.Errorf("%s is drawn and was not found", name)
+			t.Errorf("%s is in the picture and was not found", name)
 		}
 	}
 	if drawn["http"] || drawn["bench/rest"] {
-		t.Error("packages were found that are not drawn")
+		t.Error("found packages that are not in the picture")
 	}
 }
 
@@ -48,7 +48,7 @@ var (
 	pathBraces = regexp.MustCompile(`([a-z/]+)/\{([^}]*)\}`)
 )
 
-// packagesIn lists the words of a page that are paths; a/{b, c} is a/b and a/c.
+// packagesIn returns the set of paths in a page; a/{b, c} counts as a/b and a/c.
 func packagesIn(page string) map[string]bool {
 	all := map[string]bool{}
 	for _, braces := range pathBraces.FindAllStringSubmatch(page, -1) {
@@ -79,7 +79,7 @@ func TestDocsControl(t *testing.T) {
 		}
 		complaints, _ := surveyDocs(t, tree)
 		if got := strings.Join(complaints, "\n"); want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("of %q it says %q, want %q", page, got, want)
+			t.Errorf("%q: got %q, want %q", page, got, want)
 		}
 	}
 }
@@ -92,22 +92,25 @@ var (
 	docPath = regexp.MustCompile("`((?:actors|bench|cmd|docs|http|journal|persistence)/[\\w./-]+)`")
 )
 
-// otlpProtocol looks like a path and is a setting of OpenTelemetry.
+// otlpProtocol is a setting of OpenTelemetry that looks like a path.
 const otlpProtocol = "http/protobuf"
 
-// surveyDocs reads the pages under root and returns a complaint for each link, file
-// and function that is not there, and how many of them it checked.
+// pages lists the documentation, without the specification, which is kept as it was
+// received.
+func pages(root fs.FS) []string {
+	var all []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md"} {
+		some, _ := fs.Glob(root, pattern)
+		all = append(all, some...)
+	}
+	return slices.DeleteFunc(all, func(page string) bool { return page == "docs/spec.md" })
+}
+
+// surveyDocs returns a complaint for each link, file and function that the pages under
+// root name and that does not exist, and the number of names it checked.
 func surveyDocs(t *testing.T, root fs.FS) (complaints []string, checked int) {
 	t.Helper()
-	pages, _ := fs.Glob(root, "*.md")
-	for _, pattern := range []string{"docs/*.md", "docs/decisions/*.md"} {
-		more, _ := fs.Glob(root, pattern)
-		pages = append(pages, more...)
-	}
-	for _, page := range pages {
-		if page == "docs/spec.md" { // as it was received
-			continue
-		}
+	for _, page := range pages(root) {
 		text := readFile(t, root, page)
 		check := func(found bool, format string, args ...any) {
 			if checked++; !found {
@@ -163,7 +166,7 @@ func declares(source, name string) bool {
 	return regexp.MustCompile(`(?m)` + atTop + `|` + within + `|` + method).MatchString(source)
 }
 
-// anchorsOf lists the anchors of a page's headings, one a line with a # before it.
+// anchorsOf returns the anchors of a page's headings, one per line, each after a #.
 func anchorsOf(page string) string {
 	all, code := "", false
 	for line := range strings.Lines(page) {

@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// Reason classes a refusal. Doors translate it (HTTP status, JSON-RPC code);
-// nothing else does.
+// Reason is the class of a refusal. Only the outermost layer translates it, for example
+// into an HTTP status.
 type Reason uint8
 
 const (
@@ -24,37 +24,37 @@ const (
 	Unavailable
 )
 
-// Refusal is an answer of "no" with a stable code and a sentence for a person.
-// Refusals are package variables beside the rule that raises them; With adds
-// the facts of one case.
+// Refusal is an error that the caller of the API caused or can react to, with a stable
+// code and a sentence for people. Refusals are package variables beside the rule that
+// returns them; With adds details of one case.
 type Refusal struct {
 	Reason Reason
-	// Code is a stable snake_case word.
+	// Code is a stable snake_case identifier.
 	Code string
 	// Text is one sentence for a person.
 	Text string
-	// Extra are facts sent beside the sentence, such as current_status.
+	// Extra are further members of the answer, such as current_status.
 	Extra map[string]any
-	// OfOne: a bound of one caller, agent or list was met. It says nothing of how
-	// busy the server is.
+	// OfOne is set if a limit of one caller, agent or list was reached, which says
+	// nothing about the load of the server.
 	OfOne bool
 }
 
-// Refuse declares a refusal.
+// Refuse returns a new refusal.
 func Refuse(reason Reason, code, text string) *Refusal {
 	return &Refusal{Reason: reason, Code: code, Text: text}
 }
 
 func (r *Refusal) Error() string { return r.Code + ": " + r.Text }
 
-// Is matches by reason and code, so that a refusal with extras, or one decoded
-// from another node, is still the one it was declared as.
+// Is reports whether target is a refusal with the same reason and code, so that
+// errors.Is also matches a refusal with extra members or another text.
 func (r *Refusal) Is(target error) bool {
 	other := (*Refusal)(nil)
 	return errors.As(target, &other) && other.Reason == r.Reason && other.Code == r.Code
 }
 
-// With is the refusal with one more fact.
+// With returns a copy of the refusal with one more member in Extra.
 func (r *Refusal) With(key string, value any) *Refusal {
 	c := *r
 	c.Extra = maps.Clone(r.Extra)
@@ -65,45 +65,45 @@ func (r *Refusal) With(key string, value any) *Refusal {
 	return &c
 }
 
-// Saying is the refusal with another sentence.
+// Saying returns a copy of the refusal with another text.
 func (r *Refusal) Saying(text string) *Refusal {
 	c := *r
 	c.Text = text
 	return &c
 }
 
-// ForOne is the refusal where a bound of one caller, agent or list is met.
+// ForOne returns a copy of the refusal with OfOne set.
 func (r *Refusal) ForOne() *Refusal {
 	c := *r
 	c.OfOne = true
 	return &c
 }
 
-// OverQuota is the refusal with what every quota_exceeded tells: which quota, its
-// limit, what is used of it, and when it resets; nil where nothing resets.
+// OverQuota returns a copy of the refusal with the members of every quota_exceeded: the
+// quota's name, its limit, how much is used, and when it resets, nil if it does not.
 func (r *Refusal) OverQuota(quota string, limit, used int, resets any) *Refusal {
 	return r.With("quota", quota).With("limit", limit).With("used", used).With("resets_at", resets)
 }
 
-// IsRefusal reports whether an error is a Refusal, which may be told to the caller.
+// IsRefusal reports whether an error is a Refusal, which the caller may see.
 // Any other error is a defect of the server.
 func IsRefusal(err error) bool {
 	refusal := (*Refusal)(nil)
 	return errors.As(err, &refusal)
 }
 
-// Refusals that more than one package raises.
+// Refusals that more than one package returns.
 var (
-	// ErrOverloaded means that nothing happened; it is safe to try again later.
+	// ErrOverloaded means that the request had no effect; it is safe to retry.
 	ErrOverloaded = Refuse(Unavailable, "overloaded", "The server is at capacity; nothing was done. Try again shortly.")
-	// ErrOutcomeUnknown means that the request may or may not have happened.
+	// ErrOutcomeUnknown means that the request may or may not have taken effect.
 	ErrOutcomeUnknown = Refuse(Unavailable, "outcome_unknown", "The outcome is unknown. Repeat the request with the same Idempotency-Key.")
 	ErrNotFound       = Refuse(NotFound, "not_found", "There is no such resource.")
 	ErrGone           = Refuse(Gone, "gone", "The resource has been permanently removed.")
 	ErrNotOwner       = Refuse(Forbidden, "not_owner", "Your organization has no part in this resource.")
-	// ErrIsolatedAgent keeps what is said in an isolated group among its members.
-	// spec: Join request and membership
+	// ErrIsolatedAgent rejects messages between a member of an isolated group and an
+	// agent outside. // spec: Join request and membership
 	ErrIsolatedAgent = Refuse(Forbidden, "isolated_agent", "Sender and recipient may not talk: one of them is confined to a group that the other is not in.")
-	// ErrInternal is what a caller is told of a defect.
+	// ErrInternal is the answer to a request that failed because of a defect.
 	ErrInternal = Refuse(Internal, "internal", "Internal error.")
 )

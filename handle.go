@@ -5,18 +5,19 @@ import (
 	"strings"
 )
 
-// reserved are slugs that people would take for the service itself, or for a
-// place of it.
+// reserved are slugs that people could mistake for the service itself or for a part
+// of it.
 var reserved = map[string]bool{
 	"www": true, "api": true, "admin": true, "docs": true, "well-known": true, "a2a": true, "localhost": true,
 	"parley": true, "root": true, "support": true,
 }
 
-// punycode begins labels that stand for other letters than they show.
+// punycode is the prefix of labels that encode Unicode characters in ASCII.
 // source: RFC 5890 section 2.3.1
 const punycode = "xn--"
 
-// Patterns as clients are told them.
+// Regular expressions for names, as error messages and the OpenAPI description show
+// them.
 const (
 	SlugPattern      = `^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])$`
 	AgentNamePattern = `^[a-z0-9](?:[a-z0-9-]{0,198}[a-z0-9])?$`
@@ -31,9 +32,9 @@ const (
 	domainLabelMax   = 63
 )
 
-// validLabel reports whether s is shortest to longest lowercase alphanumerics
-// and interior hyphens. Every request judges several: the patterns above say
-// the same, and a test holds the two together.
+// validLabel reports whether s consists of lowercase alphanumerics and interior hyphens
+// and is shortest to longest bytes long. Every request checks several names, so this is
+// not a regular expression; a test compares it with the patterns above.
 func validLabel(s string, shortest, longest int) bool {
 	if len(s) < shortest || len(s) > longest || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
@@ -47,11 +48,12 @@ func validLabel(s string, shortest, longest int) bool {
 }
 
 // ValidSlug reports whether s may be an organization's slug: 2-32 lowercase
-// alphanumerics and interior hyphens. Reserved words are a separate question.
+// alphanumerics and interior hyphens. It does not check for reserved words; see
+// ReservedSlug.
 func ValidSlug(s string) bool { return validLabel(s, slugMin, slugMax) }
 
-// ReservedSlug reports whether no organization may take s: the reserved words,
-// the service's brand, and what browsers show in other letters.
+// ReservedSlug reports whether no organization may take s, because it is a reserved
+// word, the brand of the service, or punycode, which browsers display as other letters.
 func ReservedSlug(s, brand string) bool {
 	return reserved[s] || s == brand || strings.HasPrefix(s, punycode)
 }
@@ -68,13 +70,13 @@ type Handle struct {
 	Group  bool
 }
 
-// ErrBadHandle says that a text has not the form of a handle. Whether the
-// handle exists is another question.
+// ErrBadHandle is the refusal of a text that does not have the form of a handle. It
+// says nothing about whether the handle exists.
 var ErrBadHandle = Refuse(Unprocessable, "validation_error", "Value should be a handle such as name@org.domain")
 
-// ParseHandle reads a handle in any case. The domain is what follows the first
-// dot after the organization; whether it is this server's is judged elsewhere.
-// // spec: What the service does
+// ParseHandle parses a handle in upper or lower case. The domain begins after the first
+// dot after the @; the caller checks whether it is the domain of this server. The only
+// error is ErrBadHandle. // spec: What the service does
 func ParseHandle(text string) (Handle, error) {
 	local, rest, ok := strings.Cut(strings.ToLower(text), "@")
 	if !ok || !ascii(text) {
@@ -97,8 +99,8 @@ func ParseHandle(text string) (Handle, error) {
 }
 
 // ValidDomain reports whether s may be the domain of handles: labels of lowercase
-// alphanumerics and interior hyphens, separated by dots. A port may follow, as
-// in the domain of a server that is reached by one.
+// alphanumerics and interior hyphens, separated by dots, then an optional port for
+// servers that do not use the default one.
 func ValidDomain(s string) bool {
 	if len(s) > domainMax {
 		return false
@@ -120,8 +122,8 @@ func validPort(s string) bool {
 	return err == nil && n > 0
 }
 
-// ascii keeps out letters whose lower case is one of ours, such as the sign of
-// Kelvin: they only look like a name.
+// ascii reports whether text is ASCII. Some other characters have an ASCII letter as
+// their lower case, such as the Kelvin sign, and must not pass as that letter.
 func ascii(text string) bool {
 	for i := range len(text) {
 		if text[i] >= 0x80 {

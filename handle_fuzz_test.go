@@ -8,9 +8,8 @@ import (
 	"parley"
 )
 
-// A handle that is read has one canonical spelling, its own in lower case, and
-// consists of labels that agents, groups and organizations may have. Anything
-// else is ErrBadHandle.
+// A handle that parses is written back in lower case and consists of valid names.
+// Every other text is ErrBadHandle.
 func FuzzHandle(f *testing.F) {
 	for _, seed := range []string{
 		"alice@acme.localhost", "#team@acme.example.org", "Alice@ACME.Example.ORG", "bot@acme.localhost:8080", "@", "a@b.c", "a@ab.c",
@@ -41,7 +40,7 @@ func FuzzHandle(f *testing.F) {
 	})
 }
 
-// asciiLower lowers what has a case in handles, and nothing else.
+// asciiLower returns text with its ASCII letters in lower case.
 func asciiLower(text string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -51,7 +50,7 @@ func asciiLower(text string) string {
 	}, text)
 }
 
-// An id that is read is written back as it was read, in lower case.
+// An id that parses is written back in lower case.
 func FuzzID(f *testing.F) {
 	for _, seed := range []string{
 		"0190a6b0-0000-7000-8000-000000000001", "0190A6B0-0000-7000-8000-00000000000F", "00000000-0000-0000-0000-000000000000",

@@ -57,7 +57,7 @@ func TestSlugs(t *testing.T) {
 			t.Errorf("%q: %v", slug, !want)
 		}
 	}
-	// The control: the former list lets these be taken for the service itself.
+	// Control: the former list does not reserve these.
 	former := []string{"www", "api", "admin", "docs", "well-known", "a2a", "localhost"}
 	passed := 0
 	for slug, want := range map[string]bool{
@@ -72,15 +72,15 @@ func TestSlugs(t *testing.T) {
 		}
 	}
 	if passed != 5 {
-		t.Errorf("control: the former list lets %d slugs pass", passed)
+		t.Errorf("control: the former list allows %d slugs, want 5", passed)
 	}
 	if parley.ReservedSlug("svc", "relay") || !parley.ReservedSlug("relay", "relay") {
-		t.Error("not the brand is reserved, but a word")
+		t.Error("a fixed word is reserved and not the brand")
 	}
 }
 
-// What the code judges by hand is what clients are told as patterns.
-func TestLabelsAreThePatterns(t *testing.T) {
+// The hand-written checks accept the same names as the published patterns.
+func TestLabelsMatchThePatterns(t *testing.T) {
 	slug, agent := regexp.MustCompile(parley.SlugPattern), regexp.MustCompile(parley.AgentNamePattern)
 	group := regexp.MustCompile(parley.GroupNamePattern)
 	rapid.Check(t, func(t *rapid.T) {

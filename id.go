@@ -10,21 +10,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// Slots is the number of places an id can live in. A journal is home to many
-// slots; which journal holds a slot is decided when a data directory is made.
+// Slots is the number of slots. Each journal stores many slots; which journal stores
+// a slot is determined when the data directory is created.
 const Slots = 4096
 
-// Slot is a place of residence, 0 ≤ Slot < Slots.
+// Slot is a number from 0 to Slots-1 that determines which journal stores what an id
+// names.
 type Slot uint16
 
-// ID is a UUID of version 7 layout that names one K and says where it lives:
+// ID is a UUID in the layout of version 7 that names one K and contains its slot:
 //
 //	milliseconds (48) | version (4) | slot (12) | variant (2) | counter (14) | random (48)
 //
-// A broadcast's ends in 32 zeros, which in the ids of its copies are a seat.
+// The id of a broadcast ends in 32 zero bits; in the ids of its copies they are the
+// number of a seat.
 //
-// An id of one kind is converted to another by naming the type: AnyID(agent).
-// Ids made one after another by Next sort in the order they were made.
+// A conversion changes the kind of an id: AnyID(agent). Ids made one after another by
+// NextID sort in the order in which they were made.
 type ID[K any] [16]byte
 
 type (
@@ -38,8 +40,8 @@ type (
 	anyKind          struct{}
 )
 
-// The ids of the specification's resources. A function that wants an AgentID
-// cannot be handed an OrgID.
+// The ids of the specification's resources. They are distinct types: an OrgID cannot
+// be passed as an AgentID.
 type (
 	OrgID          = ID[orgKind]
 	AgentID        = ID[agentKind]
@@ -48,22 +50,23 @@ type (
 	ClientID       = ID[clientKind]
 	GroupID        = ID[groupKind]
 	JoinRequestID  = ID[joinRequestKind]
-	// AnyID is an id whose kind its surroundings tell, such as a stream's.
+	// AnyID is an id whose kind is known from the context, such as the id of a stream.
 	AnyID = ID[anyKind]
 )
 
-// ErrNotID says that a text or byte string is not a UUID.
+// ErrNotID is returned for a text that is not a UUID.
 var ErrNotID = errors.New("not a UUID")
 
 const counterMax = 1<<14 - 1
 
-// NewID makes an id that lives in slot, from a time and ten random bytes.
+// NewID returns an id in a slot, made of a time, in milliseconds, and ten random
+// bytes, of which it uses eight.
 func NewID[I ~[16]byte](slot Slot, at time.Time, random [10]byte) I {
 	return build[I](uint64(at.UnixMilli()), slot, binary.BigEndian.Uint16(random[:2])&(counterMax>>1), random)
 }
 
-// NextID makes an id in the slot of last that sorts after it, stamped with the
-// later of last's time and now.
+// NextID returns an id in the slot of last that sorts after last. Its time is the later
+// of last's time and now.
 func NextID[I ~[16]byte](last I, now time.Time, random [10]byte) I {
 	before := AnyID(last)
 	ms, counter := uint64(now.UnixMilli()), binary.BigEndian.Uint16(random[:2])&(counterMax>>1)
@@ -84,29 +87,30 @@ func build[I ~[16]byte](ms uint64, slot Slot, counter uint16, random [10]byte) I
 	return I(id)
 }
 
-// NextBroadcastID is NextID for a message with copies: they sort with it before
-// whatever NextID makes of it.
+// NextBroadcastID is NextID for a broadcast: the ids of its copies sort before every
+// id that NextID makes from it.
 func NextBroadcastID(last MessageID, now time.Time, random [10]byte) MessageID {
 	return NextID(last, now, random).Broadcast()
 }
 
-// Copy is the id of the copy of a broadcast that goes to the member of a seat:
-// the broadcast's, with the seat's number in its last four bytes.
+// Copy returns the id of the copy of a broadcast for the member in a seat: the id of
+// the broadcast with the seat's number in the last four bytes.
 func Copy(broadcast MessageID, seat uint32) MessageID {
 	binary.BigEndian.PutUint32(broadcast[12:], seat)
 	return broadcast
 }
 
-// Broadcast is the id of what id is a copy of, if it is one.
+// Broadcast returns the id of the broadcast, given the id of one of its copies.
 func (id ID[K]) Broadcast() ID[K] {
 	clear(id[12:])
 	return id
 }
 
-// Seat is the number of the seat that a copy went to.
+// Seat returns the number of the seat that a copy of a broadcast is for.
 func (id ID[K]) Seat() uint32 { return binary.BigEndian.Uint32(id[12:]) }
 
-// ParseID reads the canonical 36-character form, in either case.
+// ParseID parses the canonical form of 36 characters, in upper or lower case. The only
+// error is ErrNotID.
 func ParseID[I ~[16]byte](text string) (I, error) {
 	if len(text) != 36 {
 		return I{}, ErrNotID
@@ -118,7 +122,8 @@ func ParseID[I ~[16]byte](text string) (I, error) {
 	return I(u), nil
 }
 
-// IDFromBytes reads the 16 bytes of an id as stored; anything else is the zero id.
+// IDFromBytes returns the id that is stored in 16 bytes, or the zero id if b has another
+// length.
 func IDFromBytes[I ~[16]byte](b []byte) I {
 	if len(b) != 16 {
 		return I{}
@@ -129,17 +134,17 @@ func IDFromBytes[I ~[16]byte](b []byte) I {
 func (id ID[K]) millis() uint64  { return binary.BigEndian.Uint64(id[:8]) >> 16 }
 func (id ID[K]) counter() uint16 { return binary.BigEndian.Uint16(id[8:10]) & counterMax }
 
-// Slot is where the id's owner lives. Ids that this service did not make have
-// a slot too: whatever their bits say.
+// Slot returns the slot in the id. An id that this service did not make has one too,
+// from the same bits.
 func (id ID[K]) Slot() Slot { return Slot(binary.BigEndian.Uint16(id[6:8]) & (Slots - 1)) }
 
-// Time is the instant the id carries, in whole milliseconds, UTC.
+// Time returns the time in the id, in UTC, in whole milliseconds.
 func (id ID[K]) Time() time.Time { return time.UnixMilli(int64(id.millis())).UTC() }
 
 // Zero reports whether the id names nothing.
 func (id ID[K]) Zero() bool { return id == ID[K]{} }
 
-// Bytes is a copy of the id's 16 bytes.
+// Bytes returns a copy of the id's 16 bytes.
 func (id ID[K]) Bytes() []byte { return append([]byte(nil), id[:]...) }
 
 func (id ID[K]) String() string { return uuid.UUID(id).String() }
@@ -156,10 +161,10 @@ func (id ID[K]) AppendText(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// MarshalText gives the canonical lowercase form.
+// MarshalText returns the canonical lowercase form. It never fails.
 func (id ID[K]) MarshalText() ([]byte, error) { return id.AppendText(make([]byte, 0, 36)) }
 
-// UnmarshalText reads the canonical form.
+// UnmarshalText parses the canonical form, like ParseID.
 func (id *ID[K]) UnmarshalText(text []byte) error {
 	parsed, err := ParseID[ID[K]](string(text))
 	if err == nil {
@@ -168,22 +173,22 @@ func (id *ID[K]) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Clock tells the time. Nothing below cmd reads any other.
+// Clock returns the current time. Packages below cmd have no other clock.
 type Clock func() time.Time
 
-// Entropy fills ten bytes with randomness for an id.
+// Entropy returns ten random bytes for an id.
 type Entropy func() [10]byte
 
-// RandomEntropy draws from the system's generator. It buffers nothing: a
-// forked or restored process never repeats an id.
+// RandomEntropy reads the system's random number generator. It buffers nothing, so a
+// process that was forked or restored from a snapshot never repeats an id.
 func RandomEntropy() [10]byte {
 	var b [10]byte
 	_, _ = rand.Read(b[:]) // never fails since Go 1.24
 	return b
 }
 
-// CountingEntropy is a deterministic source for tests. The number is both in the
-// bytes that make an id unique and in the last two, which spread slots.
+// CountingEntropy returns a deterministic source for tests, which counts up from 1. The
+// number is in the bytes that make an id unique and in the last two, which choose a slot.
 func CountingEntropy() Entropy {
 	var n atomic.Uint64
 	return func() (b [10]byte) {
@@ -194,7 +199,7 @@ func CountingEntropy() Entropy {
 	}
 }
 
-// SlotOf spreads names that have no id of their own over the slots.
+// SlotOf returns the slot of a name that has no id, by a hash.
 func SlotOf(name string) Slot {
 	h := uint64(14695981039346656037)
 	for i := range len(name) {
@@ -206,7 +211,7 @@ func SlotOf(name string) Slot {
 	return Slot(h >> 52)
 }
 
-// Seat is an agent in a group, and the number of its place there.
+// Seat is a member of a group: the agent and the number of its seat.
 type Seat struct {
 	Agent  AgentID
 	Number uint32

@@ -16,9 +16,8 @@ var random10 = rapid.Custom(func(t *rapid.T) [10]byte {
 	return [10]byte(rapid.SliceOfN(rapid.Byte(), 10, 10).Draw(t, "random"))
 })
 
-// An id says where its owner lives and when it was made, and is a UUID of
-// version 7 to everyone else.
-func TestIDsSayWhereTheyLive(t *testing.T) {
+// An id contains its slot and the time it was made, and is a valid UUID of version 7.
+func TestIDsContainSlotAndTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slot := parley.Slot(rapid.IntRange(0, parley.Slots-1).Draw(t, "slot"))
 		at := time.UnixMilli(rapid.Int64Range(0, 1<<47).Draw(t, "ms")).UTC()
@@ -41,8 +40,8 @@ func TestIDsSayWhereTheyLive(t *testing.T) {
 	})
 }
 
-// Ids of one conversation sort in the order they were made, whatever the clock
-// does in between, and stay in its slot.
+// Ids made by NextID sort in the order in which they were made and stay in the slot,
+// even if the clock goes backwards.
 func TestNextIDsSort(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slot := parley.Slot(rapid.IntRange(0, parley.Slots-1).Draw(t, "slot"))
@@ -59,7 +58,7 @@ func TestNextIDsSort(t *testing.T) {
 	})
 }
 
-// More ids than the counter holds within one millisecond run into the next.
+// When the counter overflows within a millisecond, the next id gets the next one.
 func TestNextIDOverflowsIntoTheNextMillisecond(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	last := parley.NewID[parley.MessageID](7, now, [10]byte{})
@@ -75,7 +74,7 @@ func TestNextIDOverflowsIntoTheNextMillisecond(t *testing.T) {
 	}
 }
 
-func TestParseIDRefuses(t *testing.T) {
+func TestParseIDRejects(t *testing.T) {
 	for _, text := range []string{
 		"", "x", "01932f00-0000-7001-8000-00000000000", "01932f00-0000-7001-8000-00000000000g",
 		"01932f0000007001800000000000000a", "{01932f00-0000-7001-8000-00000000000a}", "01932f00_0000_7001_8000_00000000000a",
@@ -89,7 +88,7 @@ func TestParseIDRefuses(t *testing.T) {
 	}
 }
 
-// Names spread evenly over the slots, also where they differ in one letter.
+// SlotOf distributes names evenly, even if they differ in one character.
 func TestSlotOfSpreads(t *testing.T) {
 	const names = parley.Slots * 16
 	var counts [parley.Slots]int
@@ -110,6 +109,6 @@ func TestRefusalsKeepTheirIdentity(t *testing.T) {
 	case !with.Is(declared), declared.Extra != nil, with.Extra["name"] != "a", with.With("b", 1).Extra["name"] != "a":
 		t.Fatalf("%+v, declared as %+v", with, declared)
 	case with.Is(parley.ErrNotFound), with.Is(parley.Refuse(parley.Gone, "name_taken", "")):
-		t.Fatal("another refusal was taken for it")
+		t.Fatal("it matches another refusal")
 	}
 }

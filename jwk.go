@@ -5,19 +5,20 @@ import (
 	"encoding/base64"
 )
 
-// Curve of an OKP key.
+// Curves of OKP keys, as in the crv member of a JWK.
 const (
 	Ed25519 = "Ed25519"
 	X25519  = "X25519"
 )
 
-// Thumbprint is the RFC 7638 key id of a raw 32-byte OKP public key.
+// Thumbprint returns the key id of a raw 32-byte OKP public key: its JWK thumbprint.
+// source: RFC 7638
 func Thumbprint(curve string, raw []byte) string {
 	sum := ThumbprintSum(curve, raw)
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// ThumbprintSum is the hash that a key id spells. It allocates nothing.
+// ThumbprintSum returns the hash that Thumbprint encodes. It does not allocate.
 func ThumbprintSum(curve string, raw []byte) [sha256.Size]byte {
 	canonical := append(make([]byte, 0, 128), `{"crv":"`...)
 	canonical = append(append(canonical, curve...), `","kty":"OKP","x":"`...)
@@ -25,7 +26,7 @@ func ThumbprintSum(curve string, raw []byte) [sha256.Size]byte {
 	return sha256.Sum256(canonical)
 }
 
-// ParseThumbprint reads a key id; false for a text that is none.
+// ParseThumbprint decodes a key id. It returns false if the text is not one.
 func ParseThumbprint(kid string) (sum [sha256.Size]byte, ok bool) {
 	if len(kid) != base64.RawURLEncoding.EncodedLen(len(sum)) { // the decoder skips line ends
 		return sum, false

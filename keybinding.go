@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// KeyBindingText is what binds an agent's two keys to each other and to the
-// agent: its Ed25519 key signs this text. Brand, id and handle are in lower
-// case, as they are served; the kids are RFC 7638 thumbprints; signedAt is the
-// text that ParseSignedAt accepts, byte for byte.
+// KeyBindingText returns the text that an agent's Ed25519 key signs to bind its two keys
+// to each other and to the agent. Brand, id and handle are in lower case, as the API
+// returns them; the kids are RFC 7638 thumbprints; signedAt is a text that ParseSignedAt
+// accepts, byte for byte.
 func KeyBindingText(brand string, agent AgentID, handle, signingKid, encryptionKid, signedAt string) []byte {
 	return []byte(brand + "-keys-v1\n" + agent.String() + "\n" + handle + "\n" + signingKid + "\n" + encryptionKid + "\n" + signedAt)
 }
 
-// ErrSignedAt says that a text is not an instant that a key binding may bear.
+// ErrSignedAt is returned for a text that is not a valid instant of a key binding.
 var ErrSignedAt = errors.New("should be an RFC 3339 instant that ends in Z, with at most six decimals")
 
 const wholeSecond = "2006-01-02T15:04:05"
 
-// ParseSignedAt reads the instant of a key binding: RFC 3339 in UTC, written
-// with T and Z in upper case and at most six decimals. It is stricter than
-// datetimes elsewhere, because the text itself is signed: two spellings of one
-// instant would be two bindings.
+// ParseSignedAt parses the instant of a key binding: RFC 3339 in UTC, with T and Z in
+// upper case and at most six decimals. It is stricter than the parser of other
+// timestamps, because the text itself is signed: two spellings of one instant would be
+// two bindings. The only error is ErrSignedAt.
 func ParseSignedAt(text string) (time.Time, error) {
 	if len(text) < len(wholeSecond)+len("Z") || len(text) > len(wholeSecond)+len(".123456Z") || text[len(text)-1] != 'Z' {
 		return time.Time{}, ErrSignedAt
@@ -41,7 +41,7 @@ func ParseSignedAt(text string) (time.Time, error) {
 			}
 		}
 	}
-	at, err := time.Parse(wholeSecond+".999999Z", text) // refuses days and hours that there are not
+	at, err := time.Parse(wholeSecond+".999999Z", text) // rejects days and hours that do not exist
 	if err != nil {
 		return time.Time{}, ErrSignedAt
 	}

@@ -13,8 +13,8 @@ import (
 	"testing/fstest"
 )
 
-// place is where a package stands in the house: what it may import of the
-// other packages, what its tests may import besides, and why no more.
+// place is a package's place in the layers: which packages of this module it may
+// import, which ones its tests may import in addition, and the reason.
 type place struct {
 	may   []string
 	tests []string
@@ -23,47 +23,47 @@ type place struct {
 	why  string
 }
 
-// lattice is the drawing of docs/architecture.md as data. It is a statement of
-// policy: a package that wants an import that is not here is in the wrong
-// place, and this map is not the thing to change. A path that ends in /... stands
-// for every package below it.
+// lattice is the picture of docs/architecture.md as data. It is policy: if a package
+// needs an import that is not listed here, the code is usually in the wrong package.
+// Move it instead of extending the list. A path that ends in /... matches every
+// package below it.
 var lattice = map[string]place{
-	// Ground.
-	"parley": {tests: []string{"parley/http"}, pure: false, why: "the ground everything stands on has nothing below it"},
+	// Base.
+	"parley": {tests: []string{"parley/http"}, pure: false, why: "the base package imports nothing of this module"},
 
 	// What actors and storage agree on.
-	"parley/journal/report": {may: ground, why: "the result of a verification knows neither who verifies nor what"},
-	"parley/journal":        {may: ground, why: "the contract between actors and storage knows neither of them"},
+	"parley/journal/report": {may: ground, why: "the report of a verification depends neither on the checks nor on what is checked"},
+	"parley/journal":        {may: ground, why: "the contract between actors and storage depends on neither"},
 
 	// Rules.
-	"parley/actors/org":          {may: ground, tests: stories, pure: true, why: strangers},
-	"parley/actors/agent":        {may: ground, tests: stories, pure: true, why: strangers},
-	"parley/actors/conversation": {may: ground, tests: stories, pure: true, why: strangers},
-	"parley/actors/registration": {may: ground, tests: stories, pure: true, why: strangers},
-	"parley/actors/issuer":       {may: ground, tests: stories, pure: true, why: strangers},
-	"parley/actors/group":        {may: ground, tests: stories, pure: true, why: strangers},
-	"parley/actors/webhook":      {may: ground, tests: stories, pure: true, why: strangers},
+	"parley/actors/org":          {may: ground, tests: stories, pure: true, why: ruleWhy},
+	"parley/actors/agent":        {may: ground, tests: stories, pure: true, why: ruleWhy},
+	"parley/actors/conversation": {may: ground, tests: stories, pure: true, why: ruleWhy},
+	"parley/actors/registration": {may: ground, tests: stories, pure: true, why: ruleWhy},
+	"parley/actors/issuer":       {may: ground, tests: stories, pure: true, why: ruleWhy},
+	"parley/actors/group":        {may: ground, tests: stories, pure: true, why: ruleWhy},
+	"parley/actors/webhook":      {may: ground, tests: stories, pure: true, why: ruleWhy},
 
-	"parley/actors/record": {may: slices.Concat(ground, agreed, aggregates), why: "what is stored beside events is encoded in one place"},
+	"parley/actors/record": {may: slices.Concat(ground, agreed, aggregates), why: "everything stored beside events is encoded in one package"},
 
-	"parley/actors/rules": {may: slices.Concat(ground, agreed, aggregates), why: "what runs aggregates sees each through one type"},
+	"parley/actors/rules": {may: slices.Concat(ground, agreed, aggregates), why: "code that runs aggregates sees each of them through one type"},
 
-	// Rooms. Roommates never import each other: actors declares the interfaces
-	// it needs and the others satisfy them.
-	"parley/actors/verify": {may: slices.Concat(ground, agreed, rules), why: "what examines stored data must not share the code that wrote it, but for rules and encodings"},
-	"parley/actors/host":   {may: slices.Concat(ground, agreed, rules), why: "one loop runs the actors of every kind; what they decide is the kinds' business"},
+	// Server packages. Packages of one layer never import each other: actors declares
+	// the interfaces that it needs, and the others implement them.
+	"parley/actors/verify": {may: slices.Concat(ground, agreed, rules), why: "a verifier must not share code with the writer of the data, except for rules and encodings"},
+	"parley/actors/host":   {may: slices.Concat(ground, agreed, rules), why: "one loop runs the actors of every kind and does not know what they decide"},
 	"parley/actors": {
 		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/host"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/journaltest", "parley/persistence/verify"},
-		why:   "the body runs the rules; it sees journals through their contract",
+		why:   "actors run the rules and see journals through the contract only",
 	},
-	"parley/actors/actorstest": {may: ground, why: "it tells the stories of any aggregate and so knows none"},
+	"parley/actors/actorstest": {may: ground, why: "it drives the tests of every aggregate, so it depends on none"},
 	"parley/persistence": {
 		may:   slices.Concat(ground, agreed, []string{"parley/persistence/apply", "parley/persistence/disk", "parley/persistence/layout"}),
 		tests: []string{"parley/persistence/backup", "parley/persistence/journaltest", "parley/persistence/crashtest", "parley/persistence/verify"},
-		why:   "a journal keeps bytes; what they mean is the actors' business",
+		why:   "a journal stores bytes; only actors know what they mean",
 	},
-	"parley/persistence/disk": {may: ground, why: "the disk knows files and commits, never what the rows in them mean"},
+	"parley/persistence/disk": {may: ground, why: "it handles files and commits and does not know what their rows mean"},
 	"parley/persistence/apply": {
 		may:  slices.Concat(ground, agreed, []string{"parley/persistence/layout"}),
 		pure: true,
@@ -71,69 +71,69 @@ var lattice = map[string]place{
 	},
 	"parley/persistence/layout": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence/disk"}),
-		why: "how rows lie on the disk is one decision; who writes, reads or verifies them shares it",
+		why: "the on-disk format of rows is defined once, for writers, readers and verifiers",
 	},
 	"parley/persistence/verify": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence/disk", "parley/persistence/layout"}),
-		why: "rows are verified as they lie on the disk, whatever wrote them; the store's own tests use it as their oracle",
+		why: "it verifies rows as they are on disk; the store's own tests use it as an oracle",
 	},
 	"parley/persistence/backup": {
 		may: slices.Concat(ground, []string{"parley/persistence/disk", "parley/persistence/layout"}),
-		why: "a backup copies the files of a checkpoint; which journals they hold is the store's business",
+		why: "a backup copies the files of a checkpoint; which journals they hold is known to the store",
 	},
 	"parley/persistence/journaltest": {
 		may: slices.Concat(ground, agreed, []string{"parley/persistence"}),
-		why: "the suite that every journal must pass knows journals only",
+		why: "the suite that every journal must pass depends on journals only",
 	},
-	"parley/persistence/crashtest": {why: "a disk that is taken away knows neither journals nor actors"},
+	"parley/persistence/crashtest": {why: "a file system that simulates crashes depends neither on journals nor on actors"},
 
-	// Doors.
+	// Interfaces.
 	"parley/http": {
 		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors", "parley/http/api", "parley/http/auth", "parley/http/connlimit", "parley/http/egress", "parley/http/limit", "parley/http/overload"}),
 		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/http/client"},
-		why:   "the door asks actors; it never touches a journal",
+		why:   "the HTTP server calls actors and never accesses a journal",
 	},
-	"parley/http/api":       {may: ground, why: "wire structs are shared with clients, who must not link the server"},
-	"parley/http/auth":      {may: ground, why: "tokens and proofs are judged without knowing who asks for what"},
-	"parley/http/limit":     {may: ground, why: "a rate limit counts keys and knows nothing else"},
-	"parley/http/egress":    {may: ground, why: "what reaches strangers knows where to and what, never why"},
-	"parley/http/connlimit": {may: []string{"parley", "parley/http/limit", "parley/http/overload"}, why: "which connections stay open is decided by who holds them, whatever they ask for"},
-	"parley/http/overload":  {may: ground, why: "whether to serve is decided by what waits for a processor, whatever is asked"},
+	"parley/http/api":       {may: ground, why: "wire structs are shared with clients, which must not link the server"},
+	"parley/http/auth":      {may: ground, why: "tokens and proofs are verified without knowing the request they belong to"},
+	"parley/http/limit":     {may: ground, why: "a rate limit counts keys and depends on nothing else"},
+	"parley/http/egress":    {may: ground, why: "outgoing requests get a destination and a body, and do not know the reason"},
+	"parley/http/connlimit": {may: []string{"parley", "parley/http/limit", "parley/http/overload"}, why: "it decides which connections stay open, independently of their requests"},
+	"parley/http/overload":  {may: ground, why: "it decides by the load of the processor, independently of the request"},
 	"parley/http/client":    {may: []string{"parley", "parley/http/api"}, tests: []string{"parley/http/api"}, why: "a user of the client must not link Pebble or the server"},
 
-	// The bench stands beside the house: it sees it as a user of the client does
-	// and measures it as one process among others.
+	// The bench is outside the layers: it uses the client like any program and
+	// measures the server as a process.
 	"parley/bench": {
 		may: []string{"parley/bench/load", "parley/bench/machine", "parley/bench/report", "parley/bench/result", "parley/bench/scenario", "parley/bench/target"},
-		why: "what measures the server must not be linked with it",
+		why: "a program that measures the server must not be linked with it",
 	},
 	"parley/bench/scenario": {
 		may: []string{"parley", "parley/http/api", "parley/http/client", "parley/bench/load", "parley/bench/result", "parley/bench/target", "parley/bench/wire"},
-		why: "a scenario knows the interface and no more; who runs it and on which machine is not its business",
+		why: "a scenario uses the API only and does not depend on what runs it, or on which machine",
 	},
-	"parley/bench/target":  {may: []string{"parley/http/client"}, why: "a target is a process that is asked whether it is well"},
-	"parley/bench/load":    {may: []string{"parley/bench/result"}, why: "a generator knows neither HTTP nor Parley"},
-	"parley/bench/machine": {may: []string{"parley/bench/result"}, why: "the machine is looked at, whatever runs on it"},
-	"parley/bench/report":  {may: []string{"parley/bench/result"}, why: "a report draws the values it is given and measures nothing"},
-	"parley/bench/wire":    {why: "a raw connection must be cheap, and so knows bytes only"},
-	"parley/bench/result":  {why: "plain values that outlive whoever measured them"},
+	"parley/bench/target":  {may: []string{"parley/http/client"}, why: "a target is a process whose health is polled"},
+	"parley/bench/load":    {may: []string{"parley/bench/result"}, why: "a load generator depends neither on HTTP nor on Parley"},
+	"parley/bench/machine": {may: []string{"parley/bench/result"}, why: "it observes the machine, independently of what runs there"},
+	"parley/bench/report":  {may: []string{"parley/bench/result"}, why: "a report formats the values it is given and measures nothing"},
+	"parley/bench/wire":    {why: "a raw connection must be cheap, so it handles bytes only"},
+	"parley/bench/result":  {why: "results are plain values, which are stored and compared later"},
 
 	"parley/bench/cmd/parley-bench": {
 		may: []string{"parley/bench", "parley/bench/report", "parley/bench/result", "parley/bench/scenario", "parley/bench/target"},
 		why: "a command line reads flags and calls the bench",
 	},
 
-	// Roof.
-	"parley/cmd/parley":          {may: everything, why: "the roof is where all names meet"},
+	// Commands.
+	"parley/cmd/parley":          {may: everything, why: "the command connects all packages"},
 	"parley/cmd/parley/cli":      {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
 	"parley/cmd/parley/program":  {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
 	"parley/cmd/parley/profile":  {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
-	"parley/cmd/parley/blackbox": {tests: []string{"parley/cmd/parley/history"}, why: "who sees the binary from outside knows nothing of what is inside"},
-	"parley/cmd/parley/history":  {why: "what clients were told is judged without knowing who told them"},
-	"parley/cmd/parley/judges":   {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "the judges see the binary as a user of the client does"},
+	"parley/cmd/parley/blackbox": {tests: []string{"parley/cmd/parley/history"}, why: "black-box tests use the binary only and nothing that is inside"},
+	"parley/cmd/parley/history":  {why: "a history of answers is checked without knowing the server that gave them"},
+	"parley/cmd/parley/judges":   {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
 }
 
-const strangers = "rules know the ground only; another aggregate is an id"
+const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
 
 var (
 	ground     = []string{"parley"}
@@ -144,37 +144,37 @@ var (
 	everything = []string{"parley", "parley/..."}
 )
 
-// lock ties a third-party module to the floors that may know it.
+// lock restricts a third-party module to the packages that may import it.
 type lock struct {
-	module string
-	floors []string
-	why    string
+	module   string
+	packages []string
+	why      string
 }
 
-// locks lists every module that product code may import. One that is not here
-// has no floor yet and is refused.
+// locks lists every third-party module that product code may import. TestLayers
+// rejects all others.
 var locks = []lock{
-	{"github.com/asynkron/protoactor-go", []string{"parley/actors/host"}, "mailboxes are the body's; rules and doors must outlive the engine"},
-	{"github.com/cockroachdb/pebble/v2", []string{"parley/persistence", "parley/persistence/..."}, "one floor knows how bytes reach the disk"},
-	{"github.com/cespare/xxhash/v2", []string{"parley/persistence/disk"}, "checksums are for bytes on the disk, never for what is secret"},
-	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the door lives with that"},
+	{"github.com/asynkron/protoactor-go", []string{"parley/actors/host"}, "only actors have mailboxes; rules and interfaces must not depend on the engine"},
+	{"github.com/cockroachdb/pebble/v2", []string{"parley/persistence", "parley/persistence/..."}, "only the storage layer knows how bytes reach the disk"},
+	{"github.com/cespare/xxhash/v2", []string{"parley/persistence/disk"}, "checksums protect bytes on disk; secrets need a keyed hash"},
+	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the HTTP layer deals with that"},
 	{"github.com/fasthttp/router", []string{"parley/http"}, "routes are declared in one table"},
-	{"github.com/golang-jwt/jwt/v5", []string{"parley/http/auth"}, "one place decides which tokens are good"},
-	{"github.com/go-jose/go-jose/v4", []string{"parley/http", "parley/http/auth"}, "signatures of strangers are judged at the door"},
-	{"filippo.io/edwards25519", []string{"parley/http", "parley/http/auth", "parley/http/api"}, "keys are judged where they come in"},
-	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one place decides which addresses are public"},
-	{"golang.org/x/net", []string{"parley/http/egress"}, "one place decides which host a text names"},
-	{"github.com/maypok86/otter/v2", []string{"parley/actors", "parley/http", "parley/http/auth", "parley/http/limit"}, "caches belong to those who ask, never to rules or to the journal"},
-	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journal do not speak JSON"},
-	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "distributions are recorded by workers and leave as plain values"},
-	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; doors speak JSON"},
-	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; doors speak JSON"},
-	{"github.com/google/uuid", []string{"parley"}, "ids have types; nothing above the ground handles a bare UUID"},
-	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/bench/cmd/parley-bench"}, "flags are read on the roof"},
-	{"github.com/knadh/koanf", []string{"parley/cmd/parley"}, "settings are read on the roof"},
-	{"github.com/lmittmann/tint", []string{"parley/cmd/parley"}, "how a log looks is decided on the roof"},
-	{"github.com/prometheus/client_golang", []string{"parley/cmd/parley"}, "metrics are gathered as numbers below and exposed on the roof"},
-	{"go.opentelemetry.io/otel", []string{"parley/cmd/parley"}, "spans are made on the roof of what is told below; nothing below carries any"},
+	{"github.com/golang-jwt/jwt/v5", []string{"parley/http/auth"}, "one package decides which tokens are valid"},
+	{"github.com/go-jose/go-jose/v4", []string{"parley/http", "parley/http/auth"}, "signatures of clients are verified before actors see a request"},
+	{"filippo.io/edwards25519", []string{"parley/http", "parley/http/auth", "parley/http/api"}, "keys are validated where they enter"},
+	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one package decides which addresses are public"},
+	{"golang.org/x/net", []string{"parley/http/egress"}, "one package decides which host a text names"},
+	{"github.com/maypok86/otter/v2", []string{"parley/actors", "parley/http", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
+	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
+	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
+	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
+	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
+	{"github.com/google/uuid", []string{"parley"}, "ids have types; no package above the base handles a bare UUID"},
+	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/bench/cmd/parley-bench"}, "only commands read flags"},
+	{"github.com/knadh/koanf", []string{"parley/cmd/parley"}, "only the command reads settings"},
+	{"github.com/lmittmann/tint", []string{"parley/cmd/parley"}, "the command chooses the format of logs"},
+	{"github.com/prometheus/client_golang", []string{"parley/cmd/parley"}, "packages count; the command exposes the counts as metrics"},
+	{"go.opentelemetry.io/otel", []string{"parley/cmd/parley"}, "packages report what happened; the command makes spans of it"},
 }
 
 // testModules may be imported by tests anywhere and by product code nowhere.
@@ -184,13 +184,13 @@ var testModules = []string{
 	"go.opentelemetry.io/proto/otlp",
 }
 
-// clientOnlyStd holds packages to the standard library: they may not import
-// even the modules that a lock would grant them.
+// clientOnlyStd lists packages that may import the standard library and this module
+// only, whatever locks allow.
 var clientOnlyStd = map[string]string{
 	"parley/http/client": "a user of the client must download nothing but this module",
 }
 
-// bannedStd are imports that would break the promise of a rules package.
+// bannedStd are the imports that rules packages must not have, with the reason.
 var bannedStd = map[string]string{
 	"context": "rules take no context: they never wait", "log": "rules do not log", "log/slog": "rules do not log",
 	"os": "rules do no I/O", "net": "rules do no I/O", "net/http": "rules do no I/O", "io": "rules do no I/O",
@@ -198,8 +198,8 @@ var bannedStd = map[string]string{
 	"math/rand": "randomness is passed in", "math/rand/v2": "randomness is passed in", "crypto/rand": "randomness is passed in",
 }
 
-// bannedCalls are functions that only the roof may use, by package, and
-// waitingCalls those that rules and ground may not use.
+// bannedCalls are the functions, by package, that only commands may use; waitingCalls
+// are those that rules and the base package may not use.
 var (
 	bannedCalls = map[string][]string{
 		"time":     {"Now", "Since", "Until"},
@@ -211,7 +211,7 @@ var (
 	}
 )
 
-// bannedNames say nothing about what a package holds.
+// bannedNames are package names that say nothing about the contents.
 var bannedNames = []string{"utils", "util", "common", "models", "model", "types", "helpers", "helper", "config", "shared", "misc", "lib", "base", "core"}
 
 func TestLayers(t *testing.T) {
@@ -220,29 +220,31 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestLayersMapIsInhabited keeps the map from describing packages that are gone.
-func TestLayersMapIsInhabited(t *testing.T) {
+// TestLayersListsExistingPackages checks that lattice and locks name packages and
+// modules that exist.
+func TestLayersListsExistingPackages(t *testing.T) {
 	for path := range lattice {
 		folder := strings.TrimPrefix(strings.TrimPrefix(path, "parley"), "/")
 		if found, _ := fs.Glob(os.DirFS("."), strings.TrimPrefix(folder+"/*.go", "/")); len(found) == 0 {
-			t.Errorf("%s is on the map, but there is no such package", path)
+			t.Errorf("%s is in lattice, but there is no such package", path)
 		}
 	}
 	imported := importedModules(t)
 	for _, l := range locks {
 		if !imported(l.module) {
-			t.Errorf("a lock is on %s, which no product code imports", l.module)
+			t.Errorf("locks has %s, which no product code imports", l.module)
 		}
-		for _, floor := range l.floors {
-			path := strings.TrimSuffix(floor, "/...")
+		for _, allowed := range l.packages {
+			path := strings.TrimSuffix(allowed, "/...")
 			if _, known := lattice[path]; !known {
-				t.Errorf("the lock on %s names %s, which is not on the map", l.module, floor)
+				t.Errorf("the lock of %s allows %s, which is not in lattice", l.module, allowed)
 			}
 		}
 	}
 }
 
-// importedModules tells of a module whether product code imports a package of it.
+// importedModules returns a function that reports whether product code imports a
+// package of a module.
 func importedModules(t *testing.T) func(module string) bool {
 	t.Helper()
 	paths := map[string]bool{}
@@ -286,8 +288,8 @@ func goFiles(t *testing.T) map[string]*ast.File {
 	return files
 }
 
-// TestLayersControl plants one fault at a time in a tree that is otherwise
-// sound and expects exactly that fault to be named.
+// TestLayersControl adds one violation at a time to a correct tree and expects a
+// complaint that names it.
 func TestLayersControl(t *testing.T) {
 	sound := map[string]string{
 		"id.go":                 "package parley\n\nimport _ \"github.com/google/uuid\"\n",
@@ -316,16 +318,16 @@ func TestLayersControl(t *testing.T) {
 		{"http/bad.go", "package http\n\nimport \"time\"\n\nvar _ = time.Since\n", "time.Since"},
 		{"http/bad.go", "package http\n\nimport \"log/slog\"\n\nfunc f() { slog.Info(\"x\") }\n", "log/slog.Info"},
 		{"actors/bad.go", "package actors\n\nimport \"os\"\n\nvar _ = os.Getenv(\"A\")\n", "os.Getenv"},
-		{"actors/bad.go", "package actors\n\nimport _ \"github.com/cockroachdb/pebble/v2\"\n", "one floor knows how bytes reach the disk"},
-		{"http/bad.go", "package http\n\nimport _ \"github.com/golang-jwt/jwt/v5\"\n", "which tokens are good"},
+		{"actors/bad.go", "package actors\n\nimport _ \"github.com/cockroachdb/pebble/v2\"\n", "only the storage layer knows how bytes reach the disk"},
+		{"http/bad.go", "package http\n\nimport _ \"github.com/golang-jwt/jwt/v5\"\n", "which tokens are valid"},
 		{"http/client/bad.go", "package client\n\nimport _ \"github.com/go-json-experiment/json\"\n", "nothing but this module"},
 		{"http/client/bad.go", "package client\n\nimport _ \"parley/http\"\n", "must not import parley/http"},
 		{"cmd/parley/bad.go", "package main\n\nimport _ \"parley/http\"\n", "under the name parleyhttp"},
-		{"cmd/parley/bad.go", "package main\n\nimport _ \"example.org/novelty\"\n", "has no floor"},
-		{"bench/load/bad.go", "package load\n\nimport _ \"parley/http/client\"\n", "knows neither HTTP nor Parley"},
+		{"cmd/parley/bad.go", "package main\n\nimport _ \"example.org/novelty\"\n", "is not in locks"},
+		{"bench/load/bad.go", "package load\n\nimport _ \"parley/http/client\"\n", "depends neither on HTTP nor on Parley"},
 		{"bench/load/bad.go", "package load\n\nimport \"os\"\n\nvar _ = os.Getenv\n", "os.Getenv"},
 		{"bench/report/bad.go", "package report\n\nimport \"time\"\n\nvar _ = time.Now\n", "time.Now"},
-		{"attic/attic.go", "package attic\n", "is not on the map"},
+		{"extra/extra.go", "package extra\n", "is not in lattice"},
 		{"actors/utils/u.go", "package utils\n", "is not a name"},
 		{"http/bad.go", "package http\n\nimport _ \"log\"\n", "log"},
 	}
@@ -340,7 +342,7 @@ func TestLayersControl(t *testing.T) {
 		return m
 	}
 	if complaints := surveyLayers(t, tree()); len(complaints) > 0 {
-		t.Fatalf("a sound tree is refused: %q", complaints)
+		t.Fatalf("a correct tree is rejected: %q", complaints)
 	}
 	for _, fault := range faults {
 		complaints := surveyLayers(t, tree(fault.file, fault.source))
@@ -348,7 +350,7 @@ func TestLayersControl(t *testing.T) {
 			return strings.HasPrefix(c, fault.file) && strings.Contains(c, fault.want)
 		})
 		if !named {
-			t.Errorf("planted %q in %s; nothing says %q, only %q", fault.source, fault.file, fault.want, complaints)
+			t.Errorf("added %q to %s: want a complaint with %q, got %q", fault.source, fault.file, fault.want, complaints)
 		}
 	}
 }

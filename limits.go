@@ -2,7 +2,7 @@ package parley
 
 import "time"
 
-// The numbers of the specification, in its order. // spec: Limits
+// Limits from the specification, in its order. // spec: Limits
 const (
 	PayloadCharsMax        = 131072
 	MetadataBytesMax       = 4096
@@ -24,7 +24,7 @@ const (
 	JWKSCacheSeconds       = 3600
 )
 
-// Numbers that the specification leaves open, see docs/limits.md.
+// Limits that the specification leaves open; see docs/limits.md.
 const (
 	MessageTypeMax    = 200
 	ContentTypeMax    = 255
@@ -42,15 +42,16 @@ const (
 	NonceMax          = 64
 	// CredentialsMax is how many live credentials an organization may have.
 	CredentialsMax = 10
-	// RevokedCredentialsKept is how long a revoked credential stays in the state of
-	// its organization, RevokedCredentialsMax how many of them at most.
+	// RevokedCredentialsKept is how long a revoked credential stays in the state of its
+	// organization; RevokedCredentialsMax is how many of them stay at most.
 	RevokedCredentialsKept = 30 * 24 * time.Hour
 	RevokedCredentialsMax  = 100
 	SigningKeyLifetime     = 90 * 24 * time.Hour
 	SigningKeyAfterlife    = 24 * time.Hour
-	// FormerKeysMax and KeyBindingsMax bound what an agent's state accumulates of
-	// its owner's, ForeignKeysMax and ForeignBindingsMax what it accumulates beside
-	// that: keys that no binding names, and bindings that no signed steps lead to.
+	// FormerKeysMax and KeyBindingsMax bound the keys and bindings of its owner in an
+	// agent's state. ForeignKeysMax bounds further keys, which no binding names, and
+	// ForeignBindingsMax bindings that no chain of signatures connects with the current
+	// one.
 	FormerKeysMax      = 1000
 	KeyBindingsMax     = 1000
 	ForeignKeysMax     = 250

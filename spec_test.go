@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-// specSHA256 is of the specification as it was received. docs/spec.md is that
-// text, byte for byte: what the service should do is not edited here.
+// specSHA256 is the hash of the specification as it was received. docs/spec.md is a
+// verbatim copy and is never edited.
 const specSHA256 = "572c9fbc9427f738726e6d7bad834a5cbd54c3829df1e8e8e0898856a7e8dddb"
 
-// specEndpoints is the number of endpoints that the specification's tables and
-// headings name; a parser that loses one is found out by it.
+// specEndpoints is the number of endpoints in the specification's tables and headings.
+// It detects a parser that misses one.
 const specEndpoints = 66
 
-// notBuiltYet names what the specification asks for and the service does not
-// have, with the feature that each belongs to. Such a path answers 404.
+// notBuiltYet lists the endpoints of the specification that are not implemented, with
+// the feature that each belongs to. The server answers 404.
 var notBuiltYet = map[string]string{
 	"GET /directory/agents":                 "directory",
 	"GET /directory/agents/stream":          "directory",
@@ -41,30 +41,31 @@ var notBuiltYet = map[string]string{
 	"GET /compliance/info":                  "compliance",
 }
 
-// beyondSpec names what the service has and the specification does not ask for.
+// beyondSpec lists the endpoints that the specification does not have, with what
+// they are for.
 var beyondSpec = map[string]string{
-	"GET /":                      "what runs here, for people and for programs",
-	"POST /org/credentials":      "a second secret, to change the first without a gap",
-	"DELETE /org/credentials/{}": "and the end of the first",
+	"GET /":                      "name and version of the service, for people and programs",
+	"POST /org/credentials":      "a second secret, to rotate the first without downtime",
+	"DELETE /org/credentials/{}": "revokes a secret",
 	"GET /.well-known/oauth-authorization-server": "RFC 8414",
-	"PUT /agents/{}/key-binding":                  "the agent's signature binds its keys",
-	"GET /agents/{}/key-bindings":                 "and leads from a former key to the current one",
-	"POST /agents/{}/keys/retire":                 "a former key that is not to be trusted any more",
-	"GET /agents/{}/conversations":                "what an agent takes part in, newest first",
+	"PUT /agents/{}/key-binding":                  "stores the agent's signature over its keys",
+	"GET /agents/{}/key-bindings":                 "returns the signatures that connect former keys with the current one",
+	"POST /agents/{}/keys/retire":                 "declares a former key untrustworthy",
+	"GET /agents/{}/conversations":                "the conversations of an agent, newest first",
 	"PATCH /groups/{}/members/{}":                 "admins promote and demote",
 	"POST /auth/verify-email":                     "the mailed token of --tier1 email",
-	"POST /webhooks/{}/test":                      "a delivery that tells of nothing, to try a receiver",
-	"POST /webhooks/{}/rotate-secret":             "another secret without a gap",
-	"POST /webhooks/{}/deliveries/{}/retry":       "a dead delivery is tried again by hand",
-	"POST /messages/{}/read":                      "the recipient has read it, told without a reply",
-	"POST /agents/{}/messages/ack":                "the same for many",
-	"GET /messages/{}/trace":                      "why a message is not delivered yet",
-	"GET /agents/{}/wait":                         "long poll, for those who can keep no stream",
-	"GET /readyz":                                 "whether a load balancer should send requests here",
-	"GET /version":                                "what is running",
-	"GET /openapi.json":                           "this table for machines",
-	"GET /docs":                                   "this table for people",
-	"GET /docs/{}":                                "files of the page",
+	"POST /webhooks/{}/test":                      "sends a test event to the receiver",
+	"POST /webhooks/{}/rotate-secret":             "rotates the secret without downtime",
+	"POST /webhooks/{}/deliveries/{}/retry":       "retries a dead delivery",
+	"POST /messages/{}/read":                      "records that the recipient has read the message",
+	"POST /agents/{}/messages/ack":                "records the same for many messages",
+	"GET /messages/{}/trace":                      "shows why a message is not delivered yet",
+	"GET /agents/{}/wait":                         "long poll, for clients that cannot keep a stream open",
+	"GET /readyz":                                 "readiness, for load balancers",
+	"GET /version":                                "version and build of the server",
+	"GET /openapi.json":                           "OpenAPI description",
+	"GET /docs":                                   "API reference as a web page",
+	"GET /docs/{}":                                "files of that page",
 }
 
 func readSpec(t *testing.T) string {
@@ -78,7 +79,7 @@ func readSpec(t *testing.T) string {
 
 func TestSpecIsTheOneReceived(t *testing.T) {
 	if got := fmt.Sprintf("%x", sha256.Sum256([]byte(readSpec(t)))); got != specSHA256 {
-		t.Errorf("docs/spec.md has SHA-256 %s; it was received as %s", got, specSHA256)
+		t.Errorf("docs/spec.md has SHA-256 %s, want %s", got, specSHA256)
 	}
 }
 
@@ -94,13 +95,13 @@ func TestSpecEndpointsAreFound(t *testing.T) {
 	}
 	for endpoint := range notBuiltYet {
 		if !slices.Contains(endpoints, endpoint) {
-			t.Errorf("%s is listed as not built yet, but the specification does not ask for it", endpoint)
+			t.Errorf("%s is listed as not built yet, but is not in the specification", endpoint)
 		}
 	}
 }
 
-// TestSpecAnchors holds every comment that cites the specification against its
-// headings, so that a citation can be followed.
+// TestSpecAnchors checks that every heading of the specification that a comment cites
+// exists.
 func TestSpecAnchors(t *testing.T) {
 	headings, cited := headingsOf(readSpec(t)), 0
 	for _, s := range sources(t, os.DirFS(".")) {
@@ -109,7 +110,7 @@ func TestSpecAnchors(t *testing.T) {
 				for _, anchor := range anchorsIn(comment.Text) {
 					cited++
 					if !resolves(anchor, headings) {
-						t.Errorf("%s:%d cites spec: %q, which is no heading of docs/spec.md", s.file, s.lines.Position(comment.Pos()).Line, anchor)
+						t.Errorf("%s:%d cites spec: %q, which is not a heading of docs/spec.md", s.file, s.lines.Position(comment.Pos()).Line, anchor)
 					}
 				}
 			}
@@ -130,14 +131,14 @@ func TestSpecAnchorsControl(t *testing.T) {
 			t.Errorf("%q resolves: %v, want %v", anchor, got, want)
 		}
 	}
-	cite := "// judged at the door. // sp" + "ec: Limits; POST /messages."
+	cite := "// validated here. // sp" + "ec: Limits; POST /messages."
 	if got := anchorsIn(cite); !slices.Equal(got, []string{"Limits", "POST /messages"}) {
 		t.Errorf("anchors of %q: %q", cite, got)
 	}
 }
 
-// compareRoutes says where the routes and the specification's endpoints differ
-// otherwise than notBuiltYet and beyondSpec admit.
+// compareRoutes returns the differences between the routes and the specification's
+// endpoints that neither notBuiltYet nor beyondSpec lists.
 func compareRoutes(endpoints, routes []string) []string {
 	var complaints []string
 	for _, endpoint := range endpoints {
@@ -151,7 +152,7 @@ func compareRoutes(endpoints, routes []string) []string {
 	}
 	for _, route := range routes {
 		if beyondSpec[route] == "" && !slices.Contains(endpoints, route) {
-			complaints = append(complaints, route+" has a route, but the specification does not ask for it and it is not listed as beyond it")
+			complaints = append(complaints, route+" has a route, but is neither in the specification nor listed as beyond it")
 		}
 	}
 	for extension := range beyondSpec {
@@ -171,13 +172,13 @@ func TestSpecRoutesControl(t *testing.T) {
 		}
 	}
 	if complaints := compareRoutes(endpoints, sound); len(complaints) != 0 {
-		t.Fatalf("a sound table is refused: %q", complaints)
+		t.Fatalf("a correct table is rejected: %q", complaints)
 	}
 	for what, routes := range map[string][]string{
-		"a route is missing":            slices.DeleteFunc(slices.Clone(sound), func(r string) bool { return r == "POST /messages" }),
-		"a route came too early":        append(slices.Clone(sound), "GET /compliance/info"),
-		"a route nobody asked for":      append(slices.Clone(sound), "GET /metrics"),
-		"an extension that was dropped": slices.DeleteFunc(slices.Clone(sound), func(r string) bool { return r == "GET /version" }),
+		"a route is missing":                       slices.DeleteFunc(slices.Clone(sound), func(r string) bool { return r == "POST /messages" }),
+		"a route that is listed as not built yet":  append(slices.Clone(sound), "GET /compliance/info"),
+		"a route that is not in the specification": append(slices.Clone(sound), "GET /metrics"),
+		"an extension without a route":             slices.DeleteFunc(slices.Clone(sound), func(r string) bool { return r == "GET /version" }),
 	} {
 		if complaints := compareRoutes(endpoints, routes); len(complaints) != 1 {
 			t.Errorf("%s: %q, want one complaint", what, complaints)
@@ -194,8 +195,8 @@ var (
 	specComment = regexp.MustCompile(`\bspec: (.+)$`)
 )
 
-// endpointsOf gives the endpoints of the specification's tables and bold
-// headings in normal form.
+// endpointsOf returns the endpoints in the specification's tables and bold headings,
+// normalized and sorted.
 func endpointsOf(spec string) []string {
 	var found []string
 	add := func(text string) {
@@ -213,8 +214,8 @@ func endpointsOf(spec string) []string {
 	return slices.Compact(found)
 }
 
-// normalEndpoint forgets what a placeholder is called: {id} and {agent_id} at
-// the same place are the same route.
+// normalEndpoint removes the names of placeholders: {id} and {agent_id} at the same
+// position are the same route.
 func normalEndpoint(method, path string) string {
 	return method + " " + placeholder.ReplaceAllString(path, "{}")
 }
@@ -242,8 +243,8 @@ func anchorsIn(comment string) []string {
 	return anchors
 }
 
-// resolves reports whether anchor is a heading, either of them with or without
-// a remark in parentheses.
+// resolves reports whether anchor is a heading. A remark in parentheses may be missing
+// in either.
 func resolves(anchor string, headings []string) bool {
 	cited, _, _ := strings.Cut(anchor, " (")
 	return slices.ContainsFunc(headings, func(h string) bool {

@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// source is one Go file of this module as a reader finds it. Files are read
-// with go/parser rather than through `go list`: the test cache notices only
-// files that the test process itself opens.
+// source is one parsed Go file of this module. Files are read with go/parser and not
+// through `go list`, because the test cache tracks only the files that the test
+// process itself opens.
 type source struct {
 	file      string // slash path from the module root
 	pkg       string // import path of its folder
@@ -26,8 +26,8 @@ type source struct {
 	lines     *token.FileSet
 }
 
-// sources reads every Go file of the module under root and of the bench, leaving
-// out other modules, test data and hidden folders.
+// sources parses every Go file of the module under root and of the bench. It skips
+// other modules, test data and hidden folders.
 func sources(t *testing.T, root fs.FS) []source {
 	t.Helper()
 	var all []source
@@ -71,14 +71,14 @@ func skipFolder(root fs.FS, name string) bool {
 		return true
 	}
 	if name == "bench" {
-		return false // a module of its own for what it requires, not for how it is built
+		return false // its own go.mod is for its dependencies; the same rules apply
 	}
 	_, err := fs.Stat(root, name+"/go.mod")
 	return err == nil
 }
 
-// surveyLayers holds the tree against the lattice and the locks and returns a
-// complaint for each breach, beginning with the file.
+// surveyLayers compares the imports and calls of a tree with lattice and locks. It
+// returns a complaint for each violation, which begins with the file.
 func surveyLayers(t *testing.T, root fs.FS) []string {
 	t.Helper()
 	var complaints []string
@@ -87,11 +87,11 @@ func surveyLayers(t *testing.T, root fs.FS) []string {
 			complaints = append(complaints, s.file+": "+fmt.Sprintf(format, args...))
 		}
 		if slices.Contains(bannedNames, path.Base(s.pkg)) {
-			complain("%s is not a name that says what a package holds", path.Base(s.pkg))
+			complain("%s is not a name that says what the package contains", path.Base(s.pkg))
 		}
 		here, ok := lattice[s.pkg]
 		if !ok {
-			complain("package %s is not on the map of layers_test.go", s.pkg)
+			complain("package %s is not in lattice of layers_test.go", s.pkg)
 			continue
 		}
 		for _, spec := range s.syntax.Imports {
@@ -114,7 +114,7 @@ func checkImport(s source, here place, spec *ast.ImportSpec, complain func(strin
 			complain("must not import %s: %s", target, here.why)
 		}
 		if target == "parley/http" && s.pkg != target && (spec.Name == nil || spec.Name.Name != "parleyhttp") {
-			complain("imports parley/http otherwise than under the name parleyhttp: a bare http is the standard library's")
+			complain("must import parley/http under the name parleyhttp: http is the standard library's")
 		}
 	case !strings.Contains(strings.Split(target, "/")[0], "."):
 		checkStd(s, here, target, complain)
@@ -131,7 +131,7 @@ func checkStd(s source, here place, target string, complain func(string, ...any)
 		complain("must not import %s: %s", target, why)
 	}
 	if target == "log" && !strings.HasPrefix(s.pkg, "parley/cmd/") {
-		complain("must not import log: where a log goes is decided on the roof")
+		complain("must not import log: the command decides where logs go")
 	}
 }
 
@@ -150,16 +150,17 @@ func checkModule(s source, target string, complain func(string, ...any)) {
 		if !inModule(target, l.module) {
 			continue
 		}
-		if !s.test && !within(s.pkg, l.floors) {
+		if !s.test && !within(s.pkg, l.packages) {
 			complain("must not import %s: %s", target, l.why)
 		}
 		return
 	}
-	complain("imports %s, a module that has no floor in layers_test.go", target)
+	complain("imports %s, a module that is not in locks of layers_test.go", target)
 }
 
-// checkCalls looks for functions that reach for the world and for goroutines
-// in rules. It follows an import's local name, so an alias hides nothing.
+// checkCalls complains about calls that read the clock or the environment, and about
+// goroutines in rules. It resolves the local names of imports, so aliases do not
+// hide a call.
 func checkCalls(s source, here place, complain func(string, ...any)) {
 	if s.test || s.generated {
 		return
@@ -177,22 +178,22 @@ func checkCalls(s source, here place, complain func(string, ...any)) {
 		switch n := n.(type) {
 		case *ast.GoStmt:
 			if here.pure {
-				complain("line %d starts a goroutine: rules do not run, they are run", s.lines.Position(n.Pos()).Line)
+				complain("line %d starts a goroutine: rules are synchronous", s.lines.Position(n.Pos()).Line)
 			}
 		case *ast.SelectorExpr:
 			pkg, ok := n.X.(*ast.Ident)
 			if ok && reachesOut(s.pkg, here, names[pkg.Name], n.Sel.Name) {
-				complain("line %d uses %s.%s: clocks and surroundings are passed in", s.lines.Position(n.Pos()).Line, names[pkg.Name], n.Sel.Name)
+				complain("line %d uses %s.%s: pass the clock or the setting as a parameter", s.lines.Position(n.Pos()).Line, names[pkg.Name], n.Sel.Name)
 			}
 		}
 		return true
 	})
 }
 
-// reachesOut tells whether a use is of the world outside. Waiting is forbidden
-// to rules and ground only: rooms and doors have real deadlines. The client
-// runs under somebody else's roof and brings the system's clock by default, and
-// to read clocks is the bench's trade.
+// reachesOut reports whether a function reads the clock or the environment, or waits,
+// in a package that must not. Waiting is forbidden in rules and the base package only:
+// servers have real deadlines. The client uses the system's clock by default, because
+// it runs in other programs, and the bench measures time.
 func reachesOut(pkg string, here place, target, name string) bool {
 	if strings.HasPrefix(pkg, "parley/cmd/") || strings.HasPrefix(pkg, "parley/bench/cmd/") || target == "time" && (pkg == "parley/http/client" || measures(pkg)) {
 		return false
@@ -201,8 +202,8 @@ func reachesOut(pkg string, here place, target, name string) bool {
 	return slices.Contains(bannedCalls[target], name) || waits && (here.pure || pkg == "parley")
 }
 
-// measures tells whether a package is of the bench, but not of its parts that
-// only show what others measured.
+// measures reports whether a package belongs to the bench and takes measurements, as
+// opposed to formatting them.
 func measures(pkg string) bool {
 	return within(pkg, []string{"parley/bench", "parley/bench/..."}) && pkg != "parley/bench/report" && pkg != "parley/bench/result"
 }
@@ -211,8 +212,8 @@ func inModule(target, module string) bool {
 	return target == module || strings.HasPrefix(target, module+"/")
 }
 
-// within reports whether target is one of the patterns; a/... stands for what
-// is below a.
+// within reports whether target matches one of the patterns; a/... matches every
+// package below a.
 func within(target string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		below, wild := strings.CutSuffix(p, "/...")
