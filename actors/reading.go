@@ -89,7 +89,7 @@ func readRecord(v journal.View, reader parley.Slot, id parley.MessageID) (m Mess
 	return m, err
 }
 
-// readMarks completes a page of an agent's feed, newest first.
+// readReceipts completes a page of an agent's feed, newest first.
 func readMarks(v journal.View, agent parley.AgentID, page []Message) error {
 	if len(page) == 0 {
 		return nil

@@ -191,7 +191,7 @@ var vandalism = []struct {
 		k, _ := x.rows(layout.RecordFamily, nil)
 		x.remove(k[2])
 	}, []string{"copies"}, "cannot read their copies"},
-	{"a copy without marks counts as carried", func(x *vandal) {
+	{"a copy without receipts counts as carried", func(x *vandal) {
 		k, _ := x.rows(layout.FeedFamily, nil)
 		agent := parley.AgentID(k[7][3:19])
 		x.set(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]), layout.EncodeNumber(layout.Number(k[7][19:])))
@@ -220,8 +220,8 @@ func TestAuditOfCopies(t *testing.T) {
 	}
 }
 
-// TestAuditOfCopiesUnderWay: what is in lanes still is neither missing nor too
-// much; a parcel that is lost, or has gone astray, is.
+// TestAuditOfCopiesUnderWay: what is in outboxes still is neither missing nor too
+// much; a message that is lost, or has gone astray, is.
 func TestAuditOfCopiesUnderWay(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		fs := vfs.NewMem()
@@ -263,10 +263,10 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 		}
 	}
 	if _, said, _ := examined(t, wrecked(t, fs, id, astray(0))); said != "" {
-		t.Errorf("a parcel of a journal to itself:\n%s", said)
+		t.Errorf("a message of a journal to itself:\n%s", said)
 	}
 	if names, said, _ := examined(t, wrecked(t, fs, id, astray(1))); !slices.Contains(names, "outboxes") || !strings.Contains(said, "a word for journal 0") {
-		t.Errorf("a parcel gone astray: %q\n%s", names, said)
+		t.Errorf("a message gone astray: %q\n%s", names, said)
 	}
 }
 

@@ -67,9 +67,9 @@ func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parl
 	})
 }
 
-// FarMarks lists the receipts that are kept by message, where the conversation
+// FarReceipts lists the receipts that are kept by message, where the conversation
 // lives and its recipient does not.
-func (a *Archive) FarMarks(fn func(id parley.MessageID, m journal.Receipts) error) error {
+func (a *Archive) FarReceipts(fn func(id parley.MessageID, m journal.Receipts) error) error {
 	return a.family(layout.ReceiptFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 19 {
 			return nil // beside a feed

@@ -39,7 +39,7 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 		mustClose(t, s)
 		for i, snapshot := range snapshots {
 			again := restored(t, fs, "backup", snapshot.ID, fmt.Sprint("restored-", journals, i))
-			for lanesBusy(again) {
+			for outboxesBusy(again) {
 				time.Sleep(time.Millisecond)
 			}
 			v := again.view()

@@ -17,7 +17,7 @@ type sight struct {
 	view  *storeView
 	// events are the deeds whose events are there, with their places.
 	events  map[uint64]journal.Stream
-	tray    map[uint64]int // per deed: words that lie in a tray
+	queue   map[uint64]int // per deed: words that lie in a queue
 	heard   map[uint64]int // per deed: events that took its words
 	rows    map[uint64]int
 	puts    map[uint64]int
@@ -33,13 +33,13 @@ func (s *sight) fault(format string, args ...any) {
 }
 
 // inspect holds an image against what clients knew when it was taken. With
-// settled, lanes have come to rest: what was said elsewhere must be there too.
+// settled, outboxes have come to rest: what was said elsewhere must be there too.
 func inspect(w *world, s *Store, known []claim, settled bool) []string {
 	v := s.view()
 	defer v.Close()
 	x := &sight{
 		store: s, view: v, settled: settled,
-		events: map[uint64]journal.Stream{}, tray: map[uint64]int{}, heard: map[uint64]int{},
+		events: map[uint64]journal.Stream{}, queue: map[uint64]int{}, heard: map[uint64]int{},
 		rows: map[uint64]int{}, puts: map[uint64]int{},
 		feeds: map[parley.AgentID]map[uint64]parley.AnyID{}, refs: map[parley.AnyID]int{}, hosted: map[uint64]int{},
 	}
@@ -100,14 +100,14 @@ func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
 		s.fault("state of %d events says %v, the last event is %d (%v, %v)", seq, state, last, err, stateErr)
 	}
 	err = s.view.Queue(stream, 0, func(r journal.QueuedMessage) bool {
-		s.tray[layout.Number(r.Data)]++
-		if edge := s.store.home(stream.Slot()).durable.level.Load(); r.Number > edge {
-			s.fault("word %d lies in a tray beyond the edge %d", r.Number, edge)
+		s.queue[layout.Number(r.Data)]++
+		if durable := s.store.home(stream.Slot()).durable.level.Load(); r.Number > durable {
+			s.fault("queued message %d is beyond the durable position %d", r.Number, durable)
 		}
 		return true
 	})
 	if err != nil {
-		s.fault("tray: %v", err)
+		s.fault("queue: %v", err)
 	}
 }
 
@@ -140,13 +140,13 @@ func (s *sight) seeRows(slot parley.Slot, table journal.Table, into map[uint64]i
 	}
 }
 
-// seeFeed reads an agent's feed. A message is unseen until it is marked: both
+// seeFeed reads an agent's feed. A message is untransferred until it is marked: both
 // are written together.
 func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 	spoken := map[journal.Stream]uint64{}
-	unseen := map[uint64]parley.MessageID{}
+	untransferred := map[uint64]parley.MessageID{}
 	_, err := s.view.Untransferred(agent, 0, math.MaxInt, func(position uint64, id parley.MessageID) bool {
-		unseen[position] = id
+		untransferred[position] = id
 		return true
 	})
 	feed := map[uint64]parley.AnyID{}
@@ -156,7 +156,7 @@ func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 		feed[e.Position] = e.Ref
 		s.refs[e.Ref]++
 		if e.At < arrival || e.Position > s.store.DurablePosition(agent) {
-			s.fault("entry %d of %d arrived at %d, edge %d", e.Position, e.At, arrival, s.store.DurablePosition(agent))
+			s.fault("entry %d of %d arrived at %d, durable position %d", e.Position, e.At, arrival, s.store.DurablePosition(agent))
 		}
 		arrival = e.At
 		by := deeds[layout.Number(e.Note)].stream
@@ -168,15 +168,15 @@ func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 		if err != nil || len(record) < 8 || layout.Number(record) != layout.Number(e.Note) || position != e.Position {
 			s.fault("entry %d: record of %d bytes at %d (%v)", e.Position, len(record), position, err)
 		}
-		marks, err := s.view.Receipts(journal.RecordReceipt{Recipient: agent, Position: e.Position})
-		if _, waits := unseen[e.Position]; waits == (marks.TransferredAt != 0) || err != nil {
-			s.fault("entry %d: unseen %v with marks %v (%v)", e.Position, waits, marks, err)
+		receipts, err := s.view.Receipts(journal.RecordReceipt{Recipient: agent, Position: e.Position})
+		if _, waits := untransferred[e.Position]; waits == (receipts.TransferredAt != 0) || err != nil {
+			s.fault("entry %d: untransferred %v with receipts %v (%v)", e.Position, waits, receipts, err)
 		}
-		delete(unseen, e.Position)
+		delete(untransferred, e.Position)
 		return true
 	})
-	if err != nil || feedErr != nil || len(unseen) > 0 {
-		s.fault("%d messages are unseen and not in the feed (%v, %v)", len(unseen), err, feedErr)
+	if err != nil || feedErr != nil || len(untransferred) > 0 {
+		s.fault("%d messages are untransferred and not in the feed (%v, %v)", len(untransferred), err, feedErr)
 	}
 }
 
@@ -225,7 +225,7 @@ func (s *sight) judge(w *world, d *deed) {
 		s.expect(d, "the chapter", done, true, s.hosted[d.number])
 	}
 	if !d.tell.Zero() {
-		s.expect(d, "the word in the tray or heard", done, s.store.home(d.tell.Slot()) == home, s.tray[d.number]+s.heard[d.number])
+		s.expect(d, "the message in the queue or handled", done, s.store.home(d.tell.Slot()) == home, s.queue[d.number]+s.heard[d.number])
 	}
 	if !d.born.Zero() {
 		n := 0
@@ -286,13 +286,13 @@ func (s *sight) keepsPromise(c claim) {
 		of = append(of, journal.RecordReceipt{Message: c.message})
 	}
 	for _, m := range of {
-		if marks, err := s.view.Receipts(m); err != nil || marks.TransferredAt != 1000 {
-			s.fault("lost: marks of message at %d are %v (%v)", c.entry.Position, marks, err)
+		if receipts, err := s.view.Receipts(m); err != nil || receipts.TransferredAt != 1000 {
+			s.fault("lost: receipts of message at %d are %v (%v)", c.entry.Position, receipts, err)
 		}
 	}
 }
 
-// reopened opens an image, inspects it, lets lanes come to rest and inspects
+// reopened opens an image, inspects it, lets outboxes come to rest and inspects
 // it again.
 func reopened(w *world, x trial, i crashtest.Image) []string {
 	known := w.known(i.Known)
@@ -306,9 +306,9 @@ func reopened(w *world, x trial, i crashtest.Image) []string {
 	if err := startQuietly(s); err != nil {
 		faults = append(faults, err.Error())
 	}
-	for deadline := 0; lanesBusy(s); deadline++ {
+	for deadline := 0; outboxesBusy(s); deadline++ {
 		if deadline > 10000 {
-			faults = append(faults, "lanes do not come to rest")
+			faults = append(faults, "outboxes do not come to rest")
 			break
 		}
 		time.Sleep(200 * time.Microsecond)
@@ -320,7 +320,7 @@ func reopened(w *world, x trial, i crashtest.Image) []string {
 	return faults
 }
 
-func lanesBusy(s *Store) bool {
+func outboxesBusy(s *Store) bool {
 	for _, j := range s.journals {
 		for i := range j.outboxes {
 			if j.outboxes[i].depth.Load() > 0 {

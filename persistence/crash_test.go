@@ -49,7 +49,7 @@ type trial struct {
 	journals, rounds   int
 	seed               uint64
 	unsynced, trusting bool
-	// forgetful images do not resume the lanes of journals to themselves.
+	// forgetful images do not resume the outboxes of journals to themselves.
 	forgetful bool
 }
 
@@ -126,9 +126,9 @@ func TestCrash(t *testing.T) {
 func TestCrashControls(t *testing.T) {
 	unraced(t)
 	for name, x := range map[string]trial{
-		"commits are not synced":          {journals: 1, rounds: 15, unsynced: true},
-		"commits are not synced, lanes":   {journals: 4, rounds: 15, unsynced: true},
-		"readers do not wait for Durable": {journals: 1, rounds: 25, trusting: true},
+		"commits are not synced":           {journals: 1, rounds: 15, unsynced: true},
+		"commits are not synced, outboxes": {journals: 4, rounds: 15, unsynced: true},
+		"readers do not wait for Durable":  {journals: 1, rounds: 25, trusting: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &verdict{}

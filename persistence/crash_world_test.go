@@ -56,7 +56,7 @@ type deed struct {
 	broadcast parley.MessageID
 	// hosted: the deed has a chapter of the stream that its own hosts.
 	hosted bool
-	// hears is the deed whose words this one took from the tray; heard tells
+	// hears is the deed whose words this one took from the queue; heard tells
 	// that there is one.
 	hears uint64
 	heard bool
@@ -304,7 +304,7 @@ func (a *performer) speak() {
 	a.append(d, e)
 }
 
-// listen takes what is in the tray, as an actor does: rows that are not
+// listen takes what is in the queue, as an actor does: rows that are not
 // durable yet included.
 func (a *performer) listen() {
 	v := a.store.view()
@@ -350,8 +350,8 @@ func (a *performer) trespass() {
 	a.append(d, e)
 }
 
-// read shows an agent its feed page by page, durable or not shown, and marks
-// what it shows.
+// read shows an agent its feed page by page, durable or not shown, and records
+// receipts for it.
 func (w *world) read(agent parley.AgentID, done chan struct{}) {
 	var marked atomic.Int64
 	for from := uint64(0); ; {

@@ -115,7 +115,7 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	}
 	entries, err := sub.Next(9)
 	if len(released) != 0 || told.Load() != 0 || s.DurablePosition(agent) != 0 || s.AssignedPosition(agent) != 1 || len(entries) != 0 || err != nil {
-		t.Errorf("before the sync: %d released, %d told, edge %d, tip %d, %d followed (%v)", len(released), told.Load(), s.DurablePosition(agent), s.AssignedPosition(agent), len(entries), err)
+		t.Errorf("before the sync: %d released, %d told, durable position %d, assigned %d, %d followed (%v)", len(released), told.Load(), s.DurablePosition(agent), s.AssignedPosition(agent), len(entries), err)
 	}
 	waited := make(chan error, 1)
 	go func() { waited <- v.Durable(context.Background()) }()
@@ -129,7 +129,7 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 		t.Error(err)
 	}
 	if entries, err := sub.Next(9); len(entries) != 1 || err != nil || told.Load() != 1 || s.DurablePosition(agent) != 1 || s.AssignedPosition(agent) != 1 {
-		t.Errorf("after the sync: %d entries (%v), told %d times, edge %d, tip %d", len(entries), err, told.Load(), s.DurablePosition(agent), s.AssignedPosition(agent))
+		t.Errorf("after the sync: %d entries (%v), told %d times, durable position %d, assigned %d", len(entries), err, told.Load(), s.DurablePosition(agent), s.AssignedPosition(agent))
 	}
 	v.Close()
 	mustClose(t, s)
@@ -162,7 +162,7 @@ func TestFailedSyncIsFatal(t *testing.T) {
 func TestSettlingHasItsTime(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, "d", testOptions(fs, 2))
-	s.onQueue, s.onTimer = ignoreTray, ignoreTimer
+	s.onQueue, s.onTimer = ignoreQueue, ignoreTimer
 	start := func(j *journalState) {
 		s.loops.Add(2)
 		go j.write()
@@ -306,9 +306,9 @@ func TestTimersTakeTurns(t *testing.T) {
 	mustClose(t, s)
 }
 
-// TestLanesAreSwept: what has arrived is deleted with a later batch of the
+// TestOutboxRowsAreDeleted: what has arrived is deleted with a later batch of the
 // source, also one after the next opening.
-func TestLanesAreSwept(t *testing.T) {
+func TestOutboxRowsAreDeleted(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, "d", testOptions(fs, 2))
 	if err := startQuietly(s); err != nil {
@@ -339,11 +339,11 @@ func TestLanesAreSwept(t *testing.T) {
 	say(30)
 	rideAlong()
 	if n := left(); n != 0 {
-		t.Errorf("%d parcels that arrived are kept", n)
+		t.Errorf("%d messages that arrived are kept", n)
 	}
 	say(1)
 	if n := left(); n == 0 {
-		t.Error("the last parcel is swept already: what follows shows nothing")
+		t.Error("the last message is swept already: what follows shows nothing")
 	}
 	mustClose(t, s)
 	s = mustOpen(t, "d", testOptions(fs, 2))
@@ -352,7 +352,7 @@ func TestLanesAreSwept(t *testing.T) {
 	}
 	rideAlong()
 	if n := left(); n != 0 {
-		t.Errorf("%d parcels that arrived before the last closing are kept", n)
+		t.Errorf("%d messages that arrived before the last closing are kept", n)
 	}
 	mustClose(t, s)
 }

@@ -61,7 +61,7 @@ func benchmarkFanout(b *testing.B, journals, members int) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
-		for laneDepth(s) > 128 {
+		for outboxDepth(s) > 128 {
 			time.Sleep(50 * time.Microsecond)
 		}
 		e := broadcast(group, epoch, seats, 1500)
@@ -79,7 +79,7 @@ func benchmarkFanout(b *testing.B, journals, members int) {
 	for range cap(room) {
 		room <- struct{}{}
 	}
-	for lanesBusy(s) {
+	for outboxesBusy(s) {
 		time.Sleep(50 * time.Microsecond)
 	}
 	b.StopTimer()
@@ -90,7 +90,7 @@ func benchmarkFanout(b *testing.B, journals, members int) {
 	mustClose(b, s)
 }
 
-func laneDepth(s *Store) (deepest int64) {
+func outboxDepth(s *Store) (deepest int64) {
 	for _, j := range s.journals {
 		for i := range j.outboxes {
 			deepest = max(deepest, j.outboxes[i].depth.Load())
@@ -110,8 +110,8 @@ func closeAtRest(t testing.TB, s *Store) {
 	mustClose(t, s)
 }
 
-// TestQueueLetsOthersPass: late parcels are taken few at a time, never before
-// what was there first, and never out of their lane's order.
+// TestQueueLetsOthersPass: late messages are taken few at a time, never before
+// what was there first, and never out of their outbox's order.
 func TestQueueLetsOthersPass(t *testing.T) {
 	q := newQueue()
 	push := func(source, number int, late bool) {
@@ -126,7 +126,7 @@ func TestQueueLetsOthersPass(t *testing.T) {
 	for n := range 5 {
 		push(1, n+2, true)
 	}
-	push(1, 7, false) // must not pass the others of its lane
+	push(1, 7, false) // must not pass the others of its outbox
 	push(2, 2, false)
 	push(-1, 0, false)
 	take := func(count int) (text string) {
@@ -163,7 +163,7 @@ func TestFanoutOverload(t *testing.T) {
 	for n, full := range map[int64]bool{selfDepthMax: false, selfDepthMax + 1: true} {
 		depth.Store(n)
 		if s.outboxesFull(s.journals[0]) != full || s.outboxesFull(s.journals[1]) {
-			t.Errorf("with %d parcels under way", n)
+			t.Errorf("with %d messages under way", n)
 		}
 	}
 	depth.Store(0)

@@ -100,11 +100,11 @@ func (x *trials) all(t *testing.T, faults []fault) map[string]map[string]int {
 	tally := map[string]map[string]int{}
 	var mu sync.Mutex
 	var running sync.WaitGroup
-	lanes := make(chan struct{}, 8)
+	free := make(chan struct{}, 8)
 	for _, f := range faults {
-		lanes <- struct{}{}
+		free <- struct{}{}
 		running.Go(func() {
-			defer func() { <-lanes }()
+			defer func() { <-free }()
 			verdict, hits := x.run(t, f, nil, nil)
 			if hits == 0 {
 				verdict = "not reached"

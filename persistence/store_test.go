@@ -127,8 +127,8 @@ func TestOpenRefusesOptions(t *testing.T) {
 	}
 }
 
-// TestEpochsGrowOverOpenings: an activation of a former process is never newer.
-func TestEpochsGrowOverOpenings(t *testing.T) {
+// TestActivationsGrowOverOpenings: an activation of a former process is never newer.
+func TestActivationsGrowOverOpenings(t *testing.T) {
 	fs := vfs.NewMem()
 	last := uint64(0)
 	for range 4 {

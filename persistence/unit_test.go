@@ -201,10 +201,10 @@ func TestGateSetsItselfAnew(t *testing.T) {
 
 // TestMergeOrder folds operands in any order and grouping, as compactions do.
 func TestMergeOrder(t *testing.T) {
-	marksKey := layout.MessageKey(layout.ReceiptFamily, 3, parley.MessageID{})
+	receiptsKey := layout.MessageKey(layout.ReceiptFamily, 3, parley.MessageID{})
 	sumKey := layout.QuotaKey(2, parley.OrgID{}, 9)
 	rapid.Check(t, func(t *rapid.T) {
-		var marks, sums [][]byte
+		var receipts, sums [][]byte
 		want, sum := journal.Receipts{}, uint64(0)
 		for range rapid.IntRange(1, 12).Draw(t, "operands") {
 			m := journal.Receipts{
@@ -214,7 +214,7 @@ func TestMergeOrder(t *testing.T) {
 			if m.TransferredAt != 0 {
 				m.TransferredBy = journal.Channel(rapid.IntRange(0, 2).Draw(t, "channel"))
 			}
-			marks = append(marks, layout.EncodeReceipts(m))
+			receipts = append(receipts, layout.EncodeReceipts(m))
 			if m.TransferredAt != 0 && (want.TransferredAt == 0 || m.TransferredAt < want.TransferredAt) {
 				want.TransferredAt, want.TransferredBy = m.TransferredAt, m.TransferredBy
 			}
@@ -231,8 +231,8 @@ func TestMergeOrder(t *testing.T) {
 			sum += uint64(n)
 			sums = append(sums, layout.EncodeNumber(uint64(n)))
 		}
-		if got := fold(t, marksKey, marks); !bytes.Equal(got, layout.EncodeReceipts(want)) {
-			t.Errorf("marks: got %x, want %v", got, want)
+		if got := fold(t, receiptsKey, receipts); !bytes.Equal(got, layout.EncodeReceipts(want)) {
+			t.Errorf("receipts: got %x, want %v", got, want)
 		}
 		if got := fold(t, sumKey, sums); layout.Number(got) != sum {
 			t.Errorf("sum: got %d, want %d", layout.Number(got), sum)
@@ -271,10 +271,10 @@ func fold(t *rapid.T, key []byte, operands [][]byte) []byte {
 
 func TestMergeRefusesDamage(t *testing.T) {
 	for name, c := range map[string]struct{ key, value []byte }{
-		"marks of 8 bytes":   {layout.MessageKey(layout.ReceiptFamily, 1, parley.MessageID{}), make([]byte, 8)},
-		"a sum of 16 bytes":  {layout.QuotaKey(1, parley.OrgID{}, 1), make([]byte, 16)},
-		"a family of others": {layout.MessageKey(layout.RecordFamily, 1, parley.MessageID{}), make([]byte, 16)},
-		"a key of no family": {[]byte{0}, make([]byte, 16)},
+		"receipts of 8 bytes": {layout.MessageKey(layout.ReceiptFamily, 1, parley.MessageID{}), make([]byte, 8)},
+		"a sum of 16 bytes":   {layout.QuotaKey(1, parley.OrgID{}, 1), make([]byte, 16)},
+		"a family of others":  {layout.MessageKey(layout.RecordFamily, 1, parley.MessageID{}), make([]byte, 16)},
+		"a key of no family":  {[]byte{0}, make([]byte, 16)},
 	} {
 		if _, err := layout.Merger.Merge(c.key, c.value); err == nil {
 			t.Errorf("%s: merged", name)
@@ -306,19 +306,19 @@ func TestKeysAreApart(t *testing.T) {
 	s, longer := newStream(7), newStream(7)
 	agent := parley.AgentID(s.ID)
 	ranges := map[string][]byte{
-		"events": layout.StreamKey(layout.EventFamily, s, 0), "tray": layout.StreamKey(layout.QueueFamily, s, 0),
+		"events": layout.StreamKey(layout.EventFamily, s, 0), "queue": layout.StreamKey(layout.QueueFamily, s, 0),
 		"feed": append(layout.Key(7, layout.FeedFamily, 0), agent[:]...), "rows": layout.RowKey(7, journal.NameTable, nil),
-		"lane": layout.OutboxPrefix(1, 2), "timers": layout.MetaKey(layout.TimerFamily, 1, 0),
+		"outbox": layout.OutboxPrefix(1, 2), "timers": layout.MetaKey(layout.TimerFamily, 1, 0),
 	}
 	keys := map[string][]byte{
-		"events": layout.EventKey(s, 1<<40), "tray": layout.QueueKey(s, 9), "feed": layout.FeedKey(layout.FeedFamily, agent, 3),
-		"rows": layout.RowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "lane": layout.OutboxKey(1, 2, 1<<50), "timers": layout.TimerKey(1, 1<<60, s),
-		"another stream": layout.EventKey(longer, 1), "state": layout.StateKey(s), "unseen": layout.FeedKey(layout.UntransferredFamily, agent, 3),
-		"another table": layout.RowKey(7, journal.RosterTable, nil), "another lane": layout.OutboxKey(1, 3, 1), "a lane back": layout.OutboxKey(2, 1, 1),
-		"lane in": layout.OutboxReceivedKey(1, 2), "another journal's timers": layout.TimerKey(2, 0, s), "quota": layout.QuotaKey(1, parley.OrgID(s.ID), 1),
+		"events": layout.EventKey(s, 1<<40), "queue": layout.QueueKey(s, 9), "feed": layout.FeedKey(layout.FeedFamily, agent, 3),
+		"rows": layout.RowKey(7, journal.NameTable, []byte{0xFF, 0xFF}), "outbox": layout.OutboxKey(1, 2, 1<<50), "timers": layout.TimerKey(1, 1<<60, s),
+		"another stream": layout.EventKey(longer, 1), "state": layout.StateKey(s), "untransferred": layout.FeedKey(layout.UntransferredFamily, agent, 3),
+		"another table": layout.RowKey(7, journal.RosterTable, nil), "another outbox": layout.OutboxKey(1, 3, 1), "a outbox back": layout.OutboxKey(2, 1, 1),
+		"outbox in": layout.OutboxReceivedKey(1, 2), "another journal's timers": layout.TimerKey(2, 0, s), "quota": layout.QuotaKey(1, parley.OrgID(s.ID), 1),
 		"counter": layout.MetaKey(layout.CounterFamily, 1, 0), "format": layout.MetaKey(layout.FormatFamily, 0, 0),
 		"copies": layout.MessageKey(layout.CopiesFamily, 7, parley.MessageID(s.ID)),
-		"record": layout.MessageKey(layout.RecordFamily, 7, parley.MessageID(s.ID)), "marks": layout.MessageKey(layout.ReceiptFamily, 7, parley.MessageID(s.ID)),
+		"record": layout.MessageKey(layout.RecordFamily, 7, parley.MessageID(s.ID)), "receipts": layout.MessageKey(layout.ReceiptFamily, 7, parley.MessageID(s.ID)),
 	}
 	for scan, low := range ranges {
 		for name, k := range keys {

@@ -37,7 +37,7 @@ func (v *storeView) Untransferred(agent parley.AgentID, from uint64, rows int, f
 		}
 	}
 	if err == nil {
-		told = reportUntransferred(*noted, &unmarked{lines: *lines, marks: *marks, rows: rows, passed: start - 1}, fn)
+		told = reportUntransferred(*noted, &copiesWithoutReceipts{lines: *lines, marks: *marks, rows: rows, passed: start - 1}, fn)
 	}
 	for _, iter := range iters {
 		if iter != nil {
@@ -48,7 +48,7 @@ func (v *storeView) Untransferred(agent parley.AgentID, from uint64, rows int, f
 }
 
 // reportUntransferred merges what is noted with the copies that have no marks.
-func reportUntransferred(noted *pebble.Iterator, copies *unmarked, fn func(position uint64, id parley.MessageID) bool) (told uint64) {
+func reportUntransferred(noted *pebble.Iterator, copies *copiesWithoutReceipts, fn func(position uint64, id parley.MessageID) bool) (told uint64) {
 	one, other := noted.First(), copies.first()
 	for one || other {
 		if one && (!other || placeOf(noted) < placeOf(copies.lines)) {
@@ -79,8 +79,8 @@ func placeOf(iter *pebble.Iterator) uint64 {
 	return layout.Number(k[len(k)-8:])
 }
 
-// unmarked walks over the copies of a feed that have no marks.
-type unmarked struct {
+// copiesWithoutReceipts walks over the copies of a feed that have no marks.
+type copiesWithoutReceipts struct {
 	lines, marks *pebble.Iterator
 	marked       bool   // marks stands at one
 	rows         int    // how many more lines it may look at
@@ -88,14 +88,14 @@ type unmarked struct {
 	cut          bool   // it ended with lines left
 }
 
-func (u *unmarked) first() bool {
+func (u *copiesWithoutReceipts) first() bool {
 	u.marked = u.marks.First()
 	return u.find(u.lines.First())
 }
 
-func (u *unmarked) next() bool { return u.find(u.lines.Next()) }
+func (u *copiesWithoutReceipts) next() bool { return u.find(u.lines.Next()) }
 
-func (u *unmarked) find(ok bool) bool {
+func (u *copiesWithoutReceipts) find(ok bool) bool {
 	for ; ok; ok = u.lines.Next() {
 		if u.rows == 0 {
 			u.cut = true

@@ -9,14 +9,14 @@ import (
 	"parley/persistence/apply"
 )
 
-func ignoreTray(journal.Stream) {}
+func ignoreQueue(journal.Stream) {}
 
 func ignoreTimer(journal.Stream, time.Time) {}
 
 // startQuietly starts a store without its housekeeping, which costs more than
 // the rest of a short life.
 func startQuietly(s *Store) error {
-	s.onQueue, s.onTimer = ignoreTray, ignoreTimer
+	s.onQueue, s.onTimer = ignoreQueue, ignoreTimer
 	for _, j := range s.journals {
 		if err := j.resumeOutboxes(); err != nil {
 			return err

@@ -291,7 +291,7 @@ func statusKey(agent parley.AgentID, c parley.ConversationID, n int, word string
 
 // readFarMarks looks at marks that are kept by message.
 func (x *verifier) readFarMarks() error {
-	return x.FarMarks(func(id parley.MessageID, _ journal.Receipts) error {
+	return x.FarReceipts(func(id parley.MessageID, _ journal.Receipts) error {
 		x.progress("marks")
 		x.farMarks.Checked++
 		r, _, err := x.recordAt(id.Slot(), id)

@@ -35,7 +35,7 @@ type Archive interface {
 	Streams(fn func(s journal.Stream, seq uint64, f journal.StoredEvent) error) error
 	Records(fn func(under parley.Slot, id parley.MessageID, position uint64, record []byte) error) error
 	Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error) error
-	FarMarks(fn func(id parley.MessageID, m journal.Receipts) error) error
+	FarReceipts(fn func(id parley.MessageID, m journal.Receipts) error) error
 	Tables(fn func(slot parley.Slot, table journal.Table, key, value []byte) error) error
 	Queues(fn func(s journal.Stream, word []byte) error) error
 	Timers(fn func(s journal.Stream, due time.Time) error) error

@@ -33,16 +33,16 @@ func (r *rig) broadcast() parley.MessageID {
 	return r.last
 }
 
-// circular is an entry that sends one message to many.
-func circular(id parley.MessageID, text string, to []parley.Seat) *journal.Entry {
+// broadcastEntry is an entry that sends one message to many.
+func broadcastEntry(id parley.MessageID, text string, to []parley.Seat) *journal.Entry {
 	return &journal.Entry{
 		Records: []journal.Record{{ID: id, Data: []byte(text)}},
 		Effects: []journal.Effect{journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(id), Note: []byte(text), To: to}},
 	}
 }
 
-// lines are what feeds hold.
-func (r *rig) lines(agent parley.AgentID) []string {
+// feedTexts are what feeds hold.
+func (r *rig) feedTexts(agent parley.AgentID) []string {
 	r.Helper()
 	var all []string
 	for _, e := range r.feed(agent) {
@@ -76,12 +76,12 @@ func testFanout(r *rig) {
 	for _, n := range []int{1, 3, 300, 1000} {
 		to, id := r.seats(n), r.broadcast()
 		talk := parley.ConversationID(r.message(near))
-		a := r.speaker(r.group(near), 0)
-		e := circular(id, "body", to)
+		a := r.appender(r.group(near), 0)
+		e := broadcastEntry(id, "body", to)
 		many := e.Effects[0].(journal.Fanout)
 		many.AddToList = talk
 		e.Effects = []journal.Effect{many, journal.Fanout{Kind: journal.StatusEntry, Ref: parley.AnyID(talk), Note: []byte("open"), To: to}}
-		a.say(e)
+		a.mustAppend(e)
 		r.have(to, 2)
 		r.copied(id, talk, to)
 		if n == 300 {
@@ -102,8 +102,8 @@ func (r *rig) copied(id parley.MessageID, talk parley.ConversationID, to []parle
 		}
 		mine := parley.Copy(id, seat.Number)
 		feed := r.feed(seat.Agent)
-		r.expect("the feed", r.lines(seat.Agent), []string{line(journal.CopyEntry, mine, "body"), line(journal.StatusEntry, talk, "open")})
-		r.expect("unseen", r.unseen(seat.Agent, 0), []string{line(feed[0].Position, mine)})
+		r.expect("the feed", r.feedTexts(seat.Agent), []string{line(journal.CopyEntry, mine, "body"), line(journal.StatusEntry, talk, "open")})
+		r.expect("untransferred", r.untransferred(seat.Agent, 0), []string{line(feed[0].Position, mine)})
 		r.view(func(v journal.View) {
 			for _, reader := range []parley.Slot{seat.Agent.Slot(), near} {
 				to, position, found, err := v.Copy(reader, mine)
@@ -145,7 +145,7 @@ func (r *rig) text(v journal.View, reader parley.Slot, id parley.MessageID) stri
 // testFanoutOrder has a group say several things in one breath.
 func testFanoutOrder(r *rig) {
 	to := r.seats(560)
-	a := r.speaker(r.group(near), 0)
+	a := r.appender(r.group(near), 0)
 	want := make([][]string, len(to))
 	every := func(kind journal.FeedKind, ref parley.MessageID, note string) {
 		for i, seat := range to {
@@ -168,7 +168,7 @@ func testFanoutOrder(r *rig) {
 	for n := range rounds {
 		id := r.broadcast()
 		every(journal.CopyEntry, id, line(n))
-		e := circular(id, line(n), to)
+		e := broadcastEntry(id, line(n), to)
 		if n%2 == 0 { // all in one entry: what was said first comes first
 			every(journal.StatusEntry, id, "changed")
 			e.Effects = append(e.Effects, journal.Fanout{Kind: journal.StatusEntry, Ref: parley.AnyID(id), Note: []byte("changed"), To: to})
@@ -184,18 +184,18 @@ func testFanoutOrder(r *rig) {
 		switch n {
 		case 2:
 			r.reopen()
-			a = r.speaker(a.stream, 0)
+			a = r.appender(a.stream, 0)
 		case 4:
 			r.must(r.await(a.begin(&journal.Entry{})))
 			r.crash()
-			a = r.speaker(a.stream, 0)
+			a = r.appender(a.stream, 0)
 		}
 	}
 	for i, seat := range to {
 		if len(r.feed(seat.Agent)) < len(want[i]) {
 			r.until("all entries", func() bool { return len(r.feed(seat.Agent)) >= len(want[i]) })
 		}
-		r.expect(line("feed of seat", seat.Number), r.lines(seat.Agent), want[i])
+		r.expect(line("feed of seat", seat.Number), r.feedTexts(seat.Agent), want[i])
 	}
 	for _, i := range []int{0, 300, 550} { // a late reply has its place in its record
 		for _, e := range r.feed(to[i].Agent) {
@@ -212,11 +212,11 @@ func testFanoutOrder(r *rig) {
 // testFanoutSettled looks at once for the first block of what was answered.
 func testFanoutSettled(r *rig) {
 	to := r.seats(1000)
-	a := r.speaker(r.group(near), 0)
+	a := r.appender(r.group(near), 0)
 	inTime := 0
 	for n := range 5 {
-		e := circular(r.broadcast(), "body", to)
-		if r.inTime(func() { a.say(e) }) {
+		e := broadcastEntry(r.broadcast(), "body", to)
+		if r.inTime(func() { a.mustAppend(e) }) {
 			inTime++
 			for _, seat := range to[:200] {
 				if got := len(r.feed(seat.Agent)); got != n+1 {
@@ -237,11 +237,11 @@ func testFanoutCrash(r *rig) {
 	group := r.group(near)
 	sent := 0
 	for round := range 3 {
-		a := r.speaker(group, uint64(len(r.events(group))))
+		a := r.appender(group, uint64(len(r.events(group))))
 		var released []<-chan error
 		for range 3 {
-			e := circular(r.broadcast(), "body", to)
-			e.Events = []journal.StoredEvent{fact("sent")}
+			e := broadcastEntry(r.broadcast(), "body", to)
+			e.Events = []journal.StoredEvent{storedEvent("sent")}
 			released = append(released, a.begin(e))
 		}
 		for _, c := range released[:round] {
@@ -275,7 +275,7 @@ func testFanoutCrash(r *rig) {
 func testFanoutFollowing(r *rig) {
 	const rounds = 20
 	to := r.seats(600)
-	a := r.speaker(r.group(near), 0)
+	a := r.appender(r.group(near), 0)
 	got := make(chan []string)
 	following := []int{0, 1, 2, 400, 401, 599}
 	for _, i := range following {
@@ -310,9 +310,9 @@ func testFanoutFollowing(r *rig) {
 		}()
 	}
 	for n := range rounds {
-		e := circular(r.broadcast(), line(n), to)
+		e := broadcastEntry(r.broadcast(), line(n), to)
 		if n%3 == 0 {
-			a.say(e)
+			a.mustAppend(e)
 		} else {
 			a.begin(e)
 		}
@@ -325,60 +325,60 @@ func testFanoutFollowing(r *rig) {
 	}
 }
 
-func testCopyMarks(r *rig) {
+func testCopyReceipts(r *rig) {
 	to, id := r.seats(8), r.broadcast()
-	a := r.speaker(r.group(near), 0)
-	a.say(circular(id, "body", to))
+	a := r.appender(r.group(near), 0)
+	a.mustAppend(broadcastEntry(id, "body", to))
 	r.have(to, 1)
-	marks := func() {
+	receipts := func() {
 		r.Helper()
 		for i, seat := range to {
 			at := r.positions(seat.Agent)[0]
 			mine := parley.Copy(id, seat.Number)
-			want, unseen := journal.Receipts{TransferredAt: 5, ReadAt: 7}, 0
+			want, untransferred := journal.Receipts{TransferredAt: 5, ReadAt: 7}, 0
 			if i == 0 {
-				want, unseen = journal.Receipts{}, 1
+				want, untransferred = journal.Receipts{}, 1
 			}
-			r.expect("unseen", len(r.unseen(seat.Agent, 0)), unseen)
+			r.expect("untransferred", len(r.untransferred(seat.Agent, 0)), untransferred)
 			r.view(func(v journal.View) {
 				got, err := v.Receipts(journal.RecordReceipt{Recipient: seat.Agent, Position: at})
-				r.expect("marks", line(got, err), line(want, nil))
+				r.expect("receipts", line(got, err), line(want, nil))
 				got, err = v.Receipts(journal.RecordReceipt{Message: mine})
-				r.expect("marks where the broadcast lives", line(got, err), line(journal.Receipts{}, nil))
+				r.expect("receipts where the broadcast lives", line(got, err), line(journal.Receipts{}, nil))
 			})
 		}
 	}
 	for _, seat := range to[1:] {
-		mark := journal.RecordReceipt{Recipient: seat.Agent, Message: parley.Copy(id, seat.Number), Position: r.positions(seat.Agent)[0], Copy: true}
-		mark.Receipts = journal.Receipts{TransferredAt: 9}
-		r.mark(mark)
-		mark.Receipts = journal.Receipts{TransferredAt: 5, ReadAt: 7}
-		a.say(&journal.Entry{Effects: []journal.Effect{mark}}) // from the broadcast's home
-		r.until("the mark", func() bool {
+		receipt := journal.RecordReceipt{Recipient: seat.Agent, Message: parley.Copy(id, seat.Number), Position: r.positions(seat.Agent)[0], Copy: true}
+		receipt.Receipts = journal.Receipts{TransferredAt: 9}
+		r.recordReceipt(receipt)
+		receipt.Receipts = journal.Receipts{TransferredAt: 5, ReadAt: 7}
+		a.mustAppend(&journal.Entry{Effects: []journal.Effect{receipt}}) // from the broadcast's home
+		r.until("the receipt", func() bool {
 			read := false
 			r.view(func(v journal.View) {
-				m, _ := v.Receipts(journal.RecordReceipt{Recipient: seat.Agent, Position: mark.Position})
+				m, _ := v.Receipts(journal.RecordReceipt{Recipient: seat.Agent, Position: receipt.Position})
 				read = m.ReadAt != 0
 			})
 			return read
 		})
 	}
-	marks()
+	receipts()
 	r.reopen()
-	marks()
+	receipts()
 }
 
-// testUnseenCopies: copies and messages are told of in the order of the feed, and
+// testUntransferredCopies: copies and messages are told of in the order of the feed, and
 // copies that count as carried are passed over.
-func testUnseenCopies(r *rig) {
+func testUntransferredCopies(r *rig) {
 	to := r.seats(8)
-	a := r.speaker(r.group(near), 0)
+	a := r.appender(r.group(near), 0)
 	for _, seat := range []parley.Seat{to[1], to[7]} {
-		r.expect("nothing yet", len(r.unseen(seat.Agent, 0)), 0)
+		r.expect("nothing yet", len(r.untransferred(seat.Agent, 0)), 0)
 	}
 	for n := range 4 {
-		a.say(circular(r.broadcast(), "body", to))
-		a.say(&journal.Entry{Effects: []journal.Effect{
+		a.mustAppend(broadcastEntry(r.broadcast(), "body", to))
+		a.mustAppend(&journal.Entry{Effects: []journal.Effect{
 			journal.AppendFeed{To: to[1].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(r.message(near))},
 			journal.AppendFeed{To: to[7].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(r.message(near))},
 		}})
@@ -391,17 +391,17 @@ func testUnseenCopies(r *rig) {
 		for _, e := range feed {
 			want = append(want, line(e.Position, parley.MessageID(e.Ref)))
 		}
-		r.expect("all", r.unseen(seat.Agent, 0), want)
+		r.expect("all", r.untransferred(seat.Agent, 0), want)
 		for _, i := range []int{2, 5} { // a copy, a message
-			r.mark(journal.RecordReceipt{
+			r.recordReceipt(journal.RecordReceipt{
 				Recipient: seat.Agent, Message: parley.MessageID(feed[i].Ref), Position: feed[i].Position,
 				Receipts: journal.Receipts{TransferredAt: 5}, Copy: feed[i].Kind == journal.CopyEntry,
 			})
 		}
 		want = slices.Concat(want[:2], want[3:5], want[6:])
-		r.expect("all but the marked", r.unseen(seat.Agent, 0), want)
-		r.expect("from the fourth entry on", r.unseen(seat.Agent, feed[3].Position), want[2:])
-		r.mark(journal.RecordReceipt{
+		r.expect("all but those with receipts", r.untransferred(seat.Agent, 0), want)
+		r.expect("from the fourth entry on", r.untransferred(seat.Agent, feed[3].Position), want[2:])
+		r.recordReceipt(journal.RecordReceipt{
 			Recipient: seat.Agent, Message: parley.MessageID(feed[0].Ref), Position: feed[0].Position, Receipts: journal.Receipts{TransferredAt: 5}, Copy: true,
 		})
 		upTo := binary.BigEndian.AppendUint64(nil, feed[3].Position)
@@ -409,6 +409,6 @@ func testUnseenCopies(r *rig) {
 			Slot: seat.Agent.Slot(), Table: journal.TransferredTable, Key: seat.Agent.Bytes(), Value: upTo,
 		}}})
 		r.must(r.await(done))
-		r.expect("beyond what counts as carried", r.unseen(seat.Agent, 0), want[1:])
+		r.expect("beyond what counts as carried", r.untransferred(seat.Agent, 0), want[1:])
 	}
 }

@@ -21,7 +21,7 @@ func (r *rig) positions(agent parley.AgentID) []uint64 {
 }
 
 func testFeed(r *rig) {
-	speakers := []*speaker{r.speaker(r.stream(near), 0), r.speaker(r.stream(far), 0)}
+	speakers := []*appender{r.appender(r.stream(near), 0), r.appender(r.stream(far), 0)}
 	for _, agent := range []parley.AgentID{r.agent(near2), r.agent(far)} {
 		var want []string
 		highest := uint64(0)
@@ -34,12 +34,12 @@ func testFeed(r *rig) {
 			a := speakers[i%2]
 			// The clock of who speaks goes back and forth.
 			at := r.Clock().Add(time.Duration(i%5) * time.Minute)
-			a.say(&journal.Entry{At: at, Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: kind, Ref: ref, Note: note}}})
+			a.mustAppend(&journal.Entry{At: at, Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: kind, Ref: ref, Note: note}}})
 			want = append(want, line(kind, ref, note))
 			r.until("the entry", func() bool { return len(r.feed(agent)) == i+1 })
 			last := r.feed(agent)[i]
 			if last.Position <= highest || last.At < at.UnixMilli() || r.Journal.DurablePosition(agent) < last.Position {
-				r.Errorf("entry %d at %d of %d, after %d, edge %d", i, last.Position, last.At, highest, r.Journal.DurablePosition(agent))
+				r.Errorf("entry %d at %d of %d, after %d, durable position %d", i, last.Position, last.At, highest, r.Journal.DurablePosition(agent))
 			}
 			highest = last.Position
 			switch i {
@@ -50,7 +50,7 @@ func testFeed(r *rig) {
 			default:
 				continue
 			}
-			speakers = []*speaker{r.speaker(speakers[0].stream, 0), r.speaker(speakers[1].stream, 0)}
+			speakers = []*appender{r.appender(speakers[0].stream, 0), r.appender(speakers[1].stream, 0)}
 		}
 		var got []string
 		arrival := int64(0)
@@ -67,10 +67,10 @@ func testFeed(r *rig) {
 
 func testFeedPages(r *rig) {
 	agent, other := r.agent(near), r.agent(near)
-	a := r.speaker(r.stream(near), 0)
+	a := r.appender(r.stream(near), 0)
 	for range 9 {
 		for _, to := range []parley.AgentID{agent, other} {
-			a.say(&journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: to, Kind: journal.StatusEntry, Ref: parley.AnyID(agent)}}})
+			a.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: to, Kind: journal.StatusEntry, Ref: parley.AnyID(agent)}}})
 		}
 	}
 	p := r.positions(agent)
@@ -106,14 +106,14 @@ func testFeedPages(r *rig) {
 }
 
 func testRecords(r *rig) {
-	a := r.speaker(r.stream(near), 0)
+	a := r.appender(r.stream(near), 0)
 	same, away, away2 := r.agent(near2), r.agent(far), r.agent(far)
 	send := func(id parley.MessageID, to ...parley.AgentID) {
 		e := &journal.Entry{Records: []journal.Record{{ID: id, Data: []byte("body of " + id.String())}}}
 		for _, agent := range to {
 			e.Effects = append(e.Effects, journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)})
 		}
-		a.say(e)
+		a.mustAppend(e)
 	}
 	direct, remote, both, kept := r.message(near), r.message(near), r.message(near), r.message(near)
 	send(direct, same)
@@ -156,7 +156,7 @@ func testRecords(r *rig) {
 	check()
 }
 
-func (r *rig) unseen(agent parley.AgentID, from uint64) []string {
+func (r *rig) untransferred(agent parley.AgentID, from uint64) []string {
 	var all []string
 	r.view(func(v journal.View) {
 		told, err := v.Untransferred(agent, from, math.MaxInt, func(position uint64, id parley.MessageID) bool {
@@ -200,31 +200,31 @@ func (r *rig) inPieces(agent parley.AgentID, from uint64, want []string) {
 	})
 }
 
-func testUnseen(r *rig) {
-	a := r.speaker(r.stream(near), 0)
+func testUntransferred(r *rig) {
+	a := r.appender(r.stream(near), 0)
 	for _, agent := range []parley.AgentID{r.agent(near2), r.agent(far)} {
 		var want []string
 		for i := range 5 {
 			id := r.message(near)
-			a.say(&journal.Entry{Effects: []journal.Effect{
+			a.mustAppend(&journal.Entry{Effects: []journal.Effect{
 				journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
 				journal.AppendFeed{To: agent, Kind: journal.StatusEntry, Ref: parley.AnyID(id)},
 			}})
 			r.until("the entries", func() bool { return len(r.feed(agent)) == 2*i+2 })
 			want = append(want, line(r.feed(agent)[2*i].Position, id))
 		}
-		r.expect("unseen", r.unseen(agent, 0), want)
+		r.expect("untransferred", r.untransferred(agent, 0), want)
 		feed := r.feed(agent)
-		r.expect("unseen from the third on", r.unseen(agent, feed[4].Position), want[2:])
-		r.expect("unseen beyond the third", r.unseen(agent, feed[4].Position+1), want[3:])
-		r.mark(journal.RecordReceipt{Recipient: agent, Message: parley.MessageID(feed[2].Ref), Position: feed[2].Position, Receipts: journal.Receipts{TransferredAt: 5}})
+		r.expect("untransferred from the third on", r.untransferred(agent, feed[4].Position), want[2:])
+		r.expect("untransferred beyond the third", r.untransferred(agent, feed[4].Position+1), want[3:])
+		r.recordReceipt(journal.RecordReceipt{Recipient: agent, Message: parley.MessageID(feed[2].Ref), Position: feed[2].Position, Receipts: journal.Receipts{TransferredAt: 5}})
 		want = slices.Delete(want, 1, 2)
-		r.expect("unseen after a mark", r.unseen(agent, 0), want)
+		r.expect("untransferred after a receipt", r.untransferred(agent, 0), want)
 	}
 }
 
-// mark hands marks over that no actor judged.
-func (r *rig) mark(m journal.RecordReceipt) {
+// recordReceipt hands receipts over that no actor judged.
+func (r *rig) recordReceipt(m journal.RecordReceipt) {
 	r.Helper()
 	if err := r.await(r.append(&journal.Entry{Slot: m.Recipient.Slot(), Effects: []journal.Effect{m}})); err != nil {
 		r.Fatal(err)
@@ -232,54 +232,54 @@ func (r *rig) mark(m journal.RecordReceipt) {
 }
 
 // testAnnounced: that a webhook took the news of a message or copy leaves it
-// unseen, until it is carried, whichever was first.
+// untransferred, until it is carried, whichever was first.
 func testAnnounced(r *rig) {
-	a, g := r.speaker(r.stream(near), 0), r.speaker(r.group(near), 0)
+	a, g := r.appender(r.stream(near), 0), r.appender(r.group(near), 0)
 	id, mass := r.message(near), r.broadcast()
 	direct, seats := []parley.AgentID{r.agent(near2), r.agent(far)}, r.seats(2)
 	for _, agent := range direct {
-		a.say(&journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}}})
+		a.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}}})
 	}
-	g.say(circular(mass, "body", seats))
+	g.mustAppend(broadcastEntry(mass, "body", seats))
 	r.have(seats, 1)
-	marks := []journal.RecordReceipt{}
+	receipts := []journal.RecordReceipt{}
 	for _, agent := range direct {
 		r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
-		marks = append(marks, journal.RecordReceipt{Recipient: agent, Message: id, Position: r.positions(agent)[0]})
+		receipts = append(receipts, journal.RecordReceipt{Recipient: agent, Message: id, Position: r.positions(agent)[0]})
 	}
 	for _, seat := range seats {
 		mine := parley.Copy(mass, seat.Number)
-		marks = append(marks, journal.RecordReceipt{Recipient: seat.Agent, Message: mine, Position: r.positions(seat.Agent)[0], Copy: true})
+		receipts = append(receipts, journal.RecordReceipt{Recipient: seat.Agent, Message: mine, Position: r.positions(seat.Agent)[0], Copy: true})
 	}
-	unseen := func(when string, want int) {
+	untransferred := func(when string, want int) {
 		r.Helper()
-		for _, m := range marks {
-			r.expect("unseen by "+m.Recipient.String()+" "+when, len(r.unseen(m.Recipient, 0)), want)
+		for _, m := range receipts {
+			r.expect("untransferred by "+m.Recipient.String()+" "+when, len(r.untransferred(m.Recipient, 0)), want)
 		}
 	}
 	say := func(made journal.Receipts) {
-		for _, m := range marks {
+		for _, m := range receipts {
 			m.Receipts = made
-			r.mark(m)
+			r.recordReceipt(m)
 		}
 	}
 	say(journal.Receipts{AnnouncedAt: 5})
-	unseen("after the news of it", 1)
+	untransferred("after the news of it", 1)
 	r.crash()
-	unseen("after a crash", 1)
+	untransferred("after a crash", 1)
 	say(journal.Receipts{TransferredAt: 9, TransferredBy: journal.StreamChannel})
-	unseen("after it was carried", 0)
+	untransferred("after it was carried", 0)
 	say(journal.Receipts{AnnouncedAt: 3})
-	unseen("after more news", 0)
+	untransferred("after more news", 0)
 	r.view(func(v journal.View) {
-		for _, m := range marks {
+		for _, m := range receipts {
 			got, err := v.Receipts(m)
-			r.expect("marks", line(got, err), line(journal.Receipts{TransferredAt: 9, TransferredBy: journal.StreamChannel, AnnouncedAt: 3}, nil))
+			r.expect("receipts", line(got, err), line(journal.Receipts{TransferredAt: 9, TransferredBy: journal.StreamChannel, AnnouncedAt: 3}, nil))
 		}
 	})
 }
 
-func testMarks(r *rig) {
+func testReceipts(r *rig) {
 	steps := []journal.Receipts{
 		{TransferredAt: 70, TransferredBy: journal.InboxChannel},
 		{TransferredAt: 50, TransferredBy: journal.SyncChannel, ReadAt: 90},
@@ -288,56 +288,56 @@ func testMarks(r *rig) {
 		{TransferredAt: 80, TransferredBy: journal.StreamChannel, ReadAt: 95},
 		{TransferredAt: 50, TransferredBy: journal.StreamChannel, AnnouncedAt: 45},
 	}
-	a := r.speaker(r.stream(near), 0)
+	a := r.appender(r.stream(near), 0)
 	all := journal.Receipts{TransferredAt: 50, TransferredBy: journal.StreamChannel, AnnouncedAt: 40, ReadAt: 60}
 	check := func(reader parley.Slot, to parley.AgentID, id parley.MessageID) {
 		r.Helper()
-		r.until("marks", func() bool {
-			var marks journal.Receipts
-			r.view(func(v journal.View) { marks, _ = marksOf(v, reader, to, id) })
-			return marks == all
+		r.until("receipts", func() bool {
+			var receipts journal.Receipts
+			r.view(func(v journal.View) { receipts, _ = receiptsOf(v, reader, to, id) })
+			return receipts == all
 		})
 	}
 	type message struct {
 		to parley.AgentID
 		id parley.MessageID
 	}
-	var marked []message
+	var withReceipts []message
 	for round := range 6 {
 		order := rand.New(rand.NewPCG(1, uint64(round))).Perm(len(steps))
 		for _, agent := range []parley.AgentID{r.agent(near2), r.agent(far)} {
 			id := r.message(near)
-			a.say(&journal.Entry{
+			a.mustAppend(&journal.Entry{
 				Records: []journal.Record{{ID: id, Data: []byte("body")}},
 				Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 			})
 			r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
 			at := r.positions(agent)[0]
 			r.view(func(v journal.View) {
-				marks, err := marksOf(v, agent.Slot(), agent, id)
-				r.expect("no marks yet", line(marks, err), line(journal.Receipts{}, nil))
+				receipts, err := receiptsOf(v, agent.Slot(), agent, id)
+				r.expect("no receipts yet", line(receipts, err), line(journal.Receipts{}, nil))
 			})
 			for _, i := range order {
-				r.mark(journal.RecordReceipt{Recipient: agent, Message: id, Position: at, Receipts: steps[i]})
+				r.recordReceipt(journal.RecordReceipt{Recipient: agent, Message: id, Position: at, Receipts: steps[i]})
 			}
 			check(agent.Slot(), agent, id)
 			check(near, agent, id) // where the conversation lives
-			marked = append(marked, message{agent, id})
+			withReceipts = append(withReceipts, message{agent, id})
 			// Receipts may be said from the conversation's home too.
-			a.say(&journal.Entry{Effects: []journal.Effect{journal.RecordReceipt{Recipient: agent, Message: id, Position: at, Receipts: journal.Receipts{TransferredAt: 60}}}})
+			a.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.RecordReceipt{Recipient: agent, Message: id, Position: at, Receipts: journal.Receipts{TransferredAt: 60}}}})
 			r.view(func(v journal.View) {
 				var beside []string
 				r.must(v.FeedReceipts(agent, at, at, func(position uint64, m journal.Receipts) { beside = append(beside, line(position, m)) }))
 				r.must(v.FeedReceipts(agent, at+1, ^uint64(0), func(position uint64, m journal.Receipts) { beside = append(beside, line("beyond", position, m)) }))
-				r.expect("marks beside the feed", beside, []string{line(at, all)})
+				r.expect("receipts beside the feed", beside, []string{line(at, all)})
 			})
 		}
 		if round == 3 {
 			r.reopen()
-			a = r.speaker(a.stream, 0)
+			a = r.appender(a.stream, 0)
 		}
 	}
-	for _, m := range marked {
+	for _, m := range withReceipts {
 		check(near, m.to, m.id)
 		check(m.to.Slot(), m.to, m.id)
 	}
@@ -352,7 +352,7 @@ func testFollowing(r *rig) {
 		following.Go(func() { got[i] = r.follow(agents[i%2], i, publishers*each) })
 	}
 	for p := range publishers {
-		a := r.speaker(r.stream(parley.Slot(p)), 0)
+		a := r.appender(r.stream(parley.Slot(p)), 0)
 		publishing.Go(func() {
 			for i := range each {
 				released := a.begin(&journal.Entry{Effects: []journal.Effect{
@@ -431,10 +431,10 @@ func firstDifference(got, want []uint64) string {
 
 func testFollowingFrom(r *rig) {
 	agent := r.agent(near)
-	a := r.speaker(r.stream(near), 0)
+	a := r.appender(r.stream(near), 0)
 	announce := func(text string) {
 		id := r.message(near)
-		a.say(&journal.Entry{
+		a.mustAppend(&journal.Entry{
 			Records: []journal.Record{{ID: id, Data: []byte(text)}},
 			Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 		})
@@ -460,7 +460,7 @@ func testFollowingFrom(r *rig) {
 	r.expect("the last", next(all, 2), p[2:])
 	r.expect("no more", next(all, 2), "[]")
 	r.expect("from the second on", next(some, 9), p[2:])
-	r.expect("from the edge on", next(none, 9), "[]")
+	r.expect("from the durable position on", next(none, 9), "[]")
 	announce("4")
 	if len(notified) == 0 {
 		r.Error("an entry was released and nobody told of it")

@@ -5,27 +5,27 @@ import (
 	"parley/journal"
 )
 
-// chapter continues a stream that has so many events.
-func chapter(s journal.Stream, expect uint64, texts ...string) journal.StreamAppend {
+// streamAppend continues a stream that has so many events.
+func streamAppend(s journal.Stream, expect uint64, texts ...string) journal.StreamAppend {
 	c := journal.StreamAppend{Stream: s, Expect: expect}
 	for _, text := range texts {
-		c.Events = append(c.Events, fact(text))
+		c.Events = append(c.Events, storedEvent(text))
 		c.State = []byte(text)
 	}
 	return c
 }
 
 func testHosted(r *rig) {
-	a := r.speaker(r.group(near), 0)
+	a := r.appender(r.group(near), 0)
 	first, second := r.stream(near), r.stream(near)
 	bear := func(s journal.Stream) journal.Effect {
-		return journal.CreateStream{Stream: s, Fresh: true, Events: []journal.StoredEvent{fact("born")}, State: []byte("born")}
+		return journal.CreateStream{Stream: s, Fresh: true, Events: []journal.StoredEvent{storedEvent("born")}, State: []byte("born")}
 	}
 	// In one breath: begun and gone on with.
-	a.begin(&journal.Entry{Events: []journal.StoredEvent{fact("host")}, Effects: []journal.Effect{bear(first)}})
-	a.begin(&journal.Entry{Events: []journal.StoredEvent{fact("host")}, Effects: []journal.Effect{bear(second)}, Hosted: []journal.StreamAppend{chapter(first, 1, "a", "b")}})
-	a.begin(&journal.Entry{Hosted: []journal.StreamAppend{chapter(first, 3, "c"), chapter(second, 1, "x")}})
-	a.say(&journal.Entry{Hosted: []journal.StreamAppend{chapter(second, 2, "y")}})
+	a.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("host")}, Effects: []journal.Effect{bear(first)}})
+	a.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("host")}, Effects: []journal.Effect{bear(second)}, Hosted: []journal.StreamAppend{streamAppend(first, 1, "a", "b")}})
+	a.begin(&journal.Entry{Hosted: []journal.StreamAppend{streamAppend(first, 3, "c"), streamAppend(second, 1, "x")}})
+	a.mustAppend(&journal.Entry{Hosted: []journal.StreamAppend{streamAppend(second, 2, "y")}})
 	check := func(one, two string) {
 		r.Helper()
 		r.expect("the first", r.events(first), one)
@@ -40,29 +40,29 @@ func testHosted(r *rig) {
 	check("[born a b c]", "[born x y]")
 	r.reopen()
 	check("[born a b c]", "[born x y]")
-	a = r.speaker(a.stream, a.seq)
+	a = r.appender(a.stream, a.seq)
 	// Without a state the stored one stays.
-	bare := chapter(second, 3, "z")
+	bare := streamAppend(second, 3, "z")
 	bare.State = nil
-	a.say(&journal.Entry{Events: []journal.StoredEvent{fact("host")}, Hosted: []journal.StreamAppend{bare}})
+	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("host")}, Hosted: []journal.StreamAppend{bare}})
 	r.crash()
 	check("[born a b c]", "[born x y z]")
 	r.expect("the host", r.events(a.stream), "[host host host]")
 }
 
 func testHostedRefused(r *rig) {
-	a := r.speaker(r.group(near), 0)
+	a := r.appender(r.group(near), 0)
 	one, two, none := r.stream(near), r.stream(near), r.stream(near)
-	a.say(&journal.Entry{Events: []journal.StoredEvent{fact("host")}, Effects: []journal.Effect{
-		journal.CreateStream{Stream: one, Events: []journal.StoredEvent{fact("1")}}, journal.CreateStream{Stream: two, Events: []journal.StoredEvent{fact("1")}},
+	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("host")}, Effects: []journal.Effect{
+		journal.CreateStream{Stream: one, Events: []journal.StoredEvent{storedEvent("1")}}, journal.CreateStream{Stream: two, Events: []journal.StoredEvent{storedEvent("1")}},
 	}})
 	wrong := map[string][]journal.StreamAppend{
-		"too few":                   {chapter(one, 0, "x")},
-		"too many":                  {chapter(one, 2, "x")},
-		"one of two":                {chapter(one, 1, "x"), chapter(two, 2, "x")},
-		"a stream that is not":      {chapter(none, 1, "x")},
-		"one stream twice":          {chapter(one, 1, "x"), chapter(one, 1, "x")},
-		"one stream twice, in turn": {chapter(one, 1, "x"), chapter(one, 2, "x")},
+		"too few":                   {streamAppend(one, 0, "x")},
+		"too many":                  {streamAppend(one, 2, "x")},
+		"one of two":                {streamAppend(one, 1, "x"), streamAppend(two, 2, "x")},
+		"a stream that is not":      {streamAppend(none, 1, "x")},
+		"one stream twice":          {streamAppend(one, 1, "x"), streamAppend(one, 1, "x")},
+		"one stream twice, in turn": {streamAppend(one, 1, "x"), streamAppend(one, 2, "x")},
 	}
 	for name, hosted := range wrong {
 		e := r.everything(r.agent(near2), r.agent(far), r.stream(near), r.stream(near), r.stream(far), parley.OrgID(none.ID))
@@ -80,13 +80,13 @@ func testHostedRefused(r *rig) {
 	r.refused(b[2], nil)
 	r.expect("the stream", r.events(one), "[1 2 3]")
 	// A stream that nobody began is begun by its first chapter.
-	a.say(&journal.Entry{Hosted: []journal.StreamAppend{chapter(none, 0, "n")}})
+	a.mustAppend(&journal.Entry{Hosted: []journal.StreamAppend{streamAppend(none, 0, "n")}})
 	r.expect("a new stream", r.events(none), "[n]")
 }
 
 // begin3 hands three chapters over, the second of which is wrong.
-func (r *rig) begin3(a *speaker, s journal.Stream) (released [3]<-chan error) {
-	for i, c := range []journal.StreamAppend{chapter(s, 1, "2"), chapter(s, 1, "x"), chapter(s, 2, "3")} {
+func (r *rig) begin3(a *appender, s journal.Stream) (released [3]<-chan error) {
+	for i, c := range []journal.StreamAppend{streamAppend(s, 1, "2"), streamAppend(s, 1, "x"), streamAppend(s, 2, "3")} {
 		released[i] = a.begin(&journal.Entry{Hosted: []journal.StreamAppend{c}})
 	}
 	return released

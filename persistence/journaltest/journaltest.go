@@ -58,40 +58,40 @@ var claims = []struct {
 	test func(*rig)
 }{
 	{"a sequence that is not next is refused whole", testSequence},
-	{"the activation that spoke last is the only one that speaks", testEpochs},
-	{"an activation passes behind what was said before", testActivation},
-	{"retirement and rebirth in one breath lose no count", testRebirth},
-	{"events and states are replayed as they were said", testReplay},
-	{"a stream begins once", testBear},
+	{"only the newest activation appends", testActivations},
+	{"an activation sees all earlier entries", testActivation},
+	{"retiring and activating in one batch loses no count", testReactivation},
+	{"events and states are read back as appended", testReplay},
+	{"a stream begins once", testCreateStream},
 	{"a purged stream is gone", testPurge},
 	{"a feed keeps order and positions", testFeed},
 	{"a feed is read from any place in either direction", testFeedPages},
 	{"a record is wherever its readers live", testRecords},
-	{"a message is unseen until it is marked", testUnseen},
-	{"copies among messages are unseen until they are marked", testUnseenCopies},
-	{"what was only announced is unseen", testAnnounced},
-	{"of marks the earliest wins", testMarks},
+	{"a message is untransferred until its receipt says transferred", testUntransferred},
+	{"copies among messages are untransferred until their receipts say transferred", testUntransferredCopies},
+	{"what was only announced is untransferred", testAnnounced},
+	{"of receipts the earliest instant wins", testReceipts},
 	{"a subscriber gets every entry once", testFollowing},
 	{"a subscription begins where it is asked to", testFollowingFrom},
-	{"words wait in the tray in order", testTray},
-	{"trays are hinted at, also after opening again", testHints},
-	{"words reach other homes once and in order", testLanes},
-	{"words on their way survive a crash", testLanesCrash},
-	{"an answer comes after the effect", testSettled},
-	{"a word to many reaches each of them once", testFanout},
-	{"what a group says comes in its order", testFanoutOrder},
-	{"an answer waits for the first block", testFanoutSettled},
-	{"words to many go on after a crash", testFanoutCrash},
-	{"who follows gets copies as they come", testFanoutFollowing},
-	{"copies have marks of their own", testCopyMarks},
+	{"messages wait in a queue in order", testQueue},
+	{"actors with queued messages are woken, also after opening again", testHints},
+	{"effects reach other homes once and in order", testOutboxes},
+	{"effects under way survive a crash", testOutboxesCrash},
+	{"a release comes after the effect", testSettled},
+	{"a fan-out reaches each agent once", testFanout},
+	{"a stream's fan-outs and feed entries keep their order", testFanoutOrder},
+	{"a release waits for the first chunk", testFanoutSettled},
+	{"a fan-out continues after a crash", testFanoutCrash},
+	{"a subscriber gets copies as they arrive", testFanoutFollowing},
+	{"copies have receipts of their own", testCopyReceipts},
 	{"hosted streams go on with their host", testHosted},
-	{"a chapter that does not fit is refused with all of its entry", testHostedRefused},
+	{"a hosted append that does not fit is refused with all of its entry", testHostedRefused},
 	{"releases come in order and once", testReleases},
-	{"a closing journal releases what it took", testClosing},
+	{"a closing journal releases every entry", testClosing},
 	{"what was released survives a crash", testDurable},
 	{"timers fire in order until they are cancelled", testTimers},
 	{"counts add up over homes", testCounts},
-	{"the doors refuse beyond their bounds", testAdmit},
+	{"Admit refuses beyond its bounds", testAdmit},
 	{"rows are scanned within their prefix", testRows},
 	{"keys of past days are forgotten", testForgetting},
 }
@@ -223,40 +223,42 @@ func (r *rig) view(look func(journal.View)) {
 	look(v)
 }
 
-// speaker is an actor: one activation of a stream and its count of events.
-type speaker struct {
+// appender is one activation of a stream, and the number of its events.
+type appender struct {
 	*rig
 	stream journal.Stream
 	epoch  uint64
 	seq    uint64
 }
 
-// speaker activates a stream that has seq events.
-func (r *rig) speaker(s journal.Stream, seq uint64) *speaker {
+// appender activates a stream that has seq events.
+func (r *rig) appender(s journal.Stream, seq uint64) *appender {
 	r.Helper()
-	a := &speaker{rig: r, stream: s, epoch: r.Journal.NextActivation(), seq: seq}
+	a := &appender{rig: r, stream: s, epoch: r.Journal.NextActivation(), seq: seq}
 	if err := r.await(r.append(&journal.Entry{Slot: s.Slot(), Stream: s, Activation: a.epoch, Activate: true})); err != nil {
 		r.Fatalf("activation: %v", err)
 	}
 	return a
 }
 
-// begin hands an entry over in the name of the stream.
-func (a *speaker) begin(e *journal.Entry) <-chan error {
+// begin appends an entry to the stream.
+func (a *appender) begin(e *journal.Entry) <-chan error {
 	e.Slot, e.Stream, e.Activation, e.Expect = a.stream.Slot(), a.stream, a.epoch, a.seq
 	a.seq += uint64(len(e.Events))
 	return a.append(e)
 }
 
-// say hands an entry over and waits until it is released without fault.
-func (a *speaker) say(e *journal.Entry) {
+// mustAppend appends an entry and waits for its release, which must not fail.
+func (a *appender) mustAppend(e *journal.Entry) {
 	a.Helper()
 	if err := a.await(a.begin(e)); err != nil {
 		a.Fatalf("refused: %v", err)
 	}
 }
 
-func fact(text string) journal.StoredEvent { return journal.StoredEvent{Tag: 3, Data: []byte(text)} }
+func storedEvent(text string) journal.StoredEvent {
+	return journal.StoredEvent{Tag: 3, Data: []byte(text)}
+}
 
 func (r *rig) events(s journal.Stream) []string {
 	r.Helper()
@@ -282,9 +284,9 @@ func recordOf(v journal.View, reader parley.Slot, id parley.MessageID) (record [
 	return record, position, err
 }
 
-// marksOf reads the marks of a message to recipient as reader does: by position
+// receiptsOf reads the receipts of a message to recipient as reader does: by position
 // where it has one, else by message.
-func marksOf(v journal.View, reader parley.Slot, recipient parley.AgentID, id parley.MessageID) (journal.Receipts, error) {
+func receiptsOf(v journal.View, reader parley.Slot, recipient parley.AgentID, id parley.MessageID) (journal.Receipts, error) {
 	_, position, err := recordOf(v, reader, id)
 	if err != nil || position == 0 {
 		return v.Receipts(journal.RecordReceipt{Message: id})
@@ -301,9 +303,9 @@ func (r *rig) feed(agent parley.AgentID) []journal.FeedEntry {
 	return all
 }
 
-func (r *rig) tray(s journal.Stream) []journal.QueuedMessage { return r.trayBeyond(s, 0) }
+func (r *rig) queue(s journal.Stream) []journal.QueuedMessage { return r.queueBeyond(s, 0) }
 
-func (r *rig) trayBeyond(s journal.Stream, number uint64) []journal.QueuedMessage {
+func (r *rig) queueBeyond(s journal.Stream, number uint64) []journal.QueuedMessage {
 	r.Helper()
 	var all []journal.QueuedMessage
 	r.view(func(v journal.View) {

@@ -11,35 +11,35 @@ import (
 )
 
 func testDurable(r *rig) {
-	a := r.speaker(r.stream(near), 0)
+	a := r.appender(r.stream(near), 0)
 	agent, id := r.agent(near), r.message(near)
 	for i := range 20 {
-		a.say(&journal.Entry{
-			Events: []journal.StoredEvent{fact(line(i))},
+		a.mustAppend(&journal.Entry{
+			Events: []journal.StoredEvent{storedEvent(line(i))},
 			Rows:   []journal.Row{row(near, journal.RosterTable, line(i), "kept")},
 		})
 	}
-	a.say(&journal.Entry{
+	a.mustAppend(&journal.Entry{
 		Records: []journal.Record{{ID: id, Data: []byte("body")}},
 		Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}},
 	})
 	seen := r.feed(agent)[0]
-	r.mark(journal.RecordReceipt{Recipient: agent, Message: id, Position: seen.Position, Receipts: journal.Receipts{TransferredAt: 4}})
+	r.recordReceipt(journal.RecordReceipt{Recipient: agent, Message: id, Position: seen.Position, Receipts: journal.Receipts{TransferredAt: 4}})
 	r.crash()
 	r.expect("events", r.events(a.stream), numbers(20))
 	for i := range 20 {
 		r.expect("a row", r.row(near, journal.RosterTable, line(i)), "kept")
 	}
 	r.expect("the feed", r.positions(agent), []uint64{seen.Position})
-	r.expect("unseen", len(r.unseen(agent, 0)), 0)
+	r.expect("untransferred", len(r.untransferred(agent, 0)), 0)
 	r.view(func(v journal.View) {
-		marks, err := marksOf(v, near, agent, id)
+		receipts, err := receiptsOf(v, near, agent, id)
 		record, position, messageErr := recordOf(v, near, id)
-		r.expect("marks", line(marks, err), line(journal.Receipts{TransferredAt: 4}, nil))
+		r.expect("receipts", line(receipts, err), line(journal.Receipts{TransferredAt: 4}, nil))
 		r.expect("record", line(string(record), position, messageErr), line("body", seen.Position, nil))
 	})
-	if edge := r.Journal.DurablePosition(agent); edge < seen.Position {
-		r.Errorf("edge %d, but position %d was given", edge, seen.Position)
+	if durable := r.Journal.DurablePosition(agent); durable < seen.Position {
+		r.Errorf("durable position %d, but position %d was given", durable, seen.Position)
 	}
 	if r.Journal.Trouble() != nil {
 		r.Error("a quiet disk is said to stall")
@@ -55,16 +55,16 @@ func (r *rig) firings() []firing {
 }
 
 func testTimers(r *rig) {
-	owner := r.speaker(r.stream(near), 0)
+	owner := r.appender(r.stream(near), 0)
 	var want []firing
 	for i := range 4 {
 		want = append(want, firing{r.stream(near), r.Clock().Add(time.Hour + time.Duration(i)*time.Second)})
 	}
 	tomorrow := firing{r.stream(near), r.Clock().Add(24 * time.Hour)}
 	for _, i := range []int{2, 0, 3, 1} {
-		owner.say(&journal.Entry{Timers: []journal.Timer{{Due: want[i].due, Stream: want[i].stream}}})
+		owner.mustAppend(&journal.Entry{Timers: []journal.Timer{{Due: want[i].due, Stream: want[i].stream}}})
 	}
-	owner.say(&journal.Entry{Timers: []journal.Timer{{Due: tomorrow.due, Stream: tomorrow.stream}}})
+	owner.mustAppend(&journal.Entry{Timers: []journal.Timer{{Due: tomorrow.due, Stream: tomorrow.stream}}})
 	time.Sleep(1200 * time.Millisecond)
 	r.expect("fired before they are due", r.firings(), "[]")
 	r.Advance(2 * time.Hour)
@@ -75,12 +75,12 @@ func testTimers(r *rig) {
 	got = nil
 	r.until("timers that nobody cancelled", func() bool { got = append(got, r.firings()...); return len(got) >= 4 })
 	r.expect("fired again", got[:4], want)
-	owner = r.speaker(owner.stream, 0)
+	owner = r.appender(owner.stream, 0)
 	e := &journal.Entry{}
 	for _, f := range want[:3] {
 		e.Timers = append(e.Timers, journal.Timer{Due: f.due, Stream: f.stream, Cancel: true})
 	}
-	owner.say(e)
+	owner.mustAppend(e)
 	time.Sleep(50 * time.Millisecond) // a tick may be under way
 	r.firings()
 	got = nil
@@ -92,11 +92,11 @@ func testCounts(r *rig) {
 	org := parley.NewID[parley.OrgID](near, r.Clock(), r.entropy())
 	other := parley.NewID[parley.OrgID](near, r.Clock(), r.entropy())
 	for _, slot := range []parley.Slot{near, near2, far, farther} {
-		a := r.speaker(r.stream(slot), 0)
+		a := r.appender(r.stream(slot), 0)
 		for range 5 {
 			a.begin(&journal.Entry{Counts: []journal.Count{{Org: org, Day: 7, N: 2}, {Org: org, Day: 8, N: 1}}})
 		}
-		a.say(&journal.Entry{Counts: []journal.Count{{Org: org, Day: 7, N: -3}, {Org: other, Day: 7, N: 1}}})
+		a.mustAppend(&journal.Entry{Counts: []journal.Count{{Org: org, Day: 7, N: -3}, {Org: other, Day: 7, N: 1}}})
 	}
 	check := func() {
 		r.Helper()
@@ -142,7 +142,7 @@ func testAdmit(r *rig) {
 			release()
 		}
 		// What is admitted is for clients: the journal itself still takes entries.
-		r.speaker(r.stream(near), 0).say(&journal.Entry{Events: []journal.StoredEvent{fact("x")}})
+		r.appender(r.stream(near), 0).mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("x")}})
 		held[0]()
 		again, err := r.Journal.Admit(near, size)
 		r.must(err)
@@ -165,14 +165,14 @@ func testAdmit(r *rig) {
 }
 
 func testRows(r *rig) {
-	a := r.speaker(r.stream(near), 0)
+	a := r.appender(r.stream(near), 0)
 	e := &journal.Entry{}
 	for _, key := range []string{"a", "b", "ba", "bb", "bbb", "bc", "b\xff", "b\xff\xff", "c", ""} {
 		e.Rows = append(e.Rows, row(near, journal.NameTable, key, "="+key))
 	}
 	e.Rows = append(e.Rows, row(near, journal.SlugTable, "bz", "x"), row(near, journal.RosterTable, "bz", "x"), row(near2, journal.NameTable, "bz", "x"))
 	e.Rows = append(e.Rows, row(near, journal.NameTable, "bd", "x"), journal.Row{Slot: near, Table: journal.NameTable, Key: []byte("bd"), Delete: true})
-	a.say(e)
+	a.mustAppend(e)
 	r.expect("a row", r.row(near, journal.NameTable, "bb"), "=bb")
 	r.expect("a row taken away", r.row(near, journal.NameTable, "bd"), "-")
 	r.expect("a row that is not", r.row(far, journal.NameTable, "bb"), "-")
@@ -243,14 +243,14 @@ func testForgetting(r *rig) {
 	// The first sweep may already be over: what lies there for the next one is
 	// found when the journal is opened again.
 	for _, slot := range []parley.Slot{near, near2, far} {
-		a := r.speaker(r.stream(slot), 0)
+		a := r.appender(r.stream(slot), 0)
 		e := &journal.Entry{}
 		for d := -5; d <= 1; d++ {
 			e.Rows = append(e.Rows,
 				row(slot, journal.OnceTable, key(uint32(int(today)+d)), "y"), row(slot, journal.SpentTable, key(uint32(int(today)+d)), "y"))
 		}
 		e.Rows = append(e.Rows, row(slot, journal.RosterTable, key(today-4), "other table"))
-		a.say(e)
+		a.mustAppend(e)
 	}
 	r.reopen()
 	r.until("keys of past days to be forgotten", func() bool { return known(-5, -2) == "------------" })

@@ -12,7 +12,7 @@ import (
 func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar journal.Stream, org parley.OrgID) *journal.Entry {
 	id, idFar := r.message(near), r.message(near)
 	return &journal.Entry{
-		Events:  []journal.StoredEvent{fact("x")},
+		Events:  []journal.StoredEvent{storedEvent("x")},
 		State:   []byte("state"),
 		Rows:    []journal.Row{row(near, journal.RosterTable, "everything", "there")},
 		Records: []journal.Record{{ID: id, Data: []byte("body")}, {ID: idFar, Data: []byte("body")}},
@@ -22,8 +22,8 @@ func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar jo
 			journal.RecordReceipt{Recipient: reader, Message: id, Receipts: journal.Receipts{TransferredAt: 9}},
 			journal.EnqueueFor{To: tell, Data: []byte("x")},
 			journal.PutRow{Row: row(far, journal.ClientTable, "everything", "there")},
-			journal.CreateStream{Stream: born, Events: []journal.StoredEvent{fact("x")}},
-			journal.CreateStream{Stream: bornFar, Events: []journal.StoredEvent{fact("x")}},
+			journal.CreateStream{Stream: born, Events: []journal.StoredEvent{storedEvent("x")}},
+			journal.CreateStream{Stream: bornFar, Events: []journal.StoredEvent{storedEvent("x")}},
 		},
 		Timers: []journal.Timer{{Due: r.Clock().Add(-time.Hour), Stream: tell}},
 		Counts: []journal.Count{{Org: org, Day: 3, N: 5}},
@@ -31,13 +31,13 @@ func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar jo
 }
 
 func testSequence(r *rig) {
-	a := r.speaker(r.stream(near), 0)
-	a.say(&journal.Entry{Events: []journal.StoredEvent{fact("1"), fact("2")}, State: []byte("two")})
-	other := r.speaker(r.stream(near), 0)
-	other.say(&journal.Entry{Effects: []journal.Effect{journal.EnqueueFor{To: a.stream, Data: []byte("wait")}}})
-	waiting := r.tray(a.stream)
+	a := r.appender(r.stream(near), 0)
+	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("1"), storedEvent("2")}, State: []byte("two")})
+	other := r.appender(r.stream(near), 0)
+	other.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.EnqueueFor{To: a.stream, Data: []byte("wait")}}})
+	waiting := r.queue(a.stream)
 	if len(waiting) != 1 {
-		r.Fatalf("tray: %v", waiting)
+		r.Fatalf("queue: %v", waiting)
 	}
 	reader, stranger, tell := r.agent(near2), r.agent(far), r.stream(near)
 	born, bornFar, org := r.stream(near), r.stream(far), parley.NewID[parley.OrgID](near, r.Clock(), r.entropy())
@@ -48,7 +48,7 @@ func testSequence(r *rig) {
 		"a later epoch":     func(e *journal.Entry) { e.Activation++ },
 		"never activated":   func(e *journal.Entry) { e.Stream = r.stream(near); e.Expect = 0 },
 		"a stream exists": func(e *journal.Entry) {
-			e.Effects = append(e.Effects, journal.CreateStream{Stream: a.stream, Events: []journal.StoredEvent{fact("y")}})
+			e.Effects = append(e.Effects, journal.CreateStream{Stream: a.stream, Events: []journal.StoredEvent{storedEvent("y")}})
 		},
 	}
 	for name, spoil := range wrong {
@@ -63,20 +63,20 @@ func testSequence(r *rig) {
 		message := parley.MessageID(e.Effects[0].(journal.AppendFeed).Ref)
 		r.view(func(v journal.View) {
 			record, _, _ := recordOf(v, near, message)
-			marks, _ := v.Receipts(journal.RecordReceipt{Message: message})
+			receipts, _ := v.Receipts(journal.RecordReceipt{Message: message})
 			used, _ := v.Used(org, 3)
 			_, state, _ := v.State(a.stream)
-			r.expect(name+": records, marks, counts", line(record, marks, used), line([]byte{}, journal.Receipts{}, 0))
+			r.expect(name+": records, receipts, counts", line(record, receipts, used), line([]byte{}, journal.Receipts{}, 0))
 			r.expect(name+": state", string(state), "two")
 		})
 	}
 	// What was said elsewhere would have to pass behind this.
-	a.say(&journal.Entry{Events: []journal.StoredEvent{fact("3")}, Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "last", "there")}}})
-	r.until("words to the far home", func() bool { return r.row(far, journal.ClientTable, "last") == "there" })
+	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("3")}, Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "last", "there")}}})
+	r.until("effects on the far home", func() bool { return r.row(far, journal.ClientTable, "last") == "there" })
 	r.expect("events", r.events(a.stream), "[1 2 3]")
 	r.expect("streams begun", line(r.events(born), r.events(bornFar)), "[] []")
 	r.expect("feeds", line(r.feed(reader), r.feed(stranger)), "[] []")
-	r.expect("trays", line(len(r.tray(a.stream)), len(r.tray(tell))), "1 0")
+	r.expect("queues", line(len(r.queue(a.stream)), len(r.queue(tell))), "1 0")
 	r.expect("rows", r.row(near, journal.RosterTable, "everything")+r.row(far, journal.ClientTable, "everything"), "--")
 	time.Sleep(1100 * time.Millisecond)
 	r.mu.Lock()
@@ -84,38 +84,38 @@ func testSequence(r *rig) {
 	r.expect("timers", r.fired, "[]")
 }
 
-func testEpochs(r *rig) {
+func testActivations(r *rig) {
 	s := r.stream(near)
-	first := r.speaker(s, 0)
-	first.say(&journal.Entry{Events: []journal.StoredEvent{fact("1")}})
-	second := r.speaker(s, 1)
-	r.refused(first.begin(&journal.Entry{Events: []journal.StoredEvent{fact("x")}}), journal.ErrStale)
+	first := r.appender(s, 0)
+	first.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("1")}})
+	second := r.appender(s, 1)
+	r.refused(first.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("x")}}), journal.ErrStale)
 	r.refused(r.append(&journal.Entry{Slot: near, Stream: s, Activation: first.epoch, Activate: true}), journal.ErrStale)
 	first.seq = 1
 	r.refused(first.begin(&journal.Entry{Retire: true}), journal.ErrStale)
-	second.say(&journal.Entry{Events: []journal.StoredEvent{fact("2")}})
-	second.say(&journal.Entry{Events: []journal.StoredEvent{fact("3")}, Rows: []journal.Row{row(near, journal.RosterTable, "last", "word")}, Retire: true})
-	r.expect("a last word", r.row(near, journal.RosterTable, "last"), "word")
-	r.refused(second.begin(&journal.Entry{Events: []journal.StoredEvent{fact("x")}}), journal.ErrStale)
-	third := r.speaker(s, 3)
-	third.say(&journal.Entry{Events: []journal.StoredEvent{fact("4")}})
+	second.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("2")}})
+	second.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("3")}, Rows: []journal.Row{row(near, journal.RosterTable, "last", "word")}, Retire: true})
+	r.expect("a last row", r.row(near, journal.RosterTable, "last"), "word")
+	r.refused(second.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("x")}}), journal.ErrStale)
+	third := r.appender(s, 3)
+	third.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("4")}})
 	r.expect("events", r.events(s), "[1 2 3 4]")
 	r.reopen()
-	fourth := r.speaker(s, 4)
+	fourth := r.appender(s, 4)
 	if fourth.epoch <= third.epoch {
 		r.Errorf("epoch %d after opening again, %d before", fourth.epoch, third.epoch)
 	}
-	fourth.say(&journal.Entry{Events: []journal.StoredEvent{fact("5")}})
+	fourth.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("5")}})
 	r.expect("events", r.events(s), "[1 2 3 4 5]")
 }
 
 func testActivation(r *rig) {
 	s := r.stream(near)
-	a := r.speaker(s, 0)
+	a := r.appender(s, 0)
 	for range 200 {
-		a.begin(&journal.Entry{Events: []journal.StoredEvent{fact("x")}})
+		a.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("x")}})
 	}
-	r.speaker(s, 200)
+	r.appender(s, 200)
 	r.expect("events that the next activation finds", len(r.events(s)), 200)
 	r.view(func(v journal.View) {
 		if v.Durable(r.Context()) != nil {
@@ -124,25 +124,25 @@ func testActivation(r *rig) {
 	})
 }
 
-// testRebirth hands over in one breath what no batch may count wrongly.
-func testRebirth(r *rig) {
+// testReactivation hands over in one batch what no batch may count wrongly.
+func testReactivation(r *rig) {
 	s, born := r.stream(near), r.stream(near)
-	a, parent := r.speaker(s, 0), r.speaker(r.stream(near), 0)
+	a, parent := r.appender(s, 0), r.appender(r.stream(near), 0)
 	var last []<-chan error
 	keep := func(released <-chan error) { last = append(last, released) }
 	for i := range 50 {
-		keep(a.begin(&journal.Entry{Events: []journal.StoredEvent{fact(line(i))}}))
+		keep(a.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent(line(i))}}))
 		keep(a.begin(&journal.Entry{Retire: true}))
 		a.epoch = r.Journal.NextActivation()
 		keep(r.append(&journal.Entry{Slot: near, Stream: s, Activation: a.epoch, Activate: true}))
 	}
-	keep(parent.begin(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: born, Events: []journal.StoredEvent{fact("0"), fact("1")}}}}))
-	child := &speaker{rig: r, stream: born, epoch: r.Journal.NextActivation(), seq: 2}
+	keep(parent.begin(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: born, Events: []journal.StoredEvent{storedEvent("0"), storedEvent("1")}}}}))
+	child := &appender{rig: r, stream: born, epoch: r.Journal.NextActivation(), seq: 2}
 	keep(r.append(&journal.Entry{Slot: near, Stream: born, Activation: child.epoch, Activate: true}))
-	keep(child.begin(&journal.Entry{Events: []journal.StoredEvent{fact("2")}, Retire: true}))
+	keep(child.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("2")}, Retire: true}))
 	child.epoch = r.Journal.NextActivation()
 	keep(r.append(&journal.Entry{Slot: near, Stream: born, Activation: child.epoch, Activate: true}))
-	keep(child.begin(&journal.Entry{Events: []journal.StoredEvent{fact("3")}}))
+	keep(child.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("3")}}))
 	for i, released := range last {
 		if err := r.await(released); err != nil {
 			r.Fatalf("entry %d: %v", i, err)
@@ -153,7 +153,7 @@ func testRebirth(r *rig) {
 }
 
 func testReplay(r *rig) {
-	a := r.speaker(r.stream(far), 0)
+	a := r.appender(r.stream(far), 0)
 	check := func() {
 		r.Helper()
 		r.view(func(v journal.View) {
@@ -175,9 +175,9 @@ func testReplay(r *rig) {
 		})
 		r.expect("all", len(r.events(a.stream)), 4)
 	}
-	a.say(&journal.Entry{Events: []journal.StoredEvent{{Tag: 7, Data: []byte("a")}, {Tag: 7, Data: []byte("b")}}, State: []byte("two")})
-	a.say(&journal.Entry{Events: []journal.StoredEvent{{Tag: 7}}, State: []byte("three")})
-	a.say(&journal.Entry{Events: []journal.StoredEvent{{Tag: 8, Data: []byte("d")}}})
+	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{{Tag: 7, Data: []byte("a")}, {Tag: 7, Data: []byte("b")}}, State: []byte("two")})
+	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{{Tag: 7}}, State: []byte("three")})
+	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{{Tag: 8, Data: []byte("d")}}})
 	check()
 	r.reopen()
 	check()
@@ -185,53 +185,53 @@ func testReplay(r *rig) {
 	check()
 }
 
-func testBear(r *rig) {
-	a := r.speaker(r.stream(near), 0)
+func testCreateStream(r *rig) {
+	a := r.appender(r.stream(near), 0)
 	child, foreign := r.stream(near2), r.stream(far)
-	bear := func(s journal.Stream, text string) *journal.Entry {
+	create := func(s journal.Stream, text string) *journal.Entry {
 		return &journal.Entry{
-			Events:  []journal.StoredEvent{fact(text)},
-			Effects: []journal.Effect{journal.CreateStream{Stream: s, Events: []journal.StoredEvent{fact(text), fact(text)}, State: []byte(text)}},
+			Events:  []journal.StoredEvent{storedEvent(text)},
+			Effects: []journal.Effect{journal.CreateStream{Stream: s, Events: []journal.StoredEvent{storedEvent(text), storedEvent(text)}, State: []byte(text)}},
 		}
 	}
-	// Two in one breath: the second finds what the first began.
-	first, second := a.begin(bear(child, "a")), a.begin(bear(child, "b"))
+	// Two in one batch: the second finds what the first began.
+	first, second := a.begin(create(child, "a")), a.begin(create(child, "b"))
 	a.seq--
-	third := a.begin(&journal.Entry{Events: []journal.StoredEvent{fact("c")}})
+	third := a.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("c")}})
 	r.refused(first, nil)
 	r.refused(second, journal.ErrExists)
 	r.refused(third, nil)
-	twice := bear(r.stream(near), "d")
+	twice := create(r.stream(near), "d")
 	twice.Effects = append(twice.Effects, twice.Effects[0])
 	r.refused(a.begin(twice), journal.ErrExists)
 	a.seq--
-	r.refused(a.begin(bear(child, "e")), journal.ErrExists)
+	r.refused(a.begin(create(child, "e")), journal.ErrExists)
 	a.seq--
 	r.expect("the stream that began", r.events(child), "[a a]")
-	r.expect("events of who began it", r.events(a.stream), "[a c]")
+	r.expect("events of its creator", r.events(a.stream), "[a c]")
 	r.view(func(v journal.View) {
 		seq, state, err := v.State(child)
 		r.expect("its state", line(seq, string(state), err), "2 a <nil>")
 	})
-	r.speaker(child, 2).say(&journal.Entry{Events: []journal.StoredEvent{fact("f")}})
+	r.appender(child, 2).mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("f")}})
 	r.expect("the stream goes on", r.events(child), "[a a f]")
 
-	a.say(bear(foreign, "g"))
+	a.mustAppend(create(foreign, "g"))
 	r.until("a stream in another home", func() bool { return len(r.events(foreign)) == 2 })
-	r.speaker(foreign, 2).say(&journal.Entry{Events: []journal.StoredEvent{fact("h")}})
+	r.appender(foreign, 2).mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("h")}})
 	// Another home cannot refuse any more; what exists must be as it was.
-	_ = r.await(a.begin(bear(foreign, "i")))
-	r.speaker(r.stream(near), 0).say(&journal.Entry{Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "behind", "there")}}})
-	r.until("what was said after", func() bool { return r.row(far, journal.ClientTable, "behind") == "there" })
+	_ = r.await(a.begin(create(foreign, "i")))
+	r.appender(r.stream(near), 0).mustAppend(&journal.Entry{Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "behind", "there")}}})
+	r.until("an effect appended later", func() bool { return r.row(far, journal.ClientTable, "behind") == "there" })
 	r.expect("a stream that existed", r.events(foreign), "[g g h]")
 }
 
 func testPurge(r *rig) {
 	due := r.Clock().Add(-time.Minute)
-	a, neighbour := r.speaker(r.stream(near), 0), r.speaker(r.stream(near), 0)
-	neighbour.say(&journal.Entry{Events: []journal.StoredEvent{fact("stays")}, State: []byte("stays")})
-	a.say(&journal.Entry{Events: []journal.StoredEvent{fact("1"), fact("2")}, State: []byte("two"), Timers: []journal.Timer{{Due: due, Stream: a.stream}}})
-	a.say(&journal.Entry{Purge: true, Timers: []journal.Timer{{Due: due, Stream: a.stream, Cancel: true}}})
+	a, neighbour := r.appender(r.stream(near), 0), r.appender(r.stream(near), 0)
+	neighbour.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("stays")}, State: []byte("stays")})
+	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("1"), storedEvent("2")}, State: []byte("two"), Timers: []journal.Timer{{Due: due, Stream: a.stream}}})
+	a.mustAppend(&journal.Entry{Purge: true, Timers: []journal.Timer{{Due: due, Stream: a.stream, Cancel: true}}})
 	a.seq = 0
 	gone := func() {
 		r.Helper()
@@ -243,11 +243,11 @@ func testPurge(r *rig) {
 		r.expect("another stream", r.events(neighbour.stream), "[stays]")
 	}
 	gone()
-	other := r.speaker(r.stream(near), 0)
-	other.say(&journal.Entry{Events: []journal.StoredEvent{fact("1"), fact("2")}})
-	other.say(&journal.Entry{Purge: true})
+	other := r.appender(r.stream(near), 0)
+	other.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("1"), storedEvent("2")}})
+	other.mustAppend(&journal.Entry{Purge: true})
 	other.seq = 0
-	other.say(&journal.Entry{Events: []journal.StoredEvent{fact("anew")}})
+	other.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("anew")}})
 	r.expect("the same incarnation goes on", r.events(other.stream), "[anew]")
 	r.reopen()
 	gone()
@@ -258,7 +258,7 @@ func testPurge(r *rig) {
 	r.mu.Lock()
 	r.expect("timers", r.fired, "[]")
 	r.mu.Unlock()
-	parent := r.speaker(r.stream(near), 0)
-	parent.say(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: a.stream, Events: []journal.StoredEvent{fact("again")}}}})
+	parent := r.appender(r.stream(near), 0)
+	parent.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: a.stream, Events: []journal.StoredEvent{storedEvent("again")}}}})
 	r.expect("begun anew", r.events(a.stream), "[again]")
 }

@@ -10,9 +10,9 @@ import (
 	"parley/journal"
 )
 
-// A parcel that is read is read the same once more after being written. Any
+// A message that is read is read the same once more after being written. Any
 // damage is one and the same error.
-func FuzzDecodeParcel(f *testing.F) {
+func FuzzDecodeOutboxMessage(f *testing.F) {
 	f.Add([]byte{})
 	whole := EncodeOutboxMessage(&OutboxMessage{At: 1, Effects: []journal.Effect{
 		journal.AppendFeed{Kind: journal.StatusEntry, Note: []byte("note")},
@@ -47,7 +47,7 @@ func FuzzDecodeParcel(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%x was read, and not read again: %v", b, err)
 		}
-		if diff := sameParcel(p, again); diff != "" {
+		if diff := sameMessage(p, again); diff != "" {
 			t.Errorf("%x is read differently again:\n%s", b, diff)
 		}
 	})
@@ -102,9 +102,9 @@ func FuzzDecodeChunk(f *testing.F) {
 	})
 }
 
-// Marks are 16 bytes, or 24 of which the last 8 are not all zero; they merge into the same whatever the
+// Receipts are 16 bytes, or 24 of which the last 8 are not all zero; they merge into the same whatever the
 // order and grouping, and merging is what the engine's merger does.
-func FuzzMarks(f *testing.F) {
+func FuzzReceipts(f *testing.F) {
 	f.Add(EncodeReceipts(journal.Receipts{TransferredAt: 5}), EncodeReceipts(journal.Receipts{TransferredAt: 3, ReadAt: 9}), EncodeReceipts(journal.Receipts{}))
 	f.Add(EncodeReceipts(journal.Receipts{TransferredAt: -1, ReadAt: -1}), bytes.Repeat([]byte{0xff}, 16), bytes.Repeat([]byte{0x7f}, 16))
 	f.Add([]byte{}, make([]byte, 15), make([]byte, 17))
@@ -120,19 +120,19 @@ func FuzzMarks(f *testing.F) {
 				return
 			}
 		}
-		want := mergeMarks(t, a, b, c)
+		want := mergeReceipts(t, a, b, c)
 		for _, order := range [][3][]byte{{a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}} {
-			if got := mergeMarks(t, order[0], order[1], order[2]); !bytes.Equal(got, want) {
+			if got := mergeReceipts(t, order[0], order[1], order[2]); !bytes.Equal(got, want) {
 				t.Fatalf("%x in another order: %x, not %x", order, got, want)
 			}
 		}
-		if got := mergeMarks(t, mergeMarks(t, a, b), c, c); !bytes.Equal(got, want) {
+		if got := mergeReceipts(t, mergeReceipts(t, a, b), c, c); !bytes.Equal(got, want) {
 			t.Fatalf("grouped, and one of them twice: %x, not %x", got, want)
 		}
 	})
 }
 
-func mergeMarks(t *testing.T, first []byte, rest ...[]byte) []byte {
+func mergeReceipts(t *testing.T, first []byte, rest ...[]byte) []byte {
 	t.Helper()
 	m, err := Merger.Merge([]byte{0, 0, ReceiptFamily}, first)
 	for i, value := range rest {
@@ -163,6 +163,6 @@ func refusesToMerge(t *testing.T, value []byte) {
 		t.Fatal(err)
 	}
 	if m.MergeNewer(value) == nil || m.MergeOlder(value) == nil {
-		t.Fatalf("%x is merged into sound marks", value)
+		t.Fatalf("%x is merged into sound receipts", value)
 	}
 }

@@ -26,16 +26,16 @@ func drawStream(t *rapid.T) journal.Stream {
 	return journal.Stream{Kind: journal.StreamKind(rapid.Byte().Draw(t, "kind")), ID: drawID(t)}
 }
 
-func drawWord(t *rapid.T) journal.Effect {
+func drawEffect(t *rapid.T) journal.Effect {
 	switch rapid.IntRange(0, 6).Draw(t, "word") {
 	case 0:
 		return journal.AppendFeed{To: drawID(t), Kind: journal.FeedKind(rapid.Byte().Draw(t, "kind")), Ref: drawID(t), Note: drawBytes(t)}
 	case 1:
-		marks := journal.Receipts{
+		receipts := journal.Receipts{
 			TransferredAt: rapid.Int64Range(0, 1<<55).Draw(t, "delivered"), TransferredBy: journal.Channel(rapid.Byte().Draw(t, "by")),
 			AnnouncedAt: rapid.Int64Range(0, 1<<40).Draw(t, "announced"), ReadAt: rapid.Int64().Draw(t, "read"),
 		}
-		return journal.RecordReceipt{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Receipts: marks, Copy: rapid.Bool().Draw(t, "copy")}
+		return journal.RecordReceipt{Recipient: drawID(t), Message: drawID(t), Position: rapid.Uint64().Draw(t, "position"), Receipts: receipts, Copy: rapid.Bool().Draw(t, "copy")}
 	case 2:
 		return journal.EnqueueFor{To: drawStream(t), Data: drawBytes(t)}
 	case 3:
@@ -62,15 +62,15 @@ func drawWord(t *rapid.T) journal.Effect {
 	}
 }
 
-func sameParcel(a, b *OutboxMessage) string {
+func sameMessage(a, b *OutboxMessage) string {
 	return cmp.Diff([]any{a.At, a.Effects, a.Records}, []any{b.At, b.Effects, b.Records})
 }
 
-func TestParcelRoundTrip(t *testing.T) {
+func TestOutboxMessageRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &OutboxMessage{At: rapid.Int64().Draw(t, "at")}
 		for range rapid.IntRange(0, 5).Draw(t, "words") {
-			p.Effects = append(p.Effects, drawWord(t))
+			p.Effects = append(p.Effects, drawEffect(t))
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "records") {
 			p.Records = append(p.Records, journal.Record{ID: drawID(t), Data: drawBytes(t)})
@@ -80,31 +80,31 @@ func TestParcelRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := sameParcel(p, got); diff != "" {
+		if diff := sameMessage(p, got); diff != "" {
 			t.Errorf("written and read again (-before +after):\n%s", diff)
 		}
 		if len(b) > 8 {
 			cut := rapid.IntRange(0, len(b)-1).Draw(t, "cut")
 			if _, err := DecodeOutboxMessage(b[:cut]); err == nil {
-				t.Errorf("%d bytes of %d are taken for a parcel", cut, len(b))
+				t.Errorf("%d bytes of %d are taken for a message", cut, len(b))
 			}
 		}
 		if _, err := DecodeOutboxMessage(append(b, 0)); err == nil {
-			t.Error("a parcel with a byte too many is read")
+			t.Error("a message with a byte too many is read")
 		}
 	})
 }
 
-// TestDecodeParcelGarbage feeds damaged parcels: an error is welcome, a panic is not.
-func TestDecodeParcelGarbage(t *testing.T) {
+// TestDecodeDamagedOutboxMessage feeds damaged messages: an error is welcome, a panic is not.
+func TestDecodeDamagedOutboxMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "garbage")
 		if rapid.Bool().Draw(t, "flipped") {
-			b = EncodeOutboxMessage(&OutboxMessage{Effects: []journal.Effect{drawWord(t), drawWord(t)}, Records: []journal.Record{{Data: []byte("body")}}})
+			b = EncodeOutboxMessage(&OutboxMessage{Effects: []journal.Effect{drawEffect(t), drawEffect(t)}, Records: []journal.Record{{Data: []byte("body")}}})
 			b[rapid.IntRange(0, len(b)-1).Draw(t, "at")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		}
 		if p, err := DecodeOutboxMessage(b); err == nil && len(b) < 10 {
-			t.Errorf("%d bytes are taken for parcel %v", len(b), p)
+			t.Errorf("%d bytes are taken for message %v", len(b), p)
 		}
 	})
 }

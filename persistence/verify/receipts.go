@@ -11,9 +11,9 @@ import (
 	"parley/persistence/layout"
 )
 
-// readMarks holds feeds against what was carried of them: three families in one
+// readReceipts holds feeds against what was carried of them: three families in one
 // order, read side by side.
-func (in *inspection) readMarks() error {
+func (in *inspection) readReceipts() error {
 	var rows [3]*pebble.Iterator
 	for i := range rows {
 		iter, err := in.rows.NewIter(nil)
@@ -34,7 +34,7 @@ func (in *inspection) readMarks() error {
 			}
 			slot = at
 		}
-		err = in.marksOf(slot, rows)
+		err = in.receiptsOf(slot, rows)
 	}
 	for _, iter := range rows {
 		err = errors.Join(err, iter.Close())
@@ -42,8 +42,8 @@ func (in *inspection) readMarks() error {
 	return err
 }
 
-// marksOf does so for one slot.
-func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error {
+// receiptsOf does so for one slot.
+func (in *inspection) receiptsOf(slot parley.Slot, rows [3]*pebble.Iterator) error {
 	var at [3][]byte
 	letters := [3]byte{layout.FeedFamily, layout.ReceiptFamily, layout.UntransferredFamily}
 	show := func(i int, ok bool) {
@@ -76,7 +76,7 @@ func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error 
 		for i := range at {
 			has[i] = bytes.Equal(at[i], place)
 		}
-		in.carried(place, has, rows)
+		in.feedPlace(place, has, rows)
 		for i := range at {
 			if has[i] {
 				show(i, rows[i].Next())
@@ -85,8 +85,8 @@ func (in *inspection) marksOf(slot parley.Slot, rows [3]*pebble.Iterator) error 
 	}
 }
 
-// carried judges one place of a feed: its entry, its marks, its unseen row.
-func (in *inspection) carried(place []byte, has [3]bool, rows [3]*pebble.Iterator) {
+// feedPlace judges one place of a feed: its entry, its marks, its unseen row.
+func (in *inspection) feedPlace(place []byte, has [3]bool, rows [3]*pebble.Iterator) {
 	in.untransferred.Checked++
 	where := feedName(parley.IDFromBytes[parley.AgentID](place), layout.Number(place[16:]))
 	entry, marked, waits := has[0], has[1], has[2]

@@ -164,7 +164,7 @@ func (in *inspection) read() {
 		}
 		low = layout.Key(slot+1, 0, 0)[:2]
 	}
-	in.damaged("feeds and marks", in.readMarks())
+	in.damaged("feeds and marks", in.readReceipts())
 }
 
 // damaged notes that reading went no further.

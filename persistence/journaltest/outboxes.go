@@ -11,40 +11,40 @@ import (
 	"parley/journal"
 )
 
-func (r *rig) heard(s journal.Stream) []string {
+func (r *rig) queueTexts(s journal.Stream) []string {
 	var all []string
-	for _, row := range r.tray(s) {
+	for _, row := range r.queue(s) {
 		all = append(all, string(row.Data))
 	}
 	return all
 }
 
-func testTray(r *rig) {
-	a := r.speaker(r.stream(near), 0)
+func testQueue(r *rig) {
+	a := r.appender(r.stream(near), 0)
 	for _, slot := range []parley.Slot{near2, far} {
-		b := r.speaker(r.stream(slot), 0)
+		b := r.appender(r.stream(slot), 0)
 		for i := range 6 {
-			a.say(&journal.Entry{Effects: []journal.Effect{
+			a.mustAppend(&journal.Entry{Effects: []journal.Effect{
 				journal.EnqueueFor{To: b.stream, Data: fmt.Append(nil, 2*i)},
 				journal.EnqueueFor{To: b.stream, Data: fmt.Append(nil, 2*i+1)},
 			}})
 		}
-		r.until("all words", func() bool { return len(r.tray(b.stream)) == 12 })
-		r.expect("the tray", r.heard(b.stream), "[0 1 2 3 4 5 6 7 8 9 10 11]")
-		rows := r.tray(b.stream)
+		r.until("all messages", func() bool { return len(r.queue(b.stream)) == 12 })
+		r.expect("the queue", r.queueTexts(b.stream), "[0 1 2 3 4 5 6 7 8 9 10 11]")
+		rows := r.queue(b.stream)
 		if !slices.IsSortedFunc(rows, func(x, y journal.QueuedMessage) int { return int(x.Number) - int(y.Number) }) {
 			r.Errorf("numbers do not grow: %v", rows)
 		}
-		b.say(&journal.Entry{Events: []journal.StoredEvent{fact("heard")}, Handled: []uint64{rows[0].Number, rows[1].Number, rows[7].Number}})
-		r.expect("what is left", r.heard(b.stream), "[2 3 4 5 6 8 9 10 11]")
-		r.expect("what came after the seventh", len(r.trayBeyond(b.stream, rows[6].Number)), 4)
+		b.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("heard")}, Handled: []uint64{rows[0].Number, rows[1].Number, rows[7].Number}})
+		r.expect("what is left", r.queueTexts(b.stream), "[2 3 4 5 6 8 9 10 11]")
+		r.expect("what came after the seventh", len(r.queueBeyond(b.stream, rows[6].Number)), 4)
 		r.crash()
-		r.expect("what is left after a crash", r.heard(b.stream), "[2 3 4 5 6 8 9 10 11]")
-		a = r.speaker(a.stream, 0)
-		a.say(&journal.Entry{Effects: []journal.Effect{journal.EnqueueFor{To: b.stream, Data: []byte("new")}}})
-		r.until("a new word", func() bool { return len(r.tray(b.stream)) == 10 })
-		if now := r.tray(b.stream); string(now[9].Data) != "new" || now[9].Number <= rows[11].Number {
-			r.Errorf("a new word has number %d, the last one had %d", now[9].Number, rows[11].Number)
+		r.expect("what is left after a crash", r.queueTexts(b.stream), "[2 3 4 5 6 8 9 10 11]")
+		a = r.appender(a.stream, 0)
+		a.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.EnqueueFor{To: b.stream, Data: []byte("new")}}})
+		r.until("a new message", func() bool { return len(r.queue(b.stream)) == 10 })
+		if now := r.queue(b.stream); string(now[9].Data) != "new" || now[9].Number <= rows[11].Number {
+			r.Errorf("a new message has number %d, the last one had %d", now[9].Number, rows[11].Number)
 		}
 	}
 }
@@ -56,18 +56,18 @@ func (r *rig) hinted(s journal.Stream) bool {
 }
 
 func testHints(r *rig) {
-	a := r.speaker(r.stream(near), 0)
+	a := r.appender(r.stream(near), 0)
 	told := []journal.Stream{r.stream(near), r.stream(near2), r.stream(far), r.stream(parley.Slots - 1)}
-	quiet := r.speaker(r.stream(far), 0)
+	quiet := r.appender(r.stream(far), 0)
 	e := &journal.Entry{Effects: []journal.Effect{journal.EnqueueFor{To: quiet.stream, Data: []byte("x")}}}
 	for _, s := range told {
 		e.Effects = append(e.Effects, journal.EnqueueFor{To: s, Data: []byte("1")}, journal.EnqueueFor{To: s, Data: []byte("2")})
 	}
-	a.say(e)
+	a.mustAppend(e)
 	for _, s := range append(told, quiet.stream) {
 		r.until("a hint", func() bool { return r.hinted(s) })
 	}
-	quiet.say(&journal.Entry{Handled: []uint64{r.tray(quiet.stream)[0].Number}})
+	quiet.mustAppend(&journal.Entry{Handled: []uint64{r.queue(quiet.stream)[0].Number}})
 	for _, again := range []func(){r.reopen, r.crash} {
 		r.mu.Lock()
 		r.hints = nil
@@ -77,7 +77,7 @@ func testHints(r *rig) {
 			r.until("a hint after opening again", func() bool { return r.hinted(s) })
 		}
 		if r.hinted(quiet.stream) {
-			r.Error("a hint at an empty tray")
+			r.Error("a hint at an empty queue")
 		}
 	}
 }
@@ -103,7 +103,7 @@ func numbers(n int) []string {
 func (r *rig) errand(slot parley.Slot, n int, agents []parley.AgentID) *journal.Entry {
 	id := r.message(slot)
 	e := &journal.Entry{
-		Events:  []journal.StoredEvent{fact(line(n))},
+		Events:  []journal.StoredEvent{storedEvent(line(n))},
 		Records: []journal.Record{{ID: id, Data: fmt.Append(nil, "body ", n)}},
 	}
 	for _, to := range agents {
@@ -112,7 +112,7 @@ func (r *rig) errand(slot parley.Slot, n int, agents []parley.AgentID) *journal.
 	return e
 }
 
-func testLanes(r *rig) {
+func testOutboxes(r *rig) {
 	const each = 120
 	agents := []parley.AgentID{r.agent(near), r.agent(far), r.agent(farther), r.agent(parley.Slots - 1)}
 	streams := []journal.Stream{r.stream(near), r.stream(far), r.stream(farther)}
@@ -120,7 +120,7 @@ func testLanes(r *rig) {
 	for round := range 3 {
 		var talk sync.WaitGroup
 		for _, s := range streams {
-			a := r.speaker(s, uint64(said))
+			a := r.appender(s, uint64(said))
 			talk.Go(func() {
 				for i := range each {
 					e := r.errand(s.Slot(), said+i, agents)
@@ -148,7 +148,7 @@ func testLanes(r *rig) {
 			by[slot] = append(by[slot], n)
 		}
 		for _, s := range streams {
-			r.expect(line("words from", s.Slot(), "to", agent.Slot()), by[line(s.Slot())], numbers(said))
+			r.expect(line("messages from", s.Slot(), "to", agent.Slot()), by[line(s.Slot())], numbers(said))
 		}
 		r.view(func(v journal.View) {
 			r.must(v.Feed(agent, 0, ^uint64(0), func(e journal.FeedEntry) bool {
@@ -161,13 +161,13 @@ func testLanes(r *rig) {
 	}
 }
 
-func testLanesCrash(r *rig) {
+func testOutboxesCrash(r *rig) {
 	agents := []parley.AgentID{r.agent(near), r.agent(far), r.agent(farther)}
 	stream := r.stream(near)
 	said := 0
 	for round := range 4 {
 		r.until("what is there", func() bool { return len(r.notes(agents[2])) == len(r.events(stream)) })
-		a := r.speaker(stream, uint64(len(r.events(stream))))
+		a := r.appender(stream, uint64(len(r.events(stream))))
 		var answered atomic.Int64
 		var released []<-chan error
 		start := int(a.seq)
@@ -206,7 +206,7 @@ func (r *rig) inTime(answer func()) bool {
 // testSettled looks at once for what an answered entry did elsewhere. An answer
 // that took longer than parley.SettleWait may come before the effect.
 func testSettled(r *rig) {
-	a := r.speaker(r.stream(near), 0)
+	a := r.appender(r.stream(near), 0)
 	inTime := 0
 	for i := range 30 {
 		agent, born, tell, id := r.agent(far), r.stream(farther), r.stream(far), r.message(near)
@@ -215,13 +215,13 @@ func testSettled(r *rig) {
 			Records: []journal.Record{{ID: id, Data: []byte("body")}},
 			Effects: []journal.Effect{
 				journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)},
-				journal.CreateStream{Stream: born, Events: []journal.StoredEvent{fact("born")}},
+				journal.CreateStream{Stream: born, Events: []journal.StoredEvent{storedEvent("born")}},
 				journal.EnqueueFor{To: tell, Data: []byte("told")},
 				journal.PutRow{Row: row(farther, journal.ClientTable, key, "put")},
 			},
 		}
 		look := func() string {
-			out := line(len(r.feed(agent)), r.events(born), r.heard(tell), r.row(farther, journal.ClientTable, key))
+			out := line(len(r.feed(agent)), r.events(born), r.queueTexts(tell), r.row(farther, journal.ClientTable, key))
 			r.view(func(v journal.View) {
 				record, position, err := recordOf(v, far, id)
 				out = line(out, string(record), position > 0, err)
@@ -229,22 +229,22 @@ func testSettled(r *rig) {
 			return out
 		}
 		effect := line(1, "[born] [told] put body true", nil)
-		if r.inTime(func() { a.say(e) }) {
+		if r.inTime(func() { a.mustAppend(e) }) {
 			r.expect("the effect", look(), effect)
 			inTime++
 		}
 		r.until("the effect", func() bool { return look() == effect })
-		mark := journal.RecordReceipt{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Receipts: journal.Receipts{ReadAt: 7}}
-		if r.inTime(func() { r.mark(mark) }) {
+		receipt := journal.RecordReceipt{Recipient: agent, Message: id, Position: r.feed(agent)[0].Position, Receipts: journal.Receipts{ReadAt: 7}}
+		if r.inTime(func() { r.recordReceipt(receipt) }) {
 			r.view(func(v journal.View) {
-				marks, err := marksOf(v, near, agent, id)
-				r.expect("marks where the conversation lives", line(marks, err), line(journal.Receipts{ReadAt: 7}, nil))
+				receipts, err := receiptsOf(v, near, agent, id)
+				r.expect("receipts where the conversation lives", line(receipts, err), line(journal.Receipts{ReadAt: 7}, nil))
 			})
 		}
 		// A row there can be taken away from here too.
 		gone := row(farther, journal.ClientTable, key, "")
 		gone.Delete = true
-		a.say(&journal.Entry{Effects: []journal.Effect{journal.PutRow{Row: gone}}})
+		a.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.PutRow{Row: gone}}})
 		r.until("the row taken away", func() bool { return r.row(farther, journal.ClientTable, key) == "-" })
 	}
 	if inTime == 0 {
@@ -274,7 +274,7 @@ func (l *releases) count() int {
 }
 
 func testReleases(r *rig) {
-	speakers := []*speaker{r.speaker(r.stream(near), 0), r.speaker(r.stream(near2), 0)}
+	speakers := []*appender{r.appender(r.stream(near), 0), r.appender(r.stream(near2), 0)}
 	agent := r.agent(near)
 	log := &releases{}
 	const total = 600
@@ -291,7 +291,7 @@ func testReleases(r *rig) {
 			// nothing is written, and it is still released in its place
 			e.Effects = nil
 		default:
-			e.Events = []journal.StoredEvent{fact("x")}
+			e.Events = []journal.StoredEvent{storedEvent("x")}
 			a.seq++
 		}
 		r.Journal.Append(e)
@@ -308,7 +308,7 @@ func testReleases(r *rig) {
 }
 
 func testClosing(r *rig) {
-	a := r.speaker(r.stream(near), 0)
+	a := r.appender(r.stream(near), 0)
 	agents := []parley.AgentID{r.agent(near), r.agent(far), r.agent(farther)}
 	log := &releases{}
 	const total = 400
