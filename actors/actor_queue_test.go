@@ -213,7 +213,7 @@ func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) jour
 	var told atomic.Int64 // words that are stored, as their speaker was told
 	disk := crashtest.NewDisk(vfs.NewCrashableMem(), crashDir, uint64(journals), func() int { return int(told.Load()) })
 	r := &rig{t: t, journals: journals, clock: time.Now, wheel: time.Now, entropy: parley.CountingEntropy(), fs: disk.FS(), keep: small, wrap: wrap}
-	disk.Roll(false)
+	disk.Record(false)
 	if err := r.begin(crashDir); err != nil {
 		t.Fatal(err)
 	}
@@ -223,11 +223,11 @@ func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) jour
 	v = &crashVerdict{}
 	var judging sync.WaitGroup
 	judging.Go(func() {
-		for i := range disk.Films() {
+		for i := range disk.Images() {
 			v.add(i, inspectQuarantine(t, i, to, words, journals))
 		}
 	})
-	disk.Roll(true)
+	disk.Record(true)
 	for n := range 4 {
 		tell(t, r.store, to, words(n))
 		told.Add(1)

@@ -169,7 +169,7 @@ func (s saga) run(t testing.TB, v *crashVerdict, journals, drawn, passing int, w
 		v.film(w, disk, func() {
 			w.r = w.rigOn()
 			w.r.fs, w.r.wrap = disk.FS(), func(j journal.Journal) journal.Journal { knife.Journal = wrap(j); return knife }
-			disk.Roll(s.later && knife.passing >= 0)
+			disk.Record(s.later && knife.passing >= 0)
 			if err := w.r.begin(crashDir); err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +181,7 @@ func (s saga) run(t testing.TB, v *crashVerdict, journals, drawn, passing int, w
 	}
 	live(func(disk *crashtest.Disk, c *client) {
 		s.given(c)
-		disk.Roll(true)
+		disk.Record(true)
 		knife.pass(passing)
 		s.when(c)
 		if s.later {

@@ -79,7 +79,7 @@ func (v *crashVerdict) film(w *crashWorld, disk *crashtest.Disk, live func()) {
 	var inspecting sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		inspecting.Go(func() {
-			for i := range disk.Films() {
+			for i := range disk.Images() {
 				mu.Lock()
 				enough := v.brief && v.lost()
 				mu.Unlock()

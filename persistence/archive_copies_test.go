@@ -18,8 +18,8 @@ import (
 	"parley/persistence/verify"
 )
 
-// circulated makes a directory in which a group has sent one message to many.
-func circulated(t testing.TB, journals, members int) (fs *vfs.MemFS, id parley.MessageID) {
+// broadcastDirectory makes a directory in which a group has sent one message to many.
+func broadcastDirectory(t testing.TB, journals, members int) (fs *vfs.MemFS, id parley.MessageID) {
 	t.Helper()
 	fs = vfs.NewMem()
 	s := mustOpen(t, "d", testOptions(fs, journals))
@@ -27,23 +27,23 @@ func circulated(t testing.TB, journals, members int) (fs *vfs.MemFS, id parley.M
 		t.Fatal(err)
 	}
 	group := newGroup(0)
-	epoch := activated(t, s, group)
-	e := broadcast(group, epoch, crew(members), 9)
-	if err := <-handOver(s, e); err != nil {
+	activation := activated(t, s, group)
+	e := broadcast(group, activation, newSeats(members), 9)
+	if err := <-appended(s, e); err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, s)
 	return fs, e.Records[0].ID
 }
 
-// examined audits a directory at rest and gives the checks that found something,
+// verifyDirectory audits a directory at rest and gives the checks that found something,
 // with what they said.
-func examined(t testing.TB, fs vfs.FS) (names []string, said string, checked uint64) {
+func verifyDirectory(t testing.TB, fs vfs.FS) (names []string, said string, checked uint64) {
 	t.Helper()
-	return audited(t, mustOpenArchive(t, "d", testOptions(fs, 0)))
+	return verifyArchive(t, mustOpenArchive(t, "d", testOptions(fs, 0)))
 }
 
-func audited(t testing.TB, a *Archive) (names []string, said string, checked uint64) {
+func verifyArchive(t testing.TB, a *Archive) (names []string, said string, checked uint64) {
 	t.Helper()
 	result := &report.Verification{}
 	if err := verify.Rows(a, result); err != nil {
@@ -66,15 +66,15 @@ func audited(t testing.TB, a *Archive) (names []string, said string, checked uin
 	return names, said, checked
 }
 
-// vandal changes rows behind everybody's back.
-type vandal struct {
+// tamperer changes rows behind everybody's back.
+type tamperer struct {
 	t  testing.TB
 	db *pebble.DB
 	id parley.MessageID
 }
 
 // rows are those of a family that fit, copied.
-func (x *vandal) rows(family byte, fits func(k, v []byte) bool) (keys, values [][]byte) {
+func (x *tamperer) rows(family byte, fits func(k, v []byte) bool) (keys, values [][]byte) {
 	x.t.Helper()
 	iter, err := x.db.NewIter(nil)
 	if err != nil {
@@ -91,22 +91,22 @@ func (x *vandal) rows(family byte, fits func(k, v []byte) bool) (keys, values []
 	return keys, values
 }
 
-func (x *vandal) set(k, v []byte) {
+func (x *tamperer) set(k, v []byte) {
 	x.t.Helper()
 	if err := x.db.Set(k, v, pebble.Sync); err != nil {
 		x.t.Fatal(err)
 	}
 }
 
-func (x *vandal) remove(k []byte) {
+func (x *tamperer) remove(k []byte) {
 	x.t.Helper()
 	if err := x.db.Delete(k, pebble.Sync); err != nil {
 		x.t.Fatal(err)
 	}
 }
 
-// wrecked gives a copy of the directory with a fault in it.
-func wrecked(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*vandal)) vfs.FS {
+// tampered gives a copy of the directory with a fault in it.
+func tampered(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*tamperer)) vfs.FS {
 	t.Helper()
 	to := vfs.NewMem()
 	if ok, err := vfs.Clone(fs, to, "d", "d"); err != nil || !ok {
@@ -116,7 +116,7 @@ func wrecked(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*vanda
 	if err != nil {
 		t.Fatal(err)
 	}
-	plant(&vandal{t: t, db: db, id: id})
+	plant(&tamperer{t: t, db: db, id: id})
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,91 +126,91 @@ func wrecked(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*vanda
 func here(_, v []byte) bool      { return layout.Number(v) != 0 }
 func elsewhere(_, v []byte) bool { return layout.Number(v) == 0 }
 
-// vandalism are the faults, the checks that must find each, and what they say.
-var vandalism = []struct {
+// tamperings are the faults, the checks that must find each, and what they say.
+var tamperings = []struct {
 	name  string
-	plant func(*vandal)
+	plant func(*tamperer)
 	found []string
 	says  string
 }{
-	{"a list is lost", func(x *vandal) {
+	{"a list is lost", func(x *tamperer) {
 		k, _ := x.rows(layout.CopiesFamily, here)
 		x.remove(k[1])
 	}, []string{"copies"}, "whoever names it does not find it"},
-	{"the sender's list of those elsewhere is lost", func(x *vandal) {
+	{"the sender's list of those elsewhere is lost", func(x *tamperer) {
 		k, _ := x.rows(layout.CopiesFamily, elsewhere)
 		x.remove(k[1])
 	}, []string{"copies"}, "its sender does not find it"},
-	{"the sender's list has one more", func(x *vandal) {
+	{"the sender's list has one more", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		at := slices.IndexFunc(k, func(k []byte) bool { return layout.Number(k[11:])&0xFFFFFFFF < 256 })
 		last := layout.SeatIn(v[at][len(v[at])-layout.SeatBytes:])
 		x.set(k[at], append(v[at], layout.AppendSeats(nil, []parley.Seat{{Number: last.Number + 1, Agent: last.Agent}})...))
 	}, []string{"copies"}, "neither is it there nor on its way"},
-	{"a copy is lost", func(x *vandal) {
+	{"a copy is lost", func(x *tamperer) {
 		k, _ := x.rows(layout.FeedFamily, nil)
 		x.remove(k[7])
 	}, []string{"copies"}, "it was never delivered"},
-	{"a copy is another's", func(x *vandal) {
+	{"a copy is another's", func(x *tamperer) {
 		k, v := x.rows(layout.FeedFamily, nil)
 		v[7][24]++
 		x.set(k[7], v[7])
 	}, []string{"copies"}, "is not listed so"},
-	{"positions are one too many", func(x *vandal) {
+	{"positions are one too many", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, here)
 		binary.BigEndian.PutUint64(v[0], layout.Number(v[0])+1)
 		x.set(k[0], v[0])
 	}, []string{"copies"}, "the feed does not have it there"},
-	{"positions are beyond all", func(x *vandal) {
+	{"positions are beyond all", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, here)
 		binary.BigEndian.PutUint64(v[0], 1<<40)
 		x.set(k[0], v[0])
 	}, []string{"positions", "copies"}, "the number will be given again"},
-	{"seats are out of order", func(x *vandal) {
+	{"seats are out of order", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		swapped := slices.Concat(v[0][:8], v[0][28:48], v[0][8:28], v[0][48:])
 		x.set(k[0], swapped)
 	}, []string{"copies"}, "stands at place 1"},
-	{"a list begins with another seat", func(x *vandal) {
+	{"a list begins with another seat", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		x.remove(k[0])
 		k[0][18]--
 		x.set(k[0], v[0])
 	}, []string{"copies"}, "stands at place 0"},
-	{"a list lies elsewhere", func(x *vandal) {
+	{"a list lies elsewhere", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		x.remove(k[0])
 		k[0][1] += 4
 		x.set(k[0], v[0])
 	}, []string{"keys", "copies"}, "where it is looked for"},
-	{"a list is cut", func(x *vandal) {
+	{"a list is cut", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, here)
 		x.set(k[0], v[0][:len(v[0])-1])
 	}, []string{"values", "copies"}, "cannot be read"},
-	{"a record is lost in another home", func(x *vandal) {
+	{"a record is lost in another home", func(x *tamperer) {
 		k, _ := x.rows(layout.RecordFamily, nil)
 		x.remove(k[2])
 	}, []string{"copies"}, "cannot read their copies"},
-	{"a copy without receipts counts as carried", func(x *vandal) {
+	{"a copy without receipts counts as carried", func(x *tamperer) {
 		k, _ := x.rows(layout.FeedFamily, nil)
 		agent := parley.AgentID(k[7][3:19])
 		x.set(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]), layout.EncodeNumber(layout.Number(k[7][19:])))
 	}, []string{"untransferred"}, "passes over it"},
-	{"a copy is noted as not carried", func(x *vandal) {
+	{"a copy is noted as not carried", func(x *tamperer) {
 		k, v := x.rows(layout.FeedFamily, nil)
 		k[7][2] = layout.UntransferredFamily
 		x.set(k[7], v[7][9:layout.FeedBytes])
 	}, []string{"untransferred"}, "noted as not carried"},
 }
 
-func TestAuditOfCopies(t *testing.T) {
-	fs, id := circulated(t, 4, 600)
-	if names, said, checked := examined(t, fs); names != nil || checked != 600+450 {
+func TestVerifyCopies(t *testing.T) {
+	fs, id := broadcastDirectory(t, 4, 600)
+	if names, said, checked := verifyDirectory(t, fs); names != nil || checked != 600+450 {
 		t.Fatalf("%d copies checked, faults:\n%s", checked, said)
 	}
-	for _, c := range vandalism {
+	for _, c := range tamperings {
 		t.Run(c.name, func(t *testing.T) {
-			names, said, _ := examined(t, wrecked(t, fs, id, c.plant))
+			names, said, _ := verifyDirectory(t, tampered(t, fs, id, c.plant))
 			slices.Sort(names)
 			slices.Sort(c.found)
 			if !slices.Equal(names, c.found) || !strings.Contains(said, c.says) {
@@ -220,15 +220,15 @@ func TestAuditOfCopies(t *testing.T) {
 	}
 }
 
-// TestAuditOfCopiesUnderWay: what is in outboxes still is neither missing nor too
+// TestVerifyCopiesUnderWay: what is in outboxes still is neither missing nor too
 // much; a message that is lost, or has gone astray, is.
-func TestAuditOfCopiesUnderWay(t *testing.T) {
+func TestVerifyCopiesUnderWay(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		fs := vfs.NewMem()
 		s := mustOpen(t, "d", testOptions(fs, journals)) // not started: nothing is sent on
 		j, group := s.journals[0], newGroup(0)
 		activate(t, j, group)
-		e := broadcast(group, 1, crew(600), 9)
+		e := broadcast(group, 1, newSeats(600), 9)
 		f, err := j.commit([]*item{{Item: apply.Item{Entry: e}}})
 		if err != nil {
 			t.Fatal(err)
@@ -236,21 +236,21 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 		if err := f.batch.SyncWait(); err != nil {
 			t.Fatal(err)
 		}
-		_, said, under := audited(t, s.Archive())
+		_, said, under := verifyArchive(t, s.Archive())
 		closeAtRest(t, s)
 		s = mustOpen(t, "d", testOptions(fs, journals))
 		if err := startQuietly(s); err != nil {
 			t.Fatal(err)
 		}
 		mustClose(t, s)
-		_, later, checked := examined(t, fs)
+		_, later, checked := verifyDirectory(t, fs)
 		if said+later != "" || under >= checked || checked < 600 {
 			t.Errorf("%d journals: %d copies checked, later %d:\n%s%s", journals, under, checked, said, later)
 		}
 	}
-	fs, id := circulated(t, 4, 600)
-	astray := func(target int) func(x *vandal) {
-		return func(x *vandal) {
+	fs, id := broadcastDirectory(t, 4, 600)
+	astray := func(target int) func(x *tamperer) {
+		return func(x *tamperer) {
 			k, _ := x.rows(layout.FeedFamily, nil)
 			many := journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(x.id), To: []parley.Seat{
 				{Number: 700, Agent: parley.IDFromBytes[parley.AgentID](k[0][3:19])}, // of journal 0
@@ -262,10 +262,10 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 			x.set(layout.OutboxKey(0, target, layout.Number(value)+1), layout.EncodeOutboxMessage(&layout.OutboxMessage{Effects: []journal.Effect{many}}))
 		}
 	}
-	if _, said, _ := examined(t, wrecked(t, fs, id, astray(0))); said != "" {
+	if _, said, _ := verifyDirectory(t, tampered(t, fs, id, astray(0))); said != "" {
 		t.Errorf("a message of a journal to itself:\n%s", said)
 	}
-	if names, said, _ := examined(t, wrecked(t, fs, id, astray(1))); !slices.Contains(names, "outboxes") || !strings.Contains(said, "a word for journal 0") {
+	if names, said, _ := verifyDirectory(t, tampered(t, fs, id, astray(1))); !slices.Contains(names, "outboxes") || !strings.Contains(said, "a word for journal 0") {
 		t.Errorf("a message gone astray: %q\n%s", names, said)
 	}
 }
@@ -273,7 +273,7 @@ func TestAuditOfCopiesUnderWay(t *testing.T) {
 // TestArchiveTellsOfCopies: every copy once where it was sent from, and once
 // more where its reader lives if that is elsewhere.
 func TestArchiveTellsOfCopies(t *testing.T) {
-	fs, id := circulated(t, 4, 600)
+	fs, id := broadcastDirectory(t, 4, 600)
 	a := mustOpenArchive(t, "d", testOptions(fs, 0))
 	defer func() { _ = a.Close() }()
 	sent, there := map[uint32]bool{}, map[uint32]bool{}

@@ -17,8 +17,8 @@ import (
 	"parley/persistence/verify"
 )
 
-// inhabited makes a store with a little of everything in it, and gives its agent.
-func inhabited(t *testing.T, dir string, opts Options) *Store {
+// populated makes a store with a little of everything in it, and gives its agent.
+func populated(t *testing.T, dir string, opts Options) *Store {
 	t.Helper()
 	s := mustOpen(t, dir, opts)
 	if err := s.Start(func(journal.Stream) {}, nil); err != nil {
@@ -43,17 +43,17 @@ func inhabited(t *testing.T, dir string, opts Options) *Store {
 		}
 	}
 	group := newGroup(7)
-	epoch := activated(t, s, group)
+	activation := activated(t, s, group)
 	for range 3 {
-		if err := <-handOver(s, broadcast(group, epoch, crew(300), 9)); err != nil {
+		if err := <-appended(s, broadcast(group, activation, newSeats(300), 9)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return s
 }
 
-// inOrder expects an audit without faults that has looked at something.
-func inOrder(t *testing.T, a *Archive) {
+// expectNoFaults expects an audit without faults that has looked at something.
+func expectNoFaults(t *testing.T, a *Archive) {
 	t.Helper()
 	result := &report.Verification{}
 	if err := verify.Rows(a, result); err != nil {
@@ -86,9 +86,9 @@ func TestArchiveChangesNothing(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "journal")
 				opts := testOptions(fs, journals)
-				s := inhabited(t, dir, opts)
+				s := populated(t, dir, opts)
 				open := s.Archive()
-				inOrder(t, open)
+				expectNoFaults(t, open)
 				if err := open.Close(); err != nil {
 					t.Error(err)
 				}
@@ -99,7 +99,7 @@ func TestArchiveChangesNothing(t *testing.T) {
 				if fs == nil {
 					opts.FS = vfs.Default
 				}
-				before := pictureOf(t, opts.FS, dir)
+				before := hashesOf(t, opts.FS, dir)
 				for _, lock := range []bool{true, false} {
 					if !lock { // as in a copy
 						if err := opts.FS.Remove(opts.FS.PathJoin(dir, "LOCK")); err != nil {
@@ -108,14 +108,14 @@ func TestArchiveChangesNothing(t *testing.T) {
 						delete(before, "LOCK")
 					}
 					a := mustOpenArchive(t, dir, opts)
-					inOrder(t, a)
+					expectNoFaults(t, a)
 					if _, err := a.store.opts.FS.Create(dir+"/x", vfs.WriteCategoryUnspecified); err == nil {
 						t.Error("an archive writes")
 					}
 					if err := a.Close(); err != nil {
 						t.Error(err)
 					}
-					after := pictureOf(t, opts.FS, dir)
+					after := hashesOf(t, opts.FS, dir)
 					if len(after) != len(before) {
 						t.Errorf("%d files are %d", len(before), len(after))
 					}
@@ -131,8 +131,8 @@ func TestArchiveChangesNothing(t *testing.T) {
 	}
 }
 
-// pictureOf is what every file of a directory holds.
-func pictureOf(t *testing.T, fs vfs.FS, dir string) map[string][sha256.Size]byte {
+// hashesOf is what every file of a directory holds.
+func hashesOf(t *testing.T, fs vfs.FS, dir string) map[string][sha256.Size]byte {
 	t.Helper()
 	names, err := fs.List(dir)
 	if err != nil {
@@ -171,11 +171,11 @@ func TestArchiveRefuses(t *testing.T) {
 func TestArchiveAfterAKill(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		disk := vfs.NewCrashableMem()
-		s := inhabited(t, "data", testOptions(disk, journals))
+		s := populated(t, "data", testOptions(disk, journals))
 		crashed := disk.CrashClone(vfs.CrashCloneCfg{})
 		mustClose(t, s)
 		a := mustOpenArchive(t, "data", testOptions(crashed, 0))
-		inOrder(t, a)
+		expectNoFaults(t, a)
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}

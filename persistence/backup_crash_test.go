@@ -44,29 +44,29 @@ func (b *bystander) String() string { return "bystander" }
 // images out twice, and stand still for ever when one is taken in between.
 type steady struct {
 	*vfs.MemFS
-	camera *bystander
+	recorder *bystander
 }
 
 func (d steady) Link(oldname, newname string) error {
-	d.camera.mu.Lock()
-	defer d.camera.mu.Unlock()
+	d.recorder.mu.Lock()
+	defer d.recorder.mu.Unlock()
 	return d.MemFS.Link(oldname, newname)
 }
 
 func (d steady) Lock(name string) (io.Closer, error) {
-	d.camera.mu.Lock()
-	defer d.camera.mu.Unlock()
+	d.recorder.mu.Lock()
+	defer d.recorder.mu.Unlock()
 	return d.MemFS.Lock(name)
 }
 
 func (d steady) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	d.camera.mu.Lock()
-	defer d.camera.mu.Unlock()
+	d.recorder.mu.Lock()
+	defer d.recorder.mu.Unlock()
 	return d.MemFS.ReuseForWrite(oldname, newname, category)
 }
 
-// careless forgets to sync what lies in a backup directory.
-type careless struct{ vfs.FS }
+// unsyncedFS forgets to sync what lies in a backup directory.
+type unsyncedFS struct{ vfs.FS }
 
 type unsyncedFile struct{ vfs.File }
 
@@ -75,7 +75,7 @@ func (unsyncedFile) SyncData() error                { return nil }
 func (unsyncedFile) SyncTo(int64) (bool, error)     { return true, nil }
 func (f unsyncedFile) Preallocate(_, _ int64) error { return nil }
 
-func (c careless) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (c unsyncedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := c.FS.Create(name, category)
 	if err == nil && strings.HasPrefix(name, "backup/files/") {
 		return unsyncedFile{f}, nil
@@ -149,7 +149,7 @@ func TestBackupCrash(t *testing.T) {
 // TestBackupCrashControl leaves out the sync of copies: it must be seen.
 func TestBackupCrashControl(t *testing.T) {
 	unraced(t)
-	images, faults := backupCrashes(t, func(fs vfs.FS) vfs.FS { return careless{fs} })
+	images, faults := backupCrashes(t, func(fs vfs.FS) vfs.FS { return unsyncedFS{fs} })
 	if len(faults) == 0 {
 		t.Errorf("copies are not synced, and none of %d images shows it", images)
 	}

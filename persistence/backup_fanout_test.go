@@ -18,13 +18,13 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 	unraced(t)
 	for _, journals := range []int{1, 4} {
 		fs := vfs.NewMem()
-		s, group, to := running(t, fs, "data/journal", journals), newGroup(0), crew(600)
-		epoch, sent := activated(t, s, group), uint64(0)
+		s, group, to := running(t, fs, "data/journal", journals), newGroup(0), newSeats(600)
+		activation, sent := activated(t, s, group), uint64(0)
 		say := func() <-chan error {
-			e := broadcast(group, epoch, to, 9)
+			e := broadcast(group, activation, to, 9)
 			e.Expect, e.Events = sent, []journal.StoredEvent{{Tag: 1}}
 			sent++
-			return handOver(s, e)
+			return appended(s, e)
 		}
 		var snapshots []*backup.Snapshot
 		for range 3 {
@@ -55,7 +55,7 @@ func TestBackupOfAFanoutUnderWay(t *testing.T) {
 				}
 			}
 			v.Close()
-			if names, found, _ := audited(t, again.Archive()); names != nil {
+			if names, found, _ := verifyArchive(t, again.Archive()); names != nil {
 				t.Error(found)
 			}
 			mustClose(t, again)

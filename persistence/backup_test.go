@@ -23,25 +23,25 @@ import (
 	"parley/persistence/backup"
 )
 
-// scribe writes rows 1, 2, 3, … under its own name, each after the one before was
+// rowWriter writes rows 1, 2, 3, … under its own name, each after the one before was
 // acknowledged: what a snapshot shows of it must be a beginning of that.
-type scribe struct {
+type rowWriter struct {
 	name  string
 	slot  parley.Slot
 	acked atomic.Uint64
 }
 
-const scribeTable = journal.Table(100)
+const rowWriterTable = journal.Table(100)
 
-func (c *scribe) row(n uint64) journal.Row {
+func (c *rowWriter) row(n uint64) journal.Row {
 	value := binary.BigEndian.AppendUint64(nil, n)
 	for random := rand.New(rand.NewPCG(n, uint64(c.slot))); len(value) < 300; {
 		value = binary.BigEndian.AppendUint64(value, random.Uint64())
 	}
-	return journal.Row{Slot: c.slot, Table: scribeTable, Key: binary.BigEndian.AppendUint64([]byte(c.name), n), Value: value}
+	return journal.Row{Slot: c.slot, Table: rowWriterTable, Key: binary.BigEndian.AppendUint64([]byte(c.name), n), Value: value}
 }
 
-func (c *scribe) write(t testing.TB, s *Store) {
+func (c *rowWriter) write(t testing.TB, s *Store) {
 	t.Helper()
 	n := c.acked.Load() + 1
 	released := make(chan error, 1)
@@ -53,13 +53,13 @@ func (c *scribe) write(t testing.TB, s *Store) {
 	c.acked.Store(n)
 }
 
-// found is how many rows of the scribe a store has; gaps and wrong values are faults.
-func (c *scribe) found(t testing.TB, s *Store) uint64 {
+// found is how many rows of the writer a store has; gaps and wrong values are faults.
+func (c *rowWriter) found(t testing.TB, s *Store) uint64 {
 	t.Helper()
 	v := s.view()
 	defer v.Close()
 	n := uint64(0)
-	err := v.Rows(c.slot, scribeTable, []byte(c.name), nil, false, func(k, value []byte) bool {
+	err := v.Rows(c.slot, rowWriterTable, []byte(c.name), nil, false, func(k, value []byte) bool {
 		n++
 		if want := c.row(n); !bytes.Equal(k, want.Key) || !bytes.Equal(value, want.Value) {
 			t.Errorf("row %d of %s is %x", n, c.name, k)
@@ -122,12 +122,12 @@ func TestBackupOfAStoreAtWork(t *testing.T) {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
 			fs := vfs.NewMem()
 			s := running(t, fs, "data/journal", journals)
-			var scribes []*scribe
+			var writers []*rowWriter
 			var writing sync.WaitGroup
 			done := make(chan struct{})
 			for i := range 6 {
-				c := &scribe{name: string(rune('a' + i)), slot: parley.Slot(i)}
-				scribes = append(scribes, c)
+				c := &rowWriter{name: string(rune('a' + i)), slot: parley.Slot(i)}
+				writers = append(writers, c)
 				writing.Go(func() {
 					for !closed(done) {
 						c.write(t, s)
@@ -136,8 +136,8 @@ func TestBackupOfAStoreAtWork(t *testing.T) {
 			}
 			promised := map[string][]uint64{}
 			for range 3 {
-				before := make([]uint64, len(scribes))
-				for i, c := range scribes {
+				before := make([]uint64, len(writers))
+				for i, c := range writers {
 					for target := c.acked.Load() + 40; before[i] < target; before[i] = c.acked.Load() {
 						time.Sleep(50 * time.Microsecond)
 					}
@@ -157,12 +157,12 @@ func TestBackupOfAStoreAtWork(t *testing.T) {
 			for id, before := range promised {
 				to := "restored-" + id
 				again := restored(t, fs, "backup", id, to)
-				for i, c := range scribes {
+				for i, c := range writers {
 					n := c.found(t, again)
 					if n < before[i] || n > c.acked.Load() {
 						t.Errorf("%s: %d rows of %s, %d were acknowledged before", id, n, c.name, before[i])
 					}
-					more := &scribe{name: c.name, slot: c.slot}
+					more := &rowWriter{name: c.name, slot: c.slot}
 					more.acked.Store(n)
 					more.write(t, again)
 				}
@@ -186,9 +186,9 @@ func closed(done chan struct{}) bool {
 }
 
 // filled is a store with some tables, and who wrote it.
-func filled(t testing.TB, fs vfs.FS, rows int) (*Store, *scribe) {
+func filled(t testing.TB, fs vfs.FS, rows int) (*Store, *rowWriter) {
 	t.Helper()
-	s, c := running(t, fs, "data/journal", 1), &scribe{name: "a"}
+	s, c := running(t, fs, "data/journal", 1), &rowWriter{name: "a"}
 	for range rows {
 		c.write(t, s)
 	}
@@ -214,10 +214,10 @@ func TestBackupCopiesWhatIsNew(t *testing.T) {
 	}
 	mustClose(t, s)
 	// Two other lives of the same store: each numbers its tables as the other does.
-	var lives []*scribe
+	var lives []*rowWriter
 	var others []*backup.Snapshot
 	for _, name := range []string{"b", "c"} {
-		life := &scribe{name: name}
+		life := &rowWriter{name: name}
 		other := restored(t, fs, "backup", first.ID, "other-"+name)
 		for range 1500 {
 			life.write(t, other)

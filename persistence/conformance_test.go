@@ -15,8 +15,8 @@ import (
 	"parley/persistence/journaltest"
 )
 
-// surroundings are the disk and the clock of one journal under test.
-type surroundings struct {
+// conformanceStore are the disk and the clock of one journal under test.
+type conformanceStore struct {
 	t        *testing.T
 	journals int
 	dir      string
@@ -27,9 +27,9 @@ type surroundings struct {
 	shown func(*Store) journaltest.Journal
 }
 
-func (s *surroundings) now() time.Time { return testStart.Add(time.Duration(s.ahead.Load())) }
+func (s *conformanceStore) now() time.Time { return testStart.Add(time.Duration(s.ahead.Load())) }
 
-func (s *surroundings) open() journaltest.Journal {
+func (s *conformanceStore) open() journaltest.Journal {
 	s.t.Helper()
 	opts := testOptions(s.fs, s.journals)
 	opts.Clock, opts.MemTableBytes = s.now, 256<<10
@@ -43,13 +43,13 @@ func (s *surroundings) open() journaltest.Journal {
 	return store
 }
 
-func (s *surroundings) close() {
+func (s *conformanceStore) close() {
 	if err := s.store.Close(); err != nil {
 		s.t.Errorf("close: %v", err)
 	}
 }
 
-func (s *surroundings) harness(crash func()) journaltest.Harness {
+func (s *conformanceStore) harness(crash func()) journaltest.Harness {
 	s.t.Cleanup(func() { s.close() })
 	return journaltest.Harness{
 		Journal: s.open(),
@@ -71,7 +71,7 @@ func (s *surroundings) harness(crash func()) journaltest.Harness {
 func TestConformanceInMemory(t *testing.T) {
 	journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {
 		disk := vfs.NewCrashableMem()
-		s := &surroundings{t: t, journals: journals, dir: "journal", fs: disk}
+		s := &conformanceStore{t: t, journals: journals, dir: "journal", fs: disk}
 		return s.harness(func() {
 			disk = disk.CrashClone(vfs.CrashCloneCfg{})
 			s.fs = disk
@@ -82,7 +82,7 @@ func TestConformanceInMemory(t *testing.T) {
 func TestConformanceOnDisk(t *testing.T) {
 	unraced(t)
 	journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {
-		s := &surroundings{t: t, journals: journals, dir: filepath.Join(t.TempDir(), "journal")}
+		s := &conformanceStore{t: t, journals: journals, dir: filepath.Join(t.TempDir(), "journal")}
 		return s.harness(func() { s.dir = copyDirectory(t, s.dir) })
 	})
 }

@@ -92,7 +92,7 @@ func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
 	t.Cleanup(func() { mustClose(t, s) })
 	j, group := s.journals[0], newGroup(0)
 	activate(t, j, group)
-	it := apply.Item{Entry: broadcast(group, 1, crew(journal.FanoutChunk), 500)}
+	it := apply.Item{Entry: broadcast(group, 1, newSeats(journal.FanoutChunk), 500)}
 	return func() {
 		batch := s.db.NewBatch()
 		ev := j.state.Begin(j.rows, batch)
@@ -143,7 +143,7 @@ func TestCostOfFanningControl(t *testing.T) {
 func TestCostOfFanningInTheLog(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	defer mustClose(t, s)
-	group, seats := newGroup(0), crew(journal.FanoutChunk)
+	group, seats := newGroup(0), newSeats(journal.FanoutChunk)
 	activate(t, s.journals[0], group)
 	size := func(n int) int {
 		batch := s.db.NewBatch()

@@ -15,16 +15,16 @@ import (
 // crashDir lies two levels below what exists, as a data directory may.
 const crashDir = "data/journal"
 
-// verdict is what came of workloads under the camera.
-type verdict struct {
-	tally         crashtest.Tally
-	deeds, claims int
+// crashResult is what came of workloads under the camera.
+type crashResult struct {
+	tally                crashtest.Tally
+	operations, promises int
 	// broken images, and what was wrong with the first few.
 	broken int
 	faults []string
 }
 
-func (v *verdict) add(i crashtest.Image, faults []string) {
+func (v *crashResult) add(i crashtest.Image, faults []string) {
 	if len(faults) == 0 {
 		return
 	}
@@ -36,16 +36,16 @@ func (v *verdict) add(i crashtest.Image, faults []string) {
 	}
 }
 
-// unheard reports whether somebody never got a copy of a broadcast.
-func (v *verdict) unheard() bool {
+// copyMissing reports whether somebody never got a copy of a broadcast.
+func (v *crashResult) copyMissing() bool {
 	return strings.Contains(strings.Join(v.faults, "\n"), "is there 0 times, near false, settled true")
 }
 
 // lost reports whether something that a client had been told was missing.
-func (v *verdict) lost() bool { return strings.Contains(strings.Join(v.faults, "\n"), "lost:") }
+func (v *crashResult) lost() bool { return strings.Contains(strings.Join(v.faults, "\n"), "lost:") }
 
-// trial is one workload. Unsynced, trusting and forgetful break a promise on purpose.
-type trial struct {
+// crashRun is one workload. Unsynced, trusting and forgetful break a promise on purpose.
+type crashRun struct {
 	journals, rounds   int
 	seed               uint64
 	unsynced, trusting bool
@@ -53,17 +53,17 @@ type trial struct {
 	forgetful bool
 }
 
-// crash runs a workload, takes images all along, and inspects each.
-func (x trial) crash(t *testing.T, v *verdict) {
+// run runs a workload, takes images all along, and inspects each.
+func (x crashRun) run(t *testing.T, v *crashResult) {
 	t.Helper()
-	w := newWorld(t)
-	disk := crashtest.NewDisk(vfs.NewCrashableMem(), crashDir, x.seed, w.told)
+	w := newWorkload(t)
+	disk := crashtest.NewDisk(vfs.NewCrashableMem(), crashDir, x.seed, w.promised)
 	var mu sync.Mutex
 	var inspectors sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		inspectors.Go(func() {
-			for i := range disk.Films() {
-				faults := reopened(w, x, i)
+			for i := range disk.Images() {
+				faults := checkReopened(w, x, i)
 				mu.Lock()
 				v.add(i, faults)
 				mu.Unlock()
@@ -86,7 +86,7 @@ func (x trial) crash(t *testing.T, v *verdict) {
 	}
 	v.tally.Add(disk.Stop())
 	inspectors.Wait()
-	v.deeds, v.claims = v.deeds+len(w.issued()), v.claims+w.told()
+	v.operations, v.promises = v.operations+len(w.issued()), v.promises+w.promised()
 }
 
 // crashImages is how many images that differ each number of journals must survive.
@@ -106,15 +106,15 @@ func crashImages() int {
 func TestCrash(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
-			v := &verdict{}
+			v := &crashResult{}
 			for seed := uint64(0); v.tally.Distinct() < crashImages(); seed++ {
 				rounds := 8 + int(seed%4)*8
 				if raceDetector {
 					rounds = 4
 				}
-				trial{journals: journals, rounds: rounds, seed: seed}.crash(t, v)
+				crashRun{journals: journals, rounds: rounds, seed: seed}.run(t, v)
 			}
-			t.Logf("%v; %d deeds, %d claims", v.tally, v.deeds, v.claims)
+			t.Logf("%v; %d operations, %d promises", v.tally, v.operations, v.promises)
 			if v.broken > 0 {
 				t.Errorf("%d of %d images are broken:\n%s", v.broken, v.tally.Distinct(), strings.Join(v.faults, "\n"))
 			}
@@ -125,15 +125,15 @@ func TestCrash(t *testing.T) {
 // TestCrashControls breaks one promise at a time: the checker must see it.
 func TestCrashControls(t *testing.T) {
 	unraced(t)
-	for name, x := range map[string]trial{
+	for name, x := range map[string]crashRun{
 		"commits are not synced":           {journals: 1, rounds: 15, unsynced: true},
 		"commits are not synced, outboxes": {journals: 4, rounds: 15, unsynced: true},
 		"readers do not wait for Durable":  {journals: 1, rounds: 25, trusting: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &verdict{}
+			v := &crashResult{}
 			for x.seed = 0; x.seed < 10 && !v.lost(); x.seed++ {
-				x.crash(t, v)
+				x.run(t, v)
 			}
 			if !v.lost() {
 				t.Errorf("%v, %d of them broken, and no loss was seen", v.tally, v.broken)
@@ -147,11 +147,11 @@ func TestCrashControls(t *testing.T) {
 func TestCrashControlOfResuming(t *testing.T) {
 	unraced(t)
 	for _, journals := range []int{1, 4} {
-		v := &verdict{}
-		for seed := uint64(0); seed < 10 && !v.unheard(); seed++ {
-			trial{journals: journals, rounds: 15, seed: seed, forgetful: true}.crash(t, v)
+		v := &crashResult{}
+		for seed := uint64(0); seed < 10 && !v.copyMissing(); seed++ {
+			crashRun{journals: journals, rounds: 15, seed: seed, forgetful: true}.run(t, v)
 		}
-		if !v.unheard() {
+		if !v.copyMissing() {
 			t.Errorf("%d journals: %v, %d of them broken, and no copy was missed", journals, v.tally, v.broken)
 		}
 	}

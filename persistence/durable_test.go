@@ -18,17 +18,17 @@ import (
 	"parley/persistence/layout"
 )
 
-// valve is a disk whose syncs of the write-ahead log are counted and can be
+// syncControl is a disk whose syncs of the write-ahead log are counted and can be
 // held back or made to fail.
-type valve struct {
+type syncControl struct {
 	syncs  atomic.Int64
 	closed atomic.Pointer[chan struct{}]
 	broken atomic.Bool
 }
 
-func (v *valve) String() string { return "valve" }
+func (v *syncControl) String() string { return "sync control" }
 
-func (v *valve) MaybeError(op errorfs.Op) error {
+func (v *syncControl) MaybeError(op errorfs.Op) error {
 	switch op.Kind {
 	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
 	default:
@@ -48,16 +48,16 @@ func (v *valve) MaybeError(op errorfs.Op) error {
 }
 
 // hold keeps every sync waiting until the function it gives is called.
-func (v *valve) hold() (open func()) {
+func (v *syncControl) hold() (open func()) {
 	c := make(chan struct{})
 	v.closed.Store(&c)
 	return func() { v.closed.Store(nil); close(c) }
 }
 
-// behindValve opens and starts a quiet store on a disk with a valve.
-func behindValve(t testing.TB, journals int, change func(*Options)) (*Store, *valve) {
+// openWithSyncControl opens and starts a quiet store on a disk with a valve.
+func openWithSyncControl(t testing.TB, journals int, change func(*Options)) (*Store, *syncControl) {
 	t.Helper()
-	v := &valve{}
+	v := &syncControl{}
 	opts := testOptions(errorfs.Wrap(vfs.NewMem(), v), journals)
 	opts.MemTableBytes = 8 << 20
 	if change != nil {
@@ -70,8 +70,8 @@ func behindValve(t testing.TB, journals int, change func(*Options)) (*Store, *va
 	return s, v
 }
 
-// handOver appends an entry and gives what becomes of it.
-func handOver(s *Store, e *journal.Entry) <-chan error {
+// appended appends an entry and gives what becomes of it.
+func appended(s *Store, e *journal.Entry) <-chan error {
 	released := make(chan error, 2)
 	e.Release, e.At = func(err error) { released <- err }, testStart
 	s.Append(e)
@@ -80,22 +80,22 @@ func handOver(s *Store, e *journal.Entry) <-chan error {
 
 func activated(t testing.TB, s *Store, stream journal.Stream) uint64 {
 	t.Helper()
-	epoch := s.NextActivation()
-	if err := <-handOver(s, &journal.Entry{Slot: stream.Slot(), Stream: stream, Activation: epoch, Activate: true}); err != nil {
+	activation := s.NextActivation()
+	if err := <-appended(s, &journal.Entry{Slot: stream.Slot(), Stream: stream, Activation: activation, Activate: true}); err != nil {
 		t.Fatal(err)
 	}
-	return epoch
+	return activation
 }
 
 // TestNothingIsReleasedBeforeTheSync holds the disk back: what is written can
 // be seen, and nobody is told of it.
 func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
-	s, disk := behindValve(t, 1, nil)
+	s, disk := openWithSyncControl(t, 1, nil)
 	agent := parley.NewID[parley.AgentID](0, testStart, testEntropy())
 	var told atomic.Int64
 	sub := s.subscribe(agent, 0, func() { told.Add(1) })
 	open := disk.hold()
-	released := handOver(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}})
+	released := appended(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}})
 	seen := func() (n int) {
 		v := s.view()
 		defer v.Close()
@@ -139,14 +139,14 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 // not, and the process is asked to end.
 func TestFailedSyncIsFatal(t *testing.T) {
 	ended := make(chan error, 8)
-	s, disk := behindValve(t, 1, func(o *Options) {
+	s, disk := openWithSyncControl(t, 1, func(o *Options) {
 		o.Fatal = func(err error) {
 			ended <- err
 			select {} // a process that ends goes no further
 		}
 	})
 	disk.broken.Store(true)
-	released := handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("k")}}})
+	released := appended(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("k")}}})
 	if err := <-ended; !strings.Contains(err.Error(), "the disk is gone") {
 		t.Errorf("the reason is %v", err)
 	}
@@ -157,9 +157,9 @@ func TestFailedSyncIsFatal(t *testing.T) {
 	}
 }
 
-// TestSettlingHasItsTime stops the target's writer: the answer comes without
+// TestReleaseWaitsAtMostSettleWait stops the target's writer: the answer comes without
 // the effect, late but not never, and the effect follows.
-func TestSettlingHasItsTime(t *testing.T) {
+func TestReleaseWaitsAtMostSettleWait(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, "d", testOptions(fs, 2))
 	s.onQueue, s.onTimer = ignoreQueue, ignoreTimer
@@ -174,7 +174,7 @@ func TestSettlingHasItsTime(t *testing.T) {
 	const entries = 20
 	var released []<-chan error
 	for range entries {
-		released = append(released, handOver(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}))
+		released = append(released, appended(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}))
 	}
 	for _, r := range released {
 		if err := <-r; err != nil {
@@ -204,13 +204,13 @@ func TestSettlingHasItsTime(t *testing.T) {
 
 // directMessage is what a sender's turn says of a first, keyed direct message:
 // it has no events of its own, but begins a conversation.
-func directMessage(stream journal.Stream, to parley.AgentID, epoch, number uint64) *journal.Entry {
+func directMessage(stream journal.Stream, to parley.AgentID, activation, number uint64) *journal.Entry {
 	id := parley.NewID[parley.MessageID](stream.Slot(), testStart, testEntropy())
 	talk := parley.NewID[parley.ConversationID](stream.Slot(), testStart, testEntropy())
 	slot := stream.Slot()
 	return &journal.Entry{
-		Slot: slot, Stream: stream, Activation: epoch,
-		Rows:    []journal.Row{deedRow(slot, journal.OnceTable, number)},
+		Slot: slot, Stream: stream, Activation: activation,
+		Rows:    []journal.Row{operationRow(slot, journal.OnceTable, number)},
 		Records: []journal.Record{{ID: id, Data: make([]byte, 500)}},
 		Effects: []journal.Effect{
 			journal.CreateStream{
@@ -228,13 +228,13 @@ func directMessage(stream journal.Stream, to parley.AgentID, epoch, number uint6
 func TestCostOfAMessage(t *testing.T) {
 	for _, c := range []struct{ journals, syncs int }{{1, 1}, {4, 2}} {
 		t.Run(fmt.Sprintf("%d journals", c.journals), func(t *testing.T) {
-			s, disk := behindValve(t, c.journals, nil)
+			s, disk := openWithSyncControl(t, c.journals, nil)
 			stream := newStream(0)
 			to := parley.NewID[parley.AgentID](1, testStart, testEntropy())
-			epoch := activated(t, s, stream)
+			activation := activated(t, s, stream)
 			for n := range uint64(5) {
 				before := disk.syncs.Load()
-				if err := <-handOver(s, directMessage(stream, to, epoch, n)); err != nil {
+				if err := <-appended(s, directMessage(stream, to, activation, n)); err != nil {
 					t.Fatal(err)
 				}
 				if got := int(disk.syncs.Load() - before); got != c.syncs {
@@ -285,7 +285,7 @@ func TestTimersTakeTurns(t *testing.T) {
 	if err := startQuietly(s); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-handOver(s, e); err != nil {
+	if err := <-appended(s, e); err != nil {
 		t.Fatal(err)
 	}
 	fired := map[journal.Stream]int{}
@@ -317,7 +317,7 @@ func TestOutboxRowsAreDeleted(t *testing.T) {
 	agent := parley.NewID[parley.AgentID](1, testStart, testEntropy())
 	say := func(n int) {
 		for range n {
-			if err := <-handOver(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}); err != nil {
+			if err := <-appended(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -332,7 +332,7 @@ func TestOutboxRowsAreDeleted(t *testing.T) {
 		return n
 	}
 	rideAlong := func() {
-		if err := <-handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("ride along")}}}); err != nil {
+		if err := <-appended(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("ride along")}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -385,11 +385,11 @@ func BenchmarkAppend(b *testing.B) {
 	}{{"hot", 1, 1}, {"cold", 10000, 1}, {"cold-journals-4", 10000, 4}} {
 		streams := x.streams
 		b.Run(x.name, func(b *testing.B) {
-			s, _ := behindValve(b, x.journals, func(o *Options) { o.MemTableBytes = 32 << 20 })
-			speakers, epochs := make([]journal.Stream, streams), make([]uint64, streams)
-			for i := range speakers {
-				speakers[i] = newStream(parley.Slot(i % parley.Slots))
-				epochs[i] = activated(b, s, speakers[i])
+			s, _ := openWithSyncControl(b, x.journals, func(o *Options) { o.MemTableBytes = 32 << 20 })
+			senders, activations := make([]journal.Stream, streams), make([]uint64, streams)
+			for i := range senders {
+				senders[i] = newStream(parley.Slot(i % parley.Slots))
+				activations[i] = activated(b, s, senders[i])
 			}
 			to := make([]parley.AgentID, x.journals)
 			for home := range to {
@@ -399,7 +399,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				e := directMessage(speakers[i%streams], to[int(speakers[i%streams].Slot())%x.journals], epochs[i%streams], uint64(i/streams))
+				e := directMessage(senders[i%streams], to[int(senders[i%streams].Slot())%x.journals], activations[i%streams], uint64(i/streams))
 				e.At = testStart
 				e.Release = func(err error) {
 					if err != nil {

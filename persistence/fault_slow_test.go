@@ -79,7 +79,7 @@ func (c *slowClients) insist(t *testing.T) {
 		c.most.Store(max(c.most.Load(), c.under.Add(1)))
 		began := time.Now()
 		row := journal.Row{Table: 1, Key: append(stream.ID[:], layout.EncodeNumber(seq)...), Value: make([]byte, payload)}
-		if err := <-handOver(c.store, &journal.Entry{Rows: []journal.Row{row}}); err != nil {
+		if err := <-appended(c.store, &journal.Entry{Rows: []journal.Row{row}}); err != nil {
 			t.Error(err)
 		}
 		release()

@@ -35,33 +35,33 @@ func faultPlaces(n int64) []int64 {
 	return slices.DeleteFunc(places, func(k int64) bool { return k < 1 || k > n })
 }
 
-// trials are ordeals over copies of one directory.
-type trials struct {
+// faultRuns are runs over copies of one directory.
+type faultRuns struct {
 	journals int
 	base     *vfs.MemFS
 	streams  []journal.Stream
 	acked    map[journal.Stream]uint64
 }
 
-func newTrials(t testing.TB, journals int) *trials {
-	x := &trials{journals: journals}
-	x.base, x.streams, x.acked = ordealBase(t, journals)
+func newFaultRuns(t testing.TB, journals int) *faultRuns {
+	x := &faultRuns{journals: journals}
+	x.base, x.streams, x.acked = faultBase(t, journals)
 	return x
 }
 
 // run tries one fault and gives what became of the process, and how often the
 // disk failed it.
-func (x *trials) run(t testing.TB, f fault, counted map[string]int64, change func(*Options)) (verdict string, hits int64) {
-	o := &ordeal{
+func (x *faultRuns) run(t testing.TB, f fault, counted map[string]int64, change func(*Options)) (outcome string, hits int64) {
+	o := &faultRun{
 		t: t, mem: x.base.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: seeded(1)}),
 		disk: &faulty{fault: f, counts: counted}, streams: x.streams, acked: maps.Clone(x.acked),
 		ended: make(chan struct{}), change: change,
 	}
-	verdict = o.run(x.journals)
-	if o.left != nil {
-		o.survivors(x.journals)
+	outcome = o.run(x.journals)
+	if o.files != nil {
+		o.checkSurvivors(x.journals)
 	}
-	return verdict, o.disk.hit.Load()
+	return outcome, o.disk.hit.Load()
 }
 
 // TestDiskFaults has the disk fail at every so many operations of every kind on
@@ -77,10 +77,10 @@ func TestDiskFaults(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
 			t.Parallel()
-			x := newTrials(t, journals)
+			x := newFaultRuns(t, journals)
 			counts := map[string]int64{}
-			if verdict, _ := x.run(t, fault{err: errIO}, counts, nil); verdict != faultHarmless {
-				t.Fatalf("without a fault: %s", verdict)
+			if outcome, _ := x.run(t, fault{err: errIO}, counts, nil); outcome != faultHarmless {
+				t.Fatalf("without a fault: %s", outcome)
 			}
 			var faults []fault
 			for what, n := range counts {
@@ -96,7 +96,7 @@ func TestDiskFaults(t *testing.T) {
 }
 
 // all tries faults, several at a time, and counts what became of each kind.
-func (x *trials) all(t *testing.T, faults []fault) map[string]map[string]int {
+func (x *faultRuns) all(t *testing.T, faults []fault) map[string]map[string]int {
 	tally := map[string]map[string]int{}
 	var mu sync.Mutex
 	var running sync.WaitGroup
@@ -105,9 +105,9 @@ func (x *trials) all(t *testing.T, faults []fault) map[string]map[string]int {
 		free <- struct{}{}
 		running.Go(func() {
 			defer func() { <-free }()
-			verdict, hits := x.run(t, f, nil, nil)
+			outcome, hits := x.run(t, f, nil, nil)
 			if hits == 0 {
-				verdict = "not reached"
+				outcome = "not reached"
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -115,7 +115,7 @@ func (x *trials) all(t *testing.T, faults []fault) map[string]map[string]int {
 			if tally[key] == nil {
 				tally[key] = map[string]int{}
 			}
-			tally[key][verdict]++
+			tally[key][outcome]++
 		})
 	}
 	running.Wait()
@@ -125,24 +125,24 @@ func (x *trials) all(t *testing.T, faults []fault) map[string]map[string]int {
 func logTally(t *testing.T, tally map[string]map[string]int) {
 	var lines []string
 	total := 0
-	for what, verdicts := range tally {
-		lines = append(lines, fmt.Sprintf("%-55s %v", what, verdicts))
-		for verdict, n := range verdicts {
-			total += count(verdict != "not reached") * n
+	for what, outcomes := range tally {
+		lines = append(lines, fmt.Sprintf("%-55s %v", what, outcomes))
+		for outcome, n := range outcomes {
+			total += count(outcome != "not reached") * n
 		}
 	}
 	sort.Strings(lines)
 	t.Logf("%d faults\n%s", total, strings.Join(lines, "\n"))
 }
 
-// complaints takes what a control complains of instead of failing.
-type complaints struct {
+// recordedErrors takes what a control complains of instead of failing.
+type recordedErrors struct {
 	testing.TB
 	mu   sync.Mutex
 	said []string
 }
 
-func (c *complaints) Errorf(format string, args ...any) {
+func (c *recordedErrors) Errorf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.said = append(c.said, fmt.Sprintf(format, args...))
@@ -151,15 +151,15 @@ func (c *complaints) Errorf(format string, args ...any) {
 // TestDiskFaultsControl: a store that answers before the sync is found out.
 func TestDiskFaultsControl(t *testing.T) {
 	t.Parallel()
-	x := newTrials(t, 1)
+	x := newFaultRuns(t, 1)
 	var told []string
 	for _, at := range []int64{6, 7, 8, 9} { // whether anything was answered just then is chance
-		c := &complaints{TB: t}
-		verdict, hits := x.run(c, fault{"write of log", at, true, errIO}, nil, func(o *Options) { o.Unsynced = true })
-		if verdict == faultEnded && hits > 0 && strings.Contains(strings.Join(c.said, " "), "lost:") {
+		c := &recordedErrors{TB: t}
+		outcome, hits := x.run(c, fault{"write of log", at, true, errIO}, nil, func(o *Options) { o.Unsynced = true })
+		if outcome == faultEnded && hits > 0 && strings.Contains(strings.Join(c.said, " "), "lost:") {
 			return
 		}
-		told = append(told, fmt.Sprintf("write %d: %s, %d hits: %v", at, verdict, hits, c.said))
+		told = append(told, fmt.Sprintf("write %d: %s, %d hits: %v", at, outcome, hits, c.said))
 	}
 	t.Errorf("no loss was seen: %v", told)
 }
@@ -169,15 +169,15 @@ func TestDiskFaultsControl(t *testing.T) {
 func TestPatienceControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()
-	x := newTrials(t, 1)
+	x := newFaultRuns(t, 1)
 	f := fault{"write of log", 6, false, errNoRoom}
 	for hasty, want := range map[bool]string{true: faultEnded, false: faultHarmless} {
-		verdict, hits := x.run(t, f, nil, func(o *Options) { o.noRetries = hasty })
-		if verdict == faultRecovered {
-			verdict = faultHarmless // it was seen while it waited
+		outcome, hits := x.run(t, f, nil, func(o *Options) { o.noRetries = hasty })
+		if outcome == faultRecovered {
+			outcome = faultHarmless // it was seen while it waited
 		}
-		if verdict != want || hits != 1 {
-			t.Errorf("%v, hasty %v: %s, want %s", f, hasty, verdict, want)
+		if outcome != want || hits != 1 {
+			t.Errorf("%v, hasty %v: %s, want %s", f, hasty, outcome, want)
 		}
 	}
 	f = fault{"create of table", 3, true, errIO}
@@ -201,7 +201,7 @@ func TestWitnessCannotBeWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		disk.mended.Store(false)
-		if err := <-handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
+		if err := <-appended(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
 			t.Error(err)
 		}
 		if s.Trouble() != nil {

@@ -19,27 +19,27 @@ import (
 	"parley/persistence/layout"
 )
 
-// tableless is a disk on which no table finds room, once that is switched on: so
+// noTablesFS is a disk on which no table finds room, once that is switched on: so
 // what is written stays in the logs.
-type tableless struct {
+type noTablesFS struct {
 	vfs.FS
 	on atomic.Bool
 }
 
-func (d *tableless) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (d *noTablesFS) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if d.on.Load() && strings.HasSuffix(path, ".sst") {
 		return nil, syscall.ENOSPC
 	}
 	return d.FS.Create(path, category)
 }
 
-func (d *tableless) Unwrap() vfs.FS { return d.FS }
+func (d *noTablesFS) Unwrap() vfs.FS { return d.FS }
 
 // killedWithLogs is a directory of a process that was killed while it had several
 // logs, after more commits than heads are kept of. orderly: it was stopped instead.
-func killedWithLogs(t testing.TB, orderly bool) *ruin {
+func killedWithLogs(t testing.TB, orderly bool) *killedDirectory {
 	t.Helper()
-	disk, r := &tableless{FS: vfs.NewMem()}, &ruin{s: newStream(1)}
+	disk, r := &noTablesFS{FS: vfs.NewMem()}, &killedDirectory{s: newStream(1)}
 	opts := testOptions(disk, 1)
 	opts.MemTableBytes = 1 << 20
 	s := mustOpen(t, "d", opts)
@@ -47,7 +47,7 @@ func killedWithLogs(t testing.TB, orderly bool) *ruin {
 		t.Fatal(err)
 	}
 	disk.on.Store(true)
-	epoch := activated(t, s, r.s)
+	activation := activated(t, s, r.s)
 	logs := func() (n int) {
 		names, err := disk.List("d") // the engine removes files meanwhile: none is opened
 		if err != nil {
@@ -61,16 +61,16 @@ func killedWithLogs(t testing.TB, orderly bool) *ruin {
 	for logs() < 3 && len(r.acked) < 400 {
 		n := uint64(len(r.acked))
 		e := &journal.Entry{
-			Slot: r.s.Slot(), Stream: r.s, Activation: epoch, Expect: n,
+			Slot: r.s.Slot(), Stream: r.s, Activation: activation, Expect: n,
 			Events: []journal.StoredEvent{{Tag: 1, Data: append(layout.EncodeNumber(n), make([]byte, 20_000)...)}},
 		}
-		if err := <-handOver(s, e); err != nil {
+		if err := <-appended(s, e); err != nil {
 			t.Fatal(err)
 		}
 		r.acked = append(r.acked, n)
 	}
 	for range layout.HeadsKept {
-		if err := <-handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
+		if err := <-appended(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte("k")}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +87,7 @@ func killedWithLogs(t testing.TB, orderly bool) *ruin {
 }
 
 // unchanged checks that a directory that was refused is as it was found.
-func (r *ruin) unchanged(t *testing.T, fs vfs.FS, name string, content []byte) {
+func (r *killedDirectory) unchanged(t *testing.T, fs vfs.FS, name string, content []byte) {
 	t.Helper()
 	want := maps.Clone(r.files)
 	if want[name] = content; content == nil {
@@ -109,38 +109,38 @@ func sizes(files map[string][]byte) string {
 	return strings.Join(all, " ")
 }
 
-// harm is one thing that may become of one file of a directory.
-type harm struct {
+// fileDamage is one thing that may become of one file of a directory.
+type fileDamage struct {
 	what, name string
 	content    []byte // nil: it is gone
 }
 
-// harms are what may become of logs, markers and manifests as wholes.
-func (r *ruin) harms() (all []harm) {
+// damages are what may become of logs, markers and manifests as wholes.
+func (r *killedDirectory) damages() (all []fileDamage) {
 	names := slices.Sorted(maps.Keys(r.files))
 	for i, name := range names {
 		content, kind := r.files[name], kindOf(name)
 		if kind != "log" && kind != "marker" && kind != "manifest" {
 			continue
 		}
-		all = append(all, harm{"gone", name, nil}, harm{"emptied", name, []byte{}}, harm{"cut in half", name, content[:len(content)/2]})
+		all = append(all, fileDamage{"gone", name, nil}, fileDamage{"emptied", name, []byte{}}, fileDamage{"cut in half", name, content[:len(content)/2]})
 		for _, other := range slices.Concat(names[:i], names[i+1:]) {
 			if kindOf(other) == kind && !bytes.Equal(r.files[other], content) {
-				all = append(all, harm{"overwritten with " + other, name, r.files[other]})
+				all = append(all, fileDamage{"overwritten with " + other, name, r.files[other]})
 			}
 		}
 		for at := 0; kind == "manifest" && at < len(content); at++ {
 			flipped := slices.Clone(content)
 			flipped[at] ^= 1 << (at % 8)
-			all = append(all, harm{fmt.Sprintf("flipped at byte %d of %d", at, len(content)), name, flipped})
+			all = append(all, fileDamage{fmt.Sprintf("flipped at byte %d of %d", at, len(content)), name, flipped})
 		}
 	}
 	return all
 }
 
-// ruins are directories of many sorts.
-func ruins(t testing.TB) map[string]*ruin {
-	return map[string]*ruin{
+// killedDirectories are directories of many sorts.
+func killedDirectories(t testing.TB) map[string]*killedDirectory {
+	return map[string]*killedDirectory{
 		"killed in its first life":  killed(t, 1, 20),
 		"killed in its second life": killed(t, 2, 20),
 		"killed in its fourth life": killed(t, 4, 20),
@@ -155,10 +155,10 @@ func ruins(t testing.TB) map[string]*ruin {
 func TestMissingFilesAreNeverSilent(t *testing.T) {
 	unraced(t)
 	t.Parallel()
-	for name, r := range ruins(t) {
+	for name, r := range killedDirectories(t) {
 		t.Run(name, func(t *testing.T) {
 			tried := map[string]int{}
-			for _, h := range r.harms() {
+			for _, h := range r.damages() {
 				fs := r.with(t, h.name, h.content)
 				verdict, reason := r.try(fs, true)
 				tried[kindOf(h.name)+" "+verdict]++
@@ -183,7 +183,7 @@ func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()
 	silent := map[string]int{}
-	for _, r := range ruins(t) {
+	for _, r := range killedDirectories(t) {
 		fs := r.with(t, "", nil)
 		said, err := disk.ReadWitness(fs, "d")
 		if err != nil {
@@ -204,7 +204,7 @@ func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = file.Close()
-		for _, h := range r.harms() {
+		for _, h := range r.damages() {
 			verdict, _ := r.try(r.with(t, h.name, h.content), true)
 			silent[kindOf(h.name)] += count(verdict == rotSilent)
 		}
@@ -220,7 +220,7 @@ func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 func TestAcceptedLossIsOver(t *testing.T) {
 	unraced(t)
 	t.Parallel()
-	for name, r := range map[string]*ruin{"killed": killedWithLogs(t, false), "stopped": killedWithLogs(t, true)} {
+	for name, r := range map[string]*killedDirectory{"killed": killedWithLogs(t, false), "stopped": killedWithLogs(t, true)} {
 		t.Run(name, func(t *testing.T) {
 			logs := []string{}
 			for file := range r.files {
@@ -242,7 +242,7 @@ func TestAcceptedLossIsOver(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i := range 10 {
-					if err := <-handOver(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte{byte(i)}}}}); err != nil {
+					if err := <-appended(s, &journal.Entry{Rows: []journal.Row{{Table: 1, Key: []byte{byte(i)}}}}); err != nil {
 						t.Fatal(err)
 					}
 				}

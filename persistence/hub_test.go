@@ -48,23 +48,23 @@ func held(t *testing.T, subscribers int) bool {
 	return waited
 }
 
-func TestHubDoesNotHoldThePublisherForACrowd(t *testing.T) {
+func TestHubDoesNotHoldThePublisher(t *testing.T) {
 	if held(t, 1000) {
 		t.Error("publishing waits until the crowd is told")
 	}
 }
 
-func TestHubDoesNotHoldThePublisherForACrowdControl(t *testing.T) {
+func TestHubDoesNotHoldThePublisherControl(t *testing.T) {
 	if !held(t, publishedInline) {
 		t.Error("publishing to a few does not wait, and would not be found out if it did to many")
 	}
 }
 
-// TestHubGivesACrowdEverythingOnce: many follow one feed while it grows, some
+// TestHubGivesEverythingOnce: many follow one feed while it grows, some
 // slowly, some leave and come again.
-func TestHubGivesACrowdEverythingOnce(t *testing.T) {
+func TestHubGivesEverythingOnce(t *testing.T) {
 	const entries = 600
-	s, _ := behindValve(t, 1, nil)
+	s, _ := openWithSyncControl(t, 1, nil)
 	defer mustClose(t, s)
 	agent := parley.NewID[parley.AgentID](0, testStart, testEntropy())
 	got := make([][]uint64, 4*publishedInline)
@@ -73,7 +73,7 @@ func TestHubGivesACrowdEverythingOnce(t *testing.T) {
 		following.Go(func() { got[i] = followAll(t, s, agent, i, entries) })
 	}
 	for i := range entries {
-		released := handOver(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}})
+		released := appended(s, &journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}}})
 		if i%50 == 0 {
 			<-released
 		}
@@ -136,8 +136,8 @@ func followAll(t *testing.T, s *Store, agent parley.AgentID, manner, total int) 
 	return got
 }
 
-// BenchmarkHubCrowd is what telling one of ten thousand subscribers costs.
-func BenchmarkHubCrowd(b *testing.B) {
+// BenchmarkHubManySubscribers is what telling one of ten thousand subscribers costs.
+func BenchmarkHubManySubscribers(b *testing.B) {
 	const crowd = 10_000
 	h, agent, told := newHub(), parley.AgentID{}, make(chan struct{}, crowd)
 	t := &topic{}

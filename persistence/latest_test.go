@@ -16,10 +16,10 @@ import (
 // TestLatestWaitsForWhatItShowed: unlike a view, it shows what was written after it
 // was opened; like a view, it is not answered from before that is synced.
 func TestLatestWaitsForWhatItShowed(t *testing.T) {
-	s, disk := behindValve(t, 1, nil)
+	s, disk := openWithSyncControl(t, 1, nil)
 	view, latest := s.view(), s.latest()
 	open := disk.hold()
-	released := handOver(s, &journal.Entry{Rows: []journal.Row{{Table: journal.SlugTable, Key: []byte("acme"), Value: []byte("1")}}})
+	released := appended(s, &journal.Entry{Rows: []journal.Row{{Table: journal.SlugTable, Key: []byte("acme"), Value: []byte("1")}}})
 	sees := func(v *storeView) bool {
 		_, found, err := v.Row(0, journal.SlugTable, []byte("acme"))
 		if err != nil {
@@ -56,17 +56,17 @@ func TestLatestWaitsForWhatItShowed(t *testing.T) {
 	}
 }
 
-// newest is a journal all of whose views are by Latest.
-type newest struct{ *Store }
+// latestStore is a journal all of whose views are by Latest.
+type latestStore struct{ *Store }
 
-func (n newest) View() journal.View { return n.Store.latest() }
+func (n latestStore) View() journal.View { return n.Store.latest() }
 
 // TestLatestConforms: who asks one thing at a time cannot tell it from a view.
 func TestLatestConforms(t *testing.T) {
 	unraced(t)
 	journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {
 		disk := vfs.NewCrashableMem()
-		s := &surroundings{t: t, journals: journals, dir: "journal", fs: disk, shown: func(s *Store) journaltest.Journal { return newest{s} }}
+		s := &conformanceStore{t: t, journals: journals, dir: "journal", fs: disk, shown: func(s *Store) journaltest.Journal { return latestStore{s} }}
 		return s.harness(func() {
 			disk = disk.CrashClone(vfs.CrashCloneCfg{})
 			s.fs = disk

@@ -17,33 +17,33 @@ import (
 	"parley/persistence/layout"
 )
 
-// ruin is a directory as a process that was killed left it, and what it had
+// killedDirectory is a directory as a process that was killed left it, and what it had
 // acknowledged.
-type ruin struct {
+type killedDirectory struct {
 	files map[string][]byte
-	acked []uint64 // deeds: their numbers are the contents of their events
+	acked []uint64 // operations: their numbers are the contents of their events
 	s     journal.Stream
 }
 
 // killed runs a journal over fs, has it acknowledge batches of events one by
 // one, and takes the files away while it is running, once the witness has
 // followed. More than one opening leaves sorted tables and manifests behind.
-func killed(t testing.TB, lives, events int) *ruin {
+func killed(t testing.TB, lives, events int) *killedDirectory {
 	t.Helper()
-	fs, r := vfs.NewMem(), &ruin{s: newStream(1)}
+	fs, r := vfs.NewMem(), &killedDirectory{s: newStream(1)}
 	for life := range lives {
 		s := mustOpen(t, "d", testOptions(fs, 1))
 		if err := startQuietly(s); err != nil {
 			t.Fatal(err)
 		}
-		epoch := activated(t, s, r.s)
+		activation := activated(t, s, r.s)
 		for range events {
 			n := uint64(len(r.acked))
 			e := &journal.Entry{
-				Slot: r.s.Slot(), Stream: r.s, Activation: epoch, Expect: n,
+				Slot: r.s.Slot(), Stream: r.s, Activation: activation, Expect: n,
 				Events: []journal.StoredEvent{{Tag: 1, Data: append(layout.EncodeNumber(n), make([]byte, 900)...)}},
 			}
-			if err := <-handOver(s, e); err != nil {
+			if err := <-appended(s, e); err != nil {
 				t.Fatal(err)
 			}
 			r.acked = append(r.acked, n)
@@ -107,7 +107,7 @@ func kindOf(name string) string {
 }
 
 // with puts the files on a disk of their own, one of them changed.
-func (r *ruin) with(t testing.TB, name string, content []byte) vfs.FS {
+func (r *killedDirectory) with(t testing.TB, name string, content []byte) vfs.FS {
 	t.Helper()
 	fs := vfs.NewMem()
 	if err := fs.MkdirAll("d", 0o700); err != nil {
@@ -140,10 +140,10 @@ const (
 
 // try opens the directory and reads all of it. An engine that panics has
 // refused: the process ends.
-func (r *ruin) try(fs vfs.FS, witnessed bool) (verdict string, reason error) {
+func (r *killedDirectory) try(fs vfs.FS, witnessed bool) (outcome string, reason error) {
 	defer func() {
 		if p := recover(); p != nil {
-			verdict, reason = rotRefused, fmt.Errorf("panic: %v", p)
+			outcome, reason = rotRefused, fmt.Errorf("panic: %v", p)
 		}
 	}()
 	opts := testOptions(fs, 0)
@@ -199,16 +199,16 @@ func TestRotIsNeverSilent(t *testing.T) {
 	tried := map[string]map[string]int{}
 	judge := func(name string, content []byte, what string) {
 		fs := r.with(t, name, content)
-		verdict, reason := r.try(fs, true)
+		outcome, reason := r.try(fs, true)
 		kind := kindOf(name)
-		if verdict == rotRefused {
+		if outcome == rotRefused {
 			r.unchanged(t, fs, name, content)
 		}
 		if tried[kind] == nil {
 			tried[kind] = map[string]int{}
 		}
-		tried[kind][verdict]++
-		if verdict == rotSilent {
+		tried[kind][outcome]++
+		if outcome == rotSilent {
 			t.Errorf("%s: %s: %v", name, what, reason)
 		}
 	}
@@ -222,8 +222,8 @@ func TestRotIsNeverSilent(t *testing.T) {
 			judge(name, content[:len(content)*part/4], fmt.Sprintf("cut to %d quarters", part))
 		}
 	}
-	for kind, verdicts := range tried {
-		t.Logf("%-9s %v", kind, verdicts)
+	for kind, outcomes := range tried {
+		t.Logf("%-9s %v", kind, outcomes)
 	}
 	for _, kind := range []string{"log", "table", "manifest", "options", "marker", "witness"} {
 		if len(tried[kind]) == 0 {
@@ -246,9 +246,9 @@ func TestRotIsNeverSilentControl(t *testing.T) {
 		for at := 0; at < len(content); at += rotEvery(name, len(content)) {
 			flipped := slices.Clone(content)
 			flipped[at] ^= 1
-			verdict, _ := r.try(r.with(t, name, flipped), false)
+			outcome, _ := r.try(r.with(t, name, flipped), false)
 			flips += 1
-			silent += count(verdict == rotSilent)
+			silent += count(outcome == rotSilent)
 		}
 	}
 	t.Logf("without a witness %d of %d flips in the log are silent", silent, flips)

@@ -134,11 +134,11 @@ func TestActivationsGrowOverOpenings(t *testing.T) {
 	for range 4 {
 		s := mustOpen(t, "d", testOptions(fs, 1))
 		for range 3 {
-			epoch := s.NextActivation()
-			if epoch <= last {
-				t.Errorf("epoch %d follows %d", epoch, last)
+			activation := s.NextActivation()
+			if activation <= last {
+				t.Errorf("activation %d follows %d", activation, last)
 			}
-			last = epoch
+			last = activation
 		}
 		mustClose(t, s)
 	}

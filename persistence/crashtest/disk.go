@@ -35,17 +35,17 @@ type Image struct {
 
 // Disk is a disk in memory, for one directory, and the camera on it.
 type Disk struct {
-	mem   *vfs.MemFS
-	dir   string
-	seed  maphash.Seed
-	known func() int
-	films chan Image
+	mem    *vfs.MemFS
+	dir    string
+	seed   maphash.Seed
+	known  func() int
+	images chan Image
 
-	mu    sync.Mutex
-	still bool
-	rng   *rand.Rand
-	held  map[uint64]*Image // of the last change, not handed out yet
-	tally Tally
+	mu     sync.Mutex
+	paused bool
+	rng    *rand.Rand
+	held   map[uint64]*Image // of the last change, not handed out yet
+	tally  Tally
 }
 
 // Tally counts images.
@@ -79,34 +79,34 @@ func (t Tally) String() string {
 // counts what clients have been told; it is asked before each image.
 func NewDisk(mem *vfs.MemFS, dir string, seed uint64, known func() int) *Disk {
 	return &Disk{
-		mem: mem, dir: dir, seed: maphash.MakeSeed(), known: known, films: make(chan Image, 64),
+		mem: mem, dir: dir, seed: maphash.MakeSeed(), known: known, images: make(chan Image, 64),
 		rng: rand.New(rand.NewPCG(seed, 1)), held: map[uint64]*Image{}, tally: Tally{Before: map[string]int{}},
 	}
 }
 
 // FS is what is to be written to.
-func (d *Disk) FS() vfs.FS { return errorfs.Wrap(reusing{d.mem}, (*camera)(d)) }
+func (d *Disk) FS() vfs.FS { return errorfs.Wrap(reusing{d.mem}, (*recorder)(d)) }
 
-// Roll starts the camera, or has it take no images for a while.
-func (d *Disk) Roll(on bool) {
+// Record starts the camera, or has it take no images for a while.
+func (d *Disk) Record(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.still = !on
+	d.paused = !on
 }
 
-// Films gives the images, until Stop. Whoever writes waits for whoever inspects.
-func (d *Disk) Films() <-chan Image { return d.films }
+// Images gives the images, until Stop. Whoever writes waits for whoever inspects.
+func (d *Disk) Images() <-chan Image { return d.images }
 
 // Stop hands out the last images and ends the film. Nothing is written any more.
 func (d *Disk) Stop() Tally {
-	d.shoot()
+	d.takeImage()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, i := range d.held {
-		d.films <- *i
+		d.images <- *i
 	}
 	d.held = nil
-	close(d.films)
+	close(d.images)
 	return d.tally
 }
 
@@ -120,22 +120,22 @@ func (d *Disk) Lose(kept int) *vfs.MemFS {
 // Mem is the disk itself, for the next life.
 func (d *Disk) Mem() *vfs.MemFS { return d.mem }
 
-// shoot takes an image as it is now.
-func (d *Disk) shoot() {
-	_ = (*camera)(d).MaybeError(errorfs.Op{Kind: errorfs.OpFileSync, Path: "the end"})
+// takeImage takes an image as it is now.
+func (d *Disk) takeImage() {
+	_ = (*recorder)(d).MaybeError(errorfs.Op{Kind: errorfs.OpFileSync, Path: "the end"})
 }
 
 // syncTakes is how long a sync is waited for: clients go on meanwhile, and are
 // shown what they must not be shown yet, if anybody does.
 const syncTakes = 300 * time.Microsecond
 
-// camera is the disk as the file system that is written to sees it.
-type camera Disk
+// recorder is the disk as the file system that is written to sees it.
+type recorder Disk
 
-func (c *camera) String() string { return "camera" }
+func (c *recorder) String() string { return "camera" }
 
 // MaybeError takes images before a change of the disk.
-func (c *camera) MaybeError(op errorfs.Op) error {
+func (c *recorder) MaybeError(op errorfs.Op) error {
 	verb, changes := changing[op.Kind]
 	if !changes {
 		return nil
@@ -146,7 +146,7 @@ func (c *camera) MaybeError(op errorfs.Op) error {
 	d := (*Disk)(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.held == nil || d.still {
+	if d.held == nil || d.paused {
 		return nil
 	}
 	d.tally.Before[kindOf(op.Path)]++
@@ -170,7 +170,7 @@ func (c *camera) MaybeError(op errorfs.Op) error {
 	}
 	for sum, i := range d.held {
 		if next[sum] == nil {
-			d.films <- *i
+			d.images <- *i
 		}
 	}
 	d.held = next

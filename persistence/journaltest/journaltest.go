@@ -226,16 +226,16 @@ func (r *rig) view(look func(journal.View)) {
 // appender is one activation of a stream, and the number of its events.
 type appender struct {
 	*rig
-	stream journal.Stream
-	epoch  uint64
-	seq    uint64
+	stream     journal.Stream
+	activation uint64
+	seq        uint64
 }
 
 // appender activates a stream that has seq events.
 func (r *rig) appender(s journal.Stream, seq uint64) *appender {
 	r.Helper()
-	a := &appender{rig: r, stream: s, epoch: r.Journal.NextActivation(), seq: seq}
-	if err := r.await(r.append(&journal.Entry{Slot: s.Slot(), Stream: s, Activation: a.epoch, Activate: true})); err != nil {
+	a := &appender{rig: r, stream: s, activation: r.Journal.NextActivation(), seq: seq}
+	if err := r.await(r.append(&journal.Entry{Slot: s.Slot(), Stream: s, Activation: a.activation, Activate: true})); err != nil {
 		r.Fatalf("activation: %v", err)
 	}
 	return a
@@ -243,7 +243,7 @@ func (r *rig) appender(s journal.Stream, seq uint64) *appender {
 
 // begin appends an entry to the stream.
 func (a *appender) begin(e *journal.Entry) <-chan error {
-	e.Slot, e.Stream, e.Activation, e.Expect = a.stream.Slot(), a.stream, a.epoch, a.seq
+	e.Slot, e.Stream, e.Activation, e.Expect = a.stream.Slot(), a.stream, a.activation, a.seq
 	a.seq += uint64(len(e.Events))
 	return a.append(e)
 }

@@ -281,7 +281,7 @@ func testReleases(r *rig) {
 	for i := range total {
 		a := speakers[i%2]
 		e := &journal.Entry{
-			Slot: a.stream.Slot(), Stream: a.stream, Activation: a.epoch, Expect: a.seq, At: r.Clock(), Release: log.note(i),
+			Slot: a.stream.Slot(), Stream: a.stream, Activation: a.activation, Expect: a.seq, At: r.Clock(), Release: log.note(i),
 			Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.StatusEntry}},
 		}
 		switch i % 7 {
@@ -314,7 +314,7 @@ func testClosing(r *rig) {
 	const total = 400
 	for i := range total {
 		e := r.errand(near, i, agents)
-		e.Slot, e.Stream, e.Activation, e.Expect, e.At, e.Release = near, a.stream, a.epoch, a.seq, r.Clock(), log.note(i)
+		e.Slot, e.Stream, e.Activation, e.Expect, e.At, e.Release = near, a.stream, a.activation, a.seq, r.Clock(), log.note(i)
 		a.seq++
 		r.Journal.Append(e)
 	}

@@ -42,18 +42,18 @@ func testSequence(r *rig) {
 	reader, stranger, tell := r.agent(near2), r.agent(far), r.stream(near)
 	born, bornFar, org := r.stream(near), r.stream(far), parley.NewID[parley.OrgID](near, r.Clock(), r.entropy())
 	wrong := map[string]func(*journal.Entry){
-		"an event too few":  func(e *journal.Entry) { e.Expect = 1 },
-		"an event too many": func(e *journal.Entry) { e.Expect = 3 },
-		"an older epoch":    func(e *journal.Entry) { e.Activation-- },
-		"a later epoch":     func(e *journal.Entry) { e.Activation++ },
-		"never activated":   func(e *journal.Entry) { e.Stream = r.stream(near); e.Expect = 0 },
+		"an event too few":    func(e *journal.Entry) { e.Expect = 1 },
+		"an event too many":   func(e *journal.Entry) { e.Expect = 3 },
+		"an older activation": func(e *journal.Entry) { e.Activation-- },
+		"a later activation":  func(e *journal.Entry) { e.Activation++ },
+		"never activated":     func(e *journal.Entry) { e.Stream = r.stream(near); e.Expect = 0 },
 		"a stream exists": func(e *journal.Entry) {
 			e.Effects = append(e.Effects, journal.CreateStream{Stream: a.stream, Events: []journal.StoredEvent{storedEvent("y")}})
 		},
 	}
 	for name, spoil := range wrong {
 		e := r.everything(reader, stranger, tell, born, bornFar, org)
-		e.Slot, e.Stream, e.Activation, e.Expect, e.Handled = near, a.stream, a.epoch, a.seq, []uint64{waiting[0].Number}
+		e.Slot, e.Stream, e.Activation, e.Expect, e.Handled = near, a.stream, a.activation, a.seq, []uint64{waiting[0].Number}
 		spoil(e)
 		want := journal.ErrStale
 		if name == "a stream exists" {
@@ -90,7 +90,7 @@ func testActivations(r *rig) {
 	first.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("1")}})
 	second := r.appender(s, 1)
 	r.refused(first.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("x")}}), journal.ErrStale)
-	r.refused(r.append(&journal.Entry{Slot: near, Stream: s, Activation: first.epoch, Activate: true}), journal.ErrStale)
+	r.refused(r.append(&journal.Entry{Slot: near, Stream: s, Activation: first.activation, Activate: true}), journal.ErrStale)
 	first.seq = 1
 	r.refused(first.begin(&journal.Entry{Retire: true}), journal.ErrStale)
 	second.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("2")}})
@@ -102,8 +102,8 @@ func testActivations(r *rig) {
 	r.expect("events", r.events(s), "[1 2 3 4]")
 	r.reopen()
 	fourth := r.appender(s, 4)
-	if fourth.epoch <= third.epoch {
-		r.Errorf("epoch %d after opening again, %d before", fourth.epoch, third.epoch)
+	if fourth.activation <= third.activation {
+		r.Errorf("activation %d after opening again, %d before", fourth.activation, third.activation)
 	}
 	fourth.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("5")}})
 	r.expect("events", r.events(s), "[1 2 3 4 5]")
@@ -133,15 +133,15 @@ func testReactivation(r *rig) {
 	for i := range 50 {
 		keep(a.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent(line(i))}}))
 		keep(a.begin(&journal.Entry{Retire: true}))
-		a.epoch = r.Journal.NextActivation()
-		keep(r.append(&journal.Entry{Slot: near, Stream: s, Activation: a.epoch, Activate: true}))
+		a.activation = r.Journal.NextActivation()
+		keep(r.append(&journal.Entry{Slot: near, Stream: s, Activation: a.activation, Activate: true}))
 	}
 	keep(parent.begin(&journal.Entry{Effects: []journal.Effect{journal.CreateStream{Stream: born, Events: []journal.StoredEvent{storedEvent("0"), storedEvent("1")}}}}))
-	child := &appender{rig: r, stream: born, epoch: r.Journal.NextActivation(), seq: 2}
-	keep(r.append(&journal.Entry{Slot: near, Stream: born, Activation: child.epoch, Activate: true}))
+	child := &appender{rig: r, stream: born, activation: r.Journal.NextActivation(), seq: 2}
+	keep(r.append(&journal.Entry{Slot: near, Stream: born, Activation: child.activation, Activate: true}))
 	keep(child.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("2")}, Retire: true}))
-	child.epoch = r.Journal.NextActivation()
-	keep(r.append(&journal.Entry{Slot: near, Stream: born, Activation: child.epoch, Activate: true}))
+	child.activation = r.Journal.NextActivation()
+	keep(r.append(&journal.Entry{Slot: near, Stream: born, Activation: child.activation, Activate: true}))
 	keep(child.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("3")}}))
 	for i, released := range last {
 		if err := r.await(released); err != nil {

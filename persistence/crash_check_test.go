@@ -11,70 +11,70 @@ import (
 	"parley/persistence/layout"
 )
 
-// sight is what an opened image shows, gathered by scanning all of it.
-type sight struct {
+// imageCheck is what an opened image shows, gathered by scanning all of it.
+type imageCheck struct {
 	store *Store
 	view  *storeView
-	// events are the deeds whose events are there, with their places.
+	// events are the operations whose events are there, with their places.
 	events  map[uint64]journal.Stream
-	queue   map[uint64]int // per deed: words that lie in a queue
-	heard   map[uint64]int // per deed: events that took its words
+	queue   map[uint64]int // per operation: words that lie in a queue
+	handled map[uint64]int // per operation: events that took its words
 	rows    map[uint64]int
-	puts    map[uint64]int
+	farRows map[uint64]int
 	feeds   map[parley.AgentID]map[uint64]parley.AnyID
 	refs    map[parley.AnyID]int
-	hosted  map[uint64]int // per deed: events of the stream that its own hosts
+	hosted  map[uint64]int // per operation: events of the stream that its own hosts
 	faults  []string
 	settled bool
 }
 
-func (s *sight) fault(format string, args ...any) {
+func (s *imageCheck) fault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Sprintf(format, args...))
 }
 
-// inspect holds an image against what clients knew when it was taken. With
+// checkImage holds an image against what clients knew when it was taken. With
 // settled, outboxes have come to rest: what was said elsewhere must be there too.
-func inspect(w *world, s *Store, known []claim, settled bool) []string {
+func checkImage(w *workload, s *Store, known []promise, settled bool) []string {
 	v := s.view()
 	defer v.Close()
-	x := &sight{
+	x := &imageCheck{
 		store: s, view: v, settled: settled,
-		events: map[uint64]journal.Stream{}, queue: map[uint64]int{}, heard: map[uint64]int{},
-		rows: map[uint64]int{}, puts: map[uint64]int{},
+		events: map[uint64]journal.Stream{}, queue: map[uint64]int{}, handled: map[uint64]int{},
+		rows: map[uint64]int{}, farRows: map[uint64]int{},
 		feeds: map[parley.AgentID]map[uint64]parley.AnyID{}, refs: map[parley.AnyID]int{}, hosted: map[uint64]int{},
 	}
-	deeds := w.issued()
+	operations := w.issued()
 	for _, stream := range w.streams {
-		x.seeStream(stream, deeds)
-		x.seeHosted(w.hosted[stream])
+		x.readStream(stream, operations)
+		x.readHosted(w.hosted[stream])
 	}
 	for slot := range parley.Slot(8) {
-		x.seeRows(slot, journal.RosterTable, x.rows)
-		x.seeRows(slot, journal.ClientTable, x.puts)
+		x.readRows(slot, journal.RosterTable, x.rows)
+		x.readRows(slot, journal.ClientTable, x.farRows)
 	}
 	for _, a := range w.agents {
-		x.seeFeed(a, deeds)
+		x.readFeed(a, operations)
 	}
 	present := int64(0)
-	for _, d := range deeds {
+	for _, d := range operations {
 		if d != nil {
-			x.judge(w, d)
+			x.checkOperation(w, d)
 			if _, ok := x.events[d.number]; ok {
 				present++
 			}
 		}
 	}
 	if used, err := v.Used(w.org, 1); err != nil || used != present {
-		x.fault("counted %d, there are %d deeds (%v)", used, present, err)
+		x.fault("counted %d, there are %d operations (%v)", used, present, err)
 	}
 	for _, c := range known {
-		x.keepsPromise(c)
+		x.checkPromise(c)
 	}
 	return x.faults
 }
 
-// seeStream reads a stream: its events without a gap, its state not ahead of them.
-func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
+// readStream reads a stream: its events without a gap, its state not ahead of them.
+func (s *imageCheck) readStream(stream journal.Stream, operations []*operation) {
 	last := uint64(0)
 	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 		if seq != last+1 {
@@ -82,16 +82,16 @@ func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
 		}
 		last = seq
 		n := layout.Number(f.Data)
-		if n >= uint64(len(deeds)) || deeds[n] == nil || deeds[n].stream != stream {
-			s.fault("event %d tells of deed %d, which this stream did not do", seq, n)
+		if n >= uint64(len(operations)) || operations[n] == nil || operations[n].stream != stream {
+			s.fault("event %d tells of operation %d, which this stream did not do", seq, n)
 			return true
 		}
 		if _, twice := s.events[n]; twice {
-			s.fault("deed %d is told twice", n)
+			s.fault("operation %d is told twice", n)
 		}
 		s.events[n] = stream
-		if deeds[n].heard {
-			s.heard[deeds[n].hears]++
+		if operations[n].fromQueue {
+			s.handled[operations[n].handles]++
 		}
 		return true
 	})
@@ -111,8 +111,8 @@ func (s *sight) seeStream(stream journal.Stream, deeds []*deed) {
 	}
 }
 
-// seeHosted reads the stream that another hosts.
-func (s *sight) seeHosted(stream journal.Stream) {
+// readHosted reads the stream that another hosts.
+func (s *imageCheck) readHosted(stream journal.Stream) {
 	last := uint64(0)
 	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 		if last++; seq != last {
@@ -127,7 +127,7 @@ func (s *sight) seeHosted(stream journal.Stream) {
 	}
 }
 
-func (s *sight) seeRows(slot parley.Slot, table journal.Table, into map[uint64]int) {
+func (s *imageCheck) readRows(slot parley.Slot, table journal.Table, into map[uint64]int) {
 	err := s.view.Rows(slot, table, nil, nil, false, func(k, value []byte) bool {
 		if layout.Number(k) != ^layout.Number(value) {
 			s.fault("row %x has value %x", k, value)
@@ -140,9 +140,9 @@ func (s *sight) seeRows(slot parley.Slot, table journal.Table, into map[uint64]i
 	}
 }
 
-// seeFeed reads an agent's feed. A message is untransferred until it is marked: both
+// readFeed reads an agent's feed. A message is untransferred until it is marked: both
 // are written together.
-func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
+func (s *imageCheck) readFeed(agent parley.AgentID, operations []*operation) {
 	spoken := map[journal.Stream]uint64{}
 	untransferred := map[uint64]parley.MessageID{}
 	_, err := s.view.Untransferred(agent, 0, math.MaxInt, func(position uint64, id parley.MessageID) bool {
@@ -159,12 +159,12 @@ func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 			s.fault("entry %d of %d arrived at %d, durable position %d", e.Position, e.At, arrival, s.store.DurablePosition(agent))
 		}
 		arrival = e.At
-		by := deeds[layout.Number(e.Note)].stream
+		by := operations[layout.Number(e.Note)].stream
 		if n := layout.Number(e.Note); n < spoken[by] {
-			s.fault("entry %d: deed %d after deed %d of the same stream", e.Position, n, spoken[by])
+			s.fault("entry %d: operation %d after operation %d of the same stream", e.Position, n, spoken[by])
 		}
 		spoken[by] = layout.Number(e.Note)
-		record, position, err := s.carried(agent, e)
+		record, position, err := s.recordOf(agent, e)
 		if err != nil || len(record) < 8 || layout.Number(record) != layout.Number(e.Note) || position != e.Position {
 			s.fault("entry %d: record of %d bytes at %d (%v)", e.Position, len(record), position, err)
 		}
@@ -180,9 +180,9 @@ func (s *sight) seeFeed(agent parley.AgentID, deeds []*deed) {
 	}
 }
 
-// carried is what a feed entry brings: the record of a message or of the
+// recordOf is what a feed entry brings: the record of a message or of the
 // broadcast that it is a copy of.
-func (s *sight) carried(agent parley.AgentID, e journal.FeedEntry) (record []byte, position uint64, err error) {
+func (s *imageCheck) recordOf(agent parley.AgentID, e journal.FeedEntry) (record []byte, position uint64, err error) {
 	id := parley.MessageID(e.Ref)
 	if e.Kind != journal.CopyEntry {
 		return recordOf(s.view, agent.Slot(), id)
@@ -197,22 +197,22 @@ func (s *sight) carried(agent parley.AgentID, e journal.FeedEntry) (record []byt
 	return record, e.Position, err
 }
 
-// judge demands that a deed is there whole or not at all, once.
-func (s *sight) judge(w *world, d *deed) {
+// checkOperation demands that a operation is there whole or not at all, once.
+func (s *imageCheck) checkOperation(w *workload, d *operation) {
 	stream, done := s.events[d.number]
-	if done && d.doomed != nil {
-		s.fault("deed %d was refused and is there", d.number)
+	if done && d.refusal != nil {
+		s.fault("operation %d was refused and is there", d.number)
 	}
 	home := s.store.home(d.stream.Slot())
 	if done && stream != d.stream {
-		s.fault("deed %d is in another stream", d.number)
+		s.fault("operation %d is in another stream", d.number)
 	}
 	s.expect(d, "its own row", done, true, s.rows[d.number])
-	if d.far {
-		s.expect(d, "the row elsewhere", done, s.store.home(d.put) == home, s.puts[d.number])
+	if d.hasRow {
+		s.expect(d, "the row elsewhere", done, s.store.home(d.rowSlot) == home, s.farRows[d.number])
 	}
 	if !d.message.Zero() {
-		s.expect(d, "the feed entry", done, s.store.home(d.agent.Slot()) == home && !circulates(d.stream), s.refs[parley.AnyID(d.message)])
+		s.expect(d, "the feed entry", done, s.store.home(d.agent.Slot()) == home && !broadcasts(d.stream), s.refs[parley.AnyID(d.message)])
 		record, _, err := recordOf(s.view, d.message.Slot(), d.message)
 		s.expect(d, "the record", done, true, count(err == nil && len(record) > 8 && layout.Number(record) == d.number))
 	}
@@ -224,16 +224,16 @@ func (s *sight) judge(w *world, d *deed) {
 	if d.hosted {
 		s.expect(d, "the chapter", done, true, s.hosted[d.number])
 	}
-	if !d.tell.Zero() {
-		s.expect(d, "the message in the queue or handled", done, s.store.home(d.tell.Slot()) == home, s.queue[d.number]+s.heard[d.number])
+	if !d.queueOf.Zero() {
+		s.expect(d, "the message in the queue or handled", done, s.store.home(d.queueOf.Slot()) == home, s.queue[d.number]+s.handled[d.number])
 	}
-	if !d.born.Zero() {
+	if !d.created.Zero() {
 		n := 0
-		err := s.view.Events(d.born, 1, false, func(uint64, int64, journal.StoredEvent) bool { n++; return true })
-		seq, state, stateErr := s.view.State(d.born)
-		s.expect(d, "the stream it began", done, s.store.home(d.born.Slot()) == home, n)
+		err := s.view.Events(d.created, 1, false, func(uint64, int64, journal.StoredEvent) bool { n++; return true })
+		seq, state, stateErr := s.view.State(d.created)
+		s.expect(d, "the stream it began", done, s.store.home(d.created.Slot()) == home, n)
 		if err != nil || stateErr != nil || int(seq) != n || (n > 0 && layout.Number(state) != d.number) {
-			s.fault("deed %d: began a stream of %d events with state %d %v (%v, %v)", d.number, n, seq, state, err, stateErr)
+			s.fault("operation %d: began a stream of %d events with state %d %v (%v, %v)", d.number, n, seq, state, err, stateErr)
 		}
 	}
 	if !d.due.IsZero() {
@@ -249,13 +249,13 @@ func count(there bool) int {
 	return 0
 }
 
-// expect: a part at the same home is there exactly if the deed is; one
+// expect: a part at the same home is there exactly if the operation is; one
 // elsewhere may follow, but never precede or be doubled.
-func (s *sight) expect(d *deed, part string, done, near bool, n int) {
+func (s *imageCheck) expect(d *operation, part string, done, near bool, n int) {
 	if n == count(done) || n == 0 && done && !near && !s.settled {
 		return
 	}
-	s.fault("deed %d (done %v): %s is there %d times, near %v, settled %v", d.number, done, part, n, near, s.settled)
+	s.fault("operation %d (done %v): %s is there %d times, near %v, settled %v", d.number, done, part, n, near, s.settled)
 }
 
 // recordOf copies what reader has of a message.
@@ -267,11 +267,11 @@ func recordOf(v *storeView, reader parley.Slot, id parley.MessageID) (record []b
 	return record, position, err
 }
 
-// keepsPromise demands that what a client was told is there.
-func (s *sight) keepsPromise(c claim) {
-	if c.told {
-		if _, ok := s.events[c.deed]; !ok {
-			s.fault("lost: deed %d was answered", c.deed)
+// checkPromise demands that what a client was told is there.
+func (s *imageCheck) checkPromise(c promise) {
+	if c.released {
+		if _, ok := s.events[c.operation]; !ok {
+			s.fault("lost: operation %d was answered", c.operation)
 		}
 		return
 	}
@@ -282,7 +282,7 @@ func (s *sight) keepsPromise(c claim) {
 		return
 	}
 	of := []journal.RecordReceipt{{Recipient: c.agent, Position: c.entry.Position}}
-	if s.settled && !c.copied && !s.store.SameHome(c.agent.Slot(), c.message.Slot()) {
+	if s.settled && !c.isCopy && !s.store.SameHome(c.agent.Slot(), c.message.Slot()) {
 		of = append(of, journal.RecordReceipt{Message: c.message})
 	}
 	for _, m := range of {
@@ -292,9 +292,9 @@ func (s *sight) keepsPromise(c claim) {
 	}
 }
 
-// reopened opens an image, inspects it, lets outboxes come to rest and inspects
+// checkReopened opens an image, inspects it, lets outboxes come to rest and inspects
 // it again.
-func reopened(w *world, x trial, i crashtest.Image) []string {
+func checkReopened(w *workload, x crashRun, i crashtest.Image) []string {
 	known := w.known(i.Known)
 	opts := testOptions(i.FS, x.journals)
 	opts.forgetful = x.forgetful
@@ -302,7 +302,7 @@ func reopened(w *world, x trial, i crashtest.Image) []string {
 	if err != nil {
 		return []string{"lost: " + err.Error()}
 	}
-	faults := inspect(w, s, known, false)
+	faults := checkImage(w, s, known, false)
 	if err := startQuietly(s); err != nil {
 		faults = append(faults, err.Error())
 	}
@@ -313,7 +313,7 @@ func reopened(w *world, x trial, i crashtest.Image) []string {
 		}
 		time.Sleep(200 * time.Microsecond)
 	}
-	faults = append(faults, inspect(w, s, known, true)...)
+	faults = append(faults, checkImage(w, s, known, true)...)
 	if err := s.Close(); err != nil {
 		faults = append(faults, err.Error())
 	}

@@ -89,20 +89,20 @@ func (d *faulty) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// ordeal is a store on a faulty disk, its clients, and what they were told.
-type ordeal struct {
+// faultRun is a store on a faulty disk, its clients, and what they were told.
+type faultRun struct {
 	t     testing.TB
 	mem   *vfs.MemFS
 	disk  *faulty
 	store *Store
 
 	mu sync.Mutex
-	// acked are the deeds that were answered in time: before the process ended.
+	// acked are the operations that were answered in time: before the process ended.
 	acked map[journal.Stream]uint64
 	// ended is closed with the process; reason and left are why, and its files.
 	ended  chan struct{}
 	reason error
-	left   *vfs.MemFS
+	files  *vfs.MemFS
 	over   atomic.Bool
 
 	streams []journal.Stream
@@ -113,29 +113,29 @@ type ordeal struct {
 }
 
 const (
-	ordealClients = 4
-	ordealDeeds   = 45
-	ordealBytes   = 1400
+	faultClients    = 4
+	faultOperations = 45
+	faultBytes      = 1400
 )
 
-// ordealBase is a directory with tables, logs and a manifest that faults are tried on.
-func ordealBase(t testing.TB, journals int) (*vfs.MemFS, []journal.Stream, map[journal.Stream]uint64) {
+// faultBase is a directory with tables, logs and a manifest that faults are tried on.
+func faultBase(t testing.TB, journals int) (*vfs.MemFS, []journal.Stream, map[journal.Stream]uint64) {
 	t.Helper()
-	o := &ordeal{t: t, mem: vfs.NewCrashableMem(), disk: &faulty{}, acked: map[journal.Stream]uint64{}, ended: make(chan struct{})}
-	for i := range ordealClients {
+	o := &faultRun{t: t, mem: vfs.NewCrashableMem(), disk: &faulty{}, acked: map[journal.Stream]uint64{}, ended: make(chan struct{})}
+	for i := range faultClients {
 		o.streams = append(o.streams, newStream(parley.Slot(i)))
 	}
 	if err := o.open(journals); err != nil {
 		t.Fatal(err)
 	}
-	o.let()
+	o.startClients()
 	o.clients.Wait()
 	mustClose(t, o.store)
 	return o.mem, o.streams, o.acked
 }
 
 // open opens and starts the store. A process that ends takes its opener along.
-func (o *ordeal) open(journals int) error {
+func (o *faultRun) open(journals int) error {
 	opts := testOptions(errorfs.Wrap(o.mem, o.disk), journals)
 	opts.Clock, opts.CacheBytes = time.Now, 64<<10
 	opts.Fatal = o.end
@@ -165,34 +165,34 @@ var errEnded = errors.New("the process has ended")
 
 // end is what os.Exit is to a real process: nothing is answered after it, the
 // files stay as they are, and whoever calls it does nothing more.
-func (o *ordeal) end(err error) {
+func (o *faultRun) end(err error) {
 	o.mu.Lock()
 	if !o.over.Swap(true) {
 		o.reason = err
-		o.left = o.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: seeded(1)})
+		o.files = o.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: seeded(1)})
 		close(o.ended)
 	}
 	o.mu.Unlock()
 	select {}
 }
 
-// let has the clients do their deeds one after the other.
-func (o *ordeal) let() {
+// startClients has the clients do their operations one after the other.
+func (o *faultRun) startClients() {
 	for i, stream := range o.streams {
 		o.clients.Go(func() {
-			epoch := o.store.NextActivation()
-			o.tell(&journal.Entry{Activate: true}, stream, epoch)
+			activation := o.store.NextActivation()
+			o.append(&journal.Entry{Activate: true}, stream, activation)
 			to := parley.NewID[parley.AgentID](parley.Slot(i+1), testStart, testEntropy())
-			for range ordealDeeds {
+			for range faultOperations {
 				o.mu.Lock()
 				n := o.acked[stream]
 				o.mu.Unlock()
 				e := &journal.Entry{
 					Expect:  n,
-					Events:  []journal.StoredEvent{{Tag: 7, Data: append(layout.EncodeNumber(n), make([]byte, ordealBytes)...)}},
+					Events:  []journal.StoredEvent{{Tag: 7, Data: append(layout.EncodeNumber(n), make([]byte, faultBytes)...)}},
 					Effects: []journal.Effect{journal.AppendFeed{To: to, Kind: journal.StatusEntry}},
 				}
-				if !o.tell(e, stream, epoch) {
+				if !o.append(e, stream, activation) {
 					return
 				}
 				o.mu.Lock()
@@ -205,13 +205,13 @@ func (o *ordeal) let() {
 	}
 }
 
-// tell appends an entry and reports whether it is kept.
-func (o *ordeal) tell(e *journal.Entry, stream journal.Stream, epoch uint64) bool {
-	e.Slot, e.Stream, e.Activation = stream.Slot(), stream, epoch
+// append appends an entry and reports whether it is kept.
+func (o *faultRun) append(e *journal.Entry, stream journal.Stream, activation uint64) bool {
+	e.Slot, e.Stream, e.Activation = stream.Slot(), stream, activation
 	o.undone.Add(1)
 	defer o.undone.Add(-1)
 	select {
-	case err := <-handOver(o.store, e):
+	case err := <-appended(o.store, e):
 		if err != nil {
 			o.t.Errorf("%v: an entry is refused with %v", o.disk.fault, err)
 		}
@@ -222,7 +222,7 @@ func (o *ordeal) tell(e *journal.Entry, stream journal.Stream, epoch uint64) boo
 }
 
 // done is closed when every client has its answers, or the process has ended.
-func (o *ordeal) done() <-chan struct{} {
+func (o *faultRun) done() <-chan struct{} {
 	done := make(chan struct{})
 	go func() { o.clients.Wait(); close(done) }()
 	return done
@@ -236,13 +236,13 @@ const (
 	faultHarmless  = "nobody noticed"
 )
 
-// run goes through the ordeal: opens, works, closes, and judges on the way.
-func (o *ordeal) run(journals int) string {
+// run goes through the run: opens, works, closes, and judges on the way.
+func (o *faultRun) run(journals int) string {
 	if err := o.open(journals); err != nil {
 		return o.stopped(err, faultRefused)
 	}
-	o.let()
-	verdict, began := faultHarmless, time.Now()
+	o.startClients()
+	outcome, began := faultHarmless, time.Now()
 	done := o.done()
 	for waiting := true; waiting; {
 		select {
@@ -250,9 +250,9 @@ func (o *ordeal) run(journals int) string {
 			waiting = false
 		case <-time.After(5 * time.Millisecond):
 			switch stalled := time.Since(began); {
-			case o.store.Trouble() != nil && verdict == faultHarmless:
-				verdict = faultRecovered
-				o.inTrouble(began)
+			case o.store.Trouble() != nil && outcome == faultHarmless:
+				outcome = faultRecovered
+				o.checkTrouble(began)
 			case stalled > 8*time.Second:
 				o.t.Errorf("%v: %d entries hang", o.disk.fault, o.undone.Load())
 				return "HANGS"
@@ -275,13 +275,13 @@ func (o *ordeal) run(journals int) string {
 		o.t.Errorf("%v: Close hangs", o.disk.fault)
 		return "HANGS"
 	}
-	o.left = o.mem
-	return verdict
+	o.files = o.mem
+	return outcome
 }
 
-// inTrouble is what must hold while the store says that it takes no writes.
+// checkTrouble is what must hold while the store says that it takes no writes.
 // The disk is mended; all must go on, and the store must say so.
-func (o *ordeal) inTrouble(began time.Time) {
+func (o *faultRun) checkTrouble(began time.Time) {
 	if _, err := o.store.Admit(0, 100); !errors.Is(err, parley.ErrOverloaded) {
 		o.t.Errorf("%v: in trouble, an entry is admitted: %v", o.disk.fault, err)
 	}
@@ -298,30 +298,30 @@ func (o *ordeal) inTrouble(began time.Time) {
 	}
 }
 
-// stopped is the verdict on an end, which must have a reason that names the fault.
-func (o *ordeal) stopped(err error, verdict string) string {
+// stopped is the outcome on an end, which must have a reason that names the fault.
+func (o *faultRun) stopped(err error, outcome string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if errors.Is(err, errEnded) {
 		err = o.reason
 	}
-	if o.left == nil {
-		o.left = o.mem
+	if o.files == nil {
+		o.files = o.mem
 	}
 	if !strings.Contains(err.Error(), o.disk.fault.err.Error()) {
 		o.t.Errorf("%v: the reason given is %v", o.disk.fault, err)
 	}
-	return verdict
+	return outcome
 }
 
-// survivors opens what is left, as after the death of the process and as after
+// checkSurvivors opens what is left, as after the death of the process and as after
 // a loss of power, and demands all that was acknowledged.
-func (o *ordeal) survivors(journals int) {
+func (o *faultRun) checkSurvivors(journals int) {
 	o.mu.Lock()
 	acked := maps.Clone(o.acked)
 	o.mu.Unlock()
 	for _, kept := range []int{100, 0} {
-		fs := o.left.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: seeded(1)})
+		fs := o.files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: seeded(1)})
 		s, err := Open("d", testOptions(fs, journals))
 		if err != nil {
 			o.t.Errorf("%v: what is left with %d%% of the unsynced cannot be opened: %v", o.disk.fault, kept, err)

@@ -40,42 +40,42 @@ func testOptions(fs vfs.FS, journals int) Options {
 	}
 }
 
-// deed is what one entry of the workload says, and so what an image of the
+// operation is what one entry of the workload says, and so what an image of the
 // disk must show whole or not at all. Its number is the content of its event.
-type deed struct {
+type operation struct {
 	number  uint64
 	stream  journal.Stream
 	message parley.MessageID // announced to agent
 	agent   parley.AgentID
-	tell    journal.Stream
-	put     parley.Slot // where a row was put elsewhere, if far
-	far     bool
-	born    journal.Stream
+	queueOf journal.Stream
+	rowSlot parley.Slot // where a row was put elsewhere, if far
+	hasRow  bool
+	created journal.Stream
 	due     time.Time
 	// broadcast went to all agents, block by block.
 	broadcast parley.MessageID
-	// hosted: the deed has a chapter of the stream that its own hosts.
+	// hosted: the operation has a chapter of the stream that its own hosts.
 	hosted bool
-	// hears is the deed whose words this one took from the queue; heard tells
+	// handles is the operation whose words this one took from the queue; heard tells
 	// that there is one.
-	hears uint64
-	heard bool
-	// doomed deeds must be refused and leave no trace.
-	doomed error
+	handles   uint64
+	fromQueue bool
+	// refusal operations must be refused and leave no trace.
+	refusal error
 }
 
-// claim is something that somebody was told and that no crash may take back.
-type claim struct {
-	deed    uint64 // its entry was released, or its event shown
-	told    bool   // deed is set
-	agent   parley.AgentID
-	entry   journal.FeedEntry // shown in agent's feed
-	message parley.MessageID  // marked by agent
-	copied  bool              // it is a copy of a broadcast
+// promise is something that somebody was told and that no crash may take back.
+type promise struct {
+	operation uint64 // its entry was released, or its event shown
+	released  bool   // operation is set
+	agent     parley.AgentID
+	entry     journal.FeedEntry // shown in agent's feed
+	message   parley.MessageID  // marked by agent
+	isCopy    bool              // it is a copy of a broadcast
 }
 
-// world is a workload and what its clients know.
-type world struct {
+// workload is a workload and what its clients know.
+type workload struct {
 	t       testing.TB
 	store   *Store
 	agents  []parley.AgentID
@@ -87,13 +87,13 @@ type world struct {
 	// trusting readers do not wait for View.Durable: a control.
 	trusting bool
 
-	mu     sync.Mutex
-	deeds  []*deed
-	claims []claim
+	mu         sync.Mutex
+	operations []*operation
+	promises   []promise
 }
 
-func newWorld(t testing.TB) *world {
-	w := &world{t: t, org: parley.NewID[parley.OrgID](0, testStart, testEntropy()), hosted: map[journal.Stream]journal.Stream{}}
+func newWorkload(t testing.TB) *workload {
+	w := &workload{t: t, org: parley.NewID[parley.OrgID](0, testStart, testEntropy()), hosted: map[journal.Stream]journal.Stream{}}
 	for slot, seat := range []uint32{1, 257, 2, 300, 513, 1025} {
 		agent := parley.NewID[parley.AgentID](parley.Slot(slot), testStart, testEntropy())
 		w.agents = append(w.agents, agent)
@@ -109,39 +109,39 @@ func newStream(slot parley.Slot) journal.Stream {
 	return journal.Stream{Kind: journal.ConversationStream, ID: parley.NewID[parley.AnyID](slot, testStart, testEntropy())}
 }
 
-// circulates reports whether a stream says things to many. What it says to feeds
+// broadcasts reports whether a stream says things to many. What it says to feeds
 // of its own home may then be late as well.
-func circulates(s journal.Stream) bool { return s.Slot()%2 == 1 }
+func broadcasts(s journal.Stream) bool { return s.Slot()%2 == 1 }
 
-func (w *world) claim(c ...claim) {
+func (w *workload) promise(c ...promise) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.claims = append(w.claims, c...)
+	w.promises = append(w.promises, c...)
 }
 
-// told counts what clients have been told so far.
-func (w *world) told() int {
+// promised counts what clients have been told so far.
+func (w *workload) promised() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.claims)
+	return len(w.promises)
 }
 
 // known is what clients had been told first.
-func (w *world) known(told int) []claim {
+func (w *workload) known(told int) []promise {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.claims[:told:told]
+	return w.promises[:told:told]
 }
 
-// issued are the deeds handed to the store; nil those still being made.
-func (w *world) issued() []*deed {
+// issued are the operations handed to the store; nil those still being made.
+func (w *workload) issued() []*operation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.deeds)
+	return slices.Clone(w.operations)
 }
 
 // run lets everybody loose and returns when the actors have done rounds turns.
-func (w *world) run(rounds int, seed uint64) {
+func (w *workload) run(rounds int, seed uint64) {
 	var readers, actors sync.WaitGroup
 	done := make(chan struct{})
 	for i, a := range w.agents {
@@ -152,7 +152,7 @@ func (w *world) run(rounds int, seed uint64) {
 	}
 	for i, s := range w.streams {
 		actors.Go(func() {
-			a := &performer{world: w, stream: s, rng: rand.New(rand.NewPCG(seed, uint64(i))), room: make(chan struct{}, 5)}
+			a := &workloadActor{workload: w, stream: s, rng: rand.New(rand.NewPCG(seed, uint64(i))), room: make(chan struct{}, 5)}
 			a.perform(rounds)
 		})
 	}
@@ -161,21 +161,21 @@ func (w *world) run(rounds int, seed uint64) {
 	readers.Wait()
 }
 
-// performer is an actor of the workload: it pipelines its entries and never
+// workloadActor is an actor of the workload: it pipelines its entries and never
 // waits for the disk but to begin anew.
-type performer struct {
-	*world
-	stream journal.Stream
-	rng    *rand.Rand
-	room   chan struct{}
-	epoch  uint64
-	seq    uint64
-	heard  uint64
-	// chapters of the hosted stream.
-	chapters uint64
+type workloadActor struct {
+	*workload
+	stream     journal.Stream
+	rng        *rand.Rand
+	room       chan struct{}
+	activation uint64
+	seq        uint64
+	handled    uint64
+	// hostedSeq of the hosted stream.
+	hostedSeq uint64
 }
 
-func (a *performer) perform(rounds int) {
+func (a *workloadActor) perform(rounds int) {
 	a.activate()
 	for range rounds {
 		switch a.rng.IntN(10) {
@@ -183,25 +183,25 @@ func (a *performer) perform(rounds int) {
 			a.append(nil, &journal.Entry{Expect: a.seq, Retire: true})
 			a.activate()
 		case 1:
-			a.listen()
+			a.handleQueue()
 		case 2:
-			a.trespass()
+			a.appendRefused()
 		default:
-			a.speak()
+			a.appendEntry()
 		}
 	}
-	a.listen()
+	a.handleQueue()
 	for range cap(a.room) {
 		a.room <- struct{}{}
 	}
 }
 
 // activate begins an incarnation, which must find all that the last one said.
-func (a *performer) activate() {
-	a.epoch = a.store.NextActivation()
+func (a *workloadActor) activate() {
+	a.activation = a.store.NextActivation()
 	passed := make(chan error, 1)
 	a.store.Append(&journal.Entry{
-		Slot: a.stream.Slot(), Stream: a.stream, Activation: a.epoch, Activate: true, At: testStart,
+		Slot: a.stream.Slot(), Stream: a.stream, Activation: a.activation, Activate: true, At: testStart,
 		Release: func(err error) { passed <- err },
 	})
 	if err := <-passed; err != nil {
@@ -216,50 +216,50 @@ func (a *performer) activate() {
 	}
 }
 
-func (a *performer) append(d *deed, e *journal.Entry) {
+func (a *workloadActor) append(d *operation, e *journal.Entry) {
 	e.Slot, e.Stream, e.At = a.stream.Slot(), a.stream, testStart
 	if e.Activation == 0 {
-		e.Activation = a.epoch
+		e.Activation = a.activation
 	}
 	if d != nil {
 		a.mu.Lock()
-		a.deeds[d.number] = d
+		a.operations[d.number] = d
 		a.mu.Unlock()
 	}
 	a.room <- struct{}{}
 	e.Release = func(err error) {
 		<-a.room
 		switch {
-		case d == nil && err != nil, d != nil && !errors.Is(err, d.doomed):
-			a.t.Errorf("entry of %v (deed %v): got %v", a.stream.Slot(), d != nil, err)
+		case d == nil && err != nil, d != nil && !errors.Is(err, d.refusal):
+			a.t.Errorf("entry of %v (operation %v): got %v", a.stream.Slot(), d != nil, err)
 		case d != nil && err == nil:
-			a.claim(claim{deed: d.number, told: true})
+			a.promise(promise{operation: d.number, released: true})
 		}
 	}
 	a.store.Append(e)
 }
 
-// devise makes a deed and the part of its entry that every deed has: an event,
+// newOperation makes a operation and the part of its entry that every operation has: an event,
 // a row of its own, a count.
-func (a *performer) devise(d *deed) (*deed, *journal.Entry) {
+func (a *workloadActor) newOperation(d *operation) (*operation, *journal.Entry) {
 	a.mu.Lock()
-	d.stream, d.number = a.stream, uint64(len(a.deeds))
-	a.deeds = append(a.deeds, nil)
+	d.stream, d.number = a.stream, uint64(len(a.operations))
+	a.operations = append(a.operations, nil)
 	a.mu.Unlock()
 	return d, &journal.Entry{
 		Expect: a.seq,
 		Events: []journal.StoredEvent{{Tag: 7, Data: layout.EncodeNumber(d.number)}},
-		Rows:   []journal.Row{deedRow(a.stream.Slot(), journal.RosterTable, d.number)},
+		Rows:   []journal.Row{operationRow(a.stream.Slot(), journal.RosterTable, d.number)},
 		Counts: []journal.Count{{Org: a.org, Day: 1, N: 1}},
 	}
 }
 
-func deedRow(slot parley.Slot, table journal.Table, number uint64) journal.Row {
+func operationRow(slot parley.Slot, table journal.Table, number uint64) journal.Row {
 	return journal.Row{Slot: slot, Table: table, Key: layout.EncodeNumber(number), Value: layout.EncodeNumber(^number)}
 }
 
-func (a *performer) speak() {
-	d, e := a.devise(&deed{})
+func (a *workloadActor) appendEntry() {
+	d, e := a.newOperation(&operation{})
 	if a.rng.IntN(3) > 0 {
 		d.agent = a.agents[a.rng.IntN(len(a.agents))]
 		d.message = parley.NewID[parley.MessageID](a.stream.Slot(), testStart, testEntropy())
@@ -268,7 +268,7 @@ func (a *performer) speak() {
 		e.Records = []journal.Record{{ID: d.message, Data: body}}
 		e.Effects = append(e.Effects, journal.AppendFeed{To: d.agent, Kind: journal.MessageEntry, Ref: parley.AnyID(d.message), Note: layout.EncodeNumber(d.number)})
 	}
-	if circulates(a.stream) && a.rng.IntN(3) == 0 {
+	if broadcasts(a.stream) && a.rng.IntN(3) == 0 {
 		d.broadcast = newBroadcast(a.stream.Slot())
 		e.Records = append(e.Records, journal.Record{ID: d.broadcast, Data: layout.EncodeNumber(d.number)})
 		e.Effects = append(e.Effects, journal.Fanout{Kind: journal.CopyEntry, Ref: parley.AnyID(d.broadcast), Note: layout.EncodeNumber(d.number), To: a.seats})
@@ -276,22 +276,22 @@ func (a *performer) speak() {
 	if a.rng.IntN(3) == 0 {
 		d.hosted = true
 		e.Hosted = []journal.StreamAppend{{
-			Stream: a.world.hosted[a.stream], Expect: a.chapters,
-			Events: []journal.StoredEvent{{Tag: 8, Data: layout.EncodeNumber(d.number)}}, State: layout.EncodeNumber(a.chapters + 1),
+			Stream: a.workload.hosted[a.stream], Expect: a.hostedSeq,
+			Events: []journal.StoredEvent{{Tag: 8, Data: layout.EncodeNumber(d.number)}}, State: layout.EncodeNumber(a.hostedSeq + 1),
 		}}
-		a.chapters++
+		a.hostedSeq++
 	}
 	if a.rng.IntN(3) == 0 {
-		d.tell = a.streams[a.rng.IntN(len(a.streams))]
-		e.Effects = append(e.Effects, journal.EnqueueFor{To: d.tell, Data: layout.EncodeNumber(d.number)})
+		d.queueOf = a.streams[a.rng.IntN(len(a.streams))]
+		e.Effects = append(e.Effects, journal.EnqueueFor{To: d.queueOf, Data: layout.EncodeNumber(d.number)})
 	}
 	if a.rng.IntN(3) == 0 {
-		d.put, d.far = parley.Slot(a.rng.IntN(8)), true
-		e.Effects = append(e.Effects, journal.PutRow{Row: deedRow(d.put, journal.ClientTable, d.number)})
+		d.rowSlot, d.hasRow = parley.Slot(a.rng.IntN(8)), true
+		e.Effects = append(e.Effects, journal.PutRow{Row: operationRow(d.rowSlot, journal.ClientTable, d.number)})
 	}
 	if a.rng.IntN(4) == 0 {
-		d.born = newStream(parley.Slot(a.rng.IntN(8)))
-		e.Effects = append(e.Effects, journal.CreateStream{Stream: d.born, Events: []journal.StoredEvent{{Tag: 9, Data: layout.EncodeNumber(d.number)}}, State: layout.EncodeNumber(d.number)})
+		d.created = newStream(parley.Slot(a.rng.IntN(8)))
+		e.Effects = append(e.Effects, journal.CreateStream{Stream: d.created, Events: []journal.StoredEvent{{Tag: 9, Data: layout.EncodeNumber(d.number)}}, State: layout.EncodeNumber(d.number)})
 	}
 	if a.rng.IntN(4) == 0 {
 		d.due = testStart.Add(time.Hour + time.Duration(d.number)*time.Millisecond)
@@ -304,13 +304,13 @@ func (a *performer) speak() {
 	a.append(d, e)
 }
 
-// listen takes what is in the queue, as an actor does: rows that are not
+// handleQueue takes what is in the queue, as an actor does: rows that are not
 // durable yet included.
-func (a *performer) listen() {
+func (a *workloadActor) handleQueue() {
 	v := a.store.view()
 	var rows []journal.QueuedMessage
 	err := v.Queue(a.stream, 0, func(r journal.QueuedMessage) bool {
-		if r.Number > a.heard {
+		if r.Number > a.handled {
 			rows = append(rows, r)
 		}
 		return true
@@ -320,31 +320,31 @@ func (a *performer) listen() {
 		a.t.Error(err)
 	}
 	for _, r := range rows {
-		a.heard = r.Number
-		d, e := a.devise(&deed{heard: true, hears: layout.Number(r.Data)})
+		a.handled = r.Number
+		d, e := a.newOperation(&operation{fromQueue: true, handles: layout.Number(r.Data)})
 		e.Handled = []uint64{r.Number}
 		a.seq++
 		a.append(d, e)
 	}
 }
 
-// trespass says what must be refused: with a wrong number, by a former
+// appendRefused says what must be refused: with a wrong number, by a former
 // incarnation, or beginning what exists.
-func (a *performer) trespass() {
-	d, e := a.devise(&deed{doomed: journal.ErrStale})
+func (a *workloadActor) appendRefused() {
+	d, e := a.newOperation(&operation{refusal: journal.ErrStale})
 	switch a.rng.IntN(4) {
 	case 3:
-		e.Hosted = []journal.StreamAppend{{Stream: a.world.hosted[a.stream], Expect: a.chapters + 1, Events: e.Events}}
+		e.Hosted = []journal.StreamAppend{{Stream: a.workload.hosted[a.stream], Expect: a.hostedSeq + 1, Events: e.Events}}
 	case 0:
 		e.Expect++
 	case 1:
-		e.Activation = a.epoch - 1
+		e.Activation = a.activation - 1
 	case 2:
 		if a.seq == 0 {
 			e.Expect++
 			break
 		}
-		d.doomed = journal.ErrExists
+		d.refusal = journal.ErrExists
 		e.Effects = []journal.Effect{journal.CreateStream{Stream: a.stream, Events: e.Events}}
 	}
 	a.append(d, e)
@@ -352,13 +352,13 @@ func (a *performer) trespass() {
 
 // read shows an agent its feed page by page, durable or not shown, and records
 // receipts for it.
-func (w *world) read(agent parley.AgentID, done chan struct{}) {
+func (w *workload) read(agent parley.AgentID, done chan struct{}) {
 	var marked atomic.Int64
 	for from := uint64(0); ; {
 		v := w.store.view()
-		var shown []claim
+		var shown []promise
 		err := v.Feed(agent, from, ^uint64(0), func(e journal.FeedEntry) bool {
-			shown = append(shown, claim{agent: agent, entry: e, copied: e.Kind == journal.CopyEntry})
+			shown = append(shown, promise{agent: agent, entry: e, isCopy: e.Kind == journal.CopyEntry})
 			return len(shown) < 20
 		})
 		if err == nil && !w.trusting {
@@ -371,10 +371,10 @@ func (w *world) read(agent parley.AgentID, done chan struct{}) {
 		if err != nil {
 			w.t.Error(err)
 		}
-		w.claim(shown...)
+		w.promise(shown...)
 		for _, c := range shown {
 			from = c.entry.Position
-			w.mark(c, &marked)
+			w.recordReceipt(c, &marked)
 		}
 		select {
 		case <-done:
@@ -389,17 +389,17 @@ func (w *world) read(agent parley.AgentID, done chan struct{}) {
 	}
 }
 
-func (w *world) mark(c claim, pending *atomic.Int64) {
+func (w *workload) recordReceipt(c promise, pending *atomic.Int64) {
 	id := parley.MessageID(c.entry.Ref)
 	pending.Add(1)
 	w.store.Append(&journal.Entry{
 		Slot: c.agent.Slot(), At: testStart,
-		Effects: []journal.Effect{journal.RecordReceipt{Recipient: c.agent, Message: id, Position: c.entry.Position, Receipts: journal.Receipts{TransferredAt: 1000}, Copy: c.copied}},
+		Effects: []journal.Effect{journal.RecordReceipt{Recipient: c.agent, Message: id, Position: c.entry.Position, Receipts: journal.Receipts{TransferredAt: 1000}, Copy: c.isCopy}},
 		Release: func(err error) {
 			if err != nil {
 				w.t.Errorf("mark: %v", err)
 			} else {
-				w.claim(claim{agent: c.agent, message: id, entry: c.entry, copied: c.copied})
+				w.promise(promise{agent: c.agent, message: id, entry: c.entry, isCopy: c.isCopy})
 			}
 			pending.Add(-1)
 		},
@@ -407,7 +407,7 @@ func (w *world) mark(c claim, pending *atomic.Int64) {
 }
 
 // follow claims what a subscription gives: that is durable without asking.
-func (w *world) follow(agent parley.AgentID, done chan struct{}) {
+func (w *workload) follow(agent parley.AgentID, done chan struct{}) {
 	news := make(chan struct{}, 1)
 	sub := w.store.subscribe(agent, 0, func() {
 		select {
@@ -422,7 +422,7 @@ func (w *world) follow(agent parley.AgentID, done chan struct{}) {
 			w.t.Error(err)
 		}
 		for _, e := range entries {
-			w.claim(claim{agent: agent, entry: e})
+			w.promise(promise{agent: agent, entry: e})
 		}
 		if len(entries) > 0 {
 			continue

@@ -1,0 +1,76 @@
+package persistence
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAdmissionLimiterBounds(t *testing.T) {
+	b := newAdmissionLimiter(2, 100)
+	steps := []struct {
+		size  int
+		admit bool
+	}{{40, true}, {61, false}, {60, true}, {0, false}}
+	for _, s := range steps {
+		if got := b.admit(s.size); got != s.admit {
+			t.Errorf("%d bytes: admitted %v", s.size, got)
+		}
+	}
+	b.free(40)
+	b.free(60)
+	if b.entries.Load() != 0 || b.bytes.Load() != 0 || b.admit(101) || !b.admit(100) {
+		t.Errorf("left over: %d entries, %d bytes", b.entries.Load(), b.bytes.Load())
+	}
+}
+
+// TestAdmissionLimiterFollowsLatency: down to the least where they take long, up
+// to the bound where the limit is met and they do not, still where nobody presses.
+func TestAdmissionLimiterFollowsLatency(t *testing.T) {
+	const most = 5000
+	turn := func(g *admissionLimiter, mean time.Duration, pressed, flooded bool) int64 {
+		for range 200 {
+			g.set(mean, pressed, flooded)
+		}
+		return g.limit.Load()
+	}
+	g := newAdmissionLimiter(most, 1)
+	start := g.limit.Load()
+	for _, step := range []struct {
+		why     string
+		mean    time.Duration
+		pressed bool
+		flooded bool
+		want    int64
+	}{
+		{"quick and nobody presses", time.Millisecond, false, false, start},
+		{"quick and pressed", time.Millisecond, true, false, most},
+		{"slow", 2 * admissionGoal, true, false, admissionLeast},
+		{"slow in a flood", 2 * admissionGoal, true, true, admissionFlood},
+		{"the flood is over", 2 * admissionGoal, false, false, admissionLeast},
+	} {
+		if got := turn(g, step.mean, step.pressed, step.flooded); got != step.want {
+			t.Errorf("%s: %d are let in, want %d", step.why, got, step.want)
+		}
+	}
+}
+
+// TestAdmissionLimiterAdjusts lets entries come and go: windows end by their leaving.
+func TestAdmissionLimiterAdjusts(t *testing.T) {
+	g, now := newAdmissionLimiter(5000, 1<<40), int64(1)
+	for range 400 {
+		came := now
+		for g.admit(1) {
+			now++
+		}
+		g.refused.Store(0) // few come
+		if now += int64(admissionGoal) * 3; !g.full() {
+			t.Fatal("not full, and yet nobody more is let in")
+		}
+		for g.entries.Load() > 0 {
+			g.leave(1, came, now)
+		}
+	}
+	if got := g.limit.Load(); got != admissionLeast {
+		t.Errorf("entries take three times the goal, and %d are let in", got)
+	}
+}

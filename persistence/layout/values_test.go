@@ -1,0 +1,36 @@
+package layout
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"parley"
+)
+
+// TestChunkIsSearched: what is in a list is found, and nothing else.
+func TestChunkIsSearched(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		numbers := rapid.SliceOfNDistinct(rapid.Uint32Range(1, 256), 1, 40, rapid.ID).Draw(t, "seats")
+		slices.Sort(numbers)
+		var to []parley.Seat
+		for _, n := range numbers {
+			to = append(to, parley.Seat{Number: n, Agent: drawID(t)})
+		}
+		first := rapid.Uint64Range(0, 3).Draw(t, "first")
+		c, err := DecodeCopies(AppendSeats(EncodeNumber(first), to))
+		if err != nil || c.Len() != len(to) {
+			t.Fatal(c, err)
+		}
+		for n := range uint32(258) {
+			i := slices.Index(numbers, n)
+			if got := c.Find(n); got != i {
+				t.Fatalf("seat %d is found at %d, want %d", n, got, i)
+			}
+			if i >= 0 && (c.Seat(i) != to[i] || first > 0 && c.Position(i) != first+uint64(i) || first == 0 && c.Position(i) != 0) {
+				t.Fatalf("place %d: %v at %d", i, c.Seat(i), c.Position(i))
+			}
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package persistence
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"parley/persistence/apply"
+)
+
+func TestQueueTakesWithinBounds(t *testing.T) {
+	q := newQueue()
+	costs := []int{10, 10, 70, 10, 200, 10, 10, 10, 10}
+	for _, c := range costs {
+		if !q.push(&item{cost: c}) {
+			t.Fatal("an open queue refuses")
+		}
+	}
+	var got [][]int
+	for range 5 {
+		taken, more := q.take(nil, 3, 80)
+		if !more {
+			t.Fatal("closed")
+		}
+		var batch []int
+		for _, it := range taken {
+			batch = append(batch, it.cost)
+		}
+		got = append(got, batch)
+	}
+	want := [][]int{{10, 10}, {70, 10}, {200}, {10, 10, 10}, {10}}
+	if !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("took %v, want %v", got, want)
+	}
+	q.push(&item{cost: 1})
+	q.close()
+	if q.push(&item{}) {
+		t.Error("a closed queue takes")
+	}
+	if taken, more := q.take(nil, 3, 80); len(taken) != 1 || !more {
+		t.Errorf("a closed queue gives %d of what it had", len(taken))
+	}
+	if taken, more := q.take(nil, 3, 80); len(taken) != 0 || more {
+		t.Errorf("an empty closed queue gives %d, more %v", len(taken), more)
+	}
+}
+
+func TestQueueLosesNothing(t *testing.T) {
+	q := newQueue()
+	const pushers, each = 8, 500
+	var pushing sync.WaitGroup
+	for p := range pushers {
+		pushing.Go(func() {
+			for i := range each {
+				q.push(&item{cost: p*each + i})
+			}
+		})
+	}
+	go func() { pushing.Wait(); q.close() }()
+	last := make([]int, pushers)
+	total := 0
+	for {
+		taken, more := q.take(nil, 7, 1<<30)
+		if !more {
+			break
+		}
+		for _, it := range taken {
+			p, i := it.cost/each, it.cost%each
+			if i+1 <= last[p] {
+				t.Fatalf("item %d of pusher %d comes after %d", i, p, last[p])
+			}
+			last[p], total = i+1, total+1
+		}
+	}
+	if total != pushers*each {
+		t.Errorf("%d came out of %d", total, pushers*each)
+	}
+}
+
+// TestQueueLetsOthersPass: late messages are taken few at a time, never before
+// what was there first, and never out of their outbox's order.
+func TestQueueLetsOthersPass(t *testing.T) {
+	q := newQueue()
+	push := func(source, number int, late bool) {
+		it := &item{cost: lateBytesMax / 2, late: late}
+		if source >= 0 {
+			it.Message = &apply.Message{Source: source, Number: uint64(number)}
+		}
+		q.push(it)
+	}
+	push(1, 1, false)
+	push(2, 1, false)
+	for n := range 5 {
+		push(1, n+2, true)
+	}
+	push(1, 7, false) // must not pass the others of its outbox
+	push(2, 2, false)
+	push(-1, 0, false)
+	take := func(count int) (text string) {
+		taken, _ := q.take(nil, count, 1<<30)
+		for _, it := range taken {
+			if it.Message == nil {
+				text += "entry "
+				continue
+			}
+			text += fmt.Sprint(it.Message.Source, ".", it.Message.Number, " ")
+		}
+		return text
+	}
+	for i, want := range []string{"1.1 ", "2.1 1.2 1.3 ", "2.2 1.4 1.5 ", "entry 1.6 1.7 "} {
+		if got := take(1); got != want {
+			t.Errorf("batch %d: got %q, want %q", i, got, want)
+		}
+	}
+	push(1, 8, false)
+	if got := take(1); got != "1.8 " {
+		t.Errorf("when nothing is late any more: got %q", got)
+	}
+	q.close()
+	if taken, more := q.take(nil, 1, 1); more || len(taken) > 0 {
+		t.Error("a closed and empty queue gives more")
+	}
+}
