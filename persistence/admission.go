@@ -6,36 +6,38 @@ import (
 )
 
 const (
-	// admissionLeast entries of clients may be under way in a journal however slow it
-	// is: that many callers may wait for one answer each and are refused nothing.
+	// Entries of clients that a journal always admits at a time, however slow it
+	// is: so many callers can wait for one answer each and none is refused.
 	admissionLeast = 640
-	// admissionFlood is the least where admissionFloodShare of those who come are refused
-	// anyhow: no fewer callers would be refused by a longer queue.
+	// admissionFlood replaces admissionLeast while one part in admissionFloodShare
+	// of the entries is refused anyway: a longer queue would not admit more
+	// callers.
 	admissionFlood      = 128
 	admissionFloodShare = 8
-	// admissionWindow is how often the gate is set anew.
+	// admissionWindow is how often the limit is adjusted.
 	admissionWindow = 50 * time.Millisecond
-	// admissionGoal is how long an entry may be under way, on the mean: where it takes
-	// longer, fewer are let in.
+	// admissionGoal is how long an entry may take on average. If entries take
+	// longer, fewer are admitted.
 	admissionGoal = 20 * time.Millisecond
 )
 
-// admissionLimiter bounds what clients have under way in a journal. Bytes have a fixed
-// bound. How many entries are let in follows from how long they take: a queue
-// that stands makes nobody's answer come sooner, so what would only lengthen it
-// is refused before anything happened, and what is let in is answered soon.
+// admissionLimiter bounds the entries of clients that are under way in a journal.
+// The bound on bytes is fixed. The bound on entries follows from how long entries
+// take: a longer queue makes no answer come sooner, so entries that would only
+// lengthen it are refused before anything has happened.
 type admissionLimiter struct {
 	entries, bytes       atomic.Int64
 	entriesMax, bytesMax int64
-	// limit of entries, between admissionLeast, or in a flood admissionFlood, and entriesMax.
+	// limit of entries, between admissionLeast (admissionFlood in a flood) and
+	// entriesMax.
 	limit atomic.Int64
-	// pressed tells that the limit was met in this window.
+	// pressed: the limit was reached in this window.
 	pressed atomic.Bool
 	began   atomic.Int64  // of the window, as an age, see disk.Monitor
-	refused atomic.Int64  // entries that found no room within it
-	left    atomic.Int64  // entries that left
-	took    atomic.Int64  // nanoseconds that they were under way, together
-	turned  atomic.Uint64 // entries that ever found no room
+	refused atomic.Int64  // entries refused in the window
+	left    atomic.Int64  // entries released in the window
+	took    atomic.Int64  // nanoseconds that those were under way, in total
+	turned  atomic.Uint64 // entries refused since the store was opened
 }
 
 func newAdmissionLimiter(entriesMax, bytesMax int64) *admissionLimiter {
@@ -44,7 +46,7 @@ func newAdmissionLimiter(entriesMax, bytesMax int64) *admissionLimiter {
 	return g
 }
 
-// admit takes room for one entry of size bytes, or refuses.
+// admit reserves room for one entry of size bytes, or refuses it.
 func (g *admissionLimiter) admit(size int) bool {
 	entries, bytes := g.entries.Add(1), g.bytes.Add(int64(size))
 	if limit := g.limit.Load(); entries > limit || bytes > g.bytesMax {
@@ -69,8 +71,8 @@ func (g *admissionLimiter) press() {
 // full reports whether one more entry would be refused.
 func (g *admissionLimiter) full() bool { return g.entries.Load() >= g.limit.Load() }
 
-// leave gives the room of an entry back that came in at came, and sets the gate
-// anew when the window is over. Both times are ages.
+// leave returns the room of an entry that was admitted at came, and adjusts the
+// limit when the window is over. Both times are ages.
 func (g *admissionLimiter) leave(size int, came, now int64) {
 	if g.entries.Load() >= g.limit.Load()*3/4 {
 		g.pressed.Store(true)
@@ -86,8 +88,8 @@ func (g *admissionLimiter) leave(size int, came, now int64) {
 	g.set(time.Duration(took/max(left, 1)), g.pressed.Swap(false), refused > left/admissionFloodShare)
 }
 
-// set moves the limit: down where entries take too long, up where it was met
-// and they do not.
+// set moves the limit: down if entries take too long, up if it was reached and they
+// do not.
 func (g *admissionLimiter) set(mean time.Duration, pressed, flooded bool) {
 	limit, least := g.limit.Load(), int64(admissionLeast)
 	if flooded {

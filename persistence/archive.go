@@ -12,25 +12,25 @@ import (
 	"parley/persistence/layout"
 )
 
-// Archive shows all rows of a store at one instant, family by family, to verify or
-// export them. It shows what is applied, durable or not.
+// Archive shows all rows of a store at one instant, family by family, for
+// verification and export. It shows what is applied, durable or not.
 type Archive struct {
 	*storeView
-	// closes what was opened for the archive only.
+	// closes what was opened only for the archive.
 	closes func() error
 	// witness, see Witness.
 	witness *disk.Head
 }
 
 // Archive shows all rows that the store holds now. The caller closes it. The store
-// keeps serving meanwhile.
+// continues to serve.
 func (s *Store) Archive() *Archive {
 	return &Archive{storeView: s.view(), closes: func() error { return nil }}
 }
 
 // OpenArchive opens a directory for reading and changes nothing on the disk. It
-// refuses a directory that a server has open (ErrInUse) and one that holds no
-// journal. Of opts it uses FS, Logger, Clock, Fatal and CacheBytes.
+// refuses a directory that a server has open (ErrInUse) and one without a journal.
+// Of opts it uses FS, Logger, Clock, Fatal and CacheBytes.
 func OpenArchive(dir string, opts Options) (*Archive, error) {
 	opts.Journals = 0
 	if err := opts.ensureDefaults(); err != nil {
@@ -51,7 +51,7 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 	}}, nil
 }
 
-// openUnchanged opens the engine for reading. The log is replayed into memory only.
+// openUnchanged opens the engine read-only. The log is replayed into memory.
 func (s *Store) openUnchanged() error {
 	desc, err := pebble.Peek(s.dir, s.opts.FS)
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *Store) openUnchanged() error {
 	return nil
 }
 
-// readUnchanged reads how the directory is laid out and what its witness says.
+// readUnchanged reads the format of the directory and its durability witness.
 func (s *Store) readUnchanged() (*disk.Head, error) {
 	journals, openings, err := s.readFormat()
 	if err != nil {
@@ -102,8 +102,9 @@ func (a *Archive) CheckLevels(stats *pebble.CheckLevelsStats) error {
 // Homes is the number of journals.
 func (a *Archive) Homes() layout.Homes { return a.store.homes }
 
-// Witness is the commit in the durability witness of a directory at rest, zero if
-// the witness cannot be read; nil of an open store, whose witness follows.
+// Witness is the commit in the durability witness of a directory that no server has
+// open, zero if the witness cannot be read. It is nil for an open store, whose
+// witness lags.
 func (a *Archive) Witness() *disk.Head { return a.witness }
 
 // Close releases the archive.
@@ -112,8 +113,8 @@ func (a *Archive) Close() error {
 	return a.closes()
 }
 
-// family calls fn for every key of a family, in order. Key and value are only
-// valid during the call. It seeks once or twice per slot that holds anything.
+// family calls fn for every key of a family, in order. Key and value are only valid
+// during the call. It seeks once or twice per slot that has rows.
 func (a *Archive) family(letter byte, fn func(slot parley.Slot, k, value []byte) error) error {
 	if a.rows == nil {
 		return journal.ErrClosed

@@ -48,8 +48,9 @@ func (a *Archive) Feeds(fn func(agent parley.AgentID, e journal.FeedEntry) error
 	})
 }
 
-// Copies lists every copy of a broadcast, with the slot under which it is
-// kept to whom it went: its position there, 0 where its reader lives elsewhere.
+// Copies lists every copy of a broadcast, with the slot under which the list of
+// recipients is stored, and its position; the position is 0 if the recipient lives
+// in another journal.
 func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parley.AgentID, position uint64) error) error {
 	return a.family(layout.CopiesFamily, func(slot parley.Slot, k, value []byte) error {
 		c, err := layout.DecodeCopies(value)
@@ -67,12 +68,12 @@ func (a *Archive) Copies(fn func(under parley.Slot, id parley.MessageID, to parl
 	})
 }
 
-// FarReceipts lists the receipts that are kept by message, where the conversation
-// lives and its recipient does not.
+// FarReceipts lists the receipts that are stored by message: at the home of the
+// conversation, if the recipient lives in another.
 func (a *Archive) FarReceipts(fn func(id parley.MessageID, m journal.Receipts) error) error {
 	return a.family(layout.ReceiptFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 19 {
-			return nil // beside a feed
+			return nil // stored beside a feed
 		}
 		m, err := layout.DecodeReceipts(value)
 		if err != nil {
@@ -93,7 +94,7 @@ func (a *Archive) Tables(fn func(slot parley.Slot, table journal.Table, k, value
 }
 
 // Queues lists every message in an actor's queue.
-func (a *Archive) Queues(fn func(s journal.Stream, word []byte) error) error {
+func (a *Archive) Queues(fn func(s journal.Stream, data []byte) error) error {
 	return a.family(layout.QueueFamily, func(_ parley.Slot, k, value []byte) error {
 		if len(k) != 28 {
 			return nil
@@ -113,7 +114,7 @@ func (a *Archive) Timers(fn func(s journal.Stream, due time.Time) error) error {
 	})
 }
 
-// Quotas tells what each organization used on each day, as each journal counted.
+// Quotas lists what each organization used on each day, as each journal counted it.
 func (a *Archive) Quotas(fn func(journal int, org parley.OrgID, day uint32, used uint64) error) error {
 	return a.meta(layout.QuotaFamily, func(k, value []byte) error {
 		if len(k) != 25 || len(value) != 8 {
@@ -157,9 +158,9 @@ func (a *Archive) applied(l layout.Outbox) (uint64, error) {
 	return layout.Number(value), err
 }
 
-// CopiesOf tells to whom the copies of a broadcast went, as its home has them, and
-// of their positions where their readers live with it, 0 for others. Of those that
-// are on their way to readers who live there it knows nothing yet.
+// CopiesOf lists the recipients of a broadcast's copies, as its home stores them:
+// with the position of the copy if the recipient lives there too, else 0. Copies
+// for recipients of that home that are still under way are not listed.
 func (a *Archive) CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, position uint64)) error {
 	low := layout.MessageKey(layout.CopiesFamily, broadcast.Slot(), broadcast)
 	high := layout.After(layout.MessageKey(layout.CopiesFamily, broadcast.Slot(), parley.Copy(broadcast, ^uint32(0))))
@@ -175,9 +176,9 @@ func (a *Archive) CopiesOf(broadcast parley.MessageID, fn func(to parley.Seat, p
 	})
 }
 
-// Pairs lists everything as it is stored: every key with its value, in order. What
-// one release has written so, the next must read. Byte strings are only valid
-// during a call of fn, which ends the reading by an error.
+// Pairs lists every key with its value as stored, in order: a later release must be
+// able to read what this one wrote. Byte strings are only valid during a call of
+// fn, whose error ends the listing.
 func (a *Archive) Pairs(fn func(key, value []byte) error) error {
 	iter, err := a.rows.NewIter(&pebble.IterOptions{})
 	if err != nil {

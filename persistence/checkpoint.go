@@ -28,8 +28,8 @@ func (s *Store) lastCommit() disk.Head {
 	return s.head
 }
 
-// FS is the file system below the one that the engine sees: who is short of space
-// there fails at once, and costs the store nothing.
+// FS is the file system below the engine's, without retries: a caller that finds no
+// space fails at once, and the store goes on.
 func (s *Store) FS() vfs.FS { return s.plain }
 
 // Now is the instant of the store's clock.
@@ -37,7 +37,8 @@ func (s *Store) Now() time.Time { return s.opts.Clock() }
 
 // Checkpoint makes a directory of links to the tables that hold everything
 // committed before the call, and perhaps later commits, without gaps. The store
-// keeps serving meanwhile. The caller removes the checkpoint, after an error none is left.
+// continues to serve. The caller removes the checkpoint; after an error there is
+// none.
 func (s *Store) Checkpoint(ctx context.Context) (*disk.Checkpoint, error) {
 	dir := s.plain.PathJoin(s.dir, fmt.Sprint(checkpointPrefix, checkpoints.Add(1)))
 	c := &disk.Checkpoint{FS: s.plain, Dir: dir, Commits: s.lastCommit().Number}
@@ -48,9 +49,9 @@ func (s *Store) Checkpoint(ctx context.Context) (*disk.Checkpoint, error) {
 	return c, nil
 }
 
-// layAside makes the directory. The log is left out: its content is flushed to
-// tables first, and a copy taken while the log is written may have a hole that
-// looks like damage.
+// layAside makes the directory. It leaves the log out: the content of the log is
+// flushed to tables first, and a copy taken while the log is written may have a
+// hole that looks like damage.
 func (s *Store) layAside(ctx context.Context, aside string) error {
 	if !s.enter() {
 		return journal.ErrClosed
@@ -86,8 +87,8 @@ func (s *Store) layAside(ctx context.Context, aside string) error {
 	return err
 }
 
-// roomAside refuses a checkpoint for which the store's own disk is too full: it
-// copies the log and the manifest.
+// roomAside refuses a checkpoint if the store's disk is too full: the engine copies
+// its log and manifest.
 func (s *Store) roomAside() error {
 	fsys := s.plain
 	names, err := fsys.List(s.dir)
@@ -98,7 +99,7 @@ func (s *Store) roomAside() error {
 	for _, name := range names {
 		if strings.HasSuffix(name, ".log") || strings.HasPrefix(name, "MANIFEST-") {
 			if info, err := fsys.Stat(fsys.PathJoin(s.dir, name)); err == nil {
-				need += 2 * info.Size() // the log is flushed to a table besides
+				need += 2 * info.Size() // the log is also flushed to a table
 			}
 		}
 	}

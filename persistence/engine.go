@@ -15,21 +15,23 @@ import (
 )
 
 const (
-	// tableShare of a small disk is what the engine may gather in memory before
-	// a flush: it keeps several times that in log files, made in advance.
+	// The memtable of a small disk is at most one part in tableShare of it: the
+	// engine keeps several times that in preallocated log files.
 	tableShare  = 64
 	tableLeast  = 128 << 10
 	targetLeast = 64 << 10
-	// queueShare of what is kept free is what may wait in the queues of a small disk.
+	// The queues of a small disk hold at most one part in queueShare of the space
+	// that is kept free.
 	queueShare = 4
 	queueLeast = 2 << 20
 )
 
-// openEngine opens Pebble. A new database is closed and opened once more: only
-// then is its write-ahead log written in the format that tells rot from a torn tail.
+// openEngine opens Pebble. It closes a new database and opens it once more: only
+// then is the write-ahead log written in the format that distinguishes corruption
+// from a torn tail.
 func (s *Store) openEngine() (err error) {
 	defer func() {
-		if reason := recover(); reason != nil { // the engine does not always mind its manners when it cannot open
+		if reason := recover(); reason != nil { // the engine panics on some directories that it cannot open
 			err = s.disk.Explain(fmt.Errorf("data directory %s cannot be opened: %v", s.dir, reason))
 		}
 	}()
@@ -63,8 +65,8 @@ func (s *Store) openEngine() (err error) {
 	return nil
 }
 
-// lockError tells a lock that somebody has, with advice, from one that cannot be
-// taken.
+// lockError distinguishes a lock that another process holds, which gets the advice,
+// from one that cannot be taken.
 func lockError(err error, advice string) error {
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || disk.NoSpace(err) {
 		return fmt.Errorf("cannot be locked: %w", err)
@@ -88,12 +90,12 @@ func (s *Store) engineOptions() *pebble.Options {
 		CacheSize:                   s.opts.CacheBytes,
 		MemTableSize:                s.opts.MemTableBytes,
 		MemTableStopWritesThreshold: 4,
-		// Compactions take whole cores for seconds: half of them are left to answers.
+		// A compaction takes a whole core for seconds: leave half of the cores to requests.
 		CompactionConcurrencyRange: func() (int, int) { return 1, max(1, runtime.GOMAXPROCS(0)/2) },
 		Logger:                     engineLogger{s},
 		EventListener:              s.disk.Listener(),
 	}
-	if s.small { // compactions, too, in pieces that find room
+	if s.small { // compactions in small steps, which need little space
 		o.LBaseMaxBytes = int64(s.opts.MemTableBytes)
 		o.TargetFileSizes[0] = max(o.LBaseMaxBytes/tableShare, targetLeast)
 	}
@@ -103,7 +105,7 @@ func (s *Store) engineOptions() *pebble.Options {
 	return o
 }
 
-// engineLogger passes the engine's complaints on and drops its chatter.
+// engineLogger passes the engine's errors on and drops its information.
 type engineLogger struct{ s *Store }
 
 func (l engineLogger) Infof(string, ...any) {}
@@ -118,7 +120,7 @@ func (l engineLogger) Fatalf(format string, args ...any) {
 	panic(err) // Fatal should have ended the process; the engine must not go on
 }
 
-// fitDisk makes memtables, and what may wait to be written, fit a small disk.
+// fitDisk makes memtables and queues fit a small disk.
 func (s *Store) fitDisk() {
 	usage, err := s.opts.FS.GetDiskUsage(s.dir)
 	if err != nil || usage.TotalBytes == 0 {

@@ -13,9 +13,9 @@ import (
 	"parley/persistence/layout"
 )
 
-// examine looks at a directory before the engine may change anything in it: what
-// is refused stays as it was found, to be looked at or mended. It opens the
-// witness, and makes it first where there is nothing yet.
+// examine checks a directory before the engine may change anything in it, so that a
+// directory that is refused stays as it was found. It opens the witness, and
+// creates it if the directory is new.
 func (s *Store) examine() (fresh bool, err error) {
 	desc, err := pebble.Peek(s.dir, s.opts.FS)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Store) examine() (fresh bool, err error) {
 			return false, err
 		}
 	}
-	if s.opts.noRetries { // nobody follows what is written
+	if s.opts.noRetries { // without the retrying file system nothing records checksums
 		said.ForgetFiles()
 	}
 	w, err := disk.OpenWitness(s.opts.FS, s.dir, said)
@@ -56,7 +56,7 @@ func (s *Store) examine() (fresh bool, err error) {
 	return false, nil
 }
 
-// makeWitness begins a witness that records no commit yet.
+// makeWitness creates a witness that records no commit yet.
 func (s *Store) makeWitness() error {
 	w, err := disk.MakeWitness(s.opts.FS, s.dir, disk.Head{})
 	if err != nil {
@@ -66,8 +66,9 @@ func (s *Store) makeWitness() error {
 	return nil
 }
 
-// neverThere refuses a directory without a manifest in which there was one: the
-// engine would begin anew, and remove what it does not know.
+// neverThere refuses a directory whose witness records a manifest but which has
+// none: the engine would start a new database and remove files that it does not
+// know.
 func (s *Store) neverThere(said *disk.Testimony) error {
 	was := s.opts.Existing || said != nil && (said.Head.Number > 0 || said.KnowsFiles())
 	names, err := s.opts.FS.List(s.dir)
@@ -83,8 +84,8 @@ func (s *Store) neverThere(said *disk.Testimony) error {
 	return nil
 }
 
-// neverOpened refuses a directory without a witness, unless its making was cut
-// short before anything was stored in it.
+// neverOpened refuses a directory without a witness, unless its first opening was
+// interrupted before anything was stored.
 func (s *Store) neverOpened(missing error) error {
 	return s.lookInto(func(look *Store) error {
 		if _, openings, err := look.readFormat(); err != nil || openings > 0 {
@@ -94,9 +95,9 @@ func (s *Store) neverOpened(missing error) error {
 	})
 }
 
-// compareFiles holds the directory's files against what the witness says of
-// them. Where it says nothing of the newest log, as after a crash, its end is
-// looked for.
+// compareFiles compares the directory's files with the witness. If the witness does
+// not record the newest log as finished, as after a crash, the end of the log is
+// examined.
 func (s *Store) compareFiles(said *disk.Testimony, manifest string) error {
 	if said.KnowsFiles() {
 		whole, err := said.CheckFiles(s.opts.FS, s.dir, s.opts.FS.PathBase(manifest))
@@ -113,7 +114,7 @@ func (s *Store) compareFiles(said *disk.Testimony, manifest string) error {
 	})
 }
 
-// lookInto opens the engine in a way that changes nothing on the disk.
+// lookInto opens the engine without changing anything on the disk.
 func (s *Store) lookInto(see func(*Store) error) error {
 	look := &Store{opts: s.opts, dir: s.dir, lock: s.lock}
 	look.opts.FS = disk.ReadOnlyFS{FS: s.opts.FS}
@@ -128,9 +129,8 @@ func (s *Store) lookInto(see func(*Store) error) error {
 	return errors.Join(see(look), db.Close())
 }
 
-// damaged says of an error of the engine, met at an opening, that what it could
-// not read is not what was written; unless it is the system that refused. The
-// engine does not always name the file.
+// damaged turns an error of the engine at an opening into ErrDamaged, unless the
+// operating system refused. The engine does not always name the file.
 func (s *Store) damaged(err error) error {
 	var number syscall.Errno
 	if errors.As(err, &number) && !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrDamaged) {

@@ -10,8 +10,8 @@ import (
 	"parley/persistence/layout"
 )
 
-// checkHeads compares the journal that was opened with its witness. With
-// Options.AcceptLoss what is missing is given up.
+// checkHeads compares the newest commits in the rows with the witness. With
+// Options.AcceptLoss, what is missing is given up.
 func (s *Store) checkHeads() error {
 	said := s.witness.Latest()
 	last, at, whole, err := layout.LastHead(s.db, said.Number)
@@ -31,9 +31,9 @@ func (s *Store) checkHeads() error {
 	return err
 }
 
-// compare reports what is missing of what was acknowledged: said is the commit
-// in the witness, at the journal's commit of that number. whole says that there
-// is no gap before the last commit.
+// compare reports which acknowledged commits are missing. said is the commit in the
+// witness, last the newest in the rows, at the one in the rows with the witness's
+// number. whole means that no commit is missing before the last one.
 func (s *Store) compare(said, last, at disk.Head, whole bool) error {
 	switch {
 	case last.Number < said.Number:
@@ -47,7 +47,7 @@ func (s *Store) compare(said, last, at disk.Head, whole bool) error {
 	return nil
 }
 
-// giveUp no longer demands the heads before the last one, of which some are missing.
+// giveUp records that heads before the last one may be missing from now on.
 func (s *Store) giveUp(last disk.Head) error {
 	b := s.db.NewBatch()
 	defer func() { _ = b.Close() }()

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	// timerEvery is how late a timer may be.
+	// timerEvery bounds the delay of a timer.
 	timerEvery = time.Second
-	// timersPerTick bounds how many actors one tick wakes. The next tick goes on
-	// from there: timers that cannot be handled hold up no others.
+	// timersPerTick bounds how many actors one tick wakes. The next tick continues
+	// from there, so that timers that cannot be handled delay no others.
 	timersPerTick = 256
-	// forgetEvery is how often past days of idempotency keys are looked for.
+	// forgetEvery is how often idempotency keys of past days are looked for.
 	forgetEvery = time.Hour
 )
 
-// housekeeping hints actors that were left with words unheard, fires due
-// timers, and forgets what is kept for a time only. Nothing waits for it.
+// housekeeping wakes actors that were left with queued messages, fires due timers,
+// and deletes rows that have expired. Nothing waits for it.
 func (j *journalState) housekeeping() {
 	defer j.store.loops.Done()
 	if err := j.hintQueues(); err != nil {
-		j.store.opts.Logger.Error("looking for words unheard", "journal", j.number, "error", err)
+		j.store.opts.Logger.Error("reading queues", "journal", j.number, "error", err)
 	}
 	tick := time.NewTicker(cmp.Or(j.store.opts.TimerEvery, timerEvery))
 	defer tick.Stop()
@@ -45,7 +45,7 @@ func (j *journalState) housekeeping() {
 		if now.Sub(forgot) >= forgetEvery {
 			forgot = now
 			if err := j.forgetKeys(now); err != nil {
-				j.store.opts.Logger.Error("forgetting idempotency keys", "journal", j.number, "error", err)
+				j.store.opts.Logger.Error("deleting idempotency keys of past days", "journal", j.number, "error", err)
 			}
 		}
 	}
@@ -66,8 +66,8 @@ func (j *journalState) slots(fn func(parley.Slot) error) error {
 	return nil
 }
 
-// hintQueues hints every actor that has words in its tray. Hints are lost with
-// the process that gave them; the words are not.
+// hintQueues wakes every actor that has queued messages. The calls that announced
+// them were lost with the last process; the messages were not.
 func (j *journalState) hintQueues() error {
 	iter, err := j.store.db.NewIter(nil)
 	if err != nil {
@@ -78,7 +78,7 @@ func (j *journalState) hintQueues() error {
 		for ok := iter.SeekGE(low); ok && bytes.HasPrefix(iter.Key(), low); {
 			s := layout.StreamOf(iter.Key())
 			j.store.onQueue(s)
-			ok = iter.SeekGE(layout.After(layout.StreamKey(layout.QueueFamily, s, 0))) // past its other words
+			ok = iter.SeekGE(layout.After(layout.StreamKey(layout.QueueFamily, s, 0))) // skip its other messages
 		}
 		return iter.Error()
 	})
@@ -90,7 +90,7 @@ func (j *journalState) fireTimers(now time.Time) error {
 	defer v.Close()
 	low := layout.MetaKey(layout.TimerFamily, j.number, 0)
 	if j.fired != nil {
-		low = append(j.fired, 0) // those before have had their turn
+		low = append(j.fired, 0) // the ones before were woken
 	}
 	high := layout.TimerKey(j.number, uint64(now.UnixMilli())+1, journal.Stream{})
 	fired := 0
@@ -106,16 +106,16 @@ func (j *journalState) fireTimers(now time.Time) error {
 	})
 }
 
-// forgetRows is how many deletions of past days one entry carries.
+// forgetRows is how many deletions one entry carries.
 const forgetRows = 64
 
-// datedTables are those whose keys begin with a day, and whose rows are looked up
-// for journal.OnceDays.
+// datedTables are the tables whose keys begin with a day. Their rows are needed for
+// journal.OnceDays.
 var datedTables = [...]journal.Table{journal.OnceTable, journal.SpentTable}
 
-// forgetKeys drops the rows of days that are looked up no more. It does so by an
-// entry, as every writer does, so that a follower of the journal's batches drops
-// the same rows.
+// forgetKeys deletes the rows of days that are no longer looked up. It appends
+// entries, as every writer does, so that a follower of the journal's batches
+// deletes the same rows.
 func (j *journalState) forgetKeys(now time.Time) error {
 	today := journal.Day(now)
 	if today < journal.OnceDays {

@@ -9,23 +9,23 @@ import (
 	"parley/persistence/apply"
 )
 
-// hubShards spreads subscribers over locks.
+// hubShards spreads topics over locks.
 const hubShards = 64
 
-// subscriptionRing bounds what a subscriber may leave unread before it reads
-// rows again instead. Nothing is lost by that: the rows are the truth.
+// subscriptionRing is how many entries a subscriber may leave unread before it has
+// to read rows. Nothing is lost: the rows are the truth.
 const subscriptionRing = 64
 
-// subscriptionBytes bounds the messages that lie with a subscriber who does not
-// fetch them; they are read from rows then.
+// subscriptionBytes bounds the records held for a subscriber that does not fetch
+// them; they are read from rows then.
 const subscriptionBytes = 1 << 20
 
-// publishedInline is how many subscribers the acker itself tells. More are told
-// by a goroutine of their own: whoever waits for the acker must not wait for a
-// crowd that is nothing to do with it.
+// publishedInline is how many subscribers of a feed the acknowledger notifies
+// itself. A goroutine notifies larger numbers, so that callers that wait for the
+// acknowledger do not wait for them.
 const publishedInline = 32
 
-// hub passes durable feed entries on to those who follow a feed.
+// hub passes durable feed entries on to the subscribers of a feed.
 type hub struct{ shards [hubShards]hubShard }
 
 type hubShard struct {
@@ -33,10 +33,10 @@ type hubShard struct {
 	topics map[parley.AgentID]*topic
 }
 
-// topic is who follows one agent's feed.
+// topic holds the subscribers of one agent's feed.
 //
 // Invariant, under the shard's mu: while spreading, entries reach subscribers
-// through pending only; so they reach each of them in order.
+// through pending only, so that each subscriber gets them in order.
 type topic struct {
 	subs      []*subscription
 	pending   []journal.FeedEntry
@@ -53,17 +53,17 @@ func newHub() *hub {
 
 func (h *hub) shard(agent parley.AgentID) *hubShard { return &h.shards[uint(agent[15])%hubShards] }
 
-// Subscription follows one agent's feed from a position on: every entry once,
-// in order.
+// subscription follows one agent's feed from a position on: every entry once, in
+// order.
 //
-// Invariant, under mu: entries up to backlog are read from rows, entries beyond
-// it are in live; live is ascending and lies wholly beyond backlog.
+// Invariant, under mu: entries up to backlog are read from rows, entries beyond it
+// are in live; live is ascending and wholly beyond backlog.
 type subscription struct {
 	store  *Store
 	agent  parley.AgentID
 	notify func()
 	place  int  // in the topic's subs; under the shard's mu
-	deaf   bool // it is told that there is something new, and not what
+	deaf   bool // it is notified, and gets no entries
 
 	mu       sync.Mutex
 	closed   bool
@@ -72,9 +72,9 @@ type subscription struct {
 	live     []journal.FeedEntry
 }
 
-// Follow follows agent's feed beyond the position after. notify is called,
-// under a lock and perhaps from the acker, when there may be something new: it
-// must not block and must not call back.
+// Follow follows agent's feed beyond the position after. notify is called when
+// there may be something new, under a lock and perhaps by the acknowledger: it must
+// not block and must not call back.
 func (s *Store) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
 	return s.subscribe(agent, after, notify)
 }
@@ -85,13 +85,13 @@ func (s *Store) subscribe(agent parley.AgentID, after uint64, notify func()) *su
 	return sub
 }
 
-// enter joins those who follow the feed.
+// enter adds the subscription to its topic.
 func (sub *subscription) enter() {
 	shard := sub.store.hub.shard(sub.agent)
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
-	// The edge is set before its entries are published: what it covers is read
-	// from rows, and what is published later lies beyond it or is recognized.
+	// The durable position is raised before its entries are published: entries up to
+	// it are read from rows; a later publication of one of them is recognized.
 	sub.backlog = max(sub.position, sub.store.DurablePosition(sub.agent))
 	t := shard.topics[sub.agent]
 	if t == nil {
@@ -115,13 +115,13 @@ func (s *Store) DurablePosition(agent parley.AgentID) uint64 {
 	return s.home(agent.Slot()).durable.level.Load()
 }
 
-// AssignedPosition is a position beyond which no view opened so far shows a line of agent's
-// feed: where the edge has come to it, nothing is on its way.
+// AssignedPosition is a position beyond which no view opened so far shows an entry
+// of agent's feed. If the durable position has reached it, nothing is under way.
 func (s *Store) AssignedPosition(agent parley.AgentID) uint64 {
 	return s.home(agent.Slot()).assigned.Load()
 }
 
-// publish gives a durable entry to all who follow agent.
+// publish gives a durable entry to the subscribers of agent.
 func (h *hub) publish(agent parley.AgentID, e journal.FeedEntry) {
 	shard := h.shard(agent)
 	shard.mu.Lock()
@@ -145,7 +145,8 @@ func (h *hub) publishMany(f *apply.FanoutPart) {
 	}
 }
 
-// publish gives an entry to a topic's subscribers. The shard is locked.
+// publish gives an entry to a topic's subscribers. The caller holds the shard's
+// lock.
 func (h *hubShard) publish(t *topic, e journal.FeedEntry) {
 	switch {
 	case t.spreading:
@@ -162,8 +163,8 @@ func (h *hubShard) publish(t *topic, e journal.FeedEntry) {
 	}
 }
 
-// keep has an entry wait to be spread. When more wait than a subscription takes,
-// the rows up to the last are what subscribers are pointed to.
+// keep adds an entry to those to be spread. If more are pending than a subscription
+// takes, only the last counts: subscribers read rows up to it.
 func (t *topic) keep(e journal.FeedEntry) {
 	if len(t.pending) > subscriptionRing {
 		t.pending[subscriptionRing] = e
@@ -172,8 +173,8 @@ func (t *topic) keep(e journal.FeedEntry) {
 	t.pending = append(t.pending, e)
 }
 
-// spread tells a topic's subscribers until nothing is pending. One that comes
-// meanwhile finds in the rows what was pending when it came.
+// spread gives pending entries to a topic's subscribers until there are none. A
+// subscriber that joins meanwhile finds what was pending in rows.
 func (h *hubShard) spread(t *topic) {
 	var subs []*subscription
 	for {
@@ -192,8 +193,8 @@ func (h *hubShard) spread(t *topic) {
 	}
 }
 
-// offer takes entries in and notifies, unless the subscription has ended. It
-// keeps the slice, which is shared, and changes nothing in it.
+// offer takes entries and notifies, unless the subscription is closed. It keeps the
+// slice, which is shared, and does not change it.
 func (sub *subscription) offer(entries ...journal.FeedEntry) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -222,7 +223,7 @@ func (sub *subscription) take(entries []journal.FeedEntry) {
 	}
 }
 
-// bytes are those of the messages that would lie here with some more.
+// bytes is the size of the records held, including those of more.
 func (sub *subscription) bytes(more []journal.FeedEntry) (n int) {
 	for _, e := range sub.live {
 		n += len(e.Record)
@@ -233,15 +234,15 @@ func (sub *subscription) bytes(more []journal.FeedEntry) (n int) {
 	return n
 }
 
-// Live gives what Next would, but for what is to be read from rows: then it is
-// behind, and Next has to read, which may wait for the disk.
+// Live returns what Next would return from memory. behind means that rows have to
+// be read first, which may wait for the disk.
 func (sub *subscription) Live(limit int) (entries []journal.FeedEntry, behind bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	if sub.position < sub.backlog {
 		return nil, true
 	}
-	// Appending to what is left must not write over what is given, nor into a
+	// Later appends must not overwrite what is returned, nor write into a
 	// slice that others share.
 	n := min(limit, len(sub.live))
 	entries = sub.live[:n:n]
@@ -254,8 +255,8 @@ func (sub *subscription) Live(limit int) (entries []journal.FeedEntry, behind bo
 	return entries, false
 }
 
-// Next gives the entries that follow those given before, at most limit; none
-// means that the subscriber has all that is durable.
+// Next returns the entries after those returned before, at most limit. None means
+// that the subscriber has everything that is durable.
 func (sub *subscription) Next(limit int) ([]journal.FeedEntry, error) {
 	for {
 		entries, behind := sub.Live(limit)
@@ -270,7 +271,7 @@ func (sub *subscription) Next(limit int) ([]journal.FeedEntry, error) {
 	}
 }
 
-// read gives rows of (from, upTo]; all of them are durable.
+// read returns rows of (from, upTo]; all of them are durable.
 func (sub *subscription) read(from, upTo uint64, limit int) ([]journal.FeedEntry, error) {
 	v := sub.store.view()
 	defer v.Close()
@@ -289,22 +290,22 @@ func (sub *subscription) read(from, upTo uint64, limit int) ([]journal.FeedEntry
 	return entries, nil
 }
 
-// Behind is what is to be read from rows: the entries beyond from, up to upTo,
-// all of them durable; the same position twice if there are none.
+// Behind is the range of positions that has to be read from rows: beyond from, up
+// to upTo, all durable. The two are equal if there is none.
 func (sub *subscription) Behind() (from, upTo uint64) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	return sub.position, max(sub.position, sub.backlog)
 }
 
-// Pass has what follows begin beyond a position that lies within Behind.
+// Pass skips the entries up to a position within Behind.
 func (sub *subscription) Pass(position uint64) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	sub.position = position
 }
 
-// Position is that of the last entry given.
+// Position is the position of the last entry returned.
 func (sub *subscription) Position() uint64 {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()

@@ -15,15 +15,16 @@ import (
 const (
 	batchEntriesMax = 1024
 	batchBytesMax   = 1 << 20
-	// inFlightMax batches are committed and not yet synced at any time, the
-	// writer's own included.
+	// At most inFlightMax batches are committed and not yet synced, including the
+	// one that the writer holds.
 	inFlightMax = 4
-	// clientShare of the bounds is open to clients; the rest is reserved for outboxes
+	// Clients may use clientShare of the bounds. The rest is reserved for outboxes
 	// and timers, so that client load cannot starve deliveries.
 	clientShare = 0.75
 )
 
-// journal is one writer and one acker over a share of the slots.
+// journalState is one journal: a writer and an acknowledger for a share of the
+// slots.
 type journalState struct {
 	store     *Store
 	number    int
@@ -31,20 +32,22 @@ type journalState struct {
 	admission *admissionLimiter
 	inFlight  chan *flight
 
-	// state and rows are what the writer judges entries by. Only the writer uses them.
+	// state and rows are the input of the evaluator. Only the writer uses them.
 	state *apply.State
 	rows  apply.Rows
-	// outboxes are those of this journal, by target.
+	// outboxes are the journal's, by target.
 	outboxes []outboxProgress
 
-	// committing is since when the writer is at a commit, syncing since when the
-	// acker waits for the disk, as ages of the disk monitor; 0 if they do not.
+	// committing is since when the writer is in a commit, syncing since when the
+	// acknowledger waits for the disk, as ages of the disk monitor; 0 means not.
 	committing, syncing atomic.Int64
-	// fired is the timer at which the last tick stopped. Housekeeping's own.
+	// fired is the key of the timer at which the last tick stopped. Only
+	// housekeeping uses it.
 	fired []byte
-	// edge is the last position that is durable, set before it is published.
+	// durable is the last durable position. It is raised before entries are
+	// published.
 	durable watermark
-	// tip is the last position given, set before its row shows.
+	// assigned is the last position assigned. It is set before the row is visible.
 	assigned atomic.Uint64
 	// wrote counts what the journal has written.
 	wrote tally
@@ -84,8 +87,8 @@ func (j *journalState) append(it *item) {
 	}
 }
 
-// write drains the queue into batches while the journal is open. A batch has no
-// linger time: the next one takes what arrived while this one was being committed.
+// write drains the queue into batches until the journal closes. There is no linger
+// time: a batch takes what arrived while the one before was being committed.
 func (j *journalState) write() {
 	defer j.store.loops.Done()
 	defer close(j.inFlight)
@@ -134,7 +137,7 @@ func (j *journalState) commit(items []*item) (*flight, error) {
 	return f, err
 }
 
-// tell calls Applied of the entries: they are visible now.
+// notifyApplied calls Applied of the accepted entries, which are visible now.
 func (f *flight) notifyApplied() {
 	for _, it := range f.items {
 		if it.Applied != nil && it.Refusal == nil {
@@ -144,7 +147,7 @@ func (f *flight) notifyApplied() {
 }
 
 // acknowledge waits for each batch to be synced and then releases its entries, in
-// order. It never blocks on anything but the disk.
+// order. It blocks on nothing but the disk.
 func (j *journalState) acknowledge() {
 	defer j.store.loops.Done()
 	for f := range j.inFlight {
@@ -153,7 +156,7 @@ func (j *journalState) acknowledge() {
 				j.store.opts.Fatal(err)
 				return
 			}
-			// One write-ahead log: what was committed before is durable too.
+			// All journals share one log: earlier commits are durable too.
 			j.store.durable.raise(f.head.Number)
 			j.store.witness.Note(f.head)
 		}
@@ -165,7 +168,7 @@ func (j *journalState) acknowledge() {
 	}
 }
 
-// sync waits for the disk. Trouble sees since when.
+// sync waits for the disk and lets Trouble see since when.
 func (j *journalState) sync(f *flight) error {
 	if j.store.opts.Unsynced {
 		return nil
@@ -178,7 +181,7 @@ func (j *journalState) sync(f *flight) error {
 	return err
 }
 
-// release publishes the feed entries of a durable item and answers its sender.
+// release publishes the feed entries of a durable item and releases its entry.
 func (j *journalState) release(it *item) {
 	for i := range it.Appended {
 		j.store.hub.publish(it.Appended[i].Agent, it.Appended[i].Entry)
@@ -216,8 +219,8 @@ func (s *Store) Admit(slot parley.Slot, size int) (func(), error) {
 	return func() { j.admission.leave(size, came, s.disk.Age()) }, nil
 }
 
-// Overloaded is a refusal if no journal has space for one more entry of a client at
-// present, nil if one has. It spares reading a request that Admit would refuse.
+// Overloaded is a refusal if no journal would admit an entry of a client now, else
+// nil. With it a server rejects a request before reading it.
 func (s *Store) Overloaded() *parley.Refusal {
 	if trouble := s.Trouble(); trouble != nil {
 		return trouble

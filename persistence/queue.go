@@ -23,28 +23,29 @@ type item struct {
 // written in the time that its rows take.
 const copyCost = 512
 
-// lateBytesMax of late items go into one batch, so that a fan-out to very many
-// agents delays nothing else.
+// lateBytesMax of late items go into one batch, so that a fan-out to many agents
+// delays nothing else.
 const lateBytesMax = 1024 * copyCost
 
-// queue holds the items that wait for the writer. It does not refuse: space in it is
-// reserved by Admit, before anything happens.
+// queue holds the items that wait for the writer. It refuses nothing: Admit
+// reserved the space before.
 //
 // Outbox messages that no answer waits for are late: other items pass them, except
-// messages of the same outbox. A late item never passes an item before it.
+// messages of the same outbox. A late item never passes an item that was there
+// before it.
 type queue struct {
 	mu    sync.Mutex
 	items []*item
 	late  []lateItem
 	// lateFrom counts the late messages by source.
 	lateFrom map[int]int
-	// pushed and taken count what is not late.
+	// pushed and taken count the items that are not late.
 	pushed, taken uint64
 	wake          chan struct{}
 	closed        bool
 }
 
-// lateItem is an item that waits until as many were taken as had come before it.
+// lateItem waits until the items that were pushed before it are taken.
 type lateItem struct {
 	*item
 	after uint64
@@ -84,9 +85,9 @@ func (q *queue) close() {
 	q.signal()
 }
 
-// take moves up to countMax items of at most bytesMax together, at least one,
-// into dst, and as many late ones as fit beside them. It returns false when the
-// queue is closed and empty.
+// take moves up to countMax items of at most bytesMax together, at least one, into
+// dst, and as many late items as fit beside them. It returns false when the queue
+// is closed and empty.
 func (q *queue) take(dst []*item, countMax, bytesMax int) ([]*item, bool) {
 	for {
 		q.mu.Lock()
@@ -131,7 +132,7 @@ func (q *queue) takeLate(dst []*item) []*item {
 	return dst
 }
 
-// shift takes the first n away and keeps the memory.
+// shift removes the first n elements and keeps the memory.
 func shift[T any](all []T, n int) []T {
 	rest := copy(all, all[n:])
 	clear(all[rest:])
@@ -162,14 +163,15 @@ func entryCost(e *journal.Entry) int {
 		case journal.PutRow:
 			n += len(w.Key) + len(w.Value)
 		case journal.Fanout:
-			// The first chunk is written with the entry, the others as outbox messages.
+			// The first chunk is written with the entry, the others as outbox
+			// messages.
 			n += copyCost*min(len(w.To), journal.FanoutChunk) + layout.SeatBytes*len(w.To)
 		case journal.CreateStream:
 			n += len(w.State)
 			for _, f := range w.Events {
 				n += len(f.Data)
 			}
-		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt: // as much as any effect
+		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt: // nothing beyond what any effect costs
 		}
 	}
 	return n + 64*(1+len(e.Events)+len(e.Rows)+len(e.Effects))

@@ -7,7 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// SyncBounds are the upper bounds of the buckets that syncs are counted in.
+// SyncBounds are the upper bounds of the buckets in which syncs are counted.
 var SyncBounds = [...]time.Duration{
 	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
@@ -16,10 +16,10 @@ var SyncBounds = [...]time.Duration{
 	time.Second, 2 * time.Second, 5 * time.Second,
 }
 
-// Distribution is how long something took, since the store was opened.
+// Distribution counts how long something took, since the store was opened.
 type Distribution struct {
-	// Buckets count what took no longer than the bound at their place of
-	// SyncBounds and longer than the one before; the last, what took longer than all.
+	// Buckets[i] counts durations up to SyncBounds[i] and above the bound before
+	// it; the last bucket counts longer ones.
 	Buckets [len(SyncBounds) + 1]uint64
 	// Sum of all times.
 	Sum time.Duration
@@ -31,7 +31,7 @@ type tally struct {
 	syncs                   durations
 }
 
-// batch notes one that was committed.
+// batch counts a committed batch.
 func (t *tally) batch(entries, bytes int) {
 	t.entries.Add(uint64(entries))
 	t.batches.Add(1)
@@ -64,18 +64,19 @@ func (d *durations) read() (all Distribution) {
 type JournalStats struct {
 	// Entries, Batches and Bytes that were committed since the store was opened.
 	Entries, Batches, Bytes uint64
-	// Syncs are the waits of the acker for the disk.
+	// Syncs are the waits of the acknowledger for the disk.
 	Syncs Distribution
-	// Queued entries wait for the writer; Late are those among them that others pass.
+	// Queued items wait for the writer. Late are those of them that others may
+	// pass.
 	Queued, Late int
-	// Admitted entries and bytes of clients are under way, of at most
-	// AdmittedMax and AdmittedBytesMax; Refused found no room.
+	// Admitted entries and bytes of clients are under way, of at most AdmittedMax
+	// and AdmittedBytesMax. Refused counts those that were not admitted.
 	Admitted, AdmittedMax           int
 	AdmittedBytes, AdmittedBytesMax int64
 	Refused                         uint64
-	// Backlog are the parcels that are on their way to other homes.
+	// Backlog is how many outbox messages are under way.
 	Backlog int
-	// Edge is the last position that is durable.
+	// Durable is the last durable position.
 	Durable uint64
 }
 
@@ -83,17 +84,18 @@ type JournalStats struct {
 type EngineStats struct {
 	Compactions, Flushes, FailedCompactions int64
 	CompactionsRunning                      int64
-	// CompactionDebt is about how many bytes are to be compacted still.
+	// CompactionDebt is about how many bytes are still to be compacted.
 	CompactionDebt uint64
-	// LogBytes were written to the write-ahead log since the store was opened, LogSize is what its files hold.
+	// LogBytes were written to the write-ahead log since the store was opened.
+	// LogSize is the size of its files.
 	LogBytes, LogSize uint64
 	// MemTables not flushed yet, and their bytes.
 	MemTables     int64
 	MemTableBytes uint64
-	// TopTables is the number of tables in the topmost level, TopLayers how many
-	// of them a read may have to look at: many mean that compaction is behind.
+	// TopTables is the number of tables in the topmost level, TopLayers how many of
+	// them a read may have to search. Many layers mean that compaction is behind.
 	TopTables, TopLayers int64
-	// ReadLayers is how many places a read may have to look at in all.
+	// ReadLayers is how many tables a read may have to search in all levels.
 	ReadLayers int
 	// Tables and their bytes, of all levels.
 	Tables     int64
@@ -104,19 +106,19 @@ type EngineStats struct {
 	DiskBytes uint64
 }
 
-// Stats are the numbers of one instant, for whoever watches a store.
+// Stats are the metrics of a store at one instant.
 type Stats struct {
 	Journals []JournalStats
 	Engine   EngineStats
-	// FreeBytes of the disk, and below which writes are refused; both 0 where the
-	// file system does not tell.
+	// FreeBytes of the disk, and the bound below which writes are refused; both 0
+	// if the file system does not report its space.
 	FreeBytes, FreeBytesMin int64
 	// Views that are open.
 	Views int
 }
 
-// Stats counts. It takes the engine's locks for a moment, and so is for the
-// minute, not for each entry. A store that is closed has none.
+// Stats reads the metrics. It takes the engine's locks for a moment: call it once a
+// minute, not per entry. The stats of a closed store are zero.
 func (s *Store) Stats() Stats {
 	s.readers.Add(1)
 	defer s.readers.Add(-1)
@@ -126,7 +128,7 @@ func (s *Store) Stats() Stats {
 	free, floor := s.disk.Space()
 	stats := Stats{
 		Engine: engineStats(s.db.Metrics()), FreeBytes: free, FreeBytesMin: floor,
-		Views: int(s.readers.Load()) - 1, // this is none
+		Views: int(s.readers.Load()) - 1, // this read is not one
 	}
 	for _, j := range s.journals {
 		stats.Journals = append(stats.Journals, j.stats())
@@ -149,7 +151,7 @@ func (j *journalState) stats() JournalStats {
 	return stats
 }
 
-// length is how many items wait, those that are late apart.
+// length is how many items wait, late ones apart.
 func (q *queue) length() (prompt, late int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -28,42 +28,42 @@ type Options struct {
 	// Journals is how many journals a new directory gets; an existing one keeps
 	// what it was made with and refuses another number. 0 is "as it is", or 1.
 	Journals int
-	// Clock stamps what no caller stamps. Required.
+	// Clock stamps entries of the store itself. Required.
 	Clock parley.Clock
-	// Logger takes the engine's warnings. Required.
+	// Logger receives the engine's warnings. Required.
 	Logger *slog.Logger
-	// Fatal is called when the store cannot go on (a failed sync: what was
-	// being written may or may not be there). It must end the process.
+	// Fatal is called when the store cannot go on, for instance after a failed
+	// sync, when it is unknown what is stored. It must end the process.
 	Fatal func(error)
 	// CacheBytes of the block cache; 0 is 128 MiB.
 	CacheBytes int64
-	// TimerEvery is how often due timers are looked for, and so how late one may be;
-	// 0 is a second.
+	// TimerEvery is the interval at which due timers are looked for, and so the
+	// delay of a timer; 0 is a second.
 	TimerEvery time.Duration
 	// MemTableBytes before a flush; 0 is 64 MiB.
 	MemTableBytes uint64
-	// QueueEntries and QueueBytes bound what waits in one journal, admitted but
-	// not yet released; 0 is 16,384 entries and 64 MiB.
+	// QueueEntries and QueueBytes bound what is admitted to one journal and not yet
+	// released; 0 is 16,384 entries and 64 MiB.
 	QueueEntries int
 	QueueBytes   int
-	// AcceptLoss opens a directory that does not hold all that was acknowledged,
-	// and gives up what is missing.
+	// AcceptLoss opens a directory that lacks acknowledged data, and gives the
+	// missing data up.
 	AcceptLoss bool
-	// FreeBytesMin of the disk below which writes are refused, so that what was
-	// admitted still finds room; 0 is 256 MiB, negative none. At most an
-	// eighth of the disk.
+	// FreeBytesMin of the disk below which writes are refused, so that admitted
+	// entries still find space; 0 is 256 MiB, negative none. At most an eighth of
+	// the disk.
 	FreeBytesMin int64
-	// Unsynced commits without waiting for the disk. Only the controls of crash
-	// tests set it: it breaks the promise this package exists for.
+	// Unsynced commits without waiting for the disk. Only controls of crash tests
+	// set it: it breaks the guarantee that this package exists for.
 	Unsynced bool
-	// Existing says that there has to be a journal: none is made, and its want is
-	// ErrDamaged.
+	// Existing requires that the directory holds a journal: none is created, and
+	// its absence is ErrDamaged.
 	Existing bool
 	// noRetries gives the engine the file system without retries. Only controls of
 	// tests set it.
 	noRetries bool
-	// forgetful leaves what was under way in the lanes of journals to themselves
-	// where it lies. Only controls set it.
+	// forgetful does not resume the outboxes of journals to themselves. Only
+	// controls of tests set it.
 	forgetful bool
 }
 
@@ -107,15 +107,15 @@ type Store struct {
 	journals []*journalState
 	homes    layout.Homes // the number of journals
 	hub      *hub
-	// activation numbers activations; it starts above every one given out before.
+	// activation numbers activations. It starts above all earlier ones.
 	activation atomic.Uint64
-	// onQueue and onTimer are told of actors that have something to do. Set by Start.
+	// onQueue and onTimer wake actors that have something to do. Set by Start.
 	onQueue func(journal.Stream)
 	onTimer func(journal.Stream, time.Time)
 
-	// commit serializes commits of all journals, so that applied counts batches
-	// in the order in which the shared write-ahead log holds them. The engine logs a
-	// batch and inserts it into memory in one call, so that both are under the lock.
+	// commit serializes the commits of all journals, so that applied counts batches
+	// in the order in which the shared write-ahead log holds them. The engine logs
+	// a batch and inserts it into memory in one call; both happen under the lock.
 	commit  sync.Mutex
 	head    disk.Head // of the last commit; under commit
 	applied atomic.Uint64
@@ -123,12 +123,12 @@ type Store struct {
 	witness *disk.Witness
 
 	disk *disk.Monitor
-	// plain is the file system below the one that the engine sees: a backup that
-	// finds no space fails at once, and costs the store nothing.
+	// plain is the file system below the engine's: a backup that finds no space
+	// fails at once, and the store goes on.
 	plain vfs.FS
-	// small is set where the disk is: all that the engine writes is made to fit.
+	// small: the disk is small, and what the engine writes is made to fit.
 	small bool
-	// readers counts open views; once shut, no more are opened.
+	// readers counts open views. Once shut is set, no more are opened.
 	readers  atomic.Int64
 	shut     atomic.Bool
 	closing  chan struct{}
@@ -137,8 +137,8 @@ type Store struct {
 	closed   sync.Once
 }
 
-// Open opens the directory, or makes it. A directory that another process has
-// open is refused at once.
+// Open opens the directory, or creates it. It refuses a directory that another
+// process has open.
 func Open(dir string, opts Options) (*Store, error) {
 	if err := opts.ensureDefaults(); err != nil {
 		return nil, err
@@ -157,8 +157,8 @@ func Open(dir string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// openJournals reads, or for a new directory writes, how the directory is laid
-// out, and opens its journals.
+// openJournals reads the format of the directory, or writes it for a new one, and
+// opens the journals.
 func (s *Store) openJournals() error {
 	journals, incarnation, err := s.readFormat()
 	if err != nil {
@@ -183,7 +183,8 @@ func (s *Store) openJournals() error {
 	return nil
 }
 
-// readFormat gives the number of journals, and of openings before this one.
+// readFormat returns the number of journals, and how often the directory was opened
+// before.
 func (s *Store) readFormat() (journals int, incarnation uint64, err error) {
 	journals = s.opts.Journals
 	format, found, err := layout.ReadFormat(s.db)
@@ -198,10 +199,10 @@ func (s *Store) readFormat() (journals int, incarnation uint64, err error) {
 	return max(journals, 1), 0, nil
 }
 
-// Start begins to hand out in-tray hints and due timers. onQueue must not block;
-// onTimer may be called again for a timer that its actor has not cancelled.
-func (s *Store) Start(onTray func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
-	s.onQueue, s.onTimer = onTray, onTimer
+// Start begins to wake actors with queued messages and due timers. onQueue must not
+// block; onTimer is called again for a timer that its actor has not cancelled.
+func (s *Store) Start(onQueue func(journal.Stream), onTimer func(journal.Stream, time.Time)) error {
+	s.onQueue, s.onTimer = onQueue, onTimer
 	for _, j := range s.journals {
 		if err := j.resumeOutboxes(); err != nil {
 			return err
@@ -217,7 +218,7 @@ func (s *Store) Start(onTray func(journal.Stream), onTimer func(journal.Stream, 
 	return nil
 }
 
-// newMonitor makes the monitor of the store's directory, on the file system below
+// newMonitor creates the monitor of the store's directory, on the file system below
 // the engine's.
 func (s *Store) newMonitor() *disk.Monitor {
 	return disk.NewMonitor(disk.Options{
@@ -226,14 +227,15 @@ func (s *Store) newMonitor() *disk.Monitor {
 	})
 }
 
-// record has the file systems keep the witness up to date.
+// record makes the file systems keep the witness up to date.
 func (s *Store) record(w *disk.Witness) {
 	s.witness = w
 	s.disk.Record(w)
 }
 
-// Trouble is why no writes are taken, nil if they are: the engine stalls writes
-// or a sync hangs, or the disk is nearly full. It passes when its cause does.
+// Trouble is the reason why the store takes no writes, nil if it does: the engine
+// stalls writes, a sync hangs, or the disk is nearly full. It ends when its cause
+// does.
 func (s *Store) Trouble() *parley.Refusal {
 	busy := int64(0)
 	for _, j := range s.journals {
@@ -243,7 +245,7 @@ func (s *Store) Trouble() *parley.Refusal {
 }
 
 // Damage is the first file that was found damaged since the directory was opened,
-// empty if none was. Reads that need the damaged part get an error, never an
+// empty if none was. Reads that need the damaged part return an error, never an
 // incomplete result; everything else is served.
 func (s *Store) Damage() string { return s.disk.Damage() }
 
@@ -261,14 +263,15 @@ func (s *Store) home(slot parley.Slot) *journalState {
 // SameHome reports whether two slots live in one journal.
 func (s *Store) SameHome(a, b parley.Slot) bool { return s.homes.Same(a, b) }
 
-// Append hands an entry to its journal. It never blocks and never fails at
-// once: what becomes of the entry is told through its Release.
+// Append hands an entry to its journal. It never blocks and never fails at once:
+// the outcome is passed to the entry's Release.
 func (s *Store) Append(e *journal.Entry) { s.home(e.Slot).append(&item{Item: apply.Item{Entry: e}}) }
 
 // readersWait is how many milliseconds a closing store waits for open views.
 const readersWait = 5000
 
-// Close writes out what was appended, releases it and closes the directory.
+// Close stores and releases everything that was appended, then closes the
+// directory.
 func (s *Store) Close() error {
 	s.closed.Do(func() {
 		close(s.closing)
@@ -286,7 +289,8 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// closeWitness leaves no window of undetected damage, unless nothing was synced.
+// closeWitness leaves no window of undetected damage, unless commits were not
+// synced.
 func (s *Store) closeWitness() error {
 	if s.opts.Unsynced {
 		return s.witness.Close()
@@ -294,8 +298,8 @@ func (s *Store) closeWitness() error {
 	return s.witness.Finish()
 }
 
-// commitBatch numbers a batch and applies it, and gives how many bytes it was. The
-// number is known first: a view that sees the batch never believes in a smaller one.
+// commitBatch numbers a batch, applies it, and returns its size. The number is
+// published first: a view that sees the batch waits for at least that number.
 func (s *Store) commitBatch(b *pebble.Batch) (h disk.Head, bytes int, err error) {
 	s.commit.Lock()
 	defer s.commit.Unlock()
@@ -304,7 +308,7 @@ func (s *Store) commitBatch(b *pebble.Batch) (h disk.Head, bytes int, err error)
 	if err := b.Set(layout.HeadKey(h.Number), h.Append(nil), nil); err != nil {
 		return disk.Head{}, 0, err
 	}
-	s.head, bytes = h, b.Len() // a large batch is the engine's once it is applied
+	s.head, bytes = h, b.Len() // the engine owns a large batch once it is applied
 	s.applied.Store(h.Number)
 	if s.opts.Unsynced {
 		return h, bytes, s.db.Apply(b, pebble.NoSync)
@@ -312,8 +316,8 @@ func (s *Store) commitBatch(b *pebble.Batch) (h disk.Head, bytes int, err error)
 	return h, bytes, s.db.ApplyNoSyncWait(b, pebble.Sync)
 }
 
-// endOfEngine ends the process, with the reason, where the engine panics: so it
-// does where it cannot begin another log.
+// endOfEngine ends the process with the reason if the engine panics, which it does
+// when it cannot start another log.
 func (s *Store) endOfEngine() {
 	if reason := recover(); reason != nil {
 		s.opts.Fatal(s.disk.Explain(fmt.Errorf("storage engine: %v", reason)))

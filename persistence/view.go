@@ -16,21 +16,22 @@ import (
 	"parley/persistence/layout"
 )
 
-// View is the store as it was at one instant, across all journals, or for a view by
-// Latest as it is at each read. What it shows may not be synced yet: call Durable
-// before answering from it.
+// storeView shows the store as it was at one instant, across all journals; a view
+// by Latest shows it as it is at each read. What it shows may not be durable yet:
+// callers call Durable before they answer from it.
 type storeView struct {
 	store *Store
-	// rows is a snapshot, or the engine itself; nil where the store is closed.
+	// rows is a snapshot, or the engine itself; nil if the store is closed.
 	rows pebble.Reader
-	// applied numbers a commit that is not before anything that a snapshot shows.
+	// applied is the number of a commit that is at or after everything that a
+	// snapshot shows.
 	applied uint64
 }
 
 // durablePatience is how long a reader waits for a disk that hangs.
 const durablePatience = 5 * time.Second
 
-// View opens a view. It must be closed. One of a closed store shows nothing but
+// View opens a view, which must be closed. A view of a closed store returns
 // journal.ErrClosed.
 func (s *Store) View() journal.View { return s.view() }
 
@@ -42,9 +43,9 @@ func (s *Store) view() *storeView {
 	return &storeView{store: s, rows: snap, applied: s.applied.Load()}
 }
 
-// Latest opens a view that shows with each read what is applied by then: two reads
-// may show two instants. It suits a caller that reads one row, or scans once, and
-// spares the snapshot.
+// Latest opens a view in which each read sees what is applied by then: two reads
+// may see two instants. It needs no snapshot, and suits a caller that reads one row
+// or scans once.
 func (s *Store) Latest() journal.View { return s.latest() }
 
 func (s *Store) latest() *storeView {
@@ -54,7 +55,7 @@ func (s *Store) latest() *storeView {
 	return &storeView{store: s, rows: s.db}
 }
 
-// Close lets the view go.
+// Close releases the view.
 func (v *storeView) Close() {
 	if v.rows == nil {
 		return
@@ -65,7 +66,7 @@ func (v *storeView) Close() {
 	v.store.readers.Add(-1)
 }
 
-// enter counts one more reader, unless the store is closing.
+// enter counts a reader in, unless the store is closing.
 func (s *Store) enter() bool {
 	s.readers.Add(1)
 	if s.shut.Load() {
@@ -86,10 +87,10 @@ func (v *storeView) get(k []byte) ([]byte, bool, error) {
 func (v *storeView) Durable(ctx context.Context) error {
 	applied := v.applied
 	if _, instant := v.rows.(*pebble.Snapshot); !instant {
-		applied = v.store.applied.Load() // not before anything that was read
+		applied = v.store.applied.Load() // at or after everything that was read
 	}
 	if v.store.durable.level.Load() < applied && !v.shows(applied) {
-		applied-- // the commit is still under way: it may be for long
+		applied-- // that commit is still under way, perhaps for long
 	}
 	if !v.store.durable.wait(ctx, applied, durablePatience) {
 		return parley.ErrOverloaded
@@ -131,7 +132,7 @@ func (v *storeView) scan(low, high []byte, reverse bool, fn func(k, value []byte
 	return err
 }
 
-// State gives a stream's stored state and the number of events folded into it;
+// State returns a stream's stored state and the number of events folded into it;
 // nil if there is none.
 func (v *storeView) State(s journal.Stream) (seq uint64, state []byte, err error) {
 	value, found, err := v.get(layout.StateKey(s))
@@ -144,8 +145,8 @@ func (v *storeView) State(s journal.Stream) (seq uint64, state []byte, err error
 	return layout.Number(value), value[8:], nil
 }
 
-// Events calls fn with the stream's events from number from on (from 1), in
-// order, or from the last down if reverse, until fn returns false.
+// Events calls fn with the stream's events, from number from (counted from 1) on in
+// order, or down from it if reverse, until fn returns false.
 func (v *storeView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
 	low, high := layout.EventKey(s, from), layout.After(layout.StreamKey(layout.EventFamily, s, 0))
 	if reverse {
@@ -160,9 +161,9 @@ func (v *storeView) Events(s journal.Stream, from uint64, reverse bool, fn func(
 	})
 }
 
-// Message calls read with a message's record as kept for a reader at slot, and
-// gives its position in the feed of a recipient who lives there. The record is
-// only valid during the call, which is not made where there is none.
+// Message calls read with a message's record as stored for a reader at slot, and
+// returns the message's position in the feed of a recipient who lives there. The
+// record is only valid during the call. Without a record, read is not called.
 func (v *storeView) Message(slot parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error) {
 	if v.rows == nil {
 		return 0, journal.ErrClosed
@@ -174,7 +175,8 @@ func (v *storeView) Message(slot parley.Slot, id parley.MessageID, read func(rec
 	return position, err
 }
 
-// record calls read with the record of a message that is kept under slot, if there is one.
+// record calls read with the record of a message that is stored under slot, if
+// there is one.
 func (v *storeView) record(slot parley.Slot, id parley.MessageID, read func(position uint64, record []byte) error) (found bool, err error) {
 	value, closer, err := v.rows.Get(layout.MessageKey(layout.RecordFamily, slot, id))
 	switch {
@@ -190,9 +192,9 @@ func (v *storeView) record(slot parley.Slot, id parley.MessageID, read func(posi
 	return true, errors.Join(err, closer.Close())
 }
 
-// Receipts gives what marks like m have left: those of a recipient's message by
-// position, or without a recipient those that are known where the conversation
-// lives.
+// Receipts returns the receipts of m's message: those stored beside the recipient's
+// feed, by position, or, if m has no recipient, those stored at the home of the
+// conversation.
 func (v *storeView) Receipts(m journal.RecordReceipt) (journal.Receipts, error) {
 	value, found, err := v.get(layout.ReceiptKey(m))
 	if err != nil || !found {
@@ -201,14 +203,14 @@ func (v *storeView) Receipts(m journal.RecordReceipt) (journal.Receipts, error) 
 	return layout.DecodeReceipts(value)
 }
 
-// FeedReceipts calls fn with the marks of agent's messages of positions from low to
-// high, oldest first. Messages without marks are not told of.
+// FeedReceipts calls fn with the receipts of agent's messages at positions from low
+// to high, oldest first. Messages without receipts are left out.
 func (v *storeView) FeedReceipts(agent parley.AgentID, low, high uint64, fn func(position uint64, m journal.Receipts)) error {
 	lowKey, highKey := layout.FeedKey(layout.ReceiptFamily, agent, low), layout.After(layout.FeedKey(layout.ReceiptFamily, agent, high))
 	return v.scan(lowKey, highKey, false, func(k, value []byte) (bool, error) {
-		marks, err := layout.DecodeReceipts(value)
+		receipts, err := layout.DecodeReceipts(value)
 		if err == nil {
-			fn(layout.Number(k[len(k)-8:]), marks)
+			fn(layout.Number(k[len(k)-8:]), receipts)
 		}
 		return true, err
 	})
@@ -237,13 +239,13 @@ func (v *storeView) feed(agent parley.AgentID, low, high uint64, reverse bool, f
 	})
 }
 
-// Row gives one row's value.
+// Row returns the value of one row.
 func (v *storeView) Row(slot parley.Slot, table journal.Table, k []byte) ([]byte, bool, error) {
 	return v.get(layout.RowKey(slot, table, k))
 }
 
-// Rows calls fn with the rows whose keys begin with prefix, beyond the key
-// beyond (nil: from the first, or if reverse the last), until fn returns false.
+// Rows calls fn with the rows whose keys begin with prefix, after the key beyond
+// (nil: from the first, or from the last if reverse), until fn returns false.
 func (v *storeView) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(k, value []byte) bool) error {
 	low, head := layout.RowKey(slot, table, prefix), len(layout.RowKey(slot, table, nil))
 	high := layout.After(low)
@@ -256,8 +258,7 @@ func (v *storeView) Rows(slot parley.Slot, table journal.Table, prefix, beyond [
 	return v.scan(low, high, reverse, func(k, value []byte) (bool, error) { return fn(k[head:], value), nil })
 }
 
-// Table calls fn with all rows of a table, wherever they live, until fn returns
-// false.
+// Table calls fn with all rows of a table, in all journals, until fn returns false.
 func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) error {
 	iter, err := v.rows.NewIter(nil)
 	if err != nil {
@@ -275,23 +276,23 @@ func (v *storeView) Table(table journal.Table, fn func(k, value []byte) bool) er
 			break
 		}
 		slot++
-		if next, _ := layout.FamilyOf(iter.Key()); next > slot { // nothing lives between
+		if next, _ := layout.FamilyOf(iter.Key()); next > slot { // the slots between have no rows
 			slot = next
 		}
 	}
 	return errors.Join(iter.Error(), iter.Close())
 }
 
-// Queue calls fn with the words waiting for an actor, oldest first, of those that
-// came after the one of a number. An actor that says how far it has heard spares
-// stepping over all that it has struck out.
+// Queue calls fn with the messages queued for an actor after the given number,
+// oldest first. An actor that passes the last number it handled spares the engine
+// the deleted rows before it.
 func (v *storeView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
 	return v.scan(layout.QueueKey(s, beyond+1), layout.After(layout.StreamKey(layout.QueueFamily, s, 0)), false, func(k, value []byte) (bool, error) {
 		return fn(journal.QueuedMessage{Number: layout.Number(k[len(k)-8:]), Data: append([]byte(nil), value...)}), nil
 	})
 }
 
-// Used is what an organization has used on a day, over all journals.
+// Used is what an organization used on a day, over all journals.
 func (v *storeView) Used(org parley.OrgID, day uint32) (int64, error) {
 	sum := uint64(0)
 	for _, j := range v.store.journals {

@@ -6,8 +6,8 @@ import (
 	"parley/persistence/layout"
 )
 
-// Broadcast calls read with a broadcast's record as kept at reader's home. The
-// record is only valid during the call, which is not made where there is none.
+// Broadcast calls read with the record of a broadcast as stored at reader's home.
+// The record is only valid during the call. Without a record, read is not called.
 func (v *storeView) Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error) {
 	if v.rows == nil {
 		return false, journal.ErrClosed
@@ -15,9 +15,10 @@ func (v *storeView) Broadcast(reader parley.Slot, id parley.MessageID, read func
 	return v.record(v.store.homes.BroadcastSlot(v.store.homes.Of(reader), id), id, func(_ uint64, record []byte) error { return read(record) })
 }
 
-// Copies calls fn with those to whom copies of a broadcast went, as kept at
-// reader's home, block by block, until it returns false. The broadcast's home
-// knows of all copies. The seats are only valid during the call.
+// Copies calls fn with the recipients of a broadcast's copies, as stored at
+// reader's home, chunk by chunk, until it returns false. The broadcast's home lists
+// all copies, another home those of its own agents. The seats are only valid during
+// the call.
 func (v *storeView) Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error {
 	if v.rows == nil {
 		return journal.ErrClosed
@@ -39,21 +40,21 @@ func (v *storeView) Copies(reader parley.Slot, broadcast parley.MessageID, fn fu
 	})
 }
 
-// Copy tells to whom a copy of a broadcast went, as kept at reader's home, and
-// where it is in that agent's feed: position 0 if that lives elsewhere. The
-// broadcast's home knows of all copies, others of those to who lives there.
+// Copy returns the recipient of a copy and its position in that agent's feed, as
+// stored at reader's home. The position is 0 if the agent lives in another journal.
 func (v *storeView) Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error) {
 	if v.rows == nil {
 		return to, 0, false, journal.ErrClosed
 	}
 	broadcast, seat := id.Broadcast(), id.Seat()
-	if seat == 0 { // which nobody has
+	if seat == 0 { // seats are counted from 1
 		return to, 0, false, nil
 	}
 	slot := v.store.homes.BroadcastSlot(v.store.homes.Of(reader), broadcast)
 	low := layout.MessageKey(layout.CopiesFamily, slot, parley.Copy(broadcast, layout.Chunk(seat)*journal.FanoutChunk+1))
 	high := layout.After(layout.MessageKey(layout.CopiesFamily, slot, id))
-	// Of one block there is a row of those who live here and perhaps another.
+	// A chunk has one row for the agents of this home, and perhaps one for the
+	// others.
 	err = v.scan(low, high, true, func(_, value []byte) (bool, error) {
 		c, err := layout.DecodeCopies(value)
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// watermark is a number that grows, and those who wait for it to.
+// watermark is a number that grows, and the goroutines that wait for it.
 type watermark struct {
 	level   atomic.Uint64
 	mu      sync.Mutex
@@ -19,7 +19,7 @@ type waiter struct {
 	ready chan struct{}
 }
 
-// raise lifts the mark to level, if it is higher.
+// raise sets the number to level, if that is higher.
 func (w *watermark) raise(level uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,7 +39,7 @@ func (w *watermark) raise(level uint64) {
 	w.waiters = kept
 }
 
-// wait reports whether the mark has reached level within patience and ctx.
+// wait reports whether the number reaches level within patience and ctx.
 func (w *watermark) wait(ctx context.Context, level uint64, patience time.Duration) bool {
 	if w.level.Load() >= level {
 		return true
