@@ -136,17 +136,17 @@ var tamperings = []struct {
 	{"a list is lost", func(x *tamperer) {
 		k, _ := x.rows(layout.CopiesFamily, here)
 		x.remove(k[1])
-	}, []string{"copies"}, "whoever names it does not find it"},
+	}, []string{"copies"}, "cannot be found by its id"},
 	{"the sender's list of those elsewhere is lost", func(x *tamperer) {
 		k, _ := x.rows(layout.CopiesFamily, elsewhere)
 		x.remove(k[1])
-	}, []string{"copies"}, "its sender does not find it"},
+	}, []string{"copies"}, "its sender cannot find it"},
 	{"the sender's list has one more", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		at := slices.IndexFunc(k, func(k []byte) bool { return layout.Number(k[11:])&0xFFFFFFFF < 256 })
 		last := layout.SeatIn(v[at][len(v[at])-layout.SeatBytes:])
 		x.set(k[at], append(v[at], layout.AppendSeats(nil, []parley.Seat{{Number: last.Number + 1, Agent: last.Agent}})...))
-	}, []string{"copies"}, "neither is it there nor on its way"},
+	}, []string{"copies"}, "neither there nor under way"},
 	{"a copy is lost", func(x *tamperer) {
 		k, _ := x.rows(layout.FeedFamily, nil)
 		x.remove(k[7])
@@ -155,7 +155,7 @@ var tamperings = []struct {
 		k, v := x.rows(layout.FeedFamily, nil)
 		v[7][24]++
 		x.set(k[7], v[7])
-	}, []string{"copies"}, "is not listed so"},
+	}, []string{"copies"}, "but the list of copies does not"},
 	{"positions are one too many", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, here)
 		binary.BigEndian.PutUint64(v[0], layout.Number(v[0])+1)
@@ -170,13 +170,13 @@ var tamperings = []struct {
 		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		swapped := slices.Concat(v[0][:8], v[0][28:48], v[0][8:28], v[0][48:])
 		x.set(k[0], swapped)
-	}, []string{"copies"}, "stands at place 1"},
+	}, []string{"copies"}, "is at place 1"},
 	{"a list begins with another seat", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		x.remove(k[0])
 		k[0][18]--
 		x.set(k[0], v[0])
-	}, []string{"copies"}, "stands at place 0"},
+	}, []string{"copies"}, "is at place 0"},
 	{"a list lies elsewhere", func(x *tamperer) {
 		k, v := x.rows(layout.CopiesFamily, elsewhere)
 		x.remove(k[0])
@@ -191,16 +191,16 @@ var tamperings = []struct {
 		k, _ := x.rows(layout.RecordFamily, nil)
 		x.remove(k[2])
 	}, []string{"copies"}, "cannot read their copies"},
-	{"a copy without receipts counts as carried", func(x *tamperer) {
+	{"a copy without receipts counts as transferred", func(x *tamperer) {
 		k, _ := x.rows(layout.FeedFamily, nil)
 		agent := parley.AgentID(k[7][3:19])
 		x.set(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]), layout.EncodeNumber(layout.Number(k[7][19:])))
-	}, []string{"untransferred"}, "passes over it"},
-	{"a copy is noted as not carried", func(x *tamperer) {
+	}, []string{"untransferred"}, "skips it"},
+	{"a copy has an untransferred row", func(x *tamperer) {
 		k, v := x.rows(layout.FeedFamily, nil)
 		k[7][2] = layout.UntransferredFamily
 		x.set(k[7], v[7][9:layout.FeedBytes])
-	}, []string{"untransferred"}, "noted as not carried"},
+	}, []string{"untransferred"}, "has an untransferred row"},
 }
 
 func TestVerifyCopies(t *testing.T) {
@@ -265,7 +265,7 @@ func TestVerifyCopiesUnderWay(t *testing.T) {
 	if _, said, _ := verifyDirectory(t, tampered(t, fs, id, astray(0))); said != "" {
 		t.Errorf("a message of a journal to itself:\n%s", said)
 	}
-	if names, said, _ := verifyDirectory(t, tampered(t, fs, id, astray(1))); !slices.Contains(names, "outboxes") || !strings.Contains(said, "a word for journal 0") {
+	if names, said, _ := verifyDirectory(t, tampered(t, fs, id, astray(1))); !slices.Contains(names, "outboxes") || !strings.Contains(said, "an effect for journal 0") {
 		t.Errorf("a message gone astray: %q\n%s", names, said)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"parley/persistence/layout"
 )
 
-// copyAt enters a copy of a broadcast in one of the two accounts: its place in
-// its reader's feed, and the slot under which it is listed.
+// copyAt adds a copy of a broadcast, with its position in the recipient's feed and
+// the slot under which it is listed, to one side of the comparison of feeds and
+// lists.
 func (in *inspection) copyAt(slot parley.Slot, id parley.MessageID, agent parley.AgentID, position uint64, enter func(parley.Slot, uint64, ...[]byte)) {
 	var b [42]byte
 	binary.BigEndian.PutUint16(b[:], uint16(slot))
@@ -19,16 +20,16 @@ func (in *inspection) copyAt(slot parley.Slot, id parley.MessageID, agent parley
 	enter(slot, 1, b[:])
 }
 
-// oweElsewhere demands of the broadcast's home that it knows of a copy that went
-// to another.
-func (in *inspection) oweElsewhere(id parley.MessageID, agent parley.AgentID) {
+// expectListed expects the broadcast's home to list a copy that went to another
+// home.
+func (in *inspection) expectListed(id parley.MessageID, agent parley.AgentID) {
 	if !in.homes.Same(id.Slot(), agent.Slot()) {
 		in.copyAt(id.Slot(), id, agent, 0, in.copied.Expect)
 	}
 }
 
-// chunk judges a list of copies: where it lies, what is in it, and that the
-// broadcast's record lies beside it.
+// chunk checks a list of copies: its slot, its seats, and that the broadcast's
+// record is stored with it.
 func (in *inspection) chunk(slot parley.Slot, k, value []byte) {
 	first := parley.IDFromBytes[parley.MessageID](k[3:])
 	broadcast := first.Broadcast()
@@ -40,13 +41,13 @@ func (in *inspection) chunk(slot parley.Slot, k, value []byte) {
 	}
 	in.owned(slot, in.homes.BroadcastSlot(in.homes.Of(slot), broadcast), where)
 	if _, found, err := layout.Get(in.rows, layout.MessageKey(layout.RecordFamily, slot, broadcast)); err == nil && !found {
-		in.copies.Fault(where, "the broadcast's record is not there: those who live here cannot read their copies")
+		in.copies.Fault(where, "the broadcast's record is missing: agents of this home cannot read their copies")
 	}
 	last := first.Seat()
 	for i := range c.Len() {
 		seat := c.Seat(i)
 		if i == 0 != (seat.Number == last) || seat.Number < last || layout.Chunk(seat.Number) != layout.Chunk(first.Seat()) {
-			in.copies.Fault(where, "seat %d stands at place %d: it is not found where it is looked for", seat.Number, i)
+			in.copies.Fault(where, "seat %d is at place %d: a search does not find it", seat.Number, i)
 		}
 		last = seat.Number
 		if c.First != 0 {
@@ -56,7 +57,7 @@ func (in *inspection) chunk(slot parley.Slot, k, value []byte) {
 	}
 }
 
-// settleCopies names the copies that are on one account only.
+// settleCopies reports the copies that only a feed or only a list has.
 func (in *inspection) settleCopies() {
 	in.copied.Settle(func(member []byte, n int64) (where, means string) {
 		slot, position := binary.BigEndian.Uint16(member), layout.Number(member[34:])
@@ -64,13 +65,13 @@ func (in *inspection) settleCopies() {
 		where = fmt.Sprintf("copy %s for agent %s, slot %d", id, agent, slot)
 		switch {
 		case n > 0 && position != 0:
-			return where, fmt.Sprintf("a feed has it at position %d, and it is not listed so: whoever names it does not find it", position)
+			return where, fmt.Sprintf("a feed has it at position %d, but the list of copies does not: it cannot be found by its id", position)
 		case n > 0:
-			return where, "it went to another home, and where the broadcast lives it is not listed: its sender does not find it"
+			return where, "it went to another home, but the broadcast's home does not list it: its sender cannot find it"
 		case position != 0:
-			return where, fmt.Sprintf("it is listed at position %d, and the feed does not have it there: it was never delivered", position)
+			return where, fmt.Sprintf("it is listed at position %d, but the feed does not have it there: it was never delivered", position)
 		default:
-			return where, "it is listed as sent to another home, and neither is it there nor on its way: it was never delivered"
+			return where, "it is listed as sent to another home, but it is neither there nor under way: it was never delivered"
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"parley/persistence/layout"
 )
 
-// metaRow judges a row of journal metadata.
+// metaRow checks a row of journal metadata.
 func (in *inspection) metaRow(family byte, k, value []byte) {
 	where := fmt.Sprintf("key %x", k)
 	number := -1
@@ -43,7 +43,7 @@ func (in *inspection) metaRow(family byte, k, value []byte) {
 	}
 }
 
-// whole expects a value of a certain size.
+// whole expects a value of size bytes.
 func (in *inspection) whole(where string, value []byte, size int) {
 	in.format.Checked++
 	if len(value) != size {
@@ -61,20 +61,20 @@ func (in *inspection) timer(number int, s journal.Stream) {
 	}
 }
 
-// outboxReceived judges a mark of a lane: which lane it is of.
+// outboxReceived checks that the outbox of a received number exists.
 func (in *inspection) outboxReceived(l layout.Outbox, where string) {
 	if l.Source >= int(in.homes) {
 		in.keys.Fault(where, "there is no %s", l)
 	}
 }
 
-// outboxMessage judges one row of a lane and notes how the lane goes on.
+// outboxMessage checks one row of an outbox and counts gaps.
 func (in *inspection) outboxMessage(k, value []byte) {
 	l, _ := layout.OutboxOf(k)
 	n := layout.Number(k[7:])
 	where := fmt.Sprintf("%s, message %d", l, n)
 	if l.Target >= int(in.homes) {
-		in.keys.Fault(where, "there is no such lane")
+		in.keys.Fault(where, "there is no such outbox")
 		return
 	}
 	in.outboxOrder.Checked++
@@ -93,13 +93,13 @@ func (in *inspection) outboxMessage(k, value []byte) {
 	for _, w := range p.Effects {
 		for _, home := range in.homesOf(w) {
 			if home != l.Target {
-				in.outboxOrder.Fault(where, "it brings a word for journal %d", home)
+				in.outboxOrder.Fault(where, "it has an effect for journal %d", home)
 			}
 		}
 	}
 }
 
-// homesOf are the journals that a word is for.
+// homesOf returns the journals that an effect is for.
 func (in *inspection) homesOf(w journal.Effect) []int {
 	many, ok := w.(journal.Fanout)
 	if !ok {
@@ -112,7 +112,8 @@ func (in *inspection) homesOf(w journal.Effect) []int {
 	return homes
 }
 
-// checkOutboxes holds what lies in each lane against what its target has applied.
+// checkOutboxes compares the rows of each outbox with the number that its target
+// has applied.
 func (in *inspection) checkOutboxes() {
 	for l, rows := range in.outboxes {
 		applied, err := in.applied(l)
@@ -120,17 +121,17 @@ func (in *inspection) checkOutboxes() {
 		case err != nil:
 			in.outboxOrder.Fault(l.String(), "%v", err)
 		case rows.holes > 0:
-			in.outboxOrder.Fault(l.String(), "of parcels %d to %d %d are missing: the target refuses what follows, and the server does not start", rows.first, rows.last, rows.holes)
+			in.outboxOrder.Fault(l.String(), "of messages %d to %d, %d are missing: the target rejects the later ones, and the server does not start", rows.first, rows.last, rows.holes)
 		case rows.first > applied+1:
-			in.outboxOrder.Fault(l.String(), "parcels up to %d were applied and the next is %d: %d are lost", applied, rows.first, rows.first-applied-1)
+			in.outboxOrder.Fault(l.String(), "messages up to %d were applied and the next is %d: %d are lost", applied, rows.first, rows.first-applied-1)
 		case rows.last < applied:
-			in.outboxOrder.Fault(l.String(), "parcels up to %d count as applied, and the last that was sent is %d: what is sent next is passed over", applied, rows.last)
+			in.outboxOrder.Fault(l.String(), "messages up to %d count as applied, but the last one sent is %d: the next ones will be skipped", applied, rows.last)
 		}
 	}
 }
 
-// judgeHeads holds the newest commits against each other and, in a directory at
-// rest, against the witness.
+// judgeHeads checks that no head is missing among the newest commits and, if no
+// server has the directory open, compares them with the witness.
 func (in *inspection) judgeHeads() {
 	said := disk.Head{}
 	if in.witness != nil {
@@ -142,7 +143,7 @@ func (in *inspection) judgeHeads() {
 		return
 	}
 	if !whole {
-		in.format.Fault("commits", "some are missing among the newest, up to %d", last.Number)
+		in.format.Fault("commits", "of the newest ones, up to %d, some are missing", last.Number)
 	}
 	if in.witness == nil {
 		return

@@ -11,8 +11,8 @@ import (
 	"parley/persistence/layout"
 )
 
-// readReceipts holds feeds against what was carried of them: three families in one
-// order, read side by side.
+// readReceipts compares feeds with receipts and untransferred rows. The keys of the
+// three families have the same order, so it reads them side by side.
 func (in *inspection) readReceipts() error {
 	var rows [3]*pebble.Iterator
 	for i := range rows {
@@ -28,7 +28,7 @@ func (in *inspection) readReceipts() error {
 			err = rows[0].Error()
 			break
 		}
-		if at, _ := layout.FamilyOf(rows[0].Key()); at > slot { // nothing lives between
+		if at, _ := layout.FamilyOf(rows[0].Key()); at > slot { // the slots between have no rows
 			if at >= parley.Slots {
 				break
 			}
@@ -85,38 +85,39 @@ func (in *inspection) receiptsOf(slot parley.Slot, rows [3]*pebble.Iterator) err
 	}
 }
 
-// feedPlace judges one place of a feed: its entry, its marks, its unseen row.
+// feedPlace checks one position of a feed: its entry, its receipts, its
+// untransferred row. has says which of the three exist.
 func (in *inspection) feedPlace(place []byte, has [3]bool, rows [3]*pebble.Iterator) {
 	in.untransferred.Checked++
 	where := feedName(parley.IDFromBytes[parley.AgentID](place), layout.Number(place[16:]))
-	entry, marked, waits := has[0], has[1], has[2]
+	entry, hasReceipt, waits := has[0], has[1], has[2]
 	if entry {
 		value := rows[0].Value()
 		message := len(value) >= 25 && journal.FeedKind(value[0]).BringsMessage()
-		had := marked && !layout.AnnouncedOnly(rows[1].Value()) // a webhook's mark alone is none of carriage
+		transferred := hasReceipt && !layout.AnnouncedOnly(rows[1].Value())
 		copied := message && journal.FeedKind(value[0]) == journal.CopyEntry
 		switch {
 		case copied && waits:
-			in.untransferred.Fault(where, "a copy is noted as not carried yet")
-		case copied && !had && layout.Number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
-			in.untransferred.Fault(where, "a copy has no marks and counts as carried: a stream that resumes passes over it")
+			in.untransferred.Fault(where, "a copy has an untransferred row")
+		case copied && !transferred && layout.Number(place[16:]) <= in.passed(parley.AgentID(place[:16])):
+			in.untransferred.Fault(where, "a copy has no receipts and counts as transferred: a stream that resumes skips it")
 		case copied:
-		case message && had && waits:
-			in.untransferred.Fault(where, "the message has marks and counts as not carried yet: it is carried once more")
-		case message && !had && !waits:
-			in.untransferred.Fault(where, "the message has no marks and is not noted as not carried yet: a stream that resumes passes over it")
+		case message && transferred && waits:
+			in.untransferred.Fault(where, "the message has receipts and an untransferred row: it will be sent once more")
+		case message && !transferred && !waits:
+			in.untransferred.Fault(where, "the message has neither receipts nor an untransferred row: a stream that resumes skips it")
 		case message && waits && !bytes.Equal(value[9:25], rows[2].Value()):
-			in.untransferred.Fault(where, "what is noted as not carried yet is another message")
-		case !message && (marked || waits):
-			in.untransferred.Fault(where, "what is noted here is no message")
+			in.untransferred.Fault(where, "the untransferred row names another message")
+		case !message && (hasReceipt || waits):
+			in.untransferred.Fault(where, "receipts or an untransferred row at an entry that is not a message")
 		}
 		return
 	}
-	in.untransferred.Fault(where, "marks or a note of a message that the feed does not have")
+	in.untransferred.Fault(where, "receipts or an untransferred row of a message that is not in the feed")
 }
 
-// passed is the position up to which an agent's copies count as carried.
+// passed is the position up to which an agent's copies count as transferred.
 func (in *inspection) passed(agent parley.AgentID) uint64 {
-	value, _, _ := layout.Get(in.rows, layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:])) // what cannot be read is told of elsewhere
+	value, _, _ := layout.Get(in.rows, layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:])) // another check reports what cannot be read
 	return layout.Number(value)
 }

@@ -14,16 +14,19 @@ import (
 	"parley/persistence/layout"
 )
 
-// Source is a store to verify, open or at rest. persistence.Archive is one.
+// Source is a store to verify, whether a server has it open or not.
+// persistence.Archive is one.
 type Source interface {
-	// Reader shows all rows as they were at one instant; nil of a closed store.
+	// Reader shows all rows as they were at one instant; nil if the store is
+	// closed.
 	Reader() pebble.Reader
 	// CheckLevels has the storage engine check itself.
 	CheckLevels(*pebble.CheckLevelsStats) error
 	// Homes is the number of journals.
 	Homes() layout.Homes
-	// Witness is the commit in the durability witness of a directory at rest, zero
-	// if the witness cannot be read; nil of an open store, whose witness follows.
+	// Witness is the commit in the durability witness of a directory that no server
+	// has open, zero if the witness cannot be read. It is nil for an open store,
+	// whose witness lags.
 	Witness() *disk.Head
 	// Underway calls fn with the effects in outboxes that their targets have not
 	// applied yet.
@@ -37,14 +40,15 @@ type inspection struct {
 	homes   layout.Homes
 	witness *disk.Head
 	report  *report.Verification
-	// counters and arrivals are what the journals count up to.
+	// counters and arrivals are the last position and arrival of each journal.
 	counters []uint64
 	arrivals []int64
 	outboxes map[layout.Outbox]*outboxRows
 	// born are streams whose creation is in an outbox.
 	born map[journal.Stream]bool
 
-	// Where the reading is: the stream and the feed it goes through.
+	// The stream and the feed that are being read, and their last event and
+	// arrival.
 	stream  journal.Stream
 	seq     uint64
 	feed    parley.AgentID
@@ -52,10 +56,11 @@ type inspection struct {
 
 	engine, keys, values, positions, events, states, feeds, records *report.Check
 	untransferred, queues, timers, outboxOrder, format              *report.Check
-	// places: where feeds say their messages are, and where records are.
+	// places compares where feeds say that their messages are with where records
+	// are.
 	places *report.Multiset
-	// copied: where feeds say their copies of broadcasts are listed, and where
-	// lists are.
+	// copied compares where feeds say that their copies of broadcasts are listed
+	// with where lists are.
 	copies *report.Check
 	copied *report.Multiset
 }
@@ -67,12 +72,12 @@ type outboxRows struct {
 }
 
 // Rows reads every key of a store and checks it against the rules of the journal,
-// which know nothing of what the rows mean. Findings go into r; the only error is
+// without knowing what the rows mean. It records faults in r; the only error is
 // journal.ErrClosed.
 //
-// Every check holds at every instant of an open store, also while entries are
-// under way, and after every crash. Damage of the disk is reported as a fault, and
-// everything that can be read is checked all the same.
+// Every check holds at every instant of an open store, also while entries are under
+// way, and after every crash. Damage of the disk is recorded as a fault, and
+// everything that can be read is checked.
 func Rows(source Source, r *report.Verification) error {
 	if source.Reader() == nil {
 		return journal.ErrClosed
@@ -118,7 +123,7 @@ func newInspection(source Source, r *report.Verification) *inspection {
 		r.Check("witness", "the journal holds every commit that was acknowledged")
 	}
 	in.engine = r.Check("engine", "every table, block and level of the storage engine is intact")
-	in.format = r.Check("format", "the directory's own rows are whole, and its commits follow each other")
+	in.format = r.Check("format", "the rows of the directory itself are complete, and its commits follow each other")
 	in.keys = r.Check("keys", "every key is of a known family and lies in the slot of its owner")
 	in.values = r.Check("values", "every value can be read")
 	in.positions = r.Check("positions", "no position is beyond what its journal has counted")
@@ -147,16 +152,16 @@ func (in *inspection) checkEngine() {
 	}
 }
 
-// read goes once through all keys.
+// read reads all keys once.
 func (in *inspection) read() {
-	in.damaged("counters and lanes", in.prepare())
+	in.damaged("counters and outboxes", in.prepare())
 	rows := uint64(0)
 	for low := []byte(nil); ; {
 		last, err := in.readFrom(low, &rows)
 		if err == nil {
 			break
 		}
-		// Damage: what lies beyond is read from the next slot on.
+		// Damage: continue with the next slot.
 		slot, _ := layout.FamilyOf(append(last, 0, 0, 0))
 		in.damaged(fmt.Sprintf("slot %d", slot), err)
 		if slot >= parley.Slots {
@@ -164,17 +169,17 @@ func (in *inspection) read() {
 		}
 		low = layout.Key(slot+1, 0, 0)[:2]
 	}
-	in.damaged("feeds and marks", in.readReceipts())
+	in.damaged("feeds and receipts", in.readReceipts())
 }
 
-// damaged notes that reading went no further.
+// damaged records that reading could not continue.
 func (in *inspection) damaged(where string, err error) {
 	if err != nil {
 		in.engine.Fault(where, "reading stops: %v: what lies there is lost, restore a backup", err)
 	}
 }
 
-// readFrom reads from low on, and gives the last key read before an error.
+// readFrom reads from low on. It returns the last key that it read before an error.
 func (in *inspection) readFrom(low []byte, rows *uint64) (last []byte, err error) {
 	last = append(last, low...)
 	iter, err := in.rows.NewIter(&pebble.IterOptions{LowerBound: low})
@@ -195,7 +200,8 @@ func (in *inspection) readFrom(low []byte, rows *uint64) (last []byte, err error
 	return last, errors.Join(iter.Error(), iter.Close())
 }
 
-// prepare reads what rows are judged by: counters, and what begins in lanes.
+// prepare reads what rows are checked against: counters, and streams whose creation
+// is in an outbox.
 func (in *inspection) prepare() error {
 	var bad error
 	for n := range int(in.homes) {
@@ -214,10 +220,10 @@ func (in *inspection) prepare() error {
 		case journal.Fanout:
 			for _, seat := range w.To {
 				if w.Kind == journal.CopyEntry {
-					in.oweElsewhere(parley.Copy(parley.MessageID(w.Ref), seat.Number), seat.Agent)
+					in.expectListed(parley.Copy(parley.MessageID(w.Ref), seat.Number), seat.Agent)
 				}
 			}
-		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt, journal.PutRow, journal.EnqueueFor: // what they make is judged when it is there
+		case journal.AppendFeed, journal.AddToList, journal.RecordReceipt, journal.PutRow, journal.EnqueueFor: // their rows are checked where they exist
 		}
 		return nil
 	})
@@ -318,7 +324,8 @@ func (in *inspection) record(slot parley.Slot, id parley.MessageID, position uin
 	}
 }
 
-// place enters where a message's record is read in one of the two accounts.
+// place adds the slot under which a message's record is read to one side of the
+// comparison of feeds and records.
 func (in *inspection) place(slot parley.Slot, id parley.MessageID, position uint64, enter func(parley.Slot, uint64, ...[]byte)) {
 	var b [26]byte
 	binary.BigEndian.PutUint16(b[:], uint16(slot))
@@ -349,17 +356,17 @@ func (in *inspection) feedEntry(slot parley.Slot, k, value []byte) {
 	case journal.CopyEntry:
 		id := parley.IDFromBytes[parley.MessageID](value[9:25])
 		in.copyAt(in.homes.BroadcastSlot(in.homes.Of(slot), id), id, agent, position, in.copied.Expect)
-		in.oweElsewhere(id, agent)
+		in.expectListed(id, agent)
 	case journal.StatusEntry, journal.GroupEntry, journal.ReceiptEntry:
 	default:
 		in.values.Fault(feedName(agent, position), "an entry of unknown kind %d", kind)
 	}
 }
 
-// placed judges a row that belongs to a place in a feed.
+// placed checks a row that belongs to a position in a feed.
 func (in *inspection) placed(slot parley.Slot, k []byte) {
 	if len(k) == 19 {
-		in.owned(slot, parley.IDFromBytes[parley.MessageID](k[3:]).Slot(), fmt.Sprintf("marks of message %x", k[3:]))
+		in.owned(slot, parley.IDFromBytes[parley.MessageID](k[3:]).Slot(), fmt.Sprintf("receipts of message %x", k[3:]))
 		return
 	}
 	agent, position := parley.IDFromBytes[parley.AgentID](k[3:19]), layout.Number(k[19:])
@@ -382,8 +389,8 @@ func (in *inspection) queued(slot parley.Slot, s journal.Stream, n uint64) {
 	}
 }
 
-// member judges a row of a set. Only the list of conversations has places that
-// the journal itself gives.
+// member checks a row of a set. The journal assigns positions only in the list of
+// conversations.
 func (in *inspection) member(slot parley.Slot, k, value []byte) {
 	if journal.Table(k[3]) != journal.ConversationTable {
 		return
