@@ -24,7 +24,7 @@ import (
 //
 //	files/SHA-256       what snapshots hold, each content once
 //	snapshots/TIME      index of one snapshot: name, size and hash of its files
-//	LOCK                held by whoever writes
+//	LOCK                held by the process that writes
 //
 // A store's tables never change once they are written, so a snapshot copies only
 // what earlier snapshots lack. Contents are named by their hash, never by their file
@@ -35,18 +35,18 @@ import (
 const (
 	contentFolder = "files"
 	indexFolder   = "snapshots"
-	// unfinished is the suffix of files that are still being written.
+	// unfinished is the suffix of files that are being written.
 	unfinished = ".tmp"
-	// journalPrefix is where a snapshot has the store's files.
+	// journalPrefix begins the names of the store's files in a snapshot.
 	journalPrefix = "journal/"
-	// copyBytes are read at a time; between two reads a copy can be cancelled.
+	// copyBytes are read at a time. Between two reads a copy can be cancelled.
 	copyBytes = 1 << 20
 )
 
 // Errors of backups.
 var (
-	// ErrDamaged: a file of the backup directory is missing or is not what
-	// its index says.
+	// ErrDamaged: a file of the backup directory is missing or does not match its
+	// index.
 	ErrDamaged = errors.New("the backup is damaged")
 	// ErrBusy: another backup is being written into the directory.
 	ErrBusy = errors.New("another backup is being written there")
@@ -67,14 +67,15 @@ type Source interface {
 // Options say what goes where.
 type Options struct {
 	// To is the backup directory, on the store's file system interface. It is
-	// made if it is not there.
+	// created if it does not exist.
 	To string
-	// Owner names whose snapshot it is: Keep deletes no other's.
+	// Owner is the name under which the snapshot is listed: Keep deletes no
+	// snapshot of another owner.
 	Owner string
 	// Keep is how many of the newest snapshots of the Owner stay; 0 keeps all.
-	// Contents that no snapshot needs any more are deleted with the others.
+	// Contents that no snapshot needs are deleted with the others.
 	Keep int
-	// Beside are small files that travel with the journals, by name.
+	// Beside are small files that are stored with the journals, by name.
 	Beside map[string][]byte
 	// Progress, if set, is called as the backup proceeds. It must not block.
 	Progress func(Progress)
@@ -82,18 +83,18 @@ type Options struct {
 
 // Progress is how far a backup or a restore is, in bytes of its stage.
 type Progress struct {
-	// Stage is "read" while files are compared with what the backup directory
-	// has, then "copy"; "restore" and "check" when they come back.
+	// Stage is "read" while files are compared with those in the backup directory,
+	// then "copy"; during a restore "restore", then "check".
 	Stage string
 	Done  int64
 	Total int64
 }
 
-// Take writes a snapshot of the store into a backup directory while the store keeps
-// serving. The snapshot holds everything that was acknowledged before the call, and
-// perhaps some of what was acknowledged later, without gaps.
+// Take writes a snapshot of the store into a backup directory while the store
+// continues to serve. The snapshot holds everything that was acknowledged before
+// the call, and perhaps some of what was acknowledged later, without gaps.
 //
-// A store with a damaged file is not backed up: its snapshot would push out intact
+// A store with a damaged file is not backed up: its snapshot could replace intact
 // ones.
 func Take(ctx context.Context, s Source, o Options) (*Snapshot, error) {
 	if file := s.Damage(); file != "" {
@@ -133,7 +134,7 @@ func (w *writer) backup(s Source, o Options) (*Snapshot, error) {
 	return snapshot, err
 }
 
-// writer is a backup directory while it is written.
+// writer is a backup directory that is being written.
 type writer struct {
 	ctx      context.Context
 	fs       vfs.FS
@@ -142,8 +143,8 @@ type writer struct {
 	progress func(Progress)
 }
 
-// openWriter makes the directory where there is none, locks it and removes what
-// a crash left half written.
+// openWriter creates the directory if it does not exist, locks it and removes what
+// a crash left unfinished.
 func openWriter(ctx context.Context, fsys vfs.FS, dir string, progress func(Progress)) (*writer, error) {
 	w := &writer{ctx: ctx, fs: fsys, dir: dir, progress: progress}
 	for _, path := range []string{dir, fsys.PathJoin(dir, contentFolder), fsys.PathJoin(dir, indexFolder)} {
@@ -178,8 +179,8 @@ func (w *writer) tell(stage string, done, total int64) {
 	}
 }
 
-// take brings the files of aside, and those beside, into the backup directory
-// and notes them in the snapshot.
+// take copies the files of the checkpoint aside, and those beside, into the backup
+// directory and adds them to the snapshot.
 func (w *writer) take(snapshot *Snapshot, aside string, beside map[string][]byte) error {
 	if err := w.read(snapshot, aside); err != nil {
 		return err
@@ -209,7 +210,7 @@ func (w *writer) take(snapshot *Snapshot, aside string, beside map[string][]byte
 	return disk.SyncDirectory(w.fs, w.fs.PathJoin(w.dir, contentFolder))
 }
 
-// read notes all files of aside with their hashes.
+// read adds all files of aside to the snapshot, with their hashes.
 func (w *writer) read(snapshot *Snapshot, aside string) error {
 	names, err := w.fs.List(aside)
 	if err != nil {
@@ -243,8 +244,8 @@ func (w *writer) read(snapshot *Snapshot, aside string) error {
 	return nil
 }
 
-// missing are those of files that the backup directory does not hold, each
-// content once, and how large they are.
+// missing returns the files that the backup directory does not hold, each content
+// once, and their size.
 func (w *writer) missing(files []File) (lacking []File, need int64) {
 	seen := map[string]bool{}
 	for _, f := range files {
@@ -263,7 +264,7 @@ func contentPath(fsys vfs.FS, dir, sum string) string {
 	return fsys.PathJoin(dir, contentFolder, sum)
 }
 
-// bring writes one content under its hash: complete and synced, or not at all.
+// bring stores one content under its hash: complete and synced, or not at all.
 func (w *writer) bring(source io.Reader, want string, done *int64, total int64) error {
 	path := contentPath(w.fs, w.dir, want)
 	target, err := create(w.fs, path+unfinished)
@@ -271,7 +272,7 @@ func (w *writer) bring(source io.Reader, want string, done *int64, total int64) 
 		return err
 	}
 	h := sha256.New()
-	// The hash first: writing a file may change the bytes that it is given.
+	// The hash comes first: writing a file may change the bytes passed to it.
 	_, err = w.pour(io.MultiWriter(h, target), source, "copy", done, total)
 	if err == nil {
 		err = hashed(h, want)
@@ -293,7 +294,7 @@ func hashed(h hash.Hash, want string) error {
 	return nil
 }
 
-// create makes a file that is synced as it grows, not all at the end. The umask
+// create creates a file that is synced as it grows, not all at the end. The umask
 // makes it readable by its owner only: setting the mode afterwards would leave a
 // moment in which others can open the file.
 func create(fsys vfs.FS, path string) (vfs.File, error) {
@@ -304,7 +305,7 @@ func create(fsys vfs.FS, path string) (vfs.File, error) {
 	return vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: copyBytes}), nil
 }
 
-// pour copies and reports its progress, until it is cancelled.
+// pour copies and reports progress, until it is cancelled.
 func (w *writer) pour(to io.Writer, from io.Reader, stage string, done *int64, total int64) (int64, error) {
 	buffer := make([]byte, copyBytes)
 	copied := int64(0)
@@ -334,8 +335,8 @@ func sum(data []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// list writes the index, which makes the snapshot visible. Names are instants that
-// always increase, even if the clock goes back.
+// list writes the index, which makes the snapshot visible. Its name is an instant
+// that is later than those of all other snapshots, even if the clock goes back.
 func (w *writer) list(snapshot *Snapshot, now time.Time) error {
 	names, err := snapshotNames(w.fs, w.dir)
 	if err != nil {

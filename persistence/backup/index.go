@@ -15,16 +15,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// snapshotName is how the instant of a snapshot becomes its name: names sort as
-// instants do.
+// snapshotName is the time format of snapshot names: names sort as instants do.
 const snapshotName = "20060102T150405.000Z"
 
-// indexFormat begins every index; another number is another layout.
+// indexFormat begins every index. Another number is another layout.
 const indexFormat = "parley backup 1"
 
 // File is one file of a snapshot.
 type File struct {
-	// Name is where a restore puts it, below the data directory.
+	// Name is the path below the data directory at which a restore writes the file.
 	Name string
 	Size int64
 	// Sum is the SHA-256 of its content, in hexadecimal digits.
@@ -36,18 +35,19 @@ type Snapshot struct {
 	// ID is the snapshot's name in its backup directory.
 	ID    string
 	Taken time.Time
-	// Owner is whose it is; empty in snapshots of releases that did not say so.
+	// Owner is the owner of the snapshot, empty in snapshots of releases that did
+	// not record it.
 	Owner string
-	// Journals of the store, and commits that all of them had made together.
+	// Journals is the number of journals, Commits how many commits all of them had
+	// made together.
 	Journals int
 	Commits  uint64
-	// Copied is how many bytes came into the backup directory with it; the rest
-	// was there.
+	// Copied is how many bytes this backup added to the backup directory.
 	Copied int64
 	Files  []File
 }
 
-// Bytes is what a restore writes.
+// Bytes is the size of what a restore writes.
 func (s *Snapshot) Bytes() int64 {
 	n := int64(0)
 	for _, f := range s.Files {
@@ -61,8 +61,8 @@ func (s *Snapshot) Has(name string) bool {
 	return slices.ContainsFunc(s.Files, func(f File) bool { return f.Name == name })
 }
 
-// encode gives the index: lines that a person can read and sha256sum can check,
-// the last of them the hash of those before.
+// encode returns the index: lines that a person can read and sha256sum can check,
+// the last of them the hash of the others.
 func (s *Snapshot) encode() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\ntaken %s\njournals %d\ncommits %d\ncopied %d\n", indexFormat, s.Taken.Format(snapshotName), s.Journals, s.Commits, s.Copied)
@@ -76,7 +76,7 @@ func (s *Snapshot) encode() []byte {
 	return b.Bytes()
 }
 
-// decodeSnapshot reads an index, all of it or nothing.
+// decodeSnapshot reads an index completely or not at all.
 func decodeSnapshot(text []byte) (*Snapshot, error) {
 	body, end, found := bytes.Cut(text, []byte("\nend "))
 	body = text[:min(len(text), len(body)+1)]
@@ -125,8 +125,8 @@ func (s *Snapshot) decodeLine(line string) (err error) {
 	return err
 }
 
-// check refuses names that lead out of the directory that is restored, and sums
-// that are none.
+// check refuses names that lead out of the restored directory, and sums that are
+// not hashes.
 func (f File) check() error {
 	base := strings.TrimPrefix(f.Name, journalPrefix)
 	if base == "" || base == "." || base == ".." || base == "journal" || strings.ContainsAny(base, `/\`) {
@@ -138,7 +138,7 @@ func (f File) check() error {
 	return nil
 }
 
-// isSum reports whether a text is a hash as contents are named by.
+// isSum reports whether a text can be the name of a content.
 func isSum(text string) bool {
 	raw, err := hex.DecodeString(text)
 	return err == nil && len(raw) == sha256.Size && strings.ToLower(text) == text
@@ -149,7 +149,8 @@ func isSnapshotName(text string) bool {
 	return err == nil
 }
 
-// snapshotNames are the names of all snapshots of a backup directory, oldest first.
+// snapshotNames returns the names of all snapshots of a backup directory, oldest
+// first.
 func snapshotNames(fsys vfs.FS, dir string) ([]string, error) {
 	names, err := fsys.List(fsys.PathJoin(dir, indexFolder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,9 +164,8 @@ func snapshotNames(fsys vfs.FS, dir string) ([]string, error) {
 	return names, nil
 }
 
-// List gives the snapshots of a backup directory, oldest first. An index
-// that cannot be read is an error beside those that can. A nil fsys is the
-// operating system's.
+// List returns the snapshots of a backup directory, oldest first, and an error for
+// indexes that cannot be read. A nil fsys is the operating system's.
 func List(fsys vfs.FS, dir string) ([]*Snapshot, error) {
 	fsys = orDefault(fsys)
 	names, err := snapshotNames(fsys, dir)
@@ -181,14 +181,14 @@ func List(fsys vfs.FS, dir string) ([]*Snapshot, error) {
 	return all, err
 }
 
-// At gives the path of the backup directory that dir is, or whose folder of
-// contents or of indexes dir is; "" where it is neither. A folder that was copied
-// alone counts, and so does a backup directory without a snapshot. Where dir has
-// journals it is a data directory, whatever else lies there. A nil fsys is the
-// operating system's.
+// At returns the path of the backup directory that dir is, or of which dir is the
+// folder of contents or indexes; "" if it is neither. A folder that was copied
+// alone counts, and so does a backup directory without a snapshot. A directory with
+// journals is a data directory, whatever else is in it. A nil fsys is the operating
+// system's.
 func At(fsys vfs.FS, dir string) string {
 	fsys = orDefault(fsys)
-	names, _ := fsys.List(dir) // what is not there, or cannot be read, is no backup
+	names, _ := fsys.List(dir) // a directory that does not exist or cannot be read is no backup
 	holds := func(folder string, ours func(string) bool) bool {
 		names, _ := fsys.List(fsys.PathJoin(dir, folder))
 		return slices.ContainsFunc(names, func(name string) bool { return ours(strings.TrimSuffix(name, unfinished)) })
@@ -208,8 +208,8 @@ func At(fsys vfs.FS, dir string) string {
 	return ""
 }
 
-// RestoreCutShort reports whether dir is what a restore has left that did not come
-// to its end. A nil fsys is the operating system's.
+// RestoreCutShort reports whether dir was left by a restore that did not finish. A
+// nil fsys is the operating system's.
 func RestoreCutShort(fsys vfs.FS, dir string) bool {
 	info, err := orDefault(fsys).Stat(orDefault(fsys).PathJoin(dir, restoring))
 	return err == nil && info.IsDir()
@@ -251,7 +251,7 @@ func readFile(fsys vfs.FS, path string) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
-// chooseSnapshot gives the snapshot of a name, the newest for none.
+// chooseSnapshot returns the snapshot of a name, or the newest if name is empty.
 func chooseSnapshot(fsys vfs.FS, dir, name string) (*Snapshot, error) {
 	if name == "" {
 		names, err := snapshotNames(fsys, dir)

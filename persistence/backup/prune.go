@@ -11,23 +11,23 @@ import (
 	"parley/persistence/disk"
 )
 
-// Pruned is what came of pruning a backup directory.
+// Pruned is the result of pruning a backup directory.
 type Pruned struct {
 	// Removed and Kept are the owner's snapshots, oldest first; Others is how many
 	// snapshots of other owners, or of none, there are.
 	Removed []*Snapshot
 	Kept    []*Snapshot
 	Others  int
-	// Freed is how many bytes of contents no snapshot needed any more.
+	// Freed is the size of the deleted contents.
 	Freed int64
 }
 
-// Prune deletes all but the keep newest snapshots of an owner, and the
-// contents that no snapshot needs any more. The owner is not empty and keep at least
-// 1. A directory that is no backup directory is refused and left as it is, one that
-// is being written is ErrBusy, one with an index that cannot be read is
-// ErrDamaged. Where the owner has no snapshot nothing is deleted. A nil fsys is the operating system's.
-// docs: operations.md
+// Prune deletes all but the keep newest snapshots of an owner, and the contents
+// that no snapshot needs any more. The owner must not be empty and keep must be at
+// least 1. A directory that is not a backup directory is refused and left
+// unchanged; one that is being written is ErrBusy; one with an index that cannot be
+// read is ErrDamaged. If the owner has no snapshot, nothing is deleted. A nil fsys
+// is the operating system's. // docs: operations.md
 func Prune(ctx context.Context, fsys vfs.FS, dir, owner string, keep int) (*Pruned, error) {
 	if owner == "" || keep < 1 {
 		return nil, errors.New("snapshots are pruned of an owner, who keeps one at least")
@@ -44,10 +44,10 @@ func Prune(ctx context.Context, fsys vfs.FS, dir, owner string, keep int) (*Prun
 	return pruned, errors.Join(err, w.close())
 }
 
-// prune deletes all but the newest snapshots of an owner and every content that
-// no snapshot that is left names. Other owners' snapshots stay, and so does what
-// no backup has written. An index that cannot be read stops it: nobody knows what
-// that one needs.
+// prune deletes all but the newest snapshots of an owner, and every content that no
+// remaining snapshot names. Snapshots of other owners stay, and so do files that no
+// backup has written. An index that cannot be read stops it: what that snapshot
+// needs is unknown.
 func (w *writer) prune(owner string, keep int) (*Pruned, error) {
 	snapshots, err := List(w.fs, w.dir)
 	if err != nil {

@@ -24,16 +24,16 @@ type RestoreOptions struct {
 	// From is the backup directory; Snapshot one of its snapshots, the newest if
 	// empty.
 	From, Snapshot string
-	// To is the data directory to make. There must be nothing in it.
+	// To is the data directory to create. It must be empty or not exist.
 	To string
 	// Progress, if set, is called as the restore proceeds. It must not block.
 	Progress func(Progress)
 }
 
-// Restore makes a data directory from a snapshot: its journals in the folder
-// journal, ready to be opened, and the files of Options.Beside next to it. It checks
-// the hash of every file. On an error, which names the damaged or missing file, it
-// leaves nothing behind.
+// Restore creates a data directory from a snapshot: its journals in the folder
+// journal, ready to be opened, and the files of Options.Beside next to it. It
+// checks the hash of every file. After an error, which names the damaged or missing
+// file, nothing is left.
 func Restore(ctx context.Context, o RestoreOptions) (*Snapshot, error) {
 	fsys := orDefault(o.FS)
 	s, err := chooseSnapshot(fsys, o.From, o.Snapshot)
@@ -61,12 +61,12 @@ func Restore(ctx context.Context, o RestoreOptions) (*Snapshot, error) {
 		}
 	}
 	for _, dir := range made {
-		_ = fsys.Remove(dir) // one that others have put something into stays
+		_ = fsys.Remove(dir) // a directory that is not empty stays
 	}
 	return nil, err
 }
 
-// missingDirectories are dir and what it lies in as far as it is not there, the
+// missingDirectories returns dir and its parents as far as they do not exist, the
 // innermost first.
 func missingDirectories(fsys vfs.FS, dir string) (missing []string) {
 	for dir = fsys.PathJoin(dir, "."); ; dir = fsys.PathDir(dir) {
@@ -77,8 +77,8 @@ func missingDirectories(fsys vfs.FS, dir string) (missing []string) {
 	}
 }
 
-// empty refuses a directory that has something in it, but for what makers of
-// file systems leave there.
+// empty refuses a directory that is not empty, except for what file systems create
+// themselves.
 func empty(fsys vfs.FS, dir string) error {
 	names, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,8 +130,8 @@ func restore(ctx context.Context, fsys vfs.FS, s *Snapshot, o RestoreOptions) er
 	return disk.SyncDirectory(fsys, o.To)
 }
 
-// witnessRestored checks that the restored journals are what the index says, and
-// gives them a witness of their own: from here on they diverge from the store that
+// witnessRestored checks that the restored journals match the index, and gives them
+// a durability witness of their own: from here on they diverge from the store that
 // was backed up.
 func witnessRestored(fsys vfs.FS, dir string, s *Snapshot) error {
 	last, journals, err := headIn(fsys, dir)
@@ -173,9 +173,9 @@ func (w *writer) fetch(to io.Writer, f File, stage string, done *int64, total in
 	return nil
 }
 
-// Check reads all that a snapshot of a backup directory needs, the newest
-// if it is not named, and refuses what is not as it was written. A nil fsys is
-// the operating system's.
+// Check reads everything that a snapshot of a backup directory needs, the newest if
+// snapshot is empty, and returns an error if anything is not as it was written. A
+// nil fsys is the operating system's.
 func Check(ctx context.Context, fsys vfs.FS, dir, snapshot string, progress func(Progress)) (*Snapshot, error) {
 	fsys = orDefault(fsys)
 	s, err := chooseSnapshot(fsys, dir, snapshot)
