@@ -23,8 +23,9 @@ func TestAdmissionLimiterBounds(t *testing.T) {
 	}
 }
 
-// TestAdmissionLimiterFollowsLatency: down to the least where they take long, up
-// to the bound where the limit is met and they do not, still where nobody presses.
+// TestAdmissionLimiterFollowsLatency: the limit falls to the least if entries take
+// long, rises to the bound if it is reached and they do not, and stays if it is not
+// reached.
 func TestAdmissionLimiterFollowsLatency(t *testing.T) {
 	const most = 5000
 	turn := func(g *admissionLimiter, mean time.Duration, pressed, flooded bool) int64 {
@@ -49,12 +50,13 @@ func TestAdmissionLimiterFollowsLatency(t *testing.T) {
 		{"the flood is over", 2 * admissionGoal, false, false, admissionLeast},
 	} {
 		if got := turn(g, step.mean, step.pressed, step.flooded); got != step.want {
-			t.Errorf("%s: %d are let in, want %d", step.why, got, step.want)
+			t.Errorf("%s: %d are admitted, want %d", step.why, got, step.want)
 		}
 	}
 }
 
-// TestAdmissionLimiterAdjusts lets entries come and go: windows end by their leaving.
+// TestAdmissionLimiterAdjusts admits and releases entries: a window ends with a
+// release.
 func TestAdmissionLimiterAdjusts(t *testing.T) {
 	g, now := newAdmissionLimiter(5000, 1<<40), int64(1)
 	for range 400 {
@@ -62,15 +64,15 @@ func TestAdmissionLimiterAdjusts(t *testing.T) {
 		for g.admit(1) {
 			now++
 		}
-		g.refused.Store(0) // few come
+		g.refused.Store(0) // no flood
 		if now += int64(admissionGoal) * 3; !g.full() {
-			t.Fatal("not full, and yet nobody more is let in")
+			t.Fatal("not full, and yet it refuses")
 		}
 		for g.entries.Load() > 0 {
 			g.leave(1, came, now)
 		}
 	}
 	if got := g.limit.Load(); got != admissionLeast {
-		t.Errorf("entries take three times the goal, and %d are let in", got)
+		t.Errorf("entries take three times the goal, and %d are admitted", got)
 	}
 }

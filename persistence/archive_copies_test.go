@@ -18,7 +18,7 @@ import (
 	"parley/persistence/verify"
 )
 
-// broadcastDirectory makes a directory in which a group has sent one message to many.
+// broadcastDirectory makes a directory in which a group has sent one broadcast.
 func broadcastDirectory(t testing.TB, journals, members int) (fs *vfs.MemFS, id parley.MessageID) {
 	t.Helper()
 	fs = vfs.NewMem()
@@ -36,8 +36,8 @@ func broadcastDirectory(t testing.TB, journals, members int) (fs *vfs.MemFS, id 
 	return fs, e.Records[0].ID
 }
 
-// verifyDirectory audits a directory at rest and gives the checks that found something,
-// with what they said.
+// verifyDirectory verifies a directory that no server has open, and returns the
+// names of the checks that found faults, and the faults.
 func verifyDirectory(t testing.TB, fs vfs.FS) (names []string, said string, checked uint64) {
 	t.Helper()
 	return verifyArchive(t, mustOpenArchive(t, "d", testOptions(fs, 0)))
@@ -66,14 +66,14 @@ func verifyArchive(t testing.TB, a *Archive) (names []string, said string, check
 	return names, said, checked
 }
 
-// tamperer changes rows behind everybody's back.
+// tamperer changes rows in the engine.
 type tamperer struct {
 	t  testing.TB
 	db *pebble.DB
 	id parley.MessageID
 }
 
-// rows are those of a family that fit, copied.
+// rows returns the rows of a family that fit.
 func (x *tamperer) rows(family byte, fits func(k, v []byte) bool) (keys, values [][]byte) {
 	x.t.Helper()
 	iter, err := x.db.NewIter(nil)
@@ -105,7 +105,7 @@ func (x *tamperer) remove(k []byte) {
 	}
 }
 
-// tampered gives a copy of the directory with a fault in it.
+// tampered returns a copy of the directory with a fault in it.
 func tampered(t testing.TB, fs *vfs.MemFS, id parley.MessageID, plant func(*tamperer)) vfs.FS {
 	t.Helper()
 	to := vfs.NewMem()
@@ -220,12 +220,12 @@ func TestVerifyCopies(t *testing.T) {
 	}
 }
 
-// TestVerifyCopiesUnderWay: what is in outboxes still is neither missing nor too
-// much; a message that is lost, or has gone astray, is.
+// TestVerifyCopiesUnderWay: copies in outboxes are neither missing nor too many. A
+// message that is lost, or is in the wrong outbox, is a fault.
 func TestVerifyCopiesUnderWay(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		fs := vfs.NewMem()
-		s := mustOpen(t, "d", testOptions(fs, journals)) // not started: nothing is sent on
+		s := mustOpen(t, "d", testOptions(fs, journals)) // not started: outbox messages are not sent
 		j, group := s.journals[0], newGroup(0)
 		activate(t, j, group)
 		e := broadcast(group, 1, newSeats(600), 9)
@@ -270,8 +270,8 @@ func TestVerifyCopiesUnderWay(t *testing.T) {
 	}
 }
 
-// TestArchiveTellsOfCopies: every copy once where it was sent from, and once
-// more where its reader lives if that is elsewhere.
+// TestArchiveTellsOfCopies: every copy is listed once at the broadcast's home, and
+// once more at its recipient's home if that is another.
 func TestArchiveTellsOfCopies(t *testing.T) {
 	fs, id := broadcastDirectory(t, 4, 600)
 	a := mustOpenArchive(t, "d", testOptions(fs, 0))

@@ -17,7 +17,7 @@ import (
 	"parley/persistence/verify"
 )
 
-// populated makes a store with a little of everything in it, and gives its agent.
+// populated makes a store with a few rows of every kind.
 func populated(t *testing.T, dir string, opts Options) *Store {
 	t.Helper()
 	s := mustOpen(t, dir, opts)
@@ -52,7 +52,8 @@ func populated(t *testing.T, dir string, opts Options) *Store {
 	return s
 }
 
-// expectNoFaults expects an audit without faults that has looked at something.
+// expectNoFaults verifies an archive. It expects no fault, and that rows were
+// checked.
 func expectNoFaults(t *testing.T, a *Archive) {
 	t.Helper()
 	result := &report.Verification{}
@@ -78,8 +79,8 @@ func mustOpenArchive(t testing.TB, dir string, opts Options) *Archive {
 	return a
 }
 
-// TestArchiveChangesNothing opens directories as a server, a kill and a backup
-// leave them.
+// TestArchiveChangesNothing opens directories that a server, a kill and a backup
+// left.
 func TestArchiveChangesNothing(t *testing.T) {
 	for name, fs := range map[string]vfs.FS{"disk": nil, "memory": vfs.NewMem()} {
 		for _, journals := range []int{1, 4} {
@@ -131,7 +132,7 @@ func TestArchiveChangesNothing(t *testing.T) {
 	}
 }
 
-// hashesOf is what every file of a directory holds.
+// hashesOf returns the hash of every file of a directory.
 func hashesOf(t *testing.T, fs vfs.FS, dir string) map[string][sha256.Size]byte {
 	t.Helper()
 	names, err := fs.List(dir)
@@ -154,7 +155,7 @@ func hashesOf(t *testing.T, fs vfs.FS, dir string) map[string][sha256.Size]byte 
 	return picture
 }
 
-// TestArchiveRefuses: what is no data directory is not made one.
+// TestArchiveRefuses: a directory that is not a data directory does not become one.
 func TestArchiveRefuses(t *testing.T) {
 	empty := t.TempDir()
 	for dir, want := range map[string]string{empty: "holds no journal", filepath.Join(empty, "absent"): "no such file"} {
@@ -167,7 +168,7 @@ func TestArchiveRefuses(t *testing.T) {
 	}
 }
 
-// TestArchiveAfterAKill: what is in the log only is examined as well.
+// TestArchiveAfterAKill: rows that only the log has are verified too.
 func TestArchiveAfterAKill(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		disk := vfs.NewCrashableMem()

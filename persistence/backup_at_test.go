@@ -10,8 +10,8 @@ import (
 	"parley/persistence/backup"
 )
 
-// TestBackupAt tells backups and their parts from data directories and from
-// folders that only bear the same names.
+// TestBackupAt distinguishes backups and their parts from data directories, and
+// from folders that only have the same names.
 func TestBackupAt(t *testing.T) {
 	fs := vfs.NewMem()
 	s, _ := filled(t, fs, 10)
@@ -48,7 +48,7 @@ func TestBackupAt(t *testing.T) {
 }
 
 // TestRestoreThatFailsLeavesDirectories: a refused restore removes the directories
-// that it made, and none that was there.
+// that it created, and no other.
 func TestRestoreThatFailsLeavesDirectories(t *testing.T) {
 	fs := vfs.NewMem()
 	s, _ := filled(t, fs, 10)

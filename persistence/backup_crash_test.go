@@ -15,8 +15,8 @@ import (
 	"parley/persistence/backup"
 )
 
-// bystander takes an image of the disk at every change of a backup directory.
-type bystander struct {
+// imageRecorder records an image of the disk at every change of a backup directory.
+type imageRecorder struct {
 	disk   *vfs.MemFS
 	rng    *rand.Rand
 	mu     sync.Mutex
@@ -25,7 +25,7 @@ type bystander struct {
 	ops    []string
 }
 
-func (b *bystander) MaybeError(op errorfs.Op) error {
+func (b *imageRecorder) MaybeError(op errorfs.Op) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.on || op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
@@ -38,34 +38,35 @@ func (b *bystander) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-func (b *bystander) String() string { return "bystander" }
+func (b *imageRecorder) String() string { return "imageRecorder" }
 
-// steady is the disk in memory but for three calls that take the lock which keeps
-// images out twice, and stand still for ever when one is taken in between.
-type steady struct {
+// serializedFS serializes three calls of the disk in memory with the recording of
+// images: they take the lock against clones twice, and deadlock if an image is
+// recorded in between.
+type serializedFS struct {
 	*vfs.MemFS
-	recorder *bystander
+	recorder *imageRecorder
 }
 
-func (d steady) Link(oldname, newname string) error {
+func (d serializedFS) Link(oldname, newname string) error {
 	d.recorder.mu.Lock()
 	defer d.recorder.mu.Unlock()
 	return d.MemFS.Link(oldname, newname)
 }
 
-func (d steady) Lock(name string) (io.Closer, error) {
+func (d serializedFS) Lock(name string) (io.Closer, error) {
 	d.recorder.mu.Lock()
 	defer d.recorder.mu.Unlock()
 	return d.MemFS.Lock(name)
 }
 
-func (d steady) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (d serializedFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	d.recorder.mu.Lock()
 	defer d.recorder.mu.Unlock()
 	return d.MemFS.ReuseForWrite(oldname, newname, category)
 }
 
-// unsyncedFS forgets to sync what lies in a backup directory.
+// unsyncedFS does not sync the files of a backup directory.
 type unsyncedFS struct{ vfs.FS }
 
 type unsyncedFile struct{ vfs.File }
@@ -83,11 +84,11 @@ func (c unsyncedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 	return f, err
 }
 
-// backupCrashes cuts the power at every change of the disk during a second
-// backup that also prunes, and gives what was wrong afterwards.
+// backupCrashes fails the power at every change of the disk during a second backup,
+// which also prunes, and returns the faults of the images.
 func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults []string) {
-	b := &bystander{disk: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(1, 2))}
-	fs := around(errorfs.Wrap(steady{b.disk, b}, b))
+	b := &imageRecorder{disk: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(1, 2))}
+	fs := around(errorfs.Wrap(serializedFS{b.disk, b}, b))
 	s, c := filled(t, fs, 200)
 	first := mustBackup(t, s, backup.Options{To: "backup"})
 	for range 100 {
@@ -132,7 +133,7 @@ func backupCrashes(t *testing.T, around func(vfs.FS) vfs.FS) (images int, faults
 	return len(b.images), faults
 }
 
-// TestBackupCrash: whenever the power fails, each listed snapshot is whole, at
+// TestBackupCrash: whenever the power fails, every listed snapshot is complete, at
 // least one is listed, and the store opens without remains.
 func TestBackupCrash(t *testing.T) {
 	unraced(t)
@@ -146,7 +147,7 @@ func TestBackupCrash(t *testing.T) {
 	}
 }
 
-// TestBackupCrashControl leaves out the sync of copies: it must be seen.
+// TestBackupCrashControl does not sync copies: the checks must notice.
 func TestBackupCrashControl(t *testing.T) {
 	unraced(t)
 	images, faults := backupCrashes(t, func(fs vfs.FS) vfs.FS { return unsyncedFS{fs} })

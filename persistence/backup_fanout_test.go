@@ -12,8 +12,8 @@ import (
 	"parley/persistence/backup"
 )
 
-// TestBackupOfAFanoutUnderWay takes snapshots while a group says things to many:
-// what is there of it when one is restored goes on until everybody has it, once.
+// TestBackupOfAFanoutUnderWay takes snapshots during fan-outs. After a restore the
+// fan-outs continue until every agent has each copy once.
 func TestBackupOfAFanoutUnderWay(t *testing.T) {
 	unraced(t)
 	for _, journals := range []int{1, 4} {

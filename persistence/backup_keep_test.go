@@ -12,8 +12,8 @@ import (
 	"parley/persistence/backup"
 )
 
-// TestBackupKeepsOthers: pruning touches neither the snapshots of another owner, nor
-// those that name none, nor what no backup has written.
+// TestBackupKeepsOthers: pruning leaves the snapshots of other owners, those
+// without an owner, and files that no backup wrote.
 func TestBackupKeepsOthers(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 10)
@@ -57,8 +57,8 @@ func TestBackupKeepsOthers(t *testing.T) {
 	}
 }
 
-// TestBackupKeepsOthersControl: where all snapshots are of one owner, as they were
-// before each had one, Keep deletes those of all servers.
+// TestBackupKeepsOthersControl: if all snapshots have the same owner, as before
+// owners were recorded, Keep deletes those of every server.
 func TestBackupKeepsOthersControl(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 10)
@@ -74,7 +74,7 @@ func TestBackupKeepsOthersControl(t *testing.T) {
 }
 
 // TestPruneBackups: pruning without a backup deletes the owner's oldest snapshots
-// and what only they needed, and refuses what it cannot do.
+// and the contents that only they needed, and refuses what it cannot do.
 func TestPruneBackups(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 10)

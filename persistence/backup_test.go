@@ -23,8 +23,8 @@ import (
 	"parley/persistence/backup"
 )
 
-// rowWriter writes rows 1, 2, 3, … under its own name, each after the one before was
-// acknowledged: what a snapshot shows of it must be a beginning of that.
+// rowWriter writes rows 1, 2, 3, … under its own name, each after the one before
+// was acknowledged. A snapshot must hold the first n of them, for some n.
 type rowWriter struct {
 	name  string
 	slot  parley.Slot
@@ -53,7 +53,8 @@ func (c *rowWriter) write(t testing.TB, s *Store) {
 	c.acked.Store(n)
 }
 
-// found is how many rows of the writer a store has; gaps and wrong values are faults.
+// found returns how many rows of the writer a store has. Gaps and wrong values are
+// errors.
 func (c *rowWriter) found(t testing.TB, s *Store) uint64 {
 	t.Helper()
 	v := s.view()
@@ -72,8 +73,8 @@ func (c *rowWriter) found(t testing.TB, s *Store) uint64 {
 	return n
 }
 
-// running opens a store that is started. Its tables are few, so that they stay
-// what they are while a test looks.
+// running opens and starts a store. Its memtables are large, so that its tables
+// stay the same during a test.
 func running(t testing.TB, fs vfs.FS, dir string, journals int) *Store {
 	t.Helper()
 	opts := testOptions(fs, journals)
@@ -94,7 +95,7 @@ func mustBackup(t testing.TB, s *Store, o backup.Options) *backup.Snapshot {
 	return snapshot
 }
 
-// restored gives a snapshot as a running store.
+// restored restores a snapshot and starts a store on it.
 func restored(t testing.TB, fs vfs.FS, from, snapshot, to string) *Store {
 	t.Helper()
 	if _, err := backup.Restore(context.Background(), backup.RestoreOptions{FS: fs, From: from, Snapshot: snapshot, To: to}); err != nil {
@@ -103,7 +104,7 @@ func restored(t testing.TB, fs vfs.FS, from, snapshot, to string) *Store {
 	return running(t, fs, to+"/journal", 0)
 }
 
-// files are the names in a directory.
+// files returns the names in a directory.
 func files(t testing.TB, fs vfs.FS, dir string) []string {
 	t.Helper()
 	names, err := fs.List(dir)
@@ -114,9 +115,9 @@ func files(t testing.TB, fs vfs.FS, dir string) []string {
 	return names
 }
 
-// TestBackupOfAStoreAtWork takes snapshots while it is written to: each has all
-// that was acknowledged before it began, a beginning of what came later, and is a
-// store that goes on.
+// TestBackupOfAStoreAtWork takes snapshots while clients write. Each holds
+// everything that was acknowledged before it began and the first part of what came
+// later, and a store continues from it.
 func TestBackupOfAStoreAtWork(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
@@ -185,7 +186,7 @@ func closed(done chan struct{}) bool {
 	}
 }
 
-// filled is a store with some tables, and who wrote it.
+// filled returns a store with some tables, and its writer.
 func filled(t testing.TB, fs vfs.FS, rows int) (*Store, *rowWriter) {
 	t.Helper()
 	s, c := running(t, fs, "data/journal", 1), &rowWriter{name: "a"}
@@ -195,12 +196,12 @@ func filled(t testing.TB, fs vfs.FS, rows int) (*Store, *rowWriter) {
 	return s, c
 }
 
-// TestBackupCopiesWhatIsNew: a table that the directory holds is not copied
-// again, and one that only has the name of such a table is.
+// TestBackupCopiesWhatIsNew: a table that the backup directory holds is not copied
+// again; a different table of the same name is.
 func TestBackupCopiesWhatIsNew(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 1500)
-	// Tables at the bottom stay; what lies above is merged as it comes.
+	// Tables of the lowest level stay; those above would be merged meanwhile.
 	if err := s.db.Compact(context.Background(), []byte{0}, []byte{0xFF, 0xFF, 0xFF}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +214,8 @@ func TestBackupCopiesWhatIsNew(t *testing.T) {
 		t.Errorf("the first snapshot copied %d of %d bytes, the second %d of %d", first.Copied, first.Bytes(), second.Copied, second.Bytes())
 	}
 	mustClose(t, s)
-	// Two other lives of the same store: each numbers its tables as the other does.
+	// Two restored stores continue from the same snapshot: both use the same table
+	// numbers for different tables.
 	var lives []*rowWriter
 	var others []*backup.Snapshot
 	for _, name := range []string{"b", "c"} {
@@ -251,7 +253,8 @@ func sameNameOtherBytes(a, b *backup.Snapshot) bool {
 	})
 }
 
-// TestBackupKeeps prunes: the newest stay whole, and nothing that none of them needs.
+// TestBackupKeeps prunes: the newest snapshots stay complete, and contents that
+// none of them needs are deleted.
 func TestBackupKeeps(t *testing.T) {
 	fs := vfs.NewMem()
 	s, c := filled(t, fs, 10)
@@ -300,8 +303,8 @@ func rewrite(t testing.TB, fs vfs.FS, path string, change func([]byte) []byte) {
 	}
 }
 
-// TestDamagedBackupIsRefused flips a bit of, cuts short and removes every file of
-// a backup in turn: restore names it and leaves nothing, and so does check.
+// TestDamagedBackupIsRefused flips a bit in, truncates and removes every file of a
+// backup in turn: restore names the file and leaves nothing, and so does check.
 func TestDamagedBackupIsRefused(t *testing.T) {
 	fs := vfs.NewMem()
 	s, _ := filled(t, fs, 300)
@@ -367,7 +370,8 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	mustClose(t, restored(t, fs, "backup", "", "target"))
 }
 
-// TestBackupRefusals: what cannot go well is refused before anything is written.
+// TestBackupRefusals: a backup or restore that cannot succeed is refused before
+// anything is written.
 func TestBackupRefusals(t *testing.T) {
 	ctx := context.Background()
 	fs := vfs.NewMem()

@@ -15,7 +15,7 @@ import (
 	"parley/persistence/journaltest"
 )
 
-// conformanceStore are the disk and the clock of one journal under test.
+// conformanceStore is the store, disk and clock of one journal under test.
 type conformanceStore struct {
 	t        *testing.T
 	journals int
@@ -23,7 +23,7 @@ type conformanceStore struct {
 	fs       vfs.FS
 	ahead    atomic.Int64
 	store    *Store
-	// shown is how the store is seen, nil: as actors see it.
+	// shown wraps the store for the suite; nil if it is not wrapped.
 	shown func(*Store) journaltest.Journal
 }
 
@@ -87,9 +87,9 @@ func TestConformanceOnDisk(t *testing.T) {
 	})
 }
 
-// copyDirectory takes a directory as a killed process leaves it: all that was
-// written, synced or not, but not its lock. Since its owner is alive, it copies
-// again until nothing has moved meanwhile.
+// copyDirectory copies a directory as a killed process would leave it: everything
+// written, synced or not, except the lock. The store is still open, so it copies
+// again until no file has changed meanwhile.
 func copyDirectory(t *testing.T, from string) string {
 	t.Helper()
 	var err error
@@ -105,7 +105,7 @@ func copyDirectory(t *testing.T, from string) string {
 	return ""
 }
 
-// listing names what is in a directory, with sizes and times of change.
+// listing lists a directory with sizes and times of change.
 func listing(dir string) string {
 	var text strings.Builder
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -15,9 +15,9 @@ import (
 // applyBatch is how many messages the batches below hold.
 const applyBatch = 64
 
-// applying gives an operation that applies a batch of direct messages, each of a
-// speaker of its own, and throws the batch away. careless does with each message
-// what a careless writer might.
+// applying returns an operation that applies a batch of direct messages, each from
+// another stream, and discards the batch. careless is called with each item:
+// controls waste something there.
 func applying(t testing.TB, careless func(*apply.Item)) (operation func()) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	t.Cleanup(func() { mustClose(t, s) })
@@ -44,8 +44,7 @@ func applying(t testing.TB, careless func(*apply.Item)) (operation func()) {
 	}
 }
 
-// applyMost bounds what the writer allocates for a message in a batch: 0.2 when
-// it was set.
+// applyMost bounds the allocations per message of a batch: 0.2 when it was set.
 const applyMost = 0.5
 
 func TestCostOfApplying(t *testing.T) {
@@ -56,7 +55,7 @@ func TestCostOfApplying(t *testing.T) {
 	}
 }
 
-// TestCostOfApplyingControl has each record be copied once more.
+// TestCostOfApplyingControl copies each record once more.
 func TestCostOfApplyingControl(t *testing.T) {
 	skipUnderRace(t)
 	var kept []byte
@@ -66,7 +65,7 @@ func TestCostOfApplyingControl(t *testing.T) {
 	}
 }
 
-// skipUnderRace: the race detector allocates beside the program.
+// skipUnderRace skips a test whose allocations the race detector would add to.
 func skipUnderRace(t *testing.T) {
 	if raceDetector {
 		t.Skip("allocations are not the program's own under the race detector")
@@ -85,8 +84,8 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// fanning gives an operation that applies a word to a whole block and throws the
-// batch away. careless does with each seat what a careless writer might.
+// fanning returns an operation that applies a fan-out to a whole chunk and discards
+// the batch. careless is called with each seat: controls waste something there.
 func fanning(t testing.TB, careless func(parley.Seat)) (operation func()) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	t.Cleanup(func() { mustClose(t, s) })
@@ -128,7 +127,7 @@ func TestCostOfFanning(t *testing.T) {
 	}
 }
 
-// TestCostOfFanningControl has each feed entry be made on the heap.
+// TestCostOfFanningControl allocates each feed entry.
 func TestCostOfFanningControl(t *testing.T) {
 	skipUnderRace(t)
 	var kept *journal.FeedEntry
@@ -138,8 +137,8 @@ func TestCostOfFanningControl(t *testing.T) {
 	}
 }
 
-// TestCostOfFanningInTheLog compares what broadcasts to one and to all of a block
-// leave in the log.
+// TestCostOfFanningInTheLog compares the log bytes of a broadcast to one agent and
+// to a whole chunk.
 func TestCostOfFanningInTheLog(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
 	defer mustClose(t, s)

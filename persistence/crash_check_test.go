@@ -11,19 +11,19 @@ import (
 	"parley/persistence/layout"
 )
 
-// imageCheck is what an opened image shows, gathered by scanning all of it.
+// imageCheck is what an opened image holds, read completely.
 type imageCheck struct {
 	store *Store
 	view  *storeView
-	// events are the operations whose events are there, with their places.
+	// events are the streams of the operations whose events exist.
 	events  map[uint64]journal.Stream
-	queue   map[uint64]int // per operation: words that lie in a queue
-	handled map[uint64]int // per operation: events that took its words
+	queue   map[uint64]int // per operation: its messages in queues
+	handled map[uint64]int // per operation: events that handled its messages
 	rows    map[uint64]int
 	farRows map[uint64]int
 	feeds   map[parley.AgentID]map[uint64]parley.AnyID
 	refs    map[parley.AnyID]int
-	hosted  map[uint64]int // per operation: events of the stream that its own hosts
+	hosted  map[uint64]int // per operation: its events in hosted streams
 	faults  []string
 	settled bool
 }
@@ -32,8 +32,9 @@ func (s *imageCheck) fault(format string, args ...any) {
 	s.faults = append(s.faults, fmt.Sprintf(format, args...))
 }
 
-// checkImage holds an image against what clients knew when it was taken. With
-// settled, outboxes have come to rest: what was said elsewhere must be there too.
+// checkImage checks an image against what clients were promised when it was
+// recorded. settled means that outboxes are empty: effects on other homes must
+// exist too.
 func checkImage(w *workload, s *Store, known []promise, settled bool) []string {
 	v := s.view()
 	defer v.Close()
@@ -73,7 +74,8 @@ func checkImage(w *workload, s *Store, known []promise, settled bool) []string {
 	return x.faults
 }
 
-// readStream reads a stream: its events without a gap, its state not ahead of them.
+// readStream reads a stream: its events have no gap, and its state is not ahead of
+// them.
 func (s *imageCheck) readStream(stream journal.Stream, operations []*operation) {
 	last := uint64(0)
 	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
@@ -83,11 +85,11 @@ func (s *imageCheck) readStream(stream journal.Stream, operations []*operation) 
 		last = seq
 		n := layout.Number(f.Data)
 		if n >= uint64(len(operations)) || operations[n] == nil || operations[n].stream != stream {
-			s.fault("event %d tells of operation %d, which this stream did not do", seq, n)
+			s.fault("event %d is of operation %d, which is not of this stream", seq, n)
 			return true
 		}
 		if _, twice := s.events[n]; twice {
-			s.fault("operation %d is told twice", n)
+			s.fault("operation %d has two events", n)
 		}
 		s.events[n] = stream
 		if operations[n].fromQueue {
@@ -111,7 +113,7 @@ func (s *imageCheck) readStream(stream journal.Stream, operations []*operation) 
 	}
 }
 
-// readHosted reads the stream that another hosts.
+// readHosted reads a hosted stream.
 func (s *imageCheck) readHosted(stream journal.Stream) {
 	last := uint64(0)
 	err := s.view.Events(stream, 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
@@ -140,10 +142,10 @@ func (s *imageCheck) readRows(slot parley.Slot, table journal.Table, into map[ui
 	}
 }
 
-// readFeed reads an agent's feed. A message is untransferred until it is marked: both
-// are written together.
+// readFeed reads an agent's feed. A message has either receipts or an untransferred
+// row: both are written together.
 func (s *imageCheck) readFeed(agent parley.AgentID, operations []*operation) {
-	spoken := map[journal.Stream]uint64{}
+	last := map[journal.Stream]uint64{}
 	untransferred := map[uint64]parley.MessageID{}
 	_, err := s.view.Untransferred(agent, 0, math.MaxInt, func(position uint64, id parley.MessageID) bool {
 		untransferred[position] = id
@@ -160,10 +162,10 @@ func (s *imageCheck) readFeed(agent parley.AgentID, operations []*operation) {
 		}
 		arrival = e.At
 		by := operations[layout.Number(e.Note)].stream
-		if n := layout.Number(e.Note); n < spoken[by] {
-			s.fault("entry %d: operation %d after operation %d of the same stream", e.Position, n, spoken[by])
+		if n := layout.Number(e.Note); n < last[by] {
+			s.fault("entry %d: operation %d after operation %d of the same stream", e.Position, n, last[by])
 		}
-		spoken[by] = layout.Number(e.Note)
+		last[by] = layout.Number(e.Note)
 		record, position, err := s.recordOf(agent, e)
 		if err != nil || len(record) < 8 || layout.Number(record) != layout.Number(e.Note) || position != e.Position {
 			s.fault("entry %d: record of %d bytes at %d (%v)", e.Position, len(record), position, err)
@@ -180,8 +182,8 @@ func (s *imageCheck) readFeed(agent parley.AgentID, operations []*operation) {
 	}
 }
 
-// recordOf is what a feed entry brings: the record of a message or of the
-// broadcast that it is a copy of.
+// recordOf reads the record that a feed entry refers to: of a message, or of the
+// broadcast whose copy it is.
 func (s *imageCheck) recordOf(agent parley.AgentID, e journal.FeedEntry) (record []byte, position uint64, err error) {
 	id := parley.MessageID(e.Ref)
 	if e.Kind != journal.CopyEntry {
@@ -197,7 +199,7 @@ func (s *imageCheck) recordOf(agent parley.AgentID, e journal.FeedEntry) (record
 	return record, e.Position, err
 }
 
-// checkOperation demands that a operation is there whole or not at all, once.
+// checkOperation checks that an operation is there completely or not at all, once.
 func (s *imageCheck) checkOperation(w *workload, d *operation) {
 	stream, done := s.events[d.number]
 	if done && d.refusal != nil {
@@ -249,8 +251,9 @@ func count(there bool) int {
 	return 0
 }
 
-// expect: a part at the same home is there exactly if the operation is; one
-// elsewhere may follow, but never precede or be doubled.
+// expect checks one part of an operation. A part on the same home exists exactly if
+// the operation does; one on another home may follow later, but never exists
+// without it or twice.
 func (s *imageCheck) expect(d *operation, part string, done, near bool, n int) {
 	if n == count(done) || n == 0 && done && !near && !s.settled {
 		return
@@ -258,7 +261,7 @@ func (s *imageCheck) expect(d *operation, part string, done, near bool, n int) {
 	s.fault("operation %d (done %v): %s is there %d times, near %v, settled %v", d.number, done, part, n, near, s.settled)
 }
 
-// recordOf copies what reader has of a message.
+// recordOf copies the record of a message as stored for reader.
 func recordOf(v *storeView, reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
 	position, err = v.Message(reader, id, func(b []byte) error {
 		record = append([]byte{}, b...)
@@ -267,7 +270,7 @@ func recordOf(v *storeView, reader parley.Slot, id parley.MessageID) (record []b
 	return record, position, err
 }
 
-// checkPromise demands that what a client was told is there.
+// checkPromise checks that what a client was told is there.
 func (s *imageCheck) checkPromise(c promise) {
 	if c.released {
 		if _, ok := s.events[c.operation]; !ok {
@@ -292,8 +295,8 @@ func (s *imageCheck) checkPromise(c promise) {
 	}
 }
 
-// checkReopened opens an image, inspects it, lets outboxes come to rest and inspects
-// it again.
+// checkReopened opens an image and checks it, then waits until outboxes are empty
+// and checks it again.
 func checkReopened(w *workload, x crashRun, i crashtest.Image) []string {
 	known := w.known(i.Known)
 	opts := testOptions(i.FS, x.journals)
@@ -308,7 +311,7 @@ func checkReopened(w *workload, x crashRun, i crashtest.Image) []string {
 	}
 	for deadline := 0; outboxesBusy(s); deadline++ {
 		if deadline > 10000 {
-			faults = append(faults, "outboxes do not come to rest")
+			faults = append(faults, "outboxes do not become empty")
 			break
 		}
 		time.Sleep(200 * time.Microsecond)

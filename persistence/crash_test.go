@@ -12,14 +12,14 @@ import (
 	"parley/persistence/crashtest"
 )
 
-// crashDir lies two levels below what exists, as a data directory may.
+// crashDir has two missing parents, as a data directory may have.
 const crashDir = "data/journal"
 
-// crashResult is what came of workloads under the camera.
+// crashResult sums up the checks of many images.
 type crashResult struct {
 	tally                crashtest.Tally
 	operations, promises int
-	// broken images, and what was wrong with the first few.
+	// broken counts images with faults; faults are the first few.
 	broken int
 	faults []string
 }
@@ -36,24 +36,25 @@ func (v *crashResult) add(i crashtest.Image, faults []string) {
 	}
 }
 
-// copyMissing reports whether somebody never got a copy of a broadcast.
+// copyMissing reports whether some agent never got a copy of a broadcast.
 func (v *crashResult) copyMissing() bool {
 	return strings.Contains(strings.Join(v.faults, "\n"), "is there 0 times, near false, settled true")
 }
 
-// lost reports whether something that a client had been told was missing.
+// lost reports whether something that a client was promised is missing.
 func (v *crashResult) lost() bool { return strings.Contains(strings.Join(v.faults, "\n"), "lost:") }
 
-// crashRun is one workload. Unsynced, trusting and forgetful break a promise on purpose.
+// crashRun is one run of the workload. Unsynced, trusting and forgetful each break
+// a guarantee on purpose.
 type crashRun struct {
 	journals, rounds   int
 	seed               uint64
 	unsynced, trusting bool
-	// forgetful images do not resume the outboxes of journals to themselves.
+	// forgetful stores do not resume the outboxes of journals to themselves.
 	forgetful bool
 }
 
-// run runs a workload, takes images all along, and inspects each.
+// run runs the workload and checks each image that is recorded meanwhile.
 func (x crashRun) run(t *testing.T, v *crashResult) {
 	t.Helper()
 	w := newWorkload(t)
@@ -89,7 +90,7 @@ func (x crashRun) run(t *testing.T, v *crashResult) {
 	v.operations, v.promises = v.operations+len(w.issued()), v.promises+w.promised()
 }
 
-// crashImages is how many images that differ each number of journals must survive.
+// crashImages is how many distinct images are checked, for each number of journals.
 func crashImages() int {
 	switch {
 	case raceDetector:
@@ -100,9 +101,9 @@ func crashImages() int {
 	return 1100
 }
 
-// TestCrash takes the disk away at every write, sync, rename and creation of
-// mixed workloads: nothing that anybody was told may be missing, nothing half
-// there, and what was on its way must arrive once.
+// TestCrash fails the power at every write, sync, rename and creation of mixed
+// workloads. Nothing that a client was promised may be missing, no entry may be
+// there in part, and effects under way must arrive once.
 func TestCrash(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestCrashControls breaks one promise at a time: the checker must see it.
+// TestCrashControls breaks one guarantee at a time: the checks must notice.
 func TestCrashControls(t *testing.T) {
 	unraced(t)
 	for name, x := range map[string]crashRun{
@@ -142,8 +143,8 @@ func TestCrashControls(t *testing.T) {
 	}
 }
 
-// TestCrashControlOfResuming leaves what was on its way from a journal to itself
-// where it lies: somebody must be found who never got a copy.
+// TestCrashControlOfResuming does not resume outboxes of journals to themselves:
+// some agent must never get its copy.
 func TestCrashControlOfResuming(t *testing.T) {
 	unraced(t)
 	for _, journals := range []int{1, 4} {

@@ -24,7 +24,8 @@ var testStart = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 var testIDs atomic.Uint64
 
-// testEntropy makes ids that differ and tell in which order they were made.
+// testEntropy returns random parts for ids that are distinct and sort in the order
+// in which they are made.
 func testEntropy() (b [10]byte) {
 	binary.BigEndian.PutUint64(b[:], testIDs.Add(1))
 	return b
@@ -32,7 +33,7 @@ func testEntropy() (b [10]byte) {
 
 func testClock() time.Time { return testStart }
 
-// testOptions are those of a small store that says nothing.
+// testOptions are the options of a small store that logs nothing.
 func testOptions(fs vfs.FS, journals int) Options {
 	return Options{
 		FS: fs, Journals: journals, Clock: testClock, Logger: slog.New(slog.DiscardHandler),
@@ -40,51 +41,51 @@ func testOptions(fs vfs.FS, journals int) Options {
 	}
 }
 
-// operation is what one entry of the workload says, and so what an image of the
-// disk must show whole or not at all. Its number is the content of its event.
+// operation is what one entry of the workload writes. An image must show all of it
+// or nothing. Its number is the content of its event.
 type operation struct {
 	number  uint64
 	stream  journal.Stream
-	message parley.MessageID // announced to agent
+	message parley.MessageID // appended to agent's feed
 	agent   parley.AgentID
 	queueOf journal.Stream
-	rowSlot parley.Slot // where a row was put elsewhere, if far
+	rowSlot parley.Slot // where a row was put in another slot, if hasRow
 	hasRow  bool
 	created journal.Stream
 	due     time.Time
-	// broadcast went to all agents, block by block.
+	// broadcast is a message to all agents, in chunks.
 	broadcast parley.MessageID
-	// hosted: the operation has a chapter of the stream that its own hosts.
+	// hosted: the entry also appends to the stream that its own stream hosts.
 	hosted bool
-	// handles is the operation whose words this one took from the queue; heard tells
-	// that there is one.
+	// handles is the operation whose queued message this one handled, if fromQueue.
 	handles   uint64
 	fromQueue bool
-	// refusal operations must be refused and leave no trace.
+	// refusal is the error with which the entry must be refused, leaving no trace.
 	refusal error
 }
 
-// promise is something that somebody was told and that no crash may take back.
+// promise is something that a client was told, and that no crash may take back.
 type promise struct {
-	operation uint64 // its entry was released, or its event shown
+	operation uint64 // whose entry was released
 	released  bool   // operation is set
 	agent     parley.AgentID
-	entry     journal.FeedEntry // shown in agent's feed
+	entry     journal.FeedEntry // which agent's feed showed
 	message   parley.MessageID  // marked by agent
-	isCopy    bool              // it is a copy of a broadcast
+	isCopy    bool              // the message is a copy of a broadcast
 }
 
-// workload is a workload and what its clients know.
+// workload is a set of concurrent clients, and what they were promised.
 type workload struct {
 	t       testing.TB
 	store   *Store
 	agents  []parley.AgentID
 	streams []journal.Stream
-	// seats of the agents, in blocks of their own; hosted are the streams' second ones.
+	// seats of the agents, each in a chunk of its own where possible; hosted are
+	// the streams that streams host.
 	seats  []parley.Seat
 	hosted map[journal.Stream]journal.Stream
 	org    parley.OrgID
-	// trusting readers do not wait for View.Durable: a control.
+	// trusting readers do not wait for View.Durable. Only a control sets it.
 	trusting bool
 
 	mu         sync.Mutex
@@ -109,8 +110,8 @@ func newStream(slot parley.Slot) journal.Stream {
 	return journal.Stream{Kind: journal.ConversationStream, ID: parley.NewID[parley.AnyID](slot, testStart, testEntropy())}
 }
 
-// broadcasts reports whether a stream says things to many. What it says to feeds
-// of its own home may then be late as well.
+// broadcasts reports whether a stream sends broadcasts. Its feed entries for agents
+// of its own home may then be late too.
 func broadcasts(s journal.Stream) bool { return s.Slot()%2 == 1 }
 
 func (w *workload) promise(c ...promise) {
@@ -119,28 +120,28 @@ func (w *workload) promise(c ...promise) {
 	w.promises = append(w.promises, c...)
 }
 
-// promised counts what clients have been told so far.
+// promised counts the promises made so far.
 func (w *workload) promised() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.promises)
 }
 
-// known is what clients had been told first.
+// known returns the first promises.
 func (w *workload) known(told int) []promise {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.promises[:told:told]
 }
 
-// issued are the operations handed to the store; nil those still being made.
+// issued returns the operations appended so far; those still being made are nil.
 func (w *workload) issued() []*operation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.operations)
 }
 
-// run lets everybody loose and returns when the actors have done rounds turns.
+// run starts all clients and returns when each actor has done its rounds.
 func (w *workload) run(rounds int, seed uint64) {
 	var readers, actors sync.WaitGroup
 	done := make(chan struct{})
@@ -161,8 +162,8 @@ func (w *workload) run(rounds int, seed uint64) {
 	readers.Wait()
 }
 
-// workloadActor is an actor of the workload: it pipelines its entries and never
-// waits for the disk but to begin anew.
+// workloadActor appends the entries of one stream. It waits for the disk only when
+// it activates anew.
 type workloadActor struct {
 	*workload
 	stream     journal.Stream
@@ -171,7 +172,7 @@ type workloadActor struct {
 	activation uint64
 	seq        uint64
 	handled    uint64
-	// hostedSeq of the hosted stream.
+	// hostedSeq is the number of events of the hosted stream.
 	hostedSeq uint64
 }
 
@@ -196,7 +197,8 @@ func (a *workloadActor) perform(rounds int) {
 	}
 }
 
-// activate begins an incarnation, which must find all that the last one said.
+// activate begins an activation, which must find everything that the last one
+// appended.
 func (a *workloadActor) activate() {
 	a.activation = a.store.NextActivation()
 	passed := make(chan error, 1)
@@ -212,7 +214,7 @@ func (a *workloadActor) activate() {
 	last := uint64(0)
 	err := v.Events(a.stream, ^uint64(0), true, func(seq uint64, _ int64, _ journal.StoredEvent) bool { last = seq; return false })
 	if err != nil || last != a.seq {
-		a.t.Errorf("an incarnation finds %d events, the last one had said %d (%v)", last, a.seq, err)
+		a.t.Errorf("an activation finds %d events, the last one had appended %d (%v)", last, a.seq, err)
 	}
 }
 
@@ -239,8 +241,8 @@ func (a *workloadActor) append(d *operation, e *journal.Entry) {
 	a.store.Append(e)
 }
 
-// newOperation makes a operation and the part of its entry that every operation has: an event,
-// a row of its own, a count.
+// newOperation numbers an operation and returns what every entry has: an event, a
+// row of its own, a count.
 func (a *workloadActor) newOperation(d *operation) (*operation, *journal.Entry) {
 	a.mu.Lock()
 	d.stream, d.number = a.stream, uint64(len(a.operations))
@@ -304,8 +306,7 @@ func (a *workloadActor) appendEntry() {
 	a.append(d, e)
 }
 
-// handleQueue takes what is in the queue, as an actor does: rows that are not
-// durable yet included.
+// handleQueue handles the queued messages, as an actor does: durable or not.
 func (a *workloadActor) handleQueue() {
 	v := a.store.view()
 	var rows []journal.QueuedMessage
@@ -328,8 +329,8 @@ func (a *workloadActor) handleQueue() {
 	}
 }
 
-// appendRefused says what must be refused: with a wrong number, by a former
-// incarnation, or beginning what exists.
+// appendRefused appends an entry that must be refused: it has a wrong sequence,
+// comes from an earlier activation, or creates a stream that exists.
 func (a *workloadActor) appendRefused() {
 	d, e := a.newOperation(&operation{refusal: journal.ErrStale})
 	switch a.rng.IntN(4) {
@@ -350,7 +351,7 @@ func (a *workloadActor) appendRefused() {
 	a.append(d, e)
 }
 
-// read shows an agent its feed page by page, durable or not shown, and records
+// read pages through an agent's feed, waits until a page is durable, and records
 // receipts for it.
 func (w *workload) read(agent parley.AgentID, done chan struct{}) {
 	var marked atomic.Int64
@@ -366,7 +367,7 @@ func (w *workload) read(agent parley.AgentID, done chan struct{}) {
 		}
 		v.Close()
 		if errors.Is(err, parley.ErrOverloaded) {
-			continue // the disk took too long under the camera: nothing was shown
+			continue // the disk was too slow while images were recorded: nothing was shown
 		}
 		if err != nil {
 			w.t.Error(err)
@@ -406,7 +407,7 @@ func (w *workload) recordReceipt(c promise, pending *atomic.Int64) {
 	})
 }
 
-// follow claims what a subscription gives: that is durable without asking.
+// follow takes what a subscription returns as promised: it must be durable.
 func (w *workload) follow(agent parley.AgentID, done chan struct{}) {
 	news := make(chan struct{}, 1)
 	sub := w.store.subscribe(agent, 0, func() {

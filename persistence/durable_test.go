@@ -18,8 +18,8 @@ import (
 	"parley/persistence/layout"
 )
 
-// syncControl is a disk whose syncs of the write-ahead log are counted and can be
-// held back or made to fail.
+// syncControl counts the syncs of the write-ahead log, and can hold them back or
+// make them fail.
 type syncControl struct {
 	syncs  atomic.Int64
 	closed atomic.Pointer[chan struct{}]
@@ -47,14 +47,14 @@ func (v *syncControl) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// hold keeps every sync waiting until the function it gives is called.
+// hold keeps every sync waiting until the returned function is called.
 func (v *syncControl) hold() (open func()) {
 	c := make(chan struct{})
 	v.closed.Store(&c)
 	return func() { v.closed.Store(nil); close(c) }
 }
 
-// openWithSyncControl opens and starts a quiet store on a disk with a valve.
+// openWithSyncControl opens and starts a store on a disk with a syncControl.
 func openWithSyncControl(t testing.TB, journals int, change func(*Options)) (*Store, *syncControl) {
 	t.Helper()
 	v := &syncControl{}
@@ -70,7 +70,7 @@ func openWithSyncControl(t testing.TB, journals int, change func(*Options)) (*St
 	return s, v
 }
 
-// appended appends an entry and gives what becomes of it.
+// appended appends an entry. Its outcome is sent to the channel.
 func appended(s *Store, e *journal.Entry) <-chan error {
 	released := make(chan error, 2)
 	e.Release, e.At = func(err error) { released <- err }, testStart
@@ -87,8 +87,8 @@ func activated(t testing.TB, s *Store, stream journal.Stream) uint64 {
 	return activation
 }
 
-// TestNothingIsReleasedBeforeTheSync holds the disk back: what is written can
-// be seen, and nobody is told of it.
+// TestNothingIsReleasedBeforeTheSync holds syncs back: what is written is visible,
+// and no client is told of it.
 func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	s, disk := openWithSyncControl(t, 1, nil)
 	agent := parley.NewID[parley.AgentID](0, testStart, testEntropy())
@@ -135,14 +135,14 @@ func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	mustClose(t, s)
 }
 
-// TestFailedSyncIsFatal: nobody is told that an entry is kept or that it is
+// TestFailedSyncIsFatal: no client is told that an entry is stored or that it is
 // not, and the process is asked to end.
 func TestFailedSyncIsFatal(t *testing.T) {
 	ended := make(chan error, 8)
 	s, disk := openWithSyncControl(t, 1, func(o *Options) {
 		o.Fatal = func(err error) {
 			ended <- err
-			select {} // a process that ends goes no further
+			select {} // a process that ends does not continue
 		}
 	})
 	disk.broken.Store(true)
@@ -157,8 +157,8 @@ func TestFailedSyncIsFatal(t *testing.T) {
 	}
 }
 
-// TestReleaseWaitsAtMostSettleWait stops the target's writer: the answer comes without
-// the effect, late but not never, and the effect follows.
+// TestReleaseWaitsAtMostSettleWait stops the target's writer: the entry is released
+// without the effect after parley.SettleWait, and the effect follows.
 func TestReleaseWaitsAtMostSettleWait(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, "d", testOptions(fs, 2))
@@ -202,8 +202,8 @@ func TestReleaseWaitsAtMostSettleWait(t *testing.T) {
 	mustClose(t, s)
 }
 
-// directMessage is what a sender's turn says of a first, keyed direct message:
-// it has no events of its own, but begins a conversation.
+// directMessage is the entry of a first direct message with an idempotency key: it
+// has no events of its own, but creates a conversation.
 func directMessage(stream journal.Stream, to parley.AgentID, activation, number uint64) *journal.Entry {
 	id := parley.NewID[parley.MessageID](stream.Slot(), testStart, testEntropy())
 	talk := parley.NewID[parley.ConversationID](stream.Slot(), testStart, testEntropy())
@@ -224,7 +224,7 @@ func directMessage(stream journal.Stream, to parley.AgentID, activation, number 
 	}
 }
 
-// TestCostOfAMessage counts what a direct message costs: rows and syncs.
+// TestCostOfAMessage counts the rows and syncs of a direct message.
 func TestCostOfAMessage(t *testing.T) {
 	for _, c := range []struct{ journals, syncs int }{{1, 1}, {4, 2}} {
 		t.Run(fmt.Sprintf("%d journals", c.journals), func(t *testing.T) {
@@ -246,8 +246,8 @@ func TestCostOfAMessage(t *testing.T) {
 	}
 }
 
-// TestRowsOfAMessage applies one message to a batch and counts its rows: at
-// most seven, and the journal's counter.
+// TestRowsOfAMessage counts the rows that one message adds to a batch: at most
+// seven, and the journal's counter.
 func TestRowsOfAMessage(t *testing.T) {
 	for _, c := range []struct {
 		journals, rows int
@@ -272,7 +272,7 @@ func TestRowsOfAMessage(t *testing.T) {
 	}
 }
 
-// TestTimersTakeTurns: more timers are due than one tick wakes, and nobody
+// TestTimersTakeTurns: more timers are due than one tick fires, and no actor
 // cancels any; all of them fire.
 func TestTimersTakeTurns(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 1))
@@ -306,8 +306,8 @@ func TestTimersTakeTurns(t *testing.T) {
 	mustClose(t, s)
 }
 
-// TestOutboxRowsAreDeleted: what has arrived is deleted with a later batch of the
-// source, also one after the next opening.
+// TestOutboxRowsAreDeleted: a message that has arrived is deleted with a later
+// batch of its source, also after the next opening.
 func TestOutboxRowsAreDeleted(t *testing.T) {
 	fs := vfs.NewMem()
 	s := mustOpen(t, "d", testOptions(fs, 2))
@@ -343,7 +343,7 @@ func TestOutboxRowsAreDeleted(t *testing.T) {
 	}
 	say(1)
 	if n := left(); n == 0 {
-		t.Error("the last message is swept already: what follows shows nothing")
+		t.Error("the last message is deleted already: the test shows nothing")
 	}
 	mustClose(t, s)
 	s = mustOpen(t, "d", testOptions(fs, 2))
@@ -357,8 +357,8 @@ func TestOutboxRowsAreDeleted(t *testing.T) {
 	mustClose(t, s)
 }
 
-// TestOfferKnowsWhatRowsHold: an entry that was durable when the subscription
-// began is read from rows and must not come live too.
+// TestOfferKnowsWhatRowsHold: an entry that was durable when the subscription began
+// is read from rows and is not given live too.
 func TestOfferKnowsWhatRowsHold(t *testing.T) {
 	sub := &subscription{position: 2, backlog: 5, notify: func() {}}
 	for position := uint64(3); position <= 7; position++ {

@@ -11,7 +11,7 @@ import (
 	"parley/journal"
 )
 
-// newSeats makes agents with seats from 1 on, over all slots.
+// newSeats makes agents with seats from 1 on, in all slots.
 func newSeats(n int) []parley.Seat {
 	seats := make([]parley.Seat, n)
 	for i := range seats {
@@ -28,7 +28,7 @@ func newGroup(slot parley.Slot) journal.Stream {
 }
 
 func newBroadcast(slot parley.Slot) parley.MessageID {
-	var random [10]byte // of which a broadcast keeps the first four bytes
+	var random [10]byte // a broadcast's id keeps the first four bytes
 	binary.BigEndian.PutUint32(random[:], uint32(testIDs.Add(1)))
 	return parley.NewID[parley.MessageID](slot, testStart, random).Broadcast()
 }
@@ -43,8 +43,7 @@ func broadcast(group journal.Stream, activation uint64, to []parley.Seat, body i
 	}
 }
 
-// benchmarkFanout has one group broadcast as fast as the rest of each broadcast
-// is carried out.
+// benchmarkFanout has one group broadcast as fast as the fan-outs complete.
 func benchmarkFanout(b *testing.B, journals, members int) {
 	s, _ := openWithSyncControl(b, journals, func(o *Options) { o.MemTableBytes, o.CacheBytes = 32<<20, 64<<20 })
 	group, seats := newGroup(0), newSeats(members)
@@ -94,7 +93,7 @@ func outboxDepth(s *Store) (deepest int64) {
 	return deepest
 }
 
-// closeAtRest closes a store that is not started: nothing arrives any more.
+// closeAtRest closes a store that was not started, in which no message arrives.
 func closeAtRest(t testing.TB, s *Store) {
 	t.Helper()
 	for _, j := range s.journals {
@@ -105,7 +104,7 @@ func closeAtRest(t testing.TB, s *Store) {
 	mustClose(t, s)
 }
 
-// TestFanoutOverload: the doors close when too much is under way to be there soon.
+// TestFanoutOverload: Admit refuses when too many parts of fan-outs are under way.
 func TestFanoutOverload(t *testing.T) {
 	s := mustOpen(t, "d", testOptions(vfs.NewMem(), 2))
 	defer mustClose(t, s)

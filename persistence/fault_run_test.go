@@ -19,7 +19,7 @@ import (
 	"parley/persistence/layout"
 )
 
-// failing is a kind of operation on a kind of file, as `write of log`.
+// failing describes an operation and the kind of its file, as `write of log`.
 func failing(op errorfs.Op) string {
 	what := map[errorfs.OpKind]string{
 		errorfs.OpCreate: "create", errorfs.OpReuseForWrite: "create",
@@ -44,10 +44,10 @@ func failing(op errorfs.Op) string {
 	return what + " of " + kind
 }
 
-// fault is what a disk does wrong.
+// fault describes what a disk does wrong.
 type fault struct {
 	what    string // see failing
-	at      int64  // from the one of this number on, from 1
+	at      int64  // the first operation that fails, counted from 1
 	forever bool
 	err     error
 }
@@ -60,7 +60,7 @@ func (f fault) String() string {
 	return fmt.Sprintf("%v at %s %d, %s", f.err, f.what, f.at, often)
 }
 
-// faulty is a disk that counts what is done to it and fails as told.
+// faulty is a disk that counts operations and fails as its fault says.
 type faulty struct {
 	fault  fault
 	mended atomic.Bool
@@ -89,7 +89,8 @@ func (d *faulty) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// faultRun is a store on a faulty disk, its clients, and what they were told.
+// faultRun is a store on a faulty disk, its clients, and what was acknowledged to
+// them.
 type faultRun struct {
 	t     testing.TB
 	mem   *vfs.MemFS
@@ -97,9 +98,9 @@ type faultRun struct {
 	store *Store
 
 	mu sync.Mutex
-	// acked are the operations that were answered in time: before the process ended.
+	// acked are the operations that were acknowledged before the process ended.
 	acked map[journal.Stream]uint64
-	// ended is closed with the process; reason and left are why, and its files.
+	// ended is closed when the process ends; reason is why, files what it left.
 	ended  chan struct{}
 	reason error
 	files  *vfs.MemFS
@@ -108,7 +109,7 @@ type faultRun struct {
 	streams []journal.Stream
 	clients sync.WaitGroup
 	undone  atomic.Int64
-	// change makes a control of it.
+	// change alters the options, for controls.
 	change func(*Options)
 }
 
@@ -118,7 +119,8 @@ const (
 	faultBytes      = 1400
 )
 
-// faultBase is a directory with tables, logs and a manifest that faults are tried on.
+// faultBase is a directory with tables, logs and a manifest. All runs start from
+// it.
 func faultBase(t testing.TB, journals int) (*vfs.MemFS, []journal.Stream, map[journal.Stream]uint64) {
 	t.Helper()
 	o := &faultRun{t: t, mem: vfs.NewCrashableMem(), disk: &faulty{}, acked: map[journal.Stream]uint64{}, ended: make(chan struct{})}
@@ -134,7 +136,7 @@ func faultBase(t testing.TB, journals int) (*vfs.MemFS, []journal.Stream, map[jo
 	return o.mem, o.streams, o.acked
 }
 
-// open opens and starts the store. A process that ends takes its opener along.
+// open opens and starts the store. If the process ends, it does not return.
 func (o *faultRun) open(journals int) error {
 	opts := testOptions(errorfs.Wrap(o.mem, o.disk), journals)
 	opts.Clock, opts.CacheBytes = time.Now, 64<<10
@@ -163,8 +165,8 @@ func (o *faultRun) open(journals int) error {
 
 var errEnded = errors.New("the process has ended")
 
-// end is what os.Exit is to a real process: nothing is answered after it, the
-// files stay as they are, and whoever calls it does nothing more.
+// end is what os.Exit is to a real process: nothing is answered after it, the files
+// stay as they are, and the caller does not continue.
 func (o *faultRun) end(err error) {
 	o.mu.Lock()
 	if !o.over.Swap(true) {
@@ -176,7 +178,7 @@ func (o *faultRun) end(err error) {
 	select {}
 }
 
-// startClients has the clients do their operations one after the other.
+// startClients starts clients, each of which appends one operation after another.
 func (o *faultRun) startClients() {
 	for i, stream := range o.streams {
 		o.clients.Go(func() {
@@ -205,7 +207,7 @@ func (o *faultRun) startClients() {
 	}
 }
 
-// append appends an entry and reports whether it is kept.
+// append appends an entry and reports whether it was acknowledged.
 func (o *faultRun) append(e *journal.Entry, stream journal.Stream, activation uint64) bool {
 	e.Slot, e.Stream, e.Activation = stream.Slot(), stream, activation
 	o.undone.Add(1)
@@ -236,7 +238,7 @@ const (
 	faultHarmless  = "nobody noticed"
 )
 
-// run goes through the run: opens, works, closes, and judges on the way.
+// run opens the store, runs the clients, closes the store, and returns the outcome.
 func (o *faultRun) run(journals int) string {
 	if err := o.open(journals); err != nil {
 		return o.stopped(err, faultRefused)
@@ -279,8 +281,8 @@ func (o *faultRun) run(journals int) string {
 	return outcome
 }
 
-// checkTrouble is what must hold while the store says that it takes no writes.
-// The disk is mended; all must go on, and the store must say so.
+// checkTrouble checks what must hold while the store reports trouble, then repairs
+// the disk: all clients must continue, and the store must report no trouble.
 func (o *faultRun) checkTrouble(began time.Time) {
 	if _, err := o.store.Admit(0, 100); !errors.Is(err, parley.ErrOverloaded) {
 		o.t.Errorf("%v: in trouble, an entry is admitted: %v", o.disk.fault, err)
@@ -298,7 +300,7 @@ func (o *faultRun) checkTrouble(began time.Time) {
 	}
 }
 
-// stopped is the outcome on an end, which must have a reason that names the fault.
+// stopped checks that a process ended with a reason that names the fault.
 func (o *faultRun) stopped(err error, outcome string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -315,7 +317,7 @@ func (o *faultRun) stopped(err error, outcome string) string {
 }
 
 // checkSurvivors opens what is left, as after the death of the process and as after
-// a loss of power, and demands all that was acknowledged.
+// a power failure: everything acknowledged must be there.
 func (o *faultRun) checkSurvivors(journals int) {
 	o.mu.Lock()
 	acked := maps.Clone(o.acked)

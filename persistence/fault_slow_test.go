@@ -17,12 +17,13 @@ import (
 	"parley/persistence/layout"
 )
 
-// slowDisk takes 2 ms to 2 s for a write or a sync, most of them little.
+// slowDisk takes 2 ms to 2 s for a write or a sync, mostly little.
 type slowDisk struct {
 	mu   sync.Mutex
 	rng  *rand.Rand
 	slow atomic.Bool
-	// began is since when the log waits for a sync, Unix nanoseconds; 0 if it does not.
+	// began is since when the log waits for a sync, in Unix nanoseconds; 0 if it
+	// does not.
 	began atomic.Int64
 }
 
@@ -54,7 +55,7 @@ func (d *slowDisk) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// slowClients are clients of a slow disk and what they saw.
+// slowClients are the clients of a slow disk and what they observed.
 type slowClients struct {
 	store                       *Store
 	end                         time.Time
@@ -65,7 +66,7 @@ type slowClients struct {
 	took []time.Duration
 }
 
-// insist appends one entry after the other and comes back when it is refused.
+// insist appends one entry after another, and tries again after a refusal.
 func (c *slowClients) insist(t *testing.T) {
 	const payload = 900
 	stream := newStream(0)
@@ -92,9 +93,9 @@ func (c *slowClients) insist(t *testing.T) {
 	}
 }
 
-// TestSlowDisk has many clients on a disk that is slow at random. What is under
-// way stays bounded, the rest is refused before anything happened, trouble is
-// told of while a sync hangs and not afterwards, and nothing stands still.
+// TestSlowDisk has many clients on a disk that is slow at random. What is in flight
+// stays bounded, the rest is refused before anything has happened, trouble is
+// reported while a sync hangs and not afterwards, and everything makes progress.
 func TestSlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slowDisk{rng: seeded(7)}
@@ -146,8 +147,8 @@ func TestSlowDisk(t *testing.T) {
 	})
 }
 
-// TestStoppedProcess: a second in which the process itself stood still is not
-// taken for one in which the disk did; a sync that hangs on afterwards is told of.
+// TestStoppedProcess: a second in which the process was stopped does not count as
+// one in which the disk hung; a sync that continues to hang is reported.
 func TestStoppedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped atomic.Int64

@@ -20,8 +20,8 @@ import (
 
 func seeded(n uint64) *rand.Rand { return rand.New(rand.NewPCG(n, n)) }
 
-// faultPlaces are the operations of one kind, of n that there are, that faults
-// are tried at: the first few, the last, and some in between.
+// faultPlaces chooses the operations of one kind, of n in all, at which faults are
+// tried: the first few, the last, and some in between.
 func faultPlaces(n int64) []int64 {
 	places := []int64{1, 2, n / 4, n / 2, n * 3 / 4, n}
 	switch {
@@ -49,8 +49,7 @@ func newFaultRuns(t testing.TB, journals int) *faultRuns {
 	return x
 }
 
-// run tries one fault and gives what became of the process, and how often the
-// disk failed it.
+// run tries one fault. It returns the outcome, and how often the disk failed.
 func (x *faultRuns) run(t testing.TB, f fault, counted map[string]int64, change func(*Options)) (outcome string, hits int64) {
 	o := &faultRun{
 		t: t, mem: x.base.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: seeded(1)}),
@@ -64,9 +63,9 @@ func (x *faultRuns) run(t testing.TB, f fault, counted map[string]int64, change 
 	return outcome, o.disk.hit.Load()
 }
 
-// TestDiskFaults has the disk fail at every so many operations of every kind on
-// every kind of file, once and for ever: whatever it does, clients are told the
-// truth, nobody hangs, and the store ends with the reason or sheds until the
+// TestDiskFaults has the disk fail at many operations of every kind on every kind
+// of file, once and for good. Whatever fails, clients get true answers, none waits
+// forever, and the store either ends with the reason or refuses writes until the
 // cause is gone.
 func TestDiskFaults(t *testing.T) {
 	t.Parallel()
@@ -95,7 +94,7 @@ func TestDiskFaults(t *testing.T) {
 	}
 }
 
-// all tries faults, several at a time, and counts what became of each kind.
+// all tries faults, several at a time, and counts the outcomes of each kind.
 func (x *faultRuns) all(t *testing.T, faults []fault) map[string]map[string]int {
 	tally := map[string]map[string]int{}
 	var mu sync.Mutex
@@ -135,7 +134,7 @@ func logTally(t *testing.T, tally map[string]map[string]int) {
 	t.Logf("%d faults\n%s", total, strings.Join(lines, "\n"))
 }
 
-// recordedErrors takes what a control complains of instead of failing.
+// recordedErrors collects the errors of a control instead of failing.
 type recordedErrors struct {
 	testing.TB
 	mu   sync.Mutex
@@ -148,12 +147,12 @@ func (c *recordedErrors) Errorf(format string, args ...any) {
 	c.said = append(c.said, fmt.Sprintf(format, args...))
 }
 
-// TestDiskFaultsControl: a store that answers before the sync is found out.
+// TestDiskFaultsControl: a store that answers before the sync is noticed.
 func TestDiskFaultsControl(t *testing.T) {
 	t.Parallel()
 	x := newFaultRuns(t, 1)
 	var told []string
-	for _, at := range []int64{6, 7, 8, 9} { // whether anything was answered just then is chance
+	for _, at := range []int64{6, 7, 8, 9} { // whether an answer falls into the gap is chance
 		c := &recordedErrors{TB: t}
 		outcome, hits := x.run(c, fault{"write of log", at, true, errIO}, nil, func(o *Options) { o.Unsynced = true })
 		if outcome == faultEnded && hits > 0 && strings.Contains(strings.Join(c.said, " "), "lost:") {
@@ -164,8 +163,8 @@ func TestDiskFaultsControl(t *testing.T) {
 	t.Errorf("no loss was seen: %v", told)
 }
 
-// TestPatienceControl: an engine that sees the disk as it is ends where it could
-// have waited for room, and tries a table again thousands of times.
+// TestPatienceControl: without retries the engine ends the process where it could
+// wait for space, and tries a table again thousands of times.
 func TestPatienceControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -174,7 +173,7 @@ func TestPatienceControl(t *testing.T) {
 	for hasty, want := range map[bool]string{true: faultEnded, false: faultHarmless} {
 		outcome, hits := x.run(t, f, nil, func(o *Options) { o.noRetries = hasty })
 		if outcome == faultRecovered {
-			outcome = faultHarmless // it was seen while it waited
+			outcome = faultHarmless // trouble was seen while it waited
 		}
 		if outcome != want || hits != 1 {
 			t.Errorf("%v, hasty %v: %s, want %s", f, hasty, outcome, want)
@@ -189,7 +188,8 @@ func TestPatienceControl(t *testing.T) {
 	}
 }
 
-// TestWitnessCannotBeWritten: nothing more is taken in until it can.
+// TestWitnessCannotBeWritten: while the witness cannot be written, nothing is
+// admitted.
 func TestWitnessCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &faulty{fault: fault{"sync of witness", 1, true, errIO}}

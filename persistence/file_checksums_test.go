@@ -19,8 +19,8 @@ import (
 	"parley/persistence/layout"
 )
 
-// noTablesFS is a disk on which no table finds room, once that is switched on: so
-// what is written stays in the logs.
+// noTablesFS is a disk on which tables find no space once it is switched on, so
+// that data stays in logs.
 type noTablesFS struct {
 	vfs.FS
 	on atomic.Bool
@@ -35,8 +35,8 @@ func (d *noTablesFS) Create(path string, category vfs.DiskWriteCategory) (vfs.Fi
 
 func (d *noTablesFS) Unwrap() vfs.FS { return d.FS }
 
-// killedWithLogs is a directory of a process that was killed while it had several
-// logs, after more commits than heads are kept of. orderly: it was stopped instead.
+// killedWithLogs is the directory of a process that was killed, or stopped if
+// orderly, while it had several logs, after more commits than heads are stored for.
 func killedWithLogs(t testing.TB, orderly bool) *killedDirectory {
 	t.Helper()
 	disk, r := &noTablesFS{FS: vfs.NewMem()}, &killedDirectory{s: newStream(1)}
@@ -49,7 +49,7 @@ func killedWithLogs(t testing.TB, orderly bool) *killedDirectory {
 	disk.on.Store(true)
 	activation := activated(t, s, r.s)
 	logs := func() (n int) {
-		names, err := disk.List("d") // the engine removes files meanwhile: none is opened
+		names, err := disk.List("d") // the engine may remove files: do not open them
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func killedWithLogs(t testing.TB, orderly bool) *killedDirectory {
 	return r
 }
 
-// unchanged checks that a directory that was refused is as it was found.
+// unchanged checks that a refused directory is as it was.
 func (r *killedDirectory) unchanged(t *testing.T, fs vfs.FS, name string, content []byte) {
 	t.Helper()
 	want := maps.Clone(r.files)
@@ -109,13 +109,13 @@ func sizes(files map[string][]byte) string {
 	return strings.Join(all, " ")
 }
 
-// fileDamage is one thing that may become of one file of a directory.
+// fileDamage is one thing that can happen to a file.
 type fileDamage struct {
 	what, name string
-	content    []byte // nil: it is gone
+	content    []byte // nil: removed
 }
 
-// damages are what may become of logs, markers and manifests as wholes.
+// damages are what can happen to logs, markers and manifests as a whole.
 func (r *killedDirectory) damages() (all []fileDamage) {
 	names := slices.Sorted(maps.Keys(r.files))
 	for i, name := range names {
@@ -138,7 +138,7 @@ func (r *killedDirectory) damages() (all []fileDamage) {
 	return all
 }
 
-// killedDirectories are directories of many sorts.
+// killedDirectories are directories of several kinds.
 func killedDirectories(t testing.TB) map[string]*killedDirectory {
 	return map[string]*killedDirectory{
 		"killed in its first life":  killed(t, 1, 20),
@@ -149,9 +149,9 @@ func killedDirectories(t testing.TB) map[string]*killedDirectory {
 	}
 }
 
-// TestMissingFilesAreNeverSilent takes away, empties, cuts and exchanges the
-// engine's logs, manifests and markers, and flips each byte of each manifest:
-// nothing that is missing is overlooked, and what is refused is left as it was.
+// TestMissingFilesAreNeverSilent removes, empties, truncates and swaps the engine's
+// logs, manifests and markers, and flips each byte of each manifest. No loss goes
+// undetected, and a refused directory stays as it was.
 func TestMissingFilesAreNeverSilent(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -177,8 +177,8 @@ func TestMissingFilesAreNeverSilent(t *testing.T) {
 	}
 }
 
-// TestMissingFilesAreNeverSilentControl: a witness that records commits only
-// misses some of it.
+// TestMissingFilesAreNeverSilentControl: a witness that records only commits misses
+// some losses.
 func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -215,8 +215,8 @@ func TestMissingFilesAreNeverSilentControl(t *testing.T) {
 	}
 }
 
-// TestAcceptedLossIsOver: who accepts what is missing once has a directory that
-// opens like any other from then on, and says so to whoever audits it.
+// TestAcceptedLossIsOver: after a loss was accepted once, the directory opens like
+// any other, and verification finds no fault.
 func TestAcceptedLossIsOver(t *testing.T) {
 	unraced(t)
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"parley/journal"
 )
 
-// held reports whether publishing to so many subscribers waits for what they do
-// when they are notified.
+// held reports whether publishing to so many subscribers waits for their notify
+// functions.
 func held(t *testing.T, subscribers int) bool {
 	s := mustOpen(t, "data", testOptions(vfs.NewMem(), 1))
 	defer mustClose(t, s)
@@ -60,8 +60,8 @@ func TestHubDoesNotHoldThePublisherControl(t *testing.T) {
 	}
 }
 
-// TestHubGivesEverythingOnce: many follow one feed while it grows, some
-// slowly, some leave and come again.
+// TestHubGivesEverythingOnce: many subscribers follow one feed while it grows; some
+// are slow, some leave and return.
 func TestHubGivesEverythingOnce(t *testing.T) {
 	const entries = 600
 	s, _ := openWithSyncControl(t, 1, nil)
@@ -136,7 +136,8 @@ func followAll(t *testing.T, s *Store, agent parley.AgentID, manner, total int) 
 	return got
 }
 
-// BenchmarkHubManySubscribers is what telling one of ten thousand subscribers costs.
+// BenchmarkHubManySubscribers measures the cost of notifying one of ten thousand
+// subscribers.
 func BenchmarkHubManySubscribers(b *testing.B) {
 	const crowd = 10_000
 	h, agent, told := newHub(), parley.AgentID{}, make(chan struct{}, crowd)

@@ -13,8 +13,8 @@ import (
 	"parley/persistence/journaltest"
 )
 
-// TestLatestWaitsForWhatItShowed: unlike a view, it shows what was written after it
-// was opened; like a view, it is not answered from before that is synced.
+// TestLatestWaitsForWhatItShowed: unlike a view it shows what was written after it
+// was opened; like a view it is durable only when that is synced.
 func TestLatestWaitsForWhatItShowed(t *testing.T) {
 	s, disk := openWithSyncControl(t, 1, nil)
 	view, latest := s.view(), s.latest()
@@ -56,12 +56,13 @@ func TestLatestWaitsForWhatItShowed(t *testing.T) {
 	}
 }
 
-// latestStore is a journal all of whose views are by Latest.
+// latestStore is a journal whose views are all by Latest.
 type latestStore struct{ *Store }
 
 func (n latestStore) View() journal.View { return n.Store.latest() }
 
-// TestLatestConforms: who asks one thing at a time cannot tell it from a view.
+// TestLatestConforms: for a caller that reads one thing at a time it behaves like a
+// view.
 func TestLatestConforms(t *testing.T) {
 	unraced(t)
 	journaltest.Run(t, func(t *testing.T, journals int) journaltest.Harness {

@@ -36,7 +36,8 @@ var engineWrites = []string{
 	"Apply", "ApplyNoSyncWait", "Ingest", "IngestAndExcise", "IngestExternalFiles", "IngestWithStats", "Excise",
 }
 
-// writersIn gives the functions of a folder's product code that write to the engine.
+// writersIn returns the functions of a folder's product code that write to the
+// engine.
 func writersIn(t *testing.T, folder fs.FS) (writers []string) {
 	t.Helper()
 	files, err := fs.Glob(folder, "*.go")
@@ -64,8 +65,8 @@ func writersIn(t *testing.T, folder fs.FS) (writers []string) {
 	return writers
 }
 
-// writesToEngine reports whether a write of something called db is mentioned, or
-// the commit of a batch.
+// writesToEngine reports whether code mentions a write method of something called
+// db, or the commit of a batch.
 func writesToEngine(body ast.Node) (writes bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		s, ok := n.(*ast.SelectorExpr)
@@ -97,8 +98,8 @@ func nameOf(f *ast.FuncDecl) string {
 	}
 }
 
-// TestOneWayToTheEngine: nobody writes to it who is not on the list, and the list
-// names nobody who does not.
+// TestOneWayToTheEngine: every function that writes is on the list, and every
+// function on the list writes.
 func TestOneWayToTheEngine(t *testing.T) {
 	writers := writersIn(t, os.DirFS("."))
 	for _, w := range writers {
@@ -125,9 +126,9 @@ func TestOneWayToTheEngine(t *testing.T) {
 	}
 }
 
-// pastDays opens a store with idempotency keys of two days and lets those of the
-// former become old. It gives how many bytes the engine was given to write since,
-// and how many of them the journals counted.
+// pastDays opens a store with idempotency keys of two days and lets the older ones
+// expire. It returns how many bytes the engine was given to write since, and how
+// many of them the journals counted.
 func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted uint64) {
 	t.Helper()
 	now := atomic.Int64{}
@@ -171,8 +172,8 @@ func pastDays(t *testing.T, journals int, during func(*Store)) (given, counted u
 	if during != nil {
 		during(s)
 	}
-	// What is visible may not be counted yet: a journal counts what it committed
-	// before it commits the next.
+	// A journal counts a batch after the commit, which is visible before: wait for
+	// a later one.
 	for slot := range parley.Slot(journals) {
 		for range 2 {
 			passed := make(chan error, 1)
@@ -193,7 +194,7 @@ func onceKey(day uint32) []byte {
 }
 
 // TestPastDaysAreForgottenByTheJournal: every byte that the engine is given while
-// past idempotency keys are dropped is in a batch of a journal.
+// past idempotency keys are deleted is in a batch of a journal.
 func TestPastDaysAreForgottenByTheJournal(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		if given, counted := pastDays(t, journals, nil); given != counted {

@@ -78,8 +78,8 @@ func TestQueueLosesNothing(t *testing.T) {
 	}
 }
 
-// TestQueueLetsOthersPass: late messages are taken few at a time, never before
-// what was there first, and never out of their outbox's order.
+// TestQueueLetsOthersPass: late messages are taken a few at a time, never before
+// items that were there first, and in the order of their outbox.
 func TestQueueLetsOthersPass(t *testing.T) {
 	q := newQueue()
 	push := func(source, number int, late bool) {

@@ -17,17 +17,17 @@ import (
 	"parley/persistence/layout"
 )
 
-// killedDirectory is a directory as a process that was killed left it, and what it had
+// killedDirectory holds the files that a killed process left, and what it had
 // acknowledged.
 type killedDirectory struct {
 	files map[string][]byte
-	acked []uint64 // operations: their numbers are the contents of their events
+	acked []uint64 // numbers of operations, which are the contents of their events
 	s     journal.Stream
 }
 
-// killed runs a journal over fs, has it acknowledge batches of events one by
-// one, and takes the files away while it is running, once the witness has
-// followed. More than one opening leaves sorted tables and manifests behind.
+// killed runs a journal that acknowledges events one by one, waits for the witness,
+// and takes the files while the process runs. More than one opening leaves tables
+// and manifests behind.
 func killed(t testing.TB, lives, events int) *killedDirectory {
 	t.Helper()
 	fs, r := vfs.NewMem(), &killedDirectory{s: newStream(1)}
@@ -57,7 +57,7 @@ func killed(t testing.TB, lives, events int) *killedDirectory {
 	return r
 }
 
-// waitForWitness returns when the witness on disk says what is acknowledged.
+// waitForWitness returns when the witness on disk has the last acknowledged commit.
 func waitForWitness(t testing.TB, s *Store) {
 	t.Helper()
 	for range 2000 {
@@ -96,7 +96,7 @@ func filesOf(t testing.TB, fs vfs.FS) map[string][]byte {
 	return files
 }
 
-// kindOf names what sort of file it is.
+// kindOf is the kind of a file, from its name.
 func kindOf(name string) string {
 	for part, kind := range map[string]string{".log": "log", ".sst": "table", "MANIFEST": "manifest", "OPTIONS": "options", "marker": "marker", disk.WitnessName: "witness"} {
 		if strings.Contains(name, part) {
@@ -106,7 +106,7 @@ func kindOf(name string) string {
 	return "other"
 }
 
-// with puts the files on a disk of their own, one of them changed.
+// with copies the files to a new disk, one of them changed.
 func (r *killedDirectory) with(t testing.TB, name string, content []byte) vfs.FS {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -116,7 +116,7 @@ func (r *killedDirectory) with(t testing.TB, name string, content []byte) vfs.FS
 	for n, b := range r.files {
 		if n == name {
 			if b = content; b == nil {
-				continue // it is gone
+				continue // removed
 			}
 		}
 		f, err := fs.Create("d/"+n, vfs.WriteCategoryUnspecified)
@@ -138,8 +138,8 @@ const (
 	rotSilent   = "SILENT LOSS"
 )
 
-// try opens the directory and reads all of it. An engine that panics has
-// refused: the process ends.
+// try opens the directory and reads all of it. An engine that panics counts as a
+// refusal: the process ends.
 func (r *killedDirectory) try(fs vfs.FS, witnessed bool) (outcome string, reason error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -169,15 +169,15 @@ func (r *killedDirectory) try(fs vfs.FS, witnessed bool) (outcome string, reason
 	return rotHarmless, nil
 }
 
-// unraced leaves a test to the runs without the race detector: it is long, and
-// what it tries is about bytes or breaks promises on purpose.
+// unraced skips a test under the race detector: it is long, and tests bytes or
+// breaks guarantees on purpose.
 func unraced(t *testing.T) {
 	if raceDetector {
 		t.Skip("this is tried without the race detector")
 	}
 }
 
-// rotEvery is the step with which bytes are flipped: fewer for a quick look.
+// rotEvery is the distance between bytes that are flipped: larger in short runs.
 func rotEvery(name string, size int) int {
 	flips := 60
 	if testing.Short() {
@@ -189,9 +189,9 @@ func rotEvery(name string, size int) int {
 	return max(1, size/flips)
 }
 
-// TestRotIsNeverSilent flips a bit in every so many bytes of every file, and
-// cuts every file short, of a directory whose process was killed: each time the
-// directory is refused, or what the rot touched is, or nothing is missing.
+// TestRotIsNeverSilent flips a bit in many bytes of every file of a killed process,
+// and truncates every file. Each time the directory is refused, or reading the
+// damaged part is, or nothing is missing.
 func TestRotIsNeverSilent(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -233,7 +233,7 @@ func TestRotIsNeverSilent(t *testing.T) {
 }
 
 // TestRotIsNeverSilentControl opens the same directories without a witness: the
-// engine alone loses the end of its log and says nothing.
+// engine alone loses the end of its log silently.
 func TestRotIsNeverSilentControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()

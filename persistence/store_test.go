@@ -94,7 +94,7 @@ func TestOpenRefusesOtherLayouts(t *testing.T) {
 	mustClose(t, mustOpen(t, "d", testOptions(fs, 4)))
 }
 
-// reopenEngine opens the directory d below the checks of Open.
+// reopenEngine opens the directory d without the checks of Open.
 func reopenEngine(t *testing.T, fs vfs.FS) *Store {
 	t.Helper()
 	s := &Store{opts: testOptions(fs, 0), dir: "d", closing: make(chan struct{})}
@@ -127,7 +127,8 @@ func TestOpenRefusesOptions(t *testing.T) {
 	}
 }
 
-// TestActivationsGrowOverOpenings: an activation of a former process is never newer.
+// TestActivationsGrowOverOpenings: activations of an earlier process have smaller
+// numbers.
 func TestActivationsGrowOverOpenings(t *testing.T) {
 	fs := vfs.NewMem()
 	last := uint64(0)
@@ -144,9 +145,9 @@ func TestActivationsGrowOverOpenings(t *testing.T) {
 	}
 }
 
-// TestEngineSeesRot flips single bits in the write-ahead log of a store that was
-// made a moment ago, and leaves the witness out. In the blocks before the last,
-// each must keep the engine from opening.
+// TestEngineSeesRot flips single bits in the write-ahead log of a new store,
+// without a witness. In all blocks but the last, each must keep the engine from
+// opening.
 func TestEngineSeesRot(t *testing.T) {
 	flips, seen := rot(t, func(fs vfs.FS) *Store { return mustOpen(t, "d", rotOptions(fs)) })
 	if seen != flips {
@@ -154,7 +155,7 @@ func TestEngineSeesRot(t *testing.T) {
 	}
 }
 
-// TestEngineSeesRotControl opens a new engine once only: its log hides rot.
+// TestEngineSeesRotControl opens a new engine only once: its log hides damage.
 func TestEngineSeesRotControl(t *testing.T) {
 	flips, seen := rot(t, func(fs vfs.FS) *Store {
 		s := &Store{opts: rotOptions(fs), dir: "d", hub: newHub(), closing: make(chan struct{})}
@@ -192,7 +193,7 @@ func rotOptions(fs vfs.FS) Options {
 	return opts
 }
 
-// rot writes a log of several blocks, kills the process and opens what it left
+// rot writes a log of several blocks, kills the process, and opens what it left
 // with one bit flipped, for some bits of the first two blocks.
 func rot(t *testing.T, open func(vfs.FS) *Store) (flips, seen int) {
 	t.Helper()

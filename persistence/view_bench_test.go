@@ -9,8 +9,8 @@ import (
 	"parley/journal"
 )
 
-// BenchmarkRead reads one row, while nothing is written: through a view, which is a
-// snapshot of the engine, and as it is now.
+// BenchmarkRead reads one row while nothing is written: through a view, which is a
+// snapshot of the engine, and through Latest.
 func BenchmarkRead(b *testing.B) {
 	opts := testOptions(vfs.NewMem(), 1)
 	opts.CacheBytes, opts.MemTableBytes = 64<<20, 8<<20

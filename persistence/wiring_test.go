@@ -13,8 +13,8 @@ func ignoreQueue(journal.Stream) {}
 
 func ignoreTimer(journal.Stream, time.Time) {}
 
-// startQuietly starts a store without its housekeeping, which costs more than
-// the rest of a short life.
+// startQuietly starts a store without housekeeping, which would dominate a short
+// test.
 func startQuietly(s *Store) error {
 	s.onQueue, s.onTimer = ignoreQueue, ignoreTimer
 	for _, j := range s.journals {

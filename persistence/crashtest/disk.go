@@ -1,6 +1,6 @@
-// Package crashtest takes the disk away: a disk in memory of which an image is
-// taken before every change, as a loss of power would leave it. What a test
-// finds on the images it judges itself.
+// Package crashtest simulates power failures. Its disk is in memory and records,
+// before every change, an image of what a power failure at that moment would leave.
+// Tests check the images themselves.
 package crashtest
 
 import (
@@ -15,25 +15,26 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// Kept are the shares, in percent, of what was not synced that images keep.
+// Kept are the percentages of unsynced data that images keep.
 var Kept = []int{0, 30, 50, 90}
 
-// Image is a disk after a loss of power, and how much clients had been told
-// before it.
+// Image is a disk after a power failure.
 type Image struct {
-	// Op is the change before which power was lost.
+	// Op is the change before which the power failed.
 	Op string
-	// Kept is the share of unsynced blocks and directory entries that is there.
+	// Kept is the percentage of unsynced blocks and directory entries that
+	// survived.
 	Kept int
 	FS   *vfs.MemFS
-	// Known is what the camera's counter of claims showed. Of images that are
-	// alike it is that of the last: it must hold all that the earlier ones must.
+	// Known is what the function known of NewDisk returned before the failure.
+	// Equal images are merged and have the Known of the last: it must hold
+	// everything that the earlier ones must.
 	Known int
-	// Number counts the images that differ.
+	// Number counts distinct images.
 	Number int
 }
 
-// Disk is a disk in memory, for one directory, and the camera on it.
+// Disk is a disk in memory that records images of one directory.
 type Disk struct {
 	mem    *vfs.MemFS
 	dir    string
@@ -44,16 +45,16 @@ type Disk struct {
 	mu     sync.Mutex
 	paused bool
 	rng    *rand.Rand
-	held   map[uint64]*Image // of the last change, not handed out yet
+	held   map[uint64]*Image // of the last change, not sent yet
 	tally  Tally
 }
 
 // Tally counts images.
 type Tally struct {
-	// Taken are all images, Alike those of them that had the same bytes as
-	// another of the same or of the last change and are inspected together.
+	// Taken are all images. Alike are those with the same bytes as another one of
+	// the same or the last change: they are checked together.
 	Taken, Alike int
-	// Before counts the changes that were imaged, by the kind of file.
+	// Before counts the changes that were recorded, by kind of file.
 	Before map[string]int
 }
 
@@ -68,15 +69,15 @@ func (t *Tally) Add(u Tally) {
 	}
 }
 
-// Distinct is how many images differ.
+// Distinct is the number of distinct images.
 func (t Tally) Distinct() int { return t.Taken - t.Alike }
 
 func (t Tally) String() string {
 	return fmt.Sprintf("%d images (%d of them like another) before %v", t.Taken, t.Alike, t.Before)
 }
 
-// NewDisk puts a camera on mem, on which dir lies or will lie. known
-// counts what clients have been told; it is asked before each image.
+// NewDisk records images of mem, on which dir exists or will exist. known counts
+// what clients have been promised; it is called before each image.
 func NewDisk(mem *vfs.MemFS, dir string, seed uint64, known func() int) *Disk {
 	return &Disk{
 		mem: mem, dir: dir, seed: maphash.MakeSeed(), known: known, images: make(chan Image, 64),
@@ -84,20 +85,20 @@ func NewDisk(mem *vfs.MemFS, dir string, seed uint64, known func() int) *Disk {
 	}
 }
 
-// FS is what is to be written to.
+// FS is the file system to write to.
 func (d *Disk) FS() vfs.FS { return errorfs.Wrap(reusing{d.mem}, (*recorder)(d)) }
 
-// Record starts the camera, or has it take no images for a while.
+// Record starts or pauses recording.
 func (d *Disk) Record(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.paused = !on
 }
 
-// Images gives the images, until Stop. Whoever writes waits for whoever inspects.
+// Images returns the images, until Stop. Writers wait for the receiver.
 func (d *Disk) Images() <-chan Image { return d.images }
 
-// Stop hands out the last images and ends the film. Nothing is written any more.
+// Stop sends the last images and closes the channel. Nothing is written any more.
 func (d *Disk) Stop() Tally {
 	d.takeImage()
 	d.mu.Lock()
@@ -110,31 +111,31 @@ func (d *Disk) Stop() Tally {
 	return d.tally
 }
 
-// Lose is the disk after a loss of power, for the next life.
+// Lose returns the disk after a power failure, to continue with.
 func (d *Disk) Lose(kept int) *vfs.MemFS {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: d.rng})
 }
 
-// Mem is the disk itself, for the next life.
+// Mem returns the disk itself, to continue with.
 func (d *Disk) Mem() *vfs.MemFS { return d.mem }
 
-// takeImage takes an image as it is now.
+// takeImage records the present state.
 func (d *Disk) takeImage() {
 	_ = (*recorder)(d).MaybeError(errorfs.Op{Kind: errorfs.OpFileSync, Path: "the end"})
 }
 
-// syncTakes is how long a sync is waited for: clients go on meanwhile, and are
-// shown what they must not be shown yet, if anybody does.
+// syncTakes is the duration of a sync. Clients continue meanwhile; a store that
+// answers before the sync shows it here.
 const syncTakes = 300 * time.Microsecond
 
-// recorder is the disk as the file system that is written to sees it.
+// recorder is the Disk in its role as an injector of errorfs.
 type recorder Disk
 
-func (c *recorder) String() string { return "camera" }
+func (c *recorder) String() string { return "recorder" }
 
-// MaybeError takes images before a change of the disk.
+// MaybeError records images before a change of the disk.
 func (c *recorder) MaybeError(op errorfs.Op) error {
 	verb, changes := changing[op.Kind]
 	if !changes {
@@ -177,11 +178,11 @@ func (c *recorder) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// sum is of all names and bytes in the directory.
+// sum hashes all names and bytes in the directory.
 func (d *Disk) sum(mem *vfs.MemFS) (sum uint64) {
 	names, err := mem.List(d.dir)
 	if err != nil {
-		return 0 // not there yet
+		return 0 // the directory does not exist yet
 	}
 	for _, name := range names {
 		data, _ := mem.UnsafeGetFileDataBuffer(mem.PathJoin(d.dir, name))
@@ -190,19 +191,19 @@ func (d *Disk) sum(mem *vfs.MemFS) (sum uint64) {
 		_, _ = h.WriteString(name)
 		_ = h.WriteByte(0)
 		_, _ = h.Write(data)
-		sum += h.Sum64() | 1 // in whatever order they are listed
+		sum += h.Sum64() | 1 // independent of the order of names
 	}
 	return sum
 }
 
-// changing are the operations that change what a loss of power leaves.
+// changing are the operations that change what a power failure leaves.
 var changing = map[errorfs.OpKind]string{
 	errorfs.OpCreate: "creating", errorfs.OpLink: "linking", errorfs.OpRemove: "removing", errorfs.OpRemoveAll: "removing",
 	errorfs.OpRename: "renaming", errorfs.OpReuseForWrite: "reusing", errorfs.OpMkdirAll: "making",
 	errorfs.OpFileWrite: "writing", errorfs.OpFileWriteAt: "writing in", errorfs.OpFileSync: "syncing", errorfs.OpFileSyncData: "syncing",
 }
 
-// kindOf a file by its name.
+// kindOf is the kind of a file, from its name.
 func kindOf(path string) string {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	if dot := strings.LastIndexByte(name, '.'); dot > 0 && !strings.HasPrefix(name, "marker.") {
@@ -214,9 +215,8 @@ func kindOf(path string) string {
 	return name
 }
 
-// reusing is the disk in memory but for one call: its own ReuseForWrite takes
-// the lock that keeps clones out twice, and stands still for ever when a clone
-// asks for it in between.
+// reusing replaces ReuseForWrite of the disk in memory. The original takes the lock
+// against clones twice, and deadlocks if a clone is made in between.
 type reusing struct{ *vfs.MemFS }
 
 func (d reusing) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {

@@ -13,8 +13,8 @@ func (r *rig) group(slot parley.Slot) journal.Stream {
 	return journal.Stream{Kind: journal.GroupStream, ID: parley.NewID[parley.AnyID](slot, r.Clock(), r.entropy())}
 }
 
-// seats are of n agents who live all over, but for the first at near. Some
-// numbers are those of agents who have left.
+// seats returns the seats of n agents in all homes, the first at near. There are
+// gaps in the numbers, as if members had left.
 func (r *rig) seats(n int) []parley.Seat {
 	all := make([]parley.Seat, n)
 	for i := range all {
@@ -33,7 +33,7 @@ func (r *rig) broadcast() parley.MessageID {
 	return r.last
 }
 
-// broadcastEntry is an entry that sends one message to many.
+// broadcastEntry is an entry that sends one message to many agents.
 func broadcastEntry(id parley.MessageID, text string, to []parley.Seat) *journal.Entry {
 	return &journal.Entry{
 		Records: []journal.Record{{ID: id, Data: []byte(text)}},
@@ -41,7 +41,7 @@ func broadcastEntry(id parley.MessageID, text string, to []parley.Seat) *journal
 	}
 }
 
-// feedTexts are what feeds hold.
+// feedTexts describes the entries of a feed.
 func (r *rig) feedTexts(agent parley.AgentID) []string {
 	r.Helper()
 	var all []string
@@ -51,8 +51,8 @@ func (r *rig) feedTexts(agent parley.AgentID) []string {
 	return all
 }
 
-// have waits until every feed has n entries, and no more.
-func (r *rig) have(to []parley.Seat, n int) {
+// waitForEntries waits until every feed has n entries, and no more.
+func (r *rig) waitForEntries(to []parley.Seat, n int) {
 	r.Helper()
 	next := 0
 	r.until(line(n, "entries for everybody"), func() bool {
@@ -82,22 +82,22 @@ func testFanout(r *rig) {
 		many.AddToList = talk
 		e.Effects = []journal.Effect{many, journal.Fanout{Kind: journal.StatusEntry, Ref: parley.AnyID(talk), Note: []byte("open"), To: to}}
 		a.mustAppend(e)
-		r.have(to, 2)
-		r.copied(id, talk, to)
+		r.waitForEntries(to, 2)
+		r.checkCopies(id, talk, to)
 		if n == 300 {
 			r.reopen()
-			r.have(to, 2)
-			r.copied(id, talk, to)
+			r.waitForEntries(to, 2)
+			r.checkCopies(id, talk, to)
 		}
 	}
 }
 
-// copied expects what a fan-out has left: with each reader, once, and where the
-// broadcast lives.
-func (r *rig) copied(id parley.MessageID, talk parley.ConversationID, to []parley.Seat) {
+// checkCopies checks what a fan-out has written: one copy for each recipient, and
+// the lists at the broadcast's home.
+func (r *rig) checkCopies(id parley.MessageID, talk parley.ConversationID, to []parley.Seat) {
 	r.Helper()
 	for i, seat := range to {
-		if i%17 != 0 && i%251 > 8 && i < len(to)-3 { // a sample, with the ends of blocks
+		if i%17 != 0 && i%251 > 8 && i < len(to)-3 { // a sample that includes the ends of chunks
 			continue
 		}
 		mine := parley.Copy(id, seat.Number)
@@ -142,7 +142,7 @@ func (r *rig) text(v journal.View, reader parley.Slot, id parley.MessageID) stri
 	return line(text, found, err)
 }
 
-// testFanoutOrder has a group say several things in one breath.
+// testFanoutOrder has a stream append several fan-outs and feed entries at once.
 func testFanoutOrder(r *rig) {
 	to := r.seats(560)
 	a := r.appender(r.group(near), 0)
@@ -169,7 +169,7 @@ func testFanoutOrder(r *rig) {
 		id := r.broadcast()
 		every(journal.CopyEntry, id, line(n))
 		e := broadcastEntry(id, line(n), to)
-		if n%2 == 0 { // all in one entry: what was said first comes first
+		if n%2 == 0 { // all in one entry: effects keep their order
 			every(journal.StatusEntry, id, "changed")
 			e.Effects = append(e.Effects, journal.Fanout{Kind: journal.StatusEntry, Ref: parley.AnyID(id), Note: []byte("changed"), To: to})
 			answer := one(len(to)-1, n)
@@ -197,7 +197,7 @@ func testFanoutOrder(r *rig) {
 		}
 		r.expect(line("feed of seat", seat.Number), r.feedTexts(seat.Agent), want[i])
 	}
-	for _, i := range []int{0, 300, 550} { // a late reply has its place in its record
+	for _, i := range []int{0, 300, 550} { // the record of a reply that came by outbox has its position
 		for _, e := range r.feed(to[i].Agent) {
 			if e.Kind == journal.MessageEntry {
 				r.view(func(v journal.View) {
@@ -209,7 +209,7 @@ func testFanoutOrder(r *rig) {
 	}
 }
 
-// testFanoutSettled looks at once for the first block of what was answered.
+// testFanoutSettled looks for the first chunk as soon as the entry is released.
 func testFanoutSettled(r *rig) {
 	to := r.seats(1000)
 	a := r.appender(r.group(near), 0)
@@ -224,14 +224,14 @@ func testFanoutSettled(r *rig) {
 				}
 			}
 		}
-		r.have(to, n+1)
+		r.waitForEntries(to, n+1)
 	}
 	if inTime == 0 {
 		r.Skipf("this disk is too slow to tell: no answer came within %v", parley.SettleWait)
 	}
 }
 
-// testFanoutCrash takes the power away in the middle.
+// testFanoutCrash fails the power in the middle of fan-outs.
 func testFanoutCrash(r *rig) {
 	to := r.seats(1000)
 	group := r.group(near)
@@ -258,7 +258,7 @@ func testFanoutCrash(r *rig) {
 			r.Fatalf("%d broadcasts were answered, %d are there", sent, there)
 		}
 		sent = there
-		r.have(to, sent)
+		r.waitForEntries(to, sent)
 	}
 	for _, seat := range to {
 		var refs []string
@@ -271,7 +271,7 @@ func testFanoutCrash(r *rig) {
 	}
 }
 
-// testFanoutFollowing follows feeds while broadcasts come in.
+// testFanoutFollowing follows feeds while broadcasts arrive.
 func testFanoutFollowing(r *rig) {
 	const rounds = 20
 	to := r.seats(600)
@@ -296,7 +296,7 @@ func testFanoutFollowing(r *rig) {
 				}
 				for _, e := range entries {
 					record := string(e.Record)
-					if e.Record == nil { // to be read
+					if e.Record == nil { // has to be read
 						v := r.Journal.View()
 						record = r.text(v, to[i].Agent.Slot(), parley.MessageID(e.Ref).Broadcast())
 						record = record[:len(record)-len(" true <nil>")]
@@ -329,7 +329,7 @@ func testCopyReceipts(r *rig) {
 	to, id := r.seats(8), r.broadcast()
 	a := r.appender(r.group(near), 0)
 	a.mustAppend(broadcastEntry(id, "body", to))
-	r.have(to, 1)
+	r.waitForEntries(to, 1)
 	receipts := func() {
 		r.Helper()
 		for i, seat := range to {
@@ -368,8 +368,8 @@ func testCopyReceipts(r *rig) {
 	receipts()
 }
 
-// testUntransferredCopies: copies and messages are told of in the order of the feed, and
-// copies that count as carried are passed over.
+// testUntransferredCopies: copies and messages are listed in the order of the feed,
+// without the copies that count as transferred.
 func testUntransferredCopies(r *rig) {
 	to := r.seats(8)
 	a := r.appender(r.group(near), 0)
@@ -382,8 +382,8 @@ func testUntransferredCopies(r *rig) {
 			journal.AppendFeed{To: to[1].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(r.message(near))},
 			journal.AppendFeed{To: to[7].Agent, Kind: journal.MessageEntry, Ref: parley.AnyID(r.message(near))},
 		}})
-		r.have(to[7:], 2*n+2)
-		r.have(to[1:2], 2*n+2)
+		r.waitForEntries(to[7:], 2*n+2)
+		r.waitForEntries(to[1:2], 2*n+2)
 	}
 	for _, seat := range []parley.Seat{to[1], to[7]} {
 		feed := r.feed(seat.Agent)
@@ -409,6 +409,6 @@ func testUntransferredCopies(r *rig) {
 			Slot: seat.Agent.Slot(), Table: journal.TransferredTable, Key: seat.Agent.Bytes(), Value: upTo,
 		}}})
 		r.must(r.await(done))
-		r.expect("beyond what counts as carried", r.untransferred(seat.Agent, 0), want[1:])
+		r.expect("beyond what counts as transferred", r.untransferred(seat.Agent, 0), want[1:])
 	}
 }

@@ -32,7 +32,7 @@ func testFeed(r *rig) {
 			}
 			ref := parley.AnyID(r.message(near))
 			a := speakers[i%2]
-			// The clock of who speaks goes back and forth.
+			// The clock of the sender goes back and forth.
 			at := r.Clock().Add(time.Duration(i%5) * time.Minute)
 			a.mustAppend(&journal.Entry{At: at, Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: kind, Ref: ref, Note: note}}})
 			want = append(want, line(kind, ref, note))
@@ -166,13 +166,13 @@ func (r *rig) untransferred(agent parley.AgentID, from uint64) []string {
 		r.must(err)
 		r.expect("up to where all is told", told, ^uint64(0))
 	})
-	r.inPieces(agent, from, all)
+	r.untransferredInPieces(agent, from, all)
 	return all
 }
 
-// inPieces holds a look that ends after a few entries of the feed, and goes on
-// where it ended, against one that sees all at once.
-func (r *rig) inPieces(agent parley.AgentID, from uint64, want []string) {
+// untransferredInPieces compares reads that each examine a few entries of the feed
+// with one read of all of it.
+func (r *rig) untransferredInPieces(agent parley.AgentID, from uint64, want []string) {
 	r.Helper()
 	r.view(func(v journal.View) {
 		for _, rows := range []int{1, 2, 3} {
@@ -223,7 +223,7 @@ func testUntransferred(r *rig) {
 	}
 }
 
-// recordReceipt hands receipts over that no actor judged.
+// recordReceipt records receipts without an actor.
 func (r *rig) recordReceipt(m journal.RecordReceipt) {
 	r.Helper()
 	if err := r.await(r.append(&journal.Entry{Slot: m.Recipient.Slot(), Effects: []journal.Effect{m}})); err != nil {
@@ -231,8 +231,8 @@ func (r *rig) recordReceipt(m journal.RecordReceipt) {
 	}
 }
 
-// testAnnounced: that a webhook took the news of a message or copy leaves it
-// untransferred, until it is carried, whichever was first.
+// testAnnounced: a message or copy that a webhook announced stays untransferred
+// until it is transferred, whichever comes first.
 func testAnnounced(r *rig) {
 	a, g := r.appender(r.stream(near), 0), r.appender(r.group(near), 0)
 	id, mass := r.message(near), r.broadcast()
@@ -241,7 +241,7 @@ func testAnnounced(r *rig) {
 		a.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.AppendFeed{To: agent, Kind: journal.MessageEntry, Ref: parley.AnyID(id)}}})
 	}
 	g.mustAppend(broadcastEntry(mass, "body", seats))
-	r.have(seats, 1)
+	r.waitForEntries(seats, 1)
 	receipts := []journal.RecordReceipt{}
 	for _, agent := range direct {
 		r.until("the entry", func() bool { return len(r.feed(agent)) == 1 })
@@ -268,7 +268,7 @@ func testAnnounced(r *rig) {
 	r.crash()
 	untransferred("after a crash", 1)
 	say(journal.Receipts{TransferredAt: 9, TransferredBy: journal.StreamChannel})
-	untransferred("after it was carried", 0)
+	untransferred("after it was transferred", 0)
 	say(journal.Receipts{AnnouncedAt: 3})
 	untransferred("after more news", 0)
 	r.view(func(v journal.View) {
@@ -321,9 +321,9 @@ func testReceipts(r *rig) {
 				r.recordReceipt(journal.RecordReceipt{Recipient: agent, Message: id, Position: at, Receipts: steps[i]})
 			}
 			check(agent.Slot(), agent, id)
-			check(near, agent, id) // where the conversation lives
+			check(near, agent, id) // at the home of the conversation
 			withReceipts = append(withReceipts, message{agent, id})
-			// Receipts may be said from the conversation's home too.
+			// The home of the conversation may record receipts too.
 			a.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.RecordReceipt{Recipient: agent, Message: id, Position: at, Receipts: journal.Receipts{TransferredAt: 60}}}})
 			r.view(func(v journal.View) {
 				var beside []string
@@ -374,8 +374,8 @@ func testFollowing(r *rig) {
 	}
 }
 
-// follow reads a feed to the end: some are fast, some lag, some come late,
-// some read one entry at a time, some leave and come again.
+// follow reads a feed to its end. The manner chooses whether the reader is fast,
+// lags, starts late, reads one entry at a time, or leaves and returns.
 func (r *rig) follow(agent parley.AgentID, manner, total int) []uint64 {
 	news := make(chan struct{}, 1)
 	notify := func() {

@@ -7,15 +7,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Pair is a key and its value as a store keeps them.
+// Pair is a key and its value as a store stores them.
 type Pair struct{ Key, Value []byte }
 
-// Fill makes the directory of a store that holds exactly these pairs, whichever
+// Fill creates the directory of a store that holds exactly these pairs, whichever
 // release wrote them. It has no witness: open it with AcceptLoss.
 func Fill(dir string, pairs []Pair) error {
 	db, err := pebble.Open(dir, &pebble.Options{
 		FormatMajorVersion: pebble.FormatNewest, Logger: silent{},
-		// Values come merged; only the name of the merger is looked at.
+		// Values are merged already; the engine only compares the merger's name.
 		Merger: &pebble.Merger{Name: "parley.v1", Merge: pebble.DefaultMerger.Merge},
 	})
 	if err != nil {
@@ -28,7 +28,7 @@ func Fill(dir string, pairs []Pair) error {
 	return errors.Join(err, batch.Commit(pebble.Sync), db.Close())
 }
 
-// silent drops what an engine has to say besides errors.
+// silent drops the engine's messages, except errors.
 type silent struct{}
 
 func (silent) Infof(string, ...any)         {}

@@ -5,7 +5,7 @@ import (
 	"parley/journal"
 )
 
-// streamAppend continues a stream that has so many events.
+// streamAppend appends to a hosted stream that has expect events.
 func streamAppend(s journal.Stream, expect uint64, texts ...string) journal.StreamAppend {
 	c := journal.StreamAppend{Stream: s, Expect: expect}
 	for _, text := range texts {
@@ -21,7 +21,7 @@ func testHosted(r *rig) {
 	bear := func(s journal.Stream) journal.Effect {
 		return journal.CreateStream{Stream: s, Fresh: true, Events: []journal.StoredEvent{storedEvent("born")}, State: []byte("born")}
 	}
-	// In one breath: begun and gone on with.
+	// Two entries in one batch: the stream begins and continues.
 	a.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("host")}, Effects: []journal.Effect{bear(first)}})
 	a.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("host")}, Effects: []journal.Effect{bear(second)}, Hosted: []journal.StreamAppend{streamAppend(first, 1, "a", "b")}})
 	a.begin(&journal.Entry{Hosted: []journal.StreamAppend{streamAppend(first, 3, "c"), streamAppend(second, 1, "x")}})
@@ -73,18 +73,19 @@ func testHostedRefused(r *rig) {
 		r.expect(name+": rows", r.row(near, journal.RosterTable, "everything"), "-")
 		r.expect(name+": events", line(r.events(a.stream), r.events(one), r.events(two), r.events(none)), "[host] [1] [1] []")
 	}
-	// What is refused in a batch counts for nothing of what follows in it.
+	// An entry that is refused does not count for those after it in the batch.
 	b := r.begin3(a, one)
 	r.refused(b[0], nil)
 	r.refused(b[1], journal.ErrStale)
 	r.refused(b[2], nil)
 	r.expect("the stream", r.events(one), "[1 2 3]")
-	// A stream that nobody began is begun by its first chapter.
+	// A stream that does not exist begins with its first append.
 	a.mustAppend(&journal.Entry{Hosted: []journal.StreamAppend{streamAppend(none, 0, "n")}})
 	r.expect("a new stream", r.events(none), "[n]")
 }
 
-// begin3 hands three chapters over, the second of which is wrong.
+// begin3 appends three entries to a hosted stream, the second with a wrong
+// sequence.
 func (r *rig) begin3(a *appender, s journal.Stream) (released [3]<-chan error) {
 	for i, c := range []journal.StreamAppend{streamAppend(s, 1, "2"), streamAppend(s, 1, "x"), streamAppend(s, 2, "3")} {
 		released[i] = a.begin(&journal.Entry{Hosted: []journal.StreamAppend{c}})

@@ -1,5 +1,6 @@
-// Package journaltest is the suite that every journal must pass: what actors
-// and doors rely on, said as tests that know nothing of how it is kept.
+// Package journaltest is the conformance suite that every journal must pass. Its
+// tests state what actors and the server rely on; they know nothing of how a
+// journal stores it.
 package journaltest
 
 import (
@@ -21,26 +22,26 @@ type Journal interface {
 	Close() error
 }
 
-// Harness is a journal under test with its surroundings.
+// Harness is a journal under test with its clock and its disk.
 type Harness struct {
 	// Journal is open and not started.
 	Journal Journal
-	// Reopen closes the journal given last and opens it again, not started.
+	// Reopen closes the journal returned last and opens it again, not started.
 	Reopen func() Journal
-	// Crash opens, not started, what a loss of power would leave at this
-	// moment; the journal given last is abandoned.
+	// Crash opens, not started, what a power failure would leave at this moment.
+	// The journal returned last is abandoned.
 	Crash func() Journal
-	// Clock is the journal's; it stands still but for Advance.
+	// Clock is the journal's. Only Advance moves it.
 	Clock   parley.Clock
 	Advance func(time.Duration)
 }
 
-// Run holds a journal to the suite. Open makes a fresh one over a number of
-// homes and closes at the end of the test whichever journal is open then.
+// Run tests a journal. open creates a new one with the given number of homes, and
+// closes the one that is open at the end of the test.
 func Run(t *testing.T, open func(t *testing.T, journals int) Harness) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
-			for _, c := range claims {
+			for _, c := range requirements {
 				t.Run(c.name, func(t *testing.T) {
 					t.Parallel()
 					r := &rig{T: t, Harness: open(t, journals), homes: journals}
@@ -52,8 +53,9 @@ func Run(t *testing.T, open func(t *testing.T, journals int) Harness) {
 	}
 }
 
-// claims are what the suite demands, in the order in which one would build a journal.
-var claims = []struct {
+// requirements are the tests of the suite, in the order in which one would build a
+// journal.
+var requirements = []struct {
 	name string
 	test func(*rig)
 }{
@@ -96,10 +98,10 @@ var claims = []struct {
 	{"keys of past days are forgotten", testForgetting},
 }
 
-// patience is how many milliseconds something that must come may take.
+// patience is how many milliseconds a test waits for something that must happen.
 const patience = 10000
 
-// rig is one test at work.
+// rig is the fixture of one test.
 type rig struct {
 	*testing.T
 	Harness
@@ -107,7 +109,7 @@ type rig struct {
 
 	mu    sync.Mutex
 	ids   uint64
-	last  parley.MessageID // that was broadcast
+	last  parley.MessageID // the last broadcast
 	hints []journal.Stream
 	fired []firing
 }
@@ -145,7 +147,7 @@ func (r *rig) crash() {
 	r.start()
 }
 
-// until waits for something that must come.
+// until waits until come returns true.
 func (r *rig) until(what string, come func() bool) {
 	r.Helper()
 	for range patience {
@@ -164,7 +166,8 @@ func (r *rig) must(err error) {
 	}
 }
 
-// entropy makes ids that differ and sort in the order in which they are made.
+// entropy returns random parts for ids that are distinct and sort in the order in
+// which they are made.
 func (r *rig) entropy() (b [10]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,7 +197,7 @@ func (r *rig) stream(slot parley.Slot) journal.Stream {
 	return journal.Stream{Kind: journal.ConversationStream, ID: parley.NewID[parley.AnyID](slot, r.Clock(), r.entropy())}
 }
 
-// append hands an entry over and gives what becomes of it.
+// append appends an entry. Its outcome is sent to the channel.
 func (r *rig) append(e *journal.Entry) <-chan error {
 	released := make(chan error, 2)
 	if e.At.IsZero() {
@@ -216,7 +219,7 @@ func (r *rig) await(released <-chan error) error {
 	}
 }
 
-// view looks at the journal as it is.
+// view calls look with a view of the journal.
 func (r *rig) view(look func(journal.View)) {
 	v := r.Journal.View()
 	defer v.Close()
@@ -275,7 +278,7 @@ func (r *rig) events(s journal.Stream) []string {
 	return all
 }
 
-// recordOf copies what reader has of a message.
+// recordOf copies the record of a message as stored for reader.
 func recordOf(v journal.View, reader parley.Slot, id parley.MessageID) (record []byte, position uint64, err error) {
 	position, err = v.Message(reader, id, func(b []byte) error {
 		record = append([]byte{}, b...)
@@ -284,8 +287,8 @@ func recordOf(v journal.View, reader parley.Slot, id parley.MessageID) (record [
 	return record, position, err
 }
 
-// receiptsOf reads the receipts of a message to recipient as reader does: by position
-// where it has one, else by message.
+// receiptsOf reads the receipts of a message to recipient as reader does: by
+// position if the message is in a feed there, else by message.
 func receiptsOf(v journal.View, reader parley.Slot, recipient parley.AgentID, id parley.MessageID) (journal.Receipts, error) {
 	_, position, err := recordOf(v, reader, id)
 	if err != nil || position == 0 {
@@ -328,10 +331,10 @@ func row(slot parley.Slot, table journal.Table, key, value string) journal.Row {
 	return journal.Row{Slot: slot, Table: table, Key: []byte(key), Value: []byte(value)}
 }
 
-// line puts what it is given on one line, a blank between any two.
+// line formats values on one line, separated by spaces.
 func line(parts ...any) string { return strings.TrimSuffix(fmt.Sprintln(parts...), "\n") }
 
-// expect compares what is printed: bytes, lists and errors alike.
+// expect compares values as they are printed: bytes, lists and errors alike.
 func (r *rig) expect(what string, got, want any) {
 	r.Helper()
 	if g, w := fmt.Sprintf("%v", got), fmt.Sprintf("%v", want); g != w {

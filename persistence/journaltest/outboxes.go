@@ -82,7 +82,7 @@ func testHints(r *rig) {
 	}
 }
 
-// notes reads a feed whose entries carry numbers as notes.
+// notes reads a feed whose notes are numbers.
 func (r *rig) notes(agent parley.AgentID) []string {
 	var all []string
 	for _, e := range r.feed(agent) {
@@ -99,8 +99,8 @@ func numbers(n int) []string {
 	return all
 }
 
-// errand is an entry with number n, of a speaker at slot, for every agent.
-func (r *rig) errand(slot parley.Slot, n int, agents []parley.AgentID) *journal.Entry {
+// numberedEntry is an entry with number n, from a stream at slot, for every agent.
+func (r *rig) numberedEntry(slot parley.Slot, n int, agents []parley.AgentID) *journal.Entry {
 	id := r.message(slot)
 	e := &journal.Entry{
 		Events:  []journal.StoredEvent{storedEvent(line(n))},
@@ -123,7 +123,7 @@ func testOutboxes(r *rig) {
 			a := r.appender(s, uint64(said))
 			talk.Go(func() {
 				for i := range each {
-					e := r.errand(s.Slot(), said+i, agents)
+					e := r.numberedEntry(s.Slot(), said+i, agents)
 					for w := range e.Effects {
 						say := e.Effects[w].(journal.AppendFeed)
 						say.Note = fmt.Append(nil, s.Slot(), said+i)
@@ -172,7 +172,7 @@ func testOutboxesCrash(r *rig) {
 		var released []<-chan error
 		start := int(a.seq)
 		for i := range 60 {
-			released = append(released, a.begin(r.errand(near, start+i, agents)))
+			released = append(released, a.begin(r.numberedEntry(near, start+i, agents)))
 		}
 		for _, c := range released[:10*round] {
 			r.must(r.await(c))
@@ -190,7 +190,7 @@ func testOutboxesCrash(r *rig) {
 	}
 }
 
-// inTime reports whether an answer came in less than parley.SettleWait.
+// inTime reports whether answer returned in less than parley.SettleWait.
 func (r *rig) inTime(answer func()) bool {
 	late := time.NewTimer(parley.SettleWait)
 	defer late.Stop()
@@ -203,8 +203,9 @@ func (r *rig) inTime(answer func()) bool {
 	}
 }
 
-// testSettled looks at once for what an answered entry did elsewhere. An answer
-// that took longer than parley.SettleWait may come before the effect.
+// testSettled looks for the effects of an entry in other homes as soon as the entry
+// is released. A release that took longer than parley.SettleWait may come before
+// the effects.
 func testSettled(r *rig) {
 	a := r.appender(r.stream(near), 0)
 	inTime := 0
@@ -241,7 +242,7 @@ func testSettled(r *rig) {
 				r.expect("receipts where the conversation lives", line(receipts, err), line(journal.Receipts{ReadAt: 7}, nil))
 			})
 		}
-		// A row there can be taken away from here too.
+		// An effect can also delete a row of another home.
 		gone := row(farther, journal.ClientTable, key, "")
 		gone.Delete = true
 		a.mustAppend(&journal.Entry{Effects: []journal.Effect{journal.PutRow{Row: gone}}})
@@ -252,7 +253,7 @@ func testSettled(r *rig) {
 	}
 }
 
-// releases notes in which order entries are released and how often.
+// releases records in which order entries are released, and how often.
 type releases struct {
 	mu    sync.Mutex
 	order []int
@@ -286,9 +287,9 @@ func testReleases(r *rig) {
 		}
 		switch i % 7 {
 		case 3:
-			e.Expect += 5 // refused, in its place
+			e.Expect += 5 // refused, but released in order
 		case 5:
-			// nothing is written, and it is still released in its place
+			// nothing is written, and it is still released in order
 			e.Effects = nil
 		default:
 			e.Events = []journal.StoredEvent{storedEvent("x")}
@@ -313,7 +314,7 @@ func testClosing(r *rig) {
 	log := &releases{}
 	const total = 400
 	for i := range total {
-		e := r.errand(near, i, agents)
+		e := r.numberedEntry(near, i, agents)
 		e.Slot, e.Stream, e.Activation, e.Expect, e.At, e.Release = near, a.stream, a.activation, a.seq, r.Clock(), log.note(i)
 		a.seq++
 		r.Journal.Append(e)

@@ -141,7 +141,7 @@ func testAdmit(r *rig) {
 		} else if err == nil {
 			release()
 		}
-		// What is admitted is for clients: the journal itself still takes entries.
+		// Admit bounds clients: the journal itself still takes entries.
 		r.appender(r.stream(near), 0).mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("x")}})
 		held[0]()
 		again, err := r.Journal.Admit(near, size)
@@ -240,8 +240,8 @@ func testForgetting(r *rig) {
 		}
 		return out
 	}
-	// The first sweep may already be over: what lies there for the next one is
-	// found when the journal is opened again.
+	// The first sweep may be over already. The next one comes when the journal is
+	// opened again.
 	for _, slot := range []parley.Slot{near, near2, far} {
 		a := r.appender(r.stream(slot), 0)
 		e := &journal.Entry{}

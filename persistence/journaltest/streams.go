@@ -7,8 +7,8 @@ import (
 	"parley/journal"
 )
 
-// everything is an entry with a part of every sort, for a stream at near.
-// Nothing of it may be seen if it is refused.
+// everything is an entry with every kind of content, for a stream at near. If it is
+// refused, nothing of it may be visible.
 func (r *rig) everything(reader, stranger parley.AgentID, tell, born, bornFar journal.Stream, org parley.OrgID) *journal.Entry {
 	id, idFar := r.message(near), r.message(near)
 	return &journal.Entry{
@@ -70,7 +70,7 @@ func testSequence(r *rig) {
 			r.expect(name+": state", string(state), "two")
 		})
 	}
-	// What was said elsewhere would have to pass behind this.
+	// An effect of a refused entry on another home would arrive before this one.
 	a.mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("3")}, Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "last", "there")}}})
 	r.until("effects on the far home", func() bool { return r.row(far, journal.ClientTable, "last") == "there" })
 	r.expect("events", r.events(a.stream), "[1 2 3]")
@@ -124,7 +124,8 @@ func testActivation(r *rig) {
 	})
 }
 
-// testReactivation hands over in one batch what no batch may count wrongly.
+// testReactivation retires and activates a stream within one batch; the number of
+// its events must stay right.
 func testReactivation(r *rig) {
 	s, born := r.stream(near), r.stream(near)
 	a, parent := r.appender(s, 0), r.appender(r.stream(near), 0)
@@ -194,7 +195,7 @@ func testCreateStream(r *rig) {
 			Effects: []journal.Effect{journal.CreateStream{Stream: s, Events: []journal.StoredEvent{storedEvent(text), storedEvent(text)}, State: []byte(text)}},
 		}
 	}
-	// Two in one batch: the second finds what the first began.
+	// Two in one batch: the second finds the stream that the first created.
 	first, second := a.begin(create(child, "a")), a.begin(create(child, "b"))
 	a.seq--
 	third := a.begin(&journal.Entry{Events: []journal.StoredEvent{storedEvent("c")}})
@@ -219,7 +220,7 @@ func testCreateStream(r *rig) {
 	a.mustAppend(create(foreign, "g"))
 	r.until("a stream in another home", func() bool { return len(r.events(foreign)) == 2 })
 	r.appender(foreign, 2).mustAppend(&journal.Entry{Events: []journal.StoredEvent{storedEvent("h")}})
-	// Another home cannot refuse any more; what exists must be as it was.
+	// Another home cannot refuse any more: the existing stream stays as it was.
 	_ = r.await(a.begin(create(foreign, "i")))
 	r.appender(r.stream(near), 0).mustAppend(&journal.Entry{Effects: []journal.Effect{journal.PutRow{Row: row(far, journal.ClientTable, "behind", "there")}}})
 	r.until("an effect appended later", func() bool { return r.row(far, journal.ClientTable, "behind") == "there" })

@@ -10,8 +10,8 @@ import (
 	"parley/journal"
 )
 
-// A message that is read is read the same once more after being written. Any
-// damage is one and the same error.
+// A message that can be decoded is the same after being encoded and decoded again.
+// All damage gives the same error.
 func FuzzDecodeOutboxMessage(f *testing.F) {
 	f.Add([]byte{})
 	whole := EncodeOutboxMessage(&OutboxMessage{At: 1, Effects: []journal.Effect{
@@ -53,7 +53,7 @@ func FuzzDecodeOutboxMessage(f *testing.F) {
 	})
 }
 
-// A feed entry that is read is written as the very bytes it was read from.
+// A feed entry that can be decoded is encoded to the same bytes.
 func FuzzDecodeFeed(f *testing.F) {
 	whole := EncodeFeed(journal.FeedEntry{Kind: journal.MessageEntry, At: 1, Ref: parley.AnyID{6: 0x70, 15: 1}, Note: journal.TypeHash("a.b.c")})
 	for _, b := range [][]byte{whole, whole[:25], whole[:24], {}, bytes.Repeat([]byte{0xff}, 64)} {
@@ -73,8 +73,8 @@ func FuzzDecodeFeed(f *testing.F) {
 	})
 }
 
-// A list of copies that is read is made of whole seats, and looking anything up
-// in it comes to an end.
+// A list of copies that can be decoded consists of whole seats, and every search in
+// it ends.
 func FuzzDecodeChunk(f *testing.F) {
 	whole := AppendSeats(EncodeNumber(9), []parley.Seat{{Number: 1}, {Number: 3}, {Number: 256}})
 	f.Add(whole, uint32(3))
@@ -102,8 +102,9 @@ func FuzzDecodeChunk(f *testing.F) {
 	})
 }
 
-// Receipts are 16 bytes, or 24 of which the last 8 are not all zero; they merge into the same whatever the
-// order and grouping, and merging is what the engine's merger does.
+// Receipts are 16 bytes, or 24 of which the last 8 are not all zero. They merge
+// into the same value whatever the order and grouping, and the engine's merger
+// gives that value.
 func FuzzReceipts(f *testing.F) {
 	f.Add(EncodeReceipts(journal.Receipts{TransferredAt: 5}), EncodeReceipts(journal.Receipts{TransferredAt: 3, ReadAt: 9}), EncodeReceipts(journal.Receipts{}))
 	f.Add(EncodeReceipts(journal.Receipts{TransferredAt: -1, ReadAt: -1}), bytes.Repeat([]byte{0xff}, 16), bytes.Repeat([]byte{0x7f}, 16))

@@ -31,7 +31,7 @@ func TestAfter(t *testing.T) {
 	})
 }
 
-// TestKeysAreApart: no range that one reader scans holds a key of another sort.
+// TestKeysAreApart: no range that a reader scans contains a key of another kind.
 func TestKeysAreApart(t *testing.T) {
 	s, longer := newStream(1), newStream(2)
 	agent := parley.AgentID(s.ID)

@@ -95,7 +95,7 @@ func TestOutboxMessageRoundTrip(t *testing.T) {
 	})
 }
 
-// TestDecodeDamagedOutboxMessage feeds damaged messages: an error is welcome, a panic is not.
+// TestDecodeDamagedOutboxMessage decodes damaged messages, which must not panic.
 func TestDecodeDamagedOutboxMessage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "garbage")

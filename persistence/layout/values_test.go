@@ -9,7 +9,7 @@ import (
 	"parley"
 )
 
-// TestChunkIsSearched: what is in a list is found, and nothing else.
+// TestChunkIsSearched: a search finds every seat of a list, and no other.
 func TestChunkIsSearched(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		numbers := rapid.SliceOfNDistinct(rapid.Uint32Range(1, 256), 1, 40, rapid.ID).Draw(t, "seats")
