@@ -3,7 +3,7 @@
 // Pebble database.
 //
 // A Store holds one or more journals; each is the home of a share of the slots. An
-// actor hands its journal an entry and continues. The journal's writer drains its
+// actor hands its journal a journal entry and continues. The journal's writer drains its
 // queue into one batch (package apply), commits it without waiting, and its
 // acknowledger waits for the sync, publishes to feeds, wakes actors with queued
 // messages, sends outbox messages and releases the entries, in order.
