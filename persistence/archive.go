@@ -78,7 +78,7 @@ func (s *Store) readUnchanged() (*disk.Head, error) {
 		return nil, err
 	}
 	if openings == 0 {
-		return nil, fmt.Errorf("%s was never opened by a server to the end: it holds nothing", s.dir)
+		return nil, fmt.Errorf("the first opening of %s did not finish: it holds no data", s.dir)
 	}
 	s.homes = layout.Homes(journals)
 	for n := range journals {

@@ -31,7 +31,7 @@ func (s *Store) examine() (fresh bool, err error) {
 	switch {
 	case s.opts.AcceptLoss:
 		if missing != nil {
-			s.opts.Logger.Warn("going on without the witness", "error", missing)
+			s.opts.Logger.Warn("continuing without the witness", "error", missing)
 			return false, s.makeWitness()
 		}
 		said.ForgetFiles()

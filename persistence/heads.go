@@ -19,7 +19,7 @@ func (s *Store) checkHeads() error {
 		err = s.compare(said, last, at, whole)
 	}
 	if err != nil && s.opts.AcceptLoss {
-		s.opts.Logger.Warn("what is missing is given up", "error", err)
+		s.opts.Logger.Warn("giving up missing data", "error", err)
 		s.witness.Rewind(last)
 		if err = s.giveUp(last); err == nil {
 			err = s.witness.Write()

@@ -81,7 +81,7 @@ func decodeSnapshot(text []byte) (*Snapshot, error) {
 	body, end, found := bytes.Cut(text, []byte("\nend "))
 	body = text[:min(len(text), len(body)+1)]
 	if !found || string(end) != sum(body)+"\n" {
-		return nil, errors.New("its checksum is not that of its lines")
+		return nil, errors.New("its checksum does not match its lines")
 	}
 	s := &Snapshot{}
 	lines := strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
@@ -120,7 +120,7 @@ func (s *Snapshot) decodeLine(line string) (err error) {
 		}
 		s.Files = append(s.Files, f)
 	default:
-		err = errors.New("no such line is known")
+		err = errors.New("the line is unknown")
 	}
 	return err
 }

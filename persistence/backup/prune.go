@@ -30,7 +30,7 @@ type Pruned struct {
 // is the operating system's. // docs: operations.md
 func Prune(ctx context.Context, fsys vfs.FS, dir, owner string, keep int) (*Pruned, error) {
 	if owner == "" || keep < 1 {
-		return nil, errors.New("snapshots are pruned of an owner, who keeps one at least")
+		return nil, errors.New("pruning needs an owner and keeps at least one snapshot")
 	}
 	fsys = orDefault(fsys)
 	if _, err := snapshotNames(fsys, dir); err != nil {

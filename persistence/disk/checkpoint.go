@@ -2,13 +2,13 @@ package disk
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// Checkpoint is a directory of links to the tables of a store at one instant. Who
-// asked for it removes it.
+// Checkpoint is a directory of links to the tables of a store at one instant. Its
+// user removes it.
 type Checkpoint struct {
 	FS  vfs.FS
 	Dir string
-	// Commits is how many commits were made before the checkpoint was asked for: it
-	// holds at least those.
+	// Commits is the number of the last commit before the checkpoint began: it
+	// holds all commits up to that one.
 	Commits uint64
 }
 

@@ -151,7 +151,7 @@ func (v *fileChecksums) append(b []byte) []byte {
 	return b
 }
 
-// decode reads what append wrote and gives what follows it.
+// decode reads what append wrote and returns the bytes after it.
 func (v *fileChecksums) decode(b []byte) (rest []byte, ok bool) {
 	if len(b) < 16 {
 		return nil, false
@@ -182,7 +182,7 @@ func (v *fileChecksums) check(fs vfs.FS, dir, manifest string) (whole bool, err 
 	m, listed := find(v.manifests, number)
 	switch {
 	case !ok || number < v.current || number == v.current && !listed:
-		return false, fmt.Errorf("%w: the marker in %s names %s, and %s was in use: a file marker.manifest.* is not what it was", ErrDamaged, dir, manifest, manifestName(v.current))
+		return false, fmt.Errorf("%w: the marker in %s names %s, and %s was in use: a file marker.manifest.* has changed", ErrDamaged, dir, manifest, manifestName(v.current))
 	case listed:
 		if err := m.check(fs, fs.PathJoin(dir, manifest)); err != nil {
 			return false, err

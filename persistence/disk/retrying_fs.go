@@ -303,7 +303,7 @@ func (e noRoomError) Unwrap() error { return syscall.ENOSPC }
 func (m *Monitor) awaitSpace(path string, err error, do func() error) error {
 	m.starved.Add(1)
 	defer m.starved.Add(-1)
-	m.o.Logger.Error("the disk is full: the journal waits for room", "file", path, "error", err)
+	m.o.Logger.Error("the disk is full: the journal waits for space", "file", path, "error", err)
 	tick := time.NewTicker(retryEvery)
 	defer tick.Stop()
 	for NoSpace(err) {
@@ -315,7 +315,7 @@ func (m *Monitor) awaitSpace(path string, err error, do func() error) error {
 		err = do()
 	}
 	if err == nil {
-		m.o.Logger.Warn("there is room again: the journal goes on", "file", path)
+		m.o.Logger.Warn("there is space again: the journal continues", "file", path)
 	}
 	return err
 }

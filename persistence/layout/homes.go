@@ -3,17 +3,17 @@ package layout
 import "parley"
 
 // Homes is the number of journals of a directory, at least 1. It alone decides
-// which journal is the home of a slot, and so where a row is looked for.
+// which journal is the home of a slot, and so where a row is stored.
 type Homes int
 
-// Of is the journal in which a slot lives.
+// Of is the journal that is the home of a slot.
 func (h Homes) Of(slot parley.Slot) int { return int(slot) % int(h) }
 
-// Same reports whether two slots live in one journal.
+// Same reports whether two slots have the same home.
 func (h Homes) Same(a, b parley.Slot) bool { return h.Of(a) == h.Of(b) }
 
-// Residence is the slot under which a reader at slot finds a message: the
-// message's own if both share a home.
+// Residence is the slot under which a message is stored for a reader at slot: the
+// message's own if both have the same home.
 func (h Homes) Residence(slot parley.Slot, m parley.MessageID) parley.Slot {
 	if h.Same(slot, m.Slot()) {
 		return m.Slot()
@@ -21,8 +21,9 @@ func (h Homes) Residence(slot parley.Slot, m parley.MessageID) parley.Slot {
 	return slot
 }
 
-// BroadcastSlot is the slot under which a journal keeps a broadcast and the list
-// of its copies: the message's own if it lives there, else one for all broadcasts.
+// BroadcastSlot is the slot under which a journal stores a broadcast and the list
+// of its copies: the message's own if the journal is its home, else one slot for
+// all broadcasts.
 func (h Homes) BroadcastSlot(journal int, broadcast parley.MessageID) parley.Slot {
 	if h.Of(broadcast.Slot()) == journal {
 		return broadcast.Slot()

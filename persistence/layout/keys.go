@@ -90,17 +90,17 @@ func QueueKey(s journal.Stream, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(StreamKey(QueueFamily, s, 8), number)
 }
 
-// FeedKeyBytes is the length of the keys of a place in a feed.
+// FeedKeyBytes is the length of a FeedKey.
 const FeedKeyBytes = 27
 
-// FeedKey is the key of a row that belongs to a position in an agent's feed.
+// FeedKey is the key of a row of a position in an agent's feed.
 func FeedKey(family byte, agent parley.AgentID, position uint64) []byte {
 	k := make([]byte, FeedKeyBytes)
 	PutFeedKey(k, family, agent, position)
 	return k
 }
 
-// PutFeedKey writes a FeedKey into k, of FeedKeyBytes.
+// PutFeedKey writes a FeedKey into k, which has FeedKeyBytes.
 func PutFeedKey(k []byte, family byte, agent parley.AgentID, position uint64) {
 	binary.BigEndian.PutUint16(k, uint16(agent.Slot()))
 	k[2] = family
@@ -108,9 +108,9 @@ func PutFeedKey(k []byte, family byte, agent parley.AgentID, position uint64) {
 	binary.BigEndian.PutUint64(k[19:], position)
 }
 
-// ReceiptKey is the key of a receipt: beside the recipient's feed, in its order, so
-// that a page of the feed finds them all in one place; or by message, without a
-// recipient, at the home of the conversation.
+// ReceiptKey is the key of receipts: at the recipient's home by feed position, so
+// that a page of the feed finds all of them in one place; at the home of the
+// conversation by message.
 func ReceiptKey(m journal.RecordReceipt) []byte {
 	if m.Recipient.Zero() {
 		return MessageKey(ReceiptFamily, m.Message.Slot(), m.Message)
@@ -118,7 +118,7 @@ func ReceiptKey(m journal.RecordReceipt) []byte {
 	return FeedKey(ReceiptFamily, m.Recipient, m.Position)
 }
 
-// MessageKey is the key of a message's record or receipts as kept under slot. See
+// MessageKey is the key of a message's record or receipts, stored under slot. See
 // Homes.Residence.
 func MessageKey(family byte, slot parley.Slot, m parley.MessageID) []byte {
 	return append(Key(slot, family, 16), m[:]...)
@@ -138,8 +138,8 @@ func OutboxKey(source, target int, number uint64) []byte {
 // OutboxPrefix is what the keys of an outbox's messages begin with.
 func OutboxPrefix(source, target int) []byte { return OutboxKey(source, target, 0)[:7] }
 
-// OutboxReceivedKey is where a target keeps the last number that it applied of
-// the outbox from source.
+// OutboxReceivedKey is the key of the last number that target has applied of the
+// outbox from source.
 func OutboxReceivedKey(target, source int) []byte {
 	return binary.BigEndian.AppendUint16(MetaKey(OutboxReceivedFamily, target, 2), uint16(source))
 }
@@ -205,16 +205,17 @@ func OutboxOf(k []byte) (Outbox, bool) {
 }
 
 // HeadsKept is how many of the newest commits have their head stored: many more
-// than can be committed before the witness is written again.
+// than are committed between two writes of the witness.
 const HeadsKept = 4096
 
-// HeadKey is where the head of a commit is stored, until HeadsKept later.
+// HeadKey is the key of the head of a commit. It is overwritten HeadsKept commits
+// later.
 func HeadKey(number uint64) []byte {
 	return binary.BigEndian.AppendUint16(MetaKey(HeadFamily, 0, 2), uint16(number%HeadsKept))
 }
 
-// FloorKey holds the commit up to which heads may be missing: the operator gave
-// some of those up.
+// FloorKey is the key of the commit up to which heads may be missing, because the
+// operator gave them up.
 func FloorKey() []byte {
 	return binary.BigEndian.AppendUint16(MetaKey(HeadFamily, 0, 2), math.MaxUint16)
 }

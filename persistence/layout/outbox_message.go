@@ -32,8 +32,8 @@ func appendBytes(b, x []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(x))), x...)
 }
 
-// OutboxMessage is what one entry has to do at another home, or later at its own:
-// effects, with the records that they need.
+// OutboxMessage carries effects of one entry to another journal, or later parts of
+// a fan-out to its own, with the records that they need.
 type OutboxMessage struct {
 	// At is when the entry was applied, in Unix milliseconds.
 	At      int64
@@ -110,7 +110,8 @@ func appendStream(b []byte, s journal.Stream) []byte {
 	return append(append(b, byte(s.Kind)), s.ID[:]...)
 }
 
-// reader reads a message; after the first fault everything that it returns is empty.
+// reader reads a message. After the first error everything that it returns is
+// empty.
 type reader struct {
 	b   []byte
 	bad bool

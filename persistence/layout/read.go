@@ -9,9 +9,9 @@ import (
 	"parley/persistence/disk"
 )
 
-// LastHead is the newest commit in the rows; at is the commit of the given
-// number, zero if its head is not stored. whole reports that no head is missing
-// among those that must be there.
+// LastHead reads the newest commit. at is the commit of the given number, zero if
+// its head is not stored. whole reports that no head is missing among the newest
+// HeadsKept.
 func LastHead(r pebble.Reader, number uint64) (last, at disk.Head, whole bool, err error) {
 	prefix := MetaKey(HeadFamily, 0, 0)
 	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: After(prefix)})

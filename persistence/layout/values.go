@@ -19,8 +19,8 @@ func EncodeFeed(e journal.FeedEntry) []byte {
 	return b
 }
 
-// PutFeed writes the value of a feed entry into b, of FeedBytes and the note: kind,
-// Unix milliseconds, reference, note.
+// PutFeed encodes a feed entry into b, which has FeedBytes and the length of the
+// note: kind, Unix milliseconds, reference, note.
 func PutFeed(b []byte, kind journal.FeedKind, at int64, ref parley.AnyID, note []byte) {
 	b[0] = byte(kind)
 	binary.BigEndian.PutUint64(b[1:], uint64(at))
@@ -28,7 +28,7 @@ func PutFeed(b []byte, kind journal.FeedKind, at int64, ref parley.AnyID, note [
 	copy(b[FeedBytes:], note)
 }
 
-// DecodeFeed reads the entry at a position.
+// DecodeFeed decodes the entry at a position.
 func DecodeFeed(position uint64, b []byte) (journal.FeedEntry, error) {
 	if len(b) < FeedBytes {
 		return journal.FeedEntry{}, fmt.Errorf("feed entry of %d bytes", len(b))
@@ -47,7 +47,7 @@ func DecodeFeed(position uint64, b []byte) (journal.FeedEntry, error) {
 const (
 	ReceiptBytes          = 16
 	AnnouncedReceiptBytes = 24
-	// instantBits of the instant of transfer leave a byte for its channel above them.
+	// The instant of transfer takes instantBits; the byte above it is the channel.
 	instantBits = 56
 )
 
@@ -96,13 +96,13 @@ func SeatIn(b []byte) parley.Seat {
 // Copies is a row that lists the recipients of copies of one chunk of a broadcast,
 // in the order of their seats.
 type Copies struct {
-	// First is the position of the first copy in its reader's feed; the others
-	// follow it. 0 if the readers live in another journal.
+	// First is the position of the first copy in its recipient's feed; the others
+	// have the positions after it. 0 if the recipients live in another journal.
 	First uint64
 	seats []byte
 }
 
-// DecodeCopies reads a row: position, seats. The result refers to value.
+// DecodeCopies decodes a row: position, seats. The result refers to value.
 func DecodeCopies(value []byte) (Copies, error) {
 	if len(value) < 8+SeatBytes || (len(value)-8)%SeatBytes != 0 {
 		return Copies{}, fmt.Errorf("copies in %d bytes", len(value))
@@ -113,11 +113,11 @@ func DecodeCopies(value []byte) (Copies, error) {
 // Len is the number of copies.
 func (c Copies) Len() int { return len(c.seats) / SeatBytes }
 
-// Seat is the recipient at place i.
+// Seat is the i-th recipient.
 func (c Copies) Seat(i int) parley.Seat { return SeatIn(c.seats[i*SeatBytes:]) }
 
-// Position is that of the copy at place i in its reader's feed, 0 if the reader
-// lives in another journal.
+// Position is the feed position of the i-th copy, 0 if its recipient lives in
+// another journal.
 func (c Copies) Position(i int) uint64 {
 	if c.First == 0 {
 		return 0
@@ -125,7 +125,7 @@ func (c Copies) Position(i int) uint64 {
 	return c.First + uint64(i)
 }
 
-// Find is the place of the seat of a number, -1 if it is not in the row.
+// Find is the index of a seat, -1 if it is not in the row.
 func (c Copies) Find(seat uint32) int {
 	low, high := 0, c.Len()
 	for low < high {
