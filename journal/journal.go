@@ -55,22 +55,59 @@ type Journal interface {
 // that nothing is shown that a crash could take back.
 type View interface {
 	Close()
+	// Durable returns once everything that the view has shown is on stable storage.
+	// It fails with parley.ErrOverloaded if the disk hangs.
 	Durable(context.Context) error
+	// State returns a stream's stored state and the number of events folded into
+	// it; nil if there is none.
 	State(Stream) (seq uint64, state []byte, err error)
+	// Events calls fn with the stream's events, from number from (counted from 1)
+	// on in order, or down from it if reverse, until fn returns false. at is in
+	// Unix milliseconds.
 	Events(s Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f StoredEvent) bool) error
+	// Message calls read with a message's record as stored at reader's home, and
+	// returns the message's position in the feed of a recipient who lives there,
+	// else 0. Records are only valid during the call of read, here and below;
+	// without a record, read is not called.
 	Message(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (position uint64, err error)
+	// Broadcast calls read with the record of a broadcast as stored at reader's
+	// home.
 	Broadcast(reader parley.Slot, id parley.MessageID, read func(record []byte) error) (found bool, err error)
+	// Copy returns the recipient of a copy and its position in that agent's feed,
+	// as stored at reader's home; the position is 0 if the agent has another home.
 	Copy(reader parley.Slot, id parley.MessageID) (to parley.AgentID, position uint64, found bool, err error)
+	// Copies calls fn with the recipients of a broadcast's copies, as stored at
+	// reader's home, until fn returns false. The broadcast's home lists all of
+	// them, another home its own agents.
 	Copies(reader parley.Slot, broadcast parley.MessageID, fn func(to []parley.Seat) bool) error
+	// Receipts returns the receipts of a message: by the Recipient's Position, or
+	// without a Recipient those stored at the home of the conversation.
 	Receipts(RecordReceipt) (Receipts, error)
+	// FeedReceipts calls fn with the receipts of an agent's messages at positions
+	// from low to high, oldest first. Messages without receipts are left out.
 	FeedReceipts(agent parley.AgentID, low, high uint64, fn func(position uint64, m Receipts)) error
+	// Feed calls fn with the entries of an agent's feed at positions (from, upTo],
+	// oldest first, until fn returns false.
 	Feed(agent parley.AgentID, from, upTo uint64, fn func(FeedEntry) bool) error
+	// FeedBefore calls fn with the entries below a position, newest first, until fn
+	// returns false. before 0 is the end of the feed.
 	FeedBefore(agent parley.AgentID, before uint64, fn func(FeedEntry) bool) error
+	// Untransferred calls fn with the untransferred messages of an agent's feed,
+	// from position from on, oldest first, until fn returns false or rows entries
+	// were examined. told is the position up to which fn got all of them.
 	Untransferred(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error)
 	Row(slot parley.Slot, table Table, key []byte) ([]byte, bool, error)
+	// Rows calls fn with the rows whose keys begin with prefix, after the key
+	// beyond (nil: from the first, or from the last if reverse), until fn returns
+	// false.
 	Rows(slot parley.Slot, table Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error
+	// Table calls fn with all rows of a table, in all homes, until fn returns
+	// false.
 	Table(table Table, fn func(key, value []byte) bool) error
+	// Queue calls fn with the messages queued for an actor after the number beyond,
+	// oldest first, until fn returns false.
 	Queue(s Stream, beyond uint64, fn func(QueuedMessage) bool) error
+	// Used is what an organization used on a day, summed over all homes.
 	Used(org parley.OrgID, day uint32) (int64, error)
 }
 
