@@ -62,7 +62,7 @@ func build(dir string) (string, error) {
 		return filepath.Abs(named)
 	}
 	out := filepath.Join(dir, "parley")
-	cmd := exec.Command("go", "build", "-o", out, "parley/cmd/parley")
+	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", out, "parley/cmd/parley")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("the binary does not build: %w\n%s", err, said)

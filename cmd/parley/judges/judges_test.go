@@ -8,10 +8,12 @@ package judges
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +26,21 @@ const (
 	installWait = 2 * time.Minute
 	drainWait   = 10 * time.Second
 )
+
+// built is the binary that all tests judge.
+var built func() (string, error)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "parley-judges-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	built = sync.OnceValues(func() (string, error) { return build(dir) })
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
 
 func TestJudges(t *testing.T) {
 	needNode(t)
@@ -90,18 +107,30 @@ func serve(t *testing.T) string {
 	return url
 }
 
-// serveBinary builds the binary, starts it on free ports with a fresh data
-// directory, and returns its address and the binary. At the end of the test the
-// server is stopped with SIGTERM and must exit without an error.
+// build builds the binary into dir, unless PARLEY_BIN names one that is built.
+func build(dir string) (string, error) {
+	if named := os.Getenv("PARLEY_BIN"); named != "" {
+		return filepath.Abs(named)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), buildWait)
+	defer cancel()
+	out := filepath.Join(dir, "parley")
+	if said, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", out, "parley/cmd/parley").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, said)
+	}
+	return out, nil
+}
+
+// serveBinary starts the binary on free ports with a fresh data directory, and
+// returns its address and the binary. At the end of the test the server is
+// stopped with SIGTERM and must exit without an error.
 func serveBinary(t *testing.T) (url, binary string) {
 	t.Helper()
-	binary = filepath.Join(t.TempDir(), "parley")
-	build, cancel := context.WithTimeout(t.Context(), buildWait)
-	defer cancel()
-	if out, err := exec.CommandContext(build, "go", "build", "-trimpath", "-o", binary, "parley/cmd/parley").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", filepath.Join(filepath.Dir(binary), "data"))
+	cmd := exec.Command(binary, "serve", "--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
 	cmd.Env = withoutSettings(os.Environ())
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
