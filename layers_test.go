@@ -89,14 +89,26 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors", "parley/http/api", "parley/http/auth", "parley/http/connlimit", "parley/http/egress", "parley/http/limit", "parley/http/overload"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/http/docs", "parley/http/egress", "parley/http/httpserver"}),
 		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/http/client"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
-	"parley/http/api":       {may: ground, why: "wire structs are shared with clients, which must not link the server"},
-	"parley/http/auth":      {may: ground, why: "tokens and proofs are verified without knowing the request they belong to"},
-	"parley/http/limit":     {may: ground, why: "a rate limit counts keys and depends on nothing else"},
-	"parley/http/egress":    {may: ground, why: "outgoing requests get a destination and a body, and do not know the reason"},
+	"parley/http/api":    {may: ground, why: "wire structs are shared with clients, which must not link the server"},
+	"parley/http/auth":   {may: ground, why: "tokens and proofs are verified without knowing the request they belong to"},
+	"parley/http/limit":  {may: ground, why: "a rate limit counts keys and depends on nothing else"},
+	"parley/http/egress": {may: ground, why: "outgoing requests get a destination and a body, and do not know the reason"},
+	"parley/http/rest": {
+		may:   slices.Concat(ground, []string{"parley/http/api", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit"}),
+		tests: []string{"parley/http", "parley/http/docs"},
+		why:   "how an endpoint is declared, bound, refused and described does not depend on what it does",
+	},
+	"parley/http/httpserver": {
+		may:   slices.Concat(ground, []string{"parley/http/buffer", "parley/http/connlimit", "parley/http/docs", "parley/http/limit", "parley/http/overload", "parley/http/rest"}),
+		tests: []string{"parley/http/api"},
+		why:   "which requests are served, and in which order they are checked, does not depend on what they ask for",
+	},
+	"parley/http/docs":      {may: []string{"parley", "parley/http/rest"}, why: "the documentation page is static files"},
+	"parley/http/buffer":    {may: []string{"parley/http/limit"}, why: "memory is pooled and counted, whatever is written to it"},
 	"parley/http/connlimit": {may: []string{"parley", "parley/http/limit", "parley/http/overload"}, why: "it decides which connections stay open, independently of their requests"},
 	"parley/http/overload":  {may: ground, why: "it decides by the load of the processor, independently of the request"},
 	"parley/http/client":    {may: []string{"parley", "parley/http/api"}, tests: []string{"parley/http/api"}, why: "a user of the client must not link Pebble or the server"},
@@ -136,6 +148,7 @@ var lattice = map[string]place{
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
 
 var (
+	framework  = []string{"parley/http/api", "parley/http/auth", "parley/http/buffer", "parley/http/connlimit", "parley/http/limit", "parley/http/overload", "parley/http/rest"}
 	ground     = []string{"parley"}
 	agreed     = []string{"parley/journal", "parley/journal/report"}
 	aggregates = []string{"parley/actors/org", "parley/actors/agent", "parley/actors/conversation", "parley/actors/registration", "parley/actors/issuer", "parley/actors/group", "parley/actors/webhook"}
@@ -157,8 +170,8 @@ var locks = []lock{
 	{"github.com/asynkron/protoactor-go", []string{"parley/actors/host"}, "only actors have mailboxes; rules and interfaces must not depend on the engine"},
 	{"github.com/cockroachdb/pebble/v2", []string{"parley/persistence", "parley/persistence/..."}, "only the storage layer knows how bytes reach the disk"},
 	{"github.com/cespare/xxhash/v2", []string{"parley/persistence/disk"}, "checksums protect bytes on disk; secrets need a keyed hash"},
-	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the HTTP layer deals with that"},
-	{"github.com/fasthttp/router", []string{"parley/http"}, "routes are declared in one table"},
+	{"github.com/valyala/fasthttp", []string{"parley/http", "parley/http/docs", "parley/http/httpserver", "parley/http/rest", "parley/bench/scenario"}, "its buffers are reused after a handler returns; only the HTTP layer deals with that"},
+	{"github.com/fasthttp/router", []string{"parley/http/httpserver"}, "routes are declared in one table"},
 	{"github.com/golang-jwt/jwt/v5", []string{"parley/http/auth"}, "one package decides which tokens are valid"},
 	{"github.com/go-jose/go-jose/v4", []string{"parley/http", "parley/http/auth"}, "signatures of clients are verified before actors see a request"},
 	{"filippo.io/edwards25519", []string{"parley/http", "parley/http/auth", "parley/http/api"}, "keys are validated where they enter"},

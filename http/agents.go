@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -16,26 +18,26 @@ import (
 var errRevokedAgent = parley.ErrGone.Saying("The agent has been revoked.")
 
 // listAgents gives the organization's agents. // spec: Agents
-func (s *Service) listAgents(c *Call, in *api.ListAgents) (Rendered, error) {
-	l, err := s.newList(c, in.Paging, fmt.Sprint("agents ", in.IncludeRevoked), 8)
+func (s *Service) listAgents(c *rest.Call, in *api.ListAgents) (rest.Rendered, error) {
+	l, err := s.lists.New(c, in.Paging, fmt.Sprint("agents ", in.IncludeRevoked), 8)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	from := uint64(0)
-	if l.after != nil {
-		from = binary.BigEndian.Uint64(l.after) // add knows that it was in an earlier page
+	if l.After != nil {
+		from = binary.BigEndian.Uint64(l.After) // add knows that it was in an earlier page
 	}
 	agents := s.Node.ActiveAgents
 	if in.IncludeRevoked {
 		agents = s.Node.AgentsFrom
 	}
-	return l.answer(agents(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
+	return l.Answer(agents(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
 		one, err := s.agentOf(c.Context(), a)
-		return l.add(binary.BigEndian.AppendUint64(nil, place), one, err)
+		return l.Add(binary.BigEndian.AppendUint64(nil, place), one, err)
 	}))
 }
 
-func (s *Service) getAgent(c *Call, in *api.GetAgent) (api.Agent, error) {
+func (s *Service) getAgent(c *rest.Call, in *api.GetAgent) (api.Agent, error) {
 	a, err := s.ownAgent(c, in.ID)
 	if err != nil {
 		return api.Agent{}, err
@@ -45,7 +47,7 @@ func (s *Service) getAgent(c *Call, in *api.GetAgent) (api.Agent, error) {
 
 // createAgent makes an agent with a poll token, whose address is shown here and
 // never again.
-func (s *Service) createAgent(c *Call, in *api.CreateAgent) (api.Agent, error) {
+func (s *Service) createAgent(c *rest.Call, in *api.CreateAgent) (api.Agent, error) {
 	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
 	if err != nil {
 		return api.Agent{}, err
@@ -67,23 +69,23 @@ func (s *Service) createAgent(c *Call, in *api.CreateAgent) (api.Agent, error) {
 	return a, err
 }
 
-func (s *Service) patchAgent(c *Call, in *api.AgentPatch) (api.Agent, error) {
+func (s *Service) patchAgent(c *rest.Call, in *api.AgentPatch) (api.Agent, error) {
 	return s.changeAgent(c, in.ID, agent.Change{
 		Name: in.Name, HumanOversight: in.HumanOversight, IncomingPolicy: in.IncomingPolicy,
 		OutgoingPolicy: in.OutgoingPolicy, Unlisted: in.Unlisted,
 	})
 }
 
-func (s *Service) deleteAgent(c *Call, in *api.DeleteAgent) (NoContent, error) {
+func (s *Service) deleteAgent(c *rest.Call, in *api.DeleteAgent) (rest.NoContent, error) {
 	_, err := s.changeAgent(c, in.ID, agent.Revoke{})
 	if err == nil {
 		s.streams.endIf(func(st *agentStream) bool { return st.agent == in.ID })
 	}
-	return NoContent{}, err
+	return rest.NoContent{}, err
 }
 
 // changeAgent puts a command to one of the caller's agents.
-func (s *Service) changeAgent(c *Call, id parley.AgentID, command agent.Command) (api.Agent, error) {
+func (s *Service) changeAgent(c *rest.Call, id parley.AgentID, command agent.Command) (api.Agent, error) {
 	if _, err := s.ownAgent(c, id); err != nil {
 		return api.Agent{}, err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -30,7 +32,7 @@ func handleOfGroup(in *api.Send) (parley.Handle, bool) {
 }
 
 // groupByHandle finds a group, deleted or not, by its handle.
-func (s *Service) groupByHandle(c *Call, h parley.Handle) (id parley.GroupID, err error) {
+func (s *Service) groupByHandle(c *rest.Call, h parley.Handle) (id parley.GroupID, err error) {
 	err = parley.ErrNotFound
 	if h.Domain == s.Domain {
 		var owner parley.OrgID
@@ -45,7 +47,7 @@ func (s *Service) groupByHandle(c *Call, h parley.Handle) (id parley.GroupID, er
 }
 
 // broadcast sends to every member of a group but the sender. // spec: Messaging
-func (s *Service) broadcast(c *Call, in *api.Send, from *agent.State, to parley.Handle) (actors.Posted, error) {
+func (s *Service) broadcast(c *rest.Call, in *api.Send, from *agent.State, to parley.Handle) (actors.Posted, error) {
 	e := s.envelopeOf(c, in, from, "group")
 	if err := s.checkSignatures(c, e, from); err != nil {
 		return actors.Posted{}, err
@@ -61,7 +63,7 @@ func (s *Service) broadcast(c *Call, in *api.Send, from *agent.State, to parley.
 	request.Content = s.contentFrom(c, e)
 	e.sender, e.group, e.groupHandle = from.AgentID(), id, to.String()
 	e.senderHandle = parley.Handle{Name: from.GetName(), Slug: c.Caller.Slug, Domain: s.Domain}.String()
-	if request.Rendered, err = c.writeContent(e); err != nil {
+	if request.Rendered, err = writeContent(c, e); err != nil {
 		return actors.Posted{}, err
 	}
 	posted, err := s.Node.Broadcast(c.Context(), request)

@@ -1,66 +1,14 @@
 package http
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"io"
 	"net"
-	stdhttp "net/http"
-	"strconv"
 	"testing"
 	"time"
 
 	"parley/http/connlimit"
 )
-
-// TestRefusedConnectionsAreAnswered: a whole answer in the shape of errors.
-func TestRefusedConnectionsAreAnswered(t *testing.T) {
-	s := &Server{newRequestID: func() string { return "r1" }}
-	client, server := net.Pipe()
-	go func() { _, _ = server.Write(s.noRoom()) }()
-	answer, err := stdhttp.ReadResponse(bufio.NewReader(client), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := make([]byte, answer.ContentLength)
-	_, err = io.ReadFull(answer.Body, body)
-	seconds, badly := strconv.Atoi(answer.Header.Get("Retry-After"))
-	if err != nil || badly != nil || seconds < 1 || answer.StatusCode != 503 || !answer.Close || answer.Header.Get("X-Request-Id") != "r1" {
-		t.Errorf("%v %v", err, answer)
-	}
-	want := `{"detail":"The server is at capacity; nothing was done. Try again shortly.","error":"UnavailableError","code":"overloaded","request_id":"r1","retry_after":1}`
-	if string(body) != want {
-		t.Errorf("%s", body)
-	}
-}
-
-// TestSilentConnectionsMakeRoom opens all connections that there may be over real
-// sockets and says nothing: every request of others is served. In the control silent
-// connections keep their places, and each request is turned away.
-func TestSilentConnectionsMakeRoom(t *testing.T) {
-	const places = 8
-	for name, want := range map[string]int{"bounded": 200, "control": 503} {
-		t.Run(name, func(t *testing.T) {
-			s := newToyTCP(t, func(o *Options) {
-				o.Connections = connlimit.Bounds{Total: places, PerAddress: places, Fixed: name == "control"}
-			})
-			for n := range places {
-				conn, err := s.dial()
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = conn.Close() }()
-				await(t, "a connection is not counted", func() bool { return s.Load().Connections == n+1 })
-			}
-			for range 4 {
-				if a := s.ask(t, "GET", "/things/public", "", "Connection: close"); a.StatusCode != want {
-					t.Errorf("a request among silent connections: %s", a.Status)
-				}
-			}
-		})
-	}
-}
 
 // TestARequestWhoseAnswerWouldBeLostIsNotServed: a connection that was evicted after its
 // request was read, and before it was served, ends unserved.

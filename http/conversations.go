@@ -6,13 +6,14 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 var errForeignConversation = parley.ErrNotOwner.Saying("No agent of your organization takes part in this conversation.")
 
 // conversation is one in which an agent of the caller takes part, and those
 // agents, the initiator first.
-func (s *Service) conversation(c *Call, id parley.ConversationID) (*conversation.State, []*agent.State, error) {
+func (s *Service) conversation(c *rest.Call, id parley.ConversationID) (*conversation.State, []*agent.State, error) {
 	state, err := s.Node.Conversation(c.Context(), id)
 	if err != nil {
 		return nil, nil, err
@@ -41,7 +42,7 @@ func (s *Service) conversation(c *Call, id parley.ConversationID) (*conversation
 }
 
 // getConversation is the conversation's record. // spec: Conversations
-func (s *Service) getConversation(c *Call, in *api.GetConversation) (api.Conversation, error) {
+func (s *Service) getConversation(c *rest.Call, in *api.GetConversation) (api.Conversation, error) {
 	state, _, err := s.conversation(c, in.ID)
 	if err != nil {
 		return api.Conversation{}, err
@@ -63,30 +64,30 @@ func conversationOf(s *conversation.State) api.Conversation {
 }
 
 // participants are who takes part in a conversation, the initiator first.
-func (s *Service) participants(c *Call, in *api.GetParticipants) (Rendered, error) {
+func (s *Service) participants(c *rest.Call, in *api.GetParticipants) (rest.Rendered, error) {
 	state, _, err := s.conversation(c, in.ID)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
-	l, err := s.newList(c, in.Paging, "participants "+in.ID.String(), participantKeys...)
+	l, err := s.lists.New(c, in.Paging, "participants "+in.ID.String(), participantKeys...)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	if !state.GroupID().Zero() {
-		return l.answer(s.attendance(l, state))
+		return l.Answer(s.attendance(l, state))
 	}
 	for i, p := range state.GetParticipants() {
 		row := api.Participant{AgentID: p.Agent(), Role: p.GetRole().String(), JoinedAt: api.At(p.JoinedAt())}
-		if !l.add(seatKey(uint32(i)), row, nil) {
+		if !l.Add(seatKey(uint32(i)), row, nil) {
 			break
 		}
 	}
-	return l.answer(nil)
+	return l.Answer(nil)
 }
 
 // patchStatus moves a conversation, in the name of the agent that the header
 // names or of any of the caller's that may. // spec: Conversation status
-func (s *Service) patchStatus(c *Call, in *api.StatusPatch) (api.Conversation, error) {
+func (s *Service) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conversation, error) {
 	request := actors.ChangeStatus{Conversation: in.ID, Status: in.Status}
 	if in.Reason != nil {
 		request.Reason = *in.Reason
@@ -118,29 +119,29 @@ func (s *Service) patchStatus(c *Call, in *api.StatusPatch) (api.Conversation, e
 }
 
 // transcript is a page of both sides of a conversation, in its order.
-func (s *Service) transcript(c *Call, in *api.Transcript) (Rendered, error) {
+func (s *Service) transcript(c *rest.Call, in *api.Transcript) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
 		if acting, err = s.acting(c, in.ActingAgent); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 	}
 	state, mine, err := s.conversation(c, in.ID)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	if acting == nil {
 		acting = mine[0]
 	} else if part, err := s.takesPart(c, state, acting); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	} else if !part {
-		return Rendered{}, conversation.ErrNotParticipant
+		return rest.Rendered{}, conversation.ErrNotParticipant
 	}
 	list := "transcript " + in.ID.String() + " " + in.Order
-	from, err := s.place(list, in.Cursor)
+	from, err := s.lists.Place(list, in.Cursor)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	var page []actors.Message
 	var next uint64
@@ -151,19 +152,19 @@ func (s *Service) transcript(c *Call, in *api.Transcript) (Rendered, error) {
 		page, next, err = s.Node.TranscriptOf(c.Context(), in.ID, host, acting.AgentID(), from, in.Limit, in.Order == "desc", room.fits)
 	}
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
-	return c.render(room.size(), func(b []byte) []byte { return appendPage(b, page, room.viewer, s.cursor(list, next)) }), nil
+	return c.Render(room.size(), func(b []byte) []byte { return appendPage(b, page, room.viewer, s.lists.Cursor(list, next)) }), nil
 }
 
 // agentConversations is a page of the conversations an agent takes part in.
-func (s *Service) agentConversations(c *Call, in *api.AgentConversations) (api.Page[api.Conversation], error) {
+func (s *Service) agentConversations(c *rest.Call, in *api.AgentConversations) (api.Page[api.Conversation], error) {
 	page := api.Page[api.Conversation]{Items: []api.Conversation{}}
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return page, err
 	}
 	list := "conversations " + in.ID.String()
-	before, err := s.place(list, in.Cursor)
+	before, err := s.lists.Place(list, in.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -175,7 +176,7 @@ func (s *Service) agentConversations(c *Call, in *api.AgentConversations) (api.P
 		page.Items = append(page.Items, conversationOf(state))
 	}
 	if page.HasMore = next != 0; page.HasMore {
-		page.NextCursor = new(s.cursor(list, next))
+		page.NextCursor = new(s.lists.Cursor(list, next))
 	}
 	return page, nil
 }

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
+
+	"parley/http/rest"
 )
 
 // What a request costs is counted here, not timed: a count is the same on a
@@ -108,7 +110,7 @@ func TestCostOfARequestControl(t *testing.T) {
 			h := wireHall(t, 1)
 			defer h.close()
 			var notes [100]string
-			h.server.judge = func(c *Call) error {
+			*inside[func(*rest.Call) error](h.server, "judge") = func(c *rest.Call) error {
 				for i := range notes {
 					notes[i] = fmt.Sprint(c.RequestID(), " ", i)
 				}

@@ -1,9 +1,13 @@
 package http
 
 import (
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"parley/http/rest"
 
 	"parley"
 	"parley/http/auth"
@@ -20,17 +24,16 @@ func TestExpiredTokensOpenNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &toy{Server: h.server, dial: h.dial}
 	asked := 0
 	for _, r := range h.server.Routes() {
-		path := strings.NewReplacer("{id}", h.agent("a"+strings.ToLower(derivedID(&r))).String(), "{client_id}", h.client.String(), "{token}", "x", "{file}", "page.css").Replace(r.Path)
+		path := strings.NewReplacer("{id}", h.agent("a"+strings.ToLower(r.Operation.ID)).String(), "{client_id}", h.client.String(), "{token}", "x", "{file}", "page.css").Replace(r.Path)
 		for _, token := range []string{expired, h.token(h.client)} {
-			if (r.streams || strings.HasSuffix(r.Path, "/wait")) && token != expired {
+			if (r.Streams || strings.HasSuffix(r.Path, "/wait")) && token != expired {
 				continue // it would not end, or late
 			}
-			said := s.say(t, r.Method+" "+path+" HTTP/1.1\r\nHost: hall\r\nConnection: close\r\nAuthorization: Bearer "+token+"\r\n\r\n")
+			said := say(t, h.dial, r.Method+" "+path+" HTTP/1.1\r\nHost: hall\r\nConnection: close\r\nAuthorization: Bearer "+token+"\r\n\r\n")
 			late := strings.HasPrefix(said, "HTTP/1.1 401 ") && strings.Contains(said, `"code":"token_expired"`) && strings.Contains(said, `error="invalid_token"`)
-			if want := token == expired && (r.Access == bearer || r.Access == tier1); late != want || !strings.HasPrefix(said, "HTTP/1.1 ") {
+			if want := token == expired && (r.Access == rest.Bearer || r.Access == rest.Tier1); late != want || !strings.HasPrefix(said, "HTTP/1.1 ") {
 				t.Errorf("%s %s, token expired %v: %.300s", r.Method, r.Path, token == expired, said)
 			}
 			asked++
@@ -39,4 +42,19 @@ func TestExpiredTokensOpenNothing(t *testing.T) {
 	if asked < 60 {
 		t.Errorf("only %d requests", asked)
 	}
+}
+
+// say sends raw bytes and reads everything until the server closes or one second has
+// passed.
+func say(t *testing.T, dial func() (net.Conn, error), text string) string {
+	t.Helper()
+	conn, err := dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() { _, _ = io.WriteString(conn, text) }()
+	_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+	all, _ := io.ReadAll(conn)
+	return string(all)
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -16,7 +18,7 @@ import (
 // inviting is who asks others into which group.
 type inviting struct {
 	service *Service
-	call    *Call
+	call    *rest.Call
 	group   seenGroup
 	// by is nil where nobody of the caller's may: the rules say so.
 	by       *agent.State
@@ -26,7 +28,7 @@ type inviting struct {
 }
 
 // invite asks one agent in, or several. // spec: Groups
-func (s *Service) invite(c *Call, in *api.Invite) (api.InviteAnswer, error) {
+func (s *Service) invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, error) {
 	v, err := s.inviter(c, in)
 	if err != nil {
 		return api.InviteAnswer{}, err
@@ -54,7 +56,7 @@ func (s *Service) invite(c *Call, in *api.Invite) (api.InviteAnswer, error) {
 
 // inviter is the agent that the caller named, else its first admin in the group,
 // else its first member.
-func (s *Service) inviter(c *Call, in *api.Invite) (*inviting, error) {
+func (s *Service) inviter(c *rest.Call, in *api.Invite) (*inviting, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
 	if err != nil {
 		return nil, err
@@ -211,7 +213,7 @@ func (v *inviting) ask(name string, message *string) (to *agent.State, r *group.
 
 // target is the agent of an id or a handle, active or revoked; nil if there is
 // none.
-func (s *Service) target(c *Call, name string) (a *agent.State, err error) {
+func (s *Service) target(c *rest.Call, name string) (a *agent.State, err error) {
 	name = strings.TrimSpace(name)
 	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
 		a, err = s.Node.Agent(c.Context(), id)
@@ -228,7 +230,7 @@ func (s *Service) target(c *Call, name string) (a *agent.State, err error) {
 // after the call has ended, and so holds nothing of it. // spec: Message types
 func (v *inviting) notice(to *agent.State, handle string) func(*group.Request) actors.Content {
 	e := envelope{
-		Type: v.service.Brand + ".v1.group_invite", Version: api.HPKEv1, ContentType: jsonMedia,
+		Type: v.service.Brand + ".v1.group_invite", Version: api.HPKEv1, ContentType: rest.JSONMedia,
 		senderHandle: v.byHandle, recipientHandle: handle, recipient: to.AgentID(),
 		origin: v.service.originOf(v.call, v.by, "system"),
 	}
@@ -258,7 +260,7 @@ func appendInviteNotice(b []byte, g seenGroup, r *group.Request) []byte {
 
 // inviteRoster asks the agents of a founding roster in. A repeat of the request
 // reports what was done and does what was not.
-func (s *Service) inviteRoster(c *Call, g seenGroup, founder *agent.State, roster []api.Target, repeated bool) ([]api.Invitation, error) {
+func (s *Service) inviteRoster(c *rest.Call, g seenGroup, founder *agent.State, roster []api.Target, repeated bool) ([]api.Invitation, error) {
 	rows := []api.Invitation{}
 	if len(roster) == 0 {
 		return rows, nil
@@ -316,7 +318,7 @@ type askedBefore struct {
 
 // invitedBefore are the first requests about the agents that a group has been
 // asked to take in.
-func (s *Service) invitedBefore(c *Call, id parley.GroupID) (map[parley.AgentID]*askedBefore, error) {
+func (s *Service) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*askedBefore, error) {
 	done := map[parley.AgentID]*askedBefore{}
 	live, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, _ time.Time) []*group.Request { return g.Requests() })
 	if err != nil {

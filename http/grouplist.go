@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
@@ -15,9 +17,9 @@ import (
 // listGroups is a page of the groups that the organization owns, oldest first,
 // then of those in which it has a seat, as far as they were asked for.
 // // spec: Groups
-func (s *Service) listGroups(c *Call, in *api.ListGroups) (api.Page[api.Group], error) {
+func (s *Service) listGroups(c *rest.Call, in *api.ListGroups) (api.Page[api.Group], error) {
 	l := &groupList{service: s, call: c, scope: in.Scope, limit: in.Limit, page: api.Page[api.Group]{Items: []api.Group{}}}
-	position, err := s.position("groups "+c.Caller.Org.String()+" "+in.Scope, in.Cursor, 8, 16)
+	position, err := s.lists.Position("groups "+c.Caller.Org.String()+" "+in.Scope, in.Cursor, 8, 16)
 	if err != nil {
 		return l.page, err
 	}
@@ -34,24 +36,11 @@ func (s *Service) listGroups(c *Call, in *api.ListGroups) (api.Page[api.Group], 
 	return l.page, err
 }
 
-// position is what a cursor of a list stands for, nil without one. It has one of
-// the lengths.
-func (s *Service) position(list string, cursor *string, lengths ...int) ([]byte, error) {
-	if cursor == nil {
-		return nil, nil
-	}
-	position, err := s.Cursors.Open(list, *cursor)
-	if err != nil || !slices.Contains(lengths, len(position)) {
-		return nil, parley.ErrInvalidCursor
-	}
-	return position, nil
-}
-
 // groupList is a page that is being filled. A cursor of 8 bytes is a place among
 // the owned groups, one of 16 the last seen group of the others.
 type groupList struct {
 	service *Service
-	call    *Call
+	call    *rest.Call
 	scope   string
 	limit   int
 	page    api.Page[api.Group]
@@ -131,7 +120,7 @@ func (l *groupList) seated(position []byte) (next []byte, err error) {
 }
 
 // seats are the groups that the caller's agents are in, in the order of their ids.
-func (s *Service) seats(c *Call) (ids []parley.GroupID, err error) {
+func (s *Service) seats(c *rest.Call) (ids []parley.GroupID, err error) {
 	err = s.Node.ActiveAgents(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
 		for _, m := range a.GetGroups() {
 			ids = append(ids, m.GroupID())

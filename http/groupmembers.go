@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors/group"
 	"parley/http/api"
@@ -11,10 +13,10 @@ import (
 
 // listMembers is a page of a group's members in the order of their joining.
 // // spec: Groups
-func (s *Service) listMembers(c *Call, in *api.ListMembers) (api.Page[api.GroupMember], error) {
+func (s *Service) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.GroupMember], error) {
 	page := api.Page[api.GroupMember]{Items: []api.GroupMember{}}
 	list := "members " + in.ID.String()
-	seat, err := s.place(list, in.Cursor)
+	seat, err := s.lists.Place(list, in.Cursor)
 	if err != nil {
 		return page, err
 	}
@@ -27,7 +29,7 @@ func (s *Service) listMembers(c *Call, in *api.ListMembers) (api.Page[api.GroupM
 	}
 	for i, m := range members {
 		if i == in.Limit {
-			page.HasMore, page.NextCursor = true, new(s.cursor(list, uint64(members[i-1].Seat)))
+			page.HasMore, page.NextCursor = true, new(s.lists.Cursor(list, uint64(members[i-1].Seat)))
 			break
 		}
 		one, err := s.memberOf(c, in.ID, m)
@@ -40,7 +42,7 @@ func (s *Service) listMembers(c *Call, in *api.ListMembers) (api.Page[api.GroupM
 }
 
 // memberOf is a membership as the caller sees it. // spec: Group member
-func (s *Service) memberOf(c *Call, of parley.GroupID, m group.Member) (api.GroupMember, error) {
+func (s *Service) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api.GroupMember, error) {
 	handle, err := s.handleOf(c.Context(), m.Agent)
 	return api.GroupMember{
 		AgentID: m.Agent, AgentHandle: handle, GroupID: of, ID: new(m.ID(of)), IsOwnOrg: m.Org == c.Caller.Org,
@@ -59,7 +61,7 @@ func (s *Service) handleOf(ctx context.Context, id parley.AgentID) (*string, err
 }
 
 // patchMember promotes or demotes a member.
-func (s *Service) patchMember(c *Call, in *api.MemberPatch) (api.GroupMember, error) {
+func (s *Service) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
 	if err != nil {
 		return api.GroupMember{}, err
@@ -78,27 +80,27 @@ func (s *Service) patchMember(c *Call, in *api.MemberPatch) (api.GroupMember, er
 
 // removeMember has an agent leave, where it is the acting agent, or removes it.
 // // spec: Groups
-func (s *Service) removeMember(c *Call, in *api.RemoveMember) (NoContent, error) {
+func (s *Service) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent, error) {
 	by, err := s.likelyCaller(c, in.ActingAgent)
 	if err != nil {
-		return NoContent{}, err
+		return rest.NoContent{}, err
 	}
 	owner, err := look(s, c, in.ID, passerby, ownerOf)
 	if err != nil {
-		return NoContent{}, err
+		return rest.NoContent{}, err
 	}
 	limit, err := s.seatLimit(c.Context(), owner)
 	if err != nil {
-		return NoContent{}, err
+		return rest.NoContent{}, err
 	}
-	return NoContent{}, s.Node.RemoveMember(c.Context(), in.ID, group.Remove{Agent: in.AgentID, By: by, SeatLimit: limit})
+	return rest.NoContent{}, s.Node.RemoveMember(c.Context(), in.ID, group.Remove{Agent: in.AgentID, By: by, SeatLimit: limit})
 }
 
 func ownerOf(g *group.State, _ time.Time) parley.OrgID { return g.Org }
 
 // joinGroup asks for a seat: by the group's policy, by an invitation, or as the
 // consent of a nominee. // spec: Join request and membership
-func (s *Service) joinGroup(c *Call, in *api.Join) (api.JoinResult, error) {
+func (s *Service) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 	a, err := s.soleAgent(c, in.ActingAgent)
 	if err != nil {
 		return api.JoinResult{}, err

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -87,7 +89,7 @@ type seenRequests struct {
 }
 
 // completed are requests with their group's handle.
-func (s *Service) completed(c *Call, seen seenRequests) ([]api.JoinRequest, error) {
+func (s *Service) completed(c *rest.Call, seen seenRequests) ([]api.JoinRequest, error) {
 	handle, err := s.groupHandle(c.Context(), seen.owner, seen.name)
 	for i := range seen.rows {
 		seen.rows[i].GroupHandle = &handle
@@ -96,7 +98,7 @@ func (s *Service) completed(c *Call, seen seenRequests) ([]api.JoinRequest, erro
 }
 
 // requestFor is one request as a caller sees it who may know of it.
-func (s *Service) requestFor(c *Call, id parley.GroupID, r *group.Request, by group.Caller) (api.JoinRequest, error) {
+func (s *Service) requestFor(c *rest.Call, id parley.GroupID, r *group.Request, by group.Caller) (api.JoinRequest, error) {
 	seen, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, now time.Time) seenRequests {
 		return seenRequests{g.Org, g.Name, []api.JoinRequest{requestOf(g, r, by, now)}}
 	})
@@ -109,14 +111,14 @@ func (s *Service) requestFor(c *Call, id parley.GroupID, r *group.Request, by gr
 
 // listRequests is a page of a group's join requests in the order in which they
 // were filed. // spec: Groups
-func (s *Service) listRequests(c *Call, in *api.ListRequests) (api.Page[api.JoinRequest], error) {
+func (s *Service) listRequests(c *rest.Call, in *api.ListRequests) (api.Page[api.JoinRequest], error) {
 	page := api.Page[api.JoinRequest]{Items: []api.JoinRequest{}}
 	by, err := s.likelyCaller(c, in.ActingAgent)
 	if err != nil {
 		return page, err
 	}
 	list := "requests " + in.ID.String() + " " + in.Status
-	position, err := s.position(list, in.Cursor, 16)
+	position, err := s.lists.Position(list, in.Cursor, 16)
 	if err != nil {
 		return page, err
 	}
@@ -191,47 +193,47 @@ func merge(settled, live []*group.Request) []*group.Request {
 
 // listInvites are the live invitations and nominations of the caller's agents,
 // or of the one that it named. // spec: Groups
-func (s *Service) listInvites(c *Call, in *api.ListInvites) (Rendered, error) {
+func (s *Service) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rendered, error) {
 	var named *agent.State
 	list := "invites"
 	if in.ActingAgent != "" {
 		var err error
 		if named, err = s.acting(c, in.ActingAgent); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 		list += " " + named.AgentID().String()
 	}
-	l, err := s.newList(c, in.Paging, list, 24)
+	l, err := s.lists.New(c, in.Paging, list, 24)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	if named != nil {
 		s.addInvites(l, 0, named.AgentID())
-		return l.answer(nil)
+		return l.Answer(nil)
 	}
 	from := uint64(0)
-	if l.after != nil {
-		from = binary.BigEndian.Uint64(l.after)
+	if l.After != nil {
+		from = binary.BigEndian.Uint64(l.After)
 	}
-	return l.answer(s.Node.ActiveAgents(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
+	return l.Answer(s.Node.ActiveAgents(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
 		return s.addInvites(l, place, a.AgentID())
 	}))
 }
 
 // addInvites adds the requests about one of the caller's agents, whose place in the
 // roster is given, and reports whether the list goes on.
-func (s *Service) addInvites(l *list, place uint64, of parley.AgentID) bool {
-	concerns, err := s.Node.Concerns(l.call.Context(), of)
+func (s *Service) addInvites(l *rest.List, place uint64, of parley.AgentID) bool {
+	concerns, err := s.Node.Concerns(l.Call.Context(), of)
 	if err != nil {
-		return l.add(nil, nil, err)
+		return l.Add(nil, nil, err)
 	}
 	for _, concern := range concerns {
 		key := append(binary.BigEndian.AppendUint64(nil, place), concern.Request[:]...)
-		if l.passed(key) {
+		if l.Passed(key) {
 			continue
 		}
-		row, err := s.inviteOf(l.call, of, concern)
-		if (err != nil || row != nil) && !l.add(key, row, err) {
+		row, err := s.inviteOf(l.Call, of, concern)
+		if (err != nil || row != nil) && !l.Add(key, row, err) {
 			return false
 		}
 	}
@@ -240,7 +242,7 @@ func (s *Service) addInvites(l *list, place uint64, of parley.AgentID) bool {
 
 // inviteOf is a request about one of the caller's agents, nil unless it is live and
 // somebody else's doing.
-func (s *Service) inviteOf(c *Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
+func (s *Service) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
 	by := group.Caller{Org: c.Caller.Org, Agent: of}
 	seen, err := actors.ReadGroup(c.Context(), s.Node, concern.Group, func(g *group.State, now time.Time) seenRequests {
 		seen := seenRequests{owner: g.Org, name: g.Name}
@@ -260,7 +262,7 @@ func (s *Service) inviteOf(c *Call, of parley.AgentID, concern actors.Concern) (
 }
 
 // vote counts a vote of the acting agent, or changes it. // spec: Groups
-func (s *Service) vote(c *Call, in *api.Vote) (api.VoteResult, error) {
+func (s *Service) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
 	if err != nil {
 		return api.VoteResult{}, err

@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"parley/http/rest"
+
 	"parley/actors"
 	"parley/actors/record"
 	"parley/http/api"
@@ -15,7 +17,7 @@ import (
 
 // getProfile is what anyone may see of a public group.
 // // spec: Directory and discovery (all public, no auth)
-func (s *Service) getProfile(c *Call, in *api.GetProfile) (api.GroupProfile, error) {
+func (s *Service) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupProfile, error) {
 	// The caller is nobody: it owns no seat.
 	g, err := look(s, c, in.ID, passerby, seeGroup)
 	if err != nil {
@@ -32,18 +34,18 @@ func (s *Service) getProfile(c *Call, in *api.GetProfile) (api.GroupProfile, err
 // without one. Where the work of one request ends before the groups do, the page
 // may be short or empty, and its cursor goes on at the group where the work ended.
 // // spec: Directory and discovery (all public, no auth)
-func (s *Service) findGroups(c *Call, in *api.FindGroups) (api.Page[api.GroupProfile], error) {
+func (s *Service) findGroups(c *rest.Call, in *api.FindGroups) (api.Page[api.GroupProfile], error) {
 	page := api.Page[api.GroupProfile]{Items: []api.GroupProfile{}}
 	query := ""
 	if in.Query != nil {
 		query = strings.TrimSpace(*in.Query)
 	}
 	list := "directory groups " + query
-	position, err := s.position(list, in.Cursor, groupWalkShort, groupWalkLong)
+	position, err := s.lists.Position(list, in.Cursor, groupWalkShort, groupWalkLong)
 	if err != nil {
 		return page, err
 	}
-	leave, err := s.queries.enter(c.account(), c.Draining())
+	leave, err := s.queries.enter(c.Account(), c.Draining())
 	if err != nil {
 		return page, err
 	}

@@ -8,11 +8,15 @@ import (
 	"log/slog"
 	"net"
 	stdhttp "net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
+
+	"parley/http/httpserver"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/valyala/fasthttp"
@@ -38,7 +42,7 @@ type hall struct {
 	journal *hallJournal
 	node    *actors.Node
 	service *Service
-	server  *Server
+	server  *httpserver.Server
 	guard   *egress.Guard
 	vault   *auth.MasterKey
 	sender  *egress.Sender
@@ -97,7 +101,7 @@ var theEngineClock = sync.OnceFunc(func() { _ = new(fasthttp.ResponseHeader).Hea
 // hallOptions are what tests change of a hall.
 type hallOptions struct {
 	Store  persistence.Options
-	Server Options
+	Server httpserver.Options
 }
 
 func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn, error), change ...func(*hallOptions)) *hall {
@@ -107,7 +111,7 @@ func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn,
 		FS: vfs.NewMem(), Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
 	}
 	var ids atomic.Int64
-	o := &hallOptions{Store: options, Server: Options{Clock: time.Now, NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) }}}
+	o := &hallOptions{Store: options, Server: httpserver.Options{Clock: time.Now, NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) }}}
 	for _, c := range change {
 		c(o)
 	}
@@ -134,7 +138,7 @@ func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn,
 		Guard: h.guard, Vault: h.vault,
 	})
 	o.Server.Routes, o.Server.Authenticator = h.service.Routes(), h.service
-	h.server, err = New(o.Server)
+	h.server, err = httpserver.New(o.Server)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,4 +356,26 @@ func conversationOfEvent(t testing.TB, e heard) string {
 		t.Fatalf("%s: %v", e.data, err)
 	}
 	return m.ConversationID
+}
+
+// inside is a field of a value, followed through its fields and their pointers. Controls
+// of tests change what other packages do not export.
+func inside[T any](of any, path ...string) *T {
+	v := reflect.ValueOf(of).Elem()
+	for _, name := range path {
+		if v = v.FieldByName(name); v.Kind() == reflect.Pointer && v.Type() != reflect.TypeFor[T]() {
+			v = v.Elem()
+		}
+	}
+	return (*T)(unsafe.Pointer(v.UnsafeAddr()))
+}
+
+func (h *hall) budget() *limit.Budget { return *inside[*limit.Budget](h.server, "host", "Budget") }
+
+func (h *hall) setBudget(b *limit.Budget) { *inside[*limit.Budget](h.server, "host", "Budget") = b }
+
+// observe has a function called with each answer.
+func (h *hall) observe(f func(httpserver.Answer)) {
+	*inside[func(httpserver.Answer)](h.server, "observe") = f
+	*inside[bool](h.server, "host", "Observed") = true
 }

@@ -2,13 +2,20 @@ package http
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"parley/http/httpserver"
+	"parley/http/rest"
 
 	"github.com/valyala/fasthttp"
 
@@ -24,12 +31,18 @@ func (h *wired) heldPerAnswer(t *testing.T, request []byte, careless func(*fasth
 	t.Helper()
 	const readers = arrivals
 	var made atomic.Int64
-	h.server.observe = func(a Answer) {
-		if careless != nil {
-			careless(a.ctx)
+	var asked sync.Map // of *fasthttp.RequestCtx by request id
+	*inside[func(*rest.Call) error](h.server, "judge") = func(c *rest.Call) error {
+		asked.Store(c.RequestID(), c.RequestCtx())
+		return nil
+	}
+	h.observe(func(a httpserver.Answer) {
+		if ctx, ok := asked.Load(a.RequestID); ok && careless != nil {
+			careless(ctx.(*fasthttp.RequestCtx))
 		}
 		made.Add(1)
-	}
+	})
+
 	wires := make([]*wire, readers)
 	for i := range wires {
 		wires[i] = newWire(&ears{streaming: true, said: make(chan struct{}, 1)})
@@ -88,12 +101,13 @@ func TestTheFilesOfThePageAreSharedControl(t *testing.T) {
 	}
 	h := wireHall(t, 1)
 	defer h.close()
-	packed, err := pageFiles.ReadFile("docs/swagger-ui-bundle.js.gz")
+	packed, err := os.ReadFile("docs/swagger-ui-bundle.js.gz")
 	if err != nil {
 		t.Fatal(err)
 	}
 	careless := func(ctx *fasthttp.RequestCtx) {
-		body, _ := inflate(packed)
+		r, _ := gzip.NewReader(bytes.NewReader(packed))
+		body, _ := io.ReadAll(r)
 		ctx.Response.SetBodyRaw(body)
 	}
 	if held := h.heldPerAnswer(t, h.request("GET", "/docs/swagger-ui-bundle.js", nil), careless); held < 4*heldFile {
@@ -145,15 +159,15 @@ const (
 func TestABodyTakesMemoryAsItComes(t *testing.T) {
 	h := wireHall(t, 1)
 	defer h.close()
-	h.server.budget = limit.NewBudget(1 << 30)
+	h.setBudget(limit.NewBudget(1 << 30))
 	before := liveHeap()
 	wires := h.arriving(arrivals, 20_000)
-	await(t, "not all of it counts", func() bool { return h.server.budget.Stats().Held == arrivals*arrivedHeld })
+	await(t, "not all of it counts", func() bool { return h.budget().Stats().Held == arrivals*arrivedHeld })
 	if each := (liveHeap() - before) / arrivals; each > arrivedHeld+heldFile {
 		t.Errorf("1 MiB that is announced, and of which 20,000 bytes came, holds %.0f bytes", each)
 	}
 	closeAll(wires)
-	await(t, "those who left still hold", func() bool { return h.server.budget.Stats().Held == 0 })
+	await(t, "those who left still hold", func() bool { return h.budget().Stats().Held == 0 })
 }
 
 // TestABodyTakesMemoryAsItComesControl has the engine read the bodies: it makes
@@ -161,7 +175,7 @@ func TestABodyTakesMemoryAsItComes(t *testing.T) {
 func TestABodyTakesMemoryAsItComesControl(t *testing.T) {
 	h := wireHall(t, 1)
 	defer h.close()
-	h.server.engine.StreamRequestBody = false
+	inside[fasthttp.Server](h.server, "engine").StreamRequestBody = false
 	before := liveHeap()
 	defer closeAll(h.arriving(arrivals, 20_000))
 	await(t, "the engine reserves no more than what came", func() bool { return (liveHeap()-before)/arrivals > parley.BodyBytesMax/2 })
@@ -173,7 +187,7 @@ func TestArrivalsHaveABudget(t *testing.T) {
 	h := wireHall(t, 1)
 	defer h.close()
 	const share = 10 * arrivedHeld
-	h.server.budget = limit.NewBudget(9 * share)
+	h.setBudget(limit.NewBudget(9 * share))
 	wires := h.arriving(arrivals, 20_000)
 	defer closeAll(wires)
 	refused := func() (n int) {
@@ -187,7 +201,7 @@ func TestArrivalsHaveABudget(t *testing.T) {
 		return n
 	}
 	await(t, "too many bodies arrive", func() bool { return refused() == arrivals-10 })
-	if s := h.server.budget.Stats(); s.Held != share || s.Peak > share || s.Refused != arrivals-10 {
+	if s := h.budget().Stats(); s.Held != share || s.Peak > share || s.Refused != arrivals-10 {
 		t.Errorf("%+v, want %d held", s, share)
 	}
 	w := newWire(newEars(false))
@@ -210,7 +224,7 @@ func (h *wired) longInbox(t *testing.T) []byte {
 	h.payload = []byte("Q")
 	page := h.request("GET", "/agents/"+h.to.String()+"/messages", nil)
 	w.ask(t, page, 200) // marks them
-	await(t, "answers that have left still hold", func() bool { return h.server.budget.Stats().Held == 0 })
+	await(t, "answers that have left still hold", func() bool { return h.budget().Stats().Held == 0 })
 	return page
 }
 
@@ -220,7 +234,7 @@ func (h *wired) longInbox(t *testing.T) []byte {
 func TestUnreadAnswersHaveABudget(t *testing.T) {
 	h := wireHall(t, 1)
 	defer h.close()
-	h.server.budget = limit.NewBudget(9 * 5 << 20)
+	h.setBudget(limit.NewBudget(9 * 5 << 20))
 	page := h.longInbox(t)
 	before := liveHeap()
 	var open []func()
@@ -232,8 +246,8 @@ func TestUnreadAnswersHaveABudget(t *testing.T) {
 		h.conns <- w
 		w.asked <- page
 	}
-	await(t, "pages are made without end", func() bool { s := h.server.budget.Stats(); return s.Refused >= arrivals-5 })
-	held := h.server.budget.Stats().Held
+	await(t, "pages are made without end", func() bool { s := h.budget().Stats(); return s.Refused >= arrivals-5 })
+	held := h.budget().Stats().Held
 	if grown := int64(liveHeap() - before); held < 4<<20 || held > 5<<20 || grown > held+arrivals*heldFile {
 		t.Errorf("%d bytes are held, the heap grew by %d", held, grown)
 	}
@@ -245,7 +259,7 @@ func TestUnreadAnswersHaveABudget(t *testing.T) {
 	for _, let := range open {
 		let()
 	}
-	await(t, "what has left still holds", func() bool { return h.server.budget.Stats().Held == 0 })
+	await(t, "what has left still holds", func() bool { return h.budget().Stats().Held == 0 })
 	w.ask(t, page, 200)
 }
 
@@ -272,7 +286,7 @@ func TestAnswersOfWhatWasDoneAreNotTakenBack(t *testing.T) {
 	h.conns <- w
 	_, id, _ := bytes.Cut(w.ask(t, page, 200), []byte(`"id":"`))
 	id, _, _ = bytes.Cut(bytes.Clone(id[:50]), []byte(`"`))
-	h.server.budget = limit.NewBudget(1)
+	h.setBudget(limit.NewBudget(1))
 	for _, c := range []struct{ method, path, code string }{
 		{"GET", "/messages/" + string(id), "overloaded"},
 		{"POST", "/messages/" + string(id) + "/read", "outcome_unknown"},
@@ -343,7 +357,7 @@ func TestAStreamThatWaitsHoldsNoMessages(t *testing.T) {
 func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 	h := wireHall(t, 1, func(o *hallOptions) { o.Server.Connections.Fixed = !yields })
 	defer h.close()
-	h.server.budget = limit.NewBudget(48 << 20)
+	h.setBudget(limit.NewBudget(48 << 20))
 	own := h.bearer
 	probe := newWire(newEars(false))
 	defer probe.Close()
@@ -351,9 +365,9 @@ func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 	probe.ask(t, h.request("GET", "/org", nil), 200)
 	settled := func() { // none of them will take more
 		await(t, "bodies arrive without end", func() bool {
-			n := h.server.budget.Stats().Held
+			n := h.budget().Stats().Held
 			time.Sleep(8 * time.Millisecond)
-			return n == h.server.budget.Stats().Held
+			return n == h.budget().Stats().Held
 		})
 	}
 	var wires []*wire
@@ -377,7 +391,7 @@ func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 		return whole
 	})
 	count := h.server.Load().Lines
-	await(t, "what was ended stays", func() bool { return h.server.budget.Stats().Leaving == 0 })
+	await(t, "what was ended stays", func() bool { return h.budget().Stats().Leaving == 0 })
 	return status, count.Evicted
 }
 

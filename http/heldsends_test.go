@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"parley"
+	"parley/http/buffer"
 	"parley/http/limit"
 )
 
@@ -28,7 +29,7 @@ func TestARefusedSendHasDoneNothing(t *testing.T) {
 	said := `"type":"a.b.c","encrypted_payload":"` + longPayload + `"}`
 	toBob := `{"to_agent_id":"` + g.bob + `",`
 	first := g.second.ask("POST", "/messages", `{"to_agent_id":"`+g.ann+`","type":"a.b.c","encrypted_payload":"AA"}`, as("bob")).want(201)
-	budget := func(b *limit.Budget) { g.first.h.server.budget = b }
+	budget := g.setBudget
 	defer budget(nil)
 	for _, c := range []struct{ path, body string }{
 		{"/messages", toBob + said},
@@ -55,14 +56,13 @@ func TestARefusedSendHasDoneNothing(t *testing.T) {
 // was sent ends, and the reply has not been delivered.
 func TestAReplyThatMayNotBeHeldIsNotLost(t *testing.T) {
 	g := newGroupHall(t)
-	s := g.first.h.server
-	defer func() { s.budget = nil }()
-	s.budget = limit.NewBudget(32 * longSheet) // 3.6 sheets, of which all that is sent takes three
+	defer g.setBudget(nil)
+	g.setBudget(limit.NewBudget(32 * longSheet)) // 3.6 sheets, of which all that is sent takes three
 	answered := make(chan *told, 1)
 	go func() {
 		answered <- g.first.ask("POST", "/messages/sync?timeout_ms=20000", `{"to_agent_id":"`+g.bob+`","type":"a.b.c","encrypted_payload":"`+longPayload+`"}`, as("ann"))
 	}()
-	await(t, "a sync that waits does not hold what it takes", func() bool { return s.budget.Stats().Held == 3*longSheet })
+	await(t, "a sync that waits does not hold what it takes", func() bool { return g.budget().Stats().Held == 3*longSheet })
 	var message string
 	await(t, "the message has not come", func() bool {
 		page := g.second.inbox(g.bob)
@@ -71,7 +71,7 @@ func TestAReplyThatMayNotBeHeldIsNotLost(t *testing.T) {
 		}
 		return message != ""
 	})
-	await(t, "what has left still holds", func() bool { return s.budget.Stats().Held == 3*longSheet })
+	await(t, "what has left still holds", func() bool { return g.budget().Stats().Held == 3*longSheet })
 	reply := g.second.ask("POST", "/messages/"+message+"/reply", `{"type":"a.b.c","encrypted_payload":"`+longPayload+`"}`).want(201)
 	(<-answered).want(503, "outcome_unknown")
 	waited := g.first.ask("GET", "/agents/"+g.ann+"/wait?timeout_ms=1000", "").want(200)
@@ -85,7 +85,7 @@ func TestAnAnswerCountsItsSheet(t *testing.T) {
 	h := wireHall(t, 1)
 	defer h.close()
 	h.longInbox(t)
-	h.server.budget = limit.NewBudget(1 << 30)
+	h.setBudget(limit.NewBudget(1 << 30))
 	page := h.request("GET", "/agents/"+h.to.String()+"/messages?limit=5", nil) // of 650 KiB
 	before := liveHeap()
 	for range readers {
@@ -96,8 +96,8 @@ func TestAnAnswerCountsItsSheet(t *testing.T) {
 		h.conns <- w
 		w.asked <- page
 	}
-	want := int64(readers * sheetBytes(5*parley.PayloadCharsMax))
-	await(t, fmt.Sprintf("not %d bytes count", want), func() bool { return h.server.budget.Stats().Held == want })
+	want := int64(readers * buffer.Size(5*parley.PayloadCharsMax))
+	await(t, fmt.Sprintf("not %d bytes count", want), func() bool { return h.budget().Stats().Held == want })
 	if grown := int64(liveHeap() - before); grown > want+readers*heldFile {
 		t.Errorf("%d bytes count, and the heap grew by %d", want, grown)
 	}
@@ -105,11 +105,11 @@ func TestAnAnswerCountsItsSheet(t *testing.T) {
 
 func TestSheetsTakeWhatCountsForThem(t *testing.T) {
 	for size := 1; size < 8<<20; size += size/3 + 1 {
-		s := newSheet(size)
-		if size > limit.Small && cap(s.b) > sheetBytes(size) {
-			t.Fatalf("a sheet for %d bytes takes %d, and %d count", size, cap(s.b), sheetBytes(size))
+		s := buffer.New(size)
+		if size > limit.Small && cap(s.Bytes) > buffer.Size(size) {
+			t.Fatalf("a sheet for %d bytes takes %d, and %d count", size, cap(s.Bytes), buffer.Size(size))
 		}
-		s.b = append(s.b[:cap(s.b)], make([]byte, size/2)...) // more than was thought
-		s.giveBack()
+		s.Bytes = append(s.Bytes[:cap(s.Bytes)], make([]byte, size/2)...) // more than was thought
+		s.Free()
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors/agent"
 	"parley/http/api"
@@ -18,21 +20,21 @@ type rawKeys struct{ signing, encryption []byte }
 // readKeys judges uploaded keys: on their curve, canonical, not of low order,
 // and without a private half.
 func readKeys(signing, encryption *api.JWK) (keys rawKeys, err error) {
-	faults := &schemaError{}
+	faults := &rest.SchemaError{}
 	keys.signing = readKey(signing, parley.Ed25519, "signing_public_key", faults)
 	keys.encryption = readKey(encryption, parley.X25519, "encryption_public_key", faults)
 	if signing == nil && encryption == nil {
-		faults.faults = append(faults.faults, FieldError{
-			Loc: []any{"body", "signing_public_key"}, Msg: "Value error, at least one key is required", Type: faultValue,
+		faults.Faults = append(faults.Faults, rest.FieldError{
+			Loc: []any{"body", "signing_public_key"}, Msg: "Value error, at least one key is required", Type: rest.FaultValue,
 		})
 	}
-	if len(faults.faults) > 0 {
+	if len(faults.Faults) > 0 {
 		return rawKeys{}, faults
 	}
 	return keys, nil
 }
 
-func readKey(k *api.JWK, curve, member string, faults *schemaError) []byte {
+func readKey(k *api.JWK, curve, member string, faults *rest.SchemaError) []byte {
 	if k == nil {
 		return nil
 	}
@@ -40,18 +42,18 @@ func readKey(k *api.JWK, curve, member string, faults *schemaError) []byte {
 	bad := (*auth.KeyError)(nil)
 	switch {
 	case errors.As(err, &bad):
-		faults.faults = append(faults.faults, FieldError{
-			Loc: []any{"body", member, bad.Member}, Msg: "Value error, " + bad.Text, Type: faultValue,
+		faults.Faults = append(faults.Faults, rest.FieldError{
+			Loc: []any{"body", member, bad.Member}, Msg: "Value error, " + bad.Text, Type: rest.FaultValue,
 		})
 	case err != nil:
-		faults.faults = append(faults.faults, FieldError{Loc: []any{"body", member}, Msg: "Value error, " + err.Error(), Type: faultValue})
+		faults.Faults = append(faults.Faults, rest.FieldError{Loc: []any{"body", member}, Msg: "Value error, " + err.Error(), Type: rest.FaultValue})
 	}
 	return raw
 }
 
 // uploadKeys replaces one key or both; senders see the new ones at once. A
 // binding that comes along is judged in the same turn.
-func (s *Service) uploadKeys(c *Call, in *api.UploadKeys) (api.Agent, error) {
+func (s *Service) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, error) {
 	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
 	if err != nil {
 		return api.Agent{}, err
@@ -73,7 +75,7 @@ func (s *Service) uploadKeys(c *Call, in *api.UploadKeys) (api.Agent, error) {
 
 // proofOf is a binding of keys of one of the caller's agents, as its rules judge
 // it. A signature that is not base64url is judged as one that does not verify.
-func (s *Service) proofOf(c *Call, id parley.AgentID, in *api.KeyProof) (agent.Proof, error) {
+func (s *Service) proofOf(c *rest.Call, id parley.AgentID, in *api.KeyProof) (agent.Proof, error) {
 	a, err := s.ownAgent(c, id)
 	if err != nil {
 		return agent.Proof{}, err
@@ -99,7 +101,7 @@ func signatureBytes(text string) []byte {
 }
 
 // bindKeys has the agent's current keys bound by its own signature.
-func (s *Service) bindKeys(c *Call, in *api.BindKeys) (api.BoundKeys, error) {
+func (s *Service) bindKeys(c *rest.Call, in *api.BindKeys) (api.BoundKeys, error) {
 	proof, err := s.proofOf(c, in.ID, &in.KeyProof)
 	if err != nil {
 		return api.BoundKeys{}, err
@@ -128,15 +130,15 @@ func bindingOf(a *agent.State, place int) api.KeyBinding {
 
 // listBindings are all bindings of an active agent's keys, oldest first. They are
 // public, since a client that trusted a former key follows them to the current one.
-func (s *Service) listBindings(c *Call, in *api.GetKeyBindings) (Rendered, error) {
+func (s *Service) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rendered, error) {
 	a, err := s.publicAgent(c, in.ID)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	list := "key bindings " + a.AgentID().String()
-	position, err := s.place(list, in.Cursor)
+	position, err := s.lists.Place(list, in.Cursor)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	page, all := api.Page[api.KeyBinding]{Items: []api.KeyBinding{}}, len(a.GetBindings())
 	from := min(int(position), all)
@@ -145,13 +147,13 @@ func (s *Service) listBindings(c *Call, in *api.GetKeyBindings) (Rendered, error
 		page.Items = append(page.Items, bindingOf(a, place))
 	}
 	if page.HasMore = to < all; page.HasMore {
-		page.NextCursor = new(s.cursor(list, uint64(to)))
+		page.NextCursor = new(s.lists.Cursor(list, uint64(to)))
 	}
-	return c.document(page, a.KeysChangedAt(), cacheChecked)
+	return c.Document(page, a.KeysChangedAt(), rest.CacheChecked)
 }
 
 // retireKey declares a former key untrustworthy for good.
-func (s *Service) retireKey(c *Call, in *api.RetireKey) (api.KeyRecord, error) {
+func (s *Service) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return api.KeyRecord{}, err
 	}
@@ -165,27 +167,27 @@ func (s *Service) retireKey(c *Call, in *api.RetireKey) (api.KeyRecord, error) {
 // getKeys are the public keys of an active agent, by id or handle; with kid,
 // the key of that thumbprint stands in place of the current one of its kind,
 // former keys included. // spec: Agents
-func (s *Service) getKeys(c *Call, in *api.GetKeys) (Rendered, error) {
+func (s *Service) getKeys(c *rest.Call, in *api.GetKeys) (rest.Rendered, error) {
 	a, err := s.publicAgent(c, in.ID)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	if in.Kid != nil {
 		record, err := s.keyRecord(c, a, *in.Kid)
 		if err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
-		return c.document(record, a.KeysChangedAt(), cacheChecked)
+		return c.Document(record, a.KeysChangedAt(), rest.CacheChecked)
 	}
 	keys, err := s.keysOf(c, a)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
-	return c.document(keys, a.KeysChangedAt(), cacheChecked)
+	return c.Document(keys, a.KeysChangedAt(), rest.CacheChecked)
 }
 
 // keyRecord is a key that an agent has or had, among its current ones.
-func (s *Service) keyRecord(c *Call, a *agent.State, kid string) (api.KeyRecord, error) {
+func (s *Service) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyRecord, error) {
 	key, found := a.KeyByKid(kid)
 	if !found {
 		return api.KeyRecord{}, agent.ErrUnknownKey
@@ -203,7 +205,7 @@ func (s *Service) keyRecord(c *Call, a *agent.State, kid string) (api.KeyRecord,
 }
 
 // publicAgent is an active agent that anyone may name, by exact id or handle.
-func (s *Service) publicAgent(c *Call, name string) (a *agent.State, err error) {
+func (s *Service) publicAgent(c *rest.Call, name string) (a *agent.State, err error) {
 	if strings.Contains(name, "@") {
 		if a, err = s.agentByHandle(c, name); errors.Is(err, parley.ErrBadHandle) {
 			return nil, parley.ErrBadHandle.With("loc", []any{"path", "id"})
@@ -211,7 +213,7 @@ func (s *Service) publicAgent(c *Call, name string) (a *agent.State, err error) 
 	} else {
 		id, malformed := parley.ParseID[parley.AgentID](name)
 		if malformed != nil {
-			return nil, &schemaError{faults: []FieldError{{Loc: []any{"path", "id"}, Msg: msgUUID, Type: faultUUIDParsing}}}
+			return nil, &rest.SchemaError{Faults: []rest.FieldError{{Loc: []any{"path", "id"}, Msg: rest.MsgUUID, Type: rest.FaultUUIDParsing}}}
 		}
 		a, err = s.Node.Agent(c.Context(), id)
 	}
@@ -221,7 +223,7 @@ func (s *Service) publicAgent(c *Call, name string) (a *agent.State, err error) 
 	return a, err
 }
 
-func (s *Service) keysOf(c *Call, a *agent.State) (api.AgentKeys, error) {
+func (s *Service) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
 	handle, err := s.handle(c.Context(), a)
 	keys := api.AgentKeys{
 		AgentID: a.AgentID(), Handle: &handle,
@@ -236,7 +238,7 @@ func (s *Service) keysOf(c *Call, a *agent.State) (api.AgentKeys, error) {
 }
 
 // batchKeys are the keys of several agents; those unknown or revoked are left out.
-func (s *Service) batchKeys(c *Call, in *api.GetBatchKeys) (Rendered, error) {
+func (s *Service) batchKeys(c *rest.Call, in *api.GetBatchKeys) (rest.Rendered, error) {
 	batch, changed := api.BatchKeys{Keys: map[parley.AgentID]api.AgentKeys{}}, time.Unix(s.started, 0)
 	for _, id := range in.IDs {
 		a, err := s.Node.Agent(c.Context(), id)
@@ -244,14 +246,14 @@ func (s *Service) batchKeys(c *Call, in *api.GetBatchKeys) (Rendered, error) {
 			continue
 		}
 		if err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 		if batch.Keys[id], err = s.keysOf(c, a); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 		if at := a.KeysChangedAt(); at.After(changed) {
 			changed = at
 		}
 	}
-	return c.document(batch, changed, cacheChecked)
+	return c.Document(batch, changed, rest.CacheChecked)
 }

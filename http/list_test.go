@@ -9,8 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"parley/http/rest"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/valyala/fasthttp"
 
 	"parley"
 	"parley/http/api"
@@ -235,16 +238,16 @@ func TestArrayCursorsAreOfTheirList(t *testing.T) {
 // bound a byte lower it is not, but its pages are.
 func TestLongArraysAreOverloaded(t *testing.T) {
 	g := newGroupHall(t)
-	if g.service.arrayBytes != 8<<20 {
-		t.Fatalf("the bound is %d", g.service.arrayBytes)
+	if g.service.lists.ArrayBytes != 8<<20 {
+		t.Fatalf("the bound is %d", g.service.lists.ArrayBytes)
 	}
 	for name, c := range arrayCases(g) {
 		whole := c.party.ask("GET", c.path, "").want(200)
-		g.service.arrayBytes = len(whole.raw)
+		g.service.lists.ArrayBytes = len(whole.raw)
 		if exact := c.party.ask("GET", c.path, "").want(200); !bytes.Equal(exact.raw, whole.raw) {
 			t.Errorf("%s: at the bound: %s", name, exact.raw)
 		}
-		g.service.arrayBytes--
+		g.service.lists.ArrayBytes--
 		long := c.party.ask("GET", c.path, "").want(503, "overloaded")
 		if after, err := strconv.Atoi(long.head.Get("Retry-After")); err != nil || after < 1 {
 			t.Errorf("%s: Retry-After %q", name, long.head.Get("Retry-After"))
@@ -252,23 +255,23 @@ func TestLongArraysAreOverloaded(t *testing.T) {
 		if ids, _ := c.from(3, ""); !slices.Equal(ids, c.rowsOf(whole.body)) {
 			t.Errorf("%s: beyond the bound the pages have %v", name, ids)
 		}
-		g.service.arrayBytes = parley.ArrayBytesMax
+		g.service.lists.ArrayBytes = parley.ArrayBytesMax
 		c.party.ask("GET", c.path, "").want(200)
 	}
 }
 
 // TestManyWebhooksInPages: of keys that come in no order a page keeps the first.
 func TestManyWebhooksInPages(t *testing.T) {
-	l := &list{limit: 3}
+	l := &rest.List{Limit: 3}
 	var keys [][]byte
 	for i := range 10_000 {
-		keys = l.keep(keys, fmt.Appendf(nil, "%05d", i*7919%10_000))
-		if len(keys) > 8*pageRows {
+		keys = l.Keep(keys, fmt.Appendf(nil, "%05d", i*7919%10_000))
+		if len(keys) > 8*100 {
 			t.Fatalf("%d keys are kept", len(keys))
 		}
 	}
 	slices.SortFunc(keys, bytes.Compare)
-	for i, key := range keys[:l.limit+1] {
+	for i, key := range keys[:l.Limit+1] {
 		if string(key) != fmt.Sprintf("%05d", i) {
 			t.Errorf("key %d is %s", i, key)
 		}
@@ -287,17 +290,17 @@ func TestAListPageEndsInTime(t *testing.T) {
 	limit, next := 100, (*string)(nil)
 	sizes := []int{300 << 10, 300 << 10, 300 << 10, 300 << 10, 2 << 20, 10}
 	for _, rows := range []int{3, 1, 1, 1} {
-		call := &Call{server: h.server, route: &Route{Access: bearer}, Caller: Caller{Org: h.owner}}
-		l, err := h.service.newList(call, api.Paging{Limit: &limit, Cursor: next}, "sizes", 1)
+		call := callOf(h.owner)
+		l, err := h.service.lists.New(call, api.Paging{Limit: &limit, Cursor: next}, "sizes", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, size := range sizes {
-			if !l.add([]byte{byte(i)}, strings.Repeat("x", size), nil) {
+			if !l.Add([]byte{byte(i)}, strings.Repeat("x", size), nil) {
 				break
 			}
 		}
-		answer, err := l.answer(nil)
+		answer, err := l.Answer(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,4 +316,11 @@ func TestAListPageEndsInTime(t *testing.T) {
 	if next != nil {
 		t.Error("the last page has a cursor")
 	}
+}
+
+// callOf is a call of an organization, outside of a server.
+func callOf(owner parley.OrgID) *rest.Call {
+	c := rest.NewCall(&fasthttp.RequestCtx{}, &rest.Host{}, &rest.Route{Access: rest.Bearer}, "")
+	c.Caller.Org = owner
+	return c
 }

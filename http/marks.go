@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -14,7 +16,7 @@ import (
 
 // carry marks a message as delivered to its recipient by a channel, 0 for none
 // that carries, and as read if so.
-func (s *Service) carry(c *Call, m actors.Message, by journal.Channel, reads bool) (actors.Message, error) {
+func (s *Service) carry(c *rest.Call, m actors.Message, by journal.Channel, reads bool) (actors.Message, error) {
 	if m.Marks.ReadAt != 0 || (m.Marks.TransferredAt != 0 && !reads) {
 		return m, nil
 	}
@@ -62,7 +64,7 @@ func markOf(m *actors.Message, by journal.Channel, reads bool, now time.Time) (m
 
 // markPage marks a page of an agent's messages. What cannot be marked because the
 // disk takes no writes is shown all the same, as not carried yet.
-func (s *Service) markPage(c *Call, agent parley.AgentID, page []actors.Message, by journal.Channel) error {
+func (s *Service) markPage(c *rest.Call, agent parley.AgentID, page []actors.Message, by journal.Channel) error {
 	var marks []journal.RecordReceipt
 	var before []journal.Receipts
 	for i := range page {
@@ -91,42 +93,42 @@ var errNotRecipient = parley.ErrNotOwner.Saying("The message was sent to somebod
 
 // readMessage marks a message as read by its recipient.
 // docs: delivery.md
-func (s *Service) readMessage(c *Call, in *api.ReadMessage) (Rendered, error) {
+func (s *Service) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
 		if acting, err = s.acting(c, in.ActingAgent); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 	}
 	m, err := s.Node.Message(c.Context(), in.ID)
 	if m, err = readable(c, m, err); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	to := m.Record.Recipient()
 	if m.Record.RecipientOrg() != c.Caller.Org || acting != nil && acting.AgentID() != to {
-		return Rendered{}, errNotRecipient
+		return rest.Rendered{}, errNotRecipient
 	}
 	if m.Marks.ReadAt == 0 {
 		if m, err = s.Node.MessageFor(c.Context(), to.Slot(), m.Record.MessageID()); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 		if m.Position == 0 { // on its way: there is nothing to mark yet
-			return Rendered{}, parley.ErrOverloaded
+			return rest.Rendered{}, parley.ErrOverloaded
 		}
 		if mark, fresh := markOf(&m, 0, true, c.Now()); fresh {
 			if err := s.Node.Mark(c.Context(), to, []journal.RecordReceipt{mark}); err != nil {
-				return Rendered{}, err
+				return rest.Rendered{}, err
 			}
 		}
 	}
 	v := viewer{c.Caller.Org, to, s}
-	return c.render(v.sizeBound(m.Record), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
+	return c.Render(v.sizeBound(m.Record), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
 }
 
 // ackMessages marks messages of an agent's inbox as read: those that are named, or
 // all up to one. // docs: delivery.md
-func (s *Service) ackMessages(c *Call, in *api.Ack) (*api.Acked, error) {
+func (s *Service) ackMessages(c *rest.Call, in *api.Ack) (*api.Acked, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return nil, err
 	}
@@ -149,7 +151,7 @@ func notTheirs(err error) error {
 	return err
 }
 
-func (s *Service) ackNamed(c *Call, in *api.Ack) (int, error) {
+func (s *Service) ackNamed(c *rest.Call, in *api.Ack) (int, error) {
 	messages, err := s.Node.MessagesIn(c.Context(), in.ID, in.IDs)
 	if err != nil {
 		return 0, notTheirs(err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -39,13 +41,13 @@ func (s *Service) checkType(messageType string) error {
 }
 
 // sendMessage starts a conversation with a message. // spec: POST /messages
-func (s *Service) sendMessage(c *Call, in *api.Send) (Rendered, error) {
+func (s *Service) sendMessage(c *rest.Call, in *api.Send) (rest.Rendered, error) {
 	if err := s.checkType(in.Type); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	from, err := s.sender(c, in)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	var posted actors.Posted
 	if to, ok := handleOfGroup(in); ok {
@@ -54,16 +56,16 @@ func (s *Service) sendMessage(c *Call, in *api.Send) (Rendered, error) {
 		posted, err = s.send(c, in, from, "api")
 	}
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	return s.renderPosted(c, posted, from), nil
 }
 
 // renderPosted answers a send or a reply; a repeat says so.
-func (s *Service) renderPosted(c *Call, p actors.Posted, from *agent.State) Rendered {
-	c.posted(p)
+func (s *Service) renderPosted(c *rest.Call, p actors.Posted, from *agent.State) rest.Rendered {
+	notePosted(c, p)
 	v := s.viewerOf(c, from)
-	out := c.render(v.sizeBound(p.Message), func(b []byte) []byte {
+	out := c.Render(v.sizeBound(p.Message), func(b []byte) []byte {
 		return appendMessage(b, actors.Message{Record: p.Message, Marks: p.Marks}, v)
 	})
 	if p.Repeated {
@@ -73,7 +75,7 @@ func (s *Service) renderPosted(c *Call, p actors.Posted, from *agent.State) Rend
 }
 
 // envelopeOf is what a send says.
-func (s *Service) envelopeOf(c *Call, in *api.Send, from *agent.State, via string) *envelope {
+func (s *Service) envelopeOf(c *rest.Call, in *api.Send, from *agent.State, via string) *envelope {
 	return &envelope{
 		Type: in.Type, Payload: in.EncryptedPayload, Version: in.EncryptionVersion, SigningKid: in.SenderSigningKid,
 		Metadata: in.Metadata, ContentType: in.ContentType, Schema: in.PayloadSchema, Attestations: in.SenderAttestations,
@@ -84,7 +86,7 @@ func (s *Service) envelopeOf(c *Call, in *api.Send, from *agent.State, via strin
 
 // send resolves to whom from speaks, asks the sender's actor, and gives the
 // stored message.
-func (s *Service) send(c *Call, in *api.Send, from *agent.State, via string) (actors.Posted, error) {
+func (s *Service) send(c *rest.Call, in *api.Send, from *agent.State, via string) (actors.Posted, error) {
 	e := s.envelopeOf(c, in, from, via)
 	if err := s.checkSignatures(c, e, from); err != nil {
 		return actors.Posted{}, err
@@ -110,7 +112,7 @@ func (s *Service) send(c *Call, in *api.Send, from *agent.State, via string) (ac
 
 // sender is whom from_handle names, else whom the header does, else the
 // organization's first active agent. // spec: Messaging
-func (s *Service) sender(c *Call, in *api.Send) (*agent.State, error) {
+func (s *Service) sender(c *rest.Call, in *api.Send) (*agent.State, error) {
 	if in.FromHandle != nil {
 		return s.acting(c, *in.FromHandle)
 	}
@@ -119,7 +121,7 @@ func (s *Service) sender(c *Call, in *api.Send) (*agent.State, error) {
 
 // actingOrFirst is the agent that was named, else the organization's first active
 // one.
-func (s *Service) actingOrFirst(c *Call, name string) (*agent.State, error) {
+func (s *Service) actingOrFirst(c *rest.Call, name string) (*agent.State, error) {
 	if name != "" {
 		return s.acting(c, name)
 	}
@@ -130,7 +132,7 @@ func (s *Service) actingOrFirst(c *Call, name string) (*agent.State, error) {
 	return a, err
 }
 
-func (s *Service) recipient(c *Call, in *api.Send) (*agent.State, error) {
+func (s *Service) recipient(c *rest.Call, in *api.Send) (*agent.State, error) {
 	if in.ToAgentID != nil {
 		return s.Node.Agent(c.Context(), *in.ToAgentID)
 	}
@@ -138,7 +140,7 @@ func (s *Service) recipient(c *Call, in *api.Send) (*agent.State, error) {
 }
 
 // parentOf gathers what the sender's rules ask about a parent conversation.
-func (s *Service) parentOf(c *Call, in *api.Send, from *agent.State) (id parley.ConversationID, fact agent.ParentFact, err error) {
+func (s *Service) parentOf(c *rest.Call, in *api.Send, from *agent.State) (id parley.ConversationID, fact agent.ParentFact, err error) {
 	if in.ParentConversationID == nil {
 		return id, fact, nil
 	}
@@ -153,7 +155,7 @@ func (s *Service) parentOf(c *Call, in *api.Send, from *agent.State) (id parley.
 }
 
 // contentFrom is what is said, not rendered yet.
-func (s *Service) contentFrom(c *Call, e *envelope) actors.Content {
+func (s *Service) contentFrom(c *rest.Call, e *envelope) actors.Content {
 	content := actors.Content{
 		Type: e.Type, Key: e.IdempotencyKey, Forged: e.forged, FromOrg: c.Caller.Org,
 		DayLimit: s.allowed(c.Caller, quotaMessages),
@@ -165,7 +167,7 @@ func (s *Service) contentFrom(c *Call, e *envelope) actors.Content {
 }
 
 // contentOf renders what is said; to is nil where the recipient is unknown.
-func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors.Content, error) {
+func (s *Service) contentOf(c *rest.Call, e *envelope, from, to *agent.State) (actors.Content, error) {
 	content := s.contentFrom(c, e)
 	if to == nil {
 		return content, nil
@@ -177,33 +179,33 @@ func (s *Service) contentOf(c *Call, e *envelope, from, to *agent.State) (actors
 	}
 	e.sender, e.recipient = from.AgentID(), to.AgentID()
 	content.ToOrg = to.Owner()
-	content.Rendered, err = c.writeContent(e)
+	content.Rendered, err = writeContent(c, e)
 	return content, err
 }
 
 // writeContent renders what is said and has the answer that shows it count as well:
 // once the message is stored it is too late to refuse.
-func (c *Call) writeContent(e *envelope) ([]byte, error) {
+func writeContent(c *rest.Call, e *envelope) ([]byte, error) {
 	size := e.sizeBound()
-	if err := c.holds(size); err != nil {
+	if err := c.Reserve(size); err != nil {
 		return nil, err
 	}
-	said := c.write(size, func(b []byte) []byte { return appendContent(b, e) }).b
-	answer := pageFrame + messageFrame + len(said)
+	said := c.WriteBuffer(size, func(b []byte) []byte { return appendContent(b, e) }).Bytes
+	answer := rest.PageFrame + messageFrame + len(said)
 	if e.SelfPayload != nil {
 		answer += len(*e.SelfPayload)
 	}
 	if !e.group.Zero() {
 		answer += copyFrame
 	}
-	return said, c.holds(answer)
+	return said, c.Reserve(answer)
 }
 
 // checkSignatures verifies what the server can: the signature over the request
 // body, and attestations whose keys belong to agents here. What does not verify
 // is noted in e, to be judged after the idempotency key; an error is of a request
 // that cannot be judged.
-func (s *Service) checkSignatures(c *Call, e *envelope, from *agent.State) error {
+func (s *Service) checkSignatures(c *rest.Call, e *envelope, from *agent.State) error {
 	if e.MessageSignature != nil {
 		e.forged = auth.CheckMessageSignature(s.Brand, from.GetSigningKey(), *e.MessageSignature, c.Body())
 	}
@@ -225,7 +227,7 @@ func (s *Service) checkSignatures(c *Call, e *envelope, from *agent.State) error
 		if bad.Index >= 0 {
 			loc = append(loc, bad.Index)
 		}
-		return &schemaError{faults: []FieldError{{Loc: loc, Msg: "Value error, " + bad.Text, Type: faultValue}}}
+		return &rest.SchemaError{Faults: []rest.FieldError{{Loc: loc, Msg: "Value error, " + bad.Text, Type: rest.FaultValue}}}
 	}
 	e.forged = cmp.Or(e.forged, err)
 	return nil
@@ -235,7 +237,7 @@ func (s *Service) checkSignatures(c *Call, e *envelope, from *agent.State) error
 // URL of an agent here, whose fragment may be a thumbprint. A former key counts,
 // since an attestation may be older than the rotation; one that its owner retired
 // is nil, which nothing verifies with.
-func (s *Service) attestationKey(c *Call, kid string) (key []byte, known bool, err error) {
+func (s *Service) attestationKey(c *rest.Call, kid string) (key []byte, known bool, err error) {
 	var a *agent.State
 	wanted := kid
 	if slug, name, fragment, ok := auth.ParseAgentDID(kid, s.Domain); ok {
@@ -265,24 +267,24 @@ func (s *Service) attestationKey(c *Call, kid string) (key []byte, known bool, e
 }
 
 // replyMessage continues the conversation of a message. // spec: POST /messages/{id}/reply
-func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
+func (s *Service) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, error) {
 	if err := s.checkType(in.Type); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	var named *agent.State
 	if in.ActingAgent != "" {
 		var err error
 		if named, err = s.acting(c, in.ActingAgent); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 	}
 	original, err := s.Node.UnmarkedFor(c.Context(), in.ID.Slot(), in.ID)
 	if original, err = readable(c, original, err); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	from, to, err := s.ends(c, original.Record, named)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	e := &envelope{
 		Type: in.Type, Payload: in.EncryptedPayload, Version: in.EncryptionVersion, SigningKid: in.SenderSigningKid,
@@ -291,7 +293,7 @@ func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
 		origin: s.originOf(c, from, "api"),
 	}
 	if err := s.checkSignatures(c, e, from); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	request := actors.ReplyTo{
 		Conversation: original.Record.Conversation(), Host: original.Record.HostID(), From: from.AgentID(), To: to.AgentID(),
@@ -302,24 +304,24 @@ func (s *Service) replyMessage(c *Call, in *api.Reply) (Rendered, error) {
 		mine := original
 		if mine.Position == 0 { // the replier lives in another home than the conversation
 			if mine, err = s.Node.UnmarkedFor(c.Context(), request.From.Slot(), request.Original); err != nil {
-				return Rendered{}, err
+				return rest.Rendered{}, err
 			}
 		}
 		request.Reads, request.Position = mine.Position != 0, mine.Position
 	}
 	if request.Content, err = s.contentOf(c, e, from, to); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	posted, err := s.Node.Reply(c.Context(), request)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	return s.renderPosted(c, posted, from), nil
 }
 
 // ends are who replies and to whom: the named agent, else the caller's agent
 // that received the message, else the one that sent it; and the other party.
-func (s *Service) ends(c *Call, r *record.Message, named *agent.State) (from, to *agent.State, err error) {
+func (s *Service) ends(c *rest.Call, r *record.Message, named *agent.State) (from, to *agent.State, err error) {
 	mine := r.Sender()
 	if r.RecipientOrg() == c.Caller.Org {
 		mine = r.Recipient()
@@ -347,7 +349,7 @@ func (s *Service) ends(c *Call, r *record.Message, named *agent.State) (from, to
 
 // readable judges a message that was read: the caller's organization must own
 // an end of it.
-func readable(c *Call, m actors.Message, err error) (actors.Message, error) {
+func readable(c *rest.Call, m actors.Message, err error) (actors.Message, error) {
 	switch {
 	case errors.Is(err, parley.ErrNotFound):
 		return m, errUnknownMessage
@@ -361,21 +363,21 @@ func readable(c *Call, m actors.Message, err error) (actors.Message, error) {
 
 // getMessage reads a message. For the recipient's organization that delivers
 // it; for the recipient itself it also reads it.
-func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
+func (s *Service) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
 		if acting, err = s.acting(c, in.ActingAgent); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 	}
 	m, err := s.Node.Message(c.Context(), in.ID)
 	if m, err = readable(c, m, err); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	r, v := m.Record, s.viewerOf(c, acting)
-	if err := c.holds(v.sizeBound(r)); err != nil { // before anything is marked
-		return Rendered{}, err
+	if err := c.Reserve(v.sizeBound(r)); err != nil { // before anything is marked
+		return rest.Rendered{}, err
 	}
 	if r.RecipientOrg() == c.Caller.Org && !c.Head() {
 		reads := acting == nil && r.SenderOrg() != c.Caller.Org
@@ -383,38 +385,38 @@ func (s *Service) getMessage(c *Call, in *api.GetMessage) (Rendered, error) {
 			reads = acting.AgentID() == r.Recipient()
 		}
 		if m, err = s.carry(c, m, journal.InboxChannel, reads); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 	}
-	return c.render(v.sizeBound(r), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
+	return c.Render(v.sizeBound(r), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
 }
 
 // inbox is a page of an agent's messages, newest first. A page delivers what it
 // carries for the first time, and waits for that to be stored.
-func (s *Service) inbox(c *Call, in *api.Inbox) (Rendered, error) {
+func (s *Service) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	only := ""
 	if in.Type != nil {
 		only = *in.Type
 	}
 	list := "inbox " + in.ID.String() + " " + only
-	before, err := s.place(list, in.Cursor)
+	before, err := s.lists.Place(list, in.Cursor)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	room := pageRoom{call: c, viewer: viewer{c.Caller.Org, in.ID, s}}
 	page, next, err := s.Node.Inbox(c.Context(), in.ID, before, in.Limit, only, room.fits)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	if !c.Head() {
 		if err := s.markPage(c, in.ID, page, journal.InboxChannel); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 	}
-	return c.render(room.size(), func(b []byte) []byte {
-		return appendPage(b, page, room.viewer, s.cursor(list, next))
+	return c.Render(room.size(), func(b []byte) []byte {
+		return appendPage(b, page, room.viewer, s.lists.Cursor(list, next))
 	}), nil
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/valyala/fasthttp"
+	"parley/http/httpserver"
 )
 
 // TestPosted: whoever observes is told of the message that a send or a reply has
@@ -17,13 +17,13 @@ func TestPosted(t *testing.T) {
 	g.opsGroup()
 	var mu sync.Mutex
 	var told []string
-	g.server.observe = func(a Answer) {
+	g.observe(func(a httpserver.Answer) {
 		mu.Lock()
 		defer mu.Unlock()
-		if id, repeated, posted := a.Posted(); posted {
+		if id, repeated, posted := Posted(&a); posted {
 			told = append(told, fmt.Sprint(id, " ", repeated))
 		}
-	}
+	})
 	direct := `{"to_agent_id":"` + g.bob + `","type":"svc.v1.dm","encrypted_payload":"AA"}`
 	var want []string
 	expect := func(id string, repeated bool) { want = append(want, fmt.Sprint(id, " ", repeated)) }
@@ -40,18 +40,5 @@ func TestPosted(t *testing.T) {
 	defer mu.Unlock()
 	if !slices.Equal(told, want) {
 		t.Errorf("told of %q, want %q", told, want)
-	}
-}
-
-// TestAnswersMadeByHand tell of no request.
-func TestAnswersMadeByHand(t *testing.T) {
-	a := Answer{Route: &Route{Method: "POST", Path: "/messages"}, Status: 201}
-	if _, _, posted := a.Posted(); posted || a.Traceparent() != "" {
-		t.Error("they tell of one")
-	}
-	ctx := &fasthttp.RequestCtx{}
-	ctx.Request.Header.Set("traceparent", "00-x")
-	if a = (Answer{ctx: ctx}); a.Traceparent() != "00-x" {
-		t.Errorf("the traceparent is %q", a.Traceparent())
 	}
 }

@@ -3,22 +3,22 @@ package http
 import (
 	"parley"
 	"parley/actors/record"
+	"parley/http/rest"
 )
 
 // What a message takes in a page besides its stored content, at most: its ids,
 // instants and status, and for a copy of a broadcast the members in which copies
-// differ. pageFrame is what the page itself takes.
+// differ.
 const (
 	messageFrame = 320
 	copyFrame    = 720
-	pageFrame    = 512
 )
 
 // pageRoom keeps a page of messages within parley.PageBytesMax: it judges each
 // message before it is rendered, by a bound of the bytes that it will take. From
 // then on these count for the caller.
 type pageRoom struct {
-	call   *Call
+	call   *rest.Call
 	viewer viewer
 	used   int
 }
@@ -27,15 +27,15 @@ type pageRoom struct {
 // its first, however long.
 func (p *pageRoom) fits(r *record.Message) (bool, error) {
 	n := p.viewer.sizeBound(r)
-	if p.used > 0 && pageFrame+p.used+n > parley.PageBytesMax {
+	if p.used > 0 && rest.PageFrame+p.used+n > parley.PageBytesMax {
 		return false, nil
 	}
 	p.used += n
-	return true, p.call.holds(p.size())
+	return true, p.call.Reserve(p.size())
 }
 
 // size is enough for the whole page.
-func (p *pageRoom) size() int { return pageFrame + p.used }
+func (p *pageRoom) size() int { return rest.PageFrame + p.used }
 
 // sizeBound is at least as many bytes as appendMessage takes for the viewer.
 func (v viewer) sizeBound(r *record.Message) int {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/record"
@@ -15,7 +17,7 @@ import (
 func TestAPageHasRoomForItsFirst(t *testing.T) {
 	h := hallInMemory(t, 1)
 	defer h.close()
-	c := &Call{server: h.server, route: &Route{Access: bearer}}
+	c := callOf(h.owner)
 	long := &record.Message{Content: make([]byte, parley.PageBytesMax)}
 	for what, page := range map[string][]*record.Message{"the first": {long}, "a second": {{}, long}, "beside it": {long, {}}} {
 		room := pageRoom{call: c, viewer: viewer{service: h.service}}
@@ -24,11 +26,6 @@ func TestAPageHasRoomForItsFirst(t *testing.T) {
 				t.Errorf("%s, message %d: fits %v, %v", what, i+1, fits, err)
 			}
 		}
-	}
-	l := &list{service: h.service, call: c, limit: 2}
-	row := strings.Repeat("r", parley.PageBytesMax)
-	if !l.add([]byte{1}, row, nil) || l.add([]byte{2}, row, nil) || l.err != nil || l.rows != 1 || !l.more {
-		t.Errorf("of long rows a page has %d, more %v, %v", l.rows, l.more, l.err)
 	}
 }
 
@@ -62,7 +59,7 @@ func TestSizeBoundHolds(t *testing.T) {
 			t.Errorf("%s: takes %d bytes, %d are counted", what, takes, bound)
 		}
 	}
-	if page := len(appendPage(nil, nil, viewer{}, h.service.cursor("l", math.MaxUint64))); page > pageFrame {
-		t.Errorf("an empty page takes %d bytes, %d are counted", page, pageFrame)
+	if page := len(appendPage(nil, nil, viewer{}, h.service.lists.Cursor("l", math.MaxUint64))); page > rest.PageFrame {
+		t.Errorf("an empty page takes %d bytes, %d are counted", page, rest.PageFrame)
 	}
 }

@@ -4,8 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"strconv"
 	"time"
+
+	"parley/http/rest"
 
 	"parley"
 	"parley/actors/agent"
@@ -16,10 +17,7 @@ import (
 // pollWindow is what the poll limits count over. // spec: Limits
 const pollWindow = time.Minute
 
-var (
-	errRateLimited  = parley.Refuse(parley.RateLimited, "rate_limited", "Too many requests. Try again later.")
-	errUnknownToken = parley.ErrNotFound.Saying("There is no such poll token.")
-)
+var errUnknownToken = parley.ErrNotFound.Saying("There is no such poll token.")
 
 // newPollToken draws a token of 160 random bits. Only its hash is kept.
 func (s *Service) newPollToken() (token string, hash []byte) {
@@ -32,7 +30,7 @@ func (s *Service) newPollToken() (token string, hash []byte) {
 func (s *Service) pollURL(token string) string { return s.BaseURL + "/poll/" + token }
 
 // createPollToken replaces the agent's poll token. // spec: Messaging
-func (s *Service) createPollToken(c *Call, in *api.CreatePollToken) (api.PollToken, error) {
+func (s *Service) createPollToken(c *rest.Call, in *api.CreatePollToken) (api.PollToken, error) {
 	token, hash := s.newPollToken()
 	if _, err := s.changeAgent(c, in.ID, agent.IssuePollToken{Hash: hash}); err != nil {
 		return api.PollToken{}, err
@@ -40,20 +38,20 @@ func (s *Service) createPollToken(c *Call, in *api.CreatePollToken) (api.PollTok
 	return api.PollToken{PollURL: s.pollURL(token)}, nil
 }
 
-func (s *Service) deletePollToken(c *Call, in *api.DeletePollToken) (NoContent, error) {
+func (s *Service) deletePollToken(c *rest.Call, in *api.DeletePollToken) (rest.NoContent, error) {
 	_, err := s.changeAgent(c, in.ID, agent.RevokePollToken{})
-	return NoContent{}, err
+	return rest.NoContent{}, err
 }
 
 // poll counts what came to an agent since an instant, without a word about what
 // it was. Guesses at tokens count against their address too.
-func (s *Service) poll(c *Call, in *api.Poll) (api.PollCount, error) {
+func (s *Service) poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
 	hash := sha256.Sum256([]byte(in.Token))
 	// One that the token's window refuses counts for the address as little.
 	standing := limit.TakeAll(
 		limit.Draw{Window: s.pollAddress, Key: s.Source(c)}, limit.Draw{Window: s.pollToken, Key: string(hash[:])},
 	)
-	if err := c.stands(standing); err != nil {
+	if err := c.SetRate(standing); err != nil {
 		return api.PollCount{}, err
 	}
 	c.SetHeader("Cache-Control", "no-store")
@@ -70,22 +68,4 @@ func (s *Service) poll(c *Call, in *api.Poll) (api.PollCount, error) {
 	}
 	count, err := s.Node.CountSince(c.Context(), id, since.UnixMilli())
 	return api.PollCount{Count: count}, err
-}
-
-// rateHeaders tell a caller how it stands, on every answer of a route that is
-// limited.
-var rateHeaders = [...]string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}
-
-// stands tells the caller how it stands, and refuses it if it is over its limit.
-func (c *Call) stands(s limit.Standing) error {
-	if s.Limit == 0 {
-		return nil
-	}
-	c.SetHeader(rateHeaders[0], strconv.Itoa(s.Limit))
-	c.SetHeader(rateHeaders[1], strconv.Itoa(s.Remaining))
-	c.SetHeader(rateHeaders[2], strconv.Itoa(limit.Seconds(s.Reset)))
-	if !s.OK {
-		return errRateLimited.With("retry_after", limit.Seconds(s.RetryAfter))
-	}
-	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"parley/http/rest"
+
 	"parley/http/limit"
 	"parley/journal"
 )
@@ -20,7 +22,7 @@ func address(name string) limit.Account { return limit.Account{Name: name, Stran
 func newSearchHall(t *testing.T, places int) *groupHall {
 	g := newGroupHall(t)
 	g.group("team", `,"enrollment_policy":"open"`)
-	g.server.source = func(c *Call) string { return c.Header("X-From") }
+	*inside[func(*rest.Call) string](g.server, "host", "Source") = func(c *rest.Call) string { return c.Header("X-From") }
 	g.service.queries = newQueryPlaces(places)
 	g.service.queries.wait = time.Millisecond
 	return g

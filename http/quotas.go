@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"parley/actors/org"
+	"parley/http/rest"
 )
 
 // QuotaProfile gives each trust tier its limits by name; none is no limit.
@@ -98,4 +99,7 @@ func (p QuotaProfile) Of(o *org.State, name string) *int {
 func (p QuotaProfile) Seats(owner *org.State) *int { return p.Of(owner, quotaMembers) }
 
 // allowed is what a caller may have of a quota, nil for any number.
-func (s *Service) allowed(who Caller, name string) *int { return s.Quotas.Of(who.record, name) }
+func (s *Service) allowed(who rest.Caller, name string) *int {
+	o, _ := who.Record.(*org.State)
+	return s.Quotas.Of(o, name)
+}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"parley/http/rest"
+
 	"github.com/valyala/fasthttp"
 
 	"parley"
@@ -69,22 +71,22 @@ func newRates(r Rates, clock parley.Clock) rates {
 
 // Admit refuses a request whose caller is over its rate, or that would write
 // where there is no room, before anything of it is looked at. // spec: Errors
-func (s *Service) Admit(c *Call) error {
+func (s *Service) Admit(c *rest.Call) error {
 	r := c.Route()
 	reading := r.Method == fasthttp.MethodGet
-	if !reading && r.Access != basic { // tokens write nothing
+	if !reading && r.Access != rest.Basic { // tokens write nothing
 		if crowded := s.Node.Overloaded(); crowded != nil {
 			return crowded
 		}
 	}
 	switch {
-	case isProbe(r.Path) || r.Path == "/poll/{token}":
+	case r.Operation.Probe || r.Path == "/poll/{token}":
 		return nil
 	case r.Path == "/auth/register":
 		return s.takeBySource(c, s.rates.register)
-	case r.Access == basic:
+	case r.Access == rest.Basic:
 		return s.openToGuesses(c)
-	case r.Access == public:
+	case r.Access == rest.Public:
 		return s.takeBySource(c, s.rates.public)
 	case reading:
 		return take(c, s.rates.reads, string(c.Caller.Org[:]))
@@ -93,7 +95,7 @@ func (s *Service) Admit(c *Call) error {
 }
 
 // takeBySource is take for the address that a request comes from.
-func (s *Service) takeBySource(c *Call, l *limit.Limiter) error {
+func (s *Service) takeBySource(c *rest.Call, l *limit.Limiter) error {
 	if l == nil {
 		return nil
 	}
@@ -103,32 +105,32 @@ func (s *Service) takeBySource(c *Call, l *limit.Limiter) error {
 // openToGuesses refuses an address that has been wrong about secrets too often,
 // before another one is looked at. It takes nothing: whether this is a failure is
 // not known yet.
-func (s *Service) openToGuesses(c *Call) error {
+func (s *Service) openToGuesses(c *rest.Call) error {
 	l := s.rates.tokenFailures
 	if l == nil {
 		return nil
 	}
 	if wait, reset := l.Wait(s.Source(c)); wait > 0 {
-		return c.stands(limit.Standing{Limit: l.Limit(), RetryAfter: wait, Reset: reset})
+		return c.SetRate(limit.Standing{Limit: l.Limit(), RetryAfter: wait, Reset: reset})
 	}
 	return nil
 }
 
 // take counts one request of a key against a rate and refuses it beyond.
-func take(c *Call, l *limit.Limiter, key string) error {
+func take(c *rest.Call, l *limit.Limiter, key string) error {
 	ok, remaining, retry, reset := l.Take(key)
-	return c.stands(limit.Standing{OK: ok, Limit: l.Limit(), Remaining: remaining, RetryAfter: retry, Reset: reset})
+	return c.SetRate(limit.Standing{OK: ok, Limit: l.Limit(), Remaining: remaining, RetryAfter: retry, Reset: reset})
 }
 
 // Source is the address that limits count by: the client's, also behind our
 // proxies.
-func (s *Service) Source(c *Call) string {
+func (s *Service) Source(c *rest.Call) string {
 	addr := c.Peer()
 	if !addr.IsValid() {
 		return limit.AddressKey(netip.IPv4Unspecified())
 	}
 	if len(s.Proxies) > 0 && s.Proxy(addr) {
-		addr = s.behind(addr, c.ctx.Request.Header.PeekAll(fasthttp.HeaderXForwardedFor))
+		addr = s.behind(addr, c.RequestCtx().Request.Header.PeekAll(fasthttp.HeaderXForwardedFor))
 	}
 	return limit.AddressKey(addr)
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"parley/http/httpserver"
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors/org"
 	"parley/http/auth"
@@ -50,7 +53,7 @@ func rateFaults(rate, status int, ask, other func() *told) (faults []string) {
 func TestRatesAreToldAndHeld(t *testing.T) {
 	h := hallInMemory(t, 1)
 	defer h.close()
-	h.server.judge = h.service.Admit
+	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
 	h.service.rates = newRates(Rates{Writes: 2, Reads: 3, Public: 4}, h.service.Clock)
 	p, other := h.party("acme"), h.party("globex")
 	for _, c := range []struct {
@@ -74,23 +77,23 @@ func TestRatesAreToldAndHeld(t *testing.T) {
 // TestRatesAreToldAndHeldControl puts a door before the service that limits in a
 // wrong way.
 func TestRatesAreToldAndHeldControl(t *testing.T) {
-	for defect, judge := range map[string]func(s *Service, c *Call) error{
+	for defect, judge := range map[string]func(s *Service, c *rest.Call) error{
 		"":             (*Service).Admit,
-		"never counts": func(*Service, *Call) error { return nil },
-		"counts twice": func(s *Service, c *Call) error { return errors.Join(s.Admit(c), s.Admit(c)) },
-		"tells and does not hold": func(s *Service, c *Call) error {
+		"never counts": func(*Service, *rest.Call) error { return nil },
+		"counts twice": func(s *Service, c *rest.Call) error { return errors.Join(s.Admit(c), s.Admit(c)) },
+		"tells and does not hold": func(s *Service, c *rest.Call) error {
 			_ = s.Admit(c)
 			return nil
 		},
-		"holds and does not tell": func(s *Service, c *Call) error {
+		"holds and does not tell": func(s *Service, c *rest.Call) error {
 			err := s.Admit(c)
-			for _, name := range rateHeaders {
-				c.ctx.Response.Header.Del(name)
+			for _, name := range rest.RateHeaders {
+				c.RequestCtx().Response.Header.Del(name)
 			}
 			return err
 		},
-		"takes all for one": func(s *Service, c *Call) error { return take(c, s.rates.reads, "all") },
-		"refuses with another error": func(s *Service, c *Call) error {
+		"takes all for one": func(s *Service, c *rest.Call) error { return take(c, s.rates.reads, "all") },
+		"refuses with another error": func(s *Service, c *rest.Call) error {
 			if s.Admit(c) != nil {
 				return parley.ErrOverloaded
 			}
@@ -101,7 +104,7 @@ func TestRatesAreToldAndHeldControl(t *testing.T) {
 			h := hallInMemory(t, 1)
 			defer h.close()
 			h.service.rates = newRates(Rates{Reads: 3}, h.service.Clock)
-			h.server.judge = func(c *Call) error { return judge(h.service, c) }
+			*inside[func(*rest.Call) error](h.server, "judge") = func(c *rest.Call) error { return judge(h.service, c) }
 			p, other := h.party("acme"), h.party("globex")
 			faults := rateFaults(3, 200, func() *told { return p.ask("GET", "/org", "") }, func() *told { return other.ask("GET", "/org", "") })
 			if (len(faults) == 0) != (defect == "") {
@@ -115,7 +118,7 @@ func TestRatesAreToldAndHeldControl(t *testing.T) {
 // then asks for tokens itself.
 func guessFaults(t *testing.T, h *hall) (faults []string) {
 	t.Helper()
-	h.server.judge = h.service.Admit
+	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
 	p, secret := h.party("acme"), "a secret"
 	hash := auth.HashSecret(secret)
 	victim, err := h.node.AddCredential(t.Context(), p.owner, hash[:])
@@ -293,13 +296,13 @@ func TestTermsAtTheDoor(t *testing.T) {
 
 // recollection knows a caller as it was when first seen.
 type recollection struct {
-	Authenticator
-	seen map[string]Caller
+	httpserver.Authenticator
+	seen map[string]rest.Caller
 	// but changes what is remembered.
-	but func(now, then Caller) Caller
+	but func(now, then rest.Caller) rest.Caller
 }
 
-func (m *recollection) Bearer(header []byte) (Caller, error) {
+func (m *recollection) Bearer(header []byte) (rest.Caller, error) {
 	now, err := m.Authenticator.Bearer(header)
 	if err != nil {
 		return now, err
@@ -313,26 +316,26 @@ func (m *recollection) Bearer(header []byte) (Caller, error) {
 
 // TestTermsAtTheDoorControl has a door that knows callers as they were.
 func TestTermsAtTheDoorControl(t *testing.T) {
-	for defect, but := range map[string]func(now, then Caller) Caller{
-		"":              func(now, _ Caller) Caller { return now },
-		"all as it was": func(_, then Caller) Caller { return then },
-		"the tier as it was": func(now, then Caller) Caller {
+	for defect, but := range map[string]func(now, then rest.Caller) rest.Caller{
+		"":              func(now, _ rest.Caller) rest.Caller { return now },
+		"all as it was": func(_, then rest.Caller) rest.Caller { return then },
+		"the tier as it was": func(now, then rest.Caller) rest.Caller {
 			now.Tier = then.Tier
 			return now
 		},
-		"the limits as they were": func(now, then Caller) Caller {
-			now.record = then.record
+		"the limits as they were": func(now, then rest.Caller) rest.Caller {
+			now.Record = then.Record
 			return now
 		},
-		"another's limits": func(now, _ Caller) Caller {
-			now.record = &org.State{}
+		"another's limits": func(now, _ rest.Caller) rest.Caller {
+			now.Record = &org.State{}
 			return now
 		},
 	} {
 		t.Run(defect, func(t *testing.T) {
 			h := hallInMemory(t, 1)
 			defer h.close()
-			h.server.auth = &recollection{Authenticator: h.server.auth, seen: map[string]Caller{}, but: but}
+			*inside[httpserver.Authenticator](h.server, "auth") = &recollection{Authenticator: *inside[httpserver.Authenticator](h.server, "auth"), seen: map[string]rest.Caller{}, but: but}
 			if faults := termsFaults(t, h, h.party("acme")); (len(faults) == 0) != (defect == "") {
 				t.Errorf("%q", faults)
 			}
@@ -388,7 +391,7 @@ func TestQuotaProfileWith(t *testing.T) {
 func TestGuessesAtOnce(t *testing.T) {
 	h := hallInMemory(t, 1)
 	defer h.close()
-	h.server.judge = h.service.Admit
+	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
 	h.service.rates = newRates(Rates{TokenFailures: 5}, h.service.Clock)
 	p, secret := h.party("acme"), "a secret"
 	hash := auth.HashSecret(secret)
@@ -407,7 +410,7 @@ func TestGuessesAtOnce(t *testing.T) {
 		}
 	}
 	// All have come past the first look, which takes nothing.
-	h.server.judge = func(*Call) error { return nil }
+	*inside[func(*rest.Call) error](h.server, "judge") = func(*rest.Call) error { return nil }
 	// A guess that is being judged holds its place: the next one finds none.
 	for range 5 {
 		if ok, _, _, _ := h.service.rates.tokenFailures.Take(limit.AddressKey(netip.IPv4Unspecified())); !ok {

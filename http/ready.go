@@ -3,6 +3,7 @@ package http
 import (
 	"parley"
 	"parley/http/api"
+	"parley/http/rest"
 )
 
 var (
@@ -26,7 +27,7 @@ func (s *Service) Ready() *parley.Refusal {
 }
 
 // ready tells a load balancer what Ready tells.
-func (s *Service) ready(c *Call, _ *api.Nothing) (api.Ready, error) {
+func (s *Service) ready(c *rest.Call, _ *api.Nothing) (api.Ready, error) {
 	c.SetHeader("Cache-Control", "no-store")
 	if reason := s.Ready(); reason != nil {
 		c.SetStatus(503)

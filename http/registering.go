@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/org"
@@ -24,7 +26,7 @@ var (
 // register makes a proof-of-work challenge. Nothing is stored and nothing
 // reserved: the challenge is sealed in its id, and the first to solve has the slug.
 // // spec: Registration and token
-func (s *Service) register(c *Call, in *api.Register) (api.Challenge, error) {
+func (s *Service) register(c *rest.Call, in *api.Register) (api.Challenge, error) {
 	if parley.ReservedSlug(in.OrgSlug, s.Brand) {
 		return api.Challenge{}, errReservedSlug
 	}
@@ -71,7 +73,7 @@ func (s *Service) challenge(id string) (*registration.Challenge, error) {
 
 // solve makes the organization of a solved challenge. The secret is shown here
 // and never again: only its hash is kept.
-func (s *Service) solve(c *Call, in *api.Solve) (api.Credentials, error) {
+func (s *Service) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
 	challenge, err := s.challenge(in.ChallengeID)
 	if err != nil {
 		return api.Credentials{}, err
@@ -111,7 +113,7 @@ func (s *Service) mailToken(id parley.OrgID, expires time.Time) string {
 }
 
 // verifyEmail clears the organization whose mailed token came back.
-func (s *Service) verifyEmail(c *Call, in *api.VerifyEmail) (api.VerifiedEmail, error) {
+func (s *Service) verifyEmail(c *rest.Call, in *api.VerifyEmail) (api.VerifiedEmail, error) {
 	sealed, err := s.Cursors.Open(mailTokenList, in.Token)
 	switch {
 	case s.Mail == nil || err != nil || len(sealed) != 24:
@@ -129,7 +131,7 @@ func (s *Service) verifyEmail(c *Call, in *api.VerifyEmail) (api.VerifiedEmail, 
 // token exchanges client credentials for an access token. Failures are counted
 // for the address that they come from, never for the client that they name: so
 // nobody is locked out by others' guesses.
-func (s *Service) token(c *Call, in *api.TokenRequest) (api.Token, error) {
+func (s *Service) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 	id, secret, ok := auth.ParseBasic([]byte(c.Header("Authorization")))
 	if !ok && in.ClientID != nil && in.ClientSecret != nil {
 		id, secret, ok = *in.ClientID, *in.ClientSecret, true
@@ -167,7 +169,7 @@ func (s *Service) token(c *Call, in *api.TokenRequest) (api.Token, error) {
 
 // client checks credentials. An unknown client costs and says the same as a
 // wrong secret.
-func (s *Service) client(c *Call, id, secret string) (client parley.ClientID, slug string, owner parley.OrgID, err error) {
+func (s *Service) client(c *rest.Call, id, secret string) (client parley.ClientID, slug string, owner parley.OrgID, err error) {
 	client, malformed := parley.ParseID[parley.ClientID](id)
 	if malformed == nil {
 		if owner, err = s.Node.OrgByClient(c.Context(), client); err != nil && !errors.Is(err, parley.ErrNotFound) {
@@ -191,16 +193,16 @@ func (s *Service) client(c *Call, id, secret string) (client parley.ClientID, sl
 }
 
 // authorizationServer describes the token endpoint. source: RFC 8414
-func (s *Service) authorizationServer(c *Call, _ *api.Nothing) (Rendered, error) {
-	return c.document(api.AuthorizationServer{
+func (s *Service) authorizationServer(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
+	return c.Document(api.AuthorizationServer{
 		Issuer: s.BaseURL, TokenEndpoint: s.BaseURL + "/oauth/token", JWKSURI: s.BaseURL + "/.well-known/jwks.json",
 		Scopes: []string{auth.Scope}, ResponseTypes: []string{}, GrantTypes: []string{auth.GrantType},
 		AuthMethods: []string{"client_secret_basic", "client_secret_post"}, Documentation: s.BaseURL + "/docs",
-	}, time.Unix(s.started, 0), cacheHour)
+	}, time.Unix(s.started, 0), rest.CacheHour)
 }
 
 // jwks publishes the keys that tokens are verified with. // spec: Directory and discovery (all public, no auth)
-func (s *Service) jwks(c *Call, _ *api.Nothing) (Rendered, error) {
+func (s *Service) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 	keys, newest := api.SigningKeys{Keys: []api.SigningKey{}}, time.Time{}
 	for _, k := range s.Issuer.Keys().Published(c.Now()) {
 		if k.Created.After(newest) {
@@ -215,5 +217,5 @@ func (s *Service) jwks(c *Call, _ *api.Nothing) (Rendered, error) {
 	if left := newest.Add(parley.SigningKeyAfterlife); !c.Now().Before(left) {
 		newest = left
 	}
-	return c.document(keys, newest, cacheHour)
+	return c.Document(keys, newest, rest.CacheHour)
 }

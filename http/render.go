@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"parley/http/rest"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
@@ -55,7 +57,7 @@ type origin struct {
 	via       string
 }
 
-func (s *Service) originOf(c *Call, from *agent.State, via string) origin {
+func (s *Service) originOf(c *rest.Call, from *agent.State, via string) origin {
 	return origin{
 		server: s.Domain, at: c.Now(), org: c.Caller.Org, slug: c.Caller.Slug, tier: c.Caller.Tier,
 		oversight: from.GetHumanOversight(), via: via,
@@ -174,7 +176,7 @@ type viewer struct {
 }
 
 // viewerOf reads a message as the organization of one of its ends.
-func (s *Service) viewerOf(c *Call, acting *agent.State) viewer {
+func (s *Service) viewerOf(c *rest.Call, acting *agent.State) viewer {
 	v := viewer{org: c.Caller.Org, service: s}
 	if acting != nil {
 		v.agent = acting.AgentID()

@@ -3,6 +3,9 @@ package http
 import (
 	"slices"
 
+	"parley/http/docs"
+	"parley/http/rest"
+
 	"github.com/valyala/fasthttp"
 
 	"parley/http/api"
@@ -17,7 +20,7 @@ type Endpoint struct {
 // Endpoints is the whole interface, documentation included.
 func Endpoints() []Endpoint {
 	var all []Endpoint
-	for _, r := range append((&Service{}).Routes(), documentationRoutes(&Server{})...) {
+	for _, r := range append((&Service{}).Routes(), docs.Routes(nil)...) {
 		all = append(all, Endpoint{r.Method, r.Path})
 	}
 	return all
@@ -32,116 +35,120 @@ const (
 )
 
 // Routes is the whole interface, in the order of the specification.
-func (s *Service) Routes() []Route {
-	return slices.Concat(
+func (s *Service) Routes() []rest.Route {
+	all := slices.Concat(
 		s.registrationRoutes(), s.messagingRoutes(), s.agentRoutes(), s.orgRoutes(), s.groupRoutes(), s.webhookRoutes(), s.otherRoutes(),
 	)
+	for i := range all {
+		all[i].Operation = operations[all[i].Method+" "+all[i].Path]
+	}
+	return all
 }
 
-func (s *Service) registrationRoutes() []Route {
-	return []Route{
-		route(post, "/auth/register", public, 201, "Ask for a proof-of-work challenge.", s.register),
-		route(post, "/auth/register/solve", public, 201, "Solve the challenge and receive client credentials.", s.solve),
-		route(post, "/auth/verify-email", public, 200, "Hand in the token that was mailed at registration, for trust tier 1.", s.verifyEmail),
-		route(post, "/oauth/token", basic, 200, "Exchange client credentials for an access token.", s.token),
-		rendered[api.AuthorizationServer](get, "/.well-known/oauth-authorization-server", public, 200, "Metadata of the authorization server.", s.authorizationServer),
-		rendered[api.SigningKeys](get, "/.well-known/jwks.json", public, 200, "Public keys that access tokens are signed with.", s.jwks),
+func (s *Service) registrationRoutes() []rest.Route {
+	return []rest.Route{
+		rest.Typed(post, "/auth/register", rest.Public, 201, "Ask for a proof-of-work challenge.", s.register),
+		rest.Typed(post, "/auth/register/solve", rest.Public, 201, "Solve the challenge and receive client credentials.", s.solve),
+		rest.Typed(post, "/auth/verify-email", rest.Public, 200, "Hand in the token that was mailed at registration, for trust tier 1.", s.verifyEmail),
+		rest.Typed(post, "/oauth/token", rest.Basic, 200, "Exchange client credentials for an access token.", s.token),
+		rest.RenderedAs[api.AuthorizationServer](get, "/.well-known/oauth-authorization-server", rest.Public, 200, "Metadata of the authorization server.", s.authorizationServer),
+		rest.RenderedAs[api.SigningKeys](get, "/.well-known/jwks.json", rest.Public, 200, "Public keys that access tokens are signed with.", s.jwks),
 	}
 }
 
-func (s *Service) messagingRoutes() []Route {
-	return []Route{
-		rendered[api.Message](post, "/messages", tier1, 201, "Send a message to an agent, or to a group.", s.sendMessage),
-		rendered[api.SyncResult](post, "/messages/sync", tier1, 200, "Send a message and wait for the reply.", s.syncMessage),
-		rendered[api.Message](get, "/messages/{id}", bearer, 200, "Read a message.", s.getMessage),
-		rendered[api.Message](post, "/messages/{id}/reply", tier1, 201, "Reply in the message's conversation.", s.replyMessage),
-		rendered[api.Message](post, "/messages/{id}/read", bearer, 200, "Mark a received message as read.", s.readMessage),
-		route(get, "/messages/{id}/trace", bearer, 200, "What was done to deliver a message, and why it is not delivered yet.", s.traceMessage),
-		rendered[api.Page[api.Message]](get, "/agents/{id}/messages", bearer, 200, "Inbox of an agent, newest first.", s.inbox),
-		route(post, "/agents/{id}/messages/ack", bearer, 200, "Mark received messages as read: some, or all up to one.", s.ackMessages),
-		rendered[api.Waited](get, "/agents/{id}/wait", bearer, 200, "Wait for messages to an agent.", s.wait),
-		stream(get, "/agents/{id}/stream", bearer, "Stream of an agent: what it missed, then what comes.", s.streamAgent),
-		rendered[api.Page[api.Message]](get, "/conversations/{id}/messages", bearer, 200, "Transcript of a conversation, both sides.", s.transcript),
-		route(get, "/poll/{token}", public, 200, "Count an agent's messages by poll token.", s.poll),
-		route(post, "/agents/{id}/poll-token", bearer, 200, "Generate or regenerate the poll token.", s.createPollToken),
-		route(remove, "/agents/{id}/poll-token", bearer, 204, "Revoke the poll token.", s.deletePollToken),
+func (s *Service) messagingRoutes() []rest.Route {
+	return []rest.Route{
+		rest.RenderedAs[api.Message](post, "/messages", rest.Tier1, 201, "Send a message to an agent, or to a group.", s.sendMessage),
+		rest.RenderedAs[api.SyncResult](post, "/messages/sync", rest.Tier1, 200, "Send a message and wait for the reply.", s.syncMessage),
+		rest.RenderedAs[api.Message](get, "/messages/{id}", rest.Bearer, 200, "Read a message.", s.getMessage),
+		rest.RenderedAs[api.Message](post, "/messages/{id}/reply", rest.Tier1, 201, "Reply in the message's conversation.", s.replyMessage),
+		rest.RenderedAs[api.Message](post, "/messages/{id}/read", rest.Bearer, 200, "Mark a received message as read.", s.readMessage),
+		rest.Typed(get, "/messages/{id}/trace", rest.Bearer, 200, "What was done to deliver a message, and why it is not delivered yet.", s.traceMessage),
+		rest.RenderedAs[api.Page[api.Message]](get, "/agents/{id}/messages", rest.Bearer, 200, "Inbox of an agent, newest first.", s.inbox),
+		rest.Typed(post, "/agents/{id}/messages/ack", rest.Bearer, 200, "Mark received messages as read: some, or all up to one.", s.ackMessages),
+		rest.RenderedAs[api.Waited](get, "/agents/{id}/wait", rest.Bearer, 200, "Wait for messages to an agent.", s.wait),
+		rest.Stream(get, "/agents/{id}/stream", rest.Bearer, "Stream of an agent: what it missed, then what comes.", s.streamAgent),
+		rest.RenderedAs[api.Page[api.Message]](get, "/conversations/{id}/messages", rest.Bearer, 200, "Transcript of a conversation, both sides.", s.transcript),
+		rest.Typed(get, "/poll/{token}", rest.Public, 200, "Count an agent's messages by poll token.", s.poll),
+		rest.Typed(post, "/agents/{id}/poll-token", rest.Bearer, 200, "Generate or regenerate the poll token.", s.createPollToken),
+		rest.Typed(remove, "/agents/{id}/poll-token", rest.Bearer, 204, "Revoke the poll token.", s.deletePollToken),
 	}
 }
 
-func (s *Service) agentRoutes() []Route {
-	return []Route{
-		rendered[arrayOrPage[api.Agent]](get, "/agents", bearer, 200, "Agents of the organization, oldest first.", s.listAgents),
-		route(post, "/agents", tier1, 201, "Create an agent.", s.createAgent),
-		rendered[api.BatchKeys](get, "/agents/keys", public, 200, "Public keys of several agents.", s.batchKeys),
-		route(get, "/agents/{id}", bearer, 200, "Read an agent.", s.getAgent),
-		route(patch, "/agents/{id}", bearer, 200, "Change an agent.", s.patchAgent),
-		route(remove, "/agents/{id}", bearer, 204, "Revoke an agent.", s.deleteAgent),
-		rendered[api.KeysAnswer](get, "/agents/{id}/keys", public, 200, "Public keys of an agent.", s.getKeys),
-		route(post, "/agents/{id}/keys", bearer, 200, "Upload or rotate an agent's keys.", s.uploadKeys),
-		route(post, "/agents/{id}/keys/retire", bearer, 200, "Retire a former key.", s.retireKey),
-		route(put, "/agents/{id}/key-binding", bearer, 200, "Bind an agent's current keys by its signature.", s.bindKeys),
-		rendered[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", public, 200, "Bindings of an agent's keys, oldest first.", s.listBindings),
-		route(get, "/agents/{id}/conversations", bearer, 200, "Conversations of an agent, newest first.", s.agentConversations),
+func (s *Service) agentRoutes() []rest.Route {
+	return []rest.Route{
+		rest.RenderedAs[rest.ArrayOrPage[api.Agent]](get, "/agents", rest.Bearer, 200, "Agents of the organization, oldest first.", s.listAgents),
+		rest.Typed(post, "/agents", rest.Tier1, 201, "Create an agent.", s.createAgent),
+		rest.RenderedAs[api.BatchKeys](get, "/agents/keys", rest.Public, 200, "Public keys of several agents.", s.batchKeys),
+		rest.Typed(get, "/agents/{id}", rest.Bearer, 200, "Read an agent.", s.getAgent),
+		rest.Typed(patch, "/agents/{id}", rest.Bearer, 200, "Change an agent.", s.patchAgent),
+		rest.Typed(remove, "/agents/{id}", rest.Bearer, 204, "Revoke an agent.", s.deleteAgent),
+		rest.RenderedAs[api.KeysAnswer](get, "/agents/{id}/keys", rest.Public, 200, "Public keys of an agent.", s.getKeys),
+		rest.Typed(post, "/agents/{id}/keys", rest.Bearer, 200, "Upload or rotate an agent's keys.", s.uploadKeys),
+		rest.Typed(post, "/agents/{id}/keys/retire", rest.Bearer, 200, "Retire a former key.", s.retireKey),
+		rest.Typed(put, "/agents/{id}/key-binding", rest.Bearer, 200, "Bind an agent's current keys by its signature.", s.bindKeys),
+		rest.RenderedAs[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", rest.Public, 200, "Bindings of an agent's keys, oldest first.", s.listBindings),
+		rest.Typed(get, "/agents/{id}/conversations", rest.Bearer, 200, "Conversations of an agent, newest first.", s.agentConversations),
 	}
 }
 
-func (s *Service) orgRoutes() []Route {
-	return []Route{
-		route(get, "/org", bearer, 200, "Read the organization.", s.getOrg),
-		route(patch, "/org", bearer, 200, "Change the organization.", s.patchOrg),
-		route(get, "/org/quotas", bearer, 200, "Usage against the limits of the trust tier.", s.quotas),
-		route(post, "/org/credentials", bearer, 201, "Add client credentials.", s.createCredentials),
-		route(remove, "/org/credentials/{client_id}", bearer, 204, "Revoke client credentials.", s.deleteCredentials),
+func (s *Service) orgRoutes() []rest.Route {
+	return []rest.Route{
+		rest.Typed(get, "/org", rest.Bearer, 200, "Read the organization.", s.getOrg),
+		rest.Typed(patch, "/org", rest.Bearer, 200, "Change the organization.", s.patchOrg),
+		rest.Typed(get, "/org/quotas", rest.Bearer, 200, "Usage against the limits of the trust tier.", s.quotas),
+		rest.Typed(post, "/org/credentials", rest.Bearer, 201, "Add client credentials.", s.createCredentials),
+		rest.Typed(remove, "/org/credentials/{client_id}", rest.Bearer, 204, "Revoke client credentials.", s.deleteCredentials),
 	}
 }
 
-func (s *Service) groupRoutes() []Route {
-	return []Route{
-		route(post, "/groups", bearer, 201, "Create a group.", s.createGroup),
-		route(get, "/groups", bearer, 200, "Groups of the organization, oldest first.", s.listGroups),
-		rendered[arrayOrPage[api.JoinRequest]](get, "/groups/invites", bearer, 200, "Live invitations and nominations of the organization's agents.", s.listInvites),
-		route(get, "/groups/{id}", bearer, 200, "Read a group.", s.getGroup),
-		route(patch, "/groups/{id}", bearer, 200, "Change a group.", s.patchGroup),
-		route(remove, "/groups/{id}", bearer, 204, "Delete a group.", s.deleteGroup),
-		route(get, "/groups/{id}/members", bearer, 200, "Members of a group, in the order of joining.", s.listMembers),
-		route(patch, "/groups/{id}/members/{agent_id}", bearer, 200, "Promote or demote a member.", s.patchMember),
-		route(remove, "/groups/{id}/members/{agent_id}", bearer, 204, "Leave a group, or remove a member.", s.removeMember),
-		route(post, "/groups/{id}/join", bearer, 200, "Join a group, or ask to.", s.joinGroup),
-		route(post, "/groups/{id}/invite", bearer, 200, "Ask one agent or several into a group.", s.invite),
-		route(get, "/groups/{id}/requests", bearer, 200, "Join requests of a group, oldest first.", s.listRequests),
-		route(post, "/groups/{id}/requests/{request_id}/vote", bearer, 200, "Vote on a join request.", s.vote),
+func (s *Service) groupRoutes() []rest.Route {
+	return []rest.Route{
+		rest.Typed(post, "/groups", rest.Bearer, 201, "Create a group.", s.createGroup),
+		rest.Typed(get, "/groups", rest.Bearer, 200, "Groups of the organization, oldest first.", s.listGroups),
+		rest.RenderedAs[rest.ArrayOrPage[api.JoinRequest]](get, "/groups/invites", rest.Bearer, 200, "Live invitations and nominations of the organization's agents.", s.listInvites),
+		rest.Typed(get, "/groups/{id}", rest.Bearer, 200, "Read a group.", s.getGroup),
+		rest.Typed(patch, "/groups/{id}", rest.Bearer, 200, "Change a group.", s.patchGroup),
+		rest.Typed(remove, "/groups/{id}", rest.Bearer, 204, "Delete a group.", s.deleteGroup),
+		rest.Typed(get, "/groups/{id}/members", rest.Bearer, 200, "Members of a group, in the order of joining.", s.listMembers),
+		rest.Typed(patch, "/groups/{id}/members/{agent_id}", rest.Bearer, 200, "Promote or demote a member.", s.patchMember),
+		rest.Typed(remove, "/groups/{id}/members/{agent_id}", rest.Bearer, 204, "Leave a group, or remove a member.", s.removeMember),
+		rest.Typed(post, "/groups/{id}/join", rest.Bearer, 200, "Join a group, or ask to.", s.joinGroup),
+		rest.Typed(post, "/groups/{id}/invite", rest.Bearer, 200, "Ask one agent or several into a group.", s.invite),
+		rest.Typed(get, "/groups/{id}/requests", rest.Bearer, 200, "Join requests of a group, oldest first.", s.listRequests),
+		rest.Typed(post, "/groups/{id}/requests/{request_id}/vote", rest.Bearer, 200, "Vote on a join request.", s.vote),
 	}
 }
 
-func (s *Service) webhookRoutes() []Route {
-	return []Route{
-		route(post, "/webhooks", bearer, 201, "Have an agent's events delivered to a URL.", s.createWebhook),
-		rendered[arrayOrPage[api.Webhook]](get, "/webhooks", bearer, 200, "Webhooks of the organization's agents, oldest first.", s.listWebhooks),
-		route(patch, "/webhooks/{id}", bearer, 200, "Switch a webhook on or off.", s.patchWebhook),
-		route(remove, "/webhooks/{id}", bearer, 204, "Delete a webhook.", s.deleteWebhook),
-		route(post, "/webhooks/{id}/test", bearer, 200, "Deliver a test event.", s.testWebhook),
-		route(post, "/webhooks/{id}/rotate-secret", bearer, 200, "Make a webhook's secret anew.", s.rotateWebhookSecret),
-		route(get, "/webhooks/{id}/deliveries", bearer, 200, "Delivery jobs of a webhook, newest first.", s.listDeliveries),
-		route(get, "/webhooks/{id}/deliveries/summary", bearer, 200, "Count a webhook's delivery jobs.", s.summary),
-		route(post, "/webhooks/{id}/deliveries/{job}/retry", bearer, 200, "Attempt a delivery job now.", s.retryDelivery),
+func (s *Service) webhookRoutes() []rest.Route {
+	return []rest.Route{
+		rest.Typed(post, "/webhooks", rest.Bearer, 201, "Have an agent's events delivered to a URL.", s.createWebhook),
+		rest.RenderedAs[rest.ArrayOrPage[api.Webhook]](get, "/webhooks", rest.Bearer, 200, "Webhooks of the organization's agents, oldest first.", s.listWebhooks),
+		rest.Typed(patch, "/webhooks/{id}", rest.Bearer, 200, "Switch a webhook on or off.", s.patchWebhook),
+		rest.Typed(remove, "/webhooks/{id}", rest.Bearer, 204, "Delete a webhook.", s.deleteWebhook),
+		rest.Typed(post, "/webhooks/{id}/test", rest.Bearer, 200, "Deliver a test event.", s.testWebhook),
+		rest.Typed(post, "/webhooks/{id}/rotate-secret", rest.Bearer, 200, "Make a webhook's secret anew.", s.rotateWebhookSecret),
+		rest.Typed(get, "/webhooks/{id}/deliveries", rest.Bearer, 200, "Delivery jobs of a webhook, newest first.", s.listDeliveries),
+		rest.Typed(get, "/webhooks/{id}/deliveries/summary", rest.Bearer, 200, "Count a webhook's delivery jobs.", s.summary),
+		rest.Typed(post, "/webhooks/{id}/deliveries/{job}/retry", rest.Bearer, 200, "Attempt a delivery job now.", s.retryDelivery),
 	}
 }
 
-func (s *Service) otherRoutes() []Route {
-	return []Route{
+func (s *Service) otherRoutes() []rest.Route {
+	return []rest.Route{
 		// Directory
-		route(get, "/directory/groups", public, 200, "Search public groups.", s.findGroups),
-		route(get, "/directory/groups/{id}", public, 200, "Profile of a public group.", s.getProfile),
+		rest.Typed(get, "/directory/groups", rest.Public, 200, "Search public groups.", s.findGroups),
+		rest.Typed(get, "/directory/groups/{id}", rest.Public, 200, "Profile of a public group.", s.getProfile),
 
 		// Conversations
-		route(get, "/conversations/{id}", bearer, 200, "Read a conversation.", s.getConversation),
-		rendered[arrayOrPage[api.Participant]](get, "/conversations/{id}/participants", bearer, 200, "Participants of a conversation.", s.participants),
-		route(patch, "/conversations/{id}/status", bearer, 200, "Move a conversation to another status.", s.patchStatus),
+		rest.Typed(get, "/conversations/{id}", rest.Bearer, 200, "Read a conversation.", s.getConversation),
+		rest.RenderedAs[rest.ArrayOrPage[api.Participant]](get, "/conversations/{id}/participants", rest.Bearer, 200, "Participants of a conversation.", s.participants),
+		rest.Typed(patch, "/conversations/{id}/status", rest.Bearer, 200, "Move a conversation to another status.", s.patchStatus),
 
 		// Infrastructure
-		rendered[api.Start](get, "/", public, 200, "What runs here: a start page to browsers, links to all others.", s.startPage),
-		route(get, "/health", public, 200, "Health check.", s.health),
-		route(get, "/readyz", public, 200, "Readiness, for load balancers.", s.ready),
-		route(get, "/version", public, 200, "Version of the software.", s.version),
+		rest.RenderedAs[api.Start](get, "/", rest.Public, 200, "What runs here: a start page to browsers, links to all others.", s.startPage),
+		rest.Typed(get, "/health", rest.Public, 200, "Health check.", s.health),
+		rest.Typed(get, "/readyz", rest.Public, 200, "Readiness, for load balancers.", s.ready),
+		rest.Typed(get, "/version", rest.Public, 200, "Version of the software.", s.version),
 	}
 }

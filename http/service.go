@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"parley/http/rest"
 
 	"parley"
 	"parley/actors"
@@ -76,8 +77,8 @@ type Service struct {
 	signing    sync.Mutex
 	streams    *streams
 	queries    *queryPlaces
+	lists      rest.Lists
 	searchWork int // the constant's, unless a test has another
-	arrayBytes int // parley.ArrayBytesMax, unless a test has another
 	// queriesLinger, which only a test sets: a search keeps its place while it waits
 	// for the disk.
 	queriesLinger bool
@@ -92,7 +93,7 @@ func NewService(o ServiceOptions) *Service {
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = auth.NewTries(o.Clock)
 	s.streams = newStreams(s)
-	s.searchWork, s.arrayBytes = searchWork, parley.ArrayBytesMax
+	s.searchWork, s.lists = searchWork, rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.queries = newQueryPlaces(max(1, runtime.GOMAXPROCS(0)/2))
 	return s
 }
@@ -112,27 +113,27 @@ var (
 
 // Bearer knows a caller by its access token: the token must verify, and the
 // credential it was made for must still be live. // spec: Authentication
-func (s *Service) Bearer(header []byte) (Caller, error) {
+func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	token, ok := auth.ParseBearer(header)
 	if !ok {
-		return Caller{}, auth.ErrNotAuthenticated
+		return rest.Caller{}, auth.ErrNotAuthenticated
 	}
 	claims, err := s.Issuer.Verify(token)
 	if err != nil {
-		return Caller{}, err
+		return rest.Caller{}, err
 	}
 	o, err := s.Node.Org(context.Background(), claims.OrgID)
 	if errors.Is(err, parley.ErrNotFound) || (err == nil && !o.Credential(claims.ClientID).Live()) {
-		return Caller{}, auth.ErrNotAuthenticated.Saying("The credential that the token was made for has been revoked.")
+		return rest.Caller{}, auth.ErrNotAuthenticated.Saying("The credential that the token was made for has been revoked.")
 	}
 	if err != nil {
-		return Caller{}, err
+		return rest.Caller{}, err
 	}
-	return Caller{Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier()), record: o}, nil
+	return rest.Caller{Org: claims.OrgID, Slug: o.GetSlug(), ClientID: claims.ClientID, Tier: int(o.GetTrustTier()), Suspended: o.Suspended(), Record: o}, nil
 }
 
 // ownAgent is an agent of the caller's organization, active or revoked.
-func (s *Service) ownAgent(c *Call, id parley.AgentID) (*agent.State, error) {
+func (s *Service) ownAgent(c *rest.Call, id parley.AgentID) (*agent.State, error) {
 	a, err := s.Node.Agent(c.Context(), id)
 	switch {
 	case errors.Is(err, parley.ErrNotFound):
@@ -147,7 +148,7 @@ func (s *Service) ownAgent(c *Call, id parley.AgentID) (*agent.State, error) {
 
 // acting is the agent that a header or from_handle names: a UUID, a handle or
 // a bare name. One that is unknown, foreign or revoked cannot act.
-func (s *Service) acting(c *Call, name string) (*agent.State, error) {
+func (s *Service) acting(c *rest.Call, name string) (*agent.State, error) {
 	a, err := s.named(c, strings.TrimSpace(name))
 	switch {
 	case errors.Is(err, parley.ErrNotFound), errors.Is(err, parley.ErrBadHandle):
@@ -160,7 +161,7 @@ func (s *Service) acting(c *Call, name string) (*agent.State, error) {
 	return a, nil
 }
 
-func (s *Service) named(c *Call, name string) (*agent.State, error) {
+func (s *Service) named(c *rest.Call, name string) (*agent.State, error) {
 	if id, err := parley.ParseID[parley.AgentID](name); err == nil {
 		return s.Node.Agent(c.Context(), id)
 	}
@@ -176,7 +177,7 @@ func (s *Service) named(c *Call, name string) (*agent.State, error) {
 
 // agentByHandle finds an agent, active or revoked, by its handle;
 // parley.ErrBadHandle or parley.ErrNotFound if there is none.
-func (s *Service) agentByHandle(c *Call, handle string) (*agent.State, error) {
+func (s *Service) agentByHandle(c *rest.Call, handle string) (*agent.State, error) {
 	h, err := parley.ParseHandle(handle)
 	if err != nil {
 		return nil, err
@@ -202,24 +203,4 @@ func (s *Service) handle(ctx context.Context, a *agent.State) (string, error) {
 		return "", err
 	}
 	return parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: s.Domain}.String(), nil
-}
-
-// place is the position that a cursor of a list stands for, 0 without one.
-func (s *Service) place(list string, cursor *string) (uint64, error) {
-	if cursor == nil {
-		return 0, nil
-	}
-	position, err := s.Cursors.Open(list, *cursor)
-	if err != nil || len(position) != 8 {
-		return 0, parley.ErrInvalidCursor
-	}
-	return binary.BigEndian.Uint64(position), nil
-}
-
-// cursor stands for a position in a list; "" for 0, which is the list's end.
-func (s *Service) cursor(list string, position uint64) string {
-	if position == 0 {
-		return ""
-	}
-	return s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, position))
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/http/limit"
 	"parley/http/overload"
@@ -17,7 +19,7 @@ func TestOwnRefusalsMakeNoFlood(t *testing.T) {
 		what   string
 		err    *parley.Refusal
 		floods bool
-	}{{"its own bytes", errHeld, false}, {"a long list", errLongArray, false}, {"searches", errQueries, false}, {"control: no room", parley.ErrOverloaded, true}} {
+	}{{"its own bytes", rest.ErrHeld, false}, {"a long list", rest.ErrLongArray, false}, {"searches", errQueries, false}, {"control: no room", parley.ErrOverloaded, true}} {
 		l, now, delayed := overload.New(func() int { return 100 }), time.Unix(1000, 0), 0
 		for range 500 {
 			if l.ToDelay(now, c.err) {
@@ -36,17 +38,17 @@ func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
 	h := wireHall(t, 1)
 	defer h.close()
 	page := h.longInbox(t)
-	h.server.budget = limit.NewBudget(5 << 20) // half a page
+	h.setBudget(limit.NewBudget(5 << 20)) // half a page
 	limiter := overload.New(func() int { return 0 })
-	h.server.overload = limiter
-	for later := time.Now().Add(time.Hour); !limiter.ToDelay(later, errHeld); { // a window that does not end
+	*inside[*overload.Limiter](h.server, "overload") = limiter
+	for later := time.Now().Add(time.Hour); !limiter.ToDelay(later, rest.ErrHeld); { // a window that does not end
 	}
 	w := newWire(newEars(false))
 	defer w.Close()
 	h.conns <- w
 	w.asked <- page
 	await(t, "no refusal is held", func() bool { return limiter.Delayed() == 1 })
-	if s := h.server.budget.Stats(); s.Held != 0 || s.Peak < 128<<10 {
+	if s := h.budget().Stats(); s.Held != 0 || s.Peak < 128<<10 {
 		t.Errorf("%d bytes are held, at most %d were", s.Held, s.Peak)
 	}
 	await(t, "it is held for ever", func() bool {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"parley/http/rest"
+
 	"github.com/go-json-experiment/json"
 	"github.com/valyala/fasthttp"
 
@@ -31,7 +33,7 @@ var startPolicy = sync.OnceValue(func() string {
 
 // startPage tells what runs here: a page to browsers, the same links as JSON to
 // all others.
-func (s *Service) startPage(c *Call, in *api.GetStart) (Rendered, error) {
+func (s *Service) startPage(c *rest.Call, in *api.GetStart) (rest.Rendered, error) {
 	c.SetHeader(fasthttp.HeaderCacheControl, "no-cache")
 	c.SetHeader(fasthttp.HeaderVary, fasthttp.HeaderAccept)
 	if !strings.Contains(strings.ToLower(in.Accept), "text/html") {
@@ -40,10 +42,10 @@ func (s *Service) startPage(c *Call, in *api.GetStart) (Rendered, error) {
 			Name: "parley", Version: s.Version, Documentation: link("/docs"), OpenAPI: link("/openapi.json"), Health: link("/health"),
 			Registration: link("/auth/register"), TokenEndpoint: link("/oauth/token"),
 		})
-		return Rendered{JSON: body}, err
+		return rest.Rendered{JSON: body}, err
 	}
 	c.SetHeader("Content-Security-Policy", startPolicy())
-	c.SetHeader(fasthttp.HeaderContentType, pageMedia[".html"])
+	c.SetHeader(fasthttp.HeaderContentType, "text/html; charset=utf-8")
 	page := strings.NewReplacer("{{style}}", startStyle, "{{version}}", html.EscapeString(s.Version), "{{base}}", html.EscapeString(s.BaseURL)).Replace(startHTML)
-	return Rendered{JSON: []byte(page)}, nil
+	return rest.Rendered{JSON: []byte(page)}, nil
 }

@@ -7,6 +7,9 @@ import (
 	"syscall"
 	"time"
 
+	"parley/http/buffer"
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/http/api"
@@ -24,7 +27,7 @@ const streamVanishWait = 30 * time.Second
 
 // streamAgent takes a connection over and writes an agent's feed to it.
 // // spec: Agent stream (GET /agents/{id}/stream, Bearer)
-func (s *Service) streamAgent(c *Call, in *api.Stream) error {
+func (s *Service) streamAgent(c *rest.Call, in *api.Stream) error {
 	a, err := s.ownAgent(c, in.ID)
 	if err != nil {
 		return err
@@ -47,16 +50,16 @@ func (s *Service) streamAgent(c *Call, in *api.Stream) error {
 	if start.OnlyUntransferred {
 		st.unseenUpTo = s.Node.DurablePosition(in.ID)
 	}
-	opening := newSheet(0)
-	opening.b = appendOpening(opening.b[:0], c, start)
-	c.ctx.HijackSetNoResponse(true)
-	c.ctx.Hijack(func(conn net.Conn) { st.open(conn, opening, start.After) })
+	opening := buffer.New(0)
+	opening.Bytes = appendOpening(opening.Bytes[:0], c, start)
+	c.RequestCtx().HijackSetNoResponse(true)
+	c.RequestCtx().Hijack(func(conn net.Conn) { st.open(conn, opening, start.After) })
 	return nil
 }
 
 // resume reads the Last-Event-ID: an id that is no UUID is unknown, like one
 // that the feed does not have.
-func (s *Service) resume(c *Call, in *api.Stream) (actors.Start, error) {
+func (s *Service) resume(c *rest.Call, in *api.Stream) (actors.Start, error) {
 	last, malformed := parley.ParseID[parley.MessageID](in.LastEventID)
 	if malformed != nil && in.LastEventID != "" {
 		start, err := s.Node.Resume(c.Context(), in.ID, parley.MessageID{}, false)
@@ -68,12 +71,12 @@ func (s *Service) resume(c *Call, in *api.Stream) (actors.Start, error) {
 
 // appendOpening appends the head of the answer and the first bytes of its body: how soon
 // to reconnect, a comment, and an id to resume from before any event has come.
-func appendOpening(b []byte, c *Call, start actors.Start) []byte {
+func appendOpening(b []byte, c *rest.Call, start actors.Start) []byte {
 	b = append(b, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"+
 		"X-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\nX-Request-ID: "...)
 	b = append(b, c.RequestID()...)
-	for _, name := range rateHeaders {
-		if value := c.ctx.Response.Header.Peek(name); len(value) > 0 {
+	for _, name := range rest.RateHeaders {
+		if value := c.RequestCtx().Response.Header.Peek(name); len(value) > 0 {
 			b = append(append(append(append(b, "\r\n"...), name...), ": "...), value...)
 		}
 	}
@@ -92,7 +95,7 @@ type agentStream struct {
 	streams    *streams
 	audience   *audience
 	agent      parley.AgentID
-	caller     Caller
+	caller     rest.Caller
 	conn       net.Conn
 	line       *connlimit.Conn // that conn was; nil if it was none
 	socket     syscall.RawConn // nil where conn is not the kernel's
@@ -120,7 +123,7 @@ const (
 
 // open writes the opening and begins to follow. It runs in the engine's hijack
 // goroutine, which ends with it.
-func (st *agentStream) open(conn net.Conn, opening *sheet, after uint64) {
+func (st *agentStream) open(conn net.Conn, opening *buffer.Buffer, after uint64) {
 	st.conn, st.line = connlimit.Hijack(conn)
 	defer st.contain()
 	_ = st.conn.SetDeadline(time.Time{})
@@ -130,8 +133,8 @@ func (st *agentStream) open(conn net.Conn, opening *sheet, after uint64) {
 	if st.socket != nil {
 		_ = noticeVanished(st.socket, streamVanishWait) // else it is noticed later
 	}
-	err := st.await(opening.b)
-	if opening.giveBack(); err != nil {
+	err := st.await(opening.Bytes)
+	if opening.Free(); err != nil {
 		st.end()
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"parley/http/rest"
+
 	"github.com/valyala/fasthttp"
 
 	"parley"
@@ -20,12 +22,12 @@ func FuzzLastEventID(f *testing.F) {
 	own := h.send(alice, bob, 1).MessageID()
 	other := h.send(bob, alice, 2).MessageID()
 	for _, id := range []string{
-		own.String(), strings.ToUpper(own.String()), other.String(), bob.String(), parley.MessageID{}.String(), toyID, "ffffffff-ffff-ffff-ffff-ffffffffffff", own.String() + " ", own.String()[1:], "", "0", "\xff", "null", strings.Repeat("0", 4096),
+		own.String(), strings.ToUpper(own.String()), other.String(), bob.String(), parley.MessageID{}.String(), "0190a6b0-0000-7000-8000-000000000001", "ffffffff-ffff-ffff-ffff-ffffffffffff", own.String() + " ", own.String()[1:], "", "0", "\xff", "null", strings.Repeat("0", 4096),
 	} {
 		f.Add(id)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		c := &Call{ctx: &fasthttp.RequestCtx{}, server: h.server}
+		c := rest.NewCall(&fasthttp.RequestCtx{}, inside[rest.Host](h.server, "host"), nil, "")
 		start, err := h.service.resume(c, &api.Stream{ID: bob, LastEventID: text})
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/record"
@@ -321,11 +323,11 @@ func (st *agentStream) put(g *gathering, b []byte) error {
 	if n < len(b) {
 		st.late = &late{
 			rest: gathering{bytes: b[n:], carried: g.carried, events: g.events, beat: g.beat},
-			hold: st.streams.service.Budget.Hold(st.caller.account(), nil),
+			hold: st.streams.service.Budget.Hold(st.caller.Account(), nil),
 		}
 		g.bytes, g.carried = nil, nil
 		if !st.late.hold.Grow(cap(b)) {
-			return errHeld // the client resumes by id
+			return rest.ErrHeld // the client resumes by id
 		}
 		return errFull
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"parley"
 	"parley/actors"
 )
@@ -282,7 +284,7 @@ func TestAStreamLeavesItsBuffersToOthers(t *testing.T) {
 
 func TestAStreamLeavesItsBuffersToOthersControl(t *testing.T) {
 	skipUnderRace(t)
-	kept := func(h *hall) { h.server.engine.KeepHijackedConns = true }
+	kept := func(h *hall) { inside[fasthttp.Server](h.server, "engine").KeepHijackedConns = true }
 	if got := bytesOfAnOpening(t, kept); got <= openingBound {
 		t.Errorf("with buffers that are never used again a stream takes %.0f bytes to open, and %d are allowed", got, openingBound)
 	}

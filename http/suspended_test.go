@@ -6,16 +6,19 @@ import (
 	"slices"
 	"testing"
 
+	"parley/http/rest"
+
 	"parley/actors/org"
 )
 
 // suspensionFaults suspends an organization and tells what it can do nevertheless.
-func suspensionFaults(t *testing.T, take func(*Route)) (faults []string) {
+func suspensionFaults(t *testing.T, take func(*rest.Route)) (faults []string) {
 	t.Helper()
 	h := hallInMemory(t, 1)
 	defer h.close()
-	for i := range h.server.routes {
-		take(&h.server.routes[i])
+	routes := *inside[[]rest.Route](h.server, "routes")
+	for i := range routes {
+		take(&routes[i])
 	}
 	p, other := h.party("first"), h.party("second")
 	ann, bob := p.agent("ann"), other.agent("bob")
@@ -47,7 +50,7 @@ func suspensionFaults(t *testing.T, take func(*Route)) (faults []string) {
 }
 
 func TestASuspendedOrganizationOnlyReads(t *testing.T) {
-	for _, fault := range suspensionFaults(t, func(*Route) {}) {
+	for _, fault := range suspensionFaults(t, func(*rest.Route) {}) {
 		t.Error(fault)
 	}
 }
@@ -55,7 +58,7 @@ func TestASuspendedOrganizationOnlyReads(t *testing.T) {
 // TestASuspendedOrganizationOnlyReadsControl: routes that do not look at the
 // suspension do what they are asked.
 func TestASuspendedOrganizationOnlyReadsControl(t *testing.T) {
-	faults := suspensionFaults(t, func(r *Route) { r.exempt = true })
+	faults := suspensionFaults(t, func(r *rest.Route) { r.Exempt = true })
 	want := []string{"POST /messages: 201", "POST /groups: 201", "POST /org/credentials: 201", "PATCH /org: 200"}
 	if len(faults) != len(want)+1 || !slices.Equal(faults[:len(want)], want) {
 		t.Errorf("found %q, want %q and a poll token", faults, want)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -19,16 +21,16 @@ const syncBatch = 64
 // syncMessage sends and waits for the reply: in the sender's own feed, which
 // it follows from before it speaks, so that nothing can slip between.
 // // spec: Messaging
-func (s *Service) syncMessage(c *Call, in *api.Sync) (Rendered, error) {
+func (s *Service) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error) {
 	if in.ToHandle != nil && strings.HasPrefix(*in.ToHandle, "#") {
-		return Rendered{}, errGroupSync
+		return rest.Rendered{}, errGroupSync
 	}
 	if err := s.checkType(in.Type); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	from, err := s.sender(c, &in.Send)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	wake := make(chan struct{}, 1)
 	feed := s.Node.Follow(from.AgentID(), s.Node.DurablePosition(from.AgentID()), func() {
@@ -40,12 +42,12 @@ func (s *Service) syncMessage(c *Call, in *api.Sync) (Rendered, error) {
 	defer feed.Close()
 	posted, err := s.send(c, &in.Send, from, "sync")
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
-	c.posted(posted)
+	notePosted(c, posted)
 	w := waiter{service: s, call: c, from: from, message: posted.Message, feed: feed, wake: wake}
 	if err := w.wait(time.Duration(in.TimeoutMS)*time.Millisecond, posted.Repeated); err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	return w.render(posted)
 }
@@ -53,7 +55,7 @@ func (s *Service) syncMessage(c *Call, in *api.Sync) (Rendered, error) {
 // waiter waits for what becomes of a message.
 type waiter struct {
 	service *Service
-	call    *Call
+	call    *rest.Call
 	from    *agent.State
 	message *record.Message
 	feed    journal.Subscription
@@ -149,7 +151,7 @@ func (w *waiter) see(e journal.FeedEntry, m actors.Message) error {
 
 // take carries the reply to its recipient.
 func (w *waiter) take(m actors.Message) error {
-	if w.call.holds(w.sizeBound(w.message)+w.sizeBound(m.Record)) != nil { // before it is marked
+	if w.call.Reserve(w.sizeBound(w.message)+w.sizeBound(m.Record)) != nil { // before it is marked
 		return parley.ErrOutcomeUnknown
 	}
 	m, err := w.service.carry(w.call, m, journal.SyncChannel, false)
@@ -157,21 +159,21 @@ func (w *waiter) take(m actors.Message) error {
 	return err
 }
 
-func (w *waiter) render(posted actors.Posted) (Rendered, error) {
+func (w *waiter) render(posted actors.Posted) (rest.Rendered, error) {
 	v := w.service.viewerOf(w.call, w.from)
 	current, err := w.service.Node.Message(w.call.Context(), posted.Message.MessageID())
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	size := w.sizeBound(current.Record)
 	if w.reply != nil {
 		size += w.sizeBound(w.reply.Record)
 	}
-	return w.call.render(size, func(b []byte) []byte { return w.appendResult(b, current, v) }), nil
+	return w.call.Render(size, func(b []byte) []byte { return w.appendResult(b, current, v) }), nil
 }
 
 func (w *waiter) sizeBound(r *record.Message) int {
-	return pageFrame + w.service.viewerOf(w.call, w.from).sizeBound(r)
+	return rest.PageFrame + w.service.viewerOf(w.call, w.from).sizeBound(r)
 }
 
 func (w *waiter) appendResult(b []byte, sent actors.Message, v viewer) []byte {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/http/api"
@@ -22,20 +24,20 @@ const (
 
 // wait answers as soon as there are messages for an agent, and with none when
 // the time is up. What it gives counts as carried. // docs: delivery.md
-func (s *Service) wait(c *Call, in *api.Wait) (Rendered, error) {
+func (s *Service) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 	a, err := s.ownAgent(c, in.ID)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	if a.Revoked() {
-		return Rendered{}, errRevokedAgent
+		return rest.Rendered{}, errRevokedAgent
 	}
 	w := expectation{service: s, call: c, agent: in.ID, awaited: s.Node.Untransferred(in.ID), looks: waitLooks}
 	if in.After != nil {
 		place := uint64(0)
 		if !in.After.Zero() {
 			if place, err = s.Node.PlaceIn(c.Context(), in.ID, *in.After); err != nil {
-				return Rendered{}, notTheirs(err)
+				return rest.Rendered{}, notTheirs(err)
 			}
 		}
 		// What has to be passed by here is passed by again: no bound but patience.
@@ -44,7 +46,7 @@ func (s *Service) wait(c *Call, in *api.Wait) (Rendered, error) {
 	var found actors.Waiting
 	if !c.Head() {
 		if found, err = w.expect(time.Duration(in.TimeoutMS) * time.Millisecond); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 	}
 	after := in.After
@@ -52,7 +54,7 @@ func (s *Service) wait(c *Call, in *api.Wait) (Rendered, error) {
 		last := found.Items[n-1].Record.MessageID()
 		after = &last
 	}
-	return c.render(w.room.size(), func(b []byte) []byte {
+	return c.Render(w.room.size(), func(b []byte) []byte {
 		return appendWaited(b, found, w.room.viewer, after)
 	}), nil
 }
@@ -60,7 +62,7 @@ func (s *Service) wait(c *Call, in *api.Wait) (Rendered, error) {
 // expectation is a wait for messages.
 type expectation struct {
 	service *Service
-	call    *Call
+	call    *rest.Call
 	agent   parley.AgentID
 	awaited actors.Awaited
 	// looks is how many may follow each other.

@@ -3,6 +3,8 @@ package http
 import (
 	"time"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/webhook"
@@ -10,7 +12,7 @@ import (
 )
 
 // listDeliveries is a page of a webhook's jobs, newest first. // spec: Webhooks
-func (s *Service) listDeliveries(c *Call, in *api.ListDeliveries) (api.DeliveryPage, error) {
+func (s *Service) listDeliveries(c *rest.Call, in *api.ListDeliveries) (api.DeliveryPage, error) {
 	var status webhook.Status
 	if in.Status != nil {
 		status = webhook.Status(webhook.Status_value[*in.Status])
@@ -27,7 +29,7 @@ func (s *Service) listDeliveries(c *Call, in *api.ListDeliveries) (api.DeliveryP
 }
 
 // summary counts a webhook's jobs; those under way count as pending.
-func (s *Service) summary(c *Call, in *api.GetDeliverySummary) (api.DeliverySummary, error) {
+func (s *Service) summary(c *rest.Call, in *api.GetDeliverySummary) (api.DeliverySummary, error) {
 	w, err := s.Node.Webhook(c.Context(), webhook.ID(in.ID), c.Caller.Org)
 	if err != nil {
 		return api.DeliverySummary{}, hookless(err)
@@ -40,7 +42,7 @@ func (s *Service) summary(c *Call, in *api.GetDeliverySummary) (api.DeliverySumm
 
 // testWebhook delivers an event that tells of nothing, whatever the webhook
 // otherwise wants.
-func (s *Service) testWebhook(c *Call, in *api.TestWebhook) (api.Delivery, error) {
+func (s *Service) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, error) {
 	j, err := s.Node.TestWebhook(c.Context(), webhook.ID(in.ID), c.Caller.Org)
 	if err != nil {
 		return api.Delivery{}, hookless(err)
@@ -49,7 +51,7 @@ func (s *Service) testWebhook(c *Call, in *api.TestWebhook) (api.Delivery, error
 }
 
 // retryDelivery attempts a job now, a dead one with all its attempts again.
-func (s *Service) retryDelivery(c *Call, in *api.RetryDelivery) (api.Delivery, error) {
+func (s *Service) retryDelivery(c *rest.Call, in *api.RetryDelivery) (api.Delivery, error) {
 	j, err := s.Node.RetryDelivery(c.Context(), webhook.ID(in.ID), c.Caller.Org, webhook.JobID(in.Job))
 	if err != nil {
 		return api.Delivery{}, hookless(err)

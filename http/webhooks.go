@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"parley/http/rest"
+
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
@@ -22,7 +24,7 @@ const sealOfHooks = "webhook secret"
 
 // createWebhook makes a webhook, whose secret is shown here and never again. The
 // target is judged by the guard that judges each dial. // spec: Webhooks
-func (s *Service) createWebhook(c *Call, in *api.CreateWebhook) (api.WebhookSecret, error) {
+func (s *Service) createWebhook(c *rest.Call, in *api.CreateWebhook) (api.WebhookSecret, error) {
 	target, err := s.Guard.Parse(in.URL)
 	if err != nil {
 		return api.WebhookSecret{}, err
@@ -82,21 +84,21 @@ const hookBytesLeast = 200
 // listWebhooks gives the webhooks of one agent or of all of the organization's,
 // oldest first. It sorts their keys alone, then reads them one by one: an
 // organization may have many.
-func (s *Service) listWebhooks(c *Call, in *api.ListWebhooks) (Rendered, error) {
+func (s *Service) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendered, error) {
 	name := fmt.Sprint("webhooks ", in.IncludeInactive)
 	if in.AgentID != nil {
 		if _, err := s.ownAgent(c, *in.AgentID); err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
 		name += " " + in.AgentID.String()
 	}
-	l, err := s.newList(c, in.Paging, name, 32)
+	l, err := s.lists.New(c, in.Paging, name, 32)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	keys, err := s.hookKeys(l, in)
 	if err != nil {
-		return Rendered{}, err
+		return rest.Rendered{}, err
 	}
 	for _, key := range keys {
 		w, err := s.Node.Webhook(c.Context(), parley.IDFromBytes[webhook.ID](key[16:]), c.Caller.Org)
@@ -104,28 +106,28 @@ func (s *Service) listWebhooks(c *Call, in *api.ListWebhooks) (Rendered, error) 
 			continue // deleted or switched off since
 		}
 		if err != nil {
-			return Rendered{}, err
+			return rest.Rendered{}, err
 		}
-		if !l.add(key, webhookOf(w), nil) {
+		if !l.Add(key, webhookOf(w), nil) {
 			break
 		}
 	}
-	return l.answer(nil)
+	return l.Answer(nil)
 }
 
 // hookKeys are the keys of the webhooks that a list shows, in order: the instant of
 // creation, the place of the agent in the roster, the id.
-func (s *Service) hookKeys(l *list, in *api.ListWebhooks) (keys [][]byte, err error) {
+func (s *Service) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, err error) {
 	of := func(place uint64, id parley.AgentID) bool {
-		err = s.Node.EachWebhook(l.call.Context(), id, func(w *webhook.State) {
+		err = s.Node.EachWebhook(l.Call.Context(), id, func(w *webhook.State) {
 			key := binary.BigEndian.AppendUint64(nil, uint64(w.GetCreatedMs()))
 			key = append(binary.BigEndian.AppendUint64(key, place), w.GetId()...)
-			if (w.GetActive() || in.IncludeInactive) && !l.passed(key) {
-				keys = l.keep(keys, key)
+			if (w.GetActive() || in.IncludeInactive) && !l.Passed(key) {
+				keys = l.Keep(keys, key)
 			}
 		})
 		if err == nil {
-			err = l.fits(len(keys) * hookBytesLeast)
+			err = l.Fits(len(keys) * hookBytesLeast)
 		}
 		return err == nil
 	}
@@ -135,7 +137,7 @@ func (s *Service) hookKeys(l *list, in *api.ListWebhooks) (keys [][]byte, err er
 	}
 	if in.AgentID != nil {
 		of(0, *in.AgentID)
-	} else if failed := agents(l.call.Context(), l.call.Caller.Org, 0, func(place uint64, a *agent.State) bool {
+	} else if failed := agents(l.Call.Context(), l.Call.Caller.Org, 0, func(place uint64, a *agent.State) bool {
 		return of(place, a.AgentID())
 	}); failed != nil {
 		return nil, failed
@@ -145,7 +147,7 @@ func (s *Service) hookKeys(l *list, in *api.ListWebhooks) (keys [][]byte, err er
 }
 
 // patchWebhook switches a webhook on or off. // spec: Webhook
-func (s *Service) patchWebhook(c *Call, in *api.WebhookPatch) (api.Webhook, error) {
+func (s *Service) patchWebhook(c *rest.Call, in *api.WebhookPatch) (api.Webhook, error) {
 	changed, err := s.Node.ChangeWebhook(c.Context(), webhook.ID(in.ID), webhook.Toggle{By: c.Caller.Org, Active: in.Active})
 	if err != nil {
 		return api.Webhook{}, hookless(err)
@@ -153,14 +155,14 @@ func (s *Service) patchWebhook(c *Call, in *api.WebhookPatch) (api.Webhook, erro
 	return webhookOf(changed), nil
 }
 
-func (s *Service) deleteWebhook(c *Call, in *api.DeleteWebhook) (NoContent, error) {
+func (s *Service) deleteWebhook(c *rest.Call, in *api.DeleteWebhook) (rest.NoContent, error) {
 	_, err := s.Node.ChangeWebhook(c.Context(), webhook.ID(in.ID), webhook.Delete{By: c.Caller.Org})
-	return NoContent{}, hookless(err)
+	return rest.NoContent{}, hookless(err)
 }
 
 // rotateWebhookSecret shows the new secret here and never again; the former one
 // signs beside it for a day.
-func (s *Service) rotateWebhookSecret(c *Call, in *api.RotateWebhookSecret) (api.WebhookSecret, error) {
+func (s *Service) rotateWebhookSecret(c *rest.Call, in *api.RotateWebhookSecret) (api.WebhookSecret, error) {
 	id, secret := webhook.ID(in.ID), egress.NewSecret(s.Entropy)
 	changed, err := s.Node.ChangeWebhook(c.Context(), id, webhook.Rotate{By: c.Caller.Org, SealedSecret: s.sealHook(id, secret)})
 	if err != nil {

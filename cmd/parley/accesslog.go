@@ -5,14 +5,14 @@ import (
 	"log/slog"
 	"time"
 
-	parleyhttp "parley/http"
+	"parley/http/httpserver"
 )
 
 // accessLog writes a line for each answer, where the operator wants that. A line
 // names the route with the names of its parameters, never the path: poll tokens
 // lie in paths. Answers that tell of a defect or of overload are warnings.
-func accessLog(to *slog.Logger) func(parleyhttp.Answer) {
-	return func(a parleyhttp.Answer) {
+func accessLog(to *slog.Logger) func(httpserver.Answer) {
+	return func(a httpserver.Answer) {
 		level := slog.LevelInfo
 		if a.Status >= 500 {
 			level = slog.LevelWarn
@@ -29,11 +29,11 @@ func accessLog(to *slog.Logger) func(parleyhttp.Answer) {
 }
 
 // everyone has several told of each answer, in order.
-func everyone(told ...func(parleyhttp.Answer)) func(parleyhttp.Answer) {
+func everyone(told ...func(httpserver.Answer)) func(httpserver.Answer) {
 	if len(told) == 1 {
 		return told[0]
 	}
-	return func(a parleyhttp.Answer) {
+	return func(a httpserver.Answer) {
 		for _, tell := range told {
 			tell(a)
 		}

@@ -7,6 +7,7 @@ import (
 	"parley/actors"
 	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
+	"parley/http/httpserver"
 )
 
 // line is one metric without labels of its own: how it is called, and where its
@@ -98,21 +99,21 @@ func actorSheet(node *actors.Node) prometheus.Collector {
 	)
 }
 
-func doorSheet(doors *parleyhttp.Server) prometheus.Collector {
+func doorSheet(doors *httpserver.Server) prometheus.Collector {
 	return newPage(doors.Load,
-		gauge("parley_http_requests_in_flight", "Requests that are being answered.", func(l parleyhttp.Load) int { return l.InFlight }),
-		gauge("parley_http_connections_open", "Open connections, streams included.", func(l parleyhttp.Load) int { return l.Connections }),
-		gauge("parley_http_connections_max", "Connections that may be open.", func(l parleyhttp.Load) int { return l.ConnectionsMax }),
-		gauge("parley_http_connections_per_address_max", "Connections that one address may have.", func(l parleyhttp.Load) int { return l.PerAddressMax }),
-		gauge("parley_http_addresses", "Addresses that connections come from.", func(l parleyhttp.Load) int { return l.Addresses }),
-		counter("parley_http_connections_evicted_total", "Connections that were closed for others.", func(l parleyhttp.Load) uint64 { return l.Lines.Evicted }),
-		counter("parley_http_connections_refused_total", "Connections that were refused because there was no room.", func(l parleyhttp.Load) uint64 { return l.Lines.Refused }),
-		gauge("parley_http_held_bytes", "Bytes that large bodies and answers hold which are under way.", func(l parleyhttp.Load) int64 { return l.Held.Held }),
-		gauge("parley_http_held_bytes_peak", "The most bytes that they have held since the start.", func(l parleyhttp.Load) int64 { return l.Held.Peak }),
-		gauge("parley_http_held_bytes_max", "Bytes that they may hold.", func(l parleyhttp.Load) int64 { return l.Held.Total }),
-		gauge("parley_http_held_callers", "Organizations and addresses that they are for.", func(l parleyhttp.Load) int { return l.Held.Callers }),
-		counter("parley_http_held_ended_total", "Requests that were ended because they held much and others wanted some of it.", func(l parleyhttp.Load) uint64 { return l.Held.Ended }),
-		counter("parley_http_held_refusals_total", "Bodies and answers that were refused because their caller, or all together, held too much.", func(l parleyhttp.Load) uint64 { return l.Held.Refused }),
+		gauge("parley_http_requests_in_flight", "Requests that are being answered.", func(l httpserver.Load) int { return l.InFlight }),
+		gauge("parley_http_connections_open", "Open connections, streams included.", func(l httpserver.Load) int { return l.Connections }),
+		gauge("parley_http_connections_max", "Connections that may be open.", func(l httpserver.Load) int { return l.ConnectionsMax }),
+		gauge("parley_http_connections_per_address_max", "Connections that one address may have.", func(l httpserver.Load) int { return l.PerAddressMax }),
+		gauge("parley_http_addresses", "Addresses that connections come from.", func(l httpserver.Load) int { return l.Addresses }),
+		counter("parley_http_connections_evicted_total", "Connections that were closed for others.", func(l httpserver.Load) uint64 { return l.Lines.Evicted }),
+		counter("parley_http_connections_refused_total", "Connections that were refused because there was no room.", func(l httpserver.Load) uint64 { return l.Lines.Refused }),
+		gauge("parley_http_held_bytes", "Bytes that large bodies and answers hold which are under way.", func(l httpserver.Load) int64 { return l.Held.Held }),
+		gauge("parley_http_held_bytes_peak", "The most bytes that they have held since the start.", func(l httpserver.Load) int64 { return l.Held.Peak }),
+		gauge("parley_http_held_bytes_max", "Bytes that they may hold.", func(l httpserver.Load) int64 { return l.Held.Total }),
+		gauge("parley_http_held_callers", "Organizations and addresses that they are for.", func(l httpserver.Load) int { return l.Held.Callers }),
+		counter("parley_http_held_ended_total", "Requests that were ended because they held much and others wanted some of it.", func(l httpserver.Load) uint64 { return l.Held.Ended }),
+		counter("parley_http_held_refusals_total", "Bodies and answers that were refused because their caller, or all together, held too much.", func(l httpserver.Load) uint64 { return l.Held.Refused }),
 	)
 }
 

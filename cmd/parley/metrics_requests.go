@@ -6,7 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	parleyhttp "parley/http"
+	"parley/http/httpserver"
+	"parley/http/rest"
 )
 
 // requestBuckets are upper bounds in seconds. Long waits are asked for: a sync
@@ -24,7 +25,7 @@ type requestMeter struct {
 	quotas   *prometheus.CounterVec
 	limits   *prometheus.CounterVec
 	answers  atomic.Uint64
-	routes   sync.Map // of *parleyhttp.Route to *routeMeter
+	routes   sync.Map // of *rest.Route to *routeMeter
 }
 
 // routeMeter has the histograms of one route, by the first digit of the status.
@@ -56,7 +57,7 @@ func newRequestMeter() *requestMeter {
 }
 
 // observe counts one answer.
-func (m *requestMeter) observe(a parleyhttp.Answer) {
+func (m *requestMeter) observe(a httpserver.Answer) {
 	m.answers.Add(1)
 	known, ok := m.routes.Load(a.Route)
 	if !ok {
@@ -84,7 +85,7 @@ func (m *requestMeter) observe(a parleyhttp.Answer) {
 
 const statusTooMany = 429
 
-func methodOf(r *parleyhttp.Route) string {
+func methodOf(r *rest.Route) string {
 	if r == nil {
 		return "none"
 	}

@@ -21,6 +21,7 @@ import (
 	parleyhttp "parley/http"
 	"parley/http/auth"
 	"parley/http/connlimit"
+	"parley/http/httpserver"
 	"parley/http/limit"
 	"parley/http/overload"
 	"parley/persistence"
@@ -79,7 +80,7 @@ type house struct {
 	out     *outbound
 	node    *actors.Node
 	service *parleyhttp.Service
-	doors   *parleyhttp.Server
+	doors   *httpserver.Server
 	admin   *adminServer
 	meter   *requestMeter
 	traces  *traces
@@ -213,8 +214,8 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.mailer(keeping, base),
 		Guard: h.out.guard, Vault: h.master, Logger: slog.Default(),
 	})
-	h.doors, err = parleyhttp.New(parleyhttp.Options{
-		Routes: h.service.Routes(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
+	h.doors, err = httpserver.New(httpserver.Options{
+		Routes: h.service.Routes(), WireSource: parleyhttp.WireSource(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: program.ThisBuild().Version,
 		Connections: connlimit.Bounds{
 			Total: connectionsMax(filesMax()), Served: cfg.served(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
@@ -246,8 +247,8 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 }
 
 // observer is told of every answer.
-func (h *house) observer(cfg Config) func(parleyhttp.Answer) {
-	told := []func(parleyhttp.Answer){h.meter.observe}
+func (h *house) observer(cfg Config) func(httpserver.Answer) {
+	told := []func(httpserver.Answer){h.meter.observe}
 	if cfg.AccessLog {
 		told = append(told, accessLog(slog.Default()))
 	}

@@ -16,6 +16,7 @@ import (
 	"parley/actors"
 	parleyhttp "parley/http"
 	"parley/http/egress"
+	"parley/http/httpserver"
 	"parley/journal"
 )
 
@@ -65,12 +66,12 @@ type post struct {
 }
 
 // answered is told of every answer.
-func (t *traces) answered(a parleyhttp.Answer) {
+func (t *traces) answered(a httpserver.Answer) {
 	if a.Began.IsZero() {
 		return // no request was read
 	}
 	var about *post
-	if id, repeated, posted := a.Posted(); posted {
+	if id, repeated, posted := parleyhttp.Posted(&a); posted {
 		about = &post{id, !repeated}
 	}
 	t.tell(&a, callerOf(a.Traceparent()), about)
@@ -79,7 +80,7 @@ func (t *traces) answered(a parleyhttp.Answer) {
 // tell makes the span of a request and, where it made a message, that of the
 // journal. A request whose caller has a trace is part of that; else it begins the
 // trace of the message that it made, or one of its own.
-func (t *traces) tell(a *parleyhttp.Answer, caller trace.SpanContext, about *post) {
+func (t *traces) tell(a *httpserver.Answer, caller trace.SpanContext, about *post) {
 	made := about != nil && about.made
 	var around context.Context
 	var taken bool
@@ -108,7 +109,7 @@ func (t *traces) tell(a *parleyhttp.Answer, caller trace.SpanContext, about *pos
 	}
 }
 
-func (t *traces) request(around context.Context, a *parleyhttp.Answer, links []trace.Link) trace.SpanContext {
+func (t *traces) request(around context.Context, a *httpserver.Answer, links []trace.Link) trace.SpanContext {
 	name, method := "HTTP", "_OTHER"
 	about := append(make([]attribute.KeyValue, 0, 8), t.place...)
 	if a.Route != nil {

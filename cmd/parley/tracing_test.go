@@ -18,6 +18,8 @@ import (
 	"parley/actors/webhook"
 	parleyhttp "parley/http"
 	"parley/http/egress"
+	"parley/http/httpserver"
+	"parley/http/rest"
 	"parley/journal"
 	"parley/persistence"
 )
@@ -154,8 +156,8 @@ func spanNamed(t *testing.T, from *tracetest.InMemoryExporter, name string) trac
 	return tracetest.SpanStub{}
 }
 
-var answer = parleyhttp.Answer{
-	Route: &parleyhttp.Route{Method: "POST", Path: "/messages"}, Status: 201, RequestID: "r", Began: noon, Took: 20 * time.Millisecond,
+var answer = httpserver.Answer{
+	Route: &rest.Route{Method: "POST", Path: "/messages"}, Status: 201, RequestID: "r", Began: noon, Took: 20 * time.Millisecond,
 }
 
 // TestSpansOfAMessage tells of a message as the hooks do, and looks at the times.

@@ -1,0 +1,51 @@
+package httpserver
+
+import (
+	"errors"
+	"testing"
+
+	"parley/http/rest"
+
+	"github.com/valyala/fasthttp"
+
+	"parley"
+)
+
+// knows is an authenticator that knows one caller.
+type knows struct{ header string }
+
+func (k knows) Bearer(header []byte) (rest.Caller, error) {
+	if string(header) != k.header {
+		return rest.Caller{}, errors.New("a stranger")
+	}
+	return rest.Caller{}, nil
+}
+
+func TestOnlyTheKnownMayAnnounceMuch(t *testing.T) {
+	s := &Server{auth: knows{"Bearer good"}}
+	for _, c := range []struct {
+		bearer string
+		length int
+		may    bool
+	}{
+		{"", 0, true},
+		{"", strangersBodyMax, true},
+		{"", strangersBodyMax + 1, false},
+		{"Bearer bad", parley.BodyBytesMax, false},
+		{"Bearer bad", -1, true}, // judged as it comes
+		{"Bearer good", -1, true},
+		{"Bearer good", parley.BodyBytesMax, true},
+		{"Bearer good", parley.BodyBytesMax + 1, false},
+	} {
+		var h fasthttp.RequestHeader
+		h.SetMethod("POST")
+		h.SetContentLength(c.length)
+		if c.bearer != "" {
+			h.Set("Authorization", c.bearer)
+		}
+		s.arriving(&h)
+		if refused := len(h.Peek("Expect")) > 0; refused == c.may {
+			t.Errorf("%q announces %d: may arrive: %v", c.bearer, c.length, c.may)
+		}
+	}
+}

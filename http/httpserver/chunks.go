@@ -1,0 +1,146 @@
+package httpserver
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+
+	"parley/http/rest"
+)
+
+const (
+	// chunkLineMax bounds the line of a chunk's size, with its extensions.
+	chunkLineMax = 256
+	// trailersMax bounds the lines behind the last chunk.
+	trailersMax = 16
+)
+
+var errChunks = errors.New("the chunks of a body are malformed")
+
+// chunks reads a chunked body from the bytes on the wire. It is stricter than the
+// engine, which takes a bare LF for the end of a line, makes headers of trailers,
+// and does not tell the end of a body from that of its connection.
+// source: RFC 9112 section 7.1
+type chunks struct {
+	from io.Reader
+	// may judges how long the body has become, before the bytes of a chunk come.
+	may func(total int) error
+	// single are the names that a trailer must not have: those that decide something.
+	single []string
+
+	begun, ended bool
+	left, total  int
+	line         [chunkLineMax]byte
+}
+
+func (c *chunks) Read(p []byte) (n int, err error) {
+	for c.left == 0 {
+		if c.ended {
+			return 0, io.EOF
+		}
+		if err := c.next(); err != nil {
+			return 0, cut(err)
+		}
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n, err = c.from.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, cut(err)
+}
+
+// next reads on to the bytes of the next chunk, or to the end of the body.
+func (c *chunks) next() error {
+	if c.begun {
+		if line, err := c.readLine(); err != nil || len(line) > 0 {
+			return errors.Join(errChunks, err)
+		}
+	}
+	c.begun = true
+	line, err := c.readLine()
+	if err != nil {
+		return err
+	}
+	digits, extension, extended := bytes.Cut(line, []byte{';'})
+	if c.left, err = chunkSize(digits); err != nil || extended && !visible(extension) {
+		return errors.Join(errChunks, err)
+	}
+	if c.left == 0 {
+		c.ended = true
+		return c.trailers()
+	}
+	c.total += c.left
+	return c.may(c.total)
+}
+
+// trailers passes by the fields behind the last chunk. Nothing is made of them.
+func (c *chunks) trailers() error {
+	for range trailersMax {
+		line, err := c.readLine()
+		if err != nil || len(line) == 0 {
+			return err
+		}
+		name, value, found := bytes.Cut(line, []byte{':'})
+		decides := slices.ContainsFunc(c.single, func(s string) bool { return len(s) == len(name) && bytes.EqualFold([]byte(s), name) })
+		if !found || len(name) == 0 || slices.ContainsFunc(name, notToken) || !visible(value) || decides || forbiddenTrailer(name) {
+			return errChunks
+		}
+	}
+	return errChunks
+}
+
+// readLine gives the next line, without the CR LF at its end. It is overwritten by
+// the next one.
+func (c *chunks) readLine() ([]byte, error) {
+	for n := range c.line {
+		if _, err := io.ReadFull(c.from, c.line[n:n+1]); err != nil {
+			return nil, err
+		}
+		if c.line[n] == '\n' {
+			if n == 0 || c.line[n-1] != '\r' {
+				return nil, errChunks
+			}
+			return c.line[:n-1], nil
+		}
+	}
+	return nil, errChunks
+}
+
+// chunkSize reads the size of a chunk: few hexadecimal digits and nothing else.
+func chunkSize(digits []byte) (n int, err error) {
+	if len(digits) == 0 || len(digits) > 7 {
+		return 0, errChunks
+	}
+	for _, d := range digits {
+		if rest.Unhex(d) > 15 {
+			return 0, errChunks
+		}
+		n = n<<4 | int(rest.Unhex(d))
+	}
+	return n, nil
+}
+
+// visible reports whether a text has no control characters but tabs.
+func visible(text []byte) bool {
+	return !slices.ContainsFunc(text, func(c byte) bool { return c < ' ' && c != '\t' || c == 0x7f })
+}
+
+// notToken reports whether a character cannot stand in the name of a field.
+func notToken(c byte) bool {
+	return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), c) < 0
+}
+
+// forbiddenTrailer names what frames a message besides the headers that decide.
+func forbiddenTrailer(name []byte) bool {
+	return bytes.EqualFold(name, []byte("trailer"))
+}
+
+// cut is the end of a connection before that of the body.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,205 @@
+package httpserver
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"parley/http/rest"
+
+	"github.com/valyala/fasthttp"
+
+	"parley"
+)
+
+// guard refuses requests that two parties in a row could read differently, so
+// that what a proxy in front has let through is what is served here: ambiguous
+// framing, ambiguous targets, repeated headers that decide something. It tells
+// whether the body is chunked.
+func (s *Server) guard(ctx *fasthttp.RequestCtx) (chunked bool, err error) {
+	h := &ctx.Request.Header
+	method := h.Method()
+	if protocol := string(h.Protocol()); protocol != "HTTP/1.1" && protocol != "HTTP/1.0" || string(method) == "PRI" {
+		return false, errUnparsable
+	}
+	chunked, plain := plainHeaders(h.RawHeaders(), s.single)
+	if !plain || !plainHost(h.Host()) || !plainTarget(h.RequestURI(), string(method) == fasthttp.MethodOptions) {
+		return false, errUnparsable
+	}
+	if chunked {
+		ctx.SetConnectionClose() // the engine does not know where such a request ends
+	}
+	return chunked, nil
+}
+
+// plainTarget accepts only the origin form (and * for OPTIONS) and refuses
+// paths that some reader would normalise into other paths.
+func plainTarget(target []byte, options bool) bool {
+	if options && string(target) == "*" {
+		return true
+	}
+	path, _, _ := bytes.Cut(target, []byte{'?'})
+	if len(path) == 0 || path[0] != '/' || bytes.IndexByte(target, '#') >= 0 {
+		return false
+	}
+	for i, c := range path {
+		switch {
+		case c == '\\' || c <= ' ' || c == 0x7f:
+			return false
+		case c == '/' && i+1 < len(path) && (path[i+1] == '/' || dotSegment(path[i+1:])):
+			return false
+		case c == '%' && (i+2 >= len(path) || forbiddenOctet(path[i+1], path[i+2])):
+			return false
+		}
+	}
+	return true
+}
+
+// forbiddenOctet names what must not arrive encoded (NUL, slash, backslash) and
+// what is no encoding.
+func forbiddenOctet(high, low byte) bool {
+	if rest.Unhex(high) > 15 || rest.Unhex(low) > 15 {
+		return true
+	}
+	octet := rest.Unhex(high)<<4 | rest.Unhex(low)
+	return octet == 0 || octet == '/' || octet == '\\'
+}
+
+// dotSegment reports whether the path's next segment is . or .., however its
+// dots are written.
+func dotSegment(rest []byte) bool {
+	dots := 0
+	for len(rest) > 0 && rest[0] != '/' {
+		switch {
+		case rest[0] == '.':
+			rest = rest[1:]
+		case len(rest) > 2 && rest[0] == '%' && rest[1] == '2' && rest[2]|0x20 == 'e':
+			rest = rest[3:]
+		default:
+			return false
+		}
+		dots++
+	}
+	return dots == 1 || dots == 2
+}
+
+// hostNameMax bounds a host's name, in bytes: no longer one can be looked up.
+const hostNameMax = 253
+
+// plainHost accepts a name or an address, with or without a port.
+// source: RFC 9110 section 7.2
+func plainHost(host []byte) bool {
+	if len(host) > 0 && host[0] == '[' {
+		end := bytes.IndexByte(host, ']')
+		if end < 0 {
+			return false
+		}
+		address, err := netip.ParseAddr(string(host[1:end]))
+		return err == nil && address.Is6() && address.Zone() == "" && (end+1 == len(host) || host[end+1] == ':' && plainPort(host[end+2:]))
+	}
+	name, port, ported := bytes.Cut(host, []byte{':'})
+	if len(name) == 0 || len(name) > hostNameMax || ported && !plainPort(port) {
+		return false
+	}
+	for _, c := range name {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+func plainPort(port []byte) bool {
+	for _, c := range port {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(port) <= 5
+}
+
+// deciding are the headers of HTTP itself that must not come twice.
+var deciding = [...]string{"content-length", "transfer-encoding", "host", "content-type", "authorization"}
+
+const (
+	seenLength = 1 << iota
+	seenEncoding
+)
+
+// singleHeaders are all headers that must not come twice: those of HTTP and
+// those that routes bind.
+func singleHeaders(routes []rest.Route) []string {
+	names := deciding[:]
+	for i := range routes {
+		for _, header := range routes[i].Headers() {
+			if name := strings.ToLower(header); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// plainHeaders reads the header block as it came: whole lines, no folded ones,
+// names without spaces, no coding but chunked, no Content-Length beside it,
+// nothing of single twice. It tells whether the body is chunked.
+func plainHeaders(block []byte, single []string) (chunked, plain bool) {
+	var seen uint64
+	for len(block) > 0 {
+		line, rest, _ := bytes.Cut(block, []byte{'\n'})
+		block = rest
+		if len(line) == 0 || line[len(line)-1] != '\r' || line[0] == ' ' || line[0] == '\t' {
+			return false, false
+		}
+		name, value, _ := bytes.Cut(line[:len(line)-1], []byte{':'})
+		if bytes.IndexByte(name, ' ') >= 0 {
+			return false, false
+		}
+		for i := range single {
+			if len(name) != len(single[i]) || !bytes.EqualFold(name, []byte(single[i])) {
+				continue
+			}
+			if seen&(1<<i) != 0 {
+				return false, false
+			}
+			seen |= 1 << i
+			if 1<<i == seenEncoding && !bytes.EqualFold(bytes.Trim(value, " \t"), []byte("chunked")) {
+				return false, false
+			}
+		}
+	}
+	return seen&seenEncoding != 0, seen&(seenLength|seenEncoding) != seenLength|seenEncoding
+}
+
+// begin puts on an answer what every answer bears, and returns the request id.
+func (s *Server) begin(ctx *fasthttp.RequestCtx) string {
+	id := s.requestID(ctx.Request.Header.Peek(rest.RequestIDHeader))
+	h := &ctx.Response.Header
+	h.SetCanonical(headerRequestID, []byte(id))
+	h.SetCanonical(headerNoSniff, valueNoSniff)
+	h.SetCanonical(headerReferrer, valueNoReferrer)
+	return id
+}
+
+// What every answer bears, as it stands on the wire.
+var (
+	headerRequestID = []byte("X-Request-Id")
+	headerNoSniff   = []byte(fasthttp.HeaderXContentTypeOptions)
+	valueNoSniff    = []byte("nosniff")
+	headerReferrer  = []byte(fasthttp.HeaderReferrerPolicy)
+	valueNoReferrer = []byte("no-referrer")
+)
+
+// requestID echoes an id that is safe to write into headers and logs.
+func (s *Server) requestID(supplied []byte) string {
+	if len(supplied) == 0 || len(supplied) > parley.RequestIDMax {
+		return s.newRequestID()
+	}
+	for _, c := range supplied {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == ':' || c == '-') {
+			return s.newRequestID()
+		}
+	}
+	return string(supplied)
+}

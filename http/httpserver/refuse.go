@@ -1,0 +1,89 @@
+package httpserver
+
+import (
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"parley"
+	"parley/http/connlimit"
+	"parley/http/rest"
+)
+
+var (
+	errTier        = parley.Refuse(parley.Forbidden, "trust_tier_required", "Your organization needs trust tier 1 for this.")
+	errSuspended   = parley.Refuse(parley.Forbidden, "suspended", "The operator has suspended your organization. It can read, and do nothing else.")
+	errMethod      = rest.Protocol(fasthttp.StatusMethodNotAllowed, "method_not_allowed", "The resource does not take this method.")
+	errTooLarge    = rest.Protocol(fasthttp.StatusRequestEntityTooLarge, "payload_too_large", "The body is larger than 1 MiB.")
+	errHeadersSize = rest.Protocol(fasthttp.StatusRequestHeaderFieldsTooLarge, "headers_too_large", "The request line and headers are larger than 16 KiB.")
+	errStranger    = rest.Protocol(fasthttp.StatusRequestEntityTooLarge, "payload_too_large", "A body of more than 16 KiB needs a valid bearer token.")
+	errTooSlow     = rest.Protocol(fasthttp.StatusRequestTimeout, "request_timeout", "The request did not arrive in time.")
+	errUnparsable  = rest.Protocol(fasthttp.StatusBadRequest, "", "The request is not valid HTTP.")
+)
+
+// refuse answers an error. Headers that the handler has set stay.
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, r *rest.Route, id string, err error) {
+	p := rest.ProblemOf(err)
+	s.note(ctx, &p)
+	if p.Status == fasthttp.StatusInternalServerError {
+		s.logger.Error("request failed", "request_id", id, "method", string(ctx.Method()), "route", r.Label(), "error", err)
+	}
+	if r != nil && r.Access == rest.Basic {
+		p = p.AsOAuth()
+	}
+	h := &ctx.Response.Header
+	switch p.Status {
+	case fasthttp.StatusUnauthorized:
+		h.Set(fasthttp.HeaderWWWAuthenticate, rest.Challenge(r, p, len(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)) > 0))
+	case fasthttp.StatusTooManyRequests, fasthttp.StatusServiceUnavailable:
+		h.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(p.RetryAfter()))
+	}
+	ctx.SetStatusCode(p.Status)
+	ctx.SetContentType(rest.JSONMedia)
+	ctx.SetBody(p.Body(id))
+}
+
+// delay returns when the refusal is to be answered: at once, unless there are many.
+func (s *Server) delay(conn net.Conn, err error) {
+	if s.overload.ToDelay(s.clock(), err) {
+		defer connlimit.Park(conn)()
+		s.overload.Delay(s.draining)
+	}
+}
+
+// refused is the problem that a request was answered with.
+type refused struct{ code, quota string }
+
+// note keeps the problem that is answered for whoever observes.
+func (s *Server) note(ctx *fasthttp.RequestCtx, p *rest.Problem) {
+	if s.observe == nil {
+		return
+	}
+	quota, _ := p.Extra["quota"].(string)
+	ctx.SetUserValue(refusedKey, &refused{p.Code, quota})
+}
+
+// tell has whoever observes know of an answer.
+func (s *Server) tell(ctx *fasthttp.RequestCtx, id string, began time.Time) {
+	a := Answer{RequestID: id, Status: ctx.Response.StatusCode(), Began: began, ctx: ctx}
+	a.Route, _ = ctx.UserValue(routeKey).(*rest.Route)
+	if r, ok := ctx.UserValue(refusedKey).(*refused); ok {
+		a.Code, a.Quota = r.code, r.quota
+	}
+	if !began.IsZero() {
+		a.Took = s.clock().Sub(began)
+	}
+	s.observe(a)
+}
+
+// noRoom is the whole answer to a connection that is refused.
+func (s *Server) noRoom() []byte {
+	id, p := s.newRequestID(), rest.ProblemOf(parley.ErrOverloaded)
+	body := p.Body(id)
+	b := []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: " + rest.JSONMedia + "\r\nConnection: close\r\n" +
+		"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nX-Request-Id: " + id +
+		"\r\nRetry-After: " + strconv.Itoa(p.RetryAfter()) + "\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n")
+	return append(b, body...)
+}

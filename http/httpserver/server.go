@@ -1,0 +1,475 @@
+package httpserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"parley/http/docs"
+
+	"parley/http/rest"
+
+	"github.com/fasthttp/router"
+	"github.com/valyala/fasthttp"
+
+	"parley"
+	"parley/http/connlimit"
+	"parley/http/limit"
+	"parley/http/overload"
+)
+
+// Options are what a Server is made of.
+type Options struct {
+	// Routes is the table; the documentation's own routes are added to it.
+	Routes []rest.Route
+	// Authenticator is needed when a route asks for a bearer token.
+	Authenticator Authenticator
+	// Logger hears of defects only. nil: nobody does.
+	Logger *slog.Logger
+	// Clock tells the time to handlers.
+	Clock parley.Clock
+	// NewRequestID names a request that came without a name of its own.
+	NewRequestID func() string
+	// Brand is the word in header names such as X-Svc-Agent; "svc" by default.
+	Brand string
+	// Version is that of the software, for the OpenAPI document.
+	Version string
+	// WireSource is the source of the wire structs: their comments are the descriptions
+	// of the OpenAPI document. nil: it has none.
+	WireSource fs.FS
+	// Admit, if set, judges a call whose caller is known, before it is asked what
+	// the caller is entitled to and before the schema: rate limits, shedding of
+	// load. An error refuses it.
+	Admit func(*rest.Call) error
+	// Observe, if set, is told of each answer, before it leaves. It is called from
+	// many goroutines and must return soon.
+	Observe func(Answer)
+	// ReadTimeout bounds the arrival of one request, WriteTimeout the departure
+	// of one answer (from the moment it is made: long waits are not cut),
+	// IdleTimeout the pause between two requests of a connection. Defaults:
+	// 30 s, 30 s, 120 s.
+	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+	// Connections bounds the connections that are open at once. Defaults: 262,144 in
+	// total, as many served, half of the total per address.
+	Connections connlimit.Bounds
+	// Budget bounds the bytes of large bodies and answers that are under way, by the
+	// organizations that they are for; of public answers, by addresses, see Source.
+	// nil: nothing is bounded.
+	Budget *limit.Budget
+	// Source is the address that a public request counts for, as limit.AddressKey
+	// gives it; by default that of the connection.
+	Source func(*rest.Call) string
+	// Overload rejects requests while too many goroutines wait for a processor.
+	// nil: none is rejected.
+	Overload *overload.Limiter
+}
+
+const (
+	readBufferBytes    = 16 << 10
+	connectionsDefault = 256 << 10
+	// concurrencySlack is for closed connections whose worker has not ended yet: only
+	// the listener refuses connections, never fasthttp.
+	concurrencySlack = 1 << 10
+)
+
+func (o *Options) ensureDefaults() error {
+	if o.Clock == nil || o.NewRequestID == nil {
+		return errors.New("http: a server needs a clock and request ids")
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Brand == "" {
+		o.Brand = "svc"
+	}
+	for _, d := range []struct {
+		value  *time.Duration
+		preset time.Duration
+	}{{&o.ReadTimeout, 30 * time.Second}, {&o.WriteTimeout, 30 * time.Second}, {&o.IdleTimeout, 120 * time.Second}} {
+		if *d.value == 0 {
+			*d.value = d.preset
+		}
+	}
+	if o.Overload == nil {
+		o.Overload = overload.New(nil)
+	}
+	if o.Source == nil {
+		o.Source = func(c *rest.Call) string { return limit.AddressKey(c.Peer()) }
+	}
+	b := &o.Connections
+	b.Total = cmp.Or(b.Total, connectionsDefault)
+	b.Served = cmp.Or(b.Served, b.Total)
+	b.PerAddress = cmp.Or(b.PerAddress, max(b.Total/2, 1))
+	return nil
+}
+
+// Authenticator finds callers by their tokens.
+type Authenticator interface {
+	// Bearer judges the value of the Authorization header, empty if there is
+	// none, and keeps none of it. An error is a parley.Refusal of reason
+	// Unauthenticated or BadToken.
+	Bearer(header []byte) (rest.Caller, error)
+}
+
+// Server serves the table of routes.
+type Server struct {
+	routes       []rest.Route
+	auth         Authenticator
+	logger       *slog.Logger
+	clock        parley.Clock
+	newRequestID func() string
+	judge        func(*rest.Call) error
+	observe      func(Answer)
+	document     []byte
+	bounds       connlimit.Bounds
+	single       []string // headers that must not come twice
+	overload     *overload.Limiter
+	inFlight     atomic.Int64
+	lines        atomic.Pointer[connlimit.Listener]
+
+	router *router.Router
+	gets   *router.Router          // tells which route a GET of a path would meet
+	handle fasthttp.RequestHandler // of a request that was read whole
+	engine *fasthttp.Server
+
+	host     rest.Host
+	halt     context.CancelFunc
+	draining chan struct{}
+	mu       sync.Mutex
+	drained  bool
+	closers  []func()
+}
+
+// New plans every route and refuses a table that is at odds with itself.
+func New(o Options) (*Server, error) {
+	if err := o.ensureDefaults(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		auth: o.Authenticator, logger: o.Logger, clock: o.Clock, newRequestID: o.NewRequestID,
+		judge: o.Admit, observe: o.Observe, draining: make(chan struct{}), bounds: o.Connections,
+		overload: o.Overload,
+	}
+	running, halt := context.WithCancel(context.Background())
+	s.halt = halt
+	s.host = rest.Host{
+		Budget: o.Budget, Source: o.Source, Clock: o.Clock, Draining: s.draining, Running: running, Observed: o.Observe != nil,
+	}
+	s.routes = append(slices.Clone(o.Routes), docs.Routes(func() []byte { return s.document })...)
+	if err := s.mount(rest.HeaderWord(o.Brand)); err != nil {
+		return nil, err
+	}
+	document, err := rest.OpenAPI(s.routes, o.Brand, o.Version, o.WireSource)
+	if err != nil {
+		return nil, err
+	}
+	s.document = document
+	s.engine = &fasthttp.Server{
+		Handler:                      s.serve,
+		ErrorHandler:                 s.answerUnread,
+		HeaderReceived:               s.arriving,
+		ExpectHandler:                s.expected,
+		StreamRequestBody:            true,
+		Concurrency:                  o.Connections.Total + concurrencySlack,
+		ReadBufferSize:               readBufferBytes,
+		ReadTimeout:                  o.ReadTimeout,
+		WriteTimeout:                 o.WriteTimeout,
+		IdleTimeout:                  o.IdleTimeout,
+		MaxRequestBodySize:           parley.BodyBytesMax,
+		DisablePreParseMultipartForm: true,
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		CloseOnShutdown:              true,
+		SecureErrorLogMessage:        true,
+		Logger:                       engineLog{o.Logger},
+	}
+	return s, nil
+}
+
+// mount builds the routers.
+func (s *Server) mount(brand string) error {
+	s.router, s.gets = newRouter(), newRouter()
+	s.router.HandleMethodNotAllowed, s.router.HandleOPTIONS = true, true
+	s.router.NotFound = s.noRoute
+	s.router.MethodNotAllowed = func(ctx *fasthttp.RequestCtx) { s.refuse(ctx, nil, idOf(ctx), errMethod) }
+	s.router.GlobalOPTIONS = s.options
+	s.handle = s.router.Handler
+	taken := map[string]string{}
+	for i := range s.routes {
+		r := &s.routes[i]
+		if err := r.Prepare(brand); err != nil {
+			return err
+		}
+		if (r.Access == rest.Bearer || r.Access == rest.Tier1) && s.auth == nil {
+			return fmt.Errorf("%s %s needs an authenticator", r.Method, r.Path)
+		}
+		key := r.Method + " " + rest.Shape(r.Path)
+		if other, clash := taken[key]; clash {
+			return fmt.Errorf("%s %s and %s are one route", r.Method, r.Path, other)
+		}
+		taken[key] = r.Path
+		handler := func(ctx *fasthttp.RequestCtx) { s.call(ctx, r) }
+		s.router.Handle(r.Method, r.Path, handler)
+		if r.Method == fasthttp.MethodGet {
+			s.gets.Handle(r.Method, r.Path, func(ctx *fasthttp.RequestCtx) { ctx.SetUserValue(routeKey, r) })
+			if !r.Streams {
+				s.router.Handle(fasthttp.MethodHead, r.Path, handler)
+			}
+		}
+	}
+	s.single = singleHeaders(s.routes)
+	return nil
+}
+
+// noRoute answers a path that no route has. That of the documentation's folder
+// stands for its first page: the router cannot have a route for it beside the
+// ones it lies between.
+func (s *Server) noRoute(ctx *fasthttp.RequestCtx) {
+	if string(ctx.URI().PathOriginal()) == docs.Folder && (ctx.IsGet() || ctx.IsHead()) {
+		ctx.SetUserValue("file", "index.html")
+		s.call(ctx, s.route(docs.File))
+		return
+	}
+	s.refuse(ctx, nil, idOf(ctx), rest.ErrNoRoute)
+}
+
+// route is the one that GETs a path of the table.
+func (s *Server) route(path string) *rest.Route {
+	at := slices.IndexFunc(s.routes, func(r rest.Route) bool { return r.Method == fasthttp.MethodGet && r.Path == path })
+	return &s.routes[at]
+}
+
+func newRouter() *router.Router {
+	r := router.New()
+	r.RedirectTrailingSlash, r.RedirectFixedPath = false, false
+	r.HandleMethodNotAllowed, r.HandleOPTIONS = false, false
+	return r
+}
+
+// userKey keeps what belongs to a request apart from its path parameters.
+type userKey uint8
+
+const (
+	requestIDKey userKey = iota
+	routeKey
+	refusedKey
+	unreadKey // the body of a request was too large for a stranger
+	heldKey   // what a body counts for its caller
+)
+
+func idOf(ctx *fasthttp.RequestCtx) string {
+	id, _ := ctx.UserValue(requestIDKey).(string)
+	return id
+}
+
+// serve is the way of every request.
+func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	s.inFlight.Add(1)
+	defer s.inFlight.Add(-1)
+	id := s.begin(ctx)
+	ctx.SetUserValue(requestIDKey, id)
+	began := time.Time{}
+	if s.observe != nil {
+		began = s.clock()
+	}
+	s.dispatch(ctx, id)
+	if ctx.Response.StatusCode() != fasthttp.StatusServiceUnavailable { // those would let each other go
+		s.overload.Answered(s.clock)
+	}
+	select {
+	case <-s.draining:
+		ctx.SetConnectionClose()
+	default:
+	}
+	if s.observe != nil {
+		s.tell(ctx, id, began)
+	}
+}
+
+func (s *Server) dispatch(ctx *fasthttp.RequestCtx, id string) {
+	defer s.recover(ctx, id)
+	chunked, err := s.guard(ctx)
+	if err != nil {
+		s.refuse(ctx, nil, id, err)
+		ctx.SetConnectionClose()
+		return
+	}
+	body, err := s.receive(ctx, chunked)
+	if body != nil {
+		defer body.Close()
+	}
+	if err != nil {
+		s.refuseUnread(ctx, id, err)
+		return
+	}
+	if !connlimit.Serve(ctx.Conn()) {
+		s.refuse(ctx, nil, id, parley.ErrOverloaded)
+		ctx.SetConnectionClose()
+		return
+	}
+	if body != nil && body.Hold != (limit.Hold{}) {
+		ctx.SetUserValue(heldKey, &body.Hold) // not the sheet: the engine closes what it can
+	}
+	s.handle(ctx)
+}
+
+// recover answers a panic like any other defect. If the request had been read
+// whole, the connection goes on.
+func (s *Server) recover(ctx *fasthttp.RequestCtx, id string) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	r, _ := ctx.UserValue(routeKey).(*rest.Route)
+	s.logger.Error("handler panicked", "request_id", id, "method", string(ctx.Method()), "route", r.Label(), "panic", cause, "stack", string(debug.Stack()))
+	ctx.Hijack(nil)
+	ctx.HijackSetNoResponse(false)
+	ctx.Response.Reset()
+	s.begin(ctx)
+	if ctx.Request.IsBodyStream() {
+		ctx.SetConnectionClose()
+	}
+	ctx.Response.Header.Set(rest.RequestIDHeader, id)
+	if r != nil {
+		s.dress(ctx, r)
+	}
+	p := rest.ProblemOf(parley.ErrInternal)
+	s.note(ctx, &p)
+	ctx.SetStatusCode(p.Status)
+	ctx.SetContentType(rest.JSONMedia)
+	ctx.SetBody(p.Body(id))
+}
+
+// call runs a matched route: who calls, may they, what they sent, the handler.
+func (s *Server) call(ctx *fasthttp.RequestCtx, r *rest.Route) {
+	ctx.SetUserValue(routeKey, r)
+	s.dress(ctx, r)
+	c := rest.NewCall(ctx, &s.host, r, idOf(ctx))
+	defer c.Release()
+	if hold, ok := ctx.UserValue(heldKey).(*limit.Hold); ok {
+		c.TakeHold(hold)
+	}
+	err := s.admit(c, ctx)
+	if err == nil && ctx.UserValue(unreadKey) != nil {
+		err = errStranger
+	}
+	if err == nil {
+		err = r.Serve(c)
+	}
+	if err != nil {
+		c.ReleaseAnswer()
+		s.delay(ctx.Conn(), err)
+		s.refuse(ctx, r, c.RequestID(), err)
+	}
+}
+
+// dress sets the headers that a kind of route bears on every answer.
+func (s *Server) dress(ctx *fasthttp.RequestCtx, r *rest.Route) {
+	h := &ctx.Response.Header
+	if r.Access != rest.Public {
+		h.Set(fasthttp.HeaderCacheControl, "no-store")
+	} else if r.Method == fasthttp.MethodGet {
+		h.Set(fasthttp.HeaderAccessControlAllowOrigin, "*")
+		h.Set(fasthttp.HeaderAccessControlExposeHeaders, "ETag, Retry-After, X-Request-ID")
+	}
+}
+
+// admit finds the caller and checks that it may call the route.
+func (s *Server) admit(c *rest.Call, ctx *fasthttp.RequestCtx) (err error) {
+	r := c.Route()
+	if r.Access == rest.Bearer || r.Access == rest.Tier1 {
+		if s.overload.Reject(s.clock(), connlimit.Few(ctx.Conn())) {
+			return parley.ErrOverloaded
+		}
+		if c.Caller, err = s.auth.Bearer(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization)); err != nil {
+			return err
+		}
+	}
+	if s.judge != nil {
+		if err = s.judge(c); err != nil {
+			return err
+		}
+	}
+	if c.Caller.Suspended && !r.OpenToSuspended() {
+		return errSuspended
+	}
+	if r.Access == rest.Tier1 && c.Caller.Tier < 1 {
+		return errTier
+	}
+	return nil
+}
+
+// options answers what a path takes, and lets browsers read public GETs from
+// anywhere; the router has set Allow.
+func (s *Server) options(ctx *fasthttp.RequestCtx) {
+	ctx.SetStatusCode(fasthttp.StatusNoContent)
+	lookup, _ := s.gets.Lookup(fasthttp.MethodGet, string(ctx.URI().PathOriginal()), ctx)
+	if lookup == nil {
+		return
+	}
+	lookup(ctx)
+	if r, ok := ctx.UserValue(routeKey).(*rest.Route); ok && r.Access == rest.Public {
+		h := &ctx.Response.Header
+		h.Set(fasthttp.HeaderAccessControlAllowOrigin, "*")
+		h.Set(fasthttp.HeaderAccessControlAllowMethods, "GET, HEAD")
+		h.Set(fasthttp.HeaderAccessControlAllowHeaders, "Accept, Content-Type, If-Modified-Since, If-None-Match, X-Request-ID")
+		h.Set(fasthttp.HeaderAccessControlMaxAge, "86400")
+	}
+}
+
+// Serve accepts connections until Shutdown.
+func (s *Server) Serve(ln net.Listener) error {
+	l := connlimit.Limit(ln, s.bounds, s.clock, s.noRoom)
+	s.lines.Store(l)
+	return s.engine.Serve(l)
+}
+
+// OnDrain registers what ends long-lived connections. It runs once, when the
+// server begins to stop; at once, if it has begun.
+func (s *Server) OnDrain(end func()) {
+	s.mu.Lock()
+	late := s.drained
+	if !late {
+		s.closers = append(s.closers, end)
+	}
+	s.mu.Unlock()
+	if late {
+		end()
+	}
+}
+
+// Draining is closed when the server begins to stop.
+func (s *Server) Draining() <-chan struct{} { return s.draining }
+
+// Shutdown stops accepting, ends streams, and waits for requests to finish
+// until ctx ends, when it gives up with the error of ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	closers := s.closers
+	if !s.drained {
+		s.drained = true
+		close(s.draining)
+	}
+	s.closers = nil
+	s.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, end := range closers {
+		ending.Go(end)
+	}
+	err := s.engine.ShutdownWithContext(ctx)
+	s.halt()
+	ending.Wait()
+	return err
+}
+
+// Routes is the table as served, documentation included.
+func (s *Server) Routes() []rest.Route { return slices.Clone(s.routes) }

@@ -1,0 +1,243 @@
+package rest
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+)
+
+// checker is an In struct with rules across its fields. Check runs together
+// with the rules of the single fields; a field that was sent is non-nil then,
+// even if its value was wrong.
+type checker interface {
+	Check() []FieldError
+}
+
+// plan says how an In struct is filled from a request. It is made once, when
+// the route is: no reflection over types happens while serving.
+type plan struct {
+	in      reflect.Type
+	path    []field
+	query   []field
+	header  []field
+	body    *members // nil: the body is not looked at
+	bodied  bool     // there is something to say in the body
+	form    bool     // a form is accepted in place of JSON
+	checked bool
+}
+
+// branded begins the names of headers that bear the brand. The wire structs
+// spell it as the specification does; the setting takes its place.
+const branded = "X-Svc-"
+
+// newPlan reads the tags of an In struct. brand is the setting as it stands in
+// the names of headers.
+func newPlan(in reflect.Type, brand string) (*plan, error) {
+	p := &plan{in: in, checked: reflect.PointerTo(in).Implements(reflect.TypeFor[checker]())}
+	if in.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("%s is not a struct", in)
+	}
+	if err := p.collect(in, nil, brand); err != nil {
+		return nil, fmt.Errorf("%s: %w", in, err)
+	}
+	body, err := newMembers(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", in, err)
+	}
+	if p.bodied = len(body.fields) > 0 || body.closed || p.form; p.bodied {
+		p.body = body
+		body.most = extraMembers + body.capacity()
+	}
+	for _, f := range body.fields {
+		if p.form && !f.shape.textual() {
+			return nil, fmt.Errorf("%s: field %s cannot come from a form", in, f.name)
+		}
+	}
+	return p, nil
+}
+
+func (p *plan) collect(t reflect.Type, under []int, brand string) error {
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		index := append(append([]int(nil), under...), i)
+		if sf.Name == "_" {
+			p.form = p.form || sf.Tag.Get("form") == "true"
+			continue
+		}
+		if _, tagged := jsonName(sf); sf.Anonymous && !tagged && sf.Type.Kind() == reflect.Struct {
+			if err := p.collect(sf.Type, index, brand); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, source := range []struct {
+			tag  string
+			into *[]field
+		}{{"path", &p.path}, {"query", &p.query}, {"header", &p.header}} {
+			name := sf.Tag.Get(source.tag)
+			if name == "" {
+				continue
+			}
+			if rest, ok := strings.CutPrefix(name, branded); ok && source.tag == "header" {
+				name = "X-" + brand + "-" + rest
+			}
+			f, err := newField(sf, name, index)
+			if err != nil {
+				return err
+			}
+			if !f.shape.textual() {
+				return fmt.Errorf("field %s cannot come from a %s", sf.Name, source.tag)
+			}
+			if source.tag == "header" {
+				f.names[0] = strings.ToLower(name) // as it stands in locations
+			}
+			*source.into = append(*source.into, f)
+		}
+	}
+	return nil
+}
+
+// textual reports whether a value can be written as a text or a list of texts.
+func (s *shape) textual() bool {
+	switch s.kind {
+	case kindString, kindBool, kindInt, kindID, kindInstant, kindText:
+		return true
+	case kindList:
+		return s.item.kind != kindList && s.item.textual()
+	default:
+		return false
+	}
+}
+
+// bind fills in. The error is a schemaError with all that is wrong, or the
+// refusal of a path or a media type.
+func (p *plan) bind(c *Call, in reflect.Value) error {
+	faults := &SchemaError{}
+	if err := p.bindPath(c, in, faults); err != nil {
+		return err
+	}
+	if len(p.query) > 0 {
+		p.bindQuery(c.ctx.URI().QueryString(), in, faults)
+	}
+	for i := range p.header {
+		p.header[i].bindHeader(c, in, faults)
+	}
+	if p.body != nil {
+		if err := p.bindBody(c, in, faults); err != nil {
+			return err
+		}
+	}
+	if p.checked && !faults.unreadable() {
+		for _, f := range in.Addr().Interface().(checker).Check() {
+			if len(faults.Faults) < fieldErrorsMax {
+				faults.Faults = append(faults.Faults, faults.hinted(f))
+			}
+		}
+	}
+	if len(faults.Faults) > 0 {
+		return faults
+	}
+	return nil
+}
+
+// unreadable reports whether the body could not be read at all, so that rules
+// across its members mean nothing.
+func (e *SchemaError) unreadable() bool {
+	for _, f := range e.Faults {
+		if f.Type == faultJSON || len(f.Loc) == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *plan) bindPath(c *Call, in reflect.Value, faults *SchemaError) error {
+	root := place{name: "path"}
+	for i := range p.path {
+		f := &p.path[i]
+		raw, _ := c.ctx.UserValue(f.name).(string)
+		text, ok := decodePercent(raw, false)
+		if !ok || strings.ContainsAny(text, "/\x00") {
+			return ErrNoRoute
+		}
+		at := place{up: &root, name: f.name}
+		f.shape.fromText(text, in.FieldByIndex(f.index), &at, faults)
+	}
+	return nil
+}
+
+func (f *field) bindHeader(c *Call, in reflect.Value, faults *SchemaError) {
+	root := place{name: "header"}
+	at, v := place{up: &root, name: f.names[0]}, in.FieldByIndex(f.index)
+	// A header that is there without a value is empty, not absent. Peek gives nil
+	// for one and the other, as it happens.
+	switch sent := c.ctx.Request.Header.PeekAll(f.name); {
+	case len(sent) == 0:
+		f.absent(v, &at, faults)
+	case !utf8.Valid(sent[0]):
+		faults.add(&at, FaultValue, msgEncoding)
+	default:
+		f.shape.fromText(string(sent[0]), v, &at, faults)
+	}
+}
+
+// absent gives a field its default, or reports it when it is required.
+func (f *field) absent(v reflect.Value, at *place, faults *SchemaError) {
+	switch {
+	case f.preset.IsValid():
+		f.setPreset(v)
+	case f.shape.required:
+		faults.add(at, faultMissing, msgMissing)
+	}
+}
+
+// setPreset copies the default, so that requests share no pointer.
+func (f *field) setPreset(v reflect.Value) {
+	if !f.shape.pointer {
+		v.Set(f.preset)
+		return
+	}
+	own := reflect.New(f.shape.typ)
+	own.Elem().Set(f.preset.Elem())
+	v.Set(own)
+}
+
+// bindBody picks the reader by media type. A missing type counts as JSON, as
+// does application/*+json; an empty body is {} whatever its type. What is said
+// to be compressed is not read as if it were not: who stands in front may.
+func (p *plan) bindBody(c *Call, in reflect.Value, faults *SchemaError) error {
+	body := c.ctx.Request.Body()
+	if isBlank(body) {
+		body = []byte("{}")
+	} else if coding := c.ctx.Request.Header.ContentEncoding(); len(coding) > 0 && !strings.EqualFold(string(coding), "identity") {
+		return errCoding
+	} else {
+		switch media := mediaType(c.ctx.Request.Header.ContentType()); {
+		case media == "" || media == "application/json":
+		case strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"):
+		case p.form && media == formMedia:
+			p.bindForm(body, in, faults)
+			return nil
+		default:
+			return errMediaType
+		}
+	}
+	decodeBody(body, p.body, in, faults)
+	return nil
+}
+
+func isBlank(body []byte) bool {
+	for _, b := range body {
+		if b != ' ' && b != '\t' && b != '\r' && b != '\n' {
+			return false
+		}
+	}
+	return true
+}
+
+// mediaType is the type without its parameters, in lower case.
+func mediaType(header []byte) string {
+	text, _, _ := strings.Cut(string(header), ";")
+	return strings.ToLower(strings.TrimSpace(text))
+}

@@ -1,0 +1,292 @@
+package rest
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// depthMax bounds how deep a body nests.
+const depthMax = 32
+
+// errTooDeep ends the reading of a body that nests deeper than depthMax.
+var errTooDeep = errors.New("too deep")
+
+// decodeBody reads a JSON body in one pass. What is wrong with a member is
+// collected; what is wrong with the JSON ends the reading and is all that is
+// said of the body.
+func decodeBody(body []byte, plan *members, in reflect.Value, faults *SchemaError) {
+	root := place{name: "body"}
+	switch many, deep := tooManyMembers(body, plan.most); {
+	case many && deep:
+		faults.add(&root, faultJSON, msgTooDeep)
+		return
+	case many:
+		faults.add(&root, FaultValue, msgMembers(plan.most))
+		return
+	}
+	before := len(faults.Faults)
+	d := &decoder{plan: plan, into: in, root: &root, faults: faults}
+	err := json.Unmarshal(body, d)
+	if err == nil {
+		return
+	}
+	faults.Faults = faults.Faults[:before]
+	faults.add(&root, faultJSON, jsonFault(err))
+}
+
+// jsonFault names a syntactic error without showing the body.
+func jsonFault(err error) string {
+	if errors.Is(err, errTooDeep) {
+		return msgTooDeep
+	}
+	syntax := (*jsontext.SyntacticError)(nil)
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return "Invalid JSON: a member name occurs twice"
+	case errors.As(err, &syntax) && syntax.Err != nil:
+		return "Invalid JSON: " + strings.TrimPrefix(syntax.Err.Error(), "jsontext: ") + " at byte " + strconv.FormatInt(syntax.ByteOffset, 10)
+	default:
+		return "Invalid JSON"
+	}
+}
+
+// decoder walks a JSON document along a plan. It borrows the pooled reader of
+// the json package by posing as a type that unmarshals itself.
+type decoder struct {
+	plan   *members
+	into   reflect.Value
+	root   *place
+	faults *SchemaError
+}
+
+// UnmarshalJSONFrom reads the whole body. null counts as absent, so a null
+// body is an empty one.
+func (d *decoder) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	switch dec.PeekKind() {
+	case '{':
+		return d.object(dec, d.plan, d.into, d.root)
+	case 'n':
+		d.missing(d.plan, d.into, d.root, new([membersMax]uint8), nil)
+	default:
+		d.faults.add(d.root, faultDict, msgDict)
+	}
+	_, err := readValue(dec)
+	return err
+}
+
+// object reads members in whatever order they come.
+func (d *decoder) object(dec *jsontext.Decoder, m *members, into reflect.Value, at *place) error {
+	if dec.StackDepth() >= depthMax {
+		return errTooDeep
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	var seen [membersMax]uint8 // the rank of the name that gave the value
+	var unknown strangers
+	for dec.PeekKind() == '"' {
+		if err := d.member(dec, m, into, at, &seen, &unknown); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	if at == d.root && unknown != nil {
+		d.faults.unknown, d.faults.absent = unknown, m.absentNames(&seen)
+	}
+	d.missing(m, into, at, &seen, unknown)
+	return nil
+}
+
+func (d *decoder) member(dec *jsontext.Decoder, m *members, into reflect.Value, at *place, seen *[membersMax]uint8, unknown *strangers) error {
+	raw, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	name, known := m.find(raw)
+	if !known {
+		if m.closed {
+			extra := place{up: at, name: unquote(raw)}
+			d.faults.add(&extra, faultExtra, msgExtra)
+		}
+		unknown.add(unquote(raw))
+		_, err = readValue(dec)
+		return err
+	}
+	f := &m.fields[name.field]
+	absent := dec.PeekKind() == 'n' && !f.shape.clearable
+	if before := seen[name.field]; absent || before != 0 && before < name.rank {
+		_, err = readValue(dec)
+		return err
+	} else if before != 0 {
+		d.faults.forget(&place{up: at, name: f.names[before-1]})
+		into.FieldByIndex(f.index).SetZero()
+	}
+	seen[name.field] = name.rank
+	v := into.FieldByIndex(f.index)
+	if f.shape.kind != kindStruct && f.shape.kind != kindList {
+		return d.scalar(dec, f.shape, v, at, f.names[name.rank-1])
+	}
+	here := place{up: at, name: f.names[name.rank-1]}
+	return d.value(dec, f.shape, v, &here)
+}
+
+// scalar is value for what nests nothing that has a plan. Nearly every member
+// is such a one; apart from the recursion its place stays on the stack.
+func (d *decoder) scalar(dec *jsontext.Decoder, s *shape, v reflect.Value, up *place, name string) error {
+	if s.clearable && dec.PeekKind() == 'n' {
+		v.Field(0).SetBool(true)
+		v.Field(1).SetBool(true)
+		_, err := readValue(dec)
+		return err
+	}
+	raw, err := readValue(dec)
+	if err == nil {
+		here := place{up: up, name: name}
+		s.fromJSON(raw, v, &here, d.faults)
+	}
+	return err
+}
+
+// find looks a member up by its quoted name without allocating.
+func (m *members) find(quoted jsontext.Value) (nameOf, bool) {
+	if inner := quoted[1 : len(quoted)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		n, ok := m.byName[string(inner)]
+		return n, ok
+	}
+	n, ok := m.byName[unquote(quoted)]
+	return n, ok
+}
+
+func (d *decoder) missing(m *members, into reflect.Value, at *place, seen *[membersMax]uint8, unknown strangers) {
+	for i := range m.fields {
+		f := &m.fields[i]
+		if seen[i] != 0 {
+			continue
+		}
+		here, before := place{up: at, name: f.name}, len(d.faults.Faults)
+		f.absent(into.FieldByIndex(f.index), &here, d.faults)
+		if len(d.faults.Faults) > before {
+			d.faults.Faults[before].Msg += unknown.hint(f.name)
+		}
+	}
+}
+
+func (d *decoder) value(dec *jsontext.Decoder, s *shape, v reflect.Value, at *place) error {
+	token := dec.PeekKind()
+	switch {
+	case s.clearable && token == 'n':
+		v.Field(0).SetBool(true)
+		v.Field(1).SetBool(true)
+	case s.kind == kindStruct && token == '{' && s.itself:
+		return d.itself(dec, s, s.settle(v), at)
+	case s.kind == kindStruct && token == '{':
+		return d.object(dec, s.members, s.settle(v), at)
+	case s.kind == kindStruct:
+		d.faults.add(at, faultDict, msgDict)
+	case s.kind == kindList && token == '[':
+		return d.list(dec, s, s.settle(v), at)
+	case s.kind == kindList:
+		d.faults.add(at, faultList, msgList)
+	default:
+		raw, err := readValue(dec)
+		if err == nil {
+			s.fromJSON(raw, v, at, d.faults)
+		}
+		return err
+	}
+	if token != 'n' {
+		s.settle(v)
+	}
+	_, err := readValue(dec)
+	return err
+}
+
+// itself lets a struct read its own JSON, then judges and fills its fields once
+// more by the plan, whose reading is the stricter one.
+func (d *decoder) itself(dec *jsontext.Decoder, s *shape, v reflect.Value, at *place) error {
+	raw, err := readValue(dec)
+	if err != nil {
+		return err
+	}
+	before := len(d.faults.Faults)
+	refused := v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(raw)
+	inner := &decoder{plan: s.members, into: v, root: at.clone(), faults: d.faults}
+	if err := json.Unmarshal(raw, inner); err != nil {
+		return err
+	}
+	if refused != nil && len(d.faults.Faults) == before {
+		d.faults.add(at, FaultValue, msgTextUnparseable)
+	}
+	return nil
+}
+
+func (d *decoder) list(dec *jsontext.Decoder, s *shape, v reflect.Value, at *place) error {
+	if dec.StackDepth() >= depthMax {
+		return errTooDeep
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	list, n := reflect.MakeSlice(s.typ, 0, 0), 0
+	for ; dec.PeekKind() != ']' && dec.PeekKind() != jsontext.KindInvalid; n++ {
+		if s.maxItems > 0 && n >= s.maxItems {
+			if _, err := readValue(dec); err != nil {
+				return err
+			}
+			continue
+		}
+		item := place{up: at, index: n}
+		list = reflect.Append(list, reflect.Zero(s.typ.Elem()))
+		if err := d.value(dec, s.item, list.Index(n), &item); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	s.countItems(n, at, d.faults)
+	v.Set(list)
+	return nil
+}
+
+// readValue reads one value and refuses it when it nests too deep. The bytes
+// are good until the next read.
+func readValue(dec *jsontext.Decoder) (jsontext.Value, error) {
+	raw, err := dec.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	if token := raw.Kind(); (token == '{' || token == '[') && dec.StackDepth()+depthOf(raw) > depthMax {
+		return nil, errTooDeep
+	}
+	return raw, nil
+}
+
+// depthOf counts how deep a sound JSON value nests.
+func depthOf(raw jsontext.Value) int {
+	depth, deepest := 0, 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth--
+		case '"':
+			for i++; raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return deepest
+}

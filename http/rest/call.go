@@ -1,0 +1,332 @@
+package rest
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/valyala/fasthttp"
+
+	"parley"
+	"parley/http/buffer"
+	"parley/http/connlimit"
+	"parley/http/limit"
+)
+
+// Caller is who makes a request: an organization, with one of its credentials.
+type Caller struct {
+	Org      parley.OrgID
+	Slug     string
+	ClientID parley.ClientID
+	// Tier is the current trust tier, not the one at the time the token was made.
+	Tier int
+	// Suspended: the organization may read, and do nothing else.
+	Suspended bool
+	// Record is what the authenticator knows about the organization, for handlers. It is
+	// shared between calls.
+	Record any
+}
+
+// Account is what the caller's memory counts for.
+func (c *Caller) Account() limit.Account { return limit.Account{Name: string(c.Org[:])} }
+
+// Host is what all calls of a server share.
+type Host struct {
+	// Budget bounds the bytes of large bodies and answers; nil: nothing does.
+	Budget *limit.Budget
+	// Source is the address that a public request counts for.
+	Source func(*Call) string
+	Clock  parley.Clock
+	// Draining is closed when the server begins to stop, Running ends when it has
+	// stopped waiting for requests.
+	Draining <-chan struct{}
+	Running  context.Context
+	// Observed: somebody reads what Note keeps.
+	Observed bool
+}
+
+// Call is one request while its handler runs. Neither it nor the bytes that its methods
+// return may be used afterwards, unless a method says that it returns a copy.
+type Call struct {
+	ctx     *fasthttp.RequestCtx
+	host    *Host
+	route   *Route
+	id      string
+	status  int
+	buffers []*buffer.Buffer
+	// held counts against the caller's memory budget, for taken bytes so far: the body
+	// and the large buffers.
+	held        limit.Hold
+	taken, body int
+	// Caller is the zero Caller on routes that need no bearer token.
+	Caller Caller
+}
+
+// NewCall makes the call of a request.
+func NewCall(ctx *fasthttp.RequestCtx, host *Host, r *Route, id string) *Call {
+	return &Call{ctx: ctx, host: host, route: r, id: id}
+}
+
+// TakeHold takes over what the body of the request holds.
+func (c *Call) TakeHold(hold *limit.Hold) {
+	c.held, c.taken, c.body, *hold = *hold, hold.Bytes(), hold.Bytes(), limit.Hold{}
+}
+
+// NoContent is the answer 204 without a body.
+type NoContent struct{}
+
+// Rendered is an answer that is JSON already.
+type Rendered struct {
+	// Code is the status; 0 means the route's own.
+	Code int
+	// JSON is sent as it is.
+	JSON []byte
+	// on is the buffer that holds JSON, if there is one.
+	on *buffer.Buffer
+}
+
+// WriteBuffer fills a buffer with room for about size bytes. It is valid until the call
+// is answered. The buffers of a refused call are not reused: an actor may still read
+// them.
+func (c *Call) WriteBuffer(size int, fill func([]byte) []byte) *buffer.Buffer {
+	s := buffer.New(size)
+	if s.Bytes = fill(s.Bytes[:0]); cap(s.Bytes) > limit.Small {
+		c.taken += cap(s.Bytes)
+	}
+	c.buffers = append(c.buffers, s)
+	return s
+}
+
+// Render renders the answer, of about size bytes.
+func (c *Call) Render(size int, fill func([]byte) []byte) Rendered {
+	on := c.WriteBuffer(size, fill)
+	return Rendered{JSON: on.Bytes, on: on}
+}
+
+// done frees the buffers.
+func (c *Call) done() {
+	for _, s := range c.buffers {
+		s.Free()
+	}
+	c.buffers = nil
+}
+
+// Reserve counts a buffer for the caller before it is written, and refuses it if the
+// caller would hold too much. A small one does not count.
+func (c *Call) Reserve(bytes int) error {
+	if bytes <= limit.Small {
+		return nil
+	}
+	return c.grow(c.taken + buffer.Size(bytes))
+}
+
+// grow counts to bytes in all for the caller.
+func (c *Call) grow(to int) error {
+	if c.host.Budget == nil {
+		return nil
+	}
+	if c.held == (limit.Hold{}) {
+		c.held = c.host.Budget.Hold(c.Account(), connlimit.Evict(c.ctx.Conn()))
+	}
+	if !c.held.Grow(to) {
+		return ErrHeld
+	}
+	return nil
+}
+
+// Account is what the memory of the call counts for.
+func (c *Call) Account() limit.Account {
+	if c.route.Access == Bearer || c.route.Access == Tier1 {
+		return c.Caller.Account()
+	}
+	return limit.Account{Name: c.host.Source(c), Stranger: true}
+}
+
+// ReleaseAnswer releases what the call holds for its answer: it will be refused, perhaps
+// after a delay.
+func (c *Call) ReleaseAnswer() {
+	c.buffers = nil // an actor may still read them
+	c.held.Shrink(c.body)
+}
+
+// Release releases what the call holds, except what its answer holds.
+func (c *Call) Release() { c.held.Release() }
+
+// Route is the route of the request.
+func (c *Call) Route() *Route { return c.route }
+
+// RequestID is the X-Request-ID of the answer.
+func (c *Call) RequestID() string { return c.id }
+
+// Now is the server's clock.
+func (c *Call) Now() time.Time { return c.host.Clock() }
+
+// SetStatus overrides the route's status.
+func (c *Call) SetStatus(code int) { c.status = code }
+
+// SetHeader adds a header to the answer, refusals included.
+func (c *Call) SetHeader(name, value string) { c.ctx.Response.Header.Set(name, value) }
+
+// Header is a copy of a request header, "" if absent.
+func (c *Call) Header(name string) string { return string(c.ctx.Request.Header.Peek(name)) }
+
+// Body is the raw request body. It is overwritten when the handler returns.
+func (c *Call) Body() []byte { return c.ctx.Request.Body() }
+
+// Head reports whether this is a HEAD request. A handler that records what it returns
+// as transferred must not do so then.
+func (c *Call) Head() bool { return c.ctx.IsHead() }
+
+// Peer is the address of the other end of the connection.
+func (c *Call) Peer() netip.Addr { return PeerOf(c.ctx.RemoteIP()) }
+
+// PeerOf is an address without the form of an IPv4 address in IPv6.
+func PeerOf(ip net.IP) netip.Addr {
+	addr, _ := netip.AddrFromSlice(ip)
+	return addr.Unmap()
+}
+
+// RequestCtx is fasthttp's view of the request, for handlers that write their own answer
+// or hijack the connection.
+func (c *Call) RequestCtx() *fasthttp.RequestCtx { return c.ctx }
+
+// Static answers with bytes that never change. They are not copied.
+func (c *Call) Static(media string, body []byte) {
+	c.ctx.SetContentType(media)
+	c.ctx.Response.SetBodyRaw(body)
+}
+
+// noteKey is the user value under which Note keeps its value.
+type noteKey struct{}
+
+// Note keeps a value for the observer of the server.
+func (c *Call) Note(v any) {
+	if c.host.Observed {
+		c.ctx.SetUserValue(noteKey{}, v)
+	}
+}
+
+// Noted is what Note has kept for a request, nil if nothing.
+func Noted(ctx *fasthttp.RequestCtx) any { return ctx.UserValue(noteKey{}) }
+
+// Draining is closed when the server begins to stop. A handler that waits answers then
+// with what it has.
+func (c *Call) Draining() <-chan struct{} { return c.host.Draining }
+
+// Context ends when the server has stopped waiting for requests. It does not end when
+// the client closes the connection.
+func (c *Call) Context() context.Context { return c.host.Running }
+
+// Park records that the handler begins to wait for an event: until it calls resume, its
+// connection may be closed for another one.
+func (c *Call) Park() (resume func()) { return connlimit.Park(c.ctx.Conn()) }
+
+// Evicted reports whether the call's connection was closed for another one.
+func (c *Call) Evicted() bool { return connlimit.Evicted(c.ctx.Conn()) }
+
+// Gone reports whether nobody waits for the answer any more.
+func (c *Call) Gone() bool { return connlimit.Closed(c.ctx.Conn()) }
+
+// answer sends what a handler returned.
+func (c *Call) answer(out any) error {
+	status := c.route.Status
+	switch out := out.(type) {
+	case NoContent:
+		c.ctx.SetStatusCode(fasthttp.StatusNoContent)
+		return nil
+	case Rendered:
+		if out.Code != 0 {
+			status = out.Code
+		}
+		if err := c.send(status, out.JSON, out.on); err != nil {
+			return err
+		}
+		c.done()
+		return nil
+	case interface{ Status() int }:
+		status = out.Status()
+	}
+	body, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return c.send(status, body, nil)
+}
+
+// send answers with a body, and with the buffer that holds it, if any. A small body is
+// copied to memory that the connection reuses. A large one counts for the caller until
+// it has been sent.
+func (c *Call) send(status int, body []byte, on *buffer.Buffer) error {
+	if len(body) > limit.Small {
+		held := c.taken
+		if on == nil {
+			held += cap(body)
+		}
+		if err := c.grow(held); err != nil {
+			return c.unanswered(err)
+		}
+	}
+	if c.status != 0 {
+		status = c.status
+	}
+	c.ctx.SetStatusCode(status)
+	if len(c.ctx.Response.Header.ContentType()) == 0 {
+		c.ctx.SetContentType(JSONMedia)
+	}
+	if len(body) <= limit.Small {
+		c.ctx.Response.SetBody(body)
+		return nil
+	}
+	if on == nil {
+		on = &buffer.Buffer{Bytes: body}
+	} else {
+		c.buffers = slices.DeleteFunc(c.buffers, func(s *buffer.Buffer) bool { return s == on })
+	}
+	c.held.Shrink(cap(on.Bytes))
+	on.Hold, c.held = c.held, limit.Hold{}
+	c.ctx.Response.SetBodyStream(on, len(body))
+	return nil
+}
+
+// unanswered is the refusal of an answer that is too large now. Only a request that
+// changes nothing may be answered that nothing was done.
+func (c *Call) unanswered(err error) error {
+	if c.route.Method == fasthttp.MethodGet {
+		return err
+	}
+	return parley.ErrOutcomeUnknown
+}
+
+// Media types.
+const (
+	JSONMedia = "application/json"
+	formMedia = "application/x-www-form-urlencoded"
+)
+
+// RequestIDHeader names a request, also in logs and in the body of an error.
+const RequestIDHeader = "X-Request-ID"
+
+// RateHeaders tell a caller how many requests it has left, on every answer of a route
+// with a rate limit.
+var RateHeaders = [...]string{"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"}
+
+// ErrRateLimited refuses a request beyond its caller's rate.
+var ErrRateLimited = parley.Refuse(parley.RateLimited, "rate_limited", "Too many requests. Try again later.")
+
+// SetRate tells the caller how many requests it has left, and refuses it beyond the limit.
+func (c *Call) SetRate(s limit.Standing) error {
+	if s.Limit == 0 {
+		return nil
+	}
+	c.SetHeader(RateHeaders[0], strconv.Itoa(s.Limit))
+	c.SetHeader(RateHeaders[1], strconv.Itoa(s.Remaining))
+	c.SetHeader(RateHeaders[2], strconv.Itoa(limit.Seconds(s.Reset)))
+	if !s.OK {
+		return ErrRateLimited.With("retry_after", limit.Seconds(s.RetryAfter))
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package rest
+
+import "strings"
+
+// A member that nothing is known of is ignored. When a required one is missing
+// at the same time, it may be what the caller meant: a 422 then names it.
+
+const (
+	// strangersMax is how many unknown members of an object are looked at, and
+	// strangerBytesMax how long they may be.
+	strangersMax     = 8
+	strangerBytesMax = 64
+)
+
+// strangers are the names of unknown members of one object.
+type strangers []string
+
+func (s *strangers) add(name string) {
+	if len(*s) < strangersMax && len(name) <= strangerBytesMax {
+		*s = append(*s, name)
+	}
+}
+
+// hint is what to add to a complaint that one of some members is missing, empty
+// if none of the unknown ones looks like any of them.
+func (s strangers) hint(missing ...string) string {
+	best, sent, meant := farApart, "", ""
+	for _, name := range s {
+		for _, wanted := range missing {
+			far := distance(name, wanted)
+			if far < best || far == best && best < farApart && len(wanted) < len(meant) {
+				best, sent, meant = far, name, wanted
+			}
+		}
+	}
+	if best == farApart {
+		return ""
+	}
+	return "; you sent '" + sent + "', did you mean '" + meant + "'?"
+}
+
+// hinted adds to rules across members that speak of a missing one.
+func (e *SchemaError) hinted(f FieldError) FieldError {
+	if strings.HasSuffix(f.Msg, " is required") {
+		f.Msg += e.unknown.hint(e.absent...)
+	}
+	return f
+}
+
+// farApart is the distance of names that have nothing to do with each other.
+const farApart = 1 << 10
+
+// distance tells how far a name is from the one that may have been meant: the edits
+// between them, or the words of a compound that were left out.
+func distance(sent, wanted string) int {
+	sent, wanted = strings.ToLower(strings.ReplaceAll(sent, "-", "_")), strings.ToLower(wanted)
+	a, b := strings.ReplaceAll(sent, "_", ""), strings.ReplaceAll(wanted, "_", "")
+	most := min(2, len(b)/3)
+	if edits := edits(a, b); edits <= most {
+		return edits
+	}
+	words := strings.Split(wanted, "_")
+	for start := range words {
+		for end := start + 1; end <= len(words); end++ {
+			if strings.Join(words[start:end], "") == a {
+				return most + len(words) - (end - start)
+			}
+		}
+	}
+	return farApart
+}
+
+// edits counts the insertions, deletions, substitutions and swaps of neighbours
+// that make b of a.
+func edits(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	before, last, next := rows[0], rows[1], rows[2]
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(last[j]+1, next[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
+		}
+		before, last, next = last, next, before
+	}
+	return last[len(b)]
+}
+
+// absentNames are the members of an object that were not sent.
+func (m *members) absentNames(seen *[membersMax]uint8) []string {
+	var names []string
+	for i := range m.fields {
+		if seen[i] == 0 {
+			names = append(names, m.fields[i].name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,109 @@
+package rest
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"parley/http/api"
+)
+
+// streamEvents are the events of an agent's stream. Only a message has an id,
+// so that the last id is always a message's.
+var streamEvents = []struct {
+	name, text string
+	data       reflect.Type
+}{
+	{api.EventMessage, "A message to the agent: one it missed, or a new one.", reflect.TypeFor[api.Message]()},
+	{api.EventStatus, "A conversation of the agent has another status.", reflect.TypeFor[api.StatusEvent]()},
+	{api.EventGroup, "Something happened in a group, or to a join request, that concerns the agent.", reflect.TypeFor[api.GroupEvent]()},
+	{api.EventHeartbeat, "Sent every 30 seconds when there is nothing else to send.", reflect.TypeFor[api.HeartbeatEvent]()},
+	{api.EventGap, "Sent first when the stream cannot resume after Last-Event-ID: it goes on with everything not carried yet.", reflect.TypeFor[api.GapEvent]()},
+}
+
+// eventStream describes the events of a stream, each as the fields that it has
+// on the wire.
+func (b *schemas) eventStream() object {
+	return b.ref(reflect.TypeFor[agentStreamEvent](), false, func() object {
+		var events []object
+		for _, e := range streamEvents {
+			data := object{{"type", "string"}, {"contentMediaType", JSONMedia}, {"contentSchema", b.output(e.data)}}
+			properties := object{{"event", object{{"const", e.name}}}, {"data", data}}
+			required := []string{"event", "data"}
+			if e.name == api.EventMessage {
+				properties = properties.with("id", object{{"type", "string"}, {"format", "uuid"}, {"description", "The message's id, for Last-Event-ID."}})
+				required = append(required, "id")
+			}
+			events = append(events, object{{"type", "object"}, {"title", e.name}, {"description", e.text}, {"properties", properties}, {"required", required}})
+		}
+		return object{{"description", "One event of the stream."}, {"oneOf", events}}
+	})
+}
+
+// agentStreamEvent gives the schema of stream events its name.
+type agentStreamEvent struct{}
+
+// hookEvents are the events that webhooks deliver, in the order in which
+// CreateWebhook names them.
+var hookEvents = []struct{ name, text string }{
+	{api.HookMessageReceived, "A message arrived for the agent."},
+	{api.HookMessageDelivered, "A message that the agent sent was delivered."},
+	{api.HookMessageRead, "A message that the agent sent was read."},
+	{api.HookConversationUpdated, "A conversation of the agent has another status. Not sent to the agent that changed it."},
+	{api.HookGroupInvited, "The agent was invited into a group."},
+	{api.HookGroupRequestCreated, "A join request was filed: sent to the applicant and to the group's admins."},
+	{api.HookGroupRequestResolved, "A join request was settled: sent to the applicant and to the group's admins."},
+	{api.HookGroupMemberJoined, "An agent joined a group: sent to it and to the group's admins."},
+	{api.HookGroupMemberLeft, "An agent left a group: sent to it and to the group's admins."},
+	{api.HookTest, "Asked for by POST /webhooks/{id}/test."},
+}
+
+// webhooks are the requests that the service makes.
+func (b *schemas) webhooks() object {
+	all := object{}
+	payload := b.output(reflect.TypeFor[api.HookPayload]())
+	for _, e := range hookEvents {
+		body := object{{"allOf", []object{payload, {{"type", "object"}, {"properties", object{{"event", object{{"const", e.name}}}}}}}}}
+		all = all.with(e.name, object{{"post", object{
+			{"operationId", "on" + camel(e.name)},
+			{"summary", e.text},
+			{"security", []object{}},
+			{"parameters", b.hookHeaders()},
+			{"requestBody", object{{"required", true}, {"content", object{{JSONMedia, object{{"schema", body}}}}}}},
+			{"responses", object{
+				{"2XX", object{{"description", "Accepted. Answer within 15 seconds."}}},
+				{"410", object{{"description", "The delivery job is dead and the webhook is switched off."}}},
+				{"default", object{{"description", "A failure: the delivery is tried again, not before Retry-After."}, {"headers", object{{fasthttp.HeaderRetryAfter, object{{"$ref", "#/components/headers/" + fasthttp.HeaderRetryAfter}}}}}}},
+			}},
+		}}})
+	}
+	return all
+}
+
+// hookHeaders are the headers of a delivery.
+func (b *schemas) hookHeaders() []object {
+	var all []object
+	for _, h := range []struct {
+		name, text string
+		required   bool
+	}{
+		{branded + "Signature", "sha256= and the hex HMAC-SHA256 of the raw body, keyed with the whole text of the secret.", true},
+		{branded + "Signature-Previous", "The same by the former secret, for 24 hours after a rotation.", false},
+		{"webhook-id", "The delivery job's id: the same on every attempt.", true},
+		{"webhook-timestamp", "Seconds since 1970 at the time of the attempt.", true},
+		{"webhook-signature", "v1, and the base64 HMAC-SHA256 of id, timestamp and body joined by dots, keyed with the bytes of the secret. During a rotation a second one by the former secret follows a blank.", true},
+	} {
+		all = append(all, object{{"name", b.brand.Replace(h.name)}, {"in", "header"}, {"required", h.required}, {"description", h.text}, {"schema", object{{"type", "string"}}}})
+	}
+	return all
+}
+
+// camel is a dotted name as one word: message.received is MessageReceived.
+func camel(name string) string {
+	var b strings.Builder
+	for _, word := range strings.FieldsFunc(name, func(c rune) bool { return c == '.' || c == '_' }) {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
+}

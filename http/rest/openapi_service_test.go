@@ -1,0 +1,195 @@
+package rest
+
+import (
+	"encoding/json"
+	"io/fs"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"parley/http/api"
+)
+
+// servicePlans is the table of the service, planned, without anything behind it.
+func servicePlans(t *testing.T) []Route {
+	t.Helper()
+	routes := ServiceRoutes()
+	for i := range routes {
+		if err := routes[i].Prepare("Acme"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return routes
+}
+
+// ServiceRoutes is the table of the service, WireSource the source of its structs.
+// service_test.go sets them: a test of package rest cannot import the service.
+var (
+	ServiceRoutes func() []Route
+	WireSource    func() fs.FS
+)
+
+func serviceDocument(t *testing.T, brand string) map[string]any {
+	t.Helper()
+	text, err := OpenAPI(servicePlans(t), brand, "", WireSource())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document map[string]any
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	return document
+}
+
+// TestExamplesAreAccepted sends the example of every body through its own
+// binder, rules across members included.
+func TestExamplesAreAccepted(t *testing.T) {
+	b, bodies := newSchemas("acme", nil), 0
+	for _, r := range servicePlans(t) {
+		if !r.plan.bodied {
+			continue
+		}
+		bodies++
+		text, err := jsonv2.Marshal(b.exampleBody(r.plan.body))
+		if err != nil || len(r.plan.body.fields) > 0 && string(text) == "{}" {
+			t.Errorf("%s %s: example %s, %v", r.Method, r.Path, text, err)
+			continue
+		}
+		in, faults := reflect.New(r.in), &SchemaError{}
+		decodeBody(text, r.plan.body, in.Elem(), faults)
+		if rules, ok := in.Interface().(checker); ok {
+			faults.Faults = append(faults.Faults, rules.Check()...)
+		}
+		if len(faults.Faults) > 0 {
+			t.Errorf("%s %s: the example %s is refused: %v", r.Method, r.Path, text, faults.Faults)
+		}
+	}
+	if bodies < 20 {
+		t.Errorf("only %d bodies", bodies)
+	}
+}
+
+// goOnly finds what only a reader of the source understands.
+var goOnly = regexp.MustCompile(`\b(?:[a-z]+[A-Z]\w*|[A-Z][a-z]+[A-Z]\w*|[A-Z]+[a-z]+ID|[A-Z]\w*IDs?)\b`)
+
+// plainWords look like Go and are names elsewhere.
+var plainWords = []string{"AgentRead", "GroupRead", "WebhookRead", "MessageRead", "WebFinger", "OpenAPI", "ConflictError", "EdDSA", "UUID", "KiB", "MiB"}
+
+// TestDescriptionsAreForReaders: what the document says in words bears the
+// brand, holds nothing that a page takes for HTML, and is not a comment of Go.
+func TestDescriptionsAreForReaders(t *testing.T) {
+	texts := 0
+	var visit func(path string, node any)
+	visit = func(path string, node any) {
+		switch node := node.(type) {
+		case []any:
+			for _, item := range node {
+				visit(path, item)
+			}
+		case map[string]any:
+			for name, member := range node {
+				text, ok := member.(string)
+				if !ok || name != "description" && name != "summary" {
+					visit(path+"/"+name, member)
+					continue
+				}
+				texts++
+				if strings.ContainsAny(text, "<>") || strings.Contains(strings.ToLower(text), "svc") {
+					t.Errorf("%s: a placeholder or the neutral word: %s", path, text)
+				}
+				for _, word := range goOnly.FindAllString(text, -1) {
+					if !slices.Contains(plainWords, word) {
+						t.Errorf("%s: %s is a name in Go: %s", path, word, text)
+					}
+				}
+				if subject := path[strings.LastIndexByte(path, '/')+1:]; strings.HasPrefix(text, subject+" ") {
+					t.Errorf("%s: a comment of Go: %s", path, text)
+				}
+			}
+		}
+	}
+	document := serviceDocument(t, "acme")
+	visit("", document)
+	if texts < 200 {
+		t.Errorf("only %d texts", texts)
+	}
+	signature := parameter(t, document, "/messages", "post", "X-Acme-Message-Signature")
+	if text := signature["description"].(string); !strings.Contains(text, `"acme-msg-v1\n"`) {
+		t.Errorf("what is signed: %s", text)
+	}
+}
+
+func TestDocumentOfTheService(t *testing.T) {
+	document := serviceDocument(t, "acme")
+	walk(t, document, document)
+	schemas := at(t, document, "components", "schemas")
+	if provenance, _ := json.Marshal(at(t, schemas, "Message", "properties", "metadata", "properties", "provenance")); string(provenance) != `{"$ref":"#/components/schemas/Provenance"}` {
+		t.Errorf("metadata.provenance: %s", provenance)
+	}
+	free := 0
+	for name, schema := range schemas.(map[string]any) {
+		properties, _ := schema.(map[string]any)["properties"].(map[string]any)
+		for member, property := range properties {
+			p, _ := property.(map[string]any)
+			if kind, _ := json.Marshal(p["type"]); strings.Contains(string(kind), `"object"`) {
+				if free++; p["additionalProperties"] == nil {
+					t.Errorf("%s.%s: additional properties are not spoken of", name, member)
+				}
+			}
+		}
+	}
+	if free < 5 {
+		t.Errorf("only %d free-form objects", free)
+	}
+	if health, _ := json.Marshal(at(t, document, "paths", "/health", "get", "responses", "503", "content", "application/json", "schema")); string(health) != `{"$ref":"#/components/schemas/Health"}` {
+		t.Errorf("503 of /health: %s", health)
+	}
+	var names []string
+	for name := range at(t, document, "webhooks").(map[string]any) {
+		names = append(names, name)
+	}
+	events, _ := reflect.TypeFor[api.CreateWebhook]().FieldByName("Events")
+	known := strings.Split(events.Tag.Get("enum"), ",")
+	slices.Sort(names)
+	slices.Sort(known)
+	if !slices.Equal(names, known) {
+		t.Errorf("described webhooks %v, deliverable events %v", names, known)
+	}
+	stream, _ := json.Marshal(at(t, document, "paths", "/agents/{id}/stream", "get", "responses", "200", "content", "text/event-stream", "schema"))
+	if string(stream) != `{"$ref":"#/components/schemas/AgentStreamEvent"}` {
+		t.Errorf("stream: %s", stream)
+	}
+	if kinds := at(t, schemas, "AgentStreamEvent", "oneOf"); len(kinds.([]any)) != len(streamEvents) {
+		t.Errorf("events of the stream: %v", kinds)
+	}
+}
+
+// TestOperations: each route of the service has an id of its own, and lists only codes
+// that do not follow from the route.
+func TestOperations(t *testing.T) {
+	camelCase := regexp.MustCompile(`^[a-z]+([A-Z]+[a-z0-9]*)*$`)
+	ids := map[string]string{}
+	for _, r := range servicePlans(t) {
+		name, op := r.Method+" "+r.Path, r.Operation
+		if other, taken := ids[op.ID]; taken || !camelCase.MatchString(op.ID) {
+			t.Errorf("%s: the id %q is not a free camelCase verb (%s)", name, op.ID, other)
+		}
+		ids[op.ID] = name
+		for _, code := range strings.Fields(op.Refuses) {
+			if StatusOfCode(code) == 0 {
+				t.Errorf("%s: no status is known of the code %s", name, code)
+			}
+			if slices.Contains(impliedCodes(&r), code) && code != "not_owner" && code != "not_found" {
+				t.Errorf("%s: %s follows from the route and need not be listed", name, code)
+			}
+		}
+	}
+	if ids["sendMessage"] != "POST /messages" || ids["replyToMessage"] != "POST /messages/{id}/reply" {
+		t.Errorf("the ids are %v", ids)
+	}
+}

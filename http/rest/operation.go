@@ -1,0 +1,135 @@
+package rest
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Operation is what the document says of a route beyond what follows from the
+// route itself: its name, the codes its handler refuses with, and the headers
+// its answer bears.
+type Operation struct {
+	// ID is the operationId; by default it follows from method and path.
+	ID string
+	// Refuses lists codes, separated by blanks. Those that follow from the route
+	// (its access, parameters and body) are added by refusalsOf.
+	Refuses string
+	// Headers lists headers of the answer, separated by blanks.
+	Headers string
+	// Bodies are statuses that are answered with a body other than Error.
+	Bodies map[int]reflect.Type
+	// Probe: load balancers ask for it again and again. It has no rate limit, and is
+	// never rejected for load.
+	Probe bool
+}
+
+// statusCodes are the codes of refusals by the status they travel with. A code
+// that is missing here cannot be declared by a route.
+var statusCodes = []struct {
+	status int
+	codes  []string
+}{
+	{fasthttp.StatusBadRequest, []string{"agent_required", "invalid_cursor", "invalid_request", "pow_invalid", "unsupported_grant_type"}},
+	{fasthttp.StatusUnauthorized, []string{"invalid_client", "invalid_token", "not_authenticated", "token_expired"}},
+	{fasthttp.StatusForbidden, []string{
+		"electorate_empty", "incoming_policy", "invitation_required", "isolated_agent", "not_admin", "not_in_electorate", "not_member", "not_owner",
+		"outgoing_policy", "quota_exceeded", "role_not_allowed", "signature_invalid", "suspended", "svid_invalid", "svid_not_configured", "trust_tier_required",
+	}},
+	{fasthttp.StatusNotFound, []string{"not_found"}},
+	{fasthttp.StatusConflict, []string{
+		"already_invited", "already_member", "challenge_used", "conversation_closed", "duplicate_webhook", "idempotency_mismatch", "invalid_transition",
+		"isolated_immutable", "isolation_conflict", "last_credential", "name_immutable", "name_taken", "request_closed", "slug_immutable", "slug_taken",
+	}},
+	{fasthttp.StatusGone, []string{"challenge_expired", "gone"}},
+	{fasthttp.StatusRequestEntityTooLarge, []string{"payload_too_large"}},
+	{fasthttp.StatusUnsupportedMediaType, []string{"unsupported_media_type"}},
+	{fasthttp.StatusUnprocessableEntity, []string{"binding_stale", "card_security_fields", "last_admin", "no_recipients", "self_message", "ssrf_blocked", "validation_error"}},
+	{fasthttp.StatusTooManyRequests, []string{"rate_limited"}},
+	{fasthttp.StatusServiceUnavailable, []string{"outcome_unknown", "overloaded"}},
+}
+
+// StatusOfCode is the status that a code travels with, 0 for a code that is unknown.
+func StatusOfCode(code string) int {
+	for _, s := range statusCodes {
+		if slices.Contains(s.codes, code) {
+			return s.status
+		}
+	}
+	return 0
+}
+
+// derivedID is unique because method and path are.
+func derivedID(r *Route) string {
+	var b strings.Builder
+	b.WriteString(strings.ToLower(r.Method))
+	for _, word := range strings.FieldsFunc(r.Path, func(c rune) bool { return strings.ContainsRune("/{}._-", c) }) {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	if strings.HasSuffix(r.Path, "/") {
+		b.WriteString("Slash")
+	}
+	return b.String()
+}
+
+// refusal is one status that a route refuses with, and its codes.
+type refusal struct {
+	status int
+	codes  []string
+}
+
+// refusalsOf are all refusals that a caller of a route has to reckon with, by
+// status: those that follow from the route and those of its handler.
+func refusalsOf(r *Route) []refusal {
+	codes := append(impliedCodes(r), strings.Fields(r.Operation.Refuses)...)
+	var all []refusal
+	for _, s := range statusCodes {
+		found := refusal{status: s.status}
+		for _, code := range s.codes {
+			if slices.Contains(codes, code) {
+				found.codes = append(found.codes, code)
+			}
+		}
+		if found.codes != nil {
+			all = append(all, found)
+		}
+	}
+	return all
+}
+
+// impliedCodes follow from who may call a route and from what it takes.
+func impliedCodes(r *Route) []string {
+	secured, writes := r.Access == Bearer || r.Access == Tier1, r.Method != fasthttp.MethodGet
+	named := func(fields []field, name string) bool {
+		return slices.ContainsFunc(fields, func(f field) bool { return f.names[0] == name })
+	}
+	acting := slices.ContainsFunc(r.plan.header, func(f field) bool {
+		return strings.HasPrefix(f.name, "X-") && strings.HasSuffix(f.name, "-Agent")
+	})
+	var codes []string
+	for _, c := range []struct {
+		applies bool
+		codes   string
+	}{
+		{secured, "not_authenticated token_expired invalid_token"},
+		{secured && !r.OpenToSuspended(), "suspended"},
+		{r.Access == Tier1, "trust_tier_required"},
+		{r.Access == Basic, "invalid_client invalid_request unsupported_grant_type"},
+		{acting, "not_owner"},
+		{named(r.plan.header, "idempotency-key"), "idempotency_mismatch"},
+		{named(r.plan.query, "cursor"), "invalid_cursor"},
+		{len(r.plan.path) > 0, "not_found"},
+		{r.plan.body != nil, "payload_too_large"},
+		{r.plan.body != nil && r.Access != Basic, "unsupported_media_type"},
+		{(r.plan.body != nil || len(r.plan.path)+len(r.plan.query)+len(r.plan.header) > 0) && r.Access != Basic, "validation_error"},
+		{!r.Operation.Probe, "rate_limited overloaded"},
+		{secured && writes, "outcome_unknown"},
+	} {
+		if c.applies {
+			codes = append(codes, strings.Fields(c.codes)...)
+		}
+	}
+	return codes
+}

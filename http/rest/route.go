@@ -1,0 +1,174 @@
+package rest
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Access says who may call a route.
+type Access uint8
+
+const (
+	// public needs no credentials.
+	Public Access = iota
+	// bearer needs an access token.
+	Bearer
+	// tier1 needs an access token of an organization of trust tier 1 or more.
+	Tier1
+	// basic takes client credentials, which the handler judges.
+	Basic
+)
+
+func (a Access) String() string { return [...]string{"public", "bearer", "tier1", "basic"}[a] }
+
+// Route is one line of the table that is the whole interface.
+type Route struct {
+	Method  string
+	Path    string
+	Summary string
+	// Status is that of an answer unless the handler says otherwise.
+	Status int
+	Access Access
+	// Operation is what the OpenAPI document says beyond what follows from the route.
+	Operation Operation
+
+	in, out reflect.Type // nil: nothing is bound, or the body is the handler's own
+	media   string       // of the answer, when it is not JSON
+	Streams bool         // the handler takes the connection over
+	Exempt  bool         // it takes calls of suspended organizations, too
+	handle  func(*Call, *plan) error
+	plan    *plan
+}
+
+// route declares an endpoint with a typed handler from In to Out. Out is
+// anything that marshals to JSON, NoContent, or Rendered; with a method
+// Status() int it chooses its status.
+func Typed[In, Out any](method, path string, access Access, status int, summary string, h func(*Call, *In) (Out, error)) Route {
+	return Route{
+		Method: method, Path: path, Summary: summary, Status: status, Access: access,
+		in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](),
+		handle: func(c *Call, p *plan) error {
+			in := new(In)
+			if err := p.bind(c, reflect.ValueOf(in).Elem()); err != nil {
+				return err
+			}
+			out, err := h(c, in)
+			if err != nil {
+				return err
+			}
+			return c.answer(out)
+		},
+	}
+}
+
+// rendered declares an endpoint whose handler has the JSON of an As at hand, so
+// that it is described like any other.
+func RenderedAs[As, In any](method, path string, access Access, status int, summary string, h func(*Call, *In) (Rendered, error)) Route {
+	r := Typed(method, path, access, status, summary, h)
+	r.out = reflect.TypeFor[As]()
+	return r
+}
+
+// stream declares an endpoint whose handler takes the connection over. Until it
+// does, an error is answered like any other.
+func Stream[In any](method, path string, access Access, summary string, h func(*Call, *In) error) Route {
+	return Route{
+		Method: method, Path: path, Summary: summary, Status: 200, Access: access,
+		in: reflect.TypeFor[In](), media: "text/event-stream", Streams: true,
+		handle: func(c *Call, p *plan) error {
+			in := new(In)
+			if err := p.bind(c, reflect.ValueOf(in).Elem()); err != nil {
+				return err
+			}
+			return h(c, in)
+		},
+	}
+}
+
+// raw declares an endpoint whose handler writes its own body of the media type.
+func Raw[In any](method, path string, access Access, media, summary string, h func(*Call, *In) error) Route {
+	r := Stream(method, path, access, summary, h)
+	r.media, r.Streams = media, false
+	return r
+}
+
+// openToSuspended reports whether a suspended organization may call the route: it
+// may read what it has, but not listen for more.
+func (r *Route) OpenToSuspended() bool {
+	return r.Exempt || r.Method == fasthttp.MethodGet && !r.Streams
+}
+
+var pathParameter = regexp.MustCompile(`\{([^{}]*)\}`)
+
+// Shape is the path with its parameters made nameless: two routes of one
+// method must differ in it, since the router silently mixes up those that do
+// not.
+func Shape(path string) string { return pathParameter.ReplaceAllString(path, "{}") }
+
+// parameters are the names in the path.
+func (r *Route) parameters() []string {
+	var names []string
+	for _, m := range pathParameter.FindAllStringSubmatch(r.Path, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// Prepare plans the binding and checks the path against it. brand is the word in header
+// names, such as Svc in X-Svc-Agent.
+func (r *Route) Prepare(brand string) (err error) {
+	if r.Operation.ID == "" {
+		r.Operation.ID = derivedID(r)
+	}
+	if r.plan, err = newPlan(r.in, brand); err != nil {
+		return fmt.Errorf("%s %s: %w", r.Method, r.Path, err)
+	}
+	if r.plan.body == nil && (r.Method == fasthttp.MethodPost || r.Method == fasthttp.MethodPut || r.Method == fasthttp.MethodPatch) {
+		r.plan.body = &members{most: extraMembers} // an object of which nothing is wanted, and nothing else
+	}
+	bound := map[string]bool{}
+	for _, f := range r.plan.path {
+		bound[f.name] = true
+	}
+	for _, name := range r.parameters() {
+		if !bound[name] {
+			return fmt.Errorf("%s %s: %s has no field for {%s}", r.Method, r.Path, r.in, name)
+		}
+		delete(bound, name)
+	}
+	for name := range bound {
+		return fmt.Errorf("%s %s: the path has no {%s}", r.Method, r.Path, name)
+	}
+	if !strings.HasPrefix(r.Path, "/") {
+		return fmt.Errorf("%s %s: the path must begin with /", r.Method, r.Path)
+	}
+	return nil
+}
+
+// HeaderWord is a brand as it stands in header names: Svc.
+func HeaderWord(brand string) string { return strings.ToUpper(brand[:1]) + brand[1:] }
+
+// Serve binds the request of a call and runs the handler.
+func (r *Route) Serve(c *Call) error { return r.handle(c, r.plan) }
+
+// Headers are the names of the request headers that the route reads.
+func (r *Route) Headers() []string {
+	names := make([]string, 0, len(r.plan.header))
+	for i := range r.plan.header {
+		names = append(names, r.plan.header[i].name)
+	}
+	return names
+}
+
+// Label names a route in metrics and logs: its path with the names of its parameters,
+// "none" where r is nil.
+func (r *Route) Label() string {
+	if r == nil {
+		return "none"
+	}
+	return r.Path
+}

@@ -1,0 +1,12 @@
+package rest_test
+
+import (
+	parleyhttp "parley/http"
+	"parley/http/docs"
+	"parley/http/rest"
+)
+
+func init() {
+	rest.ServiceRoutes = func() []rest.Route { return append((&parleyhttp.Service{}).Routes(), docs.Routes(nil)...) }
+	rest.WireSource = parleyhttp.WireSource
+}
