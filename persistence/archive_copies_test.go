@@ -270,9 +270,9 @@ func TestVerifyCopiesUnderWay(t *testing.T) {
 	}
 }
 
-// TestArchiveTellsOfCopies: every copy is listed once at the broadcast's home, and
+// TestArchiveListsCopies: every copy is listed once at the broadcast's home, and
 // once more at its recipient's home if that is another.
-func TestArchiveTellsOfCopies(t *testing.T) {
+func TestArchiveListsCopies(t *testing.T) {
 	fs, id := broadcastDirectory(t, 4, 600)
 	a := mustOpenArchive(t, "d", testOptions(fs, 0))
 	defer func() { _ = a.Close() }()

@@ -42,22 +42,22 @@ func (s *Store) Now() time.Time { return s.opts.Clock() }
 func (s *Store) Checkpoint(ctx context.Context) (*disk.Checkpoint, error) {
 	dir := s.plain.PathJoin(s.dir, fmt.Sprint(checkpointPrefix, checkpoints.Add(1)))
 	c := &disk.Checkpoint{FS: s.plain, Dir: dir, Commits: s.lastCommit().Number}
-	if err := s.layAside(ctx, dir); err != nil {
+	if err := s.makeCheckpoint(ctx, dir); err != nil {
 		_ = c.Remove()
 		return nil, err
 	}
 	return c, nil
 }
 
-// layAside makes the directory. It leaves the log out: the content of the log is
+// makeCheckpoint makes the directory. It leaves the log out: the content of the log is
 // flushed to tables first, and a copy taken while the log is written may have a
 // hole that looks like damage.
-func (s *Store) layAside(ctx context.Context, aside string) error {
+func (s *Store) makeCheckpoint(ctx context.Context, aside string) error {
 	if !s.enter() {
 		return journal.ErrClosed
 	}
 	defer s.readers.Add(-1)
-	if err := s.roomAside(); err != nil {
+	if err := s.requireSpace(); err != nil {
 		return err
 	}
 	flushed, err := s.db.AsyncFlush()
@@ -87,9 +87,9 @@ func (s *Store) layAside(ctx context.Context, aside string) error {
 	return err
 }
 
-// roomAside refuses a checkpoint if the store's disk is too full: the engine copies
+// requireSpace refuses a checkpoint if the store's disk is too full: the engine copies
 // its log and manifest.
-func (s *Store) roomAside() error {
+func (s *Store) requireSpace() error {
 	fsys := s.plain
 	names, err := fsys.List(s.dir)
 	if err != nil {

@@ -88,7 +88,7 @@ func activated(t testing.TB, s *Store, stream journal.Stream) uint64 {
 }
 
 // TestNothingIsReleasedBeforeTheSync holds syncs back: what is written is visible,
-// and no client is told of it.
+// and no entry is released.
 func TestNothingIsReleasedBeforeTheSync(t *testing.T) {
 	s, disk := openWithSyncControl(t, 1, nil)
 	agent := parley.NewID[parley.AgentID](0, testStart, testEntropy())

@@ -23,7 +23,7 @@ func (s *Store) examine() (fresh bool, err error) {
 	}
 	said, missing := disk.ReadWitness(s.opts.FS, s.dir)
 	if !desc.Exists {
-		if err := s.neverThere(said); err != nil {
+		if err := s.requireManifest(said); err != nil {
 			return false, err
 		}
 		return true, s.makeWitness()
@@ -36,7 +36,7 @@ func (s *Store) examine() (fresh bool, err error) {
 		}
 		said.ForgetFiles()
 	case missing != nil:
-		if err := s.neverOpened(missing); err != nil {
+		if err := s.requireFirstOpening(missing); err != nil {
 			return false, err
 		}
 		return false, s.makeWitness()
@@ -66,10 +66,10 @@ func (s *Store) makeWitness() error {
 	return nil
 }
 
-// neverThere refuses a directory whose witness records a manifest but which has
+// requireManifest refuses a directory whose witness records a manifest but which has
 // none: the engine would start a new database and remove files that it does not
 // know.
-func (s *Store) neverThere(said *disk.Testimony) error {
+func (s *Store) requireManifest(said *disk.WitnessRecord) error {
 	was := s.opts.Existing || said != nil && (said.Head.Number > 0 || said.KnowsFiles())
 	names, err := s.opts.FS.List(s.dir)
 	if err != nil {
@@ -84,10 +84,10 @@ func (s *Store) neverThere(said *disk.Testimony) error {
 	return nil
 }
 
-// neverOpened refuses a directory without a witness, unless its first opening was
+// requireFirstOpening refuses a directory without a witness, unless its first opening was
 // interrupted before anything was stored.
-func (s *Store) neverOpened(missing error) error {
-	return s.lookInto(func(look *Store) error {
+func (s *Store) requireFirstOpening(missing error) error {
+	return s.inspect(func(look *Store) error {
 		if _, openings, err := look.readFormat(); err != nil || openings > 0 {
 			return errors.Join(missing, err)
 		}
@@ -98,14 +98,14 @@ func (s *Store) neverOpened(missing error) error {
 // compareFiles compares the directory's files with the witness. If the witness does
 // not record the newest log as finished, as after a crash, the end of the log is
 // examined.
-func (s *Store) compareFiles(said *disk.Testimony, manifest string) error {
+func (s *Store) compareFiles(said *disk.WitnessRecord, manifest string) error {
 	if said.KnowsFiles() {
 		whole, err := said.CheckFiles(s.opts.FS, s.dir, s.opts.FS.PathBase(manifest))
 		if err != nil || whole {
 			return err
 		}
 	}
-	return s.lookInto(func(look *Store) error {
+	return s.inspect(func(look *Store) error {
 		last, at, whole, err := layout.LastHead(look.db, said.Head.Number)
 		if err != nil {
 			return err
@@ -114,8 +114,8 @@ func (s *Store) compareFiles(said *disk.Testimony, manifest string) error {
 	})
 }
 
-// lookInto opens the engine without changing anything on the disk.
-func (s *Store) lookInto(see func(*Store) error) error {
+// inspect opens the engine without changing anything on the disk.
+func (s *Store) inspect(see func(*Store) error) error {
 	look := &Store{opts: s.opts, dir: s.dir, lock: s.lock}
 	look.opts.FS = disk.ReadOnlyFS{FS: s.opts.FS}
 	look.disk = look.newMonitor()

@@ -288,7 +288,7 @@ func (o *faultRun) checkTrouble(began time.Time) {
 		o.t.Errorf("%v: in trouble, an entry is admitted: %v", o.disk.fault, err)
 	}
 	if took := time.Since(began); took > 3*time.Second {
-		o.t.Errorf("%v: trouble is spoken of after %v", o.disk.fault, took)
+		o.t.Errorf("%v: trouble is reported after %v", o.disk.fault, took)
 	}
 	time.Sleep(10 * time.Millisecond)
 	o.disk.mended.Store(true)
@@ -348,6 +348,6 @@ func (o *faultRun) checkSurvivors(journals int) {
 }
 
 var (
-	errIO     = syscall.EIO
-	errNoRoom = syscall.ENOSPC
+	errIO      = syscall.EIO
+	errNoSpace = syscall.ENOSPC
 )

@@ -132,10 +132,10 @@ func TestSlowDisk(t *testing.T) {
 		}
 		took := c.took
 		slices.Sort(took)
-		t.Logf("%d acknowledged, %d refused, at most %d under way, median %v, p99 %v, in trouble %d of 3000 looks, a hanging sync is told of after %v",
+		t.Logf("%d acknowledged, %d refused, at most %d under way, median %v, p99 %v, in trouble %d of 3000 looks, a hanging sync is reported after %v",
 			c.acked.Load(), c.refused.Load(), c.most.Load(), took[len(took)/2], took[len(took)*99/100], troubles, late)
 		if c.most.Load() > 256 || c.refused.Load() == 0 || troubles == 0 || late > time.Second || took[len(took)*99/100] < 500*time.Millisecond {
-			t.Error("the queue is not bounded, nobody is refused, trouble is not told of in time, or the disk was not slow")
+			t.Error("the queue is not bounded, no client is refused, trouble is not reported in time, or the disk was not slow")
 		}
 		v := s.view()
 		rows := int64(0)

@@ -69,7 +69,7 @@ func (x *faultRuns) run(t testing.TB, f fault, counted map[string]int64, change 
 // cause is gone.
 func TestDiskFaults(t *testing.T) {
 	t.Parallel()
-	errs := []error{errIO, errNoRoom}
+	errs := []error{errIO, errNoSpace}
 	if raceDetector {
 		errs = errs[:1]
 	}
@@ -169,7 +169,7 @@ func TestPatienceControl(t *testing.T) {
 	unraced(t)
 	t.Parallel()
 	x := newFaultRuns(t, 1)
-	f := fault{"write of log", 6, false, errNoRoom}
+	f := fault{"write of log", 6, false, errNoSpace}
 	for hasty, want := range map[bool]string{true: faultEnded, false: faultHarmless} {
 		outcome, hits := x.run(t, f, nil, func(o *Options) { o.noRetries = hasty })
 		if outcome == faultRecovered {

@@ -50,7 +50,7 @@ func held(t *testing.T, subscribers int) bool {
 
 func TestHubDoesNotHoldThePublisher(t *testing.T) {
 	if held(t, 1000) {
-		t.Error("publishing waits until the crowd is told")
+		t.Error("publishing waits until all subscribers are notified")
 	}
 }
 
@@ -139,17 +139,17 @@ func followAll(t *testing.T, s *Store, agent parley.AgentID, manner, total int) 
 // BenchmarkHubManySubscribers measures the cost of notifying one of ten thousand
 // subscribers.
 func BenchmarkHubManySubscribers(b *testing.B) {
-	const crowd = 10_000
-	h, agent, told := newHub(), parley.AgentID{}, make(chan struct{}, crowd)
+	const subscribers = 10_000
+	h, agent, told := newHub(), parley.AgentID{}, make(chan struct{}, subscribers)
 	t := &topic{}
 	h.shard(agent).topics[agent] = t
-	for range crowd {
+	for range subscribers {
 		t.subs = append(t.subs, &subscription{agent: agent, notify: func() { told <- struct{}{} }})
 	}
 	b.ReportAllocs()
 	for position := uint64(1); b.Loop(); position++ {
 		h.publish(agent, journal.FeedEntry{Position: position})
-		for range crowd {
+		for range subscribers {
 			<-told
 		}
 		for _, sub := range t.subs {
@@ -158,5 +158,5 @@ func BenchmarkHubManySubscribers(b *testing.B) {
 			}
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/crowd, "ns/subscriber")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/subscribers, "ns/subscriber")
 }

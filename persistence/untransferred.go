@@ -52,8 +52,8 @@ func (v *storeView) Untransferred(agent parley.AgentID, from uint64, rows int, f
 func reportUntransferred(direct *pebble.Iterator, copies *copiesWithoutReceipts, fn func(position uint64, id parley.MessageID) bool) (told uint64) {
 	one, other := direct.First(), copies.first()
 	for one || other {
-		if one && (!other || placeOf(direct) < placeOf(copies.feed)) {
-			at := placeOf(direct)
+		if one && (!other || positionOf(direct) < positionOf(copies.feed)) {
+			at := positionOf(direct)
 			if copies.cut && at > copies.passed {
 				break // a copy may lie before it
 			}
@@ -63,8 +63,8 @@ func reportUntransferred(direct *pebble.Iterator, copies *copiesWithoutReceipts,
 			one = direct.Next()
 			continue
 		}
-		if !fn(placeOf(copies.feed), parley.MessageID(copies.feed.Value()[9:layout.FeedBytes])) {
-			return placeOf(copies.feed)
+		if !fn(positionOf(copies.feed), parley.MessageID(copies.feed.Value()[9:layout.FeedBytes])) {
+			return positionOf(copies.feed)
 		}
 		other = copies.next()
 	}
@@ -74,8 +74,8 @@ func reportUntransferred(direct *pebble.Iterator, copies *copiesWithoutReceipts,
 	return ^uint64(0)
 }
 
-// placeOf is the feed position in the key of an iterator.
-func placeOf(iter *pebble.Iterator) uint64 {
+// positionOf is the feed position in the key of an iterator.
+func positionOf(iter *pebble.Iterator) uint64 {
 	k := iter.Key()
 	return layout.Number(k[len(k)-8:])
 }
@@ -102,16 +102,16 @@ func (u *copiesWithoutReceipts) find(ok bool) bool {
 			u.cut = true
 			return false
 		}
-		at := placeOf(u.feed)
+		at := positionOf(u.feed)
 		u.rows, u.passed = u.rows-1, at
 		value := u.feed.Value()
 		if len(value) < layout.FeedBytes || journal.FeedKind(value[0]) != journal.CopyEntry {
 			continue
 		}
-		for u.hasReceipt && placeOf(u.receipts) < at {
+		for u.hasReceipt && positionOf(u.receipts) < at {
 			u.hasReceipt = u.receipts.Next()
 		}
-		if !u.hasReceipt || placeOf(u.receipts) != at || layout.AnnouncedOnly(u.receipts.Value()) {
+		if !u.hasReceipt || positionOf(u.receipts) != at || layout.AnnouncedOnly(u.receipts.Value()) {
 			return true
 		}
 	}

@@ -176,7 +176,7 @@ func (v *fileChecksums) decode(b []byte) (rest []byte, ok bool) {
 // known reports whether a manifest was ever recorded as the one in use.
 func (v *fileChecksums) known() bool { return v.current != 0 }
 
-// check compares the files of a directory with the list; see Testimony.CheckFiles.
+// check compares the files of a directory with the list; see WitnessRecord.CheckFiles.
 func (v *fileChecksums) check(fs vfs.FS, dir, manifest string) (whole bool, err error) {
 	number, _, ok := fileOf(manifest)
 	m, listed := find(v.manifests, number)

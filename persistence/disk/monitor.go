@@ -79,10 +79,10 @@ type Monitor struct {
 	// starved counts the writes that wait for space.
 	starved atomic.Int64
 	full    atomic.Bool
-	// room is what the disk had free when it was last measured, less what was
+	// free is what the disk had free when it was last measured, less what was
 	// written since; floor is where refusals begin. Both are 0 where the file
 	// system does not report its space.
-	room, floor atomic.Int64
+	free, floor atomic.Int64
 	// look requests a measurement before the next one is due.
 	look chan struct{}
 	// watched is set once Watch runs: from then on Trouble reports refusals.
@@ -111,7 +111,7 @@ func (m *Monitor) Age() int64 { return int64(m.o.Clock().Sub(m.began)) + 1 }
 func (m *Monitor) Watch(loops *sync.WaitGroup, witness bool) {
 	m.pulse.Store(m.Age())
 	m.watched.Store(true)
-	loops.Go(m.feelPulse)
+	loops.Go(m.keepPulse)
 	if m.measureSpace() { // before any write is admitted
 		loops.Go(m.watchSpace)
 	}
@@ -142,9 +142,9 @@ func (m *Monitor) Trouble(busySince int64) *parley.Refusal {
 	return nil
 }
 
-// feelPulse notes when the process runs, so that a second in which the process
+// keepPulse notes when the process runs, so that a second in which the process
 // was stopped does not count as one in which the disk hung.
-func (m *Monitor) feelPulse() {
+func (m *Monitor) keepPulse() {
 	tick := time.NewTicker(pulseEvery)
 	defer tick.Stop()
 	for {
@@ -217,7 +217,7 @@ func (m *Monitor) LastRead() string {
 
 // Space gives the bytes that are free and the bytes below which writes are
 // refused; both 0 where the file system does not report its space.
-func (m *Monitor) Space() (free, floor int64) { return m.room.Load(), m.floor.Load() }
+func (m *Monitor) Space() (free, floor int64) { return m.free.Load(), m.floor.Load() }
 
 // Listener receives the engine's events.
 func (m *Monitor) Listener() *pebble.EventListener {
@@ -268,7 +268,7 @@ func (m *Monitor) measureSpace() bool {
 	}
 	floor := min(uint64(max(m.o.FreeBytesMin, 0)), usage.TotalBytes/FloorShare)
 	m.floor.Store(int64(floor))
-	m.room.Store(int64(min(usage.AvailBytes, math.MaxInt64)))
+	m.free.Store(int64(min(usage.AvailBytes, math.MaxInt64)))
 	was := m.full.Load()
 	if was {
 		floor += floor / 8 // so that the state does not flap
@@ -280,10 +280,10 @@ func (m *Monitor) measureSpace() bool {
 	return true
 }
 
-// spend subtracts n bytes written from the room that is left. Crossing the floor
+// spend subtracts n bytes written from the free space. Crossing the floor
 // requests a measurement: a fast disk fills up between two of them.
 func (m *Monitor) spend(n int) {
-	left, floor := m.room.Add(-int64(n)), m.floor.Load()
+	left, floor := m.free.Add(-int64(n)), m.floor.Load()
 	if left < floor && left+int64(n) >= floor {
 		select {
 		case m.look <- struct{}{}:
@@ -295,7 +295,7 @@ func (m *Monitor) spend(n int) {
 // scarce reports whether the space that is left is reserved for the log.
 func (m *Monitor) scarce() bool {
 	floor := m.floor.Load()
-	return floor > 0 && m.room.Load() < floor/reserveShare
+	return floor > 0 && m.free.Load() < floor/reserveShare
 }
 
 // Earliest is the smaller of two ages, where 0 means "not".

@@ -292,12 +292,12 @@ func (f *retryingFile) synced(err error) error {
 }
 
 // errReserved: compactions may not use the space that is left.
-var errReserved = noRoomError{"the rest of the disk is kept for the log"}
+var errReserved = noSpaceError{"the rest of the disk is kept for the log"}
 
-type noRoomError struct{ why string }
+type noSpaceError struct{ why string }
 
-func (e noRoomError) Error() string { return e.why }
-func (e noRoomError) Unwrap() error { return syscall.ENOSPC }
+func (e noSpaceError) Error() string { return e.why }
+func (e noSpaceError) Unwrap() error { return syscall.ENOSPC }
 
 // awaitSpace retries do until there is space or the store closes.
 func (m *Monitor) awaitSpace(path string, err error, do func() error) error {

@@ -92,31 +92,31 @@ type Witness struct {
 	news chan struct{}
 }
 
-// Testimony is the content of one sound copy of a witness file.
-type Testimony struct {
+// WitnessRecord is the content of one sound copy of a witness file.
+type WitnessRecord struct {
 	// Head is the last commit that was acknowledged; zero if there was none.
 	Head       Head
 	generation uint64
 	files      *fileChecksums
 }
 
-// KnowsFiles reports whether the testimony names the manifest in use. Without it
+// KnowsFiles reports whether the record names the manifest in use. Without it
 // CheckFiles can say nothing.
-func (t *Testimony) KnowsFiles() bool { return t.files.known() }
+func (t *WitnessRecord) KnowsFiles() bool { return t.files.known() }
 
-// ForgetFiles drops what the testimony says about the engine's files.
-func (t *Testimony) ForgetFiles() { t.files.reset() }
+// ForgetFiles drops what the record says about the engine's files.
+func (t *WitnessRecord) ForgetFiles() { t.files.reset() }
 
-// CheckFiles compares the engine's files in dir with the testimony; manifest is
+// CheckFiles compares the engine's files in dir with the record; manifest is
 // the file name that the marker names. It reports whether every log that exists
 // is finished and whole, so that the end of the log need not be examined.
-func (t *Testimony) CheckFiles(fs vfs.FS, dir, manifest string) (whole bool, err error) {
+func (t *WitnessRecord) CheckFiles(fs vfs.FS, dir, manifest string) (whole bool, err error) {
 	return t.files.check(fs, dir, manifest)
 }
 
 // ReadWitness reads the witness of a directory: the newer of its sound copies.
 // Without a sound copy the error is ErrDamaged.
-func ReadWitness(fs vfs.FS, dir string) (*Testimony, error) {
+func ReadWitness(fs vfs.FS, dir string) (*WitnessRecord, error) {
 	path := fs.PathJoin(dir, WitnessName)
 	file, err := fs.Open(path)
 	if err != nil {
@@ -127,9 +127,9 @@ func ReadWitness(fs vfs.FS, dir string) (*Testimony, error) {
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
-	newest := (*Testimony)(nil)
+	newest := (*WitnessRecord)(nil)
 	for _, copied := range [][]byte{b[:min(n, witnessSlot)], b[min(n, witnessSlot):n]} {
-		if said, ok := decodeTestimony(copied); ok && (newest == nil || said.generation >= newest.generation) {
+		if said, ok := decodeWitnessRecord(copied); ok && (newest == nil || said.generation >= newest.generation) {
 			newest = said
 		}
 	}
@@ -140,7 +140,7 @@ func ReadWitness(fs vfs.FS, dir string) (*Testimony, error) {
 }
 
 // OpenWitness opens a witness for writing; it continues from what was read.
-func OpenWitness(fs vfs.FS, dir string, said *Testimony) (*Witness, error) {
+func OpenWitness(fs vfs.FS, dir string, said *WitnessRecord) (*Witness, error) {
 	file, err := fs.OpenReadWrite(fs.PathJoin(dir, WitnessName), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func OpenWitness(fs vfs.FS, dir string, said *Testimony) (*Witness, error) {
 	return newWitness(file, *said), nil
 }
 
-func newWitness(file vfs.File, said Testimony) *Witness {
+func newWitness(file vfs.File, said WitnessRecord) *Witness {
 	return &Witness{
 		file: file, files: said.files, generation: said.generation, head: said.Head,
 		turn: make(chan struct{}, 1), news: make(chan struct{}, 1),
@@ -162,7 +162,7 @@ func MakeWitness(fs vfs.FS, dir string, h Head) (*Witness, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWitness(file, Testimony{Head: h, files: &fileChecksums{}})
+	w := newWitness(file, WitnessRecord{Head: h, files: &fileChecksums{}})
 	// Both copies in full: later writes do not change the size of the file.
 	_, err = file.WriteAt(make([]byte, 2*witnessSlot), 0)
 	for range 2 {
@@ -202,12 +202,12 @@ func (w *Witness) Write() error {
 	return err
 }
 
-// decodeTestimony reads one copy. Bytes of a longer, former copy may follow it.
-func decodeTestimony(b []byte) (*Testimony, bool) {
+// decodeWitnessRecord reads one copy. Bytes of a longer, former copy may follow it.
+func decodeWitnessRecord(b []byte) (*WitnessRecord, bool) {
 	if len(b) < formerBytes {
 		return nil, false
 	}
-	said, end := &Testimony{generation: binary.BigEndian.Uint64(b[8:]), Head: headAt(b[16:]), files: &fileChecksums{}}, 32
+	said, end := &WitnessRecord{generation: binary.BigEndian.Uint64(b[8:]), Head: headAt(b[16:]), files: &fileChecksums{}}, 32
 	switch string(b[:8]) {
 	case formerMagic:
 	case witnessMagic:

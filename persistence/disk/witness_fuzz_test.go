@@ -78,11 +78,11 @@ func FuzzWitness(f *testing.F) {
 }
 
 // said reports whether the copy at a place is sound and says what w does.
-func said(b []byte, at int, w *Testimony) bool {
+func said(b []byte, at int, w *WitnessRecord) bool {
 	if len(b) < at {
 		return false
 	}
-	is, ok := decodeTestimony(b[at:min(len(b), at+witnessSlot)])
+	is, ok := decodeWitnessRecord(b[at:min(len(b), at+witnessSlot)])
 	return ok && is.generation == w.generation && is.Head == w.Head
 }
 

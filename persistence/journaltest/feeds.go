@@ -463,7 +463,7 @@ func testFollowingFrom(r *rig) {
 	r.expect("from the durable position on", next(none, 9), "[]")
 	announce("4")
 	if len(notified) == 0 {
-		r.Error("an entry was released and nobody told of it")
+		r.Error("an entry was released and the subscriber was not notified")
 	}
 	entries, err := none.Next(9)
 	r.must(err)

@@ -130,9 +130,9 @@ func (in *inspection) checkOutboxes() {
 	}
 }
 
-// judgeHeads checks that no head is missing among the newest commits and, if no
+// checkHeads checks that no head is missing among the newest commits and, if no
 // server has the directory open, compares them with the witness.
-func (in *inspection) judgeHeads() {
+func (in *inspection) checkHeads() {
 	said := disk.Head{}
 	if in.witness != nil {
 		said = *in.witness

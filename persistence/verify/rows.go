@@ -86,7 +86,7 @@ func Rows(source Source, r *report.Verification) error {
 	in.checkEngine()
 	in.read()
 	in.checkOutboxes()
-	in.judgeHeads()
+	in.checkHeads()
 	places, copied := in.places.Reread(), in.copied.Reread()
 	if !places && !copied {
 		return nil
