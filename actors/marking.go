@@ -18,7 +18,7 @@ const markEvery = 5 * time.Millisecond
 // marksPerEntry bounds one entry of marks.
 const marksPerEntry = 256
 
-// RecordReceipt notes that messages were delivered to, or read by, agent, who received
+// Mark notes that messages were delivered to, or read by, agent, who received
 // them. It returns when that is on stable storage. More than fit into one entry
 // are not noted all at once: it may be repeated where it fails.
 func (n *Node) Mark(_ context.Context, agent parley.AgentID, marks []journal.RecordReceipt) error {

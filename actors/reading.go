@@ -238,9 +238,9 @@ func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from ui
 			m, shown, err := read(v, message)
 			full := shown && len(page) == limit
 			if shown && !full && err == nil {
-				room := false
-				room, err = fits.ask(m.Record)
-				full = !room && err == nil
+				var fit bool
+				fit, err = fits.ask(m.Record)
+				full = !fit && err == nil
 			}
 			if full || errors.Is(err, errScanned) {
 				next = last

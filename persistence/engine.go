@@ -74,11 +74,11 @@ func lockError(err error, advice string) error {
 	return fmt.Errorf("%w%s (%w)", ErrInUse, advice, err)
 }
 
-// ErrDamaged: the directory does not hold what was acknowledged, or a file that
-// is needed cannot be read. The directory is not opened.
+// ErrDamaged is returned if the directory lacks acknowledged data or a file that is
+// needed cannot be read. The directory is not opened.
 var ErrDamaged = disk.ErrDamaged
 
-// ErrInUse: another process has the data directory open.
+// ErrInUse is returned if another process has the data directory open.
 var ErrInUse = errors.New("is in use by another process")
 
 func (s *Store) engineOptions() *pebble.Options {

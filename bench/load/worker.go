@@ -300,9 +300,6 @@ func (c *connection) end(final bool) {
 }
 
 func asRefused(err error) (Refused, bool) {
-	if refused, ok := err.(Refused); ok {
-		return refused, true
-	}
 	var refused Refused
 	ok := errors.As(err, &refused)
 	return refused, ok

@@ -119,7 +119,7 @@ func growthTable(g growth) table {
 	}
 	for _, target := range targetNames {
 		for _, q := range rows {
-			if row, any := growthRow(g, target, q); any {
+			if row, measured := growthRow(g, target, q); measured {
 				t.rows = append(t.rows, row[2-t.left:])
 			}
 		}
@@ -127,7 +127,7 @@ func growthTable(g growth) table {
 	return t
 }
 
-func growthRow(g growth, target string, q quantity) (row []string, any bool) {
+func growthRow(g growth, target string, q quantity) (row []string, measured bool) {
 	row = []string{target, q.name}
 	for _, step := range g.steps {
 		text := none
@@ -136,14 +136,14 @@ func growthRow(g growth, target string, q quantity) (row []string, any bool) {
 			if one.target != target || s.Runs == 0 {
 				continue
 			}
-			any = true
+			measured = true
 			if text = q.show(s.Median); one.doubtful {
 				text = "(" + text + ")"
 			}
 		}
 		row = append(row, text)
 	}
-	return row, any
+	return row, measured
 }
 
 // chart is one plot against size, with a line for each of its quantities.

@@ -172,14 +172,14 @@ func (h *Host) checkRate(ctx context.Context, call ratedCall, limited bool) erro
 	if call.basic {
 		request.SetBasicAuth(sender.credentials.ClientID.String(), sender.credentials.ClientSecret)
 	}
-	answer, text, err := ask(request)
+	status, header, text, err := ask(request)
 	if err != nil {
 		return err
 	}
-	if answer.StatusCode != call.status {
-		return fmt.Errorf("%s %s is answered with %d: %s", call.method, call.path, answer.StatusCode, text)
+	if status != call.status {
+		return fmt.Errorf("%s %s is answered with %d: %s", call.method, call.path, status, text)
 	}
-	stated := answer.Header.Get(rateLimitHeader)
+	stated := header.Get(rateLimitHeader)
 	switch n, err := strconv.ParseInt(stated, 10, 64); {
 	case limited && (err != nil || n <= 0):
 		return fmt.Errorf("the rate of %s is not checked: %s %s states none", call.rate, call.method, call.path)
@@ -193,15 +193,15 @@ func (h *Host) checkRate(ctx context.Context, call ratedCall, limited bool) erro
 const askedMax = 1 << 20
 
 // ask makes a request that is none of a measurement, and ends its connection.
-func ask(request *http.Request) (*http.Response, []byte, error) {
+func ask(request *http.Request) (status int, header http.Header, text []byte, err error) {
 	request.Close = true
 	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(request)
 	if err != nil {
-		return nil, nil, err
+		return 0, nil, nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, askedMax))
-	return answer, text, err
+	text, err = io.ReadAll(io.LimitReader(answer.Body, askedMax))
+	return answer.StatusCode, answer.Header, text, err
 }
 
 // promote has the operator give an organization a trust tier.
@@ -221,9 +221,9 @@ func promote(ctx context.Context, door target.Door, o *org, tier int) error {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+door.AdminToken)
-	answer, text, err := ask(request)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d: %s", answer.StatusCode, text)
+	status, _, text, err := ask(request)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", status, text)
 	}
 	if err != nil {
 		return fmt.Errorf("organization %s cannot be raised to trust tier %d: %w", slug, tier, err)

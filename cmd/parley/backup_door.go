@@ -188,9 +188,9 @@ func contains(dir, path string) (bool, error) {
 	}
 	rest := ""
 	for ; ; path, rest = filepath.Dir(path), filepath.Join(filepath.Base(path), rest) {
-		real, err := filepath.EvalSymlinks(path)
+		resolved, err := filepath.EvalSymlinks(path)
 		if err == nil {
-			path = filepath.Join(real, rest)
+			path = filepath.Join(resolved, rest)
 			break
 		}
 		if !errors.Is(err, os.ErrNotExist) || filepath.Dir(path) == path {

@@ -102,12 +102,12 @@ func backupTarget(to string, allowed []string) (string, error) {
 // belowAllowed resolves a target in an allowed directory, which no link within
 // may lead out of.
 func belowAllowed(base, to string) (string, error) {
-	real, err := resolveTrusted(base, to)
+	resolved, err := resolveTrusted(base, to)
 	if err != nil {
 		return "", err
 	}
-	if within, err := contains(base, real); err != nil || !within {
+	if within, err := contains(base, resolved); err != nil || !within {
 		return "", errors.Join(fmt.Errorf("%s leads out of %s", to, base), err)
 	}
-	return real, nil
+	return resolved, nil
 }

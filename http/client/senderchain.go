@@ -241,14 +241,16 @@ func (p *peerKeys) key(m broadcast, message parley.MessageID) ([]byte, error) {
 	if key, skipped := g.Skipped[m.counter]; skipped {
 		return key, nil
 	}
-	link, err := g.chainLink, error(nil)
+	link := g.chainLink
 	if m.counter < link.Counter {
 		return nil, ErrKeyForgotten
 	}
 	for link.Counter < m.counter {
-		if link, err = link.next(m.chainScope); err != nil {
+		next, err := link.next(m.chainScope)
+		if err != nil {
 			return nil, err
 		}
+		link = next
 	}
 	return link.messageKey(m.chainScope)
 }

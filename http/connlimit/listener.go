@@ -253,13 +253,13 @@ func (l *Listener) makeRoom(own *connSet) (evicted *Conn, room bool) {
 	case !full && !servedFull:
 		return nil, true
 	}
-	which, any := rankServed, evictable{parked: true}
+	which, victims := rankServed, evictable{parked: true}
 	if !servedFull {
-		which, any.streams = rankAll, true
+		which, victims.streams = rankAll, true
 	}
 	mine := own.counts[which]
 	if h := l.ranks[which].largest(); h != nil && h.counts[which] >= max(l.bounds.many, manyTimes*(mine+1)) {
-		evicted = h.evict(any, now)
+		evicted = h.evict(victims, now)
 	}
 	switch {
 	case evicted != nil:

@@ -3,6 +3,7 @@ package rest
 import (
 	"bytes"
 	"encoding"
+	"errors"
 	"math"
 	"reflect"
 	"slices"
@@ -59,8 +60,7 @@ func (s *shape) fromText(text string, v reflect.Value, at *place, faults *Schema
 }
 
 func isRange(err error) bool {
-	number, ok := err.(*strconv.NumError)
-	return ok && number.Err == strconv.ErrRange
+	return errors.Is(err, strconv.ErrRange)
 }
 
 // truth reads the words that Pydantic reads.

@@ -38,8 +38,8 @@ const (
 	formerBytes = 40
 )
 
-// ErrDamaged: the directory does not hold what was acknowledged, or a file that
-// is needed cannot be read. The directory is not opened.
+// ErrDamaged is returned if the directory lacks acknowledged data or a file that is
+// needed cannot be read. The directory is not opened.
 var ErrDamaged = errors.New("the data directory is damaged")
 
 // Head identifies a commit: its number, counted from 1 without a gap over all

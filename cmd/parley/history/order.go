@@ -182,7 +182,7 @@ func (j *judgement) judgeTalk(o *order) {
 			j.complain(Copies, "%s of conversation %s is not in the inbox of %s", m.ID, o.id, m.To)
 			continue
 		}
-		if last, any := feeds[m.To]; any && at <= last {
+		if last, before := feeds[m.To]; before && at <= last {
 			j.complain(Order, "in the inbox of %s, %s does not stand where conversation %s has it", m.To, m.ID, o.id)
 		}
 		feeds[m.To] = at
