@@ -42,11 +42,11 @@ func OpenArchive(dir string, opts Options) (*Archive, error) {
 	if err := s.openUnchanged(); err != nil {
 		return nil, err
 	}
-	said, err := s.readUnchanged()
+	record, err := s.readUnchanged()
 	if err != nil {
 		return nil, errors.Join(err, s.db.Close(), s.lock.Close())
 	}
-	return &Archive{storeView: s.view(), witness: said, closes: func() error {
+	return &Archive{storeView: s.view(), witness: record, closes: func() error {
 		return errors.Join(s.db.Close(), s.lock.Close())
 	}}, nil
 }
@@ -84,11 +84,11 @@ func (s *Store) readUnchanged() (*disk.Head, error) {
 	for n := range journals {
 		s.journals = append(s.journals, &journalState{store: s, number: n})
 	}
-	said, err := disk.ReadWitness(s.opts.FS, s.dir)
+	record, err := disk.ReadWitness(s.opts.FS, s.dir)
 	if err != nil {
 		return &disk.Head{}, nil //nolint:nilerr // verification reports it
 	}
-	return &said.Head, nil
+	return &record.Head, nil
 }
 
 // Reader shows all rows; nil of a closed store.

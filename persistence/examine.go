@@ -21,9 +21,9 @@ func (s *Store) examine() (fresh bool, err error) {
 	if err != nil {
 		return false, s.damaged(err)
 	}
-	said, missing := disk.ReadWitness(s.opts.FS, s.dir)
+	record, missing := disk.ReadWitness(s.opts.FS, s.dir)
 	if !desc.Exists {
-		if err := s.requireManifest(said); err != nil {
+		if err := s.requireManifest(record); err != nil {
 			return false, err
 		}
 		return true, s.makeWitness()
@@ -34,21 +34,21 @@ func (s *Store) examine() (fresh bool, err error) {
 			s.opts.Logger.Warn("continuing without the witness", "error", missing)
 			return false, s.makeWitness()
 		}
-		said.ForgetFiles()
+		record.ForgetFiles()
 	case missing != nil:
 		if err := s.requireFirstOpening(missing); err != nil {
 			return false, err
 		}
 		return false, s.makeWitness()
 	default:
-		if err := s.compareFiles(said, desc.ManifestFilename); err != nil {
+		if err := s.compareFiles(record, desc.ManifestFilename); err != nil {
 			return false, err
 		}
 	}
 	if s.opts.noRetries { // without the retrying file system nothing records checksums
-		said.ForgetFiles()
+		record.ForgetFiles()
 	}
-	w, err := disk.OpenWitness(s.opts.FS, s.dir, said)
+	w, err := disk.OpenWitness(s.opts.FS, s.dir, record)
 	if err != nil {
 		return false, err
 	}
@@ -69,8 +69,8 @@ func (s *Store) makeWitness() error {
 // requireManifest refuses a directory whose witness records a manifest but which has
 // none: the engine would start a new database and remove files that it does not
 // know.
-func (s *Store) requireManifest(said *disk.WitnessRecord) error {
-	was := s.opts.Existing || said != nil && (said.Head.Number > 0 || said.KnowsFiles())
+func (s *Store) requireManifest(record *disk.WitnessRecord) error {
+	was := s.opts.Existing || record != nil && (record.Head.Number > 0 || record.KnowsFiles())
 	names, err := s.opts.FS.List(s.dir)
 	if err != nil {
 		return err
@@ -98,19 +98,19 @@ func (s *Store) requireFirstOpening(missing error) error {
 // compareFiles compares the directory's files with the witness. If the witness does
 // not record the newest log as finished, as after a crash, the end of the log is
 // examined.
-func (s *Store) compareFiles(said *disk.WitnessRecord, manifest string) error {
-	if said.KnowsFiles() {
-		whole, err := said.CheckFiles(s.opts.FS, s.dir, s.opts.FS.PathBase(manifest))
+func (s *Store) compareFiles(record *disk.WitnessRecord, manifest string) error {
+	if record.KnowsFiles() {
+		whole, err := record.CheckFiles(s.opts.FS, s.dir, s.opts.FS.PathBase(manifest))
 		if err != nil || whole {
 			return err
 		}
 	}
 	return s.inspect(func(look *Store) error {
-		last, at, whole, err := layout.LastHead(look.db, said.Head.Number)
+		last, at, whole, err := layout.LastHead(look.db, record.Head.Number)
 		if err != nil {
 			return err
 		}
-		return s.compare(said.Head, last, at, whole)
+		return s.compare(record.Head, last, at, whole)
 	})
 }
 

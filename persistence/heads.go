@@ -13,10 +13,10 @@ import (
 // checkHeads compares the newest commits in the rows with the witness. With
 // Options.AcceptLoss, what is missing is given up.
 func (s *Store) checkHeads() error {
-	said := s.witness.Latest()
-	last, at, whole, err := layout.LastHead(s.db, said.Number)
+	acked := s.witness.Latest()
+	last, at, whole, err := layout.LastHead(s.db, acked.Number)
 	if err == nil {
-		err = s.compare(said, last, at, whole)
+		err = s.compare(acked, last, at, whole)
 	}
 	if err != nil && s.opts.AcceptLoss {
 		s.opts.Logger.Warn("giving up missing data", "error", err)
@@ -31,16 +31,16 @@ func (s *Store) checkHeads() error {
 	return err
 }
 
-// compare reports which acknowledged commits are missing. said is the commit in the
+// compare reports which acknowledged commits are missing. acked is the commit in the
 // witness, last the newest in the rows, at the one in the rows with the witness's
 // number. whole means that no commit is missing before the last one.
-func (s *Store) compare(said, last, at disk.Head, whole bool) error {
+func (s *Store) compare(acked, last, at disk.Head, whole bool) error {
 	switch {
-	case last.Number < said.Number:
+	case last.Number < acked.Number:
 		return fmt.Errorf("%w: the journal in %s ends at commit %d, and commits up to %d were acknowledged: %d are missing from the end of its log",
-			ErrDamaged, s.dir, last.Number, said.Number, said.Number-last.Number)
-	case said.Number > 0 && last.Number-said.Number < layout.HeadsKept && at != said:
-		return fmt.Errorf("%w: commit %d of the journal in %s is not the one that was acknowledged", ErrDamaged, said.Number, s.dir)
+			ErrDamaged, s.dir, last.Number, acked.Number, acked.Number-last.Number)
+	case acked.Number > 0 && last.Number-acked.Number < layout.HeadsKept && at != acked:
+		return fmt.Errorf("%w: commit %d of the journal in %s is not the one that was acknowledged", ErrDamaged, acked.Number, s.dir)
 	case !whole:
 		return fmt.Errorf("%w: of the newest commits of the journal in %s, up to %d, some are missing: a log, or a part of the manifest, is not there", ErrDamaged, s.dir, last.Number)
 	}

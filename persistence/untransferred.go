@@ -18,7 +18,7 @@ import (
 // whose bodies were not transferred yet, oldest first, until fn returns false or
 // rows entries of the feed were examined. It returns the position up to which all
 // of them were given to fn: the greatest possible one at the end of the feed.
-func (v *storeView) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (told uint64, err error) {
+func (v *storeView) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(position uint64, id parley.MessageID) bool) (upTo uint64, err error) {
 	transferred, _, err := v.get(layout.RowKey(agent.Slot(), journal.TransferredTable, agent[:]))
 	if err != nil {
 		return 0, err
@@ -37,19 +37,19 @@ func (v *storeView) Untransferred(agent parley.AgentID, from uint64, rows int, f
 		}
 	}
 	if err == nil {
-		told = reportUntransferred(*direct, &copiesWithoutReceipts{feed: *feed, receipts: *receipts, rows: rows, passed: start - 1}, fn)
+		upTo = reportUntransferred(*direct, &copiesWithoutReceipts{feed: *feed, receipts: *receipts, rows: rows, passed: start - 1}, fn)
 	}
 	for _, iter := range iters {
 		if iter != nil {
 			err = errors.Join(err, iter.Close())
 		}
 	}
-	return told, err
+	return upTo, err
 }
 
 // reportUntransferred merges the untransferred rows with the copies that have no
 // receipts.
-func reportUntransferred(direct *pebble.Iterator, copies *copiesWithoutReceipts, fn func(position uint64, id parley.MessageID) bool) (told uint64) {
+func reportUntransferred(direct *pebble.Iterator, copies *copiesWithoutReceipts, fn func(position uint64, id parley.MessageID) bool) (upTo uint64) {
 	one, other := direct.First(), copies.first()
 	for one || other {
 		if one && (!other || positionOf(direct) < positionOf(copies.feed)) {

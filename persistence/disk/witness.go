@@ -129,8 +129,8 @@ func ReadWitness(fs vfs.FS, dir string) (*WitnessRecord, error) {
 	}
 	newest := (*WitnessRecord)(nil)
 	for _, copied := range [][]byte{b[:min(n, witnessSlot)], b[min(n, witnessSlot):n]} {
-		if said, ok := decodeWitnessRecord(copied); ok && (newest == nil || said.generation >= newest.generation) {
-			newest = said
+		if record, ok := decodeWitnessRecord(copied); ok && (newest == nil || record.generation >= newest.generation) {
+			newest = record
 		}
 	}
 	if newest == nil {
@@ -140,17 +140,17 @@ func ReadWitness(fs vfs.FS, dir string) (*WitnessRecord, error) {
 }
 
 // OpenWitness opens a witness for writing; it continues from what was read.
-func OpenWitness(fs vfs.FS, dir string, said *WitnessRecord) (*Witness, error) {
+func OpenWitness(fs vfs.FS, dir string, record *WitnessRecord) (*Witness, error) {
 	file, err := fs.OpenReadWrite(fs.PathJoin(dir, WitnessName), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return nil, err
 	}
-	return newWitness(file, *said), nil
+	return newWitness(file, *record), nil
 }
 
-func newWitness(file vfs.File, said WitnessRecord) *Witness {
+func newWitness(file vfs.File, record WitnessRecord) *Witness {
 	return &Witness{
-		file: file, files: said.files, generation: said.generation, head: said.Head,
+		file: file, files: record.files, generation: record.generation, head: record.Head,
 		turn: make(chan struct{}, 1), news: make(chan struct{}, 1),
 	}
 }
@@ -207,11 +207,11 @@ func decodeWitnessRecord(b []byte) (*WitnessRecord, bool) {
 	if len(b) < formerBytes {
 		return nil, false
 	}
-	said, end := &WitnessRecord{generation: binary.BigEndian.Uint64(b[8:]), Head: headAt(b[16:]), files: &fileChecksums{}}, 32
+	record, end := &WitnessRecord{generation: binary.BigEndian.Uint64(b[8:]), Head: headAt(b[16:]), files: &fileChecksums{}}, 32
 	switch string(b[:8]) {
 	case formerMagic:
 	case witnessMagic:
-		rest, ok := said.files.decode(b[end:])
+		rest, ok := record.files.decode(b[end:])
 		if !ok || len(rest) < 8 {
 			return nil, false
 		}
@@ -219,7 +219,7 @@ func decodeWitnessRecord(b []byte) (*WitnessRecord, bool) {
 	default:
 		return nil, false
 	}
-	return said, binary.BigEndian.Uint64(b[end:]) == xxhash.Sum64(b[:end]) && said.generation > 0
+	return record, binary.BigEndian.Uint64(b[end:]) == xxhash.Sum64(b[:end]) && record.generation > 0
 }
 
 // Note records that all commits up to h are acknowledged. The file follows later.

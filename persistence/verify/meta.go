@@ -133,11 +133,11 @@ func (in *inspection) checkOutboxes() {
 // checkHeads checks that no head is missing among the newest commits and, if no
 // server has the directory open, compares them with the witness.
 func (in *inspection) checkHeads() {
-	said := disk.Head{}
+	acked := disk.Head{}
 	if in.witness != nil {
-		said = *in.witness
+		acked = *in.witness
 	}
-	last, at, whole, err := layout.LastHead(in.rows, said.Number)
+	last, at, whole, err := layout.LastHead(in.rows, acked.Number)
 	if err != nil {
 		in.damaged("commits", err)
 		return
@@ -151,12 +151,12 @@ func (in *inspection) checkHeads() {
 	witness := in.report.Check("witness", "")
 	witness.Checked++
 	switch {
-	case said.Number == 0:
+	case acked.Number == 0:
 		witness.Fault("file "+disk.WitnessName, "it is missing or unreadable: whether the end of the journal is there cannot be told")
-	case last.Number < said.Number:
-		witness.Fault("commits", "the journal ends at %d, and commits up to %d were acknowledged: %d are lost, restore a backup", last.Number, said.Number, said.Number-last.Number)
-	case last.Number-said.Number < layout.HeadsKept && at != said:
-		witness.Fault("commits", "commit %d is not the one that was acknowledged", said.Number)
+	case last.Number < acked.Number:
+		witness.Fault("commits", "the journal ends at %d, and commits up to %d were acknowledged: %d are lost, restore a backup", last.Number, acked.Number, acked.Number-last.Number)
+	case last.Number-acked.Number < layout.HeadsKept && at != acked:
+		witness.Fault("commits", "commit %d is not the one that was acknowledged", acked.Number)
 	}
 }
 
