@@ -18,7 +18,7 @@ import (
 var errRevokedAgent = parley.ErrGone.Saying("The agent has been revoked.")
 
 // listAgents gives the organization's agents. // spec: Agents
-func (s *Service) listAgents(c *rest.Call, in *api.ListAgents) (rest.Rendered, error) {
+func (s agents) listAgents(c *rest.Call, in *api.ListAgents) (rest.Rendered, error) {
 	l, err := s.lists.New(c, in.Paging, fmt.Sprint("agents ", in.IncludeRevoked), 8)
 	if err != nil {
 		return rest.Rendered{}, err
@@ -37,7 +37,7 @@ func (s *Service) listAgents(c *rest.Call, in *api.ListAgents) (rest.Rendered, e
 	}))
 }
 
-func (s *Service) getAgent(c *rest.Call, in *api.GetAgent) (api.Agent, error) {
+func (s agents) getAgent(c *rest.Call, in *api.GetAgent) (api.Agent, error) {
 	a, err := s.ownAgent(c, in.ID)
 	if err != nil {
 		return api.Agent{}, err
@@ -47,7 +47,7 @@ func (s *Service) getAgent(c *rest.Call, in *api.GetAgent) (api.Agent, error) {
 
 // createAgent makes an agent with a poll token, whose address is shown here and
 // never again.
-func (s *Service) createAgent(c *rest.Call, in *api.CreateAgent) (api.Agent, error) {
+func (s agents) createAgent(c *rest.Call, in *api.CreateAgent) (api.Agent, error) {
 	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
 	if err != nil {
 		return api.Agent{}, err
@@ -69,14 +69,14 @@ func (s *Service) createAgent(c *rest.Call, in *api.CreateAgent) (api.Agent, err
 	return a, err
 }
 
-func (s *Service) patchAgent(c *rest.Call, in *api.AgentPatch) (api.Agent, error) {
+func (s agents) patchAgent(c *rest.Call, in *api.AgentPatch) (api.Agent, error) {
 	return s.changeAgent(c, in.ID, agent.Change{
 		Name: in.Name, HumanOversight: in.HumanOversight, IncomingPolicy: in.IncomingPolicy,
 		OutgoingPolicy: in.OutgoingPolicy, Unlisted: in.Unlisted,
 	})
 }
 
-func (s *Service) deleteAgent(c *rest.Call, in *api.DeleteAgent) (rest.NoContent, error) {
+func (s agents) deleteAgent(c *rest.Call, in *api.DeleteAgent) (rest.NoContent, error) {
 	_, err := s.changeAgent(c, in.ID, agent.Revoke{})
 	if err == nil {
 		s.streams.endIf(func(st *agentStream) bool { return st.agent == in.ID })
@@ -85,7 +85,7 @@ func (s *Service) deleteAgent(c *rest.Call, in *api.DeleteAgent) (rest.NoContent
 }
 
 // changeAgent puts a command to one of the caller's agents.
-func (s *Service) changeAgent(c *rest.Call, id parley.AgentID, command agent.Command) (api.Agent, error) {
+func (s agents) changeAgent(c *rest.Call, id parley.AgentID, command agent.Command) (api.Agent, error) {
 	if _, err := s.ownAgent(c, id); err != nil {
 		return api.Agent{}, err
 	}
@@ -97,7 +97,7 @@ func (s *Service) changeAgent(c *rest.Call, id parley.AgentID, command agent.Com
 }
 
 // agentOf is an agent as its owner sees it. // spec: Agent (AgentRead)
-func (s *Service) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) {
+func (s agents) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) {
 	handle, err := s.handle(ctx, a)
 	signing := api.NewJWK(parley.Ed25519, a.GetSigningKey())
 	encryption := api.NewJWK(parley.X25519, a.GetEncryptionKey())

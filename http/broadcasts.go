@@ -16,7 +16,7 @@ import (
 
 // exchangesKeys reports whether a message distributes or requests a sender key.
 // // spec: Message types
-func (s *Service) exchangesKeys(messageType string) bool {
+func (s messages) exchangesKeys(messageType string) bool {
 	word, reserved := strings.CutPrefix(messageType, s.Brand+".v1.")
 	return reserved && (word == "sender_key_distribution" || word == "sender_key_request")
 }
@@ -32,7 +32,7 @@ func handleOfGroup(in *api.Send) (parley.Handle, bool) {
 }
 
 // groupByHandle finds a group, deleted or not, by its handle.
-func (s *Service) groupByHandle(c *rest.Call, h parley.Handle) (id parley.GroupID, err error) {
+func (s messages) groupByHandle(c *rest.Call, h parley.Handle) (id parley.GroupID, err error) {
 	err = parley.ErrNotFound
 	if h.Domain == s.Domain {
 		var owner parley.OrgID
@@ -47,7 +47,7 @@ func (s *Service) groupByHandle(c *rest.Call, h parley.Handle) (id parley.GroupI
 }
 
 // broadcast sends to every member of a group but the sender. // spec: Messaging
-func (s *Service) broadcast(c *rest.Call, in *api.Send, from *agent.State, to parley.Handle) (actors.Posted, error) {
+func (s messages) broadcast(c *rest.Call, in *api.Send, from *agent.State, to parley.Handle) (actors.Posted, error) {
 	e := s.envelopeOf(c, in, from, "group")
 	if err := s.checkSignatures(c, e, from); err != nil {
 		return actors.Posted{}, err

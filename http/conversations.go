@@ -13,7 +13,7 @@ var errForeignConversation = parley.ErrNotOwner.Saying("No agent of your organiz
 
 // conversation is one in which an agent of the caller takes part, and those
 // agents, the initiator first.
-func (s *Service) conversation(c *rest.Call, id parley.ConversationID) (*conversation.State, []*agent.State, error) {
+func (s conversations) conversation(c *rest.Call, id parley.ConversationID) (*conversation.State, []*agent.State, error) {
 	state, err := s.Node.Conversation(c.Context(), id)
 	if err != nil {
 		return nil, nil, err
@@ -42,7 +42,7 @@ func (s *Service) conversation(c *rest.Call, id parley.ConversationID) (*convers
 }
 
 // getConversation is the conversation's record. // spec: Conversations
-func (s *Service) getConversation(c *rest.Call, in *api.GetConversation) (api.Conversation, error) {
+func (s conversations) getConversation(c *rest.Call, in *api.GetConversation) (api.Conversation, error) {
 	state, _, err := s.conversation(c, in.ID)
 	if err != nil {
 		return api.Conversation{}, err
@@ -64,7 +64,7 @@ func conversationOf(s *conversation.State) api.Conversation {
 }
 
 // participants are who takes part in a conversation, the initiator first.
-func (s *Service) participants(c *rest.Call, in *api.GetParticipants) (rest.Rendered, error) {
+func (s conversations) participants(c *rest.Call, in *api.GetParticipants) (rest.Rendered, error) {
 	state, _, err := s.conversation(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
@@ -87,7 +87,7 @@ func (s *Service) participants(c *rest.Call, in *api.GetParticipants) (rest.Rend
 
 // patchStatus moves a conversation, in the name of the agent that the header
 // names or of any of the caller's that may. // spec: Conversation status
-func (s *Service) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conversation, error) {
+func (s conversations) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conversation, error) {
 	request := actors.ChangeStatus{Conversation: in.ID, Status: in.Status}
 	if in.Reason != nil {
 		request.Reason = *in.Reason
@@ -119,7 +119,7 @@ func (s *Service) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conversati
 }
 
 // transcript is a page of both sides of a conversation, in its order.
-func (s *Service) transcript(c *rest.Call, in *api.Transcript) (rest.Rendered, error) {
+func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
@@ -158,7 +158,7 @@ func (s *Service) transcript(c *rest.Call, in *api.Transcript) (rest.Rendered, e
 }
 
 // agentConversations is a page of the conversations an agent takes part in.
-func (s *Service) agentConversations(c *rest.Call, in *api.AgentConversations) (api.Page[api.Conversation], error) {
+func (s conversations) agentConversations(c *rest.Call, in *api.AgentConversations) (api.Page[api.Conversation], error) {
 	page := api.Page[api.Conversation]{Items: []api.Conversation{}}
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return page, err

@@ -17,7 +17,7 @@ import (
 
 // inviting is who asks others into which group.
 type inviting struct {
-	service *Service
+	service joinRequests
 	call    *rest.Call
 	group   seenGroup
 	// by is nil where nobody of the caller's may: the rules say so.
@@ -28,7 +28,7 @@ type inviting struct {
 }
 
 // invite asks one agent in, or several. // spec: Groups
-func (s *Service) invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, error) {
+func (s joinRequests) invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, error) {
 	v, err := s.inviter(c, in)
 	if err != nil {
 		return api.InviteAnswer{}, err
@@ -56,7 +56,7 @@ func (s *Service) invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, error)
 
 // inviter is the agent that the caller named, else its first admin in the group,
 // else its first member.
-func (s *Service) inviter(c *rest.Call, in *api.Invite) (*inviting, error) {
+func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviting, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (s *Service) inviter(c *rest.Call, in *api.Invite) (*inviting, error) {
 		group seenGroup
 		by    parley.AgentID
 	}
-	g, err := look(s, c, in.ID, passerby, func(g *group.State, _ time.Time) seen {
+	g, err := look(s.core, c, in.ID, passerby, func(g *group.State, _ time.Time) seen {
 		return seen{seenGroup{owner: g.Org, Group: api.Group{ID: g.ID, Name: g.Name}}, inviterOf(g, by)}
 	})
 	if err != nil {
@@ -213,7 +213,7 @@ func (v *inviting) ask(name string, message *string) (to *agent.State, r *group.
 
 // target is the agent of an id or a handle, active or revoked; nil if there is
 // none.
-func (s *Service) target(c *rest.Call, name string) (a *agent.State, err error) {
+func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err error) {
 	name = strings.TrimSpace(name)
 	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
 		a, err = s.Node.Agent(c.Context(), id)
@@ -260,7 +260,7 @@ func appendInviteNotice(b []byte, g seenGroup, r *group.Request) []byte {
 
 // inviteRoster asks the agents of a founding roster in. A repeat of the request
 // reports what was done and does what was not.
-func (s *Service) inviteRoster(c *rest.Call, g seenGroup, founder *agent.State, roster []api.Target, repeated bool) ([]api.Invitation, error) {
+func (s joinRequests) inviteRoster(c *rest.Call, g seenGroup, founder *agent.State, roster []api.Target, repeated bool) ([]api.Invitation, error) {
 	rows := []api.Invitation{}
 	if len(roster) == 0 {
 		return rows, nil
@@ -318,7 +318,7 @@ type askedBefore struct {
 
 // invitedBefore are the first requests about the agents that a group has been
 // asked to take in.
-func (s *Service) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*askedBefore, error) {
+func (s joinRequests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*askedBefore, error) {
 	done := map[parley.AgentID]*askedBefore{}
 	live, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, _ time.Time) []*group.Request { return g.Requests() })
 	if err != nil {

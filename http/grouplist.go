@@ -17,7 +17,7 @@ import (
 // listGroups is a page of the groups that the organization owns, oldest first,
 // then of those in which it has a seat, as far as they were asked for.
 // // spec: Groups
-func (s *Service) listGroups(c *rest.Call, in *api.ListGroups) (api.Page[api.Group], error) {
+func (s groups) listGroups(c *rest.Call, in *api.ListGroups) (api.Page[api.Group], error) {
 	l := &groupList{service: s, call: c, scope: in.Scope, limit: in.Limit, page: api.Page[api.Group]{Items: []api.Group{}}}
 	position, err := s.lists.Position("groups "+c.Caller.Org.String()+" "+in.Scope, in.Cursor, 8, 16)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Service) listGroups(c *rest.Call, in *api.ListGroups) (api.Page[api.Gro
 // groupList is a page that is being filled. A cursor of 8 bytes is a place among
 // the owned groups, one of 16 the last seen group of the others.
 type groupList struct {
-	service *Service
+	service groups
 	call    *rest.Call
 	scope   string
 	limit   int
@@ -120,7 +120,7 @@ func (l *groupList) seated(position []byte) (next []byte, err error) {
 }
 
 // seats are the groups that the caller's agents are in, in the order of their ids.
-func (s *Service) seats(c *rest.Call) (ids []parley.GroupID, err error) {
+func (s groups) seats(c *rest.Call) (ids []parley.GroupID, err error) {
 	err = s.Node.ActiveAgents(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
 		for _, m := range a.GetGroups() {
 			ids = append(ids, m.GroupID())

@@ -13,14 +13,14 @@ import (
 
 // listMembers is a page of a group's members in the order of their joining.
 // // spec: Groups
-func (s *Service) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.GroupMember], error) {
+func (s groups) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.GroupMember], error) {
 	page := api.Page[api.GroupMember]{Items: []api.GroupMember{}}
 	list := "members " + in.ID.String()
 	seat, err := s.lists.Place(list, in.Cursor)
 	if err != nil {
 		return page, err
 	}
-	members, err := look(s, c, in.ID, insider, func(g *group.State, _ time.Time) []group.Member {
+	members, err := look(s.core, c, in.ID, insider, func(g *group.State, _ time.Time) []group.Member {
 		following := g.MembersFrom(uint32(seat))
 		return append([]group.Member(nil), following[:min(len(following), in.Limit+1)]...)
 	})
@@ -42,7 +42,7 @@ func (s *Service) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.G
 }
 
 // memberOf is a membership as the caller sees it. // spec: Group member
-func (s *Service) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api.GroupMember, error) {
+func (s groups) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api.GroupMember, error) {
 	handle, err := s.handleOf(c.Context(), m.Agent)
 	return api.GroupMember{
 		AgentID: m.Agent, AgentHandle: handle, GroupID: of, ID: new(m.ID(of)), IsOwnOrg: m.Org == c.Caller.Org,
@@ -51,7 +51,7 @@ func (s *Service) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api
 }
 
 // handleOf is the handle of an agent.
-func (s *Service) handleOf(ctx context.Context, id parley.AgentID) (*string, error) {
+func (s *core) handleOf(ctx context.Context, id parley.AgentID) (*string, error) {
 	a, err := s.Node.Agent(ctx, id)
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *Service) handleOf(ctx context.Context, id parley.AgentID) (*string, err
 }
 
 // patchMember promotes or demotes a member.
-func (s *Service) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember, error) {
+func (s groups) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
 	if err != nil {
 		return api.GroupMember{}, err
@@ -80,12 +80,12 @@ func (s *Service) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMembe
 
 // removeMember has an agent leave, where it is the acting agent, or removes it.
 // // spec: Groups
-func (s *Service) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent, error) {
+func (s groups) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent, error) {
 	by, err := s.likelyCaller(c, in.ActingAgent)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
-	owner, err := look(s, c, in.ID, passerby, ownerOf)
+	owner, err := look(s.core, c, in.ID, passerby, ownerOf)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
@@ -100,12 +100,12 @@ func ownerOf(g *group.State, _ time.Time) parley.OrgID { return g.Org }
 
 // joinGroup asks for a seat: by the group's policy, by an invitation, or as the
 // consent of a nominee. // spec: Join request and membership
-func (s *Service) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
+func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 	a, err := s.soleAgent(c, in.ActingAgent)
 	if err != nil {
 		return api.JoinResult{}, err
 	}
-	owner, err := look(s, c, in.ID, stranger, ownerOf)
+	owner, err := look(s.core, c, in.ID, stranger, ownerOf)
 	if err != nil {
 		return api.JoinResult{}, err
 	}
@@ -124,6 +124,6 @@ func (s *Service) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) 
 		m, err := s.memberOf(c, in.ID, *joined.Member)
 		return api.JoinResult{Status: api.Joined, Member: &m}, unseen(err)
 	}
-	r, err := s.requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
+	r, err := joinRequests{s.core}.requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
 	return api.JoinResult{Status: api.JoinPending, Request: &r}, unseen(err)
 }

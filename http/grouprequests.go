@@ -89,7 +89,7 @@ type seenRequests struct {
 }
 
 // completed are requests with their group's handle.
-func (s *Service) completed(c *rest.Call, seen seenRequests) ([]api.JoinRequest, error) {
+func (s joinRequests) completed(c *rest.Call, seen seenRequests) ([]api.JoinRequest, error) {
 	handle, err := s.groupHandle(c.Context(), seen.owner, seen.name)
 	for i := range seen.rows {
 		seen.rows[i].GroupHandle = &handle
@@ -98,7 +98,7 @@ func (s *Service) completed(c *rest.Call, seen seenRequests) ([]api.JoinRequest,
 }
 
 // requestFor is one request as a caller sees it who may know of it.
-func (s *Service) requestFor(c *rest.Call, id parley.GroupID, r *group.Request, by group.Caller) (api.JoinRequest, error) {
+func (s joinRequests) requestFor(c *rest.Call, id parley.GroupID, r *group.Request, by group.Caller) (api.JoinRequest, error) {
 	seen, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, now time.Time) seenRequests {
 		return seenRequests{g.Org, g.Name, []api.JoinRequest{requestOf(g, r, by, now)}}
 	})
@@ -111,7 +111,7 @@ func (s *Service) requestFor(c *rest.Call, id parley.GroupID, r *group.Request, 
 
 // listRequests is a page of a group's join requests in the order in which they
 // were filed. // spec: Groups
-func (s *Service) listRequests(c *rest.Call, in *api.ListRequests) (api.Page[api.JoinRequest], error) {
+func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page[api.JoinRequest], error) {
 	page := api.Page[api.JoinRequest]{Items: []api.JoinRequest{}}
 	by, err := s.likelyCaller(c, in.ActingAgent)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Service) listRequests(c *rest.Call, in *api.ListRequests) (api.Page[api
 	}
 	after := parley.IDFromBytes[parley.JoinRequestID](position)
 	// Live ones first: what is settled between the two looks is seen in the second.
-	live, err := look(s, c, in.ID, insider, func(g *group.State, now time.Time) []*group.Request {
+	live, err := look(s.core, c, in.ID, insider, func(g *group.State, now time.Time) []*group.Request {
 		return liveRequests(g, in.Status, after, now)
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Service) listRequests(c *rest.Call, in *api.ListRequests) (api.Page[api
 	if len(live) == 0 {
 		return page, nil
 	}
-	seen, err := look(s, c, in.ID, insider, func(g *group.State, now time.Time) seenRequests {
+	seen, err := look(s.core, c, in.ID, insider, func(g *group.State, now time.Time) seenRequests {
 		seen := seenRequests{owner: g.Org, name: g.Name}
 		for _, r := range live {
 			seen.rows = append(seen.rows, requestOf(g, r, by, now))
@@ -193,7 +193,7 @@ func merge(settled, live []*group.Request) []*group.Request {
 
 // listInvites are the live invitations and nominations of the caller's agents,
 // or of the one that it named. // spec: Groups
-func (s *Service) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rendered, error) {
+func (s joinRequests) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rendered, error) {
 	var named *agent.State
 	list := "invites"
 	if in.ActingAgent != "" {
@@ -222,7 +222,7 @@ func (s *Service) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rendered,
 
 // addInvites adds the requests about one of the caller's agents, whose place in the
 // roster is given, and reports whether the list goes on.
-func (s *Service) addInvites(l *rest.List, place uint64, of parley.AgentID) bool {
+func (s joinRequests) addInvites(l *rest.List, place uint64, of parley.AgentID) bool {
 	concerns, err := s.Node.Concerns(l.Call.Context(), of)
 	if err != nil {
 		return l.Add(nil, nil, err)
@@ -242,7 +242,7 @@ func (s *Service) addInvites(l *rest.List, place uint64, of parley.AgentID) bool
 
 // inviteOf is a request about one of the caller's agents, nil unless it is live and
 // somebody else's doing.
-func (s *Service) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
+func (s joinRequests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
 	by := group.Caller{Org: c.Caller.Org, Agent: of}
 	seen, err := actors.ReadGroup(c.Context(), s.Node, concern.Group, func(g *group.State, now time.Time) seenRequests {
 		seen := seenRequests{owner: g.Org, name: g.Name}
@@ -262,7 +262,7 @@ func (s *Service) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Conce
 }
 
 // vote counts a vote of the acting agent, or changes it. // spec: Groups
-func (s *Service) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
+func (s joinRequests) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
 	if err != nil {
 		return api.VoteResult{}, err
@@ -271,7 +271,7 @@ func (s *Service) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 		owner parley.OrgID
 		live  bool
 	}
-	g, err := look(s, c, in.ID, stranger, func(g *group.State, _ time.Time) seen {
+	g, err := look(s.core, c, in.ID, stranger, func(g *group.State, _ time.Time) seen {
 		return seen{g.Org, g.Request(in.RequestID) != nil}
 	})
 	if err != nil {

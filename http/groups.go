@@ -53,7 +53,7 @@ func (s standing) to(needed standing, deleted bool) error {
 
 // look reads a group in its own turn, for a caller who needs a standing to. What
 // read returns must not share memory with the group.
-func look[R any](s *Service, c *rest.Call, id parley.GroupID, needed standing, read func(*group.State, time.Time) R) (R, error) {
+func look[R any](s *core, c *rest.Call, id parley.GroupID, needed standing, read func(*group.State, time.Time) R) (R, error) {
 	type seen struct {
 		value R
 		err   error
@@ -76,7 +76,7 @@ func look[R any](s *Service, c *rest.Call, id parley.GroupID, needed standing, r
 
 // groupCaller is the caller as a group's rules know it: its organization, and
 // the agent that it named.
-func (s *Service) groupCaller(c *rest.Call, name string) (group.Caller, error) {
+func (s *core) groupCaller(c *rest.Call, name string) (group.Caller, error) {
 	by := group.Caller{Org: c.Caller.Org}
 	if name == "" {
 		return by, nil
@@ -92,7 +92,7 @@ func (s *Service) groupCaller(c *rest.Call, name string) (group.Caller, error) {
 const candidatesMax = 100
 
 // soleAgent is the agent that the caller named, or else its only active one.
-func (s *Service) soleAgent(c *rest.Call, name string) (*agent.State, error) {
+func (s *core) soleAgent(c *rest.Call, name string) (*agent.State, error) {
 	if name != "" {
 		return s.acting(c, name)
 	}
@@ -110,7 +110,7 @@ func (s *Service) soleAgent(c *rest.Call, name string) (*agent.State, error) {
 
 // likelyCaller is groupCaller, but with the organization's only active agent
 // where none is named.
-func (s *Service) likelyCaller(c *rest.Call, name string) (group.Caller, error) {
+func (s *core) likelyCaller(c *rest.Call, name string) (group.Caller, error) {
 	by := group.Caller{Org: c.Caller.Org}
 	a, err := s.soleAgent(c, name)
 	switch {
@@ -123,7 +123,7 @@ func (s *Service) likelyCaller(c *rest.Call, name string) (group.Caller, error) 
 }
 
 // seatLimit is how many members a group of an owner may have.
-func (s *Service) seatLimit(ctx context.Context, owner parley.OrgID) (*int, error) {
+func (s *core) seatLimit(ctx context.Context, owner parley.OrgID) (*int, error) {
 	o, err := s.Node.Org(ctx, owner)
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (s *Service) seatLimit(ctx context.Context, owner parley.OrgID) (*int, erro
 }
 
 // groupHandle is #name@slug.domain.
-func (s *Service) groupHandle(ctx context.Context, owner parley.OrgID, name string) (string, error) {
+func (s *core) groupHandle(ctx context.Context, owner parley.OrgID, name string) (string, error) {
 	o, err := s.Node.Org(ctx, owner)
 	if err != nil {
 		return "", err
@@ -165,8 +165,8 @@ func seeGroup(g *group.State, _ time.Time) seenGroup {
 }
 
 // readGroup is a group as those who may read it see it.
-func (s *Service) readGroup(c *rest.Call, id parley.GroupID) (seenGroup, error) {
-	g, err := look(s, c, id, insider, seeGroup)
+func (s groups) readGroup(c *rest.Call, id parley.GroupID) (seenGroup, error) {
+	g, err := look(s.core, c, id, insider, seeGroup)
 	if err != nil {
 		return g, err
 	}
@@ -174,14 +174,14 @@ func (s *Service) readGroup(c *rest.Call, id parley.GroupID) (seenGroup, error) 
 	return g, err
 }
 
-func (s *Service) getGroup(c *rest.Call, in *api.GetGroup) (api.Group, error) {
+func (s groups) getGroup(c *rest.Call, in *api.GetGroup) (api.Group, error) {
 	g, err := s.readGroup(c, in.ID)
 	return g.Group, err
 }
 
 // createGroup makes a group with its founder as the only member, and asks the
 // others of its roster in. // spec: Groups
-func (s *Service) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated, error) {
+func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated, error) {
 	founder, err := s.actingOrFirst(c, in.ActingAgent)
 	if err != nil {
 		return api.GroupCreated{}, err
@@ -207,13 +207,13 @@ func (s *Service) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreat
 	if err != nil {
 		return api.GroupCreated{}, unseen(err)
 	}
-	rows, err := s.inviteRoster(c, g, founder, in.Members, made.Repeated)
+	rows, err := joinRequests{s.core}.inviteRoster(c, g, founder, in.Members, made.Repeated)
 	return api.GroupCreated{Group: g.Group, Invitations: rows}, unseen(err)
 }
 
 // madeGroup is a group that the caller has made, by this request or an earlier
 // one with its key.
-func (s *Service) madeGroup(c *rest.Call, made actors.GroupMade) (seenGroup, error) {
+func (s groups) madeGroup(c *rest.Call, made actors.GroupMade) (seenGroup, error) {
 	g, err := actors.ReadGroup(c.Context(), s.Node, made.ID, seeGroup)
 	if errors.Is(err, group.ErrUnknown) { // its founder went elsewhere meanwhile
 		err = group.ErrIsolationConflict
@@ -229,7 +229,7 @@ func (s *Service) madeGroup(c *rest.Call, made actors.GroupMade) (seenGroup, err
 	return g, err
 }
 
-func (s *Service) patchGroup(c *rest.Call, in *api.GroupPatch) (api.Group, error) {
+func (s groups) patchGroup(c *rest.Call, in *api.GroupPatch) (api.Group, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
 	if err != nil {
 		return api.Group{}, err
@@ -264,7 +264,7 @@ func unseen(err error) error {
 	return err
 }
 
-func (s *Service) deleteGroup(c *rest.Call, in *api.DeleteGroup) (rest.NoContent, error) {
+func (s groups) deleteGroup(c *rest.Call, in *api.DeleteGroup) (rest.NoContent, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
 	if err == nil {
 		err = s.mayKnow(c, in.ID)
@@ -276,7 +276,7 @@ func (s *Service) deleteGroup(c *rest.Call, in *api.DeleteGroup) (rest.NoContent
 }
 
 // mayKnow judges whether the caller may know of a group that it wants to change.
-func (s *Service) mayKnow(c *rest.Call, id parley.GroupID) error {
+func (s *core) mayKnow(c *rest.Call, id parley.GroupID) error {
 	_, err := look(s, c, id, passerby, func(*group.State, time.Time) struct{} { return struct{}{} })
 	return err
 }

@@ -17,9 +17,9 @@ import (
 
 // getProfile is what anyone may see of a public group.
 // // spec: Directory and discovery (all public, no auth)
-func (s *Service) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupProfile, error) {
+func (s groupDirectory) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupProfile, error) {
 	// The caller is nobody: it owns no seat.
-	g, err := look(s, c, in.ID, passerby, seeGroup)
+	g, err := look(s.core, c, in.ID, passerby, seeGroup)
 	if err != nil {
 		return api.GroupProfile{}, err
 	}
@@ -34,7 +34,7 @@ func (s *Service) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupProfile
 // without one. Where the work of one request ends before the groups do, the page
 // may be short or empty, and its cursor goes on at the group where the work ended.
 // // spec: Directory and discovery (all public, no auth)
-func (s *Service) findGroups(c *rest.Call, in *api.FindGroups) (api.Page[api.GroupProfile], error) {
+func (s groupDirectory) findGroups(c *rest.Call, in *api.FindGroups) (api.Page[api.GroupProfile], error) {
 	page := api.Page[api.GroupProfile]{Items: []api.GroupProfile{}}
 	query := ""
 	if in.Query != nil {

@@ -20,7 +20,7 @@ import (
 // seatHolders are the caller's agents that have or had a seat in the group whose
 // conversation it is, as far as anything depends on them: who began it, the first
 // member, the first admin, or else one that has left.
-func (s *Service) seatHolders(c *rest.Call, state *conversation.State) (mine []*agent.State, err error) {
+func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (mine []*agent.State, err error) {
 	host, org := state.GroupID(), c.Caller.Org
 	ids, err := actors.ReadGroup(c.Context(), s.Node, host, func(g *group.State, _ time.Time) []parley.AgentID {
 		return foremost(g, org)
@@ -80,7 +80,7 @@ func initiatorOf(state *conversation.State) parley.AgentID {
 
 // takesPart reports whether an agent may read a conversation: it is in it, or
 // has or had a seat in the group whose it is.
-func (s *Service) takesPart(c *rest.Call, state *conversation.State, a *agent.State) (bool, error) {
+func (s conversations) takesPart(c *rest.Call, state *conversation.State, a *agent.State) (bool, error) {
 	if state.Role(a.AgentID()) != conversation.NoRole || state.GroupID().Zero() {
 		return state.Role(a.AgentID()) != conversation.NoRole, nil
 	}
@@ -108,7 +108,7 @@ type participant struct {
 // attendance lists the participants of a group's conversation, who began it first:
 // the group's members, or for an organization that has none of them any more, the
 // agents that it had there and those with whom they share rows.
-func (s *Service) attendance(l *rest.List, state *conversation.State) error {
+func (s conversations) attendance(l *rest.List, state *conversation.State) error {
 	type seen struct {
 		members []group.Member
 		seated  bool
@@ -150,7 +150,7 @@ func (s *Service) attendance(l *rest.List, state *conversation.State) error {
 
 // companyOf are a former member's agents in a group with those with whom they share
 // rows of the conversation, and since when as far as that is known.
-func (s *Service) companyOf(c *rest.Call, state *conversation.State) (map[parley.AgentID]time.Time, error) {
+func (s conversations) companyOf(c *rest.Call, state *conversation.State) (map[parley.AgentID]time.Time, error) {
 	company, err := s.Node.Company(c.Context(), state.ConversationID(), state.GroupID(), c.Caller.Org)
 	for agent, since := range company {
 		if since.IsZero() {

@@ -53,7 +53,7 @@ func readKey(k *api.JWK, curve, member string, faults *rest.SchemaError) []byte 
 
 // uploadKeys replaces one key or both; senders see the new ones at once. A
 // binding that comes along is judged in the same turn.
-func (s *Service) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, error) {
+func (s agentKeys) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, error) {
 	keys, err := readKeys(in.SigningPublicKey, in.EncryptionPublicKey)
 	if err != nil {
 		return api.Agent{}, err
@@ -66,7 +66,7 @@ func (s *Service) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, error
 		}
 		rotate.Proof = &proof
 	}
-	changed, err := s.changeAgent(c, in.ID, rotate)
+	changed, err := agents{s.core}.changeAgent(c, in.ID, rotate)
 	if stale := (*parley.Refusal)(nil); errors.As(err, &stale) && stale.Is(agent.ErrBindingStale) {
 		err = stale.With("loc", []any{"body", "key_binding", "signed_at"})
 	}
@@ -75,7 +75,7 @@ func (s *Service) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, error
 
 // proofOf is a binding of keys of one of the caller's agents, as its rules judge
 // it. A signature that is not base64url is judged as one that does not verify.
-func (s *Service) proofOf(c *rest.Call, id parley.AgentID, in *api.KeyProof) (agent.Proof, error) {
+func (s agentKeys) proofOf(c *rest.Call, id parley.AgentID, in *api.KeyProof) (agent.Proof, error) {
 	a, err := s.ownAgent(c, id)
 	if err != nil {
 		return agent.Proof{}, err
@@ -101,7 +101,7 @@ func signatureBytes(text string) []byte {
 }
 
 // bindKeys has the agent's current keys bound by its own signature.
-func (s *Service) bindKeys(c *rest.Call, in *api.BindKeys) (api.BoundKeys, error) {
+func (s agentKeys) bindKeys(c *rest.Call, in *api.BindKeys) (api.BoundKeys, error) {
 	proof, err := s.proofOf(c, in.ID, &in.KeyProof)
 	if err != nil {
 		return api.BoundKeys{}, err
@@ -130,7 +130,7 @@ func bindingOf(a *agent.State, place int) api.KeyBinding {
 
 // listBindings are all bindings of an active agent's keys, oldest first. They are
 // public, since a client that trusted a former key follows them to the current one.
-func (s *Service) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rendered, error) {
+func (s agentKeys) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rendered, error) {
 	a, err := s.publicAgent(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
@@ -153,7 +153,7 @@ func (s *Service) listBindings(c *rest.Call, in *api.GetKeyBindings) (rest.Rende
 }
 
 // retireKey declares a former key untrustworthy for good.
-func (s *Service) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, error) {
+func (s agentKeys) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return api.KeyRecord{}, err
 	}
@@ -167,7 +167,7 @@ func (s *Service) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, err
 // getKeys are the public keys of an active agent, by id or handle; with kid,
 // the key of that thumbprint stands in place of the current one of its kind,
 // former keys included. // spec: Agents
-func (s *Service) getKeys(c *rest.Call, in *api.GetKeys) (rest.Rendered, error) {
+func (s agentKeys) getKeys(c *rest.Call, in *api.GetKeys) (rest.Rendered, error) {
 	a, err := s.publicAgent(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
@@ -187,7 +187,7 @@ func (s *Service) getKeys(c *rest.Call, in *api.GetKeys) (rest.Rendered, error) 
 }
 
 // keyRecord is a key that an agent has or had, among its current ones.
-func (s *Service) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyRecord, error) {
+func (s agentKeys) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyRecord, error) {
 	key, found := a.KeyByKid(kid)
 	if !found {
 		return api.KeyRecord{}, agent.ErrUnknownKey
@@ -205,7 +205,7 @@ func (s *Service) keyRecord(c *rest.Call, a *agent.State, kid string) (api.KeyRe
 }
 
 // publicAgent is an active agent that anyone may name, by exact id or handle.
-func (s *Service) publicAgent(c *rest.Call, name string) (a *agent.State, err error) {
+func (s agentKeys) publicAgent(c *rest.Call, name string) (a *agent.State, err error) {
 	if strings.Contains(name, "@") {
 		if a, err = s.agentByHandle(c, name); errors.Is(err, parley.ErrBadHandle) {
 			return nil, parley.ErrBadHandle.With("loc", []any{"path", "id"})
@@ -223,7 +223,7 @@ func (s *Service) publicAgent(c *rest.Call, name string) (a *agent.State, err er
 	return a, err
 }
 
-func (s *Service) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
+func (s agentKeys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
 	handle, err := s.handle(c.Context(), a)
 	keys := api.AgentKeys{
 		AgentID: a.AgentID(), Handle: &handle,
@@ -238,7 +238,7 @@ func (s *Service) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
 }
 
 // batchKeys are the keys of several agents; those unknown or revoked are left out.
-func (s *Service) batchKeys(c *rest.Call, in *api.GetBatchKeys) (rest.Rendered, error) {
+func (s agentKeys) batchKeys(c *rest.Call, in *api.GetBatchKeys) (rest.Rendered, error) {
 	batch, changed := api.BatchKeys{Keys: map[parley.AgentID]api.AgentKeys{}}, time.Unix(s.started, 0)
 	for _, id := range in.IDs {
 		a, err := s.Node.Agent(c.Context(), id)

@@ -16,7 +16,7 @@ import (
 
 // carry marks a message as delivered to its recipient by a channel, 0 for none
 // that carries, and as read if so.
-func (s *Service) carry(c *rest.Call, m actors.Message, by journal.Channel, reads bool) (actors.Message, error) {
+func (s inbox) carry(c *rest.Call, m actors.Message, by journal.Channel, reads bool) (actors.Message, error) {
 	if m.Marks.ReadAt != 0 || (m.Marks.TransferredAt != 0 && !reads) {
 		return m, nil
 	}
@@ -42,7 +42,7 @@ func (s *Service) carry(c *rest.Call, m actors.Message, by journal.Channel, read
 // unmarkable reports whether a mark was refused because the disk takes no
 // writes: what it was for is shown all the same, as not carried yet. It will
 // be carried again.
-func (s *Service) unmarkable(err error) bool {
+func (s inbox) unmarkable(err error) bool {
 	return errors.Is(err, parley.ErrOverloaded) && s.Node.Trouble() != nil
 }
 
@@ -64,7 +64,7 @@ func markOf(m *actors.Message, by journal.Channel, reads bool, now time.Time) (m
 
 // markPage marks a page of an agent's messages. What cannot be marked because the
 // disk takes no writes is shown all the same, as not carried yet.
-func (s *Service) markPage(c *rest.Call, agent parley.AgentID, page []actors.Message, by journal.Channel) error {
+func (s inbox) markPage(c *rest.Call, agent parley.AgentID, page []actors.Message, by journal.Channel) error {
 	var marks []journal.RecordReceipt
 	var before []journal.Receipts
 	for i := range page {
@@ -93,7 +93,7 @@ var errNotRecipient = parley.ErrNotOwner.Saying("The message was sent to somebod
 
 // readMessage marks a message as read by its recipient.
 // docs: delivery.md
-func (s *Service) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, error) {
+func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
@@ -122,13 +122,13 @@ func (s *Service) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered,
 			}
 		}
 	}
-	v := viewer{c.Caller.Org, to, s}
+	v := viewer{c.Caller.Org, to, s.core}
 	return c.Render(v.sizeBound(m.Record), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
 }
 
 // ackMessages marks messages of an agent's inbox as read: those that are named, or
 // all up to one. // docs: delivery.md
-func (s *Service) ackMessages(c *rest.Call, in *api.Ack) (*api.Acked, error) {
+func (s inbox) ackMessages(c *rest.Call, in *api.Ack) (*api.Acked, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func notTheirs(err error) error {
 	return err
 }
 
-func (s *Service) ackNamed(c *rest.Call, in *api.Ack) (int, error) {
+func (s inbox) ackNamed(c *rest.Call, in *api.Ack) (int, error) {
 	messages, err := s.Node.MessagesIn(c.Context(), in.ID, in.IDs)
 	if err != nil {
 		return 0, notTheirs(err)

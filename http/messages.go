@@ -32,7 +32,7 @@ var coreTypes = map[string]bool{
 	"sender_key_distribution": true, "sender_key_request": true, "group_invite": true,
 }
 
-func (s *Service) checkType(messageType string) error {
+func (s messages) checkType(messageType string) error {
 	word, reserved := strings.CutPrefix(messageType, s.Brand+".v1.")
 	if reserved && !coreTypes[word] {
 		return errReservedType
@@ -41,7 +41,7 @@ func (s *Service) checkType(messageType string) error {
 }
 
 // sendMessage starts a conversation with a message. // spec: POST /messages
-func (s *Service) sendMessage(c *rest.Call, in *api.Send) (rest.Rendered, error) {
+func (s messages) sendMessage(c *rest.Call, in *api.Send) (rest.Rendered, error) {
 	if err := s.checkType(in.Type); err != nil {
 		return rest.Rendered{}, err
 	}
@@ -62,7 +62,7 @@ func (s *Service) sendMessage(c *rest.Call, in *api.Send) (rest.Rendered, error)
 }
 
 // renderPosted answers a send or a reply; a repeat says so.
-func (s *Service) renderPosted(c *rest.Call, p actors.Posted, from *agent.State) rest.Rendered {
+func (s messages) renderPosted(c *rest.Call, p actors.Posted, from *agent.State) rest.Rendered {
 	notePosted(c, p)
 	v := s.viewerOf(c, from)
 	out := c.Render(v.sizeBound(p.Message), func(b []byte) []byte {
@@ -75,7 +75,7 @@ func (s *Service) renderPosted(c *rest.Call, p actors.Posted, from *agent.State)
 }
 
 // envelopeOf is what a send says.
-func (s *Service) envelopeOf(c *rest.Call, in *api.Send, from *agent.State, via string) *envelope {
+func (s messages) envelopeOf(c *rest.Call, in *api.Send, from *agent.State, via string) *envelope {
 	return &envelope{
 		Type: in.Type, Payload: in.EncryptedPayload, Version: in.EncryptionVersion, SigningKid: in.SenderSigningKid,
 		Metadata: in.Metadata, ContentType: in.ContentType, Schema: in.PayloadSchema, Attestations: in.SenderAttestations,
@@ -86,7 +86,7 @@ func (s *Service) envelopeOf(c *rest.Call, in *api.Send, from *agent.State, via 
 
 // send resolves to whom from speaks, asks the sender's actor, and gives the
 // stored message.
-func (s *Service) send(c *rest.Call, in *api.Send, from *agent.State, via string) (actors.Posted, error) {
+func (s messages) send(c *rest.Call, in *api.Send, from *agent.State, via string) (actors.Posted, error) {
 	e := s.envelopeOf(c, in, from, via)
 	if err := s.checkSignatures(c, e, from); err != nil {
 		return actors.Posted{}, err
@@ -112,7 +112,7 @@ func (s *Service) send(c *rest.Call, in *api.Send, from *agent.State, via string
 
 // sender is whom from_handle names, else whom the header does, else the
 // organization's first active agent. // spec: Messaging
-func (s *Service) sender(c *rest.Call, in *api.Send) (*agent.State, error) {
+func (s messages) sender(c *rest.Call, in *api.Send) (*agent.State, error) {
 	if in.FromHandle != nil {
 		return s.acting(c, *in.FromHandle)
 	}
@@ -121,7 +121,7 @@ func (s *Service) sender(c *rest.Call, in *api.Send) (*agent.State, error) {
 
 // actingOrFirst is the agent that was named, else the organization's first active
 // one.
-func (s *Service) actingOrFirst(c *rest.Call, name string) (*agent.State, error) {
+func (s *core) actingOrFirst(c *rest.Call, name string) (*agent.State, error) {
 	if name != "" {
 		return s.acting(c, name)
 	}
@@ -132,7 +132,7 @@ func (s *Service) actingOrFirst(c *rest.Call, name string) (*agent.State, error)
 	return a, err
 }
 
-func (s *Service) recipient(c *rest.Call, in *api.Send) (*agent.State, error) {
+func (s messages) recipient(c *rest.Call, in *api.Send) (*agent.State, error) {
 	if in.ToAgentID != nil {
 		return s.Node.Agent(c.Context(), *in.ToAgentID)
 	}
@@ -140,7 +140,7 @@ func (s *Service) recipient(c *rest.Call, in *api.Send) (*agent.State, error) {
 }
 
 // parentOf gathers what the sender's rules ask about a parent conversation.
-func (s *Service) parentOf(c *rest.Call, in *api.Send, from *agent.State) (id parley.ConversationID, fact agent.ParentFact, err error) {
+func (s messages) parentOf(c *rest.Call, in *api.Send, from *agent.State) (id parley.ConversationID, fact agent.ParentFact, err error) {
 	if in.ParentConversationID == nil {
 		return id, fact, nil
 	}
@@ -155,7 +155,7 @@ func (s *Service) parentOf(c *rest.Call, in *api.Send, from *agent.State) (id pa
 }
 
 // contentFrom is what is said, not rendered yet.
-func (s *Service) contentFrom(c *rest.Call, e *envelope) actors.Content {
+func (s messages) contentFrom(c *rest.Call, e *envelope) actors.Content {
 	content := actors.Content{
 		Type: e.Type, Key: e.IdempotencyKey, Forged: e.forged, FromOrg: c.Caller.Org,
 		DayLimit: s.allowed(c.Caller, quotaMessages),
@@ -167,7 +167,7 @@ func (s *Service) contentFrom(c *rest.Call, e *envelope) actors.Content {
 }
 
 // contentOf renders what is said; to is nil where the recipient is unknown.
-func (s *Service) contentOf(c *rest.Call, e *envelope, from, to *agent.State) (actors.Content, error) {
+func (s messages) contentOf(c *rest.Call, e *envelope, from, to *agent.State) (actors.Content, error) {
 	content := s.contentFrom(c, e)
 	if to == nil {
 		return content, nil
@@ -205,7 +205,7 @@ func writeContent(c *rest.Call, e *envelope) ([]byte, error) {
 // body, and attestations whose keys belong to agents here. What does not verify
 // is noted in e, to be judged after the idempotency key; an error is of a request
 // that cannot be judged.
-func (s *Service) checkSignatures(c *rest.Call, e *envelope, from *agent.State) error {
+func (s messages) checkSignatures(c *rest.Call, e *envelope, from *agent.State) error {
 	if e.MessageSignature != nil {
 		e.forged = auth.CheckMessageSignature(s.Brand, from.GetSigningKey(), *e.MessageSignature, c.Body())
 	}
@@ -237,7 +237,7 @@ func (s *Service) checkSignatures(c *rest.Call, e *envelope, from *agent.State) 
 // URL of an agent here, whose fragment may be a thumbprint. A former key counts,
 // since an attestation may be older than the rotation; one that its owner retired
 // is nil, which nothing verifies with.
-func (s *Service) attestationKey(c *rest.Call, kid string) (key []byte, known bool, err error) {
+func (s messages) attestationKey(c *rest.Call, kid string) (key []byte, known bool, err error) {
 	var a *agent.State
 	wanted := kid
 	if slug, name, fragment, ok := auth.ParseAgentDID(kid, s.Domain); ok {
@@ -267,7 +267,7 @@ func (s *Service) attestationKey(c *rest.Call, kid string) (key []byte, known bo
 }
 
 // replyMessage continues the conversation of a message. // spec: POST /messages/{id}/reply
-func (s *Service) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, error) {
+func (s messages) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, error) {
 	if err := s.checkType(in.Type); err != nil {
 		return rest.Rendered{}, err
 	}
@@ -321,7 +321,7 @@ func (s *Service) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, erro
 
 // ends are who replies and to whom: the named agent, else the caller's agent
 // that received the message, else the one that sent it; and the other party.
-func (s *Service) ends(c *rest.Call, r *record.Message, named *agent.State) (from, to *agent.State, err error) {
+func (s messages) ends(c *rest.Call, r *record.Message, named *agent.State) (from, to *agent.State, err error) {
 	mine := r.Sender()
 	if r.RecipientOrg() == c.Caller.Org {
 		mine = r.Recipient()
@@ -363,7 +363,7 @@ func readable(c *rest.Call, m actors.Message, err error) (actors.Message, error)
 
 // getMessage reads a message. For the recipient's organization that delivers
 // it; for the recipient itself it also reads it.
-func (s *Service) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, error) {
+func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, error) {
 	var acting *agent.State
 	if in.ActingAgent != "" {
 		var err error
@@ -393,7 +393,7 @@ func (s *Service) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, e
 
 // inbox is a page of an agent's messages, newest first. A page delivers what it
 // carries for the first time, and waits for that to be stored.
-func (s *Service) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
+func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return rest.Rendered{}, err
 	}
@@ -406,7 +406,7 @@ func (s *Service) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	room := pageRoom{call: c, viewer: viewer{c.Caller.Org, in.ID, s}}
+	room := pageRoom{call: c, viewer: viewer{c.Caller.Org, in.ID, s.core}}
 	page, next, err := s.Node.Inbox(c.Context(), in.ID, before, in.Limit, only, room.fits)
 	if err != nil {
 		return rest.Rendered{}, err

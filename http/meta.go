@@ -9,7 +9,7 @@ import (
 )
 
 // health says whether requests can be served. // spec: Compliance and infrastructure
-func (s *Service) health(c *rest.Call, _ *api.Nothing) (api.Health, error) {
+func (s serverInfo) health(c *rest.Call, _ *api.Nothing) (api.Health, error) {
 	h := api.Health{
 		Status: "ok", Version: s.Version, UptimeS: int(c.Now().Unix() - s.started), Durability: "fsync",
 		Checks: map[string]string{"journal": "ok"},
@@ -27,7 +27,7 @@ func (s *Service) health(c *rest.Call, _ *api.Nothing) (api.Health, error) {
 	return h, nil
 }
 
-func (s *Service) version(*rest.Call, *api.Nothing) (api.Version, error) {
+func (s serverInfo) version(*rest.Call, *api.Nothing) (api.Version, error) {
 	return api.Version{
 		Name: "parley", Version: s.Version, Go: runtime.Version(), Brand: s.Brand, ServiceDomain: s.Domain,
 	}, nil

@@ -11,12 +11,12 @@ import (
 )
 
 // getOrg is the organization's record. // spec: Organization
-func (s *Service) getOrg(c *rest.Call, _ *api.Nothing) (api.Org, error) {
+func (s orgs) getOrg(c *rest.Call, _ *api.Nothing) (api.Org, error) {
 	o, err := s.Node.OrgNow(c.Context(), c.Caller.Org)
 	return orgOf(o), err
 }
 
-func (s *Service) patchOrg(c *rest.Call, in *api.OrgPatch) (api.Org, error) {
+func (s orgs) patchOrg(c *rest.Call, in *api.OrgPatch) (api.Org, error) {
 	o, err := s.Node.ChangeOrg(c.Context(), c.Caller.Org, org.Change{
 		Name: in.Name, ContactEmail: org.Clearable(in.ContactEmail), CountryCode: org.Clearable(in.CountryCode), Slug: in.Slug,
 	})
@@ -41,7 +41,7 @@ func orNull(text string) *string {
 }
 
 // quotas are the limits of the organization's tier and what is used of them.
-func (s *Service) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
+func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 	o, err := s.Node.OrgNow(c.Context(), c.Caller.Org)
 	if err != nil {
 		return api.Quotas{}, err
@@ -63,7 +63,7 @@ func (s *Service) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 
 // createCredentials adds a second way in, so that secrets can be changed
 // without a gap. The secret is shown here and never again.
-func (s *Service) createCredentials(c *rest.Call, _ *api.CreateCredentials) (api.Credentials, error) {
+func (s orgs) createCredentials(c *rest.Call, _ *api.CreateCredentials) (api.Credentials, error) {
 	secret := auth.NewSecret(s.Entropy)
 	hash := auth.HashSecret(secret)
 	client, err := s.Node.AddCredential(c.Context(), c.Caller.Org, hash[:])
@@ -76,7 +76,7 @@ func (s *Service) createCredentials(c *rest.Call, _ *api.CreateCredentials) (api
 	}, nil
 }
 
-func (s *Service) deleteCredentials(c *rest.Call, in *api.DeleteCredentials) (rest.NoContent, error) {
+func (s orgs) deleteCredentials(c *rest.Call, in *api.DeleteCredentials) (rest.NoContent, error) {
 	err := s.Node.RevokeCredential(c.Context(), c.Caller.Org, in.ClientID)
 	if err == nil {
 		s.streams.endIf(func(st *agentStream) bool { return st.caller.ClientID == in.ClientID })

@@ -20,7 +20,7 @@ func TestAPageHasRoomForItsFirst(t *testing.T) {
 	c := callOf(h.owner)
 	long := &record.Message{Content: make([]byte, parley.PageBytesMax)}
 	for what, page := range map[string][]*record.Message{"the first": {long}, "a second": {{}, long}, "beside it": {long, {}}} {
-		room := pageRoom{call: c, viewer: viewer{service: h.service}}
+		room := pageRoom{call: c, viewer: viewer{service: h.service.core}}
 		for i, r := range page {
 			if fits, err := room.fits(r); err != nil || fits != (i == 0) {
 				t.Errorf("%s, message %d: fits %v, %v", what, i+1, fits, err)
@@ -53,7 +53,7 @@ func TestSizeBoundHolds(t *testing.T) {
 		"broadcast": {stored(h.owner, other, long.Bytes()), 460},
 		"copy":      {stored(other, h.owner, long.Bytes()), 460},
 	} {
-		v := viewer{org: h.owner, service: h.service}
+		v := viewer{org: h.owner, service: h.service.core}
 		takes := len(appendMessage(nil, actors.Message{Record: c.record, Marks: read}, v))
 		if bound := v.sizeBound(c.record); takes > bound || takes+c.slack < bound {
 			t.Errorf("%s: takes %d bytes, %d are counted", what, takes, bound)

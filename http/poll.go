@@ -20,17 +20,17 @@ const pollWindow = time.Minute
 var errUnknownToken = parley.ErrNotFound.Saying("There is no such poll token.")
 
 // newPollToken draws a token of 160 random bits. Only its hash is kept.
-func (s *Service) newPollToken() (token string, hash []byte) {
+func (s agents) newPollToken() (token string, hash []byte) {
 	a, b := s.Entropy(), s.Entropy()
 	token = base64.RawURLEncoding.EncodeToString(append(a[:], b[:]...))
 	sum := sha256.Sum256([]byte(token))
 	return token, sum[:]
 }
 
-func (s *Service) pollURL(token string) string { return s.BaseURL + "/poll/" + token }
+func (s agents) pollURL(token string) string { return s.BaseURL + "/poll/" + token }
 
 // createPollToken replaces the agent's poll token. // spec: Messaging
-func (s *Service) createPollToken(c *rest.Call, in *api.CreatePollToken) (api.PollToken, error) {
+func (s agents) createPollToken(c *rest.Call, in *api.CreatePollToken) (api.PollToken, error) {
 	token, hash := s.newPollToken()
 	if _, err := s.changeAgent(c, in.ID, agent.IssuePollToken{Hash: hash}); err != nil {
 		return api.PollToken{}, err
@@ -38,18 +38,18 @@ func (s *Service) createPollToken(c *rest.Call, in *api.CreatePollToken) (api.Po
 	return api.PollToken{PollURL: s.pollURL(token)}, nil
 }
 
-func (s *Service) deletePollToken(c *rest.Call, in *api.DeletePollToken) (rest.NoContent, error) {
+func (s agents) deletePollToken(c *rest.Call, in *api.DeletePollToken) (rest.NoContent, error) {
 	_, err := s.changeAgent(c, in.ID, agent.RevokePollToken{})
 	return rest.NoContent{}, err
 }
 
 // poll counts what came to an agent since an instant, without a word about what
 // it was. Guesses at tokens count against their address too.
-func (s *Service) poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
+func (s agents) poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
 	hash := sha256.Sum256([]byte(in.Token))
 	// One that the token's window refuses counts for the address as little.
 	standing := limit.TakeAll(
-		limit.Draw{Window: s.pollAddress, Key: s.Source(c)}, limit.Draw{Window: s.pollToken, Key: string(hash[:])},
+		limit.Draw{Window: s.pollAddress, Key: admission{s.core}.Source(c)}, limit.Draw{Window: s.pollToken, Key: string(hash[:])},
 	)
 	if err := c.SetRate(standing); err != nil {
 		return api.PollCount{}, err

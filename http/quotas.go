@@ -99,7 +99,7 @@ func (p QuotaProfile) Of(o *org.State, name string) *int {
 func (p QuotaProfile) Seats(owner *org.State) *int { return p.Of(owner, quotaMembers) }
 
 // allowed is what a caller may have of a quota, nil for any number.
-func (s *Service) allowed(who rest.Caller, name string) *int {
+func (s *core) allowed(who rest.Caller, name string) *int {
 	o, _ := who.Record.(*org.State)
 	return s.Quotas.Of(o, name)
 }

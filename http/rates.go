@@ -71,7 +71,7 @@ func newRates(r Rates, clock parley.Clock) rates {
 
 // Admit refuses a request whose caller is over its rate, or that would write
 // where there is no room, before anything of it is looked at. // spec: Errors
-func (s *Service) Admit(c *rest.Call) error {
+func (s admission) Admit(c *rest.Call) error {
 	r := c.Route()
 	reading := r.Method == fasthttp.MethodGet
 	if !reading && r.Access != rest.Basic { // tokens write nothing
@@ -95,7 +95,7 @@ func (s *Service) Admit(c *rest.Call) error {
 }
 
 // takeBySource is take for the address that a request comes from.
-func (s *Service) takeBySource(c *rest.Call, l *limit.Limiter) error {
+func (s admission) takeBySource(c *rest.Call, l *limit.Limiter) error {
 	if l == nil {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (s *Service) takeBySource(c *rest.Call, l *limit.Limiter) error {
 // openToGuesses refuses an address that has been wrong about secrets too often,
 // before another one is looked at. It takes nothing: whether this is a failure is
 // not known yet.
-func (s *Service) openToGuesses(c *rest.Call) error {
+func (s admission) openToGuesses(c *rest.Call) error {
 	l := s.rates.tokenFailures
 	if l == nil {
 		return nil
@@ -124,7 +124,7 @@ func take(c *rest.Call, l *limit.Limiter, key string) error {
 
 // Source is the address that limits count by: the client's, also behind our
 // proxies.
-func (s *Service) Source(c *rest.Call) string {
+func (s admission) Source(c *rest.Call) string {
 	addr := c.Peer()
 	if !addr.IsValid() {
 		return limit.AddressKey(netip.IPv4Unspecified())
@@ -136,7 +136,7 @@ func (s *Service) Source(c *rest.Call) string {
 }
 
 // Proxy reports whether an address is that of a proxy in front of the service.
-func (s *Service) Proxy(addr netip.Addr) bool {
+func (s admission) Proxy(addr netip.Addr) bool {
 	for _, network := range s.Proxies {
 		if network.Contains(addr) {
 			return true
@@ -156,7 +156,7 @@ const (
 // it was called from, so the last that is none of ours is the client's; what
 // stands before it anybody may have written, and is not looked at. Something that
 // is no address ends the search: the proxy that passed it on is the client.
-func (s *Service) behind(peer netip.Addr, forwarded [][]byte) netip.Addr {
+func (s admission) behind(peer netip.Addr, forwarded [][]byte) netip.Addr {
 	for read, n := 0, len(forwarded)-1; n >= 0; n-- {
 		for line, more := forwarded[n], true; more; read++ {
 			entry := line

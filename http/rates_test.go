@@ -78,7 +78,7 @@ func TestRatesAreToldAndHeld(t *testing.T) {
 // wrong way.
 func TestRatesAreToldAndHeldControl(t *testing.T) {
 	for defect, judge := range map[string]func(s *Service, c *rest.Call) error{
-		"":             (*Service).Admit,
+		"":             func(s *Service, c *rest.Call) error { return s.Admit(c) },
 		"never counts": func(*Service, *rest.Call) error { return nil },
 		"counts twice": func(s *Service, c *rest.Call) error { return errors.Join(s.Admit(c), s.Admit(c)) },
 		"tells and does not hold": func(s *Service, c *rest.Call) error {
@@ -181,7 +181,7 @@ func TestGuessesAreTheirAddressesControl(t *testing.T) {
 // TestForwardedAddresses: only our proxies are believed, and of what they pass on
 // only what they have added themselves.
 func TestForwardedAddresses(t *testing.T) {
-	s := &Service{ServiceOptions: ServiceOptions{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}}
+	s := admission{&core{ServiceOptions: ServiceOptions{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}}}
 	for _, c := range []struct {
 		lines []string
 		want  string
@@ -224,7 +224,7 @@ func TestForwardedAddresses(t *testing.T) {
 // TestForwardedAddressesCostLittle: what strangers wrote into a header of 16 KB is
 // not looked at, and takes no memory.
 func TestForwardedAddressesCostLittle(t *testing.T) {
-	s := &Service{ServiceOptions: ServiceOptions{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
+	s := admission{&core{ServiceOptions: ServiceOptions{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}}
 	header := [][]byte{[]byte(strings.Repeat(",", 16<<10) + "192.0.2.7")}
 	takes := func(read func()) uint64 {
 		const times = 100
@@ -350,7 +350,7 @@ func TestMailedTokens(t *testing.T) {
 	defer h.close()
 	p := h.party("acme")
 	now := h.service.Clock()
-	good, late := h.service.mailToken(p.owner, now.Add(mailTokenLifetime)), h.service.mailToken(p.owner, now.Add(-mailTokenLifetime))
+	good, late := signup{h.service.core}.mailToken(p.owner, now.Add(mailTokenLifetime)), signup{h.service.core}.mailToken(p.owner, now.Add(-mailTokenLifetime))
 	hand := func(token string) *told { return p.ask("POST", "/auth/verify-email", `{"token":"`+token+`"}`) }
 	hand(good).want(404)
 	h.service.Mail = func(string, string) {}
@@ -359,7 +359,7 @@ func TestMailedTokens(t *testing.T) {
 	hand(late).want(410, "gone")
 	hand(good[1:]).want(404)
 	hand(h.service.Cursors.Seal("another list", p.owner.Bytes())).want(404)
-	hand(h.service.mailToken(parley.OrgID{}, now.Add(mailTokenLifetime))).want(404)
+	hand(signup{h.service.core}.mailToken(parley.OrgID{}, now.Add(mailTokenLifetime))).want(404)
 }
 
 // TestQuotaProfileWith leaves what it is taken from alone.

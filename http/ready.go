@@ -13,7 +13,7 @@ var (
 
 // Ready is why this server should be sent no requests, nil if it should: it is
 // stopping, its disk takes no writes, or a file of its data is damaged.
-func (s *Service) Ready() *parley.Refusal {
+func (s *core) Ready() *parley.Refusal {
 	if s.closing.Load() {
 		return errDraining
 	}
@@ -27,7 +27,7 @@ func (s *Service) Ready() *parley.Refusal {
 }
 
 // ready tells a load balancer what Ready tells.
-func (s *Service) ready(c *rest.Call, _ *api.Nothing) (api.Ready, error) {
+func (s serverInfo) ready(c *rest.Call, _ *api.Nothing) (api.Ready, error) {
 	c.SetHeader("Cache-Control", "no-store")
 	if reason := s.Ready(); reason != nil {
 		c.SetStatus(503)

@@ -26,11 +26,11 @@ var (
 // register makes a proof-of-work challenge. Nothing is stored and nothing
 // reserved: the challenge is sealed in its id, and the first to solve has the slug.
 // // spec: Registration and token
-func (s *Service) register(c *rest.Call, in *api.Register) (api.Challenge, error) {
+func (s signup) register(c *rest.Call, in *api.Register) (api.Challenge, error) {
 	if parley.ReservedSlug(in.OrgSlug, s.Brand) {
 		return api.Challenge{}, errReservedSlug
 	}
-	name, from := in.OrgSlug, s.Source(c)
+	name, from := in.OrgSlug, admission{s.core}.Source(c)
 	if in.OrgName != nil {
 		name = *in.OrgName
 	}
@@ -62,7 +62,7 @@ const challengeList = "POST /auth/register"
 
 // challenge opens the id of a challenge. One that this service did not seal is
 // unknown.
-func (s *Service) challenge(id string) (*registration.Challenge, error) {
+func (s signup) challenge(id string) (*registration.Challenge, error) {
 	sealed, err := s.Cursors.Open(challengeList, id)
 	if err != nil {
 		return nil, registration.ErrUnknown
@@ -73,7 +73,7 @@ func (s *Service) challenge(id string) (*registration.Challenge, error) {
 
 // solve makes the organization of a solved challenge. The secret is shown here
 // and never again: only its hash is kept.
-func (s *Service) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
+func (s signup) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
 	challenge, err := s.challenge(in.ChallengeID)
 	if err != nil {
 		return api.Credentials{}, err
@@ -108,12 +108,12 @@ const (
 
 // mailToken is the proof that somebody reads an organization's mail: nobody else
 // can make one, so that none need be kept.
-func (s *Service) mailToken(id parley.OrgID, expires time.Time) string {
+func (s signup) mailToken(id parley.OrgID, expires time.Time) string {
 	return s.Cursors.Seal(mailTokenList, binary.BigEndian.AppendUint64(id.Bytes(), uint64(expires.Unix())))
 }
 
 // verifyEmail clears the organization whose mailed token came back.
-func (s *Service) verifyEmail(c *rest.Call, in *api.VerifyEmail) (api.VerifiedEmail, error) {
+func (s signup) verifyEmail(c *rest.Call, in *api.VerifyEmail) (api.VerifiedEmail, error) {
 	sealed, err := s.Cursors.Open(mailTokenList, in.Token)
 	switch {
 	case s.Mail == nil || err != nil || len(sealed) != 24:
@@ -131,14 +131,14 @@ func (s *Service) verifyEmail(c *rest.Call, in *api.VerifyEmail) (api.VerifiedEm
 // token exchanges client credentials for an access token. Failures are counted
 // for the address that they come from, never for the client that they name: so
 // nobody is locked out by others' guesses.
-func (s *Service) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
+func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 	id, secret, ok := auth.ParseBasic([]byte(c.Header("Authorization")))
 	if !ok && in.ClientID != nil && in.ClientSecret != nil {
 		id, secret, ok = *in.ClientID, *in.ClientSecret, true
 	}
 	// What a failure costs is taken first, so that no more secrets are judged than
 	// the rate allows, however many come at once.
-	if err := s.takeBySource(c, s.rates.tokenFailures); err != nil {
+	if err := (admission{s.core}).takeBySource(c, s.rates.tokenFailures); err != nil {
 		return api.Token{}, err
 	}
 	client, slug, owner, err := s.client(c, id, secret)
@@ -146,7 +146,7 @@ func (s *Service) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 		err = auth.ErrInvalidClient
 	}
 	if !errors.Is(err, auth.ErrInvalidClient) {
-		s.rates.tokenFailures.GiveBack(s.Source(c))
+		s.rates.tokenFailures.GiveBack(admission{s.core}.Source(c))
 	}
 	if err == nil {
 		err = take(c, s.rates.token, string(client[:]))
@@ -169,7 +169,7 @@ func (s *Service) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 
 // client checks credentials. An unknown client costs and says the same as a
 // wrong secret.
-func (s *Service) client(c *rest.Call, id, secret string) (client parley.ClientID, slug string, owner parley.OrgID, err error) {
+func (s signup) client(c *rest.Call, id, secret string) (client parley.ClientID, slug string, owner parley.OrgID, err error) {
 	client, malformed := parley.ParseID[parley.ClientID](id)
 	if malformed == nil {
 		if owner, err = s.Node.OrgByClient(c.Context(), client); err != nil && !errors.Is(err, parley.ErrNotFound) {
@@ -193,7 +193,7 @@ func (s *Service) client(c *rest.Call, id, secret string) (client parley.ClientI
 }
 
 // authorizationServer describes the token endpoint. source: RFC 8414
-func (s *Service) authorizationServer(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
+func (s signup) authorizationServer(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 	return c.Document(api.AuthorizationServer{
 		Issuer: s.BaseURL, TokenEndpoint: s.BaseURL + "/oauth/token", JWKSURI: s.BaseURL + "/.well-known/jwks.json",
 		Scopes: []string{auth.Scope}, ResponseTypes: []string{}, GrantTypes: []string{auth.GrantType},
@@ -202,7 +202,7 @@ func (s *Service) authorizationServer(c *rest.Call, _ *api.Nothing) (rest.Render
 }
 
 // jwks publishes the keys that tokens are verified with. // spec: Directory and discovery (all public, no auth)
-func (s *Service) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
+func (s signup) jwks(c *rest.Call, _ *api.Nothing) (rest.Rendered, error) {
 	keys, newest := api.SigningKeys{Keys: []api.SigningKey{}}, time.Time{}
 	for _, k := range s.Issuer.Keys().Published(c.Now()) {
 		if k.Created.After(newest) {

@@ -57,7 +57,7 @@ type origin struct {
 	via       string
 }
 
-func (s *Service) originOf(c *rest.Call, from *agent.State, via string) origin {
+func (s *core) originOf(c *rest.Call, from *agent.State, via string) origin {
 	return origin{
 		server: s.Domain, at: c.Now(), org: c.Caller.Org, slug: c.Caller.Slug, tier: c.Caller.Tier,
 		oversight: from.GetHumanOversight(), via: via,
@@ -172,11 +172,11 @@ type viewer struct {
 	// agent is the acting agent, zero if none was named.
 	agent parley.AgentID
 	// service knows who the recipients of copies are.
-	service *Service
+	service *core
 }
 
 // viewerOf reads a message as the organization of one of its ends.
-func (s *Service) viewerOf(c *rest.Call, acting *agent.State) viewer {
+func (s *core) viewerOf(c *rest.Call, acting *agent.State) viewer {
 	v := viewer{org: c.Caller.Org, service: s}
 	if acting != nil {
 		v.agent = acting.AgentID()

@@ -46,109 +46,116 @@ func (s *Service) Routes() []rest.Route {
 }
 
 func (s *Service) registrationRoutes() []rest.Route {
+	signup := signup{s.core}
 	return []rest.Route{
-		rest.Typed(post, "/auth/register", rest.Public, 201, "Ask for a proof-of-work challenge.", s.register),
-		rest.Typed(post, "/auth/register/solve", rest.Public, 201, "Solve the challenge and receive client credentials.", s.solve),
-		rest.Typed(post, "/auth/verify-email", rest.Public, 200, "Hand in the token that was mailed at registration, for trust tier 1.", s.verifyEmail),
-		rest.Typed(post, "/oauth/token", rest.Basic, 200, "Exchange client credentials for an access token.", s.token),
-		rest.RenderedAs[api.AuthorizationServer](get, "/.well-known/oauth-authorization-server", rest.Public, 200, "Metadata of the authorization server.", s.authorizationServer),
-		rest.RenderedAs[api.SigningKeys](get, "/.well-known/jwks.json", rest.Public, 200, "Public keys that access tokens are signed with.", s.jwks),
+		rest.Typed(post, "/auth/register", rest.Public, 201, "Ask for a proof-of-work challenge.", signup.register),
+		rest.Typed(post, "/auth/register/solve", rest.Public, 201, "Solve the challenge and receive client credentials.", signup.solve),
+		rest.Typed(post, "/auth/verify-email", rest.Public, 200, "Hand in the token that was mailed at registration, for trust tier 1.", signup.verifyEmail),
+		rest.Typed(post, "/oauth/token", rest.Basic, 200, "Exchange client credentials for an access token.", signup.token),
+		rest.RenderedAs[api.AuthorizationServer](get, "/.well-known/oauth-authorization-server", rest.Public, 200, "Metadata of the authorization server.", signup.authorizationServer),
+		rest.RenderedAs[api.SigningKeys](get, "/.well-known/jwks.json", rest.Public, 200, "Public keys that access tokens are signed with.", signup.jwks),
 	}
 }
 
 func (s *Service) messagingRoutes() []rest.Route {
+	messages, inbox, agentStreams, conversations, agents := messages{s.core}, inbox{s.core}, agentStreams{s.core}, conversations{s.core}, agents{s.core}
 	return []rest.Route{
-		rest.RenderedAs[api.Message](post, "/messages", rest.Tier1, 201, "Send a message to an agent, or to a group.", s.sendMessage),
-		rest.RenderedAs[api.SyncResult](post, "/messages/sync", rest.Tier1, 200, "Send a message and wait for the reply.", s.syncMessage),
-		rest.RenderedAs[api.Message](get, "/messages/{id}", rest.Bearer, 200, "Read a message.", s.getMessage),
-		rest.RenderedAs[api.Message](post, "/messages/{id}/reply", rest.Tier1, 201, "Reply in the message's conversation.", s.replyMessage),
-		rest.RenderedAs[api.Message](post, "/messages/{id}/read", rest.Bearer, 200, "Mark a received message as read.", s.readMessage),
-		rest.Typed(get, "/messages/{id}/trace", rest.Bearer, 200, "What was done to deliver a message, and why it is not delivered yet.", s.traceMessage),
-		rest.RenderedAs[api.Page[api.Message]](get, "/agents/{id}/messages", rest.Bearer, 200, "Inbox of an agent, newest first.", s.inbox),
-		rest.Typed(post, "/agents/{id}/messages/ack", rest.Bearer, 200, "Mark received messages as read: some, or all up to one.", s.ackMessages),
-		rest.RenderedAs[api.Waited](get, "/agents/{id}/wait", rest.Bearer, 200, "Wait for messages to an agent.", s.wait),
-		rest.Stream(get, "/agents/{id}/stream", rest.Bearer, "Stream of an agent: what it missed, then what comes.", s.streamAgent),
-		rest.RenderedAs[api.Page[api.Message]](get, "/conversations/{id}/messages", rest.Bearer, 200, "Transcript of a conversation, both sides.", s.transcript),
-		rest.Typed(get, "/poll/{token}", rest.Public, 200, "Count an agent's messages by poll token.", s.poll),
-		rest.Typed(post, "/agents/{id}/poll-token", rest.Bearer, 200, "Generate or regenerate the poll token.", s.createPollToken),
-		rest.Typed(remove, "/agents/{id}/poll-token", rest.Bearer, 204, "Revoke the poll token.", s.deletePollToken),
+		rest.RenderedAs[api.Message](post, "/messages", rest.Tier1, 201, "Send a message to an agent, or to a group.", messages.sendMessage),
+		rest.RenderedAs[api.SyncResult](post, "/messages/sync", rest.Tier1, 200, "Send a message and wait for the reply.", messages.syncMessage),
+		rest.RenderedAs[api.Message](get, "/messages/{id}", rest.Bearer, 200, "Read a message.", inbox.getMessage),
+		rest.RenderedAs[api.Message](post, "/messages/{id}/reply", rest.Tier1, 201, "Reply in the message's conversation.", messages.replyMessage),
+		rest.RenderedAs[api.Message](post, "/messages/{id}/read", rest.Bearer, 200, "Mark a received message as read.", inbox.readMessage),
+		rest.Typed(get, "/messages/{id}/trace", rest.Bearer, 200, "What was done to deliver a message, and why it is not delivered yet.", inbox.traceMessage),
+		rest.RenderedAs[api.Page[api.Message]](get, "/agents/{id}/messages", rest.Bearer, 200, "Inbox of an agent, newest first.", inbox.inbox),
+		rest.Typed(post, "/agents/{id}/messages/ack", rest.Bearer, 200, "Mark received messages as read: some, or all up to one.", inbox.ackMessages),
+		rest.RenderedAs[api.Waited](get, "/agents/{id}/wait", rest.Bearer, 200, "Wait for messages to an agent.", inbox.wait),
+		rest.Stream(get, "/agents/{id}/stream", rest.Bearer, "Stream of an agent: what it missed, then what comes.", agentStreams.streamAgent),
+		rest.RenderedAs[api.Page[api.Message]](get, "/conversations/{id}/messages", rest.Bearer, 200, "Transcript of a conversation, both sides.", conversations.transcript),
+		rest.Typed(get, "/poll/{token}", rest.Public, 200, "Count an agent's messages by poll token.", agents.poll),
+		rest.Typed(post, "/agents/{id}/poll-token", rest.Bearer, 200, "Generate or regenerate the poll token.", agents.createPollToken),
+		rest.Typed(remove, "/agents/{id}/poll-token", rest.Bearer, 204, "Revoke the poll token.", agents.deletePollToken),
 	}
 }
 
 func (s *Service) agentRoutes() []rest.Route {
+	agents, agentKeys, conversations := agents{s.core}, agentKeys{s.core}, conversations{s.core}
 	return []rest.Route{
-		rest.RenderedAs[rest.ArrayOrPage[api.Agent]](get, "/agents", rest.Bearer, 200, "Agents of the organization, oldest first.", s.listAgents),
-		rest.Typed(post, "/agents", rest.Tier1, 201, "Create an agent.", s.createAgent),
-		rest.RenderedAs[api.BatchKeys](get, "/agents/keys", rest.Public, 200, "Public keys of several agents.", s.batchKeys),
-		rest.Typed(get, "/agents/{id}", rest.Bearer, 200, "Read an agent.", s.getAgent),
-		rest.Typed(patch, "/agents/{id}", rest.Bearer, 200, "Change an agent.", s.patchAgent),
-		rest.Typed(remove, "/agents/{id}", rest.Bearer, 204, "Revoke an agent.", s.deleteAgent),
-		rest.RenderedAs[api.KeysAnswer](get, "/agents/{id}/keys", rest.Public, 200, "Public keys of an agent.", s.getKeys),
-		rest.Typed(post, "/agents/{id}/keys", rest.Bearer, 200, "Upload or rotate an agent's keys.", s.uploadKeys),
-		rest.Typed(post, "/agents/{id}/keys/retire", rest.Bearer, 200, "Retire a former key.", s.retireKey),
-		rest.Typed(put, "/agents/{id}/key-binding", rest.Bearer, 200, "Bind an agent's current keys by its signature.", s.bindKeys),
-		rest.RenderedAs[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", rest.Public, 200, "Bindings of an agent's keys, oldest first.", s.listBindings),
-		rest.Typed(get, "/agents/{id}/conversations", rest.Bearer, 200, "Conversations of an agent, newest first.", s.agentConversations),
+		rest.RenderedAs[rest.ArrayOrPage[api.Agent]](get, "/agents", rest.Bearer, 200, "Agents of the organization, oldest first.", agents.listAgents),
+		rest.Typed(post, "/agents", rest.Tier1, 201, "Create an agent.", agents.createAgent),
+		rest.RenderedAs[api.BatchKeys](get, "/agents/keys", rest.Public, 200, "Public keys of several agents.", agentKeys.batchKeys),
+		rest.Typed(get, "/agents/{id}", rest.Bearer, 200, "Read an agent.", agents.getAgent),
+		rest.Typed(patch, "/agents/{id}", rest.Bearer, 200, "Change an agent.", agents.patchAgent),
+		rest.Typed(remove, "/agents/{id}", rest.Bearer, 204, "Revoke an agent.", agents.deleteAgent),
+		rest.RenderedAs[api.KeysAnswer](get, "/agents/{id}/keys", rest.Public, 200, "Public keys of an agent.", agentKeys.getKeys),
+		rest.Typed(post, "/agents/{id}/keys", rest.Bearer, 200, "Upload or rotate an agent's keys.", agentKeys.uploadKeys),
+		rest.Typed(post, "/agents/{id}/keys/retire", rest.Bearer, 200, "Retire a former key.", agentKeys.retireKey),
+		rest.Typed(put, "/agents/{id}/key-binding", rest.Bearer, 200, "Bind an agent's current keys by its signature.", agentKeys.bindKeys),
+		rest.RenderedAs[api.Page[api.KeyBinding]](get, "/agents/{id}/key-bindings", rest.Public, 200, "Bindings of an agent's keys, oldest first.", agentKeys.listBindings),
+		rest.Typed(get, "/agents/{id}/conversations", rest.Bearer, 200, "Conversations of an agent, newest first.", conversations.agentConversations),
 	}
 }
 
 func (s *Service) orgRoutes() []rest.Route {
+	orgs := orgs{s.core}
 	return []rest.Route{
-		rest.Typed(get, "/org", rest.Bearer, 200, "Read the organization.", s.getOrg),
-		rest.Typed(patch, "/org", rest.Bearer, 200, "Change the organization.", s.patchOrg),
-		rest.Typed(get, "/org/quotas", rest.Bearer, 200, "Usage against the limits of the trust tier.", s.quotas),
-		rest.Typed(post, "/org/credentials", rest.Bearer, 201, "Add client credentials.", s.createCredentials),
-		rest.Typed(remove, "/org/credentials/{client_id}", rest.Bearer, 204, "Revoke client credentials.", s.deleteCredentials),
+		rest.Typed(get, "/org", rest.Bearer, 200, "Read the organization.", orgs.getOrg),
+		rest.Typed(patch, "/org", rest.Bearer, 200, "Change the organization.", orgs.patchOrg),
+		rest.Typed(get, "/org/quotas", rest.Bearer, 200, "Usage against the limits of the trust tier.", orgs.quotas),
+		rest.Typed(post, "/org/credentials", rest.Bearer, 201, "Add client credentials.", orgs.createCredentials),
+		rest.Typed(remove, "/org/credentials/{client_id}", rest.Bearer, 204, "Revoke client credentials.", orgs.deleteCredentials),
 	}
 }
 
 func (s *Service) groupRoutes() []rest.Route {
+	groups, joinRequests := groups{s.core}, joinRequests{s.core}
 	return []rest.Route{
-		rest.Typed(post, "/groups", rest.Bearer, 201, "Create a group.", s.createGroup),
-		rest.Typed(get, "/groups", rest.Bearer, 200, "Groups of the organization, oldest first.", s.listGroups),
-		rest.RenderedAs[rest.ArrayOrPage[api.JoinRequest]](get, "/groups/invites", rest.Bearer, 200, "Live invitations and nominations of the organization's agents.", s.listInvites),
-		rest.Typed(get, "/groups/{id}", rest.Bearer, 200, "Read a group.", s.getGroup),
-		rest.Typed(patch, "/groups/{id}", rest.Bearer, 200, "Change a group.", s.patchGroup),
-		rest.Typed(remove, "/groups/{id}", rest.Bearer, 204, "Delete a group.", s.deleteGroup),
-		rest.Typed(get, "/groups/{id}/members", rest.Bearer, 200, "Members of a group, in the order of joining.", s.listMembers),
-		rest.Typed(patch, "/groups/{id}/members/{agent_id}", rest.Bearer, 200, "Promote or demote a member.", s.patchMember),
-		rest.Typed(remove, "/groups/{id}/members/{agent_id}", rest.Bearer, 204, "Leave a group, or remove a member.", s.removeMember),
-		rest.Typed(post, "/groups/{id}/join", rest.Bearer, 200, "Join a group, or ask to.", s.joinGroup),
-		rest.Typed(post, "/groups/{id}/invite", rest.Bearer, 200, "Ask one agent or several into a group.", s.invite),
-		rest.Typed(get, "/groups/{id}/requests", rest.Bearer, 200, "Join requests of a group, oldest first.", s.listRequests),
-		rest.Typed(post, "/groups/{id}/requests/{request_id}/vote", rest.Bearer, 200, "Vote on a join request.", s.vote),
+		rest.Typed(post, "/groups", rest.Bearer, 201, "Create a group.", groups.createGroup),
+		rest.Typed(get, "/groups", rest.Bearer, 200, "Groups of the organization, oldest first.", groups.listGroups),
+		rest.RenderedAs[rest.ArrayOrPage[api.JoinRequest]](get, "/groups/invites", rest.Bearer, 200, "Live invitations and nominations of the organization's agents.", joinRequests.listInvites),
+		rest.Typed(get, "/groups/{id}", rest.Bearer, 200, "Read a group.", groups.getGroup),
+		rest.Typed(patch, "/groups/{id}", rest.Bearer, 200, "Change a group.", groups.patchGroup),
+		rest.Typed(remove, "/groups/{id}", rest.Bearer, 204, "Delete a group.", groups.deleteGroup),
+		rest.Typed(get, "/groups/{id}/members", rest.Bearer, 200, "Members of a group, in the order of joining.", groups.listMembers),
+		rest.Typed(patch, "/groups/{id}/members/{agent_id}", rest.Bearer, 200, "Promote or demote a member.", groups.patchMember),
+		rest.Typed(remove, "/groups/{id}/members/{agent_id}", rest.Bearer, 204, "Leave a group, or remove a member.", groups.removeMember),
+		rest.Typed(post, "/groups/{id}/join", rest.Bearer, 200, "Join a group, or ask to.", groups.joinGroup),
+		rest.Typed(post, "/groups/{id}/invite", rest.Bearer, 200, "Ask one agent or several into a group.", joinRequests.invite),
+		rest.Typed(get, "/groups/{id}/requests", rest.Bearer, 200, "Join requests of a group, oldest first.", joinRequests.listRequests),
+		rest.Typed(post, "/groups/{id}/requests/{request_id}/vote", rest.Bearer, 200, "Vote on a join request.", joinRequests.vote),
 	}
 }
 
 func (s *Service) webhookRoutes() []rest.Route {
+	webhooks := webhooks{s.core}
 	return []rest.Route{
-		rest.Typed(post, "/webhooks", rest.Bearer, 201, "Have an agent's events delivered to a URL.", s.createWebhook),
-		rest.RenderedAs[rest.ArrayOrPage[api.Webhook]](get, "/webhooks", rest.Bearer, 200, "Webhooks of the organization's agents, oldest first.", s.listWebhooks),
-		rest.Typed(patch, "/webhooks/{id}", rest.Bearer, 200, "Switch a webhook on or off.", s.patchWebhook),
-		rest.Typed(remove, "/webhooks/{id}", rest.Bearer, 204, "Delete a webhook.", s.deleteWebhook),
-		rest.Typed(post, "/webhooks/{id}/test", rest.Bearer, 200, "Deliver a test event.", s.testWebhook),
-		rest.Typed(post, "/webhooks/{id}/rotate-secret", rest.Bearer, 200, "Make a webhook's secret anew.", s.rotateWebhookSecret),
-		rest.Typed(get, "/webhooks/{id}/deliveries", rest.Bearer, 200, "Delivery jobs of a webhook, newest first.", s.listDeliveries),
-		rest.Typed(get, "/webhooks/{id}/deliveries/summary", rest.Bearer, 200, "Count a webhook's delivery jobs.", s.summary),
-		rest.Typed(post, "/webhooks/{id}/deliveries/{job}/retry", rest.Bearer, 200, "Attempt a delivery job now.", s.retryDelivery),
+		rest.Typed(post, "/webhooks", rest.Bearer, 201, "Have an agent's events delivered to a URL.", webhooks.createWebhook),
+		rest.RenderedAs[rest.ArrayOrPage[api.Webhook]](get, "/webhooks", rest.Bearer, 200, "Webhooks of the organization's agents, oldest first.", webhooks.listWebhooks),
+		rest.Typed(patch, "/webhooks/{id}", rest.Bearer, 200, "Switch a webhook on or off.", webhooks.patchWebhook),
+		rest.Typed(remove, "/webhooks/{id}", rest.Bearer, 204, "Delete a webhook.", webhooks.deleteWebhook),
+		rest.Typed(post, "/webhooks/{id}/test", rest.Bearer, 200, "Deliver a test event.", webhooks.testWebhook),
+		rest.Typed(post, "/webhooks/{id}/rotate-secret", rest.Bearer, 200, "Make a webhook's secret anew.", webhooks.rotateWebhookSecret),
+		rest.Typed(get, "/webhooks/{id}/deliveries", rest.Bearer, 200, "Delivery jobs of a webhook, newest first.", webhooks.listDeliveries),
+		rest.Typed(get, "/webhooks/{id}/deliveries/summary", rest.Bearer, 200, "Count a webhook's delivery jobs.", webhooks.summary),
+		rest.Typed(post, "/webhooks/{id}/deliveries/{job}/retry", rest.Bearer, 200, "Attempt a delivery job now.", webhooks.retryDelivery),
 	}
 }
 
 func (s *Service) otherRoutes() []rest.Route {
+	groupDirectory, conversations, serverInfo := groupDirectory{s.core}, conversations{s.core}, serverInfo{s.core}
 	return []rest.Route{
 		// Directory
-		rest.Typed(get, "/directory/groups", rest.Public, 200, "Search public groups.", s.findGroups),
-		rest.Typed(get, "/directory/groups/{id}", rest.Public, 200, "Profile of a public group.", s.getProfile),
+		rest.Typed(get, "/directory/groups", rest.Public, 200, "Search public groups.", groupDirectory.findGroups),
+		rest.Typed(get, "/directory/groups/{id}", rest.Public, 200, "Profile of a public group.", groupDirectory.getProfile),
 
 		// Conversations
-		rest.Typed(get, "/conversations/{id}", rest.Bearer, 200, "Read a conversation.", s.getConversation),
-		rest.RenderedAs[rest.ArrayOrPage[api.Participant]](get, "/conversations/{id}/participants", rest.Bearer, 200, "Participants of a conversation.", s.participants),
-		rest.Typed(patch, "/conversations/{id}/status", rest.Bearer, 200, "Move a conversation to another status.", s.patchStatus),
+		rest.Typed(get, "/conversations/{id}", rest.Bearer, 200, "Read a conversation.", conversations.getConversation),
+		rest.RenderedAs[rest.ArrayOrPage[api.Participant]](get, "/conversations/{id}/participants", rest.Bearer, 200, "Participants of a conversation.", conversations.participants),
+		rest.Typed(patch, "/conversations/{id}/status", rest.Bearer, 200, "Move a conversation to another status.", conversations.patchStatus),
 
 		// Infrastructure
-		rest.RenderedAs[api.Start](get, "/", rest.Public, 200, "What runs here: a start page to browsers, links to all others.", s.startPage),
-		rest.Typed(get, "/health", rest.Public, 200, "Health check.", s.health),
-		rest.Typed(get, "/readyz", rest.Public, 200, "Readiness, for load balancers.", s.ready),
-		rest.Typed(get, "/version", rest.Public, 200, "Version of the software.", s.version),
+		rest.RenderedAs[api.Start](get, "/", rest.Public, 200, "What runs here: a start page to browsers, links to all others.", serverInfo.startPage),
+		rest.Typed(get, "/health", rest.Public, 200, "Health check.", serverInfo.health),
+		rest.Typed(get, "/readyz", rest.Public, 200, "Readiness, for load balancers.", serverInfo.ready),
+		rest.Typed(get, "/version", rest.Public, 200, "Version of the software.", serverInfo.version),
 	}
 }

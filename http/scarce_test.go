@@ -107,7 +107,7 @@ func TestSigningKeysWithoutRoom(t *testing.T) {
 	if held, err := keys(); err != nil || !sameKeys(held, first) {
 		t.Errorf("without room the keys that are to be replaced come to %v, %v", held.Current.Kid, err)
 	}
-	s := &Service{ServiceOptions: ServiceOptions{Node: n, Clock: clock, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, clock, entropy)}}
+	s := &Service{core: &core{ServiceOptions: ServiceOptions{Node: n, Clock: clock, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, clock, entropy)}}}
 	if err := s.RenewKeys(t.Context(), master); !errors.Is(err, parley.ErrOverloaded) || !sameKeys(s.Issuer.Keys(), first) {
 		t.Errorf("without room a renewal comes to %v and signs with %v", err, s.Issuer.Keys().Current.Kid)
 	}
@@ -148,7 +148,7 @@ func TestSigningKeysStayNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{ServiceOptions: ServiceOptions{Node: n, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, time.Now, entropy)}}
+	s := &Service{core: &core{ServiceOptions: ServiceOptions{Node: n, Entropy: entropy, Issuer: auth.NewIssuer("a", "a", first, time.Now, entropy)}}}
 	rotated, asked := make(chan string, 1), atomic.Bool{}
 	s.Clock = func() time.Time { // a renewal asks the time after it has read the keys
 		if !asked.Swap(true) {

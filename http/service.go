@@ -64,8 +64,15 @@ type ServiceOptions struct {
 	Logger *slog.Logger
 }
 
-// Service answers the endpoints. // spec: Endpoints
+// Service answers the endpoints. It is divided by what they are about: each type of
+// handlers is a view of the same core. // spec: Endpoints
 type Service struct {
+	*core
+	admission
+}
+
+// core is what all handlers share.
+type core struct {
 	ServiceOptions
 	started     int64
 	pollAddress *limit.Window
@@ -87,7 +94,7 @@ type Service struct {
 
 // NewService makes the endpoints of a node.
 func NewService(o ServiceOptions) *Service {
-	s := &Service{ServiceOptions: o, started: o.Clock().Unix()}
+	s := &core{ServiceOptions: o, started: o.Clock().Unix()}
 	s.pollAddress = limit.NewWindow(o.Poll.PerAddress, pollWindow, o.Clock)
 	s.pollToken = limit.NewWindow(o.Poll.PerToken, pollWindow, o.Clock)
 	s.rates = newRates(o.Rates, o.Clock)
@@ -95,7 +102,7 @@ func NewService(o ServiceOptions) *Service {
 	s.streams = newStreams(s)
 	s.searchWork, s.lists = searchWork, rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
 	s.queries = newQueryPlaces(max(1, runtime.GOMAXPROCS(0)/2))
-	return s
+	return &Service{s, admission{s}}
 }
 
 // Close ends every stream. A client resumes elsewhere, or later.
@@ -133,7 +140,7 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 }
 
 // ownAgent is an agent of the caller's organization, active or revoked.
-func (s *Service) ownAgent(c *rest.Call, id parley.AgentID) (*agent.State, error) {
+func (s *core) ownAgent(c *rest.Call, id parley.AgentID) (*agent.State, error) {
 	a, err := s.Node.Agent(c.Context(), id)
 	switch {
 	case errors.Is(err, parley.ErrNotFound):
@@ -148,7 +155,7 @@ func (s *Service) ownAgent(c *rest.Call, id parley.AgentID) (*agent.State, error
 
 // acting is the agent that a header or from_handle names: a UUID, a handle or
 // a bare name. One that is unknown, foreign or revoked cannot act.
-func (s *Service) acting(c *rest.Call, name string) (*agent.State, error) {
+func (s *core) acting(c *rest.Call, name string) (*agent.State, error) {
 	a, err := s.named(c, strings.TrimSpace(name))
 	switch {
 	case errors.Is(err, parley.ErrNotFound), errors.Is(err, parley.ErrBadHandle):
@@ -161,7 +168,7 @@ func (s *Service) acting(c *rest.Call, name string) (*agent.State, error) {
 	return a, nil
 }
 
-func (s *Service) named(c *rest.Call, name string) (*agent.State, error) {
+func (s *core) named(c *rest.Call, name string) (*agent.State, error) {
 	if id, err := parley.ParseID[parley.AgentID](name); err == nil {
 		return s.Node.Agent(c.Context(), id)
 	}
@@ -177,7 +184,7 @@ func (s *Service) named(c *rest.Call, name string) (*agent.State, error) {
 
 // agentByHandle finds an agent, active or revoked, by its handle;
 // parley.ErrBadHandle or parley.ErrNotFound if there is none.
-func (s *Service) agentByHandle(c *rest.Call, handle string) (*agent.State, error) {
+func (s *core) agentByHandle(c *rest.Call, handle string) (*agent.State, error) {
 	h, err := parley.ParseHandle(handle)
 	if err != nil {
 		return nil, err
@@ -197,10 +204,29 @@ func (s *Service) agentByHandle(c *rest.Call, handle string) (*agent.State, erro
 }
 
 // handle of an agent, whose organization's slug it is built on.
-func (s *Service) handle(ctx context.Context, a *agent.State) (string, error) {
+func (s *core) handle(ctx context.Context, a *agent.State) (string, error) {
 	o, err := s.Node.Org(ctx, a.Owner())
 	if err != nil {
 		return "", err
 	}
 	return parley.Handle{Name: a.GetName(), Slug: o.GetSlug(), Domain: s.Domain}.String(), nil
 }
+
+// The handlers, by what they are about.
+type (
+	agents         struct{ *core }
+	agentKeys      struct{ *core }
+	agentStreams   struct{ *core }
+	messages       struct{ *core } // sending
+	inbox          struct{ *core } // reading and acknowledging
+	conversations  struct{ *core }
+	groups         struct{ *core } // groups and their members
+	joinRequests   struct{ *core } // invitations, requests, votes
+	groupDirectory struct{ *core }
+	orgs           struct{ *core }
+	signup         struct{ *core } // registration and tokens
+	webhooks       struct{ *core }
+	serverInfo     struct{ *core }
+	// admission decides before the handlers which requests are served.
+	admission struct{ *core }
+)

@@ -33,7 +33,7 @@ var startPolicy = sync.OnceValue(func() string {
 
 // startPage tells what runs here: a page to browsers, the same links as JSON to
 // all others.
-func (s *Service) startPage(c *rest.Call, in *api.GetStart) (rest.Rendered, error) {
+func (s serverInfo) startPage(c *rest.Call, in *api.GetStart) (rest.Rendered, error) {
 	c.SetHeader(fasthttp.HeaderCacheControl, "no-cache")
 	c.SetHeader(fasthttp.HeaderVary, fasthttp.HeaderAccept)
 	if !strings.Contains(strings.ToLower(in.Accept), "text/html") {

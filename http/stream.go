@@ -27,7 +27,7 @@ const streamVanishWait = 30 * time.Second
 
 // streamAgent takes a connection over and writes an agent's feed to it.
 // // spec: Agent stream (GET /agents/{id}/stream, Bearer)
-func (s *Service) streamAgent(c *rest.Call, in *api.Stream) error {
+func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
 	a, err := s.ownAgent(c, in.ID)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (s *Service) streamAgent(c *rest.Call, in *api.Stream) error {
 
 // resume reads the Last-Event-ID: an id that is no UUID is unknown, like one
 // that the feed does not have.
-func (s *Service) resume(c *rest.Call, in *api.Stream) (actors.Start, error) {
+func (s agentStreams) resume(c *rest.Call, in *api.Stream) (actors.Start, error) {
 	last, malformed := parley.ParseID[parley.MessageID](in.LastEventID)
 	if malformed != nil && in.LastEventID != "" {
 		start, err := s.Node.Resume(c.Context(), in.ID, parley.MessageID{}, false)

@@ -253,7 +253,7 @@ func TestWhereAStreamBegins(t *testing.T) {
 			t.Errorf("an empty stream begins with %s", l.start)
 		}
 		h.service.Close() // no stream carries what follows
-		h.service.streams = newStreams(h.service)
+		h.service.streams = newStreams(h.service.core)
 		var sent []string
 		for n := range 3 {
 			sent = append(sent, h.send(bob, alice, n).MessageID().String())

@@ -14,7 +14,7 @@ import (
 
 // streams is all open streams and the wheel that beats for them.
 type streams struct {
-	service *Service
+	service *core
 	began   time.Time
 	mu      sync.Mutex
 	open    map[*agentStream]struct{}
@@ -40,7 +40,7 @@ const wheelSlots = 32
 
 const heartbeatSeconds = int64(parley.HeartbeatEvery / time.Second)
 
-func newStreams(s *Service) *streams {
+func newStreams(s *core) *streams {
 	return &streams{
 		service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, heard: map[parley.AgentID]*audience{}, stop: make(chan struct{}),
 		suspends: (*org.State).Suspended,

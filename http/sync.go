@@ -21,7 +21,7 @@ const syncBatch = 64
 // syncMessage sends and waits for the reply: in the sender's own feed, which
 // it follows from before it speaks, so that nothing can slip between.
 // // spec: Messaging
-func (s *Service) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error) {
+func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error) {
 	if in.ToHandle != nil && strings.HasPrefix(*in.ToHandle, "#") {
 		return rest.Rendered{}, errGroupSync
 	}
@@ -45,7 +45,7 @@ func (s *Service) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error)
 		return rest.Rendered{}, err
 	}
 	notePosted(c, posted)
-	w := waiter{service: s, call: c, from: from, message: posted.Message, feed: feed, wake: wake}
+	w := waiter{service: s.core, call: c, from: from, message: posted.Message, feed: feed, wake: wake}
 	if err := w.wait(time.Duration(in.TimeoutMS)*time.Millisecond, posted.Repeated); err != nil {
 		return rest.Rendered{}, err
 	}
@@ -54,7 +54,7 @@ func (s *Service) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error)
 
 // waiter waits for what becomes of a message.
 type waiter struct {
-	service *Service
+	service *core
 	call    *rest.Call
 	from    *agent.State
 	message *record.Message
@@ -154,7 +154,7 @@ func (w *waiter) take(m actors.Message) error {
 	if w.call.Reserve(w.sizeBound(w.message)+w.sizeBound(m.Record)) != nil { // before it is marked
 		return parley.ErrOutcomeUnknown
 	}
-	m, err := w.service.carry(w.call, m, journal.SyncChannel, false)
+	m, err := inbox{w.service}.carry(w.call, m, journal.SyncChannel, false)
 	w.reply = &m
 	return err
 }

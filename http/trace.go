@@ -17,7 +17,7 @@ import (
 
 // traceMessage tells what was done to bring a message to its recipient, and why
 // it is not delivered yet. // docs: delivery.md
-func (s *Service) traceMessage(c *rest.Call, in *api.Trace) (*api.Traced, error) {
+func (s inbox) traceMessage(c *rest.Call, in *api.Trace) (*api.Traced, error) {
 	m, err := s.Node.Message(c.Context(), in.ID)
 	if m, err = readable(c, m, err); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func distantReason(m actors.Message) string {
 }
 
 // nearReason is the same for the organization that owns the recipient.
-func (s *Service) nearReason(c *rest.Call, m actors.Message, jobs []actors.WebhookJob) (string, error) {
+func (s inbox) nearReason(c *rest.Call, m actors.Message, jobs []actors.WebhookJob) (string, error) {
 	if m.Position == 0 {
 		return onItsWay, nil
 	}

@@ -24,7 +24,7 @@ const (
 
 // wait answers as soon as there are messages for an agent, and with none when
 // the time is up. What it gives counts as carried. // docs: delivery.md
-func (s *Service) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
+func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 	a, err := s.ownAgent(c, in.ID)
 	if err != nil {
 		return rest.Rendered{}, err
@@ -32,7 +32,7 @@ func (s *Service) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 	if a.Revoked() {
 		return rest.Rendered{}, errRevokedAgent
 	}
-	w := expectation{service: s, call: c, agent: in.ID, awaited: s.Node.Untransferred(in.ID), looks: waitLooks}
+	w := expectation{service: s.core, call: c, agent: in.ID, awaited: s.Node.Untransferred(in.ID), looks: waitLooks}
 	if in.After != nil {
 		place := uint64(0)
 		if !in.After.Zero() {
@@ -61,7 +61,7 @@ func (s *Service) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 
 // expectation is a wait for messages.
 type expectation struct {
-	service *Service
+	service *core
 	call    *rest.Call
 	agent   parley.AgentID
 	awaited actors.Awaited
@@ -128,7 +128,7 @@ func (w *expectation) look() (found actors.Waiting, more bool, err error) {
 	if err != nil || len(found.Items) == 0 || w.call.Gone() {
 		return found, more, err
 	}
-	return found, more, w.service.markPage(w.call, w.agent, found.Items, journal.WaitChannel)
+	return found, more, inbox{w.service}.markPage(w.call, w.agent, found.Items, journal.WaitChannel)
 }
 
 func appendWaited(b []byte, w actors.Waiting, v viewer, after *parley.MessageID) []byte {

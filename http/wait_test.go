@@ -33,7 +33,7 @@ func TestWaitLooksOnEndSoOften(t *testing.T) {
 	expect := func(looks int, patience time.Duration) int {
 		feed := &endless{}
 		w := expectation{
-			service: h.service, call: rest.NewCall(&fasthttp.RequestCtx{}, inside[rest.Host](h.server, "host"), nil, ""), agent: parley.AgentID{1},
+			service: h.service.core, call: rest.NewCall(&fasthttp.RequestCtx{}, inside[rest.Host](h.server, "host"), nil, ""), agent: parley.AgentID{1},
 			awaited: feed, looks: looks,
 		}
 		if found, err := w.expect(patience); err != nil || len(found.Items) != 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // listDeliveries is a page of a webhook's jobs, newest first. // spec: Webhooks
-func (s *Service) listDeliveries(c *rest.Call, in *api.ListDeliveries) (api.DeliveryPage, error) {
+func (s webhooks) listDeliveries(c *rest.Call, in *api.ListDeliveries) (api.DeliveryPage, error) {
 	var status webhook.Status
 	if in.Status != nil {
 		status = webhook.Status(webhook.Status_value[*in.Status])
@@ -29,7 +29,7 @@ func (s *Service) listDeliveries(c *rest.Call, in *api.ListDeliveries) (api.Deli
 }
 
 // summary counts a webhook's jobs; those under way count as pending.
-func (s *Service) summary(c *rest.Call, in *api.GetDeliverySummary) (api.DeliverySummary, error) {
+func (s webhooks) summary(c *rest.Call, in *api.GetDeliverySummary) (api.DeliverySummary, error) {
 	w, err := s.Node.Webhook(c.Context(), webhook.ID(in.ID), c.Caller.Org)
 	if err != nil {
 		return api.DeliverySummary{}, hookless(err)
@@ -42,7 +42,7 @@ func (s *Service) summary(c *rest.Call, in *api.GetDeliverySummary) (api.Deliver
 
 // testWebhook delivers an event that tells of nothing, whatever the webhook
 // otherwise wants.
-func (s *Service) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, error) {
+func (s webhooks) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, error) {
 	j, err := s.Node.TestWebhook(c.Context(), webhook.ID(in.ID), c.Caller.Org)
 	if err != nil {
 		return api.Delivery{}, hookless(err)
@@ -51,7 +51,7 @@ func (s *Service) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, 
 }
 
 // retryDelivery attempts a job now, a dead one with all its attempts again.
-func (s *Service) retryDelivery(c *rest.Call, in *api.RetryDelivery) (api.Delivery, error) {
+func (s webhooks) retryDelivery(c *rest.Call, in *api.RetryDelivery) (api.Delivery, error) {
 	j, err := s.Node.RetryDelivery(c.Context(), webhook.ID(in.ID), c.Caller.Org, webhook.JobID(in.Job))
 	if err != nil {
 		return api.Delivery{}, hookless(err)

@@ -24,7 +24,7 @@ const sealOfHooks = "webhook secret"
 
 // createWebhook makes a webhook, whose secret is shown here and never again. The
 // target is judged by the guard that judges each dial. // spec: Webhooks
-func (s *Service) createWebhook(c *rest.Call, in *api.CreateWebhook) (api.WebhookSecret, error) {
+func (s webhooks) createWebhook(c *rest.Call, in *api.CreateWebhook) (api.WebhookSecret, error) {
 	target, err := s.Guard.Parse(in.URL)
 	if err != nil {
 		return api.WebhookSecret{}, err
@@ -68,7 +68,7 @@ func eventsOf(names []string) []webhook.What {
 	return events
 }
 
-func (s *Service) sealHook(id webhook.ID, secret string) []byte {
+func (s webhooks) sealHook(id webhook.ID, secret string) []byte {
 	return s.Vault.SealSecret(sealOfHooks, id.Bytes(), []byte(secret))
 }
 
@@ -84,7 +84,7 @@ const hookBytesLeast = 200
 // listWebhooks gives the webhooks of one agent or of all of the organization's,
 // oldest first. It sorts their keys alone, then reads them one by one: an
 // organization may have many.
-func (s *Service) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendered, error) {
+func (s webhooks) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendered, error) {
 	name := fmt.Sprint("webhooks ", in.IncludeInactive)
 	if in.AgentID != nil {
 		if _, err := s.ownAgent(c, *in.AgentID); err != nil {
@@ -117,7 +117,7 @@ func (s *Service) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendere
 
 // hookKeys are the keys of the webhooks that a list shows, in order: the instant of
 // creation, the place of the agent in the roster, the id.
-func (s *Service) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, err error) {
+func (s webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, err error) {
 	of := func(place uint64, id parley.AgentID) bool {
 		err = s.Node.EachWebhook(l.Call.Context(), id, func(w *webhook.State) {
 			key := binary.BigEndian.AppendUint64(nil, uint64(w.GetCreatedMs()))
@@ -147,7 +147,7 @@ func (s *Service) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, e
 }
 
 // patchWebhook switches a webhook on or off. // spec: Webhook
-func (s *Service) patchWebhook(c *rest.Call, in *api.WebhookPatch) (api.Webhook, error) {
+func (s webhooks) patchWebhook(c *rest.Call, in *api.WebhookPatch) (api.Webhook, error) {
 	changed, err := s.Node.ChangeWebhook(c.Context(), webhook.ID(in.ID), webhook.Toggle{By: c.Caller.Org, Active: in.Active})
 	if err != nil {
 		return api.Webhook{}, hookless(err)
@@ -155,14 +155,14 @@ func (s *Service) patchWebhook(c *rest.Call, in *api.WebhookPatch) (api.Webhook,
 	return webhookOf(changed), nil
 }
 
-func (s *Service) deleteWebhook(c *rest.Call, in *api.DeleteWebhook) (rest.NoContent, error) {
+func (s webhooks) deleteWebhook(c *rest.Call, in *api.DeleteWebhook) (rest.NoContent, error) {
 	_, err := s.Node.ChangeWebhook(c.Context(), webhook.ID(in.ID), webhook.Delete{By: c.Caller.Org})
 	return rest.NoContent{}, hookless(err)
 }
 
 // rotateWebhookSecret shows the new secret here and never again; the former one
 // signs beside it for a day.
-func (s *Service) rotateWebhookSecret(c *rest.Call, in *api.RotateWebhookSecret) (api.WebhookSecret, error) {
+func (s webhooks) rotateWebhookSecret(c *rest.Call, in *api.RotateWebhookSecret) (api.WebhookSecret, error) {
 	id, secret := webhook.ID(in.ID), egress.NewSecret(s.Entropy)
 	changed, err := s.Node.ChangeWebhook(c.Context(), id, webhook.Rotate{By: c.Caller.Org, SealedSecret: s.sealHook(id, secret)})
 	if err != nil {
