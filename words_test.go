@@ -119,7 +119,7 @@ func TestWords(t *testing.T) {
 		if found[key] != nil {
 			still = append(still, key)
 		} else if !*shrinkWords {
-			t.Logf("%s: %q is not needed any more; run: go test . -run TestWords -words.shrink", wordsLeft, key)
+			t.Errorf("%s: %q is not needed any more; run: go test . -run TestWords -words.shrink", wordsLeft, key)
 		}
 	}
 	if *shrinkWords {
