@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Dialable reports whether a URL has a host to connect to, and no port or one from 1
-// to 65535. url.Parse accepts any digits as a port, and a colon without a port.
+// Dialable reports whether a URL names a host that can be connected to, with a port
+// from 1 to 65535 or none. url.Parse takes any digits for a port, and none after a
+// colon.
 func Dialable(u *url.URL) bool {
 	return u.Hostname() != "" && !strings.HasSuffix(u.Host, ":") && (u.Port() == "" || validPort(u.Port()))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"parley/cmd/parley/cli"
+	"parley/cmd/parley/demo"
 	"parley/cmd/parley/program"
 )
 
@@ -23,8 +24,8 @@ import (
 type commands struct {
 	JSON bool `name:"json" help:"Print JSON: one value, or one per line for continuous output."`
 
-	Demo  demoCmd  `cmd:"" help:"See two agents exchange messages while the server is killed and restarted. Needs no setup."`
-	Serve serveCmd `cmd:"" help:"Run the service."`
+	Demo  demo.DemoCmd `cmd:"" help:"See two agents exchange messages while the server is killed and restarted. Needs no setup."`
+	Serve serveCmd     `cmd:"" help:"Run the service."`
 
 	Register     cli.RegisterCmd     `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
 	Key          keyCmd              `cmd:"" help:"Show an agent's keys, bindings and pins; retire, restore and rotate keys."`

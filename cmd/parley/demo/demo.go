@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"parley/http/client"
 )
 
-type demoCmd struct {
+type DemoCmd struct {
 	URL string `name:"url" placeholder:"URL" help:"Use this server, which is then not killed; default: one of its own."`
 	// AllowHTTP is that of profileFlags.
 	AllowHTTP bool `name:"allow-http" help:"Allow http:// to another machine, unencrypted."`
@@ -46,7 +46,7 @@ const demoPatience = 10 * time.Second
 
 // Run tells the story in a directory that is removed if all went well and kept,
 // for a look at the log, if not.
-func (c *demoCmd) Run(ctx context.Context, std *program.Streams) (err error) {
+func (c *DemoCmd) Run(ctx context.Context, std *program.Streams) (err error) {
 	if std.JSON {
 		return program.ExitError{Code: program.ExitUsage, Err: errors.New("demo is for people: it has no --json")}
 	}
