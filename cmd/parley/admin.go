@@ -8,9 +8,6 @@ import (
 	"net/http/pprof"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	parleyhttp "parley/http"
 )
 
@@ -23,9 +20,9 @@ type adminServer struct {
 
 // newAdminServer serves what anybody who reaches the listener may read (metrics,
 // readiness) as it is, and all else to those who have the admin token.
-func newAdminServer(service *parleyhttp.Service, metrics prometheus.Gatherer, guard adminGuard, calls ...interface{ mount(*http.ServeMux) }) *adminServer {
+func newAdminServer(service *parleyhttp.Service, metrics http.Handler, guard adminGuard, calls ...interface{ mount(*http.ServeMux) }) *adminServer {
 	status := http.NewServeMux()
-	status.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	status.Handle("GET /metrics", metrics)
 	status.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	status.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if reason := service.Ready(); reason != nil {

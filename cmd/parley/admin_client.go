@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"parley"
+	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	"parley/http/client"
 )
@@ -31,13 +32,10 @@ func (f *operatorFlags) address() (*url.URL, error) {
 	text := cmp.Or(f.Admin, defaultAdmin)
 	admin, err := url.Parse(text)
 	if err != nil || !parley.Dialable(admin) || admin.Scheme != "http" && admin.Scheme != "https" {
-		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--admin: %q is not an http or https address such as %s", redacted(text), defaultAdmin)}
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--admin: %q is not an http or https address such as %s", program.Redacted(text), defaultAdmin)}
 	}
 	return admin, nil
 }
-
-// redacted is an address without the password that it may hold.
-func redacted(text string) string { return secretURL(text).String() }
 
 // do makes an operator's call: a GET without a body, else a POST of it as JSON.
 // The answer's status is 200; its body is the caller's to close.
@@ -46,7 +44,7 @@ func (f *operatorFlags) do(ctx context.Context, path string, body any) (*http.Re
 	if err != nil {
 		return nil, err
 	}
-	token, origin, err := findAdminToken(f.Data)
+	token, origin, err := datadir.FindAdminToken(f.Data)
 	if err != nil {
 		return nil, err
 	}

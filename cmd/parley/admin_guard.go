@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"parley"
+	"parley/cmd/parley/datadir"
 	"parley/http/auth"
 )
 
@@ -14,7 +15,7 @@ import (
 // pages of other origins in the operator's own browser, and callers without the
 // token.
 type adminGuard struct {
-	token adminToken
+	token datadir.AdminToken
 	// hosts are names, beside those of loopback, by which the listener may be
 	// called.
 	hosts []string
@@ -47,7 +48,7 @@ func (g adminGuard) refuseBrowsers(next http.Handler) http.Handler {
 func (g adminGuard) needsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		presented, ok := auth.ParseBearer([]byte(r.Header.Get("Authorization")))
-		if !ok || !g.token.matches(presented) {
+		if !ok || !g.token.Matches(presented) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="parley admin"`)
 			refuseOrder(w, errAdminToken)
 			return

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"parley/cmd/parley/datadir"
 )
 
 // knockFaults makes calls of the operator's that a stranger, or a page in the
@@ -62,13 +62,13 @@ func TestAdminGuard(t *testing.T) {
 	h := testHouse(t, "--data", data)
 	const token = "a token of the test's"
 	guard := adminGuard{token: sha256.Sum256([]byte(token))}
-	calls := []interface{ mount(*http.ServeMux) }{&orgDoor{node: h.node, service: h.service}, &backupDoor{store: h.store, data: data}}
+	calls := []interface{ mount(*http.ServeMux) }{&orgDoor{node: h.node, service: h.service}, &backupDoor{&datadir.Backup{Store: h.store, Data: data}}}
 	power := newPower(calls...)
 	for name, c := range map[string]struct {
 		admin http.Handler
 		want  []string
 	}{
-		"guarded": {newAdminServer(h.service, prometheus.NewRegistry(), guard, calls...).admin.Handler, nil},
+		"guarded": {newAdminServer(h.service, http.NotFoundHandler(), guard, calls...).admin.Handler, nil},
 		"control: no token": {guard.refuseBrowsers(power), []string{
 			"/backup with another: 200", "/backup without the token: 200",
 			"/debug/pprof/goroutine?debug=2 with another: 200", "/debug/pprof/goroutine?debug=2 without the token: 200",

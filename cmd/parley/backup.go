@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,8 +16,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"parley"
+	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
-	"parley/http/api"
 	"parley/persistence"
 	"parley/persistence/backup"
 )
@@ -36,49 +35,6 @@ type backupTakeCmd struct {
 	Data       string `placeholder:"DIR" help:"With --admin: data directory of that server, where its admin.token lies. Alone: back up this directory itself, which no server has open."`
 	Keep       int    `placeholder:"N" help:"Afterwards delete all but the N newest snapshots and what only they needed; default: keep all."`
 	WithoutKey bool   `help:"Leave out master.key, which seals the keys that sign access tokens. With the key, anyone who can read the backup can sign tokens; without it, a restored server needs the key from elsewhere."`
-}
-
-// backupRequest is the body of POST /backup at the operator's address.
-type backupRequest struct {
-	To         string `json:"to"`
-	Keep       int    `json:"keep"`
-	WithoutKey bool   `json:"without_key"`
-}
-
-// backupLine is one line of its answer: how far it is, and at the end what came
-// of it.
-type backupLine struct {
-	Progress *progressJSON `json:"progress,omitzero"`
-	Snapshot *snapshotJSON `json:"snapshot,omitzero"`
-	Error    string        `json:"error,omitzero"`
-}
-
-type progressJSON struct {
-	Stage string `json:"stage"`
-	Done  int64  `json:"done"`
-	Total int64  `json:"total"`
-}
-
-// snapshotJSON is a snapshot as `--json` tells it.
-type snapshotJSON struct {
-	Dir      string   `json:"dir"`
-	Snapshot string   `json:"snapshot"`
-	TakenAt  api.Time `json:"taken_at"`
-	Commits  uint64   `json:"commits"`
-	Files    int      `json:"files"`
-	Bytes    int64    `json:"bytes"`
-	// Copied is how many of the bytes were not in the backup directory before.
-	Copied    int64 `json:"copied"`
-	MasterKey bool  `json:"master_key"`
-	// Data is the directory into which it was restored.
-	Data string `json:"data,omitzero"`
-}
-
-func snapshotOf(dir string, s *backup.Snapshot) *snapshotJSON {
-	return &snapshotJSON{
-		Dir: dir, Snapshot: s.ID, TakenAt: api.At(s.Taken), Commits: s.Commits,
-		Files: len(s.Files), Bytes: s.Bytes(), Copied: s.Copied, MasterKey: s.Has(masterKeyFile),
-	}
 }
 
 func (c *backupTakeCmd) Validate() error {
@@ -112,38 +68,28 @@ func (c *backupTakeCmd) Run(ctx context.Context, std *program.Streams) error {
 }
 
 func (c *backupTakeCmd) offline(ctx context.Context, std *program.Streams) (*snapshotJSON, error) {
-	store, err := openAtRest(c.Data, std)
+	store, err := datadir.Open(c.Data, std)
 	if errors.Is(err, persistence.ErrInUse) {
 		return nil, fmt.Errorf("%w\nIf a server runs on it, name its admin address with --admin, or leave out --data: the server makes the backup itself", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	found, _ := findMasterKey(c.Data) // one that is amiss is met again where it matters
-	owner, err := backupOwner(found.key)
+	found, _ := datadir.FindMasterKey(c.Data) // one that is amiss is met again where it matters
+	owner, err := datadir.BackupOwner(found.Key)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	to := &backupDoor{store: store, data: c.Data, owner: owner}
-	made, err := to.take(ctx, backupRequest{To: c.To, Keep: c.Keep, WithoutKey: c.WithoutKey}, progress(std))
-	return made, errors.Join(err, store.Close())
-}
-
-// openAtRest opens the store of a data directory that no server has open.
-func openAtRest(data string, std *program.Streams) (*persistence.Store, error) {
-	dir, err := journalOf(data)
-	if err != nil {
+	to := &datadir.Backup{Store: store, Data: c.Data, Owner: owner}
+	made, err := to.Take(ctx, datadir.BackupRequest{To: c.To, Keep: c.Keep, WithoutKey: c.WithoutKey}, progress(std))
+	if err = errors.Join(err, store.Close()); err != nil {
 		return nil, err
 	}
-	store, err := persistence.Open(dir, persistence.Options{
-		Clock: time.Now, Logger: slog.New(slog.NewTextHandler(std.Err, &slog.HandlerOptions{Level: slog.LevelWarn})), CacheBytes: 8 << 20,
-		Fatal: func(err error) { os.Exit(std.Fail(err)) }, Existing: true,
-	})
-	return store, advised(err, data)
+	return snapshotOf(c.To, made), nil
 }
 
 func (c *backupTakeCmd) online(ctx context.Context, std *program.Streams) (*snapshotJSON, error) {
-	server := operatorFlags{Admin: c.Admin, Data: cmp.Or(c.Data, os.Getenv("PARLEY_DATA"), defaultData)}
+	server := operatorFlags{Admin: c.Admin, Data: cmp.Or(c.Data, os.Getenv("PARLEY_DATA"), datadir.Default)}
 	admin, err := server.address()
 	if err != nil {
 		return nil, err
@@ -157,7 +103,7 @@ func (c *backupTakeCmd) online(ctx context.Context, std *program.Streams) (*snap
 			return nil, err
 		}
 	}
-	answer, err := server.do(ctx, "backup", backupRequest{To: to, Keep: c.Keep, WithoutKey: c.WithoutKey})
+	answer, err := server.do(ctx, "backup", datadir.BackupRequest{To: to, Keep: c.Keep, WithoutKey: c.WithoutKey})
 	if err != nil {
 		return nil, err
 	}

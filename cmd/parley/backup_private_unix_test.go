@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"parley"
+	"parley/cmd/parley/datadir"
 )
 
 // TestBackupStaysPrivate backs the master key up into a directory that others may
@@ -20,16 +21,16 @@ import (
 // of the directory, and the umask: then the key lies where others may exchange its
 // file, or may read it.
 func TestBackupStaysPrivate(t *testing.T) {
-	const private = 0o077 // what keepFilesPrivate sets
+	const private = 0o077 // what KeepFilesPrivate sets
 	data := t.TempDir()
 	h := testHouse(t, "--data", data)
-	key, err := os.ReadFile(filepath.Join(data, masterKeyFile))
+	key, err := os.ReadFile(filepath.Join(data, datadir.MasterKeyFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	judged := func(to string) (string, error) { return backupTarget(to, nil) }
+	judged := func(to string) (string, error) { return datadir.BackupTarget(to, nil) }
 	for name, c := range map[string]struct {
-		umask   int // 0 leaves it to keepFilesPrivate
+		umask   int // 0 leaves it to KeepFilesPrivate
 		mode    fs.FileMode
 		target  func(string) (string, error)
 		refused bool
@@ -50,13 +51,13 @@ func TestBackupStaysPrivate(t *testing.T) {
 			}
 			before := syscall.Umask(private)
 			defer syscall.Umask(before)
-			if keepFilesPrivate(); c.umask != 0 {
+			if datadir.KeepFilesPrivate(); c.umask != 0 {
 				syscall.Umask(c.umask)
 			}
-			door := &backupDoor{store: h.store, data: data, target: c.target}
-			request := backupRequest{To: to}
-			if err = door.judge(request); err == nil {
-				_, err = door.take(context.Background(), request, nil)
+			door := &datadir.Backup{Store: h.store, Data: data, Target: c.target}
+			request := datadir.BackupRequest{To: to}
+			if err = door.Check(request); err == nil {
+				_, err = door.Take(context.Background(), request, nil)
 			}
 			if refused := (*parley.Refusal)(nil); errors.As(err, &refused) != c.refused || err != nil && !c.refused {
 				t.Fatalf("it comes to %v", err)

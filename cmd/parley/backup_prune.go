@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	"parley/persistence/backup"
 )
@@ -34,16 +35,16 @@ func (c *backupPruneCmd) Validate() error {
 
 // Run deletes the server's oldest snapshots and what only they needed.
 func (c *backupPruneCmd) Run(ctx context.Context, std *program.Streams) error {
-	found, err := findMasterKey(c.Data)
+	found, err := datadir.FindMasterKey(c.Data)
 	if err != nil {
 		return err
 	}
-	owner, err := backupOwner(found.key)
+	owner, err := datadir.BackupOwner(found.Key)
 	if err != nil {
 		return err
 	}
 	if owner == "" {
-		return program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("there is no %s, by which the server's snapshots are known: name its data directory with --data, or give the key in %s", found.file, masterKeyVariable)}
+		return program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("there is no %s, by which the server's snapshots are known: name its data directory with --data, or give the key in %s", found.File, datadir.MasterKeyVariable)}
 	}
 	pruned, err := backup.Prune(ctx, nil, c.Dir, owner, c.Keep)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/knadh/koanf/parsers/toml/v2"
@@ -60,7 +61,6 @@ type Config struct {
 }
 
 const (
-	defaultData = "./parley-data"
 	// signingKeyDaysMax is ten years: more is surely a slip.
 	signingKeyDaysMax = 3650
 	// devPowBits is the proof of work asked for under --dev.
@@ -181,7 +181,7 @@ func (c *Config) Validate() error {
 	case c.Data == "":
 		return errors.New("--data: a directory must be named")
 	case c.BaseURL != "" && !isBaseURL(c.BaseURL):
-		return fmt.Errorf("--base-url: %q is not an http or https address such as https://parley.example:8443, of letters, digits and -._~:/[]%% alone", redacted(c.BaseURL))
+		return fmt.Errorf("--base-url: %q is not an http or https address such as https://parley.example:8443, of letters, digits and -._~:/[]%% alone", program.Redacted(c.BaseURL))
 	case !parley.ValidDomain(c.Domain):
 		return fmt.Errorf("--domain: %q is not a lowercase domain name", c.Domain)
 	case !brandPattern.MatchString(c.Brand):
@@ -288,3 +288,6 @@ func (c *configCmd) Run(ctx *kong.Context, std *program.Streams) error {
 	}
 	return std.Table(rows)
 }
+
+// keyLifetime is the age at which a signing key is replaced.
+func (c *Config) keyLifetime() time.Duration { return time.Duration(c.SigningKeyDays) * 24 * time.Hour }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -325,5 +326,13 @@ func TestGCPercent(t *testing.T) {
 		if got := gcPercent(c.live, c.headroom); got != c.want {
 			t.Errorf("%d alive, headroom %d: %d %%, want %d", c.live, c.headroom, got, c.want)
 		}
+	}
+}
+
+// TestServerKeepsTheKeyLifetimeThatIsSet: what the operator sets in days is what the
+// service replaces keys by.
+func TestServerKeepsTheKeyLifetimeThatIsSet(t *testing.T) {
+	if got := testHouse(t, "--signing-key-days", "30").service.KeyLifetime; got != 30*24*time.Hour {
+		t.Errorf("30 days are %v", got)
 	}
 }

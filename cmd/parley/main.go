@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"parley/cmd/parley/cli"
+	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/demo"
 	"parley/cmd/parley/program"
 )
@@ -70,7 +71,7 @@ Exit codes: 0 done, 1 unexpected, 2 usage, 3 refused by the server, 4 not authen
 10 the keys of an agent are not the ones to be trusted (see --accept-key and "parley key show").`
 
 func main() {
-	keepFilesPrivate()
+	datadir.KeepFilesPrivate()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, stop, os.Args[1:], &program.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))

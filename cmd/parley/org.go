@@ -27,6 +27,9 @@ type orgCmd struct {
 	Quota   orgQuotaCmd   `cmd:"" help:"Set a limit for one organization, whatever its tier gives."`
 }
 
+// noLimit is the argument for no limit.
+const noLimit = "none"
+
 // orgFlags name an organization of a running server.
 type orgFlags struct {
 	Org string `arg:"" help:"Slug or id of the organization."`
@@ -64,7 +67,7 @@ func printTerms(s *program.Streams, t *termsJSON) error {
 	rows := [][]string{{"QUOTA", "LIMIT", "USED", "FROM"}}
 	for _, name := range parleyhttp.QuotaNames() {
 		q := t.Quotas[name]
-		limit, used := unlimitedWord, ""
+		limit, used := noLimit, ""
 		if q.Limit != nil {
 			limit = strconv.Itoa(*q.Limit)
 		}
@@ -174,8 +177,8 @@ func (c *orgQuotaCmd) Run(ctx context.Context, std *program.Streams) error {
 		limit = jsontext.Value(`"` + defaultLimit + `"`)
 	case err == nil && n >= 0:
 		limit = jsontext.Value(strconv.Itoa(n))
-	case c.Limit != unlimitedWord:
-		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is neither a number nor %s nor %s", c.Limit, unlimitedWord, defaultLimit)}
+	case c.Limit != noLimit:
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is neither a number nor %s nor %s", c.Limit, noLimit, defaultLimit)}
 	}
 	return c.ask(ctx, std, "quota", quotaRequest{Name: c.Name, Limit: limit})
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"parley"
+	"github.com/go-json-experiment/json"
+
 	"parley/cmd/parley/program"
 )
 
@@ -21,13 +22,13 @@ func TestOrgListWalksAllPages(t *testing.T) {
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page, known := pages[r.URL.Query().Get("cursor")]
 		if !known || r.URL.Path != "/orgs" {
-			refuseOrder(w, parley.ErrNotFound)
+			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		writeOrder(w, http.StatusOK, page)
+		_ = json.MarshalWrite(w, page)
 	}))
 	defer admin.Close()
-	t.Setenv(adminTokenVariable, "a token of the test's")
+	t.Setenv("PARLEY_ADMIN_TOKEN", "a token of the test's")
 	var out, said strings.Builder
 	args := []string{"org", "list", "--json", "--admin", admin.URL}
 	if code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &out, Err: &said}); code != program.ExitOK {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"parley/actors/record"
+	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	"parley/http/api"
 	"parley/journal"
@@ -73,7 +74,7 @@ func quarantined(v interface {
 
 // Run reads the directory and changes nothing.
 func (c *quarantineListCmd) Run(std *program.Streams) error {
-	dir, err := journalOf(c.Data)
+	dir, err := datadir.Journal(c.Data)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (c *quarantineListCmd) Run(std *program.Streams) error {
 		Fatal: func(err error) { os.Exit(std.Fail(err)) },
 	})
 	if err != nil {
-		return advised(err, c.Data)
+		return datadir.Advise(err, c.Data)
 	}
 	_, rows, err := quarantined(archive)
 	if err = errors.Join(err, archive.Close()); err != nil {
@@ -116,7 +117,7 @@ func (c *quarantineDropCmd) Validate() error {
 // Run deletes rows through the journal. All that are named must be there, else none
 // is deleted. Each is told, and logged with its hash.
 func (c *quarantineDropCmd) Run(ctx context.Context, std *program.Streams) error {
-	store, err := openAtRest(c.Data, std)
+	store, err := datadir.Open(c.Data, std)
 	if errors.Is(err, persistence.ErrInUse) {
 		return fmt.Errorf("%w\nStop the server first", err)
 	}

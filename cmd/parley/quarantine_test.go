@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	"parley/journal"
 	"parley/persistence"
@@ -107,7 +108,7 @@ func TestQuarantineIsAcknowledged(t *testing.T) {
 // open.
 func TestQuarantineNeedsTheDirectory(t *testing.T) {
 	data, _ := withQuarantine(t)
-	store, err := openAtRest(data, &program.Streams{Err: &strings.Builder{}})
+	store, err := datadir.Open(data, &program.Streams{Err: &strings.Builder{}})
 	if err != nil {
 		t.Fatal(err)
 	}

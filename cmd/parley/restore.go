@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	"parley/persistence/backup"
 )
@@ -26,7 +27,7 @@ func (c *restoreCmd) Run(ctx context.Context, std *program.Streams) error {
 		return std.Value(line)
 	}
 	note := ""
-	if !restored.Has(masterKeyFile) {
+	if !restored.Has(datadir.MasterKeyFile) {
 		note = "\n  the backup has no master.key: put the key into the directory (mode 600) before a server is started on it"
 	}
 	return std.Say("restored snapshot %s into %s: %d files, %s%s\n  %s", restored.ID, c.Data, len(restored.Files), size(restored.Bytes()), note, program.Typed("serve --data "+c.Data))

@@ -15,8 +15,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"parley"
 	"parley/actors"
+	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 	"parley/http/auth"
@@ -95,7 +98,7 @@ func openHouse(ctx context.Context, cfg Config) (h *house, err error) {
 	h = &house{}
 	defer func() {
 		if err != nil {
-			err = advised(errors.Join(err, h.close()), cfg.Data)
+			err = datadir.Advise(errors.Join(err, h.close()), cfg.Data)
 		}
 	}()
 	if err = h.openActors(cfg); err != nil {
@@ -135,17 +138,17 @@ func (h *house) openActors(cfg Config) (err error) {
 	if cfg.origins["journals"] == "default" {
 		journals = 0 // as the directory was made
 	}
-	if err := checkNoBackup(cfg.Data); err != nil {
+	if err := datadir.CheckNoBackup(cfg.Data); err != nil {
 		return err
 	}
-	found, err := findMasterKey(cfg.Data)
+	found, err := datadir.FindMasterKey(cfg.Data)
 	if err != nil {
 		return err
 	}
 	h.store, err = persistence.Open(filepath.Join(cfg.Data, "journal"), persistence.Options{
 		Journals: journals, Clock: time.Now, Logger: slog.Default(), CacheBytes: int64(cfg.Cache) / 4 * 3,
 		FreeBytesMin: cfg.reserve(), AcceptLoss: cfg.acceptLoss,
-		Existing: found.filed, // the key's file is made after the journal
+		Existing: found.Filed, // the key's file is made after the journal
 		Fatal: func(err error) {
 			slog.Error("the journal cannot go on; what was answered is on disk", "error", err)
 			os.Exit(program.ExitUnexpected)
@@ -158,7 +161,7 @@ func (h *house) openActors(cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if h.master, err = found.keyFor(h.store); err != nil {
+	if h.master, err = found.KeyFor(h.store); err != nil {
 		return err
 	}
 	if h.out, err = openOutbound(&cfg, h.master); err != nil {
@@ -227,19 +230,19 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 		return err
 	}
 	h.doors.OnDrain(h.service.Close)
-	token, err := serverAdminToken(cfg.Data)
+	token, err := datadir.MakeAdminToken(cfg.Data)
 	if err != nil {
 		return err
 	}
-	owner, err := backupOwner(h.master)
+	owner, err := datadir.BackupOwner(h.master)
 	if err != nil {
 		return err
 	}
-	backups := &backupDoor{
-		store: h.store, data: cfg.Data, owner: owner,
-		target: func(to string) (string, error) { return backupTarget(to, cfg.BackupDir) },
-	}
-	h.admin = newAdminServer(h.service, metricsOf(h), adminGuard{token, cfg.AdminHosts}, backups, &orgDoor{h.node, h.service, quotas}, &signingKeys{h.service, h.master})
+	backups := &backupDoor{&datadir.Backup{
+		Store: h.store, Data: cfg.Data, Owner: owner,
+		Target: func(to string) (string, error) { return datadir.BackupTarget(to, cfg.BackupDir) },
+	}}
+	h.admin = newAdminServer(h.service, promhttp.HandlerFor(metricsOf(h), promhttp.HandlerOpts{}), adminGuard{token, cfg.AdminHosts}, backups, &orgDoor{h.node, h.service, quotas}, &signingKeys{h.service, h.master})
 	go h.keepKeys(keeping)
 	go cfg.govern(keeping)
 	go h.out.followNames(keeping)

@@ -14,6 +14,7 @@ import (
 	"github.com/knadh/koanf/v2"
 
 	"parley"
+	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 )
 
@@ -131,13 +132,7 @@ type secretURL string
 // MarshalText hides the password.
 func (u secretURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-func (u secretURL) String() string {
-	parsed, err := url.Parse(string(u))
-	if err != nil {
-		return "an address that cannot be read"
-	}
-	return parsed.Redacted()
-}
+func (u secretURL) String() string { return program.Redacted(string(u)) }
 
 func (t *Terms) validate(c *Config) error {
 	if _, err := c.quotas(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	actorsverify "parley/actors/verify"
+	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	"parley/journal/report"
 	"parley/persistence"
@@ -47,7 +48,7 @@ const faultsTold = 20
 // rows mean, and whether the key is there that opens them.
 func (c *verifyCmd) Run(std *program.Streams) error {
 	began := time.Now()
-	dir, err := journalOf(c.Data)
+	dir, err := datadir.Journal(c.Data)
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (c *verifyCmd) Run(std *program.Streams) error {
 		Fatal:  func(err error) { os.Exit(std.Fail(err)) },
 	})
 	if err != nil {
-		return advised(err, c.Data)
+		return datadir.Advise(err, c.Data)
 	}
 	audit := &report.Verification{Progress: readProgress(std)}
 	unread := errors.Join(rowverify.Rows(archive, audit), actorsverify.Run(archive, audit))
@@ -84,15 +85,15 @@ func (c *verifyCmd) Run(std *program.Streams) error {
 // auditKey holds the master key against what is sealed under it, and reports
 // whether it found fault. The key is no part of the archive: it may be in the
 // environment, and a backup may be without it.
-func auditKey(data string, v states, audit *report.Verification) bool {
+func auditKey(data string, v datadir.States, audit *report.Verification) bool {
 	check := audit.Check("master-key", "the master key is there, for its owner alone, and opens the keys that sign access tokens")
 	check.Checked++
-	found, err := findMasterKey(data)
+	found, err := datadir.FindMasterKey(data)
 	if err == nil {
-		err = found.fits(v)
+		err = found.Fits(v)
 	}
 	if err != nil {
-		check.Fault(found.origin(), "%s", err.Error())
+		check.Fault(found.Origin(), "%s", err.Error())
 	}
 	return err != nil
 }

@@ -3,6 +3,7 @@ package program
 import (
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -100,4 +101,13 @@ func Text(s *string) string {
 		return "-"
 	}
 	return Printable(*s)
+}
+
+// Redacted returns a URL without the password that it may contain.
+func Redacted(address string) string {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return "an address that cannot be read"
+	}
+	return parsed.Redacted()
 }

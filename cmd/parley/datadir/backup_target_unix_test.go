@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package datadir
 
 import (
 	"io/fs"
@@ -78,13 +78,13 @@ func TestBackupTarget(t *testing.T) {
 		{at("own", "out", "..", "sticky", "new"), []string{at("own", "out")}, "", "--backup-dir"},
 		{at("x"), []string{"/"}, at("x"), ""},
 	} {
-		real, err := backupTarget(c.to, c.allowed)
+		real, err := BackupTarget(c.to, c.allowed)
 		if real != c.real || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s below %q: %q, %v", c.to, c.allowed, real, err)
 		}
 	}
 	link(at("sticky", "mine"), at("own", "aside"))
-	if _, err := backupTarget(at("own", "aside", "x"), []string{at("own")}); err == nil || !strings.Contains(err.Error(), "leads out of") {
+	if _, err := BackupTarget(at("own", "aside", "x"), []string{at("own")}); err == nil || !strings.Contains(err.Error(), "leads out of") {
 		t.Errorf("a link leads out: %v", err)
 	}
 }
@@ -107,11 +107,11 @@ func TestBackupTargetOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{theirs, filepath.Join(theirs, "ours"), filepath.Join(theirs, "new")} {
-		if _, err := backupTarget(path, nil); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		if _, err := BackupTarget(path, nil); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if _, err := backupTarget(filepath.Join(theirs, "new"), []string{theirs}); err != nil {
+	if _, err := BackupTarget(filepath.Join(theirs, "new"), []string{theirs}); err != nil {
 		t.Errorf("the operator allowed it: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package datadir
 
 import (
 	"errors"
@@ -11,33 +11,32 @@ import (
 	"parley/persistence/backup"
 )
 
-// damagedHelp follows the reason why a data directory is not opened.
+// damagedHelp follows the reason why a damaged data directory is not opened.
 var damagedHelp = "  restore the last backup      " + program.Name + " restore --from BACKUP --data NEW-DIRECTORY\n" +
 	"  see what is left             " + program.Name + " verify --data DIRECTORY\n" +
 	"  give up what is missing      " + program.Name + " serve --accept-loss (where the end of the log is missing)"
 
-// goneHelp follows it where there is nothing left to look at: it names the file
-// that says that there was a journal, and without which there is none to miss.
+// goneHelp follows the reason if the journal is missing. It names the file that proves
+// that there was one; without that file a new journal would begin.
 const goneHelp = "  %[2]s is made after the journal, so there was one\n" +
 	"  restore the last backup      %[3]s restore --from BACKUP --data NEW-DIRECTORY\n" +
-	"  begin anew, with nothing     move %[2]s away; a key of your own is given in " + masterKeyVariable
+	"  begin anew, with nothing     move %[2]s away; a key of your own is given in " + MasterKeyVariable
 
-// advised adds to the refusal of a data directory that is damaged what can be
-// done about it. Other errors are left as they are.
-func advised(err error, data string) error {
+// Advise adds to the error of a damaged data directory what the operator can do. It
+// returns other errors unchanged.
+func Advise(err error, data string) error {
 	switch {
 	case !errors.Is(err, persistence.ErrDamaged):
 		return err
 	case journalGone(data):
-		return fmt.Errorf("%[1]w\n"+goneHelp, err, filepath.Join(data, masterKeyFile), program.Name)
+		return fmt.Errorf("%[1]w\n"+goneHelp, err, filepath.Join(data, MasterKeyFile), program.Name)
 	}
 	return fmt.Errorf("%w\n%s", err, damagedHelp)
 }
 
-// checkNoBackup refuses a directory without journals that is a backup, a part of
-// one, or what a restore has left that was cut short. A new store begun there would
-// pass for the one that was saved.
-func checkNoBackup(data string) error {
+// CheckNoBackup refuses a directory that is a backup, a part of one, or an interrupted
+// restore. A server must not begin a new store there: it would look like the saved one.
+func CheckNoBackup(data string) error {
 	if _, err := os.Lstat(filepath.Join(data, "journal")); err == nil {
 		return nil
 	}
@@ -56,15 +55,14 @@ func checkNoBackup(data string) error {
 	return nil
 }
 
-// journalOf is where the journal of a data directory lies, of which there must
-// be one.
-func journalOf(data string) (string, error) {
+// Journal returns the directory of the journal of a data directory, which must exist.
+func Journal(data string) (string, error) {
 	dir := filepath.Join(data, "journal")
-	if err := checkNoBackup(data); err != nil {
+	if err := CheckNoBackup(data); err != nil {
 		return "", err
 	}
 	if journalGone(data) {
-		return "", advised(fmt.Errorf("%w: there is no journal in %s, and there was one", persistence.ErrDamaged, dir), data)
+		return "", Advise(fmt.Errorf("%w: there is no journal in %s, and there was one", persistence.ErrDamaged, dir), data)
 	}
 	if _, err := os.Stat(dir); err != nil {
 		return "", program.ExitError{Code: program.ExitNotFound, Err: fmt.Errorf("%s is not a data directory: %w", data, err)}
@@ -72,11 +70,10 @@ func journalOf(data string) (string, error) {
 	return dir, nil
 }
 
-// journalGone reports whether a data directory has a master key and nothing of a
-// journal. An attempt to open it may have left a lock, a file system's maker its
-// own directory.
+// journalGone reports whether a data directory has a master key but no journal. A lock
+// left by an attempt to open it does not count as one, nor does lost+found.
 func journalGone(data string) bool {
-	if _, err := os.Lstat(filepath.Join(data, masterKeyFile)); err != nil {
+	if _, err := os.Lstat(filepath.Join(data, MasterKeyFile)); err != nil {
 		return false
 	}
 	left, err := os.ReadDir(filepath.Join(data, "journal"))

@@ -1,4 +1,4 @@
-package main
+package datadir
 
 import (
 	"errors"
@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// linksMost is how many symbolic links a path may lead over.
+// linksMost is the highest number of symbolic links in a path.
 const linksMost = 40
 
-// resolveTrusted gives the real path of a directory, which need not exist, and
-// refuses one that somebody else could exchange or write into: every directory on
-// the way from base on, which is taken as given, belongs to this user or to root
-// and nobody else may write into it. A sticky one such as /tmp may be passed
-// through, since there nobody can exchange what is ours; it cannot be the last. A
-// symbolic link is followed under the same rule, but not as the last component.
+// resolveTrusted returns the real path of a directory, which need not exist. It
+// refuses a path that somebody else could replace or write to: below base, every
+// directory must belong to this user or to root, and nobody else may write to it. A
+// sticky directory such as /tmp may be part of the path, because nobody can replace our
+// files in it, but it cannot be the last component. Symbolic links are followed under
+// the same rule, except as the last component.
 //
-// What does not exist yet is judged once it was made: the caller resolves again.
+// Components that do not exist are not checked; the caller resolves the path again
+// after creating them.
 func resolveTrusted(base, path string) (string, error) {
 	rest, err := filepath.Rel(base, path)
 	if err != nil {
@@ -61,7 +62,7 @@ func components(path string) []string {
 	return strings.FieldsFunc(filepath.Clean(path), func(r rune) bool { return r == filepath.Separator })
 }
 
-// trusted judges one component of a path.
+// trusted checks one component of a path.
 func trusted(path string, info fs.FileInfo, last bool) error {
 	mode := info.Mode()
 	switch {
@@ -79,10 +80,10 @@ func trusted(path string, info fs.FileInfo, last bool) error {
 	return nil
 }
 
-// backupTarget judges where a running server may write its backups: below a
-// directory that the operator allowed, or, where none was named, anywhere that
+// BackupTarget returns the real path of a directory to which a running server may
+// write backups: below one of the allowed directories or, if there are none, any that
 // only this user and root can write to.
-func backupTarget(to string, allowed []string) (string, error) {
+func BackupTarget(to string, allowed []string) (string, error) {
 	if len(allowed) == 0 {
 		base := filepath.VolumeName(to) + string(filepath.Separator)
 		return resolveTrusted(base, filepath.Clean(to))
@@ -99,8 +100,8 @@ func backupTarget(to string, allowed []string) (string, error) {
 	return "", fmt.Errorf("the server may write backups below %s only (--backup-dir)", strings.Join(allowed, ", "))
 }
 
-// belowAllowed resolves a target in an allowed directory, which no link within
-// may lead out of.
+// belowAllowed resolves a target in an allowed directory and refuses one that a link
+// leads out of it.
 func belowAllowed(base, to string) (string, error) {
 	resolved, err := resolveTrusted(base, to)
 	if err != nil {

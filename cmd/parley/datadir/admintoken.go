@@ -1,4 +1,4 @@
-package main
+package datadir
 
 import (
 	"crypto/rand"
@@ -16,8 +16,8 @@ import (
 	"parley/cmd/parley/program"
 )
 
-// adminTokenFile is the file of the data directory with the token that operator
-// calls need. It is no part of backups: the next start makes another one.
+// adminTokenFile holds the token that operator calls need. Backups do not contain it:
+// the next start makes a new one.
 const adminTokenFile = "admin.token"
 
 // adminTokenVariable holds the token for commands that cannot read the file. The
@@ -33,31 +33,31 @@ const (
 	adminTokenMost  = 4096
 )
 
-// adminToken is the hash of the token that operator calls need.
-type adminToken [sha256.Size]byte
+// AdminToken is the SHA-256 hash of the token that operator calls need.
+type AdminToken [sha256.Size]byte
 
-// matches compares in constant time, whatever the length of what is presented.
-func (t adminToken) matches(presented []byte) bool {
+// Matches reports whether a presented token is this one. It takes the same time for
+// every token of the same length.
+func (t AdminToken) Matches(presented []byte) bool {
 	hash := sha256.Sum256(presented)
 	return subtle.ConstantTimeCompare(hash[:], t[:]) == 1
 }
 
-// serverAdminToken reads the token of a data directory and makes one where there
-// is none.
-func serverAdminToken(data string) (adminToken, error) {
+// MakeAdminToken reads the token of a data directory, and makes one if there is none.
+func MakeAdminToken(data string) (AdminToken, error) {
 	path := filepath.Join(data, adminTokenFile)
 	text, err := readAdminToken(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeAdminToken(path); err == nil {
+		if err = writeAdminToken(path); err == nil {
 			text, err = readAdminToken(path)
 		}
 	}
-	return adminToken(sha256.Sum256([]byte(text))), err
+	return AdminToken(sha256.Sum256([]byte(text))), err
 }
 
-// makeAdminToken writes a fresh token. The file appears under its name complete
-// or not at all.
-func makeAdminToken(path string) error {
+// writeAdminToken writes a new token. The file appears under its name complete or not
+// at all.
+func writeAdminToken(path string) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), adminTokenFile+".new-*") // mode 0600
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func makeAdminToken(path string) error {
 	return os.Rename(temporary.Name(), path)
 }
 
-// readAdminToken reads a token's file, which must be its owner's alone.
+// readAdminToken reads the file of a token, which only its owner may be able to read.
 func readAdminToken(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -97,10 +97,10 @@ func readAdminToken(path string) (string, error) {
 	return token, err
 }
 
-// findAdminToken is the token of the server with that data directory, for a
-// command on the same machine: from the environment, else from the file. origin
-// says which, for messages.
-func findAdminToken(data string) (token, origin string, err error) {
+// FindAdminToken returns the token of the server with this data directory, for a
+// command on the same machine: from the environment, else from the file. origin says
+// which one it was, for messages.
+func FindAdminToken(data string) (token, origin string, err error) {
 	if token = strings.TrimSpace(os.Getenv(adminTokenVariable)); token != "" {
 		return token, adminTokenVariable, nil
 	}

@@ -1,4 +1,4 @@
-package main
+package datadir
 
 import (
 	"encoding/base64"
@@ -21,28 +21,28 @@ import (
 
 func TestTheMasterKeyMayComeFromTheEnvironment(t *testing.T) {
 	data := t.TempDir()
-	t.Setenv(masterKeyVariable, base64.StdEncoding.EncodeToString(make([]byte, 32)))
-	found, err := findMasterKey(data)
-	if err != nil || found.key == nil || found.filed || found.origin() != masterKeyVariable {
+	t.Setenv(MasterKeyVariable, base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	found, err := FindMasterKey(data)
+	if err != nil || found.Key == nil || found.Filed || found.Origin() != MasterKeyVariable {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	if _, there := os.LookupEnv(masterKeyVariable); there {
+	if _, there := os.LookupEnv(MasterKeyVariable); there {
 		t.Error("what is started from here would inherit the key")
 	}
-	if err := os.WriteFile(filepath.Join(data, masterKeyFile), []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(data, MasterKeyFile), []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fromFile, err := findMasterKey(data)
-	if err != nil || !fromFile.filed {
+	fromFile, err := FindMasterKey(data)
+	if err != nil || !fromFile.Filed {
 		t.Fatalf("%+v, %v", fromFile, err)
 	}
-	sealed := found.key.SealSecret("p", nil, []byte("s"))
-	if _, err := fromFile.key.OpenSecret("p", nil, sealed); err == nil {
+	sealed := found.Key.SealSecret("p", nil, []byte("s"))
+	if _, err := fromFile.Key.OpenSecret("p", nil, sealed); err == nil {
 		t.Error("the key of the file is that of the environment")
 	}
 	for _, text := range []string{"canary", base64.StdEncoding.EncodeToString([]byte("canary canary canary")), strings.Repeat("A", 45)} {
-		t.Setenv(masterKeyVariable, text)
-		if _, err := findMasterKey(data); err == nil || strings.Contains(err.Error(), text) || program.ExitCode(err) != program.ExitUsage {
+		t.Setenv(MasterKeyVariable, text)
+		if _, err := FindMasterKey(data); err == nil || strings.Contains(err.Error(), text) || program.ExitCode(err) != program.ExitUsage {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -64,16 +64,16 @@ func TestAFirstStartMayBeCutShort(t *testing.T) {
 	if err := open().Close(); err != nil {
 		t.Fatal(err)
 	}
-	found, err := findMasterKey(data)
-	if err != nil || found.filed || found.key != nil {
+	found, err := FindMasterKey(data)
+	if err != nil || found.Filed || found.Key != nil {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	store := open()
 	defer func() { _ = store.Close() }()
-	if key, err := found.keyFor(store); err != nil || key == nil {
+	if key, err := found.KeyFor(store); err != nil || key == nil {
 		t.Fatalf("no key is made: %v", err)
 	}
-	if again, err := findMasterKey(data); err != nil || !again.filed || again.key == nil {
+	if again, err := FindMasterKey(data); err != nil || !again.Filed || again.Key == nil {
 		t.Fatalf("%+v, %v", again, err)
 	}
 }
@@ -114,9 +114,9 @@ func TestTheMasterKeyFitsWhatIsInUse(t *testing.T) {
 		"one published is another's":    {[]*issuer.Key{sealed(theirs, "a", time.Minute), sealed(mine, "b", 0)}, mine, errForeignKey},
 		"a forgotten one is another's":  {[]*issuer.Key{sealed(theirs, "a", long), sealed(mine, "b", 0)}, mine, nil},
 	} {
-		found := masterKey{key: c.with, file: "data/master.key"}
-		err := found.fits(&sealedState{Keys: c.keys})
-		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), found.file) {
+		found := MasterKey{Key: c.with, File: "data/master.key"}
+		err := found.Fits(&sealedState{Keys: c.keys})
+		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), found.File) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -129,12 +129,4 @@ func keyOf(t *testing.T, letter byte) *auth.MasterKey {
 		t.Fatal(err)
 	}
 	return key
-}
-
-// TestServerKeepsTheKeyLifetimeThatIsSet: what the operator sets in days is what the
-// service replaces keys by.
-func TestServerKeepsTheKeyLifetimeThatIsSet(t *testing.T) {
-	if got := testHouse(t, "--signing-key-days", "30").service.KeyLifetime; got != 30*24*time.Hour {
-		t.Errorf("30 days are %v", got)
-	}
 }

@@ -1,0 +1,158 @@
+package datadir
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"parley"
+	"parley/cmd/parley/program"
+	"parley/http/auth"
+	"parley/persistence"
+	"parley/persistence/backup"
+)
+
+// BackupRequest is the body of POST /backup at the admin address.
+type BackupRequest struct {
+	To         string `json:"to"`
+	Keep       int    `json:"keep"`
+	WithoutKey bool   `json:"without_key"`
+}
+
+// Backup makes backups of an open store, for a running server or for the backup
+// command when no server runs.
+type Backup struct {
+	Store *persistence.Store
+	Data  string
+	// Owner is the name under which snapshots are this server's, see backupOwner.
+	Owner string
+	// Target judges and resolves the directory of a backup; nil where a person
+	// writes with rights of their own.
+	Target func(to string) (string, error)
+}
+
+// BackupOwner returns the name under which a server's snapshots are stored in a backup
+// directory. It is derived from the master key, so a restored server keeps it. Without
+// a key it is empty.
+func BackupOwner(master *auth.MasterKey) (string, error) {
+	if master == nil {
+		return "", nil
+	}
+	name, err := master.Derive("backup owner")
+	return hex.EncodeToString(name[:min(len(name), 8)]), err
+}
+
+// Check refuses a request that cannot be carried out, or whose directory the server
+// may not write to.
+func (d *Backup) Check(r BackupRequest) error {
+	switch {
+	case !filepath.IsAbs(r.To):
+		return fmt.Errorf("to: %q is not an absolute path", r.To)
+	case r.Keep < 0:
+		return fmt.Errorf("keep: %d is less than none", r.Keep)
+	}
+	if d.Target == nil {
+		return nil
+	}
+	if _, err := d.Target(r.To); err != nil {
+		return errBackupTarget.Saying(fmt.Sprintf("%s cannot be a backup directory: %v.", r.To, err))
+	}
+	return nil
+}
+
+var errBackupTarget = parley.Refuse(parley.Forbidden, "forbidden", "The server may not write a backup there.")
+
+// prepare creates the backup directory if necessary and returns its real path. It
+// checks the directory again after creating it: somebody else may have created it in
+// the meantime.
+func (d *Backup) prepare(to string) (string, error) {
+	if d.Target == nil {
+		return to, nil
+	}
+	made, err := d.Target(to)
+	if err == nil {
+		err = os.MkdirAll(made, 0o700)
+	}
+	if err == nil {
+		made, err = d.Target(made)
+	}
+	return made, err
+}
+
+// Take writes a snapshot. It refuses a backup directory inside the data directory,
+// and a master key that does not open what the store has sealed.
+func (d *Backup) Take(ctx context.Context, r BackupRequest, progress func(backup.Progress)) (*backup.Snapshot, error) {
+	within, err := contains(d.Data, r.To)
+	if err != nil {
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s cannot be a backup directory: %w", r.To, err)}
+	}
+	if within {
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%s lies in the data directory: a backup there would be lost with it", r.To)}
+	}
+	if r.Keep > 0 && d.Owner == "" {
+		return nil, program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("--keep: without the master key it is not known which snapshots are this server's")}
+	}
+	options := backup.Options{Owner: d.Owner, Keep: r.Keep, Progress: progress}
+	if !r.WithoutKey {
+		// key returns the content of the master key's file. A key that cannot open the sealed
+		// data must not get into a backup: that would be noticed only at a restore, when
+		// snapshots with the right key may be gone.
+		key, err := d.key()
+		if err != nil {
+			return nil, fmt.Errorf("the master key cannot be backed up (leave it out with --without-key): %w", err)
+		}
+		options.Beside = map[string][]byte{MasterKeyFile: key}
+	}
+	if options.To, err = d.prepare(r.To); err != nil {
+		return nil, err
+	}
+	return backup.Take(ctx, d.Store, options)
+}
+
+// key is what the master key's file holds. A key that does not open what is
+// sealed is not let into a backup: it would be found out when the backup is
+// needed, and when those that have the right one are deleted.
+func (d *Backup) key() ([]byte, error) {
+	raw, err := os.ReadFile(filepath.Join(d.Data, MasterKeyFile))
+	if err != nil {
+		return nil, err
+	}
+	found := MasterKey{File: filepath.Join(d.Data, MasterKeyFile), Filed: true}
+	if found.Key, err = auth.NewMasterKey(raw); err != nil {
+		return nil, fmt.Errorf("%s: %w", found.File, err)
+	}
+	view := d.Store.View()
+	defer view.Close()
+	return raw, found.Fits(view)
+}
+
+// contains reports whether path is dir or lies in it. path need not exist.
+func contains(dir, path string) (bool, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return false, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return false, err
+	}
+	rest := ""
+	for ; ; path, rest = filepath.Dir(path), filepath.Join(filepath.Base(path), rest) {
+		resolved, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			path = filepath.Join(resolved, rest)
+			break
+		}
+		if !errors.Is(err, os.ErrNotExist) || filepath.Dir(path) == path {
+			return false, err
+		}
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return false, err
+	}
+	between, err := filepath.Rel(dir, path)
+	return err == nil && between != ".." && !strings.HasPrefix(between, ".."+string(filepath.Separator)), nil
+}

@@ -1,0 +1,152 @@
+package datadir
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"parley/actors/issuer"
+	"parley/actors/rules"
+	"parley/cmd/parley/program"
+	"parley/http/auth"
+	"parley/journal"
+	"parley/persistence"
+)
+
+// MasterKeyFile is the file of the data directory with the key under which the signing
+// keys and the secrets of webhooks are sealed.
+const MasterKeyFile = "master.key"
+
+// MasterKeyVariable holds the master key if it must not be in a file. It is not a
+// setting, because `parley config` prints settings.
+const MasterKeyVariable = "PARLEY_MASTER_KEY"
+
+var (
+	// errMasterKey does not quote the variable, which may be a mistyped key.
+	errMasterKey = errors.New(MasterKeyVariable + " is not 32 bytes in base64")
+	// errForeignKey: it is a valid key, but not the one of this journal.
+	errForeignKey = errors.New("not the master key of this data directory, or damaged")
+	// errNoKey: the journal has sealed data and there is no key.
+	errNoKey = errors.New("the master key is missing")
+)
+
+// MasterKey is the master key of a data directory as it was found before the journal
+// was opened.
+type MasterKey struct {
+	// Key is nil where there is none.
+	Key *auth.MasterKey
+	// File is where it lies, or would lie; filed says that there is such a file.
+	File  string
+	Filed bool
+	// given reports whether the key is in the environment, which takes precedence.
+	given bool
+}
+
+// States reads stored states.
+type States interface {
+	State(journal.Stream) (seq uint64, state []byte, err error)
+}
+
+// FindMasterKey reads the master key from the environment, else from its file beside
+// the journal. It does not make one. It removes the variable from the environment, so
+// that child processes do not inherit the key.
+func FindMasterKey(data string) (MasterKey, error) {
+	found := MasterKey{File: filepath.Join(data, MasterKeyFile)}
+	_, err := os.Lstat(found.File)
+	found.Filed = err == nil
+	text, set := os.LookupEnv(MasterKeyVariable)
+	if found.given = set && text != ""; !found.given {
+		found.Key, err = auth.LoadMasterKey(found.File)
+		if !found.Filed && errors.Is(err, fs.ErrNotExist) {
+			return found, nil
+		}
+		return found, found.helped(err)
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	if err == nil {
+		found.Key, err = auth.NewMasterKey(raw)
+	}
+	if err != nil {
+		return found, program.ExitError{Code: program.ExitUsage, Err: errMasterKey}
+	}
+	return found, os.Unsetenv(MasterKeyVariable)
+}
+
+// KeyFor returns the key with which to serve a store. If there is none it makes one,
+// but only for a store in which nothing is sealed: one whose first start was
+// interrupted before the key was written.
+func (m MasterKey) KeyFor(store *persistence.Store) (*auth.MasterKey, error) {
+	view := store.View()
+	err := m.Fits(view)
+	view.Close()
+	if err != nil || m.Key != nil {
+		return m.Key, err
+	}
+	return auth.MakeMasterKey(m.File)
+}
+
+// Fits returns nil if the key opens all signing keys in use. It returns an error if
+// there is such a key and no master key.
+func (m MasterKey) Fits(v States) error {
+	sealed, err := sealedKeys(v)
+	if err != nil {
+		return err
+	}
+	for _, k := range sealed {
+		if m.Key == nil {
+			return m.helped(fmt.Errorf("%w: there is neither %s nor %s, and the journal holds what is sealed under it: the keys that sign access tokens, the secrets of webhooks", errNoKey, m.File, MasterKeyVariable))
+		}
+		if _, err := m.Key.OpenSeed(k.GetKid(), k.GetSealedSeed()); err != nil {
+			return m.helped(fmt.Errorf("%s: %w: signing key %s: %w", m.Origin(), errForeignKey, k.GetKid(), err))
+		}
+	}
+	return nil
+}
+
+// Origin returns where the key is, for messages.
+func (m MasterKey) Origin() string {
+	if m.given {
+		return MasterKeyVariable
+	}
+	return m.File
+}
+
+// helped adds to an error about the key what the operator can do. It adds nothing for a
+// file with the wrong permissions, which must not be replaced.
+func (m MasterKey) helped(err error) error {
+	switch {
+	case err == nil, errors.Is(err, auth.ErrMasterKeyExposed), errors.Is(err, fs.ErrPermission):
+		return err
+	case m.given && m.Filed:
+		return fmt.Errorf("%w\n"+
+			"  put it right                 %s must hold the key that this directory was first served with\n"+
+			"  or leave it unset            where %s is that key", err, MasterKeyVariable, m.File)
+	case m.given:
+		return fmt.Errorf("%w\n"+
+			"  put it right                 %s must hold the key that this directory was first served with", err, MasterKeyVariable)
+	}
+	return fmt.Errorf("%w\n"+
+		"  put the key back             %s (mode 600); it is the same in every backup that has one\n"+
+		"  find it in a backup          %s restore --from BACKUP --data NEW-DIRECTORY\n"+
+		"  or hold it elsewhere         %s, in base64", err, m.File, program.Name, MasterKeyVariable)
+}
+
+// sealedKeys returns the signing keys that a server has to open when it starts; none
+// before the first start has finished. It reads them from the store, because actors
+// need the master key before they can be asked.
+func sealedKeys(v States) ([]*issuer.Key, error) {
+	_, stored, err := v.State(rules.SigningKeyStream)
+	if err != nil {
+		return nil, fmt.Errorf("signing keys: %w", err)
+	}
+	var state issuer.State
+	if err := state.UnmarshalVT(stored); err != nil {
+		return nil, fmt.Errorf("%w: the state of the signing keys: %w", persistence.ErrDamaged, err)
+	}
+	return state.Published(time.Now()), nil
+}

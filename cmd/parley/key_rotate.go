@@ -1,0 +1,21 @@
+package main
+
+import (
+	"context"
+
+	"parley/cmd/parley/program"
+)
+
+type keyRotateCmd struct{ operatorFlags }
+
+// Run replaces the key.
+func (c *keyRotateCmd) Run(ctx context.Context, std *program.Streams) error {
+	var rotated rotatedKey
+	if err := c.get(ctx, "signing-keys/rotate", struct{}{}, &rotated); err != nil {
+		return err
+	}
+	if std.JSON {
+		return std.Value(rotated)
+	}
+	return std.Say("new tokens are signed with key %s; the former key stays published for a day", rotated.Kid)
+}
