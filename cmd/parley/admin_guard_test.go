@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
 )
 
@@ -61,20 +62,20 @@ func TestAdminGuard(t *testing.T) {
 	data := t.TempDir()
 	h := testHouse(t, "--data", data)
 	const token = "a token of the test's"
-	guard := adminGuard{token: sha256.Sum256([]byte(token))}
-	calls := []interface{ mount(*http.ServeMux) }{&orgDoor{node: h.node, service: h.service}, &backupDoor{&datadir.Backup{Store: h.store, Data: data}}}
-	power := newPower(calls...)
+	guard := admin.Guard{Token: sha256.Sum256([]byte(token))}
+	calls := []admin.Endpoint{&admin.OrgEndpoint{Node: h.node, Service: h.service}, &admin.BackupEndpoint{Backup: &datadir.Backup{Store: h.store, Data: data}}}
+	power := admin.Privileged(calls...)
 	for name, c := range map[string]struct {
 		admin http.Handler
 		want  []string
 	}{
-		"guarded": {newAdminServer(h.service, http.NotFoundHandler(), guard, calls...).admin.Handler, nil},
-		"control: no token": {guard.refuseBrowsers(power), []string{
+		"guarded": {admin.NewServer(h.service, http.NotFoundHandler(), guard, calls...).Admin.Handler, nil},
+		"control: no token": {guard.RefuseBrowsers(power), []string{
 			"/backup with another: 200", "/backup without the token: 200",
 			"/debug/pprof/goroutine?debug=2 with another: 200", "/debug/pprof/goroutine?debug=2 without the token: 200",
 			"/orgs with another: 200", "/orgs without the token: 200", "a backup was made",
 		}},
-		"control: browsers": {guard.needsToken(power), []string{
+		"control: browsers": {guard.NeedsToken(power), []string{
 			"/backup of another site: 200", "/backup rebound: 200",
 			"/debug/pprof/goroutine?debug=2 of another site: 200", "/debug/pprof/goroutine?debug=2 rebound: 200",
 			"/orgs of another site: 200", "/orgs rebound: 200", "a backup was made",

@@ -18,6 +18,7 @@ import (
 	"parley/cmd/parley/cli"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/demo"
+	"parley/cmd/parley/operator"
 	"parley/cmd/parley/program"
 )
 
@@ -41,13 +42,13 @@ type commands struct {
 	Webhook      cli.WebhookCmd      `cmd:"" help:"Deliver an agent's events to a URL, list and retry deliveries, receive them on this machine."`
 	Group        cli.GroupCmd        `cmd:"" help:"Create groups, invite, join, vote, send a sealed message to all members."`
 
-	Org orgCmd `cmd:"" help:"List and suspend organizations, set their tiers and limits; for the operator of a running server."`
+	Org operator.OrgCmd `cmd:"" help:"List and suspend organizations, set their tiers and limits; for the operator of a running server."`
 
-	Backup  backupCmd  `cmd:"" help:"Write, list, check and prune snapshots of a server's data, running or not."`
-	Restore restoreCmd `cmd:"" help:"Restore a snapshot into a new data directory."`
-	Verify  verifyCmd  `cmd:"" help:"Check the data directory of a stopped server for damage and contradictions."`
+	Backup  operator.BackupCmd  `cmd:"" help:"Write, list, check and prune snapshots of a server's data, running or not."`
+	Restore operator.RestoreCmd `cmd:"" help:"Restore a snapshot into a new data directory."`
+	Verify  operator.VerifyCmd  `cmd:"" help:"Check the data directory of a stopped server for damage and contradictions."`
 
-	Quarantine quarantineCmd `cmd:"" help:"List and drop stored effects that could not be decoded, of a data directory at rest."`
+	Quarantine operator.QuarantineCmd `cmd:"" help:"List and drop stored effects that could not be decoded, of a data directory at rest."`
 
 	Bench benchCmd `cmd:"" passthrough:"" help:"Measure a server, and peers beside it, by parley-bench; bench --help lists what it can do."`
 
@@ -58,10 +59,10 @@ type commands struct {
 }
 
 type keyCmd struct {
-	Show    cli.KeyShowCmd    `cmd:"" help:"Show an agent's keys and their binding, and whether this profile has pinned them."`
-	Retire  cli.KeyRetireCmd  `cmd:"" help:"Retire a former key of one of the organization's agents: what is signed with it from now on does not verify."`
-	Rotate  keyRotateCmd      `cmd:"" help:"Replace the server's key that signs access tokens; for its operator. To replace an agent's keys, use agent rotate-keys."`
-	Restore cli.KeyRestoreCmd `cmd:"" help:"Publish an agent's own keys again after somebody else has replaced them."`
+	Show    cli.KeyShowCmd        `cmd:"" help:"Show an agent's keys and their binding, and whether this profile has pinned them."`
+	Retire  cli.KeyRetireCmd      `cmd:"" help:"Retire a former key of one of the organization's agents: what is signed with it from now on does not verify."`
+	Rotate  operator.KeyRotateCmd `cmd:"" help:"Replace the server's key that signs access tokens; for its operator. To replace an agent's keys, use agent rotate-keys."`
+	Restore cli.KeyRestoreCmd     `cmd:"" help:"Publish an agent's own keys again after somebody else has replaced them."`
 }
 
 const description = `Parley: agents of different organizations exchange sealed messages, durably and live.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"parley/cmd/parley/admin"
 	"parley/http/httpserver"
 	"parley/http/rest"
 )
@@ -71,7 +72,7 @@ func testHouse(t *testing.T, args ...string) *house {
 	}
 	served := make(chan error, 2)
 	go func() { served <- h.doors.Serve(h.public) }()
-	go func() { served <- serve(h.admin.admin, h.private) }()
+	go func() { served <- admin.Serve(h.admin.Admin, h.private) }()
 	t.Cleanup(func() {
 		if err := h.close(); err != nil {
 			t.Error(err)

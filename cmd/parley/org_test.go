@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"parley/cmd/parley/admin"
 	"parley/cmd/parley/program"
 )
 
@@ -15,9 +16,9 @@ import (
 // it has by slug.
 func TestOrgListWalksAllPages(t *testing.T) {
 	cursor := "m&m"
-	pages := map[string]orgPage{
-		"":     {Items: []orgJSON{{Slug: "zeta"}, {Slug: "mid"}}, NextCursor: &cursor, HasMore: true},
-		cursor: {Items: []orgJSON{{Slug: "alpha"}}},
+	pages := map[string]admin.OrgPage{
+		"":     {Items: []admin.OrgItem{{Slug: "zeta"}, {Slug: "mid"}}, NextCursor: &cursor, HasMore: true},
+		cursor: {Items: []admin.OrgItem{{Slug: "alpha"}}},
 	}
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		page, known := pages[r.URL.Query().Get("cursor")]

@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/cmd/parley/datadir"
+	"parley/cmd/parley/operator"
 	"parley/cmd/parley/program"
 	"parley/journal"
 	"parley/persistence"
@@ -94,7 +95,7 @@ func TestQuarantineIsAcknowledged(t *testing.T) {
 	}
 	verify(program.ExitUnexpected, "1 stored effects")
 	code, out, said = ran(t, "quarantine", "drop", "--data", data, "--all", "--json")
-	var listed struct{ Items []quarantineRow }
+	var listed struct{ Items []operator.QuarantineRow }
 	if err := json.Unmarshal([]byte(out), &listed); err != nil || code != 0 || len(listed.Items) != 1 || listed.Items[0].Row != second || string(listed.Items[0].Data) != "\xff\xff" || !json.Valid([]byte(said)) {
 		t.Errorf("drop --all --json: exit %d, %v\n%s%s", code, err, out, said)
 	}

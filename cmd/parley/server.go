@@ -19,6 +19,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
@@ -49,9 +50,9 @@ func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
 	h.tellStarted(&cfg)
 	served := make(chan error, 3)
 	go func() { served <- h.doors.Serve(h.public) }()
-	go func() { served <- serve(h.admin.admin, h.private) }()
+	go func() { served <- admin.Serve(h.admin.Admin, h.private) }()
 	if h.metrics != nil {
-		go func() { served <- serve(h.admin.metrics, h.metrics) }()
+		go func() { served <- admin.Serve(h.admin.Metrics, h.metrics) }()
 	}
 	ready(h.public.Addr().String())
 	select {
@@ -84,7 +85,7 @@ type house struct {
 	node    *actors.Node
 	service *parleyhttp.Service
 	doors   *httpserver.Server
-	admin   *adminServer
+	admin   *admin.Server
 	meter   *requestMeter
 	traces  *traces
 	public  net.Listener
@@ -238,11 +239,12 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	backups := &backupDoor{&datadir.Backup{
+	backups := &admin.BackupEndpoint{Backup: &datadir.Backup{
 		Store: h.store, Data: cfg.Data, Owner: owner,
 		Target: func(to string) (string, error) { return datadir.BackupTarget(to, cfg.BackupDir) },
 	}}
-	h.admin = newAdminServer(h.service, promhttp.HandlerFor(metricsOf(h), promhttp.HandlerOpts{}), adminGuard{token, cfg.AdminHosts}, backups, &orgDoor{h.node, h.service, quotas}, &signingKeys{h.service, h.master})
+	h.admin = admin.NewServer(h.service, promhttp.HandlerFor(metricsOf(h), promhttp.HandlerOpts{}), admin.Guard{Token: token, Hosts: cfg.AdminHosts}, backups,
+		&admin.OrgEndpoint{Node: h.node, Service: h.service, Quotas: quotas}, &admin.SigningKeyEndpoint{Service: h.service, Master: h.master})
 	go h.keepKeys(keeping)
 	go cfg.govern(keeping)
 	go h.out.followNames(keeping)
@@ -293,7 +295,7 @@ func (h *house) close() error {
 		}
 	}
 	if h.admin != nil {
-		errs = append(errs, h.admin.close())
+		errs = append(errs, h.admin.Close())
 	}
 	for _, l := range []net.Listener{h.public, h.private, h.metrics} {
 		if l != nil {

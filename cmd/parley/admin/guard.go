@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"net"
@@ -11,14 +11,13 @@ import (
 	"parley/http/auth"
 )
 
-// adminGuard keeps those from the admin listener who have no business there:
-// pages of other origins in the operator's own browser, and callers without the
-// token.
-type adminGuard struct {
-	token datadir.AdminToken
-	// hosts are names, beside those of loopback, by which the listener may be
+// Guard refuses calls of pages from other sites in the operator's browser, and calls
+// without the admin token.
+type Guard struct {
+	Token datadir.AdminToken
+	// Hosts are names, beside those of loopback, by which the listener may be
 	// called.
-	hosts []string
+	Hosts []string
 }
 
 var (
@@ -28,41 +27,40 @@ var (
 	errAdminOrigin = parley.Refuse(parley.Forbidden, "forbidden", "Orders are given with application/json, and by no browser.")
 )
 
-// refuseBrowsers refuses what a page of elsewhere can have a browser send. A name
-// of its own that resolves to this machine (DNS rebinding) makes such a page an
-// origin of ours, so the Host must be one that we were given.
-func (g adminGuard) refuseBrowsers(next http.Handler) http.Handler {
+// RefuseBrowsers refuses requests that a page from another site can make a browser
+// send. With DNS rebinding, a name of the attacker's resolves to this machine and its
+// page counts as ours; therefore the Host must be one that the operator has listed.
+func (g Guard) RefuseBrowsers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch site := r.Header.Get("Sec-Fetch-Site"); {
 		case !g.answersTo(r.Host):
-			refuseOrder(w, errAdminHost)
+			writeRefusal(w, errAdminHost)
 		case site != "" && site != "none" && site != "same-origin":
-			refuseOrder(w, errCrossSite)
+			writeRefusal(w, errCrossSite)
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// needsToken refuses callers without the admin token.
-func (g adminGuard) needsToken(next http.Handler) http.Handler {
+// NeedsToken refuses callers without the admin token.
+func (g Guard) NeedsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		presented, ok := auth.ParseBearer([]byte(r.Header.Get("Authorization")))
-		if !ok || !g.token.Matches(presented) {
+		if !ok || !g.Token.Matches(presented) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="parley admin"`)
-			refuseOrder(w, errAdminToken)
+			writeRefusal(w, errAdminToken)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// answersTo reports whether the listener may be called by that Host, with or
-// without a port.
-func (g adminGuard) answersTo(host string) bool {
+// answersTo reports whether requests may name this Host, with or without a port.
+func (g Guard) answersTo(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	host = parley.BareHost(host)
-	return parley.IsLoopback(host) || slices.ContainsFunc(g.hosts, func(allowed string) bool { return strings.EqualFold(parley.BareHost(allowed), host) })
+	return parley.IsLoopback(host) || slices.ContainsFunc(g.Hosts, func(allowed string) bool { return strings.EqualFold(parley.BareHost(allowed), host) })
 }

@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"errors"
@@ -15,23 +15,24 @@ import (
 	"parley/persistence/backup"
 )
 
-// backupDoor answers POST /backup.
-type backupDoor struct{ *datadir.Backup }
+// BackupEndpoint answers POST /backup.
+type BackupEndpoint struct{ *datadir.Backup }
 
-func (d *backupDoor) mount(mux *http.ServeMux) { mux.Handle("POST /backup", d) }
+// Mount adds POST /backup.
+func (d *BackupEndpoint) Mount(mux *http.ServeMux) { mux.Handle("POST /backup", d) }
 
-// backupProgressEvery is how often the answer says how far the backup is.
-const backupProgressEvery = 2 * time.Second
+// progressEvery is the pause between two lines of progress.
+const progressEvery = 2 * time.Second
 
-// backupBodyMax is more than any path needs.
+// backupBodyMax bounds the body of POST /backup.
 const backupBodyMax = 64 << 10
 
-// ServeHTTP answers POST /backup with a line of JSON now and then, the last of
-// which tells what came of it. A caller who goes away ends the backup. Browsers
-// are refused: a page of elsewhere must not have this machine's files written.
-func (d *backupDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := byNoBrowser(r); err != nil {
-		refuseOrder(w, err)
+// ServeHTTP answers with lines of JSON: progress every 2 s, and at the end the snapshot
+// or an error. A backup ends when its caller disconnects. Browsers are refused: a page
+// from another site must not be able to make this server write files.
+func (d *BackupEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := refuseBrowserRequest(r); err != nil {
+		writeRefusal(w, err)
 		return
 	}
 	var request datadir.BackupRequest
@@ -43,16 +44,16 @@ func (d *backupDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = d.Check(request)
 	}
 	if refused := (*parley.Refusal)(nil); errors.As(err, &refused) {
-		refuseOrder(w, err)
+		writeRefusal(w, err)
 		return
 	}
 	if err != nil {
-		writeOrder(w, http.StatusBadRequest, map[string]string{"detail": err.Error(), "code": "validation_error"})
+		writeJSON(w, http.StatusBadRequest, map[string]string{"detail": err.Error(), "code": "validation_error"})
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	flush := http.NewResponseController(w)
-	say := func(line backupLine) {
+	say := func(line BackupLine) {
 		text, _ := json.Marshal(line) // plain values
 		_, _ = w.Write(append(text, '\n'))
 		_ = flush.Flush()
@@ -60,37 +61,38 @@ func (d *backupDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next := time.Now()
 	made, err := d.Take(r.Context(), request, func(p backup.Progress) {
 		if now := time.Now(); now.After(next) {
-			next = now.Add(backupProgressEvery)
-			line := progressJSON(p)
-			say(backupLine{Progress: &line})
+			next = now.Add(progressEvery)
+			line := BackupProgress(p)
+			say(BackupLine{Progress: &line})
 		}
 	})
 	if err != nil {
 		slog.Error("a backup failed", "to", request.To, "error", err)
-		say(backupLine{Error: err.Error()})
+		say(BackupLine{Error: err.Error()})
 		return
 	}
-	done := snapshotOf(request.To, made)
+	done := SnapshotOf(request.To, made)
 	slog.Info("a backup was made", "to", request.To, "snapshot", done.Snapshot, "bytes", done.Bytes, "copied", done.Copied)
-	say(backupLine{Snapshot: done})
+	say(BackupLine{Snapshot: done})
 }
 
-// backupLine is one line of its answer: how far it is, and at the end what came
-// of it.
-type backupLine struct {
-	Progress *progressJSON `json:"progress,omitzero"`
-	Snapshot *snapshotJSON `json:"snapshot,omitzero"`
-	Error    string        `json:"error,omitzero"`
+// BackupLine is one line of the answer of POST /backup. Exactly one field is set.
+type BackupLine struct {
+	Progress *BackupProgress `json:"progress,omitzero"`
+	// Snapshot describes a snapshot, as the answer of POST /backup and --json show it.
+	Snapshot *Snapshot `json:"snapshot,omitzero"`
+	Error    string    `json:"error,omitzero"`
 }
 
-type progressJSON struct {
+// BackupProgress is how far a backup is, in bytes.
+type BackupProgress struct {
 	Stage string `json:"stage"`
 	Done  int64  `json:"done"`
 	Total int64  `json:"total"`
 }
 
 // snapshotJSON is a snapshot as `--json` tells it.
-type snapshotJSON struct {
+type Snapshot struct {
 	Dir      string   `json:"dir"`
 	Snapshot string   `json:"snapshot"`
 	TakenAt  api.Time `json:"taken_at"`
@@ -104,8 +106,9 @@ type snapshotJSON struct {
 	Data string `json:"data,omitzero"`
 }
 
-func snapshotOf(dir string, s *backup.Snapshot) *snapshotJSON {
-	return &snapshotJSON{
+// SnapshotOf describes a snapshot in the backup directory dir.
+func SnapshotOf(dir string, s *backup.Snapshot) *Snapshot {
+	return &Snapshot{
 		Dir: dir, Snapshot: s.ID, TakenAt: api.At(s.Taken), Commits: s.Commits,
 		Files: len(s.Files), Bytes: s.Bytes(), Copied: s.Copied, MasterKey: s.Has(datadir.MasterKeyFile),
 	}

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"bytes"
@@ -18,16 +18,16 @@ import (
 	"parley/http/client"
 )
 
-// defaultAdmin is where a server's operator calls are unless it was told otherwise.
+// defaultAdmin is the address of a server's operator calls unless it is set.
 const defaultAdmin = "http://127.0.0.1:8081"
 
-// operatorFlags name the running server that an operator's command speaks to.
+// operatorFlags name the running server of an operator's command.
 type operatorFlags struct {
 	Admin string `placeholder:"URL" help:"Admin address of the running server; default: http://127.0.0.1:8081."`
 	Data  string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server, where its admin.token lies; PARLEY_ADMIN_TOKEN may hold the token instead. Default: ${default}."`
 }
 
-// address is the admin address, judged.
+// address returns the admin address.
 func (f *operatorFlags) address() (*url.URL, error) {
 	text := cmp.Or(f.Admin, defaultAdmin)
 	admin, err := url.Parse(text)
@@ -37,8 +37,8 @@ func (f *operatorFlags) address() (*url.URL, error) {
 	return admin, nil
 }
 
-// do makes an operator's call: a GET without a body, else a POST of it as JSON.
-// The answer's status is 200; its body is the caller's to close.
+// do makes an operator call: a GET without a body, else a POST of it as JSON. It
+// returns answers with status 200; the caller closes the body.
 func (f *operatorFlags) do(ctx context.Context, path string, body any) (*http.Response, error) {
 	admin, err := f.address()
 	if err != nil {
@@ -79,10 +79,10 @@ func (f *operatorFlags) do(ctx context.Context, path string, body any) (*http.Re
 		return nil, program.ExitError{Code: program.ExitForbidden, Err: fmt.Errorf("the server at %s does not accept the admin token of %s: is that the data directory of this server?", admin, origin)}
 	}
 	said, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
-	return nil, errors.Join(refusedOrder(answer.StatusCode, said), err)
+	return nil, errors.Join(refusedCall(answer.StatusCode, said), err)
 }
 
-// get decodes the answer of a call into into.
+// get makes a call and decodes its answer.
 func (f *operatorFlags) get(ctx context.Context, path string, body, into any) error {
 	answer, err := f.do(ctx, path, body)
 	if err != nil {
@@ -99,8 +99,8 @@ func (f *operatorFlags) get(ctx context.Context, path string, body, into any) er
 	return nil
 }
 
-// refusedOrder is what a server said that refused an operator's call.
-func refusedOrder(status int, body []byte) error {
+// refusedCall returns the error in an answer that is not 200.
+func refusedCall(status int, body []byte) error {
 	var said struct {
 		Detail string      `json:"detail"`
 		Code   client.Code `json:"code"`

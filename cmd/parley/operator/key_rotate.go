@@ -1,16 +1,17 @@
-package main
+package operator
 
 import (
 	"context"
 
+	"parley/cmd/parley/admin"
 	"parley/cmd/parley/program"
 )
 
-type keyRotateCmd struct{ operatorFlags }
+type KeyRotateCmd struct{ operatorFlags }
 
 // Run replaces the key.
-func (c *keyRotateCmd) Run(ctx context.Context, std *program.Streams) error {
-	var rotated rotatedKey
+func (c *KeyRotateCmd) Run(ctx context.Context, std *program.Streams) error {
+	var rotated admin.RotatedKey
 	if err := c.get(ctx, "signing-keys/rotate", struct{}{}, &rotated); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"errors"
@@ -16,14 +16,14 @@ import (
 	rowverify "parley/persistence/verify"
 )
 
-type verifyCmd struct {
+type VerifyCmd struct {
 	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory, which no server has open. Nothing in it is changed."`
 }
 
-// verifyCache is what blocks of the data may take in memory.
+// verifyCache is the size of the block cache in bytes.
 const verifyCache = 64 << 20
 
-// verdict is what was examined and found, as --json tells it.
+// verdict is the result of a verification, as --json prints it.
 type verdict struct {
 	Data    string         `json:"data"`
 	Seconds float64        `json:"seconds"`
@@ -41,12 +41,12 @@ type checkJSON struct {
 	Faults  uint64 `json:"faults"`
 }
 
-// faultsTold is how many faults are told in words; all are counted.
+// faultsTold is how many faults are printed; all are counted.
 const faultsTold = 20
 
 // Run examines a data directory at rest: the engine's files, every row, what the
 // rows mean, and whether the key is there that opens them.
-func (c *verifyCmd) Run(std *program.Streams) error {
+func (c *VerifyCmd) Run(std *program.Streams) error {
 	began := time.Now()
 	dir, err := datadir.Journal(c.Data)
 	if err != nil {
@@ -63,6 +63,7 @@ func (c *verifyCmd) Run(std *program.Streams) error {
 	audit := &report.Verification{Progress: readProgress(std)}
 	unread := errors.Join(rowverify.Rows(archive, audit), actorsverify.Run(archive, audit))
 	locked := auditKey(c.Data, archive, audit)
+	// clearLine clears the line that readProgress has written.
 	clearLine(std)
 	v := verdictOf(c.Data, audit, unread)
 	v.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
@@ -112,7 +113,7 @@ func verdictOf(data string, audit *report.Verification, unread error) *verdict {
 	return v
 }
 
-// faultsOf is how many faults a check has found.
+// faultsOf returns how many faults a check has found.
 func (v *verdict) faultsOf(check string) (n uint64) {
 	for _, c := range v.Checks {
 		if c.Name == check {
@@ -122,8 +123,7 @@ func (v *verdict) faultsOf(check string) (n uint64) {
 	return n
 }
 
-// verdict tells what was examined, and of the first faults where they are and
-// what they mean.
+// printVerdict prints what was checked, and the first faults.
 func printVerdict(s *program.Streams, v *verdict) error {
 	if s.JSON {
 		return s.Value(v)
@@ -150,8 +150,8 @@ func printVerdict(s *program.Streams, v *verdict) error {
 	return err
 }
 
-// reading notes what is being read, in one line of a terminal that is written
-// over; elsewhere nothing.
+// readProgress shows what is being read in one line of a terminal, which it overwrites.
+// It returns nil if standard error is not a terminal.
 func readProgress(s *program.Streams) func(what string, rows uint64) {
 	if !program.IsTerminal(s.Err) {
 		return nil

@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"context"
@@ -11,16 +11,16 @@ import (
 	parleyhttp "parley/http"
 )
 
-// adminServer answers the operator: at the admin address everything, at the
-// metrics address metrics and readiness alone.
-type adminServer struct {
-	admin   *http.Server
-	metrics *http.Server
+// Server holds the operator's HTTP servers: everything at the admin address; metrics
+// and readiness alone at the metrics address.
+type Server struct {
+	Admin   *http.Server
+	Metrics *http.Server
 }
 
-// newAdminServer serves what anybody who reaches the listener may read (metrics,
-// readiness) as it is, and all else to those who have the admin token.
-func newAdminServer(service *parleyhttp.Service, metrics http.Handler, guard adminGuard, calls ...interface{ mount(*http.ServeMux) }) *adminServer {
+// NewServer serves metrics and readiness to everybody who reaches a listener, and all
+// other calls at the admin address to callers with the admin token.
+func NewServer(service *parleyhttp.Service, metrics http.Handler, guard Guard, calls ...Endpoint) *Server {
 	status := http.NewServeMux()
 	status.Handle("GET /metrics", metrics)
 	status.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -35,16 +35,16 @@ func newAdminServer(service *parleyhttp.Service, metrics http.Handler, guard adm
 	for _, pattern := range []string{"/metrics", "/livez", "/readyz"} {
 		all.Handle(pattern, status)
 	}
-	all.Handle("/", guard.needsToken(newPower(calls...)))
-	return &adminServer{admin: limited(guard.refuseBrowsers(all)), metrics: limited(status)}
+	all.Handle("/", guard.NeedsToken(Privileged(calls...)))
+	return &Server{Admin: limited(guard.RefuseBrowsers(all)), Metrics: limited(status)}
 }
 
-// newPower answers the calls that change something or show what is inside the
-// process. It guards nothing itself.
-func newPower(calls ...interface{ mount(*http.ServeMux) }) http.Handler {
+// Privileged handles the calls that change something or show the inside of the
+// process. It checks nothing itself.
+func Privileged(calls ...Endpoint) http.Handler {
 	power := http.NewServeMux()
 	for _, c := range calls {
-		c.mount(power)
+		c.Mount(power)
 	}
 	// The command line and the environment may hold secrets: pprof.Cmdline is left out.
 	power.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -54,27 +54,31 @@ func newPower(calls ...interface{ mount(*http.ServeMux) }) http.Handler {
 	return power
 }
 
-// limited is a server that waits for nobody for long.
+// limited returns a server with bounds on the time and size of a request's head.
 func limited(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
 }
 
-// serve accepts connections until close.
-func serve(s *http.Server, ln net.Listener) error {
+// Serve accepts connections until Close.
+func Serve(s *http.Server, ln net.Listener) error {
 	if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
 
-func (a *adminServer) close() error {
+// Close waits for up to 1 s for calls in progress and then closes their connections.
+func (a *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var errs []error
-	for _, s := range []*http.Server{a.admin, a.metrics} {
+	for _, s := range []*http.Server{a.Admin, a.Metrics} {
 		if s.Shutdown(ctx) != nil { // a profile or trace is being taken
 			errs = append(errs, s.Close())
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// Endpoint is a group of calls that need the admin token.
+type Endpoint interface{ Mount(mux *http.ServeMux) }

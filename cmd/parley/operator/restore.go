@@ -1,28 +1,29 @@
-package main
+package operator
 
 import (
 	"context"
 
+	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	"parley/persistence/backup"
 )
 
-type restoreCmd struct {
+type RestoreCmd struct {
 	From string `required:"" placeholder:"DIR[@SNAPSHOT]" help:"Backup directory, and which of its snapshots; default: the newest."`
 	Data string `required:"" placeholder:"DIR" help:"Data directory to create; an existing one must be empty."`
 }
 
-// Run makes a data directory of a snapshot. It says yes only when every file
-// was compared with its hash and lies on the disk.
-func (c *restoreCmd) Run(ctx context.Context, std *program.Streams) error {
+// Run makes a data directory from a snapshot. It succeeds only if every file matches its
+// hash and is on the disk.
+func (c *RestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 	dir, snapshot := splitSnapshot(c.From)
 	restored, err := backup.Restore(ctx, backup.RestoreOptions{From: dir, Snapshot: snapshot, To: c.Data, Progress: progress(std)})
 	if err != nil {
 		return err
 	}
 	if std.JSON {
-		line := snapshotOf(dir, restored)
+		line := admin.SnapshotOf(dir, restored)
 		line.Data = c.Data
 		return std.Value(line)
 	}

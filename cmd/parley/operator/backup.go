@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"bufio"
@@ -16,13 +16,14 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"parley"
+	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
 	"parley/persistence"
 	"parley/persistence/backup"
 )
 
-type backupCmd struct {
+type BackupCmd struct {
 	Take  backupTakeCmd  `cmd:"" default:"withargs" help:"Write a snapshot; default subcommand."`
 	List  backupListCmd  `cmd:"" help:"List the snapshots of a backup directory, oldest first."`
 	Check backupCheckCmd `cmd:"" help:"Read a snapshot through and compare every file with its hash."`
@@ -44,10 +45,10 @@ func (c *backupTakeCmd) Validate() error {
 	return nil
 }
 
-// Run has the running server write the snapshot, or writes one of a data
-// directory at rest.
+// Run asks the running server for a snapshot, or makes one of a data directory that no
+// server has open.
 func (c *backupTakeCmd) Run(ctx context.Context, std *program.Streams) error {
-	var made *snapshotJSON
+	var made *admin.Snapshot
 	var err error
 	if c.Data != "" && c.Admin == "" {
 		made, err = c.offline(ctx, std)
@@ -67,7 +68,7 @@ func (c *backupTakeCmd) Run(ctx context.Context, std *program.Streams) error {
 	return std.Say("snapshot %s in %s\n  %d files, %s, of which %s are new%s", made.Snapshot, made.Dir, made.Files, size(made.Bytes), size(made.Copied), note)
 }
 
-func (c *backupTakeCmd) offline(ctx context.Context, std *program.Streams) (*snapshotJSON, error) {
+func (c *backupTakeCmd) offline(ctx context.Context, std *program.Streams) (*admin.Snapshot, error) {
 	store, err := datadir.Open(c.Data, std)
 	if errors.Is(err, persistence.ErrInUse) {
 		return nil, fmt.Errorf("%w\nIf a server runs on it, name its admin address with --admin, or leave out --data: the server makes the backup itself", err)
@@ -85,10 +86,10 @@ func (c *backupTakeCmd) offline(ctx context.Context, std *program.Streams) (*sna
 	if err = errors.Join(err, store.Close()); err != nil {
 		return nil, err
 	}
-	return snapshotOf(c.To, made), nil
+	return admin.SnapshotOf(c.To, made), nil
 }
 
-func (c *backupTakeCmd) online(ctx context.Context, std *program.Streams) (*snapshotJSON, error) {
+func (c *backupTakeCmd) online(ctx context.Context, std *program.Streams) (*admin.Snapshot, error) {
 	server := operatorFlags{Admin: c.Admin, Data: cmp.Or(c.Data, os.Getenv("PARLEY_DATA"), datadir.Default)}
 	admin, err := server.address()
 	if err != nil {
@@ -111,10 +112,10 @@ func (c *backupTakeCmd) online(ctx context.Context, std *program.Streams) (*snap
 	return readBackup(answer, progress(std))
 }
 
-// readBackup follows the lines of an answer to its end.
-func readBackup(answer *http.Response, progress func(backup.Progress)) (*snapshotJSON, error) {
+// readBackup reads the lines of an answer to the end and returns the snapshot.
+func readBackup(answer *http.Response, progress func(backup.Progress)) (*admin.Snapshot, error) {
 	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
-		var line backupLine
+		var line admin.BackupLine
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return nil, fmt.Errorf("the server's answer: %w", err)
 		}
@@ -124,6 +125,7 @@ func readBackup(answer *http.Response, progress func(backup.Progress)) (*snapsho
 		case line.Snapshot != nil:
 			return line.Snapshot, nil
 		case line.Progress != nil:
+			// progress prints how far a backup is on standard error, every 2 s.
 			progress(backup.Progress(*line.Progress))
 		}
 	}
@@ -136,10 +138,10 @@ type backupListCmd struct {
 
 func (c *backupListCmd) Run(std *program.Streams) error {
 	snapshots, err := backup.List(nil, c.Dir)
-	all := []*snapshotJSON{}
+	all := []*admin.Snapshot{}
 	rows := [][]string{{"SNAPSHOT", "BYTES", "NEW", "FILES", "COMMITS", "KEY"}}
 	for _, s := range snapshots {
-		line := snapshotOf(c.Dir, s)
+		line := admin.SnapshotOf(c.Dir, s)
 		all = append(all, line)
 		rows = append(rows, []string{line.Snapshot, size(line.Bytes), size(line.Copied), strconv.Itoa(line.Files), strconv.FormatUint(line.Commits, 10), strconv.FormatBool(line.MasterKey)})
 	}
@@ -163,13 +165,13 @@ func (c *backupCheckCmd) Run(ctx context.Context, std *program.Streams) error {
 		return err
 	}
 	if std.JSON {
-		return std.Value(snapshotOf(dir, checked))
+		return std.Value(admin.SnapshotOf(dir, checked))
 	}
 	return std.Say("snapshot %s is whole: %d files, %s", checked.ID, len(checked.Files), size(checked.Bytes()))
 }
 
-// splitSnapshot reads DIR[@SNAPSHOT]. A directory whose own name has an @ is
-// one without a snapshot's.
+// splitSnapshot splits DIR[@SNAPSHOT]. A directory whose name has an @ is one without
+// a snapshot.
 func splitSnapshot(text string) (dir, snapshot string) {
 	at := strings.LastIndex(text, "@")
 	if _, err := os.Stat(text); err == nil || at < 0 {
@@ -178,7 +180,7 @@ func splitSnapshot(text string) (dir, snapshot string) {
 	return text[:at], text[at+1:]
 }
 
-// progressEvery is how often a person is told how far something is.
+// progressEvery is the pause between two lines of progress.
 const progressEvery = 2 * time.Second
 
 // progress notes on standard error how far something is, now and then.
@@ -192,7 +194,7 @@ func progress(s *program.Streams) func(backup.Progress) {
 	}
 }
 
-// size is a number of bytes for a person.
+// size formats a number of bytes.
 func size(n int64) string {
 	switch {
 	case n >= 10<<30:

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -16,7 +16,7 @@ type backupPruneCmd struct {
 	Data string `env:"PARLEY_DATA" default:"./parley-data" placeholder:"DIR" help:"Data directory of the server whose snapshots to prune, running or not. Its master.key, or PARLEY_MASTER_KEY, identifies them. Default: ${default}."`
 }
 
-// prunedJSON is what `backup prune --json` tells.
+// prunedJSON is what `backup prune --json` prints.
 type prunedJSON struct {
 	Dir     string   `json:"dir"`
 	Removed []string `json:"removed"`
@@ -33,7 +33,7 @@ func (c *backupPruneCmd) Validate() error {
 	return nil
 }
 
-// Run deletes the server's oldest snapshots and what only they needed.
+// Run deletes the server's oldest snapshots and the files that only they needed.
 func (c *backupPruneCmd) Run(ctx context.Context, std *program.Streams) error {
 	found, err := datadir.FindMasterKey(c.Data)
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"cmp"
@@ -13,11 +13,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley/actors/org"
+	"parley/cmd/parley/admin"
 	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
 )
 
-type orgCmd struct {
+type OrgCmd struct {
 	List    orgListCmd    `cmd:"" help:"List all organizations of the server."`
 	Show    orgShowCmd    `cmd:"" help:"Show what an organization may do and what of it is used."`
 	Approve orgApproveCmd `cmd:"" help:"Raise an organization to trust tier 1, if it is not there yet."`
@@ -36,8 +37,7 @@ type orgFlags struct {
 	operatorFlags
 }
 
-// ask makes a call at the admin address and prints the organization as it is
-// then; nil asks to see only.
+// ask makes a call and prints the organization. A nil body only reads it.
 func (f *orgFlags) ask(ctx context.Context, std *program.Streams, call string, order any) error {
 	shown, err := f.call(ctx, call, order)
 	if err != nil {
@@ -46,13 +46,14 @@ func (f *orgFlags) ask(ctx context.Context, std *program.Streams, call string, o
 	return printTerms(std, shown)
 }
 
-func (f *orgFlags) call(ctx context.Context, call string, order any) (*termsJSON, error) {
-	shown := &termsJSON{}
+// call makes an admin call for the organization and returns the organization.
+func (f *orgFlags) call(ctx context.Context, call string, order any) (*admin.OrgTerms, error) {
+	shown := &admin.OrgTerms{}
 	return shown, f.get(ctx, path.Join("orgs", url.PathEscape(f.Org), call), order, shown)
 }
 
-// terms tells what an organization may do.
-func printTerms(s *program.Streams, t *termsJSON) error {
+// printTerms prints what an organization may do.
+func printTerms(s *program.Streams, t *admin.OrgTerms) error {
 	if s.JSON {
 		return s.Value(t)
 	}
@@ -83,9 +84,9 @@ type orgListCmd struct{ operatorFlags }
 
 // Run lists page by page, and sorts by slug.
 func (c *orgListCmd) Run(ctx context.Context, std *program.Streams) error {
-	all := []orgJSON{}
+	all := []admin.OrgItem{}
 	for cursor := ""; ; {
-		var page orgPage
+		var page admin.OrgPage
 		if err := c.get(ctx, "orgs?cursor="+url.QueryEscape(cursor), nil, &page); err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func (c *orgListCmd) Run(ctx context.Context, std *program.Streams) error {
 		}
 		cursor = *page.NextCursor
 	}
-	slices.SortFunc(all, func(a, b orgJSON) int { return cmp.Compare(a.Slug, b.Slug) })
+	slices.SortFunc(all, func(a, b admin.OrgItem) int { return cmp.Compare(a.Slug, b.Slug) })
 	if std.JSON {
 		return program.List(std, all)
 	}
@@ -142,7 +143,7 @@ func (c *orgApproveCmd) Run(ctx context.Context, std *program.Streams) error {
 	if has.TrustTier >= 1 {
 		return printTerms(std, has)
 	}
-	return c.ask(ctx, std, "tier", tierRequest{Tier: new(1)})
+	return c.ask(ctx, std, "tier", admin.TierRequest{Tier: new(1)})
 }
 
 type orgTierCmd struct {
@@ -160,7 +161,7 @@ func (c *orgTierCmd) Validate() error {
 
 // Run gives the tier.
 func (c *orgTierCmd) Run(ctx context.Context, std *program.Streams) error {
-	return c.ask(ctx, std, "tier", tierRequest{Tier: &c.Tier})
+	return c.ask(ctx, std, "tier", admin.TierRequest{Tier: &c.Tier})
 }
 
 type orgQuotaCmd struct {
@@ -173,12 +174,12 @@ type orgQuotaCmd struct {
 func (c *orgQuotaCmd) Run(ctx context.Context, std *program.Streams) error {
 	limit := jsontext.Value("null")
 	switch n, err := strconv.Atoi(c.Limit); {
-	case c.Limit == defaultLimit:
-		limit = jsontext.Value(`"` + defaultLimit + `"`)
+	case c.Limit == admin.DefaultLimit:
+		limit = jsontext.Value(`"` + admin.DefaultLimit + `"`)
 	case err == nil && n >= 0:
 		limit = jsontext.Value(strconv.Itoa(n))
 	case c.Limit != noLimit:
-		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is neither a number nor %s nor %s", c.Limit, noLimit, defaultLimit)}
+		return program.ExitError{Code: program.ExitUsage, Err: fmt.Errorf("%q is neither a number nor %s nor %s", c.Limit, noLimit, admin.DefaultLimit)}
 	}
-	return c.ask(ctx, std, "quota", quotaRequest{Name: c.Name, Limit: limit})
+	return c.ask(ctx, std, "quota", admin.QuotaRequest{Name: c.Name, Limit: limit})
 }

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"parley/persistence"
 )
 
-type quarantineCmd struct {
+type QuarantineCmd struct {
 	List quarantineListCmd `cmd:"" default:"withargs" help:"List what is in quarantine; changes nothing; default subcommand."`
 	Drop quarantineDropCmd `cmd:"" help:"Delete rows of the quarantine for good; verify then no longer reports them."`
 }
@@ -35,8 +35,8 @@ type quarantineDropCmd struct {
 	Row []string `arg:"" optional:"" help:"Rows to drop, named as \"quarantine list\" names them."`
 }
 
-// quarantineRow is a row of the quarantine, as --json tells it.
-type quarantineRow struct {
+// QuarantineRow is a row of the quarantine, as --json prints it.
+type QuarantineRow struct {
 	Row string `json:"row"`
 	// Actor is whom the data was for.
 	Actor string   `json:"actor"`
@@ -47,7 +47,7 @@ type quarantineRow struct {
 	Data  []byte   `json:"data"`
 }
 
-func (r *quarantineRow) String() string {
+func (r *QuarantineRow) String() string {
 	const told = 128
 	text := hex.EncodeToString(r.Data[:min(len(r.Data), told)])
 	if len(r.Data) > told {
@@ -60,11 +60,11 @@ func (r *quarantineRow) String() string {
 func quarantined(v interface {
 	Table(table journal.Table, fn func(key, value []byte) bool) error
 },
-) (all []record.Quarantined, rows []*quarantineRow, err error) {
+) (all []record.Quarantined, rows []*QuarantineRow, err error) {
 	err = record.Quarantine(v, func(q record.Quarantined) bool {
 		sum := sha256.Sum256(q.Word)
 		all = append(all, q)
-		rows = append(rows, &quarantineRow{
+		rows = append(rows, &QuarantineRow{
 			Row: q.Name(), Actor: q.Actor(), At: api.At(q.At), Why: q.Why, Bytes: len(q.Word), SHA: hex.EncodeToString(sum[:]), Data: q.Word,
 		})
 		return true
@@ -98,8 +98,8 @@ func (c *quarantineListCmd) Run(std *program.Streams) error {
 	return printRows(std, rows)
 }
 
-// rows tells rows of the quarantine to a person.
-func printRows(s *program.Streams, rows []*quarantineRow) error {
+// printRows prints rows of the quarantine for a person.
+func printRows(s *program.Streams, rows []*QuarantineRow) error {
 	var texts []string
 	for _, r := range rows {
 		texts = append(texts, r.String())
@@ -137,8 +137,7 @@ func (c *quarantineDropCmd) Run(ctx context.Context, std *program.Streams) error
 	return errors.Join(printRows(std, dropped), std.Say("dropped %d", len(dropped)))
 }
 
-// quarantineLog is where a drop is noted: standard error, in lines that a log
-// collector reads.
+// quarantineLog logs to standard error, in lines that a log collector can read.
 func quarantineLog(std *program.Streams) *slog.Logger {
 	if std.JSON {
 		return slog.New(slog.NewJSONHandler(std.Err, nil))
@@ -146,7 +145,7 @@ func quarantineLog(std *program.Streams) *slog.Logger {
 	return slog.New(slog.NewTextHandler(std.Err, nil))
 }
 
-func (c *quarantineDropCmd) drop(ctx context.Context, store *persistence.Store, log *slog.Logger) (dropped []*quarantineRow, err error) {
+func (c *quarantineDropCmd) drop(ctx context.Context, store *persistence.Store, log *slog.Logger) (dropped []*QuarantineRow, err error) {
 	view := store.View()
 	all, rows, err := quarantined(view)
 	view.Close()

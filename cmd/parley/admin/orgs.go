@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"context"
@@ -22,15 +22,15 @@ import (
 	"parley/http/api"
 )
 
-// orgDoor is where the operator says what an organization may do.
-type orgDoor struct {
-	node    *actors.Node
-	service *parleyhttp.Service
-	quotas  parleyhttp.QuotaProfile
+// OrgEndpoint lists organizations and changes what they may do.
+type OrgEndpoint struct {
+	Node    *actors.Node
+	Service *parleyhttp.Service
+	Quotas  parleyhttp.QuotaProfile
 }
 
-// orgJSON is an organization in the operator's list.
-type orgJSON struct {
+// OrgItem is an organization in the answer of GET /orgs.
+type OrgItem struct {
 	ID         parley.OrgID `json:"id"`
 	Slug       string       `json:"slug"`
 	Name       string       `json:"name"`
@@ -41,70 +41,70 @@ type orgJSON struct {
 	SuspendedAt *api.Time `json:"suspended_at"`
 }
 
-// orgPage is the answer of GET /orgs.
-type orgPage struct {
-	Items      []orgJSON `json:"items"`
+// OrgPage is the answer of GET /orgs.
+type OrgPage struct {
+	Items      []OrgItem `json:"items"`
 	NextCursor *string   `json:"next_cursor"`
 	HasMore    bool      `json:"has_more"`
 }
 
-// orgPageMost bounds a page.
+// orgPageMost is the highest number of organizations in a page.
 const orgPageMost = 500
 
-// termsJSON is an organization as the operator sees it.
-type termsJSON struct {
+// OrgTerms is the answer of the calls about one organization.
+type OrgTerms struct {
 	ID           parley.OrgID `json:"id"`
 	Slug         string       `json:"slug"`
 	Name         string       `json:"name"`
 	ContactEmail string       `json:"contact_email"`
 	TrustTier    int          `json:"trust_tier"`
-	// TierGrantedAt is when the operator last decided about the tier.
+	// TierGrantedAt is when the operator last set the tier.
 	TierGrantedAt *api.Time `json:"tier_granted_at"`
-	// EmailConfirmedAt is when the token came back that was mailed at registration.
+	// EmailConfirmedAt is when the token was returned that was mailed at registration.
 	EmailConfirmedAt *api.Time `json:"email_confirmed_at"`
 	AgentCount       int64     `json:"agent_count"`
 	GroupCount       int64     `json:"group_count"`
 	CreatedAt        api.Time  `json:"created_at"`
 	// SuspendedAt is null while it is not suspended.
-	SuspendedAt *api.Time            `json:"suspended_at"`
-	Quotas      map[string]termsPart `json:"quotas"`
+	SuspendedAt *api.Time           `json:"suspended_at"`
+	Quotas      map[string]OrgQuota `json:"quotas"`
 }
 
-// termsPart is a quota of it: null is no limit.
-type termsPart struct {
+// OrgQuota is one quota of an organization. A null limit means unlimited.
+type OrgQuota struct {
 	Limit *int   `json:"limit"`
 	Used  *int64 `json:"used,omitzero"`
-	// From is "tier", or "operator" where it was set for this organization.
+	// From is "tier", or "operator" if it was set for this organization.
 	From string `json:"from"`
 }
 
-// tierRequest is the body of POST /orgs/{org}/tier.
-type tierRequest struct {
+// TierRequest is the body of POST /orgs/{org}/tier.
+type TierRequest struct {
 	Tier *int `json:"tier"`
 }
 
-// quotaRequest is the body of POST /orgs/{org}/quota. Limit is a number, null
+// QuotaRequest is the body of POST /orgs/{org}/quota. Limit is a number, null
 // for no limit, or "default" for what the trust tier gives.
-type quotaRequest struct {
+type QuotaRequest struct {
 	Name  string         `json:"name"`
 	Limit jsontext.Value `json:"limit"`
 }
 
 const (
 	orgBodyMax   = 4 << 10
-	defaultLimit = "default"
+	DefaultLimit = "default"
 )
 
-// mount adds the door's calls, each for an organization's slug or id.
-func (d *orgDoor) mount(mux *http.ServeMux) {
+// Mount adds the calls. {org} is a slug or an id.
+func (d *OrgEndpoint) Mount(mux *http.ServeMux) {
 	mux.HandleFunc("GET /orgs", d.list)
 	for call, command := range map[string]org.Command{"suspend": org.Suspend{}, "resume": org.Resume{}} {
-		mux.HandleFunc("POST /orgs/{org}/"+call, d.answer(func(r *http.Request) (org.Command, error) { return command, byNoBrowser(r) }))
+		mux.HandleFunc("POST /orgs/{org}/"+call, d.answer(func(r *http.Request) (org.Command, error) { return command, refuseBrowserRequest(r) }))
 	}
 	mux.HandleFunc("GET /orgs/{org}", d.answer(func(*http.Request) (org.Command, error) { return nil, nil }))
 	mux.HandleFunc("POST /orgs/{org}/tier", d.answer(func(r *http.Request) (org.Command, error) {
-		var in tierRequest
-		if err := readOrder(r, &in); err != nil {
+		var in TierRequest
+		if err := readRequest(r, &in); err != nil {
 			return nil, err
 		}
 		if in.Tier == nil {
@@ -113,23 +113,23 @@ func (d *orgDoor) mount(mux *http.ServeMux) {
 		return org.GrantTier{Tier: *in.Tier}, nil
 	}))
 	mux.HandleFunc("POST /orgs/{org}/quota", d.answer(func(r *http.Request) (org.Command, error) {
-		var in quotaRequest
-		if err := readOrder(r, &in); err != nil {
+		var in QuotaRequest
+		if err := readRequest(r, &in); err != nil {
 			return nil, err
 		}
 		return in.command()
 	}))
 }
 
-func (q *quotaRequest) command() (org.Command, error) {
+func (q *QuotaRequest) command() (org.Command, error) {
 	if !slices.Contains(parleyhttp.QuotaNames(), q.Name) {
-		return nil, errBadOrder.Saying(fmt.Sprintf("There is no quota %q; there are %q.", q.Name, parleyhttp.QuotaNames()))
+		return nil, errBadRequest.Saying(fmt.Sprintf("There is no quota %q; there are %q.", q.Name, parleyhttp.QuotaNames()))
 	}
 	switch q.Limit.Kind() {
 	case 'n':
 		return org.SetAllowance{Quota: q.Name}, nil
 	case '"':
-		if string(q.Limit) == `"`+defaultLimit+`"` {
+		if string(q.Limit) == `"`+DefaultLimit+`"` {
 			return org.LiftAllowance{Quota: q.Name}, nil
 		}
 	case '0':
@@ -138,14 +138,14 @@ func (q *quotaRequest) command() (org.Command, error) {
 			return org.SetAllowance{Quota: q.Name, Limit: &n}, nil
 		}
 	}
-	return nil, errBadOrder.Saying(`"limit" is a number, null for no limit, or "default".`)
+	return nil, errBadRequest.Saying(`"limit" is a number, null for no limit, or "default".`)
 }
 
-var errBadOrder = parley.Refuse(parley.Unprocessable, "validation_error", "The body is not what this call takes.")
+var errBadRequest = parley.Refuse(parley.Unprocessable, "validation_error", "The body is not what this call takes.")
 
-// byNoBrowser refuses what a page can have a browser send: it must not change
-// anything here.
-func byNoBrowser(r *http.Request) error {
+// refuseBrowserRequest refuses requests that a page can make a browser send without
+// asking the server first (CORS).
+func refuseBrowserRequest(r *http.Request) error {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind != "application/json" || r.Header.Get("Origin") != "" {
 		return errAdminOrigin
@@ -153,22 +153,21 @@ func byNoBrowser(r *http.Request) error {
 	return nil
 }
 
-// readOrder reads a body.
-func readOrder(r *http.Request, into any) error {
-	if err := byNoBrowser(r); err != nil {
+// readRequest decodes a JSON body.
+func readRequest(r *http.Request, into any) error {
+	if err := refuseBrowserRequest(r); err != nil {
 		return err
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, orgBodyMax))
 	if err != nil || json.Unmarshal(body, into, json.RejectUnknownMembers(true)) != nil {
-		return errBadOrder
+		return errBadRequest
 	}
 	return nil
 }
 
-// answer finds the organization, has the order carried out, if there is one, and
-// shows what came of it. What was changed is in the log, and in the
-// organization's own history.
-func (d *orgDoor) answer(order func(*http.Request) (org.Command, error)) http.HandlerFunc {
+// answer finds the organization, carries out the command if there is one, and writes
+// the organization. Changes are logged and are events of the organization.
+func (d *OrgEndpoint) answer(order func(*http.Request) (org.Command, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		id, err := d.find(r.Context(), r.PathValue("org"))
 		var command org.Command
@@ -177,57 +176,57 @@ func (d *orgDoor) answer(order func(*http.Request) (org.Command, error)) http.Ha
 		}
 		var state *org.State
 		if err == nil && command == nil {
-			state, err = d.node.OrgNow(r.Context(), id)
+			state, err = d.Node.OrgNow(r.Context(), id)
 		} else if err == nil {
 			state, err = d.carryOut(r.Context(), id, command)
 		}
-		var shown *termsJSON
+		var shown *OrgTerms
 		if err == nil {
 			shown, err = d.show(r.Context(), state)
 		}
 		if err != nil {
-			refuseOrder(w, err)
+			writeRefusal(w, err)
 			return
 		}
 		if command != nil {
 			slog.Info("the operator changed what an organization may do", "org_id", id, "slug", shown.Slug, "order", fmt.Sprintf("%T", command),
 				"trust_tier", shown.TrustTier, "allowances", fmt.Sprint(state.GetAllowances()), "from", r.RemoteAddr)
 		}
-		writeOrder(w, http.StatusOK, shown)
+		writeJSON(w, http.StatusOK, shown)
 	}
 }
 
-// carryOut has the organization's actor judge a command.
-func (d *orgDoor) carryOut(ctx context.Context, id parley.OrgID, command org.Command) (*org.State, error) {
+// carryOut lets the organization's actor decide a command.
+func (d *OrgEndpoint) carryOut(ctx context.Context, id parley.OrgID, command org.Command) (*org.State, error) {
 	if _, ok := command.(org.Suspend); ok {
-		state, err := d.node.SuspendOrg(ctx, id)
-		d.service.EndStreams(id)
+		state, err := d.Node.SuspendOrg(ctx, id)
+		d.Service.EndStreams(id)
 		return state, err
 	}
 	if _, ok := command.(org.Resume); ok {
-		return d.node.ResumeOrg(ctx, id)
+		return d.Node.ResumeOrg(ctx, id)
 	}
-	return d.node.SetTerms(ctx, id, command)
+	return d.Node.SetTerms(ctx, id, command)
 }
 
 // list answers GET /orgs?cursor=SLUG&limit=N.
-func (d *orgDoor) list(w http.ResponseWriter, r *http.Request) {
+func (d *OrgEndpoint) list(w http.ResponseWriter, r *http.Request) {
 	limit := orgPageMost
 	if text := r.URL.Query().Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > orgPageMost {
-			refuseOrder(w, errBadOrder.Saying(fmt.Sprintf("limit is a number from 1 to %d.", orgPageMost)))
+			writeRefusal(w, errBadRequest.Saying(fmt.Sprintf("limit is a number from 1 to %d.", orgPageMost)))
 			return
 		}
 	}
-	found, more, err := d.node.Orgs(r.Context(), r.URL.Query().Get("cursor"), limit)
+	found, more, err := d.Node.Orgs(r.Context(), r.URL.Query().Get("cursor"), limit)
 	if err != nil {
-		refuseOrder(w, err)
+		writeRefusal(w, err)
 		return
 	}
-	page := orgPage{Items: []orgJSON{}, HasMore: more}
+	page := OrgPage{Items: []OrgItem{}, HasMore: more}
 	for _, o := range found {
-		page.Items = append(page.Items, orgJSON{
+		page.Items = append(page.Items, OrgItem{
 			ID: o.OrgID(), Slug: o.GetSlug(), Name: o.GetName(), TrustTier: int(o.GetTrustTier()), AgentCount: o.GetActiveAgents(),
 			CreatedAt: api.At(o.CreatedAt()), SuspendedAt: atMs(o.GetSuspendedMs()),
 		})
@@ -235,31 +234,31 @@ func (d *orgDoor) list(w http.ResponseWriter, r *http.Request) {
 	if more {
 		page.NextCursor = &page.Items[len(page.Items)-1].Slug
 	}
-	writeOrder(w, http.StatusOK, page)
+	writeJSON(w, http.StatusOK, page)
 }
 
-// find reads a slug or an id. No slug looks like an id: it would be too long.
-func (d *orgDoor) find(ctx context.Context, name string) (parley.OrgID, error) {
+// find resolves a slug or an id. A slug never looks like an id, because ids are longer.
+func (d *OrgEndpoint) find(ctx context.Context, name string) (parley.OrgID, error) {
 	if id, err := parley.ParseID[parley.OrgID](name); err == nil {
-		_, err = d.node.Org(ctx, id)
+		_, err = d.Node.Org(ctx, id)
 		return id, err
 	}
-	return d.node.OrgBySlug(ctx, name)
+	return d.Node.OrgBySlug(ctx, name)
 }
 
-func (d *orgDoor) show(ctx context.Context, o *org.State) (*termsJSON, error) {
-	sent, err := d.node.Used(ctx, o.OrgID())
+func (d *OrgEndpoint) show(ctx context.Context, o *org.State) (*OrgTerms, error) {
+	sent, err := d.Node.Used(ctx, o.OrgID())
 	if err != nil {
 		return nil, err
 	}
-	t := &termsJSON{
+	t := &OrgTerms{
 		ID: o.OrgID(), Slug: o.GetSlug(), Name: o.GetName(), ContactEmail: o.GetContactEmail(), TrustTier: int(o.GetTrustTier()),
 		TierGrantedAt: atMs(o.GetTierGrantedMs()), EmailConfirmedAt: atMs(o.GetEmailConfirmedMs()),
-		AgentCount: o.GetActiveAgents(), GroupCount: o.GetActiveGroups(), CreatedAt: api.At(o.CreatedAt()), SuspendedAt: atMs(o.GetSuspendedMs()), Quotas: map[string]termsPart{},
+		AgentCount: o.GetActiveAgents(), GroupCount: o.GetActiveGroups(), CreatedAt: api.At(o.CreatedAt()), SuspendedAt: atMs(o.GetSuspendedMs()), Quotas: map[string]OrgQuota{},
 	}
 	used := map[string]*int64{"agents": &t.AgentCount, "groups": &t.GroupCount, "messages_per_day": &sent}
 	for _, name := range parleyhttp.QuotaNames() {
-		part := termsPart{Limit: d.quotas.Of(o, name), Used: used[name], From: "tier"}
+		part := OrgQuota{Limit: d.Quotas.Of(o, name), Used: used[name], From: "tier"}
 		if _, set := o.Allowed(name); set {
 			part.From = "operator"
 		}
@@ -268,7 +267,7 @@ func (d *orgDoor) show(ctx context.Context, o *org.State) (*termsJSON, error) {
 	return t, nil
 }
 
-// atMs is an instant that may not have come, null then.
+// atMs returns an instant in milliseconds since 1970, nil for 0.
 func atMs(ms int64) *api.Time {
 	if ms == 0 {
 		return nil
@@ -276,7 +275,7 @@ func atMs(ms int64) *api.Time {
 	return new(api.At(time.UnixMilli(ms)))
 }
 
-func refuseOrder(w http.ResponseWriter, err error) {
+func writeRefusal(w http.ResponseWriter, err error) {
 	var refusal *parley.Refusal
 	status, text, code := http.StatusInternalServerError, "Something went wrong; the log says what.", "internal"
 	if errors.As(err, &refusal) {
@@ -297,10 +296,10 @@ func refuseOrder(w http.ResponseWriter, err error) {
 	if status == http.StatusInternalServerError {
 		slog.Error("an operator's call failed", "error", err)
 	}
-	writeOrder(w, status, map[string]string{"detail": text, "code": code})
+	writeJSON(w, status, map[string]string{"detail": text, "code": code})
 }
 
-func writeOrder(w http.ResponseWriter, status int, body any) {
+func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	text, _ := json.Marshal(body, json.Deterministic(true)) // plain values
