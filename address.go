@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -40,4 +41,15 @@ func IsHostPort(text string) bool {
 	}
 	_, err = strconv.ParseUint(port, 10, 16)
 	return err == nil
+}
+
+// baseURLPattern has the characters of a URL that mean nothing in HTML, in a shell
+// and in a header: base URLs are shown in all of them.
+var baseURLPattern = regexp.MustCompile(`^[A-Za-z0-9:/\[\]._~%-]+$`)
+
+// IsBaseURL reports whether text is an http or https URL to which paths can be
+// appended: without user, query and fragment, and of safe characters only.
+func IsBaseURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && baseURLPattern.MatchString(text) && (u.Scheme == "http" || u.Scheme == "https") && Dialable(u) && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }

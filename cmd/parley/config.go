@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"parley"
 	"parley/cmd/parley/program"
+	"parley/cmd/parley/telemetry"
 )
 
 // Config is everything an operator may set, and the only place where flags,
@@ -51,7 +51,7 @@ type Config struct {
 	Memory
 	Terms
 	Outbound
-	Tracing
+	telemetry.Tracing
 
 	// acceptLoss opens a damaged data directory and gives up what it lacks.
 	acceptLoss bool
@@ -180,7 +180,7 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--admin-hosts: %q are not names of hosts, each without a port", c.AdminHosts)
 	case c.Data == "":
 		return errors.New("--data: a directory must be named")
-	case c.BaseURL != "" && !isBaseURL(c.BaseURL):
+	case c.BaseURL != "" && !parley.IsBaseURL(c.BaseURL):
 		return fmt.Errorf("--base-url: %q is not an http or https address such as https://parley.example:8443, of letters, digits and -._~:/[]%% alone", program.Redacted(c.BaseURL))
 	case !parley.ValidDomain(c.Domain):
 		return fmt.Errorf("--domain: %q is not a lowercase domain name", c.Domain)
@@ -201,7 +201,7 @@ func (c *Config) Validate() error {
 	if err := c.Outbound.validate(); err != nil {
 		return err
 	}
-	if err := c.Tracing.validate(); err != nil {
+	if err := c.Tracing.Validate(); err != nil {
 		return err
 	}
 	return c.Terms.validate(c)
@@ -251,15 +251,6 @@ func environmentOf(flag *kong.Flag) string {
 		}
 	}
 	return ""
-}
-
-// baseURLPattern has the characters of an address that mean nothing in HTML, in a
-// shell and in a header: the base URL is shown in all of them.
-var baseURLPattern = regexp.MustCompile(`^[A-Za-z0-9:/\[\]._~%-]+$`)
-
-func isBaseURL(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && baseURLPattern.MatchString(text) && (u.Scheme == "http" || u.Scheme == "https") && parley.Dialable(u) && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 type configCmd struct{ Config }

@@ -336,3 +336,18 @@ func TestServerKeepsTheKeyLifetimeThatIsSet(t *testing.T) {
 		t.Errorf("30 days are %v", got)
 	}
 }
+
+func TestTracingSettings(t *testing.T) {
+	for _, c := range []struct{ flag, value, words string }{
+		{"--otlp-endpoint", "collector:4318", "--otlp-endpoint"},
+		{"--otlp-endpoint", "https://me:secret@collector", "--otlp-endpoint"},
+		{"--trace-share", "1.5", "--trace-share"},
+		{"--trace-share", "-0.1", "--trace-share"},
+		{"--trace-share", "NaN", "--trace-share"},
+		{"--trace-share", "some", "--trace-share"},
+	} {
+		if _, err := parseServe(t, c.flag+"="+c.value); err == nil || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s %s: %v", c.flag, c.value, err)
+		}
+	}
+}

@@ -11,11 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"parley/cmd/parley/admin"
-	"parley/http/httpserver"
-	"parley/http/rest"
 )
 
 // dashboard is what a test reads of docs/grafana.json.
@@ -199,41 +196,6 @@ func TestDashboardCanBeImported(t *testing.T) {
 	}
 }
 
-// someRoute is one that a server has.
-func someRoute() *rest.Route {
-	return &rest.Route{Method: "POST", Path: "/messages"}
-}
-
-func TestCountingAnAnswerAllocatesNothing(t *testing.T) {
-	m, good, bad := newRequestMeter(), httpserver.Answer{Route: someRoute(), Status: 201, Took: time.Millisecond}, httpserver.Answer{Status: 404, Code: "not_found"}
-	if n := testing.AllocsPerRun(1000, func() { m.observe(good) }); n != 0 {
-		t.Errorf("an answer that is counted allocates %v times", n)
-	}
-	if n := testing.AllocsPerRun(1000, func() { m.observe(bad) }); n != 0 {
-		t.Errorf("a refusal that is counted allocates %v times", n)
-	}
-	if n := testing.AllocsPerRun(1000, func() { m.seconds.WithLabelValues("POST", strings.Clone(good.Route.Path), "2xx").Observe(1) }); n == 0 {
-		t.Error("what allocates is not noticed")
-	}
-}
-
-func TestStrangeStatusesAreCounted(t *testing.T) {
-	m := newRequestMeter()
-	for _, status := range []int{-1, 0, 99, 600, 9999} {
-		m.observe(httpserver.Answer{Status: status})
-	}
-}
-
-func BenchmarkCountingAnAnswer(b *testing.B) {
-	m, a := newRequestMeter(), httpserver.Answer{Route: someRoute(), Status: 201, Took: time.Millisecond}
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			m.observe(a)
-		}
-	})
-}
-
 func TestAccessLogTellsRoutesNotPaths(t *testing.T) {
 	var said bytes.Buffer
 	before := slog.Default()
@@ -275,15 +237,5 @@ func TestAccessLogTellsRoutesNotPaths(t *testing.T) {
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("the log has %+v", lines)
-	}
-}
-
-// TestAccessLogWarnsOfDefects has what an operator should look at stand out.
-func TestAccessLogWarnsOfDefects(t *testing.T) {
-	var said bytes.Buffer
-	tell := everyone(accessLog(slog.New(slog.NewTextHandler(&said, nil))), func(httpserver.Answer) { said.WriteString("and then\n") })
-	tell(httpserver.Answer{Route: someRoute(), RequestID: "r", Status: 503, Code: "overloaded", Took: 1500 * time.Microsecond})
-	if got := said.String(); !strings.Contains(got, `level=WARN msg=request request_id=r method=POST route=/messages status=503 took_ms=1.5 code=overloaded`) || !strings.HasSuffix(got, "and then\n") {
-		t.Errorf("the log has %q", got)
 	}
 }

@@ -52,7 +52,7 @@ func (p *processor) short() bool {
 // demand is what requests ask of the processor.
 func (h *house) demand() actors.Demand {
 	p := &processor{clock: time.Now, used: processUsed, machine: machineUsed}
-	return func() (answered uint64, short bool) { return h.meter.answers.Load(), p.short() }
+	return func() (answered uint64, short bool) { return h.meter.Answers(), p.short() }
 }
 
 // machineUsed tells how long all processors together were idle and how long they

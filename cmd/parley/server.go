@@ -22,6 +22,7 @@ import (
 	"parley/cmd/parley/admin"
 	"parley/cmd/parley/datadir"
 	"parley/cmd/parley/program"
+	"parley/cmd/parley/telemetry"
 	parleyhttp "parley/http"
 	"parley/http/auth"
 	"parley/http/connlimit"
@@ -86,8 +87,8 @@ type house struct {
 	service *parleyhttp.Service
 	doors   *httpserver.Server
 	admin   *admin.Server
-	meter   *requestMeter
-	traces  *traces
+	meter   *telemetry.RequestMeter
+	traces  *telemetry.Traces
 	public  net.Listener
 	private net.Listener
 	metrics net.Listener // nil where there is none
@@ -168,13 +169,13 @@ func (h *house) openActors(cfg Config) (err error) {
 	if h.out, err = openOutbound(&cfg, h.master); err != nil {
 		return err
 	}
-	if h.traces, err = openTraces(context.Background(), &cfg); err != nil {
+	if h.traces, err = telemetry.OpenTraces(context.Background(), &cfg.Tracing, cfg.origins["otlp-endpoint"] != "default"); err != nil {
 		return err
 	}
-	h.traces.watching(h.out)
-	h.meter = newRequestMeter()
+	h.traces.WatchDeliveries(h.out.courier)
+	h.meter = telemetry.NewRequestMeter()
 	h.node = actors.New(actors.Options{
-		Journal: h.traces.keeping(h.store), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
+		Journal: h.traces.WrapJournal(h.store), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, SeatLimit: quotas.Seats, Courier: h.out.courier,
 		Demand: h.demand(),
 	})
@@ -243,7 +244,9 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 		Store: h.store, Data: cfg.Data, Owner: owner,
 		Target: func(to string) (string, error) { return datadir.BackupTarget(to, cfg.BackupDir) },
 	}}
-	h.admin = admin.NewServer(h.service, promhttp.HandlerFor(metricsOf(h), promhttp.HandlerOpts{}), admin.Guard{Token: token, Hosts: cfg.AdminHosts}, backups,
+	h.admin = admin.NewServer(h.service, promhttp.HandlerFor(telemetry.Metrics(telemetry.Sources{
+		Store: h.store, Node: h.node, HTTP: h.doors, Service: h.service, Webhooks: h.out.sender, Requests: h.meter,
+	}), promhttp.HandlerOpts{}), admin.Guard{Token: token, Hosts: cfg.AdminHosts}, backups,
 		&admin.OrgEndpoint{Node: h.node, Service: h.service, Quotas: quotas}, &admin.SigningKeyEndpoint{Service: h.service, Master: h.master})
 	go h.keepKeys(keeping)
 	go cfg.govern(keeping)
@@ -253,15 +256,15 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 
 // observer is told of every answer.
 func (h *house) observer(cfg Config) func(httpserver.Answer) {
-	told := []func(httpserver.Answer){h.meter.observe}
+	told := []func(httpserver.Answer){h.meter.Observe}
 	if cfg.AccessLog {
-		told = append(told, accessLog(slog.Default()))
+		told = append(told, telemetry.AccessLog(slog.Default()))
 	}
 	if h.traces != nil {
-		h.traces.at(cfg.BaseURL)
-		told = append(told, h.traces.answered)
+		h.traces.SetBaseURL(cfg.BaseURL)
+		told = append(told, h.traces.Answered)
 	}
-	return everyone(told...)
+	return telemetry.ObserveAll(told...)
 }
 
 // keepKeys rotates the signing keys when they are due.
@@ -311,7 +314,7 @@ func (h *house) close() error {
 	if h.store != nil {
 		errs = append(errs, h.store.Close())
 	}
-	h.traces.close()
+	h.traces.Close()
 	return errors.Join(errs...)
 }
 

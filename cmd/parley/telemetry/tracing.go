@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"context"
@@ -25,8 +25,8 @@ import (
 	"parley/cmd/parley/program"
 )
 
-// Tracing are the settings of traces. What else there is to set, such as headers
-// for the collector and the service's name, the variables of OpenTelemetry say.
+// Tracing are the settings of traces. The variables of OpenTelemetry hold the others,
+// such as headers for the collector and the name of the service.
 type Tracing struct {
 	OTLPEndpoint string `name:"otlp-endpoint" env:"PARLEY_OTLP_ENDPOINT" placeholder:"URL" help:"Collector that traces are sent to, over HTTP: /v1/traces below this address; default: as OTEL_EXPORTER_OTLP_ENDPOINT says, else none."`
 	TraceShare   string `name:"trace-share" env:"PARLEY_TRACE_SHARE" placeholder:"SHARE" help:"Share of traces to send, 0 to 1, of those that no caller decided on; default: as OTEL_TRACES_SAMPLER says, else all."`
@@ -44,11 +44,11 @@ const (
 	// flushWait is what traces get to leave at a drain.
 	flushWait = 2 * time.Second
 	// complaintsEvery is how often it is said that a collector does not listen.
-	complaintsEvery = time.Minute
+	exportErrorsEvery = time.Minute
 )
 
-func (t *Tracing) validate() error {
-	if t.OTLPEndpoint != "" && !isBaseURL(t.OTLPEndpoint) {
+func (t *Tracing) Validate() error {
+	if t.OTLPEndpoint != "" && !parley.IsBaseURL(t.OTLPEndpoint) {
 		// The value may hold a password: it is not told.
 		return errors.New("--otlp-endpoint: not an http or https address such as http://127.0.0.1:4318, without user and query")
 	}
@@ -68,12 +68,12 @@ func parseShare(text string) (float64, error) {
 
 // collector is where traces go: the address to name to the exporter, empty where
 // it knows from its own variables, and whether there are to be any.
-func (c *Config) collector() (address string, wanted bool) {
+func (t *Tracing) collector(named bool) (address string, wanted bool) {
 	switch {
-	case c.OTLPEndpoint != "":
-		return strings.TrimSuffix(c.OTLPEndpoint, "/") + tracesPath, true
-	case c.origins["otlp-endpoint"] != "default":
-		return "", false // said to be none
+	case t.OTLPEndpoint != "":
+		return strings.TrimSuffix(t.OTLPEndpoint, "/") + tracesPath, true
+	case named:
+		return "", false // set to nothing
 	case strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"), os.Getenv("OTEL_TRACES_EXPORTER") == "none":
 		return "", false
 	}
@@ -120,11 +120,11 @@ func (t *Tracing) sampling() sampling {
 	return newSampling(share, byCaller || sampler == "")
 }
 
-// takes decides on a trace by its id alone, so that all who meet the id decide
-// alike. The usual ratio of the last bytes would not do: those of a message's id
-// are not random. A broadcast and its copies, which differ in the last four, are
-// taken together.
-func (s sampling) takes(id trace.TraceID) bool {
+// samples decides on a trace by its id alone, so that every server decides alike. It
+// hashes the id: the usual ratio of the last bytes would not do, because those of a
+// message's id are not random. A broadcast and its copies, which differ in the last
+// four bytes, are sampled together.
+func (s sampling) samples(id trace.TraceID) bool {
 	if s.all {
 		return true
 	}
@@ -134,27 +134,28 @@ func (s sampling) takes(id trace.TraceID) bool {
 	return (x^x>>31)>>1 < s.bound
 }
 
-// traces makes spans of what answers, entries and deliveries tell, after the
-// fact: nothing of it travels with a request. The trace of a message is its id,
-// and so whoever knows the message knows the trace, after a restart and on
-// another node too.
-type traces struct {
+// Traces makes spans of answers, entries and deliveries after the fact; nothing of it
+// travels with a request. The id of a message is the id of its trace, so every server
+// that knows the message knows the trace, also after a restart. All methods do nothing
+// on a nil Traces.
+type Traces struct {
 	sampling
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 	clock    parley.Clock
 	// place are the attributes of the server's address.
-	place  []attribute.KeyValue
-	recent recent
+	serverAttributes []attribute.KeyValue
+	recent           recent
 	// copied reports whether a message is the copy of a broadcast, as whoever lives
 	// in a slot sees it.
-	copied func(reader parley.Slot, id parley.MessageID) bool
+	isCopy func(reader parley.Slot, id parley.MessageID) bool
 }
 
-// openTraces begins to send traces, if there are to be any; else it gives nil,
-// which every method bears.
-func openTraces(ctx context.Context, cfg *Config) (*traces, error) {
-	address, wanted := cfg.collector()
+// OpenTraces starts to send traces, or returns nil if the settings and the variables of
+// OpenTelemetry name no collector. named reports whether the endpoint was set at all,
+// even to nothing, which switches traces off.
+func OpenTraces(ctx context.Context, settings *Tracing, named bool) (*Traces, error) {
+	address, wanted := settings.collector(named)
 	if !wanted {
 		return nil, nil
 	}
@@ -172,39 +173,39 @@ func openTraces(ctx context.Context, cfg *Config) (*traces, error) {
 	if err != nil {
 		slog.Warn("some attributes of traces are not as the environment says", "error", err)
 	}
-	otel.SetErrorHandler(complaints(slog.Default(), time.Now))
-	return newTraces(cfg.sampling(), time.Now, sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
+	otel.SetErrorHandler(exportErrors(slog.Default(), time.Now))
+	return newTraces(settings.sampling(), time.Now, sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
 }
 
-// newTraces makes spans for whoever the options name. They are sampled before
-// they are made: the provider has no say.
-func newTraces(s sampling, clock parley.Clock, options ...sdktrace.TracerProviderOption) *traces {
+// newTraces makes spans for the exporters that the options name. Spans are sampled
+// before they are made, so the provider takes all.
+func newTraces(s sampling, clock parley.Clock, options ...sdktrace.TracerProviderOption) *Traces {
 	options = append(options, sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(idSource{}))
-	t := &traces{
+	t := &Traces{
 		sampling: s, clock: clock, provider: sdktrace.NewTracerProvider(options...),
-		recent: recent{most: recentMax, byID: map[parley.MessageID]*passage{}},
-		copied: func(parley.Slot, parley.MessageID) bool { return false },
+		recent: recent{most: recentMax, byID: map[parley.MessageID]*messageSpan{}},
+		isCopy: func(parley.Slot, parley.MessageID) bool { return false },
 	}
 	t.tracer = t.provider.Tracer("parley")
 	return t
 }
 
-// complaints logs why traces could not be sent, not more than now and then.
-func complaints(to *slog.Logger, clock parley.Clock) otel.ErrorHandler {
+// exportErrors logs why traces could not be sent, at most once a minute.
+func exportErrors(to *slog.Logger, clock parley.Clock) otel.ErrorHandler {
 	var mu sync.Mutex
 	var quiet time.Time
 	return otel.ErrorHandlerFunc(func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if now := clock(); now.After(quiet) {
-			quiet = now.Add(complaintsEvery)
+			quiet = now.Add(exportErrorsEvery)
 			to.Warn("traces could not be sent", "error", err)
 		}
 	})
 }
 
-// close sends what is left, for a while.
-func (t *traces) close() {
+// Close sends the remaining spans, for up to 2 s.
+func (t *Traces) Close() {
 	if t == nil {
 		return
 	}
@@ -215,8 +216,8 @@ func (t *traces) close() {
 	}
 }
 
-// chosen are the ids of a span that are not to be drawn.
-type chosen struct {
+// chosenIDs are the ids of a span whose ids must not be random.
+type chosenIDs struct {
 	trace trace.TraceID
 	span  trace.SpanID
 }
@@ -226,17 +227,17 @@ type chosenKey struct{}
 // idSource gives a span the ids that were chosen for it, else random ones.
 type idSource struct{}
 
-// NewIDs names the first span of a trace.
+// NewIDs returns the ids of the first span of a trace.
 func (s idSource) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	if c, ok := ctx.Value(chosenKey{}).(chosen); ok {
+	if c, ok := ctx.Value(chosenKey{}).(chosenIDs); ok {
 		return c.trace, c.span
 	}
 	return newTraceID(), newSpanID()
 }
 
-// NewSpanID names any other.
+// NewSpanID returns the id of any other span.
 func (idSource) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	if c, ok := ctx.Value(chosenKey{}).(chosen); ok {
+	if c, ok := ctx.Value(chosenKey{}).(chosenIDs); ok {
 		return c.span
 	}
 	return newSpanID()

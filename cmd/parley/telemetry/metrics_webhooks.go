@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -7,10 +7,10 @@ import (
 	"parley/http/egress"
 )
 
-// webhookSheets tell of deliveries: what became of them, and what is on its way.
-func webhookSheets(node *actors.Node, sender *egress.Sender) []prometheus.Collector {
+// webhookCollectors expose what became of deliveries, and those in progress.
+func webhookCollectors(node *actors.Node, sender *egress.Sender) []prometheus.Collector {
 	return []prometheus.Collector{
-		newSheet("outcome", func(each func(uint64, ...string)) {
+		newCollector("outcome", func(each func(uint64, ...string)) {
 			s := node.WebhookStats()
 			each(s.Delivered, "delivered")
 			each(s.Failed, "failed")
@@ -19,14 +19,14 @@ func webhookSheets(node *actors.Node, sender *egress.Sender) []prometheus.Collec
 		}, counter("parley_webhook_attempts_total",
 			"Attempts to deliver that ended: delivered; failed, to be tried again; dead, not to be tried again; unsent, handed back before they left.",
 			func(n uint64) uint64 { return n })),
-		newSheet("room", func(each func(int, ...string)) {
+		newCollector("room", func(each func(int, ...string)) {
 			s := sender.Stats()
 			each(s.Quick, "quick")
 			each(s.Fresh, "fresh")
 			each(s.Slow, "slow")
 			each(s.Overdue, "overdue")
 		}, gauge("parley_webhook_posts_flying", "Deliveries under way, by the room that they take: that of quick, new or slow targets, or beside it.", func(n int) int { return n })),
-		newPage(node.WebhookStats,
+		newSingleCollector(node.WebhookStats,
 			gauge("parley_webhook_agents", "Agents that have webhooks.", func(s actors.WebhookStats) int { return s.Agents }),
 			gauge("parley_webhook_agents_waiting", "Agents whose webhooks have something new to do.", func(s actors.WebhookStats) int { return s.Waiting }),
 			gauge("parley_webhook_stepping_back", "1 while deliveries step back, because requests want the whole processor.", func(s actors.WebhookStats) int {
@@ -35,7 +35,7 @@ func webhookSheets(node *actors.Node, sender *egress.Sender) []prometheus.Collec
 				}
 				return 0
 			})),
-		newPage(sender.Stats,
+		newSingleCollector(sender.Stats,
 			gauge("parley_webhook_posts_waiting", "Deliveries that wait for their turn.", func(s egress.Stats) int { return s.Waiting }),
 			gauge("parley_webhook_posts_late", "Deliveries under way that last longer than a target may take.", func(s egress.Stats) int { return s.Late }),
 			gauge("parley_webhook_targets", "Targets that are remembered.", func(s egress.Stats) int { return s.Lanes }),

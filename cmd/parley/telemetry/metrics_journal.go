@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"strconv"
@@ -9,10 +9,10 @@ import (
 	"parley/persistence"
 )
 
-// journalSheet tells of each journal.
-func journalSheet(store *persistence.Store) prometheus.Collector {
+// journalCollector exposes the numbers of each journal.
+func journalCollector(store *persistence.Store) prometheus.Collector {
 	type journal = persistence.JournalStats
-	return newSheet("journal", func(each func(journal, ...string)) {
+	return newCollector("journal", func(each func(journal, ...string)) {
 		for i, j := range store.Stats().Journals {
 			each(j, strconv.Itoa(i))
 		}
@@ -32,14 +32,15 @@ func journalSheet(store *persistence.Store) prometheus.Collector {
 	)
 }
 
-// storeSheet tells of the disk and of the storage engine that all journals share.
-func storeSheet(store *persistence.Store, node *actors.Node) prometheus.Collector {
+// storeCollector exposes the numbers of the disk and of the storage engine that all
+// journals share.
+func storeCollector(store *persistence.Store, node *actors.Node) prometheus.Collector {
 	type stats = persistence.Stats
 	type engine = persistence.EngineStats
-	of := func(l line[engine]) line[stats] {
-		return line[stats]{l.name, l.help, l.kind, func(s stats) float64 { return l.value(s.Engine) }}
+	of := func(l metric[engine]) metric[stats] {
+		return metric[stats]{l.name, l.help, l.kind, func(s stats) float64 { return l.value(s.Engine) }}
 	}
-	return newPage(store.Stats,
+	return newSingleCollector(store.Stats,
 		gauge("parley_writes_taken", "1 while writes are taken, 0 while they are refused because of the disk.", func(stats) int {
 			if node.Trouble() != nil {
 				return 0
@@ -70,16 +71,16 @@ func storeSheet(store *persistence.Store, node *actors.Node) prometheus.Collecto
 	)
 }
 
-// syncTimes tells how long each journal waited for the disk.
-type syncTimes struct{ store *persistence.Store }
+// syncCollector exposes how long the batches of each journal waited for the disk.
+type syncCollector struct{ store *persistence.Store }
 
 var syncSeconds = prometheus.NewDesc("parley_journal_sync_seconds", "How long a batch waited for the disk.", []string{"journal"}, nil)
 
 // Describe names the metric.
-func (s syncTimes) Describe(to chan<- *prometheus.Desc) { to <- syncSeconds }
+func (s syncCollector) Describe(to chan<- *prometheus.Desc) { to <- syncSeconds }
 
 // Collect gives it.
-func (s syncTimes) Collect(to chan<- prometheus.Metric) {
+func (s syncCollector) Collect(to chan<- prometheus.Metric) {
 	for i, j := range s.store.Stats().Journals {
 		total, upTo := uint64(0), map[float64]uint64{}
 		for b, n := range j.Syncs.Buckets {

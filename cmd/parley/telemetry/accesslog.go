@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"parley/http/httpserver"
 )
 
-// accessLog writes a line for each answer, where the operator wants that. A line
-// names the route with the names of its parameters, never the path: poll tokens
-// lie in paths. Answers that tell of a defect or of overload are warnings.
-func accessLog(to *slog.Logger) func(httpserver.Answer) {
+// AccessLog returns an observer that logs a line for each answer. A line contains the
+// route with the names of its parameters, never the path, because paths contain poll
+// tokens. Answers with status 500 or higher are warnings.
+func AccessLog(to *slog.Logger) func(httpserver.Answer) {
 	return func(a httpserver.Answer) {
 		level := slog.LevelInfo
 		if a.Status >= 500 {
@@ -28,8 +28,8 @@ func accessLog(to *slog.Logger) func(httpserver.Answer) {
 	}
 }
 
-// everyone has several told of each answer, in order.
-func everyone(told ...func(httpserver.Answer)) func(httpserver.Answer) {
+// ObserveAll combines observers; they are called in order.
+func ObserveAll(told ...func(httpserver.Answer)) func(httpserver.Answer) {
 	if len(told) == 1 {
 		return told[0]
 	}

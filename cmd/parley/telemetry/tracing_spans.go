@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"context"
@@ -20,36 +20,37 @@ import (
 	"parley/journal"
 )
 
-// rootOf is the first span of a message's trace: what made the message.
+// rootOf returns the first span of a message's trace: the request that made it.
 func rootOf(id parley.MessageID) trace.SpanContext {
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID(id), SpanID: trace.SpanID(id[8:]), TraceFlags: trace.FlagsSampled, Remote: true,
 	})
 }
 
-// as has the next span begin a trace under chosen ids.
-func as(c trace.SpanContext) context.Context {
-	return context.WithValue(context.Background(), chosenKey{}, chosen{c.TraceID(), c.SpanID()})
+// rootWith returns a context in which the next span begins a trace with these ids.
+func rootWith(c trace.SpanContext) context.Context {
+	return context.WithValue(context.Background(), chosenKey{}, chosenIDs{c.TraceID(), c.SpanID()})
 }
 
-// below has the next span be a child.
-func below(parent trace.SpanContext) context.Context {
+// childOf returns a context in which the next span is a child.
+func childOf(parent trace.SpanContext) context.Context {
 	return trace.ContextWithRemoteSpanContext(context.Background(), parent)
 }
 
-// at says where clients reach the server.
-func (t *traces) at(base string) {
+// SetBaseURL sets the address at which clients reach the server.
+func (t *Traces) SetBaseURL(base string) {
 	u, err := url.Parse(base)
 	if t == nil || err != nil {
 		return
 	}
-	t.place = []attribute.KeyValue{attribute.String("url.scheme", u.Scheme), attribute.String("server.address", u.Hostname())}
+	t.serverAttributes = []attribute.KeyValue{attribute.String("url.scheme", u.Scheme), attribute.String("server.address", u.Hostname())}
 	if port, err := strconv.Atoi(u.Port()); err == nil {
-		t.place = append(t.place, attribute.Int("server.port", port))
+		t.serverAttributes = append(t.serverAttributes, attribute.Int("server.port", port))
 	}
 }
 
-// callerOf is the span that a traceparent names; not valid if it names none.
+// callerOf returns the span that a traceparent header names; it is not valid if there
+// is none.
 func callerOf(traceparent string) trace.SpanContext {
 	if traceparent == "" {
 		return trace.SpanContext{}
@@ -58,44 +59,44 @@ func callerOf(traceparent string) trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier))
 }
 
-// post is the message that an answer is about.
-type post struct {
+// answeredMessage is the message that an answer is about.
+type answeredMessage struct {
 	id parley.MessageID
 	// made: this very request did it.
 	made bool
 }
 
-// answered is told of every answer.
-func (t *traces) answered(a httpserver.Answer) {
+// Answered observes an answer.
+func (t *Traces) Answered(a httpserver.Answer) {
 	if a.Began.IsZero() {
 		return // no request was read
 	}
-	var about *post
+	var about *answeredMessage
 	if id, repeated, posted := parleyhttp.Posted(&a); posted {
-		about = &post{id, !repeated}
+		about = &answeredMessage{id, !repeated}
 	}
-	t.tell(&a, callerOf(a.Traceparent()), about)
+	t.record(&a, callerOf(a.Traceparent()), about)
 }
 
-// tell makes the span of a request and, where it made a message, that of the
-// journal. A request whose caller has a trace is part of that; else it begins the
+// record makes the span of a request and, if the request made a message, that of the
+// journal. A request whose caller has a trace is part of it; otherwise it begins the
 // trace of the message that it made, or one of its own.
-func (t *traces) tell(a *httpserver.Answer, caller trace.SpanContext, about *post) {
+func (t *Traces) record(a *httpserver.Answer, caller trace.SpanContext, about *answeredMessage) {
 	made := about != nil && about.made
 	var around context.Context
 	var taken bool
 	var links []trace.Link
 	switch {
 	case caller.IsValid():
-		around, taken = below(caller), t.takes(caller.TraceID())
+		around, taken = childOf(caller), t.samples(caller.TraceID())
 		if t.byCaller {
 			taken = caller.IsSampled()
 		}
 	case made:
-		around, taken = as(rootOf(about.id)), t.takes(trace.TraceID(about.id))
+		around, taken = rootWith(rootOf(about.id)), t.samples(trace.TraceID(about.id))
 	default:
 		own := trace.NewSpanContext(trace.SpanContextConfig{TraceID: newTraceID(), SpanID: newSpanID()})
-		around, taken = as(own), t.takes(own.TraceID())
+		around, taken = rootWith(own), t.samples(own.TraceID())
 	}
 	if about != nil && (!made || caller.IsValid()) {
 		links = []trace.Link{{SpanContext: rootOf(about.id)}}
@@ -109,9 +110,9 @@ func (t *traces) tell(a *httpserver.Answer, caller trace.SpanContext, about *pos
 	}
 }
 
-func (t *traces) request(around context.Context, a *httpserver.Answer, links []trace.Link) trace.SpanContext {
+func (t *Traces) request(around context.Context, a *httpserver.Answer, links []trace.Link) trace.SpanContext {
 	name, method := "HTTP", "_OTHER"
-	about := append(make([]attribute.KeyValue, 0, 8), t.place...)
+	about := append(make([]attribute.KeyValue, 0, 8), t.serverAttributes...)
 	if a.Route != nil {
 		name, method = a.Route.Method+" "+a.Route.Label(), a.Route.Method
 		about = append(about, attribute.String("http.route", a.Route.Label()))
@@ -134,22 +135,24 @@ func (t *traces) request(around context.Context, a *httpserver.Answer, links []t
 	return span.SpanContext()
 }
 
-// appended makes the span of a message's way into the journal. It is below the
-// request; where that is part of the caller's trace, it begins the message's and
-// is linked with the request. request is not valid if it was not sampled.
-func (t *traces) appended(id parley.MessageID, called bool, request trace.SpanContext) {
+// appended makes the span of the journal's part in a message. It is a child of the
+// request. If the request is part of the caller's trace, it begins the message's trace
+// and is linked with the request. request is not valid if it was not sampled.
+func (t *Traces) appended(id parley.MessageID, called bool, request trace.SpanContext) {
 	var caller trace.SpanContext
 	if called {
+		// caller returns the request that made a message; it is not valid if none is to be
+		// linked.
 		caller = request
 	}
 	p, known := t.recent.answer(id, caller)
-	if !known || !request.IsValid() && !(called && t.takes(trace.TraceID(id))) {
+	if !known || !request.IsValid() && !(called && t.samples(trace.TraceID(id))) {
 		return
 	}
-	around := below(rootOf(id))
+	around := childOf(rootOf(id))
 	var links []trace.Link
 	if called {
-		around = as(rootOf(id))
+		around = rootWith(rootOf(id))
 		if request.IsValid() {
 			links = []trace.Link{{SpanContext: request}}
 		}
@@ -159,11 +162,11 @@ func (t *traces) appended(id parley.MessageID, called bool, request trace.SpanCo
 	span.End(trace.WithTimestamp(p.ended))
 }
 
-// tracedJournal notes when messages were handed to the journal and when they were
+// tracedJournal records when messages were handed to the journal and when they were
 // durable, which is when their entries are released.
 type tracedJournal struct {
 	journal.Journal
-	traces *traces
+	traces *Traces
 }
 
 // Append takes an entry.
@@ -174,8 +177,8 @@ func (j tracedJournal) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// follow notes an entry's time before it is answered for.
-func (t *traces) follow(e *journal.Entry) {
+// follow records the times of an entry.
+func (t *Traces) follow(e *journal.Entry) {
 	ids := make([]parley.MessageID, 0, len(e.Records))
 	for i := range e.Records {
 		ids = append(ids, e.Records[i].ID)
@@ -191,12 +194,12 @@ func (t *traces) follow(e *journal.Entry) {
 	}
 }
 
-// keeping is the journal as the actors are to see it.
-func (t *traces) keeping(j journal.Journal) journal.Journal {
+// WrapJournal returns a journal that records the times of messages.
+func (t *Traces) WrapJournal(j journal.Journal) journal.Journal {
 	if t == nil {
 		return j
 	}
-	t.copied = func(reader parley.Slot, id parley.MessageID) bool {
+	t.isCopy = func(reader parley.Slot, id parley.MessageID) bool {
 		v := j.Latest()
 		defer v.Close()
 		found, err := v.Broadcast(reader, id.Broadcast(), func([]byte) error { return nil })
@@ -205,22 +208,22 @@ func (t *traces) keeping(j journal.Journal) journal.Journal {
 	return tracedJournal{j, t}
 }
 
-// watching has the courier tell of attempts.
-func (t *traces) watching(o *outbound) {
+// WatchDeliveries records the attempts of webhook deliveries.
+func (t *Traces) WatchDeliveries(courier *parleyhttp.Courier) {
 	if t != nil {
-		o.courier.Watch = t.attempt
+		courier.Watch = t.attempt
 	}
 }
 
-// attempt gives the traceparent of an attempt to deliver, and makes its span when
-// it has ended: in the trace of the message that it tells of, else in one of its
-// own.
-func (t *traces) attempt(d actors.Delivery, to egress.Target) (traceparent string, ended func(egress.Result)) {
+// attempt returns the traceparent of an attempt to deliver, and a function that makes
+// its span when it has ended: in the trace of the message that the delivery is about,
+// else in one of its own.
+func (t *Traces) attempt(d actors.Delivery, to egress.Target) (traceparent string, ended func(egress.Result)) {
 	own := newTraceID()
 	if !d.Message.Zero() {
 		own = trace.TraceID(d.Message)
 	}
-	if !t.takes(own) && !t.recent.caller(parley.MessageID(own)).IsValid() && !t.recent.caller(parley.MessageID(own).Broadcast()).IsValid() {
+	if !t.samples(own) && !t.recent.caller(parley.MessageID(own)).IsValid() && !t.recent.caller(parley.MessageID(own).Broadcast()).IsValid() {
 		return traceparentOf(own, newSpanID(), false), func(egress.Result) {}
 	}
 	about := []attribute.KeyValue{
@@ -234,10 +237,10 @@ func (t *traces) attempt(d actors.Delivery, to egress.Target) (traceparent strin
 	if !d.Message.Zero() {
 		about = append(about, attribute.String("parley.message.id", d.Message.String()))
 		message = t.original(d)
-		own, around = trace.TraceID(message), below(rootOf(message))
+		own, around = trace.TraceID(message), childOf(rootOf(message))
 	}
 	span := newSpanID()
-	around = context.WithValue(around, chosenKey{}, chosen{own, span})
+	around = context.WithValue(around, chosenKey{}, chosenIDs{own, span})
 	return traceparentOf(own, span, true), func(r egress.Result) {
 		if r.Held {
 			return // nothing was sent
@@ -250,7 +253,7 @@ func (t *traces) attempt(d actors.Delivery, to egress.Target) (traceparent strin
 	}
 }
 
-// traceparentOf names a span to whoever takes part in its trace.
+// traceparentOf returns the traceparent header for a span.
 func traceparentOf(id trace.TraceID, span trace.SpanID, sampled bool) string {
 	flags := "-00"
 	if sampled {
@@ -259,15 +262,15 @@ func traceparentOf(id trace.TraceID, span trace.SpanID, sampled bool) string {
 	return "00-" + id.String() + "-" + span.String() + flags
 }
 
-// original is the message that a delivery tells of, the broadcast of a copy.
-func (t *traces) original(d actors.Delivery) parley.MessageID {
-	if broadcast := d.Message.Broadcast(); d.Message.Seat() != 0 && (t.recent.knows(broadcast) || t.copied(d.Agent.Slot(), d.Message)) {
+// original returns the message that a delivery is about; for a copy, the broadcast.
+func (t *Traces) original(d actors.Delivery) parley.MessageID {
+	if broadcast := d.Message.Broadcast(); d.Message.Seat() != 0 && (t.recent.knows(broadcast) || t.isCopy(d.Agent.Slot(), d.Message)) {
 		return broadcast
 	}
 	return d.Message
 }
 
-func (t *traces) attempted(around context.Context, r egress.Result, about []attribute.KeyValue, links []trace.Link) {
+func (t *Traces) attempted(around context.Context, r egress.Result, about []attribute.KeyValue, links []trace.Link) {
 	now := t.clock()
 	outcome := "delivered"
 	if !r.Delivered() {
@@ -290,30 +293,30 @@ func (t *traces) attempted(around context.Context, r egress.Result, about []attr
 	span.End(trace.WithTimestamp(now))
 }
 
-// recentMax is how many messages are remembered for what comes after them.
+// recentMax is how many messages are remembered.
 const recentMax = 8192
 
-// recent remembers what hooks told of the last messages, for those that tell of
-// them later. What is forgotten costs a link, or the journal's span of a request
-// that waited long.
+// recent remembers the times and callers of the newest messages. A message that was
+// forgotten loses a link or, after a request that waited long, the journal's span.
 type recent struct {
 	mu   sync.Mutex
 	most int
-	byID map[parley.MessageID]*passage
+	byID map[parley.MessageID]*messageSpan
 	// order is a ring, the oldest at next.
 	order []parley.MessageID
 	next  int
 }
 
-// passage is a message's way into the journal, and the request that made it,
-// where that is part of its caller's trace.
-type passage struct {
+// messageSpan is the time a message took into the journal, and the request that made
+// it if that is part of its caller's trace.
+type messageSpan struct {
 	began, ended time.Time
 	caller       trace.SpanContext
 }
 
-// of is the passage of a message, the oldest one making room. mu is held.
-func (r *recent) of(id parley.MessageID) *passage {
+// of returns the entry of a message and makes room for a new one by dropping the oldest.
+// mu is held.
+func (r *recent) of(id parley.MessageID) *messageSpan {
 	if p := r.byID[id]; p != nil {
 		return p
 	}
@@ -324,12 +327,12 @@ func (r *recent) of(id parley.MessageID) *passage {
 		r.order[r.next] = id
 		r.next = (r.next + 1) % r.most
 	}
-	p := &passage{}
+	p := &messageSpan{}
 	r.byID[id] = p
 	return p
 }
 
-// append notes messages that are durable.
+// append records messages that are durable.
 func (r *recent) append(ids []parley.MessageID, began, ended time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -339,9 +342,9 @@ func (r *recent) append(ids []parley.MessageID, began, ended time.Time) {
 	}
 }
 
-// answer gives a message's passage to the request that made it, and notes that
-// request where it is sampled in its caller's trace.
-func (r *recent) answer(id parley.MessageID, caller trace.SpanContext) (p passage, known bool) {
+// answer returns a message's times to the request that made it, and records that request
+// if it is sampled in its caller's trace.
+func (r *recent) answer(id parley.MessageID, caller trace.SpanContext) (p messageSpan, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if found := r.byID[id]; found != nil {

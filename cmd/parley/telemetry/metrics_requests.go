@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"sync"
@@ -10,16 +10,15 @@ import (
 	"parley/http/rest"
 )
 
-// requestBuckets are upper bounds in seconds. Long waits are asked for: a sync
-// or a wait lasts up to a minute.
+// requestBuckets are upper bounds in seconds. A sync or a wait lasts up to a minute.
 var requestBuckets = []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60}
 
-// quotaNames are told as 0 until one is used up, so that an alert can compare.
+// quotaNames are exposed as 0 until a quota is used up, so that alerts can compare.
 var quotaNames = []string{"agents", "messages_per_day", "groups", "group_members", "streams_per_agent", "webhooks_per_agent"}
 
-// requestMeter counts answers. Once a route has been answered with a status
-// class, to count one more allocates nothing and takes no lock.
-type requestMeter struct {
+// RequestMeter counts answers. Counting another answer of a known route and status
+// class allocates nothing and takes no lock.
+type RequestMeter struct {
 	seconds  *prometheus.HistogramVec
 	refusals *prometheus.CounterVec
 	quotas   *prometheus.CounterVec
@@ -37,11 +36,11 @@ type timer struct{ prometheus.Observer }
 
 var statusClasses = [...]string{"0xx", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
-func newRequestMeter() *requestMeter {
+func NewRequestMeter() *RequestMeter {
 	count := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	m := &requestMeter{
+	m := &RequestMeter{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "parley_http_request_seconds", Buckets: requestBuckets,
 			Help: "How long answers took to make, by route and class of status; of streams, until they were open.",
@@ -56,8 +55,11 @@ func newRequestMeter() *requestMeter {
 	return m
 }
 
-// observe counts one answer.
-func (m *requestMeter) observe(a httpserver.Answer) {
+// Answers returns how many answers were counted.
+func (m *RequestMeter) Answers() uint64 { return m.answers.Load() }
+
+// Observe counts one answer.
+func (m *RequestMeter) Observe(a httpserver.Answer) {
 	m.answers.Add(1)
 	known, ok := m.routes.Load(a.Route)
 	if !ok {
@@ -93,19 +95,19 @@ func methodOf(r *rest.Route) string {
 }
 
 // Describe names the metrics.
-func (m *requestMeter) Describe(to chan<- *prometheus.Desc) {
+func (m *RequestMeter) Describe(to chan<- *prometheus.Desc) {
 	for _, c := range m.parts() {
 		c.Describe(to)
 	}
 }
 
 // Collect gives them.
-func (m *requestMeter) Collect(to chan<- prometheus.Metric) {
+func (m *RequestMeter) Collect(to chan<- prometheus.Metric) {
 	for _, c := range m.parts() {
 		c.Collect(to)
 	}
 }
 
-func (m *requestMeter) parts() []prometheus.Collector {
+func (m *RequestMeter) parts() []prometheus.Collector {
 	return []prometheus.Collector{m.seconds, m.refusals, m.quotas, m.limits}
 }

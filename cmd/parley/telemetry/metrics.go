@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -7,40 +7,42 @@ import (
 	"parley/actors"
 	"parley/cmd/parley/program"
 	parleyhttp "parley/http"
+	"parley/http/egress"
 	"parley/http/httpserver"
+	"parley/persistence"
 )
 
-// line is one metric without labels of its own: how it is called, and where its
-// value lies among numbers that were taken at one instant.
-type line[S any] struct {
+// metric is one metric without a label of its own: its name, and where its value is in
+// numbers S that were taken at one instant.
+type metric[S any] struct {
 	name, help string
 	kind       prometheus.ValueType
 	value      func(S) float64
 }
 
-func counter[S any, N number](name, help string, value func(S) N) line[S] {
-	return line[S]{name, help, prometheus.CounterValue, func(s S) float64 { return float64(value(s)) }}
+func counter[S any, N number](name, help string, value func(S) N) metric[S] {
+	return metric[S]{name, help, prometheus.CounterValue, func(s S) float64 { return float64(value(s)) }}
 }
 
-func gauge[S any, N number](name, help string, value func(S) N) line[S] {
-	return line[S]{name, help, prometheus.GaugeValue, func(s S) float64 { return float64(value(s)) }}
+func gauge[S any, N number](name, help string, value func(S) N) metric[S] {
+	return metric[S]{name, help, prometheus.GaugeValue, func(s S) float64 { return float64(value(s)) }}
 }
 
 type number interface {
 	~int | ~int64 | ~uint64 | ~float64
 }
 
-// sheet is a collector of the lines of one set of numbers, which it takes once
-// per scrape: nothing is counted twice, and what runs knows nothing of metrics.
-type sheet[S any] struct {
+// collector exposes the metrics of one set of numbers, which it takes once per scrape.
+// Nothing is counted twice, and the code that runs knows nothing of metrics.
+type collector[S any] struct {
 	// take gives the numbers, each with the value of label; without a label, one.
-	take  func(each func(S, ...string))
-	lines []line[S]
-	descs []*prometheus.Desc
+	take    func(each func(S, ...string))
+	metrics []metric[S]
+	descs   []*prometheus.Desc
 }
 
-func newSheet[S any](label string, take func(each func(S, ...string)), lines ...line[S]) *sheet[S] {
-	s := &sheet[S]{take: take, lines: lines}
+func newCollector[S any](label string, take func(each func(S, ...string)), lines ...metric[S]) *collector[S] {
+	s := &collector[S]{take: take, metrics: lines}
 	var labels []string
 	if label != "" {
 		labels = []string{label}
@@ -51,29 +53,39 @@ func newSheet[S any](label string, take func(each func(S, ...string)), lines ...
 	return s
 }
 
-// newPage is a sheet of numbers that come without a label.
-func newPage[S any](take func() S, lines ...line[S]) *sheet[S] {
-	return newSheet("", func(each func(S, ...string)) { each(take()) }, lines...)
+// newSingleCollector makes a collector of numbers without a label.
+func newSingleCollector[S any](take func() S, lines ...metric[S]) *collector[S] {
+	return newCollector("", func(each func(S, ...string)) { each(take()) }, lines...)
 }
 
 // Describe names the metrics.
-func (s *sheet[S]) Describe(to chan<- *prometheus.Desc) {
+func (s *collector[S]) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range s.descs {
 		to <- d
 	}
 }
 
 // Collect takes the numbers.
-func (s *sheet[S]) Collect(to chan<- prometheus.Metric) {
+func (s *collector[S]) Collect(to chan<- prometheus.Metric) {
 	s.take(func(stats S, labels ...string) {
-		for i, l := range s.lines {
+		for i, l := range s.metrics {
 			to <- prometheus.MustNewConstMetric(s.descs[i], l.kind, l.value(stats), labels...)
 		}
 	})
 }
 
-// metricsOf is all that the operator's door tells of what runs.
-func metricsOf(h *house) *prometheus.Registry {
+// Sources are the parts of a server that have metrics.
+type Sources struct {
+	Store    *persistence.Store
+	Node     *actors.Node
+	HTTP     *httpserver.Server
+	Service  *parleyhttp.Service
+	Webhooks *egress.Sender
+	Requests *RequestMeter
+}
+
+// metricsOf returns all metrics of a server.
+func Metrics(from Sources) *prometheus.Registry {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "parley_build_info", Help: "1; which software runs.", ConstLabels: prometheus.Labels{"version": program.ThisBuild().Version},
 	})
@@ -82,14 +94,14 @@ func metricsOf(h *house) *prometheus.Registry {
 	r.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		build, h.meter, journalSheet(h.store), syncTimes{h.store}, storeSheet(h.store, h.node), actorSheet(h.node), doorSheet(h.doors), streamSheet(h.service),
+		build, from.Requests, journalCollector(from.Store), syncCollector{from.Store}, storeCollector(from.Store, from.Node), actorCollector(from.Node), httpCollector(from.HTTP), streamCollector(from.Service),
 	)
-	r.MustRegister(webhookSheets(h.node, h.out.sender)...)
+	r.MustRegister(webhookCollectors(from.Node, from.Webhooks)...)
 	return r
 }
 
-func actorSheet(node *actors.Node) prometheus.Collector {
-	return newPage(node.Stats,
+func actorCollector(node *actors.Node) prometheus.Collector {
+	return newSingleCollector(node.Stats,
 		gauge("parley_actors_live", "Actors in memory.", func(s actors.Stats) int { return s.Live }),
 		counter("parley_actors_begun_total", "Lives of actors that began.", func(s actors.Stats) uint64 { return s.Activations }),
 		counter("parley_mailbox_refusals_total", "Requests that the full mailbox of an actor did not take.", func(s actors.Stats) uint64 { return s.Refused }),
@@ -99,8 +111,8 @@ func actorSheet(node *actors.Node) prometheus.Collector {
 	)
 }
 
-func doorSheet(doors *httpserver.Server) prometheus.Collector {
-	return newPage(doors.Load,
+func httpCollector(doors *httpserver.Server) prometheus.Collector {
+	return newSingleCollector(doors.Load,
 		gauge("parley_http_requests_in_flight", "Requests that are being answered.", func(l httpserver.Load) int { return l.InFlight }),
 		gauge("parley_http_connections_open", "Open connections, streams included.", func(l httpserver.Load) int { return l.Connections }),
 		gauge("parley_http_connections_max", "Connections that may be open.", func(l httpserver.Load) int { return l.ConnectionsMax }),
@@ -117,8 +129,8 @@ func doorSheet(doors *httpserver.Server) prometheus.Collector {
 	)
 }
 
-func streamSheet(service *parleyhttp.Service) prometheus.Collector {
-	return newPage(service.StreamStats,
+func streamCollector(service *parleyhttp.Service) prometheus.Collector {
+	return newSingleCollector(service.StreamStats,
 		gauge("parley_streams_open", "Open agent streams.", func(s parleyhttp.StreamStats) int { return s.Open }),
 		counter("parley_streams_opened_total", "Agent streams that were opened.", func(s parleyhttp.StreamStats) uint64 { return s.Opened }),
 		gauge("parley_streams_lagging", "Streams that wait for their reader, or catch up from the disk.", func(s parleyhttp.StreamStats) int { return s.Lagging }),

@@ -1,4 +1,4 @@
-package main
+package telemetry
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ import (
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // traced is a set of traces whose spans are at hand at once.
-func traced(share float64) (*traces, *tracetest.InMemoryExporter) {
+func traced(share float64) (*Traces, *tracetest.InMemoryExporter) {
 	spans := tracetest.NewInMemoryExporter()
 	return newTraces(newSampling(share, true), func() time.Time { return noon.Add(time.Second) }, sdktrace.WithSyncer(spans)), spans
 }
@@ -59,7 +59,7 @@ func TestShare(t *testing.T) {
 		return math.Abs(got-want) <= 5*math.Sqrt(want*(1-want)/float64(len(ids)))
 	}
 	for _, share := range []float64{0, 0.01, 0.1, 0.5, 0.9, 1} {
-		if got := shareTaken(ids, newSampling(share, true).takes); !near(got, share) {
+		if got := shareTaken(ids, newSampling(share, true).samples); !near(got, share) {
 			t.Errorf("a share of %v takes %v", share, got)
 		}
 	}
@@ -71,7 +71,7 @@ func TestShare(t *testing.T) {
 	}
 	half := newSampling(0.5, true)
 	for _, id := range ids[:1000] {
-		if half.takes(trace.TraceID(id.Broadcast())) != half.takes(trace.TraceID(parley.Copy(id, 77))) {
+		if half.samples(trace.TraceID(id.Broadcast())) != half.samples(trace.TraceID(parley.Copy(id, 77))) {
 			t.Fatalf("a broadcast and its copy are not taken alike: %v", id)
 		}
 	}
@@ -103,46 +103,17 @@ func TestSamplingByEnvironment(t *testing.T) {
 	}
 }
 
-func TestTracingSettings(t *testing.T) {
-	for _, c := range []struct{ flag, value, words string }{
-		{"--otlp-endpoint", "collector:4318", "--otlp-endpoint"},
-		{"--otlp-endpoint", "https://me:secret@collector", "--otlp-endpoint"},
-		{"--trace-share", "1.5", "--trace-share"},
-		{"--trace-share", "-0.1", "--trace-share"},
-		{"--trace-share", "NaN", "--trace-share"},
-		{"--trace-share", "some", "--trace-share"},
-	} {
-		if _, err := parseServe(t, c.flag+"="+c.value); err == nil || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s %s: %v", c.flag, c.value, err)
-		}
-	}
-	cfg, err := parseServe(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tr, err := openTraces(t.Context(), &cfg); tr != nil || err != nil {
-		t.Errorf("nobody asked for traces; there are %v, %v", tr, err)
-	}
-	cfg, err = parseServe(t, "--otlp-endpoint", "https://collector.example/in/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if address, wanted := cfg.collector(); address != "https://collector.example/in/v1/traces" || !wanted {
-		t.Errorf("traces go to %q (%v)", address, wanted)
-	}
-}
-
 // TestOffIsNothing: without traces the actors have the bare journal and the
 // courier nobody to tell.
 func TestOffIsNothing(t *testing.T) {
-	var off *traces
-	o := &outbound{courier: parleyhttp.NewCourier(parleyhttp.CourierOptions{})}
-	off.watching(o)
-	if j, bare := off.keeping(&persistence.Store{}).(*persistence.Store); !bare || o.courier.Watch != nil {
-		t.Errorf("the journal is %T, the courier tells %v", j, o.courier.Watch != nil)
+	var off *Traces
+	courier := parleyhttp.NewCourier(parleyhttp.CourierOptions{})
+	off.WatchDeliveries(courier)
+	if j, bare := off.WrapJournal(&persistence.Store{}).(*persistence.Store); !bare || courier.Watch != nil {
+		t.Errorf("the journal is %T, the courier tells %v", j, courier.Watch != nil)
 	}
-	off.at("http://x")
-	off.close()
+	off.SetBaseURL("http://x")
+	off.Close()
 }
 
 func spanNamed(t *testing.T, from *tracetest.InMemoryExporter, name string) tracetest.SpanStub {
@@ -171,7 +142,7 @@ func TestSpansOfAMessage(t *testing.T) {
 	if !released {
 		t.Fatal("the entry's own release is not called")
 	}
-	tr.tell(&answer, trace.SpanContext{}, &post{id, true})
+	tr.record(&answer, trace.SpanContext{}, &answeredMessage{id, true})
 	door, kept := spanNamed(t, spans, "POST /messages"), spanNamed(t, spans, "parley.journal append")
 	if !door.StartTime.Equal(noon) || !door.EndTime.Equal(noon.Add(20*time.Millisecond)) || !kept.StartTime.Equal(noon.Add(time.Second)) {
 		t.Errorf("the request lasts from %v to %v, the journal from %v", door.StartTime, door.EndTime, kept.StartTime)
@@ -186,7 +157,7 @@ func TestSpansOfAMessage(t *testing.T) {
 	e = &journal.Entry{Records: []journal.Record{{ID: refused}}}
 	tr.follow(e)
 	e.Release(errors.New("refused"))
-	tr.tell(&answer, trace.SpanContext{}, &post{refused, true})
+	tr.record(&answer, trace.SpanContext{}, &answeredMessage{refused, true})
 	if n := len(spans.GetSpans()); n != 1 {
 		t.Errorf("%d spans for what the journal refused, want that of the request", n)
 	}
@@ -208,13 +179,13 @@ func TestTheCallerDecides(t *testing.T) {
 		ended(egress.Result{Status: 200, Duration: time.Millisecond})
 	}
 	follow()
-	tr.tell(&answer, callerOf(traceparent+"00"), &post{id, true})
+	tr.record(&answer, callerOf(traceparent+"00"), &answeredMessage{id, true})
 	attempt()
-	tr.tell(&answer, callerOf("00-nonsense"), nil)
+	tr.record(&answer, callerOf("00-nonsense"), nil)
 	if got := spans.GetSpans(); len(got) != 0 {
 		t.Errorf("nobody asked for %v", got)
 	}
-	tr.tell(&answer, callerOf(traceparent+"01"), &post{id, true})
+	tr.record(&answer, callerOf(traceparent+"01"), &answeredMessage{id, true})
 	attempt()
 	door, kept, out := spanNamed(t, spans, "POST /messages"), spanNamed(t, spans, "parley.journal append"), spanNamed(t, spans, "POST")
 	if door.Parent.SpanID().String() != "b7ad6b7169203331" || len(door.Links) != 1 || door.Links[0].SpanContext.SpanID() != kept.SpanContext.SpanID() {
@@ -249,11 +220,11 @@ func TestAttemptsOfCopies(t *testing.T) {
 	if got := traceOf(); got != trace.TraceID(d.Message) {
 		t.Errorf("control: a message that nobody knows for a copy is in %v", got)
 	}
-	tr.copied = func(parley.Slot, parley.MessageID) bool { return true }
+	tr.isCopy = func(parley.Slot, parley.MessageID) bool { return true }
 	if got := traceOf(); got != trace.TraceID(broadcast) {
 		t.Errorf("a copy that the journal knows is in %v", got)
 	}
-	tr.copied = func(parley.Slot, parley.MessageID) bool { return false }
+	tr.isCopy = func(parley.Slot, parley.MessageID) bool { return false }
 	tr.recent.append([]parley.MessageID{broadcast}, noon, noon)
 	if got := traceOf(); got != trace.TraceID(broadcast) {
 		t.Errorf("a copy of a broadcast that just was is in %v", got)
@@ -278,7 +249,7 @@ func TestTargetsOfUnsampledTraces(t *testing.T) {
 }
 
 func TestRecentIsBounded(t *testing.T) {
-	r := recent{most: 4, byID: map[parley.MessageID]*passage{}}
+	r := recent{most: 4, byID: map[parley.MessageID]*messageSpan{}}
 	ids := messageIDs(11)
 	for _, id := range ids {
 		r.append([]parley.MessageID{id, id}, noon, noon)
@@ -296,13 +267,23 @@ func TestRecentIsBounded(t *testing.T) {
 func TestComplaintsAreFew(t *testing.T) {
 	var said bytes.Buffer
 	now := noon
-	h := complaints(slog.New(slog.NewTextHandler(&said, nil)), func() time.Time { return now })
+	h := exportErrors(slog.New(slog.NewTextHandler(&said, nil)), func() time.Time { return now })
 	for range 10 {
 		h.Handle(errors.New("nobody listens"))
 	}
-	now = now.Add(2 * complaintsEvery)
+	now = now.Add(2 * exportErrorsEvery)
 	h.Handle(errors.New("nobody listens"))
 	if n := strings.Count(said.String(), "nobody listens"); n != 2 {
 		t.Errorf("%d lines, want 2", n)
+	}
+}
+
+func TestCollectorAddress(t *testing.T) {
+	if tr, err := OpenTraces(t.Context(), &Tracing{}, false); tr != nil || err != nil {
+		t.Errorf("nobody asked for traces; there are %v, %v", tr, err)
+	}
+	settings := Tracing{OTLPEndpoint: "https://collector.example/in/"}
+	if address, wanted := settings.collector(true); address != "https://collector.example/in/v1/traces" || !wanted {
+		t.Errorf("traces go to %q (%v)", address, wanted)
 	}
 }
