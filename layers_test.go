@@ -136,13 +136,19 @@ var lattice = map[string]place{
 	},
 
 	// Commands.
-	"parley/cmd/parley":          {may: everything, why: "the command connects all packages"},
-	"parley/cmd/parley/cli":      {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
-	"parley/cmd/parley/program":  {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
-	"parley/cmd/parley/profile":  {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
-	"parley/cmd/parley/blackbox": {tests: []string{"parley/cmd/parley/history"}, why: "black-box tests use the binary only and nothing that is inside"},
-	"parley/cmd/parley/history":  {why: "a history of answers is checked without knowing the server that gave them"},
-	"parley/cmd/parley/judges":   {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
+	"parley/cmd/parley":           {may: everything, why: "the command connects all packages"},
+	"parley/cmd/parley/telemetry": {may: []string{"parley", "parley/actors", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
+	"parley/cmd/parley/operator":  {may: []string{"parley", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/http", "parley/http/api", "parley/http/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
+	"parley/cmd/parley/admin":     {may: []string{"parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
+	"parley/cmd/parley/datadir":   {may: []string{"parley", "parley/actors/issuer", "parley/actors/rules", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
+	"parley/cmd/parley/demo":      {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "the demonstration starts a server as a process and uses it as a client"},
+	"parley/cmd/parley/cli":       {may: []string{"parley", "parley/http/api", "parley/http/auth", "parley/http/client", "parley/cmd/parley/program", "parley/cmd/parley/profile"}, why: "client commands use a server as any client does"},
+	"parley/cmd/parley/program":   {may: []string{"parley", "parley/http/api", "parley/http/client"}, why: "what all commands share knows no command"},
+	"parley/cmd/parley/profile":   {may: []string{"parley", "parley/http/api", "parley/http/client", "parley/cmd/parley/program"}, why: "a profile belongs to a client; it runs on machines that have no server"},
+	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history"}, why: "black-box tests use the binary only and nothing that is inside"},
+	"parley/cmd/parley/history":   {why: "a history of answers is checked without knowing the server that gave them"},
+	"parley/cmd/parley/judges":    {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
+	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/persistence"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
@@ -183,11 +189,11 @@ var locks = []lock{
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/planetscale/vtprotobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},
 	{"github.com/google/uuid", []string{"parley"}, "ids have types; no package above the base handles a bare UUID"},
-	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/bench/cmd/parley-bench"}, "only commands read flags"},
-	{"github.com/knadh/koanf", []string{"parley/cmd/parley"}, "only the command reads settings"},
-	{"github.com/lmittmann/tint", []string{"parley/cmd/parley"}, "the command chooses the format of logs"},
-	{"github.com/prometheus/client_golang", []string{"parley/cmd/parley"}, "packages count; the command exposes the counts as metrics"},
-	{"go.opentelemetry.io/otel", []string{"parley/cmd/parley"}, "packages report what happened; the command makes spans of it"},
+	{"github.com/alecthomas/kong", []string{"parley/cmd/parley", "parley/cmd/parley/server", "parley/bench/cmd/parley-bench"}, "only commands read flags"},
+	{"github.com/knadh/koanf", []string{"parley/cmd/parley/server"}, "only the command reads settings"},
+	{"github.com/lmittmann/tint", []string{"parley/cmd/parley/server"}, "the command chooses the format of logs"},
+	{"github.com/prometheus/client_golang", []string{"parley/cmd/parley/server", "parley/cmd/parley/telemetry"}, "packages count; the command exposes the counts as metrics"},
+	{"go.opentelemetry.io/otel", []string{"parley/cmd/parley/telemetry"}, "packages report what happened; the command makes spans of it"},
 }
 
 // testModules may be imported by tests anywhere and by product code nowhere.
@@ -305,17 +311,17 @@ func goFiles(t *testing.T) map[string]*ast.File {
 // complaint that names it.
 func TestLayersControl(t *testing.T) {
 	sound := map[string]string{
-		"id.go":                 "package parley\n\nimport _ \"github.com/google/uuid\"\n",
-		"actors/org/org.go":     "package org\n\nimport _ \"parley\"\n",
-		"bench/load/run.go":     "package load\n\nimport \"time\"\n\nvar _ = time.Now\n",
-		"persistence/open.go":   "package persistence\n\nimport _ \"github.com/cockroachdb/pebble/v2/vfs\"\n",
-		"cmd/parley/main.go":    "package main\n\nimport (\n\t\"os\"\n\tparleyhttp \"parley/http\"\n)\n\nvar _, _ = os.Getenv, parleyhttp.X\n",
-		"actors/wait.go":        "package actors\n\nimport \"time\"\n\nvar _ = time.NewTimer(1)\n",
-		"tools/go.mod":          "module other\n",
-		"tools/utils/utils.go":  "package utils\n",
-		"testdata/bad/bad.go":   "package utils\n",
-		"actors/org/ev.pb.go":   "// Code generated by protoc-gen-go. DO NOT EDIT.\n\npackage org\n\nimport _ \"sync\"\n",
-		"http/client/client.go": "package client\n\nimport _ \"parley/http/api\"\n",
+		"id.go":                  "package parley\n\nimport _ \"github.com/google/uuid\"\n",
+		"actors/org/org.go":      "package org\n\nimport _ \"parley\"\n",
+		"bench/load/run.go":      "package load\n\nimport \"time\"\n\nvar _ = time.Now\n",
+		"persistence/open.go":    "package persistence\n\nimport _ \"github.com/cockroachdb/pebble/v2/vfs\"\n",
+		"cmd/parley/server/s.go": "package server\n\nimport (\n\t\"os\"\n\tparleyhttp \"parley/http\"\n)\n\nvar _, _ = os.Getenv, parleyhttp.X\n",
+		"actors/wait.go":         "package actors\n\nimport \"time\"\n\nvar _ = time.NewTimer(1)\n",
+		"tools/go.mod":           "module other\n",
+		"tools/utils/utils.go":   "package utils\n",
+		"testdata/bad/bad.go":    "package utils\n",
+		"actors/org/ev.pb.go":    "// Code generated by protoc-gen-go. DO NOT EDIT.\n\npackage org\n\nimport _ \"sync\"\n",
+		"http/client/client.go":  "package client\n\nimport _ \"parley/http/api\"\n",
 	}
 	faults := []struct{ file, source, want string }{
 		{"id.go", "package parley\n\nimport _ \"parley/actors\"\n", "must not import parley/actors"},

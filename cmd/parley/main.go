@@ -20,14 +20,15 @@ import (
 	"parley/cmd/parley/demo"
 	"parley/cmd/parley/operator"
 	"parley/cmd/parley/program"
+	"parley/cmd/parley/server"
 )
 
 // commands is the command line, in the order in which help lists it.
 type commands struct {
 	JSON bool `name:"json" help:"Print JSON: one value, or one per line for continuous output."`
 
-	Demo  demo.DemoCmd `cmd:"" help:"See two agents exchange messages while the server is killed and restarted. Needs no setup."`
-	Serve serveCmd     `cmd:"" help:"Run the service."`
+	Demo  demo.DemoCmd    `cmd:"" help:"See two agents exchange messages while the server is killed and restarted. Needs no setup."`
+	Serve server.ServeCmd `cmd:"" help:"Run the service."`
 
 	Register     cli.RegisterCmd     `cmd:"" help:"Register an organization by proof of work and keep its credentials."`
 	Key          keyCmd              `cmd:"" help:"Show an agent's keys, bindings and pins; retire, restore and rotate keys."`
@@ -52,10 +53,10 @@ type commands struct {
 
 	Bench benchCmd `cmd:"" passthrough:"" help:"Measure a server, and peers beside it, by parley-bench; bench --help lists what it can do."`
 
-	Config     configCmd     `cmd:"" help:"Print the effective settings of serve and where each came from."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
-	Completion completionCmd `cmd:"" help:"Print a completion script for bash, zsh or fish."`
-	Complete   completeCmd   `cmd:"" name:"__complete" hidden:""`
+	Config     server.ConfigCmd `cmd:"" help:"Print the effective settings of serve and where each came from."`
+	Version    versionCmd       `cmd:"" help:"Print the version."`
+	Completion completionCmd    `cmd:"" help:"Print a completion script for bash, zsh or fish."`
+	Complete   completeCmd      `cmd:"" name:"__complete" hidden:""`
 }
 
 type keyCmd struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,72 @@ func TestKidsThatBeginLikeFlags(t *testing.T) {
 	for _, args := range [][]string{{"send", "a@b.c", "x", "--accept-key", kid, "--profile", dir}, {"key", "retire", "alice", kid, "--profile", dir}} {
 		if code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &said, Err: &said}); code != program.ExitForbidden { // no credentials there
 			t.Errorf("%q: exit %d, %s", args, code, said.String())
+		}
+	}
+}
+
+// TestAddressesAreJudged: no address that can never be reached is accepted, whichever
+// flag it is for; a refusal names the flag, is a mistake of usage and tells no
+// password.
+func TestAddressesAreJudged(t *testing.T) {
+	urls := []string{"x:99999", "x:65536", "x:0", "x:", ":80", "", "x:http", "x:-1", "u:hush@:80", "x y"}
+	for _, c := range []struct {
+		flag   string
+		before string
+		bad    []string
+		good   []string
+		args   []string
+	}{
+		{"--smtp-url", "smtp://", append(urls, "x?y", "x#y", "u:hush@x:99999"), []string{"x", "x:1", "u:p@x:65535", "[::1]:25"}, []string{"config"}},
+		{"--smtp-url", "", []string{"none", "mail.example:587", "http://x"}, []string{"smtps://x"}, []string{"config"}},
+		{"--base-url", "https://", urls, []string{"x", "x:1/y", "[::1]:443"}, []string{"config"}},
+		{"--otlp-endpoint", "http://", append(urls, "u:hush@x:1"), []string{"x:4318"}, []string{"config"}},
+		{"--listen", "", []string{"x:99999", "x:65536", "x:+1", "x:-1", "x:http", "x:", "x", "1", "::1:1"}, []string{"x:0", ":1", "[::1]:65535"}, []string{"config"}},
+		{"--admin-listen", "", []string{"x:65536", "x:+1", "none"}, []string{":0"}, []string{"config"}},
+		{"--metrics-listen", "", []string{"x:65536", "x:+1", "none"}, []string{":0"}, []string{"config"}},
+		{"--domain", "x:", []string{"0", "65536", ""}, []string{"1"}, []string{"config"}},
+		{"--admin", "http://", append(urls, "u:hush@x:99999"), nil, []string{"org", "list"}},
+		{"--admin", "http://", urls, nil, []string{"backup", "--to", "/nowhere"}},
+		{"--url", "http://", urls, nil, []string{"register", "acme", "--email", "a@b.example", "--allow-http", "--profile", t.TempDir()}},
+		{"--url", "http://", urls, nil, []string{"demo"}},
+		{"--addr", "", []string{"127.0.0.1:99999", "x"}, nil, []string{"webhook", "listen"}},
+		{"--as", "https://", urls, nil, []string{"webhook", "listen"}},
+	} {
+		for i, value := range slices.Concat(c.bad, c.good) {
+			var out, said strings.Builder
+			args := append(slices.Clone(c.args), c.flag, c.before+value)
+			code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &out, Err: &said})
+			switch {
+			case i >= len(c.bad) && code != 0:
+				t.Errorf("%q: exit %d, %s", args, code, said.String())
+			case i < len(c.bad) && (code != program.ExitUsage || strings.Contains(said.String(), "hush")):
+				t.Errorf("%q: exit %d, %s", args, code, said.String())
+			case i < len(c.bad) && !strings.Contains(said.String(), c.flag) && !strings.Contains(said.String(), "such as https://"):
+				t.Errorf("%q does not name the flag: %s", args, said.String())
+			}
+		}
+	}
+}
+
+// TestEverySettingHasItsVariable keeps flag and variable spelled alike.
+func TestEverySettingHasItsVariable(t *testing.T) {
+	var chosen commands
+	parser, err := newParser(&chosen, &program.Streams{Out: io.Discard, Err: io.Discard}, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve := childNamed(parser.Model.Node, "serve")
+	if len(serve.Flags) < 15 {
+		t.Fatalf("serve has %d flags", len(serve.Flags))
+	}
+	for _, flag := range serve.Flags {
+		want := "PARLEY_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		once := flag.Name == "hints" || flag.Name == "accept-loss" // of one start, no setting
+		if !once && (len(flag.Envs) != 1 || flag.Envs[0] != want) {
+			t.Errorf("--%s has variables %q, want %q", flag.Name, flag.Envs, want)
+		}
+		if flag.Help == "" {
+			t.Errorf("--%s has no help", flag.Name)
 		}
 	}
 }

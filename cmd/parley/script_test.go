@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"net"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -144,11 +145,13 @@ func startServer(ts *testscript.TestScript, work string, flags []string) {
 	binary, err := exec.LookPath("parley")
 	ts.Check(err)
 	server := &background{cmd: exec.Command(binary, args...), exited: make(chan error, 1)}
-	var log lockedBuffer
-	server.cmd.Stderr = &log
+	log, err := os.Create(ts.MkAbs("server.log"))
+	ts.Check(err)
+	server.cmd.Stderr = log
 	out, err := server.cmd.StdoutPipe()
 	ts.Check(err)
 	ts.Check(server.cmd.Start())
+	ts.Check(log.Close())
 	ts.Defer(func() { _ = server.cmd.Process.Kill() })
 	servers.Store(work, server)
 	listening := make(chan string, 8)
@@ -163,28 +166,10 @@ func startServer(ts *testscript.TestScript, work string, flags []string) {
 	case line := <-listening:
 		url, ok := strings.CutPrefix(line, "parley: listening on ")
 		if !ok {
-			ts.Fatalf("the server said %q; its log:\n%s", line, log.String())
+			ts.Fatalf("the server said %q; its log:\n%s", line, ts.ReadFile("server.log"))
 		}
 		ts.Setenv("PARLEY_URL", url)
 	case <-time.After(15 * time.Second):
-		ts.Fatalf("the server does not listen; its log:\n%s", log.String())
+		ts.Fatalf("the server does not listen; its log:\n%s", ts.ReadFile("server.log"))
 	}
-}
-
-// lockedBuffer is a buffer that a process writes while a test reads.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

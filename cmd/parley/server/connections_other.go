@@ -1,6 +1,6 @@
 //go:build !unix
 
-package main
+package server
 
 // filesMax is not known here.
 func filesMax() uint64 { return 0 }

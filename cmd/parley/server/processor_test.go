@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"runtime"
@@ -25,12 +25,12 @@ func TestTheProcessorIsShort(t *testing.T) {
 			clock: func() time.Time { return now }, used: func() (time.Duration, bool) { return used, true },
 			machine: func() (uint64, uint64, bool) { return idle, all, true },
 		}
-		if p.short() {
+		if p.busy() {
 			t.Errorf("%s: it is short before it was measured", c.name)
 		}
 		now, idle, all = now.Add(time.Second), idle+uint64(c.idle), all+100
 		used += time.Duration(runtime.GOMAXPROCS(0)) * time.Second * time.Duration(c.ours) / 100
-		if p.short() != c.short {
+		if p.busy() != c.short {
 			t.Errorf("%s: short %v", c.name, !c.short)
 		}
 	}

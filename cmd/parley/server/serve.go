@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -15,17 +15,16 @@ import (
 	"parley/cmd/parley/program"
 )
 
-type serveCmd struct {
+type ServeCmd struct {
 	Config
 	AcceptLoss bool `help:"Open a data directory that lacks acknowledged data, and give up what is missing. Use it only if there is no backup."`
 	Hints      bool `help:"Print next steps on standard error even if standard output is not a terminal."`
 }
 
-// Run serves until the first SIGTERM or SIGINT, drains and returns. Standard
-// output gets one line, once connections are accepted; whoever starts the
-// server may wait for it. Everything else is log, on standard error: lines of JSON
-// are not mixed with others.
-func (c *serveCmd) Run(ctx context.Context, std *program.Streams) error {
+// Run serves until the first SIGTERM or SIGINT, drains and returns. Standard output gets
+// one line, once connections are accepted, for which a script can wait. Everything else
+// is logged on standard error; in JSON, no other text is mixed in.
+func (c *ServeCmd) Run(ctx context.Context, std *program.Streams) error {
 	c.acceptLoss = c.AcceptLoss
 	slog.SetDefault(newLogger(&c.Config, std.Err))
 	err := c.serve(ctx, std)
@@ -36,7 +35,7 @@ func (c *serveCmd) Run(ctx context.Context, std *program.Streams) error {
 	return program.LoggedError{Err: err}
 }
 
-func (c *serveCmd) serve(ctx context.Context, std *program.Streams) error {
+func (c *ServeCmd) serve(ctx context.Context, std *program.Streams) error {
 	ready := func(address string) {
 		_, _ = fmt.Fprintf(std.Out, "parley: listening on http://%s\n", address)
 		if c.readableLog(std.Err) && (c.Hints || program.IsTerminal(std.Out)) {
@@ -54,11 +53,11 @@ func (c *serveCmd) serve(ctx context.Context, std *program.Streams) error {
 	case err := <-done:
 		return err
 	case <-time.After(parley.DrainWait):
-		return errors.New("draining took too long; what was answered is on disk")
+		return errors.New("draining took too long; everything that was answered is on disk")
 	}
 }
 
-func (c *serveCmd) hint(w io.Writer, address string) {
+func (c *ServeCmd) hint(w io.Writer, address string) {
 	url := c.BaseURL
 	if url == "" {
 		url = "http://" + address
@@ -72,12 +71,12 @@ func (c *serveCmd) hint(w io.Writer, address string) {
 	}
 }
 
-// readableLog reports whether the log is for a person.
+// readableLog reports whether the log is text for a person.
 func (c *Config) readableLog(w io.Writer) bool {
 	return c.LogFormat == "text" || c.LogFormat == "auto" && (c.Dev || program.IsTerminal(w))
 }
 
-// newLogger writes lines for a person on a terminal and under --dev, else JSON.
+// newLogger logs text on a terminal and with --dev, else JSON.
 func newLogger(c *Config, w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // one of an enumeration

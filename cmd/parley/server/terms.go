@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"errors"
@@ -18,20 +18,19 @@ import (
 	parleyhttp "parley/http"
 )
 
-// Terms are the settings of what callers may do, beyond the profile's: every
-// number of it can be set.
+// Terms are the settings of what callers may do: every number of the profile can be set.
 type Terms struct {
-	Quota          []quotaTerm `env:"PARLEY_QUOTA" placeholder:"tierT.NAME=N" help:"Override a limit of the profile, such as tier1.agents=5 or tier2.groups=none; repeated, or in the file as the tables [quotas.tier0] to [quotas.tier3]."`
-	Rate           []rateTerm  `env:"PARLEY_RATE" placeholder:"NAME=N" help:"Override a rate of the profile: register (an hour and address), token (a minute and client), token_failures (wrong secrets, a minute and address), writes and reads (a minute and organization), public (a minute and address); none lifts one. Repeated, or in the file as the table [rates]."`
-	TrustedProxies []network   `name:"trusted-proxies" env:"PARLEY_TRUSTED_PROXIES" placeholder:"NETWORK" help:"Addresses or networks of the proxies in front, whose X-Forwarded-For is trusted; separated by commas. Default: none."`
-	SMTPURL        secretURL   `name:"smtp-url" env:"PARLEY_SMTP_URL" placeholder:"URL" help:"Mail server for the emails of --tier1 email, as smtp://user:password@host:port or smtps://; default: none, tokens are logged."`
-	SMTPFrom       string      `name:"smtp-from" env:"PARLEY_SMTP_FROM" placeholder:"ADDRESS" help:"Sender address of these emails; default: parley@ the domain."`
+	Quota          []quotaTerm    `env:"PARLEY_QUOTA" placeholder:"tierT.NAME=N" help:"Override a limit of the profile, such as tier1.agents=5 or tier2.groups=none; repeated, or in the file as the tables [quotas.tier0] to [quotas.tier3]."`
+	Rate           []rateTerm     `env:"PARLEY_RATE" placeholder:"NAME=N" help:"Override a rate of the profile: register (an hour and address), token (a minute and client), token_failures (wrong secrets, a minute and address), writes and reads (a minute and organization), public (a minute and address); none lifts one. Repeated, or in the file as the table [rates]."`
+	TrustedProxies []proxyNetwork `name:"trusted-proxies" env:"PARLEY_TRUSTED_PROXIES" placeholder:"NETWORK" help:"Addresses or networks of the proxies in front, whose X-Forwarded-For is trusted; separated by commas. Default: none."`
+	SMTPURL        secretURL      `name:"smtp-url" env:"PARLEY_SMTP_URL" placeholder:"URL" help:"Mail server for the emails of --tier1 email, as smtp://user:password@host:port or smtps://; default: none, tokens are logged."`
+	SMTPFrom       string         `name:"smtp-from" env:"PARLEY_SMTP_FROM" placeholder:"ADDRESS" help:"Sender address of these emails; default: parley@ the domain."`
 }
 
-// unlimitedWord stands for no limit.
+// unlimitedWord means no limit.
 const unlimitedWord = "none"
 
-// quotaTerm is one number of the quota profile. nil is no limit.
+// quotaTerm overrides one limit of the quota profile; nil means no limit.
 type quotaTerm struct {
 	tier  int
 	name  string
@@ -69,7 +68,7 @@ func (q quotaTerm) String() string {
 	return fmt.Sprintf("tier%d.%s=%s", q.tier, q.name, limit)
 }
 
-// rateTerm is one number of the rates; 0 lifts it.
+// rateTerm overrides one rate; 0 means no limit.
 type rateTerm struct {
 	name string
 	rate int
@@ -99,11 +98,11 @@ func (r rateTerm) String() string {
 	return r.name + "=" + strconv.Itoa(r.rate)
 }
 
-// network is a range of addresses, or a single one.
-type network struct{ netip.Prefix }
+// proxyNetwork is a range of addresses or a single one.
+type proxyNetwork struct{ netip.Prefix }
 
 // UnmarshalText reads 10.0.0.0/8 or 10.0.0.1.
-func (n *network) UnmarshalText(text []byte) (err error) {
+func (n *proxyNetwork) UnmarshalText(text []byte) (err error) {
 	if addr, single := netip.ParseAddr(string(text)); single == nil {
 		n.Prefix = netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen())
 		return nil
@@ -115,7 +114,7 @@ func (n *network) UnmarshalText(text []byte) (err error) {
 		n.Prefix = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-mappedBits)
 	}
 	if n.Bits() == 0 {
-		return fmt.Errorf("%q is every address: whoever calls could claim to be anybody", text)
+		return fmt.Errorf("%q is every address: any caller could claim any client address", text)
 	}
 	return nil
 }
@@ -124,9 +123,9 @@ func (n *network) UnmarshalText(text []byte) (err error) {
 const mappedBits = 96
 
 // MarshalText writes what UnmarshalText reads.
-func (n network) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+func (n proxyNetwork) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// secretURL is an address with a password, which is shown to nobody.
+// secretURL is a URL with a password, which is never printed.
 type secretURL string
 
 // MarshalText hides the password.
@@ -155,7 +154,7 @@ func (t *Terms) validate(c *Config) error {
 	return nil
 }
 
-// quotas is the profile with all that was set beside it. What comes later wins.
+// quotas returns the profile with all overrides. Later ones take precedence.
 func (c *Config) quotas() (parleyhttp.QuotaProfile, error) {
 	profile := parleyhttp.Quotas(c.QuotaProfile)
 	for _, q := range c.Quota {
@@ -168,7 +167,7 @@ func (c *Config) quotas() (parleyhttp.QuotaProfile, error) {
 	return profile, nil
 }
 
-// rates are the profile's, with all that was set beside them.
+// rates returns the profile's rates with all overrides.
 func (c *Config) rates() (parleyhttp.Rates, error) {
 	rates := parleyhttp.RatesOf(c.QuotaProfile)
 	for _, r := range c.Rate {
@@ -194,8 +193,8 @@ const (
 	ratesTable  = "rates"
 )
 
-// termsOf reads the file's tables. Numbers of the environment and the command
-// line come after them, one by one: naming one of them leaves the others.
+// termsOf reads the file's tables. Those of the environment and the command line come
+// after them one by one, so that setting one number leaves the others.
 func termsOf(values *koanf.Koanf) (t Terms, err error) {
 	for _, key := range slices.Sorted(maps.Keys(values.Cut(quotasTable).All())) {
 		var q quotaTerm

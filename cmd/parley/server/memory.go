@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// byteSize is a number of bytes, written as 64MiB, 2GiB or plain bytes.
-type byteSize int64
+// ByteSize is a number of bytes, written as 64MiB, 2GiB or plain bytes.
+type ByteSize int64
 
 var byteUnits = []struct {
 	suffix string
@@ -22,7 +22,7 @@ var byteUnits = []struct {
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"", 1}}
 
 // UnmarshalText reads a whole number with or without a binary unit.
-func (s *byteSize) UnmarshalText(text []byte) error {
+func (s *ByteSize) UnmarshalText(text []byte) error {
 	for _, unit := range byteUnits {
 		digits, ok := strings.CutSuffix(string(text), unit.suffix)
 		if !ok {
@@ -32,13 +32,13 @@ func (s *byteSize) UnmarshalText(text []byte) error {
 		if err != nil || n < 0 || n > (1<<62)/unit.bytes {
 			break
 		}
-		*s = byteSize(n * unit.bytes)
+		*s = ByteSize(n * unit.bytes)
 		return nil
 	}
 	return fmt.Errorf("%q is not a size such as 512MiB", text)
 }
 
-func (s byteSize) String() string {
+func (s ByteSize) String() string {
 	for _, unit := range byteUnits {
 		if s != 0 && int64(s)%unit.bytes == 0 {
 			return strconv.FormatInt(int64(s)/unit.bytes, 10) + unit.suffix
@@ -47,15 +47,15 @@ func (s byteSize) String() string {
 	return "0"
 }
 
-// Memory are the settings of how much memory buys speed.
+// Memory are the settings that trade memory for speed.
 type Memory struct {
-	Cache byteSize `env:"PARLEY_CACHE" default:"256MiB" help:"Cache of stored data, filled as it is read."`
+	Cache ByteSize `env:"PARLEY_CACHE" default:"256MiB" help:"Cache of stored data, filled as it is read."`
 	// A small heap doubles within milliseconds of load, and is collected as often.
-	GCHeadroom  byteSize    `name:"gc-headroom" env:"PARLEY_GC_HEADROOM" default:"128MiB" help:"Memory allocated between two garbage collections, at least: more saves CPU and costs memory. GOGC in the environment overrides it."`
+	GCHeadroom  ByteSize    `name:"gc-headroom" env:"PARLEY_GC_HEADROOM" default:"128MiB" help:"Memory allocated between two garbage collections, at least: more saves CPU and costs memory. GOGC in the environment overrides it."`
 	MemoryLimit memoryLimit `name:"memory-limit" env:"PARLEY_MEMORY_LIMIT" default:"auto" help:"Soft memory limit of the process: a size, 0 for none, or auto for nine tenths of the container's limit. GOMEMLIMIT in the environment overrides it."`
 }
 
-// cacheLeast is what a store can work with.
+// cacheLeast is the smallest cache that a store works with.
 const cacheLeast = 1 << 20
 
 func (m *Memory) validate() error {
@@ -65,7 +65,7 @@ func (m *Memory) validate() error {
 	return nil
 }
 
-// reserve is the free space below which writes are refused; negative is none.
+// reserve returns the free space below which writes are rejected; -1 for no reserve.
 func (c *Config) reserve() int64 {
 	if c.DiskReserve == 0 {
 		return -1
@@ -80,8 +80,8 @@ const (
 	heldDefault = 512 << 20
 )
 
-// held is how many bytes requests may have the server hold.
-func (m *Memory) held() int64 {
+// requestMemory returns how many bytes requests and unread answers may hold.
+func (m *Memory) requestMemory() int64 {
 	if limit := m.limit(); limit > 0 {
 		return limit / heldShare
 	}
@@ -95,11 +95,11 @@ const (
 	servedShare     = 4
 )
 
-// served is how many such connections there may be; 0, any number, without a
-// memory limit.
-func (m *Memory) served() int { return int(m.limit() / servedShare / connectionBytes) }
+// connectionsServed returns how many connections may be served besides streams; 0, any
+// number, without a memory limit.
+func (m *Memory) connectionsServed() int { return int(m.limit() / servedShare / connectionBytes) }
 
-// limit is the memory limit that holds, 0 if there is none.
+// limit returns the memory limit in force, 0 if there is none.
 func (m *Memory) limit() int64 {
 	if _, set := os.LookupEnv("GOMEMLIMIT"); !set {
 		return m.MemoryLimit.bytes(os.DirFS("/"))
@@ -110,14 +110,13 @@ func (m *Memory) limit() int64 {
 	return 0
 }
 
-// headroomEvery is how often the garbage collector's pace is set anew.
+// headroomEvery is how often the garbage collector is tuned.
 const headroomEvery = time.Second
 
-// govern sets the limit, and keeps the collector's pace at the headroom until
-// ctx ends: while little is alive, a collection waits for that much garbage; once
-// more is alive than that, the runtime's own rule (as much garbage as is alive)
-// is the wider one and holds.
-func (m *Memory) govern(ctx context.Context) {
+// tuneGC sets the memory limit and tunes the garbage collector until ctx ends. While the
+// live heap is small, a collection waits for GCHeadroom of garbage. With a larger live
+// heap the runtime's own rule, as much garbage as live heap, is wider and applies.
+func (m *Memory) tuneGC(ctx context.Context) {
 	if limit := m.limit(); limit > 0 {
 		debug.SetMemoryLimit(limit)
 	}
@@ -141,8 +140,8 @@ func (m *Memory) govern(ctx context.Context) {
 	}
 }
 
-// gcPercent is the garbage to allow in percent of what is alive, in steps: every
-// change stops the world for a moment.
+// gcPercent returns the garbage to allow in percent of the live heap, in steps of 50:
+// every change stops the world for a moment.
 func gcPercent(live, headroom int64) int {
 	const least, most, step = 100, 2000, 50
 	percent := headroom * 100 / max(live, 1)

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"bufio"
@@ -19,26 +19,26 @@ import (
 )
 
 // clerk is a mail server that a test tells how to answer.
-type clerk struct {
+type smtpServer struct {
 	ln net.Listener
 	// says answers a line of the conversation; "" is a plain yes, hush no answer at all.
 	says func(line string) string
 
 	mu    sync.Mutex
 	lines []string
-	taken chan string // recipients whose letters were taken
+	taken chan string // recipients whose emails were taken
 	begun chan string // recipients, as they are named
 }
 
 const hush = "hush"
 
-func newClerk(t *testing.T, address string, says func(line string) string) *clerk {
+func newSMTPServer(t *testing.T, address string, says func(line string) string) *smtpServer {
 	t.Helper()
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Skipf("no such address on this machine: %v", err)
 	}
-	c := &clerk{ln: ln, says: says, taken: make(chan string, 100), begun: make(chan string, 100)}
+	c := &smtpServer{ln: ln, says: says, taken: make(chan string, 100), begun: make(chan string, 100)}
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
 		for {
@@ -52,7 +52,7 @@ func newClerk(t *testing.T, address string, says func(line string) string) *cler
 	return c
 }
 
-func (c *clerk) talk(conn net.Conn) {
+func (c *smtpServer) talk(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	in := textproto.NewReader(bufio.NewReader(conn))
 	to := ""
@@ -77,9 +77,9 @@ func (c *clerk) talk(conn net.Conn) {
 			if _, err := in.ReadDotBytes(); err != nil {
 				return
 			}
-			line = "(letter)"
+			line = "(email)"
 			continue
-		case line == "(letter)":
+		case line == "(email)":
 			c.taken <- to
 			fallthrough
 		default:
@@ -93,7 +93,7 @@ func (c *clerk) talk(conn net.Conn) {
 }
 
 // heard are the lines of all conversations that begin like this.
-func (c *clerk) heard(beginning string) (found []string) {
+func (c *smtpServer) heard(beginning string) (found []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, line := range c.lines {
@@ -105,11 +105,11 @@ func (c *clerk) heard(beginning string) (found []string) {
 }
 
 // postman serves this clerk for as long as the test lasts.
-func (c *clerk) postman(t *testing.T, user *url.Userinfo) *postman {
+func (c *smtpServer) mailer(t *testing.T, user *url.Userinfo) *mailer {
 	t.Helper()
-	p := &postman{
+	p := &mailer{
 		server: &url.URL{Scheme: "smtp", User: user, Host: c.ln.Addr().String()}, from: &mail.Address{Address: "parley@service.example"},
-		base: "https://service.example", letters: make(chan letter, lettersMax), pause: time.Millisecond, wait: 20 * time.Second,
+		base: "https://service.example", queue: make(chan email, emailsMax), pause: time.Millisecond, wait: 20 * time.Second,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -154,32 +154,32 @@ func tells(t *testing.T, log *lockedBuffer, word string) {
 
 // TestLettersAreTriedAgain: what a server puts off is tried three times, what it
 // refuses for good once, and neither keeps the token in the log.
-func TestLettersAreTriedAgain(t *testing.T) {
-	const token = "the-token-of-the-letter"
+func TestEmailsAreRetried(t *testing.T) {
+	const token = "the-token-of-the-email"
 	for name, c := range map[string]struct {
 		beginning, answer string
 		tries             int
 	}{
-		"later, at the greeting":        {"(hello)", "421 come back later", letterTries},
-		"later, at the sender":          {"MAIL", "451 come back later", letterTries},
-		"later, at the recipient":       {"RCPT", "450 greylisted", letterTries},
-		"later, at the letter":          {"(letter)", "452 no room, " + token, letterTries},
-		"never, at the sender":          {"MAIL", "550 not from you", 1},
-		"never, at the recipient":       {"RCPT", "550 nobody here", 1},
-		"never, at the letter's begin":  {"DATA", "554 no", 1},
-		"never, with the letter quoted": {"(letter)", "554 spam: " + token, 1},
-		"an answer that is none":        {"(hello)", "what", letterTries},
+		"later, at the greeting":       {"(hello)", "421 come back later", emailTries},
+		"later, at the sender":         {"MAIL", "451 come back later", emailTries},
+		"later, at the recipient":      {"RCPT", "450 greylisted", emailTries},
+		"later, at the email":          {"(email)", "452 no room, " + token, emailTries},
+		"never, at the sender":         {"MAIL", "550 not from you", 1},
+		"never, at the recipient":      {"RCPT", "550 nobody here", 1},
+		"never, at the email's begin":  {"DATA", "554 no", 1},
+		"never, with the email quoted": {"(email)", "554 spam: " + token, 1},
+		"an answer that is none":       {"(hello)", "what", emailTries},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := logged(t)
-			k := newClerk(t, "127.0.0.1:0", func(line string) string {
+			k := newSMTPServer(t, "127.0.0.1:0", func(line string) string {
 				if strings.HasPrefix(line, c.beginning) {
 					return c.answer
 				}
 				return ""
 			})
-			k.postman(t, nil).post("ops@b.example", token)
-			tells(t, log, "a letter could not be sent")
+			k.mailer(t, nil).send("ops@b.example", token)
+			tells(t, log, "an email could not be sent")
 			if n := len(k.heard("(hello)")); n != c.tries {
 				t.Errorf("%d tries, want %d", n, c.tries)
 			}
@@ -191,58 +191,58 @@ func TestLettersAreTriedAgain(t *testing.T) {
 }
 
 // TestALetterGoesAtTheThirdTry, and once only.
-func TestALetterGoesAtTheThirdTry(t *testing.T) {
+func TestAnEmailIsSentAtTheThirdTry(t *testing.T) {
 	log, seen := logged(t), 0
-	k := newClerk(t, "127.0.0.1:0", func(line string) string {
+	k := newSMTPServer(t, "127.0.0.1:0", func(line string) string {
 		if strings.HasPrefix(line, "RCPT") {
-			if seen++; seen < letterTries {
+			if seen++; seen < emailTries {
 				return "450 greylisted"
 			}
 		}
 		return ""
 	})
-	k.postman(t, nil).post("ops@b.example", "token")
-	if to := next(t, "the letter", k.taken); to != "ops@b.example" || seen != letterTries || log.String() != "" {
+	k.mailer(t, nil).send("ops@b.example", "token")
+	if to := next(t, "the email", k.taken); to != "ops@b.example" || seen != emailTries || log.String() != "" {
 		t.Errorf("%s after %d tries; the log says %s", to, seen, log.String())
 	}
 }
 
 // TestNoLetterWaitsForAnother: while one is put off, the next goes.
-func TestNoLetterWaitsForAnother(t *testing.T) {
+func TestNoEmailWaitsForAnother(t *testing.T) {
 	logged(t)
-	k := newClerk(t, "127.0.0.1:0", func(line string) string {
+	k := newSMTPServer(t, "127.0.0.1:0", func(line string) string {
 		if strings.HasPrefix(line, "RCPT TO:<slow@") {
 			return "450 greylisted"
 		}
 		return ""
 	})
-	p := k.postman(t, nil)
-	p.pause = time.Hour // set before the first letter: whoever waits for it waits too long
-	p.post("slow@b.example", "token")
-	p.post("other@b.example", "token")
-	if to := next(t, "the other letter", k.taken); to != "other@b.example" {
-		t.Errorf("a letter to %s", to)
+	p := k.mailer(t, nil)
+	p.pause = time.Hour // set before the first email: whoever waits for it waits too long
+	p.send("slow@b.example", "token")
+	p.send("other@b.example", "token")
+	if to := next(t, "the other email", k.taken); to != "other@b.example" {
+		t.Errorf("an email to %s", to)
 	}
-	if n := p.resting.Load(); n != 1 {
-		t.Errorf("%d letters rest", n)
+	if n := p.waiting.Load(); n != 1 {
+		t.Errorf("%d emails rest", n)
 	}
 }
 
-// TestAHangingServerIsGivenUp: the server says nothing more; the letter is tried
+// TestAHangingServerIsGivenUp: the server says nothing more; the email is tried
 // again, and the operator is told.
 func TestAHangingServerIsGivenUp(t *testing.T) {
-	for _, where := range []string{"(hello)", "EHLO", "RCPT", "(letter)"} {
+	for _, where := range []string{"(hello)", "EHLO", "RCPT", "(email)"} {
 		t.Run(where, func(t *testing.T) {
 			log := logged(t)
-			k := newClerk(t, "127.0.0.1:0", func(line string) string {
+			k := newSMTPServer(t, "127.0.0.1:0", func(line string) string {
 				if strings.HasPrefix(line, where) {
 					return hush
 				}
 				return ""
 			})
-			p := k.postman(t, nil)
+			p := k.mailer(t, nil)
 			p.wait = 50 * time.Millisecond
-			p.post("ops@b.example", "token")
+			p.send("ops@b.example", "token")
 			tells(t, log, "tries=3")
 			if strings.Contains(log.String(), "token") {
 				t.Errorf("the log says %s", log.String())
@@ -265,12 +265,12 @@ func spoken(lines []string, user, password string) (found []string) {
 }
 
 // TestNoPasswordInTheClear: another machine that does not encrypt gets neither
-// the password nor a letter. One of our own does.
+// the password nor an email. One of our own does.
 func TestNoPasswordInTheClear(t *testing.T) {
 	for address, trusted := range map[string]bool{"127.0.0.2:0": false, "127.0.0.1:0": true} {
 		t.Run(address, func(t *testing.T) {
 			log := logged(t)
-			k := newClerk(t, address, func(line string) string {
+			k := newSMTPServer(t, address, func(line string) string {
 				switch {
 				case strings.HasPrefix(line, "EHLO"):
 					return "250-clerk\r\n250 AUTH PLAIN LOGIN"
@@ -279,11 +279,11 @@ func TestNoPasswordInTheClear(t *testing.T) {
 				}
 				return ""
 			})
-			k.postman(t, url.UserPassword("me", "the password")).post("ops@b.example", "token")
+			k.mailer(t, url.UserPassword("me", "the password")).send("ops@b.example", "token")
 			if trusted {
-				next(t, "the letter", k.taken)
+				next(t, "the email", k.taken)
 			} else {
-				tells(t, log, "a letter could not be sent")
+				tells(t, log, "an email could not be sent")
 			}
 			if told := spoken(k.heard(""), "me", "the password"); (len(told) > 0) != trusted || (len(k.heard("RCPT")) > 0) != trusted {
 				t.Errorf("said: %q", k.heard(""))
@@ -299,19 +299,37 @@ func TestNoPasswordInTheClear(t *testing.T) {
 
 // TestLettersThatWaitAreBounded: the queue and the rest are as long as they say,
 // and whoever is dropped is named.
-func TestLettersThatWaitAreBounded(t *testing.T) {
+func TestWaitingEmailsAreBounded(t *testing.T) {
 	log := logged(t)
-	p := &postman{letters: make(chan letter, lettersMax), pause: time.Hour}
-	for range lettersMax {
-		p.post("kept@b.example", "token")
-		p.rest(letter{to: "kept@b.example", token: "token", tries: 1})
+	p := &mailer{queue: make(chan email, emailsMax), pause: time.Hour}
+	for range emailsMax {
+		p.send("kept@b.example", "token")
+		p.retryLater(email{to: "kept@b.example", token: "token", tries: 1})
 	}
 	if log.String() != "" {
 		t.Fatalf("the log says %.300s", log.String())
 	}
-	p.post("dropped@b.example", "token")
-	p.rest(letter{to: "dropped@b.example", token: "token", tries: 1})
-	if said := log.String(); strings.Count(said, "dropped@b.example") != 2 || strings.Contains(said, "token") || p.resting.Load() != lettersMax {
-		t.Errorf("%d rest; the log says %s", p.resting.Load(), said)
+	p.send("dropped@b.example", "token")
+	p.retryLater(email{to: "dropped@b.example", token: "token", tries: 1})
+	if said := log.String(); strings.Count(said, "dropped@b.example") != 2 || strings.Contains(said, "token") || p.waiting.Load() != emailsMax {
+		t.Errorf("%d rest; the log says %s", p.waiting.Load(), said)
 	}
+}
+
+// lockedBuffer is a buffer that a logger writes while a test reads.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

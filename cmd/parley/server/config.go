@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"errors"
@@ -21,10 +21,10 @@ import (
 	"parley/cmd/parley/telemetry"
 )
 
-// Config is everything an operator may set, and the only place where flags,
-// environment, file and defaults meet: the flag wins over the variable, the
-// variable over the key of the TOML file (spelled as the flag), the key over
-// the default. No other package reads a flag or a variable.
+// Config holds the settings of a server, and is the only place where flags, environment,
+// file and defaults meet. A flag takes precedence over its variable, the variable over
+// the key of the TOML file (spelled as the flag), the key over the default. Other
+// packages read no setting.
 type Config struct {
 	File                  string    `name:"config" env:"PARLEY_CONFIG" placeholder:"FILE" help:"TOML file with any of these settings, keys spelled as the flags."`
 	Listen                string    `env:"PARLEY_LISTEN" default:"127.0.0.1:8080" help:"Address of the public API; port 0 takes a free one."`
@@ -44,7 +44,7 @@ type Config struct {
 	PollLimit             PollLimit `env:"PARLEY_POLL_LIMIT" default:"60/20" help:"Polls a minute per address / per token; 0 lifts a limit."`
 	Journals              int       `env:"PARLEY_JOURNALS" default:"1" help:"Journals (1 to 64), fixed when the data directory is made."`
 	ConnectionsPerAddress int       `name:"connections-per-address" env:"PARLEY_CONNECTIONS_PER_ADDRESS" default:"0" help:"Maximum of open connections for one client address (IPv6: /64 network), streams included; 0 is half of all connections. Trusted proxies are exempt."`
-	DiskReserve           byteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Reject writes when the data directory's disk has less free space than this; at most an eighth of the disk; 0 is no reserve."`
+	DiskReserve           ByteSize  `name:"disk-reserve" env:"PARLEY_DISK_RESERVE" default:"256MiB" help:"Reject writes when the data directory's disk has less free space than this; at most an eighth of the disk; 0 is no reserve."`
 	LogFormat             string    `env:"PARLEY_LOG_FORMAT" default:"auto" enum:"auto,text,json" help:"Log on standard error: ${enum}; auto is text on a terminal and with --dev."`
 	LogLevel              string    `env:"PARLEY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Lowest level to log: ${enum}."`
 	AccessLog             bool      `name:"access-log" env:"PARLEY_ACCESS_LOG" help:"Log a line for each answer: request id, method, route, status, time; never a path, which may be a secret."`
@@ -72,9 +72,9 @@ const (
 
 var brandPattern = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}$`)
 
-// BeforeResolve reads the file, if one is named, and offers its values below
-// those of the command line and the environment. A key that is no setting is
-// an error: a misspelled one must not pass for a default.
+// BeforeResolve reads the TOML file, if one is named, and offers its values below those
+// of the command line and the environment. An unknown key is an error, so that a
+// misspelled one does not leave a default in force.
 func (c *Config) BeforeResolve(ctx *kong.Context) error {
 	path := ""
 	known := map[string]bool{}
@@ -120,8 +120,8 @@ func (c *Config) BeforeResolve(ctx *kong.Context) error {
 	return nil
 }
 
-// AfterApply notes where each value came from and lets --dev lower the proof
-// of work where nobody asked for a certain one.
+// AfterApply records where each value came from, and lowers the proof of work for --dev
+// unless a value was set.
 func (c *Config) AfterApply(ctx *kong.Context) error {
 	c.origins = map[string]string{}
 	for _, flag := range settings(ctx) {
@@ -149,7 +149,7 @@ func (c *Config) AfterApply(ctx *kong.Context) error {
 	return nil
 }
 
-// addTables puts the terms of the file's tables below all others.
+// addTables puts the values of the file's tables below all others.
 func (c *Config) addTables() {
 	if len(c.tables.Quota) > 0 && c.origins["quota"] == "default" {
 		c.origins["quota"] = c.File
@@ -161,13 +161,13 @@ func (c *Config) addTables() {
 	c.tables = Terms{}
 }
 
-// hasPort reports whether a host comes with a port.
+// hasPort reports whether a host has a port.
 func hasPort(host string) bool {
 	_, _, err := net.SplitHostPort(host)
 	return err == nil
 }
 
-// Validate judges what a type or an enumeration cannot.
+// Validate checks what a type or an enumeration cannot.
 func (c *Config) Validate() error {
 	switch {
 	case !parley.IsHostPort(c.Listen):
@@ -231,8 +231,8 @@ func (p *PollLimit) UnmarshalText(text []byte) error {
 
 func (p PollLimit) String() string { return fmt.Sprintf("%d/%d", p.PerAddress, p.PerToken) }
 
-// settings are the flags of the chosen command that are settings: those that
-// have a variable. The rest, such as --help and --json, ask for one run only.
+// settings returns the flags of the chosen command that are settings, which are those
+// with a variable. The others, such as --help and --json, apply to one run only.
 func settings(ctx *kong.Context) []*kong.Flag {
 	var flags []*kong.Flag
 	for _, flag := range ctx.Flags() {
@@ -243,7 +243,7 @@ func settings(ctx *kong.Context) []*kong.Flag {
 	return flags
 }
 
-// environmentOf is the variable that the environment sets for the flag, or "".
+// environmentOf returns the variable that sets the flag, or "".
 func environmentOf(flag *kong.Flag) string {
 	for _, name := range flag.Envs {
 		if _, set := os.LookupEnv(name); set {
@@ -253,7 +253,7 @@ func environmentOf(flag *kong.Flag) string {
 	return ""
 }
 
-type configCmd struct{ Config }
+type ConfigCmd struct{ Config }
 
 // setting is one line of `parley config`.
 type setting struct {
@@ -263,7 +263,7 @@ type setting struct {
 
 // Run prints the effective values and where each came from, as serve would
 // see them with the same flags, environment and file.
-func (c *configCmd) Run(ctx *kong.Context, std *program.Streams) error {
+func (c *ConfigCmd) Run(ctx *kong.Context, std *program.Streams) error {
 	rows := [][]string{{"SETTING", "VALUE", "FROM"}}
 	all := map[string]setting{}
 	for _, flag := range settings(ctx) {
@@ -280,5 +280,5 @@ func (c *configCmd) Run(ctx *kong.Context, std *program.Streams) error {
 	return std.Table(rows)
 }
 
-// keyLifetime is the age at which a signing key is replaced.
+// keyLifetime returns the age at which a signing key is replaced.
 func (c *Config) keyLifetime() time.Duration { return time.Duration(c.SigningKeyDays) * 24 * time.Hour }

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"os"
@@ -21,7 +21,7 @@ const (
 	processorOurs  = 0.5
 )
 
-// processor tells when there is none left for more work.
+// processor reports when there is no processor time left for more work.
 type processor struct {
 	clock func() time.Time
 	// used is the processor time of this process since its start, idle and all that
@@ -34,8 +34,8 @@ type processor struct {
 	idle, all uint64
 }
 
-// short reports whether the processors were short since it was last asked.
-func (p *processor) short() bool {
+// busy reports whether the processors were short since the last call.
+func (p *processor) busy() bool {
 	now := p.clock()
 	used, known := p.used()
 	idle, all, seen := p.machine()
@@ -49,14 +49,15 @@ func (p *processor) short() bool {
 	return ours >= processorFull || crowded && ours >= processorOurs
 }
 
-// demand is what requests ask of the processor.
-func (h *house) demand() actors.Demand {
+// load tells the webhook throttle how many answers were given and whether the processors
+// are short.
+func (h *running) load() actors.Demand {
 	p := &processor{clock: time.Now, used: processUsed, machine: machineUsed}
-	return func() (answered uint64, short bool) { return h.meter.Answers(), p.short() }
+	return func() (answered uint64, short bool) { return h.meter.Answers(), p.busy() }
 }
 
-// machineUsed tells how long all processors together were idle and how long they
-// were there, in ticks since the start of the machine.
+// machineUsed returns how long all processors together were idle, and the total, in ticks
+// since the machine started.
 func machineUsed() (idle, all uint64, ok bool) {
 	text, err := os.ReadFile("/proc/stat") // of Linux
 	if err != nil {

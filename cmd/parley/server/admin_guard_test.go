@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"crypto/sha256"
@@ -19,7 +19,7 @@ import (
 
 // knockFaults makes calls of the operator's that a stranger, or a page in the
 // operator's browser, has no business to make, and names those that are answered.
-func knockFaults(t *testing.T, admin http.Handler, token string) (faults []string) {
+func answeredIntruders(t *testing.T, admin http.Handler, token string) (faults []string) {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "backups")
 	for _, call := range [][3]string{
@@ -60,7 +60,7 @@ func knockFaults(t *testing.T, admin http.Handler, token string) (faults []strin
 // answered.
 func TestAdminGuard(t *testing.T) {
 	data := t.TempDir()
-	h := testHouse(t, "--data", data)
+	h := testServer(t, "--data", data)
 	const token = "a token of the test's"
 	guard := admin.Guard{Token: sha256.Sum256([]byte(token))}
 	calls := []admin.Endpoint{&admin.OrgEndpoint{Node: h.node, Service: h.service}, &admin.BackupEndpoint{Backup: &datadir.Backup{Store: h.store, Data: data}}}
@@ -81,7 +81,7 @@ func TestAdminGuard(t *testing.T) {
 			"/orgs of another site: 200", "/orgs rebound: 200", "a backup was made",
 		}},
 	} {
-		if faults := knockFaults(t, c.admin, token); !slices.Equal(faults, c.want) {
+		if faults := answeredIntruders(t, c.admin, token); !slices.Equal(faults, c.want) {
 			t.Errorf("%s: found %q, want %q", name, faults, c.want)
 		}
 	}

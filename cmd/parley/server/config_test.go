@@ -1,25 +1,25 @@
-package main
+package server
 
 import (
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
-
-	"parley/cmd/parley/program"
 )
 
 // parseServe is the configuration that serve would run with.
 func parseServe(t *testing.T, args ...string) (Config, error) {
 	t.Helper()
-	var chosen commands
-	parser, err := newParser(&chosen, &program.Streams{Out: io.Discard, Err: io.Discard}, func(int) { t.Error("the parser wants to exit") })
+	var chosen struct {
+		Serve ServeCmd `cmd:""`
+	}
+	parser, err := kong.New(&chosen, kong.Writers(io.Discard, io.Discard), kong.Exit(func(int) { t.Error("the parser wants to exit") }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,49 +163,6 @@ func TestConfigRefusals(t *testing.T) {
 	}
 }
 
-// TestAddressesAreJudged: no address that can never be reached is accepted, whichever
-// flag it is for; a refusal names the flag, is a mistake of usage and tells no
-// password.
-func TestAddressesAreJudged(t *testing.T) {
-	urls := []string{"x:99999", "x:65536", "x:0", "x:", ":80", "", "x:http", "x:-1", "u:hush@:80", "x y"}
-	for _, c := range []struct {
-		flag   string
-		before string
-		bad    []string
-		good   []string
-		args   []string
-	}{
-		{"--smtp-url", "smtp://", append(urls, "x?y", "x#y", "u:hush@x:99999"), []string{"x", "x:1", "u:p@x:65535", "[::1]:25"}, []string{"config"}},
-		{"--smtp-url", "", []string{"none", "mail.example:587", "http://x"}, []string{"smtps://x"}, []string{"config"}},
-		{"--base-url", "https://", urls, []string{"x", "x:1/y", "[::1]:443"}, []string{"config"}},
-		{"--otlp-endpoint", "http://", append(urls, "u:hush@x:1"), []string{"x:4318"}, []string{"config"}},
-		{"--listen", "", []string{"x:99999", "x:65536", "x:+1", "x:-1", "x:http", "x:", "x", "1", "::1:1"}, []string{"x:0", ":1", "[::1]:65535"}, []string{"config"}},
-		{"--admin-listen", "", []string{"x:65536", "x:+1", "none"}, []string{":0"}, []string{"config"}},
-		{"--metrics-listen", "", []string{"x:65536", "x:+1", "none"}, []string{":0"}, []string{"config"}},
-		{"--domain", "x:", []string{"0", "65536", ""}, []string{"1"}, []string{"config"}},
-		{"--admin", "http://", append(urls, "u:hush@x:99999"), nil, []string{"org", "list"}},
-		{"--admin", "http://", urls, nil, []string{"backup", "--to", "/nowhere"}},
-		{"--url", "http://", urls, nil, []string{"register", "acme", "--email", "a@b.example", "--allow-http", "--profile", t.TempDir()}},
-		{"--url", "http://", urls, nil, []string{"demo"}},
-		{"--addr", "", []string{"127.0.0.1:99999", "x"}, nil, []string{"webhook", "listen"}},
-		{"--as", "https://", urls, nil, []string{"webhook", "listen"}},
-	} {
-		for i, value := range slices.Concat(c.bad, c.good) {
-			var out, said strings.Builder
-			args := append(slices.Clone(c.args), c.flag, c.before+value)
-			code := run(t.Context(), func() {}, args, &program.Streams{In: strings.NewReader(""), Out: &out, Err: &said})
-			switch {
-			case i >= len(c.bad) && code != 0:
-				t.Errorf("%q: exit %d, %s", args, code, said.String())
-			case i < len(c.bad) && (code != program.ExitUsage || strings.Contains(said.String(), "hush")):
-				t.Errorf("%q: exit %d, %s", args, code, said.String())
-			case i < len(c.bad) && !strings.Contains(said.String(), c.flag) && !strings.Contains(said.String(), "such as https://"):
-				t.Errorf("%q does not name the flag: %s", args, said.String())
-			}
-		}
-	}
-}
-
 // TestTermsOfEveryLayer: numbers of the file stand unless the same number is named
 // above it.
 func TestTermsOfEveryLayer(t *testing.T) {
@@ -275,42 +232,19 @@ func TestPollLimit(t *testing.T) {
 	}
 }
 
-// TestEverySettingHasItsVariable keeps flag and variable spelled alike.
-func TestEverySettingHasItsVariable(t *testing.T) {
-	var chosen commands
-	parser, err := newParser(&chosen, &program.Streams{Out: io.Discard, Err: io.Discard}, func(int) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve := childNamed(parser.Model.Node, "serve")
-	if len(serve.Flags) < 15 {
-		t.Fatalf("serve has %d flags", len(serve.Flags))
-	}
-	for _, flag := range serve.Flags {
-		want := "PARLEY_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		once := flag.Name == "hints" || flag.Name == "accept-loss" // of one start, no setting
-		if !once && (len(flag.Envs) != 1 || flag.Envs[0] != want) {
-			t.Errorf("--%s has variables %q, want %q", flag.Name, flag.Envs, want)
-		}
-		if flag.Help == "" {
-			t.Errorf("--%s has no help", flag.Name)
-		}
-	}
-}
-
 func TestByteSize(t *testing.T) {
-	for text, want := range map[string]byteSize{"0": 0, "4096": 4096, "1KiB": 1 << 10, "64MiB": 64 << 20, "2GiB": 2 << 30, "1536MiB": 1536 << 20} {
-		var got byteSize
+	for text, want := range map[string]ByteSize{"0": 0, "4096": 4096, "1KiB": 1 << 10, "64MiB": 64 << 20, "2GiB": 2 << 30, "1536MiB": 1536 << 20} {
+		var got ByteSize
 		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
 			t.Errorf("%q is %d, %v", text, got, err)
 		}
-		var again byteSize
+		var again ByteSize
 		if err := again.UnmarshalText([]byte(got.String())); err != nil || again != got {
 			t.Errorf("%q is written as %q, which reads as %d, %v", text, got, again, err)
 		}
 	}
 	for _, text := range []string{"", "MiB", "-1", "1MB", "1.5GiB", "9999999999GiB", "1 MiB"} {
-		if err := new(byteSize).UnmarshalText([]byte(text)); err == nil {
+		if err := new(ByteSize).UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q is taken for a size", text)
 		}
 	}
@@ -332,7 +266,7 @@ func TestGCPercent(t *testing.T) {
 // TestServerKeepsTheKeyLifetimeThatIsSet: what the operator sets in days is what the
 // service replaces keys by.
 func TestServerKeepsTheKeyLifetimeThatIsSet(t *testing.T) {
-	if got := testHouse(t, "--signing-key-days", "30").service.KeyLifetime; got != 30*24*time.Hour {
+	if got := testServer(t, "--signing-key-days", "30").service.KeyLifetime; got != 30*24*time.Hour {
 		t.Errorf("30 days are %v", got)
 	}
 }

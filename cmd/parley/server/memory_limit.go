@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func (m *memoryLimit) UnmarshalText(text []byte) error {
 		*m = autoLimit
 		return nil
 	}
-	var size byteSize
+	var size ByteSize
 	if err := size.UnmarshalText(text); err != nil {
 		return fmt.Errorf("%w, or auto", err)
 	}
@@ -38,7 +38,7 @@ func (m memoryLimit) String() string {
 	if m == autoLimit {
 		return "auto"
 	}
-	return byteSize(m).String()
+	return ByteSize(m).String()
 }
 
 // bytes is the limit that the runtime is to keep to, 0 for none. The rest of a

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ type dashboard struct {
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/grafana.json")
+	text, err := os.ReadFile("../../../docs/grafana.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +48,14 @@ func readDashboard(t *testing.T) (d dashboard) {
 }
 
 // openTestHouse serves on free ports and gives the public and the operator's address.
-func openTestHouse(t *testing.T, args ...string) (public, private string) {
+func startTestServer(t *testing.T, args ...string) (public, private string) {
 	t.Helper()
-	h := testHouse(t, args...)
-	return "http://" + h.public.Addr().String(), "http://" + h.private.Addr().String()
+	h := testServer(t, args...)
+	return "http://" + h.listener.Addr().String(), "http://" + h.adminListener.Addr().String()
 }
 
 // testHouse serves on free ports, in a data directory of its own unless args name one.
-func testHouse(t *testing.T, args ...string) *house {
+func testServer(t *testing.T, args ...string) *running {
 	t.Helper()
 	cfg, err := parseServe(t, append([]string{
 		"--dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data", t.TempDir(), "--cache", "4MiB",
@@ -63,13 +63,13 @@ func testHouse(t *testing.T, args ...string) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := openHouse(t.Context(), cfg)
+	h, err := start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 2)
-	go func() { served <- h.doors.Serve(h.public) }()
-	go func() { served <- admin.Serve(h.admin.Admin, h.private) }()
+	go func() { served <- h.http.Serve(h.listener) }()
+	go func() { served <- admin.Serve(h.admin.Admin, h.adminListener) }()
 	t.Cleanup(func() {
 		if err := h.close(); err != nil {
 			t.Error(err)
@@ -115,7 +115,7 @@ func unknownNames(expression, exposed string) (unknown []string) {
 }
 
 func TestDashboardNamesWhatThereIs(t *testing.T) {
-	public, private := openTestHouse(t, "--poll-limit", "1/1", "--journals", "2")
+	public, private := startTestServer(t, "--poll-limit", "1/1", "--journals", "2")
 	for _, want := range []int{404, 429} {
 		if status, body := fetch(t, public+"/poll/hush"); status != want {
 			t.Fatalf("a poll was answered %d: %s", status, body)
@@ -202,7 +202,7 @@ func TestAccessLogTellsRoutesNotPaths(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewJSONHandler(&said, nil)))
 	defer slog.SetDefault(before)
 	t.Run("serve", func(t *testing.T) {
-		public, _ := openTestHouse(t, "--access-log")
+		public, _ := startTestServer(t, "--access-log")
 		for _, path := range []string{"/poll/hush", "/hush/hush?hush=hush", "/health?hush"} {
 			fetch(t, public+path)
 		}

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"log/slog"
@@ -8,10 +8,10 @@ import (
 	"parley"
 )
 
-// warning is a setting that lets in more than most operators want.
+// warning is about a setting that permits more than most operators want.
 type warning struct{ flag, text string }
 
-// warnings are told once, at the start.
+// warnings returns what to log at the start.
 func (c *Config) warnings() (all []warning) {
 	exposed := beyondLoopback(c.Listen)
 	base, err := url.Parse(c.BaseURL)
@@ -33,15 +33,15 @@ func (c *Config) warnings() (all []warning) {
 	return all
 }
 
-// warn logs what is unsafe.
+// warn logs unsafe settings.
 func (c *Config) warn() {
 	for _, w := range c.warnings() {
 		slog.Warn(w.text, "flag", w.flag)
 	}
 }
 
-// beyondLoopback reports whether an address to listen at can be reached from other
-// machines; one without a host is all of this machine's.
+// beyondLoopback reports whether other machines can reach a listen address. An address
+// without a host is on all interfaces.
 func beyondLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && !parley.IsLoopback(host)

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -19,42 +19,42 @@ import (
 )
 
 const (
-	// lettersMax is how many letters wait for the mail server at most, and how many
-	// for their next try.
-	lettersMax = 1024
-	// letterTries is how often a letter is handed to the mail server at most, with
-	// letterPause after the first failure and ten times as much after the next.
-	letterTries = 3
-	letterPause = 10 * time.Second
-	// letterWait is how long the mail server may take for one letter.
-	letterWait = 30 * time.Second
+	// emailsMax bounds the emails that wait for the mail server, and those that wait
+	// for a retry.
+	emailsMax = 1024
+	// emailTries bounds the attempts to send an email. The pause is emailPause after the
+	// first failure and ten times as long after each further one.
+	emailTries = 3
+	emailPause = 10 * time.Second
+	// emailWait bounds the time the mail server may take for one email.
+	emailWait = 30 * time.Second
 )
 
-// postman carries letters to the mail server, one after the other. One that the
-// server does not take yet waits aside and holds up no other; one that it refuses
-// for good is given up. What is not delivered when the process ends is lost: the
-// operator may approve instead.
-type postman struct {
+// mailer sends emails to the mail server, one after the other. An email that the server
+// does not accept yet waits without holding up others; one that it rejects for good is
+// dropped. Emails that are not sent when the process ends are lost; the operator can
+// approve the organization instead.
+type mailer struct {
 	server  *url.URL
 	from    *mail.Address
 	base    string
-	letters chan letter
-	resting atomic.Int64 // letters that wait for their next try
+	queue   chan email
+	waiting atomic.Int64 // emails that wait for a retry
 	pause   time.Duration
 	wait    time.Duration
 }
 
-type letter struct {
+type email struct {
 	to, token string
 	tries     int // so far
 }
 
-// errNoAddress says that what was given at registration is no address for mail.
+// errNoAddress: the contact address is not an email address.
 var errNoAddress = errors.New("no address for mail")
 
-// mailer is how tokens are sent under --tier1 email, nil otherwise. Without a
-// mail server they are logged, for the operator to pass on.
-func (c *Config) mailer(ctx context.Context, base string) func(address, token string) {
+// startMailer returns the function that sends tokens under --tier1 email, nil otherwise.
+// Without a mail server it logs them, for the operator to pass on.
+func (c *Config) startMailer(ctx context.Context, base string) func(address, token string) {
 	if c.Tier1 != "email" {
 		return nil
 	}
@@ -70,59 +70,59 @@ func (c *Config) mailer(ctx context.Context, base string) func(address, token st
 	}
 	sender, _ := mail.ParseAddress(from)      // judged at the start
 	server, _ := url.Parse(string(c.SMTPURL)) // likewise
-	p := &postman{server: server, from: sender, base: base, letters: make(chan letter, lettersMax), pause: letterPause, wait: letterWait}
+	p := &mailer{server: server, from: sender, base: base, queue: make(chan email, emailsMax), pause: emailPause, wait: emailWait}
 	go p.run(ctx)
-	return p.post
+	return p.send
 }
 
-// post takes a letter. It waits for nothing.
-func (p *postman) post(to, token string) { p.put(letter{to: to, token: token}) }
+// send queues an email. It does not block.
+func (p *mailer) send(to, token string) { p.enqueue(email{to: to, token: token}) }
 
-func (p *postman) put(l letter) {
+func (p *mailer) enqueue(l email) {
 	select {
-	case p.letters <- l:
+	case p.queue <- l:
 	default:
-		slog.Error("a letter was dropped: too many wait for the mail server", "to", l.to)
+		slog.Error("an email was dropped: too many wait for the mail server", "to", l.to)
 	}
 }
 
-func (p *postman) run(ctx context.Context) {
+func (p *mailer) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case l := <-p.letters:
+		case l := <-p.queue:
 			p.deliver(ctx, l)
 		}
 	}
 }
 
-func (p *postman) deliver(ctx context.Context, l letter) {
-	err := p.carry(ctx, l)
+func (p *mailer) deliver(ctx context.Context, l email) {
+	err := p.transmit(ctx, l)
 	l.tries++
 	switch {
 	case err == nil:
-	case l.tries == letterTries || final(err):
-		// A server that quotes what it refuses must not bring the token into the log.
+	case l.tries == emailTries || final(err):
+		// The server may quote the email; the token must not get into the log.
 		said := strings.ReplaceAll(err.Error(), l.token, "(token)")
-		slog.Error("a letter could not be sent", "to", l.to, "tries", l.tries, "error", said)
+		slog.Error("an email could not be sent", "to", l.to, "tries", l.tries, "error", said)
 	default:
-		p.rest(l)
+		p.retryLater(l)
 	}
 }
 
-// final reports whether another try would meet the same refusal.
+// final reports whether another attempt would fail in the same way.
 // source: RFC 5321 section 4.2.1
 func final(err error) bool {
 	var refusal *textproto.Error
 	return errors.Is(err, errNoAddress) || errors.As(err, &refusal) && refusal.Code/100 == 5
 }
 
-// rest puts a letter back into the queue after a pause.
-func (p *postman) rest(l letter) {
-	if p.resting.Add(1) > lettersMax {
-		p.resting.Add(-1)
-		slog.Error("a letter was dropped: too many wait for another try", "to", l.to)
+// retryLater queues an email again after a pause.
+func (p *mailer) retryLater(l email) {
+	if p.waiting.Add(1) > emailsMax {
+		p.waiting.Add(-1)
+		slog.Error("an email was dropped: too many wait for a retry", "to", l.to)
 		return
 	}
 	pause := p.pause
@@ -130,19 +130,19 @@ func (p *postman) rest(l letter) {
 		pause *= 10
 	}
 	time.AfterFunc(pause, func() {
-		p.resting.Add(-1)
-		p.put(l)
+		p.waiting.Add(-1)
+		p.enqueue(l)
 	})
 }
 
-// carry hands one letter to the mail server. It encrypts where the server can,
-// and never sends a password in the clear to another machine.
-func (p *postman) carry(ctx context.Context, l letter) error {
+// transmit sends one email. It encrypts the connection if the server can, and never sends
+// a password unencrypted to another machine.
+func (p *mailer) transmit(ctx context.Context, l email) error {
 	to, err := mail.ParseAddress(l.to)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoAddress, err)
 	}
-	// A display name that was registered with the address is not ours to pass on.
+	// Do not pass on a display name that was registered with the address.
 	to.Name = ""
 	ctx, cancel := context.WithTimeout(ctx, p.wait)
 	defer cancel()
@@ -175,17 +175,17 @@ func (p *postman) carry(ctx context.Context, l letter) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	_ = c.Quit() // it has the letter
+	_ = c.Quit() // the server has accepted the email
 	return nil
 }
 
-// mailbox is an address as an envelope bears it: quoted where it must be.
+// mailbox formats an address for the envelope: quoted if necessary.
 func mailbox(a *mail.Address) string {
 	bare := mail.Address{Address: a.Address}
 	return strings.TrimSuffix(strings.TrimPrefix(bare.String(), "<"), ">")
 }
 
-func (p *postman) dial(ctx context.Context) (net.Conn, error) {
+func (p *mailer) dial(ctx context.Context) (net.Conn, error) {
 	host, port := p.server.Hostname(), p.server.Port()
 	if p.server.Scheme == "smtps" {
 		if port == "" {
@@ -199,7 +199,7 @@ func (p *postman) dial(ctx context.Context) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
 }
 
-func (p *postman) prepare(c *smtp.Client) error {
+func (p *mailer) prepare(c *smtp.Client) error {
 	if can, _ := c.Extension("STARTTLS"); can {
 		if err := c.StartTLS(&tls.Config{ServerName: p.server.Hostname()}); err != nil {
 			return err
@@ -212,8 +212,8 @@ func (p *postman) prepare(c *smtp.Client) error {
 	return c.Auth(smtp.PlainAuth("", p.server.User.Username(), password, p.server.Hostname()))
 }
 
-// text is the letter as it goes over the wire. source: RFC 5322
-func (p *postman) text(to *mail.Address, token string) string {
+// text returns the email as it is transmitted. source: RFC 5322
+func (p *mailer) text(to *mail.Address, token string) string {
 	_, domain, _ := strings.Cut(p.from.Address, "@")
 	name := make([]byte, 16)
 	_, _ = rand.Read(name)

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ func TestOutboundSettings(t *testing.T) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
-	if _, err := openOutbound(&Config{Outbound: Outbound{WebhookCA: "/dev/null", WebhookConcurrency: 2}}, nil); program.ExitCode(err) != program.ExitUsage {
+	if _, err := newWebhookSender(&Config{Outbound: Outbound{WebhookCA: "/dev/null", WebhookConcurrency: 2}}, nil); program.ExitCode(err) != program.ExitUsage {
 		t.Errorf("a file without certificates: %v", err)
 	}
 }

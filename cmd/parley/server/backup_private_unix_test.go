@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package server
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 func TestBackupStaysPrivate(t *testing.T) {
 	const private = 0o077 // what KeepFilesPrivate sets
 	data := t.TempDir()
-	h := testHouse(t, "--data", data)
+	h := testServer(t, "--data", data)
 	key, err := os.ReadFile(filepath.Join(data, datadir.MasterKeyFile))
 	if err != nil {
 		t.Fatal(err)

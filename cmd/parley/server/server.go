@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -33,29 +33,29 @@ import (
 )
 
 const (
-	// keysEvery is how often the signing keys are looked after.
+	// keysEvery is how often the server checks whether a signing key is due.
 	keysEvery = 10 * time.Minute
-	// finishWait is what requests get to finish at a drain; the rest of
-	// parley.DrainWait is for writing out.
+	// finishWait is the time for requests to finish at a drain; the rest of parley.DrainWait
+	// is for closing the store.
 	finishWait = 6 * time.Second
 )
 
-// runServer opens the journal, the actors and the doors, calls ready with the
-// bound public address, and returns when ctx is done and all is drained.
+// runServer opens the journal, the actors and the listeners, calls ready with the bound
+// public address, and returns when ctx is done and everything is drained.
 func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
-	h, err := openHouse(ctx, cfg)
+	h, err := start(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	cfg.warn()
-	h.tellStarted(&cfg)
+	h.logStarted(&cfg)
 	served := make(chan error, 3)
-	go func() { served <- h.doors.Serve(h.public) }()
-	go func() { served <- admin.Serve(h.admin.Admin, h.private) }()
-	if h.metrics != nil {
-		go func() { served <- admin.Serve(h.admin.Metrics, h.metrics) }()
+	go func() { served <- h.http.Serve(h.listener) }()
+	go func() { served <- admin.Serve(h.admin.Admin, h.adminListener) }()
+	if h.metricsListener != nil {
+		go func() { served <- admin.Serve(h.admin.Metrics, h.metricsListener) }()
 	}
-	ready(h.public.Addr().String())
+	ready(h.listener.Addr().String())
 	select {
 	case err = <-served:
 	case <-ctx.Done():
@@ -67,64 +67,64 @@ func runServer(ctx context.Context, cfg Config, ready func(addr string)) error {
 	return err
 }
 
-// tellStarted logs what runs, and where.
-func (h *house) tellStarted(cfg *Config) {
+// logStarted logs the version, the addresses and the main settings.
+func (h *running) logStarted(cfg *Config) {
 	metrics := ""
-	if h.metrics != nil {
-		metrics = h.metrics.Addr().String()
+	if h.metricsListener != nil {
+		metrics = h.metricsListener.Addr().String()
 	}
-	slog.Info("the server has started", "version", program.ThisBuild().Version, "data", cfg.Data, "listen", h.public.Addr().String(),
-		"admin_listen", h.private.Addr().String(), "metrics_listen", metrics, "base_url", h.service.BaseURL, "domain", cfg.Domain,
-		"quota_profile", cfg.QuotaProfile, "tier1", cfg.Tier1, "dev", cfg.Dev, "memory_limit", byteSize(cfg.limit()).String())
+	slog.Info("the server has started", "version", program.ThisBuild().Version, "data", cfg.Data, "listen", h.listener.Addr().String(),
+		"admin_listen", h.adminListener.Addr().String(), "metrics_listen", metrics, "base_url", h.service.BaseURL, "domain", cfg.Domain,
+		"quota_profile", cfg.QuotaProfile, "tier1", cfg.Tier1, "dev", cfg.Dev, "memory_limit", ByteSize(cfg.limit()).String())
 }
 
-// house is everything that runs, in the order in which it was opened.
-type house struct {
-	store   *persistence.Store
-	master  *auth.MasterKey
-	out     *outbound
-	node    *actors.Node
-	service *parleyhttp.Service
-	doors   *httpserver.Server
-	admin   *admin.Server
-	meter   *telemetry.RequestMeter
-	traces  *telemetry.Traces
-	public  net.Listener
-	private net.Listener
-	metrics net.Listener // nil where there is none
-	stop    context.CancelFunc
+// running is an open server: its parts in the order in which they were opened.
+type running struct {
+	store           *persistence.Store
+	master          *auth.MasterKey
+	webhooks        *webhookSender
+	node            *actors.Node
+	service         *parleyhttp.Service
+	http            *httpserver.Server
+	admin           *admin.Server
+	meter           *telemetry.RequestMeter
+	traces          *telemetry.Traces
+	listener        net.Listener
+	adminListener   net.Listener
+	metricsListener net.Listener // nil where there is none
+	stop            context.CancelFunc
 }
 
-// openHouse opens everything; what is open when something fails is closed again.
-func openHouse(ctx context.Context, cfg Config) (h *house, err error) {
-	h = &house{}
+// start opens everything. If something fails, it closes what is open.
+func start(ctx context.Context, cfg Config) (h *running, err error) {
+	h = &running{}
 	defer func() {
 		if err != nil {
 			err = datadir.Advise(errors.Join(err, h.close()), cfg.Data)
 		}
 	}()
-	if err = h.openActors(cfg); err != nil {
+	if err = h.startActors(cfg); err != nil {
 		return h, err
 	}
-	if h.public, err = net.Listen("tcp", cfg.Listen); err != nil {
+	if h.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return h, err
 	}
-	if h.private, err = listenAdmin(cfg); err != nil {
+	if h.adminListener, err = listenAdmin(cfg); err != nil {
 		return h, err
 	}
 	if cfg.MetricsListen != "" {
-		if h.metrics, err = net.Listen("tcp", cfg.MetricsListen); err != nil {
+		if h.metricsListener, err = net.Listen("tcp", cfg.MetricsListen); err != nil {
 			return h, err
 		}
 	}
 	if cfg.BaseURL == "" {
-		cfg.BaseURL = "http://" + h.public.Addr().String()
+		cfg.BaseURL = "http://" + h.listener.Addr().String()
 	}
-	return h, h.openDoors(ctx, cfg)
+	return h, h.startServers(ctx, cfg)
 }
 
-// listenAdmin opens the operator's address. Where nobody chose one and another
-// server on this machine has the default, any free one will do.
+// listenAdmin opens the admin address. If the default address is in use by another server
+// and no address was set, it takes any free port.
 func listenAdmin(cfg Config) (net.Listener, error) {
 	ln, err := net.Listen("tcp", cfg.AdminListen)
 	if errors.Is(err, syscall.EADDRINUSE) && cfg.origins["admin-listen"] == "default" {
@@ -135,7 +135,7 @@ func listenAdmin(cfg Config) (net.Listener, error) {
 	return ln, err
 }
 
-func (h *house) openActors(cfg Config) (err error) {
+func (h *running) startActors(cfg Config) (err error) {
 	journals := cfg.Journals
 	if cfg.origins["journals"] == "default" {
 		journals = 0 // as the directory was made
@@ -166,23 +166,23 @@ func (h *house) openActors(cfg Config) (err error) {
 	if h.master, err = found.KeyFor(h.store); err != nil {
 		return err
 	}
-	if h.out, err = openOutbound(&cfg, h.master); err != nil {
+	if h.webhooks, err = newWebhookSender(&cfg, h.master); err != nil {
 		return err
 	}
 	if h.traces, err = telemetry.OpenTraces(context.Background(), &cfg.Tracing, cfg.origins["otlp-endpoint"] != "default"); err != nil {
 		return err
 	}
-	h.traces.WatchDeliveries(h.out.courier)
+	h.traces.WatchDeliveries(h.webhooks.courier)
 	h.meter = telemetry.NewRequestMeter()
 	h.node = actors.New(actors.Options{
 		Journal: h.traces.WrapJournal(h.store), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
-		PageBytes: int64(cfg.Cache) / 4, SeatLimit: quotas.Seats, Courier: h.out.courier,
-		Demand: h.demand(),
+		PageBytes: int64(cfg.Cache) / 4, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
+		Demand: h.load(),
 	})
 	return h.node.Start()
 }
 
-func (h *house) openDoors(ctx context.Context, cfg Config) error {
+func (h *running) startServers(ctx context.Context, cfg Config) error {
 	keys, err := parleyhttp.SigningKeys(ctx, h.node, h.master, cfg.keyLifetime(), time.Now, parley.RandomEntropy)
 	if err != nil {
 		return fmt.Errorf("signing keys: %w", err)
@@ -210,20 +210,20 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	}
 	keeping, stop := context.WithCancel(context.Background())
 	h.stop = stop
-	budget := limit.NewBudget(cfg.held())
+	budget := limit.NewBudget(cfg.requestMemory())
 	h.service = parleyhttp.NewService(parleyhttp.ServiceOptions{
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, parley.RandomEntropy), Cursors: cursors,
 		Clock: time.Now, Entropy: parley.RandomEntropy, BaseURL: base, Domain: cfg.Domain, Brand: cfg.Brand,
 		Version: program.ThisBuild().Version, Difficulty: auth.NewDifficulty(cfg.PowBits, !cfg.Dev, time.Now),
 		TierAtSolve: tier, KeyLifetime: cfg.keyLifetime(), Poll: limit.Poll(cfg.PollLimit), Quotas: quotas,
-		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.mailer(keeping, base),
-		Guard: h.out.guard, Vault: h.master, Logger: slog.Default(),
+		Rates: rates, Budget: budget, Proxies: cfg.proxies(), Mail: cfg.startMailer(keeping, base),
+		Guard: h.webhooks.guard, Vault: h.master, Logger: slog.Default(),
 	})
-	h.doors, err = httpserver.New(httpserver.Options{
+	h.http, err = httpserver.New(httpserver.Options{
 		Routes: h.service.Routes(), WireSource: parleyhttp.WireSource(), Authenticator: h.service, Logger: slog.Default(), Clock: time.Now,
 		Admit: h.service.Admit, NewRequestID: newRequestID, Brand: cfg.Brand, Version: program.ThisBuild().Version,
 		Connections: connlimit.Bounds{
-			Total: connectionsMax(filesMax()), Served: cfg.served(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
+			Total: connectionsMax(filesMax()), Served: cfg.connectionsServed(), PerAddress: cfg.ConnectionsPerAddress, Exempt: h.service.Proxy,
 		},
 		Overload: overload.New(overload.Runnable),
 		Observe:  h.observer(cfg), Budget: budget, Source: h.service.Source,
@@ -231,7 +231,18 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	h.doors.OnDrain(h.service.Close)
+	h.http.OnDrain(h.service.Close)
+	if err := h.startAdmin(cfg, quotas); err != nil {
+		return err
+	}
+	go h.keepKeys(keeping)
+	go cfg.tuneGC(keeping)
+	go h.webhooks.followNames(keeping)
+	return nil
+}
+
+// startAdmin makes the operator's interface.
+func (h *running) startAdmin(cfg Config, quotas parleyhttp.QuotaProfile) error {
 	token, err := datadir.MakeAdminToken(cfg.Data)
 	if err != nil {
 		return err
@@ -245,17 +256,14 @@ func (h *house) openDoors(ctx context.Context, cfg Config) error {
 		Target: func(to string) (string, error) { return datadir.BackupTarget(to, cfg.BackupDir) },
 	}}
 	h.admin = admin.NewServer(h.service, promhttp.HandlerFor(telemetry.Metrics(telemetry.Sources{
-		Store: h.store, Node: h.node, HTTP: h.doors, Service: h.service, Webhooks: h.out.sender, Requests: h.meter,
+		Store: h.store, Node: h.node, HTTP: h.http, Service: h.service, Webhooks: h.webhooks.sender, Requests: h.meter,
 	}), promhttp.HandlerOpts{}), admin.Guard{Token: token, Hosts: cfg.AdminHosts}, backups,
 		&admin.OrgEndpoint{Node: h.node, Service: h.service, Quotas: quotas}, &admin.SigningKeyEndpoint{Service: h.service, Master: h.master})
-	go h.keepKeys(keeping)
-	go cfg.govern(keeping)
-	go h.out.followNames(keeping)
 	return nil
 }
 
-// observer is told of every answer.
-func (h *house) observer(cfg Config) func(httpserver.Answer) {
+// observer returns the function that is called for every answer.
+func (h *running) observer(cfg Config) func(httpserver.Answer) {
 	told := []func(httpserver.Answer){h.meter.Observe}
 	if cfg.AccessLog {
 		told = append(told, telemetry.AccessLog(slog.Default()))
@@ -267,8 +275,8 @@ func (h *house) observer(cfg Config) func(httpserver.Answer) {
 	return telemetry.ObserveAll(told...)
 }
 
-// keepKeys rotates the signing keys when they are due.
-func (h *house) keepKeys(ctx context.Context) {
+// keepKeys replaces signing keys when they are due.
+func (h *running) keepKeys(ctx context.Context) {
 	tick := time.NewTicker(keysEvery)
 	defer tick.Stop()
 	for {
@@ -277,36 +285,36 @@ func (h *house) keepKeys(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := h.service.RenewKeys(ctx, h.master); err != nil {
-				slog.Error("the signing keys could not be looked after", "error", err)
+				slog.Error("the signing keys could not be renewed", "error", err)
 			}
 		}
 	}
 }
 
-// close drains: no new connections, requests finish, streams end, what was
-// appended is written out.
-func (h *house) close() error {
+// close drains the server: no new connections, requests finish, streams end, appended
+// entries are written.
+func (h *running) close() error {
 	var errs []error
 	if h.stop != nil {
 		h.stop()
 	}
-	if h.doors != nil {
+	if h.http != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), finishWait)
 		defer cancel()
-		if err := h.doors.Shutdown(ctx); err != nil {
+		if err := h.http.Shutdown(ctx); err != nil {
 			slog.Warn("some requests did not finish in time", "error", err)
 		}
 	}
 	if h.admin != nil {
 		errs = append(errs, h.admin.Close())
 	}
-	for _, l := range []net.Listener{h.public, h.private, h.metrics} {
+	for _, l := range []net.Listener{h.listener, h.adminListener, h.metricsListener} {
 		if l != nil {
 			_ = l.Close() // closed already where it was served
 		}
 	}
-	if h.out != nil {
-		h.out.close()
+	if h.webhooks != nil {
+		h.webhooks.close()
 	}
 	if h.node != nil {
 		h.node.Close()
@@ -318,8 +326,8 @@ func (h *house) close() error {
 	return errors.Join(errs...)
 }
 
-// newRequestID names a request in logs and answers. It is no secret and needs
-// no system call.
+// newRequestID returns a random id for a request, for logs and answers. It is not a
+// secret and needs no system call.
 func newRequestID() string {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16), rand.Uint64())
 	b = binary.BigEndian.AppendUint64(b, rand.Uint64())

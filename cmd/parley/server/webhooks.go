@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (o *Outbound) validate() error {
 }
 
 // outbound is everything that reaches strangers.
-type outbound struct {
+type webhookSender struct {
 	guard   *egress.Guard
 	sender  *egress.Sender
 	courier *parleyhttp.Courier
@@ -47,7 +47,7 @@ const landWait = 2 * time.Second
 
 // openOutbound makes the way out. On a developer's machine targets may be plain
 // http and on this machine.
-func openOutbound(cfg *Config, master *auth.MasterKey) (*outbound, error) {
+func newWebhookSender(cfg *Config, master *auth.MasterKey) (*webhookSender, error) {
 	var roots []byte
 	if cfg.WebhookCA != "" {
 		var err error
@@ -56,7 +56,7 @@ func openOutbound(cfg *Config, master *auth.MasterKey) (*outbound, error) {
 		}
 		roots = append(roots, '\n') // an empty file is one without certificates
 	}
-	o := &outbound{guard: newGuard(cfg)}
+	o := &webhookSender{guard: newGuard(cfg)}
 	var err error
 	o.sender, err = egress.NewSender(egress.Options{
 		Clock: time.Now, Guard: o.guard, Brand: cfg.Brand, FurtherRoots: roots,
@@ -74,8 +74,7 @@ func openOutbound(cfg *Config, master *auth.MasterKey) (*outbound, error) {
 	return o, nil
 }
 
-// newGuard keeps webhooks away from this service itself, but for a developer's
-// machine, where targets may be on it.
+// newGuard keeps webhooks from calling this service itself, except with --dev.
 func newGuard(cfg *Config) *egress.Guard {
 	if cfg.Dev {
 		return egress.NewGuard(egress.Allow{PlainHTTP: true, Loopback: true}, nil)
@@ -86,9 +85,8 @@ func newGuard(cfg *Config) *egress.Guard {
 	return guard
 }
 
-// ownPlaces are the names and addresses at which the service is reached: the
-// host of its base URL, and the address that it listens on or, where that is
-// any, those of all interfaces.
+// ownPlaces returns the names and addresses of the service: the host of its base URL, and
+// the address that it listens on or, if that is unspecified, those of all interfaces.
 func ownPlaces(baseURL, listen string) (names []string, networks []netip.Prefix) {
 	add := func(host string) {
 		address, err := netip.ParseAddr(host)
@@ -117,17 +115,17 @@ func ownPlaces(baseURL, listen string) (names []string, networks []netip.Prefix)
 	return names, networks
 }
 
-// followNames has the guard know the addresses of this service's own names, until
+// followNames keeps the addresses of the service's own names up to date in the guard, until
 // ctx ends.
-func (o *outbound) followNames(ctx context.Context) {
+func (o *webhookSender) followNames(ctx context.Context) {
 	tick := time.NewTicker(egress.LearnEvery)
 	defer tick.Stop()
 	o.guard.FollowNames(ctx, tick.C)
 }
 
-// close lets what flies land, for a while. The actors must still be there to be
-// told.
-func (o *outbound) close() {
+// close waits for deliveries in progress, for a while. The actors must still run to record
+// their outcome.
+func (o *webhookSender) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), landWait)
 	defer cancel()
 	o.sender.Shutdown(ctx)
