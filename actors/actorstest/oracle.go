@@ -95,7 +95,7 @@ func (x Trial[S, C, E, O]) Misses(t *testing.T, complaint string, alter func(*Tr
 	t.Helper()
 	alter(&x)
 	var missing []string
-	for tried := 2000; tried <= defectWithin; tried *= 4 { // what is rare takes more commands to be met
+	for tried := 2000; tried <= 128_000; tried *= 4 { // what is rare takes more commands to be met
 		missing, _ = x.judge(t, x.try(t, tried), tried)
 		if slices.ContainsFunc(missing, func(m string) bool { return strings.Contains(m, complaint) }) {
 			return
