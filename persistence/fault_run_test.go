@@ -158,7 +158,7 @@ func (o *faultRun) open(journals int) error {
 		return err
 	case <-o.ended:
 		return errEnded
-	case <-time.After(10 * time.Second):
+	case <-time.After(hangsAfter):
 		return errors.New("Open hangs")
 	}
 }
@@ -238,6 +238,13 @@ const (
 	faultHarmless  = "nobody noticed"
 )
 
+// The bounds tell a store that hangs from a machine under load; how soon trouble
+// is reported on one that is idle, the tests of slow disks judge.
+const (
+	hangsAfter    = time.Minute
+	noticedWithin = 20 * time.Second
+)
+
 // run opens the store, runs the clients, closes the store, and returns the outcome.
 func (o *faultRun) run(journals int) string {
 	if err := o.open(journals); err != nil {
@@ -255,7 +262,7 @@ func (o *faultRun) run(journals int) string {
 			case o.store.Trouble() != nil && outcome == faultHarmless:
 				outcome = faultRecovered
 				o.checkTrouble(began)
-			case stalled > 8*time.Second:
+			case stalled > hangsAfter:
 				o.t.Errorf("%v: %d entries hang", o.disk.fault, o.undone.Load())
 				return "HANGS"
 			}
@@ -273,7 +280,7 @@ func (o *faultRun) run(journals int) string {
 		}
 	case <-o.ended:
 		return o.stopped(errEnded, faultEnded)
-	case <-time.After(8 * time.Second):
+	case <-time.After(hangsAfter):
 		o.t.Errorf("%v: Close hangs", o.disk.fault)
 		return "HANGS"
 	}
@@ -287,13 +294,13 @@ func (o *faultRun) checkTrouble(began time.Time) {
 	if _, err := o.store.Admit(0, 100); !errors.Is(err, parley.ErrOverloaded) {
 		o.t.Errorf("%v: in trouble, an entry is admitted: %v", o.disk.fault, err)
 	}
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > noticedWithin {
 		o.t.Errorf("%v: trouble is reported after %v", o.disk.fault, took)
 	}
 	time.Sleep(10 * time.Millisecond)
 	o.disk.mended.Store(true)
 	for wait := time.Now(); o.store.Trouble() != nil && !o.over.Load(); time.Sleep(time.Millisecond) {
-		if time.Since(wait) > 3*time.Second {
+		if time.Since(wait) > noticedWithin {
 			o.t.Errorf("%v: the disk is mended and the store says %v", o.disk.fault, o.store.Trouble())
 			return
 		}
