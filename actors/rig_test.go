@@ -215,8 +215,11 @@ func (r *rig) agents(slug string, n int) (parley.OrgID, []parley.AgentID) {
 	owner := r.org(slug).Org.OrgID()
 	ids := make([]parley.AgentID, n)
 	var making sync.WaitGroup
+	atOnce := make(chan struct{}, 100) // fewer than a slow journal admits
 	for i := range ids {
 		making.Go(func() {
+			atOnce <- struct{}{}
+			defer func() { <-atOnce }()
 			if a, err := r.create(owner, fmt.Sprintf("a%d", i)); err != nil {
 				r.t.Error(err)
 			} else {
