@@ -170,7 +170,7 @@ func (x *tamper) laneMark(change func(uint64) uint64) {
 	x.set(markOf(k), big(change(binary.BigEndian.Uint64(x.get(markOf(k))))))
 }
 
-// markOf is the key of how far the lane of a parcel is applied.
+// receiptOf is the key of how far the lane of a parcel is applied.
 func markOf(k []byte) []byte { return slotted(0xFFFF, 'i', k[5:7], k[3:5]) }
 
 // arrived reports whether a parcel has been applied and only not been swept yet.

@@ -76,7 +76,7 @@ func (p *player) book(ctx context.Context) *book {
 type listener struct {
 	agent parley.AgentID
 	sub   journal.Subscription
-	// unseenUpTo is where the stream passes over what was carried before.
+	// untransferredUpTo is where the stream passes over what was carried before.
 	unseenUpTo uint64
 	// last is the id that the client resumes from, since what came after it: that
 	// comes again with a resumed stream, before anything else.

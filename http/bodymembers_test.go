@@ -17,7 +17,7 @@ func members(n int) string {
 
 // TestMembersOfBodiesAreBounded: by what the schema of a route allows.
 func TestMembersOfBodiesAreBounded(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	g.first.ask("POST", "/messages", `{"to_agent_id":"`+g.bob+`","type":"a.b.c","encrypted_payload":"AA",`+members(80_000)+`}`).want(422, "validation_error")
 	g.first.ask("POST", "/agents/"+g.ann+"/messages/ack", `{"up_to":null,`+members(1100)+`}`).want(422, "validation_error")
 	g.first.ask("DELETE", "/agents/"+g.art, `{`+members(2000)+`}`).want(204) // nobody reads it

@@ -54,7 +54,7 @@ func (s messages) broadcast(c *rest.Call, in *api.Send, from *agent.State, to pa
 	}
 	id, err := s.groupByHandle(c, to)
 	if err != nil { // of which no send is remembered
-		return actors.Posted{}, cmp.Or(e.forged, err)
+		return actors.Posted{}, cmp.Or(e.signatureErr, err)
 	}
 	request := actors.GroupSend{Group: id, From: from.AgentID(), Metadata: in.ConversationMetadata}
 	if request.Parent, request.ParentFact, err = s.parentOf(c, in, from); err != nil {

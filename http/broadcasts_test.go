@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-const groupMessage = `{"to_handle":"#OPS@First.Hall.Example","type":"svc.v1.dm","encrypted_payload":"AA","encryption_version":"sender-key-v1"}`
+const groupMessage = `{"to_handle":"#OPS@First.Home.Example","type":"svc.v1.dm","encrypted_payload":"AA","encryption_version":"sender-key-v1"}`
 
 // opsGroup is a group with ann, art and bob in it.
-func (g *groupHall) opsGroup() string {
+func (g *groupHarness) opsGroup() string {
 	id := g.group("ops", "")
 	g.seat(id, g.first, g.art)
 	g.seat(id, g.second, g.bob)
@@ -16,12 +16,12 @@ func (g *groupHall) opsGroup() string {
 }
 
 func TestBroadcast(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.opsGroup()
 	sent := g.first.ask("POST", "/messages", groupMessage, "Idempotency-Key: k").want(201)
 	sent.is(map[string]any{
 		"from_agent_id": g.ann, "to_agent_id": g.art, "recipient_handle": g.first.handle("art"), "sender_handle": g.first.handle("ann"), "group_id": id,
-		"group_handle": "#ops@first.hall.example", "direction": "sent", "recipient_count": 2, "status": "new", "metadata.provenance.via": "group",
+		"group_handle": "#ops@first.home.example", "direction": "sent", "recipient_count": 2, "status": "new", "metadata.provenance.via": "group",
 	})
 	again := g.first.ask("POST", "/messages", groupMessage, "Idempotency-Key: k").want(200)
 	again.is(map[string]any{"id": sent.text("id"), "broadcast_id": sent.text("broadcast_id"), "recipient_count": 2})
@@ -41,15 +41,15 @@ func TestBroadcast(t *testing.T) {
 	g.first.ask("POST", "/messages/sync", groupMessage).want(422)
 	lonely := g.second.ask("POST", "/groups", `{"name":"lonely"}`).want(201)
 	lonely.is(map[string]any{"member_count": 1})
-	g.second.ask("POST", "/messages", `{"to_handle":"#lonely@second.hall.example","type":"a.b.c","encrypted_payload":"AA"}`).want(422, "no_recipients")
-	g.second.ask("POST", "/messages", `{"to_handle":"#none@second.hall.example","type":"a.b.c","encrypted_payload":"AA"}`).want(404)
+	g.second.ask("POST", "/messages", `{"to_handle":"#lonely@second.home.example","type":"a.b.c","encrypted_payload":"AA"}`).want(422, "no_recipients")
+	g.second.ask("POST", "/messages", `{"to_handle":"#none@second.home.example","type":"a.b.c","encrypted_payload":"AA"}`).want(404)
 	g.second.ask("POST", "/messages", `{"to_handle":"#ops@first.elsewhere","type":"a.b.c","encrypted_payload":"AA"}`).want(404)
 	other := g.second.agent("other")
 	g.second.ask("POST", "/messages", groupMessage, as(other)).want(403, "not_member")
 }
 
 func TestGroupConversation(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.opsGroup()
 	sent := g.first.ask("POST", "/messages", groupMessage).want(201)
 	path := "/conversations/" + sent.text("conversation_id")
@@ -61,7 +61,7 @@ func TestGroupConversation(t *testing.T) {
 	})
 	g.second.ask("GET", "/messages/"+copied, "").is(map[string]any{"status": "read"})
 	g.first.ask("GET", path, "").want(200).is(map[string]any{"status": "open"})
-	rows := func(p *party, agent string, want ...string) {
+	rows := func(p *tenant, agent string, want ...string) {
 		t.Helper()
 		page := p.ask("GET", path+"/messages", "", as(agent)).want(200)
 		var got []string
@@ -104,7 +104,7 @@ func asJSON(v any) string {
 }
 
 func TestIsolation(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	before := g.second.ask("POST", "/messages", `{"to_agent_id":"`+g.ann+`","type":"a.b.c","encrypted_payload":"AA"}`).want(201).text("id")
 	id := g.group("cell", `,"isolated":true`)
 	g.seat(id, g.first, g.art)
@@ -116,10 +116,10 @@ func TestIsolation(t *testing.T) {
 }
 
 func TestKeyExchangeIsExempt(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	g.opsGroup()
 	g.second.ask("PATCH", "/agents/"+g.bob, `{"incoming_policy":"groups_only"}`).want(200).is(map[string]any{"warnings": []any{}})
-	send := func(messageType string) *told {
+	send := func(messageType string) *response {
 		return g.first.ask("POST", "/messages", `{"to_agent_id":"`+g.bob+`","type":"`+messageType+`","encrypted_payload":"AA"}`)
 	}
 	send("svc.v1.dm").want(403, "incoming_policy")

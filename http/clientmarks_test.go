@@ -18,16 +18,16 @@ import (
 // guest is an organization that uses the Go client.
 type guest struct {
 	*client.Client
-	h     *hall
+	h     *harness
 	owner parley.OrgID
 }
 
 // guest registers an organization by the client.
-func (h *hall) guest(slug string) *guest {
+func (h *harness) guest(slug string) *guest {
 	h.t.Helper()
 	transport := &stdhttp.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return h.dial() }}
 	h.t.Cleanup(transport.CloseIdleConnections)
-	c, err := client.New("http://hall", client.WithHTTPClient(&stdhttp.Client{Transport: transport}), client.WithRetries(1, 0))
+	c, err := client.New("http://home", client.WithHTTPClient(&stdhttp.Client{Transport: transport}), client.WithRetries(1, 0))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func (g *guest) sends(to parley.AgentID) parley.MessageID {
 // the service did.
 func TestClientMarks(t *testing.T) {
 	for _, journals := range []int{1, 4} {
-		h := hallInMemory(t, journals)
+		h := harnessInMemory(t, journals)
 		ann, bob := h.guest("acme"), h.guest("globex")
 		ann.agent("ann")
 		to, ctx := bob.agent("bob"), t.Context()
@@ -122,7 +122,7 @@ func TestClientMarks(t *testing.T) {
 
 // TestClientMarksRefused: refusals of these calls are typed as all others are.
 func TestClientMarksRefused(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	ann, bob := h.guest("acme"), h.guest("globex")
 	ann.agent("ann")

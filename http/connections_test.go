@@ -14,7 +14,7 @@ import (
 // request was read, and before it was served, ends unserved.
 func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
 	var evict func()
-	h := wireHall(t, 1, func(o *hallOptions) {
+	h := wireHarness(t, 1, func(o *harnessOptions) {
 		o.Server.Connections.PerAddress = 1
 		o.Server.NewRequestID = func() string { // the request is read, and not served yet
 			if evict != nil {
@@ -24,7 +24,7 @@ func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
 		}
 	})
 	defer h.close()
-	w, other := newWire(newEars(false)), newWire(newEars(false))
+	w, other := newWire(newReceiver(false)), newWire(newReceiver(false))
 	defer w.Close()
 	defer other.Close()
 	h.conns <- w
@@ -32,7 +32,7 @@ func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
 	evict = func() {
 		evict = nil
 		h.conns <- other
-		await(t, "no connection is evicted", func() bool { return h.server.Load().Lines.Evicted == 1 })
+		await(t, "no connection is evicted", func() bool { return h.server.Load().Exceeded.Evicted == 1 })
 	}
 	w.asked <- h.sendRequest()
 	await(t, "the connection is open", func() bool {
@@ -50,17 +50,17 @@ func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
 	}
 }
 
-// elsewhere is a wire from another address.
-type elsewhere struct{ *wire }
+// otherAddress is a wire from another address.
+type otherAddress struct{ *wire }
 
-func (elsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} }
+func (otherAddress) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} }
 
 // TestAnEvictedRequestEnds: a request that waits for a message ends soon when its
 // connection is evicted.
 func TestAnEvictedRequestEnds(t *testing.T) {
 	const waiting = 8
 	for _, what := range []string{"wait", "sync"} {
-		h := wireHall(t, 1, func(o *hallOptions) {
+		h := wireHarness(t, 1, func(o *harnessOptions) {
 			o.Server.Connections = connlimit.Bounds{Total: 100, Served: waiting, PerAddress: 100}
 		})
 		request := h.request("GET", "/agents/"+h.from.String()+"/wait?timeout_ms=60000", nil)
@@ -69,17 +69,17 @@ func TestAnEvictedRequestEnds(t *testing.T) {
 		}
 		var wires []*wire
 		for range waiting {
-			w := newWire(newEars(false))
+			w := newWire(newReceiver(false))
 			wires = append(wires, w)
 			h.conns <- w
 			w.asked <- request
 		}
 		await(t, what+" does not wait", func() bool { return h.server.Load().InFlight == waiting })
 		time.Sleep(50 * time.Millisecond) // the last of them begins to wait
-		evicted, began, other := h.server.Load().Lines.Evicted, time.Now(), newWire(newEars(false))
-		h.conns <- elsewhere{other}
+		evicted, began, other := h.server.Load().Exceeded.Evicted, time.Now(), newWire(newReceiver(false))
+		h.conns <- otherAddress{other}
 		await(t, what+" goes on", func() bool { return h.server.Load().InFlight == waiting-1 })
-		if took := time.Since(began); took > 10*goneLook || h.server.Load().Lines.Evicted != evicted+1 {
+		if took := time.Since(began); took > 10*gonePoll || h.server.Load().Exceeded.Evicted != evicted+1 {
 			t.Errorf("%s ends after %v", what, took)
 		}
 		closeAll(append(wires, other))

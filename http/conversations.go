@@ -145,7 +145,7 @@ func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Render
 	}
 	var page []actors.Message
 	var next uint64
-	room := pageRoom{call: c, viewer: s.viewerOf(c, acting)}
+	room := pageBudget{call: c, viewer: s.viewerOf(c, acting)}
 	if host := state.GroupID(); host.Zero() {
 		page, next, err = s.Node.Transcript(c.Context(), in.ID, from, in.Limit, in.Order == "desc", room.fits)
 	} else {

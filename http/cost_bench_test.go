@@ -10,9 +10,9 @@ import (
 func BenchmarkRequest(b *testing.B) {
 	for _, c := range requestCosts {
 		b.Run(c.name, func(b *testing.B) {
-			h := wireHall(b, 1)
+			h := wireHarness(b, 1)
 			defer h.close()
-			w := newWire(newEars(false))
+			w := newWire(newReceiver(false))
 			defer w.Close()
 			h.conns <- w
 			request := c.request(h, w)
@@ -31,7 +31,7 @@ func BenchmarkRequest(b *testing.B) {
 func BenchmarkPush(b *testing.B) {
 	for _, streams := range []int{0, 1, 32} {
 		b.Run(fmt.Sprint(streams, " streams"), func(b *testing.B) {
-			h := wireHall(b, 1)
+			h := wireHarness(b, 1)
 			defer h.close()
 			e, push := h.pushes(streams)
 			push()

@@ -13,7 +13,7 @@ import (
 
 // What a request costs is counted here, not timed: a count is the same on a
 // busy machine. Each bound is about 15 % above what was measured when it was
-// set; whoever makes something cheaper lowers its bound with it. `go test -v
+// set; a change that makes something cheaper lowers its bound. `go test -v
 // -run Cost ./http` prints what is measured now.
 
 // cost is what one operation allocates, anywhere in the process.
@@ -75,20 +75,20 @@ var requestCosts = []struct {
 // costOfRequests gives what the request takes, and the writes in which its
 // answer leaves. dress makes the connection that the server sees.
 func (h *wired) costOfRequests(t *testing.T, make func(*wired, *wire) []byte, status int, dress func(*wire) net.Conn) (cost, float64) {
-	w := newWire(newEars(false))
+	w := newWire(newReceiver(false))
 	defer w.Close()
 	h.conns <- dress(w)
 	request := make(h, w)
-	writes, asked := w.ears.writes.Load(), 0
+	writes, asked := w.receiver.writes.Load(), 0
 	each := costOf(40, 8, func() { w.ask(t, request, status); asked++ }, atOnce)
-	return each, float64(w.ears.writes.Load()-writes) / float64(asked)
+	return each, float64(w.receiver.writes.Load()-writes) / float64(asked)
 }
 
 func TestCostOfARequest(t *testing.T) {
 	skipUnderRace(t)
 	for _, c := range requestCosts {
 		t.Run(c.name, func(t *testing.T) {
-			h := wireHall(t, 1)
+			h := wireHarness(t, 1)
 			defer h.close()
 			got, writes := h.costOfRequests(t, c.request, c.status, undressed)
 			if t.Logf("%.1f allocations, %.0f bytes, %.1f writes", got.allocs, got.bytes, writes); !got.within(c.bound) {
@@ -107,7 +107,7 @@ func TestCostOfARequestControl(t *testing.T) {
 	skipUnderRace(t)
 	for _, c := range requestCosts {
 		t.Run(c.name, func(t *testing.T) {
-			h := wireHall(t, 1)
+			h := wireHarness(t, 1)
 			defer h.close()
 			var notes [100]string
 			*inside[func(*rest.Call) error](h.server, "judge") = func(c *rest.Call) error {
@@ -116,7 +116,7 @@ func TestCostOfARequestControl(t *testing.T) {
 				}
 				return nil
 			}
-			got, writes := h.costOfRequests(t, c.request, c.status, func(w *wire) net.Conn { return apart{w, "\r\n"} })
+			got, writes := h.costOfRequests(t, c.request, c.status, func(w *wire) net.Conn { return splitConn{w, "\r\n"} })
 			if got.allocs <= c.bound.allocs || writes <= c.writes {
 				t.Errorf("a careless server takes %+v and %.1f writes: within %+v and %.0f", got, writes, c.bound, c.writes)
 			}

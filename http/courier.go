@@ -23,9 +23,9 @@ type CourierOptions struct {
 	Vault *auth.MasterKey
 	// Entropy moves retries, so that they do not come back all at once.
 	Entropy parley.Entropy
-	// Logger hears of secrets that do not open, never of secrets.
+	// Logger logs that a secret does not open, never the secret.
 	Logger *slog.Logger
-	// Watch, if set, is told of each attempt before it is handed to the sender. It
+	// Watch, if set, is called with each attempt before it is handed to the sender. It
 	// gives the traceparent that the post bears, and what is told the result, unless
 	// the sender takes no more. Neither may block.
 	Watch func(actors.Delivery, egress.Target) (traceparent string, ended func(egress.Result))
@@ -48,7 +48,7 @@ const unsealable = "the secret of this webhook cannot be read any more: rotate i
 // that failed. // spec: Webhook delivery payload
 func (r *Courier) Deliver(d actors.Delivery, done func(webhook.Outcome)) (held time.Duration, taken bool) {
 	fail := func(text string) (time.Duration, bool) {
-		go done(webhook.Outcome{Error: text, Jitter: r.jitter()}) // whoever asks may hold a lock
+		go done(webhook.Outcome{Error: text, Jitter: r.jitter()}) // the caller may hold a lock
 		return 0, true
 	}
 	target, err := r.Guard.Parse(d.URL)
@@ -114,7 +114,7 @@ func saying(err error) string {
 }
 
 // payloadOf is the body of a delivery: exactly the four members of the
-// specification for what tells of a message; for all else message_id is null and
+// specification for an event about a message; for all others message_id is null and
 // the id concerned follows. // spec: Webhook delivery payload
 func payloadOf(d actors.Delivery) []byte {
 	b := make([]byte, 0, 256)

@@ -91,7 +91,7 @@ func TestWhatCanNeverBeSentIsAnAttemptThatFailed(t *testing.T) {
 	}
 	sender.Shutdown(t.Context())
 	d := actors.Delivery{Webhook: id, URL: "https://example.com/", Sealed: [][]byte{sealed}}
-	if held, taken := courier.Deliver(d, func(webhook.Outcome) { t.Error("told of what was not taken") }); taken || held <= 0 {
+	if held, taken := courier.Deliver(d, func(webhook.Outcome) { t.Error("called for a delivery that was not taken") }); taken || held <= 0 {
 		t.Errorf("after the end: held %v, taken %v", held, taken)
 	}
 }

@@ -16,11 +16,11 @@ import (
 // TestExpiredTokensOpenNothing asks every route of the table with a token whose
 // time is over: those that ask for one say so, the others do not look at it.
 func TestExpiredTokensOpenNothing(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	past := func() time.Time { return time.Now().Add(-parley.TokenLifetime - time.Second) }
-	then := auth.NewIssuer("https://hall.example", "https://hall.example", h.service.Issuer.Keys(), past, parley.CountingEntropy())
-	expired, _, err := then.Mint(h.owner, "hall", h.client)
+	then := auth.NewIssuer("https://home.example", "https://home.example", h.service.Issuer.Keys(), past, parley.CountingEntropy())
+	expired, _, err := then.Mint(h.owner, "home", h.client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestExpiredTokensOpenNothing(t *testing.T) {
 			if (r.Streams || strings.HasSuffix(r.Path, "/wait")) && token != expired {
 				continue // it would not end, or late
 			}
-			said := say(t, h.dial, r.Method+" "+path+" HTTP/1.1\r\nHost: hall\r\nConnection: close\r\nAuthorization: Bearer "+token+"\r\n\r\n")
+			said := say(t, h.dial, r.Method+" "+path+" HTTP/1.1\r\nHost: home\r\nConnection: close\r\nAuthorization: Bearer "+token+"\r\n\r\n")
 			late := strings.HasPrefix(said, "HTTP/1.1 401 ") && strings.Contains(said, `"code":"token_expired"`) && strings.Contains(said, `error="invalid_token"`)
 			if want := token == expired && (r.Access == rest.Bearer || r.Access == rest.Tier1); late != want || !strings.HasPrefix(said, "HTTP/1.1 ") {
 				t.Errorf("%s %s, token expired %v: %.300s", r.Method, r.Path, token == expired, said)

@@ -50,7 +50,7 @@ func (d *badDisk) hold() (release func()) {
 	return func() { d.held.Store(nil); close(held) }
 }
 
-// reply is what a request in the hall was answered, and after how long.
+// reply is what a request in the harness was answered, and after how long.
 type reply struct {
 	status int
 	header stdhttp.Header
@@ -58,7 +58,7 @@ type reply struct {
 	took   time.Duration
 }
 
-func (h *hall) request(token, method, path, body string, headers ...string) reply {
+func (h *harness) request(token, method, path, body string, headers ...string) reply {
 	conn, err := h.dial()
 	if err != nil {
 		h.t.Error(err)
@@ -66,7 +66,7 @@ func (h *hall) request(token, method, path, body string, headers ...string) repl
 	}
 	defer func() { _ = conn.Close() }()
 	began := time.Now()
-	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: hall\r\nConnection: close\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\nContent-Type: application/json\r\n",
+	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: home\r\nConnection: close\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\nContent-Type: application/json\r\n",
 		method, path, token, len(body))
 	for i := 0; i < len(headers); i += 2 {
 		text += headers[i] + ": " + headers[i+1] + "\r\n"
@@ -101,7 +101,7 @@ func (r reply) shed(t *testing.T, what, code string, within time.Duration) {
 }
 
 // health waits until /health has a status and gives how long that took.
-func (h *hall) health(status int, within time.Duration) time.Duration {
+func (h *harness) health(status int, within time.Duration) time.Duration {
 	h.t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		r := h.request("", "GET", "/health", "")
@@ -132,7 +132,7 @@ func TestStalledDisk(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := &badDisk{}
 				ln := fasthttputil.NewInmemoryListener()
-				h := newHall(t, journals, ln, ln.Dial, func(o *hallOptions) { o.Store.FS = errorfs.Wrap(vfs.NewMem(), disk) })
+				h := newHarness(t, journals, ln, ln.Dial, func(o *harnessOptions) { o.Store.FS = errorfs.Wrap(vfs.NewMem(), disk) })
 				from, to := h.agent("from"), h.agent("to")
 				token := h.token(h.client)
 				act := []string{"X-Svc-Agent", from.String(), "Idempotency-Key", "one"}
@@ -169,7 +169,7 @@ func TestTablesCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &badDisk{}
 		ln := fasthttputil.NewInmemoryListener()
-		h := newHall(t, 1, ln, ln.Dial, func(o *hallOptions) {
+		h := newHarness(t, 1, ln, ln.Dial, func(o *harnessOptions) {
 			o.Store.FS, o.Store.MemTableBytes = errorfs.Wrap(vfs.NewMem(), disk), 64<<10
 		})
 		from, to := h.agent("from"), h.agent("to")

@@ -15,8 +15,8 @@ import (
 	"parley/http/api"
 )
 
-// inviting is who asks others into which group.
-type inviting struct {
+// inviteRun is who asks others into which group.
+type inviteRun struct {
 	service joinRequests
 	call    *rest.Call
 	group   seenGroup
@@ -56,17 +56,17 @@ func (s joinRequests) invite(c *rest.Call, in *api.Invite) (api.InviteAnswer, er
 
 // inviter is the agent that the caller named, else its first admin in the group,
 // else its first member.
-func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviting, error) {
+func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) {
 	by, err := s.groupCaller(c, in.ActingAgent)
 	if err != nil {
 		return nil, err
 	}
-	v := &inviting{service: s, call: c}
+	v := &inviteRun{service: s, call: c}
 	type seen struct {
 		group seenGroup
 		by    parley.AgentID
 	}
-	g, err := look(s.core, c, in.ID, passerby, func(g *group.State, _ time.Time) seen {
+	g, err := readGroupAs(s.core, c, in.ID, accessExists, func(g *group.State, _ time.Time) seen {
 		return seen{seenGroup{owner: g.Org, Group: api.Group{ID: g.ID, Name: g.Name}}, inviterOf(g, by)}
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func inviterOf(g *group.State, by group.Caller) (first parley.AgentID) {
 
 // batch asks several in, in the order given. One that cannot be asked is passed
 // over with the reason.
-func (v *inviting) batch(targets []api.Target, message *string) (api.InviteResults, error) {
+func (v *inviteRun) batch(targets []api.Target, message *string) (api.InviteResults, error) {
 	out := api.InviteResults{Results: []api.Invitation{}}
 	for _, t := range targets {
 		row, err := v.entry(t, message)
@@ -124,7 +124,7 @@ func (v *inviting) batch(targets []api.Target, message *string) (api.InviteResul
 }
 
 // entry asks one of several in.
-func (v *inviting) entry(t api.Target, message *string) (api.Invitation, error) {
+func (v *inviteRun) entry(t api.Target, message *string) (api.Invitation, error) {
 	named, _ := t.Read() // it was judged with the request
 	if named.Message == nil {
 		named.Message = message
@@ -149,7 +149,7 @@ func (v *inviting) entry(t api.Target, message *string) (api.Invitation, error) 
 }
 
 // row begins the row of an entry with whom it names, as far as that is known.
-func (v *inviting) row(name string, to *agent.State) (row api.Invitation, err error) {
+func (v *inviteRun) row(name string, to *agent.State) (row api.Invitation, err error) {
 	if to != nil {
 		handle, err := v.service.handle(v.call.Context(), to)
 		return api.Invitation{AgentID: new(to.AgentID()), Handle: &handle}, err
@@ -163,7 +163,7 @@ func (v *inviting) row(name string, to *agent.State) (row api.Invitation, err er
 }
 
 // reason is why an agent was passed over, "" for what is no fault of its entry.
-func (v *inviting) reason(to *agent.State, err error) string {
+func (v *inviteRun) reason(to *agent.State, err error) string {
 	switch {
 	case to == nil && errors.Is(err, group.ErrUnknownAgent):
 		return api.SkipNotFound
@@ -187,7 +187,7 @@ func (v *inviting) reason(to *agent.State, err error) string {
 
 // ask asks one agent in. The rules judge also whom nobody knows, so that only
 // those learn of it who may invite.
-func (v *inviting) ask(name string, message *string) (to *agent.State, r *group.Request, err error) {
+func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group.Request, err error) {
 	if to, err = v.service.target(v.call, name); err != nil {
 		return nil, nil, err
 	}
@@ -228,7 +228,7 @@ func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err err
 
 // notice renders the message that tells an agent of its invitation. It may run
 // after the call has ended, and so holds nothing of it. // spec: Message types
-func (v *inviting) notice(to *agent.State, handle string) func(*group.Request) actors.Content {
+func (v *inviteRun) notice(to *agent.State, handle string) func(*group.Request) actors.Content {
 	e := envelope{
 		Type: v.service.Brand + ".v1.group_invite", Version: api.HPKEv1, ContentType: rest.JSONMedia,
 		senderHandle: v.byHandle, recipientHandle: handle, recipient: to.AgentID(),
@@ -265,12 +265,12 @@ func (s joinRequests) inviteRoster(c *rest.Call, g seenGroup, founder *agent.Sta
 	if len(roster) == 0 {
 		return rows, nil
 	}
-	v := &inviting{service: s, call: c, group: g, by: founder, founding: true, limit: s.allowed(c.Caller, quotaMembers)}
+	v := &inviteRun{service: s, call: c, group: g, by: founder, founding: true, limit: s.allowed(c.Caller, quotaMembers)}
 	var err error
 	if v.byHandle, err = s.handle(c.Context(), founder); err != nil {
 		return nil, err
 	}
-	var done map[parley.AgentID]*askedBefore
+	var done map[parley.AgentID]*priorRequest
 	if repeated {
 		if done, err = s.invitedBefore(c, g.ID); err != nil {
 			return nil, err
@@ -287,7 +287,7 @@ func (s joinRequests) inviteRoster(c *rest.Call, g seenGroup, founder *agent.Sta
 }
 
 // rosterEntry is entry, but for those whom an earlier request has asked in.
-func (v *inviting) rosterEntry(t api.Target, done map[parley.AgentID]*askedBefore) (api.Invitation, error) {
+func (v *inviteRun) rosterEntry(t api.Target, done map[parley.AgentID]*priorRequest) (api.Invitation, error) {
 	named, _ := t.Read()
 	if done == nil {
 		return v.entry(t, nil)
@@ -310,16 +310,16 @@ func (v *inviting) rosterEntry(t api.Target, done map[parley.AgentID]*askedBefor
 	return row, err
 }
 
-// askedBefore is a request about an agent that is on record already.
-type askedBefore struct {
+// priorRequest is a request about an agent that is on record already.
+type priorRequest struct {
 	request parley.JoinRequestID
 	told    bool
 }
 
 // invitedBefore are the first requests about the agents that a group has been
 // asked to take in.
-func (s joinRequests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*askedBefore, error) {
-	done := map[parley.AgentID]*askedBefore{}
+func (s joinRequests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*priorRequest, error) {
+	done := map[parley.AgentID]*priorRequest{}
 	live, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, _ time.Time) []*group.Request { return g.Requests() })
 	if err != nil {
 		return nil, err
@@ -337,7 +337,7 @@ func (s joinRequests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley
 	}
 	for _, r := range all {
 		if done[r.AgentID()] == nil {
-			done[r.AgentID()] = &askedBefore{request: r.RequestID()}
+			done[r.AgentID()] = &priorRequest{request: r.RequestID()}
 		}
 	}
 	return done, nil

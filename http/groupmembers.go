@@ -20,7 +20,7 @@ func (s groups) listMembers(c *rest.Call, in *api.ListMembers) (api.Page[api.Gro
 	if err != nil {
 		return page, err
 	}
-	members, err := look(s.core, c, in.ID, insider, func(g *group.State, _ time.Time) []group.Member {
+	members, err := readGroupAs(s.core, c, in.ID, accessFull, func(g *group.State, _ time.Time) []group.Member {
 		following := g.MembersFrom(uint32(seat))
 		return append([]group.Member(nil), following[:min(len(following), in.Limit+1)]...)
 	})
@@ -75,7 +75,7 @@ func (s groups) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember,
 		return api.GroupMember{}, err
 	}
 	row, err := s.memberOf(c, in.ID, m)
-	return row, unseen(err)
+	return row, afterCommit(err)
 }
 
 // removeMember has an agent leave, where it is the acting agent, or removes it.
@@ -85,7 +85,7 @@ func (s groups) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent
 	if err != nil {
 		return rest.NoContent{}, err
 	}
-	owner, err := look(s.core, c, in.ID, passerby, ownerOf)
+	owner, err := readGroupAs(s.core, c, in.ID, accessExists, ownerOf)
 	if err != nil {
 		return rest.NoContent{}, err
 	}
@@ -105,7 +105,7 @@ func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 	if err != nil {
 		return api.JoinResult{}, err
 	}
-	owner, err := look(s.core, c, in.ID, stranger, ownerOf)
+	owner, err := readGroupAs(s.core, c, in.ID, accessNone, ownerOf)
 	if err != nil {
 		return api.JoinResult{}, err
 	}
@@ -122,8 +122,8 @@ func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 		return api.JoinResult{}, err
 	case joined.Member != nil:
 		m, err := s.memberOf(c, in.ID, *joined.Member)
-		return api.JoinResult{Status: api.Joined, Member: &m}, unseen(err)
+		return api.JoinResult{Status: api.Joined, Member: &m}, afterCommit(err)
 	}
 	r, err := joinRequests{s.core}.requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
-	return api.JoinResult{Status: api.JoinPending, Request: &r}, unseen(err)
+	return api.JoinResult{Status: api.JoinPending, Request: &r}, afterCommit(err)
 }

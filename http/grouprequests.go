@@ -124,7 +124,7 @@ func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page
 	}
 	after := parley.IDFromBytes[parley.JoinRequestID](position)
 	// Live ones first: what is settled between the two looks is seen in the second.
-	live, err := look(s.core, c, in.ID, insider, func(g *group.State, now time.Time) []*group.Request {
+	live, err := readGroupAs(s.core, c, in.ID, accessFull, func(g *group.State, now time.Time) []*group.Request {
 		return liveRequests(g, in.Status, after, now)
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page
 	if len(live) == 0 {
 		return page, nil
 	}
-	seen, err := look(s.core, c, in.ID, insider, func(g *group.State, now time.Time) seenRequests {
+	seen, err := readGroupAs(s.core, c, in.ID, accessFull, func(g *group.State, now time.Time) seenRequests {
 		seen := seenRequests{owner: g.Org, name: g.Name}
 		for _, r := range live {
 			seen.rows = append(seen.rows, requestOf(g, r, by, now))
@@ -271,7 +271,7 @@ func (s joinRequests) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 		owner parley.OrgID
 		live  bool
 	}
-	g, err := look(s.core, c, in.ID, stranger, func(g *group.State, _ time.Time) seen {
+	g, err := readGroupAs(s.core, c, in.ID, accessNone, func(g *group.State, _ time.Time) seen {
 		return seen{g.Org, g.Request(in.RequestID) != nil}
 	})
 	if err != nil {

@@ -16,34 +16,34 @@ import (
 
 var errForeignGroup = parley.ErrNotOwner.Saying("No agent of your organization is a member of this group.")
 
-// standing says what a group lets an organization see of it.
-type standing uint8
+// access says what a group lets an organization see of it.
+type access uint8
 
 const (
-	// stranger: it cannot tell the group from one that does not exist.
-	stranger standing = iota
-	// passerby: the group is public, and that it exists is no secret.
-	passerby
-	// insider: it owns the group, or an agent in it.
-	insider
+	// accessNone: it cannot tell the group from one that does not exist.
+	accessNone access = iota
+	// accessExists: the group is public, and that it exists is no secret.
+	accessExists
+	// accessFull: it owns the group, or an agent in it.
+	accessFull
 )
 
-func standingOf(g *group.State, org parley.OrgID) standing {
+func standingOf(g *group.State, org parley.OrgID) access {
 	switch {
 	case g.Org == org || g.Seats(org):
-		return insider
+		return accessFull
 	case g.Public && !g.Deleted():
-		return passerby
+		return accessExists
 	}
-	return stranger
+	return accessNone
 }
 
 // to judges whether somebody who needs a standing may go on.
-func (s standing) to(needed standing, deleted bool) error {
+func (s access) to(needed access, deleted bool) error {
 	switch {
-	case s == insider && deleted:
+	case s == accessFull && deleted:
 		return group.ErrDeleted
-	case s == stranger && (deleted || needed != stranger):
+	case s == accessNone && (deleted || needed != accessNone):
 		return group.ErrUnknown
 	case s < needed:
 		return errForeignGroup
@@ -51,9 +51,9 @@ func (s standing) to(needed standing, deleted bool) error {
 	return nil
 }
 
-// look reads a group in its own turn, for a caller who needs a standing to. What
+// readGroupAs reads a group in its own turn, for a caller who needs a standing to. What
 // read returns must not share memory with the group.
-func look[R any](s *core, c *rest.Call, id parley.GroupID, needed standing, read func(*group.State, time.Time) R) (R, error) {
+func readGroupAs[R any](s *core, c *rest.Call, id parley.GroupID, needed access, read func(*group.State, time.Time) R) (R, error) {
 	type seen struct {
 		value R
 		err   error
@@ -61,7 +61,7 @@ func look[R any](s *core, c *rest.Call, id parley.GroupID, needed standing, read
 	org := c.Caller.Org
 	v, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, now time.Time) seen {
 		// Who decides by the rules alone needs no standing, while the group is there.
-		if needed != stranger || g.Deleted() {
+		if needed != accessNone || g.Deleted() {
 			if err := standingOf(g, org).to(needed, g.Deleted()); err != nil {
 				return seen{err: err}
 			}
@@ -166,7 +166,7 @@ func seeGroup(g *group.State, _ time.Time) seenGroup {
 
 // readGroup is a group as those who may read it see it.
 func (s groups) readGroup(c *rest.Call, id parley.GroupID) (seenGroup, error) {
-	g, err := look(s.core, c, id, insider, seeGroup)
+	g, err := readGroupAs(s.core, c, id, accessFull, seeGroup)
 	if err != nil {
 		return g, err
 	}
@@ -205,10 +205,10 @@ func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated
 	}
 	g, err := s.madeGroup(c, made)
 	if err != nil {
-		return api.GroupCreated{}, unseen(err)
+		return api.GroupCreated{}, afterCommit(err)
 	}
 	rows, err := joinRequests{s.core}.inviteRoster(c, g, founder, in.Members, made.Repeated)
-	return api.GroupCreated{Group: g.Group, Invitations: rows}, unseen(err)
+	return api.GroupCreated{Group: g.Group, Invitations: rows}, afterCommit(err)
 }
 
 // madeGroup is a group that the caller has made, by this request or an earlier
@@ -252,12 +252,12 @@ func (s groups) patchGroup(c *rest.Call, in *api.GroupPatch) (api.Group, error) 
 		return api.Group{}, err
 	}
 	g, err := s.readGroup(c, in.ID)
-	return g.Group, unseen(err)
+	return g.Group, afterCommit(err)
 }
 
-// unseen is why it cannot be shown what a request has done: what was refused in
+// afterCommit is why it cannot be shown what a request has done: what was refused in
 // the looking was not refused in the doing.
-func unseen(err error) error {
+func afterCommit(err error) error {
 	if errors.Is(err, parley.ErrOverloaded) {
 		return parley.ErrOutcomeUnknown
 	}
@@ -277,6 +277,6 @@ func (s groups) deleteGroup(c *rest.Call, in *api.DeleteGroup) (rest.NoContent, 
 
 // mayKnow judges whether the caller may know of a group that it wants to change.
 func (s *core) mayKnow(c *rest.Call, id parley.GroupID) error {
-	_, err := look(s, c, id, passerby, func(*group.State, time.Time) struct{} { return struct{}{} })
+	_, err := readGroupAs(s, c, id, accessExists, func(*group.State, time.Time) struct{} { return struct{}{} })
 	return err
 }

@@ -8,53 +8,53 @@ import (
 	"parley"
 )
 
-// groupHall has two organizations, the first with the agents ann and art, the
+// groupHarness has two organizations, the first with the agents ann and art, the
 // second with bob, and one that is nobody.
-type groupHall struct {
-	*hall
-	first, second, nobody *party
+type groupHarness struct {
+	*harness
+	first, second, nobody *tenant
 	ann, art, bob         string
 }
 
-func newGroupHall(t *testing.T) *groupHall {
-	h := hallInMemory(t, 4)
+func newGroupHarness(t *testing.T) *groupHarness {
+	h := harnessInMemory(t, 4)
 	t.Cleanup(h.close)
-	g := &groupHall{hall: h, first: h.party("first"), second: h.party("second")}
-	g.nobody = h.party("third")
+	g := &groupHarness{harness: h, first: h.tenant("first"), second: h.tenant("second")}
+	g.nobody = h.tenant("third")
 	g.ann, g.art, g.bob = g.first.agent("ann"), g.first.agent("art"), g.second.agent("bob")
 	return g
 }
 
 // public is who comes without a token.
-func (g *groupHall) public() *party {
+func (g *groupHarness) public() *tenant {
 	p := *g.nobody
 	p.token = ""
 	return &p
 }
 
 // group makes a group of ann's with more members of the body.
-func (g *groupHall) group(name, more string) string {
+func (g *groupHarness) group(name, more string) string {
 	g.t.Helper()
 	return g.first.ask("POST", "/groups", `{"name":"`+name+`"`+more+`}`).want(201).text("id")
 }
 
 // seat invites an agent in the name of ann and has it join.
-func (g *groupHall) seat(id string, p *party, agent string) {
+func (g *groupHarness) seat(id string, p *tenant, agent string) {
 	g.t.Helper()
 	g.first.ask("POST", "/groups/"+id+"/invite", `{"agent_id":"`+agent+`"}`, as("ann")).want(200)
 	p.ask("POST", "/groups/"+id+"/join", ``, as(agent)).want(200).is(map[string]any{"status": "joined"})
 }
 
 func TestGroupIsCreated(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	made := g.first.ask("POST", "/groups", `{"name":"ops"}`).want(201)
 	id := made.text("id")
 	made.is(map[string]any{
-		"name": "ops", "handle": "#ops@first.hall.example", "description": nil, "enrollment_policy": "closed", "visibility": "private",
+		"name": "ops", "handle": "#ops@first.home.example", "description": nil, "enrollment_policy": "closed", "visibility": "private",
 		"isolated": false, "vote_duration_hours": 72, "member_count": 1, "member_agent_ids": []string{g.ann}, "conversation_id": nil,
 		"mls_enabled": false, "mls_pending": false, "mls_group_id": nil, "mls_cipher_suite": nil, "invitations": []any{},
 	})
-	g.first.ask("GET", "/groups/"+id, "").want(200).is(map[string]any{"id": id, "handle": "#ops@first.hall.example"})
+	g.first.ask("GET", "/groups/"+id, "").want(200).is(map[string]any{"id": id, "handle": "#ops@first.home.example"})
 	g.first.ask("POST", "/groups", `{"name":"ops"}`).want(409, "name_taken")
 	g.first.ask("POST", "/groups", `{"name":"Ops"}`).want(422)
 	g.first.ask("POST", "/groups", `{"name":"x","vote_duration_hours":73}`).want(422)
@@ -69,8 +69,8 @@ func TestGroupIsCreated(t *testing.T) {
 }
 
 func TestGroupIsCreatedOnce(t *testing.T) {
-	g := newGroupHall(t)
-	body := `{"name":"ops","members":["` + g.bob + `","` + g.first.handle("art") + `","` + g.bob + `","ghost@first.hall.example"]}`
+	g := newGroupHarness(t)
+	body := `{"name":"ops","members":["` + g.bob + `","` + g.first.handle("art") + `","` + g.bob + `","ghost@first.home.example"]}`
 	made := g.first.ask("POST", "/groups", body, "Idempotency-Key: k").want(201)
 	made.is(map[string]any{
 		"member_count": 1, "invitations.0.status": "invited", "invitations.0.handle": g.second.handle("bob"), "invitations.1.agent_id": g.art,
@@ -84,7 +84,7 @@ func TestGroupIsCreatedOnce(t *testing.T) {
 	}
 	g.second.ask("GET", "/agents/"+g.bob+"/messages", "").want(200).is(map[string]any{
 		"has_more": false, "items.0.type": "svc.v1.group_invite", "items.0.group_id": nil, "items.0.from_agent_id": g.ann,
-		"items.0.metadata.provenance.via": "system", "items.0.metadata.group_invite.group_handle": "#ops@first.hall.example",
+		"items.0.metadata.provenance.via": "system", "items.0.metadata.group_invite.group_handle": "#ops@first.home.example",
 		"items.0.metadata.group_invite.request_id": made.text("invitations.0.request_id"), "items.0.metadata.group_invite.invited_by": g.ann,
 	})
 	g.first.ask("POST", "/groups", `{"name":"other"}`, "Idempotency-Key: k").want(409, "idempotency_mismatch")
@@ -93,7 +93,7 @@ func TestGroupIsCreatedOnce(t *testing.T) {
 // TestWhoSeesAGroup asks for everything of a private group and of a public one,
 // as its owner, as an organization with a seat, as a stranger and as nobody.
 func TestWhoSeesAGroup(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	closed, open := g.group("closed", ""), g.group("open", `,"visibility":"public"`)
 	for _, id := range []string{closed, open} {
 		g.seat(id, g.second, g.bob)
@@ -128,14 +128,14 @@ func TestWhoSeesAGroup(t *testing.T) {
 			}
 		}
 	}
-	send := func(p *party, name string) *told {
-		return p.ask("POST", "/messages", `{"to_handle":"#`+name+`@first.hall.example","type":"svc.v1.dm","encrypted_payload":"AA"}`)
+	send := func(p *tenant, name string) *response {
+		return p.ask("POST", "/messages", `{"to_handle":"#`+name+`@first.home.example","type":"svc.v1.dm","encrypted_payload":"AA"}`)
 	}
 	send(g.nobody, "closed").want(404)
 	send(g.nobody, "none").want(404)
 	send(g.nobody, "open").want(403, "not_member")
 	g.public().ask("GET", "/directory/groups/"+closed, "").want(404)
-	g.public().ask("GET", "/directory/groups/"+open, "").want(200).is(map[string]any{"handle": "#open@first.hall.example", "member_count": 2})
+	g.public().ask("GET", "/directory/groups/"+open, "").want(200).is(map[string]any{"handle": "#open@first.home.example", "member_count": 2})
 	for _, id := range []string{closed, open} {
 		g.first.ask("DELETE", "/groups/"+id, "").want(204)
 		g.first.ask("GET", "/groups/"+id, "").want(410)
@@ -154,7 +154,7 @@ func TestWhoSeesAGroup(t *testing.T) {
 }
 
 func TestGroupIsChanged(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.group("ops", `,"description":"old"`)
 	g.seat(id, g.first, g.art)
 	path := "/groups/" + id
@@ -173,7 +173,7 @@ func TestGroupIsChanged(t *testing.T) {
 }
 
 func TestGroupPages(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	var own []string
 	for _, name := range []string{"a", "b", "c"} {
 		own = append(own, g.group(name, ""))
@@ -218,7 +218,7 @@ func TestGroupPages(t *testing.T) {
 // TestAPageOfGroupsIsBoundedInBytes: control characters in a description take six
 // bytes each, and count as one.
 func TestAPageOfGroupsIsBoundedInBytes(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	for i := range 100 {
 		g.group(fmt.Sprintf("g%d", i), `,"description":"`+strings.Repeat(`\u0001`, 2000)+`"`)
 	}

@@ -19,7 +19,7 @@ import (
 // // spec: Directory and discovery (all public, no auth)
 func (s groupDirectory) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupProfile, error) {
 	// The caller is nobody: it owns no seat.
-	g, err := look(s.core, c, in.ID, passerby, seeGroup)
+	g, err := readGroupAs(s.core, c, in.ID, accessExists, seeGroup)
 	if err != nil {
 		return api.GroupProfile{}, err
 	}
@@ -50,9 +50,9 @@ func (s groupDirectory) findGroups(c *rest.Call, in *api.FindGroups) (api.Page[a
 		return page, err
 	}
 	defer leave()
-	l := newGroupLook(groupWalkOf(position), newSearch(query), in.Limit, s.searchWork)
+	l := newWalkStep(groupWalkOf(position), newSearch(query), in.Limit, s.searchWork)
 	err = s.Node.PublicGroups(c.Context(), l.walk.beyond, func(groups iter.Seq2[*record.PublicGroup, actors.GroupOwner]) {
-		l.look(groups, s.Domain)
+		l.scan(groups, s.Domain)
 		if !s.queriesLinger {
 			leave() // before the disk is waited for, and the socket
 		}
@@ -76,7 +76,7 @@ func profileOf(g *record.PublicGroup, handle string) api.GroupProfile {
 
 // search is a query, as words.
 type search struct {
-	words []soughtWord
+	words []queryWord
 	// fields are the words of the group that is looked at, kept for their memory.
 	fields [3][]string
 	// work is what scores took beyond what the length of the text says.
@@ -90,7 +90,7 @@ func (q *search) taken() int {
 	return work
 }
 
-type soughtWord struct {
+type queryWord struct {
 	text     string
 	letters  uint64
 	trigrams []trigram
@@ -103,7 +103,7 @@ func newSearch(query string) *search {
 	q := &search{}
 	for _, w := range appendWords(nil, query) {
 		if len(q.words) < searchWordsMax {
-			q.words = append(q.words, soughtWord{w, lettersOf(w), trigramsOf(nil, w)})
+			q.words = append(q.words, queryWord{w, lettersOf(w), trigramsOf(nil, w)})
 		}
 	}
 	return q
@@ -160,7 +160,7 @@ const (
 
 // in is how well the word is found among others, 0 for not at all. It adds to work
 // what it takes to compare words that differ.
-func (w *soughtWord) in(words []string, work *int) (best float64) {
+func (w *queryWord) in(words []string, work *int) (best float64) {
 	for _, word := range words {
 		switch {
 		case word == w.text:
@@ -201,7 +201,7 @@ func lettersOf(word string) (letters uint64) {
 }
 
 // like is the share of trigrams that two words have in common.
-func (w *soughtWord) like(word string, work *int) float64 {
+func (w *queryWord) like(word string, work *int) float64 {
 	n := len(word) - len(w.text)
 	if n > mistakesMax || n < -mistakesMax || bits.OnesCount64(w.letters^lettersOf(word)) > mistakesMax {
 		return 0

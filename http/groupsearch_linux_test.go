@@ -28,8 +28,8 @@ func lastWords() string {
 
 // manyGroups makes them, and gives what the answer of a search is asked for with.
 func manyGroups(b *testing.B) (*wired, *wire) {
-	h := wireHall(b, 1)
-	w := newWire(newEars(false))
+	h := wireHarness(b, 1)
+	w := newWire(newReceiver(false))
 	h.conns <- w
 	for i := range searchedGroups {
 		text := ""

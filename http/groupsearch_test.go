@@ -27,13 +27,13 @@ func TestSearchScore(t *testing.T) {
 	for query, want := range map[string]string{
 		"research": "research research-ops ops", "RESEARCH": "research research-ops ops", "rese": "research research-ops ops",
 		"reserch": "research research-ops ops", "ops": "ops research-ops", "machine": "ops", "papers reading": "research", "papers machines": "",
-		"#ops@first.hall.example": "ops research-ops", "first": "research ops cafe research-ops", "DÉJÀ": "cafe", "strasse": "cafe", "σίσυφος": "cafe",
+		"#ops@first.home.example": "ops research-ops", "first": "research ops cafe research-ops", "DÉJÀ": "cafe", "strasse": "cafe", "σίσυφος": "cafe",
 		"xyzzy": "", "": "research research-ops ops cafe", " - ": "research research-ops ops cafe", "search": "research research-ops ops", "afe": "cafe",
 	} {
 		var found shortlist
 		found.most = 10
 		for i, g := range groups {
-			at := foundAt{score: newSearch(query).score(g.name, "#"+g.name+"@first.hall.example", g.description)}
+			at := foundAt{score: newSearch(query).score(g.name, "#"+g.name+"@first.home.example", g.description)}
 			at.id[15] = byte(i)
 			if at.score > 0 {
 				found.add(foundGroup{foundAt: at})
@@ -66,7 +66,7 @@ func TestShortlistKeepsTheBest(t *testing.T) {
 }
 
 func TestGroupDirectory(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	for i := range 5 {
 		g.group(fmt.Sprintf("team%d", i), `,"enrollment_policy":"open","description":"A team of research"`)
 	}
@@ -90,7 +90,7 @@ func TestGroupDirectory(t *testing.T) {
 	}
 	page := g.public().ask("GET", "/directory/groups?q=team3&limit=1", "").want(200)
 	page.is(map[string]any{
-		"items.0.name": "team3", "items.0.handle": "#team3@first.hall.example", "items.0.org_id": g.first.owner.String(),
+		"items.0.name": "team3", "items.0.handle": "#team3@first.home.example", "items.0.org_id": g.first.owner.String(),
 		"items.0.enrollment_policy": "open", "items.0.member_count": 1, "items.0.vote_duration_hours": 72, "items.0.mls_enabled": false,
 	})
 	profile := page.at("items.0").(map[string]any)
@@ -112,11 +112,11 @@ func TestGroupDirectory(t *testing.T) {
 
 // walk asks for page after page of the public groups and gives their names, and how
 // many groups each request looked at.
-func (g *groupHall) walk(query string) (names []string, looked []int) {
+func (g *groupHarness) walk(query string) (names []string, looked []int) {
 	g.t.Helper()
 	rows := 0
-	g.journal.sight = func(v journal.View) journal.View { return &countedView{v, &rows} }
-	defer func() { g.journal.sight = nil }()
+	g.journal.wrapView = func(v journal.View) journal.View { return &countedView{v, &rows} }
+	defer func() { g.journal.wrapView = nil }()
 	for cursor := ""; len(looked) < 100; {
 		rows = 0
 		page := g.public().ask("GET", "/directory/groups?"+query+cursor, "").want(200)
@@ -150,10 +150,10 @@ func (v *countedView) Rows(slot parley.Slot, table journal.Table, prefix, beyond
 
 const boundedGroups = "team0 team1 team2 research team4 team5 team6 team7 team8"
 
-// newBoundedHall has groups of which one request may look at two. It may read one
+// newBoundedHarness has groups of which one request may look at two. It may read one
 // more, to know that there is one.
-func newBoundedHall(t *testing.T) *groupHall {
-	g := newGroupHall(t)
+func newBoundedHarness(t *testing.T) *groupHarness {
+	g := newGroupHarness(t)
 	for _, name := range strings.Fields(boundedGroups) {
 		g.group(name, `,"enrollment_policy":"open","description":"A team of research"`)
 	}
@@ -161,10 +161,10 @@ func newBoundedHall(t *testing.T) *groupHall {
 	return g
 }
 
-// TestASearchIsBounded: one request looks at so much and no more, and whoever goes
+// TestASearchIsBounded: one request looks at so much and no more, and a client that goes
 // on finds every group that fits, each once.
 func TestASearchIsBounded(t *testing.T) {
-	g := newBoundedHall(t)
+	g := newBoundedHarness(t)
 	ranked := "team0 team1 research team2 team4 team5 team6 team7 team8" // stretch by stretch, within one the better first
 	for query, want := range map[string]string{
 		"limit=50&q=papers+people": "", "limit=50": boundedGroups, "limit=4": boundedGroups, "limit=1&q=-": boundedGroups,
@@ -193,7 +193,7 @@ func TestASearchIsBounded(t *testing.T) {
 
 // TestASearchIsBoundedControl: without the bound one request looks at all groups.
 func TestASearchIsBoundedControl(t *testing.T) {
-	g := newBoundedHall(t)
+	g := newBoundedHarness(t)
 	g.service.searchWork = 1 << 40
 	names, looked := g.walk("limit=50&q=research")
 	if len(names) != len(strings.Fields(boundedGroups)) || slices.Max(looked) != len(names) || names[0] != "research" {
@@ -211,7 +211,7 @@ type modelGroup struct {
 
 // walkOf takes one step of a walk through a model, by what the requests use.
 func walkOf(w groupWalk, rows []modelGroup, words, limit, work int) (shown []parley.GroupID, next groupWalk, more bool, looked int) {
-	l := newGroupLook(groupWalkOf(w.bytes()), &search{words: make([]soughtWord, words)}, limit, work)
+	l := newWalkStep(groupWalkOf(w.bytes()), &search{words: make([]queryWord, words)}, limit, work)
 	for _, r := range rows {
 		if bytes.Compare(r.id[:], w.beyond[:]) <= 0 {
 			continue
@@ -346,15 +346,15 @@ func TestAWalkIsRanked(t *testing.T) {
 // looks at fewer groups with them.
 func TestComparingIsWork(t *testing.T) {
 	looked := func(query, text string, owner actors.GroupOwner) (n int) {
-		l := newGroupLook(groupWalk{}, newSearch(query), 20, searchWork)
-		l.look(func(yield func(*record.PublicGroup, actors.GroupOwner) bool) {
+		l := newWalkStep(groupWalk{}, newSearch(query), 20, searchWork)
+		l.scan(func(yield func(*record.PublicGroup, actors.GroupOwner) bool) {
 			for n = 0; ; n++ {
 				id := binary.BigEndian.AppendUint64(make([]byte, 8), uint64(1+n))
 				if !yield(&record.PublicGroup{Id: id, Org: id, Name: "team", Description: text}, owner) {
 					return
 				}
 			}
-		}, "hall.example")
+		}, "home.example")
 		return n
 	}
 	first := actors.GroupOwner{Slug: "first"}

@@ -12,7 +12,7 @@ import (
 // TestGroupEventsOnTheStream has an agent hear what becomes of a group it is
 // concerned with, in its place among the messages.
 func TestGroupEventsOnTheStream(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.group("ops", "")
 	agent, err := parley.ParseID[parley.AgentID](g.bob)
 	if err != nil {
@@ -20,7 +20,7 @@ func TestGroupEventsOnTheStream(t *testing.T) {
 	}
 	live := g.listen(agent, g.second.token, "")
 	g.seat(id, g.second, g.bob)
-	sent := g.first.ask("POST", "/messages", `{"to_handle":"#ops@first.hall.example","type":"a.b.c","encrypted_payload":"AA"}`).want(201)
+	sent := g.first.ask("POST", "/messages", `{"to_handle":"#ops@first.home.example","type":"a.b.c","encrypted_payload":"AA"}`).want(201)
 	g.first.ask("DELETE", "/groups/"+id+"/members/"+g.bob, "").want(204)
 	first := hearGroup(t, live, sent.text("conversation_id"))
 	_ = live.conn.Close()
@@ -44,7 +44,7 @@ func TestGroupEventsOnTheStream(t *testing.T) {
 }
 
 // groupQueued takes events until the agent has left, and gives their kinds.
-func hearGroup(t *testing.T, l *listener, conversation string) string {
+func hearGroup(t *testing.T, l *streamReader, conversation string) string {
 	t.Helper()
 	_ = l.conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	var kinds []string

@@ -6,7 +6,7 @@ import (
 )
 
 func TestInvitations(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.group("ops", "")
 	path := "/groups/" + id
 	g.first.ask("POST", path+"/invite", `{"agent_handle":"`+g.second.handle("bob")+`","message":"Do come"}`).want(200).is(map[string]any{"status": "invited"})
@@ -19,13 +19,13 @@ func TestInvitations(t *testing.T) {
 	g.first.ask("POST", path+"/invite", `{"agent_id":"`+g.ann+`"}`).want(409, "already_member")
 	g.first.ask("POST", path+"/invite", `{"agent_id":"`+g.art+`"}`, as("art")).want(403, "not_member")
 	shown := map[string]any{
-		"group_id": id, "group_name": "ops", "group_handle": "#ops@first.hall.example", "agent_id": g.bob, "status": "invited", "message": "Do come",
+		"group_id": id, "group_name": "ops", "group_handle": "#ops@first.home.example", "agent_id": g.bob, "status": "invited", "message": "Do come",
 		"invited_by": g.ann, "you_may_vote": false, "you_may_vote_reason": "not_a_vote", "electorate_size": nil, "approvals_needed": nil, "resolved_at": nil,
 	}
 	mine := g.second.ask("GET", "/groups/invites", "").want(200)
-	(&told{t: t, what: "invites", raw: mine.raw, body: mine.at("0")}).is(shown)
+	(&response{t: t, what: "invites", raw: mine.raw, body: mine.at("0")}).is(shown)
 	theirs := g.first.ask("GET", path+"/requests?status=invited", "").want(200)
-	(&told{t: t, what: "requests", raw: theirs.raw, body: theirs.at("items.0")}).is(shown)
+	(&response{t: t, what: "requests", raw: theirs.raw, body: theirs.at("items.0")}).is(shown)
 	if g.first.ask("GET", path+"/requests", "").len("items") != 0 || g.first.ask("GET", "/groups/invites", "").len("") != 0 {
 		t.Error("an invitation is shown as a vote, or to those who were not invited")
 	}
@@ -41,13 +41,13 @@ func TestInvitations(t *testing.T) {
 }
 
 func TestInvitationsOfMany(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.group("ops", `,"isolated":true`)
 	gone, busy := g.second.agent("gone"), g.second.agent("busy")
 	g.second.ask("DELETE", "/agents/"+gone, "").want(204)
 	g.second.ask("POST", "/groups", `{"name":"elsewhere"}`, as("busy")).want(201)
 	names := []string{
-		`{"agent_id":"` + g.bob + `","message":"Hello"}`, `"` + g.ann + `"`, `"` + gone + `"`, `"` + busy + `"`, `"nobody@second.hall.example"`, `"` + g.bob + `"`,
+		`{"agent_id":"` + g.bob + `","message":"Hello"}`, `"` + g.ann + `"`, `"` + gone + `"`, `"` + busy + `"`, `"nobody@second.home.example"`, `"` + g.bob + `"`,
 		`"bob"`, `{"handle":"` + g.first.handle("art") + `"}`,
 	}
 	body := names[0]
@@ -73,7 +73,7 @@ func TestInvitationsOfMany(t *testing.T) {
 }
 
 func TestVotes(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.group("ops", "")
 	path := "/groups/" + id
 	g.seat(id, g.first, g.art)
@@ -85,7 +85,7 @@ func TestVotes(t *testing.T) {
 		"status": "pending", "request.status": "pending", "request.message": "Please", "request.invited_by": nil, "request.agent_id": nick,
 		"request.you_may_vote": false, "request.you_may_vote_reason": "own_request", "request.electorate_size": 3, "request.quorum_total_members": 3,
 		"request.approvals": 0, "request.denials": 0, "request.approvals_needed": 2, "request.denials_needed": 2, "request.your_vote": nil,
-		"request.group_handle": "#ops@first.hall.example",
+		"request.group_handle": "#ops@first.home.example",
 	})
 	request := filed.text("request.id")
 	g.nobody.ask("POST", path+"/join", "").want(200).is(map[string]any{"status": "pending", "request.id": request})
@@ -107,7 +107,7 @@ func TestVotes(t *testing.T) {
 }
 
 func TestNominations(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.group("ops", `,"enrollment_policy":"unanimity"`)
 	path := "/groups/" + id
 	nominated := g.first.ask("POST", path+"/invite", `{"agent_id":"`+g.bob+`"}`).want(200).is(map[string]any{"status": "pending"})
@@ -126,7 +126,7 @@ func TestNominations(t *testing.T) {
 }
 
 func TestLeaveAndRemoval(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.group("ops", "")
 	path := "/groups/" + id + "/members/"
 	g.seat(id, g.first, g.art)

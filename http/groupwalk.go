@@ -41,8 +41,8 @@ type groupWalk struct {
 	beyond parley.GroupID
 	// upTo is the youngest group of a stretch that the walk is in the middle of, zero
 	// between two stretches. Its groups up to the place shown have been shown.
-	upTo  parley.GroupID
-	shown foundAt
+	upTo parley.GroupID
+	last foundAt
 }
 
 // The lengths of a groupWalk in bytes: between two stretches, and within one.
@@ -56,7 +56,7 @@ func (w groupWalk) within() bool { return w.upTo != parley.GroupID{} }
 func (w groupWalk) bytes() []byte {
 	b := w.beyond.Bytes()
 	if w.within() {
-		b = w.shown.append(append(b, w.upTo[:]...))
+		b = w.last.append(append(b, w.upTo[:]...))
 	}
 	return b
 }
@@ -66,13 +66,13 @@ func groupWalkOf(b []byte) (w groupWalk) {
 	copy(w.beyond[:], b)
 	if len(b) == groupWalkLong {
 		copy(w.upTo[:], b[groupWalkShort:])
-		w.shown = foundAtOf(b[2*groupWalkShort:])
+		w.last = foundAtOf(b[2*groupWalkShort:])
 	}
 	return w
 }
 
-// groupLook is what one request of a walk looks at.
-type groupLook struct {
+// walkStep is what one request of a walk looks at.
+type walkStep struct {
 	walk   groupWalk
 	sought *search
 	limit  int
@@ -82,16 +82,16 @@ type groupLook struct {
 	// more: a group follows that was not looked at; cut: because the work had ended.
 	more, cut bool
 	found     shortlist
-	// early are those that were found first, as many as a page may have.
-	early []foundGroup
+	// first are those that were found first, as many as a page may have.
+	first []foundGroup
 }
 
-func newGroupLook(w groupWalk, sought *search, limit, work int) *groupLook {
-	return &groupLook{walk: w, sought: sought, limit: limit, work: work, found: shortlist{most: limit + 1}}
+func newWalkStep(w groupWalk, sought *search, limit, work int) *walkStep {
+	return &walkStep{walk: w, sought: sought, limit: limit, work: work, found: shortlist{most: limit + 1}}
 }
 
-// look goes through groups until they, the work or the page end.
-func (l *groupLook) look(groups iter.Seq2[*record.PublicGroup, actors.GroupOwner], domain string) {
+// scan goes through groups until they, the work or the page end.
+func (l *walkStep) scan(groups iter.Seq2[*record.PublicGroup, actors.GroupOwner], domain string) {
 	for g, owner := range groups {
 		if !l.begin(g.GroupID(), len(g.GetName())+len(g.GetDescription())) {
 			break
@@ -113,7 +113,7 @@ func (l *groupLook) look(groups iter.Seq2[*record.PublicGroup, actors.GroupOwner
 }
 
 // begin reports whether the look goes on with a group that has so many bytes of text.
-func (l *groupLook) begin(id parley.GroupID, text int) bool {
+func (l *walkStep) begin(id parley.GroupID, text int) bool {
 	work, words := searchStep, len(l.sought.words)
 	if words > 0 {
 		work += (searchRead + words) * text
@@ -133,14 +133,14 @@ func (l *groupLook) begin(id parley.GroupID, text int) bool {
 }
 
 // wants reports whether a group fits and was not shown before.
-func (l *groupLook) wants(at foundAt) bool {
-	return at.score > 0 && (!l.walk.within() || compareFound(at, l.walk.shown) > 0)
+func (l *walkStep) wants(at foundAt) bool {
+	return at.score > 0 && (!l.walk.within() || compareFound(at, l.walk.last) > 0)
 }
 
-func (l *groupLook) add(g foundGroup) {
+func (l *walkStep) add(g foundGroup) {
 	l.found.add(g)
-	if l.walk.within() && len(l.early) < l.limit {
-		l.early = append(l.early, g)
+	if l.walk.within() && len(l.first) < l.limit {
+		l.first = append(l.first, g)
 	}
 }
 
@@ -148,29 +148,29 @@ func (l *groupLook) add(g foundGroup) {
 // it have grown. If its end was not reached, nobody knows what the best of it are
 // that were not shown yet, so that the page gets those that were found first, and
 // the look ends with the last of them.
-func (l *groupLook) settle() {
+func (l *walkStep) settle() {
 	if !l.walk.within() || !l.cut || len(l.found.best) <= l.limit {
 		return
 	}
-	l.last = l.early[l.limit-1].id
+	l.last = l.first[l.limit-1].id
 	l.found.best = nil
-	for _, g := range l.early {
+	for _, g := range l.first {
 		l.found.add(g)
 	}
 }
 
 // page is what to show, best first.
-func (l *groupLook) page() []foundGroup { return l.found.best[:min(l.limit, len(l.found.best))] }
+func (l *walkStep) page() []foundGroup { return l.found.best[:min(l.limit, len(l.found.best))] }
 
 // next is where the walk goes on, unless it has ended.
-func (l *groupLook) next() (groupWalk, bool) {
+func (l *walkStep) next() (groupWalk, bool) {
 	w := l.walk
 	switch {
 	case len(l.found.best) > l.limit: // the same stretch has more of them
 		if !w.within() {
 			w.upTo = l.last
 		}
-		w.shown = l.found.best[l.limit-1].foundAt
+		w.last = l.found.best[l.limit-1].foundAt
 	case !l.more:
 		return groupWalk{}, false
 	case !w.within() || l.cut:

@@ -45,7 +45,7 @@ func (h *wired) heldPerAnswer(t *testing.T, request []byte, careless func(*fasth
 
 	wires := make([]*wire, readers)
 	for i := range wires {
-		wires[i] = newWire(&ears{streaming: true, said: make(chan struct{}, 1)})
+		wires[i] = newWire(&receiver{streaming: true, said: make(chan struct{}, 1)})
 		wires[i].answer = nil
 		defer wires[i].Close()
 		defer wires[i].hold()()
@@ -79,9 +79,9 @@ const heldFile = 64 << 10
 
 func TestTheFilesOfThePageAreShared(t *testing.T) {
 	for _, path := range []string{"/docs/swagger-ui-bundle.js", "/openapi.json"} {
-		h := wireHall(t, 1)
+		h := wireHarness(t, 1)
 		request := h.request("GET", path, nil)
-		w := newWire(newEars(false))
+		w := newWire(newReceiver(false))
 		h.conns <- w
 		if body := w.ask(t, request, 200); len(body) < heldFile {
 			t.Errorf("%s has %d bytes: too few to tell anything", path, len(body))
@@ -99,7 +99,7 @@ func TestTheFilesOfThePageAreSharedControl(t *testing.T) {
 	if raceDetector {
 		t.Skip("to inflate hundreds of files takes too long, and connections end")
 	}
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
 	packed, err := os.ReadFile("docs/swagger-ui-bundle.js.gz")
 	if err != nil {
@@ -117,7 +117,7 @@ func TestTheFilesOfThePageAreSharedControl(t *testing.T) {
 
 // announced is the head of a send of 1 MiB and the first of its bytes.
 func (h *wired) announced(bytes int) []byte {
-	head := fmt.Appendf(nil, "POST /messages HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", h.bearer, parley.BodyBytesMax)
+	head := fmt.Appendf(nil, "POST /messages HTTP/1.1\r\nHost: home\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", h.bearer, parley.BodyBytesMax)
 	return append(head, strings.Repeat("x", bytes)...)
 }
 
@@ -125,7 +125,7 @@ func (h *wired) announced(bytes int) []byte {
 // whole.
 func (h *wired) arriving(connections, bytes int) (wires []*wire) {
 	for range connections {
-		w := newWire(newEars(false))
+		w := newWire(newReceiver(false))
 		w.answer = nil
 		h.conns <- w
 		w.asked <- h.announced(bytes)
@@ -157,7 +157,7 @@ const (
 )
 
 func TestABodyTakesMemoryAsItComes(t *testing.T) {
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
 	h.setBudget(limit.NewBudget(1 << 30))
 	before := liveHeap()
@@ -173,7 +173,7 @@ func TestABodyTakesMemoryAsItComes(t *testing.T) {
 // TestABodyTakesMemoryAsItComesControl has the engine read the bodies: it makes
 // room for what is announced.
 func TestABodyTakesMemoryAsItComesControl(t *testing.T) {
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
 	inside[fasthttp.Server](h.server, "engine").StreamRequestBody = false
 	before := liveHeap()
@@ -184,7 +184,7 @@ func TestABodyTakesMemoryAsItComesControl(t *testing.T) {
 // TestArrivalsHaveABudget: one organization's bodies cannot hold more than its
 // share; what is small is served meanwhile.
 func TestArrivalsHaveABudget(t *testing.T) {
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
 	const share = 10 * arrivedHeld
 	h.setBudget(limit.NewBudget(9 * share))
@@ -204,7 +204,7 @@ func TestArrivalsHaveABudget(t *testing.T) {
 	if s := h.budget().Stats(); s.Held != share || s.Peak > share || s.Refused != arrivals-10 {
 		t.Errorf("%+v, want %d held", s, share)
 	}
-	w := newWire(newEars(false))
+	w := newWire(newReceiver(false))
 	defer w.Close()
 	h.conns <- w
 	w.ask(t, h.sendRequest(), 201)
@@ -214,7 +214,7 @@ func TestArrivalsHaveABudget(t *testing.T) {
 // 1 MiB.
 func (h *wired) longInbox(t *testing.T) []byte {
 	t.Helper()
-	w := newWire(newEars(false))
+	w := newWire(newReceiver(false))
 	defer w.Close()
 	h.conns <- w
 	h.payload = bytes.Repeat([]byte("Q"), parley.PayloadCharsMax)
@@ -232,14 +232,14 @@ func (h *wired) longInbox(t *testing.T) []byte {
 // made as the organization may hold, and they are held once. When they leave,
 // others are made again.
 func TestUnreadAnswersHaveABudget(t *testing.T) {
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
 	h.setBudget(limit.NewBudget(9 * 5 << 20))
 	page := h.longInbox(t)
 	before := liveHeap()
 	var open []func()
 	for range arrivals {
-		w := newWire(newEars(false))
+		w := newWire(newReceiver(false))
 		defer w.Close()
 		w.answer = nil
 		open = append(open, w.hold())
@@ -251,7 +251,7 @@ func TestUnreadAnswersHaveABudget(t *testing.T) {
 	if grown := int64(liveHeap() - before); held < 4<<20 || held > 5<<20 || grown > held+arrivals*heldFile {
 		t.Errorf("%d bytes are held, the heap grew by %d", held, grown)
 	}
-	w := newWire(newEars(false))
+	w := newWire(newReceiver(false))
 	defer w.Close()
 	h.conns <- w
 	w.ask(t, h.sendRequest(), 201)
@@ -265,7 +265,7 @@ func TestUnreadAnswersHaveABudget(t *testing.T) {
 
 // TestUnreadAnswersHaveABudgetControl: without one, every page is made and held.
 func TestUnreadAnswersHaveABudgetControl(t *testing.T) {
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
 	page := h.longInbox(t)
 	var held atomic.Int64
@@ -278,10 +278,10 @@ func TestUnreadAnswersHaveABudgetControl(t *testing.T) {
 // TestAnswersOfWhatWasDoneAreNotTakenBack: where an answer may not be held, a read
 // is refused, but of a change it is said that the outcome is unknown.
 func TestAnswersOfWhatWasDoneAreNotTakenBack(t *testing.T) {
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
 	page := h.longInbox(t)
-	w := newWire(newEars(false))
+	w := newWire(newReceiver(false))
 	defer w.Close()
 	h.conns <- w
 	_, id, _ := bytes.Cut(w.ask(t, page, 200), []byte(`"id":"`))
@@ -305,11 +305,11 @@ func TestSlowReadersOfStreamsHaveABudget(t *testing.T) {
 		budget *limit.Budget
 		open   int
 	}{{limit.NewBudget(1), 0}, {limit.NewBudget(64 << 20), 1}, {nil, 1}} {
-		h := wireHall(t, 1)
+		h := wireHarness(t, 1)
 		h.service.Budget = c.budget
-		e := newEars(true)
+		e := newReceiver(true)
 		open := h.held(e, 1)
-		w := newWire(newEars(false))
+		w := newWire(newReceiver(false))
 		h.conns <- w
 		h.payload = bytes.Repeat([]byte("Q"), parley.PayloadCharsMax)
 		w.ask(t, h.sendRequest(), 201)
@@ -344,22 +344,22 @@ func TestAStreamThatWaitsHoldsNoMessages(t *testing.T) {
 	if err := st.leave(errFull, shared); err != errFull || shared[1].Record == nil {
 		t.Errorf("%v, %v", err, shared)
 	}
-	for i, e := range st.late.entries {
+	for i, e := range st.pending.entries {
 		if e.Record != nil || e.Position != shared[i].Position {
 			t.Errorf("kept %+v", e)
 		}
 	}
 }
 
-// crowdedBudget has organizations let bodies arrive that are never whole until the
+// fullBudget has organizations let bodies arrive that are never whole until the
 // budget gives them no more, and gives how a send of another one is answered then.
 // yields: requests may be ended for others.
-func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
-	h := wireHall(t, 1, func(o *hallOptions) { o.Server.Connections.Fixed = !yields })
+func fullBudget(t *testing.T, yields bool) (status int, evicted uint64) {
+	h := wireHarness(t, 1, func(o *harnessOptions) { o.Server.Connections.Fixed = !yields })
 	defer h.close()
 	h.setBudget(limit.NewBudget(48 << 20))
 	own := h.bearer
-	probe := newWire(newEars(false))
+	probe := newWire(newReceiver(false))
 	defer probe.Close()
 	h.conns <- probe
 	probe.ask(t, h.request("GET", "/org", nil), 200)
@@ -373,13 +373,13 @@ func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 	var wires []*wire
 	defer func() { closeAll(wires) }()
 	for i := range 32 {
-		h.bearer = h.party("org" + strconv.Itoa(i)).token
+		h.bearer = h.tenant("org" + strconv.Itoa(i)).token
 		some := h.arriving(6, 600_000>>(i/8)) // they hold 1 MiB each, then less
 		settled()
 		wires = append(wires, some...)
 	}
 	h.bearer, h.payload = own, bytes.Repeat([]byte("Q"), parley.PayloadCharsMax)
-	w := newWire(newEars(false))
+	w := newWire(newReceiver(false))
 	defer w.Close()
 	h.conns <- w
 	w.asked <- h.sendRequest()
@@ -390,7 +390,7 @@ func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 		status, _, whole = wholeAnswer(w.answer)
 		return whole
 	})
-	count := h.server.Load().Lines
+	count := h.server.Load().Exceeded
 	await(t, "what was ended stays", func() bool { return h.budget().Stats().Leaving == 0 })
 	return status, count.Evicted
 }
@@ -398,10 +398,10 @@ func crowdedBudget(t *testing.T, yields bool) (status int, evicted uint64) {
 // TestManyOrganizationsMakeRoom: 32 organizations whose bodies never end cannot
 // keep another one from sending a large message.
 func TestManyOrganizationsMakeRoom(t *testing.T) {
-	if status, evicted := crowdedBudget(t, true); status != 201 || evicted == 0 {
+	if status, evicted := fullBudget(t, true); status != 201 || evicted == 0 {
 		t.Errorf("a large send is answered %d, and %d requests were ended", status, evicted)
 	}
-	if status, evicted := crowdedBudget(t, false); status != 503 || evicted != 0 {
+	if status, evicted := fullBudget(t, false); status != 503 || evicted != 0 {
 		t.Errorf("control: without that it is answered %d, and %d requests were ended", status, evicted)
 	}
 }

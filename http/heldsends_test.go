@@ -16,7 +16,7 @@ var longPayload = strings.Repeat("Q", parley.PayloadCharsMax)
 
 const longSheet = 256 << 10
 
-func (p *party) inbox(agent string) *told {
+func (p *tenant) inbox(agent string) *response {
 	p.t.Helper()
 	return p.ask("GET", "/agents/"+agent+"/messages", "").want(200)
 }
@@ -24,7 +24,7 @@ func (p *party) inbox(agent string) *told {
 // TestARefusedSendHasDoneNothing: where the answer of a send may not be held, the
 // send is refused before the message is stored.
 func TestARefusedSendHasDoneNothing(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	g.opsGroup()
 	said := `"type":"a.b.c","encrypted_payload":"` + longPayload + `"}`
 	toBob := `{"to_agent_id":"` + g.bob + `",`
@@ -33,7 +33,7 @@ func TestARefusedSendHasDoneNothing(t *testing.T) {
 	defer budget(nil)
 	for _, c := range []struct{ path, body string }{
 		{"/messages", toBob + said},
-		{"/messages", `{"to_handle":"#ops@first.hall.example",` + said},
+		{"/messages", `{"to_handle":"#ops@first.home.example",` + said},
 		{"/messages/" + first.text("id") + "/reply", "{" + said},
 		{"/messages/sync?timeout_ms=1000", toBob + said},
 	} {
@@ -55,10 +55,10 @@ func TestARefusedSendHasDoneNothing(t *testing.T) {
 // TestAReplyThatMayNotBeHeldIsNotLost: a sync that may not hold the reply with what
 // was sent ends, and the reply has not been delivered.
 func TestAReplyThatMayNotBeHeldIsNotLost(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	defer g.setBudget(nil)
 	g.setBudget(limit.NewBudget(32 * longSheet)) // 3.6 sheets, of which all that is sent takes three
-	answered := make(chan *told, 1)
+	answered := make(chan *response, 1)
 	go func() {
 		answered <- g.first.ask("POST", "/messages/sync?timeout_ms=20000", `{"to_agent_id":"`+g.bob+`","type":"a.b.c","encrypted_payload":"`+longPayload+`"}`, as("ann"))
 	}()
@@ -82,14 +82,14 @@ func TestAReplyThatMayNotBeHeldIsNotLost(t *testing.T) {
 // its length.
 func TestAnAnswerCountsItsSheet(t *testing.T) {
 	const readers = 10
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
 	h.longInbox(t)
 	h.setBudget(limit.NewBudget(1 << 30))
 	page := h.request("GET", "/agents/"+h.to.String()+"/messages?limit=5", nil) // of 650 KiB
 	before := liveHeap()
 	for range readers {
-		w := newWire(newEars(false))
+		w := newWire(newReceiver(false))
 		defer w.Close()
 		w.answer = nil
 		defer w.hold()()

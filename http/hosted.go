@@ -23,7 +23,7 @@ import (
 func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (mine []*agent.State, err error) {
 	host, org := state.GroupID(), c.Caller.Org
 	ids, err := actors.ReadGroup(c.Context(), s.Node, host, func(g *group.State, _ time.Time) []parley.AgentID {
-		return foremost(g, org)
+		return firstMembers(g, org)
 	})
 	if err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (min
 	return []*agent.State{a}, err
 }
 
-// foremost are an organization's first member and its first admin.
-func foremost(g *group.State, org parley.OrgID) (ids []parley.AgentID) {
+// firstMembers are an organization's first member and its first admin.
+func firstMembers(g *group.State, org parley.OrgID) (ids []parley.AgentID) {
 	for _, m := range g.Members() {
 		switch {
 		case m.Org != org:

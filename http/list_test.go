@@ -21,7 +21,7 @@ import (
 
 // arrayCase is a list that is a plain array by default, with seven rows.
 type arrayCase struct {
-	party  *party
+	party  *tenant
 	path   string
 	id     string // the member that names a row
 	insert func() // one more row
@@ -46,10 +46,10 @@ func rewritten[T any](t *testing.T, raw []byte) []byte {
 const arrayRows = 7
 
 // arrayCases fills the four lists.
-func arrayCases(g *groupHall) map[string]*arrayCase {
+func arrayCases(g *groupHarness) map[string]*arrayCase {
 	n := 0
 	next := func() string { n++; return "n" + strconv.Itoa(n) }
-	crew := g.hall.party("crew")
+	team := g.harness.tenant("team")
 	hooks := func() {
 		g.first.hook([]string{g.art, g.ann}[n%2], "https://example.com/"+next(), "").want(201)
 	}
@@ -63,8 +63,8 @@ func arrayCases(g *groupHall) map[string]*arrayCase {
 		g.first.ask("POST", "/groups/"+g.group(next(), "")+"/invite", `{"agent_id":"`+whom+`"}`, as("ann")).want(200)
 	}
 	cases := map[string]*arrayCase{
-		"agents": {crew, "/agents", "id", func() { crew.agent(next()) }, func(id string) {
-			crew.ask("DELETE", "/agents/"+id, "").want(204)
+		"agents": {team, "/agents", "id", func() { team.agent(next()) }, func(id string) {
+			team.ask("DELETE", "/agents/"+id, "").want(204)
 		}, rewritten[api.Agent]},
 		"webhooks": {g.first, "/webhooks", "id", hooks, func(id string) {
 			g.first.ask("DELETE", "/webhooks/"+id, "").want(204)
@@ -90,7 +90,7 @@ func arrayCases(g *groupHall) map[string]*arrayCase {
 			c.insert()
 		}
 	}
-	said := g.first.ask("POST", "/messages", `{"to_handle":"#room@first.hall.example","type":"svc.v1.dm","encrypted_payload":"aGVsbG8"}`, as("ann")).want(201)
+	said := g.first.ask("POST", "/messages", `{"to_handle":"#room@first.home.example","type":"svc.v1.dm","encrypted_payload":"aGVsbG8"}`, as("ann")).want(201)
 	cases["participants"].path = "/conversations/" + said.text("conversation_id") + "/participants"
 	return cases
 }
@@ -136,7 +136,7 @@ func (c *arrayCase) from(limit int, cursor string) (ids []string, raw [][]byte) 
 
 // TestArraysInPages: the pages of an array have its very bytes, whatever their size.
 func TestArraysInPages(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	for name, c := range arrayCases(g) {
 		whole := c.party.ask("GET", c.path, "").want(200)
 		if whole.len("") != arrayRows {
@@ -176,7 +176,7 @@ func TestArraysInPages(t *testing.T) {
 // was there all the time.
 func TestArrayWalkWhileRowsComeAndGo(t *testing.T) {
 	for _, limit := range []int{1, 3} {
-		g := newGroupHall(t)
+		g := newGroupHarness(t)
 		for name, c := range arrayCases(g) {
 			all := c.rowsOf(c.party.ask("GET", c.path, "").want(200).body)
 			first := c.party.ask("GET", c.path+"?limit="+strconv.Itoa(limit), "").want(200)
@@ -206,7 +206,7 @@ func TestArrayWalkWhileRowsComeAndGo(t *testing.T) {
 }
 
 func TestArrayCursorsAreOfTheirList(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	cases := arrayCases(g)
 	for name, c := range cases {
 		cursor := c.party.ask("GET", c.path+"?limit=1", "").want(200).text("next_cursor")
@@ -219,7 +219,7 @@ func TestArrayCursorsAreOfTheirList(t *testing.T) {
 		for _, cursor := range bad {
 			c.party.ask("GET", c.path+"?cursor="+url.QueryEscape(cursor), "").want(400, "invalid_cursor")
 		}
-		other := map[*party]*party{g.first: g.second, g.second: g.first, cases["agents"].party: g.first}[c.party]
+		other := map[*tenant]*tenant{g.first: g.second, g.second: g.first, cases["agents"].party: g.first}[c.party]
 		other.ask("GET", c.path+"?cursor="+url.QueryEscape(cursor), "").want(400, "invalid_cursor")
 		if filter := map[string]string{
 			"agents": "include_revoked=true", "webhooks": "include_inactive=true",
@@ -237,7 +237,7 @@ func TestArrayCursorsAreOfTheirList(t *testing.T) {
 // TestLongArraysAreOverloaded: an array of exactly the bound is answered; with the
 // bound a byte lower it is not, but its pages are.
 func TestLongArraysAreOverloaded(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	if g.service.lists.ArrayBytes != 8<<20 {
 		t.Fatalf("the bound is %d", g.service.lists.ArrayBytes)
 	}
@@ -285,7 +285,7 @@ func TestManyWebhooksInPages(t *testing.T) {
 // TestAListPageEndsInTime: it ends before the row that would take it beyond 1 MiB,
 // but never without one.
 func TestAListPageEndsInTime(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	limit, next := 100, (*string)(nil)
 	sizes := []int{300 << 10, 300 << 10, 300 << 10, 300 << 10, 2 << 20, 10}

@@ -157,7 +157,7 @@ func (s messages) parentOf(c *rest.Call, in *api.Send, from *agent.State) (id pa
 // contentFrom is what is said, not rendered yet.
 func (s messages) contentFrom(c *rest.Call, e *envelope) actors.Content {
 	content := actors.Content{
-		Type: e.Type, Key: e.IdempotencyKey, Forged: e.forged, FromOrg: c.Caller.Org,
+		Type: e.Type, Key: e.IdempotencyKey, Forged: e.signatureErr, FromOrg: c.Caller.Org,
 		DayLimit: s.allowed(c.Caller, quotaMessages),
 	}
 	if e.SelfPayload != nil {
@@ -207,7 +207,7 @@ func writeContent(c *rest.Call, e *envelope) ([]byte, error) {
 // that cannot be judged.
 func (s messages) checkSignatures(c *rest.Call, e *envelope, from *agent.State) error {
 	if e.MessageSignature != nil {
-		e.forged = auth.CheckMessageSignature(s.Brand, from.GetSigningKey(), *e.MessageSignature, c.Body())
+		e.signatureErr = auth.CheckMessageSignature(s.Brand, from.GetSigningKey(), *e.MessageSignature, c.Body())
 	}
 	if len(e.Attestations) == 0 {
 		return nil
@@ -229,7 +229,7 @@ func (s messages) checkSignatures(c *rest.Call, e *envelope, from *agent.State) 
 		}
 		return &rest.SchemaError{Faults: []rest.FieldError{{Loc: loc, Msg: "Value error, " + bad.Text, Type: rest.FaultValue}}}
 	}
-	e.forged = cmp.Or(e.forged, err)
+	e.signatureErr = cmp.Or(e.signatureErr, err)
 	return nil
 }
 
@@ -406,13 +406,13 @@ func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	room := pageRoom{call: c, viewer: viewer{c.Caller.Org, in.ID, s.core}}
+	room := pageBudget{call: c, viewer: viewer{c.Caller.Org, in.ID, s.core}}
 	page, next, err := s.Node.Inbox(c.Context(), in.ID, before, in.Limit, only, room.fits)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
 	if !c.Head() {
-		if err := s.markPage(c, in.ID, page, journal.InboxChannel); err != nil {
+		if err := s.recordTransfers(c, in.ID, page, journal.InboxChannel); err != nil {
 			return rest.Rendered{}, err
 		}
 	}

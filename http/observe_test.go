@@ -9,11 +9,11 @@ import (
 	"parley/http/httpserver"
 )
 
-// TestPosted: whoever observes is told of the message that a send or a reply has
+// TestPosted: the observer gets the message that a send or a reply has
 // stored, the broadcast where it is one, and whether an earlier request did; and
 // of none by any other answer.
 func TestPosted(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	g.opsGroup()
 	var mu sync.Mutex
 	var told []string
@@ -39,6 +39,6 @@ func TestPosted(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if !slices.Equal(told, want) {
-		t.Errorf("told of %q, want %q", told, want)
+		t.Errorf("observed %q, want %q", told, want)
 	}
 }

@@ -14,10 +14,10 @@ const (
 	copyFrame    = 720
 )
 
-// pageRoom keeps a page of messages within parley.PageBytesMax: it judges each
+// pageBudget keeps a page of messages within parley.PageBytesMax: it judges each
 // message before it is rendered, by a bound of the bytes that it will take. From
 // then on these count for the caller.
-type pageRoom struct {
+type pageBudget struct {
 	call   *rest.Call
 	viewer viewer
 	used   int
@@ -25,7 +25,7 @@ type pageRoom struct {
 
 // fits reports whether the page has room for one more message. A page has room for
 // its first, however long.
-func (p *pageRoom) fits(r *record.Message) (bool, error) {
+func (p *pageBudget) fits(r *record.Message) (bool, error) {
 	n := p.viewer.sizeBound(r)
 	if p.used > 0 && rest.PageFrame+p.used+n > parley.PageBytesMax {
 		return false, nil
@@ -35,7 +35,7 @@ func (p *pageRoom) fits(r *record.Message) (bool, error) {
 }
 
 // size is enough for the whole page.
-func (p *pageRoom) size() int { return rest.PageFrame + p.used }
+func (p *pageBudget) size() int { return rest.PageFrame + p.used }
 
 // sizeBound is at least as many bytes as appendMessage takes for the viewer.
 func (v viewer) sizeBound(r *record.Message) int {

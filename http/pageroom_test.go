@@ -15,12 +15,12 @@ import (
 
 // TestAPageHasRoomForItsFirst: however long that is, and for nothing beside it.
 func TestAPageHasRoomForItsFirst(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	c := callOf(h.owner)
 	long := &record.Message{Content: make([]byte, parley.PageBytesMax)}
 	for what, page := range map[string][]*record.Message{"the first": {long}, "a second": {{}, long}, "beside it": {long, {}}} {
-		room := pageRoom{call: c, viewer: viewer{service: h.service.core}}
+		room := pageBudget{call: c, viewer: viewer{service: h.service.core}}
 		for i, r := range page {
 			if fits, err := room.fits(r); err != nil || fits != (i == 0) {
 				t.Errorf("%s, message %d: fits %v, %v", what, i+1, fits, err)
@@ -32,7 +32,7 @@ func TestAPageHasRoomForItsFirst(t *testing.T) {
 // TestSizeBoundHolds renders the longest message of each kind: what is counted for
 // it is enough, and not much more than it takes.
 func TestSizeBoundHolds(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	long := h.agent(strings.Repeat("n", parley.AgentNameMax))
 	other := parley.IDFromBytes[parley.OrgID](long.Bytes())

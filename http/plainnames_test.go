@@ -14,12 +14,12 @@ import (
 // of writing, and tells what is answered.
 func hiddenFaults(t *testing.T, checked bool) (answers []string) {
 	t.Helper()
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	for _, r := range h.server.Routes() {
 		*inside[bool](&r, "plan", "checked") = checked
 	}
-	p := h.party("first")
+	p := h.tenant("first")
 	for _, c := range []struct{ method, path, body string }{
 		{"PATCH", "/org", `{"name":"Ac%sme"}`},
 		{"PATCH", "/org", `{"contact_email":"ops%s@acme.example"}`},
@@ -48,9 +48,9 @@ func TestHiddenCharactersAreRefused(t *testing.T) {
 // TestAnEmptySignatureIsOne: a header without a value is there. In the control it
 // counts as none, and the message is taken as one that nobody signed.
 func TestAnEmptySignatureIsOne(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
-	p := h.party("first")
+	p := h.tenant("first")
 	p.agent("ann")
 	body := `{"to_agent_id":"` + p.agent("bob") + `","type":"svc.v1.dm","encrypted_payload":"AA"}`
 	const header = "X-Svc-Message-Signature"

@@ -25,8 +25,8 @@ func (h *wired) tell() {
 
 // pushes opens streams of the recipient and gives an operation that sends it a
 // message and returns when all of them have written it.
-func (h *wired) pushes(streams int) (e *ears, operation func()) {
-	e = newEars(true)
+func (h *wired) pushes(streams int) (e *receiver, operation func()) {
+	e = newReceiver(true)
 	for range streams {
 		w := newWire(e)
 		h.stream(w, w)
@@ -50,7 +50,7 @@ const pushStreams = 32
 // costOfAPush is what one event on one stream costs beside the send, and in how
 // many writes it leaves.
 func costOfAPush(t *testing.T, careless func([]byte)) (each cost, writes float64) {
-	alone, followed := wireHall(t, 1), wireHall(t, 1)
+	alone, followed := wireHarness(t, 1), wireHarness(t, 1)
 	defer alone.close()
 	defer followed.close()
 	_, send := alone.pushes(0)
@@ -101,22 +101,22 @@ var queued = []struct{ events, writes int }{{40, 4}, {200, 12}}
 // writesOf has events wait behind a held write and counts the writes in which
 // all of them leave. dress makes the connection that the server sees.
 func writesOf(t *testing.T, events int, dress func(*wire) net.Conn) int {
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
-	w := newWire(newEars(true))
+	w := newWire(newReceiver(true))
 	h.stream(w, dress(w))
 	open := w.hold()
-	before := w.ears.writes.Load()
+	before := w.receiver.writes.Load()
 	for range events {
 		h.tell()
 	}
 	open()
-	for until := time.Now().Add(10 * time.Second); w.ears.events.Load() < int64(events); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(10 * time.Second); w.receiver.events.Load() < int64(events); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("after ten seconds %d of %d events have come", w.ears.events.Load(), events)
+			t.Fatalf("after ten seconds %d of %d events have come", w.receiver.events.Load(), events)
 		}
 	}
-	return int(w.ears.writes.Load() - before)
+	return int(w.receiver.writes.Load() - before)
 }
 
 func TestQueuedEventsLeaveTogether(t *testing.T) {
@@ -132,7 +132,7 @@ func TestQueuedEventsLeaveTogether(t *testing.T) {
 
 func TestQueuedEventsLeaveTogetherControl(t *testing.T) {
 	for _, c := range queued {
-		if got := writesOf(t, c.events, func(w *wire) net.Conn { return apart{w, "\n\n"} }); got <= c.writes {
+		if got := writesOf(t, c.events, func(w *wire) net.Conn { return splitConn{w, "\n\n"} }); got <= c.writes {
 			t.Errorf("%d events written one by one leave in %d writes, and %d are allowed", c.events, got, c.writes)
 		}
 	}

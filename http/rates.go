@@ -75,8 +75,8 @@ func (s admission) Admit(c *rest.Call) error {
 	r := c.Route()
 	reading := r.Method == fasthttp.MethodGet
 	if !reading && r.Access != rest.Basic { // tokens write nothing
-		if crowded := s.Node.Overloaded(); crowded != nil {
-			return crowded
+		if overloaded := s.Node.Overloaded(); overloaded != nil {
+			return overloaded
 		}
 	}
 	switch {

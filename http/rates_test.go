@@ -23,8 +23,8 @@ import (
 // rateFaults asks as often as the rate allows and once more, and then as somebody
 // else: every answer says how the caller stands, and only the one beyond the rate
 // is refused. It must not take as long as one request costs.
-func rateFaults(rate, status int, ask, other func() *told) (faults []string) {
-	fault := func(a *told, format string, args ...any) {
+func rateFaults(rate, status int, ask, other func() *response) (faults []string) {
+	fault := func(a *response, format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("%s: answered %d, headers %v: ", a.what, a.status, a.head)+fmt.Sprintf(format, args...))
 	}
 	for left := rate - 1; left >= 0; left-- {
@@ -51,22 +51,22 @@ func rateFaults(rate, status int, ask, other func() *told) (faults []string) {
 // TestRatesAreToldAndHeld: every answer of a limited route says how the caller
 // stands, and the one beyond the rate is refused.
 func TestRatesAreToldAndHeld(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
 	h.service.rates = newRates(Rates{Writes: 2, Reads: 3, Public: 4}, h.service.Clock)
-	p, other := h.party("acme"), h.party("globex")
+	p, other := h.tenant("acme"), h.tenant("globex")
 	for _, c := range []struct {
 		method, path string
 		status, rate int
 	}{{"GET", "/org", 200, 3}, {"POST", "/groups", 422, 2}} {
-		ask := func(p *party) func() *told { return func() *told { return p.ask(c.method, c.path, "") } }
+		ask := func(p *tenant) func() *response { return func() *response { return p.ask(c.method, c.path, "") } }
 		for _, fault := range rateFaults(c.rate, c.status, ask(p), ask(other)) {
 			t.Error(fault)
 		}
 	}
-	version := func() *told { return p.ask("GET", "/version", "") }
-	for _, fault := range rateFaults(4, 200, version, func() *told { return other.ask("GET", "/health", "") }) {
+	version := func() *response { return p.ask("GET", "/version", "") }
+	for _, fault := range rateFaults(4, 200, version, func() *response { return other.ask("GET", "/health", "") }) {
 		t.Error(fault)
 	}
 	if a := p.ask("GET", "/health", "").want(200); a.head.Get("RateLimit-Limit") != "" {
@@ -101,12 +101,12 @@ func TestRatesAreToldAndHeldControl(t *testing.T) {
 		},
 	} {
 		t.Run(defect, func(t *testing.T) {
-			h := hallInMemory(t, 1)
+			h := harnessInMemory(t, 1)
 			defer h.close()
 			h.service.rates = newRates(Rates{Reads: 3}, h.service.Clock)
 			*inside[func(*rest.Call) error](h.server, "judge") = func(c *rest.Call) error { return judge(h.service, c) }
-			p, other := h.party("acme"), h.party("globex")
-			faults := rateFaults(3, 200, func() *told { return p.ask("GET", "/org", "") }, func() *told { return other.ask("GET", "/org", "") })
+			p, other := h.tenant("acme"), h.tenant("globex")
+			faults := rateFaults(3, 200, func() *response { return p.ask("GET", "/org", "") }, func() *response { return other.ask("GET", "/org", "") })
 			if (len(faults) == 0) != (defect == "") {
 				t.Errorf("%q", faults)
 			}
@@ -116,10 +116,10 @@ func TestRatesAreToldAndHeldControl(t *testing.T) {
 
 // guessFaults has one address guess at many clients, and others at one, which
 // then asks for tokens itself.
-func guessFaults(t *testing.T, h *hall) (faults []string) {
+func guessFaults(t *testing.T, h *harness) (faults []string) {
 	t.Helper()
 	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
-	p, secret := h.party("acme"), "a secret"
+	p, secret := h.tenant("acme"), "a secret"
 	hash := auth.HashSecret(secret)
 	victim, err := h.node.AddCredential(t.Context(), p.owner, hash[:])
 	if err != nil {
@@ -152,7 +152,7 @@ func guessFaults(t *testing.T, h *hall) (faults []string) {
 // TestGuessesAreTheirAddresses: guesses at secrets are bounded by address and lock
 // nobody out.
 func TestGuessesAreTheirAddresses(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	h.service.rates = newRates(RatesOf("public"), h.service.Clock)
 	for _, fault := range guessFaults(t, h) {
@@ -167,7 +167,7 @@ func TestGuessesAreTheirAddressesControl(t *testing.T) {
 		"a count too small":   func(r *rates) { r.tokenFailures = limit.New(1, time.Minute, 1, time.Now) },
 	} {
 		t.Run(defect, func(t *testing.T) {
-			h := hallInMemory(t, 1)
+			h := harnessInMemory(t, 1)
 			defer h.close()
 			h.service.rates = newRates(RatesOf("public"), h.service.Clock)
 			take(&h.service.rates)
@@ -247,9 +247,9 @@ func TestForwardedAddressesCostLittle(t *testing.T) {
 
 // termsFaults has the operator set limits and take the tier away: both are shown
 // and held from the next request on, and no other limit is.
-func termsFaults(t *testing.T, h *hall, p *party) (faults []string) {
+func termsFaults(t *testing.T, h *harness, p *tenant) (faults []string) {
 	t.Helper()
-	hold := func(a *told, status int, code any) {
+	hold := func(a *response, status int, code any) {
 		if body, _ := a.body.(map[string]any); a.status != status || body["code"] != code {
 			faults = append(faults, fmt.Sprintf("%s: answered %d %s, want %d %v", a.what, a.status, a.raw, status, code))
 		}
@@ -260,7 +260,7 @@ func termsFaults(t *testing.T, h *hall, p *party) (faults []string) {
 			t.Fatal(err)
 		}
 	}
-	group := func(name string) *told {
+	group := func(name string) *response {
 		return p.ask("POST", "/groups", `{"name":"`+name+`","enrollment_policy":"open"}`)
 	}
 	p.agent("a")
@@ -287,9 +287,9 @@ func termsFaults(t *testing.T, h *hall, p *party) (faults []string) {
 // TestTermsAtTheDoor: what the operator sets is shown and held from the next
 // request on.
 func TestTermsAtTheDoor(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
-	for _, fault := range termsFaults(t, h, h.party("acme")) {
+	for _, fault := range termsFaults(t, h, h.tenant("acme")) {
 		t.Error(fault)
 	}
 }
@@ -333,10 +333,10 @@ func TestTermsAtTheDoorControl(t *testing.T) {
 		},
 	} {
 		t.Run(defect, func(t *testing.T) {
-			h := hallInMemory(t, 1)
+			h := harnessInMemory(t, 1)
 			defer h.close()
 			*inside[httpserver.Authenticator](h.server, "auth") = &recollection{Authenticator: *inside[httpserver.Authenticator](h.server, "auth"), seen: map[string]rest.Caller{}, but: but}
-			if faults := termsFaults(t, h, h.party("acme")); (len(faults) == 0) != (defect == "") {
+			if faults := termsFaults(t, h, h.tenant("acme")); (len(faults) == 0) != (defect == "") {
 				t.Errorf("%q", faults)
 			}
 		})
@@ -346,12 +346,12 @@ func TestTermsAtTheDoorControl(t *testing.T) {
 // TestMailedTokens: the token clears the organization it was made for, in its
 // time, and no other text does.
 func TestMailedTokens(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
-	p := h.party("acme")
+	p := h.tenant("acme")
 	now := h.service.Clock()
 	good, late := signup{h.service.core}.mailToken(p.owner, now.Add(mailTokenLifetime)), signup{h.service.core}.mailToken(p.owner, now.Add(-mailTokenLifetime))
-	hand := func(token string) *told { return p.ask("POST", "/auth/verify-email", `{"token":"`+token+`"}`) }
+	hand := func(token string) *response { return p.ask("POST", "/auth/verify-email", `{"token":"`+token+`"}`) }
 	hand(good).want(404)
 	h.service.Mail = func(string, string) {}
 	hand(good).want(200).is(map[string]any{"org_slug": "acme", "trust_tier": 1})
@@ -389,11 +389,11 @@ func TestQuotaProfileWith(t *testing.T) {
 // TestGuessesAtOnce: however many guesses come at once, no more of them are judged
 // than the rate allows, and tokens that were granted cost nothing of it.
 func TestGuessesAtOnce(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
 	h.service.rates = newRates(Rates{TokenFailures: 5}, h.service.Clock)
-	p, secret := h.party("acme"), "a secret"
+	p, secret := h.tenant("acme"), "a secret"
 	hash := auth.HashSecret(secret)
 	client, err := h.node.AddCredential(t.Context(), p.owner, hash[:])
 	if err != nil {

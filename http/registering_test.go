@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// TestAskingForAChallengeStoresNothing: whoever asks for a challenge, or fails to
+// TestAskingForAChallengeStoresNothing: a client that asks for a challenge, or fails to
 // solve it, costs the disk nothing and leaves no actor behind.
 func TestAskingForAChallengeStoresNothing(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
-	p := h.party("acme")
+	p := h.tenant("acme")
 	p.token = ""
 	// The clock of the journal goes on by itself: what is counted are entries.
 	entries := func() uint64 { return h.store.Stats().Journals[0].Entries }

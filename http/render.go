@@ -34,9 +34,9 @@ type envelope struct {
 	SelfPayload      *string
 	IdempotencyKey   string
 	MessageSignature *string
-	// forged refuses signatures that do not verify, nil if they do. A repeat is
+	// signatureErr refuses signatures that do not verify, nil if they do. A repeat is
 	// answered whatever they are.
-	forged            error
+	signatureErr      error
 	senderHandle      string
 	recipientHandle   string
 	recipient, sender parley.AgentID
@@ -64,7 +64,7 @@ func (s *core) originOf(c *rest.Call, from *agent.State, via string) origin {
 	}
 }
 
-// appendContent renders the members of a message that never change, whoever it
+// appendContent renders the members of a message that never change, whichever agent it
 // is for.
 func appendContent(b []byte, e *envelope) []byte {
 	b = appendID(append(b, `"from_agent_id":`...), parley.AnyID(e.sender))

@@ -20,7 +20,7 @@ import (
 // organizations and groups goes on, those that write are refused, and go on when
 // there is room.
 func TestReadsWithoutRoom(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.group("ops", `,"enrollment_policy":"open"`)
 	g.first.ask("POST", "/groups/"+id+"/join", `{}`, as("art")).want(200)
 	g.first.ask("PATCH", "/groups/"+id, `{"enrollment_policy":"majority"}`).want(200)
@@ -28,7 +28,7 @@ func TestReadsWithoutRoom(t *testing.T) {
 	asked := g.first.ask("GET", "/groups/"+id+"/requests", "").want(200).text("items.0.id")
 	private := g.group("closed", "")
 	g.first.ask("POST", "/groups/"+private+"/invite", `{"agent_id":"`+g.bob+`"}`, as("ann")).want(200)
-	said := `{"to_handle":"#ops@first.hall.example","type":"svc.v1.dm","encrypted_payload":"AA"}`
+	said := `{"to_handle":"#ops@first.home.example","type":"svc.v1.dm","encrypted_payload":"AA"}`
 	talk := "/conversations/" + g.first.ask("POST", "/messages", said, as("ann")).want(201).text("conversation_id")
 
 	g.journal.full.Store(true)
@@ -78,7 +78,7 @@ func TestSigningKeysWithoutRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &hallJournal{Store: store}
+	j := &harnessJournal{Store: store}
 	n := actors.New(actors.Options{Journal: j, Clock: clock, Entropy: entropy, Logger: logger})
 	if err := n.Start(); err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestSigningKeysStayNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := actors.New(actors.Options{Journal: &hallJournal{Store: store}, Clock: time.Now, Entropy: entropy, Logger: logger})
+	n := actors.New(actors.Options{Journal: &harnessJournal{Store: store}, Clock: time.Now, Entropy: entropy, Logger: logger})
 	if err := n.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 // speak sends the numbers from 0 to n, each in a conversation of its own that
 // is called off at once, so that a status follows each message.
-func (h *hall) speak(from, to parley.AgentID, n int) {
+func (h *harness) speak(from, to parley.AgentID, n int) {
 	for i := range n {
 		m := h.send(from, to, i)
 		if _, err := h.node.ChangeStatus(context.Background(), actors.ChangeStatus{
@@ -37,7 +37,7 @@ func TestNothingIsLostOrDoubledAtTheSeam(t *testing.T) {
 	const readers, messages = 12, 120
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals, " journals"), func(t *testing.T) {
-			h := hallInMemory(t, journals)
+			h := harnessInMemory(t, journals)
 			defer h.close()
 			speaker, token := h.agent("speaker"), h.token(h.client)
 			var working sync.WaitGroup
@@ -53,7 +53,7 @@ func TestNothingIsLostOrDoubledAtTheSeam(t *testing.T) {
 }
 
 // come reads an agent's stream in pieces until it has all messages.
-func (h *hall) come(id parley.AgentID, token string, messages int, resuming bool, random *rand.Rand) {
+func (h *harness) come(id parley.AgentID, token string, messages int, resuming bool, random *rand.Rand) {
 	seen, last := map[int]bool{}, parley.MessageID{}.String()
 	for until := time.Now().Add(30 * time.Second); len(seen) < messages && (resuming || !h.carried(id, messages)); {
 		if time.Now().After(until) {
@@ -77,7 +77,7 @@ func (h *hall) come(id parley.AgentID, token string, messages int, resuming bool
 }
 
 // carried reports whether all of an agent's messages have been written out to it.
-func (h *hall) carried(id parley.AgentID, messages int) bool {
+func (h *harness) carried(id parley.AgentID, messages int) bool {
 	page, _, err := h.node.Inbox(context.Background(), id, 0, messages, "", nil)
 	if err != nil {
 		h.t.Error(err)
@@ -87,8 +87,8 @@ func (h *hall) carried(id parley.AgentID, messages int) bool {
 
 // hear takes what comes on one connection: messages in order, each once, each
 // followed by its status.
-func (l *listener) hear(seen map[int]bool, resuming bool) {
-	before, message := -1, heard{}
+func (l *streamReader) hear(seen map[int]bool, resuming bool) {
+	before, message := -1, event{}
 	for {
 		e, ok := l.next()
 		switch {
@@ -115,17 +115,17 @@ func (l *listener) hear(seen map[int]bool, resuming bool) {
 // nothing to say, connection excluded. It measures once, whatever b.N.
 func BenchmarkIdleStream(b *testing.B) {
 	const streams = 10_000
-	ln := &silent{conns: make(chan net.Conn), done: make(chan struct{})}
-	h := newHall(b, 1, ln, nil)
+	ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+	h := newHarness(b, 1, ln, nil)
 	defer h.close()
 	ids := make([]parley.AgentID, 100)
 	for i := range ids {
 		ids[i] = h.agent(fmt.Sprintf("a%d", i))
 	}
-	conns := make([]*quiet, streams)
+	conns := make([]*idleConn, streams)
 	for i := range conns {
-		conns[i] = &quiet{closed: make(chan struct{}), request: []byte("GET /agents/" + ids[i%len(ids)].String() +
-			"/stream HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer " + h.token(h.client) + "\r\n\r\n")}
+		conns[i] = &idleConn{closed: make(chan struct{}), request: []byte("GET /agents/" + ids[i%len(ids)].String() +
+			"/stream HTTP/1.1\r\nHost: home\r\nAuthorization: Bearer " + h.token(h.client) + "\r\n\r\n")}
 	}
 	heap, stacks := memory()
 	for _, c := range conns {
@@ -157,14 +157,14 @@ func memory() (heap, stacks float64) {
 	return float64(m.HeapAlloc), float64(m.StackInuse)
 }
 
-// silent is a listener of connections that say one request and then nothing.
-type silent struct {
+// pipeListener is a listener of connections that say one request and then nothing.
+type pipeListener struct {
 	conns chan net.Conn
 	once  sync.Once
 	done  chan struct{}
 }
 
-func (s *silent) Accept() (net.Conn, error) {
+func (s *pipeListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.conns:
 		return c, nil
@@ -172,16 +172,16 @@ func (s *silent) Accept() (net.Conn, error) {
 		return nil, io.EOF
 	}
 }
-func (s *silent) Close() error   { s.once.Do(func() { close(s.done) }); return nil }
-func (s *silent) Addr() net.Addr { return &net.TCPAddr{} }
+func (s *pipeListener) Close() error   { s.once.Do(func() { close(s.done) }); return nil }
+func (s *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-type quiet struct {
+type idleConn struct {
 	request []byte
 	once    sync.Once
 	closed  chan struct{}
 }
 
-func (c *quiet) Read(p []byte) (int, error) {
+func (c *idleConn) Read(p []byte) (int, error) {
 	if n := copy(p, c.request); n > 0 {
 		c.request = c.request[n:]
 		return n, nil
@@ -190,10 +190,10 @@ func (c *quiet) Read(p []byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-func (c *quiet) Write(p []byte) (int, error)      { return len(p), nil }
-func (c *quiet) Close() error                     { c.once.Do(func() { close(c.closed) }); return nil }
-func (c *quiet) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (c *quiet) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (c *quiet) SetDeadline(time.Time) error      { return nil }
-func (c *quiet) SetReadDeadline(time.Time) error  { return nil }
-func (c *quiet) SetWriteDeadline(time.Time) error { return nil }
+func (c *idleConn) Write(p []byte) (int, error)      { return len(p), nil }
+func (c *idleConn) Close() error                     { c.once.Do(func() { close(c.closed) }); return nil }
+func (c *idleConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c *idleConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c *idleConn) SetDeadline(time.Time) error      { return nil }
+func (c *idleConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *idleConn) SetWriteDeadline(time.Time) error { return nil }

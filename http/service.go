@@ -60,7 +60,7 @@ type ServiceOptions struct {
 	// Guard judges the targets of new webhooks, Vault seals their secrets.
 	Guard *egress.Guard
 	Vault *auth.MasterKey
-	// Logger hears of defects.
+	// Logger logs defects.
 	Logger *slog.Logger
 }
 
@@ -83,7 +83,7 @@ type core struct {
 	// older set must not replace a newer one.
 	signing    sync.Mutex
 	streams    *streams
-	queries    *queryPlaces
+	queries    *searchSlots
 	lists      rest.Lists
 	searchWork int // the constant's, unless a test has another
 	// queriesLinger, which only a test sets: a search keeps its place while it waits
@@ -101,7 +101,7 @@ func NewService(o ServiceOptions) *Service {
 	s.tries = auth.NewTries(o.Clock)
 	s.streams = newStreams(s)
 	s.searchWork, s.lists = searchWork, rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
-	s.queries = newQueryPlaces(max(1, runtime.GOMAXPROCS(0)/2))
+	s.queries = newSearchSlots(max(1, runtime.GOMAXPROCS(0)/2))
 	return &Service{s, admission{s}}
 }
 

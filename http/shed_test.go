@@ -35,7 +35,7 @@ func TestOwnRefusalsMakeNoFlood(t *testing.T) {
 // TestARefusalThatIsHeldHoldsNothing: while a refusal is held back, what the call
 // took for its answer is free for others.
 func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
 	page := h.longInbox(t)
 	h.setBudget(limit.NewBudget(5 << 20)) // half a page
@@ -43,7 +43,7 @@ func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
 	*inside[*overload.Limiter](h.server, "overload") = limiter
 	for later := time.Now().Add(time.Hour); !limiter.ToDelay(later, rest.ErrHeld); { // a window that does not end
 	}
-	w := newWire(newEars(false))
+	w := newWire(newReceiver(false))
 	defer w.Close()
 	h.conns <- w
 	w.asked <- page
@@ -61,9 +61,9 @@ func TestARefusalThatIsHeldHoldsNothing(t *testing.T) {
 // has few requests under way is refused nothing, unless far too many wait.
 func TestFewRequestsAreSpared(t *testing.T) {
 	var waiting atomic.Int64
-	h := wireHall(t, 1, func(o *hallOptions) { o.Server.Overload = overload.New(func() int { return int(waiting.Load()) }) })
+	h := wireHarness(t, 1, func(o *harnessOptions) { o.Server.Overload = overload.New(func() int { return int(waiting.Load()) }) })
 	defer h.close()
-	w := newWire(newEars(false))
+	w := newWire(newReceiver(false))
 	defer w.Close()
 	h.conns <- w
 	page := h.inboxRequest(w)
@@ -80,7 +80,7 @@ func TestFewRequestsAreSpared(t *testing.T) {
 		waiting.Store(0)
 		time.Sleep(time.Millisecond)
 		for ; beside < c.beside; beside++ {
-			other := newWire(newEars(false))
+			other := newWire(newReceiver(false))
 			defer other.Close()
 			h.conns <- other
 			other.asked <- h.request("GET", "/agents/"+h.from.String()+"/wait?timeout_ms=60000", nil)

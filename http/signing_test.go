@@ -26,7 +26,7 @@ func TestSigningKeysHaveTheLifetimeThatIsSet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := actors.New(actors.Options{Journal: &hallJournal{Store: store}, Clock: clock, Entropy: entropy, Logger: logger})
+		n := actors.New(actors.Options{Journal: &harnessJournal{Store: store}, Clock: clock, Entropy: entropy, Logger: logger})
 		if err := n.Start(); err != nil {
 			t.Fatal(err)
 		}

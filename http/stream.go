@@ -45,10 +45,10 @@ func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
 		return actors.ErrQuotaExceeded.OverQuota(quotaStreams, *limit, used, nil)
 	}
 	st := &agentStream{
-		streams: s.streams, agent: in.ID, caller: c.Caller, audience: audience, since: s.streams.pages.now(),
+		streams: s.streams, agent: in.ID, caller: c.Caller, readers: audience, since: s.streams.pages.now(),
 	}
 	if start.OnlyUntransferred {
-		st.unseenUpTo = s.Node.DurablePosition(in.ID)
+		st.untransferredUpTo = s.Node.DurablePosition(in.ID)
 	}
 	opening := buffer.New(0)
 	opening.Bytes = appendOpening(opening.Bytes[:0], c, start)
@@ -92,27 +92,27 @@ func appendOpening(b []byte, c *rest.Call, start actors.Start) []byte {
 // AgentStream is one connection. An idle one costs this struct, a subscription
 // and the small stack of its reader.
 type agentStream struct {
-	streams    *streams
-	audience   *audience
-	agent      parley.AgentID
-	caller     rest.Caller
-	conn       net.Conn
-	line       *connlimit.Conn // that conn was; nil if it was none
-	socket     syscall.RawConn // nil where conn is not the kernel's
-	feed       journal.Subscription
-	unseenUpTo uint64
-	since      uint64 // the last page that was begun before it was asked for
-	pumping    atomic.Int32
-	next       *agentStream // that is to be pumped; under the mu of pumps
-	ended      atomic.Bool
-	beat       atomic.Bool
+	streams           *streams
+	readers           *readers
+	agent             parley.AgentID
+	caller            rest.Caller
+	conn              net.Conn
+	line              *connlimit.Conn // that conn was; nil if it was none
+	socket            syscall.RawConn // nil where conn is not the kernel's
+	feed              journal.Subscription
+	untransferredUpTo uint64
+	since             uint64 // the last page that was begun before it was asked for
+	pumping           atomic.Int32
+	next              *agentStream // that is to be pumped; under the mu of pumps
+	ended             atomic.Bool
+	beat              atomic.Bool
 	// active is when something was last written, in the wheel's seconds.
 	active  atomic.Int64
 	lagging atomic.Bool // it is counted as such
-	// What follows is for whoever pumps.
-	beats int   // consecutive
-	late  *late // is to be written before anything else
-	sink  [16]byte
+	// Only the goroutine that pumps the stream uses the fields below.
+	beats   int      // consecutive
+	pending *pending // is to be written before anything else
+	sink    [16]byte
 }
 
 const (

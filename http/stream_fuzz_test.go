@@ -16,7 +16,7 @@ import (
 // message of this stream goes on after itself, anything else is told as a gap,
 // and what follows begins no later than what has not been carried.
 func FuzzLastEventID(f *testing.F) {
-	h := hallInMemory(f, 1)
+	h := harnessInMemory(f, 1)
 	f.Cleanup(h.close)
 	alice, bob := h.agent("alice"), h.agent("bob")
 	own := h.send(alice, bob, 1).MessageID()

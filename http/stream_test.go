@@ -15,10 +15,10 @@ import (
 
 // inVirtualTime runs the real server, the real actors and the real journal in a
 // bubble where waiting takes no time.
-func inVirtualTime(t *testing.T, test func(*testing.T, *hall)) {
+func inVirtualTime(t *testing.T, test func(*testing.T, *harness)) {
 	theEngineClock()
 	synctest.Test(t, func(t *testing.T) {
-		h := hallInMemory(t, 1)
+		h := harnessInMemory(t, 1)
 		defer time.Sleep(time.Minute) // the engine's own sweeper ends
 		defer h.close()
 		test(t, h)
@@ -26,7 +26,7 @@ func inVirtualTime(t *testing.T, test func(*testing.T, *hall)) {
 }
 
 // heartbeats reads n of them and judges their distance.
-func heartbeats(t *testing.T, l *listener, n int) {
+func heartbeats(t *testing.T, l *streamReader, n int) {
 	t.Helper()
 	last := time.Now()
 	for i := range n {
@@ -41,7 +41,7 @@ func heartbeats(t *testing.T, l *listener, n int) {
 	}
 }
 
-func over(t *testing.T, l *listener) {
+func over(t *testing.T, l *streamReader) {
 	t.Helper()
 	if e, ok := l.next(); ok {
 		t.Errorf("the stream goes on with %+v", e)
@@ -49,7 +49,7 @@ func over(t *testing.T, l *listener) {
 }
 
 func TestAnIdleStreamEndsAfterThirtyHeartbeats(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, h *hall) {
+	inVirtualTime(t, func(t *testing.T, h *harness) {
 		id := h.agent("alice")
 		began := time.Now()
 		l := h.listen(id, h.token(h.client), "")
@@ -65,7 +65,7 @@ func TestAnIdleStreamEndsAfterThirtyHeartbeats(t *testing.T) {
 }
 
 func TestAMessageBeginsTheCountAnew(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, h *hall) {
+	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob := h.agent("alice"), h.agent("bob")
 		l := h.listen(alice, h.token(h.client), "")
 		heartbeats(t, l, 29)
@@ -82,7 +82,7 @@ func TestAMessageBeginsTheCountAnew(t *testing.T) {
 // TestAStreamEndsWithWhatItRestsOn: the agent or the credential is revoked
 // behind the door's back, as another node would.
 func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, h *hall) {
+	inVirtualTime(t, func(t *testing.T, h *harness) {
 		ctx := context.Background()
 		alice, bob := h.agent("alice"), h.agent("bob")
 		client, err := h.node.AddCredential(ctx, h.owner, []byte("hash"))
@@ -99,7 +99,7 @@ func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
 		if err := h.node.RevokeCredential(ctx, h.owner, client); err != nil {
 			t.Fatal(err)
 		}
-		for name, l := range map[string]*listener{"agent": byAgent, "credential": byClient} {
+		for name, l := range map[string]*streamReader{"agent": byAgent, "credential": byClient} {
 			for ok := true; ok; _, ok = l.next() {
 			}
 			if took := time.Since(revoked); took > time.Minute {
@@ -120,7 +120,7 @@ func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
 // TestABusyStreamIsLookedAfterToo: one that never needs a heartbeat ends with
 // its credential as well.
 func TestABusyStreamIsLookedAfterToo(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, h *hall) {
+	inVirtualTime(t, func(t *testing.T, h *harness) {
 		ctx, alice, bob := context.Background(), h.agent("alice"), h.agent("bob")
 		client, err := h.node.AddCredential(ctx, h.owner, []byte("hash"))
 		if err != nil {
@@ -143,7 +143,7 @@ func TestABusyStreamIsLookedAfterToo(t *testing.T) {
 }
 
 func TestAnExpiredTokenDoesNotCutAStream(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, h *hall) {
+	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob, token := h.agent("alice"), h.agent("bob"), h.token(h.client)
 		l := h.listen(alice, token, "").eager()
 		for n := range 5 {
@@ -166,7 +166,7 @@ func TestAnExpiredTokenDoesNotCutAStream(t *testing.T) {
 // TestASlowReaderIsCutAndResumes: it takes nothing, is cut off after the write
 // wait, and misses nothing when it comes back; nobody else is held up.
 func TestASlowReaderIsCutAndResumes(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, h *hall) {
+	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob := h.agent("alice"), h.agent("bob")
 		slow, quick := h.listen(alice, h.token(h.client), ""), h.listen(alice, h.token(h.client), "")
 		const messages = 40
@@ -205,9 +205,9 @@ func TestASlowReaderIsCutAndResumes(t *testing.T) {
 }
 
 func TestADrainEndsStreams(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, h *hall) {
+	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice := h.agent("alice")
-		var all []*listener
+		var all []*streamReader
 		for range 20 {
 			all = append(all, h.listen(alice, h.token(h.client), ""))
 		}
@@ -230,7 +230,7 @@ func TestADrainEndsStreams(t *testing.T) {
 
 // TestAClientThatGoesIsNoticedAtOnce although nothing is written to it.
 func TestAClientThatGoesIsNoticedAtOnce(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, h *hall) {
+	inVirtualTime(t, func(t *testing.T, h *harness) {
 		l := h.listen(h.agent("alice"), h.token(h.client), "")
 		synctest.Wait()
 		if n := h.service.OpenStreams(); n != 1 {
@@ -246,7 +246,7 @@ func TestAClientThatGoesIsNoticedAtOnce(t *testing.T) {
 
 // TestWhereAStreamBegins walks through what a client can resume from.
 func TestWhereAStreamBegins(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, h *hall) {
+	inVirtualTime(t, func(t *testing.T, h *harness) {
 		alice, bob := h.agent("alice"), h.agent("bob")
 		nobody := parley.MessageID{}.String()
 		if l := h.listen(alice, h.token(h.client), ""); l.start != nobody || l.gap {

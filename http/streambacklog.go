@@ -13,9 +13,9 @@ const backlogPumps = 4
 
 // pumpStored writes what the live pumps could not, but no more than a page of it:
 // others are behind too.
-func (st *agentStream) pumpStored(g *gathering) {
+func (st *agentStream) pumpStored(g *batch) {
 	defer st.contain()
-	g.reads = true
+	g.readsRows = true
 	err := st.catchUp(g)
 	if err == nil {
 		if from, upTo := st.feed.Behind(); from == upTo {
@@ -29,12 +29,12 @@ func (st *agentStream) pumpStored(g *gathering) {
 }
 
 // catchUp writes entries that are late, or a page of what the feed has in rows.
-func (st *agentStream) catchUp(g *gathering) error {
+func (st *agentStream) catchUp(g *batch) error {
 	if st.ended.Load() {
 		return net.ErrClosed
 	}
-	if l := st.late; l != nil {
-		st.late = nil
+	if l := st.pending; l != nil {
+		st.pending = nil
 		return st.send(g, l.entries)
 	}
 	from, upTo := st.feed.Behind()
@@ -52,9 +52,9 @@ func (st *agentStream) catchUp(g *gathering) error {
 }
 
 // page gives one of what the feed has in rows beyond from, up to upTo.
-func (st *agentStream) page(g *gathering, from, upTo uint64) (p *page, err error) {
+func (st *agentStream) page(g *batch, from, upTo uint64) (p *page, err error) {
 	read := func(p *page) (to uint64, err error) { return st.readPage(p, from, upTo) }
-	if st.audience.size.Load() > 1 && from >= st.unseenUpTo {
+	if st.readers.size.Load() > 1 && from >= st.untransferredUpTo {
 		return st.streams.pages.at(st.agent, from, st.since, read)
 	}
 	p = &page{bytes: g.bytes[:0]} // the next may have them again
@@ -68,7 +68,7 @@ func (st *agentStream) page(g *gathering, from, upTo uint64) (p *page, err error
 func (st *agentStream) readPage(p *page, from, upTo uint64) (to uint64, err error) {
 	p.events = make([]pageEvent, 0, min(streamBatch, upTo-from))
 	return st.streams.service.Node.Backlog(context.Background(), st.agent, from, upTo, streamBatch, streamBuffer, func(e journal.FeedEntry, m actors.Message) error {
-		if m.Marks.Transferred() && e.Position <= st.unseenUpTo {
+		if m.Marks.Transferred() && e.Position <= st.untransferredUpTo {
 			return nil // before this stream began
 		}
 		before := len(p.bytes)
@@ -77,7 +77,7 @@ func (st *agentStream) readPage(p *page, from, upTo uint64) (to uint64, err erro
 		}
 		p.events = append(p.events, pageEvent{position: e.Position, end: len(p.bytes)})
 		if e.Kind.BringsMessage() && !m.Marks.Transferred() {
-			p.events[len(p.events)-1].mark = st.markOf(e, m.Record.Sender())
+			p.events[len(p.events)-1].receipt = st.receiptOf(e, m.Record.Sender())
 		}
 		return nil
 	})

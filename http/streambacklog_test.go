@@ -17,7 +17,7 @@ import (
 // asked is how often pages are read that a hundred streams ask for, who are at so
 // many positions.
 func asked(t *testing.T, positions int) int64 {
-	var s pages
+	var s pageCache
 	var count atomic.Int64
 	var asking sync.WaitGroup
 	for i := range 100 {
@@ -41,15 +41,15 @@ func TestAPageIsReadOnce(t *testing.T) {
 	if n := asked(t, 1); n != 1 {
 		t.Errorf("one page for a hundred streams is read %d times", n)
 	}
-	if n := asked(t, pagesOfAgent); n != pagesOfAgent {
-		t.Errorf("%d pages are read %d times", pagesOfAgent, n)
+	if n := asked(t, pagesPerAgent); n != pagesPerAgent {
+		t.Errorf("%d pages are read %d times", pagesPerAgent, n)
 	}
 }
 
-// TestWhoFindsAPage: whoever is within it, of the same agent, for a while, if it
+// TestWhoFindsAPage: a stream whose position is within it, of the same agent, for a while, if it
 // could be read, and not from before the stream was asked for.
 func TestWhoFindsAPage(t *testing.T) {
-	var s pages
+	var s pageCache
 	one, failed, reads, since := parley.AgentID{1}, errors.New("failed"), 0, uint64(0)
 	read := func(to uint64, err error) func(*page) (uint64, error) {
 		return func(*page) (uint64, error) { reads++; return to, err }
@@ -75,7 +75,7 @@ func TestWhoFindsAPage(t *testing.T) {
 	ask(one, 10, 20, nil, false)
 	s.turn()
 	ask(one, 10, 20, nil, true)
-	for n := range uint64(pagesOfAgent) {
+	for n := range uint64(pagesPerAgent) {
 		ask(one, 100*n+100, 100*n+110, nil, true)
 	}
 	ask(one, 10, 20, nil, true) // others took its place
@@ -87,7 +87,7 @@ func TestWhoFindsAPage(t *testing.T) {
 }
 
 func TestPagesAreBounded(t *testing.T) {
-	var s pages
+	var s pageCache
 	kept := func() (n int) {
 		for _, generation := range []map[parley.AgentID][]*page{s.young, s.old} {
 			for _, list := range generation {
@@ -113,15 +113,15 @@ func TestPagesAreBounded(t *testing.T) {
 // catch up with 300 messages that they left unread together.
 func viewsBehind(t *testing.T, alone bool) int64 {
 	const streams, events = 32, 300
-	h := wireHall(t, 1)
+	h := wireHarness(t, 1)
 	defer h.close()
-	e := newEars(true)
+	e := newReceiver(true)
 	open := h.held(e, streams)
 	if alone {
 		h.service.streams.mu.Lock()
 		for st := range h.service.streams.open {
-			st.audience = &audience{}
-			st.audience.size.Store(1)
+			st.readers = &readers{}
+			st.readers.size.Store(1)
 		}
 		h.service.streams.mu.Unlock()
 	}
@@ -167,9 +167,9 @@ func (b *bare) Live(limit int) (entries []journal.FeedEntry, behind bool) {
 func TestAnEntryWithoutItsMessageLosesNothing(t *testing.T) {
 	for _, streams := range []int{1, 2} {
 		const events = 40
-		h := wireHall(t, 1)
-		h.journal.dress = func(s journal.Subscription) journal.Subscription { return &bare{Subscription: s} }
-		e := newEars(true)
+		h := wireHarness(t, 1)
+		h.journal.wrapSubscription = func(s journal.Subscription) journal.Subscription { return &bare{Subscription: s} }
+		e := newReceiver(true)
 		open := h.held(e, streams)
 		for range events {
 			h.tell()
@@ -188,13 +188,13 @@ func TestAnEntryWithoutItsMessageLosesNothing(t *testing.T) {
 // TestAResumedStreamShowsWhatWasReadBefore it was opened, although another has
 // just read the same page.
 func TestAResumedStreamShowsWhatWasReadBefore(t *testing.T) {
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	alice, bob, first := h.agent("alice"), h.agent("bob"), parley.MessageID{}.String()
 	h.send(alice, bob, 1)
 	stays := h.listen(bob, h.token(h.client), "") // so that there are several
 	defer stays.conn.Close()
-	show := func() heard {
+	show := func() event {
 		l := h.listen(bob, h.token(h.client), first)
 		defer l.conn.Close()
 		e, ok := l.next()

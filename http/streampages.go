@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// pagesOfAgent and pagesBytes bound what is kept of one agent's feed and of all
+	// pagesPerAgent and pagesBytes bound what is kept of one agent's feed and of all
 	// together, each twice: of this second and of the last.
-	pagesOfAgent = 16
-	pagesBytes   = 16 << 20
+	pagesPerAgent = 16
+	pagesBytes    = 16 << 20
 	// pageOverhead is about what a page and an event take besides their bytes.
 	pageOverhead, eventOverhead = 256, 128
 )
 
-var errPageLost = errors.New("a page of a feed could not be rendered")
+var errPageFailed = errors.New("a page of a feed could not be rendered")
 
-// pages keeps what streams that are behind have read last. The streams of an
+// pageCache keeps what streams that are behind have read last. The streams of an
 // agent fall behind together, and what the first reads and renders goes out on
 // the others as it is. All streams of an agent are its owner's, so they see the
 // same.
 //
 // A page is kept for two seconds at most.
-type pages struct {
+type pageCache struct {
 	mu         sync.Mutex
 	young, old map[parley.AgentID][]*page
 	bytes      int    // of young
@@ -48,15 +48,15 @@ type page struct {
 type pageEvent struct {
 	position uint64
 	end      int // in the page's bytes
-	// mark is what a message is to be noted as carried with, unless it is already
+	// receipt is what a message is to be noted as carried with, unless it is already
 	// (it names no message then); marked is set by the first stream that does so.
-	mark   journal.RecordReceipt
-	marked atomic.Bool
+	receipt  journal.RecordReceipt
+	recorded atomic.Bool
 }
 
 // now is the number of the last page of which the reading has begun: later ones
 // show whatever was written before now.
-func (s *pages) now() uint64 {
+func (s *pageCache) now() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.begun
@@ -65,7 +65,7 @@ func (s *pages) now() uint64 {
 // at gives one with what follows the position from, later than the page since.
 // The first who asks for it reads it, the others wait for that. read fills the
 // page in and says how far it came.
-func (s *pages) at(agent parley.AgentID, from, since uint64, read func(*page) (to uint64, err error)) (*page, error) {
+func (s *pageCache) at(agent parley.AgentID, from, since uint64, read func(*page) (to uint64, err error)) (*page, error) {
 	s.mu.Lock()
 	p := find(s.young[agent], from, since)
 	if p == nil {
@@ -77,9 +77,9 @@ func (s *pages) at(agent parley.AgentID, from, since uint64, read func(*page) (t
 		return p, p.err
 	}
 	s.begun++
-	p = &page{number: s.begun, from: from, ready: make(chan struct{}), err: errPageLost}
+	p = &page{number: s.begun, from: from, ready: make(chan struct{}), err: errPageFailed}
 	list := s.young[agent]
-	if len(list) == pagesOfAgent {
+	if len(list) == pagesPerAgent {
 		list = slices.Delete(list, 0, 1)
 	}
 	if s.young == nil {
@@ -109,7 +109,7 @@ func find(list []*page, from, since uint64) *page {
 }
 
 // keep has a page that was read found by others, or by nobody if that failed.
-func (s *pages) keep(agent parley.AgentID, p *page, to uint64) {
+func (s *pageCache) keep(agent parley.AgentID, p *page, to uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.to = to
@@ -127,19 +127,19 @@ func (s *pages) keep(agent parley.AgentID, p *page, to uint64) {
 }
 
 // turn lets go what was read before the last turn.
-func (s *pages) turn() {
+func (s *pageCache) turn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.age()
 }
 
-func (s *pages) age() {
+func (s *pageCache) age() {
 	s.old, s.young, s.bytes = s.young, nil, 0
 }
 
 // after gathers the events of a page beyond from, up to upTo, and gives their
 // bytes.
-func (p *page) after(g *gathering, from, upTo uint64) []byte {
+func (p *page) after(g *batch, from, upTo uint64) []byte {
 	start, end := 0, 0
 	for i := range p.events {
 		e := &p.events[i]
@@ -150,8 +150,8 @@ func (p *page) after(g *gathering, from, upTo uint64) []byte {
 			return p.bytes[start:end]
 		default:
 			g.events++
-			if !e.mark.Message.Zero() {
-				g.carried = append(g.carried, carried{mark: e.mark, once: &e.marked})
+			if !e.receipt.Message.Zero() {
+				g.transfers = append(g.transfers, transfer{receipt: e.receipt, once: &e.recorded})
 			}
 		}
 		end = e.end

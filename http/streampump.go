@@ -47,7 +47,7 @@ type pumps struct {
 }
 
 // start begins to pump, with so many goroutines.
-func (p *pumps) start(goroutines int, pump func(*agentStream, *gathering)) {
+func (p *pumps) start(goroutines int, pump func(*agentStream, *batch)) {
 	p.some.L = &p.mu
 	for range goroutines {
 		go p.run(pump)
@@ -75,8 +75,8 @@ func (p *pumps) close() {
 	p.some.Broadcast()
 }
 
-func (p *pumps) run(pump func(*agentStream, *gathering)) {
-	g := newGathering()
+func (p *pumps) run(pump func(*agentStream, *batch)) {
+	g := newBatch()
 	for st := p.take(); st != nil; st = p.take() {
 		if pump(st, g); cap(g.bytes) > streamBufferMax {
 			g.bytes = nil
@@ -102,37 +102,37 @@ func (p *pumps) take() *agentStream {
 	return st
 }
 
-// gathering is what goes out in one write.
-type gathering struct {
-	bytes   []byte
-	carried []carried
-	events  int
-	beat    bool // it is a heartbeat
-	reads   bool // whoever gathers may read rows
-	attempt attempt
+// batch is what goes out in one write.
+type batch struct {
+	bytes     []byte
+	transfers []transfer
+	events    int
+	beat      bool // it is a heartbeat
+	readsRows bool // the goroutine may read rows
+	attempt   socketWriter
 }
 
-// carried is a message among what is gathered.
-type carried struct {
-	mark journal.RecordReceipt
+// transfer is a message among what is gathered.
+type transfer struct {
+	receipt journal.RecordReceipt
 	// once is set by the first of several streams that mark the message.
 	once *atomic.Bool
 }
 
-func newGathering() *gathering {
-	g := &gathering{}
+func newBatch() *batch {
+	g := &batch{}
 	g.attempt.prepare()
 	return g
 }
 
-func (g *gathering) empty() {
-	g.bytes, g.carried, g.events, g.beat = g.bytes[:0], g.carried[:0], 0, false
+func (g *batch) empty() {
+	g.bytes, g.transfers, g.events, g.beat = g.bytes[:0], g.transfers[:0], 0, false
 }
 
-// late is what could not be written at once: the rest of a write, and entries
+// pending is what could not be written at once: the rest of a write, and entries
 // that the feed has given already.
-type late struct {
-	rest    gathering
+type pending struct {
+	rest    batch
 	entries []journal.FeedEntry
 	// hold is what rest counts for the stream's organization.
 	hold limit.Hold
@@ -140,7 +140,7 @@ type late struct {
 
 // pump writes until there is nothing left to write, or something is to be waited
 // for.
-func (st *agentStream) pump(g *gathering) {
+func (st *agentStream) pump(g *batch) {
 	defer st.contain()
 	for {
 		if err := st.drain(g); err != nil {
@@ -180,21 +180,21 @@ func (st *agentStream) caughtUp() {
 // awaitReader waits until the reader has taken what was left.
 func (st *agentStream) awaitReader() {
 	defer st.contain()
-	rest := &st.late.rest
+	rest := &st.pending.rest
 	err := st.await(rest.bytes)
-	st.late.hold.Release()
+	st.pending.hold.Release()
 	if err == nil {
 		err = st.written(rest)
 	}
 	if err == nil {
-		st.late.rest = gathering{}
+		st.pending.rest = batch{}
 		err = errBehind // or else it soon turns out that it is not
 	}
 	st.passOn(err)
 }
 
 // drain writes what the feed has, and a heartbeat where one is due.
-func (st *agentStream) drain(g *gathering) error {
+func (st *agentStream) drain(g *batch) error {
 	for {
 		if st.ended.Load() {
 			return net.ErrClosed
@@ -215,10 +215,10 @@ func (st *agentStream) drain(g *gathering) error {
 
 // send writes entries that came live. Those that it cannot write at once it
 // keeps as late.
-func (st *agentStream) send(g *gathering, entries []journal.FeedEntry) error {
+func (st *agentStream) send(g *batch, entries []journal.FeedEntry) error {
 	g.empty()
 	for i, e := range entries {
-		alone := e.Kind.BringsMessage() && e.Record == nil && !g.reads
+		alone := e.Kind.BringsMessage() && e.Record == nil && !g.readsRows
 		if alone || len(g.bytes) >= streamBuffer {
 			if err := st.put(g, g.bytes); err != nil {
 				return st.leave(err, entries[i:])
@@ -236,25 +236,25 @@ func (st *agentStream) send(g *gathering, entries []journal.FeedEntry) error {
 
 // leave keeps entries for who goes on after err.
 func (st *agentStream) leave(err error, entries []journal.FeedEntry) error {
-	if st.late == nil {
-		st.late = &late{}
+	if st.pending == nil {
+		st.pending = &pending{}
 	}
-	st.late.entries = slices.Clone(entries) // others share them
-	for i := range st.late.entries {
-		st.late.entries[i].Record = nil // a stream that waits holds no messages: it reads them from rows
+	st.pending.entries = slices.Clone(entries) // others share them
+	for i := range st.pending.entries {
+		st.pending.entries[i].Record = nil // a stream that waits holds no messages: it reads them from rows
 	}
 	return err
 }
 
 // gather renders one entry of the feed that came live.
-func (st *agentStream) gather(g *gathering, e journal.FeedEntry, m actors.Message) {
+func (st *agentStream) gather(g *batch, e journal.FeedEntry, m actors.Message) {
 	before := len(g.bytes)
 	if g.bytes = st.appendEvent(g.bytes, e, m); len(g.bytes) == before {
 		return
 	}
 	g.events++
 	if e.Kind.BringsMessage() && !m.Marks.Transferred() {
-		g.carried = append(g.carried, carried{mark: st.markOf(e, m.Record.Sender())})
+		g.transfers = append(g.transfers, transfer{receipt: st.receiptOf(e, m.Record.Sender())})
 	}
 }
 
@@ -271,7 +271,7 @@ func (st *agentStream) appendEvent(b []byte, e journal.FeedEntry, m actors.Messa
 	return b
 }
 
-func (st *agentStream) markOf(e journal.FeedEntry, sender parley.AgentID) journal.RecordReceipt {
+func (st *agentStream) receiptOf(e journal.FeedEntry, sender parley.AgentID) journal.RecordReceipt {
 	return journal.RecordReceipt{
 		Recipient: st.agent, Message: parley.MessageID(e.Ref), Position: e.Position, Copy: e.Kind == journal.CopyEntry, Sender: sender,
 	}
@@ -279,15 +279,15 @@ func (st *agentStream) markOf(e journal.FeedEntry, sender parley.AgentID) journa
 
 // gatherLive gathers one entry that came live. What goes to several streams is
 // rendered for the first of them.
-func (st *agentStream) gatherLive(g *gathering, e journal.FeedEntry) error {
-	if !e.Kind.BringsMessage() || st.audience.size.Load() == 1 || e.Record == nil {
+func (st *agentStream) gatherLive(g *batch, e journal.FeedEntry) error {
+	if !e.Kind.BringsMessage() || st.readers.size.Load() == 1 || e.Record == nil {
 		return st.render(g, e)
 	}
-	shared, err := st.streams.shelf.event(st.agent, e.Position, func() (b []byte, sender parley.AgentID, err error) {
-		var own gathering
+	shared, err := st.streams.rendered.event(st.agent, e.Position, func() (b []byte, sender parley.AgentID, err error) {
+		var own batch
 		err = st.render(&own, e)
-		for _, c := range own.carried {
-			sender = c.mark.Sender
+		for _, c := range own.transfers {
+			sender = c.receipt.Sender
 		}
 		return own.bytes, sender, err
 	})
@@ -296,11 +296,11 @@ func (st *agentStream) gatherLive(g *gathering, e journal.FeedEntry) error {
 	}
 	g.bytes = append(g.bytes, shared.bytes...)
 	g.events++
-	g.carried = append(g.carried, carried{mark: st.markOf(e, shared.sender), once: &shared.marked})
+	g.transfers = append(g.transfers, transfer{receipt: st.receiptOf(e, shared.sender), once: &shared.recorded})
 	return nil
 }
 
-func (st *agentStream) render(g *gathering, e journal.FeedEntry) error {
+func (st *agentStream) render(g *batch, e journal.FeedEntry) error {
 	return st.streams.service.Node.Entries(context.Background(), st.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m actors.Message) error {
 		st.gather(g, e, m)
 		return nil
@@ -309,7 +309,7 @@ func (st *agentStream) render(g *gathering, e journal.FeedEntry) error {
 
 // put writes b, which is what was gathered. What the reader does not take at
 // once is kept as late.
-func (st *agentStream) put(g *gathering, b []byte) error {
+func (st *agentStream) put(g *batch, b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -321,12 +321,12 @@ func (st *agentStream) put(g *gathering, b []byte) error {
 		}
 	}
 	if n < len(b) {
-		st.late = &late{
-			rest: gathering{bytes: b[n:], carried: g.carried, events: g.events, beat: g.beat},
+		st.pending = &pending{
+			rest: batch{bytes: b[n:], transfers: g.transfers, events: g.events, beat: g.beat},
 			hold: st.streams.service.Budget.Hold(st.caller.Account(), nil),
 		}
-		g.bytes, g.carried = nil, nil
-		if !st.late.hold.Grow(cap(b)) {
+		g.bytes, g.transfers = nil, nil
+		if !st.pending.hold.Grow(cap(b)) {
 			return rest.ErrHeld // the client resumes by id
 		}
 		return errFull
@@ -338,7 +338,7 @@ func (st *agentStream) put(g *gathering, b []byte) error {
 
 // written notes what is out: only that counts as carried. The last heartbeat of
 // a row ends the stream.
-func (st *agentStream) written(g *gathering) error {
+func (st *agentStream) written(g *batch) error {
 	st.touch()
 	if g.beat {
 		if st.beats++; st.beats >= parley.HeartbeatsBeforeClose {
@@ -349,21 +349,21 @@ func (st *agentStream) written(g *gathering) error {
 	st.beats = 0
 	st.streams.count.events.Add(uint64(g.events))
 	at := int64(0)
-	for _, c := range g.carried {
+	for _, c := range g.transfers {
 		if c.once != nil && c.once.Swap(true) {
 			continue
 		}
 		if at == 0 {
 			at = st.streams.service.Clock().UnixMilli()
 		}
-		c.mark.Receipts.TransferredAt, c.mark.Receipts.TransferredBy = at, journal.StreamChannel
-		st.streams.service.Node.MarkSoon(c.mark)
+		c.receipt.Receipts.TransferredAt, c.receipt.Receipts.TransferredBy = at, journal.StreamChannel
+		st.streams.service.Node.MarkSoon(c.receipt)
 	}
 	return nil
 }
 
 // heartbeat writes one if it is due.
-func (st *agentStream) heartbeat(g *gathering) error {
+func (st *agentStream) heartbeat(g *batch) error {
 	if !st.beat.Swap(false) {
 		return nil
 	}

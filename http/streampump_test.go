@@ -19,19 +19,19 @@ import (
 	"parley/actors"
 )
 
-// hallOnSockets is a hall that is reached as in earnest: only sockets of the
+// harnessOnSockets is a harness that is reached as in earnest: only sockets of the
 // kernel take what they can and no more.
-func hallOnSockets(t testing.TB) *hall {
+func harnessOnSockets(t testing.TB) *harness {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newHall(t, 1, ln, func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) })
+	return newHarness(t, 1, ln, func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) })
 }
 
 // say sends a message of about so many bytes.
-func (h *hall) say(from, to parley.AgentID, n, size int) {
+func (h *harness) say(from, to parley.AgentID, n, size int) {
 	h.t.Helper()
 	content := fmt.Appendf(nil, `"n":%d,"x":"%s"`, n, bytes.Repeat([]byte("x"), size))
 	_, err := h.node.Send(context.Background(), actors.DirectSend{
@@ -45,7 +45,7 @@ func (h *hall) say(from, to parley.AgentID, n, size int) {
 
 // renderings counts how often events are rendered that many streams ask for.
 func renderings(t *testing.T, positions int) int64 {
-	var s shelf
+	var s renderCache
 	var count atomic.Int64
 	var asking sync.WaitGroup
 	for i := range 100 {
@@ -71,7 +71,7 @@ func TestStreamsShareWhatIsRendered(t *testing.T) {
 	if n := renderings(t, 100); n != 100 {
 		t.Errorf("a hundred events are rendered %d times", n)
 	}
-	var s shelf
+	var s renderCache
 	failed := errors.New("failed")
 	for _, want := range []error{failed, nil} {
 		if _, err := s.event(parley.AgentID{}, 1, func() ([]byte, parley.AgentID, error) { return nil, parley.AgentID{}, want }); !errors.Is(err, want) {
@@ -90,9 +90,9 @@ func TestStreamsShareWhatIsRendered(t *testing.T) {
 
 // bytesOfAnEvent is what an event of 8 KiB that goes to many streams makes one
 // of them allocate, the send and the clients included.
-func bytesOfAnEvent(t *testing.T, careless func(*hall)) float64 {
+func bytesOfAnEvent(t *testing.T, careless func(*harness)) float64 {
 	const streams, events = 64, 20
-	h := hallOnSockets(t)
+	h := harnessOnSockets(t)
 	defer h.close()
 	alice, bob, token := h.agent("alice"), h.agent("bob"), h.token(h.client)
 	var heard atomic.Int64
@@ -144,13 +144,13 @@ func TestStreamsShareTheMemoryOfAnEvent(t *testing.T) {
 // its agent's only one.
 func TestStreamsShareTheMemoryOfAnEventControl(t *testing.T) {
 	skipUnderRace(t)
-	alone := func(h *hall) {
+	alone := func(h *harness) {
 		h.service.streams.mu.Lock()
 		defer h.service.streams.mu.Unlock()
 		for st := range h.service.streams.open {
-			if st.audience.size.Load() != 1 {
-				st.audience = &audience{}
-				st.audience.size.Store(1)
+			if st.readers.size.Load() != 1 {
+				st.readers = &readers{}
+				st.readers.size.Store(1)
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func TestStreamsShareTheMemoryOfAnEventControl(t *testing.T) {
 // agent take nothing and their sockets are full.
 func delay(t *testing.T, deaf int, start func(*pumps)) (longest time.Duration) {
 	const events, size = 40, 256 << 10
-	h := hallOnSockets(t)
+	h := harnessOnSockets(t)
 	defer h.close()
 	if start != nil {
 		h.service.streams.once.Do(func() { start(&h.service.streams.pumps) })
@@ -196,10 +196,10 @@ func TestStreamsDoNotWaitForOneAnother(t *testing.T) {
 // TestStreamsDoNotWaitForOneAnotherControl has the pumps wait for readers.
 func TestStreamsDoNotWaitForOneAnotherControl(t *testing.T) {
 	took := delay(t, 2, func(p *pumps) {
-		p.start(2, func(st *agentStream, g *gathering) {
-			g.reads = true
+		p.start(2, func(st *agentStream, g *batch) {
+			g.readsRows = true
 			for err := st.drain(g); err != nil; err = st.catchUp(g) {
-				if errors.Is(err, errFull) && st.await(st.late.rest.bytes) == nil {
+				if errors.Is(err, errFull) && st.await(st.pending.rest.bytes) == nil {
 					continue
 				}
 				if !errors.Is(err, errBehind) {
@@ -219,7 +219,7 @@ func TestStreamsDoNotWaitForOneAnotherControl(t *testing.T) {
 // full, and then goes on, hears everything once and in order.
 func TestAStreamOnASocketMissesNothing(t *testing.T) {
 	const events, size = 200, 64 << 10
-	h := hallOnSockets(t)
+	h := harnessOnSockets(t)
 	defer h.close()
 	alice, bob := h.agent("alice"), h.agent("bob")
 	l, twin := h.listen(alice, h.token(h.client), ""), h.listen(alice, h.token(h.client), "").eager()
@@ -232,7 +232,7 @@ func TestAStreamOnASocketMissesNothing(t *testing.T) {
 	}()
 	time.Sleep(time.Second)
 	for n := range events {
-		for name, l := range map[string]*listener{"first": l, "second": twin} {
+		for name, l := range map[string]*streamReader{"first": l, "second": twin} {
 			if e, ok := l.next(); !ok || e.name != "message" || e.number(t) != n {
 				t.Fatalf("the %s stream brings instead of event %d: %v %s", name, n, ok, e.name)
 			}
@@ -241,14 +241,14 @@ func TestAStreamOnASocketMissesNothing(t *testing.T) {
 }
 
 // bytesOfAnOpening is what opening a stream makes server and client allocate.
-func bytesOfAnOpening(t *testing.T, dress func(*hall)) float64 {
+func bytesOfAnOpening(t *testing.T, dress func(*harness)) float64 {
 	const streams = 200
-	h := hallOnSockets(t)
+	h := harnessOnSockets(t)
 	defer h.close()
 	if dress != nil {
 		dress(h)
 	}
-	request := []byte("GET /agents/" + h.agent("alice").String() + "/stream HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer " + h.token(h.client) + "\r\n\r\n")
+	request := []byte("GET /agents/" + h.agent("alice").String() + "/stream HTTP/1.1\r\nHost: home\r\nAuthorization: Bearer " + h.token(h.client) + "\r\n\r\n")
 	answer := make([]byte, 4<<10)
 	var before, after runtime.MemStats
 	for n := range streams + 20 {
@@ -284,7 +284,7 @@ func TestAStreamLeavesItsBuffersToOthers(t *testing.T) {
 
 func TestAStreamLeavesItsBuffersToOthersControl(t *testing.T) {
 	skipUnderRace(t)
-	kept := func(h *hall) { inside[fasthttp.Server](h.server, "engine").KeepHijackedConns = true }
+	kept := func(h *harness) { inside[fasthttp.Server](h.server, "engine").KeepHijackedConns = true }
 	if got := bytesOfAnOpening(t, kept); got <= openingBound {
 		t.Errorf("with buffers that are never used again a stream takes %.0f bytes to open, and %d are allowed", got, openingBound)
 	}

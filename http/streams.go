@@ -14,26 +14,26 @@ import (
 
 // streams is all open streams and the wheel that beats for them.
 type streams struct {
-	service *core
-	began   time.Time
-	mu      sync.Mutex
-	open    map[*agentStream]struct{}
-	heard   map[parley.AgentID]*audience
-	pumps   pumps // of what comes live
-	backlog pumps // of what is read from rows
-	shelf   shelf
-	pages   pages
-	count   streamCount
-	wheel   [wheelSlots]map[*agentStream]struct{}
-	closed  bool
-	stop    chan struct{}
-	once    sync.Once
+	service   *core
+	began     time.Time
+	mu        sync.Mutex
+	open      map[*agentStream]struct{}
+	readersOf map[parley.AgentID]*readers
+	pumps     pumps // of what comes live
+	backlog   pumps // of what is read from rows
+	rendered  renderCache
+	pages     pageCache
+	count     streamCount
+	wheel     [wheelSlots]map[*agentStream]struct{}
+	closed    bool
+	stop      chan struct{}
+	once      sync.Once
 	// suspends is (*org.State).Suspended, unless a test has another.
 	suspends func(*org.State) bool
 }
 
-// audience is all streams of one agent.
-type audience struct{ size atomic.Int32 } // changed under mu
+// readers is all streams of one agent.
+type readers struct{ size atomic.Int32 } // changed under mu
 
 // wheelSlots is more seconds than a heartbeat is away.
 const wheelSlots = 32
@@ -42,7 +42,7 @@ const heartbeatSeconds = int64(parley.HeartbeatEvery / time.Second)
 
 func newStreams(s *core) *streams {
 	return &streams{
-		service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, heard: map[parley.AgentID]*audience{}, stop: make(chan struct{}),
+		service: s, began: s.Clock(), open: map[*agentStream]struct{}{}, readersOf: map[parley.AgentID]*readers{}, stop: make(chan struct{}),
 		suspends: (*org.State).Suspended,
 	}
 }
@@ -80,8 +80,8 @@ func (r *streams) schedule(st *agentStream, due int64) {
 func (r *streams) remove(st *agentStream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if st.audience.size.Add(-1) == 0 {
-		delete(r.heard, st.agent)
+	if st.readers.size.Add(-1) == 0 {
+		delete(r.readersOf, st.agent)
 	}
 	delete(r.open, st)
 	for i := range r.wheel {
@@ -100,7 +100,7 @@ func (r *streams) turn() {
 			return
 		case <-tick.C:
 		}
-		r.shelf.clear()
+		r.rendered.clear()
 		r.pages.turn()
 		now := r.second()
 		for last = max(last, now-wheelSlots); last < now; {
@@ -162,18 +162,18 @@ func (r *streams) permitted(st *agentStream) bool {
 
 // take counts one more stream of an agent, nil if it has as many as it may. The
 // end of the stream gives it back.
-func (r *streams) take(agent parley.AgentID, limit *int) (a *audience, used int) {
+func (r *streams) take(agent parley.AgentID, limit *int) (a *readers, used int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a = r.heard[agent]
+	a = r.readersOf[agent]
 	if a == nil {
-		a = &audience{}
+		a = &readers{}
 	}
 	used = int(a.size.Load())
 	if limit != nil && used >= *limit {
 		return nil, used
 	}
-	r.heard[agent] = a
+	r.readersOf[agent] = a
 	a.size.Add(1)
 	return a, used
 }
@@ -213,7 +213,7 @@ func (r *streams) close() {
 func (r *streams) listening(agent parley.AgentID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.heard[agent] != nil
+	return r.readersOf[agent] != nil
 }
 
 // EndStreams ends all streams of an organization.

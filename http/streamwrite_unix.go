@@ -7,19 +7,19 @@ import (
 	"syscall"
 )
 
-// attempt writes as much as a socket takes at once. That needs neither a
+// socketWriter writes as much as a socket takes at once. That needs neither a
 // deadline nor patience. One attempt serves many sockets, one after the other.
-type attempt struct {
+type socketWriter struct {
 	bytes []byte
 	n     int
 	err   error
 	once  func(fd uintptr) bool
 }
 
-func (a *attempt) prepare() { a.once = a.try }
+func (a *socketWriter) prepare() { a.once = a.try }
 
 // write gives how many bytes the socket took, perhaps none.
-func (a *attempt) write(socket syscall.RawConn, b []byte) (n int, err error) {
+func (a *socketWriter) write(socket syscall.RawConn, b []byte) (n int, err error) {
 	a.bytes, a.n, a.err = b, 0, nil
 	err = socket.Write(a.once)
 	a.bytes = nil
@@ -27,7 +27,7 @@ func (a *attempt) write(socket syscall.RawConn, b []byte) (n int, err error) {
 }
 
 // try always says that it is done, so that nobody waits for the socket.
-func (a *attempt) try(fd uintptr) bool {
+func (a *socketWriter) try(fd uintptr) bool {
 	for {
 		n, err := syscall.Write(int(fd), a.bytes)
 		switch {

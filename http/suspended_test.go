@@ -14,13 +14,13 @@ import (
 // suspensionFaults suspends an organization and tells what it can do nevertheless.
 func suspensionFaults(t *testing.T, take func(*rest.Route)) (faults []string) {
 	t.Helper()
-	h := hallInMemory(t, 1)
+	h := harnessInMemory(t, 1)
 	defer h.close()
 	routes := *inside[[]rest.Route](h.server, "routes")
 	for i := range routes {
 		take(&routes[i])
 	}
-	p, other := h.party("first"), h.party("second")
+	p, other := h.tenant("first"), h.tenant("second")
 	ann, bob := p.agent("ann"), other.agent("bob")
 	said := `{"to_agent_id":"` + bob + `","type":"svc.v1.dm","encrypted_payload":"AA"}`
 	p.ask("POST", "/messages", said).want(201)
@@ -74,7 +74,7 @@ func TestStreamsOfASuspendedOrganizationEnd(t *testing.T) {
 		"control":   func(*org.State) bool { return false },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T, h *hall) {
+			inVirtualTime(t, func(t *testing.T, h *harness) {
 				h.service.streams.suspends = suspends
 				l := h.listen(h.agent("alice"), h.token(h.client), "")
 				heartbeats(t, l, 1)

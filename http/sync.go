@@ -45,15 +45,15 @@ func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error)
 		return rest.Rendered{}, err
 	}
 	notePosted(c, posted)
-	w := waiter{service: s.core, call: c, from: from, message: posted.Message, feed: feed, wake: wake}
+	w := replyWait{service: s.core, call: c, from: from, message: posted.Message, feed: feed, wake: wake}
 	if err := w.wait(time.Duration(in.TimeoutMS)*time.Millisecond, posted.Repeated); err != nil {
 		return rest.Rendered{}, err
 	}
 	return w.render(posted)
 }
 
-// waiter waits for what becomes of a message.
-type waiter struct {
+// replyWait waits for what becomes of a message.
+type replyWait struct {
 	service *core
 	call    *rest.Call
 	from    *agent.State
@@ -67,13 +67,13 @@ type waiter struct {
 
 // wait returns when there is a reply, the conversation has ended, or time is
 // up. The message of a repeat may have been answered long ago.
-func (w *waiter) wait(patience time.Duration, repeated bool) error {
+func (w *replyWait) wait(patience time.Duration, repeated bool) error {
 	if repeated {
 		if err := w.lookBack(); err != nil {
 			return err
 		}
 	}
-	timer, look := time.NewTimer(patience), time.NewTicker(goneLook)
+	timer, look := time.NewTimer(patience), time.NewTicker(gonePoll)
 	defer timer.Stop()
 	defer look.Stop()
 	for w.reply == nil && w.closed == "" {
@@ -95,7 +95,7 @@ func (w *waiter) wait(patience time.Duration, repeated bool) error {
 }
 
 // rest waits until there may be something in the feed, and reports whether to look.
-func (w *waiter) rest(late, look <-chan time.Time) bool {
+func (w *replyWait) rest(late, look <-chan time.Time) bool {
 	defer w.call.Park()()
 	for {
 		select {
@@ -114,7 +114,7 @@ func (w *waiter) rest(late, look <-chan time.Time) bool {
 }
 
 // lookBack looks for a reply, or the end, that came before this request.
-func (w *waiter) lookBack() error {
+func (w *replyWait) lookBack() error {
 	ctx, id := w.call.Context(), w.message.Conversation()
 	reply, found, err := w.service.Node.ReplyAfter(ctx, id, w.message.MessageID(), w.from.AgentID())
 	if err != nil {
@@ -131,7 +131,7 @@ func (w *waiter) lookBack() error {
 }
 
 // see looks at one entry of the sender's feed, until one has settled the matter.
-func (w *waiter) see(e journal.FeedEntry, m actors.Message) error {
+func (w *replyWait) see(e journal.FeedEntry, m actors.Message) error {
 	if w.reply != nil || w.closed != "" {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (w *waiter) see(e journal.FeedEntry, m actors.Message) error {
 }
 
 // take carries the reply to its recipient.
-func (w *waiter) take(m actors.Message) error {
+func (w *replyWait) take(m actors.Message) error {
 	if w.call.Reserve(w.sizeBound(w.message)+w.sizeBound(m.Record)) != nil { // before it is marked
 		return parley.ErrOutcomeUnknown
 	}
@@ -159,7 +159,7 @@ func (w *waiter) take(m actors.Message) error {
 	return err
 }
 
-func (w *waiter) render(posted actors.Posted) (rest.Rendered, error) {
+func (w *replyWait) render(posted actors.Posted) (rest.Rendered, error) {
 	v := w.service.viewerOf(w.call, w.from)
 	current, err := w.service.Node.Message(w.call.Context(), posted.Message.MessageID())
 	if err != nil {
@@ -172,11 +172,11 @@ func (w *waiter) render(posted actors.Posted) (rest.Rendered, error) {
 	return w.call.Render(size, func(b []byte) []byte { return w.appendResult(b, current, v) }), nil
 }
 
-func (w *waiter) sizeBound(r *record.Message) int {
+func (w *replyWait) sizeBound(r *record.Message) int {
 	return rest.PageFrame + w.service.viewerOf(w.call, w.from).sizeBound(r)
 }
 
-func (w *waiter) appendResult(b []byte, sent actors.Message, v viewer) []byte {
+func (w *replyWait) appendResult(b []byte, sent actors.Message, v viewer) []byte {
 	b = appendMessage(append(b, `{"message":`...), sent, v)
 	b = append(b, `,"reply":`...)
 	status := api.SyncTimeout

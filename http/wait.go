@@ -15,11 +15,11 @@ import (
 const (
 	// waitItems is how many messages one wait gives at most.
 	waitItems = 20
-	// waitLooks is how many pieces of a feed a wait looks through on end for what
+	// waitReads is how many pieces of a feed a wait looks through on end for what
 	// was not carried: the next one goes on where it ended.
-	waitLooks = 16
-	// goneLook is how often a wait looks whether its client is still there.
-	goneLook = time.Second
+	waitReads = 16
+	// gonePoll is how often a wait looks whether its client is still there.
+	gonePoll = time.Second
 )
 
 // wait answers as soon as there are messages for an agent, and with none when
@@ -32,7 +32,7 @@ func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 	if a.Revoked() {
 		return rest.Rendered{}, errRevokedAgent
 	}
-	w := expectation{service: s.core, call: c, agent: in.ID, awaited: s.Node.Untransferred(in.ID), looks: waitLooks}
+	w := messageWait{service: s.core, call: c, agent: in.ID, awaited: s.Node.Untransferred(in.ID), looks: waitReads}
 	if in.After != nil {
 		place := uint64(0)
 		if !in.After.Zero() {
@@ -54,13 +54,13 @@ func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 		last := found.Items[n-1].Record.MessageID()
 		after = &last
 	}
-	return c.Render(w.room.size(), func(b []byte) []byte {
-		return appendWaited(b, found, w.room.viewer, after)
+	return c.Render(w.budget.size(), func(b []byte) []byte {
+		return appendWaited(b, found, w.budget.viewer, after)
 	}), nil
 }
 
-// expectation is a wait for messages.
-type expectation struct {
+// messageWait is a wait for messages.
+type messageWait struct {
 	service *core
 	call    *rest.Call
 	agent   parley.AgentID
@@ -68,12 +68,12 @@ type expectation struct {
 	// looks is how many may follow each other.
 	looks int
 	// room is that of the answer.
-	room pageRoom
+	budget pageBudget
 }
 
 // expect returns when there is something, or time is up, or nobody waits any
 // more.
-func (w *expectation) expect(patience time.Duration) (actors.Waiting, error) {
+func (w *messageWait) expect(patience time.Duration) (actors.Waiting, error) {
 	wake := make(chan struct{}, 1)
 	again := func() {
 		select {
@@ -83,7 +83,7 @@ func (w *expectation) expect(patience time.Duration) (actors.Waiting, error) {
 	}
 	stop := w.service.Node.Watch(w.agent, again)
 	defer stop()
-	timer, look := time.NewTimer(patience), time.NewTicker(goneLook)
+	timer, look := time.NewTimer(patience), time.NewTicker(gonePoll)
 	defer timer.Stop()
 	defer look.Stop()
 	for looks := 1; ; looks++ {
@@ -103,7 +103,7 @@ func (w *expectation) expect(patience time.Duration) (actors.Waiting, error) {
 }
 
 // rest waits until there may be something, and reports whether anybody still waits.
-func (w *expectation) rest(late, look <-chan time.Time, wake <-chan struct{}) bool {
+func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bool {
 	defer w.call.Park()()
 	for {
 		select {
@@ -122,13 +122,13 @@ func (w *expectation) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 }
 
 // look gives what there is, and marks it unless nobody is there to take it.
-func (w *expectation) look() (found actors.Waiting, more bool, err error) {
-	w.room = pageRoom{call: w.call, viewer: viewer{w.call.Caller.Org, w.agent, w.service}}
-	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.room.fits)
+func (w *messageWait) look() (found actors.Waiting, more bool, err error) {
+	w.budget = pageBudget{call: w.call, viewer: viewer{w.call.Caller.Org, w.agent, w.service}}
+	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.budget.fits)
 	if err != nil || len(found.Items) == 0 || w.call.Gone() {
 		return found, more, err
 	}
-	return found, more, inbox{w.service}.markPage(w.call, w.agent, found.Items, journal.WaitChannel)
+	return found, more, inbox{w.service}.recordTransfers(w.call, w.agent, found.Items, journal.WaitChannel)
 }
 
 func appendWaited(b []byte, w actors.Waiting, v viewer, after *parley.MessageID) []byte {

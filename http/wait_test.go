@@ -27,12 +27,12 @@ func (e *endless) Look(context.Context, int, actors.Fits) (actors.Waiting, bool,
 // many looks, with nothing, and does not wait for its time to be up: the next one
 // goes on. One without that bound ends with its time.
 func TestWaitLooksOnEndSoOften(t *testing.T) {
-	ln := &silent{conns: make(chan net.Conn), done: make(chan struct{})}
-	h := newHall(t, 1, ln, nil)
+	ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+	h := newHarness(t, 1, ln, nil)
 	defer h.close()
 	expect := func(looks int, patience time.Duration) int {
 		feed := &endless{}
-		w := expectation{
+		w := messageWait{
 			service: h.service.core, call: rest.NewCall(&fasthttp.RequestCtx{}, inside[rest.Host](h.server, "host"), nil, ""), agent: parley.AgentID{1},
 			awaited: feed, looks: looks,
 		}
@@ -41,8 +41,8 @@ func TestWaitLooksOnEndSoOften(t *testing.T) {
 		}
 		return feed.looks
 	}
-	if looks := expect(waitLooks, time.Hour); looks != waitLooks {
-		t.Errorf("%d looks, want %d", looks, waitLooks)
+	if looks := expect(waitReads, time.Hour); looks != waitReads {
+		t.Errorf("%d looks, want %d", looks, waitReads)
 	}
 	if looks := expect(math.MaxInt, time.Millisecond); looks == 0 {
 		t.Error("nobody looked")

@@ -40,7 +40,7 @@ func (s webhooks) summary(c *rest.Call, in *api.GetDeliverySummary) (api.Deliver
 	}, nil
 }
 
-// testWebhook delivers an event that tells of nothing, whatever the webhook
+// testWebhook delivers an event about nothing, whatever the webhook
 // otherwise wants.
 func (s webhooks) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, error) {
 	j, err := s.Node.TestWebhook(c.Context(), webhook.ID(in.ID), c.Caller.Org)

@@ -14,7 +14,7 @@ import (
 	"parley/http/client"
 )
 
-// target is where webhooks of a hall lead.
+// target is where webhooks of a harness lead.
 type target struct {
 	*httptest.Server
 	got chan posted
@@ -60,13 +60,13 @@ func (s *target) next(t *testing.T) posted {
 }
 
 // hook makes a webhook of an agent.
-func (p *party) hook(agent, url, more string) *told {
+func (p *tenant) hook(agent, url, more string) *response {
 	p.t.Helper()
 	return p.ask("POST", "/webhooks", `{"agent_id":"`+agent+`","url":"`+url+`"`+more+`}`)
 }
 
 // until asks until a member of the answer is as wanted.
-func (p *party) until(path, member string, want any) *told {
+func (p *tenant) until(path, member string, want any) *response {
 	p.t.Helper()
 	wanted, _ := json.Marshal(want)
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
@@ -81,7 +81,7 @@ func (p *party) until(path, member string, want any) *told {
 }
 
 func TestWebhookIsCreatedAndListed(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	made := g.first.hook(g.ann, "https://EXAMPLE.com", `,"events":["message.read","message.received","message.read"],"description":"mine"`).want(201)
 	made.is(map[string]any{
 		"agent_id": g.ann, "url": "https://EXAMPLE.com", "active": true, "events": []string{"message.received", "message.read"},
@@ -120,7 +120,7 @@ func TestWebhookIsCreatedAndListed(t *testing.T) {
 }
 
 func TestWebhookTargetsAreJudged(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	for url, code := range map[string]string{
 		"ftp://example.com/": "validation_error", "https://user@example.com/": "validation_error", "https://example.com/#f": "validation_error",
 		"https://": "validation_error", "https://10.0.0.1/": "ssrf_blocked", "https://0x0a.1/": "ssrf_blocked",
@@ -138,9 +138,9 @@ func TestWebhookTargetsAreJudged(t *testing.T) {
 }
 
 // TestWebhooksArePrivate holds every route to tell another organization what it
-// tells of an id that nobody has.
+// is about an id that does not exist.
 func TestWebhooksArePrivate(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.first.hook(g.ann, newTarget(t, 200).URL, "").want(201).text("id")
 	job := g.first.ask("POST", "/webhooks/"+id+"/test", "").want(200).text("id")
 	nobodys := "01900000-0000-7000-8000-000000000000"
@@ -164,7 +164,7 @@ func TestWebhooksArePrivate(t *testing.T) {
 }
 
 func TestWebhookDelivers(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	to := newTarget(t, 200)
 	made := g.first.hook(g.ann, to.URL+"/hook", "").want(201)
 	path := "/webhooks/" + made.text("id")
@@ -205,7 +205,7 @@ func TestWebhookDelivers(t *testing.T) {
 }
 
 func TestWebhookFailsAndIsRetriedByHand(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	to := newTarget(t, 500, 200)
 	path := "/webhooks/" + g.first.hook(g.ann, to.URL, "").want(201).text("id")
 	job := g.first.ask("POST", path+"/test", "").want(200).text("id")
@@ -223,7 +223,7 @@ func TestWebhookFailsAndIsRetriedByHand(t *testing.T) {
 }
 
 func TestOwnersAreToldOfWebhooksThatAreOff(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	id := g.first.hook(g.ann, newTarget(t, 410).URL, "").want(201).text("id")
 	g.first.ask("GET", "/agents/"+g.ann, "").want(200).is(map[string]any{"warnings": []any{}})
 	g.first.ask("POST", "/webhooks/"+id+"/test", "").want(200)
@@ -241,7 +241,7 @@ func TestOwnersAreToldOfWebhooksThatAreOff(t *testing.T) {
 }
 
 func TestWebhooksOfAnAgentAreCounted(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	g.service.Quotas = Quotas("public")
 	for _, path := range []string{"a", "b", "c"} {
 		g.first.hook(g.ann, "https://example.com/"+path, "").want(201)
@@ -259,7 +259,7 @@ func TestWebhooksOfAnAgentAreCounted(t *testing.T) {
 
 // TestSecretsOfWebhooksAreSealed looks for a secret in what is stored.
 func TestSecretsOfWebhooksAreSealed(t *testing.T) {
-	g := newGroupHall(t)
+	g := newGroupHarness(t)
 	made := g.first.hook(g.ann, "https://example.com/", `,"description":"canary"`).want(201)
 	rotated := g.first.ask("POST", "/webhooks/"+made.text("id")+"/rotate-secret", "").want(200)
 	of, err := parley.ParseID[parley.AgentID](g.ann)

@@ -17,19 +17,19 @@ import (
 // wire is a connection that counts what a real one would ask of the kernel and
 // allocates nothing itself: what a measurement finds is the server's.
 type wire struct {
-	asked  chan []byte
-	rest   []byte // of what was asked; the reader's own
-	closed chan struct{}
-	once   sync.Once
-	ears   *ears
-	gate   atomic.Pointer[chan struct{}]
+	asked    chan []byte
+	rest     []byte // of what was asked; the reader's own
+	closed   chan struct{}
+	once     sync.Once
+	receiver *receiver
+	gate     atomic.Pointer[chan struct{}]
 
 	mu     sync.Mutex
 	answer []byte
 }
 
-// ears hear what comes out of one or several wires.
-type ears struct {
+// receiver hear what comes out of one or several wires.
+type receiver struct {
 	// streaming: what comes is events, counted and not kept.
 	streaming bool
 	writes    atomic.Int64
@@ -39,10 +39,12 @@ type ears struct {
 	careless func([]byte)
 }
 
-func newEars(streaming bool) *ears { return &ears{streaming: streaming, said: make(chan struct{}, 1)} }
+func newReceiver(streaming bool) *receiver {
+	return &receiver{streaming: streaming, said: make(chan struct{}, 1)}
+}
 
-func newWire(e *ears) *wire {
-	return &wire{asked: make(chan []byte, 1), closed: make(chan struct{}), ears: e, answer: make([]byte, 0, 256<<10)}
+func newWire(e *receiver) *wire {
+	return &wire{asked: make(chan []byte, 1), closed: make(chan struct{}), receiver: e, answer: make([]byte, 0, 256<<10)}
 }
 
 func (w *wire) Read(p []byte) (int, error) {
@@ -65,19 +67,19 @@ func (w *wire) Write(p []byte) (int, error) {
 	if gate := w.gate.Load(); gate != nil {
 		<-*gate
 	}
-	if w.ears.streaming {
-		w.ears.events.Add(int64(bytes.Count(p, messageEvent)))
+	if w.receiver.streaming {
+		w.receiver.events.Add(int64(bytes.Count(p, messageEvent)))
 	} else {
 		w.mu.Lock()
 		w.answer = append(w.answer, p...)
 		w.mu.Unlock()
 	}
-	if w.ears.careless != nil {
-		w.ears.careless(p)
+	if w.receiver.careless != nil {
+		w.receiver.careless(p)
 	}
-	w.ears.writes.Add(1)
+	w.receiver.writes.Add(1)
 	select {
-	case w.ears.said <- struct{}{}:
+	case w.receiver.said <- struct{}{}:
 	default:
 	}
 	return len(p), nil
@@ -99,14 +101,14 @@ func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
 var wireAddress = net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 
-// apart is a connection of a server that writes out each piece alone that ends
+// splitConn is a connection of a server that writes out each piece alone that ends
 // with a mark.
-type apart struct {
+type splitConn struct {
 	*wire
 	mark string
 }
 
-func (a apart) Write(p []byte) (int, error) {
+func (a splitConn) Write(p []byte) (int, error) {
 	for piece := range bytes.SplitAfterSeq(p, []byte(a.mark)) {
 		if len(piece) == 0 {
 			continue
@@ -128,7 +130,7 @@ func (w *wire) ask(t testing.TB, request []byte, status int) (body []byte) {
 	w.asked <- request
 	for {
 		select {
-		case <-w.ears.said:
+		case <-w.receiver.said:
 		case <-w.closed:
 			t.Fatal("the server closed the connection")
 		}
@@ -159,9 +161,9 @@ func wholeAnswer(b []byte) (status int, body []byte, whole bool) {
 	return status, body, err == nil && len(body) >= n
 }
 
-// wired is a hall whose connections are wires.
+// wired is a harness whose connections are wires.
 type wired struct {
-	*hall
+	*harness
 	conns   chan net.Conn
 	bearer  string
 	to      parley.AgentID
@@ -169,10 +171,10 @@ type wired struct {
 	payload []byte
 }
 
-// wireHall has two agents, from and to.
-func wireHall(t testing.TB, journals int, change ...func(*hallOptions)) *wired {
-	ln := &silent{conns: make(chan net.Conn), done: make(chan struct{})}
-	h := &wired{hall: newHall(t, journals, ln, nil, change...), conns: ln.conns, payload: bytes.Repeat([]byte("Q"), 1024)}
+// wireHarness has two agents, from and to.
+func wireHarness(t testing.TB, journals int, change ...func(*harnessOptions)) *wired {
+	ln := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+	h := &wired{harness: newHarness(t, journals, ln, nil, change...), conns: ln.conns, payload: bytes.Repeat([]byte("Q"), 1024)}
 	h.bearer, h.from, h.to = h.token(h.client), h.agent("from"), h.agent("to")
 	return h
 }
@@ -193,7 +195,7 @@ func (h *wired) stream(w *wire, conn net.Conn) {
 
 // held opens streams of the recipient that are written to only once the function
 // is called that it gives.
-func (h *wired) held(e *ears, streams int) (open func()) {
+func (h *wired) held(e *receiver, streams int) (open func()) {
 	var all []func()
 	for range streams {
 		w := newWire(e)
@@ -208,7 +210,7 @@ func (h *wired) held(e *ears, streams int) (open func()) {
 }
 
 func (h *wired) request(method, path string, body []byte) []byte {
-	head := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer %s\r\n", method, path, h.bearer)
+	head := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: home\r\nAuthorization: Bearer %s\r\n", method, path, h.bearer)
 	if body != nil {
 		head = fmt.Appendf(head, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	}
@@ -222,7 +224,7 @@ func (h *wired) said() []byte {
 }
 
 func (h *wired) sendRequest() []byte {
-	return h.request("POST", "/messages", append([]byte(`{"to_handle":"to@hall.hall.example","from_handle":"from@hall.hall.example",`), h.said()...))
+	return h.request("POST", "/messages", append([]byte(`{"to_handle":"to@home.home.example","from_handle":"from@home.home.example",`), h.said()...))
 }
 
 // replyRequest answers a message that is sent for it.

@@ -18,7 +18,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A path that passes means the same to whoever decodes it, and to whoever
+// A path that passes means the same to a reader that decodes it, and to one that
 // removes dots from it.
 func FuzzTarget(f *testing.F) {
 	for _, target := range []string{

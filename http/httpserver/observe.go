@@ -11,7 +11,7 @@ import (
 	"parley/http/limit"
 )
 
-// Answer is what a Server tells of a request that it has answered. It holds
+// Answer is what an observer gets for a request that was answered. It holds
 // nothing that a client sent but the request id, which is safe to log: no path,
 // which may be a secret, no header, no body.
 type Answer struct {
@@ -32,7 +32,7 @@ type Answer struct {
 	Began time.Time
 	Took  time.Duration
 
-	// ctx is read by whoever asks for more, while Observe runs.
+	// ctx is for the methods, while Observe runs.
 	ctx *fasthttp.RequestCtx
 }
 
@@ -70,8 +70,8 @@ type Load struct {
 	Connections, ConnectionsMax int
 	// Addresses that they come from, and how many connections one of them may have.
 	Addresses, PerAddressMax int
-	// Lines are the connections that exceeded a bound.
-	Lines connlimit.Count
+	// Exceeded are the connections that exceeded a bound.
+	Exceeded connlimit.Count
 	// InFlight are the requests that are being answered.
 	InFlight int
 	// Held is what large bodies and answers hold.
@@ -81,8 +81,8 @@ type Load struct {
 // Load counts.
 func (s *Server) Load() Load {
 	l := Load{ConnectionsMax: s.bounds.Total, PerAddressMax: s.bounds.PerAddress, InFlight: int(s.inFlight.Load()), Held: s.host.Budget.Stats()}
-	if lines := s.lines.Load(); lines != nil {
-		l.Connections, l.Addresses, l.Lines = lines.Stats()
+	if listener := s.listener.Load(); listener != nil {
+		l.Connections, l.Addresses, l.Exceeded = listener.Stats()
 	}
 	return l
 }

@@ -56,7 +56,7 @@ func (s *Server) delay(conn net.Conn, err error) {
 // refused is the problem that a request was answered with.
 type refused struct{ code, quota string }
 
-// note keeps the problem that is answered for whoever observes.
+// note keeps the problem that is answered for the observer.
 func (s *Server) note(ctx *fasthttp.RequestCtx, p *rest.Problem) {
 	if s.observe == nil {
 		return
@@ -65,7 +65,7 @@ func (s *Server) note(ctx *fasthttp.RequestCtx, p *rest.Problem) {
 	ctx.SetUserValue(refusedKey, &refused{p.Code, quota})
 }
 
-// tell has whoever observes know of an answer.
+// tell calls the observer with an answer.
 func (s *Server) tell(ctx *fasthttp.RequestCtx, id string, began time.Time) {
 	a := Answer{RequestID: id, Status: ctx.Response.StatusCode(), Began: began, ctx: ctx}
 	a.Route, _ = ctx.UserValue(routeKey).(*rest.Route)

@@ -33,7 +33,7 @@ type Options struct {
 	Routes []rest.Route
 	// Authenticator is needed when a route asks for a bearer token.
 	Authenticator Authenticator
-	// Logger hears of defects only. nil: nobody does.
+	// Logger logs defects only; nil: nothing is logged.
 	Logger *slog.Logger
 	// Clock tells the time to handlers.
 	Clock parley.Clock
@@ -50,7 +50,7 @@ type Options struct {
 	// the caller is entitled to and before the schema: rate limits, shedding of
 	// load. An error refuses it.
 	Admit func(*rest.Call) error
-	// Observe, if set, is told of each answer, before it leaves. It is called from
+	// Observe, if set, is called with each answer before it is sent. It is called from
 	// many goroutines and must return soon.
 	Observe func(Answer)
 	// ReadTimeout bounds the arrival of one request, WriteTimeout the departure
@@ -134,7 +134,7 @@ type Server struct {
 	single       []string // headers that must not come twice
 	overload     *overload.Limiter
 	inFlight     atomic.Int64
-	lines        atomic.Pointer[connlimit.Listener]
+	listener     atomic.Pointer[connlimit.Listener]
 
 	router *router.Router
 	gets   *router.Router          // tells which route a GET of a path would meet
@@ -429,7 +429,7 @@ func (s *Server) options(ctx *fasthttp.RequestCtx) {
 // Serve accepts connections until Shutdown.
 func (s *Server) Serve(ln net.Listener) error {
 	l := connlimit.Limit(ln, s.bounds, s.clock, s.noRoom)
-	s.lines.Store(l)
+	s.listener.Store(l)
 	return s.engine.Serve(l)
 }
 

@@ -239,7 +239,7 @@ func TestAdmit(t *testing.T) {
 		t.Errorf("refused call: %d %v", a.StatusCode, a.Header)
 	}
 	if a := s.ask(t, "POST", "/things", "{", "Authorization: Bearer zero"); a.StatusCode != 503 {
-		t.Errorf("whoever may not is counted all the same: %d", a.StatusCode)
+		t.Errorf("a caller that may not is counted all the same: %d", a.StatusCode)
 	}
 	if a := s.ask(t, "GET", "/things/public", ""); a.StatusCode != 200 {
 		t.Errorf("admitted call: %d", a.StatusCode)

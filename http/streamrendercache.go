@@ -7,16 +7,16 @@ import (
 	"parley"
 )
 
-// shelfPlaces is how many events are kept; those of a moment are few.
-const shelfPlaces = 64
+// renderCachePlaces is how many events are kept; those of a moment are few.
+const renderCachePlaces = 64
 
-// shelf keeps the events that went last to agents with several streams: each is
+// renderCache keeps the events that went last to agents with several streams: each is
 // rendered for the first stream and goes out on the others as it is. All streams
 // of an agent are its owner's, so they see the same.
 //
 // An event comes off when another needs its place, or with the next second.
-type shelf struct {
-	places [shelfPlaces]struct {
+type renderCache struct {
+	places [renderCachePlaces]struct {
 		mu    sync.Mutex
 		event *sharedEvent
 	}
@@ -29,13 +29,13 @@ type sharedEvent struct {
 	position uint64
 	bytes    []byte
 	sender   parley.AgentID // of the message
-	marked   atomic.Bool
+	recorded atomic.Bool
 }
 
 // event gives the event at a position of an agent's feed, rendered by the first
 // who asks. The others wait for that.
-func (s *shelf) event(agent parley.AgentID, position uint64, render func() ([]byte, parley.AgentID, error)) (*sharedEvent, error) {
-	p := &s.places[(uint64(agent[15])+position)%shelfPlaces]
+func (s *renderCache) event(agent parley.AgentID, position uint64, render func() ([]byte, parley.AgentID, error)) (*sharedEvent, error) {
+	p := &s.places[(uint64(agent[15])+position)%renderCachePlaces]
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e := p.event; e != nil && e.position == position && e.agent == agent {
@@ -50,7 +50,7 @@ func (s *shelf) event(agent parley.AgentID, position uint64, render func() ([]by
 }
 
 // clear takes everything off.
-func (s *shelf) clear() {
+func (s *renderCache) clear() {
 	for i := range s.places {
 		p := &s.places[i]
 		p.mu.Lock()

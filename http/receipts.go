@@ -14,7 +14,7 @@ import (
 	"parley/journal"
 )
 
-// carry marks a message as delivered to its recipient by a channel, 0 for none
+// carry receipts a message as delivered to its recipient by a channel, 0 for none
 // that carries, and as read if so.
 func (s inbox) carry(c *rest.Call, m actors.Message, by journal.Channel, reads bool) (actors.Message, error) {
 	if m.Marks.ReadAt != 0 || (m.Marks.TransferredAt != 0 && !reads) {
@@ -26,60 +26,60 @@ func (s inbox) carry(c *rest.Call, m actors.Message, by journal.Channel, reads b
 		return m, err
 	}
 	if m.Position == 0 {
-		return m, nil // on its way to the recipient: what follows marks it
+		return m, nil // on its way to the recipient: what follows receipts it
 	}
-	mark, fresh := markOf(&m, by, reads, c.Now())
+	receipt, fresh := receiptFor(&m, by, reads, c.Now())
 	if !fresh {
 		return m, nil
 	}
 	unmarked := m.Marks
-	if err = s.Node.Mark(c.Context(), to, []journal.RecordReceipt{mark}); err != nil && s.unmarkable(err) {
+	if err = s.Node.Mark(c.Context(), to, []journal.RecordReceipt{receipt}); err != nil && s.unmarkable(err) {
 		m.Marks, err = unmarked, nil
 	}
 	return m, err
 }
 
-// unmarkable reports whether a mark was refused because the disk takes no
+// unmarkable reports whether a receipt was refused because the disk takes no
 // writes: what it was for is shown all the same, as not carried yet. It will
 // be carried again.
 func (s inbox) unmarkable(err error) bool {
 	return errors.Is(err, parley.ErrOverloaded) && s.Node.Trouble() != nil
 }
 
-// markOf updates a message's marks and gives the mark to keep, if any.
-func markOf(m *actors.Message, by journal.Channel, reads bool, now time.Time) (mark journal.RecordReceipt, fresh bool) {
-	at, marks := now.UnixMilli(), journal.Receipts{}
+// receiptOf updates a message's receipts and gives the receipt to keep, if any.
+func receiptFor(m *actors.Message, by journal.Channel, reads bool, now time.Time) (receipt journal.RecordReceipt, fresh bool) {
+	at, receipts := now.UnixMilli(), journal.Receipts{}
 	if m.Marks.TransferredAt == 0 {
-		marks.TransferredAt, marks.TransferredBy = at, by
+		receipts.TransferredAt, receipts.TransferredBy = at, by
 	}
 	if reads && m.Marks.ReadAt == 0 {
-		marks.ReadAt = at
+		receipts.ReadAt = at
 	}
-	m.Marks = m.Marks.Earliest(marks)
+	m.Marks = m.Marks.Earliest(receipts)
 	return journal.RecordReceipt{
-		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Receipts: marks,
+		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Receipts: receipts,
 		Copy: m.Record.Copied(), Sender: m.Record.Sender(),
-	}, marks != journal.Receipts{}
+	}, receipts != journal.Receipts{}
 }
 
-// markPage marks a page of an agent's messages. What cannot be marked because the
+// recordTransfers receipts a page of an agent's messages. What cannot be marked because the
 // disk takes no writes is shown all the same, as not carried yet.
-func (s inbox) markPage(c *rest.Call, agent parley.AgentID, page []actors.Message, by journal.Channel) error {
-	var marks []journal.RecordReceipt
+func (s inbox) recordTransfers(c *rest.Call, agent parley.AgentID, page []actors.Message, by journal.Channel) error {
+	var receipts []journal.RecordReceipt
 	var before []journal.Receipts
 	for i := range page {
 		was := page[i].Marks
-		if mark, fresh := markOf(&page[i], by, false, c.Now()); fresh {
-			marks, before = append(marks, mark), append(before, was)
+		if receipt, fresh := receiptFor(&page[i], by, false, c.Now()); fresh {
+			receipts, before = append(receipts, receipt), append(before, was)
 		}
 	}
-	err := s.Node.Mark(c.Context(), agent, marks)
+	err := s.Node.Mark(c.Context(), agent, receipts)
 	if err == nil || !s.unmarkable(err) {
 		return err
 	}
 	for i := range page {
 		id := page[i].Record.MessageID()
-		if k := slices.IndexFunc(marks, func(m journal.RecordReceipt) bool { return m.Message == id }); k >= 0 {
+		if k := slices.IndexFunc(receipts, func(m journal.RecordReceipt) bool { return m.Message == id }); k >= 0 {
 			page[i].Marks = before[k]
 		}
 	}
@@ -91,7 +91,7 @@ var errNotTheirs = parley.ErrNotFound.Saying("There is no such message in the ag
 
 var errNotRecipient = parley.ErrNotOwner.Saying("The message was sent to somebody else.")
 
-// readMessage marks a message as read by its recipient.
+// readMessage receipts a message as read by its recipient.
 // docs: delivery.md
 func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, error) {
 	var acting *agent.State
@@ -113,11 +113,11 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 		if m, err = s.Node.MessageFor(c.Context(), to.Slot(), m.Record.MessageID()); err != nil {
 			return rest.Rendered{}, err
 		}
-		if m.Position == 0 { // on its way: there is nothing to mark yet
+		if m.Position == 0 { // on its way: there is nothing to receipt yet
 			return rest.Rendered{}, parley.ErrOverloaded
 		}
-		if mark, fresh := markOf(&m, 0, true, c.Now()); fresh {
-			if err := s.Node.Mark(c.Context(), to, []journal.RecordReceipt{mark}); err != nil {
+		if receipt, fresh := receiptFor(&m, 0, true, c.Now()); fresh {
+			if err := s.Node.Mark(c.Context(), to, []journal.RecordReceipt{receipt}); err != nil {
 				return rest.Rendered{}, err
 			}
 		}
@@ -126,7 +126,7 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 	return c.Render(v.sizeBound(m.Record), func(b []byte) []byte { return appendMessage(b, m, v) }), nil
 }
 
-// ackMessages marks messages of an agent's inbox as read: those that are named, or
+// ackMessages receipts messages of an agent's inbox as read: those that are named, or
 // all up to one. // docs: delivery.md
 func (s inbox) ackMessages(c *rest.Call, in *api.Ack) (*api.Acked, error) {
 	if _, err := s.ownAgent(c, in.ID); err != nil {
@@ -156,14 +156,14 @@ func (s inbox) ackNamed(c *rest.Call, in *api.Ack) (int, error) {
 	if err != nil {
 		return 0, notTheirs(err)
 	}
-	var marks []journal.RecordReceipt
+	var receipts []journal.RecordReceipt
 	for i := range messages {
 		if messages[i].Marks.ReadAt != 0 {
 			continue
 		}
-		if mark, fresh := markOf(&messages[i], 0, true, c.Now()); fresh {
-			marks = append(marks, mark)
+		if receipt, fresh := receiptFor(&messages[i], 0, true, c.Now()); fresh {
+			receipts = append(receipts, receipt)
 		}
 	}
-	return len(marks), s.Node.Mark(c.Context(), in.ID, marks)
+	return len(receipts), s.Node.Mark(c.Context(), in.ID, receipts)
 }

@@ -18,26 +18,26 @@ import (
 
 func address(name string) limit.Account { return limit.Account{Name: name, Stranger: true} }
 
-// newSearchHall has groups, requests that say their address, and so many places.
-func newSearchHall(t *testing.T, places int) *groupHall {
-	g := newGroupHall(t)
+// newSearchHarness has groups, requests that say their address, and so many places.
+func newSearchHarness(t *testing.T, places int) *groupHarness {
+	g := newGroupHarness(t)
 	g.group("team", `,"enrollment_policy":"open"`)
 	*inside[func(*rest.Call) string](g.server, "host", "Source") = func(c *rest.Call) string { return c.Header("X-From") }
-	g.service.queries = newQueryPlaces(places)
+	g.service.queries = newSearchSlots(places)
 	g.service.queries.wait = time.Millisecond
 	return g
 }
 
-func (g *groupHall) searchFrom(address string) *told {
+func (g *groupHarness) searchFrom(address string) *response {
 	return g.public().ask("GET", "/directory/groups?q=team", "", "X-From: "+address)
 }
 
-// TestACallerHasOnePlace: whoever has a search under way gets no second place, and
+// TestACallerHasOnePlace: a caller with a search under way gets no second place, and
 // leaves the others to other callers.
 func TestACallerHasOnePlace(t *testing.T) {
 	for _, shared := range []bool{false, true} { // true: the control
 		t.Run(fmt.Sprint("shared ", shared), func(t *testing.T) {
-			g := newSearchHall(t, 2)
+			g := newSearchHarness(t, 2)
 			q := g.service.queries
 			q.shared = shared
 			g.searchFrom("a").want(200)
@@ -73,7 +73,7 @@ func TestACallerHasOnePlace(t *testing.T) {
 // TestPlacesAreBounded: all callers together have so many, and of one caller so many
 // searches wait.
 func TestPlacesAreBounded(t *testing.T) {
-	g := newSearchHall(t, 2)
+	g := newSearchHarness(t, 2)
 	q := g.service.queries
 	var leave [2]func()
 	for i := range leave {
@@ -111,7 +111,7 @@ func TestPlacesAreBounded(t *testing.T) {
 // TestSearchesOfOneCallerTakeTurns: searches that come together are all answered,
 // one after the other.
 func TestSearchesOfOneCallerTakeTurns(t *testing.T) {
-	q := newQueryPlaces(4)
+	q := newSearchSlots(4)
 	q.wait = time.Minute
 	var working sync.WaitGroup
 	var now atomic.Int64
@@ -150,10 +150,10 @@ func (v *stalledView) Durable(ctx context.Context) error {
 func TestAPlaceIsFreeWhileTheDiskIsWaitedFor(t *testing.T) {
 	for _, linger := range []bool{false, true} { // true: the control
 		t.Run(fmt.Sprint("linger ", linger), func(t *testing.T) {
-			g := newSearchHall(t, 1)
+			g := newSearchHarness(t, 1)
 			g.service.queriesLinger = linger
 			waits, goesOn := make(chan struct{}), make(chan struct{})
-			g.journal.sight = func(v journal.View) journal.View { return &stalledView{v, waits, goesOn} }
+			g.journal.wrapView = func(v journal.View) journal.View { return &stalledView{v, waits, goesOn} }
 			var working sync.WaitGroup
 			working.Go(func() { g.searchFrom("a").want(200) })
 			<-waits

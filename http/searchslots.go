@@ -18,33 +18,33 @@ const (
 
 var errQueries = parley.ErrOverloaded.ForOne().Saying("Other searches from your address are under way; nothing was done. Try again shortly.")
 
-// queryPlaces are the places of searches that run at once. Anybody may search, and
+// searchSlots are the places of searches that run at once. Anybody may search, and
 // each search keeps a processor busy. So there are few places, and one caller has
 // at most one of them: nobody can keep all others waiting.
 //
 // The callers that wait are bounded by the connections, queriesWaiting each.
-type queryPlaces struct {
+type searchSlots struct {
 	places chan struct{}
 	wait   time.Duration // queryWait, unless a test has another
 	shared bool          // only a test sets it: a caller has as many places as there are
 
 	mu      sync.Mutex
-	callers map[limit.Account]*queryCaller
+	callers map[limit.Account]*searchCaller
 }
 
-// queryCaller is a caller with a search under way.
-type queryCaller struct {
+// searchCaller is a caller with a search under way.
+type searchCaller struct {
 	turn     chan struct{} // full while one of its searches has a place, or waits for it
 	underWay int
 }
 
-func newQueryPlaces(places int) *queryPlaces {
-	return &queryPlaces{places: make(chan struct{}, places), wait: queryWait, callers: map[limit.Account]*queryCaller{}}
+func newSearchSlots(places int) *searchSlots {
+	return &searchSlots{places: make(chan struct{}, places), wait: queryWait, callers: map[limit.Account]*searchCaller{}}
 }
 
 // enter waits for a place, at most queryWait. leave gives the place back; it may be
 // called again. The error is parley.ErrOverloaded.
-func (q *queryPlaces) enter(caller limit.Account, draining <-chan struct{}) (leave func(), err error) {
+func (q *searchSlots) enter(caller limit.Account, draining <-chan struct{}) (leave func(), err error) {
 	k := q.arrive(caller)
 	if k == nil {
 		return nil, errQueries
@@ -86,12 +86,12 @@ func fill(full chan<- struct{}, late <-chan time.Time, draining <-chan struct{})
 }
 
 // arrive counts one more search of a caller; nil if it has too many under way.
-func (q *queryPlaces) arrive(caller limit.Account) *queryCaller {
+func (q *searchSlots) arrive(caller limit.Account) *searchCaller {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	k := q.callers[caller]
 	if k == nil {
-		k = &queryCaller{turn: make(chan struct{}, 1)}
+		k = &searchCaller{turn: make(chan struct{}, 1)}
 		q.callers[caller] = k
 	}
 	if k.underWay == queriesWaiting {
@@ -101,7 +101,7 @@ func (q *queryPlaces) arrive(caller limit.Account) *queryCaller {
 	return k
 }
 
-func (q *queryPlaces) depart(caller limit.Account, k *queryCaller) {
+func (q *searchSlots) depart(caller limit.Account, k *searchCaller) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if k.underWay--; k.underWay == 0 {

@@ -16,18 +16,18 @@ import (
 	"parley/actors/registration"
 )
 
-// party is an organization in a hall, as it speaks HTTP.
-type party struct {
+// tenant is an organization in a harness, as it speaks HTTP.
+type tenant struct {
 	t     testing.TB
-	h     *hall
+	h     *harness
 	slug  string
 	owner parley.OrgID
 	token string
 	http  stdhttp.Client
 }
 
-// party registers an organization.
-func (h *hall) party(slug string) *party {
+// tenant registers an organization.
+func (h *harness) tenant(slug string) *tenant {
 	h.t.Helper()
 	ctx := context.Background()
 	challenge := &registration.Challenge{
@@ -43,11 +43,11 @@ func (h *hall) party(slug string) *party {
 	}
 	transport := &stdhttp.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return h.dial() }}
 	h.t.Cleanup(transport.CloseIdleConnections)
-	return &party{t: h.t, h: h, slug: slug, owner: made.Org.OrgID(), token: token, http: stdhttp.Client{Transport: transport}}
+	return &tenant{t: h.t, h: h, slug: slug, owner: made.Org.OrgID(), token: token, http: stdhttp.Client{Transport: transport}}
 }
 
 // agent makes an agent of the organization and gives its id.
-func (p *party) agent(name string) string {
+func (p *tenant) agent(name string) string {
 	p.t.Helper()
 	raw := append([]byte(p.slug+name), make([]byte, 32)...)[:32]
 	a, err := p.h.node.CreateAgent(context.Background(), actors.NewAgent{Create: agent.Create{
@@ -60,10 +60,10 @@ func (p *party) agent(name string) string {
 }
 
 // handle of one of its agents.
-func (p *party) handle(name string) string { return name + "@" + p.slug + ".hall.example" }
+func (p *tenant) handle(name string) string { return name + "@" + p.slug + ".home.example" }
 
-// told is an answer.
-type told struct {
+// response is an answer.
+type response struct {
 	t      testing.TB
 	what   string
 	status int
@@ -73,9 +73,9 @@ type told struct {
 }
 
 // ask sends a request; body is JSON, "" for none, head are lines of headers.
-func (p *party) ask(method, path, body string, head ...string) *told {
+func (p *tenant) ask(method, path, body string, head ...string) *response {
 	p.t.Helper()
-	r, err := stdhttp.NewRequest(method, "http://hall"+path, strings.NewReader(body))
+	r, err := stdhttp.NewRequest(method, "http://home"+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func (p *party) ask(method, path, body string, head ...string) *told {
 		p.t.Fatal(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	a := &told{t: p.t, what: method + " " + path + " " + body, status: answer.StatusCode, head: answer.Header}
+	a := &response{t: p.t, what: method + " " + path + " " + body, status: answer.StatusCode, head: answer.Header}
 	if a.raw, err = io.ReadAll(answer.Body); err != nil {
 		p.t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func (p *party) ask(method, path, body string, head ...string) *told {
 func as(agent string) string { return "X-Svc-Agent: " + agent }
 
 // want holds the status and, where one is given, the code of the answer.
-func (a *told) want(status int, code ...string) *told {
+func (a *response) want(status int, code ...string) *response {
 	a.t.Helper()
 	if a.status != status || len(code) > 0 && a.at("code") != code[0] {
 		a.t.Fatalf("%s: answered %d %s, want %d %v", a.what, a.status, a.raw, status, code)
@@ -115,7 +115,7 @@ func (a *told) want(status int, code ...string) *told {
 }
 
 // at walks the answer by names and indices, separated by dots.
-func (a *told) at(path string) any {
+func (a *response) at(path string) any {
 	a.t.Helper()
 	node := a.body
 	for _, step := range strings.Split(path, ".") {
@@ -138,7 +138,7 @@ func (a *told) at(path string) any {
 	return node
 }
 
-func (a *told) text(path string) string {
+func (a *response) text(path string) string {
 	a.t.Helper()
 	text, ok := a.at(path).(string)
 	if !ok {
@@ -148,7 +148,7 @@ func (a *told) text(path string) string {
 }
 
 // len is how many items a list has.
-func (a *told) len(path string) int {
+func (a *response) len(path string) int {
 	a.t.Helper()
 	node := a.body
 	if path != "" {
@@ -162,7 +162,7 @@ func (a *told) len(path string) int {
 }
 
 // is holds members of the answer, as JSON writes them.
-func (a *told) is(members map[string]any) *told {
+func (a *response) is(members map[string]any) *response {
 	a.t.Helper()
 	for path, want := range members {
 		wanted, _ := json.Marshal(want)

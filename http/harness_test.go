@@ -34,12 +34,12 @@ import (
 	"parley/persistence"
 )
 
-// hall is the whole service over a journal in memory, behind a listener in
+// harness is the whole service over a journal in memory, behind a listener in
 // memory: all of it can live in a synctest bubble.
-type hall struct {
+type harness struct {
 	t       testing.TB
 	store   *persistence.Store
-	journal *hallJournal
+	journal *harnessJournal
 	node    *actors.Node
 	service *Service
 	server  *httpserver.Server
@@ -54,43 +54,43 @@ type hall struct {
 	client parley.ClientID
 }
 
-// hallJournal is a Store as the actors see a journal.
-type hallJournal struct {
+// harnessJournal is a Store as the actors see a journal.
+type harnessJournal struct {
 	*persistence.Store
 	views atomic.Int64 // that were opened
 	// full: there is no room for anything.
 	full atomic.Bool
-	// sight, if set, makes views what a test wants.
-	sight func(journal.View) journal.View
-	// dress, if set, makes subscriptions what a test wants.
-	dress func(journal.Subscription) journal.Subscription
+	// wrapView, if set, makes views what a test wants.
+	wrapView func(journal.View) journal.View
+	// wrapSubscription, if set, makes subscriptions what a test wants.
+	wrapSubscription func(journal.Subscription) journal.Subscription
 }
 
-func (j *hallJournal) View() journal.View {
+func (j *harnessJournal) View() journal.View {
 	j.views.Add(1)
-	if j.sight != nil {
-		return j.sight(j.Store.View())
+	if j.wrapView != nil {
+		return j.wrapView(j.Store.View())
 	}
 	return j.Store.View()
 }
 
-func (j *hallJournal) Latest() journal.View {
+func (j *harnessJournal) Latest() journal.View {
 	j.views.Add(1)
 	return j.Store.Latest()
 }
 
-func (j *hallJournal) Admit(slot parley.Slot, size int) (func(), error) {
+func (j *harnessJournal) Admit(slot parley.Slot, size int) (func(), error) {
 	if j.full.Load() {
 		return nil, parley.ErrOverloaded
 	}
 	return j.Store.Admit(slot, size)
 }
 
-func (j *hallJournal) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
-	if sub := j.Store.Follow(agent, after, notify); j.dress == nil {
+func (j *harnessJournal) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
+	if sub := j.Store.Follow(agent, after, notify); j.wrapSubscription == nil {
 		return sub
 	} else {
-		return j.dress(sub)
+		return j.wrapSubscription(sub)
 	}
 }
 
@@ -98,20 +98,20 @@ func (j *hallJournal) Follow(agent parley.AgentID, after uint64, notify func()) 
 // that tells the time for headers never ends.
 var theEngineClock = sync.OnceFunc(func() { _ = new(fasthttp.ResponseHeader).Header() })
 
-// hallOptions are what tests change of a hall.
-type hallOptions struct {
+// harnessOptions are what tests change of a harness.
+type harnessOptions struct {
 	Store  persistence.Options
 	Server httpserver.Options
 }
 
-func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn, error), change ...func(*hallOptions)) *hall {
+func newHarness(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn, error), change ...func(*harnessOptions)) *harness {
 	t.Helper()
 	entropy, logger := parley.CountingEntropy(), slog.New(slog.DiscardHandler)
 	options := persistence.Options{
 		FS: vfs.NewMem(), Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
 	}
 	var ids atomic.Int64
-	o := &hallOptions{Store: options, Server: httpserver.Options{Clock: time.Now, NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) }}}
+	o := &harnessOptions{Store: options, Server: httpserver.Options{Clock: time.Now, NewRequestID: func() string { return fmt.Sprint("r", ids.Add(1)) }}}
 	for _, c := range change {
 		c(o)
 	}
@@ -119,7 +119,7 @@ func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn,
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hall{t: t, store: store, journal: &hallJournal{Store: store}, dial: dial}
+	h := &harness{t: t, store: store, journal: &harnessJournal{Store: store}, dial: dial}
 	h.openWayOut(entropy, logger)
 	h.node = actors.New(actors.Options{Journal: h.journal, Clock: time.Now, Entropy: entropy, Logger: logger, Courier: h.courier})
 	if err := h.node.Start(); err != nil {
@@ -129,11 +129,11 @@ func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn,
 	if err != nil {
 		t.Fatal(err)
 	}
-	const base = "https://hall.example"
+	const base = "https://home.example"
 	keys := auth.KeySet{Current: auth.NewSigningKey(make([]byte, 32), time.Now())}
 	h.service = NewService(ServiceOptions{
 		Node: h.node, Issuer: auth.NewIssuer(base, base, keys, time.Now, entropy), Cursors: cursors,
-		Clock: time.Now, Entropy: entropy, BaseURL: base, Domain: "hall.example", Brand: "svc",
+		Clock: time.Now, Entropy: entropy, BaseURL: base, Domain: "home.example", Brand: "svc",
 		Difficulty: auth.NewDifficulty(0, false, time.Now), TierAtSolve: 1, Poll: limit.PollDefault, Quotas: Quotas("open"),
 		Guard: h.guard, Vault: h.vault,
 	})
@@ -159,14 +159,14 @@ func newHall(t testing.TB, journals int, ln net.Listener, dial func() (net.Conn,
 	return h
 }
 
-// hallInMemory is a hall that is reached without sockets.
-func hallInMemory(t testing.TB, journals int) *hall {
+// harnessInMemory is a harness that is reached without sockets.
+func harnessInMemory(t testing.TB, journals int) *harness {
 	ln := fasthttputil.NewInmemoryListener()
-	return newHall(t, journals, ln, ln.Dial)
+	return newHarness(t, journals, ln, ln.Dial)
 }
 
 // openWayOut lets webhooks lead to this machine, also without TLS.
-func (h *hall) openWayOut(entropy parley.Entropy, logger *slog.Logger) {
+func (h *harness) openWayOut(entropy parley.Entropy, logger *slog.Logger) {
 	h.t.Helper()
 	h.guard = egress.NewGuard(egress.Allow{PlainHTTP: true, Loopback: true}, nil)
 	var err error
@@ -180,7 +180,7 @@ func (h *hall) openWayOut(entropy parley.Entropy, logger *slog.Logger) {
 }
 
 // close ends everything that runs.
-func (h *hall) close() {
+func (h *harness) close() {
 	h.shut()
 	h.sender.Shutdown(context.Background())
 	h.node.Close()
@@ -189,11 +189,11 @@ func (h *hall) close() {
 	}
 }
 
-func (h *hall) register() {
+func (h *harness) register() {
 	h.t.Helper()
 	ctx := context.Background()
 	challenge := &registration.Challenge{
-		Text: "hall", Email: "hall@example.org", Slug: "hall", OrgName: "hall", ExpiresMs: time.Now().Add(time.Hour).UnixMilli(),
+		Text: "home", Email: "home@example.org", Slug: "home", OrgName: "home", ExpiresMs: time.Now().Add(time.Hour).UnixMilli(),
 	}
 	made, err := h.node.Solve(ctx, actors.Solution{Challenge: challenge, Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
 	if err != nil {
@@ -202,7 +202,7 @@ func (h *hall) register() {
 	h.owner, h.client = made.Org.OrgID(), made.ClientID
 }
 
-func (h *hall) agent(name string) parley.AgentID {
+func (h *harness) agent(name string) parley.AgentID {
 	h.t.Helper()
 	raw := append([]byte(name), make([]byte, 32)...)[:32]
 	a, err := h.node.CreateAgent(context.Background(), actors.NewAgent{Create: agent.Create{
@@ -215,9 +215,9 @@ func (h *hall) agent(name string) parley.AgentID {
 }
 
 // token for one of the organization's credentials.
-func (h *hall) token(client parley.ClientID) string {
+func (h *harness) token(client parley.ClientID) string {
 	h.t.Helper()
-	token, _, err := h.service.Issuer.Mint(h.owner, "hall", client)
+	token, _, err := h.service.Issuer.Mint(h.owner, "home", client)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func (h *hall) token(client parley.ClientID) string {
 }
 
 // send has from tell to a number.
-func (h *hall) send(from, to parley.AgentID, n int) *record.Message {
+func (h *harness) send(from, to parley.AgentID, n int) *record.Message {
 	h.t.Helper()
 	p, err := h.node.Send(context.Background(), actors.DirectSend{
 		Content: actors.Content{Type: "svc.v1.dm", Rendered: fmt.Appendf(nil, `"n":%d`, n), FromOrg: h.owner, ToOrg: h.owner},
@@ -237,8 +237,8 @@ func (h *hall) send(from, to parley.AgentID, n int) *record.Message {
 	return p.Message
 }
 
-// listener is the client's side of a stream.
-type listener struct {
+// streamReader is the client's side of a stream.
+type streamReader struct {
 	t      testing.TB
 	conn   net.Conn
 	lines  *bufio.Reader
@@ -246,24 +246,24 @@ type listener struct {
 	// start is the id that the stream begins with, last the newest one.
 	start, last string
 	gap         bool
-	ahead       chan heard
+	ahead       chan event
 }
 
 // listen opens a stream; lastEventID "" leaves the header out.
-func (h *hall) listen(id parley.AgentID, token, lastEventID string) *listener {
+func (h *harness) listen(id parley.AgentID, token, lastEventID string) *streamReader {
 	h.t.Helper()
 	conn, err := h.dial()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	request := "GET /agents/" + id.String() + "/stream HTTP/1.1\r\nHost: hall\r\nAuthorization: Bearer " + token + "\r\n"
+	request := "GET /agents/" + id.String() + "/stream HTTP/1.1\r\nHost: home\r\nAuthorization: Bearer " + token + "\r\n"
 	if lastEventID != "" {
 		request += "Last-Event-ID: " + lastEventID + "\r\n"
 	}
 	if _, err := conn.Write([]byte(request + "\r\n")); err != nil {
 		h.t.Fatal(err)
 	}
-	l := &listener{t: h.t, conn: conn, lines: bufio.NewReader(conn)}
+	l := &streamReader{t: h.t, conn: conn, lines: bufio.NewReader(conn)}
 	answer, err := stdhttp.ReadResponse(l.lines, &stdhttp.Request{Method: "GET"})
 	if err != nil {
 		h.t.Fatal(err)
@@ -279,8 +279,8 @@ func (h *hall) listen(id parley.AgentID, token, lastEventID string) *listener {
 }
 
 // eager has the client take all that comes, at once.
-func (l *listener) eager() *listener {
-	ahead := make(chan heard, 1<<10)
+func (l *streamReader) eager() *streamReader {
+	ahead := make(chan event, 1<<10)
 	go func() {
 		defer close(ahead)
 		for {
@@ -295,14 +295,14 @@ func (l *listener) eager() *listener {
 	return l
 }
 
-// heard is one event of a stream.
-type heard struct {
+// event is one event of a stream.
+type event struct {
 	name, id, data string
 	at             time.Time
 }
 
 // number is what a message says.
-func (e heard) number(t testing.TB) int {
+func (e event) number(t testing.TB) int {
 	t.Helper()
 	var m struct{ N *int }
 	if err := json.Unmarshal([]byte(e.data), &m); err != nil || m.N == nil {
@@ -312,7 +312,7 @@ func (e heard) number(t testing.TB) int {
 }
 
 // next gives the next event, false when the stream has ended.
-func (l *listener) next() (e heard, ok bool) {
+func (l *streamReader) next() (e event, ok bool) {
 	if l.ahead != nil {
 		e, ok = <-l.ahead
 		return e, ok
@@ -320,7 +320,7 @@ func (l *listener) next() (e heard, ok bool) {
 	return l.read()
 }
 
-func (l *listener) read() (e heard, ok bool) {
+func (l *streamReader) read() (e event, ok bool) {
 	for {
 		line, err := l.lines.ReadString('\n')
 		if err != nil {
@@ -330,7 +330,7 @@ func (l *listener) read() (e heard, ok bool) {
 		name, value, _ := strings.Cut(line, ": ")
 		switch {
 		case line == "" && e.name == "gap":
-			l.gap, e = true, heard{}
+			l.gap, e = true, event{}
 		case line == "":
 			if e.at = time.Now(); e.id != "" {
 				l.last = e.id
@@ -347,7 +347,7 @@ func (l *listener) read() (e heard, ok bool) {
 }
 
 // conversationOfEvent is the conversation that a message or a status is of.
-func conversationOfEvent(t testing.TB, e heard) string {
+func conversationOfEvent(t testing.TB, e event) string {
 	t.Helper()
 	var m struct {
 		ConversationID string `json:"conversation_id"`
@@ -370,12 +370,12 @@ func inside[T any](of any, path ...string) *T {
 	return (*T)(unsafe.Pointer(v.UnsafeAddr()))
 }
 
-func (h *hall) budget() *limit.Budget { return *inside[*limit.Budget](h.server, "host", "Budget") }
+func (h *harness) budget() *limit.Budget { return *inside[*limit.Budget](h.server, "host", "Budget") }
 
-func (h *hall) setBudget(b *limit.Budget) { *inside[*limit.Budget](h.server, "host", "Budget") = b }
+func (h *harness) setBudget(b *limit.Budget) { *inside[*limit.Budget](h.server, "host", "Budget") = b }
 
 // observe has a function called with each answer.
-func (h *hall) observe(f func(httpserver.Answer)) {
+func (h *harness) observe(f func(httpserver.Answer)) {
 	*inside[func(httpserver.Answer)](h.server, "observe") = f
 	*inside[bool](h.server, "host", "Observed") = true
 }
