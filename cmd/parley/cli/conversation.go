@@ -117,8 +117,8 @@ type conversationTranscriptCmd struct {
 }
 
 type transcriptJSON struct {
-	Agent string   `json:"agent"`
-	Items []*shown `json:"items"`
+	Agent string           `json:"agent"`
+	Items []*openedMessage `json:"items"`
 }
 
 func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Streams) error {
@@ -127,7 +127,7 @@ func (c *conversationTranscriptCmd) Run(ctx context.Context, std *program.Stream
 		return err
 	}
 	agent.AcceptKeys(c.AcceptKey...)
-	out := transcriptJSON{Agent: agent.Handle(), Items: []*shown{}}
+	out := transcriptJSON{Agent: agent.Handle(), Items: []*openedMessage{}}
 	in := api.Transcript{ID: c.ID, ActingAgent: agent.ID().String(), Limit: parley.TranscriptLimitMax}
 	for m, err := range agent.Client.TranscriptAll(ctx, in) {
 		if err != nil {

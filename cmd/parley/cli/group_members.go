@@ -122,7 +122,7 @@ type groupSendCmd struct {
 
 // broadcastJSON is a sent group message, and who was given the key with it.
 type broadcastJSON struct {
-	*shown
+	*openedMessage
 	Generation uint64            `json:"generation"`
 	Given      []parley.AgentID  `json:"key_given_to"`
 	Missed     map[string]string `json:"key_missed_by"`

@@ -18,8 +18,8 @@ type InboxCmd struct {
 
 // inboxJSON is the one value of `inbox --json`.
 type inboxJSON struct {
-	Agent string   `json:"agent"`
-	Items []*shown `json:"items"`
+	Agent string           `json:"agent"`
+	Items []*openedMessage `json:"items"`
 }
 
 func (c *InboxCmd) Run(ctx context.Context, std *program.Streams) error {
@@ -34,7 +34,7 @@ func (c *InboxCmd) Run(ctx context.Context, std *program.Streams) error {
 	if c.Type != "" {
 		in.Type = &c.Type
 	}
-	out := inboxJSON{Agent: agent.Handle(), Items: []*shown{}}
+	out := inboxJSON{Agent: agent.Handle(), Items: []*openedMessage{}}
 	for m, err := range agent.Client.InboxAll(ctx, in) {
 		if err != nil {
 			return err

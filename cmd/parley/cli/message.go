@@ -16,7 +16,7 @@ import (
 
 // shown is a message as the command line tells it: the record as the server
 // sent it, and what the agent's own keys made of it.
-type shown struct {
+type openedMessage struct {
 	api.Message
 	// Verified tells that the payload opened and that the sender signed it.
 	Verified bool `json:"verified"`
@@ -45,7 +45,7 @@ type shown struct {
 // show opens the message with the agent's keys and verifies its sender. A
 // message that cannot be opened is shown as such; that the sender's keys could
 // not be asked for says nothing of the message and is an error.
-func show(ctx context.Context, agent *client.Agent, m api.Message) (*shown, error) {
+func show(ctx context.Context, agent *client.Agent, m api.Message) (*openedMessage, error) {
 	var opened *client.Opened
 	var news *client.KeyExchange
 	var err error
@@ -60,8 +60,8 @@ func show(ctx context.Context, agent *client.Agent, m api.Message) (*shown, erro
 	return showOpened(m, opened, news, err), nil
 }
 
-func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, err error) *shown {
-	s := &shown{Message: m}
+func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, err error) *openedMessage {
+	s := &openedMessage{Message: m}
 	if err != nil {
 		reason := err.Error()
 		s.OpenError, s.notice = &reason, invitationNotice(m)
@@ -92,7 +92,7 @@ func showOpened(m api.Message, opened *client.Opened, news *client.KeyExchange, 
 
 // String is the message for a person: who, to whom, when, whether the sender is
 // who they say, the text, and the ids that further commands want.
-func (s *shown) String() string {
+func (s *openedMessage) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s -> %s  %s  %s  %s\n", program.Clock(s.CreatedAt), sender(s.Message), recipient(s.Message), program.Printable(s.Type), s.Status, s.verdict())
 	switch {
@@ -112,7 +112,7 @@ func (s *shown) String() string {
 }
 
 // verdict says what the signature proves.
-func (s *shown) verdict() string {
+func (s *openedMessage) verdict() string {
 	switch {
 	case s.notice != "":
 		return "by the service"

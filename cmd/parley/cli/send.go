@@ -130,9 +130,9 @@ func sendTarget(ctx context.Context, from *client.Client, to string) (string, er
 
 // syncResult is a sync's answer with both messages opened.
 type syncResult struct {
-	Message *shown `json:"message"`
-	Reply   *shown `json:"reply"`
-	Status  string `json:"status"`
+	Message *openedMessage `json:"message"`
+	Reply   *openedMessage `json:"reply"`
+	Status  string         `json:"status"`
 	// ConversationStatus tells how the conversation ended without a reply.
 	ConversationStatus *string `json:"conversation_status,omitzero"`
 }
@@ -169,7 +169,7 @@ func (c *SendCmd) showResult(ctx context.Context, std *program.Streams, agent *c
 }
 
 // showOwn opens the sender's own copy of a sent message.
-func showOwn(ctx context.Context, agent *client.Agent, sent *client.SentMessage) (*shown, error) {
+func showOwn(ctx context.Context, agent *client.Agent, sent *client.SentMessage) (*openedMessage, error) {
 	s, err := show(ctx, agent, sent.Message)
 	if err == nil {
 		s.Replayed = &sent.Replayed

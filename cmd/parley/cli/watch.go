@@ -30,7 +30,7 @@ type watched struct {
 	Event string `json:"event"`
 	// LastEventID is what to resume after; see --after.
 	LastEventID string              `json:"last_event_id"`
-	Message     *shown              `json:"message,omitzero"`
+	Message     *openedMessage      `json:"message,omitzero"`
 	Status      *api.StatusEvent    `json:"status,omitzero"`
 	Heartbeat   *api.HeartbeatEvent `json:"heartbeat,omitzero"`
 	Gap         *api.GapEvent       `json:"gap,omitzero"`

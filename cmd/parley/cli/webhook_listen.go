@@ -33,7 +33,7 @@ const deliveryBytesMax = 64 << 10
 var errNoDelivery = program.ExitError{Code: program.ExitTimeout, Err: errors.New("no delivery came in time")}
 
 // heardDelivery is one line of `webhook listen --json`.
-type heardDelivery struct {
+type receivedDelivery struct {
 	// ID is the webhook-id: the delivery job's.
 	ID string `json:"id"`
 	// Verified tells whether both signatures and the age are right; Error says why
@@ -60,7 +60,7 @@ func (c *webhookListenCmd) Run(ctx context.Context, std *program.Streams) (err e
 		return program.ExitError{Code: program.ExitNetwork, Err: err}
 	}
 	defer func() { _ = ln.Close() }()
-	ear := &webhookEar{secret: c.Secret, brand: "svc", heard: make(chan heardDelivery), ready: make(chan struct{})}
+	ear := &deliveryReceiver{secret: c.Secret, brand: "svc", heard: make(chan receivedDelivery), ready: make(chan struct{})}
 	server := &http.Server{Handler: ear, ReadTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(ln) }() // ends with the listener
 	defer func() { _ = server.Close() }()
@@ -79,7 +79,7 @@ func (c *webhookListenCmd) Run(ctx context.Context, std *program.Streams) (err e
 }
 
 // create makes a webhook that leads here, and gives what deletes it.
-func (c *webhookListenCmd) create(ctx context.Context, std *program.Streams, ear *webhookEar, here string) (forget func() error, err error) {
+func (c *webhookListenCmd) create(ctx context.Context, std *program.Streams, ear *deliveryReceiver, here string) (forget func() error, err error) {
 	from, _, err := c.Open()
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func forgetWebhook(ctx context.Context, from *client.Client, id parley.AnyID) er
 	return from.DeleteWebhook(ctx, id)
 }
 
-func (c *webhookListenCmd) follow(ctx context.Context, std *program.Streams, ear *webhookEar) error {
+func (c *webhookListenCmd) follow(ctx context.Context, std *program.Streams, ear *deliveryReceiver) error {
 	var over <-chan time.Time
 	if c.Once && c.Timeout > 0 {
 		over = time.After(c.Timeout)
@@ -132,7 +132,7 @@ func (c *webhookListenCmd) follow(ctx context.Context, std *program.Streams, ear
 	}
 }
 
-func tellDelivery(std *program.Streams, d *heardDelivery) error {
+func tellDelivery(std *program.Streams, d *receivedDelivery) error {
 	switch {
 	case std.JSON:
 		return std.Value(d)
@@ -153,15 +153,15 @@ func tellDelivery(std *program.Streams, d *heardDelivery) error {
 }
 
 // webhookEar receives deliveries and hands each on once it is judged and answered.
-type webhookEar struct {
+type deliveryReceiver struct {
 	secret string
 	brand  string
-	heard  chan heardDelivery
+	heard  chan receivedDelivery
 	// ready is closed once the secret is known.
 	ready chan struct{}
 }
 
-func (e *webhookEar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e *deliveryReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
@@ -176,7 +176,7 @@ func (e *webhookEar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	told := heardDelivery{ID: r.Header.Get("Webhook-Id")}
+	told := receivedDelivery{ID: r.Header.Get("Webhook-Id")}
 	w.Header().Set("Content-Length", "0")
 	d, err := client.OpenDelivery(e.secret, e.brand, r.Header, body, time.Now())
 	if err != nil {

@@ -21,8 +21,8 @@ func (s *story) serverDies() {
 		return
 	}
 	before, inbox := s.transcript(), s.bobsInbox()
-	lastSeen := s.ear.lastID
-	s.ear.close()
+	lastSeen := s.stream.lastID
+	s.stream.close()
 	s.aside("Bob stops listening, Alice writes once more, and the moment she has her answer:")
 	s.quote("alice", lastText)
 	missed := s.tell(lastText)
@@ -55,13 +55,13 @@ func (s *story) returns(before []api.Message, inbox []parley.MessageID, missed *
 	opened := must(s.bob.OpenMessage(s.ctx, *newest))
 	s.check(string(opened.Payload) == lastText, "the last one opens and is Alice's: “%s”", opened.Payload)
 
-	s.ear = must(listen(s.ctx, s.bob, lastSeen))
-	resumed := must(s.ear.next("an event", func(client.Incoming) bool { return true }))
+	s.stream = must(listen(s.ctx, s.bob, lastSeen))
+	resumed := must(s.stream.next("an event", func(client.Incoming) bool { return true }))
 	s.check(resumed.Message != nil && resumed.Message.ID == missed.ID, "his stream resumes after the last message he had seen, with the one he missed")
 	again := s.tell(keyedText, under(demoKey))
 	s.check(again.Replayed && again.ID == s.keyed.ID, "the key used before the crash still gives the same message")
 	live := s.tell("Still there?")
-	heard := must(s.ear.message())
+	heard := must(s.stream.message())
 	s.check(heard.Message.ID == live.ID, "and life goes on: a new message is on Bob's stream at once")
 	announced := s.announce(returnText)
 	all := s.heardByAll()

@@ -31,7 +31,7 @@ type story struct {
 	server *child // nil when the server is not ours
 
 	alice, bob *client.Agent
-	ear        *ear // bob's open stream
+	stream     *eventStream // bob's open stream
 
 	carol *client.Agent
 	group *api.Group // of the three
@@ -84,8 +84,8 @@ func (c *DemoCmd) Run(ctx context.Context, std *program.Streams) (err error) {
 
 // end closes the story, however it went.
 func (s *story) end(trouble any, took time.Duration) error {
-	if s.ear != nil {
-		s.ear.close()
+	if s.stream != nil {
+		s.stream.close()
 	}
 	if s.server != nil {
 		s.server.kill()

@@ -84,7 +84,7 @@ func (s *story) announce(words string) *client.SentBroadcast {
 
 // heardByAll is the next message to the group on Bob's stream.
 func (s *story) heardByAll() client.Incoming {
-	return must(s.ear.next("a message to the group", func(in client.Incoming) bool { return in.Message != nil && in.Message.GroupID != nil }))
+	return must(s.stream.next("a message to the group", func(in client.Incoming) bool { return in.Message != nil && in.Message.GroupID != nil }))
 }
 
 // carolsCopy is the newest message to the group in Carol's inbox.

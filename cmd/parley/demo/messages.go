@@ -73,12 +73,12 @@ func (s *story) create(organization, name string) *client.Agent {
 
 func (s *story) aliceWrites() {
 	s.title("Bob listens on his stream; Alice sends him a sealed message")
-	s.ear = must(listen(s.ctx, s.bob, ""))
+	s.stream = must(listen(s.ctx, s.bob, ""))
 	s.quote("alice", greetingText)
 	start := time.Now()
 	s.greeting = s.tell(greetingText)
 	answered := time.Since(start)
-	heard := must(s.ear.message())
+	heard := must(s.stream.message())
 	arrived := time.Since(start)
 	s.check(heard.Message.ID == s.greeting.ID, "on disk and answered after %s, on Bob's stream after %s", millis(answered), millis(arrived))
 
@@ -128,7 +128,7 @@ func (s *story) aliceCalls() {
 		result, err := s.alice.SyncSealed(s.ctx, s.bob.Handle(), []byte(questionText), s.alice.Client.MessageType("task_request"), demoPatience, plainText)
 		returned <- outcome{result, err}
 	}()
-	asked := must(s.ear.message())
+	asked := must(s.stream.message())
 	must(0, asked.OpenError)
 	must(s.bob.ReplySealed(s.ctx, *asked.Message, []byte(priceText), s.bob.Client.MessageType("task_response"), plainReply))
 	call := <-returned
@@ -154,14 +154,14 @@ func (s *story) statusMoves() {
 	s.check(errors.Is(err, client.ConversationClosed), "so is another reply: %v", refusal(err))
 
 	statuses := func() (told []string) {
-		for _, event := range s.ear.heard {
+		for _, event := range s.stream.heard {
 			if event.Status != nil && event.Status.ConversationID == id {
 				told = append(told, event.Status.Status)
 			}
 		}
 		return told
 	}
-	must(s.ear.next("the last status", func(client.Incoming) bool { return slices.Contains(statuses(), api.Completed) }))
+	must(s.stream.next("the last status", func(client.Incoming) bool { return slices.Contains(statuses(), api.Completed) }))
 	want := append([]string{api.Open}, moves...)
 	s.check(slices.Equal(statuses(), want), "Bob's stream told him each: %s", strings.Join(statuses(), ", "))
 }
@@ -172,7 +172,7 @@ func (s *story) sendsTwice() {
 	s.keyed = s.tell(keyedText, under(demoKey))
 	again := s.tell(keyedText, under(demoKey))
 	s.check(!s.keyed.Replayed && again.Replayed && again.ID == s.keyed.ID, "the repeat is given the same message, %s", s.keyed.ID)
-	heard := must(s.ear.message())
+	heard := must(s.stream.message())
 	s.check(heard.Message.ID == s.keyed.ID, "Bob's stream brought it")
 	copies := 0
 	for m, err := range s.bob.Client.InboxAll(s.ctx, api.Inbox{ID: s.bob.ID()}) {

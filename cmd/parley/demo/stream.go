@@ -10,7 +10,7 @@ import (
 )
 
 // ear is an agent's open stream, read one event after the other.
-type ear struct {
+type eventStream struct {
 	events chan client.Incoming
 	failed chan error
 	cancel context.CancelFunc
@@ -22,9 +22,9 @@ type ear struct {
 
 // listen opens the agent's stream after lastID and returns once the server has
 // accepted it.
-func listen(ctx context.Context, agent *client.Agent, lastID string) (*ear, error) {
+func listen(ctx context.Context, agent *client.Agent, lastID string) (*eventStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	e := &ear{events: make(chan client.Incoming, 64), failed: make(chan error, 1), cancel: cancel, ended: make(chan struct{}), lastID: lastID}
+	e := &eventStream{events: make(chan client.Incoming, 64), failed: make(chan error, 1), cancel: cancel, ended: make(chan struct{}), lastID: lastID}
 	connected := make(chan struct{}, 1)
 	options := client.StreamOptions{LastEventID: lastID, OnConnect: func() {
 		select {
@@ -45,7 +45,7 @@ func listen(ctx context.Context, agent *client.Agent, lastID string) (*ear, erro
 	}
 }
 
-func (e *ear) follow(ctx context.Context, agent *client.Agent, options client.StreamOptions) {
+func (e *eventStream) follow(ctx context.Context, agent *client.Agent, options client.StreamOptions) {
 	defer close(e.ended)
 	for event, err := range agent.Listen(ctx, options) {
 		if err != nil {
@@ -61,7 +61,7 @@ func (e *ear) follow(ctx context.Context, agent *client.Agent, options client.St
 }
 
 // next takes events until one that is wanted.
-func (e *ear) next(what string, wanted func(client.Incoming) bool) (client.Incoming, error) {
+func (e *eventStream) next(what string, wanted func(client.Incoming) bool) (client.Incoming, error) {
 	patience := time.NewTimer(demoPatience)
 	defer patience.Stop()
 	for {
@@ -80,12 +80,12 @@ func (e *ear) next(what string, wanted func(client.Incoming) bool) (client.Incom
 }
 
 // message takes events up to the next message.
-func (e *ear) message() (client.Incoming, error) {
+func (e *eventStream) message() (client.Incoming, error) {
 	return e.next("a message", func(in client.Incoming) bool { return in.Message != nil })
 }
 
 // close ends the stream from the listener's side.
-func (e *ear) close() {
+func (e *eventStream) close() {
 	e.cancel()
 	<-e.ended
 }
