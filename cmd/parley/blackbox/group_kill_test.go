@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// village is agents and groups that everybody does everything with.
-type village struct {
+// groupDeployment has agents and groups on which clients run all commands at once.
+type groupDeployment struct {
 	t      *testing.T
 	s      *server
 	mu     sync.Mutex
@@ -21,8 +21,8 @@ type village struct {
 	done   atomic.Int64
 }
 
-func newVillage(t *testing.T, s *server) *village {
-	v := &village{t: t, s: s}
+func newVillage(t *testing.T, s *server) *groupDeployment {
+	v := &groupDeployment{t: t, s: s}
 	for range 3 {
 		v.agents = append(v.agents, s.org(t).crew(8, "v")...)
 	}
@@ -33,20 +33,20 @@ func newVillage(t *testing.T, s *server) *village {
 	return v
 }
 
-func (v *village) someone() *agent {
+func (v *groupDeployment) someone() *agent {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return anyOf(v.agents)
 }
 
-func (v *village) somewhere() *group {
+func (v *groupDeployment) somewhere() *group {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return anyOf(v.groups)
 }
 
 // deed is one thing that somebody does, whether or not it may.
-func (v *village) deed() *answer {
+func (v *groupDeployment) deed() *answer {
 	g, other, r := v.someone(), v.someone(), v.somewhere()
 	switch dice := rand.IntN(100); {
 	case dice < 25:
@@ -74,7 +74,7 @@ func (v *village) deed() *answer {
 }
 
 // votes casts a vote on some request that is open.
-func (v *village) votes(r *group, g *agent) *answer {
+func (v *groupDeployment) votes(r *group, g *agent) *answer {
 	page := r.by.org.get(r.path("/requests"))
 	rows, _ := page.at("items").([]any)
 	if len(rows) == 0 {
@@ -83,7 +83,7 @@ func (v *village) votes(r *group, g *agent) *answer {
 	return r.vote(g, text(anyOf(rows).(obj), "id"), []string{"approve", "approve", "deny"}[rand.IntN(3)])
 }
 
-func (v *village) founds(g *agent) *answer {
+func (v *groupDeployment) founds(g *agent) *answer {
 	a := g.founds(obj{"enrollment_policy": "open", "isolated": rand.IntN(2) == 0})
 	if a.status == 201 {
 		v.mu.Lock()
@@ -93,7 +93,7 @@ func (v *village) founds(g *agent) *answer {
 	return a
 }
 
-func (v *village) revokes(g *agent) *answer {
+func (v *groupDeployment) revokes(g *agent) *answer {
 	v.mu.Lock()
 	at := slices.Index(v.agents, g)
 	if few := len(v.agents) < 16; few || at < 0 {
@@ -106,7 +106,7 @@ func (v *village) revokes(g *agent) *answer {
 }
 
 // lives lets everybody at it for a while and kills the server under them.
-func (v *village) lives(d time.Duration) {
+func (v *groupDeployment) lives(d time.Duration) {
 	v.dying.Store(false)
 	var working sync.WaitGroup
 	for range 10 {
@@ -135,7 +135,7 @@ func (v *village) lives(d time.Duration) {
 }
 
 // faults are what no group may be, whatever was done.
-func (v *village) faults() (faults []string) {
+func (v *groupDeployment) faults() (faults []string) {
 	seats, isolated := map[string]int{}, map[string]bool{}
 	for _, r := range v.groups {
 		a := r.by.org.get(r.path(""))

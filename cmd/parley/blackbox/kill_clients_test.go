@@ -13,7 +13,7 @@ import (
 // talk is a conversation that several clients reply to and move.
 type talk struct {
 	root  history.Message
-	sides [2]*party // initiator, responder
+	sides [2]*participant // initiator, responder
 
 	mu     sync.Mutex
 	latest []history.Message
@@ -83,10 +83,10 @@ func (t *talks) everyone() []*talk {
 }
 
 // begin starts a conversation between two parties.
-func (w *world) begin(from, to *party) bool {
+func (w *recordedServer) begin(from, to *participant) bool {
 	out := w.write(attempt{from: from, to: to, key: w.newKey()})
 	if out.Outcome == history.Acked {
-		k := &talk{root: out.Shown, sides: [2]*party{from, to}}
+		k := &talk{root: out.Shown, sides: [2]*participant{from, to}}
 		k.said(out.Shown)
 		w.talks.add(k)
 	}
@@ -97,7 +97,7 @@ func anyOf[T any](list []T) T { return list[rand.IntN(len(list))] }
 
 // writer sends and replies until the server dies. Now and then it does the same
 // twice at once, or goes away before the answer is there and asks again.
-func (w *world) writer(self *party) {
+func (w *recordedServer) writer(self *participant) {
 	for !w.dying.Load() {
 		at := attempt{from: self, to: anyOf(w.popular), key: w.newKey()}
 		var k *talk
@@ -122,7 +122,7 @@ func (w *world) writer(self *party) {
 }
 
 // mover moves conversations, as two do at once, and looks where they are.
-func (w *world) mover() {
+func (w *recordedServer) mover() {
 	for !w.dying.Load() {
 		k := w.talks.any(true)
 		if k == nil {
@@ -165,7 +165,7 @@ func someStatus(side int) string {
 }
 
 // reader reads pages, transcripts and single messages.
-func (w *world) reader() {
+func (w *recordedServer) reader() {
 	for !w.dying.Load() {
 		k := w.talks.any(false)
 		var err error
@@ -193,13 +193,13 @@ func (w *world) reader() {
 // the last message that came.
 type listener struct {
 	name string
-	of   *party
+	of   *participant
 	last history.ID
 }
 
 // follow makes one connection and records it. It ends when the time is up, the
 // server dies, or the message until has come.
-func (w *world) follow(l *listener, d time.Duration, until history.ID) bool {
+func (w *recordedServer) follow(l *listener, d time.Duration, until history.ID) bool {
 	c := history.Connection{Follower: l.name, Agent: l.of.is, After: l.last}
 	c.Asked = w.now()
 	c.Answered = c.Asked
@@ -228,7 +228,7 @@ func (w *world) follow(l *listener, d time.Duration, until history.ID) bool {
 	return c.Caught
 }
 
-func (w *world) heard(l *listener, c *history.Connection, e event) {
+func (w *recordedServer) heard(l *listener, c *history.Connection, e event) {
 	var heard history.Event
 	var err error
 	switch e.name {
@@ -251,7 +251,7 @@ func (w *world) heard(l *listener, c *history.Connection, e event) {
 }
 
 // listen follows until the server dies, cutting connections wherever they stand.
-func (w *world) listen(l *listener) {
+func (w *recordedServer) listen(l *listener) {
 	for !w.dying.Load() {
 		w.follow(l, time.Duration(10+rand.IntN(150))*time.Millisecond, history.ID{})
 	}

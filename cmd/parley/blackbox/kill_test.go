@@ -43,7 +43,7 @@ func TestKillUnderLoad(t *testing.T) {
 }
 
 // ears follow those whom everybody writes to and one who is only replied to.
-func (w *world) ears() []*listener {
+func (w *recordedServer) ears() []*listener {
 	ears := []*listener{{name: "first", of: w.popular[0]}, {name: "second", of: w.popular[0]}, {name: "third", of: w.senders[0]}}
 	for _, p := range w.popular[1:] {
 		ears = append(ears, &listener{name: "fourth", of: p})
@@ -52,7 +52,7 @@ func (w *world) ears() []*listener {
 }
 
 // live lets everybody at the server for a while and kills it under them.
-func (w *world) live(ears []*listener, c crowd, d time.Duration) {
+func (w *recordedServer) live(ears []*listener, c crowd, d time.Duration) {
 	w.dying.Store(false)
 	for i := range 6 {
 		if len(w.talks.live) <= i {
@@ -85,7 +85,7 @@ func (w *world) live(ears []*listener, c crowd, d time.Duration) {
 
 // restarted starts the server again and asks once more for what was not
 // answered.
-func (w *world) restarted() {
+func (w *recordedServer) restarted() {
 	began := time.Now()
 	w.s.restart(w.t)
 	w.tally.restarts = append(w.tally.restarts, time.Since(began))
@@ -119,12 +119,12 @@ func (w *world) restarted() {
 
 // readAll reads everything that is to be judged, when nobody writes any more.
 // The last message to each party comes after everything else that it is told.
-func (w *world) readAll(ears []*listener, streams bool) {
+func (w *recordedServer) readAll(ears []*listener, streams bool) {
 	parties := w.parties()
 	last := together(len(parties), func(i int) history.Send {
 		return w.write(attempt{from: parties[(i+1)%len(parties)], to: parties[i], key: w.newKey()})
 	})
-	ends := map[*party]history.ID{}
+	ends := map[*participant]history.ID{}
 	for i, out := range last {
 		ends[parties[i]] = out.Shown.ID
 	}
@@ -164,7 +164,7 @@ func (w *world) readAll(ears []*listener, streams bool) {
 
 // whole reads an inbox until it has everything that was acknowledged. After a
 // slow answer, what is promised follows: it is lost if it does not within 5 s.
-func (w *world) whole(p *party) bool {
+func (w *recordedServer) whole(p *participant) bool {
 	for began := w.now(); ; time.Sleep(5 * time.Millisecond) {
 		page, err := w.page(p, 100, 1<<20)
 		if err != nil || w.h.Unread(page) == 0 || w.now()-began > 5*time.Second {
@@ -174,7 +174,7 @@ func (w *world) whole(p *party) bool {
 }
 
 // judge ends the test at the first fault: what comes after would only repeat it.
-func (w *world) judge() {
+func (w *recordedServer) judge() {
 	w.t.Helper()
 	if faults := w.h.Check(); len(faults) > 0 {
 		w.t.Fatalf("after %d kills:\n%s", w.tally.kills, history.Report(faults))
@@ -186,7 +186,7 @@ func (w *world) judge() {
 
 // seesLosses takes acknowledged messages out of the inbox that was read last:
 // the judge must miss each of them.
-func (w *world) seesLosses() {
+func (w *recordedServer) seesLosses() {
 	w.t.Helper()
 	p, err := w.page(w.popular[0], 100, 1<<20)
 	if err != nil || len(p.Rows) < 20 {

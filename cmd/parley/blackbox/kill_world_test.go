@@ -19,20 +19,20 @@ import (
 	"parley/cmd/parley/history"
 )
 
-// party is an agent whose id the judge can read.
-type party struct {
+// participant is an agent with an id of package history.
+type participant struct {
 	*agent
 	is history.ID
 }
 
-// world is a server and the clients that record what it tells them.
-type world struct {
+// recordedServer is a server with clients that record its answers.
+type recordedServer struct {
 	t       testing.TB
 	s       *server
 	h       *history.History
 	began   time.Time
-	popular []*party // whom everybody writes to
-	senders []*party
+	popular []*participant // whom everybody writes to
+	senders []*participant
 	talks   *talks
 	// dying tells that the server is being killed: connections may end.
 	dying atomic.Bool
@@ -58,9 +58,9 @@ func (y *tally) String() string {
 }
 
 // newWorld makes agents of their own on a server.
-func newWorld(t testing.TB, s *server, popular, senders int) *world {
+func newWorld(t testing.TB, s *server, popular, senders int) *recordedServer {
 	t.Helper()
-	w := &world{t: t, s: s, h: history.New(settleWait), began: time.Now()}
+	w := &recordedServer{t: t, s: s, h: history.New(settleWait), began: time.Now()}
 	for range popular {
 		w.popular = append(w.popular, w.party(s.org(t), "popular"))
 	}
@@ -75,26 +75,28 @@ func newWorld(t testing.TB, s *server, popular, senders int) *world {
 	return w
 }
 
-func (w *world) party(o *org, name string) *party {
+func (w *recordedServer) party(o *org, name string) *participant {
 	g := o.agent(name)
 	id, err := history.ParseID(g.id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &party{agent: g, is: id}
+	return &participant{agent: g, is: id}
 }
 
-func (w *world) parties() []*party { return append(append([]*party{}, w.popular...), w.senders...) }
+func (w *recordedServer) parties() []*participant {
+	return append(append([]*participant{}, w.popular...), w.senders...)
+}
 
 // odd reports an answer that no rule foresees. Only the first few are worth
 // reading.
-func (w *world) odd(format string, args ...any) {
+func (w *recordedServer) odd(format string, args ...any) {
 	if w.tally.odd.Add(1) <= 5 {
 		w.t.Errorf(format, args...)
 	}
 }
 
-func (w *world) now() time.Duration { return time.Since(w.began) }
+func (w *recordedServer) now() time.Duration { return time.Since(w.began) }
 
 // told is what came back, undecoded.
 type told struct {
@@ -119,7 +121,7 @@ func (a *told) code() (code, current string) {
 }
 
 // ask makes one request as a party.
-func (w *world) ask(ctx context.Context, p *party, method, path string, body any, headers ...string) *told {
+func (w *recordedServer) ask(ctx context.Context, p *participant, method, path string, body any, headers ...string) *told {
 	a := &told{}
 	req, err := w.s.request(p.token, method, path, body, append(headers, "X-Svc-Agent", p.id)...)
 	if err != nil {
@@ -143,7 +145,7 @@ func (w *world) ask(ctx context.Context, p *party, method, path string, body any
 
 // outcome tells what the client of a write knows after an answer; fine are the
 // codes of refusals that may be.
-func (w *world) outcome(a *told, asked string, fine ...string) history.Outcome {
+func (w *recordedServer) outcome(a *told, asked string, fine ...string) history.Outcome {
 	if a.err != nil {
 		return history.Unknown
 	}
@@ -165,12 +167,12 @@ func (w *world) outcome(a *told, asked string, fine ...string) history.Outcome {
 
 // attempt is a send or a reply with its key.
 type attempt struct {
-	from, to *party
+	from, to *participant
 	key      string
 	replyTo  *history.Message
 }
 
-func (w *world) newKey() string { return "k" + strconv.FormatInt(w.tally.keys.Add(1), 10) }
+func (w *recordedServer) newKey() string { return "k" + strconv.FormatInt(w.tally.keys.Add(1), 10) }
 
 // payloadOf stands before the key of which a payload is.
 const payloadOf = "payload of "
@@ -179,7 +181,7 @@ const payloadOf = "payload of "
 var filler = strings.Repeat("x", 3000)
 
 // send makes an attempt and records it.
-func (w *world) send(ctx context.Context, at attempt) history.Send {
+func (w *recordedServer) send(ctx context.Context, at attempt) history.Send {
 	out := history.Send{Key: at.key, Payload: b64([]byte(payloadOf + at.key)), From: at.from.is, To: at.to.is}
 	path := "/messages"
 	body := `{"type":"svc.v1.dm","encrypted_payload":"` + out.Payload + `","self_encrypted_payload":"` + filler[:1+rand.IntN(len(filler))] + `"`
@@ -203,7 +205,7 @@ func (w *world) send(ctx context.Context, at attempt) history.Send {
 }
 
 // write sends and keeps in mind what has to be asked again.
-func (w *world) write(at attempt) history.Send {
+func (w *recordedServer) write(at attempt) history.Send {
 	out := w.send(context.Background(), at)
 	if out.Outcome == history.Unknown {
 		w.mu.Lock()
@@ -215,7 +217,7 @@ func (w *world) write(at attempt) history.Send {
 
 // page reads an inbox from its newest row on, in pages of limit rows, at most
 // pages of them. What was shown before an error was shown.
-func (w *world) page(p *party, limit, pages int) (history.Page, error) {
+func (w *recordedServer) page(p *participant, limit, pages int) (history.Page, error) {
 	out := history.Page{Agent: p.is, Top: true}
 	cursor := ""
 	for range pages {
@@ -245,7 +247,7 @@ func (w *world) page(p *party, limit, pages int) (history.Page, error) {
 }
 
 // decoded reads an answer that must be 200 unless the server died.
-func (w *world) decoded(a *told, v any) error {
+func (w *recordedServer) decoded(a *told, v any) error {
 	switch {
 	case a.err != nil:
 		return a.err
@@ -261,7 +263,7 @@ func (w *world) decoded(a *told, v any) error {
 }
 
 // transcript reads a conversation from its first message on.
-func (w *world) transcript(k *talk, reader *party, limit, pages int) error {
+func (w *recordedServer) transcript(k *talk, reader *participant, limit, pages int) error {
 	out := history.Transcript{Conversation: k.root.Conversation, Reader: reader.is}
 	cursor := ""
 	for range pages {
@@ -288,7 +290,7 @@ func (w *world) transcript(k *talk, reader *party, limit, pages int) error {
 }
 
 // look reads a conversation's status.
-func (w *world) look(ctx context.Context, k *talk, reader *party) (history.Look, error) {
+func (w *recordedServer) look(ctx context.Context, k *talk, reader *participant) (history.Look, error) {
 	a := w.ask(ctx, reader, "GET", k.path(""), nil)
 	var record struct {
 		Status string `json:"status"`
@@ -302,7 +304,7 @@ func (w *world) look(ctx context.Context, k *talk, reader *party) (history.Look,
 }
 
 // move asks for another status.
-func (w *world) move(ctx context.Context, k *talk, by *party, to string) history.Change {
+func (w *recordedServer) move(ctx context.Context, k *talk, by *participant, to string) history.Change {
 	a := w.ask(ctx, by, "PATCH", k.path("/status"), verbatim(`{"status":"`+to+`"}`))
 	out := history.Change{Span: a.Span, Conversation: k.root.Conversation, To: to, Outcome: w.outcome(a, "PATCH "+to, "invalid_transition")}
 	if out.Outcome == history.Refused {

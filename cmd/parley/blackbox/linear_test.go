@@ -38,7 +38,7 @@ func (r *recorder) died(at time.Duration) {
 
 // inLives runs clients, and kills the server under them when it is to be
 // killed; then they go on.
-func (w *world) inLives(kill bool, recorders []*recorder, run func(life int)) {
+func (w *recordedServer) inLives(kill bool, recorders []*recorder, run func(life int)) {
 	if kill {
 		done := make(chan struct{})
 		w.dying.Store(false)
@@ -72,7 +72,7 @@ func hasty() (context.Context, context.CancelFunc) {
 
 // linearly runs a test on servers with one journal and with four, once in one
 // life and once with a kill in the middle.
-func linearly(t *testing.T, test func(t *testing.T, w *world, kill bool)) {
+func linearly(t *testing.T, test func(t *testing.T, w *recordedServer, kill bool)) {
 	for _, v := range variants {
 		for _, kill := range []bool{false, true} {
 			name := "journals=" + v.journals
@@ -90,7 +90,7 @@ func linearly(t *testing.T, test func(t *testing.T, w *world, kill bool)) {
 // moves by the table, whoever asks at the same time and whatever is lost.
 func TestStatusIsLinearizable(t *testing.T) {
 	const talks, clients, each, rounds = 6, 4, 20, 4
-	linearly(t, func(t *testing.T, w *world, kill bool) {
+	linearly(t, func(t *testing.T, w *recordedServer, kill bool) {
 		ops, winners := 0, 0
 		for range rounds {
 			var recorders []*recorder
@@ -120,7 +120,7 @@ func TestStatusIsLinearizable(t *testing.T) {
 }
 
 // operate asks for things of one conversation until enough or dead.
-func (w *world) operate(k *talk, client, n int, r *recorder) bool {
+func (w *recordedServer) operate(k *talk, client, n int, r *recorder) bool {
 	side := client % 2
 	for range n {
 		if w.dying.Load() {
@@ -190,10 +190,10 @@ func refused(t *testing.T, what string, judge func([]porcupine.Operation) porcup
 // and which is read whole.
 func TestInboxIsLinearizable(t *testing.T) {
 	const boxes, appenders, readers, each, rounds = 3, 4, 2, 15, 3
-	linearly(t, func(t *testing.T, w *world, kill bool) {
+	linearly(t, func(t *testing.T, w *recordedServer, kill bool) {
 		ops, lost, stale, swapped := 0, 0, 0, 0
 		for range rounds {
-			var to []*party
+			var to []*participant
 			var recorders []*recorder
 			for range boxes {
 				to, recorders = append(to, w.party(w.s.org(t), "box")), append(recorders, &recorder{})
@@ -232,7 +232,7 @@ func TestInboxIsLinearizable(t *testing.T) {
 
 // append sends to an inbox until enough or dead; what is unknown is sent again
 // with the same key in the next life.
-func (w *world) append(from, to *party, client, n int, r *recorder, again **attempt) {
+func (w *recordedServer) append(from, to *participant, client, n int, r *recorder, again **attempt) {
 	for range n {
 		if w.dying.Load() {
 			return
@@ -255,7 +255,7 @@ func (w *world) append(from, to *party, client, n int, r *recorder, again **atte
 }
 
 // list reads an inbox whole until enough or dead.
-func (w *world) list(p *party, client, n int, r *recorder) {
+func (w *recordedServer) list(p *participant, client, n int, r *recorder) {
 	for range n {
 		page, err := w.page(p, 20+rand.IntN(80), 1000)
 		if w.dying.Load() || err != nil {

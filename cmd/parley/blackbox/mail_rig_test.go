@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// office is a mail server. It takes every letter and keeps what it was told.
-type office struct {
+// smtpServer is a mail server that accepts every email and keeps it.
+type smtpServer struct {
 	ln net.Listener
 	// lock is its certificate; nil: it never encrypts.
 	lock *tls.Config
@@ -29,20 +29,20 @@ type office struct {
 	user, password string // who may send; "" anybody
 
 	mu      sync.Mutex
-	letters []*mailed
+	letters []*receivedEmail
 	clear   []string // lines that came unencrypted
 	ended   int      // conversations
 }
 
-// mailed is a letter as the office got it.
-type mailed struct {
+// receivedEmail is an email as the server received it.
+type receivedEmail struct {
 	from, login string
 	to          []string
 	raw         []byte
 	sealed      bool // by TLS
 }
 
-func newOffice(t testing.TB, o *office) *office {
+func newOffice(t testing.TB, o *smtpServer) *smtpServer {
 	t.Helper()
 	var err error
 	if o.ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
@@ -62,7 +62,7 @@ func newOffice(t testing.TB, o *office) *office {
 }
 
 // url is the address as the server is told it.
-func (o *office) url() string {
+func (o *smtpServer) url() string {
 	scheme, login := "smtp", ""
 	if o.atOnce {
 		scheme = "smtps"
@@ -73,7 +73,7 @@ func (o *office) url() string {
 	return scheme + "://" + login + o.ln.Addr().String()
 }
 
-func (o *office) serve(conn net.Conn) {
+func (o *smtpServer) serve(conn net.Conn) {
 	defer func() {
 		_ = conn.Close()
 		o.mu.Lock()
@@ -96,8 +96,8 @@ func (o *office) serve(conn net.Conn) {
 }
 
 // talk holds a conversation to its end, or until the other side wants it sealed.
-func (o *office) talk(text *textproto.Conn, sealed bool) (seal bool) {
-	m := &mailed{sealed: sealed}
+func (o *smtpServer) talk(text *textproto.Conn, sealed bool) (seal bool) {
+	m := &receivedEmail{sealed: sealed}
 	for {
 		line, err := text.ReadLine()
 		if err != nil {
@@ -137,7 +137,7 @@ func (o *office) talk(text *textproto.Conn, sealed bool) (seal bool) {
 			o.mu.Lock()
 			o.letters = append(o.letters, m)
 			o.mu.Unlock()
-			m = &mailed{sealed: sealed, login: m.login}
+			m = &receivedEmail{sealed: sealed, login: m.login}
 		case verb == "QUIT":
 			_ = text.PrintfLine("221 bye")
 			return false
@@ -172,9 +172,9 @@ func verbatimLetter(text *textproto.Conn) ([]byte, error) {
 }
 
 // letter waits for one to an address.
-func (o *office) letter(t testing.TB, to string) *mailed {
+func (o *smtpServer) letter(t testing.TB, to string) *receivedEmail {
 	t.Helper()
-	var found *mailed
+	var found *receivedEmail
 	for deadline := time.Now().Add(20 * time.Second); found == nil; time.Sleep(5 * time.Millisecond) {
 		for _, m := range o.all() {
 			if slices.Contains(m.to, to) {
@@ -188,14 +188,14 @@ func (o *office) letter(t testing.TB, to string) *mailed {
 	return found
 }
 
-func (o *office) all() []*mailed {
+func (o *smtpServer) all() []*receivedEmail {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.letters)
 }
 
 // conversations waits until n have ended and gives what was said in the clear.
-func (o *office) conversations(t testing.TB, n int) []string {
+func (o *smtpServer) conversations(t testing.TB, n int) []string {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		o.mu.Lock()
@@ -211,7 +211,7 @@ func (o *office) conversations(t testing.TB, n int) []string {
 }
 
 // lockedOffice has a certificate of an authority of its own, in a file.
-func lockedOffice(t testing.TB, o *office) (_ *office, caFile string) {
+func lockedOffice(t testing.TB, o *smtpServer) (_ *smtpServer, caFile string) {
 	t.Helper()
 	by, err := newAuthority()
 	if err != nil {
@@ -239,7 +239,7 @@ var (
 )
 
 // token is what the letter brings.
-func (m *mailed) token() string {
+func (m *receivedEmail) token() string {
 	found := mailedToken.FindSubmatch(m.raw)
 	if found == nil {
 		return ""
@@ -252,7 +252,7 @@ var letterHeaders = []string{"Auto-Submitted", "Content-Type", "Date", "From", "
 
 // letterFaults judges a letter that should go to one address and say nothing that
 // a stranger may have written.
-func letterFaults(m *mailed, from, to string) (faults []string) {
+func letterFaults(m *receivedEmail, from, to string) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if m.from != from || len(m.to) != 1 || m.to[0] != to {
 		fault("the envelope is from %q to %q", m.from, m.to)
@@ -306,17 +306,17 @@ func TestLetterFaultsControl(t *testing.T) {
 	good := "From: \"Parley\" <parley@service.example>\r\nTo: <ops@b.example>\r\nSubject: Confirm\r\nDate: " + time.Now().UTC().Format(time.RFC1123Z) +
 		"\r\nMessage-ID: <" + randomHex(16) + "@service.example>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nAuto-Submitted: auto-generated\r\n\r\n" +
 		"curl https://service.example/auth/verify-email --json '{\"token\":\"abc\"}'\r\n"
-	swap := func(from, to string) func(m *mailed) {
-		return func(m *mailed) { m.raw = bytes.Replace(m.raw, []byte(from), []byte(to), 1) }
+	swap := func(from, to string) func(m *receivedEmail) {
+		return func(m *receivedEmail) { m.raw = bytes.Replace(m.raw, []byte(from), []byte(to), 1) }
 	}
 	for what, c := range map[string]struct {
-		spoil func(m *mailed)
+		spoil func(m *receivedEmail)
 		sound bool
 	}{
-		"nothing":             {func(*mailed) {}, true},
-		"another sender":      {func(m *mailed) { m.from = "x@b.example" }, false},
-		"a second recipient":  {func(m *mailed) { m.to = append(m.to, "x@b.example") }, false},
-		"another recipient":   {func(m *mailed) { m.to = []string{"x@b.example"} }, false},
+		"nothing":             {func(*receivedEmail) {}, true},
+		"another sender":      {func(m *receivedEmail) { m.from = "x@b.example" }, false},
+		"a second recipient":  {func(m *receivedEmail) { m.to = append(m.to, "x@b.example") }, false},
+		"another recipient":   {func(m *receivedEmail) { m.to = []string{"x@b.example"} }, false},
 		"a header let in":     {swap("Subject:", "Bcc: x@b.example\r\nSubject:"), false},
 		"a header twice":      {swap("Subject:", "Subject: Win\r\nSubject:"), false},
 		"a second address":    {swap("To: <ops@b.example>", "To: <ops@b.example>, <x@b.example>"), false},
@@ -331,7 +331,7 @@ func TestLetterFaultsControl(t *testing.T) {
 		"a token beside it":   {swap("curl", "curl https://x.example/auth/verify-email --json '{\"token\":\"x\"}'\r\ncurl"), false},
 		"a page for a letter": {swap("text/plain", "text/html"), false},
 	} {
-		m := &mailed{from: "parley@service.example", to: []string{"ops@b.example"}, raw: []byte(good)}
+		m := &receivedEmail{from: "parley@service.example", to: []string{"ops@b.example"}, raw: []byte(good)}
 		c.spoil(m)
 		if faults := letterFaults(m, "parley@service.example", "ops@b.example"); (len(faults) == 0) != c.sound {
 			t.Errorf("%s: %q", what, faults)

@@ -11,7 +11,7 @@ import (
 const mailSender = "parley@service.example"
 
 // mailFlags have the server mail its tokens.
-func mailFlags(journals string, o *office, more ...string) []string {
+func mailFlags(journals string, o *smtpServer, more ...string) []string {
 	return append([]string{"--journals", journals, "--tier1", "email", "--smtp-url", o.url(), "--smtp-from", "Parley <" + mailSender + ">"}, more...)
 }
 
@@ -49,12 +49,12 @@ func (o *org) cleared(may bool) {
 // its letter clears it, without a new access token.
 func TestMailedTokenClears(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
-		mails, admin := newOffice(t, &office{}), freeAddress(t)
+		mails, admin := newOffice(t, &smtpServer{}), freeAddress(t)
 		s := start(t, mailFlags(journals, mails, "--admin-listen", admin, "--access-log", "--log-level", "debug")...)
 		verify := func(token any) *answer { return s.call(t, "", "POST", "/auth/verify-email", obj{"token": token}) }
 		a, b := s.registers(t, "ops@a.example", "A"), s.registers(t, "ops@b.example", "B")
 		first, second := mails.letter(t, "ops@a.example"), mails.letter(t, "ops@b.example")
-		for to, m := range map[string]*mailed{"ops@a.example": first, "ops@b.example": second} {
+		for to, m := range map[string]*receivedEmail{"ops@a.example": first, "ops@b.example": second} {
 			for _, fault := range letterFaults(m, mailSender, to) {
 				t.Errorf("the letter to %s: %s\n%s", to, fault, m.raw)
 			}
@@ -104,7 +104,7 @@ func TestMailedTokenClears(t *testing.T) {
 // none where tokens are not mailed.
 func TestNoLetterForAnotherServersToken(t *testing.T) {
 	t.Parallel()
-	mails := newOffice(t, &office{})
+	mails := newOffice(t, &smtpServer{})
 	one, other := start(t, mailFlags("1", mails)...), start(t, mailFlags("1", mails)...)
 	one.registers(t, "ops@one.example", "one")
 	token := obj{"token": mails.letter(t, "ops@one.example").token()}
@@ -119,7 +119,7 @@ func TestNoLetterForAnotherServersToken(t *testing.T) {
 // address and bears nothing but what the service writes.
 func TestNobodyWritesIntoTheLetter(t *testing.T) {
 	t.Parallel()
-	mails := newOffice(t, &office{})
+	mails := newOffice(t, &smtpServer{})
 	s := start(t, mailFlags("1", mails)...)
 	name, want := "Acme hello", 1 // one with line ends is refused
 	for address, to := range map[string]string{
@@ -164,7 +164,7 @@ func TestMailIsSealed(t *testing.T) {
 			if runtime.GOOS != "linux" {
 				t.Skip("SSL_CERT_FILE is not heard of everywhere")
 			}
-			mails, ca := lockedOffice(t, &office{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
+			mails, ca := lockedOffice(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
 			s := startThrough(t, []string{"env", "SSL_CERT_FILE=" + ca, "SSL_CERT_DIR=" + t.TempDir()}, mailFlags("1", mails, "--log-level", "debug")...)
 			s.registers(t, "ops@a.example", "A")
 			m := mails.letter(t, "ops@a.example")
@@ -180,7 +180,7 @@ func TestMailIsSealed(t *testing.T) {
 		})
 		t.Run(name+" of a stranger", func(t *testing.T) {
 			t.Parallel()
-			mails, _ := lockedOffice(t, &office{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
+			mails, _ := lockedOffice(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
 			s := start(t, mailFlags("1", mails)...)
 			o := s.registers(t, "ops@a.example", "A")
 			if leaks := inTheClear(mails.conversations(t, 1)); len(leaks) > 0 || len(mails.all()) > 0 {

@@ -42,27 +42,27 @@ func TestStreamsOfAllManners(t *testing.T) {
 	c.over()
 }
 
-// choir is many agents with many streams each.
-type choir struct {
+// concurrentSenders are many agents with many streams each.
+type concurrentSenders struct {
 	t      *testing.T
 	s      *server
 	in     inside
 	base   sight
 	from   *agent
 	agents []*agent
-	ears   [][]*ear // by agent
+	ears   [][]*streamReader // by agent
 	sent   [][]string
 }
 
-func newChoir(t *testing.T, agents, each int) *choir {
+func newChoir(t *testing.T, agents, each int) *concurrentSenders {
 	s, in := watched(t, "--journals", "4")
-	c := &choir{t: t, s: s, in: in, from: s.org(t).agent("sender"), sent: make([][]string, agents), ears: make([][]*ear, agents)}
+	c := &concurrentSenders{t: t, s: s, in: in, from: s.org(t).agent("sender"), sent: make([][]string, agents), ears: make([][]*streamReader, agents)}
 	for o, i := (*org)(nil), 0; i < agents; i++ {
 		if i%25 == 0 {
 			o = s.org(t)
 		}
 		c.agents = append(c.agents, o.agent(fmt.Sprintf("singer-%d", i)))
-		c.ears[i] = make([]*ear, each)
+		c.ears[i] = make([]*streamReader, each)
 	}
 	// What a load leaves standing belongs to the base.
 	together(64, func(i int) *answer { return c.from.try(c.agents[i%agents], nil) })
@@ -80,7 +80,7 @@ func mannerOf(i int) manner {
 }
 
 // open opens all streams; those of a manner that reads do so.
-func (c *choir) open() {
+func (c *concurrentSenders) open() {
 	began := time.Now()
 	var opening sync.WaitGroup
 	var failed atomic.Pointer[error]
@@ -115,7 +115,7 @@ func (c *choir) open() {
 
 // sing sends messages to everybody, those to one agent one after the other. In
 // the midst of it some streams are reset.
-func (c *choir) sing(messages int) {
+func (c *concurrentSenders) sing(messages int) {
 	began := time.Now()
 	payload := strings.Repeat("x", 6000)
 	after := make([]int, len(c.agents)) // resets come after so many messages
@@ -151,7 +151,7 @@ func (c *choir) sing(messages int) {
 }
 
 // judge looks at what came of each manner.
-func (c *choir) judge() {
+func (c *concurrentSenders) judge() {
 	began := time.Now()
 	// Nobody who reads waits for somebody who does not.
 	const soon = 15 * time.Second
@@ -190,7 +190,7 @@ func (c *choir) judge() {
 
 // over closes everything: nothing is left. The control keeps one stream and has
 // to see it.
-func (c *choir) over() {
+func (c *concurrentSenders) over() {
 	kept, err := hearken(c.agents[0], reads)
 	if err != nil {
 		c.t.Fatal(err)
@@ -208,7 +208,7 @@ func (c *choir) over() {
 	c.t.Logf("as before %v after the end: %v", time.Since(began).Round(time.Millisecond), now)
 }
 
-func (c *choir) leave() {
+func (c *concurrentSenders) leave() {
 	for _, ears := range c.ears {
 		for _, e := range ears {
 			if e != nil {

@@ -161,7 +161,7 @@ func TestVanishedStreamsAreNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	go stays.listen()
-	var gone []*ear
+	var gone []*streamReader
 	for range 20 {
 		e, err := hearken(b, vanishes)
 		if err != nil {

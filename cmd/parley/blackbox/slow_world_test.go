@@ -135,8 +135,8 @@ const (
 	vanishes manner = "vanishes"
 )
 
-// ear is a raw stream of an agent.
-type ear struct {
+// streamReader is a raw stream of an agent.
+type streamReader struct {
 	manner manner
 	conn   *net.TCPConn
 	mu     sync.Mutex
@@ -162,7 +162,7 @@ func tiny(_, _ string, raw syscall.RawConn) error {
 }
 
 // hearken opens a stream of an agent.
-func hearken(g *agent, m manner) (*ear, error) {
+func hearken(g *agent, m manner) (*streamReader, error) {
 	dialer := net.Dialer{Timeout: 30 * time.Second}
 	if m == neverRds || m == vanishes {
 		dialer.Control = tiny
@@ -171,7 +171,7 @@ func hearken(g *agent, m manner) (*ear, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &ear{manner: m, conn: conn.(*net.TCPConn), done: make(chan struct{})}
+	e := &streamReader{manner: m, conn: conn.(*net.TCPConn), done: make(chan struct{})}
 	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", g.path("/stream"), g.token); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func hearken(g *agent, m manner) (*ear, error) {
 }
 
 // listen reads messages until the stream ends.
-func (e *ear) listen() {
+func (e *streamReader) listen() {
 	defer close(e.done)
 	lines := bufio.NewReaderSize(e.conn, 2048)
 	var id string
@@ -219,20 +219,20 @@ func (e *ear) listen() {
 	}
 }
 
-func (e *ear) count() (n int, last time.Time) {
+func (e *streamReader) count() (n int, last time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.heard), e.last
 }
 
 // reset ends a connection as a client does whose machine takes it down.
-func (e *ear) reset() {
+func (e *streamReader) reset() {
 	_ = e.conn.SetLinger(0)
 	_ = e.conn.Close()
 }
 
 // sameAs reports whether a stream brought exactly these messages in this order.
-func (e *ear) sameAs(want []string) bool {
+func (e *streamReader) sameAs(want []string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Equal(e.heard, want)

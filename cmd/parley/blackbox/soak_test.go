@@ -17,7 +17,7 @@ var (
 
 // kept is an inbox of an era that is over, in the order that was judged.
 type kept struct {
-	of    *party
+	of    *participant
 	order []history.ID // newest first
 }
 
@@ -73,7 +73,7 @@ func soak(t *testing.T, journals string, limit time.Duration, kills int, acked i
 }
 
 // era is a part of a soak with agents and a judge of its own.
-func (w *world) era(ears []*listener, kills int, life func() time.Duration) {
+func (w *recordedServer) era(ears []*listener, kills int, life func() time.Duration) {
 	for i := range kills {
 		w.live(ears, crowd{24, 3, 2}, life())
 		w.restarted()
@@ -105,7 +105,7 @@ func (y *tally) addTo(sum *tally) {
 }
 
 // keep remembers the inboxes of an era.
-func (w *world) keep() []kept {
+func (w *recordedServer) keep() []kept {
 	var all []kept
 	for _, p := range w.parties() {
 		page, err := w.page(p, 100, 1<<20)
@@ -125,7 +125,7 @@ func (w *world) keep() []kept {
 func read(t *testing.T, s *server, k kept) {
 	t.Helper()
 	k.of.token = s.grant(t, k.of.client, k.of.secret).want(200).str("access_token")
-	w := &world{t: t, s: s, h: history.New(settleWait), began: time.Now()}
+	w := &recordedServer{t: t, s: s, h: history.New(settleWait), began: time.Now()}
 	page, err := w.page(k.of, 100, 1<<20)
 	if err != nil {
 		t.Fatal(err)
