@@ -104,6 +104,8 @@ var (
 	// ErrIsolatedAgent rejects messages between a member of an isolated group and an
 	// agent outside. // spec: Join request and membership
 	ErrIsolatedAgent = Refuse(Forbidden, "isolated_agent", "Sender and recipient may not talk: one of them is confined to a group that the other is not in.")
+	// ErrQuotaExceeded carries quota, limit, used and resets_at.
+	ErrQuotaExceeded = Refuse(Forbidden, "quota_exceeded", "Your organization has used up its quota.")
 	// ErrInternal is the answer to a request that failed because of a defect.
 	ErrInternal = Refuse(Internal, "internal", "Internal error.")
 )

@@ -52,8 +52,13 @@ var lattice = map[string]place{
 	// the interfaces that it needs, and the others implement them.
 	"parley/actors/verify": {may: slices.Concat(ground, agreed, rules), why: "a verifier must not share code with the writer of the data, except for rules and encodings"},
 	"parley/actors/host":   {may: slices.Concat(ground, agreed, rules), why: "one loop runs the actors of every kind and does not know what they decide"},
+	"parley/actors/query":  {may: slices.Concat(ground, agreed, rules), why: "a query reads what is stored; no actor takes part"},
+	"parley/actors/delivery": {
+		may: slices.Concat(ground, agreed, rules, []string{"parley/actors/host", "parley/actors/query"}),
+		why: "deliveries follow feeds, and do not know what puts entries into them",
+	},
 	"parley/actors": {
-		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/host"}),
+		may:   slices.Concat(ground, agreed, rules, []string{"parley/actors/delivery", "parley/actors/host", "parley/actors/query"}),
 		tests: []string{"parley/actors/actorstest", "parley/actors/verify", "parley/persistence", "parley/persistence/crashtest", "parley/persistence/journaltest", "parley/persistence/verify"},
 		why:   "actors run the rules and see journals through the contract only",
 	},
@@ -89,7 +94,7 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/http/docs", "parley/http/egress", "parley/http/httpserver"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/query", "parley/http/docs", "parley/http/egress", "parley/http/httpserver"}),
 		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/http/client"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
@@ -137,7 +142,7 @@ var lattice = map[string]place{
 
 	// Commands.
 	"parley/cmd/parley":           {may: everything, why: "the command connects all packages"},
-	"parley/cmd/parley/telemetry": {may: []string{"parley", "parley/actors", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
+	"parley/cmd/parley/telemetry": {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/http/httpserver", "parley/http/rest", "parley/cmd/parley/program", "parley/http", "parley/http/egress", "parley/journal", "parley/persistence"}, tests: []string{"parley/actors/webhook"}, why: "metrics and traces are made of numbers and events that the server hands over; nothing below knows of them"},
 	"parley/cmd/parley/operator":  {may: []string{"parley", "parley/actors/org", "parley/actors/record", "parley/actors/verify", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/http", "parley/http/api", "parley/http/client", "parley/journal", "parley/journal/report", "parley/persistence", "parley/persistence/backup", "parley/persistence/verify"}, why: "operator commands call a running server or open a directory at rest; they start no server"},
 	"parley/cmd/parley/admin":     {may: []string{"parley", "parley/actors", "parley/actors/org", "parley/cmd/parley/datadir", "parley/http", "parley/http/api", "parley/http/auth", "parley/persistence/backup"}, why: "the operator's calls act on a running server; who listens where is not their business"},
 	"parley/cmd/parley/datadir":   {may: []string{"parley", "parley/actors/issuer", "parley/actors/rules", "parley/http/auth", "parley/journal", "parley/persistence", "parley/persistence/backup", "parley/cmd/parley/program"}, why: "the files of a data directory are the same with and without a server"},
@@ -148,7 +153,7 @@ var lattice = map[string]place{
 	"parley/cmd/parley/blackbox":  {tests: []string{"parley/cmd/parley/history"}, why: "black-box tests use the binary only and nothing that is inside"},
 	"parley/cmd/parley/history":   {why: "a history of answers is checked without knowing the server that gave them"},
 	"parley/cmd/parley/judges":    {tests: []string{"parley", "parley/http/api", "parley/http/client"}, why: "these tests use the binary as a user of the client does"},
-	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/persistence"}, why: "one place knows in which order a server's parts are opened and closed"},
+	"parley/cmd/parley/server":    {may: []string{"parley", "parley/actors", "parley/actors/delivery", "parley/cmd/parley/admin", "parley/cmd/parley/datadir", "parley/cmd/parley/program", "parley/cmd/parley/telemetry", "parley/http", "parley/http/auth", "parley/http/connlimit", "parley/http/egress", "parley/http/httpserver", "parley/http/limit", "parley/http/overload", "parley/persistence"}, why: "one place knows in which order a server's parts are opened and closed"},
 }
 
 const ruleWhy = "rules depend on the base only; to them another aggregate is an id"
@@ -183,7 +188,7 @@ var locks = []lock{
 	{"filippo.io/edwards25519", []string{"parley/http", "parley/http/auth", "parley/http/api"}, "keys are validated where they enter"},
 	{"code.dny.dev/ssrf", []string{"parley/http/egress"}, "one package decides which addresses are public"},
 	{"golang.org/x/net", []string{"parley/http/egress"}, "one package decides which host a text names"},
-	{"github.com/maypok86/otter/v2", []string{"parley/actors", "parley/http", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
+	{"github.com/maypok86/otter/v2", []string{"parley/actors/query", "parley/http", "parley/http/auth", "parley/http/limit"}, "callers cache; rules and journals do not"},
 	{"github.com/go-json-experiment/json", []string{"parley/actors", "parley/http", "parley/http/...", "parley/cmd/parley", "parley/cmd/parley/..."}, "rules and journals do not encode JSON"},
 	{"github.com/HdrHistogram/hdrhistogram-go", []string{"parley/bench/load"}, "workers record distributions and return them as plain values"},
 	{"google.golang.org/protobuf", []string{"parley/actors", "parley/actors/...", "parley/persistence"}, "events are protobuf; interfaces use JSON"},

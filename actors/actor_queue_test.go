@@ -67,8 +67,8 @@ func TestAWordThatCannotBeDecodedIsKept(t *testing.T) {
 		log := &lockedBuffer{}
 		r.node.engine.Logger = slog.New(slog.NewTextHandler(log, nil))
 		tell(t, r.store, to, garble, []byte{}, garble)
-		must(r.node.ChangeAgent(context.Background(), ids[0], agent.Revoke{}))(t)
-		eventually(t, "the revoked agent is counted out", func() bool { return must(r.node.OrgNow(context.Background(), owner))(t).GetActiveAgents() == 1 })
+		must(r.node.Agents.Change(context.Background(), ids[0], agent.Revoke{}))(t)
+		eventually(t, "the revoked agent is counted out", func() bool { return must(r.node.Orgs.Current(context.Background(), owner))(t).GetActiveAgents() == 1 })
 		eventually(t, "the words are counted", func() bool { return r.node.Stats().Quarantined == 3 })
 		r.restart() // whatever is aside must not be in the way
 		v := r.store.View()
@@ -231,9 +231,9 @@ func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) jour
 	for n := range 4 {
 		tell(t, r.store, to, words(n))
 		told.Add(1)
-		must(r.node.ChangeAgent(context.Background(), ids[n], agent.Revoke{}))(t)
+		must(r.node.Agents.Change(context.Background(), ids[n], agent.Revoke{}))(t)
 		eventually(t, "what follows is heard", func() bool {
-			return must(r.node.OrgNow(context.Background(), owner))(t).GetActiveAgents() == int64(4-n)
+			return must(r.node.Orgs.Current(context.Background(), owner))(t).GetActiveAgents() == int64(4-n)
 		})
 	}
 	if err := r.end(); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/delivery"
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/record"
@@ -16,12 +17,12 @@ import (
 
 type agentTurn = host.Turn[*agent.State, agent.Command, agent.Event]
 
-// ChangeAgent alters an agent: agent.Change, RotateKeys, BindKeys, RetireKey,
+// Change alters an agent: agent.Change, RotateKeys, BindKeys, RetireKey,
 // IssuePollToken, RevokePollToken or Revoke. // spec: Agents
-func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
+func (as *Agents) Change(ctx context.Context, id parley.AgentID, c agent.Command) (*agent.State, error) {
 	var in []*agent.Membership
 	if _, ends := c.(agent.Revoke); ends {
-		a, err := host.Query[*agent.State](n.engine, rules.AgentStream(id), host.GetState{})
+		a, err := host.Query[*agent.State](as.engine, rules.AgentStream(id), host.GetState{})
 		if err != nil {
 			return nil, err
 		}
@@ -29,62 +30,62 @@ func (n *Node) ChangeAgent(ctx context.Context, id parley.AgentID, c agent.Comma
 	}
 	request := any(c)
 	if r, rotates := c.(agent.RotateKeys); rotates {
-		a, err := n.Agent(ctx, id)
+		a, err := as.Get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		kids, err := n.freeKids(ctx, id, a.Owner(), r.Signing, r.Encryption)
+		kids, err := as.freeKids(ctx, id, a.Owner(), r.Signing, r.Encryption)
 		if err != nil {
 			return nil, err
 		}
 		request = rotateKeys{r, kids}
 	}
-	changed, err := host.Ask[*agent.State](n.engine, rules.AgentStream(id), 0, request)
+	changed, err := host.Ask[*agent.State](as.engine, rules.AgentStream(id), 0, request)
 	if err == nil {
-		together(in, func(m *agent.Membership) { n.awaitLoss(ctx, m.GroupID(), id) })
+		together(in, func(m *agent.Membership) { as.awaitLoss(ctx, m.GroupID(), id) })
 	}
 	return changed, err
 }
 
 // awaitLoss waits until a group knows that an agent is no member any more.
-func (n *Node) awaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
+func (as *Agents) awaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		member, err := host.Query[bool](n.engine, rules.GroupStream(id), early(func(s *group.State) any {
+		member, err := host.Query[bool](as.engine, rules.GroupStream(id), early(func(s *group.State) any {
 			_, member := s.Member(of)
 			return member && !s.Deleted()
 		}))
-		if err != nil || !member || n.pause(ctx, pause) != nil {
+		if err != nil || !member || as.pause(ctx, pause) != nil {
 			return
 		}
 	}
 }
 
-func (n *Node) agentKind() *host.Kind[*agent.State, agent.Command, agent.Event] {
+func (as *Agents) kind() *host.Kind[*agent.State, agent.Command, agent.Event] {
 	return &host.Kind[*agent.State, agent.Command, agent.Event]{
 		Stream: journal.AgentStream, Rules: rules.Agent, StateEvery: 1,
 		Blank: func() *agent.State { return &agent.State{} },
 		Handle: func(t *agentTurn, request any) (any, error) {
 			switch r := request.(type) {
 			case DirectSend:
-				return n.send(t, &r)
-			case CreateWebhook:
-				return n.createWebhook(t, r)
+				return as.messages.send(t, &r)
+			case delivery.CreateWebhook:
+				return as.webhooks.CreateFor(t, r)
 			case host.GetState:
-				return cloned(t.State, &agent.State{}), nil
+				return rules.Clone(t.State, &agent.State{}), nil
 			case rotateKeys:
-				return n.changeAgent(t, r.RotateKeys, r.kids...)
+				return as.change(t, r.RotateKeys, r.kids...)
 			case agent.Command:
-				return n.changeAgent(t, r)
+				return as.change(t, r)
 			}
 			panic("agent: unknown request")
 		},
-		HandleQueued: n.agentQueued,
+		HandleQueued: as.queued,
 	}
 }
 
-// agentQueued takes what groups tell an agent: of a seat that is kept for it, which
+// queued takes what groups tell an agent: of a seat that is kept for it, which
 // it answers, of the end of one, and of requests about it.
-func (n *Node) agentQueued(t *agentTurn, said *record.SagaMessage) error {
+func (as *Agents) queued(t *agentTurn, said *record.SagaMessage) error {
 	id := parley.IDFromBytes[parley.GroupID](said.GetGroup())
 	self := parley.AgentID(t.Entry.Stream.ID)
 	concern := append(self.Bytes(), said.GetRequest()...)
@@ -103,7 +104,7 @@ func (n *Node) agentQueued(t *agentTurn, said *record.SagaMessage) error {
 		t.Enqueue(rules.GroupStream(id), answer)
 	case record.SagaMessage_depart:
 		if err := t.Decide(agent.Depart{Group: id, Offer: said.GetNumber()}); err != nil {
-			return heard(err)
+			return host.IgnoreRefusal(err)
 		}
 	case record.SagaMessage_concern:
 		if t.State.Revoked() {
@@ -114,22 +115,22 @@ func (n *Node) agentQueued(t *agentTurn, said *record.SagaMessage) error {
 	case record.SagaMessage_settled:
 		t.DeleteRow(journal.ConcernTable, concern)
 	}
-	n.publishAgentAfter(t)
+	as.publishAfter(t)
 	return nil
 }
 
-// publishAgentAfter makes the turn's outcome known when it is released.
-func (n *Node) publishAgentAfter(t *agentTurn) {
+// publishAfter makes the turn's outcome known when it is released.
+func (as *Agents) publishAfter(t *agentTurn) {
 	if len(t.Entry.Events) == 0 {
 		return
 	}
-	seq, now := t.Seq(), cloned(t.State, &agent.State{})
-	t.OnDurable(func() { n.facts.agents.publish(now.AgentID(), fact[*agent.State]{seq, now}) })
+	seq, now := t.Seq(), rules.Clone(t.State, &agent.State{})
+	t.OnDurable(func() { as.Publish(seq, now) })
 }
 
 // quit tells all groups that an agent is in, or is to be let into, that it acts
 // no more.
-func (n *Node) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) error {
+func (as *Agents) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) error {
 	concerned := map[parley.GroupID]bool{}
 	for _, m := range in {
 		concerned[m.GroupID()] = true
@@ -143,12 +144,12 @@ func (n *Node) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) e
 	return err
 }
 
-func (n *Node) changeAgent(t *agentTurn, c agent.Command, kids ...journal.Effect) (any, error) {
+func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) (any, error) {
 	before, groups := len(t.Entry.Events), t.State.GetGroups()
 	if err := t.Decide(c); err != nil {
 		return nil, err
 	}
-	now := cloned(t.State, &agent.State{})
+	now := rules.Clone(t.State, &agent.State{})
 	if len(t.Entry.Events) == before {
 		return now, nil
 	}
@@ -160,14 +161,14 @@ func (n *Node) changeAgent(t *agentTurn, c agent.Command, kids ...journal.Effect
 		t.AddEffects(pollWord(id, c.Hash))
 	case agent.Revoke:
 		t.AddEffects(journal.EnqueueFor{To: rules.OrgStream(now.Owner()), Data: append([]byte{record.Retired}, id[:]...)})
-		if err := n.quit(t, id, groups); err != nil {
+		if err := as.quit(t, id, groups); err != nil {
 			return nil, err
 		}
-		if err := n.retireWebhooks(t, id); err != nil {
+		if err := as.webhooks.Retire(t, id); err != nil {
 			return nil, err
 		}
 	case agent.BindKeys, agent.RetireKey, agent.Change, agent.Create, agent.Depart, agent.Enter, agent.RevokePollToken, agent.Send: // nobody else is told
 	}
-	n.publishAgentAfter(t)
+	as.publishAfter(t)
 	return now, nil
 }

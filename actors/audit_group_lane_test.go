@@ -34,7 +34,7 @@ func underwayVillage(t *testing.T) (v *village, release func()) {
 	}
 	c := v.at2(home, group.Closed)
 	wants := v.board
-	if err := v.node.ChangeGroup(ctx, wants.id, group.Change{By: wants.by, Policy: new(group.Majority)}); err != nil {
+	if err := v.node.Groups.Change(ctx, wants.id, group.Change{By: wants.by, Policy: new(group.Majority)}); err != nil {
 		t.Fatal(err)
 	}
 	asked := must(wants.join(there[0]))(t).Request
@@ -53,20 +53,20 @@ func underwayVillage(t *testing.T) (v *village, release func()) {
 	t.Cleanup(release)
 	must(v.board.say(here[0], "on its way", "on"))(t)
 	talk := must(v.board.say(here[1], "and this", ""))(t).Message.Conversation()
-	must(v.node.ChangeStatus(ctx, ChangeStatus{Conversation: talk, Host: v.board.id, By: []parley.AgentID{v.agents[0]}, Status: "open"}))(t)
-	must(v.node.ChangeRole(ctx, v.board.id, group.ChangeRole{Agent: here[0], By: v.board.by, Role: group.Admin}))(t)
+	must(v.node.Messages.ChangeStatus(ctx, ChangeStatus{Conversation: talk, Host: v.board.id, By: []parley.AgentID{v.agents[0]}, Status: "open"}))(t)
+	must(v.node.Groups.ChangeRole(ctx, v.board.id, group.ChangeRole{Agent: here[0], By: v.board.by, Role: group.Admin}))(t)
 	// What waits for words to be heard elsewhere is asked in the background.
 	asking.Go(func() { _, _ = wants.vote(asked.RequestID(), here[0], true) })
 	asking.Go(func() { _, _ = open.join(there[0]) })
 	asking.Go(func() { _ = v.board.remove(there[1], v.agents[0]) })
-	if err := v.node.ChangeGroup(ctx, c.id, group.Change{By: c.by, Description: new("shown otherwise")}); err != nil {
+	if err := v.node.Groups.Change(ctx, c.id, group.Change{By: c.by, Description: new("shown otherwise")}); err != nil {
 		t.Fatal(err)
 	}
 	must(v.board.invite(v.agents[9]))(t)
-	if err := v.node.DeleteGroup(ctx, c.id, group.Delete{By: c.by}); err != nil {
+	if err := v.node.Groups.Delete(ctx, c.id, group.Delete{By: c.by}); err != nil {
 		t.Fatal(err)
 	}
-	must(v.node.ChangeAgent(ctx, here[1], agent.Revoke{}))(t)
+	must(v.node.Agents.Change(ctx, here[1], agent.Revoke{}))(t)
 	time.Sleep(200 * time.Millisecond) // in which what was asked in the background is judged
 	return v, release
 }

@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/journal"
 )
@@ -57,10 +58,10 @@ func underwayTown(t *testing.T) (w *town, release func()) {
 	}
 	here, there := w.at(w.owner, home, 2)
 	guests, _ := w.at(far, home, 1)
-	settled := func(what string, m *record.Message) Message {
-		var got Message
+	settled := func(what string, m *record.Message) query.Message {
+		var got query.Message
 		eventually(t, what, func() bool {
-			got, _ = w.node.MessageFor(ctx, m.Recipient().Slot(), m.MessageID())
+			got, _ = w.node.Messages.GetFor(ctx, m.Recipient().Slot(), m.MessageID())
 			return got.Position != 0
 		})
 		return got
@@ -76,20 +77,20 @@ func underwayTown(t *testing.T) (w *town, release func()) {
 	reply := answerTo(w.owner, out, "I have read it", "")
 	reply.Reads, reply.Position = true, sent.Position
 	must(w.reply(reply))(t)
-	must(w.node.ChangeStatus(ctx, ChangeStatus{Conversation: out.Conversation(), By: []parley.AgentID{here[0]}, Status: "paused"}))(t)
+	must(w.node.Messages.ChangeStatus(ctx, ChangeStatus{Conversation: out.Conversation(), By: []parley.AgentID{here[0]}, Status: "paused"}))(t)
 	must(w.reply(ReplyTo{
 		Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
 		Conversation: out.Conversation(), From: here[0], To: there[0], Original: out.MessageID(),
 	}))(t)
 	mark := journal.RecordReceipt{Recipient: here[1], Message: in.MessageID(), Position: got.Position, Receipts: journal.Receipts{TransferredAt: w.clock().UnixMilli()}}
-	if err := w.node.Mark(ctx, here[1], []journal.RecordReceipt{mark}); err != nil {
+	if err := w.node.Receipts.Record(ctx, here[1], []journal.RecordReceipt{mark}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 8 {
 		w.agent(w.owner, "new"+string(rune('a'+n)))
 	}
-	must(w.node.ChangeAgent(ctx, guests[0], agent.Revoke{}))(t)
-	must(w.node.ChangeAgent(ctx, here[1], agent.RotateKeys{Signing: key(5, "x"), Encryption: key(6, "x")}))(t)
+	must(w.node.Agents.Change(ctx, guests[0], agent.Revoke{}))(t)
+	must(w.node.Agents.Change(ctx, here[1], agent.RotateKeys{Signing: key(5, "x"), Encryption: key(6, "x")}))(t)
 	return w, release
 }
 

@@ -11,6 +11,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/issuer"
+	"parley/actors/query"
 	"parley/actors/record"
 	actorsverify "parley/actors/verify"
 	"parley/journal"
@@ -78,8 +79,8 @@ func newTown(t testing.TB, journals int) *town {
 	if _, err := w.solve(must(w.challenge("hard"))(t)); err != nil {
 		t.Fatal(err)
 	}
-	must(w.node.MintKey(ctx, issuer.Mint{Kid: "k1", Public: key(1, "p"), SealedSeed: []byte("seed"), Force: true}))(t)
-	must(w.node.AddCredential(ctx, w.owner, []byte("second")))(t)
+	must(w.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(1, "p"), SealedSeed: []byte("seed"), Force: true}))(t)
+	must(w.node.Orgs.AddCredential(ctx, w.owner, []byte("second")))(t)
 	for n := range 24 {
 		w.hand.advance(time.Minute)
 		from, to := w.agents[n%4], w.agents[(n+1+n/8)%4]
@@ -90,15 +91,15 @@ func newTown(t testing.TB, journals int) *town {
 		}
 		if n%4 == 1 && n%3 != 0 {
 			for _, status := range []string{"paused", "open", "input_required", "completed"} {
-				must(w.node.ChangeStatus(ctx, ChangeStatus{Conversation: p.Message.Conversation(), By: []parley.AgentID{from}, Status: status}))(t)
+				must(w.node.Messages.ChangeStatus(ctx, ChangeStatus{Conversation: p.Message.Conversation(), By: []parley.AgentID{from}, Status: status}))(t)
 			}
 		}
 	}
 	w.first = w.talks[0]
-	must(w.node.ChangeAgent(ctx, w.agents[4], agent.RotateKeys{Signing: key(9, "new"), Encryption: key(8, "new")}))(t)
-	must(w.node.ChangeAgent(ctx, w.agents[4], agent.IssuePollToken{Hash: key(7, "new")}))(t)
-	must(w.node.ChangeAgent(ctx, w.agents[5], agent.Revoke{}))(t)
-	eventually(t, "the agent is counted out", func() bool { return must(w.node.OrgNow(ctx, w.owner))(t).GetActiveAgents() == 5 })
+	must(w.node.Agents.Change(ctx, w.agents[4], agent.RotateKeys{Signing: key(9, "new"), Encryption: key(8, "new")}))(t)
+	must(w.node.Agents.Change(ctx, w.agents[4], agent.IssuePollToken{Hash: key(7, "new")}))(t)
+	must(w.node.Agents.Change(ctx, w.agents[5], agent.Revoke{}))(t)
+	eventually(t, "the agent is counted out", func() bool { return must(w.node.Orgs.Current(ctx, w.owner))(t).GetActiveAgents() == 5 })
 	w.hand.advance(24 * time.Hour)
 	must(w.send(direct(w.owner, w.agents[0], w.agents[1], "next day", "key0")))(t)
 	return w
@@ -107,10 +108,10 @@ func newTown(t testing.TB, journals int) *town {
 // answer has the recipient read and reply, and the sender page.
 func (w *town) answer(m *record.Message, n int) {
 	w.t.Helper()
-	var mine Message
+	var mine query.Message
 	eventually(w.t, "the message has arrived", func() bool {
 		var err error
-		mine, err = w.node.MessageFor(context.Background(), m.Recipient().Slot(), m.MessageID())
+		mine, err = w.node.Messages.GetFor(context.Background(), m.Recipient().Slot(), m.MessageID())
 		return err == nil && mine.Position != 0
 	})
 	a := answerTo(w.owner, m, fmt.Sprint("answer ", n), fmt.Sprint("key", n))
@@ -121,9 +122,9 @@ func (w *town) answer(m *record.Message, n int) {
 	}
 	at := w.clock().UnixMilli()
 	for _, got := range w.inbox(reply.Recipient()) {
-		if got.Marks.TransferredAt == 0 {
+		if got.Receipts.TransferredAt == 0 {
 			mark := journal.RecordReceipt{Recipient: reply.Recipient(), Message: got.Record.MessageID(), Position: got.Position, Receipts: journal.Receipts{TransferredAt: at}}
-			if err := w.node.Mark(context.Background(), reply.Recipient(), []journal.RecordReceipt{mark}); err != nil {
+			if err := w.node.Receipts.Record(context.Background(), reply.Recipient(), []journal.RecordReceipt{mark}); err != nil {
 				w.t.Fatal(err)
 			}
 		}
@@ -167,19 +168,19 @@ func TestAuditOfWork(t *testing.T) {
 func TestForgottenCredentialsLeaveNoRow(t *testing.T) {
 	r, ctx := newRig(t), context.Background()
 	owner := r.org("acme").Org.OrgID()
-	stale := must(r.node.AddCredential(ctx, owner, []byte("first")))(t)
+	stale := must(r.node.Orgs.AddCredential(ctx, owner, []byte("first")))(t)
 	id := stale
 	for range parley.RevokedCredentialsMax {
-		if err := r.node.RevokeCredential(ctx, owner, id); err != nil {
+		if err := r.node.Orgs.RevokeCredential(ctx, owner, id); err != nil {
 			t.Fatal(err)
 		}
-		id = must(r.node.AddCredential(ctx, owner, []byte("next")))(t)
+		id = must(r.node.Orgs.AddCredential(ctx, owner, []byte("next")))(t)
 	}
-	if o := must(r.node.OrgNow(ctx, owner))(t); o.Credential(stale) != nil {
+	if o := must(r.node.Orgs.Current(ctx, owner))(t); o.Credential(stale) != nil {
 		t.Fatal("the credential is not forgotten")
 	}
-	if _, err := r.node.OrgByClient(ctx, stale); !errors.Is(err, parley.ErrNotFound) {
+	if _, err := r.node.Orgs.ByClient(ctx, stale); !errors.Is(err, parley.ErrNotFound) {
 		t.Errorf("the row of a forgotten credential: %v", err)
 	}
-	must(r.node.OrgByClient(ctx, id))(t)
+	must(r.node.Orgs.ByClient(ctx, id))(t)
 }

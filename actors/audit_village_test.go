@@ -45,7 +45,7 @@ func newVillage(t *testing.T, journals int) *village {
 func (v *village) found(name string, founder parley.AgentID, policy group.Policy, public, isolated bool) *club {
 	v.t.Helper()
 	v.hand.advance(time.Second)
-	made := must(v.node.CreateGroup(context.Background(), NewGroup{Key: name, Found: group.Found{
+	made := must(v.node.Groups.Create(context.Background(), NewGroup{Key: name, Found: group.Found{
 		Org: v.owner, Founder: founder, Name: name, Policy: policy, VoteHours: 72, Public: public, Isolated: isolated,
 	}}))(v.t)
 	return &club{v.rig, v.owner, made.ID, group.Caller{Org: v.owner, Agent: founder}}
@@ -63,7 +63,7 @@ func (v *village) enrolls() {
 	must(v.board.vote(refused.RequestID(), a[0], false))(t)
 	must(v.board.vote(refused.RequestID(), a[1], false))(t)
 	must(v.board.join(a[4]))(t) // is not decided
-	must(v.node.ChangeRole(context.Background(), v.board.id, group.ChangeRole{Agent: a[1], By: v.board.by, Role: group.Admin}))(t)
+	must(v.node.Groups.ChangeRole(context.Background(), v.board.id, group.ChangeRole{Agent: a[1], By: v.board.by, Role: group.Admin}))(t)
 	must(v.cell.join(a[7]))(t)
 	must(v.pair.join(a[2]))(t)
 	if _, err := v.pair.join(a[7]); err == nil {
@@ -91,14 +91,14 @@ func (v *village) talks() {
 	again.Host = v.board.id
 	must(v.reply(again))(t)
 	for _, status := range []string{"paused", "open"} {
-		must(v.node.ChangeStatus(context.Background(), ChangeStatus{Conversation: first.Conversation(), Host: v.board.id, By: []parley.AgentID{a[1]}, Status: status}))(t)
+		must(v.node.Messages.ChangeStatus(context.Background(), ChangeStatus{Conversation: first.Conversation(), Host: v.board.id, By: []parley.AgentID{a[1]}, Status: status}))(t)
 	}
 	wants := must(v.board.join(a[3]))(t).Request // again
 	for _, by := range a[:2] {
 		must(v.board.vote(wants.RequestID(), by, true))(t)
 	}
 	say(v.board, a[3], "three", "")
-	must(v.node.ChangeStatus(context.Background(), ChangeStatus{Conversation: first.Conversation(), Host: v.board.id, By: []parley.AgentID{a[0]}, Status: "completed"}))(t)
+	must(v.node.Messages.ChangeStatus(context.Background(), ChangeStatus{Conversation: first.Conversation(), Host: v.board.id, By: []parley.AgentID{a[0]}, Status: "completed"}))(t)
 	say(v.board, a[2], "four", "") // in another conversation
 	for n := range 3 {
 		say(v.pair, a[0], fmt.Sprint("to one ", n), "")
@@ -111,7 +111,7 @@ func (v *village) leaves() {
 	t, a, ctx := v.t, v.agents, context.Background()
 	short := v.found("short", a[9], group.Closed, true, false)
 	must(short.invite(a[8]))(t)
-	if err := v.node.DeleteGroup(ctx, short.id, group.Delete{By: short.by}); err != nil {
+	if err := v.node.Groups.Delete(ctx, short.id, group.Delete{By: short.by}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ who, by parley.AgentID }{{a[3], a[3]}, {a[2], a[0]}} {
@@ -124,13 +124,13 @@ func (v *village) leaves() {
 	must(v.board.vote(nominee.RequestID(), a[1], true))(t)
 	must(v.board.join(a[2]))(t)
 	open, private := group.Open, false
-	if err := v.node.ChangeGroup(ctx, v.board.id, group.Change{By: v.board.by, Policy: &open}); err != nil {
+	if err := v.node.Groups.Change(ctx, v.board.id, group.Change{By: v.board.by, Policy: &open}); err != nil {
 		t.Fatal(err)
 	}
 	must(v.board.join(a[5]))(t)
 	must(v.board.say(a[5], "six", ""))(t)
-	must(v.node.ChangeAgent(ctx, a[5], agent.Revoke{}))(t)
-	if err := v.node.ChangeGroup(ctx, v.cell.id, group.Change{By: v.cell.by, Public: &private}); err != nil {
+	must(v.node.Agents.Change(ctx, a[5], agent.Revoke{}))(t)
+	if err := v.node.Groups.Change(ctx, v.cell.id, group.Change{By: v.cell.by, Public: &private}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/query"
 	"parley/journal"
 )
 
@@ -74,7 +75,7 @@ func (v *odometerView) Untransferred(agent parley.AgentID, from uint64, rows int
 	if err != nil {
 		return told, err
 	}
-	noted, err := readTransferred(v.View, agent)
+	noted, err := query.TransferredUpTo(v.View, agent)
 	if err != nil {
 		return told, err
 	}
@@ -108,12 +109,14 @@ const (
 // TestWaitLooksThroughAFeedOnce: a look passes by a bounded number of entries,
 // and those that were found to be carried are not looked at again by later waits.
 func TestWaitLooksThroughAFeedOnce(t *testing.T) {
-	r, o, c, ids := flooded(t, floodedCopies, func(n *Node) { n.waitRows, n.transferredStep = floodedRows, floodedRows })
+	r, o, c, ids := flooded(t, floodedCopies, func(n *Node) {
+		n.queries.Limits().WaitRows, n.queries.Limits().TransferredStep = floodedRows, floodedRows
+	})
 	to, ctx := ids[1], context.Background()
-	place, looks := r.node.Untransferred(to), 0
+	place, looks := r.node.Feeds.Untransferred(to), 0
 	for more := true; more; looks++ {
 		if read := o.reads(func() {
-			var w Waiting
+			var w query.Waiting
 			w, more, _ = place.Look(ctx, 20, nil)
 			if len(w.Items) > 0 {
 				t.Fatalf("something is given: %v", contents(w))
@@ -134,7 +137,7 @@ func TestWaitLooksThroughAFeedOnce(t *testing.T) {
 		must(c.say(ids[0], text, ""))(t)
 		// Two pieces at most: what is not noted yet, and what follows what was found.
 		if read := o.reads(func() {
-			if w := r.look(r.node.Untransferred(to), 20); !slices.Equal(contents(w), []string{text}) {
+			if w := r.look(r.node.Feeds.Untransferred(to), 20); !slices.Equal(contents(w), []string{text}) {
 				t.Errorf("given: %v", contents(w))
 			}
 		}); read > 3*floodedRows {
@@ -147,9 +150,11 @@ func TestWaitLooksThroughAFeedOnce(t *testing.T) {
 // TestWaitLooksThroughAFeedOnceControl: where nothing is noted, each wait reads
 // the whole feed.
 func TestWaitLooksThroughAFeedOnceControl(t *testing.T) {
-	r, o, _, ids := flooded(t, floodedCopies, func(n *Node) { n.waitRows, n.transferredStep = math.MaxInt, math.MaxInt })
+	r, o, _, ids := flooded(t, floodedCopies, func(n *Node) {
+		n.queries.Limits().WaitRows, n.queries.Limits().TransferredStep = math.MaxInt, math.MaxInt
+	})
 	for range 3 {
-		if read := o.reads(func() { r.look(r.node.Untransferred(ids[1]), 20) }); read < floodedCopies {
+		if read := o.reads(func() { r.look(r.node.Feeds.Untransferred(ids[1]), 20) }); read < floodedCopies {
 			t.Errorf("a wait has read %d rows of %d", read, floodedCopies)
 		}
 	}
@@ -158,19 +163,19 @@ func TestWaitLooksThroughAFeedOnceControl(t *testing.T) {
 // TestWaitCountsUnreadNearby: the count of what follows passes by a bounded number
 // of entries, however many there are.
 func TestWaitCountsUnreadNearby(t *testing.T) {
-	bounded := func(n *Node) { n.waitRows = floodedRows }
+	bounded := func(n *Node) { n.queries.Limits().WaitRows = floodedRows }
 	for name, row := range map[string]struct {
 		tune func(*Node)
 		most int
 		says int
 	}{
 		"bounded": {bounded, 5 * floodedRows, floodedRows},
-		"control": {func(n *Node) { n.waitRows = math.MaxInt }, math.MaxInt, floodedCopies - 20},
+		"control": {func(n *Node) { n.queries.Limits().WaitRows = math.MaxInt }, math.MaxInt, floodedCopies - 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, o, _, ids := flooded(t, floodedCopies, row.tune)
 			read := o.reads(func() {
-				if w := r.look(r.node.After(ids[1], 0), 20); len(w.Items) != 20 || w.Unread != row.says {
+				if w := r.look(r.node.Feeds.After(ids[1], 0), 20); len(w.Items) != 20 || w.Unread != row.says {
 					t.Errorf("%d are given, %d follow", len(w.Items), w.Unread)
 				}
 			})
@@ -184,20 +189,20 @@ func TestWaitCountsUnreadNearby(t *testing.T) {
 // TestWaitAfterPassesWhatIsNoMessage: what lies between two messages of a feed is
 // passed by in pieces, and the next message is found.
 func TestWaitAfterPassesWhatIsNoMessage(t *testing.T) {
-	r := newRig(t, withTuning(func(n *Node) { n.waitRows = 3 }))
+	r := newRig(t, withTuning(func(n *Node) { n.queries.Limits().WaitRows = 3 }))
 	owner, ids := r.agents("acme", 2)
 	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t)
 	talk := first.Message.Conversation()
 	for i := range 10 {
 		status := []string{"open", "paused"}[i%2]
-		must(r.node.ChangeStatus(context.Background(), ChangeStatus{Conversation: talk, By: ids[:1], Status: status}))(t)
+		must(r.node.Messages.ChangeStatus(context.Background(), ChangeStatus{Conversation: talk, By: ids[:1], Status: status}))(t)
 	}
-	place := r.node.After(ids[1], r.inbox(ids[1])[0].Position)
+	place := r.node.Feeds.After(ids[1], r.inbox(ids[1])[0].Position)
 	if w := r.look(place, 20); len(w.Items) != 0 {
 		t.Errorf("given: %v", contents(w))
 	}
 	must(r.send(direct(owner, ids[0], ids[1], "second", "")))(t)
-	for _, from := range []Awaited{place, r.node.After(ids[1], r.inbox(ids[1])[1].Position)} {
+	for _, from := range []query.Awaited{place, r.node.Feeds.After(ids[1], r.inbox(ids[1])[1].Position)} {
 		if w := r.look(from, 20); !slices.Equal(contents(w), []string{"second"}) {
 			t.Errorf("given: %v", contents(w))
 		}

@@ -28,14 +28,14 @@ type GroupSend struct {
 
 // Broadcast sends to a group. The answer is the sender's record: the first copy,
 // with how many there are. // spec: Messaging
-func (n *Node) Broadcast(ctx context.Context, s GroupSend) (Posted, error) {
-	p, err := askGroup[Posted](ctx, n, s.Group, len(s.Rendered)+len(s.SelfPayload), s)
-	return n.stored(ctx, p, err)
+func (ms *Messages) Broadcast(ctx context.Context, s GroupSend) (Posted, error) {
+	p, err := askGroup[Posted](ctx, ms.groups, s.Group, len(s.Rendered)+len(s.SelfPayload), s)
+	return ms.stored(ctx, p, err)
 }
 
 // broadcast is judged by the group: who is a member at this moment gets a copy.
 // It is one event of the group's conversation and one record, however many they are.
-func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
+func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	scope := append(s.From.Bytes(), s.Group[:]...)
 	known, err := recalled(t, scope, &s.Content)
 	if err != nil {
@@ -43,7 +43,7 @@ func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	}
 	var current *hosted
 	if id := t.State.Conversation; !id.Zero() {
-		if current, err = n.talk(t, id); err != nil {
+		if current, err = ms.groups.talk(t, id); err != nil {
 			return nil, err
 		}
 		if current.state.Terminal() {
@@ -52,7 +52,7 @@ func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	}
 	ask := group.Send{
 		From: s.From, Type: s.Type, Over: current == nil,
-		Conversation: parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, n.entropy()),
+		Conversation: parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, ms.entropy()),
 	}
 	if known != nil {
 		ask.Prior = &group.Prior{MessageID: known.message, Type: known.kind}
@@ -63,14 +63,14 @@ func (n *Node) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 				return err
 			}
 		}
-		return grant(t, &n.quota, s.FromOrg, s.DayLimit)
+		return grant(t, &ms.quota, s.FromOrg, s.DayLimit)
 	}
 	if err := t.DecideIf(ask, grant); errors.Is(err, group.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {
 		return nil, err
 	}
-	record, err := n.spread(t, s, current)
+	record, err := ms.spread(t, s, current)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func judgeParent(p agent.ParentFact) error {
 
 // spread posts the message into the group's conversation, a new one if current
 // is nil, and to all members but the sender.
-func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*record.Message, error) {
+func (ms *Messages) spread(t *groupTurn, s *GroupSend, current *hosted) (*record.Message, error) {
 	to := t.State.Recipients(s.From)
 	first, _ := t.State.Member(to[0].Agent)
 	s.ToOrg = first.Org
@@ -99,18 +99,18 @@ func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*record.Mess
 	id := t.State.Conversation
 	var message parley.MessageID
 	if current != nil {
-		message = parley.NextBroadcastID(current.state.LastMessage(), t.Now, n.entropy())
+		message = parley.NextBroadcastID(current.state.LastMessage(), t.Now, ms.entropy())
 		c := conversation.Broadcast{MessageID: message, From: s.From}
 		if err := continueTalk(t, current, c, nil); err != nil {
 			return nil, err
 		}
 	} else {
-		message = parley.NextBroadcastID(parley.MessageID(id), t.Now, n.entropy())
+		message = parley.NextBroadcastID(parley.MessageID(id), t.Now, ms.entropy())
 		start := conversation.Start{
 			ID: id, Initiator: s.From, Group: s.Group, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
 		}
 		k := &hosted{state: &conversation.State{}, seq: 1, stored: 1}
-		bear, err := begin(rules.Conversation, rules.ConversationStream(id), k.state, conversation.Command(start), t.Now)
+		bear, err := rules.Conversation.Begin(rules.ConversationStream(id), k.state, conversation.Command(start), t.Now)
 		if err != nil {
 			return nil, err
 		}
@@ -133,15 +133,15 @@ func (n *Node) spread(t *groupTurn, s *GroupSend, current *hosted) (*record.Mess
 	return record, nil
 }
 
-// replyInHall is a reply in a conversation that the group hosts: to one of those
+// replyInGroup is a reply in a conversation that the group hosts: to one of those
 // who got a message, or to who sent it.
-func (n *Node) replyInHall(t *groupTurn, r *ReplyTo) (any, error) {
-	k, err := n.talk(t, r.Conversation)
+func (ms *Messages) replyInGroup(t *groupTurn, r *ReplyTo) (any, error) {
+	k, err := ms.groups.talk(t, r.Conversation)
 	if err != nil {
 		return nil, err
 	}
 	before := k.state.GetStatus()
-	answer, err := reply(n, t, r, k.state, func(c conversation.Command, grant func() error) error {
+	answer, err := reply(ms, t, r, k.state, func(c conversation.Command, grant func() error) error {
 		return continueTalk(t, k, c, grant)
 	})
 	if k.state.GetStatus() != before {
@@ -150,10 +150,10 @@ func (n *Node) replyInHall(t *groupTurn, r *ReplyTo) (any, error) {
 	return answer, err
 }
 
-// changeStatusInHall moves a conversation of the group, for an admin of the group
+// changeStatusInGroup moves a conversation of the group, for an admin of the group
 // or for who began it, unless that has left.
-func (n *Node) changeStatusInHall(t *groupTurn, c ChangeStatus) (any, error) {
-	k, err := n.talk(t, c.Conversation)
+func (ms *Messages) changeStatusInGroup(t *groupTurn, c ChangeStatus) (any, error) {
+	k, err := ms.groups.talk(t, c.Conversation)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (n *Node) changeStatusInHall(t *groupTurn, c ChangeStatus) (any, error) {
 		return nil, err
 	}
 	announceInHall(t, k)
-	return cloned(k.state, &conversation.State{}), nil
+	return rules.Clone(k.state, &conversation.State{}), nil
 }
 
 // announceInHall tells every member's feed the status of a hosted conversation,

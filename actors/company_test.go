@@ -13,6 +13,8 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/group"
+	"parley/actors/query"
+	"parley/actors/record"
 	"parley/journal"
 )
 
@@ -29,11 +31,11 @@ func TestCompanyIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &odometer{}
-			r := newRig(t, withTuning(func(n *Node) { n.companyRows = row.rows }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+			r := newRig(t, withTuning(func(n *Node) { n.queries.Limits().CompanyRows = row.rows }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 			owner, ids := r.agents("acme", 3)
 			other, strangers := r.agents("other", 1)
 			c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
-			must(r.node.JoinGroup(context.Background(), c.id, group.Join{Agent: strangers[0], Org: other}))(t)
+			must(r.node.Groups.Join(context.Background(), c.id, group.Join{Agent: strangers[0], Org: other}))(t)
 			must(c.join(ids[1]))(t)
 			talk := must(c.say(ids[0], "first", ""))(t).Message.Conversation()
 			if err := c.remove(strangers[0], ids[0]); err != nil {
@@ -43,7 +45,7 @@ func TestCompanyIsBounded(t *testing.T) {
 				must(c.say(ids[0], fmt.Sprint(i), ""))(t)
 			}
 			var with map[parley.AgentID]time.Time
-			read := o.reads(func() { with = must(r.node.Company(context.Background(), talk, c.id, other))(t) })
+			read := o.reads(func() { with = must(r.node.Groups.Company(context.Background(), talk, c.id, other))(t) })
 			if read > row.most || name == "control" && read < said {
 				t.Errorf("%d rows were read", read)
 			}
@@ -64,17 +66,17 @@ func TestSeatHolder(t *testing.T) {
 	other, strangers := r.agents("other", many)
 	c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
 	var last parley.AgentID // of the roster
-	if err := r.node.Agents(context.Background(), other, func(a *agent.State) bool { last = a.AgentID(); return true }); err != nil || !slices.Contains(strangers, last) {
+	if err := r.node.Agents.Each(context.Background(), other, func(a *agent.State) bool { last = a.AgentID(); return true }); err != nil || !slices.Contains(strangers, last) {
 		t.Fatal(last, err)
 	}
-	must(r.node.JoinGroup(context.Background(), c.id, group.Join{Agent: last, Org: other}))(t)
+	must(r.node.Groups.Join(context.Background(), c.id, group.Join{Agent: last, Org: other}))(t)
 	if err := c.remove(last, ids[0]); err != nil {
 		t.Fatal(err)
 	}
 	holds := func(want parley.AgentID, most int) {
 		t.Helper()
 		read := o.reads(func() {
-			if got := must(r.node.SeatHolder(context.Background(), c.id, other))(t); got != want {
+			if got := must(r.node.Groups.SeatHolder(context.Background(), c.id, other))(t); got != want {
 				t.Errorf("the holder is %v, want %v", got, want)
 			}
 		})
@@ -83,12 +85,12 @@ func TestSeatHolder(t *testing.T) {
 		}
 	}
 	holds(last, 2)
-	if got := must(r.node.SeatHolder(context.Background(), c.id, parley.OrgID{1}))(t); !got.Zero() {
+	if got := must(r.node.Groups.SeatHolder(context.Background(), c.id, parley.OrgID{1}))(t); !got.Zero() {
 		t.Errorf("nobody's holder is %v", got)
 	}
 	// As it was before seats were noted by organization.
-	r.forgetRow(journal.Row{Slot: c.id.Slot(), Table: journal.HolderTable, Key: holderKey(c.id, other)})
-	holds(last, 2*many+many/rosterPage+2)
+	r.forgetRow(journal.Row{Slot: c.id.Slot(), Table: journal.HolderTable, Key: record.HolderKey(c.id, other)})
+	holds(last, 2*many+many/query.RosterPage+2)
 }
 
 // TestAnyAgentMayHaveBeenElector: who names no agent was of the electorate if any
@@ -100,10 +102,10 @@ func TestAnyAgentMayHaveBeenElector(t *testing.T) {
 	third, applicants := r.agents("third", 1)
 	c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
 	joins := func(a parley.AgentID, org parley.OrgID) Joined {
-		return must(r.node.JoinGroup(context.Background(), c.id, group.Join{Agent: a, Org: org}))(t)
+		return must(r.node.Groups.Join(context.Background(), c.id, group.Join{Agent: a, Org: org}))(t)
 	}
 	becomes := func(p group.Policy) {
-		if err := r.node.ChangeGroup(context.Background(), c.id, group.Change{By: c.by, Policy: &p}); err != nil {
+		if err := r.node.Groups.Change(context.Background(), c.id, group.Change{By: c.by, Policy: &p}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +115,7 @@ func TestAnyAgentMayHaveBeenElector(t *testing.T) {
 	becomes(group.Open)
 	joins(electors[1], other)
 	joins(ids[1], owner)
-	if _, err := r.node.ChangeRole(context.Background(), c.id, group.ChangeRole{By: c.by, Agent: ids[1], Role: group.Admin}); err != nil {
+	if _, err := r.node.Groups.ChangeRole(context.Background(), c.id, group.ChangeRole{By: c.by, Agent: ids[1], Role: group.Admin}); err != nil {
 		t.Fatal(err)
 	}
 	for _, gone := range []parley.AgentID{electors[0], electors[1], ids[0]} {
@@ -123,12 +125,12 @@ func TestAnyAgentMayHaveBeenElector(t *testing.T) {
 	}
 	votes := func(org parley.OrgID, want error) {
 		t.Helper()
-		_, err := r.node.Vote(context.Background(), c.id, group.CastVote{Request: request.RequestID(), By: group.Caller{Org: org}, Approve: true})
+		_, err := r.node.Groups.Vote(context.Background(), c.id, group.CastVote{Request: request.RequestID(), By: group.Caller{Org: org}, Approve: true})
 		if !errors.Is(err, want) {
 			t.Errorf("the vote is answered with %v, want %v", err, want)
 		}
 	}
-	note := journal.Row{Slot: c.id.Slot(), Table: journal.HolderTable, Key: holderKey(c.id, other)}
+	note := journal.Row{Slot: c.id.Slot(), Table: journal.HolderTable, Key: record.HolderKey(c.id, other)}
 	votes(other, group.ErrElectorateEmpty)
 	votes(third, group.ErrNotInElectorate)
 	r.forgetRow(note) // as in a directory from before holders were noted
@@ -160,14 +162,14 @@ func (r *rig) putRow(row journal.Row) {
 func TestRosterIsReadInPages(t *testing.T) {
 	o := &odometer{}
 	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
-	owner, ids := r.agents("acme", 3*rosterPage)
+	owner, ids := r.agents("acme", 3*query.RosterPage)
 	var first parley.AgentID
-	read := o.reads(func() { first = must(r.node.FirstActive(context.Background(), owner))(t).AgentID() })
-	if read > rosterPage+10 {
+	read := o.reads(func() { first = must(r.node.Agents.FirstActive(context.Background(), owner))(t).AgentID() })
+	if read > query.RosterPage+10 {
 		t.Errorf("%d rows were read for one agent", read)
 	}
 	var all []parley.AgentID
-	if err := r.node.Agents(context.Background(), owner, func(a *agent.State) bool {
+	if err := r.node.Agents.Each(context.Background(), owner, func(a *agent.State) bool {
 		all = append(all, a.AgentID())
 		return true
 	}); err != nil || len(all) != len(ids) || all[0] != first {

@@ -2,204 +2,13 @@ package actors
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
-
-	"parley"
-	"parley/journal"
 )
-
-// feedView shows one feed, and nothing else.
-type feedView struct {
-	journal.View
-	lines []journal.FeedEntry
-	read  *int
-}
-
-func (v feedView) Feed(_ parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
-	for _, e := range v.lines {
-		if e.Position > from && e.Position <= upTo {
-			if *v.read++; !fn(e) {
-				break
-			}
-		}
-	}
-	return nil
-}
-
-func (v feedView) FeedBefore(_ parley.AgentID, before uint64, fn func(journal.FeedEntry) bool) error {
-	for _, e := range slices.Backward(v.lines) {
-		if e.Position < before {
-			if *v.read++; !fn(e) {
-				break
-			}
-		}
-	}
-	return nil
-}
-
-// counted is the number by the definition.
-func counted(lines []journal.FeedEntry, since int64) (n int) {
-	for _, e := range lines {
-		if e.Kind.BringsMessage() && e.Ref.Time().UnixMilli() > since {
-			n++
-		}
-	}
-	return n
-}
-
-// growing is a feed that grows, with messages that took any time to arrive.
-type growing struct {
-	t     *rapid.T
-	lines []journal.FeedEntry
-	at    int64
-}
-
-func (g *growing) grow() {
-	for range rapid.IntRange(0, 12).Draw(g.t, "new lines") {
-		g.at += rapid.SampledFrom([]int64{0, 0, 1, 3, 50}).Draw(g.t, "after")
-		created := g.at - rapid.SampledFrom([]int64{0, 0, 0, 1, 7, 200}).Draw(g.t, "late")
-		e := journal.FeedEntry{
-			Position: 1, At: g.at, Kind: rapid.SampledFrom([]journal.FeedKind{1, 1, 3, 2, 4, 5}).Draw(g.t, "kind"),
-			Ref: parley.NewID[parley.AnyID](1, time.UnixMilli(created), [10]byte{byte(len(g.lines))}),
-		}
-		if n := len(g.lines); n > 0 {
-			e.Position = g.lines[n-1].Position + rapid.Uint64Range(1, 3).Draw(g.t, "hole")
-		}
-		g.lines = append(g.lines, e)
-	}
-}
-
-// polls asks an index of a growing feed, with views of any age, and gives the
-// first wrong count. spoil alters the index before each poll.
-func polls(t *rapid.T, spoil func(*feedIndex)) error {
-	g, c, agent := &growing{t: t, at: 1_000_000}, newPollIndex(), parley.AgentID{15: 1}
-	c.lines = rapid.IntRange(1, 9).Draw(t, "lines of a block")
-	for range rapid.IntRange(1, 20).Draw(t, "polls") {
-		g.grow()
-		if rapid.IntRange(0, 9).Draw(t, "forget") == 0 {
-			c.feeds.InvalidateAll()
-		}
-		spoil(c.of(agent))
-		// A view may be older than what others have asked since; what is durable
-		// reaches to some line of it.
-		v := feedView{lines: g.lines[:rapid.IntRange(0, len(g.lines)).Draw(t, "shown")], read: new(int)}
-		edge, durable, err := uint64(0), rapid.IntRange(0, len(v.lines)).Draw(t, "durable"), error(nil)
-		if durable > 0 {
-			edge = v.lines[durable-1].Position
-		}
-		since := g.at - rapid.Int64Range(-3, 700).Draw(t, "ago")
-		// Lines that an earlier poll knew to be durable are counted as well.
-		most := g.lines
-		for len(most) > len(v.lines) && most[len(most)-1].Position > c.of(agent).upTo {
-			most = most[:len(most)-1]
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		if rapid.IntRange(0, 9).Draw(t, "gone") == 0 {
-			cancel()
-		}
-		x, least := c.of(agent), counted(v.lines, since)
-		n, known := x.known(edge, since)
-		if known { // the caller saw that nothing is beyond the edge
-			least = counted(v.lines[:durable], since)
-		} else {
-			n, err = c.since(ctx, v, x, edge, since)
-		}
-		cancel()
-		if !errors.Is(err, context.Canceled) && (err != nil || n < least || n > counted(most, since)) {
-			return fmt.Errorf("since %d: %d (%v), and there are %d", since, n, err, least)
-		}
-	}
-	return nil
-}
-
-// TestPollsOfAnyFeed holds the index against the definition.
-func TestPollsOfAnyFeed(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		if err := polls(t, func(*feedIndex) {}); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-// TestPollsOfAnyFeedSeeDefects plants one defect after the other.
-func TestPollsOfAnyFeedSeeDefects(t *testing.T) {
-	for name, spoil := range map[string]func(*feedIndex){
-		"late messages are forgotten": func(x *feedIndex) { x.late = 0 },
-		"the oldest is not known": func(x *feedIndex) {
-			for i := range x.blocks {
-				x.blocks[i].oldest = x.blocks[i].ended
-			}
-		},
-		"the index believes it is whole": func(x *feedIndex) { x.whole = len(x.blocks) > 0 },
-		"a line is taken in twice": func(x *feedIndex) {
-			if n := len(x.blocks); n > 0 && x.blocks[n-1].lines > 0 {
-				x.upTo = x.blocks[n-1].last - 1
-			}
-		},
-		"a block is mistaken for another": func(x *feedIndex) {
-			if looked := x.looked.Load(); looked != nil && len(x.blocks) > 1 {
-				b := x.blocks[len(x.blocks)-2]
-				x.looked.Store(&lookedBlock{b.first, b.last, looked.created})
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			flagged := false
-			for seed := 0; seed < 3000 && !flagged; seed++ {
-				rapid.Custom(func(t *rapid.T) bool {
-					flagged = flagged || polls(t, spoil) != nil
-					return true
-				}).Example(seed)
-			}
-			if !flagged {
-				t.Error("nothing was wrong")
-			}
-		})
-	}
-}
-
-// TestAPollReadsNextToNothing: once a long feed is known, a poll looks through
-// one block at most, and through none a second time.
-func TestAPollReadsNextToNothing(t *testing.T) {
-	c, agent, read := newPollIndex(), parley.AgentID{15: 1}, 0
-	v := feedView{read: &read}
-	for n := range 20 * countLines {
-		at := int64(1_000_000 + n)
-		v.lines = append(v.lines, journal.FeedEntry{
-			Position: uint64(n + 1), Kind: journal.MessageEntry, At: at, Ref: parley.NewID[parley.AnyID](1, time.UnixMilli(at), [10]byte{}),
-		})
-	}
-	ask := func(since int64, most int) {
-		t.Helper()
-		read = 0
-		var err error
-		x, edge := c.of(agent), uint64(len(v.lines))
-		n, known := x.known(edge, since)
-		if !known {
-			n, err = c.since(context.Background(), v, x, edge, since)
-		}
-		if want := counted(v.lines, since); n != want || err != nil || read > most {
-			t.Errorf("since %d: %d (%v) of %d, %d lines were read where %d are enough", since, n, err, want, read, most)
-		}
-	}
-	ask(1_000_000+19*countLines, 3*countLines+1) // what is older is not looked at
-	ask(0, 20*countLines)
-	ask(0, 0)
-	ask(1_000_000+7*countLines+9, countLines)
-	ask(1_000_000+7*countLines+10, 0)
-	ask(math.MaxInt64, 0)
-	ask(math.MinInt64, 0)
-}
 
 // TestPollsOverAStore holds polls against what an inbox shows, while messages
 // arrive, conversations change and the server starts anew.
@@ -207,7 +16,7 @@ func TestPollsOverAStore(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
 			clock := newHand(noon)
-			r := newRig(t, withJournals(journals), withClock(clock.now), withTuning(func(n *Node) { n.counts.lines = 8 }))
+			r := newRig(t, withJournals(journals), withClock(clock.now), withTuning(func(n *Node) { n.queries.Limits().CountEntries = 8 }))
 			owner, ids := r.agents("acme", 3)
 			chance, began := rand.New(rand.NewPCG(1, 2)), clock.now().UnixMilli()
 			check := func() {
@@ -220,7 +29,7 @@ func TestPollsOverAStore(t *testing.T) {
 							want++
 						}
 					}
-					if got := must(r.node.CountSince(context.Background(), ids[0], since))(t); got != want {
+					if got := must(r.node.Messages.CountSince(context.Background(), ids[0], since))(t); got != want {
 						t.Fatalf("%d messages are there, a poll since %d ms tells of %d", want, since-began, got)
 					}
 				}
@@ -230,7 +39,7 @@ func TestPollsOverAStore(t *testing.T) {
 					sent := must(r.send(direct(owner, ids[1+chance.IntN(2)], ids[0], "", "")))(t).Message
 					if chance.IntN(3) == 0 {
 						must(r.reply(answerTo(owner, sent, "", "")))(t)
-						must(r.node.ChangeStatus(context.Background(), ChangeStatus{Conversation: sent.Conversation(), By: ids[:1], Status: "paused"}))(t)
+						must(r.node.Messages.ChangeStatus(context.Background(), ChangeStatus{Conversation: sent.Conversation(), By: ids[:1], Status: "paused"}))(t)
 					}
 					clock.advance(time.Duration(chance.IntN(3)) * time.Millisecond)
 				}
@@ -247,7 +56,7 @@ func TestPollsOverAStore(t *testing.T) {
 // TestAPollSeesWhatWasAnswered polls beside those who send: a poll that begins
 // after an answer counts its message, also while indexes are forgotten.
 func TestAPollSeesWhatWasAnswered(t *testing.T) {
-	r := newRig(t, withJournals(4), withTuning(func(n *Node) { n.counts.lines = 16 }))
+	r := newRig(t, withJournals(4), withTuning(func(n *Node) { n.queries.Limits().CountEntries = 16 }))
 	owner, ids := r.agents("acme", 4)
 	var answered atomic.Int64
 	done := make(chan struct{})
@@ -267,12 +76,12 @@ func TestAPollSeesWhatWasAnswered(t *testing.T) {
 		asking.Go(func() {
 			for last := 0; ; {
 				least := int(answered.Load())
-				n, err := r.node.CountSince(context.Background(), ids[0], 0)
+				n, err := r.node.Messages.CountSince(context.Background(), ids[0], 0)
 				if err != nil || n < max(least, last) {
 					t.Errorf("%d were answered, %d counted before, a poll tells of %d (%v)", least, last, n, err)
 				}
 				if last = n; who == 0 && n%7 == 0 {
-					r.node.counts.feeds.Invalidate(ids[0])
+					r.node.queries.ForgetAgent(ids[0])
 				}
 				select {
 				case <-done:
@@ -285,7 +94,7 @@ func TestAPollSeesWhatWasAnswered(t *testing.T) {
 	sending.Wait()
 	close(done)
 	asking.Wait()
-	if n := must(r.node.CountSince(context.Background(), ids[0], 0))(t); n != 450 {
+	if n := must(r.node.Messages.CountSince(context.Background(), ids[0], 0))(t); n != 450 {
 		t.Errorf("450 messages were sent, a poll tells of %d", n)
 	}
 }
@@ -304,7 +113,7 @@ func BenchmarkPoll(b *testing.B) {
 		return func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				must(r.node.CountSince(context.Background(), ids[0], since()))(b)
+				must(r.node.Messages.CountSince(context.Background(), ids[0], since()))(b)
 			}
 		}
 	}

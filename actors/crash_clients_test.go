@@ -13,8 +13,10 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/org"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
+	"parley/actors/rules"
 	"parley/journal"
 )
 
@@ -61,7 +63,7 @@ func (c *client) issue(slug string, difficulty int) (one *registration.Challenge
 
 // solve offers a solution and notes what comes of it.
 func (c *client) solve(one *registration.Challenge, slug string) {
-	made, err := c.node().Solve(context.Background(), Solution{Challenge: one, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
+	made, err := c.node().Orgs.Register(context.Background(), Solution{Challenge: one, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
 	switch {
 	case !c.answered(err, registration.ErrSlugTaken, registration.ErrUsed, registration.ErrPowWrong):
 	case errors.Is(err, registration.ErrSlugTaken):
@@ -153,7 +155,7 @@ func (c *client) create(owner parley.OrgID, name string) {
 	note(c.crashWorld, &c.names, full)
 	ask := agent.Create{OrgID: owner, Name: name, HumanOversight: true}
 	ask.SigningKey, ask.EncryptionKey, ask.PollTokenHash = full.key(1), full.key(2), full.key(3)
-	made, err := c.node().CreateAgent(context.Background(), NewAgent{Create: ask})
+	made, err := c.node().Agents.Create(context.Background(), NewAgent{Create: ask})
 	switch {
 	case !c.answered(err, org.ErrNameTaken):
 	case err != nil:
@@ -180,11 +182,11 @@ func (c *client) change() {
 	if !ok || a.lost || int(a.id[15])%2 != c.number%2 {
 		return
 	}
-	before, err := c.node().Agent(context.Background(), a.id)
+	before, err := c.node().Agents.Get(context.Background(), a.id)
 	if !c.answered(err, parley.ErrNotFound) || err != nil {
 		return // on its way to its home
 	}
-	want := cloned(before, &agent.State{})
+	want := rules.Clone(before, &agent.State{})
 	var do []agent.Command
 	switch draw := c.rng.IntN(8); {
 	case draw == 0:
@@ -211,7 +213,7 @@ func (c *client) change() {
 
 // changeOne makes one change towards want, after noting what comes of it.
 func (c *client) changeOne(a *crashAgent, state, want *agent.State, command agent.Command) *agent.State {
-	next := cloned(state, &agent.State{})
+	next := rules.Clone(state, &agent.State{})
 	switch command.(type) {
 	case agent.Change:
 		next.Unlisted, next.IncomingPolicy = want.Unlisted, want.IncomingPolicy
@@ -227,7 +229,7 @@ func (c *client) changeOne(a *crashAgent, state, want *agent.State, command agen
 		a.versions = append(a.versions, fingerprint(next))
 		c.mu.Unlock()
 	}
-	now, err := c.node().ChangeAgent(context.Background(), a.id, command)
+	now, err := c.node().Agents.Change(context.Background(), a.id, command)
 	switch {
 	case !c.answered(err, agent.ErrRevoked, agent.ErrUnknown):
 		a.lost = true
@@ -244,12 +246,12 @@ func (c *client) changeOne(a *crashAgent, state, want *agent.State, command agen
 
 // credentials adds one and takes one away.
 func (c *client) credentials(owner parley.OrgID) {
-	client, err := c.node().AddCredential(context.Background(), owner, []byte("hash"))
+	client, err := c.node().Orgs.AddCredential(context.Background(), owner, []byte("hash"))
 	if !c.answered(err) {
 		return
 	}
 	c.tell(func(k *knowledge) { k.org(owner).clients[client] = false })
-	if c.rng.IntN(2) == 0 && c.answered(c.node().RevokeCredential(context.Background(), owner, client)) {
+	if c.rng.IntN(2) == 0 && c.answered(c.node().Orgs.RevokeCredential(context.Background(), owner, client)) {
 		c.tell(func(k *knowledge) { k.org(owner).clients[client] = true })
 	}
 }
@@ -261,19 +263,19 @@ func (c *client) rename(owner parley.OrgID) {
 		return
 	}
 	name := fmt.Sprint("v", c.next())
-	now, err := c.node().ChangeOrg(context.Background(), owner, org.Change{Name: &name})
+	now, err := c.node().Orgs.Change(context.Background(), owner, org.Change{Name: &name})
 	if c.answered(err) {
 		c.sawOrg(now)
 	}
 }
 
 func (c *client) lookAtOrg(owner parley.OrgID) {
-	now, err := c.node().OrgNow(context.Background(), owner)
+	now, err := c.node().Orgs.Current(context.Background(), owner)
 	if c.answered(err) {
 		c.sawOrg(now)
 	}
-	c.answered(c.node().Agents(context.Background(), owner, func(a *agent.State) bool { c.sawAgent(a); return true }))
-	used, err := c.node().Used(context.Background(), owner)
+	c.answered(c.node().Agents.Each(context.Background(), owner, func(a *agent.State) bool { c.sawAgent(a); return true }))
+	used, err := c.node().Orgs.Used(context.Background(), owner)
 	if c.answered(err) {
 		c.tell(func(k *knowledge) { k.org(owner).used = max(k.org(owner).used, used) })
 	}
@@ -364,16 +366,16 @@ func (c *client) send() {
 // post sends as a door does: with what is known of the recipient.
 func (c *client) post(s DirectSend) {
 	ctx := context.Background()
-	to, err := c.node().Agent(ctx, s.To)
+	to, err := c.node().Agents.Get(ctx, s.To)
 	if !c.answered(err, parley.ErrNotFound) || err != nil {
 		return
 	}
 	s.ToRevoked, s.ToGroupsOnly, s.RecipientGroups = to.Revoked(), to.GetIncomingPolicy() == agent.GroupsOnly, to.GetGroups()
-	p, err := c.node().Send(ctx, s)
+	p, err := c.node().Messages.Send(ctx, s)
 	switch {
-	case !c.answered(err, agent.ErrRecipientRevoked, agent.ErrIncomingPolicy, agent.ErrSenderRevoked, agent.ErrIdempotencyMismatch, ErrQuotaExceeded, parley.ErrIsolatedAgent):
+	case !c.answered(err, agent.ErrRecipientRevoked, agent.ErrIncomingPolicy, agent.ErrSenderRevoked, agent.ErrIdempotencyMismatch, parley.ErrQuotaExceeded, parley.ErrIsolatedAgent):
 	case errors.Is(err, parley.ErrIsolatedAgent): // a state that groups change as well
-	case errors.Is(err, ErrQuotaExceeded):
+	case errors.Is(err, parley.ErrQuotaExceeded):
 		c.outOfQuota(s.FromOrg, err)
 	case errors.Is(err, agent.ErrRecipientRevoked), errors.Is(err, agent.ErrIncomingPolicy):
 		c.sawAgent(to)
@@ -395,7 +397,7 @@ func (c *client) posted(p Posted, a attemptKey) {
 	} else {
 		note(c.crashWorld, &c.pool, p.Message)
 	}
-	c.saw(Message{Record: p.Message, Marks: p.Marks})
+	c.saw(query.Message{Record: p.Message, Receipts: p.Receipts})
 	if a.key != "" {
 		id := p.Message.MessageID()
 		c.tell(func(k *knowledge) { k.key(a, id) })
@@ -416,21 +418,21 @@ func (c *client) answer(original *record.Message) {
 
 func (c *client) reply(r ReplyTo) {
 	ctx := context.Background()
-	mine, err := c.node().MessageFor(ctx, r.From.Slot(), r.Original)
+	mine, err := c.node().Messages.GetFor(ctx, r.From.Slot(), r.Original)
 	if !c.answered(err) {
 		return
 	}
 	c.saw(mine)
-	to, err := c.node().Agent(ctx, r.To)
+	to, err := c.node().Agents.Get(ctx, r.To)
 	if !c.answered(err) {
 		return
 	}
 	r.ToRevoked, r.Reads, r.Position = to.Revoked(), mine.Position != 0, mine.Position
-	p, err := c.node().Reply(ctx, r)
+	p, err := c.node().Messages.Reply(ctx, r)
 	closed := (*parley.Refusal)(nil)
 	switch {
-	case !c.answered(err, conversation.ErrClosed, conversation.ErrRecipientRevoked, conversation.ErrIdempotencyMismatch, ErrQuotaExceeded):
-	case errors.Is(err, ErrQuotaExceeded):
+	case !c.answered(err, conversation.ErrClosed, conversation.ErrRecipientRevoked, conversation.ErrIdempotencyMismatch, parley.ErrQuotaExceeded):
+	case errors.Is(err, parley.ErrQuotaExceeded):
 		c.outOfQuota(r.FromOrg, err)
 	case errors.Is(err, conversation.ErrRecipientRevoked):
 		c.sawAgent(to)
@@ -441,7 +443,7 @@ func (c *client) reply(r ReplyTo) {
 	default:
 		c.posted(p, attemptKey{r.From, r.Conversation, r.Key})
 		if r.Reads && !p.Repeated {
-			mine.Marks = journal.Receipts{TransferredAt: p.Message.CreatedAt().UnixMilli() + 1, ReadAt: p.Message.CreatedAt().UnixMilli() + 1}
+			mine.Receipts = journal.Receipts{TransferredAt: p.Message.CreatedAt().UnixMilli() + 1, ReadAt: p.Message.CreatedAt().UnixMilli() + 1}
 			c.saw(mine)
 		}
 	}
@@ -459,7 +461,7 @@ func (c *client) moveTo(m *record.Message, word string) {
 		Conversation: m.Conversation(), By: []parley.AgentID{m.Sender(), m.Recipient()},
 		Status: word, Reason: fmt.Sprint("r", c.next()),
 	}
-	s, err := c.node().ChangeStatus(context.Background(), change)
+	s, err := c.node().Messages.ChangeStatus(context.Background(), change)
 	refusal := (*parley.Refusal)(nil)
 	switch {
 	case !c.answered(err, conversation.ErrInvalidTransition):

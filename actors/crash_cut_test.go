@@ -16,6 +16,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/rules"
 	"parley/journal"
 	"parley/persistence/crashtest"
 )
@@ -120,16 +121,16 @@ func (c *client) forget(slug string) {
 // alter changes an agent, if it is there.
 func (c *client) alter(n int, command agent.Command, alter func(*agent.State)) {
 	a := c.active[n]
-	before, err := c.node().Agent(context.Background(), a.id)
+	before, err := c.node().Agents.Get(context.Background(), a.id)
 	if !c.answered(err) {
 		return
 	}
-	next := cloned(before, &agent.State{})
+	next := rules.Clone(before, &agent.State{})
 	alter(next)
 	c.mu.Lock()
 	a.versions = append(a.versions, fingerprint(next))
 	c.mu.Unlock()
-	if now, err := c.node().ChangeAgent(context.Background(), a.id, command); c.answered(err) {
+	if now, err := c.node().Agents.Change(context.Background(), a.id, command); c.answered(err) {
 		c.sawAgent(now)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"parley/actors/conversation"
 	"parley/actors/group"
 	"parley/actors/org"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/journal"
 )
@@ -69,7 +70,7 @@ var groupRefusals = []error{
 	group.ErrDeleted, group.ErrUnknownMember, group.ErrAgentRevoked, group.ErrNotMember, group.ErrNotAdmin, group.ErrInvitationRequired,
 	group.ErrNotInElectorate, group.ErrElectorateEmpty, group.ErrAlreadyMember, group.ErrAlreadyInvited, group.ErrRequestClosed,
 	group.ErrIsolationConflict, group.ErrLastAdmin, group.ErrNoRecipients, group.ErrIdempotencyMismatch, group.ErrUnknownRequest,
-	agent.ErrRevoked, agent.ErrUnknown, org.ErrGroupNameTaken, ErrQuotaExceeded, parley.ErrIsolatedAgent,
+	agent.ErrRevoked, agent.ErrUnknown, org.ErrGroupNameTaken, parley.ErrQuotaExceeded, parley.ErrIsolatedAgent,
 	conversation.ErrClosed, conversation.ErrRecipientRevoked, conversation.ErrRoleNotAllowed, conversation.ErrInvalidTransition, parley.ErrNotFound,
 }
 
@@ -101,7 +102,7 @@ func (c *client) gather() {
 
 // convene makes a group.
 func (c *client) convene(name string, founder *crashAgent, policy group.Policy, isolated bool) *crashClub {
-	made, err := c.node().CreateGroup(context.Background(), NewGroup{Found: group.Found{
+	made, err := c.node().Groups.Create(context.Background(), NewGroup{Found: group.Found{
 		Org: founder.owner, Founder: founder.id, Name: name, Policy: policy, VoteHours: 72, Isolated: isolated, Public: isolated,
 	}})
 	if !c.answered(err, groupRefusals...) || err != nil {
@@ -120,7 +121,7 @@ func (c *client) enter(g *crashClub, a *crashAgent) {
 	}
 	at := placeIn{g.id, a.id}
 	c.tell(func(k *knowledge) { k.deeds[at]++ })
-	joined, err := c.node().JoinGroup(context.Background(), g.id, group.Join{Agent: a.id, Org: a.owner})
+	joined, err := c.node().Groups.Join(context.Background(), g.id, group.Join{Agent: a.id, Org: a.owner})
 	switch {
 	case !c.answered(err, groupRefusals...):
 	case joined.Member != nil && err == nil, errors.Is(err, group.ErrAlreadyMember):
@@ -132,7 +133,7 @@ func (c *client) enter(g *crashClub, a *crashAgent) {
 
 // ask invites.
 func (c *client) ask(g *crashClub, a *crashAgent) {
-	r, err := c.node().Invite(context.Background(), g.id, Invitation{
+	r, err := c.node().Groups.Invite(context.Background(), g.id, Invitation{
 		Invite: group.Invite{By: group.Caller{Org: g.owner, Agent: g.founder.id}, Agent: a.id},
 		Notice: func(r *group.Request) Content {
 			return Content{Type: noticeType, Rendered: fmt.Appendf(nil, "notice of %s:", r.RequestID())}
@@ -149,7 +150,7 @@ func (c *client) cast() {
 	if !ok {
 		return
 	}
-	v, err := c.node().Vote(context.Background(), f.in.id, group.CastVote{
+	v, err := c.node().Groups.Vote(context.Background(), f.in.id, group.CastVote{
 		Request: f.id, By: group.Caller{Org: f.in.owner, Agent: f.in.founder.id}, Approve: c.rng.IntN(4) > 0,
 	})
 	if c.answered(err, groupRefusals...) && err == nil && v.Request.GetResolvedMs() != 0 {
@@ -164,7 +165,7 @@ func (c *client) leave(g *crashClub, a *crashAgent) {
 	}
 	at := placeIn{g.id, a.id}
 	c.tell(func(k *knowledge) { k.deeds[at]++ })
-	err := c.node().RemoveMember(context.Background(), g.id, group.Remove{Agent: a.id, By: group.Caller{Org: a.owner, Agent: a.id}})
+	err := c.node().Groups.RemoveMember(context.Background(), g.id, group.Remove{Agent: a.id, By: group.Caller{Org: a.owner, Agent: a.id}})
 	if c.answered(err, groupRefusals...) && (err == nil || errors.Is(err, group.ErrUnknownMember)) {
 		c.tell(func(k *knowledge) { k.answers[at]++; k.in[at] = false })
 	}
@@ -185,13 +186,13 @@ func (c *client) speakIn(g *crashClub) {
 }
 
 func (c *client) spread(s GroupSend) {
-	p, err := c.node().Broadcast(context.Background(), s)
+	p, err := c.node().Messages.Broadcast(context.Background(), s)
 	switch {
 	case !c.answered(err, groupRefusals...):
-	case errors.Is(err, ErrQuotaExceeded):
+	case errors.Is(err, parley.ErrQuotaExceeded):
 		c.outOfQuota(s.FromOrg, err)
 	case err == nil:
-		c.saw(Message{Record: p.Message, Marks: p.Marks})
+		c.saw(query.Message{Record: p.Message, Receipts: p.Receipts})
 		if !p.Repeated {
 			note(c.crashWorld, &c.heardAll, p.Message)
 		}
@@ -214,7 +215,7 @@ func (c *client) answerAll() {
 	ctx := context.Background()
 	if c.rng.IntN(3) == 0 {
 		words := []string{"paused", "open", "completed"}
-		s, err := c.node().ChangeStatus(ctx, ChangeStatus{
+		s, err := c.node().Messages.ChangeStatus(ctx, ChangeStatus{
 			Conversation: m.Conversation(), Host: m.GroupID(), By: []parley.AgentID{m.Sender()}, Status: words[c.rng.IntN(3)], Reason: fmt.Sprint("r", c.next()),
 		})
 		if c.answered(err, groupRefusals...) && err == nil {
@@ -224,17 +225,17 @@ func (c *client) answerAll() {
 	}
 	r := answerTo(m.RecipientOrg(), m, c.text(c.next()), "")
 	r.ToOrg, r.Host, r.Copy, r.DayLimit = m.SenderOrg(), m.GroupID(), true, dayLimit(r.FromOrg)
-	mine, err := c.node().MessageFor(ctx, r.From.Slot(), r.Original)
+	mine, err := c.node().Messages.GetFor(ctx, r.From.Slot(), r.Original)
 	if !c.answered(err) {
 		return
 	}
 	r.Reads, r.Position = mine.Position != 0, mine.Position
-	p, err := c.node().Reply(ctx, r)
-	if errors.Is(err, ErrQuotaExceeded) {
+	p, err := c.node().Messages.Reply(ctx, r)
+	if errors.Is(err, parley.ErrQuotaExceeded) {
 		c.outOfQuota(r.FromOrg, err)
 	}
 	if c.answered(err, groupRefusals...) && err == nil {
-		c.saw(Message{Record: p.Message, Marks: p.Marks})
+		c.saw(query.Message{Record: p.Message, Receipts: p.Receipts})
 	}
 }
 
@@ -276,13 +277,13 @@ func (x *crashSight) groupsAgree() {
 		}
 	}
 	for id, g := range x.k.groups {
-		if found, err := x.r.node.GroupByName(ctx, g.owner, g.name); err != nil || found != id {
+		if found, err := x.r.node.Groups.ByName(ctx, g.owner, g.name); err != nil || found != id {
 			x.fault("lost: the name %s was of group %s and is of %s (%v)", g.name, id, found, err)
 		}
 		x.groupAgrees(id)
 	}
 	for id, in := range x.k.settled {
-		if _, err := x.r.node.SettledRequest(ctx, in, id); err != nil {
+		if _, err := x.r.node.Groups.SettledRequest(ctx, in, id); err != nil {
 			x.fault("lost: request %s was settled (%v)", id, err)
 		}
 	}
@@ -290,7 +291,7 @@ func (x *crashSight) groupsAgree() {
 
 func (x *crashSight) groupAgrees(id parley.GroupID) {
 	over := false
-	members, err := ReadGroup(context.Background(), x.r.node, id, func(s *group.State, _ time.Time) (ids []parley.AgentID) {
+	members, err := ReadGroup(context.Background(), x.r.node.Groups, id, func(s *group.State, _ time.Time) (ids []parley.AgentID) {
 		if over = s.Deleted(); !over {
 			for _, m := range s.Members() {
 				ids = append(ids, m.Agent)

@@ -6,6 +6,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/journal"
 )
@@ -122,7 +123,7 @@ func (k *knowledge) name(n fullName, id parley.AgentID) {
 func (k *knowledge) agent(id parley.AgentID, version int) { k.agents[id] = max(k.agents[id], version) }
 
 // message was shown, with its place in its recipient's feed (0: not told) and marks.
-func (k *knowledge) message(m Message) {
+func (k *knowledge) message(m query.Message) {
 	id := m.Record.MessageID()
 	had := k.messages[id]
 	if had == nil {
@@ -139,13 +140,13 @@ func (k *knowledge) message(m Message) {
 		}
 		had.position = m.Position
 	}
-	had.marks = earliest(had.marks, m.Marks)
+	had.marks = earliest(had.marks, m.Receipts)
 }
 
 // sent: the marks of a message that was shown, as its conversation has them.
-func (k *knowledge) sent(m Message) {
+func (k *knowledge) sent(m query.Message) {
 	had := k.messages[m.Record.MessageID()]
-	had.sent = earliest(had.sent, m.Marks)
+	had.sent = earliest(had.sent, m.Receipts)
 }
 
 func earliest(a, b journal.Receipts) journal.Receipts {

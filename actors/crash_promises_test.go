@@ -22,7 +22,7 @@ import (
 func (x *crashSight) keepsPromises() {
 	ctx := context.Background()
 	for slug, owner := range x.k.slugs {
-		id, err := x.r.node.OrgBySlug(ctx, slug)
+		id, err := x.r.node.Orgs.BySlug(ctx, slug)
 		if err != nil || (!owner.Zero() && id != owner) {
 			x.fault("lost: the slug %s was of %s and is of %s (%v)", slug, owner, id, err)
 		}
@@ -34,12 +34,12 @@ func (x *crashSight) keepsPromises() {
 		x.keepsAgent(id, version)
 	}
 	for id := range x.k.revoked {
-		if a, err := x.r.node.Agent(ctx, id); err != nil || !a.Revoked() {
+		if a, err := x.r.node.Agents.Get(ctx, id); err != nil || !a.Revoked() {
 			x.fault("lost: agent %s was revoked (%v)", id, err)
 		}
 	}
 	for name, owner := range x.k.names {
-		id, err := x.r.node.AgentByName(ctx, name.owner, name.name)
+		id, err := x.r.node.Agents.ByName(ctx, name.owner, name.name)
 		if err != nil || (!owner.Zero() && id != owner) {
 			x.fault("lost: the name %s was of %s and is of %s (%v)", name.name, owner, id, err)
 		}
@@ -52,13 +52,13 @@ func (x *crashSight) keepsPromises() {
 	}
 	for id, m := range x.k.messages {
 		x.keepsMessage(id, m)
-		marks := x.inbox[id].Marks
+		marks := x.inbox[id].Receipts
 		if later(m.marks, marks) || later(m.sent, marks) {
 			x.fault("lost: message %s had the marks %v and %v and has %v", id, m.marks, m.sent, marks)
 		}
 	}
 	for id, counted := range x.k.counted {
-		if n, err := x.r.node.CountSince(ctx, id, 0); err != nil || n < counted {
+		if n, err := x.r.node.Messages.CountSince(ctx, id, 0); err != nil || n < counted {
 			x.fault("lost: a poll told of %d messages to %s, there are %d (%v)", counted, id, n, err)
 		}
 	}
@@ -80,7 +80,7 @@ func (x *crashSight) madeBy(c *registration.Challenge) parley.OrgID {
 
 func (x *crashSight) keepsOrg(id parley.OrgID, known *knownOrg) {
 	ctx, version := context.Background(), 0
-	o, err := x.r.node.Org(ctx, id)
+	o, err := x.r.node.Orgs.Get(ctx, id)
 	if err != nil {
 		x.fault("lost: organization %s (%v)", id, err)
 		return
@@ -90,12 +90,12 @@ func (x *crashSight) keepsOrg(id parley.OrgID, known *knownOrg) {
 	}
 	for client, revoked := range known.clients {
 		c := o.Credential(client)
-		owner, err := x.r.node.OrgByClient(ctx, client)
+		owner, err := x.r.node.Orgs.ByClient(ctx, client)
 		if c == nil || (revoked && c.Live()) || owner != id {
 			x.fault("lost: credential %s of %s (revoked %v): %v, found as of %s (%v)", client, id, revoked, c, owner, err)
 		}
 	}
-	if used, err := x.r.node.Used(ctx, id); err != nil || used < known.used {
+	if used, err := x.r.node.Orgs.Used(ctx, id); err != nil || used < known.used {
 		x.fault("lost: %d slots were said to be used, it is %d (%v)", known.used, used, err)
 	}
 }
@@ -124,22 +124,22 @@ func (x *crashSight) sagasAreOver() {
 	x.w.mu.Unlock()
 	for _, c := range challenges {
 		made := x.madeBy(c)
-		id, err := x.r.node.OrgBySlug(ctx, c.GetSlug())
+		id, err := x.r.node.Orgs.BySlug(ctx, c.GetSlug())
 		if made.Zero() {
 			continue
 		}
-		o, unknown := x.r.node.Org(ctx, made)
+		o, unknown := x.r.node.Orgs.Get(ctx, made)
 		if err != nil || unknown != nil || id != made || o.GetSlug() != c.GetSlug() {
 			x.fault("half: challenge for %s is solved by %s, the slug is of %s (%v, %v)", c.GetSlug(), made, id, err, unknown)
 			continue
 		}
 		client := o.GetCredentials()[0].Client()
-		if owner, err := x.r.node.OrgByClient(ctx, client); owner != made {
+		if owner, err := x.r.node.Orgs.ByClient(ctx, client); owner != made {
 			x.fault("half: the credential of %s is of %s (%v)", made, owner, err)
 		}
 	}
 	for id := range x.orgs {
-		if o, err := x.r.node.Org(ctx, id); err != nil || o.OrgID() != id {
+		if o, err := x.r.node.Orgs.Get(ctx, id); err != nil || o.OrgID() != id {
 			x.fault("half: organization %s has a slug and no record (%v)", id, err)
 		}
 	}
@@ -156,7 +156,7 @@ func (x *crashSight) sagasAreOver() {
 		}
 		counted := int64(0)
 		x.eventually("the organization counts its agents", func() bool {
-			o, err := x.r.node.OrgNow(ctx, id)
+			o, err := x.r.node.Orgs.Current(ctx, id)
 			counted = o.GetActiveAgents()
 			return err == nil && counted == active
 		})
@@ -170,12 +170,12 @@ func (x *crashSight) sagasAreOver() {
 // found by its keys and token; without the name there is nothing of it.
 func (x *crashSight) creationIsOver(n fullName) {
 	ctx := context.Background()
-	id, err := x.r.node.AgentByName(ctx, n.owner, n.name)
+	id, err := x.r.node.Agents.ByName(ctx, n.owner, n.name)
 	if err != nil && !errors.Is(err, parley.ErrNotFound) {
 		x.fault("name %s: %v", n.name, err)
 	}
-	byKey, _ := x.r.node.AgentByKid(ctx, parley.Thumbprint(parley.Ed25519, n.key(1)))
-	byOther, _ := x.r.node.AgentByKid(ctx, parley.Thumbprint(parley.X25519, n.key(2)))
+	byKey, _ := x.r.node.Agents.ByKid(ctx, parley.Thumbprint(parley.Ed25519, n.key(1)))
+	byOther, _ := x.r.node.Agents.ByKid(ctx, parley.Thumbprint(parley.X25519, n.key(2)))
 	if byKey != id || byOther != id {
 		x.fault("half: the name %s is of %s, its keys of %s and %s", n.name, id, byKey, byOther)
 	}
@@ -188,12 +188,12 @@ func (x *crashSight) creationIsOver(n fullName) {
 		return
 	}
 	if kid := parley.Thumbprint(parley.Ed25519, a.GetSigningKey()); kid != "" {
-		if byKey, err := x.r.node.AgentByKid(ctx, kid); byKey != id {
+		if byKey, err := x.r.node.Agents.ByKid(ctx, kid); byKey != id {
 			x.fault("half: the present key of %s is of %s (%v)", n.name, byKey, err)
 		}
 	}
 	if !a.Revoked() {
-		if byToken, err := x.r.node.AgentByPollToken(ctx, a.GetPollTokenHash()); byToken != id {
+		if byToken, err := x.r.node.Agents.ByPollToken(ctx, a.GetPollTokenHash()); byToken != id {
 			x.fault("half: the poll token of %s is of %s (%v)", n.name, byToken, err)
 		}
 	}
@@ -211,8 +211,8 @@ func (x *crashSight) agrees() {
 			in, ok := x.inbox[row.Record.MessageID()]
 			if !ok || string(in.Record.GetContent()) != string(row.Record.GetContent()) {
 				x.fault("half: message %s is in its transcript, in its inbox: %v", row.Record.MessageID(), ok)
-			} else if in.Marks != row.Marks {
-				x.fault("half: message %s has marks %v in its transcript and %v in its inbox", row.Record.MessageID(), row.Marks, in.Marks)
+			} else if in.Receipts != row.Receipts {
+				x.fault("half: message %s has marks %v in its transcript and %v in its inbox", row.Record.MessageID(), row.Receipts, in.Receipts)
 			}
 		}
 		if !talk.state.GroupID().Zero() {
@@ -226,7 +226,7 @@ func (x *crashSight) agrees() {
 		x.fault("half: %d messages are in transcripts, %d in inboxes", sent, len(x.inbox))
 	}
 	for owner := range x.orgs {
-		if n, err := x.r.node.Used(context.Background(), owner); err != nil || n != used[owner] {
+		if n, err := x.r.node.Orgs.Used(context.Background(), owner); err != nil || n != used[owner] {
 			x.fault("half: %d slots are used, there are %d messages (%v)", n, used[owner], err)
 		}
 	}
@@ -267,7 +267,7 @@ func (x *crashSight) participates(id parley.ConversationID, talk *talkSight, p p
 func (x *crashSight) feedAgrees(id parley.AgentID) {
 	inbox := x.inboxes[id]
 	at := len(inbox)
-	unseen := x.r.node.DurablePosition(id)
+	unseen := x.r.node.Feeds.DurablePosition(id)
 	for _, e := range x.feeds[id] {
 		if !e.Kind.BringsMessage() {
 			continue
@@ -276,11 +276,11 @@ func (x *crashSight) feedAgrees(id parley.AgentID) {
 			x.fault("half: entry %d of the feed of %s is not in its place in the inbox", e.Position, id)
 			return
 		}
-		if inbox[at].Marks.TransferredAt == 0 {
+		if inbox[at].Receipts.TransferredAt == 0 {
 			unseen = min(unseen, e.Position-1)
 		}
 	}
-	start, err := x.r.node.Resume(context.Background(), id, parley.MessageID{}, false)
+	start, err := x.r.node.Feeds.Resume(context.Background(), id, parley.MessageID{}, false)
 	if err != nil || start.After != unseen {
 		x.fault("half: a stream of %s begins after %d, the first not carried is after %d (%v)", id, start.After, unseen, err)
 	}
@@ -315,9 +315,9 @@ func (x *crashSight) retry(a attempt) {
 	again := func(kind string) (Posted, error) {
 		a.send.Type, a.reply.Type = kind, kind
 		if a.in.Zero() {
-			return x.r.node.Send(ctx, a.send)
+			return x.r.node.Messages.Send(ctx, a.send)
 		}
-		return x.r.node.Reply(ctx, a.reply)
+		return x.r.node.Messages.Reply(ctx, a.reply)
 	}
 	p, err := again("svc.v1.dm")
 	if errors.Is(err, agent.ErrIdempotencyMismatch) {
@@ -336,7 +336,7 @@ func (x *crashSight) retry(a attempt) {
 	}
 	x.rest()
 	said, _, _ := strings.Cut(string(p.Message.GetContent()), ":")
-	page, _, err := x.r.node.Inbox(ctx, p.Message.Recipient(), 0, 100, "", nil)
+	page, _, err := x.r.node.Messages.Inbox(ctx, p.Message.Recipient(), 0, 100, "", nil)
 	x.check(err, "inbox after a retry")
 	found := 0
 	for _, m := range page {
@@ -367,20 +367,20 @@ func (x *crashSight) goesOn() {
 	}
 	s := direct(from.Owner(), from.AgentID(), to.AgentID(), "after", "")
 	s.ToOrg = to.Owner()
-	p, err := x.r.node.Send(ctx, s)
+	p, err := x.r.node.Messages.Send(ctx, s)
 	if !x.check(err, "sending after the crash") {
 		return
 	}
 	x.eventually("it arrives", func() bool {
-		page, _, err := x.r.node.Inbox(ctx, to.AgentID(), 0, 1, "", nil)
+		page, _, err := x.r.node.Messages.Inbox(ctx, to.AgentID(), 0, 1, "", nil)
 		return err == nil && len(page) == 1 && page[0].Record.MessageID() == p.Message.MessageID()
 	})
-	_, err = x.r.node.ChangeStatus(ctx, ChangeStatus{
+	_, err = x.r.node.Messages.ChangeStatus(ctx, ChangeStatus{
 		Conversation: p.Message.Conversation(), By: []parley.AgentID{to.AgentID()}, Status: conversation.Canceled.String(),
 	})
 	x.check(err, "moving after the crash")
 	r := answerTo(to.Owner(), p.Message, "too late", "")
-	if _, err := x.r.node.Reply(ctx, r); !errors.Is(err, conversation.ErrClosed) {
+	if _, err := x.r.node.Messages.Reply(ctx, r); !errors.Is(err, conversation.ErrClosed) {
 		x.fault("a reply into what has ended: %v", err)
 	}
 }

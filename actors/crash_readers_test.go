@@ -7,6 +7,7 @@ import (
 
 	"parley"
 	"parley/actors/conversation"
+	"parley/actors/query"
 	"parley/journal"
 )
 
@@ -33,7 +34,7 @@ func (c *client) read() {
 	case 0, 1:
 		c.page(a, c.rng.IntN(3) == 0)
 	case 2:
-		list, _, err := c.node().Conversations(ctx, a.id, 0, 100)
+		list, _, err := c.node().Messages.Conversations(ctx, a.id, 0, 100)
 		if c.answered(err) {
 			for _, s := range list {
 				c.sawState(s)
@@ -53,7 +54,7 @@ func (c *client) page(a *crashAgent, mark bool) {
 	ctx := context.Background()
 	before := uint64(0)
 	for range 2 {
-		page, next, err := c.node().Inbox(ctx, a.id, before, 8, "", nil)
+		page, next, err := c.node().Messages.Inbox(ctx, a.id, before, 8, "", nil)
 		if !c.answered(err) {
 			return
 		}
@@ -64,13 +65,13 @@ func (c *client) page(a *crashAgent, mark bool) {
 			if i > 0 && c.rng.IntN(2) == 0 {
 				continue
 			}
-			page[i].Marks = journal.Receipts{TransferredAt: at}
+			page[i].Receipts = journal.Receipts{TransferredAt: at}
 			if c.rng.IntN(2) == 0 {
-				page[i].Marks.ReadAt = at
+				page[i].Receipts.ReadAt = at
 			}
-			marks = append(marks, journal.RecordReceipt{Recipient: a.id, Message: page[i].Record.MessageID(), Position: page[i].Position, Receipts: page[i].Marks, Copy: page[i].Record.Copied()})
+			marks = append(marks, journal.RecordReceipt{Recipient: a.id, Message: page[i].Record.MessageID(), Position: page[i].Position, Receipts: page[i].Receipts, Copy: page[i].Record.Copied()})
 		}
-		if mark && c.answered(c.node().Mark(ctx, a.id, marks)) {
+		if mark && c.answered(c.node().Receipts.Record(ctx, a.id, marks)) {
 			c.saw(page...)
 		}
 		if before = next; next == 0 {
@@ -98,15 +99,15 @@ type shownRows struct {
 
 // transcript shows a conversation from its first row on.
 func (c *client) transcript(id parley.ConversationID) {
-	rows, _, err := c.node().Transcript(context.Background(), id, 0, 200, false, nil)
+	rows, _, err := c.node().Messages.Transcript(context.Background(), id, 0, 200, false, nil)
 	if !c.answered(err) {
 		return
 	}
 	var ids []parley.MessageID
 	for _, m := range rows {
 		ids = append(ids, m.Record.MessageID())
-		c.saw(Message{Record: m.Record}) // its marks are those that the conversation knows of
-		c.tellOnce(shownOnce{m.Record.MessageID(), 0, m.Marks, true}, func(k *knowledge) { k.sent(m) })
+		c.saw(query.Message{Record: m.Record}) // its marks are those that the conversation knows of
+		c.tellOnce(shownOnce{m.Record.MessageID(), 0, m.Receipts, true}, func(k *knowledge) { k.sent(m) })
 	}
 	c.tellOnce(shownRows{id, len(ids)}, func(k *knowledge) { k.transcript(id, ids) })
 }
@@ -120,27 +121,27 @@ type shownCount struct {
 // lookAt asks for everything that an agent is known by.
 func (c *client) lookAt(a *crashAgent) {
 	ctx := context.Background()
-	now, err := c.node().Agent(ctx, a.id)
+	now, err := c.node().Agents.Get(ctx, a.id)
 	if !c.answered(err, parley.ErrNotFound) || err != nil {
 		return // on its way to its home
 	}
 	c.sawAgent(now)
 	full := fullName{a.owner, a.name}
-	if id, err := c.node().AgentByName(ctx, a.owner, a.name); c.answered(err) {
+	if id, err := c.node().Agents.ByName(ctx, a.owner, a.name); c.answered(err) {
 		c.tellOnce(full, func(k *knowledge) { k.name(full, id) })
 	}
-	id, err := c.node().AgentByPollToken(ctx, now.GetPollTokenHash())
+	id, err := c.node().Agents.ByPollToken(ctx, now.GetPollTokenHash())
 	if c.answered(err, parley.ErrNotFound) && err == nil && id != a.id {
 		c.t.Errorf("the poll token of %s is that of %s", a.id, id)
 	}
-	if counted, err := c.node().CountSince(ctx, a.id, 0); c.answered(err) {
+	if counted, err := c.node().Messages.CountSince(ctx, a.id, 0); c.answered(err) {
 		c.tellOnce(shownCount{a.id, counted}, func(k *knowledge) { k.counted[a.id] = max(k.counted[a.id], counted) })
 	}
-	start, err := c.node().Resume(ctx, a.id, parley.MessageID{}, false)
+	start, err := c.node().Feeds.Resume(ctx, a.id, parley.MessageID{}, false)
 	if !c.answered(err) || start.Last.Zero() {
 		return
 	}
-	last, err := c.node().MessageFor(ctx, a.id.Slot(), start.Last)
+	last, err := c.node().Messages.GetFor(ctx, a.id.Slot(), start.Last)
 	if errors.Is(err, parley.ErrNotFound) {
 		c.t.Errorf("a stream of %s begins after %s, which is not there", a.id, start.Last)
 	} else if c.answered(err) {

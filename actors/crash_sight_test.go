@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/query"
 	"parley/actors/rules"
 	"parley/journal"
 	"parley/persistence/crashtest"
@@ -25,8 +26,8 @@ type crashSight struct {
 	agents map[parley.AgentID]*agent.State
 	// inbox has every message that a recipient is shown, inboxes their order,
 	// newest first.
-	inbox   map[parley.MessageID]Message
-	inboxes map[parley.AgentID][]Message
+	inbox   map[parley.MessageID]query.Message
+	inboxes map[parley.AgentID][]query.Message
 	feeds   map[parley.AgentID][]journal.FeedEntry
 	lists   map[parley.AgentID][]parley.ConversationID
 	talks   map[parley.ConversationID]*talkSight
@@ -36,7 +37,7 @@ type crashSight struct {
 // talkSight is a conversation as it is shown, and how it came about.
 type talkSight struct {
 	state *conversation.State
-	rows  []Message
+	rows  []query.Message
 	moves []*conversation.StatusChanged
 }
 
@@ -143,16 +144,16 @@ func (x *crashSight) eventually(what string, holds func() bool) {
 func (x *crashSight) look() {
 	ctx := context.Background()
 	x.orgs, x.agents = map[parley.OrgID]bool{}, map[parley.AgentID]*agent.State{}
-	x.inbox, x.inboxes = map[parley.MessageID]Message{}, map[parley.AgentID][]Message{}
+	x.inbox, x.inboxes = map[parley.MessageID]query.Message{}, map[parley.AgentID][]query.Message{}
 	x.feeds, x.lists = map[parley.AgentID][]journal.FeedEntry{}, map[parley.AgentID][]parley.ConversationID{}
 	x.talks = map[parley.ConversationID]*talkSight{}
 	x.w.mu.Lock()
 	slugs := slices.Clone(x.w.slugs)
 	x.w.mu.Unlock()
 	for _, slug := range slugs {
-		if id, err := x.r.node.OrgBySlug(ctx, slug); err == nil {
+		if id, err := x.r.node.Orgs.BySlug(ctx, slug); err == nil {
 			x.orgs[id] = true
-			x.check(x.r.node.Agents(ctx, id, func(a *agent.State) bool { x.agents[a.AgentID()] = a; return true }), "agents of %s", slug)
+			x.check(x.r.node.Agents.Each(ctx, id, func(a *agent.State) bool { x.agents[a.AgentID()] = a; return true }), "agents of %s", slug)
 		}
 	}
 	for id := range x.agents {
@@ -167,7 +168,7 @@ func (x *crashSight) look() {
 func (x *crashSight) lookAtAgent(id parley.AgentID) {
 	ctx := context.Background()
 	for before := uint64(0); ; {
-		page, next, err := x.r.node.Inbox(ctx, id, before, 100, "", nil)
+		page, next, err := x.r.node.Messages.Inbox(ctx, id, before, 100, "", nil)
 		if !x.check(err, "inbox of %s", id) {
 			break
 		}
@@ -182,7 +183,7 @@ func (x *crashSight) lookAtAgent(id parley.AgentID) {
 			break
 		}
 	}
-	sub := x.r.node.Follow(id, 0, func() {})
+	sub := x.r.node.Feeds.Follow(id, 0, func() {})
 	defer sub.Close()
 	for {
 		entries, err := sub.Next(100)
@@ -191,7 +192,7 @@ func (x *crashSight) lookAtAgent(id parley.AgentID) {
 		}
 		x.feeds[id] = append(x.feeds[id], entries...)
 	}
-	list, next, err := x.r.node.Conversations(ctx, id, 0, 1000)
+	list, next, err := x.r.node.Messages.Conversations(ctx, id, 0, 1000)
 	if x.check(err, "conversations of %s", id) && next != 0 {
 		x.fault("conversations of %s do not end", id)
 	}
@@ -209,7 +210,7 @@ func (x *crashSight) lookAtTalk(id parley.ConversationID) {
 	if x.talks[id] != nil {
 		return
 	}
-	s, err := x.r.node.Conversation(ctx, id)
+	s, err := x.r.node.Messages.Conversation(ctx, id)
 	if err != nil {
 		if !errors.Is(err, conversation.ErrUnknown) {
 			x.fault("conversation %s: %v", id, err)
@@ -219,7 +220,7 @@ func (x *crashSight) lookAtTalk(id parley.ConversationID) {
 	talk := &talkSight{state: s}
 	x.talks[id] = talk
 	for from := uint64(0); ; {
-		page, next, err := x.r.node.Transcript(ctx, id, from, 200, false, nil)
+		page, next, err := x.r.node.Messages.Transcript(ctx, id, from, 200, false, nil)
 		if !x.check(err, "transcript of %s", id) {
 			break
 		}

@@ -14,6 +14,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
@@ -212,9 +213,9 @@ type shownOnce struct {
 }
 
 // saw notes messages that were shown.
-func (w *crashWorld) saw(shown ...Message) {
+func (w *crashWorld) saw(shown ...query.Message) {
 	for _, m := range shown {
-		w.tellOnce(shownOnce{m.Record.MessageID(), m.Position, m.Marks, false}, func(k *knowledge) { k.message(m) })
+		w.tellOnce(shownOnce{m.Record.MessageID(), m.Position, m.Receipts, false}, func(k *knowledge) { k.message(m) })
 	}
 }
 
@@ -258,7 +259,7 @@ func (w *crashWorld) work(rounds int, seed uint64) {
 // it has shown.
 func (w *crashWorld) follow(id parley.AgentID, done chan struct{}) {
 	news := make(chan struct{}, 1)
-	sub := w.r.node.Follow(id, 0, func() {
+	sub := w.r.node.Feeds.Follow(id, 0, func() {
 		select {
 		case news <- struct{}{}:
 		default:
@@ -289,10 +290,10 @@ func (w *crashWorld) follow(id parley.AgentID, done chan struct{}) {
 
 // stream shows the messages of entries and has them marked.
 func (w *crashWorld) stream(id parley.AgentID, entries []journal.FeedEntry) {
-	err := w.r.node.Entries(context.Background(), id, entries, func(e journal.FeedEntry, m Message) error {
+	err := w.r.node.Feeds.Entries(context.Background(), id, entries, func(e journal.FeedEntry, m query.Message) error {
 		if e.Kind.BringsMessage() {
 			w.saw(m)
-			w.r.node.MarkSoon(journal.RecordReceipt{
+			w.r.node.Receipts.RecordSoon(journal.RecordReceipt{
 				Recipient: id, Message: m.Record.MessageID(), Position: e.Position, Copy: m.Record.Copied(),
 				Receipts: journal.Receipts{TransferredAt: w.clock().UnixMilli()},
 			})

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/query"
 	"parley/actors/record"
 )
 
@@ -18,11 +19,13 @@ func TestPublicGroups(t *testing.T) {
 	eachJournal(t, func(t *testing.T, r *rig) {
 		var ids []parley.GroupID
 		var want []string
+		var owners []parley.OrgID
 		for _, slug := range []string{"acme", "globex"} {
 			owner, a := r.agents(slug, 1)
+			owners = append(owners, owner)
 			for i := range 2 {
 				name := fmt.Sprint("team", i)
-				made := must(r.node.CreateGroup(context.Background(), NewGroup{Found: group.Found{
+				made := must(r.node.Groups.Create(context.Background(), NewGroup{Found: group.Found{
 					Org: owner, Founder: a[0], Name: name, Policy: group.Open, Public: true, VoteHours: 72,
 				}}))(t)
 				ids, want = append(ids, made.ID), append(want, name+" of "+slug)
@@ -39,7 +42,7 @@ func TestPublicGroups(t *testing.T) {
 					beyond = ids[from]
 				}
 				var got []string
-				err := r.node.PublicGroups(context.Background(), beyond, func(all iter.Seq2[*record.PublicGroup, GroupOwner]) {
+				err := r.node.Groups.Public(context.Background(), beyond, func(all iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
 					for g, owner := range all {
 						got = append(got, g.GetName()+" of "+owner.Slug)
 						if owner.Read {
@@ -54,12 +57,14 @@ func TestPublicGroups(t *testing.T) {
 			if restart != (read == 2) || !restart && read != 0 {
 				t.Errorf("after a restart (%v) owners were read %d times", restart, read)
 			}
-			atHand := 0
-			for range r.node.facts.orgs.cache.All() {
-				atHand++
+			cached := 0
+			for _, owner := range owners {
+				if _, found := r.node.Orgs.Cached(owner); found {
+					cached++
+				}
 			}
-			if atHand != 2 {
-				t.Errorf("after a restart (%v) %d of 2 owners are at hand", restart, atHand)
+			if cached != 2 {
+				t.Errorf("after a restart (%v) %d of 2 owners are cached", restart, cached)
 			}
 		}
 	})

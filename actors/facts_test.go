@@ -26,7 +26,7 @@ func TestAChangeIsSeenByWhoComesAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			_, ids := r.agents("acme", 1)
-			must(r.node.ChangeAgent(context.Background(), ids[0], agent.RotateKeys{Signing: numbered(1)}))(t)
+			must(r.node.Agents.Change(context.Background(), ids[0], agent.RotateKeys{Signing: numbered(1)}))(t)
 			var answered atomic.Uint64
 			var reading sync.WaitGroup
 			done := make(chan struct{})
@@ -45,7 +45,7 @@ func TestAChangeIsSeenByWhoComesAfter(t *testing.T) {
 			for range 4 {
 				keep(func() {
 					floor := answered.Load()
-					a, err := r.node.Agent(context.Background(), ids[0])
+					a, err := r.node.Agents.Get(context.Background(), ids[0])
 					if err != nil {
 						t.Error(err)
 					} else if n := numberOf(a.GetSigningKey()); n < floor {
@@ -55,11 +55,11 @@ func TestAChangeIsSeenByWhoComesAfter(t *testing.T) {
 			}
 			if evicting {
 				for range 2 {
-					keep(func() { r.node.facts.agents.cache.Invalidate(ids[0]) })
+					keep(func() { r.node.queries.ForgetAgent(ids[0]) })
 				}
 			}
 			for n := uint64(2); n < 120; n++ {
-				must(r.node.ChangeAgent(context.Background(), ids[0], agent.RotateKeys{Signing: numbered(n)}))(t)
+				must(r.node.Agents.Change(context.Background(), ids[0], agent.RotateKeys{Signing: numbered(n)}))(t)
 				answered.Store(n)
 			}
 			close(done)
@@ -74,18 +74,17 @@ func TestASlowReaderDoesNotBringThePastBack(t *testing.T) {
 	slow := &slowViews{}
 	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { slow.Journal = j; return slow }))
 	_, ids := r.agents("acme", 1)
-	cache := r.node.facts.agents.cache
-	cache.Invalidate(ids[0])
+	r.node.queries.ForgetAgent(ids[0])
 	entered, leave := make(chan struct{}), make(chan struct{})
 	slow.next.Store(&slowView{entered: entered, leave: leave})
 	var reading sync.WaitGroup
-	reading.Go(func() { must(r.node.Agent(context.Background(), ids[0]))(t) })
+	reading.Go(func() { must(r.node.Agents.Get(context.Background(), ids[0]))(t) })
 	<-entered
-	must(r.node.ChangeAgent(context.Background(), ids[0], agent.Revoke{}))(t)
-	cache.Invalidate(ids[0])
+	must(r.node.Agents.Change(context.Background(), ids[0], agent.Revoke{}))(t)
+	r.node.queries.ForgetAgent(ids[0])
 	close(leave)
 	reading.Wait()
-	if a := must(r.node.Agent(context.Background(), ids[0]))(t); !a.Revoked() {
+	if a := must(r.node.Agents.Get(context.Background(), ids[0]))(t); !a.Revoked() {
 		t.Error("a revoked agent is active again")
 	}
 }
@@ -137,23 +136,23 @@ func TestARevokedCredentialIsSeenAtOnce(t *testing.T) {
 					revoked = append(revoked, client.(parley.ClientID))
 					return len(revoked) < 50
 				})
-				o := must(r.node.Org(ctx, owner))(t)
+				o := must(r.node.Orgs.Get(ctx, owner))(t)
 				for _, client := range revoked {
 					if o.Credential(client).Live() {
 						t.Errorf("credential %s is live after it was revoked", client)
 						return
 					}
 				}
-				r.node.facts.orgs.cache.Invalidate(owner)
+				r.node.queries.ForgetOrg(owner)
 			}
 		})
 	}
 	for range 100 {
-		client := must(r.node.AddCredential(ctx, owner, []byte("hash")))(t)
-		if !must(r.node.Org(ctx, owner))(t).Credential(client).Live() {
+		client := must(r.node.Orgs.AddCredential(ctx, owner, []byte("hash")))(t)
+		if !must(r.node.Orgs.Get(ctx, owner))(t).Credential(client).Live() {
 			t.Fatal("a credential is not seen when it is answered")
 		}
-		if err := r.node.RevokeCredential(ctx, owner, client); err != nil {
+		if err := r.node.Orgs.RevokeCredential(ctx, owner, client); err != nil {
 			t.Fatal(err)
 		}
 		gone.Store(client, true)
@@ -169,17 +168,17 @@ func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
 	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
 	older, younger := r.agent(owner, "older"), r.agent(owner, "younger")
 	// The older one is on its way to its own home still.
-	r.node.facts.agents.cache.InvalidateAll()
+	r.node.queries.Forget()
 	late.hidden.Store(older)
-	if a := must(r.node.FirstActive(ctx, owner))(t); a.AgentID() != younger {
+	if a := must(r.node.Agents.FirstActive(ctx, owner))(t); a.AgentID() != younger {
 		t.Fatalf("the first is %s", a.GetName())
 	}
 	late.hidden.Store(parley.AgentID{})
-	if a := must(r.node.FirstActive(ctx, owner))(t); a.AgentID() != older {
+	if a := must(r.node.Agents.FirstActive(ctx, owner))(t); a.AgentID() != older {
 		t.Errorf("once the older one has arrived, the first is %s", a.GetName())
 	}
-	must(r.node.ChangeAgent(ctx, older, agent.Revoke{}))(t)
-	if a := must(r.node.FirstActive(ctx, owner))(t); a.AgentID() != younger {
+	must(r.node.Agents.Change(ctx, older, agent.Revoke{}))(t)
+	if a := must(r.node.Agents.FirstActive(ctx, owner))(t); a.AgentID() != younger {
 		t.Errorf("once the older one is revoked, the first is %s", a.GetName())
 	}
 }

@@ -34,8 +34,8 @@ func TestWhatArrivesWhileAReaderLooksIsFollowed(t *testing.T) {
 	var sent *record.Message
 	send := func() { sent = must(r.send(direct(owner, ids[0], ids[1], "now", "")))(t).Message }
 	m.do.Store(&send)
-	start := must(r.node.Resume(context.Background(), ids[1], parley.MessageID{}, false))(t)
-	sub := r.node.Follow(ids[1], start.After, func() {})
+	start := must(r.node.Feeds.Resume(context.Background(), ids[1], parley.MessageID{}, false))(t)
+	sub := r.node.Feeds.Follow(ids[1], start.After, func() {})
 	defer sub.Close()
 	entries := must(sub.Next(10))(t)
 	if len(entries) != 1 || parley.MessageID(entries[0].Ref) != sent.MessageID() {

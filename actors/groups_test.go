@@ -12,6 +12,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/conversation"
 	"parley/actors/group"
+	"parley/actors/query"
 	"parley/journal"
 )
 
@@ -24,28 +25,28 @@ type club struct {
 }
 
 func (r *rig) club(owner parley.OrgID, founder parley.AgentID, name string, policy group.Policy, isolated bool) (*club, error) {
-	made, err := r.node.CreateGroup(context.Background(), NewGroup{Found: group.Found{
+	made, err := r.node.Groups.Create(context.Background(), NewGroup{Found: group.Found{
 		Org: owner, Founder: founder, Name: name, Policy: policy, VoteHours: 72, Isolated: isolated,
 	}})
 	return &club{r, owner, made.ID, group.Caller{Org: owner, Agent: founder}}, err
 }
 
 func (c *club) join(a parley.AgentID) (Joined, error) {
-	return c.node.JoinGroup(context.Background(), c.id, group.Join{Agent: a, Org: c.owner})
+	return c.node.Groups.Join(context.Background(), c.id, group.Join{Agent: a, Org: c.owner})
 }
 
 func (c *club) vote(id parley.JoinRequestID, by parley.AgentID, approve bool) (Voted, error) {
-	return c.node.Vote(context.Background(), c.id, group.CastVote{
+	return c.node.Groups.Vote(context.Background(), c.id, group.CastVote{
 		Request: id, By: group.Caller{Org: c.owner, Agent: by}, Approve: approve,
 	})
 }
 
 func (c *club) remove(a, by parley.AgentID) error {
-	return c.node.RemoveMember(context.Background(), c.id, group.Remove{Agent: a, By: group.Caller{Org: c.owner, Agent: by}})
+	return c.node.Groups.RemoveMember(context.Background(), c.id, group.Remove{Agent: a, By: group.Caller{Org: c.owner, Agent: by}})
 }
 
 func (c *club) invite(a parley.AgentID) (*group.Request, error) {
-	return c.node.Invite(context.Background(), c.id, Invitation{
+	return c.node.Groups.Invite(context.Background(), c.id, Invitation{
 		Invite: group.Invite{By: c.by, Agent: a, Message: "come"},
 		Notice: func(r *group.Request) Content {
 			return Content{Type: "svc.v1.group_invite", Rendered: []byte(r.RequestID().String())}
@@ -54,14 +55,14 @@ func (c *club) invite(a parley.AgentID) (*group.Request, error) {
 }
 
 func (c *club) say(from parley.AgentID, text, key string) (Posted, error) {
-	return c.node.Broadcast(context.Background(), GroupSend{
+	return c.node.Messages.Broadcast(context.Background(), GroupSend{
 		Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: c.owner}, Group: c.id, From: from,
 	})
 }
 
 func (c *club) members() []parley.AgentID {
 	c.t.Helper()
-	all, err := ReadGroup(context.Background(), c.node, c.id, func(s *group.State, _ time.Time) (ids []parley.AgentID) {
+	all, err := ReadGroup(context.Background(), c.node.Groups, c.id, func(s *group.State, _ time.Time) (ids []parley.AgentID) {
 		for _, m := range s.Members() {
 			ids = append(ids, m.Agent)
 		}
@@ -96,7 +97,7 @@ func TestGroupSeats(t *testing.T) {
 		if len(inbox) != 1 || string(inbox[0].Record.GetContent()) != nominated.RequestID().String() {
 			t.Fatalf("the nominee's inbox: %v", inbox)
 		}
-		concerns := must(r.node.Concerns(context.Background(), a[2]))(t)
+		concerns := must(r.node.Groups.Concerns(context.Background(), a[2]))(t)
 		if len(concerns) != 1 || concerns[0] != (Concern{nominated.RequestID(), c.id}) {
 			t.Fatalf("what is live about the nominee: %v", concerns)
 		}
@@ -108,13 +109,13 @@ func TestGroupSeats(t *testing.T) {
 		if got := c.members(); len(got) != 3 {
 			t.Fatalf("members at the end: %v", got)
 		}
-		if got := must(r.node.Concerns(context.Background(), a[2]))(t); len(got) != 0 {
+		if got := must(r.node.Groups.Concerns(context.Background(), a[2]))(t); len(got) != 0 {
 			t.Fatalf("still live: %v", got)
 		}
 		if err := c.remove(a[1], a[1]); err != nil {
 			t.Fatal(err)
 		}
-		if s := must(r.node.Agent(context.Background(), a[1]))(t); s.In(c.id) {
+		if s := must(r.node.Agents.Get(context.Background(), a[1]))(t); s.In(c.id) {
 			t.Fatal("the leaver believes that it is a member")
 		}
 	})
@@ -127,13 +128,13 @@ func TestGroupRevocation(t *testing.T) {
 		must(c.join(a[1]))(t)
 		d := must(r.club(owner, a[1], "other", group.Majority, false))(t)
 		must(d.join(a[0]))(t)
-		must(r.node.ChangeAgent(context.Background(), a[0], agent.Revoke{}))(t)
+		must(r.node.Agents.Change(context.Background(), a[0], agent.Revoke{}))(t)
 		eventually(t, "the revoked agent has left", func() bool { return len(c.members()) == 1 })
 		eventually(t, "its request is canceled", func() bool {
-			live, err := ReadGroup(context.Background(), r.node, d.id, func(s *group.State, _ time.Time) int { return len(s.Requests()) })
+			live, err := ReadGroup(context.Background(), r.node.Groups, d.id, func(s *group.State, _ time.Time) int { return len(s.Requests()) })
 			return err == nil && live == 0
 		})
-		role, err := ReadGroup(context.Background(), r.node, c.id, func(s *group.State, _ time.Time) group.Role {
+		role, err := ReadGroup(context.Background(), r.node.Groups, c.id, func(s *group.State, _ time.Time) group.Role {
 			m, _ := s.Member(a[1])
 			return m.Role
 		})
@@ -171,7 +172,7 @@ func TestBroadcast(t *testing.T) {
 			if i == 0 || i == 5 {
 				wanted = 1
 			}
-			var inbox []Message
+			var inbox []query.Message
 			eventually(t, "all copies have come", func() bool { inbox = r.inbox(id); return len(inbox) >= wanted })
 			if len(inbox) != wanted {
 				t.Fatalf("agent %d has %d copies, not %d", i, len(inbox), wanted)
@@ -180,7 +181,7 @@ func TestBroadcast(t *testing.T) {
 				if m.Record.Recipient() != id || m.Record.RecipientOrg() != owner || m.Position == 0 {
 					t.Fatalf("agent %d got %v", i, m)
 				}
-				read := must(r.node.Message(context.Background(), m.Record.MessageID()))(t)
+				read := must(r.node.Messages.Get(context.Background(), m.Record.MessageID()))(t)
 				if read.Record.Recipient() != id || string(read.Record.GetContent()) != string(m.Record.GetContent()) {
 					t.Fatalf("agent %d reads %v", i, read)
 				}
@@ -195,13 +196,13 @@ func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
 	t.Helper()
 	r, owner := c.rig, c.owner
 	mine := r.inbox(a[7])[1]
-	if err := r.node.Mark(context.Background(), a[7], []journal.RecordReceipt{{
+	if err := r.node.Receipts.Record(context.Background(), a[7], []journal.RecordReceipt{{
 		Recipient: a[7], Message: mine.Record.MessageID(), Position: mine.Position, Receipts: journal.Receipts{TransferredAt: 5, ReadAt: 6}, Copy: true,
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if m := must(r.node.Message(context.Background(), mine.Record.MessageID()))(t); m.Marks.ReadAt != 6 {
-		t.Fatalf("the marks of a copy: %+v", m.Marks)
+	if m := must(r.node.Messages.Get(context.Background(), mine.Record.MessageID()))(t); m.Receipts.ReadAt != 6 {
+		t.Fatalf("the marks of a copy: %+v", m.Receipts)
 	}
 	answer := answerTo(owner, mine.Record, "hi", "")
 	answer.Host = c.id
@@ -209,11 +210,11 @@ func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
 	if posted.Message.Recipient() != a[0] || len(posted.Message.GetGroup()) != 0 || posted.Message.HostID() != c.id {
 		t.Fatalf("the reply: %v", posted.Message)
 	}
-	if s := must(r.node.Conversation(context.Background(), posted.Message.Conversation()))(t); s.GetStatus() != conversation.Open {
+	if s := must(r.node.Messages.Conversation(context.Background(), posted.Message.Conversation()))(t); s.GetStatus() != conversation.Open {
 		t.Fatalf("the conversation is %v", s.GetStatus())
 	}
 	for i, wanted := range map[int]int{0: 3, 5: 2, 7: 3, 9: 2} {
-		page, _, err := r.node.TranscriptOf(context.Background(), posted.Message.Conversation(), c.id, a[i], 0, 50, false, nil)
+		page, _, err := r.node.Messages.TranscriptOf(context.Background(), posted.Message.Conversation(), c.id, a[i], 0, 50, false, nil)
 		if err != nil || len(page) != wanted {
 			t.Fatalf("agent %d sees %d rows, not %d: %v", i, len(page), wanted, err)
 		}
@@ -228,13 +229,13 @@ func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
 // that was not carried; how far all were is noted, and nothing that comes later
 // is passed over because of that.
 func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
-	r := newRig(t, withTuning(func(n *Node) { n.transferredStep = 1 }))
+	r := newRig(t, withTuning(func(n *Node) { n.queries.Limits().TransferredStep = 1 }))
 	owner, a := r.agents("acme", 2)
 	c := must(r.club(owner, a[0], "board", group.Open, false))(t)
 	must(c.join(a[1]))(t)
-	mark := func(m Message) {
+	mark := func(m query.Message) {
 		t.Helper()
-		if err := r.node.Mark(context.Background(), a[1], []journal.RecordReceipt{{
+		if err := r.node.Receipts.Record(context.Background(), a[1], []journal.RecordReceipt{{
 			Recipient: a[1], Message: m.Record.MessageID(), Position: m.Position, Receipts: journal.Receipts{TransferredAt: 1}, Copy: true,
 		}}); err != nil {
 			t.Fatal(err)
@@ -242,7 +243,7 @@ func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
 	}
 	begins := func(want uint64) {
 		t.Helper()
-		s := must(r.node.Resume(context.Background(), a[1], parley.MessageID{}, false))(t)
+		s := must(r.node.Feeds.Resume(context.Background(), a[1], parley.MessageID{}, false))(t)
 		if s.After != want {
 			t.Fatalf("a stream begins after %d, not %d", s.After, want)
 		}
@@ -264,6 +265,6 @@ func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
 	begins(r.inbox(a[1])[0].Position - 1)
 	must(c.say(a[0], "all again", ""))(t)
 	r.restart()
-	r.node.transferredStep = 1
+	r.node.queries.Limits().TransferredStep = 1
 	begins(r.inbox(a[1])[1].Position - 1)
 }

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"errors"
 	"time"
 
 	"parley"
@@ -65,7 +64,7 @@ type (
 	early func(*group.State) any
 )
 
-func (n *Node) groupKind() *host.Kind[*hall, group.Command, group.Event] {
+func (gs *Groups) kind() *host.Kind[*hall, group.Command, group.Event] {
 	return &host.Kind[*hall, group.Command, group.Event]{
 		Stream: journal.GroupStream, Rules: groupRules, StateEvery: groupStateEvery,
 		Weight: func(h *hall) uint64 { return uint64((len(h.Members()) + h.Live()) / groupStateMembers) },
@@ -80,73 +79,64 @@ func (n *Node) groupKind() *host.Kind[*hall, group.Command, group.Event] {
 			case early:
 				return r(t.State.State), nil
 			case joining:
-				return n.join(t, r)
+				return gs.join(t, r)
 			case Invitation:
-				return n.invite(t, r)
+				return gs.invite(t, r)
 			case group.CastVote:
-				return n.vote(t, r)
+				return gs.vote(t, r)
 			case group.Remove:
-				return n.remove(t, r)
+				return gs.remove(t, r)
 			case group.ChangeRole:
-				return n.changeRole(t, r)
+				return gs.changeRole(t, r)
 			case group.Delete:
-				return n.end(t, r)
+				return gs.end(t, r)
 			case GroupSend:
-				return n.broadcast(t, &r)
+				return gs.messages.broadcast(t, &r)
 			case ReplyTo:
-				return n.replyInHall(t, &r)
+				return gs.messages.replyInGroup(t, &r)
 			case ChangeStatus:
-				return n.changeStatusInHall(t, r)
+				return gs.messages.changeStatusInGroup(t, r)
 			case host.TimerDue:
-				return nil, n.expire(t, r)
+				return nil, gs.expire(t, r)
 			case group.Command: // what only changes the group's own record, or ends it
-				return nil, n.judge(t, r)
+				return nil, gs.judge(t, r)
 			}
 			panic("group: unknown request")
 		},
-		HandleQueued: n.groupQueued,
+		HandleQueued: gs.queued,
 	}
 }
 
-// groupQueued takes what an agent says of a seat, and that one acts no more.
-func (n *Node) groupQueued(t *groupTurn, said *record.SagaMessage) error {
+// queued takes what an agent says of a seat, and that one acts no more.
+func (gs *Groups) queued(t *groupTurn, said *record.SagaMessage) error {
 	agent := parley.IDFromBytes[parley.AgentID](said.GetAgent())
 	switch said.GetKind() {
 	case record.SagaMessage_answer:
-		err := n.judge(t, group.Answer{Offer: said.GetNumber(), Refusal: said.GetReason()})
+		err := gs.judge(t, group.Answer{Offer: said.GetNumber(), Refusal: said.GetReason()})
 		if said.GetReason() == "" && (t.State.Deleted() || t.State.Stale(said.GetNumber(), agent)) {
 			t.Enqueue(rules.AgentStream(agent), departure(t.State.ID, said.GetNumber()))
 		}
-		return heard(err)
+		return host.IgnoreRefusal(err)
 	case record.SagaMessage_forget:
-		limit, err := n.ceiling(t)
+		limit, err := gs.ceiling(t)
 		if err != nil {
 			return err
 		}
-		return heard(n.judge(t, group.Forget{Agent: agent, SeatLimit: limit}))
+		return host.IgnoreRefusal(gs.judge(t, group.Forget{Agent: agent, SeatLimit: limit}))
 	}
 	return nil
 }
 
-// heard passes over a refusal of the rules: nobody is there to take it. That of a
-// journal which is closing is none: the word is heard after the next start.
-func heard(err error) error {
-	if parley.IsRefusal(err) && !errors.Is(err, parley.ErrOverloaded) {
-		return nil
-	}
-	return err
-}
-
 // ceiling is the owner's limit of members: as its record has it, and where no
 // limit is known of owners, as the last request brought it.
-func (n *Node) ceiling(t *groupTurn) (*int, error) {
-	if n.seats == nil {
+func (gs *Groups) ceiling(t *groupTurn) (*int, error) {
+	if gs.seats == nil {
 		return t.State.ceiling, nil
 	}
-	if owner, atHand := n.facts.orgs.cache.GetIfPresent(t.State.Org); atHand {
-		return n.seats(owner.state), nil
+	if owner, cached := gs.orgs.Cached(t.State.Org); cached {
+		return gs.seats(owner), nil
 	}
-	v := n.journal.Latest()
+	v := gs.journal.Latest()
 	defer v.Close()
 	_, stored, err := v.State(rules.OrgStream(t.State.Org))
 	owner := &org.State{}
@@ -156,7 +146,7 @@ func (n *Node) ceiling(t *groupTurn) (*int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n.seats(owner), nil
+	return gs.seats(owner), nil
 }
 
 // hold keeps the limit that a request has brought.
@@ -164,16 +154,16 @@ func (h *hall) hold(limit *int) { h.ceiling = limit }
 
 // expire settles what is past its time. The timer goes; one that was set for
 // another request is still there. One that comes early comes again.
-func (n *Node) expire(t *groupTurn, r host.TimerDue) error {
+func (gs *Groups) expire(t *groupTurn, r host.TimerDue) error {
 	if t.Now.Before(r.Due) {
 		return nil
 	}
 	t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: r.Due, Stream: t.Entry.Stream, Cancel: true})
-	return heard(n.judge(t, group.Expire{}))
+	return host.IgnoreRefusal(gs.judge(t, group.Expire{}))
 }
 
 // talk is a conversation of the hall as it stands, what is on its way included.
-func (n *Node) talk(t *groupTurn, id parley.ConversationID) (*hosted, error) {
+func (gs *Groups) talk(t *groupTurn, id parley.ConversationID) (*hosted, error) {
 	h := t.State
 	if have := h.talks[id]; have != nil {
 		return have, nil
@@ -181,7 +171,7 @@ func (n *Node) talk(t *groupTurn, id parley.ConversationID) (*hosted, error) {
 	if t.Idle() {
 		h.tidy()
 	}
-	v := n.journal.View()
+	v := gs.journal.View()
 	defer v.Close()
 	k := &hosted{state: &conversation.State{}}
 	var err error

@@ -100,7 +100,7 @@ func (x *rivals) confused() (n int) {
 	for i, c := range x.pairs {
 		a := must(host.Query[*agent.State](x.node.engine, rules.AgentStream(x.agents[i]), host.GetState{}))(x.t)
 		for _, one := range c {
-			member := must(ReadGroup(context.Background(), x.node, one.id, func(s *group.State, _ time.Time) bool {
+			member := must(ReadGroup(context.Background(), x.node.Groups, one.id, func(s *group.State, _ time.Time) bool {
 				_, ok := s.Member(x.agents[i])
 				return ok
 			}))(x.t)
@@ -146,11 +146,11 @@ func TestIsolationHasOneWinner(t *testing.T) {
 func TestIsolationControl(t *testing.T) {
 	unraced(t)
 	careless := func(n *Node) {
-		k := n.agentKind()
+		k := n.agents.kind()
 		decide := k.Rules.Decide
 		k.Rules.Decide = func(s *agent.State, c agent.Command, now time.Time) ([]agent.Event, error) {
 			if _, enters := c.(agent.Enter); enters {
-				s = cloned(s, &agent.State{})
+				s = rules.Clone(s, &agent.State{})
 				s.Groups = nil
 			}
 			return decide(s, c, now)

@@ -11,18 +11,18 @@ import (
 
 type issuerTurn = host.Turn[*issuer.State, issuer.Command, issuer.Event]
 
-// MintKey offers a signing key. It is taken if the current one is due to be
+// Mint offers a signing key. It is taken if the current one is due to be
 // replaced; the answer is what holds then.
-func (n *Node) MintKey(_ context.Context, c issuer.Mint) (*issuer.State, error) {
-	return host.Ask[*issuer.State](n.engine, rules.SigningKeyStream, 0, c)
+func (ks *Keys) Mint(_ context.Context, c issuer.Mint) (*issuer.State, error) {
+	return host.Ask[*issuer.State](ks.engine, rules.SigningKeyStream, 0, c)
 }
 
-// SigningKeys are the platform's signing keys as they hold now.
-func (n *Node) SigningKeys(context.Context) (*issuer.State, error) {
-	return host.Query[*issuer.State](n.engine, rules.SigningKeyStream, host.GetState{})
+// Current are the platform's signing keys as they hold now.
+func (ks *Keys) Current(context.Context) (*issuer.State, error) {
+	return host.Query[*issuer.State](ks.engine, rules.SigningKeyStream, host.GetState{})
 }
 
-func (n *Node) issuerKind() *host.Kind[*issuer.State, issuer.Command, issuer.Event] {
+func (ks *Keys) kind() *host.Kind[*issuer.State, issuer.Command, issuer.Event] {
 	return &host.Kind[*issuer.State, issuer.Command, issuer.Event]{
 		Stream: journal.IssuerStream, Rules: rules.Issuer, StateEvery: 1,
 		Blank: func() *issuer.State { return &issuer.State{} },
@@ -36,7 +36,7 @@ func (n *Node) issuerKind() *host.Kind[*issuer.State, issuer.Command, issuer.Eve
 			default:
 				panic("issuer: unknown request")
 			}
-			return cloned(t.State, &issuer.State{}), nil
+			return rules.Clone(t.State, &issuer.State{}), nil
 		},
 	}
 }

@@ -9,12 +9,6 @@ import (
 	"parley/journal"
 )
 
-// AgentByKid finds the agent that was the first to have the key of this thumbprint.
-func (n *Node) AgentByKid(ctx context.Context, kid string) (parley.AgentID, error) {
-	id, err := n.lookup(ctx, parley.SlotOf(kid), journal.KidTable, []byte(kid))
-	return parley.AgentID(id), err
-}
-
 // rotateKeys is agent.RotateKeys with the rows by which the new keys are found.
 type rotateKeys struct {
 	agent.RotateKeys
@@ -25,7 +19,7 @@ type rotateKeys struct {
 // thumbprints. A key that another agent had before stays that agent's: anybody may
 // upload the public key of anybody, and who is found by a thumbprint decides
 // whether the key is retired.
-func (n *Node) freeKids(ctx context.Context, id parley.AgentID, owner parley.OrgID, signing, encryption []byte) ([]journal.Effect, error) {
+func (as *Agents) freeKids(ctx context.Context, id parley.AgentID, owner parley.OrgID, signing, encryption []byte) ([]journal.Effect, error) {
 	var free []journal.Effect
 	for _, k := range []struct {
 		curve string
@@ -35,11 +29,11 @@ func (n *Node) freeKids(ctx context.Context, id parley.AgentID, owner parley.Org
 			continue
 		}
 		kid := parley.Thumbprint(k.curve, k.raw)
-		held, err := n.kidHeld(ctx, kid, owner)
+		held, err := as.kidHeld(ctx, kid, owner)
 		if err != nil {
 			return nil, err
 		}
-		if !held || n.kidsMove {
+		if !held || as.kidsMove {
 			free = append(free, journal.PutRow{Row: journal.Row{
 				Slot: parley.SlotOf(kid), Table: journal.KidTable, Key: []byte(kid), Value: id.Bytes(),
 			}})
@@ -51,15 +45,15 @@ func (n *Node) freeKids(ctx context.Context, id parley.AgentID, owner parley.Org
 // kidHeld reports whether the agent that is found by a thumbprint stays the one.
 // An organization that revoked the agent may go on with the key in another one,
 // which can retire it then. A retired key stays with the agent that retired it.
-func (n *Node) kidHeld(ctx context.Context, kid string, owner parley.OrgID) (bool, error) {
-	first, err := n.AgentByKid(ctx, kid)
+func (as *Agents) kidHeld(ctx context.Context, kid string, owner parley.OrgID) (bool, error) {
+	first, err := as.ByKid(ctx, kid)
 	if errors.Is(err, parley.ErrNotFound) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	a, err := n.Agent(ctx, first)
+	a, err := as.Get(ctx, first)
 	switch {
 	case errors.Is(err, parley.ErrNotFound): // its first entry is on the way to its home
 		return true, nil

@@ -15,18 +15,18 @@ func keysOfOthers(t *testing.T, r *rig) (faults []string) {
 	ctx := context.Background()
 	rotate := func(id parley.AgentID, signing []byte) {
 		t.Helper()
-		must(r.node.ChangeAgent(ctx, id, agent.RotateKeys{Signing: signing}))(t)
+		must(r.node.Agents.Change(ctx, id, agent.RotateKeys{Signing: signing}))(t)
 	}
 	create := func(owner parley.OrgID, name string, signing []byte) parley.AgentID {
 		t.Helper()
-		a := must(r.node.CreateAgent(ctx, NewAgent{Create: agent.Create{
+		a := must(r.node.Agents.Create(ctx, NewAgent{Create: agent.Create{
 			OrgID: owner, Name: name, SigningKey: signing, EncryptionKey: key(2, name), PollTokenHash: key(3, name),
 		}}))(t)
 		return a.AgentID()
 	}
 	finds := func(when string, signing []byte, want parley.AgentID) {
 		t.Helper()
-		if got := must(r.node.AgentByKid(ctx, parley.Thumbprint(parley.Ed25519, signing)))(t); got != want {
+		if got := must(r.node.Agents.ByKid(ctx, parley.Thumbprint(parley.Ed25519, signing)))(t); got != want {
 			faults = append(faults, when+" another agent is found")
 		}
 	}
@@ -45,8 +45,8 @@ func keysOfOthers(t *testing.T, r *rig) (faults []string) {
 
 	rotate(victim, second)
 	rotate(victim, third)
-	must(r.node.ChangeAgent(ctx, victim, agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, first)}))(t)
-	must(r.node.ChangeAgent(ctx, victim, agent.Revoke{}))(t)
+	must(r.node.Agents.Change(ctx, victim, agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, first)}))(t)
+	must(r.node.Agents.Change(ctx, victim, agent.Revoke{}))(t)
 	create(owner, "again", first)
 	finds("after its organization took a retired key of a revoked agent", first, victim)
 	create(thief, "late", second)

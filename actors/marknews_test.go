@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"parley"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/webhook"
 	"parley/journal"
@@ -65,7 +66,7 @@ func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
 			want := []string{first + " true false", first + " false true", second + " true false", third.MessageID().String() + " true true"}
 			h.until("the news", func() bool { return slices.Equal(h.markLines(sender), want) })
 			fourth := say()
-			h.node.MarkSoon(journal.RecordReceipt{
+			h.node.Receipts.RecordSoon(journal.RecordReceipt{
 				Recipient: to, Message: h.inbox(to)[0].Record.MessageID(), Position: h.inbox(to)[0].Position, Sender: sender,
 				Receipts: journal.Receipts{TransferredAt: 7, TransferredBy: journal.StreamChannel},
 			})
@@ -108,17 +109,17 @@ func TestReadersPassOverMarkLines(t *testing.T) {
 	if page := h.inbox(sender); len(page) != 1 || string(page[0].Record.GetContent()) != "in" {
 		t.Errorf("the inbox shows %d messages", len(page))
 	}
-	if n := must(h.node.CountSince(ctx, sender, 0))(t); n != 1 {
+	if n := must(h.node.Messages.CountSince(ctx, sender, 0))(t); n != 1 {
 		t.Errorf("a poll counts %d messages", n)
 	}
-	if w := h.look(h.node.After(sender, 0), 5); len(w.Items) != 1 {
+	if w := h.look(h.node.Feeds.After(sender, 0), 5); len(w.Items) != 1 {
 		t.Errorf("a wait gives %d messages", len(w.Items))
 	}
-	start := must(h.node.Resume(ctx, sender, parley.MessageID{}, false))(t)
-	follow := h.node.Follow(sender, start.After, func() {})
+	start := must(h.node.Feeds.Resume(ctx, sender, parley.MessageID{}, false))(t)
+	follow := h.node.Feeds.Follow(sender, start.After, func() {})
 	defer follow.Close()
 	entries := must(follow.Next(10))(t)
-	if err := h.node.Entries(ctx, sender, entries, func(e journal.FeedEntry, m Message) error {
+	if err := h.node.Feeds.Entries(ctx, sender, entries, func(e journal.FeedEntry, m query.Message) error {
 		if (m.Record != nil) != e.Kind.BringsMessage() {
 			t.Errorf("an entry of kind %d brings a message: %v", e.Kind, m.Record != nil)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/query"
 	"parley/actors/record"
 )
 
@@ -26,12 +27,12 @@ type playerGroups struct {
 func (p *player) beginGroup(ctx context.Context) {
 	p.restless = true
 	by := group.Caller{Org: p.owners[p.ids[0]], Agent: p.ids[0]}
-	made := must(p.node.CreateGroup(ctx, NewGroup{Found: group.Found{
+	made := must(p.node.Groups.Create(ctx, NewGroup{Found: group.Found{
 		Org: by.Org, Founder: by.Agent, Name: "club", Policy: group.Closed, Public: true, VoteHours: 48,
 	}}))(p.t)
 	p.groups, p.founders[made.ID] = append(p.groups, made.ID), by
 	guest := p.ids[1]
-	r, err := p.node.Invite(ctx, made.ID, Invitation{
+	r, err := p.node.Groups.Invite(ctx, made.ID, Invitation{
 		Invite: group.Invite{By: by, Agent: guest},
 		Notice: func(r *group.Request) Content {
 			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
@@ -39,9 +40,9 @@ func (p *player) beginGroup(ctx context.Context) {
 	})
 	p.say(err, "invited: %s", words(r))
 	self := group.Caller{Org: p.owners[guest], Agent: guest}
-	_, err = p.node.JoinGroup(ctx, made.ID, group.Join{Agent: guest, Org: self.Org})
+	_, err = p.node.Groups.Join(ctx, made.ID, group.Join{Agent: guest, Org: self.Org})
 	p.say(err, "%s has come", guest)
-	p.say(p.node.RemoveMember(ctx, made.ID, group.Remove{Agent: guest, By: self}), "%s left the group %s", guest, made.ID)
+	p.say(p.node.Groups.RemoveMember(ctx, made.ID, group.Remove{Agent: guest, By: self}), "%s left the group %s", guest, made.ID)
 }
 
 // by is somebody who acts.
@@ -77,7 +78,7 @@ func (p *player) gather(ctx context.Context, n int) {
 
 func (p *player) foundOne(ctx context.Context) {
 	by := p.by()
-	made, err := p.node.CreateGroup(ctx, NewGroup{Key: one(p, []string{"", "k"}), Found: group.Found{
+	made, err := p.node.Groups.Create(ctx, NewGroup{Key: one(p, []string{"", "k"}), Found: group.Found{
 		Org: by.Org, Founder: by.Agent, Name: fmt.Sprint("group", p.random.IntN(9)), Isolated: !p.likely(4), Public: p.likely(2),
 		Policy: one(p, []group.Policy{group.Open, group.Open, group.Majority, group.Unanimity, group.Closed}), VoteHours: 48,
 	}})
@@ -91,7 +92,7 @@ func (p *player) foundOne(ctx context.Context) {
 func (p *player) enroll(ctx context.Context, id parley.GroupID) {
 	by := p.by()
 	limit := 4
-	joined, err := p.node.JoinGroup(ctx, id, group.Join{Agent: by.Agent, Org: by.Org, Message: "please", SeatLimit: &limit})
+	joined, err := p.node.Groups.Join(ctx, id, group.Join{Agent: by.Agent, Org: by.Org, Message: "please", SeatLimit: &limit})
 	switch {
 	case err != nil:
 		p.say(err, "")
@@ -113,7 +114,7 @@ func (p *player) ask(ctx context.Context, id parley.GroupID) {
 	if p.likely(3) {
 		by = p.founders[id]
 	}
-	r, err := p.node.Invite(ctx, id, Invitation{
+	r, err := p.node.Groups.Invite(ctx, id, Invitation{
 		Invite: group.Invite{By: by, Agent: who.Agent, Message: "come"},
 		Notice: func(r *group.Request) Content {
 			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
@@ -136,7 +137,7 @@ func (p *player) cast(ctx context.Context, id parley.GroupID) {
 	if p.likely(8) {
 		id = p.filed[request]
 	}
-	v, err := p.node.Vote(ctx, id, group.CastVote{Request: request, By: p.by(), Approve: p.likely(4)})
+	v, err := p.node.Groups.Vote(ctx, id, group.CastVote{Request: request, By: p.by(), Approve: p.likely(4)})
 	if err != nil {
 		p.say(err, "")
 		return
@@ -146,7 +147,7 @@ func (p *player) cast(ctx context.Context, id parley.GroupID) {
 
 func (p *player) spread(ctx context.Context, id parley.GroupID, n int) {
 	by := p.by()
-	members := must(ReadGroup(ctx, p.node, id, func(s *group.State, _ time.Time) (all []parley.AgentID) {
+	members := must(ReadGroup(ctx, p.node.Groups, id, func(s *group.State, _ time.Time) (all []parley.AgentID) {
 		for _, m := range s.Members() {
 			all = append(all, m.Agent)
 		}
@@ -156,7 +157,7 @@ func (p *player) spread(ctx context.Context, id parley.GroupID, n int) {
 		by.Agent = one(p, members)
 		by.Org = p.owners[by.Agent]
 	}
-	posted, err := p.node.Broadcast(ctx, GroupSend{
+	posted, err := p.node.Messages.Broadcast(ctx, GroupSend{
 		Content: Content{
 			Type: "svc.v1.dm", Rendered: fmt.Appendf(nil, "to all %d", n), Key: one(p, []string{"", "", "b"}), FromOrg: by.Org, DayLimit: p.limit(by.Agent),
 		},
@@ -174,7 +175,7 @@ func (p *player) hears(posted Posted, err error) {
 	if !posted.Repeated {
 		p.heard = append(p.heard, posted.Message)
 	}
-	p.say(nil, "repeated %v to %d: %s", posted.Repeated, posted.Message.GetRecipients(), withMarks(Message{Record: posted.Message, Marks: posted.Marks}))
+	p.say(nil, "repeated %v to %d: %s", posted.Repeated, posted.Message.GetRecipients(), withMarks(query.Message{Record: posted.Message, Receipts: posted.Receipts}))
 }
 
 func (p *player) answerInGroup(ctx context.Context, n int) {
@@ -184,7 +185,7 @@ func (p *player) answerInGroup(ctx context.Context, n int) {
 	}
 	m := one(p, p.heard)
 	if !p.likely(3) {
-		s, err := p.node.ChangeStatus(ctx, ChangeStatus{
+		s, err := p.node.Messages.ChangeStatus(ctx, ChangeStatus{
 			Conversation: m.Conversation(), Host: m.HostID(), By: []parley.AgentID{one(p, []parley.AgentID{m.Sender(), m.Recipient(), one(p, p.ids)})},
 			Status: one(p, []string{"open", "paused", "completed"}), Reason: "so",
 		})
@@ -193,7 +194,7 @@ func (p *player) answerInGroup(ctx context.Context, n int) {
 	}
 	a := answerTo(p.owners[m.Recipient()], m, fmt.Sprint("answered in a group ", n), one(p, []string{"", "k"}))
 	a.ToOrg, a.Host, a.Copy, a.DayLimit = p.owners[m.Sender()], m.HostID(), m.Copied(), p.limit(a.From)
-	mine := must(p.node.MessageFor(ctx, a.From.Slot(), a.Original))(p.t)
+	mine := must(p.node.Messages.GetFor(ctx, a.From.Slot(), a.Original))(p.t)
 	a.Reads, a.Position = true, mine.Position
 	p.hears(p.reply(a))
 }
@@ -211,21 +212,21 @@ func (p *player) alterGroup(ctx context.Context, id parley.GroupID, n int) {
 		} else if p.likely(2) {
 			who = by
 		}
-		p.say(p.node.RemoveMember(ctx, id, group.Remove{Agent: who.Agent, By: by}), "%s left the group %s", who.Agent, id)
+		p.say(p.node.Groups.RemoveMember(ctx, id, group.Remove{Agent: who.Agent, By: by}), "%s left the group %s", who.Agent, id)
 	case 2, 3:
-		m, err := p.node.ChangeRole(ctx, id, group.ChangeRole{Agent: who.Agent, By: by, Role: one(p, []group.Role{group.Admin, group.RoleMember})})
+		m, err := p.node.Groups.ChangeRole(ctx, id, group.ChangeRole{Agent: who.Agent, By: by, Role: one(p, []group.Role{group.Admin, group.RoleMember})})
 		p.say(err, "now %v", m)
 	case 4:
-		p.say(p.node.DeleteGroup(ctx, id, group.Delete{By: by}), "%s is over", id)
+		p.say(p.node.Groups.Delete(ctx, id, group.Delete{By: by}), "%s is over", id)
 	default:
 		text := fmt.Sprint("described ", n)
-		p.say(p.node.ChangeGroup(ctx, id, group.Change{By: by, Description: &text}), "%s is %s", id, text)
+		p.say(p.node.Groups.Change(ctx, id, group.Change{By: by, Description: &text}), "%s is %s", id, text)
 	}
 }
 
 // readGroup notes everything that can be read of a group.
 func (p *player) readGroup(ctx context.Context, id parley.GroupID) {
-	state := must(ReadGroup(ctx, p.node, id, func(s *group.State, _ time.Time) string {
+	state := must(ReadGroup(ctx, p.node.Groups, id, func(s *group.State, _ time.Time) string {
 		b, err := s.MarshalVT()
 		whole := &group.Snapshot{}
 		if err != nil || whole.UnmarshalVT(b) != nil {
@@ -234,27 +235,27 @@ func (p *player) readGroup(ctx context.Context, id parley.GroupID) {
 		return words(whole)
 	}))(p.t)
 	p.note("group %s: %s\n", id, state)
-	settled, _, err := p.node.SettledRequests(ctx, id, parley.JoinRequestID{}, 1000)
+	settled, _, err := p.node.Groups.SettledRequests(ctx, id, parley.JoinRequestID{}, 1000)
 	for _, r := range settled {
 		p.note("  settled %s\n", words(r))
 	}
 	p.say(err, "end of requests")
 	for _, who := range p.ids {
-		had := must(p.node.HadSeat(ctx, id, who))(p.t)
-		concerns := must(p.node.Concerns(ctx, who))(p.t)
+		had := must(p.node.Groups.HadSeat(ctx, id, who))(p.t)
+		concerns := must(p.node.Groups.Concerns(ctx, who))(p.t)
 		p.note("  %s: %v, %v\n", who, had, concerns)
 	}
 	for _, m := range p.heard {
 		if m.HostID() != id {
 			continue
 		}
-		page, _, err := p.node.TranscriptOf(ctx, m.Conversation(), id, m.Recipient(), 0, 100, false, nil)
+		page, _, err := p.node.Messages.TranscriptOf(ctx, m.Conversation(), id, m.Recipient(), 0, 100, false, nil)
 		for _, row := range page {
 			p.note("  seen: %s\n", withMarks(row))
 		}
 		p.say(err, "end of what %s sees", m.Recipient())
 	}
-	p.say(p.node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, GroupOwner]) {
+	p.say(p.node.Groups.Public(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
 		for g := range all {
 			p.note("  shown: %s\n", words(g))
 		}

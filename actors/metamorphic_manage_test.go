@@ -26,7 +26,7 @@ func (p *player) register(ctx context.Context) {
 		p.say(err, "challenge %v", issued)
 		return
 	}
-	made, err := p.node.Solve(ctx, Solution{
+	made, err := p.node.Orgs.Register(ctx, Solution{
 		Challenge: one(p, p.challenges[max(0, len(p.challenges)-3):]), Nonce: fmt.Sprint(p.random.IntN(30)), Tier: 1, SecretHash: []byte("hash"),
 	})
 	if err == nil {
@@ -73,13 +73,13 @@ func (p *player) manage(ctx context.Context, n int) {
 		p.changeAgent(ctx, id, c)
 	}
 	p.settle() // the effect may follow the answer after a while
-	o := must(p.node.OrgNow(ctx, owner))(p.t)
-	first, err := p.node.FirstActive(ctx, owner)
+	o := must(p.node.Orgs.Current(ctx, owner))(p.t)
+	first, err := p.node.Agents.FirstActive(ctx, owner)
 	p.say(err, "  %d active, the first is %s; %s", o.GetActiveAgents(), first.AgentID(), credentials(o))
 }
 
 func (p *player) changeAgent(ctx context.Context, id parley.AgentID, c agent.Command) {
-	a, err := p.node.ChangeAgent(ctx, id, c)
+	a, err := p.node.Agents.Change(ctx, id, c)
 	at, revoked := a.RevokedAt()
 	p.say(err, "%T changed %s: %s, %s, %d keys rotated, poll token %x, revoked %v %d", c, id, a.GetIncomingPolicy(), a.GetOutgoingPolicy(),
 		len(a.GetFormerKeys()), a.GetPollTokenHash(), revoked, at.UnixMilli())
@@ -91,24 +91,24 @@ func (p *player) changeOrg(ctx context.Context, owner parley.OrgID) {
 	if !p.likely(2) {
 		c.Slug = &slug
 	}
-	o, err := p.node.ChangeOrg(ctx, owner, c)
+	o, err := p.node.Orgs.Change(ctx, owner, c)
 	p.say(err, "changed %s: %s %s %s", owner, o.GetName(), o.GetSlug(), o.GetCountryCode())
 }
 
 func (p *player) credential(ctx context.Context, owner parley.OrgID, n int) {
 	if has := p.clients[owner]; len(has) > 0 && p.likely(2) {
 		client := one(p, has)
-		p.say(p.node.RevokeCredential(ctx, owner, client), "%s is gone", client)
+		p.say(p.node.Orgs.RevokeCredential(ctx, owner, client), "%s is gone", client)
 		return
 	}
-	client, err := p.node.AddCredential(ctx, owner, []byte{byte(n)})
+	client, err := p.node.Orgs.AddCredential(ctx, owner, []byte{byte(n)})
 	p.clients[owner] = append(p.clients[owner], client)
 	p.say(err, "%s may enter", client)
 }
 
 func (p *player) mint(ctx context.Context) {
 	p.minted++
-	s, err := p.node.MintKey(ctx, issuer.Mint{Kid: fmt.Sprint("kid", p.minted), Public: []byte("public"), SealedSeed: []byte("seed"), Force: !p.likely(2)})
+	s, err := p.node.Keys.Mint(ctx, issuer.Mint{Kid: fmt.Sprint("kid", p.minted), Public: []byte("public"), SealedSeed: []byte("seed"), Force: !p.likely(2)})
 	p.say(err, "minted, or not: %s", keysOf(s, p.clock()))
 }
 
@@ -126,32 +126,32 @@ func (p *player) lookUp(ctx context.Context) {
 	switch p.random.IntN(6) {
 	case 0:
 		name := fmt.Sprint("agent", p.random.IntN(6))
-		found, err := p.node.AgentByName(ctx, one(p, p.orgs), name)
+		found, err := p.node.Agents.ByName(ctx, one(p, p.orgs), name)
 		p.say(err, "%s found by name", found)
 	case 1:
-		kid := parley.Thumbprint(parley.Ed25519, must(p.node.Agent(ctx, id))(p.t).GetSigningKey())
+		kid := parley.Thumbprint(parley.Ed25519, must(p.node.Agents.Get(ctx, id))(p.t).GetSigningKey())
 		if len(p.kids) > 0 && p.likely(2) {
 			kid = one(p, p.kids)
 		}
-		found, err := p.node.AgentByKid(ctx, kid)
+		found, err := p.node.Agents.ByKid(ctx, kid)
 		p.say(err, "%s found by %s", found, kid)
 	case 2:
 		token := key(3, "first0")
 		if len(p.tokens) > 0 {
 			token = one(p, p.tokens)
 		}
-		found, err := p.node.AgentByPollToken(ctx, token)
+		found, err := p.node.Agents.ByPollToken(ctx, token)
 		p.say(err, "%s found by token", found)
 	case 3:
-		found, err := p.node.OrgBySlug(ctx, one(p, []string{"acme", "b0", "b1", "b2", "b3"}))
+		found, err := p.node.Orgs.BySlug(ctx, one(p, []string{"acme", "b0", "b1", "b2", "b3"}))
 		p.say(err, "%s found by slug", found)
 	case 4:
-		keys, err := p.node.SigningKeys(ctx)
+		keys, err := p.node.Keys.Current(ctx)
 		p.say(err, "signing keys %s", keysOf(keys, p.clock()))
 	default:
 		owner := one(p, p.orgs)
-		used, err := p.node.Used(ctx, owner)
-		count, counting := p.node.CountSince(ctx, id, p.clock().Add(-5*time.Hour).UnixMilli())
+		used, err := p.node.Orgs.Used(ctx, owner)
+		count, counting := p.node.Messages.CountSince(ctx, id, p.clock().Add(-5*time.Hour).UnixMilli())
 		p.say(errors.Join(err, counting), "%s used %d, %s was sent %d", owner, used, id, count)
 	}
 }
@@ -160,15 +160,15 @@ func (p *player) lookUp(ctx context.Context) {
 func (p *player) readAll() {
 	ctx := context.Background()
 	for _, owner := range p.orgs {
-		o := must(p.node.OrgNow(ctx, owner))(p.t)
-		used, err := p.node.Used(ctx, owner)
+		o := must(p.node.Orgs.Current(ctx, owner))(p.t)
+		used, err := p.node.Orgs.Used(ctx, owner)
 		p.say(err, "%s %v %s used %d", owner, o.GetName(), credentials(o), used)
-		p.say(p.node.Agents(ctx, owner, func(a *agent.State) bool {
+		p.say(p.node.Agents.Each(ctx, owner, func(a *agent.State) bool {
 			p.note("agent %s %s %d %d %s\n", a.AgentID(), a.GetName(), a.GetCreatedMs(), a.GetRevokedMs(), a.GetIncomingPolicy())
 			return true
 		}), "end of agents")
 		for _, client := range p.clients[owner] {
-			of, err := p.node.OrgByClient(ctx, client)
+			of, err := p.node.Orgs.ByClient(ctx, client)
 			p.say(err, "%s is of %s", client, of)
 		}
 	}
@@ -176,7 +176,7 @@ func (p *player) readAll() {
 		for _, m := range p.inbox(id) {
 			p.note("inbox of %s: %s\n", id, withMarks(m))
 		}
-		list, _, err := p.node.Conversations(ctx, id, 0, 1000)
+		list, _, err := p.node.Messages.Conversations(ctx, id, 0, 1000)
 		for _, c := range list {
 			p.note("conversation of %s: %s %s %d messages %d\n", id, c.ConversationID(), c.GetStatus(), c.GetMessages(), c.GetUpdatedMs())
 			for _, m := range p.transcript(c.ConversationID()) {
@@ -193,7 +193,7 @@ func (p *player) readAll() {
 
 // feed notes an agent's feed and what of it was not carried.
 func (p *player) feed(id parley.AgentID) {
-	sub := p.node.Follow(id, 0, func() {})
+	sub := p.node.Feeds.Follow(id, 0, func() {})
 	defer sub.Close()
 	var news []string
 	for {
@@ -215,6 +215,6 @@ func (p *player) feed(id parley.AgentID) {
 	}
 	slices.Sort(news)
 	p.note("%s", strings.Join(news, ""))
-	start, err := p.node.Resume(context.Background(), id, parley.MessageID{}, false)
+	start, err := p.node.Feeds.Resume(context.Background(), id, parley.MessageID{}, false)
 	p.say(err, "begins after %s", start.Last)
 }

@@ -17,6 +17,7 @@ import (
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/org"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
@@ -114,12 +115,12 @@ func (p *player) tune(n *Node) {
 	if p.stateEvery == 0 {
 		return
 	}
-	talks, keys, challenges := n.conversationKind(), n.issuerKind(), n.registrationKind()
+	talks, keys, challenges := n.messages.kind(), n.Keys.kind(), n.orgs.registrationKind()
 	talks.StateEvery, keys.StateEvery, challenges.StateEvery = p.stateEvery, p.stateEvery, p.stateEvery
 	host.Register(n.engine, talks)
 	host.Register(n.engine, keys)
 	host.Register(n.engine, challenges)
-	groups := n.groupKind()
+	groups := n.groups.kind()
 	groups.StateEvery, groups.Weight = p.stateEvery, nil
 	host.Register(n.engine, groups)
 }
@@ -142,11 +143,7 @@ func (p *player) between() {
 		p.interrupt()
 	}
 	if p.forget {
-		p.node.facts.agents.cache.InvalidateAll()
-		p.node.facts.orgs.cache.InvalidateAll()
-		p.node.facts.firsts.InvalidateAll()
-		p.node.facts.names.InvalidateAll()
-		p.node.facts.groups.InvalidateAll()
+		p.node.queries.Forget()
 	}
 }
 
@@ -227,7 +224,7 @@ func wording(r *record.Message) string {
 		r.Recipient(), r.RecipientOrg(), r.InReplyTo, r.Type, r.Content)
 }
 
-func withMarks(m Message) string { return fmt.Sprintf("%s %v", wording(m.Record), m.Marks) }
+func withMarks(m query.Message) string { return fmt.Sprintf("%s %v", wording(m.Record), m.Receipts) }
 
 func one[T any](p *player, of []T) T { return of[p.random.IntN(len(of))] }
 
@@ -297,7 +294,7 @@ func (p *player) speak(n int) {
 
 // facts fills in what a door knows about a recipient.
 func (p *player) facts(s *DirectSend) {
-	to := must(p.node.Agent(context.Background(), s.To))(p.t)
+	to := must(p.node.Agents.Get(context.Background(), s.To))(p.t)
 	s.ToRevoked, s.ToGroupsOnly, s.RecipientGroups = to.Revoked(), to.GetIncomingPolicy() == agent.GroupsOnly, to.GetGroups()
 }
 
@@ -310,11 +307,11 @@ func (p *player) answer(ctx context.Context, n int) {
 	if !p.likely(3) {
 		a.From, a.To = a.To, a.From
 	} else {
-		mine := must(p.node.MessageFor(ctx, a.From.Slot(), a.Original))(p.t)
+		mine := must(p.node.Messages.GetFor(ctx, a.From.Slot(), a.Original))(p.t)
 		a.Reads, a.Position = true, mine.Position
 	}
 	a.FromOrg, a.ToOrg, a.DayLimit = p.owners[a.From], p.owners[a.To], p.limit(a.From)
-	a.ToRevoked = must(p.node.Agent(ctx, a.To))(p.t).Revoked()
+	a.ToRevoked = must(p.node.Agents.Get(ctx, a.To))(p.t).Revoked()
 	p.posted(p.reply(a))
 }
 
@@ -326,7 +323,7 @@ func (p *player) posted(posted Posted, err error) {
 	if !posted.Repeated {
 		p.messages = append(p.messages, posted.Message)
 	}
-	p.say(nil, "repeated %v %s", posted.Repeated, withMarks(Message{Record: posted.Message, Marks: posted.Marks}))
+	p.say(nil, "repeated %v %s", posted.Repeated, withMarks(query.Message{Record: posted.Message, Receipts: posted.Receipts}))
 }
 
 func (p *player) move(ctx context.Context) {
@@ -337,14 +334,14 @@ func (p *player) move(ctx context.Context) {
 		by = []parley.AgentID{one(p, p.ids)}
 	}
 	words := []string{"open", "paused", "input_required", "completed", "failed", "canceled", "rejected", "submitted"}
-	s, err := p.node.ChangeStatus(ctx, ChangeStatus{Conversation: m.Conversation(), By: by, Status: one(p, words), Reason: "so"})
+	s, err := p.node.Messages.ChangeStatus(ctx, ChangeStatus{Conversation: m.Conversation(), By: by, Status: one(p, words), Reason: "so"})
 	p.say(err, "moved to %s at %d after %d messages, the last %x", s.GetStatus(), s.GetUpdatedMs(), s.GetMessages(), s.GetLastMessageId())
 }
 
 // markSome delivers or reads the newest few messages of an inbox.
 func (p *player) markSome(ctx context.Context) {
 	id := one(p, p.ids)
-	page, _, err := p.node.Inbox(ctx, id, 0, 3, "", nil)
+	page, _, err := p.node.Messages.Inbox(ctx, id, 0, 3, "", nil)
 	at, marks := p.clock().UnixMilli(), []journal.RecordReceipt(nil)
 	for i, m := range page {
 		mark := journal.RecordReceipt{Recipient: id, Message: m.Record.MessageID(), Position: m.Position, Receipts: journal.Receipts{TransferredAt: at}, Copy: m.Record.Copied()}
@@ -354,7 +351,7 @@ func (p *player) markSome(ctx context.Context) {
 		marks = append(marks, mark)
 	}
 	if err == nil {
-		err = p.node.Mark(ctx, id, marks)
+		err = p.node.Receipts.Record(ctx, id, marks)
 	}
 	p.say(err, "marked %d", len(marks))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"parley"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/journal"
 )
@@ -43,7 +44,7 @@ func (p *player) leaf(ctx context.Context) {
 
 func (p *player) book(ctx context.Context) *book {
 	id, m, next := one(p, p.ids), one(p, p.messages), uint64(0)
-	messages := func(page []Message, then uint64, err error) ([]string, bool, error) {
+	messages := func(page []query.Message, then uint64, err error) ([]string, bool, error) {
 		var lines []string
 		for _, m := range page {
 			lines = append(lines, withMarks(m))
@@ -55,15 +56,15 @@ func (p *player) book(ctx context.Context) *book {
 	case 0, 1, 2:
 		only := []string{"", "", "acme.v1.note"}[draw]
 		return &book{fmt.Sprintf("the inbox of %s %s", id, only), func(limit int) ([]string, bool, error) {
-			return messages(p.node.Inbox(ctx, id, next, limit, only, nil))
+			return messages(p.node.Messages.Inbox(ctx, id, next, limit, only, nil))
 		}}
 	case 3, 4:
 		return &book{fmt.Sprintf("%s, from the end %v", m.Conversation(), draw == 4), func(limit int) ([]string, bool, error) {
-			return messages(p.node.Transcript(ctx, m.Conversation(), next, limit, draw == 4, nil))
+			return messages(p.node.Messages.Transcript(ctx, m.Conversation(), next, limit, draw == 4, nil))
 		}}
 	}
 	return &book{fmt.Sprintf("the conversations of %s", id), func(limit int) (lines []string, more bool, err error) {
-		page, then, err := p.node.Conversations(ctx, id, next, limit)
+		page, then, err := p.node.Messages.Conversations(ctx, id, next, limit)
 		for _, c := range page {
 			lines = append(lines, fmt.Sprintf("%s %s %d", c.ConversationID(), c.GetStatus(), c.GetMessages()))
 		}
@@ -96,7 +97,7 @@ func (p *player) tuneIn(ctx context.Context) {
 	l := &listener{agent: one(p, p.ids)}
 	last, resume := parley.MessageID{}, p.random.IntN(2) == 0
 	if resume && p.likely(4) {
-		if mine, _, err := p.node.Inbox(ctx, l.agent, 0, 10, "", nil); err == nil && len(mine) > 0 {
+		if mine, _, err := p.node.Messages.Inbox(ctx, l.agent, 0, 10, "", nil); err == nil && len(mine) > 0 {
 			last = one(p, mine).Record.MessageID()
 		} else if len(p.messages) > 0 {
 			last = one(p, p.messages).MessageID()
@@ -104,13 +105,13 @@ func (p *player) tuneIn(ctx context.Context) {
 	} else if resume && p.likely(2) {
 		last = parley.MessageID{1: 1, 15: byte(p.random.IntN(250))} // nobody's
 	}
-	start, err := p.node.Resume(ctx, l.agent, last, resume)
+	start, err := p.node.Feeds.Resume(ctx, l.agent, last, resume)
 	if err == nil {
 		if l.last = start.Last; start.OnlyUntransferred {
-			l.unseenUpTo = p.node.DurablePosition(l.agent)
+			l.unseenUpTo = p.node.Feeds.DurablePosition(l.agent)
 		}
 		l.since = p.upTo(l, start.After)
-		l.sub = p.node.Follow(l.agent, start.After, func() {})
+		l.sub = p.node.Feeds.Follow(l.agent, start.After, func() {})
 		p.listeners = append(p.listeners, l)
 	}
 	p.say(err, "a stream of %s after %s, only unseen %v, gap %v", l.agent, start.Last, start.OnlyUntransferred, start.Gap)
@@ -123,7 +124,7 @@ func (p *player) tuneIn(ctx context.Context) {
 // upTo is what a stream resumed after l.last carries up to a position: what a
 // client is to get again although this stream begins after it.
 func (p *player) upTo(l *listener, position uint64) (lines []string) {
-	start := must(p.node.Resume(context.Background(), l.agent, l.last, true))(p.t)
+	start := must(p.node.Feeds.Resume(context.Background(), l.agent, l.last, true))(p.t)
 	v := p.store.View()
 	defer v.Close()
 	var entries []journal.FeedEntry
@@ -147,17 +148,17 @@ func (p *player) listen(l *listener, entries []journal.FeedEntry) {
 			continue
 		}
 		m := p.asStored(e)
-		if m.Marks.TransferredAt != 0 && e.Position <= l.unseenUpTo {
+		if m.Receipts.TransferredAt != 0 && e.Position <= l.unseenUpTo {
 			continue
 		}
 		p.note("a stream carries %s\n", line)
 		l.last, l.since = m.Record.MessageID(), nil
-		if m.Marks.TransferredAt == 0 {
-			p.node.MarkSoon(journal.RecordReceipt{
+		if m.Receipts.TransferredAt == 0 {
+			p.node.Receipts.RecordSoon(journal.RecordReceipt{
 				Recipient: l.agent, Message: l.last, Position: e.Position, Receipts: journal.Receipts{TransferredAt: p.clock().UnixMilli()},
 				Copy: m.Record.Copied(),
 			})
-			eventually(p.t, "the mark is there", func() bool { return p.asStored(e).Marks.TransferredAt != 0 })
+			eventually(p.t, "the mark is there", func() bool { return p.asStored(e).Receipts.TransferredAt != 0 })
 			p.settle()
 		}
 	}
@@ -189,15 +190,15 @@ func withoutNews(entries []journal.FeedEntry) []journal.FeedEntry {
 	return slices.DeleteFunc(entries, func(e journal.FeedEntry) bool { return e.Kind == journal.GroupEntry })
 }
 
-func (p *player) asStored(e journal.FeedEntry) Message {
+func (p *player) asStored(e journal.FeedEntry) query.Message {
 	id := parley.MessageID(e.Ref)
-	r := must(p.node.Message(context.Background(), id))(p.t).Record
-	return must(p.node.MessageFor(context.Background(), r.Recipient().Slot(), id))(p.t)
+	r := must(p.node.Messages.Get(context.Background(), id))(p.t).Record
+	return must(p.node.Messages.GetFor(context.Background(), r.Recipient().Slot(), id))(p.t)
 }
 
 // line is a feed entry as a stream tells of it.
 func (p *player) line(l *listener, e journal.FeedEntry) (line string) {
-	err := p.node.Entries(context.Background(), l.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m Message) error {
+	err := p.node.Feeds.Entries(context.Background(), l.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m query.Message) error {
 		status, _ := record.StatusNews(e.Note)
 		line = fmt.Sprintf("%d %s %s", e.Kind, e.Ref, status)
 		if e.Kind.BringsMessage() {
@@ -214,11 +215,11 @@ func (p *player) line(l *listener, e journal.FeedEntry) (line string) {
 // reconnect resumes a stream. What came after the last message comes again, and
 // then what is new.
 func (p *player) reconnect(l *listener) {
-	start, err := p.node.Resume(context.Background(), l.agent, l.last, true)
+	start, err := p.node.Feeds.Resume(context.Background(), l.agent, l.last, true)
 	if err != nil || start.Gap {
 		p.t.Fatalf("resumed after %s: gap %v, %v", l.last, start.Gap, err)
 	}
-	l.sub, l.unseenUpTo = p.node.Follow(l.agent, start.After, func() {}), 0
+	l.sub, l.unseenUpTo = p.node.Feeds.Follow(l.agent, start.After, func() {}), 0
 	entries := p.newEntries(l)
 	for n, was := range l.since {
 		if n >= len(entries) || p.line(l, entries[n]) != was {

@@ -198,7 +198,7 @@ func (j keyless) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte,
 
 // uncounted has conversations count what they have seen themselves.
 func uncounted(n *Node) {
-	k := n.conversationKind()
+	k := n.messages.kind()
 	k.StateEvery = 1
 	seen := map[*conversation.State]int64{}
 	k.Rules.Evolve = func(s *conversation.State, e conversation.Event) {

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/delivery"
 	"parley/actors/group"
 	"parley/actors/host"
 	"parley/actors/org"
+	"parley/actors/query"
 	"parley/journal"
 )
 
@@ -18,120 +20,155 @@ type Options struct {
 	Clock   parley.Clock
 	Entropy parley.Entropy
 	Logger  *slog.Logger
-	// PageBytes bounds the messages that are kept at hand because pages showed
-	// them; 0 keeps none.
+	// PageBytes bounds the cache of messages that pages have shown; 0 keeps none.
 	PageBytes int64
-	// SeatLimit is how many members a group of an owner may have; nil, or an answer
-	// of nil, is no limit.
+	// SeatLimit is how many members a group of an owner may have. If it or its answer
+	// is nil, there is no limit.
 	SeatLimit func(owner *org.State) *int
-	// Courier carries deliveries of webhooks; nil carries none.
-	Courier Courier
+	// Courier makes the attempts of webhooks; nil makes none.
+	Courier delivery.Courier
 	// Demand, if set, is what deliveries of webhooks step back for.
-	Demand Demand
-	// system is the actor system to live in; nil is one of its own, which is
-	// what costs most in making a node.
+	Demand delivery.Demand
+	// system runs the actors; nil is a system of their own. Tests share one.
 	system *host.System
 }
 
-// Node runs the actors over one journal set and is what doors talk to. Its
-// methods may be called from any goroutine; errors are parley.Refusals, or
-// defects that a caller is told nothing of.
+// Node runs the actors over a journal and is what the HTTP layer calls. Methods may be
+// called from any goroutine. Errors are parley.Refusals, which may be told to callers,
+// or defects of the server, which may not.
 type Node struct {
+	Agents   *Agents
+	Orgs     *Orgs
+	Messages *Messages
+	Feeds    *query.Feeds
+	Groups   *Groups
+	Webhooks *delivery.Webhooks
+	Receipts *delivery.Receipts
+	Keys     *Keys
+
+	*core
+}
+
+// What a Node does, by what it is about. The queries about it are promoted.
+type (
+	// Agents makes and changes agents.
+	Agents struct {
+		*query.Agents
+		*core
+	}
+	// Orgs registers and changes organizations.
+	Orgs struct {
+		*query.Orgs
+		*core
+	}
+	// Messages sends messages and moves conversations.
+	Messages struct {
+		*query.Messages
+		*core
+	}
+	// Groups makes and changes groups and their members.
+	Groups struct {
+		*query.Groups
+		*core
+	}
+	// Keys are the platform's signing keys.
+	Keys struct{ *core }
+)
+
+// core is what all parts of a node share.
+type core struct {
 	engine  *host.Engine
 	journal journal.Journal
 	clock   parley.Clock
 	entropy parley.Entropy
-	facts   *facts
-	shown   *shown
-	marker  *marker
-	counts  *pollIndex
-	quota   dayQuota
-	seats   func(owner *org.State) *int
-	// began is when the process did: attempts of webhooks that are older are
-	// nobody's.
-	began    time.Time
-	courier  Courier
-	dispatch *dispatcher
-	// transferredStep is how much a journal has to grow before it is noted anew how
-	// far an agent of it has been carried everything.
-	transferredStep uint64
-	// waitRows is how many entries of a feed one look for messages passes by.
-	waitRows int
+	queries *query.Queries
+
+	agents   *Agents
+	orgs     *Orgs
+	messages *Messages
+	groups   *Groups
+	webhooks *delivery.Webhooks
+	receipts *delivery.Receipts
+
+	quota dayQuota
+	seats func(owner *org.State) *int
 	// queue bounds the join requests of groups.
 	queue group.Queue
-	// suspends is (*org.State).Suspended, unless a test has another.
-	suspends func(*org.State) bool
-	// companyRows is how many events of a conversation one look for those who share
-	// rows of it passes by.
-	companyRows int
-	// kidsMove, which only a test sets: the latest agent that has a key, not the
-	// first, is found by its thumbprint.
+	// kidsMove is set by a test: an agent is found by a thumbprint if it was the last
+	// to get the key, not the first.
 	kidsMove bool
-	// forgetsRosters, which only a test sets: each request looks at all agents that
-	// an organization ever had.
-	forgetsRosters bool
-	// ackStep is how many marks of one request are on their way at once.
-	ackStep int
 }
 
-// New makes a node. Start brings it to life.
+// New makes a node. Start begins to serve.
 func New(o Options) *Node {
-	n := &Node{
-		engine: host.New(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal,
-		clock: o.Clock, entropy: o.Entropy, facts: newFacts(o.Journal),
-		shown: newShown(o.PageBytes), counts: newPollIndex(), seats: o.SeatLimit, transferredStep: transferredStep, waitRows: waitRows, companyRows: companyRows, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg}, ackStep: ackStep,
-		suspends: (*org.State).Suspended,
+	c := &core{
+		engine: host.New(o.Journal, o.Clock, o.Logger, o.system), journal: o.Journal, clock: o.Clock, entropy: o.Entropy,
+		queries: query.New(query.Options{Journal: o.Journal, Clock: o.Clock, RecordBytes: o.PageBytes}),
+		seats:   o.SeatLimit, queue: group.Queue{Group: parley.JoinRequestsMax, Org: parley.JoinRequestsPerOrg},
 	}
-	n.began, n.courier, n.dispatch = o.Clock(), o.Courier, newDispatcher(n, o.Demand)
-	if n.courier == nil {
-		n.courier = noCourier{}
+	c.agents, c.orgs = &Agents{c.queries.Agents, c}, &Orgs{c.queries.Orgs, c}
+	c.messages, c.groups = &Messages{c.queries.Messages, c}, &Groups{c.queries.Groups, c}
+	keys := &Keys{c}
+	c.webhooks, c.receipts = delivery.New(delivery.Options{
+		Engine: c.engine, Journal: o.Journal, Clock: o.Clock, Entropy: o.Entropy, Queries: c.queries, Logger: o.Logger,
+		Courier: o.Courier, Demand: o.Demand,
+	})
+	host.Register(c.engine, c.orgs.registrationKind())
+	host.Register(c.engine, c.orgs.kind())
+	host.Register(c.engine, c.agents.kind())
+	host.Register(c.engine, c.messages.kind())
+	host.Register(c.engine, keys.kind())
+	host.Register(c.engine, c.groups.kind())
+	return &Node{
+		Agents: c.agents, Orgs: c.orgs, Messages: c.messages, Feeds: c.queries.Feeds, Groups: c.groups,
+		Webhooks: c.webhooks, Receipts: c.receipts, Keys: keys, core: c,
 	}
-	n.marker = newMarker(n, o.Logger)
-	host.Register(n.engine, n.registrationKind())
-	host.Register(n.engine, n.orgKind())
-	host.Register(n.engine, n.agentKind())
-	host.Register(n.engine, n.conversationKind())
-	host.Register(n.engine, n.issuerKind())
-	host.Register(n.engine, n.groupKind())
-	host.Register(n.engine, n.webhookKind())
-	return n
 }
 
-// Start begins to handle what was left to do and to take requests.
+// Start takes requests, and continues what was left to do.
 func (n *Node) Start() error {
 	if err := n.engine.Start(); err != nil {
 		return err
 	}
-	return n.dispatch.start()
+	return n.webhooks.Start()
 }
 
-// Close takes no more requests and lets the actors go. What they have said is
-// the journal's to finish.
+// Close takes no more requests and drops all actors. The journal still finishes what
+// they have appended.
 func (n *Node) Close() {
-	n.marker.close()
-	n.dispatch.close()
+	n.receipts.Close()
+	n.webhooks.Close()
 	n.engine.Close()
 }
 
-// Live is the number of actors in memory.
+// Live is how many actors are in memory.
 func (n *Node) Live() int { return n.engine.Stats().Live }
 
 // Trouble is why the journal takes no writes, nil if it does.
 func (n *Node) Trouble() *parley.Refusal { return n.journal.Trouble() }
 
-// Overloaded is why a request that writes would be refused just now, nil if it
-// would not: it need not be read.
+// Overloaded is why a request that writes would be refused now, before it is read; nil
+// if it would not.
 func (n *Node) Overloaded() *parley.Refusal { return n.journal.Overloaded() }
 
-// Damage is the file of the journal in which rot was met, empty if none was.
+// Damage is the file of the journal that was found damaged, empty if none was.
 func (n *Node) Damage() string { return n.journal.Damage() }
 
-// view runs a read and answers only when all that it saw is durable.
-func (n *Node) view(ctx context.Context, read func(journal.View) error) error {
-	return journal.Durably(ctx, n.journal.View(), read)
-}
+// pauseMax is the longest pause between two looks at a saga, and when it is given up.
+const pauseMax = 2 * time.Second
 
-// row is view for a read of one row.
-func (n *Node) row(ctx context.Context, read func(journal.View) error) error {
-	return journal.Durably(ctx, n.journal.Latest(), read)
+// pause waits before another look at a saga; parley.ErrOutcomeUnknown if it was looked
+// at for long enough.
+func (c *core) pause(ctx context.Context, d time.Duration) error {
+	if d > pauseMax {
+		return parley.ErrOutcomeUnknown
+	}
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-late.C:
+		return nil
+	case <-ctx.Done():
+		return parley.ErrOutcomeUnknown
+	}
 }

@@ -15,34 +15,34 @@ import (
 
 type orgTurn = host.Turn[*org.State, org.Command, org.Event]
 
-// OrgNow is the organization's record with every count up to date.
-func (n *Node) OrgNow(_ context.Context, id parley.OrgID) (*org.State, error) {
-	return host.Query[*org.State](n.engine, rules.OrgStream(id), host.GetState{})
+// Current is the organization's record with every count up to date.
+func (os *Orgs) Current(_ context.Context, id parley.OrgID) (*org.State, error) {
+	return host.Query[*org.State](os.engine, rules.OrgStream(id), host.GetState{})
 }
 
-// ChangeOrg alters an organization's record. // spec: Organization
-func (n *Node) ChangeOrg(_ context.Context, id parley.OrgID, c org.Change) (*org.State, error) {
-	return host.Ask[*org.State](n.engine, rules.OrgStream(id), 0, c)
+// Change alters an organization's record. // spec: Organization
+func (os *Orgs) Change(_ context.Context, id parley.OrgID, c org.Change) (*org.State, error) {
+	return host.Ask[*org.State](os.engine, rules.OrgStream(id), 0, c)
 }
 
 // SetTerms changes what an organization is entitled to: org.GrantTier,
 // org.SetAllowance, org.LiftAllowance or org.ConfirmEmail; to suspend and to resume have
 // calls of their own. The next request of
 // the organization is judged by it.
-func (n *Node) SetTerms(_ context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
-	return host.Ask[*org.State](n.engine, rules.OrgStream(id), 0, c)
+func (os *Orgs) SetTerms(_ context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
+	return host.Ask[*org.State](os.engine, rules.OrgStream(id), 0, c)
 }
 
 // AddCredential gives an organization another credential.
-func (n *Node) AddCredential(_ context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
-	client := parley.NewID[parley.ClientID](id.Slot(), n.clock(), n.entropy())
-	_, err := host.Ask[*org.State](n.engine, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
+func (os *Orgs) AddCredential(_ context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
+	client := parley.NewID[parley.ClientID](id.Slot(), os.clock(), os.entropy())
+	_, err := host.Ask[*org.State](os.engine, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
 	return client, err
 }
 
 // RevokeCredential takes a credential away: its tokens count no more.
-func (n *Node) RevokeCredential(_ context.Context, id parley.OrgID, client parley.ClientID) error {
-	_, err := host.Ask[*org.State](n.engine, rules.OrgStream(id), 0, org.RevokeCredential{ClientID: client})
+func (os *Orgs) RevokeCredential(_ context.Context, id parley.OrgID, client parley.ClientID) error {
+	_, err := host.Ask[*org.State](os.engine, rules.OrgStream(id), 0, org.RevokeCredential{ClientID: client})
 	return err
 }
 
@@ -55,32 +55,32 @@ type NewAgent struct {
 	kids []journal.Effect
 }
 
-// CreateAgent makes an agent. Its id, if zero, is given here.
-func (n *Node) CreateAgent(ctx context.Context, c NewAgent) (*agent.State, error) {
+// Create makes an agent. Its id, if zero, is given here.
+func (as *Agents) Create(ctx context.Context, c NewAgent) (*agent.State, error) {
 	// An agent lives anywhere: its organization is not its home.
-	random := n.entropy()
+	random := as.entropy()
 	slot := parley.Slot(uint16(random[8])<<8|uint16(random[9])) % parley.Slots
-	c.Create.ID = parley.NewID[parley.AgentID](slot, n.clock(), n.entropy())
+	c.Create.ID = parley.NewID[parley.AgentID](slot, as.clock(), as.entropy())
 	var err error
-	if c.kids, err = n.freeKids(ctx, c.Create.ID, c.Create.OrgID, c.Create.SigningKey, c.Create.EncryptionKey); err != nil {
+	if c.kids, err = as.freeKids(ctx, c.Create.ID, c.Create.OrgID, c.Create.SigningKey, c.Create.EncryptionKey); err != nil {
 		return nil, err
 	}
-	return host.Ask[*agent.State](n.engine, rules.OrgStream(c.Create.OrgID), 0, c)
+	return host.Ask[*agent.State](as.engine, rules.OrgStream(c.Create.OrgID), 0, c)
 }
 
-func (n *Node) orgKind() *host.Kind[*org.State, org.Command, org.Event] {
+func (os *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 	return &host.Kind[*org.State, org.Command, org.Event]{
 		Stream: journal.OrgStream, Rules: rules.Org, StateEvery: 1,
 		Blank: func() *org.State { return &org.State{} },
 		Handle: func(t *orgTurn, request any) (any, error) {
-			defer n.publishOrgAfter(t)
+			defer os.publishAfter(t)
 			switch r := request.(type) {
 			case host.GetState:
-				return cloned(t.State, &org.State{}), nil
+				return rules.Clone(t.State, &org.State{}), nil
 			case NewAgent:
-				return n.createAgent(t, r)
+				return os.createAgent(t, r)
 			case foundGroup:
-				return n.foundGroup(t, r)
+				return os.groups.found(t, r)
 			case org.AddCredential:
 				if err := t.Decide(r); err != nil {
 					return nil, err
@@ -91,42 +91,42 @@ func (n *Node) orgKind() *host.Kind[*org.State, org.Command, org.Event] {
 					}
 				}
 				t.PutRow(journal.ClientTable, r.ClientID.Bytes(), t.State.GetId())
-				return cloned(t.State, &org.State{}), nil
+				return rules.Clone(t.State, &org.State{}), nil
 			case org.Command:
 				err := t.Decide(r)
-				return cloned(t.State, &org.State{}), err
+				return rules.Clone(t.State, &org.State{}), err
 			}
 			panic("org: unknown request")
 		},
 		HandleQueued: func(t *orgTurn, said *record.SagaMessage) error {
-			defer n.publishOrgAfter(t)
+			defer os.publishAfter(t)
 			if said.GetKind() == record.SagaMessage_retired {
-				return heard(t.Decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](said.GetAgent())}))
+				return host.IgnoreRefusal(t.Decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](said.GetAgent())}))
 			}
-			return heard(t.Decide(org.RetireGroup{GroupID: parley.IDFromBytes[parley.GroupID](said.GetGroup())}))
+			return host.IgnoreRefusal(t.Decide(org.RetireGroup{GroupID: parley.IDFromBytes[parley.GroupID](said.GetGroup())}))
 		},
 	}
 }
 
-// publishOrgAfter makes the turn's outcome known when it is released.
-func (n *Node) publishOrgAfter(t *orgTurn) {
+// publishAfter makes the turn's outcome known when it is released.
+func (os *Orgs) publishAfter(t *orgTurn) {
 	if len(t.Entry.Events) == 0 {
 		return
 	}
-	seq, stored := t.Seq(), cloned(t.State, &org.State{})
+	seq, stored := t.Seq(), rules.Clone(t.State, &org.State{})
 	t.OnDurable(func() {
-		n.facts.orgs.publish(stored.OrgID(), fact[*org.State]{seq, stored})
+		os.Publish(seq, stored)
 		if !stored.Suspended() {
-			n.dispatch.unpark(stored.OrgID())
+			os.webhooks.Resume(stored.OrgID())
 		}
 	})
 }
 
 // createAgent judges the name and the quota and begins the agent's stream,
 // wherever that lives.
-func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
+func (os *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	c := r.Create
-	_, taken, err := t.Row(journal.NameTable, nameKey(c.OrgID, c.Name))
+	_, taken, err := t.Row(journal.NameTable, record.NameKey(c.OrgID, c.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -135,18 +135,18 @@ func (n *Node) createAgent(t *orgTurn, r NewAgent) (any, error) {
 		return nil, err
 	}
 	made := &agent.State{}
-	bear, err := begin(rules.Agent, rules.AgentStream(c.ID), made, agent.Command(c), t.Now)
+	bear, err := rules.Agent.Begin(rules.AgentStream(c.ID), made, agent.Command(c), t.Now)
 	if err != nil {
 		return nil, err
 	}
-	t.PutRow(journal.NameTable, nameKey(c.OrgID, c.Name), c.ID.Bytes())
+	t.PutRow(journal.NameTable, record.NameKey(c.OrgID, c.Name), c.ID.Bytes())
 	// The organization's own count orders the roster: clocks may repeat.
 	place := t.Seq()
 	t.PutRow(journal.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
 	t.AddEffects(bear)
 	t.AddEffects(r.kids...)
 	t.AddEffects(pollWord(c.ID, c.PollTokenHash))
-	t.OnDurable(func() { publishAgent(n.facts, uint64(len(bear.Events)), bear.State) })
+	t.OnDurable(func() { os.agents.PublishStored(uint64(len(bear.Events)), bear.State) })
 	return made, nil
 }
 

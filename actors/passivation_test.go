@@ -92,7 +92,7 @@ func TestPassivationLosesNothing(t *testing.T) {
 				said[first.Conversation()][text] = p.Message.MessageID()
 				mu.Unlock()
 				// A refusal answers too, and only once.
-				if _, err := r.node.ChangeStatus(context.Background(), ChangeStatus{
+				if _, err := r.node.Messages.ChangeStatus(context.Background(), ChangeStatus{
 					Conversation: first.Conversation(), By: []parley.AgentID{first.Sender()}, Status: "submitted",
 				}); !errors.Is(err, parley.Refuse(parley.Conflict, "invalid_transition", "")) {
 					t.Errorf("status: %v", err)

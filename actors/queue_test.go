@@ -35,7 +35,7 @@ func TestJoinRequestsAreBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			live := must(ReadGroup(context.Background(), r.node, c.id, func(s *group.State, _ time.Time) int { return s.Live() }))(t)
+			live := must(ReadGroup(context.Background(), r.node.Groups, c.id, func(s *group.State, _ time.Time) int { return s.Live() }))(t)
 			if filed != row.most || live != row.most {
 				t.Errorf("%d of %d were filed, %d are live, want %d", filed, applicants, live, row.most)
 			}
@@ -47,7 +47,7 @@ func TestJoinRequestsAreBounded(t *testing.T) {
 // seldom as one of many members.
 func TestGroupWeighsItsRequests(t *testing.T) {
 	r := newRig(t)
-	kind := r.node.groupKind()
+	kind := r.node.groups.kind()
 	h := kind.Blank()
 	light := kind.Weight(h)
 	for range 800 {

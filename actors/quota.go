@@ -12,9 +12,6 @@ import (
 	"parley/journal"
 )
 
-// ErrQuotaExceeded carries quota, limit, used and resets_at.
-var ErrQuotaExceeded = parley.Refuse(parley.Forbidden, "quota_exceeded", "Your organization has used up its quota.")
-
 // dayQuota grants message slots of a day. What is used lies in the journal,
 // counted in the batch of each message; here is only the sum, read once a day, so
 // that two turns at once cannot both take the last slot. Organizations without a
@@ -68,7 +65,7 @@ func (q *dayQuota) take(j journal.Journal, org parley.OrgID, limit *int, now tim
 	u.granted = slices.DeleteFunc(u.granted, (*host.Pending).Released)
 	if u.n >= int64(*limit) {
 		midnight := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-		return slices.Clone(u.granted), ErrQuotaExceeded.OverQuota("messages_per_day", *limit, int(u.n),
+		return slices.Clone(u.granted), parley.ErrQuotaExceeded.OverQuota("messages_per_day", *limit, int(u.n),
 			midnight.Format("2006-01-02T15:04:05.000000Z"))
 	}
 	u.n++

@@ -49,7 +49,7 @@ func (d *dayOf) rush(limit *int) (granted int) {
 			switch _, err := d.says(i, limit, ""); {
 			case err == nil:
 				stored.Add(1)
-			case !errors.Is(err, ErrQuotaExceeded):
+			case !errors.Is(err, parley.ErrQuotaExceeded):
 				d.t.Error(err)
 			}
 		})
@@ -60,7 +60,7 @@ func (d *dayOf) rush(limit *int) (granted int) {
 
 func (d *dayOf) used(want int64) {
 	d.t.Helper()
-	if used := must(d.node.Used(context.Background(), d.owner))(d.t); used != want {
+	if used := must(d.node.Orgs.Used(context.Background(), d.owner))(d.t); used != want {
 		d.t.Errorf("used %d, want %d", used, want)
 	}
 }
@@ -83,7 +83,7 @@ func dayFaults(d *dayOf, clock *hand) (faults []string) {
 		}
 	}
 	used := func(what string, want int) {
-		hold("used "+what, int(must(d.node.Used(ctx, d.owner))(d.t)), want)
+		hold("used "+what, int(must(d.node.Orgs.Used(ctx, d.owner))(d.t)), want)
 	}
 	limit := 10
 	hold("sent", d.rush(&limit), 10)
@@ -168,14 +168,14 @@ func TestWhatTakesASlot(t *testing.T) {
 		answer.DayLimit = &limit
 		must(d.reply(answer))(t)
 		d.used(2)
-		made := must(d.node.CreateGroup(ctx, NewGroup{Found: group.Found{Org: d.owner, Founder: d.ids[0], Name: "club", Policy: group.Open, Public: true}}))(t)
+		made := must(d.node.Groups.Create(ctx, NewGroup{Found: group.Found{Org: d.owner, Founder: d.ids[0], Name: "club", Policy: group.Open, Public: true}}))(t)
 		for _, id := range d.ids[1:] {
-			must(d.node.JoinGroup(ctx, made.ID, group.Join{Agent: id, Org: d.owner}))(t)
+			must(d.node.Groups.Join(ctx, made.ID, group.Join{Agent: id, Org: d.owner}))(t)
 		}
 		d.used(2)
 		all := GroupSend{Content: Content{Type: "svc.v1.dm", Rendered: []byte("to all"), Key: "all", FromOrg: d.owner, DayLimit: &limit}, Group: made.ID, From: d.ids[0]}
-		must(d.node.Broadcast(ctx, all))(t)
-		must(d.node.Broadcast(ctx, all))(t)
+		must(d.node.Messages.Broadcast(ctx, all))(t)
+		must(d.node.Messages.Broadcast(ctx, all))(t)
 		d.used(3)
 		if n := d.rush(&limit); n != 1 {
 			t.Errorf("%d sent, 1 left", n)
@@ -218,7 +218,7 @@ func TestAgentsAndGroupsAreExact(t *testing.T) {
 		limit := 5
 		var last atomic.Value
 		newAgent := func(name string) error {
-			a, err := r.node.CreateAgent(ctx, NewAgent{Limit: &limit, Create: agent.Create{
+			a, err := r.node.Agents.Create(ctx, NewAgent{Limit: &limit, Create: agent.Create{
 				OrgID: owner, Name: name, SigningKey: key(1, name), EncryptionKey: key(2, name), PollTokenHash: key(3, name),
 			}})
 			if err == nil {
@@ -229,15 +229,15 @@ func TestAgentsAndGroupsAreExact(t *testing.T) {
 		faults := exactFaults("agents", limit, newAgent)
 		founder := last.Load().(parley.AgentID)
 		newGroup := func(name string) error {
-			_, err := r.node.CreateGroup(ctx, NewGroup{Limit: &limit, Found: group.Found{Org: owner, Founder: founder, Name: name, Policy: group.Open}})
+			_, err := r.node.Groups.Create(ctx, NewGroup{Limit: &limit, Found: group.Found{Org: owner, Founder: founder, Name: name, Policy: group.Open}})
 			return err
 		}
 		faults = append(faults, exactFaults("groups", limit, newGroup)...)
-		if _, err := r.node.ChangeAgent(ctx, founder, agent.Revoke{}); err != nil {
+		if _, err := r.node.Agents.Change(ctx, founder, agent.Revoke{}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the revoked agent counts no more", func() bool {
-			return must(r.node.OrgNow(ctx, owner))(t).GetActiveAgents() == int64(limit)-1
+			return must(r.node.Orgs.Current(ctx, owner))(t).GetActiveAgents() == int64(limit)-1
 		})
 		for _, fault := range append(faults, exactFaults("in the place of one", 1, newAgent)...) {
 			t.Error(fault)
@@ -261,7 +261,7 @@ func TestTheDaysQuotaSurvivesTheCrash(t *testing.T) {
 		r.close()
 		r.fs = crashed
 		r.open()
-		kept := must(r.node.Used(context.Background(), d.owner))(t)
+		kept := must(r.node.Orgs.Used(context.Background(), d.owner))(t)
 		if n := d.rush(&limit); int64(n)+kept != int64(limit) {
 			t.Errorf("%d survived and %d were sent after, %d allowed", kept, n, limit)
 		}
@@ -277,18 +277,18 @@ func TestTermsHoldFromTheNextRequest(t *testing.T) {
 		owner := r.org("acme").Org.OrgID()
 		for i := range 20 {
 			limit := i
-			must(r.node.SetTerms(ctx, owner, org.SetAllowance{Quota: "agents", Limit: &limit}))(t)
-			must(r.node.SetTerms(ctx, owner, org.GrantTier{Tier: i % 4}))(t)
-			o := must(r.node.Org(ctx, owner))(t)
+			must(r.node.Orgs.SetTerms(ctx, owner, org.SetAllowance{Quota: "agents", Limit: &limit}))(t)
+			must(r.node.Orgs.SetTerms(ctx, owner, org.GrantTier{Tier: i % 4}))(t)
+			o := must(r.node.Orgs.Get(ctx, owner))(t)
 			if own, set := o.Allowed("agents"); !set || own == nil || *own != i || int(o.GetTrustTier()) != i%4 {
 				t.Fatalf("known is %v", o)
 			}
 		}
-		if _, err := r.node.SetTerms(ctx, parley.OrgID{1}, org.GrantTier{Tier: 1}); !errors.Is(err, parley.ErrNotFound) {
+		if _, err := r.node.Orgs.SetTerms(ctx, parley.OrgID{1}, org.GrantTier{Tier: 1}); !errors.Is(err, parley.ErrNotFound) {
 			t.Errorf("an organization that does not exist: %v", err)
 		}
 		r.restart()
-		if o := must(r.node.Org(ctx, owner))(t); o.GetTrustTier() != 3 || len(o.GetAllowances()) != 1 {
+		if o := must(r.node.Orgs.Get(ctx, owner))(t); o.GetTrustTier() != 3 || len(o.GetAllowances()) != 1 {
 			t.Errorf("after a restart: %v", o)
 		}
 	})

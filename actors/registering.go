@@ -29,32 +29,32 @@ type Registered struct {
 	ClientID parley.ClientID
 }
 
-// Solve judges a solution and, if it is right, makes the organization. Nothing is
+// Register judges a solution and, if it is right, makes the organization. Nothing is
 // stored before that, and nothing of an attempt that fails.
 // // spec: Authentication
-func (n *Node) Solve(ctx context.Context, s Solution) (Registered, error) {
-	now := n.clock()
+func (os *Orgs) Register(ctx context.Context, s Solution) (Registered, error) {
+	now := os.clock()
 	if s.Challenge.Expired(now) {
 		return Registered{}, registration.ErrExpired
 	}
-	if err := n.judgeSolution(ctx, s, now); err != nil {
+	if err := os.judgeSolution(ctx, s, now); err != nil {
 		return Registered{}, err
 	}
-	made, entry, err := n.registration(s, now)
+	made, entry, err := os.registration(s, now)
 	if err != nil {
 		return Registered{}, err
 	}
-	err = host.Append(n.journal, entry)
+	err = host.Append(os.journal, entry)
 	if errors.Is(err, journal.ErrExists) { // another was faster: with this challenge, or with this slug
-		err = cmp.Or(n.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
+		err = cmp.Or(os.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
 	}
 	return made, err
 }
 
 // judgeSolution gathers what a solution is judged by. A refusal waits until what
 // it rests on is durable.
-func (n *Node) judgeSolution(ctx context.Context, s Solution, now time.Time) error {
-	v := n.journal.View()
+func (os *Orgs) judgeSolution(ctx context.Context, s Solution, now time.Time) error {
+	v := os.journal.View()
 	defer v.Close()
 	slot := parley.SlotOf(s.Challenge.GetSlug())
 	_, used, err := v.Row(slot, journal.SpentTable, spentKey(s.Challenge))
@@ -74,10 +74,10 @@ func (n *Node) judgeSolution(ctx context.Context, s Solution, now time.Time) err
 // registration is the entry that makes an organization and uses its challenge up.
 // No actor speaks it: the slug is claimed by beginning its stream, and of several
 // that try, with one challenge or with many, the journal refuses all but the first.
-func (n *Node) registration(s Solution, now time.Time) (Registered, *journal.Entry, error) {
+func (os *Orgs) registration(s Solution, now time.Time) (Registered, *journal.Entry, error) {
 	slug := s.Challenge.GetSlug()
 	slot := parley.SlotOf(slug)
-	id, client := parley.NewID[parley.OrgID](slot, now, n.entropy()), parley.NewID[parley.ClientID](slot, now, n.entropy())
+	id, client := parley.NewID[parley.OrgID](slot, now, os.entropy()), parley.NewID[parley.ClientID](slot, now, os.entropy())
 	bear, made, err := bearOrg(org.Register{
 		ID: id, Name: s.Challenge.GetOrgName(), Slug: slug, Email: s.Challenge.GetEmail(),
 		Tier: s.Tier, ClientID: client, SecretHash: s.SecretHash,
@@ -103,7 +103,7 @@ func spentKey(c *registration.Challenge) []byte {
 type registrationTurn = host.Turn[*registration.State, any, registration.Event]
 
 // registrationKind only forgets challenges that former releases stored.
-func (n *Node) registrationKind() *host.Kind[*registration.State, any, registration.Event] {
+func (os *Orgs) registrationKind() *host.Kind[*registration.State, any, registration.Event] {
 	return &host.Kind[*registration.State, any, registration.Event]{
 		Stream: journal.RegistrationStream, Rules: rules.Registration, StateEvery: 1,
 		Blank: func() *registration.State { return &registration.State{} },
@@ -119,41 +119,6 @@ func (n *Node) registrationKind() *host.Kind[*registration.State, any, registrat
 
 func bearOrg(c org.Register, now time.Time) (journal.CreateStream, *org.State, error) {
 	made := &org.State{}
-	bear, err := begin(rules.Org, rules.OrgStream(c.ID), made, org.Command(c), now)
+	bear, err := rules.Org.Begin(rules.OrgStream(c.ID), made, org.Command(c), now)
 	return bear, made, err
-}
-
-// begin judges the first command of an aggregate that does not exist yet and
-// gives the word that makes it, with its state, which is folded into blank.
-func begin[S rules.State, C any, E rules.Event](r rules.Aggregate[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
-	events, err := r.Decide(blank, c, now)
-	if err != nil {
-		return journal.CreateStream{}, err
-	}
-	for _, e := range events {
-		r.Evolve(blank, e)
-	}
-	bear := journal.CreateStream{Stream: s}
-	if bear.Events, err = r.Encode(events); err == nil {
-		bear.State, err = blank.MarshalVT()
-	}
-	return bear, err
-}
-
-// beginBare is begin without the state: of one event it is as quick to fold.
-func beginBare[S rules.State, C any, E rules.Event](r rules.Aggregate[S, C, E], s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
-	events, err := r.Decide(blank, c, now)
-	if err != nil {
-		return journal.CreateStream{}, err
-	}
-	facts, err := r.Encode(events)
-	return journal.CreateStream{Stream: s, Events: facts}, err
-}
-
-// cloned copies a state, so that it can leave its actor.
-func cloned[S rules.State](from, into S) S {
-	if b, err := from.MarshalVT(); err == nil {
-		_ = into.UnmarshalVT(b)
-	}
-	return into
 }

@@ -15,6 +15,7 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/host"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/journal"
@@ -162,7 +163,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 // challengeFor is a challenge of its own for a slug, unless that is taken.
 func challengeFor(n *Node, slug, text string, difficulty int, life time.Duration) (*registration.Challenge, error) {
-	_, err := n.OrgBySlug(context.Background(), slug)
+	_, err := n.Orgs.BySlug(context.Background(), slug)
 	switch {
 	case err == nil:
 		return nil, registration.ErrSlugTaken
@@ -180,7 +181,7 @@ func (r *rig) challenge(slug string) (*registration.Challenge, error) {
 }
 
 func (r *rig) solve(c *registration.Challenge) (Registered, error) {
-	return r.node.Solve(context.Background(), Solution{Challenge: c, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
+	return r.node.Orgs.Register(context.Background(), Solution{Challenge: c, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
 }
 
 // org registers an organization.
@@ -198,7 +199,7 @@ func key(n byte, name string) []byte {
 }
 
 func (r *rig) create(owner parley.OrgID, name string) (*agent.State, error) {
-	return r.node.CreateAgent(context.Background(), NewAgent{Create: agent.Create{
+	return r.node.Agents.Create(context.Background(), NewAgent{Create: agent.Create{
 		OrgID: owner, Name: name, SigningKey: key(1, name), EncryptionKey: key(2, name), PollTokenHash: key(3, name),
 	}})
 }
@@ -247,15 +248,18 @@ func answerTo(owner parley.OrgID, m *record.Message, text, key string) ReplyTo {
 	}
 }
 
-func (r *rig) send(s DirectSend) (Posted, error) { return r.node.Send(context.Background(), s) }
-func (r *rig) reply(a ReplyTo) (Posted, error)   { return r.node.Reply(context.Background(), a) }
+func (r *rig) send(s DirectSend) (Posted, error) {
+	return r.node.Messages.Send(context.Background(), s)
+}
+
+func (r *rig) reply(a ReplyTo) (Posted, error) { return r.node.Messages.Reply(context.Background(), a) }
 
 // transcript is all of a conversation, in its order.
-func (r *rig) transcript(id parley.ConversationID) []Message {
+func (r *rig) transcript(id parley.ConversationID) []query.Message {
 	r.t.Helper()
-	var all []Message
+	var all []query.Message
 	for from := uint64(0); ; {
-		page, next, err := r.node.Transcript(context.Background(), id, from, 200, false, nil)
+		page, next, err := r.node.Messages.Transcript(context.Background(), id, from, 200, false, nil)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -267,11 +271,11 @@ func (r *rig) transcript(id parley.ConversationID) []Message {
 }
 
 // inbox is all that an agent received, newest first.
-func (r *rig) inbox(id parley.AgentID) []Message {
+func (r *rig) inbox(id parley.AgentID) []query.Message {
 	r.t.Helper()
-	var all []Message
+	var all []query.Message
 	for before := uint64(0); ; {
-		page, next, err := r.node.Inbox(context.Background(), id, before, 100, "", nil)
+		page, next, err := r.node.Messages.Inbox(context.Background(), id, before, 100, "", nil)
 		if err != nil {
 			r.t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"parley"
 	"parley/actors/agent"
+	"parley/actors/query"
 	"parley/journal"
 )
 
@@ -36,7 +37,7 @@ func TestActiveAgentsAreThoseOfTheRoster(t *testing.T) {
 		for i := range 400 {
 			if len(active) > 0 && draw.IntN(9) < 4 {
 				at := draw.IntN(len(active))
-				must(r.node.ChangeAgent(context.Background(), active[at], agent.Revoke{}))(t)
+				must(r.node.Agents.Change(context.Background(), active[at], agent.Revoke{}))(t)
 				active = slices.Delete(active, at, at+1)
 			} else {
 				active = append(active, r.agent(owner, fmt.Sprint("agent-", i)))
@@ -45,7 +46,7 @@ func TestActiveAgentsAreThoseOfTheRoster(t *testing.T) {
 				continue
 			}
 			from, most := uint64(draw.IntN(500)*draw.IntN(2)), 1+draw.IntN(60)
-			want, got := r.some(r.node.AgentsFrom, owner, from, most), r.some(r.node.ActiveAgents, owner, from, most)
+			want, got := r.some(r.node.Agents.EachFrom, owner, from, most), r.some(r.node.Agents.EachActive, owner, from, most)
 			if !slices.Equal(want, got) {
 				t.Fatalf("after %d steps, from %d: %v, want %v", i, from, got, want)
 			}
@@ -56,36 +57,36 @@ func TestActiveAgentsAreThoseOfTheRoster(t *testing.T) {
 // TestRevokedAgentsAreLookedAtOnce: who makes and revokes agents again and again
 // does not have each request look at all of them.
 func TestRevokedAgentsAreLookedAtOnce(t *testing.T) {
-	const many = 3 * rosterRevokedMax
+	const many = 3 * query.RosterRevokedMax
 	for name, forgets := range map[string]bool{"known": false, "control": true} {
 		t.Run(name, func(t *testing.T) {
 			o := &odometer{}
-			r := newRig(t, withTuning(func(n *Node) { n.forgetsRosters = forgets }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+			r := newRig(t, withTuning(func(n *Node) { n.queries.Limits().ForgetRosters = forgets }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 			owner, ids := r.agents("acme", many)
 			for _, id := range ids[:many-1] {
-				must(r.node.ChangeAgent(context.Background(), id, agent.Revoke{}))(t)
+				must(r.node.Agents.Change(context.Background(), id, agent.Revoke{}))(t)
 			}
-			look := func() { r.some(r.node.ActiveAgents, owner, 0, many) }
+			look := func() { r.some(r.node.Agents.EachActive, owner, 0, many) }
 			look()
 			read := o.reads(look)
 			if !forgets && read > 0 || forgets && read < many {
 				t.Errorf("the second look reads %d rows", read)
 			}
-			if known, ok := r.node.facts.rosters.GetIfPresent(owner); ok && len(known.agents) > 1 {
-				t.Errorf("%d agents are kept", len(known.agents))
+			if n := r.node.Agents.Kept(owner); n > 1 {
+				t.Errorf("%d agents are kept", n)
 			}
 		})
 	}
 	t.Run("revoked since", func(t *testing.T) {
 		r := newRig(t)
 		owner, ids := r.agents("acme", many)
-		r.some(r.node.ActiveAgents, owner, 0, many)
+		r.some(r.node.Agents.EachActive, owner, 0, many)
 		for _, id := range ids {
-			must(r.node.ChangeAgent(context.Background(), id, agent.Revoke{}))(t)
+			must(r.node.Agents.Change(context.Background(), id, agent.Revoke{}))(t)
 		}
-		r.some(r.node.ActiveAgents, owner, 0, many)
-		if known, _ := r.node.facts.rosters.GetIfPresent(owner); len(known.agents) > rosterRevokedMax {
-			t.Errorf("%d agents are kept", len(known.agents))
+		r.some(r.node.Agents.EachActive, owner, 0, many)
+		if n := r.node.Agents.Kept(owner); n > query.RosterRevokedMax {
+			t.Errorf("%d agents are kept", n)
 		}
 	})
 }

@@ -33,7 +33,7 @@ var groupSagas = []saga{
 		c.alter(1, agent.Revoke{}, func(s *agent.State) { s.RevokedMs, s.PollTokenHash = 1, nil })
 	}, later: true},
 	{name: "ending", given: func(c *client) { c.gathered(); c.come(1) }, when: func(c *client) {
-		c.answered(c.node().DeleteGroup(context.Background(), c.clubs[0].id, group.Delete{By: group.Caller{Org: c.orgs[0], Agent: c.active[0].id}}))
+		c.answered(c.node().Groups.Delete(context.Background(), c.clubs[0].id, group.Delete{By: group.Caller{Org: c.orgs[0], Agent: c.active[0].id}}))
 	}, later: true},
 	{name: "broadcasting", given: func(c *client) { c.gathered(); c.come(1) }, when: func(c *client) {
 		for range 2 {

@@ -45,11 +45,11 @@ func TestOneOfManyGetsTheName(t *testing.T) {
 		if len(made) != 1 {
 			t.Fatalf("%d agents have the name %s", len(made), name)
 		}
-		if id := must(r.node.AgentByName(context.Background(), owner, name))(t); id != made[0] {
+		if id := must(r.node.Agents.ByName(context.Background(), owner, name))(t); id != made[0] {
 			t.Errorf("%s is %s, %s was answered", name, id, made[0])
 		}
 	}
-	if n := must(r.node.OrgNow(context.Background(), owner))(t).GetActiveAgents(); n != 2 {
+	if n := must(r.node.Orgs.Current(context.Background(), owner))(t).GetActiveAgents(); n != 2 {
 		t.Errorf("the organization counts %d agents", n)
 	}
 }
@@ -104,10 +104,10 @@ func TestOneOfManyGetsTheSlug(t *testing.T) {
 		t.Fatalf("%d organizations have the slug", len(made))
 	}
 	ctx, won := context.Background(), made[0]
-	if id := must(r.node.OrgBySlug(ctx, "acme"))(t); id != won.Org.OrgID() {
+	if id := must(r.node.Orgs.BySlug(ctx, "acme"))(t); id != won.Org.OrgID() {
 		t.Errorf("the slug is of %s, %s was answered", id, won.Org.OrgID())
 	}
-	if id := must(r.node.OrgByClient(ctx, won.ClientID))(t); id != won.Org.OrgID() {
+	if id := must(r.node.Orgs.ByClient(ctx, won.ClientID))(t); id != won.Org.OrgID() {
 		t.Errorf("the credential is of %s", id)
 	}
 	if _, err := r.challenge("acme"); !errors.Is(err, registration.ErrSlugTaken) {
@@ -221,7 +221,7 @@ func TestAQuotaRefusalRestsOnWhatUsedItUp(t *testing.T) {
 			t.Errorf("the message: %v", p.err)
 		}
 		for _, answer := range refused {
-			if p := <-answer; !errors.Is(p.err, ErrQuotaExceeded) {
+			if p := <-answer; !errors.Is(p.err, parley.ErrQuotaExceeded) {
 				t.Errorf("beyond the quota: %+v", p)
 			}
 		}
@@ -276,31 +276,31 @@ func TestARevokedAgentIsCountedOutAndFound(t *testing.T) {
 	signing := parley.Thumbprint(parley.Ed25519, key(1, "alice"))
 	look := func(when string, active int64, poll bool) {
 		t.Helper()
-		if n := must(r.node.OrgNow(ctx, owner))(t).GetActiveAgents(); n != active {
+		if n := must(r.node.Orgs.Current(ctx, owner))(t).GetActiveAgents(); n != active {
 			t.Errorf("%s: the organization counts %d agents, not %d", when, n, active)
 		}
-		if found, err := r.node.AgentByKid(ctx, signing); found != id {
+		if found, err := r.node.Agents.ByKid(ctx, signing); found != id {
 			t.Errorf("%s: by kid: %s, %v", when, found, err)
 		}
-		if found, err := r.node.AgentByName(ctx, owner, "alice"); found != id {
+		if found, err := r.node.Agents.ByName(ctx, owner, "alice"); found != id {
 			t.Errorf("%s: by name: %s, %v", when, found, err)
 		}
-		if _, err := r.node.AgentByPollToken(ctx, key(3, "alice")); (err == nil) != poll {
+		if _, err := r.node.Agents.ByPollToken(ctx, key(3, "alice")); (err == nil) != poll {
 			t.Errorf("%s: by poll token: %v", when, err)
 		}
 	}
 	look("at first", 2, true)
-	must(r.node.ChangeAgent(ctx, id, agent.RotateKeys{Signing: key(9, "alice"), Encryption: key(8, "alice")}))(t)
-	must(r.node.ChangeAgent(ctx, id, agent.IssuePollToken{Hash: key(7, "alice")}))(t)
+	must(r.node.Agents.Change(ctx, id, agent.RotateKeys{Signing: key(9, "alice"), Encryption: key(8, "alice")}))(t)
+	must(r.node.Agents.Change(ctx, id, agent.IssuePollToken{Hash: key(7, "alice")}))(t)
 	look("rotated", 2, false)
-	if found := must(r.node.AgentByKid(ctx, parley.Thumbprint(parley.X25519, key(8, "alice"))))(t); found != id {
+	if found := must(r.node.Agents.ByKid(ctx, parley.Thumbprint(parley.X25519, key(8, "alice"))))(t); found != id {
 		t.Errorf("by the new kid: %s", found)
 	}
-	if found := must(r.node.AgentByPollToken(ctx, key(7, "alice")))(t); found != id {
+	if found := must(r.node.Agents.ByPollToken(ctx, key(7, "alice")))(t); found != id {
 		t.Errorf("by the new poll token: %s", found)
 	}
 	for range 3 {
-		must(r.node.ChangeAgent(ctx, id, agent.Revoke{}))(t)
+		must(r.node.Agents.Change(ctx, id, agent.Revoke{}))(t)
 		look("revoked", 1, false)
 	}
 	if _, err := r.create(owner, "alice"); !errors.Is(err, org.ErrNameTaken) {
@@ -338,7 +338,7 @@ func TestSagasFinishWhateverIsCut(t *testing.T) {
 				made[name] = a.AgentID()
 				mu.Unlock()
 				if n%2 == 0 {
-					must(r.node.ChangeAgent(context.Background(), a.AgentID(), agent.Revoke{}))(t)
+					must(r.node.Agents.Change(context.Background(), a.AgentID(), agent.Revoke{}))(t)
 					mu.Lock()
 					revoked[name] = true
 					mu.Unlock()
@@ -385,23 +385,23 @@ func checkFinished(t *testing.T, owner parley.OrgID, disk *vfs.MemFS, promised m
 	active := int64(0)
 	for name, id := range names {
 		var a *agent.State
-		eventually(t, name+" is at its home", func() (found bool) { a, _ = r.node.Agent(ctx, id); return a.Exists() })
+		eventually(t, name+" is at its home", func() (found bool) { a, _ = r.node.Agents.Get(ctx, id); return a.Exists() })
 		if gone[name] && !a.Revoked() {
 			t.Errorf("%s was revoked and is active", name)
 		}
 		eventually(t, name+" is found by its key", func() bool {
-			found, _ := r.node.AgentByKid(ctx, parley.Thumbprint(parley.X25519, key(2, name)))
+			found, _ := r.node.Agents.ByKid(ctx, parley.Thumbprint(parley.X25519, key(2, name)))
 			return found == id
 		})
 		if !a.Revoked() {
 			active++
 			eventually(t, name+" is found by its poll token", func() bool {
-				found, _ := r.node.AgentByPollToken(ctx, key(3, name))
+				found, _ := r.node.Agents.ByPollToken(ctx, key(3, name))
 				return found == id
 			})
 		}
 	}
 	eventually(t, "the organization counts its agents", func() bool {
-		return must(r.node.OrgNow(ctx, owner))(t).GetActiveAgents() == active
+		return must(r.node.Orgs.Current(ctx, owner))(t).GetActiveAgents() == active
 	})
 }

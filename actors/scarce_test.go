@@ -88,11 +88,11 @@ func newScarceVillage(t *testing.T, options ...option) *scarceVillage {
 	v.club = must(v.rig.club(v.owner, v.agents[0], "board", group.Open, false))(t)
 	must(v.club.join(v.agents[3]))(t)
 	majority := group.Majority
-	if err := v.node.ChangeGroup(context.Background(), v.club.id, group.Change{By: v.club.by, Policy: &majority}); err != nil {
+	if err := v.node.Groups.Change(context.Background(), v.club.id, group.Change{By: v.club.by, Policy: &majority}); err != nil {
 		t.Fatal(err)
 	}
 	v.asked = must(v.club.join(v.agents[1]))(t).Request.RequestID()
-	must(v.node.MintKey(context.Background(), issuer.Mint{Kid: "k", Public: key(1, "k"), SealedSeed: key(2, "k")}))(t)
+	must(v.node.Keys.Mint(context.Background(), issuer.Mint{Kid: "k", Public: key(1, "k"), SealedSeed: key(2, "k")}))(t)
 	return v
 }
 
@@ -106,14 +106,14 @@ type errand struct {
 func (v *scarceVillage) looks() []errand {
 	ctx := context.Background()
 	return []errand{
-		{"an organization", func() error { _, err := v.node.OrgNow(ctx, v.owner); return err }},
-		{"signing keys", func() error { _, err := v.node.SigningKeys(ctx); return err }},
+		{"an organization", func() error { _, err := v.node.Orgs.Current(ctx, v.owner); return err }},
+		{"signing keys", func() error { _, err := v.node.Keys.Current(ctx); return err }},
 		{"a group", func() error {
-			_, err := ReadGroup(ctx, v.node, v.club.id, func(*group.State, time.Time) bool { return true })
+			_, err := ReadGroup(ctx, v.node.Groups, v.club.id, func(*group.State, time.Time) bool { return true })
 			return err
 		}},
 		{"requests about an agent", func() error {
-			all, err := v.node.Concerns(ctx, v.agents[1])
+			all, err := v.node.Groups.Concerns(ctx, v.agents[1])
 			if err == nil && len(all) != 1 {
 				err = fmt.Errorf("%d requests, want 1", len(all))
 			}
@@ -127,23 +127,23 @@ func (v *scarceVillage) deeds() []errand {
 	ctx, a := context.Background(), v.agents
 	name := "Acme & Sons"
 	return []errand{
-		{"change an organization", func() error { _, err := v.node.ChangeOrg(ctx, v.owner, org.Change{Name: &name}); return err }},
-		{"add a credential", func() error { _, err := v.node.AddCredential(ctx, v.owner, key(9, "c")); return err }},
+		{"change an organization", func() error { _, err := v.node.Orgs.Change(ctx, v.owner, org.Change{Name: &name}); return err }},
+		{"add a credential", func() error { _, err := v.node.Orgs.AddCredential(ctx, v.owner, key(9, "c")); return err }},
 		{"mint a key", func() error {
-			_, err := v.node.MintKey(ctx, issuer.Mint{Kid: "l", Public: key(3, "l"), SealedSeed: key(4, "l"), Force: true})
+			_, err := v.node.Keys.Mint(ctx, issuer.Mint{Kid: "l", Public: key(3, "l"), SealedSeed: key(4, "l"), Force: true})
 			return err
 		}},
 		{"create an agent", func() error { _, err := v.create(v.owner, "late"); return err }},
-		{"change an agent", func() error { _, err := v.node.ChangeAgent(ctx, a[2], agent.Change{Unlisted: new(true)}); return err }},
+		{"change an agent", func() error { _, err := v.node.Agents.Change(ctx, a[2], agent.Change{Unlisted: new(true)}); return err }},
 		{"found a group", func() error { _, err := v.rig.club(v.owner, a[0], "other", group.Open, false); return err }},
 		{"change a group", func() error {
-			return v.node.ChangeGroup(ctx, v.club.id, group.Change{By: v.club.by, Description: &name})
+			return v.node.Groups.Change(ctx, v.club.id, group.Change{By: v.club.by, Description: &name})
 		}},
 		{"ask for a seat", func() error { _, err := v.club.join(a[2]); return err }},
 		{"send", func() error { _, err := v.send(direct(v.owner, a[0], a[1], "hello", "")); return err }},
 		{"send to a group", func() error { _, err := v.club.say(a[0], "hello", ""); return err }},
 		{"vote", func() error { _, err := v.club.vote(v.asked, a[0], true); return err }},
-		{"revoke a member", func() error { _, err := v.node.ChangeAgent(ctx, a[1], agent.Revoke{}); return err }},
+		{"revoke a member", func() error { _, err := v.node.Agents.Change(ctx, a[1], agent.Revoke{}); return err }},
 		{"register", func() error { _, err := v.solve(must(v.challenge("globex"))(v.t)); return err }},
 	}
 }
@@ -199,7 +199,7 @@ func TestLooksAreBounded(t *testing.T) {
 	var waiting sync.WaitGroup
 	for range v.node.engine.QueriesMax {
 		waiting.Go(func() {
-			if _, err := v.node.OrgNow(t.Context(), v.owner); !errors.Is(err, parley.ErrOutcomeUnknown) {
+			if _, err := v.node.Orgs.Current(t.Context(), v.owner); !errors.Is(err, parley.ErrOutcomeUnknown) {
 				t.Errorf("withheld, a look came to %v", err)
 			}
 		})

@@ -24,11 +24,11 @@ type votedSeat struct {
 	offer uint32
 }
 
-func (n *Node) join(t *groupTurn, c joining) (any, error) {
+func (gs *Groups) join(t *groupTurn, c joining) (any, error) {
 	t.State.hold(c.SeatLimit)
-	c.RequestID = t.State.NextRequestID(t.Now, n.entropy())
-	c.Confined, c.Queue = c.confined || c.in && t.State.Isolated, n.queue
-	if err := n.judge(t, c.Join); err != nil {
+	c.RequestID = t.State.NextRequestID(t.Now, gs.entropy())
+	c.Confined, c.Queue = c.confined || c.in && t.State.Isolated, gs.queue
+	if err := gs.judge(t, c.Join); err != nil {
 		return nil, err
 	}
 	if o := t.State.OfferTo(c.Agent); o != nil {
@@ -39,29 +39,29 @@ func (n *Node) join(t *groupTurn, c joining) (any, error) {
 
 // invite judges an invitation and, if one comes of it, puts the message that
 // says so into the agent's inbox.
-func (n *Node) invite(t *groupTurn, c Invitation) (any, error) {
+func (gs *Groups) invite(t *groupTurn, c Invitation) (any, error) {
 	t.State.hold(c.SeatLimit)
-	c.RequestID = t.State.NextRequestID(t.Now, n.entropy())
-	c.Confined, c.Queue = c.confined || c.in && t.State.Isolated, n.queue
-	if err := n.judge(t, c.Invite); err != nil {
+	c.RequestID = t.State.NextRequestID(t.Now, gs.entropy())
+	c.Confined, c.Queue = c.confined || c.in && t.State.Isolated, gs.queue
+	if err := gs.judge(t, c.Invite); err != nil {
 		return nil, err
 	}
 	r := t.State.Request(c.RequestID)
 	if r == nil { // whoever wants to come may come
 		return r, nil
 	}
-	return r, n.notify(t, r, c.Notice(r))
+	return r, gs.notify(t, r, c.Notice(r))
 }
 
 // notify posts the message that tells of an invitation, from the member that
 // invites, in a conversation of its own. It takes no slot of any quota.
-func (n *Node) notify(t *groupTurn, r *group.Request, content Content) error {
+func (gs *Groups) notify(t *groupTurn, r *group.Request, content Content) error {
 	by, _ := t.State.Member(r.Inviter())
 	content.FromOrg, content.ToOrg = by.Org, parley.IDFromBytes[parley.OrgID](r.GetOrg())
-	id := parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, n.entropy())
-	message := conversation.FirstMessageID(id, t.Now, n.entropy())
+	id := parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, gs.entropy())
+	message := conversation.FirstMessageID(id, t.Now, gs.entropy())
 	start := conversation.Start{ID: id, Initiator: by.Agent, Responder: r.AgentID(), MessageID: message}
-	bear, err := beginBare(rules.Conversation, rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
+	bear, err := rules.Conversation.BeginBare(rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (n *Node) notify(t *groupTurn, r *group.Request, content Content) error {
 	return nil
 }
 
-func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
+func (gs *Groups) vote(t *groupTurn, c group.CastVote) (any, error) {
 	t.State.hold(c.SeatLimit)
 	if t.State.Request(c.Request) == nil {
 		_, settled, err := t.Row(journal.RequestTable, append(t.State.ID.Bytes(), c.Request[:]...))
@@ -88,7 +88,7 @@ func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
 			return nil, err
 		}
 	}
-	if err := n.judge(t, c); err != nil {
+	if err := gs.judge(t, c); err != nil {
 		return nil, err
 	}
 	v := votedSeat{Voted: Voted{Request: t.State.Request(c.Request), Vote: group.Deny}}
@@ -105,7 +105,7 @@ func (n *Node) vote(t *groupTurn, c group.CastVote) (any, error) {
 
 // satBy reports whether an agent ever had a seat numbered up to a mark.
 func satBy(t *groupTurn, agent parley.AgentID, mark uint32) (bool, error) {
-	row, _, err := t.Row(journal.PlaceTable, placeKey(t.State.ID, agent))
+	row, _, err := t.Row(journal.PlaceTable, record.PlaceKey(t.State.ID, agent))
 	return slices.ContainsFunc(record.SeatsOf(row), func(seat uint32) bool { return seat <= mark }), err
 }
 
@@ -121,9 +121,9 @@ func settledNow(t *groupTurn, id parley.JoinRequestID) *group.Request {
 
 // remove takes a member out and gives the seats that are kept for others because
 // of it, by the numbers of their offers.
-func (n *Node) remove(t *groupTurn, c group.Remove) (any, error) {
+func (gs *Groups) remove(t *groupTurn, c group.Remove) (any, error) {
 	t.State.hold(c.SeatLimit)
-	err := n.judge(t, c)
+	err := gs.judge(t, c)
 	var given []parley.Seat
 	for _, e := range t.Events {
 		if o, ok := e.(*group.Offered); ok {
@@ -134,8 +134,8 @@ func (n *Node) remove(t *groupTurn, c group.Remove) (any, error) {
 }
 
 // end deletes the group and gives those who were its members.
-func (n *Node) end(t *groupTurn, c group.Delete) (any, error) {
-	if err := n.judge(t, c); err != nil {
+func (gs *Groups) end(t *groupTurn, c group.Delete) (any, error) {
+	if err := gs.judge(t, c); err != nil {
 		return nil, err
 	}
 	var ids []parley.AgentID
@@ -145,8 +145,8 @@ func (n *Node) end(t *groupTurn, c group.Delete) (any, error) {
 	return ids, nil
 }
 
-func (n *Node) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
-	if err := n.judge(t, c); err != nil {
+func (gs *Groups) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
+	if err := gs.judge(t, c); err != nil {
 		return nil, err
 	}
 	m, _ := t.State.Member(c.Agent)
@@ -155,14 +155,14 @@ func (n *Node) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
 
 // judge judges a command and tells all whom its events concern, in the same
 // entry. Events are kept also where the answer is a refusal.
-func (n *Node) judge(t *groupTurn, c group.Command) error {
+func (gs *Groups) judge(t *groupTurn, c group.Command) error {
 	leaver := leaving(t.State.State, c)
 	was := shownAs(t.State.State)
 	before := len(t.Events)
 	refusal := t.Decide(c)
 	for _, e := range t.Events[before:] {
 		t.State.noteAdmins(e, leaver)
-		if err := n.follow(t, e, leaver); err != nil {
+		if err := gs.follow(t, e, leaver); err != nil {
 			return err
 		}
 	}
@@ -183,7 +183,7 @@ func leaving(s *group.State, c group.Command) (m group.Member) {
 }
 
 // follow does what an event asks for elsewhere.
-func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
+func (gs *Groups) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 	s := t.State
 	switch e := e.(type) {
 	case *group.Offered:
@@ -204,7 +204,7 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 		wakeAt(t, e.GetExpiresMs())
 		announce(t, record.Invited, id, s.Request(id).AgentID())
 	case *group.Seated:
-		return n.settle(t, e)
+		return gs.settle(t, e)
 	case *group.Resolved:
 		r := e.GetRequest()
 		data, err := r.MarshalVT()
@@ -217,7 +217,7 @@ func (n *Node) follow(t *groupTurn, e group.Event, leaver group.Member) error {
 	case *group.Left:
 		t.Enqueue(rules.AgentStream(leaver.Agent), departure(s.ID, leaver.Offer))
 		announce(t, record.MemberLeft, parley.JoinRequestID{}, leaver.Agent, s.admins()...)
-		return n.rise(t, leaver.Agent)
+		return gs.rise(t, leaver.Agent)
 	case *group.Deleted:
 		for _, m := range s.Members() {
 			t.Enqueue(rules.AgentStream(m.Agent), departure(s.ID, m.Offer))
@@ -232,18 +232,12 @@ func departure(id parley.GroupID, offer uint32) *record.SagaMessage {
 	return &record.SagaMessage{Kind: record.SagaMessage_depart, Group: id.Bytes(), Number: offer}
 }
 
-// place is a member's row at the group: the conversation that it was put on the
-// list of, 16 bytes, and the numbers of its seats, 4 bytes each.
-func placeKey(id parley.GroupID, of parley.AgentID) []byte { return append(id.Bytes(), of[:]...) }
-
-func holderKey(id parley.GroupID, org parley.OrgID) []byte { return append(id.Bytes(), org[:]...) }
-
 // settle tells of a new member, notes its seat, and puts the group's
 // conversation on its list unless it was there already.
-func (n *Node) settle(t *groupTurn, e *group.Seated) error {
+func (gs *Groups) settle(t *groupTurn, e *group.Seated) error {
 	s := t.State
 	m := s.MembersFrom(e.GetSeat() - 1)[0]
-	row, _, err := t.Row(journal.PlaceTable, placeKey(s.ID, m.Agent))
+	row, _, err := t.Row(journal.PlaceTable, record.PlaceKey(s.ID, m.Agent))
 	if err != nil {
 		return err
 	}
@@ -255,24 +249,24 @@ func (n *Node) settle(t *groupTurn, e *group.Seated) error {
 		t.AddEffects(journal.AddToList{Agent: m.Agent, Conversation: s.Conversation})
 		copy(row, s.Conversation[:])
 	}
-	t.PutRow(journal.PlaceTable, placeKey(s.ID, m.Agent), row)
-	if _, known, err := t.Row(journal.HolderTable, holderKey(s.ID, m.Org)); err != nil {
+	t.PutRow(journal.PlaceTable, record.PlaceKey(s.ID, m.Agent), row)
+	if _, known, err := t.Row(journal.HolderTable, record.HolderKey(s.ID, m.Org)); err != nil {
 		return err
 	} else if !known {
-		t.PutRow(journal.HolderTable, holderKey(s.ID, m.Org), m.Agent.Bytes())
+		t.PutRow(journal.HolderTable, record.HolderKey(s.ID, m.Org), m.Agent.Bytes())
 	}
 	announce(t, record.MemberJoined, parley.JoinRequestID{}, m.Agent, s.admins()...)
 	return nil
 }
 
 // rise notes for a member that leaves which conversation it is on the list of.
-func (n *Node) rise(t *groupTurn, of parley.AgentID) error {
-	row, found, err := t.Row(journal.PlaceTable, placeKey(t.State.ID, of))
+func (gs *Groups) rise(t *groupTurn, of parley.AgentID) error {
+	row, found, err := t.Row(journal.PlaceTable, record.PlaceKey(t.State.ID, of))
 	if err != nil || !found || parley.ConversationID(row[:16]) == t.State.Conversation {
 		return err
 	}
 	row = append([]byte(nil), row...)
 	copy(row, t.State.Conversation[:])
-	t.PutRow(journal.PlaceTable, placeKey(t.State.ID, of), row)
+	t.PutRow(journal.PlaceTable, record.PlaceKey(t.State.ID, of), row)
 	return nil
 }

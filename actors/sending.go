@@ -81,8 +81,8 @@ type ChangeStatus struct {
 
 // Posted is a message that is stored.
 type Posted struct {
-	Message *record.Message
-	Marks   journal.Receipts
+	Message  *record.Message
+	Receipts journal.Receipts
 	// Repeated: it was stored by an earlier request with the same key.
 	Repeated bool
 }
@@ -98,20 +98,20 @@ type remembered struct {
 
 // Send starts a conversation with a first message. It is answered when the
 // message is on stable storage. // spec: Messaging
-func (n *Node) Send(ctx context.Context, s DirectSend) (Posted, error) {
-	p, err := host.Ask[Posted](n.engine, rules.AgentStream(s.From), len(s.Rendered)+len(s.SelfPayload), s)
-	return n.stored(ctx, p, err)
+func (ms *Messages) Send(ctx context.Context, s DirectSend) (Posted, error) {
+	p, err := host.Ask[Posted](ms.engine, rules.AgentStream(s.From), len(s.Rendered)+len(s.SelfPayload), s)
+	return ms.stored(ctx, p, err)
 }
 
 // Reply continues a conversation.
-func (n *Node) Reply(ctx context.Context, r ReplyTo) (Posted, error) {
-	p, err := host.Ask[Posted](n.engine, judgeOf(r.Conversation, r.Host), len(r.Rendered)+len(r.SelfPayload), r)
-	return n.stored(ctx, p, err)
+func (ms *Messages) Reply(ctx context.Context, r ReplyTo) (Posted, error) {
+	p, err := host.Ask[Posted](ms.engine, judgeOf(r.Conversation, r.Host), len(r.Rendered)+len(r.SelfPayload), r)
+	return ms.stored(ctx, p, err)
 }
 
 // ChangeStatus moves a conversation to another status.
-func (n *Node) ChangeStatus(_ context.Context, c ChangeStatus) (*conversation.State, error) {
-	return host.Ask[*conversation.State](n.engine, judgeOf(c.Conversation, c.Host), 0, c)
+func (ms *Messages) ChangeStatus(_ context.Context, c ChangeStatus) (*conversation.State, error) {
+	return host.Ask[*conversation.State](ms.engine, judgeOf(c.Conversation, c.Host), 0, c)
 }
 
 // judgeOf is the actor that judges what happens in a conversation: its own, or
@@ -124,13 +124,13 @@ func judgeOf(id parley.ConversationID, host parley.GroupID) journal.Stream {
 }
 
 // stored completes the answer to a repeat with the message as it stands.
-func (n *Node) stored(ctx context.Context, p Posted, err error) (Posted, error) {
+func (ms *Messages) stored(ctx context.Context, p Posted, err error) (Posted, error) {
 	if err != nil || !p.Repeated {
 		return p, err
 	}
 	id := parley.IDFromBytes[parley.MessageID](p.Message.GetId())
-	m, err := n.Message(ctx, id)
-	return Posted{Message: m.Record, Marks: m.Marks, Repeated: true}, err
+	m, err := ms.Get(ctx, id)
+	return Posted{Message: m.Record, Receipts: m.Receipts, Repeated: true}, err
 }
 
 func onceKey(day uint32, scope []byte, key string) []byte {
@@ -182,7 +182,7 @@ func repeatOf(r *remembered) Posted {
 
 // send judges a direct send by the sender's rules and starts the conversation
 // in the same entry: two aggregates, one mailbox, one batch.
-func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
+func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	known, err := recalled(t, s.From[:], &s.Content)
 	if err != nil {
 		return nil, err
@@ -194,18 +194,18 @@ func (n *Node) send(t *agentTurn, s *DirectSend) (any, error) {
 	if known != nil {
 		ask.Prior = &agent.Prior{MessageID: known.message, Recipient: known.about, Type: known.kind}
 	}
-	grant := func() error { return grant(t, &n.quota, s.FromOrg, s.DayLimit) }
+	grant := func() error { return grant(t, &ms.quota, s.FromOrg, s.DayLimit) }
 	if err := t.DecideIf(ask, grant); errors.Is(err, agent.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {
 		return nil, err
 	}
-	id := parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, n.entropy())
-	message := conversation.FirstMessageID(id, t.Now, n.entropy())
+	id := parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, ms.entropy())
+	message := conversation.FirstMessageID(id, t.Now, ms.entropy())
 	start := conversation.Start{
 		ID: id, Initiator: s.From, Responder: s.To, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
 	}
-	bear, err := beginBare(rules.Conversation, rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
+	bear, err := rules.Conversation.BeginBare(rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ type conversationTurn = host.Turn[*conversation.State, conversation.Command, con
 // status folds.
 const conversationStateEvery = 32
 
-func (n *Node) conversationKind() *host.Kind[*conversation.State, conversation.Command, conversation.Event] {
+func (ms *Messages) kind() *host.Kind[*conversation.State, conversation.Command, conversation.Event] {
 	return &host.Kind[*conversation.State, conversation.Command, conversation.Event]{
 		Stream: journal.ConversationStream, Rules: rules.Conversation, StateEvery: conversationStateEvery,
 		Blank: func() *conversation.State { return &conversation.State{} },
@@ -270,13 +270,13 @@ func (n *Node) conversationKind() *host.Kind[*conversation.State, conversation.C
 			switch r := request.(type) {
 			case ReplyTo:
 				before := t.State.GetStatus()
-				answer, err := reply(n, t, &r, t.State, t.DecideIf)
+				answer, err := reply(ms, t, &r, t.State, t.DecideIf)
 				if t.State.GetStatus() != before {
 					announceStatus(t)
 				}
 				return answer, err
 			case ChangeStatus:
-				return n.changeStatus(t, r)
+				return ms.changeStatus(t, r)
 			}
 			panic("conversation: unknown request")
 		},
@@ -285,7 +285,7 @@ func (n *Node) conversationKind() *host.Kind[*conversation.State, conversation.C
 
 // reply judges a reply in a conversation as it stands, and posts it. judge asks
 // the rules, with a last judgement for a reply that nothing else speaks against.
-func reply[S rules.State, C any, E rules.Event](n *Node, t *host.Turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
+func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
 	scope := append(r.Conversation.Bytes(), r.From[:]...)
 	known, err := recalled(t, scope, &r.Content)
 	if err != nil {
@@ -293,12 +293,12 @@ func reply[S rules.State, C any, E rules.Event](n *Node, t *host.Turn[S, C, E], 
 	}
 	ask := conversation.Reply{
 		From: r.From, To: r.To, InReplyTo: r.Original, Type: r.Type, ToRevoked: r.ToRevoked, Apart: r.Apart,
-		MessageID: in.NextMessageID(t.Now, n.entropy()),
+		MessageID: in.NextMessageID(t.Now, ms.entropy()),
 	}
 	if known != nil {
 		ask.Prior = &conversation.Prior{MessageID: known.message, InReplyTo: known.about, Type: known.kind}
 	}
-	grant := func() error { return grant(t, &n.quota, r.FromOrg, r.DayLimit) }
+	grant := func() error { return grant(t, &ms.quota, r.FromOrg, r.DayLimit) }
 	if err := judge(ask, grant); errors.Is(err, conversation.ErrRepeated) {
 		return repeatOf(known), nil
 	} else if err != nil {
@@ -315,7 +315,7 @@ func reply[S rules.State, C any, E rules.Event](n *Node, t *host.Turn[S, C, E], 
 	countMessage(t.Entry, r.FromOrg)
 	if r.Reads {
 		at := t.Now.UnixMilli()
-		t.AddEffects(n.markWords(journal.RecordReceipt{
+		t.AddEffects(ms.receipts.Effects(journal.RecordReceipt{
 			Recipient: r.From, Message: r.Original, Position: r.Position, Receipts: journal.Receipts{TransferredAt: at, ReadAt: at}, Copy: r.Copy, Sender: r.To,
 		})...)
 	}
@@ -323,12 +323,12 @@ func reply[S rules.State, C any, E rules.Event](n *Node, t *host.Turn[S, C, E], 
 	return Posted{Message: record}, nil
 }
 
-func (n *Node) changeStatus(t *conversationTurn, c ChangeStatus) (any, error) {
+func (ms *Messages) changeStatus(t *conversationTurn, c ChangeStatus) (any, error) {
 	if err := t.Decide(conversation.ChangeStatus{By: c.By, Status: c.Status, Reason: c.Reason}); err != nil {
 		return nil, err
 	}
 	announceStatus(t)
-	return cloned(t.State, &conversation.State{}), nil
+	return rules.Clone(t.State, &conversation.State{}), nil
 }
 
 // announceStatus tells every participant's feed the conversation's status, and

@@ -10,14 +10,4 @@ type Stats struct {
 }
 
 // Stats reads the numbers. No lock is held for long.
-func (n *Node) Stats() Stats { return Stats{n.engine.Stats(), n.marker.length()} }
-
-// length is how many receipts wait to be appended.
-func (k *marker) length() (n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, marks := range k.waiting {
-		n += len(marks)
-	}
-	return n
-}
+func (n *Node) Stats() Stats { return Stats{n.engine.Stats(), n.Receipts.Waiting()} }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"parley/actors/delivery"
 	"parley/actors/org"
 	"parley/actors/webhook"
 )
@@ -16,22 +17,20 @@ func TestWebhooksPauseWhileSuspended(t *testing.T) {
 		"control":   func(*org.State) bool { return false },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := openHooked(t, &hooked{}, nil, withJournals(4), withTuning(func(n *Node) { n.suspends = suspends }))
-			must(h.node.SuspendOrg(context.Background(), h.owner))(t)
+			h := openHooked(t, &hooked{}, nil, withJournals(4), withTuning(func(n *Node) { n.Webhooks.Suspends = suspends }))
+			must(h.node.Orgs.Suspend(context.Background(), h.owner))(t)
 			said := h.say(3)
 			if name == "control" {
 				h.until("deliveries while suspended", func() bool { return len(h.post.came()) == len(said) })
 				return
 			}
 			h.until("the webhook waits for the end", func() bool {
-				h.node.dispatch.mu.Lock()
-				defer h.node.dispatch.mu.Unlock()
-				return len(h.node.dispatch.parked) == 1
+				return h.node.Webhooks.Stats().Paused == 1
 			})
 			if n := len(h.post.came()); n != 0 {
 				t.Errorf("%d deliveries while suspended", n)
 			}
-			must(h.node.ResumeOrg(context.Background(), h.owner))(t)
+			must(h.node.Orgs.Resume(context.Background(), h.owner))(t)
 			h.until("deliveries afterwards", func() bool { return len(h.post.came()) == len(said) })
 			for i, d := range h.post.came() {
 				if d.Message != said[i].MessageID() {
@@ -47,10 +46,10 @@ func TestWebhooksPauseWhileSuspended(t *testing.T) {
 func TestSuspendedAfterTheJudgement(t *testing.T) {
 	h := newHooked(t, 1)
 	carry := func() {
-		h.node.dispatch.carry(&Delivery{Webhook: h.hook.WebhookID(), Agent: h.ids[1], owner: h.owner})
+		h.node.Webhooks.Carry(&delivery.Delivery{Webhook: h.hook.WebhookID(), Agent: h.ids[1], Owner: h.owner})
 	}
-	suspend := func() { must(h.node.SetTerms(context.Background(), h.owner, org.Suspend{}))(t) }
-	h.post.say(func(Delivery) (webhook.Outcome, bool) {
+	suspend := func() { must(h.node.Orgs.SetTerms(context.Background(), h.owner, org.Suspend{}))(t) }
+	h.post.say(func(delivery.Delivery) (webhook.Outcome, bool) {
 		suspend()
 		return webhook.Outcome{}, true
 	})
@@ -67,19 +66,11 @@ func TestSuspendedAfterTheJudgement(t *testing.T) {
 // TestSuspensionIsKnownAtHand: it is read once, and noted as long as it lasts.
 func TestSuspensionIsKnownAtHand(t *testing.T) {
 	h := newHooked(t, 1)
-	h.node.facts.orgs.cache.InvalidateAll()
-	if suspended, err := h.node.suspended(h.owner); suspended || err != nil {
+	h.node.queries.Forget()
+	if suspended, err := h.node.Webhooks.Suspended(h.owner); suspended || err != nil {
 		t.Fatalf("suspended %v, %v", suspended, err)
 	}
-	if _, known := h.node.facts.orgs.cache.GetIfPresent(h.owner); !known {
+	if _, known := h.node.Orgs.Cached(h.owner); !known {
 		t.Error("each turn would read the organization anew")
-	}
-	for _, waits := range []bool{true, false} {
-		if got, _ := h.node.dispatch.park(h.owner, h.ids[1], func() (bool, error) { return waits, nil }); got != waits {
-			t.Errorf("waits: %v", got)
-		}
-		if n := len(h.node.dispatch.parked); (n == 1) != waits {
-			t.Errorf("%d organizations are waited for", n)
-		}
 	}
 }

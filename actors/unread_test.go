@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"parley"
+	"parley/actors/query"
 	"parley/journal"
 )
 
@@ -16,14 +17,14 @@ import (
 // first, as its inbox shows them.
 func (r *rig) unreadOf(of parley.AgentID) (all []string) {
 	for _, m := range slices.Backward(r.inbox(of)) {
-		if m.Marks.ReadAt == 0 {
+		if m.Receipts.ReadAt == 0 {
 			all = append(all, string(m.Record.GetContent()))
 		}
 	}
 	return all
 }
 
-func contents(w Waiting) (all []string) {
+func contents(w query.Waiting) (all []string) {
 	for _, m := range w.Items {
 		all = append(all, string(m.Record.GetContent()))
 	}
@@ -31,7 +32,7 @@ func contents(w Waiting) (all []string) {
 }
 
 // look gives what is there at a place of a feed, as many looks as that takes.
-func (r *rig) look(at Awaited, limit int) (w Waiting) {
+func (r *rig) look(at query.Awaited, limit int) (w query.Waiting) {
 	r.t.Helper()
 	for more := true; more; {
 		var err error
@@ -55,12 +56,12 @@ func (r *rig) waitingAgrees(of parley.AgentID, limit int) error {
 		}
 		given, unread := rest[:min(limit, len(rest))], 0
 		for _, m := range rest[len(given):] {
-			if m.Marks.ReadAt == 0 {
+			if m.Receipts.ReadAt == 0 {
 				unread++
 			}
 		}
-		w := r.look(r.node.After(of, after), limit)
-		if !slices.EqualFunc(w.Items, given, func(a, b Message) bool { return a.Position == b.Position && a.Marks == b.Marks }) || w.Unread != unread {
+		w := r.look(r.node.Feeds.After(of, after), limit)
+		if !slices.EqualFunc(w.Items, given, func(a, b query.Message) bool { return a.Position == b.Position && a.Receipts == b.Receipts }) || w.Unread != unread {
 			return fmt.Errorf("after %d: %v and %d unread, want %d and %d", i, contents(w), w.Unread, len(given), unread)
 		}
 	}
@@ -70,7 +71,7 @@ func (r *rig) waitingAgrees(of parley.AgentID, limit int) error {
 func TestReadUpTo(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
-			r := newRig(t, withJournals(journals), withTuning(func(n *Node) { n.ackStep = 7 }))
+			r := newRig(t, withJournals(journals), withTuning(func(n *Node) { n.Receipts.ReadStep = 7 }))
 			owner, ids := r.agents("acme", 2)
 			ctx, to := context.Background(), ids[1]
 			for i := range 60 {
@@ -84,7 +85,7 @@ func TestReadUpTo(t *testing.T) {
 					Recipient: to, Message: inbox[i].Record.MessageID(), Position: inbox[i].Position, Sender: ids[0],
 					Receipts: journal.Receipts{TransferredAt: 3, ReadAt: 3},
 				}
-				if err := r.node.Mark(ctx, to, []journal.RecordReceipt{mark}); err != nil {
+				if err := r.node.Receipts.Record(ctx, to, []journal.RecordReceipt{mark}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -94,16 +95,16 @@ func TestReadUpTo(t *testing.T) {
 			for _, upTo := range []int{0, 33, 12, 33, 34, 59, 59} {
 				want := 0
 				for _, m := range r.inbox(to) {
-					if m.Position <= inbox[upTo].Position && m.Marks.ReadAt == 0 {
+					if m.Position <= inbox[upTo].Position && m.Receipts.ReadAt == 0 {
 						want++
 					}
 				}
-				if n := must(r.node.ReadUpTo(ctx, to, inbox[upTo].Position, nil))(t); n != want {
+				if n := must(r.node.Receipts.ReadUpTo(ctx, to, inbox[upTo].Position, nil))(t); n != want {
 					t.Errorf("up to %d: %d were read, want %d", upTo, n, want)
 				}
 				for i, m := range slices.Backward(r.inbox(to)) {
-					if i := 59 - i; i <= upTo && (m.Marks.ReadAt == 0 || m.Marks.DeliveredAt() == 0) {
-						t.Errorf("up to %d: message %d has marks %+v", upTo, i, m.Marks)
+					if i := 59 - i; i <= upTo && (m.Receipts.ReadAt == 0 || m.Receipts.DeliveredAt() == 0) {
+						t.Errorf("up to %d: message %d has marks %+v", upTo, i, m.Receipts)
 					}
 				}
 				if err := r.waitingAgrees(to, 4); err != nil {
@@ -133,7 +134,7 @@ func TestWaitingAgreesControl(t *testing.T) {
 	if err := r.waitingAgrees(ids[1], 2); err != nil {
 		t.Fatal(err)
 	}
-	r.node.keepRead(ids[1], r.inbox(ids[1])[2].Position)
+	r.node.Feeds.KeepRead(ids[1], r.inbox(ids[1])[2].Position)
 	eventually(t, "the note is found out", func() bool { return r.waitingAgrees(ids[1], 2) != nil })
 }
 
@@ -143,7 +144,7 @@ func TestReadUpToEndsEarly(t *testing.T) {
 	must(r.send(direct(owner, ids[0], ids[1], "m", "")))(t)
 	stop := make(chan struct{})
 	close(stop)
-	if n, err := r.node.ReadUpTo(context.Background(), ids[1], r.inbox(ids[1])[0].Position, stop); n != 0 || !errors.Is(err, parley.ErrOutcomeUnknown) {
+	if n, err := r.node.Receipts.ReadUpTo(context.Background(), ids[1], r.inbox(ids[1])[0].Position, stop); n != 0 || !errors.Is(err, parley.ErrOutcomeUnknown) {
 		t.Errorf("%d were read, %v", n, err)
 	}
 }
@@ -158,7 +159,7 @@ func TestWaitingForWhatWasNotCarried(t *testing.T) {
 	r.marked(to, journal.Receipts{AnnouncedAt: 3})                                             // 4: told of, not carried
 	r.markOne(r.inbox(to)[2], journal.Receipts{TransferredAt: 3, TransferredBy: 1})            // 2: carried, not read
 	r.markOne(r.inbox(to)[4], journal.Receipts{TransferredAt: 3, TransferredBy: 1, ReadAt: 3}) // 0
-	place := r.node.Untransferred(to)
+	place := r.node.Feeds.Untransferred(to)
 	w := r.look(place, 2)
 	if got := contents(w); !slices.Equal(got, []string{"1", "3"}) || w.Unread != 1 {
 		t.Errorf("first: %v and %d more", got, w.Unread)
@@ -169,9 +170,9 @@ func TestWaitingForWhatWasNotCarried(t *testing.T) {
 	}
 }
 
-func (r *rig) markOne(m Message, marks journal.Receipts) {
+func (r *rig) markOne(m query.Message, marks journal.Receipts) {
 	r.t.Helper()
-	if err := r.node.Mark(context.Background(), m.Record.Recipient(), []journal.RecordReceipt{{
+	if err := r.node.Receipts.Record(context.Background(), m.Record.Recipient(), []journal.RecordReceipt{{
 		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Receipts: marks, Sender: m.Record.Sender(),
 		Copy: m.Record.Copied(),
 	}}); err != nil {

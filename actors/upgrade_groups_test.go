@@ -11,6 +11,7 @@ import (
 
 	"parley"
 	"parley/actors/group"
+	"parley/actors/query"
 	"parley/actors/record"
 )
 
@@ -20,23 +21,23 @@ func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.
 	owners := map[parley.AgentID]parley.OrgID{alice: acme, carol: acme, bob: globex, erin: globex}
 	admin := group.Caller{Org: acme, Agent: alice}
 	found := func(name string, founder parley.AgentID, policy group.Policy, isolated bool) parley.GroupID {
-		made := must(l.node.CreateGroup(ctx, NewGroup{Key: name, Found: group.Found{
+		made := must(l.node.Groups.Create(ctx, NewGroup{Key: name, Found: group.Found{
 			Org: acme, Founder: founder, Name: name, Description: "a group", Policy: policy, Public: true, Isolated: isolated, VoteHours: 72,
 		}}))(l.t)
 		l.pass()
 		return made.ID
 	}
 	join := func(id parley.GroupID, who parley.AgentID) Joined {
-		joined := must(l.node.JoinGroup(ctx, id, group.Join{Agent: who, Org: owners[who], Message: "let me in"}))(l.t)
+		joined := must(l.node.Groups.Join(ctx, id, group.Join{Agent: who, Org: owners[who], Message: "let me in"}))(l.t)
 		l.pass()
 		return joined
 	}
 	vote := func(id parley.GroupID, request parley.JoinRequestID, by parley.AgentID, approve bool) {
-		must(l.node.Vote(ctx, id, group.CastVote{Request: request, By: group.Caller{Org: owners[by], Agent: by}, Approve: approve}))(l.t)
+		must(l.node.Groups.Vote(ctx, id, group.CastVote{Request: request, By: group.Caller{Org: owners[by], Agent: by}, Approve: approve}))(l.t)
 		l.pass()
 	}
 	say := func(id parley.GroupID, from parley.AgentID, text, key string) *record.Message {
-		posted := must(l.node.Broadcast(ctx, GroupSend{
+		posted := must(l.node.Messages.Broadcast(ctx, GroupSend{
 			Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), SelfPayload: "QQ", Key: key, FromOrg: owners[from]}, Group: id, From: from, Metadata: []byte("{}"),
 		}))(l.t)
 		l.pass()
@@ -51,28 +52,28 @@ func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.
 	join(board, erin)               // consents
 	vote(board, pending, bob, true) // seats it
 	first := say(board, alice, "to all", "group-key")
-	mine := must2(l.node.Inbox(ctx, bob, 0, 1, "", nil))(l.t)[0]
+	mine := must2(l.node.Messages.Inbox(ctx, bob, 0, 1, "", nil))(l.t)[0]
 	answer := answerTo(globex, mine.Record, "answer to all", "group-answer")
 	answer.ToOrg, answer.Host, answer.Reads, answer.Position, answer.Copy = acme, board, true, mine.Position, true
-	must(l.node.Reply(ctx, answer))(l.t)
+	must(l.node.Messages.Reply(ctx, answer))(l.t)
 	l.pass()
 	say(board, bob, "so am I", "")
-	must(l.node.ChangeStatus(ctx, ChangeStatus{Conversation: first.Conversation(), Host: board, By: []parley.AgentID{alice}, Status: "completed"}))(l.t)
+	must(l.node.Messages.ChangeStatus(ctx, ChangeStatus{Conversation: first.Conversation(), Host: board, By: []parley.AgentID{alice}, Status: "completed"}))(l.t)
 	l.pass()
 	say(board, erin, "anew", "")
-	must(l.node.ChangeRole(ctx, board, group.ChangeRole{Agent: bob, By: admin, Role: group.Admin}))(l.t)
+	must(l.node.Groups.ChangeRole(ctx, board, group.ChangeRole{Agent: bob, By: admin, Role: group.Admin}))(l.t)
 	for _, who := range []parley.AgentID{erin, carol} {
 		by := group.Caller{Org: owners[who], Agent: who}
 		if who == erin {
 			by = admin
 		}
-		if err := l.node.RemoveMember(ctx, board, group.Remove{Agent: who, By: by}); err != nil {
+		if err := l.node.Groups.RemoveMember(ctx, board, group.Remove{Agent: who, By: by}); err != nil {
 			l.t.Fatal(err)
 		}
 		l.pass()
 	}
 	for n := range 60 { // so that its state is stored
-		if err := l.node.ChangeGroup(ctx, board, group.Change{By: admin, Description: proto.String(fmt.Sprint("described ", n))}); err != nil {
+		if err := l.node.Groups.Change(ctx, board, group.Change{By: admin, Description: proto.String(fmt.Sprint("described ", n))}); err != nil {
 			l.t.Fatal(err)
 		}
 	}
@@ -83,7 +84,7 @@ func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.
 	vote(board, confined, bob, true) // it cannot take the seat
 	l.invite(board, admin, erin)     // and is not decided
 	ended := found("ended", erin, group.Closed, false)
-	if err := l.node.DeleteGroup(ctx, ended, group.Delete{By: group.Caller{Org: acme, Agent: erin}}); err != nil {
+	if err := l.node.Groups.Delete(ctx, ended, group.Delete{By: group.Caller{Org: acme, Agent: erin}}); err != nil {
 		l.t.Fatal(err)
 	}
 	l.pass()
@@ -91,7 +92,7 @@ func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.
 
 func (l *life) invite(id parley.GroupID, by group.Caller, who parley.AgentID) parley.JoinRequestID {
 	l.t.Helper()
-	r := must(l.node.Invite(context.Background(), id, Invitation{
+	r := must(l.node.Groups.Invite(context.Background(), id, Invitation{
 		Invite: group.Invite{By: by, Agent: who, Message: "come"},
 		Notice: func(r *group.Request) Content {
 			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
@@ -105,7 +106,7 @@ func (l *life) invite(id parley.GroupID, by group.Caller, who parley.AgentID) pa
 func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...any)) {
 	t.Helper()
 	ctx := context.Background()
-	told := must(ReadGroup(ctx, node, id, func(s *group.State, _ time.Time) []string {
+	told := must(ReadGroup(ctx, node.Groups, id, func(s *group.State, _ time.Time) []string {
 		b, err := s.MarshalVT()
 		whole := &group.Snapshot{}
 		if err != nil || whole.UnmarshalVT(b) != nil {
@@ -121,11 +122,11 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 	for _, line := range told {
 		say("  %s", line)
 	}
-	settled := must2(node.SettledRequests(ctx, id, parley.JoinRequestID{}, 100))(t)
+	settled := must2(node.Groups.SettledRequests(ctx, id, parley.JoinRequestID{}, 100))(t)
 	for _, r := range settled {
 		say("  settled %s", words(r))
 	}
-	err := node.PublicGroups(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, GroupOwner]) {
+	err := node.Groups.Public(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
 		for g := range all {
 			if g.GroupID() == id {
 				say("  shown as %s", words(g))

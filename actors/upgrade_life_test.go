@@ -18,6 +18,7 @@ import (
 	"parley/actors/agent"
 	"parley/actors/issuer"
 	"parley/actors/org"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/registration"
 	"parley/actors/rules"
@@ -46,14 +47,14 @@ func (l *life) challenge(slug string, difficulty int) *registration.Challenge {
 
 func (l *life) org(slug string) parley.OrgID {
 	l.t.Helper()
-	made := must(l.node.Solve(context.Background(), Solution{Challenge: l.challenge(slug, 0), Nonce: "n", Tier: 1, SecretHash: key(9, slug)}))(l.t)
+	made := must(l.node.Orgs.Register(context.Background(), Solution{Challenge: l.challenge(slug, 0), Nonce: "n", Tier: 1, SecretHash: key(9, slug)}))(l.t)
 	l.pass()
 	return made.Org.OrgID()
 }
 
 func (l *life) agent(owner parley.OrgID, name string) parley.AgentID {
 	l.t.Helper()
-	made := must(l.node.CreateAgent(context.Background(), NewAgent{Create: agent.Create{
+	made := must(l.node.Agents.Create(context.Background(), NewAgent{Create: agent.Create{
 		OrgID: owner, Name: name, SigningKey: key(1, name), EncryptionKey: key(2, name), PollTokenHash: key(3, name),
 	}}))(l.t)
 	l.pass()
@@ -62,7 +63,7 @@ func (l *life) agent(owner parley.OrgID, name string) parley.AgentID {
 
 func (l *life) change(id parley.AgentID, c agent.Command) {
 	l.t.Helper()
-	must(l.node.ChangeAgent(context.Background(), id, c))(l.t)
+	must(l.node.Agents.Change(context.Background(), id, c))(l.t)
 	l.pass()
 }
 
@@ -89,7 +90,7 @@ func (l *life) bindNewKeys(id parley.AgentID) {
 
 func (l *life) send(s DirectSend) *record.Message {
 	l.t.Helper()
-	posted := must(l.node.Send(context.Background(), s))(l.t)
+	posted := must(l.node.Messages.Send(context.Background(), s))(l.t)
 	l.pass()
 	return posted.Message
 }
@@ -98,14 +99,14 @@ func (l *life) reply(from, to parley.OrgID, m *record.Message, text string) *rec
 	l.t.Helper()
 	a := answerTo(from, m, text, "")
 	a.ToOrg = to
-	posted := must(l.node.Reply(context.Background(), a))(l.t)
+	posted := must(l.node.Messages.Reply(context.Background(), a))(l.t)
 	l.pass()
 	return posted.Message
 }
 
 func (l *life) status(m *record.Message, word string) {
 	l.t.Helper()
-	must(l.node.ChangeStatus(context.Background(), ChangeStatus{
+	must(l.node.Messages.ChangeStatus(context.Background(), ChangeStatus{
 		Conversation: m.Conversation(), By: []parley.AgentID{m.Sender(), m.Recipient()}, Status: word, Reason: "because",
 	}))(l.t)
 	l.pass()
@@ -120,16 +121,16 @@ func directBetween(fromOrg, toOrg parley.OrgID, from, to parley.AgentID, text, i
 
 func (l *life) live() {
 	ctx := context.Background()
-	must(l.node.MintKey(ctx, issuer.Mint{Kid: "k1", Public: key(4, "p"), SealedSeed: []byte("sealed")}))(l.t)
+	must(l.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(4, "p"), SealedSeed: []byte("sealed")}))(l.t)
 	acme, globex := l.org("acme"), l.org("globex")
-	if _, err := l.node.Solve(ctx, Solution{Challenge: l.challenge("initech", 60), Nonce: "wrong", Tier: 1}); err == nil {
+	if _, err := l.node.Orgs.Register(ctx, Solution{Challenge: l.challenge("initech", 60), Nonce: "wrong", Tier: 1}); err == nil {
 		l.t.Fatal("a wrong nonce was right")
 	}
-	must(l.node.ChangeOrg(ctx, acme, org.Change{
+	must(l.node.Orgs.Change(ctx, acme, org.Change{
 		Name: proto.String("Acme Ltd."), ContactEmail: org.Clearable{Set: true, Value: "new@acme.example"}, CountryCode: org.Clearable{Set: true, Value: "fr"},
 	}))(l.t)
-	client := must(l.node.AddCredential(ctx, acme, key(8, "second")))(l.t)
-	if err := l.node.RevokeCredential(ctx, acme, client); err != nil {
+	client := must(l.node.Orgs.AddCredential(ctx, acme, key(8, "second")))(l.t)
+	if err := l.node.Orgs.RevokeCredential(ctx, acme, client); err != nil {
 		l.t.Fatal(err)
 	}
 	l.pass()
@@ -168,7 +169,7 @@ func (l *life) live() {
 
 // mark delivers what an agent received but for the newest, and reads the oldest.
 func (l *life) mark(id parley.AgentID) {
-	page := must2(l.node.Inbox(context.Background(), id, 0, 10, "", nil))(l.t)
+	page := must2(l.node.Messages.Inbox(context.Background(), id, 0, 10, "", nil))(l.t)
 	at := l.clock.now().UnixMilli()
 	var marks []journal.RecordReceipt
 	for i, m := range page[1:] {
@@ -178,7 +179,7 @@ func (l *life) mark(id parley.AgentID) {
 		}
 		marks = append(marks, mark)
 	}
-	if err := l.node.Mark(context.Background(), id, marks); err != nil {
+	if err := l.node.Receipts.Record(context.Background(), id, marks); err != nil {
 		l.t.Fatal(err)
 	}
 	l.pass()
@@ -192,7 +193,7 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 	var out strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	streams := streamsOf(t, store)
-	say("signing keys: %s", words(must(node.SigningKeys(context.Background()))(t)))
+	say("signing keys: %s", words(must(node.Keys.Current(context.Background()))(t)))
 	for _, s := range streams[journal.OrgStream] {
 		answersOf(t, node, parley.OrgID(s.ID), say)
 	}
@@ -201,8 +202,8 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 	}
 	for _, s := range streams[journal.ConversationStream] {
 		id := parley.ConversationID(s.ID)
-		say("conversation %s: %s", id, words(must(node.Conversation(context.Background(), id))(t)))
-		page := must2(node.Transcript(context.Background(), id, 0, 100, false, nil))(t)
+		say("conversation %s: %s", id, words(must(node.Messages.Conversation(context.Background(), id))(t)))
+		page := must2(node.Messages.Transcript(context.Background(), id, 0, 100, false, nil))(t)
 		for _, m := range page {
 			say("  %s", messageWords(m))
 		}
@@ -236,11 +237,11 @@ func rowAnswers(t testing.TB, store *persistence.Store, node *Node) string {
 	v.Close()
 	for _, r := range rows[journal.HolderTable] {
 		group, owner := parley.IDFromBytes[parley.GroupID](r.key[:16]), parley.IDFromBytes[parley.OrgID](r.key[16:])
-		say("of organization %s sat in %s: %s", owner, group, must(node.SeatHolder(ctx, group, owner))(t))
+		say("of organization %s sat in %s: %s", owner, group, must(node.Groups.SeatHolder(ctx, group, owner))(t))
 	}
 	for _, r := range rows[journal.SpentTable] {
-		o := must(node.OrgNow(ctx, parley.IDFromBytes[parley.OrgID](r.value)))(t)
-		_, err := node.Solve(ctx, Solution{Nonce: "n", Challenge: &registration.Challenge{
+		o := must(node.Orgs.Current(ctx, parley.IDFromBytes[parley.OrgID](r.value)))(t)
+		_, err := node.Orgs.Register(ctx, Solution{Nonce: "n", Challenge: &registration.Challenge{
 			Text: string(r.key[4:]), Slug: o.GetSlug(), ExpiresMs: (int64(binary.BigEndian.Uint32(r.key))+1)*86_400_000 - 1,
 		}})
 		say("challenge %q of %s: %v", r.key[4:], o.GetSlug(), err)
@@ -278,18 +279,18 @@ func streamsOf(t testing.TB, store *persistence.Store) map[journal.StreamKind][]
 func answersOf(t testing.TB, node *Node, id parley.OrgID, say func(string, ...any)) {
 	t.Helper()
 	ctx := context.Background()
-	o := must(node.OrgNow(ctx, id))(t)
+	o := must(node.Orgs.Current(ctx, id))(t)
 	say("organization %s: %s", id, words(o))
-	say("  by slug %s, first active %s, used today %d", must(node.OrgBySlug(ctx, o.GetSlug()))(t), must(node.FirstActive(ctx, id))(t).AgentID(), must(node.Used(ctx, id))(t))
-	groups, _, err := node.OwnedGroups(ctx, id, 0, 100)
+	say("  by slug %s, first active %s, used today %d", must(node.Orgs.BySlug(ctx, o.GetSlug()))(t), must(node.Agents.FirstActive(ctx, id))(t).AgentID(), must(node.Orgs.Used(ctx, id))(t))
+	groups, _, err := node.Groups.Owned(ctx, id, 0, 100)
 	for _, g := range must(groups, err)(t) {
 		say("  group %s", g)
 	}
 	for _, c := range o.GetCredentials() {
-		say("  by client %s", must(node.OrgByClient(ctx, parley.IDFromBytes[parley.ClientID](c.GetClientId())))(t))
+		say("  by client %s", must(node.Orgs.ByClient(ctx, parley.IDFromBytes[parley.ClientID](c.GetClientId())))(t))
 	}
-	err = node.Agents(ctx, id, func(a *agent.State) bool {
-		say("  agent %s, by name %s", a.AgentID(), must(node.AgentByName(ctx, id, a.GetName()))(t))
+	err = node.Agents.Each(ctx, id, func(a *agent.State) bool {
+		say("  agent %s, by name %s", a.AgentID(), must(node.Agents.ByName(ctx, id, a.GetName()))(t))
 		return true
 	})
 	if err != nil {
@@ -300,28 +301,28 @@ func answersOf(t testing.TB, node *Node, id parley.OrgID, say func(string, ...an
 func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...any)) {
 	t.Helper()
 	ctx := context.Background()
-	a := must(node.Agent(ctx, id))(t)
+	a := must(node.Agents.Get(ctx, id))(t)
 	say("agent %s: %s", id, words(a))
 	for _, k := range a.GetFormerKeys() {
-		say("  by former key %s", must(node.AgentByKid(ctx, parley.Thumbprint(k.GetCurve(), k.GetRaw())))(t))
+		say("  by former key %s", must(node.Agents.ByKid(ctx, parley.Thumbprint(k.GetCurve(), k.GetRaw())))(t))
 	}
-	say("  by key %s %s", must(node.AgentByKid(ctx, parley.Thumbprint(parley.Ed25519, a.GetSigningKey())))(t), must(node.AgentByKid(ctx, parley.Thumbprint(parley.X25519, a.GetEncryptionKey())))(t))
+	say("  by key %s %s", must(node.Agents.ByKid(ctx, parley.Thumbprint(parley.Ed25519, a.GetSigningKey())))(t), must(node.Agents.ByKid(ctx, parley.Thumbprint(parley.X25519, a.GetEncryptionKey())))(t))
 	if hash := a.GetPollTokenHash(); len(hash) > 0 {
-		say("  by poll token %s", must(node.AgentByPollToken(ctx, hash))(t))
+		say("  by poll token %s", must(node.Agents.ByPollToken(ctx, hash))(t))
 	}
-	for _, m := range must2(node.Inbox(ctx, id, 0, 100, "", nil))(t) {
+	for _, m := range must2(node.Messages.Inbox(ctx, id, 0, 100, "", nil))(t) {
 		say("  inbox at %d: %s", m.Position, messageWords(m))
 	}
-	for _, c := range must2(node.Conversations(ctx, id, 0, 100))(t) {
+	for _, c := range must2(node.Messages.Conversations(ctx, id, 0, 100))(t) {
 		say("  takes part in %s, %s", c.ConversationID(), c.GetStatus())
 	}
-	for _, c := range must(node.Concerns(ctx, id))(t) {
+	for _, c := range must(node.Groups.Concerns(ctx, id))(t) {
 		say("  is asked about by %s of %s", c.Request, c.Group)
 	}
-	start := must(node.Resume(ctx, id, parley.MessageID{}, false))(t)
-	say("  its stream begins after %v; %d since noon", start.Last, must(node.CountSince(ctx, id, noon.UnixMilli()))(t))
+	start := must(node.Feeds.Resume(ctx, id, parley.MessageID{}, false))(t)
+	say("  its stream begins after %v; %d since noon", start.Last, must(node.Messages.CountSince(ctx, id, noon.UnixMilli()))(t))
 	answersFrom(t, node, id, a.Owner(), say)
-	following := node.Follow(id, 0, func() {})
+	following := node.Feeds.Follow(id, 0, func() {})
 	defer following.Close()
 	for {
 		entries := must(following.Next(10))(t)
@@ -334,8 +335,8 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 	}
 }
 
-func messageWords(m Message) string {
-	return fmt.Sprintf("%s, marks {%d %d}", words(m.Record), m.Marks.TransferredAt, m.Marks.ReadAt)
+func messageWords(m query.Message) string {
+	return fmt.Sprintf("%s, marks {%d %d}", words(m.Record), m.Receipts.TransferredAt, m.Receipts.ReadAt)
 }
 
 // words is a message of any aggregate in one line, its fields in their order.

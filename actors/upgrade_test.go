@@ -220,17 +220,17 @@ func answered(t *testing.T, dir string, acceptLoss bool, release string) {
 func goesOn(t *testing.T, store *persistence.Store, node *Node) {
 	t.Helper()
 	ctx := context.Background()
-	acme := must(node.OrgBySlug(ctx, "acme"))(t)
-	globex := must(node.OrgBySlug(ctx, "globex"))(t)
-	alice := must(node.AgentByName(ctx, acme, "alice"))(t)
-	bob := must(node.AgentByName(ctx, globex, "bob"))(t)
+	acme := must(node.Orgs.BySlug(ctx, "acme"))(t)
+	globex := must(node.Orgs.BySlug(ctx, "globex"))(t)
+	alice := must(node.Agents.ByName(ctx, acme, "alice"))(t)
+	bob := must(node.Agents.ByName(ctx, globex, "bob"))(t)
 	again := directBetween(acme, globex, alice, bob, "once", "key-1")
-	repeated := must(node.Send(ctx, again))(t)
+	repeated := must(node.Messages.Send(ctx, again))(t)
 	if !repeated.Repeated || string(repeated.Message.GetContent()) != "once" {
 		t.Errorf("a key of then makes %v", repeated.Message)
 	}
-	fresh := must(node.Send(ctx, directBetween(acme, globex, alice, bob, "fresh", "key-2")))(t)
-	page, _, err := node.Inbox(ctx, bob, 0, 1, "", nil)
+	fresh := must(node.Messages.Send(ctx, directBetween(acme, globex, alice, bob, "fresh", "key-2")))(t)
+	page, _, err := node.Messages.Inbox(ctx, bob, 0, 1, "", nil)
 	if err != nil || len(page) != 1 || page[0].Record.MessageID() != fresh.Message.MessageID() {
 		t.Errorf("the newest message is not the last that was sent (%v)", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/delivery"
 	"parley/actors/org"
 	"parley/actors/record"
 	"parley/actors/webhook"
@@ -17,21 +18,21 @@ import (
 func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs parley.OrgID) {
 	ctx := context.Background()
 	sink := &targets{}
-	l.node.courier = sink
+	l.node.Webhooks.Courier = sink
 	create := func(of parley.AgentID, url string, events ...webhook.What) *webhook.State {
-		made := must(l.node.CreateWebhook(ctx, CreateWebhook{
-			ID: l.node.NewWebhookID(of), Agent: of, Org: owner, URL: url, SentURL: "HTTPS" + url[5:], Events: events, Description: "tells", SealedSecret: []byte("sealed"),
+		made := must(l.node.Webhooks.Create(ctx, delivery.CreateWebhook{
+			ID: l.node.Webhooks.NewID(of), Agent: of, Org: owner, URL: url, SentURL: "HTTPS" + url[5:], Events: events, Description: "tells", SealedSecret: []byte("sealed"),
 		}))(l.t)
 		l.pass()
 		return made
 	}
 	change := func(s *webhook.State, c webhook.Command) {
-		must(l.node.ChangeWebhook(ctx, s.WebhookID(), c))(l.t)
+		must(l.node.Webhooks.Change(ctx, s.WebhookID(), c))(l.t)
 		l.pass()
 	}
 	until := func(what string, s *webhook.State, done func(*webhook.State) bool) {
 		l.t.Helper()
-		eventually(l.t, what, func() bool { return done(must(l.node.Webhook(ctx, s.WebhookID(), owner))(l.t)) })
+		eventually(l.t, what, func() bool { return done(must(l.node.Webhooks.Get(ctx, s.WebhookID(), owner))(l.t)) })
 	}
 	say := func(text string) *record.Message {
 		return l.send(directBetween(theirs, owner, other, watched, text, ""))
@@ -40,15 +41,15 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	say("told of")
 	until("it is delivered", hook, func(s *webhook.State) bool { return s.GetDelivered() == 1 })
 	sent := l.send(directBetween(owner, theirs, watched, other, "marked", ""))
-	in := must2(l.node.Inbox(ctx, other, 0, 1, "", nil))(l.t)[0]
-	if err := l.node.Mark(ctx, other, []journal.RecordReceipt{{
+	in := must2(l.node.Messages.Inbox(ctx, other, 0, 1, "", nil))(l.t)[0]
+	if err := l.node.Receipts.Record(ctx, other, []journal.RecordReceipt{{
 		Recipient: other, Message: sent.MessageID(), Position: in.Position, Sender: watched,
 		Receipts: journal.Receipts{TransferredAt: l.clock.now().UnixMilli(), TransferredBy: journal.InboxChannel},
 	}}); err != nil {
 		l.t.Fatal(err)
 	}
 	until("its mark is told", hook, func(s *webhook.State) bool { return s.GetDelivered() >= 2 })
-	if _, err := l.node.ReadUpTo(ctx, other, in.Position, nil); err != nil {
+	if _, err := l.node.Receipts.ReadUpTo(ctx, other, in.Position, nil); err != nil {
 		l.t.Fatal(err)
 	}
 	change(hook, webhook.Rotate{By: owner, SealedSecret: []byte("another")})
@@ -57,10 +58,10 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 		say("fails")
 	}
 	until("it failed", hook, func(s *webhook.State) bool { return s.GetFailed() >= 3 })
-	jobs, _, err := l.node.Deliveries(ctx, hook.WebhookID(), owner, webhook.Failed, 0, 1)
-	must(l.node.RetryDelivery(ctx, hook.WebhookID(), owner, must(jobs, err)(l.t)[0].ID))(l.t)
+	jobs, _, err := l.node.Webhooks.Deliveries(ctx, hook.WebhookID(), owner, webhook.Failed, 0, 1)
+	must(l.node.Webhooks.RetryJob(ctx, hook.WebhookID(), owner, must(jobs, err)(l.t)[0].ID))(l.t)
 	until("it failed again", hook, func(s *webhook.State) bool { return s.GetFailed() >= 3 && len(s.GetUnderWay()) == 0 })
-	must(l.node.TestWebhook(ctx, hook.WebhookID(), owner))(l.t)
+	must(l.node.Webhooks.Test(ctx, hook.WebhookID(), owner))(l.t)
 	change(hook, webhook.Toggle{By: owner})
 	change(hook, webhook.Toggle{By: owner, Active: true})
 	sink.say(hangsOnce())
@@ -75,7 +76,7 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	sink.say(nil)
 	busy := create(watched, "https://sink.example/busy")
 	for range 30 { // so that its state is stored
-		must(l.node.TestWebhook(ctx, busy.WebhookID(), owner))(l.t)
+		must(l.node.Webhooks.Test(ctx, busy.WebhookID(), owner))(l.t)
 	}
 	until("all came", busy, func(s *webhook.State) bool { return s.GetDelivered() >= 30 })
 	l.hold(sink, create(watched, "https://sink.example/held"), owner)
@@ -84,16 +85,16 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	change(hook, webhook.Toggle{By: owner}) // whoever opens the store later attempts nothing
 	change(busy, webhook.Toggle{By: owner})
 	until("nothing is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) == 0 })
-	l.node.transferredStep = 1
-	must(l.node.Resume(ctx, watched, parley.MessageID{}, false))(l.t)
+	l.node.queries.Limits().TransferredStep = 1
+	must(l.node.Feeds.Resume(ctx, watched, parley.MessageID{}, false))(l.t)
 	l.pass()
 	l.terms(theirs)
 }
 
 // hangsOnce keeps silent about one attempt and fails all others, retries too.
-func hangsOnce() func(Delivery) (webhook.Outcome, bool) {
+func hangsOnce() func(delivery.Delivery) (webhook.Outcome, bool) {
 	hung := false
-	return func(d Delivery) (webhook.Outcome, bool) {
+	return func(d delivery.Delivery) (webhook.Outcome, bool) {
 		if !hung {
 			hung = true
 			return hangs(d)
@@ -105,21 +106,21 @@ func hangsOnce() func(Delivery) (webhook.Outcome, bool) {
 // hold has a webhook held by its target and let go by a person.
 func (l *life) hold(sink *targets, hook *webhook.State, owner parley.OrgID) {
 	ctx := context.Background()
-	sink.say(func(Delivery) (webhook.Outcome, bool) {
+	sink.say(func(delivery.Delivery) (webhook.Outcome, bool) {
 		return webhook.Outcome{Unsent: true, RetryAfter: time.Hour}, false
 	})
-	must(l.node.TestWebhook(ctx, hook.WebhookID(), owner))(l.t)
+	must(l.node.Webhooks.Test(ctx, hook.WebhookID(), owner))(l.t)
 	eventually(l.t, "it is held", func() bool {
-		s := must(l.node.Webhook(ctx, hook.WebhookID(), owner))(l.t)
+		s := must(l.node.Webhooks.Get(ctx, hook.WebhookID(), owner))(l.t)
 		return s.GetHeldUntilMs() != 0 && len(s.GetUnderWay()) == 0
 	})
 	sink.say(nil)
-	must(l.node.ChangeWebhook(ctx, hook.WebhookID(), webhook.Toggle{By: owner, Active: true}))(l.t)
+	must(l.node.Webhooks.Change(ctx, hook.WebhookID(), webhook.Toggle{By: owner, Active: true}))(l.t)
 	eventually(l.t, "it is let go", func() bool {
-		s := must(l.node.Webhook(ctx, hook.WebhookID(), owner))(l.t)
+		s := must(l.node.Webhooks.Get(ctx, hook.WebhookID(), owner))(l.t)
 		return s.GetHeldUntilMs() == 0 && s.GetDelivered() == 1
 	})
-	must(l.node.ChangeWebhook(ctx, hook.WebhookID(), webhook.Toggle{By: owner}))(l.t)
+	must(l.node.Webhooks.Change(ctx, hook.WebhookID(), webhook.Toggle{By: owner}))(l.t)
 }
 
 // terms are an operator's, and the word of who has the address.
@@ -133,7 +134,7 @@ func (l *life) terms(of parley.OrgID) {
 		org.Suspend{},
 		org.Resume{},
 	} {
-		must(l.node.SetTerms(context.Background(), of, c))(l.t)
+		must(l.node.Orgs.SetTerms(context.Background(), of, c))(l.t)
 		l.pass()
 	}
 }
@@ -141,9 +142,9 @@ func (l *life) terms(of parley.OrgID) {
 // answersFrom are what owners of webhooks are told.
 func answersFrom(t testing.TB, node *Node, id parley.AgentID, owner parley.OrgID, say func(string, ...any)) {
 	t.Helper()
-	for _, s := range must(node.WebhooksOf(context.Background(), id))(t) {
+	for _, s := range must(node.Webhooks.Of(context.Background(), id))(t) {
 		say("  webhook %s", words(s))
-		page, total, err := node.Deliveries(context.Background(), s.WebhookID(), owner, 0, 0, 100)
+		page, total, err := node.Webhooks.Deliveries(context.Background(), s.WebhookID(), owner, 0, 0, 100)
 		say("  with %d deliveries", total)
 		for _, j := range must(page, err)(t) {
 			say("    delivery %s: %s", j.ID, words(j.Job))

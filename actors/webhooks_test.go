@@ -13,6 +13,8 @@ import (
 	"parley"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/delivery"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/webhook"
 	"parley/persistence"
@@ -21,14 +23,14 @@ import (
 // targets are a courier whose targets answer as they are told to.
 type targets struct {
 	mu     sync.Mutex
-	taken  []Delivery
+	taken  []delivery.Delivery
 	at     []time.Time
-	answer func(Delivery) (o webhook.Outcome, hangs bool)
+	answer func(delivery.Delivery) (o webhook.Outcome, hangs bool)
 	resets int
 	drops  atomic.Int32
 }
 
-func (p *targets) Deliver(d Delivery, done func(webhook.Outcome)) (time.Duration, bool) {
+func (p *targets) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken, p.at = append(p.taken, d), append(p.at, time.Now())
@@ -50,24 +52,26 @@ func (p *targets) Reset(webhook.ID) {
 
 func (p *targets) Drop(webhook.ID) { p.drops.Add(1) }
 
-func (p *targets) say(answer func(Delivery) (webhook.Outcome, bool)) {
+func (p *targets) say(answer func(delivery.Delivery) (webhook.Outcome, bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = answer
 }
 
 // came is what was delivered so far.
-func (p *targets) came() []Delivery {
+func (p *targets) came() []delivery.Delivery {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.taken)
 }
 
-func codes(code int) func(Delivery) (webhook.Outcome, bool) {
-	return func(Delivery) (webhook.Outcome, bool) { return webhook.Outcome{Code: code, Error: "no"}, false }
+func codes(code int) func(delivery.Delivery) (webhook.Outcome, bool) {
+	return func(delivery.Delivery) (webhook.Outcome, bool) {
+		return webhook.Outcome{Code: code, Error: "no"}, false
+	}
 }
 
-func hangs(Delivery) (webhook.Outcome, bool) { return webhook.Outcome{}, true }
+func hangs(delivery.Delivery) (webhook.Outcome, bool) { return webhook.Outcome{}, true }
 
 // hooked is a rig with a courier, two agents and a webhook of the second.
 type hooked struct {
@@ -92,7 +96,7 @@ func newHookedAt(t testing.TB, at *hand) *hooked {
 
 func openHooked(t testing.TB, h *hooked, events []webhook.What, options ...option) *hooked {
 	h.post = &targets{}
-	h.rig = newRig(t, append(options, withTuning(func(n *Node) { n.courier = h.post }))...)
+	h.rig = newRig(t, append(options, withTuning(func(n *Node) { n.Webhooks.Courier = h.post }))...)
 	h.owner, h.ids = h.agents("acme", 3)
 	h.hook = h.watch(h.ids[1], "https://sink.example/a", events...)
 	return h
@@ -100,8 +104,8 @@ func openHooked(t testing.TB, h *hooked, events []webhook.What, options ...optio
 
 func (h *hooked) watch(of parley.AgentID, url string, events ...webhook.What) *webhook.State {
 	h.t.Helper()
-	return must(h.node.CreateWebhook(context.Background(), CreateWebhook{
-		ID: h.node.NewWebhookID(of), Agent: of, Org: h.owner, URL: url, Events: events, SealedSecret: []byte("sealed"),
+	return must(h.node.Webhooks.Create(context.Background(), delivery.CreateWebhook{
+		ID: h.node.Webhooks.NewID(of), Agent: of, Org: h.owner, URL: url, Events: events, SealedSecret: []byte("sealed"),
 	}))(h.t)
 }
 
@@ -126,9 +130,9 @@ func (h *hooked) until(what string, done func() bool) {
 	h.t.Fatalf("never: %s", what)
 }
 
-func (h *hooked) jobs(status webhook.Status) []WebhookJob {
+func (h *hooked) jobs(status webhook.Status) []query.WebhookJob {
 	h.t.Helper()
-	page, total, err := h.node.Deliveries(context.Background(), h.hook.WebhookID(), h.owner, status, 0, 100)
+	page, total, err := h.node.Webhooks.Deliveries(context.Background(), h.hook.WebhookID(), h.owner, status, 0, 100)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -142,7 +146,7 @@ func (h *hooked) jobs(status webhook.Status) []WebhookJob {
 }
 
 func (h *hooked) change(c webhook.Command) (*webhook.State, error) {
-	return h.node.ChangeWebhook(context.Background(), h.hook.WebhookID(), c)
+	return h.node.Webhooks.Change(context.Background(), h.hook.WebhookID(), c)
 }
 
 func TestAWebhookIsToldOfWhatComes(t *testing.T) {
@@ -157,20 +161,20 @@ func TestAWebhookIsToldOfWhatComes(t *testing.T) {
 				}
 			}
 			for i, m := range h.inbox(h.ids[1]) {
-				if m.Marks.AnnouncedAt == 0 || m.Marks.Transferred() {
-					t.Errorf("message %d has marks %+v", i, m.Marks)
+				if m.Receipts.AnnouncedAt == 0 || m.Receipts.Transferred() {
+					t.Errorf("message %d has marks %+v", i, m.Receipts)
 				}
-				found := must(h.node.AnnouncementsOf(context.Background(), h.ids[1], m))(t)
+				found := must(h.node.Webhooks.AnnouncementsOf(context.Background(), h.ids[1], m))(t)
 				if len(found) != 1 || found[0].GetStatus() != webhook.Delivered || len(found[0].GetTries()) != 1 {
 					t.Errorf("message %d is announced by %v", i, found)
 				}
 			}
 			// The sender sees it too, and a stream still brings it.
 			h.until("the mark at the sender's", func() bool {
-				m := must(h.node.Message(context.Background(), said[0].MessageID()))(t)
-				return m.Marks.DeliveredAt() != 0
+				m := must(h.node.Messages.Get(context.Background(), said[0].MessageID()))(t)
+				return m.Receipts.DeliveredAt() != 0
 			})
-			start := must(h.node.Resume(context.Background(), h.ids[1], parley.MessageID{}, false))(t)
+			start := must(h.node.Feeds.Resume(context.Background(), h.ids[1], parley.MessageID{}, false))(t)
 			if !start.OnlyUntransferred || start.After >= h.inbox(h.ids[1])[4].Position {
 				t.Errorf("a stream begins after %d", start.After)
 			}
@@ -183,7 +187,7 @@ func TestAWebhookIsToldOfAllElse(t *testing.T) {
 	sender := h.watch(h.ids[0], "https://sink.example/b", webhook.MessageDelivered, webhook.MessageRead, webhook.ConversationUpdated)
 	m := h.say(1)[0]
 	must(h.reply(answerTo(h.owner, m, "yes", "")))(t)
-	must(h.node.ChangeStatus(context.Background(), ChangeStatus{Conversation: m.Conversation(), By: []parley.AgentID{h.ids[0]}, Status: conversation.Completed.String()}))(t)
+	must(h.node.Messages.ChangeStatus(context.Background(), ChangeStatus{Conversation: m.Conversation(), By: []parley.AgentID{h.ids[0]}, Status: conversation.Completed.String()}))(t)
 	want := map[webhook.ID][]webhook.What{
 		sender.WebhookID(): {webhook.ConversationUpdated},
 		h.hook.WebhookID(): {webhook.ConversationUpdated},
@@ -227,7 +231,7 @@ func TestRetriesFollowTheSchedule(t *testing.T) {
 		t.Fatalf("dead: %v", dead)
 	}
 	h.post.say(nil)
-	must(h.node.RetryDelivery(context.Background(), h.hook.WebhookID(), h.owner, dead[0].ID))(t)
+	must(h.node.Webhooks.RetryJob(context.Background(), h.hook.WebhookID(), h.owner, dead[0].ID))(t)
 	h.until("it is delivered", func() bool { return len(h.jobs(webhook.Delivered)) == 1 })
 	if h.post.resets != 1 {
 		t.Errorf("the target was said to be well %d times", h.post.resets)
@@ -239,7 +243,7 @@ func TestOnlyFailuresEndAWebhook(t *testing.T) {
 	h := newHookedAt(t, newHand(noon))
 	h.post.say(codes(503))
 	now := func() *webhook.State {
-		return must(h.node.Webhook(context.Background(), h.hook.WebhookID(), h.owner))(t)
+		return must(h.node.Webhooks.Get(context.Background(), h.hook.WebhookID(), h.owner))(t)
 	}
 	for day := range 11 {
 		tried := len(h.post.came())
@@ -253,8 +257,8 @@ func TestOnlyFailuresEndAWebhook(t *testing.T) {
 	if _, why, off := now().DisabledAt(); !off || why != webhook.OnlyFailures {
 		t.Errorf("disabled %v: %v", off, why)
 	}
-	a := must(h.node.Agent(context.Background(), h.ids[1]))(t)
-	if told := must(h.node.DisabledWebhooks(context.Background(), a))(t); len(told) != 1 {
+	a := must(h.node.Agents.Get(context.Background(), h.ids[1]))(t)
+	if told := must(h.node.Webhooks.Disabled(context.Background(), a))(t); len(told) != 1 {
 		t.Errorf("the owner is told of %v", told)
 	}
 	tried := len(h.post.came())
@@ -267,7 +271,7 @@ func TestOnlyFailuresEndAWebhook(t *testing.T) {
 	h.post.say(nil)
 	must(h.change(webhook.Toggle{By: h.owner, Active: true}))(t)
 	h.until("what waited is delivered", func() bool { return now().GetFailed() == 0 && now().GetDelivered() > 1 })
-	if told := must(h.node.DisabledWebhooks(context.Background(), a))(t); len(told) != 0 {
+	if told := must(h.node.Webhooks.Disabled(context.Background(), a))(t); len(told) != 0 {
 		t.Errorf("the owner is told of %v", told)
 	}
 }
@@ -277,11 +281,11 @@ func TestAttemptsOfADeadProcessAreMadeAgain(t *testing.T) {
 	h := newHooked(t, 4)
 	h.post.say(hangs)
 	said := h.say(100)
-	h.until("some under way", func() bool { return len(h.post.came()) == attemptsAtOnce })
+	h.until("some under way", func() bool { return len(h.post.came()) == delivery.AttemptsAtOnce })
 	h.restart()
 	h.post.say(nil)
 	h.until("all delivered", func() bool {
-		_, n, _ := h.node.Deliveries(context.Background(), h.hook.WebhookID(), h.owner, webhook.Delivered, 0, 1)
+		_, n, _ := h.node.Webhooks.Deliveries(context.Background(), h.hook.WebhookID(), h.owner, webhook.Delivered, 0, 1)
 		return n == 100
 	})
 	times := map[parley.MessageID]int{}
@@ -299,29 +303,29 @@ func TestWhatAWebhookRefuses(t *testing.T) {
 	h := newHooked(t, 1)
 	ctx, id := context.Background(), h.hook.WebhookID()
 	limit := 1
-	again := CreateWebhook{ID: h.node.NewWebhookID(h.ids[1]), Agent: h.ids[1], Org: h.owner, URL: h.hook.GetUrl(), SealedSecret: []byte("s"), Limit: &limit}
-	if _, err := h.node.CreateWebhook(ctx, again); !errors.Is(err, webhook.ErrDuplicate) {
+	again := delivery.CreateWebhook{ID: h.node.Webhooks.NewID(h.ids[1]), Agent: h.ids[1], Org: h.owner, URL: h.hook.GetUrl(), SealedSecret: []byte("s"), Limit: &limit}
+	if _, err := h.node.Webhooks.Create(ctx, again); !errors.Is(err, webhook.ErrDuplicate) {
 		t.Errorf("twice: %v", err)
 	}
 	again.URL += "b"
-	if _, err := h.node.CreateWebhook(ctx, again); !errors.Is(err, ErrQuotaExceeded) {
+	if _, err := h.node.Webhooks.Create(ctx, again); !errors.Is(err, parley.ErrQuotaExceeded) {
 		t.Errorf("one too many: %v", err)
 	}
 	other := h.org("globex").Org.OrgID()
-	if _, err := h.node.Webhook(ctx, id, other); !errors.Is(err, webhook.ErrUnknown) {
+	if _, err := h.node.Webhooks.Get(ctx, id, other); !errors.Is(err, webhook.ErrUnknown) {
 		t.Errorf("a stranger: %v", err)
 	}
 	if _, err := h.change(webhook.Delete{By: other}); !errors.Is(err, webhook.ErrUnknown) {
 		t.Errorf("a stranger deletes: %v", err)
 	}
-	tested := must(h.node.TestWebhook(ctx, id, h.owner))(t)
+	tested := must(h.node.Webhooks.Test(ctx, id, h.owner))(t)
 	h.until("the test", func() bool { return len(h.jobs(webhook.Delivered)) == 1 })
-	if _, err := h.node.RetryDelivery(ctx, id, h.owner, tested.ID); !errors.Is(err, webhook.ErrDelivered) {
+	if _, err := h.node.Webhooks.RetryJob(ctx, id, h.owner, tested.ID); !errors.Is(err, webhook.ErrDelivered) {
 		t.Errorf("delivered, and again: %v", err)
 	}
 	must(h.change(webhook.Toggle{By: h.owner}))(t)
 	h.say(3)
-	if _, err := h.node.TestWebhook(ctx, id, h.owner); !errors.Is(err, webhook.ErrInactive) {
+	if _, err := h.node.Webhooks.Test(ctx, id, h.owner); !errors.Is(err, webhook.ErrInactive) {
 		t.Errorf("a test while off: %v", err)
 	}
 	must(h.change(webhook.Toggle{By: h.owner, Active: true}))(t)
@@ -331,14 +335,14 @@ func TestWhatAWebhookRefuses(t *testing.T) {
 		t.Errorf("what came while it was off became jobs: %v", all)
 	}
 	must(h.change(webhook.Delete{By: h.owner}))(t)
-	if _, err := h.node.Webhook(ctx, id, h.owner); !errors.Is(err, webhook.ErrUnknown) {
+	if _, err := h.node.Webhooks.Get(ctx, id, h.owner); !errors.Is(err, webhook.ErrUnknown) {
 		t.Errorf("after its end: %v", err)
 	}
 	again.Limit, again.URL = nil, h.hook.GetUrl()
-	h.hook = must(h.node.CreateWebhook(ctx, again))(t)
-	must(h.node.ChangeAgent(ctx, h.ids[1], agent.Revoke{}))(t)
+	h.hook = must(h.node.Webhooks.Create(ctx, again))(t)
+	must(h.node.Agents.Change(ctx, h.ids[1], agent.Revoke{}))(t)
 	h.until("switched off", func() bool {
-		s := must(h.node.Webhook(ctx, again.ID, h.owner))(t)
+		s := must(h.node.Webhooks.Get(ctx, again.ID, h.owner))(t)
 		return s.GetDisabledReason() == webhook.AgentRevoked
 	})
 }

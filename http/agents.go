@@ -27,9 +27,9 @@ func (s agents) listAgents(c *rest.Call, in *api.ListAgents) (rest.Rendered, err
 	if l.After != nil {
 		from = binary.BigEndian.Uint64(l.After) // add knows that it was in an earlier page
 	}
-	agents := s.Node.ActiveAgents
+	agents := s.Node.Agents.EachActive
 	if in.IncludeRevoked {
-		agents = s.Node.AgentsFrom
+		agents = s.Node.Agents.EachFrom
 	}
 	return l.Answer(agents(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
 		one, err := s.agentOf(c.Context(), a)
@@ -53,7 +53,7 @@ func (s agents) createAgent(c *rest.Call, in *api.CreateAgent) (api.Agent, error
 		return api.Agent{}, err
 	}
 	token, hash := s.newPollToken()
-	made, err := s.Node.CreateAgent(c.Context(), actors.NewAgent{
+	made, err := s.Node.Agents.Create(c.Context(), actors.NewAgent{
 		Create: agent.Create{
 			OrgID: c.Caller.Org, Name: in.Name, HumanOversight: in.HumanOversight == nil || *in.HumanOversight,
 			Unlisted: in.Unlisted != nil && *in.Unlisted, SigningKey: keys.signing, EncryptionKey: keys.encryption,
@@ -89,7 +89,7 @@ func (s agents) changeAgent(c *rest.Call, id parley.AgentID, command agent.Comma
 	if _, err := s.ownAgent(c, id); err != nil {
 		return api.Agent{}, err
 	}
-	a, err := s.Node.ChangeAgent(c.Context(), id, command)
+	a, err := s.Node.Agents.Change(c.Context(), id, command)
 	if err != nil {
 		return api.Agent{}, err
 	}
@@ -110,7 +110,7 @@ func (s agents) agentOf(ctx context.Context, a *agent.State) (api.Agent, error) 
 	if at, revoked := a.RevokedAt(); revoked {
 		read.RevokedAt = new(api.At(at))
 	}
-	disabled, unread := s.Node.DisabledWebhooks(ctx, a)
+	disabled, unread := s.Node.Webhooks.Disabled(ctx, a)
 	for _, w := range disabled {
 		read.Warnings = append(read.Warnings, hookWarning(w))
 	}

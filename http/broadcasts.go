@@ -36,8 +36,8 @@ func (s messages) groupByHandle(c *rest.Call, h parley.Handle) (id parley.GroupI
 	err = parley.ErrNotFound
 	if h.Domain == s.Domain {
 		var owner parley.OrgID
-		if owner, err = s.Node.OrgBySlug(c.Context(), h.Slug); err == nil {
-			id, err = s.Node.GroupByName(c.Context(), owner, h.Name)
+		if owner, err = s.Node.Orgs.BySlug(c.Context(), h.Slug); err == nil {
+			id, err = s.Node.Groups.ByName(c.Context(), owner, h.Name)
 		}
 	}
 	if errors.Is(err, parley.ErrNotFound) {
@@ -66,7 +66,7 @@ func (s messages) broadcast(c *rest.Call, in *api.Send, from *agent.State, to pa
 	if request.Rendered, err = writeContent(c, e); err != nil {
 		return actors.Posted{}, err
 	}
-	posted, err := s.Node.Broadcast(c.Context(), request)
+	posted, err := s.Node.Messages.Broadcast(c.Context(), request)
 	if errors.Is(err, group.ErrNotMember) || errors.Is(err, group.ErrDeleted) {
 		// That the sender is none is told only to those who may know of the group.
 		if unknown := s.mayKnow(c, id); errors.Is(unknown, group.ErrUnknown) {

@@ -41,7 +41,7 @@ func (h *harness) guest(slug string) *guest {
 func (g *guest) agent(name string) parley.AgentID {
 	g.h.t.Helper()
 	raw := append([]byte(name), make([]byte, 32)...)[:32]
-	a, err := g.h.node.CreateAgent(g.h.t.Context(), actors.NewAgent{Create: agent.Create{
+	a, err := g.h.node.Agents.Create(g.h.t.Context(), actors.NewAgent{Create: agent.Create{
 		OrgID: g.owner, Name: name, SigningKey: raw, EncryptionKey: raw, PollTokenHash: raw,
 	}})
 	if err != nil {
@@ -129,7 +129,7 @@ func TestClientMarksRefused(t *testing.T) {
 	to, ctx := bob.agent("bob"), t.Context()
 	gone := bob.agent("gone")
 	m, unknown := ann.sends(to), parley.NextID(parley.MessageID{}, time.UnixMilli(1), [10]byte{})
-	if _, err := h.node.ChangeAgent(ctx, gone, agent.Revoke{}); err != nil {
+	if _, err := h.node.Agents.Change(ctx, gone, agent.Revoke{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := bob.Ack(ctx, api.Ack{ID: to, UpTo: &m, IDs: []parley.MessageID{m}}); !errors.Is(err, client.ValidationError) {

@@ -44,7 +44,7 @@ func TestARequestWhoseAnswerWouldBeLostIsNotServed(t *testing.T) {
 		}
 	})
 	await(t, "the request is not answered", func() bool { return h.server.Load().InFlight == 0 })
-	page, _, err := h.node.Inbox(context.Background(), h.to, 0, 10, "", nil)
+	page, _, err := h.node.Messages.Inbox(context.Background(), h.to, 0, 10, "", nil)
 	if err != nil || len(page) != 1 {
 		t.Errorf("%d messages were sent, %v; a request was served whose connection is gone", len(page), err)
 	}

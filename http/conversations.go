@@ -5,6 +5,7 @@ import (
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/query"
 	"parley/http/api"
 	"parley/http/rest"
 )
@@ -14,7 +15,7 @@ var errForeignConversation = parley.ErrNotOwner.Saying("No agent of your organiz
 // conversation is one in which an agent of the caller takes part, and those
 // agents, the initiator first.
 func (s conversations) conversation(c *rest.Call, id parley.ConversationID) (*conversation.State, []*agent.State, error) {
-	state, err := s.Node.Conversation(c.Context(), id)
+	state, err := s.Node.Messages.Conversation(c.Context(), id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -27,7 +28,7 @@ func (s conversations) conversation(c *rest.Call, id parley.ConversationID) (*co
 	}
 	var mine []*agent.State
 	for _, p := range state.GetParticipants() {
-		a, err := s.Node.Agent(c.Context(), p.Agent())
+		a, err := s.Node.Agents.Get(c.Context(), p.Agent())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -109,7 +110,7 @@ func (s conversations) patchStatus(c *rest.Call, in *api.StatusPatch) (api.Conve
 			request.By = append(request.By, a.AgentID())
 		}
 	}
-	state, err := s.Node.ChangeStatus(c.Context(), request)
+	state, err := s.Node.Messages.ChangeStatus(c.Context(), request)
 	if err != nil {
 		return api.Conversation{}, err
 	}
@@ -143,13 +144,13 @@ func (s conversations) transcript(c *rest.Call, in *api.Transcript) (rest.Render
 	if err != nil {
 		return rest.Rendered{}, err
 	}
-	var page []actors.Message
+	var page []query.Message
 	var next uint64
 	room := pageBudget{call: c, viewer: s.viewerOf(c, acting)}
 	if host := state.GroupID(); host.Zero() {
-		page, next, err = s.Node.Transcript(c.Context(), in.ID, from, in.Limit, in.Order == "desc", room.fits)
+		page, next, err = s.Node.Messages.Transcript(c.Context(), in.ID, from, in.Limit, in.Order == "desc", room.fits)
 	} else {
-		page, next, err = s.Node.TranscriptOf(c.Context(), in.ID, host, acting.AgentID(), from, in.Limit, in.Order == "desc", room.fits)
+		page, next, err = s.Node.Messages.TranscriptOf(c.Context(), in.ID, host, acting.AgentID(), from, in.Limit, in.Order == "desc", room.fits)
 	}
 	if err != nil {
 		return rest.Rendered{}, err
@@ -168,7 +169,7 @@ func (s conversations) agentConversations(c *rest.Call, in *api.AgentConversatio
 	if err != nil {
 		return page, err
 	}
-	states, next, err := s.Node.Conversations(c.Context(), in.ID, before, in.Limit)
+	states, next, err := s.Node.Messages.Conversations(c.Context(), in.ID, before, in.Limit)
 	if err != nil {
 		return page, err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/delivery"
 	"parley/actors/webhook"
 	"parley/http/api"
 	"parley/http/auth"
@@ -28,7 +28,7 @@ type CourierOptions struct {
 	// Watch, if set, is called with each attempt before it is handed to the sender. It
 	// gives the traceparent that the post bears, and what is told the result, unless
 	// the sender takes no more. Neither may block.
-	Watch func(actors.Delivery, egress.Target) (traceparent string, ended func(egress.Result))
+	Watch func(delivery.Delivery, egress.Target) (traceparent string, ended func(egress.Result))
 }
 
 // Courier carries deliveries to their targets: it writes what they say, unseals
@@ -39,14 +39,14 @@ type Courier struct{ CourierOptions }
 // NewCourier makes the actors' way out.
 func NewCourier(o CourierOptions) *Courier { return &Courier{o} }
 
-var _ actors.Courier = (*Courier)(nil)
+var _ delivery.Courier = (*Courier)(nil)
 
 // unsealable is what an owner is told whose webhook's secret does not open.
 const unsealable = "the secret of this webhook cannot be read any more: rotate it"
 
 // Deliver hands an attempt to the sender. What can never be sent is an attempt
 // that failed. // spec: Webhook delivery payload
-func (r *Courier) Deliver(d actors.Delivery, done func(webhook.Outcome)) (held time.Duration, taken bool) {
+func (r *Courier) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (held time.Duration, taken bool) {
 	fail := func(text string) (time.Duration, bool) {
 		go done(webhook.Outcome{Error: text, Jitter: r.jitter()}) // the caller may hold a lock
 		return 0, true
@@ -116,7 +116,7 @@ func saying(err error) string {
 // payloadOf is the body of a delivery: exactly the four members of the
 // specification for an event about a message; for all others message_id is null and
 // the id concerned follows. // spec: Webhook delivery payload
-func payloadOf(d actors.Delivery) []byte {
+func payloadOf(d delivery.Delivery) []byte {
 	b := make([]byte, 0, 256)
 	b = append(b, `{"message_id":`...)
 	if d.Message.Zero() || !ofMessage(d.Event) {

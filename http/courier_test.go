@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/delivery"
 	"parley/actors/webhook"
 	"parley/http/auth"
 	"parley/http/egress"
@@ -23,27 +23,27 @@ func TestPayloads(t *testing.T) {
 		none = `{"message_id":null,"agent_id":"00000000-0000-0000-0000-000000000002","event":"`
 		when = `","timestamp":"2026-11-21T09:08:07.006543Z"`
 	)
-	all := actors.Delivery{
+	all := delivery.Delivery{
 		Agent: parley.AgentID(id(2)), Happened: at, Message: parley.MessageID(id(1)), Conversation: parley.ConversationID(id(3)),
 		Group: parley.GroupID(id(4)), Request: parley.JoinRequestID(id(5)),
 	}
 	for _, c := range []struct {
 		event  webhook.What
-		change func(*actors.Delivery)
+		change func(*delivery.Delivery)
 		want   string
 	}{
 		{webhook.MessageReceived, nil, head + "message.received" + when + `}`},
 		{webhook.MessageRead, nil, head + "message.read" + when + `}`},
-		{webhook.MessageDelivered, func(d *actors.Delivery) { *d = actors.Delivery{Agent: d.Agent, Happened: at, Message: d.Message} }, head + "message.delivered" + when + `}`},
+		{webhook.MessageDelivered, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at, Message: d.Message} }, head + "message.delivered" + when + `}`},
 		{
-			webhook.ConversationUpdated, func(d *actors.Delivery) { d.Group, d.Request = parley.GroupID{}, parley.JoinRequestID{} },
+			webhook.ConversationUpdated, func(d *delivery.Delivery) { d.Group, d.Request = parley.GroupID{}, parley.JoinRequestID{} },
 			none + "conversation.updated" + when + `,"conversation_id":"00000000-0000-0000-0000-000000000003"}`,
 		},
 		{
-			webhook.GroupRequestResolved, func(d *actors.Delivery) { d.Conversation = parley.ConversationID{} },
+			webhook.GroupRequestResolved, func(d *delivery.Delivery) { d.Conversation = parley.ConversationID{} },
 			none + "group.request.resolved" + when + `,"group_id":"00000000-0000-0000-0000-000000000004","request_id":"00000000-0000-0000-0000-000000000005"}`,
 		},
-		{webhook.TestEvent, func(d *actors.Delivery) { *d = actors.Delivery{Agent: d.Agent, Happened: at} }, none + "webhook.test" + when + `}`},
+		{webhook.TestEvent, func(d *delivery.Delivery) { *d = delivery.Delivery{Agent: d.Agent, Happened: at} }, none + "webhook.test" + when + `}`},
 	} {
 		d := all
 		if c.change != nil {
@@ -72,12 +72,12 @@ func TestWhatCanNeverBeSentIsAnAttemptThatFailed(t *testing.T) {
 	id := webhook.ID{1}
 	sealed := vault.SealSecret(sealOfHooks, id.Bytes(), []byte("whsec_AAAA"))
 	for name, c := range map[string]struct {
-		d    actors.Delivery
+		d    delivery.Delivery
 		want string
 	}{
-		"a target that is closed now":   {actors.Delivery{Webhook: id, URL: "http://127.0.0.1/", Sealed: [][]byte{sealed}}, "The url must be an https URL."},
-		"an address that is not public": {actors.Delivery{Webhook: id, URL: "https://127.0.0.1/", Sealed: [][]byte{sealed}}, "The url points to a private or reserved address."},
-		"the secret of another webhook": {actors.Delivery{Webhook: webhook.ID{2}, URL: "https://example.com/", Sealed: [][]byte{sealed}}, unsealable},
+		"a target that is closed now":   {delivery.Delivery{Webhook: id, URL: "http://127.0.0.1/", Sealed: [][]byte{sealed}}, "The url must be an https URL."},
+		"an address that is not public": {delivery.Delivery{Webhook: id, URL: "https://127.0.0.1/", Sealed: [][]byte{sealed}}, "The url points to a private or reserved address."},
+		"the secret of another webhook": {delivery.Delivery{Webhook: webhook.ID{2}, URL: "https://example.com/", Sealed: [][]byte{sealed}}, unsealable},
 	} {
 		ended := make(chan webhook.Outcome, 1)
 		if _, taken := courier.Deliver(c.d, func(o webhook.Outcome) { ended <- o }); !taken {
@@ -90,7 +90,7 @@ func TestWhatCanNeverBeSentIsAnAttemptThatFailed(t *testing.T) {
 		}
 	}
 	sender.Shutdown(t.Context())
-	d := actors.Delivery{Webhook: id, URL: "https://example.com/", Sealed: [][]byte{sealed}}
+	d := delivery.Delivery{Webhook: id, URL: "https://example.com/", Sealed: [][]byte{sealed}}
 	if held, taken := courier.Deliver(d, func(webhook.Outcome) { t.Error("called for a delivery that was not taken") }); taken || held <= 0 {
 		t.Errorf("after the end: held %v, taken %v", held, taken)
 	}

@@ -79,7 +79,7 @@ func (s joinRequests) inviter(c *rest.Call, in *api.Invite) (*inviteRun, error) 
 	if v.limit, err = s.seatLimit(c.Context(), g.group.owner); err != nil || g.by.Zero() {
 		return v, err
 	}
-	if v.by, err = s.Node.Agent(c.Context(), g.by); err == nil {
+	if v.by, err = s.Node.Agents.Get(c.Context(), g.by); err == nil {
 		v.byHandle, err = s.handle(c.Context(), v.by)
 	}
 	return v, err
@@ -207,7 +207,7 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 		invitation.Agent = to.AgentID()
 		invitation.Notice = v.notice(to, handle)
 	}
-	r, err = v.service.Node.Invite(v.call.Context(), v.group.ID, invitation)
+	r, err = v.service.Node.Groups.Invite(v.call.Context(), v.group.ID, invitation)
 	return to, r, err
 }
 
@@ -216,7 +216,7 @@ func (v *inviteRun) ask(name string, message *string) (to *agent.State, r *group
 func (s joinRequests) target(c *rest.Call, name string) (a *agent.State, err error) {
 	name = strings.TrimSpace(name)
 	if id, malformed := parley.ParseID[parley.AgentID](name); malformed == nil {
-		a, err = s.Node.Agent(c.Context(), id)
+		a, err = s.Node.Agents.Get(c.Context(), id)
 	} else {
 		a, err = s.agentByHandle(c, name)
 	}
@@ -320,14 +320,14 @@ type priorRequest struct {
 // asked to take in.
 func (s joinRequests) invitedBefore(c *rest.Call, id parley.GroupID) (map[parley.AgentID]*priorRequest, error) {
 	done := map[parley.AgentID]*priorRequest{}
-	live, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, _ time.Time) []*group.Request { return g.Requests() })
+	live, err := actors.ReadGroup(c.Context(), s.Node.Groups, id, func(g *group.State, _ time.Time) []*group.Request { return g.Requests() })
 	if err != nil {
 		return nil, err
 	}
 	all := live
 	for after, more := (parley.JoinRequestID{}), true; more; {
 		var settled []*group.Request
-		if settled, more, err = s.Node.SettledRequests(c.Context(), id, after, settledPage); err != nil {
+		if settled, more, err = s.Node.Groups.SettledRequests(c.Context(), id, after, settledPage); err != nil {
 			return nil, err
 		}
 		all = merge(settled, all)

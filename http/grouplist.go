@@ -76,7 +76,7 @@ func (l *groupList) owned(position []byte) (next []byte, err error) {
 		if l.full() || seen >= groupRowsMax {
 			return binary.BigEndian.AppendUint64(nil, after), nil
 		}
-		ids, following, err := l.service.Node.OwnedGroups(l.call.Context(), l.call.Caller.Org, after, min(room, groupsRead))
+		ids, following, err := l.service.Node.Groups.Owned(l.call.Context(), l.call.Caller.Org, after, min(room, groupsRead))
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (l *groupList) seated(position []byte) (next []byte, err error) {
 
 // seats are the groups that the caller's agents are in, in the order of their ids.
 func (s groups) seats(c *rest.Call) (ids []parley.GroupID, err error) {
-	err = s.Node.ActiveAgents(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
+	err = s.Node.Agents.EachActive(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
 		for _, m := range a.GetGroups() {
 			ids = append(ids, m.GroupID())
 		}

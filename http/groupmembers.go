@@ -52,7 +52,7 @@ func (s groups) memberOf(c *rest.Call, of parley.GroupID, m group.Member) (api.G
 
 // handleOf is the handle of an agent.
 func (s *core) handleOf(ctx context.Context, id parley.AgentID) (*string, error) {
-	a, err := s.Node.Agent(ctx, id)
+	a, err := s.Node.Agents.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s groups) patchMember(c *rest.Call, in *api.MemberPatch) (api.GroupMember,
 		return api.GroupMember{}, err
 	}
 	role, _ := group.ParseRole(in.Role)
-	m, err := s.Node.ChangeRole(c.Context(), in.ID, group.ChangeRole{Agent: in.AgentID, By: by, Role: role})
+	m, err := s.Node.Groups.ChangeRole(c.Context(), in.ID, group.ChangeRole{Agent: in.AgentID, By: by, Role: role})
 	if err != nil {
 		return api.GroupMember{}, err
 	}
@@ -93,7 +93,7 @@ func (s groups) removeMember(c *rest.Call, in *api.RemoveMember) (rest.NoContent
 	if err != nil {
 		return rest.NoContent{}, err
 	}
-	return rest.NoContent{}, s.Node.RemoveMember(c.Context(), in.ID, group.Remove{Agent: in.AgentID, By: by, SeatLimit: limit})
+	return rest.NoContent{}, s.Node.Groups.RemoveMember(c.Context(), in.ID, group.Remove{Agent: in.AgentID, By: by, SeatLimit: limit})
 }
 
 func ownerOf(g *group.State, _ time.Time) parley.OrgID { return g.Org }
@@ -116,7 +116,7 @@ func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 	if in.Message != nil {
 		join.Message = *in.Message
 	}
-	joined, err := s.Node.JoinGroup(c.Context(), in.ID, join)
+	joined, err := s.Node.Groups.Join(c.Context(), in.ID, join)
 	switch {
 	case err != nil:
 		return api.JoinResult{}, err

@@ -99,7 +99,7 @@ func (s joinRequests) completed(c *rest.Call, seen seenRequests) ([]api.JoinRequ
 
 // requestFor is one request as a caller sees it who may know of it.
 func (s joinRequests) requestFor(c *rest.Call, id parley.GroupID, r *group.Request, by group.Caller) (api.JoinRequest, error) {
-	seen, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, now time.Time) seenRequests {
+	seen, err := actors.ReadGroup(c.Context(), s.Node.Groups, id, func(g *group.State, now time.Time) seenRequests {
 		return seenRequests{g.Org, g.Name, []api.JoinRequest{requestOf(g, r, by, now)}}
 	})
 	if err != nil {
@@ -133,7 +133,7 @@ func (s joinRequests) listRequests(c *rest.Call, in *api.ListRequests) (api.Page
 	more := false
 	if in.Status == "all" {
 		var settled []*group.Request
-		if settled, more, err = s.Node.SettledRequests(c.Context(), in.ID, after, in.Limit); err != nil {
+		if settled, more, err = s.Node.Groups.SettledRequests(c.Context(), in.ID, after, in.Limit); err != nil {
 			return page, err
 		}
 		live = merge(settled, live)
@@ -215,7 +215,7 @@ func (s joinRequests) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rende
 	if l.After != nil {
 		from = binary.BigEndian.Uint64(l.After)
 	}
-	return l.Answer(s.Node.ActiveAgents(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
+	return l.Answer(s.Node.Agents.EachActive(c.Context(), c.Caller.Org, from, func(place uint64, a *agent.State) bool {
 		return s.addInvites(l, place, a.AgentID())
 	}))
 }
@@ -223,7 +223,7 @@ func (s joinRequests) listInvites(c *rest.Call, in *api.ListInvites) (rest.Rende
 // addInvites adds the requests about one of the caller's agents, whose place in the
 // roster is given, and reports whether the list goes on.
 func (s joinRequests) addInvites(l *rest.List, place uint64, of parley.AgentID) bool {
-	concerns, err := s.Node.Concerns(l.Call.Context(), of)
+	concerns, err := s.Node.Groups.Concerns(l.Call.Context(), of)
 	if err != nil {
 		return l.Add(nil, nil, err)
 	}
@@ -244,7 +244,7 @@ func (s joinRequests) addInvites(l *rest.List, place uint64, of parley.AgentID) 
 // somebody else's doing.
 func (s joinRequests) inviteOf(c *rest.Call, of parley.AgentID, concern actors.Concern) (*api.JoinRequest, error) {
 	by := group.Caller{Org: c.Caller.Org, Agent: of}
-	seen, err := actors.ReadGroup(c.Context(), s.Node, concern.Group, func(g *group.State, now time.Time) seenRequests {
+	seen, err := actors.ReadGroup(c.Context(), s.Node.Groups, concern.Group, func(g *group.State, now time.Time) seenRequests {
 		seen := seenRequests{owner: g.Org, name: g.Name}
 		if r := g.Request(concern.Request); r != nil && r.Nomination() && !g.Deleted() && !expired(g, r, now) {
 			seen.rows = append(seen.rows, requestOf(g, r, by, now))
@@ -279,7 +279,7 @@ func (s joinRequests) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 	}
 	cast := group.CastVote{Request: in.RequestID, By: by, Approve: in.Vote == api.Approve}
 	if !g.live {
-		_, err := s.Node.SettledRequest(c.Context(), in.ID, in.RequestID)
+		_, err := s.Node.Groups.SettledRequest(c.Context(), in.ID, in.RequestID)
 		if cast.Settled = err == nil; err != nil && !errors.Is(err, parley.ErrNotFound) {
 			return api.VoteResult{}, err
 		}
@@ -287,7 +287,7 @@ func (s joinRequests) vote(c *rest.Call, in *api.Vote) (api.VoteResult, error) {
 	if cast.SeatLimit, err = s.seatLimit(c.Context(), g.owner); err != nil {
 		return api.VoteResult{}, err
 	}
-	voted, err := s.Node.Vote(c.Context(), in.ID, cast)
+	voted, err := s.Node.Groups.Vote(c.Context(), in.ID, cast)
 	if err != nil {
 		return api.VoteResult{}, err
 	}

@@ -59,7 +59,7 @@ func readGroupAs[R any](s *core, c *rest.Call, id parley.GroupID, needed access,
 		err   error
 	}
 	org := c.Caller.Org
-	v, err := actors.ReadGroup(c.Context(), s.Node, id, func(g *group.State, now time.Time) seen {
+	v, err := actors.ReadGroup(c.Context(), s.Node.Groups, id, func(g *group.State, now time.Time) seen {
 		// Who decides by the rules alone needs no standing, while the group is there.
 		if needed != accessNone || g.Deleted() {
 			if err := standingOf(g, org).to(needed, g.Deleted()); err != nil {
@@ -98,7 +98,7 @@ func (s *core) soleAgent(c *rest.Call, name string) (*agent.State, error) {
 	}
 	var sole *agent.State
 	candidates := []string{}
-	err := s.Node.ActiveAgents(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
+	err := s.Node.Agents.EachActive(c.Context(), c.Caller.Org, 0, func(_ uint64, a *agent.State) bool {
 		sole, candidates = a, append(candidates, a.AgentID().String())
 		return len(candidates) < candidatesMax
 	})
@@ -124,7 +124,7 @@ func (s *core) likelyCaller(c *rest.Call, name string) (group.Caller, error) {
 
 // seatLimit is how many members a group of an owner may have.
 func (s *core) seatLimit(ctx context.Context, owner parley.OrgID) (*int, error) {
-	o, err := s.Node.Org(ctx, owner)
+	o, err := s.Node.Orgs.Get(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (s *core) seatLimit(ctx context.Context, owner parley.OrgID) (*int, error) 
 
 // groupHandle is #name@slug.domain.
 func (s *core) groupHandle(ctx context.Context, owner parley.OrgID, name string) (string, error) {
-	o, err := s.Node.Org(ctx, owner)
+	o, err := s.Node.Orgs.Get(ctx, owner)
 	if err != nil {
 		return "", err
 	}
@@ -197,7 +197,7 @@ func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated
 	if in.Visibility != nil {
 		found.Public = *in.Visibility == api.PublicGroups
 	}
-	made, err := s.Node.CreateGroup(c.Context(), actors.NewGroup{
+	made, err := s.Node.Groups.Create(c.Context(), actors.NewGroup{
 		Found: found, Limit: s.allowed(c.Caller, quotaGroups), Key: in.IdempotencyKey,
 	})
 	if err != nil {
@@ -214,7 +214,7 @@ func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated
 // madeGroup is a group that the caller has made, by this request or an earlier
 // one with its key.
 func (s groups) madeGroup(c *rest.Call, made actors.GroupMade) (seenGroup, error) {
-	g, err := actors.ReadGroup(c.Context(), s.Node, made.ID, seeGroup)
+	g, err := actors.ReadGroup(c.Context(), s.Node.Groups, made.ID, seeGroup)
 	if errors.Is(err, group.ErrUnknown) { // its founder went elsewhere meanwhile
 		err = group.ErrIsolationConflict
 	}
@@ -248,7 +248,7 @@ func (s groups) patchGroup(c *rest.Call, in *api.GroupPatch) (api.Group, error) 
 	if in.Visibility != nil {
 		change.Public = new(*in.Visibility == api.PublicGroups)
 	}
-	if err := s.Node.ChangeGroup(c.Context(), in.ID, change); err != nil {
+	if err := s.Node.Groups.Change(c.Context(), in.ID, change); err != nil {
 		return api.Group{}, err
 	}
 	g, err := s.readGroup(c, in.ID)
@@ -270,7 +270,7 @@ func (s groups) deleteGroup(c *rest.Call, in *api.DeleteGroup) (rest.NoContent, 
 		err = s.mayKnow(c, in.ID)
 	}
 	if err == nil {
-		err = s.Node.DeleteGroup(c.Context(), in.ID, group.Delete{By: by})
+		err = s.Node.Groups.Delete(c.Context(), in.ID, group.Delete{By: by})
 	}
 	return rest.NoContent{}, err
 }

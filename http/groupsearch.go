@@ -10,7 +10,7 @@ import (
 
 	"parley/http/rest"
 
-	"parley/actors"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/api"
 )
@@ -36,11 +36,11 @@ func (s groupDirectory) getProfile(c *rest.Call, in *api.GetProfile) (api.GroupP
 // // spec: Directory and discovery (all public, no auth)
 func (s groupDirectory) findGroups(c *rest.Call, in *api.FindGroups) (api.Page[api.GroupProfile], error) {
 	page := api.Page[api.GroupProfile]{Items: []api.GroupProfile{}}
-	query := ""
+	words := ""
 	if in.Query != nil {
-		query = strings.TrimSpace(*in.Query)
+		words = strings.TrimSpace(*in.Query)
 	}
-	list := "directory groups " + query
+	list := "directory groups " + words
 	position, err := s.lists.Position(list, in.Cursor, groupWalkShort, groupWalkLong)
 	if err != nil {
 		return page, err
@@ -50,8 +50,8 @@ func (s groupDirectory) findGroups(c *rest.Call, in *api.FindGroups) (api.Page[a
 		return page, err
 	}
 	defer leave()
-	l := newWalkStep(groupWalkOf(position), newSearch(query), in.Limit, s.searchWork)
-	err = s.Node.PublicGroups(c.Context(), l.walk.beyond, func(groups iter.Seq2[*record.PublicGroup, actors.GroupOwner]) {
+	l := newWalkStep(groupWalkOf(position), newSearch(words), in.Limit, s.searchWork)
+	err = s.Node.Groups.Public(c.Context(), l.walk.beyond, func(groups iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
 		l.scan(groups, s.Domain)
 		if !s.queriesLinger {
 			leave() // before the disk is waited for, and the socket

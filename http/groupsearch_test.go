@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/journal"
 )
@@ -345,9 +345,9 @@ func TestAWalkIsRanked(t *testing.T) {
 // compare, non-ASCII text and the state of an owner longer to read, so that a request
 // looks at fewer groups with them.
 func TestComparingIsWork(t *testing.T) {
-	looked := func(query, text string, owner actors.GroupOwner) (n int) {
-		l := newWalkStep(groupWalk{}, newSearch(query), 20, searchWork)
-		l.scan(func(yield func(*record.PublicGroup, actors.GroupOwner) bool) {
+	looked := func(words, text string, owner query.GroupOwner) (n int) {
+		l := newWalkStep(groupWalk{}, newSearch(words), 20, searchWork)
+		l.scan(func(yield func(*record.PublicGroup, query.GroupOwner) bool) {
 			for n = 0; ; n++ {
 				id := binary.BigEndian.AppendUint64(make([]byte, 8), uint64(1+n))
 				if !yield(&record.PublicGroup{Id: id, Org: id, Name: "team", Description: text}, owner) {
@@ -357,7 +357,7 @@ func TestComparingIsWork(t *testing.T) {
 		}, "home.example")
 		return n
 	}
-	first := actors.GroupOwner{Slug: "first"}
+	first := query.GroupOwner{Slug: "first"}
 	for what, c := range map[string]struct{ query, plain, costly string }{
 		"misspelt":  {"abcdefgz", strings.Repeat("stuvwxyz ", 200), strings.Repeat("abcdefgh ", 200)},
 		"not ASCII": {"abcdefgz", strings.Repeat("stuvwxyz ", 200), strings.Repeat("αβγδ ", 200)},
@@ -368,7 +368,7 @@ func TestComparingIsWork(t *testing.T) {
 		}
 	}
 	for _, slug := range []string{"first", ""} { // also of owners that are no more
-		plain, costly := looked("abc", "", actors.GroupOwner{Slug: slug}), looked("abc", "", actors.GroupOwner{Slug: slug, Read: true})
+		plain, costly := looked("abc", "", query.GroupOwner{Slug: slug}), looked("abc", "", query.GroupOwner{Slug: slug, Read: true})
 		if plain < 2*costly || costly < 10 {
 			t.Errorf("a request looks at %d groups whose owners are read, at %d whose owners are at hand", costly, plain)
 		}

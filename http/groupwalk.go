@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/api"
 )
@@ -91,7 +91,7 @@ func newWalkStep(w groupWalk, sought *search, limit, work int) *walkStep {
 }
 
 // scan goes through groups until they, the work or the page end.
-func (l *walkStep) scan(groups iter.Seq2[*record.PublicGroup, actors.GroupOwner], domain string) {
+func (l *walkStep) scan(groups iter.Seq2[*record.PublicGroup, query.GroupOwner], domain string) {
 	for g, owner := range groups {
 		if !l.begin(g.GroupID(), len(g.GetName())+len(g.GetDescription())) {
 			break

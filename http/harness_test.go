@@ -195,7 +195,7 @@ func (h *harness) register() {
 	challenge := &registration.Challenge{
 		Text: "home", Email: "home@example.org", Slug: "home", OrgName: "home", ExpiresMs: time.Now().Add(time.Hour).UnixMilli(),
 	}
-	made, err := h.node.Solve(ctx, actors.Solution{Challenge: challenge, Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
+	made, err := h.node.Orgs.Register(ctx, actors.Solution{Challenge: challenge, Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func (h *harness) register() {
 func (h *harness) agent(name string) parley.AgentID {
 	h.t.Helper()
 	raw := append([]byte(name), make([]byte, 32)...)[:32]
-	a, err := h.node.CreateAgent(context.Background(), actors.NewAgent{Create: agent.Create{
+	a, err := h.node.Agents.Create(context.Background(), actors.NewAgent{Create: agent.Create{
 		OrgID: h.owner, Name: name, SigningKey: raw, EncryptionKey: raw, PollTokenHash: raw,
 	}})
 	if err != nil {
@@ -227,7 +227,7 @@ func (h *harness) token(client parley.ClientID) string {
 // send has from tell to a number.
 func (h *harness) send(from, to parley.AgentID, n int) *record.Message {
 	h.t.Helper()
-	p, err := h.node.Send(context.Background(), actors.DirectSend{
+	p, err := h.node.Messages.Send(context.Background(), actors.DirectSend{
 		Content: actors.Content{Type: "svc.v1.dm", Rendered: fmt.Appendf(nil, `"n":%d`, n), FromOrg: h.owner, ToOrg: h.owner},
 		From:    from, To: to, ToKnown: true,
 	})

@@ -22,13 +22,13 @@ import (
 // member, the first admin, or else one that has left.
 func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (mine []*agent.State, err error) {
 	host, org := state.GroupID(), c.Caller.Org
-	ids, err := actors.ReadGroup(c.Context(), s.Node, host, func(g *group.State, _ time.Time) []parley.AgentID {
+	ids, err := actors.ReadGroup(c.Context(), s.Node.Groups, host, func(g *group.State, _ time.Time) []parley.AgentID {
 		return firstMembers(g, org)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if began, err := s.Node.Agent(c.Context(), initiatorOf(state)); err == nil && began.Owner() == org {
+	if began, err := s.Node.Agents.Get(c.Context(), initiatorOf(state)); err == nil && began.Owner() == org {
 		mine = append(mine, began)
 	} else if err != nil && !errors.Is(err, parley.ErrNotFound) {
 		return nil, err
@@ -37,7 +37,7 @@ func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (min
 		if id == initiatorOf(state) {
 			continue
 		}
-		a, err := s.Node.Agent(c.Context(), id)
+		a, err := s.Node.Agents.Get(c.Context(), id)
 		if err != nil {
 			return nil, err
 		}
@@ -46,11 +46,11 @@ func (s conversations) seatHolders(c *rest.Call, state *conversation.State) (min
 	if len(mine) > 0 {
 		return mine, nil
 	}
-	holder, err := s.Node.SeatHolder(c.Context(), host, org)
+	holder, err := s.Node.Groups.SeatHolder(c.Context(), host, org)
 	if err != nil || holder.Zero() {
 		return nil, err
 	}
-	a, err := s.Node.Agent(c.Context(), holder)
+	a, err := s.Node.Agents.Get(c.Context(), holder)
 	return []*agent.State{a}, err
 }
 
@@ -84,7 +84,7 @@ func (s conversations) takesPart(c *rest.Call, state *conversation.State, a *age
 	if state.Role(a.AgentID()) != conversation.NoRole || state.GroupID().Zero() {
 		return state.Role(a.AgentID()) != conversation.NoRole, nil
 	}
-	return s.Node.HadSeat(c.Context(), state.GroupID(), a.AgentID())
+	return s.Node.Groups.HadSeat(c.Context(), state.GroupID(), a.AgentID())
 }
 
 // participantKeys are the lengths of the keys of participants: of the initiator of
@@ -114,7 +114,7 @@ func (s conversations) attendance(l *rest.List, state *conversation.State) error
 		seated  bool
 	}
 	c := l.Call
-	now, err := actors.ReadGroup(c.Context(), s.Node, state.GroupID(), func(g *group.State, _ time.Time) seen {
+	now, err := actors.ReadGroup(c.Context(), s.Node.Groups, state.GroupID(), func(g *group.State, _ time.Time) seen {
 		return seen{slices.Clone(g.Members()), g.Seats(c.Caller.Org)}
 	})
 	if err != nil {
@@ -151,7 +151,7 @@ func (s conversations) attendance(l *rest.List, state *conversation.State) error
 // companyOf are a former member's agents in a group with those with whom they share
 // rows of the conversation, and since when as far as that is known.
 func (s conversations) companyOf(c *rest.Call, state *conversation.State) (map[parley.AgentID]time.Time, error) {
-	company, err := s.Node.Company(c.Context(), state.ConversationID(), state.GroupID(), c.Caller.Org)
+	company, err := s.Node.Groups.Company(c.Context(), state.ConversationID(), state.GroupID(), c.Caller.Org)
 	for agent, since := range company {
 		if since.IsZero() {
 			company[agent] = state.CreatedAt()

@@ -106,7 +106,7 @@ func (s agentKeys) bindKeys(c *rest.Call, in *api.BindKeys) (api.BoundKeys, erro
 	if err != nil {
 		return api.BoundKeys{}, err
 	}
-	a, err := s.Node.ChangeAgent(c.Context(), in.ID, agent.BindKeys{Proof: proof})
+	a, err := s.Node.Agents.Change(c.Context(), in.ID, agent.BindKeys{Proof: proof})
 	if err != nil {
 		return api.BoundKeys{}, err
 	}
@@ -157,7 +157,7 @@ func (s agentKeys) retireKey(c *rest.Call, in *api.RetireKey) (api.KeyRecord, er
 	if _, err := s.ownAgent(c, in.ID); err != nil {
 		return api.KeyRecord{}, err
 	}
-	a, err := s.Node.ChangeAgent(c.Context(), in.ID, agent.RetireKey{Kid: in.Kid})
+	a, err := s.Node.Agents.Change(c.Context(), in.ID, agent.RetireKey{Kid: in.Kid})
 	if err != nil {
 		return api.KeyRecord{}, err
 	}
@@ -215,7 +215,7 @@ func (s agentKeys) publicAgent(c *rest.Call, name string) (a *agent.State, err e
 		if malformed != nil {
 			return nil, &rest.SchemaError{Faults: []rest.FieldError{{Loc: []any{"path", "id"}, Msg: rest.MsgUUID, Type: rest.FaultUUIDParsing}}}
 		}
-		a, err = s.Node.Agent(c.Context(), id)
+		a, err = s.Node.Agents.Get(c.Context(), id)
 	}
 	if errors.Is(err, parley.ErrNotFound) || (err == nil && a.Revoked()) {
 		return nil, errUnknownAgent
@@ -241,7 +241,7 @@ func (s agentKeys) keysOf(c *rest.Call, a *agent.State) (api.AgentKeys, error) {
 func (s agentKeys) batchKeys(c *rest.Call, in *api.GetBatchKeys) (rest.Rendered, error) {
 	batch, changed := api.BatchKeys{Keys: map[parley.AgentID]api.AgentKeys{}}, time.Unix(s.started, 0)
 	for _, id := range in.IDs {
-		a, err := s.Node.Agent(c.Context(), id)
+		a, err := s.Node.Agents.Get(c.Context(), id)
 		if errors.Is(err, parley.ErrNotFound) || (err == nil && a.Revoked()) {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"parley"
 	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/api"
 	"parley/http/auth"
@@ -66,7 +67,7 @@ func (s messages) renderPosted(c *rest.Call, p actors.Posted, from *agent.State)
 	notePosted(c, p)
 	v := s.viewerOf(c, from)
 	out := c.Render(v.sizeBound(p.Message), func(b []byte) []byte {
-		return appendMessage(b, actors.Message{Record: p.Message, Marks: p.Marks}, v)
+		return appendMessage(b, query.Message{Record: p.Message, Receipts: p.Receipts}, v)
 	})
 	if p.Repeated {
 		out.Code = 200
@@ -107,7 +108,7 @@ func (s messages) send(c *rest.Call, in *api.Send, from *agent.State, via string
 	if request.Content, err = s.contentOf(c, e, from, to); err != nil {
 		return actors.Posted{}, err
 	}
-	return s.Node.Send(c.Context(), request)
+	return s.Node.Messages.Send(c.Context(), request)
 }
 
 // sender is whom from_handle names, else whom the header does, else the
@@ -125,7 +126,7 @@ func (s *core) actingOrFirst(c *rest.Call, name string) (*agent.State, error) {
 	if name != "" {
 		return s.acting(c, name)
 	}
-	a, err := s.Node.FirstActive(c.Context(), c.Caller.Org)
+	a, err := s.Node.Agents.FirstActive(c.Context(), c.Caller.Org)
 	if errors.Is(err, parley.ErrNotFound) {
 		return nil, errAgentRequired.With("candidates", []string{})
 	}
@@ -134,7 +135,7 @@ func (s *core) actingOrFirst(c *rest.Call, name string) (*agent.State, error) {
 
 func (s messages) recipient(c *rest.Call, in *api.Send) (*agent.State, error) {
 	if in.ToAgentID != nil {
-		return s.Node.Agent(c.Context(), *in.ToAgentID)
+		return s.Node.Agents.Get(c.Context(), *in.ToAgentID)
 	}
 	return s.agentByHandle(c, *in.ToHandle)
 }
@@ -145,7 +146,7 @@ func (s messages) parentOf(c *rest.Call, in *api.Send, from *agent.State) (id pa
 		return id, fact, nil
 	}
 	id, fact.Named = *in.ParentConversationID, true
-	parent, err := s.Node.Conversation(c.Context(), id)
+	parent, err := s.Node.Messages.Conversation(c.Context(), id)
 	if errors.Is(err, parley.ErrNotFound) {
 		return id, fact, nil
 	}
@@ -246,8 +247,8 @@ func (s messages) attestationKey(c *rest.Call, kid string) (key []byte, known bo
 		wanted = fragment
 	} else {
 		var id parley.AgentID
-		if id, err = s.Node.AgentByKid(c.Context(), kid); err == nil {
-			a, err = s.Node.Agent(c.Context(), id)
+		if id, err = s.Node.Agents.ByKid(c.Context(), kid); err == nil {
+			a, err = s.Node.Agents.Get(c.Context(), id)
 		}
 	}
 	if errors.Is(err, parley.ErrNotFound) || errors.Is(err, parley.ErrBadHandle) {
@@ -278,7 +279,7 @@ func (s messages) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, erro
 			return rest.Rendered{}, err
 		}
 	}
-	original, err := s.Node.UnmarkedFor(c.Context(), in.ID.Slot(), in.ID)
+	original, err := s.Node.Messages.GetRecord(c.Context(), in.ID.Slot(), in.ID)
 	if original, err = readable(c, original, err); err != nil {
 		return rest.Rendered{}, err
 	}
@@ -303,7 +304,7 @@ func (s messages) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, erro
 	if request.From == original.Record.Recipient() {
 		mine := original
 		if mine.Position == 0 { // the replier lives in another home than the conversation
-			if mine, err = s.Node.UnmarkedFor(c.Context(), request.From.Slot(), request.Original); err != nil {
+			if mine, err = s.Node.Messages.GetRecord(c.Context(), request.From.Slot(), request.Original); err != nil {
 				return rest.Rendered{}, err
 			}
 		}
@@ -312,7 +313,7 @@ func (s messages) replyMessage(c *rest.Call, in *api.Reply) (rest.Rendered, erro
 	if request.Content, err = s.contentOf(c, e, from, to); err != nil {
 		return rest.Rendered{}, err
 	}
-	posted, err := s.Node.Reply(c.Context(), request)
+	posted, err := s.Node.Messages.Reply(c.Context(), request)
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -337,19 +338,19 @@ func (s messages) ends(c *rest.Call, r *record.Message, named *agent.State) (fro
 	default:
 		return nil, nil, parley.ErrNotOwner.Saying("The acting agent takes no part in this conversation.")
 	}
-	if from, err = s.Node.Agent(c.Context(), mine); err != nil {
+	if from, err = s.Node.Agents.Get(c.Context(), mine); err != nil {
 		return nil, nil, err
 	}
 	if from.Revoked() {
 		return nil, nil, errActingAgent
 	}
-	to, err = s.Node.Agent(c.Context(), other)
+	to, err = s.Node.Agents.Get(c.Context(), other)
 	return from, to, err
 }
 
 // readable judges a message that was read: the caller's organization must own
 // an end of it.
-func readable(c *rest.Call, m actors.Message, err error) (actors.Message, error) {
+func readable(c *rest.Call, m query.Message, err error) (query.Message, error) {
 	switch {
 	case errors.Is(err, parley.ErrNotFound):
 		return m, errUnknownMessage
@@ -371,7 +372,7 @@ func (s inbox) getMessage(c *rest.Call, in *api.GetMessage) (rest.Rendered, erro
 			return rest.Rendered{}, err
 		}
 	}
-	m, err := s.Node.Message(c.Context(), in.ID)
+	m, err := s.Node.Messages.Get(c.Context(), in.ID)
 	if m, err = readable(c, m, err); err != nil {
 		return rest.Rendered{}, err
 	}
@@ -407,7 +408,7 @@ func (s inbox) inbox(c *rest.Call, in *api.Inbox) (rest.Rendered, error) {
 		return rest.Rendered{}, err
 	}
 	room := pageBudget{call: c, viewer: viewer{c.Caller.Org, in.ID, s.core}}
-	page, next, err := s.Node.Inbox(c.Context(), in.ID, before, in.Limit, only, room.fits)
+	page, next, err := s.Node.Messages.Inbox(c.Context(), in.ID, before, in.Limit, only, room.fits)
 	if err != nil {
 		return rest.Rendered{}, err
 	}

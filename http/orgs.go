@@ -12,12 +12,12 @@ import (
 
 // getOrg is the organization's record. // spec: Organization
 func (s orgs) getOrg(c *rest.Call, _ *api.Nothing) (api.Org, error) {
-	o, err := s.Node.OrgNow(c.Context(), c.Caller.Org)
+	o, err := s.Node.Orgs.Current(c.Context(), c.Caller.Org)
 	return orgOf(o), err
 }
 
 func (s orgs) patchOrg(c *rest.Call, in *api.OrgPatch) (api.Org, error) {
-	o, err := s.Node.ChangeOrg(c.Context(), c.Caller.Org, org.Change{
+	o, err := s.Node.Orgs.Change(c.Context(), c.Caller.Org, org.Change{
 		Name: in.Name, ContactEmail: org.Clearable(in.ContactEmail), CountryCode: org.Clearable(in.CountryCode), Slug: in.Slug,
 	})
 	return orgOf(o), err
@@ -42,11 +42,11 @@ func orNull(text string) *string {
 
 // quotas are the limits of the organization's tier and what is used of them.
 func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
-	o, err := s.Node.OrgNow(c.Context(), c.Caller.Org)
+	o, err := s.Node.Orgs.Current(c.Context(), c.Caller.Org)
 	if err != nil {
 		return api.Quotas{}, err
 	}
-	sent, err := s.Node.Used(c.Context(), c.Caller.Org)
+	sent, err := s.Node.Orgs.Used(c.Context(), c.Caller.Org)
 	if err != nil {
 		return api.Quotas{}, err
 	}
@@ -66,7 +66,7 @@ func (s orgs) quotas(c *rest.Call, _ *api.Nothing) (api.Quotas, error) {
 func (s orgs) createCredentials(c *rest.Call, _ *api.CreateCredentials) (api.Credentials, error) {
 	secret := auth.NewSecret(s.Entropy)
 	hash := auth.HashSecret(secret)
-	client, err := s.Node.AddCredential(c.Context(), c.Caller.Org, hash[:])
+	client, err := s.Node.Orgs.AddCredential(c.Context(), c.Caller.Org, hash[:])
 	if err != nil {
 		return api.Credentials{}, err
 	}
@@ -77,7 +77,7 @@ func (s orgs) createCredentials(c *rest.Call, _ *api.CreateCredentials) (api.Cre
 }
 
 func (s orgs) deleteCredentials(c *rest.Call, in *api.DeleteCredentials) (rest.NoContent, error) {
-	err := s.Node.RevokeCredential(c.Context(), c.Caller.Org, in.ClientID)
+	err := s.Node.Orgs.RevokeCredential(c.Context(), c.Caller.Org, in.ClientID)
 	if err == nil {
 		s.streams.endIf(func(st *agentStream) bool { return st.caller.ClientID == in.ClientID })
 	}

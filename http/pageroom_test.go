@@ -8,7 +8,7 @@ import (
 	"parley/http/rest"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/journal"
 )
@@ -54,7 +54,7 @@ func TestSizeBoundHolds(t *testing.T) {
 		"copy":      {stored(other, h.owner, long.Bytes()), 460},
 	} {
 		v := viewer{org: h.owner, service: h.service.core}
-		takes := len(appendMessage(nil, actors.Message{Record: c.record, Marks: read}, v))
+		takes := len(appendMessage(nil, query.Message{Record: c.record, Receipts: read}, v))
 		if bound := v.sizeBound(c.record); takes > bound || takes+c.slack < bound {
 			t.Errorf("%s: takes %d bytes, %d are counted", what, takes, bound)
 		}

@@ -55,7 +55,7 @@ func (s agents) poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
 		return api.PollCount{}, err
 	}
 	c.SetHeader("Cache-Control", "no-store")
-	id, err := s.Node.AgentByPollToken(c.Context(), hash[:])
+	id, err := s.Node.Agents.ByPollToken(c.Context(), hash[:])
 	if errors.Is(err, parley.ErrNotFound) {
 		return api.PollCount{}, errUnknownToken
 	}
@@ -66,6 +66,6 @@ func (s agents) poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
 	if in.Since != nil {
 		since = in.Since.Time
 	}
-	count, err := s.Node.CountSince(c.Context(), id, since.UnixMilli())
+	count, err := s.Node.Messages.CountSince(c.Context(), id, since.UnixMilli())
 	return api.PollCount{Count: count}, err
 }

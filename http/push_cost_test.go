@@ -14,7 +14,7 @@ import (
 
 // tell sends the recipient a message past the door.
 func (h *wired) tell() {
-	_, err := h.node.Send(context.Background(), actors.DirectSend{
+	_, err := h.node.Messages.Send(context.Background(), actors.DirectSend{
 		Content: actors.Content{Type: "svc.v1.dm", Rendered: h.rendered(), FromOrg: h.owner, ToOrg: h.owner},
 		From:    h.from, To: h.to, ToKnown: true,
 	})

@@ -121,7 +121,7 @@ func guessFaults(t *testing.T, h *harness) (faults []string) {
 	*inside[func(*rest.Call) error](h.server, "judge") = h.service.Admit
 	p, secret := h.tenant("acme"), "a secret"
 	hash := auth.HashSecret(secret)
-	victim, err := h.node.AddCredential(t.Context(), p.owner, hash[:])
+	victim, err := h.node.Orgs.AddCredential(t.Context(), p.owner, hash[:])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func termsFaults(t *testing.T, h *harness, p *tenant) (faults []string) {
 	}
 	set := func(c org.Command) {
 		t.Helper()
-		if _, err := h.node.SetTerms(t.Context(), p.owner, c); err != nil {
+		if _, err := h.node.Orgs.SetTerms(t.Context(), p.owner, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -395,7 +395,7 @@ func TestGuessesAtOnce(t *testing.T) {
 	h.service.rates = newRates(Rates{TokenFailures: 5}, h.service.Clock)
 	p, secret := h.tenant("acme"), "a secret"
 	hash := auth.HashSecret(secret)
-	client, err := h.node.AddCredential(t.Context(), p.owner, hash[:])
+	client, err := h.node.Orgs.AddCredential(t.Context(), p.owner, hash[:])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,20 +8,20 @@ import (
 	"parley/http/rest"
 
 	"parley"
-	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/query"
 	"parley/http/api"
 	"parley/journal"
 )
 
 // carry receipts a message as delivered to its recipient by a channel, 0 for none
 // that carries, and as read if so.
-func (s inbox) carry(c *rest.Call, m actors.Message, by journal.Channel, reads bool) (actors.Message, error) {
-	if m.Marks.ReadAt != 0 || (m.Marks.TransferredAt != 0 && !reads) {
+func (s inbox) carry(c *rest.Call, m query.Message, by journal.Channel, reads bool) (query.Message, error) {
+	if m.Receipts.ReadAt != 0 || (m.Receipts.TransferredAt != 0 && !reads) {
 		return m, nil
 	}
 	to := m.Record.Recipient()
-	m, err := s.Node.MessageFor(c.Context(), to.Slot(), m.Record.MessageID())
+	m, err := s.Node.Messages.GetFor(c.Context(), to.Slot(), m.Record.MessageID())
 	if err != nil {
 		return m, err
 	}
@@ -32,9 +32,9 @@ func (s inbox) carry(c *rest.Call, m actors.Message, by journal.Channel, reads b
 	if !fresh {
 		return m, nil
 	}
-	unmarked := m.Marks
-	if err = s.Node.Mark(c.Context(), to, []journal.RecordReceipt{receipt}); err != nil && s.unmarkable(err) {
-		m.Marks, err = unmarked, nil
+	unmarked := m.Receipts
+	if err = s.Node.Receipts.Record(c.Context(), to, []journal.RecordReceipt{receipt}); err != nil && s.unmarkable(err) {
+		m.Receipts, err = unmarked, nil
 	}
 	return m, err
 }
@@ -47,15 +47,15 @@ func (s inbox) unmarkable(err error) bool {
 }
 
 // receiptOf updates a message's receipts and gives the receipt to keep, if any.
-func receiptFor(m *actors.Message, by journal.Channel, reads bool, now time.Time) (receipt journal.RecordReceipt, fresh bool) {
+func receiptFor(m *query.Message, by journal.Channel, reads bool, now time.Time) (receipt journal.RecordReceipt, fresh bool) {
 	at, receipts := now.UnixMilli(), journal.Receipts{}
-	if m.Marks.TransferredAt == 0 {
+	if m.Receipts.TransferredAt == 0 {
 		receipts.TransferredAt, receipts.TransferredBy = at, by
 	}
-	if reads && m.Marks.ReadAt == 0 {
+	if reads && m.Receipts.ReadAt == 0 {
 		receipts.ReadAt = at
 	}
-	m.Marks = m.Marks.Earliest(receipts)
+	m.Receipts = m.Receipts.Earliest(receipts)
 	return journal.RecordReceipt{
 		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Receipts: receipts,
 		Copy: m.Record.Copied(), Sender: m.Record.Sender(),
@@ -64,23 +64,23 @@ func receiptFor(m *actors.Message, by journal.Channel, reads bool, now time.Time
 
 // recordTransfers receipts a page of an agent's messages. What cannot be marked because the
 // disk takes no writes is shown all the same, as not carried yet.
-func (s inbox) recordTransfers(c *rest.Call, agent parley.AgentID, page []actors.Message, by journal.Channel) error {
+func (s inbox) recordTransfers(c *rest.Call, agent parley.AgentID, page []query.Message, by journal.Channel) error {
 	var receipts []journal.RecordReceipt
 	var before []journal.Receipts
 	for i := range page {
-		was := page[i].Marks
+		was := page[i].Receipts
 		if receipt, fresh := receiptFor(&page[i], by, false, c.Now()); fresh {
 			receipts, before = append(receipts, receipt), append(before, was)
 		}
 	}
-	err := s.Node.Mark(c.Context(), agent, receipts)
+	err := s.Node.Receipts.Record(c.Context(), agent, receipts)
 	if err == nil || !s.unmarkable(err) {
 		return err
 	}
 	for i := range page {
 		id := page[i].Record.MessageID()
 		if k := slices.IndexFunc(receipts, func(m journal.RecordReceipt) bool { return m.Message == id }); k >= 0 {
-			page[i].Marks = before[k]
+			page[i].Receipts = before[k]
 		}
 	}
 	return nil
@@ -101,7 +101,7 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 			return rest.Rendered{}, err
 		}
 	}
-	m, err := s.Node.Message(c.Context(), in.ID)
+	m, err := s.Node.Messages.Get(c.Context(), in.ID)
 	if m, err = readable(c, m, err); err != nil {
 		return rest.Rendered{}, err
 	}
@@ -109,15 +109,15 @@ func (s inbox) readMessage(c *rest.Call, in *api.ReadMessage) (rest.Rendered, er
 	if m.Record.RecipientOrg() != c.Caller.Org || acting != nil && acting.AgentID() != to {
 		return rest.Rendered{}, errNotRecipient
 	}
-	if m.Marks.ReadAt == 0 {
-		if m, err = s.Node.MessageFor(c.Context(), to.Slot(), m.Record.MessageID()); err != nil {
+	if m.Receipts.ReadAt == 0 {
+		if m, err = s.Node.Messages.GetFor(c.Context(), to.Slot(), m.Record.MessageID()); err != nil {
 			return rest.Rendered{}, err
 		}
 		if m.Position == 0 { // on its way: there is nothing to receipt yet
 			return rest.Rendered{}, parley.ErrOverloaded
 		}
 		if receipt, fresh := receiptFor(&m, 0, true, c.Now()); fresh {
-			if err := s.Node.Mark(c.Context(), to, []journal.RecordReceipt{receipt}); err != nil {
+			if err := s.Node.Receipts.Record(c.Context(), to, []journal.RecordReceipt{receipt}); err != nil {
 				return rest.Rendered{}, err
 			}
 		}
@@ -136,11 +136,11 @@ func (s inbox) ackMessages(c *rest.Call, in *api.Ack) (*api.Acked, error) {
 		n, err := s.ackNamed(c, in)
 		return &api.Acked{Acked: n}, err
 	}
-	position, err := s.Node.PlaceIn(c.Context(), in.ID, *in.UpTo)
+	position, err := s.Node.Messages.PositionIn(c.Context(), in.ID, *in.UpTo)
 	if err != nil {
 		return nil, notTheirs(err)
 	}
-	n, err := s.Node.ReadUpTo(c.Context(), in.ID, position, c.Draining())
+	n, err := s.Node.Receipts.ReadUpTo(c.Context(), in.ID, position, c.Draining())
 	return &api.Acked{Acked: n, UpTo: in.UpTo}, err
 }
 
@@ -152,18 +152,18 @@ func notTheirs(err error) error {
 }
 
 func (s inbox) ackNamed(c *rest.Call, in *api.Ack) (int, error) {
-	messages, err := s.Node.MessagesIn(c.Context(), in.ID, in.IDs)
+	messages, err := s.Node.Messages.InInbox(c.Context(), in.ID, in.IDs)
 	if err != nil {
 		return 0, notTheirs(err)
 	}
 	var receipts []journal.RecordReceipt
 	for i := range messages {
-		if messages[i].Marks.ReadAt != 0 {
+		if messages[i].Receipts.ReadAt != 0 {
 			continue
 		}
 		if receipt, fresh := receiptFor(&messages[i], 0, true, c.Now()); fresh {
 			receipts = append(receipts, receipt)
 		}
 	}
-	return len(receipts), s.Node.Mark(c.Context(), in.ID, receipts)
+	return len(receipts), s.Node.Receipts.Record(c.Context(), in.ID, receipts)
 }

@@ -34,7 +34,7 @@ func (s signup) register(c *rest.Call, in *api.Register) (api.Challenge, error) 
 	if in.OrgName != nil {
 		name = *in.OrgName
 	}
-	if _, err := s.Node.OrgBySlug(c.Context(), in.OrgSlug); err == nil {
+	if _, err := s.Node.Orgs.BySlug(c.Context(), in.OrgSlug); err == nil {
 		return api.Challenge{}, registration.ErrSlugTaken
 	} else if !errors.Is(err, parley.ErrNotFound) {
 		return api.Challenge{}, err
@@ -83,7 +83,7 @@ func (s signup) solve(c *rest.Call, in *api.Solve) (api.Credentials, error) {
 	}
 	secret := auth.NewSecret(s.Entropy)
 	hash := auth.HashSecret(secret)
-	made, err := s.Node.Solve(c.Context(), actors.Solution{Challenge: challenge, Nonce: in.Nonce, Tier: s.TierAtSolve, SecretHash: hash[:]})
+	made, err := s.Node.Orgs.Register(c.Context(), actors.Solution{Challenge: challenge, Nonce: in.Nonce, Tier: s.TierAtSolve, SecretHash: hash[:]})
 	if !errors.Is(err, registration.ErrPowWrong) {
 		s.tries.GiveBack(challenge.GetText())
 	}
@@ -121,7 +121,7 @@ func (s signup) verifyEmail(c *rest.Call, in *api.VerifyEmail) (api.VerifiedEmai
 	case c.Now().Unix() > int64(binary.BigEndian.Uint64(sealed[16:])):
 		return api.VerifiedEmail{}, errLateToken
 	}
-	o, err := s.Node.SetTerms(c.Context(), parley.IDFromBytes[parley.OrgID](sealed[:16]), org.ConfirmEmail{})
+	o, err := s.Node.Orgs.SetTerms(c.Context(), parley.IDFromBytes[parley.OrgID](sealed[:16]), org.ConfirmEmail{})
 	if err != nil {
 		return api.VerifiedEmail{}, err
 	}
@@ -172,13 +172,13 @@ func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 func (s signup) client(c *rest.Call, id, secret string) (client parley.ClientID, slug string, owner parley.OrgID, err error) {
 	client, malformed := parley.ParseID[parley.ClientID](id)
 	if malformed == nil {
-		if owner, err = s.Node.OrgByClient(c.Context(), client); err != nil && !errors.Is(err, parley.ErrNotFound) {
+		if owner, err = s.Node.Orgs.ByClient(c.Context(), client); err != nil && !errors.Is(err, parley.ErrNotFound) {
 			return client, "", owner, err
 		}
 	}
 	var hash []byte
 	if malformed == nil && err == nil {
-		o, unknown := s.Node.Org(c.Context(), owner)
+		o, unknown := s.Node.Orgs.Get(c.Context(), owner)
 		if unknown != nil && !errors.Is(unknown, parley.ErrNotFound) {
 			return client, "", owner, unknown
 		}

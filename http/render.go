@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"parley"
-	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/api"
 	"parley/journal"
@@ -193,7 +193,7 @@ func (v viewer) received(r *record.Message) bool {
 }
 
 // appendMessage renders a message for a reader. // spec: Message (MessageRead)
-func appendMessage(b []byte, m actors.Message, v viewer) []byte {
+func appendMessage(b []byte, m query.Message, v viewer) []byte {
 	r := m.Record
 	b = appendID(append(b, `{"id":`...), parley.AnyID(r.MessageID()))
 	b = appendID(append(b, `,"conversation_id":`...), parley.AnyID(r.Conversation()))
@@ -202,8 +202,8 @@ func appendMessage(b []byte, m actors.Message, v viewer) []byte {
 		b = v.appendRecipient(b, r)
 	}
 	b = appendTime(append(b, `,"created_at":`...), r.CreatedAt())
-	b = appendInstant(append(b, `,"delivered_at":`...), m.Marks.DeliveredAt())
-	b = appendInstant(append(b, `,"read_at":`...), m.Marks.ReadAt)
+	b = appendInstant(append(b, `,"delivered_at":`...), m.Receipts.DeliveredAt())
+	b = appendInstant(append(b, `,"read_at":`...), m.Receipts.ReadAt)
 	direction := api.Sent
 	if v.received(r) {
 		direction = api.Received
@@ -215,7 +215,7 @@ func appendMessage(b []byte, m actors.Message, v viewer) []byte {
 	} else {
 		b = append(b, `null`...)
 	}
-	b = appendText(append(b, `,"status":`...), statusOf(m.Marks))
+	b = appendText(append(b, `,"status":`...), statusOf(m.Receipts))
 	if r.Copied() && direction == api.Sent {
 		b = appendID(append(b, `,"broadcast_id":`...), parley.AnyID(r.MessageID().Broadcast()))
 		b = appendInt(append(b, `,"recipient_count":`...), int(r.GetRecipients()))
@@ -245,7 +245,7 @@ func statusOf(m journal.Receipts) string {
 }
 
 // appendPage renders a page of messages.
-func appendPage(b []byte, items []actors.Message, v viewer, next string) []byte {
+func appendPage(b []byte, items []query.Message, v viewer, next string) []byte {
 	b = append(b, `{"items":[`...)
 	for i, m := range items {
 		if i > 0 {

@@ -14,6 +14,7 @@ import (
 
 	"parley"
 	"parley/actors"
+	"parley/actors/query"
 )
 
 // speak sends the numbers from 0 to n, each in a conversation of its own that
@@ -21,7 +22,7 @@ import (
 func (h *harness) speak(from, to parley.AgentID, n int) {
 	for i := range n {
 		m := h.send(from, to, i)
-		if _, err := h.node.ChangeStatus(context.Background(), actors.ChangeStatus{
+		if _, err := h.node.Messages.ChangeStatus(context.Background(), actors.ChangeStatus{
 			Conversation: m.Conversation(), By: []parley.AgentID{from}, Status: "canceled",
 		}); err != nil {
 			h.t.Error(err)
@@ -78,11 +79,11 @@ func (h *harness) come(id parley.AgentID, token string, messages int, resuming b
 
 // carried reports whether all of an agent's messages have been written out to it.
 func (h *harness) carried(id parley.AgentID, messages int) bool {
-	page, _, err := h.node.Inbox(context.Background(), id, 0, messages, "", nil)
+	page, _, err := h.node.Messages.Inbox(context.Background(), id, 0, messages, "", nil)
 	if err != nil {
 		h.t.Error(err)
 	}
-	return len(page) == messages && !slices.ContainsFunc(page, func(m actors.Message) bool { return m.Marks.TransferredAt == 0 })
+	return len(page) == messages && !slices.ContainsFunc(page, func(m query.Message) bool { return m.Receipts.TransferredAt == 0 })
 }
 
 // hear takes what comes on one connection: messages in order, each once, each

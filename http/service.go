@@ -129,7 +129,7 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 	if err != nil {
 		return rest.Caller{}, err
 	}
-	o, err := s.Node.Org(context.Background(), claims.OrgID)
+	o, err := s.Node.Orgs.Get(context.Background(), claims.OrgID)
 	if errors.Is(err, parley.ErrNotFound) || (err == nil && !o.Credential(claims.ClientID).Live()) {
 		return rest.Caller{}, auth.ErrNotAuthenticated.Saying("The credential that the token was made for has been revoked.")
 	}
@@ -141,7 +141,7 @@ func (s *Service) Bearer(header []byte) (rest.Caller, error) {
 
 // ownAgent is an agent of the caller's organization, active or revoked.
 func (s *core) ownAgent(c *rest.Call, id parley.AgentID) (*agent.State, error) {
-	a, err := s.Node.Agent(c.Context(), id)
+	a, err := s.Node.Agents.Get(c.Context(), id)
 	switch {
 	case errors.Is(err, parley.ErrNotFound):
 		return nil, errUnknownAgent
@@ -170,16 +170,16 @@ func (s *core) acting(c *rest.Call, name string) (*agent.State, error) {
 
 func (s *core) named(c *rest.Call, name string) (*agent.State, error) {
 	if id, err := parley.ParseID[parley.AgentID](name); err == nil {
-		return s.Node.Agent(c.Context(), id)
+		return s.Node.Agents.Get(c.Context(), id)
 	}
 	if strings.Contains(name, "@") {
 		return s.agentByHandle(c, name)
 	}
-	id, err := s.Node.AgentByName(c.Context(), c.Caller.Org, strings.ToLower(name))
+	id, err := s.Node.Agents.ByName(c.Context(), c.Caller.Org, strings.ToLower(name))
 	if err != nil {
 		return nil, err
 	}
-	return s.Node.Agent(c.Context(), id)
+	return s.Node.Agents.Get(c.Context(), id)
 }
 
 // agentByHandle finds an agent, active or revoked, by its handle;
@@ -192,20 +192,20 @@ func (s *core) agentByHandle(c *rest.Call, handle string) (*agent.State, error) 
 	if h.Domain != s.Domain || h.Group {
 		return nil, parley.ErrNotFound
 	}
-	owner, err := s.Node.OrgBySlug(c.Context(), h.Slug)
+	owner, err := s.Node.Orgs.BySlug(c.Context(), h.Slug)
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.Node.AgentByName(c.Context(), owner, h.Name)
+	id, err := s.Node.Agents.ByName(c.Context(), owner, h.Name)
 	if err != nil {
 		return nil, err
 	}
-	return s.Node.Agent(c.Context(), id)
+	return s.Node.Agents.Get(c.Context(), id)
 }
 
 // handle of an agent, whose organization's slug it is built on.
 func (s *core) handle(ctx context.Context, a *agent.State) (string, error) {
-	o, err := s.Node.Org(ctx, a.Owner())
+	o, err := s.Node.Orgs.Get(ctx, a.Owner())
 	if err != nil {
 		return "", err
 	}

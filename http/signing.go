@@ -30,7 +30,7 @@ func SigningKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, li
 
 // signingKeys is SigningKeys, and tells why the current key is not replaced yet.
 func signingKeys(ctx context.Context, n *actors.Node, master *auth.MasterKey, lifetime time.Duration, clock parley.Clock, entropy parley.Entropy) (keys auth.KeySet, overdue, err error) {
-	state, err := n.SigningKeys(ctx)
+	state, err := n.Keys.Current(ctx)
 	if err != nil {
 		return keys, nil, err
 	}
@@ -54,7 +54,7 @@ func mintKey(ctx context.Context, n *actors.Node, master *auth.MasterKey, offer 
 	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
 	kid := parley.Thumbprint(parley.Ed25519, public)
 	offer.Kid, offer.Public, offer.SealedSeed = kid, public, master.SealSeed(kid, seed)
-	return n.MintKey(ctx, offer)
+	return n.Keys.Mint(ctx, offer)
 }
 
 // keySet opens the published keys, newest first. The newest signs, unless it is

@@ -7,11 +7,11 @@ import (
 	"syscall"
 	"time"
 
+	"parley/actors/query"
 	"parley/http/buffer"
 	"parley/http/rest"
 
 	"parley"
-	"parley/actors"
 	"parley/http/api"
 	"parley/http/connlimit"
 	"parley/journal"
@@ -42,13 +42,13 @@ func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
 	limit := s.allowed(c.Caller, quotaStreams)
 	audience, used := s.streams.take(in.ID, limit)
 	if audience == nil {
-		return actors.ErrQuotaExceeded.OverQuota(quotaStreams, *limit, used, nil)
+		return parley.ErrQuotaExceeded.OverQuota(quotaStreams, *limit, used, nil)
 	}
 	st := &agentStream{
 		streams: s.streams, agent: in.ID, caller: c.Caller, readers: audience, since: s.streams.pages.now(),
 	}
 	if start.OnlyUntransferred {
-		st.untransferredUpTo = s.Node.DurablePosition(in.ID)
+		st.untransferredUpTo = s.Node.Feeds.DurablePosition(in.ID)
 	}
 	opening := buffer.New(0)
 	opening.Bytes = appendOpening(opening.Bytes[:0], c, start)
@@ -59,19 +59,19 @@ func (s agentStreams) streamAgent(c *rest.Call, in *api.Stream) error {
 
 // resume reads the Last-Event-ID: an id that is no UUID is unknown, like one
 // that the feed does not have.
-func (s agentStreams) resume(c *rest.Call, in *api.Stream) (actors.Start, error) {
+func (s agentStreams) resume(c *rest.Call, in *api.Stream) (query.Start, error) {
 	last, malformed := parley.ParseID[parley.MessageID](in.LastEventID)
 	if malformed != nil && in.LastEventID != "" {
-		start, err := s.Node.Resume(c.Context(), in.ID, parley.MessageID{}, false)
+		start, err := s.Node.Feeds.Resume(c.Context(), in.ID, parley.MessageID{}, false)
 		start.Gap = true
 		return start, err
 	}
-	return s.Node.Resume(c.Context(), in.ID, last, in.LastEventID != "")
+	return s.Node.Feeds.Resume(c.Context(), in.ID, last, in.LastEventID != "")
 }
 
 // appendOpening appends the head of the answer and the first bytes of its body: how soon
 // to reconnect, a comment, and an id to resume from before any event has come.
-func appendOpening(b []byte, c *rest.Call, start actors.Start) []byte {
+func appendOpening(b []byte, c *rest.Call, start query.Start) []byte {
 	b = append(b, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"+
 		"X-Accel-Buffering: no\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\nX-Request-ID: "...)
 	b = append(b, c.RequestID()...)
@@ -141,7 +141,7 @@ func (st *agentStream) open(conn net.Conn, opening *buffer.Buffer, after uint64)
 	st.touch()
 	// Who wakes it before it is whole has it pumped once more.
 	st.pumping.Store(pumpRunning)
-	st.feed = st.streams.service.Node.Follow(st.agent, after, st.wake)
+	st.feed = st.streams.service.Node.Feeds.Follow(st.agent, after, st.wake)
 	if !st.streams.add(st) {
 		st.end()
 		return

@@ -85,7 +85,7 @@ func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		ctx := context.Background()
 		alice, bob := h.agent("alice"), h.agent("bob")
-		client, err := h.node.AddCredential(ctx, h.owner, []byte("hash"))
+		client, err := h.node.Orgs.AddCredential(ctx, h.owner, []byte("hash"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,10 +93,10 @@ func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
 		stays := h.listen(bob, h.token(h.client), "")
 		time.Sleep(7 * time.Second)
 		revoked := time.Now()
-		if _, err := h.node.ChangeAgent(ctx, alice, agent.Revoke{}); err != nil {
+		if _, err := h.node.Agents.Change(ctx, alice, agent.Revoke{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.node.RevokeCredential(ctx, h.owner, client); err != nil {
+		if err := h.node.Orgs.RevokeCredential(ctx, h.owner, client); err != nil {
 			t.Fatal(err)
 		}
 		for name, l := range map[string]*streamReader{"agent": byAgent, "credential": byClient} {
@@ -122,13 +122,13 @@ func TestAStreamEndsWithWhatItRestsOn(t *testing.T) {
 func TestABusyStreamIsLookedAfterToo(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, h *harness) {
 		ctx, alice, bob := context.Background(), h.agent("alice"), h.agent("bob")
-		client, err := h.node.AddCredential(ctx, h.owner, []byte("hash"))
+		client, err := h.node.Orgs.AddCredential(ctx, h.owner, []byte("hash"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		l := h.listen(alice, h.token(client), "")
 		go func() { _, _ = io.Copy(io.Discard, l.lines) }()
-		if err := h.node.RevokeCredential(ctx, h.owner, client); err != nil {
+		if err := h.node.Orgs.RevokeCredential(ctx, h.owner, client); err != nil {
 			t.Fatal(err)
 		}
 		for n := range 13 {

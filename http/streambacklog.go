@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"parley/actors"
+	"parley/actors/query"
 	"parley/journal"
 )
 
@@ -67,8 +67,8 @@ func (st *agentStream) page(g *batch, from, upTo uint64) (p *page, err error) {
 // makes a page.
 func (st *agentStream) readPage(p *page, from, upTo uint64) (to uint64, err error) {
 	p.events = make([]pageEvent, 0, min(streamBatch, upTo-from))
-	return st.streams.service.Node.Backlog(context.Background(), st.agent, from, upTo, streamBatch, streamBuffer, func(e journal.FeedEntry, m actors.Message) error {
-		if m.Marks.Transferred() && e.Position <= st.untransferredUpTo {
+	return st.streams.service.Node.Feeds.Backlog(context.Background(), st.agent, from, upTo, streamBatch, streamBuffer, func(e journal.FeedEntry, m query.Message) error {
+		if m.Receipts.Transferred() && e.Position <= st.untransferredUpTo {
 			return nil // before this stream began
 		}
 		before := len(p.bytes)
@@ -76,7 +76,7 @@ func (st *agentStream) readPage(p *page, from, upTo uint64) (to uint64, err erro
 			return nil
 		}
 		p.events = append(p.events, pageEvent{position: e.Position, end: len(p.bytes)})
-		if e.Kind.BringsMessage() && !m.Marks.Transferred() {
+		if e.Kind.BringsMessage() && !m.Receipts.Transferred() {
 			p.events[len(p.events)-1].receipt = st.receiptOf(e, m.Record.Sender())
 		}
 		return nil

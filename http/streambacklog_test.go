@@ -204,7 +204,7 @@ func TestAResumedStreamShowsWhatWasReadBefore(t *testing.T) {
 		return e
 	}
 	show()
-	if _, err := h.node.ReadUpTo(context.Background(), bob, h.node.DurablePosition(bob), nil); err != nil {
+	if _, err := h.node.Receipts.ReadUpTo(context.Background(), bob, h.node.Feeds.DurablePosition(bob), nil); err != nil {
 		t.Fatal(err)
 	}
 	if e := show(); !strings.Contains(e.data, `"status":"read"`) {

@@ -11,7 +11,7 @@ import (
 	"parley/http/rest"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/limit"
 	"parley/journal"
@@ -247,19 +247,19 @@ func (st *agentStream) leave(err error, entries []journal.FeedEntry) error {
 }
 
 // gather renders one entry of the feed that came live.
-func (st *agentStream) gather(g *batch, e journal.FeedEntry, m actors.Message) {
+func (st *agentStream) gather(g *batch, e journal.FeedEntry, m query.Message) {
 	before := len(g.bytes)
 	if g.bytes = st.appendEvent(g.bytes, e, m); len(g.bytes) == before {
 		return
 	}
 	g.events++
-	if e.Kind.BringsMessage() && !m.Marks.Transferred() {
+	if e.Kind.BringsMessage() && !m.Receipts.Transferred() {
 		g.transfers = append(g.transfers, transfer{receipt: st.receiptOf(e, m.Record.Sender())})
 	}
 }
 
 // appendEvent appends what an entry of the feed is told as, perhaps nothing.
-func (st *agentStream) appendEvent(b []byte, e journal.FeedEntry, m actors.Message) []byte {
+func (st *agentStream) appendEvent(b []byte, e journal.FeedEntry, m query.Message) []byte {
 	switch e.Kind {
 	case journal.StatusEntry:
 		return appendStatusEvent(b, e)
@@ -301,7 +301,7 @@ func (st *agentStream) gatherLive(g *batch, e journal.FeedEntry) error {
 }
 
 func (st *agentStream) render(g *batch, e journal.FeedEntry) error {
-	return st.streams.service.Node.Entries(context.Background(), st.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m actors.Message) error {
+	return st.streams.service.Node.Feeds.Entries(context.Background(), st.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m query.Message) error {
 		st.gather(g, e, m)
 		return nil
 	})
@@ -357,7 +357,7 @@ func (st *agentStream) written(g *batch) error {
 			at = st.streams.service.Clock().UnixMilli()
 		}
 		c.receipt.Receipts.TransferredAt, c.receipt.Receipts.TransferredBy = at, journal.StreamChannel
-		st.streams.service.Node.MarkSoon(c.receipt)
+		st.streams.service.Node.Receipts.RecordSoon(c.receipt)
 	}
 	return nil
 }
@@ -399,7 +399,7 @@ func appendGroupEvent(b []byte, e journal.FeedEntry) []byte {
 	return append(b, "}\n\n"...)
 }
 
-func appendMessageEvent(b []byte, m actors.Message, v viewer) []byte {
+func appendMessageEvent(b []byte, m query.Message, v viewer) []byte {
 	b, _ = m.Record.MessageID().AppendText(append(b, "id: "...))
 	b = append(b, "\nevent: message\ndata: "...)
 	b = appendMessage(b, m, v)

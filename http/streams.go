@@ -149,11 +149,11 @@ func (st *agentStream) visit(now int64) {
 // organization is not suspended. A token that has expired does not cut a stream.
 func (r *streams) permitted(st *agentStream) bool {
 	ctx, s := context.Background(), r.service
-	a, err := s.Node.Agent(ctx, st.agent)
+	a, err := s.Node.Agents.Get(ctx, st.agent)
 	if err != nil || a.Revoked() {
 		return err != nil && !errors.Is(err, parley.ErrNotFound)
 	}
-	o, err := s.Node.Org(ctx, st.caller.Org)
+	o, err := s.Node.Orgs.Get(ctx, st.caller.Org)
 	if err != nil {
 		return !errors.Is(err, parley.ErrNotFound)
 	}

@@ -24,7 +24,7 @@ func suspensionFaults(t *testing.T, take func(*rest.Route)) (faults []string) {
 	ann, bob := p.agent("ann"), other.agent("bob")
 	said := `{"to_agent_id":"` + bob + `","type":"svc.v1.dm","encrypted_payload":"AA"}`
 	p.ask("POST", "/messages", said).want(201)
-	if _, err := h.node.SuspendOrg(context.Background(), p.owner); err != nil {
+	if _, err := h.node.Orgs.Suspend(context.Background(), p.owner); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ method, path, body string }{
@@ -42,7 +42,7 @@ func suspensionFaults(t *testing.T, take func(*rest.Route)) (faults []string) {
 		p.ask("GET", path, "").want(200)
 	}
 	other.ask("POST", "/messages", `{"to_agent_id":"`+ann+`","type":"svc.v1.dm","encrypted_payload":"AA"}`).want(201)
-	if _, err := h.node.ResumeOrg(context.Background(), p.owner); err != nil {
+	if _, err := h.node.Orgs.Resume(context.Background(), p.owner); err != nil {
 		t.Fatal(err)
 	}
 	p.ask("POST", "/messages", said).want(201)
@@ -78,7 +78,7 @@ func TestStreamsOfASuspendedOrganizationEnd(t *testing.T) {
 				h.service.streams.suspends = suspends
 				l := h.listen(h.agent("alice"), h.token(h.client), "")
 				heartbeats(t, l, 1)
-				if _, err := h.node.SuspendOrg(context.Background(), h.owner); err != nil {
+				if _, err := h.node.Orgs.Suspend(context.Background(), h.owner); err != nil {
 					t.Fatal(err)
 				}
 				if name == "control" {

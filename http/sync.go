@@ -10,6 +10,7 @@ import (
 	"parley/actors"
 	"parley/actors/agent"
 	"parley/actors/conversation"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/http/api"
 	"parley/journal"
@@ -33,7 +34,7 @@ func (s messages) syncMessage(c *rest.Call, in *api.Sync) (rest.Rendered, error)
 		return rest.Rendered{}, err
 	}
 	wake := make(chan struct{}, 1)
-	feed := s.Node.Follow(from.AgentID(), s.Node.DurablePosition(from.AgentID()), func() {
+	feed := s.Node.Feeds.Follow(from.AgentID(), s.Node.Feeds.DurablePosition(from.AgentID()), func() {
 		select {
 		case wake <- struct{}{}:
 		default:
@@ -61,7 +62,7 @@ type replyWait struct {
 	feed    journal.Subscription
 	wake    <-chan struct{}
 
-	reply  *actors.Message
+	reply  *query.Message
 	closed string // the status in which the conversation ended without reply
 }
 
@@ -81,7 +82,7 @@ func (w *replyWait) wait(patience time.Duration, repeated bool) error {
 		if err != nil {
 			return err
 		}
-		if err := w.service.Node.Entries(w.call.Context(), w.from.AgentID(), entries, w.see); err != nil {
+		if err := w.service.Node.Feeds.Entries(w.call.Context(), w.from.AgentID(), entries, w.see); err != nil {
 			return err
 		}
 		if len(entries) > 0 {
@@ -116,14 +117,14 @@ func (w *replyWait) rest(late, look <-chan time.Time) bool {
 // lookBack looks for a reply, or the end, that came before this request.
 func (w *replyWait) lookBack() error {
 	ctx, id := w.call.Context(), w.message.Conversation()
-	reply, found, err := w.service.Node.ReplyAfter(ctx, id, w.message.MessageID(), w.from.AgentID())
+	reply, found, err := w.service.Node.Messages.ReplyAfter(ctx, id, w.message.MessageID(), w.from.AgentID())
 	if err != nil {
 		return err
 	}
 	if found {
 		return w.take(reply)
 	}
-	state, err := w.service.Node.Conversation(ctx, id)
+	state, err := w.service.Node.Messages.Conversation(ctx, id)
 	if err == nil && state.Terminal() {
 		w.closed = state.GetStatus().String()
 	}
@@ -131,7 +132,7 @@ func (w *replyWait) lookBack() error {
 }
 
 // see looks at one entry of the sender's feed, until one has settled the matter.
-func (w *replyWait) see(e journal.FeedEntry, m actors.Message) error {
+func (w *replyWait) see(e journal.FeedEntry, m query.Message) error {
 	if w.reply != nil || w.closed != "" {
 		return nil
 	}
@@ -150,7 +151,7 @@ func (w *replyWait) see(e journal.FeedEntry, m actors.Message) error {
 }
 
 // take carries the reply to its recipient.
-func (w *replyWait) take(m actors.Message) error {
+func (w *replyWait) take(m query.Message) error {
 	if w.call.Reserve(w.sizeBound(w.message)+w.sizeBound(m.Record)) != nil { // before it is marked
 		return parley.ErrOutcomeUnknown
 	}
@@ -161,7 +162,7 @@ func (w *replyWait) take(m actors.Message) error {
 
 func (w *replyWait) render(posted actors.Posted) (rest.Rendered, error) {
 	v := w.service.viewerOf(w.call, w.from)
-	current, err := w.service.Node.Message(w.call.Context(), posted.Message.MessageID())
+	current, err := w.service.Node.Messages.Get(w.call.Context(), posted.Message.MessageID())
 	if err != nil {
 		return rest.Rendered{}, err
 	}
@@ -176,7 +177,7 @@ func (w *replyWait) sizeBound(r *record.Message) int {
 	return rest.PageFrame + w.service.viewerOf(w.call, w.from).sizeBound(r)
 }
 
-func (w *replyWait) appendResult(b []byte, sent actors.Message, v viewer) []byte {
+func (w *replyWait) appendResult(b []byte, sent query.Message, v viewer) []byte {
 	b = appendMessage(append(b, `{"message":`...), sent, v)
 	b = append(b, `,"reply":`...)
 	status := api.SyncTimeout

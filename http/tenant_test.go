@@ -33,7 +33,7 @@ func (h *harness) tenant(slug string) *tenant {
 	challenge := &registration.Challenge{
 		Text: slug, Email: slug + "@example.org", Slug: slug, OrgName: slug, ExpiresMs: time.Now().Add(time.Hour).UnixMilli(),
 	}
-	made, err := h.node.Solve(ctx, actors.Solution{Challenge: challenge, Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
+	made, err := h.node.Orgs.Register(ctx, actors.Solution{Challenge: challenge, Nonce: "n", Tier: 1, SecretHash: make([]byte, 32)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func (h *harness) tenant(slug string) *tenant {
 func (p *tenant) agent(name string) string {
 	p.t.Helper()
 	raw := append([]byte(p.slug+name), make([]byte, 32)...)[:32]
-	a, err := p.h.node.CreateAgent(context.Background(), actors.NewAgent{Create: agent.Create{
+	a, err := p.h.node.Agents.Create(context.Background(), actors.NewAgent{Create: agent.Create{
 		OrgID: p.owner, Name: name, SigningKey: raw, EncryptionKey: raw, PollTokenHash: raw,
 	}})
 	if err != nil {

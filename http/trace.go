@@ -9,7 +9,7 @@ import (
 
 	"parley/http/rest"
 
-	"parley/actors"
+	"parley/actors/query"
 	"parley/actors/webhook"
 	"parley/http/api"
 	"parley/journal"
@@ -18,21 +18,21 @@ import (
 // traceMessage tells what was done to bring a message to its recipient, and why
 // it is not delivered yet. // docs: delivery.md
 func (s inbox) traceMessage(c *rest.Call, in *api.Trace) (*api.Traced, error) {
-	m, err := s.Node.Message(c.Context(), in.ID)
+	m, err := s.Node.Messages.Get(c.Context(), in.ID)
 	if m, err = readable(c, m, err); err != nil {
 		return nil, err
 	}
 	id, to := m.Record.MessageID(), m.Record.Recipient()
-	if m, err = s.Node.MessageFor(c.Context(), to.Slot(), id); err != nil {
+	if m, err = s.Node.Messages.GetFor(c.Context(), to.Slot(), id); err != nil {
 		return nil, err
 	}
 	out := &api.Traced{
 		MessageID: id, AcceptedAt: api.At(m.Record.CreatedAt()),
-		DeliveredAt: instant(m.Marks.DeliveredAt()), ReadAt: instant(m.Marks.ReadAt),
+		DeliveredAt: instant(m.Receipts.DeliveredAt()), ReadAt: instant(m.Receipts.ReadAt),
 	}
-	delivered := m.Marks.DeliveredAt() != 0 || m.Marks.ReadAt != 0
+	delivered := m.Receipts.DeliveredAt() != 0 || m.Receipts.ReadAt != 0
 	if m.Record.RecipientOrg() != c.Caller.Org {
-		out.Attempts = carriage(m.Marks, false)
+		out.Attempts = carriage(m.Receipts, false)
 		if !delivered {
 			out.PendingReason = reason(distantReason(m))
 		}
@@ -42,11 +42,11 @@ func (s inbox) traceMessage(c *rest.Call, in *api.Trace) (*api.Traced, error) {
 		at := int(m.Position)
 		out.Position = &at
 	}
-	jobs, err := s.Node.AnnouncementsOf(c.Context(), to, m)
+	jobs, err := s.Node.Webhooks.AnnouncementsOf(c.Context(), to, m)
 	if err != nil {
 		return nil, err
 	}
-	out.Attempts = append(carriage(m.Marks, true), announcements(jobs)...)
+	out.Attempts = append(carriage(m.Receipts, true), announcements(jobs)...)
 	slices.SortStableFunc(out.Attempts, func(a, b api.Attempt) int { return a.At.Compare(b.At.Time) })
 	if !delivered {
 		why, err := s.nearReason(c, m, jobs)
@@ -84,7 +84,7 @@ func carriage(m journal.Receipts, detailed bool) []api.Attempt {
 }
 
 // announcements are the attempts of webhooks that ended.
-func announcements(jobs []actors.WebhookJob) (all []api.Attempt) {
+func announcements(jobs []query.WebhookJob) (all []api.Attempt) {
 	for _, j := range jobs {
 		for _, try := range j.GetTries() {
 			a := api.Attempt{Channel: api.ChannelWebhook, At: api.At(time.UnixMilli(try.GetBeganMs())), Outcome: api.OutcomeFailed}
@@ -113,7 +113,7 @@ func endedWith(code uint32, fault string) string {
 const onItsWay = "It is on its way to the recipient's journal."
 
 // distantReason is why a message is not delivered yet, as the sender may know it.
-func distantReason(m actors.Message) string {
+func distantReason(m query.Message) string {
 	if m.Position == 0 {
 		return onItsWay
 	}
@@ -121,12 +121,12 @@ func distantReason(m actors.Message) string {
 }
 
 // nearReason is the same for the organization that owns the recipient.
-func (s inbox) nearReason(c *rest.Call, m actors.Message, jobs []actors.WebhookJob) (string, error) {
+func (s inbox) nearReason(c *rest.Call, m query.Message, jobs []query.WebhookJob) (string, error) {
 	if m.Position == 0 {
 		return onItsWay, nil
 	}
 	to := m.Record.Recipient()
-	hooks, err := s.Node.WebhooksOf(c.Context(), to)
+	hooks, err := s.Node.Webhooks.Of(c.Context(), to)
 	if err != nil {
 		return "", err
 	}
@@ -139,13 +139,13 @@ func (s inbox) nearReason(c *rest.Call, m actors.Message, jobs []actors.WebhookJ
 
 // hookReason is what a recipient's webhooks have to say of a message that is not
 // delivered: the one that is likeliest to deliver it.
-func hookReason(hooks []*webhook.State, jobs []actors.WebhookJob, now time.Time) string {
+func hookReason(hooks []*webhook.State, jobs []query.WebhookJob, now time.Time) string {
 	hooks = slices.DeleteFunc(hooks, func(h *webhook.State) bool { return h.Deleted() })
 	if len(hooks) == 0 {
 		return "it has no webhook"
 	}
 	if len(jobs) > 0 {
-		return jobReason(slices.MinFunc(jobs, func(a, b actors.WebhookJob) int { return cmp.Compare(hopeOf(a, now), hopeOf(b, now)) }), now)
+		return jobReason(slices.MinFunc(jobs, func(a, b query.WebhookJob) int { return cmp.Compare(hopeOf(a, now), hopeOf(b, now)) }), now)
 	}
 	wanting := slices.DeleteFunc(hooks, func(h *webhook.State) bool { return !h.Wants(webhook.MessageReceived) })
 	active := slices.IndexFunc(wanting, func(h *webhook.State) bool { return h.GetActive() })
@@ -159,7 +159,7 @@ func hookReason(hooks []*webhook.State, jobs []actors.WebhookJob, now time.Time)
 }
 
 // hopeOf orders jobs by when they may deliver, the soonest first.
-func hopeOf(j actors.WebhookJob, now time.Time) int64 {
+func hopeOf(j query.WebhookJob, now time.Time) int64 {
 	switch {
 	case j.GetStatus() == webhook.Dead:
 		return 1<<62 + 1
@@ -172,7 +172,7 @@ func hopeOf(j actors.WebhookJob, now time.Time) int64 {
 	return j.GetNextMs()
 }
 
-func jobReason(j actors.WebhookJob, now time.Time) string {
+func jobReason(j query.WebhookJob, now time.Time) string {
 	failed := "no attempt of its webhook has ended"
 	if tries := j.GetTries(); len(tries) > 0 {
 		last := tries[len(tries)-1]

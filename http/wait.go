@@ -4,10 +4,10 @@ import (
 	"math"
 	"time"
 
+	"parley/actors/query"
 	"parley/http/rest"
 
 	"parley"
-	"parley/actors"
 	"parley/http/api"
 	"parley/journal"
 )
@@ -32,18 +32,18 @@ func (s inbox) wait(c *rest.Call, in *api.Wait) (rest.Rendered, error) {
 	if a.Revoked() {
 		return rest.Rendered{}, errRevokedAgent
 	}
-	w := messageWait{service: s.core, call: c, agent: in.ID, awaited: s.Node.Untransferred(in.ID), looks: waitReads}
+	w := messageWait{service: s.core, call: c, agent: in.ID, awaited: s.Node.Feeds.Untransferred(in.ID), looks: waitReads}
 	if in.After != nil {
 		place := uint64(0)
 		if !in.After.Zero() {
-			if place, err = s.Node.PlaceIn(c.Context(), in.ID, *in.After); err != nil {
+			if place, err = s.Node.Messages.PositionIn(c.Context(), in.ID, *in.After); err != nil {
 				return rest.Rendered{}, notTheirs(err)
 			}
 		}
 		// What has to be passed by here is passed by again: no bound but patience.
-		w.awaited, w.looks = s.Node.After(in.ID, place), math.MaxInt
+		w.awaited, w.looks = s.Node.Feeds.After(in.ID, place), math.MaxInt
 	}
-	var found actors.Waiting
+	var found query.Waiting
 	if !c.Head() {
 		if found, err = w.expect(time.Duration(in.TimeoutMS) * time.Millisecond); err != nil {
 			return rest.Rendered{}, err
@@ -64,7 +64,7 @@ type messageWait struct {
 	service *core
 	call    *rest.Call
 	agent   parley.AgentID
-	awaited actors.Awaited
+	awaited query.Awaited
 	// looks is how many may follow each other.
 	looks int
 	// room is that of the answer.
@@ -73,7 +73,7 @@ type messageWait struct {
 
 // expect returns when there is something, or time is up, or nobody waits any
 // more.
-func (w *messageWait) expect(patience time.Duration) (actors.Waiting, error) {
+func (w *messageWait) expect(patience time.Duration) (query.Waiting, error) {
 	wake := make(chan struct{}, 1)
 	again := func() {
 		select {
@@ -81,7 +81,7 @@ func (w *messageWait) expect(patience time.Duration) (actors.Waiting, error) {
 		default:
 		}
 	}
-	stop := w.service.Node.Watch(w.agent, again)
+	stop := w.service.Node.Feeds.Watch(w.agent, again)
 	defer stop()
 	timer, look := time.NewTimer(patience), time.NewTicker(gonePoll)
 	defer timer.Stop()
@@ -122,7 +122,7 @@ func (w *messageWait) rest(late, look <-chan time.Time, wake <-chan struct{}) bo
 }
 
 // look gives what there is, and marks it unless nobody is there to take it.
-func (w *messageWait) look() (found actors.Waiting, more bool, err error) {
+func (w *messageWait) look() (found query.Waiting, more bool, err error) {
 	w.budget = pageBudget{call: w.call, viewer: viewer{w.call.Caller.Org, w.agent, w.service}}
 	found, more, err = w.awaited.Look(w.call.Context(), waitItems, w.budget.fits)
 	if err != nil || len(found.Items) == 0 || w.call.Gone() {
@@ -131,7 +131,7 @@ func (w *messageWait) look() (found actors.Waiting, more bool, err error) {
 	return found, more, inbox{w.service}.recordTransfers(w.call, w.agent, found.Items, journal.WaitChannel)
 }
 
-func appendWaited(b []byte, w actors.Waiting, v viewer, after *parley.MessageID) []byte {
+func appendWaited(b []byte, w query.Waiting, v viewer, after *parley.MessageID) []byte {
 	b = append(b, `{"items":[`...)
 	for i, m := range w.Items {
 		if i > 0 {

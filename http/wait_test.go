@@ -7,20 +7,20 @@ import (
 	"testing"
 	"time"
 
+	"parley/actors/query"
 	"parley/http/rest"
 
 	"github.com/valyala/fasthttp"
 
 	"parley"
-	"parley/actors"
 )
 
 // endless is a feed of which no look sees the end.
 type endless struct{ looks int }
 
-func (e *endless) Look(context.Context, int, actors.Fits) (actors.Waiting, bool, error) {
+func (e *endless) Look(context.Context, int, query.Fits) (query.Waiting, bool, error) {
 	e.looks++
-	return actors.Waiting{}, true, nil
+	return query.Waiting{}, true, nil
 }
 
 // TestWaitLooksOnEndSoOften: a wait for what was not carried answers after so

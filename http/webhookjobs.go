@@ -6,7 +6,7 @@ import (
 	"parley/http/rest"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/query"
 	"parley/actors/webhook"
 	"parley/http/api"
 )
@@ -17,7 +17,7 @@ func (s webhooks) listDeliveries(c *rest.Call, in *api.ListDeliveries) (api.Deli
 	if in.Status != nil {
 		status = webhook.Status(webhook.Status_value[*in.Status])
 	}
-	jobs, total, err := s.Node.Deliveries(c.Context(), webhook.ID(in.ID), c.Caller.Org, status, in.Offset, in.Limit)
+	jobs, total, err := s.Node.Webhooks.Deliveries(c.Context(), webhook.ID(in.ID), c.Caller.Org, status, in.Offset, in.Limit)
 	if err != nil {
 		return api.DeliveryPage{}, hookless(err)
 	}
@@ -30,7 +30,7 @@ func (s webhooks) listDeliveries(c *rest.Call, in *api.ListDeliveries) (api.Deli
 
 // summary counts a webhook's jobs; those under way count as pending.
 func (s webhooks) summary(c *rest.Call, in *api.GetDeliverySummary) (api.DeliverySummary, error) {
-	w, err := s.Node.Webhook(c.Context(), webhook.ID(in.ID), c.Caller.Org)
+	w, err := s.Node.Webhooks.Get(c.Context(), webhook.ID(in.ID), c.Caller.Org)
 	if err != nil {
 		return api.DeliverySummary{}, hookless(err)
 	}
@@ -43,7 +43,7 @@ func (s webhooks) summary(c *rest.Call, in *api.GetDeliverySummary) (api.Deliver
 // testWebhook delivers an event about nothing, whatever the webhook
 // otherwise wants.
 func (s webhooks) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, error) {
-	j, err := s.Node.TestWebhook(c.Context(), webhook.ID(in.ID), c.Caller.Org)
+	j, err := s.Node.Webhooks.Test(c.Context(), webhook.ID(in.ID), c.Caller.Org)
 	if err != nil {
 		return api.Delivery{}, hookless(err)
 	}
@@ -52,7 +52,7 @@ func (s webhooks) testWebhook(c *rest.Call, in *api.TestWebhook) (api.Delivery, 
 
 // retryDelivery attempts a job now, a dead one with all its attempts again.
 func (s webhooks) retryDelivery(c *rest.Call, in *api.RetryDelivery) (api.Delivery, error) {
-	j, err := s.Node.RetryDelivery(c.Context(), webhook.ID(in.ID), c.Caller.Org, webhook.JobID(in.Job))
+	j, err := s.Node.Webhooks.RetryJob(c.Context(), webhook.ID(in.ID), c.Caller.Org, webhook.JobID(in.Job))
 	if err != nil {
 		return api.Delivery{}, hookless(err)
 	}
@@ -63,7 +63,7 @@ func (s webhooks) retryDelivery(c *rest.Call, in *api.RetryDelivery) (api.Delive
 const heldReason = "the webhook is held: its target failed repeatedly or asked to be left alone"
 
 // deliveryOf is a job as the webhook's owner sees it.
-func deliveryOf(j actors.WebhookJob, now time.Time) api.Delivery {
+func deliveryOf(j query.WebhookJob, now time.Time) api.Delivery {
 	d := api.Delivery{
 		ID: parley.AnyID(j.ID), WebhookID: parley.AnyID(j.Webhook.WebhookID()), AgentID: j.Webhook.Watched(),
 		Event: j.GetEvent().Word(), Status: j.GetStatus().String(), Attempts: int(j.GetAttempts()),

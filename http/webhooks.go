@@ -10,8 +10,8 @@ import (
 	"parley/http/rest"
 
 	"parley"
-	"parley/actors"
 	"parley/actors/agent"
+	"parley/actors/delivery"
 	"parley/actors/webhook"
 	"parley/http/api"
 	"parley/http/auth"
@@ -39,8 +39,8 @@ func (s webhooks) createWebhook(c *rest.Call, in *api.CreateWebhook) (api.Webhoo
 	if err != nil {
 		return api.WebhookSecret{}, err
 	}
-	id, secret := s.Node.NewWebhookID(in.AgentID), egress.NewSecret(s.Entropy)
-	made, err := s.Node.CreateWebhook(c.Context(), actors.CreateWebhook{
+	id, secret := s.Node.Webhooks.NewID(in.AgentID), egress.NewSecret(s.Entropy)
+	made, err := s.Node.Webhooks.Create(c.Context(), delivery.CreateWebhook{
 		ID: id, Agent: in.AgentID, Org: c.Caller.Org, URL: target.String(), SentURL: in.URL, Events: eventsOf(in.Events),
 		Description: orEmpty(in.Description), SealedSecret: s.sealHook(id, secret), Limit: s.allowed(c.Caller, quotaWebhooks),
 	})
@@ -101,7 +101,7 @@ func (s webhooks) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendere
 		return rest.Rendered{}, err
 	}
 	for _, key := range keys {
-		w, err := s.Node.Webhook(c.Context(), parley.IDFromBytes[webhook.ID](key[16:]), c.Caller.Org)
+		w, err := s.Node.Webhooks.Get(c.Context(), parley.IDFromBytes[webhook.ID](key[16:]), c.Caller.Org)
 		if errors.Is(err, webhook.ErrUnknown) || (err == nil && !w.GetActive() && !in.IncludeInactive) {
 			continue // deleted or switched off since
 		}
@@ -119,7 +119,7 @@ func (s webhooks) listWebhooks(c *rest.Call, in *api.ListWebhooks) (rest.Rendere
 // creation, the place of the agent in the roster, the id.
 func (s webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, err error) {
 	of := func(place uint64, id parley.AgentID) bool {
-		err = s.Node.EachWebhook(l.Call.Context(), id, func(w *webhook.State) {
+		err = s.Node.Webhooks.Each(l.Call.Context(), id, func(w *webhook.State) {
 			key := binary.BigEndian.AppendUint64(nil, uint64(w.GetCreatedMs()))
 			key = append(binary.BigEndian.AppendUint64(key, place), w.GetId()...)
 			if (w.GetActive() || in.IncludeInactive) && !l.Passed(key) {
@@ -131,9 +131,9 @@ func (s webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, e
 		}
 		return err == nil
 	}
-	agents := s.Node.ActiveAgents // those of revoked agents are inactive
+	agents := s.Node.Agents.EachActive // those of revoked agents are inactive
 	if in.IncludeInactive {
-		agents = s.Node.AgentsFrom
+		agents = s.Node.Agents.EachFrom
 	}
 	if in.AgentID != nil {
 		of(0, *in.AgentID)
@@ -148,7 +148,7 @@ func (s webhooks) hookKeys(l *rest.List, in *api.ListWebhooks) (keys [][]byte, e
 
 // patchWebhook switches a webhook on or off. // spec: Webhook
 func (s webhooks) patchWebhook(c *rest.Call, in *api.WebhookPatch) (api.Webhook, error) {
-	changed, err := s.Node.ChangeWebhook(c.Context(), webhook.ID(in.ID), webhook.Toggle{By: c.Caller.Org, Active: in.Active})
+	changed, err := s.Node.Webhooks.Change(c.Context(), webhook.ID(in.ID), webhook.Toggle{By: c.Caller.Org, Active: in.Active})
 	if err != nil {
 		return api.Webhook{}, hookless(err)
 	}
@@ -156,7 +156,7 @@ func (s webhooks) patchWebhook(c *rest.Call, in *api.WebhookPatch) (api.Webhook,
 }
 
 func (s webhooks) deleteWebhook(c *rest.Call, in *api.DeleteWebhook) (rest.NoContent, error) {
-	_, err := s.Node.ChangeWebhook(c.Context(), webhook.ID(in.ID), webhook.Delete{By: c.Caller.Org})
+	_, err := s.Node.Webhooks.Change(c.Context(), webhook.ID(in.ID), webhook.Delete{By: c.Caller.Org})
 	return rest.NoContent{}, hookless(err)
 }
 
@@ -164,7 +164,7 @@ func (s webhooks) deleteWebhook(c *rest.Call, in *api.DeleteWebhook) (rest.NoCon
 // signs beside it for a day.
 func (s webhooks) rotateWebhookSecret(c *rest.Call, in *api.RotateWebhookSecret) (api.WebhookSecret, error) {
 	id, secret := webhook.ID(in.ID), egress.NewSecret(s.Entropy)
-	changed, err := s.Node.ChangeWebhook(c.Context(), id, webhook.Rotate{By: c.Caller.Org, SealedSecret: s.sealHook(id, secret)})
+	changed, err := s.Node.Webhooks.Change(c.Context(), id, webhook.Rotate{By: c.Caller.Org, SealedSecret: s.sealHook(id, secret)})
 	if err != nil {
 		return api.WebhookSecret{}, hookless(err)
 	}

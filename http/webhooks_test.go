@@ -266,7 +266,7 @@ func TestSecretsOfWebhooksAreSealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	webhooks, err := g.node.WebhooksOf(t.Context(), of)
+	webhooks, err := g.node.Webhooks.Of(t.Context(), of)
 	if err != nil || len(webhooks) != 1 {
 		t.Fatal(webhooks, err)
 	}

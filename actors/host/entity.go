@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -292,4 +293,14 @@ func (e *entity[S, C, E]) passivate() error {
 	})
 	e.engine.drop(e.handle, errStopped)
 	return nil
+}
+
+// IgnoreRefusal drops a refusal of the rules: a queued message has no caller who could
+// get it. The refusal of a journal that is closing stays an error: the message is
+// handled after the next start.
+func IgnoreRefusal(err error) error {
+	if parley.IsRefusal(err) && !errors.Is(err, parley.ErrOverloaded) {
+		return nil
+	}
+	return err
 }

@@ -176,7 +176,7 @@ func (d *OrgEndpoint) answer(order func(*http.Request) (org.Command, error)) htt
 		}
 		var state *org.State
 		if err == nil && command == nil {
-			state, err = d.Node.OrgNow(r.Context(), id)
+			state, err = d.Node.Orgs.Current(r.Context(), id)
 		} else if err == nil {
 			state, err = d.carryOut(r.Context(), id, command)
 		}
@@ -199,14 +199,14 @@ func (d *OrgEndpoint) answer(order func(*http.Request) (org.Command, error)) htt
 // carryOut lets the organization's actor decide a command.
 func (d *OrgEndpoint) carryOut(ctx context.Context, id parley.OrgID, command org.Command) (*org.State, error) {
 	if _, ok := command.(org.Suspend); ok {
-		state, err := d.Node.SuspendOrg(ctx, id)
+		state, err := d.Node.Orgs.Suspend(ctx, id)
 		d.Service.EndStreams(id)
 		return state, err
 	}
 	if _, ok := command.(org.Resume); ok {
-		return d.Node.ResumeOrg(ctx, id)
+		return d.Node.Orgs.Resume(ctx, id)
 	}
-	return d.Node.SetTerms(ctx, id, command)
+	return d.Node.Orgs.SetTerms(ctx, id, command)
 }
 
 // list answers GET /orgs?cursor=SLUG&limit=N.
@@ -219,7 +219,7 @@ func (d *OrgEndpoint) list(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	found, more, err := d.Node.Orgs(r.Context(), r.URL.Query().Get("cursor"), limit)
+	found, more, err := d.Node.Orgs.List(r.Context(), r.URL.Query().Get("cursor"), limit)
 	if err != nil {
 		writeRefusal(w, err)
 		return
@@ -240,14 +240,14 @@ func (d *OrgEndpoint) list(w http.ResponseWriter, r *http.Request) {
 // find resolves a slug or an id. A slug never looks like an id, because ids are longer.
 func (d *OrgEndpoint) find(ctx context.Context, name string) (parley.OrgID, error) {
 	if id, err := parley.ParseID[parley.OrgID](name); err == nil {
-		_, err = d.Node.Org(ctx, id)
+		_, err = d.Node.Orgs.Get(ctx, id)
 		return id, err
 	}
-	return d.Node.OrgBySlug(ctx, name)
+	return d.Node.Orgs.BySlug(ctx, name)
 }
 
 func (d *OrgEndpoint) show(ctx context.Context, o *org.State) (*OrgTerms, error) {
-	sent, err := d.Node.Used(ctx, o.OrgID())
+	sent, err := d.Node.Orgs.Used(ctx, o.OrgID())
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"parley/actors"
+	"parley/actors/delivery"
 	"parley/http/egress"
 )
 
@@ -11,7 +12,7 @@ import (
 func webhookCollectors(node *actors.Node, sender *egress.Sender) []prometheus.Collector {
 	return []prometheus.Collector{
 		newCollector("outcome", func(each func(uint64, ...string)) {
-			s := node.WebhookStats()
+			s := node.Webhooks.Stats()
 			each(s.Delivered, "delivered")
 			each(s.Failed, "failed")
 			each(s.Dead, "dead")
@@ -26,10 +27,10 @@ func webhookCollectors(node *actors.Node, sender *egress.Sender) []prometheus.Co
 			each(s.Slow, "slow")
 			each(s.Overdue, "overdue")
 		}, gauge("parley_webhook_posts_flying", "Deliveries under way, by the room that they take: that of quick, new or slow targets, or beside it.", func(n int) int { return n })),
-		newSingleCollector(node.WebhookStats,
-			gauge("parley_webhook_agents", "Agents that have webhooks.", func(s actors.WebhookStats) int { return s.Agents }),
-			gauge("parley_webhook_agents_waiting", "Agents whose webhooks have something new to do.", func(s actors.WebhookStats) int { return s.Waiting }),
-			gauge("parley_webhook_stepping_back", "1 while deliveries step back, because requests want the whole processor.", func(s actors.WebhookStats) int {
+		newSingleCollector(node.Webhooks.Stats,
+			gauge("parley_webhook_agents", "Agents that have webhooks.", func(s delivery.Stats) int { return s.Agents }),
+			gauge("parley_webhook_agents_waiting", "Agents whose webhooks have something new to do.", func(s delivery.Stats) int { return s.Waiting }),
+			gauge("parley_webhook_stepping_back", "1 while deliveries step back, because requests want the whole processor.", func(s delivery.Stats) int {
 				if s.SteppingBack {
 					return 1
 				}

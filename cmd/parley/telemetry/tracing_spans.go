@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/delivery"
 	parleyhttp "parley/http"
 	"parley/http/egress"
 	"parley/http/httpserver"
@@ -218,7 +218,7 @@ func (t *Traces) WatchDeliveries(courier *parleyhttp.Courier) {
 // attempt returns the traceparent of an attempt to deliver, and a function that makes
 // its span when it has ended: in the trace of the message that the delivery is about,
 // else in one of its own.
-func (t *Traces) attempt(d actors.Delivery, to egress.Target) (traceparent string, ended func(egress.Result)) {
+func (t *Traces) attempt(d delivery.Delivery, to egress.Target) (traceparent string, ended func(egress.Result)) {
 	own := newTraceID()
 	if !d.Message.Zero() {
 		own = trace.TraceID(d.Message)
@@ -263,7 +263,7 @@ func traceparentOf(id trace.TraceID, span trace.SpanID, sampled bool) string {
 }
 
 // original returns the message that a delivery is about; for a copy, the broadcast.
-func (t *Traces) original(d actors.Delivery) parley.MessageID {
+func (t *Traces) original(d delivery.Delivery) parley.MessageID {
 	if broadcast := d.Message.Broadcast(); d.Message.Seat() != 0 && (t.recent.knows(broadcast) || t.isCopy(d.Agent.Slot(), d.Message)) {
 		return broadcast
 	}

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"parley"
-	"parley/actors"
+	"parley/actors/delivery"
 	"parley/actors/webhook"
 	parleyhttp "parley/http"
 	"parley/http/egress"
@@ -175,7 +175,7 @@ func TestTheCallerDecides(t *testing.T) {
 		e.Release(nil)
 	}
 	attempt := func() {
-		_, ended := tr.attempt(actors.Delivery{Message: id, Event: webhook.MessageReceived}, egress.Target{})
+		_, ended := tr.attempt(delivery.Delivery{Message: id, Event: webhook.MessageReceived}, egress.Target{})
 		ended(egress.Result{Status: 200, Duration: time.Millisecond})
 	}
 	follow()
@@ -206,7 +206,7 @@ func TestTheCallerDecides(t *testing.T) {
 func TestAttemptsOfCopies(t *testing.T) {
 	tr, spans := traced(1)
 	broadcast := messageIDs(1)[0].Broadcast()
-	d := actors.Delivery{Message: parley.Copy(broadcast, 3), Event: webhook.MessageReceived}
+	d := delivery.Delivery{Message: parley.Copy(broadcast, 3), Event: webhook.MessageReceived}
 	traceOf := func() trace.TraceID {
 		spans.Reset()
 		traceparent, ended := tr.attempt(d, egress.Target{})
@@ -241,7 +241,7 @@ func TestAttemptsOfCopies(t *testing.T) {
 func TestTargetsOfUnsampledTraces(t *testing.T) {
 	tr, spans := traced(0)
 	id := messageIDs(1)[0]
-	traceparent, ended := tr.attempt(actors.Delivery{Message: id, Event: webhook.MessageReceived}, egress.Target{})
+	traceparent, ended := tr.attempt(delivery.Delivery{Message: id, Event: webhook.MessageReceived}, egress.Target{})
 	ended(egress.Result{Status: 200})
 	if told := callerOf(traceparent); told.IsSampled() || told.TraceID() != trace.TraceID(id) || len(spans.GetSpans()) != 0 {
 		t.Errorf("the target is told %q, and %d spans are sent", traceparent, len(spans.GetSpans()))

@@ -1,4 +1,4 @@
-package actors
+package delivery
 
 import (
 	"maps"
@@ -22,7 +22,7 @@ const gatherFor = 2 * time.Millisecond
 // something new for them, and hands attempts to the courier and their outcomes
 // back. All that it knows is in the journal too: it may forget.
 type dispatcher struct {
-	node *Node
+	hooks *Webhooks
 	// knowing is held while it changes which feeds are watched. Who notifies holds
 	// locks of the journal, so that mu is never held when those are taken.
 	knowing sync.Mutex
@@ -63,16 +63,16 @@ type watchedAgent struct {
 	stop    func()
 }
 
-func newDispatcher(n *Node, demand Demand) *dispatcher {
+func newDispatcher(hooks *Webhooks, demand Demand) *dispatcher {
 	return &dispatcher{
-		node: n, agents: map[parley.AgentID]*watchedAgent{}, news: map[parley.AgentID]struct{}{},
+		hooks: hooks, agents: map[parley.AgentID]*watchedAgent{}, news: map[parley.AgentID]struct{}{},
 		outcomes: map[webhook.ID][]webhook.Outcome{}, told: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, pace: pace{demand: demand}, parked: map[parley.OrgID]map[parley.AgentID]struct{}{}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 }
 
 // start reads which webhooks there are, and has each look for what was left to do.
 func (d *dispatcher) start() error {
-	v := d.node.journal.View()
+	v := d.hooks.journal.View()
 	defer v.Close()
 	err := v.Table(journal.WebhookTable, func(key, value []byte) bool {
 		d.know(parley.IDFromBytes[parley.AgentID](key[:16]), parley.IDFromBytes[webhook.ID](key[16:]), record.DecodeEventFilter(value))
@@ -134,7 +134,7 @@ func (d *dispatcher) know(agent parley.AgentID, id webhook.ID, w record.EventFil
 	watch, stop := d.note(agent, id, w)
 	switch {
 	case watch:
-		stop := d.node.journal.Watch(agent, func() { d.again(agent) })
+		stop := d.hooks.journal.Watch(agent, func() { d.again(agent) })
 		d.mu.Lock()
 		d.agents[agent].stop = stop
 		d.mu.Unlock()
@@ -213,11 +213,13 @@ func (d *dispatcher) knows(agent parley.AgentID) bool {
 }
 
 // watched reports whether an active webhook of an agent wants an event.
-func (n *Node) watched(agent parley.AgentID, x webhook.What) bool { return n.dispatch.wants(agent, x) }
+func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) bool {
+	return hooks.dispatch.wants(agent, x)
+}
 
 // watching reports whether any webhook wants to know what becomes of messages sent.
-func (n *Node) watching() bool {
-	return n.dispatch.anybodyWants(webhook.MessageDelivered) || n.dispatch.anybodyWants(webhook.MessageRead)
+func (hooks *Webhooks) watching() bool {
+	return hooks.dispatch.anybodyWants(webhook.MessageDelivered) || hooks.dispatch.anybodyWants(webhook.MessageRead)
 }
 
 // webhooksOf are the webhooks that are known of an agent.
@@ -278,7 +280,7 @@ func (d *dispatcher) enqueue(agent parley.AgentID) {
 		return
 	}
 	d.news[agent] = struct{}{}
-	d.queue = append(d.queue, waiter{agent, d.node.clock()})
+	d.queue = append(d.queue, waiter{agent, d.hooks.clock()})
 }
 
 // send hands attempts to the courier soon.
@@ -337,14 +339,14 @@ func (d *dispatcher) run() {
 		}
 		out, streams, left := d.round()
 		for i := range out {
-			d.carry(&out[i])
+			d.hooks.Carry(&out[i])
 		}
 		for _, s := range streams {
-			d.node.engine.Wake(s)
+			d.hooks.engine.Wake(s)
 		}
 		switch {
 		case left:
-			time.Sleep(paceRound)
+			time.Sleep(ThrottleRound)
 			d.wake()
 		case len(streams) > 0:
 			time.Sleep(gatherFor)
@@ -355,7 +357,7 @@ func (d *dispatcher) run() {
 // round takes the attempts that are to be carried and the webhooks that are to be
 // woken, and says whether others step back.
 func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left bool) {
-	now := d.node.clock()
+	now := d.hooks.clock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out, d.out = d.out, nil
@@ -365,7 +367,7 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 	}
 	clear(d.told)
 	late := 0
-	for late < len(d.queue) && now.Sub(d.queue[late].since) >= pacePatience {
+	for late < len(d.queue) && now.Sub(d.queue[late].since) >= ThrottlePatience {
 		late++
 	}
 	turn := max(late, d.pace.wake(len(d.queue)))
@@ -384,16 +386,17 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 	return out, streams, len(d.queue) > 0
 }
 
-// carry hands one attempt to the courier, unless the organization was suspended
+// Carry hands one attempt to the courier, unless the organization was suspended
 // since the attempt was decided. A suspension while the courier takes the attempt
 // may drop the webhook's attempts before this one arrives, so it drops them again.
-func (d *dispatcher) carry(x *Delivery) {
+func (hooks *Webhooks) Carry(x *Delivery) {
+	d := hooks.dispatch
 	agent, id, lease := x.Agent, x.Webhook, x.lease
-	if suspended, err := d.node.suspended(x.owner); suspended || err != nil {
+	if suspended, err := hooks.Suspended(x.Owner); suspended || err != nil {
 		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true})
 		return
 	}
-	held, taken := d.node.courier.Deliver(*x, func(o webhook.Outcome) {
+	held, taken := hooks.Courier.Deliver(*x, func(o webhook.Outcome) {
 		o.Lease = lease
 		d.report(agent, id, o)
 	})
@@ -401,8 +404,8 @@ func (d *dispatcher) carry(x *Delivery) {
 		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true, RetryAfter: held})
 		return
 	}
-	if suspended, err := d.node.suspended(x.owner); suspended && err == nil {
-		d.node.courier.Drop(id)
+	if suspended, err := hooks.Suspended(x.Owner); suspended && err == nil {
+		hooks.Courier.Drop(id)
 	}
 }
 
@@ -422,21 +425,30 @@ func (d *dispatcher) count(results []*webhook.Result) {
 	}
 }
 
-// WebhookStats are what became of attempts since the start, and how many agents
+// Stats are what became of attempts since the start, and how many agents
 // have webhooks, of which how many wait to be looked after; SteppingBack tells that
 // they do so for requests.
-type WebhookStats struct {
+type Stats struct {
 	Unsent, Delivered, Dead, Failed uint64
 	Agents, Waiting                 int
 	SteppingBack                    bool
+	// Paused are organizations whose suspension webhooks wait out.
+	Paused int
 }
 
-// WebhookStats counts.
-func (n *Node) WebhookStats() WebhookStats {
-	d := n.dispatch
-	s := WebhookStats{Unsent: d.attempts[0].Load(), Delivered: d.attempts[1].Load(), Dead: d.attempts[2].Load(), Failed: d.attempts[3].Load()}
+// Stats reads the numbers.
+func (hooks *Webhooks) Stats() Stats {
+	d := hooks.dispatch
+	s := Stats{Unsent: d.attempts[0].Load(), Delivered: d.attempts[1].Load(), Dead: d.attempts[2].Load(), Failed: d.attempts[3].Load()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.Agents, s.Waiting, s.SteppingBack = len(d.agents), len(d.queue), d.pace.limited
+	s.Agents, s.Waiting, s.SteppingBack, s.Paused = len(d.agents), len(d.queue), d.pace.limited, len(d.parked)
 	return s
+}
+
+// SetDemand replaces what deliveries step back for.
+func (hooks *Webhooks) SetDemand(demand Demand) {
+	hooks.dispatch.mu.Lock()
+	defer hooks.dispatch.mu.Unlock()
+	hooks.dispatch.pace.demand = demand
 }

@@ -1,4 +1,4 @@
-package actors
+package query
 
 import (
 	"bytes"
@@ -15,31 +15,31 @@ import (
 
 // Message is a stored message with what has become of it.
 type Message struct {
-	Record *record.Message
-	Marks  journal.Receipts
+	Record   *record.Message
+	Receipts journal.Receipts
 	// Position in the recipient's feed, where the reader lives with it.
 	Position uint64
 }
 
-// Message reads one message as the conversation's home has it.
-func (n *Node) Message(ctx context.Context, id parley.MessageID) (Message, error) {
-	return n.MessageFor(ctx, id.Slot(), id)
+// Get reads one message as the conversation's home has it.
+func (q *Messages) Get(ctx context.Context, id parley.MessageID) (Message, error) {
+	return q.GetFor(ctx, id.Slot(), id)
 }
 
-// MessageFor reads one message as the home of reader has it: a recipient's has
+// GetFor reads one message as the home of reader has it: a recipient's has
 // its position and its marks at once. Position is 0 while it is on its way.
-func (n *Node) MessageFor(ctx context.Context, reader parley.Slot, id parley.MessageID) (Message, error) {
-	return n.message(ctx, reader, id, readMessage)
+func (q *Messages) GetFor(ctx context.Context, reader parley.Slot, id parley.MessageID) (Message, error) {
+	return q.message(ctx, reader, id, readMessage)
 }
 
-// UnmarkedFor is MessageFor without the marks, for those who do not ask what has
+// GetRecord is MessageFor without the marks, for those who do not ask what has
 // become of the message.
-func (n *Node) UnmarkedFor(ctx context.Context, reader parley.Slot, id parley.MessageID) (Message, error) {
-	return n.message(ctx, reader, id, readRecord)
+func (q *Messages) GetRecord(ctx context.Context, reader parley.Slot, id parley.MessageID) (Message, error) {
+	return q.message(ctx, reader, id, ReadRecord)
 }
 
-func (n *Node) message(ctx context.Context, reader parley.Slot, id parley.MessageID, read func(journal.View, parley.Slot, parley.MessageID) (Message, error)) (m Message, err error) {
-	err = n.view(ctx, func(v journal.View) error {
+func (q *Messages) message(ctx context.Context, reader parley.Slot, id parley.MessageID, read func(journal.View, parley.Slot, parley.MessageID) (Message, error)) (m Message, err error) {
+	err = q.view(ctx, func(v journal.View) error {
 		m, err = read(v, reader, id)
 		if errors.Is(err, parley.ErrNotFound) && reader != id.Slot() { // still on its way there
 			m, err = read(v, id.Slot(), id)
@@ -50,14 +50,14 @@ func (n *Node) message(ctx context.Context, reader parley.Slot, id parley.Messag
 		return err
 	})
 	if err == nil {
-		err = n.addressed(ctx, m.Record)
+		err = q.addressed(ctx, m.Record)
 	}
 	return m, err
 }
 
 // readMessage reads a message with its marks.
 func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Message, error) {
-	m, err := readRecord(v, reader, id)
+	m, err := ReadRecord(v, reader, id)
 	if err != nil {
 		return m, err
 	}
@@ -68,12 +68,12 @@ func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Messa
 	case m.Record.Copied(): // on its way: nobody can have marked it
 		return m, nil
 	}
-	m.Marks, err = v.Receipts(of)
+	m.Receipts, err = v.Receipts(of)
 	return m, err
 }
 
-// readRecord reads a message without its marks.
-func readRecord(v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
+// ReadRecord reads a message without its marks.
+func ReadRecord(v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
 	m.Position, err = v.Message(reader, id, func(stored []byte) error {
 		m.Record = &record.Message{}
 		return m.Record.UnmarshalVT(stored)
@@ -100,7 +100,7 @@ func readMarks(v journal.View, agent parley.AgentID, page []Message) error {
 			i--
 		}
 		if page[i].Position == position {
-			page[i].Marks = marks
+			page[i].Receipts = marks
 		}
 	})
 }
@@ -124,9 +124,9 @@ const scanMax = 2000
 // Inbox gives the messages to an agent, newest first, below the position
 // before (0: from the newest), of one type only unless that is "". A filtered
 // page may be short while there is more. // spec: Messaging
-func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, limit int, only string, fits Fits) (page []Message, next uint64, err error) {
+func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint64, limit int, only string, fits Fits) (page []Message, next uint64, err error) {
 	note := journal.TypeHash(only)
-	err = n.view(ctx, func(v journal.View) error {
+	err = q.view(ctx, func(v journal.View) error {
 		seen, last, bad := 0, uint64(0), error(nil)
 		scan := v.FeedBefore(agent, before, func(e journal.FeedEntry) bool {
 			if len(page) == limit || seen == scanMax {
@@ -138,7 +138,7 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 			if !e.Kind.BringsMessage() || only != "" && !bytes.Equal(e.Note, note) {
 				return true
 			}
-			record, err := n.transferred(ctx, v, agent, e)
+			record, err := q.transferred(ctx, v, agent, e)
 			if err != nil || only != "" && record.GetType() != only {
 				bad = err
 				return err == nil
@@ -163,9 +163,9 @@ func (n *Node) Inbox(ctx context.Context, agent parley.AgentID, before uint64, l
 }
 
 // Conversation is a conversation as last durable.
-func (n *Node) Conversation(ctx context.Context, id parley.ConversationID) (*conversation.State, error) {
+func (q *Messages) Conversation(ctx context.Context, id parley.ConversationID) (*conversation.State, error) {
 	s := &conversation.State{}
-	err := n.view(ctx, func(v journal.View) error { return readConversation(v, id, s) })
+	err := q.view(ctx, func(v journal.View) error { return readConversation(v, id, s) })
 	return s, err
 }
 
@@ -180,8 +180,8 @@ func readConversation(v journal.View, id parley.ConversationID, into *conversati
 // Transcript gives a conversation's messages in its order, oldest first or, if
 // descending, newest first, beyond the event from (0: from the end where the
 // order begins). next is where it goes on, 0 at its end.
-func (n *Node) Transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
-	return n.transcript(ctx, id, from, limit, descending, fits, func(v journal.View, message parley.MessageID) (Message, bool, error) {
+func (q *Messages) Transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
+	return q.transcript(ctx, id, from, limit, descending, fits, func(v journal.View, message parley.MessageID) (Message, bool, error) {
 		m, err := readMessage(v, id.Slot(), message)
 		return m, true, err
 	})
@@ -190,12 +190,12 @@ func (n *Node) Transcript(ctx context.Context, id parley.ConversationID, from ui
 // TranscriptOf is Transcript of a group's conversation as one agent sees it:
 // what it sent, a broadcast once, and what it got. A page may be short while there
 // is more.
-func (n *Node) TranscriptOf(ctx context.Context, id parley.ConversationID, host parley.GroupID, of parley.AgentID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
+func (q *Messages) TranscriptOf(ctx context.Context, id parley.ConversationID, host parley.GroupID, of parley.AgentID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
 	var seats []uint32
 	looked, seen := false, 0
-	page, next, err = n.transcript(ctx, id, from, limit, descending, fits, func(v journal.View, message parley.MessageID) (m Message, shown bool, err error) {
+	page, next, err = q.transcript(ctx, id, from, limit, descending, fits, func(v journal.View, message parley.MessageID) (m Message, shown bool, err error) {
 		if !looked {
-			row, _, err := v.Row(host.Slot(), journal.PlaceTable, placeKey(host, of))
+			row, _, err := v.Row(host.Slot(), journal.PlaceTable, record.PlaceKey(host, of))
 			if err != nil {
 				return m, false, err
 			}
@@ -208,7 +208,7 @@ func (n *Node) TranscriptOf(ctx context.Context, id parley.ConversationID, host 
 	})
 	for i := range page {
 		if err == nil {
-			err = n.addressed(ctx, page[i].Record)
+			err = q.addressed(ctx, page[i].Record)
 		}
 	}
 	return page, next, err
@@ -218,7 +218,7 @@ func (n *Node) TranscriptOf(ctx context.Context, id parley.ConversationID, host 
 var errScanned = errors.New("enough rows were looked through")
 
 // transcript reads the messages of a conversation's events that read shows.
-func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits, read func(journal.View, parley.MessageID) (Message, bool, error)) (page []Message, next uint64, err error) {
+func (q *Messages) transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits, read func(journal.View, parley.MessageID) (Message, bool, error)) (page []Message, next uint64, err error) {
 	first := from + 1
 	if descending {
 		if first = from - 1; from == 0 {
@@ -227,7 +227,7 @@ func (n *Node) transcript(ctx context.Context, id parley.ConversationID, from ui
 			return nil, 0, nil
 		}
 	}
-	err = n.view(ctx, func(v journal.View) error {
+	err = q.view(ctx, func(v journal.View) error {
 		last, bad := from, error(nil)
 		scan := v.Events(rules.ConversationStream(id), first, descending, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 			message, err := messageOf(f)
@@ -277,12 +277,12 @@ func messageOf(f journal.StoredEvent) (id parley.MessageID, err error) {
 // Conversations gives the conversations that an agent takes part in, those that
 // came to it last first, below the place before (0: from the newest). next is
 // where the list goes on, 0 at its end.
-func (n *Node) Conversations(ctx context.Context, agent parley.AgentID, before uint64, limit int) (page []*conversation.State, next uint64, err error) {
+func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, before uint64, limit int) (page []*conversation.State, next uint64, err error) {
 	beyond := []byte(nil)
 	if before != 0 {
 		beyond = binary.BigEndian.AppendUint64(agent.Bytes(), before)
 	}
-	err = n.view(ctx, func(v journal.View) error {
+	err = q.view(ctx, func(v journal.View) error {
 		var ids []parley.ConversationID
 		last := uint64(0)
 		err := v.Rows(agent.Slot(), journal.ConversationTable, agent[:], beyond, true, func(key, value []byte) bool {
@@ -307,19 +307,10 @@ func (n *Node) Conversations(ctx context.Context, agent parley.AgentID, before u
 	return page, next, err
 }
 
-// Used is how many message slots an organization has used today.
-func (n *Node) Used(ctx context.Context, id parley.OrgID) (used int64, err error) {
-	err = n.view(ctx, func(v journal.View) error {
-		used, err = v.Used(id, journal.Day(n.clock()))
-		return err
-	})
-	return used, err
-}
-
 // ReplyAfter finds the first message of a conversation that came after another
 // one, to the agent that sent that one.
-func (n *Node) ReplyAfter(ctx context.Context, id parley.ConversationID, after parley.MessageID, to parley.AgentID) (reply Message, found bool, err error) {
-	err = n.view(ctx, func(v journal.View) error {
+func (q *Messages) ReplyAfter(ctx context.Context, id parley.ConversationID, after parley.MessageID, to parley.AgentID) (reply Message, found bool, err error) {
+	err = q.view(ctx, func(v journal.View) error {
 		bad := error(nil)
 		scan := v.Events(rules.ConversationStream(id), 1, false, func(_ uint64, _ int64, f journal.StoredEvent) bool {
 			message, err := messageOf(f)

@@ -1,25 +1,25 @@
-package actors
+package delivery
 
 import "time"
 
 const (
-	// paceWindow is the time in which requests and deliveries are weighed against
+	// ThrottleWindow is the time in which requests and deliveries are weighed against
 	// each other.
-	paceWindow = 100 * time.Millisecond
-	// paceShare is how many requests are answered for each delivery, at most, while
+	ThrottleWindow = 100 * time.Millisecond
+	// ThrottleShare is how many requests are answered for each delivery, at most, while
 	// both want the processor.
-	paceShare = 20
-	// paceGrowth is how many times as many may begin in a window after one in which the
+	ThrottleShare = 20
+	// throttleGrowth is how many times as many may begin in a window after one in which the
 	// processor was not short.
-	paceGrowth = 1.5
+	throttleGrowth = 1.5
 	// paceCrowd is how many times as many deliveries as requests there may be before
 	// it is the deliveries alone that keep the processor busy.
 	paceCrowd = 4
-	// paceRound is how often those that have stepped back are looked at again.
-	paceRound = 10 * time.Millisecond
-	// pacePatience is how long a webhook steps back at most. With what an attempt
+	// ThrottleRound is how often those that have stepped back are looked at again.
+	ThrottleRound = 10 * time.Millisecond
+	// ThrottlePatience is how long a webhook steps back at most. With what an attempt
 	// may last it stays below the life of a lease.
-	pacePatience = 10 * time.Second
+	ThrottlePatience = 10 * time.Second
 )
 
 // Demand tells how many requests were answered since the start, and whether the
@@ -46,7 +46,7 @@ type pace struct {
 
 // look ends a window that is over and says what may begin in the next.
 func (p *pace) look(now time.Time) {
-	if p.demand == nil || now.Sub(p.since) < paceWindow {
+	if p.demand == nil || now.Sub(p.since) < ThrottleWindow {
 		return
 	}
 	answered, short := p.demand()
@@ -58,7 +58,7 @@ func (p *pace) look(now time.Time) {
 	p.learn()
 	began := float64(p.begun)
 	p.begun, p.woken = 0, 0
-	switch least := came / paceShare; {
+	switch least := came / ThrottleShare; {
 	case came == 0:
 		p.limited = false
 	case short && began <= paceCrowd*came:
@@ -68,7 +68,7 @@ func (p *pace) look(now time.Time) {
 		p.step = max(p.step/2, least)
 	case p.limited:
 		// What was not used needs no limit.
-		p.limited, p.step = began > p.step/4, paceGrowth*max(p.step, 1)
+		p.limited, p.step = began > p.step/4, throttleGrowth*max(p.step, 1)
 	}
 	if p.limited {
 		p.room = min(p.room, 0) + p.step

@@ -1,4 +1,4 @@
-package actors
+package query
 
 import (
 	"context"
@@ -21,16 +21,16 @@ type GroupOwner struct {
 	Read bool
 }
 
-// PublicGroups calls look, once, with the groups that the directory shows and
+// Public calls look, once, with the groups that the directory shows and
 // whose ids are greater than beyond, oldest first, each with its owner.
 //
 // When look has returned, PublicGroups waits until everything that look has seen is
 // on stable storage. Nothing else in it waits for the disk to sync, so look may
 // hold what others are waiting for. If PublicGroups returns an error, what look has
 // seen must not be shown.
-func (n *Node) PublicGroups(ctx context.Context, beyond parley.GroupID, look func(iter.Seq2[*record.PublicGroup, GroupOwner])) error {
-	owners := slugs{facts: n.facts, missed: map[parley.OrgID]string{}}
-	err := n.view(ctx, func(v journal.View) error {
+func (q *Groups) Public(ctx context.Context, beyond parley.GroupID, look func(iter.Seq2[*record.PublicGroup, GroupOwner])) error {
+	owners := slugs{lookups: q.lookups, missed: map[parley.OrgID]string{}}
+	err := q.view(ctx, func(v journal.View) error {
 		owners.view = v
 		var failed error
 		look(func(yield func(*record.PublicGroup, GroupOwner) bool) {
@@ -48,7 +48,7 @@ func (n *Node) PublicGroups(ctx context.Context, beyond parley.GroupID, look fun
 		return failed
 	})
 	if err == nil {
-		owners.keep(ctx, n)
+		owners.keep(ctx)
 	}
 	return err
 }
@@ -56,13 +56,13 @@ func (n *Node) PublicGroups(ctx context.Context, beyond parley.GroupID, look fun
 // slugs finds the slugs of organizations within a view. Unlike Node.Org it does not
 // wait for the disk to sync: the caller waits for the view.
 type slugs struct {
-	facts  *facts
-	view   journal.View
-	missed map[parley.OrgID]string // slugs that had to be read
+	lookups *lookups
+	view    journal.View
+	missed  map[parley.OrgID]string // slugs that had to be read
 }
 
 func (s *slugs) of(id parley.OrgID) (GroupOwner, error) {
-	if f, ok := s.facts.orgs.cache.GetIfPresent(id); ok {
+	if f, ok := s.lookups.orgs.cache.GetIfPresent(id); ok {
 		return GroupOwner{Slug: f.state.GetSlug()}, nil
 	}
 	if slug, ok := s.missed[id]; ok {
@@ -85,13 +85,13 @@ func (s *slugs) of(id parley.OrgID) (GroupOwner, error) {
 const slugsKept = 64
 
 // keep puts some of the organizations that had to be read into the cache.
-func (s *slugs) keep(ctx context.Context, n *Node) {
+func (s *slugs) keep(ctx context.Context) {
 	kept := 0
 	for id, slug := range s.missed {
 		if slug == "" {
 			continue
 		}
-		if _, err := n.Org(ctx, id); err != nil || kept == slugsKept {
+		if _, err := s.lookups.org(ctx, id); err != nil || kept == slugsKept {
 			return
 		}
 		kept++

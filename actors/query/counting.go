@@ -1,4 +1,4 @@
-package actors
+package query
 
 import (
 	"context"
@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// countLines is how many lines of a feed a block stands for.
-	countLines = 128
 	// countBytes bounds what all indexes take: blocks for 75 million lines.
 	countBytes = 32 << 20
 	// blockBytes and countOverhead are about what a block, and an index besides
@@ -28,12 +26,12 @@ const (
 // long feed reads next to none of it. What it knows is found out from the rows
 // as polls ask for it, and may be forgotten at any time.
 type pollIndex struct {
-	feeds *otter.Cache[parley.AgentID, *feedIndex]
-	lines int
+	feeds  *otter.Cache[parley.AgentID, *feedIndex]
+	limits *Limits
 }
 
-func newPollIndex() *pollIndex {
-	return &pollIndex{lines: countLines, feeds: otter.Must(&otter.Options[parley.AgentID, *feedIndex]{
+func newPollIndex(limits *Limits) *pollIndex {
+	return &pollIndex{limits: limits, feeds: otter.Must(&otter.Options[parley.AgentID, *feedIndex]{
 		MaximumWeight: countBytes,
 		Weigher: func(_ parley.AgentID, x *feedIndex) uint32 {
 			return uint32(min(math.MaxUint32, countOverhead+blockBytes*x.size.Load()))
@@ -80,18 +78,18 @@ type lookedBlock struct {
 // CountSince counts the messages to an agent created after an instant in Unix
 // milliseconds, whatever became of them, without reading their bodies. What was
 // answered before it was asked is counted. // spec: Messaging
-func (n *Node) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
+func (q *Messages) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
 	// Asked for in this order: where they meet, whatever could be seen before is
 	// durable. And before the view opens, so that it has all up to the edge.
-	tip, edge := n.journal.AssignedPosition(agent), n.journal.DurablePosition(agent)
-	x := n.counts.of(agent)
+	tip, edge := q.journal.AssignedPosition(agent), q.journal.DurablePosition(agent)
+	x := q.counts.of(agent)
 	if tip <= edge {
 		if count, known := x.known(edge, since); known {
 			return count, nil
 		}
 	}
-	err = n.view(ctx, func(v journal.View) error {
-		count, err = n.counts.since(ctx, v, x, edge, since)
+	err = q.view(ctx, func(v journal.View) error {
+		count, err = q.counts.since(ctx, v, x, edge, since)
 		return err
 	})
 	return count, err
@@ -100,7 +98,7 @@ func (n *Node) CountSince(ctx context.Context, agent parley.AgentID, since int64
 func (c *pollIndex) of(agent parley.AgentID) *feedIndex {
 	x, found := c.feeds.GetIfPresent(agent)
 	if !found {
-		x, _ = c.feeds.SetIfAbsent(agent, &feedIndex{agent: agent, lines: c.lines})
+		x, _ = c.feeds.SetIfAbsent(agent, &feedIndex{agent: agent, lines: c.limits.CountEntries})
 	}
 	return x
 }

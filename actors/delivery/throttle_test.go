@@ -1,13 +1,12 @@
-package actors
+package delivery
 
 import (
-	"context"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"parley"
 	"parley/actors/record"
+	"parley/actors/webhook"
 )
 
 // street is a processor that requests and deliveries share: each gets a part by
@@ -40,7 +39,7 @@ func (s *street) window() (answered, begun float64) {
 		s.p.began(woken * s.each)
 		s.flying += float64(woken * s.each)
 		s.waiting -= float64(woken * s.each)
-		s.now = s.now.Add(paceWindow / rounds)
+		s.now = s.now.Add(ThrottleWindow / rounds)
 	}
 	asked := s.flying + s.wants/2
 	part := min(1, s.room/max(asked, 1))
@@ -112,109 +111,31 @@ func TestDeliveriesCatchUp(t *testing.T) {
 	}
 }
 
-// TestWebhooksStepBack: while requests want the processor, webhooks are woken a few
-// at a time, and none waits for more than pacePatience. Where nobody tells of
-// requests, none steps back at all.
-func TestWebhooksStepBack(t *testing.T) {
-	const agents = 20
-	for _, busy := range []bool{true, false} {
-		h := newHookedAt(t, newHand(noon))
-		org, ids := h.crew(agents)
-		stepsBack := func() bool { return h.node.WebhookStats().SteppingBack }
-		if busy {
-			h.asked(func() bool { return true })
-			h.until("stepping back", func() bool { // it takes a window to see that requests come
-				h.say(1)
-				h.hand.advance(paceWindow)
-				return stepsBack()
-			})
-		}
-		before := len(h.post.came())
-		for _, id := range ids {
-			must(h.send(directBetween(h.owner, org, h.ids[0], id, "m", "")))(t)
-		}
-		if !busy {
-			h.until("all deliveries", func() bool { return len(h.post.came()) >= before+agents })
-			continue
-		}
-		for range 5 {
-			h.hand.advance(paceWindow)
-			time.Sleep(3 * paceRound)
-		}
-		if n := len(h.post.came()) - before; n > agents*3/4 || !stepsBack() || h.node.WebhookStats().Waiting < agents/4 {
-			t.Errorf("in half a second %d of %d begin, of which one or two for each window may", n, agents)
-		}
-		h.hand.advance(pacePatience)
-		h.until("all deliveries", func() bool { return len(h.post.came()) >= before+agents })
-	}
-}
-
-// crew are agents of another organization, with a webhook each.
-func (h *hooked) crew(n int) (parley.OrgID, []parley.AgentID) {
-	h.t.Helper()
-	org, ids := h.agents("globex", n)
-	for _, id := range ids {
-		must(h.node.CreateWebhook(context.Background(), CreateWebhook{
-			ID: h.node.NewWebhookID(id), Agent: id, Org: org, URL: "https://sink.example/b", SealedSecret: []byte("sealed"),
-		}))(h.t)
-	}
-	return org, ids
-}
-
-// asked has requests come at a pace, on a processor that is short or not.
-func (h *hooked) asked(short func() bool) {
-	answered := uint64(0)
-	d := h.node.dispatch
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pace.demand = func() (uint64, bool) {
-		answered += paceShare
-		return answered, short()
-	}
-}
-
-// TestNoWebhookIsForgotten: all is delivered in the end and what flew is noted,
-// whether the processor's fortune turns all the time or one webhook has more to do
-// than fits into its turn and the processor stays short.
-func TestNoWebhookIsForgotten(t *testing.T) {
-	luck := rand.New(rand.NewPCG(1, 2))
-	for _, c := range []struct {
-		agents, messages int
-		short            func() bool
-	}{
-		{10, 100, func() bool { return luck.IntN(2) == 0 }},
-		{1, 4 * attemptsAtOnce, func() bool { return true }},
-	} {
-		h := newHookedAt(t, newHand(noon))
-		org, ids := h.crew(c.agents)
-		h.asked(c.short)
-		for i := range c.messages {
-			must(h.send(directBetween(h.owner, org, h.ids[0], ids[i%len(ids)], "m", "")))(t)
-			h.hand.advance(paceWindow / 2)
-		}
-		for _, id := range ids {
-			h.until("all outcomes", func() bool {
-				h.hand.advance(paceWindow)
-				s := must(h.node.WebhooksOf(t.Context(), id))(t)[0]
-				return s.Summary().Delivered == uint64(c.messages/c.agents)
-			})
-		}
-	}
-}
-
 // TestATurnOnceGivenHolds: a webhook that was woken while nobody stepped back may
 // begin, also if all step back by the time it is there; once.
 func TestATurnOnceGivenHolds(t *testing.T) {
-	h := newHooked(t, 1)
-	d := newDispatcher(h.node, nil)
-	id := h.hook.WebhookID()
-	d.note(h.ids[1], id, record.EventFilter{Active: true, Events: 1})
-	d.enqueue(h.ids[1])
+	d, agent, id := newDispatcher(&Webhooks{clock: time.Now}, nil), parley.AgentID{1}, webhook.ID{2}
+	d.note(agent, id, record.EventFilter{Active: true, Events: 1})
+	d.enqueue(agent)
 	if _, streams, left := d.round(); len(streams) != 1 || left {
 		t.Fatalf("%d are woken, more are left: %v", len(streams), left)
 	}
 	d.pace.limited = true
 	if first, again := d.mayBegin(id), d.mayBegin(id); !first || again {
 		t.Errorf("it may begin: %v, and again: %v", first, again)
+	}
+}
+
+// TestParkedWebhooksAreForgotten: a webhook whose organization was resumed meanwhile
+// does not wait.
+func TestParkedWebhooksAreForgotten(t *testing.T) {
+	d := newDispatcher(&Webhooks{clock: time.Now}, nil)
+	for _, waits := range []bool{true, false} {
+		if got, _ := d.park(parley.OrgID{1}, parley.AgentID{2}, func() (bool, error) { return waits, nil }); got != waits {
+			t.Errorf("waits: %v", got)
+		}
+		if n := len(d.parked); (n == 1) != waits {
+			t.Errorf("%d organizations are waited for", n)
+		}
 	}
 }

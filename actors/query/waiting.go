@@ -1,4 +1,4 @@
-package actors
+package query
 
 import (
 	"context"
@@ -10,11 +10,6 @@ import (
 
 // UnreadMax is as far as what was not read is counted.
 const UnreadMax = 1000
-
-// waitRows is a node's, unless a test has another: how many entries of a feed one
-// look passes by, and beyond what it found, how many it counts unread messages
-// among.
-const waitRows = 4096
 
 // Waiting are messages that an agent is to be given.
 type Waiting struct {
@@ -36,32 +31,32 @@ type Awaited interface {
 
 // After is where the messages are that came to an agent after a position (0: from
 // the first), whatever has become of them.
-func (n *Node) After(agent parley.AgentID, position uint64) Awaited {
-	return &newer{node: n, agent: agent, beyond: position}
+func (q *Feeds) After(agent parley.AgentID, position uint64) Awaited {
+	return &newer{reader: q.reader, agent: agent, beyond: position}
 }
 
 // Untransferred is where the messages are that were not carried to an agent yet.
-func (n *Node) Untransferred(agent parley.AgentID) Awaited {
-	return &untransferred{node: n, agent: agent}
+func (q *Feeds) Untransferred(agent parley.AgentID) Awaited {
+	return &untransferred{reader: q.reader, agent: agent}
 }
 
 // newer are all messages beyond a position.
 type newer struct {
-	node   *Node
+	reader *reader
 	agent  parley.AgentID
 	beyond uint64
 }
 
 func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
-	n := a.node
-	edge := n.DurablePosition(a.agent) // the view shows all up to it
-	err = n.view(ctx, func(v journal.View) error {
-		lines, last, looked, err := marked(v, a.agent, a.beyond, ^uint64(0), n.waitRows, limit)
+	q := a.reader
+	edge := q.journal.DurablePosition(a.agent) // the view shows all up to it
+	err = q.view(ctx, func(v journal.View) error {
+		lines, last, looked, err := marked(v, a.agent, a.beyond, ^uint64(0), q.limits.WaitRows, limit)
 		if err != nil {
 			return err
 		}
 		for _, l := range lines {
-			record, err := n.transferred(ctx, v, a.agent, l.FeedEntry)
+			record, err := q.transferred(ctx, v, a.agent, l.FeedEntry)
 			if err != nil {
 				return err
 			}
@@ -72,13 +67,13 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 			if !room {
 				break
 			}
-			w.Items = append(w.Items, Message{Record: record, Marks: l.marks, Position: l.Position})
+			w.Items = append(w.Items, Message{Record: record, Receipts: l.Receipts, Position: l.Position})
 		}
-		if more = len(lines) == 0 && looked == n.waitRows; more {
+		if more = len(lines) == 0 && looked == q.limits.WaitRows; more {
 			a.beyond = last
 			return nil
 		}
-		return n.countUnread(v, a.agent, &w)
+		return q.countUnread(v, a.agent, &w)
 	})
 	if err == nil && !more {
 		a.beyond = max(a.beyond, w.last(edge))
@@ -89,7 +84,7 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 // untransferred are those of the messages beyond a position that were not carried.
 // All up to it were, or have been given.
 type untransferred struct {
-	node   *Node
+	reader *reader
 	agent  parley.AgentID
 	beyond uint64
 	// given: a look has found something, which need not be carried yet.
@@ -97,17 +92,17 @@ type untransferred struct {
 }
 
 func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
-	n := a.node
-	edge, noted, told := n.DurablePosition(a.agent), uint64(0), uint64(0)
-	err = n.view(ctx, func(v journal.View) (err error) {
-		if noted, err = readTransferred(v, a.agent); err != nil {
+	q := a.reader
+	edge, noted, told := q.journal.DurablePosition(a.agent), uint64(0), uint64(0)
+	err = q.view(ctx, func(v journal.View) (err error) {
+		if noted, err = TransferredUpTo(v, a.agent); err != nil {
 			return err
 		}
 		var bad error
-		told, err = v.Untransferred(a.agent, a.beyond+1, n.waitRows, func(position uint64, id parley.MessageID) bool {
+		told, err = v.Untransferred(a.agent, a.beyond+1, q.limits.WaitRows, func(position uint64, id parley.MessageID) bool {
 			var m Message
 			if m, bad = readMessage(v, a.agent.Slot(), id); bad == nil {
-				bad = n.addressed(ctx, m.Record)
+				bad = q.addressed(ctx, m.Record)
 			}
 			room := false
 			if bad == nil {
@@ -123,7 +118,7 @@ func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiti
 		if err = errors.Join(err, bad); err != nil || len(w.Items) == 0 {
 			return err
 		}
-		return n.countUnread(v, a.agent, &w)
+		return q.countUnread(v, a.agent, &w)
 	})
 	if err != nil {
 		return Waiting{}, false, err
@@ -133,8 +128,8 @@ func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiti
 	} else {
 		more = told < edge
 	}
-	if !a.given && told >= noted+n.transferredStep {
-		n.keepTransferred(a.agent, told)
+	if !a.given && told >= noted+q.limits.TransferredStep {
+		q.keepTransferred(a.agent, told)
 	}
 	a.beyond, a.given = max(told, w.last(0)), a.given || len(w.Items) > 0
 	return w, more, nil
@@ -149,17 +144,17 @@ func (w *Waiting) last(otherwise uint64) uint64 {
 }
 
 // countUnread counts the messages without a read mark that follow what was found.
-func (n *Node) countUnread(v journal.View, agent parley.AgentID, w *Waiting) error {
+func (q *reader) countUnread(v journal.View, agent parley.AgentID, w *Waiting) error {
 	if len(w.Items) == 0 {
 		return nil
 	}
-	err := walkUnread(v, agent, w.last(0), ^uint64(0), n.waitRows, func(feedLine) error {
+	err := WalkUnread(v, agent, w.last(0), ^uint64(0), q.limits.WaitRows, func(FeedEntry) error {
 		if w.Unread++; w.Unread == UnreadMax {
-			return errEnough
+			return ErrEnough
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, ErrEnough) {
 		return nil
 	}
 	return err

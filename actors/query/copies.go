@@ -1,4 +1,4 @@
-package actors
+package query
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 )
 
 // addressed completes a copy with the organization that owns its recipient.
-func (n *Node) addressed(ctx context.Context, r *record.Message) error {
+func (q *reader) addressed(ctx context.Context, r *record.Message) error {
 	if r == nil || !r.Copied() || len(r.GetToOrg()) > 0 {
 		return nil
 	}
-	a, err := n.facts.agent(ctx, r.Recipient())
+	a, err := q.lookups.agent(ctx, r.Recipient())
 	if err != nil {
 		return err
 	}
@@ -94,15 +94,15 @@ func liveRecord(e journal.FeedEntry, to parley.AgentID) (*record.Message, error)
 
 // transferred is the message that an entry of an agent's feed brings. It is shared:
 // nobody changes it.
-func (n *Node) transferred(ctx context.Context, v journal.View, to parley.AgentID, e journal.FeedEntry) (*record.Message, error) {
+func (q *reader) transferred(ctx context.Context, v journal.View, to parley.AgentID, e journal.FeedEntry) (*record.Message, error) {
 	id := parley.MessageID(e.Ref)
 	if e.Kind != journal.CopyEntry {
-		return n.shown.record(v, to.Slot(), id)
+		return q.records.record(v, to.Slot(), id)
 	}
-	r, err := n.shown.broadcast(v, to.Slot(), id.Broadcast())
+	r, err := q.records.broadcast(v, to.Slot(), id.Broadcast())
 	if err != nil {
 		return nil, err
 	}
 	r = r.CopyFor(id, to)
-	return r, n.addressed(ctx, r)
+	return r, q.addressed(ctx, r)
 }

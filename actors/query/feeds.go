@@ -1,4 +1,4 @@
-package actors
+package query
 
 import (
 	"context"
@@ -28,14 +28,14 @@ type Start struct {
 // Resume finds where to read an agent's feed on: after the message last, from
 // the first entry if last is the nil UUID, and from the first message not
 // carried yet if resume is false or last is unknown. // spec: Agent stream
-func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.MessageID, resume bool) (s Start, err error) {
+func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.MessageID, resume bool) (s Start, err error) {
 	if resume && last.Zero() {
 		return Start{}, nil
 	}
 	// Before the view: what the edge covers, the view shows. What comes later is
 	// followed.
-	edge, passed := n.journal.DurablePosition(agent), uint64(0)
-	err = n.view(ctx, func(v journal.View) error {
+	edge, passed := q.journal.DurablePosition(agent), uint64(0)
+	err = q.view(ctx, func(v journal.View) error {
 		if resume {
 			m, err := readMessage(v, agent.Slot(), last)
 			if err == nil && m.Record.Recipient() == agent && m.Position != 0 {
@@ -47,7 +47,7 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 			}
 		}
 		s = Start{OnlyUntransferred: true, Gap: resume, After: edge}
-		if passed, err = readTransferred(v, agent); err != nil {
+		if passed, err = TransferredUpTo(v, agent); err != nil {
 			return err
 		}
 		if _, err := v.Untransferred(agent, 0, math.MaxInt, func(position uint64, _ parley.MessageID) bool {
@@ -63,18 +63,15 @@ func (n *Node) Resume(ctx context.Context, agent parley.AgentID, last parley.Mes
 			return !e.Kind.BringsMessage()
 		})
 	})
-	if err == nil && s.OnlyUntransferred && s.After >= passed+n.transferredStep {
-		n.keepTransferred(agent, s.After)
+	if err == nil && s.OnlyUntransferred && s.After >= passed+q.limits.TransferredStep {
+		q.keepTransferred(agent, s.After)
 	}
 	return s, err
 }
 
-// transferredStep is a node's, unless a test has another.
-const transferredStep = 4096
-
-// readTransferred is the position up to which it is noted that an agent has been
+// TransferredUpTo is the position up to which it is noted that an agent has been
 // carried everything.
-func readTransferred(v journal.View, agent parley.AgentID) (uint64, error) {
+func TransferredUpTo(v journal.View, agent parley.AgentID) (uint64, error) {
 	value, found, err := v.Row(agent.Slot(), journal.TransferredTable, agent[:])
 	if err != nil || !found {
 		return 0, err
@@ -84,38 +81,44 @@ func readTransferred(v journal.View, agent parley.AgentID) (uint64, error) {
 
 // keepTransferred notes it, so that nobody looks through what is before that again.
 // Nothing waits for it, and nothing is lost without it.
-func (n *Node) keepTransferred(agent parley.AgentID, upTo uint64) {
-	n.keepPlace(journal.TransferredTable, agent, upTo)
+func (q *reader) keepTransferred(agent parley.AgentID, upTo uint64) {
+	q.keepPlace(journal.TransferredTable, agent, upTo)
+}
+
+// KeepRead stores that an agent has read everything up to a position, so that no query
+// reads that part of the feed again. Nothing waits for it, and nothing is lost without it.
+func (q *Feeds) KeepRead(agent parley.AgentID, upTo uint64) {
+	q.keepPlace(journal.ReadTable, agent, upTo)
 }
 
 // keepPlace keeps a position of an agent's feed in a row, without anybody waiting.
-func (n *Node) keepPlace(table journal.Table, agent parley.AgentID, upTo uint64) {
-	room, err := n.journal.Admit(agent.Slot(), 0)
+func (q *reader) keepPlace(table journal.Table, agent parley.AgentID, upTo uint64) {
+	room, err := q.journal.Admit(agent.Slot(), 0)
 	if err != nil {
 		return
 	}
 	row := journal.Row{Slot: agent.Slot(), Table: table, Key: agent.Bytes(), Value: binary.BigEndian.AppendUint64(nil, upTo)}
-	n.journal.Append(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: n.clock(), Release: func(error) { room() }})
+	q.journal.Append(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: q.clock(), Release: func(error) { room() }})
 }
 
 // Follow gives an agent's feed beyond a position, then what is new in it.
-func (n *Node) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
-	return n.journal.Follow(agent, after, notify)
+func (q *Feeds) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
+	return q.journal.Follow(agent, after, notify)
 }
 
 // Watch calls notify, which must not block, when there is something new in an
 // agent's feed, until stop is called.
-func (n *Node) Watch(agent parley.AgentID, notify func()) (stop func()) {
-	return n.journal.Watch(agent, notify)
+func (q *Feeds) Watch(agent parley.AgentID, notify func()) (stop func()) {
+	return q.journal.Watch(agent, notify)
 }
 
 // DurablePosition is the position up to which an agent's feed is durable.
-func (n *Node) DurablePosition(agent parley.AgentID) uint64 { return n.journal.DurablePosition(agent) }
+func (q *Feeds) DurablePosition(agent parley.AgentID) uint64 { return q.journal.DurablePosition(agent) }
 
 // Entries calls fn with the messages that feed entries announce, in their order,
 // and with the entries themselves. What fn is told of is durable, marks
 // included. A live entry brings its message along.
-func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []journal.FeedEntry, fn func(journal.FeedEntry, Message) error) error {
+func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []journal.FeedEntry, fn func(journal.FeedEntry, Message) error) error {
 	messages := make([]Message, len(entries))
 	var v journal.View
 	for i, e := range entries {
@@ -127,7 +130,7 @@ func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []jour
 			messages[i].Record, err = liveRecord(e, agent)
 		} else {
 			if v == nil {
-				v = n.journal.View()
+				v = q.journal.View()
 				defer v.Close()
 			}
 			messages[i], err = readMessage(v, agent.Slot(), parley.MessageID(e.Ref))
@@ -144,7 +147,7 @@ func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []jour
 	}
 	for i, e := range entries {
 		if e.Kind == journal.CopyEntry {
-			if err := n.addressed(ctx, messages[i].Record); err != nil {
+			if err := q.addressed(ctx, messages[i].Record); err != nil {
 				return err
 			}
 		}
@@ -160,21 +163,21 @@ func (n *Node) Entries(ctx context.Context, agent parley.AgentID, entries []jour
 // and with none after those whose messages have size bytes. It gives the position
 // that it came to. What fn is told of is durable, marks included, and the
 // messages are shared: nobody changes them.
-func (n *Node) Backlog(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit, size int, fn func(journal.FeedEntry, Message) error) (to uint64, err error) {
-	var lines []feedLine
+func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit, size int, fn func(journal.FeedEntry, Message) error) (to uint64, err error) {
+	var lines []FeedEntry
 	var records []*record.Message // of lines
 	to = upTo
-	err = n.view(ctx, func(v journal.View) error {
+	err = q.view(ctx, func(v journal.View) error {
 		var bad error
 		scan := v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 			var record *record.Message
 			if e.Kind.BringsMessage() {
-				if record, bad = n.transferred(ctx, v, agent, e); bad != nil {
+				if record, bad = q.transferred(ctx, v, agent, e); bad != nil {
 					return false
 				}
 				size -= len(record.GetContent()) + len(record.GetSelfPayload())
 			}
-			lines, records = append(lines, feedLine{FeedEntry: e}), append(records, record)
+			lines, records = append(lines, FeedEntry{FeedEntry: e}), append(records, record)
 			if len(lines) == limit || size <= 0 {
 				to = e.Position
 				return false
@@ -187,7 +190,7 @@ func (n *Node) Backlog(ctx context.Context, agent parley.AgentID, from, upTo uin
 		return markLines(v, agent, lines)
 	})
 	for i := 0; i < len(lines) && err == nil; i++ {
-		err = fn(lines[i].FeedEntry, Message{Record: records[i], Marks: lines[i].marks, Position: lines[i].Position})
+		err = fn(lines[i].FeedEntry, Message{Record: records[i], Receipts: lines[i].Receipts, Position: lines[i].Position})
 	}
 	return to, err
 }

@@ -1,4 +1,4 @@
-package actors
+package query
 
 import (
 	"cmp"
@@ -28,11 +28,11 @@ type rosterAgent struct {
 }
 
 // rosterAgentsMax bounds the agents of all organizations whose rosters are known;
-// each takes 24 bytes. rosterRevokedMax bounds the revoked ones that a roster keeps
+// each takes 24 bytes. RosterRevokedMax bounds the revoked ones that a roster keeps
 // once they were met.
 const (
 	rosterAgentsMax  = 1 << 20
-	rosterRevokedMax = 64
+	RosterRevokedMax = 64
 )
 
 func newRosters() *otter.Cache[parley.OrgID, *activeRoster] {
@@ -42,24 +42,24 @@ func newRosters() *otter.Cache[parley.OrgID, *activeRoster] {
 	})
 }
 
-// ActiveAgents calls fn with the organization's active agents, oldest first, from a
+// EachActive calls fn with the organization's active agents, oldest first, from a
 // place in its roster on, until it returns false.
-func (n *Node) ActiveAgents(ctx context.Context, owner parley.OrgID, from uint64, fn func(place uint64, a *agent.State) bool) error {
-	_, err := n.activeRoster(ctx, owner, from, fn)
+func (q *Agents) EachActive(ctx context.Context, owner parley.OrgID, from uint64, fn func(place uint64, a *agent.State) bool) error {
+	_, err := q.activeRoster(ctx, owner, from, fn)
 	return err
 }
 
 // activeRoster is ActiveAgents, and tells what roster tells. A place is passed for
 // good only when its agent was seen: one on the way to its home may follow later.
-func (n *Node) activeRoster(ctx context.Context, owner parley.OrgID, from uint64, fn func(uint64, *agent.State) bool) (awaited bool, err error) {
-	known, found := n.facts.rosters.GetIfPresent(owner)
-	if !found || n.forgetsRosters {
+func (q *Agents) activeRoster(ctx context.Context, owner parley.OrgID, from uint64, fn func(uint64, *agent.State) bool) (awaited bool, err error) {
+	known, found := q.lookups.rosters.GetIfPresent(owner)
+	if !found || q.limits.ForgetRosters {
 		known = &activeRoster{}
 	}
 	first, _ := slices.BinarySearchFunc(known.agents, from, func(a rosterAgent, place uint64) int { return cmp.Compare(a.place, place) })
 	var revoked []int
 	for i := first; i < len(known.agents); i++ {
-		a, err := n.Agent(ctx, known.agents[i].id)
+		a, err := q.agents.Get(ctx, known.agents[i].id)
 		switch {
 		case parley.IsRefusal(err): // it was seen before its own home had it
 			awaited = true
@@ -68,16 +68,16 @@ func (n *Node) activeRoster(ctx context.Context, owner parley.OrgID, from uint64
 		case a.Revoked():
 			revoked = append(revoked, i)
 		case !fn(known.agents[i].place, a):
-			n.learnRoster(owner, known, revoked, nil, known.next)
+			q.learnRoster(owner, known, revoked, nil, known.next)
 			return awaited, nil
 		}
 	}
 	if from > known.next { // what lies between is not known
-		return n.roster(ctx, owner, from, func(place uint64, a *agent.State) bool { return a.Revoked() || fn(place, a) })
+		return q.roster(ctx, owner, from, func(place uint64, a *agent.State) bool { return a.Revoked() || fn(place, a) })
 	}
 	var fresh []rosterAgent
 	next := known.next
-	later, err := n.rosterPlaces(ctx, owner, max(from, known.next), func(place uint64, a *agent.State, sure bool) bool {
+	later, err := q.rosterPlaces(ctx, owner, max(from, known.next), func(place uint64, a *agent.State, sure bool) bool {
 		if sure {
 			next = place + 1
 		}
@@ -89,13 +89,13 @@ func (n *Node) activeRoster(ctx context.Context, owner parley.OrgID, from uint64
 		}
 		return fn(place, a)
 	})
-	n.learnRoster(owner, known, revoked, fresh, next)
+	q.learnRoster(owner, known, revoked, fresh, next)
 	return awaited || later, err
 }
 
 // learnRoster keeps what a look has shown, if that is worth a copy.
-func (n *Node) learnRoster(owner parley.OrgID, known *activeRoster, revoked []int, fresh []rosterAgent, next uint64) {
-	if next == known.next && len(revoked) <= rosterRevokedMax {
+func (q *Agents) learnRoster(owner parley.OrgID, known *activeRoster, revoked []int, fresh []rosterAgent, next uint64) {
+	if next == known.next && len(revoked) <= RosterRevokedMax {
 		return
 	}
 	agents := make([]rosterAgent, 0, len(known.agents)-len(revoked)+len(fresh))
@@ -104,20 +104,20 @@ func (n *Node) learnRoster(owner parley.OrgID, known *activeRoster, revoked []in
 		agents, from = append(agents, known.agents[from:i]...), i+1
 	}
 	agents = append(append(agents, known.agents[from:]...), fresh...)
-	n.facts.rosters.Set(owner, &activeRoster{next, agents})
+	q.lookups.rosters.Set(owner, &activeRoster{next, agents})
 }
 
-// rosterPage is how many places of an organization's list are read at once.
-const rosterPage = 64
+// RosterPage is how many places of an organization's list are read at once.
+const RosterPage = 64
 
 // roster is AgentsFrom, and tells whether an agent was passed over that is promised
 // to the roster and on its way to its own home.
-func (n *Node) roster(ctx context.Context, owner parley.OrgID, from uint64, fn func(uint64, *agent.State) bool) (awaited bool, err error) {
-	return n.rosterPlaces(ctx, owner, from, func(place uint64, a *agent.State, _ bool) bool { return fn(place, a) })
+func (q *Agents) roster(ctx context.Context, owner parley.OrgID, from uint64, fn func(uint64, *agent.State) bool) (awaited bool, err error) {
+	return q.rosterPlaces(ctx, owner, from, func(place uint64, a *agent.State, _ bool) bool { return fn(place, a) })
 }
 
 // rosterPlaces is roster, and tells fn whether no agent was passed over before.
-func (n *Node) rosterPlaces(ctx context.Context, owner parley.OrgID, from uint64, fn func(place uint64, a *agent.State, sure bool) bool) (awaited bool, err error) {
+func (q *Agents) rosterPlaces(ctx context.Context, owner parley.OrgID, from uint64, fn func(place uint64, a *agent.State, sure bool) bool) (awaited bool, err error) {
 	var beyond []byte
 	if from > 0 {
 		beyond = binary.BigEndian.AppendUint64(owner.Bytes(), from-1)
@@ -126,9 +126,9 @@ func (n *Node) rosterPlaces(ctx context.Context, owner parley.OrgID, from uint64
 		var ids []parley.AgentID
 		var places []uint64
 		more = false
-		err := n.view(ctx, func(v journal.View) error {
+		err := q.view(ctx, func(v journal.View) error {
 			return v.Rows(owner.Slot(), journal.RosterTable, owner[:], beyond, false, func(key, value []byte) bool {
-				if more = len(ids) == rosterPage; more {
+				if more = len(ids) == RosterPage; more {
 					return false
 				}
 				ids, beyond = append(ids, parley.IDFromBytes[parley.AgentID](value)), append(beyond[:0], key...)
@@ -140,7 +140,7 @@ func (n *Node) rosterPlaces(ctx context.Context, owner parley.OrgID, from uint64
 			return awaited, err
 		}
 		for i, id := range ids {
-			a, unknown := n.Agent(ctx, id)
+			a, unknown := q.agents.Get(ctx, id)
 			switch {
 			case unknown != nil && !parley.IsRefusal(unknown):
 				return awaited, unknown
@@ -152,4 +152,14 @@ func (n *Node) rosterPlaces(ctx context.Context, owner parley.OrgID, from uint64
 		}
 	}
 	return awaited, nil
+}
+
+// Kept is how many agents of an organization are known as active, or were when they
+// were last looked at.
+func (q *Agents) Kept(owner parley.OrgID) int {
+	known, found := q.lookups.rosters.GetIfPresent(owner)
+	if !found {
+		return 0
+	}
+	return len(known.agents)
 }

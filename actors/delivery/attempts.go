@@ -1,4 +1,4 @@
-package actors
+package delivery
 
 import (
 	"encoding/binary"
@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"parley"
+	"parley/actors/query"
 	"parley/actors/record"
 	"parley/actors/webhook"
 	"parley/journal"
 )
 
 const (
-	// attemptsAtOnce is how many attempts of one webhook may be under way.
-	attemptsAtOnce = 64
+	// AttemptsAtOnce is how many attempts of one webhook may be under way.
+	AttemptsAtOnce = 64
 	// collectMax is how many lines of a feed become jobs in one turn.
 	collectMax = 256
 	// cursorStep is how far a feed goes on, with nothing in it that is wanted,
@@ -37,8 +38,9 @@ type Delivery struct {
 	Request      parley.JoinRequestID
 	// Sealed are the secrets to sign with, the newest first.
 	Sealed [][]byte
+	// Owner is the organization of the webhook.
+	Owner parley.OrgID
 
-	owner parley.OrgID
 	lease uint64
 }
 
@@ -65,14 +67,14 @@ func (noCourier) Drop(webhook.ID)  {}
 // work does whatever there is to do: it takes back leases of whoever is gone,
 // keeps how attempts ended, makes jobs of what is new in the feed, and begins
 // attempts, all in one entry.
-func (n *Node) work(t *webhookTurn) error {
+func (hooks *Webhooks) work(t *webhookTurn) error {
 	s := t.State
-	outcomes := n.dispatch.take(webhook.ID(t.Entry.Stream.ID))
+	outcomes := hooks.dispatch.take(webhook.ID(t.Entry.Stream.ID))
 	if !s.Exists() || s.Deleted() {
 		return nil
 	}
 	was := s.GetActive()
-	if err := t.Decide(webhook.Expire{Process: n.began}); err != nil {
+	if err := t.Decide(webhook.Expire{Process: hooks.began}); err != nil {
 		return err
 	}
 	if len(outcomes) > 0 {
@@ -80,41 +82,41 @@ func (n *Node) work(t *webhookTurn) error {
 			return err
 		}
 	}
-	paused, err := n.paused(s.State)
+	paused, err := hooks.paused(s.State)
 	if err != nil {
 		return err
 	}
-	places, more := attemptsAtOnce, false
-	if begins := n.dispatch.mayBegin(s.WebhookID()); paused {
+	places, more := AttemptsAtOnce, false
+	if begins := hooks.dispatch.mayBegin(s.WebhookID()); paused {
 		places = 0 // the feed keeps what is new
 	} else if begins {
-		if more, err = n.collect(t); err != nil {
+		if more, err = hooks.collect(t); err != nil {
 			return err
 		}
 	} else {
 		places, more = 0, s.Unattempted() > 0
 	}
 	if s.GetActive() != was {
-		n.noteWebhook(t)
+		hooks.note(t)
 	}
 	if more {
-		n.dispatch.again(s.Watched())
+		hooks.dispatch.again(s.Watched())
 	}
-	_, err = n.attemptUnless(t, paused, places)
+	_, err = hooks.attemptUnless(t, paused, places)
 	return err
 }
 
 // collect makes jobs of what is new and durable in the agent's feed, and reports
 // whether there is more.
-func (n *Node) collect(t *webhookTurn) (more bool, err error) {
+func (hooks *Webhooks) collect(t *webhookTurn) (more bool, err error) {
 	s := t.State
-	edge := n.journal.DurablePosition(s.Watched())
+	edge := hooks.journal.DurablePosition(s.Watched())
 	from := max(s.GetCursor(), s.looked)
 	if !s.GetActive() || edge <= from {
 		return false, nil
 	}
 	c, lines, wanted := webhook.Collect{Upto: edge}, 0, false
-	v := n.journal.View()
+	v := hooks.journal.View()
 	defer v.Close()
 	err = v.Feed(s.Watched(), from, edge, func(e journal.FeedEntry) bool {
 		for _, news := range record.WebhookNews(e) {
@@ -138,23 +140,23 @@ func (n *Node) collect(t *webhookTurn) (more bool, err error) {
 
 // attempt begins what attempts there is room for, if so many may be under way, and
 // keeps the rows of all jobs that the turn has touched, which it gives.
-func (n *Node) attempt(t *webhookTurn, places int) (map[uint64]*webhook.Job, error) {
-	paused, err := n.paused(t.State.State)
+func (hooks *Webhooks) attempt(t *webhookTurn, places int) (map[uint64]*webhook.Job, error) {
+	paused, err := hooks.paused(t.State.State)
 	if err != nil {
 		return nil, err
 	}
-	return n.attemptUnless(t, paused, places)
+	return hooks.attemptUnless(t, paused, places)
 }
 
 // attemptUnless is attempt where it was judged already whether the webhook is to
 // begin nothing.
-func (n *Node) attemptUnless(t *webhookTurn, paused bool, places int) (map[uint64]*webhook.Job, error) {
+func (hooks *Webhooks) attemptUnless(t *webhookTurn, paused bool, places int) (map[uint64]*webhook.Job, error) {
 	if paused {
-		jobs, err := n.foldJobs(t)
+		jobs, err := hooks.foldJobs(t)
 		if err != nil {
 			return nil, err
 		}
-		return jobs.rows, n.sendOut(t, jobs.rows)
+		return jobs.rows, hooks.sendOut(t, jobs.rows)
 	}
 	lines, err := retriesOf(t)
 	if err != nil {
@@ -173,12 +175,12 @@ func (n *Node) attemptUnless(t *webhookTurn, paused bool, places int) (map[uint6
 	if err := t.Decide(lease); err != nil {
 		return nil, err
 	}
-	jobs, err := n.foldJobs(t)
+	jobs, err := hooks.foldJobs(t)
 	if err != nil {
 		return nil, err
 	}
-	n.setTimer(t, lines, jobs)
-	return jobs.rows, n.sendOut(t, jobs.rows)
+	hooks.setTimer(t, lines, jobs)
+	return jobs.rows, hooks.sendOut(t, jobs.rows)
 }
 
 // retriesOf are the keys of the webhook's retry lines, the soonest first: as many
@@ -188,7 +190,7 @@ func retriesOf(t *webhookTurn) ([][]byte, error) {
 	if s.GetFailed() == 0 {
 		return nil, nil
 	}
-	return t.FirstKeys(journal.RetryTable, s.GetId(), s.Room(t.Now, attemptsAtOnce)+1)
+	return t.FirstKeys(journal.RetryTable, s.GetId(), s.Room(t.Now, AttemptsAtOnce)+1)
 }
 
 // touched are the jobs that a turn changes, and the retry lines that they had.
@@ -198,7 +200,7 @@ type touched struct {
 }
 
 // foldJobs folds the turn's events into the rows that they concern.
-func (n *Node) foldJobs(t *webhookTurn) (touched, error) {
+func (hooks *Webhooks) foldJobs(t *webhookTurn) (touched, error) {
 	x := touched{map[uint64]*webhook.Job{}, map[uint64]int64{}}
 	for _, e := range t.Events {
 		for _, number := range webhook.Concerned(e) {
@@ -236,7 +238,7 @@ func (n *Node) foldJobs(t *webhookTurn) (touched, error) {
 }
 
 // setTimer has the webhook woken when time alone gives it something to do.
-func (n *Node) setTimer(t *webhookTurn, lines [][]byte, jobs touched) {
+func (hooks *Webhooks) setTimer(t *webhookTurn, lines [][]byte, jobs touched) {
 	s := t.State
 	at, wakes := s.Wake(t.Now)
 	soonest := func(ms int64) {
@@ -256,11 +258,11 @@ func (n *Node) setTimer(t *webhookTurn, lines [][]byte, jobs touched) {
 		}
 	}
 	// What waits for room is gone on with when an attempt ends.
-	full := s.Room(t.Now, attemptsAtOnce) == 0
+	full := s.Room(t.Now, AttemptsAtOnce) == 0
 	switch {
 	case !wakes:
 	case !at.After(t.Now) && !full:
-		n.dispatch.again(s.Watched())
+		hooks.dispatch.again(s.Watched())
 	case s.due.IsZero() || at.Before(s.due):
 		s.due = latest(at, t.Now)
 		t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: s.due, Stream: t.Entry.Stream})
@@ -276,7 +278,7 @@ func latest(a, b time.Time) time.Time {
 
 // sendOut has the attempts that the turn began carried when they are durable,
 // and says of what was taken that it is delivered.
-func (n *Node) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) error {
+func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) error {
 	s := t.State
 	var out []Delivery
 	for _, e := range t.Events {
@@ -288,17 +290,17 @@ func (n *Node) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) error {
 		case *webhook.Reported:
 			for _, r := range e.Results {
 				if j := rows[r.Job]; r.Status == webhook.Delivered && j.GetEvent() == webhook.MessageReceived {
-					if err := n.announced(t, j); err != nil {
+					if err := hooks.announced(t, j); err != nil {
 						return err
 					}
 				}
 			}
-			n.dispatch.count(e.Results)
+			hooks.dispatch.count(e.Results)
 		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // nothing is to be carried for them
 		}
 	}
 	if len(out) > 0 {
-		t.OnDurable(func() { n.dispatch.send(out) })
+		t.OnDurable(func() { hooks.dispatch.send(out) })
 	}
 	return nil
 }
@@ -306,7 +308,7 @@ func (n *Node) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) error {
 func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) Delivery {
 	d := Delivery{
 		Webhook: s.WebhookID(), Job: s.JobID(j.GetNumber()), URL: s.GetUrl(), Agent: s.Watched(), Event: j.GetEvent(),
-		Happened: time.UnixMilli(j.GetHappenedMs()).UTC(), Sealed: s.Sealed(now), owner: s.Owner(), lease: lease,
+		Happened: time.UnixMilli(j.GetHappenedMs()).UTC(), Sealed: s.Sealed(now), Owner: s.Owner(), lease: lease,
 	}
 	switch d.Event {
 	case webhook.MessageReceived, webhook.MessageDelivered, webhook.MessageRead:
@@ -323,16 +325,16 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 
 // announced notes that a target took the news of a message: that delivers it,
 // and does not carry it. // docs: delivery.md
-func (n *Node) announced(t *webhookTurn, j *webhook.Job) error {
+func (hooks *Webhooks) announced(t *webhookTurn, j *webhook.Job) error {
 	agent := t.State.Watched()
 	mark := journal.RecordReceipt{
 		Recipient: agent, Message: parley.IDFromBytes[parley.MessageID](j.GetRef()), Position: j.GetPosition(),
 		Receipts: journal.Receipts{AnnouncedAt: t.Now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
 	}
-	if n.dispatch.anybodyWants(webhook.MessageDelivered) {
-		v := n.journal.View()
+	if hooks.dispatch.anybodyWants(webhook.MessageDelivered) {
+		v := hooks.journal.View()
 		defer v.Close()
-		m, err := readRecord(v, agent.Slot(), mark.Message)
+		m, err := query.ReadRecord(v, agent.Slot(), mark.Message)
 		if parley.IsRefusal(err) { // it is gone
 			return nil
 		}
@@ -341,7 +343,7 @@ func (n *Node) announced(t *webhookTurn, j *webhook.Job) error {
 		}
 		mark.Sender = m.Record.Sender()
 	}
-	t.AddEffects(n.markWords(mark)...)
+	t.AddEffects(hooks.receipts.Effects(mark)...)
 	return nil
 }
 

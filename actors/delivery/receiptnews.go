@@ -1,4 +1,4 @@
-package actors
+package delivery
 
 import (
 	"parley"
@@ -7,23 +7,25 @@ import (
 	"parley/journal"
 )
 
-// markWords are what there is to say of a mark: the mark, and where a webhook of
+// Effects are what there is to say of a mark: the mark, and where a webhook of
 // the sender's wants to know, what is new in it to the sender's feed.
-func (n *Node) markWords(m journal.RecordReceipt) []journal.Effect { return n.appendMark(nil, m) }
+func (rs *Receipts) Effects(m journal.RecordReceipt) []journal.Effect {
+	return rs.appendEffects(nil, m)
+}
 
-func (n *Node) appendMark(words []journal.Effect, m journal.RecordReceipt) []journal.Effect {
+func (rs *Receipts) appendEffects(words []journal.Effect, m journal.RecordReceipt) []journal.Effect {
 	sender := m.Sender
 	m.Sender = parley.AgentID{}
 	words = append(words, m)
 	var note byte
-	if m.Receipts.DeliveredAt() != 0 && n.watched(sender, webhook.MessageDelivered) {
+	if m.Receipts.DeliveredAt() != 0 && rs.webhooks.watched(sender, webhook.MessageDelivered) {
 		note |= record.ReceiptDelivered
 	}
-	if m.Receipts.ReadAt != 0 && n.watched(sender, webhook.MessageRead) {
+	if m.Receipts.ReadAt != 0 && rs.webhooks.watched(sender, webhook.MessageRead) {
 		note |= record.ReceiptRead
 	}
 	if note != 0 {
-		note &^= n.knownNews(m)
+		note &^= rs.known(m)
 	}
 	if note == 0 {
 		return words
@@ -31,11 +33,11 @@ func (n *Node) appendMark(words []journal.Effect, m journal.RecordReceipt) []jou
 	return append(words, journal.AppendFeed{To: sender, Kind: journal.ReceiptEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
 }
 
-// knownNews is what the marks of a message have said already. Two that mark it in
+// known is what the marks of a message have said already. Two that mark it in
 // the same moment may both bring the news: what rests on it is told at least
 // once. Where the marks cannot be read nothing is known.
-func (n *Node) knownNews(m journal.RecordReceipt) (note byte) {
-	v := n.journal.Latest()
+func (rs *Receipts) known(m journal.RecordReceipt) (note byte) {
+	v := rs.journal.Latest()
 	defer v.Close()
 	marks, err := v.Receipts(m)
 	if err != nil {

@@ -1,0 +1,20 @@
+package delivery
+
+import (
+	"log/slog"
+	"testing"
+
+	"parley"
+	"parley/journal"
+)
+
+func TestWaitingReceiptsAreCounted(t *testing.T) {
+	rs := &Receipts{}
+	rs.batch = &batcher{receipts: rs, logger: slog.New(slog.DiscardHandler), closed: true}
+	for _, agent := range []byte{1, 1, 2} {
+		rs.RecordSoon(journal.RecordReceipt{Recipient: parley.AgentID{agent}})
+	}
+	if n := rs.Waiting(); n != 3 {
+		t.Errorf("%d receipts wait, not 3", n)
+	}
+}

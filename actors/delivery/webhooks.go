@@ -1,0 +1,311 @@
+package delivery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"parley"
+	"parley/actors/agent"
+	"parley/actors/host"
+	"parley/actors/query"
+	"parley/actors/record"
+	"parley/actors/rules"
+	"parley/actors/webhook"
+	"parley/journal"
+)
+
+type webhookTurn = host.Turn[*hook, webhook.Command, webhook.Event]
+
+// hook is a webhook as its actor holds it.
+type hook struct {
+	*webhook.State
+	// due is the timer that is set, zero where none is known of. There may be
+	// others, of a former life: each is cancelled when it fires.
+	due time.Time
+	// looked is the position up to which the feed has nothing for it, beyond the
+	// cursor.
+	looked uint64
+}
+
+// webhookStateEvery is after how many events a webhook's state is stored.
+const webhookStateEvery = 64
+
+var webhookRules = rules.Aggregate[*hook, webhook.Command, webhook.Event]{
+	Decide: func(h *hook, c webhook.Command, now time.Time) ([]webhook.Event, error) {
+		return webhook.Decide(h.State, c, now)
+	},
+	Evolve: func(h *hook, e webhook.Event) { webhook.Evolve(h.State, e) },
+	Tag:    webhook.Tag, New: webhook.New,
+}
+
+// CreateWebhook asks for a webhook of an agent. The id is drawn before, because
+// its secret is sealed with it.
+type CreateWebhook struct {
+	ID    webhook.ID
+	Agent parley.AgentID
+	Org   parley.OrgID
+	// URL is dialled; SentURL is the text that it was read from.
+	URL, SentURL string
+	Events       []webhook.What
+	Description  string
+	SealedSecret []byte
+	// Limit is how many webhooks an agent of the organization may have; nil is any
+	// number.
+	Limit *int
+}
+
+// webhookDeed is a command with what it is to be answered with.
+type webhookDeed struct {
+	command webhook.Command
+	// job is the one that a Retry names.
+	job webhook.JobID
+}
+
+// NewID draws the id of a webhook of an agent, in whose slot it lives.
+func (hooks *Webhooks) NewID(of parley.AgentID) webhook.ID {
+	return parley.NewID[webhook.ID](of.Slot(), hooks.clock(), hooks.entropy())
+}
+
+// Create makes a webhook, which follows its agent's feed from now on. It
+// refuses with webhook.ErrDuplicate, ErrQuotaExceeded and, of a revoked agent,
+// parley.ErrGone. // spec: Webhooks
+func (hooks *Webhooks) Create(_ context.Context, c CreateWebhook) (*webhook.State, error) {
+	return host.Ask[*webhook.State](hooks.engine, rules.AgentStream(c.Agent), len(c.URL)+len(c.SentURL)+len(c.Description), c)
+}
+
+// CreateFor is judged by the agent: it alone knows all of its webhooks.
+func (hooks *Webhooks) CreateFor(t *host.Turn[*agent.State, agent.Command, agent.Event], c CreateWebhook) (any, error) {
+	switch {
+	case !t.State.Exists():
+		return nil, parley.ErrNotFound
+	case t.State.Revoked():
+		return nil, parley.ErrGone
+	}
+	taken, count := false, 0
+	err := t.Rows(journal.WebhookTable, c.Agent[:], func(_, value []byte) {
+		count++
+		taken = taken || string(value[record.EventFilterBytes:]) == c.URL
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.DependOnJournal() // a refusal depends on rows that webhooks write too
+	made := &webhook.State{}
+	events, err := webhook.Decide(made, webhook.Create{
+		ID: c.ID, Agent: c.Agent, Org: c.Org, URL: c.URL, SentURL: c.SentURL, Events: c.Events, Description: c.Description,
+		SealedSecret: c.SealedSecret, Edge: hooks.journal.DurablePosition(c.Agent), Taken: taken,
+	}, t.Now)
+	if err != nil {
+		return nil, err
+	}
+	if c.Limit != nil && count >= *c.Limit {
+		return nil, parley.ErrQuotaExceeded.OverQuota("webhooks_per_agent", *c.Limit, count, nil)
+	}
+	for _, e := range events {
+		webhook.Evolve(made, e)
+	}
+	facts, err := rules.Webhook.Encode(events)
+	if err != nil {
+		return nil, err
+	}
+	t.AddEffects(journal.CreateStream{Stream: rules.WebhookStream(c.ID), Fresh: true, Events: facts})
+	t.PutRow(journal.WebhookTable, record.WebhookKey(made), record.EventFilterOf(made).Encode(c.URL))
+	t.OnDurable(func() { hooks.dispatch.set(made) })
+	return made, nil
+}
+
+// Retire tells an agent's webhooks that it acts no more.
+func (hooks *Webhooks) Retire(t *host.Turn[*agent.State, agent.Command, agent.Event], self parley.AgentID) error {
+	return t.Rows(journal.WebhookTable, self[:], func(key, _ []byte) {
+		t.Enqueue(rules.WebhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
+	})
+}
+
+// Change judges webhook.Toggle, Rotate or Delete. // spec: Webhooks
+func (hooks *Webhooks) Change(ctx context.Context, id webhook.ID, c webhook.Command) (*webhook.State, error) {
+	if toggle, ok := c.(webhook.Toggle); ok && toggle.Active {
+		if err := hooks.releaseTarget(ctx, id, toggle.By); err != nil {
+			return nil, err
+		}
+	}
+	changed, err := host.Ask[*webhook.State](hooks.engine, rules.WebhookStream(id), 0, c)
+	if err == nil && !changed.GetActive() {
+		hooks.Courier.Drop(id)
+	}
+	return changed, err
+}
+
+// releaseTarget lets the next attempt at a webhook's target through, before a
+// turn that begins one: it would be held else.
+func (hooks *Webhooks) releaseTarget(ctx context.Context, id webhook.ID, by parley.OrgID) error {
+	_, err := hooks.Get(ctx, id, by)
+	if err == nil {
+		hooks.Courier.Reset(id)
+	}
+	return err
+}
+
+// Test makes a delivery that tells of nothing.
+func (hooks *Webhooks) Test(ctx context.Context, id webhook.ID, by parley.OrgID) (query.WebhookJob, error) {
+	if err := hooks.releaseTarget(ctx, id, by); err != nil {
+		return query.WebhookJob{}, err
+	}
+	return host.Ask[query.WebhookJob](hooks.engine, rules.WebhookStream(id), 0, webhookDeed{command: webhook.Test{By: by}})
+}
+
+// RetryJob attempts a job now: one that waits for its next attempt, or a
+// dead one, which gets all its attempts again.
+func (hooks *Webhooks) RetryJob(ctx context.Context, id webhook.ID, by parley.OrgID, job webhook.JobID) (query.WebhookJob, error) {
+	if err := hooks.releaseTarget(ctx, id, by); err != nil {
+		return query.WebhookJob{}, err
+	}
+	return host.Ask[query.WebhookJob](hooks.engine, rules.WebhookStream(id), 0, webhookDeed{command: webhook.Retry{By: by}, job: job})
+}
+
+func (hooks *Webhooks) kind() *host.Kind[*hook, webhook.Command, webhook.Event] {
+	return &host.Kind[*hook, webhook.Command, webhook.Event]{
+		Stream: journal.WebhookStream, Rules: webhookRules, StateEvery: webhookStateEvery,
+		Blank: func() *hook { return &hook{State: &webhook.State{}} },
+		Handle: func(t *webhookTurn, request any) (any, error) {
+			switch r := request.(type) {
+			case host.GetState:
+				return rules.Clone(t.State.State, &webhook.State{}), nil
+			case host.TimerDue:
+				if t.Now.Before(r.Due) {
+					return nil, nil // it comes again
+				}
+				t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: r.Due, Stream: t.Entry.Stream, Cancel: true})
+				if t.State.due.Equal(r.Due) {
+					t.State.due = time.Time{}
+				}
+				return nil, hooks.work(t)
+			case webhookDeed:
+				return hooks.do(t, r)
+			case webhook.Command:
+				return hooks.change(t, r)
+			}
+			panic("webhook: unknown request")
+		},
+		HandleQueued: func(t *webhookTurn, _ *record.SagaMessage) error { // its agent acts no more
+			if err := t.Decide(webhook.Retire{}); err != nil {
+				return host.IgnoreRefusal(err)
+			}
+			hooks.note(t)
+			return nil
+		},
+		Work: hooks.work,
+	}
+}
+
+// change judges what clients ask for. Before a webhook is switched off
+// what the feed has so far is collected.
+func (hooks *Webhooks) change(t *webhookTurn, c webhook.Command) (any, error) {
+	if toggle, ok := c.(webhook.Toggle); ok {
+		toggle.Edge = hooks.journal.DurablePosition(t.State.Watched())
+		c = toggle
+		for more := !toggle.Active && toggle.By == t.State.Owner(); more; {
+			var err error
+			if more, err = hooks.collect(t); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := t.Decide(c); err != nil {
+		return nil, err
+	}
+	changed := rules.Clone(t.State.State, &webhook.State{})
+	if t.State.Deleted() {
+		hooks.end(t)
+		return changed, nil
+	}
+	hooks.note(t)
+	_, err := hooks.attempt(t, AttemptsAtOnce)
+	return changed, err
+}
+
+// end removes everything but the answer.
+func (hooks *Webhooks) end(t *webhookTurn) {
+	id := t.State.WebhookID()
+	for _, table := range []journal.Table{journal.DeliveryTable, journal.RetryTable} {
+		t.Entry.Rows = append(t.Entry.Rows, journal.Row{Slot: t.Entry.Slot, Table: table, Key: id.Bytes(), Delete: true, Beneath: true})
+	}
+	t.AddEffects(journal.PutRow{Row: journal.Row{Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(t.State.State), Delete: true}})
+	if !t.State.due.IsZero() {
+		t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: t.State.due, Stream: t.Entry.Stream, Cancel: true})
+		t.State.due = time.Time{}
+	}
+	gone := rules.Clone(t.State.State, &webhook.State{})
+	t.OnDurable(func() { hooks.dispatch.set(gone) })
+}
+
+// note keeps at hand whether the webhook is active.
+func (hooks *Webhooks) note(t *webhookTurn) {
+	s := t.State
+	if !s.Exists() || s.Deleted() {
+		return
+	}
+	t.AddEffects(journal.PutRow{Row: journal.Row{
+		Slot: t.Entry.Slot, Table: journal.WebhookTable, Key: record.WebhookKey(s.State), Value: record.EventFilterOf(s.State).Encode(s.GetUrl()),
+	}})
+	now := rules.Clone(s.State, &webhook.State{})
+	t.OnDurable(func() { hooks.dispatch.set(now) })
+}
+
+// do judges a test or a retry and answers with its job.
+func (hooks *Webhooks) do(t *webhookTurn, d webhookDeed) (any, error) {
+	s := t.State
+	number := s.GetLastJob() + 1
+	command := d.command
+	if retry, ok := command.(webhook.Retry); ok {
+		if s.Exists() && !s.Deleted() {
+			at, known := s.JobNumber(d.job)
+			if number = at; known {
+				j, err := jobOf(t, at)
+				if err != nil {
+					return nil, err
+				}
+				retry.Job = j
+			}
+		}
+		command = retry
+	}
+	if err := t.Decide(command); err != nil {
+		return nil, err
+	}
+	rows, err := hooks.attempt(t, AttemptsAtOnce)
+	if err != nil {
+		return nil, err
+	}
+	j := rows[number]
+	if j == nil {
+		if j, err = jobOf(t, number); err != nil {
+			return nil, err
+		}
+	}
+	if j == nil {
+		return nil, fmt.Errorf("job %d of webhook %s has no row", number, s.WebhookID())
+	}
+	return query.WebhookJob{ID: s.JobID(number), Webhook: rules.Clone(s.State, &webhook.State{}), Job: j}, nil
+}
+
+// Disabled are those of an agent that were switched off, and not by a
+// person.
+func (hooks *Webhooks) Disabled(ctx context.Context, a *agent.State) ([]*webhook.State, error) {
+	if a.Revoked() || !hooks.dispatch.knows(a.AgentID()) {
+		return nil, nil
+	}
+	id, ailing := a.AgentID(), false
+	err := journal.Durably(ctx, hooks.journal.View(), func(v journal.View) error {
+		return v.Rows(id.Slot(), journal.WebhookTable, id[:], nil, false, func(_, value []byte) bool {
+			ailing = record.DecodeEventFilter(value).Disabled
+			return !ailing
+		})
+	})
+	if err != nil || !ailing {
+		return nil, err
+	}
+	all, err := hooks.Of(ctx, id)
+	return slices.DeleteFunc(all, func(s *webhook.State) bool { return s.GetDisabledMs() == 0 }), err
+}

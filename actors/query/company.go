@@ -1,0 +1,174 @@
+package query
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"parley"
+	"parley/actors/conversation"
+	"parley/actors/record"
+	"parley/actors/rules"
+	"parley/journal"
+)
+
+// SeatHolder is an agent of an organization that is, or ever was, a member of a
+// group; zero if there is none.
+func (q *Groups) SeatHolder(ctx context.Context, id parley.GroupID, org parley.OrgID) (holder parley.AgentID, err error) {
+	err = q.SeatHolders(ctx, id, org, func(a parley.AgentID, _ []uint32) bool {
+		holder = a
+		return false
+	})
+	return holder, err
+}
+
+// SeatHolders calls fn with the agents of an organization that are, or ever were,
+// members of a group, each once with the numbers of its seats, until fn returns
+// false. The one that is noted comes first. Groups that seated nobody of it since
+// holders are noted have no note, so its other agents are looked at even then.
+func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, org parley.OrgID, fn func(of parley.AgentID, seats []uint32) bool) error {
+	var noted parley.AgentID
+	more := true
+	held := func(v journal.View, a parley.AgentID) error {
+		place, found, err := v.Row(id.Slot(), journal.PlaceTable, record.PlaceKey(id, a))
+		if err == nil && found {
+			more = fn(a, record.SeatsOf(place))
+		}
+		return err
+	}
+	err := q.view(ctx, func(v journal.View) error {
+		row, found, err := v.Row(id.Slot(), journal.HolderTable, record.HolderKey(id, org))
+		if err != nil || !found {
+			return err
+		}
+		noted = parley.IDFromBytes[parley.AgentID](row)
+		return held(v, noted)
+	})
+	for beyond := []byte(nil); err == nil && more; err = cmp.Or(err, ctx.Err()) {
+		err = q.view(ctx, func(v journal.View) error {
+			var page []parley.AgentID
+			err := v.Rows(org.Slot(), journal.RosterTable, org[:], beyond, false, func(key, value []byte) bool {
+				page, beyond = append(page, parley.IDFromBytes[parley.AgentID](value)), append(beyond[:0], key...)
+				return len(page) < RosterPage
+			})
+			last := len(page) < RosterPage
+			for _, a := range page {
+				if err == nil && more && a != noted {
+					err = held(v, a)
+				}
+			}
+			more = more && !last
+			return err
+		})
+	}
+	return err
+}
+
+// copiesPerRow is how many listed copies of a broadcast count as one row of
+// Limits.CompanyRows.
+const copiesPerRow = 32
+
+// Company is with whom the agents that an organization had in a group share rows
+// of the group's conversation: who sent them what they got, and who got what they
+// sent, members of now or not. Each comes with the instant of such a row. Those
+// agents are there themselves, at the zero instant if they have no row among the
+// newest of the conversation.
+func (q *Groups) Company(ctx context.Context, id parley.ConversationID, host parley.GroupID, org parley.OrgID) (map[parley.AgentID]time.Time, error) {
+	c := &company{of: map[parley.AgentID]bool{}, since: map[parley.AgentID]int64{}, left: q.limits.CompanyRows}
+	err := q.SeatHolders(ctx, host, org, func(a parley.AgentID, seats []uint32) bool {
+		c.of[a], c.seats = true, append(c.seats, seats...)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = q.view(ctx, func(v journal.View) error {
+		var bad error
+		scan := v.Events(rules.ConversationStream(id), ^uint64(0), true, func(_ uint64, _ int64, f journal.StoredEvent) bool {
+			if !c.afford(1) {
+				return false
+			}
+			bad = c.see(v, f)
+			return bad == nil
+		})
+		return cmp.Or(scan, bad)
+	})
+	since := make(map[parley.AgentID]time.Time, len(c.since))
+	for agent := range c.of {
+		since[agent] = time.Time{}
+	}
+	for agent, ms := range c.since {
+		since[agent] = time.UnixMilli(ms).UTC()
+	}
+	return since, err
+}
+
+// company is gathered from a conversation's events, the newest first.
+type company struct {
+	of    map[parley.AgentID]bool
+	seats []uint32 // that they ever had
+	since map[parley.AgentID]int64
+	left  int // of companyRows
+}
+
+// afford pays for rows; false: too many were looked at.
+func (c *company) afford(rows int) bool {
+	c.left -= rows
+	return c.left >= 0
+}
+
+func (c *company) see(v journal.View, f journal.StoredEvent) error {
+	e, err := rules.Conversation.Decode(f)
+	if err != nil {
+		return err
+	}
+	switch e := e.(type) {
+	case *conversation.Started:
+		return c.broadcast(v, e.GetInitiator(), e.GetMessageId(), e.GetAtMs())
+	case *conversation.Broadcasted:
+		return c.broadcast(v, e.GetFrom(), e.GetMessageId(), e.GetAtMs())
+	case *conversation.Posted:
+		from, to := parley.IDFromBytes[parley.AgentID](e.GetFrom()), parley.IDFromBytes[parley.AgentID](e.GetTo())
+		if c.of[from] || c.of[to] {
+			c.meet(e.GetAtMs(), from, to)
+		}
+	case *conversation.StatusChanged: // nobody is met by it
+	}
+	return nil
+}
+
+func (c *company) meet(atMs int64, agents ...parley.AgentID) {
+	for _, a := range agents {
+		c.since[a] = atMs // events come newest first
+	}
+}
+
+func (c *company) broadcast(v journal.View, by, message []byte, atMs int64) error {
+	from, id := parley.IDFromBytes[parley.AgentID](by), parley.IDFromBytes[parley.MessageID](message)
+	if c.of[from] {
+		c.meet(atMs, from)
+		return v.Copies(id.Slot(), id, func(to []parley.Seat) bool {
+			for _, seat := range to {
+				c.meet(atMs, seat.Agent)
+			}
+			return c.afford(1 + len(to)/copiesPerRow)
+		})
+	}
+	if _, met := c.since[from]; met {
+		return nil
+	}
+	for _, seat := range c.seats {
+		if !c.afford(1) {
+			return nil
+		}
+		to, _, got, err := v.Copy(id.Slot(), parley.Copy(id, seat))
+		if err != nil {
+			return err
+		}
+		if got && c.of[to] {
+			c.meet(atMs, from, to)
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package rules
+
+import (
+	"time"
+
+	"parley/journal"
+)
+
+// Begin decides the first command of an aggregate that does not exist yet. It evolves
+// blank into the new state and returns the effect that creates the stream, state
+// included.
+func (r Aggregate[S, C, E]) Begin(s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
+	events, err := r.Decide(blank, c, now)
+	if err != nil {
+		return journal.CreateStream{}, err
+	}
+	for _, e := range events {
+		r.Evolve(blank, e)
+	}
+	create := journal.CreateStream{Stream: s}
+	if create.Events, err = r.Encode(events); err == nil {
+		create.State, err = blank.MarshalVT()
+	}
+	return create, err
+}
+
+// BeginBare is Begin without the state, for aggregates whose first event is as quick to
+// evolve as a state is to decode.
+func (r Aggregate[S, C, E]) BeginBare(s journal.Stream, blank S, c C, now time.Time) (journal.CreateStream, error) {
+	events, err := r.Decide(blank, c, now)
+	if err != nil {
+		return journal.CreateStream{}, err
+	}
+	stored, err := r.Encode(events)
+	return journal.CreateStream{Stream: s, Events: stored}, err
+}
+
+// Clone copies a state into a blank one, so that it can leave its actor.
+func Clone[S State](from, into S) S {
+	if b, err := from.MarshalVT(); err == nil {
+		_ = into.UnmarshalVT(b)
+	}
+	return into
+}

@@ -1,0 +1,98 @@
+package actors
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"parley"
+	"parley/actors/delivery"
+)
+
+// TestWebhooksStepBack: while requests want the processor, webhooks are woken a few
+// at a time, and none waits for more than delivery.ThrottlePatience. Where nobody tells of
+// requests, none steps back at all.
+func TestWebhooksStepBack(t *testing.T) {
+	const agents = 20
+	for _, busy := range []bool{true, false} {
+		h := newHookedAt(t, newHand(noon))
+		org, ids := h.crew(agents)
+		stepsBack := func() bool { return h.node.Webhooks.Stats().SteppingBack }
+		if busy {
+			h.asked(func() bool { return true })
+			h.until("stepping back", func() bool { // it takes a window to see that requests come
+				h.say(1)
+				h.hand.advance(delivery.ThrottleWindow)
+				return stepsBack()
+			})
+		}
+		before := len(h.post.came())
+		for _, id := range ids {
+			must(h.send(directBetween(h.owner, org, h.ids[0], id, "m", "")))(t)
+		}
+		if !busy {
+			h.until("all deliveries", func() bool { return len(h.post.came()) >= before+agents })
+			continue
+		}
+		for range 5 {
+			h.hand.advance(delivery.ThrottleWindow)
+			time.Sleep(3 * delivery.ThrottleRound)
+		}
+		if n := len(h.post.came()) - before; n > agents*3/4 || !stepsBack() || h.node.Webhooks.Stats().Waiting < agents/4 {
+			t.Errorf("in half a second %d of %d begin, of which one or two for each window may", n, agents)
+		}
+		h.hand.advance(delivery.ThrottlePatience)
+		h.until("all deliveries", func() bool { return len(h.post.came()) >= before+agents })
+	}
+}
+
+// crew are agents of another organization, with a webhook each.
+func (h *hooked) crew(n int) (parley.OrgID, []parley.AgentID) {
+	h.t.Helper()
+	org, ids := h.agents("globex", n)
+	for _, id := range ids {
+		must(h.node.Webhooks.Create(context.Background(), delivery.CreateWebhook{
+			ID: h.node.Webhooks.NewID(id), Agent: id, Org: org, URL: "https://sink.example/b", SealedSecret: []byte("sealed"),
+		}))(h.t)
+	}
+	return org, ids
+}
+
+// asked has requests come at a pace, on a processor that is short or not.
+func (h *hooked) asked(short func() bool) {
+	answered := uint64(0)
+	h.node.Webhooks.SetDemand(func() (uint64, bool) {
+		answered += delivery.ThrottleShare
+		return answered, short()
+	})
+}
+
+// TestNoWebhookIsForgotten: all is delivered in the end and what flew is noted,
+// whether the processor's fortune turns all the time or one webhook has more to do
+// than fits into its turn and the processor stays short.
+func TestNoWebhookIsForgotten(t *testing.T) {
+	luck := rand.New(rand.NewPCG(1, 2))
+	for _, c := range []struct {
+		agents, messages int
+		short            func() bool
+	}{
+		{10, 100, func() bool { return luck.IntN(2) == 0 }},
+		{1, 4 * delivery.AttemptsAtOnce, func() bool { return true }},
+	} {
+		h := newHookedAt(t, newHand(noon))
+		org, ids := h.crew(c.agents)
+		h.asked(c.short)
+		for i := range c.messages {
+			must(h.send(directBetween(h.owner, org, h.ids[0], ids[i%len(ids)], "m", "")))(t)
+			h.hand.advance(delivery.ThrottleWindow / 2)
+		}
+		for _, id := range ids {
+			h.until("all outcomes", func() bool {
+				h.hand.advance(delivery.ThrottleWindow)
+				s := must(h.node.Webhooks.Of(t.Context(), id))(t)[0]
+				return s.Summary().Delivered == uint64(c.messages/c.agents)
+			})
+		}
+	}
+}
