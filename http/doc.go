@@ -1,12 +1,8 @@
-// Package http is the door of the service: it turns requests into commands and
-// refusals into answers, and decides nothing else.
+// Package http has the endpoints of the service. A handler resolves what a request names,
+// asks the actors, and translates their answer. It decides nothing.
 //
-// The whole interface is a table of routes. A route names its method, its path,
-// who may call it, and a handler from one struct to another; the table gives
-// the router, the binding of parameters and bodies, the checks of access, and
-// the OpenAPI document. What a struct accepts is said in its tags and nowhere
-// else.
-//
-// Checks come in one order on every route: HTTP itself, 401, the trust tier,
-// the schema, then the handler.
+// Routes is the whole interface as a table: one line for each endpoint, with its method,
+// its path, who may call it, and its handler. See packages parley/http/rest for how
+// endpoints are declared, and parley/http/httpserver for how requests are checked and
+// served.
 package http
