@@ -124,6 +124,6 @@ func (s groups) joinGroup(c *rest.Call, in *api.Join) (api.JoinResult, error) {
 		m, err := s.memberOf(c, in.ID, *joined.Member)
 		return api.JoinResult{Status: api.Joined, Member: &m}, afterCommit(err)
 	}
-	r, err := joinRequests{s.core}.requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
+	r, err := joinRequests(s).requestFor(c, in.ID, joined.Request, group.Caller{Org: c.Caller.Org, Agent: a.AgentID()})
 	return api.JoinResult{Status: api.JoinPending, Request: &r}, afterCommit(err)
 }

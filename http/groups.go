@@ -207,7 +207,7 @@ func (s groups) createGroup(c *rest.Call, in *api.CreateGroup) (api.GroupCreated
 	if err != nil {
 		return api.GroupCreated{}, afterCommit(err)
 	}
-	rows, err := joinRequests{s.core}.inviteRoster(c, g, founder, in.Members, made.Repeated)
+	rows, err := joinRequests(s).inviteRoster(c, g, founder, in.Members, made.Repeated)
 	return api.GroupCreated{Group: g.Group, Invitations: rows}, afterCommit(err)
 }
 

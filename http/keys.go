@@ -66,7 +66,7 @@ func (s agentKeys) uploadKeys(c *rest.Call, in *api.UploadKeys) (api.Agent, erro
 		}
 		rotate.Proof = &proof
 	}
-	changed, err := agents{s.core}.changeAgent(c, in.ID, rotate)
+	changed, err := agents(s).changeAgent(c, in.ID, rotate)
 	if stale := (*parley.Refusal)(nil); errors.As(err, &stale) && stale.Is(agent.ErrBindingStale) {
 		err = stale.With("loc", []any{"body", "key_binding", "signed_at"})
 	}

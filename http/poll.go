@@ -49,7 +49,7 @@ func (s agents) poll(c *rest.Call, in *api.Poll) (api.PollCount, error) {
 	hash := sha256.Sum256([]byte(in.Token))
 	// One that the token's window refuses counts for the address as little.
 	standing := limit.TakeAll(
-		limit.Draw{Window: s.pollAddress, Key: admission{s.core}.Source(c)}, limit.Draw{Window: s.pollToken, Key: string(hash[:])},
+		limit.Draw{Window: s.pollAddress, Key: admission(s).Source(c)}, limit.Draw{Window: s.pollToken, Key: string(hash[:])},
 	)
 	if err := c.SetRate(standing); err != nil {
 		return api.PollCount{}, err

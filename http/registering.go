@@ -30,7 +30,7 @@ func (s signup) register(c *rest.Call, in *api.Register) (api.Challenge, error) 
 	if parley.ReservedSlug(in.OrgSlug, s.Brand) {
 		return api.Challenge{}, errReservedSlug
 	}
-	name, from := in.OrgSlug, admission{s.core}.Source(c)
+	name, from := in.OrgSlug, admission(s).Source(c)
 	if in.OrgName != nil {
 		name = *in.OrgName
 	}
@@ -138,7 +138,7 @@ func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 	}
 	// What a failure costs is taken first, so that no more secrets are judged than
 	// the rate allows, however many come at once.
-	if err := (admission{s.core}).takeBySource(c, s.rates.tokenFailures); err != nil {
+	if err := admission(s).takeBySource(c, s.rates.tokenFailures); err != nil {
 		return api.Token{}, err
 	}
 	client, slug, owner, err := s.client(c, id, secret)
@@ -146,7 +146,7 @@ func (s signup) token(c *rest.Call, in *api.TokenRequest) (api.Token, error) {
 		err = auth.ErrInvalidClient
 	}
 	if !errors.Is(err, auth.ErrInvalidClient) {
-		s.rates.tokenFailures.GiveBack(admission{s.core}.Source(c))
+		s.rates.tokenFailures.GiveBack(admission(s).Source(c))
 	}
 	if err == nil {
 		err = take(c, s.rates.token, string(client[:]))

@@ -155,7 +155,7 @@ func decodePercent(text string, plusIsSpace bool) (string, bool) {
 	return string(out), utf8.Valid(out)
 }
 
-// unhex is the value of a hexadecimal digit; more than 15 if it is none.
+// Unhex returns the value of a hexadecimal digit, or a number above 15 if c is none.
 func Unhex(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':

@@ -19,8 +19,8 @@ const (
 	CacheChecked = "no-cache"
 )
 
-// document answers with a public document, last changed at modified, or with 304
-// where the caller has it. The entity tag is a hash of what is sent.
+// Document answers with a public document that was last changed at modified, or
+// with 304 if the caller already has it. The entity tag is a hash of the body.
 // source: RFC 9110 section 13
 func (c *Call) Document(of any, modified time.Time, cache string) (Rendered, error) {
 	body, err := json.Marshal(of, json.Deterministic(true))

@@ -13,7 +13,7 @@ type FieldError = api.FieldError
 // fieldErrorsMax bounds the answer to a request that is wrong everywhere.
 const fieldErrorsMax = 64
 
-// schemaError carries every fault found in one request; it is answered 422.
+// SchemaError lists every fault found in one request. It is answered with 422.
 type SchemaError struct {
 	Faults []FieldError
 	// unknown and absent are names of members of the body: those that were sent

@@ -44,9 +44,9 @@ type Route struct {
 	plan    *plan
 }
 
-// route declares an endpoint with a typed handler from In to Out. Out is
-// anything that marshals to JSON, NoContent, or Rendered; with a method
-// Status() int it chooses its status.
+// Typed declares an endpoint with a typed handler from In to Out. Out is anything
+// that marshals to JSON, NoContent or Rendered. An Out with a method Status() int
+// chooses its own status.
 func Typed[In, Out any](method, path string, access Access, status int, summary string, h func(*Call, *In) (Out, error)) Route {
 	return Route{
 		Method: method, Path: path, Summary: summary, Status: status, Access: access,
@@ -65,16 +65,16 @@ func Typed[In, Out any](method, path string, access Access, status int, summary 
 	}
 }
 
-// rendered declares an endpoint whose handler has the JSON of an As at hand, so
-// that it is described like any other.
+// RenderedAs declares an endpoint whose handler renders the JSON itself. The
+// document describes the answer as an As.
 func RenderedAs[As, In any](method, path string, access Access, status int, summary string, h func(*Call, *In) (Rendered, error)) Route {
 	r := Typed(method, path, access, status, summary, h)
 	r.out = reflect.TypeFor[As]()
 	return r
 }
 
-// stream declares an endpoint whose handler takes the connection over. Until it
-// does, an error is answered like any other.
+// Stream declares an endpoint whose handler takes the connection over. Until then
+// an error is answered as on any other route.
 func Stream[In any](method, path string, access Access, summary string, h func(*Call, *In) error) Route {
 	return Route{
 		Method: method, Path: path, Summary: summary, Status: 200, Access: access,
@@ -89,15 +89,15 @@ func Stream[In any](method, path string, access Access, summary string, h func(*
 	}
 }
 
-// raw declares an endpoint whose handler writes its own body of the media type.
+// Raw declares an endpoint whose handler writes its own body of the media type.
 func Raw[In any](method, path string, access Access, media, summary string, h func(*Call, *In) error) Route {
 	r := Stream(method, path, access, summary, h)
 	r.media, r.Streams = media, false
 	return r
 }
 
-// openToSuspended reports whether a suspended organization may call the route: it
-// may read what it has, but not listen for more.
+// OpenToSuspended reports whether a suspended organization may call the route. It
+// may read what it has, but not open a stream.
 func (r *Route) OpenToSuspended() bool {
 	return r.Exempt || r.Method == fasthttp.MethodGet && !r.Streams
 }
