@@ -61,7 +61,7 @@ func kept(t testing.TB, v journal.View, s journal.Stream) (tray, quarantine [][]
 // heard, and the log, the count and an audit say so.
 func TestAWordThatCannotBeDecodedIsKept(t *testing.T) {
 	for _, journals := range []int{1, 4} {
-		r := newRig(t, withJournals(journals))
+		r := newTestNode(t, withJournals(journals))
 		owner, ids := r.agents("acme", 2)
 		to := rules.OrgStream(owner)
 		log := &lockedBuffer{}
@@ -152,7 +152,7 @@ func (j *trayReader) Append(e *journal.Entry) {
 // handled before the answer.
 func longTray(t *testing.T, words int, tune func(*Node)) (page, underway, before int64) {
 	t.Helper()
-	r := newRig(t)
+	r := newTestNode(t)
 	_, ids := r.agents("acme", 1)
 	s := rules.AgentStream(ids[0])
 	r.node.Close()
@@ -212,9 +212,9 @@ func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) jour
 	t.Helper()
 	var told atomic.Int64 // words that are stored, as their speaker was told
 	disk := crashtest.NewDisk(vfs.NewCrashableMem(), crashDir, uint64(journals), func() int { return int(told.Load()) })
-	r := &rig{t: t, journals: journals, clock: time.Now, wheel: time.Now, entropy: parley.CountingEntropy(), fs: disk.FS(), keep: small, wrap: wrap}
+	r := &testNode{t: t, journals: journals, clock: time.Now, journalClock: time.Now, entropy: parley.CountingEntropy(), fs: disk.FS(), tuneStore: small, wrap: wrap}
 	disk.Record(false)
-	if err := r.begin(crashDir); err != nil {
+	if err := r.start(crashDir); err != nil {
 		t.Fatal(err)
 	}
 	owner, ids := r.agents("acme", 5)
@@ -236,7 +236,7 @@ func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) jour
 			return must(r.node.Orgs.Current(context.Background(), owner))(t).GetActiveAgents() == int64(4-n)
 		})
 	}
-	if err := r.end(); err != nil {
+	if err := r.stop(); err != nil {
 		t.Error(err)
 	}
 	v.tally.Add(disk.Stop())
@@ -247,7 +247,7 @@ func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) jour
 // inspectQuarantine opens an image: each word that its speaker knows to be stored is
 // either in the tray or in quarantine, and after a while in quarantine, as it was.
 func inspectQuarantine(t *testing.T, i crashtest.Image, to journal.Stream, words func(int) []byte, journals int) (faults []string) {
-	r := &rig{t: t, journals: journals, clock: time.Now, wheel: time.Now, entropy: parley.CountingEntropy(), fs: i.FS, keep: small}
+	r := &testNode{t: t, journals: journals, clock: time.Now, journalClock: time.Now, entropy: parley.CountingEntropy(), fs: i.FS, tuneStore: small}
 	look := func() (tray, quarantine [][]byte) {
 		v := r.store.View()
 		defer v.Close()
@@ -277,7 +277,7 @@ func inspectQuarantine(t *testing.T, i crashtest.Image, to journal.Stream, words
 			faults = append(faults, fmt.Sprintf("lost: word %d", n))
 		}
 	}
-	if err := r.begin(crashDir); err != nil {
+	if err := r.start(crashDir); err != nil {
 		return append(faults, err.Error())
 	}
 	eventually(t, "the tray is empty", func() bool { tray, quarantine = look(); return len(tray) == 0 })
@@ -286,7 +286,7 @@ func inspectQuarantine(t *testing.T, i crashtest.Image, to journal.Stream, words
 			faults = append(faults, fmt.Sprintf("lost: word %d is in quarantine %d times after a start", n, count(quarantine, words(n))))
 		}
 	}
-	if err := r.end(); err != nil {
+	if err := r.stop(); err != nil {
 		faults = append(faults, err.Error())
 	}
 	return faults

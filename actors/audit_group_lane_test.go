@@ -42,7 +42,7 @@ func underwayVillage(t *testing.T) (v *village, release func()) {
 	must(v.jury.join(here[1]))(t) // a live request elsewhere
 	open := v.at2(home, group.Open)
 	must(c.invite(there[1]))(t)
-	for _, g := range []*club{c, open} {
+	for _, g := range []*testGroup{c, open} {
 		g.members() // what is read of the disk is read before it stops
 	}
 	v.rests()
@@ -72,7 +72,7 @@ func underwayVillage(t *testing.T) (v *village, release func()) {
 }
 
 // at2 is a public group that lives in a journal.
-func (v *village) at2(journal int, policy group.Policy) *club {
+func (v *village) at2(journal int, policy group.Policy) *testGroup {
 	for n := 0; ; n++ {
 		v.entropy()
 		c := v.found(fmt.Sprint("shown ", policy, n), v.agents[0], policy, true, false)

@@ -58,7 +58,7 @@ func (w *town) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamper)) {
 // frozen is a town of which a copy of the files is all there is.
 func (w *town) frozen() *town {
 	w.t.Helper()
-	x := &town{rig: &rig{t: w.t, fs: vfs.NewMem()}, owner: w.owner, agents: w.agents, talks: w.talks, first: w.first}
+	x := &town{testNode: &testNode{t: w.t, fs: vfs.NewMem()}, owner: w.owner, agents: w.agents, talks: w.talks, first: w.first}
 	if ok, err := vfs.Clone(w.fs, x.fs, "data", "data"); err != nil || !ok {
 		w.t.Fatalf("copied: %v, %v", ok, err)
 	}
@@ -68,7 +68,7 @@ func (w *town) frozen() *town {
 // auditFiles examines a directory at rest.
 func auditFiles(t testing.TB, fs vfs.FS) *report.Verification {
 	t.Helper()
-	archive, err := persistence.OpenArchive("data", persistence.Options{FS: fs, Clock: newHand(noon).now, Logger: slog.New(slog.DiscardHandler)})
+	archive, err := persistence.OpenArchive("data", persistence.Options{FS: fs, Clock: newManualClock(noon).now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,9 +39,9 @@ func auditOf(t testing.TB, s *persistence.Store) *report.Verification {
 	return audit
 }
 
-// audit examines what a test has left open. Rows of tables that only tests keep
+// verify examines what a test has left open. Rows of tables that only tests keep
 // are nobody's business.
-func (r *rig) audit() {
+func (r *testNode) verify() {
 	if r.node == nil {
 		return
 	}
@@ -54,8 +54,8 @@ func (r *rig) audit() {
 
 // town is a store that has everything in it that there is.
 type town struct {
-	*rig
-	hand   *hand
+	*testNode
+	hand   *manualClock
 	owner  parley.OrgID
 	agents []parley.AgentID
 	first  *record.Message // of a conversation of agents 0 and 1
@@ -64,10 +64,10 @@ type town struct {
 
 // newTown runs a day's work.
 func newTown(t testing.TB, journals int) *town {
-	w := &town{hand: newHand(noon)}
+	w := &town{hand: newManualClock(noon)}
 	began := time.Now()
-	w.rig = newRig(t, withJournals(journals), withClock(w.hand.now), func(r *rig) {
-		r.wheel = func() time.Time { return noon.Add(time.Since(began)) }
+	w.testNode = newTestNode(t, withJournals(journals), withClock(w.hand.now), func(r *testNode) {
+		r.journalClock = func() time.Time { return noon.Add(time.Since(began)) }
 	})
 	ctx := context.Background()
 	w.owner = w.org("acme").Org.OrgID()
@@ -137,7 +137,7 @@ func TestAuditOfWork(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
 			checked := map[string]uint64{}
-			for _, r := range []*rig{newTown(t, journals).rig, newVillage(t, journals).rig} {
+			for _, r := range []*testNode{newTown(t, journals).testNode, newVillage(t, journals).testNode} {
 				audit := auditOf(t, r.store)
 				if err := audit.Err(); err != nil {
 					t.Error(err)
@@ -166,7 +166,7 @@ func TestAuditOfWork(t *testing.T) {
 // TestForgottenCredentialsLeaveNoRow: the row of a credential that leaves the state
 // goes with it, and is not missed.
 func TestForgottenCredentialsLeaveNoRow(t *testing.T) {
-	r, ctx := newRig(t), context.Background()
+	r, ctx := newTestNode(t), context.Background()
 	owner := r.org("acme").Org.OrgID()
 	stale := must(r.node.Orgs.AddCredential(ctx, owner, []byte("first")))(t)
 	id := stale

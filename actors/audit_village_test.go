@@ -15,16 +15,16 @@ import (
 // village is a town of groups.
 type village struct {
 	*town
-	board, cell, jury *club
-	pair              *club // of two agents
+	board, cell, jury *testGroup
+	pair              *testGroup // of two agents
 }
 
 // newVillage lives through what groups do.
 func newVillage(t *testing.T, journals int) *village {
-	w := &town{hand: newHand(noon)}
+	w := &town{hand: newManualClock(noon)}
 	began := time.Now()
-	w.rig = newRig(t, withJournals(journals), withClock(w.hand.now), func(r *rig) {
-		r.wheel = func() time.Time { return noon.Add(time.Since(began)) }
+	w.testNode = newTestNode(t, withJournals(journals), withClock(w.hand.now), func(r *testNode) {
+		r.journalClock = func() time.Time { return noon.Add(time.Since(began)) }
 	})
 	w.owner = w.org("acme").Org.OrgID()
 	for n := range 10 {
@@ -42,13 +42,13 @@ func newVillage(t *testing.T, journals int) *village {
 	return v
 }
 
-func (v *village) found(name string, founder parley.AgentID, policy group.Policy, public, isolated bool) *club {
+func (v *village) found(name string, founder parley.AgentID, policy group.Policy, public, isolated bool) *testGroup {
 	v.t.Helper()
 	v.hand.advance(time.Second)
 	made := must(v.node.Groups.Create(context.Background(), NewGroup{Key: name, Found: group.Found{
 		Org: v.owner, Founder: founder, Name: name, Policy: policy, VoteHours: 72, Public: public, Isolated: isolated,
 	}}))(v.t)
-	return &club{v.rig, v.owner, made.ID, group.Caller{Org: v.owner, Agent: founder}}
+	return &testGroup{v.testNode, v.owner, made.ID, group.Caller{Org: v.owner, Agent: founder}}
 }
 
 // enrolls lets in by all ways, and keeps some out.
@@ -76,7 +76,7 @@ func (v *village) enrolls() {
 // talks sends, answers and moves.
 func (v *village) talks() {
 	t, a := v.t, v.agents
-	say := func(c *club, from parley.AgentID, text, key string) *record.Message {
+	say := func(c *testGroup, from parley.AgentID, text, key string) *record.Message {
 		v.hand.advance(time.Second)
 		return must(c.say(from, text, key))(t).Message
 	}

@@ -73,14 +73,14 @@ var webhookNamesOfChecks = map[string]bool{
 
 func TestAuditWebhookControls(t *testing.T) {
 	unraced(t)
-	at := newHand(noon)
+	at := newManualClock(noon)
 	h := newHookedAt(t, at)
 	h.say(3)
 	h.until("deliveries", func() bool { return len(h.jobs(webhook.Delivered)) == 3 })
 	h.post.say(codes(500))
 	h.say(2)
 	h.until("failures", func() bool { return len(h.jobs(webhook.Failed)) == 2 })
-	w := &town{rig: h.rig, hand: at, owner: h.owner, agents: h.ids}
+	w := &town{testNode: h.testNode, hand: at, owner: h.owner, agents: h.ids}
 	w.close()
 	heard := map[string]bool{}
 	whole := plantAll(t, w, webhookControls, heard) == len(webhookControls)

@@ -85,18 +85,18 @@ func (v *odometerView) Untransferred(agent parley.AgentID, from uint64, rows int
 	})
 }
 
-// flooded is a rig with a member whose feed has n copies, all carried by pages.
-func flooded(t *testing.T, n int, tune func(*Node)) (*rig, *odometer, *club, []parley.AgentID) {
+// memberWithLongFeed is a test node with a member whose feed has n copies, all carried by pages.
+func memberWithLongFeed(t *testing.T, n int, tune func(*Node)) (*testNode, *odometer, *testGroup, []parley.AgentID) {
 	o := &odometer{}
-	r := newRig(t, withTuning(tune), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+	r := newTestNode(t, withTuning(tune), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	owner, ids := r.agents("acme", 2)
-	c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
+	c := must(r.createGroup(owner, ids[0], "board", group.Open, false))(t)
 	must(c.join(ids[1]))(t)
 	for i := range n {
 		must(c.say(ids[0], fmt.Sprint(i), ""))(t)
 	}
 	for _, m := range r.inbox(ids[1]) {
-		r.markOne(m, journal.Receipts{TransferredAt: 1, TransferredBy: journal.InboxChannel})
+		r.setReceiptsOf(m, journal.Receipts{TransferredAt: 1, TransferredBy: journal.InboxChannel})
 	}
 	return r, o, c, ids
 }
@@ -109,7 +109,7 @@ const (
 // TestWaitLooksThroughAFeedOnce: a look passes by a bounded number of entries,
 // and those that were found to be carried are not looked at again by later waits.
 func TestWaitLooksThroughAFeedOnce(t *testing.T) {
-	r, o, c, ids := flooded(t, floodedCopies, func(n *Node) {
+	r, o, c, ids := memberWithLongFeed(t, floodedCopies, func(n *Node) {
 		n.queries.Limits().WaitRows, n.queries.Limits().TransferredStep = floodedRows, floodedRows
 	})
 	to, ctx := ids[1], context.Background()
@@ -137,24 +137,24 @@ func TestWaitLooksThroughAFeedOnce(t *testing.T) {
 		must(c.say(ids[0], text, ""))(t)
 		// Two pieces at most: what is not noted yet, and what follows what was found.
 		if read := o.reads(func() {
-			if w := r.look(r.node.Feeds.Untransferred(to), 20); !slices.Equal(contents(w), []string{text}) {
+			if w := r.wait(r.node.Feeds.Untransferred(to), 20); !slices.Equal(contents(w), []string{text}) {
 				t.Errorf("given: %v", contents(w))
 			}
 		}); read > 3*floodedRows {
 			t.Errorf("a wait has read %d rows of %d", read, floodedCopies)
 		}
-		r.markOne(r.inbox(to)[0], journal.Receipts{TransferredAt: 1, TransferredBy: journal.WaitChannel})
+		r.setReceiptsOf(r.inbox(to)[0], journal.Receipts{TransferredAt: 1, TransferredBy: journal.WaitChannel})
 	}
 }
 
 // TestWaitLooksThroughAFeedOnceControl: where nothing is noted, each wait reads
 // the whole feed.
 func TestWaitLooksThroughAFeedOnceControl(t *testing.T) {
-	r, o, _, ids := flooded(t, floodedCopies, func(n *Node) {
+	r, o, _, ids := memberWithLongFeed(t, floodedCopies, func(n *Node) {
 		n.queries.Limits().WaitRows, n.queries.Limits().TransferredStep = math.MaxInt, math.MaxInt
 	})
 	for range 3 {
-		if read := o.reads(func() { r.look(r.node.Feeds.Untransferred(ids[1]), 20) }); read < floodedCopies {
+		if read := o.reads(func() { r.wait(r.node.Feeds.Untransferred(ids[1]), 20) }); read < floodedCopies {
 			t.Errorf("a wait has read %d rows of %d", read, floodedCopies)
 		}
 	}
@@ -173,9 +173,9 @@ func TestWaitCountsUnreadNearby(t *testing.T) {
 		"control": {func(n *Node) { n.queries.Limits().WaitRows = math.MaxInt }, math.MaxInt, floodedCopies - 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, o, _, ids := flooded(t, floodedCopies, row.tune)
+			r, o, _, ids := memberWithLongFeed(t, floodedCopies, row.tune)
 			read := o.reads(func() {
-				if w := r.look(r.node.Feeds.After(ids[1], 0), 20); len(w.Items) != 20 || w.Unread != row.says {
+				if w := r.wait(r.node.Feeds.After(ids[1], 0), 20); len(w.Items) != 20 || w.Unread != row.says {
 					t.Errorf("%d are given, %d follow", len(w.Items), w.Unread)
 				}
 			})
@@ -189,7 +189,7 @@ func TestWaitCountsUnreadNearby(t *testing.T) {
 // TestWaitAfterPassesWhatIsNoMessage: what lies between two messages of a feed is
 // passed by in pieces, and the next message is found.
 func TestWaitAfterPassesWhatIsNoMessage(t *testing.T) {
-	r := newRig(t, withTuning(func(n *Node) { n.queries.Limits().WaitRows = 3 }))
+	r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().WaitRows = 3 }))
 	owner, ids := r.agents("acme", 2)
 	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t)
 	talk := first.Message.Conversation()
@@ -198,12 +198,12 @@ func TestWaitAfterPassesWhatIsNoMessage(t *testing.T) {
 		must(r.node.Messages.ChangeStatus(context.Background(), ChangeStatus{Conversation: talk, By: ids[:1], Status: status}))(t)
 	}
 	place := r.node.Feeds.After(ids[1], r.inbox(ids[1])[0].Position)
-	if w := r.look(place, 20); len(w.Items) != 0 {
+	if w := r.wait(place, 20); len(w.Items) != 0 {
 		t.Errorf("given: %v", contents(w))
 	}
 	must(r.send(direct(owner, ids[0], ids[1], "second", "")))(t)
 	for _, from := range []query.Awaited{place, r.node.Feeds.After(ids[1], r.inbox(ids[1])[1].Position)} {
-		if w := r.look(from, 20); !slices.Equal(contents(w), []string{"second"}) {
+		if w := r.wait(from, 20); !slices.Equal(contents(w), []string{"second"}) {
 			t.Errorf("given: %v", contents(w))
 		}
 	}

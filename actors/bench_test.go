@@ -10,9 +10,9 @@ import (
 	"parley/actors/record"
 )
 
-// replying has callers reply into conversations for as long as the benchmark
+// replyConcurrently has callers reply into conversations for as long as the benchmark
 // runs, each to the conversation that pick names.
-func replying(b *testing.B, r *rig, owner parley.OrgID, firsts []*record.Message, callers int, pick func(n int64) int) {
+func replyConcurrently(b *testing.B, r *testNode, owner parley.OrgID, firsts []*record.Message, callers int, pick func(n int64) int) {
 	var n atomic.Int64
 	var working sync.WaitGroup
 	b.ResetTimer()
@@ -35,7 +35,7 @@ func replying(b *testing.B, r *rig, owner parley.OrgID, firsts []*record.Message
 }
 
 // conversations starts n of them.
-func (r *rig) conversations(owner parley.OrgID, ids []parley.AgentID, n int) []*record.Message {
+func (r *testNode) conversations(owner parley.OrgID, ids []parley.AgentID, n int) []*record.Message {
 	firsts := make([]*record.Message, n)
 	var starting sync.WaitGroup
 	for i := range firsts {
@@ -56,25 +56,25 @@ func (r *rig) conversations(owner parley.OrgID, ids []parley.AgentID, n int) []*
 func BenchmarkReply(b *testing.B) {
 	const callers = 512
 	b.Run("one hot", func(b *testing.B) {
-		r := newRig(b)
+		r := newTestNode(b)
 		owner, ids := r.agents("acme", 2)
-		replying(b, r, owner, r.conversations(owner, ids, 1), callers, func(int64) int { return 0 })
+		replyConcurrently(b, r, owner, r.conversations(owner, ids, 1), callers, func(int64) int { return 0 })
 	})
 	b.Run("10000 in memory", func(b *testing.B) {
-		r := newRig(b)
+		r := newTestNode(b)
 		owner, ids := r.agents("acme", 100)
 		firsts := r.conversations(owner, ids, 10_000)
 		for _, first := range firsts {
 			must(r.reply(answerTo(owner, first, "awake", "")))(b)
 		}
-		replying(b, r, owner, firsts, callers, func(n int64) int { return int(n % 10_000) })
+		replyConcurrently(b, r, owner, firsts, callers, func(n int64) int { return int(n % 10_000) })
 	})
 	b.Run("10000 cold", func(b *testing.B) {
-		r := newRig(b, withTuning(func(n *Node) { n.engine.IdleFor = time.Nanosecond }))
+		r := newTestNode(b, withTuning(func(n *Node) { n.engine.IdleFor = time.Nanosecond }))
 		owner, ids := r.agents("acme", 100)
 		firsts := r.conversations(owner, ids, 10_000)
-		stop := r.sweeping()
+		stop := r.passivateRepeatedly()
 		defer stop()
-		replying(b, r, owner, firsts, callers, func(n int64) int { return int(n % 10_000) })
+		replyConcurrently(b, r, owner, firsts, callers, func(n int64) int { return int(n % 10_000) })
 	})
 }

@@ -31,10 +31,10 @@ func TestCompanyIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &odometer{}
-			r := newRig(t, withTuning(func(n *Node) { n.queries.Limits().CompanyRows = row.rows }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+			r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().CompanyRows = row.rows }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 			owner, ids := r.agents("acme", 3)
 			other, strangers := r.agents("other", 1)
-			c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
+			c := must(r.createGroup(owner, ids[0], "board", group.Open, false))(t)
 			must(r.node.Groups.Join(context.Background(), c.id, group.Join{Agent: strangers[0], Org: other}))(t)
 			must(c.join(ids[1]))(t)
 			talk := must(c.say(ids[0], "first", ""))(t).Message.Conversation()
@@ -60,11 +60,11 @@ func TestCompanyIsBounded(t *testing.T) {
 // where none is noted, among all its agents.
 func TestSeatHolder(t *testing.T) {
 	o := &odometer{}
-	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	const many = 1100
 	owner, ids := r.agents("acme", 2)
 	other, strangers := r.agents("other", many)
-	c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
+	c := must(r.createGroup(owner, ids[0], "board", group.Open, false))(t)
 	var last parley.AgentID // of the roster
 	if err := r.node.Agents.Each(context.Background(), other, func(a *agent.State) bool { last = a.AgentID(); return true }); err != nil || !slices.Contains(strangers, last) {
 		t.Fatal(last, err)
@@ -96,11 +96,11 @@ func TestSeatHolder(t *testing.T) {
 // TestAnyAgentMayHaveBeenElector: who names no agent was of the electorate if any
 // of its organization's agents was, whichever is noted as the holder of a seat.
 func TestAnyAgentMayHaveBeenElector(t *testing.T) {
-	r := newRig(t)
+	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)
 	other, electors := r.agents("other", 2)
 	third, applicants := r.agents("third", 1)
-	c := must(r.club(owner, ids[0], "board", group.Open, false))(t)
+	c := must(r.createGroup(owner, ids[0], "board", group.Open, false))(t)
 	joins := func(a parley.AgentID, org parley.OrgID) Joined {
 		return must(r.node.Groups.Join(context.Background(), c.id, group.Join{Agent: a, Org: org}))(t)
 	}
@@ -141,14 +141,14 @@ func TestAnyAgentMayHaveBeenElector(t *testing.T) {
 }
 
 // forgetRow takes a row away.
-func (r *rig) forgetRow(row journal.Row) {
+func (r *testNode) forgetRow(row journal.Row) {
 	r.t.Helper()
 	row.Delete = true
 	r.putRow(row)
 }
 
 // putRow stores a row behind the actors' backs.
-func (r *rig) putRow(row journal.Row) {
+func (r *testNode) putRow(row journal.Row) {
 	r.t.Helper()
 	done := make(chan error, 1)
 	r.store.Append(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: r.clock(), Release: func(err error) { done <- err }})
@@ -161,7 +161,7 @@ func (r *rig) putRow(row journal.Row) {
 // are looked up.
 func TestRosterIsReadInPages(t *testing.T) {
 	o := &odometer{}
-	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	owner, ids := r.agents("acme", 3*query.RosterPage)
 	var first parley.AgentID
 	read := o.reads(func() { first = must(r.node.Agents.FirstActive(context.Background(), owner))(t).AgentID() })

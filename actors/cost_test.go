@@ -62,9 +62,9 @@ func (j wordy) Append(e *journal.Entry) {
 }
 
 // metering is a node over a disk with a meter.
-func metering(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (*rig, *meter) {
+func metering(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (*testNode, *meter) {
 	t.Helper()
-	r, disk := &rig{t: t, clock: time.Now, entropy: parley.CountingEntropy()}, &meter{FS: vfs.NewMem()}
+	r, disk := &testNode{t: t, clock: time.Now, entropy: parley.CountingEntropy()}, &meter{FS: vfs.NewMem()}
 	logger := slog.New(slog.DiscardHandler)
 	store, err := persistence.Open("data", persistence.Options{
 		FS: disk, Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,

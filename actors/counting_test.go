@@ -15,8 +15,8 @@ import (
 func TestPollsOverAStore(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
-			clock := newHand(noon)
-			r := newRig(t, withJournals(journals), withClock(clock.now), withTuning(func(n *Node) { n.queries.Limits().CountEntries = 8 }))
+			clock := newManualClock(noon)
+			r := newTestNode(t, withJournals(journals), withClock(clock.now), withTuning(func(n *Node) { n.queries.Limits().CountEntries = 8 }))
 			owner, ids := r.agents("acme", 3)
 			chance, began := rand.New(rand.NewPCG(1, 2)), clock.now().UnixMilli()
 			check := func() {
@@ -56,7 +56,7 @@ func TestPollsOverAStore(t *testing.T) {
 // TestAPollSeesWhatWasAnswered polls beside those who send: a poll that begins
 // after an answer counts its message, also while indexes are forgotten.
 func TestAPollSeesWhatWasAnswered(t *testing.T) {
-	r := newRig(t, withJournals(4), withTuning(func(n *Node) { n.queries.Limits().CountEntries = 16 }))
+	r := newTestNode(t, withJournals(4), withTuning(func(n *Node) { n.queries.Limits().CountEntries = 16 }))
 	owner, ids := r.agents("acme", 4)
 	var answered atomic.Int64
 	done := make(chan struct{})
@@ -102,8 +102,8 @@ func TestAPollSeesWhatWasAnswered(t *testing.T) {
 // BenchmarkPoll asks a feed of 10,000 messages since an instant of any of them,
 // and since the day before.
 func BenchmarkPoll(b *testing.B) {
-	clock := newHand(noon)
-	r := newRig(b, withClock(clock.now))
+	clock := newManualClock(noon)
+	r := newTestNode(b, withClock(clock.now))
 	owner, ids := r.agents("acme", 2)
 	for range 10_000 {
 		must(r.send(direct(owner, ids[1], ids[0], "", "")))(b)

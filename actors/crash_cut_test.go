@@ -168,14 +168,14 @@ func (s saga) run(t testing.TB, v *crashVerdict, journals, drawn, passing int, w
 	live := func(do func(disk *crashtest.Disk, c *client)) {
 		disk := crashtest.NewDisk(mem, crashDir, uint64(passing), w.told)
 		v.film(w, disk, func() {
-			w.r = w.rigOn()
+			w.r = w.unopenedNode()
 			w.r.fs, w.r.wrap = disk.FS(), func(j journal.Journal) journal.Journal { knife.Journal = wrap(j); return knife }
 			disk.Record(s.later && knife.passing >= 0)
-			if err := w.r.begin(crashDir); err != nil {
+			if err := w.r.start(crashDir); err != nil {
 				t.Fatal(err)
 			}
 			do(disk, &client{crashWorld: w, rng: rand.New(rand.NewPCG(uint64(drawn), uint64(passing)))})
-			if err := w.r.end(); err != nil {
+			if err := w.r.stop(); err != nil {
 				t.Error(err)
 			}
 		})

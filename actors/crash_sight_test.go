@@ -20,7 +20,7 @@ import (
 type crashSight struct {
 	w *crashWorld
 	k *knowledge
-	r *rig
+	r *testNode
 
 	orgs   map[parley.OrgID]bool
 	agents map[parley.AgentID]*agent.State
@@ -60,9 +60,9 @@ func (w *crashWorld) inspect(i crashtest.Image) []string {
 	if len(k.faults) > 0 {
 		return k.faults // the answers contradict each other
 	}
-	r := w.rigOn()
+	r := w.unopenedNode()
 	r.fs = i.FS
-	if err := r.begin(crashDir); err != nil {
+	if err := r.start(crashDir); err != nil {
 		return []string{"lost: " + err.Error()}
 	}
 	x := &crashSight{w: w, k: k, r: r}
@@ -84,7 +84,7 @@ func (w *crashWorld) inspect(i crashtest.Image) []string {
 	}
 	x.retries(i.Number)
 	x.goesOn()
-	x.check(r.end(), "closing")
+	x.check(r.stop(), "closing")
 	return x.faults
 }
 

@@ -108,15 +108,15 @@ func (x crashTrial) run(t *testing.T, v *crashVerdict) {
 		disk := crashtest.NewDisk(mem, crashDir, x.seed*10+uint64(life), w.told)
 		lost, kept := rng.IntN(2) == 0, crashtest.Kept[rng.IntN(len(crashtest.Kept))]
 		v.film(w, disk, func() {
-			w.r = w.rigOn()
+			w.r = w.unopenedNode()
 			w.r.fs, w.r.wrap = disk.FS(), x.wrap
-			w.r.keep = func(o *persistence.Options) {
+			w.r.tuneStore = func(o *persistence.Options) {
 				small(o)
 				if x.keep != nil {
 					x.keep(o)
 				}
 			}
-			if err := w.r.begin(crashDir); err != nil {
+			if err := w.r.start(crashDir); err != nil {
 				t.Fatal(err)
 			}
 			if life == 0 {
@@ -126,7 +126,7 @@ func (x crashTrial) run(t *testing.T, v *crashVerdict) {
 			if lost {
 				mem = disk.Lose(kept)
 			}
-			if err := w.r.end(); err != nil {
+			if err := w.r.stop(); err != nil {
 				t.Error(err)
 			}
 		})

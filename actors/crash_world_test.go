@@ -33,7 +33,7 @@ type crashWorld struct {
 	system   *host.System
 	// patience is how long what follows by itself is waited for.
 	patience time.Duration
-	r        *rig // of the present life
+	r        *testNode // of the present life
 
 	mu     sync.Mutex
 	claims []assurance
@@ -133,9 +133,9 @@ func small(o *persistence.Options) {
 	o.CacheBytes, o.MemTableBytes = 1<<20, 48<<10
 }
 
-// rigOn is a rig of this world that is not open yet.
-func (w *crashWorld) rigOn() *rig {
-	return &rig{t: w.t, journals: w.journals, clock: w.clock, wheel: w.clock, entropy: w.entropy, keep: small, system: w.system}
+// unopenedNode is a test node of this world that is not open yet.
+func (w *crashWorld) unopenedNode() *testNode {
+	return &testNode{t: w.t, journals: w.journals, clock: w.clock, journalClock: w.clock, entropy: w.entropy, tuneStore: small, system: w.system}
 }
 
 func (w *crashWorld) agentOf(id parley.AgentID) *crashAgent {

@@ -16,7 +16,7 @@ import (
 // TestPublicGroups: they come oldest first, from any of them on, each with its
 // owner's slug, also from a node that knows no organization yet.
 func TestPublicGroups(t *testing.T) {
-	eachJournal(t, func(t *testing.T, r *rig) {
+	eachJournal(t, func(t *testing.T, r *testNode) {
 		var ids []parley.GroupID
 		var want []string
 		var owners []parley.OrgID

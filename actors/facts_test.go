@@ -24,7 +24,7 @@ func numberOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[24:]) }
 func TestAChangeIsSeenByWhoComesAfter(t *testing.T) {
 	for name, evicting := range map[string]bool{"at hand": false, "evicted": true} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newTestNode(t)
 			_, ids := r.agents("acme", 1)
 			must(r.node.Agents.Change(context.Background(), ids[0], agent.RotateKeys{Signing: numbered(1)}))(t)
 			var answered atomic.Uint64
@@ -72,7 +72,7 @@ func TestAChangeIsSeenByWhoComesAfter(t *testing.T) {
 // record changes and leaves the cache.
 func TestASlowReaderDoesNotBringThePastBack(t *testing.T) {
 	slow := &slowViews{}
-	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { slow.Journal = j; return slow }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { slow.Journal = j; return slow }))
 	_, ids := r.agents("acme", 1)
 	r.node.queries.ForgetAgent(ids[0])
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -118,7 +118,7 @@ func (v *slowView) Durable(ctx context.Context) error {
 // TestARevokedCredentialIsSeenAtOnce adds and takes away credentials while
 // others look.
 func TestARevokedCredentialIsSeenAtOnce(t *testing.T) {
-	r := newRig(t, withJournals(4))
+	r := newTestNode(t, withJournals(4))
 	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
 	var gone sync.Map // of parley.ClientID
 	done := make(chan struct{})
@@ -164,7 +164,7 @@ func TestARevokedCredentialIsSeenAtOnce(t *testing.T) {
 // TestTheFirstActiveAgentIsTheOldest, whoever asks in the moment of creation.
 func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
 	late := &lateStates{}
-	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { late.Journal = j; return late }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { late.Journal = j; return late }))
 	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
 	older, younger := r.agent(owner, "older"), r.agent(owner, "younger")
 	// The older one is on its way to its own home still.

@@ -29,7 +29,7 @@ func (m *meanwhile) View() journal.View {
 // same.
 func TestWhatArrivesWhileAReaderLooksIsFollowed(t *testing.T) {
 	m := &meanwhile{}
-	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { m.Journal = j; return m }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { m.Journal = j; return m }))
 	owner, ids := r.agents("acme", 2)
 	var sent *record.Message
 	send := func() { sent = must(r.send(direct(owner, ids[0], ids[1], "now", "")))(t).Message }

@@ -55,11 +55,11 @@ func formerly(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Tim
 // TestFormerChallengesAreForgotten: what a former release stored of a challenge
 // is gone when its time is over, and until then it is verified.
 func TestFormerChallengesAreForgotten(t *testing.T) {
-	r := newRig(t)
+	r := newTestNode(t)
 	owner := r.org("acme").Org.OrgID()
 	streams := []journal.Stream{former(t, r.node, "acme", owner), former(t, r.node, "globex", parley.OrgID{})}
 	r.restart()
-	r.audit()
+	r.verify()
 	for _, s := range streams {
 		state, v := &registration.State{}, r.store.View()
 		seq, _, err := rules.Registration.Load(v, s, state)
@@ -75,5 +75,5 @@ func TestFormerChallengesAreForgotten(t *testing.T) {
 			return err == nil && seq == 0
 		})
 	}
-	r.audit()
+	r.verify()
 }

@@ -16,36 +16,36 @@ import (
 	"parley/journal"
 )
 
-// club is a group in a rig.
-type club struct {
-	*rig
+// testGroup is a group in a test node.
+type testGroup struct {
+	*testNode
 	owner parley.OrgID
 	id    parley.GroupID
 	by    group.Caller // its founder
 }
 
-func (r *rig) club(owner parley.OrgID, founder parley.AgentID, name string, policy group.Policy, isolated bool) (*club, error) {
+func (r *testNode) createGroup(owner parley.OrgID, founder parley.AgentID, name string, policy group.Policy, isolated bool) (*testGroup, error) {
 	made, err := r.node.Groups.Create(context.Background(), NewGroup{Found: group.Found{
 		Org: owner, Founder: founder, Name: name, Policy: policy, VoteHours: 72, Isolated: isolated,
 	}})
-	return &club{r, owner, made.ID, group.Caller{Org: owner, Agent: founder}}, err
+	return &testGroup{r, owner, made.ID, group.Caller{Org: owner, Agent: founder}}, err
 }
 
-func (c *club) join(a parley.AgentID) (Joined, error) {
+func (c *testGroup) join(a parley.AgentID) (Joined, error) {
 	return c.node.Groups.Join(context.Background(), c.id, group.Join{Agent: a, Org: c.owner})
 }
 
-func (c *club) vote(id parley.JoinRequestID, by parley.AgentID, approve bool) (Voted, error) {
+func (c *testGroup) vote(id parley.JoinRequestID, by parley.AgentID, approve bool) (Voted, error) {
 	return c.node.Groups.Vote(context.Background(), c.id, group.CastVote{
 		Request: id, By: group.Caller{Org: c.owner, Agent: by}, Approve: approve,
 	})
 }
 
-func (c *club) remove(a, by parley.AgentID) error {
+func (c *testGroup) remove(a, by parley.AgentID) error {
 	return c.node.Groups.RemoveMember(context.Background(), c.id, group.Remove{Agent: a, By: group.Caller{Org: c.owner, Agent: by}})
 }
 
-func (c *club) invite(a parley.AgentID) (*group.Request, error) {
+func (c *testGroup) invite(a parley.AgentID) (*group.Request, error) {
 	return c.node.Groups.Invite(context.Background(), c.id, Invitation{
 		Invite: group.Invite{By: c.by, Agent: a, Message: "come"},
 		Notice: func(r *group.Request) Content {
@@ -54,13 +54,13 @@ func (c *club) invite(a parley.AgentID) (*group.Request, error) {
 	})
 }
 
-func (c *club) say(from parley.AgentID, text, key string) (Posted, error) {
+func (c *testGroup) say(from parley.AgentID, text, key string) (Posted, error) {
 	return c.node.Messages.Broadcast(context.Background(), GroupSend{
 		Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), Key: key, FromOrg: c.owner}, Group: c.id, From: from,
 	})
 }
 
-func (c *club) members() []parley.AgentID {
+func (c *testGroup) members() []parley.AgentID {
 	c.t.Helper()
 	all, err := ReadGroup(context.Background(), c.node.Groups, c.id, func(s *group.State, _ time.Time) (ids []parley.AgentID) {
 		for _, m := range s.Members() {
@@ -71,16 +71,16 @@ func (c *club) members() []parley.AgentID {
 	return must(all, err)(c.t)
 }
 
-func eachJournal(t *testing.T, run func(*testing.T, *rig)) {
+func eachJournal(t *testing.T, run func(*testing.T, *testNode)) {
 	for _, journals := range []int{1, 4} {
-		t.Run(fmt.Sprint(journals), func(t *testing.T) { run(t, newRig(t, withJournals(journals))) })
+		t.Run(fmt.Sprint(journals), func(t *testing.T) { run(t, newTestNode(t, withJournals(journals))) })
 	}
 }
 
 func TestGroupSeats(t *testing.T) {
-	eachJournal(t, func(t *testing.T, r *rig) {
+	eachJournal(t, func(t *testing.T, r *testNode) {
 		owner, a := r.agents("acme", 4)
-		c := must(r.club(owner, a[0], "board", group.Majority, false))(t)
+		c := must(r.createGroup(owner, a[0], "board", group.Majority, false))(t)
 		if got := c.members(); len(got) != 1 || got[0] != a[0] {
 			t.Fatalf("members at the beginning: %v", got)
 		}
@@ -122,11 +122,11 @@ func TestGroupSeats(t *testing.T) {
 }
 
 func TestGroupRevocation(t *testing.T) {
-	eachJournal(t, func(t *testing.T, r *rig) {
+	eachJournal(t, func(t *testing.T, r *testNode) {
 		owner, a := r.agents("acme", 3)
-		c := must(r.club(owner, a[0], "board", group.Open, false))(t)
+		c := must(r.createGroup(owner, a[0], "board", group.Open, false))(t)
 		must(c.join(a[1]))(t)
-		d := must(r.club(owner, a[1], "other", group.Majority, false))(t)
+		d := must(r.createGroup(owner, a[1], "other", group.Majority, false))(t)
 		must(d.join(a[0]))(t)
 		must(r.node.Agents.Change(context.Background(), a[0], agent.Revoke{}))(t)
 		eventually(t, "the revoked agent has left", func() bool { return len(c.members()) == 1 })
@@ -145,10 +145,10 @@ func TestGroupRevocation(t *testing.T) {
 }
 
 func TestBroadcast(t *testing.T) {
-	eachJournal(t, func(t *testing.T, r *rig) {
+	eachJournal(t, func(t *testing.T, r *testNode) {
 		const many = 300
 		owner, a := r.agents("acme", many)
-		c := must(r.club(owner, a[0], "crowd", group.Open, false))(t)
+		c := must(r.createGroup(owner, a[0], "crowd", group.Open, false))(t)
 		var joining sync.WaitGroup
 		for _, id := range a[1:] {
 			joining.Go(func() {
@@ -192,9 +192,9 @@ func TestBroadcast(t *testing.T) {
 }
 
 // answerCopy reads a copy and replies to it, and looks who sees what of that.
-func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
+func answerCopy(t *testing.T, c *testGroup, a []parley.AgentID) {
 	t.Helper()
-	r, owner := c.rig, c.owner
+	r, owner := c.testNode, c.owner
 	mine := r.inbox(a[7])[1]
 	if err := r.node.Receipts.Record(context.Background(), a[7], []journal.RecordReceipt{{
 		Recipient: a[7], Message: mine.Record.MessageID(), Position: mine.Position, Receipts: journal.Receipts{TransferredAt: 5, ReadAt: 6}, Copy: true,
@@ -229,9 +229,9 @@ func answerCopy(t *testing.T, c *club, a []parley.AgentID) {
 // that was not carried; how far all were is noted, and nothing that comes later
 // is passed over because of that.
 func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
-	r := newRig(t, withTuning(func(n *Node) { n.queries.Limits().TransferredStep = 1 }))
+	r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().TransferredStep = 1 }))
 	owner, a := r.agents("acme", 2)
-	c := must(r.club(owner, a[0], "board", group.Open, false))(t)
+	c := must(r.createGroup(owner, a[0], "board", group.Open, false))(t)
 	must(c.join(a[1]))(t)
 	mark := func(m query.Message) {
 		t.Helper()

@@ -19,10 +19,10 @@ import (
 // rivals are pairs of groups, one of each isolated, and for each pair an agent that
 // wants to be in both.
 type rivals struct {
-	*rig
+	*testNode
 	owner  parley.OrgID
 	agents []parley.AgentID
-	pairs  [][2]*club
+	pairs  [][2]*testGroup
 }
 
 // each runs do for so many numbers, several at a time.
@@ -39,8 +39,8 @@ func each(n int, do func(int)) {
 	working.Wait()
 }
 
-func newRivals(r *rig, pairs int) *rivals {
-	x := &rivals{rig: r, pairs: make([][2]*club, pairs)}
+func newRivals(r *testNode, pairs int) *rivals {
+	x := &rivals{testNode: r, pairs: make([][2]*testGroup, pairs)}
 	// One agent founds the isolated group of each pair; of the others, some all.
 	const founders = 20
 	x.owner = r.org("acme").Org.OrgID()
@@ -53,7 +53,7 @@ func newRivals(r *rig, pairs int) *rivals {
 		if !isolated {
 			founder = all[2*pairs+i/2%founders]
 		}
-		c, err := r.club(x.owner, founder, fmt.Sprint("g", i), group.Open, isolated)
+		c, err := r.createGroup(x.owner, founder, fmt.Sprint("g", i), group.Open, isolated)
 		if err != nil {
 			r.t.Error(err)
 		}
@@ -122,7 +122,7 @@ func TestIsolationHasOneWinner(t *testing.T) {
 	if testing.Short() || raceDetector {
 		pairs = 50
 	}
-	eachJournal(t, func(t *testing.T, r *rig) {
+	eachJournal(t, func(t *testing.T, r *testNode) {
 		x := newRivals(r, pairs)
 		both, neither, won := x.race()
 		t.Logf("%d pairs: open groups got %d, isolated ones %d", pairs, won[0], won[1])
@@ -157,7 +157,7 @@ func TestIsolationControl(t *testing.T) {
 		}
 		host.Register(n.engine, k)
 	}
-	r := newRig(t, withJournals(4), withTuning(careless))
+	r := newTestNode(t, withJournals(4), withTuning(careless))
 	x := newRivals(r, 20)
 	if both, _, _ := x.race(); both == 0 || x.confused() == 0 {
 		t.Error("nobody got into both groups")

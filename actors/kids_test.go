@@ -11,7 +11,7 @@ import (
 
 // keysOfOthers has agents take keys that other agents had before them, and reports
 // who is wrongly found by a thumbprint.
-func keysOfOthers(t *testing.T, r *rig) (faults []string) {
+func keysOfOthers(t *testing.T, r *testNode) (faults []string) {
 	ctx := context.Background()
 	rotate := func(id parley.AgentID, signing []byte) {
 		t.Helper()
@@ -60,14 +60,14 @@ func keysOfOthers(t *testing.T, r *rig) (faults []string) {
 // key is retired, and anybody may upload anybody's public key.
 func TestAKeyStaysWithItsFirstAgent(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
-		r := newRig(t, withJournals(journals))
+		r := newTestNode(t, withJournals(journals))
 		for _, fault := range keysOfOthers(t, r) {
 			t.Error(fault)
 		}
-		r.audit()
+		r.verify()
 	})
 	t.Run("control", func(t *testing.T) {
-		r := newRig(t)
+		r := newTestNode(t)
 		r.node.kidsMove = true
 		if faults := keysOfOthers(t, r); len(faults) != 5 {
 			t.Error("where the last agent has the key, this is seen:", fmt.Sprintf("%q", faults))

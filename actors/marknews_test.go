@@ -13,8 +13,8 @@ import (
 	"parley/journal"
 )
 
-// markLines are what an agent's feed says of messages that it sent.
-func (r *rig) markLines(of parley.AgentID) (all []string) {
+// receiptNotices are what an agent's feed says of messages that it sent.
+func (r *testNode) receiptNotices(of parley.AgentID) (all []string) {
 	r.t.Helper()
 	v := r.store.View()
 	defer v.Close()
@@ -31,10 +31,10 @@ func (r *rig) markLines(of parley.AgentID) (all []string) {
 	return all
 }
 
-// marked marks the newest message of an agent's inbox.
-func (r *rig) marked(of parley.AgentID, marks journal.Receipts) {
+// setReceipts marks the newest message of an agent's inbox.
+func (r *testNode) setReceipts(of parley.AgentID, marks journal.Receipts) {
 	r.t.Helper()
-	r.markOne(r.inbox(of)[0], marks)
+	r.setReceiptsOf(r.inbox(of)[0], marks)
 }
 
 func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
@@ -46,32 +46,32 @@ func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
 				return must(h.send(direct(h.owner, sender, to, "m", "")))(t).Message.MessageID().String()
 			}
 			say()
-			h.marked(to, journal.Receipts{TransferredAt: 5, TransferredBy: journal.StreamChannel, ReadAt: 6})
-			if told := h.markLines(sender); len(told) != 0 {
+			h.setReceipts(to, journal.Receipts{TransferredAt: 5, TransferredBy: journal.StreamChannel, ReadAt: 6})
+			if told := h.receiptNotices(sender); len(told) != 0 {
 				t.Errorf("nobody asked, and was told %q", told)
 			}
 			h.watch(sender, "https://sink.example/s", webhook.MessageDelivered, webhook.MessageRead)
 			first := say()
-			h.marked(to, journal.Receipts{TransferredAt: 7, TransferredBy: journal.StreamChannel})
-			h.marked(to, journal.Receipts{TransferredAt: 8, TransferredBy: journal.InboxChannel})
-			h.marked(to, journal.Receipts{TransferredAt: 9, TransferredBy: journal.InboxChannel, ReadAt: 9})
-			h.marked(to, journal.Receipts{ReadAt: 10})
+			h.setReceipts(to, journal.Receipts{TransferredAt: 7, TransferredBy: journal.StreamChannel})
+			h.setReceipts(to, journal.Receipts{TransferredAt: 8, TransferredBy: journal.InboxChannel})
+			h.setReceipts(to, journal.Receipts{TransferredAt: 9, TransferredBy: journal.InboxChannel, ReadAt: 9})
+			h.setReceipts(to, journal.Receipts{ReadAt: 10})
 			second := say()
-			h.marked(to, journal.Receipts{AnnouncedAt: 7})
-			h.marked(to, journal.Receipts{TransferredAt: 8, TransferredBy: journal.WaitChannel})
+			h.setReceipts(to, journal.Receipts{AnnouncedAt: 7})
+			h.setReceipts(to, journal.Receipts{TransferredAt: 8, TransferredBy: journal.WaitChannel})
 			third := must(h.send(direct(h.owner, sender, to, "m", "")))(t).Message
 			reply := answerTo(h.owner, third, "r", "")
 			reply.Reads, reply.Position = true, h.inbox(to)[0].Position
 			must(h.reply(reply))(t)
 			want := []string{first + " true false", first + " false true", second + " true false", third.MessageID().String() + " true true"}
-			h.until("the news", func() bool { return slices.Equal(h.markLines(sender), want) })
+			h.until("the news", func() bool { return slices.Equal(h.receiptNotices(sender), want) })
 			fourth := say()
 			h.node.Receipts.RecordSoon(journal.RecordReceipt{
 				Recipient: to, Message: h.inbox(to)[0].Record.MessageID(), Position: h.inbox(to)[0].Position, Sender: sender,
 				Receipts: journal.Receipts{TransferredAt: 7, TransferredBy: journal.StreamChannel},
 			})
 			want = append(want, fourth+" true false")
-			h.until("the news from a stream", func() bool { return slices.Equal(h.markLines(sender), want) })
+			h.until("the news from a stream", func() bool { return slices.Equal(h.receiptNotices(sender), want) })
 			h.until("deliveries of it", func() bool {
 				n := 0
 				for _, d := range h.post.came() {
@@ -100,9 +100,9 @@ func TestReadersPassOverMarkLines(t *testing.T) {
 	sender, to := h.ids[0], h.ids[2]
 	h.watch(sender, "https://sink.example/s", webhook.MessageRead)
 	must(h.send(direct(h.owner, sender, to, "out", "")))(t)
-	h.marked(to, journal.Receipts{TransferredAt: 7, ReadAt: 7})
+	h.setReceipts(to, journal.Receipts{TransferredAt: 7, ReadAt: 7})
 	must(h.send(direct(h.owner, to, sender, "in", "")))(t)
-	if len(h.markLines(sender)) != 1 {
+	if len(h.receiptNotices(sender)) != 1 {
 		t.Fatal("there is no line to pass over")
 	}
 	ctx := context.Background()
@@ -112,7 +112,7 @@ func TestReadersPassOverMarkLines(t *testing.T) {
 	if n := must(h.node.Messages.CountSince(ctx, sender, 0))(t); n != 1 {
 		t.Errorf("a poll counts %d messages", n)
 	}
-	if w := h.look(h.node.Feeds.After(sender, 0), 5); len(w.Items) != 1 {
+	if w := h.wait(h.node.Feeds.After(sender, 0), 5); len(w.Items) != 1 {
 		t.Errorf("a wait gives %d messages", len(w.Items))
 	}
 	start := must(h.node.Feeds.Resume(ctx, sender, parley.MessageID{}, false))(t)

@@ -27,10 +27,10 @@ import (
 // player runs a script. What it draws depends on the seed and on what was
 // answered, which is the same in every way.
 type player struct {
-	*rig
+	*testNode
 	way
 	memory      *vfs.MemFS // the disk
-	hand        *hand
+	hand        *manualClock
 	random      *rand.Rand
 	whims       *rand.Rand // of the way: when it interrupts
 	rot         *rand.Rand // what of the unsynced is lost
@@ -56,14 +56,14 @@ type player struct {
 
 func play(t testing.TB, seed uint64, commands int, w way) (said string, interrupted int) {
 	t.Helper()
-	p := newPlayer(t, seed, w, func(*rig) {})
+	p := newPlayer(t, seed, w, func(*testNode) {})
 	p.run(commands)
 	return p.out.String(), p.interrupted
 }
 
 func newPlayer(t testing.TB, seed uint64, w way, alter option) *player {
 	p := &player{
-		way: w, memory: vfs.NewCrashableMem(), hand: newHand(noon),
+		way: w, memory: vfs.NewCrashableMem(), hand: newManualClock(noon),
 		random: rand.New(rand.NewPCG(seed, 1)), whims: rand.New(rand.NewPCG(seed, 2)), rot: rand.New(rand.NewPCG(seed, 3)),
 		owners: map[parley.AgentID]parley.OrgID{}, clients: map[parley.OrgID][]parley.ClientID{},
 		playerGroups: playerGroups{founders: map[parley.GroupID]group.Caller{}, filed: map[parley.JoinRequestID]parley.GroupID{}},
@@ -72,8 +72,8 @@ func newPlayer(t testing.TB, seed uint64, w way, alter option) *player {
 	// that the script's days still know.
 	began := time.Now()
 	wheel := func() time.Time { return noon.Add(time.Since(began)) }
-	p.rig = newRig(t, withJournals(w.journals), withClock(p.hand.now), withTuning(p.tune), func(r *rig) {
-		r.wheel, r.keep = wheel, func(o *persistence.Options) { o.FS = steady{p.memory} }
+	p.testNode = newTestNode(t, withJournals(w.journals), withClock(p.hand.now), withTuning(p.tune), func(r *testNode) {
+		r.journalClock, r.tuneStore = wheel, func(o *persistence.Options) { o.FS = steady{p.memory} }
 	}, alter)
 	return p
 }
@@ -177,7 +177,7 @@ func (p *player) interrupt() {
 func (p *player) settle() {
 	const table = journal.Table(200)
 	p.settled++
-	journals := p.rig.journals
+	journals := p.testNode.journals
 	released := make(chan error, journals)
 	for source := range journals {
 		e := &journal.Entry{Slot: parley.Slot(source), At: p.clock(), Release: func(err error) { released <- err }}

@@ -149,9 +149,9 @@ func TestHowItRunsControls(t *testing.T) {
 // play runs a script with the flaw, up to where it stumbles.
 func (f flaw) play(t *testing.T, seed uint64, commands int) (said string, interrupted int) {
 	openings := 0
-	p := newPlayer(stumbling{t}, seed, f.way, func(r *rig) {
-		if keep := r.keep; f.keep != nil {
-			r.keep = func(o *persistence.Options) { keep(o); f.keep(o) }
+	p := newPlayer(stumbling{t}, seed, f.way, func(r *testNode) {
+		if keep := r.tuneStore; f.keep != nil {
+			r.tuneStore = func(o *persistence.Options) { keep(o); f.keep(o) }
 		}
 		if tune := r.tune; f.tune != nil {
 			r.tune = func(n *Node) { tune(n); f.tune(n) }

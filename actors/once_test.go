@@ -72,7 +72,7 @@ func inBackground(do func() (Posted, error)) <-chan posting {
 // although the journal has not seen it yet, and is not answered before it.
 func TestAKeyIsKnownBeforeItsRowIs(t *testing.T) {
 	g := &gate{}
-	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
 	owner, ids := r.agents("acme", 2)
 	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t).Message
 	for name, do := range map[string]func(text string) (Posted, error){
@@ -104,7 +104,7 @@ func TestAKeyIsKnownBeforeItsRowIs(t *testing.T) {
 
 // TestABurstUnderOneKeyMakesOneMessage sends from many sides at once.
 func TestABurstUnderOneKeyMakesOneMessage(t *testing.T) {
-	r := newRig(t, withJournals(4))
+	r := newTestNode(t, withJournals(4))
 	owner, ids := r.agents("acme", 2)
 	for _, key := range []string{"a", "b", "c"} {
 		made, found := 0, map[parley.MessageID]bool{}
@@ -133,8 +133,8 @@ func TestABurstUnderOneKeyMakesOneMessage(t *testing.T) {
 // TestAKeyIsForgottenByTheThirdDay writes it in the last second of a day.
 func TestAKeyIsForgottenByTheThirdDay(t *testing.T) {
 	midnight := noon.Add(12 * time.Hour)
-	clock := newHand(midnight.Add(-time.Second))
-	r := newRig(t, withClock(clock.now))
+	clock := newManualClock(midnight.Add(-time.Second))
+	r := newTestNode(t, withClock(clock.now))
 	owner, ids := r.agents("acme", 2)
 	send := func() Posted { t.Helper(); return must(r.send(direct(owner, ids[0], ids[1], "hello", "k")))(t) }
 	first := send()
@@ -162,7 +162,7 @@ func TestAKeyIsForgottenByTheThirdDay(t *testing.T) {
 
 // TestKeysAreApart by who speaks, where, and what the refusals leave.
 func TestKeysAreApart(t *testing.T) {
-	r := newRig(t, withJournals(4))
+	r := newTestNode(t, withJournals(4))
 	owner, ids := r.agents("acme", 3)
 	fresh := func(what string, p Posted, err error) *record.Message {
 		t.Helper()

@@ -37,8 +37,8 @@ func (c *counting) Append(e *journal.Entry) {
 	c.Journal.Append(e)
 }
 
-// sweeping sends idle actors away until the test has ended.
-func (r *rig) sweeping() (stop func()) {
+// passivateRepeatedly sends idle actors away until the test has ended.
+func (r *testNode) passivateRepeatedly() (stop func()) {
 	done, swept := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(swept)
@@ -64,13 +64,13 @@ func TestPassivationLosesNothing(t *testing.T) {
 		wanted = 1_000
 	}
 	var activations atomic.Int64
-	r := newRig(t, restless(&activations)...)
+	r := newTestNode(t, restless(&activations)...)
 	owner, ids := r.agents("acme", 100)
 	firsts := make([]*record.Message, conversations)
 	for i := range firsts {
 		firsts[i] = must(r.send(direct(owner, ids[i%100], ids[(i+1)%100], fmt.Sprintf("first %d", i), "")))(t).Message
 	}
-	stop := r.sweeping()
+	stop := r.passivateRepeatedly()
 	var mu sync.Mutex
 	said := map[parley.ConversationID]map[string]parley.MessageID{}
 	var calling sync.WaitGroup
@@ -111,7 +111,7 @@ func TestPassivationLosesNothing(t *testing.T) {
 
 // checkSaid holds a transcript against what was acknowledged: the first
 // message, then each of the others once, ids ascending.
-func checkSaid(t *testing.T, r *rig, first *record.Message, said map[string]parley.MessageID) {
+func checkSaid(t *testing.T, r *testNode, first *record.Message, said map[string]parley.MessageID) {
 	t.Helper()
 	list := r.transcript(first.Conversation())
 	if len(list) != len(said)+1 {

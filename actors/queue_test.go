@@ -23,9 +23,9 @@ func TestJoinRequestsAreBounded(t *testing.T) {
 		"control":           {group.Queue{}, applicants},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, withTuning(func(n *Node) { n.queue = row.queue }))
+			r := newTestNode(t, withTuning(func(n *Node) { n.queue = row.queue }))
 			owner, ids := r.agents("acme", applicants+1)
-			c := must(r.club(owner, ids[0], "board", group.Majority, false))(t)
+			c := must(r.createGroup(owner, ids[0], "board", group.Majority, false))(t)
 			filed := 0
 			for _, id := range ids[1:] {
 				_, err := c.join(id)
@@ -46,7 +46,7 @@ func TestJoinRequestsAreBounded(t *testing.T) {
 // TestGroupWeighsItsRequests: a group of few members and many requests is stored as
 // seldom as one of many members.
 func TestGroupWeighsItsRequests(t *testing.T) {
-	r := newRig(t)
+	r := newTestNode(t)
 	kind := r.node.groups.kind()
 	h := kind.Blank()
 	light := kind.Weight(h)

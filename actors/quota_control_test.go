@@ -60,9 +60,9 @@ func TestTheDaysQuotaIsExactControl(t *testing.T) {
 		"rolls a nanosecond early": {used: truth, shift: 1},
 	} {
 		t.Run(defect, func(t *testing.T) {
-			clock := newHand(noon)
-			r := newRig(t, withClock(func() time.Time { return clock.now().Add(c.shift) }), withWrap(func(j journal.Journal) journal.Journal { return &countsElse{j, c.used} }))
-			r.wheel = time.Now
+			clock := newManualClock(noon)
+			r := newTestNode(t, withClock(func() time.Time { return clock.now().Add(c.shift) }), withWrap(func(j journal.Journal) journal.Journal { return &countsElse{j, c.used} }))
+			r.journalClock = time.Now
 			if faults := dayFaults(newDay(t, r), clock); (len(faults) == 0) != (defect == "") {
 				t.Errorf("%q", faults)
 			}

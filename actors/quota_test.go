@@ -21,15 +21,15 @@ import (
 // dayOf is an organization whose agents send under a limit, and the agent that
 // all is sent to.
 type dayOf struct {
-	*rig
+	*testNode
 	owner parley.OrgID
 	ids   []parley.AgentID
 	sent  atomic.Int64
 }
 
-func newDay(t *testing.T, r *rig) *dayOf {
+func newDay(t *testing.T, r *testNode) *dayOf {
 	owner, ids := r.agents("acme", 9)
-	return &dayOf{rig: r, owner: owner, ids: ids}
+	return &dayOf{testNode: r, owner: owner, ids: ids}
 }
 
 // says sends one message from the i-th agent; nil is no limit.
@@ -74,7 +74,7 @@ func onOneAndFour(t *testing.T, test func(*testing.T, int)) {
 // dayFaults has 64 at once send under a limit, again after a restart, under a
 // higher limit, just before midnight and after it. It begins at noon, with nothing
 // sent.
-func dayFaults(d *dayOf, clock *hand) (faults []string) {
+func dayFaults(d *dayOf, clock *manualClock) (faults []string) {
 	d.t.Helper()
 	ctx := context.Background()
 	hold := func(what string, got, want int) {
@@ -110,9 +110,9 @@ func dayFaults(d *dayOf, clock *hand) (faults []string) {
 // after a restart and tomorrow.
 func TestTheDaysQuotaIsExact(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
-		clock := newHand(noon)
-		r := newRig(t, withJournals(journals), withClock(clock.now))
-		r.wheel = time.Now
+		clock := newManualClock(noon)
+		r := newTestNode(t, withJournals(journals), withClock(clock.now))
+		r.journalClock = time.Now
 		for _, fault := range dayFaults(newDay(t, r), clock) {
 			t.Error(fault)
 		}
@@ -123,7 +123,7 @@ func TestTheDaysQuotaIsExact(t *testing.T) {
 // on their way, or that is lifted and given again, counts all of the day.
 func TestALimitCountsWhatWasSentWithoutOne(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
-		d := newDay(t, newRig(t, withJournals(journals)))
+		d := newDay(t, newTestNode(t, withJournals(journals)))
 		var sending sync.WaitGroup
 		for range 2 {
 			sending.Go(func() { d.rush(nil) })
@@ -151,7 +151,7 @@ func TestALimitCountsWhatWasSentWithoutOne(t *testing.T) {
 func TestWhatTakesASlot(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		ctx := context.Background()
-		d := newDay(t, newRig(t, withJournals(journals)))
+		d := newDay(t, newTestNode(t, withJournals(journals)))
 		limit := 4
 		first := must(d.says(0, &limit, "k"))(t)
 		d.used(1)
@@ -213,7 +213,7 @@ func exactFaults(what string, may int, one func(name string) error) (faults []st
 func TestAgentsAndGroupsAreExact(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		ctx := context.Background()
-		r := newRig(t, withJournals(journals))
+		r := newTestNode(t, withJournals(journals))
 		owner := r.org("acme").Org.OrgID()
 		limit := 5
 		var last atomic.Value
@@ -250,7 +250,7 @@ func TestAgentsAndGroupsAreExact(t *testing.T) {
 func TestTheDaysQuotaSurvivesTheCrash(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		disk := vfs.NewCrashableMem()
-		r := newRig(t, withJournals(journals), func(r *rig) { r.fs = disk })
+		r := newTestNode(t, withJournals(journals), func(r *testNode) { r.fs = disk })
 		d := newDay(t, r)
 		limit := 40
 		before := make(chan int)
@@ -273,7 +273,7 @@ func TestTheDaysQuotaSurvivesTheCrash(t *testing.T) {
 func TestTermsHoldFromTheNextRequest(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		ctx := context.Background()
-		r := newRig(t, withJournals(journals))
+		r := newTestNode(t, withJournals(journals))
 		owner := r.org("acme").Org.OrgID()
 		for i := range 20 {
 			limit := i
@@ -297,9 +297,9 @@ func TestTermsHoldFromTheNextRequest(t *testing.T) {
 // TestSumsOfEarlierDaysAreForgotten: memory is for those who send today, and what
 // is forgotten is read again.
 func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
-	clock := newHand(noon)
-	r := newRig(t, withClock(clock.now))
-	r.wheel = time.Now
+	clock := newManualClock(noon)
+	r := newTestNode(t, withClock(clock.now))
+	r.journalClock = time.Now
 	d := newDay(t, r)
 	limit := 3
 	d.rush(&limit)

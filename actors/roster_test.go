@@ -13,8 +13,8 @@ import (
 	"parley/journal"
 )
 
-// some are at most so many active agents from a place on.
-func (r *rig) some(list func(context.Context, parley.OrgID, uint64, func(uint64, *agent.State) bool) error, owner parley.OrgID, from uint64, most int) (found []string) {
+// activeAgents are at most so many active agents from a place on.
+func (r *testNode) activeAgents(list func(context.Context, parley.OrgID, uint64, func(uint64, *agent.State) bool) error, owner parley.OrgID, from uint64, most int) (found []string) {
 	r.t.Helper()
 	if err := list(context.Background(), owner, from, func(place uint64, a *agent.State) bool {
 		if !a.Revoked() {
@@ -31,7 +31,7 @@ func (r *rig) some(list func(context.Context, parley.OrgID, uint64, func(uint64,
 // place and up to any number.
 func TestActiveAgentsAreThoseOfTheRoster(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
-		r, draw := newRig(t, withJournals(journals)), rand.New(rand.NewPCG(1, 2))
+		r, draw := newTestNode(t, withJournals(journals)), rand.New(rand.NewPCG(1, 2))
 		owner := r.org("acme").Org.OrgID()
 		var active []parley.AgentID
 		for i := range 400 {
@@ -46,7 +46,7 @@ func TestActiveAgentsAreThoseOfTheRoster(t *testing.T) {
 				continue
 			}
 			from, most := uint64(draw.IntN(500)*draw.IntN(2)), 1+draw.IntN(60)
-			want, got := r.some(r.node.Agents.EachFrom, owner, from, most), r.some(r.node.Agents.EachActive, owner, from, most)
+			want, got := r.activeAgents(r.node.Agents.EachFrom, owner, from, most), r.activeAgents(r.node.Agents.EachActive, owner, from, most)
 			if !slices.Equal(want, got) {
 				t.Fatalf("after %d steps, from %d: %v, want %v", i, from, got, want)
 			}
@@ -61,12 +61,12 @@ func TestRevokedAgentsAreLookedAtOnce(t *testing.T) {
 	for name, forgets := range map[string]bool{"known": false, "control": true} {
 		t.Run(name, func(t *testing.T) {
 			o := &odometer{}
-			r := newRig(t, withTuning(func(n *Node) { n.queries.Limits().ForgetRosters = forgets }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+			r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().ForgetRosters = forgets }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 			owner, ids := r.agents("acme", many)
 			for _, id := range ids[:many-1] {
 				must(r.node.Agents.Change(context.Background(), id, agent.Revoke{}))(t)
 			}
-			look := func() { r.some(r.node.Agents.EachActive, owner, 0, many) }
+			look := func() { r.activeAgents(r.node.Agents.EachActive, owner, 0, many) }
 			look()
 			read := o.reads(look)
 			if !forgets && read > 0 || forgets && read < many {
@@ -78,13 +78,13 @@ func TestRevokedAgentsAreLookedAtOnce(t *testing.T) {
 		})
 	}
 	t.Run("revoked since", func(t *testing.T) {
-		r := newRig(t)
+		r := newTestNode(t)
 		owner, ids := r.agents("acme", many)
-		r.some(r.node.Agents.EachActive, owner, 0, many)
+		r.activeAgents(r.node.Agents.EachActive, owner, 0, many)
 		for _, id := range ids {
 			must(r.node.Agents.Change(context.Background(), id, agent.Revoke{}))(t)
 		}
-		r.some(r.node.Agents.EachActive, owner, 0, many)
+		r.activeAgents(r.node.Agents.EachActive, owner, 0, many)
 		if n := r.node.Agents.Kept(owner); n > query.RosterRevokedMax {
 			t.Errorf("%d agents are kept", n)
 		}

@@ -21,7 +21,7 @@ import (
 
 // TestOneOfManyGetsTheName has fifty create an agent of one name at once.
 func TestOneOfManyGetsTheName(t *testing.T) {
-	r := newRig(t, withJournals(4))
+	r := newTestNode(t, withJournals(4))
 	owner := r.org("acme").Org.OrgID()
 	for _, name := range []string{"alice", "bob"} {
 		var mu sync.Mutex
@@ -78,7 +78,7 @@ func (c *crowding) Append(e *journal.Entry) {
 func TestOneOfManyGetsTheSlug(t *testing.T) {
 	challenges := make([]*registration.Challenge, 20)
 	all := &crowding{most: int64(len(challenges)), allHere: make(chan struct{})}
-	r := newRig(t, withJournals(4), withWrap(func(j journal.Journal) journal.Journal { all.Journal = j; return all }))
+	r := newTestNode(t, withJournals(4), withWrap(func(j journal.Journal) journal.Journal { all.Journal = j; return all }))
 	for i := range challenges {
 		challenges[i] = must(r.challenge("acme"))(t)
 	}
@@ -132,7 +132,7 @@ func TestOneOfManyGetsTheSlug(t *testing.T) {
 // and leaves when that is durable.
 func TestASlugThatIsNotDurableRefusesNobodyYet(t *testing.T) {
 	g := &undurable{durable: make(chan struct{})}
-	r := newRig(t, withWrap(func(j journal.Journal) journal.Journal { g.releases.Journal = j; return g }))
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.releases.Journal = j; return g }))
 	first, second := must(r.challenge("acme"))(t), must(r.challenge("acme"))(t)
 	g.hold(true)
 	solve := func(c *registration.Challenge) <-chan error {
@@ -195,7 +195,7 @@ func (g *releases) releasesHeld() bool {
 func TestAQuotaRefusalRestsOnWhatUsedItUp(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		g := &gate{}
-		r := newRig(t, withJournals(journals), withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
+		r := newTestNode(t, withJournals(journals), withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
 		owner, ids := r.agents("acme", 5)
 		limit := 1
 		send := func(from parley.AgentID) <-chan posting {
@@ -269,7 +269,7 @@ func (g *releases) waiting() int {
 
 // TestARevokedAgentIsCountedOutAndFound looks everywhere that an agent is known.
 func TestARevokedAgentIsCountedOutAndFound(t *testing.T) {
-	r := newRig(t, withJournals(4))
+	r := newTestNode(t, withJournals(4))
 	ctx, owner := context.Background(), r.org("acme").Org.OrgID()
 	id := r.agent(owner, "alice")
 	r.agent(owner, "bob")
@@ -318,7 +318,7 @@ func TestSagasFinishWhateverIsCut(t *testing.T) {
 		cuts = 4
 	}
 	disk := vfs.NewCrashableMem()
-	r := newRig(t, withJournals(4), func(r *rig) { r.fs = disk })
+	r := newTestNode(t, withJournals(4), func(r *testNode) { r.fs = disk })
 	owner := r.org("acme").Org.OrgID()
 	var mu sync.Mutex
 	made, revoked := map[string]parley.AgentID{}, map[string]bool{}
@@ -365,7 +365,7 @@ func TestSagasFinishWhateverIsCut(t *testing.T) {
 // checkFinished opens what a crash has left and waits until all is at one.
 func checkFinished(t *testing.T, owner parley.OrgID, disk *vfs.MemFS, promised map[string]parley.AgentID, gone map[string]bool) {
 	t.Helper()
-	r := newRig(t, func(r *rig) { r.fs, r.journals = disk, 0 })
+	r := newTestNode(t, func(r *testNode) { r.fs, r.journals = disk, 0 })
 	defer r.close()
 	ctx := context.Background()
 	names := map[string]parley.AgentID{}

@@ -73,19 +73,19 @@ func (j *scarce) letGo() {
 	}
 }
 
-// scarceVillage is a rig with a group that one agent wants to join, and signing keys.
+// scarceVillage is a test node with a group that one agent wants to join, and signing keys.
 type scarceVillage struct {
-	*rig
+	*testNode
 	owner  parley.OrgID
 	agents []parley.AgentID // the first and the last are in the group, the second has asked
-	club   *club
+	club   *testGroup
 	asked  parley.JoinRequestID
 }
 
 func newScarceVillage(t *testing.T, options ...option) *scarceVillage {
-	v := &scarceVillage{rig: newRig(t, options...)}
-	v.owner, v.agents = v.rig.agents("acme", 4)
-	v.club = must(v.rig.club(v.owner, v.agents[0], "board", group.Open, false))(t)
+	v := &scarceVillage{testNode: newTestNode(t, options...)}
+	v.owner, v.agents = v.testNode.agents("acme", 4)
+	v.club = must(v.testNode.createGroup(v.owner, v.agents[0], "board", group.Open, false))(t)
 	must(v.club.join(v.agents[3]))(t)
 	majority := group.Majority
 	if err := v.node.Groups.Change(context.Background(), v.club.id, group.Change{By: v.club.by, Policy: &majority}); err != nil {
@@ -135,7 +135,7 @@ func (v *scarceVillage) deeds() []errand {
 		}},
 		{"create an agent", func() error { _, err := v.create(v.owner, "late"); return err }},
 		{"change an agent", func() error { _, err := v.node.Agents.Change(ctx, a[2], agent.Change{Unlisted: new(true)}); return err }},
-		{"found a group", func() error { _, err := v.rig.club(v.owner, a[0], "other", group.Open, false); return err }},
+		{"found a group", func() error { _, err := v.testNode.createGroup(v.owner, a[0], "other", group.Open, false); return err }},
 		{"change a group", func() error {
 			return v.node.Groups.Change(ctx, v.club.id, group.Change{By: v.club.by, Description: &name})
 		}},
@@ -226,9 +226,9 @@ func TestLooksAreBounded(t *testing.T) {
 // TestALookBehindADeed has no look be possible after a seat was given: that is
 // not told as if nothing had been done.
 func TestALookBehindADeed(t *testing.T) {
-	r := newRig(t)
+	r := newTestNode(t)
 	owner, a := r.agents("acme", 2)
-	c := must(r.club(owner, a[0], "open", group.Open, false))(t)
+	c := must(r.createGroup(owner, a[0], "open", group.Open, false))(t)
 	most := r.node.engine.QueriesMax
 	r.node.engine.QueriesMax = 0
 	if _, err := c.join(a[1]); !errors.Is(err, parley.ErrOutcomeUnknown) {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestStatsCountActorsAndMarks(t *testing.T) {
-	r := newRig(t)
+	r := newTestNode(t)
 	before := r.node.Stats()
 	if before.Live != 0 || before.Activations != 0 || before.Receipts != 0 {
 		t.Fatalf("before anything happened: %+v", before)

@@ -16,7 +16,7 @@ import (
 func TestWebhooksStepBack(t *testing.T) {
 	const agents = 20
 	for _, busy := range []bool{true, false} {
-		h := newHookedAt(t, newHand(noon))
+		h := newHookedAt(t, newManualClock(noon))
 		org, ids := h.crew(agents)
 		stepsBack := func() bool { return h.node.Webhooks.Stats().SteppingBack }
 		if busy {
@@ -80,7 +80,7 @@ func TestNoWebhookIsForgotten(t *testing.T) {
 		{10, 100, func() bool { return luck.IntN(2) == 0 }},
 		{1, 4 * delivery.AttemptsAtOnce, func() bool { return true }},
 	} {
-		h := newHookedAt(t, newHand(noon))
+		h := newHookedAt(t, newManualClock(noon))
 		org, ids := h.crew(c.agents)
 		h.asked(c.short)
 		for i := range c.messages {

@@ -15,7 +15,7 @@ import (
 
 // unreadOf are the numbers of an agent's messages without a read mark, oldest
 // first, as its inbox shows them.
-func (r *rig) unreadOf(of parley.AgentID) (all []string) {
+func (r *testNode) unreadOf(of parley.AgentID) (all []string) {
 	for _, m := range slices.Backward(r.inbox(of)) {
 		if m.Receipts.ReadAt == 0 {
 			all = append(all, string(m.Record.GetContent()))
@@ -31,8 +31,8 @@ func contents(w query.Waiting) (all []string) {
 	return all
 }
 
-// look gives what is there at a place of a feed, as many looks as that takes.
-func (r *rig) look(at query.Awaited, limit int) (w query.Waiting) {
+// wait gives what is there at a place of a feed, as many looks as that takes.
+func (r *testNode) wait(at query.Awaited, limit int) (w query.Waiting) {
 	r.t.Helper()
 	for more := true; more; {
 		var err error
@@ -45,7 +45,7 @@ func (r *rig) look(at query.Awaited, limit int) (w query.Waiting) {
 
 // waitingAgrees holds what a wait gives, from each place of the inbox, against
 // what the inbox shows: all that is newer, and how many of the rest are unread.
-func (r *rig) waitingAgrees(of parley.AgentID, limit int) error {
+func (r *testNode) waitingAgrees(of parley.AgentID, limit int) error {
 	r.t.Helper()
 	inbox := r.inbox(of)
 	slices.Reverse(inbox)
@@ -60,7 +60,7 @@ func (r *rig) waitingAgrees(of parley.AgentID, limit int) error {
 				unread++
 			}
 		}
-		w := r.look(r.node.Feeds.After(of, after), limit)
+		w := r.wait(r.node.Feeds.After(of, after), limit)
 		if !slices.EqualFunc(w.Items, given, func(a, b query.Message) bool { return a.Position == b.Position && a.Receipts == b.Receipts }) || w.Unread != unread {
 			return fmt.Errorf("after %d: %v and %d unread, want %d and %d", i, contents(w), w.Unread, len(given), unread)
 		}
@@ -71,7 +71,7 @@ func (r *rig) waitingAgrees(of parley.AgentID, limit int) error {
 func TestReadUpTo(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
-			r := newRig(t, withJournals(journals), withTuning(func(n *Node) { n.Receipts.ReadStep = 7 }))
+			r := newTestNode(t, withJournals(journals), withTuning(func(n *Node) { n.Receipts.ReadStep = 7 }))
 			owner, ids := r.agents("acme", 2)
 			ctx, to := context.Background(), ids[1]
 			for i := range 60 {
@@ -126,7 +126,7 @@ func TestReadUpTo(t *testing.T) {
 // TestWaitingAgreesControl: a note of how far was read that says too much is
 // found out.
 func TestWaitingAgreesControl(t *testing.T) {
-	r := newRig(t)
+	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)
 	for i := range 5 {
 		must(r.send(direct(owner, ids[0], ids[1], fmt.Sprint(i), "")))(t)
@@ -139,7 +139,7 @@ func TestWaitingAgreesControl(t *testing.T) {
 }
 
 func TestReadUpToEndsEarly(t *testing.T) {
-	r := newRig(t)
+	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)
 	must(r.send(direct(owner, ids[0], ids[1], "m", "")))(t)
 	stop := make(chan struct{})
@@ -150,27 +150,27 @@ func TestReadUpToEndsEarly(t *testing.T) {
 }
 
 func TestWaitingForWhatWasNotCarried(t *testing.T) {
-	r := newRig(t)
+	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)
 	to := ids[1]
 	for i := range 5 {
 		must(r.send(direct(owner, ids[0], to, fmt.Sprint(i), "")))(t)
 	}
-	r.marked(to, journal.Receipts{AnnouncedAt: 3})                                             // 4: told of, not carried
-	r.markOne(r.inbox(to)[2], journal.Receipts{TransferredAt: 3, TransferredBy: 1})            // 2: carried, not read
-	r.markOne(r.inbox(to)[4], journal.Receipts{TransferredAt: 3, TransferredBy: 1, ReadAt: 3}) // 0
+	r.setReceipts(to, journal.Receipts{AnnouncedAt: 3})                                             // 4: told of, not carried
+	r.setReceiptsOf(r.inbox(to)[2], journal.Receipts{TransferredAt: 3, TransferredBy: 1})            // 2: carried, not read
+	r.setReceiptsOf(r.inbox(to)[4], journal.Receipts{TransferredAt: 3, TransferredBy: 1, ReadAt: 3}) // 0
 	place := r.node.Feeds.Untransferred(to)
-	w := r.look(place, 2)
+	w := r.wait(place, 2)
 	if got := contents(w); !slices.Equal(got, []string{"1", "3"}) || w.Unread != 1 {
 		t.Errorf("first: %v and %d more", got, w.Unread)
 	}
-	w = r.look(place, 2)
+	w = r.wait(place, 2)
 	if got := contents(w); !slices.Equal(got, []string{"4"}) || w.Unread != 0 {
 		t.Errorf("then: %v and %d more", got, w.Unread)
 	}
 }
 
-func (r *rig) markOne(m query.Message, marks journal.Receipts) {
+func (r *testNode) setReceiptsOf(m query.Message, marks journal.Receipts) {
 	r.t.Helper()
 	if err := r.node.Receipts.Record(context.Background(), m.Record.Recipient(), []journal.RecordReceipt{{
 		Recipient: m.Record.Recipient(), Message: m.Record.MessageID(), Position: m.Position, Receipts: marks, Sender: m.Record.Sender(),

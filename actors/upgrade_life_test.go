@@ -31,7 +31,7 @@ type life struct {
 	t     *testing.T
 	store *persistence.Store
 	node  *Node
-	clock *hand
+	clock *manualClock
 }
 
 // pass lets a moment go by, in which everything arrives.

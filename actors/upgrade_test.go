@@ -191,7 +191,7 @@ func drawn(at time.Time) parley.Entropy {
 // then, which release has, and lets life go on in it.
 func answered(t *testing.T, dir string, acceptLoss bool, release string) {
 	t.Helper()
-	clock := newHand(lifeEnds)
+	clock := newManualClock(lifeEnds)
 	store, node := openRelease(t, dir, 0, clock.now, acceptLoss)
 	audit := auditOf(t, store)
 	v := store.View()
@@ -241,7 +241,7 @@ func goesOn(t *testing.T, store *persistence.Store, node *Node) {
 func writeRelease(t *testing.T, dir string) {
 	t.Helper()
 	data := t.TempDir()
-	clock := newHand(noon)
+	clock := newManualClock(noon)
 	store, node := openRelease(t, filepath.Join(data, "journal"), 2, clock.now, false)
 	(&life{t: t, store: store, node: node, clock: clock}).live()
 	said, told := answers(t, store, node), rowAnswers(t, store, node)

@@ -73,10 +73,10 @@ func codes(code int) func(delivery.Delivery) (webhook.Outcome, bool) {
 
 func hangs(delivery.Delivery) (webhook.Outcome, bool) { return webhook.Outcome{}, true }
 
-// hooked is a rig with a courier, two agents and a webhook of the second.
+// hooked is a test node with a courier, two agents and a webhook of the second.
 type hooked struct {
-	*rig
-	hand  *hand
+	*testNode
+	hand  *manualClock
 	post  *targets
 	owner parley.OrgID
 	ids   []parley.AgentID
@@ -88,15 +88,15 @@ func newHooked(t testing.TB, journals int, events ...webhook.What) *hooked {
 }
 
 // newHookedAt lives by a clock that is turned by hand.
-func newHookedAt(t testing.TB, at *hand) *hooked {
-	return openHooked(t, &hooked{hand: at}, nil, withClock(at.now), func(r *rig) {
-		r.keep = func(o *persistence.Options) { o.TimerEvery = 2 * time.Millisecond }
+func newHookedAt(t testing.TB, at *manualClock) *hooked {
+	return openHooked(t, &hooked{hand: at}, nil, withClock(at.now), func(r *testNode) {
+		r.tuneStore = func(o *persistence.Options) { o.TimerEvery = 2 * time.Millisecond }
 	})
 }
 
 func openHooked(t testing.TB, h *hooked, events []webhook.What, options ...option) *hooked {
 	h.post = &targets{}
-	h.rig = newRig(t, append(options, withTuning(func(n *Node) { n.Webhooks.Courier = h.post }))...)
+	h.testNode = newTestNode(t, append(options, withTuning(func(n *Node) { n.Webhooks.Courier = h.post }))...)
 	h.owner, h.ids = h.agents("acme", 3)
 	h.hook = h.watch(h.ids[1], "https://sink.example/a", events...)
 	return h
@@ -209,7 +209,7 @@ func TestAWebhookIsToldOfAllElse(t *testing.T) {
 // TestRetriesFollowTheSchedule lives through two days of a target that takes
 // nothing, and then wakes up.
 func TestRetriesFollowTheSchedule(t *testing.T) {
-	h := newHookedAt(t, newHand(noon))
+	h := newHookedAt(t, newManualClock(noon))
 	h.post.say(codes(500))
 	h.say(1)
 	h.until("the first attempt", func() bool { return len(h.jobs(webhook.Failed)) == 1 })
@@ -240,7 +240,7 @@ func TestRetriesFollowTheSchedule(t *testing.T) {
 
 // TestOnlyFailuresEndAWebhook fails for five days.
 func TestOnlyFailuresEndAWebhook(t *testing.T) {
-	h := newHookedAt(t, newHand(noon))
+	h := newHookedAt(t, newManualClock(noon))
 	h.post.say(codes(503))
 	now := func() *webhook.State {
 		return must(h.node.Webhooks.Get(context.Background(), h.hook.WebhookID(), h.owner))(t)
@@ -349,7 +349,7 @@ func TestWhatAWebhookRefuses(t *testing.T) {
 
 // TestWebhooksCatchUp has a backlog of retries that are due at once.
 func TestWebhooksCatchUp(t *testing.T) {
-	h := newHookedAt(t, newHand(noon))
+	h := newHookedAt(t, newManualClock(noon))
 	h.post.say(codes(500))
 	h.say(300)
 	h.until("first attempts", func() bool { return len(h.jobs(webhook.Failed)) == 100 })

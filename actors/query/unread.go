@@ -69,7 +69,7 @@ func marked(v journal.View, agent parley.AgentID, from, upTo uint64, rows, limit
 	return lines, last, looked, err
 }
 
-// markLines completes lines, oldest first, with their marks.
+// receiptNotices completes lines, oldest first, with their marks.
 func markLines(v journal.View, agent parley.AgentID, lines []FeedEntry) error {
 	if len(lines) == 0 {
 		return nil

@@ -22,33 +22,33 @@ import (
 	"parley/persistence"
 )
 
-// hand is a clock that is turned by hand.
-type hand struct{ nanos atomic.Int64 }
+// manualClock is a clock that is turned by hand.
+type manualClock struct{ nanos atomic.Int64 }
 
-func newHand(at time.Time) *hand {
-	h := &hand{}
+func newManualClock(at time.Time) *manualClock {
+	h := &manualClock{}
 	h.nanos.Store(at.UnixNano())
 	return h
 }
 
-func (h *hand) now() time.Time          { return time.Unix(0, h.nanos.Load()).UTC() }
-func (h *hand) advance(d time.Duration) { h.nanos.Add(int64(d)) }
+func (h *manualClock) now() time.Time          { return time.Unix(0, h.nanos.Load()).UTC() }
+func (h *manualClock) advance(d time.Duration) { h.nanos.Add(int64(d)) }
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// rig is a node over a journal in memory.
-type rig struct {
+// testNode is a node over a journal in memory.
+type testNode struct {
 	t        testing.TB
 	journals int
 	clock    parley.Clock
-	// wheel is the journal's own clock: the actors', unless that leaps further
+	// journalClock is the journal's own clock: the actors', unless that leaps further
 	// than a sync may take.
-	wheel   parley.Clock
+	journalClock   parley.Clock
 	entropy parley.Entropy
 	tune    func(*Node)
 	wrap    func(journal.Journal) journal.Journal
-	// keep alters how the journal keeps things.
-	keep func(*persistence.Options)
+	// tuneStore alters how the journal keeps things.
+	tuneStore func(*persistence.Options)
 	// system is the actor system to live in, nil for one of its own.
 	system *host.System
 
@@ -57,17 +57,17 @@ type rig struct {
 	node  *Node
 }
 
-// option alters a rig before it is opened.
-type option func(*rig)
+// option alters a test node before it is opened.
+type option func(*testNode)
 
-func withJournals(n int) option { return func(r *rig) { r.journals = n } }
+func withJournals(n int) option { return func(r *testNode) { r.journals = n } }
 
-func withClock(c parley.Clock) option                         { return func(r *rig) { r.clock = c } }
-func withWrap(f func(journal.Journal) journal.Journal) option { return func(r *rig) { r.wrap = f } }
+func withClock(c parley.Clock) option                         { return func(r *testNode) { r.clock = c } }
+func withWrap(f func(journal.Journal) journal.Journal) option { return func(r *testNode) { r.wrap = f } }
 
 // withTuning changes a node before it starts, as those given before it do.
 func withTuning(f func(*Node)) option {
-	return func(r *rig) {
+	return func(r *testNode) {
 		before := r.tune
 		r.tune = func(n *Node) {
 			if before != nil {
@@ -78,39 +78,39 @@ func withTuning(f func(*Node)) option {
 	}
 }
 
-func newRig(t testing.TB, options ...option) *rig {
-	r := &rig{t: t, journals: 1, clock: time.Now, entropy: parley.CountingEntropy(), fs: vfs.NewMem()}
+func newTestNode(t testing.TB, options ...option) *testNode {
+	r := &testNode{t: t, journals: 1, clock: time.Now, entropy: parley.CountingEntropy(), fs: vfs.NewMem()}
 	for _, o := range options {
 		o(r)
 	}
-	if r.wheel == nil {
-		r.wheel = r.clock
+	if r.journalClock == nil {
+		r.journalClock = r.clock
 	}
 	r.open()
 	t.Cleanup(func() {
-		r.audit()
+		r.verify()
 		r.close()
 	})
 	return r
 }
 
-func (r *rig) open() {
+func (r *testNode) open() {
 	r.t.Helper()
-	if err := r.begin("data"); err != nil {
+	if err := r.start("data"); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// begin opens the journal in dir and brings a node to life over it.
-func (r *rig) begin(dir string) error {
+// start opens the journal in dir and brings a node to life over it.
+func (r *testNode) start(dir string) error {
 	logger := slog.New(slog.DiscardHandler)
 	options := persistence.Options{
-		FS: r.fs, Journals: r.journals, Clock: r.wheel, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
+		FS: r.fs, Journals: r.journals, Clock: r.journalClock, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
 		// Pebble's own shutdown must not take the test process along.
 		Fatal: func(err error) { panic(err) },
 	}
-	if r.keep != nil {
-		r.keep(&options)
+	if r.tuneStore != nil {
+		r.tuneStore(&options)
 	}
 	store, err := persistence.Open(dir, options)
 	if err != nil {
@@ -127,14 +127,14 @@ func (r *rig) begin(dir string) error {
 	return r.node.Start()
 }
 
-func (r *rig) close() {
-	if err := r.end(); err != nil {
+func (r *testNode) close() {
+	if err := r.stop(); err != nil {
 		r.t.Error(err)
 	}
 }
 
-// end closes the node, if it is open, and its journal.
-func (r *rig) end() error {
+// stop closes the node, if it is open, and its journal.
+func (r *testNode) stop() error {
 	if r.node == nil {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (r *rig) end() error {
 }
 
 // restart closes everything and opens it on the same files.
-func (r *rig) restart() {
+func (r *testNode) restart() {
 	r.t.Helper()
 	r.close()
 	r.open()
@@ -176,16 +176,16 @@ func challengeFor(n *Node, slug, text string, difficulty int, life time.Duration
 }
 
 // challenge asks for a challenge that any nonce solves.
-func (r *rig) challenge(slug string) (*registration.Challenge, error) {
+func (r *testNode) challenge(slug string) (*registration.Challenge, error) {
 	return challengeFor(r.node, slug, fmt.Sprintf("%x", r.node.entropy()), 0, time.Hour)
 }
 
-func (r *rig) solve(c *registration.Challenge) (Registered, error) {
+func (r *testNode) solve(c *registration.Challenge) (Registered, error) {
 	return r.node.Orgs.Register(context.Background(), Solution{Challenge: c, Nonce: "n", Tier: 1, SecretHash: []byte("hash")})
 }
 
 // org registers an organization.
-func (r *rig) org(slug string) Registered {
+func (r *testNode) org(slug string) Registered {
 	r.t.Helper()
 	return must(r.solve(must(r.challenge(slug))(r.t)))(r.t)
 }
@@ -198,20 +198,20 @@ func key(n byte, name string) []byte {
 	return k
 }
 
-func (r *rig) create(owner parley.OrgID, name string) (*agent.State, error) {
+func (r *testNode) create(owner parley.OrgID, name string) (*agent.State, error) {
 	return r.node.Agents.Create(context.Background(), NewAgent{Create: agent.Create{
 		OrgID: owner, Name: name, SigningKey: key(1, name), EncryptionKey: key(2, name), PollTokenHash: key(3, name),
 	}})
 }
 
 // agent creates an agent.
-func (r *rig) agent(owner parley.OrgID, name string) parley.AgentID {
+func (r *testNode) agent(owner parley.OrgID, name string) parley.AgentID {
 	r.t.Helper()
 	return must(r.create(owner, name))(r.t).AgentID()
 }
 
 // agents creates an organization with agents a0, a1, …
-func (r *rig) agents(slug string, n int) (parley.OrgID, []parley.AgentID) {
+func (r *testNode) agents(slug string, n int) (parley.OrgID, []parley.AgentID) {
 	r.t.Helper()
 	owner := r.org(slug).Org.OrgID()
 	ids := make([]parley.AgentID, n)
@@ -248,14 +248,14 @@ func answerTo(owner parley.OrgID, m *record.Message, text, key string) ReplyTo {
 	}
 }
 
-func (r *rig) send(s DirectSend) (Posted, error) {
+func (r *testNode) send(s DirectSend) (Posted, error) {
 	return r.node.Messages.Send(context.Background(), s)
 }
 
-func (r *rig) reply(a ReplyTo) (Posted, error) { return r.node.Messages.Reply(context.Background(), a) }
+func (r *testNode) reply(a ReplyTo) (Posted, error) { return r.node.Messages.Reply(context.Background(), a) }
 
 // transcript is all of a conversation, in its order.
-func (r *rig) transcript(id parley.ConversationID) []query.Message {
+func (r *testNode) transcript(id parley.ConversationID) []query.Message {
 	r.t.Helper()
 	var all []query.Message
 	for from := uint64(0); ; {
@@ -271,7 +271,7 @@ func (r *rig) transcript(id parley.ConversationID) []query.Message {
 }
 
 // inbox is all that an agent received, newest first.
-func (r *rig) inbox(id parley.AgentID) []query.Message {
+func (r *testNode) inbox(id parley.AgentID) []query.Message {
 	r.t.Helper()
 	var all []query.Message
 	for before := uint64(0); ; {
