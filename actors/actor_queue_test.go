@@ -80,7 +80,7 @@ func TestAWordThatCannotBeDecodedIsKept(t *testing.T) {
 		if n := strings.Count(log.String(), "level=ERROR msg=\"a message between actors cannot be decoded and was put into quarantine"); n != 3 || !strings.Contains(log.String(), owner.String()) {
 			t.Errorf("the log says so %d times:\n%s", n, log)
 		}
-		audit := auditOf(t, r.store)
+		audit := verifyStore(t, r.store)
 		found := audit.First(10)
 		if len(found) != 3 {
 			t.Fatalf("the audit found %d faults, not 3: %v", len(found), found)

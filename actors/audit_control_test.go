@@ -23,12 +23,12 @@ import (
 	"parley/journal/report"
 )
 
-// control is a fault and the checks that must find it: these and no others. What
+// tamperCase is a fault and the checks that must find it: these and no others. What
 // takes a parcel out of a lane may be missed in several places besides.
-type control struct {
-	plant func(*tamper)
-	want  []string
-	more  bool
+type tamperCase struct {
+	plant      func(*tamperer)
+	wantChecks []string
+	more       bool
 }
 
 var nobody = parley.NewID[parley.AnyID](7, noon, [10]byte{0: 9, 9: 9})
@@ -38,70 +38,70 @@ func flipLast(v []byte) []byte { v[len(v)-1] ^= 1; return v }
 func anyRecord([]byte, *record.Message) bool { return true }
 
 // rowControls plant faults that the laws of the journal forbid.
-var rowControls = map[string]control{
-	"an event in the middle is gone": {func(x *tamper) {
-		x.lose('E', func(k, v []byte) bool { return k[3] == 4 && k[27] == 4 && v[0] == 3 })
+var rowControls = map[string]tamperCase{
+	"an event in the middle is gone": {func(x *tamperer) {
+		x.dropFirst('E', func(k, v []byte) bool { return k[3] == 4 && k[27] == 4 && v[0] == 3 })
 	}, []string{"events", "history", "status-entries"}, false},
-	"an event is cut short": {func(x *tamper) {
+	"an event is cut short": {func(x *tamperer) {
 		x.alter('E', ofKind(journal.IssuerStream), func(v []byte) []byte { return v[:5] })
 	}, []string{"values"}, false},
-	"a state is of more events than there are": {func(x *tamper) {
+	"a state is of more events than there are": {func(x *tamperer) {
 		k, _ := x.find('E', ofKind(journal.ConversationStream))
-		x.set(slotted(parley.Slot(binary.BigEndian.Uint16(k)), 'S', k[3:20]), append(big(99), 1))
+		x.set(slotKey(parley.Slot(binary.BigEndian.Uint16(k)), 'S', k[3:20]), append(bigEndian(99), 1))
 	}, []string{"states"}, false},
-	"an arrival goes back": {func(x *tamper) {
-		x.alter('F', status, func(v []byte) []byte {
+	"an arrival goes back": {func(x *tamperer) {
+		x.alter('F', isStatusEntry, func(v []byte) []byte {
 			binary.BigEndian.PutUint64(v[1:], uint64(noon.Add(99*time.Hour).UnixMilli()))
 			return v
 		})
 	}, []string{"feeds"}, false},
-	"a feed entry of another kind": {func(x *tamper) {
-		x.alter('F', status, func(v []byte) []byte { v[0] = 9; return v })
+	"a feed entry of another kind": {func(x *tamperer) {
+		x.alter('F', isStatusEntry, func(v []byte) []byte { v[0] = 9; return v })
 	}, []string{"status-entries", "values"}, false},
-	"a counter went back": {func(x *tamper) {
+	"a counter went back": {func(x *tamperer) {
 		x.alter('c', nil, func(v []byte) []byte { binary.BigEndian.PutUint64(v, 1); return v })
 	}, []string{"positions"}, false},
-	"a note of an unseen message is gone": {func(x *tamper) { x.lose('U', nil) }, []string{"untransferred"}, false},
-	"a carried message is noted as unseen": {func(x *tamper) {
+	"a note of an unseen message is gone": {func(x *tamperer) { x.dropFirst('U', nil) }, []string{"untransferred"}, false},
+	"a carried message is noted as unseen": {func(x *tamperer) {
 		k, _ := x.find('M', nil)
-		x.set(slotted(parley.Slot(binary.BigEndian.Uint16(k)), 'U', k[3:]), nobody[:])
+		x.set(slotKey(parley.Slot(binary.BigEndian.Uint16(k)), 'U', k[3:]), nobody[:])
 	}, []string{"untransferred"}, false},
-	"marks are gone":          {func(x *tamper) { x.lose('M', nil) }, []string{"untransferred"}, false},
-	"marks of another length": {func(x *tamper) { k, _ := x.find('M', nil); x.set(k, []byte("short")) }, []string{"values"}, false},
-	"a record's position is another": {func(x *tamper) {
+	"marks are gone":          {func(x *tamperer) { x.dropFirst('M', nil) }, []string{"untransferred"}, false},
+	"marks of another length": {func(x *tamperer) { k, _ := x.find('M', nil); x.set(k, []byte("short")) }, []string{"values"}, false},
+	"a record's position is another": {func(x *tamperer) {
 		x.alter('B', nil, func(v []byte) []byte { v[7] ^= 1; return v })
 	}, []string{"record-places"}, false},
-	"a row in a slot where nobody looks": {func(x *tamper) {
+	"a row in a slot where nobody looks": {func(x *tamperer) {
 		x.move('M', nil, func(k []byte) []byte { k[1] ^= 1; return k })
 	}, []string{"keys", "untransferred"}, false},
-	"a row of a family that does not exist": {func(x *tamper) { x.set(slotted(3, 'Z', nobody[:]), nil) }, []string{"keys"}, false},
-	"a row of a journal that does not exist": {func(x *tamper) {
-		x.set(slotted(0xFFFF, 'c', []byte{0, 63}), make([]byte, 16))
+	"a row of a family that does not exist": {func(x *tamperer) { x.set(slotKey(3, 'Z', nobody[:]), nil) }, []string{"keys"}, false},
+	"a row of a journal that does not exist": {func(x *tamperer) {
+		x.set(slotKey(0xFFFF, 'c', []byte{0, 63}), make([]byte, 16))
 	}, []string{"keys"}, false},
-	"a word for nobody": {func(x *tamper) {
+	"a word for nobody": {func(x *tamperer) {
 		s := journal.Stream{Kind: journal.OrgStream, ID: nobody}
-		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), append([]byte{record.Retired}, nobody[:]...))
+		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), append([]byte{record.Retired}, nobody[:]...))
 	}, []string{"queues", "retirements"}, false},
-	"a word that nobody understands": {func(x *tamper) {
+	"a word that nobody understands": {func(x *tamperer) {
 		s := rules.OrgStream(x.owner)
-		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), []byte("hello"))
+		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), []byte("hello"))
 	}, []string{"tray-words"}, false},
-	"a word in quarantine": {func(x *tamper) {
+	"a word in quarantine": {func(x *tamperer) {
 		s := rules.OrgStream(x.owner)
-		x.set(slotted(s.Slot(), 'R', []byte{byte(journal.QuarantineTable)}, record.QuarantineKey(s, 1)), record.QuarantineRow(noon, []byte("hello")))
+		x.set(slotKey(s.Slot(), 'R', []byte{byte(journal.QuarantineTable)}, record.QuarantineKey(s, 1)), record.QuarantineRow(noon, []byte("hello")))
 	}, []string{"quarantine"}, false},
-	"a timer for nobody": {func(x *tamper) {
+	"a timer for nobody": {func(x *tamperer) {
 		s := journal.Stream{Kind: journal.RegistrationStream, ID: nobody}
-		x.set(slotted(0xFFFF, 't', []byte{0, 0}, big(5), streamPart(s)), nil)
+		x.set(slotKey(0xFFFF, 't', []byte{0, 0}, bigEndian(5), streamPart(s)), nil)
 	}, []string{"timers", "timers-due"}, false},
-	"a timer is gone":  {func(x *tamper) { x.lose('t', nil) }, []string{"timers-due"}, false},
-	"a commit is gone": {func(x *tamper) { x.lose('h', nil) }, []string{"format"}, false},
-	"the newest commit is gone": {func(x *tamper) {
+	"a timer is gone":  {func(x *tamperer) { x.dropFirst('t', nil) }, []string{"timers-due"}, false},
+	"a commit is gone": {func(x *tamperer) { x.dropFirst('h', nil) }, []string{"format"}, false},
+	"the newest commit is gone": {func(x *tamperer) {
 		newest := uint64(0)
 		x.seek('h', func(_, v []byte) bool { newest = max(newest, binary.BigEndian.Uint64(v)); return false })
-		x.lose('h', func(_, v []byte) bool { return binary.BigEndian.Uint64(v) == newest })
+		x.dropFirst('h', func(_, v []byte) bool { return binary.BigEndian.Uint64(v) == newest })
 	}, []string{"witness"}, false},
-	"the witness is gone": {func(x *tamper) {
+	"the witness is gone": {func(x *tamperer) {
 		if err := x.fs.Remove("data/witness"); err != nil {
 			x.t.Fatal(err)
 		}
@@ -109,11 +109,11 @@ var rowControls = map[string]control{
 }
 
 // meaningControls plant faults that only the events' meaning tells.
-var meaningControls = map[string]control{
-	"an event of an unknown kind": {func(x *tamper) {
+var meaningControls = map[string]tamperCase{
+	"an event of an unknown kind": {func(x *tamperer) {
 		x.alter('E', ofKind(journal.IssuerStream), func(v []byte) []byte { v[0] = 99; return v })
 	}, []string{"event-decode", "stream-begin"}, false},
-	"a stored state that did not happen": {func(x *tamper) {
+	"a stored state that did not happen": {func(x *tamperer) {
 		x.alter('S', ofKind(journal.AgentStream), func(v []byte) []byte {
 			s := &agent.State{}
 			if err := s.UnmarshalVT(v[8:]); err != nil {
@@ -124,60 +124,60 @@ var meaningControls = map[string]control{
 			return append(v[:8:8], data...)
 		})
 	}, []string{"state"}, false},
-	"a stored state is gone": {func(x *tamper) { x.lose('S', ofKind(journal.IssuerStream)) }, []string{"state"}, false},
-	"an issuer under another id": {func(x *tamper) {
+	"a stored state is gone": {func(x *tamperer) { x.dropFirst('S', ofKind(journal.IssuerStream)) }, []string{"state"}, false},
+	"an issuer under another id": {func(x *tamperer) {
 		x.move('E', ofKind(journal.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
 		x.move('S', ofKind(journal.IssuerStream), func(k []byte) []byte { k[19] ^= 1; return k })
 	}, []string{"stream-begin"}, false},
-	"a challenge was made as another": {func(x *tamper) {
-		retell(x, journal.RegistrationStream, rules.Registration, func(e registration.Event) bool { i, ok := e.(*registration.Issued); return ok && i.Slug == "unsolved" },
+	"a challenge was made as another": {func(x *tamperer) {
+		rewriteEvent(x, journal.RegistrationStream, rules.Registration, func(e registration.Event) bool { i, ok := e.(*registration.Issued); return ok && i.Slug == "unsolved" },
 			func(e registration.Event) { e.(*registration.Issued).Id = nobody[:] })
-		x.lose('S', func(k, v []byte) bool { return k[3] == 1 && bytes.Contains(v, []byte("unsolved")) })
+		x.dropFirst('S', func(k, v []byte) bool { return k[3] == 1 && bytes.Contains(v, []byte("unsolved")) })
 	}, []string{"state", "stream-begin"}, false},
-	"a move that the table does not have": {func(x *tamper) {
-		retell(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool {
+	"a move that the table does not have": {func(x *tamperer) {
+		rewriteEvent(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool {
 			s, ok := e.(*conversation.StatusChanged)
 			return ok && s.Status == conversation.Paused
 		},
 			func(e conversation.Event) { e.(*conversation.StatusChanged).Status = conversation.Completed })
 	}, []string{"history", "status-entries"}, false},
-	"a stranger posted": {func(x *tamper) {
-		retell(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
+	"a stranger posted": {func(x *tamperer) {
+		rewriteEvent(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
 			func(e conversation.Event) { e.(*conversation.Posted).From = nobody[:] })
 	}, []string{"history", "message-record"}, false},
-	"a first reply did not open": {func(x *tamper) {
-		x.lose('E', func(k, v []byte) bool {
+	"a first reply did not open": {func(x *tamperer) {
+		x.dropFirst('E', func(k, v []byte) bool {
 			return k[3] == 4 && v[0] == 3 && k[27] == 3 && x.get(append(k[:27:27], 4)) == nil
 		})
 	}, []string{"history", "status-entries"}, false},
-	"an event says another message": {func(x *tamper) {
-		retell(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
+	"an event says another message": {func(x *tamperer) {
+		rewriteEvent(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool { _, ok := e.(*conversation.Posted); return ok },
 			func(e conversation.Event) { e.(*conversation.Posted).MessageId = nobody[:] })
 	}, []string{"feed-entries", "message-order", "message-record", "message-records", "quota"}, false},
-	"a record is of another sender": {func(x *tamper) {
-		rewrite(x, func(_ []byte, r *record.Message) bool {
+	"a record is of another sender": {func(x *tamperer) {
+		rewriteRecord(x, func(_ []byte, r *record.Message) bool {
 			return len(r.InReplyTo) == 0 && bytes.Equal(r.From, x.agents[0][:])
 		},
 			func(r *record.Message) { r.From = x.agents[4].Bytes() })
 	}, []string{"message-record", "once-rows"}, false},
-	"a record is of another organization": {func(x *tamper) {
-		rewrite(x, anyRecord, func(r *record.Message) { r.ToOrg = nobody[:] })
+	"a record is of another organization": {func(x *tamperer) {
+		rewriteRecord(x, anyRecord, func(r *record.Message) { r.ToOrg = nobody[:] })
 	}, []string{"message-owner"}, false},
-	"a record is of another type": {func(x *tamper) {
-		rewrite(x, anyRecord, func(r *record.Message) { r.Type = "svc.v1.other" })
+	"a record is of another type": {func(x *tamperer) {
+		rewriteRecord(x, anyRecord, func(r *record.Message) { r.Type = "svc.v1.other" })
 	}, []string{"feed-entries", "once-rows"}, false},
 	"a record is gone": {
-		func(x *tamper) { x.lose('B', nil) },
+		func(x *tamperer) { x.dropFirst('B', nil) },
 		[]string{"feed-entries", "message-record", "message-records", "once-rows", "quota", "record-places"},
 		false,
 	},
-	"a record of no message":                            {func(x *tamper) { x.set(slotted(nobody.Slot(), 'B', nobody[:]), make([]byte, 8)) }, []string{"message-records"}, false},
-	"a message lies before another of its conversation": {swapPlaces, []string{"feed-arrival", "feed-order"}, false},
-	"a feed entry is gone": {func(x *tamper) {
-		x.lose('F', message)
+	"a record of no message":                            {func(x *tamperer) { x.set(slotKey(nobody.Slot(), 'B', nobody[:]), make([]byte, 8)) }, []string{"message-records"}, false},
+	"a message lies before another of its conversation": {swapPositions, []string{"feed-arrival", "feed-order"}, false},
+	"a feed entry is gone": {func(x *tamperer) {
+		x.dropFirst('F', isMessageEntry)
 	}, []string{"feed-entries", "record-places", "untransferred"}, false},
-	"a status entry is gone": {func(x *tamper) { x.lose('F', status) }, []string{"status-entries"}, false},
-	"two status entries changed places": {func(x *tamper) {
+	"a status entry is gone": {func(x *tamperer) { x.dropFirst('F', isStatusEntry) }, []string{"status-entries"}, false},
+	"two status entries changed places": {func(x *tamperer) {
 		k, v := x.find('F', func(_, v []byte) bool { return v[0] == 2 && string(v[25:]) == "paused" })
 		k2, v2 := x.find('F', func(k2, v2 []byte) bool {
 			return bytes.Equal(k2[:19], k[:19]) && bytes.Equal(v2[9:25], v[9:25]) && string(v2[25:]) == "completed"
@@ -185,69 +185,69 @@ var meaningControls = map[string]control{
 		x.set(k, append(v[:25:25], v2[25:]...))
 		x.set(k2, append(v2[:25:25], v[25:]...))
 	}, []string{"status-entries"}, false},
-	"a message arrived before it was sent": {func(x *tamper) {
+	"a message arrived before it was sent": {func(x *tamperer) {
 		var feed []byte
 		x.alter('F', func(k, v []byte) bool {
 			begins := !bytes.Equal(k[3:19], feed)
 			feed = bytes.Clone(k[3:19])
-			return begins && message(k, v)
+			return begins && isMessageEntry(k, v)
 		}, func(v []byte) []byte { binary.BigEndian.PutUint64(v[1:], 1); return v })
 	}, []string{"feed-arrival"}, false},
-	"marks by message where nobody reads them": {func(x *tamper) {
+	"marks by message where nobody reads them": {func(x *tamperer) {
 		id := x.first.MessageID()
-		x.set(slotted(id.Slot(), 'M', id[:]), make([]byte, 16))
+		x.set(slotKey(id.Slot(), 'M', id[:]), make([]byte, 16))
 	}, []string{"marks-place"}, false},
-	"a list misses a conversation": {func(x *tamper) { x.lose('R', ofTable(journal.ConversationTable)) }, []string{"conversation-lists"}, false},
-	"a list has a conversation twice": {func(x *tamper) {
+	"a list misses a conversation": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.ConversationTable)) }, []string{"conversation-lists"}, false},
+	"a list has a conversation twice": {func(x *tamperer) {
 		k, v := x.find('R', ofTable(journal.ConversationTable))
-		x.set(append(k[:20:20], big(1)...), v)
+		x.set(append(k[:20:20], bigEndian(1)...), v)
 	}, []string{"conversation-lists"}, false},
-	"a quota counts too much":      {func(x *tamper) { x.alter('q', nil, flipLast) }, []string{"quota"}, false},
-	"a slug finds nobody":          {func(x *tamper) { x.lose('R', ofTable(journal.SlugTable)) }, []string{"slug-rows"}, false},
-	"a slug is claimed by another": {func(x *tamper) { x.alter('E', ofKind(journal.SlugStream), flipLast) }, []string{"slug-claims"}, false},
-	"a client id finds nobody":     {func(x *tamper) { x.lose('R', ofTable(journal.ClientTable)) }, []string{"client-rows"}, false},
-	"a name finds nobody":          {func(x *tamper) { x.lose('R', ofTable(journal.NameTable)) }, []string{"name-rows"}, false},
-	"a name finds another":         {func(x *tamper) { x.alter('R', ofTable(journal.NameTable), flipLast) }, []string{"name-rows"}, false},
-	"an agent is off the roster":   {func(x *tamper) { x.lose('R', ofTable(journal.RosterTable)) }, []string{"roster-rows"}, false},
-	"a key finds nobody":           {func(x *tamper) { x.lose('R', ofTable(journal.KidTable)) }, []string{"kid-rows"}, false},
-	"a key finds another":          {func(x *tamper) { x.alter('R', ofTable(journal.KidTable), flipLast) }, []string{"kid-rows"}, false},
-	"a poll token finds nobody": {func(x *tamper) {
-		x.lose('R', func(k, _ []byte) bool { return k[3] == byte(journal.PollTable) && bytes.Equal(k[4:], key(3, "a0")) })
+	"a quota counts too much":      {func(x *tamperer) { x.alter('q', nil, flipLast) }, []string{"quota"}, false},
+	"a slug finds nobody":          {func(x *tamperer) { x.dropFirst('R', ofTable(journal.SlugTable)) }, []string{"slug-rows"}, false},
+	"a slug is claimed by another": {func(x *tamperer) { x.alter('E', ofKind(journal.SlugStream), flipLast) }, []string{"slug-claims"}, false},
+	"a client id finds nobody":     {func(x *tamperer) { x.dropFirst('R', ofTable(journal.ClientTable)) }, []string{"client-rows"}, false},
+	"a name finds nobody":          {func(x *tamperer) { x.dropFirst('R', ofTable(journal.NameTable)) }, []string{"name-rows"}, false},
+	"a name finds another":         {func(x *tamperer) { x.alter('R', ofTable(journal.NameTable), flipLast) }, []string{"name-rows"}, false},
+	"an agent is off the roster":   {func(x *tamperer) { x.dropFirst('R', ofTable(journal.RosterTable)) }, []string{"roster-rows"}, false},
+	"a key finds nobody":           {func(x *tamperer) { x.dropFirst('R', ofTable(journal.KidTable)) }, []string{"kid-rows"}, false},
+	"a key finds another":          {func(x *tamperer) { x.alter('R', ofTable(journal.KidTable), flipLast) }, []string{"kid-rows"}, false},
+	"a poll token finds nobody": {func(x *tamperer) {
+		x.dropFirst('R', func(k, _ []byte) bool { return k[3] == byte(journal.PollTable) && bytes.Equal(k[4:], key(3, "a0")) })
 	}, []string{"poll-rows"}, false},
-	"a poll token finds another": {func(x *tamper) { x.alter('R', ofTable(journal.PollTable), flipLast) }, []string{"poll-rows"}, false},
-	"a key stands for another message": {func(x *tamper) {
-		x.alter('R', ofTable(journal.OnceTable), func(v []byte) []byte { return append(x.talks[7].MessageID().Bytes(), v[16:]...) })
+	"a poll token finds another": {func(x *tamperer) { x.alter('R', ofTable(journal.PollTable), flipLast) }, []string{"poll-rows"}, false},
+	"a key stands for another message": {func(x *tamperer) {
+		x.alter('R', ofTable(journal.OnceTable), func(v []byte) []byte { return append(x.messages[7].MessageID().Bytes(), v[16:]...) })
 	}, []string{"once-rows"}, false},
-	"a key made two messages": {func(x *tamper) {
+	"a key made two messages": {func(x *tamperer) {
 		k, v := x.find('R', ofTable(journal.OnceTable))
 		binary.BigEndian.PutUint32(k[4:], binary.BigEndian.Uint32(k[4:])-1)
 		x.set(k, v)
 	}, []string{"once-rows"}, false},
-	"a table that nobody reads": {func(x *tamper) { x.set(slotted(3, 'R', []byte{77, 1}), nil) }, []string{"tables"}, false},
-	"a used challenge made nobody": {func(x *tamper) {
+	"a table that nobody reads": {func(x *tamperer) { x.set(slotKey(3, 'R', []byte{77, 1}), nil) }, []string{"tables"}, false},
+	"a used challenge made nobody": {func(x *tamperer) {
 		x.alter('R', ofTable(journal.SpentTable), flipLast)
 	}, []string{"registrations"}, false},
-	"a challenge of a former release made nobody": {func(x *tamper) {
-		retell(x, journal.RegistrationStream, rules.Registration, func(e registration.Event) bool { _, ok := e.(*registration.Solved); return ok },
+	"a challenge of a former release made nobody": {func(x *tamperer) {
+		rewriteEvent(x, journal.RegistrationStream, rules.Registration, func(e registration.Event) bool { _, ok := e.(*registration.Solved); return ok },
 			func(e registration.Event) { e.(*registration.Solved).OrgId = nobody[:] })
 	}, []string{"registrations", "state"}, false},
-	"an organization lives elsewhere than its slug": {func(x *tamper) {
-		retell(x, journal.OrgStream, rules.Org, func(e org.Event) bool { r, ok := e.(*org.Registered); return ok && r.Slug == "hard" },
+	"an organization lives elsewhere than its slug": {func(x *tamperer) {
+		rewriteEvent(x, journal.OrgStream, rules.Org, func(e org.Event) bool { r, ok := e.(*org.Registered); return ok && r.Slug == "hard" },
 			func(e org.Event) { e.(*org.Registered).Slug = "soft" })
 	}, []string{"organization-home", "slug-claims", "slug-rows", "state"}, false},
-	"an agent that its organization does not know": {func(x *tamper) {
-		retell(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.AgentAdded); return ok },
+	"an agent that its organization does not know": {func(x *tamperer) {
+		rewriteEvent(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.AgentAdded); return ok },
 			func(e org.Event) { e.(*org.AgentAdded).AgentId = nobody[:] })
 	}, []string{"agents", "roster-rows"}, false},
-	"an agent is counted out that is active": {func(x *tamper) {
-		retell(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.AgentRetired); return ok },
+	"an agent is counted out that is active": {func(x *tamperer) {
+		rewriteEvent(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.AgentRetired); return ok },
 			func(e org.Event) { e.(*org.AgentRetired).AgentId = x.agents[0].Bytes() })
 	}, []string{"retirements"}, false},
 }
 
-// swapPlaces has two messages of one conversation change places in a feed, with
+// swapPositions has two messages of one conversation change places in a feed, with
 // all that belongs to their places.
-func swapPlaces(x *tamper) {
+func swapPositions(x *tamperer) {
 	type placed struct{ k, v []byte }
 	byTalk := map[string]placed{}
 	var one, two placed
@@ -286,31 +286,31 @@ func swapPlaces(x *tamper) {
 	}
 }
 
-// TestAuditControls plants one fault after the other in files that are in order,
+// TestVerifyControls plants one fault after the other in files that are in order,
 // until every check has found something.
-func TestAuditControls(t *testing.T) {
+func TestVerifyControls(t *testing.T) {
 	unraced(t)
 	heard, ran := map[string]bool{}, 0
-	w := newTown(t, 1)
+	w := newFullStore(t, 1)
 	// One more message into a conversation, so that a feed has two of one.
 	must(w.reply(ReplyTo{
 		Content:      Content{Type: "svc.v1.dm", Rendered: []byte("more"), FromOrg: w.owner, ToOrg: w.owner},
-		Conversation: w.talks[2].Conversation(), From: w.talks[2].Sender(), To: w.talks[2].Recipient(), Original: w.talks[2].MessageID(),
+		Conversation: w.messages[2].Conversation(), From: w.messages[2].Sender(), To: w.messages[2].Recipient(), Original: w.messages[2].MessageID(),
 	}))(t)
 	w.close()
-	busy, release := underwayTown(t)
+	busy, release := storeWithPendingMessages(t)
 	frozen := busy.frozen()
 	release()
 	for _, of := range []struct {
-		town     *town
-		controls map[string]control
+		town     *fullStore
+		controls map[string]tamperCase
 	}{{w, rowControls}, {w, meaningControls}, {frozen, laneControls}} {
 		ran += plantAll(t, of.town, of.controls, heard)
 	}
 	t.Run("rot", func(t *testing.T) {
 		ran++
-		audit := w.rotten(t)
-		if got := spoke(audit); !slices.Contains(got, "engine") {
+		audit := w.verifyFlippedByte(t)
+		if got := failedChecks(audit); !slices.Contains(got, "engine") {
 			t.Errorf("%q spoke of rot", got)
 		}
 		heard["engine"] = true
@@ -318,7 +318,7 @@ func TestAuditControls(t *testing.T) {
 	if ran < len(rowControls)+len(meaningControls)+len(laneControls)+1 {
 		return // somebody asked for less
 	}
-	for _, c := range w.tampered(t, func(*tamper) {}).Checks() {
+	for _, c := range w.tampered(t, func(*tamperer) {}).Checks() {
 		if !heard[c.Name] && !groupNamesOfChecks[c.Name] && !webhookNamesOfChecks[c.Name] {
 			t.Errorf("no control makes %q speak", c.Name)
 		}
@@ -326,28 +326,28 @@ func TestAuditControls(t *testing.T) {
 }
 
 // plantAll plants faults in the files of a town, and gives how many it did.
-func plantAll(t *testing.T, w *town, controls map[string]control, heard map[string]bool) (ran int) {
+func plantAll(t *testing.T, w *fullStore, controls map[string]tamperCase, heard map[string]bool) (ran int) {
 	for _, name := range slices.Sorted(maps.Keys(controls)) {
 		t.Run(name, func(t *testing.T) {
 			ran++
-			judgeControl(t, w.tampered(t, controls[name].plant), controls[name], heard)
+			checkTamperCase(t, w.tampered(t, controls[name].plant), controls[name], heard)
 		})
 	}
 	return ran
 }
 
-// judgeControl holds the checks that spoke against those that had to.
-func judgeControl(t *testing.T, audit *report.Verification, c control, heard map[string]bool) {
+// checkTamperCase holds the checks that spoke against those that had to.
+func checkTamperCase(t *testing.T, audit *report.Verification, c tamperCase, heard map[string]bool) {
 	t.Helper()
-	got := spoke(audit)
+	got := failedChecks(audit)
 	for _, name := range got {
 		heard[name] = true
 	}
 	if c.more {
-		got = slices.DeleteFunc(got, func(name string) bool { return !slices.Contains(c.want, name) })
+		got = slices.DeleteFunc(got, func(name string) bool { return !slices.Contains(c.wantChecks, name) })
 	}
-	if !slices.Equal(got, c.want) {
-		t.Errorf("%q spoke, want %q: %v", got, c.want, audit.Err())
+	if !slices.Equal(got, c.wantChecks) {
+		t.Errorf("%q spoke, want %q: %v", got, c.wantChecks, audit.Err())
 	}
 	for _, f := range audit.First(100) {
 		if f.Where == "" || f.Means == "" {
@@ -356,11 +356,11 @@ func judgeControl(t *testing.T, audit *report.Verification, c control, heard map
 	}
 }
 
-// rotten examines files of which one byte has changed.
-func (w *town) rotten(t *testing.T) *report.Verification {
+// verifyFlippedByte examines files of which one byte has changed.
+func (w *fullStore) verifyFlippedByte(t *testing.T) *report.Verification {
 	t.Helper()
 	fs := vfs.NewMem()
-	w.tamperedInto(t, fs, func(*tamper) {})
+	w.tamperedInto(t, fs, func(*tamperer) {})
 	names, err := fs.List("data")
 	if err != nil {
 		t.Fatal(err)
@@ -379,7 +379,7 @@ func (w *town) rotten(t *testing.T) *report.Verification {
 			t.Fatal(err)
 		}
 		_ = f.Close()
-		return auditFiles(t, fs)
+		return verifyFiles(t, fs)
 	}
 	t.Fatalf("no tables among %q", names)
 	return nil

@@ -14,112 +14,112 @@ import (
 	"parley/journal"
 )
 
-func copied(_, v []byte) bool { return v[0] == byte(journal.CopyEntry) }
-func told(_, v []byte) bool   { return v[0] == byte(journal.GroupEntry) }
+func isCopyEntry(_, v []byte) bool  { return v[0] == byte(journal.CopyEntry) }
+func isGroupEntry(_, v []byte) bool { return v[0] == byte(journal.GroupEntry) }
 
 // groupEvent fits events of groups that are of type E.
 func groupEvent[E group.Event](e group.Event) bool { _, ok := e.(E); return ok }
 
 // groupControls plant faults in what groups keep.
-var groupControls = map[string]control{
-	"a seat was taken out of turn": {func(x *tamper) {
-		retell(x, journal.GroupStream, rules.Group, groupEvent[*group.Seated], func(e group.Event) { e.(*group.Seated).Seat = 77 })
+var groupControls = map[string]tamperCase{
+	"a seat was taken out of turn": {func(x *tamperer) {
+		rewriteEvent(x, journal.GroupStream, rules.Group, groupEvent[*group.Seated], func(e group.Event) { e.(*group.Seated).Seat = 77 })
 	}, []string{"group-history"}, true},
-	"a vote of a stranger": {func(x *tamper) {
-		retell(x, journal.GroupStream, rules.Group, groupEvent[*group.Voted], func(e group.Event) { e.(*group.Voted).Seat = 77 })
+	"a vote of a stranger": {func(x *tamperer) {
+		rewriteEvent(x, journal.GroupStream, rules.Group, groupEvent[*group.Voted], func(e group.Event) { e.(*group.Voted).Seat = 77 })
 	}, []string{"group-history"}, true},
-	"a request was settled that never was": {func(x *tamper) {
-		retell(x, journal.GroupStream, rules.Group, groupEvent[*group.Resolved], func(e group.Event) { e.(*group.Resolved).Request.Id = nobody[:] })
+	"a request was settled that never was": {func(x *tamperer) {
+		rewriteEvent(x, journal.GroupStream, rules.Group, groupEvent[*group.Resolved], func(e group.Event) { e.(*group.Resolved).Request.Id = nobody[:] })
 	}, []string{"group-history", "request-rows"}, true},
-	"a group was founded as another": {func(x *tamper) {
-		retell(x, journal.GroupStream, rules.Group, groupEvent[*group.Founded], func(e group.Event) { e.(*group.Founded).Id = nobody[:] })
+	"a group was founded as another": {func(x *tamperer) {
+		rewriteEvent(x, journal.GroupStream, rules.Group, groupEvent[*group.Founded], func(e group.Event) { e.(*group.Founded).Id = nobody[:] })
 	}, []string{"stream-begin"}, true},
-	"a group convened another conversation": {func(x *tamper) {
-		retell(x, journal.GroupStream, rules.Group, groupEvent[*group.Convened], func(e group.Event) { e.(*group.Convened).Conversation = nobody[:] })
+	"a group convened another conversation": {func(x *tamperer) {
+		rewriteEvent(x, journal.GroupStream, rules.Group, groupEvent[*group.Convened], func(e group.Event) { e.(*group.Convened).Conversation = nobody[:] })
 	}, []string{"conversation-lists", "group-conversations"}, true},
-	"a word about a seat that nobody keeps": {func(x *tamper) {
+	"a word about a seat that nobody keeps": {func(x *tamperer) {
 		s := rules.AgentStream(x.agents[1])
 		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: x.first.GetGroup(), Number: 99}).MarshalVT()
-		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), word)
+		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), word)
 	}, []string{"seats-underway"}, false},
-	"a word about a seat in no group": {func(x *tamper) {
+	"a word about a seat in no group": {func(x *tamperer) {
 		s := rules.AgentStream(x.agents[1])
 		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: nobody[:], Number: 1}).MarshalVT()
-		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), word)
+		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), word)
 	}, []string{"seats-underway"}, false},
-	"a word of groups for whom it is not": {func(x *tamper) {
+	"a word of groups for whom it is not": {func(x *tamperer) {
 		s := rules.OrgStream(x.owner)
 		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: x.first.GetGroup(), Number: 1}).MarshalVT()
-		x.set(slotted(s.Slot(), 'T', streamPart(s), big(1)), word)
+		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), word)
 	}, []string{"tray-words"}, false},
-	"a broadcast says that it has fewer copies": {func(x *tamper) {
-		rewrite(x, func(_ []byte, r *record.Message) bool { return r.GetRecipients() > 1 }, func(r *record.Message) { r.Recipients-- })
+	"a broadcast says that it has fewer copies": {func(x *tamperer) {
+		rewriteRecord(x, func(_ []byte, r *record.Message) bool { return r.GetRecipients() > 1 }, func(r *record.Message) { r.Recipients-- })
 	}, []string{"broadcast-readers"}, false},
-	"a broadcast went to one less":       {func(x *tamper) { x.forgetCopy() }, []string{"broadcast-readers", "copies", "feed-entries"}, false},
-	"a broadcast went to who was not in": {func(x *tamper) { x.redirectCopy() }, []string{"broadcast-readers"}, true},
-	"a broadcast is of another group": {func(x *tamper) {
-		rewrite(x, func(_ []byte, r *record.Message) bool { return r.Copied() }, func(r *record.Message) { r.Group = nobody[:] })
+	"a broadcast went to one less":       {func(x *tamperer) { x.dropCopy() }, []string{"broadcast-readers", "copies", "feed-entries"}, false},
+	"a broadcast went to who was not in": {func(x *tamperer) { x.redirectCopy() }, []string{"broadcast-readers"}, true},
+	"a broadcast is of another group": {func(x *tamperer) {
+		rewriteRecord(x, func(_ []byte, r *record.Message) bool { return r.Copied() }, func(r *record.Message) { r.Group = nobody[:] })
 	}, []string{"message-record"}, true},
-	"a copy is in no feed":                           {func(x *tamper) { x.lose('F', copied) }, []string{"copies", "feed-entries"}, false},
-	"a copy lies before another of its conversation": {(*tamper).swapCopies, []string{"feed-order"}, true},
-	"a reply to what was not said": {func(x *tamper) {
-		rewrite(x, func(_ []byte, r *record.Message) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *record.Message) { r.InReplyTo = nobody[:] })
+	"a copy is in no feed":                           {func(x *tamperer) { x.dropFirst('F', isCopyEntry) }, []string{"copies", "feed-entries"}, false},
+	"a copy lies before another of its conversation": {(*tamperer).swapCopies, []string{"feed-order"}, true},
+	"a reply to what was not said": {func(x *tamperer) {
+		rewriteRecord(x, func(_ []byte, r *record.Message) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *record.Message) { r.InReplyTo = nobody[:] })
 	}, []string{"message-record", "once-rows"}, false},
-	"a reply in another group": {func(x *tamper) {
-		rewrite(x, func(_ []byte, r *record.Message) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *record.Message) { r.Host = nobody[:] })
+	"a reply in another group": {func(x *tamperer) {
+		rewriteRecord(x, func(_ []byte, r *record.Message) bool { return len(r.GetHost()) > 0 && len(r.GetInReplyTo()) > 0 }, func(r *record.Message) { r.Host = nobody[:] })
 	}, []string{"message-record"}, false},
-	"a move by one who was no admin": {func(x *tamper) {
-		retell(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool {
+	"a move by one who was no admin": {func(x *tamperer) {
+		rewriteEvent(x, journal.ConversationStream, rules.Conversation, func(e conversation.Event) bool {
 			m, ok := e.(*conversation.StatusChanged)
 			return ok && m.GetStatus() == conversation.Paused
 		}, func(e conversation.Event) { e.(*conversation.StatusChanged).By = x.agents[2].Bytes() })
 	}, []string{"history"}, false},
-	"a member was not told of a change": {func(x *tamper) {
-		x.lose('F', func(k, v []byte) bool { return status(k, v) && bytes.Equal(k[3:19], x.agents[0][:]) })
+	"a member was not told of a change": {func(x *tamperer) {
+		x.dropFirst('F', func(k, v []byte) bool { return isStatusEntry(k, v) && bytes.Equal(k[3:19], x.agents[0][:]) })
 	}, []string{"status-entries"}, false},
-	"one who came later was told of more": {func(x *tamper) { x.tellLate() }, []string{"status-entries"}, false},
-	"an agent was in two groups, one of them isolated": {func(x *tamper) {
-		retell(x, journal.AgentStream, rules.Agent, func(e agent.Event) bool {
+	"one who came later was told of more": {func(x *tamperer) { x.repeatGroupEvent() }, []string{"status-entries"}, false},
+	"an agent was in two groups, one of them isolated": {func(x *tamperer) {
+		rewriteEvent(x, journal.AgentStream, rules.Agent, func(e agent.Event) bool {
 			m, ok := e.(*agent.Entered)
 			return ok && bytes.Equal(m.GetGroup(), x.first.GetGroup())
 		}, func(e agent.Event) { e.(*agent.Entered).Isolated = true })
 	}, []string{"isolation"}, true},
-	"an agent believes to have another seat": {func(x *tamper) {
-		retell(x, journal.AgentStream, rules.Agent, func(e agent.Event) bool { m, ok := e.(*agent.Entered); return ok && m.GetIsolated() },
+	"an agent believes to have another seat": {func(x *tamperer) {
+		rewriteEvent(x, journal.AgentStream, rules.Agent, func(e agent.Event) bool { m, ok := e.(*agent.Entered); return ok && m.GetIsolated() },
 			func(e agent.Event) { e.(*agent.Entered).Offer = 9 })
 	}, []string{"memberships", "state"}, false},
-	"a group's name finds nobody":      {func(x *tamper) { x.lose('R', ofTable(journal.GroupNameTable)) }, []string{"group-name-rows"}, false},
-	"a group is off the list":          {func(x *tamper) { x.lose('R', ofTable(journal.GroupRosterTable)) }, []string{"group-roster-rows"}, false},
-	"a settled request cannot be read": {func(x *tamper) { x.lose('R', ofTable(journal.RequestTable)) }, []string{"request-rows"}, false},
-	"a settled request reads otherwise": {func(x *tamper) {
+	"a group's name finds nobody":      {func(x *tamperer) { x.dropFirst('R', ofTable(journal.GroupNameTable)) }, []string{"group-name-rows"}, false},
+	"a group is off the list":          {func(x *tamperer) { x.dropFirst('R', ofTable(journal.GroupRosterTable)) }, []string{"group-roster-rows"}, false},
+	"a settled request cannot be read": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.RequestTable)) }, []string{"request-rows"}, false},
+	"a settled request reads otherwise": {func(x *tamperer) {
 		x.alter('R', ofTable(journal.RequestTable), func(v []byte) []byte { return append(v, 0xFA, 0x01, 0) })
 	}, []string{"request-rows"}, false},
-	"an agent does not know of a request": {func(x *tamper) { x.lose('R', ofTable(journal.ConcernTable)) }, []string{"concern-rows"}, false},
-	"a request is noted that is not live": {func(x *tamper) {
+	"an agent does not know of a request": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.ConcernTable)) }, []string{"concern-rows"}, false},
+	"a request is noted that is not live": {func(x *tamperer) {
 		x.move('R', ofTable(journal.ConcernTable), func(k []byte) []byte { return append(k[:len(k)-16], nobody[:]...) })
 	}, []string{"concern-rows"}, false},
-	"a place is not noted":    {func(x *tamper) { x.lose('R', ofTable(journal.PlaceTable)) }, []string{"place-rows"}, false},
-	"a place has other seats": {func(x *tamper) { x.alter('R', ofTable(journal.PlaceTable), flipLast) }, []string{"place-rows"}, false},
-	"a feed tells of no new member": {func(x *tamper) {
-		x.lose('F', func(k, v []byte) bool { return told(k, v) && v[25] == record.MemberJoined })
+	"a place is not noted":    {func(x *tamperer) { x.dropFirst('R', ofTable(journal.PlaceTable)) }, []string{"place-rows"}, false},
+	"a place has other seats": {func(x *tamperer) { x.alter('R', ofTable(journal.PlaceTable), flipLast) }, []string{"place-rows"}, false},
+	"a feed tells of no new member": {func(x *tamperer) {
+		x.dropFirst('F', func(k, v []byte) bool { return isGroupEntry(k, v) && v[25] == record.MemberJoined })
 	}, []string{"group-news"}, false},
-	"a feed tells of another request": {func(x *tamper) {
-		x.alter('F', func(k, v []byte) bool { return told(k, v) && v[25] == record.RequestResolved }, flipLast)
+	"a feed tells of another request": {func(x *tamperer) {
+		x.alter('F', func(k, v []byte) bool { return isGroupEntry(k, v) && v[25] == record.RequestResolved }, flipLast)
 	}, []string{"group-news"}, false},
-	"the directory shows nothing": {func(x *tamper) { x.lose('R', ofTable(journal.PublicTable)) }, []string{"directory-rows"}, false},
-	"the directory shows what is not public": {func(x *tamper) {
+	"the directory shows nothing": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.PublicTable)) }, []string{"directory-rows"}, false},
+	"the directory shows what is not public": {func(x *tamperer) {
 		_, v := x.find('R', ofTable(journal.PublicTable))
-		x.set(slotted(journal.DirectorySlot, 'R', []byte{byte(journal.PublicTable)}, nobody[:]), v)
+		x.set(slotKey(journal.DirectorySlot, 'R', []byte{byte(journal.PublicTable)}, nobody[:]), v)
 	}, []string{"directory-rows"}, false},
-	"a group that its organization does not know": {func(x *tamper) {
-		retell(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.GroupAdded); return ok },
+	"a group that its organization does not know": {func(x *tamperer) {
+		rewriteEvent(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.GroupAdded); return ok },
 			func(e org.Event) { e.(*org.GroupAdded).GroupId = nobody[:] })
 	}, []string{"group-roster-rows", "groups"}, false},
-	"a group is counted out that exists": {func(x *tamper) {
-		retell(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.GroupRetired); return ok },
+	"a group is counted out that exists": {func(x *tamperer) {
+		rewriteEvent(x, journal.OrgStream, rules.Org, func(e org.Event) bool { _, ok := e.(*org.GroupRetired); return ok },
 			func(e org.Event) { e.(*org.GroupRetired).GroupId = x.first.GetGroup() })
 	}, []string{"group-endings"}, false},
-	"a live request will never end": {func(x *tamper) {
+	"a live request will never end": {func(x *tamperer) {
 		live := map[uint64]bool{}
 		x.seek('t', func(k, _ []byte) bool { live[binary.BigEndian.Uint64(k[5:])] = true; return false })
 		for due := range live {
@@ -127,42 +127,42 @@ var groupControls = map[string]control{
 			x.drop(k)
 		}
 	}, []string{"timers-due"}, false},
-	"a timer that no request needs": {func(x *tamper) {
+	"a timer that no request needs": {func(x *tamperer) {
 		k, v := x.find('t', func(k, _ []byte) bool { return k[13] == byte(journal.GroupStream) })
 		binary.BigEndian.PutUint64(k[5:], binary.BigEndian.Uint64(k[5:])+1)
 		x.set(k, v)
 	}, []string{"timers-due"}, false},
-	"a key stands for another broadcast": {func(x *tamper) {
+	"a key stands for another broadcast": {func(x *tamperer) {
 		x.alter('R', func(k, v []byte) bool {
 			return ofTable(journal.OnceTable)(k, v) && bytes.Equal(v[16:32], x.first.GetGroup())
 		},
-			func(v []byte) []byte { return append(x.talks[1].MessageID().Broadcast().Bytes(), v[16:]...) })
+			func(v []byte) []byte { return append(x.messages[1].MessageID().Broadcast().Bytes(), v[16:]...) })
 	}, []string{"once-rows"}, false},
-	"a key stands for another group": {func(x *tamper) {
+	"a key stands for another group": {func(x *tamperer) {
 		x.alter('R', func(k, v []byte) bool { return ofTable(journal.OnceTable)(k, v) && bytes.Equal(v[16:32], x.owner[:]) },
 			func(v []byte) []byte { return append(nobody.Bytes(), v[16:]...) })
 	}, []string{"once-rows"}, false},
-	"a list misses a group's conversation": {func(x *tamper) { x.lose('R', ofTable(journal.ConversationTable)) }, []string{"conversation-lists"}, false},
-	"marks of a broadcast": {func(x *tamper) {
+	"a list misses a group's conversation": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.ConversationTable)) }, []string{"conversation-lists"}, false},
+	"marks of a broadcast": {func(x *tamperer) {
 		id := x.first.MessageID().Broadcast()
-		x.set(slotted(id.Slot(), 'M', id[:]), make([]byte, 16))
+		x.set(slotKey(id.Slot(), 'M', id[:]), make([]byte, 16))
 	}, []string{"marks-place"}, false},
 }
 
-// forgetCopy takes the last of the copies of a broadcast away.
-func (x *tamper) forgetCopy() {
+// dropCopy takes the last of the copies of a broadcast away.
+func (x *tamperer) dropCopy() {
 	x.alter('C', func(_, v []byte) bool { return len(v) > 8+2*20 }, func(v []byte) []byte { return v[:len(v)-20] })
 }
 
 // redirectCopy has the last of the copies of a broadcast go to another.
-func (x *tamper) redirectCopy() {
+func (x *tamperer) redirectCopy() {
 	x.alter('C', func(_, v []byte) bool { return len(v) > 8+2*20 }, func(v []byte) []byte {
 		return append(v[:len(v)-16], x.agents[9][:]...)
 	})
 }
 
 // swapCopies has two messages to a group of two change places in the feed.
-func (x *tamper) swapCopies() {
+func (x *tamperer) swapCopies() {
 	one := func(_, v []byte) bool { return len(v) == 8+20 && bytes.Equal(v[12:], x.agents[2][:]) }
 	var keys, values [][]byte
 	x.seek('C', func(k, v []byte) bool {
@@ -175,29 +175,29 @@ func (x *tamper) swapCopies() {
 		position, id := values[1-i][:8], keys[i][3:]
 		x.set(keys[i], append(bytes.Clone(position), values[i][8:]...))
 		place := append(x.agents[2].Bytes(), position...)
-		feed := slotted(x.agents[2].Slot(), 'F', place)
+		feed := slotKey(x.agents[2].Slot(), 'F', place)
 		was := x.get(feed)
 		x.set(feed, append(append(was[:9:9], id...), was[25:]...))
 	}
 }
 
-// tellLate tells one who came late, or went early, of a change once more.
-func (x *tamper) tellLate() {
+// repeatGroupEvent tells one who came late, or went early, of a change once more.
+func (x *tamperer) repeatGroupEvent() {
 	k, v := x.find('F', func(k, v []byte) bool {
-		return status(k, v) && string(v[25:]) == "completed" && !bytes.Equal(k[3:19], x.agents[0][:]) && !bytes.Equal(k[3:19], x.agents[1][:])
+		return isStatusEntry(k, v) && string(v[25:]) == "completed" && !bytes.Equal(k[3:19], x.agents[0][:]) && !bytes.Equal(k[3:19], x.agents[1][:])
 	})
 	x.set(k, append(v[:25:25], "paused"...))
 }
 
-// TestAuditGroupControls plants one fault after the other in what groups left.
-func TestAuditGroupControls(t *testing.T) {
+// TestVerifyGroupControls plants one fault after the other in what groups left.
+func TestVerifyGroupControls(t *testing.T) {
 	unraced(t)
-	v := newVillage(t, 1)
-	v.first = v.town.talks[0]
+	v := newGroupStore(t, 1)
+	v.first = v.fullStore.messages[0]
 	v.close()
 	heard := map[string]bool{}
-	whole := plantAll(t, v.town, groupControls, heard) == len(groupControls)
-	for _, c := range v.tampered(t, func(*tamper) {}).Checks() {
+	whole := plantAll(t, v.fullStore, groupControls, heard) == len(groupControls)
+	for _, c := range v.tampered(t, func(*tamperer) {}).Checks() {
 		if whole && groupNamesOfChecks[c.Name] && !heard[c.Name] {
 			t.Errorf("no control makes %q speak", c.Name)
 		}

@@ -15,10 +15,10 @@ import (
 	"parley/journal"
 )
 
-// underwayVillage has groups that live in one journal say all sorts of words to
+// groupStoreWithPendingMessages has groups that live in one journal say all sorts of words to
 // others, which have stopped.
-func underwayVillage(t *testing.T) (v *village, release func()) {
-	v = newVillage(t, 4)
+func groupStoreWithPendingMessages(t *testing.T) (v *groupStore, release func()) {
+	v = newGroupStore(t, 4)
 	ctx, home := context.Background(), int(v.board.id.Slot())%4
 	var here, there []parley.AgentID
 	for n := 0; len(here) < 2 || len(there) < 2; n++ {
@@ -32,7 +32,7 @@ func underwayVillage(t *testing.T) (v *village, release func()) {
 	for _, id := range append(here[:2:2], there[1]) {
 		must(v.board.join(id))(t)
 	}
-	c := v.at2(home, group.Closed)
+	c := v.groupIn(home, group.Closed)
 	wants := v.board
 	if err := v.node.Groups.Change(ctx, wants.id, group.Change{By: wants.by, Policy: new(group.Majority)}); err != nil {
 		t.Fatal(err)
@@ -40,15 +40,15 @@ func underwayVillage(t *testing.T) (v *village, release func()) {
 	asked := must(wants.join(there[0]))(t).Request
 	must(wants.vote(asked.RequestID(), v.agents[1], true))(t)
 	must(v.jury.join(here[1]))(t) // a live request elsewhere
-	open := v.at2(home, group.Open)
+	open := v.groupIn(home, group.Open)
 	must(c.invite(there[1]))(t)
 	for _, g := range []*testGroup{c, open} {
 		g.members() // what is read of the disk is read before it stops
 	}
-	v.rests()
+	v.awaitIdle()
 
 	var asking sync.WaitGroup
-	free := v.hold(home)
+	free := v.holdJournals(home)
 	release = sync.OnceFunc(func() { free(); asking.Wait() })
 	t.Cleanup(release)
 	must(v.board.say(here[0], "on its way", "on"))(t)
@@ -71,8 +71,8 @@ func underwayVillage(t *testing.T) (v *village, release func()) {
 	return v, release
 }
 
-// at2 is a public group that lives in a journal.
-func (v *village) at2(journal int, policy group.Policy) *testGroup {
+// groupIn is a public group that lives in a journal.
+func (v *groupStore) groupIn(journal int, policy group.Policy) *testGroup {
 	for n := 0; ; n++ {
 		v.entropy()
 		c := v.found(fmt.Sprint("shown ", policy, n), v.agents[0], policy, true, false)
@@ -82,8 +82,8 @@ func (v *village) at2(journal int, policy group.Policy) *testGroup {
 	}
 }
 
-// saidUnderwayIn are the kinds of words of groups that are in lanes.
-func saidUnderwayIn(t *testing.T, v *village) (kinds []string) {
+// pendingGroupMessages are the kinds of words of groups that are in lanes.
+func pendingGroupMessages(t *testing.T, v *groupStore) (kinds []string) {
 	archive := v.store.Archive()
 	defer func() { _ = archive.Close() }()
 	err := archive.Underway(func(w journal.Effect) error {
@@ -107,27 +107,27 @@ func saidUnderwayIn(t *testing.T, v *village) (kinds []string) {
 	return slices.Compact(kinds)
 }
 
-// TestAuditOfGroupsUnderway: what groups, agents and owners have not heard of each
+// TestVerifyPendingGroupMessages: what groups, agents and owners have not heard of each
 // other yet excuses what has not followed, and nothing else.
-func TestAuditOfGroupsUnderway(t *testing.T) {
-	v, release := underwayVillage(t)
-	got := saidUnderwayIn(t, v)
+func TestVerifyPendingGroupMessages(t *testing.T) {
+	v, release := groupStoreWithPendingMessages(t)
+	got := pendingGroupMessages(t, v)
 	for _, kind := range []string{"concern", "copies", "depart", "ended", "forget", "news", "offer", "statuses"} {
 		if !slices.Contains(got, kind) {
 			t.Errorf("%q are underway, and not %q", got, kind)
 		}
 	}
-	if err := auditOf(t, v.store).Err(); err != nil {
+	if err := verifyStore(t, v.store).Err(); err != nil {
 		t.Errorf("with words underway: %v", err)
 	}
 	frozen := v.frozen()
-	if got := spoke(frozen.tampered(t, func(*tamper) {})); len(got) != 0 {
+	if got := failedChecks(frozen.tampered(t, func(*tamperer) {})); len(got) != 0 {
 		t.Errorf("%q spoke of a crash with words underway", got)
 	}
-	t.Run("each parcel is missed", func(t *testing.T) { missEach(t, frozen) })
+	t.Run("each parcel is missed", func(t *testing.T) { dropEachLastMessage(t, frozen) })
 	release()
-	v.rests()
-	if err := auditOf(t, v.store).Err(); err != nil {
+	v.awaitIdle()
+	if err := verifyStore(t, v.store).Err(); err != nil {
 		t.Errorf("after all has arrived: %v", err)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"parley/journal"
 )
 
-// hold stops the writers of all journals but one, so that what is said to the
+// holdJournals stops the writers of all journals but one, so that what is said to the
 // others stays in its lanes, and gives the function that lets them go on.
-func (w *town) hold(but int) (release func()) {
+func (w *fullStore) holdJournals(but int) (release func()) {
 	w.t.Helper()
 	gate := make(chan struct{})
 	for n := range w.journals {
@@ -32,9 +32,9 @@ func (w *town) hold(but int) (release func()) {
 	return func() { close(gate) }
 }
 
-// at gives agents of an organization that live in a journal, made if need be,
+// agentsIn gives agents of an organization that live in a journal, made if need be,
 // and those that live elsewhere.
-func (w *town) at(owner parley.OrgID, journal, n int) (here, elsewhere []parley.AgentID) {
+func (w *fullStore) agentsIn(owner parley.OrgID, journal, n int) (here, elsewhere []parley.AgentID) {
 	for i := 0; len(here) < n || len(elsewhere) < n; i++ {
 		w.node.entropy() // an odd number is drawn for each, so that they come to live everywhere
 		id := w.agent(owner, "settler"+string(rune('a'+i)))
@@ -47,17 +47,17 @@ func (w *town) at(owner parley.OrgID, journal, n int) (here, elsewhere []parley.
 	return here, elsewhere
 }
 
-// underwayTown says all sorts of words whose targets have stopped.
-func underwayTown(t *testing.T) (w *town, release func()) {
-	w = newTown(t, 4)
+// storeWithPendingMessages says all sorts of words whose targets have stopped.
+func storeWithPendingMessages(t *testing.T) (w *fullStore, release func()) {
+	w = newFullStore(t, 4)
 	ctx := context.Background()
 	home := int(w.owner.Slot()) % 4
 	far := w.org("faraway").Org.OrgID()
 	for n := 0; int(far.Slot())%4 == home; n++ {
 		far = w.org("faraway" + string(rune('a'+n))).Org.OrgID()
 	}
-	here, there := w.at(w.owner, home, 2)
-	guests, _ := w.at(far, home, 1)
+	here, there := w.agentsIn(w.owner, home, 2)
+	guests, _ := w.agentsIn(far, home, 1)
 	settled := func(what string, m *record.Message) query.Message {
 		var got query.Message
 		eventually(t, what, func() bool {
@@ -69,9 +69,9 @@ func underwayTown(t *testing.T) (w *town, release func()) {
 	out := must(w.send(direct(w.owner, here[0], there[0], "out", "")))(t).Message
 	in := must(w.send(direct(w.owner, there[1], here[1], "in", "")))(t).Message
 	got, sent := settled("in has arrived", in), settled("out has arrived", out)
-	eventually(t, "everything has settled", func() bool { return len(spokenUnderway(t, w)) == 0 })
+	eventually(t, "everything has settled", func() bool { return len(pendingMessages(t, w)) == 0 })
 
-	release = w.hold(home)
+	release = w.holdJournals(home)
 	// A new message, its lists; a status; marks to both sides; an agent; a word.
 	must(w.send(direct(w.owner, here[0], there[1], "on its way", "k")))(t)
 	reply := answerTo(w.owner, out, "I have read it", "")
@@ -94,8 +94,8 @@ func underwayTown(t *testing.T) (w *town, release func()) {
 	return w, release
 }
 
-// spokenUnderway are the sorts of words that are in lanes.
-func spokenUnderway(t *testing.T, w *town) []string {
+// pendingMessages are the sorts of words that are in lanes.
+func pendingMessages(t *testing.T, w *fullStore) []string {
 	sorts := map[string]bool{}
 	archive := w.store.Archive()
 	defer func() { _ = archive.Close() }()
@@ -128,32 +128,32 @@ func spokenUnderway(t *testing.T, w *town) []string {
 }
 
 // laneControls plant faults in what is underway, and in what lives in two homes.
-var laneControls = map[string]control{
-	"a lane's mark is beyond what was sent": {func(x *tamper) { x.laneMark(func(n uint64) uint64 { return 1 << 40 }) }, []string{"outboxes"}, true},
-	"a lane's mark forgot":                  {func(x *tamper) { x.laneMark(func(n uint64) uint64 { return 0 }) }, []string{"outboxes"}, true},
-	"a parcel between others is gone": {func(x *tamper) {
+var laneControls = map[string]tamperCase{
+	"a lane's mark is beyond what was sent": {func(x *tamperer) { x.changeApplied(func(n uint64) uint64 { return 1 << 40 }) }, []string{"outboxes"}, true},
+	"a lane's mark forgot":                  {func(x *tamperer) { x.changeApplied(func(n uint64) uint64 { return 0 }) }, []string{"outboxes"}, true},
+	"a parcel between others is gone": {func(x *tamperer) {
 		source, target := byte(0), byte(0)
 		k, _ := x.find('o', func(k, _ []byte) bool {
-			again := k[4] == source && k[6] == target && x.after(k)
+			again := k[4] == source && k[6] == target && x.hasSuccessor(k)
 			source, target = k[4], k[6]
 			return again
 		})
 		x.drop(k)
 	}, []string{"outboxes"}, true},
-	"a parcel is damaged": {func(x *tamper) {
+	"a parcel is damaged": {func(x *tamperer) {
 		x.alter('o', nil, func(v []byte) []byte { return v[:len(v)-3] })
 	}, []string{"values"}, true},
-	"a copy says something else": {func(x *tamper) {
-		rewrite(x, func(k []byte, _ *record.Message) bool { return isCopy(k) },
+	"a copy says something else": {func(x *tamperer) {
+		rewriteRecord(x, func(k []byte, _ *record.Message) bool { return isCopy(k) },
 			func(r *record.Message) { r.Content = []byte("something else") })
 	}, []string{"record-copy"}, false},
-	"a copy is gone": {func(x *tamper) {
-		x.lose('B', func(k, _ []byte) bool { return isCopy(k) })
+	"a copy is gone": {func(x *tamperer) {
+		x.dropFirst('B', func(k, _ []byte) bool { return isCopy(k) })
 	}, []string{"far-records", "record-places"}, false},
-	"marks differ": {func(x *tamper) {
+	"marks differ": {func(x *tamperer) {
 		x.alter('M', func(k, _ []byte) bool { return len(k) == 19 }, func(v []byte) []byte { v[7] ^= 1; return v })
 	}, []string{"marks"}, false},
-	"a parcel brings a change that did not happen": {func(x *tamper) {
+	"a parcel brings a change that did not happen": {func(x *tamperer) {
 		x.alter('o', func(_, v []byte) bool { return bytes.Contains(v, []byte("paused")) }, func(v []byte) []byte {
 			return bytes.Replace(v, []byte("paused"), []byte("failed"), 1)
 		})
@@ -165,67 +165,67 @@ func isCopy(k []byte) bool {
 	return parley.Slot(binary.BigEndian.Uint16(k)) != parley.IDFromBytes[parley.MessageID](k[3:]).Slot()
 }
 
-// laneMark changes how far a lane that holds something counts as applied.
-func (x *tamper) laneMark(change func(uint64) uint64) {
+// changeApplied changes how far a lane that holds something counts as applied.
+func (x *tamperer) changeApplied(change func(uint64) uint64) {
 	k, _ := x.find('o', nil)
-	x.set(markOf(k), big(change(binary.BigEndian.Uint64(x.get(markOf(k))))))
+	x.set(appliedKey(k), bigEndian(change(binary.BigEndian.Uint64(x.get(appliedKey(k))))))
 }
 
 // receiptOf is the key of how far the lane of a parcel is applied.
-func markOf(k []byte) []byte { return slotted(0xFFFF, 'i', k[5:7], k[3:5]) }
+func appliedKey(k []byte) []byte { return slotKey(0xFFFF, 'i', k[5:7], k[3:5]) }
 
-// arrived reports whether a parcel has been applied and only not been swept yet.
-func (x *tamper) arrived(k []byte) bool {
-	mark := x.get(markOf(k))
+// applied reports whether a parcel has been applied and only not been swept yet.
+func (x *tamperer) applied(k []byte) bool {
+	mark := x.get(appliedKey(k))
 	return mark != nil && binary.BigEndian.Uint64(k[7:]) <= binary.BigEndian.Uint64(mark)
 }
 
-// after reports whether more follows in the lane of a parcel.
-func (x *tamper) after(k []byte) bool {
+// hasSuccessor reports whether more follows in the lane of a parcel.
+func (x *tamperer) hasSuccessor(k []byte) bool {
 	next := bytes.Clone(k)
 	binary.BigEndian.PutUint64(next[7:], binary.BigEndian.Uint64(k[7:])+1)
 	return x.get(next) != nil
 }
 
-// TestAuditOfWordsUnderway: what lies in lanes excuses what has not followed,
+// TestVerifyPendingMessages: what lies in lanes excuses what has not followed,
 // and nothing else.
-func TestAuditOfWordsUnderway(t *testing.T) {
-	w, release := underwayTown(t)
+func TestVerifyPendingMessages(t *testing.T) {
+	w, release := storeWithPendingMessages(t)
 	want := []string{"bear", "enlist", "mark for the recipient", "mark for the sender", "message", "put", "status", "tell"}
-	if got := spokenUnderway(t, w); !slices.Equal(got, want) {
+	if got := pendingMessages(t, w); !slices.Equal(got, want) {
 		t.Errorf("%q are underway, want %q", got, want)
 	}
-	if err := auditOf(t, w.store).Err(); err != nil {
+	if err := verifyStore(t, w.store).Err(); err != nil {
 		t.Errorf("with words underway: %v", err)
 	}
 	frozen := w.frozen()
-	if got := spoke(frozen.tampered(t, func(*tamper) {})); len(got) != 0 {
+	if got := failedChecks(frozen.tampered(t, func(*tamperer) {})); len(got) != 0 {
 		t.Errorf("%q spoke of a crash with words underway", got)
 	}
-	t.Run("each parcel is missed", func(t *testing.T) { missEach(t, frozen) })
+	t.Run("each parcel is missed", func(t *testing.T) { dropEachLastMessage(t, frozen) })
 	release()
-	eventually(t, "the lanes are empty", func() bool { return len(spokenUnderway(t, w)) == 0 })
+	eventually(t, "the lanes are empty", func() bool { return len(pendingMessages(t, w)) == 0 })
 	time.Sleep(time.Millisecond)
-	if err := auditOf(t, w.store).Err(); err != nil {
+	if err := verifyStore(t, w.store).Err(); err != nil {
 		t.Errorf("after all has arrived: %v", err)
 	}
 }
 
-// missEach takes away the last parcel of each lane: nothing tells that it was
+// dropEachLastMessage takes away the last parcel of each lane: nothing tells that it was
 // ever there but what it would have brought.
-func missEach(t *testing.T, frozen *town) {
+func dropEachLastMessage(t *testing.T, frozen *fullStore) {
 	missed := 0
 	for target := range byte(4) {
 		for source := range byte(4) {
 			var last []byte
-			found := spoke(frozen.tampered(t, func(x *tamper) {
+			found := failedChecks(frozen.tampered(t, func(x *tamperer) {
 				x.seek('o', func(k, _ []byte) bool {
 					if k[4] == source && k[6] == target {
 						last = bytes.Clone(k)
 					}
 					return false
 				})
-				if last != nil && x.arrived(last) {
+				if last != nil && x.applied(last) {
 					last = nil
 				}
 				if last != nil {

@@ -22,29 +22,29 @@ import (
 	rowverify "parley/persistence/verify"
 )
 
-// tamper changes rows behind the back of everybody.
-type tamper struct {
-	*town
+// tamperer changes rows behind the back of everybody.
+type tamperer struct {
+	*fullStore
 	t  testing.TB
 	fs *vfs.MemFS
 	db *pebble.DB
 }
 
 // tampered copies the files of a town, plants a fault and examines what is left.
-func (w *town) tampered(t testing.TB, plant func(*tamper)) *report.Verification {
+func (w *fullStore) tampered(t testing.TB, plant func(*tamperer)) *report.Verification {
 	t.Helper()
 	fs := vfs.NewMem()
 	w.tamperedInto(t, fs, plant)
-	return auditFiles(t, fs)
+	return verifyFiles(t, fs)
 }
 
-func (w *town) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamper)) {
+func (w *fullStore) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamperer)) {
 	t.Helper()
-	x := &tamper{town: w, t: t, fs: fs}
+	x := &tamperer{fullStore: w, t: t, fs: fs}
 	if ok, err := vfs.Clone(w.fs, fs, "data", "data"); err != nil || !ok {
 		t.Fatalf("copied: %v, %v", ok, err)
 	}
-	db, err := pebble.Open("data", &pebble.Options{FS: fs, Merger: tamperMerger, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest})
+	db, err := pebble.Open("data", &pebble.Options{FS: fs, Merger: tamperMerger, Logger: quietLogger{}, FormatMajorVersion: pebble.FormatNewest})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,17 +56,17 @@ func (w *town) tamperedInto(t testing.TB, fs *vfs.MemFS, plant func(*tamper)) {
 }
 
 // frozen is a town of which a copy of the files is all there is.
-func (w *town) frozen() *town {
+func (w *fullStore) frozen() *fullStore {
 	w.t.Helper()
-	x := &town{testNode: &testNode{t: w.t, fs: vfs.NewMem()}, owner: w.owner, agents: w.agents, talks: w.talks, first: w.first}
+	x := &fullStore{testNode: &testNode{t: w.t, fs: vfs.NewMem()}, owner: w.owner, agents: w.agents, messages: w.messages, first: w.first}
 	if ok, err := vfs.Clone(w.fs, x.fs, "data", "data"); err != nil || !ok {
 		w.t.Fatalf("copied: %v, %v", ok, err)
 	}
 	return x
 }
 
-// auditFiles examines a directory at rest.
-func auditFiles(t testing.TB, fs vfs.FS) *report.Verification {
+// verifyFiles examines a directory at rest.
+func verifyFiles(t testing.TB, fs vfs.FS) *report.Verification {
 	t.Helper()
 	archive, err := persistence.OpenArchive("data", persistence.Options{FS: fs, Clock: newManualClock(noon).now, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -87,8 +87,8 @@ func auditFiles(t testing.TB, fs vfs.FS) *report.Verification {
 	return audit
 }
 
-// spoke are the names of the checks that found something.
-func spoke(audit *report.Verification) (names []string) {
+// failedChecks are the names of the checks that found something.
+func failedChecks(audit *report.Verification) (names []string) {
 	for _, c := range audit.Checks() {
 		if c.Faults > 0 {
 			names = append(names, c.Name)
@@ -98,34 +98,34 @@ func spoke(audit *report.Verification) (names []string) {
 	return names
 }
 
-type quiet struct{}
+type quietLogger struct{}
 
-func (quiet) Infof(string, ...any)         {}
-func (quiet) Errorf(string, ...any)        {}
-func (quiet) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
+func (quietLogger) Infof(string, ...any)         {}
+func (quietLogger) Errorf(string, ...any)        {}
+func (quietLogger) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...)) }
 
 // tamperMerger merges as the store's does: the earliest of marks, sums of counts.
 var tamperMerger = &pebble.Merger{Name: "parley.v1", Merge: func(k, value []byte) (pebble.ValueMerger, error) {
-	m := &tamperMerging{marks: k[2] == 'M'}
+	m := &rowMerger{receipts: k[2] == 'M'}
 	return m, m.MergeNewer(value)
 }}
 
 // instant is what a mark has beside the number of its channel.
 const instant = 1<<56 - 1
 
-type tamperMerging struct {
-	marks bool
-	have  []uint64
+type rowMerger struct {
+	receipts bool
+	have     []uint64
 }
 
-func (m *tamperMerging) MergeNewer(value []byte) error {
+func (m *rowMerger) MergeNewer(value []byte) error {
 	for n := 0; n*8 < len(value); n++ {
 		if n == len(m.have) {
 			m.have = append(m.have, 0)
 		}
 		next := binary.BigEndian.Uint64(value[n*8:])
 		switch {
-		case !m.marks:
+		case !m.receipts:
 			m.have[n] += next
 		case m.have[n] == 0 || next != 0 && next&instant < m.have[n]&instant:
 			m.have[n] = next
@@ -134,9 +134,9 @@ func (m *tamperMerging) MergeNewer(value []byte) error {
 	return nil
 }
 
-func (m *tamperMerging) MergeOlder(value []byte) error { return m.MergeNewer(value) }
+func (m *rowMerger) MergeOlder(value []byte) error { return m.MergeNewer(value) }
 
-func (m *tamperMerging) Finish(bool) ([]byte, io.Closer, error) {
+func (m *rowMerger) Finish(bool) ([]byte, io.Closer, error) {
 	var b []byte
 	for _, n := range m.have {
 		b = binary.BigEndian.AppendUint64(b, n)
@@ -145,7 +145,7 @@ func (m *tamperMerging) Finish(bool) ([]byte, io.Closer, error) {
 }
 
 // find gives the first row of a family that fits.
-func (x *tamper) find(family byte, fits func(k, v []byte) bool) (k, v []byte) {
+func (x *tamperer) find(family byte, fits func(k, v []byte) bool) (k, v []byte) {
 	x.t.Helper()
 	if k, v = x.seek(family, fits); k == nil {
 		x.t.Fatalf("no row of family %q fits", family)
@@ -154,7 +154,7 @@ func (x *tamper) find(family byte, fits func(k, v []byte) bool) (k, v []byte) {
 }
 
 // seek is find for rows that need not be there.
-func (x *tamper) seek(family byte, fits func(k, v []byte) bool) (k, v []byte) {
+func (x *tamperer) seek(family byte, fits func(k, v []byte) bool) (k, v []byte) {
 	x.t.Helper()
 	iter, err := x.db.NewIter(nil)
 	if err != nil {
@@ -170,7 +170,7 @@ func (x *tamper) seek(family byte, fits func(k, v []byte) bool) (k, v []byte) {
 }
 
 // get is a row's value, nil if there is none.
-func (x *tamper) get(k []byte) []byte {
+func (x *tamperer) get(k []byte) []byte {
 	v, closer, err := x.db.Get(k)
 	if err != nil {
 		return nil
@@ -179,39 +179,39 @@ func (x *tamper) get(k []byte) []byte {
 	return append([]byte{}, v...)
 }
 
-func (x *tamper) set(k, v []byte) {
+func (x *tamperer) set(k, v []byte) {
 	if err := x.db.Set(k, v, pebble.Sync); err != nil {
 		x.t.Fatal(err)
 	}
 }
 
-func (x *tamper) drop(k []byte) {
+func (x *tamperer) drop(k []byte) {
 	if err := x.db.Delete(k, pebble.Sync); err != nil {
 		x.t.Fatal(err)
 	}
 }
 
 // alter changes the first row that fits.
-func (x *tamper) alter(family byte, fits func(k, v []byte) bool, change func(v []byte) []byte) {
+func (x *tamperer) alter(family byte, fits func(k, v []byte) bool, change func(v []byte) []byte) {
 	k, v := x.find(family, fits)
 	x.set(k, change(v))
 }
 
 // move takes the first row that fits to another key.
-func (x *tamper) move(family byte, fits func(k, v []byte) bool, change func(k []byte) []byte) {
+func (x *tamperer) move(family byte, fits func(k, v []byte) bool, change func(k []byte) []byte) {
 	k, v := x.find(family, fits)
 	x.drop(k)
 	x.set(change(bytes.Clone(k)), v)
 }
 
-// lose drops the first row that fits.
-func (x *tamper) lose(family byte, fits func(k, v []byte) bool) {
+// dropFirst drops the first row that fits.
+func (x *tamperer) dropFirst(family byte, fits func(k, v []byte) bool) {
 	k, _ := x.find(family, fits)
 	x.drop(k)
 }
 
-// slotted is a key of slot and family.
-func slotted(slot parley.Slot, family byte, parts ...[]byte) []byte {
+// slotKey is a key of slot and family.
+func slotKey(slot parley.Slot, family byte, parts ...[]byte) []byte {
 	k := append(binary.BigEndian.AppendUint16(nil, uint16(slot)), family)
 	return append(k, bytes.Join(parts, nil)...)
 }
@@ -228,12 +228,12 @@ func ofTable(table journal.Table) func(k, v []byte) bool {
 	return func(k, _ []byte) bool { return k[3] == byte(table) }
 }
 
-// message fits feed entries of messages, status those of status changes.
-func message(_, v []byte) bool { return v[0] == byte(journal.MessageEntry) }
-func status(_, v []byte) bool  { return v[0] == byte(journal.StatusEntry) }
+// isMessageEntry fits feed entries of messages, status those of status changes.
+func isMessageEntry(_, v []byte) bool { return v[0] == byte(journal.MessageEntry) }
+func isStatusEntry(_, v []byte) bool  { return v[0] == byte(journal.StatusEntry) }
 
-// retell replaces the encoding of the first event that fits.
-func retell[S rules.State, C any, E rules.Event](x *tamper, kind journal.StreamKind, r rules.Aggregate[S, C, E], fits func(E) bool, change func(E)) {
+// rewriteEvent replaces the encoding of the first event that fits.
+func rewriteEvent[S rules.State, C any, E rules.Event](x *tamperer, kind journal.StreamKind, r rules.Aggregate[S, C, E], fits func(E) bool, change func(E)) {
 	x.t.Helper()
 	decode := func(v []byte) E {
 		e, err := r.Decode(journal.StoredEvent{Tag: v[0], Data: v[9:]})
@@ -252,8 +252,8 @@ func retell[S rules.State, C any, E rules.Event](x *tamper, kind journal.StreamK
 	x.set(k, append(v[:9:9], data...))
 }
 
-// rewrite replaces the first record that fits.
-func rewrite(x *tamper, fits func(k []byte, r *record.Message) bool, change func(*record.Message)) {
+// rewriteRecord replaces the first record that fits.
+func rewriteRecord(x *tamperer, fits func(k []byte, r *record.Message) bool, change func(*record.Message)) {
 	x.t.Helper()
 	decode := func(v []byte) *record.Message {
 		r := &record.Message{}
@@ -272,4 +272,4 @@ func rewrite(x *tamper, fits func(k []byte, r *record.Message) bool, change func
 	x.set(k, append(v[:8:8], data...))
 }
 
-func big(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+func bigEndian(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

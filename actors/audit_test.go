@@ -20,8 +20,8 @@ import (
 	rowverify "parley/persistence/verify"
 )
 
-// auditOf examines a store: its bytes and what they mean.
-func auditOf(t testing.TB, s *persistence.Store) *report.Verification {
+// verifyStore examines a store: its bytes and what they mean.
+func verifyStore(t testing.TB, s *persistence.Store) *report.Verification {
 	t.Helper()
 	audit := &report.Verification{}
 	archive := s.Archive()
@@ -45,28 +45,28 @@ func (r *testNode) verify() {
 	if r.node == nil {
 		return
 	}
-	for _, f := range auditOf(r.t, r.store).First(100) {
+	for _, f := range verifyStore(r.t, r.store).First(100) {
 		if f.Check != "tables" {
 			r.t.Error(f)
 		}
 	}
 }
 
-// town is a store that has everything in it that there is.
-type town struct {
+// fullStore is a store that has everything in it that there is.
+type fullStore struct {
 	*testNode
-	hand   *manualClock
-	owner  parley.OrgID
-	agents []parley.AgentID
-	first  *record.Message // of a conversation of agents 0 and 1
-	talks  []*record.Message
+	clock    *manualClock
+	owner    parley.OrgID
+	agents   []parley.AgentID
+	first    *record.Message // of a conversation of agents 0 and 1
+	messages []*record.Message
 }
 
-// newTown runs a day's work.
-func newTown(t testing.TB, journals int) *town {
-	w := &town{hand: newManualClock(noon)}
+// newFullStore runs a day's work.
+func newFullStore(t testing.TB, journals int) *fullStore {
+	w := &fullStore{clock: newManualClock(noon)}
 	began := time.Now()
-	w.testNode = newTestNode(t, withJournals(journals), withClock(w.hand.now), func(r *testNode) {
+	w.testNode = newTestNode(t, withJournals(journals), withClock(w.clock.now), func(r *testNode) {
 		r.journalClock = func() time.Time { return noon.Add(time.Since(began)) }
 	})
 	ctx := context.Background()
@@ -82,10 +82,10 @@ func newTown(t testing.TB, journals int) *town {
 	must(w.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(1, "p"), SealedSeed: []byte("seed"), Force: true}))(t)
 	must(w.node.Orgs.AddCredential(ctx, w.owner, []byte("second")))(t)
 	for n := range 24 {
-		w.hand.advance(time.Minute)
+		w.clock.advance(time.Minute)
 		from, to := w.agents[n%4], w.agents[(n+1+n/8)%4]
 		p := must(w.send(direct(w.owner, from, to, fmt.Sprint("hello ", n), fmt.Sprint("key", n))))(t)
-		w.talks = append(w.talks, p.Message)
+		w.messages = append(w.messages, p.Message)
 		if n%3 != 0 {
 			w.answer(p.Message, n)
 		}
@@ -95,18 +95,18 @@ func newTown(t testing.TB, journals int) *town {
 			}
 		}
 	}
-	w.first = w.talks[0]
+	w.first = w.messages[0]
 	must(w.node.Agents.Change(ctx, w.agents[4], agent.RotateKeys{Signing: key(9, "new"), Encryption: key(8, "new")}))(t)
 	must(w.node.Agents.Change(ctx, w.agents[4], agent.IssuePollToken{Hash: key(7, "new")}))(t)
 	must(w.node.Agents.Change(ctx, w.agents[5], agent.Revoke{}))(t)
 	eventually(t, "the agent is counted out", func() bool { return must(w.node.Orgs.Current(ctx, w.owner))(t).GetActiveAgents() == 5 })
-	w.hand.advance(24 * time.Hour)
+	w.clock.advance(24 * time.Hour)
 	must(w.send(direct(w.owner, w.agents[0], w.agents[1], "next day", "key0")))(t)
 	return w
 }
 
 // answer has the recipient read and reply, and the sender page.
-func (w *town) answer(m *record.Message, n int) {
+func (w *fullStore) answer(m *record.Message, n int) {
 	w.t.Helper()
 	var mine query.Message
 	eventually(w.t, "the message has arrived", func() bool {
@@ -131,14 +131,14 @@ func (w *town) answer(m *record.Message, n int) {
 	}
 }
 
-// TestAuditOfWork: whatever real actors do is in order, at rest and while they
+// TestVerifyFindsNoFault: whatever real actors do is in order, at rest and while they
 // are at it.
-func TestAuditOfWork(t *testing.T) {
+func TestVerifyFindsNoFault(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
 			checked := map[string]uint64{}
-			for _, r := range []*testNode{newTown(t, journals).testNode, newVillage(t, journals).testNode} {
-				audit := auditOf(t, r.store)
+			for _, r := range []*testNode{newFullStore(t, journals).testNode, newGroupStore(t, journals).testNode} {
+				audit := verifyStore(t, r.store)
 				if err := audit.Err(); err != nil {
 					t.Error(err)
 				}
@@ -146,7 +146,7 @@ func TestAuditOfWork(t *testing.T) {
 					checked[c.Name] += c.Checked
 				}
 				r.restart()
-				if err := auditOf(t, r.store).Err(); err != nil {
+				if err := verifyStore(t, r.store).Err(); err != nil {
 					t.Errorf("after a restart: %v", err)
 				}
 			}

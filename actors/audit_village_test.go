@@ -12,47 +12,47 @@ import (
 	"parley/actors/record"
 )
 
-// village is a town of groups.
-type village struct {
-	*town
+// groupStore is a town of groups.
+type groupStore struct {
+	*fullStore
 	board, cell, jury *testGroup
 	pair              *testGroup // of two agents
 }
 
-// newVillage lives through what groups do.
-func newVillage(t *testing.T, journals int) *village {
-	w := &town{hand: newManualClock(noon)}
+// newGroupStore lives through what groups do.
+func newGroupStore(t *testing.T, journals int) *groupStore {
+	w := &fullStore{clock: newManualClock(noon)}
 	began := time.Now()
-	w.testNode = newTestNode(t, withJournals(journals), withClock(w.hand.now), func(r *testNode) {
+	w.testNode = newTestNode(t, withJournals(journals), withClock(w.clock.now), func(r *testNode) {
 		r.journalClock = func() time.Time { return noon.Add(time.Since(began)) }
 	})
 	w.owner = w.org("acme").Org.OrgID()
 	for n := range 10 {
 		w.agents = append(w.agents, w.agent(w.owner, fmt.Sprintf("g%d", n)))
 	}
-	v := &village{town: w}
+	v := &groupStore{fullStore: w}
 	v.board = v.found("board", w.agents[0], group.Majority, true, false)
 	v.cell = v.found("cell", w.agents[6], group.Open, true, true)
 	v.pair = v.found("pair", w.agents[0], group.Open, false, false)
 	v.jury = v.found("jury", w.agents[1], group.Unanimity, false, false)
-	v.enrolls()
-	v.talks()
-	v.leaves()
-	v.rests()
+	v.enroll()
+	v.converse()
+	v.leave()
+	v.awaitIdle()
 	return v
 }
 
-func (v *village) found(name string, founder parley.AgentID, policy group.Policy, public, isolated bool) *testGroup {
+func (v *groupStore) found(name string, founder parley.AgentID, policy group.Policy, public, isolated bool) *testGroup {
 	v.t.Helper()
-	v.hand.advance(time.Second)
+	v.clock.advance(time.Second)
 	made := must(v.node.Groups.Create(context.Background(), NewGroup{Key: name, Found: group.Found{
 		Org: v.owner, Founder: founder, Name: name, Policy: policy, VoteHours: 72, Public: public, Isolated: isolated,
 	}}))(v.t)
 	return &testGroup{v.testNode, v.owner, made.ID, group.Caller{Org: v.owner, Agent: founder}}
 }
 
-// enrolls lets in by all ways, and keeps some out.
-func (v *village) enrolls() {
+// enroll lets in by all ways, and keeps some out.
+func (v *groupStore) enroll() {
 	t, a := v.t, v.agents
 	wants := must(v.board.join(a[1]))(t).Request
 	must(v.board.vote(wants.RequestID(), a[0], true))(t)
@@ -73,16 +73,16 @@ func (v *village) enrolls() {
 	must(v.jury.invite(a[8]))(t)
 }
 
-// talks sends, answers and moves.
-func (v *village) talks() {
+// converse sends, answers and moves.
+func (v *groupStore) converse() {
 	t, a := v.t, v.agents
 	say := func(c *testGroup, from parley.AgentID, text, key string) *record.Message {
-		v.hand.advance(time.Second)
+		v.clock.advance(time.Second)
 		return must(c.say(from, text, key))(t).Message
 	}
 	first := say(v.board, a[0], "one", "k1")
-	v.town.talks = append(v.town.talks, first, say(v.board, a[1], "two", ""))
-	v.rests()
+	v.fullStore.messages = append(v.fullStore.messages, first, say(v.board, a[1], "two", ""))
+	v.awaitIdle()
 	mine := v.inbox(a[2])
 	answer := answerTo(v.owner, mine[0].Record, "answer", "k")
 	answer.Host, answer.Reads, answer.Position, answer.Copy = v.board.id, true, mine[0].Position, true
@@ -106,8 +106,8 @@ func (v *village) talks() {
 	}
 }
 
-// leaves ends memberships in all ways, and a group.
-func (v *village) leaves() {
+// leave ends memberships in all ways, and a group.
+func (v *groupStore) leave() {
 	t, a, ctx := v.t, v.agents, context.Background()
 	short := v.found("short", a[9], group.Closed, true, false)
 	must(short.invite(a[8]))(t)
@@ -135,5 +135,5 @@ func (v *village) leaves() {
 	}
 }
 
-// rests waits until nothing is underway, and no word unheard.
-func (v *village) rests() { awaitQuiet(v.t, v.store) }
+// awaitIdle waits until nothing is underway, and no word unheard.
+func (v *groupStore) awaitIdle() { awaitIdleStore(v.t, v.store) }

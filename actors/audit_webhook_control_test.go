@@ -13,8 +13,8 @@ func rowOf(table journal.Table) func(k, _ []byte) bool {
 	return func(k, _ []byte) bool { return k[3] == byte(table) }
 }
 
-// jobAs alters the first job of a status.
-func jobAs(x *tamper, status webhook.Status, change func(*webhook.Job)) {
+// changeJob alters the first job of a status.
+func changeJob(x *tamperer, status webhook.Status, change func(*webhook.Job)) {
 	read := func(v []byte) *webhook.Job {
 		j := &webhook.Job{}
 		if err := j.UnmarshalVT(v); err != nil {
@@ -36,30 +36,30 @@ func jobAs(x *tamper, status webhook.Status, change func(*webhook.Job)) {
 }
 
 // webhookControls plant faults in what webhooks keep.
-var webhookControls = map[string]control{
-	"a job is gone": {func(x *tamper) { x.lose('R', rowOf(journal.DeliveryTable)) }, []string{"delivery-counts", "delivery-rows"}, true},
-	"a job waits that was delivered": {func(x *tamper) {
-		jobAs(x, webhook.Delivered, func(j *webhook.Job) { j.Status, j.NextMs = webhook.Failed, 9 })
+var webhookControls = map[string]tamperCase{
+	"a job is gone": {func(x *tamperer) { x.dropFirst('R', rowOf(journal.DeliveryTable)) }, []string{"delivery-counts", "delivery-rows"}, true},
+	"a job waits that was delivered": {func(x *tamperer) {
+		changeJob(x, webhook.Delivered, func(j *webhook.Job) { j.Status, j.NextMs = webhook.Failed, 9 })
 	}, []string{"delivery-counts", "retry-rows"}, true},
-	"a job tells of another message": {func(x *tamper) {
-		jobAs(x, webhook.Delivered, func(j *webhook.Job) { j.Ref = nobody[:] })
+	"a job tells of another message": {func(x *tamperer) {
+		changeJob(x, webhook.Delivered, func(j *webhook.Job) { j.Ref = nobody[:] })
 	}, []string{"delivery-rows"}, true},
-	"a job is another": {func(x *tamper) {
-		jobAs(x, webhook.Delivered, func(j *webhook.Job) { j.Number = 99 })
+	"a job is another": {func(x *tamperer) {
+		changeJob(x, webhook.Delivered, func(j *webhook.Job) { j.Number = 99 })
 	}, []string{"delivery-counts", "delivery-rows", "tables"}, true},
-	"nobody finds a job that waits": {func(x *tamper) { x.lose('R', rowOf(journal.RetryTable)) }, []string{"retry-rows"}, true},
-	"nobody wakes a webhook": {func(x *tamper) {
+	"nobody finds a job that waits": {func(x *tamperer) { x.dropFirst('R', rowOf(journal.RetryTable)) }, []string{"retry-rows"}, true},
+	"nobody wakes a webhook": {func(x *tamperer) {
 		x.alter('R', rowOf(journal.WebhookTable), func(v []byte) []byte { v[0] ^= 1; return v })
 	}, []string{"webhook-rows"}, true},
-	"a webhook is forgotten": {func(x *tamper) { x.lose('R', rowOf(journal.WebhookTable)) }, []string{"delivery-rows", "webhook-rows"}, false},
-	"a line of the feed was passed over": {func(x *tamper) {
-		retell(x, journal.WebhookStream, rules.Webhook, func(e webhook.Event) bool {
+	"a webhook is forgotten": {func(x *tamperer) { x.dropFirst('R', rowOf(journal.WebhookTable)) }, []string{"delivery-rows", "webhook-rows"}, false},
+	"a line of the feed was passed over": {func(x *tamperer) {
+		rewriteEvent(x, journal.WebhookStream, rules.Webhook, func(e webhook.Event) bool {
 			c, ok := e.(*webhook.Collected)
 			return ok && len(c.GetNews()) > 0
 		}, func(e webhook.Event) { c := e.(*webhook.Collected); c.News = c.News[1:] })
 	}, []string{"deliveries", "delivery-rows"}, false},
-	"a line became another job": {func(x *tamper) {
-		retell(x, journal.WebhookStream, rules.Webhook, func(e webhook.Event) bool {
+	"a line became another job": {func(x *tamperer) {
+		rewriteEvent(x, journal.WebhookStream, rules.Webhook, func(e webhook.Event) bool {
 			c, ok := e.(*webhook.Collected)
 			return ok && len(c.GetNews()) > 0
 		}, func(e webhook.Event) { e.(*webhook.Collected).News[0].Ref = nobody[:] })
@@ -71,7 +71,7 @@ var webhookNamesOfChecks = map[string]bool{
 	"webhook-rows": true, "delivery-rows": true, "delivery-counts": true, "retry-rows": true, "deliveries": true,
 }
 
-func TestAuditWebhookControls(t *testing.T) {
+func TestVerifyWebhookControls(t *testing.T) {
 	unraced(t)
 	at := newManualClock(noon)
 	h := newHookedAt(t, at)
@@ -80,11 +80,11 @@ func TestAuditWebhookControls(t *testing.T) {
 	h.post.say(codes(500))
 	h.say(2)
 	h.until("failures", func() bool { return len(h.jobs(webhook.Failed)) == 2 })
-	w := &town{testNode: h.testNode, hand: at, owner: h.owner, agents: h.ids}
+	w := &fullStore{testNode: h.testNode, clock: at, owner: h.owner, agents: h.ids}
 	w.close()
 	heard := map[string]bool{}
 	whole := plantAll(t, w, webhookControls, heard) == len(webhookControls)
-	for _, c := range w.tampered(t, func(*tamper) {}).Checks() {
+	for _, c := range w.tampered(t, func(*tamperer) {}).Checks() {
 		if whole && webhookNamesOfChecks[c.Name] && !heard[c.Name] {
 			t.Errorf("no control makes %q speak", c.Name)
 		}

@@ -46,7 +46,7 @@ func newRivals(r *testNode, pairs int) *rivals {
 	x.owner = r.org("acme").Org.OrgID()
 	all := make([]parley.AgentID, 2*pairs+founders)
 	each(len(all), func(i int) { all[i] = r.agent(x.owner, fmt.Sprint("a", i)) })
-	awaitQuiet(r.t, r.store) // all are at home
+	awaitIdleStore(r.t, r.store) // all are at home
 	x.agents = all[:pairs]
 	each(2*pairs, func(i int) {
 		founder, isolated := all[pairs+i/2], i%2 == 1
@@ -162,7 +162,7 @@ func TestIsolationControl(t *testing.T) {
 	if both, _, _ := x.race(); both == 0 || x.confused() == 0 {
 		t.Error("nobody got into both groups")
 	}
-	if got := spoke(auditOf(t, r.store)); fmt.Sprint(got) != "[isolation]" {
+	if got := failedChecks(verifyStore(t, r.store)); fmt.Sprint(got) != "[isolation]" {
 		t.Errorf("%q spoke of it", got)
 	}
 	r.close() // what it leaves is not in order

@@ -201,7 +201,7 @@ func (p *player) settle() {
 		})
 	}
 	if p.restless {
-		awaitQuiet(p.t, p.store)
+		awaitIdleStore(p.t, p.store)
 	}
 }
 

@@ -43,10 +43,10 @@ type testNode struct {
 	clock    parley.Clock
 	// journalClock is the journal's own clock: the actors', unless that leaps further
 	// than a sync may take.
-	journalClock   parley.Clock
-	entropy parley.Entropy
-	tune    func(*Node)
-	wrap    func(journal.Journal) journal.Journal
+	journalClock parley.Clock
+	entropy      parley.Entropy
+	tune         func(*Node)
+	wrap         func(journal.Journal) journal.Journal
 	// tuneStore alters how the journal keeps things.
 	tuneStore func(*persistence.Options)
 	// system is the actor system to live in, nil for one of its own.
@@ -62,8 +62,10 @@ type option func(*testNode)
 
 func withJournals(n int) option { return func(r *testNode) { r.journals = n } }
 
-func withClock(c parley.Clock) option                         { return func(r *testNode) { r.clock = c } }
-func withWrap(f func(journal.Journal) journal.Journal) option { return func(r *testNode) { r.wrap = f } }
+func withClock(c parley.Clock) option { return func(r *testNode) { r.clock = c } }
+func withWrap(f func(journal.Journal) journal.Journal) option {
+	return func(r *testNode) { r.wrap = f }
+}
 
 // withTuning changes a node before it starts, as those given before it do.
 func withTuning(f func(*Node)) option {
@@ -252,7 +254,9 @@ func (r *testNode) send(s DirectSend) (Posted, error) {
 	return r.node.Messages.Send(context.Background(), s)
 }
 
-func (r *testNode) reply(a ReplyTo) (Posted, error) { return r.node.Messages.Reply(context.Background(), a) }
+func (r *testNode) reply(a ReplyTo) (Posted, error) {
+	return r.node.Messages.Reply(context.Background(), a)
+}
 
 // transcript is all of a conversation, in its order.
 func (r *testNode) transcript(id parley.ConversationID) []query.Message {

@@ -156,7 +156,7 @@ func TestWaitingForWhatWasNotCarried(t *testing.T) {
 	for i := range 5 {
 		must(r.send(direct(owner, ids[0], to, fmt.Sprint(i), "")))(t)
 	}
-	r.setReceipts(to, journal.Receipts{AnnouncedAt: 3})                                             // 4: told of, not carried
+	r.setReceipts(to, journal.Receipts{AnnouncedAt: 3})                                              // 4: told of, not carried
 	r.setReceiptsOf(r.inbox(to)[2], journal.Receipts{TransferredAt: 3, TransferredBy: 1})            // 2: carried, not read
 	r.setReceiptsOf(r.inbox(to)[4], journal.Receipts{TransferredAt: 3, TransferredBy: 1, ReadAt: 3}) // 0
 	place := r.node.Feeds.Untransferred(to)

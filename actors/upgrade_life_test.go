@@ -36,7 +36,7 @@ type life struct {
 
 // pass lets a moment go by, in which everything arrives.
 func (l *life) pass() {
-	awaitQuiet(l.t, l.store)
+	awaitIdleStore(l.t, l.store)
 	l.clock.advance(time.Second)
 }
 

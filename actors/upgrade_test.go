@@ -193,7 +193,7 @@ func answered(t *testing.T, dir string, acceptLoss bool, release string) {
 	t.Helper()
 	clock := newManualClock(lifeEnds)
 	store, node := openRelease(t, dir, 0, clock.now, acceptLoss)
-	audit := auditOf(t, store)
+	audit := verifyStore(t, store)
 	v := store.View()
 	aside := len(quarantined(t, v))
 	v.Close()
@@ -234,7 +234,7 @@ func goesOn(t *testing.T, store *persistence.Store, node *Node) {
 	if err != nil || len(page) != 1 || page[0].Record.MessageID() != fresh.Message.MessageID() {
 		t.Errorf("the newest message is not the last that was sent (%v)", err)
 	}
-	awaitQuiet(t, store)
+	awaitIdleStore(t, store)
 }
 
 // writeRelease lives the life and stores what it leaves.
@@ -276,8 +276,8 @@ func pairsOf(t testing.TB, store *persistence.Store) []journaltest.Pair {
 	return pairs
 }
 
-// awaitQuiet waits until no word is on its way and no actor has one to hear.
-func awaitQuiet(t testing.TB, store *persistence.Store) {
+// awaitIdleStore waits until no word is on its way and no actor has one to hear.
+func awaitIdleStore(t testing.TB, store *persistence.Store) {
 	t.Helper()
 	eventually(t, "nothing is underway", func() bool {
 		archive, still := store.Archive(), true
