@@ -206,13 +206,13 @@ func TestALongTrayIsReadInPages(t *testing.T) {
 	})
 }
 
-// quarantineTrial takes the disk away while words that nobody can decode go to
+// crashWithQuarantine takes the disk away while words that nobody can decode go to
 // quarantine, and gives what is wrong on the images.
-func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (v *crashVerdict) {
+func crashWithQuarantine(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (v *crashResult) {
 	t.Helper()
 	var told atomic.Int64 // words that are stored, as their speaker was told
 	disk := crashtest.NewDisk(vfs.NewCrashableMem(), crashDir, uint64(journals), func() int { return int(told.Load()) })
-	r := &testNode{t: t, journals: journals, clock: time.Now, journalClock: time.Now, entropy: parley.CountingEntropy(), fs: disk.FS(), tuneStore: small, wrap: wrap}
+	r := &testNode{t: t, journals: journals, clock: time.Now, journalClock: time.Now, entropy: parley.CountingEntropy(), fs: disk.FS(), tuneStore: smallFiles, wrap: wrap}
 	disk.Record(false)
 	if err := r.start(crashDir); err != nil {
 		t.Fatal(err)
@@ -220,11 +220,11 @@ func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) jour
 	owner, ids := r.agents("acme", 5)
 	to := rules.OrgStream(owner)
 	words := func(n int) []byte { return append(bytes.Clone(garble), byte(n)) }
-	v = &crashVerdict{}
+	v = &crashResult{}
 	var judging sync.WaitGroup
 	judging.Go(func() {
 		for i := range disk.Images() {
-			v.add(i, inspectQuarantine(t, i, to, words, journals))
+			v.add(i, checkQuarantineImage(t, i, to, words, journals))
 		}
 	})
 	disk.Record(true)
@@ -244,10 +244,10 @@ func quarantineTrial(t *testing.T, journals int, wrap func(journal.Journal) jour
 	return v
 }
 
-// inspectQuarantine opens an image: each word that its speaker knows to be stored is
+// checkQuarantineImage opens an image: each word that its speaker knows to be stored is
 // either in the tray or in quarantine, and after a while in quarantine, as it was.
-func inspectQuarantine(t *testing.T, i crashtest.Image, to journal.Stream, words func(int) []byte, journals int) (faults []string) {
-	r := &testNode{t: t, journals: journals, clock: time.Now, journalClock: time.Now, entropy: parley.CountingEntropy(), fs: i.FS, tuneStore: small}
+func checkQuarantineImage(t *testing.T, i crashtest.Image, to journal.Stream, words func(int) []byte, journals int) (faults []string) {
+	r := &testNode{t: t, journals: journals, clock: time.Now, journalClock: time.Now, entropy: parley.CountingEntropy(), fs: i.FS, tuneStore: smallFiles}
 	look := func() (tray, quarantine [][]byte) {
 		v := r.store.View()
 		defer v.Close()
@@ -292,11 +292,11 @@ func inspectQuarantine(t *testing.T, i crashtest.Image, to journal.Stream, words
 	return faults
 }
 
-// strikingFirst strikes words from the tray in an entry of its own, before the entry
+// removeFirst strikes words from the tray in an entry of its own, before the entry
 // that keeps them.
-type strikingFirst struct{ journal.Journal }
+type removeFirst struct{ journal.Journal }
 
-func (j strikingFirst) Append(e *journal.Entry) {
+func (j removeFirst) Append(e *journal.Entry) {
 	if len(e.Handled) > 0 && len(e.Rows) > 0 {
 		j.Journal.Append(&journal.Entry{Slot: e.Slot, Stream: e.Stream, Activation: e.Activation, Expect: e.Expect, At: e.At, Handled: e.Handled})
 		e.Handled = nil
@@ -309,14 +309,14 @@ func (j strikingFirst) Append(e *journal.Entry) {
 // that cannot be decoded is in one place.
 func TestQuarantineSurvivesACrash(t *testing.T) {
 	for _, journals := range []int{1, 4} {
-		v := quarantineTrial(t, journals, nil)
-		if v.judge(t); v.tally.Distinct() < 10 {
+		v := crashWithQuarantine(t, journals, nil)
+		if v.check(t); v.tally.Distinct() < 10 {
 			t.Errorf("%v: too few", v.tally)
 		}
 	}
 	t.Run("control: struck out before it is kept", func(t *testing.T) {
-		unraced(t)
-		v := quarantineTrial(t, 1, func(j journal.Journal) journal.Journal { return strikingFirst{j} })
+		skipUnderRace(t)
+		v := crashWithQuarantine(t, 1, func(j journal.Journal) journal.Journal { return removeFirst{j} })
 		if !v.lost() {
 			t.Errorf("%v, and no loss was seen", v.tally)
 		}

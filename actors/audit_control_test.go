@@ -289,7 +289,7 @@ func swapPositions(x *tamperer) {
 // TestVerifyControls plants one fault after the other in files that are in order,
 // until every check has found something.
 func TestVerifyControls(t *testing.T) {
-	unraced(t)
+	skipUnderRace(t)
 	heard, ran := map[string]bool{}, 0
 	w := newFullStore(t, 1)
 	// One more message into a conversation, so that a feed has two of one.

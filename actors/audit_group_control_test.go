@@ -191,7 +191,7 @@ func (x *tamperer) repeatGroupEvent() {
 
 // TestVerifyGroupControls plants one fault after the other in what groups left.
 func TestVerifyGroupControls(t *testing.T) {
-	unraced(t)
+	skipUnderRace(t)
 	v := newGroupStore(t, 1)
 	v.first = v.fullStore.messages[0]
 	v.close()

@@ -55,7 +55,7 @@ func (r *testNode) verify() {
 // fullStore is a store that has everything in it that there is.
 type fullStore struct {
 	*testNode
-	clock    *manualClock
+	manual    *manualClock
 	owner    parley.OrgID
 	agents   []parley.AgentID
 	first    *record.Message // of a conversation of agents 0 and 1
@@ -64,9 +64,9 @@ type fullStore struct {
 
 // newFullStore runs a day's work.
 func newFullStore(t testing.TB, journals int) *fullStore {
-	w := &fullStore{clock: newManualClock(noon)}
+	w := &fullStore{manual: newManualClock(noon)}
 	began := time.Now()
-	w.testNode = newTestNode(t, withJournals(journals), withClock(w.clock.now), func(r *testNode) {
+	w.testNode = newTestNode(t, withJournals(journals), withClock(w.manual.now), func(r *testNode) {
 		r.journalClock = func() time.Time { return noon.Add(time.Since(began)) }
 	})
 	ctx := context.Background()
@@ -82,7 +82,7 @@ func newFullStore(t testing.TB, journals int) *fullStore {
 	must(w.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(1, "p"), SealedSeed: []byte("seed"), Force: true}))(t)
 	must(w.node.Orgs.AddCredential(ctx, w.owner, []byte("second")))(t)
 	for n := range 24 {
-		w.clock.advance(time.Minute)
+		w.manual.advance(time.Minute)
 		from, to := w.agents[n%4], w.agents[(n+1+n/8)%4]
 		p := must(w.send(direct(w.owner, from, to, fmt.Sprint("hello ", n), fmt.Sprint("key", n))))(t)
 		w.messages = append(w.messages, p.Message)
@@ -100,7 +100,7 @@ func newFullStore(t testing.TB, journals int) *fullStore {
 	must(w.node.Agents.Change(ctx, w.agents[4], agent.IssuePollToken{Hash: key(7, "new")}))(t)
 	must(w.node.Agents.Change(ctx, w.agents[5], agent.Revoke{}))(t)
 	eventually(t, "the agent is counted out", func() bool { return must(w.node.Orgs.Current(ctx, w.owner))(t).GetActiveAgents() == 5 })
-	w.clock.advance(24 * time.Hour)
+	w.manual.advance(24 * time.Hour)
 	must(w.send(direct(w.owner, w.agents[0], w.agents[1], "next day", "key0")))(t)
 	return w
 }

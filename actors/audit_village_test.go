@@ -21,9 +21,9 @@ type groupStore struct {
 
 // newGroupStore lives through what groups do.
 func newGroupStore(t *testing.T, journals int) *groupStore {
-	w := &fullStore{clock: newManualClock(noon)}
+	w := &fullStore{manual: newManualClock(noon)}
 	began := time.Now()
-	w.testNode = newTestNode(t, withJournals(journals), withClock(w.clock.now), func(r *testNode) {
+	w.testNode = newTestNode(t, withJournals(journals), withClock(w.manual.now), func(r *testNode) {
 		r.journalClock = func() time.Time { return noon.Add(time.Since(began)) }
 	})
 	w.owner = w.org("acme").Org.OrgID()
@@ -44,7 +44,7 @@ func newGroupStore(t *testing.T, journals int) *groupStore {
 
 func (v *groupStore) found(name string, founder parley.AgentID, policy group.Policy, public, isolated bool) *testGroup {
 	v.t.Helper()
-	v.clock.advance(time.Second)
+	v.manual.advance(time.Second)
 	made := must(v.node.Groups.Create(context.Background(), NewGroup{Key: name, Found: group.Found{
 		Org: v.owner, Founder: founder, Name: name, Policy: policy, VoteHours: 72, Public: public, Isolated: isolated,
 	}}))(v.t)
@@ -77,7 +77,7 @@ func (v *groupStore) enroll() {
 func (v *groupStore) converse() {
 	t, a := v.t, v.agents
 	say := func(c *testGroup, from parley.AgentID, text, key string) *record.Message {
-		v.clock.advance(time.Second)
+		v.manual.advance(time.Second)
 		return must(c.say(from, text, key))(t).Message
 	}
 	first := say(v.board, a[0], "one", "k1")

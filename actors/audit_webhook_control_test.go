@@ -72,7 +72,7 @@ var webhookNamesOfChecks = map[string]bool{
 }
 
 func TestVerifyWebhookControls(t *testing.T) {
-	unraced(t)
+	skipUnderRace(t)
 	at := newManualClock(noon)
 	h := newHookedAt(t, at)
 	h.say(3)
@@ -80,7 +80,7 @@ func TestVerifyWebhookControls(t *testing.T) {
 	h.post.say(codes(500))
 	h.say(2)
 	h.until("failures", func() bool { return len(h.jobs(webhook.Failed)) == 2 })
-	w := &fullStore{testNode: h.testNode, clock: at, owner: h.owner, agents: h.ids}
+	w := &fullStore{testNode: h.testNode, manual: at, owner: h.owner, agents: h.ids}
 	w.close()
 	heard := map[string]bool{}
 	whole := plantAll(t, w, webhookControls, heard) == len(webhookControls)

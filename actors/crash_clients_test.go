@@ -22,12 +22,12 @@ import (
 
 // client does one thing after another.
 type client struct {
-	*crashWorld
+	*workload
 	rng    *rand.Rand
 	number int
 }
 
-func (c *client) node() *Node { return c.r.node }
+func (c *client) node() *Node { return c.running.node }
 
 // pick draws one of a set that grows; false while it is empty.
 func pick[T any](c *client, from *[]T) (one T, ok bool) {
@@ -40,24 +40,24 @@ func pick[T any](c *client, from *[]T) (one T, ok bool) {
 }
 
 // note adds to what was asked for.
-func note[T any](w *crashWorld, to *[]T, x T) {
+func note[T any](w *workload, to *[]T, x T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	*to = append(*to, x)
 }
 
-// issue asks for a challenge.
-func (c *client) issue(slug string, difficulty int) (one *registration.Challenge, ok bool) {
+// requestChallenge asks for a challenge.
+func (c *client) requestChallenge(slug string, difficulty int) (one *registration.Challenge, ok bool) {
 	one, err := challengeFor(c.node(), slug, fmt.Sprint("challenge ", c.next()), difficulty, time.Hour)
 	switch {
 	case !c.answered(err, registration.ErrSlugTaken):
 		return nil, false
 	case err != nil:
-		c.tell(func(k *knowledge) { k.slug(slug, parley.OrgID{}) })
+		c.claim(func(k *knownFacts) { k.slug(slug, parley.OrgID{}) })
 		return nil, false
 	}
 	one.OrgName = "v0"
-	note(c.crashWorld, &c.challenges, one)
+	note(c.workload, &c.challenges, one)
 	return one, true
 }
 
@@ -67,14 +67,14 @@ func (c *client) solve(one *registration.Challenge, slug string) {
 	switch {
 	case !c.answered(err, registration.ErrSlugTaken, registration.ErrUsed, registration.ErrPowWrong):
 	case errors.Is(err, registration.ErrSlugTaken):
-		c.tell(func(k *knowledge) { k.slug(slug, parley.OrgID{}) })
+		c.claim(func(k *knownFacts) { k.slug(slug, parley.OrgID{}) })
 	case errors.Is(err, registration.ErrUsed):
-		c.tell(func(k *knowledge) { k.used[one.GetText()] = parley.OrgID{} })
+		c.claim(func(k *knownFacts) { k.used[one.GetText()] = parley.OrgID{} })
 	case errors.Is(err, registration.ErrPowWrong): // counted in memory, and not here
 	default:
 		owner := made.Org.OrgID()
-		note(c.crashWorld, &c.orgs, owner)
-		c.tell(func(k *knowledge) {
+		note(c.workload, &c.orgs, owner)
+		c.claim(func(k *knownFacts) {
 			k.slug(slug, owner)
 			k.org(owner).clients[made.ClientID] = false
 			k.used[one.GetText()] = owner
@@ -82,9 +82,9 @@ func (c *client) solve(one *registration.Challenge, slug string) {
 	}
 }
 
-// meetRefusals provokes every refusal once, and repeats a key, so that no test
+// provokeRefusals provokes every refusal once, and repeats a key, so that no test
 // has to wait until random clients do. It runs before other clients begin.
-func (c *client) meetRefusals() {
+func (c *client) provokeRefusals() {
 	c.register("contested") // a wrong proof of work, a taken slug, a used challenge
 	if len(c.orgs) == 0 {
 		return // the outcome is unknown
@@ -96,7 +96,7 @@ func (c *client) meetRefusals() {
 	if len(c.active) < 3 {
 		return
 	}
-	c.opens() // and repeats
+	c.sendTwice() // and repeats
 	if len(c.pool) > 0 {
 		c.moveTo(c.pool[0], "completed")
 		c.moveTo(c.pool[0], "open") // a completed conversation stays so
@@ -105,21 +105,21 @@ func (c *client) meetRefusals() {
 	beyond, limit := direct(owner, alice, bob, "0:beyond the quota", ""), 1
 	beyond.DayLimit = &limit
 	c.post(beyond)
-	c.alter(2, agent.Revoke{}, func(s *agent.State) { s.RevokedMs, s.PollTokenHash = 1, nil })
+	c.changeAgent(2, agent.Revoke{}, func(s *agent.State) { s.RevokedMs, s.PollTokenHash = 1, nil })
 	c.post(direct(owner, alice, carol, "0:to nobody", ""))
 }
 
 // register asks for a slug twice, solves both at once, and then once more.
 func (c *client) register(slug string) {
-	note(c.crashWorld, &c.slugs, slug)
-	if hard, ok := c.issue(slug, 250); ok {
+	note(c.workload, &c.slugs, slug)
+	if hard, ok := c.requestChallenge(slug, 250); ok {
 		c.solve(hard, slug)
 		c.solve(hard, slug)
 	}
 	var solving sync.WaitGroup
 	var issued []*registration.Challenge
 	for range 2 {
-		if id, ok := c.issue(slug, 0); ok {
+		if id, ok := c.requestChallenge(slug, 0); ok {
 			issued = append(issued, id)
 			solving.Go(func() { c.solve(id, slug) })
 		}
@@ -145,21 +145,21 @@ func (c *client) administer() {
 	case draw == 10:
 		c.rename(owner)
 	default:
-		c.lookAtOrg(owner)
+		c.readOrg(owner)
 	}
 }
 
 // create makes an agent, unless its name is taken.
 func (c *client) create(owner parley.OrgID, name string) {
 	full := fullName{owner, name}
-	note(c.crashWorld, &c.names, full)
+	note(c.workload, &c.names, full)
 	ask := agent.Create{OrgID: owner, Name: name, HumanOversight: true}
 	ask.SigningKey, ask.EncryptionKey, ask.PollTokenHash = full.key(1), full.key(2), full.key(3)
 	made, err := c.node().Agents.Create(context.Background(), NewAgent{Create: ask})
 	switch {
 	case !c.answered(err, org.ErrNameTaken):
 	case err != nil:
-		c.tell(func(k *knowledge) { k.name(full, parley.AgentID{}) })
+		c.claim(func(k *knownFacts) { k.name(full, parley.AgentID{}) })
 	default:
 		id := made.AgentID()
 		a := &crashAgent{id: id, owner: owner, name: name, versions: []string{fingerprint(made)}}
@@ -167,7 +167,7 @@ func (c *client) create(owner parley.OrgID, name string) {
 		c.agents[id] = a
 		c.active = append(c.active, a)
 		c.mu.Unlock()
-		c.tell(func(k *knowledge) { k.name(full, id); k.agent(id, 0) })
+		c.claim(func(k *knownFacts) { k.name(full, id); k.agent(id, 0) })
 	}
 }
 
@@ -236,7 +236,7 @@ func (c *client) changeOne(a *crashAgent, state, want *agent.State, command agen
 		return nil
 	case err != nil:
 		if errors.Is(err, agent.ErrRevoked) {
-			c.tell(func(k *knowledge) { k.revoked[a.id] = true })
+			c.claim(func(k *knownFacts) { k.revoked[a.id] = true })
 		}
 		return nil
 	}
@@ -250,9 +250,9 @@ func (c *client) credentials(owner parley.OrgID) {
 	if !c.answered(err) {
 		return
 	}
-	c.tell(func(k *knowledge) { k.org(owner).clients[client] = false })
+	c.claim(func(k *knownFacts) { k.org(owner).clients[client] = false })
 	if c.rng.IntN(2) == 0 && c.answered(c.node().Orgs.RevokeCredential(context.Background(), owner, client)) {
-		c.tell(func(k *knowledge) { k.org(owner).clients[client] = true })
+		c.claim(func(k *knownFacts) { k.org(owner).clients[client] = true })
 	}
 }
 
@@ -269,7 +269,7 @@ func (c *client) rename(owner parley.OrgID) {
 	}
 }
 
-func (c *client) lookAtOrg(owner parley.OrgID) {
+func (c *client) readOrg(owner parley.OrgID) {
 	now, err := c.node().Orgs.Current(context.Background(), owner)
 	if c.answered(err) {
 		c.sawOrg(now)
@@ -277,7 +277,7 @@ func (c *client) lookAtOrg(owner parley.OrgID) {
 	c.answered(c.node().Agents.Each(context.Background(), owner, func(a *agent.State) bool { c.sawAgent(a); return true }))
 	used, err := c.node().Orgs.Used(context.Background(), owner)
 	if c.answered(err) {
-		c.tell(func(k *knowledge) { k.org(owner).used = max(k.org(owner).used, used) })
+		c.claim(func(k *knownFacts) { k.org(owner).used = max(k.org(owner).used, used) })
 	}
 }
 
@@ -292,7 +292,7 @@ func (c *client) sawOrg(now *org.State) {
 	for _, x := range now.GetCredentials() {
 		clients[x.Client()] = !x.Live()
 	}
-	c.tell(func(k *knowledge) {
+	c.claim(func(k *knownFacts) {
 		o := k.org(id)
 		for client, gone := range clients {
 			o.clients[client] = o.clients[client] || gone
@@ -301,8 +301,8 @@ func (c *client) sawOrg(now *org.State) {
 	})
 }
 
-// talk sends, answers, moves and repeats.
-func (c *client) talk() {
+// converse sends, answers, moves and repeats.
+func (c *client) converse() {
 	original, ok := pick(c, &c.pool)
 	switch draw := c.rng.IntN(12); {
 	case !ok || draw < 4:
@@ -343,7 +343,7 @@ func (c *client) outOfQuota(owner parley.OrgID, err error) {
 	refusal := (*parley.Refusal)(nil)
 	if errors.As(err, &refusal) {
 		used := int64(refusal.Extra["used"].(int))
-		c.tell(func(k *knowledge) { k.org(owner).used = max(k.org(owner).used, used) })
+		c.claim(func(k *knownFacts) { k.org(owner).used = max(k.org(owner).used, used) })
 	}
 }
 
@@ -358,7 +358,7 @@ func (c *client) send() {
 	s.ToOrg, s.DayLimit = to.owner, dayLimit(from.owner)
 	if c.rng.IntN(2) == 0 {
 		s.Key = fmt.Sprint("k", n)
-		note(c.crashWorld, &c.attempts, attempt{attemptKey: attemptKey{from: s.From, key: s.Key}, send: s})
+		note(c.workload, &c.attempts, attempt{attemptKey: attemptKey{from: s.From, key: s.Key}, send: s})
 	}
 	c.post(s)
 }
@@ -380,9 +380,9 @@ func (c *client) post(s DirectSend) {
 	case errors.Is(err, agent.ErrRecipientRevoked), errors.Is(err, agent.ErrIncomingPolicy):
 		c.sawAgent(to)
 	case errors.Is(err, agent.ErrSenderRevoked):
-		c.tell(func(k *knowledge) { k.revoked[s.From] = true })
+		c.claim(func(k *knownFacts) { k.revoked[s.From] = true })
 	case err != nil:
-		c.tell(func(k *knowledge) { k.key(attemptKey{from: s.From, key: s.Key}, parley.MessageID{}) })
+		c.claim(func(k *knownFacts) { k.key(attemptKey{from: s.From, key: s.Key}, parley.MessageID{}) })
 	default:
 		c.posted(p, attemptKey{from: s.From, key: s.Key})
 	}
@@ -395,12 +395,12 @@ func (c *client) posted(p Posted, a attemptKey) {
 		c.answers["repeated"]++
 		c.mu.Unlock()
 	} else {
-		note(c.crashWorld, &c.pool, p.Message)
+		note(c.workload, &c.pool, p.Message)
 	}
-	c.saw(query.Message{Record: p.Message, Receipts: p.Receipts})
+	c.sawMessages(query.Message{Record: p.Message, Receipts: p.Receipts})
 	if a.key != "" {
 		id := p.Message.MessageID()
-		c.tell(func(k *knowledge) { k.key(a, id) })
+		c.claim(func(k *knownFacts) { k.key(a, id) })
 	}
 }
 
@@ -411,7 +411,7 @@ func (c *client) answer(original *record.Message) {
 	r.ToOrg, r.DayLimit = original.SenderOrg(), dayLimit(r.FromOrg)
 	if c.rng.IntN(2) == 0 {
 		r.Key = fmt.Sprint("k", n)
-		note(c.crashWorld, &c.attempts, attempt{attemptKey: attemptKey{r.From, r.Conversation, r.Key}, reply: r})
+		note(c.workload, &c.attempts, attempt{attemptKey: attemptKey{r.From, r.Conversation, r.Key}, reply: r})
 	}
 	c.reply(r)
 }
@@ -422,7 +422,7 @@ func (c *client) reply(r ReplyTo) {
 	if !c.answered(err) {
 		return
 	}
-	c.saw(mine)
+	c.sawMessages(mine)
 	to, err := c.node().Agents.Get(ctx, r.To)
 	if !c.answered(err) {
 		return
@@ -437,14 +437,14 @@ func (c *client) reply(r ReplyTo) {
 	case errors.Is(err, conversation.ErrRecipientRevoked):
 		c.sawAgent(to)
 	case errors.Is(err, conversation.ErrClosed) && errors.As(err, &closed):
-		c.tell(func(k *knowledge) { k.status(r.Conversation, closed.Extra["current_status"].(string)) })
+		c.claim(func(k *knownFacts) { k.status(r.Conversation, closed.Extra["current_status"].(string)) })
 	case err != nil:
-		c.tell(func(k *knowledge) { k.key(attemptKey{r.From, r.Conversation, r.Key}, parley.MessageID{}) })
+		c.claim(func(k *knownFacts) { k.key(attemptKey{r.From, r.Conversation, r.Key}, parley.MessageID{}) })
 	default:
 		c.posted(p, attemptKey{r.From, r.Conversation, r.Key})
 		if r.Reads && !p.Repeated {
 			mine.Receipts = journal.Receipts{TransferredAt: p.Message.CreatedAt().UnixMilli() + 1, ReadAt: p.Message.CreatedAt().UnixMilli() + 1}
-			c.saw(mine)
+			c.sawMessages(mine)
 		}
 	}
 }
@@ -466,10 +466,10 @@ func (c *client) moveTo(m *record.Message, word string) {
 	switch {
 	case !c.answered(err, conversation.ErrInvalidTransition):
 	case errors.As(err, &refusal):
-		c.tell(func(k *knowledge) { k.status(change.Conversation, refusal.Extra["current_status"].(string)) })
+		c.claim(func(k *knownFacts) { k.status(change.Conversation, refusal.Extra["current_status"].(string)) })
 	default:
 		c.sawState(s)
-		c.tell(func(k *knowledge) { k.talk(change.Conversation).reasons[change.Reason] = true })
+		c.claim(func(k *knownFacts) { k.conversation(change.Conversation).reasons[change.Reason] = true })
 	}
 }
 

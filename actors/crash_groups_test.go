@@ -20,15 +20,15 @@ import (
 // noticeType is that of messages that tell of an invitation: they use no quota.
 const noticeType = "svc.v1.group_invite"
 
-// crashGroups are the groups of a world.
-type crashGroups struct {
-	clubs    []*crashClub
-	requests []filedRequest
-	heardAll []*record.Message // broadcasts that were answered
+// workloadGroups are the groups of a world.
+type workloadGroups struct {
+	groups     []*crashGroup
+	requests   []filedRequest
+	broadcasts []*record.Message // broadcasts that were answered
 }
 
-// crashClub is a group that was answered.
-type crashClub struct {
+// crashGroup is a group that was answered.
+type crashGroup struct {
 	id      parley.GroupID
 	owner   parley.OrgID
 	name    string
@@ -36,23 +36,23 @@ type crashClub struct {
 }
 
 type filedRequest struct {
-	in *crashClub
+	in *crashGroup
 	id parley.JoinRequestID
 }
 
 // place is an agent in a group.
-type placeIn struct {
+type membership struct {
 	group parley.GroupID
 	agent parley.AgentID
 }
 
 // knownGroups are what clients have been told of groups.
 type knownGroups struct {
-	groups map[parley.GroupID]*crashClub
-	// deeds counts what was asked for of each place, and answers what was answered:
+	groups map[parley.GroupID]*crashGroup
+	// requests counts what was asked for of each place, and answers what was answered:
 	// where they are equal, in says whether the agent is a member.
-	deeds, answers map[placeIn]int
-	in             map[placeIn]bool
+	requests, answers map[membership]int
+	in                map[membership]bool
 	// broadcasts and how many copies they have.
 	broadcasts map[parley.MessageID]int
 	settled    map[parley.JoinRequestID]parley.GroupID
@@ -60,7 +60,7 @@ type knownGroups struct {
 
 func newKnownGroups() knownGroups {
 	return knownGroups{
-		groups: map[parley.GroupID]*crashClub{}, deeds: map[placeIn]int{}, answers: map[placeIn]int{}, in: map[placeIn]bool{},
+		groups: map[parley.GroupID]*crashGroup{}, requests: map[membership]int{}, answers: map[membership]int{}, in: map[membership]bool{},
 		broadcasts: map[parley.MessageID]int{}, settled: map[parley.JoinRequestID]parley.GroupID{},
 	}
 }
@@ -74,9 +74,9 @@ var groupRefusals = []error{
 	conversation.ErrClosed, conversation.ErrRecipientRevoked, conversation.ErrRoleNotAllowed, conversation.ErrInvalidTransition, parley.ErrNotFound,
 }
 
-// gather does what groups and their members do.
-func (c *client) gather() {
-	g, ok := pick(c, &c.clubs)
+// useGroups does what groups and their members do.
+func (c *client) useGroups() {
+	g, ok := pick(c, &c.groups)
 	a, some := pick(c, &c.active)
 	if !some {
 		return
@@ -84,55 +84,55 @@ func (c *client) gather() {
 	switch draw := c.rng.IntN(14); {
 	case !ok || draw == 0:
 		policy := []group.Policy{group.Open, group.Open, group.Majority, group.Closed}[c.rng.IntN(4)]
-		c.convene(fmt.Sprint("group", c.next()), a, policy, c.rng.IntN(4) == 0)
+		c.createGroup(fmt.Sprint("group", c.next()), a, policy, c.rng.IntN(4) == 0)
 	case draw < 5:
-		c.enter(g, a)
+		c.join(g, a)
 	case draw == 5:
-		c.ask(g, a)
+		c.invite(g, a)
 	case draw < 8:
-		c.cast()
+		c.vote()
 	case draw == 8:
 		c.leave(g, a)
 	case draw < 12:
-		c.speakIn(g)
+		c.broadcast(g)
 	default:
-		c.answerAll()
+		c.replyToCopy()
 	}
 }
 
-// convene makes a group.
-func (c *client) convene(name string, founder *crashAgent, policy group.Policy, isolated bool) *crashClub {
+// createGroup makes a group.
+func (c *client) createGroup(name string, founder *crashAgent, policy group.Policy, isolated bool) *crashGroup {
 	made, err := c.node().Groups.Create(context.Background(), NewGroup{Found: group.Found{
 		Org: founder.owner, Founder: founder.id, Name: name, Policy: policy, VoteHours: 72, Isolated: isolated, Public: isolated,
 	}})
 	if !c.answered(err, groupRefusals...) || err != nil {
 		return nil
 	}
-	g := &crashClub{made.ID, founder.owner, name, founder}
-	note(c.crashWorld, &c.clubs, g)
-	c.tell(func(k *knowledge) { k.groups[g.id] = g })
+	g := &crashGroup{made.ID, founder.owner, name, founder}
+	note(c.workload, &c.groups, g)
+	c.claim(func(k *knownFacts) { k.groups[g.id] = g })
 	return g
 }
 
-// enter joins. One client alone moves each agent in and out.
-func (c *client) enter(g *crashClub, a *crashAgent) {
+// join joins. One client alone moves each agent in and out.
+func (c *client) join(g *crashGroup, a *crashAgent) {
 	if int(a.id[15])%2 != c.number%2 || a == g.founder {
 		return
 	}
-	at := placeIn{g.id, a.id}
-	c.tell(func(k *knowledge) { k.deeds[at]++ })
+	at := membership{g.id, a.id}
+	c.claim(func(k *knownFacts) { k.requests[at]++ })
 	joined, err := c.node().Groups.Join(context.Background(), g.id, group.Join{Agent: a.id, Org: a.owner})
 	switch {
 	case !c.answered(err, groupRefusals...):
 	case joined.Member != nil && err == nil, errors.Is(err, group.ErrAlreadyMember):
-		c.tell(func(k *knowledge) { k.answers[at]++; k.in[at] = true })
+		c.claim(func(k *knownFacts) { k.answers[at]++; k.in[at] = true })
 	case joined.Request != nil:
-		note(c.crashWorld, &c.requests, filedRequest{g, joined.Request.RequestID()})
+		note(c.workload, &c.requests, filedRequest{g, joined.Request.RequestID()})
 	}
 }
 
-// ask invites.
-func (c *client) ask(g *crashClub, a *crashAgent) {
+// invite invites.
+func (c *client) invite(g *crashGroup, a *crashAgent) {
 	r, err := c.node().Groups.Invite(context.Background(), g.id, Invitation{
 		Invite: group.Invite{By: group.Caller{Org: g.owner, Agent: g.founder.id}, Agent: a.id},
 		Notice: func(r *group.Request) Content {
@@ -140,12 +140,12 @@ func (c *client) ask(g *crashClub, a *crashAgent) {
 		},
 	})
 	if c.answered(err, groupRefusals...) && r != nil {
-		note(c.crashWorld, &c.requests, filedRequest{g, r.RequestID()})
+		note(c.workload, &c.requests, filedRequest{g, r.RequestID()})
 	}
 }
 
-// cast votes.
-func (c *client) cast() {
+// vote votes.
+func (c *client) vote() {
 	f, ok := pick(c, &c.requests)
 	if !ok {
 		return
@@ -154,25 +154,25 @@ func (c *client) cast() {
 		Request: f.id, By: group.Caller{Org: f.in.owner, Agent: f.in.founder.id}, Approve: c.rng.IntN(4) > 0,
 	})
 	if c.answered(err, groupRefusals...) && err == nil && v.Request.GetResolvedMs() != 0 {
-		c.tell(func(k *knowledge) { k.settled[f.id] = f.in.id })
+		c.claim(func(k *knownFacts) { k.settled[f.id] = f.in.id })
 	}
 }
 
 // leave has an agent leave.
-func (c *client) leave(g *crashClub, a *crashAgent) {
+func (c *client) leave(g *crashGroup, a *crashAgent) {
 	if int(a.id[15])%2 != c.number%2 || a == g.founder {
 		return
 	}
-	at := placeIn{g.id, a.id}
-	c.tell(func(k *knowledge) { k.deeds[at]++ })
+	at := membership{g.id, a.id}
+	c.claim(func(k *knownFacts) { k.requests[at]++ })
 	err := c.node().Groups.RemoveMember(context.Background(), g.id, group.Remove{Agent: a.id, By: group.Caller{Org: a.owner, Agent: a.id}})
 	if c.answered(err, groupRefusals...) && (err == nil || errors.Is(err, group.ErrUnknownMember)) {
-		c.tell(func(k *knowledge) { k.answers[at]++; k.in[at] = false })
+		c.claim(func(k *knownFacts) { k.answers[at]++; k.in[at] = false })
 	}
 }
 
-// speakIn broadcasts, and now and then says the same again.
-func (c *client) speakIn(g *crashClub) {
+// broadcast broadcasts, and now and then says the same again.
+func (c *client) broadcast(g *crashGroup) {
 	s := GroupSend{
 		Content: Content{Type: "svc.v1.dm", Rendered: []byte(c.text(c.next())), FromOrg: g.owner, DayLimit: dayLimit(g.owner)},
 		Group:   g.id, From: g.founder.id,
@@ -181,23 +181,23 @@ func (c *client) speakIn(g *crashClub) {
 		s.Key = fmt.Sprint("g", c.next())
 	}
 	for range 1 + c.rng.IntN(2) {
-		c.spread(s)
+		c.sendToGroup(s)
 	}
 }
 
-func (c *client) spread(s GroupSend) {
+func (c *client) sendToGroup(s GroupSend) {
 	p, err := c.node().Messages.Broadcast(context.Background(), s)
 	switch {
 	case !c.answered(err, groupRefusals...):
 	case errors.Is(err, parley.ErrQuotaExceeded):
 		c.outOfQuota(s.FromOrg, err)
 	case err == nil:
-		c.saw(query.Message{Record: p.Message, Receipts: p.Receipts})
+		c.sawMessages(query.Message{Record: p.Message, Receipts: p.Receipts})
 		if !p.Repeated {
-			note(c.crashWorld, &c.heardAll, p.Message)
+			note(c.workload, &c.broadcasts, p.Message)
 		}
 		id, n := p.Message.MessageID().Broadcast(), int(p.Message.GetRecipients())
-		c.tell(func(k *knowledge) {
+		c.claim(func(k *knownFacts) {
 			if had := k.broadcasts[id]; had != 0 && had != n {
 				k.fault("broadcast %s was said to have %d copies and %d", id, had, n)
 			}
@@ -206,9 +206,9 @@ func (c *client) spread(s GroupSend) {
 	}
 }
 
-// answerAll replies to a copy of a broadcast, or moves its conversation.
-func (c *client) answerAll() {
-	m, ok := pick(c, &c.heardAll)
+// replyToCopy replies to a copy of a broadcast, or moves its conversation.
+func (c *client) replyToCopy() {
+	m, ok := pick(c, &c.broadcasts)
 	if !ok {
 		return
 	}
@@ -235,23 +235,23 @@ func (c *client) answerAll() {
 		c.outOfQuota(r.FromOrg, err)
 	}
 	if c.answered(err, groupRefusals...) && err == nil {
-		c.saw(query.Message{Record: p.Message, Receipts: p.Receipts})
+		c.sawMessages(query.Message{Record: p.Message, Receipts: p.Receipts})
 	}
 }
 
-// calm waits until every word is heard.
-func (x *crashSight) calm() {
+// awaitQueues waits until every word is heard.
+func (x *imageCheck) awaitQueues() {
 	x.eventually("all words are heard", func() bool {
-		archive, still := x.r.store.Archive(), true
+		archive, still := x.node.store.Archive(), true
 		err := archive.Underway(func(journal.Effect) error { still = false; return nil })
 		heard := archive.Queues(func(journal.Stream, []byte) error { still = false; return nil })
 		return errors.Join(err, heard, archive.Close()) == nil && still
 	})
 }
 
-// groupsAgree: what was answered of groups is so, every broadcast has all of its
+// checkGroups: what was answered of groups is so, every broadcast has all of its
 // copies once, and groups and agents agree on who is in.
-func (x *crashSight) groupsAgree() {
+func (x *imageCheck) checkGroups() {
 	ctx := context.Background()
 	copies, readers := map[parley.MessageID]int{}, map[parley.MessageID]map[parley.AgentID]bool{}
 	wanted := map[parley.MessageID]int{}
@@ -266,7 +266,7 @@ func (x *crashSight) groupsAgree() {
 		readers[b][m.Record.Recipient()] = true
 		wanted[b] = int(m.Record.GetRecipients())
 	}
-	for id, n := range x.k.broadcasts {
+	for id, n := range x.known.broadcasts {
 		if wanted[id] != n {
 			x.fault("lost: broadcast %s went to %d, and there are %d copies", id, n, copies[id])
 		}
@@ -276,22 +276,22 @@ func (x *crashSight) groupsAgree() {
 			x.fault("half: broadcast %s went to %d, there are %d copies to %d agents", id, n, copies[id], len(readers[id]))
 		}
 	}
-	for id, g := range x.k.groups {
-		if found, err := x.r.node.Groups.ByName(ctx, g.owner, g.name); err != nil || found != id {
+	for id, g := range x.known.groups {
+		if found, err := x.node.node.Groups.ByName(ctx, g.owner, g.name); err != nil || found != id {
 			x.fault("lost: the name %s was of group %s and is of %s (%v)", g.name, id, found, err)
 		}
-		x.groupAgrees(id)
+		x.checkGroup(id)
 	}
-	for id, in := range x.k.settled {
-		if _, err := x.r.node.Groups.SettledRequest(ctx, in, id); err != nil {
+	for id, in := range x.known.settled {
+		if _, err := x.node.node.Groups.SettledRequest(ctx, in, id); err != nil {
 			x.fault("lost: request %s was settled (%v)", id, err)
 		}
 	}
 }
 
-func (x *crashSight) groupAgrees(id parley.GroupID) {
+func (x *imageCheck) checkGroup(id parley.GroupID) {
 	over := false
-	members, err := ReadGroup(context.Background(), x.r.node.Groups, id, func(s *group.State, _ time.Time) (ids []parley.AgentID) {
+	members, err := ReadGroup(context.Background(), x.node.node.Groups, id, func(s *group.State, _ time.Time) (ids []parley.AgentID) {
 		if over = s.Deleted(); !over {
 			for _, m := range s.Members() {
 				ids = append(ids, m.Agent)
@@ -299,19 +299,19 @@ func (x *crashSight) groupAgrees(id parley.GroupID) {
 		}
 		return ids
 	})
-	if !x.check(err, "lost: group %s", id) {
+	if !x.noError(err, "lost: group %s", id) {
 		return
 	}
 	for of, a := range x.agents {
-		member, at := slices.Contains(members, of), placeIn{id, of}
+		member, at := slices.Contains(members, of), membership{id, of}
 		if member != a.In(id) {
 			x.fault("half: agent %s is a member of group %s: %v, and believes to be: %v", of, id, member, a.In(id))
 		}
 		if a.Confined() && len(a.GetGroups()) > 1 {
 			x.fault("half: agent %s is in an isolated group and in others", of)
 		}
-		if !over && !a.Revoked() && x.k.answers[at] > 0 && x.k.answers[at] == x.k.deeds[at] && x.k.in[at] != member {
-			x.fault("lost: agent %s was said to be in group %s: %v, and is: %v", of, id, x.k.in[at], member)
+		if !over && !a.Revoked() && x.known.answers[at] > 0 && x.known.answers[at] == x.known.requests[at] && x.known.in[at] != member {
+			x.fault("lost: agent %s was said to be in group %s: %v, and is: %v", of, id, x.known.in[at], member)
 		}
 	}
 }

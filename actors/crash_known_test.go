@@ -11,11 +11,11 @@ import (
 	"parley/journal"
 )
 
-// assurance is something that an answer said and that no crash may take back.
-type assurance func(*knowledge)
+// claim is something that an answer said and that no crash may take back.
+type claim func(*knownFacts)
 
-// knowledge is what clients have been told, folded from claims. A assurance only adds.
-type knowledge struct {
+// knownFacts is what clients have been told, folded from claims. A assurance only adds.
+type knownFacts struct {
 	// slugs and names are taken by these; the zero id is somebody.
 	slugs map[string]parley.OrgID
 	names map[fullName]parley.AgentID
@@ -23,10 +23,10 @@ type knowledge struct {
 	// used challenges made these; the zero id is somebody.
 	used map[string]parley.OrgID
 	// agents have at least the version of that number, see crashAgent.
-	agents   map[parley.AgentID]int
-	revoked  map[parley.AgentID]bool
-	messages map[parley.MessageID]*knownMessage
-	talks    map[parley.ConversationID]*knownTalk
+	agents        map[parley.AgentID]int
+	revoked       map[parley.AgentID]bool
+	messages      map[parley.MessageID]*knownMessage
+	conversations map[parley.ConversationID]*knownConversation
 	// feeds are shown from the first entry on, without a gap.
 	feeds map[parley.AgentID][]journal.FeedEntry
 	// counted are the messages that a poll has told of.
@@ -51,11 +51,11 @@ type knownOrg struct {
 type knownMessage struct {
 	record   *record.Message
 	position uint64
-	// marks as the recipient sees them, sent as the conversation does.
-	marks, sent journal.Receipts
+	// receipts as the recipient sees them, sent as the conversation does.
+	receipts, sent journal.Receipts
 }
 
-type knownTalk struct {
+type knownConversation struct {
 	// rows are those shown from the first on.
 	rows     []parley.MessageID
 	messages int64
@@ -65,22 +65,22 @@ type knownTalk struct {
 	end string
 }
 
-func newKnowledge() *knowledge {
-	return &knowledge{
+func newKnownFacts() *knownFacts {
+	return &knownFacts{
 		slugs: map[string]parley.OrgID{}, names: map[fullName]parley.AgentID{}, orgs: map[parley.OrgID]*knownOrg{},
 		used: map[string]parley.OrgID{}, agents: map[parley.AgentID]int{},
 		revoked:  map[parley.AgentID]bool{},
-		messages: map[parley.MessageID]*knownMessage{}, talks: map[parley.ConversationID]*knownTalk{},
+		messages: map[parley.MessageID]*knownMessage{}, conversations: map[parley.ConversationID]*knownConversation{},
 		feeds: map[parley.AgentID][]journal.FeedEntry{}, counted: map[parley.AgentID]int{}, keys: map[attemptKey]parley.MessageID{},
 		knownGroups: newKnownGroups(),
 	}
 }
 
-func (k *knowledge) fault(format string, args ...any) {
+func (k *knownFacts) fault(format string, args ...any) {
 	k.faults = append(k.faults, fmt.Sprintf(format, args...))
 }
 
-func (k *knowledge) org(id parley.OrgID) *knownOrg {
+func (k *knownFacts) org(id parley.OrgID) *knownOrg {
 	o := k.orgs[id]
 	if o == nil {
 		o = &knownOrg{clients: map[parley.ClientID]bool{}}
@@ -89,17 +89,17 @@ func (k *knowledge) org(id parley.OrgID) *knownOrg {
 	return o
 }
 
-func (k *knowledge) talk(id parley.ConversationID) *knownTalk {
-	x := k.talks[id]
+func (k *knownFacts) conversation(id parley.ConversationID) *knownConversation {
+	x := k.conversations[id]
 	if x == nil {
-		x = &knownTalk{words: map[string]bool{}, reasons: map[string]bool{}}
-		k.talks[id] = x
+		x = &knownConversation{words: map[string]bool{}, reasons: map[string]bool{}}
+		k.conversations[id] = x
 	}
 	return x
 }
 
 // slug is taken, by id unless that is zero.
-func (k *knowledge) slug(slug string, id parley.OrgID) {
+func (k *knownFacts) slug(slug string, id parley.OrgID) {
 	had := k.slugs[slug]
 	if !had.Zero() && !id.Zero() && had != id {
 		k.fault("the slug %s was given to two", slug)
@@ -110,7 +110,7 @@ func (k *knowledge) slug(slug string, id parley.OrgID) {
 }
 
 // name is taken, by id unless that is zero.
-func (k *knowledge) name(n fullName, id parley.AgentID) {
+func (k *knownFacts) name(n fullName, id parley.AgentID) {
 	had := k.names[n]
 	if !had.Zero() && !id.Zero() && had != id {
 		k.fault("the name %s was given to two", n.name)
@@ -120,16 +120,16 @@ func (k *knowledge) name(n fullName, id parley.AgentID) {
 	}
 }
 
-func (k *knowledge) agent(id parley.AgentID, version int) { k.agents[id] = max(k.agents[id], version) }
+func (k *knownFacts) agent(id parley.AgentID, version int) { k.agents[id] = max(k.agents[id], version) }
 
 // message was shown, with its place in its recipient's feed (0: not told) and marks.
-func (k *knowledge) message(m query.Message) {
+func (k *knownFacts) message(m query.Message) {
 	id := m.Record.MessageID()
 	had := k.messages[id]
 	if had == nil {
 		had = &knownMessage{record: m.Record}
 		k.messages[id] = had
-		k.talk(m.Record.Conversation())
+		k.conversation(m.Record.Conversation())
 	}
 	if string(had.record.GetContent()) != string(m.Record.GetContent()) {
 		k.fault("message %s was shown as %.20q and as %.20q", id, had.record.GetContent(), m.Record.GetContent())
@@ -140,11 +140,11 @@ func (k *knowledge) message(m query.Message) {
 		}
 		had.position = m.Position
 	}
-	had.marks = earliest(had.marks, m.Receipts)
+	had.receipts = earliest(had.receipts, m.Receipts)
 }
 
 // sent: the marks of a message that was shown, as its conversation has them.
-func (k *knowledge) sent(m query.Message) {
+func (k *knownFacts) sent(m query.Message) {
 	had := k.messages[m.Record.MessageID()]
 	had.sent = earliest(had.sent, m.Receipts)
 }
@@ -162,7 +162,7 @@ func earlier(a, b int64) int64 {
 }
 
 // key has made a message, or, if id is zero, some message.
-func (k *knowledge) key(a attemptKey, id parley.MessageID) {
+func (k *knownFacts) key(a attemptKey, id parley.MessageID) {
 	had := k.keys[a]
 	if !had.Zero() && !id.Zero() && had != id {
 		k.fault("the key %v has made two messages", a)
@@ -173,15 +173,15 @@ func (k *knowledge) key(a attemptKey, id parley.MessageID) {
 }
 
 // State of a conversation was shown.
-func (k *knowledge) state(s *conversation.State) {
-	x := k.talk(s.ConversationID())
+func (k *knownFacts) state(s *conversation.State) {
+	x := k.conversation(s.ConversationID())
 	x.messages = max(x.messages, s.GetMessages())
 	k.status(s.ConversationID(), s.GetStatus().String())
 }
 
 // status of a conversation was shown, in an answer or a refusal.
-func (k *knowledge) status(id parley.ConversationID, word string) {
-	x := k.talk(id)
+func (k *knownFacts) status(id parley.ConversationID, word string) {
+	x := k.conversation(id)
 	x.words[word] = true
 	if status, _ := conversation.ParseStatus(word); status.Terminal() {
 		if x.end != "" && x.end != word {
@@ -192,8 +192,8 @@ func (k *knowledge) status(id parley.ConversationID, word string) {
 }
 
 // transcript was shown from its first row on.
-func (k *knowledge) transcript(id parley.ConversationID, rows []parley.MessageID) {
-	x := k.talk(id)
+func (k *knownFacts) transcript(id parley.ConversationID, rows []parley.MessageID) {
+	x := k.conversation(id)
 	shorter := min(len(x.rows), len(rows))
 	if !slices.Equal(x.rows[:shorter], rows[:shorter]) {
 		k.fault("the transcript of %s was shown as %v and as %v", id, x.rows, rows)
@@ -204,7 +204,7 @@ func (k *knowledge) transcript(id parley.ConversationID, rows []parley.MessageID
 }
 
 // entry of a feed was shown, after all before it.
-func (k *knowledge) entry(agent parley.AgentID, e journal.FeedEntry) {
+func (k *knownFacts) entry(agent parley.AgentID, e journal.FeedEntry) {
 	feed := k.feeds[agent]
 	if len(feed) == 0 || feed[len(feed)-1].Position < e.Position {
 		k.feeds[agent] = append(feed, e)

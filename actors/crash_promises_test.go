@@ -18,47 +18,47 @@ import (
 	rowverify "parley/persistence/verify"
 )
 
-// keepsPromises demands what was answered, now that it has had time to arrive.
-func (x *crashSight) keepsPromises() {
+// checkAnswered demands what was answered, now that it has had time to arrive.
+func (x *imageCheck) checkAnswered() {
 	ctx := context.Background()
-	for slug, owner := range x.k.slugs {
-		id, err := x.r.node.Orgs.BySlug(ctx, slug)
+	for slug, owner := range x.known.slugs {
+		id, err := x.node.node.Orgs.BySlug(ctx, slug)
 		if err != nil || (!owner.Zero() && id != owner) {
 			x.fault("lost: the slug %s was of %s and is of %s (%v)", slug, owner, id, err)
 		}
 	}
-	for id, known := range x.k.orgs {
-		x.keepsOrg(id, known)
+	for id, known := range x.known.orgs {
+		x.checkOrg(id, known)
 	}
-	for id, version := range x.k.agents {
-		x.keepsAgent(id, version)
+	for id, version := range x.known.agents {
+		x.checkAgent(id, version)
 	}
-	for id := range x.k.revoked {
-		if a, err := x.r.node.Agents.Get(ctx, id); err != nil || !a.Revoked() {
+	for id := range x.known.revoked {
+		if a, err := x.node.node.Agents.Get(ctx, id); err != nil || !a.Revoked() {
 			x.fault("lost: agent %s was revoked (%v)", id, err)
 		}
 	}
-	for name, owner := range x.k.names {
-		id, err := x.r.node.Agents.ByName(ctx, name.owner, name.name)
+	for name, owner := range x.known.names {
+		id, err := x.node.node.Agents.ByName(ctx, name.owner, name.name)
 		if err != nil || (!owner.Zero() && id != owner) {
 			x.fault("lost: the name %s was of %s and is of %s (%v)", name.name, owner, id, err)
 		}
 	}
 	for _, c := range x.w.challenges {
-		known, used := x.k.used[c.GetText()]
+		known, used := x.known.used[c.GetText()]
 		if made := x.madeBy(c); used && made.Zero() || !known.Zero() && made != known {
 			x.fault("lost: challenge %v was used by %s and is by %s", c, known, made)
 		}
 	}
-	for id, m := range x.k.messages {
-		x.keepsMessage(id, m)
+	for id, m := range x.known.messages {
+		x.checkMessage(id, m)
 		marks := x.inbox[id].Receipts
-		if later(m.marks, marks) || later(m.sent, marks) {
-			x.fault("lost: message %s had the marks %v and %v and has %v", id, m.marks, m.sent, marks)
+		if later(m.receipts, marks) || later(m.sent, marks) {
+			x.fault("lost: message %s had the marks %v and %v and has %v", id, m.receipts, m.sent, marks)
 		}
 	}
-	for id, counted := range x.k.counted {
-		if n, err := x.r.node.Messages.CountSince(ctx, id, 0); err != nil || n < counted {
+	for id, counted := range x.known.counted {
+		if n, err := x.node.node.Messages.CountSince(ctx, id, 0); err != nil || n < counted {
 			x.fault("lost: a poll told of %d messages to %s, there are %d (%v)", counted, id, n, err)
 		}
 	}
@@ -70,17 +70,17 @@ func later(was, is journal.Receipts) bool {
 }
 
 // madeBy is the organization that a challenge has made, if it is used.
-func (x *crashSight) madeBy(c *registration.Challenge) parley.OrgID {
-	v := x.r.store.View()
+func (x *imageCheck) madeBy(c *registration.Challenge) parley.OrgID {
+	v := x.node.store.View()
 	defer v.Close()
 	made, _, err := v.Row(parley.SlotOf(c.GetSlug()), journal.SpentTable, spentKey(c))
-	x.check(err, "challenge %v", c)
+	x.noError(err, "challenge %v", c)
 	return parley.IDFromBytes[parley.OrgID](made)
 }
 
-func (x *crashSight) keepsOrg(id parley.OrgID, known *knownOrg) {
+func (x *imageCheck) checkOrg(id parley.OrgID, known *knownOrg) {
 	ctx, version := context.Background(), 0
-	o, err := x.r.node.Orgs.Get(ctx, id)
+	o, err := x.node.node.Orgs.Get(ctx, id)
 	if err != nil {
 		x.fault("lost: organization %s (%v)", id, err)
 		return
@@ -90,18 +90,18 @@ func (x *crashSight) keepsOrg(id parley.OrgID, known *knownOrg) {
 	}
 	for client, revoked := range known.clients {
 		c := o.Credential(client)
-		owner, err := x.r.node.Orgs.ByClient(ctx, client)
+		owner, err := x.node.node.Orgs.ByClient(ctx, client)
 		if c == nil || (revoked && c.Live()) || owner != id {
 			x.fault("lost: credential %s of %s (revoked %v): %v, found as of %s (%v)", client, id, revoked, c, owner, err)
 		}
 	}
-	if used, err := x.r.node.Orgs.Used(ctx, id); err != nil || used < known.used {
+	if used, err := x.node.node.Orgs.Used(ctx, id); err != nil || used < known.used {
 		x.fault("lost: %d slots were said to be used, it is %d (%v)", known.used, used, err)
 	}
 }
 
-// keepsAgent: an agent is in one of its versions, and not before one that was shown.
-func (x *crashSight) keepsAgent(id parley.AgentID, version int) {
+// checkAgent: an agent is in one of its versions, and not before one that was shown.
+func (x *imageCheck) checkAgent(id parley.AgentID, version int) {
 	s := x.agents[id]
 	a := x.w.agentOf(id)
 	if s == nil || a == nil {
@@ -116,36 +116,36 @@ func (x *crashSight) keepsAgent(id parley.AgentID, version int) {
 	}
 }
 
-// sagasAreOver: what takes several homes is done everywhere or nowhere.
-func (x *crashSight) sagasAreOver() {
+// checkSagas: what takes several homes is done everywhere or nowhere.
+func (x *imageCheck) checkSagas() {
 	ctx := context.Background()
 	x.w.mu.Lock()
 	challenges, names := slices.Clone(x.w.challenges), slices.Clone(x.w.names)
 	x.w.mu.Unlock()
 	for _, c := range challenges {
 		made := x.madeBy(c)
-		id, err := x.r.node.Orgs.BySlug(ctx, c.GetSlug())
+		id, err := x.node.node.Orgs.BySlug(ctx, c.GetSlug())
 		if made.Zero() {
 			continue
 		}
-		o, unknown := x.r.node.Orgs.Get(ctx, made)
+		o, unknown := x.node.node.Orgs.Get(ctx, made)
 		if err != nil || unknown != nil || id != made || o.GetSlug() != c.GetSlug() {
 			x.fault("half: challenge for %s is solved by %s, the slug is of %s (%v, %v)", c.GetSlug(), made, id, err, unknown)
 			continue
 		}
 		client := o.GetCredentials()[0].Client()
-		if owner, err := x.r.node.Orgs.ByClient(ctx, client); owner != made {
+		if owner, err := x.node.node.Orgs.ByClient(ctx, client); owner != made {
 			x.fault("half: the credential of %s is of %s (%v)", made, owner, err)
 		}
 	}
 	for id := range x.orgs {
-		if o, err := x.r.node.Orgs.Get(ctx, id); err != nil || o.OrgID() != id {
+		if o, err := x.node.node.Orgs.Get(ctx, id); err != nil || o.OrgID() != id {
 			x.fault("half: organization %s has a slug and no record (%v)", id, err)
 		}
 	}
 	slices.SortFunc(names, func(a, b fullName) int { return strings.Compare(a.name+string(a.owner[:]), b.name+string(b.owner[:])) })
 	for _, n := range slices.Compact(names) {
-		x.creationIsOver(n)
+		x.checkCreation(n)
 	}
 	for id := range x.orgs {
 		active := int64(0)
@@ -156,7 +156,7 @@ func (x *crashSight) sagasAreOver() {
 		}
 		counted := int64(0)
 		x.eventually("the organization counts its agents", func() bool {
-			o, err := x.r.node.Orgs.Current(ctx, id)
+			o, err := x.node.node.Orgs.Current(ctx, id)
 			counted = o.GetActiveAgents()
 			return err == nil && counted == active
 		})
@@ -166,16 +166,16 @@ func (x *crashSight) sagasAreOver() {
 	}
 }
 
-// creationIsOver: an agent that has its name is at its home, on the roster and
+// checkCreation: an agent that has its name is at its home, on the roster and
 // found by its keys and token; without the name there is nothing of it.
-func (x *crashSight) creationIsOver(n fullName) {
+func (x *imageCheck) checkCreation(n fullName) {
 	ctx := context.Background()
-	id, err := x.r.node.Agents.ByName(ctx, n.owner, n.name)
+	id, err := x.node.node.Agents.ByName(ctx, n.owner, n.name)
 	if err != nil && !errors.Is(err, parley.ErrNotFound) {
 		x.fault("name %s: %v", n.name, err)
 	}
-	byKey, _ := x.r.node.Agents.ByKid(ctx, parley.Thumbprint(parley.Ed25519, n.key(1)))
-	byOther, _ := x.r.node.Agents.ByKid(ctx, parley.Thumbprint(parley.X25519, n.key(2)))
+	byKey, _ := x.node.node.Agents.ByKid(ctx, parley.Thumbprint(parley.Ed25519, n.key(1)))
+	byOther, _ := x.node.node.Agents.ByKid(ctx, parley.Thumbprint(parley.X25519, n.key(2)))
 	if byKey != id || byOther != id {
 		x.fault("half: the name %s is of %s, its keys of %s and %s", n.name, id, byKey, byOther)
 	}
@@ -188,21 +188,21 @@ func (x *crashSight) creationIsOver(n fullName) {
 		return
 	}
 	if kid := parley.Thumbprint(parley.Ed25519, a.GetSigningKey()); kid != "" {
-		if byKey, err := x.r.node.Agents.ByKid(ctx, kid); byKey != id {
+		if byKey, err := x.node.node.Agents.ByKid(ctx, kid); byKey != id {
 			x.fault("half: the present key of %s is of %s (%v)", n.name, byKey, err)
 		}
 	}
 	if !a.Revoked() {
-		if byToken, err := x.r.node.Agents.ByPollToken(ctx, a.GetPollTokenHash()); byToken != id {
+		if byToken, err := x.node.node.Agents.ByPollToken(ctx, a.GetPollTokenHash()); byToken != id {
 			x.fault("half: the poll token of %s is of %s (%v)", n.name, byToken, err)
 		}
 	}
 }
 
-// agrees holds what is told in several places against each other.
-func (x *crashSight) agrees() {
+// checkConsistency holds what is told in several places against each other.
+func (x *imageCheck) checkConsistency() {
 	sent, used := 0, map[parley.OrgID]int64{}
-	for id, talk := range x.talks {
+	for id, talk := range x.conversations {
 		for _, row := range talk.rows {
 			sent += max(1, int(row.Record.GetRecipients()))
 			if row.Record.GetType() != noticeType {
@@ -219,25 +219,25 @@ func (x *crashSight) agrees() {
 			continue // whom it concerned when, the audit judges
 		}
 		for _, p := range talk.state.GetParticipants() {
-			x.participates(id, talk, p.Agent())
+			x.checkParticipant(id, talk, p.Agent())
 		}
 	}
 	if sent != len(x.inbox) {
 		x.fault("half: %d messages are in transcripts, %d in inboxes", sent, len(x.inbox))
 	}
 	for owner := range x.orgs {
-		if n, err := x.r.node.Orgs.Used(context.Background(), owner); err != nil || n != used[owner] {
+		if n, err := x.node.node.Orgs.Used(context.Background(), owner); err != nil || n != used[owner] {
 			x.fault("half: %d slots are used, there are %d messages (%v)", n, used[owner], err)
 		}
 	}
 	for id := range x.agents {
-		x.feedAgrees(id)
+		x.checkFeed(id)
 	}
 }
 
-// participates: a conversation is in each participant's list once, and each of
+// checkParticipant: a conversation is in each participant's list once, and each of
 // its moves in each participant's feed, in its order.
-func (x *crashSight) participates(id parley.ConversationID, talk *talkSight, p parley.AgentID) {
+func (x *imageCheck) checkParticipant(id parley.ConversationID, talk *seenConversation, p parley.AgentID) {
 	if x.agents[p] == nil {
 		return // of an organization whose answer is not known
 	}
@@ -262,12 +262,12 @@ func (x *crashSight) participates(id parley.ConversationID, talk *talkSight, p p
 	}
 }
 
-// feedAgrees: a feed has the messages of the inbox in its order, and what was
+// checkFeed: a feed has the messages of the inbox in its order, and what was
 // not carried begins where a stream would.
-func (x *crashSight) feedAgrees(id parley.AgentID) {
+func (x *imageCheck) checkFeed(id parley.AgentID) {
 	inbox := x.inboxes[id]
 	at := len(inbox)
-	unseen := x.r.node.Feeds.DurablePosition(id)
+	unseen := x.node.node.Feeds.DurablePosition(id)
 	for _, e := range x.feeds[id] {
 		if !e.Kind.BringsMessage() {
 			continue
@@ -280,28 +280,28 @@ func (x *crashSight) feedAgrees(id parley.AgentID) {
 			unseen = min(unseen, e.Position-1)
 		}
 	}
-	start, err := x.r.node.Feeds.Resume(context.Background(), id, parley.MessageID{}, false)
+	start, err := x.node.node.Feeds.Resume(context.Background(), id, parley.MessageID{}, false)
 	if err != nil || start.After != unseen {
 		x.fault("half: a stream of %s begins after %d, the first not carried is after %d (%v)", id, start.After, unseen, err)
 	}
 }
 
-// audit has the audit look at all that is stored.
-func (x *crashSight) audit(when string) {
-	archive := x.r.store.Archive()
+// verify has the audit look at all that is stored.
+func (x *imageCheck) verify(when string) {
+	archive := x.node.store.Archive()
 	audit := &report.Verification{}
 	err := rowverify.Rows(archive, audit)
 	if err == nil {
 		err = actorsverify.Run(archive, audit)
 	}
-	x.check(errors.Join(err, archive.Close()), "audit, %s", when)
+	x.noError(errors.Join(err, archive.Close()), "audit, %s", when)
 	for _, f := range audit.First(3) {
 		x.fault("audit, %s: %v", when, f)
 	}
 }
 
 // retries tries keys again, of which some were answered: each has one message.
-func (x *crashSight) retries(number int) {
+func (x *imageCheck) retries(number int) {
 	x.w.mu.Lock()
 	attempts := slices.Clone(x.w.attempts)
 	x.w.mu.Unlock()
@@ -310,20 +310,20 @@ func (x *crashSight) retries(number int) {
 	}
 }
 
-func (x *crashSight) retry(a attempt) {
+func (x *imageCheck) retry(a attempt) {
 	ctx := context.Background()
 	again := func(kind string) (Posted, error) {
 		a.send.Type, a.reply.Type = kind, kind
 		if a.in.Zero() {
-			return x.r.node.Messages.Send(ctx, a.send)
+			return x.node.node.Messages.Send(ctx, a.send)
 		}
-		return x.r.node.Messages.Reply(ctx, a.reply)
+		return x.node.node.Messages.Reply(ctx, a.reply)
 	}
 	p, err := again("svc.v1.dm")
 	if errors.Is(err, agent.ErrIdempotencyMismatch) {
 		p, err = again("svc.v1.task_request")
 	}
-	id, known := x.k.keys[a.attemptKey]
+	id, known := x.known.keys[a.attemptKey]
 	switch {
 	case known && (err != nil || !p.Repeated || (!id.Zero() && p.Message.MessageID() != id)):
 		x.fault("lost: the key %v stood for %s, a retry came to %v %v", a.attemptKey, id, p, err)
@@ -334,10 +334,10 @@ func (x *crashSight) retry(a attempt) {
 		}
 		return
 	}
-	x.rest()
+	x.awaitOutboxes()
 	said, _, _ := strings.Cut(string(p.Message.GetContent()), ":")
-	page, _, err := x.r.node.Messages.Inbox(ctx, p.Message.Recipient(), 0, 100, "", nil)
-	x.check(err, "inbox after a retry")
+	page, _, err := x.node.node.Messages.Inbox(ctx, p.Message.Recipient(), 0, 100, "", nil)
+	x.noError(err, "inbox after a retry")
 	found := 0
 	for _, m := range page {
 		if text, _, _ := strings.Cut(string(m.Record.GetContent()), ":"); text == said {
@@ -349,8 +349,8 @@ func (x *crashSight) retry(a attempt) {
 	}
 }
 
-// goesOn: what is said now comes after all that was said before.
-func (x *crashSight) goesOn() {
+// checkNewMessages: what is said now comes after all that was said before.
+func (x *imageCheck) checkNewMessages() {
 	ctx := context.Background()
 	var from, to *agent.State
 	for _, a := range x.agents {
@@ -367,20 +367,20 @@ func (x *crashSight) goesOn() {
 	}
 	s := direct(from.Owner(), from.AgentID(), to.AgentID(), "after", "")
 	s.ToOrg = to.Owner()
-	p, err := x.r.node.Messages.Send(ctx, s)
-	if !x.check(err, "sending after the crash") {
+	p, err := x.node.node.Messages.Send(ctx, s)
+	if !x.noError(err, "sending after the crash") {
 		return
 	}
 	x.eventually("it arrives", func() bool {
-		page, _, err := x.r.node.Messages.Inbox(ctx, to.AgentID(), 0, 1, "", nil)
+		page, _, err := x.node.node.Messages.Inbox(ctx, to.AgentID(), 0, 1, "", nil)
 		return err == nil && len(page) == 1 && page[0].Record.MessageID() == p.Message.MessageID()
 	})
-	_, err = x.r.node.Messages.ChangeStatus(ctx, ChangeStatus{
+	_, err = x.node.node.Messages.ChangeStatus(ctx, ChangeStatus{
 		Conversation: p.Message.Conversation(), By: []parley.AgentID{to.AgentID()}, Status: conversation.Canceled.String(),
 	})
-	x.check(err, "moving after the crash")
+	x.noError(err, "moving after the crash")
 	r := answerTo(to.Owner(), p.Message, "too late", "")
-	if _, err := x.r.node.Messages.Reply(ctx, r); !errors.Is(err, conversation.ErrClosed) {
+	if _, err := x.node.node.Messages.Reply(ctx, r); !errors.Is(err, conversation.ErrClosed) {
 		x.fault("a reply into what has ended: %v", err)
 	}
 }

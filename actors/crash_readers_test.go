@@ -45,7 +45,7 @@ func (c *client) read() {
 			c.transcript(m.Conversation())
 		}
 	default:
-		c.lookAt(a)
+		c.readAgent(a)
 	}
 }
 
@@ -58,7 +58,7 @@ func (c *client) page(a *crashAgent, mark bool) {
 		if !c.answered(err) {
 			return
 		}
-		c.saw(page...)
+		c.sawMessages(page...)
 		var marks []journal.RecordReceipt
 		at := c.clock().UnixMilli()
 		for i := range page {
@@ -72,7 +72,7 @@ func (c *client) page(a *crashAgent, mark bool) {
 			marks = append(marks, journal.RecordReceipt{Recipient: a.id, Message: page[i].Record.MessageID(), Position: page[i].Position, Receipts: page[i].Receipts, Copy: page[i].Record.Copied()})
 		}
 		if mark && c.answered(c.node().Receipts.Record(ctx, a.id, marks)) {
-			c.saw(page...)
+			c.sawMessages(page...)
 		}
 		if before = next; next == 0 {
 			return
@@ -87,8 +87,8 @@ type shownState struct {
 	status   conversation.Status
 }
 
-func (w *crashWorld) sawState(s *conversation.State) {
-	w.tellOnce(shownState{s.ConversationID(), s.GetMessages(), s.GetStatus()}, func(k *knowledge) { k.state(s) })
+func (w *workload) sawState(s *conversation.State) {
+	w.claimOnce(shownState{s.ConversationID(), s.GetMessages(), s.GetStatus()}, func(k *knownFacts) { k.state(s) })
 }
 
 // shownRows is a transcript as it was shown once.
@@ -106,10 +106,10 @@ func (c *client) transcript(id parley.ConversationID) {
 	var ids []parley.MessageID
 	for _, m := range rows {
 		ids = append(ids, m.Record.MessageID())
-		c.saw(query.Message{Record: m.Record}) // its marks are those that the conversation knows of
-		c.tellOnce(shownOnce{m.Record.MessageID(), 0, m.Receipts, true}, func(k *knowledge) { k.sent(m) })
+		c.sawMessages(query.Message{Record: m.Record}) // its marks are those that the conversation knows of
+		c.claimOnce(shownOnce{m.Record.MessageID(), 0, m.Receipts, true}, func(k *knownFacts) { k.sent(m) })
 	}
-	c.tellOnce(shownRows{id, len(ids)}, func(k *knowledge) { k.transcript(id, ids) })
+	c.claimOnce(shownRows{id, len(ids)}, func(k *knownFacts) { k.transcript(id, ids) })
 }
 
 // shownCount is what a poll has told once.
@@ -118,8 +118,8 @@ type shownCount struct {
 	counted int
 }
 
-// lookAt asks for everything that an agent is known by.
-func (c *client) lookAt(a *crashAgent) {
+// readAgent asks for everything that an agent is known by.
+func (c *client) readAgent(a *crashAgent) {
 	ctx := context.Background()
 	now, err := c.node().Agents.Get(ctx, a.id)
 	if !c.answered(err, parley.ErrNotFound) || err != nil {
@@ -128,14 +128,14 @@ func (c *client) lookAt(a *crashAgent) {
 	c.sawAgent(now)
 	full := fullName{a.owner, a.name}
 	if id, err := c.node().Agents.ByName(ctx, a.owner, a.name); c.answered(err) {
-		c.tellOnce(full, func(k *knowledge) { k.name(full, id) })
+		c.claimOnce(full, func(k *knownFacts) { k.name(full, id) })
 	}
 	id, err := c.node().Agents.ByPollToken(ctx, now.GetPollTokenHash())
 	if c.answered(err, parley.ErrNotFound) && err == nil && id != a.id {
 		c.t.Errorf("the poll token of %s is that of %s", a.id, id)
 	}
 	if counted, err := c.node().Messages.CountSince(ctx, a.id, 0); c.answered(err) {
-		c.tellOnce(shownCount{a.id, counted}, func(k *knowledge) { k.counted[a.id] = max(k.counted[a.id], counted) })
+		c.claimOnce(shownCount{a.id, counted}, func(k *knownFacts) { k.counted[a.id] = max(k.counted[a.id], counted) })
 	}
 	start, err := c.node().Feeds.Resume(ctx, a.id, parley.MessageID{}, false)
 	if !c.answered(err) || start.Last.Zero() {
@@ -145,6 +145,6 @@ func (c *client) lookAt(a *crashAgent) {
 	if errors.Is(err, parley.ErrNotFound) {
 		c.t.Errorf("a stream of %s begins after %s, which is not there", a.id, start.Last)
 	} else if c.answered(err) {
-		c.saw(last)
+		c.sawMessages(last)
 	}
 }

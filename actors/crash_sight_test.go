@@ -16,37 +16,37 @@ import (
 	"parley/persistence/crashtest"
 )
 
-// crashSight is what actors on an image show, as clients read it.
-type crashSight struct {
-	w *crashWorld
-	k *knowledge
-	r *testNode
+// imageCheck is what actors on an image show, as clients read it.
+type imageCheck struct {
+	w     *workload
+	known *knownFacts
+	node  *testNode
 
 	orgs   map[parley.OrgID]bool
 	agents map[parley.AgentID]*agent.State
 	// inbox has every message that a recipient is shown, inboxes their order,
 	// newest first.
-	inbox   map[parley.MessageID]query.Message
-	inboxes map[parley.AgentID][]query.Message
-	feeds   map[parley.AgentID][]journal.FeedEntry
-	lists   map[parley.AgentID][]parley.ConversationID
-	talks   map[parley.ConversationID]*talkSight
-	faults  []string
+	inbox         map[parley.MessageID]query.Message
+	inboxes       map[parley.AgentID][]query.Message
+	feeds         map[parley.AgentID][]journal.FeedEntry
+	lists         map[parley.AgentID][]parley.ConversationID
+	conversations map[parley.ConversationID]*seenConversation
+	faults        []string
 }
 
-// talkSight is a conversation as it is shown, and how it came about.
-type talkSight struct {
+// seenConversation is a conversation as it is shown, and how it came about.
+type seenConversation struct {
 	state *conversation.State
 	rows  []query.Message
 	moves []*conversation.StatusChanged
 }
 
-func (x *crashSight) fault(format string, args ...any) {
+func (x *imageCheck) fault(format string, args ...any) {
 	x.faults = append(x.faults, fmt.Sprintf(format, args...))
 }
 
-// check notes an error that no read of an image may give.
-func (x *crashSight) check(err error, what string, args ...any) bool {
+// noError notes an error that no read of an image may give.
+func (x *imageCheck) noError(err error, what string, args ...any) bool {
 	if err != nil {
 		x.fault("%s: %v", fmt.Sprintf(what, args...), err)
 	}
@@ -55,7 +55,7 @@ func (x *crashSight) check(err error, what string, args ...any) bool {
 
 // inspect opens an image with real actors, and holds it against what clients
 // had been told: at once, and when all that was under way has arrived.
-func (w *crashWorld) inspect(i crashtest.Image) []string {
+func (w *workload) inspect(i crashtest.Image) []string {
 	k := w.knownAt(i.Known)
 	if len(k.faults) > 0 {
 		return k.faults // the answers contradict each other
@@ -65,45 +65,45 @@ func (w *crashWorld) inspect(i crashtest.Image) []string {
 	if err := r.start(crashDir); err != nil {
 		return []string{"lost: " + err.Error()}
 	}
-	x := &crashSight{w: w, k: k, r: r}
+	x := &imageCheck{w: w, known: k, node: r}
 	if i.Number%12 == 0 { // while what was under way arrives
-		x.audit("at once")
-		x.look()
-		x.keepsShown()
+		x.verify("at once")
+		x.readAll()
+		x.checkShown()
 	}
-	x.rest()
-	x.calm()
-	x.look()
-	x.keepsShown()
-	x.keepsPromises()
-	x.sagasAreOver()
-	x.agrees()
-	x.groupsAgree()
+	x.awaitOutboxes()
+	x.awaitQueues()
+	x.readAll()
+	x.checkShown()
+	x.checkAnswered()
+	x.checkSagas()
+	x.checkConsistency()
+	x.checkGroups()
 	if i.Number%3 == 0 {
-		x.audit("at rest")
+		x.verify("at rest")
 	}
 	x.retries(i.Number)
-	x.goesOn()
-	x.check(r.stop(), "closing")
+	x.checkNewMessages()
+	x.noError(r.stop(), "closing")
 	return x.faults
 }
 
-// rest waits until every lane is empty: a row sent through each has arrived.
-func (x *crashSight) rest() {
+// awaitOutboxes waits until every lane is empty: a row sent through each has arrived.
+func (x *imageCheck) awaitOutboxes() {
 	const table = journal.Table(200)
-	journals := x.r.store.Journals()
+	journals := x.node.store.Journals()
 	if journals == 1 {
 		return
 	}
 	stamp := []byte(fmt.Sprint(x.w.next()))
 	var sent, swept []*journal.Entry
 	for source := range journals {
-		e := &journal.Entry{Slot: parley.Slot(source), At: x.r.clock()}
+		e := &journal.Entry{Slot: parley.Slot(source), At: x.node.clock()}
 		for target := range journals {
 			row := journal.Row{Slot: parley.Slot(target), Table: table, Key: []byte{byte(source)}, Value: stamp}
 			e.Effects = append(e.Effects, journal.PutRow{Row: row})
 			row.Delete = true
-			swept = append(swept, &journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: x.r.clock()})
+			swept = append(swept, &journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: x.node.clock()})
 		}
 		sent = append(sent, e)
 	}
@@ -111,7 +111,7 @@ func (x *crashSight) rest() {
 	for n := range journals * journals {
 		source, target := n/journals, parley.Slot(n%journals)
 		x.eventually("lanes come to rest", func() bool {
-			value, _, err := x.r.store.Row(target, table, []byte{byte(source)})
+			value, _, err := x.node.store.Row(target, table, []byte{byte(source)})
 			return err == nil && string(value) == string(stamp)
 		})
 	}
@@ -119,19 +119,19 @@ func (x *crashSight) rest() {
 }
 
 // append gives entries to the journal and waits until they are released.
-func (x *crashSight) append(entries []*journal.Entry) {
+func (x *imageCheck) append(entries []*journal.Entry) {
 	released := make(chan error, len(entries))
 	for _, e := range entries {
 		e.Release = func(err error) { released <- err }
-		x.r.store.Append(e)
+		x.node.store.Append(e)
 	}
 	for range entries {
-		x.check(<-released, "settling")
+		x.noError(<-released, "settling")
 	}
 }
 
 // eventually waits for what follows by itself.
-func (x *crashSight) eventually(what string, holds func() bool) {
+func (x *imageCheck) eventually(what string, holds func() bool) {
 	for deadline := time.Now().Add(x.w.patience); !holds(); time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(deadline) {
 			x.fault("half: after %v still not: %s", x.w.patience, what)
@@ -140,36 +140,36 @@ func (x *crashSight) eventually(what string, holds func() bool) {
 	}
 }
 
-// look reads everything that can be found.
-func (x *crashSight) look() {
+// readAll reads everything that can be found.
+func (x *imageCheck) readAll() {
 	ctx := context.Background()
 	x.orgs, x.agents = map[parley.OrgID]bool{}, map[parley.AgentID]*agent.State{}
 	x.inbox, x.inboxes = map[parley.MessageID]query.Message{}, map[parley.AgentID][]query.Message{}
 	x.feeds, x.lists = map[parley.AgentID][]journal.FeedEntry{}, map[parley.AgentID][]parley.ConversationID{}
-	x.talks = map[parley.ConversationID]*talkSight{}
+	x.conversations = map[parley.ConversationID]*seenConversation{}
 	x.w.mu.Lock()
 	slugs := slices.Clone(x.w.slugs)
 	x.w.mu.Unlock()
 	for _, slug := range slugs {
-		if id, err := x.r.node.Orgs.BySlug(ctx, slug); err == nil {
+		if id, err := x.node.node.Orgs.BySlug(ctx, slug); err == nil {
 			x.orgs[id] = true
-			x.check(x.r.node.Agents.Each(ctx, id, func(a *agent.State) bool { x.agents[a.AgentID()] = a; return true }), "agents of %s", slug)
+			x.noError(x.node.node.Agents.Each(ctx, id, func(a *agent.State) bool { x.agents[a.AgentID()] = a; return true }), "agents of %s", slug)
 		}
 	}
 	for id := range x.agents {
-		x.lookAtAgent(id)
+		x.readAgent(id)
 	}
-	for id := range x.k.talks {
-		x.lookAtTalk(id)
+	for id := range x.known.conversations {
+		x.readConversation(id)
 	}
 }
 
-// lookAtAgent reads an agent's inbox, feed and conversations.
-func (x *crashSight) lookAtAgent(id parley.AgentID) {
+// readAgent reads an agent's inbox, feed and conversations.
+func (x *imageCheck) readAgent(id parley.AgentID) {
 	ctx := context.Background()
 	for before := uint64(0); ; {
-		page, next, err := x.r.node.Messages.Inbox(ctx, id, before, 100, "", nil)
-		if !x.check(err, "inbox of %s", id) {
+		page, next, err := x.node.node.Messages.Inbox(ctx, id, before, 100, "", nil)
+		if !x.noError(err, "inbox of %s", id) {
 			break
 		}
 		for _, m := range page {
@@ -183,45 +183,45 @@ func (x *crashSight) lookAtAgent(id parley.AgentID) {
 			break
 		}
 	}
-	sub := x.r.node.Feeds.Follow(id, 0, func() {})
+	sub := x.node.node.Feeds.Follow(id, 0, func() {})
 	defer sub.Close()
 	for {
 		entries, err := sub.Next(100)
-		if !x.check(err, "feed of %s", id) || len(entries) == 0 {
+		if !x.noError(err, "feed of %s", id) || len(entries) == 0 {
 			break
 		}
 		x.feeds[id] = append(x.feeds[id], entries...)
 	}
-	list, next, err := x.r.node.Messages.Conversations(ctx, id, 0, 1000)
-	if x.check(err, "conversations of %s", id) && next != 0 {
+	list, next, err := x.node.node.Messages.Conversations(ctx, id, 0, 1000)
+	if x.noError(err, "conversations of %s", id) && next != 0 {
 		x.fault("conversations of %s do not end", id)
 	}
 	for _, s := range list {
 		x.lists[id] = append(x.lists[id], s.ConversationID())
 		if s.Exists() {
-			x.lookAtTalk(s.ConversationID())
+			x.readConversation(s.ConversationID())
 		}
 	}
 }
 
-// lookAtTalk reads a conversation, its transcript and its history.
-func (x *crashSight) lookAtTalk(id parley.ConversationID) {
+// readConversation reads a conversation, its transcript and its history.
+func (x *imageCheck) readConversation(id parley.ConversationID) {
 	ctx := context.Background()
-	if x.talks[id] != nil {
+	if x.conversations[id] != nil {
 		return
 	}
-	s, err := x.r.node.Messages.Conversation(ctx, id)
+	s, err := x.node.node.Messages.Conversation(ctx, id)
 	if err != nil {
 		if !errors.Is(err, conversation.ErrUnknown) {
 			x.fault("conversation %s: %v", id, err)
 		}
 		return
 	}
-	talk := &talkSight{state: s}
-	x.talks[id] = talk
+	talk := &seenConversation{state: s}
+	x.conversations[id] = talk
 	for from := uint64(0); ; {
-		page, next, err := x.r.node.Messages.Transcript(ctx, id, from, 200, false, nil)
-		if !x.check(err, "transcript of %s", id) {
+		page, next, err := x.node.node.Messages.Transcript(ctx, id, from, 200, false, nil)
+		if !x.noError(err, "transcript of %s", id) {
 			break
 		}
 		talk.rows = append(talk.rows, page...)
@@ -229,19 +229,19 @@ func (x *crashSight) lookAtTalk(id parley.ConversationID) {
 			break
 		}
 	}
-	x.history(id, talk)
+	x.checkHistory(id, talk)
 }
 
-// history replays a conversation: it must be a path through the statuses that
+// checkHistory replays a conversation: it must be a path through the statuses that
 // ends where the conversation stands.
-func (x *crashSight) history(id parley.ConversationID, talk *talkSight) {
-	v := x.r.store.View()
+func (x *imageCheck) checkHistory(id parley.ConversationID, talk *seenConversation) {
+	v := x.node.store.View()
 	defer v.Close()
 	replayed := &conversation.State{}
 	last := uint64(0)
 	err := v.Events(rules.ConversationStream(id), 1, false, func(seq uint64, _ int64, f journal.StoredEvent) bool {
 		e, err := rules.Conversation.Decode(f)
-		if !x.check(err, "event %d of %s", seq, id) {
+		if !x.noError(err, "event %d of %s", seq, id) {
 			return false
 		}
 		if move, ok := e.(*conversation.StatusChanged); ok {
@@ -257,15 +257,15 @@ func (x *crashSight) history(id parley.ConversationID, talk *talkSight) {
 		rules.Conversation.Evolve(replayed, e)
 		return true
 	})
-	x.check(err, "events of %s", id)
+	x.noError(err, "events of %s", id)
 	if replayed.GetStatus() != talk.state.GetStatus() || replayed.GetMessages() != talk.state.GetMessages() {
 		x.fault("conversation %s is %v, its events come to %v", id, talk.state, replayed)
 	}
 }
 
-// keepsShown demands what reads had shown, wherever it lay.
-func (x *crashSight) keepsShown() {
-	for id, feed := range x.k.feeds {
+// checkShown demands what reads had shown, wherever it lay.
+func (x *imageCheck) checkShown() {
+	for id, feed := range x.known.feeds {
 		have := x.feeds[id]
 		if len(have) < len(feed) {
 			x.fault("lost: a stream of %s had shown %d entries, %d are there", id, len(feed), len(have))
@@ -279,17 +279,17 @@ func (x *crashSight) keepsShown() {
 			}
 		}
 	}
-	for id, m := range x.k.messages {
+	for id, m := range x.known.messages {
 		if m.position != 0 {
-			x.keepsMessage(id, m)
+			x.checkMessage(id, m)
 		}
 	}
-	for id, known := range x.k.talks {
-		x.keepsTalk(id, known)
+	for id, known := range x.known.conversations {
+		x.checkConversation(id, known)
 	}
 }
 
-func (x *crashSight) keepsMessage(id parley.MessageID, m *knownMessage) {
+func (x *imageCheck) checkMessage(id parley.MessageID, m *knownMessage) {
 	have, ok := x.inbox[id]
 	switch {
 	case !ok:
@@ -301,8 +301,8 @@ func (x *crashSight) keepsMessage(id parley.MessageID, m *knownMessage) {
 	}
 }
 
-func (x *crashSight) keepsTalk(id parley.ConversationID, known *knownTalk) {
-	talk := x.talks[id]
+func (x *imageCheck) checkConversation(id parley.ConversationID, known *knownConversation) {
+	talk := x.conversations[id]
 	if talk == nil {
 		x.fault("lost: conversation %s", id)
 		return

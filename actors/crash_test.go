@@ -17,17 +17,17 @@ import (
 	"parley/persistence/crashtest"
 )
 
-// crashTrial is a world that lives several lives on one disk, each ended in
+// crashScenario is a world that lives several lives on one disk, each ended in
 // order or by a loss of power. What alters it breaks a promise on purpose.
-type crashTrial struct {
+type crashScenario struct {
 	journals, lives, rounds int
 	seed                    uint64
 	wrap                    func(journal.Journal) journal.Journal
-	keep                    func(*persistence.Options)
+	tuneStore               func(*persistence.Options)
 }
 
-// crashVerdict is what came of trials.
-type crashVerdict struct {
+// crashResult is what came of trials.
+type crashResult struct {
 	tally   crashtest.Tally
 	claims  int
 	answers map[string]int
@@ -38,7 +38,7 @@ type crashVerdict struct {
 	brief bool
 }
 
-func (v *crashVerdict) add(i crashtest.Image, faults []string) {
+func (v *crashResult) add(i crashtest.Image, faults []string) {
 	if len(faults) == 0 {
 		return
 	}
@@ -51,11 +51,11 @@ func (v *crashVerdict) add(i crashtest.Image, faults []string) {
 }
 
 // lost reports whether something that a client had been told was missing.
-func (v *crashVerdict) lost() bool { return strings.Contains(strings.Join(v.faults, "\n"), "lost:") }
+func (v *crashResult) lost() bool { return strings.Contains(strings.Join(v.faults, "\n"), "lost:") }
 
-// heard adds what came of a world.
-func (v *crashVerdict) heard(w *crashWorld) {
-	v.claims += w.told()
+// addAnswers adds what came of a world.
+func (v *crashResult) addAnswers(w *workload) {
+	v.claims += w.claimed()
 	if v.answers == nil {
 		v.answers = map[string]int{}
 	}
@@ -64,8 +64,8 @@ func (v *crashVerdict) heard(w *crashWorld) {
 	}
 }
 
-// judge fails the test where images are broken.
-func (v *crashVerdict) judge(t *testing.T) {
+// check fails the test where images are broken.
+func (v *crashResult) check(t *testing.T) {
 	t.Helper()
 	t.Logf("%v; %d claims; answers: %v", v.tally, v.claims, v.answers)
 	if v.broken > 0 {
@@ -73,8 +73,8 @@ func (v *crashVerdict) judge(t *testing.T) {
 	}
 }
 
-// film runs live on a disk under the camera and has every image inspected.
-func (v *crashVerdict) film(w *crashWorld, disk *crashtest.Disk, live func()) {
+// checkImages runs live on a disk under the camera and has every image inspected.
+func (v *crashResult) checkImages(w *workload, disk *crashtest.Disk, live func()) {
 	var mu sync.Mutex
 	var inspecting sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -99,44 +99,44 @@ func (v *crashVerdict) film(w *crashWorld, disk *crashtest.Disk, live func()) {
 }
 
 // run lives all lives.
-func (x crashTrial) run(t *testing.T, v *crashVerdict) {
+func (x crashScenario) run(t *testing.T, v *crashResult) {
 	t.Helper()
-	w := newCrashWorld(t, x.journals)
+	w := newWorkload(t, x.journals)
 	rng := rand.New(rand.NewPCG(x.seed, 7))
 	mem := vfs.NewCrashableMem()
 	for life := range x.lives {
-		disk := crashtest.NewDisk(mem, crashDir, x.seed*10+uint64(life), w.told)
+		disk := crashtest.NewDisk(mem, crashDir, x.seed*10+uint64(life), w.claimed)
 		lost, kept := rng.IntN(2) == 0, crashtest.Kept[rng.IntN(len(crashtest.Kept))]
-		v.film(w, disk, func() {
-			w.r = w.unopenedNode()
-			w.r.fs, w.r.wrap = disk.FS(), x.wrap
-			w.r.tuneStore = func(o *persistence.Options) {
-				small(o)
-				if x.keep != nil {
-					x.keep(o)
+		v.checkImages(w, disk, func() {
+			w.running = w.unopenedNode()
+			w.running.fs, w.running.wrap = disk.FS(), x.wrap
+			w.running.tuneStore = func(o *persistence.Options) {
+				smallFiles(o)
+				if x.tuneStore != nil {
+					x.tuneStore(o)
 				}
 			}
-			if err := w.r.start(crashDir); err != nil {
+			if err := w.running.start(crashDir); err != nil {
 				t.Fatal(err)
 			}
 			if life == 0 {
-				(&client{crashWorld: w, rng: rng}).meetRefusals()
+				(&client{workload: w, rng: rng}).provokeRefusals()
 			}
 			w.work(x.rounds, x.seed*10+uint64(life))
 			if lost {
 				mem = disk.Lose(kept)
 			}
-			if err := w.r.stop(); err != nil {
+			if err := w.running.stop(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	v.heard(w)
+	v.addAnswers(w)
 }
 
-// unraced leaves a test to the runs without the race detector: it is long, and
+// skipUnderRace leaves a test to the runs without the race detector: it is long, and
 // breaks promises on purpose.
-func unraced(t *testing.T) {
+func skipUnderRace(t *testing.T) {
 	if raceDetector {
 		t.Skip("this is tried without the race detector")
 	}
@@ -153,9 +153,9 @@ func crashImages() int {
 	return 1000
 }
 
-// unheard are the answers that nobody got, of those that must be tried:
-// meetRefusals provokes each.
-func (v *crashVerdict) unheard() (codes []string) {
+// missingAnswers are the answers that nobody got, of those that must be tried:
+// provokeRefusals provokes each.
+func (v *crashResult) missingAnswers() (codes []string) {
 	for _, code := range []string{"", "repeated", "slug_taken", "name_taken", "invalid_transition", "pow_invalid", "challenge_used", "gone", "quota_exceeded"} {
 		if v.answers[code] == 0 {
 			codes = append(codes, code)
@@ -170,16 +170,16 @@ func (v *crashVerdict) unheard() (codes []string) {
 func TestCrash(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d journals", journals), func(t *testing.T) {
-			v := &crashVerdict{}
+			v := &crashResult{}
 			brief := testing.Short() || raceDetector
-			x := crashTrial{journals: journals, lives: 3, rounds: 10}
+			x := crashScenario{journals: journals, lives: 3, rounds: 10}
 			if brief {
 				x.lives, x.rounds = 2, 4
 			}
 			for ; v.tally.Distinct() < crashImages() && v.broken < 20; x.seed++ {
 				x.run(t, v)
 			}
-			if v.judge(t); brief {
+			if v.check(t); brief {
 				return // too little for all that follows
 			}
 			for _, kind := range []string{"log", "sst", "MANIFEST", "OPTIONS", "marker", "witness"} {
@@ -187,17 +187,17 @@ func TestCrash(t *testing.T) {
 					t.Errorf("no image was taken at a change of a file of the kind %s", kind)
 				}
 			}
-			if codes := v.unheard(); len(codes) > 0 {
+			if codes := v.missingAnswers(); len(codes) > 0 {
 				t.Errorf("nobody was answered %q", codes)
 			}
 		})
 	}
 }
 
-// hasty releases entries when they are visible, before they are durable.
-type hasty struct{ journal.Journal }
+// releaseEarly releases entries when they are visible, before they are durable.
+type releaseEarly struct{ journal.Journal }
 
-func (j hasty) Append(e *journal.Entry) {
+func (j releaseEarly) Append(e *journal.Entry) {
 	release, applied := e.Release, e.Applied
 	if release != nil {
 		once := sync.Once{}
@@ -212,32 +212,32 @@ func (j hasty) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// trusting has views that do not wait for the disk.
-type trusting struct{ journal.Journal }
+// undurableReads has views that do not wait for the disk.
+type undurableReads struct{ journal.Journal }
 
-func (j trusting) View() journal.View   { return trustingView{j.Journal.View()} }
-func (j trusting) Latest() journal.View { return trustingView{j.Journal.Latest()} }
+func (j undurableReads) View() journal.View   { return undurableReadsView{j.Journal.View()} }
+func (j undurableReads) Latest() journal.View { return undurableReadsView{j.Journal.Latest()} }
 
-type trustingView struct{ journal.View }
+type undurableReadsView struct{ journal.View }
 
-func (trustingView) Durable(context.Context) error { return nil }
+func (undurableReadsView) Durable(context.Context) error { return nil }
 
-// eager has streams that do not wait for the disk: whenever there is something
+// undurableStreams has streams that do not wait for the disk: whenever there is something
 // new they show all rows that there are.
-type eager struct{ journal.Journal }
+type undurableStreams struct{ journal.Journal }
 
-func (j eager) Follow(id parley.AgentID, after uint64, notify func()) journal.Subscription {
-	return &eagerStream{Subscription: j.Journal.Follow(id, after, notify), journal: j, agent: id, position: after}
+func (j undurableStreams) Follow(id parley.AgentID, after uint64, notify func()) journal.Subscription {
+	return &undurableStream{Subscription: j.Journal.Follow(id, after, notify), journal: j, agent: id, position: after}
 }
 
-type eagerStream struct {
+type undurableStream struct {
 	journal.Subscription
 	journal  journal.Journal
 	agent    parley.AgentID
 	position uint64
 }
 
-func (s *eagerStream) Next(limit int) (entries []journal.FeedEntry, err error) {
+func (s *undurableStream) Next(limit int) (entries []journal.FeedEntry, err error) {
 	v := s.journal.View()
 	defer v.Close()
 	err = v.Feed(s.agent, s.position, ^uint64(0), func(e journal.FeedEntry) bool {
@@ -250,18 +250,18 @@ func (s *eagerStream) Next(limit int) (entries []journal.FeedEntry, err error) {
 
 // TestCrashControls breaks one promise at a time: the checker must see it.
 func TestCrashControls(t *testing.T) {
-	unraced(t)
+	skipUnderRace(t)
 	unsynced := func(o *persistence.Options) { o.Unsynced = true }
-	for name, x := range map[string]crashTrial{
-		"commits are not synced":                {journals: 1, keep: unsynced},
-		"commits are not synced, four journals": {journals: 4, keep: unsynced},
-		"readers do not wait for Durable":       {journals: 1, wrap: func(j journal.Journal) journal.Journal { return trusting{j} }},
-		"streams do not wait":                   {journals: 1, wrap: func(j journal.Journal) journal.Journal { return eager{j} }},
-		"answers leave before their sync":       {journals: 1, wrap: func(j journal.Journal) journal.Journal { return hasty{j} }},
-		"answers leave, four journals":          {journals: 4, wrap: func(j journal.Journal) journal.Journal { return hasty{j} }},
+	for name, x := range map[string]crashScenario{
+		"commits are not synced":                {journals: 1, tuneStore: unsynced},
+		"commits are not synced, four journals": {journals: 4, tuneStore: unsynced},
+		"readers do not wait for Durable":       {journals: 1, wrap: func(j journal.Journal) journal.Journal { return undurableReads{j} }},
+		"streams do not wait":                   {journals: 1, wrap: func(j journal.Journal) journal.Journal { return undurableStreams{j} }},
+		"answers leave before their sync":       {journals: 1, wrap: func(j journal.Journal) journal.Journal { return releaseEarly{j} }},
+		"answers leave, four journals":          {journals: 4, wrap: func(j journal.Journal) journal.Journal { return releaseEarly{j} }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &crashVerdict{brief: true}
+			v := &crashResult{brief: true}
 			x.lives, x.rounds = 2, 12
 			for x.seed = 0; x.seed < 10 && !v.lost(); x.seed++ {
 				x.run(t, v)

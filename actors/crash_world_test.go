@@ -24,8 +24,8 @@ import (
 // crashDir lies two levels below what exists, as a data directory may.
 const crashDir = "data/journal"
 
-// crashWorld is clients at work on real actors, and all that they were told.
-type crashWorld struct {
+// workload is clients at work on real actors, and all that they were told.
+type workload struct {
 	t        testing.TB
 	journals int
 	clock    parley.Clock
@@ -33,12 +33,12 @@ type crashWorld struct {
 	system   *host.System
 	// patience is how long what follows by itself is waited for.
 	patience time.Duration
-	r        *testNode // of the present life
+	running  *testNode // of the present life
 
 	mu     sync.Mutex
-	claims []assurance
-	// heard are the claims that need not be noted again.
-	heard map[any]bool
+	claims []claim
+	// claimedBefore are the claims that need not be noted again.
+	claimedBefore map[any]bool
 	// answers counts answers by the code of the refusal; "" is none.
 	answers map[string]int
 	// What was asked for, answered or not: noted before it is asked.
@@ -52,7 +52,7 @@ type crashWorld struct {
 	active []*crashAgent
 	pool   []*record.Message
 	serial int
-	crashGroups
+	workloadGroups
 }
 
 // crashAgent is an agent that was answered. versions are the fingerprints of
@@ -81,71 +81,71 @@ type attempt struct {
 	reply ReplyTo
 }
 
-func newCrashWorld(t testing.TB, journals int) *crashWorld {
+func newWorkload(t testing.TB, journals int) *workload {
 	began := time.Now()
-	return &crashWorld{
-		t: t, journals: journals, entropy: parley.CountingEntropy(), agents: map[parley.AgentID]*crashAgent{}, heard: map[any]bool{}, answers: map[string]int{},
+	return &workload{
+		t: t, journals: journals, entropy: parley.CountingEntropy(), agents: map[parley.AgentID]*crashAgent{}, claimedBefore: map[any]bool{}, answers: map[string]int{},
 		patience: 10 * time.Second,
 		clock:    func() time.Time { return noon.Add(time.Since(began)) },
 		system:   host.NewSystem(slog.New(slog.DiscardHandler)),
 	}
 }
 
-// tell notes what an answer said.
-func (w *crashWorld) tell(c ...assurance) {
+// claim notes what an answer said.
+func (w *workload) claim(c ...claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.claims = append(w.claims, c...)
 }
 
-// tellOnce notes what an answer said, unless what said the same.
-func (w *crashWorld) tellOnce(what any, c assurance) {
+// claimOnce notes what an answer said, unless what said the same.
+func (w *workload) claimOnce(what any, c claim) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.heard[what] {
-		w.heard[what] = true
+	if !w.claimedBefore[what] {
+		w.claimedBefore[what] = true
 		w.claims = append(w.claims, c)
 	}
 }
 
-// told is how many claims there are.
-func (w *crashWorld) told() int {
+// claimed is how many claims there are.
+func (w *workload) claimed() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.claims)
 }
 
 // knownAt folds the first n claims.
-func (w *crashWorld) knownAt(n int) *knowledge {
+func (w *workload) knownAt(n int) *knownFacts {
 	w.mu.Lock()
 	claims := w.claims[:n:n]
 	w.mu.Unlock()
-	k := newKnowledge()
+	k := newKnownFacts()
 	for _, c := range claims {
 		c(k)
 	}
 	return k
 }
 
-// small keeps things so that little work makes flushes, compactions and new
+// smallFiles keeps things so that little work makes flushes, compactions and new
 // logs, and opening costs little.
-func small(o *persistence.Options) {
+func smallFiles(o *persistence.Options) {
 	o.CacheBytes, o.MemTableBytes = 1<<20, 48<<10
 }
 
 // unopenedNode is a test node of this world that is not open yet.
-func (w *crashWorld) unopenedNode() *testNode {
-	return &testNode{t: w.t, journals: w.journals, clock: w.clock, journalClock: w.clock, entropy: w.entropy, tuneStore: small, system: w.system}
+func (w *workload) unopenedNode() *testNode {
+	return &testNode{t: w.t, journals: w.journals, clock: w.clock, journalClock: w.clock, entropy: w.entropy, tuneStore: smallFiles, system: w.system}
 }
 
-func (w *crashWorld) agentOf(id parley.AgentID) *crashAgent {
+func (w *workload) agentOf(id parley.AgentID) *crashAgent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.agents[id]
 }
 
 // next numbers what must differ.
-func (w *crashWorld) next() int {
+func (w *workload) next() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.serial++
@@ -154,7 +154,7 @@ func (w *crashWorld) next() int {
 
 // answered reports whether err is an answer: none, or one of the refusals that
 // may be. No answer is one too that says that nothing is known.
-func (w *crashWorld) answered(err error, refusals ...error) bool {
+func (w *workload) answered(err error, refusals ...error) bool {
 	w.t.Helper()
 	refusal := (*parley.Refusal)(nil)
 	code := ""
@@ -188,7 +188,7 @@ func fingerprint(s *agent.State) string {
 func (a *crashAgent) version(s *agent.State) int { return slices.Index(a.versions, fingerprint(s)) }
 
 // sawAgent notes a state that was shown.
-func (w *crashWorld) sawAgent(s *agent.State) {
+func (w *workload) sawAgent(s *agent.State) {
 	id := s.AgentID()
 	a := w.agentOf(id)
 	if a == nil {
@@ -201,7 +201,7 @@ func (w *crashWorld) sawAgent(s *agent.State) {
 		w.t.Errorf("agent %s is shown as nobody made it: %s", a.name, fingerprint(s))
 		return
 	}
-	w.tellOnce(shownAgent{id, version}, func(k *knowledge) { k.agent(id, version) })
+	w.claimOnce(shownAgent{id, version}, func(k *knownFacts) { k.agent(id, version) })
 }
 
 // shown is a message as it was shown once.
@@ -212,10 +212,10 @@ type shownOnce struct {
 	sent     bool
 }
 
-// saw notes messages that were shown.
-func (w *crashWorld) saw(shown ...query.Message) {
+// sawMessages notes messages that were shown.
+func (w *workload) sawMessages(shown ...query.Message) {
 	for _, m := range shown {
-		w.tellOnce(shownOnce{m.Record.MessageID(), m.Position, m.Receipts, false}, func(k *knowledge) { k.message(m) })
+		w.claimOnce(shownOnce{m.Record.MessageID(), m.Position, m.Receipts, false}, func(k *knownFacts) { k.message(m) })
 	}
 }
 
@@ -226,15 +226,15 @@ type shownAgent struct {
 }
 
 // work has writers do so many rounds, all at once, while others read on.
-func (w *crashWorld) work(rounds int, seed uint64) {
+func (w *workload) work(rounds int, seed uint64) {
 	var writing, reading sync.WaitGroup
 	done := make(chan struct{})
 	started := slices.Clone(w.active)
 	for i, do := range []func(*client){
-		(*client).administer, (*client).administer, (*client).talk, (*client).talk, (*client).talk,
-		(*client).gather, (*client).gather, nil, nil, nil,
+		(*client).administer, (*client).administer, (*client).converse, (*client).converse, (*client).converse,
+		(*client).useGroups, (*client).useGroups, nil, nil, nil,
 	} {
-		c := &client{crashWorld: w, rng: rand.New(rand.NewPCG(seed, uint64(i))), number: i}
+		c := &client{workload: w, rng: rand.New(rand.NewPCG(seed, uint64(i))), number: i}
 		if do == nil {
 			reading.Go(func() { c.readOn(done) })
 			continue
@@ -257,9 +257,9 @@ func (w *crashWorld) work(rounds int, seed uint64) {
 
 // follow claims all of an agent's feed, as a stream shows it, and marks what
 // it has shown.
-func (w *crashWorld) follow(id parley.AgentID, done chan struct{}) {
+func (w *workload) follow(id parley.AgentID, done chan struct{}) {
 	news := make(chan struct{}, 1)
-	sub := w.r.node.Feeds.Follow(id, 0, func() {
+	sub := w.running.node.Feeds.Follow(id, 0, func() {
 		select {
 		case news <- struct{}{}:
 		default:
@@ -272,7 +272,7 @@ func (w *crashWorld) follow(id parley.AgentID, done chan struct{}) {
 			w.t.Error(err)
 		}
 		if len(entries) > 0 {
-			w.tell(func(k *knowledge) {
+			w.claim(func(k *knownFacts) {
 				for _, e := range entries {
 					k.entry(id, e)
 				}
@@ -289,11 +289,11 @@ func (w *crashWorld) follow(id parley.AgentID, done chan struct{}) {
 }
 
 // stream shows the messages of entries and has them marked.
-func (w *crashWorld) stream(id parley.AgentID, entries []journal.FeedEntry) {
-	err := w.r.node.Feeds.Entries(context.Background(), id, entries, func(e journal.FeedEntry, m query.Message) error {
+func (w *workload) stream(id parley.AgentID, entries []journal.FeedEntry) {
+	err := w.running.node.Feeds.Entries(context.Background(), id, entries, func(e journal.FeedEntry, m query.Message) error {
 		if e.Kind.BringsMessage() {
-			w.saw(m)
-			w.r.node.Receipts.RecordSoon(journal.RecordReceipt{
+			w.sawMessages(m)
+			w.running.node.Receipts.RecordSoon(journal.RecordReceipt{
 				Recipient: id, Message: m.Record.MessageID(), Position: e.Position, Copy: m.Record.Copied(),
 				Receipts: journal.Receipts{TransferredAt: w.clock().UnixMilli()},
 			})

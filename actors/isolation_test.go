@@ -144,7 +144,7 @@ func TestIsolationHasOneWinner(t *testing.T) {
 
 // TestIsolationControl: agents that do not ask what they are in get into both.
 func TestIsolationControl(t *testing.T) {
-	unraced(t)
+	skipUnderRace(t)
 	careless := func(n *Node) {
 		k := n.agents.kind()
 		decide := k.Rules.Decide

@@ -109,7 +109,7 @@ type flaw struct {
 // TestHowItRunsControls plants a flaw that only one of the ways brings to
 // light, and expects the answers to differ.
 func TestHowItRunsControls(t *testing.T) {
-	unraced(t)
+	skipUnderRace(t)
 	const commands = 300
 	want, _ := play(t, 0, commands, way{journals: 1})
 	for name, f := range map[string]flaw{

@@ -310,9 +310,9 @@ func TestARevokedAgentIsCountedOutAndFound(t *testing.T) {
 	look("restarted", 1, false)
 }
 
-// TestSagasFinishWhateverIsCut pulls the plug again and again while agents are
+// TestSagasFinishAfterPowerFailures pulls the plug again and again while agents are
 // made and revoked: what was answered is there, and what was begun is finished.
-func TestSagasFinishWhateverIsCut(t *testing.T) {
+func TestSagasFinishAfterPowerFailures(t *testing.T) {
 	cuts := 10
 	if testing.Short() {
 		cuts = 4

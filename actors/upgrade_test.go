@@ -216,7 +216,7 @@ func answered(t *testing.T, dir string, acceptLoss bool, release string) {
 	}
 }
 
-// goesOn repeats a send of then, whose key is remembered, and makes a new one.
+// checkNewMessages repeats a send of then, whose key is remembered, and makes a new one.
 func goesOn(t *testing.T, store *persistence.Store, node *Node) {
 	t.Helper()
 	ctx := context.Background()
