@@ -55,7 +55,7 @@ func (r *testNode) verify() {
 // fullStore is a store that has everything in it that there is.
 type fullStore struct {
 	*testNode
-	manual    *manualClock
+	manual   *manualClock
 	owner    parley.OrgID
 	agents   []parley.AgentID
 	first    *record.Message // of a conversation of agents 0 and 1

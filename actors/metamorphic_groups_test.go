@@ -12,19 +12,19 @@ import (
 	"parley/actors/record"
 )
 
-// playerGroups are the groups of a script.
-type playerGroups struct {
-	groups   []parley.GroupID
-	founders map[parley.GroupID]group.Caller
-	filed    map[parley.JoinRequestID]parley.GroupID
-	requests []parley.JoinRequestID
-	heard    []*record.Message // in conversations of groups
+// scriptGroups are the groups of a script.
+type scriptGroups struct {
+	groups        []parley.GroupID
+	founders      map[parley.GroupID]group.Caller
+	filed         map[parley.JoinRequestID]parley.GroupID
+	requests      []parley.JoinRequestID
+	groupMessages []*record.Message // in conversations of groups
 	// restless: words of groups may be on their way.
 	restless bool
 }
 
 // beginGroup founds a group, asks one in, and has one come and go.
-func (p *player) beginGroup(ctx context.Context) {
+func (p *scriptRunner) beginGroup(ctx context.Context) {
 	p.restless = true
 	by := group.Caller{Org: p.owners[p.ids[0]], Agent: p.ids[0]}
 	made := must(p.node.Groups.Create(ctx, NewGroup{Found: group.Found{
@@ -38,25 +38,25 @@ func (p *player) beginGroup(ctx context.Context) {
 			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
 		},
 	})
-	p.say(err, "invited: %s", words(r))
+	p.noteResult(err, "invited: %s", words(r))
 	self := group.Caller{Org: p.owners[guest], Agent: guest}
 	_, err = p.node.Groups.Join(ctx, made.ID, group.Join{Agent: guest, Org: self.Org})
-	p.say(err, "%s has come", guest)
-	p.say(p.node.Groups.RemoveMember(ctx, made.ID, group.Remove{Agent: guest, By: self}), "%s left the group %s", guest, made.ID)
+	p.noteResult(err, "%s has come", guest)
+	p.noteResult(p.node.Groups.RemoveMember(ctx, made.ID, group.Remove{Agent: guest, By: self}), "%s left the group %s", guest, made.ID)
 }
 
-// by is somebody who acts.
-func (p *player) by() group.Caller {
+// caller is somebody who acts.
+func (p *scriptRunner) caller() group.Caller {
 	id := one(p, p.ids)
 	return group.Caller{Org: p.owners[id], Agent: id}
 }
 
-// gather does what groups and their members do.
-func (p *player) gather(ctx context.Context, n int) {
+// useGroups does what groups and their members do.
+func (p *scriptRunner) useGroups(ctx context.Context, n int) {
 	p.restless = true
 	draw := p.random.IntN(20)
 	if len(p.groups) == 0 || draw == 0 && len(p.groups) < 12 {
-		p.foundOne(ctx)
+		p.createGroup(ctx)
 		return
 	}
 	id := one(p, p.groups)
@@ -64,11 +64,11 @@ func (p *player) gather(ctx context.Context, n int) {
 	case draw < 6:
 		p.enroll(ctx, id)
 	case draw < 8:
-		p.ask(ctx, id)
+		p.invite(ctx, id)
 	case draw < 11:
-		p.cast(ctx, id)
+		p.vote(ctx, id)
 	case draw < 15:
-		p.spread(ctx, id, n)
+		p.broadcast(ctx, id, n)
 	case draw < 17:
 		p.answerInGroup(ctx, n)
 	default:
@@ -76,8 +76,8 @@ func (p *player) gather(ctx context.Context, n int) {
 	}
 }
 
-func (p *player) foundOne(ctx context.Context) {
-	by := p.by()
+func (p *scriptRunner) createGroup(ctx context.Context) {
+	by := p.caller()
 	made, err := p.node.Groups.Create(ctx, NewGroup{Key: one(p, []string{"", "k"}), Found: group.Found{
 		Org: by.Org, Founder: by.Agent, Name: fmt.Sprint("group", p.random.IntN(9)), Isolated: !p.likely(4), Public: p.likely(2),
 		Policy: one(p, []group.Policy{group.Open, group.Open, group.Majority, group.Unanimity, group.Closed}), VoteHours: 48,
@@ -86,31 +86,31 @@ func (p *player) foundOne(ctx context.Context) {
 		p.groups = append(p.groups, made.ID)
 		p.founders[made.ID] = by
 	}
-	p.say(err, "%s is founded by %s, repeated %v", made.ID, by.Agent, made.Repeated)
+	p.noteResult(err, "%s is founded by %s, repeated %v", made.ID, by.Agent, made.Repeated)
 }
 
-func (p *player) enroll(ctx context.Context, id parley.GroupID) {
-	by := p.by()
+func (p *scriptRunner) enroll(ctx context.Context, id parley.GroupID) {
+	by := p.caller()
 	limit := 4
 	joined, err := p.node.Groups.Join(ctx, id, group.Join{Agent: by.Agent, Org: by.Org, Message: "please", SeatLimit: &limit})
 	switch {
 	case err != nil:
-		p.say(err, "")
+		p.noteResult(err, "")
 	case joined.Member != nil:
-		p.say(nil, "%s is a member of %s: %v", by.Agent, id, *joined.Member)
+		p.noteResult(nil, "%s is a member of %s: %v", by.Agent, id, *joined.Member)
 	default:
 		p.file(id, joined.Request)
-		p.say(nil, "a seat is asked for: %s", words(joined.Request))
+		p.noteResult(nil, "a seat is asked for: %s", words(joined.Request))
 	}
 }
 
-func (p *player) file(id parley.GroupID, r *group.Request) {
+func (p *scriptRunner) file(id parley.GroupID, r *group.Request) {
 	p.requests = append(p.requests, r.RequestID())
 	p.filed[r.RequestID()] = id
 }
 
-func (p *player) ask(ctx context.Context, id parley.GroupID) {
-	who, by := p.by(), p.by()
+func (p *scriptRunner) invite(ctx context.Context, id parley.GroupID) {
+	who, by := p.caller(), p.caller()
 	if p.likely(3) {
 		by = p.founders[id]
 	}
@@ -122,13 +122,13 @@ func (p *player) ask(ctx context.Context, id parley.GroupID) {
 	})
 	if err == nil && r != nil {
 		p.file(id, r)
-		p.say(nil, "invited: %s", words(r))
+		p.noteResult(nil, "invited: %s", words(r))
 		return
 	}
-	p.say(err, "%s may come by itself", who.Agent)
+	p.noteResult(err, "%s may come by itself", who.Agent)
 }
 
-func (p *player) cast(ctx context.Context, id parley.GroupID) {
+func (p *scriptRunner) vote(ctx context.Context, id parley.GroupID) {
 	if len(p.requests) == 0 {
 		p.note("nothing to vote on\n")
 		return
@@ -137,16 +137,16 @@ func (p *player) cast(ctx context.Context, id parley.GroupID) {
 	if p.likely(8) {
 		id = p.filed[request]
 	}
-	v, err := p.node.Groups.Vote(ctx, id, group.CastVote{Request: request, By: p.by(), Approve: p.likely(4)})
+	v, err := p.node.Groups.Vote(ctx, id, group.CastVote{Request: request, By: p.caller(), Approve: p.likely(4)})
 	if err != nil {
-		p.say(err, "")
+		p.noteResult(err, "")
 		return
 	}
-	p.say(nil, "voted %s: %s", v.Vote, words(v.Request))
+	p.noteResult(nil, "voted %s: %s", v.Vote, words(v.Request))
 }
 
-func (p *player) spread(ctx context.Context, id parley.GroupID, n int) {
-	by := p.by()
+func (p *scriptRunner) broadcast(ctx context.Context, id parley.GroupID, n int) {
+	by := p.caller()
 	members := must(ReadGroup(ctx, p.node.Groups, id, func(s *group.State, _ time.Time) (all []parley.AgentID) {
 		for _, m := range s.Members() {
 			all = append(all, m.Agent)
@@ -163,45 +163,45 @@ func (p *player) spread(ctx context.Context, id parley.GroupID, n int) {
 		},
 		Group: id, From: by.Agent,
 	})
-	p.hears(posted, err)
+	p.postedInGroup(posted, err)
 }
 
-// hears is posted for what is said in groups.
-func (p *player) hears(posted Posted, err error) {
+// postedInGroup is posted for what is said in groups.
+func (p *scriptRunner) postedInGroup(posted Posted, err error) {
 	if err != nil {
-		p.say(err, "")
+		p.noteResult(err, "")
 		return
 	}
 	if !posted.Repeated {
-		p.heard = append(p.heard, posted.Message)
+		p.groupMessages = append(p.groupMessages, posted.Message)
 	}
-	p.say(nil, "repeated %v to %d: %s", posted.Repeated, posted.Message.GetRecipients(), withMarks(query.Message{Record: posted.Message, Receipts: posted.Receipts}))
+	p.noteResult(nil, "repeated %v to %d: %s", posted.Repeated, posted.Message.GetRecipients(), textAndReceipts(query.Message{Record: posted.Message, Receipts: posted.Receipts}))
 }
 
-func (p *player) answerInGroup(ctx context.Context, n int) {
-	if len(p.heard) == 0 {
+func (p *scriptRunner) answerInGroup(ctx context.Context, n int) {
+	if len(p.groupMessages) == 0 {
 		p.note("nothing was said\n")
 		return
 	}
-	m := one(p, p.heard)
+	m := one(p, p.groupMessages)
 	if !p.likely(3) {
 		s, err := p.node.Messages.ChangeStatus(ctx, ChangeStatus{
 			Conversation: m.Conversation(), Host: m.HostID(), By: []parley.AgentID{one(p, []parley.AgentID{m.Sender(), m.Recipient(), one(p, p.ids)})},
 			Status: one(p, []string{"open", "paused", "completed"}), Reason: "so",
 		})
-		p.say(err, "moved to %s at %d after %d messages", s.GetStatus(), s.GetUpdatedMs(), s.GetMessages())
+		p.noteResult(err, "moved to %s at %d after %d messages", s.GetStatus(), s.GetUpdatedMs(), s.GetMessages())
 		return
 	}
 	a := answerTo(p.owners[m.Recipient()], m, fmt.Sprint("answered in a group ", n), one(p, []string{"", "k"}))
 	a.ToOrg, a.Host, a.Copy, a.DayLimit = p.owners[m.Sender()], m.HostID(), m.Copied(), p.limit(a.From)
 	mine := must(p.node.Messages.GetFor(ctx, a.From.Slot(), a.Original))(p.t)
 	a.Reads, a.Position = true, mine.Position
-	p.hears(p.reply(a))
+	p.postedInGroup(p.reply(a))
 }
 
 // alterGroup changes roles, settings and members, or ends a group.
-func (p *player) alterGroup(ctx context.Context, id parley.GroupID, n int) {
-	by, who := p.by(), p.by()
+func (p *scriptRunner) alterGroup(ctx context.Context, id parley.GroupID, n int) {
+	by, who := p.caller(), p.caller()
 	if founder := p.founders[id]; p.likely(3) {
 		by = founder
 	}
@@ -212,20 +212,20 @@ func (p *player) alterGroup(ctx context.Context, id parley.GroupID, n int) {
 		} else if p.likely(2) {
 			who = by
 		}
-		p.say(p.node.Groups.RemoveMember(ctx, id, group.Remove{Agent: who.Agent, By: by}), "%s left the group %s", who.Agent, id)
+		p.noteResult(p.node.Groups.RemoveMember(ctx, id, group.Remove{Agent: who.Agent, By: by}), "%s left the group %s", who.Agent, id)
 	case 2, 3:
 		m, err := p.node.Groups.ChangeRole(ctx, id, group.ChangeRole{Agent: who.Agent, By: by, Role: one(p, []group.Role{group.Admin, group.RoleMember})})
-		p.say(err, "now %v", m)
+		p.noteResult(err, "now %v", m)
 	case 4:
-		p.say(p.node.Groups.Delete(ctx, id, group.Delete{By: by}), "%s is over", id)
+		p.noteResult(p.node.Groups.Delete(ctx, id, group.Delete{By: by}), "%s is over", id)
 	default:
 		text := fmt.Sprint("described ", n)
-		p.say(p.node.Groups.Change(ctx, id, group.Change{By: by, Description: &text}), "%s is %s", id, text)
+		p.noteResult(p.node.Groups.Change(ctx, id, group.Change{By: by, Description: &text}), "%s is %s", id, text)
 	}
 }
 
 // readGroup notes everything that can be read of a group.
-func (p *player) readGroup(ctx context.Context, id parley.GroupID) {
+func (p *scriptRunner) readGroup(ctx context.Context, id parley.GroupID) {
 	state := must(ReadGroup(ctx, p.node.Groups, id, func(s *group.State, _ time.Time) string {
 		b, err := s.MarshalVT()
 		whole := &group.Snapshot{}
@@ -239,23 +239,23 @@ func (p *player) readGroup(ctx context.Context, id parley.GroupID) {
 	for _, r := range settled {
 		p.note("  settled %s\n", words(r))
 	}
-	p.say(err, "end of requests")
+	p.noteResult(err, "end of requests")
 	for _, who := range p.ids {
 		had := must(p.node.Groups.HadSeat(ctx, id, who))(p.t)
 		concerns := must(p.node.Groups.Concerns(ctx, who))(p.t)
 		p.note("  %s: %v, %v\n", who, had, concerns)
 	}
-	for _, m := range p.heard {
+	for _, m := range p.groupMessages {
 		if m.HostID() != id {
 			continue
 		}
 		page, _, err := p.node.Messages.TranscriptOf(ctx, m.Conversation(), id, m.Recipient(), 0, 100, false, nil)
 		for _, row := range page {
-			p.note("  seen: %s\n", withMarks(row))
+			p.note("  seen: %s\n", textAndReceipts(row))
 		}
-		p.say(err, "end of what %s sees", m.Recipient())
+		p.noteResult(err, "end of what %s sees", m.Recipient())
 	}
-	p.say(p.node.Groups.Public(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
+	p.noteResult(p.node.Groups.Public(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
 		for g := range all {
 			p.note("  shown: %s\n", words(g))
 		}

@@ -16,14 +16,14 @@ import (
 )
 
 // register asks for challenges and solves them, more or less.
-func (p *player) register(ctx context.Context) {
+func (p *scriptRunner) register(ctx context.Context) {
 	if len(p.challenges) == 0 || !p.likely(3) {
 		slug := fmt.Sprint("b", p.random.IntN(3))
 		issued, err := challengeFor(p.node, slug, fmt.Sprint("challenge ", len(p.challenges)), 1, 12*time.Hour)
 		if err == nil {
 			p.challenges = append(p.challenges, issued)
 		}
-		p.say(err, "challenge %v", issued)
+		p.noteResult(err, "challenge %v", issued)
 		return
 	}
 	made, err := p.node.Orgs.Register(ctx, Solution{
@@ -33,11 +33,11 @@ func (p *player) register(ctx context.Context) {
 		p.orgs = append(p.orgs, made.Org.OrgID())
 		p.clients[made.Org.OrgID()] = []parley.ClientID{made.ClientID}
 	}
-	p.say(err, "%s is registered as %s with %s", made.Org.GetSlug(), made.Org.OrgID(), made.ClientID)
+	p.noteResult(err, "%s is registered as %s with %s", made.Org.GetSlug(), made.Org.OrgID(), made.ClientID)
 }
 
 // manage creates, changes and revokes.
-func (p *player) manage(ctx context.Context, n int) {
+func (p *scriptRunner) manage(ctx context.Context, n int) {
 	owner, id := one(p, p.orgs), one(p, p.ids)
 	switch p.random.IntN(9) {
 	case 0, 1:
@@ -45,7 +45,7 @@ func (p *player) manage(ctx context.Context, n int) {
 		if err == nil {
 			p.joined(owner, a.AgentID())
 		}
-		p.say(err, "%s now has %s %s", owner, a.AgentID(), a.GetName())
+		p.noteResult(err, "%s now has %s %s", owner, a.AgentID(), a.GetName())
 	case 2:
 		p.credential(ctx, owner, n)
 	case 3:
@@ -75,41 +75,41 @@ func (p *player) manage(ctx context.Context, n int) {
 	p.settle() // the effect may follow the answer after a while
 	o := must(p.node.Orgs.Current(ctx, owner))(p.t)
 	first, err := p.node.Agents.FirstActive(ctx, owner)
-	p.say(err, "  %d active, the first is %s; %s", o.GetActiveAgents(), first.AgentID(), credentials(o))
+	p.noteResult(err, "  %d active, the first is %s; %s", o.GetActiveAgents(), first.AgentID(), credentials(o))
 }
 
-func (p *player) changeAgent(ctx context.Context, id parley.AgentID, c agent.Command) {
+func (p *scriptRunner) changeAgent(ctx context.Context, id parley.AgentID, c agent.Command) {
 	a, err := p.node.Agents.Change(ctx, id, c)
 	at, revoked := a.RevokedAt()
-	p.say(err, "%T changed %s: %s, %s, %d keys rotated, poll token %x, revoked %v %d", c, id, a.GetIncomingPolicy(), a.GetOutgoingPolicy(),
+	p.noteResult(err, "%T changed %s: %s, %s, %d keys rotated, poll token %x, revoked %v %d", c, id, a.GetIncomingPolicy(), a.GetOutgoingPolicy(),
 		len(a.GetFormerKeys()), a.GetPollTokenHash(), revoked, at.UnixMilli())
 }
 
-func (p *player) changeOrg(ctx context.Context, owner parley.OrgID) {
+func (p *scriptRunner) changeOrg(ctx context.Context, owner parley.OrgID) {
 	name, slug := fmt.Sprint("name", p.random.IntN(3)), one(p, []string{"acme", "metered", "b0"})
 	c := org.Change{Name: &name, CountryCode: org.Clearable{Set: true, Value: "ch", Null: !p.likely(3)}}
 	if !p.likely(2) {
 		c.Slug = &slug
 	}
 	o, err := p.node.Orgs.Change(ctx, owner, c)
-	p.say(err, "changed %s: %s %s %s", owner, o.GetName(), o.GetSlug(), o.GetCountryCode())
+	p.noteResult(err, "changed %s: %s %s %s", owner, o.GetName(), o.GetSlug(), o.GetCountryCode())
 }
 
-func (p *player) credential(ctx context.Context, owner parley.OrgID, n int) {
+func (p *scriptRunner) credential(ctx context.Context, owner parley.OrgID, n int) {
 	if has := p.clients[owner]; len(has) > 0 && p.likely(2) {
 		client := one(p, has)
-		p.say(p.node.Orgs.RevokeCredential(ctx, owner, client), "%s is gone", client)
+		p.noteResult(p.node.Orgs.RevokeCredential(ctx, owner, client), "%s is gone", client)
 		return
 	}
 	client, err := p.node.Orgs.AddCredential(ctx, owner, []byte{byte(n)})
 	p.clients[owner] = append(p.clients[owner], client)
-	p.say(err, "%s may enter", client)
+	p.noteResult(err, "%s may enter", client)
 }
 
-func (p *player) mint(ctx context.Context) {
+func (p *scriptRunner) mint(ctx context.Context) {
 	p.minted++
 	s, err := p.node.Keys.Mint(ctx, issuer.Mint{Kid: fmt.Sprint("kid", p.minted), Public: []byte("public"), SealedSeed: []byte("seed"), Force: !p.likely(2)})
-	p.say(err, "minted, or not: %s", keysOf(s, p.clock()))
+	p.noteResult(err, "minted, or not: %s", keysOf(s, p.clock()))
 }
 
 func keysOf(s *issuer.State, now time.Time) string {
@@ -121,69 +121,69 @@ func keysOf(s *issuer.State, now time.Time) string {
 }
 
 // lookUp finds by names, keys and tokens.
-func (p *player) lookUp(ctx context.Context) {
+func (p *scriptRunner) lookUp(ctx context.Context) {
 	id := one(p, p.ids)
 	switch p.random.IntN(6) {
 	case 0:
 		name := fmt.Sprint("agent", p.random.IntN(6))
 		found, err := p.node.Agents.ByName(ctx, one(p, p.orgs), name)
-		p.say(err, "%s found by name", found)
+		p.noteResult(err, "%s found by name", found)
 	case 1:
 		kid := parley.Thumbprint(parley.Ed25519, must(p.node.Agents.Get(ctx, id))(p.t).GetSigningKey())
 		if len(p.kids) > 0 && p.likely(2) {
 			kid = one(p, p.kids)
 		}
 		found, err := p.node.Agents.ByKid(ctx, kid)
-		p.say(err, "%s found by %s", found, kid)
+		p.noteResult(err, "%s found by %s", found, kid)
 	case 2:
 		token := key(3, "first0")
 		if len(p.tokens) > 0 {
 			token = one(p, p.tokens)
 		}
 		found, err := p.node.Agents.ByPollToken(ctx, token)
-		p.say(err, "%s found by token", found)
+		p.noteResult(err, "%s found by token", found)
 	case 3:
 		found, err := p.node.Orgs.BySlug(ctx, one(p, []string{"acme", "b0", "b1", "b2", "b3"}))
-		p.say(err, "%s found by slug", found)
+		p.noteResult(err, "%s found by slug", found)
 	case 4:
 		keys, err := p.node.Keys.Current(ctx)
-		p.say(err, "signing keys %s", keysOf(keys, p.clock()))
+		p.noteResult(err, "signing keys %s", keysOf(keys, p.clock()))
 	default:
 		owner := one(p, p.orgs)
 		used, err := p.node.Orgs.Used(ctx, owner)
 		count, counting := p.node.Messages.CountSince(ctx, id, p.clock().Add(-5*time.Hour).UnixMilli())
-		p.say(errors.Join(err, counting), "%s used %d, %s was sent %d", owner, used, id, count)
+		p.noteResult(errors.Join(err, counting), "%s used %d, %s was sent %d", owner, used, id, count)
 	}
 }
 
 // readAll notes everything that can be read.
-func (p *player) readAll() {
+func (p *scriptRunner) readAll() {
 	ctx := context.Background()
 	for _, owner := range p.orgs {
 		o := must(p.node.Orgs.Current(ctx, owner))(p.t)
 		used, err := p.node.Orgs.Used(ctx, owner)
-		p.say(err, "%s %v %s used %d", owner, o.GetName(), credentials(o), used)
-		p.say(p.node.Agents.Each(ctx, owner, func(a *agent.State) bool {
+		p.noteResult(err, "%s %v %s used %d", owner, o.GetName(), credentials(o), used)
+		p.noteResult(p.node.Agents.Each(ctx, owner, func(a *agent.State) bool {
 			p.note("agent %s %s %d %d %s\n", a.AgentID(), a.GetName(), a.GetCreatedMs(), a.GetRevokedMs(), a.GetIncomingPolicy())
 			return true
 		}), "end of agents")
 		for _, client := range p.clients[owner] {
 			of, err := p.node.Orgs.ByClient(ctx, client)
-			p.say(err, "%s is of %s", client, of)
+			p.noteResult(err, "%s is of %s", client, of)
 		}
 	}
 	for _, id := range p.ids {
 		for _, m := range p.inbox(id) {
-			p.note("inbox of %s: %s\n", id, withMarks(m))
+			p.note("inbox of %s: %s\n", id, textAndReceipts(m))
 		}
 		list, _, err := p.node.Messages.Conversations(ctx, id, 0, 1000)
 		for _, c := range list {
 			p.note("conversation of %s: %s %s %d messages %d\n", id, c.ConversationID(), c.GetStatus(), c.GetMessages(), c.GetUpdatedMs())
 			for _, m := range p.transcript(c.ConversationID()) {
-				p.note("  %s\n", withMarks(m))
+				p.note("  %s\n", textAndReceipts(m))
 			}
 		}
-		p.say(err, "end of conversations")
+		p.noteResult(err, "end of conversations")
 		p.feed(id)
 	}
 	for _, g := range p.groups {
@@ -192,7 +192,7 @@ func (p *player) readAll() {
 }
 
 // feed notes an agent's feed and what of it was not carried.
-func (p *player) feed(id parley.AgentID) {
+func (p *scriptRunner) feed(id parley.AgentID) {
 	sub := p.node.Feeds.Follow(id, 0, func() {})
 	defer sub.Close()
 	var news []string
@@ -216,5 +216,5 @@ func (p *player) feed(id parley.AgentID) {
 	slices.Sort(news)
 	p.note("%s", strings.Join(news, ""))
 	start, err := p.node.Feeds.Resume(context.Background(), id, parley.MessageID{}, false)
-	p.say(err, "begins after %s", start.Last)
+	p.noteResult(err, "begins after %s", start.Last)
 }

@@ -24,19 +24,19 @@ import (
 	"parley/persistence"
 )
 
-// player runs a script. What it draws depends on the seed and on what was
+// scriptRunner runs a script. What it draws depends on the seed and on what was
 // answered, which is the same in every way.
-type player struct {
+type scriptRunner struct {
 	*testNode
-	way
-	memory      *vfs.MemFS // the disk
-	hand        *manualClock
-	random      *rand.Rand
-	whims       *rand.Rand // of the way: when it interrupts
-	rot         *rand.Rand // what of the unsynced is lost
-	out         bytes.Buffer
-	interrupted int
-	settled     byte
+	variant
+	disk          *vfs.MemFS // the disk
+	manual        *manualClock
+	random        *rand.Rand
+	interruptions *rand.Rand // of the way: when it interrupts
+	losses        *rand.Rand // what of the unsynced is lost
+	out           bytes.Buffer
+	interrupted   int
+	settled       byte
 
 	orgs       []parley.OrgID
 	metered    parley.OrgID
@@ -49,36 +49,36 @@ type player struct {
 	tokens     [][]byte
 	kids       []string
 	minted     int
-	books      []*book
-	playerGroups
-	listeners []*listener
+	lists      []*pagedList
+	scriptGroups
+	listeners []*streamClient
 }
 
-func play(t testing.TB, seed uint64, commands int, w way) (said string, interrupted int) {
+func runScript(t testing.TB, seed uint64, commands int, w variant) (said string, interrupted int) {
 	t.Helper()
-	p := newPlayer(t, seed, w, func(*testNode) {})
+	p := newScriptRunner(t, seed, w, func(*testNode) {})
 	p.run(commands)
 	return p.out.String(), p.interrupted
 }
 
-func newPlayer(t testing.TB, seed uint64, w way, alter option) *player {
-	p := &player{
-		way: w, memory: vfs.NewCrashableMem(), hand: newManualClock(noon),
-		random: rand.New(rand.NewPCG(seed, 1)), whims: rand.New(rand.NewPCG(seed, 2)), rot: rand.New(rand.NewPCG(seed, 3)),
+func newScriptRunner(t testing.TB, seed uint64, w variant, alter option) *scriptRunner {
+	p := &scriptRunner{
+		variant: w, disk: vfs.NewCrashableMem(), manual: newManualClock(noon),
+		random: rand.New(rand.NewPCG(seed, 1)), interruptions: rand.New(rand.NewPCG(seed, 2)), losses: rand.New(rand.NewPCG(seed, 3)),
 		owners: map[parley.AgentID]parley.OrgID{}, clients: map[parley.OrgID][]parley.ClientID{},
-		playerGroups: playerGroups{founders: map[parley.GroupID]group.Caller{}, filed: map[parley.JoinRequestID]parley.GroupID{}},
+		scriptGroups: scriptGroups{founders: map[parley.GroupID]group.Caller{}, filed: map[parley.JoinRequestID]parley.GroupID{}},
 	}
 	// The journal's own clock stays on the first day: it must not forget keys
 	// that the script's days still know.
 	began := time.Now()
 	wheel := func() time.Time { return noon.Add(time.Since(began)) }
-	p.testNode = newTestNode(t, withJournals(w.journals), withClock(p.hand.now), withTuning(p.tune), func(r *testNode) {
-		r.journalClock, r.tuneStore = wheel, func(o *persistence.Options) { o.FS = steady{p.memory} }
+	p.testNode = newTestNode(t, withJournals(w.journals), withClock(p.manual.now), withTuning(p.tune), func(r *testNode) {
+		r.journalClock, r.tuneStore = wheel, func(o *persistence.Options) { o.FS = clonableDisk{p.disk} }
 	}, alter)
 	return p
 }
 
-func (p *player) run(commands int) {
+func (p *scriptRunner) run(commands int) {
 	for _, slug := range []string{"acme", "metered"} {
 		made := p.org(slug)
 		p.orgs = append(p.orgs, made.Org.OrgID())
@@ -87,14 +87,14 @@ func (p *player) run(commands int) {
 	p.metered = p.orgs[1]
 	for n := range 5 {
 		p.joined(p.orgs[n%2], p.agent(p.orgs[n%2], fmt.Sprintf("first%d", n)))
-		p.hand.advance(time.Millisecond)
+		p.manual.advance(time.Millisecond)
 	}
 	p.beginGroup(context.Background())
 	for n := range commands {
-		p.hand.advance(time.Duration(1+p.random.IntN(int(20*time.Minute/time.Millisecond))) * time.Millisecond)
+		p.manual.advance(time.Duration(1+p.random.IntN(int(20*time.Minute/time.Millisecond))) * time.Millisecond)
 		p.note("%d: ", n)
 		p.command(n)
-		p.between()
+		p.afterCommand()
 	}
 	for _, l := range p.listeners {
 		l.sub.Close()
@@ -103,11 +103,11 @@ func (p *player) run(commands int) {
 	p.close()
 }
 
-func (p *player) joined(owner parley.OrgID, id parley.AgentID) {
+func (p *scriptRunner) joined(owner parley.OrgID, id parley.AgentID) {
 	p.ids, p.owners[id] = append(p.ids, id), owner
 }
 
-func (p *player) tune(n *Node) {
+func (p *scriptRunner) tune(n *Node) {
 	n.engine.IdleFor = time.Hour
 	if p.passivate {
 		n.engine.IdleFor = 0
@@ -125,16 +125,16 @@ func (p *player) tune(n *Node) {
 	host.Register(n.engine, groups)
 }
 
-// between lets streams have what is new, and brings about what must not show:
+// afterCommand lets streams have what is new, and brings about what must not show:
 // before what follows an answer has come about, or after.
-func (p *player) between() {
-	early := p.whims.IntN(2) == 0
+func (p *scriptRunner) afterCommand() {
+	early := p.interruptions.IntN(2) == 0
 	if early {
 		p.interrupt()
 	}
 	p.settle()
 	for _, l := range p.listeners {
-		p.listen(l, p.newEntries(l))
+		p.noteStreamed(l, p.newEntries(l))
 	}
 	if p.passivate {
 		eventually(p.t, "all actors have left", func() bool { p.node.engine.Sweep(); return p.node.Live() == 0 })
@@ -142,20 +142,20 @@ func (p *player) between() {
 	if !early {
 		p.interrupt()
 	}
-	if p.forget {
+	if p.withoutCache {
 		p.node.queries.Forget()
 	}
 }
 
 // interrupt closes everything and opens it anew, now and then. Where that is on
 // an image taken before, what is written while closing is lost.
-func (p *player) interrupt() {
-	disk := p.memory
+func (p *scriptRunner) interrupt() {
+	disk := p.disk
 	switch {
-	case p.way.restart != 0 && p.whims.IntN(p.way.restart) == 0:
-	case p.way.crash != 0 && p.whims.IntN(p.way.crash) == 0:
-		kept := []int{0, 30, 50, 90}[p.whims.IntN(4)]
-		disk = p.memory.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: p.rot})
+	case p.variant.restart != 0 && p.interruptions.IntN(p.variant.restart) == 0:
+	case p.variant.crash != 0 && p.interruptions.IntN(p.variant.crash) == 0:
+		kept := []int{0, 30, 50, 90}[p.interruptions.IntN(4)]
+		disk = p.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: p.losses})
 	default:
 		return
 	}
@@ -164,7 +164,7 @@ func (p *player) interrupt() {
 		l.sub.Close()
 	}
 	p.close()
-	p.memory = disk
+	p.disk = disk
 	p.open()
 	p.settle()
 	for _, l := range p.listeners {
@@ -174,7 +174,7 @@ func (p *player) interrupt() {
 
 // settle waits until every lane is empty: a row sent through each has arrived,
 // and whoever was told something has been hinted.
-func (p *player) settle() {
+func (p *scriptRunner) settle() {
 	const table = journal.Table(200)
 	p.settled++
 	journals := p.testNode.journals
@@ -205,10 +205,10 @@ func (p *player) settle() {
 	}
 }
 
-func (p *player) note(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
+func (p *scriptRunner) note(format string, args ...any) { fmt.Fprintf(&p.out, format, args...) }
 
-// say notes what a command came to.
-func (p *player) say(err error, format string, args ...any) {
+// noteResult notes what a command came to.
+func (p *scriptRunner) noteResult(err error, format string, args ...any) {
 	if refusal := (*parley.Refusal)(nil); errors.As(err, &refusal) {
 		p.note("refused: %s %v\n", refusal.Code, refusal.Extra)
 	} else if err != nil {
@@ -218,34 +218,36 @@ func (p *player) say(err error, format string, args ...any) {
 	}
 }
 
-// wording is a message as it never changes.
-func wording(r *record.Message) string {
+// messageText is a message as it never changes.
+func messageText(r *record.Message) string {
 	return fmt.Sprintf("%s in %s from %s of %s to %s of %s after %x: %s %s", r.MessageID(), r.Conversation(), r.Sender(), r.SenderOrg(),
 		r.Recipient(), r.RecipientOrg(), r.InReplyTo, r.Type, r.Content)
 }
 
-func withMarks(m query.Message) string { return fmt.Sprintf("%s %v", wording(m.Record), m.Receipts) }
+func textAndReceipts(m query.Message) string {
+	return fmt.Sprintf("%s %v", messageText(m.Record), m.Receipts)
+}
 
-func one[T any](p *player, of []T) T { return of[p.random.IntN(len(of))] }
+func one[T any](p *scriptRunner, of []T) T { return of[p.random.IntN(len(of))] }
 
 // likely is true in all but one of n cases.
-func (p *player) likely(n int) bool { return p.random.IntN(n) > 0 }
+func (p *scriptRunner) likely(n int) bool { return p.random.IntN(n) > 0 }
 
-func (p *player) command(n int) {
+func (p *scriptRunner) command(n int) {
 	ctx := context.Background()
 	switch draw := p.random.IntN(54); {
 	case draw < 10:
-		p.speak(n)
+		p.sendMessage(n)
 	case draw < 18 && len(p.messages) > 0:
 		p.answer(ctx, n)
 	case draw < 22 && len(p.messages) > 0:
 		p.move(ctx)
 	case draw < 25:
-		p.markSome(ctx)
+		p.setSomeReceipts(ctx)
 	case draw < 29:
-		p.leaf(ctx)
+		p.readPage(ctx)
 	case draw < 31:
-		p.tuneIn(ctx)
+		p.toggleStream(ctx)
 	case draw < 34:
 		p.register(ctx)
 	case draw < 36:
@@ -253,12 +255,12 @@ func (p *player) command(n int) {
 	case draw < 41:
 		p.manage(ctx, n)
 	default:
-		p.gather(ctx, n)
+		p.useGroups(ctx, n)
 	}
 }
 
 // limit is the day's quota of a sender.
-func (p *player) limit(from parley.AgentID) *int {
+func (p *scriptRunner) limit(from parley.AgentID) *int {
 	if p.owners[from] != p.metered {
 		return nil
 	}
@@ -266,11 +268,11 @@ func (p *player) limit(from parley.AgentID) *int {
 	return &few
 }
 
-func (p *player) speak(n int) {
+func (p *scriptRunner) sendMessage(n int) {
 	if len(p.sends) > 0 && !p.likely(4) { // word by word, sealed anew
 		s := one(p, p.sends)
 		s.Rendered = fmt.Appendf(nil, "said again %d", n)
-		p.facts(&s)
+		p.fillRecipient(&s)
 		p.posted(p.send(s))
 		return
 	}
@@ -288,17 +290,17 @@ func (p *player) speak(n int) {
 	if key != "" {
 		p.sends = append(p.sends, s)
 	}
-	p.facts(&s)
+	p.fillRecipient(&s)
 	p.posted(p.send(s))
 }
 
-// facts fills in what a door knows about a recipient.
-func (p *player) facts(s *DirectSend) {
+// fillRecipient fills in what a door knows about a recipient.
+func (p *scriptRunner) fillRecipient(s *DirectSend) {
 	to := must(p.node.Agents.Get(context.Background(), s.To))(p.t)
 	s.ToRevoked, s.ToGroupsOnly, s.RecipientGroups = to.Revoked(), to.GetIncomingPolicy() == agent.GroupsOnly, to.GetGroups()
 }
 
-func (p *player) answer(ctx context.Context, n int) {
+func (p *scriptRunner) answer(ctx context.Context, n int) {
 	key := ""
 	if p.random.IntN(2) == 0 {
 		key = fmt.Sprint("k", p.random.IntN(3))
@@ -315,18 +317,18 @@ func (p *player) answer(ctx context.Context, n int) {
 	p.posted(p.reply(a))
 }
 
-func (p *player) posted(posted Posted, err error) {
+func (p *scriptRunner) posted(posted Posted, err error) {
 	if err != nil {
-		p.say(err, "")
+		p.noteResult(err, "")
 		return
 	}
 	if !posted.Repeated {
 		p.messages = append(p.messages, posted.Message)
 	}
-	p.say(nil, "repeated %v %s", posted.Repeated, withMarks(query.Message{Record: posted.Message, Receipts: posted.Receipts}))
+	p.noteResult(nil, "repeated %v %s", posted.Repeated, textAndReceipts(query.Message{Record: posted.Message, Receipts: posted.Receipts}))
 }
 
-func (p *player) move(ctx context.Context) {
+func (p *scriptRunner) move(ctx context.Context) {
 	m := one(p, p.messages)
 	by := []parley.AgentID{m.Sender(), m.Recipient()}
 	by = by[p.random.IntN(2):]
@@ -335,11 +337,11 @@ func (p *player) move(ctx context.Context) {
 	}
 	words := []string{"open", "paused", "input_required", "completed", "failed", "canceled", "rejected", "submitted"}
 	s, err := p.node.Messages.ChangeStatus(ctx, ChangeStatus{Conversation: m.Conversation(), By: by, Status: one(p, words), Reason: "so"})
-	p.say(err, "moved to %s at %d after %d messages, the last %x", s.GetStatus(), s.GetUpdatedMs(), s.GetMessages(), s.GetLastMessageId())
+	p.noteResult(err, "moved to %s at %d after %d messages, the last %x", s.GetStatus(), s.GetUpdatedMs(), s.GetMessages(), s.GetLastMessageId())
 }
 
-// markSome delivers or reads the newest few messages of an inbox.
-func (p *player) markSome(ctx context.Context) {
+// setSomeReceipts delivers or reads the newest few messages of an inbox.
+func (p *scriptRunner) setSomeReceipts(ctx context.Context) {
 	id := one(p, p.ids)
 	page, _, err := p.node.Messages.Inbox(ctx, id, 0, 3, "", nil)
 	at, marks := p.clock().UnixMilli(), []journal.RecordReceipt(nil)
@@ -353,7 +355,7 @@ func (p *player) markSome(ctx context.Context) {
 	if err == nil {
 		err = p.node.Receipts.Record(ctx, id, marks)
 	}
-	p.say(err, "marked %d", len(marks))
+	p.noteResult(err, "marked %d", len(marks))
 }
 
 func credentials(o *org.State) string {

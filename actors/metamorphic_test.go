@@ -18,38 +18,38 @@ import (
 	"parley/persistence"
 )
 
-// way is how a script is run; none of it may show in the answers.
-type way struct {
-	journals   int
-	stateEvery uint64 // of the kinds whose folded state nobody else reads, 0: as ever
-	passivate  bool   // every actor leaves after every command
-	restart    int    // one command in so many is followed by a restart
-	crash      int    // one command in so many is followed by a loss of power
-	forget     bool   // no record stays at hand
+// variant is how a script is run; none of it may show in the answers.
+type variant struct {
+	journals     int
+	stateEvery   uint64 // of the kinds whose folded state nobody else reads, 0: as ever
+	passivate    bool   // every actor leaves after every command
+	restart      int    // one command in so many is followed by a restart
+	crash        int    // one command in so many is followed by a loss of power
+	withoutCache bool   // no record stays at hand
 }
 
 const never = 1 << 60
 
-var ways = map[string]way{
+var ways = map[string]variant{
 	"snapshots always":              {journals: 1, stateEvery: 1, passivate: true},
 	"snapshots never":               {journals: 1, stateEvery: never, passivate: true},
 	"snapshots now and then":        {journals: 1, stateEvery: 3, passivate: true},
 	"restarts":                      {journals: 1, stateEvery: 5, restart: 15},
 	"losses of power":               {journals: 1, stateEvery: 5, crash: 15},
-	"no facts at hand":              {journals: 1, forget: true},
+	"no facts at hand":              {journals: 1, withoutCache: true},
 	"four journals":                 {journals: 4},
 	"four journals, snapshots":      {journals: 4, stateEvery: 1, passivate: true},
 	"four journals, losses":         {journals: 4, stateEvery: never, crash: 15},
-	"four journals, and everything": {journals: 4, stateEvery: 2, passivate: true, restart: 20, crash: 20, forget: true},
+	"four journals, and everything": {journals: 4, stateEvery: 2, passivate: true, restart: 20, crash: 20, withoutCache: true},
 }
 
 var scripts = flag.Int("metamorphic.scripts", 3, "how many scripts TestHowItRunsDoesNotShow runs in every way")
 
-// TestHowItRunsDoesNotShow runs one script of commands in many ways and
+// TestVariantsAnswerAlike runs one script of commands in many ways and
 // compares everything that was answered and everything that can be read, byte
 // by byte: ids, refusals, repeats, pages that are leafed through across
 // restarts, streams that are resumed.
-func TestHowItRunsDoesNotShow(t *testing.T) {
+func TestVariantsAnswerAlike(t *testing.T) {
 	seeds, commands := *scripts, 400
 	switch {
 	case raceDetector:
@@ -60,13 +60,13 @@ func TestHowItRunsDoesNotShow(t *testing.T) {
 	var interruptions atomic.Int64
 	said := strings.Builder{}
 	for seed := range uint64(seeds) {
-		want, _ := play(t, seed, commands, way{journals: 1})
+		want, _ := runScript(t, seed, commands, variant{journals: 1})
 		said.WriteString(want)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			for name, w := range ways {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					got, interrupted := play(t, seed, commands, w)
+					got, interrupted := runScript(t, seed, commands, w)
 					interruptions.Add(int64(interrupted))
 					if w.restart+w.crash > 0 && interrupted < commands/50 {
 						t.Errorf("interrupted only %d times", interrupted)
@@ -98,42 +98,42 @@ var wordsOfTheScripts = []string{
 	"last_admin", "no_recipients", "invited",
 }
 
-// flaw is a defect that must show in one of the ways.
-type flaw struct {
-	way  way
-	wrap func(openings int, j journal.Journal) journal.Journal
-	keep func(*persistence.Options)
-	tune func(*Node)
+// defect is a defect that must show in one of the ways.
+type defect struct {
+	variant   variant
+	wrap      func(openings int, j journal.Journal) journal.Journal
+	tuneStore func(*persistence.Options)
+	tune      func(*Node)
 }
 
-// TestHowItRunsControls plants a flaw that only one of the ways brings to
+// TestVariantsControl plants a flaw that only one of the ways brings to
 // light, and expects the answers to differ.
-func TestHowItRunsControls(t *testing.T) {
+func TestVariantsControl(t *testing.T) {
 	skipUnderRace(t)
 	const commands = 300
-	want, _ := play(t, 0, commands, way{journals: 1})
-	for name, f := range map[string]flaw{
+	want, _ := runScript(t, 0, commands, variant{journals: 1})
+	for name, f := range map[string]defect{
 		"answered before it is synced": {
-			way: way{journals: 1, crash: 15}, keep: func(o *persistence.Options) { o.Unsynced = true },
+			variant: variant{journals: 1, crash: 15}, tuneStore: func(o *persistence.Options) { o.Unsynced = true },
 		},
 		"keys of former openings are forgotten": {
-			way: way{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return keyless{j, openings > 1} },
+			variant: variant{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return withoutKeys{j, openings > 1} },
 		},
 		"a snapshot that does not count messages": {
-			way: way{journals: 1, stateEvery: 1, passivate: true}, tune: uncounted,
+			variant: variant{journals: 1, stateEvery: 1, passivate: true}, tune: countLocally,
 		},
 		"an actor that begins with all but the last event": {
-			way: way{journals: 1, stateEvery: never, passivate: true}, wrap: func(_ int, j journal.Journal) journal.Journal { return lapsing{j} },
+			variant: variant{journals: 1, stateEvery: never, passivate: true}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutLastEvent{j} },
 		},
 		"no marks for other homes": {
-			way: way{journals: 4}, wrap: func(_ int, j journal.Journal) journal.Journal { return unmarking{j} },
+			variant: variant{journals: 4}, wrap: func(_ int, j journal.Journal) journal.Journal { return withoutReceipts{j} },
 		},
 		"streams that begin anew with each opening": {
-			way: way{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return doubling{j, openings > 1} },
+			variant: variant{journals: 1, restart: 15}, wrap: func(openings int, j journal.Journal) journal.Journal { return repeatFirstEntry{j, openings > 1} },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _ := f.play(t, 0, commands)
+			got, _ := f.runScript(t, 0, commands)
 			if got == want {
 				t.Fatal("it does not show")
 			}
@@ -146,12 +146,12 @@ func TestHowItRunsControls(t *testing.T) {
 	}
 }
 
-// play runs a script with the flaw, up to where it stumbles.
-func (f flaw) play(t *testing.T, seed uint64, commands int) (said string, interrupted int) {
+// runScript runs a script with the flaw, up to where it stumbles.
+func (f defect) runScript(t *testing.T, seed uint64, commands int) (said string, interrupted int) {
 	openings := 0
-	p := newPlayer(stumbling{t}, seed, f.way, func(r *testNode) {
-		if keep := r.tuneStore; f.keep != nil {
-			r.tuneStore = func(o *persistence.Options) { keep(o); f.keep(o) }
+	p := newScriptRunner(panicOnFailure{t}, seed, f.variant, func(r *testNode) {
+		if keep := r.tuneStore; f.tuneStore != nil {
+			r.tuneStore = func(o *persistence.Options) { keep(o); f.tuneStore(o) }
 		}
 		if tune := r.tune; f.tune != nil {
 			r.tune = func(n *Node) { tune(n); f.tune(n) }
@@ -162,7 +162,7 @@ func (f flaw) play(t *testing.T, seed uint64, commands int) (said string, interr
 	})
 	defer func() {
 		if r := recover(); r != nil {
-			s, ok := r.(stumble)
+			s, ok := r.(testFailure)
 			if !ok {
 				panic(r)
 			}
@@ -173,31 +173,31 @@ func (f flaw) play(t *testing.T, seed uint64, commands int) (said string, interr
 	return p.out.String(), p.interrupted
 }
 
-// stumbling is a test that leaves it to its control what a failure means.
-type stumbling struct{ *testing.T }
+// panicOnFailure is a test that leaves it to its control what a failure means.
+type panicOnFailure struct{ *testing.T }
 
-type stumble string
+type testFailure string
 
-func (s stumbling) Fatal(args ...any)            { panic(stumble(fmt.Sprint(args...))) }
-func (s stumbling) Fatalf(f string, args ...any) { panic(stumble(fmt.Sprintf(f, args...))) }
-func (s stumbling) Error(args ...any)            { s.Log(args...) }
-func (s stumbling) Errorf(f string, args ...any) { s.Logf(f, args...) }
+func (s panicOnFailure) Fatal(args ...any)            { panic(testFailure(fmt.Sprint(args...))) }
+func (s panicOnFailure) Fatalf(f string, args ...any) { panic(testFailure(fmt.Sprintf(f, args...))) }
+func (s panicOnFailure) Error(args ...any)            { s.Log(args...) }
+func (s panicOnFailure) Errorf(f string, args ...any) { s.Logf(f, args...) }
 
-// keyless journals do not know what idempotency keys stand for.
-type keyless struct {
+// withoutKeys journals do not know what idempotency keys stand for.
+type withoutKeys struct {
 	journal.Journal
 	now bool
 }
 
-func (j keyless) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
+func (j withoutKeys) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
 	if j.now && table == journal.OnceTable {
 		return nil, false, nil
 	}
 	return j.Journal.Row(slot, table, key)
 }
 
-// uncounted has conversations count what they have seen themselves.
-func uncounted(n *Node) {
+// countLocally has conversations count what they have seen themselves.
+func countLocally(n *Node) {
 	k := n.messages.kind()
 	k.StateEvery = 1
 	seen := map[*conversation.State]int64{}
@@ -211,14 +211,14 @@ func uncounted(n *Node) {
 	host.Register(n.engine, k)
 }
 
-// lapsing journals show an actor that loads its state all but its last event.
-type lapsing struct{ journal.Journal }
+// withoutLastEvent journals show an actor that loads its state all but its last event.
+type withoutLastEvent struct{ journal.Journal }
 
-func (j lapsing) View() journal.View { return lapsingView{j.Journal.View()} }
+func (j withoutLastEvent) View() journal.View { return withoutLastEventView{j.Journal.View()} }
 
-type lapsingView struct{ journal.View }
+type withoutLastEventView struct{ journal.View }
 
-func (v lapsingView) Events(s journal.Stream, from uint64, reverse bool, fn func(uint64, int64, journal.StoredEvent) bool) error {
+func (v withoutLastEventView) Events(s journal.Stream, from uint64, reverse bool, fn func(uint64, int64, journal.StoredEvent) bool) error {
 	// Actors load conversations in a turn of their own: who reads does not come
 	// from there.
 	if stack := make([]byte, 4096); !strings.Contains(string(stack[:runtime.Stack(stack, false)]), ").serve") {
@@ -242,10 +242,10 @@ func (v lapsingView) Events(s journal.Stream, from uint64, reverse bool, fn func
 	return err
 }
 
-// unmarking journals lose marks on their way to another home.
-type unmarking struct{ journal.Journal }
+// withoutReceipts journals lose marks on their way to another home.
+type withoutReceipts struct{ journal.Journal }
 
-func (j unmarking) Append(e *journal.Entry) {
+func (j withoutReceipts) Append(e *journal.Entry) {
 	words := e.Effects[:0:0]
 	for _, w := range e.Effects {
 		if _, mark := w.(journal.RecordReceipt); !mark || w.Home()%4 == e.Slot%4 {
@@ -256,24 +256,24 @@ func (j unmarking) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// doubling journals give the first entry of what is followed twice.
-type doubling struct {
+// repeatFirstEntry journals give the first entry of what is followed twice.
+type repeatFirstEntry struct {
 	journal.Journal
 	now bool
 }
 
-func (j doubling) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
+func (j repeatFirstEntry) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
 	if j.now && after > 0 {
 		after--
 	}
 	return j.Journal.Follow(agent, after, notify)
 }
 
-// steady is a crashable disk in memory whose ReuseForWrite may meet a clone: its
+// clonableDisk is a crashable disk in memory whose ReuseForWrite may meet a clone: its
 // own takes the lock that keeps clones out twice.
-type steady struct{ *vfs.MemFS }
+type clonableDisk struct{ *vfs.MemFS }
 
-func (d steady) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (d clonableDisk) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := d.Rename(oldname, newname); err != nil {
 		return nil, err
 	}
