@@ -74,10 +74,10 @@ var webhookNamesOfChecks = map[string]bool{
 func TestVerifyWebhookControls(t *testing.T) {
 	skipUnderRace(t)
 	at := newManualClock(noon)
-	h := newHookedAt(t, at)
+	h := newWebhookFixtureAt(t, at)
 	h.say(3)
 	h.until("deliveries", func() bool { return len(h.jobs(webhook.Delivered)) == 3 })
-	h.post.say(codes(500))
+	h.courier.answerWith(answerCode(500))
 	h.say(2)
 	h.until("failures", func() bool { return len(h.jobs(webhook.Failed)) == 2 })
 	w := &fullStore{testNode: h.testNode, manual: at, owner: h.owner, agents: h.ids}

@@ -40,7 +40,7 @@ func (r *testNode) setReceipts(of parley.AgentID, marks journal.Receipts) {
 func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
-			h := newHooked(t, journals, webhook.MessageRead)
+			h := newWebhookFixture(t, journals, webhook.MessageRead)
 			sender, to := h.ids[0], h.ids[2]
 			say := func() string { // to one without a webhook
 				return must(h.send(direct(h.owner, sender, to, "m", "")))(t).Message.MessageID().String()
@@ -74,7 +74,7 @@ func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
 			h.until("the news from a stream", func() bool { return slices.Equal(h.receiptNotices(sender), want) })
 			h.until("deliveries of it", func() bool {
 				n := 0
-				for _, d := range h.post.came() {
+				for _, d := range h.courier.delivered() {
 					if d.Agent == sender {
 						n++
 					}
@@ -96,7 +96,7 @@ func TestMarkNewsPassesOverWhatItDoesNotKnow(t *testing.T) {
 // TestReadersPassOverMarkLines: what a feed says of marks is no message and no
 // status to anybody who reads it.
 func TestReadersPassOverMarkLines(t *testing.T) {
-	h := newHooked(t, 1, webhook.MessageRead)
+	h := newWebhookFixture(t, 1, webhook.MessageRead)
 	sender, to := h.ids[0], h.ids[2]
 	h.watch(sender, "https://sink.example/s", webhook.MessageRead)
 	must(h.send(direct(h.owner, sender, to, "out", "")))(t)

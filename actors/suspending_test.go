@@ -17,22 +17,22 @@ func TestWebhooksPauseWhileSuspended(t *testing.T) {
 		"control":   func(*org.State) bool { return false },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := openHooked(t, &hooked{}, nil, withJournals(4), withTuning(func(n *Node) { n.Webhooks.Suspends = suspends }))
+			h := openWebhookFixture(t, &webhookFixture{}, nil, withJournals(4), withTuning(func(n *Node) { n.Webhooks.Suspends = suspends }))
 			must(h.node.Orgs.Suspend(context.Background(), h.owner))(t)
 			said := h.say(3)
 			if name == "control" {
-				h.until("deliveries while suspended", func() bool { return len(h.post.came()) == len(said) })
+				h.until("deliveries while suspended", func() bool { return len(h.courier.delivered()) == len(said) })
 				return
 			}
 			h.until("the webhook waits for the end", func() bool {
 				return h.node.Webhooks.Stats().Paused == 1
 			})
-			if n := len(h.post.came()); n != 0 {
+			if n := len(h.courier.delivered()); n != 0 {
 				t.Errorf("%d deliveries while suspended", n)
 			}
 			must(h.node.Orgs.Resume(context.Background(), h.owner))(t)
-			h.until("deliveries afterwards", func() bool { return len(h.post.came()) == len(said) })
-			for i, d := range h.post.came() {
+			h.until("deliveries afterwards", func() bool { return len(h.courier.delivered()) == len(said) })
+			for i, d := range h.courier.delivered() {
 				if d.Message != said[i].MessageID() {
 					t.Errorf("delivery %d is of %v", i, d.Message)
 				}
@@ -41,31 +41,31 @@ func TestWebhooksPauseWhileSuspended(t *testing.T) {
 	}
 }
 
-// TestSuspendedAfterTheJudgement: an attempt that was judged before its organization
+// TestSuspendedAfterTheLease: an attempt that was judged before its organization
 // was suspended is not carried, and what the courier took meanwhile is dropped.
-func TestSuspendedAfterTheJudgement(t *testing.T) {
-	h := newHooked(t, 1)
+func TestSuspendedAfterTheLease(t *testing.T) {
+	h := newWebhookFixture(t, 1)
 	carry := func() {
 		h.node.Webhooks.Carry(&delivery.Delivery{Webhook: h.hook.WebhookID(), Agent: h.ids[1], Owner: h.owner})
 	}
 	suspend := func() { must(h.node.Orgs.SetTerms(context.Background(), h.owner, org.Suspend{}))(t) }
-	h.post.say(func(delivery.Delivery) (webhook.Outcome, bool) {
+	h.courier.answerWith(func(delivery.Delivery) (webhook.Outcome, bool) {
 		suspend()
 		return webhook.Outcome{}, true
 	})
 	carry()
-	if taken, drops := len(h.post.came()), h.post.drops.Load(); taken != 1 || drops != 1 {
+	if taken, drops := len(h.courier.delivered()), h.courier.drops.Load(); taken != 1 || drops != 1 {
 		t.Errorf("suspended while it was carried: %d taken, dropped %d times", taken, drops)
 	}
 	carry()
-	if taken := len(h.post.came()); taken != 1 {
+	if taken := len(h.courier.delivered()); taken != 1 {
 		t.Errorf("suspended before it was carried: %d taken", taken)
 	}
 }
 
-// TestSuspensionIsKnownAtHand: it is read once, and noted as long as it lasts.
-func TestSuspensionIsKnownAtHand(t *testing.T) {
-	h := newHooked(t, 1)
+// TestSuspensionIsCached: it is read once, and noted as long as it lasts.
+func TestSuspensionIsCached(t *testing.T) {
+	h := newWebhookFixture(t, 1)
 	h.node.queries.Forget()
 	if suspended, err := h.node.Webhooks.Suspended(h.owner); suspended || err != nil {
 		t.Fatalf("suspended %v, %v", suspended, err)

@@ -10,45 +10,45 @@ import (
 	"parley/actors/delivery"
 )
 
-// TestWebhooksStepBack: while requests want the processor, webhooks are woken a few
+// TestWebhooksAreThrottledUnderLoad: while requests want the processor, webhooks are woken a few
 // at a time, and none waits for more than delivery.ThrottlePatience. Where nobody tells of
 // requests, none steps back at all.
-func TestWebhooksStepBack(t *testing.T) {
+func TestWebhooksAreThrottledUnderLoad(t *testing.T) {
 	const agents = 20
 	for _, busy := range []bool{true, false} {
-		h := newHookedAt(t, newManualClock(noon))
-		org, ids := h.crew(agents)
+		h := newWebhookFixtureAt(t, newManualClock(noon))
+		org, ids := h.agentsWithWebhooks(agents)
 		stepsBack := func() bool { return h.node.Webhooks.Stats().SteppingBack }
 		if busy {
-			h.asked(func() bool { return true })
+			h.simulateLoad(func() bool { return true })
 			h.until("stepping back", func() bool { // it takes a window to see that requests come
 				h.say(1)
-				h.hand.advance(delivery.ThrottleWindow)
+				h.manual.advance(delivery.ThrottleWindow)
 				return stepsBack()
 			})
 		}
-		before := len(h.post.came())
+		before := len(h.courier.delivered())
 		for _, id := range ids {
 			must(h.send(directBetween(h.owner, org, h.ids[0], id, "m", "")))(t)
 		}
 		if !busy {
-			h.until("all deliveries", func() bool { return len(h.post.came()) >= before+agents })
+			h.until("all deliveries", func() bool { return len(h.courier.delivered()) >= before+agents })
 			continue
 		}
 		for range 5 {
-			h.hand.advance(delivery.ThrottleWindow)
+			h.manual.advance(delivery.ThrottleWindow)
 			time.Sleep(3 * delivery.ThrottleRound)
 		}
-		if n := len(h.post.came()) - before; n > agents*3/4 || !stepsBack() || h.node.Webhooks.Stats().Waiting < agents/4 {
+		if n := len(h.courier.delivered()) - before; n > agents*3/4 || !stepsBack() || h.node.Webhooks.Stats().Waiting < agents/4 {
 			t.Errorf("in half a second %d of %d begin, of which one or two for each window may", n, agents)
 		}
-		h.hand.advance(delivery.ThrottlePatience)
-		h.until("all deliveries", func() bool { return len(h.post.came()) >= before+agents })
+		h.manual.advance(delivery.ThrottlePatience)
+		h.until("all deliveries", func() bool { return len(h.courier.delivered()) >= before+agents })
 	}
 }
 
-// crew are agents of another organization, with a webhook each.
-func (h *hooked) crew(n int) (parley.OrgID, []parley.AgentID) {
+// agentsWithWebhooks are agents of another organization, with a webhook each.
+func (h *webhookFixture) agentsWithWebhooks(n int) (parley.OrgID, []parley.AgentID) {
 	h.t.Helper()
 	org, ids := h.agents("globex", n)
 	for _, id := range ids {
@@ -59,8 +59,8 @@ func (h *hooked) crew(n int) (parley.OrgID, []parley.AgentID) {
 	return org, ids
 }
 
-// asked has requests come at a pace, on a processor that is short or not.
-func (h *hooked) asked(short func() bool) {
+// simulateLoad has requests come at a pace, on a processor that is short or not.
+func (h *webhookFixture) simulateLoad(short func() bool) {
 	answered := uint64(0)
 	h.node.Webhooks.SetDemand(func() (uint64, bool) {
 		answered += delivery.ThrottleShare
@@ -68,10 +68,10 @@ func (h *hooked) asked(short func() bool) {
 	})
 }
 
-// TestNoWebhookIsForgotten: all is delivered in the end and what flew is noted,
+// TestThrottledWebhooksDeliverEverything: all is delivered in the end and what flew is noted,
 // whether the processor's fortune turns all the time or one webhook has more to do
 // than fits into its turn and the processor stays short.
-func TestNoWebhookIsForgotten(t *testing.T) {
+func TestThrottledWebhooksDeliverEverything(t *testing.T) {
 	luck := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {
 		agents, messages int
@@ -80,16 +80,16 @@ func TestNoWebhookIsForgotten(t *testing.T) {
 		{10, 100, func() bool { return luck.IntN(2) == 0 }},
 		{1, 4 * delivery.AttemptsAtOnce, func() bool { return true }},
 	} {
-		h := newHookedAt(t, newManualClock(noon))
-		org, ids := h.crew(c.agents)
-		h.asked(c.short)
+		h := newWebhookFixtureAt(t, newManualClock(noon))
+		org, ids := h.agentsWithWebhooks(c.agents)
+		h.simulateLoad(c.short)
 		for i := range c.messages {
 			must(h.send(directBetween(h.owner, org, h.ids[0], ids[i%len(ids)], "m", "")))(t)
-			h.hand.advance(delivery.ThrottleWindow / 2)
+			h.manual.advance(delivery.ThrottleWindow / 2)
 		}
 		for _, id := range ids {
 			h.until("all outcomes", func() bool {
-				h.hand.advance(delivery.ThrottleWindow)
+				h.manual.advance(delivery.ThrottleWindow)
 				s := must(h.node.Webhooks.Of(t.Context(), id))(t)[0]
 				return s.Summary().Delivered == uint64(c.messages/c.agents)
 			})

@@ -17,7 +17,7 @@ import (
 // terms, on the disk. It is called before agents are revoked.
 func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs parley.OrgID) {
 	ctx := context.Background()
-	sink := &targets{}
+	sink := &fakeCourier{}
 	l.node.Webhooks.Courier = sink
 	create := func(of parley.AgentID, url string, events ...webhook.What) *webhook.State {
 		made := must(l.node.Webhooks.Create(ctx, delivery.CreateWebhook{
@@ -53,7 +53,7 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 		l.t.Fatal(err)
 	}
 	change(hook, webhook.Rotate{By: owner, SealedSecret: []byte("another")})
-	sink.say(codes(500))
+	sink.answerWith(answerCode(500))
 	for range 3 {
 		say("fails")
 	}
@@ -64,16 +64,16 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	must(l.node.Webhooks.Test(ctx, hook.WebhookID(), owner))(l.t)
 	change(hook, webhook.Toggle{By: owner})
 	change(hook, webhook.Toggle{By: owner, Active: true})
-	sink.say(hangsOnce())
+	sink.answerWith(neverAnswerOnce())
 	say("nobody knows")
 	until("it is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) > 0 })
 	l.clock.advance(2 * time.Minute)
 	until("its lease is over", hook, func(s *webhook.State) bool { return s.GetFailed() > 3 })
-	sink.say(codes(410))
+	sink.answerWith(answerCode(410))
 	gone := create(watched, "https://sink.example/gone")
 	say("gone")
 	until("it is off", gone, func(s *webhook.State) bool { return !s.GetActive() })
-	sink.say(nil)
+	sink.answerWith(nil)
 	busy := create(watched, "https://sink.example/busy")
 	for range 30 { // so that its state is stored
 		must(l.node.Webhooks.Test(ctx, busy.WebhookID(), owner))(l.t)
@@ -91,22 +91,22 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	l.terms(theirs)
 }
 
-// hangsOnce keeps silent about one attempt and fails all others, retries too.
-func hangsOnce() func(delivery.Delivery) (webhook.Outcome, bool) {
+// neverAnswerOnce keeps silent about one attempt and fails all others, retries too.
+func neverAnswerOnce() func(delivery.Delivery) (webhook.Outcome, bool) {
 	hung := false
 	return func(d delivery.Delivery) (webhook.Outcome, bool) {
 		if !hung {
 			hung = true
-			return hangs(d)
+			return neverAnswer(d)
 		}
-		return codes(500)(d)
+		return answerCode(500)(d)
 	}
 }
 
 // hold has a webhook held by its target and let go by a person.
-func (l *life) hold(sink *targets, hook *webhook.State, owner parley.OrgID) {
+func (l *life) hold(sink *fakeCourier, hook *webhook.State, owner parley.OrgID) {
 	ctx := context.Background()
-	sink.say(func(delivery.Delivery) (webhook.Outcome, bool) {
+	sink.answerWith(func(delivery.Delivery) (webhook.Outcome, bool) {
 		return webhook.Outcome{Unsent: true, RetryAfter: time.Hour}, false
 	})
 	must(l.node.Webhooks.Test(ctx, hook.WebhookID(), owner))(l.t)
@@ -114,7 +114,7 @@ func (l *life) hold(sink *targets, hook *webhook.State, owner parley.OrgID) {
 		s := must(l.node.Webhooks.Get(ctx, hook.WebhookID(), owner))(l.t)
 		return s.GetHeldUntilMs() != 0 && len(s.GetUnderWay()) == 0
 	})
-	sink.say(nil)
+	sink.answerWith(nil)
 	must(l.node.Webhooks.Change(ctx, hook.WebhookID(), webhook.Toggle{By: owner, Active: true}))(l.t)
 	eventually(l.t, "it is let go", func() bool {
 		s := must(l.node.Webhooks.Get(ctx, hook.WebhookID(), owner))(l.t)

@@ -20,20 +20,20 @@ import (
 	"parley/persistence"
 )
 
-// targets are a courier whose targets answer as they are told to.
-type targets struct {
-	mu     sync.Mutex
-	taken  []delivery.Delivery
-	at     []time.Time
-	answer func(delivery.Delivery) (o webhook.Outcome, hangs bool)
-	resets int
-	drops  atomic.Int32
+// fakeCourier are a courier whose targets answer as they are told to.
+type fakeCourier struct {
+	mu         sync.Mutex
+	deliveries []delivery.Delivery
+	at         []time.Time
+	answer     func(delivery.Delivery) (o webhook.Outcome, hangs bool)
+	resets     int
+	drops      atomic.Int32
 }
 
-func (p *targets) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (time.Duration, bool) {
+func (p *fakeCourier) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken, p.at = append(p.taken, d), append(p.at, time.Now())
+	p.deliveries, p.at = append(p.deliveries, d), append(p.at, time.Now())
 	o, hangs := webhook.Outcome{Code: 200}, false
 	if p.answer != nil {
 		o, hangs = p.answer(d)
@@ -44,72 +44,72 @@ func (p *targets) Deliver(d delivery.Delivery, done func(webhook.Outcome)) (time
 	return 0, true
 }
 
-func (p *targets) Reset(webhook.ID) {
+func (p *fakeCourier) Reset(webhook.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.resets++
 }
 
-func (p *targets) Drop(webhook.ID) { p.drops.Add(1) }
+func (p *fakeCourier) Drop(webhook.ID) { p.drops.Add(1) }
 
-func (p *targets) say(answer func(delivery.Delivery) (webhook.Outcome, bool)) {
+func (p *fakeCourier) answerWith(answer func(delivery.Delivery) (webhook.Outcome, bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = answer
 }
 
-// came is what was delivered so far.
-func (p *targets) came() []delivery.Delivery {
+// delivered is what was delivered so far.
+func (p *fakeCourier) delivered() []delivery.Delivery {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.taken)
+	return slices.Clone(p.deliveries)
 }
 
-func codes(code int) func(delivery.Delivery) (webhook.Outcome, bool) {
+func answerCode(code int) func(delivery.Delivery) (webhook.Outcome, bool) {
 	return func(delivery.Delivery) (webhook.Outcome, bool) {
 		return webhook.Outcome{Code: code, Error: "no"}, false
 	}
 }
 
-func hangs(delivery.Delivery) (webhook.Outcome, bool) { return webhook.Outcome{}, true }
+func neverAnswer(delivery.Delivery) (webhook.Outcome, bool) { return webhook.Outcome{}, true }
 
-// hooked is a test node with a courier, two agents and a webhook of the second.
-type hooked struct {
+// webhookFixture is a test node with a courier, two agents and a webhook of the second.
+type webhookFixture struct {
 	*testNode
-	hand  *manualClock
-	post  *targets
-	owner parley.OrgID
-	ids   []parley.AgentID
-	hook  *webhook.State
+	manual  *manualClock
+	courier *fakeCourier
+	owner   parley.OrgID
+	ids     []parley.AgentID
+	hook    *webhook.State
 }
 
-func newHooked(t testing.TB, journals int, events ...webhook.What) *hooked {
-	return openHooked(t, &hooked{}, events, withJournals(journals))
+func newWebhookFixture(t testing.TB, journals int, events ...webhook.What) *webhookFixture {
+	return openWebhookFixture(t, &webhookFixture{}, events, withJournals(journals))
 }
 
-// newHookedAt lives by a clock that is turned by hand.
-func newHookedAt(t testing.TB, at *manualClock) *hooked {
-	return openHooked(t, &hooked{hand: at}, nil, withClock(at.now), func(r *testNode) {
+// newWebhookFixtureAt lives by a clock that is turned by hand.
+func newWebhookFixtureAt(t testing.TB, at *manualClock) *webhookFixture {
+	return openWebhookFixture(t, &webhookFixture{manual: at}, nil, withClock(at.now), func(r *testNode) {
 		r.tuneStore = func(o *persistence.Options) { o.TimerEvery = 2 * time.Millisecond }
 	})
 }
 
-func openHooked(t testing.TB, h *hooked, events []webhook.What, options ...option) *hooked {
-	h.post = &targets{}
-	h.testNode = newTestNode(t, append(options, withTuning(func(n *Node) { n.Webhooks.Courier = h.post }))...)
+func openWebhookFixture(t testing.TB, h *webhookFixture, events []webhook.What, options ...option) *webhookFixture {
+	h.courier = &fakeCourier{}
+	h.testNode = newTestNode(t, append(options, withTuning(func(n *Node) { n.Webhooks.Courier = h.courier }))...)
 	h.owner, h.ids = h.agents("acme", 3)
 	h.hook = h.watch(h.ids[1], "https://sink.example/a", events...)
 	return h
 }
 
-func (h *hooked) watch(of parley.AgentID, url string, events ...webhook.What) *webhook.State {
+func (h *webhookFixture) watch(of parley.AgentID, url string, events ...webhook.What) *webhook.State {
 	h.t.Helper()
 	return must(h.node.Webhooks.Create(context.Background(), delivery.CreateWebhook{
 		ID: h.node.Webhooks.NewID(of), Agent: of, Org: h.owner, URL: url, Events: events, SealedSecret: []byte("sealed"),
 	}))(h.t)
 }
 
-func (h *hooked) say(n int) []*record.Message {
+func (h *webhookFixture) say(n int) []*record.Message {
 	h.t.Helper()
 	var all []*record.Message
 	for i := range n {
@@ -119,7 +119,7 @@ func (h *hooked) say(n int) []*record.Message {
 }
 
 // until waits in virtual or real time.
-func (h *hooked) until(what string, done func() bool) {
+func (h *webhookFixture) until(what string, done func() bool) {
 	h.t.Helper()
 	for range 2000 {
 		if done() {
@@ -130,7 +130,7 @@ func (h *hooked) until(what string, done func() bool) {
 	h.t.Fatalf("never: %s", what)
 }
 
-func (h *hooked) jobs(status webhook.Status) []query.WebhookJob {
+func (h *webhookFixture) jobs(status webhook.Status) []query.WebhookJob {
 	h.t.Helper()
 	page, total, err := h.node.Webhooks.Deliveries(context.Background(), h.hook.WebhookID(), h.owner, status, 0, 100)
 	if err != nil {
@@ -145,17 +145,17 @@ func (h *hooked) jobs(status webhook.Status) []query.WebhookJob {
 	return page
 }
 
-func (h *hooked) change(c webhook.Command) (*webhook.State, error) {
+func (h *webhookFixture) change(c webhook.Command) (*webhook.State, error) {
 	return h.node.Webhooks.Change(context.Background(), h.hook.WebhookID(), c)
 }
 
-func TestAWebhookIsToldOfWhatComes(t *testing.T) {
+func TestWebhookReceivesMessages(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
-			h := newHooked(t, journals)
+			h := newWebhookFixture(t, journals)
 			said := h.say(5)
 			h.until("five deliveries", func() bool { return len(h.jobs(webhook.Delivered)) == 5 })
-			for i, d := range h.post.came() {
+			for i, d := range h.courier.delivered() {
 				if d.Message != said[i].MessageID() || d.Event != webhook.MessageReceived || d.Agent != h.ids[1] || d.URL != h.hook.GetUrl() || string(d.Sealed[0]) != "sealed" {
 					t.Errorf("delivery %d is %+v", i, d)
 				}
@@ -182,8 +182,8 @@ func TestAWebhookIsToldOfWhatComes(t *testing.T) {
 	}
 }
 
-func TestAWebhookIsToldOfAllElse(t *testing.T) {
-	h := newHooked(t, 4, webhook.MessageDelivered, webhook.MessageRead, webhook.ConversationUpdated)
+func TestWebhookReceivesOtherEvents(t *testing.T) {
+	h := newWebhookFixture(t, 4, webhook.MessageDelivered, webhook.MessageRead, webhook.ConversationUpdated)
 	sender := h.watch(h.ids[0], "https://sink.example/b", webhook.MessageDelivered, webhook.MessageRead, webhook.ConversationUpdated)
 	m := h.say(1)[0]
 	must(h.reply(answerTo(h.owner, m, "yes", "")))(t)
@@ -193,9 +193,9 @@ func TestAWebhookIsToldOfAllElse(t *testing.T) {
 		h.hook.WebhookID(): {webhook.ConversationUpdated},
 	}
 	got := map[webhook.ID][]webhook.What{}
-	h.until("two deliveries", func() bool { return len(h.post.came()) >= 2 })
+	h.until("two deliveries", func() bool { return len(h.courier.delivered()) >= 2 })
 	time.Sleep(50 * time.Millisecond)
-	for _, d := range h.post.came() {
+	for _, d := range h.courier.delivered() {
 		got[d.Webhook] = append(got[d.Webhook], d.Event)
 		if d.Conversation != m.Conversation() || !d.Message.Zero() {
 			t.Errorf("%+v", d)
@@ -209,18 +209,18 @@ func TestAWebhookIsToldOfAllElse(t *testing.T) {
 // TestRetriesFollowTheSchedule lives through two days of a target that takes
 // nothing, and then wakes up.
 func TestRetriesFollowTheSchedule(t *testing.T) {
-	h := newHookedAt(t, newManualClock(noon))
-	h.post.say(codes(500))
+	h := newWebhookFixtureAt(t, newManualClock(noon))
+	h.courier.answerWith(answerCode(500))
 	h.say(1)
 	h.until("the first attempt", func() bool { return len(h.jobs(webhook.Failed)) == 1 })
 	waits := []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 10 * time.Hour}
 	for i, planned := range waits {
-		h.hand.advance(planned - time.Second)
+		h.manual.advance(planned - time.Second)
 		time.Sleep(20 * time.Millisecond)
-		if n := len(h.post.came()); n != i+1 {
+		if n := len(h.courier.delivered()); n != i+1 {
 			t.Fatalf("attempt %d came before its time", n)
 		}
-		h.hand.advance(time.Second)
+		h.manual.advance(time.Second)
 		h.until(fmt.Sprintf("attempt %d", i+2), func() bool {
 			all := h.jobs(0)
 			return len(all[0].GetTries()) == i+2
@@ -230,29 +230,29 @@ func TestRetriesFollowTheSchedule(t *testing.T) {
 	if len(dead) != 1 || dead[0].GetAttempts() != 8 || dead[0].GetLastCode() != 500 {
 		t.Fatalf("dead: %v", dead)
 	}
-	h.post.say(nil)
+	h.courier.answerWith(nil)
 	must(h.node.Webhooks.RetryJob(context.Background(), h.hook.WebhookID(), h.owner, dead[0].ID))(t)
 	h.until("it is delivered", func() bool { return len(h.jobs(webhook.Delivered)) == 1 })
-	if h.post.resets != 1 {
-		t.Errorf("the target was said to be well %d times", h.post.resets)
+	if h.courier.resets != 1 {
+		t.Errorf("the target was said to be well %d times", h.courier.resets)
 	}
 }
 
-// TestOnlyFailuresEndAWebhook fails for five days.
-func TestOnlyFailuresEndAWebhook(t *testing.T) {
-	h := newHookedAt(t, newManualClock(noon))
-	h.post.say(codes(503))
+// TestWebhookEndsAfterFailuresOnly fails for five days.
+func TestWebhookEndsAfterFailuresOnly(t *testing.T) {
+	h := newWebhookFixtureAt(t, newManualClock(noon))
+	h.courier.answerWith(answerCode(503))
 	now := func() *webhook.State {
 		return must(h.node.Webhooks.Get(context.Background(), h.hook.WebhookID(), h.owner))(t)
 	}
 	for day := range 11 {
-		tried := len(h.post.came())
+		tried := len(h.courier.delivered())
 		h.say(1)
-		h.until("attempts", func() bool { return len(h.post.came()) > tried && len(now().GetUnderWay()) == 0 })
+		h.until("attempts", func() bool { return len(h.courier.delivered()) > tried && len(now().GetUnderWay()) == 0 })
 		if !now().GetActive() != (day == 10) {
 			t.Fatalf("after %d half days it is active: %v", day, now().GetActive())
 		}
-		h.hand.advance(12 * time.Hour)
+		h.manual.advance(12 * time.Hour)
 	}
 	if _, why, off := now().DisabledAt(); !off || why != webhook.OnlyFailures {
 		t.Errorf("disabled %v: %v", off, why)
@@ -261,14 +261,14 @@ func TestOnlyFailuresEndAWebhook(t *testing.T) {
 	if told := must(h.node.Webhooks.Disabled(context.Background(), a))(t); len(told) != 1 {
 		t.Errorf("the owner is told of %v", told)
 	}
-	tried := len(h.post.came())
+	tried := len(h.courier.delivered())
 	h.say(1)
-	h.hand.advance(48 * time.Hour)
+	h.manual.advance(48 * time.Hour)
 	time.Sleep(50 * time.Millisecond)
-	if len(h.post.came()) != tried {
+	if len(h.courier.delivered()) != tried {
 		t.Error("a webhook that is off attempts")
 	}
-	h.post.say(nil)
+	h.courier.answerWith(nil)
 	must(h.change(webhook.Toggle{By: h.owner, Active: true}))(t)
 	h.until("what waited is delivered", func() bool { return now().GetFailed() == 0 && now().GetDelivered() > 1 })
 	if told := must(h.node.Webhooks.Disabled(context.Background(), a))(t); len(told) != 0 {
@@ -276,20 +276,20 @@ func TestOnlyFailuresEndAWebhook(t *testing.T) {
 	}
 }
 
-// TestAttemptsOfADeadProcessAreMadeAgain restarts while targets think.
-func TestAttemptsOfADeadProcessAreMadeAgain(t *testing.T) {
-	h := newHooked(t, 4)
-	h.post.say(hangs)
+// TestAttemptsAreRepeatedAfterARestart restarts while targets think.
+func TestAttemptsAreRepeatedAfterARestart(t *testing.T) {
+	h := newWebhookFixture(t, 4)
+	h.courier.answerWith(neverAnswer)
 	said := h.say(100)
-	h.until("some under way", func() bool { return len(h.post.came()) == delivery.AttemptsAtOnce })
+	h.until("some under way", func() bool { return len(h.courier.delivered()) == delivery.AttemptsAtOnce })
 	h.restart()
-	h.post.say(nil)
+	h.courier.answerWith(nil)
 	h.until("all delivered", func() bool {
 		_, n, _ := h.node.Webhooks.Deliveries(context.Background(), h.hook.WebhookID(), h.owner, webhook.Delivered, 0, 1)
 		return n == 100
 	})
 	times := map[parley.MessageID]int{}
-	for _, d := range h.post.came() {
+	for _, d := range h.courier.delivered() {
 		times[d.Message]++
 	}
 	for _, m := range said {
@@ -299,8 +299,8 @@ func TestAttemptsOfADeadProcessAreMadeAgain(t *testing.T) {
 	}
 }
 
-func TestWhatAWebhookRefuses(t *testing.T) {
-	h := newHooked(t, 1)
+func TestWebhookCommandsRefused(t *testing.T) {
+	h := newWebhookFixture(t, 1)
 	ctx, id := context.Background(), h.hook.WebhookID()
 	limit := 1
 	again := delivery.CreateWebhook{ID: h.node.Webhooks.NewID(h.ids[1]), Agent: h.ids[1], Org: h.owner, URL: h.hook.GetUrl(), SealedSecret: []byte("s"), Limit: &limit}
@@ -349,11 +349,11 @@ func TestWhatAWebhookRefuses(t *testing.T) {
 
 // TestWebhooksCatchUp has a backlog of retries that are due at once.
 func TestWebhooksCatchUp(t *testing.T) {
-	h := newHookedAt(t, newManualClock(noon))
-	h.post.say(codes(500))
+	h := newWebhookFixtureAt(t, newManualClock(noon))
+	h.courier.answerWith(answerCode(500))
 	h.say(300)
 	h.until("first attempts", func() bool { return len(h.jobs(webhook.Failed)) == 100 })
-	h.post.say(nil)
-	h.hand.advance(6 * time.Second)
+	h.courier.answerWith(nil)
+	h.manual.advance(6 * time.Second)
 	h.until("all of them", func() bool { return len(h.jobs(webhook.Delivered)) == 100 })
 }
