@@ -154,7 +154,7 @@ soak: server ## Kill, crash, flip and confuse for SOAK (20m) and more
 	@$(SAY) "streams"
 	$(GO) test -count=1 -v -timeout 20m $(BLACKBOX) -run '^TestStreamsOfAllManners$$' -soak.streams 9000
 	@$(SAY) "scripts in ten ways, a million commands for each aggregate"
-	$(GO) test -count=1 -timeout 20m ./actors -run '^(TestHowItRunsDoesNotShow|TestSagasAreCutAnywhere|TestABroadcastIsCutAfterItIsKept)$$' -metamorphic.scripts 20 -saga.everywhere
+	$(GO) test -count=1 -timeout 20m ./actors -run '^(TestVariantsAnswerAlike|TestSagasSurviveACrashAfterAnyEntry|TestBroadcastSurvivesACrashAfterAnyEntry)$$' -metamorphic.scripts 20 -saga.everywhere
 	$(GO) test -count=1 -timeout 20m ./actors/org ./actors/agent ./actors/conversation ./actors/registration ./actors/issuer ./actors/group ./actors/webhook -run '^TestOracle$$' -oracle.commands 1000000
 	$(MAKE) --no-print-directory fuzz FUZZTIME=10s
 

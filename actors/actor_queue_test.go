@@ -28,8 +28,8 @@ import (
 // garble is a word that nobody can decode.
 var garble = []byte("\xff\xffthis is no word")
 
-// tell stores words for an actor, as another actor's turn would.
-func tell(t testing.TB, s *persistence.Store, to journal.Stream, words ...[]byte) {
+// enqueueMessages stores words for an actor, as another actor's turn would.
+func enqueueMessages(t testing.TB, s *persistence.Store, to journal.Stream, words ...[]byte) {
 	t.Helper()
 	stored := make(chan error, 1)
 	e := &journal.Entry{Slot: to.Slot(), At: noon, Release: func(err error) { stored <- err }}
@@ -42,8 +42,8 @@ func tell(t testing.TB, s *persistence.Store, to journal.Stream, words ...[]byte
 	}
 }
 
-// kept are the words that lie in an actor's tray and in quarantine.
-func kept(t testing.TB, v journal.View, s journal.Stream) (tray, quarantine [][]byte) {
+// queueAndQuarantine are the words that lie in an actor's tray and in quarantine.
+func queueAndQuarantine(t testing.TB, v journal.View, s journal.Stream) (tray, quarantine [][]byte) {
 	t.Helper()
 	err := v.Queue(s, 0, func(r journal.QueuedMessage) bool { tray = append(tray, r.Data); return true })
 	prefix := append([]byte{byte(s.Kind)}, s.ID[:]...)
@@ -66,13 +66,13 @@ func TestAWordThatCannotBeDecodedIsKept(t *testing.T) {
 		to := rules.OrgStream(owner)
 		log := &lockedBuffer{}
 		r.node.engine.Logger = slog.New(slog.NewTextHandler(log, nil))
-		tell(t, r.store, to, garble, []byte{}, garble)
+		enqueueMessages(t, r.store, to, garble, []byte{}, garble)
 		must(r.node.Agents.Change(context.Background(), ids[0], agent.Revoke{}))(t)
 		eventually(t, "the revoked agent is counted out", func() bool { return must(r.node.Orgs.Current(context.Background(), owner))(t).GetActiveAgents() == 1 })
 		eventually(t, "the words are counted", func() bool { return r.node.Stats().Quarantined == 3 })
 		r.restart() // whatever is aside must not be in the way
 		v := r.store.View()
-		tray, quarantine := kept(t, v, to)
+		tray, quarantine := queueAndQuarantine(t, v, to)
 		v.Close()
 		if len(tray) != 0 || len(quarantine) != 3 || !bytes.Equal(quarantine[0], garble) || len(quarantine[1]) != 0 || !bytes.Equal(quarantine[2], garble) {
 			t.Errorf("in the tray: %q, in quarantine: %q", tray, quarantine)
@@ -114,27 +114,27 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// trayReader counts what is read of trays, and what of it is not durable yet.
-type trayReader struct {
+// queueMeter counts what is read of trays, and what of it is not durable yet.
+type queueMeter struct {
 	journal.Journal
 	page, underway, underwayMost, handled atomic.Int64
 }
 
-func (j *trayReader) Latest() journal.View { return trayView{j.Journal.Latest(), j} }
+func (j *queueMeter) Latest() journal.View { return queueMeterView{j.Journal.Latest(), j} }
 
-type trayView struct {
+type queueMeterView struct {
 	journal.View
-	of *trayReader
+	of *queueMeter
 }
 
-func (v trayView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
+func (v queueMeterView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
 	n := int64(0)
 	err := v.View.Queue(s, beyond, func(r journal.QueuedMessage) bool { n++; return fn(r) })
 	v.of.page.Store(max(v.of.page.Load(), n))
 	return err
 }
 
-func (j *trayReader) Append(e *journal.Entry) {
+func (j *queueMeter) Append(e *journal.Entry) {
 	if n := int64(len(e.Handled)); n > 0 {
 		release := e.Release
 		j.underwayMost.Store(max(j.underwayMost.Load(), j.underway.Add(n)))
@@ -147,10 +147,10 @@ func (j *trayReader) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// longTray has an agent find a tray of so many words at a start, and asks it for
+// readLongQueue has an agent find a tray of so many words at a start, and asks it for
 // something at once. It gives what was in memory at most, and how many words were
 // handled before the answer.
-func longTray(t *testing.T, words int, tune func(*Node)) (page, underway, before int64) {
+func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, before int64) {
 	t.Helper()
 	r := newTestNode(t)
 	_, ids := r.agents("acme", 1)
@@ -164,12 +164,12 @@ func longTray(t *testing.T, words int, tune func(*Node)) (page, underway, before
 			word := must((&record.SagaMessage{Kind: record.SagaMessage_settled, Group: make([]byte, 16), Request: request}).MarshalVT())(t)
 			batch = append(batch, word)
 		}
-		tell(t, r.store, s, batch...)
+		enqueueMessages(t, r.store, s, batch...)
 	}
 	if err := r.store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	j := &trayReader{}
+	j := &queueMeter{}
 	r.wrap, r.tune = func(under journal.Journal) journal.Journal { j.Journal = under; return j }, tune
 	r.open()
 	if _, err := host.Ask[*agent.State](r.node.engine, s, 0, host.GetState{}); err != nil {
@@ -179,7 +179,7 @@ func longTray(t *testing.T, words int, tune func(*Node)) (page, underway, before
 	eventually(t, "all words are handled", func() bool { return j.handled.Load() == int64(words) })
 	v := r.store.View()
 	defer v.Close()
-	if tray, quarantine := kept(t, v, s); len(tray)+len(quarantine) != 0 {
+	if tray, quarantine := queueAndQuarantine(t, v, s); len(tray)+len(quarantine) != 0 {
 		t.Errorf("%d words are in the tray and %d in quarantine", len(tray), len(quarantine))
 	}
 	return j.page.Load(), j.underwayMost.Load(), before
@@ -192,14 +192,14 @@ func TestALongTrayIsReadInPages(t *testing.T) {
 	if testing.Short() || raceDetector {
 		words = 10_000
 	}
-	page, underway, before := longTray(t, words, nil)
+	page, underway, before := readLongQueue(t, words, nil)
 	t.Logf("of %d words at most %d were read at once, %d under way; %d were handled before a request", words, page, underway, before)
 	if page > host.QueueMessages+1 || underway > host.QueueMessages || before >= int64(words) {
 		t.Error("that is not bounded")
 	}
 	t.Run("control: one page for all", func(t *testing.T) {
 		const few = 5000
-		page, underway, before := longTray(t, few, func(n *Node) { n.engine.QueueMessages = 1 << 30 })
+		page, underway, before := readLongQueue(t, few, func(n *Node) { n.engine.QueueMessages = 1 << 30 })
 		if page <= host.QueueMessages+1 || underway <= host.QueueMessages || before < few/2 {
 			t.Errorf("without pages %d words of %d were read at once, %d were under way, %d before a request: the test measures nothing", page, few, underway, before)
 		}
@@ -229,7 +229,7 @@ func crashWithQuarantine(t *testing.T, journals int, wrap func(journal.Journal) 
 	})
 	disk.Record(true)
 	for n := range 4 {
-		tell(t, r.store, to, words(n))
+		enqueueMessages(t, r.store, to, words(n))
 		told.Add(1)
 		must(r.node.Agents.Change(context.Background(), ids[n], agent.Revoke{}))(t)
 		eventually(t, "what follows is heard", func() bool {
@@ -251,7 +251,7 @@ func checkQuarantineImage(t *testing.T, i crashtest.Image, to journal.Stream, wo
 	look := func() (tray, quarantine [][]byte) {
 		v := r.store.View()
 		defer v.Close()
-		return kept(t, v, to)
+		return queueAndQuarantine(t, v, to)
 	}
 	count := func(all [][]byte, word []byte) (n int) {
 		for _, x := range all {

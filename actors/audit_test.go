@@ -74,8 +74,8 @@ func newFullStore(t testing.TB, journals int) *fullStore {
 	for n := range 6 { // one by one: who lives where must not change from run to run
 		w.agents = append(w.agents, w.agent(w.owner, fmt.Sprintf("a%d", n)))
 	}
-	former(t, w.node, "unsolved", parley.OrgID{})
-	former(t, w.node, "acme", w.owner)
+	storeFormerChallenge(t, w.node, "unsolved", parley.OrgID{})
+	storeFormerChallenge(t, w.node, "acme", w.owner)
 	if _, err := w.solve(must(w.challenge("hard"))(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -15,53 +15,53 @@ import (
 	"parley/journal"
 )
 
-// odometer counts the rows that are read through a journal.
-type odometer struct {
+// countingJournal counts the rows that are read through a journal.
+type countingJournal struct {
 	journal.Journal
 	rows atomic.Int64
 }
 
-func (j *odometer) View() journal.View { return &odometerView{j.Journal.View(), &j.rows} }
+func (j *countingJournal) View() journal.View { return &countingView{j.Journal.View(), &j.rows} }
 
 // reads is how many rows fn has read.
-func (j *odometer) reads(fn func()) int {
+func (j *countingJournal) reads(fn func()) int {
 	before := j.rows.Load()
 	fn()
 	return int(j.rows.Load() - before)
 }
 
-type odometerView struct {
+type countingView struct {
 	journal.View
 	rows *atomic.Int64
 }
 
-func (v *odometerView) Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
+func (v *countingView) Feed(agent parley.AgentID, from, upTo uint64, fn func(journal.FeedEntry) bool) error {
 	return v.View.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 		v.rows.Add(1)
 		return fn(e)
 	})
 }
 
-func (v *odometerView) FeedReceipts(agent parley.AgentID, low, high uint64, fn func(uint64, journal.Receipts)) error {
+func (v *countingView) FeedReceipts(agent parley.AgentID, low, high uint64, fn func(uint64, journal.Receipts)) error {
 	return v.View.FeedReceipts(agent, low, high, func(position uint64, m journal.Receipts) {
 		v.rows.Add(1)
 		fn(position, m)
 	})
 }
 
-func (v *odometerView) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
+func (v *countingView) Row(slot parley.Slot, table journal.Table, key []byte) ([]byte, bool, error) {
 	v.rows.Add(1)
 	return v.View.Row(slot, table, key)
 }
 
-func (v *odometerView) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error {
+func (v *countingView) Rows(slot parley.Slot, table journal.Table, prefix, beyond []byte, reverse bool, fn func(key, value []byte) bool) error {
 	return v.View.Rows(slot, table, prefix, beyond, reverse, func(key, value []byte) bool {
 		v.rows.Add(1)
 		return fn(key, value)
 	})
 }
 
-func (v *odometerView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
+func (v *countingView) Events(s journal.Stream, from uint64, reverse bool, fn func(seq uint64, at int64, f journal.StoredEvent) bool) error {
 	return v.View.Events(s, from, reverse, func(seq uint64, at int64, f journal.StoredEvent) bool {
 		v.rows.Add(1)
 		return fn(seq, at, f)
@@ -70,7 +70,7 @@ func (v *odometerView) Events(s journal.Stream, from uint64, reverse bool, fn fu
 
 // Untransferred counts the entries of the feed that were looked at: all from where the
 // note of what was carried ends, up to where the look did.
-func (v *odometerView) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(uint64, parley.MessageID) bool) (uint64, error) {
+func (v *countingView) Untransferred(agent parley.AgentID, from uint64, rows int, fn func(uint64, parley.MessageID) bool) (uint64, error) {
 	told, err := v.View.Untransferred(agent, from, rows, fn)
 	if err != nil {
 		return told, err
@@ -86,8 +86,8 @@ func (v *odometerView) Untransferred(agent parley.AgentID, from uint64, rows int
 }
 
 // memberWithLongFeed is a test node with a member whose feed has n copies, all carried by pages.
-func memberWithLongFeed(t *testing.T, n int, tune func(*Node)) (*testNode, *odometer, *testGroup, []parley.AgentID) {
-	o := &odometer{}
+func memberWithLongFeed(t *testing.T, n int, tune func(*Node)) (*testNode, *countingJournal, *testGroup, []parley.AgentID) {
+	o := &countingJournal{}
 	r := newTestNode(t, withTuning(tune), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	owner, ids := r.agents("acme", 2)
 	c := must(r.createGroup(owner, ids[0], "board", group.Open, false))(t)

@@ -30,7 +30,7 @@ func TestCompanyIsBounded(t *testing.T) {
 		"control": {math.MaxInt, math.MaxInt, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &odometer{}
+			o := &countingJournal{}
 			r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().CompanyRows = row.rows }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 			owner, ids := r.agents("acme", 3)
 			other, strangers := r.agents("other", 1)
@@ -59,7 +59,7 @@ func TestCompanyIsBounded(t *testing.T) {
 // TestSeatHolder: an organization's holder of a seat is found by one row, and
 // where none is noted, among all its agents.
 func TestSeatHolder(t *testing.T) {
-	o := &odometer{}
+	o := &countingJournal{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	const many = 1100
 	owner, ids := r.agents("acme", 2)
@@ -160,7 +160,7 @@ func (r *testNode) putRow(row journal.Row) {
 // TestRosterIsReadInPages: to find one of an organization's agents not all of them
 // are looked up.
 func TestRosterIsReadInPages(t *testing.T) {
-	o := &odometer{}
+	o := &countingJournal{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 	owner, ids := r.agents("acme", 3*query.RosterPage)
 	var first parley.AgentID

@@ -15,56 +15,56 @@ import (
 	"parley/persistence"
 )
 
-// meter is a disk that counts what is written to the write-ahead log.
-type meter struct {
+// walMeter is a disk that counts what is written to the write-ahead log.
+type walMeter struct {
 	vfs.FS
 	bytes, syncs atomic.Int64
 }
 
-func (m *meter) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (m *walMeter) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := m.FS.Create(name, category)
 	return m.watch(name, f), err
 }
 
-func (m *meter) ReuseForWrite(before, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (m *walMeter) ReuseForWrite(before, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := m.FS.ReuseForWrite(before, name, category)
 	return m.watch(name, f), err
 }
 
-func (m *meter) watch(name string, f vfs.File) vfs.File {
+func (m *walMeter) watch(name string, f vfs.File) vfs.File {
 	if f == nil || !strings.HasSuffix(name, ".log") {
 		return f
 	}
-	return metered{f, m}
+	return walFile{f, m}
 }
 
-type metered struct {
+type walFile struct {
 	vfs.File
-	meter *meter
+	meter *walMeter
 }
 
-func (f metered) Write(p []byte) (int, error) {
+func (f walFile) Write(p []byte) (int, error) {
 	f.meter.bytes.Add(int64(len(p)))
 	return f.File.Write(p)
 }
 
-func (f metered) Sync() error     { f.meter.syncs.Add(1); return f.File.Sync() }
-func (f metered) SyncData() error { f.meter.syncs.Add(1); return f.File.SyncData() }
+func (f walFile) Sync() error     { f.meter.syncs.Add(1); return f.File.Sync() }
+func (f walFile) SyncData() error { f.meter.syncs.Add(1); return f.File.SyncData() }
 
-// wordy is a journal before which each record is put into a row as well.
-type wordy struct{ journal.Journal }
+// duplicateRecords is a journal before which each record is put into a row as well.
+type duplicateRecords struct{ journal.Journal }
 
-func (j wordy) Append(e *journal.Entry) {
+func (j duplicateRecords) Append(e *journal.Entry) {
 	if len(e.Records) > 0 {
 		e.Rows = append(e.Rows, journal.Row{Slot: e.Slot, Table: 99, Key: e.Records[0].ID.Bytes(), Value: e.Records[0].Data})
 	}
 	j.Journal.Append(e)
 }
 
-// metering is a node over a disk with a meter.
-func metering(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (*testNode, *meter) {
+// newMeteredNode is a node over a disk with a meter.
+func newMeteredNode(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (*testNode, *walMeter) {
 	t.Helper()
-	r, disk := &testNode{t: t, clock: time.Now, entropy: parley.CountingEntropy()}, &meter{FS: vfs.NewMem()}
+	r, disk := &testNode{t: t, clock: time.Now, entropy: parley.CountingEntropy()}, &walMeter{FS: vfs.NewMem()}
 	logger := slog.New(slog.DiscardHandler)
 	store, err := persistence.Open("data", persistence.Options{
 		FS: disk, Journals: journals, Clock: time.Now, Logger: logger, CacheBytes: 8 << 20, MemTableBytes: 8 << 20,
@@ -80,18 +80,18 @@ func metering(t *testing.T, journals int, wrap func(journal.Journal) journal.Jou
 	return r, disk
 }
 
-// written is what one message costs on the disk: bytes of the write-ahead log,
+// messageCost is what one message costs on the disk: bytes of the write-ahead log,
 // and syncs of it.
-type written struct{ bytes, syncs float64 }
+type messageCost struct{ bytes, syncs float64 }
 
 // within reports whether nothing is over a bound. A sync of the engine's own now
 // and then is not a message's.
-func (w written) within(bound written) bool {
+func (w messageCost) within(bound messageCost) bool {
 	return w.bytes <= bound.bytes && w.syncs < bound.syncs+0.5
 }
 
-// each has messages be written, one at a time, and gives what one costs.
-func (m *meter) each(t *testing.T, write func() (Posted, error)) written {
+// costOf has messages be written, one at a time, and gives what one costs.
+func (m *walMeter) costOf(t *testing.T, write func() (Posted, error)) messageCost {
 	t.Helper()
 	const messages = 40
 	time.Sleep(20 * time.Millisecond) // what was said before has been written
@@ -100,13 +100,13 @@ func (m *meter) each(t *testing.T, write func() (Posted, error)) written {
 		must(write())(t)
 	}
 	time.Sleep(20 * time.Millisecond)
-	return written{float64(m.bytes.Load()-bytes) / messages, float64(m.syncs.Load()-syncs) / messages}
+	return messageCost{float64(m.bytes.Load()-bytes) / messages, float64(m.syncs.Load()-syncs) / messages}
 }
 
 // messageCosts has a direct message and replies be written, each with 1 KiB of
 // rendered content, and gives what each costs.
-func messageCosts(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (sent, replied written) {
-	r, disk := metering(t, journals, wrap)
+func messageCosts(t *testing.T, journals int, wrap func(journal.Journal) journal.Journal) (sent, replied messageCost) {
+	r, disk := newMeteredNode(t, journals, wrap)
 	owner, ids := r.agents("acme", 16)
 	from, to := ids[0], ids[1]
 	for _, id := range ids[1:] { // the farther home is the dearer one
@@ -120,8 +120,8 @@ func messageCosts(t *testing.T, journals int, wrap func(journal.Journal) journal
 	back := must(r.reply(answerTo(owner, first.Message, text, "")))(t)
 	reply := func() (Posted, error) { return r.reply(answerTo(owner, back.Message, text, "")) }
 	must(reply())(t)
-	sent = disk.each(t, send)
-	return sent, disk.each(t, reply)
+	sent = disk.costOf(t, send)
+	return sent, disk.costOf(t, reply)
 }
 
 // messageBounds are about 15 % above what was measured when they were set, the
@@ -131,10 +131,10 @@ func messageCosts(t *testing.T, journals int, wrap func(journal.Journal) journal
 // recipient's: 4,120 and 4,027 bytes.
 var messageBounds = []struct {
 	journals    int
-	sent, reply written
+	sent, reply messageCost
 }{
-	{1, written{1820, 1}, written{1740, 1}},
-	{4, written{4740, 2}, written{4600, 2}},
+	{1, messageCost{1820, 1}, messageCost{1740, 1}},
+	{4, messageCost{4740, 2}, messageCost{4600, 2}},
 }
 
 func TestBytesOfAMessage(t *testing.T) {
@@ -153,7 +153,7 @@ func TestBytesOfAMessage(t *testing.T) {
 func TestBytesOfAMessageControl(t *testing.T) {
 	for _, b := range messageBounds {
 		t.Run(fmt.Sprint(b.journals, " journals"), func(t *testing.T) {
-			sent, replied := messageCosts(t, b.journals, func(j journal.Journal) journal.Journal { return wordy{j} })
+			sent, replied := messageCosts(t, b.journals, func(j journal.Journal) journal.Journal { return duplicateRecords{j} })
 			if sent.within(b.sent) || replied.within(b.reply) {
 				t.Errorf("twice written, a message takes %+v and a reply %+v: within %+v and %+v", sent, replied, b.sent, b.reply)
 			}

@@ -111,7 +111,7 @@ func (c *client) prepareOrg() {
 
 // expireChallenge has the time come of a challenge that a former release stored.
 func (c *client) expireChallenge(slug string) {
-	s, due, err := formerly(c.node(), slug, parley.OrgID{})
+	s, due, err := tryStoreFormerChallenge(c.node(), slug, parley.OrgID{})
 	if !c.answered(err) {
 		return
 	}

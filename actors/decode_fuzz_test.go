@@ -24,11 +24,11 @@ type encoding interface {
 	UnmarshalVT([]byte) error
 }
 
-// rereads holds the generated decoder against the protobuf library and what it
+// checkDecoder holds the generated decoder against the protobuf library and what it
 // read against what it writes; false where the bytes are refused. The generated
 // one is stricter with fields of the wrong type, and takes texts that are not
 // UTF-8.
-func rereads(t *testing.T, b []byte, into, again, library encoding) bool {
+func checkDecoder(t *testing.T, b []byte, into, again, library encoding) bool {
 	t.Helper()
 	if into.UnmarshalVT(b) != nil {
 		return false
@@ -50,22 +50,22 @@ func rereads(t *testing.T, b []byte, into, again, library encoding) bool {
 	return true
 }
 
-// law is an aggregate's rules with its types forgotten.
-type law struct {
+// decoderRules is an aggregate's rules with its types forgotten.
+type decoderRules struct {
 	name   string
 	events byte // tags run from 1 to here
 	event  func(t *testing.T, tag byte, b []byte)
 	state  func(t *testing.T, b []byte)
 }
 
-// lawOf takes the rules, an empty state, and an empty message in the form in
+// decoderRulesOf takes the rules, an empty state, and an empty message in the form in
 // which states are stored.
-func lawOf[S rules.State, C any, E rules.Event](name string, events byte, r rules.Aggregate[S, C, E], zero func() S, form func() encoding) law {
+func decoderRulesOf[S rules.State, C any, E rules.Event](name string, events byte, r rules.Aggregate[S, C, E], zero func() S, form func() encoding) decoderRules {
 	blank := func(tag byte) (E, encoding) {
 		e, _ := r.New(tag)
 		return e, any(e).(encoding)
 	}
-	return law{
+	return decoderRules{
 		name: name, events: events,
 		event: func(t *testing.T, tag byte, b []byte) {
 			e, err := r.Decode(journal.StoredEvent{Tag: tag, Data: b})
@@ -78,7 +78,7 @@ func lawOf[S rules.State, C any, E rules.Event](name string, events byte, r rule
 			_, first := blank(tag)
 			_, second := blank(tag)
 			_, third := blank(tag)
-			if sound := rereads(t, b, first, second, third); sound != (err == nil) {
+			if sound := checkDecoder(t, b, first, second, third); sound != (err == nil) {
 				t.Fatalf("%s: event %d %x: %v", name, tag, b, err)
 			} else if !sound {
 				return
@@ -93,12 +93,12 @@ func lawOf[S rules.State, C any, E rules.Event](name string, events byte, r rule
 				t.Fatalf("%s: %v becomes %v, %v", name, e, facts, err)
 			}
 			stored, err := s.MarshalVT()
-			if err != nil || !rereads(t, stored, form(), form(), form()) {
+			if err != nil || !checkDecoder(t, stored, form(), form(), form()) {
 				t.Fatalf("%s: the state after %v does not survive its snapshot: %x, %v", name, e, stored, err)
 			}
 		},
 		state: func(t *testing.T, b []byte) {
-			sound := rereads(t, b, form(), form(), form())
+			sound := checkDecoder(t, b, form(), form(), form())
 			if err := zero().UnmarshalVT(b); sound != (err == nil) {
 				t.Fatalf("%s: the state %x: %v", name, b, err)
 			}
@@ -106,14 +106,14 @@ func lawOf[S rules.State, C any, E rules.Event](name string, events byte, r rule
 	}
 }
 
-var laws = []law{
-	lawOf("registration", 3, rules.Registration, blankOf[registration.State], formOf[registration.State]),
-	lawOf("org", 14, rules.Org, blankOf[org.State], formOf[org.State]),
-	lawOf("agent", 10, rules.Agent, blankOf[agent.State], formOf[agent.State]),
-	lawOf("conversation", 4, rules.Conversation, blankOf[conversation.State], formOf[conversation.State]),
-	lawOf("issuer", 1, rules.Issuer, blankOf[issuer.State], formOf[issuer.State]),
-	lawOf("group", 14, rules.Group, blankOf[group.State], formOf[group.Snapshot]),
-	lawOf("webhook", 13, rules.Webhook, blankOf[webhook.State], formOf[webhook.State]),
+var laws = []decoderRules{
+	decoderRulesOf("registration", 3, rules.Registration, blankOf[registration.State], formOf[registration.State]),
+	decoderRulesOf("org", 14, rules.Org, blankOf[org.State], formOf[org.State]),
+	decoderRulesOf("agent", 10, rules.Agent, blankOf[agent.State], formOf[agent.State]),
+	decoderRulesOf("conversation", 4, rules.Conversation, blankOf[conversation.State], formOf[conversation.State]),
+	decoderRulesOf("issuer", 1, rules.Issuer, blankOf[issuer.State], formOf[issuer.State]),
+	decoderRulesOf("group", 14, rules.Group, blankOf[group.State], formOf[group.Snapshot]),
+	decoderRulesOf("webhook", 13, rules.Webhook, blankOf[webhook.State], formOf[webhook.State]),
 }
 
 func blankOf[T any]() *T { return new(T) }
@@ -172,7 +172,7 @@ func FuzzRecord(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := &record.Message{}
-		if !rereads(t, b, r, &record.Message{}, &record.Message{}) {
+		if !checkDecoder(t, b, r, &record.Message{}, &record.Message{}) {
 			return
 		}
 		if len(r.Id) != 16 && !r.MessageID().Zero() || len(r.To) != 16 && !r.Recipient().Zero() || len(r.FromOrg) != 16 && !r.SenderOrg().Zero() {

@@ -71,12 +71,12 @@ func TestAChangeIsSeenByWhoComesAfter(t *testing.T) {
 // TestASlowReaderDoesNotBringThePastBack reads rows, then waits while the
 // record changes and leaves the cache.
 func TestASlowReaderDoesNotBringThePastBack(t *testing.T) {
-	slow := &slowViews{}
+	slow := &slowDurability{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { slow.Journal = j; return slow }))
 	_, ids := r.agents("acme", 1)
 	r.node.queries.ForgetAgent(ids[0])
 	entered, leave := make(chan struct{}), make(chan struct{})
-	slow.next.Store(&slowView{entered: entered, leave: leave})
+	slow.next.Store(&slowDurabilityView{entered: entered, leave: leave})
 	var reading sync.WaitGroup
 	reading.Go(func() { must(r.node.Agents.Get(context.Background(), ids[0]))(t) })
 	<-entered
@@ -89,13 +89,13 @@ func TestASlowReaderDoesNotBringThePastBack(t *testing.T) {
 	}
 }
 
-// slowViews has the next view's Durable wait.
-type slowViews struct {
+// slowDurability has the next view's Durable wait.
+type slowDurability struct {
 	journal.Journal
-	next atomic.Pointer[slowView]
+	next atomic.Pointer[slowDurabilityView]
 }
 
-func (j *slowViews) Latest() journal.View {
+func (j *slowDurability) Latest() journal.View {
 	v := j.next.Swap(nil)
 	if v == nil {
 		return j.Journal.Latest()
@@ -104,12 +104,12 @@ func (j *slowViews) Latest() journal.View {
 	return v
 }
 
-type slowView struct {
+type slowDurabilityView struct {
 	journal.View
 	entered, leave chan struct{}
 }
 
-func (v *slowView) Durable(ctx context.Context) error {
+func (v *slowDurabilityView) Durable(ctx context.Context) error {
 	close(v.entered)
 	<-v.leave
 	return v.View.Durable(ctx)
@@ -163,7 +163,7 @@ func TestARevokedCredentialIsSeenAtOnce(t *testing.T) {
 
 // TestTheFirstActiveAgentIsTheOldest, whoever asks in the moment of creation.
 func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
-	late := &lateStates{}
+	late := &hiddenState{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { late.Journal = j; return late }))
 	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
 	older, younger := r.agent(owner, "older"), r.agent(owner, "younger")
@@ -183,23 +183,23 @@ func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
 	}
 }
 
-// lateStates shows no state of one agent.
-type lateStates struct {
+// hiddenState shows no state of one agent.
+type hiddenState struct {
 	journal.Journal
 	hidden atomic.Value
 }
 
-func (j *lateStates) Latest() journal.View {
+func (j *hiddenState) Latest() journal.View {
 	hidden, _ := j.hidden.Load().(parley.AgentID)
-	return lateView{j.Journal.Latest(), hidden}
+	return hiddenStateView{j.Journal.Latest(), hidden}
 }
 
-type lateView struct {
+type hiddenStateView struct {
 	journal.View
 	hidden parley.AgentID
 }
 
-func (v lateView) State(s journal.Stream) (uint64, []byte, error) {
+func (v hiddenStateView) State(s journal.Stream) (uint64, []byte, error) {
 	if !v.hidden.Zero() && s == rules.AgentStream(v.hidden) {
 		return 0, nil, nil
 	}

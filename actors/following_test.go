@@ -10,13 +10,13 @@ import (
 	"parley/journal"
 )
 
-// meanwhile does something between the opening of a view and its use.
-type meanwhile struct {
+// actAfterView does something between the opening of a view and its use.
+type actAfterView struct {
 	journal.Journal
 	do atomic.Pointer[func()]
 }
 
-func (m *meanwhile) View() journal.View {
+func (m *actAfterView) View() journal.View {
 	v := m.Journal.View()
 	if do := m.do.Swap(nil); do != nil {
 		(*do)()
@@ -28,7 +28,7 @@ func (m *meanwhile) View() journal.View {
 // the reader has found its place, but not in what it looked at, comes all the
 // same.
 func TestWhatArrivesWhileAReaderLooksIsFollowed(t *testing.T) {
-	m := &meanwhile{}
+	m := &actAfterView{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { m.Journal = j; return m }))
 	owner, ids := r.agents("acme", 2)
 	var sent *record.Message

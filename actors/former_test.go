@@ -11,19 +11,19 @@ import (
 	"parley/journal"
 )
 
-// former stores a challenge as former releases did: as a stream, with the timer
+// storeFormerChallenge stores a challenge as former releases did: as a stream, with the timer
 // that removes it. It is solved if made is an organization.
-func former(t testing.TB, n *Node, slug string, made parley.OrgID) journal.Stream {
+func storeFormerChallenge(t testing.TB, n *Node, slug string, made parley.OrgID) journal.Stream {
 	t.Helper()
-	s, _, err := formerly(n, slug, made)
+	s, _, err := tryStoreFormerChallenge(n, slug, made)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// formerly is former; it gives the instant of the timer too.
-func formerly(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Time, error) {
+// tryStoreFormerChallenge is former; it gives the instant of the timer too.
+func tryStoreFormerChallenge(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Time, error) {
 	now := n.clock()
 	s := journal.Stream{Kind: journal.RegistrationStream, ID: parley.NewID[parley.AnyID](parley.SlotOf(slug), now, n.entropy())}
 	expires := now.Add(time.Hour)
@@ -57,7 +57,7 @@ func formerly(n *Node, slug string, made parley.OrgID) (journal.Stream, time.Tim
 func TestFormerChallengesAreForgotten(t *testing.T) {
 	r := newTestNode(t)
 	owner := r.org("acme").Org.OrgID()
-	streams := []journal.Stream{former(t, r.node, "acme", owner), former(t, r.node, "globex", parley.OrgID{})}
+	streams := []journal.Stream{storeFormerChallenge(t, r.node, "acme", owner), storeFormerChallenge(t, r.node, "globex", parley.OrgID{})}
 	r.restart()
 	r.verify()
 	for _, s := range streams {

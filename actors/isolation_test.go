@@ -16,9 +16,9 @@ import (
 	"parley/actors/rules"
 )
 
-// rivals are pairs of groups, one of each isolated, and for each pair an agent that
+// isolationFixture are pairs of groups, one of each isolated, and for each pair an agent that
 // wants to be in both.
-type rivals struct {
+type isolationFixture struct {
 	*testNode
 	owner  parley.OrgID
 	agents []parley.AgentID
@@ -39,8 +39,8 @@ func each(n int, do func(int)) {
 	working.Wait()
 }
 
-func newRivals(r *testNode, pairs int) *rivals {
-	x := &rivals{testNode: r, pairs: make([][2]*testGroup, pairs)}
+func newIsolationFixture(r *testNode, pairs int) *isolationFixture {
+	x := &isolationFixture{testNode: r, pairs: make([][2]*testGroup, pairs)}
 	// One agent founds the isolated group of each pair; of the others, some all.
 	const founders = 20
 	x.owner = r.org("acme").Org.OrgID()
@@ -64,7 +64,7 @@ func newRivals(r *testNode, pairs int) *rivals {
 
 // race has each agent join both groups of its pair at once, and gives the number
 // of those that got into both, into neither, and into either sort.
-func (x *rivals) race() (both, neither int, won [2]int) {
+func (x *isolationFixture) race() (both, neither int, won [2]int) {
 	var mu sync.Mutex
 	each(len(x.pairs), func(i int) {
 		var in [2]bool
@@ -96,7 +96,7 @@ func (x *rivals) race() (both, neither int, won [2]int) {
 
 // confused is the number of agents that are in two groups, or of which agent and
 // groups do not say the same.
-func (x *rivals) confused() (n int) {
+func (x *isolationFixture) confused() (n int) {
 	for i, c := range x.pairs {
 		a := must(host.Query[*agent.State](x.node.engine, rules.AgentStream(x.agents[i]), host.GetState{}))(x.t)
 		for _, one := range c {
@@ -123,7 +123,7 @@ func TestIsolationHasOneWinner(t *testing.T) {
 		pairs = 50
 	}
 	eachJournal(t, func(t *testing.T, r *testNode) {
-		x := newRivals(r, pairs)
+		x := newIsolationFixture(r, pairs)
 		both, neither, won := x.race()
 		t.Logf("%d pairs: open groups got %d, isolated ones %d", pairs, won[0], won[1])
 		if both+neither > 0 {
@@ -158,7 +158,7 @@ func TestIsolationControl(t *testing.T) {
 		host.Register(n.engine, k)
 	}
 	r := newTestNode(t, withJournals(4), withTuning(careless))
-	x := newRivals(r, 20)
+	x := newIsolationFixture(r, 20)
 	if both, _, _ := x.race(); both == 0 || x.confused() == 0 {
 		t.Error("nobody got into both groups")
 	}

@@ -38,7 +38,7 @@ func (p *scriptRunner) beginGroup(ctx context.Context) {
 			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
 		},
 	})
-	p.noteResult(err, "invited: %s", words(r))
+	p.noteResult(err, "invited: %s", oneLine(r))
 	self := group.Caller{Org: p.owners[guest], Agent: guest}
 	_, err = p.node.Groups.Join(ctx, made.ID, group.Join{Agent: guest, Org: self.Org})
 	p.noteResult(err, "%s has come", guest)
@@ -100,7 +100,7 @@ func (p *scriptRunner) enroll(ctx context.Context, id parley.GroupID) {
 		p.noteResult(nil, "%s is a member of %s: %v", by.Agent, id, *joined.Member)
 	default:
 		p.file(id, joined.Request)
-		p.noteResult(nil, "a seat is asked for: %s", words(joined.Request))
+		p.noteResult(nil, "a seat is asked for: %s", oneLine(joined.Request))
 	}
 }
 
@@ -122,7 +122,7 @@ func (p *scriptRunner) invite(ctx context.Context, id parley.GroupID) {
 	})
 	if err == nil && r != nil {
 		p.file(id, r)
-		p.noteResult(nil, "invited: %s", words(r))
+		p.noteResult(nil, "invited: %s", oneLine(r))
 		return
 	}
 	p.noteResult(err, "%s may come by itself", who.Agent)
@@ -142,7 +142,7 @@ func (p *scriptRunner) vote(ctx context.Context, id parley.GroupID) {
 		p.noteResult(err, "")
 		return
 	}
-	p.noteResult(nil, "voted %s: %s", v.Vote, words(v.Request))
+	p.noteResult(nil, "voted %s: %s", v.Vote, oneLine(v.Request))
 }
 
 func (p *scriptRunner) broadcast(ctx context.Context, id parley.GroupID, n int) {
@@ -232,12 +232,12 @@ func (p *scriptRunner) readGroup(ctx context.Context, id parley.GroupID) {
 		if err != nil || whole.UnmarshalVT(b) != nil {
 			return "cannot be read"
 		}
-		return words(whole)
+		return oneLine(whole)
 	}))(p.t)
 	p.note("group %s: %s\n", id, state)
 	settled, _, err := p.node.Groups.SettledRequests(ctx, id, parley.JoinRequestID{}, 1000)
 	for _, r := range settled {
-		p.note("  settled %s\n", words(r))
+		p.note("  settled %s\n", oneLine(r))
 	}
 	p.noteResult(err, "end of requests")
 	for _, who := range p.ids {
@@ -257,7 +257,7 @@ func (p *scriptRunner) readGroup(ctx context.Context, id parley.GroupID) {
 	}
 	p.noteResult(p.node.Groups.Public(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
 		for g := range all {
-			p.note("  shown: %s\n", words(g))
+			p.note("  shown: %s\n", oneLine(g))
 		}
 	}), "end of the directory")
 }

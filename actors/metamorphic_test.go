@@ -43,7 +43,7 @@ var ways = map[string]variant{
 	"four journals, and everything": {journals: 4, stateEvery: 2, passivate: true, restart: 20, crash: 20, withoutCache: true},
 }
 
-var scripts = flag.Int("metamorphic.scripts", 3, "how many scripts TestHowItRunsDoesNotShow runs in every way")
+var scripts = flag.Int("metamorphic.scripts", 3, "how many scripts TestVariantsAnswerAlike runs in every way")
 
 // TestVariantsAnswerAlike runs one script of commands in many ways and
 // compares everything that was answered and everything that can be read, byte

@@ -13,57 +13,57 @@ import (
 	"parley/journal"
 )
 
-// gate keeps entries from the journal for as long as it is shut.
-type gate struct {
+// heldJournal keeps entries from the journal for as long as it is shut.
+type heldJournal struct {
 	journal.Journal
-	mu   sync.Mutex
-	shut bool
-	held []*journal.Entry
+	mu      sync.Mutex
+	holding bool
+	held    []*journal.Entry
 }
 
-func (g *gate) Append(e *journal.Entry) {
+func (g *heldJournal) Append(e *journal.Entry) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut && !e.Activate {
+	if g.holding && !e.Activate {
 		g.held = append(g.held, e)
 		return
 	}
 	g.Journal.Append(e)
 }
 
-func (g *gate) close() {
+func (g *heldJournal) hold() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut = true
+	g.holding = true
 }
 
-func (g *gate) waiting() int {
+func (g *heldJournal) waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.held)
 }
 
-func (g *gate) open() {
+func (g *heldJournal) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut = false
+	g.holding = false
 	for _, e := range g.held {
 		g.Journal.Append(e)
 	}
 	g.held = nil
 }
 
-// posting is a send or a reply on its way.
-type posting struct {
+// postResult is a send or a reply on its way.
+type postResult struct {
 	Posted
 	err error
 }
 
-func inBackground(do func() (Posted, error)) <-chan posting {
-	to := make(chan posting, 1)
+func inBackground(do func() (Posted, error)) <-chan postResult {
+	to := make(chan postResult, 1)
 	go func() {
 		p, err := do()
-		to <- posting{p, err}
+		to <- postResult{p, err}
 	}()
 	return to
 }
@@ -71,7 +71,7 @@ func inBackground(do func() (Posted, error)) <-chan posting {
 // TestAKeyIsKnownBeforeItsRowIs: a second send under a key finds the first
 // although the journal has not seen it yet, and is not answered before it.
 func TestAKeyIsKnownBeforeItsRowIs(t *testing.T) {
-	g := &gate{}
+	g := &heldJournal{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
 	owner, ids := r.agents("acme", 2)
 	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t).Message
@@ -80,7 +80,7 @@ func TestAKeyIsKnownBeforeItsRowIs(t *testing.T) {
 		"reply": func(text string) (Posted, error) { return r.reply(answerTo(owner, first, text, "k")) },
 	} {
 		before := len(r.inbox(ids[1])) + len(r.inbox(ids[0]))
-		g.close()
+		g.hold()
 		one := inBackground(func() (Posted, error) { return do("one") })
 		eventually(t, "the first is appended", func() bool { return g.waiting() == 1 })
 		two := inBackground(func() (Posted, error) { return do("two") })
@@ -88,7 +88,7 @@ func TestAKeyIsKnownBeforeItsRowIs(t *testing.T) {
 		if g.waiting() != 1 || len(one) > 0 || len(two) > 0 {
 			t.Fatalf("%s: %d entries wait, %d and %d answers", name, g.waiting(), len(one), len(two))
 		}
-		g.open()
+		g.release()
 		a, b := <-one, <-two
 		if a.err != nil || b.err != nil || a.Repeated || !b.Repeated {
 			t.Fatalf("%s: %+v, then %+v", name, a, b)
@@ -108,7 +108,7 @@ func TestABurstUnderOneKeyMakesOneMessage(t *testing.T) {
 	owner, ids := r.agents("acme", 2)
 	for _, key := range []string{"a", "b", "c"} {
 		made, found := 0, map[parley.MessageID]bool{}
-		var places []<-chan posting
+		var places []<-chan postResult
 		for range 50 {
 			places = append(places, inBackground(func() (Posted, error) { return r.send(direct(owner, ids[0], ids[1], "hello", key)) }))
 		}

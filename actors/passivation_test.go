@@ -16,21 +16,23 @@ import (
 	"parley/journal"
 )
 
-// restless has actors leave memory as soon as nobody speaks to them, and counts
+// passivateAtOnce has actors leave memory as soon as nobody speaks to them, and counts
 // how often they come to life.
-func restless(activations *atomic.Int64) []option {
+func passivateAtOnce(activations *atomic.Int64) []option {
 	return []option{
 		withTuning(func(n *Node) { n.engine.IdleFor = time.Nanosecond }),
-		withWrap(func(j journal.Journal) journal.Journal { return &counting{Journal: j, activations: activations} }),
+		withWrap(func(j journal.Journal) journal.Journal {
+			return &activationCounter{Journal: j, activations: activations}
+		}),
 	}
 }
 
-type counting struct {
+type activationCounter struct {
 	journal.Journal
 	activations *atomic.Int64
 }
 
-func (c *counting) Append(e *journal.Entry) {
+func (c *activationCounter) Append(e *journal.Entry) {
 	if e.Activate {
 		c.activations.Add(1)
 	}
@@ -64,7 +66,7 @@ func TestPassivationLosesNothing(t *testing.T) {
 		wanted = 1_000
 	}
 	var activations atomic.Int64
-	r := newTestNode(t, restless(&activations)...)
+	r := newTestNode(t, passivateAtOnce(&activations)...)
 	owner, ids := r.agents("acme", 100)
 	firsts := make([]*record.Message, conversations)
 	for i := range firsts {
@@ -104,14 +106,14 @@ func TestPassivationLosesNothing(t *testing.T) {
 	calling.Wait()
 	stop()
 	for _, first := range firsts {
-		checkSaid(t, r, first, said[first.Conversation()])
+		checkTranscript(t, r, first, said[first.Conversation()])
 	}
 	t.Logf("%d activations", activations.Load())
 }
 
-// checkSaid holds a transcript against what was acknowledged: the first
+// checkTranscript holds a transcript against what was acknowledged: the first
 // message, then each of the others once, ids ascending.
-func checkSaid(t *testing.T, r *testNode, first *record.Message, said map[string]parley.MessageID) {
+func checkTranscript(t *testing.T, r *testNode, first *record.Message, said map[string]parley.MessageID) {
 	t.Helper()
 	list := r.transcript(first.Conversation())
 	if len(list) != len(said)+1 {

@@ -11,20 +11,20 @@ import (
 	"parley/journal"
 )
 
-// countsElse is a journal that says something else of what was used than what is.
-type countsElse struct {
+// wrongUsage is a journal that says something else of what was used than what is.
+type wrongUsage struct {
 	journal.Journal
 	used func(v journal.View, org parley.OrgID, day uint32) (int64, error)
 }
 
-func (j *countsElse) View() journal.View { return &viewElse{j.Journal.View(), j} }
+func (j *wrongUsage) View() journal.View { return &wrongUsageView{j.Journal.View(), j} }
 
-type viewElse struct {
+type wrongUsageView struct {
 	journal.View
-	of *countsElse
+	of *wrongUsage
 }
 
-func (v *viewElse) Used(org parley.OrgID, day uint32) (int64, error) {
+func (v *wrongUsageView) Used(org parley.OrgID, day uint32) (int64, error) {
 	return v.of.used(v.View, org, day)
 }
 
@@ -61,9 +61,9 @@ func TestTheDaysQuotaIsExactControl(t *testing.T) {
 	} {
 		t.Run(defect, func(t *testing.T) {
 			clock := newManualClock(noon)
-			r := newTestNode(t, withClock(func() time.Time { return clock.now().Add(c.shift) }), withWrap(func(j journal.Journal) journal.Journal { return &countsElse{j, c.used} }))
+			r := newTestNode(t, withClock(func() time.Time { return clock.now().Add(c.shift) }), withWrap(func(j journal.Journal) journal.Journal { return &wrongUsage{j, c.used} }))
 			r.journalClock = time.Now
-			if faults := dayFaults(newDay(t, r), clock); (len(faults) == 0) != (defect == "") {
+			if faults := dayFaults(newQuotaFixture(t, r), clock); (len(faults) == 0) != (defect == "") {
 				t.Errorf("%q", faults)
 			}
 		})

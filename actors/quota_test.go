@@ -18,35 +18,35 @@ import (
 	"parley/journal"
 )
 
-// dayOf is an organization whose agents send under a limit, and the agent that
+// quotaFixture is an organization whose agents send under a limit, and the agent that
 // all is sent to.
-type dayOf struct {
+type quotaFixture struct {
 	*testNode
 	owner parley.OrgID
 	ids   []parley.AgentID
 	sent  atomic.Int64
 }
 
-func newDay(t *testing.T, r *testNode) *dayOf {
+func newQuotaFixture(t *testing.T, r *testNode) *quotaFixture {
 	owner, ids := r.agents("acme", 9)
-	return &dayOf{testNode: r, owner: owner, ids: ids}
+	return &quotaFixture{testNode: r, owner: owner, ids: ids}
 }
 
-// says sends one message from the i-th agent; nil is no limit.
-func (d *dayOf) says(i int, limit *int, key string) (Posted, error) {
+// send sends one message from the i-th agent; nil is no limit.
+func (d *quotaFixture) sendFrom(i int, limit *int, key string) (Posted, error) {
 	s := direct(d.owner, d.ids[1+i%8], d.ids[0], fmt.Sprint("message ", d.sent.Add(1)), key)
 	s.DayLimit = limit
 	return d.send(s)
 }
 
-// rush has 64 callers say one thing each and counts who may.
-func (d *dayOf) rush(limit *int) (granted int) {
+// sendConcurrently has 64 callers say one thing each and counts who may.
+func (d *quotaFixture) sendConcurrently(limit *int) (granted int) {
 	d.t.Helper()
 	var all sync.WaitGroup
 	var stored atomic.Int64
 	for i := range 64 {
 		all.Go(func() {
-			switch _, err := d.says(i, limit, ""); {
+			switch _, err := d.sendFrom(i, limit, ""); {
 			case err == nil:
 				stored.Add(1)
 			case !errors.Is(err, parley.ErrQuotaExceeded):
@@ -58,7 +58,7 @@ func (d *dayOf) rush(limit *int) (granted int) {
 	return int(stored.Load())
 }
 
-func (d *dayOf) used(want int64) {
+func (d *quotaFixture) checkUsed(want int64) {
 	d.t.Helper()
 	if used := must(d.node.Orgs.Used(context.Background(), d.owner))(d.t); used != want {
 		d.t.Errorf("used %d, want %d", used, want)
@@ -74,7 +74,7 @@ func onOneAndFour(t *testing.T, test func(*testing.T, int)) {
 // dayFaults has 64 at once send under a limit, again after a restart, under a
 // higher limit, just before midnight and after it. It begins at noon, with nothing
 // sent.
-func dayFaults(d *dayOf, clock *manualClock) (faults []string) {
+func dayFaults(d *quotaFixture, clock *manualClock) (faults []string) {
 	d.t.Helper()
 	ctx := context.Background()
 	hold := func(what string, got, want int) {
@@ -86,22 +86,22 @@ func dayFaults(d *dayOf, clock *manualClock) (faults []string) {
 		hold("used "+what, int(must(d.node.Orgs.Used(ctx, d.owner))(d.t)), want)
 	}
 	limit := 10
-	hold("sent", d.rush(&limit), 10)
+	hold("sent", d.sendConcurrently(&limit), 10)
 	used("up", 10)
 	d.restart()
-	hold("sent beyond the limit after a restart", d.rush(&limit), 0)
+	hold("sent beyond the limit after a restart", d.sendConcurrently(&limit), 0)
 	limit = 12
-	hold("sent of 2 more", d.rush(&limit), 2)
-	_, err := d.says(0, &limit, "")
+	hold("sent of 2 more", d.sendConcurrently(&limit), 2)
+	_, err := d.sendFrom(0, &limit, "")
 	var refusal *parley.Refusal
 	if !errors.As(err, &refusal) || fmt.Sprint(refusal.Extra) != "map[limit:12 quota:messages_per_day resets_at:2026-03-15T00:00:00.000000Z used:12]" {
 		faults = append(faults, fmt.Sprintf("refused with %v", refusal))
 	}
 	clock.advance(12*time.Hour - time.Nanosecond)
-	hold("sent a nanosecond before midnight", d.rush(&limit), 0)
+	hold("sent a nanosecond before midnight", d.sendConcurrently(&limit), 0)
 	clock.advance(time.Nanosecond)
 	used("on the new day", 0)
-	hold("sent on the new day", d.rush(&limit), 12)
+	hold("sent on the new day", d.sendConcurrently(&limit), 12)
 	used("up on the new day", 12)
 	return faults
 }
@@ -113,7 +113,7 @@ func TestTheDaysQuotaIsExact(t *testing.T) {
 		clock := newManualClock(noon)
 		r := newTestNode(t, withJournals(journals), withClock(clock.now))
 		r.journalClock = time.Now
-		for _, fault := range dayFaults(newDay(t, r), clock) {
+		for _, fault := range dayFaults(newQuotaFixture(t, r), clock) {
 			t.Error(fault)
 		}
 	})
@@ -123,26 +123,26 @@ func TestTheDaysQuotaIsExact(t *testing.T) {
 // on their way, or that is lifted and given again, counts all of the day.
 func TestALimitCountsWhatWasSentWithoutOne(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
-		d := newDay(t, newTestNode(t, withJournals(journals)))
+		d := newQuotaFixture(t, newTestNode(t, withJournals(journals)))
 		var sending sync.WaitGroup
 		for range 2 {
-			sending.Go(func() { d.rush(nil) })
+			sending.Go(func() { d.sendConcurrently(nil) })
 		}
 		limit := 1000
-		if n := d.rush(&limit); n != 64 {
+		if n := d.sendConcurrently(&limit); n != 64 {
 			t.Errorf("%d sent far from the limit", n)
 		}
 		sending.Wait()
 		limit = 200
-		if n := d.rush(&limit); n != 200-192 {
+		if n := d.sendConcurrently(&limit); n != 200-192 {
 			t.Errorf("%d sent beside 192, 200 allowed", n)
 		}
-		d.rush(nil)
+		d.sendConcurrently(nil)
 		limit = 270
-		if n := d.rush(&limit); n != 6 {
+		if n := d.sendConcurrently(&limit); n != 6 {
 			t.Errorf("%d of 6 sent after the limit was lifted for 64", n)
 		}
-		d.used(270)
+		d.checkUsed(270)
 	})
 }
 
@@ -151,11 +151,11 @@ func TestALimitCountsWhatWasSentWithoutOne(t *testing.T) {
 func TestWhatTakesASlot(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		ctx := context.Background()
-		d := newDay(t, newTestNode(t, withJournals(journals)))
+		d := newQuotaFixture(t, newTestNode(t, withJournals(journals)))
 		limit := 4
-		first := must(d.says(0, &limit, "k"))(t)
-		d.used(1)
-		if p := must(d.says(0, &limit, "k"))(t); !p.Repeated {
+		first := must(d.sendFrom(0, &limit, "k"))(t)
+		d.checkUsed(1)
+		if p := must(d.sendFrom(0, &limit, "k"))(t); !p.Repeated {
 			t.Error("not repeated")
 		}
 		s := direct(d.owner, d.ids[1], d.ids[1], "to oneself", "")
@@ -163,27 +163,27 @@ func TestWhatTakesASlot(t *testing.T) {
 		if _, err := d.send(s); err == nil {
 			t.Error("a message to oneself passed")
 		}
-		d.used(1)
+		d.checkUsed(1)
 		answer := answerTo(d.owner, first.Message, "answer", "")
 		answer.DayLimit = &limit
 		must(d.reply(answer))(t)
-		d.used(2)
+		d.checkUsed(2)
 		made := must(d.node.Groups.Create(ctx, NewGroup{Found: group.Found{Org: d.owner, Founder: d.ids[0], Name: "club", Policy: group.Open, Public: true}}))(t)
 		for _, id := range d.ids[1:] {
 			must(d.node.Groups.Join(ctx, made.ID, group.Join{Agent: id, Org: d.owner}))(t)
 		}
-		d.used(2)
+		d.checkUsed(2)
 		all := GroupSend{Content: Content{Type: "svc.v1.dm", Rendered: []byte("to all"), Key: "all", FromOrg: d.owner, DayLimit: &limit}, Group: made.ID, From: d.ids[0]}
 		must(d.node.Messages.Broadcast(ctx, all))(t)
 		must(d.node.Messages.Broadcast(ctx, all))(t)
-		d.used(3)
-		if n := d.rush(&limit); n != 1 {
+		d.checkUsed(3)
+		if n := d.sendConcurrently(&limit); n != 1 {
 			t.Errorf("%d sent, 1 left", n)
 		}
-		if _, err := d.says(0, &limit, "k"); err != nil {
+		if _, err := d.sendFrom(0, &limit, "k"); err != nil {
 			t.Errorf("a replay beyond the limit: %v", err)
 		}
-		d.used(4)
+		d.checkUsed(4)
 	})
 }
 
@@ -251,10 +251,10 @@ func TestTheDaysQuotaSurvivesTheCrash(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		disk := vfs.NewCrashableMem()
 		r := newTestNode(t, withJournals(journals), func(r *testNode) { r.fs = disk })
-		d := newDay(t, r)
+		d := newQuotaFixture(t, r)
 		limit := 40
 		before := make(chan int)
-		go func() { before <- d.rush(&limit) }()
+		go func() { before <- d.sendConcurrently(&limit) }()
 		eventually(t, "some are sent", func() bool { return d.sent.Load() > 20 })
 		crashed := disk.CrashClone(vfs.CrashCloneCfg{})
 		<-before
@@ -262,7 +262,7 @@ func TestTheDaysQuotaSurvivesTheCrash(t *testing.T) {
 		r.fs = crashed
 		r.open()
 		kept := must(r.node.Orgs.Used(context.Background(), d.owner))(t)
-		if n := d.rush(&limit); int64(n)+kept != int64(limit) {
+		if n := d.sendConcurrently(&limit); int64(n)+kept != int64(limit) {
 			t.Errorf("%d survived and %d were sent after, %d allowed", kept, n, limit)
 		}
 	})
@@ -300,9 +300,9 @@ func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
 	clock := newManualClock(noon)
 	r := newTestNode(t, withClock(clock.now))
 	r.journalClock = time.Now
-	d := newDay(t, r)
+	d := newQuotaFixture(t, r)
 	limit := 3
-	d.rush(&limit)
+	d.sendConcurrently(&limit)
 	q := &r.node.quota
 	today := journal.Day(noon)
 	q.sweep(today)
@@ -314,7 +314,7 @@ func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
 	if len(q.used) != 0 || !held.forgotten {
 		t.Fatalf("%d sums of yesterday are kept", len(q.used))
 	}
-	if n := d.rush(&limit); n != 0 {
+	if n := d.sendConcurrently(&limit); n != 0 {
 		t.Errorf("%d sent beyond the limit", n)
 	}
 }

@@ -60,7 +60,7 @@ func TestRevokedAgentsAreLookedAtOnce(t *testing.T) {
 	const many = 3 * query.RosterRevokedMax
 	for name, forgets := range map[string]bool{"known": false, "control": true} {
 		t.Run(name, func(t *testing.T) {
-			o := &odometer{}
+			o := &countingJournal{}
 			r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().ForgetRosters = forgets }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 			owner, ids := r.agents("acme", many)
 			for _, id := range ids[:many-1] {

@@ -54,21 +54,21 @@ func TestOneOfManyGetsTheName(t *testing.T) {
 	}
 }
 
-// crowding holds entries back until there are as many as it has room for, so that all
+// entryBarrier holds entries back until there are as many as it has room for, so that all
 // of them were judged before the first was kept.
-type crowding struct {
+type entryBarrier struct {
 	journal.Journal
-	most    int64
-	came    atomic.Int64
-	allHere chan struct{}
+	want       int64
+	arrived    atomic.Int64
+	allArrived chan struct{}
 }
 
-func (c *crowding) Append(e *journal.Entry) {
-	switch n := c.came.Add(1); {
-	case n == c.most:
-		close(c.allHere)
-	case n < c.most:
-		<-c.allHere
+func (c *entryBarrier) Append(e *journal.Entry) {
+	switch n := c.arrived.Add(1); {
+	case n == c.want:
+		close(c.allArrived)
+	case n < c.want:
+		<-c.allArrived
 	}
 	c.Journal.Append(e)
 }
@@ -77,7 +77,7 @@ func (c *crowding) Append(e *journal.Entry) {
 // another's solution before its own is on its way.
 func TestOneOfManyGetsTheSlug(t *testing.T) {
 	challenges := make([]*registration.Challenge, 20)
-	all := &crowding{most: int64(len(challenges)), allHere: make(chan struct{})}
+	all := &entryBarrier{want: int64(len(challenges)), allArrived: make(chan struct{})}
 	r := newTestNode(t, withJournals(4), withWrap(func(j journal.Journal) journal.Journal { all.Journal = j; return all }))
 	for i := range challenges {
 		challenges[i] = must(r.challenge("acme"))(t)
@@ -131,8 +131,8 @@ func TestOneOfManyGetsTheSlug(t *testing.T) {
 // TestASlugThatIsNotDurableRefusesNobodyYet: a refusal rests on another's entry,
 // and leaves when that is durable.
 func TestASlugThatIsNotDurableRefusesNobodyYet(t *testing.T) {
-	g := &undurable{durable: make(chan struct{})}
-	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.releases.Journal = j; return g }))
+	g := &undurableJournal{durable: make(chan struct{})}
+	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.heldReleases.Journal = j; return g }))
 	first, second := must(r.challenge("acme"))(t), must(r.challenge("acme"))(t)
 	g.hold(true)
 	solve := func(c *registration.Challenge) <-chan error {
@@ -162,18 +162,20 @@ func TestASlugThatIsNotDurableRefusesNobodyYet(t *testing.T) {
 	}
 }
 
-// undurable is a journal of which nothing is durable until it says so.
-type undurable struct {
-	releases
+// undurableJournal is a journal of which nothing is durable until it says so.
+type undurableJournal struct {
+	heldReleases
 	durable chan struct{}
 	asked   atomic.Int32
 }
 
-func (u *undurable) View() journal.View { return undurableView{u.releases.Journal.View(), u} }
+func (u *undurableJournal) View() journal.View {
+	return undurableView{u.heldReleases.Journal.View(), u}
+}
 
 type undurableView struct {
 	journal.View
-	of *undurable
+	of *undurableJournal
 }
 
 func (v undurableView) Durable(ctx context.Context) error {
@@ -184,7 +186,7 @@ func (v undurableView) Durable(ctx context.Context) error {
 	return v.View.Durable(ctx)
 }
 
-func (g *releases) releasesHeld() bool {
+func (g *heldReleases) releasesHeld() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.holding
@@ -194,19 +196,19 @@ func (g *releases) releasesHeld() bool {
 // last slot. The second is not told that it is used before that is durable.
 func TestAQuotaRefusalRestsOnWhatUsedItUp(t *testing.T) {
 	for _, journals := range []int{1, 4} {
-		g := &gate{}
+		g := &heldJournal{}
 		r := newTestNode(t, withJournals(journals), withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
 		owner, ids := r.agents("acme", 5)
 		limit := 1
-		send := func(from parley.AgentID) <-chan posting {
+		send := func(from parley.AgentID) <-chan postResult {
 			s := direct(owner, from, ids[0], "hello", "")
 			s.DayLimit = &limit
 			return inBackground(func() (Posted, error) { return r.send(s) })
 		}
-		g.close()
+		g.hold()
 		granted := send(ids[1])
 		eventually(t, "the message is appended", func() bool { return g.waiting() == 1 })
-		var refused []<-chan posting
+		var refused []<-chan postResult
 		for _, id := range ids[1:] {
 			refused = append(refused, send(id))
 		}
@@ -216,7 +218,7 @@ func TestAQuotaRefusalRestsOnWhatUsedItUp(t *testing.T) {
 				t.Fatalf("an answer left before the message was stored: %+v", <-answer)
 			}
 		}
-		g.open()
+		g.release()
 		if p := <-granted; p.err != nil {
 			t.Errorf("the message: %v", p.err)
 		}
@@ -228,15 +230,15 @@ func TestAQuotaRefusalRestsOnWhatUsedItUp(t *testing.T) {
 	}
 }
 
-// releases passes entries on and keeps what is released, in its order.
-type releases struct {
+// heldReleases passes entries on and keeps what is released, in its order.
+type heldReleases struct {
 	journal.Journal
 	mu      sync.Mutex
 	holding bool
 	held    []func()
 }
 
-func (g *releases) Append(e *journal.Entry) {
+func (g *heldReleases) Append(e *journal.Entry) {
 	if release := e.Release; release != nil && !e.Activate {
 		e.Release = func(err error) {
 			g.mu.Lock()
@@ -251,7 +253,7 @@ func (g *releases) Append(e *journal.Entry) {
 	g.Journal.Append(e)
 }
 
-func (g *releases) hold(on bool) {
+func (g *heldReleases) hold(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.holding = on
@@ -261,7 +263,7 @@ func (g *releases) hold(on bool) {
 	g.held = nil
 }
 
-func (g *releases) waiting() int {
+func (g *heldReleases) waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.held)

@@ -17,8 +17,8 @@ import (
 	"parley/journal"
 )
 
-// scarce is a journal that can be without room, and holds back what it is told.
-type scarce struct {
+// fullJournal is a journal that can be without room, and holds back what it is told.
+type fullJournal struct {
 	journal.Journal
 	full atomic.Bool
 	// wrote counts entries that wrote something while there was no room.
@@ -29,19 +29,19 @@ type scarce struct {
 	held    []func()
 }
 
-func (j *scarce) under(journal journal.Journal) journal.Journal {
+func (j *fullJournal) wrap(journal journal.Journal) journal.Journal {
 	j.Journal = journal
 	return j
 }
 
-func (j *scarce) Admit(slot parley.Slot, size int) (func(), error) {
+func (j *fullJournal) Admit(slot parley.Slot, size int) (func(), error) {
 	if j.full.Load() {
 		return nil, parley.ErrOverloaded
 	}
 	return j.Journal.Admit(slot, size)
 }
 
-func (j *scarce) Append(e *journal.Entry) {
+func (j *fullJournal) Append(e *journal.Entry) {
 	if j.full.Load() && len(e.Events)+len(e.Records)+len(e.Rows)+len(e.Effects)+len(e.Handled)+len(e.Timers)+len(e.Hosted)+len(e.Counts) > 0 {
 		j.wrote.Add(1)
 	}
@@ -57,13 +57,13 @@ func (j *scarce) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-func (j *scarce) hold() {
+func (j *fullJournal) hold() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.holding = true
 }
 
-func (j *scarce) letGo() {
+func (j *fullJournal) release() {
 	j.mu.Lock()
 	held := j.held
 	j.holding, j.held = false, nil
@@ -73,43 +73,43 @@ func (j *scarce) letGo() {
 	}
 }
 
-// scarceVillage is a test node with a group that one agent wants to join, and signing keys.
-type scarceVillage struct {
+// fullJournalFixture is a test node with a group that one agent wants to join, and signing keys.
+type fullJournalFixture struct {
 	*testNode
 	owner  parley.OrgID
 	agents []parley.AgentID // the first and the last are in the group, the second has asked
-	club   *testGroup
+	group  *testGroup
 	asked  parley.JoinRequestID
 }
 
-func newScarceVillage(t *testing.T, options ...option) *scarceVillage {
-	v := &scarceVillage{testNode: newTestNode(t, options...)}
+func newFullJournalFixture(t *testing.T, options ...option) *fullJournalFixture {
+	v := &fullJournalFixture{testNode: newTestNode(t, options...)}
 	v.owner, v.agents = v.testNode.agents("acme", 4)
-	v.club = must(v.testNode.createGroup(v.owner, v.agents[0], "board", group.Open, false))(t)
-	must(v.club.join(v.agents[3]))(t)
+	v.group = must(v.testNode.createGroup(v.owner, v.agents[0], "board", group.Open, false))(t)
+	must(v.group.join(v.agents[3]))(t)
 	majority := group.Majority
-	if err := v.node.Groups.Change(context.Background(), v.club.id, group.Change{By: v.club.by, Policy: &majority}); err != nil {
+	if err := v.node.Groups.Change(context.Background(), v.group.id, group.Change{By: v.group.by, Policy: &majority}); err != nil {
 		t.Fatal(err)
 	}
-	v.asked = must(v.club.join(v.agents[1]))(t).Request.RequestID()
+	v.asked = must(v.group.join(v.agents[1]))(t).Request.RequestID()
 	must(v.node.Keys.Mint(context.Background(), issuer.Mint{Kid: "k", Public: key(1, "k"), SealedSeed: key(2, "k")}))(t)
 	return v
 }
 
-// errand is a request of whatever kind.
-type errand struct {
+// namedRequest is a request of whatever kind.
+type namedRequest struct {
 	what string
 	do   func() error
 }
 
-// looks are all requests that look at actors.
-func (v *scarceVillage) looks() []errand {
+// reads are all requests that look at actors.
+func (v *fullJournalFixture) reads() []namedRequest {
 	ctx := context.Background()
-	return []errand{
+	return []namedRequest{
 		{"an organization", func() error { _, err := v.node.Orgs.Current(ctx, v.owner); return err }},
 		{"signing keys", func() error { _, err := v.node.Keys.Current(ctx); return err }},
 		{"a group", func() error {
-			_, err := ReadGroup(ctx, v.node.Groups, v.club.id, func(*group.State, time.Time) bool { return true })
+			_, err := ReadGroup(ctx, v.node.Groups, v.group.id, func(*group.State, time.Time) bool { return true })
 			return err
 		}},
 		{"requests about an agent", func() error {
@@ -122,11 +122,11 @@ func (v *scarceVillage) looks() []errand {
 	}
 }
 
-// deeds are requests that write, some of which look first.
-func (v *scarceVillage) deeds() []errand {
+// writes are requests that write, some of which look first.
+func (v *fullJournalFixture) writes() []namedRequest {
 	ctx, a := context.Background(), v.agents
 	name := "Acme & Sons"
-	return []errand{
+	return []namedRequest{
 		{"change an organization", func() error { _, err := v.node.Orgs.Change(ctx, v.owner, org.Change{Name: &name}); return err }},
 		{"add a credential", func() error { _, err := v.node.Orgs.AddCredential(ctx, v.owner, key(9, "c")); return err }},
 		{"mint a key", func() error {
@@ -137,12 +137,12 @@ func (v *scarceVillage) deeds() []errand {
 		{"change an agent", func() error { _, err := v.node.Agents.Change(ctx, a[2], agent.Change{Unlisted: new(true)}); return err }},
 		{"found a group", func() error { _, err := v.testNode.createGroup(v.owner, a[0], "other", group.Open, false); return err }},
 		{"change a group", func() error {
-			return v.node.Groups.Change(ctx, v.club.id, group.Change{By: v.club.by, Description: &name})
+			return v.node.Groups.Change(ctx, v.group.id, group.Change{By: v.group.by, Description: &name})
 		}},
-		{"ask for a seat", func() error { _, err := v.club.join(a[2]); return err }},
+		{"ask for a seat", func() error { _, err := v.group.join(a[2]); return err }},
 		{"send", func() error { _, err := v.send(direct(v.owner, a[0], a[1], "hello", "")); return err }},
-		{"send to a group", func() error { _, err := v.club.say(a[0], "hello", ""); return err }},
-		{"vote", func() error { _, err := v.club.vote(v.asked, a[0], true); return err }},
+		{"send to a group", func() error { _, err := v.group.say(a[0], "hello", ""); return err }},
+		{"vote", func() error { _, err := v.group.vote(v.asked, a[0], true); return err }},
 		{"revoke a member", func() error { _, err := v.node.Agents.Change(ctx, a[1], agent.Revoke{}); return err }},
 		{"register", func() error { _, err := v.solve(must(v.challenge("globex"))(v.t)); return err }},
 	}
@@ -153,9 +153,9 @@ func (v *scarceVillage) deeds() []errand {
 // writes is refused, and nothing is written.
 func TestLooksTakeNoRoom(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
-		j := &scarce{}
-		v := newScarceVillage(t, withJournals(journals), withWrap(j.under))
-		for _, look := range v.looks() { // all that was said has been heard then
+		j := &fullJournal{}
+		v := newFullJournalFixture(t, withJournals(journals), withWrap(j.wrap))
+		for _, look := range v.reads() { // all that was said has been heard then
 			if err := look.do(); err != nil {
 				t.Fatalf("with room, %s: %v", look.what, err)
 			}
@@ -163,13 +163,13 @@ func TestLooksTakeNoRoom(t *testing.T) {
 		j.full.Store(true)
 		v.restart()
 		for range 2 {
-			for _, look := range v.looks() {
+			for _, look := range v.reads() {
 				if err := look.do(); err != nil {
 					t.Errorf("without room, %s: %v", look.what, err)
 				}
 			}
 		}
-		for _, deed := range v.deeds() {
+		for _, deed := range v.writes() {
 			if err := deed.do(); !errors.Is(err, parley.ErrOverloaded) {
 				t.Errorf("without room, %s: %v", deed.what, err)
 			}
@@ -179,7 +179,7 @@ func TestLooksTakeNoRoom(t *testing.T) {
 			t.Errorf("without room %d entries were written", n)
 		}
 		j.full.Store(false)
-		for _, deed := range v.deeds() {
+		for _, deed := range v.writes() {
 			if err := deed.do(); err != nil {
 				t.Errorf("with room again, %s: %v", deed.what, err)
 			}
@@ -191,8 +191,8 @@ func TestLooksTakeNoRoom(t *testing.T) {
 // for it, those included who have given up, the next is refused, and whoever
 // writes finds room beside them.
 func TestLooksAreBounded(t *testing.T) {
-	j := &scarce{}
-	v := newScarceVillage(t, withWrap(j.under))
+	j := &fullJournal{}
+	v := newFullJournalFixture(t, withWrap(j.wrap))
 	v.restart()
 	v.node.engine.Timeout, v.node.engine.QueriesMax = 200*time.Millisecond, 64
 	j.hold()
@@ -205,18 +205,18 @@ func TestLooksAreBounded(t *testing.T) {
 		})
 	}
 	waiting.Wait()
-	for _, look := range v.looks() {
+	for _, look := range v.reads() {
 		if err := look.do(); !errors.Is(err, parley.ErrOverloaded) {
 			t.Errorf("beyond the bound, %s: %v", look.what, err)
 		}
 	}
-	if err := v.deeds()[0].do(); !errors.Is(err, parley.ErrOutcomeUnknown) {
+	if err := v.writes()[0].do(); !errors.Is(err, parley.ErrOutcomeUnknown) {
 		t.Errorf("beside them, a change came to %v", err)
 	}
-	j.letGo()
+	j.release()
 	eventually(t, "no look is under way", func() bool { return v.node.engine.Stats().Queries == 0 })
 	v.node.engine.Timeout = time.Minute // nothing is withheld: a slow machine is no fault
-	for _, look := range v.looks() {
+	for _, look := range v.reads() {
 		if err := look.do(); err != nil {
 			t.Errorf("afterwards, %s: %v", look.what, err)
 		}

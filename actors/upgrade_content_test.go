@@ -143,11 +143,11 @@ func meaning(t testing.TB, p journaltest.Pair) string {
 		s := streamIn(rest)
 		into := aggregates[s.Kind].zero()
 		decodeAgain(t, into, p.Value[8:])
-		return fmt.Sprintf("state of %s after %d: %s", s.ID, binary.BigEndian.Uint64(p.Value), words(into))
+		return fmt.Sprintf("state of %s after %d: %s", s.ID, binary.BigEndian.Uint64(p.Value), oneLine(into))
 	case family == 'B':
 		r := &record.Message{}
 		decodeAgain(t, r, p.Value[8:])
-		return fmt.Sprintf("record at %d under %d: %s", binary.BigEndian.Uint64(p.Value), slot, words(r))
+		return fmt.Sprintf("record at %d under %d: %s", binary.BigEndian.Uint64(p.Value), slot, oneLine(r))
 	case family == 'F':
 		return fmt.Sprintf("feed of %s at %d: %d %s", id(rest), binary.BigEndian.Uint64(rest[16:]), p.Value[0], id(p.Value[9:]))
 	case family == 'C':
@@ -175,7 +175,7 @@ func eventMeaning(t testing.TB, s journal.Stream, seq, value []byte) string {
 		t.Fatalf("%s event of unknown kind %d", about.name, value[0])
 	}
 	decodeAgain(t, e, value[9:])
-	return fmt.Sprintf("%s %s event %d at %s: %d %s", about.name, s.ID, binary.BigEndian.Uint64(seq), at, value[0], words(e.(proto.Message)))
+	return fmt.Sprintf("%s %s event %d at %s: %d %s", about.name, s.ID, binary.BigEndian.Uint64(seq), at, value[0], oneLine(e.(proto.Message)))
 }
 
 // decodeAgain decodes and encodes: what comes out must be what was stored.
@@ -193,8 +193,8 @@ func decodeAgain(t testing.TB, m interface {
 	}
 }
 
-// folded replays each stream and compares with the state that is stored of it.
-func folded(t *testing.T, pairs []journaltest.Pair) {
+// checkFolded replays each stream and compares with the state that is stored of it.
+func checkFolded(t *testing.T, pairs []journaltest.Pair) {
 	t.Helper()
 	live := map[journal.Stream]stateMessage{}
 	seen := map[journal.Stream]uint64{}
@@ -228,7 +228,7 @@ func folded(t *testing.T, pairs []journaltest.Pair) {
 		}
 		compared++
 		if got, err := live[s].MarshalVT(); err != nil || !bytes.Equal(got, p.Value[8:]) {
-			t.Errorf("%s: its events fold into %s (%v)", meaning(t, p), words(live[s]), err)
+			t.Errorf("%s: its events fold into %s (%v)", meaning(t, p), oneLine(live[s]), err)
 		}
 	}
 	if compared < 8 {

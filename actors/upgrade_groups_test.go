@@ -15,8 +15,8 @@ import (
 	"parley/actors/record"
 )
 
-// gather does once whatever leaves something of groups on the disk.
-func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.AgentID) {
+// useGroups does once whatever leaves something of groups on the disk.
+func (l *releaseScenario) useGroups(acme, globex parley.OrgID, alice, carol, bob, erin parley.AgentID) {
 	ctx := context.Background()
 	owners := map[parley.AgentID]parley.OrgID{alice: acme, carol: acme, bob: globex, erin: globex}
 	admin := group.Caller{Org: acme, Agent: alice}
@@ -24,23 +24,23 @@ func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.
 		made := must(l.node.Groups.Create(ctx, NewGroup{Key: name, Found: group.Found{
 			Org: acme, Founder: founder, Name: name, Description: "a group", Policy: policy, Public: true, Isolated: isolated, VoteHours: 72,
 		}}))(l.t)
-		l.pass()
+		l.awaitArrival()
 		return made.ID
 	}
 	join := func(id parley.GroupID, who parley.AgentID) Joined {
 		joined := must(l.node.Groups.Join(ctx, id, group.Join{Agent: who, Org: owners[who], Message: "let me in"}))(l.t)
-		l.pass()
+		l.awaitArrival()
 		return joined
 	}
 	vote := func(id parley.GroupID, request parley.JoinRequestID, by parley.AgentID, approve bool) {
 		must(l.node.Groups.Vote(ctx, id, group.CastVote{Request: request, By: group.Caller{Org: owners[by], Agent: by}, Approve: approve}))(l.t)
-		l.pass()
+		l.awaitArrival()
 	}
 	say := func(id parley.GroupID, from parley.AgentID, text, key string) *record.Message {
 		posted := must(l.node.Messages.Broadcast(ctx, GroupSend{
 			Content: Content{Type: "svc.v1.dm", Rendered: []byte(text), SelfPayload: "QQ", Key: key, FromOrg: owners[from]}, Group: id, From: from, Metadata: []byte("{}"),
 		}))(l.t)
-		l.pass()
+		l.awaitArrival()
 		return posted.Message
 	}
 	board := found("board", alice, group.Majority, false)
@@ -56,10 +56,10 @@ func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.
 	answer := answerTo(globex, mine.Record, "answer to all", "group-answer")
 	answer.ToOrg, answer.Host, answer.Reads, answer.Position, answer.Copy = acme, board, true, mine.Position, true
 	must(l.node.Messages.Reply(ctx, answer))(l.t)
-	l.pass()
+	l.awaitArrival()
 	say(board, bob, "so am I", "")
 	must(l.node.Messages.ChangeStatus(ctx, ChangeStatus{Conversation: first.Conversation(), Host: board, By: []parley.AgentID{alice}, Status: "completed"}))(l.t)
-	l.pass()
+	l.awaitArrival()
 	say(board, erin, "anew", "")
 	must(l.node.Groups.ChangeRole(ctx, board, group.ChangeRole{Agent: bob, By: admin, Role: group.Admin}))(l.t)
 	for _, who := range []parley.AgentID{erin, carol} {
@@ -70,14 +70,14 @@ func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.
 		if err := l.node.Groups.RemoveMember(ctx, board, group.Remove{Agent: who, By: by}); err != nil {
 			l.t.Fatal(err)
 		}
-		l.pass()
+		l.awaitArrival()
 	}
 	for n := range 60 { // so that its state is stored
 		if err := l.node.Groups.Change(ctx, board, group.Change{By: admin, Description: proto.String(fmt.Sprint("described ", n))}); err != nil {
 			l.t.Fatal(err)
 		}
 	}
-	l.pass()
+	l.awaitArrival()
 	confined := join(board, carol).Request.RequestID()
 	found("cell", carol, group.Open, true)
 	vote(board, confined, alice, true)
@@ -87,10 +87,10 @@ func (l *life) gather(acme, globex parley.OrgID, alice, carol, bob, erin parley.
 	if err := l.node.Groups.Delete(ctx, ended, group.Delete{By: group.Caller{Org: acme, Agent: erin}}); err != nil {
 		l.t.Fatal(err)
 	}
-	l.pass()
+	l.awaitArrival()
 }
 
-func (l *life) invite(id parley.GroupID, by group.Caller, who parley.AgentID) parley.JoinRequestID {
+func (l *releaseScenario) invite(id parley.GroupID, by group.Caller, who parley.AgentID) parley.JoinRequestID {
 	l.t.Helper()
 	r := must(l.node.Groups.Invite(context.Background(), id, Invitation{
 		Invite: group.Invite{By: by, Agent: who, Message: "come"},
@@ -98,7 +98,7 @@ func (l *life) invite(id parley.GroupID, by group.Caller, who parley.AgentID) pa
 			return Content{Type: noticeType, Rendered: []byte(r.RequestID().String())}
 		},
 	}))(l.t)
-	l.pass()
+	l.awaitArrival()
 	return r.RequestID()
 }
 
@@ -112,7 +112,7 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 		if err != nil || whole.UnmarshalVT(b) != nil {
 			return []string{"cannot be read"}
 		}
-		lines := []string{words(whole)}
+		lines := []string{oneLine(whole)}
 		for _, m := range s.Members() {
 			lines = append(lines, fmt.Sprintf("  member %s is %s, %s, since %s", m.ID(s.ID), m.Agent, m.Role, m.JoinedAt()))
 		}
@@ -124,12 +124,12 @@ func answersIn(t testing.TB, node *Node, id parley.GroupID, say func(string, ...
 	}
 	settled := must2(node.Groups.SettledRequests(ctx, id, parley.JoinRequestID{}, 100))(t)
 	for _, r := range settled {
-		say("  settled %s", words(r))
+		say("  settled %s", oneLine(r))
 	}
 	err := node.Groups.Public(ctx, parley.GroupID{}, func(all iter.Seq2[*record.PublicGroup, query.GroupOwner]) {
 		for g := range all {
 			if g.GroupID() == id {
-				say("  shown as %s", words(g))
+				say("  shown as %s", oneLine(g))
 			}
 		}
 	})

@@ -26,50 +26,50 @@ import (
 	"parley/persistence"
 )
 
-// life does once whatever leaves something on the disk.
-type life struct {
+// releaseScenario does once whatever leaves something on the disk.
+type releaseScenario struct {
 	t     *testing.T
 	store *persistence.Store
 	node  *Node
 	clock *manualClock
 }
 
-// pass lets a moment go by, in which everything arrives.
-func (l *life) pass() {
+// awaitArrival lets a moment go by, in which everything arrives.
+func (l *releaseScenario) awaitArrival() {
 	awaitIdleStore(l.t, l.store)
 	l.clock.advance(time.Second)
 }
 
-func (l *life) challenge(slug string, difficulty int) *registration.Challenge {
+func (l *releaseScenario) challenge(slug string, difficulty int) *registration.Challenge {
 	l.t.Helper()
 	return must(challengeFor(l.node, slug, strings.Repeat("0f", 16), difficulty, time.Hour))(l.t)
 }
 
-func (l *life) org(slug string) parley.OrgID {
+func (l *releaseScenario) org(slug string) parley.OrgID {
 	l.t.Helper()
 	made := must(l.node.Orgs.Register(context.Background(), Solution{Challenge: l.challenge(slug, 0), Nonce: "n", Tier: 1, SecretHash: key(9, slug)}))(l.t)
-	l.pass()
+	l.awaitArrival()
 	return made.Org.OrgID()
 }
 
-func (l *life) agent(owner parley.OrgID, name string) parley.AgentID {
+func (l *releaseScenario) agent(owner parley.OrgID, name string) parley.AgentID {
 	l.t.Helper()
 	made := must(l.node.Agents.Create(context.Background(), NewAgent{Create: agent.Create{
 		OrgID: owner, Name: name, SigningKey: key(1, name), EncryptionKey: key(2, name), PollTokenHash: key(3, name),
 	}}))(l.t)
-	l.pass()
+	l.awaitArrival()
 	return made.AgentID()
 }
 
-func (l *life) change(id parley.AgentID, c agent.Command) {
+func (l *releaseScenario) change(id parley.AgentID, c agent.Command) {
 	l.t.Helper()
 	must(l.node.Agents.Change(context.Background(), id, c))(l.t)
-	l.pass()
+	l.awaitArrival()
 }
 
 // bindNewKeys rotates both keys with a binding, then with another that the signing
 // key before vouches for, and retires that one.
-func (l *life) bindNewKeys(id parley.AgentID) {
+func (l *releaseScenario) bindNewKeys(id parley.AgentID) {
 	l.t.Helper()
 	var former ed25519.PrivateKey
 	for _, name := range []string{"bound", "bound again"} {
@@ -88,28 +88,28 @@ func (l *life) bindNewKeys(id parley.AgentID) {
 	l.change(id, agent.RetireKey{Kid: parley.Thumbprint(parley.Ed25519, retired)})
 }
 
-func (l *life) send(s DirectSend) *record.Message {
+func (l *releaseScenario) send(s DirectSend) *record.Message {
 	l.t.Helper()
 	posted := must(l.node.Messages.Send(context.Background(), s))(l.t)
-	l.pass()
+	l.awaitArrival()
 	return posted.Message
 }
 
-func (l *life) reply(from, to parley.OrgID, m *record.Message, text string) *record.Message {
+func (l *releaseScenario) reply(from, to parley.OrgID, m *record.Message, text string) *record.Message {
 	l.t.Helper()
 	a := answerTo(from, m, text, "")
 	a.ToOrg = to
 	posted := must(l.node.Messages.Reply(context.Background(), a))(l.t)
-	l.pass()
+	l.awaitArrival()
 	return posted.Message
 }
 
-func (l *life) status(m *record.Message, word string) {
+func (l *releaseScenario) status(m *record.Message, word string) {
 	l.t.Helper()
 	must(l.node.Messages.ChangeStatus(context.Background(), ChangeStatus{
 		Conversation: m.Conversation(), By: []parley.AgentID{m.Sender(), m.Recipient()}, Status: word, Reason: "because",
 	}))(l.t)
-	l.pass()
+	l.awaitArrival()
 }
 
 // directBetween is a send between organizations.
@@ -119,7 +119,7 @@ func directBetween(fromOrg, toOrg parley.OrgID, from, to parley.AgentID, text, i
 	return s
 }
 
-func (l *life) live() {
+func (l *releaseScenario) run() {
 	ctx := context.Background()
 	must(l.node.Keys.Mint(ctx, issuer.Mint{Kid: "k1", Public: key(4, "p"), SealedSeed: []byte("sealed")}))(l.t)
 	acme, globex := l.org("acme"), l.org("globex")
@@ -133,7 +133,7 @@ func (l *life) live() {
 	if err := l.node.Orgs.RevokeCredential(ctx, acme, client); err != nil {
 		l.t.Fatal(err)
 	}
-	l.pass()
+	l.awaitArrival()
 	alice, carol := l.agent(acme, "alice"), l.agent(acme, "carol")
 	bob, dave, erin := l.agent(globex, "bob"), l.agent(globex, "dave"), l.agent(globex, "erin")
 	l.change(alice, agent.Change{HumanOversight: proto.Bool(false), Unlisted: proto.Bool(true)})
@@ -154,21 +154,21 @@ func (l *life) live() {
 	}
 	l.send(directBetween(globex, globex, bob, erin, "within", ""))
 	for _, id := range []parley.AgentID{bob, carol, erin} {
-		l.mark(id)
+		l.setReceipts(id)
 	}
 	l.change(dave, agent.Revoke{})
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.GroupsOnly), OutgoingPolicy: proto.String(agent.GroupsOnly)})
 	l.change(bob, agent.Change{IncomingPolicy: proto.String(agent.AcceptAll), OutgoingPolicy: proto.String(agent.SendAll)})
-	l.gather(acme, globex, alice, carol, bob, erin)
-	l.deliver(acme, alice, bob, globex)
-	tell(l.t, l.store, rules.OrgStream(acme), garble)
+	l.useGroups(acme, globex, alice, carol, bob, erin)
+	l.useWebhooks(acme, alice, bob, globex)
+	enqueueMessages(l.t, l.store, rules.OrgStream(acme), garble)
 	l.node.engine.Drain(rules.OrgStream(acme))
 	eventually(l.t, "it is in quarantine", func() bool { return l.node.Stats().Quarantined == 1 })
-	l.pass()
+	l.awaitArrival()
 }
 
-// mark delivers what an agent received but for the newest, and reads the oldest.
-func (l *life) mark(id parley.AgentID) {
+// setReceipts delivers what an agent received but for the newest, and reads the oldest.
+func (l *releaseScenario) setReceipts(id parley.AgentID) {
 	page := must2(l.node.Messages.Inbox(context.Background(), id, 0, 10, "", nil))(l.t)
 	at := l.clock.now().UnixMilli()
 	var marks []journal.RecordReceipt
@@ -182,7 +182,7 @@ func (l *life) mark(id parley.AgentID) {
 	if err := l.node.Receipts.Record(context.Background(), id, marks); err != nil {
 		l.t.Fatal(err)
 	}
-	l.pass()
+	l.awaitArrival()
 }
 
 func must2[T, U any](v T, _ U, err error) func(testing.TB) T { return must(v, err) }
@@ -193,7 +193,7 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 	var out strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	streams := streamsOf(t, store)
-	say("signing keys: %s", words(must(node.Keys.Current(context.Background()))(t)))
+	say("signing keys: %s", oneLine(must(node.Keys.Current(context.Background()))(t)))
 	for _, s := range streams[journal.OrgStream] {
 		answersOf(t, node, parley.OrgID(s.ID), say)
 	}
@@ -202,10 +202,10 @@ func answers(t testing.TB, store *persistence.Store, node *Node) string {
 	}
 	for _, s := range streams[journal.ConversationStream] {
 		id := parley.ConversationID(s.ID)
-		say("conversation %s: %s", id, words(must(node.Messages.Conversation(context.Background(), id))(t)))
+		say("conversation %s: %s", id, oneLine(must(node.Messages.Conversation(context.Background(), id))(t)))
 		page := must2(node.Messages.Transcript(context.Background(), id, 0, 100, false, nil))(t)
 		for _, m := range page {
-			say("  %s", messageWords(m))
+			say("  %s", messageLine(m))
 		}
 	}
 	for _, s := range streams[journal.GroupStream] {
@@ -280,7 +280,7 @@ func answersOf(t testing.TB, node *Node, id parley.OrgID, say func(string, ...an
 	t.Helper()
 	ctx := context.Background()
 	o := must(node.Orgs.Current(ctx, id))(t)
-	say("organization %s: %s", id, words(o))
+	say("organization %s: %s", id, oneLine(o))
 	say("  by slug %s, first active %s, used today %d", must(node.Orgs.BySlug(ctx, o.GetSlug()))(t), must(node.Agents.FirstActive(ctx, id))(t).AgentID(), must(node.Orgs.Used(ctx, id))(t))
 	groups, _, err := node.Groups.Owned(ctx, id, 0, 100)
 	for _, g := range must(groups, err)(t) {
@@ -302,7 +302,7 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 	t.Helper()
 	ctx := context.Background()
 	a := must(node.Agents.Get(ctx, id))(t)
-	say("agent %s: %s", id, words(a))
+	say("agent %s: %s", id, oneLine(a))
 	for _, k := range a.GetFormerKeys() {
 		say("  by former key %s", must(node.Agents.ByKid(ctx, parley.Thumbprint(k.GetCurve(), k.GetRaw())))(t))
 	}
@@ -311,7 +311,7 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 		say("  by poll token %s", must(node.Agents.ByPollToken(ctx, hash))(t))
 	}
 	for _, m := range must2(node.Messages.Inbox(ctx, id, 0, 100, "", nil))(t) {
-		say("  inbox at %d: %s", m.Position, messageWords(m))
+		say("  inbox at %d: %s", m.Position, messageLine(m))
 	}
 	for _, c := range must2(node.Messages.Conversations(ctx, id, 0, 100))(t) {
 		say("  takes part in %s, %s", c.ConversationID(), c.GetStatus())
@@ -335,12 +335,12 @@ func answersTo(t testing.TB, node *Node, id parley.AgentID, say func(string, ...
 	}
 }
 
-func messageWords(m query.Message) string {
-	return fmt.Sprintf("%s, marks {%d %d}", words(m.Record), m.Receipts.TransferredAt, m.Receipts.ReadAt)
+func messageLine(m query.Message) string {
+	return fmt.Sprintf("%s, marks {%d %d}", oneLine(m.Record), m.Receipts.TransferredAt, m.Receipts.ReadAt)
 }
 
-// words is a message of any aggregate in one line, its fields in their order.
-func words(m proto.Message) string {
+// oneLine is a message of any aggregate in one line, its fields in their order.
+func oneLine(m proto.Message) string {
 	var out []string
 	r := m.ProtoReflect()
 	fields := r.Descriptor().Fields()
@@ -350,20 +350,20 @@ func words(m proto.Message) string {
 			continue
 		}
 		if !f.IsList() {
-			out = append(out, fmt.Sprintf("%s=%s", f.Name(), word(f, r.Get(f))))
+			out = append(out, fmt.Sprintf("%s=%s", f.Name(), oneField(f, r.Get(f))))
 			continue
 		}
 		for j := range r.Get(f).List().Len() {
-			out = append(out, fmt.Sprintf("%s[%d]=%s", f.Name(), j, word(f, r.Get(f).List().Get(j))))
+			out = append(out, fmt.Sprintf("%s[%d]=%s", f.Name(), j, oneField(f, r.Get(f).List().Get(j))))
 		}
 	}
 	return string(r.Descriptor().Name()) + "{" + strings.Join(out, " ") + "}"
 }
 
-func word(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
+func oneField(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	switch {
 	case f.Kind() == protoreflect.MessageKind:
-		return words(v.Message().Interface())
+		return oneLine(v.Message().Interface())
 	case f.Kind() == protoreflect.EnumKind:
 		return string(f.Enum().Values().ByNumber(v.Enum()).Name())
 	case f.Kind() == protoreflect.BytesKind && len(v.Bytes()) == 16:

@@ -80,12 +80,12 @@ func TestUpgradeContent(t *testing.T) {
 			text := string(fileOf(t, dir, "content.txt"))
 			pairs := parseContent(t, text)
 			sameText(t, renderContent(t, pairs), text)
-			folded(t, pairs)
+			checkFolded(t, pairs)
 			data := filepath.Join(t.TempDir(), "journal")
 			if err := journaltest.Fill(data, pairs); err != nil {
 				t.Fatal(err)
 			}
-			answered(t, data, true, dir)
+			checkAnswers(t, data, true, dir)
 		})
 	}
 }
@@ -148,7 +148,7 @@ func TestUpgradeDirectory(t *testing.T) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			data := t.TempDir()
 			unpack(t, fileOf(t, dir, "data.tar.gz"), data)
-			answered(t, filepath.Join(data, "journal"), false, dir)
+			checkAnswers(t, filepath.Join(data, "journal"), false, dir)
 		})
 	}
 }
@@ -167,15 +167,15 @@ func openRelease(t testing.TB, dir string, journals int, clock parley.Clock, acc
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := New(Options{Journal: store, Clock: clock, Entropy: drawn(at), Logger: logger})
+	node := New(Options{Journal: store, Clock: clock, Entropy: seededEntropy(at), Logger: logger})
 	if err := node.Start(); err != nil {
 		t.Fatal(err)
 	}
 	return store, node
 }
 
-// drawn is randomness that is the same at each run and spreads agents over homes.
-func drawn(at time.Time) parley.Entropy {
+// seededEntropy is randomness that is the same at each run and spreads agents over homes.
+func seededEntropy(at time.Time) parley.Entropy {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(uint64(at.Unix()), 1))
 	return func() (b [10]byte) {
@@ -187,9 +187,9 @@ func drawn(at time.Time) parley.Entropy {
 	}
 }
 
-// answered verifies a directory, compares what readers get with what they got
+// checkAnswers verifies a directory, compares what readers get with what they got
 // then, which release has, and lets life go on in it.
-func answered(t *testing.T, dir string, acceptLoss bool, release string) {
+func checkAnswers(t *testing.T, dir string, acceptLoss bool, release string) {
 	t.Helper()
 	clock := newManualClock(lifeEnds)
 	store, node := openRelease(t, dir, 0, clock.now, acceptLoss)
@@ -209,7 +209,7 @@ func answered(t *testing.T, dir string, acceptLoss bool, release string) {
 	if _, err := os.Stat(filepath.Join(release, "rows.txt")); err == nil {
 		sameText(t, rowAnswers(t, store, node), string(fileOf(t, release, "rows.txt")))
 	}
-	goesOn(t, store, node)
+	checkNewMessages(t, store, node)
 	node.Close()
 	if err := store.Close(); err != nil {
 		t.Error(err)
@@ -217,7 +217,7 @@ func answered(t *testing.T, dir string, acceptLoss bool, release string) {
 }
 
 // checkNewMessages repeats a send of then, whose key is remembered, and makes a new one.
-func goesOn(t *testing.T, store *persistence.Store, node *Node) {
+func checkNewMessages(t *testing.T, store *persistence.Store, node *Node) {
 	t.Helper()
 	ctx := context.Background()
 	acme := must(node.Orgs.BySlug(ctx, "acme"))(t)
@@ -243,7 +243,7 @@ func writeRelease(t *testing.T, dir string) {
 	data := t.TempDir()
 	clock := newManualClock(noon)
 	store, node := openRelease(t, filepath.Join(data, "journal"), 2, clock.now, false)
-	(&life{t: t, store: store, node: node, clock: clock}).live()
+	(&releaseScenario{t: t, store: store, node: node, clock: clock}).run()
 	said, told := answers(t, store, node), rowAnswers(t, store, node)
 	pairs := pairsOf(t, store)
 	node.Close()

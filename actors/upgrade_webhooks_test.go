@@ -13,9 +13,9 @@ import (
 	"parley/journal"
 )
 
-// deliver does once whatever leaves something of webhooks, and of an operator's
+// useWebhooks does once whatever leaves something of webhooks, and of an operator's
 // terms, on the disk. It is called before agents are revoked.
-func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs parley.OrgID) {
+func (l *releaseScenario) useWebhooks(owner parley.OrgID, watched, other parley.AgentID, theirs parley.OrgID) {
 	ctx := context.Background()
 	sink := &fakeCourier{}
 	l.node.Webhooks.Courier = sink
@@ -23,12 +23,12 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 		made := must(l.node.Webhooks.Create(ctx, delivery.CreateWebhook{
 			ID: l.node.Webhooks.NewID(of), Agent: of, Org: owner, URL: url, SentURL: "HTTPS" + url[5:], Events: events, Description: "tells", SealedSecret: []byte("sealed"),
 		}))(l.t)
-		l.pass()
+		l.awaitArrival()
 		return made
 	}
 	change := func(s *webhook.State, c webhook.Command) {
 		must(l.node.Webhooks.Change(ctx, s.WebhookID(), c))(l.t)
-		l.pass()
+		l.awaitArrival()
 	}
 	until := func(what string, s *webhook.State, done func(*webhook.State) bool) {
 		l.t.Helper()
@@ -87,7 +87,7 @@ func (l *life) deliver(owner parley.OrgID, watched, other parley.AgentID, theirs
 	until("nothing is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) == 0 })
 	l.node.queries.Limits().TransferredStep = 1
 	must(l.node.Feeds.Resume(ctx, watched, parley.MessageID{}, false))(l.t)
-	l.pass()
+	l.awaitArrival()
 	l.terms(theirs)
 }
 
@@ -104,7 +104,7 @@ func neverAnswerOnce() func(delivery.Delivery) (webhook.Outcome, bool) {
 }
 
 // hold has a webhook held by its target and let go by a person.
-func (l *life) hold(sink *fakeCourier, hook *webhook.State, owner parley.OrgID) {
+func (l *releaseScenario) hold(sink *fakeCourier, hook *webhook.State, owner parley.OrgID) {
 	ctx := context.Background()
 	sink.answerWith(func(delivery.Delivery) (webhook.Outcome, bool) {
 		return webhook.Outcome{Unsent: true, RetryAfter: time.Hour}, false
@@ -124,7 +124,7 @@ func (l *life) hold(sink *fakeCourier, hook *webhook.State, owner parley.OrgID) 
 }
 
 // terms are an operator's, and the word of who has the address.
-func (l *life) terms(of parley.OrgID) {
+func (l *releaseScenario) terms(of parley.OrgID) {
 	for _, c := range []org.Command{
 		org.ConfirmEmail{},
 		org.GrantTier{Tier: 2},
@@ -135,7 +135,7 @@ func (l *life) terms(of parley.OrgID) {
 		org.Resume{},
 	} {
 		must(l.node.Orgs.SetTerms(context.Background(), of, c))(l.t)
-		l.pass()
+		l.awaitArrival()
 	}
 }
 
@@ -143,11 +143,11 @@ func (l *life) terms(of parley.OrgID) {
 func answersFrom(t testing.TB, node *Node, id parley.AgentID, owner parley.OrgID, say func(string, ...any)) {
 	t.Helper()
 	for _, s := range must(node.Webhooks.Of(context.Background(), id))(t) {
-		say("  webhook %s", words(s))
+		say("  webhook %s", oneLine(s))
 		page, total, err := node.Webhooks.Deliveries(context.Background(), s.WebhookID(), owner, 0, 0, 100)
 		say("  with %d deliveries", total)
 		for _, j := range must(page, err)(t) {
-			say("    delivery %s: %s", j.ID, words(j.Job))
+			say("    delivery %s: %s", j.ID, oneLine(j.Job))
 		}
 	}
 }

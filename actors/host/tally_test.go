@@ -151,7 +151,7 @@ func (l *ledger) apply(e *journal.Entry, s *ledgerStream) error {
 	return nil
 }
 
-// letGo releases the n oldest entries that are held.
+// release releases the n oldest entries that are held.
 func (l *ledger) letGo(n int) {
 	l.mu.Lock()
 	held := l.held[:n]
