@@ -4,9 +4,10 @@ package http
 
 import "syscall"
 
-// attempt writes nothing here: sockets of this system are waited for.
-type attempt struct{}
+// socketWriter writes nothing on this system, so the caller falls back to a
+// blocking write.
+type socketWriter struct{}
 
-func (*attempt) prepare() {}
+func (*socketWriter) prepare() {}
 
-func (*attempt) write(syscall.RawConn, []byte) (int, error) { return 0, nil }
+func (*socketWriter) write(syscall.RawConn, []byte) (int, error) { return 0, nil }
