@@ -147,10 +147,10 @@ func (s *shownKeys) String() string {
 	case *s.Own:
 		lines = append(lines, "  key ring    the same keys")
 	default:
-		lines = append(lines, "  key ring    OTHER KEYS: somebody else has published these; see \""+program.Typed("key restore --help")+"\"")
+		lines = append(lines, "  key ring    does not match: somebody else published these keys; see \""+program.Typed("key restore --help")+"\"")
 	}
 	if s.Problem != nil && s.Own == nil {
-		lines = append(lines, "  REFUSED     "+strings.ReplaceAll(*s.Problem, "_", " ")+". "+s.advice)
+		lines = append(lines, "  rejected    "+strings.ReplaceAll(*s.Problem, "_", " ")+". "+s.advice)
 	}
 	if s.Former != nil {
 		for _, k := range *s.Former {
@@ -171,11 +171,11 @@ func (s *shownKeys) binding() string {
 	case s.State == keysBound:
 		return fmt.Sprintf("bound by the signing key at %s (%s)", program.Printable(s.KeyBinding.SignedAt), program.Printable(s.KeyBinding.Continuity))
 	case s.State == keysBroken:
-		return "BROKEN: not signed by the signing key"
+		return "broken: not signed by the signing key"
 	case s.UnboundSince != nil:
-		return "UNBOUND since " + program.Clock(*s.UnboundSince) + ": a key was changed without a binding"
+		return "unbound since " + program.Clock(*s.UnboundSince) + ": a key was changed without a binding"
 	}
-	return "unbound: only the server's word says that the encryption key is this agent's"
+	return "unbound: only the server vouches that the encryption key belongs to this agent"
 }
 
 func (s *shownKeys) pinned() string {
@@ -289,6 +289,6 @@ func unbound(agent *client.Agent, ids ...parley.AgentID) (found []*client.Pin) {
 // key to its agent.
 func noteUnbound(std *program.Streams, agent *client.Agent, ids ...parley.AgentID) {
 	for _, pin := range unbound(agent, ids...) {
-		std.Note("the keys of %s are unbound: only the server's word says that the encryption key is this agent's", program.Printable(pin.Handle))
+		std.Note("the keys of %s are unbound: only the server vouches that the encryption key belongs to this agent", program.Printable(pin.Handle))
 	}
 }

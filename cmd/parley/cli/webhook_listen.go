@@ -137,7 +137,7 @@ func tellDelivery(std *program.Streams, d *receivedDelivery) error {
 	case std.JSON:
 		return std.Value(d)
 	case !d.Verified:
-		return std.Say("REFUSED %s: %s", program.Printable(d.ID), program.Printable(d.Error))
+		return std.Say("rejected %s: %s", program.Printable(d.ID), program.Printable(d.Error))
 	}
 	line := fmt.Sprintf("%s  verified  %s", program.Printable(d.Payload.Event), program.Clock(d.Payload.Timestamp))
 	if id := d.Payload.MessageID; id != nil {

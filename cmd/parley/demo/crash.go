@@ -12,20 +12,19 @@ import (
 	"parley/http/client"
 )
 
-// serverDies shows what an answer is worth: all that was confirmed is there
-// after a SIGKILL.
+// serverDies shows that every acknowledged message survives a SIGKILL.
 func (s *story) serverDies() {
-	s.title("The server dies without warning, and starts again")
+	s.title("Kill the server with SIGKILL and restart it")
 	if s.server == nil {
-		s.aside("skipped: %s is not this demonstration's to kill. Run it without --url to see that.", s.url)
+		s.aside("skipped, because the demo did not start the server at %s. Run it without --url to see this step.", s.url)
 		return
 	}
 	before, inbox := s.transcript(), s.bobsInbox()
 	lastSeen := s.stream.lastID
 	s.stream.close()
-	s.aside("Bob stops listening, Alice writes once more, and the moment she has her answer:")
+	s.aside("Bob closes his stream. Alice sends once more; the server is killed as soon as it acknowledges:")
 	s.quote("alice", lastText)
-	missed := s.tell(lastText)
+	missed := s.send(lastText)
 	process := s.server.cmd.Process.Pid
 	s.server.kill()
 	address := must(url.Parse(s.url)).Host
@@ -33,43 +32,43 @@ func (s *story) serverDies() {
 	if err == nil {
 		_ = connection.Close()
 	}
-	s.check(err != nil, "kill -9 %d: nobody answers at %s", process, s.url)
+	s.check(err != nil, "after kill -9 %d nothing answers at %s", process, s.url)
 
 	start := time.Now()
 	s.server = must(startChild(s.ctx, s.dir, address))
-	s.check(s.server.url == s.url, "started again on the same data: listening after %s", millis(time.Since(start)))
+	s.check(s.server.url == s.url, "restarted on the same data, the server listens after %s", millis(time.Since(start)))
 	s.returns(before, append([]parley.MessageID{missed.ID}, inbox...), missed, lastSeen)
 }
 
-// returns checks that nothing is gone, with clients that know no more than what
-// is in the two profiles on disk.
+// returns checks that nothing is lost. It uses new clients, which know only what the
+// two profiles on disk contain.
 func (s *story) returns(before []api.Message, inbox []parley.MessageID, missed *client.SentMessage, lastSeen string) {
 	alice, bob := s.alice.ID(), s.bob.ID()
 	s.alice = must((&profile.AgentFlags{Flags: *s.profile("acme")}).Session(s.ctx, nil))
 	s.bob = must((&profile.AgentFlags{Flags: *s.profile("globex")}).Session(s.ctx, nil))
-	s.check(s.alice.ID() == alice && s.bob.ID() == bob, "both organizations sign in, both agents are there with their keys")
+	s.check(s.alice.ID() == alice && s.bob.ID() == bob, "both organizations sign in, and both agents have their keys")
 	after := s.transcript()
-	s.check(len(after) == 2 && slices.EqualFunc(before, after, sameRow), "the first conversation is the same, row for row (%d rows)", len(after))
-	s.check(slices.Equal(s.bobsInbox(), inbox), "Bob's inbox has all %d messages, the last one on top", len(inbox))
+	s.check(len(after) == 2 && slices.EqualFunc(before, after, sameRow), "the first conversation is unchanged (%d messages)", len(after))
+	s.check(slices.Equal(s.bobsInbox(), inbox), "Bob's inbox has all %d messages, the newest first", len(inbox))
 	newest := must(s.bob.Client.Message(s.ctx, api.GetMessage{ID: inbox[0], ActingAgent: s.bob.ID().String()}))
 	opened := must(s.bob.OpenMessage(s.ctx, *newest))
-	s.check(string(opened.Payload) == lastText, "the last one opens and is Alice's: “%s”", opened.Payload)
+	s.check(string(opened.Payload) == lastText, "the newest is the one that Alice sent last: “%s”", opened.Payload)
 
 	s.stream = must(listen(s.ctx, s.bob, lastSeen))
 	resumed := must(s.stream.next("an event", func(client.Incoming) bool { return true }))
-	s.check(resumed.Message != nil && resumed.Message.ID == missed.ID, "his stream resumes after the last message he had seen, with the one he missed")
-	again := s.tell(keyedText, under(demoKey))
-	s.check(again.Replayed && again.ID == s.keyed.ID, "the key used before the crash still gives the same message")
-	live := s.tell("Still there?")
+	s.check(resumed.Message != nil && resumed.Message.ID == missed.ID, "his stream resumes after the last event he received, with the message he missed")
+	again := s.send(keyedText, under(demoKey))
+	s.check(again.Replayed && again.ID == s.keyed.ID, "the idempotency key used before the crash still returns the same message")
+	live := s.send("Are you still there?")
 	heard := must(s.stream.message())
-	s.check(heard.Message.ID == live.ID, "and life goes on: a new message is on Bob's stream at once")
-	announced := s.announce(returnText)
-	all := s.heardByAll()
+	s.check(heard.Message.ID == live.ID, "a new message arrives on Bob's stream at once")
+	announced := s.broadcast(returnText)
+	all := s.nextBroadcast()
 	must(0, all.OpenError)
-	s.check(len(announced.Given) == 0 && string(all.Opened.Payload) == returnText, "also to the group, with the keys that both have kept")
+	s.check(len(announced.Given) == 0 && string(all.Opened.Payload) == returnText, "a new group message is decrypted with the sender key from before the crash")
 }
 
-// bobsInbox are the ids of Bob's messages, newest first.
+// bobsInbox returns the ids of Bob's messages, newest first.
 func (s *story) bobsInbox() (ids []parley.MessageID) {
 	for m, err := range s.bob.Client.InboxAll(s.ctx, api.Inbox{ID: s.bob.ID()}) {
 		must(0, err)
@@ -78,7 +77,8 @@ func (s *story) bobsInbox() (ids []parley.MessageID) {
 	return ids
 }
 
-// sameRow compares what must not change: who, what, when, and the marks.
+// sameRow reports whether two messages have equal ids, agents, contents, times and
+// status.
 func sameRow(a, b api.Message) bool {
 	return a.ID == b.ID && a.FromAgentID == b.FromAgentID && a.ToAgentID == b.ToAgentID && a.Type == b.Type &&
 		a.EncryptedPayload == b.EncryptedPayload && a.CreatedAt.Equal(b.CreatedAt.Time) && a.Status == b.Status

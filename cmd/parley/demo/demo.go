@@ -16,39 +16,38 @@ import (
 )
 
 type DemoCmd struct {
-	URL string `name:"url" placeholder:"URL" help:"Use this server, which is then not killed; default: one of its own."`
-	// AllowHTTP is that of profileFlags.
+	URL string `name:"url" placeholder:"URL" help:"Use this server and do not kill it; default: start a new one."`
+	// AllowHTTP permits an unencrypted URL of another machine, as in profile.Flags.
 	AllowHTTP bool `name:"allow-http" help:"Allow http:// to another machine, unencrypted."`
 }
 
-// story is the demonstration: two agents of two organizations, and a server
-// that dies between them. Its methods are told in their order of appearance.
+// story is one run of the demonstration. Each of its steps is a method; Run
+// calls them in order.
 type story struct {
 	*narrator
 	ctx    context.Context
 	dir    string
 	url    string
-	server *child // nil when the server is not ours
+	server *child // nil with --url
 
 	alice, bob *client.Agent
-	stream     *eventStream // bob's open stream
+	stream     *eventStream // Bob's open event stream
 
 	carol *client.Agent
-	group *api.Group // of the three
+	group *api.Group // its members are all three agents
 
-	greeting *client.SentMessage // alice's first words
+	greeting *client.SentMessage // Alice's first message
 	keyed    *client.SentMessage // sent under demoKey
 }
 
-// demoPatience is how long the demonstration waits for what should be
-// immediate.
+// demoPatience is the longest wait for a result that normally comes at once.
 const demoPatience = 10 * time.Second
 
-// Run tells the story in a directory that is removed if all went well and kept,
-// for a look at the log, if not.
+// Run runs the demonstration in a temporary directory. It removes the directory
+// after a success and keeps it, with the server's log, after a failure.
 func (c *DemoCmd) Run(ctx context.Context, std *program.Streams) (err error) {
 	if std.JSON {
-		return program.ExitError{Code: program.ExitUsage, Err: errors.New("demo is for people: it has no --json")}
+		return program.ExitError{Code: program.ExitUsage, Err: errors.New("demo does not support --json")}
 	}
 	if c.URL != "" { // else it is a server of its own
 		if err := profile.CheckTransport(c.URL, c.AllowHTTP); err != nil {
@@ -66,8 +65,8 @@ func (c *DemoCmd) Run(ctx context.Context, std *program.Streams) (err error) {
 	defer func() {
 		err = s.end(recover(), time.Since(start))
 	}()
-	s.line("%s: agents of different organizations exchange sealed messages.", s.paint(bold, "Parley"))
-	s.line("Every %s below was checked before it was printed.", s.paint(green, "✓"))
+	s.line("%s: agents of different organizations exchange end-to-end-encrypted messages.", s.paint(bold, "Parley"))
+	s.line("The demo checks each line marked %s before it prints it.", s.paint(green, "✓"))
 	s.serverStarts()
 	s.organizationsRegister()
 	s.agentsAppear()
@@ -82,7 +81,8 @@ func (c *DemoCmd) Run(ctx context.Context, std *program.Streams) (err error) {
 	return nil
 }
 
-// end closes the story, however it went.
+// end stops the stream and the server, and reports the result. trouble is the
+// recovered panic of a failed step, nil after a success.
 func (s *story) end(trouble any, took time.Duration) error {
 	if s.stream != nil {
 		s.stream.close()
@@ -91,8 +91,8 @@ func (s *story) end(trouble any, took time.Duration) error {
 		s.server.kill()
 	}
 	if trouble == nil {
-		s.line("\n%d facts checked in %.1f s; all of them hold.", s.facts, took.Seconds())
-		s.line("\nYour turn:  %[1]s serve --dev\n            %[1]s register my-org --email you@my-org.example\n            %[1]s agent create alice\n            %[1]s --help", program.Name)
+		s.line("\nAll %d checks passed in %.1f s.", s.checks, took.Seconds())
+		s.line("\nTry it:  %[1]s serve --dev\n         %[1]s register my-org --email you@my-org.example\n         %[1]s agent create alice\n         %[1]s --help", program.Name)
 		return os.RemoveAll(s.dir)
 	}
 	err, ok := trouble.(error)
@@ -102,29 +102,29 @@ func (s *story) end(trouble any, took time.Duration) error {
 	if s.ctx.Err() != nil {
 		return errors.Join(errors.New("interrupted"), os.RemoveAll(s.dir))
 	}
-	if os.Remove(s.dir) == nil { // nothing in it
+	if os.Remove(s.dir) == nil { // it was empty
 		return err
 	}
 	return fmt.Errorf("%w\nThe keys and the server's log are kept in %s", err, s.dir)
 }
 
 func (s *story) serverStarts() {
-	s.title("A server starts")
+	s.title("Start a server")
 	if s.url != "" {
 		c := must(client.New(s.url))
 		about := must(c.Version(s.ctx))
-		s.check(about.Name == "parley", "%s is there: %s %s", s.url, about.Name, about.Version)
+		s.check(about.Name == "parley", "%s answers: %s %s", s.url, about.Name, about.Version)
 		return
 	}
 	start := time.Now()
 	s.server = must(startChild(s.ctx, s.dir, "127.0.0.1:0"))
 	s.url = s.server.url
-	s.check(s.url != "", "listening on %s after %s", s.url, millis(time.Since(start)))
+	s.check(s.url != "", "the server listens on %s after %s", s.url, millis(time.Since(start)))
 	s.aside("process %d, data in %s", s.server.cmd.Process.Pid, filepath.Join(s.dir, "data"))
 }
 
-// slug is an organization's short name; on a server that others use it must
-// not have been taken by an earlier demonstration.
+// slug returns an organization's short name. With --url it has a random suffix,
+// because an earlier run may have taken the plain name.
 func (s *story) slug(name string) string {
 	if s.server != nil {
 		return name
@@ -133,12 +133,12 @@ func (s *story) slug(name string) string {
 	return fmt.Sprintf("%s-%x", name, random[:4])
 }
 
-// profile is where an organization keeps its credentials and keys.
+// profile returns the flags that select an organization's profile directory.
 func (s *story) profile(name string) *profile.Flags {
-	return &profile.Flags{Profile: filepath.Join(s.dir, name), AllowHTTP: true} // Run has judged the address
+	return &profile.Flags{Profile: filepath.Join(s.dir, name), AllowHTTP: true} // Run has checked the URL
 }
 
-// eventually waits for something that follows by itself.
+// eventually reports whether holds returns true within demoPatience.
 func (s *story) eventually(holds func() bool) bool {
 	for deadline := time.Now().Add(demoPatience); ; time.Sleep(5 * time.Millisecond) {
 		if holds() {

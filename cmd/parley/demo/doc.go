@@ -1,4 +1,4 @@
 // Package demo is the demonstration that `parley demo` runs: agents of three
 // organizations exchange messages through a server, which is killed and restarted. It
-// checks every statement before it prints it.
+// checks every result before it prints it.
 package demo

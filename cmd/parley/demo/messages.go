@@ -28,12 +28,13 @@ const (
 )
 
 func (s *story) organizationsRegister() {
-	s.title("Two organizations register, each by a proof of work")
+	s.title("Two organizations register with a proof of work")
 	s.register("acme")
 	s.register("globex")
 }
 
-// register makes an organization whose credentials are in the profile of its name.
+// register registers an organization and stores its credentials in the profile of
+// the same name.
 func (s *story) register(name string) {
 	c := must(client.New(s.url))
 	about := must(c.Version(s.ctx))
@@ -47,76 +48,76 @@ func (s *story) register(name string) {
 	must(0, a.Save(s.profile(name).Profile))
 	org := must(c.Authenticated(*credentials).Org(s.ctx))
 	s.check(program.Text(org.Slug) == slug && org.TrustTier >= 1,
-		"%s found a nonce that hashes to %d zero bits in %s and may now act (trust tier %d)", slug, challenge.Difficulty, millis(took), org.TrustTier)
+		"%s is registered at trust tier %[4]d: it solved the %[2]d-bit proof of work in %[3]s", slug, challenge.Difficulty, millis(took), org.TrustTier)
 }
 
 func (s *story) agentsAppear() {
-	s.title("Each creates an agent; its keys are made here and stay here")
+	s.title("Each organization creates an agent, whose private keys stay on this machine")
 	s.alice, s.bob = s.create("acme", "alice"), s.create("globex", "bob")
 	private := true
 	for _, agent := range []*client.Agent{s.alice, s.bob} {
 		private = private && must(os.Stat(agent.Keys.Path())).Mode().Perm() == 0o600
 	}
-	s.check(private, "the private keys are in files that only their owner may read")
+	s.check(private, "the private keys are in files that only this user can read (mode 600)")
 }
 
-// create makes an agent of an organization, with the keys in its profile.
+// create creates an agent of an organization and stores its keys in the profile.
 func (s *story) create(organization, name string) *client.Agent {
 	c, directory, err := s.profile(organization).Open()
 	must(0, err)
 	agent := must(profile.CreateAgent(s.ctx, c, profile.RingPath(directory, name), api.CreateAgent{Name: name}))
 	published := must(c.Keys(s.ctx, agent.Handle(), ""))
 	s.check(published.AgentID == agent.ID() && published.EncryptionPublicKey.X == agent.Keys.EncryptionKey().X,
-		"%s, found by its handle; key in words: %s", agent.Handle(), program.Text(agent.Record.VerificationWords))
+		"anyone can look up %s and its public keys; verification words: %s", agent.Handle(), program.Text(agent.Record.VerificationWords))
 	return agent
 }
 
 func (s *story) aliceWrites() {
-	s.title("Bob listens on his stream; Alice sends him a sealed message")
+	s.title("Bob opens his event stream; Alice sends him an encrypted message")
 	s.stream = must(listen(s.ctx, s.bob, ""))
 	s.quote("alice", greetingText)
 	start := time.Now()
-	s.greeting = s.tell(greetingText)
+	s.greeting = s.send(greetingText)
 	answered := time.Since(start)
 	heard := must(s.stream.message())
 	arrived := time.Since(start)
-	s.check(heard.Message.ID == s.greeting.ID, "on disk and answered after %s, on Bob's stream after %s", millis(answered), millis(arrived))
+	s.check(heard.Message.ID == s.greeting.ID, "the server acknowledged it, on disk, after %s; Bob's stream had it after %s", millis(answered), millis(arrived))
 
 	sealed := must(base64.RawURLEncoding.DecodeString(heard.Message.EncryptedPayload))
-	s.check(!bytes.Contains(sealed, []byte("crates")), "the server carried %d bytes of ciphertext and none of the words", len(sealed))
+	s.check(!bytes.Contains(sealed, []byte("crates")), "the server saw %d bytes of ciphertext, not the text", len(sealed))
 	stranger := must(client.GenerateKeyRing())
 	_, err := client.Open(stranger, s.alice.ID(), heard.Message.EncryptedPayload, nil)
-	s.check(errors.Is(err, client.ErrCannotOpen), "a stranger's key does not open it")
+	s.check(errors.Is(err, client.ErrCannotOpen), "another key cannot decrypt it")
 	must(0, heard.OpenError)
-	s.check(string(heard.Opened.Payload) == greetingText, "Bob's key opens it, word for word")
-	s.check(heard.Opened.SenderKid == s.alice.Keys.SigningKey().Kid, "the signature inside is by Alice's published key %s…", heard.Opened.SenderKid[:8])
+	s.check(string(heard.Opened.Payload) == greetingText, "Bob's key decrypts it to the exact text")
+	s.check(heard.Opened.SenderKid == s.alice.Keys.SigningKey().Kid, "the signature inside matches Alice's published key %s…", heard.Opened.SenderKid[:8])
 }
 
 func (s *story) bobReplies() {
-	s.title("Bob replies; that opens the conversation")
+	s.title("Bob replies, which opens the conversation")
 	before := must(s.alice.Client.Conversation(s.ctx, s.greeting.ConversationID))
 	s.quote("bob", answerText)
 	reply := must(s.bob.ReplySealed(s.ctx, s.greeting.Message, []byte(answerText), s.bob.Client.MessageType("dm"), plainReply))
 	after := must(s.alice.Client.Conversation(s.ctx, s.greeting.ConversationID))
-	s.check(before.Status == api.Submitted && after.Status == api.Open, "conversation: %s -> %s", before.Status, after.Status)
+	s.check(before.Status == api.Submitted && after.Status == api.Open, "the conversation's status changes from %s to %s", before.Status, after.Status)
 
 	inbox := must(s.alice.Client.Inbox(s.ctx, api.Inbox{ID: s.alice.ID()}))
-	s.check(len(inbox.Items) == 1 && inbox.Items[0].ID == reply.ID, "Alice finds it in her inbox")
+	s.check(len(inbox.Items) == 1 && inbox.Items[0].ID == reply.ID, "the reply is in Alice's inbox")
 	opened := must(s.alice.OpenMessage(s.ctx, inbox.Items[0]))
-	s.check(string(opened.Payload) == answerText && opened.SenderKid == s.bob.Keys.SigningKey().Kid, "she opens it and verifies that Bob signed it")
+	s.check(string(opened.Payload) == answerText && opened.SenderKid == s.bob.Keys.SigningKey().Kid, "she decrypts it and verifies Bob's signature")
 
 	var marked *api.Message
 	read := s.eventually(func() bool {
 		marked = must(s.alice.Client.Message(s.ctx, api.GetMessage{ID: s.greeting.ID, ActingAgent: s.alice.ID().String()}))
 		return marked.DeliveredAt != nil && marked.ReadAt != nil
 	})
-	s.check(read && marked.Status == api.MessageRead, "she sees that her message was delivered, and read with his reply")
+	s.check(read && marked.Status == api.MessageRead, "Alice's message is marked delivered, and read because Bob replied")
 }
 
-// aliceCalls shows the sync call: Bob answers it from his stream, like any
-// other message.
+// aliceCalls shows a sync call. Bob answers it like any other message, from his
+// stream.
 func (s *story) aliceCalls() {
-	s.title("A call that waits for its answer")
+	s.title("Alice sends a message and waits for the reply in one request")
 	s.quote("alice", questionText)
 	type outcome struct {
 		result *api.SyncResult
@@ -134,46 +135,46 @@ func (s *story) aliceCalls() {
 	call := <-returned
 	took := time.Since(start)
 	result := must(call.result, call.err)
-	s.check(result.Status == api.SyncReplied && result.Reply != nil, "one request, answered with the reply after %s", millis(took))
+	s.check(result.Status == api.SyncReplied && result.Reply != nil, "the request returned Bob's reply after %s", millis(took))
 	opened := must(s.alice.OpenMessage(s.ctx, *result.Reply))
 	s.quote("bob", string(opened.Payload))
-	s.check(string(opened.Payload) == priceText, "opened and verified like any other")
+	s.check(string(opened.Payload) == priceText, "the reply is encrypted and signed like any other message")
 }
 
 func (s *story) statusMoves() {
-	s.title("A conversation has a status, and rules")
+	s.title("Alice changes the conversation's status; the server enforces the rules")
 	id := s.greeting.ConversationID
 	moves := []string{api.InputRequired, api.Open, api.Completed}
 	for _, to := range moves {
 		moved := must(s.alice.Client.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: to}))
-		s.check(moved.Status == to, "-> %s", to)
+		s.check(moved.Status == to, "the status is now %s", to)
 	}
 	_, err := s.alice.Client.SetStatus(s.ctx, api.StatusPatch{ID: id, ActingAgent: s.alice.ID().String(), Status: api.Open})
-	s.check(errors.Is(err, client.InvalidTransition), "-> open again is refused: %v", refusal(err))
+	s.check(errors.Is(err, client.InvalidTransition), "a completed conversation cannot be reopened: %v", refusal(err))
 	_, err = s.bob.ReplySealed(s.ctx, s.greeting.Message, []byte("One more thing."), s.bob.Client.MessageType("dm"))
-	s.check(errors.Is(err, client.ConversationClosed), "so is another reply: %v", refusal(err))
+	s.check(errors.Is(err, client.ConversationClosed), "nor can it be replied to: %v", refusal(err))
 
-	statuses := func() (told []string) {
+	statuses := func() (seen []string) {
 		for _, event := range s.stream.heard {
 			if event.Status != nil && event.Status.ConversationID == id {
-				told = append(told, event.Status.Status)
+				seen = append(seen, event.Status.Status)
 			}
 		}
-		return told
+		return seen
 	}
 	must(s.stream.next("the last status", func(client.Incoming) bool { return slices.Contains(statuses(), api.Completed) }))
 	want := append([]string{api.Open}, moves...)
-	s.check(slices.Equal(statuses(), want), "Bob's stream told him each: %s", strings.Join(statuses(), ", "))
+	s.check(slices.Equal(statuses(), want), "Bob's stream reported every change: %s", strings.Join(statuses(), ", "))
 }
 
 func (s *story) sendsTwice() {
-	s.title("A send that is repeated under its key happens once")
+	s.title("Alice repeats a request with the same idempotency key; it takes effect once")
 	s.quote("alice", keyedText)
-	s.keyed = s.tell(keyedText, under(demoKey))
-	again := s.tell(keyedText, under(demoKey))
-	s.check(!s.keyed.Replayed && again.Replayed && again.ID == s.keyed.ID, "the repeat is given the same message, %s", s.keyed.ID)
+	s.keyed = s.send(keyedText, under(demoKey))
+	again := s.send(keyedText, under(demoKey))
+	s.check(!s.keyed.Replayed && again.Replayed && again.ID == s.keyed.ID, "the repeat returns the first message, %s", s.keyed.ID)
 	heard := must(s.stream.message())
-	s.check(heard.Message.ID == s.keyed.ID, "Bob's stream brought it")
+	s.check(heard.Message.ID == s.keyed.ID, "Bob's stream delivered it")
 	copies := 0
 	for m, err := range s.bob.Client.InboxAll(s.ctx, api.Inbox{ID: s.bob.ID()}) {
 		must(0, err)
@@ -181,20 +182,20 @@ func (s *story) sendsTwice() {
 			copies++
 		}
 	}
-	s.check(copies == 1, "and his inbox holds it once")
+	s.check(copies == 1, "his inbox has it once")
 }
 
-// tell sends a text from Alice to Bob, sealed anew each time.
-func (s *story) tell(words string, change ...func(*api.Send)) *client.SentMessage {
+// send encrypts a text for Bob, anew for each call, and sends it from Alice.
+func (s *story) send(text string, change ...func(*api.Send)) *client.SentMessage {
 	change = append(change, plainText)
-	return must(s.alice.SendSealed(s.ctx, s.bob.Handle(), []byte(words), s.alice.Client.MessageType("dm"), change...))
+	return must(s.alice.SendSealed(s.ctx, s.bob.Handle(), []byte(text), s.alice.Client.MessageType("dm"), change...))
 }
 
 func under(key string) func(*api.Send) {
 	return func(in *api.Send) { in.IdempotencyKey = key }
 }
 
-// transcript is the first conversation as Alice reads it.
+// transcript returns the messages of the first conversation as Alice reads them.
 func (s *story) transcript() []api.Message {
 	var rows []api.Message
 	in := api.Transcript{ID: s.greeting.ConversationID, ActingAgent: s.alice.ID().String(), Limit: parley.TranscriptLimitMax}
@@ -205,11 +206,11 @@ func (s *story) transcript() []api.Message {
 	return rows
 }
 
-// refusal is the part of a refusal that a reader should see.
+// refusal returns the HTTP status and error code of a rejected request.
 func refusal(err error) string {
 	var refused *client.Error
 	if !errors.As(err, &refused) {
-		return "not refused"
+		return "not rejected"
 	}
 	return fmt.Sprintf("%d %s", refused.Status, refused.Code)
 }

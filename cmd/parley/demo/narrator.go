@@ -9,13 +9,13 @@ import (
 	"parley/cmd/parley/program"
 )
 
-// narrator tells the demonstration: numbered steps, and below each a line for
-// every fact, which has been checked by the time it is printed.
+// narrator prints numbered steps, and below each step one line for every check that
+// passed.
 type narrator struct {
-	out   io.Writer
-	color bool
-	step  int
-	facts int
+	out    io.Writer
+	color  bool
+	step   int
+	checks int // passed so far
 }
 
 const (
@@ -41,40 +41,40 @@ func (n *narrator) line(format string, args ...any) {
 	_, _ = fmt.Fprintf(n.out, format+"\n", args...)
 }
 
-// title begins the next step.
+// title prints the heading of the next step.
 func (n *narrator) title(text string) {
 	n.step++
 	n.line("\n%s  %s", n.paint(bold, fmt.Sprintf("%2d", n.step)), n.paint(bold, text))
 }
 
-// aside is what a reader should know and nothing checks.
+// aside prints an explanation, which is not a check.
 func (n *narrator) aside(format string, args ...any) {
 	n.line("      %s", n.paint(faint, fmt.Sprintf(format, args...)))
 }
 
-// quote shows what an agent wrote.
+// quote prints a text that an agent sends or receives.
 func (n *narrator) quote(who, text string) {
 	n.line("      %s %s", n.paint(faint, who+":"), "“"+program.Printable(text)+"”")
 }
 
-// mismatch is a fact that did not hold.
+// mismatch describes a check that failed.
 type mismatch string
 
-func (m mismatch) Error() string { return "demo: not so: " + string(m) }
+func (m mismatch) Error() string { return "demo: check failed: " + string(m) }
 
-// check tells a fact that holds, or ends the demonstration with one that does
-// not.
+// check prints the result of a check. A failed check panics with a mismatch, which
+// ends the demonstration.
 func (n *narrator) check(holds bool, format string, args ...any) {
-	fact := fmt.Sprintf(format, args...)
+	text := fmt.Sprintf(format, args...)
 	if !holds {
-		n.line("    %s %s", n.paint(red, "✗"), fact)
-		panic(mismatch(fact))
+		n.line("    %s %s", n.paint(red, "✗"), text)
+		panic(mismatch(text))
 	}
-	n.facts++
-	n.line("    %s %s", n.paint(green, "✓"), strings.ReplaceAll(fact, "\n", "\n      "))
+	n.checks++
+	n.line("    %s %s", n.paint(green, "✓"), strings.ReplaceAll(text, "\n", "\n      "))
 }
 
-// must ends the demonstration with an error that has no place in it.
+// must panics with an unexpected error, which ends the demonstration.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)

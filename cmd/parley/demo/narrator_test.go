@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNarratorStopsAtMismatch keeps the demonstration honest: a fact that does
-// not hold is told as such and ends it.
+// TestNarratorStopsAtMismatch checks that a failed check is printed as failed and
+// ends the demonstration.
 func TestNarratorStopsAtMismatch(t *testing.T) {
 	var out strings.Builder
 	n := newNarrator(&out)
@@ -16,10 +16,10 @@ func TestNarratorStopsAtMismatch(t *testing.T) {
 		n.check(false, "two and two are five")
 		return nil
 	}()
-	if trouble != mismatch("two and two are five") || n.facts != 1 {
-		t.Errorf("the demonstration went on: %v, %d facts", trouble, n.facts)
+	if trouble != mismatch("two and two are five") || n.checks != 1 {
+		t.Errorf("the demonstration went on: %v, %d checks", trouble, n.checks)
 	}
 	if want := "    ✓ two and two are four\n    ✗ two and two are five\n"; out.String() != want {
-		t.Errorf("told %q, want %q", out.String(), want)
+		t.Errorf("printed %q, want %q", out.String(), want)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// child is a server of one's own: this very binary, started as a process of
-// its own so that it can be killed like one.
+// child is a server that the demonstration started: this binary, run as another
+// process so that it can be killed.
 type child struct {
 	url    string
 	log    string // path of the file with everything it logged
@@ -22,11 +22,11 @@ type child struct {
 	exited chan struct{}
 }
 
-// childStart is the longest a start may take, replay included.
+// childStart is the longest time that a start may take, replay included.
 const childStart = 15 * time.Second
 
 // startChild starts a server on listen with its data under dir and returns
-// when it accepts connections. The environment's settings do not reach it.
+// when it accepts connections. It ignores the PARLEY_ variables of this process.
 func startChild(ctx context.Context, dir, listen string) (*child, error) {
 	binary, err := os.Executable()
 	if err != nil {
@@ -63,9 +63,9 @@ func startChild(ctx context.Context, dir, listen string) (*child, error) {
 	case c.url = <-address:
 		return c, nil
 	case <-c.exited:
-		err = errors.New("the server ended before it listened")
+		err = errors.New("the server exited before it accepted connections")
 	case <-time.After(childStart):
-		err = fmt.Errorf("the server did not listen within %v", childStart)
+		err = fmt.Errorf("the server did not accept connections within %v", childStart)
 	}
 	c.kill()
 	return nil, fmt.Errorf("%w; its log:\n%s", err, c.logTail())
@@ -77,15 +77,15 @@ func (c *child) kill() {
 	<-c.exited
 }
 
-// logTail is the end of what the server logged.
+// logTail returns the last 2,000 bytes of the server's log.
 func (c *child) logTail() string {
 	const tail = 2000
 	text, _ := os.ReadFile(c.log)
 	return string(text[max(0, len(text)-tail):])
 }
 
-// childEnvironment is this process's environment without the settings of serve:
-// a server of the demo's own is configured by its command line alone.
+// childEnvironment returns this process's environment without the variables that
+// configure a server: the command line alone configures the child.
 func childEnvironment() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "PARLEY_") })
 }

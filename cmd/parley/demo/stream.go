@@ -9,13 +9,13 @@ import (
 	"parley/http/client"
 )
 
-// ear is an agent's open stream, read one event after the other.
+// eventStream is an agent's open event stream, read one event at a time.
 type eventStream struct {
 	events chan client.Incoming
 	failed chan error
 	cancel context.CancelFunc
 	ended  chan struct{}
-	// heard are all events taken so far, lastID the resume point after them.
+	// heard holds all events read so far; lastID is the id to resume after them.
 	heard  []client.Incoming
 	lastID string
 }
@@ -60,7 +60,8 @@ func (e *eventStream) follow(ctx context.Context, agent *client.Agent, options c
 	}
 }
 
-// next takes events until one that is wanted.
+// next reads events until wanted returns true, and returns that event. what names it
+// in errors.
 func (e *eventStream) next(what string, wanted func(client.Incoming) bool) (client.Incoming, error) {
 	patience := time.NewTimer(demoPatience)
 	defer patience.Stop()
@@ -74,17 +75,17 @@ func (e *eventStream) next(what string, wanted func(client.Incoming) bool) (clie
 		case err := <-e.failed:
 			return client.Incoming{}, fmt.Errorf("stream: %w", err)
 		case <-patience.C:
-			return client.Incoming{}, fmt.Errorf("the stream did not bring %s within %v", what, demoPatience)
+			return client.Incoming{}, fmt.Errorf("the stream did not deliver %s within %v", what, demoPatience)
 		}
 	}
 }
 
-// message takes events up to the next message.
+// message reads events up to the next message.
 func (e *eventStream) message() (client.Incoming, error) {
 	return e.next("a message", func(in client.Incoming) bool { return in.Message != nil })
 }
 
-// close ends the stream from the listener's side.
+// close disconnects from the server.
 func (e *eventStream) close() {
 	e.cancel()
 	<-e.ended
