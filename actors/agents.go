@@ -42,7 +42,7 @@ func (as *Agents) Change(ctx context.Context, id parley.AgentID, c agent.Command
 	}
 	changed, err := host.Ask[*agent.State](as.engine, rules.AgentStream(id), 0, request)
 	if err == nil {
-		together(in, func(m *agent.Membership) { as.awaitLoss(ctx, m.GroupID(), id) })
+		awaitAll(in, func(m *agent.Membership) { as.awaitLoss(ctx, m.GroupID(), id) })
 	}
 	return changed, err
 }
@@ -50,7 +50,7 @@ func (as *Agents) Change(ctx context.Context, id parley.AgentID, c agent.Command
 // awaitLoss waits until a group knows that an agent is no member any more.
 func (as *Agents) awaitLoss(ctx context.Context, id parley.GroupID, of parley.AgentID) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		member, err := host.Query[bool](as.engine, rules.GroupStream(id), early(func(s *group.State) any {
+		member, err := host.Query[bool](as.engine, rules.GroupStream(id), unseatedGroupQuery(func(s *group.State) any {
 			_, member := s.Member(of)
 			return member && !s.Deleted()
 		}))
@@ -79,20 +79,20 @@ func (as *Agents) kind() *host.Kind[*agent.State, agent.Command, agent.Event] {
 			}
 			panic("agent: unknown request")
 		},
-		HandleQueued: as.queued,
+		HandleQueued: as.handleQueued,
 	}
 }
 
-// queued takes what groups tell an agent: of a seat that is kept for it, which
+// handleQueued takes what groups tell an agent: of a seat that is kept for it, which
 // it answers, of the end of one, and of requests about it.
-func (as *Agents) queued(t *agentTurn, said *record.SagaMessage) error {
-	id := parley.IDFromBytes[parley.GroupID](said.GetGroup())
+func (as *Agents) handleQueued(t *agentTurn, m *record.SagaMessage) error {
+	id := parley.IDFromBytes[parley.GroupID](m.GetGroup())
 	self := parley.AgentID(t.Entry.Stream.ID)
-	concern := append(self.Bytes(), said.GetRequest()...)
-	switch said.GetKind() {
+	concern := append(self.Bytes(), m.GetRequest()...)
+	switch m.GetKind() {
 	case record.SagaMessage_offer:
-		answer := &record.SagaMessage{Kind: record.SagaMessage_answer, Group: said.GetGroup(), Agent: self.Bytes(), Number: said.GetNumber()}
-		err := t.Decide(agent.Enter{Group: id, Offer: said.GetNumber(), Isolated: said.GetIsolated()})
+		answer := &record.SagaMessage{Kind: record.SagaMessage_answer, Group: m.GetGroup(), Agent: self.Bytes(), Number: m.GetNumber()}
+		err := t.Decide(agent.Enter{Group: id, Offer: m.GetNumber(), Isolated: m.GetIsolated()})
 		switch {
 		case errors.Is(err, agent.ErrIsolationConflict):
 			answer.Reason = group.ReasonIsolation
@@ -103,7 +103,7 @@ func (as *Agents) queued(t *agentTurn, said *record.SagaMessage) error {
 		}
 		t.Enqueue(rules.GroupStream(id), answer)
 	case record.SagaMessage_depart:
-		if err := t.Decide(agent.Depart{Group: id, Offer: said.GetNumber()}); err != nil {
+		if err := t.Decide(agent.Depart{Group: id, Offer: m.GetNumber()}); err != nil {
 			return host.IgnoreRefusal(err)
 		}
 	case record.SagaMessage_concern:
@@ -111,7 +111,7 @@ func (as *Agents) queued(t *agentTurn, said *record.SagaMessage) error {
 			t.Enqueue(rules.GroupStream(id), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 			return nil
 		}
-		t.PutRow(journal.ConcernTable, concern, said.GetGroup())
+		t.PutRow(journal.ConcernTable, concern, m.GetGroup())
 	case record.SagaMessage_settled:
 		t.DeleteRow(journal.ConcernTable, concern)
 	}
@@ -128,9 +128,9 @@ func (as *Agents) publishAfter(t *agentTurn) {
 	t.OnDurable(func() { as.Publish(seq, now) })
 }
 
-// quit tells all groups that an agent is in, or is to be let into, that it acts
+// leaveGroups tells all groups that an agent is in, or is to be let into, that it acts
 // no more.
-func (as *Agents) quit(t *agentTurn, self parley.AgentID, in []*agent.Membership) error {
+func (as *Agents) leaveGroups(t *agentTurn, self parley.AgentID, in []*agent.Membership) error {
 	concerned := map[parley.GroupID]bool{}
 	for _, m := range in {
 		concerned[m.GroupID()] = true
@@ -158,10 +158,10 @@ func (as *Agents) change(t *agentTurn, c agent.Command, kids ...journal.Effect) 
 	case agent.RotateKeys:
 		t.AddEffects(kids...)
 	case agent.IssuePollToken:
-		t.AddEffects(pollWord(id, c.Hash))
+		t.AddEffects(pollTokenRow(id, c.Hash))
 	case agent.Revoke:
 		t.AddEffects(journal.EnqueueFor{To: rules.OrgStream(now.Owner()), Data: append([]byte{record.Retired}, id[:]...)})
-		if err := as.quit(t, id, groups); err != nil {
+		if err := as.leaveGroups(t, id, groups); err != nil {
 			return nil, err
 		}
 		if err := as.webhooks.Retire(t, id); err != nil {

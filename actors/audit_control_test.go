@@ -85,7 +85,7 @@ var rowControls = map[string]tamperCase{
 	"a word that nobody understands": {func(x *tamperer) {
 		s := rules.OrgStream(x.owner)
 		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), []byte("hello"))
-	}, []string{"tray-words"}, false},
+	}, []string{"queued-messages"}, false},
 	"a word in quarantine": {func(x *tamperer) {
 		s := rules.OrgStream(x.owner)
 		x.set(slotKey(s.Slot(), 'R', []byte{byte(journal.QuarantineTable)}, record.QuarantineKey(s, 1)), record.QuarantineRow(noon, []byte("hello")))
@@ -196,7 +196,7 @@ var meaningControls = map[string]tamperCase{
 	"marks by message where nobody reads them": {func(x *tamperer) {
 		id := x.first.MessageID()
 		x.set(slotKey(id.Slot(), 'M', id[:]), make([]byte, 16))
-	}, []string{"marks-place"}, false},
+	}, []string{"receipts-place"}, false},
 	"a list misses a conversation": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.ConversationTable)) }, []string{"conversation-lists"}, false},
 	"a list has a conversation twice": {func(x *tamperer) {
 		k, v := x.find('R', ofTable(journal.ConversationTable))

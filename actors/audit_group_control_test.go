@@ -51,7 +51,7 @@ var groupControls = map[string]tamperCase{
 		s := rules.OrgStream(x.owner)
 		word, _ := (&record.SagaMessage{Kind: record.SagaMessage_offer, Group: x.first.GetGroup(), Number: 1}).MarshalVT()
 		x.set(slotKey(s.Slot(), 'T', streamPart(s), bigEndian(1)), word)
-	}, []string{"tray-words"}, false},
+	}, []string{"queued-messages"}, false},
 	"a broadcast says that it has fewer copies": {func(x *tamperer) {
 		rewriteRecord(x, func(_ []byte, r *record.Message) bool { return r.GetRecipients() > 1 }, func(r *record.Message) { r.Recipients-- })
 	}, []string{"broadcast-readers"}, false},
@@ -146,7 +146,7 @@ var groupControls = map[string]tamperCase{
 	"marks of a broadcast": {func(x *tamperer) {
 		id := x.first.MessageID().Broadcast()
 		x.set(slotKey(id.Slot(), 'M', id[:]), make([]byte, 16))
-	}, []string{"marks-place"}, false},
+	}, []string{"receipts-place"}, false},
 }
 
 // dropCopy takes the last of the copies of a broadcast away.

@@ -150,9 +150,9 @@ func TestVerifyFindsNoFault(t *testing.T) {
 					t.Errorf("after a restart: %v", err)
 				}
 			}
-			idle := []string{"status-underway", "seats-underway", "tray-words", "queues", "quarantine"}
+			idle := []string{"status-underway", "seats-underway", "queued-messages", "queues", "quarantine"}
 			if journals == 1 {
-				idle = append(idle, "record-copy", "marks", "marks-place", "outboxes", "far-records")
+				idle = append(idle, "record-copy", "marks", "receipts-place", "outboxes", "far-records")
 			}
 			for name, n := range checked {
 				if n == 0 && !slices.Contains(idle, name) && !webhookNamesOfChecks[name] {

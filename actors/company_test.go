@@ -31,7 +31,7 @@ func TestCompanyIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &countingJournal{}
-			r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().CompanyRows = row.rows }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
+			r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().CorrespondentRows = row.rows }), withWrap(func(j journal.Journal) journal.Journal { o.Journal = j; return o }))
 			owner, ids := r.agents("acme", 3)
 			other, strangers := r.agents("other", 1)
 			c := must(r.createGroup(owner, ids[0], "board", group.Open, false))(t)
@@ -45,7 +45,7 @@ func TestCompanyIsBounded(t *testing.T) {
 				must(c.say(ids[0], fmt.Sprint(i), ""))(t)
 			}
 			var with map[parley.AgentID]time.Time
-			read := o.reads(func() { with = must(r.node.Groups.Company(context.Background(), talk, c.id, other))(t) })
+			read := o.reads(func() { with = must(r.node.Groups.Correspondents(context.Background(), talk, c.id, other))(t) })
 			if read > row.most || name == "control" && read < said {
 				t.Errorf("%d rows were read", read)
 			}

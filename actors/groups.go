@@ -78,7 +78,7 @@ func ReadGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, read f
 	if err := gs.Exists(ctx, id); err != nil {
 		return r, err
 	}
-	return host.Query[R](gs.engine, rules.GroupStream(id), sight(func(s *group.State, now time.Time) any { return read(s, now) }))
+	return host.Query[R](gs.engine, rules.GroupStream(id), groupQuery(func(s *group.State, now time.Time) any { return read(s, now) }))
 }
 
 // askGroup asks a group's actor, if there is such a group.
@@ -92,7 +92,7 @@ func askGroup[R any](ctx context.Context, gs *Groups, id parley.GroupID, size in
 // Create makes a group and seats its founder. A name is used up also where
 // the founder turns out to be confined to another group. // spec: Groups
 func (gs *Groups) Create(ctx context.Context, c NewGroup) (GroupMade, error) {
-	in, confined, err := gs.elsewhere(ctx, c.Found.Founder, parley.GroupID{})
+	in, confined, err := gs.otherGroups(ctx, c.Found.Founder, parley.GroupID{})
 	if err != nil {
 		return GroupMade{}, err
 	}
@@ -104,16 +104,16 @@ func (gs *Groups) Create(ctx context.Context, c NewGroup) (GroupMade, error) {
 	if err != nil {
 		return made, err
 	}
-	if _, err := gs.seated(ctx, made.ID, c.Found.Founder, 1); err != nil && !made.Repeated {
+	if _, err := gs.awaitSeat(ctx, made.ID, c.Found.Founder, 1); err != nil && !made.Repeated {
 		return made, err
 	}
 	return made, nil
 }
 
-// elsewhere reports whether an agent is in a group other than one, and whether
+// otherGroups reports whether an agent is in a group other than one, and whether
 // it is confined there. A record that says so is asked for once more: the agent
 // may have been told meanwhile that it is out.
-func (gs *Groups) elsewhere(ctx context.Context, of parley.AgentID, than parley.GroupID) (in, confined bool, err error) {
+func (gs *Groups) otherGroups(ctx context.Context, of parley.AgentID, than parley.GroupID) (in, confined bool, err error) {
 	a, err := gs.agents.Get(ctx, of)
 	if err != nil {
 		return false, false, err
@@ -145,7 +145,7 @@ type foundGroup struct {
 func (gs *Groups) found(t *orgTurn, r foundGroup) (any, error) {
 	c := r.Found
 	scope := record.FoundingScope(c.Founder)
-	known, err := recall(t, scope, r.Key)
+	known, err := findIdempotencyRecord(t, scope, r.Key)
 	switch {
 	case err != nil:
 		return nil, err
@@ -164,23 +164,23 @@ func (gs *Groups) found(t *orgTurn, r foundGroup) (any, error) {
 	if err := t.Decide(org.AddGroup{GroupID: c.ID, Name: c.Name, NameTaken: taken, GroupLimit: r.Limit}); err != nil {
 		return nil, err
 	}
-	bear, err := groupRules.Begin(rules.GroupStream(c.ID), &hall{State: &group.State{}}, group.Command(c), t.Now)
+	create, err := groupRules.Begin(rules.GroupStream(c.ID), &groupState{State: &group.State{}}, group.Command(c), t.Now)
 	if err != nil {
 		return nil, err
 	}
 	t.PutRow(journal.GroupNameTable, name, c.ID.Bytes())
 	place := t.Seq()
 	t.PutRow(journal.GroupRosterTable, binary.BigEndian.AppendUint64(c.Org.Bytes(), place), c.ID.Bytes())
-	t.AddEffects(bear)
+	t.AddEffects(create)
 	t.Enqueue(rules.AgentStream(c.Founder), &record.SagaMessage{Kind: record.SagaMessage_offer, Group: c.ID.Bytes(), Number: 1, Isolated: c.Isolated})
-	remember(t, scope, r.Key, remembered{parley.MessageID(c.ID), c.Org, c.Name})
+	putIdempotencyRecord(t, scope, r.Key, idempotencyRecord{parley.MessageID(c.ID), c.Org, c.Name})
 	return GroupMade{ID: c.ID}, nil
 }
 
-// seated waits until it is settled who has the seat that was kept: its agent
+// awaitSeat waits until it is settled who has the seat that was kept: its agent
 // decides, and the group seats it. Both are told by words that are not lost;
 // asking them only shows when they have heard.
-func (gs *Groups) seated(ctx context.Context, id parley.GroupID, of parley.AgentID, offer uint32) (group.Member, error) {
+func (gs *Groups) awaitSeat(ctx context.Context, id parley.GroupID, of parley.AgentID, offer uint32) (group.Member, error) {
 	type fate struct {
 		member             group.Member
 		seated, kept, over bool
@@ -189,9 +189,9 @@ func (gs *Groups) seated(ctx context.Context, id parley.GroupID, of parley.Agent
 	for pause := time.Millisecond; ; pause *= 2 {
 		_, err := host.Query[*agent.State](gs.engine, rules.AgentStream(of), host.GetState{})
 		if err != nil {
-			return group.Member{}, unlooked(err)
+			return group.Member{}, outcomeUnknown(err)
 		}
-		f, err := host.Query[fate](gs.engine, rules.GroupStream(id), early(func(s *group.State) any {
+		f, err := host.Query[fate](gs.engine, rules.GroupStream(id), unseatedGroupQuery(func(s *group.State) any {
 			f := fate{}
 			f.member, f.seated, f.reason, f.kept = s.Fate(offer)
 			f.over = s.Deleted()
@@ -199,7 +199,7 @@ func (gs *Groups) seated(ctx context.Context, id parley.GroupID, of parley.Agent
 		}))
 		switch {
 		case err != nil:
-			return f.member, unlooked(err)
+			return f.member, outcomeUnknown(err)
 		case f.seated:
 			return f.member, nil
 		case f.reason == group.ReasonIsolation:
@@ -217,9 +217,9 @@ func (gs *Groups) seated(ctx context.Context, id parley.GroupID, of parley.Agent
 	}
 }
 
-// unlooked is why it could not be seen what became of something that was done:
+// outcomeUnknown is why it could not be seen what became of something that was done:
 // nobody may take it for undone.
-func unlooked(err error) error {
+func outcomeUnknown(err error) error {
 	if errors.Is(err, parley.ErrOverloaded) {
 		return parley.ErrOutcomeUnknown
 	}
@@ -234,15 +234,15 @@ func (gs *Groups) Change(ctx context.Context, id parley.GroupID, c group.Change)
 
 // Join asks for a seat. // spec: Join request and membership
 func (gs *Groups) Join(ctx context.Context, id parley.GroupID, c group.Join) (Joined, error) {
-	in, confined, err := gs.elsewhere(ctx, c.Agent, id)
+	in, confined, err := gs.otherGroups(ctx, c.Agent, id)
 	if err != nil {
 		return Joined{}, err
 	}
-	kept, err := askGroup[keptSeat](ctx, gs, id, len(c.Message), joining{c, in, confined})
+	kept, err := askGroup[joinOutcome](ctx, gs, id, len(c.Message), joining{c, in, confined})
 	if err != nil || kept.offer == 0 {
 		return Joined{Request: kept.request}, err
 	}
-	m, err := gs.seated(ctx, id, c.Agent, kept.offer)
+	m, err := gs.awaitSeat(ctx, id, c.Agent, kept.offer)
 	return Joined{Member: &m}, err
 }
 
@@ -255,7 +255,7 @@ func (gs *Groups) Invite(ctx context.Context, id parley.GroupID, c Invitation) (
 	}
 	if c.Known = err == nil; c.Known {
 		c.Org, c.Revoked = a.Owner(), a.Revoked()
-		if c.in, c.confined, err = gs.elsewhere(ctx, c.Agent, id); err != nil {
+		if c.in, c.confined, err = gs.otherGroups(ctx, c.Agent, id); err != nil {
 			return nil, err
 		}
 	}
@@ -269,7 +269,7 @@ func (gs *Groups) Vote(ctx context.Context, id parley.GroupID, c group.CastVote)
 	if err != nil || v.offer == 0 {
 		return v.Voted, err
 	}
-	if _, err := gs.seated(ctx, id, v.Request.AgentID(), v.offer); err != nil && !parley.IsRefusal(err) {
+	if _, err := gs.awaitSeat(ctx, id, v.Request.AgentID(), v.offer); err != nil && !parley.IsRefusal(err) {
 		return v.Voted, err
 	}
 	settled, err := gs.SettledRequest(ctx, id, c.Request)
@@ -286,7 +286,7 @@ func (gs *Groups) RemoveMember(ctx context.Context, id parley.GroupID, c group.R
 	if err != nil {
 		return err
 	}
-	together(given, func(o parley.Seat) { _, _ = gs.seated(ctx, id, o.Agent, o.Number) })
+	awaitAll(given, func(o parley.Seat) { _, _ = gs.awaitSeat(ctx, id, o.Agent, o.Number) })
 	gs.awaitDeparture(ctx, id, c.Agent)
 	return nil
 }
@@ -316,12 +316,12 @@ func (gs *Groups) Delete(ctx context.Context, id parley.GroupID, c group.Delete)
 	if err != nil {
 		return err
 	}
-	together(members, func(of parley.AgentID) { gs.awaitDeparture(ctx, id, of) })
+	awaitAll(members, func(of parley.AgentID) { gs.awaitDeparture(ctx, id, of) })
 	return nil
 }
 
-// together waits for the first of several all at once.
-func together[T any](all []T, wait func(T)) {
+// awaitAll waits for the first of several all at once.
+func awaitAll[T any](all []T, wait func(T)) {
 	var waiting sync.WaitGroup
 	for _, one := range all[:min(len(all), awaitedMax)] {
 		waiting.Go(func() { wait(one) })

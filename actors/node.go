@@ -27,8 +27,8 @@ type Options struct {
 	SeatLimit func(owner *org.State) *int
 	// Courier makes the attempts of webhooks; nil makes none.
 	Courier delivery.Courier
-	// Demand, if set, is what deliveries of webhooks step back for.
-	Demand delivery.Demand
+	// Load, if set, is what deliveries of webhooks step back for.
+	Load delivery.Load
 	// system runs the actors; nil is a system of their own. Tests share one.
 	system *host.System
 }
@@ -111,7 +111,7 @@ func New(o Options) *Node {
 	keys := &Keys{c}
 	c.webhooks, c.receipts = delivery.New(delivery.Options{
 		Engine: c.engine, Journal: o.Journal, Clock: o.Clock, Entropy: o.Entropy, Queries: c.queries, Logger: o.Logger,
-		Courier: o.Courier, Demand: o.Demand,
+		Courier: o.Courier, Load: o.Load,
 	})
 	host.Register(c.engine, c.orgs.registrationKind())
 	host.Register(c.engine, c.orgs.kind())

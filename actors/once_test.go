@@ -138,7 +138,7 @@ func TestAKeyIsForgottenByTheThirdDay(t *testing.T) {
 	owner, ids := r.agents("acme", 2)
 	send := func() Posted { t.Helper(); return must(r.send(direct(owner, ids[0], ids[1], "hello", "k")))(t) }
 	first := send()
-	row := onceKey(journal.Day(clock.now()), ids[0][:], "k")
+	row := idempotencyKey(journal.Day(clock.now()), ids[0][:], "k")
 	for _, at := range []time.Duration{0, time.Second, 23*time.Hour + 59*time.Minute + 58*time.Second} {
 		clock.nanos.Store(midnight.Add(at).UnixNano())
 		if p := send(); !p.Repeated || p.Message.MessageID() != first.Message.MessageID() {

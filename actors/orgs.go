@@ -16,33 +16,33 @@ import (
 type orgTurn = host.Turn[*org.State, org.Command, org.Event]
 
 // Current is the organization's record with every count up to date.
-func (os *Orgs) Current(_ context.Context, id parley.OrgID) (*org.State, error) {
-	return host.Query[*org.State](os.engine, rules.OrgStream(id), host.GetState{})
+func (orgs *Orgs) Current(_ context.Context, id parley.OrgID) (*org.State, error) {
+	return host.Query[*org.State](orgs.engine, rules.OrgStream(id), host.GetState{})
 }
 
 // Change alters an organization's record. // spec: Organization
-func (os *Orgs) Change(_ context.Context, id parley.OrgID, c org.Change) (*org.State, error) {
-	return host.Ask[*org.State](os.engine, rules.OrgStream(id), 0, c)
+func (orgs *Orgs) Change(_ context.Context, id parley.OrgID, c org.Change) (*org.State, error) {
+	return host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, c)
 }
 
 // SetTerms changes what an organization is entitled to: org.GrantTier,
 // org.SetAllowance, org.LiftAllowance or org.ConfirmEmail; to suspend and to resume have
 // calls of their own. The next request of
 // the organization is judged by it.
-func (os *Orgs) SetTerms(_ context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
-	return host.Ask[*org.State](os.engine, rules.OrgStream(id), 0, c)
+func (orgs *Orgs) SetTerms(_ context.Context, id parley.OrgID, c org.Command) (*org.State, error) {
+	return host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, c)
 }
 
 // AddCredential gives an organization another credential.
-func (os *Orgs) AddCredential(_ context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
-	client := parley.NewID[parley.ClientID](id.Slot(), os.clock(), os.entropy())
-	_, err := host.Ask[*org.State](os.engine, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
+func (orgs *Orgs) AddCredential(_ context.Context, id parley.OrgID, secretHash []byte) (parley.ClientID, error) {
+	client := parley.NewID[parley.ClientID](id.Slot(), orgs.clock(), orgs.entropy())
+	_, err := host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, org.AddCredential{ClientID: client, SecretHash: secretHash})
 	return client, err
 }
 
 // RevokeCredential takes a credential away: its tokens count no more.
-func (os *Orgs) RevokeCredential(_ context.Context, id parley.OrgID, client parley.ClientID) error {
-	_, err := host.Ask[*org.State](os.engine, rules.OrgStream(id), 0, org.RevokeCredential{ClientID: client})
+func (orgs *Orgs) RevokeCredential(_ context.Context, id parley.OrgID, client parley.ClientID) error {
+	_, err := host.Ask[*org.State](orgs.engine, rules.OrgStream(id), 0, org.RevokeCredential{ClientID: client})
 	return err
 }
 
@@ -68,19 +68,19 @@ func (as *Agents) Create(ctx context.Context, c NewAgent) (*agent.State, error) 
 	return host.Ask[*agent.State](as.engine, rules.OrgStream(c.Create.OrgID), 0, c)
 }
 
-func (os *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
+func (orgs *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 	return &host.Kind[*org.State, org.Command, org.Event]{
 		Stream: journal.OrgStream, Rules: rules.Org, StateEvery: 1,
 		Blank: func() *org.State { return &org.State{} },
 		Handle: func(t *orgTurn, request any) (any, error) {
-			defer os.publishAfter(t)
+			defer orgs.publishAfter(t)
 			switch r := request.(type) {
 			case host.GetState:
 				return rules.Clone(t.State, &org.State{}), nil
 			case NewAgent:
-				return os.createAgent(t, r)
+				return orgs.createAgent(t, r)
 			case foundGroup:
-				return os.groups.found(t, r)
+				return orgs.groups.found(t, r)
 			case org.AddCredential:
 				if err := t.Decide(r); err != nil {
 					return nil, err
@@ -98,33 +98,33 @@ func (os *Orgs) kind() *host.Kind[*org.State, org.Command, org.Event] {
 			}
 			panic("org: unknown request")
 		},
-		HandleQueued: func(t *orgTurn, said *record.SagaMessage) error {
-			defer os.publishAfter(t)
-			if said.GetKind() == record.SagaMessage_retired {
-				return host.IgnoreRefusal(t.Decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](said.GetAgent())}))
+		HandleQueued: func(t *orgTurn, m *record.SagaMessage) error {
+			defer orgs.publishAfter(t)
+			if m.GetKind() == record.SagaMessage_retired {
+				return host.IgnoreRefusal(t.Decide(org.RetireAgent{AgentID: parley.IDFromBytes[parley.AgentID](m.GetAgent())}))
 			}
-			return host.IgnoreRefusal(t.Decide(org.RetireGroup{GroupID: parley.IDFromBytes[parley.GroupID](said.GetGroup())}))
+			return host.IgnoreRefusal(t.Decide(org.RetireGroup{GroupID: parley.IDFromBytes[parley.GroupID](m.GetGroup())}))
 		},
 	}
 }
 
 // publishAfter makes the turn's outcome known when it is released.
-func (os *Orgs) publishAfter(t *orgTurn) {
+func (orgs *Orgs) publishAfter(t *orgTurn) {
 	if len(t.Entry.Events) == 0 {
 		return
 	}
 	seq, stored := t.Seq(), rules.Clone(t.State, &org.State{})
 	t.OnDurable(func() {
-		os.Publish(seq, stored)
+		orgs.Publish(seq, stored)
 		if !stored.Suspended() {
-			os.webhooks.Resume(stored.OrgID())
+			orgs.webhooks.Resume(stored.OrgID())
 		}
 	})
 }
 
 // createAgent judges the name and the quota and begins the agent's stream,
 // wherever that lives.
-func (os *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
+func (orgs *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	c := r.Create
 	_, taken, err := t.Row(journal.NameTable, record.NameKey(c.OrgID, c.Name))
 	if err != nil {
@@ -135,7 +135,7 @@ func (os *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 		return nil, err
 	}
 	made := &agent.State{}
-	bear, err := rules.Agent.Begin(rules.AgentStream(c.ID), made, agent.Command(c), t.Now)
+	create, err := rules.Agent.Begin(rules.AgentStream(c.ID), made, agent.Command(c), t.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -143,16 +143,16 @@ func (os *Orgs) createAgent(t *orgTurn, r NewAgent) (any, error) {
 	// The organization's own count orders the roster: clocks may repeat.
 	place := t.Seq()
 	t.PutRow(journal.RosterTable, binary.BigEndian.AppendUint64(c.OrgID.Bytes(), place), c.ID.Bytes())
-	t.AddEffects(bear)
+	t.AddEffects(create)
 	t.AddEffects(r.kids...)
-	t.AddEffects(pollWord(c.ID, c.PollTokenHash))
-	t.OnDurable(func() { os.agents.PublishStored(uint64(len(bear.Events)), bear.State) })
+	t.AddEffects(pollTokenRow(c.ID, c.PollTokenHash))
+	t.OnDurable(func() { orgs.agents.PublishStored(uint64(len(create.Events)), create.State) })
 	return made, nil
 }
 
-// pollWord makes an agent findable by its poll token. Rows of former tokens
+// pollTokenRow makes an agent findable by its poll token. Rows of former tokens
 // stay: the agent's own record says which one counts.
-func pollWord(id parley.AgentID, hash []byte) journal.Effect {
+func pollTokenRow(id parley.AgentID, hash []byte) journal.Effect {
 	return journal.PutRow{Row: journal.Row{
 		Slot: parley.SlotOf(string(hash)), Table: journal.PollTable, Key: hash, Value: id.Bytes(),
 	}}

@@ -32,8 +32,8 @@ type usedToday struct {
 	// granted are the entries that slots of a limit were granted to and that may
 	// not be durable yet: a refusal rests on all of them.
 	granted []*host.Pending
-	// forgotten says that this sum is no longer the organization's.
-	forgotten bool
+	// dropped says that this sum is no longer the organization's.
+	dropped bool
 }
 
 // sumsMax is how many organizations are summed up before those that have sent
@@ -83,7 +83,7 @@ func (q *dayQuota) of(org parley.OrgID, day uint32) *usedToday {
 			u = q.add(org, day)
 		}
 		u.mu.Lock()
-		if !u.forgotten {
+		if !u.dropped {
 			return u
 		}
 		u.mu.Unlock()
@@ -116,8 +116,8 @@ func (q *dayQuota) sweep(day uint32) {
 			return false
 		}
 		defer u.mu.Unlock()
-		u.forgotten = u.day < day
-		return u.forgotten
+		u.dropped = u.day < day
+		return u.dropped
 	})
 }
 

@@ -311,7 +311,7 @@ func TestSumsOfEarlierDaysAreForgotten(t *testing.T) {
 	}
 	held := q.used[d.owner]
 	q.sweep(today + 1)
-	if len(q.used) != 0 || !held.forgotten {
+	if len(q.used) != 0 || !held.dropped {
 		t.Fatalf("%d sums of yesterday are kept", len(q.used))
 	}
 	if n := d.sendConcurrently(&limit); n != 0 {

@@ -46,7 +46,7 @@ func TestWebhooksPauseWhileSuspended(t *testing.T) {
 func TestSuspendedAfterTheLease(t *testing.T) {
 	h := newWebhookFixture(t, 1)
 	carry := func() {
-		h.node.Webhooks.Carry(&delivery.Delivery{Webhook: h.hook.WebhookID(), Agent: h.ids[1], Owner: h.owner})
+		h.node.Webhooks.Dispatch(&delivery.Delivery{Webhook: h.hook.WebhookID(), Agent: h.ids[1], Owner: h.owner})
 	}
 	suspend := func() { must(h.node.Orgs.SetTerms(context.Background(), h.owner, org.Suspend{}))(t) }
 	h.courier.answerWith(func(delivery.Delivery) (webhook.Outcome, bool) {

@@ -62,7 +62,7 @@ func (h *webhookFixture) agentsWithWebhooks(n int) (parley.OrgID, []parley.Agent
 // simulateLoad has requests come at a pace, on a processor that is short or not.
 func (h *webhookFixture) simulateLoad(short func() bool) {
 	answered := uint64(0)
-	h.node.Webhooks.SetDemand(func() (uint64, bool) {
+	h.node.Webhooks.SetLoad(func() (uint64, bool) {
 		answered += delivery.ThrottleShare
 		return answered, short()
 	})

@@ -151,7 +151,7 @@ func (s conversations) attendance(l *rest.List, state *conversation.State) error
 // companyOf are a former member's agents in a group with those with whom they share
 // rows of the conversation, and since when as far as that is known.
 func (s conversations) companyOf(c *rest.Call, state *conversation.State) (map[parley.AgentID]time.Time, error) {
-	company, err := s.Node.Groups.Company(c.Context(), state.ConversationID(), state.GroupID(), c.Caller.Org)
+	company, err := s.Node.Groups.Correspondents(c.Context(), state.ConversationID(), state.GroupID(), c.Caller.Org)
 	for agent, since := range company {
 		if since.IsZero() {
 			company[agent] = state.CreatedAt()

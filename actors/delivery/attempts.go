@@ -74,7 +74,7 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 		return nil
 	}
 	was := s.GetActive()
-	if err := t.Decide(webhook.Expire{Process: hooks.began}); err != nil {
+	if err := t.Decide(webhook.Expire{Process: hooks.started}); err != nil {
 		return err
 	}
 	if len(outcomes) > 0 {
@@ -97,10 +97,10 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 		places, more = 0, s.Unattempted() > 0
 	}
 	if s.GetActive() != was {
-		hooks.note(t)
+		hooks.putRow(t)
 	}
 	if more {
-		hooks.dispatch.again(s.Watched())
+		hooks.dispatch.look(s.Watched())
 	}
 	_, err = hooks.attemptUnless(t, paused, places)
 	return err
@@ -111,7 +111,7 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 func (hooks *Webhooks) collect(t *webhookTurn) (more bool, err error) {
 	s := t.State
 	edge := hooks.journal.DurablePosition(s.Watched())
-	from := max(s.GetCursor(), s.looked)
+	from := max(s.GetCursor(), s.readUpTo)
 	if !s.GetActive() || edge <= from {
 		return false, nil
 	}
@@ -131,7 +131,7 @@ func (hooks *Webhooks) collect(t *webhookTurn) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	s.looked = c.Upto
+	s.readUpTo = c.Upto
 	if wanted || c.Upto-s.GetCursor() >= cursorStep {
 		err = t.Decide(c)
 	}
@@ -190,18 +190,18 @@ func retriesOf(t *webhookTurn) ([][]byte, error) {
 	if s.GetFailed() == 0 {
 		return nil, nil
 	}
-	return t.FirstKeys(journal.RetryTable, s.GetId(), s.Room(t.Now, AttemptsAtOnce)+1)
+	return t.FirstKeys(journal.RetryTable, s.GetId(), s.Capacity(t.Now, AttemptsAtOnce)+1)
 }
 
-// touched are the jobs that a turn changes, and the retry lines that they had.
-type touched struct {
-	rows  map[uint64]*webhook.Job
-	lines map[uint64]int64
+// jobChanges are the jobs that a turn changes, and the retry lines that they had.
+type jobChanges struct {
+	rows    map[uint64]*webhook.Job
+	retries map[uint64]int64
 }
 
 // foldJobs folds the turn's events into the rows that they concern.
-func (hooks *Webhooks) foldJobs(t *webhookTurn) (touched, error) {
-	x := touched{map[uint64]*webhook.Job{}, map[uint64]int64{}}
+func (hooks *Webhooks) foldJobs(t *webhookTurn) (jobChanges, error) {
+	x := jobChanges{map[uint64]*webhook.Job{}, map[uint64]int64{}}
 	for _, e := range t.Events {
 		for _, number := range webhook.Concerned(e) {
 			if x.rows[number] != nil {
@@ -213,7 +213,7 @@ func (hooks *Webhooks) foldJobs(t *webhookTurn) (touched, error) {
 			}
 			x.rows[number] = j
 			if at, waits := j.Retry(); waits {
-				x.lines[number] = at.UnixMilli()
+				x.retries[number] = at.UnixMilli()
 			}
 		}
 		webhook.Fold(x.rows, e)
@@ -225,7 +225,7 @@ func (hooks *Webhooks) foldJobs(t *webhookTurn) (touched, error) {
 			return x, err
 		}
 		t.PutRow(journal.DeliveryTable, record.JobKey(id, number), row)
-		had := x.lines[number]
+		had := x.retries[number]
 		at, waits := j.Retry()
 		if had != 0 && (!waits || at.UnixMilli() != had) {
 			t.DeleteRow(journal.RetryTable, record.RetryKey(id, had, number))
@@ -238,7 +238,7 @@ func (hooks *Webhooks) foldJobs(t *webhookTurn) (touched, error) {
 }
 
 // setTimer has the webhook woken when time alone gives it something to do.
-func (hooks *Webhooks) setTimer(t *webhookTurn, lines [][]byte, jobs touched) {
+func (hooks *Webhooks) setTimer(t *webhookTurn, lines [][]byte, jobs jobChanges) {
 	s := t.State
 	at, wakes := s.Wake(t.Now)
 	soonest := func(ms int64) {
@@ -258,11 +258,11 @@ func (hooks *Webhooks) setTimer(t *webhookTurn, lines [][]byte, jobs touched) {
 		}
 	}
 	// What waits for room is gone on with when an attempt ends.
-	full := s.Room(t.Now, AttemptsAtOnce) == 0
+	full := s.Capacity(t.Now, AttemptsAtOnce) == 0
 	switch {
 	case !wakes:
 	case !at.After(t.Now) && !full:
-		hooks.dispatch.again(s.Watched())
+		hooks.dispatch.look(s.Watched())
 	case s.due.IsZero() || at.Before(s.due):
 		s.due = latest(at, t.Now)
 		t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: s.due, Stream: t.Entry.Stream})
@@ -290,7 +290,7 @@ func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) err
 		case *webhook.Reported:
 			for _, r := range e.Results {
 				if j := rows[r.Job]; r.Status == webhook.Delivered && j.GetEvent() == webhook.MessageReceived {
-					if err := hooks.announced(t, j); err != nil {
+					if err := hooks.recordAnnounced(t, j); err != nil {
 						return err
 					}
 				}
@@ -323,9 +323,9 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 	return d
 }
 
-// announced notes that a target took the news of a message: that delivers it,
+// recordAnnounced notes that a target took the news of a message: that delivers it,
 // and does not carry it. // docs: delivery.md
-func (hooks *Webhooks) announced(t *webhookTurn, j *webhook.Job) error {
+func (hooks *Webhooks) recordAnnounced(t *webhookTurn, j *webhook.Job) error {
 	agent := t.State.Watched()
 	mark := journal.RecordReceipt{
 		Recipient: agent, Message: parley.IDFromBytes[parley.MessageID](j.GetRef()), Position: j.GetPosition(),

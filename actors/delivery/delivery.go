@@ -27,8 +27,8 @@ type Options struct {
 	Logger  *slog.Logger
 	// Courier makes the attempts; nil makes none.
 	Courier Courier
-	// Demand, if set, is what deliveries step back for.
-	Demand Demand
+	// Load, if set, is what deliveries step back for.
+	Load Load
 }
 
 // Webhooks are the webhooks of all agents. Queries about them are promoted.
@@ -47,8 +47,8 @@ type Webhooks struct {
 	queries  *query.Queries
 	receipts *Receipts
 	dispatch *dispatcher
-	// began is when the process did. Leases from before are nobody's.
-	began time.Time
+	// started is when the process did. Leases from before are nobody's.
+	started time.Time
 }
 
 // Receipts record that messages were transferred, announced or read.
@@ -68,12 +68,12 @@ type Receipts struct {
 func New(o Options) (*Webhooks, *Receipts) {
 	hooks := &Webhooks{
 		Webhooks: o.Queries.Webhooks, engine: o.Engine, journal: o.Journal, clock: o.Clock, entropy: o.Entropy, queries: o.Queries,
-		Courier: o.Courier, began: o.Clock(), Suspends: (*org.State).Suspended,
+		Courier: o.Courier, started: o.Clock(), Suspends: (*org.State).Suspended,
 	}
 	if hooks.Courier == nil {
 		hooks.Courier = noCourier{}
 	}
-	hooks.dispatch = newDispatcher(hooks, o.Demand)
+	hooks.dispatch = newDispatcher(hooks, o.Load)
 	hooks.receipts = &Receipts{journal: o.Journal, clock: o.Clock, queries: o.Queries, webhooks: hooks, ReadStep: readStep}
 	hooks.receipts.batch = &batcher{receipts: hooks.receipts, logger: o.Logger}
 	host.Register(o.Engine, hooks.kind())

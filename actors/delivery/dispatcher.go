@@ -27,19 +27,19 @@ type dispatcher struct {
 	// locks of the journal, so that mu is never held when those are taken.
 	knowing sync.Mutex
 
-	mu     sync.Mutex
-	agents map[parley.AgentID]*watchedAgent
-	wanted [32]int // how many active webhooks want an event
-	news   map[parley.AgentID]struct{}
-	queue  []waiter // of those with news, the longest waiting first
-	pace   pace
+	mu       sync.Mutex
+	agents   map[parley.AgentID]*watchedAgent
+	wanted   [32]int // how many active webhooks want an event
+	queued   map[parley.AgentID]struct{}
+	queue    []waiter // of those with news, the longest waiting first
+	throttle throttle
 	// granted are the webhooks whose turn it is, whoever steps back when they take it.
 	granted  map[webhook.ID]struct{}
 	out      []Delivery
 	outcomes map[webhook.ID][]webhook.Outcome
-	// told are those whose outcomes are new: these are kept soon in any case, for a
+	// reported are those whose outcomes are new: these are kept soon in any case, for a
 	// crash would have them delivered again.
-	told map[webhook.ID]struct{}
+	reported map[webhook.ID]struct{}
 	// parked are the agents of suspended organizations whose webhooks wait for its end.
 	parked map[parley.OrgID]map[parley.AgentID]struct{}
 	closed bool
@@ -63,10 +63,10 @@ type watchedAgent struct {
 	stop    func()
 }
 
-func newDispatcher(hooks *Webhooks, demand Demand) *dispatcher {
+func newDispatcher(hooks *Webhooks, demand Load) *dispatcher {
 	return &dispatcher{
-		hooks: hooks, agents: map[parley.AgentID]*watchedAgent{}, news: map[parley.AgentID]struct{}{},
-		outcomes: map[webhook.ID][]webhook.Outcome{}, told: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, pace: pace{demand: demand}, parked: map[parley.OrgID]map[parley.AgentID]struct{}{}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
+		hooks: hooks, agents: map[parley.AgentID]*watchedAgent{}, queued: map[parley.AgentID]struct{}{},
+		outcomes: map[webhook.ID][]webhook.Outcome{}, reported: map[webhook.ID]struct{}{}, granted: map[webhook.ID]struct{}{}, throttle: throttle{load: demand}, parked: map[parley.OrgID]map[parley.AgentID]struct{}{}, signal: make(chan struct{}, 1), stop: make(chan struct{}),
 	}
 }
 
@@ -75,7 +75,7 @@ func (d *dispatcher) start() error {
 	v := d.hooks.journal.View()
 	defer v.Close()
 	err := v.Table(journal.WebhookTable, func(key, value []byte) bool {
-		d.know(parley.IDFromBytes[parley.AgentID](key[:16]), parley.IDFromBytes[webhook.ID](key[16:]), record.DecodeEventFilter(value))
+		d.setFilter(parley.IDFromBytes[parley.AgentID](key[:16]), parley.IDFromBytes[webhook.ID](key[16:]), record.DecodeEventFilter(value))
 		return true
 	})
 	if err != nil {
@@ -122,19 +122,19 @@ func (d *dispatcher) set(s *webhook.State) {
 	if s.Deleted() {
 		w = record.EventFilter{}
 	}
-	d.know(s.Watched(), s.WebhookID(), w)
+	d.setFilter(s.Watched(), s.WebhookID(), w)
 	if w.Active {
-		d.again(s.Watched())
+		d.look(s.Watched())
 	}
 }
 
-func (d *dispatcher) know(agent parley.AgentID, id webhook.ID, w record.EventFilter) {
+func (d *dispatcher) setFilter(agent parley.AgentID, id webhook.ID, w record.EventFilter) {
 	d.knowing.Lock()
 	defer d.knowing.Unlock()
-	watch, stop := d.note(agent, id, w)
+	watch, stop := d.replaceFilter(agent, id, w)
 	switch {
 	case watch:
-		stop := d.hooks.journal.Watch(agent, func() { d.again(agent) })
+		stop := d.hooks.journal.Watch(agent, func() { d.look(agent) })
 		d.mu.Lock()
 		d.agents[agent].stop = stop
 		d.mu.Unlock()
@@ -143,9 +143,9 @@ func (d *dispatcher) know(agent parley.AgentID, id webhook.ID, w record.EventFil
 	}
 }
 
-// note does so but for watching: it says whether the agent's feed is to be
+// replaceFilter does so but for watching: it says whether the agent's feed is to be
 // watched from now on, or how to stop that.
-func (d *dispatcher) note(agent parley.AgentID, id webhook.ID, w record.EventFilter) (watch bool, stop func()) {
+func (d *dispatcher) replaceFilter(agent parley.AgentID, id webhook.ID, w record.EventFilter) (watch bool, stop func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a := d.agents[agent]
@@ -153,13 +153,13 @@ func (d *dispatcher) note(agent parley.AgentID, id webhook.ID, w record.EventFil
 		a = &watchedAgent{filters: map[webhook.ID]record.EventFilter{}}
 		d.agents[agent] = a
 	}
-	d.reckon(a.filters[id], -1)
-	d.reckon(w, 1)
+	d.countWanted(a.filters[id], -1)
+	d.countWanted(w, 1)
 	a.filters[id] = w
 	if w == (record.EventFilter{}) {
 		delete(a.filters, id)
 		delete(d.granted, id)
-		delete(d.told, id)
+		delete(d.reported, id)
 	}
 	active := false
 	for _, w := range a.filters {
@@ -174,8 +174,8 @@ func (d *dispatcher) note(agent parley.AgentID, id webhook.ID, w record.EventFil
 	return active && a.stop == nil && !d.closed, stop
 }
 
-// reckon counts what an active webhook wants.
-func (d *dispatcher) reckon(w record.EventFilter, by int) {
+// countWanted counts what an active webhook wants.
+func (d *dispatcher) countWanted(w record.EventFilter, by int) {
 	for x := range d.wanted {
 		if w.Active && w.Events&(1<<x) != 0 {
 			d.wanted[x] += by
@@ -205,8 +205,8 @@ func (d *dispatcher) wants(agent parley.AgentID, x webhook.What) bool {
 	return false
 }
 
-// knows reports whether an agent has webhooks, also some that are switched off.
-func (d *dispatcher) knows(agent parley.AgentID) bool {
+// hasWebhooks reports whether an agent has webhooks, also some that are switched off.
+func (d *dispatcher) hasWebhooks(agent parley.AgentID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.agents[agent] != nil
@@ -265,8 +265,8 @@ func (d *dispatcher) unpark(owner parley.OrgID) {
 	delete(d.parked, owner)
 }
 
-// again has an agent's webhooks look for what there is to do.
-func (d *dispatcher) again(agent parley.AgentID) {
+// look has an agent's webhooks look for what there is to do.
+func (d *dispatcher) look(agent parley.AgentID) {
 	d.mu.Lock()
 	d.enqueue(agent)
 	d.mu.Unlock()
@@ -276,10 +276,10 @@ func (d *dispatcher) again(agent parley.AgentID) {
 // enqueue notes that there is something new for an agent's webhooks; one that
 // waits already keeps its place.
 func (d *dispatcher) enqueue(agent parley.AgentID) {
-	if _, waits := d.news[agent]; waits {
+	if _, waits := d.queued[agent]; waits {
 		return
 	}
-	d.news[agent] = struct{}{}
+	d.queued[agent] = struct{}{}
 	d.queue = append(d.queue, waiter{agent, d.hooks.clock()})
 }
 
@@ -287,7 +287,7 @@ func (d *dispatcher) enqueue(agent parley.AgentID) {
 func (d *dispatcher) send(out []Delivery) {
 	d.mu.Lock()
 	d.out = append(d.out, out...)
-	d.pace.began(len(out))
+	d.throttle.began(len(out))
 	d.mu.Unlock()
 	d.wake()
 }
@@ -300,7 +300,7 @@ func (d *dispatcher) report(agent parley.AgentID, id webhook.ID, o webhook.Outco
 		return // it was deleted meanwhile
 	}
 	d.outcomes[id] = append(d.outcomes[id], o)
-	d.told[id] = struct{}{}
+	d.reported[id] = struct{}{}
 	d.wake()
 }
 
@@ -311,7 +311,7 @@ func (d *dispatcher) mayBegin(id webhook.ID) bool {
 	defer d.mu.Unlock()
 	_, granted := d.granted[id]
 	delete(d.granted, id)
-	return granted || !d.pace.limited
+	return granted || !d.throttle.limited
 }
 
 // take gives what was reported to a webhook.
@@ -339,7 +339,7 @@ func (d *dispatcher) run() {
 		}
 		out, streams, left := d.round()
 		for i := range out {
-			d.hooks.Carry(&out[i])
+			d.hooks.Dispatch(&out[i])
 		}
 		for _, s := range streams {
 			d.hooks.engine.Wake(s)
@@ -361,18 +361,18 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out, d.out = d.out, nil
-	d.pace.look(now)
-	for id := range d.told {
+	d.throttle.update(now)
+	for id := range d.reported {
 		streams = append(streams, rules.WebhookStream(id))
 	}
-	clear(d.told)
+	clear(d.reported)
 	late := 0
 	for late < len(d.queue) && now.Sub(d.queue[late].since) >= ThrottlePatience {
 		late++
 	}
-	turn := max(late, d.pace.wake(len(d.queue)))
+	turn := max(late, d.throttle.wake(len(d.queue)))
 	for _, w := range d.queue[:turn] {
-		delete(d.news, w.agent)
+		delete(d.queued, w.agent)
 		if a := d.agents[w.agent]; a != nil {
 			for id := range a.filters {
 				streams = append(streams, rules.WebhookStream(id))
@@ -386,10 +386,10 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 	return out, streams, len(d.queue) > 0
 }
 
-// Carry hands one attempt to the courier, unless the organization was suspended
+// Dispatch hands one attempt to the courier, unless the organization was suspended
 // since the attempt was decided. A suspension while the courier takes the attempt
 // may drop the webhook's attempts before this one arrives, so it drops them again.
-func (hooks *Webhooks) Carry(x *Delivery) {
+func (hooks *Webhooks) Dispatch(x *Delivery) {
 	d := hooks.dispatch
 	agent, id, lease := x.Agent, x.Webhook, x.lease
 	if suspended, err := hooks.Suspended(x.Owner); suspended || err != nil {
@@ -442,13 +442,13 @@ func (hooks *Webhooks) Stats() Stats {
 	s := Stats{Unsent: d.attempts[0].Load(), Delivered: d.attempts[1].Load(), Dead: d.attempts[2].Load(), Failed: d.attempts[3].Load()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.Agents, s.Waiting, s.SteppingBack, s.Paused = len(d.agents), len(d.queue), d.pace.limited, len(d.parked)
+	s.Agents, s.Waiting, s.SteppingBack, s.Paused = len(d.agents), len(d.queue), d.throttle.limited, len(d.parked)
 	return s
 }
 
-// SetDemand replaces what deliveries step back for.
-func (hooks *Webhooks) SetDemand(demand Demand) {
+// SetLoad replaces what deliveries step back for.
+func (hooks *Webhooks) SetLoad(demand Load) {
 	hooks.dispatch.mu.Lock()
 	defer hooks.dispatch.mu.Unlock()
-	hooks.dispatch.pace.demand = demand
+	hooks.dispatch.throttle.load = demand
 }

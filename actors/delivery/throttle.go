@@ -12,9 +12,9 @@ const (
 	// throttleGrowth is how many times as many may begin in a window after one in which the
 	// processor was not short.
 	throttleGrowth = 1.5
-	// paceCrowd is how many times as many deliveries as requests there may be before
+	// throttleRatio is how many times as many deliveries as requests there may be before
 	// it is the deliveries alone that keep the processor busy.
-	paceCrowd = 4
+	throttleRatio = 4
 	// ThrottleRound is how often those that have stepped back are looked at again.
 	ThrottleRound = 10 * time.Millisecond
 	// ThrottlePatience is how long a webhook steps back at most. With what an attempt
@@ -22,78 +22,78 @@ const (
 	ThrottlePatience = 10 * time.Second
 )
 
-// Demand tells how many requests were answered since the start, and whether the
+// Load tells how many requests were answered since the start, and whether the
 // processor is short. It is asked ten times a second at most.
-type Demand func() (answered uint64, short bool)
+type Load func() (answered uint64, short bool)
 
-// pace lets deliveries step back while requests want the whole processor: what
+// throttle lets deliveries step back while requests want the whole processor: what
 // waits is durable, and who asks is waiting. It halves what may begin with each
 // window in which the processor is short, down to a share of the requests, and
 // lets it grow with each in which it is not. Its owner guards it.
-type pace struct {
-	demand   Demand
+type throttle struct {
+	load     Load
 	since    time.Time
 	answered uint64
 	// limited: no more may begin in a window than step; room is what is left of it,
 	// below zero where more began than was foreseen.
-	limited    bool
-	step, room float64
+	limited       bool
+	limit, budget float64
 	// begun and woken count attempts and webhooks of the window; each is how many
 	// attempts a webhook that is woken begins.
 	begun, woken int
-	each         float64
+	perWebhook   float64
 }
 
-// look ends a window that is over and says what may begin in the next.
-func (p *pace) look(now time.Time) {
-	if p.demand == nil || now.Sub(p.since) < ThrottleWindow {
+// update ends a window that is over and says what may begin in the next.
+func (p *throttle) update(now time.Time) {
+	if p.load == nil || now.Sub(p.since) < ThrottleWindow {
 		return
 	}
-	answered, short := p.demand()
+	answered, short := p.load()
 	came := float64(answered - p.answered)
 	if p.since.IsZero() {
 		came = 0
 	}
 	p.since, p.answered = now, answered
-	p.learn()
+	p.learnRatio()
 	began := float64(p.begun)
 	p.begun, p.woken = 0, 0
 	switch least := came / ThrottleShare; {
 	case came == 0:
 		p.limited = false
-	case short && began <= paceCrowd*came:
+	case short && began <= throttleRatio*came:
 		if !p.limited {
-			p.limited, p.step, p.room = true, began, 0
+			p.limited, p.limit, p.budget = true, began, 0
 		}
-		p.step = max(p.step/2, least)
+		p.limit = max(p.limit/2, least)
 	case p.limited:
 		// What was not used needs no limit.
-		p.limited, p.step = began > p.step/4, throttleGrowth*max(p.step, 1)
+		p.limited, p.limit = began > p.limit/4, throttleGrowth*max(p.limit, 1)
 	}
 	if p.limited {
-		p.room = min(p.room, 0) + p.step
+		p.budget = min(p.budget, 0) + p.limit
 	}
 }
 
-// learn takes the window into what is known of each webhook that is woken: some
+// learnRatio takes the window into what is known of each webhook that is woken: some
 // are woken only to note how an attempt ended.
-func (p *pace) learn() {
+func (p *throttle) learnRatio() {
 	if p.woken == 0 {
 		return
 	}
-	p.each = (p.each + max(0.5, float64(p.begun)/float64(p.woken))) / 2
+	p.perWebhook = (p.perWebhook + max(0.5, float64(p.begun)/float64(p.woken))) / 2
 }
 
 // wake says how many of so many webhooks may be woken now.
-func (p *pace) wake(many int) int {
+func (p *throttle) wake(many int) int {
 	if p.limited {
-		each := max(p.each, 0.5)
-		many = min(many, max(0, int(p.room/each+0.5)))
-		p.room -= float64(many) * each
+		each := max(p.perWebhook, 0.5)
+		many = min(many, max(0, int(p.budget/each+0.5)))
+		p.budget -= float64(many) * each
 	}
 	p.woken += many
 	return many
 }
 
 // began counts attempts.
-func (p *pace) began(attempts int) { p.begun += attempts }
+func (p *throttle) began(attempts int) { p.begun += attempts }

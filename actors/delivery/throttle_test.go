@@ -20,12 +20,12 @@ type street struct {
 	answered uint64
 	short    bool
 	now      time.Time
-	p        pace
+	p        throttle
 }
 
 func newStreet(wants float64) *street {
 	s := &street{room: 500, wants: wants, each: 1, now: time.Unix(1000, 0)}
-	s.p.demand = func() (uint64, bool) { return s.answered, s.short }
+	s.p.load = func() (uint64, bool) { return s.answered, s.short }
 	return s
 }
 
@@ -33,7 +33,7 @@ func newStreet(wants float64) *street {
 func (s *street) window() (answered, begun float64) {
 	const rounds = 10
 	for range rounds {
-		s.p.look(s.now)
+		s.p.update(s.now)
 		room := max(0, int(2*s.room-s.flying)/s.each)
 		woken := s.p.wake(min(room, int(s.waiting)/s.each))
 		s.p.began(woken * s.each)
@@ -83,7 +83,7 @@ func TestDeliveriesStepBackForRequests(t *testing.T) {
 		// get what deliveries leave.
 		if c.wants > 1000 {
 			s = newStreet(c.wants)
-			s.p.demand, s.waiting = nil, 1e6
+			s.p.load, s.waiting = nil, 1e6
 			if s.window(); s.p.limited {
 				t.Error("who knows of no demand steps back")
 			}
@@ -115,12 +115,12 @@ func TestDeliveriesCatchUp(t *testing.T) {
 // begin, also if all step back by the time it is there; once.
 func TestATurnOnceGivenHolds(t *testing.T) {
 	d, agent, id := newDispatcher(&Webhooks{clock: time.Now}, nil), parley.AgentID{1}, webhook.ID{2}
-	d.note(agent, id, record.EventFilter{Active: true, Events: 1})
+	d.replaceFilter(agent, id, record.EventFilter{Active: true, Events: 1})
 	d.enqueue(agent)
 	if _, streams, left := d.round(); len(streams) != 1 || left {
 		t.Fatalf("%d are woken, more are left: %v", len(streams), left)
 	}
-	d.pace.limited = true
+	d.throttle.limited = true
 	if first, again := d.mayBegin(id), d.mayBegin(id); !first || again {
 		t.Errorf("it may begin: %v, and again: %v", first, again)
 	}

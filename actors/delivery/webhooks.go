@@ -16,27 +16,27 @@ import (
 	"parley/journal"
 )
 
-type webhookTurn = host.Turn[*hook, webhook.Command, webhook.Event]
+type webhookTurn = host.Turn[*webhookState, webhook.Command, webhook.Event]
 
-// hook is a webhook as its actor holds it.
-type hook struct {
+// webhookState is a webhook as its actor holds it.
+type webhookState struct {
 	*webhook.State
 	// due is the timer that is set, zero where none is known of. There may be
 	// others, of a former life: each is cancelled when it fires.
 	due time.Time
-	// looked is the position up to which the feed has nothing for it, beyond the
+	// readUpTo is the position up to which the feed has nothing for it, beyond the
 	// cursor.
-	looked uint64
+	readUpTo uint64
 }
 
 // webhookStateEvery is after how many events a webhook's state is stored.
 const webhookStateEvery = 64
 
-var webhookRules = rules.Aggregate[*hook, webhook.Command, webhook.Event]{
-	Decide: func(h *hook, c webhook.Command, now time.Time) ([]webhook.Event, error) {
+var webhookRules = rules.Aggregate[*webhookState, webhook.Command, webhook.Event]{
+	Decide: func(h *webhookState, c webhook.Command, now time.Time) ([]webhook.Event, error) {
 		return webhook.Decide(h.State, c, now)
 	},
-	Evolve: func(h *hook, e webhook.Event) { webhook.Evolve(h.State, e) },
+	Evolve: func(h *webhookState, e webhook.Event) { webhook.Evolve(h.State, e) },
 	Tag:    webhook.Tag, New: webhook.New,
 }
 
@@ -56,8 +56,8 @@ type CreateWebhook struct {
 	Limit *int
 }
 
-// webhookDeed is a command with what it is to be answered with.
-type webhookDeed struct {
+// jobRequest is a command with what it is to be answered with.
+type jobRequest struct {
 	command webhook.Command
 	// job is the one that a Retry names.
 	job webhook.JobID
@@ -152,7 +152,7 @@ func (hooks *Webhooks) Test(ctx context.Context, id webhook.ID, by parley.OrgID)
 	if err := hooks.releaseTarget(ctx, id, by); err != nil {
 		return query.WebhookJob{}, err
 	}
-	return host.Ask[query.WebhookJob](hooks.engine, rules.WebhookStream(id), 0, webhookDeed{command: webhook.Test{By: by}})
+	return host.Ask[query.WebhookJob](hooks.engine, rules.WebhookStream(id), 0, jobRequest{command: webhook.Test{By: by}})
 }
 
 // RetryJob attempts a job now: one that waits for its next attempt, or a
@@ -161,13 +161,13 @@ func (hooks *Webhooks) RetryJob(ctx context.Context, id webhook.ID, by parley.Or
 	if err := hooks.releaseTarget(ctx, id, by); err != nil {
 		return query.WebhookJob{}, err
 	}
-	return host.Ask[query.WebhookJob](hooks.engine, rules.WebhookStream(id), 0, webhookDeed{command: webhook.Retry{By: by}, job: job})
+	return host.Ask[query.WebhookJob](hooks.engine, rules.WebhookStream(id), 0, jobRequest{command: webhook.Retry{By: by}, job: job})
 }
 
-func (hooks *Webhooks) kind() *host.Kind[*hook, webhook.Command, webhook.Event] {
-	return &host.Kind[*hook, webhook.Command, webhook.Event]{
+func (hooks *Webhooks) kind() *host.Kind[*webhookState, webhook.Command, webhook.Event] {
+	return &host.Kind[*webhookState, webhook.Command, webhook.Event]{
 		Stream: journal.WebhookStream, Rules: webhookRules, StateEvery: webhookStateEvery,
-		Blank: func() *hook { return &hook{State: &webhook.State{}} },
+		Blank: func() *webhookState { return &webhookState{State: &webhook.State{}} },
 		Handle: func(t *webhookTurn, request any) (any, error) {
 			switch r := request.(type) {
 			case host.GetState:
@@ -181,7 +181,7 @@ func (hooks *Webhooks) kind() *host.Kind[*hook, webhook.Command, webhook.Event] 
 					t.State.due = time.Time{}
 				}
 				return nil, hooks.work(t)
-			case webhookDeed:
+			case jobRequest:
 				return hooks.do(t, r)
 			case webhook.Command:
 				return hooks.change(t, r)
@@ -192,7 +192,7 @@ func (hooks *Webhooks) kind() *host.Kind[*hook, webhook.Command, webhook.Event] 
 			if err := t.Decide(webhook.Retire{}); err != nil {
 				return host.IgnoreRefusal(err)
 			}
-			hooks.note(t)
+			hooks.putRow(t)
 			return nil
 		},
 		Work: hooks.work,
@@ -217,16 +217,16 @@ func (hooks *Webhooks) change(t *webhookTurn, c webhook.Command) (any, error) {
 	}
 	changed := rules.Clone(t.State.State, &webhook.State{})
 	if t.State.Deleted() {
-		hooks.end(t)
+		hooks.deleteRows(t)
 		return changed, nil
 	}
-	hooks.note(t)
+	hooks.putRow(t)
 	_, err := hooks.attempt(t, AttemptsAtOnce)
 	return changed, err
 }
 
-// end removes everything but the answer.
-func (hooks *Webhooks) end(t *webhookTurn) {
+// deleteRows removes everything but the answer.
+func (hooks *Webhooks) deleteRows(t *webhookTurn) {
 	id := t.State.WebhookID()
 	for _, table := range []journal.Table{journal.DeliveryTable, journal.RetryTable} {
 		t.Entry.Rows = append(t.Entry.Rows, journal.Row{Slot: t.Entry.Slot, Table: table, Key: id.Bytes(), Delete: true, Beneath: true})
@@ -240,8 +240,8 @@ func (hooks *Webhooks) end(t *webhookTurn) {
 	t.OnDurable(func() { hooks.dispatch.set(gone) })
 }
 
-// note keeps at hand whether the webhook is active.
-func (hooks *Webhooks) note(t *webhookTurn) {
+// putRow keeps at hand whether the webhook is active.
+func (hooks *Webhooks) putRow(t *webhookTurn) {
 	s := t.State
 	if !s.Exists() || s.Deleted() {
 		return
@@ -254,7 +254,7 @@ func (hooks *Webhooks) note(t *webhookTurn) {
 }
 
 // do judges a test or a retry and answers with its job.
-func (hooks *Webhooks) do(t *webhookTurn, d webhookDeed) (any, error) {
+func (hooks *Webhooks) do(t *webhookTurn, d jobRequest) (any, error) {
 	s := t.State
 	number := s.GetLastJob() + 1
 	command := d.command
@@ -293,7 +293,7 @@ func (hooks *Webhooks) do(t *webhookTurn, d webhookDeed) (any, error) {
 // Disabled are those of an agent that were switched off, and not by a
 // person.
 func (hooks *Webhooks) Disabled(ctx context.Context, a *agent.State) ([]*webhook.State, error) {
-	if a.Revoked() || !hooks.dispatch.knows(a.AgentID()) {
+	if a.Revoked() || !hooks.dispatch.hasWebhooks(a.AgentID()) {
 		return nil, nil
 	}
 	id, ailing := a.AgentID(), false

@@ -173,8 +173,8 @@ func (d *decision) departures() (n int) {
 	return n
 }
 
-// room judges whether one more seat may be given.
-func (d *decision) room(limit *int) error {
+// checkCapacity judges whether one more seat may be given.
+func (d *decision) checkCapacity(limit *int) error {
 	used := d.s.taken() + int(d.offers()) - d.departures()
 	if limit != nil && used >= *limit {
 		return ErrFull.OverQuota("group_members", *limit, used, nil)

@@ -86,7 +86,7 @@ func (d *decision) queue(q Queue, of parley.OrgID) error {
 
 // admit keeps a seat for one who asked for it just now.
 func (d *decision) admit(c Join, r *Request) error {
-	if err := d.room(c.SeatLimit); err != nil {
+	if err := d.checkCapacity(c.SeatLimit); err != nil {
 		return err
 	}
 	d.offer(c.Agent, c.Org, r, true)
@@ -159,7 +159,7 @@ func (d *decision) invitable(c Invite) error {
 	if c.Confined {
 		return ErrIsolationConflict
 	}
-	return d.room(c.SeatLimit)
+	return d.checkCapacity(c.SeatLimit)
 }
 
 // vote judges an elector's vote, and whether it settles the request.
@@ -266,7 +266,7 @@ func (d *decision) judge(r *Request, limit *int) {
 	case !r.approved():
 	case !r.GetConsented():
 		d.say(&Carried{Request: r.GetId(), ExpiresMs: d.now.Add(parley.InvitationLife).UnixMilli(), AtMs: d.at()})
-	case d.room(limit) != nil:
+	case d.checkCapacity(limit) != nil:
 		d.resolve(r, Canceled, ReasonFull)
 	default:
 		d.offer(r.AgentID(), r.owner(), r, false)

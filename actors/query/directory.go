@@ -48,7 +48,7 @@ func (q *Groups) Public(ctx context.Context, beyond parley.GroupID, look func(it
 		return failed
 	})
 	if err == nil {
-		owners.keep(ctx)
+		owners.cacheOrgs(ctx)
 	}
 	return err
 }
@@ -84,8 +84,8 @@ func (s *slugs) of(id parley.OrgID) (GroupOwner, error) {
 // next look finds them at hand.
 const slugsKept = 64
 
-// keep puts some of the organizations that had to be read into the cache.
-func (s *slugs) keep(ctx context.Context) {
+// cacheOrgs puts some of the organizations that had to be read into the cache.
+func (s *slugs) cacheOrgs(ctx context.Context) {
 	kept := 0
 	for id, slug := range s.missed {
 		if slug == "" {

@@ -187,7 +187,7 @@ func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo ui
 		if err := errors.Join(scan, bad); err != nil {
 			return err
 		}
-		return markLines(v, agent, lines)
+		return fillEntryReceipts(v, agent, lines)
 	})
 	for i := 0; i < len(lines) && err == nil; i++ {
 		err = fn(lines[i].FeedEntry, Message{Record: records[i], Receipts: lines[i].Receipts, Position: lines[i].Position})

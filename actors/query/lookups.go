@@ -92,7 +92,7 @@ func (h *stateCache[K, S]) put(key K, f versioned[S], still func() bool) {
 	})
 }
 
-func known[K ~[16]byte, S rules.State](ctx context.Context, j journal.Journal, h *stateCache[K, S], key K, s journal.Stream, blank func() S) (state S, err error) {
+func load[K ~[16]byte, S rules.State](ctx context.Context, j journal.Journal, h *stateCache[K, S], key K, s journal.Stream, blank func() S) (state S, err error) {
 	if f, ok := h.cache.GetIfPresent(key); ok {
 		return f.state, nil
 	}
@@ -118,11 +118,11 @@ func known[K ~[16]byte, S rules.State](ctx context.Context, j journal.Journal, h
 }
 
 func (f *lookups) agent(ctx context.Context, id parley.AgentID) (*agent.State, error) {
-	return known(ctx, f.journal, f.agents, id, rules.AgentStream(id), func() *agent.State { return &agent.State{} })
+	return load(ctx, f.journal, f.agents, id, rules.AgentStream(id), func() *agent.State { return &agent.State{} })
 }
 
 func (f *lookups) org(ctx context.Context, id parley.OrgID) (*org.State, error) {
-	return known(ctx, f.journal, f.orgs, id, rules.OrgStream(id), func() *org.State { return &org.State{} })
+	return load(ctx, f.journal, f.orgs, id, rules.OrgStream(id), func() *org.State { return &org.State{} })
 }
 
 // name is lookup for rows that never change.

@@ -90,7 +90,7 @@ func ReadRecord(v journal.View, reader parley.Slot, id parley.MessageID) (m Mess
 }
 
 // readReceipts completes a page of an agent's feed, newest first.
-func readMarks(v journal.View, agent parley.AgentID, page []Message) error {
+func fillReceipts(v journal.View, agent parley.AgentID, page []Message) error {
 	if len(page) == 0 {
 		return nil
 	}
@@ -155,7 +155,7 @@ func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint6
 			scan = bad
 		}
 		if scan == nil {
-			scan = readMarks(v, agent, page)
+			scan = fillReceipts(v, agent, page)
 		}
 		return scan
 	})

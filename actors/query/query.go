@@ -74,9 +74,9 @@ type Limits struct {
 	// WaitRows is how many entries of a feed one look for messages reads, and how many
 	// more it counts unread messages among.
 	WaitRows int
-	// CompanyRows is how many events of a conversation a query for those who share it
+	// CorrespondentRows is how many events of a conversation a query for those who share it
 	// reads.
-	CompanyRows int
+	CorrespondentRows int
 	// ForgetRosters has each query read all agents that an organization ever had.
 	ForgetRosters bool
 	// CountEntries is how many entries of a feed one block of the poll index stands for.
@@ -87,7 +87,7 @@ type Limits struct {
 func New(o Options) *Queries {
 	r := &reader{
 		journal: o.Journal, clock: o.Clock, lookups: newLookups(o.Journal), records: newRecordCache(o.RecordBytes),
-		limits: Limits{TransferredStep: 4096, WaitRows: 4096, CompanyRows: 8192, CountEntries: 128},
+		limits: Limits{TransferredStep: 4096, WaitRows: 4096, CorrespondentRows: 8192, CountEntries: 128},
 	}
 	r.counts, r.agents, r.groups = newPollIndex(&r.limits), &Agents{r}, &Groups{r}
 	return &Queries{

@@ -31,7 +31,7 @@ func WalkUnread(v journal.View, agent parley.AgentID, from, upTo uint64, rows in
 		return err
 	}
 	for from = max(from, passed); from < upTo && rows > 0; {
-		lines, last, looked, err := marked(v, agent, from, upTo, min(rows, unreadEntries), unreadEntries)
+		lines, last, looked, err := entriesWithReceipts(v, agent, from, upTo, min(rows, unreadEntries), unreadEntries)
 		rows -= looked
 		for i := 0; i < len(lines) && err == nil; i++ {
 			if lines[i].Receipts.ReadAt == 0 {
@@ -46,10 +46,10 @@ func WalkUnread(v journal.View, agent parley.AgentID, from, upTo uint64, rows in
 	return nil
 }
 
-// marked are the messages among the entries of a feed beyond a position, up to
+// entriesWithReceipts are the messages among the entries of a feed beyond a position, up to
 // another, with their marks: at most limit of them, of at most rows entries. It
 // gives how far that goes and how many entries it looked at.
-func marked(v journal.View, agent parley.AgentID, from, upTo uint64, rows, limit int) (lines []FeedEntry, last uint64, looked int, err error) {
+func entriesWithReceipts(v journal.View, agent parley.AgentID, from, upTo uint64, rows, limit int) (lines []FeedEntry, last uint64, looked int, err error) {
 	last = upTo
 	err = v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 		if e.Kind.BringsMessage() {
@@ -64,13 +64,13 @@ func marked(v journal.View, agent parley.AgentID, from, upTo uint64, rows, limit
 		return true
 	})
 	if err == nil {
-		err = markLines(v, agent, lines)
+		err = fillEntryReceipts(v, agent, lines)
 	}
 	return lines, last, looked, err
 }
 
-// receiptNotices completes lines, oldest first, with their marks.
-func markLines(v journal.View, agent parley.AgentID, lines []FeedEntry) error {
+// fillEntryReceipts completes lines, oldest first, with their marks.
+func fillEntryReceipts(v journal.View, agent parley.AgentID, lines []FeedEntry) error {
 	if len(lines) == 0 {
 		return nil
 	}

@@ -51,7 +51,7 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 	q := a.reader
 	edge := q.journal.DurablePosition(a.agent) // the view shows all up to it
 	err = q.view(ctx, func(v journal.View) error {
-		lines, last, looked, err := marked(v, a.agent, a.beyond, ^uint64(0), q.limits.WaitRows, limit)
+		lines, last, looked, err := entriesWithReceipts(v, a.agent, a.beyond, ^uint64(0), q.limits.WaitRows, limit)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 		return q.countUnread(v, a.agent, &w)
 	})
 	if err == nil && !more {
-		a.beyond = max(a.beyond, w.last(edge))
+		a.beyond = max(a.beyond, w.lastPosition(edge))
 	}
 	return w, more, err
 }
@@ -131,12 +131,12 @@ func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiti
 	if !a.given && told >= noted+q.limits.TransferredStep {
 		q.keepTransferred(a.agent, told)
 	}
-	a.beyond, a.given = max(told, w.last(0)), a.given || len(w.Items) > 0
+	a.beyond, a.given = max(told, w.lastPosition(0)), a.given || len(w.Items) > 0
 	return w, more, nil
 }
 
-// last is the position of the last message, or another where there is none.
-func (w *Waiting) last(otherwise uint64) uint64 {
+// lastPosition is the position of the last message, or another where there is none.
+func (w *Waiting) lastPosition(otherwise uint64) uint64 {
 	if len(w.Items) == 0 {
 		return otherwise
 	}
@@ -148,7 +148,7 @@ func (q *reader) countUnread(v journal.View, agent parley.AgentID, w *Waiting) e
 	if len(w.Items) == 0 {
 		return nil
 	}
-	err := WalkUnread(v, agent, w.last(0), ^uint64(0), q.limits.WaitRows, func(FeedEntry) error {
+	err := WalkUnread(v, agent, w.lastPosition(0), ^uint64(0), q.limits.WaitRows, func(FeedEntry) error {
 		if w.Unread++; w.Unread == UnreadMax {
 			return ErrEnough
 		}

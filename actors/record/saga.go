@@ -16,29 +16,29 @@ func DecodeSagaMessage(to journal.StreamKind, data []byte) (*SagaMessage, error)
 	if to == journal.OrgStream && len(data) == 17 && data[0] == Retired {
 		return &SagaMessage{Kind: SagaMessage_retired, Agent: data[1:]}, nil
 	}
-	said := &SagaMessage{}
-	if err := said.UnmarshalVT(data); err != nil {
+	m := &SagaMessage{}
+	if err := m.UnmarshalVT(data); err != nil {
 		return nil, err
 	}
 	var ids [][]byte
-	switch k := said.GetKind(); {
+	switch k := m.GetKind(); {
 	case to == journal.AgentStream && (k == SagaMessage_offer || k == SagaMessage_depart):
-		ids = [][]byte{said.GetGroup()}
+		ids = [][]byte{m.GetGroup()}
 	case to == journal.AgentStream && (k == SagaMessage_concern || k == SagaMessage_settled):
-		ids = [][]byte{said.GetGroup(), said.GetRequest()}
+		ids = [][]byte{m.GetGroup(), m.GetRequest()}
 	case to == journal.GroupStream && (k == SagaMessage_answer || k == SagaMessage_forget):
-		ids = [][]byte{said.GetAgent()}
+		ids = [][]byte{m.GetAgent()}
 	case to == journal.WebhookStream && k == SagaMessage_forget:
-		ids = [][]byte{said.GetAgent()}
+		ids = [][]byte{m.GetAgent()}
 	case to == journal.OrgStream && k == SagaMessage_ended:
-		ids = [][]byte{said.GetGroup()}
+		ids = [][]byte{m.GetGroup()}
 	default:
 		return nil, fmt.Errorf("a message of kind %d, which is never sent to it", k)
 	}
 	for _, id := range ids {
 		if len(id) != 16 {
-			return nil, fmt.Errorf("a message of kind %d with an id of %d bytes", said.GetKind(), len(id))
+			return nil, fmt.Errorf("a message of kind %d with an id of %d bytes", m.GetKind(), len(id))
 		}
 	}
-	return said, nil
+	return m, nil
 }

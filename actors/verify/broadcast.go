@@ -13,11 +13,11 @@ import (
 )
 
 // hosted takes in a conversation that a group hosts, and its first message.
-func (k *talk) hosted(e *conversation.Started) error {
+func (k *conversationReplay) hosted(e *conversation.Started) error {
 	self := parley.ConversationID(k.stream.ID)
 	k.host = parley.IDFromBytes[parley.GroupID](e.GetGroup())
 	k.x.talks.Find(k.host.Slot(), 1, k.host[:], self[:])
-	c, err := k.x.chronicleOf(k.host)
+	c, err := k.x.seatHistoryOf(k.host)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (k *talk) hosted(e *conversation.Started) error {
 
 // broadcast holds a message to all members of a group against its record, its
 // copies and who the members were.
-func (k *talk) broadcast(e *conversation.Broadcasted, first bool) error {
+func (k *conversationReplay) broadcast(e *conversation.Broadcasted, first bool) error {
 	x := k.x
 	id, from := parley.IDFromBytes[parley.MessageID](e.GetMessageId()), parley.IDFromBytes[parley.AgentID](e.GetFrom())
 	where := "broadcast " + id.String()
@@ -72,7 +72,7 @@ func (k *talk) broadcast(e *conversation.Broadcasted, first bool) error {
 }
 
 // readers are those whom copies of a broadcast went to, or go to, by their seats.
-func (k *talk) readers(id parley.MessageID) (to []parley.Seat, err error) {
+func (k *conversationReplay) readers(id parley.MessageID) (to []parley.Seat, err error) {
 	err = k.x.CopiesOf(id, func(seat parley.Seat, _ uint64) { to = append(to, seat) })
 	bySeat := func(a, b parley.Seat) int { return int(a.Number) - int(b.Number) }
 	to = append(to, k.x.underway.fans[id]...)
@@ -82,7 +82,7 @@ func (k *talk) readers(id parley.MessageID) (to []parley.Seat, err error) {
 
 // delivered demands each copy in its reader's feed, in the conversation's order,
 // and the record in each home where one is.
-func (k *talk) delivered(id parley.MessageID, r *record.Message, to []parley.Seat) error {
+func (k *conversationReplay) delivered(id parley.MessageID, r *record.Message, to []parley.Seat) error {
 	x, note := k.x, journal.TypeHash(r.GetType())
 	brought := map[int]bool{x.Home(id.Slot()): true}
 	for _, seat := range to {
@@ -110,7 +110,7 @@ func (k *talk) delivered(id parley.MessageID, r *record.Message, to []parley.Sea
 }
 
 // lodged holds a broadcast's record in a home of readers against its own.
-func (k *talk) lodged(id parley.MessageID, reader parley.Slot, home int) error {
+func (k *conversationReplay) lodged(id parley.MessageID, reader parley.Slot, home int) error {
 	x := k.x
 	x.copies.Expect(parley.Slot(home), 1, copyKey(parley.Slot(home), id))
 	x.copied.Checked++
@@ -131,7 +131,7 @@ func (k *talk) lodged(id parley.MessageID, reader parley.Slot, home int) error {
 
 // answers reports whether a reply in a group's conversation is one to a message
 // of it, between who sent that and who got it.
-func (k *talk) answers(r *record.Message) (bool, error) {
+func (k *conversationReplay) answers(r *record.Message) (bool, error) {
 	id := parley.IDFromBytes[parley.MessageID](r.GetInReplyTo())
 	original, _, err := k.x.recordAt(id.Slot(), id)
 	if err != nil {
@@ -150,7 +150,7 @@ func (k *talk) answers(r *record.Message) (bool, error) {
 
 // between reports whether a reply goes to and fro between the sender of a message
 // of its conversation and one who got that.
-func (k *talk) between(r, original *record.Message, to parley.AgentID) bool {
+func (k *conversationReplay) between(r, original *record.Message, to parley.AgentID) bool {
 	from := original.Sender()
 	return original.Conversation() == r.Conversation() &&
 		(r.Sender() == from && r.Recipient() == to || r.Sender() == to && r.Recipient() == from)
@@ -159,12 +159,12 @@ func (k *talk) between(r, original *record.Message, to parley.AgentID) bool {
 // toldAll says which status changes the feeds of a group must have: all, of those
 // who have been members since the conversation began. What others were told is a
 // part of them, see later.
-func (k *talk) toldAll() {
+func (k *conversationReplay) toldAll() {
 	if k.roll == nil || len(k.statuses) == 0 {
 		return
 	}
 	x, self := k.x, parley.ConversationID(k.stream.ID)
-	m := &movedTalk{host: k.host, since: k.roll.begins[self], statuses: k.statuses}
+	m := &changedConversation{host: k.host, since: k.roll.begins[self], statuses: k.statuses}
 	x.moved[self] = m
 	for _, l := range k.roll.seats {
 		if l.from <= m.since && l.to == stillThere {
@@ -174,15 +174,15 @@ func (k *talk) toldAll() {
 }
 
 // witnessed reports whether an agent has been a member ever since a conversation began.
-func (x *verifier) witnessed(agent parley.AgentID, m *movedTalk) (bool, error) {
-	c, err := x.chronicleOf(m.host)
+func (x *verifier) witnessed(agent parley.AgentID, m *changedConversation) (bool, error) {
+	c, err := x.seatHistoryOf(m.host)
 	return c != nil && c.stayed(agent, m.since), err
 }
 
 // later judges a status change in the feed of one who was not a member all the
 // time: it comes after those that the feed had before. It gives how many have
 // passed.
-func (x *verifier) later(agent parley.AgentID, c parley.ConversationID, m *movedTalk, passed int, status string) int {
+func (x *verifier) later(agent parley.AgentID, c parley.ConversationID, m *changedConversation, passed int, status string) int {
 	for n := passed; n < len(m.statuses); n++ {
 		if m.statuses[n].String() == status {
 			return n + 1

@@ -13,8 +13,8 @@ import (
 	"parley/journal"
 )
 
-// talk is what is remembered of a conversation while its events are replayed.
-type talk struct {
+// conversationReplay is what is remembered of a conversation while its events are replayed.
+type conversationReplay struct {
 	x      *verifier
 	stream journal.Stream
 	state  *conversation.State
@@ -33,19 +33,19 @@ type talk struct {
 
 const onTheWay = ^uint64(0)
 
-func (x *verifier) conversationTelling(s journal.Stream) teller {
-	t := &telling[*conversation.State, conversation.Command, conversation.Event]{
+func (x *verifier) replayConversation(s journal.Stream) streamReplay {
+	t := &aggregateReplay[*conversation.State, conversation.Command, conversation.Event]{
 		rules: rules.Conversation, state: &conversation.State{}, lags: true,
 		blank: func() *conversation.State { return &conversation.State{} },
 	}
-	k := &talk{x: x, stream: s, state: t.state, places: map[parley.AgentID]uint64{}}
+	k := &conversationReplay{x: x, stream: s, state: t.state, places: map[parley.AgentID]uint64{}}
 	t.judge = k.judge
 	t.end = k.end
 	return t
 }
 
 // judge looks at an event before it is folded.
-func (k *talk) judge(seq uint64, e conversation.Event) error {
+func (k *conversationReplay) judge(seq uint64, e conversation.Event) error {
 	if _, moved := e.(*conversation.StatusChanged); k.opens && !moved {
 		k.unlawful(seq, "the reply before it had to open the conversation")
 	}
@@ -90,7 +90,7 @@ func (k *talk) judge(seq uint64, e conversation.Event) error {
 
 // lawful has the rules decide again what is said to have been asked: they must
 // come to the event that is there.
-func (k *talk) lawful(seq uint64, e conversation.Event, atMs int64, c conversation.Command) {
+func (k *conversationReplay) lawful(seq uint64, e conversation.Event, atMs int64, c conversation.Command) {
 	k.x.lawful.Checked++
 	events, refusal := conversation.Decide(k.state, c, time.UnixMilli(atMs))
 	if refusal != nil || len(events) == 0 {
@@ -104,12 +104,12 @@ func (k *talk) lawful(seq uint64, e conversation.Event, atMs int64, c conversati
 	}
 }
 
-func (k *talk) unlawful(seq uint64, why string) {
+func (k *conversationReplay) unlawful(seq uint64, why string) {
 	k.x.lawful.Fault(record.StreamName(k.stream), "event %d: %s", seq, why)
 }
 
 // message holds a message event against its record and what follows from it.
-func (k *talk) message(e *conversation.Posted) error {
+func (k *conversationReplay) message(e *conversation.Posted) error {
 	x := k.x
 	id, to := parley.IDFromBytes[parley.MessageID](e.GetMessageId()), parley.IDFromBytes[parley.AgentID](e.GetTo())
 	where := "message " + id.String()
@@ -156,7 +156,7 @@ func (k *talk) message(e *conversation.Posted) error {
 }
 
 // counted owes a slot of an organization's day.
-func (k *talk) counted(sender parley.OrgID, atMs int64) {
+func (k *conversationReplay) counted(sender parley.OrgID, atMs int64) {
 	day := journal.Day(time.UnixMilli(atMs))
 	k.x.quota.Expect(sender.Slot(), 1, usedKey(k.x.Home(k.stream.Slot()), sender, day))
 }
@@ -184,7 +184,7 @@ func (x *verifier) bytesAt(slot parley.Slot, id parley.MessageID) (data []byte, 
 }
 
 // owners holds the organizations that a record names against the agents'.
-func (k *talk) owners(where string, r *record.Message) error {
+func (k *conversationReplay) owners(where string, r *record.Message) error {
 	x := k.x
 	for _, end := range []struct {
 		agent parley.AgentID
@@ -205,7 +205,7 @@ func (k *talk) owners(where string, r *record.Message) error {
 
 // far looks at a message where its recipient lives, if that is another home: it
 // is there, or on its way.
-func (k *talk) far(id parley.MessageID, to parley.AgentID) (position uint64, err error) {
+func (k *conversationReplay) far(id parley.MessageID, to parley.AgentID) (position uint64, err error) {
 	x, where := k.x, "message "+id.String()
 	if x.underway.announced[pair(parley.AnyID(to), parley.AnyID(id))] {
 		return onTheWay, nil
@@ -223,23 +223,23 @@ func (k *talk) far(id parley.MessageID, to parley.AgentID) (position uint64, err
 	if !bytes.Equal(received, sent) {
 		x.copied.Fault(where, "recipient and sender do not read the same")
 	}
-	x.marks.Checked++
+	x.receipts.Checked++
 	near, err := x.Receipts(journal.RecordReceipt{Recipient: to, Message: id, Position: position})
 	if err != nil {
 		return position, err
 	}
 	far, err := x.Receipts(journal.RecordReceipt{Message: id})
-	near, far = near.Earliest(x.underway.marksNear[id]), far.Earliest(x.underway.marksFar[id])
+	near, far = near.Earliest(x.underway.receiptsNear[id]), far.Earliest(x.underway.receiptsFar[id])
 	// A mark on its way to the recipient has been made where the conversation is.
 	if near != far {
-		x.marks.Fault(where, "its recipient's home says delivered %d, read %d; its sender is told %d and %d", near.TransferredAt, near.ReadAt, far.TransferredAt, far.ReadAt)
+		x.receipts.Fault(where, "its recipient's home says delivered %d, read %d; its sender is told %d and %d", near.TransferredAt, near.ReadAt, far.TransferredAt, far.ReadAt)
 	}
 	return position, err
 }
 
 // inOrder judges where a message lies in its recipient's feed. That it is there
 // at all is the ledger's to say.
-func (k *talk) inOrder(where string, to parley.AgentID, position uint64) {
+func (k *conversationReplay) inOrder(where string, to parley.AgentID, position uint64) {
 	if position == 0 {
 		return
 	}
@@ -252,7 +252,7 @@ func (k *talk) inOrder(where string, to parley.AgentID, position uint64) {
 }
 
 // end judges the conversation as a whole.
-func (k *talk) end() error {
+func (k *conversationReplay) end() error {
 	if k.opens {
 		k.x.lawful.Fault(record.StreamName(k.stream), "its last reply had to open it, and did not")
 	}
@@ -268,7 +268,7 @@ func (k *talk) end() error {
 
 // told says which status changes a participant's feed must have: all but those
 // on their way, which are the newest.
-func (k *talk) told(agent parley.AgentID) {
+func (k *conversationReplay) told(agent parley.AgentID) {
 	awaited := k.x.underway.statuses[pair(parley.AnyID(agent), k.stream.ID)]
 	k.x.statusWords.Checked += uint64(len(awaited))
 	there := len(k.statuses) - len(awaited)
@@ -289,17 +289,17 @@ func statusKey(agent parley.AgentID, c parley.ConversationID, n int, word string
 	return append(binary.BigEndian.AppendUint32(key, uint32(n)), word...)
 }
 
-// readFarMarks looks at marks that are kept by message.
-func (x *verifier) readFarMarks() error {
+// readFarReceipts looks at marks that are kept by message.
+func (x *verifier) readFarReceipts() error {
 	return x.FarReceipts(func(id parley.MessageID, _ journal.Receipts) error {
 		x.progress("marks")
-		x.farMarks.Checked++
+		x.farReceipts.Checked++
 		r, _, err := x.recordAt(id.Slot(), id)
 		if err != nil {
 			return err
 		}
 		if r == nil || r.Copied() || x.Home(r.Recipient().Slot()) == x.Home(id.Slot()) {
-			x.farMarks.Fault("message "+id.String(), "there is no such message, or its recipient lives with it: nobody reads these marks")
+			x.farReceipts.Fault("message "+id.String(), "there is no such message, or its recipient lives with it: nobody reads these marks")
 		}
 		return nil
 	})

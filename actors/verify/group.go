@@ -58,8 +58,8 @@ func newsMember(m []byte) string {
 	return fmt.Sprintf("feed of agent %s, group %s, %s %s", idText(m), idText(m[16:]), kind, request)
 }
 
-// assembly is what is remembered of a group while its events are replayed.
-type assembly struct {
+// groupReplay is what is remembered of a group while its events are replayed.
+type groupReplay struct {
 	x      *verifier
 	stream journal.Stream
 	id     parley.GroupID
@@ -72,9 +72,9 @@ type assembly struct {
 	// due are the timers that were ever set, kept the offers that nobody answered yet.
 	due  map[int64]bool
 	kept map[uint32]bool
-	// unsaid is what is told when it is known who the admins are after all that
+	// pendingNews is what is told when it is known who the admins are after all that
 	// was decided with it.
-	unsaid []headline
+	pendingNews []headline
 }
 
 // headline is something that happened, and the agent that it happened to.
@@ -83,11 +83,11 @@ type headline struct {
 	note  []byte
 }
 
-func (x *verifier) groupTelling(s journal.Stream) teller {
-	t := &telling[*group.State, group.Command, group.Event]{
+func (x *verifier) replayGroup(s journal.Stream) streamReplay {
+	t := &aggregateReplay[*group.State, group.Command, group.Event]{
 		rules: rules.Group, state: &group.State{}, blank: func() *group.State { return &group.State{} }, lags: true,
 	}
-	g := &assembly{
+	g := &groupReplay{
 		x: x, stream: s, id: parley.GroupID(s.ID), state: t.state,
 		listed: map[parley.AgentID]parley.ConversationID{}, seats: map[parley.AgentID][]byte{}, due: map[int64]bool{}, kept: map[uint32]bool{},
 	}
@@ -98,9 +98,9 @@ func (x *verifier) groupTelling(s journal.Stream) teller {
 }
 
 // judge looks at an event before it is folded.
-func (g *assembly) judge(seq uint64, e group.Event) error {
+func (g *groupReplay) judge(seq uint64, e group.Event) error {
 	x := g.x
-	if len(g.unsaid) > 0 {
+	if len(g.pendingNews) > 0 {
 		if _, risen := e.(*group.RoleChanged); !risen {
 			g.tell() // nobody followed the last admin
 		}
@@ -145,7 +145,7 @@ func (g *assembly) judge(seq uint64, e group.Event) error {
 
 // filed takes in a request that is live now. An invitation is told to the agent
 // alone, and comes with a message that no quota counts.
-func (g *assembly) filed(r *group.Request) {
+func (g *groupReplay) filed(r *group.Request) {
 	g.last = r.RequestID()
 	g.due[r.GetExpiresMs()] = true
 	if r.Nomination() {
@@ -162,7 +162,7 @@ func (g *assembly) filed(r *group.Request) {
 }
 
 // follows looks at what an event has made of the group.
-func (g *assembly) follows(e group.Event) {
+func (g *groupReplay) follows(e group.Event) {
 	switch e := e.(type) {
 	case *group.Offered:
 		g.kept[e.GetOffer().GetNumber()] = true
@@ -181,12 +181,12 @@ func (g *assembly) follows(e group.Event) {
 		}
 	case *group.Carried, *group.Changed, *group.Consented, *group.Deleted, *group.Filed, *group.Founded, *group.Left, *group.Resolved, *group.RoleChanged, *group.Voted: // judged before they are folded
 	}
-	if len(g.unsaid) > 0 && (len(record.Admins(g.state)) > 0 || g.state.Deleted()) {
+	if len(g.pendingNews) > 0 && (len(record.Admins(g.state)) > 0 || g.state.Deleted()) {
 		g.tell()
 	}
 }
 
-func (g *assembly) seated(m group.Member) {
+func (g *groupReplay) seated(m group.Member) {
 	g.seats[m.Agent] = record.AppendSeat(g.seats[m.Agent], m.Seat)
 	g.news(m.Agent, record.MemberJoined, nil)
 	if now := g.state.Conversation; !now.Zero() && g.listed[m.Agent] != now {
@@ -195,13 +195,13 @@ func (g *assembly) seated(m group.Member) {
 	}
 }
 
-func (g *assembly) news(about parley.AgentID, kind byte, request []byte) {
-	g.unsaid = append(g.unsaid, headline{about, append([]byte{kind}, request...)})
+func (g *groupReplay) news(about parley.AgentID, kind byte, request []byte) {
+	g.pendingNews = append(g.pendingNews, headline{about, append([]byte{kind}, request...)})
 }
 
 // tell owes what happened to the feeds of all whom it concerns.
-func (g *assembly) tell() {
-	for _, h := range g.unsaid {
+func (g *groupReplay) tell() {
+	for _, h := range g.pendingNews {
 		g.x.notices.Expect(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
 		for _, a := range record.Admins(g.state) {
 			if a.Agent != h.about {
@@ -209,18 +209,18 @@ func (g *assembly) tell() {
 			}
 		}
 	}
-	g.unsaid = g.unsaid[:0]
+	g.pendingNews = g.pendingNews[:0]
 }
 
 // tellOne owes the last that happened to the feed of the agent alone.
-func (g *assembly) tellOne() {
-	h := g.unsaid[len(g.unsaid)-1]
+func (g *groupReplay) tellOne() {
+	h := g.pendingNews[len(g.pendingNews)-1]
 	g.x.notices.Expect(h.about.Slot(), 1, h.about[:], g.id[:], h.note)
-	g.unsaid = g.unsaid[:len(g.unsaid)-1]
+	g.pendingNews = g.pendingNews[:len(g.pendingNews)-1]
 }
 
 // sitting is the member on a seat, nil if it is empty.
-func (g *assembly) sitting(seat uint32) *group.Member {
+func (g *groupReplay) sitting(seat uint32) *group.Member {
 	if all := g.state.MembersFrom(seat - 1); seat > 0 && len(all) > 0 && all[0].Seat == seat {
 		return &all[0]
 	}
@@ -228,7 +228,7 @@ func (g *assembly) sitting(seat uint32) *group.Member {
 }
 
 // end judges the group as it stands, and what is on its way from it and to it.
-func (g *assembly) end() error {
+func (g *groupReplay) end() error {
 	g.tell()
 	x, s := g.x, g.state
 	if len(s.Members()) > 0 && len(record.Admins(s)) == 0 && !s.Deleted() {
@@ -267,7 +267,7 @@ func membership(agent parley.AgentID, id parley.GroupID, offer uint32, isolated 
 
 // live judges whether the agent knows of a request about it. One that acts no
 // more need not: its group is about to hear so.
-func (g *assembly) live(r *group.Request) error {
+func (g *groupReplay) live(r *group.Request) error {
 	x, agent, key := g.x, r.AgentID(), append(r.AgentID().Bytes(), r.GetId()...)
 	if _, coming := x.underway.concerns[string(key)]; !coming && x.underway.forgets[pair(parley.AnyID(agent), g.stream.ID)] {
 		_, noted, err := x.Row(agent.Slot(), journal.ConcernTable, key)
@@ -281,7 +281,7 @@ func (g *assembly) live(r *group.Request) error {
 
 // timers judges those that are set for the group: one for each live request but
 // for those that are being settled, and others only where a request has needed one.
-func (g *assembly) timers() {
+func (g *groupReplay) timers() {
 	x := g.x
 	owed := map[int64]bool{}
 	for _, r := range g.state.Requests() {
@@ -314,7 +314,7 @@ func shownRow(s *group.State) []byte {
 
 // awaited judges the seats that are kept: each is being asked for, or answered for.
 // A word about another one can only be left over from an agent that was revoked.
-func (g *assembly) awaited() {
+func (g *groupReplay) awaited() {
 	x, where := g.x, record.StreamName(g.stream)
 	words := x.underway.offers[g.id]
 	for number := range g.kept {

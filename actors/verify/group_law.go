@@ -9,7 +9,7 @@ import (
 )
 
 // unlawful says why an event cannot follow what came before it, "" if it can.
-func (g *assembly) unlawful(e group.Event) string {
+func (g *groupReplay) unlawful(e group.Event) string {
 	s := g.state
 	if _, ends := e.(*group.Withdrawn); s.Deleted() && !ends {
 		return "it is over"
@@ -48,7 +48,7 @@ func (g *assembly) unlawful(e group.Event) string {
 }
 
 // unlawfulSeat is unlawful for what becomes of seats.
-func (g *assembly) unlawfulSeat(e group.Event) string {
+func (g *groupReplay) unlawfulSeat(e group.Event) string {
 	s := g.state
 	switch e := e.(type) {
 	case *group.Offered:
@@ -79,7 +79,7 @@ func (g *assembly) unlawfulSeat(e group.Event) string {
 	return ""
 }
 
-func (g *assembly) unlawfulFiling(r *group.Request) string {
+func (g *groupReplay) unlawfulFiling(r *group.Request) string {
 	id := r.RequestID()
 	_, member := g.state.Member(r.AgentID())
 	switch {
@@ -93,7 +93,7 @@ func (g *assembly) unlawfulFiling(r *group.Request) string {
 	return ""
 }
 
-func (g *assembly) unlawfulStep(id []byte, suits func(*group.Request) bool) string {
+func (g *groupReplay) unlawfulStep(id []byte, suits func(*group.Request) bool) string {
 	r := g.state.Request(parley.IDFromBytes[parley.JoinRequestID](id))
 	if r == nil || !suits(r) {
 		return fmt.Sprintf("request %x is not live, or not at that point", id)
@@ -102,7 +102,7 @@ func (g *assembly) unlawfulStep(id []byte, suits func(*group.Request) bool) stri
 }
 
 // unlawfulEnd holds a request as it was settled against what was known of it.
-func (g *assembly) unlawfulEnd(r *group.Request) string {
+func (g *groupReplay) unlawfulEnd(r *group.Request) string {
 	had := g.state.Request(r.RequestID())
 	if had == nil {
 		return fmt.Sprintf("request %s is not live", r.RequestID())

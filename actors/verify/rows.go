@@ -211,7 +211,7 @@ func (x *verifier) pollRow(key, value []byte) error {
 		return !had
 	}
 	if born := x.underway.agents[self]; born != nil {
-		for _, f := range born.facts {
+		for _, f := range born.events {
 			look(0, 0, f)
 		}
 	}
@@ -264,7 +264,7 @@ func (x *verifier) founding(slot parley.Slot, r *record.Message, scope, value []
 	if r != nil {
 		return false, nil
 	}
-	c, err := x.chronicleOf(parley.IDFromBytes[parley.GroupID](value[:16]))
+	c, err := x.seatHistoryOf(parley.IDFromBytes[parley.GroupID](value[:16]))
 	if err != nil || c == nil {
 		return false, err
 	}

@@ -17,23 +17,23 @@ import (
 
 func big(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// teller is who replays a stream of that kind.
-func (x *verifier) teller(s journal.Stream) teller {
+// streamReplay is who replays a stream of that kind.
+func (x *verifier) replayOf(s journal.Stream) streamReplay {
 	switch s.Kind {
 	case journal.RegistrationStream:
-		return x.registrationTelling(s)
+		return x.replayRegistration(s)
 	case journal.OrgStream:
-		return x.orgTelling(s)
+		return x.replayOrg(s)
 	case journal.AgentStream:
-		return x.agentTelling(s)
+		return x.replayAgent(s)
 	case journal.ConversationStream:
-		return x.conversationTelling(s)
+		return x.replayConversation(s)
 	case journal.IssuerStream:
-		return x.issuerTelling(s)
+		return x.replayIssuer(s)
 	case journal.GroupStream:
-		return x.groupTelling(s)
+		return x.replayGroup(s)
 	case journal.WebhookStream:
-		return x.webhookTelling(s)
+		return x.replayWebhook(s)
 	case journal.SlugStream:
 		return claim{x, s}
 	}
@@ -53,7 +53,7 @@ func (x *verifier) begins(s journal.Stream, seq uint64, self []byte) {
 // replay is the stream that is being read.
 type replay struct {
 	stream journal.Stream
-	teller teller
+	run    streamReplay
 	events uint64
 	// stored is the stored state, of the first storedAt events.
 	stored   []byte
@@ -71,7 +71,7 @@ func (x *verifier) readStreams() error {
 			if err := x.finish(r); err != nil {
 				return err
 			}
-			r = &replay{stream: s, teller: x.teller(s)}
+			r = &replay{stream: s, run: x.replayOf(s)}
 			var err error
 			if r.storedAt, r.stored, err = x.State(s); err != nil {
 				return err
@@ -100,7 +100,7 @@ func (x *verifier) replayed(r *replay, seq uint64, f journal.StoredEvent) error 
 	if seq == 1 && f.Tag != 1 {
 		x.begin.Fault(record.StreamName(r.stream), "its first event is not the one that makes it")
 	}
-	if err := r.teller.play(seq, f); err != nil {
+	if err := r.run.play(seq, f); err != nil {
 		x.decode.Fault(record.StreamName(r.stream), "event %d: %v: whoever asks for it gets an error", seq, err)
 		r.broken = true
 		return nil
@@ -109,11 +109,11 @@ func (x *verifier) replayed(r *replay, seq uint64, f journal.StoredEvent) error 
 		return nil
 	}
 	x.state.Checked++
-	folded, err := r.teller.encode()
+	folded, err := r.run.encode()
 	if err != nil {
 		return err
 	}
-	stored, err := r.teller.recode(r.stored)
+	stored, err := r.run.recode(r.stored)
 	switch {
 	case err != nil:
 		x.state.Fault(record.StreamName(r.stream), "its stored state cannot be read: %v", err)
@@ -128,14 +128,14 @@ func (x *verifier) finish(r *replay) error {
 	if r.broken {
 		return nil
 	}
-	if r.teller.current() && (r.stored == nil || r.storedAt < r.events) {
+	if r.run.current() && (r.stored == nil || r.storedAt < r.events) {
 		x.state.Fault(record.StreamName(r.stream), "its stored state is of %d events, and it has %d: others see it as it was", r.storedAt, r.events)
 	}
-	return r.teller.done(r.events)
+	return r.run.done(r.events)
 }
 
-func (x *verifier) registrationTelling(s journal.Stream) teller {
-	t := &telling[*registration.State, any, registration.Event]{
+func (x *verifier) replayRegistration(s journal.Stream) streamReplay {
+	t := &aggregateReplay[*registration.State, any, registration.Event]{
 		rules: rules.Registration, state: &registration.State{}, blank: func() *registration.State { return &registration.State{} },
 	}
 	t.judge = func(seq uint64, e registration.Event) error {
@@ -168,8 +168,8 @@ func (x *verifier) solvedBy(s journal.Stream, slug string, made parley.OrgID) er
 	return nil
 }
 
-func (x *verifier) issuerTelling(s journal.Stream) teller {
-	t := &telling[*issuer.State, issuer.Command, issuer.Event]{
+func (x *verifier) replayIssuer(s journal.Stream) streamReplay {
+	t := &aggregateReplay[*issuer.State, issuer.Command, issuer.Event]{
 		rules: rules.Issuer, state: &issuer.State{}, blank: func() *issuer.State { return &issuer.State{} },
 	}
 	t.judge = func(uint64, issuer.Event) error { return nil }
@@ -182,8 +182,8 @@ func (x *verifier) issuerTelling(s journal.Stream) teller {
 	return t
 }
 
-func (x *verifier) agentTelling(s journal.Stream) teller {
-	t := &telling[*agent.State, agent.Command, agent.Event]{
+func (x *verifier) replayAgent(s journal.Stream) streamReplay {
+	t := &aggregateReplay[*agent.State, agent.Command, agent.Event]{
 		rules: rules.Agent, state: &agent.State{}, blank: func() *agent.State { return &agent.State{} },
 	}
 	self := parley.AgentID(s.ID)

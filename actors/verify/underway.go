@@ -19,9 +19,9 @@ type underway struct {
 	// statuses that will be told, by participant and conversation, in order.
 	statuses map[[32]byte][]string
 	// marks on their way to a recipient's home, and to a conversation's.
-	marksNear, marksFar map[parley.MessageID]journal.Receipts
+	receiptsNear, receiptsFar map[parley.MessageID]journal.Receipts
 	// agents that will be made.
-	agents map[parley.AgentID]*bornAgent
+	agents map[parley.AgentID]*createdAgent
 	// rows that will be there, by table and key; nil for one that will not.
 	rows map[string][]byte
 	// fans are the seats whose copies of a broadcast are on their way.
@@ -29,10 +29,10 @@ type underway struct {
 	sagaMessages
 }
 
-// bornAgent is an agent whose beginning is underway.
-type bornAgent struct {
-	state *agent.State
-	facts []journal.StoredEvent
+// createdAgent is an agent whose beginning is underway.
+type createdAgent struct {
+	state  *agent.State
+	events []journal.StoredEvent
 }
 
 func pair(a, b parley.AnyID) (k [32]byte) {
@@ -46,8 +46,8 @@ func pair(a, b parley.AnyID) (k [32]byte) {
 func (x *verifier) readUnderway() error {
 	x.underway = underway{
 		announced: map[[32]byte]bool{}, statuses: map[[32]byte][]string{}, rows: map[string][]byte{},
-		marksNear: map[parley.MessageID]journal.Receipts{}, marksFar: map[parley.MessageID]journal.Receipts{},
-		agents: map[parley.AgentID]*bornAgent{}, fans: map[parley.MessageID][]parley.Seat{}, sagaMessages: newSagaMessages(),
+		receiptsNear: map[parley.MessageID]journal.Receipts{}, receiptsFar: map[parley.MessageID]journal.Receipts{},
+		agents: map[parley.AgentID]*createdAgent{}, fans: map[parley.MessageID][]parley.Seat{}, sagaMessages: newSagaMessages(),
 	}
 	var born []journal.CreateStream
 	err := x.Underway(func(w journal.Effect) error {
@@ -58,9 +58,9 @@ func (x *verifier) readUnderway() error {
 		case journal.Fanout:
 			x.fan(w)
 		case journal.RecordReceipt:
-			to := x.underway.marksNear
+			to := x.underway.receiptsNear
 			if w.Recipient.Zero() {
-				to = x.underway.marksFar
+				to = x.underway.receiptsFar
 			}
 			to[w.Message] = to[w.Message].Earliest(w.Receipts)
 		case journal.EnqueueFor:
@@ -84,7 +84,7 @@ func (x *verifier) readUnderway() error {
 	x.concerned()
 	for _, w := range born {
 		if err == nil {
-			err = x.bear(w)
+			err = x.createdStream(w)
 		}
 	}
 	return err
@@ -126,17 +126,17 @@ func (x *verifier) fan(w journal.Fanout) {
 	}
 }
 
-// bear takes in a stream that a word underway begins.
-func (x *verifier) bear(w journal.CreateStream) error {
-	told := x.teller(w.Stream)
+// createdStream takes in a stream that a word underway begins.
+func (x *verifier) createdStream(w journal.CreateStream) error {
+	told := x.replayOf(w.Stream)
 	for n, f := range w.Events {
 		if err := told.play(uint64(n)+1, f); err != nil {
 			x.decode.Fault(record.StreamName(w.Stream), "it is on its way and cannot be made: %v", err)
 			return nil
 		}
 	}
-	if t, ok := told.(*telling[*agent.State, agent.Command, agent.Event]); ok {
-		x.underway.agents[t.state.AgentID()] = &bornAgent{t.state, w.Events}
+	if t, ok := told.(*aggregateReplay[*agent.State, agent.Command, agent.Event]); ok {
+		x.underway.agents[t.state.AgentID()] = &createdAgent{t.state, w.Events}
 	}
 	return told.done(uint64(len(w.Events)))
 }
@@ -149,7 +149,7 @@ func (x *verifier) effect(to journal.Stream, word []byte) error {
 		x.queues.Fault(record.StreamName(to), "a word of %d bytes that cannot be decoded (%v): it will be put into quarantine", len(word), err)
 		return nil
 	}
-	x.said(to, said)
+	x.sagaMessage(to, said)
 	return nil
 }
 
@@ -167,8 +167,8 @@ func (x *verifier) quarantined(slot parley.Slot, key, value []byte) {
 // quarantineTold is how many bytes of a word in quarantine are told.
 const quarantineTold = 128
 
-// teller replays one stream and judges what it tells.
-type teller interface {
+// streamReplay replays one stream and judges what it tells.
+type streamReplay interface {
 	// play decodes an event, judges it and folds it.
 	play(seq uint64, f journal.StoredEvent) error
 	// encode is the state so far, and of stored what it decodes to, encoded anew.
@@ -180,8 +180,8 @@ type teller interface {
 	done(events uint64) error
 }
 
-// telling is a teller of an aggregate's events.
-type telling[S rules.State, C any, E rules.Event] struct {
+// aggregateReplay is a teller of an aggregate's events.
+type aggregateReplay[S rules.State, C any, E rules.Event] struct {
 	rules rules.Aggregate[S, C, E]
 	state S
 	blank func() S
@@ -193,7 +193,7 @@ type telling[S rules.State, C any, E rules.Event] struct {
 	lags  bool
 }
 
-func (t *telling[S, C, E]) play(seq uint64, f journal.StoredEvent) (err error) {
+func (t *aggregateReplay[S, C, E]) play(seq uint64, f journal.StoredEvent) (err error) {
 	e, err := t.rules.Decode(f)
 	if err != nil {
 		return err
@@ -213,11 +213,11 @@ func (t *telling[S, C, E]) play(seq uint64, f journal.StoredEvent) (err error) {
 	return nil
 }
 
-func (t *telling[S, C, E]) encode() ([]byte, error) { return t.state.MarshalVT() }
-func (t *telling[S, C, E]) current() bool           { return !t.lags }
-func (t *telling[S, C, E]) done(uint64) error       { return t.end() }
+func (t *aggregateReplay[S, C, E]) encode() ([]byte, error) { return t.state.MarshalVT() }
+func (t *aggregateReplay[S, C, E]) current() bool           { return !t.lags }
+func (t *aggregateReplay[S, C, E]) done(uint64) error       { return t.end() }
 
-func (t *telling[S, C, E]) recode(stored []byte) ([]byte, error) {
+func (t *aggregateReplay[S, C, E]) recode(stored []byte) ([]byte, error) {
 	s := t.blank()
 	if err := s.UnmarshalVT(stored); err != nil {
 		return nil, err
@@ -251,9 +251,9 @@ func (unknown) play(uint64, journal.StoredEvent) error {
 	return fmt.Errorf("no streams of this kind are known")
 }
 
-// orgTelling plays an organization.
-func (x *verifier) orgTelling(s journal.Stream) teller {
-	t := &telling[*org.State, org.Command, org.Event]{rules: rules.Org, state: &org.State{}, blank: func() *org.State { return &org.State{} }}
+// replayOrg plays an organization.
+func (x *verifier) replayOrg(s journal.Stream) streamReplay {
+	t := &aggregateReplay[*org.State, org.Command, org.Event]{rules: rules.Org, state: &org.State{}, blank: func() *org.State { return &org.State{} }}
 	self := parley.OrgID(s.ID)
 	t.judge = func(seq uint64, e org.Event) error {
 		switch e := e.(type) {

@@ -96,11 +96,11 @@ type verifier struct {
 	underway    underway
 	// groupTimers are those set for groups that were not judged yet.
 	groupTimers map[parley.GroupID][]int64
-	// chronicles of groups, as many as fit, and how many seats they tell of.
-	chronicles map[parley.GroupID]*chronicle
-	chronicled int
+	// seatHistories of groups, as many as fit, and how many seats they tell of.
+	seatHistories map[parley.GroupID]*seatHistory
+	chronicled    int
 	// moved are the groups' conversations whose status ever changed.
-	moved map[parley.ConversationID]*movedTalk
+	moved map[parley.ConversationID]*changedConversation
 	// owners of agents, as many as fit.
 	owners map[parley.AgentID]parley.OrgID
 	rows   uint64
@@ -108,11 +108,11 @@ type verifier struct {
 
 // checks are the statements that are put to one row at a time.
 type checks struct {
-	decode, state, begin, lawful, order        *report.Check
-	record, place, copied, owner, marks        *report.Check
-	arrival, keys, poll, once, tables, queues  *report.Check
-	orgSlot, registered, farMarks, statusWords *report.Check
-	collectedAll, quarantine                   *report.Check
+	decode, state, begin, lawful, order           *report.Check
+	record, place, copied, owner, receipts        *report.Check
+	arrival, keys, poll, once, tables, queues     *report.Check
+	orgSlot, registered, farReceipts, statusWords *report.Check
+	collectedAll, quarantine                      *report.Check
 }
 
 // multisets are the statements that hold two sets against each other.
@@ -136,7 +136,7 @@ const ownersMax = 1 << 17
 func newVerifier(a Archive, result *report.Verification) *verifier {
 	x := &verifier{
 		Archive: a, report: result, owners: map[parley.AgentID]parley.OrgID{}, groupTimers: map[parley.GroupID][]int64{},
-		chronicles: map[parley.GroupID]*chronicle{}, moved: map[parley.ConversationID]*movedTalk{},
+		seatHistories: map[parley.GroupID]*seatHistory{}, moved: map[parley.ConversationID]*changedConversation{},
 	}
 	x.checks = checks{
 		decode:       result.Check("event-decode", "every event is of a known kind and can be read"),
@@ -148,15 +148,15 @@ func newVerifier(a Archive, result *report.Verification) *verifier {
 		place:        result.Check("feed-order", "a conversation's messages lie in each feed in the conversation's order"),
 		copied:       result.Check("record-copy", "a recipient who lives elsewhere has the same record there"),
 		owner:        result.Check("message-owner", "a record names the organizations that own its agents"),
-		marks:        result.Check("marks", "marks are the same at both homes that keep them"),
-		farMarks:     result.Check("marks-place", "marks kept by message are of messages whose recipient lives elsewhere"),
+		receipts:     result.Check("marks", "marks are the same at both homes that keep them"),
+		farReceipts:  result.Check("receipts-place", "marks kept by message are of messages whose recipient lives elsewhere"),
 		arrival:      result.Check("feed-arrival", "nothing arrives before it was said"),
 		statusWords:  result.Check("status-underway", "status changes underway are the newest of their conversation"),
 		keys:         result.Check("kid-rows", "each key of an agent is found by its thumbprint"),
 		poll:         result.Check("poll-rows", "each poll token is found by its hash"),
 		once:         result.Check("once-rows", "each idempotency key stands for one message, which it made"),
 		tables:       result.Check("tables", "every row is of a known table"),
-		queues:       result.Check("tray-words", "words in trays can be understood by whom they are for"),
+		queues:       result.Check("queued-messages", "words in trays can be understood by whom they are for"),
 		quarantine:   result.Check("quarantine", "every word in a tray could be decoded by whom it was for"),
 		orgSlot:      result.Check("organization-home", "an organization lives where its slug is looked for"),
 		collectedAll: result.Check("deliveries", "what a webhook wants of its agent's feed became a job, once, in the feed's order"),
@@ -228,7 +228,7 @@ func (x *verifier) read() error {
 		{"streams", x.readStreams},
 		{"records", x.readRecords},
 		{"feeds", x.readFeeds},
-		{"marks", x.readFarMarks},
+		{"marks", x.readFarReceipts},
 		{"tables", x.readTables},
 		{"quotas", x.readQuotas},
 	} {

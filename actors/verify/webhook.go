@@ -39,9 +39,9 @@ func newsAt(x webhook.What, position uint64, ref []byte) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte{byte(x)}, position), ref...)
 }
 
-// webhookTelling replays a webhook. One that was deleted has no rows.
-func (x *verifier) webhookTelling(s journal.Stream) teller {
-	t := &telling[*webhook.State, webhook.Command, webhook.Event]{
+// replayWebhook replays a webhook. One that was deleted has no rows.
+func (x *verifier) replayWebhook(s journal.Stream) streamReplay {
+	t := &aggregateReplay[*webhook.State, webhook.Command, webhook.Event]{
 		rules: rules.Webhook, state: &webhook.State{}, blank: func() *webhook.State { return &webhook.State{} }, lags: true,
 	}
 	id := webhook.ID(s.ID)

@@ -171,7 +171,7 @@ func decideCollect(s *State, c Collect, now time.Time) []Event {
 
 // decideLease fills the places there are, first attempts and retries in turn.
 func decideLease(s *State, c Lease, now time.Time) []Event {
-	room := s.Room(now, c.Max)
+	room := s.Capacity(now, c.Max)
 	firsts, retries := s.firsts(room), s.retries(c.Due, now)
 	e, retryTurn := &Leased{}, s.GetRetryTurn()
 	for len(e.Attempts) < room && len(firsts)+len(retries) > 0 {

@@ -138,7 +138,7 @@ func look(l *life) any {
 	seen := sight{
 		exists: true, id: s.WebhookID(), agent: s.Watched().String(), org: s.Owner().String(), url: s.GetUrl(), description: s.GetDescription(),
 		active: s.GetActive(), createdMs: s.CreatedAt().UnixMilli(), cursor: s.GetCursor(), failingSinceMs: s.GetFailingSinceMs(),
-		summary: s.Summary(), room: s.Room(l.Now, places), jobs: []seenJob{}, leases: []seenLease{},
+		summary: s.Summary(), room: s.Capacity(l.Now, places), jobs: []seenJob{}, leases: []seenLease{},
 	}
 	for what := webhook.MessageReceived; what <= webhook.TestEvent; what++ {
 		if s.Wants(what) {

@@ -110,8 +110,8 @@ func (s *State) Unattempted() uint64 {
 	return s.GetLastJob() - s.GetLastFirst() + uint64(len(s.GetUnsent()))
 }
 
-// Room is how many attempts may begin now, if so many may be under way.
-func (s *State) Room(now time.Time, places int) int {
+// Capacity is how many attempts may begin now, if so many may be under way.
+func (s *State) Capacity(now time.Time, places int) int {
 	if !s.GetActive() || now.UnixMilli() < s.GetHeldUntilMs() {
 		return 0
 	}

@@ -51,7 +51,7 @@ func (p *processor) busy() bool {
 
 // load tells the webhook throttle how many answers were given and whether the processors
 // are short.
-func (h *running) load() delivery.Demand {
+func (h *running) load() delivery.Load {
 	p := &processor{clock: time.Now, used: processUsed, machine: machineUsed}
 	return func() (answered uint64, short bool) { return h.meter.Answers(), p.busy() }
 }

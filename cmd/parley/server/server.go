@@ -177,7 +177,7 @@ func (h *running) startActors(cfg Config) (err error) {
 	h.node = actors.New(actors.Options{
 		Journal: h.traces.WrapJournal(h.store), Clock: time.Now, Entropy: parley.RandomEntropy, Logger: slog.Default(),
 		PageBytes: int64(cfg.Cache) / 4, SeatLimit: quotas.Seats, Courier: h.webhooks.courier,
-		Demand: h.load(),
+		Load: h.load(),
 	})
 	return h.node.Start()
 }

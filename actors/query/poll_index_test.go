@@ -134,7 +134,7 @@ func TestPollsOfAnyFeed(t *testing.T) {
 // TestPollsOfAnyFeedSeeDefects plants one defect after the other.
 func TestPollsOfAnyFeedSeeDefects(t *testing.T) {
 	for name, spoil := range map[string]func(*feedIndex){
-		"late messages are forgotten": func(x *feedIndex) { x.late = 0 },
+		"late messages are forgotten": func(x *feedIndex) { x.maxDelay = 0 },
 		"the oldest is not known": func(x *feedIndex) {
 			for i := range x.blocks {
 				x.blocks[i].oldest = x.blocks[i].ended
@@ -142,14 +142,14 @@ func TestPollsOfAnyFeedSeeDefects(t *testing.T) {
 		},
 		"the index believes it is whole": func(x *feedIndex) { x.whole = len(x.blocks) > 0 },
 		"a line is taken in twice": func(x *feedIndex) {
-			if n := len(x.blocks); n > 0 && x.blocks[n-1].lines > 0 {
+			if n := len(x.blocks); n > 0 && x.blocks[n-1].entries > 0 {
 				x.upTo = x.blocks[n-1].last - 1
 			}
 		},
 		"a block is mistaken for another": func(x *feedIndex) {
-			if looked := x.looked.Load(); looked != nil && len(x.blocks) > 1 {
+			if looked := x.lastRead.Load(); looked != nil && len(x.blocks) > 1 {
 				b := x.blocks[len(x.blocks)-2]
-				x.looked.Store(&lookedBlock{b.first, b.last, looked.created})
+				x.lastRead.Store(&blockTimes{b.first, b.last, looked.created})
 			}
 		},
 	} {

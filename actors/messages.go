@@ -87,9 +87,9 @@ type Posted struct {
 	Repeated bool
 }
 
-// remembered is what an idempotency key stands for: the message it made, and
+// idempotencyRecord is what an idempotency key stands for: the message it made, and
 // what a repeat must agree on.
-type remembered struct {
+type idempotencyRecord struct {
 	message parley.MessageID
 	// about is the recipient of a direct send, the original of a reply.
 	about [16]byte
@@ -100,31 +100,31 @@ type remembered struct {
 // message is on stable storage. // spec: Messaging
 func (ms *Messages) Send(ctx context.Context, s DirectSend) (Posted, error) {
 	p, err := host.Ask[Posted](ms.engine, rules.AgentStream(s.From), len(s.Rendered)+len(s.SelfPayload), s)
-	return ms.stored(ctx, p, err)
+	return ms.completeRepeat(ctx, p, err)
 }
 
 // Reply continues a conversation.
 func (ms *Messages) Reply(ctx context.Context, r ReplyTo) (Posted, error) {
-	p, err := host.Ask[Posted](ms.engine, judgeOf(r.Conversation, r.Host), len(r.Rendered)+len(r.SelfPayload), r)
-	return ms.stored(ctx, p, err)
+	p, err := host.Ask[Posted](ms.engine, decidingStream(r.Conversation, r.Host), len(r.Rendered)+len(r.SelfPayload), r)
+	return ms.completeRepeat(ctx, p, err)
 }
 
 // ChangeStatus moves a conversation to another status.
 func (ms *Messages) ChangeStatus(_ context.Context, c ChangeStatus) (*conversation.State, error) {
-	return host.Ask[*conversation.State](ms.engine, judgeOf(c.Conversation, c.Host), 0, c)
+	return host.Ask[*conversation.State](ms.engine, decidingStream(c.Conversation, c.Host), 0, c)
 }
 
-// judgeOf is the actor that judges what happens in a conversation: its own, or
+// decidingStream is the actor that judges what happens in a conversation: its own, or
 // that of the group that hosts it.
-func judgeOf(id parley.ConversationID, host parley.GroupID) journal.Stream {
+func decidingStream(id parley.ConversationID, host parley.GroupID) journal.Stream {
 	if host.Zero() {
 		return rules.ConversationStream(id)
 	}
 	return rules.GroupStream(host)
 }
 
-// stored completes the answer to a repeat with the message as it stands.
-func (ms *Messages) stored(ctx context.Context, p Posted, err error) (Posted, error) {
+// completeRepeat completes the answer to a repeat with the message as it stands.
+func (ms *Messages) completeRepeat(ctx context.Context, p Posted, err error) (Posted, error) {
 	if err != nil || !p.Repeated {
 		return p, err
 	}
@@ -133,57 +133,57 @@ func (ms *Messages) stored(ctx context.Context, p Posted, err error) (Posted, er
 	return Posted{Message: m.Record, Receipts: m.Receipts, Repeated: true}, err
 }
 
-func onceKey(day uint32, scope []byte, key string) []byte {
+func idempotencyKey(day uint32, scope []byte, key string) []byte {
 	k := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(scope)+len(key)), day)
 	return append(append(k, scope...), key...)
 }
 
-func (r remembered) encode() []byte {
+func (r idempotencyRecord) encode() []byte {
 	return append(append(append(make([]byte, 0, 32+len(r.kind)), r.message[:]...), r.about[:]...), r.kind...)
 }
 
-// recall looks an idempotency key up among those of today and yesterday.
-func recall[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string) (*remembered, error) {
+// findIdempotencyRecord looks an idempotency key up among those of today and yesterday.
+func findIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string) (*idempotencyRecord, error) {
 	if key == "" {
 		return nil, nil
 	}
 	for ago := range uint32(journal.OnceDays) {
-		value, found, err := t.Row(journal.OnceTable, onceKey(journal.Day(t.Now)-ago, scope, key))
+		value, found, err := t.Row(journal.OnceTable, idempotencyKey(journal.Day(t.Now)-ago, scope, key))
 		if err != nil {
 			return nil, err
 		}
 		if found && len(value) >= 32 {
-			return &remembered{parley.MessageID(value[:16]), [16]byte(value[16:32]), string(value[32:])}, nil
+			return &idempotencyRecord{parley.MessageID(value[:16]), [16]byte(value[16:32]), string(value[32:])}, nil
 		}
 	}
 	return nil, nil
 }
 
-// recalled looks the idempotency key of a send up. A send that is no repeat is
+// findRepeat looks the idempotency key of a send up. A send that is no repeat is
 // refused here if its signatures do not verify.
-func recalled[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, c *Content) (*remembered, error) {
-	known, err := recall(t, scope, c.Key)
+func findRepeat[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, c *Content) (*idempotencyRecord, error) {
+	known, err := findIdempotencyRecord(t, scope, c.Key)
 	if err == nil && known == nil {
 		err = c.Forged
 	}
 	return known, err
 }
 
-// remember keeps what an idempotency key has made.
-func remember[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string, r remembered) {
+// putIdempotencyRecord keeps what an idempotency key has made.
+func putIdempotencyRecord[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], scope []byte, key string, r idempotencyRecord) {
 	if key != "" {
-		t.PutRow(journal.OnceTable, onceKey(journal.Day(t.Now), scope, key), r.encode())
+		t.PutRow(journal.OnceTable, idempotencyKey(journal.Day(t.Now), scope, key), r.encode())
 	}
 }
 
-func repeatOf(r *remembered) Posted {
+func repeatAnswer(r *idempotencyRecord) Posted {
 	return Posted{Message: &record.Message{Id: r.message.Bytes()}, Repeated: true}
 }
 
 // send judges a direct send by the sender's rules and starts the conversation
 // in the same entry: two aggregates, one mailbox, one batch.
 func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
-	known, err := recalled(t, s.From[:], &s.Content)
+	known, err := findRepeat(t, s.From[:], &s.Content)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	}
 	grant := func() error { return grant(t, &ms.quota, s.FromOrg, s.DayLimit) }
 	if err := t.DecideIf(ask, grant); errors.Is(err, agent.ErrRepeated) {
-		return repeatOf(known), nil
+		return repeatAnswer(known), nil
 	} else if err != nil {
 		return nil, err
 	}
@@ -205,19 +205,19 @@ func (ms *Messages) send(t *agentTurn, s *DirectSend) (any, error) {
 	start := conversation.Start{
 		ID: id, Initiator: s.From, Responder: s.To, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
 	}
-	bear, err := rules.Conversation.BeginBare(rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
+	create, err := rules.Conversation.BeginBare(rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
 	if err != nil {
 		return nil, err
 	}
-	bear.Fresh = true
+	create.Fresh = true
 	record := newRecord(message, id, s.From, s.To, &s.Content)
-	t.AddEffects(bear)
-	if err := carry(t, record, s.To); err != nil {
+	t.AddEffects(create)
+	if err := appendMessage(t, record, s.To); err != nil {
 		return nil, err
 	}
 	countMessage(t.Entry, s.FromOrg)
 	t.AddEffects(journal.AddToList{Agent: s.From, Conversation: id}, journal.AddToList{Agent: s.To, Conversation: id})
-	remember(t, s.From[:], s.Key, remembered{message, s.To, s.Type})
+	putIdempotencyRecord(t, s.From[:], s.Key, idempotencyRecord{message, s.To, s.Type})
 	return Posted{Message: record}, nil
 }
 
@@ -235,9 +235,9 @@ func newRecord(id parley.MessageID, in parley.ConversationID, from, to parley.Ag
 	}
 }
 
-// carry adds a message to the entry: its record, and its line in the recipient's
+// appendMessage adds a message to the entry: its record, and its line in the recipient's
 // feed.
-func carry[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], record *record.Message, to parley.AgentID) error {
+func appendMessage[S rules.State, C any, E rules.Event](t *host.Turn[S, C, E], record *record.Message, to parley.AgentID) error {
 	data, err := record.MarshalVT()
 	if err != nil {
 		return err
@@ -287,7 +287,7 @@ func (ms *Messages) kind() *host.Kind[*conversation.State, conversation.Command,
 // the rules, with a last judgement for a reply that nothing else speaks against.
 func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C, E], r *ReplyTo, in *conversation.State, judge func(conversation.Command, func() error) error) (any, error) {
 	scope := append(r.Conversation.Bytes(), r.From[:]...)
-	known, err := recalled(t, scope, &r.Content)
+	known, err := findRepeat(t, scope, &r.Content)
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +300,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 	}
 	grant := func() error { return grant(t, &ms.quota, r.FromOrg, r.DayLimit) }
 	if err := judge(ask, grant); errors.Is(err, conversation.ErrRepeated) {
-		return repeatOf(known), nil
+		return repeatAnswer(known), nil
 	} else if err != nil {
 		return nil, err
 	}
@@ -309,7 +309,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 	if !r.Host.Zero() {
 		record.Host = r.Host.Bytes()
 	}
-	if err := carry(t, record, r.To); err != nil {
+	if err := appendMessage(t, record, r.To); err != nil {
 		return nil, err
 	}
 	countMessage(t.Entry, r.FromOrg)
@@ -319,7 +319,7 @@ func reply[S rules.State, C any, E rules.Event](ms *Messages, t *host.Turn[S, C,
 			Recipient: r.From, Message: r.Original, Position: r.Position, Receipts: journal.Receipts{TransferredAt: at, ReadAt: at}, Copy: r.Copy, Sender: r.To,
 		})...)
 	}
-	remember(t, scope, r.Key, remembered{ask.MessageID, r.Original, r.Type})
+	putIdempotencyRecord(t, scope, r.Key, idempotencyRecord{ask.MessageID, r.Original, r.Type})
 	return Posted{Message: record}, nil
 }
 
@@ -334,7 +334,7 @@ func (ms *Messages) changeStatus(t *conversationTurn, c ChangeStatus) (any, erro
 // announceStatus tells every participant's feed the conversation's status, and
 // that of who asked for it that it did. // spec: Agent stream
 func announceStatus(t *conversationTurn) {
-	by := moverIn(t.Events)
+	by := statusChangedBy(t.Events)
 	for _, p := range t.State.GetParticipants() {
 		t.AddEffects(journal.AppendFeed{
 			To: p.Agent(), Kind: journal.StatusEntry, Ref: t.Entry.Stream.ID, Note: statusNote(t.State.GetStatus(), p.Agent() == by),
@@ -342,8 +342,8 @@ func announceStatus(t *conversationTurn) {
 	}
 }
 
-// moverIn is who asked for the last change of a status among events.
-func moverIn(events []conversation.Event) (by parley.AgentID) {
+// statusChangedBy is who asked for the last change of a status among events.
+func statusChangedBy(events []conversation.Event) (by parley.AgentID) {
 	for _, e := range events {
 		if moved, ok := e.(*conversation.StatusChanged); ok {
 			by = parley.IDFromBytes[parley.AgentID](moved.GetBy())

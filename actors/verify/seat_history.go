@@ -13,9 +13,9 @@ import (
 
 func timeOf(ms int64) time.Time { return time.UnixMilli(ms) }
 
-// chronicle is who was in a group when. Instants are turns: how often somebody had
+// seatHistory is who was in a group when. Instants are turns: how often somebody had
 // come or gone before.
-type chronicle struct {
+type seatHistory struct {
 	seats []seatLife // by number, from 1
 	// turns are the seats that were taken and, negative, those that were left.
 	turns []int32
@@ -45,12 +45,12 @@ const stillThere = math.MaxInt
 // chronicledMax bounds the seats of the groups that are remembered.
 const chronicledMax = 1 << 18
 
-// chronicleOf replays a group's stream; nil if there is none.
-func (x *verifier) chronicleOf(id parley.GroupID) (*chronicle, error) {
-	if c := x.chronicles[id]; c != nil {
+// seatHistoryOf replays a group's stream; nil if there is none.
+func (x *verifier) seatHistoryOf(id parley.GroupID) (*seatHistory, error) {
+	if c := x.seatHistories[id]; c != nil {
 		return c, nil
 	}
-	c := &chronicle{
+	c := &seatHistory{
 		begins: map[parley.ConversationID]int{}, ends: map[parley.ConversationID]int{},
 		latest: map[parley.AgentID]uint32{}, stewards: map[parley.AgentID]bool{},
 	}
@@ -65,14 +65,14 @@ func (x *verifier) chronicleOf(id parley.GroupID) (*chronicle, error) {
 		return nil, err
 	}
 	if x.chronicled += len(c.seats) + 1; x.chronicled > chronicledMax {
-		clear(x.chronicles)
+		clear(x.seatHistories)
 		x.chronicled = len(c.seats) + 1
 	}
-	x.chronicles[id] = c
+	x.seatHistories[id] = c
 	return c, nil
 }
 
-func (c *chronicle) add(e group.Event, offers map[uint32]*group.Offer) {
+func (c *seatHistory) add(e group.Event, offers map[uint32]*group.Offer) {
 	switch e := e.(type) {
 	case *group.Founded:
 		c.owner, c.name = parley.IDFromBytes[parley.OrgID](e.GetOrg()), e.GetName()
@@ -112,7 +112,7 @@ func (c *chronicle) add(e group.Event, offers map[uint32]*group.Offer) {
 }
 
 // seat is the life of a seat, nil for one that nobody ever had.
-func (c *chronicle) seat(number uint32) *seatLife {
+func (c *seatHistory) seat(number uint32) *seatLife {
 	if number == 0 || int(number) > len(c.seats) {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (c *chronicle) seat(number uint32) *seatLife {
 }
 
 // at reports whether an agent had a seat at a turn.
-func (c *chronicle) at(agent parley.AgentID, turn int) bool {
+func (c *seatHistory) at(agent parley.AgentID, turn int) bool {
 	for l := c.seat(c.latest[agent]); l != nil; l = c.seat(l.before) {
 		if l.from <= turn && turn < l.to {
 			return true
@@ -130,25 +130,25 @@ func (c *chronicle) at(agent parley.AgentID, turn int) bool {
 }
 
 // stayed reports whether an agent has been a member ever since a turn.
-func (c *chronicle) stayed(agent parley.AgentID, since int) bool {
+func (c *seatHistory) stayed(agent parley.AgentID, since int) bool {
 	l := c.seat(c.latest[agent])
 	return l != nil && l.from <= since && l.to == stillThere
 }
 
 // roll calls the members at one message after the other of a conversation.
 type roll struct {
-	*chronicle
+	*seatHistory
 	turn, last int
 	present    int
 }
 
 // rollOf begins where a conversation begins; nil for one that the group did not begin.
-func (c *chronicle) rollOf(id parley.ConversationID) *roll {
+func (c *seatHistory) rollOf(id parley.ConversationID) *roll {
 	begins, known := c.begins[id]
 	if !known {
 		return nil
 	}
-	r := &roll{chronicle: c, last: len(c.turns)}
+	r := &roll{seatHistory: c, last: len(c.turns)}
 	if ends, over := c.ends[id]; over {
 		r.last = ends
 	}
@@ -191,8 +191,8 @@ func (r *roll) call(from parley.AgentID, to []parley.Seat, first bool) bool {
 	return false
 }
 
-// movedTalk is a group's conversation whose status has changed.
-type movedTalk struct {
+// changedConversation is a group's conversation whose status has changed.
+type changedConversation struct {
 	host     parley.GroupID
 	since    int
 	statuses []conversation.Status

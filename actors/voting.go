@@ -13,8 +13,8 @@ import (
 
 // castVote has a group judge a vote. Where no agent is named, the group cannot tell
 // which of the organization's agents were electors once: they are looked up here.
-func (gs *Groups) castVote(ctx context.Context, id parley.GroupID, c group.CastVote) (votedSeat, error) {
-	v, err := askGroup[votedSeat](ctx, gs, id, 0, c)
+func (gs *Groups) castVote(ctx context.Context, id parley.GroupID, c group.CastVote) (voteOutcome, error) {
+	v, err := askGroup[voteOutcome](ctx, gs, id, 0, c)
 	if !c.By.Agent.Zero() || !errors.Is(err, group.ErrNotInElectorate) {
 		return v, err
 	}
@@ -23,7 +23,7 @@ func (gs *Groups) castVote(ctx context.Context, id parley.GroupID, c group.CastV
 		return v, cmp.Or(failure, err)
 	}
 	c.Former = true
-	return askGroup[votedSeat](ctx, gs, id, 0, c)
+	return askGroup[voteOutcome](ctx, gs, id, 0, c)
 }
 
 // wasElector reports whether any agent of an organization had a seat when a

@@ -36,8 +36,8 @@ func newSagaMessages() sagaMessages {
 	}
 }
 
-// said takes in a word to an actor that can be understood.
-func (x *verifier) said(to journal.Stream, w *record.SagaMessage) {
+// sagaMessage takes in a word to an actor that can be understood.
+func (x *verifier) sagaMessage(to journal.Stream, w *record.SagaMessage) {
 	u := &x.underway
 	id, who := parley.IDFromBytes[parley.GroupID](w.GetGroup()), parley.AgentID(to.ID)
 	about := string(to.ID[:]) + string(w.GetRequest())

@@ -45,17 +45,17 @@ func newPollIndex(limits *Limits) *pollIndex {
 // the first of them up to the position upTo, which is durable. All have as many
 // lines as the index says but the newest and, once whole, the oldest.
 type feedIndex struct {
-	agent parley.AgentID
-	lines int
-	size  atomic.Int64 // how many blocks there are
-	// looked is the block that was looked through last.
-	looked atomic.Pointer[lookedBlock]
+	agent        parley.AgentID
+	blockEntries int
+	size         atomic.Int64 // how many blocks there are
+	// lastRead is the block that was looked through last.
+	lastRead atomic.Pointer[blockTimes]
 
-	mu     sync.Mutex
-	blocks []feedBlock
-	upTo   uint64
-	whole  bool  // there is no line below the blocks
-	late   int64 // the longest that a message took to arrive
+	mu       sync.Mutex
+	blocks   []feedBlock
+	upTo     uint64
+	whole    bool  // there is no line below the blocks
+	maxDelay int64 // the longest that a message took to arrive
 }
 
 // feedBlock is a run of lines of a feed. Arrivals never decrease along the feed
@@ -64,13 +64,13 @@ type feedBlock struct {
 	first, last  uint64 // positions of its ends
 	began, ended int64  // their arrivals
 	oldest       int64  // when the oldest of its messages was created
-	until        int64  // messages up to its end, from where the index began
+	total        int64  // messages up to its end, from where the index began
 	messages     int32
-	lines        int32
+	entries      int32
 }
 
-// lookedBlock is when the messages of a block were created.
-type lookedBlock struct {
+// blockTimes is when the messages of a block were created.
+type blockTimes struct {
 	first, last uint64
 	created     []int64
 }
@@ -98,7 +98,7 @@ func (q *Messages) CountSince(ctx context.Context, agent parley.AgentID, since i
 func (c *pollIndex) of(agent parley.AgentID) *feedIndex {
 	x, found := c.feeds.GetIfPresent(agent)
 	if !found {
-		x, _ = c.feeds.SetIfAbsent(agent, &feedIndex{agent: agent, lines: c.limits.CountEntries})
+		x, _ = c.feeds.SetIfAbsent(agent, &feedIndex{agent: agent, blockEntries: c.limits.CountEntries})
 	}
 	return x
 }
@@ -114,30 +114,30 @@ func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, edg
 		return 0, err
 	}
 	for i := range t.mixed {
-		looked, err := x.look(v, &t.mixed[i])
+		looked, err := x.read(v, &t.mixed[i])
 		if err != nil {
 			return 0, err
 		}
-		t.sure += looked.since(since)
+		t.certain += looked.since(since)
 	}
 	// What the view has beyond the index is durable once the view is.
 	err = v.Feed(x.agent, upTo, math.MaxUint64, func(e journal.FeedEntry) bool {
 		if e.Kind.BringsMessage() && createdAt(e) > since {
-			t.sure++
+			t.certain++
 		}
 		return true
 	})
-	return t.sure, err
+	return t.certain, err
 }
 
 // createdAt is when the message of a line that carries one was created.
 func createdAt(e journal.FeedEntry) int64 { return e.Ref.Time().UnixMilli() }
 
-// polled is what an index knows of the messages created after an instant: how many
+// estimate is what an index knows of the messages created after an instant: how many
 // there are for sure, and the blocks that have some of both.
-type polled struct {
-	sure  int
-	mixed []feedBlock
+type estimate struct {
+	certain int
+	mixed   []feedBlock
 }
 
 // known counts from memory alone, if all that is durable is there.
@@ -147,35 +147,35 @@ func (x *feedIndex) known(edge uint64, since int64) (count int, known bool) {
 		x.mu.Unlock()
 		return 0, false
 	}
-	t := x.polled(since)
+	t := x.estimate(since)
 	x.mu.Unlock()
 	for i := range t.mixed {
-		looked := x.looked.Load()
-		if looked == nil || !looked.at(&t.mixed[i]) {
+		looked := x.lastRead.Load()
+		if looked == nil || !looked.isOf(&t.mixed[i]) {
 			return 0, false
 		}
-		t.sure += looked.since(since)
+		t.certain += looked.since(since)
 	}
-	return t.sure, true
+	return t.certain, true
 }
 
 // count brings the index up to edge, and down to what came by an instant, and
 // counts what was created after that. upTo is where the index ends.
-func (x *feedIndex) count(ctx context.Context, v journal.View, edge uint64, since int64) (t polled, upTo uint64, err error) {
+func (x *feedIndex) count(ctx context.Context, v journal.View, edge uint64, since int64) (t estimate, upTo uint64, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	err = x.extend(ctx, v, edge)
 	if len(x.blocks) > 0 && x.blocks[0].first > edge+1 && !x.reaches(since) {
 		// The index began with a later view. This one may lack lines below it, and
 		// is counted alone.
-		return polled{}, 0, err
+		return estimate{}, 0, err
 	}
 	if err == nil {
 		err = x.reach(ctx, v, since)
 	}
 	x.size.Store(int64(len(x.blocks)))
 	if err == nil {
-		t = x.polled(since)
+		t = x.estimate(since)
 	}
 	return t, x.upTo, err
 }
@@ -185,17 +185,17 @@ func (x *feedIndex) reaches(since int64) bool {
 	return x.whole || len(x.blocks) > 0 && x.blocks[0].began <= since
 }
 
-func (x *feedIndex) polled(since int64) (t polled) {
+func (x *feedIndex) estimate(since int64) (t estimate) {
 	// What arrived by then was created by then, and what arrived later than the
 	// slowest message takes was created later.
 	first := sort.Search(len(x.blocks), func(i int) bool { return x.blocks[i].ended > since })
-	certain := first + sort.Search(len(x.blocks)-first, func(i int) bool { return x.blocks[first+i].began-x.late > since })
+	certain := first + sort.Search(len(x.blocks)-first, func(i int) bool { return x.blocks[first+i].began-x.maxDelay > since })
 	if certain < len(x.blocks) {
-		t.sure = int(x.until() - x.blocks[certain].until + int64(x.blocks[certain].messages))
+		t.certain = int(x.total() - x.blocks[certain].total + int64(x.blocks[certain].messages))
 	}
 	for _, b := range x.blocks[first:certain] {
 		if b.oldest > since {
-			t.sure += int(b.messages)
+			t.certain += int(b.messages)
 		} else {
 			t.mixed = append(t.mixed, b)
 		}
@@ -203,12 +203,12 @@ func (x *feedIndex) polled(since int64) (t polled) {
 	return t
 }
 
-// until is how many messages there are up to the end, from where the index began.
-func (x *feedIndex) until() int64 {
+// total is how many messages there are up to the end, from where the index began.
+func (x *feedIndex) total() int64 {
 	if len(x.blocks) == 0 {
 		return 0
 	}
-	return x.blocks[len(x.blocks)-1].until
+	return x.blocks[len(x.blocks)-1].total
 }
 
 // extend takes in what the feed has beyond the index, up to edge.
@@ -221,19 +221,19 @@ func (x *feedIndex) extend(ctx context.Context, v journal.View, edge uint64) err
 	}
 	err := v.Feed(x.agent, x.upTo, edge, func(e journal.FeedEntry) bool {
 		n := len(x.blocks)
-		if n == 0 || int(x.blocks[n-1].lines) == x.lines {
+		if n == 0 || int(x.blocks[n-1].entries) == x.blockEntries {
 			if ctx.Err() != nil {
 				return false
 			}
-			x.blocks = append(x.blocks, newBlock(x.until()))
+			x.blocks = append(x.blocks, newBlock(x.total()))
 			n++
 		}
 		b := &x.blocks[n-1]
-		if b.lines == 0 {
+		if b.entries == 0 {
 			b.first, b.began = e.Position, e.At
 		}
 		b.last, b.ended, x.upTo = e.Position, e.At, e.Position
-		b.until += int64(x.take(b, e))
+		b.total += int64(x.addEntry(b, e))
 		return true
 	})
 	if err == nil {
@@ -253,29 +253,29 @@ func (x *feedIndex) reach(ctx context.Context, v journal.View, since int64) erro
 	}
 	before, until := x.upTo+1, int64(0)
 	if len(x.blocks) > 0 {
-		before, until = x.blocks[0].first, x.blocks[0].until-int64(x.blocks[0].messages)
+		before, until = x.blocks[0].first, x.blocks[0].total-int64(x.blocks[0].messages)
 	}
 	var below []feedBlock // newest first
 	b, whole := newBlock(until), true
 	err := v.FeedBefore(x.agent, before, func(e journal.FeedEntry) bool {
-		if int(b.lines) == x.lines {
+		if int(b.entries) == x.blockEntries {
 			below = append(below, b)
 			if whole = b.began > since && ctx.Err() == nil; !whole {
 				return false
 			}
-			b = newBlock(b.until - int64(b.messages))
+			b = newBlock(b.total - int64(b.messages))
 		}
-		if b.lines == 0 {
+		if b.entries == 0 {
 			b.last, b.ended = e.Position, e.At
 		}
 		b.first, b.began = e.Position, e.At
-		x.take(&b, e)
+		x.addEntry(&b, e)
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	if whole && b.lines > 0 {
+	if whole && b.entries > 0 {
 		below = append(below, b)
 	}
 	x.whole = whole
@@ -284,26 +284,26 @@ func (x *feedIndex) reach(ctx context.Context, v journal.View, since int64) erro
 	return ctx.Err()
 }
 
-func newBlock(until int64) feedBlock { return feedBlock{oldest: math.MaxInt64, until: until} }
+func newBlock(until int64) feedBlock { return feedBlock{oldest: math.MaxInt64, total: until} }
 
-// take counts a line in a block and gives how many messages it brings.
-func (x *feedIndex) take(b *feedBlock, e journal.FeedEntry) int32 {
-	b.lines++
+// addEntry counts a line in a block and gives how many messages it brings.
+func (x *feedIndex) addEntry(b *feedBlock, e journal.FeedEntry) int32 {
+	b.entries++
 	if !e.Kind.BringsMessage() {
 		return 0
 	}
 	created := createdAt(e)
-	b.messages, b.oldest, x.late = b.messages+1, min(b.oldest, created), max(x.late, e.At-created)
+	b.messages, b.oldest, x.maxDelay = b.messages+1, min(b.oldest, created), max(x.maxDelay, e.At-created)
 	return 1
 }
 
-// look gives when the messages of a block were created, which is at hand if it
+// read gives when the messages of a block were created, which is at hand if it
 // was asked for last.
-func (x *feedIndex) look(v journal.View, b *feedBlock) (*lookedBlock, error) {
-	if looked := x.looked.Load(); looked != nil && looked.at(b) {
+func (x *feedIndex) read(v journal.View, b *feedBlock) (*blockTimes, error) {
+	if looked := x.lastRead.Load(); looked != nil && looked.isOf(b) {
 		return looked, nil
 	}
-	looked := &lookedBlock{first: b.first, last: b.last, created: make([]int64, 0, b.messages)}
+	looked := &blockTimes{first: b.first, last: b.last, created: make([]int64, 0, b.messages)}
 	err := v.Feed(x.agent, b.first-1, b.last, func(e journal.FeedEntry) bool {
 		if e.Kind.BringsMessage() {
 			looked.created = append(looked.created, createdAt(e))
@@ -311,15 +311,15 @@ func (x *feedIndex) look(v journal.View, b *feedBlock) (*lookedBlock, error) {
 		return true
 	})
 	if err == nil && len(looked.created) == int(b.messages) { // a view from before the block has less
-		x.looked.Store(looked)
+		x.lastRead.Store(looked)
 	}
 	return looked, err
 }
 
-func (l *lookedBlock) at(b *feedBlock) bool { return l.first == b.first && l.last == b.last }
+func (l *blockTimes) isOf(b *feedBlock) bool { return l.first == b.first && l.last == b.last }
 
 // since counts the messages created after an instant.
-func (l *lookedBlock) since(instant int64) (count int) {
+func (l *blockTimes) since(instant int64) (count int) {
 	for _, created := range l.created {
 		if created > instant {
 			count++

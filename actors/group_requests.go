@@ -11,39 +11,39 @@ import (
 	"parley/journal"
 )
 
-// keptSeat is the outcome of asking for a seat: one that is kept until the agent
+// joinOutcome is the outcome of asking for a seat: one that is kept until the agent
 // has said that it may take it, or a request that others decide.
-type keptSeat struct {
+type joinOutcome struct {
 	offer   uint32
 	request *group.Request
 }
 
-// votedSeat is a vote's outcome, with the seat that is kept because of it, if any.
-type votedSeat struct {
+// voteOutcome is a vote's outcome, with the seat that is kept because of it, if any.
+type voteOutcome struct {
 	Voted
 	offer uint32
 }
 
 func (gs *Groups) join(t *groupTurn, c joining) (any, error) {
-	t.State.hold(c.SeatLimit)
+	t.State.setSeatLimit(c.SeatLimit)
 	c.RequestID = t.State.NextRequestID(t.Now, gs.entropy())
 	c.Confined, c.Queue = c.confined || c.in && t.State.Isolated, gs.queue
-	if err := gs.judge(t, c.Join); err != nil {
+	if err := gs.decide(t, c.Join); err != nil {
 		return nil, err
 	}
 	if o := t.State.OfferTo(c.Agent); o != nil {
-		return keptSeat{offer: o.GetNumber()}, nil
+		return joinOutcome{offer: o.GetNumber()}, nil
 	}
-	return keptSeat{request: t.State.RequestOf(c.Agent)}, nil
+	return joinOutcome{request: t.State.RequestOf(c.Agent)}, nil
 }
 
 // invite judges an invitation and, if one comes of it, puts the message that
 // says so into the agent's inbox.
 func (gs *Groups) invite(t *groupTurn, c Invitation) (any, error) {
-	t.State.hold(c.SeatLimit)
+	t.State.setSeatLimit(c.SeatLimit)
 	c.RequestID = t.State.NextRequestID(t.Now, gs.entropy())
 	c.Confined, c.Queue = c.confined || c.in && t.State.Isolated, gs.queue
-	if err := gs.judge(t, c.Invite); err != nil {
+	if err := gs.decide(t, c.Invite); err != nil {
 		return nil, err
 	}
 	r := t.State.Request(c.RequestID)
@@ -61,13 +61,13 @@ func (gs *Groups) notify(t *groupTurn, r *group.Request, content Content) error 
 	id := parley.NewID[parley.ConversationID](t.Entry.Slot, t.Now, gs.entropy())
 	message := conversation.FirstMessageID(id, t.Now, gs.entropy())
 	start := conversation.Start{ID: id, Initiator: by.Agent, Responder: r.AgentID(), MessageID: message}
-	bear, err := rules.Conversation.BeginBare(rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
+	create, err := rules.Conversation.BeginBare(rules.ConversationStream(id), &conversation.State{}, conversation.Command(start), t.Now)
 	if err != nil {
 		return err
 	}
-	bear.Fresh = true
-	t.AddEffects(bear)
-	if err := carry(t, newRecord(message, id, by.Agent, r.AgentID(), &content), r.AgentID()); err != nil {
+	create.Fresh = true
+	t.AddEffects(create)
+	if err := appendMessage(t, newRecord(message, id, by.Agent, r.AgentID(), &content), r.AgentID()); err != nil {
 		return err
 	}
 	t.AddEffects(journal.AddToList{Agent: by.Agent, Conversation: id}, journal.AddToList{Agent: r.AgentID(), Conversation: id})
@@ -75,7 +75,7 @@ func (gs *Groups) notify(t *groupTurn, r *group.Request, content Content) error 
 }
 
 func (gs *Groups) vote(t *groupTurn, c group.CastVote) (any, error) {
-	t.State.hold(c.SeatLimit)
+	t.State.setSeatLimit(c.SeatLimit)
 	if t.State.Request(c.Request) == nil {
 		_, settled, err := t.Row(journal.RequestTable, append(t.State.ID.Bytes(), c.Request[:]...))
 		if err != nil {
@@ -84,14 +84,14 @@ func (gs *Groups) vote(t *groupTurn, c group.CastVote) (any, error) {
 		c.Settled = settled
 	} else if r := t.State.Request(c.Request); r.GetElectorate() == 0 && !c.By.Agent.Zero() {
 		var err error
-		if c.Former, err = satBy(t, c.By.Agent, r.GetMark()); err != nil {
+		if c.Former, err = heldSeatBy(t, c.By.Agent, r.GetMark()); err != nil {
 			return nil, err
 		}
 	}
-	if err := gs.judge(t, c); err != nil {
+	if err := gs.decide(t, c); err != nil {
 		return nil, err
 	}
-	v := votedSeat{Voted: Voted{Request: t.State.Request(c.Request), Vote: group.Deny}}
+	v := voteOutcome{Voted: Voted{Request: t.State.Request(c.Request), Vote: group.Deny}}
 	if c.Approve {
 		v.Vote = group.Approve
 	}
@@ -103,8 +103,8 @@ func (gs *Groups) vote(t *groupTurn, c group.CastVote) (any, error) {
 	return v, nil
 }
 
-// satBy reports whether an agent ever had a seat numbered up to a mark.
-func satBy(t *groupTurn, agent parley.AgentID, mark uint32) (bool, error) {
+// heldSeatBy reports whether an agent ever had a seat numbered up to a mark.
+func heldSeatBy(t *groupTurn, agent parley.AgentID, mark uint32) (bool, error) {
 	row, _, err := t.Row(journal.PlaceTable, record.PlaceKey(t.State.ID, agent))
 	return slices.ContainsFunc(record.SeatsOf(row), func(seat uint32) bool { return seat <= mark }), err
 }
@@ -122,8 +122,8 @@ func settledNow(t *groupTurn, id parley.JoinRequestID) *group.Request {
 // remove takes a member out and gives the seats that are kept for others because
 // of it, by the numbers of their offers.
 func (gs *Groups) remove(t *groupTurn, c group.Remove) (any, error) {
-	t.State.hold(c.SeatLimit)
-	err := gs.judge(t, c)
+	t.State.setSeatLimit(c.SeatLimit)
+	err := gs.decide(t, c)
 	var given []parley.Seat
 	for _, e := range t.Events {
 		if o, ok := e.(*group.Offered); ok {
@@ -133,9 +133,9 @@ func (gs *Groups) remove(t *groupTurn, c group.Remove) (any, error) {
 	return given, err
 }
 
-// end deletes the group and gives those who were its members.
-func (gs *Groups) end(t *groupTurn, c group.Delete) (any, error) {
-	if err := gs.judge(t, c); err != nil {
+// delete deletes the group and gives those who were its members.
+func (gs *Groups) delete(t *groupTurn, c group.Delete) (any, error) {
+	if err := gs.decide(t, c); err != nil {
 		return nil, err
 	}
 	var ids []parley.AgentID
@@ -146,32 +146,32 @@ func (gs *Groups) end(t *groupTurn, c group.Delete) (any, error) {
 }
 
 func (gs *Groups) changeRole(t *groupTurn, c group.ChangeRole) (any, error) {
-	if err := gs.judge(t, c); err != nil {
+	if err := gs.decide(t, c); err != nil {
 		return nil, err
 	}
 	m, _ := t.State.Member(c.Agent)
 	return m, nil
 }
 
-// judge judges a command and tells all whom its events concern, in the same
+// decide judges a command and tells all whom its events concern, in the same
 // entry. Events are kept also where the answer is a refusal.
-func (gs *Groups) judge(t *groupTurn, c group.Command) error {
-	leaver := leaving(t.State.State, c)
-	was := shownAs(t.State.State)
+func (gs *Groups) decide(t *groupTurn, c group.Command) error {
+	leaver := memberLeaving(t.State.State, c)
+	was := directoryEntryOf(t.State.State)
 	before := len(t.Events)
 	refusal := t.Decide(c)
 	for _, e := range t.Events[before:] {
 		t.State.noteAdmins(e, leaver)
-		if err := gs.follow(t, e, leaver); err != nil {
+		if err := gs.applyEffects(t, e, leaver); err != nil {
 			return err
 		}
 	}
-	showDirectory(t, was)
+	updateDirectory(t, was)
 	return refusal
 }
 
-// leaving is the member that a command may take out, as it is before.
-func leaving(s *group.State, c group.Command) (m group.Member) {
+// memberLeaving is the member that a command may take out, as it is before.
+func memberLeaving(s *group.State, c group.Command) (m group.Member) {
 	switch c := c.(type) {
 	case group.Remove:
 		m, _ = s.Member(c.Agent)
@@ -182,8 +182,8 @@ func leaving(s *group.State, c group.Command) (m group.Member) {
 	return m
 }
 
-// follow does what an event asks for elsewhere.
-func (gs *Groups) follow(t *groupTurn, e group.Event, leaver group.Member) error {
+// applyEffects does what an event asks for elsewhere.
+func (gs *Groups) applyEffects(t *groupTurn, e group.Event, leaver group.Member) error {
 	s := t.State
 	switch e := e.(type) {
 	case *group.Offered:
@@ -204,7 +204,7 @@ func (gs *Groups) follow(t *groupTurn, e group.Event, leaver group.Member) error
 		wakeAt(t, e.GetExpiresMs())
 		announce(t, record.Invited, id, s.Request(id).AgentID())
 	case *group.Seated:
-		return gs.settle(t, e)
+		return gs.memberSeated(t, e)
 	case *group.Resolved:
 		r := e.GetRequest()
 		data, err := r.MarshalVT()
@@ -215,12 +215,12 @@ func (gs *Groups) follow(t *groupTurn, e group.Event, leaver group.Member) error
 		t.Enqueue(rules.AgentStream(r.AgentID()), &record.SagaMessage{Kind: record.SagaMessage_settled, Group: s.ID.Bytes(), Request: r.GetId()})
 		announce(t, record.RequestResolved, r.RequestID(), r.AgentID(), s.admins()...)
 	case *group.Left:
-		t.Enqueue(rules.AgentStream(leaver.Agent), departure(s.ID, leaver.Offer))
+		t.Enqueue(rules.AgentStream(leaver.Agent), departMessage(s.ID, leaver.Offer))
 		announce(t, record.MemberLeft, parley.JoinRequestID{}, leaver.Agent, s.admins()...)
-		return gs.rise(t, leaver.Agent)
+		return gs.memberLeft(t, leaver.Agent)
 	case *group.Deleted:
 		for _, m := range s.Members() {
-			t.Enqueue(rules.AgentStream(m.Agent), departure(s.ID, m.Offer))
+			t.Enqueue(rules.AgentStream(m.Agent), departMessage(s.ID, m.Offer))
 		}
 		t.Enqueue(rules.OrgStream(s.Org), &record.SagaMessage{Kind: record.SagaMessage_ended, Group: s.ID.Bytes()})
 	case *group.Changed, *group.Consented, *group.Convened, *group.Founded, *group.RoleChanged, *group.Voted, *group.Withdrawn: // nothing follows elsewhere
@@ -228,13 +228,13 @@ func (gs *Groups) follow(t *groupTurn, e group.Event, leaver group.Member) error
 	return nil
 }
 
-func departure(id parley.GroupID, offer uint32) *record.SagaMessage {
+func departMessage(id parley.GroupID, offer uint32) *record.SagaMessage {
 	return &record.SagaMessage{Kind: record.SagaMessage_depart, Group: id.Bytes(), Number: offer}
 }
 
-// settle tells of a new member, notes its seat, and puts the group's
+// memberSeated tells of a new member, notes its seat, and puts the group's
 // conversation on its list unless it was there already.
-func (gs *Groups) settle(t *groupTurn, e *group.Seated) error {
+func (gs *Groups) memberSeated(t *groupTurn, e *group.Seated) error {
 	s := t.State
 	m := s.MembersFrom(e.GetSeat() - 1)[0]
 	row, _, err := t.Row(journal.PlaceTable, record.PlaceKey(s.ID, m.Agent))
@@ -259,8 +259,8 @@ func (gs *Groups) settle(t *groupTurn, e *group.Seated) error {
 	return nil
 }
 
-// rise notes for a member that leaves which conversation it is on the list of.
-func (gs *Groups) rise(t *groupTurn, of parley.AgentID) error {
+// memberLeft notes for a member that leaves which conversation it is on the list of.
+func (gs *Groups) memberLeft(t *groupTurn, of parley.AgentID) error {
 	row, found, err := t.Row(journal.PlaceTable, record.PlaceKey(t.State.ID, of))
 	if err != nil || !found || parley.ConversationID(row[:16]) == t.State.Conversation {
 		return err

@@ -11,18 +11,18 @@ import (
 // Suspend suspends an organization until ResumeOrg: its webhooks begin no more
 // attempts, and pending jobs are kept. Rejecting its requests and ending its streams
 // is up to the HTTP layer.
-func (os *Orgs) Suspend(ctx context.Context, id parley.OrgID) (*org.State, error) {
-	suspended, err := os.SetTerms(ctx, id, org.Suspend{})
+func (orgs *Orgs) Suspend(ctx context.Context, id parley.OrgID) (*org.State, error) {
+	suspended, err := orgs.SetTerms(ctx, id, org.Suspend{})
 	if err != nil {
 		return nil, err
 	}
-	return suspended, os.agents.Each(ctx, id, func(a *agent.State) bool {
-		os.webhooks.Suspend(a.AgentID())
+	return suspended, orgs.agents.Each(ctx, id, func(a *agent.State) bool {
+		orgs.webhooks.Suspend(a.AgentID())
 		return true
 	})
 }
 
 // Resume ends a suspension. Webhooks continue with their pending jobs.
-func (os *Orgs) Resume(ctx context.Context, id parley.OrgID) (*org.State, error) {
-	return os.SetTerms(ctx, id, org.Resume{})
+func (orgs *Orgs) Resume(ctx context.Context, id parley.OrgID) (*org.State, error) {
+	return orgs.SetTerms(ctx, id, org.Resume{})
 }

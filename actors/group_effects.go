@@ -35,55 +35,55 @@ func wakeAt(t *groupTurn, atMs int64) {
 
 // admins are the seats of the group's admins. A large group is looked through
 // only when they have changed.
-func (h *hall) admins() []parley.Seat {
-	if h.chairs == nil {
-		h.chairs = record.Admins(h.State)
+func (h *groupState) admins() []parley.Seat {
+	if h.adminSeats == nil {
+		h.adminSeats = record.Admins(h.State)
 	}
-	return h.chairs
+	return h.adminSeats
 }
 
 // noteAdmins forgets who the admins are where an event has changed that.
-func (h *hall) noteAdmins(e group.Event, leaver group.Member) {
+func (h *groupState) noteAdmins(e group.Event, leaver group.Member) {
 	switch e := e.(type) {
 	case *group.RoleChanged:
-		h.chairs = nil
+		h.adminSeats = nil
 	case *group.Seated:
 		if m := h.MembersFrom(e.GetSeat() - 1); len(m) > 0 && m[0].Role == group.Admin {
-			h.chairs = nil
+			h.adminSeats = nil
 		}
 	case *group.Left:
 		if leaver.Role == group.Admin {
-			h.chairs = nil
+			h.adminSeats = nil
 		}
 	case *group.Carried, *group.Changed, *group.Consented, *group.Convened, *group.Deleted, *group.Filed, *group.Founded, *group.Offered, *group.Resolved, *group.Voted, *group.Withdrawn: // they change no admin
 	}
 }
 
 // shown is what the directory shows of a group; the zero value is nothing.
-type shownGroup struct {
+type directoryEntry struct {
 	description string
 	policy      group.Policy
 	hours       int
 	members     int
-	shown       bool
+	listed      bool
 }
 
-func shownAs(s *group.State) shownGroup {
+func directoryEntryOf(s *group.State) directoryEntry {
 	if !s.Public || s.Deleted() || s.LastSeat == 0 {
-		return shownGroup{}
+		return directoryEntry{}
 	}
-	return shownGroup{s.Description, s.Policy, s.VoteHours, len(s.Members()), true}
+	return directoryEntry{s.Description, s.Policy, s.VoteHours, len(s.Members()), true}
 }
 
-// showDirectory keeps the directory's row of a public group as the group is.
-func showDirectory(t *groupTurn, was shownGroup) {
+// updateDirectory keeps the directory's row of a public group as the group is.
+func updateDirectory(t *groupTurn, was directoryEntry) {
 	s := t.State
-	now := shownAs(s.State)
+	now := directoryEntryOf(s.State)
 	if now == was {
 		return
 	}
-	row := journal.Row{Slot: journal.DirectorySlot, Table: journal.PublicTable, Key: s.ID.Bytes(), Delete: !now.shown}
-	if now.shown {
+	row := journal.Row{Slot: journal.DirectorySlot, Table: journal.PublicTable, Key: s.ID.Bytes(), Delete: !now.listed}
+	if now.listed {
 		profile := record.PublicGroup{
 			Id: s.ID.Bytes(), Org: s.Org.Bytes(), Name: s.Name, Description: s.Description, Policy: s.Policy.String(),
 			VoteHours: int32(s.VoteHours), Members: int32(now.members), CreatedMs: s.CreatedMs,

@@ -65,18 +65,18 @@ func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, org parley.
 }
 
 // copiesPerRow is how many listed copies of a broadcast count as one row of
-// Limits.CompanyRows.
+// Limits.CorrespondentRows.
 const copiesPerRow = 32
 
-// Company is with whom the agents that an organization had in a group share rows
+// Correspondents is with whom the agents that an organization had in a group share rows
 // of the group's conversation: who sent them what they got, and who got what they
 // sent, members of now or not. Each comes with the instant of such a row. Those
 // agents are there themselves, at the zero instant if they have no row among the
 // newest of the conversation.
-func (q *Groups) Company(ctx context.Context, id parley.ConversationID, host parley.GroupID, org parley.OrgID) (map[parley.AgentID]time.Time, error) {
-	c := &company{of: map[parley.AgentID]bool{}, since: map[parley.AgentID]int64{}, left: q.limits.CompanyRows}
+func (q *Groups) Correspondents(ctx context.Context, id parley.ConversationID, host parley.GroupID, org parley.OrgID) (map[parley.AgentID]time.Time, error) {
+	c := &correspondents{own: map[parley.AgentID]bool{}, since: map[parley.AgentID]int64{}, budget: q.limits.CorrespondentRows}
 	err := q.SeatHolders(ctx, host, org, func(a parley.AgentID, seats []uint32) bool {
-		c.of[a], c.seats = true, append(c.seats, seats...)
+		c.own[a], c.seats = true, append(c.seats, seats...)
 		return true
 	})
 	if err != nil {
@@ -85,16 +85,16 @@ func (q *Groups) Company(ctx context.Context, id parley.ConversationID, host par
 	err = q.view(ctx, func(v journal.View) error {
 		var bad error
 		scan := v.Events(rules.ConversationStream(id), ^uint64(0), true, func(_ uint64, _ int64, f journal.StoredEvent) bool {
-			if !c.afford(1) {
+			if !c.spend(1) {
 				return false
 			}
-			bad = c.see(v, f)
+			bad = c.addEvent(v, f)
 			return bad == nil
 		})
 		return cmp.Or(scan, bad)
 	})
 	since := make(map[parley.AgentID]time.Time, len(c.since))
-	for agent := range c.of {
+	for agent := range c.own {
 		since[agent] = time.Time{}
 	}
 	for agent, ms := range c.since {
@@ -103,70 +103,70 @@ func (q *Groups) Company(ctx context.Context, id parley.ConversationID, host par
 	return since, err
 }
 
-// company is gathered from a conversation's events, the newest first.
-type company struct {
-	of    map[parley.AgentID]bool
-	seats []uint32 // that they ever had
-	since map[parley.AgentID]int64
-	left  int // of companyRows
+// correspondents is gathered from a conversation's events, the newest first.
+type correspondents struct {
+	own    map[parley.AgentID]bool
+	seats  []uint32 // that they ever had
+	since  map[parley.AgentID]int64
+	budget int // of companyRows
 }
 
-// afford pays for rows; false: too many were looked at.
-func (c *company) afford(rows int) bool {
-	c.left -= rows
-	return c.left >= 0
+// spend pays for rows; false: too many were looked at.
+func (c *correspondents) spend(rows int) bool {
+	c.budget -= rows
+	return c.budget >= 0
 }
 
-func (c *company) see(v journal.View, f journal.StoredEvent) error {
+func (c *correspondents) addEvent(v journal.View, f journal.StoredEvent) error {
 	e, err := rules.Conversation.Decode(f)
 	if err != nil {
 		return err
 	}
 	switch e := e.(type) {
 	case *conversation.Started:
-		return c.broadcast(v, e.GetInitiator(), e.GetMessageId(), e.GetAtMs())
+		return c.addBroadcast(v, e.GetInitiator(), e.GetMessageId(), e.GetAtMs())
 	case *conversation.Broadcasted:
-		return c.broadcast(v, e.GetFrom(), e.GetMessageId(), e.GetAtMs())
+		return c.addBroadcast(v, e.GetFrom(), e.GetMessageId(), e.GetAtMs())
 	case *conversation.Posted:
 		from, to := parley.IDFromBytes[parley.AgentID](e.GetFrom()), parley.IDFromBytes[parley.AgentID](e.GetTo())
-		if c.of[from] || c.of[to] {
-			c.meet(e.GetAtMs(), from, to)
+		if c.own[from] || c.own[to] {
+			c.addAt(e.GetAtMs(), from, to)
 		}
 	case *conversation.StatusChanged: // nobody is met by it
 	}
 	return nil
 }
 
-func (c *company) meet(atMs int64, agents ...parley.AgentID) {
+func (c *correspondents) addAt(atMs int64, agents ...parley.AgentID) {
 	for _, a := range agents {
 		c.since[a] = atMs // events come newest first
 	}
 }
 
-func (c *company) broadcast(v journal.View, by, message []byte, atMs int64) error {
+func (c *correspondents) addBroadcast(v journal.View, by, message []byte, atMs int64) error {
 	from, id := parley.IDFromBytes[parley.AgentID](by), parley.IDFromBytes[parley.MessageID](message)
-	if c.of[from] {
-		c.meet(atMs, from)
+	if c.own[from] {
+		c.addAt(atMs, from)
 		return v.Copies(id.Slot(), id, func(to []parley.Seat) bool {
 			for _, seat := range to {
-				c.meet(atMs, seat.Agent)
+				c.addAt(atMs, seat.Agent)
 			}
-			return c.afford(1 + len(to)/copiesPerRow)
+			return c.spend(1 + len(to)/copiesPerRow)
 		})
 	}
 	if _, met := c.since[from]; met {
 		return nil
 	}
 	for _, seat := range c.seats {
-		if !c.afford(1) {
+		if !c.spend(1) {
 			return nil
 		}
 		to, _, got, err := v.Copy(id.Slot(), parley.Copy(id, seat))
 		if err != nil {
 			return err
 		}
-		if got && c.of[to] {
-			c.meet(atMs, from, to)
+		if got && c.own[to] {
+			c.addAt(atMs, from, to)
 			return nil
 		}
 	}

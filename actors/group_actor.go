@@ -13,27 +13,27 @@ import (
 	"parley/journal"
 )
 
-type groupTurn = host.Turn[*hall, group.Command, group.Event]
+type groupTurn = host.Turn[*groupState, group.Command, group.Event]
 
-// hall is a group with the conversations that it hosts: what concerns its
+// groupState is a group with the conversations that it hosts: what concerns its
 // members is judged in one mailbox, so that joining, leaving and sending have
 // one order.
-type hall struct {
+type groupState struct {
 	*group.State
-	talks map[parley.ConversationID]*hosted
-	// ceiling is the owner's limit of members as last told, nil for none.
-	ceiling *int
-	// chairs are the seats of the admins, nil where they are not at hand.
-	chairs []parley.Seat
+	conversations map[parley.ConversationID]*hostedConversation
+	// seatLimit is the owner's limit of members as last told, nil for none.
+	seatLimit *int
+	// adminSeats are the seats of the admins, nil where they are not at hand.
+	adminSeats []parley.Seat
 }
 
-// hosted is a conversation in a hall.
-type hosted struct {
+// hostedConversation is a conversation in a hall.
+type hostedConversation struct {
 	state *conversation.State
 	// seq counts its events, stored those since its state was last stored.
 	seq, stored uint64
-	// mover asked for its last change of status.
-	mover parley.AgentID
+	// changedBy asked for its last change of status.
+	changedBy parley.AgentID
 }
 
 const (
@@ -42,41 +42,41 @@ const (
 	// live requests.
 	groupStateEvery   = 64
 	groupStateMembers = 4
-	// talksMax is how many conversations a hall keeps in memory.
-	talksMax = 64
+	// hostedMax is how many conversations a hall keeps in memory.
+	hostedMax = 64
 )
 
-var groupRules = rules.Aggregate[*hall, group.Command, group.Event]{
-	Decide: func(h *hall, c group.Command, now time.Time) ([]group.Event, error) {
+var groupRules = rules.Aggregate[*groupState, group.Command, group.Event]{
+	Decide: func(h *groupState, c group.Command, now time.Time) ([]group.Event, error) {
 		return group.Decide(h.State, c, now)
 	},
-	Evolve: func(h *hall, e group.Event) { group.Evolve(h.State, e) },
+	Evolve: func(h *groupState, e group.Event) { group.Evolve(h.State, e) },
 	Tag:    group.Tag, New: group.New,
 }
 
-func (sight) ReadOnly() {}
-func (early) ReadOnly() {}
+func (groupQuery) ReadOnly()         {}
+func (unseatedGroupQuery) ReadOnly() {}
 
 // sight is a look at a group, in its own turn; early one that may come before
 // its founder has a seat.
 type (
-	sight func(*group.State, time.Time) any
-	early func(*group.State) any
+	groupQuery         func(*group.State, time.Time) any
+	unseatedGroupQuery func(*group.State) any
 )
 
-func (gs *Groups) kind() *host.Kind[*hall, group.Command, group.Event] {
-	return &host.Kind[*hall, group.Command, group.Event]{
+func (gs *Groups) kind() *host.Kind[*groupState, group.Command, group.Event] {
+	return &host.Kind[*groupState, group.Command, group.Event]{
 		Stream: journal.GroupStream, Rules: groupRules, StateEvery: groupStateEvery,
-		Weight: func(h *hall) uint64 { return uint64((len(h.Members()) + h.Live()) / groupStateMembers) },
-		Blank:  func() *hall { return &hall{State: &group.State{}} },
+		Weight: func(h *groupState) uint64 { return uint64((len(h.Members()) + h.Live()) / groupStateMembers) },
+		Blank:  func() *groupState { return &groupState{State: &group.State{}} },
 		Handle: func(t *groupTurn, request any) (any, error) {
 			switch r := request.(type) {
-			case sight:
+			case groupQuery:
 				if t.State.LastSeat == 0 {
 					return nil, group.ErrUnknown
 				}
 				return r(t.State.State, t.Now), nil
-			case early:
+			case unseatedGroupQuery:
 				return r(t.State.State), nil
 			case joining:
 				return gs.join(t, r)
@@ -89,7 +89,7 @@ func (gs *Groups) kind() *host.Kind[*hall, group.Command, group.Event] {
 			case group.ChangeRole:
 				return gs.changeRole(t, r)
 			case group.Delete:
-				return gs.end(t, r)
+				return gs.delete(t, r)
 			case GroupSend:
 				return gs.messages.broadcast(t, &r)
 			case ReplyTo:
@@ -99,39 +99,39 @@ func (gs *Groups) kind() *host.Kind[*hall, group.Command, group.Event] {
 			case host.TimerDue:
 				return nil, gs.expire(t, r)
 			case group.Command: // what only changes the group's own record, or ends it
-				return nil, gs.judge(t, r)
+				return nil, gs.decide(t, r)
 			}
 			panic("group: unknown request")
 		},
-		HandleQueued: gs.queued,
+		HandleQueued: gs.handleQueued,
 	}
 }
 
-// queued takes what an agent says of a seat, and that one acts no more.
-func (gs *Groups) queued(t *groupTurn, said *record.SagaMessage) error {
-	agent := parley.IDFromBytes[parley.AgentID](said.GetAgent())
-	switch said.GetKind() {
+// handleQueued takes what an agent says of a seat, and that one acts no more.
+func (gs *Groups) handleQueued(t *groupTurn, m *record.SagaMessage) error {
+	agent := parley.IDFromBytes[parley.AgentID](m.GetAgent())
+	switch m.GetKind() {
 	case record.SagaMessage_answer:
-		err := gs.judge(t, group.Answer{Offer: said.GetNumber(), Refusal: said.GetReason()})
-		if said.GetReason() == "" && (t.State.Deleted() || t.State.Stale(said.GetNumber(), agent)) {
-			t.Enqueue(rules.AgentStream(agent), departure(t.State.ID, said.GetNumber()))
+		err := gs.decide(t, group.Answer{Offer: m.GetNumber(), Refusal: m.GetReason()})
+		if m.GetReason() == "" && (t.State.Deleted() || t.State.Stale(m.GetNumber(), agent)) {
+			t.Enqueue(rules.AgentStream(agent), departMessage(t.State.ID, m.GetNumber()))
 		}
 		return host.IgnoreRefusal(err)
 	case record.SagaMessage_forget:
-		limit, err := gs.ceiling(t)
+		limit, err := gs.seatLimit(t)
 		if err != nil {
 			return err
 		}
-		return host.IgnoreRefusal(gs.judge(t, group.Forget{Agent: agent, SeatLimit: limit}))
+		return host.IgnoreRefusal(gs.decide(t, group.Forget{Agent: agent, SeatLimit: limit}))
 	}
 	return nil
 }
 
-// ceiling is the owner's limit of members: as its record has it, and where no
+// seatLimit is the owner's limit of members: as its record has it, and where no
 // limit is known of owners, as the last request brought it.
-func (gs *Groups) ceiling(t *groupTurn) (*int, error) {
+func (gs *Groups) seatLimit(t *groupTurn) (*int, error) {
 	if gs.seats == nil {
-		return t.State.ceiling, nil
+		return t.State.seatLimit, nil
 	}
 	if owner, cached := gs.orgs.Cached(t.State.Org); cached {
 		return gs.seats(owner), nil
@@ -149,8 +149,8 @@ func (gs *Groups) ceiling(t *groupTurn) (*int, error) {
 	return gs.seats(owner), nil
 }
 
-// hold keeps the limit that a request has brought.
-func (h *hall) hold(limit *int) { h.ceiling = limit }
+// setSeatLimit keeps the limit that a request has brought.
+func (h *groupState) setSeatLimit(limit *int) { h.seatLimit = limit }
 
 // expire settles what is past its time. The timer goes; one that was set for
 // another request is still there. One that comes early comes again.
@@ -159,21 +159,21 @@ func (gs *Groups) expire(t *groupTurn, r host.TimerDue) error {
 		return nil
 	}
 	t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: r.Due, Stream: t.Entry.Stream, Cancel: true})
-	return host.IgnoreRefusal(gs.judge(t, group.Expire{}))
+	return host.IgnoreRefusal(gs.decide(t, group.Expire{}))
 }
 
-// talk is a conversation of the hall as it stands, what is on its way included.
-func (gs *Groups) talk(t *groupTurn, id parley.ConversationID) (*hosted, error) {
+// hosted is a conversation of the hall as it stands, what is on its way included.
+func (gs *Groups) hosted(t *groupTurn, id parley.ConversationID) (*hostedConversation, error) {
 	h := t.State
-	if have := h.talks[id]; have != nil {
+	if have := h.conversations[id]; have != nil {
 		return have, nil
 	}
 	if t.Idle() {
-		h.tidy()
+		h.evict()
 	}
 	v := gs.journal.View()
 	defer v.Close()
-	k := &hosted{state: &conversation.State{}}
+	k := &hostedConversation{state: &conversation.State{}}
 	var err error
 	if k.seq, k.stored, err = rules.Conversation.Load(v, rules.ConversationStream(id), k.state); err != nil {
 		return nil, err
@@ -181,34 +181,34 @@ func (gs *Groups) talk(t *groupTurn, id parley.ConversationID) (*hosted, error) 
 	if k.state.GroupID() != h.ID {
 		return nil, conversation.ErrUnknown
 	}
-	h.keep(id, k)
+	h.cache(id, k)
 	return k, nil
 }
 
-// keep has a conversation at hand.
-func (h *hall) keep(id parley.ConversationID, k *hosted) {
-	if h.talks == nil {
-		h.talks = map[parley.ConversationID]*hosted{}
+// cache has a conversation at hand.
+func (h *groupState) cache(id parley.ConversationID, k *hostedConversation) {
+	if h.conversations == nil {
+		h.conversations = map[parley.ConversationID]*hostedConversation{}
 	}
-	h.talks[id] = k
+	h.conversations[id] = k
 }
 
-// tidy lets conversations go that are not the current one. It is called only
+// evict lets conversations go that are not the current one. It is called only
 // when nothing of them is on its way: they are read again from what is applied.
-func (h *hall) tidy() {
-	if len(h.talks) <= talksMax {
+func (h *groupState) evict() {
+	if len(h.conversations) <= hostedMax {
 		return
 	}
-	for id := range h.talks {
+	for id := range h.conversations {
 		if id != h.Conversation {
-			delete(h.talks, id)
+			delete(h.conversations, id)
 		}
 	}
 }
 
-// continueTalk judges a command of a hosted conversation and adds what follows
+// decideHosted judges a command of a hosted conversation and adds what follows
 // to the entry.
-func continueTalk(t *groupTurn, k *hosted, c conversation.Command, grant func() error) error {
+func decideHosted(t *groupTurn, k *hostedConversation, c conversation.Command, grant func() error) error {
 	events, refusal := conversation.Decide(k.state, c, t.Now)
 	if refusal != nil {
 		return refusal
@@ -225,7 +225,7 @@ func continueTalk(t *groupTurn, k *hosted, c conversation.Command, grant func() 
 	for _, e := range events {
 		conversation.Evolve(k.state, e)
 	}
-	k.mover = moverIn(events)
+	k.changedBy = statusChangedBy(events)
 	chapter := journal.StreamAppend{Stream: rules.ConversationStream(k.state.ConversationID()), Expect: k.seq, Events: facts}
 	k.seq += uint64(len(facts))
 	if k.stored += uint64(len(facts)); k.stored >= conversationStateEvery {

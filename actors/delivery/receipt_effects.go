@@ -25,7 +25,7 @@ func (rs *Receipts) appendEffects(words []journal.Effect, m journal.RecordReceip
 		note |= record.ReceiptRead
 	}
 	if note != 0 {
-		note &^= rs.known(m)
+		note &^= rs.recordedBefore(m)
 	}
 	if note == 0 {
 		return words
@@ -33,10 +33,10 @@ func (rs *Receipts) appendEffects(words []journal.Effect, m journal.RecordReceip
 	return append(words, journal.AppendFeed{To: sender, Kind: journal.ReceiptEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
 }
 
-// known is what the marks of a message have said already. Two that mark it in
+// recordedBefore is what the marks of a message have said already. Two that mark it in
 // the same moment may both bring the news: what rests on it is told at least
 // once. Where the marks cannot be read nothing is known.
-func (rs *Receipts) known(m journal.RecordReceipt) (note byte) {
+func (rs *Receipts) recordedBefore(m journal.RecordReceipt) (note byte) {
 	v := rs.journal.Latest()
 	defer v.Close()
 	marks, err := v.Receipts(m)

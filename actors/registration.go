@@ -32,29 +32,29 @@ type Registered struct {
 // Register judges a solution and, if it is right, makes the organization. Nothing is
 // stored before that, and nothing of an attempt that fails.
 // // spec: Authentication
-func (os *Orgs) Register(ctx context.Context, s Solution) (Registered, error) {
-	now := os.clock()
+func (orgs *Orgs) Register(ctx context.Context, s Solution) (Registered, error) {
+	now := orgs.clock()
 	if s.Challenge.Expired(now) {
 		return Registered{}, registration.ErrExpired
 	}
-	if err := os.judgeSolution(ctx, s, now); err != nil {
+	if err := orgs.judgeSolution(ctx, s, now); err != nil {
 		return Registered{}, err
 	}
-	made, entry, err := os.registration(s, now)
+	made, entry, err := orgs.registration(s, now)
 	if err != nil {
 		return Registered{}, err
 	}
-	err = host.Append(os.journal, entry)
+	err = host.Append(orgs.journal, entry)
 	if errors.Is(err, journal.ErrExists) { // another was faster: with this challenge, or with this slug
-		err = cmp.Or(os.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
+		err = cmp.Or(orgs.judgeSolution(ctx, s, now), error(registration.ErrSlugTaken))
 	}
 	return made, err
 }
 
 // judgeSolution gathers what a solution is judged by. A refusal waits until what
 // it rests on is durable.
-func (os *Orgs) judgeSolution(ctx context.Context, s Solution, now time.Time) error {
-	v := os.journal.View()
+func (orgs *Orgs) judgeSolution(ctx context.Context, s Solution, now time.Time) error {
+	v := orgs.journal.View()
 	defer v.Close()
 	slot := parley.SlotOf(s.Challenge.GetSlug())
 	_, used, err := v.Row(slot, journal.SpentTable, spentKey(s.Challenge))
@@ -74,11 +74,11 @@ func (os *Orgs) judgeSolution(ctx context.Context, s Solution, now time.Time) er
 // registration is the entry that makes an organization and uses its challenge up.
 // No actor speaks it: the slug is claimed by beginning its stream, and of several
 // that try, with one challenge or with many, the journal refuses all but the first.
-func (os *Orgs) registration(s Solution, now time.Time) (Registered, *journal.Entry, error) {
+func (orgs *Orgs) registration(s Solution, now time.Time) (Registered, *journal.Entry, error) {
 	slug := s.Challenge.GetSlug()
 	slot := parley.SlotOf(slug)
-	id, client := parley.NewID[parley.OrgID](slot, now, os.entropy()), parley.NewID[parley.ClientID](slot, now, os.entropy())
-	bear, made, err := bearOrg(org.Register{
+	id, client := parley.NewID[parley.OrgID](slot, now, orgs.entropy()), parley.NewID[parley.ClientID](slot, now, orgs.entropy())
+	create, made, err := createOrg(org.Register{
 		ID: id, Name: s.Challenge.GetOrgName(), Slug: slug, Email: s.Challenge.GetEmail(),
 		Tier: s.Tier, ClientID: client, SecretHash: s.SecretHash,
 	}, now)
@@ -87,7 +87,7 @@ func (os *Orgs) registration(s Solution, now time.Time) (Registered, *journal.En
 	}
 	return Registered{Org: made, ClientID: client}, &journal.Entry{
 		Slot: slot, At: now,
-		Effects: []journal.Effect{bear, journal.CreateStream{Stream: rules.SlugStream(slug), Events: []journal.StoredEvent{{Tag: 1, Data: id.Bytes()}}}},
+		Effects: []journal.Effect{create, journal.CreateStream{Stream: rules.SlugStream(slug), Events: []journal.StoredEvent{{Tag: 1, Data: id.Bytes()}}}},
 		Rows: []journal.Row{
 			row(journal.SlugTable, []byte(slug)), row(journal.ClientTable, client.Bytes()), row(journal.SpentTable, spentKey(s.Challenge)),
 		},
@@ -103,7 +103,7 @@ func spentKey(c *registration.Challenge) []byte {
 type registrationTurn = host.Turn[*registration.State, any, registration.Event]
 
 // registrationKind only forgets challenges that former releases stored.
-func (os *Orgs) registrationKind() *host.Kind[*registration.State, any, registration.Event] {
+func (orgs *Orgs) registrationKind() *host.Kind[*registration.State, any, registration.Event] {
 	return &host.Kind[*registration.State, any, registration.Event]{
 		Stream: journal.RegistrationStream, Rules: rules.Registration, StateEvery: 1,
 		Blank: func() *registration.State { return &registration.State{} },
@@ -117,8 +117,8 @@ func (os *Orgs) registrationKind() *host.Kind[*registration.State, any, registra
 	}
 }
 
-func bearOrg(c org.Register, now time.Time) (journal.CreateStream, *org.State, error) {
+func createOrg(c org.Register, now time.Time) (journal.CreateStream, *org.State, error) {
 	made := &org.State{}
-	bear, err := rules.Org.Begin(rules.OrgStream(c.ID), made, org.Command(c), now)
-	return bear, made, err
+	create, err := rules.Org.Begin(rules.OrgStream(c.ID), made, org.Command(c), now)
+	return create, made, err
 }

@@ -30,20 +30,20 @@ type GroupSend struct {
 // with how many there are. // spec: Messaging
 func (ms *Messages) Broadcast(ctx context.Context, s GroupSend) (Posted, error) {
 	p, err := askGroup[Posted](ctx, ms.groups, s.Group, len(s.Rendered)+len(s.SelfPayload), s)
-	return ms.stored(ctx, p, err)
+	return ms.completeRepeat(ctx, p, err)
 }
 
 // broadcast is judged by the group: who is a member at this moment gets a copy.
 // It is one event of the group's conversation and one record, however many they are.
 func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 	scope := append(s.From.Bytes(), s.Group[:]...)
-	known, err := recalled(t, scope, &s.Content)
+	known, err := findRepeat(t, scope, &s.Content)
 	if err != nil {
 		return nil, err
 	}
-	var current *hosted
+	var current *hostedConversation
 	if id := t.State.Conversation; !id.Zero() {
-		if current, err = ms.groups.talk(t, id); err != nil {
+		if current, err = ms.groups.hosted(t, id); err != nil {
 			return nil, err
 		}
 		if current.state.Terminal() {
@@ -66,15 +66,15 @@ func (ms *Messages) broadcast(t *groupTurn, s *GroupSend) (any, error) {
 		return grant(t, &ms.quota, s.FromOrg, s.DayLimit)
 	}
 	if err := t.DecideIf(ask, grant); errors.Is(err, group.ErrRepeated) {
-		return repeatOf(known), nil
+		return repeatAnswer(known), nil
 	} else if err != nil {
 		return nil, err
 	}
-	record, err := ms.spread(t, s, current)
+	record, err := ms.appendBroadcast(t, s, current)
 	if err != nil {
 		return nil, err
 	}
-	remember(t, scope, s.Key, remembered{parley.IDFromBytes[parley.MessageID](record.Id), s.Group, s.Type})
+	putIdempotencyRecord(t, scope, s.Key, idempotencyRecord{parley.IDFromBytes[parley.MessageID](record.Id), s.Group, s.Type})
 	return Posted{Message: record.FirstCopy()}, nil
 }
 
@@ -89,9 +89,9 @@ func judgeParent(p agent.ParentFact) error {
 	return nil
 }
 
-// spread posts the message into the group's conversation, a new one if current
+// appendBroadcast posts the message into the group's conversation, a new one if current
 // is nil, and to all members but the sender.
-func (ms *Messages) spread(t *groupTurn, s *GroupSend, current *hosted) (*record.Message, error) {
+func (ms *Messages) appendBroadcast(t *groupTurn, s *GroupSend, current *hostedConversation) (*record.Message, error) {
 	to := t.State.Recipients(s.From)
 	first, _ := t.State.Member(to[0].Agent)
 	s.ToOrg = first.Org
@@ -101,7 +101,7 @@ func (ms *Messages) spread(t *groupTurn, s *GroupSend, current *hosted) (*record
 	if current != nil {
 		message = parley.NextBroadcastID(current.state.LastMessage(), t.Now, ms.entropy())
 		c := conversation.Broadcast{MessageID: message, From: s.From}
-		if err := continueTalk(t, current, c, nil); err != nil {
+		if err := decideHosted(t, current, c, nil); err != nil {
 			return nil, err
 		}
 	} else {
@@ -109,14 +109,14 @@ func (ms *Messages) spread(t *groupTurn, s *GroupSend, current *hosted) (*record
 		start := conversation.Start{
 			ID: id, Initiator: s.From, Group: s.Group, Parent: s.Parent, Metadata: s.Metadata, MessageID: message,
 		}
-		k := &hosted{state: &conversation.State{}, seq: 1, stored: 1}
-		bear, err := rules.Conversation.Begin(rules.ConversationStream(id), k.state, conversation.Command(start), t.Now)
+		k := &hostedConversation{state: &conversation.State{}, seq: 1, stored: 1}
+		create, err := rules.Conversation.Begin(rules.ConversationStream(id), k.state, conversation.Command(start), t.Now)
 		if err != nil {
 			return nil, err
 		}
-		bear.Fresh, bear.State = true, nil // of one event it is as quick to fold
-		t.State.keep(id, k)
-		t.AddEffects(bear, journal.AddToList{Agent: s.From, Conversation: id})
+		create.Fresh, create.State = true, nil // of one event it is as quick to fold
+		t.State.cache(id, k)
+		t.AddEffects(create, journal.AddToList{Agent: s.From, Conversation: id})
 		fan.AddToList = id
 	}
 	record := newRecord(message, id, s.From, to[0].Agent, &s.Content)
@@ -136,16 +136,16 @@ func (ms *Messages) spread(t *groupTurn, s *GroupSend, current *hosted) (*record
 // replyInGroup is a reply in a conversation that the group hosts: to one of those
 // who got a message, or to who sent it.
 func (ms *Messages) replyInGroup(t *groupTurn, r *ReplyTo) (any, error) {
-	k, err := ms.groups.talk(t, r.Conversation)
+	k, err := ms.groups.hosted(t, r.Conversation)
 	if err != nil {
 		return nil, err
 	}
 	before := k.state.GetStatus()
 	answer, err := reply(ms, t, r, k.state, func(c conversation.Command, grant func() error) error {
-		return continueTalk(t, k, c, grant)
+		return decideHosted(t, k, c, grant)
 	})
 	if k.state.GetStatus() != before {
-		announceInHall(t, k)
+		announceHostedStatus(t, k)
 	}
 	return answer, err
 }
@@ -153,7 +153,7 @@ func (ms *Messages) replyInGroup(t *groupTurn, r *ReplyTo) (any, error) {
 // changeStatusInGroup moves a conversation of the group, for an admin of the group
 // or for who began it, unless that has left.
 func (ms *Messages) changeStatusInGroup(t *groupTurn, c ChangeStatus) (any, error) {
-	k, err := ms.groups.talk(t, c.Conversation)
+	k, err := ms.groups.hosted(t, c.Conversation)
 	if err != nil {
 		return nil, err
 	}
@@ -167,22 +167,22 @@ func (ms *Messages) changeStatusInGroup(t *groupTurn, c ChangeStatus) (any, erro
 			move.Admins = append(move.Admins, by)
 		}
 	}
-	if err := continueTalk(t, k, move, nil); err != nil {
+	if err := decideHosted(t, k, move, nil); err != nil {
 		return nil, err
 	}
-	announceInHall(t, k)
+	announceHostedStatus(t, k)
 	return rules.Clone(k.state, &conversation.State{}), nil
 }
 
-// announceInHall tells every member's feed the status of a hosted conversation,
+// announceHostedStatus tells every member's feed the status of a hosted conversation,
 // and that of who asked for it that it did.
-func announceInHall(t *groupTurn, k *hosted) {
+func announceHostedStatus(t *groupTurn, k *hostedConversation) {
 	ref, status := parley.AnyID(k.state.ConversationID()), k.state.GetStatus()
-	to := slices.DeleteFunc(record.Everybody(t.State.State), func(s parley.Seat) bool { return s.Agent == k.mover })
+	to := slices.DeleteFunc(record.Everybody(t.State.State), func(s parley.Seat) bool { return s.Agent == k.changedBy })
 	if len(to) > 0 {
 		t.AddEffects(journal.Fanout{Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, false), To: to})
 	}
-	if _, member := t.State.Member(k.mover); member {
-		t.AddEffects(journal.AppendFeed{To: k.mover, Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, true)})
+	if _, member := t.State.Member(k.changedBy); member {
+		t.AddEffects(journal.AppendFeed{To: k.changedBy, Kind: journal.StatusEntry, Ref: ref, Note: statusNote(status, true)})
 	}
 }
