@@ -94,7 +94,7 @@ var lattice = map[string]place{
 
 	// Interfaces.
 	"parley/http": {
-		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/query", "parley/http/docs", "parley/http/egress", "parley/http/httpserver"}),
+		may:   slices.Concat(ground, agreed, rules, framework, []string{"parley/actors", "parley/actors/delivery", "parley/actors/query", "parley/http/docs", "parley/http/egress", "parley/http/httpserver", "parley/http/search"}),
 		tests: []string{"parley/actors/actorstest", "parley/persistence", "parley/http/client"},
 		why:   "the HTTP server calls actors and never accesses a journal",
 	},
@@ -115,6 +115,7 @@ var lattice = map[string]place{
 	"parley/http/docs":      {may: []string{"parley", "parley/http/rest"}, why: "the documentation page is static files"},
 	"parley/http/buffer":    {may: []string{"parley/http/limit"}, why: "memory is pooled and counted, whatever is written to it"},
 	"parley/http/connlimit": {may: []string{"parley", "parley/http/limit", "parley/http/overload"}, why: "it decides which connections stay open, independently of their requests"},
+	"parley/http/search":    {may: slices.Concat(ground, []string{"parley/actors/query", "parley/actors/record", "parley/http/limit"}), why: "ranking groups needs no request and no storage"},
 	"parley/http/overload":  {may: ground, why: "it decides by the load of the processor, independently of the request"},
 	"parley/http/client":    {may: []string{"parley", "parley/http/api"}, tests: []string{"parley/http/api"}, why: "a user of the client must not link Pebble or the server"},
 

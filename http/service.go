@@ -19,6 +19,7 @@ import (
 	"parley/http/auth"
 	"parley/http/egress"
 	"parley/http/limit"
+	"parley/http/search"
 )
 
 // ServiceOptions are what the endpoints are made of.
@@ -83,7 +84,7 @@ type core struct {
 	// older set must not replace a newer one.
 	signing    sync.Mutex
 	streams    *streams
-	queries    *searchSlots
+	queries    *search.Slots
 	lists      rest.Lists
 	searchWork int // the constant's, unless a test has another
 	// queriesLinger, which only a test sets: a search keeps its place while it waits
@@ -100,8 +101,8 @@ func NewService(o ServiceOptions) *Service {
 	s.rates = newRates(o.Rates, o.Clock)
 	s.tries = auth.NewTries(o.Clock)
 	s.streams = newStreams(s)
-	s.searchWork, s.lists = searchWork, rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
-	s.queries = newSearchSlots(max(1, runtime.GOMAXPROCS(0)/2))
+	s.searchWork, s.lists = search.Work, rest.Lists{Cursors: o.Cursors, ArrayBytes: parley.ArrayBytesMax}
+	s.queries = search.NewSlots(max(1, runtime.GOMAXPROCS(0)/2))
 	return &Service{s, admission{s}}
 }
 

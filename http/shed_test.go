@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"parley/http/rest"
+	"parley/http/search"
 
 	"parley"
 	"parley/http/limit"
@@ -19,7 +20,7 @@ func TestOwnRefusalsMakeNoFlood(t *testing.T) {
 		what   string
 		err    *parley.Refusal
 		floods bool
-	}{{"its own bytes", rest.ErrHeld, false}, {"a long list", rest.ErrLongArray, false}, {"searches", errQueries, false}, {"control: no room", parley.ErrOverloaded, true}} {
+	}{{"its own bytes", rest.ErrHeld, false}, {"a long list", rest.ErrLongArray, false}, {"searches", search.ErrInFlight, false}, {"control: no room", parley.ErrOverloaded, true}} {
 		l, now, delayed := overload.New(func() int { return 100 }), time.Unix(1000, 0), 0
 		for range 500 {
 			if l.ToDelay(now, c.err) {
