@@ -149,7 +149,7 @@ func TestTargetsAtRestAreForgotten(t *testing.T) {
 			t.Fatal(held)
 		}
 	}
-	if n := w.sender.Stats().Lanes; n != 10 {
+	if n := w.sender.Stats().Targets; n != 10 {
 		t.Errorf("%d targets are remembered", n)
 	}
 }

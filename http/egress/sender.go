@@ -354,9 +354,9 @@ type Stats struct {
 	Quick, Fresh, Slow, Overdue int
 	// Late are those of them that last longer than a target may take.
 	Late int
-	// Lanes are the targets that are remembered, Open those of them whose
+	// Targets are the targets that are remembered, Open those of them whose
 	// circuit is not closed.
-	Lanes, Open int
+	Targets, Open int
 }
 
 // Flying is the number of posts under way.
@@ -368,7 +368,7 @@ func (s *Sender) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := Stats{
-		Waiting: s.waiting, Overdue: s.overdue, Late: s.late, Lanes: len(s.lanes),
+		Waiting: s.waiting, Overdue: s.overdue, Late: s.late, Targets: len(s.lanes),
 		Quick: s.fields[quick].flying, Fresh: s.fields[fresh].flying, Slow: s.fields[slow].flying,
 	}
 	for _, l := range s.lanes {

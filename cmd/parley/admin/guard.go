@@ -24,7 +24,7 @@ var (
 	errAdminHost   = parley.Refuse(parley.Forbidden, "host_not_allowed", "The admin listener answers to loopback names only; list others with --admin-hosts.")
 	errCrossSite   = parley.Refuse(parley.Forbidden, "cross_site", "The admin listener does not answer pages of other sites.")
 	errAdminToken  = parley.Refuse(parley.Unauthenticated, "not_authenticated", "This call needs the admin token of the data directory: Authorization: Bearer <admin.token>.")
-	errAdminOrigin = parley.Refuse(parley.Forbidden, "forbidden", "Orders are given with application/json, and by no browser.")
+	errAdminOrigin = parley.Refuse(parley.Forbidden, "forbidden", "Operator requests must have the content type application/json and must not come from a browser.")
 )
 
 // RefuseBrowsers refuses requests that a page from another site can make a browser

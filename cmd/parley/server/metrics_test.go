@@ -129,7 +129,7 @@ func TestDashboardNamesWhatThereIs(t *testing.T) {
 	for _, want := range []string{
 		`parley_http_request_seconds_count{method="GET",route="/poll/{token}",status="4xx"} 2`,
 		`parley_http_refusals_total{code="rate_limited"} 1`, `parley_rate_limit_refusals_total{route="/poll/{token}"} 1`,
-		`parley_writes_taken 1`, `parley_quota_refusals_total{quota="messages_per_day"} 0`, `parley_journal_entries_total{journal="1"} `,
+		`parley_writes_accepted 1`, `parley_quota_refusals_total{quota="messages_per_day"} 0`, `parley_journal_entries_total{journal="1"} `,
 		`parley_webhook_attempts_total{outcome="delivered"} 0`,
 	} {
 		if !strings.Contains(exposed, "\n"+want) {
@@ -156,7 +156,7 @@ func TestDashboardNamesWhatThereIs(t *testing.T) {
 			t.Errorf("no panel shows parley_%s", name)
 		}
 	}
-	if unknown := unknownNames(`rate(parley_nothing_total{a="b"}[5m]) / parley_writes_taken`, exposed); !slices.Equal(unknown, []string{"parley_nothing_total"}) {
+	if unknown := unknownNames(`rate(parley_nothing_total{a="b"}[5m]) / parley_writes_accepted`, exposed); !slices.Equal(unknown, []string{"parley_nothing_total"}) {
 		t.Errorf("a name that is planted: %q", unknown)
 	}
 }

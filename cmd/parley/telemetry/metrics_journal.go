@@ -18,55 +18,55 @@ func journalCollector(store *persistence.Store) prometheus.Collector {
 		}
 	},
 		counter("parley_journal_entries_total", "Entries committed.", func(j journal) uint64 { return j.Entries }),
-		counter("parley_journal_batches_total", "Batches committed, each with one wait for the disk.", func(j journal) uint64 { return j.Batches }),
-		counter("parley_journal_bytes_total", "Bytes of the batches committed.", func(j journal) uint64 { return j.Bytes }),
+		counter("parley_journal_batches_total", "Batches committed, each with one sync.", func(j journal) uint64 { return j.Batches }),
+		counter("parley_journal_bytes_total", "Bytes of committed batches.", func(j journal) uint64 { return j.Bytes }),
 		gauge("parley_journal_queue_entries", "Entries that wait for the writer.", func(j journal) int { return j.Queued }),
-		gauge("parley_journal_queue_late_entries", "Those among them that others pass: parts of what goes to many.", func(j journal) int { return j.Late }),
-		gauge("parley_journal_admitted_entries", "Entries of clients under way.", func(j journal) int { return j.Admitted }),
-		gauge("parley_journal_admitted_entries_max", "Entries of clients that are let in at present.", func(j journal) int { return j.AdmittedMax }),
-		gauge("parley_journal_admitted_bytes", "Bytes of clients under way.", func(j journal) int64 { return j.AdmittedBytes }),
-		gauge("parley_journal_admitted_bytes_max", "Bytes of clients that are let in.", func(j journal) int64 { return j.AdmittedBytesMax }),
-		counter("parley_journal_refusals_total", "Entries that found no room.", func(j journal) uint64 { return j.Refused }),
-		gauge("parley_journal_lane_backlog", "Parcels on their way to other homes.", func(j journal) int { return j.Backlog }),
-		gauge("parley_journal_position", "Last position that is durable.", func(j journal) uint64 { return j.Durable }),
+		gauge("parley_journal_queue_late_entries", "Queued entries of low priority: parts of broadcasts, which other entries overtake.", func(j journal) int { return j.Late }),
+		gauge("parley_journal_admitted_entries", "Entries in flight of client requests.", func(j journal) int { return j.Admitted }),
+		gauge("parley_journal_admitted_entries_max", "Current limit of parley_journal_admitted_entries.", func(j journal) int { return j.AdmittedMax }),
+		gauge("parley_journal_admitted_bytes", "Bytes in flight of client requests.", func(j journal) int64 { return j.AdmittedBytes }),
+		gauge("parley_journal_admitted_bytes_max", "Limit of parley_journal_admitted_bytes.", func(j journal) int64 { return j.AdmittedBytesMax }),
+		counter("parley_journal_refusals_total", "Entries rejected by the admission limiter.", func(j journal) uint64 { return j.Refused }),
+		gauge("parley_journal_outbox_messages", "Outbox messages to other journals, not yet applied.", func(j journal) int { return j.Backlog }),
+		gauge("parley_journal_position", "Last durable position.", func(j journal) uint64 { return j.Durable }),
 	)
 }
 
-// storeCollector exposes the numbers of the disk and of the storage engine that all
-// journals share.
+// storeCollector exposes the statistics of the disk and of the storage engine, which
+// all journals share.
 func storeCollector(store *persistence.Store, node *actors.Node) prometheus.Collector {
 	type stats = persistence.Stats
 	type engine = persistence.EngineStats
-	of := func(l metric[engine]) metric[stats] {
-		return metric[stats]{l.name, l.help, l.kind, func(s stats) float64 { return l.value(s.Engine) }}
+	of := func(m metric[engine]) metric[stats] {
+		return metric[stats]{m.name, m.help, m.kind, func(s stats) float64 { return m.value(s.Engine) }}
 	}
 	return newSingleCollector(store.Stats,
-		gauge("parley_writes_taken", "1 while writes are taken, 0 while they are refused because of the disk.", func(stats) int {
+		gauge("parley_writes_accepted", "1 while the server accepts writes, 0 while it rejects them because of the disk.", func(stats) int {
 			if node.Trouble() != nil {
 				return 0
 			}
 			return 1
 		}),
-		gauge("parley_views_open", "Reads under way.", func(s stats) int { return s.Views }),
+		gauge("parley_views_open", "Open consistent reads of the store.", func(s stats) int { return s.Views }),
 		gauge("parley_disk_free_bytes", "Free space of the data directory's disk.", func(s stats) int64 { return s.FreeBytes }),
-		gauge("parley_disk_free_bytes_min", "Free space below which writes are refused.", func(s stats) int64 { return s.FreeBytesMin }),
+		gauge("parley_disk_free_bytes_min", "Free space below which the server rejects writes.", func(s stats) int64 { return s.FreeBytesMin }),
 		of(counter("parley_engine_compactions_total", "Compactions.", func(e engine) int64 { return e.Compactions })),
 		of(counter("parley_engine_compaction_failures_total", "Compactions that failed.", func(e engine) int64 { return e.FailedCompactions })),
-		of(gauge("parley_engine_compactions_running", "Compactions under way.", func(e engine) int64 { return e.CompactionsRunning })),
-		of(gauge("parley_engine_compaction_debt_bytes", "About how much is to be compacted still.", func(e engine) uint64 { return e.CompactionDebt })),
-		of(counter("parley_engine_flushes_total", "Tables written from memory.", func(e engine) int64 { return e.Flushes })),
+		of(gauge("parley_engine_compactions_running", "Compactions in progress.", func(e engine) int64 { return e.CompactionsRunning })),
+		of(gauge("parley_engine_compaction_debt_bytes", "Estimated bytes still to compact.", func(e engine) uint64 { return e.CompactionDebt })),
+		of(counter("parley_engine_flushes_total", "Memory tables flushed to disk.", func(e engine) int64 { return e.Flushes })),
 		of(counter("parley_engine_log_bytes_total", "Bytes written to the write-ahead log.", func(e engine) uint64 { return e.LogBytes })),
-		of(gauge("parley_engine_log_size_bytes", "Bytes that the write-ahead log holds.", func(e engine) uint64 { return e.LogSize })),
+		of(gauge("parley_engine_log_size_bytes", "Size of the write-ahead log.", func(e engine) uint64 { return e.LogSize })),
 		of(gauge("parley_engine_memtables", "Tables in memory.", func(e engine) int64 { return e.MemTables })),
 		of(gauge("parley_engine_memtable_bytes", "Bytes of the tables in memory.", func(e engine) uint64 { return e.MemTableBytes })),
 		of(gauge("parley_engine_top_tables", "Tables of the topmost level (L0).", func(e engine) int64 { return e.TopTables })),
-		of(gauge("parley_engine_top_layers", "Layers of the topmost level: many mean that compaction is behind.", func(e engine) int64 { return e.TopLayers })),
-		of(gauge("parley_engine_read_layers", "Places that a read may have to look at.", func(e engine) int { return e.ReadLayers })),
-		of(gauge("parley_engine_tables", "Tables on the disk.", func(e engine) int64 { return e.Tables })),
-		of(gauge("parley_engine_table_bytes", "Bytes of the tables on the disk.", func(e engine) int64 { return e.TableBytes })),
-		of(counter("parley_engine_cache_hits_total", "Blocks that the cache had.", func(e engine) int64 { return e.CacheHits })),
-		of(counter("parley_engine_cache_misses_total", "Blocks that were read from the disk.", func(e engine) int64 { return e.CacheMisses })),
-		of(gauge("parley_engine_cache_bytes", "Bytes that the cache holds.", func(e engine) int64 { return e.CacheBytes })),
+		of(gauge("parley_engine_top_layers", "Sublevels of the topmost level (L0); a high number means that compaction is behind.", func(e engine) int64 { return e.TopLayers })),
+		of(gauge("parley_engine_read_layers", "Sublevels and levels that a read may have to search.", func(e engine) int { return e.ReadLayers })),
+		of(gauge("parley_engine_tables", "Tables on disk.", func(e engine) int64 { return e.Tables })),
+		of(gauge("parley_engine_table_bytes", "Bytes of the tables on disk.", func(e engine) int64 { return e.TableBytes })),
+		of(counter("parley_engine_cache_hits_total", "Blocks found in the cache.", func(e engine) int64 { return e.CacheHits })),
+		of(counter("parley_engine_cache_misses_total", "Blocks read from disk.", func(e engine) int64 { return e.CacheMisses })),
+		of(gauge("parley_engine_cache_bytes", "Bytes in the cache.", func(e engine) int64 { return e.CacheBytes })),
 		of(gauge("parley_engine_disk_bytes", "Bytes of all files of the engine.", func(e engine) uint64 { return e.DiskBytes })),
 	)
 }
@@ -74,12 +74,12 @@ func storeCollector(store *persistence.Store, node *actors.Node) prometheus.Coll
 // syncCollector exposes how long the batches of each journal waited for the disk.
 type syncCollector struct{ store *persistence.Store }
 
-var syncSeconds = prometheus.NewDesc("parley_journal_sync_seconds", "How long a batch waited for the disk.", []string{"journal"}, nil)
+var syncSeconds = prometheus.NewDesc("parley_journal_sync_seconds", "Time that a batch waited for its sync, in seconds.", []string{"journal"}, nil)
 
-// Describe names the metric.
+// Describe implements prometheus.Collector.
 func (s syncCollector) Describe(to chan<- *prometheus.Desc) { to <- syncSeconds }
 
-// Collect gives it.
+// Collect implements prometheus.Collector.
 func (s syncCollector) Collect(to chan<- prometheus.Metric) {
 	for i, j := range s.store.Stats().Journals {
 		total, upTo := uint64(0), map[float64]uint64{}

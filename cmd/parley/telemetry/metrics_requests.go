@@ -27,7 +27,7 @@ type RequestMeter struct {
 	routes   sync.Map // of *rest.Route to *routeMeter
 }
 
-// routeMeter has the histograms of one route, by the first digit of the status.
+// routeMeter holds the histograms of one route, by the first digit of the status.
 type routeMeter struct {
 	classes [len(statusClasses)]atomic.Pointer[timer]
 }
@@ -43,11 +43,11 @@ func NewRequestMeter() *RequestMeter {
 	m := &RequestMeter{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "parley_http_request_seconds", Buckets: requestBuckets,
-			Help: "How long answers took to make, by route and class of status; of streams, until they were open.",
+			Help: "Time to answer a request, by route and status class, in seconds; for streams, until the stream was open.",
 		}, []string{"method", "route", "status"}),
-		refusals: count("parley_http_refusals_total", "Requests that were refused, by the code of the problem.", "code"),
-		quotas:   count("parley_quota_refusals_total", "Requests that were refused because a quota was used up.", "quota"),
-		limits:   count("parley_rate_limit_refusals_total", "Requests that were refused because they came too fast.", "route"),
+		refusals: count("parley_http_refusals_total", "Requests rejected, by the code of the problem.", "code"),
+		quotas:   count("parley_quota_refusals_total", "Requests rejected because a quota was used up.", "quota"),
+		limits:   count("parley_rate_limit_refusals_total", "Requests rejected by a rate limit.", "route"),
 	}
 	for _, name := range quotaNames {
 		m.quotas.WithLabelValues(name)
