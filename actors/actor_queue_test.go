@@ -42,10 +42,10 @@ func enqueueMessages(t testing.TB, s *persistence.Store, to journal.Stream, word
 	}
 }
 
-// queueAndQuarantine are the words that lie in an actor's tray and in quarantine.
-func queueAndQuarantine(t testing.TB, v journal.View, s journal.Stream) (tray, quarantine [][]byte) {
+// queueAndQuarantine are the words that lie in an actor's queue and in quarantine.
+func queueAndQuarantine(t testing.TB, v journal.View, s journal.Stream) (queue, quarantine [][]byte) {
 	t.Helper()
-	err := v.Queue(s, 0, func(r journal.QueuedMessage) bool { tray = append(tray, r.Data); return true })
+	err := v.Queue(s, 0, func(r journal.QueuedMessage) bool { queue = append(queue, r.Data); return true })
 	prefix := append([]byte{byte(s.Kind)}, s.ID[:]...)
 	err = errors.Join(err, v.Rows(s.Slot(), journal.QuarantineTable, prefix, nil, false, func(_, value []byte) bool {
 		quarantine = append(quarantine, bytes.Clone(value[8:]))
@@ -54,12 +54,12 @@ func queueAndQuarantine(t testing.TB, v journal.View, s journal.Stream) (tray, q
 	if err != nil {
 		t.Error(err)
 	}
-	return tray, quarantine
+	return queue, quarantine
 }
 
-// TestAWordThatCannotBeDecodedIsKept: it goes to quarantine, the next ones are
+// TestUndecodableMessageIsQuarantined: it goes to quarantine, the next ones are
 // heard, and the log, the count and an audit say so.
-func TestAWordThatCannotBeDecodedIsKept(t *testing.T) {
+func TestUndecodableMessageIsQuarantined(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		r := newTestNode(t, withJournals(journals))
 		owner, ids := r.agents("acme", 2)
@@ -72,10 +72,10 @@ func TestAWordThatCannotBeDecodedIsKept(t *testing.T) {
 		eventually(t, "the words are counted", func() bool { return r.node.Stats().Quarantined == 3 })
 		r.restart() // whatever is aside must not be in the way
 		v := r.store.View()
-		tray, quarantine := queueAndQuarantine(t, v, to)
+		queue, quarantine := queueAndQuarantine(t, v, to)
 		v.Close()
-		if len(tray) != 0 || len(quarantine) != 3 || !bytes.Equal(quarantine[0], garble) || len(quarantine[1]) != 0 || !bytes.Equal(quarantine[2], garble) {
-			t.Errorf("in the tray: %q, in quarantine: %q", tray, quarantine)
+		if len(queue) != 0 || len(quarantine) != 3 || !bytes.Equal(quarantine[0], garble) || len(quarantine[1]) != 0 || !bytes.Equal(quarantine[2], garble) {
+			t.Errorf("in the queue: %q, in quarantine: %q", queue, quarantine)
 		}
 		if n := strings.Count(log.String(), "level=ERROR msg=\"a message between actors cannot be decoded and was put into quarantine"); n != 3 || !strings.Contains(log.String(), owner.String()) {
 			t.Errorf("the log says so %d times:\n%s", n, log)
@@ -114,7 +114,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// queueMeter counts what is read of trays, and what of it is not durable yet.
+// queueMeter counts what is read of queues, and what of it is not durable yet.
 type queueMeter struct {
 	journal.Journal
 	page, underway, underwayMost, handled atomic.Int64
@@ -147,7 +147,7 @@ func (j *queueMeter) Append(e *journal.Entry) {
 	j.Journal.Append(e)
 }
 
-// readLongQueue has an agent find a tray of so many words at a start, and asks it for
+// readLongQueue has an agent find a queue of so many words at a start, and asks it for
 // something at once. It gives what was in memory at most, and how many words were
 // handled before the answer.
 func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, before int64) {
@@ -179,15 +179,15 @@ func readLongQueue(t *testing.T, words int, tune func(*Node)) (page, underway, b
 	eventually(t, "all words are handled", func() bool { return j.handled.Load() == int64(words) })
 	v := r.store.View()
 	defer v.Close()
-	if tray, quarantine := queueAndQuarantine(t, v, s); len(tray)+len(quarantine) != 0 {
-		t.Errorf("%d words are in the tray and %d in quarantine", len(tray), len(quarantine))
+	if queue, quarantine := queueAndQuarantine(t, v, s); len(queue)+len(quarantine) != 0 {
+		t.Errorf("%d words are in the queue and %d in quarantine", len(queue), len(quarantine))
 	}
 	return j.page.Load(), j.underwayMost.Load(), before
 }
 
-// TestALongTrayIsReadInPages: however many words wait for an actor, a bounded
+// TestLongQueueIsReadInPages: however many words wait for an actor, a bounded
 // number of them is in memory, and requests are answered in between.
-func TestALongTrayIsReadInPages(t *testing.T) {
+func TestLongQueueIsReadInPages(t *testing.T) {
 	words := 100_000
 	if testing.Short() || raceDetector {
 		words = 10_000
@@ -245,10 +245,10 @@ func crashWithQuarantine(t *testing.T, journals int, wrap func(journal.Journal) 
 }
 
 // checkQuarantineImage opens an image: each word that its speaker knows to be stored is
-// either in the tray or in quarantine, and after a while in quarantine, as it was.
+// either in the queue or in quarantine, and after a while in quarantine, as it was.
 func checkQuarantineImage(t *testing.T, i crashtest.Image, to journal.Stream, words func(int) []byte, journals int) (faults []string) {
 	r := &testNode{t: t, journals: journals, clock: time.Now, journalClock: time.Now, entropy: parley.CountingEntropy(), fs: i.FS, tuneStore: smallFiles}
-	look := func() (tray, quarantine [][]byte) {
+	look := func() (queue, quarantine [][]byte) {
 		v := r.store.View()
 		defer v.Close()
 		return queueAndQuarantine(t, v, to)
@@ -265,12 +265,12 @@ func checkQuarantineImage(t *testing.T, i crashtest.Image, to journal.Stream, wo
 	if r.store, err = persistence.Open(crashDir, persistence.Options{FS: i.FS, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return []string{err.Error()}
 	}
-	tray, quarantine := look()
+	queue, quarantine := look()
 	if err := r.store.Close(); err != nil {
 		return []string{err.Error()}
 	}
 	for n := range 4 {
-		switch have := count(tray, words(n)) + count(quarantine, words(n)); {
+		switch have := count(queue, words(n)) + count(quarantine, words(n)); {
 		case have > 1:
 			faults = append(faults, fmt.Sprintf("word %d is there %d times", n, have))
 		case have == 0 && n < i.Known:
@@ -280,7 +280,7 @@ func checkQuarantineImage(t *testing.T, i crashtest.Image, to journal.Stream, wo
 	if err := r.start(crashDir); err != nil {
 		return append(faults, err.Error())
 	}
-	eventually(t, "the tray is empty", func() bool { tray, quarantine = look(); return len(tray) == 0 })
+	eventually(t, "the queue is empty", func() bool { queue, quarantine = look(); return len(queue) == 0 })
 	for n := range i.Known {
 		if count(quarantine, words(n)) != 1 {
 			faults = append(faults, fmt.Sprintf("lost: word %d is in quarantine %d times after a start", n, count(quarantine, words(n))))
@@ -292,7 +292,7 @@ func checkQuarantineImage(t *testing.T, i crashtest.Image, to journal.Stream, wo
 	return faults
 }
 
-// removeFirst strikes words from the tray in an entry of its own, before the entry
+// removeFirst strikes words from the queue in an entry of its own, before the entry
 // that keeps them.
 type removeFirst struct{ journal.Journal }
 

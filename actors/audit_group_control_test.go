@@ -74,10 +74,10 @@ var groupControls = map[string]tamperCase{
 			return ok && m.GetStatus() == conversation.Paused
 		}, func(e conversation.Event) { e.(*conversation.StatusChanged).By = x.agents[2].Bytes() })
 	}, []string{"history"}, false},
-	"a member was not told of a change": {func(x *tamperer) {
+	"a member was not notified about a change": {func(x *tamperer) {
 		x.dropFirst('F', func(k, v []byte) bool { return isStatusEntry(k, v) && bytes.Equal(k[3:19], x.agents[0][:]) })
 	}, []string{"status-entries"}, false},
-	"one who came later was told of more": {func(x *tamperer) { x.repeatGroupEvent() }, []string{"status-entries"}, false},
+	"one who came later was notified about more": {func(x *tamperer) { x.repeatGroupEvent() }, []string{"status-entries"}, false},
 	"an agent was in two groups, one of them isolated": {func(x *tamperer) {
 		rewriteEvent(x, journal.AgentStream, rules.Agent, func(e agent.Event) bool {
 			m, ok := e.(*agent.Entered)
@@ -100,10 +100,10 @@ var groupControls = map[string]tamperCase{
 	}, []string{"concern-rows"}, false},
 	"a place is not noted":    {func(x *tamperer) { x.dropFirst('R', ofTable(journal.PlaceTable)) }, []string{"place-rows"}, false},
 	"a place has other seats": {func(x *tamperer) { x.alter('R', ofTable(journal.PlaceTable), flipLast) }, []string{"place-rows"}, false},
-	"a feed tells of no new member": {func(x *tamperer) {
+	"a feed reports no new member": {func(x *tamperer) {
 		x.dropFirst('F', func(k, v []byte) bool { return isGroupEntry(k, v) && v[25] == record.MemberJoined })
 	}, []string{"group-news"}, false},
-	"a feed tells of another request": {func(x *tamperer) {
+	"a feed reports another request": {func(x *tamperer) {
 		x.alter('F', func(k, v []byte) bool { return isGroupEntry(k, v) && v[25] == record.RequestResolved }, flipLast)
 	}, []string{"group-news"}, false},
 	"the directory shows nothing": {func(x *tamperer) { x.dropFirst('R', ofTable(journal.PublicTable)) }, []string{"directory-rows"}, false},

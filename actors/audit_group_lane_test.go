@@ -82,7 +82,7 @@ func (v *groupStore) groupIn(journal int, policy group.Policy) *testGroup {
 	}
 }
 
-// pendingGroupMessages are the kinds of words of groups that are in lanes.
+// pendingGroupMessages are the kinds of words of groups that are in outboxes.
 func pendingGroupMessages(t *testing.T, v *groupStore) (kinds []string) {
 	archive := v.store.Archive()
 	defer func() { _ = archive.Close() }()
@@ -124,7 +124,7 @@ func TestVerifyPendingGroupMessages(t *testing.T) {
 	if got := failedChecks(frozen.tampered(t, func(*tamperer) {})); len(got) != 0 {
 		t.Errorf("%q spoke of a crash with words underway", got)
 	}
-	t.Run("each parcel is missed", func(t *testing.T) { dropEachLastMessage(t, frozen) })
+	t.Run("each message is missed", func(t *testing.T) { dropEachLastMessage(t, frozen) })
 	release()
 	v.awaitIdle()
 	if err := verifyStore(t, v.store).Err(); err != nil {

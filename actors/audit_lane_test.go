@@ -17,7 +17,7 @@ import (
 )
 
 // holdJournals stops the writers of all journals but one, so that what is said to the
-// others stays in its lanes, and gives the function that lets them go on.
+// others stays in its outboxes, and gives the function that lets them go on.
 func (w *fullStore) holdJournals(but int) (release func()) {
 	w.t.Helper()
 	gate := make(chan struct{})
@@ -94,7 +94,7 @@ func storeWithPendingMessages(t *testing.T) (w *fullStore, release func()) {
 	return w, release
 }
 
-// pendingMessages are the sorts of words that are in lanes.
+// pendingMessages are the sorts of words that are in outboxes.
 func pendingMessages(t *testing.T, w *fullStore) []string {
 	sorts := map[string]bool{}
 	archive := w.store.Archive()
@@ -114,9 +114,9 @@ func pendingMessages(t *testing.T, w *fullStore) []string {
 		case journal.PutRow:
 			sort = "put"
 		case journal.AddToList:
-			sort = "enlist"
+			sort = "add to list"
 		case journal.CreateStream:
-			sort = "bear"
+			sort = "create stream"
 		}
 		sorts[sort] = true
 		return nil
@@ -127,11 +127,11 @@ func pendingMessages(t *testing.T, w *fullStore) []string {
 	return slices.Sorted(maps.Keys(sorts))
 }
 
-// laneControls plant faults in what is underway, and in what lives in two homes.
-var laneControls = map[string]tamperCase{
-	"a lane's mark is beyond what was sent": {func(x *tamperer) { x.changeApplied(func(n uint64) uint64 { return 1 << 40 }) }, []string{"outboxes"}, true},
-	"a lane's mark forgot":                  {func(x *tamperer) { x.changeApplied(func(n uint64) uint64 { return 0 }) }, []string{"outboxes"}, true},
-	"a parcel between others is gone": {func(x *tamperer) {
+// pendingControls plant faults in what is underway, and in what lives in two homes.
+var pendingControls = map[string]tamperCase{
+	"more is applied than was sent":  {func(x *tamperer) { x.changeApplied(func(n uint64) uint64 { return 1 << 40 }) }, []string{"outboxes"}, true},
+	"the applied position was reset": {func(x *tamperer) { x.changeApplied(func(n uint64) uint64 { return 0 }) }, []string{"outboxes"}, true},
+	"an outbox message between others is gone": {func(x *tamperer) {
 		source, target := byte(0), byte(0)
 		k, _ := x.find('o', func(k, _ []byte) bool {
 			again := k[4] == source && k[6] == target && x.hasSuccessor(k)
@@ -140,7 +140,7 @@ var laneControls = map[string]tamperCase{
 		})
 		x.drop(k)
 	}, []string{"outboxes"}, true},
-	"a parcel is damaged": {func(x *tamperer) {
+	"an outbox message is damaged": {func(x *tamperer) {
 		x.alter('o', nil, func(v []byte) []byte { return v[:len(v)-3] })
 	}, []string{"values"}, true},
 	"a copy says something else": {func(x *tamperer) {
@@ -153,7 +153,7 @@ var laneControls = map[string]tamperCase{
 	"marks differ": {func(x *tamperer) {
 		x.alter('M', func(k, _ []byte) bool { return len(k) == 19 }, func(v []byte) []byte { v[7] ^= 1; return v })
 	}, []string{"marks"}, false},
-	"a parcel brings a change that did not happen": {func(x *tamperer) {
+	"an outbox message brings a change that did not happen": {func(x *tamperer) {
 		x.alter('o', func(_, v []byte) bool { return bytes.Contains(v, []byte("paused")) }, func(v []byte) []byte {
 			return bytes.Replace(v, []byte("paused"), []byte("failed"), 1)
 		})
@@ -165,33 +165,33 @@ func isCopy(k []byte) bool {
 	return parley.Slot(binary.BigEndian.Uint16(k)) != parley.IDFromBytes[parley.MessageID](k[3:]).Slot()
 }
 
-// changeApplied changes how far a lane that holds something counts as applied.
+// changeApplied changes how far an outbox that holds something counts as applied.
 func (x *tamperer) changeApplied(change func(uint64) uint64) {
 	k, _ := x.find('o', nil)
 	x.set(appliedKey(k), bigEndian(change(binary.BigEndian.Uint64(x.get(appliedKey(k))))))
 }
 
-// receiptOf is the key of how far the lane of a parcel is applied.
+// receiptOf is the key of how far the outbox of an outbox message is applied.
 func appliedKey(k []byte) []byte { return slotKey(0xFFFF, 'i', k[5:7], k[3:5]) }
 
-// applied reports whether a parcel has been applied and only not been swept yet.
+// applied reports whether an outbox message has been applied and only not been swept yet.
 func (x *tamperer) applied(k []byte) bool {
 	mark := x.get(appliedKey(k))
 	return mark != nil && binary.BigEndian.Uint64(k[7:]) <= binary.BigEndian.Uint64(mark)
 }
 
-// hasSuccessor reports whether more follows in the lane of a parcel.
+// hasSuccessor reports whether more follows in the outbox of an outbox message.
 func (x *tamperer) hasSuccessor(k []byte) bool {
 	next := bytes.Clone(k)
 	binary.BigEndian.PutUint64(next[7:], binary.BigEndian.Uint64(k[7:])+1)
 	return x.get(next) != nil
 }
 
-// TestVerifyPendingMessages: what lies in lanes excuses what has not followed,
+// TestVerifyPendingMessages: what lies in outboxes excuses what has not followed,
 // and nothing else.
 func TestVerifyPendingMessages(t *testing.T) {
 	w, release := storeWithPendingMessages(t)
-	want := []string{"bear", "enlist", "mark for the recipient", "mark for the sender", "message", "put", "status", "tell"}
+	want := []string{"create stream", "add to list", "mark for the recipient", "mark for the sender", "message", "put", "status", "tell"}
 	if got := pendingMessages(t, w); !slices.Equal(got, want) {
 		t.Errorf("%q are underway, want %q", got, want)
 	}
@@ -202,16 +202,16 @@ func TestVerifyPendingMessages(t *testing.T) {
 	if got := failedChecks(frozen.tampered(t, func(*tamperer) {})); len(got) != 0 {
 		t.Errorf("%q spoke of a crash with words underway", got)
 	}
-	t.Run("each parcel is missed", func(t *testing.T) { dropEachLastMessage(t, frozen) })
+	t.Run("each message is missed", func(t *testing.T) { dropEachLastMessage(t, frozen) })
 	release()
-	eventually(t, "the lanes are empty", func() bool { return len(pendingMessages(t, w)) == 0 })
+	eventually(t, "the outboxes are empty", func() bool { return len(pendingMessages(t, w)) == 0 })
 	time.Sleep(time.Millisecond)
 	if err := verifyStore(t, w.store).Err(); err != nil {
 		t.Errorf("after all has arrived: %v", err)
 	}
 }
 
-// dropEachLastMessage takes away the last parcel of each lane: nothing tells that it was
+// dropEachLastMessage takes away the last message of each outbox: nothing tells that it was
 // ever there but what it would have brought.
 func dropEachLastMessage(t *testing.T, frozen *fullStore) {
 	missed := 0
@@ -236,13 +236,13 @@ func dropEachLastMessage(t *testing.T, frozen *fullStore) {
 			case last == nil && len(found) > 0:
 				t.Errorf("%q spoke of files in order", found)
 			case last != nil && len(found) == 0:
-				t.Errorf("nobody misses parcel %x", last)
+				t.Errorf("nobody misses message %x", last)
 			case last != nil:
 				missed++
 			}
 		}
 	}
 	if missed == 0 {
-		t.Error("no lane held anything")
+		t.Error("no outbox held anything")
 	}
 }

@@ -41,7 +41,7 @@ var webhookControls = map[string]tamperCase{
 	"a job waits that was delivered": {func(x *tamperer) {
 		changeJob(x, webhook.Delivered, func(j *webhook.Job) { j.Status, j.NextMs = webhook.Failed, 9 })
 	}, []string{"delivery-counts", "retry-rows"}, true},
-	"a job tells of another message": {func(x *tamperer) {
+	"a job is about another message": {func(x *tamperer) {
 		changeJob(x, webhook.Delivered, func(j *webhook.Job) { j.Ref = nobody[:] })
 	}, []string{"delivery-rows"}, true},
 	"a job is another": {func(x *tamperer) {

@@ -106,9 +106,9 @@ const (
 	floodedRows   = 32
 )
 
-// TestWaitLooksThroughAFeedOnce: a look passes by a bounded number of entries,
+// TestWaitScansAFeedOnce: a look passes by a bounded number of entries,
 // and those that were found to be carried are not looked at again by later waits.
-func TestWaitLooksThroughAFeedOnce(t *testing.T) {
+func TestWaitScansAFeedOnce(t *testing.T) {
 	r, o, c, ids := memberWithLongFeed(t, floodedCopies, func(n *Node) {
 		n.queries.Limits().WaitRows, n.queries.Limits().TransferredStep = floodedRows, floodedRows
 	})
@@ -147,9 +147,9 @@ func TestWaitLooksThroughAFeedOnce(t *testing.T) {
 	}
 }
 
-// TestWaitLooksThroughAFeedOnceControl: where nothing is noted, each wait reads
+// TestWaitScansAFeedOnceControl: where nothing is noted, each wait reads
 // the whole feed.
-func TestWaitLooksThroughAFeedOnceControl(t *testing.T) {
+func TestWaitScansAFeedOnceControl(t *testing.T) {
 	r, o, _, ids := memberWithLongFeed(t, floodedCopies, func(n *Node) {
 		n.queries.Limits().WaitRows, n.queries.Limits().TransferredStep = math.MaxInt, math.MaxInt
 	})
@@ -186,9 +186,9 @@ func TestWaitCountsUnreadNearby(t *testing.T) {
 	}
 }
 
-// TestWaitAfterPassesWhatIsNoMessage: what lies between two messages of a feed is
+// TestWaitSkipsOtherFeedEntries: what lies between two messages of a feed is
 // passed by in pieces, and the next message is found.
-func TestWaitAfterPassesWhatIsNoMessage(t *testing.T) {
+func TestWaitSkipsOtherFeedEntries(t *testing.T) {
 	r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().WaitRows = 3 }))
 	owner, ids := r.agents("acme", 2)
 	first := must(r.send(direct(owner, ids[0], ids[1], "first", "")))(t)

@@ -18,9 +18,9 @@ import (
 	"parley/journal"
 )
 
-// TestCompanyIsBounded: an agent that asks for those with whom it shared rows has a
+// TestContactLookupIsBounded: an agent that asks for those with whom it shared rows has a
 // bounded number of events looked through, however many there are.
-func TestCompanyIsBounded(t *testing.T) {
+func TestContactLookupIsBounded(t *testing.T) {
 	const said, bound = 200, 50
 	for name, row := range map[string]struct {
 		rows, most int
@@ -93,9 +93,9 @@ func TestSeatHolder(t *testing.T) {
 	holds(last, 2*many+many/query.RosterPage+2)
 }
 
-// TestAnyAgentMayHaveBeenElector: who names no agent was of the electorate if any
+// TestAnyAgentOfAnOrganizationMayBeElector: who names no agent was of the electorate if any
 // of its organization's agents was, whichever is noted as the holder of a seat.
-func TestAnyAgentMayHaveBeenElector(t *testing.T) {
+func TestAnyAgentOfAnOrganizationMayBeElector(t *testing.T) {
 	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)
 	other, electors := r.agents("other", 2)
@@ -173,7 +173,7 @@ func TestRosterIsReadInPages(t *testing.T) {
 		all = append(all, a.AgentID())
 		return true
 	}); err != nil || len(all) != len(ids) || all[0] != first {
-		t.Fatalf("%d agents are told of, want %d: %v", len(all), len(ids), err)
+		t.Fatalf("%d agents are listed, want %d: %v", len(all), len(ids), err)
 	}
 	if !sameAgents(all, ids) {
 		t.Error("an agent is listed twice, or not at all")

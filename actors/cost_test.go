@@ -127,7 +127,7 @@ func messageCosts(t *testing.T, journals int, wrap func(journal.Journal) journal
 // messageBounds are about 15 % above what was measured when they were set, the
 // content's 1,024 bytes included. With one journal a message took 1,587 bytes
 // and a reply 1,514. With four, where the recipient lives in another home, the
-// content is written at the conversation's home, in the lane and at the
+// content is written at the conversation's home, in the outbox and at the
 // recipient's: 4,120 and 4,027 bytes.
 var messageBounds = []struct {
 	journals    int

@@ -30,7 +30,7 @@ func TestPollsOverAStore(t *testing.T) {
 						}
 					}
 					if got := must(r.node.Messages.CountSince(context.Background(), ids[0], since))(t); got != want {
-						t.Fatalf("%d messages are there, a poll since %d ms tells of %d", want, since-began, got)
+						t.Fatalf("%d messages are there, a poll since %d ms counts %d", want, since-began, got)
 					}
 				}
 			}
@@ -53,9 +53,9 @@ func TestPollsOverAStore(t *testing.T) {
 	}
 }
 
-// TestAPollSeesWhatWasAnswered polls beside those who send: a poll that begins
+// TestPollCountsAcknowledgedMessages polls beside those who send: a poll that begins
 // after an answer counts its message, also while indexes are forgotten.
-func TestAPollSeesWhatWasAnswered(t *testing.T) {
+func TestPollCountsAcknowledgedMessages(t *testing.T) {
 	r := newTestNode(t, withJournals(4), withTuning(func(n *Node) { n.queries.Limits().CountEntries = 16 }))
 	owner, ids := r.agents("acme", 4)
 	var answered atomic.Int64
@@ -78,7 +78,7 @@ func TestAPollSeesWhatWasAnswered(t *testing.T) {
 				least := int(answered.Load())
 				n, err := r.node.Messages.CountSince(context.Background(), ids[0], 0)
 				if err != nil || n < max(least, last) {
-					t.Errorf("%d were answered, %d counted before, a poll tells of %d (%v)", least, last, n, err)
+					t.Errorf("%d were answered, %d counted before, a poll counts %d (%v)", least, last, n, err)
 				}
 				if last = n; who == 0 && n%7 == 0 {
 					r.node.queries.ForgetAgent(ids[0])
@@ -95,7 +95,7 @@ func TestAPollSeesWhatWasAnswered(t *testing.T) {
 	close(done)
 	asking.Wait()
 	if n := must(r.node.Messages.CountSince(context.Background(), ids[0], 0))(t); n != 450 {
-		t.Errorf("450 messages were sent, a poll tells of %d", n)
+		t.Errorf("450 messages were sent, a poll counts %d", n)
 	}
 }
 

@@ -46,7 +46,7 @@ type membership struct {
 	agent parley.AgentID
 }
 
-// knownGroups are what clients have been told of groups.
+// knownGroups are what clients know about groups.
 type knownGroups struct {
 	groups map[parley.GroupID]*crashGroup
 	// requests counts what was asked for of each place, and answers what was answered:

@@ -29,7 +29,7 @@ type knownFacts struct {
 	conversations map[parley.ConversationID]*knownConversation
 	// feeds are shown from the first entry on, without a gap.
 	feeds map[parley.AgentID][]journal.FeedEntry
-	// counted are the messages that a poll has told of.
+	// counted are the messages that a poll has counted.
 	counted map[parley.AgentID]int
 	keys    map[attemptKey]parley.MessageID
 	faults  []string

@@ -59,7 +59,7 @@ func (x *imageCheck) checkAnswered() {
 	}
 	for id, counted := range x.known.counted {
 		if n, err := x.node.node.Messages.CountSince(ctx, id, 0); err != nil || n < counted {
-			x.fault("lost: a poll told of %d messages to %s, there are %d (%v)", counted, id, n, err)
+			x.fault("lost: a poll counted %d messages to %s, there are %d (%v)", counted, id, n, err)
 		}
 	}
 }

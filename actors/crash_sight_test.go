@@ -88,7 +88,7 @@ func (w *workload) inspect(i crashtest.Image) []string {
 	return x.faults
 }
 
-// awaitOutboxes waits until every lane is empty: a row sent through each has arrived.
+// awaitOutboxes waits until every outbox is empty: a row sent through each has arrived.
 func (x *imageCheck) awaitOutboxes() {
 	const table = journal.Table(200)
 	journals := x.node.store.Journals()
@@ -110,7 +110,7 @@ func (x *imageCheck) awaitOutboxes() {
 	x.append(sent)
 	for n := range journals * journals {
 		source, target := n/journals, parley.Slot(n%journals)
-		x.eventually("lanes come to rest", func() bool {
+		x.eventually("outboxes come to rest", func() bool {
 			value, _, err := x.node.store.Row(target, table, []byte{byte(source)})
 			return err == nil && string(value) == string(stamp)
 		})

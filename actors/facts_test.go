@@ -18,10 +18,10 @@ func numbered(n uint64) []byte { return binary.BigEndian.AppendUint64(make([]byt
 
 func numberOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[24:]) }
 
-// TestAChangeIsSeenByWhoComesAfter rotates a key again and again. Whoever
-// begins to read after an answer sees what was answered, also while records
-// leave the cache.
-func TestAChangeIsSeenByWhoComesAfter(t *testing.T) {
+// TestReadersSeeAcknowledgedChanges rotates a key again and again. Reads that
+// begin after an answer see the new key, also while records are evicted from the
+// cache.
+func TestReadersSeeAcknowledgedChanges(t *testing.T) {
 	for name, evicting := range map[string]bool{"at hand": false, "evicted": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newTestNode(t)
@@ -68,9 +68,9 @@ func TestAChangeIsSeenByWhoComesAfter(t *testing.T) {
 	}
 }
 
-// TestASlowReaderDoesNotBringThePastBack reads rows, then waits while the
+// TestSlowReaderDoesNotCacheAnOldRecord reads rows, then waits while the
 // record changes and leaves the cache.
-func TestASlowReaderDoesNotBringThePastBack(t *testing.T) {
+func TestSlowReaderDoesNotCacheAnOldRecord(t *testing.T) {
 	slow := &slowDurability{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { slow.Journal = j; return slow }))
 	_, ids := r.agents("acme", 1)
@@ -115,9 +115,9 @@ func (v *slowDurabilityView) Durable(ctx context.Context) error {
 	return v.View.Durable(ctx)
 }
 
-// TestARevokedCredentialIsSeenAtOnce adds and takes away credentials while
+// TestCredentialChangesAreSeenAtOnce adds and takes away credentials while
 // others look.
-func TestARevokedCredentialIsSeenAtOnce(t *testing.T) {
+func TestCredentialChangesAreSeenAtOnce(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	owner, ctx := r.org("acme").Org.OrgID(), context.Background()
 	var gone sync.Map // of parley.ClientID
@@ -161,7 +161,7 @@ func TestARevokedCredentialIsSeenAtOnce(t *testing.T) {
 	reading.Wait()
 }
 
-// TestTheFirstActiveAgentIsTheOldest, whoever asks in the moment of creation.
+// TestTheFirstActiveAgentIsTheOldest also for readers during the creation of another.
 func TestTheFirstActiveAgentIsTheOldest(t *testing.T) {
 	late := &hiddenState{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { late.Journal = j; return late }))

@@ -24,10 +24,10 @@ func (m *actAfterView) View() journal.View {
 	return v
 }
 
-// TestWhatArrivesWhileAReaderLooksIsFollowed: a message that is durable before
+// TestStreamIncludesMessagesThatArriveWhileItStarts: a message that is durable before
 // the reader has found its place, but not in what it looked at, comes all the
 // same.
-func TestWhatArrivesWhileAReaderLooksIsFollowed(t *testing.T) {
+func TestStreamIncludesMessagesThatArriveWhileItStarts(t *testing.T) {
 	m := &actAfterView{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { m.Journal = j; return m }))
 	owner, ids := r.agents("acme", 2)

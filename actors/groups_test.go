@@ -148,7 +148,7 @@ func TestBroadcast(t *testing.T) {
 	eachJournal(t, func(t *testing.T, r *testNode) {
 		const many = 300
 		owner, a := r.agents("acme", many)
-		c := must(r.createGroup(owner, a[0], "crowd", group.Open, false))(t)
+		c := must(r.createGroup(owner, a[0], "large", group.Open, false))(t)
 		var joining sync.WaitGroup
 		for _, id := range a[1:] {
 			joining.Go(func() {
@@ -225,10 +225,10 @@ func answerCopy(t *testing.T, c *testGroup, a []parley.AgentID) {
 	}
 }
 
-// TestCarriedCopiesAreNotLookedThroughAgain: a stream begins at the first copy
+// TestTransferredCopiesAreNotScannedAgain: a stream begins at the first copy
 // that was not carried; how far all were is noted, and nothing that comes later
 // is passed over because of that.
-func TestCarriedCopiesAreNotLookedThroughAgain(t *testing.T) {
+func TestTransferredCopiesAreNotScannedAgain(t *testing.T) {
 	r := newTestNode(t, withTuning(func(n *Node) { n.queries.Limits().TransferredStep = 1 }))
 	owner, a := r.agents("acme", 2)
 	c := must(r.createGroup(owner, a[0], "board", group.Open, false))(t)

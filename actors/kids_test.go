@@ -56,9 +56,9 @@ func keysOfOthers(t *testing.T, r *testNode) (faults []string) {
 	return faults
 }
 
-// TestAKeyStaysWithItsFirstAgent: who is found by a thumbprint decides whether the
+// TestKeyIDNamesItsFirstAgent: who is found by a thumbprint decides whether the
 // key is retired, and anybody may upload anybody's public key.
-func TestAKeyStaysWithItsFirstAgent(t *testing.T) {
+func TestKeyIDNamesItsFirstAgent(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		r := newTestNode(t, withJournals(journals))
 		for _, fault := range keysOfOthers(t, r) {

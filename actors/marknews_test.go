@@ -37,7 +37,7 @@ func (r *testNode) setReceipts(of parley.AgentID, marks journal.Receipts) {
 	r.setReceiptsOf(r.inbox(of)[0], marks)
 }
 
-func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
+func TestOnlyNewReceiptsAreAnnounced(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		t.Run(fmt.Sprint(journals), func(t *testing.T) {
 			h := newWebhookFixture(t, journals, webhook.MessageRead)
@@ -85,7 +85,7 @@ func TestOnlyWhatIsNewlyMarkedIsTold(t *testing.T) {
 	}
 }
 
-func TestMarkNewsPassesOverWhatItDoesNotKnow(t *testing.T) {
+func TestReceiptNoticesSkipUnknownMessages(t *testing.T) {
 	for note, want := range map[string][2]bool{"": {}, "\x00": {}, "\x01": {true, false}, "\x02": {false, true}, "\x03more": {true, true}, "\xfc": {}} {
 		if delivered, read := record.ReceiptNews([]byte(note)); delivered != want[0] || read != want[1] {
 			t.Errorf("note %q: %v %v, want %v", note, delivered, read, want)
@@ -93,9 +93,9 @@ func TestMarkNewsPassesOverWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// TestReadersPassOverMarkLines: what a feed says of marks is no message and no
+// TestReadersSkipReceiptNotices: what a feed says of marks is no message and no
 // status to anybody who reads it.
-func TestReadersPassOverMarkLines(t *testing.T) {
+func TestReadersSkipReceiptNotices(t *testing.T) {
 	h := newWebhookFixture(t, 1, webhook.MessageRead)
 	sender, to := h.ids[0], h.ids[2]
 	h.watch(sender, "https://sink.example/s", webhook.MessageRead)

@@ -172,8 +172,8 @@ func (p *scriptRunner) interrupt() {
 	}
 }
 
-// settle waits until every lane is empty: a row sent through each has arrived,
-// and whoever was told something has been hinted.
+// settle waits until every outbox is empty: a row sent through each has arrived,
+// and every actor with a queued message has received its hint.
 func (p *scriptRunner) settle() {
 	const table = journal.Table(200)
 	p.settled++
@@ -195,7 +195,7 @@ func (p *scriptRunner) settle() {
 	}
 	for n := range journals * journals {
 		source, target := n/journals, parley.Slot(n%journals)
-		eventually(p.t, "the lanes are empty", func() bool {
+		eventually(p.t, "the outboxes are empty", func() bool {
 			value, _, err := p.store.Row(target, table, []byte{byte(source)})
 			return err == nil && len(value) == 1 && value[0] == p.settled
 		})

@@ -196,7 +196,7 @@ func (p *scriptRunner) asStored(e journal.FeedEntry) query.Message {
 	return must(p.node.Messages.GetFor(context.Background(), r.Recipient().Slot(), id))(p.t)
 }
 
-// line is a feed entry as a stream tells of it.
+// line is a feed entry as a stream shows it.
 func (p *scriptRunner) line(l *streamClient, e journal.FeedEntry) (line string) {
 	err := p.node.Feeds.Entries(context.Background(), l.agent, []journal.FeedEntry{e}, func(e journal.FeedEntry, m query.Message) error {
 		status, _ := record.StatusNews(e.Note)

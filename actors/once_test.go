@@ -68,9 +68,9 @@ func inBackground(do func() (Posted, error)) <-chan postResult {
 	return to
 }
 
-// TestAKeyIsKnownBeforeItsRowIs: a second send under a key finds the first
+// TestKeyIsKnownBeforeItsRowIsStored: a second send under a key finds the first
 // although the journal has not seen it yet, and is not answered before it.
-func TestAKeyIsKnownBeforeItsRowIs(t *testing.T) {
+func TestKeyIsKnownBeforeItsRowIsStored(t *testing.T) {
 	g := &heldJournal{}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
 	owner, ids := r.agents("acme", 2)
@@ -102,8 +102,8 @@ func TestAKeyIsKnownBeforeItsRowIs(t *testing.T) {
 	}
 }
 
-// TestABurstUnderOneKeyMakesOneMessage sends from many sides at once.
-func TestABurstUnderOneKeyMakesOneMessage(t *testing.T) {
+// TestConcurrentSendsUnderOneKeyMakeOneMessage sends from many sides at once.
+func TestConcurrentSendsUnderOneKeyMakeOneMessage(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	owner, ids := r.agents("acme", 2)
 	for _, key := range []string{"a", "b", "c"} {
@@ -130,8 +130,8 @@ func TestABurstUnderOneKeyMakesOneMessage(t *testing.T) {
 	}
 }
 
-// TestAKeyIsForgottenByTheThirdDay writes it in the last second of a day.
-func TestAKeyIsForgottenByTheThirdDay(t *testing.T) {
+// TestKeyExpiresByTheThirdDay writes it in the last second of a day.
+func TestKeyExpiresByTheThirdDay(t *testing.T) {
 	midnight := noon.Add(12 * time.Hour)
 	clock := newManualClock(midnight.Add(-time.Second))
 	r := newTestNode(t, withClock(clock.now))
@@ -160,8 +160,8 @@ func TestAKeyIsForgottenByTheThirdDay(t *testing.T) {
 	})
 }
 
-// TestKeysAreApart by who speaks, where, and what the refusals leave.
-func TestKeysAreApart(t *testing.T) {
+// TestKeysAreScoped by who speaks, where, and what the refusals leave.
+func TestKeysAreScoped(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	owner, ids := r.agents("acme", 3)
 	fresh := func(what string, p Posted, err error) *record.Message {

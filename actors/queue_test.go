@@ -43,9 +43,9 @@ func TestJoinRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// TestGroupWeighsItsRequests: a group of few members and many requests is stored as
+// TestPendingRequestsDelayStateStorage: a group of few members and many requests is stored as
 // seldom as one of many members.
-func TestGroupWeighsItsRequests(t *testing.T) {
+func TestPendingRequestsDelayStateStorage(t *testing.T) {
 	r := newTestNode(t)
 	kind := r.node.groups.kind()
 	h := kind.Blank()

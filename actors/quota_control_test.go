@@ -28,8 +28,8 @@ func (v *wrongUsageView) Used(org parley.OrgID, day uint32) (int64, error) {
 	return v.of.used(v.View, org, day)
 }
 
-// TestTheDaysQuotaIsExactControl plants one defect of counting at a time.
-func TestTheDaysQuotaIsExactControl(t *testing.T) {
+// TestDailyQuotaIsExactControl plants one defect of counting at a time.
+func TestDailyQuotaIsExactControl(t *testing.T) {
 	truth := func(v journal.View, org parley.OrgID, day uint32) (int64, error) { return v.Used(org, day) }
 	for defect, c := range map[string]struct {
 		used  func(v journal.View, org parley.OrgID, day uint32) (int64, error)

@@ -106,9 +106,9 @@ func dayFaults(d *quotaFixture, clock *manualClock) (faults []string) {
 	return faults
 }
 
-// TestTheDaysQuotaIsExact: of 64 at once as many send as the limit says, today,
+// TestDailyQuotaIsExact: of 64 at once as many send as the limit says, today,
 // after a restart and tomorrow.
-func TestTheDaysQuotaIsExact(t *testing.T) {
+func TestDailyQuotaIsExact(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		clock := newManualClock(noon)
 		r := newTestNode(t, withJournals(journals), withClock(clock.now))
@@ -119,9 +119,9 @@ func TestTheDaysQuotaIsExact(t *testing.T) {
 	})
 }
 
-// TestALimitCountsWhatWasSentWithoutOne: a limit that is given while messages are
+// TestLimitCountsEarlierUnlimitedMessages: a limit that is given while messages are
 // on their way, or that is lifted and given again, counts all of the day.
-func TestALimitCountsWhatWasSentWithoutOne(t *testing.T) {
+func TestLimitCountsEarlierUnlimitedMessages(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		d := newQuotaFixture(t, newTestNode(t, withJournals(journals)))
 		var sending sync.WaitGroup
@@ -146,9 +146,9 @@ func TestALimitCountsWhatWasSentWithoutOne(t *testing.T) {
 	})
 }
 
-// TestWhatTakesASlot: a send, a reply and a broadcast take one each, whoever it
-// reaches; a replay and a refusal take none.
-func TestWhatTakesASlot(t *testing.T) {
+// TestWhichRequestsUseQuota: a send, a reply and a broadcast use one each, however many
+// members it reaches; a replay and a refusal use none.
+func TestWhichRequestsUseQuota(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		ctx := context.Background()
 		d := newQuotaFixture(t, newTestNode(t, withJournals(journals)))
@@ -245,9 +245,9 @@ func TestAgentsAndGroupsAreExact(t *testing.T) {
 	})
 }
 
-// TestTheDaysQuotaSurvivesTheCrash: what was granted before the power went and
+// TestDailyQuotaSurvivesACrash: what was granted before the power went and
 // what is granted after it are no more than the limit.
-func TestTheDaysQuotaSurvivesTheCrash(t *testing.T) {
+func TestDailyQuotaSurvivesACrash(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		disk := vfs.NewCrashableMem()
 		r := newTestNode(t, withJournals(journals), func(r *testNode) { r.fs = disk })
@@ -268,9 +268,9 @@ func TestTheDaysQuotaSurvivesTheCrash(t *testing.T) {
 	})
 }
 
-// TestTermsHoldFromTheNextRequest: what others know of an organization is what
+// TestTermsApplyFromTheNextRequest: what others know of an organization is what
 // the operator has said, the moment it is said.
-func TestTermsHoldFromTheNextRequest(t *testing.T) {
+func TestTermsApplyFromTheNextRequest(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		ctx := context.Background()
 		r := newTestNode(t, withJournals(journals))

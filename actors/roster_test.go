@@ -27,9 +27,9 @@ func (r *testNode) activeAgents(list func(context.Context, parley.OrgID, uint64,
 	return found
 }
 
-// TestActiveAgentsAreThoseOfTheRoster: agents come and go, and are listed from any
+// TestActiveAgentsMatchTheRoster: agents come and go, and are listed from any
 // place and up to any number.
-func TestActiveAgentsAreThoseOfTheRoster(t *testing.T) {
+func TestActiveAgentsMatchTheRoster(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		r, draw := newTestNode(t, withJournals(journals)), rand.New(rand.NewPCG(1, 2))
 		owner := r.org("acme").Org.OrgID()
@@ -54,9 +54,9 @@ func TestActiveAgentsAreThoseOfTheRoster(t *testing.T) {
 	})
 }
 
-// TestRevokedAgentsAreLookedAtOnce: who makes and revokes agents again and again
+// TestRevokedAgentsAreReadOnce: who makes and revokes agents again and again
 // does not have each request look at all of them.
-func TestRevokedAgentsAreLookedAtOnce(t *testing.T) {
+func TestRevokedAgentsAreReadOnce(t *testing.T) {
 	const many = 3 * query.RosterRevokedMax
 	for name, forgets := range map[string]bool{"known": false, "control": true} {
 		t.Run(name, func(t *testing.T) {

@@ -67,7 +67,7 @@ func (c *client) leaveFirstGroup(n int) {
 func (c *client) prepareLargeGroup() {
 	c.prepareGroup()
 	for n := range journal.FanoutChunk + 20 {
-		c.create(c.orgs[0], fmt.Sprint("crowd", n))
+		c.create(c.orgs[0], fmt.Sprint("large", n))
 		c.joinFirstGroup(n + 1)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"parley/journal"
 )
 
-// TestOneOfManyGetsTheName has fifty create an agent of one name at once.
-func TestOneOfManyGetsTheName(t *testing.T) {
+// TestConcurrentAgentsOfOneName has fifty create an agent of one name at once.
+func TestConcurrentAgentsOfOneName(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	owner := r.org("acme").Org.OrgID()
 	for _, name := range []string{"alice", "bob"} {
@@ -73,9 +73,9 @@ func (c *entryBarrier) Append(e *journal.Entry) {
 	c.Journal.Append(e)
 }
 
-// TestOneOfManyGetsTheSlug has twenty solve challenges of one slug at once: none sees
+// TestConcurrentSolutionsOfOneSlug has twenty solve challenges of one slug at once: none sees
 // another's solution before its own is on its way.
-func TestOneOfManyGetsTheSlug(t *testing.T) {
+func TestConcurrentSolutionsOfOneSlug(t *testing.T) {
 	challenges := make([]*registration.Challenge, 20)
 	all := &entryBarrier{want: int64(len(challenges)), allArrived: make(chan struct{})}
 	r := newTestNode(t, withJournals(4), withWrap(func(j journal.Journal) journal.Journal { all.Journal = j; return all }))
@@ -128,9 +128,9 @@ func TestOneOfManyGetsTheSlug(t *testing.T) {
 	}
 }
 
-// TestASlugThatIsNotDurableRefusesNobodyYet: a refusal rests on another's entry,
+// TestSlugRefusalWaitsForDurability: a refusal rests on another's entry,
 // and leaves when that is durable.
-func TestASlugThatIsNotDurableRefusesNobodyYet(t *testing.T) {
+func TestSlugRefusalWaitsForDurability(t *testing.T) {
 	g := &undurableJournal{durable: make(chan struct{})}
 	r := newTestNode(t, withWrap(func(j journal.Journal) journal.Journal { g.heldReleases.Journal = j; return g }))
 	first, second := must(r.challenge("acme"))(t), must(r.challenge("acme"))(t)
@@ -192,9 +192,9 @@ func (g *heldReleases) releasesHeld() bool {
 	return g.holding
 }
 
-// TestAQuotaRefusalRestsOnWhatUsedItUp: two agents of one organization share its
+// TestQuotaRefusalWaitsForDurability: two agents of one organization share its
 // last slot. The second is not told that it is used before that is durable.
-func TestAQuotaRefusalRestsOnWhatUsedItUp(t *testing.T) {
+func TestQuotaRefusalWaitsForDurability(t *testing.T) {
 	for _, journals := range []int{1, 4} {
 		g := &heldJournal{}
 		r := newTestNode(t, withJournals(journals), withWrap(func(j journal.Journal) journal.Journal { g.Journal = j; return g }))
@@ -269,8 +269,8 @@ func (g *heldReleases) waiting() int {
 	return len(g.held)
 }
 
-// TestARevokedAgentIsCountedOutAndFound looks everywhere that an agent is known.
-func TestARevokedAgentIsCountedOutAndFound(t *testing.T) {
+// TestRevokedAgentIsUncountedButFound looks everywhere that an agent is known.
+func TestRevokedAgentIsUncountedButFound(t *testing.T) {
 	r := newTestNode(t, withJournals(4))
 	ctx, owner := context.Background(), r.org("acme").Org.OrgID()
 	id := r.agent(owner, "alice")

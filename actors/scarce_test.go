@@ -148,10 +148,10 @@ func (v *fullJournalFixture) writes() []namedRequest {
 	}
 }
 
-// TestLooksTakeNoRoom starts on a journal without room: whoever looks is
-// answered, by actors that come to life for it and by those that live, whoever
-// writes is refused, and nothing is written.
-func TestLooksTakeNoRoom(t *testing.T) {
+// TestReadsWorkOnAFullJournal starts a node on a journal that admits no entries.
+// Reads are answered, by actors that are loaded for them and by loaded ones. Writes are
+// rejected, and nothing is written.
+func TestReadsWorkOnAFullJournal(t *testing.T) {
 	onOneAndFour(t, func(t *testing.T, journals int) {
 		j := &fullJournal{}
 		v := newFullJournalFixture(t, withJournals(journals), withWrap(j.wrap))
@@ -187,10 +187,10 @@ func TestLooksTakeNoRoom(t *testing.T) {
 	})
 }
 
-// TestLooksAreBounded withholds what an actor's answers rest on: so many may wait
-// for it, those included who have given up, the next is refused, and whoever
-// writes finds room beside them.
-func TestLooksAreBounded(t *testing.T) {
+// TestReadsAreBounded holds the release of the entries that answers depend on.
+// QueriesMax reads may wait, including those whose callers gave up. The next read is
+// rejected, while writes are still admitted.
+func TestReadsAreBounded(t *testing.T) {
 	j := &fullJournal{}
 	v := newFullJournalFixture(t, withWrap(j.wrap))
 	v.restart()
@@ -223,9 +223,9 @@ func TestLooksAreBounded(t *testing.T) {
 	}
 }
 
-// TestALookBehindADeed has no look be possible after a seat was given: that is
-// not told as if nothing had been done.
-func TestALookBehindADeed(t *testing.T) {
+// TestUnreadableChangeHasUnknownOutcome gives a seat while no read is admitted: the answer must
+// not say that nothing was done.
+func TestUnreadableChangeHasUnknownOutcome(t *testing.T) {
 	r := newTestNode(t)
 	owner, a := r.agents("acme", 2)
 	c := must(r.createGroup(owner, a[0], "open", group.Open, false))(t)

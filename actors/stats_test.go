@@ -7,7 +7,7 @@ import (
 	"parley/journal"
 )
 
-func TestStatsCountActorsAndMarks(t *testing.T) {
+func TestStatsCountActorsAndReceipts(t *testing.T) {
 	r := newTestNode(t)
 	before := r.node.Stats()
 	if before.Live != 0 || before.Activations != 0 || before.Receipts != 0 {

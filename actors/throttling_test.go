@@ -10,9 +10,9 @@ import (
 	"parley/actors/delivery"
 )
 
-// TestWebhooksAreThrottledUnderLoad: while requests want the processor, webhooks are woken a few
-// at a time, and none waits for more than delivery.ThrottlePatience. Where nobody tells of
-// requests, none steps back at all.
+// TestWebhooksAreThrottledUnderLoad: while requests need the processor, webhooks are woken a
+// few at a time, and none waits longer than delivery.ThrottlePatience. Without a load
+// function no webhook is delayed.
 func TestWebhooksAreThrottledUnderLoad(t *testing.T) {
 	const agents = 20
 	for _, busy := range []bool{true, false} {

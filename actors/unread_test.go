@@ -149,14 +149,14 @@ func TestReadUpToEndsEarly(t *testing.T) {
 	}
 }
 
-func TestWaitingForWhatWasNotCarried(t *testing.T) {
+func TestWaitingForUntransferredMessages(t *testing.T) {
 	r := newTestNode(t)
 	owner, ids := r.agents("acme", 2)
 	to := ids[1]
 	for i := range 5 {
 		must(r.send(direct(owner, ids[0], to, fmt.Sprint(i), "")))(t)
 	}
-	r.setReceipts(to, journal.Receipts{AnnouncedAt: 3})                                              // 4: told of, not carried
+	r.setReceipts(to, journal.Receipts{AnnouncedAt: 3})                                              // 4: announced, not transferred
 	r.setReceiptsOf(r.inbox(to)[2], journal.Receipts{TransferredAt: 3, TransferredBy: 1})            // 2: carried, not read
 	r.setReceiptsOf(r.inbox(to)[4], journal.Receipts{TransferredAt: 3, TransferredBy: 1, ReadAt: 3}) // 0
 	place := r.node.Feeds.Untransferred(to)

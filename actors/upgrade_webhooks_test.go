@@ -38,7 +38,7 @@ func (l *releaseScenario) useWebhooks(owner parley.OrgID, watched, other parley.
 		return l.send(directBetween(theirs, owner, other, watched, text, ""))
 	}
 	hook := create(watched, "https://sink.example/a", webhook.MessageReceived, webhook.MessageDelivered, webhook.MessageRead)
-	say("told of")
+	say("by webhook")
 	until("it is delivered", hook, func(s *webhook.State) bool { return s.GetDelivered() == 1 })
 	sent := l.send(directBetween(owner, theirs, watched, other, "marked", ""))
 	in := must2(l.node.Messages.Inbox(ctx, other, 0, 1, "", nil))(l.t)[0]
@@ -82,7 +82,7 @@ func (l *releaseScenario) useWebhooks(owner parley.OrgID, watched, other parley.
 	l.hold(sink, create(watched, "https://sink.example/held"), owner)
 	ended := create(watched, "https://sink.example/ended")
 	change(ended, webhook.Delete{By: owner})
-	change(hook, webhook.Toggle{By: owner}) // whoever opens the store later attempts nothing
+	change(hook, webhook.Toggle{By: owner}) // a later node on the store attempts nothing
 	change(busy, webhook.Toggle{By: owner})
 	until("nothing is under way", hook, func(s *webhook.State) bool { return len(s.GetUnderWay()) == 0 })
 	l.node.queries.Limits().TransferredStep = 1

@@ -202,7 +202,7 @@ func TestWebhookReceivesOtherEvents(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got[sender.WebhookID()], want[sender.WebhookID()]) || !slices.Equal(got[h.hook.WebhookID()], want[h.hook.WebhookID()]) {
-		t.Errorf("told of %v, want %v", got, want)
+		t.Errorf("got events %v, want %v", got, want)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestWebhookEndsAfterFailuresOnly(t *testing.T) {
 	}
 	a := must(h.node.Agents.Get(context.Background(), h.ids[1]))(t)
 	if told := must(h.node.Webhooks.Disabled(context.Background(), a))(t); len(told) != 1 {
-		t.Errorf("the owner is told of %v", told)
+		t.Errorf("the owner gets %v", told)
 	}
 	tried := len(h.courier.delivered())
 	h.say(1)
@@ -272,7 +272,7 @@ func TestWebhookEndsAfterFailuresOnly(t *testing.T) {
 	must(h.change(webhook.Toggle{By: h.owner, Active: true}))(t)
 	h.until("what waited is delivered", func() bool { return now().GetFailed() == 0 && now().GetDelivered() > 1 })
 	if told := must(h.node.Webhooks.Disabled(context.Background(), a))(t); len(told) != 0 {
-		t.Errorf("the owner is told of %v", told)
+		t.Errorf("the owner gets %v", told)
 	}
 }
 

@@ -195,7 +195,7 @@ func keys(s *agent.State) string {
 	return strings.Join(names, " ")
 }
 
-// showBindings tells of key bindings.
+// showBindings renders key bindings.
 func showBindings(life *life) string {
 	s, told := life.State, []string{}
 	for i, b := range s.GetBindings() {
@@ -249,7 +249,7 @@ func TestGolden(t *testing.T) {
 	)
 }
 
-// TestGivenOut: memberships that somebody was told of do not change under him,
+// TestGivenOut: memberships that were handed out do not change,
 // whatever the agent does next.
 func TestGivenOut(t *testing.T) {
 	l, told := rules.Begin(), map[*[]*agent.Membership]string{}
@@ -273,7 +273,7 @@ func TestGivenOut(t *testing.T) {
 	}
 	for groups, was := range told {
 		if now := fmt.Sprint(*groups); now != was {
-			t.Errorf("told of %s, which is %s now", was, now)
+			t.Errorf("handed out %s, which is %s now", was, now)
 		}
 	}
 }

@@ -47,7 +47,7 @@ type former struct {
 	distrustedMs     int64
 }
 
-// oracle is an agent as the specification tells of it.
+// oracle is an agent as the specification describes it.
 type oracle struct {
 	record
 	exists bool

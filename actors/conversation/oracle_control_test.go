@@ -195,7 +195,7 @@ func TestOracleControlOfGroups(t *testing.T) {
 			}
 			return conversation.Decide(s, c, now)
 		}),
-		"whoever began it has no say": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
+		"the initiator may not decide": deciding(func(s *conversation.State, c conversation.ChangeStatus, now time.Time) ([]conversation.Event, error) {
 			if !s.GroupID().Zero() {
 				c.By = slices.DeleteFunc(slices.Clone(c.By), func(by parley.AgentID) bool {
 					return s.Role(by) == conversation.Initiator && !slices.Contains(c.Admins, by)

@@ -14,14 +14,14 @@ import (
 
 var everybody = []string{"alice", "bob", "carol", "dave", "eve"}
 
-// crowded is the metadata of conversations that have a mediator and an observer.
+// largeGroup is the metadata of conversations that have a mediator and an observer.
 // No route makes one yet; the rules know them all the same.
-const crowded = `{"crowd":true}`
+const largeGroup = `{"large":true}`
 
 // crowding seats the two.
 func crowding(s *conversation.State, e conversation.Event) {
 	conversation.Evolve(s, e)
-	if started, ok := e.(*conversation.Started); ok && string(started.Metadata) == crowded {
+	if started, ok := e.(*conversation.Started); ok && string(started.Metadata) == largeGroup {
 		s.Participants = append(
 			s.Participants,
 			&conversation.Participant{AgentId: agent("carol").Bytes(), Role: conversation.Mediator, JoinedMs: started.AtMs},
@@ -33,10 +33,10 @@ func crowding(s *conversation.State, e conversation.Event) {
 var (
 	wishes   = rapid.SampledFrom([]string{"reply", "move", "move", "reply", "broadcast", "move", "reply", "reply", "start"})
 	groups   = rapid.SampledFrom([]string{"", "club", ""})
-	metadata = rapid.SampledFrom([]string{"", `{"a":1}`, crowded})
+	metadata = rapid.SampledFrom([]string{"", `{"a":1}`, largeGroup})
 	parents  = rapid.SampledFrom([]string{"", "parent"})
 	couples  = rapid.SampledFrom([]string{"alice", "bob", "alice", "bob", "bob", "carol"})
-	crowds   = rapid.SampledFrom([]string{"alice", "bob", "carol", "dave", "eve"})
+	senders  = rapid.SampledFrom([]string{"alice", "bob", "carol", "dave", "eve"})
 	messages = rapid.SampledFrom([]string{"m0", "m1", "m2"})
 	types    = rapid.SampledFrom([]string{"a.v1.x", "a.v1.y"})
 	// targets are the statuses, those that go on first, and a word that is none.
@@ -62,7 +62,7 @@ func wish(t *rapid.T, o *oracle, now time.Time) conversation.Command {
 		return wishToReply(t, o, now)
 	case "broadcast":
 		return conversation.Broadcast{
-			MessageID: parley.NextBroadcastID(o.last, now, [10]byte{}), From: agent(crowds.Draw(t, "from")),
+			MessageID: parley.NextBroadcastID(o.last, now, [10]byte{}), From: agent(senders.Draw(t, "from")),
 		}
 	}
 	c := conversation.ChangeStatus{Status: targets.Draw(t, "to"), Reason: reasons.Draw(t, "reason")}
@@ -73,18 +73,18 @@ func wish(t *rapid.T, o *oracle, now time.Time) conversation.Command {
 		c.By = append(c.By, agent(o.speakers().Draw(t, "by")))
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "admins") {
-		c.Admins = append(c.Admins, agent(crowds.Draw(t, "admin")))
+		c.Admins = append(c.Admins, agent(senders.Draw(t, "admin")))
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "members") {
-		c.Members = append(c.Members, agent(crowds.Draw(t, "member")))
+		c.Members = append(c.Members, agent(senders.Draw(t, "member")))
 	}
 	return c
 }
 
 // speakers are, for the most part, those who take part.
 func (o *oracle) speakers() *rapid.Generator[string] {
-	if o.metadata == crowded || !o.group.Zero() {
-		return crowds
+	if o.metadata == largeGroup || !o.group.Zero() {
+		return senders
 	}
 	return couples
 }

@@ -90,7 +90,7 @@ type moved struct {
 	atMs       int64
 }
 
-// oracle is a conversation as the specification tells of it.
+// oracle is a conversation as the specification describes it.
 type oracle struct {
 	record
 	exists bool
@@ -208,7 +208,7 @@ func (o *oracle) start(c conversation.Start, now time.Time) actorstest.Verdict {
 	if !c.Group.Zero() {
 		o.parties = o.parties[:1]
 	}
-	if o.metadata == crowded {
+	if o.metadata == largeGroup {
 		o.parties = append(o.parties, party{agent("carol"), "mediator", at}, party{agent("dave"), "observer", at})
 	}
 	if !c.Group.Zero() {

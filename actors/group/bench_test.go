@@ -10,11 +10,11 @@ import (
 	"parley/actors/group"
 )
 
-// hall is a group by majority with so many members, the first its admin.
-func hall(members int) *group.State {
+// groupOf is a group by majority with so many members, the first its admin.
+func groupOf(members int) *group.State {
 	s := &group.State{}
 	group.Evolve(s, &group.Founded{
-		Id: idOf("hall"), Org: idOf("org a"), Name: "hall", Policy: group.Majority, VoteHours: 72, AtMs: actorstest.Epoch.UnixMilli(),
+		Id: idOf("board"), Org: idOf("org a"), Name: "board", Policy: group.Majority, VoteHours: 72, AtMs: actorstest.Epoch.UnixMilli(),
 	})
 	for range members {
 		arrive(s)
@@ -75,7 +75,7 @@ func vote(s *group.State, ids []parley.JoinRequestID, i int) group.CastVote {
 }
 
 func BenchmarkVote(b *testing.B) {
-	s := hall(10_000)
+	s := groupOf(10_000)
 	ids, i := ask(b, s, 100), 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -87,7 +87,7 @@ func BenchmarkVote(b *testing.B) {
 // BenchmarkVoteUnnamed: the organization names no agent and has one elector, at
 // the far end of the electorate.
 func BenchmarkVoteUnnamed(b *testing.B) {
-	s := hall(9_999)
+	s := groupOf(9_999)
 	do(b, s, group.Invite{
 		RequestID: nextRequest(s), By: group.Caller{Agent: nth(1)}, Agent: agent("bea"), Org: owner("bea"), Known: true, Founding: true,
 	})
@@ -103,13 +103,13 @@ func BenchmarkVoteUnnamed(b *testing.B) {
 
 // BenchmarkDeparture: an elector of 100 open requests leaves, another comes.
 func BenchmarkDeparture(b *testing.B) {
-	s := hall(10_000)
+	s := groupOf(10_000)
 	ids := ask(b, s, 100)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%4_000 == 0 {
 			b.StopTimer()
-			s = hall(10_000)
+			s = groupOf(10_000)
 			ids = ask(b, s, 100)
 			b.StartTimer()
 		}
@@ -143,8 +143,8 @@ const (
 
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
-		b.ReportMetric(float64(held(func() *group.State { return hall(10_000) }))/10_000, "B/member-of-10k")
-		b.ReportMetric(float64(held(func() *group.State { return hall(100_000) }))/100_000, "B/member-of-100k")
+		b.ReportMetric(float64(held(func() *group.State { return groupOf(10_000) }))/10_000, "B/member-of-10k")
+		b.ReportMetric(float64(held(func() *group.State { return groupOf(100_000) }))/100_000, "B/member-of-100k")
 	}
 }
 
@@ -152,12 +152,12 @@ func BenchmarkMemory(b *testing.B) {
 // holds a copy of its electorate.
 func TestMemory(t *testing.T) {
 	for _, members := range []int{10_000, 100_000} {
-		if each := held(func() *group.State { return hall(members) }) / members; each > memberBytesMax {
+		if each := held(func() *group.State { return groupOf(members) }) / members; each > memberBytesMax {
 			t.Errorf("%d bytes for each of %d members, %d are allowed", each, members, memberBytesMax)
 		}
 	}
 	const requests, voters = 100, 2_000
-	s := hall(5 * voters)
+	s := groupOf(5 * voters)
 	var ids []parley.JoinRequestID
 	if each := held(func() *group.State { ids = ask(t, s, requests); return s }) / requests; each > requestBytesMax {
 		t.Errorf("%d bytes for a request against %d members, %d are allowed", each, 5*voters, requestBytesMax)
@@ -177,7 +177,7 @@ func TestMemory(t *testing.T) {
 
 // A request with a copy of its electorate would be seen.
 func TestMemoryControl(t *testing.T) {
-	s := hall(10_000)
+	s := groupOf(10_000)
 	copies := func() (all [][]group.Member) {
 		for range 10 {
 			all = append(all, append([]group.Member(nil), s.Members()...))
@@ -196,7 +196,7 @@ const voteAllocations = 6
 // However many members and requests there are, a vote takes the same work.
 func TestAllocationsOfVote(t *testing.T) {
 	for _, size := range []struct{ members, requests int }{{100, 10}, {10_000, 100}} {
-		s := hall(size.members)
+		s := groupOf(size.members)
 		ids, i := ask(t, s, size.requests), 0
 		for ; i < 3*len(ids); i++ {
 			do(t, s, vote(s, ids, i))

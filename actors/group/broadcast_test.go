@@ -10,7 +10,7 @@ import (
 
 // BenchmarkSend: a broadcast to 10,000 is judged, and told who gets it.
 func BenchmarkSend(b *testing.B) {
-	s := hall(10_000)
+	s := groupOf(10_000)
 	do(b, s, group.Send{From: nth(1), Conversation: after(s.Conversation)})
 	b.ReportAllocs()
 	for b.Loop() {
@@ -33,7 +33,7 @@ const sendAllocations = 1
 
 func TestAllocationsOfSend(t *testing.T) {
 	for _, members := range []int{100, 10_000} {
-		s := hall(members)
+		s := groupOf(members)
 		do(t, s, group.Send{From: nth(1), Conversation: after(s.Conversation)})
 		if got := testing.AllocsPerRun(100, func() { send(t, s) }); got > sendAllocations {
 			t.Errorf("%d members: %v allocations for a broadcast, %d are allowed", members, got, sendAllocations)
@@ -45,7 +45,7 @@ func TestAllocationsOfSend(t *testing.T) {
 // also across its snapshot.
 func TestDeclinedKept(t *testing.T) {
 	const beyond = 6
-	s := hall(2)
+	s := groupOf(2)
 	first := s.LastOffer + 1
 	for range group.DeclinedKept + beyond {
 		do(t, s, group.Invite{
@@ -68,7 +68,7 @@ func TestDeclinedKept(t *testing.T) {
 	}
 }
 
-// What the oracle tells of seats and broadcasts is held against the group: each
+// The oracle's seats and broadcasts are compared with the group: each
 // thing that it tells wrongly is found.
 func TestWellToldControl(t *testing.T) {
 	begin := func() (*life, *oracle) {

@@ -42,7 +42,7 @@ func TestLawControl(t *testing.T) {
 		"a newcomer voted":             func(p *group.Snapshot) { p.Ballots[0].Votes[0].Seat = 3 },
 		"of 2 ballots":                 func(p *group.Snapshot) { p.Ballots[0].Votes = append(p.Ballots[0].Votes, &group.Vote{Seat: 2}) },
 		"an electorate that grew":      func(p *group.Snapshot) { p.Requests[0].Total = 0 },
-		"7 seats of 6 are taken":       func(p *group.Snapshot) { crowdInto(p, 4) },
+		"7 seats of 6 are taken":       func(p *group.Snapshot) { overfill(p, 4) },
 		"too much is remembered":       func(p *group.Snapshot) { p.Declined = make([]*group.Declined, group.DeclinedKept+1) },
 		"a request and a request":      func(p *group.Snapshot) { p.Requests = append(p.Requests, anotherRequest()) },
 		"1 for and 0 against of 1 bal": func(p *group.Snapshot) { p.Requests[0].Denials = 1 },
@@ -60,8 +60,8 @@ func TestLawControl(t *testing.T) {
 	}
 }
 
-func crowdInto(p *group.Snapshot, more int) {
-	for _, name := range crew[2 : 2+more] {
+func overfill(p *group.Snapshot, more int) {
+	for _, name := range agentNames[2 : 2+more] {
 		if name != "bea" {
 			p.Offers = append(p.Offers, &group.Offer{Agent: agent(name).Bytes()})
 		}

@@ -14,8 +14,8 @@ import (
 	"parley/actors/group"
 )
 
-// crew are the agents of random lives, four of each of three organizations.
-var crew = []string{"ada", "abe", "amy", "art", "bea", "ben", "bob", "bud", "cat", "cid", "coy", "cyd"}
+// agentNames are the agents of random lives, four of each of three organizations.
+var agentNames = []string{"ada", "abe", "amy", "art", "bea", "ben", "bob", "bud", "cat", "cid", "coy", "cyd"}
 
 // ceiling is the limit of seats that every command of the laws carries.
 const ceiling = 6
@@ -38,7 +38,7 @@ var lawfulWishes = rapid.SampledFrom(strings.Fields(
 
 func draw(t *rapid.T, s *group.State) group.Command {
 	limit := ceiling
-	kind, who := lawfulWishes.Draw(t, "wish"), rapid.SampledFrom(crew).Draw(t, "who")
+	kind, who := lawfulWishes.Draw(t, "wish"), rapid.SampledFrom(agentNames).Draw(t, "who")
 	switch by := drawCaller(t, s); kind {
 	case "join":
 		return group.Join{RequestID: nextRequest(s), Agent: agent(who), Org: owner(who), SeatLimit: &limit}

@@ -304,7 +304,7 @@ var departuresGoneWrong = map[string]func(*groupRules){
 	}),
 	"a departure is not counted anew": telling[group.Remove](func(_ *group.State, events []group.Event) []group.Event { return events[:min(1, len(events))] }),
 	"nobody follows the last admin":   telling[group.Forget](without[*group.RoleChanged]),
-	"the oldest follows, whoever owns it": telling[group.Forget](func(s *group.State, events []group.Event) []group.Event {
+	"the oldest follows, even of another owner": telling[group.Forget](func(s *group.State, events []group.Event) []group.Event {
 		for _, e := range events {
 			if heir, ok := e.(*group.RoleChanged); ok {
 				left, _ := events[slices.IndexFunc(events, func(e group.Event) bool { _, ok := e.(*group.Left); return ok })].(*group.Left)
@@ -424,7 +424,7 @@ var endsGoneWrong = map[string]func(*groupRules){
 		return group.Decide(s, c, now)
 	}),
 	"why a seat was not taken is forgotten": evolving(func(_, after *group.Snapshot, _ *group.Withdrawn) { after.Declined = nil }),
-	"why is told of another seat": evolving(func(_, after *group.Snapshot, _ *group.Withdrawn) {
+	"the reason names another seat": evolving(func(_, after *group.Snapshot, _ *group.Withdrawn) {
 		after.Declined[len(after.GetDeclined())-1].Offer = after.GetDeclined()[0].GetOffer()
 	}),
 }

@@ -18,9 +18,9 @@ var (
 	wishes = rapid.SampledFrom(strings.Fields(`vote vote vote vote vote vote vote vote join join join join join invite invite invite
 		answer answer answer remove remove remove change change forget role role expire delete found send send`))
 	early     = rapid.SampledFrom(strings.Fields("vote join invite answer remove change forget role expire delete send"))
-	anybody   = rapid.SampledFrom(crew)
+	anybody   = rapid.SampledFrom(agentNames)
 	policyOf  = rapid.SampledFrom([]group.Policy{group.Majority, group.Unanimity, group.Majority, group.Closed, group.Open})
-	groupName = rapid.SampledFrom([]string{crowded, crowded, crowded, "club"})
+	groupName = rapid.SampledFrom([]string{largeGroup, largeGroup, largeGroup, "club"})
 	words     = rapid.SampledFrom([]string{"", "hello"})
 	often     = rapid.Map(rapid.IntRange(0, 3), func(n int) bool { return n < 3 })
 	rarely    = rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 7 })

@@ -283,8 +283,8 @@ func (o *oracle) answer(c group.Answer, now time.Time) actorstest.Verdict {
 	if p != nil {
 		o.settle(p, map[string]string{"pending": "approved", "invited": "accepted"}[p.status], "", now)
 	}
-	if k.number == 1 && o.settings.name == crowded {
-		o.crowd(now)
+	if k.number == 1 && o.settings.name == largeGroup {
+		o.seatMore(now)
 	}
 	if o.admins() == 0 {
 		chair.admin = true

@@ -90,7 +90,7 @@ const endsSeen = 3
 // callers ask whether they may vote: each agent, each organization that names
 // none, and nobody.
 var callers = func() (all []group.Caller) {
-	for _, name := range crew {
+	for _, name := range agentNames {
 		all = append(all, caller(name))
 	}
 	return append(all, caller("org:a"), caller("org:b"), caller("org:c"), group.Caller{})
@@ -108,7 +108,7 @@ func (o *oracle) Sight(now time.Time) any {
 		name := nameIn(c.who)
 		seen.members = append(seen.members, member{name, roleWord(c.admin), ownerIn(name), c.sinceMs, c.number, c.by})
 	}
-	for _, name := range crew {
+	for _, name := range agentNames {
 		if k := o.keptFor(idIn(name)); k != nil {
 			row := keeping{number: k.number, who: name, role: roleWord(k.admin), byAsker: k.byAsker}
 			if k.for_ != nil {
@@ -191,7 +191,7 @@ func (o *oracle) mayVote(p *petition, now time.Time) string {
 
 func (o *oracle) votes(p *petition) string {
 	words := ""
-	for _, name := range crew {
+	for _, name := range agentNames {
 		if chair := p.elector(idIn(name)); chair != nil {
 			if approve, said := p.said[chair]; said {
 				words += name + map[bool]string{true: " approve ", false: " deny "}[approve]
@@ -213,7 +213,7 @@ func look(l *life) any {
 	for _, m := range s.Members() {
 		seen.members = append(seen.members, member{nameIn(m.Agent), m.Role.String(), m.Org, m.JoinedAt().UnixMilli(), m.Seat, m.Offer})
 	}
-	for _, name := range crew {
+	for _, name := range agentNames {
 		if o := s.OfferTo(idIn(name)); o != nil {
 			request := parley.IDFromBytes[parley.JoinRequestID](o.GetRequest())
 			seen.keeping = append(seen.keeping, keeping{o.GetNumber(), name, o.GetRole().String(), request, o.GetAsked()})
@@ -243,7 +243,7 @@ func lookAtRequest(s *group.State, r *group.Request, now time.Time) asking {
 		words = append(words, because)
 	}
 	row.may = strings.Join(words, " ")
-	for _, name := range crew {
+	for _, name := range agentNames {
 		if vote := s.VoteOf(r.RequestID(), idIn(name)); vote != "" {
 			row.votes += name + " " + vote + " "
 		}
@@ -317,14 +317,14 @@ func (o *oracle) wellTold(s *group.State) error {
 		if told := fateOf(s, n); told != fate {
 			return fmt.Errorf("offer %d: %q, foretold is %q", n, told, fate)
 		}
-		for _, name := range crew {
+		for _, name := range agentNames {
 			stale := fate != "seated "+name && (fate != "kept" || o.kept[n-1].who != idIn(name))
 			if s.Stale(uint32(n), idIn(name)) != stale {
 				return fmt.Errorf("a seat of %s by offer %d is stale: %v, foretold is %v", name, n, !stale, stale)
 			}
 		}
 	}
-	for _, from := range crew {
+	for _, from := range agentNames {
 		var to []parley.Seat
 		for _, c := range o.sitting() {
 			if c.who != idIn(from) {

@@ -49,7 +49,7 @@ type kept struct {
 	declined       string
 }
 
-// oracle is a group as the specification tells of it.
+// oracle is a group as the specification describes it.
 type oracle struct {
 	exists              bool
 	settings            settings
@@ -299,20 +299,20 @@ func nameOrNobody(id parley.AgentID) string {
 	return nameIn(id)
 }
 
-// crowded is the name of a group that has five members more from the moment in
+// largeGroup is the name of a group that has five members more from the moment in
 // which its founder enters.
-const crowded = "crowd"
+const largeGroup = "large"
 
-var crowd = []string{"abe", "bea", "ben", "cat", "amy"}
+var moreMembers = []string{"abe", "bea", "ben", "cat", "amy"}
 
 // crowding seats them.
 func crowding(s *group.State, e group.Event) {
 	group.Evolve(s, e)
 	seated, ok := e.(*group.Seated)
-	if !ok || seated.GetOffer() != 1 || s.Name != crowded {
+	if !ok || seated.GetOffer() != 1 || s.Name != largeGroup {
 		return
 	}
-	for _, name := range crowd {
+	for _, name := range moreMembers {
 		if _, member := s.Member(idIn(name)); member || s.OfferTo(idIn(name)) != nil || s.RequestOf(idIn(name)) != nil {
 			continue
 		}
@@ -323,8 +323,8 @@ func crowding(s *group.State, e group.Event) {
 	}
 }
 
-func (o *oracle) crowd(now time.Time) {
-	for _, name := range crowd {
+func (o *oracle) seatMore(now time.Time) {
+	for _, name := range moreMembers {
 		if who := idIn(name); o.chairOf(who) == nil && o.keptFor(who) == nil && o.petitionOf(who) == nil {
 			o.keep(who, nil, false)
 			o.sit(o.kept[len(o.kept)-1], now)
@@ -332,10 +332,10 @@ func (o *oracle) crowd(now time.Time) {
 	}
 }
 
-// ids are the crew's, made once: names are hashed.
+// ids are the agents', made once: names are hashed.
 var ids, named, owners = func() (map[string]parley.AgentID, map[parley.AgentID]string, map[string]parley.OrgID) {
 	ids, named, owners := map[string]parley.AgentID{}, map[parley.AgentID]string{}, map[string]parley.OrgID{}
-	for _, name := range crew {
+	for _, name := range agentNames {
 		ids[name], named[agent(name)], owners[name[:1]] = agent(name), name, owner(name)
 	}
 	return ids, named, owners

@@ -10,7 +10,7 @@ import (
 
 // ways lead lives to where chance alone seldom leads them.
 func (o *oracle) ways() []func(*rapid.T, time.Time) group.Command {
-	return []func(*rapid.T, time.Time) group.Command{o.extremes, o.fewer, o.brink, o.wayBack, o.deserted, o.crowded}
+	return []func(*rapid.T, time.Time) group.Command{o.extremes, o.fewer, o.brink, o.wayBack, o.deserted, o.fullQueue}
 }
 
 // extremes leads a nomination on that met its bar with the nominator's own vote,
@@ -128,10 +128,10 @@ func (o *oracle) deserted(t *rapid.T, now time.Time) group.Command {
 	return nil
 }
 
-// crowded leads to one request more than may wait. Nil where none waits.
-func (o *oracle) crowded(t *rapid.T, now time.Time) group.Command {
+// fullQueue leads to one request more than may wait. Nil where none waits.
+func (o *oracle) fullQueue(t *rapid.T, now time.Time) group.Command {
 	waiting := o.waitingForVotes()
-	if by := o.sitting(); waiting > 0 && len(by) > 0 && seldom.Draw(t, "crowded") && rapid.Bool().Draw(t, "very") {
+	if by := o.sitting(); waiting > 0 && len(by) > 0 && seldom.Draw(t, "full queue") && rapid.Bool().Draw(t, "very") {
 		who := anybody.Draw(t, "one more")
 		return group.Invite{
 			RequestID: o.nextID(now), By: caller(nameIn(by[0].who)), Agent: idIn(who), Org: ownerIn(who), Known: true,

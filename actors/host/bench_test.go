@@ -14,11 +14,11 @@ import (
 // besides its state. It measures once, whatever b.N.
 func BenchmarkIdleActor(b *testing.B) {
 	const actors = 100_000
-	e, _ := tallies(b, 1)
+	e, _ := newEngine(b, 1)
 	streams := make([]journal.Stream, actors)
 	for i := range streams {
 		streams[i] = journal.Stream{Kind: journal.OrgStream, ID: parley.AnyID{0: byte(i >> 16), 6: 0x70, 8: 0x80, 14: byte(i >> 8), 15: byte(i)}}
-		e.journal.(*ledger).stream(streams[i]).facts = []journal.StoredEvent{{Tag: 1, Data: []byte{7: 1}}}
+		e.journal.(*fakeJournal).stream(streams[i]).events = []journal.StoredEvent{{Tag: 1, Data: []byte{7: 1}}}
 	}
 	before := inUse()
 	for _, s := range streams {

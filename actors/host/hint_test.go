@@ -4,15 +4,15 @@ import (
 	"testing"
 )
 
-// TestAHintOutlivesItsActor: an actor goes that has been told of a word and has
-// not looked; the next one does, though nobody speaks to it.
-func TestAHintOutlivesItsActor(t *testing.T) {
-	e, l := tallies(t, 1)
+// TestHintOutlivesItsActivation: an actor receives a hint and is passivated before it
+// drains its queue. Its next activation drains the queue without a request.
+func TestHintOutlivesItsActivation(t *testing.T) {
+	e, l := newEngine(t, 1)
 	s := streamOf(1)
 	entered, leave := make(chan struct{}), make(chan struct{})
-	busy := asking(e, s, hold{entered, leave})
+	busy := askInBackground(e, s, hold{entered, leave})
 	<-entered
-	l.tell(s, 5)
+	l.enqueueNumber(s, 5)
 	e.Drain(s)
 	e.drop(e.actor(s), errStopped)
 	close(leave)
@@ -20,6 +20,6 @@ func TestAHintOutlivesItsActor(t *testing.T) {
 	eventually(t, "the word is heard", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return len(l.stream(s).tray) == 0
+		return len(l.stream(s).queue) == 0
 	})
 }

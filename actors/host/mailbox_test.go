@@ -12,27 +12,27 @@ import (
 	"parley"
 )
 
-// taker takes what a mailbox hands out.
-type taker struct {
-	mu    sync.Mutex
-	taken []any
-	pause chan struct{} // if set, each message waits for it
+// messageSink takes what a mailbox hands out.
+type messageSink struct {
+	mu       sync.Mutex
+	messages []any
+	pause    chan struct{} // if set, each message waits for it
 }
 
-func (k *taker) InvokeUserMessage(m any) {
+func (k *messageSink) InvokeUserMessage(m any) {
 	if k.pause != nil {
 		<-k.pause
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.taken = append(k.taken, m)
+	k.messages = append(k.messages, m)
 }
 
-func (k *taker) InvokeSystemMessage(m any)               { k.InvokeUserMessage(m) }
-func (k *taker) EscalateFailure(reason any, message any) {}
-func (k *taker) count() int                              { k.mu.Lock(); defer k.mu.Unlock(); return len(k.taken) }
+func (k *messageSink) InvokeSystemMessage(m any)               { k.InvokeUserMessage(m) }
+func (k *messageSink) EscalateFailure(reason any, message any) {}
+func (k *messageSink) count() int                              { k.mu.Lock(); defer k.mu.Unlock(); return len(k.messages) }
 
-func openMailbox(k *taker) *mailbox {
+func openMailbox(k *messageSink) *mailbox {
 	m := newMailbox()
 	m.RegisterHandlers(k, actor.NewDefaultDispatcher(300))
 	m.open()
@@ -46,8 +46,8 @@ func post(m *mailbox, pool *askPool) *ask {
 	return a
 }
 
-func TestAFullMailboxRefusesAtOnce(t *testing.T) {
-	k, pool := &taker{pause: make(chan struct{})}, &askPool{}
+func TestFullMailboxRejectsAtOnce(t *testing.T) {
+	k, pool := &messageSink{pause: make(chan struct{})}, &askPool{}
 	m := openMailbox(k)
 	post(m, pool)
 	eventually(t, "the first is being handled", func() bool { return m.UserMessageCount() == 0 })
@@ -70,16 +70,16 @@ func TestAFullMailboxRefusesAtOnce(t *testing.T) {
 	}
 	close(k.pause)
 	eventually(t, "all are handled", func() bool { return k.count() == mailboxMax+2 })
-	if _, first := k.taken[1].(hint); !first {
-		t.Errorf("the hint was handled after %T", k.taken[1])
+	if _, first := k.messages[1].(hint); !first {
+		t.Errorf("the hint was handled after %T", k.messages[1])
 	}
 	if a := post(m, pool); a.state.Load() != askPending {
 		t.Error("an emptied mailbox refuses")
 	}
 }
 
-func TestAClosedMailboxRefusesWhatWaitsAndWhatComes(t *testing.T) {
-	k, pool := &taker{}, &askPool{}
+func TestClosedMailboxRejectsEverything(t *testing.T) {
+	k, pool := &messageSink{}, &askPool{}
 	m := newMailbox() // shut: all wait
 	m.RegisterHandlers(k, actor.NewDefaultDispatcher(300))
 	var waiting []*ask
@@ -105,12 +105,12 @@ func TestAClosedMailboxRefusesWhatWaitsAndWhatComes(t *testing.T) {
 	eventually(t, "system messages pass", func() bool { return k.count() == 1 })
 }
 
-// TestAMailboxKeepsOrderAndLosesNothing posts from many sides while it is closed.
-func TestAMailboxKeepsOrderAndLosesNothing(t *testing.T) {
+// TestMailboxKeepsOrderAndLosesNothing posts from many sides while it is closed.
+func TestMailboxKeepsOrderAndLosesNothing(t *testing.T) {
 	const posters, each = 16, 5000
 	var handled, refused atomic.Int64
 	pool := &askPool{}
-	k := &answering{handled: &handled, last: map[int]int{}, t: t}
+	k := &orderCheck{handled: &handled, last: map[int]int{}, t: t}
 	m := newMailbox()
 	m.RegisterHandlers(k, actor.NewDefaultDispatcher(300))
 	m.open()
@@ -140,14 +140,14 @@ func TestAMailboxKeepsOrderAndLosesNothing(t *testing.T) {
 	}
 }
 
-// answering answers every ask and looks at the order in which they come.
-type answering struct {
+// orderCheck answers every ask and looks at the order in which they come.
+type orderCheck struct {
 	t       *testing.T
 	handled *atomic.Int64
 	last    map[int]int
 }
 
-func (k *answering) InvokeUserMessage(m any) {
+func (k *orderCheck) InvokeUserMessage(m any) {
 	a := m.(*ask)
 	said := a.command.([2]int)
 	if said[1] <= k.last[said[0]] {
@@ -157,12 +157,12 @@ func (k *answering) InvokeUserMessage(m any) {
 	k.handled.Add(1)
 	a.complete(nil, nil)
 }
-func (k *answering) InvokeSystemMessage(any)  {}
-func (k *answering) EscalateFailure(_, _ any) {}
+func (k *orderCheck) InvokeSystemMessage(any)  {}
+func (k *orderCheck) EscalateFailure(_, _ any) {}
 
-// TestACellNeverTakesTheAnswerOfItsFormerLife races answers against deadlines
+// TestReusedAskIgnoresEarlierAnswer races answers against deadlines
 // over a few cells that are used again and again.
-func TestACellNeverTakesTheAnswerOfItsFormerLife(t *testing.T) {
+func TestReusedAskIgnoresEarlierAnswer(t *testing.T) {
 	pool := &askPool{}
 	var inTime, late, rooms atomic.Int64
 	var asking sync.WaitGroup
@@ -196,9 +196,9 @@ func TestACellNeverTakesTheAnswerOfItsFormerLife(t *testing.T) {
 	eventually(t, "all room is given back, once", func() bool { return rooms.Load() == askers*each })
 }
 
-// TestRoomIsHeldUntilTheAnswer: who asks again keeps its room, who gave up
+// TestCapacityIsHeldUntilTheAnswer: who asks again keeps its room, who gave up
 // leaves it with the answer.
-func TestRoomIsHeldUntilTheAnswer(t *testing.T) {
+func TestCapacityIsHeldUntilTheAnswer(t *testing.T) {
 	pool, rooms := &askPool{}, 0
 	room := func() { rooms++ }
 	a := pool.ask(1, time.Time{}, room)

@@ -8,9 +8,9 @@ import (
 // TestPassivatedActorsAreForgotten looks at what stays in memory when all actors
 // have been passivated.
 func TestPassivatedActorsAreForgotten(t *testing.T) {
-	e, _ := tallies(t, 1, func(e *Engine) { e.IdleFor = time.Nanosecond })
+	e, _ := newEngine(t, 1, func(e *Engine) { e.IdleFor = time.Nanosecond })
 	for n := range byte(200) {
-		if a := <-asking(e, streamOf(n), add(n)); a.err != nil && n != 13 {
+		if a := <-askInBackground(e, streamOf(n), add(n)); a.err != nil && n != 13 {
 			t.Fatal(a.err)
 		}
 	}

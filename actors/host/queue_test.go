@@ -12,12 +12,12 @@ import (
 	"parley/journal"
 )
 
-// TestAWordThatFailsIsHeardAgain: where a word cannot be handled, it stays where it
+// TestFailedQueuedMessageIsRetried: where a word cannot be handled, it stays where it
 // is and nothing of the turn is kept; it is tried again without being asked for.
-func TestAWordThatFailsIsHeardAgain(t *testing.T) {
+func TestFailedQueuedMessageIsRetried(t *testing.T) {
 	var broken atomic.Bool
 	var tries atomic.Int64
-	e, l := tallies(t, 1, func(e *Engine) {
+	e, l := newEngine(t, 1, func(e *Engine) {
 		e.retries.first = time.Millisecond
 		k := tallyKind(1)
 		k.HandleQueued = func(t *Turn[*tally, add, *tally], said *record.SagaMessage) error {
@@ -32,48 +32,48 @@ func TestAWordThatFailsIsHeardAgain(t *testing.T) {
 		Register(e, k)
 	})
 	s := streamOf(1)
-	if a := <-asking(e, s, add(1)); a.err != nil {
+	if a := <-askInBackground(e, s, add(1)); a.err != nil {
 		t.Fatal(a.err)
 	}
 	broken.Store(true)
-	l.tell(s, 5)
-	l.tell(s, 7)
-	l.onTray(s)
+	l.enqueueNumber(s, 5)
+	l.enqueueNumber(s, 7)
+	l.onQueued(s)
 	eventually(t, "the word is tried three times", func() bool { return tries.Load() >= 3 })
 	l.mu.Lock()
-	if st := l.stream(s); len(st.tray) != 2 || len(st.facts) != 1 {
-		t.Errorf("after a failure %d of 2 words are left, and there are %d events", len(st.tray), len(st.facts))
+	if st := l.stream(s); len(st.queue) != 2 || len(st.events) != 1 {
+		t.Errorf("after a failure %d of 2 words are left, and there are %d events", len(st.queue), len(st.events))
 	}
 	l.mu.Unlock()
 	broken.Store(false)
-	eventually(t, "the tray is empty", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.stream(s).tray) == 0 })
-	if a := <-asking(e, s, look{}); a.err != nil || a.reply != uint64(13) {
+	eventually(t, "the queue is empty", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.stream(s).queue) == 0 })
+	if a := <-askInBackground(e, s, look{}); a.err != nil || a.reply != uint64(13) {
 		t.Errorf("the sum is %v (%v), not 13", a.reply, a.err)
 	}
 	eventually(t, "the failures are forgotten", func() bool { return e.retries.count.Load() == 0 })
 }
 
-// armed keeps what a test fires itself.
-type armed struct {
+// manualTimers keeps what a test fires itself.
+type manualTimers struct {
 	mu     sync.Mutex
 	pauses []time.Duration
 	fire   []func()
 }
 
-func (a *armed) after(d time.Duration, f func()) *time.Timer {
+func (a *manualTimers) after(d time.Duration, f func()) *time.Timer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pauses, a.fire = append(a.pauses, d), append(a.fire, f)
 	return time.NewTimer(time.Hour)
 }
 
-func (a *armed) count() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.fire) }
+func (a *manualTimers) count() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.fire) }
 
-func (a *armed) last() func() { a.mu.Lock(); defer a.mu.Unlock(); return a.fire[len(a.fire)-1] }
+func (a *manualTimers) last() func() { a.mu.Lock(); defer a.mu.Unlock(); return a.fire[len(a.fire)-1] }
 
-// TestRetriesComeLaterEachTime until one succeeds.
-func TestRetriesComeLaterEachTime(t *testing.T) {
-	a := &armed{}
+// TestRetryPausesGrow until one succeeds.
+func TestRetryPausesGrow(t *testing.T) {
+	a := &manualTimers{}
 	r := &retries{first: time.Second, after: a.after}
 	var hints []hint
 	nudge := func(_ journal.Stream, what hint) { hints = append(hints, what) }
@@ -102,9 +102,9 @@ func TestRetriesComeLaterEachTime(t *testing.T) {
 // TestFailuresShareOneTimer: an actor that fails at each of many asks has one retry
 // pending, and the next is armed when that has failed too.
 func TestFailuresShareOneTimer(t *testing.T) {
-	a := &armed{}
+	a := &manualTimers{}
 	var tries atomic.Int64
-	e, l := tallies(t, 1, func(e *Engine) {
+	e, l := newEngine(t, 1, func(e *Engine) {
 		e.retries.after = a.after
 		k := tallyKind(1)
 		k.HandleQueued = func(*Turn[*tally, add, *tally], *record.SagaMessage) error {
@@ -114,10 +114,10 @@ func TestFailuresShareOneTimer(t *testing.T) {
 		Register(e, k)
 	})
 	s := streamOf(1)
-	l.tell(s, 5)
+	l.enqueueNumber(s, 5)
 	const asks = 300
 	for range asks {
-		<-asking(e, s, look{})
+		<-askInBackground(e, s, look{})
 	}
 	if n := a.count(); n != 1 || tries.Load() < asks/2 {
 		t.Fatalf("%d failures armed %d timers", tries.Load(), n)
@@ -127,12 +127,12 @@ func TestFailuresShareOneTimer(t *testing.T) {
 	eventually(t, "the retry fails and arms the next", func() bool { return tries.Load() == before+1 && a.count() == 2 })
 }
 
-// TestAPageOfATrayIsBoundedInBytes too.
-func TestAPageOfATrayIsBoundedInBytes(t *testing.T) {
-	e, l := tallies(t, 1)
+// TestQueuePageIsBoundedInBytes too.
+func TestQueuePageIsBoundedInBytes(t *testing.T) {
+	e, l := newEngine(t, 1)
 	s := streamOf(1)
 	for range 10 {
-		l.put(s, make([]byte, queueBytes/4))
+		l.enqueue(s, make([]byte, queueBytes/4))
 	}
 	x := &entity[*tally, add, *tally]{kind: tallyKind(1), engine: e, handle: &activeActor{stream: s}}
 	if page, more, err := x.queuePage(); err != nil || len(page) != 4 || !more {

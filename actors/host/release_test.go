@@ -10,29 +10,29 @@ import (
 	"parley/journal"
 )
 
-// TestNothingLeavesBeforeWhatItRestsOn withholds an entry and looks for
+// TestAnswersWaitForTheirEntry withholds an entry and looks for
 // anything that says that it was made: answers, refusals, looks.
-func TestNothingLeavesBeforeWhatItRestsOn(t *testing.T) {
+func TestAnswersWaitForTheirEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := tallies(t, 1)
+		e, l := newEngine(t, 1)
 		s := streamOf(1)
-		if a := <-asking(e, s, look{}); a.reply != uint64(0) || a.err != nil {
+		if a := <-askInBackground(e, s, look{}); a.reply != uint64(0) || a.err != nil {
 			t.Fatalf("an empty tally answers %v", a)
 		}
 		l.hold(true)
-		added := asking(e, s, add(5))
+		added := askInBackground(e, s, add(5))
 		synctest.Wait()
-		refused := asking(e, s, add(13))
-		looked := asking(e, s, look{})
+		refused := askInBackground(e, s, add(13))
+		looked := askInBackground(e, s, look{})
 		synctest.Wait()
-		if !none(added, refused, looked) {
+		if !noneAnswered(added, refused, looked) {
 			t.Fatal("something left before the entry was durable")
 		}
-		more := asking(e, s, add(2))
+		more := askInBackground(e, s, add(2))
 		synctest.Wait()
-		late := asking(e, s, look{})
+		late := askInBackground(e, s, look{})
 		synctest.Wait()
-		l.letGo(1)
+		l.release(1)
 		synctest.Wait()
 		if a := <-added; a.reply != uint64(5) || a.err != nil {
 			t.Errorf("the addition came to %v", a)
@@ -43,10 +43,10 @@ func TestNothingLeavesBeforeWhatItRestsOn(t *testing.T) {
 		if a := <-looked; a.reply != uint64(5) {
 			t.Errorf("the look came to %v", a)
 		}
-		if !none(more, late) {
+		if !noneAnswered(more, late) {
 			t.Error("the second entry's answers left with the first entry")
 		}
-		l.letGo(1)
+		l.release(1)
 		if a := <-late; a.reply != uint64(7) {
 			t.Errorf("the late look came to %v", a)
 		}
@@ -54,32 +54,32 @@ func TestNothingLeavesBeforeWhatItRestsOn(t *testing.T) {
 	})
 }
 
-// TestAFailedEntryTakesDownWhatRestsOnIt has the journal refuse an entry: who
+// TestFailedEntryFailsDependentAnswers has the journal refuse an entry: who
 // rested on it does not know the outcome, who comes after is served from rows.
-func TestAFailedEntryTakesDownWhatRestsOnIt(t *testing.T) {
+func TestFailedEntryFailsDependentAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := tallies(t, 1)
+		e, l := newEngine(t, 1)
 		s := streamOf(1)
-		<-asking(e, s, add(1))
+		<-askInBackground(e, s, add(1))
 		l.hold(true)
 		l.mu.Lock()
 		l.fail = journal.ErrStale
 		l.mu.Unlock()
 		var resting []<-chan answer
 		for _, request := range []any{add(5), add(13), look{}, add(6), look{}} {
-			resting = append(resting, asking(e, s, request))
+			resting = append(resting, askInBackground(e, s, request))
 			synctest.Wait()
 		}
-		if !none(resting...) {
+		if !noneAnswered(resting...) {
 			t.Fatal("something left before the entry was judged")
 		}
 		entered, leave := make(chan struct{}), make(chan struct{})
-		busy := asking(e, s, hold{entered, leave})
+		busy := askInBackground(e, s, hold{entered, leave})
 		<-entered
-		queued := asking(e, s, look{}) // not served by the life that failed
+		queued := askInBackground(e, s, look{}) // not served by the life that failed
 		synctest.Wait()
 		l.hold(false)
-		l.letGo(2)
+		l.release(2)
 		synctest.Wait()
 		for i, place := range resting {
 			if a := <-place; !errors.Is(a.err, parley.ErrOutcomeUnknown) {
@@ -93,39 +93,39 @@ func TestAFailedEntryTakesDownWhatRestsOnIt(t *testing.T) {
 		if a := <-busy; !errors.Is(a.err, parley.ErrOutcomeUnknown) {
 			t.Errorf("what the failed life still answered came to %v", a)
 		}
-		if a := <-asking(e, s, add(4)); a.reply != uint64(5) {
+		if a := <-askInBackground(e, s, add(4)); a.reply != uint64(5) {
 			t.Errorf("after the failure an addition came to %v", a)
 		}
 	})
 }
 
-// TestAPanicIsAnsweredAtOnce: the actor goes, with all that the panic may have
+// TestPanicIsAnsweredAtOnce: the actor goes, with all that the panic may have
 // half changed; what waits for it is served by the next life.
-func TestAPanicIsAnsweredAtOnce(t *testing.T) {
+func TestPanicIsAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := tallies(t, 1)
+		e, l := newEngine(t, 1)
 		s := streamOf(1)
-		<-asking(e, s, add(3))
+		<-askInBackground(e, s, add(3))
 		l.hold(true)
-		held := asking(e, s, add(4))
+		held := askInBackground(e, s, add(4))
 		synctest.Wait()
 		entered, leave := make(chan struct{}), make(chan struct{})
-		busy := asking(e, s, hold{entered, leave})
+		busy := askInBackground(e, s, hold{entered, leave})
 		<-entered
-		spoiled := asking(e, s, spoil{})
+		spoiled := askInBackground(e, s, spoil{})
 		synctest.Wait()
-		queued := asking(e, s, look{})
+		queued := askInBackground(e, s, look{})
 		synctest.Wait()
 		close(leave)
 		synctest.Wait()
 		if a := <-spoiled; !errors.Is(a.err, parley.ErrInternal) {
 			t.Errorf("a panic is answered with %v", a)
 		}
-		if !none(held, busy) {
+		if !noneAnswered(held, busy) {
 			t.Error("a panic let go what was withheld")
 		}
 		l.hold(false)
-		l.letGo(1)
+		l.release(1)
 		if a := <-held; a.reply != uint64(7) || a.err != nil {
 			t.Errorf("what was appended before the panic came to %v", a)
 		}
@@ -140,61 +140,61 @@ func TestAPanicIsAnsweredAtOnce(t *testing.T) {
 // such to everyone who asks, and the process lives on.
 func TestDamagedRowsAreInternal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := tallies(t, 1)
+		e, l := newEngine(t, 1)
 		l.stream(streamOf(1)).state = []byte("rot")
-		l.stream(streamOf(2)).facts = []journal.StoredEvent{{Tag: 1, Data: []byte("rot")}}
+		l.stream(streamOf(2)).events = []journal.StoredEvent{{Tag: 1, Data: []byte("rot")}}
 		for n := byte(1); n <= 2; n++ {
 			for range 3 {
-				if a := <-asking(e, streamOf(n), look{}); !errors.Is(a.err, parley.ErrInternal) {
+				if a := <-askInBackground(e, streamOf(n), look{}); !errors.Is(a.err, parley.ErrInternal) {
 					t.Errorf("damaged tally %d answers %v", n, a)
 				}
 			}
 		}
-		if a := <-asking(e, streamOf(3), add(1)); a.err != nil {
+		if a := <-askInBackground(e, streamOf(3), add(1)); a.err != nil {
 			t.Errorf("a sound tally answers %v", a)
 		}
 		l.mu.Lock()
-		l.streams[streamOf(1)] = &ledgerStream{}
+		l.streams[streamOf(1)] = &fakeStream{}
 		l.mu.Unlock()
-		if a := <-asking(e, streamOf(1), add(1)); a.reply != uint64(1) || a.err != nil {
+		if a := <-askInBackground(e, streamOf(1), add(1)); a.reply != uint64(1) || a.err != nil {
 			t.Errorf("a mended tally answers %v", a)
 		}
 	})
 }
 
-// TestALateAnswerLeavesTheOutcomeOpen has the asker give up first.
-func TestALateAnswerLeavesTheOutcomeOpen(t *testing.T) {
+// TestTimeoutReportsUnknownOutcome has the asker give up first.
+func TestTimeoutReportsUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := tallies(t, 1)
+		e, l := newEngine(t, 1)
 		s := streamOf(1)
-		<-asking(e, s, add(1))
+		<-askInBackground(e, s, add(1))
 		l.hold(true)
 		began := time.Now()
-		late := asking(e, s, add(2))
+		late := askInBackground(e, s, add(2))
 		if a := <-late; !errors.Is(a.err, parley.ErrOutcomeUnknown) || time.Since(began) != AnswerTimeout {
 			t.Errorf("after %v the ask came to %v", time.Since(began), a)
 		}
 		entered, leave := make(chan struct{}), make(chan struct{})
-		busy := asking(e, s, hold{entered, leave})
+		busy := askInBackground(e, s, hold{entered, leave})
 		<-entered
-		waiting := asking(e, s, add(100))
+		waiting := askInBackground(e, s, add(100))
 		<-busy
 		<-waiting
 		time.Sleep(time.Nanosecond) // past its deadline
 		close(leave)
 		synctest.Wait()
 		l.hold(false)
-		l.letGo(1)
-		if a := <-asking(e, s, look{}); a.reply != uint64(3) {
+		l.release(1)
+		if a := <-askInBackground(e, s, look{}); a.reply != uint64(3) {
 			t.Errorf("an addition that nobody waited for any more was made: %v", a)
 		}
 	})
 }
 
-// TestWordsAreHeardOnceWhateverBecomesOfTheHint tells numbers to a tally while
+// TestQueuedMessagesAreHandledOnceDespitePassivation tells numbers to a tally while
 // it comes and goes.
-func TestWordsAreHeardOnceWhateverBecomesOfTheHint(t *testing.T) {
-	e, l := tallies(t, 3, func(e *Engine) { e.IdleFor = time.Nanosecond })
+func TestQueuedMessagesAreHandledOnceDespitePassivation(t *testing.T) {
+	e, l := newEngine(t, 3, func(e *Engine) { e.IdleFor = time.Nanosecond })
 	s := streamOf(1)
 	stop, swept := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -210,13 +210,13 @@ func TestWordsAreHeardOnceWhateverBecomesOfTheHint(t *testing.T) {
 	}()
 	const words = 2000
 	for n := 1; n <= words; n++ {
-		l.tell(s, 1)
+		l.enqueueNumber(s, 1)
 		e.Drain(s)
 		// Nobody asks: the hint alone must have it heard.
-		eventually(t, "the tray is empty", func() bool {
+		eventually(t, "the queue is empty", func() bool {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return len(l.stream(s).tray) == 0
+			return len(l.stream(s).queue) == 0
 		})
 	}
 	close(stop)
@@ -226,18 +226,18 @@ func TestWordsAreHeardOnceWhateverBecomesOfTheHint(t *testing.T) {
 	}
 }
 
-// TestStatesAreStoredAlsoByShortLives: a life of one event after another stores
+// TestShortActivationsStoreState: a life of one event after another stores
 // the state as often as one long life does.
-func TestStatesAreStoredAlsoByShortLives(t *testing.T) {
+func TestShortActivationsStoreState(t *testing.T) {
 	const every = 4
-	e, l := tallies(t, every)
+	e, l := newEngine(t, every)
 	s := streamOf(1)
 	for n := range 20 {
 		if _, err := e.ask(s, add(1), func() {}); err != nil {
 			t.Fatal(err)
 		}
 		l.mu.Lock()
-		behind := uint64(len(l.stream(s).facts)) - l.stream(s).stored
+		behind := uint64(len(l.stream(s).events)) - l.stream(s).stored
 		l.mu.Unlock()
 		if behind >= every {
 			t.Fatalf("after %d events the stored state is %d behind", n+1, behind)
@@ -246,16 +246,16 @@ func TestStatesAreStoredAlsoByShortLives(t *testing.T) {
 	}
 }
 
-// TestAnActorBornLateIsFound asks for what is not there yet: the actor in
+// TestActorNoticesStreamCreatedLater asks for what is not there yet: the actor in
 // memory does not take that for granted for ever.
-func TestAnActorBornLateIsFound(t *testing.T) {
-	e, l := tallies(t, 1)
+func TestActorNoticesStreamCreatedLater(t *testing.T) {
+	e, l := newEngine(t, 1)
 	s := streamOf(1)
 	if sum, err := e.ask(s, look{}, func() {}); sum != uint64(0) || err != nil {
 		t.Fatalf("an unborn tally answers %v, %v", sum, err)
 	}
 	l.mu.Lock() // as another's entry does
-	l.stream(s).facts = []journal.StoredEvent{{Tag: 1, Data: []byte{7: 9}}}
+	l.stream(s).events = []journal.StoredEvent{{Tag: 1, Data: []byte{7: 9}}}
 	l.mu.Unlock()
 	if sum, err := e.ask(s, add(1), func() {}); sum != uint64(10) || err != nil {
 		t.Errorf("born meanwhile, it answers %v, %v", sum, err)

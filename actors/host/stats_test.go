@@ -8,8 +8,8 @@ import (
 	"parley"
 )
 
-func TestStatsCountWhatIsRefused(t *testing.T) {
-	k, pool := &taker{pause: make(chan struct{})}, &askPool{}
+func TestStatsCountRejections(t *testing.T) {
+	k, pool := &messageSink{pause: make(chan struct{})}, &askPool{}
 	defer close(k.pause)
 	m := openMailbox(k)
 	late := post(m, pool)

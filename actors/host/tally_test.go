@@ -75,39 +75,39 @@ func tallyKind(stateEvery uint64) *Kind[*tally, add, *tally] {
 	}
 }
 
-// ledger is a journal in memory that lets entries go only when it is told to.
-type ledger struct {
+// fakeJournal is a journal in memory that lets entries go only when it is told to.
+type fakeJournal struct {
 	journal.Journal // what a tally does not need
 
 	mu      sync.Mutex
 	epoch   uint64
-	streams map[journal.Stream]*ledgerStream
+	streams map[journal.Stream]*fakeStream
 	held    []func()
 	holding bool
 	// fail, if set, refuses the next entry that says something.
-	fail   error
-	onTray func(journal.Stream)
+	fail     error
+	onQueued func(journal.Stream)
 }
 
-type ledgerStream struct {
+type fakeStream struct {
 	epoch  uint64
-	facts  []journal.StoredEvent
+	events []journal.StoredEvent
 	state  []byte
 	stored uint64
-	tray   []journal.QueuedMessage
+	queue  []journal.QueuedMessage
 	words  uint64
 }
 
-func newLedger() *ledger { return &ledger{streams: map[journal.Stream]*ledgerStream{}} }
+func newFakeJournal() *fakeJournal { return &fakeJournal{streams: map[journal.Stream]*fakeStream{}} }
 
-func (l *ledger) stream(s journal.Stream) *ledgerStream {
+func (l *fakeJournal) stream(s journal.Stream) *fakeStream {
 	if l.streams[s] == nil {
-		l.streams[s] = &ledgerStream{}
+		l.streams[s] = &fakeStream{}
 	}
 	return l.streams[s]
 }
 
-func (l *ledger) Append(e *journal.Entry) {
+func (l *fakeJournal) Append(e *journal.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err := l.apply(e, l.stream(e.Stream))
@@ -124,26 +124,26 @@ func (l *ledger) Append(e *journal.Entry) {
 	}
 }
 
-func (l *ledger) apply(e *journal.Entry, s *ledgerStream) error {
+func (l *fakeJournal) apply(e *journal.Entry, s *fakeStream) error {
 	switch {
 	case e.Activate:
 		s.epoch = e.Activation
 		return nil
-	case e.Activation != s.epoch || e.Expect != uint64(len(s.facts)):
+	case e.Activation != s.epoch || e.Expect != uint64(len(s.events)):
 		return journal.ErrStale
 	case l.fail != nil && !e.Retire:
 		err := l.fail
 		l.fail = nil
 		return err
 	}
-	s.facts = append(s.facts, e.Events...)
+	s.events = append(s.events, e.Events...)
 	if e.State != nil {
-		s.state, s.stored = e.State, uint64(len(s.facts))
+		s.state, s.stored = e.State, uint64(len(s.events))
 	}
 	for _, n := range e.Handled {
-		for i, row := range s.tray {
+		for i, row := range s.queue {
 			if row.Number == n {
-				s.tray = append(s.tray[:i:i], s.tray[i+1:]...)
+				s.queue = append(s.queue[:i:i], s.queue[i+1:]...)
 				break
 			}
 		}
@@ -152,7 +152,7 @@ func (l *ledger) apply(e *journal.Entry, s *ledgerStream) error {
 }
 
 // release releases the n oldest entries that are held.
-func (l *ledger) letGo(n int) {
+func (l *fakeJournal) release(n int) {
 	l.mu.Lock()
 	held := l.held[:n]
 	l.held = l.held[n:]
@@ -162,61 +162,61 @@ func (l *ledger) letGo(n int) {
 	}
 }
 
-func (l *ledger) hold(on bool) {
+func (l *fakeJournal) hold(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.holding = on
 }
 
-// tell puts a word into an actor's tray, without a hint.
-func (l *ledger) tell(s journal.Stream, n byte) {
+// enqueueNumber puts a word into an actor's queue, without a hint.
+func (l *fakeJournal) enqueueNumber(s journal.Stream, n byte) {
 	said := &record.SagaMessage{Kind: record.SagaMessage_ended, Group: s.ID.Bytes(), Number: uint32(n)}
 	word, _ := said.MarshalVT()
-	l.put(s, word)
+	l.enqueue(s, word)
 }
 
-// put puts any bytes there.
-func (l *ledger) put(s journal.Stream, word []byte) {
+// enqueue puts any bytes there.
+func (l *fakeJournal) enqueue(s journal.Stream, word []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	to := l.stream(s)
 	to.words++
-	to.tray = append(to.tray, journal.QueuedMessage{Number: to.words, Data: word})
+	to.queue = append(to.queue, journal.QueuedMessage{Number: to.words, Data: word})
 }
 
-func (l *ledger) NextActivation() uint64 {
+func (l *fakeJournal) NextActivation() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.epoch++
 	return l.epoch
 }
 
-func (l *ledger) Start(onTray func(journal.Stream), _ func(journal.Stream, time.Time)) error {
-	l.onTray = onTray
+func (l *fakeJournal) Start(onQueued func(journal.Stream), _ func(journal.Stream, time.Time)) error {
+	l.onQueued = onQueued
 	return nil
 }
 
-func (l *ledger) View() journal.View   { return &ledgerView{of: l} }
-func (l *ledger) Latest() journal.View { return &ledgerView{of: l} }
+func (l *fakeJournal) View() journal.View   { return &fakeView{of: l} }
+func (l *fakeJournal) Latest() journal.View { return &fakeView{of: l} }
 
-type ledgerView struct {
+type fakeView struct {
 	journal.View
-	of *ledger
+	of *fakeJournal
 }
 
-func (v *ledgerView) Close()                        {}
-func (v *ledgerView) Durable(context.Context) error { return nil }
+func (v *fakeView) Close()                        {}
+func (v *fakeView) Durable(context.Context) error { return nil }
 
-func (v *ledgerView) State(s journal.Stream) (uint64, []byte, error) {
+func (v *fakeView) State(s journal.Stream) (uint64, []byte, error) {
 	v.of.mu.Lock()
 	defer v.of.mu.Unlock()
 	of := v.of.stream(s)
 	return of.stored, of.state, nil
 }
 
-func (v *ledgerView) Events(s journal.Stream, from uint64, _ bool, fn func(uint64, int64, journal.StoredEvent) bool) error {
+func (v *fakeView) Events(s journal.Stream, from uint64, _ bool, fn func(uint64, int64, journal.StoredEvent) bool) error {
 	v.of.mu.Lock()
-	facts := v.of.stream(s).facts
+	facts := v.of.stream(s).events
 	v.of.mu.Unlock()
 	for n := from; n <= uint64(len(facts)) && fn(n, 0, facts[n-1]); {
 		n++
@@ -224,9 +224,9 @@ func (v *ledgerView) Events(s journal.Stream, from uint64, _ bool, fn func(uint6
 	return nil
 }
 
-func (v *ledgerView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
+func (v *fakeView) Queue(s journal.Stream, beyond uint64, fn func(journal.QueuedMessage) bool) error {
 	v.of.mu.Lock()
-	rows := v.of.stream(s).tray
+	rows := v.of.stream(s).queue
 	v.of.mu.Unlock()
 	for _, row := range rows {
 		if row.Number > beyond && !fn(row) {
@@ -236,9 +236,9 @@ func (v *ledgerView) Queue(s journal.Stream, beyond uint64, fn func(journal.Queu
 	return nil
 }
 
-// tallies is an engine with tallies over a ledger.
-func tallies(t testing.TB, stateEvery uint64, tune ...func(*Engine)) (*Engine, *ledger) {
-	l := newLedger()
+// newEngine is an engine with tallies over a fake journal.
+func newEngine(t testing.TB, stateEvery uint64, tune ...func(*Engine)) (*Engine, *fakeJournal) {
+	l := newFakeJournal()
 	e := New(l, time.Now, slog.New(slog.DiscardHandler), nil)
 	Register(e, tallyKind(stateEvery))
 	for _, f := range tune {
@@ -262,8 +262,8 @@ type answer struct {
 	err   error
 }
 
-// asking puts a request to a tally and gives the place where its answer will be.
-func asking(e *Engine, s journal.Stream, request any) <-chan answer {
+// askInBackground puts a request to a tally and gives the place where its answer will be.
+func askInBackground(e *Engine, s journal.Stream, request any) <-chan answer {
 	to := make(chan answer, 1)
 	go func() {
 		reply, err := e.ask(s, request, func() {})
@@ -272,8 +272,8 @@ func asking(e *Engine, s journal.Stream, request any) <-chan answer {
 	return to
 }
 
-// none reports whether no answer is there.
-func none(places ...<-chan answer) bool {
+// noneAnswered reports whether no answer is there.
+func noneAnswered(places ...<-chan answer) bool {
 	for _, p := range places {
 		if len(p) > 0 {
 			return false

@@ -50,7 +50,7 @@ func (o *oracle) forget(now time.Time) {
 	})
 }
 
-// oracle is an organization as the specification tells of it.
+// oracle is an organization as the specification describes it.
 type oracle struct {
 	revokedAt map[parley.ClientID]time.Time
 	record

@@ -72,7 +72,7 @@ type sight struct {
 	wakeMs                   int64
 }
 
-// oracle is a webhook as docs/webhooks.md tells of it: with all its jobs, in a list.
+// oracle is a webhook as docs/webhooks.md describes it: with all its jobs, in a list.
 type oracle struct {
 	record    sight
 	secrets   []oldSecret

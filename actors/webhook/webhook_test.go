@@ -134,7 +134,7 @@ func parseOutcome(l *actorstest.Line, life *life) webhook.Outcome {
 	return o
 }
 
-// show tells of the webhook, its counts, and each job that is not delivered.
+// show renders the webhook, its counts, and each job that is not delivered.
 func show(life *life) string {
 	s := life.State
 	if s.Deleted() {
