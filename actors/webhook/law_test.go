@@ -246,7 +246,7 @@ func lawOfJobs(step turn, former, rows map[uint64]*webhook.Job) string {
 		case was.Status == webhook.Dead && !byHand && !proto.Equal(was, j):
 			return fmt.Sprintf("job %d was dead and is %v", n, j)
 		case string(was.Ref) != string(j.Ref) || was.CreatedMs != j.CreatedMs || was.Event != j.Event:
-			return fmt.Sprintf("the subject of job %d changed", n)
+			return fmt.Sprintf("job %d changed its subject", n)
 		}
 	}
 	for n := range former {
@@ -383,7 +383,7 @@ func lawBreakers(at int64) map[string]func(*chronicle, *turn) {
 		"was delivered and is":  func(_ *chronicle, s *turn) { s.Events = append(s.Events, ends(1, webhook.Delivered)) },
 		"is lost":               func(_ *chronicle, s *turn) { s.Events = append(s.Events, &webhook.Deleted{}) },
 		"job 2 was dead and is": func(_ *chronicle, s *turn) { s.Events = append(s.Events, ends(2, webhook.Dead)) },
-		"subject of a job changed": func(_ *chronicle, s *turn) {
+		"changed its subject": func(_ *chronicle, s *turn) {
 			s.Events = append(s.Events, &webhook.Collected{First: 5, AtMs: at, News: []*webhook.News{{Event: webhook.MessageRead}}})
 		},
 	}

@@ -107,8 +107,8 @@ func pendingGroupMessages(t *testing.T, v *groupStore) (kinds []string) {
 	return slices.Compact(kinds)
 }
 
-// TestVerifyPendingGroupMessages: what groups, agents and owners have not heard of each
-// other yet excuses what has not followed, and nothing else.
+// TestVerifyPendingGroupMessages: messages that groups, agents and owners have not
+// received yet explain effects that are still missing, and nothing else is excused.
 func TestVerifyPendingGroupMessages(t *testing.T) {
 	v, release := groupStoreWithPendingMessages(t)
 	got := pendingGroupMessages(t, v)

@@ -94,7 +94,7 @@ func storeWithPendingMessages(t *testing.T) (w *fullStore, release func()) {
 	return w, release
 }
 
-// pendingMessages are the sorts of words that are in outboxes.
+// pendingMessages are the kinds of effects that are in outboxes.
 func pendingMessages(t *testing.T, w *fullStore) []string {
 	sorts := map[string]bool{}
 	archive := w.store.Archive()
@@ -105,14 +105,14 @@ func pendingMessages(t *testing.T, w *fullStore) []string {
 		case journal.AppendFeed:
 			sort = map[journal.FeedKind]string{journal.MessageEntry: "message", journal.StatusEntry: "status"}[word.Kind]
 		case journal.RecordReceipt:
-			sort = "mark for the recipient"
+			sort = "receipt for the recipient"
 			if word.Recipient.Zero() {
-				sort = "mark for the sender"
+				sort = "receipt for the sender"
 			}
 		case journal.EnqueueFor:
-			sort = "tell"
+			sort = "enqueue"
 		case journal.PutRow:
-			sort = "put"
+			sort = "put row"
 		case journal.AddToList:
 			sort = "add to list"
 		case journal.CreateStream:
@@ -187,11 +187,11 @@ func (x *tamperer) hasSuccessor(k []byte) bool {
 	return x.get(next) != nil
 }
 
-// TestVerifyPendingMessages: what lies in outboxes excuses what has not followed,
-// and nothing else.
+// TestVerifyPendingMessages: messages in outboxes explain effects that are still
+// missing elsewhere, and nothing else is excused.
 func TestVerifyPendingMessages(t *testing.T) {
 	w, release := storeWithPendingMessages(t)
-	want := []string{"create stream", "add to list", "mark for the recipient", "mark for the sender", "message", "put", "status", "tell"}
+	want := []string{"add to list", "create stream", "enqueue", "message", "put row", "receipt for the recipient", "receipt for the sender", "status"}
 	if got := pendingMessages(t, w); !slices.Equal(got, want) {
 		t.Errorf("%q are underway, want %q", got, want)
 	}
