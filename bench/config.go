@@ -61,7 +61,7 @@ const defaultClients = 64
 // hotClients ask one conversation or one group at once.
 const hotClients = 512
 
-// sweep are the clients of Send unless said otherwise: alone, busy, crowded.
+// sweep are the default numbers of clients of Send: one, some, many.
 var sweep = []int{1, 64, 256}
 
 // Cases are those of the scenarios named: closed loops with each number of
@@ -107,7 +107,7 @@ func Cases(scenarios []string, clients []int, rates []float64) ([]Case, error) {
 // isLoad tells whether a scenario is operations of many clients.
 func isLoad(name string) bool { return name != scenario.Stream && name != scenario.Idle }
 
-// Goals are the cases that the project's published goals speak of.
+// Goals are the cases that the published goals name.
 func Goals() []Case {
 	cases := []Case{
 		{Scenario: scenario.Idle, Clients: 1},

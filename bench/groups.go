@@ -12,7 +12,7 @@ import (
 )
 
 // fanClients broadcast at once unless said otherwise: enough that a group always
-// has another broadcast to turn to, and no crowd.
+// has another broadcast to work on, without overload.
 const fanClients = 8
 
 // Groups are the cases that show what groups do, beside those that they are held

@@ -60,8 +60,8 @@ const (
 	diskPerAgent   = 3 << 10
 	diskPerMessage = 2 << 10
 	diskSlack      = 128 << 20
-	// createChunk and fillChunk bound what is done under one token, and what the
-	// ledger holds at once.
+	// createChunk and fillChunk bound what is done under one token, and how many
+	// acknowledged messages are recorded at once.
 	createChunk = 50_000
 	fillChunk   = 250_000
 	// samples is about how many messages Verify reads back.

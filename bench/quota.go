@@ -21,9 +21,8 @@ const (
 )
 
 // freeTerms and limitedTerms are further flags of the two servers. The limits are
-// those that strangers meet, so far raised that all of them are checked and none
-// is ever felt: whoever sends a million messages a second for an hour stays
-// within them.
+// those of the public profile, raised so far that all are checked and none is ever
+// reached, not even at a million messages a second for an hour.
 var (
 	freeTerms    = []string{"--quota-profile", "open"}
 	limitedTerms = []string{

@@ -124,7 +124,7 @@ func ladders(cases []caseGroups) []ladder {
 type rung struct {
 	rate float64
 	p99  Spread
-	// proven says that valid runs stand behind it.
+	// proven reports that valid runs support it.
 	proven bool
 	// behind says that fewer were answered than were offered.
 	behind bool

@@ -26,8 +26,8 @@ const (
 	hotGroupOfColdMin = 0.7
 )
 
-// Goals holds the runs of groups against the published goals, by target. A goal
-// that no run tells of is not there.
+// Goals compares the runs of groups with the published goals, by target. It omits a
+// goal without a run.
 func Goals(r *result.Report) []result.Goal {
 	var out []result.Goal
 	cases := byCase(r)

@@ -25,7 +25,7 @@ type castState struct {
 	copies []state
 }
 
-func (c *copies) begin(l *ledger) {
+func (c *copies) begin(l *acknowledgedLog) {
 	c.all = make([]castState, 0, len(l.casts)+len(l.lostCasts))
 	for _, casts := range [][]cast{l.casts, l.lostCasts} {
 		for _, one := range casts {

@@ -67,7 +67,7 @@ func (h *Host) caller(ctx context.Context) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &caller{conn: conn, book: h.ledger.begin(), payloads: h.payloads}, nil
+	return &caller{conn: conn, book: h.acknowledged.begin(), payloads: h.payloads}, nil
 }
 
 func (c *caller) Close() error { return c.conn.Close() }

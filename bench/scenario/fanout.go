@@ -55,9 +55,9 @@ type fanout struct {
 	ears  *ears
 	run   *result.Run
 	laps  map[string]*load.Histogram
-	// runs are those of the broadcasts that are alone, of those in the crowd, and
-	// of direct messages.
-	alone, crowd, direct uint16
+	// Run numbers: of broadcasts sent one at a time, of concurrent broadcasts, and of
+	// direct messages.
+	alone, concurrent, direct uint16
 }
 
 // Fanout broadcasts to a group. First one broadcast at a time, in turn with
@@ -73,13 +73,13 @@ func (h *Host) Fanout(ctx context.Context, plan load.Plan, meter Meter, window l
 	if err := h.world.freshTokens(ctx); err != nil {
 		return fmt.Errorf("%s gives no tokens: %w", h.name, err)
 	}
-	f := &fanout{host: h, group: h.crowd, run: run, laps: map[string]*load.Histogram{}}
-	if f.ears, err = h.ears(ctx, h.crowd); err != nil {
+	f := &fanout{host: h, group: h.largeGroup, run: run, laps: map[string]*load.Histogram{}}
+	if f.ears, err = h.ears(ctx, h.largeGroup); err != nil {
 		return err
 	}
 	defer f.ears.close()
-	f.alone, f.direct, f.crowd = h.nextRun(), h.nextRun(), h.nextRun()
-	run.Figures = map[string]float64{FigureRecipients: float64(h.crowd.recipients())}
+	f.alone, f.direct, f.concurrent = h.nextRun(), h.nextRun(), h.nextRun()
+	run.Figures = map[string]float64{FigureRecipients: float64(h.largeGroup.recipients())}
 	meter.Settle(ctx)
 	if err := f.oneByOne(ctx, plan.Duration/2); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (h *Host) Fanout(ctx context.Context, plan load.Plan, meter Meter, window l
 
 // fanoutGroup makes the group that Fanout broadcasts to, once.
 func (h *Host) fanoutGroup(ctx context.Context) error {
-	if h.crowd != nil {
+	if h.largeGroup != nil {
 		return nil
 	}
 	count := h.params.Members
@@ -111,7 +111,7 @@ func (h *Host) fanoutGroup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.crowd, err = h.assemble(ctx, "crowd", h.speakers[0], append(h.speakers[1:len(h.speakers):len(h.speakers)], members...))
+	h.largeGroup, err = h.assemble(ctx, "large", h.speakers[0], append(h.speakers[1:len(h.speakers):len(h.speakers)], members...))
 	return err
 }
 
@@ -192,7 +192,7 @@ func (f *fanout) together(ctx context.Context, plan load.Plan, meter Meter, wind
 	m.Fill(f.run)
 	f.run.Laps = laps
 	if err == nil {
-		err = f.ears.await(ctx, func(k Key) bool { return k.Run == f.crowd })
+		err = f.ears.await(ctx, func(k Key) bool { return k.Run == f.concurrent })
 	}
 	copies := f.landed(watch.at)
 	f.fillLaps()
@@ -216,7 +216,7 @@ func (f *fanout) landed(begin time.Time) (copies float64) {
 	each := float64(f.group.recipients())
 	var measured float64
 	var answered, last time.Time
-	for _, l := range f.ears.answers(f.crowd) {
+	for _, l := range f.ears.answers(f.concurrent) {
 		copies += each
 		if !l.measured || l.heard < len(f.ears.owners) {
 			continue
@@ -283,7 +283,7 @@ func (f *fanout) dial(ctx context.Context, worker int) (load.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &heralding{herald: c, ears: f.ears, key: Key{Run: f.crowd, Worker: uint32(worker)}}, nil
+	return &heralding{herald: c, ears: f.ears, key: Key{Run: f.concurrent, Worker: uint32(worker)}}, nil
 }
 
 // heralding is the client of Fanout.

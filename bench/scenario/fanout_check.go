@@ -17,13 +17,13 @@ const sampleMost = 16
 // the run.
 func (f *fanout) check(ctx context.Context) error {
 	expected := map[Key]uuid{}
-	for _, run := range []uint16{f.alone, f.crowd} {
+	for _, run := range []uint16{f.alone, f.concurrent} {
 		for key, l := range f.ears.answers(run) {
 			expected[key] = l.id
 		}
 	}
 	var lost map[Key]bool // what got no answer may be there
-	for _, c := range f.host.ledger.openLostCasts() {
+	for _, c := range f.host.acknowledged.openLostCasts() {
 		if lost == nil {
 			lost = map[Key]bool{}
 		}
@@ -47,7 +47,7 @@ func (f *fanout) check(ctx context.Context) error {
 }
 
 // openLostCasts are broadcasts without answer of the run that is not settled yet.
-func (l *ledger) openLostCasts() (all []cast) {
+func (l *acknowledgedLog) openLostCasts() (all []cast) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, b := range l.open {

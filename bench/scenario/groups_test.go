@@ -35,7 +35,7 @@ func fannedOut(t *testing.T, h *Host) (result.Run, window, error) {
 func medley(t *testing.T, h *Host) (failures int64) {
 	t.Helper()
 	const clients = 8
-	for before := len(h.ledger.casts); len(h.ledger.casts) < before+6; {
+	for before := len(h.acknowledged.casts); len(h.acknowledged.casts) < before+6; {
 		dial, err := h.PrepareMedley(t.Context(), clients)
 		if err != nil {
 			t.Fatal(err)

@@ -280,8 +280,8 @@ func (h *Host) VerifySample(ctx context.Context) (*result.Verification, error) {
 	if err := h.world.freshTokens(ctx); err != nil {
 		return nil, fmt.Errorf("%s gives no tokens: %w", h.name, err)
 	}
-	h.ledger.settle(h.params.keep())
-	entries := h.ledger.entries
+	h.acknowledged.settle(h.params.keep())
+	entries := h.acknowledged.entries
 	var found, missing, altered atomic.Int64
 	err := together(ctx, verifyReaders, verifyReaders, func(ctx context.Context, reader int) error {
 		conn, err := wire.DialHTTP(ctx, h.door.Address)
@@ -308,7 +308,7 @@ func (h *Host) VerifySample(ctx context.Context) (*result.Verification, error) {
 		return nil, fmt.Errorf("%s cannot be verified: %w", h.name, err)
 	}
 	return &result.Verification{
-		Acknowledged: int64(len(entries)), SampleOf: h.ledger.count,
+		Acknowledged: int64(len(entries)), SampleOf: h.acknowledged.count,
 		Found: found.Load(), Missing: missing.Load(), Altered: altered.Load(),
 	}, nil
 }

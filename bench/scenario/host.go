@@ -87,7 +87,7 @@ type Params struct {
 	// Tier is the trust tier that the operator gives the organizations of the bench;
 	// 0 leaves them theirs.
 	Tier int
-	// Keep keeps a ledger of all that was acknowledged, for Verify.
+	// Keep records all acknowledged messages, for Verify.
 	Keep bool
 	// Sample keeps one of so many of them instead, for VerifySample; 0 for none.
 	Sample int
@@ -127,24 +127,24 @@ func (p Params) Check() error {
 // Host is a target made ready for scenarios: on Parley two organizations with
 // their agents. One goroutine uses it; the clients it makes run at once.
 type Host struct {
-	name     string
-	door     target.Door
-	params   Params
-	payloads *payloads
-	ledger   ledger
-	run      uint16
-	world    *world // nil unless the target is Parley
-	filled   int    // messages that every worker has at least
-	long     *longInbox
-	openings []opening // conversations of the first planner
-	unborn   []*agent  // workers that are being made
-	lengthy  atomic.Int64
-	crowd    *assembly     // that Fanout broadcasts to
-	speakers []*agent      // who do
-	patience time.Duration // for copies that do not come
-	house    *house        // that votes
-	polled   *polled       // the mailbox that is asked about
-	hooks    *hooks        // the agents of Webhook
+	name         string
+	door         target.Door
+	params       Params
+	payloads     *payloads
+	acknowledged acknowledgedLog
+	run          uint16
+	world        *world // nil unless the target is Parley
+	filled       int    // messages that every worker has at least
+	long         *longInbox
+	openings     []opening // conversations of the first planner
+	unborn       []*agent  // workers that are being made
+	lengthy      atomic.Int64
+	largeGroup   *assembly     // the group that Fanout broadcasts to
+	speakers     []*agent      // who do
+	patience     time.Duration // for copies that do not come
+	house        *house        // that votes
+	polled       *polled       // the mailbox that is asked about
+	hooks        *hooks        // the agents of Webhook
 	// newsPatience is for deliveries that do not come.
 	newsPatience time.Duration
 }
@@ -230,7 +230,7 @@ func (h *Host) Prepare(ctx context.Context, name string, clients int) (load.Dial
 // Settle ends a run: it takes over what its clients were told. An id that was
 // given to two messages counts as a failure of the run, not as an operation.
 func (h *Host) Settle(run *result.Run) {
-	twice := h.ledger.settle(h.params.keep())
+	twice := h.acknowledged.settle(h.params.keep())
 	if twice == 0 {
 		return
 	}
@@ -246,13 +246,13 @@ func (h *Host) Settle(run *result.Run) {
 }
 
 // Stored is how many messages were acknowledged in all.
-func (h *Host) Stored() int64 { return h.ledger.count }
+func (h *Host) Stored() int64 { return h.acknowledged.count }
 
-// Acknowledged is how many messages the ledger keeps, with all copies of
+// Acknowledged is how many acknowledged messages are recorded, with all copies of
 // broadcasts.
 func (h *Host) Acknowledged() int {
-	n := len(h.ledger.entries)
-	for _, c := range h.ledger.casts {
+	n := len(h.acknowledged.entries)
+	for _, c := range h.acknowledged.casts {
 		n += c.group.recipients()
 	}
 	return n

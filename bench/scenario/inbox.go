@@ -53,7 +53,7 @@ func (h *Host) deliverAll(ctx context.Context, share func(filler int) (count int
 		}
 		return nil
 	})
-	if twice := h.ledger.settle(h.params.keep()); err == nil && twice > 0 {
+	if twice := h.acknowledged.settle(h.params.keep()); err == nil && twice > 0 {
 		return fmt.Errorf("%d messages got an id that another has", twice)
 	}
 	return err

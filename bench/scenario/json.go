@@ -35,8 +35,8 @@ func (m *members) next() (name, value []byte, ok bool) {
 	return name, value, ok
 }
 
-// name gives the name of the next member. Its value has to be taken next, by
-// value or by whoever walks rest.
+// name returns the name of the next member. The caller must then take its value, by
+// value or by walking rest.
 func (m *members) name() (name []byte, ok bool) {
 	if m.bad || m.done {
 		return nil, false

@@ -54,15 +54,15 @@ func (h *Host) Press(ctx context.Context, p Press, window load.Watch, run *resul
 	if err := h.world.freshTokens(ctx); err != nil {
 		return fmt.Errorf("%s gives no tokens: %w", h.name, err)
 	}
-	crowd, err := wire.DialCrowd(ctx, h.door.Address, p.Connections)
+	connections, err := wire.DialConnections(ctx, h.door.Address, p.Connections)
 	if err != nil {
 		return err
 	}
-	defer crowd.Close()
+	defer connections.Close()
 	key := h.nextRun()
-	caller := &caller{book: h.ledger.begin(), payloads: h.payloads}
+	caller := &caller{book: h.acknowledged.begin(), payloads: h.payloads}
 	press := &press{
-		Press: p, crowd: crowd, courier: h.postCourier(caller, 0), choice: h.choice(key, 0), run: key,
+		Press: p, connections: connections, courier: h.postCourier(caller, 0), choice: h.choice(key, 0), run: key,
 		members: make([]asking, p.Connections), tally: newTally(),
 	}
 	watched := press.watched(window)
@@ -83,11 +83,11 @@ type asking struct {
 // press is one step under way. One goroutine does all of it.
 type press struct {
 	Press
-	crowd   *wire.Crowd
-	courier *postCourier
-	choice  *rand.Rand
-	run     uint16
-	members []asking
+	connections *wire.Connections
+	courier     *postCourier
+	choice      *rand.Rand
+	run         uint16
+	members     []asking
 	// start of the warm-up, and the edges of the window.
 	start, begin, end time.Time
 	arrivals          int64     // that were due since start
@@ -136,11 +136,11 @@ func (p *press) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for deadline := p.end.Add(pressPatience); p.crowd.Asked() > 0; {
+	for deadline := p.end.Add(pressPatience); p.connections.Asked() > 0; {
 		if time.Now().After(deadline) {
-			p.crowd.Break(time.Now(), p.heard)
+			p.connections.Break(time.Now(), p.heard)
 		}
-		if err := p.crowd.Hear(10*time.Millisecond, p.heard); err != nil {
+		if err := p.connections.Hear(10*time.Millisecond, p.heard); err != nil {
 			return err
 		}
 	}
@@ -167,10 +167,10 @@ func (p *press) pace(ctx context.Context) error {
 		case !now.Before(next):
 			p.seconds <- p.tally.second()
 			next = next.Add(time.Second)
-			p.crowd.Break(now.Add(-pressPatience), p.heard)
+			p.connections.Break(now.Add(-pressPatience), p.heard)
 		}
 		wait := p.ask(now)
-		if err := p.crowd.Hear(min(wait, p.end.Sub(now), 10*time.Millisecond), p.heard); err != nil {
+		if err := p.connections.Hear(min(wait, p.end.Sub(now), 10*time.Millisecond), p.heard); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ func (p *press) ask(now time.Time) (wait time.Duration) {
 		if burst++; burst > pressBurst {
 			return 0
 		}
-		i, idle := p.crowd.Take()
+		i, idle := p.connections.Take()
 		if !idle {
 			p.tally.notOffered(p.inside(at))
 			burst-- // it costs nothing
@@ -205,7 +205,7 @@ func (p *press) askAgain(now time.Time) (wait time.Duration) {
 		p.clients--
 	}
 	for p.clients < p.Clients {
-		i, idle := p.crowd.Take()
+		i, idle := p.connections.Take()
 		if !idle {
 			break
 		}
@@ -225,7 +225,7 @@ func (p *press) send(i int, due time.Time) {
 	m.key.Run, m.key.Worker = p.run, uint32(i)
 	m.key.N++
 	m.to, m.due = p.choice.IntN(p.courier.agents), due
-	sent := p.crowd.Ask(i, p.courier.request(m.to, m.key))
+	sent := p.connections.Ask(i, p.courier.request(m.to, m.key))
 	if p.inside(due) {
 		p.tally.sent(sent.Sub(due))
 	}

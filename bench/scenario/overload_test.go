@@ -33,7 +33,7 @@ var _ load.Watch = (*onlooker)(nil)
 func pressed(t *testing.T, h *Host, p Press) (result.Run, *onlooker) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("a crowd of connections needs Linux")
+		t.Skip("many connections in one goroutine need Linux")
 	}
 	var run result.Run
 	looks := &onlooker{}

@@ -24,7 +24,7 @@ const (
 // FigurePolled is how many messages are behind the poll token of Poll.
 const FigurePolled = "messages"
 
-// polled is the first worker's mailbox, as polls tell of it.
+// polled is the first worker's mailbox, as polls count it.
 type polled struct {
 	path         string
 	began, ended time.Time
@@ -66,7 +66,7 @@ func (h *Host) preparePoll(ctx context.Context) (load.Dial, error) {
 	}
 	falling := slices.IsSortedFunc(p.counts, func(a, b int) int { return b - a })
 	if !falling || p.counts[0] < h.Polled() || p.counts[len(p.counts)-1] != 0 {
-		return nil, fmt.Errorf("%s: polls of %d messages and more tell of %d and less", h.name, h.Polled(), p.counts[0])
+		return nil, fmt.Errorf("%s: polls of %d messages and more count %d and less", h.name, h.Polled(), p.counts[0])
 	}
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {

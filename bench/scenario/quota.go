@@ -30,7 +30,7 @@ const (
 // quotaOfSends is the quota that a send uses.
 const quotaOfSends = "messages_per_day"
 
-// rateLimitHeader is on every answer that a rate stands behind.
+// rateLimitHeader is on every answer that a rate limit applies to.
 const rateLimitHeader = "RateLimit-Limit"
 
 // Spent is what the organization that sends has used of its messages.

@@ -28,7 +28,7 @@ const (
 	hanging = "/hang/"
 )
 
-// newsEvent is what a delivery about a message tells of.
+// newsEvent is the event of a delivery about a message.
 const newsEvent = "message.received"
 
 // sink takes the deliveries of webhooks, on this machine, and knows when each
@@ -159,8 +159,8 @@ func (s *sink) hang(c *fasthttp.RequestCtx) {
 	})
 }
 
-// readNews gives the message that a delivery to an agent tells of; ok is false
-// for what is no such delivery. Nothing is decoded: the values are compared as
+// readNews returns the message that a delivery to an agent is about; ok is false
+// for any other delivery. Nothing is decoded: the values are compared as
 // they stand in the text.
 func readNews(body, agent []byte) (id uuid, ok bool) {
 	walk := membersOf(body)
@@ -213,7 +213,7 @@ func (s *sink) accepted(id uuid) {
 	defer shard.mu.Unlock()
 	n := shard.seen[id]
 	if n.accepted != 0 {
-		return // an id that two messages have is found by the ledger
+		return // an id that two messages have is found when the acknowledged messages are checked
 	}
 	n.accepted = now
 	shard.seen[id] = n

@@ -54,12 +54,12 @@ func (h *Host) Streams(ctx context.Context, n int, meter Meter, window load.Watc
 	if err := h.world.freshTokens(ctx); err != nil {
 		return err
 	}
-	crowd := &crowd{host: h, arrivals: make(chan arrival, n)}
-	defer crowd.close()
+	readers := &streamReaders{host: h, arrivals: make(chan arrival, n)}
+	defer readers.close()
 	run.Figures = map[string]float64{}
 	meter.Settle(ctx)
 	before := meter.Resident()
-	if err := crowd.gather(ctx, n); err != nil {
+	if err := readers.gather(ctx, n); err != nil {
 		return err
 	}
 	meter.Settle(ctx)
@@ -67,12 +67,12 @@ func (h *Host) Streams(ctx context.Context, n int, meter Meter, window load.Watc
 		run.Figures["bytes_per_stream"] = math.Round((float64(after) - float64(before)) / float64(n))
 	}
 	window.Begin()
-	err := crowd.broadcast(ctx, meter, run)
+	err := readers.broadcast(ctx, meter, run)
 	window.End()
 	if err != nil {
 		return err
 	}
-	return crowd.leave(ctx, meter, run)
+	return readers.leave(ctx, meter, run)
 }
 
 // arrival is an event that a stream brought.
@@ -82,8 +82,8 @@ type arrival struct {
 	err error
 }
 
-// crowd is many streams of one agent with a reader each.
-type crowd struct {
+// streamReaders are many streams of one agent, each with a reader.
+type streamReaders struct {
 	host     *Host
 	streams  []*wire.Stream
 	arrivals chan arrival
@@ -91,7 +91,7 @@ type crowd struct {
 	mu       sync.Mutex
 }
 
-func (c *crowd) gather(ctx context.Context, n int) error {
+func (c *streamReaders) gather(ctx context.Context, n int) error {
 	owner := c.host.world.answers[0]
 	return together(ctx, streamDials, n, func(ctx context.Context, i int) error {
 		stream, err := c.host.listen(ctx, owner)
@@ -107,7 +107,7 @@ func (c *crowd) gather(ctx context.Context, n int) error {
 }
 
 // read hands on what one stream brings until it ends.
-func (c *crowd) read(stream *wire.Stream) {
+func (c *streamReaders) read(stream *wire.Stream) {
 	for {
 		_, key, err := nextMessage(stream, c.host.payloads)
 		select {
@@ -122,7 +122,7 @@ func (c *crowd) read(stream *wire.Stream) {
 
 // broadcast sends events one after the other and waits for each to be
 // everywhere.
-func (c *crowd) broadcast(ctx context.Context, meter Meter, run *result.Run) error {
+func (c *streamReaders) broadcast(ctx context.Context, meter Meter, run *result.Run) error {
 	h := c.host
 	sender, err := h.caller(ctx)
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *crowd) broadcast(ctx context.Context, meter Meter, run *result.Run) err
 }
 
 // count waits until every stream has brought the event of key, once.
-func (c *crowd) count(ctx context.Context, key Key, start time.Time, all *load.Histogram) (last time.Duration, err error) {
+func (c *streamReaders) count(ctx context.Context, key Key, start time.Time, all *load.Histogram) (last time.Duration, err error) {
 	patience := time.NewTimer(eventPatience)
 	defer patience.Stop()
 	for n := range c.streams {
@@ -189,7 +189,7 @@ func (c *crowd) count(ctx context.Context, key Key, start time.Time, all *load.H
 
 // leave closes half of the streams at once and waits until the server has
 // noticed all of them.
-func (c *crowd) leave(ctx context.Context, meter Meter, run *result.Run) error {
+func (c *streamReaders) leave(ctx context.Context, meter Meter, run *result.Run) error {
 	half := len(c.streams) / 2
 	meter.Settle(ctx)
 	before := meter.Open()
@@ -219,7 +219,7 @@ func (c *crowd) leave(ctx context.Context, meter Meter, run *result.Run) error {
 	}
 }
 
-func (c *crowd) close() {
+func (c *streamReaders) close() {
 	c.mu.Lock()
 	for _, stream := range c.streams {
 		_ = stream.Close()

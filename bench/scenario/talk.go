@@ -110,7 +110,7 @@ func (h *Host) open(ctx context.Context, conversations int) ([]opening, error) {
 		}
 		return ctx.Err()
 	})
-	if twice := h.ledger.settle(h.params.keep()); err == nil && twice > 0 {
+	if twice := h.acknowledged.settle(h.params.keep()); err == nil && twice > 0 {
 		return nil, fmt.Errorf("%d messages got an id that another has", twice)
 	}
 	return openings, err

@@ -18,8 +18,8 @@ func (h *Host) Verify(ctx context.Context) (*result.Verification, error) {
 	if h.world == nil {
 		return nil, fmt.Errorf("%s gives no inboxes to read back", h.name)
 	}
-	h.ledger.settle(h.params.keep())
-	a := h.ledger.audit()
+	h.acknowledged.settle(h.params.keep())
+	a := h.acknowledged.audit()
 	var undelivered int64
 	var err error
 	if h.hooks != nil { // before the reading, which would be in the way of what is late

@@ -386,8 +386,8 @@ func (h *Host) PrepareMedley(ctx context.Context, clients int) (load.Dial, error
 	run := h.nextRun()
 	return func(ctx context.Context, worker int) (load.Client, error) {
 		switch {
-		case worker%4 == 1 && h.crowd != nil:
-			c, err := h.herald(ctx, h.crowd, h.speakers[worker%len(h.speakers)])
+		case worker%4 == 1 && h.largeGroup != nil:
+			c, err := h.herald(ctx, h.largeGroup, h.speakers[worker%len(h.speakers)])
 			if err != nil {
 				return nil, err
 			}

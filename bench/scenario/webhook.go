@@ -25,7 +25,7 @@ const (
 	newsPatience = 30 * time.Second
 	// newsPause is between two looks whether they came.
 	newsPause = 10 * time.Millisecond
-	// drainLeast is how many deliveries after the last 201 tell of a pace.
+	// drainLeast is how many deliveries after the last 201 show a rate.
 	drainLeast = 1000
 )
 

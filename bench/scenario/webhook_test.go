@@ -91,7 +91,7 @@ func take(t *testing.T, s *sink, path, body string) int {
 }
 
 // TestASinkKnowsWhatCame delivers before and after the acknowledgement, twice,
-// never, and what nobody was told of.
+// never, and a message that no sender sent.
 func TestASinkKnowsWhatCame(t *testing.T) {
 	s := openedSink(t)
 	id := func(n byte) uuid { return uuid{6: 0x70, 15: n} }

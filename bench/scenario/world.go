@@ -29,7 +29,7 @@ type world struct {
 	workers  []*agent // of acme
 	askers   []*agent // of globex, each with the answerer of the same place
 	answers  []*agent // of acme
-	boxes    []*agent // every agent, by its number in the ledger
+	boxes    []*agent // every agent, by its number in the acknowledged entries
 }
 
 // org is an organization of the bench.

@@ -100,7 +100,7 @@ func TestPeerThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-func TestDisorderlyEndIsToldOf(t *testing.T) {
+func TestDisorderlyEndIsReported(t *testing.T) {
 	p := newPeer(t, "rude")
 	if _, err := p.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -170,7 +170,7 @@ func TestBenchGrowth(t *testing.T) {
 // but every step is there, nothing failed and everything accepted was read back.
 func TestBenchOverload(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("a crowd of connections needs Linux")
+		t.Skip("many connections in one goroutine need Linux")
 	}
 	t.Parallel()
 	report, _ := measured(t, "overload", "--duration", "200ms", "--warmup", "50ms", "--repeats", "1", "--connections", "300", "--agents", "8")

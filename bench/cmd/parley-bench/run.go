@@ -19,7 +19,7 @@ import (
 
 type runCmd struct {
 	Scenarios []string `arg:"" optional:"" help:"send, reply, sync, inbox, deep, stream, mixed, hot, cold, idle, overload, fanout, votes, hotgroup, poll, webhook, quota; default: send to mixed."`
-	Goals     bool     `help:"Run the cases that the published goals speak of, no others."`
+	Goals     bool     `help:"Run the cases that the published goals name, no others."`
 	Overload  bool     `help:"With --goals: those of overload too, which take two minutes more."`
 
 	URL      string   `name:"url" placeholder:"URL" help:"Measure this server, on which the bench registers organizations; default: one of its own."`

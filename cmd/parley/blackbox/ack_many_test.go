@@ -69,14 +69,14 @@ func TestAckUpToOfVeryMany(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)
 		b := s.org(t).agent("reader")
-		crew := s.org(t).crew(senders, "sender")
+		authors := s.org(t).newAgents(senders, "sender")
 		for _, sent := range together(senders, func(i int) *answer {
 			for n := range each - 1 {
-				if a := crew[i].try(b, nil); a.status != 201 {
+				if a := authors[i].try(b, nil); a.status != 201 {
 					return a.as("message %d", n)
 				}
 			}
-			return crew[i].try(b, nil)
+			return authors[i].try(b, nil)
 		}) {
 			sent.want(201)
 		}

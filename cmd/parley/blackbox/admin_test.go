@@ -55,11 +55,11 @@ var powers = [][2]string{
 	{"GET", "/nothing"},
 }
 
-// TestOperatorCallsNeedTheToken: whoever merely reaches the admin address reads
-// metrics and readiness, and nothing else.
+// TestOperatorCallsNeedTheToken: a caller without the token who reaches the admin
+// address can read metrics and readiness, and nothing else.
 func TestOperatorCallsNeedTheToken(t *testing.T) {
 	admin := freeAddress(t)
-	s := start(t, "--admin-listen", admin, "--tier1", "email", "--smtp-url", "smtp://postman:Canary-SMTP-password@127.0.0.1:1")
+	s := start(t, "--admin-listen", admin, "--tier1", "email", "--smtp-url", "smtp://mailer:Canary-SMTP-password@127.0.0.1:1")
 	info, err := os.Stat(filepath.Join(s.dir, "admin.token"))
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("admin.token: %v %v", info.Mode(), err)

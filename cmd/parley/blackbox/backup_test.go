@@ -53,7 +53,7 @@ func snapshots(t testing.TB, dir string) []string {
 	return names
 }
 
-// letters are what senders were told of, while they go on.
+// letters are the messages whose sends succeeded, recorded while the sends go on.
 type letters struct {
 	mu    sync.Mutex
 	acked []*answer

@@ -90,13 +90,13 @@ func TestGroupNames(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		g, other, stranger := o.agent("founder"), o.agent("other"), s.org(t).agent("founder")
-		r := g.group(obj{"name": "crowd"})
-		g.founds(obj{"name": "crowd"}).refused(409, "name_taken")
-		other.founds(obj{"name": "crowd"}).as("another agent").refused(409, "name_taken")
-		stranger.founds(obj{"name": "crowd"}).as("another organization").want(201)
-		o.agent("crowd") // agents and groups have names of their own
+		r := g.group(obj{"name": "large"})
+		g.founds(obj{"name": "large"}).refused(409, "name_taken")
+		other.founds(obj{"name": "large"}).as("another agent").refused(409, "name_taken")
+		stranger.founds(obj{"name": "large"}).as("another organization").want(201)
+		o.agent("large") // agents and groups have names of their own
 		g.does("DELETE", r.path(""), nil).want(204)
-		g.founds(obj{"name": "crowd"}).as("after its deletion").refused(409, "name_taken")
+		g.founds(obj{"name": "large"}).as("after its deletion").refused(409, "name_taken")
 		made := together(8, func(int) *answer { return g.founds(obj{"name": "once"}) })
 		n := 0
 		for _, a := range made {

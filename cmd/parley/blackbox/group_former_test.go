@@ -64,7 +64,7 @@ func TestFormerMemberSeesItsRows(t *testing.T) {
 		listener.does("GET", "/conversations/"+talk, nil).want(200).is("id", talk)
 		s.org(t).agent("stranger").does("GET", "/conversations/"+talk+"/participants", nil).refused(403, "not_owner")
 
-		// A reply is a row, too, and whoever comes back is a member like any other.
+		// A reply is a row, too, and an agent that rejoins is a member like any other.
 		copied := func(g *agent) obj { return g.sees("/conversations/"+talk+"/messages", "?order=desc&limit=50")[0] }
 		silent.answerTo(copied(silent), nil).want(201)
 		late.answerTo(first, nil).refused(403, "not_owner")

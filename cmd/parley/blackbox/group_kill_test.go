@@ -24,7 +24,7 @@ type groupDeployment struct {
 func newVillage(t *testing.T, s *server) *groupDeployment {
 	v := &groupDeployment{t: t, s: s}
 	for range 3 {
-		v.agents = append(v.agents, s.org(t).crew(8, "v")...)
+		v.agents = append(v.agents, s.org(t).newAgents(8, "v")...)
 	}
 	for i, policy := range []string{"open", "closed", "majority", "unanimity", "open", "majority"} {
 		body := obj{"enrollment_policy": policy, "visibility": "private", "isolated": i >= 4}

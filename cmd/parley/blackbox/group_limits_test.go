@@ -23,13 +23,13 @@ func TestSeatCeiling(t *testing.T) {
 		r := a.group(obj{"enrollment_policy": "majority", "visibility": "private"})
 		x, invitee := o.agent("applicant"), o.agent("invitee")
 		application := text(r.applied(x), "id")
-		crowd := o.crew(70, "m")
+		members := o.newAgents(70, "m")
 		r.patch(obj{"enrollment_policy": "open"}).want(200)
-		r.joinAll(crowd[:60])
+		r.joinAll(members[:60])
 		s.restrict(t)
 		o.get("/org/quotas").want(200).is("quotas.group_members.limit", 64)
 		joined := 0
-		for _, answered := range together(10, func(i int) *answer { return r.join(crowd[60+i]) }) {
+		for _, answered := range together(10, func(i int) *answer { return r.join(members[60+i]) }) {
 			if answered.status == 200 {
 				joined++
 			} else {
@@ -49,10 +49,10 @@ func TestSeatCeiling(t *testing.T) {
 		if row := objects(batch.at("results").([]any))[0]; row["reason"] != "group_full" || row["request_id"] != nil {
 			batch.errorf("want group_full")
 		}
-		r.remove(a, crowd[0]).want(204)
+		r.remove(a, members[0]).want(204)
 		r.patch(obj{"enrollment_policy": "open"}).want(200)
 		r.joined(invitee)
-		r.join(crowd[0]).as("full again").refused(403, "quota_exceeded")
+		r.join(members[0]).as("full again").refused(403, "quota_exceeded")
 	})
 }
 
@@ -97,7 +97,7 @@ func TestGroupMessageSlots(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--quota-profile", "open")
 		o, other := s.org(t), s.org(t)
-		g, members := o.agent("g"), other.crew(9, "m")
+		g, members := o.agent("g"), other.newAgents(9, "m")
 		r := g.ruled("closed", members...)
 		guest := other.agent("guest")
 		s.restrict(t)

@@ -66,8 +66,8 @@ func TestStayFaultsControl(t *testing.T) {
 	}
 }
 
-// TestBroadcastsAmongComingsAndGoings: who is a member at the moment of the send
-// receives it, whoever comes and goes meanwhile.
+// TestBroadcastsAmongComingsAndGoings: every member at the moment of the send
+// receives it, although other agents join and leave at the same time.
 func TestBroadcastsAmongComingsAndGoings(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		const walkers, broadcasts = 8, 60
@@ -75,7 +75,7 @@ func TestBroadcastsAmongComingsAndGoings(t *testing.T) {
 		g, stays := o.agent("g"), o.agent("stays")
 		r := g.group(obj{"enrollment_policy": "open", "visibility": "private"})
 		r.joined(stays)
-		agents := s.org(t).crew(walkers, "w")
+		agents := s.org(t).newAgents(walkers, "w")
 		began := time.Now()
 		walked := make([][]stay, walkers)
 		var over atomic.Bool
@@ -143,7 +143,7 @@ func TestBroadcastsOnStreams(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		const each = 15
 		o := s.org(t)
-		senders, ears := o.crew(2, "s"), s.org(t).crew(4, "e")
+		senders, ears := o.newAgents(2, "s"), s.org(t).newAgents(4, "e")
 		r := senders[0].ruled("closed", append(ears, senders[1])...)
 		var streams []*stream
 		for _, g := range ears {

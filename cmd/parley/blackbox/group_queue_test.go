@@ -9,10 +9,10 @@ func TestJoinRequestsOfOneOrganization(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, o := s.org(t).agent("founder"), s.org(t)
 		r := g.ruled("majority", s.org(t).agent("member"))
-		crew := o.crew(24, "c")
-		nominated := r.invited(g, crew[23], "pending")
+		applicants := o.newAgents(24, "c")
+		nominated := r.invited(g, applicants[23], "pending")
 		var first string
-		for i, c := range crew[:20] {
+		for i, c := range applicants[:20] {
 			if id := text(r.applied(c), "id"); i == 0 {
 				first = id
 			}
@@ -22,20 +22,20 @@ func TestJoinRequestsOfOneOrganization(t *testing.T) {
 			r.join(c).as("%s", what).refused(403, "quota_exceeded").
 				is("quota", "join_requests", "limit", 20, "used", 20, "resets_at", nil)
 		}
-		full("the 21st", crew[20])
-		r.join(crew[3]).as("one that waits follows its request").want(200).is("status", "pending")
+		full("the 21st", applicants[20])
+		r.join(applicants[3]).as("one that waits follows its request").want(200).is("status", "pending")
 		r.applied(s.org(t).agent("other"))
-		r.invited(g, crew[21], "pending")
-		r.join(crew[23]).as("a nominee consents").want(200).is("request.id", nominated)
-		full("still", crew[20])
+		r.invited(g, applicants[21], "pending")
+		r.join(applicants[23]).as("a nominee consents").want(200).is("request.id", nominated)
+		full("still", applicants[20])
 		if n := len(r.requests(g, "pending")); n != 23 {
 			t.Errorf("%d requests are pending, want 23", n)
 		}
 		r.vote(g, first, "deny").want(200).is("status", "denied")
-		r.applied(crew[20])
-		full("one for one", crew[22])
+		r.applied(applicants[20])
+		full("one for one", applicants[22])
 		r.patch(obj{"enrollment_policy": "open"}).want(200)
-		r.joined(crew[22])
+		r.joined(applicants[22])
 	})
 }
 
@@ -47,23 +47,23 @@ func TestJoinRequestsOfAGroup(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		g, o := s.org(t).agent("founder"), s.org(t)
 		r := g.ruled("unanimity", s.org(t).agent("member"))
-		crew := o.crew(1002, "c")
+		applicants := o.newAgents(1002, "c")
 		for i := 0; i < 1000; i += 100 {
 			agents := []string{}
-			for _, c := range crew[i : i+100] {
+			for _, c := range applicants[i : i+100] {
 				agents = append(agents, c.id)
 			}
 			g.does("POST", r.path("/invite"), obj{"agents": agents}).want(200).is("pending", 100, "skipped", 0)
 		}
-		r.join(crew[1000]).refused(403, "quota_exceeded").is("quota", "join_requests", "limit", 1000, "used", 1000)
-		r.invite(g, crew[1000]).refused(403, "quota_exceeded").is("quota", "join_requests", "limit", 1000)
-		many := g.does("POST", r.path("/invite"), obj{"agents": []string{crew[1000].id, crew[1001].id}}).want(200)
+		r.join(applicants[1000]).refused(403, "quota_exceeded").is("quota", "join_requests", "limit", 1000, "used", 1000)
+		r.invite(g, applicants[1000]).refused(403, "quota_exceeded").is("quota", "join_requests", "limit", 1000)
+		many := g.does("POST", r.path("/invite"), obj{"agents": []string{applicants[1000].id, applicants[1001].id}}).want(200)
 		many.is("pending", 0, "skipped", 2)
 		r.patch(obj{"enrollment_policy": "closed"}).want(200)
-		r.invited(g, crew[1001], "invited") // invitations wait for nobody's vote
+		r.invited(g, applicants[1001], "invited") // invitations wait for nobody's vote
 		r.patch(obj{"enrollment_policy": "unanimity"}).want(200)
 		r.vote(g, text(r.requests(g, "pending")[0], "id"), "deny").want(200).is("status", "denied")
-		r.applied(crew[1000])
+		r.applied(applicants[1000])
 	})
 }
 

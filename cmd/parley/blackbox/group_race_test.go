@@ -73,7 +73,7 @@ func TestRaceForIsolation(t *testing.T) {
 		for range places {
 			pairs = append(pairs, newRivals(o, plain))
 		}
-		agents := s.org(t).crew(racers, "racer-")
+		agents := s.org(t).newAgents(racers, "racer-")
 		var races, isolated atomic.Int64
 		began := time.Now()
 		together(racers, func(k int) bool {
@@ -119,7 +119,7 @@ func TestRaceOfApprovalAndJoin(t *testing.T) {
 			v := newRivals(o, plain)
 			r, other := v[voting], v[1-voting]
 			r.patch(obj{"enrollment_policy": "majority"}).want(200)
-			agents := s.org(t).crew(racers, "racer-")
+			agents := s.org(t).newAgents(racers, "racer-")
 			applications := make([]string, racers)
 			for k, g := range agents {
 				applications[k] = text(r.applied(g), "id")
@@ -153,7 +153,7 @@ func TestRaceOfApprovalAndJoin(t *testing.T) {
 func TestVotesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o := s.org(t)
-		electors := o.crew(9, "e")
+		electors := o.newAgents(9, "e")
 		for _, row := range []struct {
 			policy   string
 			approve  int // of nine
@@ -163,7 +163,7 @@ func TestVotesAtOnce(t *testing.T) {
 			{"majority", 5, 6, "approved"}, {"majority", 4, 6, "denied"}, {"unanimity", 9, 4, "approved"}, {"unanimity", 8, 4, "denied"},
 		} {
 			r := electors[0].ruled(row.policy, electors[1:]...)
-			applicants := s.org(t).crew(row.requests, "x")
+			applicants := s.org(t).newAgents(row.requests, "x")
 			requests := make([]string, row.requests)
 			for i, x := range applicants {
 				requests[i] = text(r.applied(x), "id")
@@ -238,8 +238,8 @@ func TestOneOfSeveralAtOnce(t *testing.T) {
 	})
 }
 
-// TestSeatsSurviveKills kills the server while agents join rival groups: none is
-// ever in both, whoever was told that it is in is in, and all can go on.
+// TestSeatsSurviveKills kills the server while agents join rival groups: no
+// agent is ever in both, every confirmed join holds, and all groups remain usable.
 func TestSeatsSurviveKills(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		const racers = 30
@@ -247,7 +247,7 @@ func TestSeatsSurviveKills(t *testing.T) {
 		o := s.org(t)
 		plain := o.agent("plain")
 		pairs := []rivals{newRivals(o, plain), newRivals(o, plain), newRivals(o, plain)}
-		agents := s.org(t).crew(racers, "racer-")
+		agents := s.org(t).newAgents(racers, "racer-")
 		for kill := range 3 {
 			told := make([]*group, racers)
 			var answered atomic.Int64

@@ -88,7 +88,7 @@ func TestGroupEvents(t *testing.T) {
 	})
 }
 
-// TestInvitedEvent: the invitee hears of it, beside the message in its inbox.
+// TestInvitedEvent: the invitee gets an event in addition to the message in its inbox.
 func TestInvitedEvent(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		a, y := s.org(t).agent("a"), s.org(t).agent("y")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// groupViews tell what each caller is told of a closed group. owner is its
+// groupViews lists what each caller sees of a closed group. owner is its
 // founder's organization and acts as its admin; seat has a member in it; guest
 // has an invitation; other has no part in it. A cell is a status and, where it
 // matters, a code. The last columns are of a group that has been deleted.

@@ -199,7 +199,7 @@ func TestWhoVotes(t *testing.T) {
 	})
 }
 
-// TestYouMayVote: what each caller is told of a request, and why.
+// TestYouMayVote: what each caller sees of a request, and why.
 func TestYouMayVote(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		o, other := s.org(t), s.org(t)

@@ -68,7 +68,7 @@ func (p *profile) fails(args ...string) (kids []string, said string) {
 	return f.Accept, f.Error
 }
 
-// org is the organization as whoever stole its credentials uses it.
+// org is the organization as a thief of its credentials uses it.
 func (p *profile) org() *org {
 	p.t.Helper()
 	var kept struct {
@@ -131,7 +131,7 @@ func sealAs(t *testing.T, sign ed25519.PrivateKey, from, to string, recipient []
 	return b64(append([]byte{2}, sealed...))
 }
 
-// Whoever has the organization's token replaces Bob's encryption key. Alice's
+// A thief of the organization's token replaces Bob's encryption key. Alice's
 // client does not seal to it.
 func TestTokenCannotRedirectMail(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {

@@ -109,8 +109,8 @@ func TestKeyBinding(t *testing.T) {
 	})
 }
 
-// TestReplacedKeyIsUnbound: whoever has a token of the organization, and not the
-// agent's signing key, can put another encryption key in place; what the service
+// TestReplacedKeyIsUnbound: a caller with a token of the organization but without the
+// agent's signing key can put another encryption key in place; what the service
 // shows then is not bound, and says since when.
 func TestReplacedKeyIsUnbound(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {

@@ -86,8 +86,8 @@ func (t *talks) everyone() []*talk {
 func (w *recordedServer) begin(from, to *participant) bool {
 	out := w.write(attempt{from: from, to: to, key: w.newKey()})
 	if out.Outcome == history.Acked {
-		k := &talk{root: out.Shown, sides: [2]*participant{from, to}}
-		k.said(out.Shown)
+		k := &talk{root: out.Result, sides: [2]*participant{from, to}}
+		k.said(out.Result)
 		w.talks.add(k)
 	}
 	return out.Outcome == history.Acked
@@ -116,7 +116,7 @@ func (w *recordedServer) writer(self *participant) {
 		}
 		out := w.write(at)
 		if out.Outcome == history.Acked && at.replyTo != nil {
-			k.said(out.Shown)
+			k.said(out.Result)
 		}
 	}
 }

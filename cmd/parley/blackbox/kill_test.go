@@ -12,8 +12,8 @@ import (
 	"parley/cmd/parley/history"
 )
 
-// crowd is how many clients of each kind are at work at once.
-type crowd struct{ writers, movers, readers int }
+// clientCounts is the number of clients of each kind that work at the same time.
+type clientCounts struct{ writers, movers, readers int }
 
 // TestKillUnderLoad kills the server again and again under writers with keys,
 // followers, movers and readers. After every restart what was not answered is
@@ -27,7 +27,7 @@ func TestKillUnderLoad(t *testing.T) {
 			w := newWorld(t, s, 2, 6)
 			ears := w.ears()
 			for i := range kills {
-				w.live(ears, crowd{12, 3, 3}, time.Duration(100+rand.IntN(300))*time.Millisecond)
+				w.live(ears, clientCounts{12, 3, 3}, time.Duration(100+rand.IntN(300))*time.Millisecond)
 				w.restarted()
 				w.readAll(ears, i%3 == 2 || i == kills-1)
 				w.judge()
@@ -52,7 +52,7 @@ func (w *recordedServer) ears() []*listener {
 }
 
 // live lets everybody at the server for a while and kills it under them.
-func (w *recordedServer) live(ears []*listener, c crowd, d time.Duration) {
+func (w *recordedServer) live(ears []*listener, c clientCounts, d time.Duration) {
 	w.dying.Store(false)
 	for i := range 6 {
 		if len(w.talks.live) <= i {
@@ -126,7 +126,7 @@ func (w *recordedServer) readAll(ears []*listener, streams bool) {
 	})
 	ends := map[*participant]history.ID{}
 	for i, out := range last {
-		ends[parties[i]] = out.Shown.ID
+		ends[parties[i]] = out.Result.ID
 	}
 	together(len(parties), func(i int) bool { return w.whole(parties[i]) })
 	if streams {

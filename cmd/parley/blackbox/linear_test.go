@@ -86,8 +86,8 @@ func linearly(t *testing.T, test func(t *testing.T, w *recordedServer, kill bool
 	}
 }
 
-// TestStatusIsLinearizable: the status of a conversation is a register that
-// moves by the table, whoever asks at the same time and whatever is lost.
+// TestStatusIsLinearizable: the status of a conversation is a linearizable
+// register that follows the transition table, under concurrent requests and lost answers.
 func TestStatusIsLinearizable(t *testing.T) {
 	const talks, clients, each, rounds = 6, 4, 20, 4
 	linearly(t, func(t *testing.T, w *recordedServer, kill bool) {

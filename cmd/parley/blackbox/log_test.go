@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestTheLogTellsOfStartAndStop: what runs where, what is unsafe of it, and the
+// TestLogOfStartAndStop: the log states what runs where, what is unsafe, and the
 // end; in JSON nothing else is on standard error, also where the start fails.
-func TestTheLogTellsOfStartAndStop(t *testing.T) {
+func TestLogOfStartAndStop(t *testing.T) {
 	s := start(t, "--log-format", "json", "--hints", "--base-url", "http://parley.example")
 	if err := s.drain(10 * time.Second); err != nil {
 		t.Fatal(err)

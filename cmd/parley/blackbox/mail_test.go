@@ -162,7 +162,7 @@ func TestMailIsSealed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if runtime.GOOS != "linux" {
-				t.Skip("SSL_CERT_FILE is not heard of everywhere")
+				t.Skip("SSL_CERT_FILE works on Linux only")
 			}
 			mails, ca := lockedOffice(t, &smtpServer{atOnce: atOnce, user: "sender", password: "the-password-" + randomHex(8)})
 			s := startThrough(t, []string{"env", "SSL_CERT_FILE=" + ca, "SSL_CERT_DIR=" + t.TempDir()}, mailFlags("1", mails, "--log-level", "debug")...)

@@ -228,7 +228,7 @@ func TestNoInputBreaksTheServer(t *testing.T) {
 			t.Error("the mutants did not reach far")
 		}
 		for _, word := range inputTrouble(s.log.text()) {
-			t.Errorf("the log speaks of: %s", word)
+			t.Errorf("the log contains: %s", word)
 		}
 		s.call(t, "", "GET", "/health", nil).want(200)
 		c.alice.send(c.bob)

@@ -177,7 +177,7 @@ func TestMoreConnectionsThanDescriptors(t *testing.T) {
 		return len(held) <= most
 	})
 	t.Logf("of %d connections %d are held, %d refused in words, %d cut", files+100, len(held), refusals, cut)
-	// A newcomer takes the place of the longest idle one, or is told of no room.
+	// A new connection replaces the longest idle one, or is rejected.
 	if len(held) == 0 || refusals+cut < files+100-most {
 		t.Fatalf("%d are held, %d refused, %d cut", len(held), refusals, cut)
 	}

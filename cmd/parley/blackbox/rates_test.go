@@ -163,7 +163,7 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 			return s.call(t, "", "GET", strings.TrimPrefix(url, s.base), nil, "X-Forwarded-For", from)
 		}
 		first, second := o.agent("first"), o.agent("second")
-		// The answer tells of the limit that is met first: the token's, or the address's.
+		// The answer states the limit that is reached first: the token's, or the address's.
 		third, fourth := o.agent("third"), o.agent("fourth")
 		for i, c := range []struct{ url, left string }{{third.pollURL, "2"}, {third.pollURL, "1"}, {fourth.pollURL, "1"}} {
 			if left := poll(c.url, "192.0.2.200").want(200).header.Get("RateLimit-Remaining"); left != c.left {
@@ -187,9 +187,9 @@ func TestPollLimitsByAddressAndToken(t *testing.T) {
 	})
 }
 
-// TestGuessesLockNobodyOut: wrong secrets count for the address that they come
-// from, whomever they name and however they are spelled. The client that they
-// name has its tokens elsewhere.
+// TestGuessesLockNobodyOut: wrong secrets count for the address that sends them,
+// whichever client they name and however it is spelled. That client can still get
+// tokens from another address.
 func TestGuessesLockNobodyOut(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--quota-profile", "public", "--trusted-proxies", "127.0.0.0/8")

@@ -125,8 +125,7 @@ func (w *scarceWorld) writes() []*answer {
 	}
 }
 
-// refused holds that nothing is written, and that whoever wants to is told when
-// to come again.
+// refused checks that the server rejects writes and says when to retry.
 func (w *scarceWorld) refused() {
 	w.t.Helper()
 	for _, a := range w.writes() {

@@ -75,7 +75,7 @@ func (o *output) trouble() error {
 	said := o.text()
 	for _, word := range []string{"panic", "fatal error", "goroutine 1 [", "DATA RACE"} {
 		if strings.Contains(said, word) {
-			return fmt.Errorf("the log speaks of: %s", word)
+			return fmt.Errorf("the log contains: %s", word)
 		}
 	}
 	return nil

@@ -75,7 +75,7 @@ func soak(t *testing.T, journals string, limit time.Duration, kills int, acked i
 // era is a part of a soak with agents and a judge of its own.
 func (w *recordedServer) era(ears []*listener, kills int, life func() time.Duration) {
 	for i := range kills {
-		w.live(ears, crowd{24, 3, 2}, life())
+		w.live(ears, clientCounts{24, 3, 2}, life())
 		w.restarted()
 		w.readAll(ears, i%5 == 4)
 		w.judge()

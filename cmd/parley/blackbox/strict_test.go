@@ -112,7 +112,7 @@ func TestStrictJSONEverywhere(t *testing.T) {
 func (a *answer) oauthRefused(saying string) {
 	a.t.Helper()
 	if said, _ := a.at("error_description").(string); a.err != nil || a.status != 400 || a.body["error"] != "invalid_request" || !strings.Contains(said, saying) {
-		a.errorf("want 400 invalid_request that speaks of %s", saying)
+		a.errorf("want 400 invalid_request that names %s", saying)
 	}
 }
 

@@ -149,7 +149,7 @@ func TestSyncRefusals(t *testing.T) {
 		} {
 			post(query, message(b)).as("%s", query).invalid("query.timeout_ms", kind)
 		}
-		group := post("?timeout_ms=1000", toHandle("#crowd@"+b.slug+".localhost"))
+		group := post("?timeout_ms=1000", toHandle("#unknown@"+b.slug+".localhost"))
 		if group.status != 422 || group.at("error") != "validation_error" {
 			group.errorf("want 422 for a group handle")
 		}

@@ -27,7 +27,7 @@ func TestTargets(t *testing.T) {
 		for _, unknown := range []string{"nobody@" + b.slug + ".localhost", "bob@" + freshSlug() + ".localhost", "bob@" + b.slug + ".elsewhere.example", "bob@" + b.slug + ".localhost.example"} {
 			a.post("/messages", toHandle(unknown)).as("%s", unknown).refused(404, "not_found")
 		}
-		a.post("/messages", toHandle("#crowd@"+b.slug+".localhost")).as("unknown group").refused(404, "not_found")
+		a.post("/messages", toHandle("#unknown@"+b.slug+".localhost")).as("unknown group").refused(404, "not_found")
 		a.post("/messages", message(b, obj{"to_agent_id": nobody})).as("unknown id").refused(404, "not_found")
 		a.post("/messages", message(b, obj{"to_agent_id": nilUUID})).as("nil id").refused(404, "not_found")
 		if n := len(b.everything()); n != 4 {

@@ -82,7 +82,7 @@ func TestWaitWakes(t *testing.T) {
 		a.patch("/conversations/"+text(m, "conversation_id")+"/status", obj{"status": "failed"}, "X-Svc-Agent", a.id)
 		second := a.send(b)
 		given(<-again, 0, second)
-		for range 10 { // an answer was given: whoever waits from now on sees it
+		for range 10 { // after an answer, every later wait sees its effect
 			m := a.send(b)
 			given(b.get(b.path("/wait?timeout_ms=1000")), 0, m)
 		}

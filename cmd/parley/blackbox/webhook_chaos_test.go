@@ -65,9 +65,9 @@ func TestSinkChaos(t *testing.T) {
 		}
 		began := time.Now()
 		all := slices.Concat(strains, brokenTLS(), redirects(t))
-		crowd := o.crew(len(all), "s")
-		hs := gather(len(all), func(i int) *hook { return crowd[i].hook(all[i].target(t)) })
-		sent := gather(len(all), func(i int) obj { return from.try(crowd[i], nil).want(201).body })
+		recipients := o.newAgents(len(all), "s")
+		hs := gather(len(all), func(i int) *hook { return recipients[i].hook(all[i].target(t)) })
+		sent := gather(len(all), func(i int) obj { return from.try(recipients[i], nil).want(201).body })
 		for i, c := range all {
 			c.holds(t, hs[i], sent[i])
 		}
@@ -103,7 +103,7 @@ func (c strain) holds(t *testing.T, h *hook, m obj) {
 		t.Errorf("%s: the job is %v", c.name, j)
 	}
 	if said := text(j, "last_error"); strings.Contains(said, "127.0.0.1") || strings.Contains(said, "dial") || strings.Contains(said, "169.254") {
-		t.Errorf("%s: the error tells of this network: %s", c.name, said)
+		t.Errorf("%s: the error names addresses of this network: %s", c.name, said)
 	}
 	if c.wait > 0 {
 		ceiling := c.wait * 11 / 10
@@ -170,12 +170,12 @@ func closedAddress(t testing.TB) string {
 	return ln.Addr().String()
 }
 
-// TestOneTargetDelaysNoOther: with a crowd of hanging targets that have queues,
+// TestOneTargetDelaysNoOther: with many hanging targets that have queues,
 // others hear at once.
 func TestOneTargetDelaysNoOther(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		from, o := s.org(t).agent("from"), s.org(t)
-		stuck, well := o.crew(20, "stuck"), o.crew(10, "well")
+		stuck, well := o.newAgents(20, "stuck"), o.newAgents(10, "well")
 		hung := gather(len(stuck), func(i int) *hook { return stuck[i].listens(hangs) })
 		hs := gather(len(well), func(i int) *hook { return well[i].listens() })
 		spread(len(stuck)*3, func(i int) { from.try(stuck[i%len(stuck)], nil).want(201) })

@@ -19,7 +19,7 @@ func (h *hook) told(event string, n int, of, id string) *delivery {
 	t := h.agent.t
 	t.Helper()
 	var all []*delivery
-	eventually(t, h.agent.name+" is told of "+event, func() bool {
+	eventually(t, h.agent.name+" is notified about "+event, func() bool {
 		all = nil
 		for _, d := range h.to.heard() {
 			if d.body["event"] == event {
@@ -30,7 +30,7 @@ func (h *hook) told(event string, n int, of, id string) *delivery {
 	})
 	d := all[n-1].judged(t, h)
 	if d.body[of] != id {
-		t.Errorf("%s was told of another than %s %s: %s", h.agent.name, of, id, d.raw)
+		t.Errorf("%s was notified about something other than %s %s: %s", h.agent.name, of, id, d.raw)
 	}
 	want := []string{"message_id", "agent_id", "event", "timestamp"}
 	switch {
@@ -56,12 +56,12 @@ func (h *hook) only(events ...string) {
 	slices.Sort(got)
 	slices.Sort(events)
 	if !slices.Equal(got, events) {
-		h.agent.t.Errorf("%s was told of %v, want %v", h.agent.name, got, events)
+		h.agent.t.Errorf("%s was notified about %v, want %v", h.agent.name, got, events)
 	}
 }
 
-// TestEventsOfMessages: the recipient hears of messages received, the sender
-// that they were delivered and read, however that came about.
+// TestEventsOfMessages: the recipient is notified when a message arrives,
+// the sender when it is delivered and read by any channel.
 func TestEventsOfMessages(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -79,8 +79,8 @@ func TestEventsOfMessages(t *testing.T) {
 	})
 }
 
-// TestMarksOfOtherChannelsAreTold: without a webhook of the recipient, the page,
-// the stream and the reply are what the sender is told of.
+// TestMarksOfOtherChannelsAreTold: if the recipient has no webhook, the sender is
+// notified when an inbox page, a stream or a reply marks the message.
 func TestMarksOfOtherChannelsAreTold(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		a, b := pair(t, s)
@@ -126,8 +126,9 @@ func TestEventsOfConversations(t *testing.T) {
 	})
 }
 
-// TestEventsOfGroups: an invitee hears of an invitation, applicant and admins of
-// a request and its end, the member and the admins of a seat and of its loss.
+// TestEventsOfGroups: an invitee is notified about an invitation, the applicant and the
+// admins about a request and its outcome, the member and the admins when a member joins
+// or leaves.
 func TestEventsOfGroups(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		o, p := s.org(t), s.org(t)
@@ -164,29 +165,29 @@ func TestEventsOfGroups(t *testing.T) {
 	})
 }
 
-// TestBroadcastsReachWebhooks: each member but the sender is told of its copy.
+// TestBroadcastsReachWebhooks: each member but the sender is notified about its copy.
 func TestBroadcastsReachWebhooks(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		o := s.org(t)
 		founder := o.agent("founder")
 		r := founder.group(obj{"enrollment_policy": "open"})
-		crowd := o.crew(12, "m")
-		r.joinAll(crowd)
+		members := o.newAgents(12, "m")
+		r.joinAll(members)
 		own := founder.listens()
-		hs := gather(len(crowd), func(i int) *hook { return crowd[i].listens() })
+		hs := gather(len(members), func(i int) *hook { return members[i].listens() })
 		said := r.said(founder)
 		seen := map[any]bool{}
 		for i, h := range hs {
 			d := h.to.hears(t, 1).judged(t, h)
-			copyOf := crowd[i].everything()[0]
+			copyOf := members[i].everything()[0]
 			if d.body["message_id"] != copyOf["id"] || copyOf["group_id"] != r.id {
 				t.Errorf("of the copy %v the member was told %s", copyOf["id"], d.raw)
 			}
 			seen[d.body["message_id"]] = true
 			h.sums(1, 0, 0, 0)
 		}
-		if len(seen) != len(crowd) || !same(said["recipient_count"], len(crowd)) {
-			t.Errorf("%d copies were announced to %d members", len(seen), len(crowd))
+		if len(seen) != len(members) || !same(said["recipient_count"], len(members)) {
+			t.Errorf("%d copies were announced to %d members", len(seen), len(members))
 		}
 		own.to.stays(t, 0)
 	})

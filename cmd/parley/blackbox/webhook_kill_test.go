@@ -32,7 +32,7 @@ func (r *rumors) count() (n int) {
 	return n
 }
 
-// missing are those that a webhook was not told of.
+// missing counts the messages that a webhook was not notified about.
 func (r *rumors) missing(told func(h *hook) map[string]int) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *rumors) missing(told func(h *hook) map[string]int) (n int) {
 	return n
 }
 
-// announced counts how often a webhook was told of each message.
+// announced counts the notifications of a webhook for each message.
 func (h *hook) announced() map[string]int {
 	times := map[string]int{}
 	for _, d := range h.to.heard() {
@@ -63,7 +63,7 @@ func TestKillsDuringDelivery(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
 		o := s.org(t)
-		senders, readers := s.org(t).crew(4, "s"), o.crew(8, "r")
+		senders, readers := s.org(t).newAgents(4, "s"), o.newAgents(8, "r")
 		slowly := func(i int) *target {
 			x := theSink(t).target()
 			if i%2 == 1 {

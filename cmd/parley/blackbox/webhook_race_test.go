@@ -17,7 +17,7 @@ import (
 func TestHooksComeAndGo(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals, "--webhook-ca", theSink(t).caFile)
-		senders, readers := s.org(t).crew(3, "s"), s.org(t).crew(4, "r")
+		senders, readers := s.org(t).newAgents(3, "s"), s.org(t).newAgents(4, "r")
 		for _, g := range readers {
 			g.hooksAt(theSink(t).target().url + wellTarget).want(201)
 		}

@@ -191,7 +191,7 @@ type sink struct {
 
 	mu      sync.Mutex
 	targets map[string]*target
-	strays  []string // paths that nobody was told of
+	strays  []string // requested paths that no webhook has
 	// h2 is the address of the same over HTTP/2.
 	h2 string
 	// bad are addresses of TLS that fails, by what is wrong.

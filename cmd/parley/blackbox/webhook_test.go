@@ -59,7 +59,7 @@ func TestWebhooksOfOneAgentAllHear(t *testing.T) {
 			slices.Sort(told)
 			slices.Sort(sent)
 			if !slices.Equal(told, sent) {
-				t.Errorf("told of %v, want %v", told, sent)
+				t.Errorf("announced %v, want %v", told, sent)
 			}
 			if jobs := h.jobs("delivered"); len(jobs) != 10 || !slices.IsSortedFunc(jobs, func(x, y obj) int { return strings.Compare(text(y, "created_at"), text(x, "created_at")) }) {
 				t.Errorf("not ten jobs, the newest first: %v", jobs)
@@ -192,7 +192,7 @@ func TestWebhooksArePrivate(t *testing.T) {
 		}
 		for _, row := range objects(a.get("/messages/" + text(j, "message_id") + "/trace").want(200).body["attempts"].([]any)) {
 			if row["channel"] == "webhook" {
-				t.Errorf("the sender's trace tells of %v", row)
+				t.Errorf("the sender's trace shows %v", row)
 			}
 		}
 		if !h.read()["active"].(bool) {
@@ -326,9 +326,9 @@ func TestManyWebhooksOfManyAgents(t *testing.T) {
 	hooks(t, func(t *testing.T, s *server) {
 		from := s.org(t).agent("from")
 		o := s.org(t)
-		crowd := o.crew(24, "h")
-		hs := gather(len(crowd), func(i int) *hook { return crowd[i].listens() })
-		spread(len(crowd)*5, func(i int) { from.try(crowd[i%len(crowd)], nil).want(201) })
+		recipients := o.newAgents(24, "h")
+		hs := gather(len(recipients), func(i int) *hook { return recipients[i].listens() })
+		spread(len(recipients)*5, func(i int) { from.try(recipients[i%len(recipients)], nil).want(201) })
 		for i, h := range hs {
 			h.sums(5, 0, 0, 0)
 			seen := map[any]bool{}
@@ -336,7 +336,7 @@ func TestManyWebhooksOfManyAgents(t *testing.T) {
 				seen[d.judged(t, h).body["message_id"]] = true
 			}
 			if len(seen) != 5 {
-				t.Errorf("agent %d was told of %d messages, want 5", i, len(seen))
+				t.Errorf("agent %d was notified about %d messages, want 5", i, len(seen))
 			}
 		}
 	})

@@ -29,7 +29,7 @@ const (
 	keysBroken  = "broken"
 )
 
-// shownKeys is what `key show --json` tells.
+// shownKeys is the output of `key show --json`.
 type shownKeys struct {
 	*api.AgentKeys
 	// Words are computed here from the signing key.
@@ -40,7 +40,7 @@ type shownKeys struct {
 	State string `json:"state"`
 	// Pinned is what this profile remembers; null before first contact.
 	Pinned *client.Pin `json:"pinned"`
-	// Own tells, of an agent whose key ring the profile has, whether its keys are
+	// Own reports, for an agent whose key ring the profile has, whether its keys are
 	// those published; null for others.
 	Own *bool `json:"published_keys_are_own"`
 	// Problem says why a send would be refused, Accept what would allow it.
@@ -53,7 +53,8 @@ type shownKeys struct {
 	advice      string
 }
 
-// Run compares and changes nothing: it is no first contact.
+// Run compares keys and changes nothing. It does not count as first contact, so it pins
+// no keys.
 func (c *KeyShowCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, directory, err := c.Open()
 	if err != nil {
@@ -131,7 +132,7 @@ func describe(key *api.JWK) (words, kid string, err error) {
 	return auth.VerificationWords(raw), parley.Thumbprint(key.Curve, raw), nil
 }
 
-// String is the answer for a person.
+// String formats the keys for a person.
 func (s *shownKeys) String() string {
 	lines := []string{
 		program.Text(s.Handle),
@@ -194,7 +195,7 @@ type KeyRetireCmd struct {
 	Kid   string `arg:"" help:"Id of a former key."`
 }
 
-// Run retires the key from now on: what is signed with it later verifies nowhere.
+// Run retires the key: signatures made with it from now on do not verify.
 func (c *KeyRetireCmd) Run(ctx context.Context, std *program.Streams) error {
 	from, _, err := c.Open()
 	if err != nil {
@@ -257,7 +258,7 @@ func (c *KeyRestoreCmd) Run(ctx context.Context, std *program.Streams) error {
 		strings.Join(replaced(was), ", "), program.Text(record.Handle), agentDetails(record))
 }
 
-// restoredKeys is what `key restore --json` tells: the agent, and which of its
+// restoredKeys is the output of `key restore --json`: the agent, and which of its
 // published keys were not the key ring's.
 type restoredKeys struct {
 	*api.Agent
@@ -285,7 +286,7 @@ func unbound(agent *client.Agent, ids ...parley.AgentID) (found []*client.Pin) {
 	return found
 }
 
-// noteUnbound tells a person that nothing but the server's word ties an encryption
+// noteUnbound warns that only the server vouches for the link of an encryption
 // key to its agent.
 func noteUnbound(std *program.Streams, agent *client.Agent, ids ...parley.AgentID) {
 	for _, pin := range unbound(agent, ids...) {

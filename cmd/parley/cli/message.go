@@ -35,8 +35,8 @@ type openedMessage struct {
 	// Replayed, in the answer of a send: the message is the stored one of an
 	// earlier send under the same key.
 	Replayed *bool `json:"replayed,omitzero"`
-	// KeyExchange tells of a message that was for the client itself; its payload is
-	// a key and not shown.
+	// KeyExchange is set for a message to the client itself; its payload is a key and
+	// is not shown.
 	KeyExchange *string `json:"key_exchange,omitzero"`
 	// notice is what the service itself says with a message that is not sealed.
 	notice string

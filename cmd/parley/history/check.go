@@ -193,9 +193,9 @@ func (j *judgement) readMessages() {
 	for _, k := range j.ordered {
 		for _, s := range k.attempts {
 			if s.Outcome == Acked {
-				j.sight(s.Shown, "an answer")
-				if j.payloads[s.Shown.Payload] != k {
-					j.complain(Altered, "the answer to key %s shows %s of another key", k.scope.key, s.Shown.ID)
+				j.sight(s.Result, "an answer")
+				if j.payloads[s.Result.Payload] != k {
+					j.complain(Altered, "the answer to key %s shows %s of another key", k.scope.key, s.Result.ID)
 				}
 			}
 		}
@@ -246,7 +246,7 @@ func (j *judgement) judgeSends() {
 		if k.acked == nil {
 			continue
 		}
-		m := k.acked.Shown
+		m := k.acked.Result
 		j.present(k, j.inboxes[k.to], "the inbox of", k.to)
 		talk := j.talks[m.Conversation]
 		if talk == nil && k.replyTo.Zero() {
@@ -262,12 +262,12 @@ func (j *judgement) judgeSends() {
 func (j *judgement) present(k *key, o *order, what string, id ID) {
 	switch {
 	case o == nil:
-		j.complain(Unjudged, "%s was acknowledged, and nobody read %s %s", k.acked.Shown.ID, what, id)
-	case in(o, k.acked.Shown.ID):
+		j.complain(Unjudged, "%s was acknowledged, and nobody read %s %s", k.acked.Result.ID, what, id)
+	case in(o, k.acked.Result.ID):
 	case o.read.Asked < k.acked.Answered:
-		j.complain(Unjudged, "%s was acknowledged after %s %s was last read", k.acked.Shown.ID, what, id)
+		j.complain(Unjudged, "%s was acknowledged after %s %s was last read", k.acked.Result.ID, what, id)
 	default:
-		j.complain(Lost, "%s was acknowledged with key %s and is not in %s %s", k.acked.Shown.ID, k.scope.key, what, id)
+		j.complain(Lost, "%s was acknowledged with key %s and is not in %s %s", k.acked.Result.ID, k.scope.key, what, id)
 	}
 }
 

@@ -88,7 +88,7 @@ var planted = []struct {
 		p := s.wholeInbox()
 		p.Rows = p.Rows[:len(p.Rows)-1]
 	}},
-	{"what a stream told of is gone", Vanished, func(s *stage, _ ID) {
+	{"a message of a stream is gone", Vanished, func(s *stage, _ ID) {
 		p := s.wholeInbox()
 		p.Rows = slices.Delete(slices.Clone(p.Rows), 1, 2)
 	}},
@@ -131,9 +131,9 @@ var planted = []struct {
 	}},
 	{"another recipient than it was sent to", Altered, func(s *stage, _ ID) { s.sent("k1", 0).To = alice }},
 	{"the answer to one key shows the message of another", Altered, func(s *stage, _ ID) {
-		s.sent("k5", 0).Shown = s.sent("k1", 0).Shown
+		s.sent("k5", 0).Result = s.sent("k1", 0).Result
 	}},
-	{"a reply in another conversation", Altered, func(s *stage, _ ID) { s.sent("k5", 0).ReplyTo = s.sent("k1", 0).Shown.ID }},
+	{"a reply in another conversation", Altered, func(s *stage, _ ID) { s.sent("k5", 0).ReplyTo = s.sent("k1", 0).Result.ID }},
 	{"a message twice in an inbox", Copies, func(s *stage, _ ID) {
 		p := s.wholeInbox()
 		p.Rows = slices.Insert(slices.Clone(p.Rows), 0, p.Rows[0])
@@ -161,7 +161,7 @@ var planted = []struct {
 			}
 		}
 	}},
-	{"an answer before its question", Order, func(s *stage, _ ID) { s.sent("r2", 0).ReplyTo = s.sent("r3", 0).Shown.ID }},
+	{"an answer before its question", Order, func(s *stage, _ ID) { s.sent("r2", 0).ReplyTo = s.sent("r3", 0).Result.ID }},
 	{"a page leaves one out", Order, func(s *stage, _ ID) {
 		p := s.wholeInbox()
 		s.Paged(Page{Span: s.span(), Agent: bob, Rows: []Message{p.Rows[0], p.Rows[2]}, Top: true})
@@ -210,7 +210,7 @@ var planted = []struct {
 	}},
 	{"a stream leaves a message out", Stream, func(s *stage, _ ID) {
 		c := s.resumed()
-		c.Events = slices.DeleteFunc(slices.Clone(c.Events), func(e Event) bool { return e.Message == s.sent("r2", 0).Shown.ID })
+		c.Events = slices.DeleteFunc(slices.Clone(c.Events), func(e Event) bool { return e.Message == s.sent("r2", 0).Result.ID })
 	}},
 	{"a stream leaves a status out", Stream, func(s *stage, _ ID) {
 		c := s.resumed()
@@ -248,7 +248,7 @@ var planted = []struct {
 	{"open after its end", Winner, func(s *stage, c ID) { s.Looked(Look{Span: s.span(), Conversation: c, Status: "open"}) }},
 	{"a message after its end", Winner, func(s *stage, c ID) {
 		s.state[c] = "open"
-		s.reply("late", bob, s.sent("k1", 0).Shown)
+		s.reply("late", bob, s.sent("k1", 0).Result)
 		s.readAll()
 	}},
 	{"an inbox that nobody read", Unjudged, func(s *stage, _ ID) {

@@ -44,9 +44,9 @@ type Send struct {
 	// ReplyTo is the message that is replied to, zero for a send.
 	ReplyTo ID
 	Outcome Outcome
-	// Shown is the message of the answer, when it was acknowledged.
-	Shown Message
-	// Repeat tells that the answer said it had been there before.
+	// Result is the message in the answer, if the send was acknowledged.
+	Result Message
+	// Repeat reports that the answer marked the message as a repeat.
 	Repeat bool
 }
 
@@ -188,7 +188,7 @@ func (h *History) Unread(p Page) int {
 	defer h.mu.Unlock()
 	missing := 0
 	for _, s := range h.sends {
-		if s.Outcome == Acked && s.To == p.Agent && !there[s.Shown.ID] {
+		if s.Outcome == Acked && s.To == p.Agent && !there[s.Result.ID] {
 			missing++
 		}
 	}

@@ -65,9 +65,9 @@ func (s *stage) send(key string, from, to ID) Message {
 	conversation := s.id()
 	s.sides[conversation], s.state[conversation] = [2]ID{from, to}, Submitted
 	send := Send{Span: s.span(), Key: key, Payload: "p" + key, From: from, To: to, Outcome: Acked}
-	send.Shown = s.deliver(send, conversation)
+	send.Result = s.deliver(send, conversation)
 	s.Sent(send)
-	return send.Shown
+	return send.Result
 }
 
 func (s *stage) reply(key string, by ID, m Message) Message {
@@ -76,9 +76,9 @@ func (s *stage) reply(key string, by ID, m Message) Message {
 		to = m.To
 	}
 	send := Send{Span: s.span(), Key: key, Payload: "p" + key, From: by, To: to, ReplyTo: m.ID, Outcome: Acked}
-	send.Shown = s.deliver(send, m.Conversation)
+	send.Result = s.deliver(send, m.Conversation)
 	s.Sent(send)
-	return send.Shown
+	return send.Result
 }
 
 func (s *stage) change(conversation ID, to string) {
@@ -152,7 +152,7 @@ func play() (*stage, ID) {
 	conversation := s.id()
 	s.sides[conversation], s.state[conversation] = [2]ID{alice, bob}, Submitted
 	again := lost
-	again.Shown = s.deliver(lost, conversation)
+	again.Result = s.deliver(lost, conversation)
 	again.Span, again.Outcome, again.Repeat = s.span(), Acked, true
 	s.Sent(again)
 	s.Sent(Send{Span: s.span(), Key: "k3", Payload: "pk3", From: alice, To: bob})

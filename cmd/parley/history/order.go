@@ -117,7 +117,7 @@ func (j *judgement) inTimeOrder(o *order, what string, settle time.Duration) {
 		}
 		if soonest != nil && k.began() > soonest.Answered {
 			j.complain(RealTime, "in %s of %s, %s stands before %s, which was acknowledged %v before it was sent",
-				what, o.id, m.ID, soonest.Shown.ID, k.began()-soonest.Answered)
+				what, o.id, m.ID, soonest.Result.ID, k.began()-soonest.Answered)
 			return
 		}
 		for i := range k.attempts {

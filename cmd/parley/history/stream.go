@@ -64,10 +64,10 @@ func (j *judgement) judgeMessages(o *order, c Connection, got map[string]int) bo
 		}
 		switch at, ok := o.place[e.Message]; {
 		case !ok:
-			j.complain(Vanished, "%s was told of %s, which is not in the inbox of %s", c.Follower, e.Message, c.Agent)
+			j.complain(Vanished, "%s received %s, which is not in the inbox of %s", c.Follower, e.Message, c.Agent)
 			return false
 		case at != next:
-			j.complain(Stream, "%s was told of place %d of the inbox of %s where %d was next, after %s", c.Follower, at, c.Agent, next, c.After)
+			j.complain(Stream, "%s received place %d of the inbox of %s where %d was next, after %s", c.Follower, at, c.Agent, next, c.After)
 			return false
 		}
 		next++

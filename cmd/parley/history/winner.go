@@ -191,14 +191,14 @@ func (j *judgement) judgeTerminal(t *talk) {
 	}
 	for _, s := range t.replies {
 		if s.Outcome == Acked && !s.Repeat && s.Asked > end.Answered {
-			j.complain(Winner, "conversation %s was %s and then took %s", t.id, end.status, s.Shown.ID)
+			j.complain(Winner, "conversation %s was %s and then took %s", t.id, end.status, s.Result.ID)
 			return
 		}
 	}
 }
 
-// judgeSightings: whoever asks after an answer sees what it showed or what came
-// after that. Each sighting is given the earliest place of the path that it
+// judgeSightings checks that a request sent after an answer sees the state of that
+// answer or a later one. Each sighting is given the earliest place of the path that it
 // can have. What was shown after the path was read is not judged.
 func (j *judgement) judgeSightings(t *talk) {
 	slices.SortStableFunc(t.sightings, func(a, b sighting) int { return cmp.Compare(a.Asked, b.Asked) })

@@ -60,12 +60,12 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 	if err != nil {
 		return datadir.Advise(err, c.Data)
 	}
-	audit := &report.Verification{Progress: readProgress(std)}
-	unread := errors.Join(rowverify.Rows(archive, audit), actorsverify.Run(archive, audit))
-	locked := auditKey(c.Data, archive, audit)
+	found := &report.Verification{Progress: readProgress(std)}
+	unread := errors.Join(rowverify.Rows(archive, found), actorsverify.Run(archive, found))
+	locked := verifyKey(c.Data, archive, found)
 	// clearLine clears the line that readProgress has written.
 	clearLine(std)
-	v := verdictOf(c.Data, audit, unread)
+	v := verdictOf(c.Data, found, unread)
 	v.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
 	if err := errors.Join(archive.Close(), printVerdict(std, v)); err != nil {
 		return err
@@ -83,11 +83,11 @@ func (c *VerifyCmd) Run(std *program.Streams) error {
 	return nil
 }
 
-// auditKey holds the master key against what is sealed under it, and reports
-// whether it found fault. The key is no part of the archive: it may be in the
+// verifyKey checks the master key against what is sealed under it, and reports
+// whether it found a fault. The key is not part of the data directory's archive: it may be in the
 // environment, and a backup may be without it.
-func auditKey(data string, v datadir.States, audit *report.Verification) bool {
-	check := audit.Check("master-key", "the master key is there, for its owner alone, and opens the keys that sign access tokens")
+func verifyKey(data string, v datadir.States, into *report.Verification) bool {
+	check := into.Check("master-key", "the master key is there, for its owner alone, and opens the keys that sign access tokens")
 	check.Checked++
 	found, err := datadir.FindMasterKey(data)
 	if err == nil {
@@ -99,9 +99,9 @@ func auditKey(data string, v datadir.States, audit *report.Verification) bool {
 	return err != nil
 }
 
-func verdictOf(data string, audit *report.Verification, unread error) *verdict {
-	v := &verdict{Data: data, Faults: audit.Faults(), First: audit.First(faultsTold)}
-	for _, c := range audit.Checks() {
+func verdictOf(data string, from *report.Verification, unread error) *verdict {
+	v := &verdict{Data: data, Faults: from.Faults(), First: from.First(faultsTold)}
+	for _, c := range from.Checks() {
 		v.Checks = append(v.Checks, checkJSON{Name: c.Name, Says: c.Says, Checked: c.Checked, Faults: c.Faults})
 	}
 	if v.First == nil {

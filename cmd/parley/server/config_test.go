@@ -102,8 +102,8 @@ log-level = "debug"
 	}
 }
 
-// TestDevLowersProofOfWork holds --dev to the default only: whoever names a
-// number gets it.
+// TestDevLowersProofOfWork holds --dev to the default only: a number on the
+// command line takes effect.
 func TestDevLowersProofOfWork(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -104,7 +104,7 @@ func (c *smtpServer) heard(beginning string) (found []string) {
 	return found
 }
 
-// postman serves this clerk for as long as the test lasts.
+// mailer returns a mailer that sends to this server until the test ends.
 func (c *smtpServer) mailer(t *testing.T, user *url.Userinfo) *mailer {
 	t.Helper()
 	p := &mailer{
@@ -142,12 +142,12 @@ func logged(t *testing.T) *lockedBuffer {
 	return said
 }
 
-// tells waits until the log speaks of something.
+// tells waits until the log contains word.
 func tells(t *testing.T, log *lockedBuffer, word string) {
 	t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); !strings.Contains(log.String(), word); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the log never speaks of %q:\n%s", word, log.String())
+			t.Fatalf("the log does not contain %q:\n%s", word, log.String())
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestNoEmailWaitsForAnother(t *testing.T) {
 		return ""
 	})
 	p := k.mailer(t, nil)
-	p.pause = time.Hour // set before the first email: whoever waits for it waits too long
+	p.pause = time.Hour // set before the first email: a test that waits for it times out
 	p.send("slow@b.example", "token")
 	p.send("other@b.example", "token")
 	if to := next(t, "the other email", k.taken); to != "other@b.example" {
@@ -293,12 +293,12 @@ func TestNoPasswordInTheClear(t *testing.T) {
 	// The judge hears a password however it is said.
 	said := []string{"AUTH PLAIN AG1lAHRoZSBwYXNzd29yZA==", "dGhlIHBhc3N3b3Jk", "X the password", "AUTH PLAIN AG90aGVy"}
 	if got := spoken(said, "me", "the password"); !slices.Equal(got, said[:3]) {
-		t.Errorf("heard of %q only %q", said, got)
+		t.Errorf("of %q got only %q", said, got)
 	}
 }
 
-// TestLettersThatWaitAreBounded: the queue and the rest are as long as they say,
-// and whoever is dropped is named.
+// TestWaitingEmailsAreBounded: the queue and the list of waiting emails keep their
+// bounds, and the log names the recipient of a dropped email.
 func TestWaitingEmailsAreBounded(t *testing.T) {
 	log := logged(t)
 	p := &mailer{queue: make(chan email, emailsMax), pause: time.Hour}

@@ -45,8 +45,8 @@ func (p *processor) busy() bool {
 		return false
 	}
 	ours := float64(used-last.was) / float64(now.Sub(last.at)*time.Duration(runtime.GOMAXPROCS(0)))
-	crowded := seen && all > last.all && float64(idle-last.idle) <= processorSpare*float64(all-last.all)
-	return ours >= processorFull || crowded && ours >= processorOurs
+	othersFillIt := seen && all > last.all && float64(idle-last.idle) <= processorSpare*float64(all-last.all)
+	return ours >= processorFull || othersFillIt && ours >= processorOurs
 }
 
 // load tells the webhook throttle how many answers were given and whether the processors

@@ -146,8 +146,8 @@ type Traces struct {
 	// place are the attributes of the server's address.
 	serverAttributes []attribute.KeyValue
 	recent           recent
-	// copied reports whether a message is the copy of a broadcast, as whoever lives
-	// in a slot sees it.
+	// copied reports whether a message is the copy of a broadcast, as the agents of a
+	// slot see it.
 	isCopy func(reader parley.Slot, id parley.MessageID) bool
 }
 

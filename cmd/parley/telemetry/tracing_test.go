@@ -131,7 +131,8 @@ var answer = httpserver.Answer{
 	Route: &rest.Route{Method: "POST", Path: "/messages"}, Status: 201, RequestID: "r", Began: noon, Took: 20 * time.Millisecond,
 }
 
-// TestSpansOfAMessage tells of a message as the hooks do, and looks at the times.
+// TestSpansOfAMessage calls the hooks as for one message and checks the times of its
+// spans.
 func TestSpansOfAMessage(t *testing.T) {
 	tr, spans := traced(1)
 	id := messageIDs(1)[0]
@@ -237,7 +238,8 @@ func TestAttemptsOfCopies(t *testing.T) {
 	}
 }
 
-// TestTargetsOfUnsampledTraces are told of the trace, and that it is not sampled.
+// TestTargetsOfUnsampledTraces: a request to a target names its trace and says that
+// it is not sampled.
 func TestTargetsOfUnsampledTraces(t *testing.T) {
 	tr, spans := traced(0)
 	id := messageIDs(1)[0]

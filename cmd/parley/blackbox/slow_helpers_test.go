@@ -109,7 +109,7 @@ func (in inside) look(t testing.TB) (s sight) {
 	return s
 }
 
-// goroutineSlack is what stays of a load without being a leak: the crews of the
+// goroutineSlack is what stays of a load without being a leak: the worker pools of the
 // engine and of the actors keep some goroutines for the next one.
 const goroutineSlack = 160
 
@@ -176,7 +176,7 @@ func hearken(g *agent, m manner) (*streamReader, error) {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", g.path("/stream"), g.token); err != nil {
 		return nil, err
 	}
-	// Unbuffered: whoever stops reading must not have read ahead.
+	// Unbuffered: a client that stops reading must not have read ahead.
 	head, one := make([]byte, 0, 512), make([]byte, 1)
 	for !bytes.Contains(head, []byte("\r\n\r\n")) {
 		if _, err := conn.Read(one); err != nil {

@@ -267,8 +267,8 @@ func (r *group) said(by *agent, more ...obj) obj {
 	return a.body
 }
 
-// crew makes agents of one organization, many at a time.
-func (o *org) crew(n int, prefix string) []*agent {
+// newAgents creates n agents of one organization, many at a time.
+func (o *org) newAgents(n int, prefix string) []*agent {
 	o.t.Helper()
 	agents := make([]*agent, n)
 	spread(n, func(i int) {

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-func gathered(t *testing.T, address string, n int) *Crowd {
+func gathered(t *testing.T, address string, n int) *Connections {
 	t.Helper()
-	c, err := DialCrowd(t.Context(), address, n)
+	c, err := DialConnections(t.Context(), address, n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func gathered(t *testing.T, address string, n int) *Crowd {
 }
 
 // hear waits until so much is heard and gives it, bodies included.
-func hear(t *testing.T, c *Crowd, n int) (all []Heard, bodies []string) {
+func hear(t *testing.T, c *Connections, n int) (all []Heard, bodies []string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); len(all) < n; {
 		if time.Now().After(deadline) {
@@ -52,9 +52,9 @@ func echo(t *testing.T) string {
 	return server.Listener.Addr().String()
 }
 
-// TestCrowdIsAnsweredOneByOne asks everybody several times: each hears its own
+// TestConnectionsIsAnsweredOneByOne asks everybody several times: each hears its own
 // answer, the small ones and those that neither fit a socket nor a buffer.
-func TestCrowdIsAnsweredOneByOne(t *testing.T) {
+func TestConnectionsIsAnsweredOneByOne(t *testing.T) {
 	const members = 300
 	c := gathered(t, echo(t), members)
 	for round, size := range []int{10, 3000, 400_000} {
@@ -65,7 +65,7 @@ func TestCrowdIsAnsweredOneByOne(t *testing.T) {
 			want[i] = body
 			request := Request("POST", "/", "", nil, []byte(body))
 			c.Ask(i, request)
-			clear(request) // the crowd must not need it any more
+			clear(request) // the connections must not need it any more
 		}
 		all, bodies := hear(t, c, len(want))
 		for n, h := range all {
@@ -82,8 +82,8 @@ func TestCrowdIsAnsweredOneByOne(t *testing.T) {
 	}
 }
 
-// TestCrowdTakesTurns: who was idle longest is asked first.
-func TestCrowdTakesTurns(t *testing.T) {
+// TestConnectionsTakesTurns: who was idle longest is asked first.
+func TestConnectionsTakesTurns(t *testing.T) {
 	c := gathered(t, echo(t), 4)
 	var first, second []int
 	for range 4 {
@@ -102,9 +102,9 @@ func TestCrowdTakesTurns(t *testing.T) {
 	}
 }
 
-// TestCrowdHearsOfBrokenConnections: every way in which a connection can fail its
-// request is heard once, and the connection comes back.
-func TestCrowdHearsOfBrokenConnections(t *testing.T) {
+// TestConnectionsReportBrokenConnections: every way in which a connection can fail its
+// request is reported once, and the connection comes back.
+func TestConnectionsReportBrokenConnections(t *testing.T) {
 	for name, answer := range map[string]string{
 		"nothing":       "",
 		"half a head":   "HTTP/1.1 200 OK\r\nContent-Le",
@@ -141,7 +141,7 @@ func TestCrowdHearsOfBrokenConnections(t *testing.T) {
 	}
 }
 
-func TestCrowdBreaksWhatIsLate(t *testing.T) {
+func TestConnectionsBreaksWhatIsLate(t *testing.T) {
 	c := gathered(t, scripted(t, func(net.Conn, *bufio.Reader) { time.Sleep(time.Second) }), 2)
 	i, _ := c.Take()
 	c.Ask(i, get())
@@ -159,7 +159,7 @@ func TestCrowdBreaksWhatIsLate(t *testing.T) {
 	}
 }
 
-func TestCrowdWithNobodyThere(t *testing.T) {
+func TestConnectionsWithNobodyThere(t *testing.T) {
 	address := scripted(t, func(net.Conn, *bufio.Reader) {})
 	c := gathered(t, address, 2)
 	for c.Idle() > 0 { // the other end closes whatever connects

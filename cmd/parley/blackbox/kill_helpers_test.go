@@ -196,7 +196,7 @@ func (w *recordedServer) send(ctx context.Context, at attempt) history.Send {
 		if out.Repeat = a.status == http.StatusOK; !out.Repeat {
 			w.tally.acked.Add(1)
 		}
-		if err := a.into(&out.Shown); err != nil || out.Repeat != (a.header.Get("Idempotency-Replayed") == "true") {
+		if err := a.into(&out.Result); err != nil || out.Repeat != (a.header.Get("Idempotency-Replayed") == "true") {
 			w.odd("%s: answered %d, Idempotency-Replayed %q, %v", path, a.status, a.header.Get("Idempotency-Replayed"), err)
 		}
 	}

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// ErrLate is a request that was not answered within the patience of who asked.
+// ErrLate reports a request that was not answered in time.
 var ErrLate = errors.New("wire: no answer in time")
 
 // redialPause is how long a connection that broke stays away.
 const redialPause = 200 * time.Millisecond
 
-// dialsAtOnce bounds the connections of a crowd that are being made at once:
-// more would overflow a listen queue.
+// dialsAtOnce bounds the concurrent dials of a Connections: more would overflow the
+// listen queue.
 const dialsAtOnce = 256
 
-// Heard is what became of a request of a crowd.
+// Heard is the outcome of a request on one of the Connections.
 type Heard struct {
 	// Member is the connection that it was sent on.
 	Member int
@@ -27,7 +27,7 @@ type Heard struct {
 	Err    error
 }
 
-// condition of a member of a crowd.
+// condition is the state of a member.
 type condition uint8
 
 const (
@@ -37,7 +37,7 @@ const (
 	asked                       // waits for its answer
 )
 
-// member is one connection of a crowd.
+// member is one connection.
 type member struct {
 	fd        int
 	condition condition

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// crowdSize is the number of members of the groups that this file broadcasts to.
-const crowdSize = 300
+// largeGroupSize is the number of members of the groups that this file broadcasts to.
+const largeGroupSize = 300
 
 // shout is a broadcast that was acknowledged.
 type shout struct {
@@ -40,7 +40,7 @@ func inboxFaults(shouts []shout, arrived map[*agent][]string) (faults []string) 
 			from, known := by[payload]
 			switch {
 			case !known:
-				complain("%s has %s, which nobody was told of", g.name, payload)
+				complain("%s has %s, which no sender sent", g.name, payload)
 				continue
 			case from == g:
 				complain("%s has a copy of its own %s", g.name, payload)
@@ -124,30 +124,30 @@ func TestInboxFaultsControl(t *testing.T) {
 	}
 }
 
-// crowded is a group of many members, of two organizations.
-type crowded struct {
+// largeGroup is a group of many members, of two organizations.
+type largeGroup struct {
 	*group
 	members []*agent
 	said    atomic.Int64
 }
 
-func newCrowded(t *testing.T, s *server) *crowded {
+func newLargeGroup(t *testing.T, s *server) *largeGroup {
 	t.Helper()
 	one, two := s.org(t), s.org(t)
 	founder := one.agent("founder")
-	c := &crowded{group: founder.group(obj{"enrollment_policy": "open", "visibility": "private"})}
-	c.members = slices.Concat(one.crew(crowdSize/2-1, "one-"), two.crew(crowdSize/2, "two-"))
+	c := &largeGroup{group: founder.group(obj{"enrollment_policy": "open", "visibility": "private"})}
+	c.members = slices.Concat(one.newAgents(largeGroupSize/2-1, "one-"), two.newAgents(largeGroupSize/2, "two-"))
 	c.joinAll(c.members)
 	c.members = append(c.members, founder)
-	c.read(founder).is("member_count", crowdSize)
+	c.read(founder).is("member_count", largeGroupSize)
 	return c
 }
 
 // payload is the next that nobody broadcast before.
-func (c *crowded) payload() string { return "n" + strconv.FormatInt(c.said.Add(1), 10) }
+func (c *largeGroup) payload() string { return "n" + strconv.FormatInt(c.said.Add(1), 10) }
 
 // arrived reads every inbox, as payloads, oldest first.
-func (c *crowded) arrived() map[*agent][]string {
+func (c *largeGroup) arrived() map[*agent][]string {
 	all := make([][]string, len(c.members))
 	spread(len(all), func(i int) {
 		for _, m := range copiesOf(c.members[i]) {
@@ -163,7 +163,7 @@ func (c *crowded) arrived() map[*agent][]string {
 
 // judged waits until the inboxes are without fault; what is promised may follow
 // an answer, but not by much.
-func (c *crowded) judged(what string, shouts []shout) {
+func (c *largeGroup) judged(what string, shouts []shout) {
 	c.t.Helper()
 	var faults []string
 	for deadline := time.Now().Add(5 * time.Second); ; {
@@ -183,12 +183,12 @@ func (c *crowded) judged(what string, shouts []shout) {
 func TestBroadcastToManyMembers(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)
-		c := newCrowded(t, s)
+		c := newLargeGroup(t, s)
 		sender := c.members[7]
 		payload := c.payload()
 		sent := c.group.said(sender, obj{"encrypted_payload": payload})
 		answered := time.Now()
-		if !same(sent["recipient_count"], crowdSize-1) {
+		if !same(sent["recipient_count"], largeGroupSize-1) {
 			t.Errorf("recipient_count is %v", sent["recipient_count"])
 		}
 		var copyIDs sync.Map
@@ -233,7 +233,7 @@ func TestBroadcastToManyMembers(t *testing.T) {
 }
 
 // shouts broadcasts one after the other.
-func (c *crowded) shouts(by *agent, n int) (shouts []shout) {
+func (c *largeGroup) shouts(by *agent, n int) (shouts []shout) {
 	for range n {
 		payload := c.payload()
 		a := c.says(by, obj{"encrypted_payload": payload})
@@ -252,7 +252,7 @@ func (c *crowded) shouts(by *agent, n int) (shouts []shout) {
 func TestBroadcastsSurviveKills(t *testing.T) {
 	own(t, func(t *testing.T, journals string) {
 		s := start(t, "--journals", journals)
-		c := newCrowded(t, s)
+		c := newLargeGroup(t, s)
 		senders := []*agent{c.members[0], c.members[50], c.members[200]}
 		var shouts []shout
 		before, unknown := 0, 0
@@ -288,7 +288,7 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 			}
 			c.judged(fmt.Sprintf("kill %d", kill+1), shouts)
 		}
-		t.Logf("%d broadcasts to %d members, %d unknown when the server died, of these %d had been committed", len(shouts), crowdSize, unknown, before)
+		t.Logf("%d broadcasts to %d members, %d unknown when the server died, of these %d had been committed", len(shouts), largeGroupSize, unknown, before)
 		if len(shouts) < 12 {
 			t.Errorf("only %d broadcasts: that was no load", len(shouts))
 		}
@@ -298,7 +298,7 @@ func TestBroadcastsSurviveKills(t *testing.T) {
 
 // shoutsUntilLost broadcasts until the server dies; the payload of what was not
 // answered is the key under which to ask again.
-func (c *crowded) shoutsUntilLost(by *agent, dying *atomic.Bool) (told []shout, lost string) {
+func (c *largeGroup) shoutsUntilLost(by *agent, dying *atomic.Bool) (told []shout, lost string) {
 	for range 15 {
 		payload := c.payload()
 		a := c.says(by, obj{"encrypted_payload": payload}, "Idempotency-Key", payload)

@@ -13,14 +13,14 @@ import (
 	"unsafe"
 )
 
-// Crowd is thousands of HTTP/1.1 connections to one address that one goroutine
-// asks and hears: no goroutine, no timer and no buffer for each of them, and one
-// system call each way for a request. A generator that shares its processors
-// with what it presses can afford nothing more.
+// Connections are thousands of HTTP/1.1 connections to one address, served by one
+// goroutine: a connection needs no goroutine, timer or buffer of its own, and a request
+// needs one system call in each direction. This keeps the load generator cheap, because
+// it shares its processors with the server.
 //
 // A connection has one request under way at a time. One that breaks is dialled
 // again after a pause.
-type Crowd struct {
+type Connections struct {
 	address syscall.Sockaddr
 	family  int
 	poll    int
@@ -34,19 +34,19 @@ type Crowd struct {
 }
 
 const (
-	crowdBuffer = 64 << 10
-	crowdEvents = 256
+	connectionBuffer = 64 << 10
+	connectionEvents = 256
 )
 
-// DialCrowd connects n members to address, host:port with a numeric host.
-func DialCrowd(ctx context.Context, address string, n int) (*Crowd, error) {
+// DialConnections connects n members to address, host:port with a numeric host.
+func DialConnections(ctx context.Context, address string, n int) (*Connections, error) {
 	where, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	c := &Crowd{
+	c := &Connections{
 		members: make([]member, n), idle: newQueue(n), away: newQueue(n),
-		buffer: make([]byte, crowdBuffer), events: make([]syscall.EpollEvent, crowdEvents),
+		buffer: make([]byte, connectionBuffer), events: make([]syscall.EpollEvent, connectionEvents),
 	}
 	if four := where.IP.To4(); four != nil {
 		c.family, c.address = syscall.AF_INET, &syscall.SockaddrInet4{Port: where.Port, Addr: [4]byte(four)}
@@ -68,7 +68,7 @@ func DialCrowd(ctx context.Context, address string, n int) (*Crowd, error) {
 }
 
 // gather waits until everybody is connected.
-func (c *Crowd) gather(ctx context.Context) error {
+func (c *Connections) gather(ctx context.Context) error {
 	var failed error
 	for deadline := time.Now().Add(Patience); c.idle.count < len(c.members); {
 		if err := ctx.Err(); err != nil {
@@ -85,25 +85,25 @@ func (c *Crowd) gather(ctx context.Context) error {
 }
 
 // Idle is how many members can be asked.
-func (c *Crowd) Idle() int { return c.idle.count }
+func (c *Connections) Idle() int { return c.idle.count }
 
 // Take gives the member that has been idle longest, which Ask has to be called
 // for next.
-func (c *Crowd) Take() (i int, ok bool) { return c.idle.pop() }
+func (c *Connections) Take() (i int, ok bool) { return c.idle.pop() }
 
 // Release makes a member idle that was taken and is not asked after all.
-func (c *Crowd) Release(i int) { c.idle.push(i) }
+func (c *Connections) Release(i int) { c.idle.push(i) }
 
 // Ask sends a request on a member that was taken, without waiting, and returns
 // when it did so. What goes wrong is heard. The request may be used again at
 // once.
-func (c *Crowd) Ask(i int, request []byte) time.Time {
+func (c *Connections) Ask(i int, request []byte) time.Time {
 	m := &c.members[i]
 	m.condition, m.since = asked, time.Now()
 	n, err := ignoringEINTR(func() (int, error) { return syscall.Write(m.fd, request) })
 	if err != nil && !errors.Is(err, syscall.EAGAIN) {
 		m.rest = m.rest[:0]
-		return m.since // the broken connection is heard of as an event
+		return m.since // the broken connection is reported as an event
 	}
 	if n = max(n, 0); n < len(request) {
 		m.rest = append(m.rest[:0], request[n:]...)
@@ -114,7 +114,7 @@ func (c *Crowd) Ask(i int, request []byte) time.Time {
 
 // Hear waits for at most so long until something is heard, and hands on all of
 // it. Members whose answer was heard are idle again when it returns.
-func (c *Crowd) Hear(wait time.Duration, each func(Heard)) error {
+func (c *Connections) Hear(wait time.Duration, each func(Heard)) error {
 	c.dial(each)
 	n, err := c.ready(wait)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *Crowd) Hear(wait time.Duration, each func(Heard)) error {
 
 // Break gives up the members that were asked before a moment: their requests
 // are heard as late.
-func (c *Crowd) Break(before time.Time, each func(Heard)) {
+func (c *Connections) Break(before time.Time, each func(Heard)) {
 	for i := range c.members {
 		if m := &c.members[i]; m.condition == asked && m.since.Before(before) {
 			c.leave(i, ErrLate, each)
@@ -137,7 +137,7 @@ func (c *Crowd) Break(before time.Time, each func(Heard)) {
 }
 
 // Asked is how many requests are under way.
-func (c *Crowd) Asked() (n int) {
+func (c *Connections) Asked() (n int) {
 	for i := range c.members {
 		if c.members[i].condition == asked {
 			n++
@@ -147,7 +147,7 @@ func (c *Crowd) Asked() (n int) {
 }
 
 // Close closes every connection.
-func (c *Crowd) Close() {
+func (c *Connections) Close() {
 	for i := range c.members {
 		if fd := c.members[i].fd; fd >= 0 {
 			_ = syscall.Close(fd)
@@ -158,7 +158,7 @@ func (c *Crowd) Close() {
 }
 
 // dial begins to connect members that are away, those that left last not yet.
-func (c *Crowd) dial(each func(Heard)) {
+func (c *Connections) dial(each func(Heard)) {
 	for c.away.count > 0 && c.dialled < dialsAtOnce {
 		i := int(c.away.ring[c.away.head])
 		m := &c.members[i]
@@ -173,7 +173,7 @@ func (c *Crowd) dial(each func(Heard)) {
 	}
 }
 
-func (c *Crowd) connect(i int) error {
+func (c *Connections) connect(i int) error {
 	m := &c.members[i]
 	m.condition, m.since = connecting, time.Now()
 	c.dialled++
@@ -194,7 +194,7 @@ func (c *Crowd) connect(i int) error {
 }
 
 // want asks to be told when a member can be written to, or no more.
-func (c *Crowd) want(i int, writing bool) {
+func (c *Connections) want(i int, writing bool) {
 	m := &c.members[i]
 	if m.writing == writing {
 		return
@@ -209,7 +209,7 @@ func (c *Crowd) want(i int, writing bool) {
 
 // leave closes a member and has it dialled again later. What it was asked is
 // heard to have failed, and so is a connection that could not be made.
-func (c *Crowd) leave(i int, err error, each func(Heard)) {
+func (c *Connections) leave(i int, err error, each func(Heard)) {
 	m := &c.members[i]
 	if m.fd >= 0 {
 		_ = syscall.Close(m.fd) // which takes it from the poll too
@@ -230,7 +230,7 @@ func (c *Crowd) leave(i int, err error, each func(Heard)) {
 }
 
 // forget takes a member out of the idle ones. It is rare enough to be slow.
-func (c *Crowd) forget(i int) {
+func (c *Connections) forget(i int) {
 	for range c.idle.count {
 		if other, _ := c.idle.pop(); other != i {
 			c.idle.push(other)
@@ -238,7 +238,7 @@ func (c *Crowd) forget(i int) {
 	}
 }
 
-func (c *Crowd) happened(i int, events uint32, each func(Heard)) {
+func (c *Connections) happened(i int, events uint32, each func(Heard)) {
 	m := &c.members[i]
 	if m.fd < 0 {
 		return // it left in the same round
@@ -274,7 +274,7 @@ func (c *Crowd) happened(i int, events uint32, each func(Heard)) {
 
 // read takes what has come for a member. Bytes that nobody asked for, and an
 // answer that is none, end its connection.
-func (c *Crowd) read(i int, each func(Heard)) {
+func (c *Connections) read(i int, each func(Heard)) {
 	m := &c.members[i]
 	n, err := ignoringEINTR(func() (int, error) { return syscall.Read(m.fd, c.buffer) })
 	switch {
@@ -322,7 +322,7 @@ func (c *Crowd) read(i int, each func(Heard)) {
 // the one whose patience is counted in nanoseconds.
 const epollPwait2 = 441
 
-func (c *Crowd) ready(wait time.Duration) (int, error) {
+func (c *Connections) ready(wait time.Duration) (int, error) {
 	patience := syscall.NsecToTimespec(max(0, wait).Nanoseconds())
 	n, _, code := syscall.Syscall6(epollPwait2, uintptr(c.poll), uintptr(unsafe.Pointer(&c.events[0])),
 		uintptr(len(c.events)), uintptr(unsafe.Pointer(&patience)), 0, 0)

@@ -33,8 +33,8 @@ func (b *book) acknowledged(id uuid, key Key, box uint32) {
 // is not known: the message may be there or not.
 func (b *book) lost(key Key) { b.unknown = append(b.unknown, key) }
 
-// ledger is everything that was acknowledged by one target.
-type ledger struct {
+// acknowledgedLog records every message that one target acknowledged.
+type acknowledgedLog struct {
 	mu      sync.Mutex
 	open    []*book
 	entries []entry
@@ -45,8 +45,8 @@ type ledger struct {
 	count int64
 }
 
-// begin gives a book to a client.
-func (l *ledger) begin() *book {
+// begin returns a new book for one client.
+func (l *acknowledgedLog) begin() *book {
 	b := &book{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,10 +54,10 @@ func (l *ledger) begin() *book {
 	return b
 }
 
-// settle takes over the books of a run that is over and gives how many ids were
-// given to more than one message. Of the rest every keep-th entry is kept, and
-// with all of them the unknown ones; 0 keeps none.
-func (l *ledger) settle(keep int) (twice int64) {
+// settle collects the books of a finished run and returns how many ids were given to
+// more than one message. It keeps every keep-th entry, and the unknown ones if keep
+// is 1; 0 keeps none.
+func (l *acknowledgedLog) settle(keep int) (twice int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var ids []uuid
@@ -86,13 +86,13 @@ func (l *ledger) settle(keep int) (twice int64) {
 	return twice
 }
 
-// audit holds what is read back against the ledger.
+// audit compares the messages read back with the acknowledged ones.
 type audit struct {
-	mu      sync.Mutex
-	ledger  *ledger
-	byKey   map[Key]uint32
-	byID    map[uuid]uint32
-	unknown map[Key]bool
+	mu           sync.Mutex
+	acknowledged *acknowledgedLog
+	byKey        map[Key]uint32
+	byID         map[uuid]uint32
+	unknown      map[Key]bool
 	// states are of the entries, by their place.
 	states []state
 	copies copies
@@ -107,9 +107,9 @@ type state struct {
 	changed, copied bool
 }
 
-func (l *ledger) audit() *audit {
+func (l *acknowledgedLog) audit() *audit {
 	a := &audit{
-		ledger: l, byKey: make(map[Key]uint32, len(l.entries)), byID: make(map[uuid]uint32, len(l.entries)),
+		acknowledged: l, byKey: make(map[Key]uint32, len(l.entries)), byID: make(map[uuid]uint32, len(l.entries)),
 		unknown: make(map[Key]bool, len(l.unknown)), states: make([]state, len(l.entries)),
 	}
 	for i, e := range l.entries {
@@ -128,7 +128,7 @@ func (a *audit) read(id uuid, key Key, sound bool, box uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if at, known := a.byID[id]; known {
-		e, s := a.ledger.entries[at], &a.states[at]
+		e, s := a.acknowledged.entries[at], &a.states[at]
 		s.note(sound && e.key == key && e.box == box)
 		return
 	}
@@ -149,7 +149,7 @@ func (a *audit) verdict() *result.Verification {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := &result.Verification{
-		Acknowledged: int64(len(a.ledger.entries)), Unknown: int64(len(a.ledger.unknown)), Stray: a.stray,
+		Acknowledged: int64(len(a.acknowledged.entries)), Unknown: int64(len(a.acknowledged.unknown)), Stray: a.stray,
 	}
 	for _, s := range a.states {
 		s.count(v)
