@@ -14,17 +14,16 @@ import (
 )
 
 const (
-	// AttemptsAtOnce is how many attempts of one webhook may be under way.
+	// AttemptsAtOnce is how many attempts of one webhook may be in progress.
 	AttemptsAtOnce = 64
-	// collectMax is how many lines of a feed become jobs in one turn.
+	// collectMax is how many feed entries one turn turns into jobs.
 	collectMax = 256
-	// cursorStep is how far a feed goes on, with nothing in it that is wanted,
-	// before a webhook's cursor follows.
+	// cursorStep is how many entries that the webhook does not subscribe to may follow
+	// its stored cursor before the cursor is stored again.
 	cursorStep = 4096
 )
 
-// Delivery is one attempt of a job. Of the ids that it tells of those that its
-// event has none of are zero.
+// Delivery is one attempt of a job. Ids that its event does not have are zero.
 type Delivery struct {
 	Webhook      webhook.ID
 	Job          webhook.JobID
@@ -36,26 +35,28 @@ type Delivery struct {
 	Conversation parley.ConversationID
 	Group        parley.GroupID
 	Request      parley.JoinRequestID
-	// Sealed are the secrets to sign with, the newest first.
+	// Sealed holds the sealed secrets to sign with, newest first.
 	Sealed [][]byte
-	// Owner is the organization of the webhook.
+	// Owner is the organization that owns the webhook.
 	Owner parley.OrgID
 
 	lease uint64
 }
 
-// Courier carries deliveries to their targets. It never blocks.
+// Courier sends deliveries to their targets. Its methods do not block.
 type Courier interface {
-	// Deliver takes one attempt; done is told how it ended exactly once, from any
-	// goroutine. What is not taken may be tried again after held.
-	Deliver(d Delivery, done func(webhook.Outcome)) (held time.Duration, taken bool)
-	// Reset says that the owner thinks the target well.
+	// Deliver accepts one attempt and calls done exactly once with its outcome, from
+	// any goroutine. If accepted is false, done is not called, and the attempt may be
+	// repeated after the duration retry.
+	Deliver(d Delivery, done func(webhook.Outcome)) (retry time.Duration, accepted bool)
+	// Reset forgets the failures of a webhook's target, because its owner asked for an
+	// attempt.
 	Reset(webhook.ID)
-	// Drop hands back what waits.
+	// Drop returns the attempts of a webhook that have not begun, with outcome Unsent.
 	Drop(webhook.ID)
 }
 
-// noCourier takes nothing: jobs wait.
+// noCourier accepts nothing: jobs stay pending.
 type noCourier struct{}
 
 func (noCourier) Deliver(Delivery, func(webhook.Outcome)) (time.Duration, bool) {
@@ -64,9 +65,9 @@ func (noCourier) Deliver(Delivery, func(webhook.Outcome)) (time.Duration, bool) 
 func (noCourier) Reset(webhook.ID) {}
 func (noCourier) Drop(webhook.ID)  {}
 
-// work does whatever there is to do: it takes back leases of whoever is gone,
-// keeps how attempts ended, makes jobs of what is new in the feed, and begins
-// attempts, all in one entry.
+// work does what is due, in one entry: it expires the leases of earlier processes and
+// those that timed out, stores outcomes, creates jobs from new feed entries and begins
+// attempts.
 func (hooks *Webhooks) work(t *webhookTurn) error {
 	s := t.State
 	outcomes := hooks.dispatch.take(webhook.ID(t.Entry.Stream.ID))
@@ -88,7 +89,7 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 	}
 	places, more := AttemptsAtOnce, false
 	if begins := hooks.dispatch.mayBegin(s.WebhookID()); paused {
-		places = 0 // the feed keeps what is new
+		places = 0 // new entries stay in the feed
 	} else if begins {
 		if more, err = hooks.collect(t); err != nil {
 			return err
@@ -106,8 +107,8 @@ func (hooks *Webhooks) work(t *webhookTurn) error {
 	return err
 }
 
-// collect makes jobs of what is new and durable in the agent's feed, and reports
-// whether there is more.
+// collect creates jobs from new durable entries of the agent's feed, and reports
+// whether there are more.
 func (hooks *Webhooks) collect(t *webhookTurn) (more bool, err error) {
 	s := t.State
 	edge := hooks.journal.DurablePosition(s.Watched())
@@ -115,7 +116,7 @@ func (hooks *Webhooks) collect(t *webhookTurn) (more bool, err error) {
 	if !s.GetActive() || edge <= from {
 		return false, nil
 	}
-	c, lines, wanted := webhook.Collect{Upto: edge}, 0, false
+	c, read, wanted := webhook.Collect{Upto: edge}, 0, false
 	v := hooks.journal.View()
 	defer v.Close()
 	err = v.Feed(s.Watched(), from, edge, func(e journal.FeedEntry) bool {
@@ -123,10 +124,10 @@ func (hooks *Webhooks) collect(t *webhookTurn) (more bool, err error) {
 			wanted = wanted || s.Wants(news.GetEvent())
 			c.News = append(c.News, webhook.Entry{Position: e.Position, News: news})
 		}
-		if lines++; lines == collectMax {
+		if read++; read == collectMax {
 			c.Upto = e.Position
 		}
-		return lines < collectMax
+		return read < collectMax
 	})
 	if err != nil {
 		return false, err
@@ -135,11 +136,11 @@ func (hooks *Webhooks) collect(t *webhookTurn) (more bool, err error) {
 	if wanted || c.Upto-s.GetCursor() >= cursorStep {
 		err = t.Decide(c)
 	}
-	return lines == collectMax, err
+	return read == collectMax, err
 }
 
-// attempt begins what attempts there is room for, if so many may be under way, and
-// keeps the rows of all jobs that the turn has touched, which it gives.
+// attempt begins due attempts, with at most places in progress, stores the rows of all
+// jobs that the turn has changed, and returns these jobs by their numbers.
 func (hooks *Webhooks) attempt(t *webhookTurn, places int) (map[uint64]*webhook.Job, error) {
 	paused, err := hooks.paused(t.State.State)
 	if err != nil {
@@ -148,8 +149,7 @@ func (hooks *Webhooks) attempt(t *webhookTurn, places int) (map[uint64]*webhook.
 	return hooks.attemptUnless(t, paused, places)
 }
 
-// attemptUnless is attempt where it was judged already whether the webhook is to
-// begin nothing.
+// attemptUnless is attempt for callers that know whether the webhook is paused.
 func (hooks *Webhooks) attemptUnless(t *webhookTurn, paused bool, places int) (map[uint64]*webhook.Job, error) {
 	if paused {
 		jobs, err := hooks.foldJobs(t)
@@ -158,13 +158,13 @@ func (hooks *Webhooks) attemptUnless(t *webhookTurn, paused bool, places int) (m
 		}
 		return jobs.rows, hooks.sendOut(t, jobs.rows)
 	}
-	lines, err := retriesOf(t)
+	retries, err := retriesOf(t)
 	if err != nil {
 		return nil, err
 	}
 	lease := webhook.Lease{Max: places}
-	for _, line := range lines {
-		if at, number := retryOf(line); at <= t.Now.UnixMilli() {
+	for _, key := range retries {
+		if at, number := retryOf(key); at <= t.Now.UnixMilli() {
 			j, err := jobOf(t, number)
 			if err != nil {
 				return nil, err
@@ -179,12 +179,12 @@ func (hooks *Webhooks) attemptUnless(t *webhookTurn, paused bool, places int) (m
 	if err != nil {
 		return nil, err
 	}
-	hooks.setTimer(t, lines, jobs)
+	hooks.setTimer(t, retries, jobs)
 	return jobs.rows, hooks.sendOut(t, jobs.rows)
 }
 
-// retriesOf are the keys of the webhook's retry lines, the soonest first: as many
-// as may be attempted now, and one more to be woken for.
+// retriesOf returns the keys of the webhook's retry rows, earliest first: as many as
+// may be attempted now, and one more for the timer.
 func retriesOf(t *webhookTurn) ([][]byte, error) {
 	s := t.State
 	if s.GetFailed() == 0 {
@@ -193,13 +193,14 @@ func retriesOf(t *webhookTurn) ([][]byte, error) {
 	return t.FirstKeys(journal.RetryTable, s.GetId(), s.Capacity(t.Now, AttemptsAtOnce)+1)
 }
 
-// jobChanges are the jobs that a turn changes, and the retry lines that they had.
+// jobChanges are the jobs that a turn changes, and the times of the retry rows that
+// they had, in Unix milliseconds.
 type jobChanges struct {
 	rows    map[uint64]*webhook.Job
 	retries map[uint64]int64
 }
 
-// foldJobs folds the turn's events into the rows that they concern.
+// foldJobs applies the turn's events to the rows of their jobs.
 func (hooks *Webhooks) foldJobs(t *webhookTurn) (jobChanges, error) {
 	x := jobChanges{map[uint64]*webhook.Job{}, map[uint64]int64{}}
 	for _, e := range t.Events {
@@ -237,8 +238,9 @@ func (hooks *Webhooks) foldJobs(t *webhookTurn) (jobChanges, error) {
 	return x, nil
 }
 
-// setTimer has the webhook woken when time alone gives it something to do.
-func (hooks *Webhooks) setTimer(t *webhookTurn, lines [][]byte, jobs jobChanges) {
+// setTimer sets a timer for the next time at which the webhook has something to do
+// without a new event.
+func (hooks *Webhooks) setTimer(t *webhookTurn, retries [][]byte, jobs jobChanges) {
 	s := t.State
 	at, wakes := s.Wake(t.Now)
 	soonest := func(ms int64) {
@@ -246,10 +248,10 @@ func (hooks *Webhooks) setTimer(t *webhookTurn, lines [][]byte, jobs jobChanges)
 			at, wakes = next, true
 		}
 	}
-	for _, line := range lines {
-		if ms, number := retryOf(line); jobs.rows[number] == nil {
+	for _, key := range retries {
+		if ms, number := retryOf(key); jobs.rows[number] == nil {
 			soonest(ms)
-			break // they are in order
+			break // the others are later
 		}
 	}
 	for _, j := range jobs.rows {
@@ -257,7 +259,7 @@ func (hooks *Webhooks) setTimer(t *webhookTurn, lines [][]byte, jobs jobChanges)
 			soonest(next.UnixMilli())
 		}
 	}
-	// What waits for room is gone on with when an attempt ends.
+	// If all places are taken, the end of an attempt continues the work.
 	full := s.Capacity(t.Now, AttemptsAtOnce) == 0
 	switch {
 	case !wakes:
@@ -276,8 +278,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// sendOut has the attempts that the turn began carried when they are durable,
-// and says of what was taken that it is delivered.
+// sendOut hands the turn's attempts to the dispatcher once they are durable, and
+// records receipts of jobs that were delivered.
 func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) error {
 	s := t.State
 	var out []Delivery
@@ -296,7 +298,7 @@ func (hooks *Webhooks) sendOut(t *webhookTurn, rows map[uint64]*webhook.Job) err
 				}
 			}
 			hooks.dispatch.count(e.Results)
-		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // nothing is to be carried for them
+		case *webhook.Activated, *webhook.Collected, *webhook.Created, *webhook.Deactivated, *webhook.Deleted, *webhook.Released, *webhook.Disabled, *webhook.Expired, *webhook.Retried, *webhook.Rotated, *webhook.Tested: // they begin no attempt
 		}
 	}
 	if len(out) > 0 {
@@ -323,31 +325,31 @@ func deliveryOf(s *webhook.State, j *webhook.Job, lease uint64, now time.Time) D
 	return d
 }
 
-// recordAnnounced notes that a target took the news of a message: that delivers it,
-// and does not carry it. // docs: delivery.md
+// recordAnnounced records that a target accepted the announcement of a message. The
+// message then counts as delivered, but not as transferred. // docs: delivery.md
 func (hooks *Webhooks) recordAnnounced(t *webhookTurn, j *webhook.Job) error {
 	agent := t.State.Watched()
-	mark := journal.RecordReceipt{
+	receipt := journal.RecordReceipt{
 		Recipient: agent, Message: parley.IDFromBytes[parley.MessageID](j.GetRef()), Position: j.GetPosition(),
 		Receipts: journal.Receipts{AnnouncedAt: t.Now.UnixMilli()}, Copy: len(j.GetNote()) > 0,
 	}
 	if hooks.dispatch.anybodyWants(webhook.MessageDelivered) {
 		v := hooks.journal.View()
 		defer v.Close()
-		m, err := query.ReadRecord(v, agent.Slot(), mark.Message)
-		if parley.IsRefusal(err) { // it is gone
+		m, err := query.ReadRecord(v, agent.Slot(), receipt.Message)
+		if parley.IsRefusal(err) { // the message is gone
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		mark.Sender = m.Record.Sender()
+		receipt.Sender = m.Record.Sender()
 	}
-	t.AddEffects(hooks.receipts.Effects(mark)...)
+	t.AddEffects(hooks.receipts.Effects(receipt)...)
 	return nil
 }
 
-// jobOf is a job as it stands, what is on its way included.
+// jobOf reads a job, including changes that are not applied yet.
 func jobOf(t *webhookTurn, number uint64) (*webhook.Job, error) {
 	id := t.State.WebhookID()
 	value, found, err := t.Row(journal.DeliveryTable, record.JobKey(id, number))
@@ -358,7 +360,7 @@ func jobOf(t *webhookTurn, number uint64) (*webhook.Job, error) {
 	return j, errors.Join(err, j.UnmarshalVT(value))
 }
 
-// retryOf reads the key of a retry line.
+// retryOf decodes the key of a retry row.
 func retryOf(key []byte) (atMs int64, number uint64) {
 	return int64(binary.BigEndian.Uint64(key[16:])), binary.BigEndian.Uint64(key[24:])
 }

@@ -1,9 +1,9 @@
-// Package delivery records what has become of messages and tells the webhooks of agents
-// what happens.
+// Package delivery records what happened to messages (receipts) and notifies the
+// webhooks of agents.
 //
-// A Dispatcher knows which agents have webhooks, wakes these when their agents' feeds
-// have something new, and hands attempts to a Courier. Each webhook is an actor: its
-// turns make jobs of feed entries, lease attempts and store their outcomes.
+// Each webhook is an actor: its turns create jobs from feed entries, lease attempts and
+// store their outcomes. The dispatcher knows which agents have webhooks, wakes them
+// when their agents' feeds have new entries, and hands attempts to a Courier.
 package delivery
 
 import (
@@ -17,7 +17,7 @@ import (
 	"parley/journal"
 )
 
-// Options of webhooks and receipts. All but Courier and Demand are required.
+// Options of webhooks and receipts. All but Courier and Load are required.
 type Options struct {
 	Engine  *host.Engine
 	Journal journal.Journal
@@ -27,17 +27,18 @@ type Options struct {
 	Logger  *slog.Logger
 	// Courier makes the attempts; nil makes none.
 	Courier Courier
-	// Load, if set, is what deliveries step back for.
+	// Load, if set, throttles deliveries while requests need the processor.
 	Load Load
 }
 
-// Webhooks are the webhooks of all agents. Queries about them are promoted.
+// Webhooks manages the webhooks of all agents. The methods of query.Webhooks are
+// promoted.
 type Webhooks struct {
 	*query.Webhooks
 	// Courier makes the attempts. It may be replaced before Start.
 	Courier Courier
 	// Suspends reports whether an organization's webhooks pause. It is
-	// (*org.State).Suspended, unless a test replaces it.
+	// (*org.State).Suspended unless a test replaces it.
 	Suspends func(*org.State) bool
 
 	engine   *host.Engine
@@ -47,11 +48,12 @@ type Webhooks struct {
 	queries  *query.Queries
 	receipts *Receipts
 	dispatch *dispatcher
-	// started is when the process did. Leases from before are nobody's.
+	// started is when the process started. Leases from before are expired: the process
+	// that held them is gone.
 	started time.Time
 }
 
-// Receipts record that messages were transferred, announced or read.
+// Receipts records that messages were transferred, announced or read.
 type Receipts struct {
 	// ReadStep is how many receipts ReadUpTo records at once.
 	ReadStep int
@@ -63,7 +65,7 @@ type Receipts struct {
 	batch    *batcher
 }
 
-// New makes the webhooks and receipts of a node, and registers the actors of webhooks
+// New returns the webhooks and receipts of a node and registers the actors of webhooks
 // with its engine. Start begins to deliver.
 func New(o Options) (*Webhooks, *Receipts) {
 	hooks := &Webhooks{
@@ -80,14 +82,14 @@ func New(o Options) (*Webhooks, *Receipts) {
 	return hooks, hooks.receipts
 }
 
-// Start reads which webhooks there are and begins to deliver.
+// Start reads which webhooks exist and begins to deliver.
 func (hooks *Webhooks) Start() error { return hooks.dispatch.start() }
 
-// Close begins no more attempts, and waits for the dispatcher.
+// Close stops the dispatcher. No further attempt begins.
 func (hooks *Webhooks) Close() { hooks.dispatch.close() }
 
-// Close appends the receipts that were gathered.
+// Close appends the receipts that are batched.
 func (rs *Receipts) Close() { rs.batch.close() }
 
-// Waiting is how many receipts were gathered and are not appended yet.
+// Waiting returns how many receipts are batched and not appended yet.
 func (rs *Receipts) Waiting() int { return rs.batch.length() }

@@ -14,50 +14,51 @@ import (
 	"parley/journal"
 )
 
-// gatherFor is how long news are gathered before webhooks look for them: what
-// comes within it becomes jobs in one turn.
+// gatherFor is the pause between rounds, so that feed entries that arrive in quick
+// succession become jobs in one turn.
 const gatherFor = 2 * time.Millisecond
 
-// dispatcher knows which agents have webhooks, wakes these when there is
-// something new for them, and hands attempts to the courier and their outcomes
-// back. All that it knows is in the journal too: it may forget.
+// dispatcher knows which agents have webhooks, wakes these when there is something new
+// for them, hands attempts to the courier and returns outcomes. Everything it knows can
+// be read from the journal again.
 type dispatcher struct {
 	hooks *Webhooks
-	// knowing is held while it changes which feeds are watched. Who notifies holds
-	// locks of the journal, so that mu is never held when those are taken.
+	// knowing serializes changes of which feeds are watched. A notification holds locks
+	// of the journal, so mu is never held while the journal is called.
 	knowing sync.Mutex
 
 	mu       sync.Mutex
 	agents   map[parley.AgentID]*watchedAgent
-	wanted   [32]int // how many active webhooks want an event
+	wanted   [32]int // active webhooks per event that they subscribe to
 	queued   map[parley.AgentID]struct{}
-	queue    []waiter // of those with news, the longest waiting first
+	queue    []waiter // the agents in queued, longest waiting first
 	throttle throttle
-	// granted are the webhooks whose turn it is, whoever steps back when they take it.
+	// granted holds the webhooks that were woken within the throttle's budget: they may
+	// begin attempts even if the throttle is limiting when their turn comes.
 	granted  map[webhook.ID]struct{}
 	out      []Delivery
 	outcomes map[webhook.ID][]webhook.Outcome
-	// reported are those whose outcomes are new: these are kept soon in any case, for a
-	// crash would have them delivered again.
+	// reported holds the webhooks with new outcomes. They are woken without throttling,
+	// because a crash would repeat their deliveries.
 	reported map[webhook.ID]struct{}
-	// parked are the agents of suspended organizations whose webhooks wait for its end.
+	// parked holds the agents of suspended organizations whose webhooks are paused.
 	parked map[parley.OrgID]map[parley.AgentID]struct{}
 	closed bool
 
 	signal   chan struct{}
 	stop     chan struct{}
 	running  sync.WaitGroup
-	attempts [4]atomic.Uint64 // by what became of their jobs
+	attempts [4]atomic.Uint64 // by outcome: unsent, delivered, dead, failed
 }
 
-// waiter is an agent whose webhooks are to look for what there is to do.
+// waiter is an agent whose webhooks have something to do.
 type waiter struct {
 	agent parley.AgentID
 	since time.Time
 }
 
-// watchedAgent is an agent with webhooks. Its feed is watched while one of them
-// is active.
+// watchedAgent is an agent with webhooks. Its feed is watched while one of them is
+// active.
 type watchedAgent struct {
 	filters map[webhook.ID]record.EventFilter
 	stop    func()
@@ -70,7 +71,7 @@ func newDispatcher(hooks *Webhooks, demand Load) *dispatcher {
 	}
 }
 
-// start reads which webhooks there are, and has each look for what was left to do.
+// start reads which webhooks exist and has each check for work.
 func (d *dispatcher) start() error {
 	v := d.hooks.journal.View()
 	defer v.Close()
@@ -91,8 +92,8 @@ func (d *dispatcher) start() error {
 	return nil
 }
 
-// close ends the dispatcher. Attempts that fly report to nobody: their leases
-// run out.
+// close stops the dispatcher. Outcomes of attempts in progress are lost; their leases
+// expire.
 func (d *dispatcher) close() {
 	d.knowing.Lock()
 	defer d.knowing.Unlock()
@@ -116,7 +117,7 @@ func (d *dispatcher) close() {
 	d.running.Wait()
 }
 
-// set notes how a webhook is.
+// set records a webhook's current filter, or removes a deleted webhook.
 func (d *dispatcher) set(s *webhook.State) {
 	w := record.EventFilterOf(s)
 	if s.Deleted() {
@@ -143,8 +144,8 @@ func (d *dispatcher) setFilter(agent parley.AgentID, id webhook.ID, w record.Eve
 	}
 }
 
-// replaceFilter does so but for watching: it says whether the agent's feed is to be
-// watched from now on, or how to stop that.
+// replaceFilter is setFilter without watching. It reports whether the agent's feed must
+// be watched from now on, or returns the function that stops watching.
 func (d *dispatcher) replaceFilter(agent parley.AgentID, id webhook.ID, w record.EventFilter) (watch bool, stop func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +175,7 @@ func (d *dispatcher) replaceFilter(agent parley.AgentID, id webhook.ID, w record
 	return active && a.stop == nil && !d.closed, stop
 }
 
-// countWanted counts what an active webhook wants.
+// countWanted adds by to the count of each event that an active webhook subscribes to.
 func (d *dispatcher) countWanted(w record.EventFilter, by int) {
 	for x := range d.wanted {
 		if w.Active && w.Events&(1<<x) != 0 {
@@ -183,14 +184,14 @@ func (d *dispatcher) countWanted(w record.EventFilter, by int) {
 	}
 }
 
-// anybodyWants reports whether an active webhook wants an event.
+// anybodyWants reports whether any active webhook subscribes to an event.
 func (d *dispatcher) anybodyWants(x webhook.What) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.wanted[x] > 0
 }
 
-// wants reports whether an active webhook of an agent wants an event.
+// wants reports whether an active webhook of an agent subscribes to an event.
 func (d *dispatcher) wants(agent parley.AgentID, x webhook.What) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -205,24 +206,24 @@ func (d *dispatcher) wants(agent parley.AgentID, x webhook.What) bool {
 	return false
 }
 
-// hasWebhooks reports whether an agent has webhooks, also some that are switched off.
+// hasWebhooks reports whether an agent has webhooks, active or not.
 func (d *dispatcher) hasWebhooks(agent parley.AgentID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.agents[agent] != nil
 }
 
-// watched reports whether an active webhook of an agent wants an event.
+// watched reports whether an active webhook of an agent subscribes to an event.
 func (hooks *Webhooks) watched(agent parley.AgentID, x webhook.What) bool {
 	return hooks.dispatch.wants(agent, x)
 }
 
-// watching reports whether any webhook wants to know what becomes of messages sent.
+// watching reports whether any active webhook subscribes to receipts.
 func (hooks *Webhooks) watching() bool {
 	return hooks.dispatch.anybodyWants(webhook.MessageDelivered) || hooks.dispatch.anybodyWants(webhook.MessageRead)
 }
 
-// webhooksOf are the webhooks that are known of an agent.
+// webhooksOf returns the ids of an agent's webhooks.
 func (d *dispatcher) webhooksOf(agent parley.AgentID) (all []webhook.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -232,8 +233,9 @@ func (d *dispatcher) webhooksOf(agent parley.AgentID) (all []webhook.ID) {
 	return all
 }
 
-// park notes that an agent's webhooks wait for its organization to be resumed, as
-// long as they are to: that is asked once more when a resumption would be seen.
+// park records that an agent's webhooks wait until its organization is resumed. It then
+// calls still again, because a resumption before that would have gone unnoticed, and
+// returns its result.
 func (d *dispatcher) park(owner parley.OrgID, agent parley.AgentID, still func() (bool, error)) (bool, error) {
 	d.mu.Lock()
 	if d.parked[owner] == nil {
@@ -252,7 +254,7 @@ func (d *dispatcher) park(owner parley.OrgID, agent parley.AgentID, still func()
 	return waits, err
 }
 
-// unpark has those webhooks look for what there is to do.
+// unpark wakes the parked webhooks of an organization.
 func (d *dispatcher) unpark(owner parley.OrgID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -265,7 +267,7 @@ func (d *dispatcher) unpark(owner parley.OrgID) {
 	delete(d.parked, owner)
 }
 
-// look has an agent's webhooks look for what there is to do.
+// look has an agent's webhooks check for work.
 func (d *dispatcher) look(agent parley.AgentID) {
 	d.mu.Lock()
 	d.enqueue(agent)
@@ -273,8 +275,8 @@ func (d *dispatcher) look(agent parley.AgentID) {
 	d.wake()
 }
 
-// enqueue notes that there is something new for an agent's webhooks; one that
-// waits already keeps its place.
+// enqueue queues an agent whose webhooks have work. An agent that is queued keeps its
+// place. The caller holds mu.
 func (d *dispatcher) enqueue(agent parley.AgentID) {
 	if _, waits := d.queued[agent]; waits {
 		return
@@ -283,7 +285,7 @@ func (d *dispatcher) enqueue(agent parley.AgentID) {
 	d.queue = append(d.queue, waiter{agent, d.hooks.clock()})
 }
 
-// send hands attempts to the courier soon.
+// send queues attempts for the courier.
 func (d *dispatcher) send(out []Delivery) {
 	d.mu.Lock()
 	d.out = append(d.out, out...)
@@ -292,20 +294,19 @@ func (d *dispatcher) send(out []Delivery) {
 	d.wake()
 }
 
-// report keeps how an attempt ended for its webhook, and wakes that.
+// report stores the outcome of an attempt for its webhook and wakes it.
 func (d *dispatcher) report(agent parley.AgentID, id webhook.ID, o webhook.Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a := d.agents[agent]; a == nil || a.filters[id] == (record.EventFilter{}) {
-		return // it was deleted meanwhile
+		return // the webhook was deleted
 	}
 	d.outcomes[id] = append(d.outcomes[id], o)
 	d.reported[id] = struct{}{}
 	d.wake()
 }
 
-// mayBegin reports whether a webhook may begin attempts now, or steps back until
-// it is its turn.
+// mayBegin reports whether a webhook may begin attempts now or is throttled.
 func (d *dispatcher) mayBegin(id webhook.ID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -314,7 +315,7 @@ func (d *dispatcher) mayBegin(id webhook.ID) bool {
 	return granted || !d.throttle.limited
 }
 
-// take gives what was reported to a webhook.
+// take removes and returns the outcomes that were reported to a webhook.
 func (d *dispatcher) take(id webhook.ID) []webhook.Outcome {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -354,8 +355,8 @@ func (d *dispatcher) run() {
 	}
 }
 
-// round takes the attempts that are to be carried and the webhooks that are to be
-// woken, and says whether others step back.
+// round returns the attempts to send and the webhooks to wake, and whether other
+// webhooks are throttled.
 func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left bool) {
 	now := d.hooks.clock()
 	d.mu.Lock()
@@ -387,8 +388,9 @@ func (d *dispatcher) round() (out []Delivery, streams []journal.Stream, left boo
 }
 
 // Dispatch hands one attempt to the courier, unless the organization was suspended
-// since the attempt was decided. A suspension while the courier takes the attempt
-// may drop the webhook's attempts before this one arrives, so it drops them again.
+// after the attempt began. A suspension at the same time may drop the webhook's
+// attempts before the courier gets this one, so Dispatch drops them again. Only the
+// dispatcher and tests call it.
 func (hooks *Webhooks) Dispatch(x *Delivery) {
 	d := hooks.dispatch
 	agent, id, lease := x.Agent, x.Webhook, x.lease
@@ -396,12 +398,12 @@ func (hooks *Webhooks) Dispatch(x *Delivery) {
 		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true})
 		return
 	}
-	held, taken := hooks.Courier.Deliver(*x, func(o webhook.Outcome) {
+	retry, accepted := hooks.Courier.Deliver(*x, func(o webhook.Outcome) {
 		o.Lease = lease
 		d.report(agent, id, o)
 	})
-	if !taken {
-		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true, RetryAfter: held})
+	if !accepted {
+		d.report(agent, id, webhook.Outcome{Lease: lease, Unsent: true, RetryAfter: retry})
 		return
 	}
 	if suspended, err := hooks.Suspended(x.Owner); suspended && err == nil {
@@ -409,7 +411,7 @@ func (hooks *Webhooks) Dispatch(x *Delivery) {
 	}
 }
 
-// count counts what attempts came to.
+// count counts the outcomes of attempts.
 func (d *dispatcher) count(results []*webhook.Result) {
 	for _, r := range results {
 		switch {
@@ -425,18 +427,18 @@ func (d *dispatcher) count(results []*webhook.Result) {
 	}
 }
 
-// Stats are what became of attempts since the start, and how many agents
-// have webhooks, of which how many wait to be looked after; SteppingBack tells that
-// they do so for requests.
+// Stats are numbers of the deliveries: the outcomes of attempts since the start, how
+// many agents have webhooks, and how many of these wait to be woken. SteppingBack is
+// set while deliveries are throttled.
 type Stats struct {
 	Unsent, Delivered, Dead, Failed uint64
 	Agents, Waiting                 int
 	SteppingBack                    bool
-	// Paused are organizations whose suspension webhooks wait out.
+	// Paused is how many suspended organizations have webhooks that wait.
 	Paused int
 }
 
-// Stats reads the numbers.
+// Stats returns the current numbers.
 func (hooks *Webhooks) Stats() Stats {
 	d := hooks.dispatch
 	s := Stats{Unsent: d.attempts[0].Load(), Delivered: d.attempts[1].Load(), Dead: d.attempts[2].Load(), Failed: d.attempts[3].Load()}
@@ -446,7 +448,7 @@ func (hooks *Webhooks) Stats() Stats {
 	return s
 }
 
-// SetLoad replaces what deliveries step back for.
+// SetLoad replaces Options.Load. Only tests need it.
 func (hooks *Webhooks) SetLoad(demand Load) {
 	hooks.dispatch.mu.Lock()
 	defer hooks.dispatch.mu.Unlock()

@@ -10,13 +10,12 @@ import (
 	"parley/journal"
 )
 
-// readStep is a node's, unless a test has another: so many marks are written
-// before it is waited for them.
+// readStep is how many receipts ReadUpTo writes before it waits for them.
 const readStep = 16 * receiptsPerEntry
 
-// ReadUpTo marks all messages of an agent's inbox up to a position as read and
-// gives how many of them were not. What it has done is durable when it returns,
-// also where it fails half way: it may be repeated. stop ends it early, with
+// ReadUpTo records that an agent has read all messages of its inbox up to a position,
+// and returns how many were unread. What it has recorded is durable when it returns,
+// also if it fails half way; it may be repeated. Closing stop ends it early with
 // parley.ErrOutcomeUnknown.
 func (rs *Receipts) ReadUpTo(ctx context.Context, agent parley.AgentID, upTo uint64, stop <-chan struct{}) (count int, err error) {
 	for from := uint64(0); ; {
@@ -25,15 +24,15 @@ func (rs *Receipts) ReadUpTo(ctx context.Context, agent parley.AgentID, upTo uin
 			return count, parley.ErrOutcomeUnknown
 		default:
 		}
-		marks, last, err := rs.unread(ctx, agent, from, upTo, rs.ReadStep)
+		receipts, last, err := rs.unread(ctx, agent, from, upTo, rs.ReadStep)
 		if err == nil {
-			err = rs.Record(ctx, agent, marks)
+			err = rs.Record(ctx, agent, receipts)
 		}
 		if err != nil {
 			return count, err
 		}
-		count += len(marks)
-		if len(marks) > 0 || last == upTo {
+		count += len(receipts)
+		if len(receipts) > 0 || last == upTo {
 			rs.queries.Feeds.KeepRead(agent, last)
 		}
 		if from = last; from == upTo {
@@ -42,14 +41,14 @@ func (rs *Receipts) ReadUpTo(ctx context.Context, agent parley.AgentID, upTo uin
 	}
 }
 
-// unread are marks for the first messages of a feed within (from, upTo]
-// that were not read, and how far that goes.
-func (rs *Receipts) unread(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit int) (marks []journal.RecordReceipt, last uint64, err error) {
+// unread returns read receipts for the first limit unread messages of a feed in (from,
+// upTo], and the position that it reached.
+func (rs *Receipts) unread(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit int) (receipts []journal.RecordReceipt, last uint64, err error) {
 	at := rs.clock().UnixMilli()
 	err = journal.Durably(ctx, rs.journal.View(), func(v journal.View) error {
 		last = upTo
 		err := query.WalkUnread(v, agent, from, upTo, math.MaxInt, func(l query.FeedEntry) error {
-			if len(marks) == limit {
+			if len(receipts) == limit {
 				return query.ErrEnough
 			}
 			m := journal.RecordReceipt{
@@ -59,34 +58,34 @@ func (rs *Receipts) unread(ctx context.Context, agent parley.AgentID, from, upTo
 			if l.Receipts.TransferredAt == 0 {
 				m.Receipts.TransferredAt = at
 			}
-			marks = append(marks, m)
+			receipts = append(receipts, m)
 			return nil
 		})
 		if errors.Is(err, query.ErrEnough) {
-			last, err = marks[len(marks)-1].Position, nil
+			last, err = receipts[len(receipts)-1].Position, nil
 		}
 		return err
 	})
 	if err == nil {
-		err = rs.nameSenders(agent, marks)
+		err = rs.nameSenders(agent, receipts)
 	}
-	return marks, last, err
+	return receipts, last, err
 }
 
-// nameSenders completes marks with the senders of their messages, where any of
-// them has a webhook that may ask for it.
-func (rs *Receipts) nameSenders(agent parley.AgentID, marks []journal.RecordReceipt) error {
-	if len(marks) == 0 || !rs.webhooks.watching() {
+// nameSenders fills in the senders of the messages, if any webhook subscribes to
+// receipts.
+func (rs *Receipts) nameSenders(agent parley.AgentID, receipts []journal.RecordReceipt) error {
+	if len(receipts) == 0 || !rs.webhooks.watching() {
 		return nil
 	}
 	v := rs.journal.View()
 	defer v.Close()
-	for i := range marks {
-		m, err := query.ReadRecord(v, agent.Slot(), marks[i].Message)
+	for i := range receipts {
+		m, err := query.ReadRecord(v, agent.Slot(), receipts[i].Message)
 		if err != nil {
 			return err
 		}
-		marks[i].Sender = m.Record.Sender()
+		receipts[i].Sender = m.Record.Sender()
 	}
 	return nil
 }

@@ -7,16 +7,16 @@ import (
 	"parley/journal"
 )
 
-// Effects are what there is to say of a mark: the mark, and where a webhook of
-// the sender's wants to know, what is new in it to the sender's feed.
+// Effects returns the effects of a receipt: the receipt itself, and if a webhook of the
+// sender subscribes to it, an entry in the sender's feed with what is new in it.
 func (rs *Receipts) Effects(m journal.RecordReceipt) []journal.Effect {
 	return rs.appendEffects(nil, m)
 }
 
-func (rs *Receipts) appendEffects(words []journal.Effect, m journal.RecordReceipt) []journal.Effect {
+func (rs *Receipts) appendEffects(effects []journal.Effect, m journal.RecordReceipt) []journal.Effect {
 	sender := m.Sender
 	m.Sender = parley.AgentID{}
-	words = append(words, m)
+	effects = append(effects, m)
 	var note byte
 	if m.Receipts.DeliveredAt() != 0 && rs.webhooks.watched(sender, webhook.MessageDelivered) {
 		note |= record.ReceiptDelivered
@@ -28,25 +28,26 @@ func (rs *Receipts) appendEffects(words []journal.Effect, m journal.RecordReceip
 		note &^= rs.recordedBefore(m)
 	}
 	if note == 0 {
-		return words
+		return effects
 	}
-	return append(words, journal.AppendFeed{To: sender, Kind: journal.ReceiptEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
+	return append(effects, journal.AppendFeed{To: sender, Kind: journal.ReceiptEntry, Ref: parley.AnyID(m.Message), Note: []byte{note}})
 }
 
-// recordedBefore is what the marks of a message have said already. Two that mark it in
-// the same moment may both bring the news: what rests on it is told at least
-// once. Where the marks cannot be read nothing is known.
+// recordedBefore returns what the stored receipts of a message already say. Two
+// receipts of one message at the same time may both be taken as new, so the sender's
+// feed gets the news at least once. If the receipts cannot be read, everything counts
+// as new.
 func (rs *Receipts) recordedBefore(m journal.RecordReceipt) (note byte) {
 	v := rs.journal.Latest()
 	defer v.Close()
-	marks, err := v.Receipts(m)
+	receipts, err := v.Receipts(m)
 	if err != nil {
 		return 0
 	}
-	if marks.DeliveredAt() != 0 {
+	if receipts.DeliveredAt() != 0 {
 		note |= record.ReceiptDelivered
 	}
-	if marks.ReadAt != 0 {
+	if receipts.ReadAt != 0 {
 		note |= record.ReceiptRead
 	}
 	return note

@@ -12,30 +12,30 @@ import (
 	"parley/journal"
 )
 
-// batchFor is how long stream writes are gathered before they are marked.
+// batchFor is how long the receipts of event streams are batched.
 const batchFor = 5 * time.Millisecond
 
-// receiptsPerEntry bounds one entry of marks.
+// receiptsPerEntry is how many receipts one journal entry holds at most.
 const receiptsPerEntry = 256
 
-// Mark notes that messages were delivered to, or read by, agent, who received
-// them. It returns when that is on stable storage. More than fit into one entry
-// are not noted all at once: it may be repeated where it fails.
-func (rs *Receipts) Record(_ context.Context, agent parley.AgentID, marks []journal.RecordReceipt) error {
-	if len(marks) == 0 {
+// Record records receipts of messages that an agent received, and returns when they are
+// durable. If there are more than one entry holds, some may be recorded although it
+// fails; it may be repeated.
+func (rs *Receipts) Record(_ context.Context, agent parley.AgentID, receipts []journal.RecordReceipt) error {
+	if len(receipts) == 0 {
 		return nil
 	}
 	entries := 0
-	done := make(chan error, (len(marks)+receiptsPerEntry-1)/receiptsPerEntry)
-	for chunk := range slices.Chunk(marks, receiptsPerEntry) {
-		room, err := rs.journal.Admit(agent.Slot(), host.EntryBytes*len(chunk)/8)
+	done := make(chan error, (len(receipts)+receiptsPerEntry-1)/receiptsPerEntry)
+	for chunk := range slices.Chunk(receipts, receiptsPerEntry) {
+		release, err := rs.journal.Admit(agent.Slot(), host.EntryBytes*len(chunk)/8)
 		if err != nil && entries == 0 {
 			return err
 		}
 		if err != nil {
 			done <- err
 		} else {
-			rs.journal.Append(rs.entry(agent, chunk, func(err error) { room(); done <- err }))
+			rs.journal.Append(rs.entry(agent, chunk, func(err error) { release(); done <- err }))
 		}
 		if entries++; err != nil {
 			break
@@ -57,20 +57,20 @@ func (rs *Receipts) Record(_ context.Context, agent parley.AgentID, marks []jour
 	return bad
 }
 
-func (rs *Receipts) entry(agent parley.AgentID, marks []journal.RecordReceipt, release func(error)) *journal.Entry {
-	words := make([]journal.Effect, 0, len(marks))
-	for _, m := range marks {
-		words = rs.appendEffects(words, m)
+func (rs *Receipts) entry(agent parley.AgentID, receipts []journal.RecordReceipt, release func(error)) *journal.Entry {
+	effects := make([]journal.Effect, 0, len(receipts))
+	for _, m := range receipts {
+		effects = rs.appendEffects(effects, m)
 	}
-	return &journal.Entry{Slot: agent.Slot(), Effects: words, At: rs.clock(), Release: release}
+	return &journal.Entry{Slot: agent.Slot(), Effects: effects, At: rs.clock(), Release: release}
 }
 
-// RecordSoon notes what a stream has written out, together with what other
-// streams of the moment have. Nothing waits for it.
+// RecordSoon records a receipt together with those of other streams within the next 5
+// ms. It does not wait.
 func (rs *Receipts) RecordSoon(m journal.RecordReceipt) { rs.batch.add(m) }
 
-// batcher gathers marks for a moment, so that a busy stream costs one entry
-// where it would cost hundreds.
+// batcher gathers receipts for a short time, so that a busy stream costs one entry
+// instead of hundreds.
 type batcher struct {
 	receipts *Receipts
 	logger   *slog.Logger
@@ -98,30 +98,30 @@ func (k *batcher) flush() {
 	waiting := k.waiting
 	k.waiting = nil
 	k.mu.Unlock()
-	for agent, marks := range waiting {
-		for chunk := range slices.Chunk(marks, receiptsPerEntry) {
+	for agent, receipts := range waiting {
+		for chunk := range slices.Chunk(receipts, receiptsPerEntry) {
 			k.keep(agent, chunk)
 		}
 	}
 }
 
-// keep appends marks, or leaves them: then their messages stay unseen and are
-// carried again, which is at least once.
-func (k *batcher) keep(agent parley.AgentID, marks []journal.RecordReceipt) {
-	room, err := k.receipts.journal.Admit(agent.Slot(), host.EntryBytes*len(marks)/8)
+// keep appends receipts. If they are refused or fail, it drops them: their messages
+// stay untransferred and are transferred again, so delivery is at least once.
+func (k *batcher) keep(agent parley.AgentID, receipts []journal.RecordReceipt) {
+	release, err := k.receipts.journal.Admit(agent.Slot(), host.EntryBytes*len(receipts)/8)
 	if err != nil {
-		k.logger.Warn("marks of a stream were not kept", "agent", agent.String(), "error", err)
+		k.logger.Warn("receipts of a stream were not recorded", "agent", agent.String(), "error", err)
 		return
 	}
-	k.receipts.journal.Append(k.receipts.entry(agent, marks, func(err error) {
-		room()
+	k.receipts.journal.Append(k.receipts.entry(agent, receipts, func(err error) {
+		release()
 		if err != nil {
-			k.logger.Warn("marks of a stream were not kept", "agent", agent.String(), "error", err)
+			k.logger.Warn("receipts of a stream were not recorded", "agent", agent.String(), "error", err)
 		}
 	}))
 }
 
-// close writes out what has been gathered.
+// close appends what is batched.
 func (k *batcher) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -132,7 +132,7 @@ func (k *batcher) close() {
 	k.flush()
 }
 
-// length is how many receipts wait to be appended.
+// length returns how many receipts are batched.
 func (k *batcher) length() (n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

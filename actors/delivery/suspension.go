@@ -8,17 +8,18 @@ import (
 	"parley/actors/webhook"
 )
 
-// paused reports whether a webhook is to begin nothing, because its organization
-// is suspended. It is woken when that is over.
+// paused reports whether a webhook must not begin attempts because its organization is
+// suspended. The webhook is woken when the suspension ends.
 func (hooks *Webhooks) paused(s *webhook.State) (bool, error) {
 	suspended, err := hooks.Suspended(s.Owner())
 	if err != nil || !suspended {
 		return false, err
 	}
-	// Who resumed it before it was parked did not wake it.
+	// A resumption before it was parked did not wake it, so park checks again.
 	return hooks.dispatch.park(s.Owner(), s.Watched(), func() (bool, error) { return hooks.Suspended(s.Owner()) })
 }
 
+// Suspended reports whether an organization is suspended; false if there is none.
 func (hooks *Webhooks) Suspended(id parley.OrgID) (bool, error) {
 	o, err := hooks.queries.Orgs.Get(context.Background(), id)
 	if errors.Is(err, parley.ErrNotFound) {
@@ -27,12 +28,12 @@ func (hooks *Webhooks) Suspended(id parley.OrgID) (bool, error) {
 	return hooks.Suspends(o), err
 }
 
-// Suspend takes back the deliveries of an agent's webhooks that have not begun.
+// Suspend drops the deliveries of an agent's webhooks that have not begun.
 func (hooks *Webhooks) Suspend(agent parley.AgentID) {
 	for _, id := range hooks.dispatch.webhooksOf(agent) {
 		hooks.Courier.Drop(id)
 	}
 }
 
-// Resume has the webhooks of an organization go on that its suspension has stopped.
+// Resume wakes the webhooks of an organization that its suspension has paused.
 func (hooks *Webhooks) Resume(id parley.OrgID) { hooks.dispatch.unpark(id) }

@@ -3,48 +3,48 @@ package delivery
 import "time"
 
 const (
-	// ThrottleWindow is the time in which requests and deliveries are weighed against
-	// each other.
+	// ThrottleWindow is the time over which requests and deliveries are compared.
 	ThrottleWindow = 100 * time.Millisecond
-	// ThrottleShare is how many requests are answered for each delivery, at most, while
-	// both want the processor.
+	// ThrottleShare bounds the throttle: at least one delivery begins for so many
+	// answered requests.
 	ThrottleShare = 20
-	// throttleGrowth is how many times as many may begin in a window after one in which the
+	// throttleGrowth is the factor by which the limit grows after a window in which the
 	// processor was not short.
 	throttleGrowth = 1.5
-	// throttleRatio is how many times as many deliveries as requests there may be before
-	// it is the deliveries alone that keep the processor busy.
+	// throttleRatio is how many deliveries per request there may be before the
+	// deliveries alone are taken to keep the processor busy; then they are not
+	// throttled.
 	throttleRatio = 4
-	// ThrottleRound is how often those that have stepped back are looked at again.
+	// ThrottleRound is how often throttled webhooks are considered again.
 	ThrottleRound = 10 * time.Millisecond
-	// ThrottlePatience is how long a webhook steps back at most. With what an attempt
-	// may last it stays below the life of a lease.
+	// ThrottlePatience is how long a webhook is throttled at most. Together with the
+	// longest attempt it is shorter than the life of a lease.
 	ThrottlePatience = 10 * time.Second
 )
 
-// Load tells how many requests were answered since the start, and whether the
-// processor is short. It is asked ten times a second at most.
+// Load returns how many requests were answered since the start, and whether the
+// processor is short. It is called at most ten times a second.
 type Load func() (answered uint64, short bool)
 
-// throttle lets deliveries step back while requests want the whole processor: what
-// waits is durable, and who asks is waiting. It halves what may begin with each
-// window in which the processor is short, down to a share of the requests, and
-// lets it grow with each in which it is not. Its owner guards it.
+// throttle limits deliveries while requests need the whole processor: deliveries are
+// durable and can wait, clients cannot. It halves the number of attempts that may begin
+// with each window in which the processor is short, down to a share of the requests,
+// and lets it grow with each window in which it is not. The caller serializes access.
 type throttle struct {
 	load     Load
 	since    time.Time
 	answered uint64
-	// limited: no more may begin in a window than step; room is what is left of it,
-	// below zero where more began than was foreseen.
+	// limited is set while at most limit attempts may begin in a window. budget is what
+	// is left of it, below zero if more began than expected.
 	limited       bool
 	limit, budget float64
-	// begun and woken count attempts and webhooks of the window; each is how many
-	// attempts a webhook that is woken begins.
+	// begun and woken count attempts and webhooks of the window; perWebhook estimates
+	// how many attempts a woken webhook begins.
 	begun, woken int
 	perWebhook   float64
 }
 
-// update ends a window that is over and says what may begin in the next.
+// update ends a window that is over and sets the budget of the next.
 func (p *throttle) update(now time.Time) {
 	if p.load == nil || now.Sub(p.since) < ThrottleWindow {
 		return
@@ -67,7 +67,7 @@ func (p *throttle) update(now time.Time) {
 		}
 		p.limit = max(p.limit/2, least)
 	case p.limited:
-		// What was not used needs no limit.
+		// A limit that was hardly used is removed.
 		p.limited, p.limit = began > p.limit/4, throttleGrowth*max(p.limit, 1)
 	}
 	if p.limited {
@@ -75,8 +75,8 @@ func (p *throttle) update(now time.Time) {
 	}
 }
 
-// learnRatio takes the window into what is known of each webhook that is woken: some
-// are woken only to note how an attempt ended.
+// learnRatio updates perWebhook with the window. Some webhooks are woken only to store
+// outcomes and begin no attempt.
 func (p *throttle) learnRatio() {
 	if p.woken == 0 {
 		return
@@ -84,7 +84,7 @@ func (p *throttle) learnRatio() {
 	p.perWebhook = (p.perWebhook + max(0.5, float64(p.begun)/float64(p.woken))) / 2
 }
 
-// wake says how many of so many webhooks may be woken now.
+// wake returns how many of so many webhooks may be woken now, and counts them.
 func (p *throttle) wake(many int) int {
 	if p.limited {
 		each := max(p.perWebhook, 0.5)
@@ -95,5 +95,5 @@ func (p *throttle) wake(many int) int {
 	return many
 }
 
-// began counts attempts.
+// began counts attempts that began.
 func (p *throttle) began(attempts int) { p.begun += attempts }

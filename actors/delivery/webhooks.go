@@ -18,14 +18,14 @@ import (
 
 type webhookTurn = host.Turn[*webhookState, webhook.Command, webhook.Event]
 
-// webhookState is a webhook as its actor holds it.
+// webhookState is the state of a webhook's actor.
 type webhookState struct {
 	*webhook.State
-	// due is the timer that is set, zero where none is known of. There may be
-	// others, of a former life: each is cancelled when it fires.
+	// due is the earliest timer known to be set, zero if none is. Earlier activations
+	// may have set others; each is cancelled when it fires.
 	due time.Time
-	// readUpTo is the position up to which the feed has nothing for it, beyond the
-	// cursor.
+	// readUpTo is a position after the cursor up to which the feed has nothing for the
+	// webhook.
 	readUpTo uint64
 }
 
@@ -40,42 +40,43 @@ var webhookRules = rules.Aggregate[*webhookState, webhook.Command, webhook.Event
 	Tag:    webhook.Tag, New: webhook.New,
 }
 
-// CreateWebhook asks for a webhook of an agent. The id is drawn before, because
-// its secret is sealed with it.
+// CreateWebhook is the request for a new webhook. The caller draws the id with NewID
+// before, because the secret is sealed with it.
 type CreateWebhook struct {
 	ID    webhook.ID
 	Agent parley.AgentID
 	Org   parley.OrgID
-	// URL is dialled; SentURL is the text that it was read from.
+	// URL is requested; SentURL is the text that the client sent.
 	URL, SentURL string
 	Events       []webhook.What
 	Description  string
 	SealedSecret []byte
-	// Limit is how many webhooks an agent of the organization may have; nil is any
+	// Limit is how many webhooks an agent of the organization may have; nil means any
 	// number.
 	Limit *int
 }
 
-// jobRequest is a command with what it is to be answered with.
+// jobRequest is a command that is answered with a job.
 type jobRequest struct {
 	command webhook.Command
-	// job is the one that a Retry names.
+	// job is the job of a webhook.Retry.
 	job webhook.JobID
 }
 
-// NewID draws the id of a webhook of an agent, in whose slot it lives.
+// NewID returns a new id for a webhook of an agent, in the agent's slot.
 func (hooks *Webhooks) NewID(of parley.AgentID) webhook.ID {
 	return parley.NewID[webhook.ID](of.Slot(), hooks.clock(), hooks.entropy())
 }
 
-// Create makes a webhook, which follows its agent's feed from now on. It
-// refuses with webhook.ErrDuplicate, ErrQuotaExceeded and, of a revoked agent,
+// Create creates a webhook. It follows its agent's feed from now on. Errors include
+// webhook.ErrDuplicate, parley.ErrQuotaExceeded and, for a revoked agent,
 // parley.ErrGone. // spec: Webhooks
 func (hooks *Webhooks) Create(_ context.Context, c CreateWebhook) (*webhook.State, error) {
 	return host.Ask[*webhook.State](hooks.engine, rules.AgentStream(c.Agent), len(c.URL)+len(c.SentURL)+len(c.Description), c)
 }
 
-// CreateFor is judged by the agent: it alone knows all of its webhooks.
+// CreateFor creates a webhook in a turn of its agent, the only actor that knows all of
+// the agent's webhooks.
 func (hooks *Webhooks) CreateFor(t *host.Turn[*agent.State, agent.Command, agent.Event], c CreateWebhook) (any, error) {
 	switch {
 	case !t.State.Exists():
@@ -106,24 +107,25 @@ func (hooks *Webhooks) CreateFor(t *host.Turn[*agent.State, agent.Command, agent
 	for _, e := range events {
 		webhook.Evolve(made, e)
 	}
-	facts, err := rules.Webhook.Encode(events)
+	stored, err := rules.Webhook.Encode(events)
 	if err != nil {
 		return nil, err
 	}
-	t.AddEffects(journal.CreateStream{Stream: rules.WebhookStream(c.ID), Fresh: true, Events: facts})
+	t.AddEffects(journal.CreateStream{Stream: rules.WebhookStream(c.ID), Fresh: true, Events: stored})
 	t.PutRow(journal.WebhookTable, record.WebhookKey(made), record.EventFilterOf(made).Encode(c.URL))
 	t.OnDurable(func() { hooks.dispatch.set(made) })
 	return made, nil
 }
 
-// Retire tells an agent's webhooks that it acts no more.
+// Retire notifies an agent's webhooks, in a turn of the agent, that it was revoked.
 func (hooks *Webhooks) Retire(t *host.Turn[*agent.State, agent.Command, agent.Event], self parley.AgentID) error {
 	return t.Rows(journal.WebhookTable, self[:], func(key, _ []byte) {
 		t.Enqueue(rules.WebhookStream(parley.IDFromBytes[webhook.ID](key[16:])), &record.SagaMessage{Kind: record.SagaMessage_forget, Agent: self.Bytes()})
 	})
 }
 
-// Change judges webhook.Toggle, Rotate or Delete. // spec: Webhooks
+// Change applies webhook.Toggle, Rotate or Delete and returns the new state.
+// // spec: Webhooks
 func (hooks *Webhooks) Change(ctx context.Context, id webhook.ID, c webhook.Command) (*webhook.State, error) {
 	if toggle, ok := c.(webhook.Toggle); ok && toggle.Active {
 		if err := hooks.releaseTarget(ctx, id, toggle.By); err != nil {
@@ -137,8 +139,8 @@ func (hooks *Webhooks) Change(ctx context.Context, id webhook.ID, c webhook.Comm
 	return changed, err
 }
 
-// releaseTarget lets the next attempt at a webhook's target through, before a
-// turn that begins one: it would be held else.
+// releaseTarget ends the courier's hold on a webhook's target, so that the attempt that
+// follows is accepted.
 func (hooks *Webhooks) releaseTarget(ctx context.Context, id webhook.ID, by parley.OrgID) error {
 	_, err := hooks.Get(ctx, id, by)
 	if err == nil {
@@ -147,7 +149,7 @@ func (hooks *Webhooks) releaseTarget(ctx context.Context, id webhook.ID, by parl
 	return err
 }
 
-// Test makes a delivery that tells of nothing.
+// Test creates a delivery of a test event.
 func (hooks *Webhooks) Test(ctx context.Context, id webhook.ID, by parley.OrgID) (query.WebhookJob, error) {
 	if err := hooks.releaseTarget(ctx, id, by); err != nil {
 		return query.WebhookJob{}, err
@@ -155,8 +157,8 @@ func (hooks *Webhooks) Test(ctx context.Context, id webhook.ID, by parley.OrgID)
 	return host.Ask[query.WebhookJob](hooks.engine, rules.WebhookStream(id), 0, jobRequest{command: webhook.Test{By: by}})
 }
 
-// RetryJob attempts a job now: one that waits for its next attempt, or a
-// dead one, which gets all its attempts again.
+// RetryJob begins an attempt of a job now. The job may wait for its next attempt, or be
+// dead; a dead job gets all its attempts again.
 func (hooks *Webhooks) RetryJob(ctx context.Context, id webhook.ID, by parley.OrgID, job webhook.JobID) (query.WebhookJob, error) {
 	if err := hooks.releaseTarget(ctx, id, by); err != nil {
 		return query.WebhookJob{}, err
@@ -174,7 +176,7 @@ func (hooks *Webhooks) kind() *host.Kind[*webhookState, webhook.Command, webhook
 				return rules.Clone(t.State.State, &webhook.State{}), nil
 			case host.TimerDue:
 				if t.Now.Before(r.Due) {
-					return nil, nil // it comes again
+					return nil, nil // it fires again
 				}
 				t.Entry.Timers = append(t.Entry.Timers, journal.Timer{Due: r.Due, Stream: t.Entry.Stream, Cancel: true})
 				if t.State.due.Equal(r.Due) {
@@ -188,7 +190,7 @@ func (hooks *Webhooks) kind() *host.Kind[*webhookState, webhook.Command, webhook
 			}
 			panic("webhook: unknown request")
 		},
-		HandleQueued: func(t *webhookTurn, _ *record.SagaMessage) error { // its agent acts no more
+		HandleQueued: func(t *webhookTurn, _ *record.SagaMessage) error { // its agent was revoked
 			if err := t.Decide(webhook.Retire{}); err != nil {
 				return host.IgnoreRefusal(err)
 			}
@@ -199,8 +201,8 @@ func (hooks *Webhooks) kind() *host.Kind[*webhookState, webhook.Command, webhook
 	}
 }
 
-// change judges what clients ask for. Before a webhook is switched off
-// what the feed has so far is collected.
+// change applies a client's command. Before a webhook is switched off, the entries that
+// the feed has so far become jobs.
 func (hooks *Webhooks) change(t *webhookTurn, c webhook.Command) (any, error) {
 	if toggle, ok := c.(webhook.Toggle); ok {
 		toggle.Edge = hooks.journal.DurablePosition(t.State.Watched())
@@ -225,7 +227,7 @@ func (hooks *Webhooks) change(t *webhookTurn, c webhook.Command) (any, error) {
 	return changed, err
 }
 
-// deleteRows removes everything but the answer.
+// deleteRows deletes all rows of a deleted webhook.
 func (hooks *Webhooks) deleteRows(t *webhookTurn) {
 	id := t.State.WebhookID()
 	for _, table := range []journal.Table{journal.DeliveryTable, journal.RetryTable} {
@@ -240,7 +242,8 @@ func (hooks *Webhooks) deleteRows(t *webhookTurn) {
 	t.OnDurable(func() { hooks.dispatch.set(gone) })
 }
 
-// putRow keeps at hand whether the webhook is active.
+// putRow updates the row by which the dispatcher knows the webhook, and notifies the
+// dispatcher when it is durable.
 func (hooks *Webhooks) putRow(t *webhookTurn) {
 	s := t.State
 	if !s.Exists() || s.Deleted() {
@@ -253,7 +256,7 @@ func (hooks *Webhooks) putRow(t *webhookTurn) {
 	t.OnDurable(func() { hooks.dispatch.set(now) })
 }
 
-// do judges a test or a retry and answers with its job.
+// do applies a test or a retry and answers with its job.
 func (hooks *Webhooks) do(t *webhookTurn, d jobRequest) (any, error) {
 	s := t.State
 	number := s.GetLastJob() + 1
@@ -290,20 +293,19 @@ func (hooks *Webhooks) do(t *webhookTurn, d jobRequest) (any, error) {
 	return query.WebhookJob{ID: s.JobID(number), Webhook: rules.Clone(s.State, &webhook.State{}), Job: j}, nil
 }
 
-// Disabled are those of an agent that were switched off, and not by a
-// person.
+// Disabled returns an agent's webhooks that the server has disabled.
 func (hooks *Webhooks) Disabled(ctx context.Context, a *agent.State) ([]*webhook.State, error) {
 	if a.Revoked() || !hooks.dispatch.hasWebhooks(a.AgentID()) {
 		return nil, nil
 	}
-	id, ailing := a.AgentID(), false
+	id, anyDisabled := a.AgentID(), false
 	err := journal.Durably(ctx, hooks.journal.View(), func(v journal.View) error {
 		return v.Rows(id.Slot(), journal.WebhookTable, id[:], nil, false, func(_, value []byte) bool {
-			ailing = record.DecodeEventFilter(value).Disabled
-			return !ailing
+			anyDisabled = record.DecodeEventFilter(value).Disabled
+			return !anyDisabled
 		})
 	})
-	if err != nil || !ailing {
+	if err != nil || !anyDisabled {
 		return nil, err
 	}
 	all, err := hooks.Of(ctx, id)

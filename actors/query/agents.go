@@ -8,27 +8,28 @@ import (
 	"parley/journal"
 )
 
-// ByKid finds the agent that was the first to have the key of this thumbprint.
+// ByKid returns the id of the agent that can be found by the RFC 7638 thumbprint of a
+// key; parley.ErrNotFound if there is none.
 func (q *Agents) ByKid(ctx context.Context, kid string) (parley.AgentID, error) {
 	id, err := q.lookup(ctx, parley.SlotOf(kid), journal.KidTable, []byte(kid))
 	return parley.AgentID(id), err
 }
 
-// Get is the record of an agent, active or revoked; parley.ErrNotFound if
-// there is none. It is shared and must not be changed.
+// Get returns an agent, active or revoked; parley.ErrNotFound if there is none. The
+// state is shared and must not be changed.
 func (q *Agents) Get(ctx context.Context, id parley.AgentID) (*agent.State, error) {
 	return q.lookups.agent(ctx, id)
 }
 
-// ByName finds an agent, active or revoked, by organization and name.
+// ByName returns the id of an organization's agent with a name, active or revoked.
 func (q *Agents) ByName(ctx context.Context, owner parley.OrgID, name string) (parley.AgentID, error) {
 	id, err := q.name(ctx, owner.Slot(), nameOf{journal.NameTable, parley.AnyID(owner), name})
 	return parley.AgentID(id), err
 }
 
-// ByPollToken finds the active agent whose poll token has this SHA-256.
+// ByPollToken returns the active agent whose poll token has this SHA-256.
 func (q *Agents) ByPollToken(ctx context.Context, hash []byte) (parley.AgentID, error) {
-	// The row never names another agent; whether the token holds the agent tells.
+	// The row never names another agent, but it stays when the token is replaced.
 	id, err := q.name(ctx, parley.SlotOf(string(hash)), nameOf{table: journal.PollTable, text: string(hash)})
 	if err != nil {
 		return parley.AgentID{}, err
@@ -40,21 +41,21 @@ func (q *Agents) ByPollToken(ctx context.Context, hash []byte) (parley.AgentID, 
 	return parley.AgentID(id), err
 }
 
-// Each calls fn with the organization's agents, oldest first, until it
-// returns false.
+// Each calls fn for each agent of an organization, oldest first, until fn returns
+// false.
 func (q *Agents) Each(ctx context.Context, owner parley.OrgID, fn func(*agent.State) bool) error {
 	return q.agents.EachFrom(ctx, owner, 0, func(_ uint64, a *agent.State) bool { return fn(a) })
 }
 
-// EachFrom is Agents from a place in the organization's roster on, and tells each
-// agent's place. An agent keeps its place, and no other ever has it.
+// EachFrom is Each from a place in the organization's roster on. It passes each agent's
+// place to fn. An agent keeps its place, and places are not reused.
 func (q *Agents) EachFrom(ctx context.Context, owner parley.OrgID, from uint64, fn func(place uint64, a *agent.State) bool) error {
 	_, err := q.roster(ctx, owner, from, fn)
 	return err
 }
 
-// FirstActive is the organization's oldest active agent, which acts where none
-// is named. // spec: Messaging
+// FirstActive returns the organization's oldest active agent, which acts when a request
+// names none. // spec: Messaging
 func (q *Agents) FirstActive(ctx context.Context, owner parley.OrgID) (*agent.State, error) {
 	if id, ok := q.lookups.firsts.GetIfPresent(owner); ok {
 		if a, err := q.agents.Get(ctx, id); err == nil && !a.Revoked() {
@@ -72,7 +73,7 @@ func (q *Agents) FirstActive(ctx context.Context, owner parley.OrgID) (*agent.St
 	if err != nil {
 		return nil, err
 	}
-	if !awaited { // an older one may follow
+	if !awaited { // an older agent may still appear
 		q.lookups.firsts.Set(owner, first.AgentID())
 	}
 	return first, nil

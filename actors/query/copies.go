@@ -8,7 +8,7 @@ import (
 	"parley/journal"
 )
 
-// addressed completes a copy with the organization that owns its recipient.
+// addressed fills in the organization of a copy's recipient.
 func (q *reader) addressed(ctx context.Context, r *record.Message) error {
 	if r == nil || !r.Copied() || len(r.GetToOrg()) > 0 {
 		return nil
@@ -21,8 +21,9 @@ func (q *reader) addressed(ctx context.Context, r *record.Message) error {
 	return nil
 }
 
-// readCopy reads the copy of a broadcast for a reader at slot. Its position is
-// where its recipient's feed has it, wherever that is; 0 while it is on its way.
+// readCopy reads the copy of a broadcast as the home of slot reader stores it. The
+// position is that in its recipient's feed, wherever that is stored; 0 if the feed does
+// not have it yet.
 func readCopy(v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
 	to, position, found, err := v.Copy(reader, id)
 	if err != nil {
@@ -43,8 +44,8 @@ func readCopy(v journal.View, reader parley.Slot, id parley.MessageID) (m Messag
 	return Message{Record: r.CopyFor(id, to), Position: position}, nil
 }
 
-// readBroadcast reads the record that all copies of a broadcast share, as kept
-// for a reader at slot.
+// readBroadcast reads the record that all copies of a broadcast share, as the home of
+// slot reader stores it.
 func readBroadcast(v journal.View, reader parley.Slot, id parley.MessageID) (*record.Message, error) {
 	r := &record.Message{}
 	found, err := v.Broadcast(reader, id, r.UnmarshalVT)
@@ -54,8 +55,8 @@ func readBroadcast(v journal.View, reader parley.Slot, id parley.MessageID) (*re
 	return r, err
 }
 
-// readOwn reads a message of a group's conversation for an agent with these
-// seats, if it sent it or got it.
+// readOwn reads a message of a group's conversation for an agent with these seats. fits
+// is false if the agent neither sent nor received it.
 func readOwn(v journal.View, id parley.MessageID, of parley.AgentID, seats []uint32) (m Message, fits bool, err error) {
 	m, err = readMessage(v, id.Slot(), id)
 	if err != nil {
@@ -80,7 +81,7 @@ func readOwn(v journal.View, id parley.MessageID, of parley.AgentID, seats []uin
 	return m, false, nil
 }
 
-// liveRecord is the message that a live feed entry brings along.
+// liveRecord decodes the message that a live feed entry contains.
 func liveRecord(e journal.FeedEntry, to parley.AgentID) (*record.Message, error) {
 	r := &record.Message{}
 	if err := r.UnmarshalVT(e.Record); err != nil {
@@ -92,8 +93,8 @@ func liveRecord(e journal.FeedEntry, to parley.AgentID) (*record.Message, error)
 	return r, nil
 }
 
-// transferred is the message that an entry of an agent's feed brings. It is shared:
-// nobody changes it.
+// transferred returns the message of a feed entry. The record is shared and must not be
+// changed.
 func (q *reader) transferred(ctx context.Context, v journal.View, to parley.AgentID, e journal.FeedEntry) (*record.Message, error) {
 	id := parley.MessageID(e.Ref)
 	if e.Kind != journal.CopyEntry {

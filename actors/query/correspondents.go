@@ -12,8 +12,8 @@ import (
 	"parley/journal"
 )
 
-// SeatHolder is an agent of an organization that is, or ever was, a member of a
-// group; zero if there is none.
+// SeatHolder returns an agent of an organization that is, or ever was, a member of a
+// group; the zero id if there is none.
 func (q *Groups) SeatHolder(ctx context.Context, id parley.GroupID, org parley.OrgID) (holder parley.AgentID, err error) {
 	err = q.SeatHolders(ctx, id, org, func(a parley.AgentID, _ []uint32) bool {
 		holder = a
@@ -22,10 +22,11 @@ func (q *Groups) SeatHolder(ctx context.Context, id parley.GroupID, org parley.O
 	return holder, err
 }
 
-// SeatHolders calls fn with the agents of an organization that are, or ever were,
-// members of a group, each once with the numbers of its seats, until fn returns
-// false. The one that is noted comes first. Groups that seated nobody of it since
-// holders are noted have no note, so its other agents are looked at even then.
+// SeatHolders calls fn once for each agent of an organization that is, or ever was, a
+// member of a group, with the numbers of its seats, until fn returns false. The agent
+// named in journal.HolderTable comes first. Groups whose members joined before that
+// table existed have no row in it, so all other agents are checked even if there is
+// none.
 func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, org parley.OrgID, fn func(of parley.AgentID, seats []uint32) bool) error {
 	var noted parley.AgentID
 	more := true
@@ -64,15 +65,15 @@ func (q *Groups) SeatHolders(ctx context.Context, id parley.GroupID, org parley.
 	return err
 }
 
-// copiesPerRow is how many listed copies of a broadcast count as one row of
+// copiesPerRow is how many copies of a broadcast count as one row of
 // Limits.CorrespondentRows.
 const copiesPerRow = 32
 
-// Correspondents is with whom the agents that an organization had in a group share rows
-// of the group's conversation: who sent them what they got, and who got what they
-// sent, members of now or not. Each comes with the instant of such a row. Those
-// agents are there themselves, at the zero instant if they have no row among the
-// newest of the conversation.
+// Correspondents returns the agents that have exchanged messages, in a group's
+// conversation, with the agents that an organization has or had in the group. It
+// includes senders and recipients, whether or not they still are members, each with the
+// time of such a message. The organization's own agents are included, with the zero
+// time if they have no message among the newest of the conversation that were read.
 func (q *Groups) Correspondents(ctx context.Context, id parley.ConversationID, host parley.GroupID, org parley.OrgID) (map[parley.AgentID]time.Time, error) {
 	c := &correspondents{own: map[parley.AgentID]bool{}, since: map[parley.AgentID]int64{}, budget: q.limits.CorrespondentRows}
 	err := q.SeatHolders(ctx, host, org, func(a parley.AgentID, seats []uint32) bool {
@@ -103,15 +104,15 @@ func (q *Groups) Correspondents(ctx context.Context, id parley.ConversationID, h
 	return since, err
 }
 
-// correspondents is gathered from a conversation's events, the newest first.
+// correspondents is gathered from a conversation's events, newest first.
 type correspondents struct {
 	own    map[parley.AgentID]bool
-	seats  []uint32 // that they ever had
+	seats  []uint32 // all that they ever held
 	since  map[parley.AgentID]int64
-	budget int // of companyRows
+	budget int // rows left to read
 }
 
-// spend pays for rows; false: too many were looked at.
+// spend subtracts rows from the budget. It returns false when the budget is used up.
 func (c *correspondents) spend(rows int) bool {
 	c.budget -= rows
 	return c.budget >= 0
@@ -132,7 +133,7 @@ func (c *correspondents) addEvent(v journal.View, f journal.StoredEvent) error {
 		if c.own[from] || c.own[to] {
 			c.addAt(e.GetAtMs(), from, to)
 		}
-	case *conversation.StatusChanged: // nobody is met by it
+	case *conversation.StatusChanged: // it has no recipient
 	}
 	return nil
 }

@@ -12,22 +12,21 @@ import (
 	"parley/journal"
 )
 
-// GroupOwner is the organization that made a group.
+// GroupOwner is the organization that owns a group.
 type GroupOwner struct {
-	// Slug is empty if there is no such organization.
+	// Slug is empty if the organization does not exist.
 	Slug string
-	// Read: its state had to be read and decoded, which takes some thirty times as
-	// long as a group whose owner is at hand.
+	// Read is set if the organization's state was not cached and had to be decoded,
+	// which takes about thirty times as long.
 	Read bool
 }
 
-// Public calls look, once, with the groups that the directory shows and
-// whose ids are greater than beyond, oldest first, each with its owner.
+// Public calls look once, with the groups in the public directory whose ids are greater
+// than beyond, in the order of their ids, each with its owner.
 //
-// When look has returned, PublicGroups waits until everything that look has seen is
-// on stable storage. Nothing else in it waits for the disk to sync, so look may
-// hold what others are waiting for. If PublicGroups returns an error, what look has
-// seen must not be shown.
+// After look returns, Public waits until everything that look has read is durable. It
+// waits for the disk nowhere else, so look may hold a lock that other requests wait
+// for. If Public returns an error, the groups that look has read must not be shown.
 func (q *Groups) Public(ctx context.Context, beyond parley.GroupID, look func(iter.Seq2[*record.PublicGroup, GroupOwner])) error {
 	owners := slugs{lookups: q.lookups, missed: map[parley.OrgID]string{}}
 	err := q.view(ctx, func(v journal.View) error {
@@ -53,8 +52,8 @@ func (q *Groups) Public(ctx context.Context, beyond parley.GroupID, look func(it
 	return err
 }
 
-// slugs finds the slugs of organizations within a view. Unlike Node.Org it does not
-// wait for the disk to sync: the caller waits for the view.
+// slugs finds the slugs of organizations within a view. Unlike Orgs.Get it does not
+// wait until they are durable: the caller waits for the view.
 type slugs struct {
 	lookups *lookups
 	view    journal.View
@@ -80,11 +79,11 @@ func (s *slugs) of(id parley.OrgID) (GroupOwner, error) {
 	return GroupOwner{Slug: state.GetSlug(), Read: true}, nil
 }
 
-// slugsKept is how many of the organizations that had to be read are put where the
-// next look finds them at hand.
+// slugsKept is how many of the organizations that had to be decoded are put into the
+// cache.
 const slugsKept = 64
 
-// cacheOrgs puts some of the organizations that had to be read into the cache.
+// cacheOrgs puts some of the organizations that had to be decoded into the cache.
 func (s *slugs) cacheOrgs(ctx context.Context) {
 	kept := 0
 	for id, slug := range s.missed {

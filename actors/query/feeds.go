@@ -11,29 +11,30 @@ import (
 	"parley/journal"
 )
 
-// Start of a stream: where to read on, and what to tell the client it has.
+// Start is the position at which an event stream begins.
 type Start struct {
-	// After is the position to follow the feed from.
+	// After is the position after which to follow the feed.
 	After uint64
-	// Last is the newest message before that, which the client can resume
-	// from; zero if there is none.
+	// Last is the newest message up to After, from which the client can resume; zero if
+	// there is none.
 	Last parley.MessageID
-	// OnlyUntransferred: of the messages up to the feed's edge only those not carried
-	// yet are wanted.
+	// OnlyUntransferred is set if messages that were transferred before the stream
+	// began are to be left out.
 	OnlyUntransferred bool
-	// Gap: the message to resume from is not in the agent's feed.
+	// Gap is set if the message to resume from is not in the agent's feed.
 	Gap bool
 }
 
-// Resume finds where to read an agent's feed on: after the message last, from
-// the first entry if last is the nil UUID, and from the first message not
-// carried yet if resume is false or last is unknown. // spec: Agent stream
+// Resume finds where an event stream of an agent's feed begins. With resume it is after
+// the message last, or at the first entry if last is the zero id. Without resume, or if
+// last is unknown, it is at the first message that is not transferred.
+// // spec: Agent stream
 func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.MessageID, resume bool) (s Start, err error) {
 	if resume && last.Zero() {
 		return Start{}, nil
 	}
-	// Before the view: what the edge covers, the view shows. What comes later is
-	// followed.
+	// Read the durable position before the view opens: the view has everything up to
+	// it, and the stream follows what is appended later.
 	edge, passed := q.journal.DurablePosition(agent), uint64(0)
 	err = q.view(ctx, func(v journal.View) error {
 		if resume {
@@ -69,8 +70,8 @@ func (q *Feeds) Resume(ctx context.Context, agent parley.AgentID, last parley.Me
 	return s, err
 }
 
-// TransferredUpTo is the position up to which it is noted that an agent has been
-// carried everything.
+// TransferredUpTo returns the stored position up to which everything in an agent's feed
+// is transferred. It may lag behind.
 func TransferredUpTo(v journal.View, agent parley.AgentID) (uint64, error) {
 	value, found, err := v.Row(agent.Slot(), journal.TransferredTable, agent[:])
 	if err != nil || !found {
@@ -79,45 +80,48 @@ func TransferredUpTo(v journal.View, agent parley.AgentID) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// keepTransferred notes it, so that nobody looks through what is before that again.
-// Nothing waits for it, and nothing is lost without it.
+// keepTransferred stores the position up to which everything is transferred, so that
+// queries need not read that part of the feed again.
 func (q *reader) keepTransferred(agent parley.AgentID, upTo uint64) {
 	q.keepPlace(journal.TransferredTable, agent, upTo)
 }
 
-// KeepRead stores that an agent has read everything up to a position, so that no query
-// reads that part of the feed again. Nothing waits for it, and nothing is lost without it.
+// KeepRead stores the position up to which an agent has read everything, so that
+// queries need not read that part of the feed again. It does not wait. If the write is
+// lost, only speed is lost.
 func (q *Feeds) KeepRead(agent parley.AgentID, upTo uint64) {
 	q.keepPlace(journal.ReadTable, agent, upTo)
 }
 
-// keepPlace keeps a position of an agent's feed in a row, without anybody waiting.
+// keepPlace stores a position of an agent's feed in a row. It does not wait and ignores
+// refusals: the position only saves reads.
 func (q *reader) keepPlace(table journal.Table, agent parley.AgentID, upTo uint64) {
-	room, err := q.journal.Admit(agent.Slot(), 0)
+	release, err := q.journal.Admit(agent.Slot(), 0)
 	if err != nil {
 		return
 	}
 	row := journal.Row{Slot: agent.Slot(), Table: table, Key: agent.Bytes(), Value: binary.BigEndian.AppendUint64(nil, upTo)}
-	q.journal.Append(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: q.clock(), Release: func(error) { room() }})
+	q.journal.Append(&journal.Entry{Slot: row.Slot, Rows: []journal.Row{row}, At: q.clock(), Release: func(error) { release() }})
 }
 
-// Follow gives an agent's feed beyond a position, then what is new in it.
+// Follow subscribes to an agent's feed: the entries after a position, then new ones.
+// notify, which must not block, is called when there is something to read.
 func (q *Feeds) Follow(agent parley.AgentID, after uint64, notify func()) journal.Subscription {
 	return q.journal.Follow(agent, after, notify)
 }
 
-// Watch calls notify, which must not block, when there is something new in an
-// agent's feed, until stop is called.
+// Watch calls notify, which must not block, when an agent's feed has new entries, until
+// stop is called.
 func (q *Feeds) Watch(agent parley.AgentID, notify func()) (stop func()) {
 	return q.journal.Watch(agent, notify)
 }
 
-// DurablePosition is the position up to which an agent's feed is durable.
+// DurablePosition returns the position up to which an agent's feed is durable.
 func (q *Feeds) DurablePosition(agent parley.AgentID) uint64 { return q.journal.DurablePosition(agent) }
 
-// Entries calls fn with the messages that feed entries announce, in their order,
-// and with the entries themselves. What fn is told of is durable, marks
-// included. A live entry brings its message along.
+// Entries calls fn with each feed entry and its message, in order. Entries without a
+// message come with the zero Message. Everything passed to fn is durable, receipts
+// included. A live entry contains its message; the others are read.
 func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []journal.FeedEntry, fn func(journal.FeedEntry, Message) error) error {
 	messages := make([]Message, len(entries))
 	var v journal.View
@@ -126,7 +130,7 @@ func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []jou
 			continue
 		}
 		var err error
-		if e.Record != nil { // nothing can have marked it before us but another channel
+		if e.Record != nil { // live: it has no receipts yet, except through another channel
 			messages[i].Record, err = liveRecord(e, agent)
 		} else {
 			if v == nil {
@@ -158,14 +162,14 @@ func (q *Feeds) Entries(ctx context.Context, agent parley.AgentID, entries []jou
 	return nil
 }
 
-// Backlog calls fn with the entries of an agent's feed beyond the position from,
-// up to upTo, and with the messages they announce: with at most limit entries,
-// and with none after those whose messages have size bytes. It gives the position
-// that it came to. What fn is told of is durable, marks included, and the
-// messages are shared: nobody changes them.
+// Backlog calls fn with the entries of an agent's feed after position from, up to upTo,
+// and their messages: at most limit entries, ending with the one at which the messages
+// exceed size bytes. It returns the position of the last entry that it read, or upTo.
+// Everything passed to fn is durable, receipts included. The messages are shared and
+// must not be changed.
 func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo uint64, limit, size int, fn func(journal.FeedEntry, Message) error) (to uint64, err error) {
-	var lines []FeedEntry
-	var records []*record.Message // of lines
+	var entries []FeedEntry
+	var records []*record.Message // of entries
 	to = upTo
 	err = q.view(ctx, func(v journal.View) error {
 		var bad error
@@ -177,8 +181,8 @@ func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo ui
 				}
 				size -= len(record.GetContent()) + len(record.GetSelfPayload())
 			}
-			lines, records = append(lines, FeedEntry{FeedEntry: e}), append(records, record)
-			if len(lines) == limit || size <= 0 {
+			entries, records = append(entries, FeedEntry{FeedEntry: e}), append(records, record)
+			if len(entries) == limit || size <= 0 {
 				to = e.Position
 				return false
 			}
@@ -187,10 +191,10 @@ func (q *Feeds) Backlog(ctx context.Context, agent parley.AgentID, from, upTo ui
 		if err := errors.Join(scan, bad); err != nil {
 			return err
 		}
-		return fillEntryReceipts(v, agent, lines)
+		return fillEntryReceipts(v, agent, entries)
 	})
-	for i := 0; i < len(lines) && err == nil; i++ {
-		err = fn(lines[i].FeedEntry, Message{Record: records[i], Receipts: lines[i].Receipts, Position: lines[i].Position})
+	for i := 0; i < len(entries) && err == nil; i++ {
+		err = fn(entries[i].FeedEntry, Message{Record: records[i], Receipts: entries[i].Receipts, Position: entries[i].Position})
 	}
 	return to, err
 }

@@ -11,13 +11,14 @@ import (
 	"parley/journal"
 )
 
-// Exists keeps ids that name no group from becoming actors.
+// Exists returns group.ErrUnknown if there is no such group. It is checked before a
+// group's actor is asked, so that unknown ids do not activate actors.
 func (q *Groups) Exists(ctx context.Context, id parley.GroupID) error {
 	_, err := q.lookups.group(ctx, id)
 	return err
 }
 
-// group is a part of a group that never changes, if it exists.
+// group returns the owner of a group, which never changes.
 func (f *lookups) group(ctx context.Context, id parley.GroupID) (owner parley.OrgID, err error) {
 	if owner, ok := f.groups.GetIfPresent(id); ok {
 		return owner, nil
@@ -46,15 +47,15 @@ func (f *lookups) group(ctx context.Context, id parley.GroupID) (owner parley.Or
 	return owner, nil
 }
 
-// ByName finds a group, deleted or not, by its owner and name.
+// ByName returns the id of an organization's group with a name, deleted or not.
 func (q *Groups) ByName(ctx context.Context, owner parley.OrgID, name string) (parley.GroupID, error) {
 	id, err := q.name(ctx, owner.Slot(), nameOf{journal.GroupNameTable, parley.AnyID(owner), name})
 	return parley.GroupID(id), err
 }
 
-// Owned gives the groups that an organization made, deleted ones and some
-// that never came to be included, oldest first, beyond the place after (0: from
-// the first). next is where the list goes on, 0 at its end.
+// Owned returns the ids of the groups that an organization created, oldest first, after
+// a place in its list (0: from the first). They include deleted groups and groups whose
+// founder never got a seat. next is the place to continue from, 0 at the end.
 func (q *Groups) Owned(ctx context.Context, owner parley.OrgID, after uint64, limit int) (ids []parley.GroupID, next uint64, err error) {
 	beyond := []byte(nil)
 	if after != 0 {
@@ -75,8 +76,8 @@ func (q *Groups) Owned(ctx context.Context, owner parley.OrgID, after uint64, li
 	return ids, next, err
 }
 
-// SettledRequests are a group's requests that are settled, in the order of
-// their ids, beyond the id after.
+// SettledRequests returns a group's settled join requests in the order of their ids,
+// after the id after, and whether there are more.
 func (q *Groups) SettledRequests(ctx context.Context, id parley.GroupID, after parley.JoinRequestID, limit int) (page []*group.Request, more bool, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		var bad error
@@ -96,7 +97,8 @@ func (q *Groups) SettledRequests(ctx context.Context, id parley.GroupID, after p
 	return page, more, err
 }
 
-// SettledRequest is a request that is settled.
+// SettledRequest returns a settled join request; group.ErrUnknownRequest if there is
+// none.
 func (q *Groups) SettledRequest(ctx context.Context, id parley.GroupID, request parley.JoinRequestID) (r *group.Request, err error) {
 	err = q.row(ctx, func(v journal.View) error {
 		value, found, err := v.Row(id.Slot(), journal.RequestTable, append(id.Bytes(), request[:]...))

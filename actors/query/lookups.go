@@ -14,37 +14,37 @@ import (
 	"parley/journal"
 )
 
-// lookupsMax is how many records of each kind are kept at hand.
+// lookupsMax is how many records of each kind are cached.
 const lookupsMax = 100_000
 
-// facts are the records of agents and organizations as others may know them:
-// durable ones only. The acker puts a changed record here before the answer
-// that changed it is released, so that a later request never sees the old one.
+// lookups caches durable records of agents and organizations, and rows that name them.
+// The actor that changes a record publishes it before the answer to the change is
+// released, so no later request reads the old one.
 type lookups struct {
 	journal journal.Journal
 	agents  *stateCache[parley.AgentID, *agent.State]
 	orgs    *stateCache[parley.OrgID, *org.State]
-	// firsts is the first active agent of an organization: right for as long as
-	// that agent is active, for later ones are younger.
+	// firsts holds the oldest active agent of each organization. It is valid as long as
+	// that agent is active, because later agents are younger.
 	firsts  *otter.Cache[parley.OrgID, parley.AgentID]
 	rosters *otter.Cache[parley.OrgID, *activeRoster]
-	// names are rows that never change once they are there: slugs, names of
-	// agents, poll tokens. That there is none is never kept.
+	// names holds rows that never change once they exist: slugs, names of agents and
+	// groups, poll tokens. Missing rows are not cached.
 	names *otter.Cache[nameOf, parley.AnyID]
-	// groups are the owners of groups that exist, deleted or not.
+	// groups holds the owners of groups, deleted or not.
 	groups *otter.Cache[parley.GroupID, parley.OrgID]
 }
 
-// nameOf is a name in a table, among those of an owner if they are not unique
-// without. Its row is found by the owner's bytes and the text after them.
+// nameOf is a name in a table. owner is zero where names are unique without one. The
+// key of its row is the owner's bytes followed by text.
 type nameOf struct {
 	table journal.Table
 	owner parley.AnyID
 	text  string
 }
 
-// fact is a record and the number of events folded into it. It is shared:
-// nobody changes it.
+// versioned is a state and the number of events applied to it. It is shared and must
+// not be changed.
 type versioned[S rules.State] struct {
 	seq   uint64
 	state S
@@ -62,13 +62,13 @@ func newLookups(j journal.Journal) *lookups {
 	}
 }
 
-// shelf holds the records of one kind that are at hand. A record may leave it
-// at any time.
+// stateCache caches the states of one kind of aggregate. It may drop any of them at any
+// time.
 type stateCache[K ~[16]byte, S rules.State] struct {
 	cache *otter.Cache[K, versioned[S]]
-	// changes counts what was published, by the last byte of its key. Whoever
-	// has read rows shelves them only if nothing was published meanwhile: what
-	// was may have left the shelf again, and is newer.
+	// changes counts publications by the last byte of their key. A state read from rows
+	// is cached only if nothing was published since before the read: a published state
+	// is newer, and may have been dropped again.
 	changes [256]atomic.Uint64
 }
 
@@ -76,13 +76,13 @@ func newStateCache[K ~[16]byte, S rules.State](size int) *stateCache[K, S] {
 	return &stateCache[K, S]{cache: otter.Must(&otter.Options[K, versioned[S]]{MaximumSize: size})}
 }
 
-// publish puts a changed record on the shelf.
+// publish caches a changed state.
 func (h *stateCache[K, S]) publish(key K, f versioned[S]) {
 	h.changes[key[15]].Add(1)
 	h.put(key, f, func() bool { return true })
 }
 
-// put keeps the record that has more events folded into it.
+// put caches a state unless a newer one is cached or still returns false.
 func (h *stateCache[K, S]) put(key K, f versioned[S], still func() bool) {
 	h.cache.Compute(key, func(have versioned[S], found bool) (versioned[S], otter.ComputeOp) {
 		if (found && have.seq >= f.seq) || !still() {

@@ -13,27 +13,29 @@ import (
 	"parley/journal"
 )
 
-// Message is a stored message with what has become of it.
+// Message is a stored message with its receipts.
 type Message struct {
 	Record   *record.Message
 	Receipts journal.Receipts
-	// Position in the recipient's feed, where the reader lives with it.
+	// Position is the message's position in its recipient's feed, 0 if the home that
+	// was read does not have it.
 	Position uint64
 }
 
-// Get reads one message as the conversation's home has it.
+// Get returns a message as the home of its conversation stores it; parley.ErrNotFound
+// if there is none.
 func (q *Messages) Get(ctx context.Context, id parley.MessageID) (Message, error) {
 	return q.GetFor(ctx, id.Slot(), id)
 }
 
-// GetFor reads one message as the home of reader has it: a recipient's has
-// its position and its marks at once. Position is 0 while it is on its way.
+// GetFor returns a message as the home of slot reader stores it. The recipient's home
+// has position and receipts first. The position is 0 while the message is on its way
+// there.
 func (q *Messages) GetFor(ctx context.Context, reader parley.Slot, id parley.MessageID) (Message, error) {
 	return q.message(ctx, reader, id, readMessage)
 }
 
-// GetRecord is MessageFor without the marks, for those who do not ask what has
-// become of the message.
+// GetRecord is GetFor without the receipts, for callers that do not need them.
 func (q *Messages) GetRecord(ctx context.Context, reader parley.Slot, id parley.MessageID) (Message, error) {
 	return q.message(ctx, reader, id, ReadRecord)
 }
@@ -55,7 +57,7 @@ func (q *Messages) message(ctx context.Context, reader parley.Slot, id parley.Me
 	return m, err
 }
 
-// readMessage reads a message with its marks.
+// readMessage reads a message with its receipts.
 func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Message, error) {
 	m, err := ReadRecord(v, reader, id)
 	if err != nil {
@@ -65,14 +67,15 @@ func readMessage(v journal.View, reader parley.Slot, id parley.MessageID) (Messa
 	switch {
 	case m.Position != 0:
 		of.Recipient, of.Position = m.Record.Recipient(), m.Position
-	case m.Record.Copied(): // on its way: nobody can have marked it
+	case m.Record.Copied(): // on its way: it has no receipts yet
 		return m, nil
 	}
 	m.Receipts, err = v.Receipts(of)
 	return m, err
 }
 
-// ReadRecord reads a message without its marks.
+// ReadRecord reads a message without its receipts, as the home of slot reader stores
+// it.
 func ReadRecord(v journal.View, reader parley.Slot, id parley.MessageID) (m Message, err error) {
 	m.Position, err = v.Message(reader, id, func(stored []byte) error {
 		m.Record = &record.Message{}
@@ -89,26 +92,26 @@ func ReadRecord(v journal.View, reader parley.Slot, id parley.MessageID) (m Mess
 	return m, err
 }
 
-// readReceipts completes a page of an agent's feed, newest first.
+// fillReceipts fills in the receipts of a page of an agent's feed, newest first.
 func fillReceipts(v journal.View, agent parley.AgentID, page []Message) error {
 	if len(page) == 0 {
 		return nil
 	}
 	i := len(page) - 1
-	return v.FeedReceipts(agent, page[i].Position, page[0].Position, func(position uint64, marks journal.Receipts) {
+	return v.FeedReceipts(agent, page[i].Position, page[0].Position, func(position uint64, receipts journal.Receipts) {
 		for i > 0 && page[i].Position < position {
 			i--
 		}
 		if page[i].Position == position {
-			page[i].Receipts = marks
+			page[i].Receipts = receipts
 		}
 	})
 }
 
-// Fits says whether a page has room for one more message; a page ends before the
-// first for which it has none. It is asked for each message in the order of the
-// page, and must accept the first. An error refuses the page. nil: every message
-// fits.
+// Fits reports whether a page has space for one more message. The page ends before the
+// first message that does not fit. Fits is called for each message in the order of the
+// page and must accept the first. An error fails the page. If Fits is nil, every
+// message fits.
 type Fits func(*record.Message) (bool, error)
 
 func (f Fits) ask(r *record.Message) (bool, error) {
@@ -118,12 +121,13 @@ func (f Fits) ask(r *record.Message) (bool, error) {
 	return f(r)
 }
 
-// scanMax bounds the rows that a filtered page may look through.
+// scanMax is how many rows a filtered page may read.
 const scanMax = 2000
 
-// Inbox gives the messages to an agent, newest first, below the position
-// before (0: from the newest), of one type only unless that is "". A filtered
-// page may be short while there is more. // spec: Messaging
+// Inbox returns up to limit messages to an agent, newest first, before a position (0:
+// from the newest). If only is not empty, it returns messages of that type only; then a
+// page may be short although there are more. next is the position to continue from, 0
+// at the end. // spec: Messaging
 func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint64, limit int, only string, fits Fits) (page []Message, next uint64, err error) {
 	note := journal.TypeHash(only)
 	err = q.view(ctx, func(v journal.View) error {
@@ -143,8 +147,8 @@ func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint6
 				bad = err
 				return err == nil
 			}
-			room, err := fits.ask(record)
-			if bad = err; !room || err != nil {
+			fit, err := fits.ask(record)
+			if bad = err; !fit || err != nil {
 				next = before
 				return false
 			}
@@ -162,7 +166,7 @@ func (q *Messages) Inbox(ctx context.Context, agent parley.AgentID, before uint6
 	return page, next, err
 }
 
-// Conversation is a conversation as last durable.
+// Conversation returns the durable state of a conversation.
 func (q *Messages) Conversation(ctx context.Context, id parley.ConversationID) (*conversation.State, error) {
 	s := &conversation.State{}
 	err := q.view(ctx, func(v journal.View) error { return readConversation(v, id, s) })
@@ -177,9 +181,9 @@ func readConversation(v journal.View, id parley.ConversationID, into *conversati
 	return err
 }
 
-// Transcript gives a conversation's messages in its order, oldest first or, if
-// descending, newest first, beyond the event from (0: from the end where the
-// order begins). next is where it goes on, 0 at its end.
+// Transcript returns up to limit messages of a conversation in its order, oldest first,
+// or newest first if descending is set. It begins after the event numbered from (0: at
+// the first, or the newest). next is the event to continue from, 0 at the end.
 func (q *Messages) Transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
 	return q.transcript(ctx, id, from, limit, descending, fits, func(v journal.View, message parley.MessageID) (Message, bool, error) {
 		m, err := readMessage(v, id.Slot(), message)
@@ -187,19 +191,19 @@ func (q *Messages) Transcript(ctx context.Context, id parley.ConversationID, fro
 	})
 }
 
-// TranscriptOf is Transcript of a group's conversation as one agent sees it:
-// what it sent, a broadcast once, and what it got. A page may be short while there
-// is more.
+// TranscriptOf is Transcript of a group's conversation for one agent: the messages that
+// it sent, each broadcast once, and those that it received. A page may be short
+// although there are more.
 func (q *Messages) TranscriptOf(ctx context.Context, id parley.ConversationID, host parley.GroupID, of parley.AgentID, from uint64, limit int, descending bool, fits Fits) (page []Message, next uint64, err error) {
 	var seats []uint32
-	looked, seen := false, 0
+	seatsRead, seen := false, 0
 	page, next, err = q.transcript(ctx, id, from, limit, descending, fits, func(v journal.View, message parley.MessageID) (m Message, shown bool, err error) {
-		if !looked {
+		if !seatsRead {
 			row, _, err := v.Row(host.Slot(), journal.PlaceTable, record.PlaceKey(host, of))
 			if err != nil {
 				return m, false, err
 			}
-			looked, seats = true, record.SeatsOf(row)
+			seatsRead, seats = true, record.SeatsOf(row)
 		}
 		if seen++; seen > scanMax {
 			return m, false, errScanned
@@ -214,10 +218,10 @@ func (q *Messages) TranscriptOf(ctx context.Context, id parley.ConversationID, h
 	return page, next, err
 }
 
-// errScanned ends a page that has looked through as many rows as it may.
-var errScanned = errors.New("enough rows were looked through")
+// errScanned ends a page that has read as many rows as it may.
+var errScanned = errors.New("the page has read as many rows as it may")
 
-// transcript reads the messages of a conversation's events that read shows.
+// transcript reads the messages of a conversation that read reports as shown.
 func (q *Messages) transcript(ctx context.Context, id parley.ConversationID, from uint64, limit int, descending bool, fits Fits, read func(journal.View, parley.MessageID) (Message, bool, error)) (page []Message, next uint64, err error) {
 	first := from + 1
 	if descending {
@@ -259,7 +263,8 @@ func (q *Messages) transcript(ctx context.Context, id parley.ConversationID, fro
 	return page, next, err
 }
 
-// messageOf is the message that an event of a conversation tells of, if any.
+// messageOf returns the id of the message that an event of a conversation adds, zero if
+// it adds none.
 func messageOf(f journal.StoredEvent) (id parley.MessageID, err error) {
 	e, err := rules.Conversation.Decode(f)
 	switch e := e.(type) {
@@ -274,9 +279,9 @@ func messageOf(f journal.StoredEvent) (id parley.MessageID, err error) {
 	return id, err
 }
 
-// Conversations gives the conversations that an agent takes part in, those that
-// came to it last first, below the place before (0: from the newest). next is
-// where the list goes on, 0 at its end.
+// Conversations returns the conversations in an agent's list, latest first, before a
+// place in the list (0: from the newest). next is the place to continue from, 0 at the
+// end.
 func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, before uint64, limit int) (page []*conversation.State, next uint64, err error) {
 	beyond := []byte(nil)
 	if before != 0 {
@@ -307,8 +312,8 @@ func (q *Messages) Conversations(ctx context.Context, agent parley.AgentID, befo
 	return page, next, err
 }
 
-// ReplyAfter finds the first message of a conversation that came after another
-// one, to the agent that sent that one.
+// ReplyAfter returns the first message of a conversation after a message, if it is
+// addressed to agent to; found is false otherwise or if there is none yet.
 func (q *Messages) ReplyAfter(ctx context.Context, id parley.ConversationID, after parley.MessageID, to parley.AgentID) (reply Message, found bool, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		bad := error(nil)

@@ -9,8 +9,8 @@ import (
 	"parley/journal"
 )
 
-// List are organizations in an order that stays, those beyond the one with the
-// slug after, at most limit of them, and whether there are more.
+// List returns up to limit organizations in a stable order, after the one with the slug
+// after, and whether there are more.
 func (q *Orgs) List(ctx context.Context, after string, limit int) (page []*org.State, more bool, err error) {
 	var ids []parley.OrgID
 	err = q.view(ctx, func(v journal.View) error {
@@ -39,26 +39,26 @@ func (q *Orgs) List(ctx context.Context, after string, limit int) (page []*org.S
 	return page, len(ids) > limit, err
 }
 
-// Get is the record of an organization as last durable; its count of active
-// agents may lag behind. It is shared and must not be changed.
+// Get returns the durable state of an organization; its count of active agents may lag
+// behind. The state is shared and must not be changed.
 func (q *Orgs) Get(ctx context.Context, id parley.OrgID) (*org.State, error) {
 	return q.lookups.org(ctx, id)
 }
 
-// BySlug finds an organization by its slug.
+// BySlug returns the id of the organization with a slug.
 func (q *Orgs) BySlug(ctx context.Context, slug string) (parley.OrgID, error) {
 	id, err := q.name(ctx, parley.SlotOf(slug), nameOf{table: journal.SlugTable, text: slug})
 	return parley.OrgID(id), err
 }
 
-// ByClient finds the organization that a credential was made for. It reads the
-// row each time: how long it takes does not tell which clients there are.
+// ByClient returns the organization that owns a client id. It is never cached, so that
+// timing does not reveal which client ids exist.
 func (q *Orgs) ByClient(ctx context.Context, client parley.ClientID) (parley.OrgID, error) {
 	id, err := q.lookup(ctx, client.Slot(), journal.ClientTable, client.Bytes())
 	return parley.OrgID(id), err
 }
 
-// Used is how many message slots an organization has used today.
+// Used returns how many messages an organization has sent today.
 func (q *Orgs) Used(ctx context.Context, id parley.OrgID) (used int64, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		used, err = v.Used(id, journal.Day(q.clock()))

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// countBytes bounds what all indexes take: blocks for 75 million lines.
+	// countBytes bounds the memory of all indexes: blocks for 75 million entries.
 	countBytes = 32 << 20
-	// blockBytes and countOverhead are about what a block, and an index besides
-	// its blocks, take.
+	// blockBytes and countOverhead are about how many bytes a block takes, and an index
+	// besides its blocks.
 	blockBytes, countOverhead = 56, 4096
 )
 
-// pollIndex knows of feeds how many messages came by when, so that a poll of a
-// long feed reads next to none of it. What it knows is found out from the rows
-// as polls ask for it, and may be forgotten at any time.
+// pollIndex counts the messages of feeds by time of arrival, so that a poll of a long
+// feed reads few rows. It is filled from rows as polls ask for it and may be dropped at
+// any time.
 type pollIndex struct {
 	feeds  *otter.Cache[parley.AgentID, *feedIndex]
 	limits *Limits
@@ -39,48 +39,49 @@ func newPollIndex(limits *Limits) *pollIndex {
 	})}
 }
 
-// feedIndex counts the messages of one feed by blocks of its lines.
+// feedIndex counts the messages of one feed in blocks of its entries.
 //
-// Invariant, under mu: blocks are adjacent, ascending, and hold every line from
-// the first of them up to the position upTo, which is durable. All have as many
-// lines as the index says but the newest and, once whole, the oldest.
+// Invariant, under mu: blocks are adjacent and ascending, and cover every entry from
+// the first block up to position upTo, which is durable. Each has blockEntries entries,
+// except the newest and, if whole is set, the oldest.
 type feedIndex struct {
 	agent        parley.AgentID
 	blockEntries int
-	size         atomic.Int64 // how many blocks there are
-	// lastRead is the block that was looked through last.
+	size         atomic.Int64 // number of blocks
+	// lastRead is the block whose entries were read last.
 	lastRead atomic.Pointer[blockTimes]
 
 	mu       sync.Mutex
 	blocks   []feedBlock
 	upTo     uint64
-	whole    bool  // there is no line below the blocks
-	maxDelay int64 // the longest that a message took to arrive
+	whole    bool  // the blocks begin at the feed's first entry
+	maxDelay int64 // longest time from creation to arrival, in milliseconds
 }
 
-// feedBlock is a run of lines of a feed. Arrivals never decrease along the feed
-// and are never before their message; the messages' own instants are in no order.
+// feedBlock is a run of feed entries. Arrival times never decrease along the feed and
+// are never before the message's creation. Creation times are in no order. All times
+// are Unix milliseconds.
 type feedBlock struct {
-	first, last  uint64 // positions of its ends
-	began, ended int64  // their arrivals
-	oldest       int64  // when the oldest of its messages was created
-	total        int64  // messages up to its end, from where the index began
+	first, last  uint64 // positions
+	began, ended int64  // arrival times of first and last
+	oldest       int64  // creation time of its oldest message
+	total        int64  // messages from the beginning of the index to the end of the block
 	messages     int32
 	entries      int32
 }
 
-// blockTimes is when the messages of a block were created.
+// blockTimes holds the creation times of a block's messages.
 type blockTimes struct {
 	first, last uint64
 	created     []int64
 }
 
-// CountSince counts the messages to an agent created after an instant in Unix
-// milliseconds, whatever became of them, without reading their bodies. What was
-// answered before it was asked is counted. // spec: Messaging
+// CountSince returns how many messages to an agent were created after an instant in
+// Unix milliseconds, whatever their receipts, without reading their bodies. It counts
+// every message that was acknowledged before the call. // spec: Messaging
 func (q *Messages) CountSince(ctx context.Context, agent parley.AgentID, since int64) (count int, err error) {
-	// Asked for in this order: where they meet, whatever could be seen before is
-	// durable. And before the view opens, so that it has all up to the edge.
+	// Read in this order, and before the view opens. If both are equal, every visible
+	// entry is durable. The view has everything up to edge.
 	tip, edge := q.journal.AssignedPosition(agent), q.journal.DurablePosition(agent)
 	x := q.counts.of(agent)
 	if tip <= edge {
@@ -103,24 +104,24 @@ func (c *pollIndex) of(agent parley.AgentID) *feedIndex {
 	return x
 }
 
-// since counts what a view shows, which has all that is durable up to edge.
+// since counts the messages of a view that has everything up to edge, which is durable.
 func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, edge uint64, since int64) (int, error) {
 	had := x.size.Load()
 	t, upTo, err := x.count(ctx, v, edge, since)
 	if x.size.Load() != had {
-		c.feeds.Set(x.agent, x) // weighs it anew
+		c.feeds.Set(x.agent, x) // updates its weight
 	}
 	if err != nil {
 		return 0, err
 	}
 	for i := range t.mixed {
-		looked, err := x.read(v, &t.mixed[i])
+		times, err := x.read(v, &t.mixed[i])
 		if err != nil {
 			return 0, err
 		}
-		t.certain += looked.since(since)
+		t.certain += times.since(since)
 	}
-	// What the view has beyond the index is durable once the view is.
+	// Entries of the view after the index become durable before the view returns.
 	err = v.Feed(x.agent, upTo, math.MaxUint64, func(e journal.FeedEntry) bool {
 		if e.Kind.BringsMessage() && createdAt(e) > since {
 			t.certain++
@@ -130,17 +131,18 @@ func (c *pollIndex) since(ctx context.Context, v journal.View, x *feedIndex, edg
 	return t.certain, err
 }
 
-// createdAt is when the message of a line that carries one was created.
+// createdAt is the creation time of an entry's message, in Unix milliseconds.
 func createdAt(e journal.FeedEntry) int64 { return e.Ref.Time().UnixMilli() }
 
-// estimate is what an index knows of the messages created after an instant: how many
-// there are for sure, and the blocks that have some of both.
+// estimate is what an index knows about messages created after an instant: how many
+// there certainly are, and the blocks that have messages from before and after it.
 type estimate struct {
 	certain int
 	mixed   []feedBlock
 }
 
-// known counts from memory alone, if all that is durable is there.
+// known counts from memory alone. It returns false if the index does not cover
+// everything up to edge or a block has to be read.
 func (x *feedIndex) known(edge uint64, since int64) (count int, known bool) {
 	x.mu.Lock()
 	if x.upTo < edge || !x.reaches(since) {
@@ -150,24 +152,24 @@ func (x *feedIndex) known(edge uint64, since int64) (count int, known bool) {
 	t := x.estimate(since)
 	x.mu.Unlock()
 	for i := range t.mixed {
-		looked := x.lastRead.Load()
-		if looked == nil || !looked.isOf(&t.mixed[i]) {
+		times := x.lastRead.Load()
+		if times == nil || !times.isOf(&t.mixed[i]) {
 			return 0, false
 		}
-		t.certain += looked.since(since)
+		t.certain += times.since(since)
 	}
 	return t.certain, true
 }
 
-// count brings the index up to edge, and down to what came by an instant, and
-// counts what was created after that. upTo is where the index ends.
+// count extends the index up to edge, and back to entries that arrived at the instant
+// since, and estimates the messages created after it. upTo is the end of the index.
 func (x *feedIndex) count(ctx context.Context, v journal.View, edge uint64, since int64) (t estimate, upTo uint64, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	err = x.extend(ctx, v, edge)
 	if len(x.blocks) > 0 && x.blocks[0].first > edge+1 && !x.reaches(since) {
-		// The index began with a later view. This one may lack lines below it, and
-		// is counted alone.
+		// The index began with a later view. This view may lack entries before the
+		// index, so it is counted without the index.
 		return estimate{}, 0, err
 	}
 	if err == nil {
@@ -180,14 +182,14 @@ func (x *feedIndex) count(ctx context.Context, v journal.View, edge uint64, sinc
 	return t, x.upTo, err
 }
 
-// reaches reports whether all that came after an instant is in the index.
+// reaches reports whether the index covers everything that arrived after an instant.
 func (x *feedIndex) reaches(since int64) bool {
 	return x.whole || len(x.blocks) > 0 && x.blocks[0].began <= since
 }
 
 func (x *feedIndex) estimate(since int64) (t estimate) {
-	// What arrived by then was created by then, and what arrived later than the
-	// slowest message takes was created later.
+	// Messages that arrived by the instant were created by then. Messages that arrived
+	// more than maxDelay later were created later.
 	first := sort.Search(len(x.blocks), func(i int) bool { return x.blocks[i].ended > since })
 	certain := first + sort.Search(len(x.blocks)-first, func(i int) bool { return x.blocks[first+i].began-x.maxDelay > since })
 	if certain < len(x.blocks) {
@@ -203,7 +205,7 @@ func (x *feedIndex) estimate(since int64) (t estimate) {
 	return t
 }
 
-// total is how many messages there are up to the end, from where the index began.
+// total is how many messages the index covers.
 func (x *feedIndex) total() int64 {
 	if len(x.blocks) == 0 {
 		return 0
@@ -211,9 +213,9 @@ func (x *feedIndex) total() int64 {
 	return x.blocks[len(x.blocks)-1].total
 }
 
-// extend takes in what the feed has beyond the index, up to edge.
+// extend adds the entries after the index, up to edge.
 func (x *feedIndex) extend(ctx context.Context, v journal.View, edge uint64) error {
-	if len(x.blocks) == 0 && !x.whole { // it begins where this view has all
+	if len(x.blocks) == 0 && !x.whole { // it begins where this view is complete
 		x.upTo = edge
 	}
 	if x.upTo >= edge {
@@ -245,8 +247,8 @@ func (x *feedIndex) extend(ctx context.Context, v journal.View, edge uint64) err
 	return err
 }
 
-// reach takes in what the feed has below the index, until a block begins with a
-// line that arrived by an instant.
+// reach adds the entries before the index, until a block begins with an entry that
+// arrived at the instant since or before.
 func (x *feedIndex) reach(ctx context.Context, v journal.View, since int64) error {
 	if x.reaches(since) {
 		return nil
@@ -286,7 +288,7 @@ func (x *feedIndex) reach(ctx context.Context, v journal.View, since int64) erro
 
 func newBlock(until int64) feedBlock { return feedBlock{oldest: math.MaxInt64, total: until} }
 
-// addEntry counts a line in a block and gives how many messages it brings.
+// addEntry counts an entry in a block and returns how many messages it adds.
 func (x *feedIndex) addEntry(b *feedBlock, e journal.FeedEntry) int32 {
 	b.entries++
 	if !e.Kind.BringsMessage() {
@@ -297,23 +299,22 @@ func (x *feedIndex) addEntry(b *feedBlock, e journal.FeedEntry) int32 {
 	return 1
 }
 
-// read gives when the messages of a block were created, which is at hand if it
-// was asked for last.
+// read returns the creation times of a block's messages. The last result is cached.
 func (x *feedIndex) read(v journal.View, b *feedBlock) (*blockTimes, error) {
-	if looked := x.lastRead.Load(); looked != nil && looked.isOf(b) {
-		return looked, nil
+	if times := x.lastRead.Load(); times != nil && times.isOf(b) {
+		return times, nil
 	}
-	looked := &blockTimes{first: b.first, last: b.last, created: make([]int64, 0, b.messages)}
+	times := &blockTimes{first: b.first, last: b.last, created: make([]int64, 0, b.messages)}
 	err := v.Feed(x.agent, b.first-1, b.last, func(e journal.FeedEntry) bool {
 		if e.Kind.BringsMessage() {
-			looked.created = append(looked.created, createdAt(e))
+			times.created = append(times.created, createdAt(e))
 		}
 		return true
 	})
-	if err == nil && len(looked.created) == int(b.messages) { // a view from before the block has less
-		x.lastRead.Store(looked)
+	if err == nil && len(times.created) == int(b.messages) { // an older view may lack entries
+		x.lastRead.Store(times)
 	}
-	return looked, err
+	return times, err
 }
 
 func (l *blockTimes) isOf(b *feedBlock) bool { return l.first == b.first && l.last == b.last }

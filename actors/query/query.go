@@ -1,9 +1,9 @@
 // Package query reads what is stored: messages, feeds, conversations, agents,
-// organizations, groups and webhooks. No actor takes part.
+// organizations, groups and webhooks. It reads rows and caches; no actor takes part.
 //
-// A query answers only when everything that it has seen is durable. Records that change
-// are cached, and the actor that changes one publishes it here before its own answer is
-// released, so that no later query sees the old one.
+// A query returns only when everything that it read is durable. Records that can change
+// are cached. The actor that changes a record publishes it here before its own answer
+// is released, so no later query returns the old one.
 package query
 
 import (
@@ -19,13 +19,12 @@ import (
 type Options struct {
 	Journal journal.Journal
 	Clock   parley.Clock
-	// RecordBytes bounds the cache of message records that pages have shown; 0 keeps
-	// none.
+	// RecordBytes bounds the cache of message records, in bytes; 0 disables it.
 	RecordBytes int64
 }
 
-// Queries are the queries by what they are about. Their methods may be called from any
-// goroutine; errors are parley.Refusals or defects of the server.
+// Queries holds one type per resource. Methods may be called from any goroutine. An
+// error is a parley.Refusal, which callers may see, or a defect of the server.
 type Queries struct {
 	Agents   *Agents
 	Orgs     *Orgs
@@ -37,23 +36,23 @@ type Queries struct {
 	reader *reader
 }
 
-// What queries are about.
+// The queries, by resource.
 type (
-	// Agents are the queries about agents.
+	// Agents reads agents.
 	Agents struct{ *reader }
-	// Orgs are the queries about organizations.
+	// Orgs reads organizations.
 	Orgs struct{ *reader }
-	// Messages are the queries about messages and conversations.
+	// Messages reads messages and conversations.
 	Messages struct{ *reader }
-	// Feeds are the queries that follow the feeds of agents.
+	// Feeds reads and follows the feeds of agents.
 	Feeds struct{ *reader }
-	// Groups are the queries about groups.
+	// Groups reads groups.
 	Groups struct{ *reader }
-	// Webhooks are the queries about webhooks and their deliveries.
+	// Webhooks reads webhooks and their deliveries.
 	Webhooks struct{ *reader }
 )
 
-// reader is what all queries share.
+// reader holds what all queries share.
 type reader struct {
 	journal journal.Journal
 	clock   parley.Clock
@@ -66,20 +65,20 @@ type reader struct {
 	groups *Groups
 }
 
-// Limits bound the work of one query. Tests lower them.
+// Limits bounds the work of one query. Only tests change it.
 type Limits struct {
-	// TransferredStep is how far a feed must have grown before the position up to which
-	// everything was transferred is stored anew.
+	// TransferredStep is by how many entries a feed must have grown before the position
+	// up to which everything is transferred is stored again.
 	TransferredStep uint64
-	// WaitRows is how many entries of a feed one look for messages reads, and how many
-	// more it counts unread messages among.
+	// WaitRows is how many feed entries one search for messages reads, and how many
+	// more it reads to count unread messages.
 	WaitRows int
-	// CorrespondentRows is how many events of a conversation a query for those who share it
-	// reads.
+	// CorrespondentRows is how many rows of a conversation Groups.Correspondents reads.
 	CorrespondentRows int
-	// ForgetRosters has each query read all agents that an organization ever had.
+	// ForgetRosters disables the roster cache: each query reads every agent that the
+	// organization ever had.
 	ForgetRosters bool
-	// CountEntries is how many entries of a feed one block of the poll index stands for.
+	// CountEntries is how many feed entries one block of the poll index covers.
 	CountEntries int
 }
 
@@ -96,10 +95,10 @@ func New(o Options) *Queries {
 	}
 }
 
-// Limits are the limits of queries. They may be changed before the first query.
+// Limits returns the limits, for tests. They may be changed before the first query.
 func (q *Queries) Limits() *Limits { return &q.reader.limits }
 
-// Forget empties all caches of records.
+// Forget empties all caches of records. Tests use it to read what is stored.
 func (q *Queries) Forget() {
 	l := q.reader.lookups
 	l.agents.cache.InvalidateAll()
@@ -109,21 +108,22 @@ func (q *Queries) Forget() {
 	l.groups.InvalidateAll()
 }
 
-// ForgetAgent drops what is cached of an agent.
+// ForgetAgent drops what is cached of an agent. Only tests need it.
 func (q *Queries) ForgetAgent(id parley.AgentID) {
 	q.reader.lookups.agents.cache.Invalidate(id)
 	q.reader.counts.feeds.Invalidate(id)
 }
 
-// ForgetOrg drops what is cached of an organization.
+// ForgetOrg drops what is cached of an organization. Only tests need it.
 func (q *Queries) ForgetOrg(id parley.OrgID) { q.reader.lookups.orgs.cache.Invalidate(id) }
 
-// Publish makes the durable state of an agent after seq events known.
+// Publish caches the durable state of an agent after seq events, unless a newer one is
+// cached.
 func (q *Agents) Publish(seq uint64, s *agent.State) {
 	q.lookups.agents.publish(s.AgentID(), versioned[*agent.State]{seq, s})
 }
 
-// PublishStored is Publish of an encoded state.
+// PublishStored is Publish for an encoded state.
 func (q *Agents) PublishStored(seq uint64, stored []byte) {
 	s := &agent.State{}
 	if s.UnmarshalVT(stored) == nil {
@@ -131,23 +131,24 @@ func (q *Agents) PublishStored(seq uint64, stored []byte) {
 	}
 }
 
-// Publish makes the durable state of an organization after seq events known.
+// Publish caches the durable state of an organization after seq events, unless a newer
+// one is cached.
 func (q *Orgs) Publish(seq uint64, s *org.State) {
 	q.lookups.orgs.publish(s.OrgID(), versioned[*org.State]{seq, s})
 }
 
-// Cached is the state of an organization if it is in the cache.
+// Cached returns the state of an organization if it is in the cache. It reads no row.
 func (q *Orgs) Cached(id parley.OrgID) (*org.State, bool) {
 	s, found := q.lookups.orgs.cache.GetIfPresent(id)
 	return s.state, found
 }
 
-// view runs a read and answers only when everything that it saw is durable.
+// view runs a read of any rows and returns when everything that it read is durable.
 func (r *reader) view(ctx context.Context, read func(journal.View) error) error {
 	return journal.Durably(ctx, r.journal.View(), read)
 }
 
-// row is view for a read of one row.
+// row is view for a read of a single row.
 func (r *reader) row(ctx context.Context, read func(journal.View) error) error {
 	return journal.Durably(ctx, r.journal.Latest(), read)
 }

@@ -8,14 +8,14 @@ import (
 	"parley/journal"
 )
 
-// shown keeps messages at hand that pages of inboxes have shown: agents look at
-// their newest page again and again. A record never changes once it is there, so
-// that nothing here is ever out of date; marks are not part of it.
+// recordCache caches the records of messages that pages have shown, because agents read
+// their newest page again and again. A record never changes, so the cache is never
+// stale. Receipts are not cached.
 type recordCache struct {
 	records *otter.Cache[parley.MessageID, *record.Message]
 }
 
-// recordOverhead is about what a record takes besides its content.
+// recordOverhead is about how many bytes a record takes besides its content.
 const recordOverhead = 512
 
 func newRecordCache(bytes int64) *recordCache {
@@ -30,7 +30,8 @@ func newRecordCache(bytes int64) *recordCache {
 	})}
 }
 
-// record reads a message for a reader at slot. It is shared: nobody changes it.
+// record reads a message as the home of slot stores it. The record is shared and must
+// not be changed.
 func (s *recordCache) record(v journal.View, slot parley.Slot, id parley.MessageID) (*record.Message, error) {
 	if s.records != nil {
 		if r, ok := s.records.GetIfPresent(id); ok {
@@ -44,8 +45,7 @@ func (s *recordCache) record(v journal.View, slot parley.Slot, id parley.Message
 	return m.Record, err
 }
 
-// broadcast reads the record of a broadcast for a reader at slot, as record does:
-// all its copies share it.
+// broadcast is record for the record that all copies of a broadcast share.
 func (s *recordCache) broadcast(v journal.View, slot parley.Slot, id parley.MessageID) (*record.Message, error) {
 	if s.records != nil {
 		if r, ok := s.records.GetIfPresent(id); ok {

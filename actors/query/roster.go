@@ -13,10 +13,10 @@ import (
 	"parley/journal"
 )
 
-// activeRoster is what is known of an organization's list of agents, which also
-// holds those that were revoked: the active ones at the places before next, and
-// some that were revoked since. Who makes and revokes agents again and again must
-// not have each request look at all of them. It is shared: nobody changes it.
+// activeRoster is the part of an organization's roster that is known: the agents at
+// places before next, without those that were already revoked. It keeps requests from
+// reading all agents that the organization ever had. It is shared and must not be
+// changed.
 type activeRoster struct {
 	next   uint64
 	agents []rosterAgent
@@ -27,9 +27,9 @@ type rosterAgent struct {
 	id    parley.AgentID
 }
 
-// rosterAgentsMax bounds the agents of all organizations whose rosters are known;
-// each takes 24 bytes. RosterRevokedMax bounds the revoked ones that a roster keeps
-// once they were met.
+// rosterAgentsMax bounds the agents in all cached rosters; each takes 24 bytes.
+// RosterRevokedMax is how many agents of a cached roster may have been revoked before
+// it is rewritten without them.
 const (
 	rosterAgentsMax  = 1 << 20
 	RosterRevokedMax = 64
@@ -42,15 +42,16 @@ func newRosters() *otter.Cache[parley.OrgID, *activeRoster] {
 	})
 }
 
-// EachActive calls fn with the organization's active agents, oldest first, from a
-// place in its roster on, until it returns false.
+// EachActive calls fn for each active agent of an organization, oldest first, from a
+// place in its roster on, until fn returns false.
 func (q *Agents) EachActive(ctx context.Context, owner parley.OrgID, from uint64, fn func(place uint64, a *agent.State) bool) error {
 	_, err := q.activeRoster(ctx, owner, from, fn)
 	return err
 }
 
-// activeRoster is ActiveAgents, and tells what roster tells. A place is passed for
-// good only when its agent was seen: one on the way to its home may follow later.
+// activeRoster is EachActive. awaited is set as for roster. The cached roster ends
+// before the first agent that could not be read: an agent whose first entry is on its
+// way to its home may be readable later.
 func (q *Agents) activeRoster(ctx context.Context, owner parley.OrgID, from uint64, fn func(uint64, *agent.State) bool) (awaited bool, err error) {
 	known, found := q.lookups.rosters.GetIfPresent(owner)
 	if !found || q.limits.ForgetRosters {
@@ -61,7 +62,7 @@ func (q *Agents) activeRoster(ctx context.Context, owner parley.OrgID, from uint
 	for i := first; i < len(known.agents); i++ {
 		a, err := q.agents.Get(ctx, known.agents[i].id)
 		switch {
-		case parley.IsRefusal(err): // it was seen before its own home had it
+		case parley.IsRefusal(err): // its home does not have it yet
 			awaited = true
 		case err != nil:
 			return awaited, err
@@ -72,7 +73,7 @@ func (q *Agents) activeRoster(ctx context.Context, owner parley.OrgID, from uint
 			return awaited, nil
 		}
 	}
-	if from > known.next { // what lies between is not known
+	if from > known.next { // there is a gap to what is cached
 		return q.roster(ctx, owner, from, func(place uint64, a *agent.State) bool { return a.Revoked() || fn(place, a) })
 	}
 	var fresh []rosterAgent
@@ -93,7 +94,7 @@ func (q *Agents) activeRoster(ctx context.Context, owner parley.OrgID, from uint
 	return awaited || later, err
 }
 
-// learnRoster keeps what a look has shown, if that is worth a copy.
+// learnRoster caches what a query has read, if that is worth a copy.
 func (q *Agents) learnRoster(owner parley.OrgID, known *activeRoster, revoked []int, fresh []rosterAgent, next uint64) {
 	if next == known.next && len(revoked) <= RosterRevokedMax {
 		return
@@ -107,16 +108,16 @@ func (q *Agents) learnRoster(owner parley.OrgID, known *activeRoster, revoked []
 	q.lookups.rosters.Set(owner, &activeRoster{next, agents})
 }
 
-// RosterPage is how many places of an organization's list are read at once.
+// RosterPage is how many places of a roster are read at once.
 const RosterPage = 64
 
-// roster is AgentsFrom, and tells whether an agent was passed over that is promised
-// to the roster and on its way to its own home.
+// roster is EachFrom. awaited is set if an agent of the roster could not be read
+// because its first entry is still on its way to its home.
 func (q *Agents) roster(ctx context.Context, owner parley.OrgID, from uint64, fn func(uint64, *agent.State) bool) (awaited bool, err error) {
 	return q.rosterPlaces(ctx, owner, from, func(place uint64, a *agent.State, _ bool) bool { return fn(place, a) })
 }
 
-// rosterPlaces is roster, and tells fn whether no agent was passed over before.
+// rosterPlaces is roster; sure tells fn that every agent before this one could be read.
 func (q *Agents) rosterPlaces(ctx context.Context, owner parley.OrgID, from uint64, fn func(place uint64, a *agent.State, sure bool) bool) (awaited bool, err error) {
 	var beyond []byte
 	if from > 0 {
@@ -154,8 +155,8 @@ func (q *Agents) rosterPlaces(ctx context.Context, owner parley.OrgID, from uint
 	return awaited, nil
 }
 
-// Kept is how many agents of an organization are known as active, or were when they
-// were last looked at.
+// Kept returns how many agents an organization's cached roster holds. Only tests need
+// it.
 func (q *Agents) Kept(owner parley.OrgID) int {
 	known, found := q.lookups.rosters.GetIfPresent(owner)
 	if !found {

@@ -10,32 +10,33 @@ import (
 	"parley/journal"
 )
 
-// unreadEntries is how many entries of a feed are compared with their receipts at once.
+// unreadEntries is how many feed entries are read with their receipts at once.
 const unreadEntries = 512
 
-// ErrEnough ends a walk that has found what it looked for.
+// ErrEnough ends a walk whose caller has found what it looked for.
 var ErrEnough = errors.New("enough was found")
 
-// FeedEntry is a message of a feed with its marks, its record not read.
+// FeedEntry is an entry of a feed with the receipts of its message. The message itself
+// is not read.
 type FeedEntry struct {
 	journal.FeedEntry
 	Receipts journal.Receipts
 }
 
-// WalkUnread calls fn with the messages of an agent's feed beyond a position, up
-// to another, that have no read mark, oldest first, until fn fails or rows entries
-// of the feed were looked at.
+// WalkUnread calls fn with the unread messages of an agent's feed after position from,
+// up to upTo, oldest first, until fn returns an error, which it returns, or until rows
+// entries of the feed were read.
 func WalkUnread(v journal.View, agent parley.AgentID, from, upTo uint64, rows int, fn func(FeedEntry) error) error {
 	passed, err := readUpTo(v, agent)
 	if err != nil {
 		return err
 	}
 	for from = max(from, passed); from < upTo && rows > 0; {
-		lines, last, looked, err := entriesWithReceipts(v, agent, from, upTo, min(rows, unreadEntries), unreadEntries)
-		rows -= looked
-		for i := 0; i < len(lines) && err == nil; i++ {
-			if lines[i].Receipts.ReadAt == 0 {
-				err = fn(lines[i])
+		entries, last, read, err := entriesWithReceipts(v, agent, from, upTo, min(rows, unreadEntries), unreadEntries)
+		rows -= read
+		for i := 0; i < len(entries) && err == nil; i++ {
+			if entries[i].Receipts.ReadAt == 0 {
+				err = fn(entries[i])
 			}
 		}
 		if err != nil {
@@ -46,47 +47,47 @@ func WalkUnread(v journal.View, agent parley.AgentID, from, upTo uint64, rows in
 	return nil
 }
 
-// entriesWithReceipts are the messages among the entries of a feed beyond a position, up to
-// another, with their marks: at most limit of them, of at most rows entries. It
-// gives how far that goes and how many entries it looked at.
-func entriesWithReceipts(v journal.View, agent parley.AgentID, from, upTo uint64, rows, limit int) (lines []FeedEntry, last uint64, looked int, err error) {
+// entriesWithReceipts returns the messages among the entries of a feed after position
+// from, up to upTo, with their receipts: at most limit of them, from at most rows
+// entries. last is the position that it reached, read how many entries it read.
+func entriesWithReceipts(v journal.View, agent parley.AgentID, from, upTo uint64, rows, limit int) (entries []FeedEntry, last uint64, read int, err error) {
 	last = upTo
 	err = v.Feed(agent, from, upTo, func(e journal.FeedEntry) bool {
 		if e.Kind.BringsMessage() {
-			e.Note = nil // the feed's memory
-			lines = append(lines, FeedEntry{FeedEntry: e})
+			e.Note = nil // it aliases the feed's memory
+			entries = append(entries, FeedEntry{FeedEntry: e})
 		}
-		looked++
-		if looked == rows || len(lines) == limit {
+		read++
+		if read == rows || len(entries) == limit {
 			last = e.Position
 			return false
 		}
 		return true
 	})
 	if err == nil {
-		err = fillEntryReceipts(v, agent, lines)
+		err = fillEntryReceipts(v, agent, entries)
 	}
-	return lines, last, looked, err
+	return entries, last, read, err
 }
 
-// fillEntryReceipts completes lines, oldest first, with their marks.
-func fillEntryReceipts(v journal.View, agent parley.AgentID, lines []FeedEntry) error {
-	if len(lines) == 0 {
+// fillEntryReceipts fills in the receipts of entries, oldest first.
+func fillEntryReceipts(v journal.View, agent parley.AgentID, entries []FeedEntry) error {
+	if len(entries) == 0 {
 		return nil
 	}
 	i := 0
-	return v.FeedReceipts(agent, lines[0].Position, lines[len(lines)-1].Position, func(position uint64, marks journal.Receipts) {
-		for i < len(lines)-1 && lines[i].Position < position {
+	return v.FeedReceipts(agent, entries[0].Position, entries[len(entries)-1].Position, func(position uint64, receipts journal.Receipts) {
+		for i < len(entries)-1 && entries[i].Position < position {
 			i++
 		}
-		if lines[i].Position == position {
-			lines[i].Receipts = marks
+		if entries[i].Position == position {
+			entries[i].Receipts = receipts
 		}
 	})
 }
 
-// readUpTo is the position up to which it is noted that an agent has read
-// everything.
+// readUpTo returns the stored position up to which an agent has read everything. It may
+// lag behind.
 func readUpTo(v journal.View, agent parley.AgentID) (uint64, error) {
 	value, found, err := v.Row(agent.Slot(), journal.ReadTable, agent[:])
 	if err != nil || !found || len(value) != 8 {
@@ -95,8 +96,8 @@ func readUpTo(v journal.View, agent parley.AgentID) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// PositionIn is the position of a message in an agent's inbox; parley.ErrNotFound
-// where there is no such message or it is somebody else's.
+// PositionIn returns the position of a message in an agent's inbox; parley.ErrNotFound
+// if the message does not exist or is for another agent.
 func (q *Messages) PositionIn(ctx context.Context, agent parley.AgentID, id parley.MessageID) (position uint64, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		m, err := ReadRecord(v, agent.Slot(), id)
@@ -112,8 +113,8 @@ func (q *Messages) PositionIn(ctx context.Context, agent parley.AgentID, id parl
 	return position, err
 }
 
-// InInbox are messages of an agent's inbox by their ids, each once;
-// parley.ErrNotFound where one is not there.
+// InInbox returns messages of an agent's inbox by their ids, each once;
+// parley.ErrNotFound if any is not in it.
 func (q *Messages) InInbox(ctx context.Context, agent parley.AgentID, ids []parley.MessageID) (all []Message, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		known := map[parley.MessageID]bool{}

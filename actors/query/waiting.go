@@ -8,39 +8,38 @@ import (
 	"parley/journal"
 )
 
-// UnreadMax is as far as what was not read is counted.
+// UnreadMax is up to how many unread messages are counted.
 const UnreadMax = 1000
 
-// Waiting are messages that an agent is to be given.
+// Waiting is the result of a wait for messages.
 type Waiting struct {
-	// Items are the first of them, oldest first.
+	// Items are the first messages, oldest first.
 	Items []Message
-	// Unread is how many messages without a read mark come after them, counted up
-	// to UnreadMax.
+	// Unread is how many unread messages follow them, counted up to UnreadMax.
 	Unread int
 }
 
-// Awaited is a place in an agent's feed from which on messages are awaited. It
-// moves on with each look.
+// Awaited is a place in an agent's feed after which messages are awaited. Each Look
+// moves it forward.
 type Awaited interface {
-	// Look gives the first limit messages from here on, as far as they fit, or fewer
-	// where it has looked at as many entries of the feed as one look may. more tells
-	// that it has found none so far, but not come to the end.
+	// Look returns the first messages from this place on, up to limit and as far as
+	// they fit. One call reads a bounded number of feed entries. more is set if it has
+	// found none in them and has not reached the end of the feed.
 	Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error)
 }
 
-// After is where the messages are that came to an agent after a position (0: from
-// the first), whatever has become of them.
+// After awaits the messages that arrive in an agent's feed after a position (0: from
+// the first), whatever their receipts.
 func (q *Feeds) After(agent parley.AgentID, position uint64) Awaited {
 	return &newer{reader: q.reader, agent: agent, beyond: position}
 }
 
-// Untransferred is where the messages are that were not carried to an agent yet.
+// Untransferred awaits the messages that are not transferred to an agent.
 func (q *Feeds) Untransferred(agent parley.AgentID) Awaited {
 	return &untransferred{reader: q.reader, agent: agent}
 }
 
-// newer are all messages beyond a position.
+// newer awaits all messages after a position.
 type newer struct {
 	reader *reader
 	agent  parley.AgentID
@@ -49,27 +48,27 @@ type newer struct {
 
 func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
 	q := a.reader
-	edge := q.journal.DurablePosition(a.agent) // the view shows all up to it
+	edge := q.journal.DurablePosition(a.agent) // read before the view opens, which has everything up to it
 	err = q.view(ctx, func(v journal.View) error {
-		lines, last, looked, err := entriesWithReceipts(v, a.agent, a.beyond, ^uint64(0), q.limits.WaitRows, limit)
+		entries, last, read, err := entriesWithReceipts(v, a.agent, a.beyond, ^uint64(0), q.limits.WaitRows, limit)
 		if err != nil {
 			return err
 		}
-		for _, l := range lines {
+		for _, l := range entries {
 			record, err := q.transferred(ctx, v, a.agent, l.FeedEntry)
 			if err != nil {
 				return err
 			}
-			room, err := fits.ask(record)
+			fit, err := fits.ask(record)
 			if err != nil {
 				return err
 			}
-			if !room {
+			if !fit {
 				break
 			}
 			w.Items = append(w.Items, Message{Record: record, Receipts: l.Receipts, Position: l.Position})
 		}
-		if more = len(lines) == 0 && looked == q.limits.WaitRows; more {
+		if more = len(entries) == 0 && read == q.limits.WaitRows; more {
 			a.beyond = last
 			return nil
 		}
@@ -81,34 +80,34 @@ func (a *newer) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more
 	return w, more, err
 }
 
-// untransferred are those of the messages beyond a position that were not carried.
-// All up to it were, or have been given.
+// untransferred awaits the messages after a position that are not transferred. All
+// messages up to the position are transferred or were returned.
 type untransferred struct {
 	reader *reader
 	agent  parley.AgentID
 	beyond uint64
-	// given: a look has found something, which need not be carried yet.
+	// given is set once Look has returned messages, which may not be transferred yet.
 	given bool
 }
 
 func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiting, more bool, err error) {
 	q := a.reader
-	edge, noted, told := q.journal.DurablePosition(a.agent), uint64(0), uint64(0)
+	edge, noted, reached := q.journal.DurablePosition(a.agent), uint64(0), uint64(0)
 	err = q.view(ctx, func(v journal.View) (err error) {
 		if noted, err = TransferredUpTo(v, a.agent); err != nil {
 			return err
 		}
 		var bad error
-		told, err = v.Untransferred(a.agent, a.beyond+1, q.limits.WaitRows, func(position uint64, id parley.MessageID) bool {
+		reached, err = v.Untransferred(a.agent, a.beyond+1, q.limits.WaitRows, func(position uint64, id parley.MessageID) bool {
 			var m Message
 			if m, bad = readMessage(v, a.agent.Slot(), id); bad == nil {
 				bad = q.addressed(ctx, m.Record)
 			}
-			room := false
+			fit := false
 			if bad == nil {
-				room, bad = fits.ask(m.Record)
+				fit, bad = fits.ask(m.Record)
 			}
-			if bad != nil || !room {
+			if bad != nil || !fit {
 				return false
 			}
 			m.Position = position
@@ -123,19 +122,19 @@ func (a *untransferred) Look(ctx context.Context, limit int, fits Fits) (w Waiti
 	if err != nil {
 		return Waiting{}, false, err
 	}
-	if told = min(told, max(edge, a.beyond)); len(w.Items) > 0 {
-		told = w.Items[0].Position - 1
+	if reached = min(reached, max(edge, a.beyond)); len(w.Items) > 0 {
+		reached = w.Items[0].Position - 1
 	} else {
-		more = told < edge
+		more = reached < edge
 	}
-	if !a.given && told >= noted+q.limits.TransferredStep {
-		q.keepTransferred(a.agent, told)
+	if !a.given && reached >= noted+q.limits.TransferredStep {
+		q.keepTransferred(a.agent, reached)
 	}
-	a.beyond, a.given = max(told, w.lastPosition(0)), a.given || len(w.Items) > 0
+	a.beyond, a.given = max(reached, w.lastPosition(0)), a.given || len(w.Items) > 0
 	return w, more, nil
 }
 
-// lastPosition is the position of the last message, or another where there is none.
+// lastPosition returns the position of the last message, or otherwise if there is none.
 func (w *Waiting) lastPosition(otherwise uint64) uint64 {
 	if len(w.Items) == 0 {
 		return otherwise
@@ -143,7 +142,7 @@ func (w *Waiting) lastPosition(otherwise uint64) uint64 {
 	return w.Items[len(w.Items)-1].Position
 }
 
-// countUnread counts the messages without a read mark that follow what was found.
+// countUnread counts the unread messages that follow the items.
 func (q *reader) countUnread(v journal.View, agent parley.AgentID, w *Waiting) error {
 	if len(w.Items) == 0 {
 		return nil

@@ -12,14 +12,14 @@ import (
 	"parley/journal"
 )
 
-// WebhookJob is a delivery job of a webhook.
+// WebhookJob is a delivery job with its webhook.
 type WebhookJob struct {
 	ID      webhook.JobID
 	Webhook *webhook.State
 	*webhook.Job
 }
 
-// Get is a webhook as its owner sees it; webhook.ErrUnknown to all others.
+// Get returns a webhook to its owner, and webhook.ErrUnknown to any other organization.
 func (q *Webhooks) Get(ctx context.Context, id webhook.ID, by parley.OrgID) (s *webhook.State, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		s, err = webhookOf(v, id, by)
@@ -37,14 +37,13 @@ func webhookOf(v journal.View, id webhook.ID, by parley.OrgID) (*webhook.State, 
 	return s, err
 }
 
-// Of are an agent's webhooks, the oldest first, those that are switched
-// off included.
+// Of returns an agent's webhooks, oldest first, including inactive ones.
 func (q *Webhooks) Of(ctx context.Context, of parley.AgentID) (all []*webhook.State, err error) {
 	err = q.Each(ctx, of, func(s *webhook.State) { all = append(all, s) })
 	return all, err
 }
 
-// Each calls fn with what WebhooksOf gives, one at a time.
+// Each calls fn with each webhook that Of returns.
 func (q *Webhooks) Each(ctx context.Context, of parley.AgentID, fn func(*webhook.State)) error {
 	return q.view(ctx, func(v journal.View) error {
 		var streams []journal.Stream
@@ -65,11 +64,11 @@ func (q *Webhooks) Each(ctx context.Context, of parley.AgentID, fn func(*webhook
 	})
 }
 
-// jobsRead is how many jobs one page of deliveries looks through at most.
+// jobsRead is how many jobs one page of deliveries reads at most.
 const jobsRead = 100_000
 
-// Deliveries are a webhook's jobs, the newest first: those of a status, or all if
-// that is zero, and how many there are. // spec: Webhooks
+// Deliveries returns a page of a webhook's jobs in a status, or of all jobs if status
+// is 0, newest first, and how many such jobs there are. // spec: Webhooks
 func (q *Webhooks) Deliveries(ctx context.Context, id webhook.ID, by parley.OrgID, status webhook.Status, offset, limit int) (page []WebhookJob, total int, err error) {
 	err = q.view(ctx, func(v journal.View) error {
 		s, err := webhookOf(v, id, by)
@@ -91,25 +90,25 @@ func deliveriesOf(v journal.View, s *webhook.State, status webhook.Status, offse
 		offset = 0
 	}
 	var bad error
-	looked := 0
+	read := 0
 	err = v.Rows(id.Slot(), journal.DeliveryTable, id[:], before, true, func(_, value []byte) bool {
 		var j webhook.Job
 		if bad = j.UnmarshalVT(value); bad != nil {
 			return false
 		}
-		if looked++; status != 0 && j.GetStatus() != status {
-			return looked < jobsRead
+		if read++; status != 0 && j.GetStatus() != status {
+			return read < jobsRead
 		}
 		if offset--; offset < 0 {
 			page = append(page, WebhookJob{s.JobID(j.Number), s, &j})
 		}
-		return len(page) < limit && looked < jobsRead
+		return len(page) < limit && read < jobsRead
 	})
 	return page, errors.Join(err, bad)
 }
 
-// AnnouncementsOf are the jobs that tell of a message's arrival, of each webhook
-// of its recipient that has one.
+// AnnouncementsOf returns the jobs that announce a message's arrival, one for each
+// webhook of its recipient that has such a job.
 func (q *Webhooks) AnnouncementsOf(ctx context.Context, of parley.AgentID, m Message) ([]WebhookJob, error) {
 	hooks, err := q.Of(ctx, of)
 	if err != nil {
@@ -131,9 +130,9 @@ func (q *Webhooks) AnnouncementsOf(ctx context.Context, of parley.AgentID, m Mes
 	return all, err
 }
 
-// jobAt is the job that the entry at a position of the feed became, nil if it
-// became none. Jobs are numbered in the order of the feed; those that it did not
-// tell of stand where the cursor was.
+// jobAt returns the job created for the entry at a position of the feed, nil if there
+// is none. Jobs are numbered in the order of the feed. Jobs of no feed entry (tests)
+// have the position of the cursor at their creation.
 func jobAt(v journal.View, s *webhook.State, position uint64) (*webhook.Job, error) {
 	id := s.WebhookID()
 	low, high := uint64(1), s.GetLastJob()+1
@@ -161,6 +160,7 @@ func jobAt(v journal.View, s *webhook.State, position uint64) (*webhook.Job, err
 	return nil, nil
 }
 
+// ReadJob reads a job by its number, nil if there is none.
 func ReadJob(v journal.View, id webhook.ID, number uint64) (*webhook.Job, error) {
 	value, found, err := v.Row(id.Slot(), journal.DeliveryTable, record.JobKey(id, number))
 	if err != nil || !found {
