@@ -54,8 +54,8 @@ func TestConcurrentAgentsOfOneName(t *testing.T) {
 	}
 }
 
-// entryBarrier holds entries back until there are as many as it has room for, so that all
-// of them were judged before the first was kept.
+// entryBarrier delays entries until want of them have been appended. So all of them were
+// decided before the first was stored: requests that a test starts at once do race.
 type entryBarrier struct {
 	journal.Journal
 	want       int64
@@ -73,8 +73,40 @@ func (c *entryBarrier) Append(e *journal.Entry) {
 	c.Journal.Append(e)
 }
 
-// TestConcurrentSolutionsOfOneSlug has twenty solve challenges of one slug at once: none sees
-// another's solution before its own is on its way.
+// TestConcurrentSolutionsOfOneChallenge solves one challenge twenty times at once. The
+// barrier makes all attempts pass the check before the first is stored.
+func TestConcurrentSolutionsOfOneChallenge(t *testing.T) {
+	const attempts = 20
+	onOneAndFour(t, func(t *testing.T, journals int) {
+		barrier := &entryBarrier{want: attempts, allArrived: make(chan struct{})}
+		r := newTestNode(t, withJournals(journals), withWrap(func(j journal.Journal) journal.Journal { barrier.Journal = j; return barrier }))
+		challenge := must(r.challenge("acme"))(t)
+		var made, used atomic.Int64
+		var solving sync.WaitGroup
+		for range attempts {
+			solving.Go(func() {
+				switch _, err := r.solve(challenge); {
+				case err == nil:
+					made.Add(1)
+				case errors.Is(err, registration.ErrUsed):
+					used.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		solving.Wait()
+		if made.Load() != 1 || used.Load() != attempts-1 {
+			t.Errorf("%d organizations were made, %d attempts were told that the challenge is used", made.Load(), used.Load())
+		}
+		if n := barrier.arrived.Load(); n != attempts {
+			t.Errorf("%d of %d attempts raced", n, attempts)
+		}
+	})
+}
+
+// TestConcurrentSolutionsOfOneSlug solves twenty challenges of one slug at once. The
+// barrier makes all of them pass the check before the first is stored.
 func TestConcurrentSolutionsOfOneSlug(t *testing.T) {
 	challenges := make([]*registration.Challenge, 20)
 	all := &entryBarrier{want: int64(len(challenges)), allArrived: make(chan struct{})}
@@ -100,6 +132,9 @@ func TestConcurrentSolutionsOfOneSlug(t *testing.T) {
 		})
 	}
 	solving.Wait()
+	if n := all.arrived.Load(); n != all.want {
+		t.Errorf("%d of %d solutions raced", n, all.want)
+	}
 	if len(made) != 1 {
 		t.Fatalf("%d organizations have the slug", len(made))
 	}

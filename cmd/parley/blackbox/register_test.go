@@ -153,6 +153,8 @@ func TestSlugTaken(t *testing.T) {
 	})
 }
 
+// TestSolversRaceForASlug checks the outcome alone: whether the requests meet in the
+// server is chance. TestConcurrentSolutionsOfOneSlug in package actors makes them meet.
 func TestSolversRaceForASlug(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		slug := freshSlug()
@@ -177,6 +179,8 @@ func TestSolversRaceForASlug(t *testing.T) {
 	})
 }
 
+// TestChallengeSolvedTwiceAtOnce checks the outcome alone, too: see
+// TestConcurrentSolutionsOfOneChallenge in package actors.
 func TestChallengeSolvedTwiceAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, s *server) {
 		solution := s.challenge(t, freshSlug()).solution()
